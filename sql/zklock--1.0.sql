@@ -1,0 +1,97 @@
+/* sql/zklock--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION zklock" to load this file. \quit
+
+CREATE FUNCTION zk_lock(name text,
+                        timeout interval DEFAULT NULL,
+                        shared boolean DEFAULT false,
+                        session boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_lock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock(text, interval, boolean, boolean) IS
+'wait for a lock in ZooKeeper and hold it until the end of the transaction';
+
+CREATE FUNCTION zk_try_lock(name text,
+                            timeout interval DEFAULT '0',
+                            shared boolean DEFAULT false,
+                            session boolean DEFAULT false)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_lock(text, interval, boolean, boolean) IS
+'take a lock in ZooKeeper if it can be had in time';
+
+CREATE FUNCTION zk_unlock(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_unlock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_unlock(text) IS
+'undo the latest hold of a lock, at the end of the transaction if it has changed anything';
+
+CREATE FUNCTION zk_fencing_token(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_fencing_token'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_fencing_token(text) IS
+'a number that grows with every change of the server that owns the lock';
+
+CREATE FUNCTION zk_lock_status(OUT name text,
+                               OUT pid integer,
+                               OUT mode text,
+                               OUT scope text,
+                               OUT granted boolean,
+                               OUT lost boolean,
+                               OUT since timestamptz,
+                               OUT path text,
+                               OUT token bigint,
+                               OUT classid oid,
+                               OUT objid oid,
+                               OUT objsubid smallint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_lock_status'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_lock_status() IS
+'holds and waits of this server; use the view zk_locks';
+
+CREATE VIEW zk_locks AS
+    SELECT * FROM zk_lock_status();
+
+COMMENT ON VIEW zk_locks IS
+'locks in ZooKeeper that backends of this server hold or wait for';
+
+CREATE FUNCTION zk_session_status(OUT state text,
+                                  OUT since timestamptz,
+                                  OUT session_id text,
+                                  OUT server text,
+                                  OUT servers text,
+                                  OUT timeout interval,
+                                  OUT sessions bigint,
+                                  OUT reconnects bigint,
+                                  OUT worker_pid integer,
+                                  OUT last_error text)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_session_status'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_session_status() IS
+'state of the ZooKeeper session; use the view zk_session';
+
+CREATE VIEW zk_session AS
+    SELECT * FROM zk_session_status();
+
+COMMENT ON VIEW zk_session IS
+'state of this server''s session with ZooKeeper';
+
+REVOKE ALL ON FUNCTION zk_lock_status() FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_lock_status() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
+GRANT SELECT ON zk_locks TO pg_monitor;
+GRANT SELECT ON zk_session TO pg_monitor;

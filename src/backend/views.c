@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *		What the views zk_locks and zk_session show.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/views.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/backend.h"
+#include "catalog/namespace.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "shared/compat.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "zklock.h"
+
+PG_FUNCTION_INFO_V1(zk_lock_status);
+PG_FUNCTION_INFO_V1(zk_session_status);
+
+#define LOCK_STATUS_COLUMNS		12
+#define SESSION_STATUS_COLUMNS	10
+
+static void
+check_preloaded(void)
+{
+	if (!slots_available())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("zklock must be loaded via \"shared_preload_libraries\""),
+				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
+}
+
+/*
+ * zk_name_of_path
+ *		The lock name of a path, palloc'd, in the server encoding.
+ *
+ * A name that was taken in another database may not exist in this one's
+ * encoding; then it is given as it stands in the path.
+ */
+char *
+zk_name_of_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *encoded = slash ? slash + 1 : path;
+	char		utf8[ZNODE_MAX_NAME + 1];
+	int			len = znode_decode_name(encoded, utf8, sizeof(utf8));
+	int			encoding = GetDatabaseEncoding();
+	char	   *name;
+	Oid			conversion;
+
+	if (len < 0)
+		return pstrdup(encoded);
+	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
+		return pg_verify_mbstr(encoding, utf8, len, true) ?
+			pstrdup(utf8) : pstrdup(encoded);
+
+	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
+	if (!OidIsValid(conversion) ||
+		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
+		return pstrdup(encoded);
+	name = palloc(len * MAX_CONVERSION_GROWTH + 1);
+	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
+									  (unsigned char *) utf8, len,
+									  (unsigned char *) name,
+									  len * MAX_CONVERSION_GROWTH + 1,
+									  true) != len)
+		return pstrdup(encoded);
+	return name;
+}
+
+/*
+ * zk_lock_status() returns setof record
+ *
+ * The holds and waits of this cluster; behind the view zk_locks.
+ */
+Datum
+zk_lock_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkLockRow  *rows;
+	int			nrows;
+
+	check_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+	rows = slots_snapshot(&nrows);
+
+	for (int i = 0; i < nrows; i++)
+	{
+		Datum		values[LOCK_STATUS_COLUMNS];
+		bool		nulls[LOCK_STATUS_COLUMNS] = {0};
+		LOCKTAG		tag;
+		int			n = 0;
+
+		CHECK_FOR_INTERRUPTS();
+		zk_locktag(rows[i].path, &tag);
+		values[n++] = CStringGetTextDatum(zk_name_of_path(rows[i].path));
+		values[n++] = Int32GetDatum(rows[i].pid);
+		values[n++] = CStringGetTextDatum("exclusive");
+		values[n++] = CStringGetTextDatum("transaction");
+		values[n++] = BoolGetDatum(rows[i].granted);
+		values[n++] = BoolGetDatum(rows[i].lost);
+		values[n++] = TimestampTzGetDatum(rows[i].since);
+		values[n++] = CStringGetTextDatum(rows[i].path);
+		nulls[n] = rows[i].token == 0;
+		values[n++] = Int64GetDatum(rows[i].token);
+		values[n++] = ObjectIdGetDatum(tag.locktag_field2);
+		values[n++] = ObjectIdGetDatum(tag.locktag_field3);
+		values[n++] = Int16GetDatum((int16) tag.locktag_field4);
+		Assert(n == LOCK_STATUS_COLUMNS);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	pfree(rows);
+	return (Datum) 0;
+}
+
+static const char *
+session_state_name(ZkSessionState state)
+{
+	switch (state)
+	{
+		case ZK_SESSION_DOWN:
+			return "down";
+		case ZK_SESSION_CONNECTING:
+			return "connecting";
+		case ZK_SESSION_CONNECTED:
+			return "connected";
+		case ZK_SESSION_SUSPENDED:
+			return "suspended";
+	}
+	return "unknown";
+}
+
+static Datum
+milliseconds(int ms)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = (TimeOffset) ms * 1000;
+	return IntervalPGetDatum(interval);
+}
+
+/*
+ * zk_session_status() returns record
+ *
+ * The state of the ZooKeeper session; behind the view zk_session.
+ */
+Datum
+zk_session_status(PG_FUNCTION_ARGS)
+{
+	TupleDesc	tupdesc;
+	Datum		values[SESSION_STATUS_COLUMNS];
+	bool		nulls[SESSION_STATUS_COLUMNS] = {0};
+	ZkSessionInfo info;
+	int			n = 0;
+
+	check_preloaded();
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	session_read(&info);
+
+	values[n++] = CStringGetTextDatum(session_state_name(info.state));
+	values[n++] = TimestampTzGetDatum(info.state_since);
+	nulls[n] = info.client_id == 0;
+	values[n++] = CStringGetTextDatum(psprintf("0x%" INT64_MODIFIER "x",
+											   info.client_id));
+	nulls[n] = info.server[0] == '\0';
+	values[n++] = CStringGetTextDatum(info.server);
+	values[n++] = CStringGetTextDatum(zklock_servers);
+	values[n++] = milliseconds(info.timeout);
+	values[n++] = Int64GetDatum(info.sessions);
+	values[n++] = Int64GetDatum(info.reconnects);
+	nulls[n] = info.worker_pid == 0;
+	values[n++] = Int32GetDatum(info.worker_pid);
+	nulls[n] = info.last_error[0] == '\0';
+	values[n++] = CStringGetTextDatum(info.last_error);
+	Assert(n == SESSION_STATUS_COLUMNS);
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}

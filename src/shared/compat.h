@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *		What differs between PostgreSQL 15 and 19.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/compat.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_COMPAT_H
+#define ZKLOCK_COMPAT_H
+
+#include "pgstat.h"
+#include "storage/lwlock.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+
+/* Number of our PGPROC: below MaxBackends for backends and workers. */
+#if PG_VERSION_NUM >= 170000
+#define ZkMyProcNumber	((int) MyProcNumber)
+#else
+#define ZkMyProcNumber	((int) MyProc->pgprocno)
+#endif
+
+/* 17 has wait events of extensions by name, 15 and 16 one for all of them. */
+#if PG_VERSION_NUM >= 170000
+#define ZkWaitEvent(var, name) \
+	((var) != 0 ? (var) : ((var) = WaitEventExtensionNew(name)))
+#else
+#define ZkWaitEvent(var, name)	((void) (var), (uint32) PG_WAIT_EXTENSION)
+#endif
+
+/* Since 17 a resource owner, not a memory context, has the wait event sets. */
+#if PG_VERSION_NUM >= 170000
+#define ZkCreateWaitEventSet(n) CreateWaitEventSet(NULL, n)
+#else
+#define ZkCreateWaitEventSet(n) CreateWaitEventSet(TopMemoryContext, n)
+#endif
+
+/* 17 knows infinite intervals. */
+#ifndef INTERVAL_NOT_FINITE
+#define INTERVAL_NOT_FINITE(i)	(false)
+#endif
+
+#endif							/* ZKLOCK_COMPAT_H */

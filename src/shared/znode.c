@@ -1,0 +1,315 @@
+/*-------------------------------------------------------------------------
+ *
+ * znode.c
+ *		Lock names, znode paths, and the order of contenders.
+ *
+ * A lock name becomes one path component below zklock.root, and a contender
+ * becomes an ephemeral sequential child of that lock directory, in the name
+ * format of Curator's InterProcessMutex and InterProcessReadWriteLock:
+ *
+ *		/zklock/stock%2F17/_c_<uuid>-lock-0000000042
+ *		<root> <enc. name> <contender                >
+ *
+ * This file is plain C: it knows neither PostgreSQL nor libzookeeper, so
+ * that the unit tests run it without any server.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/znode.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "shared/znode.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UUID_TEXT_LEN		36
+#define CONTENDER_PREFIX	"_c_"
+#define MUTEX_MARK			"-lock-"
+#define READER_MARK			"-__READ__"
+
+static const char hex_upper[] = "0123456789ABCDEF";
+static const char hex_lower[] = "0123456789abcdef";
+
+static bool
+is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Bytes that stand for themselves in an encoded lock name. */
+static bool
+is_plain(char c)
+{
+	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		(c != '\0' && strchr("-_.~:@=+,", c) != NULL);
+}
+
+static int
+hex_value(char c)
+{
+	const char *p;
+
+	if (c == '\0')
+		return -1;
+	p = strchr(hex_upper, c);
+	return p ? (int) (p - hex_upper) : -1;
+}
+
+/*
+ * znode_encode_name
+ *		Percent-encode a lock name (UTF-8, "len" bytes) into one path component.
+ *
+ * The mapping is injective, so distinct names never share a directory.  "."
+ * and ".." are not allowed as znode names and are encoded whole.
+ *
+ * Returns the encoded length, or -1 if it would exceed ZNODE_MAX_NAME or
+ * "size" - 1 bytes.
+ */
+int
+znode_encode_name(const char *name, size_t len, char *encoded, size_t size)
+{
+	bool		dots = (len == 1 && name[0] == '.') ||
+		(len == 2 && name[0] == '.' && name[1] == '.');
+	size_t		used = 0;
+
+	for (size_t i = 0; i < len; i++)
+	{
+		unsigned char c = (unsigned char) name[i];
+		bool		plain = is_plain(name[i]) && !dots;
+		size_t		need = plain ? 1 : 3;
+
+		if (used + need > ZNODE_MAX_NAME || used + need >= size)
+			return -1;
+		if (plain)
+			encoded[used++] = name[i];
+		else
+		{
+			encoded[used++] = '%';
+			encoded[used++] = hex_upper[c >> 4];
+			encoded[used++] = hex_upper[c & 0x0F];
+		}
+	}
+	encoded[used] = '\0';
+	return (int) used;
+}
+
+/*
+ * znode_decode_name
+ *		Turn an encoded name back into the lock name, as UTF-8.
+ *
+ * A '%' without two hexadecimal digits behind it, which we never write,
+ * stands for itself.  Returns the length, or -1 if "size" is too small.
+ */
+int
+znode_decode_name(const char *encoded, char *name, size_t size)
+{
+	size_t		used = 0;
+
+	while (*encoded)
+	{
+		int			high = -1;
+		int			low = -1;
+
+		if (used + 1 >= size)
+			return -1;
+		if (encoded[0] == '%' && (high = hex_value(encoded[1])) >= 0)
+			low = hex_value(encoded[2]);
+		if (low >= 0)
+		{
+			name[used++] = (char) (high << 4 | low);
+			encoded += 3;
+		}
+		else
+			name[used++] = *encoded++;
+	}
+	name[used] = '\0';
+	return (int) used;
+}
+
+/*
+ * znode_check_root
+ *		Is this a usable value of zklock.root?
+ *
+ * Returns NULL if so, else what is wrong with it, as a sentence for a person.
+ * Stricter than ZooKeeper, which allows most of Unicode: a namespace that an
+ * administrator types is printable ASCII.
+ */
+const char *
+znode_check_root(const char *root)
+{
+	const char *component;
+
+	if (root[0] != '/')
+		return "The path must start with \"/\".";
+	if (strlen(root) > ZNODE_MAX_ROOT)
+		return "The path is longer than 119 bytes.";
+
+	for (component = root; component != NULL; component = strchr(component, '/'))
+	{
+		size_t		len;
+
+		component++;
+		len = strcspn(component, "/");
+		if (len == 0)
+			return "The path must not be \"/\", end in \"/\", or have an empty component.";
+		if ((len == 1 && component[0] == '.') ||
+			(len == 2 && component[0] == '.' && component[1] == '.'))
+			return "The path must not have \".\" or \"..\" as a component.";
+		if (component == root + 1 && len == 9 &&
+			strncmp(component, "zookeeper", 9) == 0)
+			return "\"/zookeeper\" is reserved for ZooKeeper itself.";
+		for (size_t i = 0; i < len; i++)
+			if (component[i] < 0x21 || component[i] > 0x7E)
+				return "The path must consist of printable ASCII characters.";
+	}
+	return NULL;
+}
+
+/*
+ * znode_make_uuid
+ *		Make 16 random bytes, given in "uuid", a version 4 UUID (RFC 4122).
+ */
+void
+znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES])
+{
+	uuid[6] = (uuid[6] & 0x0F) | 0x40;
+	uuid[8] = (uuid[8] & 0x3F) | 0x80;
+}
+
+/* "_c_<uuid>", as Curator's withProtection() names its znodes. */
+static void
+protected_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], char *buf)
+{
+	memcpy(buf, CONTENDER_PREFIX, strlen(CONTENDER_PREFIX));
+	buf += strlen(CONTENDER_PREFIX);
+	for (int i = 0; i < ZNODE_UUID_BYTES; i++)
+	{
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*buf++ = '-';
+		*buf++ = hex_lower[uuid[i] >> 4];
+		*buf++ = hex_lower[uuid[i] & 0x0F];
+	}
+	*buf = '\0';
+}
+
+/*
+ * znode_contender_prefix
+ *		The name that a contender is created under, without the sequence
+ *		number that ZooKeeper appends.
+ */
+void
+znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], bool shared,
+					   char prefix[ZNODE_CONTENDER_SIZE])
+{
+	protected_prefix(uuid, prefix);
+	strcat(prefix, shared ? READER_MARK : MUTEX_MARK);
+}
+
+/*
+ * znode_contender_name
+ *		The full name of a contender, as ZooKeeper returns it.
+ *
+ * The server formats the number with Java's "%010d", which counts the minus
+ * sign of an overflown one among the ten, as C does.
+ */
+void
+znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES], bool shared,
+					 int32_t sequence, char name[ZNODE_CONTENDER_SIZE])
+{
+	size_t		len;
+
+	znode_contender_prefix(uuid, shared, name);
+	len = strlen(name);
+	snprintf(name + len, ZNODE_CONTENDER_SIZE - len, "%010d", (int) sequence);
+}
+
+/*
+ * znode_has_uuid
+ *		Was this child created under our UUID?
+ */
+bool
+znode_has_uuid(const char *child, const uint8_t uuid[ZNODE_UUID_BYTES])
+{
+	char		prefix[ZNODE_CONTENDER_SIZE];
+
+	protected_prefix(uuid, prefix);
+	return strncmp(child, prefix, strlen(prefix)) == 0 &&
+		child[strlen(prefix)] == '-';
+}
+
+/* Does the text before the sequence number mark a reader, in any client's way? */
+static bool
+marks_reader(const char *child, size_t len)
+{
+	static const char *const marks[] = {"__READ__", "__rlock__", "read-", "sh"};
+
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+	{
+		size_t		mark_len = strlen(marks[i]);
+
+		if (len >= mark_len &&
+			strncmp(child + len - mark_len, marks[i], mark_len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * znode_parse_contender
+ *		Read the sequence number and mode out of a child's name.
+ *
+ * A contender, ours or another client's, ends in the number as the server
+ * formats it: ten digits, or once it has overflown a minus sign and nine or
+ * ten.  Since most clients put a '-' of their own before the number, one is a
+ * minus sign only if another mark ('-' or '_') stands before it.
+ *
+ * Returns false for anything else, which no lock recipe counts as a contender.
+ */
+bool
+znode_parse_contender(const char *child, ZnodeContender *contender)
+{
+	size_t		len = strlen(child);
+	size_t		start = len;
+	bool		negative;
+	long long	value;
+
+	while (start > 0 && len - start < 10 && is_digit(child[start - 1]))
+		start--;
+
+	negative = start >= 2 && child[start - 1] == '-' &&
+		(child[start - 2] == '-' || child[start - 2] == '_');
+	if (len - start < (negative ? 9 : 10))
+		return false;
+
+	value = strtoll(child + start, NULL, 10);
+	if (negative)
+	{
+		value = -value;
+		start--;
+	}
+	if (value < INT32_MIN || value > INT32_MAX)
+		return false;
+
+	contender->sequence = (int32_t) value;
+	contender->shared = marks_reader(child, start);
+	return true;
+}
+
+/*
+ * znode_before
+ *		Does sequence number a stand before b in the queue?
+ *
+ * The server's counter is a signed 32-bit number that wraps around, so order
+ * is by distance, as for TCP sequence numbers: it holds while the contenders
+ * of one lock are less than 2^31 creates apart.
+ */
+bool
+znode_before(int32_t a, int32_t b)
+{
+	return (int32_t) ((uint32_t) a - (uint32_t) b) < 0;
+}

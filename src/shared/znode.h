@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * znode.h
+ *		Lock names, znode paths, and the order of contenders.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/znode.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ZNODE_H
+#define ZKLOCK_ZNODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A lock name, percent-encoded, is at most this long. */
+#define ZNODE_MAX_NAME		255
+
+/* zklock.root is at most this long, so that a slot's path has a bound. */
+#define ZNODE_MAX_ROOT		119
+
+/* "<root>/<encoded name>" and the terminator. */
+#define ZNODE_PATH_SIZE		(ZNODE_MAX_ROOT + 1 + ZNODE_MAX_NAME + 1)
+
+#define ZNODE_UUID_BYTES	16
+
+/* "_c_<uuid>-__READ__-2147483648" and the terminator, rounded up. */
+#define ZNODE_CONTENDER_SIZE	64
+
+typedef struct ZnodeContender
+{
+	int32_t		sequence;
+	bool		shared;			/* a reader: does not exclude other readers */
+} ZnodeContender;
+
+extern int	znode_encode_name(const char *name, size_t len,
+							  char *encoded, size_t size);
+extern int	znode_decode_name(const char *encoded, char *name, size_t size);
+extern const char *znode_check_root(const char *root);
+
+extern void znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES]);
+extern void znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES],
+								   bool shared,
+								   char prefix[ZNODE_CONTENDER_SIZE]);
+extern void znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES],
+								 bool shared, int32_t sequence,
+								 char name[ZNODE_CONTENDER_SIZE]);
+extern bool znode_has_uuid(const char *child,
+						   const uint8_t uuid[ZNODE_UUID_BYTES]);
+extern bool znode_parse_contender(const char *child, ZnodeContender *contender);
+extern bool znode_before(int32_t a, int32_t b);
+
+#endif							/* ZKLOCK_ZNODE_H */

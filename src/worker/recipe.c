@@ -1,0 +1,668 @@
+/*-------------------------------------------------------------------------
+ *
+ * recipe.c
+ *		The ZooKeeper lock recipe as a pure state machine.
+ *
+ * One Recipe is one contender of this cluster: at most one ephemeral
+ * sequential znode in one lock directory.  Events go in (what the slot wants,
+ * answers of the server, watches, the end of the session); operations to send
+ * and news for the slot come out.  Nothing here knows PostgreSQL or
+ * libzookeeper, so the unit tests drive it with a scripted server.
+ *
+ * The algorithm is ZooKeeper's lock recipe with Curator's protection: the
+ * node's name carries a UUID, so that a create whose answer was lost can be
+ * found again.  In addition to what Curator and kazoo do,
+ *
+ *	- create and getChildren are sent in one flight: a session's requests are
+ *	  answered in order, so the list has our node;
+ *	- the search for a create whose answer was lost goes behind a sync: the
+ *	  server that we reconnected to may not have heard of it yet;
+ *	- another node with our UUID, from a create that was repeated although it
+ *	  had arrived, is deleted as soon as it is seen;
+ *	- if the only contender that excluded us was the predecessor and that is
+ *	  deleted, we own the lock, with no second look: nobody can have queued
+ *	  ahead of us since.
+ *
+ * The states and events (a state that an event is not listed for ignores it;
+ * answers to reads and watches count only with the latest serial number):
+ *
+ *	NONE		want -> ENTERING: create, children
+ *	ENTERING	create ok -> READING (the children are on their way)
+ *				create unknown -> SEARCHING: search
+ *				create no node -> ENTERING: make the directories, all again;
+ *				  or, if they could not be made, -> NONE: failed
+ *				create refused -> NONE: failed
+ *				release -> CANCELLING
+ *	CANCELLING	create ok -> LEAVING: delete
+ *				create unknown -> ABANDONING: search
+ *				create no node, refused -> NONE: gone
+ *	SEARCHING	children ok, our node among them -> as READING
+ *				children ok, without it; no node -> ENTERING: create, children
+ *				children unknown -> SEARCHING: search
+ *				children refused -> NONE: failed
+ *				release -> ABANDONING
+ *	ABANDONING	children ok, our node among them -> LEAVING: delete
+ *				children ok, without it; no node; refused -> NONE: gone
+ *				children unknown -> ABANDONING: search
+ *	READING		children ok, nobody excludes us -> OWNER: stat
+ *				children ok, somebody does -> WATCHING: watch the last of them
+ *				children ok, without our node; no node -> ENTERING: as new
+ *				children unknown -> READING: children
+ *				children refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	WATCHING	predecessor deleted; watch no node: if it was the only one that
+ *				  excluded us -> OWNER: stat; else -> READING: children
+ *				watch used up otherwise; watch unknown -> WATCHING: watch
+ *				watch refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	OWNER		stat ok, our session's -> OWNER: token
+ *				stat ok, not our session's; no node -> NONE: lost
+ *				stat unknown -> OWNER: stat
+ *				release -> LEAVING: delete
+ *	LEAVING		delete ok, no node -> NONE: gone
+ *				delete unknown -> LEAVING: delete
+ *				delete refused -> NONE: left behind
+ *	any			expired -> NONE: lost if it was OWNER, else gone
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/recipe.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "worker/recipe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void
+send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
+{
+	RecipeOp   *op;
+
+	/* The bound is the most that any step sends, strays being rationed. */
+	if (out->nops == RECIPE_MAX_OPS)
+		return;
+	op = &out->ops[out->nops++];
+	op->kind = kind;
+	op->node = node;
+	op->serial = serial;
+}
+
+static void
+forget_predecessor(Recipe *recipe)
+{
+	free(recipe->predecessor);
+	recipe->predecessor = NULL;
+}
+
+/* The contender is no more: forget everything about it. */
+static void
+end(Recipe *recipe, RecipeOutput *out, unsigned told)
+{
+	forget_predecessor(recipe);
+	recipe->state = RECIPE_NONE;
+	out->told |= told | RECIPE_TOLD_GONE;
+}
+
+static void
+fail(Recipe *recipe, RecipeOutput *out, int error)
+{
+	out->error = error;
+	end(recipe, out, RECIPE_TOLD_FAILED);
+}
+
+/* Create our node and read the queue, after making the directory if need be. */
+static void
+enter(Recipe *recipe, RecipeOutput *out)
+{
+	znode_contender_prefix(recipe->uuid, recipe->shared, recipe->node);
+	if (recipe->parents_tried)
+		send_op(out, RECIPE_OP_MKDIRS, NULL, 0);
+	else if (!recipe->dir_known)
+		send_op(out, RECIPE_OP_MKDIR, NULL, 0);
+	send_op(out, RECIPE_OP_CREATE, recipe->node, 0);
+	send_op(out, RECIPE_OP_CHILDREN, NULL, ++recipe->serial);
+	recipe->state = RECIPE_ENTERING;
+}
+
+static void
+search(Recipe *recipe, RecipeOutput *out, RecipeState state)
+{
+	send_op(out, RECIPE_OP_SEARCH, NULL, ++recipe->serial);
+	recipe->state = state;
+}
+
+static void
+read_queue(Recipe *recipe, RecipeOutput *out)
+{
+	send_op(out, RECIPE_OP_CHILDREN, NULL, ++recipe->serial);
+	recipe->state = RECIPE_READING;
+}
+
+static void
+watch(Recipe *recipe, RecipeOutput *out)
+{
+	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, ++recipe->serial);
+	recipe->state = RECIPE_WATCHING;
+}
+
+static void
+own(Recipe *recipe, RecipeOutput *out)
+{
+	forget_predecessor(recipe);
+	recipe->blockers = 0;
+	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+	recipe->state = RECIPE_OWNER;
+	out->told |= RECIPE_TOLD_GRANTED;
+}
+
+static void
+leave(Recipe *recipe, RecipeOutput *out)
+{
+	forget_predecessor(recipe);
+	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
+	recipe->state = RECIPE_LEAVING;
+}
+
+static void
+created(Recipe *recipe, RecipeOutput *out, int32_t sequence)
+{
+	recipe->sequence = sequence;
+	recipe->dir_known = true;
+	znode_contender_name(recipe->uuid, recipe->shared, sequence, recipe->node);
+	out->told |= RECIPE_TOLD_CREATED;
+}
+
+/* The create, or a read behind it, told that the lock directory is missing. */
+static void
+enter_without_directory(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->dir_known = false;
+	if (recipe->parents_tried && recipe->mkdir_error != 0)
+		fail(recipe, out, recipe->mkdir_error);
+	else
+	{
+		/* missing parents, or an idle container that was just collected */
+		recipe->parents_tried = true;
+		enter(recipe, out);
+	}
+}
+
+/* Find the node that we created, by its UUID, in a list of children. */
+static bool
+find_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		if (znode_has_uuid(in->children[i], recipe->uuid) &&
+			znode_parse_contender(in->children[i], &contender))
+		{
+			created(recipe, out, contender.sequence);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Our place in the queue: count the contenders that exclude us and keep the
+ * last of them as predecessor.  Returns false if our own node is missing.
+ */
+static bool
+find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	bool		found = false;
+	const char *predecessor = NULL;
+	int32_t		predecessor_sequence = 0;
+
+	recipe->blockers = 0;
+	recipe->followers = 0;
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		const char *child = in->children[i];
+		ZnodeContender contender;
+
+		if (strcmp(child, recipe->node) == 0)
+			found = true;
+		else if (!znode_parse_contender(child, &contender))
+		{
+			out->told |= RECIPE_TOLD_STRANGER;
+			out->stranger = child;
+		}
+		else if (znode_has_uuid(child, recipe->uuid))
+		{
+			/* leave room for the operation that this step is about */
+			if (out->nops < RECIPE_MAX_OPS - 3)
+				send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
+		}
+		else if (!znode_before(contender.sequence, recipe->sequence))
+			recipe->followers++;
+		else if (!recipe->shared || !contender.shared)
+		{
+			recipe->blockers++;
+			if (predecessor == NULL ||
+				znode_before(predecessor_sequence, contender.sequence))
+			{
+				predecessor = child;
+				predecessor_sequence = contender.sequence;
+			}
+		}
+	}
+
+	forget_predecessor(recipe);
+	if (found && predecessor != NULL)
+		recipe->predecessor = strdup(predecessor);
+	return found;
+}
+
+/* A list of children is in while we know our node's name. */
+static void
+evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (!find_place(recipe, in, out))
+		enter(recipe, out);		/* somebody deleted our node */
+	else if (recipe->blockers == 0)
+		own(recipe, out);
+	else if (recipe->predecessor == NULL)
+		read_queue(recipe, out);	/* out of memory: look again */
+	else
+	{
+		watch(recipe, out);
+		out->told |= RECIPE_TOLD_QUEUED;
+	}
+}
+
+static void
+predecessor_gone(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->blockers == 1)
+		own(recipe, out);
+	else
+		read_queue(recipe, out);
+}
+
+static void
+on_release(Recipe *recipe, RecipeOutput *out)
+{
+	switch (recipe->state)
+	{
+		case RECIPE_ENTERING:
+			recipe->state = RECIPE_CANCELLING;
+			break;
+		case RECIPE_SEARCHING:
+			recipe->state = RECIPE_ABANDONING;
+			break;
+		case RECIPE_READING:
+		case RECIPE_WATCHING:
+		case RECIPE_OWNER:
+			leave(recipe, out);
+			break;
+		case RECIPE_NONE:
+		case RECIPE_CANCELLING:
+		case RECIPE_ABANDONING:
+		case RECIPE_LEAVING:
+			break;
+	}
+}
+
+static void
+on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	bool		wanted = recipe->state == RECIPE_ENTERING;
+	ZnodeContender contender;
+
+	if (!wanted && recipe->state != RECIPE_CANCELLING)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (!znode_parse_contender(in->node, &contender))
+			{
+				/* not a name that a sequential create can have: look */
+				search(recipe, out,
+					   wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+				break;
+			}
+			created(recipe, out, contender.sequence);
+			if (wanted)
+				recipe->state = RECIPE_READING;
+			else
+				leave(recipe, out);
+			break;
+		case RECIPE_UNKNOWN:
+			search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+			break;
+		case RECIPE_NO_NODE:
+			if (wanted)
+				enter_without_directory(recipe, out);
+			else
+				end(recipe, out, 0);
+			break;
+		case RECIPE_REFUSED:
+			if (wanted)
+				fail(recipe, out, in->error);
+			else
+				end(recipe, out, 0);
+			break;
+	}
+}
+
+static void
+on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	bool		wanted = recipe->state == RECIPE_SEARCHING;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (find_created(recipe, in, out))
+			{
+				if (wanted)
+					evaluate(recipe, in, out);
+				else
+					leave(recipe, out);
+			}
+			else if (wanted)
+				enter(recipe, out);
+			else
+				end(recipe, out, 0);
+			break;
+		case RECIPE_UNKNOWN:
+			search(recipe, out, recipe->state);
+			break;
+		case RECIPE_NO_NODE:
+			if (wanted)
+				enter_without_directory(recipe, out);
+			else
+				end(recipe, out, 0);
+			break;
+		case RECIPE_REFUSED:
+			if (wanted)
+				fail(recipe, out, in->error);
+			else
+				end(recipe, out, 0);
+			break;
+	}
+}
+
+static void
+on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			evaluate(recipe, in, out);
+			break;
+		case RECIPE_UNKNOWN:
+			read_queue(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			enter_without_directory(recipe, out);
+			break;
+		case RECIPE_REFUSED:
+			out->told |= RECIPE_TOLD_FAILED;
+			out->error = in->error;
+			leave(recipe, out);
+			break;
+	}
+}
+
+static void
+on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (in->serial != recipe->serial)
+		return;
+	if (recipe->state == RECIPE_SEARCHING || recipe->state == RECIPE_ABANDONING)
+		on_search_done(recipe, in, out);
+	else if (recipe->state == RECIPE_READING)
+		on_read_done(recipe, in, out);
+}
+
+static void
+on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_WATCHING || in->serial != recipe->serial)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			break;
+		case RECIPE_UNKNOWN:
+			watch(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			predecessor_gone(recipe, out);
+			break;
+		case RECIPE_REFUSED:
+			out->told |= RECIPE_TOLD_FAILED;
+			out->error = in->error;
+			leave(recipe, out);
+			break;
+	}
+}
+
+static void
+on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_OWNER)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (in->ours)
+			{
+				out->told |= RECIPE_TOLD_TOKEN;
+				out->token = in->czxid;
+			}
+			else
+				end(recipe, out, RECIPE_TOLD_LOST);
+			break;
+		case RECIPE_UNKNOWN:
+			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			break;
+		case RECIPE_NO_NODE:
+			end(recipe, out, RECIPE_TOLD_LOST);
+			break;
+		case RECIPE_REFUSED:
+			break;				/* no token, but the lock is ours */
+	}
+}
+
+static void
+on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_LEAVING)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+		case RECIPE_NO_NODE:
+			end(recipe, out, 0);
+			break;
+		case RECIPE_UNKNOWN:
+			leave(recipe, out);
+			break;
+		case RECIPE_REFUSED:
+			out->error = in->error;
+			end(recipe, out, RECIPE_TOLD_LEFT);
+			break;
+	}
+}
+
+/*
+ * recipe_init
+ *		Set up a recipe that has no contender.
+ */
+void
+recipe_init(Recipe *recipe)
+{
+	memset(recipe, 0, sizeof(*recipe));
+	recipe->state = RECIPE_NONE;
+}
+
+/*
+ * recipe_free
+ *		Free what a recipe has allocated; the struct is the caller's.
+ */
+void
+recipe_free(Recipe *recipe)
+{
+	forget_predecessor(recipe);
+}
+
+/*
+ * recipe_want
+ *		Queue for the lock with a new contender.
+ *
+ * "uuid" must never have been used in this lock directory.  "dir_known" tells
+ * that the directory has been seen, which spares an operation.  The recipe
+ * must be in RECIPE_NONE.  "out" is filled anew.
+ */
+void
+recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
+			bool shared, bool dir_known, RecipeOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (recipe->state != RECIPE_NONE)
+		return;
+	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
+	recipe->shared = shared;
+	recipe->dir_known = dir_known;
+	recipe->parents_tried = false;
+	recipe->mkdir_error = 0;
+	enter(recipe, out);
+}
+
+/*
+ * recipe_resume
+ *		Take over a contender from an earlier worker, in the same session.
+ *
+ * "sequence" is NULL if that worker did not live to see the create answered.
+ * "out" is filled anew.
+ */
+void
+recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
+			  bool shared, RecipeResume how,
+			  const int32_t *sequence, RecipeOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
+	recipe->shared = shared;
+
+	if (sequence == NULL)
+	{
+		search(recipe, out, how == RECIPE_RESUME_RELEASING ?
+			   RECIPE_ABANDONING : RECIPE_SEARCHING);
+		return;
+	}
+
+	created(recipe, out, *sequence);
+	switch (how)
+	{
+		case RECIPE_RESUME_WANTED:
+			read_queue(recipe, out);
+			break;
+		case RECIPE_RESUME_OWNED:
+			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			recipe->state = RECIPE_OWNER;
+			break;
+		case RECIPE_RESUME_RELEASING:
+			leave(recipe, out);
+			break;
+	}
+}
+
+/*
+ * recipe_step
+ *		The transition function: one event in, operations and news out.
+ *
+ * Operations must be sent in the order given.  Their answers must come back
+ * in the order sent, as ZooKeeper guarantees for a session; those of an ended
+ * session must not come back at all, once RECIPE_EXPIRED was given.  "out" is
+ * filled anew; it points into "in" and "recipe", so it is to be used before
+ * either changes.
+ */
+void
+recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+
+	switch (in->event)
+	{
+		case RECIPE_RELEASE:
+			on_release(recipe, out);
+			break;
+		case RECIPE_MKDIR_DONE:
+			recipe->mkdir_error = in->result == RECIPE_NO_NODE ||
+				in->result == RECIPE_REFUSED ? in->error : 0;
+			break;
+		case RECIPE_CREATE_DONE:
+			on_create_done(recipe, in, out);
+			break;
+		case RECIPE_CHILDREN_DONE:
+			on_children_done(recipe, in, out);
+			break;
+		case RECIPE_WATCH_DONE:
+			on_watch_done(recipe, in, out);
+			break;
+		case RECIPE_STAT_DONE:
+			on_stat_done(recipe, in, out);
+			break;
+		case RECIPE_DELETE_DONE:
+			on_delete_done(recipe, in, out);
+			break;
+		case RECIPE_NODE_DELETED:
+			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
+				predecessor_gone(recipe, out);
+			break;
+		case RECIPE_NODE_TOUCHED:
+			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
+				watch(recipe, out);
+			break;
+		case RECIPE_EXPIRED:
+			if (recipe->state == RECIPE_OWNER)
+				end(recipe, out, RECIPE_TOLD_LOST);
+			else if (recipe->state != RECIPE_NONE)
+				end(recipe, out, 0);
+			break;
+	}
+}
+
+/*
+ * recipe_state_name
+ *		The name of a state, for log lines.
+ */
+const char *
+recipe_state_name(RecipeState state)
+{
+	switch (state)
+	{
+		case RECIPE_NONE:
+			return "none";
+		case RECIPE_ENTERING:
+			return "entering";
+		case RECIPE_CANCELLING:
+			return "cancelling";
+		case RECIPE_SEARCHING:
+			return "searching";
+		case RECIPE_ABANDONING:
+			return "abandoning";
+		case RECIPE_READING:
+			return "reading";
+		case RECIPE_WATCHING:
+			return "watching";
+		case RECIPE_OWNER:
+			return "owner";
+		case RECIPE_LEAVING:
+			return "leaving";
+	}
+	return "unknown";
+}

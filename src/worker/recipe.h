@@ -1,0 +1,144 @@
+/*-------------------------------------------------------------------------
+ *
+ * recipe.h
+ *		The ZooKeeper lock recipe as a pure state machine.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/recipe.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_RECIPE_H
+#define ZKLOCK_RECIPE_H
+
+#include "shared/znode.h"
+
+typedef enum RecipeState
+{
+	RECIPE_NONE,				/* no contender, and none wanted */
+	RECIPE_ENTERING,			/* create is out, its answer not in */
+	RECIPE_CANCELLING,			/* the same, but no longer wanted */
+	RECIPE_SEARCHING,			/* fate of the create unknown: looking */
+	RECIPE_ABANDONING,			/* the same, but no longer wanted */
+	RECIPE_READING,				/* our node exists; children are being read */
+	RECIPE_WATCHING,			/* queued behind the predecessor */
+	RECIPE_OWNER,				/* we own the lock */
+	RECIPE_LEAVING				/* delete is out, its answer not in */
+} RecipeState;
+
+typedef enum RecipeEvent
+{
+	RECIPE_RELEASE,				/* leave the queue or give up the lock */
+	RECIPE_MKDIR_DONE,
+	RECIPE_CREATE_DONE,
+	RECIPE_CHILDREN_DONE,
+	RECIPE_WATCH_DONE,
+	RECIPE_STAT_DONE,
+	RECIPE_DELETE_DONE,
+	RECIPE_NODE_DELETED,		/* a watch: the predecessor is gone */
+	RECIPE_NODE_TOUCHED,		/* a watch was used up by anything else */
+	RECIPE_EXPIRED				/* the session, and with it our node, is gone */
+} RecipeEvent;
+
+typedef enum RecipeResult
+{
+	RECIPE_OK,
+	RECIPE_UNKNOWN,				/* connection lost: it may have happened */
+	RECIPE_NO_NODE,
+	RECIPE_REFUSED				/* any other error: "error" tells which */
+} RecipeResult;
+
+typedef struct RecipeInput
+{
+	RecipeEvent event;
+	RecipeResult result;		/* of the *_DONE events */
+	int			error;			/* ZooKeeper's code, if REFUSED or NO_NODE */
+	uint32_t	serial;			/* of the read or watch that this answers */
+	const char *node;			/* CREATE_DONE: name of the new znode */
+	const char *const *children;	/* CHILDREN_DONE: names in the directory */
+	int			nchildren;
+	int64_t		czxid;			/* STAT_DONE */
+	bool		ours;			/* STAT_DONE: ephemeral of our session */
+} RecipeInput;
+
+typedef enum RecipeOpKind
+{
+	RECIPE_OP_MKDIR,			/* create the lock directory */
+	RECIPE_OP_MKDIRS,			/* the same, with its missing parents */
+	RECIPE_OP_CREATE,			/* create "node", ephemeral and sequential */
+	RECIPE_OP_CHILDREN,			/* list the lock directory */
+	RECIPE_OP_SEARCH,			/* the same, behind a sync */
+	RECIPE_OP_WATCH,			/* get "node" and watch it */
+	RECIPE_OP_STAT,				/* stat our own "node" */
+	RECIPE_OP_DELETE,			/* delete our own "node" */
+	RECIPE_OP_DELETE_STRAY		/* delete "node"; nobody waits for the answer */
+} RecipeOpKind;
+
+typedef struct RecipeOp
+{
+	RecipeOpKind kind;
+	uint32_t	serial;			/* to be handed back with the answer */
+	const char *node;			/* valid until the next step; or NULL */
+} RecipeOp;
+
+/* What the worker tells the slot, as bits: a step can have several. */
+#define RECIPE_TOLD_CREATED		(1 << 0)	/* recipe->sequence is now known */
+#define RECIPE_TOLD_QUEUED		(1 << 1)	/* others are ahead: see blockers */
+#define RECIPE_TOLD_GRANTED		(1 << 2)	/* we own the lock */
+#define RECIPE_TOLD_TOKEN		(1 << 3)	/* out->token is the fencing token */
+#define RECIPE_TOLD_LOST		(1 << 4)	/* we owned the lock, and do not now */
+#define RECIPE_TOLD_FAILED		(1 << 5)	/* refused: out->error */
+#define RECIPE_TOLD_GONE		(1 << 6)	/* no contender of ours is left */
+#define RECIPE_TOLD_LEFT		(1 << 7)	/* could not delete: out->error */
+#define RECIPE_TOLD_STRANGER	(1 << 8)	/* a child that is no contender */
+
+#define RECIPE_MAX_OPS			8
+
+typedef struct RecipeOutput
+{
+	RecipeOp	ops[RECIPE_MAX_OPS];
+	int			nops;
+	unsigned	told;
+	int			error;
+	int64_t		token;
+	const char *stranger;
+} RecipeOutput;
+
+typedef struct Recipe
+{
+	RecipeState state;
+	uint8_t		uuid[ZNODE_UUID_BYTES];
+	bool		shared;
+	bool		dir_known;		/* the lock directory has been seen to exist */
+	bool		parents_tried;	/* MKDIRS has been sent for this contender */
+	int			mkdir_error;	/* why that failed, or 0 */
+	int32_t		sequence;		/* of our node, once created */
+	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
+	uint32_t	serial;			/* of the last read or watch sent */
+	int			blockers;		/* contenders ahead that exclude us */
+	int			followers;		/* contenders behind us, as last read */
+	char	   *predecessor;	/* the last of the blockers; malloc'd */
+} Recipe;
+
+/* How far a contender had come when its worker ended: see recipe_resume(). */
+typedef enum RecipeResume
+{
+	RECIPE_RESUME_WANTED,
+	RECIPE_RESUME_OWNED,
+	RECIPE_RESUME_RELEASING
+} RecipeResume;
+
+extern void recipe_init(Recipe *recipe);
+extern void recipe_free(Recipe *recipe);
+extern void recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
+						bool shared, bool dir_known, RecipeOutput *out);
+extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
+						  bool shared, RecipeResume how,
+						  const int32_t *sequence, RecipeOutput *out);
+extern void recipe_step(Recipe *recipe, const RecipeInput *in,
+						RecipeOutput *out);
+extern const char *recipe_state_name(RecipeState state);
+
+#endif							/* ZKLOCK_RECIPE_H */

@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *		The cluster's ZooKeeper session.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/session.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SESSION_H
+#define ZKLOCK_SESSION_H
+
+#include "worker/recipe.h"
+
+#define SESSION_PASSWD_SIZE		16
+#define SESSION_ADDRESS_SIZE	64
+
+typedef struct SessionOptions
+{
+	const char *servers;		/* host:port,... with an optional chroot */
+	int			timeout;		/* ms, asked of the server */
+	const char *auth;			/* "user:password" for digest, or "" */
+	bool		creator_acl;	/* our znodes are for our credentials only */
+	const char *data;			/* content of our contenders */
+	int64_t		client_id;		/* session to resume, or 0 */
+	char		passwd[SESSION_PASSWD_SIZE];
+} SessionOptions;
+
+typedef enum SessionEventKind
+{
+	SESSION_UP,					/* connected; see session_identity() */
+	SESSION_SUSPENDED,			/* connection lost, session perhaps alive */
+	SESSION_EXPIRED,			/* over; operations under way are forgotten */
+	SESSION_AUTH_FAILED,		/* over, likewise: the server refused us */
+	SESSION_ANSWER,				/* "input" answers an operation of "owner" */
+	SESSION_WATCH,				/* "input" is a watch of "owner" */
+	SESSION_MESSAGE				/* the library has something to say */
+} SessionEventKind;
+
+typedef struct SessionEvent
+{
+	SessionEventKind kind;
+	uint32_t	owner;
+	RecipeInput input;
+	const char *message;
+} SessionEvent;
+
+typedef struct SessionIdentity
+{
+	int64_t		client_id;
+	char		passwd[SESSION_PASSWD_SIZE];
+	int			timeout;		/* ms, as granted */
+	char		address[SESSION_ADDRESS_SIZE];	/* of the server */
+} SessionIdentity;
+
+extern int	session_init(void);
+extern bool session_open(const SessionOptions *options);
+extern bool session_is_open(void);
+extern void session_close(void);
+extern void session_submit(uint32_t owner, const char *directory,
+						   const RecipeOp *op);
+extern void session_flush(void);
+extern bool session_next_event(SessionEvent *event);
+extern void session_identity(SessionIdentity *identity);
+extern const char *session_error_text(int error);
+extern bool session_error_is_access(int error);
+extern bool session_error_is_no_node(int error);
+
+#endif							/* ZKLOCK_SESSION_H */

@@ -1,0 +1,696 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *		The background worker: requests out, completions in, grants.
+ *
+ * The worker keeps one contender (recipe.c) for each slot that is wanted or
+ * owned, and one session (session.c) for all of them.  Its loop opens the
+ * mail of the slots, deals with what the session tells, and sleeps on its
+ * latch and on the session's file descriptor.
+ *
+ * The worker may end at any time and lose nothing.  What the next one needs
+ * is in shared memory: the session's id and password, and for each slot its
+ * state and contender.  A worker that ends alone therefore leaves the session
+ * open, and the next one resumes it; only when the server shuts down is the
+ * session closed, after the last backend has dropped its locks.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/worker.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "postmaster/postmaster.h"
+#include "shared/compat.h"
+#include "shared/slots.h"
+#include "storage/ipc.h"
+#include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/pidfile.h"
+#include "utils/timestamp.h"
+#include "worker/session.h"
+#include "zklock.h"
+
+/* How long to wait before trying to open a session again. */
+#define REOPEN_DELAY_MS		1000
+
+/* How often to look whether the last holder is gone, at shutdown. */
+#define DRAIN_CHECK_MS		10
+
+/* In the data directory, which is every process's working directory. */
+#define POSTMASTER_PID_FILE	"postmaster.pid"
+
+/* Forget which lock directories exist when they become this many. */
+#define MAX_KNOWN_DIRECTORIES	16384
+
+typedef struct Contender
+{
+	ZkSlot	   *slot;			/* hash key, must be first */
+	uint32		id;				/* owner of its operations */
+	Recipe		recipe;
+} Contender;
+
+typedef struct ContenderId
+{
+	uint32		id;				/* hash key, must be first */
+	Contender  *contender;
+} ContenderId;
+
+PGDLLEXPORT void zklock_worker_main(Datum main_arg);
+
+static HTAB *contenders;		/* by slot */
+static HTAB *contender_ids;		/* by id */
+static HTAB *known_directories; /* paths that have been seen to exist */
+static uint32 last_contender_id = 0;
+static ZkSessionInfo session;	/* what session_write() last published */
+static int64 reopen_at = 0;		/* zk_now_ms() of the next attempt */
+static bool stranger_warned = false;
+
+static void
+publish_session(ZkSessionState state)
+{
+	if (session.state != state)
+	{
+		session.state = state;
+		session.state_since = GetCurrentTimestamp();
+	}
+	session_write(&session);
+}
+
+static void
+worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+{
+	slots_detach_worker();
+	session.worker_pid = 0;
+	session.server[0] = '\0';
+	publish_session(ZK_SESSION_DOWN);
+}
+
+static HTAB *
+create_table(const char *name, Size keysize, Size entrysize, int flags)
+{
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = keysize;
+	ctl.entrysize = entrysize;
+	return hash_create(name, 256, &ctl, HASH_ELEM | flags);
+}
+
+static Contender *
+make_contender(ZkSlot *slot)
+{
+	Contender  *contender;
+	bool		found;
+
+	contender = hash_search(contenders, &slot, HASH_ENTER, &found);
+	if (!found)
+	{
+		ContenderId *by_id;
+
+		contender->id = ++last_contender_id;
+		recipe_init(&contender->recipe);
+		by_id = hash_search(contender_ids, &contender->id, HASH_ENTER, NULL);
+		by_id->contender = contender;
+	}
+	return contender;
+}
+
+static void
+drop_contender(Contender *contender)
+{
+	recipe_free(&contender->recipe);
+	hash_search(contender_ids, &contender->id, HASH_REMOVE, NULL);
+	hash_search(contenders, &contender->slot, HASH_REMOVE, NULL);
+}
+
+static bool
+directory_known(const char *path)
+{
+	return hash_search(known_directories, path, HASH_FIND, NULL) != NULL;
+}
+
+static void
+note_directory(const char *path, bool known)
+{
+	if (!known)
+		hash_search(known_directories, path, HASH_REMOVE, NULL);
+	else
+	{
+		if (hash_get_num_entries(known_directories) >= MAX_KNOWN_DIRECTORIES)
+		{
+			hash_destroy(known_directories);
+			known_directories = create_table("zklock directories",
+											 ZNODE_PATH_SIZE, ZNODE_PATH_SIZE,
+											 HASH_STRINGS);
+		}
+		hash_search(known_directories, path, HASH_ENTER, NULL);
+	}
+}
+
+/* Begin a new contender for a slot that is wanted. */
+static void
+want(Contender *contender, RecipeOutput *out)
+{
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	if (!pg_strong_random(uuid, sizeof(uuid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	znode_make_uuid(uuid);
+	slot_set_uuid(contender->slot, uuid);
+	recipe_want(&contender->recipe, uuid, false,
+				directory_known(contender->slot->path), out);
+}
+
+static void
+refuse(Contender *contender, int error)
+{
+	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
+
+	if (session_error_is_access(error))
+		refusal = ZK_REFUSAL_ACCESS;
+	else if (session_error_is_no_node(error))
+		refusal = ZK_REFUSAL_NO_CHROOT;
+
+	ereport(LOG,
+			(errmsg("ZooKeeper refused a contender for \"%s\": %s",
+					contender->slot->path, session_error_text(error))));
+	slot_set_refused(contender->slot, refusal);
+}
+
+static void
+warn_of_stranger(Contender *contender, const char *stranger)
+{
+	if (stranger_warned)
+		return;
+	stranger_warned = true;
+	ereport(WARNING,
+			(errmsg("ignoring znode \"%s\" in lock directory \"%s\"",
+					stranger, contender->slot->path),
+			 errdetail("Its name does not end in a sequence number, so it is no contender for the lock."),
+			 errhint("Curator clients count it as one and may wait for it forever: do not keep other znodes in lock directories.")));
+}
+
+/*
+ * Do what a step of the recipe came out with: send its operations and tell
+ * the slot the news.  The contender is gone afterwards if the news was that.
+ */
+static void
+carry_out(Contender *contender, RecipeOutput *out)
+{
+	ZkSlot	   *slot = contender->slot;
+	Recipe	   *recipe = &contender->recipe;
+
+	for (;;)
+	{
+		for (int i = 0; i < out->nops; i++)
+			session_submit(contender->id, slot->path, &out->ops[i]);
+
+		if (out->told & RECIPE_TOLD_STRANGER)
+			warn_of_stranger(contender, out->stranger);
+		if (out->told & RECIPE_TOLD_CREATED)
+		{
+			slot_set_created(slot, recipe->sequence);
+			note_directory(slot->path, true);
+		}
+		if (out->told & RECIPE_TOLD_QUEUED)
+			slot_set_queued(slot);
+		if (out->told & RECIPE_TOLD_GRANTED)
+			slot_set_granted(slot);
+		if (out->told & RECIPE_TOLD_TOKEN)
+			slot_set_token(slot, out->token);
+		if (out->told & RECIPE_TOLD_LOST)
+			ereport(LOG,
+					(errmsg("lost the lock \"%s\"", slot->path)));
+		if (out->told & RECIPE_TOLD_FAILED)
+			refuse(contender, out->error);
+		if (out->told & RECIPE_TOLD_LEFT)
+			ereport(WARNING,
+					(errmsg("could not delete contender \"%s/%s\": %s",
+							slot->path, recipe->node,
+							session_error_text(out->error)),
+					 errdetail("It blocks the lock until the session ends.")));
+
+		if (!recipe->dir_known)
+			note_directory(slot->path, false);
+		if (!(out->told & RECIPE_TOLD_GONE))
+			return;
+		if (!slot_set_gone(slot))
+		{
+			drop_contender(contender);
+			return;
+		}
+		want(contender, out);
+	}
+}
+
+static void
+open_mail(void)
+{
+	ZkSlot	   *slot = slots_collect_mail();
+
+	while (slot != NULL)
+	{
+		ZkSlot	   *next;
+		ZkMail		mail = slot_open_mail(slot, &next);
+		Contender  *contender;
+		RecipeOutput out;
+
+		if (mail == ZK_MAIL_WANT)
+		{
+			contender = make_contender(slot);
+			if (contender->recipe.state == RECIPE_NONE)
+			{
+				want(contender, &out);
+				carry_out(contender, &out);
+			}
+		}
+		else if (mail == ZK_MAIL_RELEASE)
+		{
+			RecipeInput input = {.event = RECIPE_RELEASE};
+
+			contender = hash_search(contenders, &slot, HASH_FIND, NULL);
+			if (contender != NULL)
+			{
+				recipe_step(&contender->recipe, &input, &out);
+				carry_out(contender, &out);
+			}
+			else if (slot_set_gone(slot))
+			{
+				contender = make_contender(slot);
+				want(contender, &out);
+				carry_out(contender, &out);
+			}
+		}
+		slot = next;
+	}
+}
+
+/* Take over the contenders of the worker before this one. */
+static void
+take_over(void)
+{
+	int			nslots;
+	ZkSlot	  **list = slots_list(&nslots);
+
+	for (int i = 0; i < nslots; i++)
+	{
+		ZkSlot	   *slot = list[i];
+		uint8		uuid[ZNODE_UUID_BYTES];
+		int32		sequence;
+		bool		has_uuid;
+		bool		has_sequence;
+		RecipeResume how;
+		Contender  *contender;
+		RecipeOutput out;
+
+		switch (slot_read_contender(slot, uuid, &has_uuid,
+									&sequence, &has_sequence))
+		{
+			case ZK_SLOT_WANTED:
+				how = RECIPE_RESUME_WANTED;
+				break;
+			case ZK_SLOT_IDLE:
+			case ZK_SLOT_HELD:
+				how = RECIPE_RESUME_OWNED;
+				break;
+			case ZK_SLOT_RELEASING:
+				how = RECIPE_RESUME_RELEASING;
+				break;
+			case ZK_SLOT_NONE:
+			case ZK_SLOT_LOST:
+			default:
+				continue;
+		}
+
+		contender = make_contender(slot);
+		if (has_uuid)
+			recipe_resume(&contender->recipe, uuid, false, how,
+						  has_sequence ? &sequence : NULL, &out);
+		else if (how == RECIPE_RESUME_WANTED)
+			want(contender, &out);
+		else
+		{
+			/* given up before any worker saw that it was wanted */
+			memset(&out, 0, sizeof(out));
+			out.told = RECIPE_TOLD_GONE;
+		}
+		carry_out(contender, &out);
+	}
+	pfree(list);
+}
+
+/* The session is over, and every contender of ours with it. */
+static void
+end_session(const char *why)
+{
+	HASH_SEQ_STATUS scan;
+	Contender  *contender;
+	Contender **all;
+	int			n = 0;
+	RecipeInput input = {.event = RECIPE_EXPIRED};
+	RecipeOutput out;
+
+	ereport(LOG, (errmsg("ZooKeeper session 0x%" INT64_MODIFIER "x %s",
+						 session.client_id, why)));
+	session_close();
+	session.client_id = 0;
+	memset(session.passwd, 0, sizeof(session.passwd));
+	session.server[0] = '\0';
+	publish_session(ZK_SESSION_CONNECTING);
+
+	/* carry_out() changes the table, so take a list first */
+	all = palloc(sizeof(Contender *) *
+				 Max(hash_get_num_entries(contenders), 1));
+	hash_seq_init(&scan, contenders);
+	while ((contender = hash_seq_search(&scan)) != NULL)
+		all[n++] = contender;
+	for (int i = 0; i < n; i++)
+	{
+		recipe_step(&all[i]->recipe, &input, &out);
+		carry_out(all[i], &out);
+	}
+	pfree(all);
+}
+
+static void
+session_up(void)
+{
+	SessionIdentity identity;
+
+	session_identity(&identity);
+	if (session.client_id != identity.client_id)
+		session.sessions++;
+	else
+		session.reconnects++;
+	session.client_id = identity.client_id;
+	memcpy(session.passwd, identity.passwd, sizeof(session.passwd));
+	session.timeout = identity.timeout;
+	strlcpy(session.server, identity.address, sizeof(session.server));
+	session.last_error[0] = '\0';
+	publish_session(ZK_SESSION_CONNECTED);
+	ereport(LOG,
+			(errmsg("connected to ZooKeeper at %s, session 0x%" INT64_MODIFIER
+					"x, timeout %d ms", identity.address, identity.client_id,
+					identity.timeout)));
+}
+
+/*
+ * A line of the library's log.  It repeats itself at each attempt to connect,
+ * so only what differs from the last one goes to the server log.
+ */
+static void
+session_message(const char *message)
+{
+	const char *text = strchr(message, '@');
+
+	/* "<time>:<pid>(<thread>):ZOO_ERROR@<function>@<line>: <text>" */
+	text = text ? strstr(text, ": ") : NULL;
+	text = text ? text + 2 : message;
+
+	if (strncmp(session.last_error, text, sizeof(session.last_error) - 1) != 0)
+	{
+		strlcpy(session.last_error, text, sizeof(session.last_error));
+		session_write(&session);
+		ereport(LOG, (errmsg("ZooKeeper client: %s", text)));
+	}
+	else
+		ereport(DEBUG1, (errmsg("ZooKeeper client: %s", text)));
+}
+
+static void
+contender_event(const SessionEvent *event)
+{
+	ContenderId *by_id;
+	RecipeOutput out;
+
+	by_id = hash_search(contender_ids, &event->owner, HASH_FIND, NULL);
+	if (by_id == NULL)
+		return;					/* a watch of one that is gone */
+	recipe_step(&by_id->contender->recipe, &event->input, &out);
+	carry_out(by_id->contender, &out);
+}
+
+static void
+session_events(void)
+{
+	SessionEvent event;
+
+	while (session_next_event(&event))
+	{
+		switch (event.kind)
+		{
+			case SESSION_UP:
+				session_up();
+				break;
+			case SESSION_SUSPENDED:
+				session.server[0] = '\0';
+				publish_session(session.client_id != 0 ?
+								ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
+				ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
+				break;
+			case SESSION_EXPIRED:
+				end_session("expired");
+				break;
+			case SESSION_AUTH_FAILED:
+				end_session("ended: authentication failed");
+				reopen_at = zk_now_ms() + REOPEN_DELAY_MS;
+				break;
+			case SESSION_ANSWER:
+			case SESSION_WATCH:
+				contender_event(&event);
+				break;
+			case SESSION_MESSAGE:
+				session_message(event.message);
+				break;
+		}
+	}
+}
+
+/* What a person finds in our contenders: short, and who we are. */
+static const char *
+contender_data(void)
+{
+	static char data[256];
+	char		host[128];
+
+	if (gethostname(host, sizeof(host)) != 0)
+		strlcpy(host, "unknown", sizeof(host));
+	host[sizeof(host) - 1] = '\0';
+	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s",
+			 host, PostPortNumber, cluster_name);
+	return data;
+}
+
+static void
+open_session(void)
+{
+	SessionOptions options;
+
+	if (session_is_open() || zk_now_ms() < reopen_at)
+		return;
+
+	memset(&options, 0, sizeof(options));
+	options.servers = zklock_servers;
+	options.timeout = zklock_session_timeout;
+	options.auth = zklock_auth;
+	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
+	options.data = contender_data();
+	options.client_id = session.client_id;
+	memcpy(options.passwd, session.passwd, sizeof(options.passwd));
+
+	if (session_open(&options))
+		publish_session(ZK_SESSION_CONNECTING);
+	else
+	{
+		int			save_errno = errno;
+
+		/* the library has told more, if it knew more */
+		session_events();
+		if (session.last_error[0] == '\0')
+			snprintf(session.last_error, sizeof(session.last_error),
+					 "could not begin to connect: %s", strerror(save_errno));
+		publish_session(ZK_SESSION_DOWN);
+		reopen_at = zk_now_ms() + REOPEN_DELAY_MS;
+	}
+}
+
+/* The part of zklock.servers that says below which znode all our paths are. */
+static const char *
+chroot_of(const char *servers)
+{
+	const char *slash = strchr(servers, '/');
+
+	return slash && slash[1] != '\0' ? slash : "";
+}
+
+/*
+ * Apply a changed configuration.  Another chroot means other znodes, so that
+ * is a new session.  Everything else is left to the next worker, which
+ * resumes the session with the new settings.
+ */
+static void
+reload(void)
+{
+	char	   *servers = pstrdup(zklock_servers);
+	char	   *auth = pstrdup(zklock_auth);
+	int			timeout = zklock_session_timeout;
+	int			old_acl = zklock_acl;
+
+	ProcessConfigFile(PGC_SIGHUP);
+
+	if (strcmp(chroot_of(servers), chroot_of(zklock_servers)) != 0)
+	{
+		end_session("closed, since zklock.servers has a new chroot");
+		hash_destroy(known_directories);
+		known_directories = create_table("zklock directories",
+										 ZNODE_PATH_SIZE, ZNODE_PATH_SIZE,
+										 HASH_STRINGS);
+		reopen_at = 0;
+	}
+	else if (strcmp(servers, zklock_servers) != 0 ||
+			 strcmp(auth, zklock_auth) != 0 ||
+			 timeout != zklock_session_timeout || old_acl != zklock_acl)
+	{
+		ereport(LOG,
+				(errmsg("restarting the zklock worker to apply new settings")));
+		proc_exit(1);
+	}
+
+	pfree(servers);
+	pfree(auth);
+}
+
+/*
+ * Is the whole server shutting down, rather than this worker being terminated
+ * alone?  The postmaster notes it in its pid file, for pg_ctl, before it
+ * signals anybody.
+ */
+static bool
+server_is_stopping(void)
+{
+	FILE	   *file = fopen(POSTMASTER_PID_FILE, "r");
+	char		line[MAXPGPATH];
+	bool		stopping = false;
+
+	if (file == NULL)
+		return false;
+	for (int i = 1; fgets(line, sizeof(line), file) != NULL; i++)
+		if (i == LOCK_FILE_LINE_PM_STATUS)
+			stopping = strncmp(line, PM_STATUS_STOPPING,
+							   strlen(PM_STATUS_STOPPING)) == 0;
+	fclose(file);
+	return stopping;
+}
+
+/*
+ * SIGTERM has come.  Returns if the worker has to go on, for backends that
+ * still hold locks while the server stops: a backend may be in the middle of
+ * its commit, and its locks must not be free before that is over.
+ */
+static void
+shut_down(void)
+{
+	if (!server_is_stopping())
+	{
+		ereport(LOG,
+				(errmsg("zklock worker is terminated, its session goes on")));
+		proc_exit(1);
+	}
+	if (slots_any_held())
+		return;
+	session_close();
+	session.client_id = 0;
+	session_write(&session);
+	proc_exit(0);
+}
+
+/*
+ * zklock_worker_main
+ *		Entry point of the background worker.
+ */
+void
+zklock_worker_main(Datum main_arg pg_attribute_unused())
+{
+	WaitEventSet *wait_set;
+	MemoryContext loop_context;
+	static uint32 wait_event = 0;
+
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	BackgroundWorkerUnblockSignals();
+
+	/* shared catalogs only: to be seen in pg_stat_activity */
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	pgstat_report_appname(ZKLOCK_WORKER_NAME);
+
+	contenders = create_table("zklock contenders", sizeof(ZkSlot *),
+							  sizeof(Contender), HASH_BLOBS);
+	contender_ids = create_table("zklock contender ids", sizeof(uint32),
+								 sizeof(ContenderId), HASH_BLOBS);
+	known_directories = create_table("zklock directories", ZNODE_PATH_SIZE,
+									 ZNODE_PATH_SIZE, HASH_STRINGS);
+	loop_context = AllocSetContextCreate(TopMemoryContext, "zklock worker loop",
+										 ALLOCSET_DEFAULT_SIZES);
+
+	session_read(&session);
+	session.worker_pid = MyProcPid;
+	session.last_error[0] = '\0';
+	publish_session(ZK_SESSION_CONNECTING);
+	before_shmem_exit(worker_exit, (Datum) 0);
+
+	wait_set = ZkCreateWaitEventSet(3);
+	AddWaitEventToSet(wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(wait_set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, session_init(), NULL, NULL);
+
+	slots_attach_worker();
+	MemoryContextSwitchTo(loop_context);
+	take_over();
+
+	for (;;)
+	{
+		WaitEvent	event;
+		long		timeout = -1;
+
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			reload();
+		}
+		if (ShutdownRequestPending)
+		{
+			shut_down();
+			timeout = DRAIN_CHECK_MS;
+		}
+
+		open_session();
+		open_mail();
+		session_events();
+		session_flush();
+		MemoryContextReset(loop_context);
+
+		if (!session_is_open())
+			timeout = Max(reopen_at - zk_now_ms(), 0);
+		(void) WaitEventSetWait(wait_set, timeout, &event, 1,
+								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
+		ResetLatch(MyLatch);
+	}
+}

@@ -1,0 +1,261 @@
+/*-------------------------------------------------------------------------
+ *
+ * zklock.c
+ *		Module load: settings, hooks, registration of the worker.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/zklock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "backend/backend.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "shared/slots.h"
+#include "storage/ipc.h"
+#include "utils/guc.h"
+#include "zklock.h"
+
+#if PG_VERSION_NUM >= 180000
+PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.0");
+#else
+PG_MODULE_MAGIC;
+#endif
+
+char	   *zklock_servers;
+int			zklock_session_timeout;
+char	   *zklock_root;
+int			zklock_max_locks;
+int			zklock_handoff_quantum;
+char	   *zklock_auth;
+int			zklock_acl;
+
+static const struct config_enum_entry acl_options[] = {
+	{"open", ZK_ACL_OPEN, false},
+	{"creator", ZK_ACL_CREATOR, false},
+	{NULL, 0, false}
+};
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+void		_PG_init(void);
+
+/* One "host:port" of zklock.servers, without its comma. */
+static bool
+check_server(const char *server, size_t len)
+{
+	const char *colon = NULL;
+	char	   *end;
+	long		port;
+
+	for (size_t i = 0; i < len; i++)
+		if (server[i] == ':')
+			colon = server + i;
+	if (colon == NULL || colon == server)
+	{
+		GUC_check_errdetail("\"%.*s\" is not of the form host:port.",
+							(int) len, server);
+		return false;
+	}
+	port = strtol(colon + 1, &end, 10);
+	if (end == colon + 1 || end != server + len || port < 1 || port > 65535)
+	{
+		GUC_check_errdetail("\"%.*s\" does not end in a port number.",
+							(int) len, server);
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_servers(char **newval, void **extra pg_attribute_unused(),
+			  GucSource source pg_attribute_unused())
+{
+	const char *server = *newval;
+	const char *chroot = strchr(server, '/');
+	const char *end = chroot ? chroot : server + strlen(server);
+	const char *problem;
+
+	for (;;)
+	{
+		size_t		len = strcspn(server, ",/");
+
+		while (len > 0 && isspace((unsigned char) *server))
+		{
+			server++;
+			len--;
+		}
+		if (!check_server(server, len))
+			return false;
+		server += len;
+		if (server == end)
+			break;
+		server++;
+	}
+
+	if (chroot && chroot[1] != '\0' &&
+		(problem = znode_check_root(chroot)) != NULL)
+	{
+		GUC_check_errdetail("The chroot \"%s\" is not valid: %s",
+							chroot, problem);
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_root(char **newval, void **extra pg_attribute_unused(),
+			  GucSource source pg_attribute_unused())
+{
+	const char *problem = znode_check_root(*newval);
+
+	if (problem)
+		GUC_check_errdetail("%s", problem);
+	return problem == NULL;
+}
+
+static bool
+check_auth(char **newval, void **extra pg_attribute_unused(),
+			  GucSource source pg_attribute_unused())
+{
+	if (**newval != '\0' && strchr(*newval, ':') == NULL)
+	{
+		GUC_check_errdetail("The credentials are not of the form user:password.");
+		return false;
+	}
+	return true;
+}
+
+static const char *
+show_auth(void)
+{
+	return zklock_auth[0] != '\0' ? "********" : "";
+}
+
+static void
+define_settings(void)
+{
+	DefineCustomStringVariable("zklock.servers",
+							   "Sets the ZooKeeper servers: host:port,..., with an optional chroot.",
+							   NULL,
+							   &zklock_servers,
+							   "localhost:2181",
+							   PGC_SIGHUP,
+							   0,
+							   check_servers, NULL, NULL);
+	DefineCustomIntVariable("zklock.session_timeout",
+							"Sets the session timeout that is asked of ZooKeeper.",
+							"What the server grants counts; the view zk_session shows it.",
+							&zklock_session_timeout,
+							10000, 100, INT_MAX / 2,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.root",
+							   "Sets the znode below which the lock directories are.",
+							   NULL,
+							   &zklock_root,
+							   "/zklock",
+							   PGC_SUSET,
+							   0,
+							   check_root, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_locks",
+							"Sets the maximum number of locks that the server can hold and wait for.",
+							NULL,
+							&zklock_max_locks,
+							8192, 1, INT_MAX / 1024,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.handoff_quantum",
+							"Sets how long a lock may go from backend to backend before other servers have a turn.",
+							"Zero gives the lock up after each transaction.",
+							&zklock_handoff_quantum,
+							10, 0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.auth",
+							   "Sets the credentials for ZooKeeper's digest authentication, as user:password.",
+							   NULL,
+							   &zklock_auth,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
+							   GUC_NOT_IN_SAMPLE,
+							   check_auth, NULL, show_auth);
+	DefineCustomEnumVariable("zklock.acl",
+							 "Sets who may use our znodes: anyone, or only who has the credentials of zklock.auth.",
+							 NULL,
+							 &zklock_acl,
+							 ZK_ACL_OPEN,
+							 acl_options,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+	MarkGUCPrefixReserved("zklock");
+}
+
+static void
+register_worker(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = 1;
+	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, ZKLOCK_WORKER_MAIN,
+			sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, ZKLOCK_WORKER_NAME, sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, ZKLOCK_WORKER_NAME, sizeof(worker.bgw_type));
+	RegisterBackgroundWorker(&worker);
+}
+
+static void
+zk_shmem_request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	slots_request_shmem();
+}
+
+static void
+zk_shmem_startup(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+	slots_startup_shmem();
+}
+
+/*
+ * _PG_init
+ *		Entry point of the library.
+ *
+ * Loaded later than at server start, it does nothing: the functions say what
+ * is missing.  pg_upgrade's servers hold no locks.
+ */
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade)
+		return;
+
+	define_settings();
+	holds_init();
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = zk_shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = zk_shmem_startup;
+	register_worker();
+}

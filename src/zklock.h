@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * zklock.h
+ *		Settings of the extension, for all rooms that know PostgreSQL.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/zklock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_H
+#define ZKLOCK_H
+
+typedef enum ZkAcl
+{
+	ZK_ACL_OPEN,				/* anyone may do anything with our znodes */
+	ZK_ACL_CREATOR				/* only who has the credentials of zklock.auth */
+} ZkAcl;
+
+extern char *zklock_servers;
+extern int	zklock_session_timeout; /* ms */
+extern char *zklock_root;
+extern int	zklock_max_locks;
+extern int	zklock_handoff_quantum; /* ms */
+extern char *zklock_auth;
+extern int	zklock_acl;			/* a ZkAcl */
+
+/* Registered with the postmaster by name; lives in worker/worker.c. */
+#define ZKLOCK_WORKER_MAIN	"zklock_worker_main"
+#define ZKLOCK_WORKER_NAME	"zklock worker"
+
+#endif							/* ZKLOCK_H */

@@ -113,7 +113,7 @@ check_servers(char **newval, void **extra pg_attribute_unused(),
 
 static bool
 check_root(char **newval, void **extra pg_attribute_unused(),
-			  GucSource source pg_attribute_unused())
+		   GucSource source pg_attribute_unused())
 {
 	const char *problem = znode_check_root(*newval);
 
@@ -124,7 +124,7 @@ check_root(char **newval, void **extra pg_attribute_unused(),
 
 static bool
 check_auth(char **newval, void **extra pg_attribute_unused(),
-			  GucSource source pg_attribute_unused())
+		   GucSource source pg_attribute_unused())
 {
 	if (**newval != '\0' && strchr(*newval, ':') == NULL)
 	{

@@ -88,7 +88,7 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_QUEUED		(1 << 1)	/* others are ahead: see blockers */
 #define RECIPE_TOLD_GRANTED		(1 << 2)	/* we own the lock */
 #define RECIPE_TOLD_TOKEN		(1 << 3)	/* out->token is the fencing token */
-#define RECIPE_TOLD_LOST		(1 << 4)	/* we owned the lock, and do not now */
+#define RECIPE_TOLD_LOST		(1 << 4)	/* we do not own the lock any more */
 #define RECIPE_TOLD_FAILED		(1 << 5)	/* refused: out->error */
 #define RECIPE_TOLD_GONE		(1 << 6)	/* no contender of ours is left */
 #define RECIPE_TOLD_LEFT		(1 << 7)	/* could not delete: out->error */

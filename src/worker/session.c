@@ -61,7 +61,7 @@ typedef struct News
 								 * STATE: state of the handle */
 	uint32_t	owner;			/* WATCH */
 	uint32_t	serial;			/* WATCH */
-	char	   *text;			/* MESSAGE, or created path of ANSWER; malloc'd */
+	char	   *string;			/* MESSAGE; created path of ANSWER; malloc'd */
 	char	  **children;		/* ANSWER: one malloc'd block */
 	int			nchildren;
 	struct Stat stat;			/* ANSWER */
@@ -74,7 +74,7 @@ typedef struct Operation
 	uint32_t	owner;
 	RecipeOpKind kind;
 	uint32_t	serial;
-	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the lock directory or node */
+	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
 
 static zhandle_t *handle = NULL;
@@ -140,8 +140,8 @@ answer_string(int rc, const char *value, const void *data)
 	op->news.code = rc;
 	if (rc == ZOK && value)
 	{
-		op->news.text = strdup(value);
-		if (op->news.text == NULL)
+		op->news.string = strdup(value);
+		if (op->news.string == NULL)
 			op->news.code = ZCONNECTIONLOSS;	/* as if we had not heard */
 	}
 	post_news(&op->news);
@@ -156,7 +156,7 @@ answer_strings(int rc, const struct String_vector *strings, const void *data)
 	if (rc == ZOK && strings && strings->count > 0)
 	{
 		Size		size = strings->count * sizeof(char *);
-		char	   *text;
+		char	   *end;
 
 		for (int i = 0; i < strings->count; i++)
 			size += strlen(strings->data[i]) + 1;
@@ -165,12 +165,12 @@ answer_strings(int rc, const struct String_vector *strings, const void *data)
 			op->news.code = ZCONNECTIONLOSS;
 		else
 		{
-			text = (char *) (op->news.children + strings->count);
+			end = (char *) (op->news.children + strings->count);
 			for (int i = 0; i < strings->count; i++)
 			{
-				op->news.children[i] = text;
-				strcpy(text, strings->data[i]);
-				text += strlen(text) + 1;
+				op->news.children[i] = end;
+				strcpy(end, strings->data[i]);
+				end += strlen(end) + 1;
 			}
 			op->news.nchildren = strings->count;
 		}
@@ -205,7 +205,7 @@ log_message(const char *message)
 	if (news)
 	{
 		news->kind = NEWS_MESSAGE;
-		news->text = strdup(message);
+		news->string = strdup(message);
 	}
 	post_news(news);
 }
@@ -278,7 +278,8 @@ session_init(void)
 				 errmsg("could not create eventfd: %m")));
 	session_context = AllocSetContextCreate(TopMemoryContext, "zklock session",
 											ALLOCSET_DEFAULT_SIZES);
-	zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
+	/* below that it warns of every late wake-up of a loaded machine */
+	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	return wake_fd;
 }
 
@@ -332,7 +333,7 @@ session_is_open(void)
 static void
 free_answer(News *news)
 {
-	free(news->text);
+	free(news->string);
 	free(news->children);
 }
 
@@ -578,11 +579,11 @@ fill_answer(SessionEvent *event, Operation *op)
 	input->serial = op->serial;
 	input->result = result_of(news->code, op->kind);
 	input->error = news->code;
-	if (news->text)
+	if (news->string)
 	{
-		const char *slash = strrchr(news->text, '/');
+		const char *slash = strrchr(news->string, '/');
 
-		input->node = slash ? slash + 1 : news->text;
+		input->node = slash ? slash + 1 : news->string;
 	}
 	input->children = (const char *const *) news->children;
 	input->nchildren = news->nchildren;
@@ -673,7 +674,7 @@ session_next_event(SessionEvent *event)
 				break;
 			case NEWS_MESSAGE:
 				event->kind = SESSION_MESSAGE;
-				event->message = news->text ? news->text : "";
+				event->message = news->string ? news->string : "";
 				found = true;
 				break;
 		}

@@ -418,20 +418,20 @@ session_up(void)
 static void
 session_message(const char *message)
 {
-	const char *text = strchr(message, '@');
+	const char *line = strchr(message, '@');
 
-	/* "<time>:<pid>(<thread>):ZOO_ERROR@<function>@<line>: <text>" */
-	text = text ? strstr(text, ": ") : NULL;
-	text = text ? text + 2 : message;
+	/* "<time>:<pid>(<thread>):ZOO_ERROR@<function>@<line>: <line>" */
+	line = line ? strstr(line, ": ") : NULL;
+	line = line ? line + 2 : message;
 
-	if (strncmp(session.last_error, text, sizeof(session.last_error) - 1) != 0)
+	if (strncmp(session.last_error, line, sizeof(session.last_error) - 1) != 0)
 	{
-		strlcpy(session.last_error, text, sizeof(session.last_error));
+		strlcpy(session.last_error, line, sizeof(session.last_error));
 		session_write(&session);
-		ereport(LOG, (errmsg("ZooKeeper client: %s", text)));
+		ereport(LOG, (errmsg("ZooKeeper client: %s", line)));
 	}
 	else
-		ereport(DEBUG1, (errmsg("ZooKeeper client: %s", text)));
+		ereport(DEBUG1, (errmsg("ZooKeeper client: %s", line)));
 }
 
 static void

@@ -246,14 +246,21 @@ znode_has_uuid(const char *child, const uint8_t uuid[ZNODE_UUID_BYTES])
 static bool
 marks_reader(const char *child, size_t len)
 {
-	static const char *const marks[] = {"__READ__", "__rlock__", "read-", "sh"};
+	static const struct
+	{
+		const char *text;
+		bool		whole;		/* nothing may stand before it */
+	}			marks[] =
+	{
+		{"__READ__", false}, {"__rlock__", false}, {"read-", true}, {"sh", true}
+	};
 
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
 	{
-		size_t		mark_len = strlen(marks[i]);
+		size_t		mark_len = strlen(marks[i].text);
 
-		if (len >= mark_len &&
-			strncmp(child + len - mark_len, marks[i], mark_len) == 0)
+		if ((marks[i].whole ? len == mark_len : len >= mark_len) &&
+			strncmp(child + len - mark_len, marks[i].text, mark_len) == 0)
 			return true;
 	}
 	return false;

@@ -32,17 +32,22 @@
  *				create no node -> ENTERING: make the directories, all again;
  *				  or, if they could not be made, -> NONE: failed
  *				create refused -> NONE: failed
+ *				create ok, but under no name that it can have -> SEARCHING:
+ *				  search
  *				release -> CANCELLING
  *	CANCELLING	create ok -> LEAVING: delete
  *				create unknown -> ABANDONING: search
  *				create no node, refused -> NONE: gone
+ *				create ok, but under no name that it can have -> ABANDONING:
+ *				  search
  *	SEARCHING	children ok, our node among them -> as READING
  *				children ok, without it; no node -> ENTERING: create, children
  *				children unknown -> SEARCHING: search
- *				children refused -> NONE: failed
+ *				children refused -> NONE: failed, and perhaps left behind
  *				release -> ABANDONING
  *	ABANDONING	children ok, our node among them -> LEAVING: delete
- *				children ok, without it; no node; refused -> NONE: gone
+ *				children ok, without it; no node -> NONE: gone
+ *				children refused -> NONE: perhaps left behind
  *				children unknown -> ABANDONING: search
  *	READING		children ok, nobody excludes us -> OWNER: stat
  *				children ok, somebody does -> WATCHING: watch the last of them
@@ -58,6 +63,7 @@
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
  *				stat unknown -> OWNER: stat
+ *				stat refused -> OWNER: the lock is ours, but has no token
  *				release -> LEAVING: delete
  *	LEAVING		delete ok, no node -> NONE: gone
  *				delete unknown -> LEAVING: delete
@@ -360,6 +366,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
+			recipe->dir_known = true;
 			if (find_created(recipe, in, out))
 			{
 				if (wanted)
@@ -382,10 +389,10 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				end(recipe, out, 0);
 			break;
 		case RECIPE_REFUSED:
-			if (wanted)
-				fail(recipe, out, in->error);
-			else
-				end(recipe, out, 0);
+			/* whether our node exists cannot be found out */
+			out->told |= RECIPE_TOLD_LEFT;
+			out->error = in->error;
+			end(recipe, out, wanted ? RECIPE_TOLD_FAILED : 0);
 			break;
 	}
 }
@@ -544,6 +551,10 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 /*
  * recipe_resume
  *		Take over a contender from an earlier worker, in the same session.
+ *
+ * The recipe must be new.  What it sends must go behind a sync: the server
+ * that the session has moved to may not have heard of all that the earlier
+ * worker had seen.
  *
  * "sequence" is NULL if that worker did not live to see the create answered.
  * "out" is filled anew.

@@ -47,7 +47,8 @@ typedef enum RecipeResult
 	RECIPE_OK,
 	RECIPE_UNKNOWN,				/* connection lost: it may have happened */
 	RECIPE_NO_NODE,
-	RECIPE_REFUSED				/* any other error: "error" tells which */
+	RECIPE_REFUSED				/* any other error: "error" tells which; a
+								 * directory that exists already is OK */
 } RecipeResult;
 
 typedef struct RecipeInput
@@ -91,7 +92,7 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_LOST		(1 << 4)	/* we do not own the lock any more */
 #define RECIPE_TOLD_FAILED		(1 << 5)	/* refused: out->error */
 #define RECIPE_TOLD_GONE		(1 << 6)	/* no contender of ours is left */
-#define RECIPE_TOLD_LEFT		(1 << 7)	/* could not delete: out->error */
+#define RECIPE_TOLD_LEFT		(1 << 7)	/* our node may be left: out->error */
 #define RECIPE_TOLD_STRANGER	(1 << 8)	/* a child that is no contender */
 
 #define RECIPE_MAX_OPS			8

@@ -79,6 +79,7 @@ typedef struct Operation
 
 static zhandle_t *handle = NULL;
 static bool connected = false;
+static bool resuming = false;	/* a session of old, not connected yet */
 static int	wake_fd = -1;
 static const struct ACL_vector *acl;
 static char *contender_data;
@@ -304,6 +305,7 @@ session_open(const SessionOptions *options)
 		pfree(contender_data);
 	contender_data = MemoryContextStrdup(session_context, options->data);
 
+	resuming = options->client_id != 0;
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
 
@@ -609,6 +611,13 @@ fill_state(SessionEvent *event, int state)
 {
 	if (state == ZOO_CONNECTED_STATE)
 	{
+		/*
+		 * A new handle does not ask of the server to be as far as the process
+		 * before us had seen: so the first thing is a sync.
+		 */
+		if (resuming)
+			zoo_async(handle, "/", answer_string, NULL);
+		resuming = false;
 		connected = true;
 		event->kind = SESSION_UP;
 		return true;

@@ -245,7 +245,7 @@ carry_out(Contender *contender, RecipeOutput *out)
 					(errmsg("could not delete contender \"%s/%s\": %s",
 							slot->path, recipe->node,
 							session_error_text(out->error)),
-					 errdetail("It blocks the lock until the session ends.")));
+					 errdetail("If it exists, it blocks the lock until the session ends.")));
 
 		if (!recipe->dir_known)
 			note_directory(slot->path, false);

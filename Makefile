@@ -1,0 +1,91 @@
+# zklock: locks in ZooKeeper that end with the PostgreSQL transaction
+#
+#	make && make install	build and install for the pg_config in PATH
+#	make help		the other targets
+
+MODULE_big = zklock
+EXTENSION = zklock
+DATA = $(wildcard sql/zklock--*.sql)
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
+PGFILEDESC = "zklock - distributed transaction locks in ZooKeeper"
+
+# PostgreSQL's headers are not ours to keep free of -Wextra's warnings, hence
+# -isystem.  THREADED gives us the asynchronous half of zookeeper.h.
+PG_CPPFLAGS = -I$(srcdir)/src -isystem $(includedir_server) -DTHREADED
+PG_CFLAGS = -Wall -Wextra
+SHLIB_LINK = -lzookeeper_mt
+
+# "make installcheck" wants a running server that has zklock preloaded and
+# reaches a ZooKeeper; "make test" brings its own of both.
+REGRESS = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
+REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=zklock
+ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=$(srcdir)/test --load-extension=zklock
+TAP_TESTS = $(if $(wildcard test/t/*.pl),1)
+PROVE_TESTS = test/t/*.pl
+
+EXTRA_CLEAN = build
+
+# What needs no PostgreSQL must work before there is one: "make test" and
+# "make demo" install it.
+PG_CONFIG ?= pg_config
+PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+ifdef PGXS
+include $(PGXS)
+else
+all install installcheck clean:
+	@echo "no PostgreSQL server headers found by PG_CONFIG=$(PG_CONFIG);" \
+	     "on Debian: apt install postgresql-server-dev-15"; exit 1
+endif
+.DEFAULT_GOAL := all
+
+# PGXS would reset this.
+PROVE_FLAGS += -I test/lib
+
+# PGXS tracks no header dependencies.
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h) Makefile
+
+help:
+	@echo "make            build for the PostgreSQL of PG_CONFIG (default: pg_config)"
+	@echo "make install    install into it"
+	@echo "make demo       two shops, one stock: installs what it needs, shows zklock at work"
+	@echo "make test       all tests, from nothing: packages, build, real servers"
+	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
+	@echo "make installcheck   regress, isolation and TAP tests on a running, prepared server"
+	@echo "make clean      remove what was built"
+
+test:
+	@test/run
+
+demo:
+	@demo/run
+
+# Unit tests: each test/unit/test_*.c is a cmocka program over the two rooms
+# that know neither PostgreSQL nor libzookeeper.
+UNIT_SRC = $(wildcard src/shared/znode.c src/worker/recipe.c)
+UNIT_DEPS = $(UNIT_SRC) $(wildcard src/*/*.h test/unit/*.h)
+UNIT_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
+UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc
+UNIT_ASAN = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+
+build/unit/%: test/unit/%.c $(UNIT_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(UNIT_CFLAGS) -o $@ $< $(UNIT_SRC) -lcmocka
+
+build/asan/%: test/unit/%.c $(UNIT_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(UNIT_CFLAGS) $(UNIT_ASAN) -o $@ $< $(UNIT_SRC) -lcmocka
+
+# Runs every program, even after one has failed.
+run_unit = @status=0; for t in $^; do $(1) $$t || status=1; done; exit $$status
+
+unit: $(UNIT_TESTS:%=build/unit/%)
+	$(call run_unit)
+
+unit-asan: $(UNIT_TESTS:%=build/asan/%)
+	$(call run_unit)
+
+unit-valgrind: $(UNIT_TESTS:%=build/unit/%)
+	$(call run_unit,valgrind --quiet --leak-check=full --error-exitcode=99)
+
+.PHONY: all help test demo unit unit-asan unit-valgrind

@@ -1,0 +1,3050 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_recipe.c
+ *		Unit tests of the lock recipe.
+ *
+ * Three kinds of test, from the small to the large:
+ *
+ *	- every line of the transition table in recipe.c's header is a test named
+ *	  after it, and a matrix of every situation and every input shows that
+ *	  whatever the table does not list changes nothing and sends nothing;
+ *	- single tests of what a table cannot say well: the place in the queue,
+ *	  strays and strangers, missing directories, a worker's restart;
+ *	- a model: a ZooKeeper server in plain C, with sessions, lagging views,
+ *	  watches and connections that break before or after an operation was
+ *	  applied, and up to three recipes in sessions of their own.  Small
+ *	  scenarios are explored exhaustively, larger ones at random from fixed
+ *	  seeds, and the rules of the lock are checked after every step.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/unit/test_recipe.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "worker/recipe.h"
+
+#define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
+
+/* How many schedules the model plays at random, of each kind. */
+#ifndef RANDOM_RUNS
+#define RANDOM_RUNS		3000
+#endif
+
+/*
+ * The recipe's only allocation goes through here, as the program's own
+ * definition comes before the C library's, so that it can be made to fail.
+ */
+static bool out_of_memory = false;
+
+char *
+strdup(const char *string)
+{
+	size_t		size = strlen(string) + 1;
+	char	   *copy = out_of_memory ? NULL : malloc(size);
+
+	return copy ? memcpy(copy, string, size) : NULL;
+}
+
+/*-------------------------------------------------------------------------
+ * The transition table
+ *-------------------------------------------------------------------------
+ */
+
+/* ZooKeeper's codes; the recipe only hands them through. */
+#define ERROR_NO_NODE		(-101)
+#define ERROR_REFUSED		(-102)	/* of the operation under test */
+#define ERROR_MKDIRS		(-4)	/* why the directory could not be made */
+
+#define TOKEN				INT64_C(0x100000002a)
+
+#define OURS		"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-0000000005"
+#define OUR_PREFIX	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-"
+#define OUR_READER \
+	"_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__0000000005"
+#define READER_PREFIX "_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__"
+#define STRAY(number) \
+	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-000000000" #number
+#define FIRST		"_c_11111111-1111-4111-8111-111111111111-lock-0000000003"
+#define SECOND		"22222222222222222222222222222222__lock__0000000004"
+#define LATER		"x-33333333-0000000006"
+
+static const uint8_t our_uuid[ZNODE_UUID_BYTES] = {
+	0x01, 0x23, 0x45, 0x6f, 0x89, 0xab, 0x4d, 0xef,
+	0x8e, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10
+};
+
+static const int32_t our_sequence = 5;
+
+/* Where a recipe can be: its states, told apart where the answer depends. */
+typedef enum Situation
+{
+	AT_NONE,
+	AT_ENTERING,
+	AT_ENTERING_MKDIR,			/* directory not known: MKDIR is out */
+	AT_ENTERING_MKDIRS,			/* nor were its parents; they are made now */
+	AT_ENTERING_IN_VAIN,		/* they could not be made */
+	AT_CANCELLING,
+	AT_SEARCHING,
+	AT_SEARCHING_IN_VAIN,		/* after the parents could not be made */
+	AT_ABANDONING,
+	AT_READING,
+	AT_WATCHING,				/* the predecessor alone excludes us */
+	AT_WATCHING_OF_TWO,			/* another one does, too */
+	AT_OWNER,
+	AT_LEAVING,
+	NSITUATIONS
+} Situation;
+
+static const RecipeState situation_state[NSITUATIONS] = {
+	RECIPE_NONE, RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_ENTERING,
+	RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
+	RECIPE_ABANDONING, RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING,
+	RECIPE_OWNER, RECIPE_LEAVING
+};
+
+typedef enum Input
+{
+	IN_WANT,
+	IN_WANT_NEW_DIR,
+	IN_RELEASE,
+	IN_MKDIR_OK,
+	IN_MKDIR_UNKNOWN,
+	IN_MKDIR_NO_NODE,
+	IN_MKDIR_REFUSED,
+	IN_CREATE_OK,
+	IN_CREATE_ODD,				/* succeeded, with a name that cannot be */
+	IN_CREATE_UNKNOWN,
+	IN_CREATE_NO_NODE,
+	IN_CREATE_REFUSED,
+	IN_ALONE,					/* children: our node */
+	IN_SECOND,					/* children: one ahead of us, one behind */
+	IN_THIRD,					/* children: two ahead of us */
+	IN_MISSING,					/* children: only another's node */
+	IN_EMPTY,					/* children: none */
+	IN_CHILDREN_UNKNOWN,
+	IN_CHILDREN_NO_NODE,
+	IN_CHILDREN_REFUSED,
+	IN_STALE_ALONE,				/* the same, of an earlier read */
+	IN_STALE_SECOND,
+	IN_STALE_THIRD,
+	IN_STALE_MISSING,
+	IN_STALE_EMPTY,
+	IN_STALE_CHILDREN_UNKNOWN,
+	IN_STALE_CHILDREN_NO_NODE,
+	IN_STALE_CHILDREN_REFUSED,
+	IN_WATCH_OK,
+	IN_WATCH_UNKNOWN,
+	IN_WATCH_NO_NODE,
+	IN_WATCH_REFUSED,
+	IN_STALE_WATCH_OK,
+	IN_STALE_WATCH_UNKNOWN,
+	IN_STALE_WATCH_NO_NODE,
+	IN_STALE_WATCH_REFUSED,
+	IN_STAT_OURS,
+	IN_STAT_FOREIGN,
+	IN_STAT_UNKNOWN,
+	IN_STAT_NO_NODE,
+	IN_STAT_REFUSED,
+	IN_DELETE_OK,
+	IN_DELETE_UNKNOWN,
+	IN_DELETE_NO_NODE,
+	IN_DELETE_REFUSED,
+	IN_DELETED,
+	IN_TOUCHED,
+	IN_STALE_DELETED,
+	IN_STALE_TOUCHED,
+	IN_EXPIRED,
+	NINPUTS
+} Input;
+
+/* The inputs that recipe_step() takes, from IN_RELEASE on. */
+static const struct
+{
+	RecipeEvent event;
+	RecipeResult result;
+	bool		stale;
+	const char *node;
+	const char *children[4];
+	bool		ours;
+}			inputs[NINPUTS] =
+{
+	[IN_RELEASE] = {.event = RECIPE_RELEASE},
+	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
+	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
+	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
+	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, RECIPE_REFUSED},
+	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OURS},
+	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OUR_PREFIX},
+	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, RECIPE_UNKNOWN},
+	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, RECIPE_NO_NODE},
+	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED},
+	[IN_ALONE] = {RECIPE_CHILDREN_DONE, .children = {OURS}},
+	[IN_SECOND] = {RECIPE_CHILDREN_DONE, .children = {LATER, OURS, FIRST}},
+	[IN_THIRD] = {RECIPE_CHILDREN_DONE, .children = {FIRST, OURS, SECOND}},
+	[IN_MISSING] = {RECIPE_CHILDREN_DONE, .children = {FIRST}},
+	[IN_EMPTY] = {RECIPE_CHILDREN_DONE},
+	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN},
+	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE},
+	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED},
+	[IN_STALE_ALONE] = {RECIPE_CHILDREN_DONE, .stale = true,
+		.children = {OURS}},
+	[IN_STALE_SECOND] = {RECIPE_CHILDREN_DONE, .stale = true,
+		.children = {LATER, OURS, FIRST}},
+	[IN_STALE_THIRD] = {RECIPE_CHILDREN_DONE, .stale = true,
+		.children = {FIRST, OURS, SECOND}},
+	[IN_STALE_MISSING] = {RECIPE_CHILDREN_DONE, .stale = true,
+		.children = {FIRST}},
+	[IN_STALE_EMPTY] = {RECIPE_CHILDREN_DONE, .stale = true},
+	[IN_STALE_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN,
+		.stale = true},
+	[IN_STALE_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE,
+		.stale = true},
+	[IN_STALE_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED,
+		.stale = true},
+	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK},
+	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
+	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
+	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
+	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, true},
+	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN, true},
+	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE, true},
+	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED, true},
+	[IN_STAT_OURS] = {RECIPE_STAT_DONE, RECIPE_OK, .ours = true},
+	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, RECIPE_OK},
+	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, RECIPE_UNKNOWN},
+	[IN_STAT_NO_NODE] = {RECIPE_STAT_DONE, RECIPE_NO_NODE},
+	[IN_STAT_REFUSED] = {RECIPE_STAT_DONE, RECIPE_REFUSED},
+	[IN_DELETE_OK] = {RECIPE_DELETE_DONE, RECIPE_OK},
+	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, RECIPE_UNKNOWN},
+	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, RECIPE_NO_NODE},
+	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, RECIPE_REFUSED},
+	[IN_DELETED] = {.event = RECIPE_NODE_DELETED},
+	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
+	[IN_STALE_DELETED] = {.event = RECIPE_NODE_DELETED, .stale = true},
+	[IN_STALE_TOUCHED] = {.event = RECIPE_NODE_TOUCHED, .stale = true},
+	[IN_EXPIRED] = {.event = RECIPE_EXPIRED}
+};
+
+#define TOLD_LOST		(RECIPE_TOLD_LOST | RECIPE_TOLD_GONE)
+#define TOLD_FAILED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_GONE)
+#define TOLD_LEFT		(RECIPE_TOLD_LEFT | RECIPE_TOLD_GONE)
+
+/* One line of the table; what no line is about must change nothing. */
+typedef struct Transition
+{
+	const char *name;
+	Situation	at;
+	Input		input;
+	RecipeState state;
+	const char *ops;
+	unsigned	told;
+	int			error;
+} Transition;
+
+static const Transition transitions[] = {
+	{"NONE: want -> ENTERING: create, children",
+		AT_NONE, IN_WANT, RECIPE_ENTERING, "create children", 0, 0},
+	{"NONE: want, directory not known -> ENTERING: mkdir, create, children",
+		AT_NONE, IN_WANT_NEW_DIR, RECIPE_ENTERING, "mkdir create children",
+	0, 0},
+
+	{"ENTERING: create ok -> READING",
+		AT_ENTERING, IN_CREATE_OK, RECIPE_READING, "",
+	RECIPE_TOLD_CREATED, 0},
+	{"ENTERING: create ok, after mkdir -> READING",
+		AT_ENTERING_MKDIR, IN_CREATE_OK, RECIPE_READING, "",
+	RECIPE_TOLD_CREATED, 0},
+	{"ENTERING: create ok, after mkdirs -> READING",
+		AT_ENTERING_MKDIRS, IN_CREATE_OK, RECIPE_READING, "",
+	RECIPE_TOLD_CREATED, 0},
+	{"ENTERING: create ok, though mkdirs failed -> READING",
+		AT_ENTERING_IN_VAIN, IN_CREATE_OK, RECIPE_READING, "",
+	RECIPE_TOLD_CREATED, 0},
+	{"ENTERING: create ok with an odd name -> SEARCHING: search",
+		AT_ENTERING, IN_CREATE_ODD, RECIPE_SEARCHING, "search", 0, 0},
+	{"ENTERING: create ok with an odd name, after mkdir -> SEARCHING",
+		AT_ENTERING_MKDIR, IN_CREATE_ODD, RECIPE_SEARCHING, "search", 0, 0},
+	{"ENTERING: create ok with an odd name, after mkdirs -> SEARCHING",
+		AT_ENTERING_MKDIRS, IN_CREATE_ODD, RECIPE_SEARCHING, "search", 0, 0},
+	{"ENTERING: create ok with an odd name, mkdirs failed -> SEARCHING",
+		AT_ENTERING_IN_VAIN, IN_CREATE_ODD, RECIPE_SEARCHING, "search", 0, 0},
+	{"ENTERING: create unknown -> SEARCHING: search",
+		AT_ENTERING, IN_CREATE_UNKNOWN, RECIPE_SEARCHING, "search", 0, 0},
+	{"ENTERING: create unknown, after mkdir -> SEARCHING: search",
+		AT_ENTERING_MKDIR, IN_CREATE_UNKNOWN, RECIPE_SEARCHING, "search",
+	0, 0},
+	{"ENTERING: create unknown, after mkdirs -> SEARCHING: search",
+		AT_ENTERING_MKDIRS, IN_CREATE_UNKNOWN, RECIPE_SEARCHING, "search",
+	0, 0},
+	{"ENTERING: create unknown, mkdirs failed -> SEARCHING: search",
+		AT_ENTERING_IN_VAIN, IN_CREATE_UNKNOWN, RECIPE_SEARCHING, "search",
+	0, 0},
+	{"ENTERING: create no node -> ENTERING: mkdirs, create, children",
+		AT_ENTERING, IN_CREATE_NO_NODE, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"ENTERING: create no node, after mkdir -> ENTERING: mkdirs, all again",
+		AT_ENTERING_MKDIR, IN_CREATE_NO_NODE, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"ENTERING: create no node, after mkdirs -> ENTERING: mkdirs, all again",
+		AT_ENTERING_MKDIRS, IN_CREATE_NO_NODE, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"ENTERING: create no node, mkdirs failed -> NONE: failed",
+		AT_ENTERING_IN_VAIN, IN_CREATE_NO_NODE, RECIPE_NONE, "",
+	TOLD_FAILED, ERROR_MKDIRS},
+	{"ENTERING: create refused -> NONE: failed",
+		AT_ENTERING, IN_CREATE_REFUSED, RECIPE_NONE, "",
+	TOLD_FAILED, ERROR_REFUSED},
+	{"ENTERING: create refused, after mkdir -> NONE: failed",
+		AT_ENTERING_MKDIR, IN_CREATE_REFUSED, RECIPE_NONE, "",
+	TOLD_FAILED, ERROR_REFUSED},
+	{"ENTERING: create refused, after mkdirs -> NONE: failed",
+		AT_ENTERING_MKDIRS, IN_CREATE_REFUSED, RECIPE_NONE, "",
+	TOLD_FAILED, ERROR_REFUSED},
+	{"ENTERING: create refused, mkdirs failed -> NONE: failed",
+		AT_ENTERING_IN_VAIN, IN_CREATE_REFUSED, RECIPE_NONE, "",
+	TOLD_FAILED, ERROR_REFUSED},
+	{"ENTERING: release -> CANCELLING",
+		AT_ENTERING, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
+	{"ENTERING: release, after mkdir -> CANCELLING",
+		AT_ENTERING_MKDIR, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
+	{"ENTERING: release, after mkdirs -> CANCELLING",
+		AT_ENTERING_MKDIRS, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
+	{"ENTERING: release, mkdirs failed -> CANCELLING",
+		AT_ENTERING_IN_VAIN, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
+	{"ENTERING: expired -> NONE: gone",
+		AT_ENTERING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"ENTERING: expired, after mkdir -> NONE: gone",
+		AT_ENTERING_MKDIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"ENTERING: expired, after mkdirs -> NONE: gone",
+		AT_ENTERING_MKDIRS, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"ENTERING: expired, mkdirs failed -> NONE: gone",
+		AT_ENTERING_IN_VAIN, IN_EXPIRED, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+
+	{"CANCELLING: create ok -> LEAVING: delete",
+		AT_CANCELLING, IN_CREATE_OK, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"CANCELLING: create ok with an odd name -> ABANDONING: search",
+		AT_CANCELLING, IN_CREATE_ODD, RECIPE_ABANDONING, "search", 0, 0},
+	{"CANCELLING: create unknown -> ABANDONING: search",
+		AT_CANCELLING, IN_CREATE_UNKNOWN, RECIPE_ABANDONING, "search", 0, 0},
+	{"CANCELLING: create no node -> NONE: gone",
+		AT_CANCELLING, IN_CREATE_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"CANCELLING: create refused -> NONE: gone",
+		AT_CANCELLING, IN_CREATE_REFUSED, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"CANCELLING: expired -> NONE: gone",
+		AT_CANCELLING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"SEARCHING: children ok, our node alone -> OWNER: stat",
+		AT_SEARCHING, IN_ALONE, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"SEARCHING: children ok, our node behind another -> WATCHING: watch",
+		AT_SEARCHING, IN_SECOND, RECIPE_WATCHING, "watch(first)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED, 0},
+	{"SEARCHING: children ok, our node behind two -> WATCHING: watch",
+		AT_SEARCHING, IN_THIRD, RECIPE_WATCHING, "watch(second)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED, 0},
+	{"SEARCHING: children ok, without it -> ENTERING: create, children",
+		AT_SEARCHING, IN_MISSING, RECIPE_ENTERING, "create children", 0, 0},
+	{"SEARCHING: children ok, none -> ENTERING: create, children",
+		AT_SEARCHING, IN_EMPTY, RECIPE_ENTERING, "create children", 0, 0},
+	{"SEARCHING: no node -> ENTERING: mkdirs, create, children",
+		AT_SEARCHING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"SEARCHING: children unknown -> SEARCHING: search",
+		AT_SEARCHING, IN_CHILDREN_UNKNOWN, RECIPE_SEARCHING, "search", 0, 0},
+	{"SEARCHING: children refused -> NONE: failed, perhaps left behind",
+		AT_SEARCHING, IN_CHILDREN_REFUSED, RECIPE_NONE, "",
+	TOLD_FAILED | RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	{"SEARCHING: release -> ABANDONING",
+		AT_SEARCHING, IN_RELEASE, RECIPE_ABANDONING, "", 0, 0},
+	{"SEARCHING: expired -> NONE: gone",
+		AT_SEARCHING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"SEARCHING: children ok, our node alone, mkdirs failed -> OWNER: stat",
+		AT_SEARCHING_IN_VAIN, IN_ALONE, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"SEARCHING: children ok, behind another, mkdirs failed -> WATCHING",
+		AT_SEARCHING_IN_VAIN, IN_SECOND, RECIPE_WATCHING, "watch(first)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED, 0},
+	{"SEARCHING: children ok, behind two, mkdirs failed -> WATCHING",
+		AT_SEARCHING_IN_VAIN, IN_THIRD, RECIPE_WATCHING, "watch(second)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED, 0},
+	{"SEARCHING: children ok, without it, mkdirs failed -> ENTERING",
+		AT_SEARCHING_IN_VAIN, IN_MISSING, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"SEARCHING: children ok, none, mkdirs failed -> ENTERING",
+		AT_SEARCHING_IN_VAIN, IN_EMPTY, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"SEARCHING: no node, mkdirs failed -> NONE: failed",
+		AT_SEARCHING_IN_VAIN, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
+	TOLD_FAILED, ERROR_MKDIRS},
+	{"SEARCHING: children unknown, mkdirs failed -> SEARCHING: search",
+		AT_SEARCHING_IN_VAIN, IN_CHILDREN_UNKNOWN, RECIPE_SEARCHING, "search",
+	0, 0},
+	{"SEARCHING: children refused, mkdirs failed -> NONE: failed",
+		AT_SEARCHING_IN_VAIN, IN_CHILDREN_REFUSED, RECIPE_NONE, "",
+	TOLD_FAILED | RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	{"SEARCHING: release, mkdirs failed -> ABANDONING",
+		AT_SEARCHING_IN_VAIN, IN_RELEASE, RECIPE_ABANDONING, "", 0, 0},
+	{"SEARCHING: expired, mkdirs failed -> NONE: gone",
+		AT_SEARCHING_IN_VAIN, IN_EXPIRED, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+
+	{"ABANDONING: children ok, our node alone -> LEAVING: delete",
+		AT_ABANDONING, IN_ALONE, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"ABANDONING: children ok, behind another -> LEAVING: delete",
+		AT_ABANDONING, IN_SECOND, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"ABANDONING: children ok, behind two -> LEAVING: delete",
+		AT_ABANDONING, IN_THIRD, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"ABANDONING: children ok, without it -> NONE: gone",
+		AT_ABANDONING, IN_MISSING, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"ABANDONING: children ok, none -> NONE: gone",
+		AT_ABANDONING, IN_EMPTY, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"ABANDONING: no node -> NONE: gone",
+		AT_ABANDONING, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"ABANDONING: children refused -> NONE: perhaps left behind",
+		AT_ABANDONING, IN_CHILDREN_REFUSED, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE | RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	{"ABANDONING: children unknown -> ABANDONING: search",
+		AT_ABANDONING, IN_CHILDREN_UNKNOWN, RECIPE_ABANDONING, "search",
+	0, 0},
+	{"ABANDONING: expired -> NONE: gone",
+		AT_ABANDONING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"READING: children ok, nobody excludes us -> OWNER: stat",
+		AT_READING, IN_ALONE, RECIPE_OWNER, "stat", RECIPE_TOLD_GRANTED, 0},
+	{"READING: children ok, somebody does -> WATCHING: watch",
+		AT_READING, IN_SECOND, RECIPE_WATCHING, "watch(first)",
+	RECIPE_TOLD_QUEUED, 0},
+	{"READING: children ok, two do -> WATCHING: watch the last of them",
+		AT_READING, IN_THIRD, RECIPE_WATCHING, "watch(second)",
+	RECIPE_TOLD_QUEUED, 0},
+	{"READING: children ok, without our node -> ENTERING: as new",
+		AT_READING, IN_MISSING, RECIPE_ENTERING, "create children", 0, 0},
+	{"READING: children ok, none -> ENTERING: as new",
+		AT_READING, IN_EMPTY, RECIPE_ENTERING, "create children", 0, 0},
+	{"READING: no node -> ENTERING: mkdirs, create, children",
+		AT_READING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"READING: children unknown -> READING: children",
+		AT_READING, IN_CHILDREN_UNKNOWN, RECIPE_READING, "children", 0, 0},
+	{"READING: children refused -> LEAVING: delete; failed",
+		AT_READING, IN_CHILDREN_REFUSED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"READING: release -> LEAVING: delete",
+		AT_READING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"READING: expired -> NONE: gone",
+		AT_READING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"WATCHING: predecessor deleted, the only one -> OWNER: stat",
+		AT_WATCHING, IN_DELETED, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_GRANTED, 0},
+	{"WATCHING: watch no node, the only one -> OWNER: stat",
+		AT_WATCHING, IN_WATCH_NO_NODE, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_GRANTED, 0},
+	{"WATCHING: watch used up otherwise -> WATCHING: watch",
+		AT_WATCHING, IN_TOUCHED, RECIPE_WATCHING, "watch(first)", 0, 0},
+	{"WATCHING: watch unknown -> WATCHING: watch",
+		AT_WATCHING, IN_WATCH_UNKNOWN, RECIPE_WATCHING, "watch(first)", 0, 0},
+	{"WATCHING: watch refused -> LEAVING: delete; failed",
+		AT_WATCHING, IN_WATCH_REFUSED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"WATCHING: release -> LEAVING: delete",
+		AT_WATCHING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"WATCHING: expired -> NONE: gone",
+		AT_WATCHING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"WATCHING: predecessor deleted, one of two -> READING: children",
+		AT_WATCHING_OF_TWO, IN_DELETED, RECIPE_READING, "children", 0, 0},
+	{"WATCHING: watch no node, one of two -> READING: children",
+		AT_WATCHING_OF_TWO, IN_WATCH_NO_NODE, RECIPE_READING, "children",
+	0, 0},
+	{"WATCHING: watch used up otherwise, of two -> WATCHING: watch",
+		AT_WATCHING_OF_TWO, IN_TOUCHED, RECIPE_WATCHING, "watch(second)",
+	0, 0},
+	{"WATCHING: watch unknown, of two -> WATCHING: watch",
+		AT_WATCHING_OF_TWO, IN_WATCH_UNKNOWN, RECIPE_WATCHING,
+	"watch(second)", 0, 0},
+	{"WATCHING: watch refused, of two -> LEAVING: delete; failed",
+		AT_WATCHING_OF_TWO, IN_WATCH_REFUSED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"WATCHING: release, of two -> LEAVING: delete",
+		AT_WATCHING_OF_TWO, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"WATCHING: expired, of two -> NONE: gone",
+		AT_WATCHING_OF_TWO, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"OWNER: stat ok, our session's -> OWNER: token",
+		AT_OWNER, IN_STAT_OURS, RECIPE_OWNER, "", RECIPE_TOLD_TOKEN, 0},
+	{"OWNER: stat ok, not our session's -> NONE: lost",
+		AT_OWNER, IN_STAT_FOREIGN, RECIPE_NONE, "", TOLD_LOST, 0},
+	{"OWNER: stat no node -> NONE: lost",
+		AT_OWNER, IN_STAT_NO_NODE, RECIPE_NONE, "", TOLD_LOST, 0},
+	{"OWNER: stat unknown -> OWNER: stat",
+		AT_OWNER, IN_STAT_UNKNOWN, RECIPE_OWNER, "stat", 0, 0},
+	{"OWNER: release -> LEAVING: delete",
+		AT_OWNER, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"OWNER: expired -> NONE: lost",
+		AT_OWNER, IN_EXPIRED, RECIPE_NONE, "", TOLD_LOST, 0},
+
+	{"LEAVING: delete ok -> NONE: gone",
+		AT_LEAVING, IN_DELETE_OK, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"LEAVING: delete no node -> NONE: gone",
+		AT_LEAVING, IN_DELETE_NO_NODE, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"LEAVING: delete unknown -> LEAVING: delete",
+		AT_LEAVING, IN_DELETE_UNKNOWN, RECIPE_LEAVING, "delete", 0, 0},
+	{"LEAVING: delete refused -> NONE: left behind",
+		AT_LEAVING, IN_DELETE_REFUSED, RECIPE_NONE, "",
+	TOLD_LEFT, ERROR_REFUSED},
+	{"LEAVING: expired -> NONE: gone",
+		AT_LEAVING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0}
+};
+
+static const char *
+op_name(RecipeOpKind kind)
+{
+	switch (kind)
+	{
+		case RECIPE_OP_MKDIR:
+			return "mkdir";
+		case RECIPE_OP_MKDIRS:
+			return "mkdirs";
+		case RECIPE_OP_CREATE:
+			return "create";
+		case RECIPE_OP_CHILDREN:
+			return "children";
+		case RECIPE_OP_SEARCH:
+			return "search";
+		case RECIPE_OP_WATCH:
+			return "watch";
+		case RECIPE_OP_STAT:
+			return "stat";
+		case RECIPE_OP_DELETE:
+			return "delete";
+		case RECIPE_OP_DELETE_STRAY:
+			return "stray";
+	}
+	return "?";
+}
+
+/*
+ * The operations of a step as text.  The node is told only where there is a
+ * choice; where there is none, a wrong one is.
+ */
+static const char *
+describe_ops(const RecipeOutput *out)
+{
+	static char text[1024];
+	size_t		used = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < out->nops; i++)
+	{
+		const RecipeOp *op = &out->ops[i];
+		const char *node = op->node;
+
+		switch (op->kind)
+		{
+			case RECIPE_OP_MKDIR:
+			case RECIPE_OP_MKDIRS:
+			case RECIPE_OP_CHILDREN:
+			case RECIPE_OP_SEARCH:
+				break;
+			case RECIPE_OP_CREATE:
+				if (strcmp(node, OUR_PREFIX) == 0 ||
+					strcmp(node, READER_PREFIX) == 0)
+					node = NULL;
+				break;
+			case RECIPE_OP_STAT:
+			case RECIPE_OP_DELETE:
+				if (strcmp(node, OURS) == 0 || strcmp(node, OUR_READER) == 0)
+					node = NULL;
+				break;
+			case RECIPE_OP_WATCH:
+			case RECIPE_OP_DELETE_STRAY:
+				if (strcmp(node, FIRST) == 0)
+					node = "first";
+				else if (strcmp(node, SECOND) == 0)
+					node = "second";
+				break;
+		}
+		used += snprintf(text + used, sizeof(text) - used,
+						 node ? "%s%s(%s)" : "%s%s",
+						 i > 0 ? " " : "", op_name(op->kind), node);
+		assert_true(used < sizeof(text));
+	}
+	return text;
+}
+
+/* Reads and watches carry the one serial number whose answer will count. */
+static void
+check_serials(const Recipe *recipe, uint32_t before, const RecipeOutput *out)
+{
+	for (int i = 0; i < out->nops; i++)
+	{
+		RecipeOpKind kind = out->ops[i].kind;
+
+		if (kind == RECIPE_OP_CHILDREN || kind == RECIPE_OP_SEARCH ||
+			kind == RECIPE_OP_WATCH)
+		{
+			assert_int_not_equal(recipe->serial, before);
+			assert_int_equal(out->ops[i].serial, recipe->serial);
+		}
+	}
+}
+
+static void
+give(Recipe *recipe, Input input, RecipeOutput *out)
+{
+	RecipeInput in;
+	uint32_t	before = recipe->serial;
+
+	if (input == IN_WANT || input == IN_WANT_NEW_DIR)
+		recipe_want(recipe, our_uuid, recipe->shared, input == IN_WANT, out);
+	else
+	{
+		memset(&in, 0, sizeof(in));
+		in.event = inputs[input].event;
+		in.result = inputs[input].result;
+		if (in.result == RECIPE_NO_NODE)
+			in.error = ERROR_NO_NODE;
+		else if (in.result == RECIPE_REFUSED)
+			in.error = ERROR_REFUSED;
+		in.serial = inputs[input].stale ? recipe->serial - 1 : recipe->serial;
+		in.node = inputs[input].node;
+		in.children = inputs[input].children;
+		while (in.nchildren < (int) lengthof(inputs[input].children) &&
+			   in.children[in.nchildren] != NULL)
+			in.nchildren++;
+		in.czxid = TOKEN;
+		in.ours = inputs[input].ours;
+		recipe_step(recipe, &in, out);
+	}
+	check_serials(recipe, before, out);
+}
+
+/* MKDIRS fails with an error of its own, to tell it from the create's. */
+static void
+give_mkdirs_refused(Recipe *recipe, RecipeOutput *out)
+{
+	RecipeInput in = {
+		.event = RECIPE_MKDIR_DONE,
+		.result = RECIPE_REFUSED,
+		.error = ERROR_MKDIRS
+	};
+
+	recipe_step(recipe, &in, out);
+	assert_int_equal(out->nops, 0);
+}
+
+static void
+bring_to(Recipe *recipe, Situation situation)
+{
+	static const Input ways[NSITUATIONS][4] = {
+		[AT_ENTERING] = {IN_WANT},
+		[AT_ENTERING_MKDIR] = {IN_WANT_NEW_DIR},
+		[AT_ENTERING_MKDIRS] = {IN_WANT, IN_CREATE_NO_NODE, IN_MKDIR_OK},
+		[AT_ENTERING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
+		[AT_CANCELLING] = {IN_WANT, IN_RELEASE},
+		[AT_SEARCHING] = {IN_WANT, IN_CREATE_UNKNOWN},
+		[AT_SEARCHING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
+		[AT_ABANDONING] = {IN_WANT, IN_CREATE_UNKNOWN, IN_RELEASE},
+		[AT_READING] = {IN_WANT, IN_CREATE_OK},
+		[AT_WATCHING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
+		[AT_WATCHING_OF_TWO] = {IN_WANT, IN_CREATE_OK, IN_THIRD},
+		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE}
+	};
+	RecipeOutput out;
+
+	recipe_init(recipe);
+	if (situation == AT_NONE)
+		return;
+	for (size_t i = 0; i < lengthof(ways[0]); i++)
+		if (i == 0 || ways[situation][i] != IN_WANT)
+			give(recipe, ways[situation][i], &out);
+	if (situation == AT_ENTERING_IN_VAIN || situation == AT_SEARCHING_IN_VAIN)
+		give_mkdirs_refused(recipe, &out);
+	if (situation == AT_SEARCHING_IN_VAIN)
+		give(recipe, IN_CREATE_UNKNOWN, &out);
+	assert_int_equal(recipe->state, situation_state[situation]);
+}
+
+static void
+test_transition(void **state)
+{
+	const Transition *line = *state;
+	Recipe		recipe;
+	RecipeOutput out;
+
+	bring_to(&recipe, line->at);
+	memset(&out, 0xFF, sizeof(out));	/* it has to be filled anew */
+	give(&recipe, line->input, &out);
+
+	assert_string_equal(recipe_state_name(recipe.state),
+						recipe_state_name(line->state));
+	assert_string_equal(describe_ops(&out), line->ops);
+	assert_int_equal(out.told, line->told);
+	assert_int_equal(out.error, line->error);
+	if (out.told & RECIPE_TOLD_CREATED)
+	{
+		assert_int_equal(recipe.sequence, our_sequence);
+		assert_string_equal(recipe.node, OURS);
+	}
+	if (out.told & RECIPE_TOLD_TOKEN)
+		assert_true(out.token == TOKEN);
+	if (out.told & RECIPE_TOLD_QUEUED)
+		assert_int_equal(recipe.blockers, line->input == IN_THIRD ? 2 : 1);
+	if (out.told & RECIPE_TOLD_GRANTED)
+		assert_int_equal(recipe.blockers, 0);
+	/* kept only while we wait, so that nothing is left to free */
+	if (recipe.state != RECIPE_WATCHING && recipe.state != RECIPE_READING)
+		assert_null(recipe.predecessor);
+	recipe_free(&recipe);
+}
+
+/*
+ * Every input in every situation: those that no line of the table is about
+ * leave the recipe as it is, to the bit, send nothing and tell nothing.
+ */
+static void
+test_everything_else_is_ignored(void **state)
+{
+	int			lines = 0;
+
+	(void) state;
+	for (Situation at = 0; at < NSITUATIONS; at++)
+	{
+		for (Input input = 0; input < NINPUTS; input++)
+		{
+			Recipe		recipe;
+			Recipe		before;
+			RecipeOutput out;
+			bool		listed = false;
+
+			for (size_t i = 0; i < lengthof(transitions); i++)
+			{
+				if (transitions[i].at == at && transitions[i].input == input)
+				{
+					assert_false(listed);
+					listed = true;
+					lines++;
+				}
+			}
+			if (listed)
+				continue;
+
+			bring_to(&recipe, at);
+			before = recipe;
+			memset(&out, 0xFF, sizeof(out));
+			give(&recipe, input, &out);
+
+			/* how making the directory went is kept for the create */
+			if (input >= IN_MKDIR_OK && input <= IN_MKDIR_REFUSED)
+				recipe.mkdir_error = before.mkdir_error;
+			if (memcmp(&recipe, &before, sizeof(recipe)) != 0 ||
+				out.nops != 0 || out.told != 0)
+				fail_msg("situation %d (%s), input %d: now %s, \"%s\", %#x",
+						 at, recipe_state_name(before.state), input,
+						 recipe_state_name(recipe.state), describe_ops(&out),
+						 out.told);
+			recipe_free(&recipe);
+		}
+	}
+	assert_int_equal(lines, lengthof(transitions));
+}
+
+/* Without a contender there is nothing to do, whatever comes in late. */
+static void
+test_none_sends_nothing(void **state)
+{
+	static const struct
+	{
+		Situation	at;
+		Input		input;
+	}			ends[] =
+	{
+		{AT_CANCELLING, IN_CREATE_REFUSED},
+		{AT_SEARCHING, IN_CHILDREN_REFUSED},
+		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
+		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
+		{AT_LEAVING, IN_DELETE_REFUSED}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(ends); i++)
+	{
+		for (Input input = IN_RELEASE; input < NINPUTS; input++)
+		{
+			Recipe		recipe;
+			RecipeOutput out;
+
+			bring_to(&recipe, ends[i].at);
+			give(&recipe, ends[i].input, &out);
+			assert_int_equal(recipe.state, RECIPE_NONE);
+			give(&recipe, input, &out);
+			assert_int_equal(recipe.state, RECIPE_NONE);
+			assert_int_equal(out.nops, 0);
+			assert_int_equal(out.told, 0);
+
+			/* and it can be used again */
+			give(&recipe, IN_WANT, &out);
+			assert_string_equal(describe_ops(&out), "create children");
+			recipe_free(&recipe);
+		}
+	}
+}
+
+/*-------------------------------------------------------------------------
+ * What the table does not say
+ *-------------------------------------------------------------------------
+ */
+
+static void
+give_children(Recipe *recipe, const char *const *children, int nchildren,
+			  RecipeOutput *out)
+{
+	RecipeInput in = {
+		.event = RECIPE_CHILDREN_DONE,
+		.result = RECIPE_OK,
+		.serial = recipe->serial,
+		.children = children,
+		.nchildren = nchildren
+	};
+	uint32_t	before = recipe->serial;
+
+	recipe_step(recipe, &in, out);
+	check_serials(recipe, before, out);
+}
+
+/* A contender of ours with this number, its children on their way. */
+static void
+bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
+{
+	RecipeOutput out;
+	char		node[ZNODE_CONTENDER_SIZE];
+	RecipeInput in = {
+		.event = RECIPE_CREATE_DONE,
+		.result = RECIPE_OK,
+		.node = node
+	};
+
+	recipe_init(recipe);
+	recipe_want(recipe, our_uuid, shared, true, &out);
+	assert_string_equal(out.ops[0].node, shared ? READER_PREFIX : OUR_PREFIX);
+	znode_contender_name(our_uuid, shared, sequence, node);
+	recipe_step(recipe, &in, &out);
+	assert_int_equal(recipe->state, RECIPE_READING);
+	assert_string_equal(recipe->node, node);
+}
+
+#define W(number)	"_c_44444444-4444-4444-8444-444444444444-lock-" #number
+#define R(number)	"_c_55555555-5555-4555-8555-555555555555-__READ__" #number
+
+/* Which of the others exclude us, and whose deletion we wait for. */
+static void
+test_place_in_queue(void **state)
+{
+	static const struct
+	{
+		bool		shared;
+		int32_t		sequence;
+		const char *others[6];
+		int			blockers;
+		int			followers;
+		const char *predecessor;
+	}			places[] =
+	{
+		/* exclusive: everybody ahead, in whatever order they are listed */
+		{false, 5, {NULL}, 0, 0, NULL},
+		{false, 5, {W(0000000006)}, 0, 1, NULL},
+		{false, 5, {W(0000000006), R(0000000007)}, 0, 2, NULL},
+		{false, 5, {W(0000000004)}, 1, 0, W(0000000004)},
+		{false, 5, {R(0000000004)}, 1, 0, R(0000000004)},
+		{false, 5, {W(0000000001), W(0000000003), W(0000000002)}, 3, 0,
+		W(0000000003)},
+		{false, 5, {W(0000000003), W(0000000002), W(0000000001)}, 3, 0,
+		W(0000000003)},
+		{false, 5, {W(0000000001), R(0000000003), W(0000000008)}, 2, 1,
+		R(0000000003)},
+		/* shared: only the exclusive ones ahead */
+		{true, 5, {NULL}, 0, 0, NULL},
+		{true, 5, {R(0000000001), R(0000000003)}, 0, 0, NULL},
+		{true, 5, {R(0000000001), W(0000000006), R(0000000007)}, 0, 2, NULL},
+		{true, 5, {W(0000000004)}, 1, 0, W(0000000004)},
+		{true, 5, {W(0000000001), R(0000000003)}, 1, 0, W(0000000001)},
+		{true, 5, {R(0000000004), W(0000000003), R(0000000002),
+		W(0000000001)}, 2, 0, W(0000000003)},
+		{true, 5, {W(0000000009), W(0000000002), R(0000000008)}, 1, 2,
+		W(0000000002)},
+		/* other clients' marks */
+		{true, 5, {"0123456789abcdef0123456789abcdef__rlock__0000000004",
+		"sh0000000003", "read-0000000002"}, 0, 0, NULL},
+		{true, 5, {"0123456789abcdef0123456789abcdef__lock__0000000004",
+		"ex0000000003", "write-0000000002"}, 3, 0,
+		"0123456789abcdef0123456789abcdef__lock__0000000004"},
+		/* the counter's overflow */
+		{false, INT32_MIN, {W(2147483647)}, 1, 0, W(2147483647)},
+		{false, INT32_MAX, {W(-2147483648)}, 0, 1, NULL},
+		{false, INT32_MIN + 1, {W(2147483647), W(-2147483648),
+		W(2147483646)}, 3, 0, W(-2147483648)},
+		{false, INT32_MIN + 1, {W(-2147483648), W(2147483647),
+		W(-2147483646)}, 2, 1, W(-2147483648)},
+		{true, INT32_MIN, {W(2147483646), R(2147483647),
+		W(-2147483647)}, 1, 1, W(2147483646)},
+		{false, 0, {W(-000000001), W(-000000002)}, 2, 0, W(-000000001)}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(places); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		const char *children[8];
+		int			nchildren = 0;
+
+		bring_to_reading(&recipe, places[i].shared, places[i].sequence);
+		while (places[i].others[nchildren] != NULL)
+		{
+			children[nchildren] = places[i].others[nchildren];
+			nchildren++;
+		}
+
+		/* our own node at every place of the list, which has no order */
+		for (int own = 0; own <= nchildren; own++)
+		{
+			char		node[ZNODE_CONTENDER_SIZE];
+
+			strcpy(node, recipe.node);
+			memmove(&children[own + 1], &children[own],
+					(nchildren - own) * sizeof(children[0]));
+			children[own] = node;
+			give_children(&recipe, children, nchildren + 1, &out);
+			memmove(&children[own], &children[own + 1],
+					(nchildren - own) * sizeof(children[0]));
+
+			assert_int_equal(recipe.blockers, places[i].blockers);
+			assert_int_equal(recipe.followers, places[i].followers);
+			assert_int_equal(out.nops, 1);
+			if (places[i].predecessor == NULL)
+			{
+				assert_int_equal(recipe.state, RECIPE_OWNER);
+				assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+				assert_int_equal(out.ops[0].kind, RECIPE_OP_STAT);
+			}
+			else
+			{
+				assert_int_equal(recipe.state, RECIPE_WATCHING);
+				assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+				assert_int_equal(out.ops[0].kind, RECIPE_OP_WATCH);
+				assert_string_equal(out.ops[0].node, places[i].predecessor);
+			}
+			recipe_free(&recipe);
+			bring_to_reading(&recipe, places[i].shared, places[i].sequence);
+		}
+		recipe_free(&recipe);
+	}
+}
+
+/*
+ * A reader behind two writers, with readers between: it waits for the last
+ * writer, looks again, waits for the first, and is granted though the readers
+ * are still there.
+ */
+static void
+test_reader_waits_for_writers_only(void **state)
+{
+	static const char *const all[] = {
+		W(0000000001), R(0000000002), W(0000000003), R(0000000004), OUR_READER
+	};
+	static const char *const without_last[] = {
+		W(0000000001), R(0000000002), R(0000000004), OUR_READER
+	};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to_reading(&recipe, true, our_sequence);
+	give_children(&recipe, all, lengthof(all), &out);
+	assert_string_equal(out.ops[0].node, W(0000000003));
+	assert_int_equal(recipe.blockers, 2);
+
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "children");
+	assert_int_equal(out.told, 0);
+	give_children(&recipe, without_last, lengthof(without_last), &out);
+	assert_string_equal(out.ops[0].node, W(0000000001));
+	assert_int_equal(recipe.blockers, 1);
+
+	give(&recipe, IN_DELETED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_string_equal(describe_ops(&out), "stat");
+	recipe_free(&recipe);
+}
+
+/* An answer that was overtaken by a new watch is not mistaken for its own. */
+static void
+test_overtaken_watch(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+	RecipeInput in = {.event = RECIPE_NODE_DELETED};
+
+	(void) state;
+	bring_to(&recipe, AT_WATCHING);
+	in.serial = recipe.serial;
+	give(&recipe, IN_TOUCHED, &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+
+	recipe_step(&recipe, &in, &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+	assert_int_equal(out.nops, 0);
+
+	in.serial = recipe.serial;
+	recipe_step(&recipe, &in, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	recipe_free(&recipe);
+}
+
+/*
+ * Somebody deleted our node while we waited.  That shows only when the
+ * predecessor goes: granted in haste, and lost as soon as the stat is in.
+ */
+static void
+test_node_deleted_while_waiting(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_WATCHING);
+	give(&recipe, IN_DELETED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	give(&recipe, IN_STAT_NO_NODE, &out);
+	assert_int_equal(out.told, TOLD_LOST);
+
+	/* one of two: the second look finds it out, and we queue again */
+	bring_to(&recipe, AT_WATCHING_OF_TWO);
+	give(&recipe, IN_DELETED, &out);
+	give(&recipe, IN_MISSING, &out);
+	assert_string_equal(describe_ops(&out), "create children");
+	assert_string_equal(recipe.node, OUR_PREFIX);
+	recipe_free(&recipe);
+}
+
+/* No token, but the lock is ours; and it can be released as ever. */
+static void
+test_stat_refused_keeps_lock(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_OWNER);
+	give(&recipe, IN_STAT_REFUSED, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	recipe_free(&recipe);
+}
+
+/* The second node of a create that was repeated although it had arrived. */
+static void
+test_stray_is_deleted(void **state)
+{
+	static const char *const before[] = {STRAY(2), OURS};
+	static const char *const behind[] = {OURS, STRAY(8)};
+	static const char *const reader[] = {OUR_READER, OURS};
+	static const char *const blocked[] = {STRAY(4), FIRST, OURS, STRAY(9)};
+	static const char *const lost[] = {STRAY(4), FIRST};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+
+	/* it never excludes us, and never counts as a follower */
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, before, lengthof(before), &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_string_equal(describe_ops(&out), "stray(" STRAY(2) ") stat");
+
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, behind, lengthof(behind), &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_int_equal(recipe.followers, 0);
+	assert_string_equal(describe_ops(&out), "stray(" STRAY(8) ") stat");
+
+	/* nor in the other mode */
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, reader, lengthof(reader), &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_string_equal(describe_ops(&out), "stray(" OUR_READER ") stat");
+
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, blocked, lengthof(blocked), &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+	assert_int_equal(recipe.blockers, 1);
+	assert_int_equal(recipe.followers, 0);
+	assert_string_equal(describe_ops(&out),
+						"stray(" STRAY(4) ") "
+						"stray(" STRAY(9) ") watch(first)");
+	recipe_free(&recipe);
+
+	/* our own node is gone, but a stray is there */
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, lost, lengthof(lost), &out);
+	assert_int_equal(recipe.state, RECIPE_ENTERING);
+	assert_string_equal(describe_ops(&out),
+						"stray(" STRAY(4) ") create children");
+
+	/* found by a search: one is ours, the other is the stray */
+	bring_to(&recipe, AT_SEARCHING);
+	give_children(&recipe, before, lengthof(before), &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_int_equal(out.nops, 2);
+	assert_int_equal(out.ops[0].kind, RECIPE_OP_DELETE_STRAY);
+	assert_int_equal(out.ops[1].kind, RECIPE_OP_STAT);
+	assert_string_equal(out.ops[1].node, recipe.node);
+	assert_string_not_equal(out.ops[0].node, recipe.node);
+	recipe_free(&recipe);
+}
+
+/* However many strays, what the step is about is still sent. */
+static void
+test_strays_leave_room(void **state)
+{
+	static const char *const many[] = {
+		STRAY(0), STRAY(1), STRAY(2), STRAY(3), STRAY(4), OURS, STRAY(6),
+		STRAY(7), STRAY(8), STRAY(9), FIRST
+	};
+	static const char *const lost[] = {
+		STRAY(0), STRAY(1), STRAY(2), STRAY(3), STRAY(4), STRAY(6), STRAY(7),
+		STRAY(8), STRAY(9)
+	};
+	static const int32_t sequence = 5;
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, many, lengthof(many), &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+	assert_in_range(out.nops, 2, RECIPE_MAX_OPS);
+	for (int i = 0; i < out.nops - 1; i++)
+		assert_int_equal(out.ops[i].kind, RECIPE_OP_DELETE_STRAY);
+	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_WATCH);
+	recipe_free(&recipe);
+
+	/* the most that a step can be about: the directory, create, children */
+	bring_to(&recipe, AT_ENTERING_MKDIRS);
+	give(&recipe, IN_CREATE_OK, &out);
+	give_children(&recipe, lost, lengthof(lost), &out);
+	assert_int_equal(out.nops, RECIPE_MAX_OPS);
+	assert_int_equal(out.ops[out.nops - 3].kind, RECIPE_OP_MKDIRS);
+	assert_int_equal(out.ops[out.nops - 2].kind, RECIPE_OP_CREATE);
+	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_CHILDREN);
+	recipe_free(&recipe);
+
+	/* and with nothing to spare, those that are seen next time go then */
+	recipe_init(&recipe);
+	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_WANTED, &sequence,
+				  &out);
+	give_children(&recipe, many, lengthof(many), &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_WATCH);
+	recipe_free(&recipe);
+}
+
+/* What is no contender is nobody's blocker, and is told once in a step. */
+static void
+test_stranger_is_told(void **state)
+{
+	static const char *const strangers[] = {"leases", OURS, "config", FIRST};
+	static const char *const only_ours[] = {OURS};
+	static const char *const odd_own[] = {OUR_PREFIX, OURS};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, strangers, lengthof(strangers), &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+	assert_int_equal(recipe.blockers, 1);
+	assert_int_equal(recipe.followers, 0);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED | RECIPE_TOLD_STRANGER);
+	assert_true(strcmp(out.stranger, "leases") == 0 ||
+				strcmp(out.stranger, "config") == 0);
+
+	give(&recipe, IN_WATCH_UNKNOWN, &out);
+	assert_int_equal(out.told, 0);
+	recipe_free(&recipe);
+
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, strangers, 3, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_STRANGER);
+
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, only_ours, 1, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+
+	/* under our UUID, but not what a sequential create makes */
+	bring_to(&recipe, AT_READING);
+	give_children(&recipe, odd_own, lengthof(odd_own), &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_STRANGER);
+	assert_string_equal(describe_ops(&out), "stat");
+
+	bring_to(&recipe, AT_SEARCHING);
+	give_children(&recipe, odd_own, 1, &out);
+	assert_string_equal(describe_ops(&out), "create children");
+	recipe_free(&recipe);
+}
+
+/* Neither the lock directory nor its parents are there. */
+static void
+test_directories_are_made(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_ENTERING_MKDIR);
+	give(&recipe, IN_MKDIR_NO_NODE, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+
+	/* the answer to the read of the first flight is too late to count */
+	give(&recipe, IN_STALE_CHILDREN_NO_NODE, &out);
+	assert_int_equal(out.nops, 0);
+
+	/* they are made, but collected before the create: once more */
+	give(&recipe, IN_MKDIR_OK, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+
+	/* the connection broke: neither success nor failure */
+	give(&recipe, IN_MKDIR_UNKNOWN, &out);
+	give(&recipe, IN_CREATE_UNKNOWN, &out);
+	give(&recipe, IN_CHILDREN_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+
+	give(&recipe, IN_MKDIR_OK, &out);
+	give(&recipe, IN_CREATE_OK, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CREATED);
+	assert_true(recipe.dir_known);
+	recipe_free(&recipe);
+}
+
+/* What the user is told is about the mkdir, not about the create. */
+static void
+test_directories_cannot_be_made(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_ENTERING_MKDIR);
+	give(&recipe, IN_MKDIR_REFUSED, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+	assert_int_equal(out.told, 0);
+
+	give_mkdirs_refused(&recipe, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_int_equal(out.told, TOLD_FAILED);
+	assert_int_equal(out.error, ERROR_MKDIRS);
+
+	/* a chroot that is not there: even the parents' parents are missing */
+	bring_to(&recipe, AT_ENTERING_MKDIR);
+	give(&recipe, IN_MKDIR_NO_NODE, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	give(&recipe, IN_MKDIR_NO_NODE, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_int_equal(out.told, TOLD_FAILED);
+	assert_int_equal(out.error, ERROR_NO_NODE);
+
+	/* the next contender starts with a clean slate */
+	give(&recipe, IN_WANT_NEW_DIR, &out);
+	assert_string_equal(describe_ops(&out), "mkdir create children");
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+	recipe_free(&recipe);
+}
+
+/* A directory that was seen is not made again for a repeated create. */
+static void
+test_directory_is_remembered(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_ENTERING_MKDIR);
+	give(&recipe, IN_MKDIR_OK, &out);
+	give(&recipe, IN_CREATE_OK, &out);
+	give(&recipe, IN_MISSING, &out);
+	assert_string_equal(describe_ops(&out), "create children");
+	recipe_free(&recipe);
+}
+
+/* A worker takes over where the one before it stopped. */
+static void
+test_resume(void **state)
+{
+	static const struct
+	{
+		RecipeResume how;
+		bool		created;
+		bool		shared;
+		RecipeState state;
+		RecipeOpKind op;
+	}			cases[] =
+	{
+		{RECIPE_RESUME_WANTED, false, false, RECIPE_SEARCHING,
+		RECIPE_OP_SEARCH},
+		{RECIPE_RESUME_OWNED, false, false, RECIPE_SEARCHING,
+		RECIPE_OP_SEARCH},
+		{RECIPE_RESUME_RELEASING, false, false, RECIPE_ABANDONING,
+		RECIPE_OP_SEARCH},
+		{RECIPE_RESUME_WANTED, true, true, RECIPE_READING,
+		RECIPE_OP_CHILDREN},
+		{RECIPE_RESUME_OWNED, true, false, RECIPE_OWNER, RECIPE_OP_STAT},
+		{RECIPE_RESUME_OWNED, true, true, RECIPE_OWNER, RECIPE_OP_STAT},
+		{RECIPE_RESUME_RELEASING, true, true, RECIPE_LEAVING,
+		RECIPE_OP_DELETE}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+
+		recipe_init(&recipe);
+		memset(&out, 0xFF, sizeof(out));
+		recipe_resume(&recipe, our_uuid, cases[i].shared, cases[i].how,
+					  cases[i].created ? &our_sequence : NULL, &out);
+		assert_int_equal(recipe.state, cases[i].state);
+		assert_int_equal(out.nops, 1);
+		assert_int_equal(out.ops[0].kind, cases[i].op);
+		assert_int_equal(out.told,
+						 cases[i].created ? RECIPE_TOLD_CREATED : 0);
+		check_serials(&recipe, 0, &out);
+		if (cases[i].created)
+			assert_string_equal(recipe.node,
+								cases[i].shared ? OUR_READER : OURS);
+		if (out.ops[0].kind == RECIPE_OP_STAT ||
+			out.ops[0].kind == RECIPE_OP_DELETE)
+			assert_ptr_equal(out.ops[0].node, recipe.node);
+		recipe_free(&recipe);
+	}
+}
+
+/* What a resumed contender does next is what any other would do. */
+static void
+test_resume_and_go_on(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	recipe_init(&recipe);
+	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_WANTED, NULL, &out);
+	give(&recipe, IN_MISSING, &out);
+	assert_string_equal(describe_ops(&out), "create children");
+	recipe_free(&recipe);
+
+	recipe_init(&recipe);
+	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_WANTED,
+				  &our_sequence, &out);
+	give(&recipe, IN_SECOND, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	recipe_free(&recipe);
+
+	recipe_init(&recipe);
+	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_OWNED,
+				  &our_sequence, &out);
+	give(&recipe, IN_STAT_OURS, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_true(out.token == TOKEN);
+	recipe_free(&recipe);
+
+	recipe_init(&recipe);
+	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_RELEASING, NULL,
+				  &out);
+	give(&recipe, IN_THIRD, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	recipe_free(&recipe);
+}
+
+/* Without memory for the predecessor's name the recipe looks again. */
+static void
+test_out_of_memory(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_READING);
+	out_of_memory = true;
+	give(&recipe, IN_SECOND, &out);
+	out_of_memory = false;
+	assert_int_equal(recipe.state, RECIPE_READING);
+	assert_string_equal(describe_ops(&out), "children");
+	assert_int_equal(out.told, 0);
+
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+	recipe_free(&recipe);
+}
+
+static void
+test_free_is_repeatable(void **state)
+{
+	Recipe		recipe;
+
+	(void) state;
+	recipe_init(&recipe);
+	recipe_free(&recipe);
+	bring_to(&recipe, AT_WATCHING);
+	recipe_free(&recipe);
+	recipe_free(&recipe);
+}
+
+static void
+test_state_names(void **state)
+{
+	(void) state;
+	for (RecipeState a = RECIPE_NONE; a <= RECIPE_LEAVING; a++)
+	{
+		assert_string_not_equal(recipe_state_name(a), "unknown");
+		for (RecipeState b = RECIPE_NONE; b < a; b++)
+			assert_string_not_equal(recipe_state_name(a),
+									recipe_state_name(b));
+	}
+	assert_string_equal(recipe_state_name((RecipeState) 99), "unknown");
+}
+
+/*-------------------------------------------------------------------------
+ * The model: a server
+ *
+ * One lock directory with its history.  Every change has a zxid, and nodes
+ * and directories keep those of their creation and deletion, so that the
+ * directory can be seen as it was at any zxid: that is what a session's
+ * server shows that lags behind.  As in ZooKeeper, a session's view never
+ * goes back behind what the client has seen, a write is answered when the
+ * session's server has it, a sync brings the view up to date, and a watch
+ * fires when the view passes the change.
+ *-------------------------------------------------------------------------
+ */
+
+#define MAX_CLIENTS		3
+#define MAX_NODES		256
+#define MAX_DIRS		64
+#define MAX_ENTRIES		64
+#define MAX_WATCHES		64
+#define MAX_NOTES		4096
+#define MAX_CHOICES		256
+
+#define FOREIGN			0		/* the session of other clients' nodes */
+
+typedef struct Node
+{
+	char		name[ZNODE_CONTENDER_SIZE];
+	int			dir;
+	int			session;
+	bool		contender;
+	bool		shared;
+	int32_t		sequence;
+	int64_t		czxid;
+	int64_t		dzxid;			/* 0 while it exists */
+} Node;
+
+typedef struct Directory
+{
+	int64_t		czxid;
+	int64_t		dzxid;
+	int32_t		next;			/* sequence number of the next node */
+	bool		used;			/* has had a node */
+	/* the latest grants, to check that they follow the queue */
+	bool		granted_any;
+	int32_t		granted;
+	bool		granted_exclusive_any;
+	int32_t		granted_exclusive;
+} Directory;
+
+/*
+ * What a session's connection carries: operations in the order sent, and
+ * among them the watch events, where the server puts them.
+ */
+typedef struct Entry
+{
+	bool		is_event;
+	bool		changed;		/* of an event: changed, not deleted */
+	RecipeOpKind kind;
+	char		node[ZNODE_CONTENDER_SIZE];
+	uint32_t	serial;
+	RecipeResult result;
+	int			watch;			/* id, or 0 */
+	int64_t		czxid;
+	bool		ours;
+	int64_t		view;			/* how far the answering server was */
+	int			nchildren;
+	int16_t		children[MAX_NODES];
+} Entry;
+
+typedef struct Watch
+{
+	int			id;
+	int			node;
+	uint32_t	serial;
+	bool		registered;		/* the client knows of it */
+	bool		armed;			/* the server does */
+} Watch;
+
+typedef struct Client
+{
+	Recipe		recipe;
+	int			session;
+	bool		alive;			/* the session, at the server */
+	bool		connected;
+	int64_t		view;			/* what its server has applied */
+	int64_t		seen;			/* what its client knows to have happened */
+	Entry		entries[MAX_ENTRIES];
+	int			nentries;
+	int			nready;			/* those with an answer */
+	Watch		watches[MAX_WATCHES];
+	int			nwatches;
+	/* what the slot knows */
+	bool		active;			/* wanted, and not told gone */
+	bool		wanted;
+	bool		owner;
+	bool		created;
+	bool		token;			/* known, or refused */
+	int32_t		sequence;
+} Client;
+
+typedef struct Note
+{
+	int			client;
+	const char *what;
+	long		number;
+} Note;
+
+typedef struct World
+{
+	/* the server */
+	int64_t		zxid;
+	int64_t		root_czxid;		/* of the directory's parent; 0: missing */
+	int32_t		first_sequence; /* as if the directory had been used before */
+	Node		nodes[MAX_NODES];
+	int			nnodes;
+	int			oldest;			/* no node before this one exists */
+	Directory	dirs[MAX_DIRS];
+	int			ndirs;
+	int			last_session;
+	int			last_watch;
+	/* the clients */
+	Client		clients[MAX_CLIENTS];
+	int			nclients;
+	/* what is allowed to happen */
+	bool		refusals;
+	bool		strangers;
+	/* where choices come from: an odometer, or random numbers */
+	bool		explore;
+	struct
+	{
+		unsigned	value;
+		unsigned	of;
+	}			choices[MAX_CHOICES];
+	int			nchoices;
+	int			at_choice;
+	uint64_t	random;
+	/* how to name a run, and what happened in it */
+	const char *title;
+	unsigned long run;
+	Note		notes[MAX_NOTES];
+	int			nnotes;
+} World;
+
+/* How often the model came by the places that it is there for. */
+typedef struct Tally
+{
+	unsigned long grants;
+	unsigned long grants_after_wrap;
+	unsigned long losses;
+	unsigned long expirations;
+	unsigned long lost;
+	unsigned long failed;
+	unsigned long restarts;
+	unsigned long collected;
+	unsigned long lagging_reads;
+	unsigned long search_hits;
+	unsigned long search_misses;
+	unsigned long mkdirs;
+	unsigned long touched;
+} Tally;
+
+static Tally tally;
+
+/* The world that a failed check is about, and that runs are played in. */
+static World world_storage;
+static World *const world = &world_storage;
+
+static void
+note(int client, const char *what, long number)
+{
+	Note	   *entry = &world->notes[world->nnotes++ % MAX_NOTES];
+
+	entry->client = client;
+	entry->what = what;
+	entry->number = number;
+}
+
+static void
+check_failed(const char *rule)
+{
+	int			first = world->nnotes > 100 ? world->nnotes - 100 : 0;
+
+	for (int i = first; i < world->nnotes; i++)
+	{
+		const Note *entry = &world->notes[i % MAX_NOTES];
+
+		print_message("%5d  client %d  %s %ld\n", i, entry->client,
+					  entry->what, entry->number);
+	}
+	for (int i = 0; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0)
+			print_message("exists: %s, session %d\n", world->nodes[i].name,
+						  world->nodes[i].session);
+	for (int i = 0; i < world->nclients; i++)
+		print_message("client %d: %s, session %d%s%s, node %s\n", i,
+					  recipe_state_name(world->clients[i].recipe.state),
+					  world->clients[i].session,
+					  world->clients[i].alive ? "" : " (expired)",
+					  world->clients[i].connected ? "" : " (disconnected)",
+					  world->clients[i].recipe.node);
+	fail_msg("%s, run %lu: %s", world->title, world->run, rule);
+}
+
+static void
+check(bool holds, const char *rule)
+{
+	if (!holds)
+		check_failed(rule);
+}
+
+/* splitmix64: the same numbers on every machine */
+static uint64_t
+next_random(void)
+{
+	uint64_t	z = (world->random += UINT64_C(0x9E3779B97F4A7C15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+	return z ^ (z >> 31);
+}
+
+/* One of 0 .. n-1: the next in turn when exploring, else at random. */
+static unsigned
+choose(unsigned n)
+{
+	if (!world->explore)
+		return (unsigned) (next_random() % n);
+
+	if (world->at_choice == world->nchoices)
+	{
+		check(world->nchoices < MAX_CHOICES, "the model is out of choices");
+		world->choices[world->nchoices].value = 0;
+		world->choices[world->nchoices].of = n;
+		world->nchoices++;
+	}
+	check(world->choices[world->at_choice].of == n,
+		  "the model does not repeat itself");
+	return world->choices[world->at_choice++].value;
+}
+
+/* Turn the odometer of choices; false when it has come around. */
+static bool
+next_schedule(void)
+{
+	while (world->nchoices > 0)
+	{
+		int			last = world->nchoices - 1;
+
+		if (++world->choices[last].value < world->choices[last].of)
+			return true;
+		world->nchoices--;
+	}
+	return false;
+}
+
+/* true with a probability of 1/n; never when exploring */
+static bool
+one_in(unsigned n)
+{
+	return !world->explore && choose(n) == 0;
+}
+
+static void
+start_world(const char *title, unsigned long run)
+{
+	/* all but the odometer */
+	bool		explore = world->explore;
+	int			nchoices = world->nchoices;
+
+	world->zxid = 1;
+	world->root_czxid = 1;
+	world->first_sequence = 0;
+	world->nnodes = 0;
+	world->oldest = 0;
+	world->ndirs = 0;
+	world->last_session = FOREIGN;
+	world->last_watch = 0;
+	world->nclients = 0;
+	world->refusals = false;
+	world->strangers = false;
+	world->explore = explore;
+	world->nchoices = nchoices;
+	world->at_choice = 0;
+	world->random = run;
+	world->title = title;
+	world->run = run;
+	world->nnotes = 0;
+}
+
+static bool
+exists_at(int64_t czxid, int64_t dzxid, int64_t zxid)
+{
+	return czxid != 0 && czxid <= zxid && (dzxid == 0 || dzxid > zxid);
+}
+
+/* The lock directory as of a zxid; -1 if there is none. */
+static int
+directory_at(int64_t zxid)
+{
+	for (int i = world->ndirs - 1; i >= 0; i--)
+		if (exists_at(world->dirs[i].czxid, world->dirs[i].dzxid, zxid))
+			return i;
+	return -1;
+}
+
+static int
+node_at(const char *name, int64_t zxid)
+{
+	for (int i = world->nnodes - 1; i >= 0; i--)
+		if (strcmp(world->nodes[i].name, name) == 0 &&
+			exists_at(world->nodes[i].czxid, world->nodes[i].dzxid, zxid))
+			return i;
+	return -1;
+}
+
+static bool
+directory_is_empty(void)
+{
+	for (int i = world->oldest; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0)
+			return false;
+	return true;
+}
+
+static int
+make_directory(void)
+{
+	Directory  *dir = &world->dirs[world->ndirs];
+
+	check(world->ndirs < MAX_DIRS, "the model is out of directories");
+	memset(dir, 0, sizeof(*dir));
+	dir->czxid = ++world->zxid;
+	dir->next = world->first_sequence;
+	return world->ndirs++;
+}
+
+/* The idle container is collected; its counter starts anew with the next. */
+static void
+collect_directory(void)
+{
+	int			dir = directory_at(world->zxid);
+
+	if (dir >= 0 && world->dirs[dir].used && directory_is_empty())
+	{
+		world->dirs[dir].dzxid = ++world->zxid;
+		world->first_sequence = 0;
+		tally.collected++;
+		note(-1, "directory collected", dir);
+	}
+}
+
+/* Make a node, adding the number to its name if it is a sequential one. */
+static int
+make_node(const char *name, bool sequential, int session)
+{
+	int			dir = directory_at(world->zxid);
+	Node	   *node = &world->nodes[world->nnodes];
+	ZnodeContender contender;
+
+	check(world->nnodes < MAX_NODES, "the model is out of nodes");
+	check(dir >= 0, "the model has no directory for a node");
+	node->dir = dir;
+	node->session = session;
+	node->sequence = world->dirs[dir].next;
+	node->czxid = ++world->zxid;
+	node->dzxid = 0;
+	snprintf(node->name, sizeof(node->name), sequential ? "%s%010d" : "%s",
+			 name, (int) node->sequence);
+	node->contender = sequential;
+	node->shared = sequential && znode_parse_contender(node->name, &contender)
+		&& contender.shared;
+
+	/* every create counts, and the counter overflows as Java's does */
+	world->dirs[dir].next = (int32_t) ((uint32_t) node->sequence + 1);
+	world->dirs[dir].used = true;
+	return world->nnodes++;
+}
+
+static void
+delete_node(int node)
+{
+	world->nodes[node].dzxid = ++world->zxid;
+	while (world->oldest < world->nnodes &&
+		   world->nodes[world->oldest].dzxid != 0)
+		world->oldest++;
+}
+
+/*-------------------------------------------------------------------------
+ * The model: sessions
+ *-------------------------------------------------------------------------
+ */
+
+static int
+client_number(const Client *client)
+{
+	return (int) (client - world->clients);
+}
+
+static Client *
+add_client(void)
+{
+	Client	   *client = &world->clients[world->nclients++];
+
+	recipe_init(&client->recipe);
+	client->session = ++world->last_session;
+	client->alive = true;
+	client->connected = true;
+	client->view = client->seen = world->zxid;
+	client->nentries = client->nready = client->nwatches = 0;
+	client->active = client->wanted = client->owner = client->created = false;
+	client->token = false;
+	return client;
+}
+
+static Entry *
+add_entry(Client *client, int at)
+{
+	Entry	   *entry = &client->entries[at];
+
+	check(client->nentries < MAX_ENTRIES, "operations pile up");
+	memmove(entry + 1, entry, (client->nentries - at) * sizeof(*entry));
+	client->nentries++;
+	memset(entry, 0, offsetof(Entry, children));
+	return entry;
+}
+
+/* The server tells a watch; the client hears it in the order of answers. */
+static void
+fire(Client *client, Watch *watch, bool changed)
+{
+	Entry	   *entry = add_entry(client, client->nready++);
+
+	entry->is_event = true;
+	entry->changed = changed;
+	entry->serial = watch->serial;
+	entry->watch = watch->id;
+	watch->armed = false;
+}
+
+/* The session's server applies changes up to "zxid". */
+static void
+advance(Client *client, int64_t zxid)
+{
+	if (zxid > client->view)
+		client->view = zxid;
+	for (int i = 0; i < client->nwatches; i++)
+	{
+		Watch	   *watch = &client->watches[i];
+
+		if (watch->armed && !exists_at(world->nodes[watch->node].czxid,
+									   world->nodes[watch->node].dzxid,
+									   client->view))
+			fire(client, watch, false);
+	}
+}
+
+static void
+forget_watch(Client *client, int id)
+{
+	for (int i = 0; i < client->nwatches; i++)
+	{
+		if (client->watches[i].id == id)
+		{
+			client->watches[i] = client->watches[--client->nwatches];
+			return;
+		}
+	}
+}
+
+static void
+list_children(Client *client, Entry *entry)
+{
+	for (int i = 0; i < world->nnodes; i++)
+		if (exists_at(world->nodes[i].czxid, world->nodes[i].dzxid,
+					  client->view))
+			entry->children[entry->nchildren++] = (int16_t) i;
+
+	/* a list of children has no order */
+	for (int i = entry->nchildren - 1; i > 0 && !world->explore; i--)
+	{
+		int			j = (int) choose(i + 1);
+		int16_t		swap = entry->children[i];
+
+		entry->children[i] = entry->children[j];
+		entry->children[j] = swap;
+	}
+}
+
+static bool
+has_uuid_of(const Node *node, const Client *client)
+{
+	return node->session == client->session &&
+		znode_has_uuid(node->name, client->recipe.uuid);
+}
+
+/* The server carries out the next operation and answers it. */
+static void
+execute(Client *client)
+{
+	Entry		todo = client->entries[client->nready];
+	bool		may_refuse = world->refusals && todo.kind != RECIPE_OP_DELETE;
+	int			node;
+	int			dir;
+
+	note(client_number(client), op_name(todo.kind), todo.serial);
+
+	/* who answers a write has it, and who answers a sync has everything */
+	if (todo.kind == RECIPE_OP_CHILDREN || todo.kind == RECIPE_OP_WATCH ||
+		todo.kind == RECIPE_OP_STAT)
+	{
+		if (client->view < world->zxid)
+			tally.lagging_reads++;
+	}
+	else
+		advance(client, world->zxid);
+
+	todo.result = RECIPE_OK;
+	/* whether the node exists could not be found out then, and it may stay */
+	may_refuse = may_refuse && todo.kind != RECIPE_OP_SEARCH;
+	if (may_refuse && one_in(25))
+		todo.result = RECIPE_REFUSED;
+	else
+	{
+		switch (todo.kind)
+		{
+			case RECIPE_OP_MKDIR:
+				if (world->root_czxid == 0)
+					todo.result = RECIPE_NO_NODE;
+				else if (directory_at(world->zxid) < 0)
+					make_directory();
+				break;
+			case RECIPE_OP_MKDIRS:
+				tally.mkdirs++;
+				if (world->root_czxid == 0)
+					world->root_czxid = ++world->zxid;
+				if (directory_at(world->zxid) < 0)
+					make_directory();
+				break;
+			case RECIPE_OP_CREATE:
+				dir = directory_at(world->zxid);
+				if (dir < 0)
+				{
+					todo.result = RECIPE_NO_NODE;
+					break;
+				}
+				for (int i = world->oldest; i < world->nnodes; i++)
+					check(world->nodes[i].dzxid != 0 ||
+						  world->nodes[i].session != client->session,
+						  "a contender has at most one node");
+				node = make_node(todo.node, true, client->session);
+				strcpy(todo.node, world->nodes[node].name);
+				break;
+			case RECIPE_OP_CHILDREN:
+			case RECIPE_OP_SEARCH:
+				if (directory_at(client->view) < 0)
+					todo.result = RECIPE_NO_NODE;
+				else
+					list_children(client, &todo);
+				break;
+			case RECIPE_OP_WATCH:
+				node = node_at(todo.node, client->view);
+				if (node < 0)
+					todo.result = RECIPE_NO_NODE;
+				else
+				{
+					Watch	   *watch = &client->watches[client->nwatches++];
+
+					check(client->nwatches < MAX_WATCHES, "watches pile up");
+					watch->id = todo.watch = ++world->last_watch;
+					watch->node = node;
+					watch->serial = todo.serial;
+					watch->registered = false;
+					watch->armed = true;
+				}
+				break;
+			case RECIPE_OP_STAT:
+				node = node_at(todo.node, client->view);
+				if (node < 0)
+					todo.result = RECIPE_NO_NODE;
+				else
+				{
+					todo.czxid = world->nodes[node].czxid;
+					todo.ours = world->nodes[node].session == client->session;
+				}
+				break;
+			case RECIPE_OP_DELETE:
+			case RECIPE_OP_DELETE_STRAY:
+				node = node_at(todo.node, world->zxid);
+				if (node < 0)
+					todo.result = RECIPE_NO_NODE;
+				else
+					delete_node(node);
+				break;
+		}
+		if (todo.kind != RECIPE_OP_CHILDREN && todo.kind != RECIPE_OP_WATCH &&
+			todo.kind != RECIPE_OP_STAT)
+			advance(client, world->zxid);
+	}
+
+	/* events that this brought about have gone ahead of the answer */
+	todo.view = client->view;
+	client->entries[client->nready++] = todo;
+}
+
+/* What must hold at any time, whatever has happened. */
+static void
+check_rules(void)
+{
+	int			exclusive = 0;
+	int			shared = 0;
+
+	for (int i = 0; i < world->nclients; i++)
+	{
+		Client	   *client = &world->clients[i];
+		Recipe	   *recipe = &client->recipe;
+		int			own;
+
+		check((recipe->state == RECIPE_OWNER) == client->owner,
+			  "the slot knows whether we own the lock");
+		check((recipe->state == RECIPE_NONE) == !client->active,
+			  "the slot knows whether we have a contender");
+		check(recipe->state != RECIPE_WATCHING || recipe->predecessor != NULL,
+			  "the predecessor is known while we wait for it");
+		check(recipe->state == RECIPE_WATCHING ||
+			  recipe->state == RECIPE_READING || recipe->predecessor == NULL,
+			  "the predecessor is forgotten with the wait");
+
+		/* an owner whose session has ended is what leases are for */
+		if (recipe->state != RECIPE_OWNER || !client->alive)
+			continue;
+		own = node_at(recipe->node, world->zxid);
+		check(own >= 0, "an owner's node exists");
+		check(has_uuid_of(&world->nodes[own], client),
+			  "an owner's node is its session's");
+		if (recipe->shared)
+			shared++;
+		else
+			exclusive++;
+		for (int j = world->oldest; j < world->nnodes; j++)
+		{
+			const Node *other = &world->nodes[j];
+
+			if (other->dzxid == 0 && other->contender && j != own &&
+				znode_before(other->sequence, world->nodes[own].sequence))
+				check(recipe->shared && other->shared,
+					  "nothing that excludes an owner is ahead of it");
+		}
+	}
+	check(exclusive == 0 || (exclusive == 1 && shared == 0),
+		  "an exclusive owner is the only owner");
+}
+
+/* Grants follow the queue; what ended sessions believe does not count. */
+static void
+check_grant(Client *client)
+{
+	int			own = node_at(client->recipe.node, world->zxid);
+	Directory  *dir;
+
+	tally.grants++;
+	if (client->recipe.sequence < 0)
+		tally.grants_after_wrap++;
+	if (!client->alive)
+		return;
+	check(own >= 0, "who is granted the lock has a node");
+	dir = &world->dirs[world->nodes[own].dir];
+	if (client->recipe.shared)
+		check(!dir->granted_exclusive_any ||
+			  znode_before(dir->granted_exclusive, client->recipe.sequence),
+			  "a reader is granted the lock after the writers ahead");
+	else
+		check(!dir->granted_any ||
+			  znode_before(dir->granted, client->recipe.sequence),
+			  "a writer is granted the lock after everybody ahead");
+	if (!dir->granted_any ||
+		znode_before(dir->granted, client->recipe.sequence))
+		dir->granted = client->recipe.sequence;
+	dir->granted_any = true;
+	if (!client->recipe.shared)
+	{
+		dir->granted_exclusive = client->recipe.sequence;
+		dir->granted_exclusive_any = true;
+	}
+}
+
+/* What a step put out: news for the slot, and operations to send. */
+static void
+take_output(Client *client, const RecipeOutput *out)
+{
+	const Recipe *recipe = &client->recipe;
+	char		own[ZNODE_CONTENDER_SIZE];
+
+	note(client_number(client), recipe_state_name(recipe->state), out->told);
+	if (out->told & RECIPE_TOLD_CREATED)
+	{
+		check(client->active, "created only what was wanted");
+		client->created = true;
+		client->sequence = recipe->sequence;
+	}
+	if (out->told & RECIPE_TOLD_QUEUED)
+		check(client->wanted && recipe->blockers > 0 &&
+			  recipe->state == RECIPE_WATCHING, "queued behind somebody");
+	if (out->told & RECIPE_TOLD_GRANTED)
+	{
+		check(client->wanted && !client->owner,
+			  "granted once, to who wants it");
+		client->owner = true;
+		client->token = false;
+		check_grant(client);
+	}
+	if (out->told & RECIPE_TOLD_TOKEN)
+	{
+		int			node = node_at(recipe->node, world->zxid);
+
+		check(client->owner, "only an owner has a token");
+		check(!client->alive ||
+			  (node >= 0 && world->nodes[node].czxid == out->token),
+			  "the token is the node's czxid");
+		client->token = true;
+	}
+	if (out->told & RECIPE_TOLD_LOST)
+	{
+		check(client->owner, "only an owner can lose the lock");
+		check(!client->alive, "a lock is lost with the session only");
+		tally.lost++;
+		client->owner = client->wanted = false;
+	}
+	if (out->told & RECIPE_TOLD_FAILED)
+	{
+		check(client->wanted && !client->owner, "only a waiter can fail");
+		check(world->refusals, "nothing fails that was not refused");
+		tally.failed++;
+		client->wanted = false;
+	}
+	check(!(out->told & RECIPE_TOLD_LEFT), "no node is left behind");
+	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers,
+		  "no contender is taken for a stranger");
+	if (out->told & RECIPE_TOLD_GONE)
+	{
+		check(client->active, "gone only once");
+		client->active = client->wanted = client->owner = false;
+		client->created = false;
+	}
+	check(recipe->state != RECIPE_NONE || out->nops == 0,
+		  "without a contender nothing is sent");
+
+	znode_contender_name(recipe->uuid, recipe->shared, recipe->sequence, own);
+	for (int i = 0; i < out->nops; i++)
+	{
+		const RecipeOp *op = &out->ops[i];
+		Entry	   *entry = add_entry(client, client->nentries);
+
+		entry->kind = op->kind;
+		entry->serial = op->serial;
+		if (op->node != NULL)
+			strcpy(entry->node, op->node);
+		switch (op->kind)
+		{
+			case RECIPE_OP_CREATE:
+				for (int j = 0; j < client->nentries - 1; j++)
+					check(client->entries[j].is_event ||
+						  client->entries[j].kind != RECIPE_OP_CREATE,
+						  "one create at a time");
+				break;
+			case RECIPE_OP_WATCH:
+				check(!znode_has_uuid(op->node, recipe->uuid),
+					  "the predecessor is somebody else");
+				break;
+			case RECIPE_OP_STAT:
+			case RECIPE_OP_DELETE:
+				check(strcmp(op->node, own) == 0,
+					  "we touch our own node only");
+				break;
+			case RECIPE_OP_DELETE_STRAY:
+				check(false, "no create is repeated that had arrived");
+				break;
+			default:
+				break;
+		}
+	}
+	check_rules();
+}
+
+static void
+step(Client *client, const RecipeInput *in)
+{
+	RecipeOutput out;
+
+	recipe_step(&client->recipe, in, &out);
+	take_output(client, &out);
+}
+
+static const RecipeEvent answers[] = {
+	[RECIPE_OP_MKDIR] = RECIPE_MKDIR_DONE,
+	[RECIPE_OP_MKDIRS] = RECIPE_MKDIR_DONE,
+	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
+	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
+	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
+	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE
+};
+
+/* The client hears the next answer or event. */
+static void
+deliver(Client *client)
+{
+	Entry		entry = client->entries[0];
+	RecipeInput in;
+	const char *children[MAX_NODES];
+
+	check(client->nready > 0, "the model has nothing to deliver");
+	client->nready--;
+	client->nentries--;
+	memmove(&client->entries[0], &client->entries[1],
+			client->nentries * sizeof(Entry));
+
+	memset(&in, 0, sizeof(in));
+	in.serial = entry.serial;
+	if (entry.is_event)
+	{
+		forget_watch(client, entry.watch);
+		in.event = entry.changed ? RECIPE_NODE_TOUCHED : RECIPE_NODE_DELETED;
+		note(client_number(client), "event", entry.serial);
+		step(client, &in);
+		return;
+	}
+
+	/* events do not say how far their server was, but answers do */
+	if (entry.result != RECIPE_UNKNOWN && entry.view > client->seen)
+		client->seen = entry.view;
+	for (int i = 0; i < client->nwatches; i++)
+		if (entry.watch != 0 && client->watches[i].id == entry.watch)
+			client->watches[i].registered = true;
+
+	in.event = answers[entry.kind];
+	in.result = entry.result;
+	in.error = entry.result == RECIPE_NO_NODE ? ERROR_NO_NODE :
+		entry.result == RECIPE_REFUSED ? ERROR_REFUSED : 0;
+	in.node = entry.node;
+	in.czxid = entry.czxid;
+	in.ours = entry.ours;
+	for (int i = 0; i < entry.nchildren; i++)
+		children[i] = world->nodes[entry.children[i]].name;
+	in.children = children;
+	in.nchildren = entry.nchildren;
+	note(client_number(client), op_name(entry.kind), entry.result);
+	if (entry.kind == RECIPE_OP_SEARCH && entry.result == RECIPE_OK)
+	{
+		bool		hit = false;
+
+		for (int i = 0; i < entry.nchildren; i++)
+			if (has_uuid_of(&world->nodes[entry.children[i]], client))
+				hit = true;
+		if (hit)
+			tally.search_hits++;
+		else
+			tally.search_misses++;
+	}
+	if (entry.kind == RECIPE_OP_STAT && entry.result == RECIPE_REFUSED)
+		client->token = true;
+	step(client, &in);
+}
+
+/* Answers on their way are lost, and with them what was not carried out. */
+static void
+drop_answers(Client *client)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < client->nentries; i++)
+	{
+		if (client->entries[i].is_event)
+			continue;
+		client->entries[kept] = client->entries[i];
+		client->entries[kept].result = RECIPE_UNKNOWN;
+		client->entries[kept].nchildren = 0;
+		client->entries[kept].watch = 0;
+		kept++;
+	}
+	client->nentries = client->nready = kept;
+
+	for (int i = client->nwatches - 1; i >= 0; i--)
+	{
+		client->watches[i].armed = false;
+		if (!client->watches[i].registered)
+			forget_watch(client, client->watches[i].id);
+	}
+}
+
+/*
+ * The connection breaks when the server has carried out "applied" more of the
+ * operations sent.
+ */
+static void
+lose_connection(Client *client, int applied)
+{
+	note(client_number(client), "connection lost, applied", applied);
+	tally.losses++;
+	while (applied-- > 0)
+		execute(client);
+	drop_answers(client);
+	client->connected = false;
+}
+
+/*
+ * A server takes the session over that is as far as the client knows things
+ * to be, or as far as "view".  Watches are set again; those whose node is
+ * gone by now fire.
+ */
+static void
+reconnect(Client *client, int64_t view)
+{
+	note(client_number(client), "reconnected, behind", world->zxid - view);
+	client->connected = true;
+	client->view = view;
+	for (int i = 0; i < client->nwatches; i++)
+		client->watches[i].armed = client->watches[i].registered;
+	advance(client, view);
+}
+
+/* The server ends the session; the client hears of it when it reconnects. */
+static void
+expire(Client *client)
+{
+	note(client_number(client), "session expires", client->session);
+	tally.expirations++;
+	client->alive = false;
+	client->connected = false;
+	for (int i = world->oldest; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0 &&
+			world->nodes[i].session == client->session)
+			delete_node(i);
+	/* answers already on their way arrive, the rest is unknown */
+	for (int i = client->nready; i < client->nentries; i++)
+		client->entries[i].result = RECIPE_UNKNOWN;
+	client->nready = client->nentries;
+	check_rules();
+}
+
+static void
+hear_of_expiry(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_EXPIRED};
+
+	note(client_number(client), "told of expiry", client->session);
+	client->nentries = client->nready = client->nwatches = 0;
+	step(client, &in);
+	check(client->nentries == 0, "nothing is sent in an ended session");
+	client->session = ++world->last_session;
+	client->alive = true;
+	client->connected = true;
+	client->view = client->seen = world->zxid;
+	check(client->recipe.state == RECIPE_NONE,
+		  "a contender ends with its session");
+}
+
+static void
+want(Client *client, bool shared, bool dir_known)
+{
+	RecipeOutput out;
+	uint8_t		uuid[ZNODE_UUID_BYTES];
+	uint64_t	halves[2];
+
+	/* not by choose(), which would explore every UUID */
+	halves[0] = next_random();
+	halves[1] = next_random();
+	memcpy(uuid, halves, sizeof(uuid));
+	znode_make_uuid(uuid);
+	note(client_number(client), shared ? "wants shared" : "wants", dir_known);
+	client->active = client->wanted = true;
+	recipe_want(&client->recipe, uuid, shared, dir_known, &out);
+	take_output(client, &out);
+}
+
+static void
+release(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_RELEASE};
+
+	note(client_number(client), "releases", 0);
+	client->wanted = client->owner = false;
+	step(client, &in);
+}
+
+/*
+ * The worker dies and the next one resumes the session, with what the slot
+ * knows.  No answer reaches anybody, and no watch is left.
+ *
+ * The server that takes the session over is taken to be as far as the old
+ * worker had seen.  A new ZooKeeper handle does not ask that of it, so that
+ * the worker has to, by a sync ahead of what the recipes send.
+ */
+static void
+restart_worker(Client *client, int applied)
+{
+	Recipe		old = client->recipe;
+	RecipeOutput out;
+
+	tally.restarts++;
+	lose_connection(client, applied);
+	note(client_number(client), "worker restarted", applied);
+	client->nentries = client->nready = client->nwatches = 0;
+	client->token = false;
+	recipe_free(&client->recipe);
+	recipe_init(&client->recipe);
+	if (!client->active)
+		return;
+	recipe_resume(&client->recipe, old.uuid, old.shared,
+				  client->owner ? RECIPE_RESUME_OWNED :
+				  client->wanted ? RECIPE_RESUME_WANTED :
+				  RECIPE_RESUME_RELEASING,
+				  client->created ? &client->sequence : NULL, &out);
+	take_output(client, &out);
+}
+
+/* Another client queues, or makes what is no contender. */
+static void
+foreigner_enters(const char *name, bool sequential)
+{
+	int			node;
+
+	if (directory_at(world->zxid) < 0)
+	{
+		if (world->root_czxid == 0)
+			world->root_czxid = ++world->zxid;
+		make_directory();
+	}
+	if (!sequential)
+	{
+		world->strangers = true;
+		if (node_at(name, world->zxid) >= 0)
+			return;
+	}
+	node = make_node(name, sequential, FOREIGN);
+	note(-1, "another client enters", world->nodes[node].sequence);
+}
+
+/* The first node of another client, or -1. */
+static int
+first_foreigner(void)
+{
+	for (int i = world->oldest; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0 && world->nodes[i].session == FOREIGN)
+			return i;
+	return -1;
+}
+
+static void
+foreigner_leaves(int node)
+{
+	note(-1, "another client leaves", world->nodes[node].sequence);
+	delete_node(node);
+	check_rules();
+}
+
+/* A node's data is set: its watches are used up, and it is still there. */
+static void
+touch(int node)
+{
+	for (int i = 0; i < world->nclients; i++)
+	{
+		Client	   *client = &world->clients[i];
+
+		for (int j = 0; j < client->nwatches; j++)
+		{
+			if (client->watches[j].armed && client->watches[j].node == node)
+			{
+				tally.touched++;
+				fire(client, &client->watches[j], true);
+			}
+		}
+	}
+}
+
+/* Whatever is on its way arrives. */
+static void
+settle(void)
+{
+	bool		busy = true;
+
+	for (int rounds = 0; busy; rounds++)
+	{
+		check(rounds < 1000, "it comes to rest");
+		busy = false;
+		for (int i = 0; i < world->nclients; i++)
+		{
+			Client	   *client = &world->clients[i];
+
+			if (!client->connected)
+			{
+				busy = true;
+				if (client->alive)
+					reconnect(client, client->seen);
+				else
+				{
+					/* what was on its way may come first, or never */
+					while (client->nready > 0 && one_in(2))
+						deliver(client);
+					hear_of_expiry(client);
+				}
+			}
+			while (client->nready < client->nentries)
+			{
+				busy = true;
+				execute(client);
+			}
+			while (client->nready > 0)
+			{
+				busy = true;
+				deliver(client);
+			}
+			if (client->view < world->zxid)
+				advance(client, world->zxid);
+			if (client->nready > 0)
+				busy = true;
+		}
+	}
+}
+
+/* At rest, who is first in the queue owns the lock, and nobody else does. */
+static void
+check_liveness(void)
+{
+	for (int i = 0; i < world->nclients; i++)
+	{
+		Client	   *client = &world->clients[i];
+		bool		first = true;
+		int			own;
+
+		check(client->recipe.state == RECIPE_NONE ||
+			  client->recipe.state == RECIPE_WATCHING ||
+			  client->recipe.state == RECIPE_OWNER,
+			  "at rest one has the lock, waits for it, or has no part in it");
+		check(client->active == client->wanted,
+			  "who does not want the lock leaves the queue");
+		if (!client->active)
+			continue;
+		own = node_at(client->recipe.node, world->zxid);
+		check(own >= 0, "who wants the lock is in the queue");
+		for (int j = world->oldest; j < world->nnodes; j++)
+		{
+			const Node *other = &world->nodes[j];
+
+			if (other->dzxid == 0 && other->contender &&
+				znode_before(other->sequence, world->nodes[own].sequence) &&
+				!(client->recipe.shared && other->shared))
+				first = false;
+		}
+		check(client->owner == first,
+			  "who is first in the queue has the lock");
+		check(!client->owner || client->token,
+			  "an owner comes to know its token");
+	}
+}
+
+/* The other clients leave, and the lock goes from one of us to the next. */
+static void
+wind_up(void)
+{
+	int			node;
+	bool		wanted = true;
+
+	settle();
+	check_liveness();
+	while ((node = first_foreigner()) >= 0)
+		foreigner_leaves(node);
+
+	for (int rounds = 0; wanted; rounds++)
+	{
+		check(rounds < 10, "the lock goes round");
+		wanted = false;
+		settle();
+		check_liveness();
+		for (int i = 0; i < world->nclients; i++)
+		{
+			wanted = wanted || world->clients[i].wanted;
+			if (world->clients[i].owner)
+				release(&world->clients[i]);
+		}
+	}
+	settle();
+	for (int i = 0; i < world->nclients; i++)
+	{
+		check(!world->clients[i].active, "released contenders are gone");
+		recipe_free(&world->clients[i].recipe);
+	}
+	check(directory_is_empty(), "no node of ours is left");
+}
+
+/*-------------------------------------------------------------------------
+ * The model: every small schedule
+ *
+ * One recipe on a known path - queue behind others, own, release - and on it,
+ * at every step, up to "faults" of: the connection breaks with any number of
+ * the operations sent applied; the session expires; the worker restarts.  The
+ * release comes at any step, too.
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Scenario
+{
+	const char *title;
+	bool		shared;
+	bool		root_missing;
+	bool		dir_known;		/* or so we believe */
+	bool		dir_missing;
+	const char *others[3];		/* ahead in the queue */
+	bool		in_a_row;		/* all sent is applied, then answered */
+	int			faults;
+} Scenario;
+
+static const Scenario scenarios[] = {
+	{"free lock", .dir_known = true, .faults = 2},
+	{"free lock, answers late", .dir_known = true, .in_a_row = true,
+	.faults = 2},
+	{"first use of the namespace", .root_missing = true, .dir_missing = true,
+	.in_a_row = true, .faults = 2},
+	{"directory collected behind our back", .dir_known = true,
+	.dir_missing = true, .faults = 2},
+	{"one ahead", .dir_known = true, .others = {W()}, .faults = 2},
+	{"one ahead, answers late", .dir_known = true, .others = {W()},
+	.in_a_row = true, .faults = 2},
+	{"two ahead", .dir_known = true, .others = {W(), R()}, .faults = 2},
+	{"a reader behind a writer and readers", .shared = true,
+	.dir_known = true, .others = {R(), W(), R()}, .in_a_row = true,
+	.faults = 2},
+	{"one ahead, three faults", .dir_known = true, .others = {W()},
+	.faults = 3}
+};
+
+static void
+play_scenario(const Scenario *scenario)
+{
+	Client	   *client;
+	bool		released = false;
+	int			faults = scenario->faults;
+
+	if (scenario->root_missing)
+		world->root_czxid = 0;
+	if (!scenario->dir_missing)
+		make_directory();
+	for (size_t i = 0; i < lengthof(scenario->others); i++)
+		if (scenario->others[i] != NULL)
+			foreigner_enters(scenario->others[i], true);
+	client = add_client();
+	want(client, scenario->shared, scenario->dir_known);
+
+	for (;;)
+	{
+		int			unapplied = client->nentries - client->nready;
+		bool		up = client->connected;
+		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
+		unsigned	nexpiries = client->alive && faults > 0 ? 1 : 0;
+		unsigned	nreleases = released || !client->wanted ? 0 : 1;
+		unsigned	which;
+
+		/* 0: nothing special, so that the first schedule is the plain one */
+		which = choose(1 + nreleases + nexpiries + 2 * nlosses);
+		if (which == 0)
+		{
+			int			node = first_foreigner();
+
+			if (client->nready > 0 &&
+				!(scenario->in_a_row && up && unapplied > 0))
+				deliver(client);
+			else if (up && unapplied > 0)
+				execute(client);
+			else if (!up && client->alive)
+				reconnect(client, client->seen);
+			else if (!up)
+				hear_of_expiry(client);
+			else if (client->view < world->zxid)
+				advance(client, world->zxid);
+			else if (node >= 0)
+				foreigner_leaves(node);
+			else
+				break;
+			continue;
+		}
+		which--;
+		if (which < nreleases)
+		{
+			release(client);
+			released = true;
+			continue;
+		}
+		which -= nreleases;
+		faults--;
+		if (which < nexpiries)
+		{
+			expire(client);
+			continue;
+		}
+		which -= nexpiries;
+		if (which < nlosses)
+			lose_connection(client, (int) which);
+		else
+			restart_worker(client, (int) (which - nlosses));
+	}
+	wind_up();
+}
+
+static void
+test_scenario(void **state)
+{
+	const Scenario *scenario = *state;
+	unsigned long run = 0;
+
+	memset(world, 0, sizeof(*world));
+	world->explore = true;
+	do
+	{
+		start_world(scenario->title, run++);
+		play_scenario(scenario);
+	} while (next_schedule());
+	world->explore = false;
+	/* not so few that the exploration must have been cut short */
+	assert_in_range(run, 1000, ULONG_MAX);
+}
+
+/*-------------------------------------------------------------------------
+ * The model: random schedules
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Mix
+{
+	const char *title;
+	int			clients;		/* 0: one to three */
+	bool		foreigners;
+	bool		wrap;
+	bool		refusals;
+	bool		restarts;
+	unsigned	calm;			/* the higher, the rarer are faults */
+} Mix;
+
+static const Mix mixes[] = {
+	{"one client, faults all the time", .clients = 1, .calm = 4},
+	{"clients among themselves", .calm = 12},
+	{"clients among themselves, hardly a fault", .clients = 3, .calm = 100},
+	{"clients and foreigners", .foreigners = true, .calm = 12},
+	{"the counter overflows", .foreigners = true, .wrap = true, .calm = 12},
+	{"operations refused", .foreigners = true, .refusals = true, .calm = 20},
+	{"workers restarted", .foreigners = true, .restarts = true, .calm = 10},
+	{"everything", .foreigners = true, .wrap = true, .refusals = true,
+	.restarts = true, .calm = 10}
+};
+
+static void
+random_foreigner(void)
+{
+	static const struct
+	{
+		const char *name;
+		bool		sequential;
+	}			kinds[] =
+	{
+		{W(), true}, {W(), true}, {R(), true}, {R(), true},
+		{"_c_66666666-6666-4666-8666-666666666666-__WRIT__", true},
+		{"77777777777777777777777777777777__lock__", true},
+		{"77777777777777777777777777777777__rlock__", true},
+		{"x-0123456789abcdef-", true}, {"read-", true}, {"write-", true},
+		{"leases", false}
+	};
+	int			nforeign = 0;
+	int			node;
+	unsigned	which;
+
+	for (int i = world->oldest; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0 && world->nodes[i].session == FOREIGN)
+			nforeign++;
+
+	which = choose(4);
+	if (which == 0 && nforeign < 4 && world->nnodes < MAX_NODES - 64)
+	{
+		which = choose(lengthof(kinds));
+		foreigner_enters(kinds[which].name, kinds[which].sequential);
+	}
+	else if (nforeign > 0)
+	{
+		/* not always the first: waiters give up */
+		nforeign = (int) choose(nforeign);
+		for (node = world->oldest; node < world->nnodes; node++)
+			if (world->nodes[node].dzxid == 0 &&
+				world->nodes[node].session == FOREIGN && nforeign-- == 0)
+				break;
+		if (which == 1)
+			touch(node);
+		else
+			foreigner_leaves(node);
+	}
+}
+
+static void
+random_fault(const Mix *mix, Client *client)
+{
+	int			unapplied = client->nentries - client->nready;
+
+	switch (choose(mix->restarts ? 5 : 4))
+	{
+		case 0:
+		case 1:
+		case 2:
+			if (client->connected)
+				lose_connection(client, (int) choose(unapplied + 1));
+			else if (client->alive && one_in(2))
+				drop_answers(client);	/* one more server out of reach */
+			break;
+		case 3:
+			if (client->alive && one_in(3))
+			{
+				if (client->connected)
+					for (int n = (int) choose(unapplied + 1); n > 0; n--)
+						execute(client);
+				expire(client);
+			}
+			break;
+		case 4:
+			restart_worker(client, client->connected ?
+						   (int) choose(unapplied + 1) : 0);
+			break;
+	}
+}
+
+static void
+random_step(const Mix *mix)
+{
+	Client	   *client = &world->clients[choose(world->nclients)];
+
+	if (choose(mix->calm) == 0)
+	{
+		random_fault(mix, client);
+		return;
+	}
+
+	switch (choose(12))
+	{
+		case 0:
+		case 1:
+			if (client->wanted)
+			{
+				if (one_in(client->owner ? 3 : 10))
+					release(client);
+			}
+			else if (!client->active && world->nnodes < MAX_NODES - 32)
+				want(client, one_in(3), one_in(2));
+			break;
+		case 2:
+			if (mix->foreigners)
+				random_foreigner();
+			break;
+		case 3:
+			if (world->ndirs < MAX_DIRS - 8)
+				collect_directory();
+			break;
+		case 4:
+			if (client->connected && client->view < world->zxid)
+				advance(client, client->view + 1 +
+						choose((unsigned) (world->zxid - client->view)));
+			break;
+		case 5:
+		case 6:
+			if (!client->connected && client->alive)
+			{
+				unsigned	lag = (unsigned) (world->zxid - client->seen);
+
+				reconnect(client, client->seen + choose(lag + 1));
+			}
+			else if (!client->connected && one_in(3))
+				hear_of_expiry(client);
+			break;
+		case 7:
+		case 8:
+			if (client->connected && client->nready < client->nentries)
+				execute(client);
+			break;
+		default:
+			if (client->nready > 0)
+				deliver(client);
+			break;
+	}
+	check_rules();
+}
+
+static void
+test_random_schedules(void **state)
+{
+	const Mix  *mix = *state;
+	Tally		before = tally;
+
+	memset(world, 0, sizeof(*world));
+	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
+	{
+		int			nclients;
+
+		start_world(mix->title, run);
+		nclients = mix->clients ? mix->clients : 1 + (int) choose(3);
+		if (mix->wrap)
+			world->first_sequence = INT32_MAX - (int32_t) choose(4);
+		world->refusals = mix->refusals;
+		switch (choose(3))
+		{
+			case 0:
+				world->root_czxid = 0;
+				break;
+			case 1:
+				make_directory();
+				break;
+			case 2:
+				break;
+		}
+		for (int i = 0; i < nclients; i++)
+			add_client();
+		for (int steps = 100 + (int) choose(200); steps > 0; steps--)
+			random_step(mix);
+
+		/* who has no part in it by now joins in, and then all come to rest */
+		for (int i = 0; i < nclients; i++)
+			if (world->clients[i].recipe.state == RECIPE_NONE && one_in(2) &&
+				world->clients[i].alive)
+				want(&world->clients[i], one_in(3), false);
+		settle();
+		world->refusals = false;
+		wind_up();
+	}
+
+	/* it has come by the places that it is there for */
+	assert_true(tally.grants > before.grants + RANDOM_RUNS / 2);
+	assert_true(tally.losses > before.losses + 100);
+	assert_true(tally.expirations > before.expirations + 10);
+	assert_true(tally.lost > before.lost);
+	assert_true(tally.collected > before.collected);
+	assert_true(tally.search_hits > before.search_hits);
+	assert_true(tally.search_misses > before.search_misses);
+	assert_true(tally.mkdirs > before.mkdirs);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(tally.lagging_reads > before.lagging_reads);
+	if (mix->foreigners)
+		assert_true(tally.touched > before.touched);
+	if (mix->wrap)
+		assert_true(tally.grants_after_wrap > before.grants_after_wrap);
+	if (mix->refusals)
+		assert_true(tally.failed > before.failed);
+	if (mix->restarts)
+		assert_true(tally.restarts > before.restarts);
+}
+
+int
+main(void)
+{
+	static const struct CMUnitTest singles[] = {
+		cmocka_unit_test(test_everything_else_is_ignored),
+		cmocka_unit_test(test_none_sends_nothing),
+		cmocka_unit_test(test_place_in_queue),
+		cmocka_unit_test(test_reader_waits_for_writers_only),
+		cmocka_unit_test(test_overtaken_watch),
+		cmocka_unit_test(test_node_deleted_while_waiting),
+		cmocka_unit_test(test_stat_refused_keeps_lock),
+		cmocka_unit_test(test_stray_is_deleted),
+		cmocka_unit_test(test_strays_leave_room),
+		cmocka_unit_test(test_stranger_is_told),
+		cmocka_unit_test(test_directories_are_made),
+		cmocka_unit_test(test_directories_cannot_be_made),
+		cmocka_unit_test(test_directory_is_remembered),
+		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_resume_and_go_on),
+		cmocka_unit_test(test_out_of_memory),
+		cmocka_unit_test(test_free_is_repeatable),
+		cmocka_unit_test(test_state_names)
+	};
+	struct CMUnitTest lines[lengthof(transitions)];
+	struct CMUnitTest explored[lengthof(scenarios)];
+	struct CMUnitTest random[lengthof(mixes)];
+	int			failed = 0;
+
+	memset(lines, 0, sizeof(lines));
+	for (size_t i = 0; i < lengthof(transitions); i++)
+	{
+		lines[i].name = transitions[i].name;
+		lines[i].test_func = test_transition;
+		lines[i].initial_state = (void *) &transitions[i];
+	}
+	memset(explored, 0, sizeof(explored));
+	for (size_t i = 0; i < lengthof(scenarios); i++)
+	{
+		explored[i].name = scenarios[i].title;
+		explored[i].test_func = test_scenario;
+		explored[i].initial_state = (void *) &scenarios[i];
+	}
+	memset(random, 0, sizeof(random));
+	for (size_t i = 0; i < lengthof(mixes); i++)
+	{
+		random[i].name = mixes[i].title;
+		random[i].test_func = test_random_schedules;
+		random[i].initial_state = (void *) &mixes[i];
+	}
+
+	failed += cmocka_run_group_tests_name("transitions", lines, NULL, NULL);
+	failed += cmocka_run_group_tests_name("singles", singles, NULL, NULL);
+	failed += cmocka_run_group_tests_name("explored", explored, NULL, NULL);
+	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
+	return failed;
+}

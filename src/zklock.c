@@ -12,7 +12,9 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
 #include <limits.h>
+#include <stdlib.h>
 
 #include "backend/backend.h"
 #include "fmgr.h"
@@ -55,18 +57,25 @@ check_server(const char *server, size_t len)
 	const char *colon = NULL;
 	char	   *end;
 	long		port;
+	bool		blank = false;
 
 	for (size_t i = 0; i < len; i++)
+	{
 		if (server[i] == ':')
 			colon = server + i;
-	if (colon == NULL || colon == server)
+		else if (isspace((unsigned char) server[i]))
+			blank = true;		/* as of a comma that was forgotten */
+	}
+	if (colon == NULL || colon == server || blank)
 	{
 		GUC_check_errdetail("\"%.*s\" is not of the form host:port.",
 							(int) len, server);
 		return false;
 	}
+	/* no zero in front: the library would take it for octal */
 	port = strtol(colon + 1, &end, 10);
-	if (end == colon + 1 || end != server + len || port < 1 || port > 65535)
+	if (colon[1] < '1' || colon[1] > '9' || end != server + len ||
+		port > 65535)
 	{
 		GUC_check_errdetail("\"%.*s\" does not end in a port number.",
 							(int) len, server);
@@ -128,6 +137,8 @@ check_auth(char **newval, void **extra pg_attribute_unused(),
 {
 	if (**newval != '\0' && strchr(*newval, ':') == NULL)
 	{
+		/* the usual message would show them */
+		GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
 		GUC_check_errdetail("The credentials are not of the form user:password.");
 		return false;
 	}
@@ -155,7 +166,7 @@ define_settings(void)
 							"Sets the session timeout that is asked of ZooKeeper.",
 							"What the server grants counts; the view zk_session shows it.",
 							&zklock_session_timeout,
-							10000, 100, INT_MAX / 2,
+							10000, 2000, INT_MAX / 2,
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);

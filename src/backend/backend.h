@@ -19,6 +19,8 @@
 /* No limit but lock_timeout: see hold_acquire(). */
 #define ZK_NO_TIMEOUT	(-1)
 
+extern void zk_check_preloaded(void);
+
 extern void holds_init(void);
 extern bool hold_acquire(const char *path, const char *name, int64 timeout,
 						 bool try);

@@ -37,19 +37,18 @@ typedef struct LockName
 	char		path[ZNODE_PATH_SIZE];
 } LockName;
 
-/* What no lock function can do without. */
-static void
-check_environment(void)
+/*
+ * zk_check_preloaded
+ *		Fail (55000) if zklock was not loaded at server start.
+ */
+void
+zk_check_preloaded(void)
 {
 	if (!slots_available())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("zklock must be loaded via \"shared_preload_libraries\""),
 				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
-	if (IsParallelWorker())
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot use locks in ZooKeeper in a parallel worker")));
 }
 
 /* The lock that argument 0 names. */
@@ -60,7 +59,11 @@ get_lock_name(FunctionCallInfo fcinfo, LockName *lock)
 	char	   *utf8;
 	char		encoded[ZNODE_MAX_NAME + 1];
 
-	check_environment();
+	zk_check_preloaded();
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot use locks in ZooKeeper in a parallel worker")));
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -90,6 +93,7 @@ get_timeout(FunctionCallInfo fcinfo, int argno)
 	Interval   *interval;
 	int64		days;
 	int64		ms;
+	int64		rest;
 
 	if (PG_ARGISNULL(argno))
 		return ZK_NO_TIMEOUT;
@@ -98,28 +102,33 @@ get_timeout(FunctionCallInfo fcinfo, int argno)
 		return ZK_NO_TIMEOUT;
 
 	days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
-	ms = days * (USECS_PER_DAY / 1000) + interval->time / 1000 +
-		(interval->time % 1000 > 0 ? 1 : 0);
-	if (ms < 0)
+	ms = days * (USECS_PER_DAY / 1000) + interval->time / 1000;
+	rest = interval->time % 1000;
+	if (rest > 0)
+		ms++;
+	if (ms < 0 || (ms == 0 && rest < 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("lock timeout must not be negative")));
 	return ms;
 }
 
-/* An option that is not there yet, as a boolean argument. */
+/* The arguments "shared" and "session", of which only false is supported. */
 static void
-refuse_option(FunctionCallInfo fcinfo, int argno, const char *option)
+check_mode(FunctionCallInfo fcinfo)
 {
-	if (PG_ARGISNULL(argno))
+	if (PG_ARGISNULL(2) || PG_ARGISNULL(3))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("argument \"%s\" must not be null", option)));
-	if (PG_GETARG_BOOL(argno))
+				 errmsg("mode and scope of a lock must not be null")));
+	if (PG_GETARG_BOOL(2))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("%s locks are not supported", option),
-				 errhint("Only exclusive, transaction-scoped locks are.")));
+				 errmsg("shared locks are not supported")));
+	if (PG_GETARG_BOOL(3))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("session-scoped locks are not supported")));
 }
 
 /*
@@ -138,8 +147,7 @@ zk_lock(PG_FUNCTION_ARGS)
 	LockName	lock;
 
 	get_lock_name(fcinfo, &lock);
-	refuse_option(fcinfo, 2, "shared");
-	refuse_option(fcinfo, 3, "session");
+	check_mode(fcinfo);
 	hold_acquire(lock.path, lock.name, get_timeout(fcinfo, 1), false);
 	PG_RETURN_VOID();
 }
@@ -156,8 +164,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	LockName	lock;
 
 	get_lock_name(fcinfo, &lock);
-	refuse_option(fcinfo, 2, "shared");
-	refuse_option(fcinfo, 3, "session");
+	check_mode(fcinfo);
 	PG_RETURN_BOOL(hold_acquire(lock.path, lock.name,
 								get_timeout(fcinfo, 1), true));
 }

@@ -228,6 +228,20 @@ time_left(int64 deadline)
 }
 
 static void
+report_lost(const char *path, bool committing)
+{
+	char	   *name = zk_name_of_path(path);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 committing ?
+			 errmsg("could not commit because lock \"%s\" has been lost", name) :
+			 errmsg("lock \"%s\" has been lost", name),
+			 errdetail("The ZooKeeper session of this server has ended."),
+			 errhint("Retry the transaction.")));
+}
+
+static void
 waiting_callback(void *arg)
 {
 	errcontext("while waiting for lock \"%s\" in ZooKeeper",
@@ -536,11 +550,7 @@ hold_acquire(const char *path, const char *name, int64 timeout, bool try)
 	if (lock->nholds > 0)
 	{
 		if (!slot_is_mine(lock->slot, NULL))
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("lock \"%s\" has been lost", name),
-					 errdetail("The ZooKeeper session of this server has expired."),
-					 errhint("Retry the transaction.")));
+			report_lost(path, false);
 		lock_heavyweight(&lock->tag, true, -1);
 		push_hold(lock);
 		return true;
@@ -648,11 +658,7 @@ hold_token(const char *path, const char *name)
 	for (;;)
 	{
 		if (!slot_is_mine(lock->slot, &token))
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("lock \"%s\" has been lost", name),
-					 errdetail("The ZooKeeper session of this server has expired."),
-					 errhint("Retry the transaction.")));
+			report_lost(path, false);
 		if (token != 0)
 			break;
 		ConditionVariableSleep(&lock->slot->cv,
@@ -673,12 +679,7 @@ check_holds(void)
 		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
 
 		if (!slot_is_mine(lock->slot, NULL))
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not commit because lock \"%s\" has been lost",
-							zk_name_of_path(lock->path)),
-					 errdetail("The ZooKeeper session of this server has expired."),
-					 errhint("Retry the transaction.")));
+			report_lost(lock->path, true);
 	}
 
 	/* the lock must never be free before its commit is durable */

@@ -29,16 +29,6 @@ PG_FUNCTION_INFO_V1(zk_session_status);
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	10
 
-static void
-check_preloaded(void)
-{
-	if (!slots_available())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("zklock must be loaded via \"shared_preload_libraries\""),
-				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
-}
-
 /*
  * zk_name_of_path
  *		The lock name of a path, palloc'd, in the server encoding.
@@ -89,7 +79,7 @@ zk_lock_status(PG_FUNCTION_ARGS)
 	ZkLockRow  *rows;
 	int			nrows;
 
-	check_preloaded();
+	zk_check_preloaded();
 	InitMaterializedSRF(fcinfo, 0);
 	rows = slots_snapshot(&nrows);
 
@@ -162,7 +152,7 @@ zk_session_status(PG_FUNCTION_ARGS)
 	ZkSessionInfo info;
 	int			n = 0;
 
-	check_preloaded();
+	zk_check_preloaded();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	session_read(&info);

@@ -26,7 +26,8 @@
  *	contender gone	told by the worker: deleted, or expired with its session;
  *					WANTED if a backend still wants the slot
  *
- * "-": cannot happen, and is ignored if it does.
+ * "-": ignored.  The worker's news may be overtaken: a grant that arrives when
+ * the slot has been given up changes nothing.
  *
  * Locking protocol.  The slots are a hash table of ZK_PARTITIONS partitions,
  * with an LWLock each.  Finding, entering or removing a slot, and reading or
@@ -629,7 +630,8 @@ slots_detach_worker(void)
 
 /*
  * slots_list
- *		All slots, palloc'd, for a new worker to take over.
+ *		The slots that want or have a contender, palloc'd, for a new worker to
+ *		take over.  They stay until the worker has said slot_set_gone().
  *
  * Slots in NONE that nobody uses any more, but that an earlier worker had in
  * its mail, are removed.
@@ -648,9 +650,9 @@ slots_list(int *nslots)
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
-		if (slot->state != ZK_SLOT_NONE)
+		if (slot->state != ZK_SLOT_NONE && slot->state != ZK_SLOT_LOST)
 			list[n++] = slot;
-		else if (slot->nwanting == 0 && !slot->mailed)
+		else if (slot->state == ZK_SLOT_NONE && slot->nwanting == 0)
 		{
 			hash_search_with_hash_value(slots, slot->path, slot->hash,
 										HASH_REMOVE, NULL);
@@ -684,8 +686,8 @@ slots_collect_mail(void)
  * slot_open_mail
  *		What does this slot of the collected chain ask for?
  *
- * Sets *next to the next slot of the chain.  The slot is gone afterwards if
- * the answer is ZK_MAIL_NOTHING.
+ * Sets *next to the next slot of the chain.  The slot may be gone afterwards
+ * if the answer is ZK_MAIL_NOTHING.
  */
 ZkMail
 slot_open_mail(ZkSlot *slot, ZkSlot **next)

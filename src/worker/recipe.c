@@ -58,8 +58,8 @@
  *	WATCHING	predecessor deleted; watch no node: if it was the only one that
  *				  excluded us -> OWNER: stat; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
- *				watch refused -> LEAVING: delete; failed
- *				release -> LEAVING: delete
+ *				watch refused -> LEAVING: unwatch, delete; failed
+ *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
  *				stat unknown -> OWNER: stat
@@ -67,7 +67,8 @@
  *				release -> LEAVING: delete
  *	LEAVING		delete ok, no node -> NONE: gone
  *				delete unknown -> LEAVING: delete
- *				delete refused -> NONE: left behind
+ *				delete refused -> LEAVING: left behind
+ *				retry, after a refusal -> LEAVING: delete
  *	any			expired -> NONE: lost if it was OWNER, else gone
  *
  * Copyright (c) 2026, zklock developers
@@ -167,8 +168,11 @@ own(Recipe *recipe, RecipeOutput *out)
 static void
 leave(Recipe *recipe, RecipeOutput *out)
 {
-	forget_predecessor(recipe);
+	/* a watch that stays would wait for a node that nobody cares about */
+	if (recipe->state == RECIPE_WATCHING)
+		send_op(out, RECIPE_OP_UNWATCH, recipe->predecessor, 0);
 	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
+	recipe->refused = false;
 	recipe->state = RECIPE_LEAVING;
 }
 
@@ -226,7 +230,6 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	int32_t		predecessor_sequence = 0;
 
 	recipe->blockers = 0;
-	recipe->followers = 0;
 	for (int i = 0; i < in->nchildren; i++)
 	{
 		const char *child = in->children[i];
@@ -245,9 +248,8 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			if (out->nops < RECIPE_MAX_OPS - 3)
 				send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
 		}
-		else if (!znode_before(contender.sequence, recipe->sequence))
-			recipe->followers++;
-		else if (!recipe->shared || !contender.shared)
+		else if (znode_before(contender.sequence, recipe->sequence) &&
+				 (!recipe->shared || !contender.shared))
 		{
 			recipe->blockers++;
 			if (predecessor == NULL ||
@@ -498,8 +500,9 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			leave(recipe, out);
 			break;
 		case RECIPE_REFUSED:
+			recipe->refused = true;
 			out->error = in->error;
-			end(recipe, out, RECIPE_TOLD_LEFT);
+			out->told |= RECIPE_TOLD_LEFT;
 			break;
 	}
 }
@@ -637,6 +640,10 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_NODE_TOUCHED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				watch(recipe, out);
+			break;
+		case RECIPE_RETRY:
+			if (recipe->state == RECIPE_LEAVING && recipe->refused)
+				leave(recipe, out);
 			break;
 		case RECIPE_EXPIRED:
 			if (recipe->state == RECIPE_OWNER)

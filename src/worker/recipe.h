@@ -39,6 +39,7 @@ typedef enum RecipeEvent
 	RECIPE_DELETE_DONE,
 	RECIPE_NODE_DELETED,		/* a watch: the predecessor is gone */
 	RECIPE_NODE_TOUCHED,		/* a watch was used up by anything else */
+	RECIPE_RETRY,				/* try again what was refused, if anything */
 	RECIPE_EXPIRED				/* the session, and with it our node, is gone */
 } RecipeEvent;
 
@@ -72,9 +73,10 @@ typedef enum RecipeOpKind
 	RECIPE_OP_CHILDREN,			/* list the lock directory */
 	RECIPE_OP_SEARCH,			/* the same, behind a sync */
 	RECIPE_OP_WATCH,			/* get "node" and watch it */
+	RECIPE_OP_UNWATCH,			/* remove that watch; nobody waits */
 	RECIPE_OP_STAT,				/* stat our own "node" */
 	RECIPE_OP_DELETE,			/* delete our own "node" */
-	RECIPE_OP_DELETE_STRAY		/* delete "node"; nobody waits for the answer */
+	RECIPE_OP_DELETE_STRAY		/* delete "node"; nobody waits */
 } RecipeOpKind;
 
 typedef struct RecipeOp
@@ -92,7 +94,7 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_LOST		(1 << 4)	/* we do not own the lock any more */
 #define RECIPE_TOLD_FAILED		(1 << 5)	/* refused: out->error */
 #define RECIPE_TOLD_GONE		(1 << 6)	/* no contender of ours is left */
-#define RECIPE_TOLD_LEFT		(1 << 7)	/* our node may be left: out->error */
+#define RECIPE_TOLD_LEFT		(1 << 7)	/* a node may stay: out->error */
 #define RECIPE_TOLD_STRANGER	(1 << 8)	/* a child that is no contender */
 
 #define RECIPE_MAX_OPS			8
@@ -115,11 +117,11 @@ typedef struct Recipe
 	bool		dir_known;		/* the lock directory has been seen to exist */
 	bool		parents_tried;	/* MKDIRS has been sent for this contender */
 	int			mkdir_error;	/* why that failed, or 0 */
+	bool		refused;		/* LEAVING: the delete was; to be retried */
 	int32_t		sequence;		/* of our node, once created */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
 	uint32_t	serial;			/* of the last read or watch sent */
 	int			blockers;		/* contenders ahead that exclude us */
-	int			followers;		/* contenders behind us, as last read */
 	char	   *predecessor;	/* the last of the blockers; malloc'd */
 } Recipe;
 

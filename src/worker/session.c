@@ -20,8 +20,14 @@
  * an operation that the library will never answer, because the session has
  * ended, is forgotten with the session and not waited for.
  *
- * The threads start with every signal blocked, since PostgreSQL's handlers
- * must run in the main thread only.
+ * The threads start with all signals blocked but SIGQUIT, since PostgreSQL's
+ * handlers must run in the main thread only; that of SIGQUIT does no more than
+ * _exit().
+ *
+ * Debian builds the library with assertions, and some of them fail on what a
+ * server sends.  An abort would take the whole cluster down, so a library
+ * thread that calls it is parked for good in a handler of SIGABRT, and the
+ * worker ends, to be replaced by a new one.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -41,14 +47,23 @@
 #include <zookeeper/zookeeper.h>
 
 #include "lib/ilist.h"
+#include "storage/ipc.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/session.h"
+
+/* Connections lost in a row without an answer that are more than bad luck. */
+#define MAX_SILENT_CONNECTIONS	10
+
+/* A path that is watched is shorter than this. */
+#define WATCH_PATH_SIZE		1024
 
 /* What a callback has to tell the main thread. */
 typedef enum NewsKind
 {
 	NEWS_ANSWER,				/* embedded in an Operation */
 	NEWS_WATCH,
+	NEWS_GREETED,
 	NEWS_STATE,
 	NEWS_MESSAGE
 } NewsKind;
@@ -59,9 +74,8 @@ typedef struct News
 	NewsKind	kind;
 	int			code;			/* ANSWER: ZOO_ERRORS; WATCH: type of event;
 								 * STATE: state of the handle */
-	uint32_t	owner;			/* WATCH */
-	uint32_t	serial;			/* WATCH */
-	char	   *string;			/* MESSAGE; created path of ANSWER; malloc'd */
+	char	   *string;			/* MESSAGE; path of WATCH; created path of
+								 * ANSWER; malloc'd */
 	char	  **children;		/* ANSWER: one malloc'd block */
 	int			nchildren;
 	struct Stat stat;			/* ANSWER */
@@ -77,10 +91,20 @@ typedef struct Operation
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
 
+/* Whose the watch of a znode is. */
+typedef struct Watch
+{
+	char		path[WATCH_PATH_SIZE];	/* hash key, must be first */
+	uint32_t	owner;
+	uint32_t	serial;
+} Watch;
+
 static zhandle_t *handle = NULL;
 static bool connected = false;
-static bool resuming = false;	/* a session of old, not connected yet */
+static int	silent_connections = 0; /* lost in a row without any answer */
 static int	wake_fd = -1;
+static char *auth;				/* to be sent, or NULL */
+static HTAB *watches;			/* that are set, or on their way */
 static const struct ACL_vector *acl;
 static char *contender_data;
 static MemoryContext session_context;
@@ -94,6 +118,11 @@ static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
 static News *news_head = NULL;
 static News **news_tail = &news_head;
 static bool news_dropped = false;	/* out of memory in a callback */
+
+/* For the handler of SIGABRT. */
+static pthread_t main_thread;
+static volatile sig_atomic_t in_library = false;	/* the main thread is */
+static volatile sig_atomic_t library_died = false;
 
 /*
  * The part that runs in the library's threads, up to watch_fired().
@@ -198,6 +227,21 @@ answer_data(int rc, const char *value pg_attribute_unused(),
 	answer_void(rc, data);
 }
 
+/* The server has answered the first request on a connection. */
+static void
+answer_greeting(int rc, const char *value pg_attribute_unused(),
+				const void *data pg_attribute_unused())
+{
+	News	   *news;
+
+	if (rc != ZOK)
+		return;
+	news = calloc(1, sizeof(News));
+	if (news)
+		news->kind = NEWS_GREETED;
+	post_news(news);
+}
+
 static void
 log_message(const char *message)
 {
@@ -229,17 +273,14 @@ state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
 	post_news(news);
 }
 
-/* The context of a watch is its owner and serial number, so nothing leaks. */
-static void *
-watch_context(uint32_t owner, uint32_t serial)
-{
-	return (void *) (uintptr_t) ((uint64_t) owner << 32 | serial);
-}
-
+/*
+ * All watches have the same function and context: the library compares each
+ * with each at every session event.
+ */
 static void
 watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
-			int state pg_attribute_unused(),
-			const char *path pg_attribute_unused(), void *ctx)
+			int state pg_attribute_unused(), const char *path,
+			void *ctx pg_attribute_unused())
 {
 	News	   *news;
 
@@ -250,15 +291,62 @@ watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 	{
 		news->kind = NEWS_WATCH;
 		news->code = type;
-		news->owner = (uint64_t) (uintptr_t) ctx >> 32;
-		news->serial = (uint32_t) (uintptr_t) ctx;
+		news->string = strdup(path);
+		if (news->string == NULL)
+		{
+			free(news);
+			news = NULL;
+		}
 	}
 	post_news(news);
+}
+
+/* Handler of SIGABRT; in the main thread too. */
+static void
+abort_handler(SIGNAL_ARGS pg_attribute_unused())
+{
+	uint64_t	one = 1;
+
+	if (pthread_equal(pthread_self(), main_thread))
+	{
+		if (in_library)
+			proc_exit(1);
+		/* none of the library's: abort() goes on when we return */
+		pqsignal(SIGABRT, SIG_DFL);
+		return;
+	}
+
+	library_died = true;
+	for (;;)
+	{
+		if (write(wake_fd, &one, sizeof(one)) > 0)
+			pause();
+	}
 }
 
 /*
  * From here on, everything runs in the main thread.
  */
+
+/* Around a call of the library that starts threads or must not be interrupted. */
+static void
+enter_library(sigset_t *saved)
+{
+	sigset_t	block;
+
+	sigfillset(&block);
+	sigdelset(&block, SIGQUIT);
+	sigdelset(&block, SIGABRT);
+	pthread_sigmask(SIG_SETMASK, &block, saved);
+	in_library = true;
+}
+
+static void
+leave_library(const sigset_t *saved)
+{
+	in_library = false;
+	pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
 
 /*
  * session_init
@@ -270,8 +358,8 @@ watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 int
 session_init(void)
 {
-	StaticAssertStmt(sizeof(void *) >= 8,
-					 "a watch context needs 64-bit pointers");
+	HASHCTL		ctl;
+
 	wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (wake_fd < 0)
 		ereport(ERROR,
@@ -279,6 +367,16 @@ session_init(void)
 				 errmsg("could not create eventfd: %m")));
 	session_context = AllocSetContextCreate(TopMemoryContext, "zklock session",
 											ALLOCSET_DEFAULT_SIZES);
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = WATCH_PATH_SIZE;
+	ctl.entrysize = sizeof(Watch);
+	ctl.hcxt = session_context;
+	watches = hash_create("zklock watches", 64, &ctl,
+						  HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+
+	main_thread = pthread_self();
+	pqsignal(SIGABRT, abort_handler);
+
 	/* below that it warns of every late wake-up of a loaded machine */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	return wake_fd;
@@ -295,8 +393,7 @@ session_init(void)
 bool
 session_open(const SessionOptions *options)
 {
-	sigset_t	all;
-	sigset_t	old;
+	sigset_t	saved;
 	clientid_t	id;
 
 	Assert(handle == NULL);
@@ -304,21 +401,26 @@ session_open(const SessionOptions *options)
 	if (contender_data)
 		pfree(contender_data);
 	contender_data = MemoryContextStrdup(session_context, options->data);
+	if (auth)
+		pfree(auth);
+	auth = options->auth[0] == '\0' ? NULL :
+		MemoryContextStrdup(session_context, options->auth);
 
-	resuming = options->client_id != 0;
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	enter_library(&saved);
 	handle = zookeeper_init2(options->servers, state_changed, options->timeout,
 							 id.client_id != 0 ? &id : NULL, NULL,
 							 ZOO_NO_LOG_CLIENTENV, log_message);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	leave_library(&saved);
 
-	if (handle != NULL && options->auth[0] != '\0')
-		zoo_add_auth(handle, "digest", options->auth, strlen(options->auth),
-					 NULL, NULL);
+	/*
+	 * look up the servers' names when there is no connection, not all the
+	 * time
+	 */
+	if (handle != NULL)
+		zoo_set_servers_resolution_delay(handle, -1);
 	return handle != NULL;
 }
 
@@ -396,9 +498,9 @@ void
 session_close(void)
 {
 	News	   *news;
-
-	if (handle == NULL)
-		return;
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+	sigset_t	saved;
 
 	if (delivered)
 	{
@@ -407,9 +509,18 @@ session_close(void)
 	}
 
 	/* joins the threads, so that no callback comes any more */
-	zookeeper_close(handle);
+	if (handle != NULL)
+	{
+		enter_library(&saved);
+		zookeeper_close(handle);
+		leave_library(&saved);
+	}
 	handle = NULL;
 	connected = false;
+
+	hash_seq_init(&scan, watches);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		hash_search(watches, watch->path, HASH_REMOVE, NULL);
 
 	while ((news = next_news()) != NULL)
 		if (news->kind != NEWS_ANSWER)
@@ -463,6 +574,28 @@ send_mkdir_parents(const char *path)
 	}
 }
 
+/* Read the node and watch it, as its path's only watch. */
+static int
+send_watch(Operation *op)
+{
+	Watch	   *watch;
+
+	if (strlen(op->path) >= WATCH_PATH_SIZE)
+		return ZBADARGUMENTS;
+	watch = hash_search(watches, op->path, HASH_ENTER, NULL);
+	watch->owner = op->owner;
+	watch->serial = op->serial;
+	return zoo_awget(handle, op->path, watch_fired, NULL, answer_data, op);
+}
+
+static int
+send_unwatch(Operation *op)
+{
+	hash_search(watches, op->path, HASH_REMOVE, NULL);
+	return zoo_aremove_all_watches(handle, op->path, ZWATCHTYPE_DATA, 0,
+								   (void_completion_t *) answer_void, op);
+}
+
 /* Hand one operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_operation(Operation *op)
@@ -485,9 +618,9 @@ send_operation(Operation *op)
 		case RECIPE_OP_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0, answer_strings, op);
 		case RECIPE_OP_WATCH:
-			return zoo_awget(handle, op->path, watch_fired,
-							 watch_context(op->owner, op->serial),
-							 answer_data, op);
+			return send_watch(op);
+		case RECIPE_OP_UNWATCH:
+			return send_unwatch(op);
 		case RECIPE_OP_STAT:
 			return zoo_aexists(handle, op->path, 0, answer_stat, op);
 		case RECIPE_OP_DELETE:
@@ -542,13 +675,15 @@ result_of(int code, RecipeOpKind kind)
 			/* somebody else made the directory */
 			return kind == RECIPE_OP_MKDIR || kind == RECIPE_OP_MKDIRS ?
 				RECIPE_OK : RECIPE_REFUSED;
-		case ZCONNECTIONLOSS:
-		case ZOPERATIONTIMEOUT:
 		case ZSESSIONMOVED:
 		case ZTHROTTLEDOP:
 			return RECIPE_UNKNOWN;
-		default:
+		case ZBADARGUMENTS:
+		case ZUNIMPLEMENTED:
 			return RECIPE_REFUSED;
+		default:
+			/* up to ZAPIERROR it is the client's, which knows no more */
+			return code > ZAPIERROR ? RECIPE_UNKNOWN : RECIPE_REFUSED;
 	}
 }
 
@@ -572,7 +707,7 @@ fill_answer(SessionEvent *event, Operation *op)
 
 	/* of an operation that died with its session, or of a stray's deletion */
 	if (news->code == ZSESSIONEXPIRED || news->code == ZCLOSING ||
-		op->kind == RECIPE_OP_DELETE_STRAY)
+		op->kind == RECIPE_OP_DELETE_STRAY || op->kind == RECIPE_OP_UNWATCH)
 		return false;
 
 	event->kind = SESSION_ANSWER;
@@ -595,14 +730,42 @@ fill_answer(SessionEvent *event, Operation *op)
 	return true;
 }
 
-static void
+/* Returns false if the watch is nobody's any more. */
+static bool
 fill_watch(SessionEvent *event, News *news)
 {
+	Watch	   *watch = NULL;
+
+	if (strlen(news->string) < WATCH_PATH_SIZE)
+		watch = hash_search(watches, news->string, HASH_FIND, NULL);
+	if (watch == NULL)
+		return false;
 	event->kind = SESSION_WATCH;
-	event->owner = news->owner;
+	event->owner = watch->owner;
 	event->input.event = news->code == ZOO_DELETED_EVENT ?
 		RECIPE_NODE_DELETED : RECIPE_NODE_TOUCHED;
-	event->input.serial = news->serial;
+	event->input.serial = watch->serial;
+	hash_search(watches, watch->path, HASH_REMOVE, NULL);
+	return true;
+}
+
+/*
+ * A connection is up.  Ahead of all else our credentials go out, if the
+ * library has not got them yet (it refuses them while it has no connection),
+ * and a sync: the server need not be as far as a worker before this one had
+ * seen.
+ */
+static void
+greet_server(void)
+{
+	if (auth != NULL &&
+		zoo_add_auth(handle, "digest", auth, strlen(auth), NULL, NULL) == ZOK)
+	{
+		pfree(auth);
+		auth = NULL;
+	}
+	zoo_async(handle, "/", answer_greeting, NULL);
+	connected = true;
 }
 
 /* Returns false if the change is none for us. */
@@ -611,17 +774,12 @@ fill_state(SessionEvent *event, int state)
 {
 	if (state == ZOO_CONNECTED_STATE)
 	{
-		/*
-		 * A new handle does not ask of the server to be as far as the process
-		 * before us had seen: so the first thing is a sync.
-		 */
-		if (resuming)
-			zoo_async(handle, "/", answer_string, NULL);
-		resuming = false;
-		connected = true;
+		greet_server();
 		event->kind = SESSION_UP;
 		return true;
 	}
+	if (connected)
+		silent_connections++;
 	connected = false;
 	if (state == ZOO_EXPIRED_SESSION_STATE)
 		event->kind = SESSION_EXPIRED;
@@ -642,8 +800,9 @@ fill_state(SessionEvent *event, int state)
  * SESSION_EXPIRED and SESSION_AUTH_FAILED the caller must session_close()
  * before it submits anything.
  *
- * Errors: 53200 if a callback was out of memory, so that an event is lost:
- * the caller must give up, and a new worker look at everything afresh.
+ * Errors: 53200 if a callback was out of memory, so that an event is lost;
+ * FATAL if the library has aborted.  The caller must give up, and a new worker
+ * look at everything afresh.
  */
 bool
 session_next_event(SessionEvent *event)
@@ -661,6 +820,12 @@ session_next_event(SessionEvent *event)
 	/* reset the descriptor ahead of looking, so that no wake-up is lost */
 	if (read(wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		elog(ERROR, "could not read from eventfd: %m");
+	if (library_died)
+		ereport(FATAL,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("the ZooKeeper client library failed an assertion"),
+				 errdetail("The next zklock worker will go on with the session."),
+				 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
 	if (news_dropped)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -675,8 +840,10 @@ session_next_event(SessionEvent *event)
 				found = fill_answer(event, (Operation *) news);
 				break;
 			case NEWS_WATCH:
-				fill_watch(event, news);
-				found = true;
+				found = fill_watch(event, news);
+				break;
+			case NEWS_GREETED:
+				silent_connections = 0;
 				break;
 			case NEWS_STATE:
 				found = fill_state(event, news->code);
@@ -693,6 +860,19 @@ session_next_event(SessionEvent *event)
 			free_news(news);
 	}
 	return found;
+}
+
+/*
+ * session_is_stuck
+ *		Has one connection after the other been lost without any answer?
+ *
+ * The library sets all watches again on each connection, in one request that
+ * the server may find too long.  Only a new process gets rid of them.
+ */
+bool
+session_is_stuck(void)
+{
+	return silent_connections >= MAX_SILENT_CONNECTIONS;
 }
 
 /*
@@ -718,6 +898,8 @@ session_identity(SessionIdentity *identity)
 					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
 		snprintf(identity->address, sizeof(identity->address), "%s:%s",
 				 host, port);
+	else
+		strlcpy(identity->address, "unknown address", sizeof(identity->address));
 }
 
 /*

@@ -34,7 +34,7 @@ typedef enum SessionEventKind
 	SESSION_UP,					/* connected; see session_identity() */
 	SESSION_SUSPENDED,			/* connection lost, session perhaps alive */
 	SESSION_EXPIRED,			/* over; operations under way are forgotten */
-	SESSION_AUTH_FAILED,		/* over, likewise: the server refused us */
+	SESSION_AUTH_FAILED,		/* the server refused our credentials */
 	SESSION_ANSWER,				/* "input" answers an operation of "owner" */
 	SESSION_WATCH,				/* "input" is a watch of "owner" */
 	SESSION_MESSAGE				/* the library has something to say */
@@ -59,6 +59,7 @@ typedef struct SessionIdentity
 extern int	session_init(void);
 extern bool session_open(const SessionOptions *options);
 extern bool session_is_open(void);
+extern bool session_is_stuck(void);
 extern void session_close(void);
 extern void session_submit(uint32_t owner, const char *directory,
 						   const RecipeOp *op);

@@ -11,8 +11,9 @@
  * The worker may end at any time and lose nothing.  What the next one needs
  * is in shared memory: the session's id and password, and for each slot its
  * state and contender.  A worker that ends alone therefore leaves the session
- * open, and the next one resumes it; only when the server shuts down is the
- * session closed, after the last backend has dropped its locks.
+ * open, and the next one resumes it; the session is closed only when the
+ * server shuts down, after the last backend has dropped its locks, or when
+ * zklock.servers has a new chroot, where no lock of ours is.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -48,6 +49,9 @@
 /* How long to wait before trying to open a session again. */
 #define REOPEN_DELAY_MS		1000
 
+/* How long to wait before trying again what ZooKeeper has refused. */
+#define RETRY_DELAY_MS		10000
+
 /* How often to look whether the last holder is gone, at shutdown. */
 #define DRAIN_CHECK_MS		10
 
@@ -78,6 +82,7 @@ static HTAB *known_directories; /* paths that have been seen to exist */
 static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
 static int64 reopen_at = 0;		/* zk_now_ms() of the next attempt */
+static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
 static bool stranger_warned = false;
 
 static void
@@ -219,6 +224,10 @@ carry_out(Contender *contender, RecipeOutput *out)
 
 	for (;;)
 	{
+		ereport(DEBUG3,
+				(errmsg_internal("contender \"%s/%s\" is %s", slot->path,
+								 recipe->node,
+								 recipe_state_name(recipe->state))));
 		for (int i = 0; i < out->nops; i++)
 			session_submit(contender->id, slot->path, &out->ops[i]);
 
@@ -241,11 +250,14 @@ carry_out(Contender *contender, RecipeOutput *out)
 		if (out->told & RECIPE_TOLD_FAILED)
 			refuse(contender, out->error);
 		if (out->told & RECIPE_TOLD_LEFT)
+		{
 			ereport(WARNING,
 					(errmsg("could not delete contender \"%s/%s\": %s",
 							slot->path, recipe->node,
 							session_error_text(out->error)),
 					 errdetail("If it exists, it blocks the lock until the session ends.")));
+			retry_at = zk_now_ms() + RETRY_DELAY_MS;
+		}
 
 		if (!recipe->dir_known)
 			note_directory(slot->path, false);
@@ -333,10 +345,8 @@ take_over(void)
 			case ZK_SLOT_RELEASING:
 				how = RECIPE_RESUME_RELEASING;
 				break;
-			case ZK_SLOT_NONE:
-			case ZK_SLOT_LOST:
 			default:
-				continue;
+				continue;		/* not in the list */
 		}
 
 		contender = make_contender(slot);
@@ -356,37 +366,85 @@ take_over(void)
 	pfree(list);
 }
 
-/* The session is over, and every contender of ours with it. */
-static void
-end_session(const char *why)
+/* All contenders, palloc'd: carry_out() changes the table. */
+static Contender **
+list_contenders(int *n)
 {
 	HASH_SEQ_STATUS scan;
 	Contender  *contender;
-	Contender **all;
-	int			n = 0;
+	Contender **list;
+
+	list = palloc(sizeof(Contender *) *
+				  Max(hash_get_num_entries(contenders), 1));
+	*n = 0;
+	hash_seq_init(&scan, contenders);
+	while ((contender = hash_seq_search(&scan)) != NULL)
+		list[(*n)++] = contender;
+	return list;
+}
+
+/* Try again what ZooKeeper has refused. */
+static void
+retry_refused(void)
+{
+	int			n;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_RETRY};
+	RecipeOutput out;
+
+	if (retry_at == 0 || zk_now_ms() < retry_at)
+		return;
+	retry_at = 0;
+	list = list_contenders(&n);
+	for (int i = 0; i < n; i++)
+	{
+		recipe_step(&list[i]->recipe, &input, &out);
+		carry_out(list[i], &out);
+	}
+}
+
+/*
+ * The session is over, and every contender of ours with it, or we end it
+ * ourselves.  So the holders are told first: nobody else can have their locks
+ * before the session is closed.
+ */
+static void
+end_session(const char *why)
+{
+	int			n;
+	Contender **list = list_contenders(&n);
 	RecipeInput input = {.event = RECIPE_EXPIRED};
 	RecipeOutput out;
 
 	ereport(LOG, (errmsg("ZooKeeper session 0x%" INT64_MODIFIER "x %s",
 						 session.client_id, why)));
+	for (int i = 0; i < n; i++)
+	{
+		recipe_step(&list[i]->recipe, &input, &out);
+		if (out.told & RECIPE_TOLD_LOST)
+			ereport(LOG,
+					(errmsg("lost the lock \"%s\"", list[i]->slot->path)));
+		if (!slot_set_gone(list[i]->slot))
+		{
+			drop_contender(list[i]);
+			list[i] = NULL;
+		}
+	}
+
 	session_close();
 	session.client_id = 0;
 	memset(session.passwd, 0, sizeof(session.passwd));
 	session.server[0] = '\0';
 	publish_session(ZK_SESSION_CONNECTING);
 
-	/* carry_out() changes the table, so take a list first */
-	all = palloc(sizeof(Contender *) *
-				 Max(hash_get_num_entries(contenders), 1));
-	hash_seq_init(&scan, contenders);
-	while ((contender = hash_seq_search(&scan)) != NULL)
-		all[n++] = contender;
+	/* what is still wanted queues again, in the next session */
 	for (int i = 0; i < n; i++)
 	{
-		recipe_step(&all[i]->recipe, &input, &out);
-		carry_out(all[i], &out);
+		if (list[i] == NULL)
+			continue;
+		want(list[i], &out);
+		carry_out(list[i], &out);
 	}
-	pfree(all);
 }
 
 static void
@@ -464,13 +522,21 @@ session_events(void)
 				publish_session(session.client_id != 0 ?
 								ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
 				ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
+				if (session_is_stuck())
+				{
+					ereport(LOG,
+							(errmsg("restarting the zklock worker, since ZooKeeper answers on no connection")));
+					proc_exit(1);
+				}
 				break;
 			case SESSION_EXPIRED:
 				end_session("expired");
 				break;
 			case SESSION_AUTH_FAILED:
-				end_session("ended: authentication failed");
-				reopen_at = zk_now_ms() + REOPEN_DELAY_MS;
+				/* the session lives on: the next worker tries to resume it */
+				ereport(LOG,
+						(errmsg("ZooKeeper refused the credentials of \"zklock.auth\"")));
+				proc_exit(1);
 				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
@@ -618,7 +684,12 @@ shut_down(void)
 	session_close();
 	session.client_id = 0;
 	session_write(&session);
-	proc_exit(0);
+
+	/*
+	 * Not 0, which would be for good: in a smart shutdown clients go on, and
+	 * somebody may have terminated just this worker.
+	 */
+	proc_exit(1);
 }
 
 /*
@@ -684,11 +755,14 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		open_session();
 		open_mail();
 		session_events();
+		retry_refused();
 		session_flush();
 		MemoryContextReset(loop_context);
 
 		if (!session_is_open())
 			timeout = Max(reopen_at - zk_now_ms(), 0);
+		else if (retry_at != 0 && timeout < 0)
+			timeout = Max(retry_at - zk_now_ms(), 0);
 		(void) WaitEventSetWait(wait_set, timeout, &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
 		ResetLatch(MyLatch);

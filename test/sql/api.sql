@@ -1,0 +1,72 @@
+-- The interface: what CREATE EXTENSION makes, and who may use it.
+SELECT extversion FROM pg_extension WHERE extname = 'zklock';
+
+-- functions: u is parallel unsafe, v volatile; none but those behind the
+-- views is strict
+SELECT proname, pg_get_function_arguments(oid) AS arguments,
+       pg_get_function_result(oid) AS result,
+       provolatile AS v, proparallel AS p, proisstrict AS strict
+  FROM pg_proc
+ WHERE proname LIKE 'zk\_%' AND proname NOT LIKE '%\_status'
+ ORDER BY 1;
+SELECT proname, provolatile AS v, proparallel AS p
+  FROM pg_proc WHERE proname LIKE 'zk\_%\_status' ORDER BY 1;
+
+-- views
+\d zk_locks
+\d zk_session
+
+-- every object of the extension has a comment
+SELECT pg_describe_object(classid, objid, 0) AS "has no comment"
+  FROM pg_depend
+ WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+   AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+   AND classid <> 'pg_type'::regclass
+   AND obj_description(objid, classid::regclass::name) IS NULL;
+
+-- locks are for everybody, what tells of other sessions is for pg_monitor
+CREATE ROLE regress_zk_user;
+CREATE ROLE regress_zk_monitor IN ROLE pg_monitor;
+SELECT p.oid::regprocedure AS function,
+       has_function_privilege('regress_zk_user', p.oid, 'EXECUTE') AS "user",
+       has_function_privilege('regress_zk_monitor', p.oid, 'EXECUTE') AS monitor
+  FROM pg_proc p WHERE proname LIKE 'zk\_%' ORDER BY proname;
+
+SET ROLE regress_zk_user;
+BEGIN;
+SELECT zk_lock('api');
+SELECT zk_try_lock('api');
+SELECT zk_fencing_token('api') > 0 AS token;
+SELECT zk_unlock('api');
+COMMIT;
+SELECT * FROM zk_locks;
+\echo :SQLSTATE
+SELECT * FROM zk_session;
+SELECT * FROM zk_lock_status();
+SELECT * FROM zk_session_status();
+
+SET ROLE regress_zk_monitor;
+SELECT count(*) FROM zk_locks;
+SELECT count(*) FROM zk_session;
+RESET ROLE;
+
+-- an administrator may narrow it, as for any function
+REVOKE EXECUTE ON FUNCTION zk_lock FROM PUBLIC;
+SET ROLE regress_zk_user;
+SELECT zk_lock('api');
+\echo :SQLSTATE
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION zk_lock TO PUBLIC;
+
+-- the extension goes without a trace, and may live in any schema
+BEGIN;
+DROP EXTENSION zklock;
+SELECT count(*) FROM pg_proc WHERE proname LIKE 'zk\_%';
+CREATE SCHEMA regress_zk;
+CREATE EXTENSION zklock SCHEMA regress_zk;
+SELECT regress_zk.zk_lock('api');
+SELECT name, granted FROM regress_zk.zk_locks;
+ROLLBACK;
+
+DROP ROLE regress_zk_user, regress_zk_monitor;
+SELECT count(*) AS held FROM zk_locks;

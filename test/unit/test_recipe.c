@@ -105,6 +105,7 @@ typedef enum Situation
 	AT_WATCHING_OF_TWO,			/* another one does, too */
 	AT_OWNER,
 	AT_LEAVING,
+	AT_LEAVING_REFUSED,			/* the delete was refused */
 	NSITUATIONS
 } Situation;
 
@@ -112,7 +113,7 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_NONE, RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_ENTERING,
 	RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING,
-	RECIPE_OWNER, RECIPE_LEAVING
+	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
 };
 
 typedef enum Input
@@ -166,6 +167,7 @@ typedef enum Input
 	IN_TOUCHED,
 	IN_STALE_DELETED,
 	IN_STALE_TOUCHED,
+	IN_RETRY,
 	IN_EXPIRED,
 	NINPUTS
 } Input;
@@ -235,12 +237,12 @@ static const struct
 	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
 	[IN_STALE_DELETED] = {.event = RECIPE_NODE_DELETED, .stale = true},
 	[IN_STALE_TOUCHED] = {.event = RECIPE_NODE_TOUCHED, .stale = true},
+	[IN_RETRY] = {.event = RECIPE_RETRY},
 	[IN_EXPIRED] = {.event = RECIPE_EXPIRED}
 };
 
 #define TOLD_LOST		(RECIPE_TOLD_LOST | RECIPE_TOLD_GONE)
 #define TOLD_FAILED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_GONE)
-#define TOLD_LEFT		(RECIPE_TOLD_LEFT | RECIPE_TOLD_GONE)
 
 /* One line of the table; what no line is about must change nothing. */
 typedef struct Transition
@@ -466,11 +468,12 @@ static const Transition transitions[] = {
 		AT_WATCHING, IN_TOUCHED, RECIPE_WATCHING, "watch(first)", 0, 0},
 	{"WATCHING: watch unknown -> WATCHING: watch",
 		AT_WATCHING, IN_WATCH_UNKNOWN, RECIPE_WATCHING, "watch(first)", 0, 0},
-	{"WATCHING: watch refused -> LEAVING: delete; failed",
-		AT_WATCHING, IN_WATCH_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
-	{"WATCHING: release -> LEAVING: delete",
-		AT_WATCHING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"WATCHING: watch refused -> LEAVING: unwatch, delete; failed",
+		AT_WATCHING, IN_WATCH_REFUSED, RECIPE_LEAVING,
+	"unwatch(first) delete", RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"WATCHING: release -> LEAVING: unwatch, delete",
+		AT_WATCHING, IN_RELEASE, RECIPE_LEAVING, "unwatch(first) delete",
+	0, 0},
 	{"WATCHING: expired -> NONE: gone",
 		AT_WATCHING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 
@@ -485,11 +488,12 @@ static const Transition transitions[] = {
 	{"WATCHING: watch unknown, of two -> WATCHING: watch",
 		AT_WATCHING_OF_TWO, IN_WATCH_UNKNOWN, RECIPE_WATCHING,
 	"watch(second)", 0, 0},
-	{"WATCHING: watch refused, of two -> LEAVING: delete; failed",
-		AT_WATCHING_OF_TWO, IN_WATCH_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
-	{"WATCHING: release, of two -> LEAVING: delete",
-		AT_WATCHING_OF_TWO, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"WATCHING: watch refused, of two -> LEAVING: unwatch, delete; failed",
+		AT_WATCHING_OF_TWO, IN_WATCH_REFUSED, RECIPE_LEAVING,
+	"unwatch(second) delete", RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"WATCHING: release, of two -> LEAVING: unwatch, delete",
+		AT_WATCHING_OF_TWO, IN_RELEASE, RECIPE_LEAVING,
+	"unwatch(second) delete", 0, 0},
 	{"WATCHING: expired, of two -> NONE: gone",
 		AT_WATCHING_OF_TWO, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 
@@ -512,11 +516,30 @@ static const Transition transitions[] = {
 		AT_LEAVING, IN_DELETE_NO_NODE, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 	{"LEAVING: delete unknown -> LEAVING: delete",
 		AT_LEAVING, IN_DELETE_UNKNOWN, RECIPE_LEAVING, "delete", 0, 0},
-	{"LEAVING: delete refused -> NONE: left behind",
-		AT_LEAVING, IN_DELETE_REFUSED, RECIPE_NONE, "",
-	TOLD_LEFT, ERROR_REFUSED},
+	{"LEAVING: delete refused -> LEAVING: left behind",
+		AT_LEAVING, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
+	RECIPE_TOLD_LEFT, ERROR_REFUSED},
 	{"LEAVING: expired -> NONE: gone",
-		AT_LEAVING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0}
+		AT_LEAVING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"LEAVING: retry, after a refusal -> LEAVING: delete",
+		AT_LEAVING_REFUSED, IN_RETRY, RECIPE_LEAVING, "delete", 0, 0},
+	{"LEAVING: expired, after a refusal -> NONE: gone",
+		AT_LEAVING_REFUSED, IN_EXPIRED, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	/* no delete is out then, but an answer would be taken for what it says */
+	{"LEAVING: delete ok, after a refusal -> NONE: gone",
+		AT_LEAVING_REFUSED, IN_DELETE_OK, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"LEAVING: delete no node, after a refusal -> NONE: gone",
+		AT_LEAVING_REFUSED, IN_DELETE_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"LEAVING: delete unknown, after a refusal -> LEAVING: delete",
+		AT_LEAVING_REFUSED, IN_DELETE_UNKNOWN, RECIPE_LEAVING, "delete",
+	0, 0},
+	{"LEAVING: delete refused, after a refusal -> LEAVING: left behind",
+		AT_LEAVING_REFUSED, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
+	RECIPE_TOLD_LEFT, ERROR_REFUSED}
 };
 
 static const char *
@@ -536,6 +559,8 @@ op_name(RecipeOpKind kind)
 			return "search";
 		case RECIPE_OP_WATCH:
 			return "watch";
+		case RECIPE_OP_UNWATCH:
+			return "unwatch";
 		case RECIPE_OP_STAT:
 			return "stat";
 		case RECIPE_OP_DELETE:
@@ -580,6 +605,7 @@ describe_ops(const RecipeOutput *out)
 					node = NULL;
 				break;
 			case RECIPE_OP_WATCH:
+			case RECIPE_OP_UNWATCH:
 			case RECIPE_OP_DELETE_STRAY:
 				if (strcmp(node, FIRST) == 0)
 					node = "first";
@@ -672,7 +698,9 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_WATCHING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_WATCHING_OF_TWO] = {IN_WANT, IN_CREATE_OK, IN_THIRD},
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
-		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE}
+		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
+		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
+		IN_DELETE_REFUSED}
 	};
 	RecipeOutput out;
 
@@ -687,6 +715,8 @@ bring_to(Recipe *recipe, Situation situation)
 	if (situation == AT_SEARCHING_IN_VAIN)
 		give(recipe, IN_CREATE_UNKNOWN, &out);
 	assert_int_equal(recipe->state, situation_state[situation]);
+	if (recipe->state == RECIPE_LEAVING)
+		assert_int_equal(recipe->refused, situation == AT_LEAVING_REFUSED);
 }
 
 static void
@@ -716,8 +746,15 @@ test_transition(void **state)
 		assert_int_equal(recipe.blockers, line->input == IN_THIRD ? 2 : 1);
 	if (out.told & RECIPE_TOLD_GRANTED)
 		assert_int_equal(recipe.blockers, 0);
+	/* a delete that is to be retried is one that was refused last */
+	if (recipe.state == RECIPE_LEAVING)
+		assert_int_equal(recipe.refused, (out.told & RECIPE_TOLD_LEFT) != 0);
 	/* kept only while we wait, so that nothing is left to free */
-	if (recipe.state != RECIPE_WATCHING && recipe.state != RECIPE_READING)
+	if (recipe.state == RECIPE_LEAVING &&
+		situation_state[line->at] == RECIPE_WATCHING)
+		assert_ptr_equal(recipe.predecessor, out.ops[0].node);
+	else if (recipe.state != RECIPE_WATCHING &&
+			 recipe.state != RECIPE_READING)
 		assert_null(recipe.predecessor);
 	recipe_free(&recipe);
 }
@@ -787,7 +824,8 @@ test_none_sends_nothing(void **state)
 		{AT_SEARCHING, IN_CHILDREN_REFUSED},
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
-		{AT_LEAVING, IN_DELETE_REFUSED}
+		{AT_LEAVING_REFUSED, IN_DELETE_OK},
+		{AT_LEAVING_REFUSED, IN_EXPIRED}
 	};
 
 	(void) state;
@@ -870,48 +908,47 @@ test_place_in_queue(void **state)
 		int32_t		sequence;
 		const char *others[6];
 		int			blockers;
-		int			followers;
 		const char *predecessor;
 	}			places[] =
 	{
 		/* exclusive: everybody ahead, in whatever order they are listed */
-		{false, 5, {NULL}, 0, 0, NULL},
-		{false, 5, {W(0000000006)}, 0, 1, NULL},
-		{false, 5, {W(0000000006), R(0000000007)}, 0, 2, NULL},
-		{false, 5, {W(0000000004)}, 1, 0, W(0000000004)},
-		{false, 5, {R(0000000004)}, 1, 0, R(0000000004)},
-		{false, 5, {W(0000000001), W(0000000003), W(0000000002)}, 3, 0,
+		{false, 5, {NULL}, 0, NULL},
+		{false, 5, {W(0000000006)}, 0, NULL},
+		{false, 5, {W(0000000006), R(0000000007)}, 0, NULL},
+		{false, 5, {W(0000000004)}, 1, W(0000000004)},
+		{false, 5, {R(0000000004)}, 1, R(0000000004)},
+		{false, 5, {W(0000000001), W(0000000003), W(0000000002)}, 3,
 		W(0000000003)},
-		{false, 5, {W(0000000003), W(0000000002), W(0000000001)}, 3, 0,
+		{false, 5, {W(0000000003), W(0000000002), W(0000000001)}, 3,
 		W(0000000003)},
-		{false, 5, {W(0000000001), R(0000000003), W(0000000008)}, 2, 1,
+		{false, 5, {W(0000000001), R(0000000003), W(0000000008)}, 2,
 		R(0000000003)},
 		/* shared: only the exclusive ones ahead */
-		{true, 5, {NULL}, 0, 0, NULL},
-		{true, 5, {R(0000000001), R(0000000003)}, 0, 0, NULL},
-		{true, 5, {R(0000000001), W(0000000006), R(0000000007)}, 0, 2, NULL},
-		{true, 5, {W(0000000004)}, 1, 0, W(0000000004)},
-		{true, 5, {W(0000000001), R(0000000003)}, 1, 0, W(0000000001)},
+		{true, 5, {NULL}, 0, NULL},
+		{true, 5, {R(0000000001), R(0000000003)}, 0, NULL},
+		{true, 5, {R(0000000001), W(0000000006), R(0000000007)}, 0, NULL},
+		{true, 5, {W(0000000004)}, 1, W(0000000004)},
+		{true, 5, {W(0000000001), R(0000000003)}, 1, W(0000000001)},
 		{true, 5, {R(0000000004), W(0000000003), R(0000000002),
-		W(0000000001)}, 2, 0, W(0000000003)},
-		{true, 5, {W(0000000009), W(0000000002), R(0000000008)}, 1, 2,
+		W(0000000001)}, 2, W(0000000003)},
+		{true, 5, {W(0000000009), W(0000000002), R(0000000008)}, 1,
 		W(0000000002)},
 		/* other clients' marks */
 		{true, 5, {"0123456789abcdef0123456789abcdef__rlock__0000000004",
-		"sh0000000003", "read-0000000002"}, 0, 0, NULL},
+		"sh0000000003", "read-0000000002"}, 0, NULL},
 		{true, 5, {"0123456789abcdef0123456789abcdef__lock__0000000004",
-		"ex0000000003", "write-0000000002"}, 3, 0,
+		"ex0000000003", "write-0000000002"}, 3,
 		"0123456789abcdef0123456789abcdef__lock__0000000004"},
 		/* the counter's overflow */
-		{false, INT32_MIN, {W(2147483647)}, 1, 0, W(2147483647)},
-		{false, INT32_MAX, {W(-2147483648)}, 0, 1, NULL},
+		{false, INT32_MIN, {W(2147483647)}, 1, W(2147483647)},
+		{false, INT32_MAX, {W(-2147483648)}, 0, NULL},
 		{false, INT32_MIN + 1, {W(2147483647), W(-2147483648),
-		W(2147483646)}, 3, 0, W(-2147483648)},
+		W(2147483646)}, 3, W(-2147483648)},
 		{false, INT32_MIN + 1, {W(-2147483648), W(2147483647),
-		W(-2147483646)}, 2, 1, W(-2147483648)},
+		W(-2147483646)}, 2, W(-2147483648)},
 		{true, INT32_MIN, {W(2147483646), R(2147483647),
-		W(-2147483647)}, 1, 1, W(2147483646)},
-		{false, 0, {W(-000000001), W(-000000002)}, 2, 0, W(-000000001)}
+		W(-2147483647)}, 1, W(2147483646)},
+		{false, 0, {W(-000000001), W(-000000002)}, 2, W(-000000001)}
 	};
 
 	(void) state;
@@ -943,7 +980,6 @@ test_place_in_queue(void **state)
 					(nchildren - own) * sizeof(children[0]));
 
 			assert_int_equal(recipe.blockers, places[i].blockers);
-			assert_int_equal(recipe.followers, places[i].followers);
 			assert_int_equal(out.nops, 1);
 			if (places[i].predecessor == NULL)
 			{
@@ -1068,6 +1104,92 @@ test_stat_refused_keeps_lock(void **state)
 	recipe_free(&recipe);
 }
 
+/* Who stops waiting takes the watch back once, whatever the delete does. */
+static void
+test_unwatch_once(void **state)
+{
+	static const Input ways[] = {IN_RELEASE, IN_WATCH_REFUSED};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(ways); i++)
+	{
+		bring_to(&recipe, AT_WATCHING_OF_TWO);
+		give(&recipe, ways[i], &out);
+		assert_string_equal(describe_ops(&out), "unwatch(second) delete");
+		give(&recipe, IN_DELETE_UNKNOWN, &out);
+		assert_string_equal(describe_ops(&out), "delete");
+		give(&recipe, IN_DELETE_REFUSED, &out);
+		assert_int_equal(out.nops, 0);
+		give(&recipe, IN_RETRY, &out);
+		assert_string_equal(describe_ops(&out), "delete");
+
+		/* the watch may have fired meanwhile */
+		give(&recipe, IN_DELETED, &out);
+		assert_int_equal(out.nops, 0);
+		assert_int_equal(out.told, 0);
+		give(&recipe, IN_DELETE_OK, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_GONE);
+		assert_null(recipe.predecessor);
+	}
+
+	/* one that has been used up, with the next look on its way */
+	bring_to(&recipe, AT_WATCHING_OF_TWO);
+	give(&recipe, IN_DELETED, &out);
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	give(&recipe, IN_DELETE_OK, &out);
+	assert_null(recipe.predecessor);
+}
+
+/* A refused delete is sent again by a retry, as often as it is refused. */
+static void
+test_refused_delete_is_retried(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_LEAVING);
+	for (int i = 0; i < 3; i++)
+	{
+		give(&recipe, IN_RETRY, &out);
+		assert_int_equal(out.nops, 0);
+		give(&recipe, IN_DELETE_REFUSED, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_LEFT);
+		assert_int_equal(out.error, ERROR_REFUSED);
+		assert_true(recipe.refused);
+		give(&recipe, IN_RETRY, &out);
+		assert_string_equal(describe_ops(&out), "delete");
+		assert_int_equal(out.told, 0);
+		assert_int_equal(out.error, 0);
+		assert_false(recipe.refused);
+	}
+
+	/* nobody knows what became of it: sent again with no retry */
+	give(&recipe, IN_DELETE_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	give(&recipe, IN_DELETE_NO_NODE, &out);
+	assert_int_equal(recipe.state, RECIPE_NONE);
+	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+
+	/* the next contender's delete has not been refused */
+	bring_to(&recipe, AT_LEAVING_REFUSED);
+	give(&recipe, IN_EXPIRED, &out);
+	give(&recipe, IN_WANT, &out);
+	for (Input input = IN_CREATE_OK;; input = IN_RELEASE)
+	{
+		give(&recipe, IN_RETRY, &out);
+		assert_int_equal(out.nops, 0);
+		if (recipe.state == RECIPE_LEAVING)
+			break;
+		give(&recipe, input, &out);
+	}
+	give(&recipe, IN_DELETE_OK, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+}
+
 /* The second node of a create that was repeated although it had arrived. */
 static void
 test_stray_is_deleted(void **state)
@@ -1082,7 +1204,7 @@ test_stray_is_deleted(void **state)
 
 	(void) state;
 
-	/* it never excludes us, and never counts as a follower */
+	/* it never excludes us */
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, before, lengthof(before), &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
@@ -1091,7 +1213,6 @@ test_stray_is_deleted(void **state)
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, behind, lengthof(behind), &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	assert_int_equal(recipe.followers, 0);
 	assert_string_equal(describe_ops(&out), "stray(" STRAY(8) ") stat");
 
 	/* nor in the other mode */
@@ -1104,7 +1225,6 @@ test_stray_is_deleted(void **state)
 	give_children(&recipe, blocked, lengthof(blocked), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(recipe.blockers, 1);
-	assert_int_equal(recipe.followers, 0);
 	assert_string_equal(describe_ops(&out),
 						"stray(" STRAY(4) ") "
 						"stray(" STRAY(9) ") watch(first)");
@@ -1190,7 +1310,6 @@ test_stranger_is_told(void **state)
 	give_children(&recipe, strangers, lengthof(strangers), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(recipe.blockers, 1);
-	assert_int_equal(recipe.followers, 0);
 	assert_int_equal(out.told, RECIPE_TOLD_QUEUED | RECIPE_TOLD_STRANGER);
 	assert_true(strcmp(out.stranger, "leases") == 0 ||
 				strcmp(out.stranger, "config") == 0);
@@ -1520,6 +1639,7 @@ typedef struct Watch
 	uint32_t	serial;
 	bool		registered;		/* the client knows of it */
 	bool		armed;			/* the server does */
+	bool		orphaned;		/* its UNWATCH was lost with a connection */
 } Watch;
 
 typedef struct Client
@@ -1542,6 +1662,8 @@ typedef struct Client
 	bool		created;
 	bool		token;			/* known, or refused */
 	int32_t		sequence;
+	/* what the worker knows */
+	bool		left;			/* told left: to be retried */
 } Client;
 
 typedef struct Note
@@ -1569,6 +1691,7 @@ typedef struct World
 	int			nclients;
 	/* what is allowed to happen */
 	bool		refusals;
+	bool		refuse_next;	/* whatever is carried out next */
 	bool		strangers;
 	/* where choices come from: an odometer, or random numbers */
 	bool		explore;
@@ -1603,6 +1726,9 @@ typedef struct Tally
 	unsigned long search_misses;
 	unsigned long mkdirs;
 	unsigned long touched;
+	unsigned long unwatched;
+	unsigned long left;
+	unsigned long retried;
 } Tally;
 
 static Tally tally;
@@ -1723,6 +1849,7 @@ start_world(const char *title, unsigned long run)
 	world->last_watch = 0;
 	world->nclients = 0;
 	world->refusals = false;
+	world->refuse_next = false;
 	world->strangers = false;
 	world->explore = explore;
 	world->nchoices = nchoices;
@@ -1854,7 +1981,7 @@ add_client(void)
 	client->view = client->seen = world->zxid;
 	client->nentries = client->nready = client->nwatches = 0;
 	client->active = client->wanted = client->owner = client->created = false;
-	client->token = false;
+	client->token = client->left = false;
 	return client;
 }
 
@@ -1913,6 +2040,12 @@ forget_watch(Client *client, int id)
 	}
 }
 
+static bool
+is_watch_of(const Watch *watch, const char *node)
+{
+	return strcmp(world->nodes[watch->node].name, node) == 0;
+}
+
 static void
 list_children(Client *client, Entry *entry)
 {
@@ -1944,7 +2077,7 @@ static void
 execute(Client *client)
 {
 	Entry		todo = client->entries[client->nready];
-	bool		may_refuse = world->refusals && todo.kind != RECIPE_OP_DELETE;
+	bool		may_refuse = world->refusals;
 	int			node;
 	int			dir;
 
@@ -1957,13 +2090,15 @@ execute(Client *client)
 		if (client->view < world->zxid)
 			tally.lagging_reads++;
 	}
-	else
+	else if (todo.kind != RECIPE_OP_UNWATCH)
 		advance(client, world->zxid);
 
 	todo.result = RECIPE_OK;
 	/* whether the node exists could not be found out then, and it may stay */
 	may_refuse = may_refuse && todo.kind != RECIPE_OP_SEARCH;
-	if (may_refuse && one_in(25))
+	/* a watch is the session's own, and needs no permission to be removed */
+	may_refuse = may_refuse && todo.kind != RECIPE_OP_UNWATCH;
+	if (world->refuse_next || (may_refuse && one_in(25)))
 		todo.result = RECIPE_REFUSED;
 	else
 	{
@@ -2017,6 +2152,19 @@ execute(Client *client)
 					watch->serial = todo.serial;
 					watch->registered = false;
 					watch->armed = true;
+					watch->orphaned = false;
+				}
+				break;
+			case RECIPE_OP_UNWATCH:
+				/* one that has fired is not there any more: no matter */
+				for (int i = 0; i < client->nwatches; i++)
+				{
+					if (client->watches[i].armed &&
+						is_watch_of(&client->watches[i], todo.node))
+					{
+						tally.unwatched++;
+						client->watches[i].armed = false;
+					}
 				}
 				break;
 			case RECIPE_OP_STAT:
@@ -2039,7 +2187,7 @@ execute(Client *client)
 				break;
 		}
 		if (todo.kind != RECIPE_OP_CHILDREN && todo.kind != RECIPE_OP_WATCH &&
-			todo.kind != RECIPE_OP_STAT)
+			todo.kind != RECIPE_OP_STAT && todo.kind != RECIPE_OP_UNWATCH)
 			advance(client, world->zxid);
 	}
 
@@ -2067,9 +2215,14 @@ check_rules(void)
 			  "the slot knows whether we have a contender");
 		check(recipe->state != RECIPE_WATCHING || recipe->predecessor != NULL,
 			  "the predecessor is known while we wait for it");
+		/* leaving, its name has to last until the unwatch has been sent */
 		check(recipe->state == RECIPE_WATCHING ||
-			  recipe->state == RECIPE_READING || recipe->predecessor == NULL,
+			  recipe->state == RECIPE_READING ||
+			  recipe->state == RECIPE_LEAVING || recipe->predecessor == NULL,
 			  "the predecessor is forgotten with the wait");
+		check((recipe->state == RECIPE_LEAVING && recipe->refused) ==
+			  client->left,
+			  "the worker knows of every delete that was refused");
 
 		/* an owner whose session has ended is what leases are for */
 		if (recipe->state != RECIPE_OWNER || !client->alive)
@@ -2178,14 +2331,25 @@ take_output(Client *client, const RecipeOutput *out)
 		tally.failed++;
 		client->wanted = false;
 	}
-	check(!(out->told & RECIPE_TOLD_LEFT), "no node is left behind");
+	if (out->told & RECIPE_TOLD_LEFT)
+	{
+		check(world->refusals && out->error == ERROR_REFUSED,
+			  "no node is left behind but by a refusal");
+		check(recipe->state == RECIPE_LEAVING && client->active &&
+			  !client->wanted && !(out->told & RECIPE_TOLD_GONE),
+			  "what is left behind is still to be deleted");
+		check(!client->left && out->nops == 0,
+			  "a refused delete waits for a retry");
+		tally.left++;
+		client->left = true;
+	}
 	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers,
 		  "no contender is taken for a stranger");
 	if (out->told & RECIPE_TOLD_GONE)
 	{
 		check(client->active, "gone only once");
 		client->active = client->wanted = client->owner = false;
-		client->created = false;
+		client->created = client->left = false;
 	}
 	check(recipe->state != RECIPE_NONE || out->nops == 0,
 		  "without a contender nothing is sent");
@@ -2211,6 +2375,13 @@ take_output(Client *client, const RecipeOutput *out)
 			case RECIPE_OP_WATCH:
 				check(!znode_has_uuid(op->node, recipe->uuid),
 					  "the predecessor is somebody else");
+				break;
+			case RECIPE_OP_UNWATCH:
+				check(recipe->state == RECIPE_LEAVING && i + 1 < out->nops &&
+					  out->ops[i + 1].kind == RECIPE_OP_DELETE,
+					  "who stops waiting leaves");
+				check(strcmp(op->node, recipe->predecessor) == 0,
+					  "who stops waiting waited for the predecessor");
 				break;
 			case RECIPE_OP_STAT:
 			case RECIPE_OP_DELETE:
@@ -2279,6 +2450,17 @@ deliver(Client *client)
 		if (entry.watch != 0 && client->watches[i].id == entry.watch)
 			client->watches[i].registered = true;
 
+	/* nobody waits for this one, but the client's library does */
+	if (entry.kind == RECIPE_OP_UNWATCH)
+	{
+		note(client_number(client), op_name(entry.kind), entry.result);
+		for (int i = client->nwatches - 1;
+			 i >= 0 && entry.result == RECIPE_OK; i--)
+			if (is_watch_of(&client->watches[i], entry.node))
+				forget_watch(client, client->watches[i].id);
+		return;
+	}
+
 	in.event = answers[entry.kind];
 	in.result = entry.result;
 	in.error = entry.result == RECIPE_NO_NODE ? ERROR_NO_NODE :
@@ -2308,7 +2490,13 @@ deliver(Client *client)
 	step(client, &in);
 }
 
-/* Answers on their way are lost, and with them what was not carried out. */
+/*
+ * Answers on their way are lost, and with them what was not carried out.
+ *
+ * The client's library forgets a watch when it hears that it was removed.
+ * Not having heard of it, it will set the watch again, and nobody takes that
+ * back: it lasts until its node is deleted, or is watched once more.
+ */
 static void
 drop_answers(Client *client)
 {
@@ -2318,6 +2506,10 @@ drop_answers(Client *client)
 	{
 		if (client->entries[i].is_event)
 			continue;
+		for (int j = 0; j < client->nwatches; j++)
+			if (client->entries[i].kind == RECIPE_OP_UNWATCH &&
+				is_watch_of(&client->watches[j], client->entries[i].node))
+				client->watches[j].orphaned = true;
 		client->entries[kept] = client->entries[i];
 		client->entries[kept].result = RECIPE_UNKNOWN;
 		client->entries[kept].nchildren = 0;
@@ -2429,6 +2621,31 @@ release(Client *client)
 	step(client, &in);
 }
 
+/* The worker tries again what was refused, which is a delete or nothing. */
+static void
+retry(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_RETRY};
+	RecipeOutput out;
+	bool		left = client->left;
+	Recipe		before = client->recipe;
+
+	recipe_step(&client->recipe, &in, &out);
+	if (left)
+	{
+		note(client_number(client), "retries", 0);
+		tally.retried++;
+		check(out.nops == 1 && out.ops[0].kind == RECIPE_OP_DELETE &&
+			  out.told == 0, "a retry sends the delete that was refused");
+		client->left = false;
+		take_output(client, &out);
+	}
+	else
+		check(out.nops == 0 && out.told == 0 &&
+			  memcmp(&client->recipe, &before, sizeof(before)) == 0,
+			  "with nothing refused there is nothing to retry");
+}
+
 /*
  * The worker dies and the next one resumes the session, with what the slot
  * knows.  No answer reaches anybody, and no watch is left.
@@ -2447,7 +2664,7 @@ restart_worker(Client *client, int applied)
 	lose_connection(client, applied);
 	note(client_number(client), "worker restarted", applied);
 	client->nentries = client->nready = client->nwatches = 0;
-	client->token = false;
+	client->token = client->left = false;
 	recipe_free(&client->recipe);
 	recipe_init(&client->recipe);
 	if (!client->active)
@@ -2519,7 +2736,7 @@ touch(int node)
 	}
 }
 
-/* Whatever is on its way arrives. */
+/* Whatever is on its way arrives, and what was refused is tried again. */
 static void
 settle(void)
 {
@@ -2560,8 +2777,37 @@ settle(void)
 				advance(client, world->zxid);
 			if (client->nready > 0)
 				busy = true;
+			if (client->left)
+				busy = true;
+			retry(client);
 		}
 	}
+}
+
+/* At rest, there are the watches of those who wait, and no others. */
+static void
+check_watches(const Client *client)
+{
+	bool		waits = client->recipe.state == RECIPE_WATCHING;
+	int			nwatches = 0;
+
+	for (int i = 0; i < client->nwatches; i++)
+	{
+		const Watch *watch = &client->watches[i];
+
+		check(watch->registered && watch->armed,
+			  "at rest client and server agree on a watch");
+		if (waits && watch->serial == client->recipe.serial)
+		{
+			check(is_watch_of(watch, client->recipe.predecessor),
+				  "who waits watches its predecessor");
+			nwatches++;
+		}
+		else
+			check(watch->orphaned,
+				  "no watch is left of who does not wait for it");
+	}
+	check(nwatches == (waits ? 1 : 0), "who waits has a watch");
 }
 
 /* At rest, who is first in the queue owns the lock, and nobody else does. */
@@ -2578,6 +2824,7 @@ check_liveness(void)
 			  client->recipe.state == RECIPE_WATCHING ||
 			  client->recipe.state == RECIPE_OWNER,
 			  "at rest one has the lock, waits for it, or has no part in it");
+		check_watches(client);
 		check(client->active == client->wanted,
 			  "who does not want the lock leaves the queue");
 		if (!client->active)
@@ -2629,6 +2876,7 @@ wind_up(void)
 	for (int i = 0; i < world->nclients; i++)
 	{
 		check(!world->clients[i].active, "released contenders are gone");
+		check(world->clients[i].nwatches == 0, "no watch of ours is left");
 		recipe_free(&world->clients[i].recipe);
 	}
 	check(directory_is_empty(), "no node of ours is left");
@@ -2639,8 +2887,9 @@ wind_up(void)
  *
  * One recipe on a known path - queue behind others, own, release - and on it,
  * at every step, up to "faults" of: the connection breaks with any number of
- * the operations sent applied; the session expires; the worker restarts.  The
- * release comes at any step, too.
+ * the operations sent applied; the session expires; the worker restarts; and
+ * if there are "refusals", a delete is refused.  The release comes at any
+ * step, too, and so does the retry of a refused delete.
  *-------------------------------------------------------------------------
  */
 
@@ -2653,6 +2902,7 @@ typedef struct Scenario
 	bool		dir_missing;
 	const char *others[3];		/* ahead in the queue */
 	bool		in_a_row;		/* all sent is applied, then answered */
+	bool		refusals;
 	int			faults;
 } Scenario;
 
@@ -2671,6 +2921,10 @@ static const Scenario scenarios[] = {
 	{"a reader behind a writer and readers", .shared = true,
 	.dir_known = true, .others = {R(), W(), R()}, .in_a_row = true,
 	.faults = 2},
+	{"free lock, deletes refused", .dir_known = true, .refusals = true,
+	.faults = 3},
+	{"one ahead, deletes refused", .dir_known = true, .others = {W()},
+	.refusals = true, .faults = 2},
 	{"one ahead, three faults", .dir_known = true, .others = {W()},
 	.faults = 3}
 };
@@ -2689,6 +2943,7 @@ play_scenario(const Scenario *scenario)
 	for (size_t i = 0; i < lengthof(scenario->others); i++)
 		if (scenario->others[i] != NULL)
 			foreigner_enters(scenario->others[i], true);
+	world->refusals = scenario->refusals;
 	client = add_client();
 	want(client, scenario->shared, scenario->dir_known);
 
@@ -2699,10 +2954,17 @@ play_scenario(const Scenario *scenario)
 		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
 		unsigned	nexpiries = client->alive && faults > 0 ? 1 : 0;
 		unsigned	nreleases = released || !client->wanted ? 0 : 1;
+		unsigned	nretries = client->left ? 1 : 0;
+		unsigned	nrefusals = 0;
 		unsigned	which;
 
+		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
+			client->entries[client->nready].kind == RECIPE_OP_DELETE)
+			nrefusals = 1;
+
 		/* 0: nothing special, so that the first schedule is the plain one */
-		which = choose(1 + nreleases + nexpiries + 2 * nlosses);
+		which = choose(1 + nreleases + nretries + nrefusals + nexpiries +
+					   2 * nlosses);
 		if (which == 0)
 		{
 			int			node = first_foreigner();
@@ -2719,7 +2981,12 @@ play_scenario(const Scenario *scenario)
 			else if (client->view < world->zxid)
 				advance(client, world->zxid);
 			else if (node >= 0)
+			{
+				check_watches(client);
 				foreigner_leaves(node);
+			}
+			else if (client->left)
+				retry(client);
 			else
 				break;
 			continue;
@@ -2732,7 +2999,21 @@ play_scenario(const Scenario *scenario)
 			continue;
 		}
 		which -= nreleases;
+		if (which < nretries)
+		{
+			retry(client);
+			continue;
+		}
+		which -= nretries;
 		faults--;
+		if (which < nrefusals)
+		{
+			world->refuse_next = true;
+			execute(client);
+			world->refuse_next = false;
+			continue;
+		}
+		which -= nrefusals;
 		if (which < nexpiries)
 		{
 			expire(client);
@@ -2880,7 +3161,7 @@ random_step(const Mix *mix)
 		return;
 	}
 
-	switch (choose(12))
+	switch (choose(13))
 	{
 		case 0:
 		case 1:
@@ -2920,6 +3201,9 @@ random_step(const Mix *mix)
 		case 8:
 			if (client->connected && client->nready < client->nentries)
 				execute(client);
+			break;
+		case 9:
+			retry(client);
 			break;
 		default:
 			if (client->nready > 0)
@@ -2982,12 +3266,18 @@ test_random_schedules(void **state)
 	assert_true(tally.mkdirs > before.mkdirs);
 	if (mix->clients != 1 || mix->foreigners)
 		assert_true(tally.lagging_reads > before.lagging_reads);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(tally.unwatched > before.unwatched);
 	if (mix->foreigners)
 		assert_true(tally.touched > before.touched);
 	if (mix->wrap)
 		assert_true(tally.grants_after_wrap > before.grants_after_wrap);
 	if (mix->refusals)
+	{
 		assert_true(tally.failed > before.failed);
+		assert_true(tally.left > before.left + 100);
+		assert_true(tally.retried > before.retried + 100);
+	}
 	if (mix->restarts)
 		assert_true(tally.restarts > before.restarts);
 }
@@ -3003,6 +3293,8 @@ main(void)
 		cmocka_unit_test(test_overtaken_watch),
 		cmocka_unit_test(test_node_deleted_while_waiting),
 		cmocka_unit_test(test_stat_refused_keeps_lock),
+		cmocka_unit_test(test_unwatch_once),
+		cmocka_unit_test(test_refused_delete_is_retried),
 		cmocka_unit_test(test_stray_is_deleted),
 		cmocka_unit_test(test_strays_leave_room),
 		cmocka_unit_test(test_stranger_is_told),

@@ -1,0 +1,159 @@
+
+=pod
+
+=head1 NAME
+
+ZkCluster - PostgreSQL clusters with zklock, for TAP tests
+
+=head1 SYNOPSIS
+
+  my $zk = ZooKeeper->new;
+  $zk->start;
+  my $a = zk_cluster('a', $zk);
+  my $b = zk_cluster('b', $zk, 'zklock.session_timeout' => '10s');
+
+  $a->safe_psql('postgres', "SELECT zk_lock('x')");
+  wait_no_contenders($zk, 'x');
+
+=cut
+
+package ZkCluster;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use PostgreSQL::Test::Cluster;
+use ZooKeeper;
+
+our @EXPORT = qw(zk_cluster lock_dir contenders wait_contenders
+  wait_no_contenders all_contenders);
+
+# the client that looks, one for each ZooKeeper
+my %observer;
+
+=pod
+
+=head1 FUNCTIONS
+
+=over
+
+=item zk_cluster($name, $zk, %settings)
+
+A running PostgreSQL::Test::Cluster with zklock preloaded and created in
+database postgres.  Unlike PostgreSQL's tests, it restarts after a crash.
+
+=cut
+
+sub zk_cluster
+{
+	my ($name, $zk, %settings) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	%settings = (
+		'shared_preload_libraries' => 'zklock',
+		'zklock.servers' => $zk->connstr,
+		'zklock.session_timeout' => '4s',
+		'max_prepared_transactions' => 10,
+		'restart_after_crash' => 'on',
+		%settings);
+	$node->init;
+	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'")
+	  for (sort keys %settings);
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+	return $node;
+}
+
+=pod
+
+=item lock_dir($name, $root)
+
+The lock directory of a name (characters, not bytes); root defaults to /zklock.
+
+=cut
+
+sub lock_dir
+{
+	my ($name, $root) = @_;
+
+	utf8::encode($name);
+	$name =~ s/([^A-Za-z0-9\-_.~:@=+,])/sprintf('%%%02X', ord $1)/ge;
+	$name =~ s/\./%2E/g if $name =~ /^\.\.?$/;
+	return ($root // '/zklock') . "/$name";
+}
+
+=pod
+
+=item contenders($zk, $name, $root)
+
+The contenders for a lock as ZooKeeper has them: names of znodes in the order
+of the queue.
+
+=item wait_contenders($zk, $name, $n, $root)
+
+Wait until there are C<$n>, and return them.
+
+=item wait_no_contenders($zk, $name, $root)
+
+=cut
+
+sub contenders
+{
+	my ($zk, $name, $root) = @_;
+	my $client = $observer{$zk} //= $zk->client;
+	my @found = eval { $client->contenders(lock_dir($name, $root)) };
+
+	die $@ if $@ and $@ !~ /^NoNodeError/;
+	return @found;
+}
+
+sub wait_contenders
+{
+	my ($zk, $name, $n, $root) = @_;
+	my @found;
+
+	poll_until(
+		sub { @found = contenders($zk, $name, $root); @found == $n },
+		"$n contenders for \"$name\"");
+	return @found;
+}
+
+sub wait_no_contenders
+{
+	my ($zk, $name, $root) = @_;
+	wait_contenders($zk, $name, 0, $root);
+	return;
+}
+
+=pod
+
+=item all_contenders($zk, $root)
+
+The contenders for all locks, as paths.
+
+=cut
+
+sub all_contenders
+{
+	my ($zk, $root) = @_;
+	my $client = $observer{$zk} //= $zk->client;
+	my @found;
+
+	$root //= '/zklock';
+	for my $dir (map { "$root/$_" } $client->ls($root))
+	{
+		# an idle directory may be collected meanwhile
+		push @found, map { "$dir/$_" } eval { $client->contenders($dir) };
+		die $@ if $@ and $@ !~ /^NoNodeError/;
+	}
+	return @found;
+}
+
+=pod
+
+=back
+
+=cut
+
+1;

@@ -1,0 +1,572 @@
+
+=pod
+
+=head1 NAME
+
+ZooKeeper - a real ZooKeeper, of one server or an ensemble, for TAP tests
+
+=head1 SYNOPSIS
+
+  use PostgreSQL::Test::Utils;
+  use ZooKeeper;
+
+  my $zk = ZooKeeper->new(servers => 3);
+  $zk->start;
+  $zk->connstr;                     # "127.0.0.1:11001,127.0.0.1:11002,..."
+  $zk->kill9($zk->leader);
+  $zk->wait_ready;
+
+  my $c = $zk->client;              # a foreign client, see below
+  my $node = $c->lock('/zklock/a'); # a foreign contender that owns the lock
+  poll_until(sub { $c->position($node) == 0 }, 'the lock is ours');
+  $c->unlock($node);
+
+=head1 DESCRIPTION
+
+Servers are numbered from 0 and keep their ports for life, so that clients
+find them again after a restart.  Data goes to a temporary directory, the logs
+to the test's log directory.  No server outlives the test, however it ends.
+
+Methods that take C<@i> act on these servers, or on all if none is named.
+
+=cut
+
+package ZooKeeper;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use File::Basename qw(basename);
+use IO::Socket::INET;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+our @EXPORT = qw(poll_until);
+
+my @all;
+
+# PostgreSQL's test modules end their servers in END blocks, which an
+# unhandled signal would skip.
+$SIG{INT} = $SIG{TERM} = $SIG{HUP} = sub { exit 1 };
+
+=pod
+
+=head1 FUNCTIONS
+
+=over
+
+=item poll_until(condition, what)
+
+Call C<condition> until it returns true, and return that; die after
+PG_TEST_TIMEOUT_DEFAULT (180) seconds.  C<what> names what we wait for.
+
+=cut
+
+sub poll_until
+{
+	my ($condition, $what) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+
+	while (1)
+	{
+		my $result = $condition->();
+		return $result if $result;
+		die "timed out waiting for: $what\n" if time > $end;
+		sleep 0.02;
+	}
+}
+
+=pod
+
+=back
+
+=head1 METHODS
+
+=over
+
+=item ZooKeeper->new(%options)
+
+Make, but do not start, a ZooKeeper.  Options:
+
+  servers        how many, 1 or 3 (default 1)
+  name           in the names of log files (default "zk")
+  tick           tickTime in ms: sessions expire to this exactness (default 500)
+  conf           more lines for zoo.cfg, as a hash
+
+Sessions may be from 1 s to 60 s long.  Empty container nodes are collected
+every second.
+
+=cut
+
+sub new
+{
+	my ($class, %options) = @_;
+	my $name = $options{name} // 'zk';
+	my $self = bless {
+		owner => $$,
+		dir => PostgreSQL::Test::Utils::tempdir($name),
+		servers => [],
+	}, $class;
+	my $n = $options{servers} // 1;
+	my $port = \&PostgreSQL::Test::Cluster::get_free_port;
+
+	my %conf = (
+		tickTime => $options{tick} // 500,
+		initLimit => 40,
+		syncLimit => 10,
+		minSessionTimeout => 1000,
+		maxSessionTimeout => 60000,
+		maxClientCnxns => 0,
+		clientPortAddress => '127.0.0.1',
+		'admin.enableServer' => 'false',
+		'4lw.commands.whitelist' => '*',
+		%{ $options{conf} // {} });
+	if ($n > 1)
+	{
+		$conf{"server.$_"} = join(':', '127.0.0.1', $port->(), $port->())
+		  for (0 .. $n - 1);
+	}
+
+	for my $i (0 .. $n - 1)
+	{
+		my $dir = "$self->{dir}/$i";
+		my %mine = (%conf, dataDir => "$dir/data", clientPort => $port->());
+
+		mkdir $_ or die "could not create $_: $!" for ($dir, "$dir/data");
+		append_to_file("$dir/data/myid", "$i\n");
+		append_to_file("$dir/zoo.cfg",
+			join('', map { "$_=$mine{$_}\n" } sort keys %mine));
+		push @{ $self->{servers} },
+		  {
+			dir => $dir,
+			port => $mine{clientPort},
+			log => sprintf('%s/%s_%s%d.log',
+				$PostgreSQL::Test::Utils::log_path,
+				basename($0, '.pl'), $name, $i),
+		  };
+	}
+	push @all, $self;
+	return $self;
+}
+
+=pod
+
+=item ports(), connstr()
+
+The ports as a list; all servers as "host:port,...", as zklock.servers wants it.
+
+=item logfile($i)
+
+=cut
+
+sub ports { return map { $_->{port} } @{ $_[0]{servers} }; }
+
+sub connstr { return join(',', map { "127.0.0.1:$_" } $_[0]->ports); }
+
+sub logfile { return $_[0]{servers}[ $_[1] // 0 ]{log}; }
+
+# The servers numbered @i, or all.
+sub _servers
+{
+	my ($self, @i) = @_;
+	return @i ? @{ $self->{servers} }[@i] : @{ $self->{servers} };
+}
+
+=pod
+
+=item start(@i)
+
+Start servers, and wait until they serve, if a majority of them is running.
+
+=cut
+
+sub start
+{
+	my ($self, @i) = @_;
+
+	$self->_spawn($_) for $self->_servers(@i);
+
+	my $running = grep { $_->{pid} } $self->_servers;
+	$self->wait_ready(@i) if 2 * $running > $self->_servers;
+	return;
+}
+
+sub _spawn
+{
+	my ($self, $server) = @_;
+	die 'the ZooKeeper server is already running' if $server->{pid};
+
+	# With pdeathsig the server ends with us, even if we are killed.
+	my @command = (
+		qw(setpriv --pdeathsig KILL --),
+		qw(java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1),
+		qw(-XX:-UsePerfData -Dorg.slf4j.simpleLogger.showDateTime=true),
+		qw(-Dzookeeper.forceSync=no -Dznode.container.checkIntervalMs=1000),
+		qw(-cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar),
+		'org.apache.zookeeper.server.quorum.QuorumPeerMain',
+		"$server->{dir}/zoo.cfg");
+
+	note "starting ZooKeeper on port $server->{port}";
+	my $pid = fork // die "could not fork: $!";
+	if ($pid == 0)
+	{
+		chdir $server->{dir};
+		open STDIN, '<', '/dev/null';
+		# PostgreSQL::Test::Utils has tied the file handles, hence dup2.
+		open my $log, '>>', $server->{log} or POSIX::_exit(1);
+		POSIX::dup2(fileno($log), $_) for (1, 2);
+		exec @command or POSIX::_exit(1);
+	}
+	$server->{pid} = $pid;
+	return;
+}
+
+=pod
+
+=item stop(@i), kill9(@i)
+
+End servers by SIGTERM or SIGKILL, and wait until they are gone.
+
+=item restart(@i)
+
+=item pause(@i), resume(@i)
+
+Stop servers in mid-flight by SIGSTOP (a long garbage collection, a hung
+machine), and let them go on.
+
+=cut
+
+sub stop { my ($self, @i) = @_; return $self->_end('TERM', @i); }
+
+sub kill9 { my ($self, @i) = @_; return $self->_end('KILL', @i); }
+
+sub _end
+{
+	my ($self, $signal, @i) = @_;
+	my @servers = grep { $_->{pid} } $self->_servers(@i);
+
+	kill $signal, map { $_->{pid} } @servers;
+	kill 'CONT', map { $_->{pid} } @servers;
+	waitpid(delete $_->{pid}, 0) for @servers;
+	return;
+}
+
+sub restart
+{
+	my ($self, @i) = @_;
+	$self->stop(@i);
+	$self->start(@i);
+	return;
+}
+
+sub pause
+{
+	my ($self, @i) = @_;
+	for my $server ($self->_servers(@i))
+	{
+		my $status = "/proc/$server->{pid}/status";
+		kill 'STOP', $server->{pid};
+		poll_until(sub { slurp_file($status) =~ /^State:\s+T/m },
+			'ZooKeeper to be stopped');
+	}
+	return;
+}
+
+sub resume
+{
+	my ($self, @i) = @_;
+	kill 'CONT', map { $_->{pid} } $self->_servers(@i);
+	return;
+}
+
+=pod
+
+=item fourlw($word, $i)
+
+What server C<$i> (default 0) answers to a four-letter word ("mntr", "cons",
+"dump", ...); undef if it does not within 5 s.
+
+=cut
+
+sub fourlw
+{
+	my ($self, $word, $i) = @_;
+	my $socket = IO::Socket::INET->new(
+		PeerAddr => '127.0.0.1',
+		PeerPort => $self->{servers}[ $i // 0 ]{port},
+		Timeout => 5) or return;
+	my ($answer, $end) = ('', time + 5);
+
+	print $socket $word;
+	$socket->flush;
+	while (1)
+	{
+		my $ready = '';
+		vec($ready, fileno($socket), 1) = 1;
+		return unless select($ready, undef, undef, $end - time) > 0;
+		sysread($socket, $answer, 65536, length $answer) or last;
+	}
+	return $answer;
+}
+
+=pod
+
+=item mode($i)
+
+"standalone", "leader" or "follower"; empty if the server is not serving.
+
+=item leader(), followers()
+
+Which servers lead and follow.
+
+=item wait_ready(@i)
+
+Wait until the servers serve: in an ensemble, until there is a leader and
+these have joined it.
+
+=cut
+
+sub mode
+{
+	my ($self, $i) = @_;
+	return (($self->fourlw('srvr', $i) // '') =~ /^Mode: (\w+)/m) ? $1 : '';
+}
+
+sub leader
+{
+	my ($self) = @_;
+	my ($leader) = $self->_in_mode('leader');
+	return $leader;
+}
+
+sub followers { return $_[0]->_in_mode('follower'); }
+
+# A paused or ended server is not asked.
+sub _in_mode
+{
+	my ($self, $mode) = @_;
+	return grep {
+		my $pid = $self->{servers}[$_]{pid};
+		$pid
+		  && slurp_file("/proc/$pid/status") !~ /^State:\s+T/m
+		  && $self->mode($_) eq $mode
+	} (0 .. $#{ $self->{servers} });
+}
+
+sub wait_ready
+{
+	my ($self, @i) = @_;
+	@i = grep { $self->{servers}[$_]{pid} } (0 .. $#{ $self->{servers} })
+	  unless @i;
+	for my $i (@i)
+	{
+		poll_until(
+			sub {
+				my $server = $self->{servers}[$i];
+				die "ZooKeeper has ended, see $server->{log}\n"
+				  if waitpid($server->{pid}, POSIX::WNOHANG) != 0;
+				return $self->mode($i) ne '';
+			},
+			"ZooKeeper server $i to serve");
+	}
+	return;
+}
+
+=pod
+
+=item client(%options)
+
+A client (class ZooKeeper::Client) with a session of its own; options: timeout
+(of the session, in seconds, default 10), servers (default: connstr).
+
+=cut
+
+sub client
+{
+	my ($self, %options) = @_;
+	return ZooKeeper::Client->new(servers => $self->connstr, %options);
+}
+
+END
+{
+	my $status = $?;
+
+	$_->{owner} == $$ && $_->kill9 for @all;
+	$? = $status;
+}
+
+=pod
+
+=back
+
+=head1 ZooKeeper::Client
+
+A foreign client: kazoo, in a child process.  Every method dies with
+ZooKeeper's error ("NoNodeError ...") if the request fails.  Methods that only
+read survive the loss of a connection; those that write do not, and die with
+"ConnectionLoss" though they may have been done.
+
+=cut
+
+package ZooKeeper::Client;
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use IPC::Open2;
+use JSON::PP;
+
+my $program = dirname(__FILE__) . '/zkclient.py';
+
+sub new
+{
+	my ($class, %options) = @_;
+	my $self = bless {}, $class;
+
+	# Debian's python3, for Debian's kazoo
+	$self->{pid} = open2($self->{out}, $self->{in}, '/usr/bin/python3',
+		$program, $options{servers}, $options{timeout} // 10);
+	$self->{session} = $self->_call('session');
+	return $self;
+}
+
+sub _call
+{
+	my ($self, $method, @args) = @_;
+
+	local $SIG{PIPE} = 'IGNORE';
+	my $json = JSON::PP->new->canonical->allow_nonref;
+	print { $self->{in} } $json->encode([ $method, @args ]), "\n";
+	$self->{in}->flush;
+
+	my $ready = '';
+	vec($ready, fileno($self->{out}), 1) = 1;
+	select($ready, undef, undef, $PostgreSQL::Test::Utils::timeout_default) > 0
+	  or die "no answer to $method: is ZooKeeper running?\n";
+	my $line = readline($self->{out}) // die "zkclient.py has ended\n";
+	my $answer = $json->decode($line);
+	die "$answer->{error}\n" if defined $answer->{error};
+	return $answer->{result};
+}
+
+=pod
+
+=over
+
+=item ls($path)
+
+The children, sorted; as a list.
+
+=item get($path)
+
+A hash: data, and of the node's stat czxid, mzxid, version, ephemeralOwner,
+numChildren.
+
+=item exists($path)
+
+=item create($path, data => ..., ephemeral => 1, sequence => 1, makepath => 1,
+acl => 'creator')
+
+Returns the path as created.  acl: "open" (default), "creator" or "read".
+
+=item set($path, $data), delete($path)
+
+=item add_auth($scheme, $credentials)
+
+=item session()
+
+The id of our session, as a number.
+
+=item disconnect()
+
+Close the session and end the child process.
+
+=item kill_session($id)
+
+End another client's session at once, as if it had expired; false if there is
+no such session.
+
+=cut
+
+sub ls { return @{ $_[0]->_call('ls', $_[1]) }; }
+sub get { return $_[0]->_call('get', $_[1]); }
+sub exists { return $_[0]->_call('exists', $_[1]); }
+sub create { my $self = shift; return $self->_call('create', shift, {@_}); }
+sub set { return $_[0]->_call('set', $_[1], $_[2]); }
+sub delete { return $_[0]->_call('delete', $_[1]); }
+sub add_auth { return $_[0]->_call('add_auth', $_[1], $_[2]); }
+sub session { return $_[0]{session}; }
+sub kill_session { return $_[0]->_call('kill_session', $_[1]); }
+
+=pod
+
+=item enqueue($dir, $kind)
+
+Join the queue of a lock directory, made if it is not there, as Curator would:
+create C<_c_E<lt>uuidE<gt>E<lt>kindE<gt>E<lt>sequenceE<gt>>, kind being
+"-lock-" (default), "-__READ__" or "-__WRIT__".  Returns the node's path.
+
+=item contenders($dir)
+
+All in the queue, in its order; as a list of names.
+
+=item position($node)
+
+How many contenders are ahead of it.
+
+=item lock($dir, $kind)
+
+enqueue, and wait until there is none.
+
+=item unlock($node)
+
+Leave the queue.
+
+=item kazoo_lock($dir, $timeout), kazoo_unlock($dir)
+
+kazoo's own lock recipe with extra_lock_patterns; false if not to be had in
+time.
+
+=cut
+
+sub enqueue { return $_[0]->_call('enqueue', $_[1], $_[2] // '-lock-'); }
+sub contenders { return @{ $_[0]->_call('contenders', $_[1]) }; }
+sub position { return $_[0]->_call('position', $_[1]); }
+
+sub lock
+{
+	my ($self, $dir, $kind) = @_;
+	my $node = $self->enqueue($dir, $kind);
+
+	ZooKeeper::poll_until(sub { $self->position($node) == 0 },
+		"the lock in $dir");
+	return $node;
+}
+
+sub unlock { return $_[0]->delete($_[1]); }
+
+sub kazoo_lock { return $_[0]->_call('kazoo_lock', $_[1], $_[2]); }
+sub kazoo_unlock { return $_[0]->_call('kazoo_unlock', $_[1]); }
+
+sub disconnect
+{
+	my ($self) = @_;
+
+	return unless $self->{pid};
+	close $self->{in};
+	waitpid(delete $self->{pid}, 0);
+	return;
+}
+
+=pod
+
+=back
+
+=cut
+
+1;

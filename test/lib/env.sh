@@ -1,0 +1,269 @@
+# shellcheck shell=bash disable=SC2016,SC2034
+# test/lib/env.sh: what test/run, demo/run and bench/run share.  Packages, the
+# build, an unprivileged user, a private work directory, ZooKeeper.
+#
+# For bash with "set -euo pipefail".  Every server listens on 127.0.0.1 only,
+# and whatever a script starts or makes through here is gone when it ends,
+# also by Ctrl-C or failure.
+
+ZK_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+ZK_PGBIN=/usr/lib/postgresql/15/bin
+ZK_PGXS=/usr/lib/postgresql/15/lib/pgxs
+
+# Package "zookeeper" is only scripts around libzookeeper-java's server, and
+# wants a desktop JRE.
+ZK_BASE_PACKAGES="gcc make libc6-dev postgresql-15 postgresql-server-dev-15
+	libzookeeper-mt-dev libzookeeper-java openjdk-17-jre-headless"
+ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils"
+
+# A make above us must not steer the makes below.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
+# zk_root CMD...: run CMD as root.
+zk_root()
+{
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		echo "zklock: this needs root, or sudo" >&2
+		return 1
+	fi
+}
+
+# zk_need_packages PKG...: install those that are missing, from Debian.
+# Installing a PostgreSQL server must leave no cluster "main" behind, so
+# postgresql-common is told so while it happens.
+zk_need_packages()
+{
+	local pkg missing=()
+
+	for pkg; do
+		case $(dpkg-query -W -f '${db:Status-Status}' "$pkg" 2>/dev/null) in
+			installed) ;;
+			*) missing+=("$pkg") ;;
+		esac
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+
+	echo "installing packages: ${missing[*]}"
+	zk_root bash -eu -s -- "${missing[@]}" <<-'EOF'
+		export DEBIAN_FRONTEND=noninteractive
+		# the JRE's own installation would leave /tmp/hsperfdata_root behind
+		export JAVA_TOOL_OPTIONS=-XX:-UsePerfData
+		dir=/etc/postgresql-common/createcluster.d
+		log=$(mktemp)
+		cleanup() { rm -f "$log" $dir/zklock.conf; rmdir -p $dir 2>/dev/null || true; }
+		trap cleanup EXIT
+		trap 'exit 1' INT TERM HUP
+
+		mkdir -p $dir
+		echo 'create_main_cluster = false' >$dir/zklock.conf
+		# Lists that are missing or old are fetched, and only then.
+		get() { apt-get -y -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1 </dev/null; }
+		get install --no-install-recommends "$@" ||
+			{ get update && get install --no-install-recommends "$@"; } ||
+			{ tail -n 30 "$log" >&2; echo "zklock: apt-get failed" >&2; exit 1; }
+	EOF
+}
+
+# zk_build: build the extension in the checkout, with no warning, and install
+# it.
+zk_build()
+{
+	local make=(make -s -C "$ZK_TOP" PG_CONFIG="$ZK_PGBIN/pg_config" COPT=-Werror)
+
+	"${make[@]}" -j"$(nproc)" all
+	zk_root "${make[@]}" install
+}
+
+# zk_run_user: print the user that servers and tests run as; PostgreSQL
+# refuses root.
+zk_run_user()
+{
+	if [ "$(id -u)" -eq 0 ]; then echo postgres; else id -un; fi
+}
+
+# zk_as_user CMD...: run CMD as that user, in a clean environment.  That user
+# may not be able to read the current directory: cd to the work directory
+# first, in a subshell, if CMD minds.
+zk_as_user()
+{
+	local cmd=(env -i HOME="${ZK_WORK:-/}" TMPDIR="${ZK_WORK:-/tmp}" LANG=C.UTF-8
+		PATH="$ZK_PGBIN:/usr/bin:/bin" "$@")
+
+	if [ "$(id -u)" -eq 0 ]; then
+		setpriv --reuid=postgres --regid=postgres --init-groups -- "${cmd[@]}"
+	else
+		"${cmd[@]}"
+	fi
+}
+
+# zk_run CMD...: run CMD in a way that a signal to this script is obeyed at
+# once, not when CMD is done.
+zk_run()
+{
+	"$@" </dev/null &
+	wait $!
+}
+
+# zk_cleanup_add CMD: have CMD evaluated when the script ends, however it
+# ends; last added, first run.
+ZK_CLEANUP=()
+zk_cleanup_add()
+{
+	ZK_CLEANUP=("$1" ${ZK_CLEANUP[@]+"${ZK_CLEANUP[@]}"})
+	trap zk_cleanup EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	trap 'trap "" PIPE; exit 141' PIPE
+}
+
+zk_cleanup()
+{
+	local status=$? cmd IFS=$' \t\n'
+
+	trap '' HUP INT TERM PIPE
+	set +e
+	for cmd in "${ZK_CLEANUP[@]}"; do
+		eval "$cmd"
+	done
+	exit $status
+}
+
+# zk_workdir NAME: make a private work directory of the unprivileged user and
+# set ZK_WORK to it.  The checkout may be where that user cannot read, so all
+# that servers and tests read is copied to here.  At the end the directory goes,
+# and before it the processes that live in it.
+zk_workdir()
+{
+	local base
+
+	for base in "${TMPDIR:-/tmp}" /tmp; do
+		# a socket's path has to fit into 107 bytes
+		[ ${#base} -lt 40 ] && zk_as_user test -w "$base" && break
+	done
+	ZK_WORK=$(zk_as_user mktemp -d "$base/zklock-$1.XXXXXX")
+	zk_cleanup_add "rm -rf '$ZK_WORK'"
+	zk_cleanup_add "zk_kill_in '$ZK_WORK'"
+}
+
+# zk_copy_checkout DIR: copy the checkout into DIR of the work directory.
+zk_copy_checkout()
+{
+	zk_as_user mkdir -p "$1"
+	tar -C "$ZK_TOP" --exclude=./.git --exclude=./build --exclude=./tmp_check -cf - . |
+		zk_as_user tar -C "$1" --no-same-owner -xf -
+}
+
+# zk_pids_in DIR: print the processes whose working directory is in DIR.  A
+# person's shell, which has a terminal for its input, is none of ours.
+zk_pids_in()
+{
+	local proc
+
+	for proc in /proc/[0-9]*; do
+		[ "$proc" != /proc/$$ ] || continue
+		case $(readlink "$proc/cwd") in "$1" | "$1"/*) ;; *) continue ;; esac
+		case $(readlink "$proc/fd/0") in /dev/pts/* | /dev/tty*) continue ;; esac
+		echo "${proc#/proc/}"
+	done 2>/dev/null
+}
+
+# zk_kill_in DIR: end every process that lives in DIR: politely (but for
+# PostgreSQL that is SIGQUIT, its immediate shutdown), after 10 s not.
+zk_kill_in()
+{
+	local pid signal try
+
+	for try in {1..100}; do
+		for pid in $(zk_pids_in "$1"); do
+			signal=TERM
+			[ "$(cat "/proc/$pid/comm" 2>/dev/null)" != postgres ] || signal=QUIT
+			[ "$try" -lt 100 ] || signal=KILL
+			kill -$signal "$pid" 2>/dev/null || true
+			kill -CONT "$pid" 2>/dev/null || true
+		done
+		[ -n "$(zk_pids_in "$1")" ] || return 0
+		sleep 0.1
+	done
+}
+
+# zk_free_port: print a TCP port that nobody listens on, below the range from
+# which the kernel takes ports for clients.
+zk_free_port()
+{
+	local port
+
+	while port=$((10200 + RANDOM % 22000)); do
+		(: <>/dev/tcp/127.0.0.1/$port) 2>/dev/null || break
+	done
+	echo $port
+}
+
+# zk_fourlw PORT WORD: print what the ZooKeeper at PORT answers to a
+# four-letter word.
+zk_fourlw()
+{
+	(
+		exec 9<>"/dev/tcp/127.0.0.1/$1" || exit
+		printf '%s' "$2" >&9
+		timeout 5 cat <&9
+	) 2>/dev/null
+}
+
+# zk_start_zookeeper DIR: start a standalone ZooKeeper that keeps its data and
+# log in DIR, wait until it serves, and set ZK_SERVERS to its address.
+zk_start_zookeeper()
+{
+	local dir=$1 port pid
+	port=$(zk_free_port)
+
+	zk_as_user mkdir -p "$dir/data"
+	zk_as_user tee "$dir/zoo.cfg" >/dev/null <<-EOF
+		dataDir=$dir/data
+		clientPort=$port
+		clientPortAddress=127.0.0.1
+		tickTime=1000
+		minSessionTimeout=2000
+		maxSessionTimeout=60000
+		maxClientCnxns=0
+		admin.enableServer=false
+		4lw.commands.whitelist=*
+	EOF
+	zk_as_user bash -c 'cd "$1"; shift
+		"$@" >zookeeper.log 2>&1 </dev/null & echo $! >zookeeper.pid' - "$dir" \
+		java -Xmx256m -XX:+UseSerialGC -XX:-UsePerfData \
+		-Dorg.slf4j.simpleLogger.showDateTime=true \
+		-cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
+		org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg"
+	pid=$(cat "$dir/zookeeper.pid")
+
+	until [ "$(zk_fourlw "$port" ruok)" = imok ]; do
+		if ! zk_alive "$pid"; then
+			tail -n 20 "$dir/zookeeper.log" >&2
+			echo "zklock: ZooKeeper did not start" >&2
+			return 1
+		fi
+		sleep 0.1
+	done
+	ZK_SERVERS=127.0.0.1:$port
+}
+
+# zk_stop_zookeeper DIR: stop the one that lives in DIR.
+zk_stop_zookeeper()
+{
+	local pid
+	pid=$(cat "$1/zookeeper.pid")
+
+	kill "$pid" 2>/dev/null || return 0
+	while zk_alive "$pid"; do sleep 0.05; done
+}
+
+# zk_alive PID: is there such a process, and not as a zombie?
+zk_alive()
+{
+	case $(cat "/proc/$1/stat" 2>/dev/null) in "" | *') Z '*) return 1 ;; esac
+}

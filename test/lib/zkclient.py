@@ -1,0 +1,186 @@
+#!/usr/bin/python3
+"""A ZooKeeper client for ZooKeeper.pm: zkclient.py SERVERS TIMEOUT
+
+Reads requests from stdin, one JSON array ["method", argument, ...] a line,
+and answers each with a line {"result": ...} or {"error": ...}.  The end of
+input closes the session.
+"""
+
+import functools
+import json
+import logging
+import re
+import socket
+import struct
+import sys
+import uuid
+
+from kazoo import security
+from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout, NoNodeError
+from kazoo.retry import KazooRetry
+
+PATTERNS = ['-lock-', '-__READ__', '-__WRIT__']
+
+# What a lost connection may have lost without harm, and is asked again.
+READS = {'ls', 'get', 'exists', 'contenders', 'position'}
+
+ACLS = {
+    'open': security.OPEN_ACL_UNSAFE,
+    'creator': security.CREATOR_ALL_ACL,
+    'read': security.READ_ACL_UNSAFE,
+}
+
+
+# In "-lock-0000000001" the last dash is no sign, in "-lock--2147483648" it is.
+SEQUENCE = re.compile(r'(?:-lock-|__)(-?\d{10})$|(\d{10})$')
+
+
+def in_order(children):
+    """The children that stand in a lock's queue, in its order: that of a
+    32-bit counter, which may have wrapped around."""
+    numbers = {}
+    for child in children:
+        found = SEQUENCE.search(child)
+        if found:
+            numbers[child] = int(found[1] or found[2])
+    return sorted(numbers, key=functools.cmp_to_key(
+        lambda a, b: (numbers[a] - numbers[b] + 2**31) % 2**32 - 2**31))
+
+
+def session_password(session_id):
+    """What ZooKeeperServer.generatePasswd() makes of a session id:
+    java.util.Random(id ^ superSecret).nextBytes(16)"""
+    seed = ((session_id ^ 0xB3415C00) ^ 0x5DEECE66D) & ((1 << 48) - 1)
+    password = b''
+    for _ in range(4):
+        seed = (seed * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
+        password += (seed >> 16).to_bytes(4, 'little')
+    return password
+
+
+class Client:
+    def __init__(self, servers, timeout):
+        self._servers = servers
+        # A server that is just starting may leave a connection unanswered for
+        # good.  kazoo gives up after the timeout by the number of hosts, so
+        # name each several times, and go on trying at a steady pace.
+        self._zk = KazooClient(
+            hosts=','.join([servers] * 10), timeout=timeout,
+            connection_retry={'max_tries': -1, 'max_delay': 0.5})
+        self._zk.start(timeout=60)
+        self._locks = {}
+
+    def session(self):
+        return self._zk.client_id[0]
+
+    def ls(self, path):
+        return sorted(self._zk.get_children(path))
+
+    def get(self, path):
+        data, stat = self._zk.get(path)
+        return {
+            'data': (data or b'').decode(),
+            'czxid': stat.czxid,
+            'mzxid': stat.mzxid,
+            'version': stat.version,
+            'ephemeralOwner': stat.ephemeralOwner,
+            'numChildren': stat.numChildren,
+        }
+
+    def exists(self, path):
+        return self._zk.exists(path) is not None
+
+    def create(self, path, options):
+        return self._zk.create(
+            path,
+            options.get('data', '').encode(),
+            acl=ACLS[options.get('acl', 'open')],
+            ephemeral=bool(options.get('ephemeral')),
+            sequence=bool(options.get('sequence')),
+            makepath=bool(options.get('makepath')))
+
+    def set(self, path, data):
+        self._zk.set(path, data.encode())
+
+    def delete(self, path):
+        self._zk.delete(path)
+
+    def add_auth(self, scheme, credentials):
+        self._zk.add_auth(scheme, credentials)
+
+    def kill_session(self, session_id):
+        """Attach to the session and close it, in one breath: its owner would
+        come back for it."""
+        password = session_password(session_id)
+        connect = struct.pack('>iqiqi16s?', 0, 0, 10000, session_id,
+                              len(password), password, False)
+        close = struct.pack('>ii', 1, -11)
+        unanswered = False
+        for server in self._servers.split(',') * 5:
+            try:
+                with socket.create_connection(server.split(':'), 10) as s:
+                    s.sendall(b''.join(struct.pack('>i', len(request)) + request
+                                       for request in (connect, close)))
+                    answer = s.makefile('rb').read()
+            except OSError:
+                continue
+            if len(answer) >= 12:
+                # what is granted is a timeout of 0 if there is no such session
+                granted = struct.unpack_from('>iii', answer)[2]
+                return granted > 0 or unanswered
+            # A busy server may close the connection ahead of its answer.
+            unanswered = True
+        raise ConnectionError('no server answers')
+
+    def enqueue(self, directory, kind):
+        while True:
+            self._zk.ensure_path(directory)
+            try:
+                return self._zk.create(
+                    '%s/_c_%s%s' % (directory, uuid.uuid4(), kind),
+                    b'foreign contender', ephemeral=True, sequence=True)
+            except NoNodeError:
+                pass            # an idle directory was just collected
+
+    def contenders(self, directory):
+        return in_order(self._zk.get_children(directory))
+
+    def position(self, node):
+        directory, name = node.rsplit('/', 1)
+        return self.contenders(directory).index(name)
+
+    def kazoo_lock(self, directory, timeout):
+        lock = self._zk.Lock(directory, extra_lock_patterns=PATTERNS)
+        self._locks[directory] = lock
+        try:
+            return lock.acquire(timeout=timeout)
+        except LockTimeout:
+            return False
+
+    def kazoo_unlock(self, directory):
+        return self._locks.pop(directory).release()
+
+    def close(self):
+        self._zk.stop()
+        self._zk.close()
+
+
+def main():
+    logging.basicConfig(level=logging.CRITICAL)
+    client = Client(sys.argv[1], float(sys.argv[2]))
+    retry = KazooRetry(max_tries=-1, max_delay=0.2, deadline=60)
+    for line in sys.stdin:
+        method, *args = json.loads(line)
+        call = getattr(client, method)
+        try:
+            answer = {'result': retry(call, *args) if method in READS
+                      else call(*args)}
+        except Exception as e:
+            answer = {'error': ('%s %s' % (type(e).__name__, e)).strip()}
+        print(json.dumps(answer), flush=True)
+    client.close()
+
+
+if __name__ == '__main__':
+    main()

@@ -602,7 +602,8 @@ latest_live_hold(const HeldLock *lock)
  * At once, if the transaction has changed nothing and is in no savepoint;
  * else the hold is only marked, and the lock goes with the transaction: what
  * the transaction has done under the lock must be visible before anybody else
- * gets it.  Returns false if there is no such hold.
+ * gets it.  Returns false if there is no such hold.  Warns if the lock has
+ * been lost meanwhile.
  */
 bool
 hold_release(const char *path)
@@ -612,6 +613,11 @@ hold_release(const char *path)
 
 	if (lock == NULL || (latest = latest_live_hold(lock)) < 0)
 		return false;
+
+	if (!slot_is_mine(lock->slot, NULL))
+		ereport(WARNING,
+				(errmsg("lock \"%s\" has been lost", zk_name_of_path(path)),
+				 errdetail("The ZooKeeper session of this server has ended.")));
 
 	lock->holds[latest].undone = GetCurrentSubTransactionId();
 	if (GetCurrentTransactionNestLevel() > 1 || transaction_has_written())

@@ -277,18 +277,6 @@ lock_heavyweight(const LOCKTAG *tag, bool wait, int64 deadline)
 	return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
-/* Release the heavyweight lock "times" times. */
-static void
-unlock_heavyweight(const LOCKTAG *tag, int times)
-{
-	ResourceOwner save_owner = CurrentResourceOwner;
-
-	CurrentResourceOwner = CurTransactionResourceOwner;
-	while (times-- > 0)
-		LockRelease(tag, ExclusiveLock, false);
-	CurrentResourceOwner = save_owner;
-}
-
 /*
  * The same, but a timeout is an answer: false, and not an error.  The lock
  * manager knows a timeout only as an error, so this takes a subtransaction.
@@ -325,6 +313,18 @@ try_lock_heavyweight(const LOCKTAG *tag, int64 deadline)
 	MemoryContextSwitchTo(save_context);
 	CurrentResourceOwner = save_owner;
 	return got;
+}
+
+/* Release the heavyweight lock "times" times. */
+static void
+unlock_heavyweight(const LOCKTAG *tag, int times)
+{
+	ResourceOwner save_owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	while (times-- > 0)
+		LockRelease(tag, ExclusiveLock, false);
+	CurrentResourceOwner = save_owner;
 }
 
 static void

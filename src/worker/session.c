@@ -125,7 +125,7 @@ static volatile sig_atomic_t in_library = false;	/* the main thread is */
 static volatile sig_atomic_t library_died = false;
 
 /*
- * The part that runs in the library's threads, up to watch_fired().
+ * The part that runs in the library's threads, up to abort_handler().
  */
 
 static void
@@ -301,7 +301,10 @@ watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 	post_news(news);
 }
 
-/* Handler of SIGABRT; in the main thread too. */
+/*
+ * Handler of SIGABRT.  The main thread dies of it as ever, unless it is the
+ * library that aborts.
+ */
 static void
 abort_handler(SIGNAL_ARGS pg_attribute_unused())
 {
@@ -311,8 +314,8 @@ abort_handler(SIGNAL_ARGS pg_attribute_unused())
 	{
 		if (in_library)
 			proc_exit(1);
-		/* none of the library's: abort() goes on when we return */
 		pqsignal(SIGABRT, SIG_DFL);
+		raise(SIGABRT);			/* delivered when we return */
 		return;
 	}
 
@@ -336,7 +339,6 @@ enter_library(sigset_t *saved)
 
 	sigfillset(&block);
 	sigdelset(&block, SIGQUIT);
-	sigdelset(&block, SIGABRT);
 	pthread_sigmask(SIG_SETMASK, &block, saved);
 	in_library = true;
 }
@@ -415,10 +417,7 @@ session_open(const SessionOptions *options)
 							 ZOO_NO_LOG_CLIENTENV, log_message);
 	leave_library(&saved);
 
-	/*
-	 * look up the servers' names when there is no connection, not all the
-	 * time
-	 */
+	/* not at every turn of the IO thread, only without a connection */
 	if (handle != NULL)
 		zoo_set_servers_resolution_delay(handle, -1);
 	return handle != NULL;

@@ -13,6 +13,7 @@ import re
 import socket
 import struct
 import sys
+import time
 import uuid
 
 from kazoo import security
@@ -116,21 +117,28 @@ class Client:
         connect = struct.pack('>iqiqi16s?', 0, 0, 10000, session_id,
                               len(password), password, False)
         close = struct.pack('>ii', 1, -11)
-        unanswered = False
-        for server in self._servers.split(',') * 5:
+        attempts = 0            # that reached a server and had no answer
+        for server in self._servers.split(',') * 50:
+            answer = b''
+            unanswered = False
             try:
                 with socket.create_connection(server.split(':'), 10) as s:
                     s.sendall(b''.join(struct.pack('>i', len(request)) + request
                                        for request in (connect, close)))
-                    answer = s.makefile('rb').read()
+                    # a busy server may close the connection, or reset it,
+                    # ahead of its answer
+                    unanswered = True
+                    while chunk := s.recv(4096):
+                        answer += chunk
             except OSError:
-                continue
+                pass
             if len(answer) >= 12:
-                # what is granted is a timeout of 0 if there is no such session
+                # what is granted is a timeout of 0 if there is no such
+                # session: then an attempt before this one has closed it
                 granted = struct.unpack_from('>iii', answer)[2]
-                return granted > 0 or unanswered
-            # A busy server may close the connection ahead of its answer.
-            unanswered = True
+                return granted > 0 or attempts > 0
+            attempts += unanswered
+            time.sleep(0.05)
         raise ConnectionError('no server answers')
 
     def enqueue(self, directory, kind):

@@ -227,32 +227,38 @@ answer_data(int rc, const char *value pg_attribute_unused(),
 	answer_void(rc, data);
 }
 
+/* Post news that answer no operation. */
+static void
+post_notice(NewsKind kind, int code, const char *string)
+{
+	News	   *news = calloc(1, sizeof(News));
+
+	if (news && string && (news->string = strdup(string)) == NULL)
+	{
+		free(news);
+		news = NULL;
+	}
+	if (news)
+	{
+		news->kind = kind;
+		news->code = code;
+	}
+	post_news(news);
+}
+
 /* The server has answered the first request on a connection. */
 static void
 answer_greeting(int rc, const char *value pg_attribute_unused(),
 				const void *data pg_attribute_unused())
 {
-	News	   *news;
-
-	if (rc != ZOK)
-		return;
-	news = calloc(1, sizeof(News));
-	if (news)
-		news->kind = NEWS_GREETED;
-	post_news(news);
+	if (rc == ZOK)
+		post_notice(NEWS_GREETED, rc, NULL);
 }
 
 static void
 log_message(const char *message)
 {
-	News	   *news = calloc(1, sizeof(News));
-
-	if (news)
-	{
-		news->kind = NEWS_MESSAGE;
-		news->string = strdup(message);
-	}
-	post_news(news);
+	post_notice(NEWS_MESSAGE, 0, message);
 }
 
 static void
@@ -260,45 +266,21 @@ state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
 			  const char *path pg_attribute_unused(),
 			  void *ctx pg_attribute_unused())
 {
-	News	   *news;
-
-	if (type != ZOO_SESSION_EVENT)
-		return;
-	news = calloc(1, sizeof(News));
-	if (news)
-	{
-		news->kind = NEWS_STATE;
-		news->code = state;
-	}
-	post_news(news);
+	if (type == ZOO_SESSION_EVENT)
+		post_notice(NEWS_STATE, state, NULL);
 }
 
 /*
  * All watches have the same function and context: the library compares each
- * with each at every session event.
+ * with each at every session event.  Such an event leaves the watch set.
  */
 static void
 watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 			int state pg_attribute_unused(), const char *path,
 			void *ctx pg_attribute_unused())
 {
-	News	   *news;
-
-	if (type == ZOO_SESSION_EVENT)
-		return;					/* the watch itself is still set */
-	news = calloc(1, sizeof(News));
-	if (news)
-	{
-		news->kind = NEWS_WATCH;
-		news->code = type;
-		news->string = strdup(path);
-		if (news->string == NULL)
-		{
-			free(news);
-			news = NULL;
-		}
-	}
-	post_news(news);
+	if (type != ZOO_SESSION_EVENT)
+		post_notice(NEWS_WATCH, type, path);
 }
 
 /*
@@ -849,7 +831,7 @@ session_next_event(SessionEvent *event)
 				break;
 			case NEWS_MESSAGE:
 				event->kind = SESSION_MESSAGE;
-				event->message = news->string ? news->string : "";
+				event->message = news->string;
 				found = true;
 				break;
 		}

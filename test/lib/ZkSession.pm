@@ -36,7 +36,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 use ZooKeeper;
 
-our @EXPORT = qw(sql sql_error error_is);
+our @EXPORT = qw(sql sql_error error_is holder waiter);
 
 =pod
 
@@ -332,6 +332,43 @@ sub _parse
 		}
 	}
 	return \%result;
+}
+
+=pod
+
+=item holder($node, $lock, $dbname)
+
+A session that holds a lock, in a transaction.
+
+=cut
+
+sub holder
+{
+	my ($node, $lock, $dbname) = @_;
+	my $session = ZkSession->new($node, $dbname);
+	my $result = $session->run("BEGIN; SELECT zk_lock('$lock');");
+
+	die "could not take the lock: $result->{message}" if $result->{message};
+	return $session;
+}
+
+=pod
+
+=item waiter($node, $lock, $tier, $statement)
+
+A session that waits for a lock, in a transaction; tier as in wait_waiting.
+
+=cut
+
+sub waiter
+{
+	my ($node, $lock, $tier, $statement) = @_;
+	my $session = ZkSession->new($node);
+
+	$session->run('BEGIN');
+	$session->send($statement // "SELECT zk_lock('$lock')");
+	$session->wait_waiting($tier);
+	return $session;
 }
 
 =pod

@@ -26,29 +26,6 @@ for my $node ($a, $b)
 	$node->safe_psql('other', 'CREATE EXTENSION zklock');
 }
 
-# A session that holds a lock.
-sub holder
-{
-	my ($node, $lock, $dbname) = @_;
-	my $session = ZkSession->new($node, $dbname);
-	my $result = $session->run("BEGIN; SELECT zk_lock('$lock');");
-
-	die "could not take the lock: $result->{message}" if $result->{message};
-	return $session;
-}
-
-# A session that waits for a lock, in a transaction; tier as in wait_waiting.
-sub waiter
-{
-	my ($node, $lock, $tier, $statement) = @_;
-	my $session = ZkSession->new($node);
-
-	$session->run('BEGIN');
-	$session->send($statement // "SELECT zk_lock('$lock')");
-	$session->wait_waiting($tier);
-	return $session;
-}
-
 sub try { return sql($_[0], "SELECT zk_try_lock('$_[1]')", $_[2])->{out}; }
 
 # The lock can be had by another cluster, and nothing of it is left then.

@@ -63,27 +63,6 @@ sub set_and_reload
 	return;
 }
 
-sub holder
-{
-	my ($node, $lock) = @_;
-	my $session = ZkSession->new($node);
-	my $result = $session->run("BEGIN; SELECT zk_lock('$lock');");
-
-	die "could not take the lock: $result->{message}" if $result->{message};
-	return $session;
-}
-
-sub waiter
-{
-	my ($node, $lock, $tier, $statement) = @_;
-	my $session = ZkSession->new($node);
-
-	$session->run('BEGIN');
-	$session->send($statement // "SELECT zk_lock('$lock')");
-	$session->wait_waiting($tier);
-	return $session;
-}
-
 # Both clusters work, and exclude each other.
 sub works
 {

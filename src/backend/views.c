@@ -160,8 +160,8 @@ zk_session_status(PG_FUNCTION_ARGS)
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
 	values[n++] = TimestampTzGetDatum(info.state_since);
 	nulls[n] = info.client_id == 0;
-	values[n++] = CStringGetTextDatum(psprintf("0x%" INT64_MODIFIER "x",
-											   info.client_id));
+	values[n++] = CStringGetTextDatum(psprintf("0x%llx",
+											   (unsigned long long) info.client_id));
 	nulls[n] = info.server[0] == '\0';
 	values[n++] = CStringGetTextDatum(info.server);
 	values[n++] = CStringGetTextDatum(zklock_servers);

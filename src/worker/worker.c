@@ -416,8 +416,10 @@ end_session(const char *why)
 	RecipeInput input = {.event = RECIPE_EXPIRED};
 	RecipeOutput out;
 
-	ereport(LOG, (errmsg("ZooKeeper session 0x%" INT64_MODIFIER "x %s",
-						 session.client_id, why)));
+	ereport(LOG,
+			(errmsg("ZooKeeper session 0x%llx has ended",
+					(unsigned long long) session.client_id),
+			 errdetail_internal("%s", why)));
 	for (int i = 0; i < n; i++)
 	{
 		recipe_step(&list[i]->recipe, &input, &out);
@@ -464,8 +466,8 @@ session_up(void)
 	session.last_error[0] = '\0';
 	publish_session(ZK_SESSION_CONNECTED);
 	ereport(LOG,
-			(errmsg("connected to ZooKeeper at %s, session 0x%" INT64_MODIFIER
-					"x, timeout %d ms", identity.address, identity.client_id,
+			(errmsg("connected to ZooKeeper at %s, session 0x%llx, timeout %d ms",
+					identity.address, (unsigned long long) identity.client_id,
 					identity.timeout)));
 }
 
@@ -530,7 +532,7 @@ session_events(void)
 				}
 				break;
 			case SESSION_EXPIRED:
-				end_session("expired");
+				end_session("ZooKeeper has let it expire.");
 				break;
 			case SESSION_AUTH_FAILED:
 				/* the session lives on: the next worker tries to resume it */
@@ -623,7 +625,7 @@ reload(void)
 
 	if (strcmp(chroot_of(servers), chroot_of(zklock_servers)) != 0)
 	{
-		end_session("closed, since zklock.servers has a new chroot");
+		end_session("\"zklock.servers\" has a new chroot.");
 		hash_destroy(known_directories);
 		known_directories = create_table("zklock directories",
 										 ZNODE_PATH_SIZE, ZNODE_PATH_SIZE,

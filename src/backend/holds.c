@@ -292,6 +292,9 @@ try_lock_heavyweight(const LOCKTAG *tag, int64 deadline)
 	PG_TRY();
 	{
 		got = lock_heavyweight(tag, true, deadline);
+
+		/* the timeout may have struck when the lock was just granted */
+		CHECK_FOR_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();

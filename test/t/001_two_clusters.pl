@@ -620,6 +620,24 @@ sub make_checks
 }
 
 #
+# A timeout that strikes when the lock is just granted is no error of a try
+#
+
+$a->pgbench(
+	'--no-vacuum --client=16 --transactions=3000', 0,
+	[qr{processed: 48000/48000}], [qr{^$}],
+	'zk_try_lock is never an error',
+	{
+		try => q{
+			\set ms random(1, 4)
+			BEGIN;
+			SELECT zk_try_lock('try', :ms * interval '1 ms');
+			COMMIT;
+		}
+	});
+wait_no_contenders($zk, 'try');
+
+#
 # Nothing of all that is left
 #
 

@@ -104,13 +104,11 @@ get_timeout(FunctionCallInfo fcinfo, int argno)
 	days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
 	ms = days * (USECS_PER_DAY / 1000) + interval->time / 1000;
 	rest = interval->time % 1000;
-	if (rest > 0)
-		ms++;
 	if (ms < 0 || (ms == 0 && rest < 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("lock timeout must not be negative")));
-	return ms;
+	return rest > 0 ? ms + 1 : ms;
 }
 
 /* The arguments "shared" and "session", of which only false is supported. */

@@ -307,6 +307,8 @@ slot_event(ZkSlot *slot, SlotEvent event)
 
 	if (event == SLOT_GRANTED)
 		slot->handoff_start = 0;
+	if (event == SLOT_GRANTED || event == SLOT_GIVEN_UP)
+		slot->queued = false;
 	if (event == SLOT_CONTENDER_GONE)
 	{
 		slot->has_uuid = false;
@@ -320,6 +322,17 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	ConditionVariableBroadcast(&slot->cv);
 }
 
+/* Remove the slot if nobody uses it; the partition lock is held exclusively. */
+static void
+remove_unused(ZkSlot *slot)
+{
+	if (slot->state != ZK_SLOT_NONE || slot->nwanting > 0 || slot->mailed)
+		return;
+	hash_search_with_hash_value(slots, slot->path, slot->hash,
+								HASH_REMOVE, NULL);
+	pg_atomic_fetch_sub_u32(&zk->nslots, 1);
+}
+
 /*
  * Release the partition lock of a slot that the caller used, and remove the
  * slot if that was its last use.
@@ -329,12 +342,7 @@ unlock_slot(ZkSlot *slot)
 {
 	LWLock	   *lock = partition_lock(slot->hash);
 
-	if (slot->state == ZK_SLOT_NONE && slot->nwanting == 0 && !slot->mailed)
-	{
-		hash_search_with_hash_value(slots, slot->path, slot->hash,
-									HASH_REMOVE, NULL);
-		pg_atomic_fetch_sub_u32(&zk->nslots, 1);
-	}
+	remove_unused(slot);
 	LWLockRelease(lock);
 }
 
@@ -478,7 +486,7 @@ slot_take(ZkSlot *slot, ZkRefusal *refusal)
 	}
 	else if (slot->state == ZK_SLOT_NONE)
 		slot_event(slot, SLOT_ASKED);
-	else if (slot->state == ZK_SLOT_WANTED && slot->queued)
+	else if (slot->queued)
 		result = ZK_QUEUED;
 	LWLockRelease(partition_lock(slot->hash));
 	return result;
@@ -630,11 +638,10 @@ slots_detach_worker(void)
 
 /*
  * slots_list
- *		The slots that want or have a contender, palloc'd, for a new worker to
- *		take over.  They stay until the worker has said slot_set_gone().
+ *		The slots that want or have a contender, palloc'd.  They stay until the
+ *		worker has said slot_set_gone().
  *
- * Slots in NONE that nobody uses any more, but that an earlier worker had in
- * its mail, are removed.
+ * Slots that only an earlier worker's mail had kept are removed.
  */
 ZkSlot **
 slots_list(int *nslots)
@@ -652,12 +659,8 @@ slots_list(int *nslots)
 	{
 		if (slot->state != ZK_SLOT_NONE && slot->state != ZK_SLOT_LOST)
 			list[n++] = slot;
-		else if (slot->state == ZK_SLOT_NONE && slot->nwanting == 0)
-		{
-			hash_search_with_hash_value(slots, slot->path, slot->hash,
-										HASH_REMOVE, NULL);
-			pg_atomic_fetch_sub_u32(&zk->nslots, 1);
-		}
+		else
+			remove_unused(slot);
 	}
 	unlock_all();
 
@@ -757,13 +760,15 @@ slot_set_created(ZkSlot *slot, int32 sequence)
 
 /*
  * slot_set_queued
- *		The contender stands behind others.
+ *		The contender stands behind others; or, if it is being given up,
+ *		ZooKeeper does not let it go.
  */
 void
 slot_set_queued(ZkSlot *slot)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
-	if (!slot->queued)
+	if (!slot->queued && (slot->state == ZK_SLOT_WANTED ||
+						  slot->state == ZK_SLOT_RELEASING))
 	{
 		slot->queued = true;
 		ConditionVariableBroadcast(&slot->cv);
@@ -847,21 +852,33 @@ session_write(const ZkSessionInfo *info)
 }
 
 /*
- * slots_any_held
- *		Does any backend hold a slot?  For the worker at shutdown.
+ * slots_retire
+ *		Take back what the cluster owns, if no backend holds any of it, so that
+ *		the worker may close the session.
+ *
+ * Returns false, and does nothing, while a slot is held: its holder may be in
+ * the middle of its commit.  A slot that is idle is wanted by somebody, so it
+ * stays, and needs a new contender.
  */
 bool
-slots_any_held(void)
+slots_retire(void)
 {
 	HASH_SEQ_STATUS scan;
 	ZkSlot	   *slot;
 	bool		held = false;
 
-	lock_all(LW_SHARED);
+	lock_all(LW_EXCLUSIVE);
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 		if (slot->state == ZK_SLOT_HELD)
 			held = true;
+	if (!held)
+	{
+		hash_seq_init(&scan, slots);
+		while ((slot = hash_seq_search(&scan)) != NULL)
+			if (slot->state == ZK_SLOT_IDLE)
+				slot_event(slot, SLOT_CONTENDER_GONE);
+	}
 	unlock_all();
-	return held;
+	return !held;
 }

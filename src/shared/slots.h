@@ -59,7 +59,7 @@ typedef struct ZkSlot
 	bool		has_uuid;
 	bool		has_sequence;
 	int32		sequence;
-	bool		queued;			/* WANTED: known to stand behind others */
+	bool		queued;			/* WANTED, RELEASING: may take long */
 	int64		token;			/* czxid, or 0 while not known */
 	ZkRefusal	refusal;		/* news for the waiter that asked */
 
@@ -86,6 +86,7 @@ typedef struct ZkSessionInfo
 	TimestampTz state_since;
 	int			worker_pid;		/* 0: none */
 	int64		client_id;		/* 0: no session */
+	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */
 	char		passwd[ZK_PASSWD_SIZE];
 	int			timeout;		/* ms, as granted; as asked before */
 	char		server[ZK_SERVER_SIZE]; /* "" if not connected */
@@ -98,7 +99,7 @@ typedef enum ZkTake
 {
 	ZK_TAKEN,					/* the slot is ours */
 	ZK_PENDING,					/* wait: no word from ZooKeeper yet */
-	ZK_QUEUED,					/* wait: contenders of others are ahead */
+	ZK_QUEUED,					/* wait: contenders are ahead */
 	ZK_REFUSED					/* ZooKeeper refused: *refusal tells why */
 } ZkTake;
 
@@ -152,7 +153,7 @@ extern void slot_set_token(ZkSlot *slot, int64 token);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal);
 extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
-extern bool slots_any_held(void);
+extern bool slots_retire(void);
 
 extern int64 zk_now_ms(void);
 

@@ -47,6 +47,7 @@
 #include <zookeeper/zookeeper.h>
 
 #include "lib/ilist.h"
+#include "shared/slots.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -54,6 +55,12 @@
 
 /* Connections lost in a row without an answer that are more than bad luck. */
 #define MAX_SILENT_CONNECTIONS	10
+
+/*
+ * How long to hold back the next flight after an answer that settles nothing
+ * although the connection is up: the server may be throttling us.
+ */
+#define RESEND_DELAY_MS		100
 
 /* A path that is watched is shorter than this. */
 #define WATCH_PATH_SIZE		1024
@@ -102,6 +109,7 @@ typedef struct Watch
 static zhandle_t *handle = NULL;
 static bool connected = false;
 static int	silent_connections = 0; /* lost in a row without any answer */
+static int64 resend_at = 0;		/* zk_now_ms() before which not to send */
 static int	wake_fd = -1;
 static char *auth;				/* to be sent, or NULL */
 static HTAB *watches;			/* that are set, or on their way */
@@ -302,6 +310,8 @@ abort_handler(SIGNAL_ARGS pg_attribute_unused())
 	}
 
 	library_died = true;
+	if (in_library)
+		pthread_kill(main_thread, SIGABRT); /* it may wait for this thread */
 	for (;;)
 	{
 		if (write(wake_fd, &one, sizeof(one)) > 0)
@@ -313,7 +323,24 @@ abort_handler(SIGNAL_ARGS pg_attribute_unused())
  * From here on, everything runs in the main thread.
  */
 
-/* Around a call of the library that starts threads or must not be interrupted. */
+/* After a library thread has been parked, the library must not be called. */
+static void
+check_library(void)
+{
+	if (!library_died)
+		return;
+	in_library = false;
+	ereport(FATAL,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("the ZooKeeper client library failed an assertion"),
+			 errdetail("The next zklock worker will go on with the session."),
+			 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
+}
+
+/*
+ * Around a call of the library that starts threads, waits for them, or must
+ * not be interrupted.
+ */
 static void
 enter_library(sigset_t *saved)
 {
@@ -321,8 +348,10 @@ enter_library(sigset_t *saved)
 
 	sigfillset(&block);
 	sigdelset(&block, SIGQUIT);
+	sigdelset(&block, SIGABRT); /* some libc's abort() does not unblock it */
 	pthread_sigmask(SIG_SETMASK, &block, saved);
 	in_library = true;
+	check_library();
 }
 
 static void
@@ -498,6 +527,7 @@ session_close(void)
 	}
 	handle = NULL;
 	connected = false;
+	silent_connections = 0;
 
 	hash_seq_init(&scan, watches);
 	while ((watch = hash_seq_search(&scan)) != NULL)
@@ -615,12 +645,16 @@ send_operation(Operation *op)
  * session_flush
  *		Send what has been submitted, if no flight is out and the connection is
  *		up.  To be called whenever events have been dealt with.
+ *
+ * Returns when it wants to be called again, as of zk_now_ms(), or 0.
  */
-void
+int64
 session_flush(void)
 {
-	if (!connected || !dlist_is_empty(&flight))
-		return;
+	if (!connected || !dlist_is_empty(&flight) || dlist_is_empty(&submitted))
+		return 0;
+	if (zk_now_ms() < resend_at)
+		return resend_at;
 
 	while (!dlist_is_empty(&submitted))
 	{
@@ -641,6 +675,7 @@ session_flush(void)
 			post_news(&op->news);
 		}
 	}
+	return 0;
 }
 
 static RecipeResult
@@ -696,6 +731,8 @@ fill_answer(SessionEvent *event, Operation *op)
 	input->event = event_of[op->kind];
 	input->serial = op->serial;
 	input->result = result_of(news->code, op->kind);
+	if (input->result == RECIPE_UNKNOWN && connected)
+		resend_at = zk_now_ms() + RESEND_DELAY_MS;
 	input->error = news->code;
 	if (news->string)
 	{
@@ -801,12 +838,7 @@ session_next_event(SessionEvent *event)
 	/* reset the descriptor ahead of looking, so that no wake-up is lost */
 	if (read(wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		elog(ERROR, "could not read from eventfd: %m");
-	if (library_died)
-		ereport(FATAL,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("the ZooKeeper client library failed an assertion"),
-				 errdetail("The next zklock worker will go on with the session."),
-				 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
+	check_library();
 	if (news_dropped)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),

@@ -63,7 +63,7 @@ extern bool session_is_stuck(void);
 extern void session_close(void);
 extern void session_submit(uint32_t owner, const char *directory,
 						   const RecipeOp *op);
-extern void session_flush(void);
+extern int64_t session_flush(void);
 extern bool session_next_event(SessionEvent *event);
 extern void session_identity(SessionIdentity *identity);
 extern const char *session_error_text(int error);

@@ -11,9 +11,9 @@
  * The worker may end at any time and lose nothing.  What the next one needs
  * is in shared memory: the session's id and password, and for each slot its
  * state and contender.  A worker that ends alone therefore leaves the session
- * open, and the next one resumes it; the session is closed only when the
- * server shuts down, after the last backend has dropped its locks, or when
- * zklock.servers has a new chroot, where no lock of ours is.
+ * open, and the next one resumes it.  The session is closed only when the
+ * server shuts down or zklock.servers has a new chroot, and then only after
+ * the last backend has dropped its locks.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -52,7 +52,7 @@
 /* How long to wait before trying again what ZooKeeper has refused. */
 #define RETRY_DELAY_MS		10000
 
-/* How often to look whether the last holder is gone, at shutdown. */
+/* How often to look whether the last holder is gone, if the session is to end. */
 #define DRAIN_CHECK_MS		10
 
 /* In the data directory, which is every process's working directory. */
@@ -81,7 +81,7 @@ static HTAB *contender_ids;		/* by id */
 static HTAB *known_directories; /* paths that have been seen to exist */
 static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
-static int64 reopen_at = 0;		/* zk_now_ms() of the next attempt */
+static int64 reopen_at = 0;		/* zk_now_ms() before which not to open one */
 static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
 static bool stranger_warned = false;
 
@@ -103,6 +103,26 @@ worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 	session.worker_pid = 0;
 	session.server[0] = '\0';
 	publish_session(ZK_SESSION_DOWN);
+}
+
+/* The part of zklock.servers that says below which znode all our paths are. */
+static const char *
+chroot_of(const char *servers)
+{
+	const char *slash = strchr(servers, '/');
+
+	return slash && slash[1] != '\0' ? slash : "";
+}
+
+/*
+ * Has zklock.servers another chroot than the session has begun with?  Then no
+ * contender is begun any more until nothing is held, and the session ends.
+ */
+static bool
+chroot_changed(void)
+{
+	return session.client_id != 0 &&
+		strcmp(session.chroot, chroot_of(zklock_servers)) != 0;
 }
 
 static HTAB *
@@ -143,6 +163,15 @@ drop_contender(Contender *contender)
 	hash_search(contenders, &contender->slot, HASH_REMOVE, NULL);
 }
 
+static void
+forget_directories(void)
+{
+	if (known_directories)
+		hash_destroy(known_directories);
+	known_directories = create_table("zklock directories", ZNODE_PATH_SIZE,
+									 ZNODE_PATH_SIZE, HASH_STRINGS);
+}
+
 static bool
 directory_known(const char *path)
 {
@@ -157,12 +186,7 @@ note_directory(const char *path, bool known)
 	else
 	{
 		if (hash_get_num_entries(known_directories) >= MAX_KNOWN_DIRECTORIES)
-		{
-			hash_destroy(known_directories);
-			known_directories = create_table("zklock directories",
-											 ZNODE_PATH_SIZE, ZNODE_PATH_SIZE,
-											 HASH_STRINGS);
-		}
+			forget_directories();
 		hash_search(known_directories, path, HASH_ENTER, NULL);
 	}
 }
@@ -213,6 +237,27 @@ warn_of_stranger(Contender *contender, const char *stranger)
 }
 
 /*
+ * Our node may be left in ZooKeeper.  If it was its deletion that was refused,
+ * that is tried again from time to time, and who wants the slot is told that
+ * it may take long.
+ */
+static void
+warn_of_left(Contender *contender, const RecipeOutput *out)
+{
+	ereport(WARNING,
+			(errmsg("could not delete contender \"%s/%s\": %s",
+					contender->slot->path, contender->recipe.node,
+					session_error_text(out->error)),
+			 errdetail("If it exists, it blocks the lock until the session ends.")));
+	if (contender->recipe.state == RECIPE_LEAVING)
+	{
+		slot_set_queued(contender->slot);
+		if (retry_at == 0)
+			retry_at = zk_now_ms() + RETRY_DELAY_MS;
+	}
+}
+
+/*
  * Do what a step of the recipe came out with: send its operations and tell
  * the slot the news.  The contender is gone afterwards if the news was that.
  */
@@ -250,20 +295,13 @@ carry_out(Contender *contender, RecipeOutput *out)
 		if (out->told & RECIPE_TOLD_FAILED)
 			refuse(contender, out->error);
 		if (out->told & RECIPE_TOLD_LEFT)
-		{
-			ereport(WARNING,
-					(errmsg("could not delete contender \"%s/%s\": %s",
-							slot->path, recipe->node,
-							session_error_text(out->error)),
-					 errdetail("If it exists, it blocks the lock until the session ends.")));
-			retry_at = zk_now_ms() + RETRY_DELAY_MS;
-		}
+			warn_of_left(contender, out);
 
 		if (!recipe->dir_known)
 			note_directory(slot->path, false);
 		if (!(out->told & RECIPE_TOLD_GONE))
 			return;
-		if (!slot_set_gone(slot))
+		if (!slot_set_gone(slot) || chroot_changed())
 		{
 			drop_contender(contender);
 			return;
@@ -284,7 +322,7 @@ open_mail(void)
 		Contender  *contender;
 		RecipeOutput out;
 
-		if (mail == ZK_MAIL_WANT)
+		if (mail == ZK_MAIL_WANT && !chroot_changed())
 		{
 			contender = make_contender(slot);
 			if (contender->recipe.state == RECIPE_NONE)
@@ -303,7 +341,7 @@ open_mail(void)
 				recipe_step(&contender->recipe, &input, &out);
 				carry_out(contender, &out);
 			}
-			else if (slot_set_gone(slot))
+			else if (slot_set_gone(slot) && !chroot_changed())
 			{
 				contender = make_contender(slot);
 				want(contender, &out);
@@ -314,7 +352,10 @@ open_mail(void)
 	}
 }
 
-/* Take over the contenders of the worker before this one. */
+/*
+ * Have a contender for each slot that wants one and has none: take over those
+ * of the worker before this one, begin the others.
+ */
 static void
 take_over(void)
 {
@@ -332,6 +373,8 @@ take_over(void)
 		Contender  *contender;
 		RecipeOutput out;
 
+		if (hash_search(contenders, &slot, HASH_FIND, NULL) != NULL)
+			continue;
 		switch (slot_read_contender(slot, uuid, &has_uuid,
 									&sequence, &has_sequence))
 		{
@@ -403,50 +446,47 @@ retry_refused(void)
 	}
 }
 
-/*
- * The session is over, and every contender of ours with it, or we end it
- * ourselves.  So the holders are told first: nobody else can have their locks
- * before the session is closed.
- */
+/* Forget all contenders, whose session is over, and tell the slots. */
 static void
-end_session(const char *why)
+forget_contenders(void)
 {
 	int			n;
 	Contender **list = list_contenders(&n);
 	RecipeInput input = {.event = RECIPE_EXPIRED};
 	RecipeOutput out;
 
-	ereport(LOG,
-			(errmsg("ZooKeeper session 0x%llx has ended",
-					(unsigned long long) session.client_id),
-			 errdetail_internal("%s", why)));
 	for (int i = 0; i < n; i++)
 	{
 		recipe_step(&list[i]->recipe, &input, &out);
 		if (out.told & RECIPE_TOLD_LOST)
 			ereport(LOG,
 					(errmsg("lost the lock \"%s\"", list[i]->slot->path)));
-		if (!slot_set_gone(list[i]->slot))
-		{
-			drop_contender(list[i]);
-			list[i] = NULL;
-		}
+		(void) slot_set_gone(list[i]->slot);
+		drop_contender(list[i]);
 	}
+}
 
+/*
+ * The session is over, or we end it ourselves, which takes slots_retire().
+ * What is still wanted queues again, in the next session.
+ */
+static void
+end_session(const char *why)
+{
+	ereport(LOG,
+			(errmsg("ZooKeeper session 0x%llx has ended",
+					(unsigned long long) session.client_id),
+			 errdetail_internal("%s", why)));
+	forget_contenders();
 	session_close();
+	forget_directories();
+
 	session.client_id = 0;
 	memset(session.passwd, 0, sizeof(session.passwd));
 	session.server[0] = '\0';
 	publish_session(ZK_SESSION_CONNECTING);
 
-	/* what is still wanted queues again, in the next session */
-	for (int i = 0; i < n; i++)
-	{
-		if (list[i] == NULL)
-			continue;
-		want(list[i], &out);
-		carry_out(list[i], &out);
-	}
+	take_over();
 }
 
 static void
@@ -570,12 +610,20 @@ static void
 open_session(void)
 {
 	SessionOptions options;
+	char	   *servers;
 
 	if (session_is_open() || zk_now_ms() < reopen_at)
 		return;
 
+	/* a session lives below the chroot that it has begun with */
+	if (session.client_id == 0)
+		strlcpy(session.chroot, chroot_of(zklock_servers),
+				sizeof(session.chroot));
+	servers = psprintf("%.*s%s", (int) strcspn(zklock_servers, "/"),
+					   zklock_servers, session.chroot);
+
 	memset(&options, 0, sizeof(options));
-	options.servers = zklock_servers;
+	options.servers = servers;
 	options.timeout = zklock_session_timeout;
 	options.auth = zklock_auth;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
@@ -599,19 +647,10 @@ open_session(void)
 	}
 }
 
-/* The part of zklock.servers that says below which znode all our paths are. */
-static const char *
-chroot_of(const char *servers)
-{
-	const char *slash = strchr(servers, '/');
-
-	return slash && slash[1] != '\0' ? slash : "";
-}
-
 /*
- * Apply a changed configuration.  Another chroot means other znodes, so that
- * is a new session.  Everything else is left to the next worker, which
- * resumes the session with the new settings.
+ * Apply a changed configuration.  Another chroot takes effect in the main
+ * loop, when nothing is held; all else with the next worker, which resumes the
+ * session with the new settings.
  */
 static void
 reload(void)
@@ -620,26 +659,24 @@ reload(void)
 	char	   *auth = pstrdup(zklock_auth);
 	int			timeout = zklock_session_timeout;
 	int			old_acl = zklock_acl;
+	bool		waiting = chroot_changed();
 
 	ProcessConfigFile(PGC_SIGHUP);
 
-	if (strcmp(chroot_of(servers), chroot_of(zklock_servers)) != 0)
-	{
-		end_session("\"zklock.servers\" has a new chroot.");
-		hash_destroy(known_directories);
-		known_directories = create_table("zklock directories",
-										 ZNODE_PATH_SIZE, ZNODE_PATH_SIZE,
-										 HASH_STRINGS);
-		reopen_at = 0;
-	}
-	else if (strcmp(servers, zklock_servers) != 0 ||
-			 strcmp(auth, zklock_auth) != 0 ||
-			 timeout != zklock_session_timeout || old_acl != zklock_acl)
+	servers[strcspn(servers, "/")] = '\0';
+	if (strlen(servers) != strcspn(zklock_servers, "/") ||
+		strncmp(servers, zklock_servers, strlen(servers)) != 0 ||
+		strcmp(auth, zklock_auth) != 0 ||
+		timeout != zklock_session_timeout || old_acl != zklock_acl)
 	{
 		ereport(LOG,
 				(errmsg("restarting the zklock worker to apply new settings")));
 		proc_exit(1);
 	}
+
+	/* changed back: what was put off is wanted here after all */
+	if (waiting && !chroot_changed())
+		take_over();
 
 	pfree(servers);
 	pfree(auth);
@@ -681,17 +718,23 @@ shut_down(void)
 				(errmsg("zklock worker is terminated, its session goes on")));
 		proc_exit(1);
 	}
-	if (slots_any_held())
+	if (!slots_retire())
 		return;
 	session_close();
 	session.client_id = 0;
 	session_write(&session);
 
-	/*
-	 * Not 0, which would be for good: in a smart shutdown clients go on, and
-	 * somebody may have terminated just this worker.
-	 */
+	/* not 0: in a smart shutdown of long, a new worker may be wanted */
 	proc_exit(1);
+}
+
+/* The earlier of two times, of which 0 is none. */
+static int64
+earlier(int64 a, int64 b)
+{
+	if (a == 0 || b == 0)
+		return a + b;
+	return Min(a, b);
 }
 
 /*
@@ -717,8 +760,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 							  sizeof(Contender), HASH_BLOBS);
 	contender_ids = create_table("zklock contender ids", sizeof(uint32),
 								 sizeof(ContenderId), HASH_BLOBS);
-	known_directories = create_table("zklock directories", ZNODE_PATH_SIZE,
-									 ZNODE_PATH_SIZE, HASH_STRINGS);
+	forget_directories();
 	loop_context = AllocSetContextCreate(TopMemoryContext, "zklock worker loop",
 										 ALLOCSET_DEFAULT_SIZES);
 
@@ -740,7 +782,9 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	for (;;)
 	{
 		WaitEvent	event;
-		long		timeout = -1;
+		int64		flush_at;
+		int64		wake_at;
+		long		timeout;
 
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
@@ -749,22 +793,25 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			reload();
 		}
 		if (ShutdownRequestPending)
-		{
 			shut_down();
-			timeout = DRAIN_CHECK_MS;
-		}
+		if (chroot_changed() && slots_retire())
+			end_session("\"zklock.servers\" has a new chroot.");
 
 		open_session();
 		open_mail();
 		session_events();
 		retry_refused();
-		session_flush();
+		flush_at = session_flush();
 		MemoryContextReset(loop_context);
 
+		wake_at = 0;
+		if (ShutdownRequestPending || chroot_changed())
+			wake_at = zk_now_ms() + DRAIN_CHECK_MS;
 		if (!session_is_open())
-			timeout = Max(reopen_at - zk_now_ms(), 0);
-		else if (retry_at != 0 && timeout < 0)
-			timeout = Max(retry_at - zk_now_ms(), 0);
+			wake_at = earlier(wake_at, Max(reopen_at, 1));
+		wake_at = earlier(wake_at, retry_at);
+		wake_at = earlier(wake_at, flush_at);
+		timeout = wake_at == 0 ? -1 : Max(wake_at - zk_now_ms(), 0);
 		(void) WaitEventSetWait(wait_set, timeout, &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
 		ResetLatch(MyLatch);

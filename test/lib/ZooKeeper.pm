@@ -472,9 +472,10 @@ numChildren.
 =item create($path, data => ..., ephemeral => 1, sequence => 1, makepath => 1,
 acl => 'creator')
 
-Returns the path as created.  acl: "open" (default), "creator" or "read".
+Returns the path as created.  acl: "open" (default), "creator", "read" or
+"no delete".
 
-=item set($path, $data), delete($path)
+=item set($path, $data), set_acl($path, $acl), delete($path)
 
 =item add_auth($scheme, $credentials)
 
@@ -499,6 +500,7 @@ sub exists { return $_[0]->_call('exists', $_[1]); }
 sub create { my $self = shift; return $self->_call('create', shift, {@_}); }
 sub set { return $_[0]->_call('set', $_[1], $_[2]); }
 sub delete { return $_[0]->_call('delete', $_[1]); }
+sub set_acl { return $_[0]->_call('set_acl', $_[1], $_[2]); }
 sub add_auth { return $_[0]->_call('add_auth', $_[1], $_[2]); }
 sub session { return $_[0]{session}; }
 sub kill_session { return $_[0]->_call('kill_session', $_[1]); }

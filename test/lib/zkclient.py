@@ -30,6 +30,8 @@ ACLS = {
     'open': security.OPEN_ACL_UNSAFE,
     'creator': security.CREATOR_ALL_ACL,
     'read': security.READ_ACL_UNSAFE,
+    'no delete': [security.make_acl('world', 'anyone', read=True, write=True,
+                                    create=True, admin=True)],
 }
 
 
@@ -103,6 +105,9 @@ class Client:
 
     def set(self, path, data):
         self._zk.set(path, data.encode())
+
+    def set_acl(self, path, acl):
+        self._zk.set_acls(path, ACLS[acl])
 
     def delete(self, path):
         self._zk.delete(path)

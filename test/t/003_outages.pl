@@ -369,21 +369,26 @@ sub no_zookeeper_waits
 		detail => 'The chroot of "zklock.servers" does not exist in ZooKeeper.',
 		hint => 'Create that znode, or change "zklock.servers".',
 	};
-	my $holder = holder($a, 'lost');
+	my $holder = holder($a, 'kept');
+	my $session = session_of($a);
 
+	# It takes effect when nothing is held below the old one.
 	$holder->run_ok('INSERT INTO t VALUES (2)');
-	set_and_reload($a, 'connected', 'zklock.servers' => "$servers/some/where");
-	error_is(
-		$holder->run('COMMIT'),
-		{
-			sqlstate => '40001',
-			message => 'could not commit because lock "lost" has been lost',
-			detail => 'The ZooKeeper session of this server has ended.',
-			hint => 'Retry the transaction.',
-		},
-		'a lock below the old chroot is lost');
-	is(value($a, 'SELECT count(*) FROM t WHERE i = 2'), 0, 'nothing is committed');
-	wait_no_contenders($zk, 'lost');
+	$a->safe_psql('postgres',
+		"ALTER SYSTEM SET zklock.servers = '$servers/some/where'");
+	$a->reload;
+	poll_until(
+		sub { sql($a, "SELECT zk_try_lock('y', '100ms')")->{out} eq 'f' },
+		'the worker to begin no contender any more');
+	my $waiter = waiter($a, 'x', 2);
+	is(session_of($a), $session, 'a new chroot waits for the holder');
+	is(scalar(contenders($zk, 'kept')), 1, 'whose contender stays');
+	$holder->run_ok('COMMIT', 'the holder commits');
+	wait_no_contenders($zk, 'kept');
+	is(value($a, 'SELECT count(*) FROM t WHERE i = 2'), 1, 'so it is committed');
+	poll_until(sub { session_of($a) ne $session }, 'the session to end');
+	error_is($waiter->result, $missing, 'who waited is below the new chroot');
+	$waiter->quit;
 
 	sql_error($a, "SELECT zk_lock('x')", $missing, 'missing chroot');
 	sql_error($a, "SELECT zk_try_lock('x')", $missing, '... also for zk_try_lock');

@@ -47,7 +47,6 @@
 #include <zookeeper/zookeeper.h>
 
 #include "lib/ilist.h"
-#include "shared/slots.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -903,7 +902,7 @@ session_identity(SessionIdentity *identity)
 
 	memset(identity, 0, sizeof(*identity));
 	identity->client_id = id->client_id;
-	memcpy(identity->passwd, id->passwd, SESSION_PASSWD_SIZE);
+	memcpy(identity->passwd, id->passwd, ZK_PASSWD_SIZE);
 	identity->timeout = zoo_recv_timeout(handle);
 	if (zookeeper_get_connected_host(handle, (struct sockaddr *) &address,
 									 &size) != NULL &&

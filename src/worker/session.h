@@ -13,10 +13,8 @@
 #ifndef ZKLOCK_SESSION_H
 #define ZKLOCK_SESSION_H
 
+#include "shared/slots.h"
 #include "worker/recipe.h"
-
-#define SESSION_PASSWD_SIZE		16
-#define SESSION_ADDRESS_SIZE	64
 
 typedef struct SessionOptions
 {
@@ -26,7 +24,7 @@ typedef struct SessionOptions
 	bool		creator_acl;	/* our znodes are for our credentials only */
 	const char *data;			/* content of our contenders */
 	int64_t		client_id;		/* session to resume, or 0 */
-	char		passwd[SESSION_PASSWD_SIZE];
+	char		passwd[ZK_PASSWD_SIZE];
 } SessionOptions;
 
 typedef enum SessionEventKind
@@ -51,9 +49,9 @@ typedef struct SessionEvent
 typedef struct SessionIdentity
 {
 	int64_t		client_id;
-	char		passwd[SESSION_PASSWD_SIZE];
+	char		passwd[ZK_PASSWD_SIZE];
 	int			timeout;		/* ms, as granted */
-	char		address[SESSION_ADDRESS_SIZE];	/* of the server */
+	char		address[ZK_SERVER_SIZE];	/* of the server */
 } SessionIdentity;
 
 extern int	session_init(void);

@@ -310,6 +310,39 @@ carry_out(Contender *contender, RecipeOutput *out)
 	}
 }
 
+/* The slot is wanted: have a contender for it, if it has none. */
+static void
+begin_contender(ZkSlot *slot)
+{
+	Contender  *contender;
+	RecipeOutput out;
+
+	if (chroot_changed())
+		return;					/* take_over() will, in the next session */
+	contender = make_contender(slot);
+	if (contender->recipe.state != RECIPE_NONE)
+		return;
+	want(contender, &out);
+	carry_out(contender, &out);
+}
+
+static void
+release_contender(ZkSlot *slot)
+{
+	RecipeInput input = {.event = RECIPE_RELEASE};
+	Contender  *contender;
+	RecipeOutput out;
+
+	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
+	if (contender != NULL)
+	{
+		recipe_step(&contender->recipe, &input, &out);
+		carry_out(contender, &out);
+	}
+	else if (slot_set_gone(slot))
+		begin_contender(slot);
+}
+
 static void
 open_mail(void)
 {
@@ -319,35 +352,11 @@ open_mail(void)
 	{
 		ZkSlot	   *next;
 		ZkMail		mail = slot_open_mail(slot, &next);
-		Contender  *contender;
-		RecipeOutput out;
 
-		if (mail == ZK_MAIL_WANT && !chroot_changed())
-		{
-			contender = make_contender(slot);
-			if (contender->recipe.state == RECIPE_NONE)
-			{
-				want(contender, &out);
-				carry_out(contender, &out);
-			}
-		}
+		if (mail == ZK_MAIL_WANT)
+			begin_contender(slot);
 		else if (mail == ZK_MAIL_RELEASE)
-		{
-			RecipeInput input = {.event = RECIPE_RELEASE};
-
-			contender = hash_search(contenders, &slot, HASH_FIND, NULL);
-			if (contender != NULL)
-			{
-				recipe_step(&contender->recipe, &input, &out);
-				carry_out(contender, &out);
-			}
-			else if (slot_set_gone(slot) && !chroot_changed())
-			{
-				contender = make_contender(slot);
-				want(contender, &out);
-				carry_out(contender, &out);
-			}
-		}
+			release_contender(slot);
 		slot = next;
 	}
 }

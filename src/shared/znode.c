@@ -5,7 +5,7 @@
  *
  * A lock name becomes one path component below zklock.root, and a contender
  * becomes an ephemeral sequential child of that lock directory, in the name
- * format of Curator's InterProcessMutex and InterProcessReadWriteLock:
+ * format of Curator's InterProcessMutex or InterProcessReadWriteLock:
  *
  *		/zklock/stock%2F17/_c_<uuid>-lock-0000000042
  *		<root> <enc. name> <contender                >
@@ -29,8 +29,14 @@
 
 #define UUID_TEXT_LEN		36
 #define CONTENDER_PREFIX	"_c_"
-#define MUTEX_MARK			"-lock-"
-#define READER_MARK			"-__READ__"
+
+/* What stands between the UUID and the sequence number, by ZnodeKind. */
+static const char *const kind_marks[] = {
+	[ZNODE_MUTEX] = "-lock-",
+	[ZNODE_WRITER] = "-__WRIT__",
+	[ZNODE_READER] = "-__READ__",
+	[ZNODE_LEASE] = "-lease-",
+};
 
 static const char hex_upper[] = "0123456789ABCDEF";
 static const char hex_lower[] = "0123456789abcdef";
@@ -203,11 +209,11 @@ protected_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], char *buf)
  *		number that ZooKeeper appends.
  */
 void
-znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], bool shared,
+znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
 					   char prefix[ZNODE_CONTENDER_SIZE])
 {
 	protected_prefix(uuid, prefix);
-	strcat(prefix, shared ? READER_MARK : MUTEX_MARK);
+	strcat(prefix, kind_marks[kind]);
 }
 
 /*
@@ -218,12 +224,12 @@ znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], bool shared,
  * sign of an overflown one among the ten, as C does.
  */
 void
-znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES], bool shared,
+znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
 					 int32_t sequence, char name[ZNODE_CONTENDER_SIZE])
 {
 	size_t		len;
 
-	znode_contender_prefix(uuid, shared, name);
+	znode_contender_prefix(uuid, kind, name);
 	len = strlen(name);
 	snprintf(name + len, ZNODE_CONTENDER_SIZE - len, "%010d", (int) sequence);
 }

@@ -31,6 +31,15 @@
 /* "_c_<uuid>-__READ__-2147483648" and the terminator, rounded up. */
 #define ZNODE_CONTENDER_SIZE	64
 
+/* What a contender is; decides the format of its name. */
+typedef enum ZnodeKind
+{
+	ZNODE_MUTEX,				/* exclusive, as of Curator's InterProcessMutex */
+	ZNODE_WRITER,				/* exclusive, as of InterProcessReadWriteLock */
+	ZNODE_READER,				/* shared, as of the same */
+	ZNODE_LEASE					/* a permit, as of InterProcessSemaphoreV2 */
+} ZnodeKind;
+
 typedef struct ZnodeContender
 {
 	int32_t		sequence;
@@ -44,10 +53,10 @@ extern const char *znode_check_root(const char *root);
 
 extern void znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES]);
 extern void znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES],
-								   bool shared,
+								   ZnodeKind kind,
 								   char prefix[ZNODE_CONTENDER_SIZE]);
 extern void znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES],
-								 bool shared, int32_t sequence,
+								 ZnodeKind kind, int32_t sequence,
 								 char name[ZNODE_CONTENDER_SIZE]);
 extern bool znode_has_uuid(const char *child,
 						   const uint8_t uuid[ZNODE_UUID_BYTES]);

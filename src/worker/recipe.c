@@ -52,6 +52,8 @@
  *	READING		children ok, nobody excludes us -> OWNER: stat
  *				children ok, somebody does -> WATCHING: watch the last of them
  *				children ok, without our node; no node -> ENTERING: as new
+ *				children ok, with those of a semaphore -> LEAVING: delete;
+ *				  failed, mixed
  *				children unknown -> READING: children
  *				children refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
@@ -64,12 +66,24 @@
  *				stat ok, not our session's; no node -> NONE: lost
  *				stat unknown -> OWNER: stat
  *				stat refused -> OWNER: the lock is ours, but has no token
+ *				look -> OWNER: children
+ *				children ok -> OWNER: alone, or a writer is behind us
+ *				children no node, refused -> OWNER: alone
+ *				children unknown -> OWNER: children
+ *				guard, once; guarding watch used up or unknown -> OWNER: watch
+ *				  our own node
+ *				guarding watch ok, with the data of a revocation -> OWNER: set
+ *				  (who we are); revoked
+ *				guarding watch no node; own node deleted -> OWNER: stat
  *				release -> LEAVING: delete
  *	LEAVING		delete ok, no node -> NONE: gone
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
  *	any			expired -> NONE: lost if it was OWNER, else gone
+ *
+ * A grouped contender (zk_lock_all) never enters a second time: where the
+ * table says so, it is gone instead.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -95,6 +109,7 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->kind = kind;
 	op->node = node;
 	op->serial = serial;
+	op->data = NULL;
 }
 
 static void
@@ -124,7 +139,7 @@ fail(Recipe *recipe, RecipeOutput *out, int error)
 static void
 enter(Recipe *recipe, RecipeOutput *out)
 {
-	znode_contender_prefix(recipe->uuid, recipe->shared, recipe->node);
+	znode_contender_prefix(recipe->uuid, recipe->kind, recipe->node);
 	if (recipe->parents_tried)
 		send_op(out, RECIPE_OP_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
@@ -132,6 +147,20 @@ enter(Recipe *recipe, RecipeOutput *out)
 	send_op(out, RECIPE_OP_CREATE, recipe->node, 0);
 	send_op(out, RECIPE_OP_CHILDREN, NULL, ++recipe->serial);
 	recipe->state = RECIPE_ENTERING;
+}
+
+/*
+ * Our node was not created, or has been deleted: do it again.  Not so for one
+ * of several that must stand in all their queues at the same time: all are
+ * enqueued anew, which is for the caller to do.
+ */
+static void
+reenter(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->grouped)
+		end(recipe, out, 0);
+	else
+		enter(recipe, out);
 }
 
 static void
@@ -160,6 +189,8 @@ own(Recipe *recipe, RecipeOutput *out)
 {
 	forget_predecessor(recipe);
 	recipe->blockers = 0;
+	recipe->look = 0;
+	recipe->guard = 0;
 	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
 	recipe->state = RECIPE_OWNER;
 	out->told |= RECIPE_TOLD_GRANTED;
@@ -181,7 +212,7 @@ created(Recipe *recipe, RecipeOutput *out, int32_t sequence)
 {
 	recipe->sequence = sequence;
 	recipe->dir_known = true;
-	znode_contender_name(recipe->uuid, recipe->shared, sequence, recipe->node);
+	znode_contender_name(recipe->uuid, recipe->kind, sequence, recipe->node);
 	out->told |= RECIPE_TOLD_CREATED;
 }
 
@@ -196,7 +227,7 @@ enter_without_directory(Recipe *recipe, RecipeOutput *out)
 	{
 		/* missing parents, or an idle container that was just collected */
 		recipe->parents_tried = true;
-		enter(recipe, out);
+		reenter(recipe, out);
 	}
 }
 
@@ -218,6 +249,13 @@ find_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	return false;
 }
 
+static bool
+is_semaphore_part(const char *child)
+{
+	return strcmp(child, RECIPE_SEMAPHORE_LOCKS) == 0 ||
+		strcmp(child, RECIPE_SEMAPHORE_LEASES) == 0;
+}
+
 /*
  * Our place in the queue: count the contenders that exclude us and keep the
  * last of them as predecessor.  Returns false if our own node is missing.
@@ -225,6 +263,7 @@ find_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static bool
 find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
+	bool		shared = recipe->kind == ZNODE_READER;
 	bool		found = false;
 	const char *predecessor = NULL;
 	int32_t		predecessor_sequence = 0;
@@ -237,6 +276,8 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 		if (strcmp(child, recipe->node) == 0)
 			found = true;
+		else if (is_semaphore_part(child))
+			out->told |= RECIPE_TOLD_MIXED;
 		else if (!znode_parse_contender(child, &contender))
 		{
 			out->told |= RECIPE_TOLD_STRANGER;
@@ -249,7 +290,7 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
 		}
 		else if (znode_before(contender.sequence, recipe->sequence) &&
-				 (!recipe->shared || !contender.shared))
+				 (!shared || !contender.shared))
 		{
 			recipe->blockers++;
 			if (predecessor == NULL ||
@@ -272,7 +313,15 @@ static void
 evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (!find_place(recipe, in, out))
-		enter(recipe, out);		/* somebody deleted our node */
+	{
+		out->told &= ~RECIPE_TOLD_MIXED;
+		reenter(recipe, out);	/* somebody deleted our node */
+	}
+	else if (out->told & RECIPE_TOLD_MIXED)
+	{
+		out->told |= RECIPE_TOLD_FAILED;
+		leave(recipe, out);
+	}
 	else if (recipe->blockers == 0)
 		own(recipe, out);
 	else if (recipe->predecessor == NULL)
@@ -377,7 +426,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 					leave(recipe, out);
 			}
 			else if (wanted)
-				enter(recipe, out);
+				reenter(recipe, out);
 			else
 				end(recipe, out, 0);
 			break;
@@ -422,8 +471,78 @@ on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 }
 
 static void
+look(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->look = ++recipe->serial;
+	send_op(out, RECIPE_OP_CHILDREN, NULL, recipe->look);
+}
+
+/* Does an exclusive contender wait behind our shared one? */
+static void
+on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (in->serial != recipe->look)
+		return;
+	if (in->result == RECIPE_UNKNOWN)
+	{
+		look(recipe, out);
+		return;
+	}
+
+	out->told |= RECIPE_TOLD_ALONE;
+	for (int i = 0; in->result == RECIPE_OK && i < in->nchildren; i++)
+	{
+		ZnodeContender contender;
+
+		if (znode_parse_contender(in->children[i], &contender) &&
+			!contender.shared &&
+			znode_before(recipe->sequence, contender.sequence))
+			out->told = RECIPE_TOLD_BEHIND;
+	}
+}
+
+static void
+guard(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->guard = ++recipe->serial;
+	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->guard);
+}
+
+/* Our own node has been read, and is being watched. */
+static void
+on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	const char *revoke = RECIPE_REVOKE_DATA;
+
+	if (in->serial != recipe->guard)
+		return;
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (in->data_len == (int) strlen(revoke) &&
+				memcmp(in->data, revoke, in->data_len) == 0)
+			{
+				/* say again who we are, so that it can be asked again */
+				out->told |= RECIPE_TOLD_REVOKED;
+				send_op(out, RECIPE_OP_SET, recipe->node, 0);
+			}
+			break;
+		case RECIPE_UNKNOWN:
+			guard(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			break;
+		case RECIPE_REFUSED:
+			break;				/* it cannot be asked for, that is all */
+	}
+}
+
+static void
 on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
+	if (recipe->state == RECIPE_OWNER)
+		on_look_done(recipe, in, out);
 	if (in->serial != recipe->serial)
 		return;
 	if (recipe->state == RECIPE_SEARCHING || recipe->state == RECIPE_ABANDONING)
@@ -435,6 +554,11 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
+	if (recipe->state == RECIPE_OWNER)
+	{
+		on_guard_done(recipe, in, out);
+		return;
+	}
 	if (recipe->state != RECIPE_WATCHING || in->serial != recipe->serial)
 		return;
 
@@ -532,21 +656,25 @@ recipe_free(Recipe *recipe)
  * recipe_want
  *		Queue for the lock with a new contender.
  *
- * "uuid" must never have been used in this lock directory.  "dir_known" tells
- * that the directory has been seen, which spares an operation.  The recipe
- * must be in RECIPE_NONE.  "out" is filled anew.
+ * "uuid" must never have been used in this lock directory.  "grouped" tells
+ * that the contender is one of several that are created in one step, and so
+ * must not be created again alone: then it is gone.  "dir_known" tells that
+ * the directory has been seen, which spares an operation.  The recipe must be
+ * in RECIPE_NONE.  "out" is filled anew.
  */
 void
 recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-			bool shared, bool dir_known, RecipeOutput *out)
+			ZnodeKind kind, bool grouped, bool dir_known,
+			RecipeOutput *out)
 {
 	memset(out, 0, sizeof(*out));
 	if (recipe->state != RECIPE_NONE)
 		return;
 	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
-	recipe->shared = shared;
+	recipe->kind = kind;
+	recipe->grouped = grouped;
 	recipe->dir_known = dir_known;
-	recipe->parents_tried = false;
+	recipe->parents_tried = grouped && !dir_known;	/* there is no second try */
 	recipe->mkdir_error = 0;
 	enter(recipe, out);
 }
@@ -564,12 +692,13 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
  */
 void
 recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-			  bool shared, RecipeResume how,
+			  ZnodeKind kind, bool grouped, RecipeResume how,
 			  const int32_t *sequence, RecipeOutput *out)
 {
 	memset(out, 0, sizeof(*out));
 	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
-	recipe->shared = shared;
+	recipe->kind = kind;
+	recipe->grouped = grouped;
 
 	if (sequence == NULL)
 	{
@@ -614,6 +743,14 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_RELEASE:
 			on_release(recipe, out);
 			break;
+		case RECIPE_LOOK:
+			if (recipe->state == RECIPE_OWNER)
+				look(recipe, out);
+			break;
+		case RECIPE_GUARD:
+			if (recipe->state == RECIPE_OWNER && recipe->guard == 0)
+				guard(recipe, out);
+			break;
 		case RECIPE_MKDIR_DONE:
 			recipe->mkdir_error = in->result == RECIPE_NO_NODE ||
 				in->result == RECIPE_REFUSED ? in->error : 0;
@@ -627,6 +764,9 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_WATCH_DONE:
 			on_watch_done(recipe, in, out);
 			break;
+		case RECIPE_GET_DONE:
+		case RECIPE_SET_DONE:
+			break;
 		case RECIPE_STAT_DONE:
 			on_stat_done(recipe, in, out);
 			break;
@@ -636,10 +776,14 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_NODE_DELETED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				predecessor_gone(recipe, out);
+			else if (recipe->state == RECIPE_OWNER && in->serial == recipe->guard)
+				send_op(out, RECIPE_OP_STAT, recipe->node, 0);
 			break;
 		case RECIPE_NODE_TOUCHED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				watch(recipe, out);
+			else if (recipe->state == RECIPE_OWNER && in->serial == recipe->guard)
+				guard(recipe, out);
 			break;
 		case RECIPE_RETRY:
 			if (recipe->state == RECIPE_LEAVING && recipe->refused)

@@ -31,13 +31,17 @@ typedef enum RecipeState
 typedef enum RecipeEvent
 {
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
+	RECIPE_LOOK,				/* tell if a writer waits behind our reader */
+	RECIPE_GUARD,				/* watch our own node for a revocation */
 	RECIPE_MKDIR_DONE,
 	RECIPE_CREATE_DONE,
 	RECIPE_CHILDREN_DONE,
 	RECIPE_WATCH_DONE,
+	RECIPE_GET_DONE,
+	RECIPE_SET_DONE,
 	RECIPE_STAT_DONE,
 	RECIPE_DELETE_DONE,
-	RECIPE_NODE_DELETED,		/* a watch: the predecessor is gone */
+	RECIPE_NODE_DELETED,		/* a watch: the node is gone */
 	RECIPE_NODE_TOUCHED,		/* a watch was used up by anything else */
 	RECIPE_RETRY,				/* try again what was refused, if anything */
 	RECIPE_EXPIRED				/* the session, and with it our node, is gone */
@@ -61,8 +65,12 @@ typedef struct RecipeInput
 	const char *node;			/* CREATE_DONE: name of the new znode */
 	const char *const *children;	/* CHILDREN_DONE: names in the directory */
 	int			nchildren;
-	int64_t		czxid;			/* STAT_DONE */
-	bool		ours;			/* STAT_DONE: ephemeral of our session */
+	const char *data;			/* WATCH_DONE, GET_DONE: not terminated */
+	int			data_len;		/* -1: none */
+	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
+	int64_t		ctime;			/* the same; ms since 1970 */
+	int64_t		ephemeral_owner;	/* the same; 0: persistent */
+	bool		ours;			/* the same: ephemeral of our session */
 } RecipeInput;
 
 typedef enum RecipeOpKind
@@ -72,8 +80,11 @@ typedef enum RecipeOpKind
 	RECIPE_OP_CREATE,			/* create "node", ephemeral and sequential */
 	RECIPE_OP_CHILDREN,			/* list the lock directory */
 	RECIPE_OP_SEARCH,			/* the same, behind a sync */
+	RECIPE_OP_LIST,				/* the same as CHILDREN, and watch them */
 	RECIPE_OP_WATCH,			/* get "node" and watch it */
 	RECIPE_OP_UNWATCH,			/* remove that watch; nobody waits */
+	RECIPE_OP_GET,				/* get "node" */
+	RECIPE_OP_SET,				/* set the data of "node" */
 	RECIPE_OP_STAT,				/* stat our own "node" */
 	RECIPE_OP_DELETE,			/* delete our own "node" */
 	RECIPE_OP_DELETE_STRAY		/* delete "node"; nobody waits */
@@ -83,7 +94,9 @@ typedef struct RecipeOp
 {
 	RecipeOpKind kind;
 	uint32_t	serial;			/* to be handed back with the answer */
-	const char *node;			/* valid until the next step; or NULL */
+	const char *node;			/* valid until the next step; or NULL: the
+								 * directory */
+	const char *data;			/* of MKDIR, CREATE, SET; NULL: the usual */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */
@@ -96,8 +109,20 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_GONE		(1 << 6)	/* no contender of ours is left */
 #define RECIPE_TOLD_LEFT		(1 << 7)	/* a node may stay: out->error */
 #define RECIPE_TOLD_STRANGER	(1 << 8)	/* a child that is no contender */
+#define RECIPE_TOLD_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
+											 * under one name */
+#define RECIPE_TOLD_ALONE		(1 << 10)	/* looked: no writer behind us */
+#define RECIPE_TOLD_BEHIND		(1 << 11)	/* looked: a writer is behind us */
+#define RECIPE_TOLD_REVOKED		(1 << 12)	/* somebody asks for the lock */
 
 #define RECIPE_MAX_OPS			8
+
+/* Data by which Curator's Revoker asks for a lock. */
+#define RECIPE_REVOKE_DATA		"__REVOKE__"
+
+/* Children of a name that is used as a semaphore. */
+#define RECIPE_SEMAPHORE_LOCKS	"locks"
+#define RECIPE_SEMAPHORE_LEASES	"leases"
 
 typedef struct RecipeOutput
 {
@@ -113,7 +138,8 @@ typedef struct Recipe
 {
 	RecipeState state;
 	uint8_t		uuid[ZNODE_UUID_BYTES];
-	bool		shared;
+	ZnodeKind	kind;
+	bool		grouped;		/* one of several that are enqueued together */
 	bool		dir_known;		/* the lock directory has been seen to exist */
 	bool		parents_tried;	/* MKDIRS has been sent for this contender */
 	int			mkdir_error;	/* why that failed, or 0 */
@@ -121,6 +147,8 @@ typedef struct Recipe
 	int32_t		sequence;		/* of our node, once created */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
 	uint32_t	serial;			/* of the last read or watch sent */
+	uint32_t	look;			/* OWNER: that of the look behind us */
+	uint32_t	guard;			/* OWNER: that of the watch of our own node */
 	int			blockers;		/* contenders ahead that exclude us */
 	char	   *predecessor;	/* the last of the blockers; malloc'd */
 } Recipe;
@@ -136,9 +164,10 @@ typedef enum RecipeResume
 extern void recipe_init(Recipe *recipe);
 extern void recipe_free(Recipe *recipe);
 extern void recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-						bool shared, bool dir_known, RecipeOutput *out);
+						ZnodeKind kind, bool grouped, bool dir_known,
+						RecipeOutput *out);
 extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-						  bool shared, RecipeResume how,
+						  ZnodeKind kind, bool grouped, RecipeResume how,
 						  const int32_t *sequence, RecipeOutput *out);
 extern void recipe_step(Recipe *recipe, const RecipeInput *in,
 						RecipeOutput *out);

@@ -84,6 +84,8 @@ typedef struct News
 								 * ANSWER; malloc'd */
 	char	  **children;		/* ANSWER: one malloc'd block */
 	int			nchildren;
+	char	   *data;			/* ANSWER; malloc'd */
+	int			data_len;
 	struct Stat stat;			/* ANSWER */
 } News;
 
@@ -94,8 +96,20 @@ typedef struct Operation
 	uint32_t	owner;
 	RecipeOpKind kind;
 	uint32_t	serial;
+	uint32_t	group;			/* CREATE: that of its multi, or 0 */
+	struct Multi *multi;		/* to be freed with this operation, or NULL */
+	char	   *data;			/* to be written, or NULL */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
+
+/* Creates that succeed or fail together. */
+typedef struct Multi
+{
+	int			count;
+	zoo_op_result_t *results;
+	char	   *created;		/* WATCH_PATH_SIZE bytes for each */
+	Operation  *operations[FLEXIBLE_ARRAY_MEMBER];
+} Multi;
 
 /* Whose the watch of a znode is. */
 typedef struct Watch
@@ -113,7 +127,6 @@ static int	wake_fd = -1;
 static char *auth;				/* to be sent, or NULL */
 static HTAB *watches;			/* that are set, or on their way */
 static const struct ACL_vector *acl;
-static char *contender_data;
 static MemoryContext session_context;
 
 static dlist_head submitted = DLIST_STATIC_INIT(submitted);
@@ -227,11 +240,52 @@ answer_stat(int rc, const struct Stat *stat, const void *data)
 }
 
 static void
-answer_data(int rc, const char *value pg_attribute_unused(),
-			int value_len pg_attribute_unused(),
-			const struct Stat *stat pg_attribute_unused(), const void *data)
+answer_data(int rc, const char *value, int value_len, const struct Stat *stat,
+			const void *data)
 {
-	answer_void(rc, data);
+	Operation  *op = (Operation *) data;
+
+	op->news.code = rc;
+	op->news.data_len = -1;
+	if (rc == ZOK && stat)
+		op->news.stat = *stat;
+	if (rc == ZOK && value && value_len >= 0)
+	{
+		op->news.data = malloc(value_len + 1);
+		if (op->news.data == NULL)
+			op->news.code = ZCONNECTIONLOSS;
+		else
+		{
+			memcpy(op->news.data, value, value_len);
+			op->news.data_len = value_len;
+		}
+	}
+	post_news(&op->news);
+}
+
+/*
+ * If a multi fails, so do all of its operations: one with an error of its own,
+ * the others with one that settles nothing.
+ */
+static void
+answer_multi(int rc, const void *data)
+{
+	const Multi *multi = data;
+	int			count = multi->count;
+
+	/* the last one takes the multi with it when it is freed */
+	for (int i = 0; i < count; i++)
+	{
+		Operation  *op = multi->operations[i];
+		int			own = multi->results[i].err;
+
+		if (rc == ZOK)
+			answer_string(ZOK, multi->created + i * WATCH_PATH_SIZE, op);
+		else if (rc > ZAPIERROR)
+			answer_void(rc, op);
+		else
+			answer_void(own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY, op);
+	}
 }
 
 /* Post news that answer no operation. */
@@ -410,9 +464,6 @@ session_open(const SessionOptions *options)
 
 	Assert(handle == NULL);
 	acl = options->creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
-	if (contender_data)
-		pfree(contender_data);
-	contender_data = MemoryContextStrdup(session_context, options->data);
 	if (auth)
 		pfree(auth);
 	auth = options->auth[0] == '\0' ? NULL :
@@ -448,6 +499,7 @@ free_answer(News *news)
 {
 	free(news->string);
 	free(news->children);
+	free(news->data);
 }
 
 /* Free news that have been delivered, or never will be. */
@@ -462,6 +514,10 @@ free_news(News *news)
 		Operation  *op = (Operation *) news;
 
 		dlist_delete(&op->node);
+		if (op->data)
+			pfree(op->data);
+		if (op->multi)
+			pfree(op->multi);
 		pfree(op);
 	}
 }
@@ -543,11 +599,14 @@ session_close(void)
  * session_submit
  *		Submit an operation of a contender; it leaves with session_flush().
  *
- * "owner" is handed back with the answer.  Accepted in any state: without a
- * connection it waits for one, or for the end of the session.
+ * "owner" is handed back with the answer.  Creates that are submitted one
+ * after the other with the same "group", other than 0, are one multi: they
+ * succeed or fail together.  Accepted in any state: without a connection it
+ * waits for one, or for the end of the session.
  */
 void
-session_submit(uint32_t owner, const char *directory, const RecipeOp *recipe_op)
+session_submit(uint32_t owner, const char *directory, const RecipeOp *recipe_op,
+			   uint32_t group)
 {
 	Operation  *op;
 	Size		size = strlen(directory) + 1;
@@ -560,6 +619,9 @@ session_submit(uint32_t owner, const char *directory, const RecipeOp *recipe_op)
 	op->owner = owner;
 	op->kind = recipe_op->kind;
 	op->serial = recipe_op->serial;
+	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
+	if (recipe_op->data)
+		op->data = MemoryContextStrdup(session_context, recipe_op->data);
 	strcpy(op->path, directory);
 	if (recipe_op->node)
 	{
@@ -584,7 +646,7 @@ send_mkdir_parents(const char *path)
 	}
 }
 
-/* Read the node and watch it, as its path's only watch. */
+/* Read the node or list its children, and watch, as its path's only watch. */
 static int
 send_watch(Operation *op)
 {
@@ -595,15 +657,36 @@ send_watch(Operation *op)
 	watch = hash_search(watches, op->path, HASH_ENTER, NULL);
 	watch->owner = op->owner;
 	watch->serial = op->serial;
+	if (op->kind == RECIPE_OP_LIST)
+		return zoo_awget_children(handle, op->path, watch_fired, NULL,
+								  answer_strings, op);
 	return zoo_awget(handle, op->path, watch_fired, NULL, answer_data, op);
+}
+
+/* The watch was not set after all. */
+static void
+forget_watch(const Operation *op)
+{
+	Watch	   *watch = NULL;
+
+	if (strlen(op->path) < WATCH_PATH_SIZE)
+		watch = hash_search(watches, op->path, HASH_FIND, NULL);
+	if (watch && watch->owner == op->owner && watch->serial == op->serial)
+		hash_search(watches, op->path, HASH_REMOVE, NULL);
 }
 
 static int
 send_unwatch(Operation *op)
 {
 	hash_search(watches, op->path, HASH_REMOVE, NULL);
-	return zoo_aremove_all_watches(handle, op->path, ZWATCHTYPE_DATA, 0,
+	return zoo_aremove_all_watches(handle, op->path, ZWATCHTYPE_ANY, 0,
 								   (void_completion_t *) answer_void, op);
+}
+
+static int
+data_len(const Operation *op)
+{
+	return op->data ? (int) strlen(op->data) : -1;
 }
 
 /* Hand one operation to the library; returns one of ZOO_ERRORS. */
@@ -616,19 +699,24 @@ send_operation(Operation *op)
 			send_mkdir_parents(op->path);
 			/* FALLTHROUGH */
 		case RECIPE_OP_MKDIR:
-			return zoo_acreate(handle, op->path, NULL, -1, acl, ZOO_CONTAINER,
-							   answer_string, op);
+			return zoo_acreate(handle, op->path, op->data, data_len(op), acl,
+							   ZOO_CONTAINER, answer_string, op);
 		case RECIPE_OP_CREATE:
-			return zoo_acreate(handle, op->path, contender_data,
-							   strlen(contender_data), acl,
+			return zoo_acreate(handle, op->path, op->data, data_len(op), acl,
 							   ZOO_EPHEMERAL_SEQUENTIAL, answer_string, op);
 		case RECIPE_OP_SEARCH:
 			zoo_async(handle, op->path, answer_string, NULL);
 			/* FALLTHROUGH */
 		case RECIPE_OP_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0, answer_strings, op);
+		case RECIPE_OP_LIST:
 		case RECIPE_OP_WATCH:
 			return send_watch(op);
+		case RECIPE_OP_GET:
+			return zoo_aget(handle, op->path, 0, answer_data, op);
+		case RECIPE_OP_SET:
+			return zoo_aset(handle, op->path, op->data, data_len(op), -1,
+							answer_stat, op);
 		case RECIPE_OP_UNWATCH:
 			return send_unwatch(op);
 		case RECIPE_OP_STAT:
@@ -638,6 +726,59 @@ send_operation(Operation *op)
 			return zoo_adelete(handle, op->path, -1, answer_void, op);
 	}
 	return ZBADARGUMENTS;
+}
+
+/*
+ * Send "first" and the creates behind it that belong to it as one multi.  A
+ * path too long for its buffer would be an error of the library's own.
+ */
+static void
+send_multi(Operation *first)
+{
+	Multi	   *multi;
+	zoo_op_t   *zops;
+	dlist_iter	iter;
+	int			count = 1;
+	int			rc;
+
+	dlist_foreach(iter, &submitted)
+	{
+		if (dlist_container(Operation, node, iter.cur)->group != first->group)
+			break;
+		count++;
+	}
+
+	multi = MemoryContextAllocZero(session_context,
+								   offsetof(Multi, operations) +
+								   count * (sizeof(Operation *) +
+											sizeof(zoo_op_result_t) +
+											WATCH_PATH_SIZE));
+	multi->count = count;
+	multi->results = (zoo_op_result_t *) &multi->operations[count];
+	multi->created = (char *) &multi->results[count];
+	zops = palloc(count * sizeof(zoo_op_t));
+	for (int i = 0; i < count; i++)
+	{
+		Operation  *op = first;
+
+		if (i > 0)
+		{
+			op = dlist_container(Operation, node,
+								 dlist_pop_head_node(&submitted));
+			dlist_push_tail(&flight, &op->node);
+		}
+		multi->operations[i] = op;
+		zoo_create_op_init(&zops[i], op->path, op->data, data_len(op), acl,
+						   ZOO_EPHEMERAL_SEQUENTIAL,
+						   multi->created + i * WATCH_PATH_SIZE,
+						   WATCH_PATH_SIZE);
+	}
+	multi->operations[count - 1]->multi = multi;
+
+	rc = zoo_amulti(handle, count, zops, multi->results, answer_multi, multi);
+	if (rc != ZOK && rc != ZINVALIDSTATE)
+		answer_multi(rc, multi);
+	pfree(zops);
 }
 
 /*
@@ -662,6 +803,11 @@ session_flush(void)
 		int			rc;
 
 		dlist_push_tail(&flight, &op->node);
+		if (op->group != 0)
+		{
+			send_multi(op);
+			continue;
+		}
 		rc = send_operation(op);
 
 		/*
@@ -708,7 +854,10 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
 	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
+	[RECIPE_OP_GET] = RECIPE_GET_DONE,
+	[RECIPE_OP_SET] = RECIPE_SET_DONE,
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
 };
@@ -719,6 +868,10 @@ fill_answer(SessionEvent *event, Operation *op)
 {
 	News	   *news = &op->news;
 	RecipeInput *input = &event->input;
+
+	if (news->code != ZOK &&
+		(op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST))
+		forget_watch(op);
 
 	/* of an operation that died with its session, or of a stray's deletion */
 	if (news->code == ZSESSIONEXPIRED || news->code == ZCLOSING ||
@@ -741,7 +894,11 @@ fill_answer(SessionEvent *event, Operation *op)
 	}
 	input->children = (const char *const *) news->children;
 	input->nchildren = news->nchildren;
+	input->data = news->data;
+	input->data_len = news->data_len;
 	input->czxid = news->stat.czxid;
+	input->ctime = news->stat.ctime;
+	input->ephemeral_owner = news->stat.ephemeralOwner;
 	input->ours = handle != NULL &&
 		news->stat.ephemeralOwner == zoo_client_id(handle)->client_id;
 	return true;

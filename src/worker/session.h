@@ -22,7 +22,6 @@ typedef struct SessionOptions
 	int			timeout;		/* ms, asked of the server */
 	const char *auth;			/* "user:password" for digest, or "" */
 	bool		creator_acl;	/* our znodes are for our credentials only */
-	const char *data;			/* content of our contenders */
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];
 } SessionOptions;
@@ -60,7 +59,7 @@ extern bool session_is_open(void);
 extern bool session_is_stuck(void);
 extern void session_close(void);
 extern void session_submit(uint32_t owner, const char *directory,
-						   const RecipeOp *op);
+						   const RecipeOp *op, uint32_t group);
 extern int64_t session_flush(void);
 extern bool session_next_event(SessionEvent *event);
 extern void session_identity(SessionIdentity *identity);

@@ -203,7 +203,7 @@ want(Contender *contender, RecipeOutput *out)
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
 	slot_set_uuid(contender->slot, uuid);
-	recipe_want(&contender->recipe, uuid, false,
+	recipe_want(&contender->recipe, uuid, ZNODE_MUTEX, false,
 				directory_known(contender->slot->path), out);
 }
 
@@ -257,6 +257,29 @@ warn_of_left(Contender *contender, const RecipeOutput *out)
 	}
 }
 
+/* What a person finds in our contenders: short, and who we are. */
+static const char *
+contender_data(void)
+{
+	static char data[256];
+	char		host[128];
+
+	if (gethostname(host, sizeof(host)) != 0)
+		strlcpy(host, "unknown", sizeof(host));
+	host[sizeof(host) - 1] = '\0';
+	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s",
+			 host, PostPortNumber, cluster_name);
+	return data;
+}
+
+static void
+submit(Contender *contender, RecipeOp *op)
+{
+	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET)
+		op->data = contender_data();
+	session_submit(contender->id, contender->slot->path, op, 0);
+}
+
 /*
  * Do what a step of the recipe came out with: send its operations and tell
  * the slot the news.  The contender is gone afterwards if the news was that.
@@ -274,7 +297,7 @@ carry_out(Contender *contender, RecipeOutput *out)
 								 recipe->node,
 								 recipe_state_name(recipe->state))));
 		for (int i = 0; i < out->nops; i++)
-			session_submit(contender->id, slot->path, &out->ops[i]);
+			submit(contender, &out->ops[i]);
 
 		if (out->told & RECIPE_TOLD_STRANGER)
 			warn_of_stranger(contender, out->stranger);
@@ -403,7 +426,7 @@ take_over(void)
 
 		contender = make_contender(slot);
 		if (has_uuid)
-			recipe_resume(&contender->recipe, uuid, false, how,
+			recipe_resume(&contender->recipe, uuid, ZNODE_MUTEX, false, how,
 						  has_sequence ? &sequence : NULL, &out);
 		else if (how == RECIPE_RESUME_WANTED)
 			want(contender, &out);
@@ -600,21 +623,6 @@ session_events(void)
 	}
 }
 
-/* What a person finds in our contenders: short, and who we are. */
-static const char *
-contender_data(void)
-{
-	static char data[256];
-	char		host[128];
-
-	if (gethostname(host, sizeof(host)) != 0)
-		strlcpy(host, "unknown", sizeof(host));
-	host[sizeof(host) - 1] = '\0';
-	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s",
-			 host, PostPortNumber, cluster_name);
-	return data;
-}
-
 static void
 open_session(void)
 {
@@ -636,7 +644,6 @@ open_session(void)
 	options.timeout = zklock_session_timeout;
 	options.auth = zklock_auth;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
-	options.data = contender_data();
 	options.client_id = session.client_id;
 	memcpy(options.passwd, session.passwd, sizeof(options.passwd));
 

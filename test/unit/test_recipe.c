@@ -36,6 +36,8 @@
 
 #include "worker/recipe.h"
 
+#define KIND(shared)	((shared) ? ZNODE_READER : ZNODE_MUTEX)
+
 #define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
 
 /* How many schedules the model plays at random, of each kind. */
@@ -561,6 +563,12 @@ op_name(RecipeOpKind kind)
 			return "watch";
 		case RECIPE_OP_UNWATCH:
 			return "unwatch";
+		case RECIPE_OP_LIST:
+			return "list";
+		case RECIPE_OP_GET:
+			return "get";
+		case RECIPE_OP_SET:
+			return "set";
 		case RECIPE_OP_STAT:
 			return "stat";
 		case RECIPE_OP_DELETE:
@@ -599,6 +607,9 @@ describe_ops(const RecipeOutput *out)
 					strcmp(node, READER_PREFIX) == 0)
 					node = NULL;
 				break;
+			case RECIPE_OP_LIST:
+			case RECIPE_OP_GET:
+			case RECIPE_OP_SET:
 			case RECIPE_OP_STAT:
 			case RECIPE_OP_DELETE:
 				if (strcmp(node, OURS) == 0 || strcmp(node, OUR_READER) == 0)
@@ -645,7 +656,7 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 	uint32_t	before = recipe->serial;
 
 	if (input == IN_WANT || input == IN_WANT_NEW_DIR)
-		recipe_want(recipe, our_uuid, recipe->shared, input == IN_WANT, out);
+		recipe_want(recipe, our_uuid, recipe->kind, false, input == IN_WANT, out);
 	else
 	{
 		memset(&in, 0, sizeof(in));
@@ -887,9 +898,9 @@ bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
 	};
 
 	recipe_init(recipe);
-	recipe_want(recipe, our_uuid, shared, true, &out);
+	recipe_want(recipe, our_uuid, KIND(shared), false, true, &out);
 	assert_string_equal(out.ops[0].node, shared ? READER_PREFIX : OUR_PREFIX);
-	znode_contender_name(our_uuid, shared, sequence, node);
+	znode_contender_name(our_uuid, KIND(shared), sequence, node);
 	recipe_step(recipe, &in, &out);
 	assert_int_equal(recipe->state, RECIPE_READING);
 	assert_string_equal(recipe->node, node);
@@ -1287,7 +1298,7 @@ test_strays_leave_room(void **state)
 
 	/* and with nothing to spare, those that are seen next time go then */
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_WANTED, &sequence,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED, &sequence,
 				  &out);
 	give_children(&recipe, many, lengthof(many), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
@@ -1299,7 +1310,7 @@ test_strays_leave_room(void **state)
 static void
 test_stranger_is_told(void **state)
 {
-	static const char *const strangers[] = {"leases", OURS, "config", FIRST};
+	static const char *const strangers[] = {"leaves", OURS, "config", FIRST};
 	static const char *const only_ours[] = {OURS};
 	static const char *const odd_own[] = {OUR_PREFIX, OURS};
 	Recipe		recipe;
@@ -1311,7 +1322,7 @@ test_stranger_is_told(void **state)
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(recipe.blockers, 1);
 	assert_int_equal(out.told, RECIPE_TOLD_QUEUED | RECIPE_TOLD_STRANGER);
-	assert_true(strcmp(out.stranger, "leases") == 0 ||
+	assert_true(strcmp(out.stranger, "leaves") == 0 ||
 				strcmp(out.stranger, "config") == 0);
 
 	give(&recipe, IN_WATCH_UNKNOWN, &out);
@@ -1461,7 +1472,7 @@ test_resume(void **state)
 
 		recipe_init(&recipe);
 		memset(&out, 0xFF, sizeof(out));
-		recipe_resume(&recipe, our_uuid, cases[i].shared, cases[i].how,
+		recipe_resume(&recipe, our_uuid, KIND(cases[i].shared), false, cases[i].how,
 					  cases[i].created ? &our_sequence : NULL, &out);
 		assert_int_equal(recipe.state, cases[i].state);
 		assert_int_equal(out.nops, 1);
@@ -1488,20 +1499,20 @@ test_resume_and_go_on(void **state)
 
 	(void) state;
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_WANTED, NULL, &out);
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED, NULL, &out);
 	give(&recipe, IN_MISSING, &out);
 	assert_string_equal(describe_ops(&out), "create children");
 	recipe_free(&recipe);
 
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_WANTED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
 				  &our_sequence, &out);
 	give(&recipe, IN_SECOND, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	recipe_free(&recipe);
 
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_OWNED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_STAT_OURS, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
@@ -1509,7 +1520,7 @@ test_resume_and_go_on(void **state)
 	recipe_free(&recipe);
 
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, false, RECIPE_RESUME_RELEASING, NULL,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_RELEASING, NULL,
 				  &out);
 	give(&recipe, IN_THIRD, &out);
 	assert_string_equal(describe_ops(&out), "delete");
@@ -2177,6 +2188,10 @@ execute(Client *client)
 					todo.ours = world->nodes[node].session == client->session;
 				}
 				break;
+			case RECIPE_OP_LIST:
+			case RECIPE_OP_GET:
+			case RECIPE_OP_SET:
+				break;
 			case RECIPE_OP_DELETE:
 			case RECIPE_OP_DELETE_STRAY:
 				node = node_at(todo.node, world->zxid);
@@ -2231,7 +2246,7 @@ check_rules(void)
 		check(own >= 0, "an owner's node exists");
 		check(has_uuid_of(&world->nodes[own], client),
 			  "an owner's node is its session's");
-		if (recipe->shared)
+		if (recipe->kind == ZNODE_READER)
 			shared++;
 		else
 			exclusive++;
@@ -2241,7 +2256,7 @@ check_rules(void)
 
 			if (other->dzxid == 0 && other->contender && j != own &&
 				znode_before(other->sequence, world->nodes[own].sequence))
-				check(recipe->shared && other->shared,
+				check(recipe->kind == ZNODE_READER && other->shared,
 					  "nothing that excludes an owner is ahead of it");
 		}
 	}
@@ -2263,7 +2278,7 @@ check_grant(Client *client)
 		return;
 	check(own >= 0, "who is granted the lock has a node");
 	dir = &world->dirs[world->nodes[own].dir];
-	if (client->recipe.shared)
+	if (client->recipe.kind == ZNODE_READER)
 		check(!dir->granted_exclusive_any ||
 			  znode_before(dir->granted_exclusive, client->recipe.sequence),
 			  "a reader is granted the lock after the writers ahead");
@@ -2275,7 +2290,7 @@ check_grant(Client *client)
 		znode_before(dir->granted, client->recipe.sequence))
 		dir->granted = client->recipe.sequence;
 	dir->granted_any = true;
-	if (!client->recipe.shared)
+	if (client->recipe.kind != ZNODE_READER)
 	{
 		dir->granted_exclusive = client->recipe.sequence;
 		dir->granted_exclusive_any = true;
@@ -2354,7 +2369,7 @@ take_output(Client *client, const RecipeOutput *out)
 	check(recipe->state != RECIPE_NONE || out->nops == 0,
 		  "without a contender nothing is sent");
 
-	znode_contender_name(recipe->uuid, recipe->shared, recipe->sequence, own);
+	znode_contender_name(recipe->uuid, recipe->kind, recipe->sequence, own);
 	for (int i = 0; i < out->nops; i++)
 	{
 		const RecipeOp *op = &out->ops[i];
@@ -2607,7 +2622,7 @@ want(Client *client, bool shared, bool dir_known)
 	znode_make_uuid(uuid);
 	note(client_number(client), shared ? "wants shared" : "wants", dir_known);
 	client->active = client->wanted = true;
-	recipe_want(&client->recipe, uuid, shared, dir_known, &out);
+	recipe_want(&client->recipe, uuid, KIND(shared), false, dir_known, &out);
 	take_output(client, &out);
 }
 
@@ -2669,7 +2684,7 @@ restart_worker(Client *client, int applied)
 	recipe_init(&client->recipe);
 	if (!client->active)
 		return;
-	recipe_resume(&client->recipe, old.uuid, old.shared,
+	recipe_resume(&client->recipe, old.uuid, old.kind, false,
 				  client->owner ? RECIPE_RESUME_OWNED :
 				  client->wanted ? RECIPE_RESUME_WANTED :
 				  RECIPE_RESUME_RELEASING,
@@ -2837,7 +2852,7 @@ check_liveness(void)
 
 			if (other->dzxid == 0 && other->contender &&
 				znode_before(other->sequence, world->nodes[own].sequence) &&
-				!(client->recipe.shared && other->shared))
+				!(client->recipe.kind == ZNODE_READER && other->shared))
 				first = false;
 		}
 		check(client->owner == first,
@@ -3088,7 +3103,7 @@ random_foreigner(void)
 		{"77777777777777777777777777777777__lock__", true},
 		{"77777777777777777777777777777777__rlock__", true},
 		{"x-0123456789abcdef-", true}, {"read-", true}, {"write-", true},
-		{"leases", false}
+		{"leaves", false}
 	};
 	int			nforeign = 0;
 	int			node;

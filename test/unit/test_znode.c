@@ -420,16 +420,16 @@ test_contender_names(void **state)
 	char		name[ZNODE_CONTENDER_SIZE];
 
 	(void) state;
-	znode_contender_prefix(uuid, false, name);
+	znode_contender_prefix(uuid, ZNODE_MUTEX, name);
 	assert_string_equal(name, "_c_" UUID_TEXT "-lock-");
-	znode_contender_prefix(uuid, true, name);
+	znode_contender_prefix(uuid, ZNODE_READER, name);
 	assert_string_equal(name, "_c_" UUID_TEXT "-__READ__");
 
 	for (size_t i = 0; i < lengthof(examples); i++)
 	{
 		ZnodeContender contender;
 
-		znode_contender_name(uuid, examples[i].shared, examples[i].sequence,
+		znode_contender_name(uuid, examples[i].shared ? ZNODE_READER : ZNODE_MUTEX, examples[i].sequence,
 							 name);
 		assert_string_equal(name, examples[i].name);
 		assert_true(znode_has_uuid(name, uuid));

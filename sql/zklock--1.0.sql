@@ -25,6 +25,39 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_try_lock(text, interval, boolean, boolean) IS
 'take a lock in ZooKeeper if it can be had in time';
 
+CREATE FUNCTION zk_lock_all(names text[],
+                            timeout interval DEFAULT NULL,
+                            shared boolean DEFAULT false,
+                            session boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_lock_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_all(text[], interval, boolean, boolean) IS
+'wait for several locks in ZooKeeper and take all of them at once';
+
+CREATE FUNCTION zk_acquire(name text,
+                           permits integer,
+                           timeout interval DEFAULT NULL,
+                           session boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_acquire(text, integer, interval, boolean) IS
+'wait for one of the permits of a semaphore in ZooKeeper';
+
+CREATE FUNCTION zk_try_acquire(name text,
+                               permits integer,
+                               timeout interval DEFAULT '0',
+                               session boolean DEFAULT false)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_acquire(text, integer, interval, boolean) IS
+'take one of the permits of a semaphore in ZooKeeper if it can be had in time';
+
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock'
@@ -32,6 +65,14 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
 'undo the latest hold of a lock, at the end of the transaction if it has changed anything';
+
+CREATE FUNCTION zk_unlock_all()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_unlock_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_unlock_all() IS
+'undo all session-scoped holds of this session';
 
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
@@ -61,7 +102,9 @@ COMMENT ON FUNCTION zk_lock_status() IS
 'holds and waits of this server; use the view zk_locks';
 
 CREATE VIEW zk_locks AS
-    SELECT * FROM zk_lock_status();
+    SELECT l.*, a.datname, a.usename, a.application_name, a.query_start
+    FROM zk_lock_status() l
+        LEFT JOIN pg_catalog.pg_stat_activity a USING (pid);
 
 COMMENT ON VIEW zk_locks IS
 'locks in ZooKeeper that backends of this server hold or wait for';

@@ -38,10 +38,17 @@ int			zklock_max_locks;
 int			zklock_handoff_quantum;
 char	   *zklock_auth;
 int			zklock_acl;
+int			zklock_node_format;
 
 static const struct config_enum_entry acl_options[] = {
 	{"open", ZK_ACL_OPEN, false},
 	{"creator", ZK_ACL_CREATOR, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry format_options[] = {
+	{"mutex", ZK_FORMAT_MUTEX, false},
+	{"readwrite", ZK_FORMAT_READWRITE, false},
 	{NULL, 0, false}
 };
 
@@ -210,6 +217,15 @@ define_settings(void)
 							 ZK_ACL_OPEN,
 							 acl_options,
 							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.node_format",
+							 "Sets how our exclusive contenders are named, so that other clients know them.",
+							 "As those of Curator's InterProcessMutex or of its InterProcessReadWriteLock.",
+							 &zklock_node_format,
+							 ZK_FORMAT_MUTEX,
+							 format_options,
+							 PGC_SUSET,
 							 0,
 							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");

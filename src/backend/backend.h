@@ -19,15 +19,40 @@
 /* No limit but lock_timeout: see hold_acquire(). */
 #define ZK_NO_TIMEOUT	(-1)
 
+/* Locks that a backend asks for. */
+typedef struct ZkRequest
+{
+	char	  **keys;			/* hold keys: see zk_semaphore_key() */
+	int			nkeys;
+	const char *name;			/* what the user calls the first, for messages */
+	ZnodeKind	kind;
+	int			permits;		/* of a semaphore, or 0 */
+	bool		session;		/* scope: the session, or the transaction */
+	bool		try;			/* that it is not to be had is no error */
+	int64		timeout;		/* ms, over both tiers; 0 waits behind nobody */
+} ZkRequest;
+
+/* A lock as an SQL function names it. */
+typedef struct ZkLockName
+{
+	char	   *name;			/* in the server encoding */
+	char		path[ZNODE_PATH_SIZE];	/* of its directory; its hold key */
+} ZkLockName;
+
+/* functions.c */
 extern void zk_check_preloaded(void);
+extern void zk_lock_name(Datum name, bool isnull, ZkLockName *lock);
 
+/* holds.c */
 extern void holds_init(void);
-extern bool hold_acquire(const char *path, const char *name, int64 timeout,
-						 bool try);
-extern bool hold_release(const char *path);
-extern int64 hold_token(const char *path, const char *name);
+extern bool hold_acquire(const ZkRequest *request);
+extern bool hold_release(const char *key);
+extern void hold_release_session(void);
+extern int64 hold_token(const char *key, const char *name);
+extern void zk_semaphore_key(const char *path, char key[ZK_SLOT_KEY_SIZE]);
+extern void zk_locktag(const char *key, LOCKTAG *tag);
 
-extern char *zk_name_of_path(const char *path);
-extern void zk_locktag(const char *path, LOCKTAG *tag);
+/* views.c */
+extern char *zk_name_of_key(const char *key);
 
 #endif							/* ZKLOCK_BACKEND_H */

@@ -29,16 +29,42 @@ PG_FUNCTION_INFO_V1(zk_session_status);
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	10
 
+/* The lock directory of a slot key, palloc'd. */
+static char *
+zk_path_of_key(const char *key)
+{
+	const char *mark = strstr(key, ZK_PRIVATE_MARK);
+
+	return mark ? pnstrdup(key, mark - key) : pstrdup(key);
+}
+
+static const char *
+mode_name(ZnodeKind kind)
+{
+	switch (kind)
+	{
+		case ZNODE_MUTEX:
+		case ZNODE_WRITER:
+			return "exclusive";
+		case ZNODE_READER:
+			return "shared";
+		case ZNODE_LEASE:
+			return "permit";
+	}
+	return "unknown";
+}
+
 /*
- * zk_name_of_path
- *		The lock name of a path, palloc'd, in the server encoding.
+ * zk_name_of_key
+ *		The lock name of a path or slot key, palloc'd, in the server encoding.
  *
  * A name that was taken in another database may not exist in this one's
  * encoding; then it is given as it stands in the path.
  */
 char *
-zk_name_of_path(const char *path)
+zk_name_of_key(const char *key)
 {
+	char	   *path = zk_path_of_key(key);
 	const char *slash = strrchr(path, '/');
 	const char *encoded = slash ? slash + 1 : path;
 	char		utf8[ZNODE_MAX_NAME + 1];
@@ -88,18 +114,21 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		Datum		values[LOCK_STATUS_COLUMNS];
 		bool		nulls[LOCK_STATUS_COLUMNS] = {0};
 		LOCKTAG		tag;
+		char	   *path;
 		int			n = 0;
 
 		CHECK_FOR_INTERRUPTS();
-		zk_locktag(rows[i].path, &tag);
-		values[n++] = CStringGetTextDatum(zk_name_of_path(rows[i].path));
+		path = zk_path_of_key(rows[i].key);
+		zk_locktag(rows[i].kind == ZNODE_LEASE ? rows[i].key : path, &tag);
+		values[n++] = CStringGetTextDatum(zk_name_of_key(rows[i].key));
 		values[n++] = Int32GetDatum(rows[i].pid);
-		values[n++] = CStringGetTextDatum("exclusive");
-		values[n++] = CStringGetTextDatum("transaction");
+		values[n++] = CStringGetTextDatum(mode_name(rows[i].kind));
+		values[n++] = CStringGetTextDatum(rows[i].session ?
+										  "session" : "transaction");
 		values[n++] = BoolGetDatum(rows[i].granted);
 		values[n++] = BoolGetDatum(rows[i].lost);
 		values[n++] = TimestampTzGetDatum(rows[i].since);
-		values[n++] = CStringGetTextDatum(rows[i].path);
+		values[n++] = CStringGetTextDatum(path);
 		nulls[n] = rows[i].token == 0;
 		values[n++] = Int64GetDatum(rows[i].token);
 		values[n++] = ObjectIdGetDatum(tag.locktag_field2);

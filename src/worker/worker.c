@@ -65,6 +65,8 @@ typedef struct Contender
 {
 	ZkSlot	   *slot;			/* hash key, must be first */
 	uint32		id;				/* owner of its operations */
+	int			asker_pid;		/* backend that it was begun for */
+	char		directory[ZNODE_PATH_SIZE];
 	Recipe		recipe;
 } Contender;
 
@@ -146,8 +148,13 @@ make_contender(ZkSlot *slot)
 	if (!found)
 	{
 		ContenderId *by_id;
+		char	   *mark;
 
 		contender->id = ++last_contender_id;
+		strlcpy(contender->directory, slot->key, sizeof(contender->directory));
+		mark = strstr(contender->directory, ZK_PRIVATE_MARK);
+		if (mark)
+			*mark = '\0';
 		recipe_init(&contender->recipe);
 		by_id = hash_search(contender_ids, &contender->id, HASH_ENTER, NULL);
 		by_id->contender = contender;
@@ -193,7 +200,7 @@ note_directory(const char *path, bool known)
 
 /* Begin a new contender for a slot that is wanted. */
 static void
-want(Contender *contender, RecipeOutput *out)
+want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
 {
 	uint8		uuid[ZNODE_UUID_BYTES];
 
@@ -203,24 +210,28 @@ want(Contender *contender, RecipeOutput *out)
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
 	slot_set_uuid(contender->slot, uuid);
-	recipe_want(&contender->recipe, uuid, ZNODE_MUTEX, false,
-				directory_known(contender->slot->path), out);
+	contender->asker_pid = wanted->asker_pid;
+	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
+				directory_known(contender->directory), out);
 }
 
 static void
-refuse(Contender *contender, int error)
+refuse(Contender *contender, const RecipeOutput *out)
 {
 	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
 
-	if (session_error_is_access(error))
+	if (out->told & RECIPE_TOLD_MIXED)
+		refusal = ZK_REFUSAL_MIXED;
+	else if (session_error_is_access(out->error))
 		refusal = ZK_REFUSAL_ACCESS;
-	else if (session_error_is_no_node(error))
+	else if (session_error_is_no_node(out->error))
 		refusal = ZK_REFUSAL_NO_CHROOT;
 
-	ereport(LOG,
-			(errmsg("ZooKeeper refused a contender for \"%s\": %s",
-					contender->slot->path, session_error_text(error))));
-	slot_set_refused(contender->slot, refusal);
+	if (refusal != ZK_REFUSAL_MIXED)
+		ereport(LOG,
+				(errmsg("ZooKeeper refused a contender for \"%s\": %s",
+						contender->directory, session_error_text(out->error))));
+	slot_set_refused(contender->slot, refusal, 0);
 }
 
 static void
@@ -231,7 +242,7 @@ warn_of_stranger(Contender *contender, const char *stranger)
 	stranger_warned = true;
 	ereport(WARNING,
 			(errmsg("ignoring znode \"%s\" in lock directory \"%s\"",
-					stranger, contender->slot->path),
+					stranger, contender->directory),
 			 errdetail("Its name does not end in a sequence number, so it is no contender for the lock."),
 			 errhint("Curator clients count it as one and may wait for it forever: do not keep other znodes in lock directories.")));
 }
@@ -246,7 +257,7 @@ warn_of_left(Contender *contender, const RecipeOutput *out)
 {
 	ereport(WARNING,
 			(errmsg("could not delete contender \"%s/%s\": %s",
-					contender->slot->path, contender->recipe.node,
+					contender->directory, contender->recipe.node,
 					session_error_text(out->error)),
 			 errdetail("If it exists, it blocks the lock until the session ends.")));
 	if (contender->recipe.state == RECIPE_LEAVING)
@@ -259,7 +270,7 @@ warn_of_left(Contender *contender, const RecipeOutput *out)
 
 /* What a person finds in our contenders: short, and who we are. */
 static const char *
-contender_data(void)
+contender_data(int pid)
 {
 	static char data[256];
 	char		host[128];
@@ -267,17 +278,17 @@ contender_data(void)
 	if (gethostname(host, sizeof(host)) != 0)
 		strlcpy(host, "unknown", sizeof(host));
 	host[sizeof(host) - 1] = '\0';
-	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s",
-			 host, PostPortNumber, cluster_name);
+	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s pid=%d",
+			 host, PostPortNumber, cluster_name, pid);
 	return data;
 }
 
 static void
-submit(Contender *contender, RecipeOp *op)
+submit(Contender *contender, RecipeOp *op, uint32 group)
 {
 	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET)
-		op->data = contender_data();
-	session_submit(contender->id, contender->slot->path, op, 0);
+		op->data = contender_data(contender->asker_pid);
+	session_submit(contender->id, contender->directory, op, group);
 }
 
 /*
@@ -292,36 +303,40 @@ carry_out(Contender *contender, RecipeOutput *out)
 
 	for (;;)
 	{
+		ZkContender wanted;
+
 		ereport(DEBUG3,
-				(errmsg_internal("contender \"%s/%s\" is %s", slot->path,
-								 recipe->node,
+				(errmsg_internal("contender \"%s/%s\" is %s",
+								 contender->directory, recipe->node,
 								 recipe_state_name(recipe->state))));
 		for (int i = 0; i < out->nops; i++)
-			submit(contender, &out->ops[i]);
+			submit(contender, &out->ops[i], 0);
 
 		if (out->told & RECIPE_TOLD_STRANGER)
 			warn_of_stranger(contender, out->stranger);
 		if (out->told & RECIPE_TOLD_CREATED)
 		{
 			slot_set_created(slot, recipe->sequence);
-			note_directory(slot->path, true);
+			note_directory(contender->directory, true);
 		}
 		if (out->told & RECIPE_TOLD_QUEUED)
 			slot_set_queued(slot);
 		if (out->told & RECIPE_TOLD_GRANTED)
 			slot_set_granted(slot);
+		if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
+			slot_set_looked(slot, (out->told & RECIPE_TOLD_BEHIND) != 0);
 		if (out->told & RECIPE_TOLD_TOKEN)
 			slot_set_token(slot, out->token);
 		if (out->told & RECIPE_TOLD_LOST)
 			ereport(LOG,
-					(errmsg("lost the lock \"%s\"", slot->path)));
+					(errmsg("lost the lock \"%s\"", contender->directory)));
 		if (out->told & RECIPE_TOLD_FAILED)
-			refuse(contender, out->error);
+			refuse(contender, out);
 		if (out->told & RECIPE_TOLD_LEFT)
 			warn_of_left(contender, out);
 
 		if (!recipe->dir_known)
-			note_directory(slot->path, false);
+			note_directory(contender->directory, false);
 		if (!(out->told & RECIPE_TOLD_GONE))
 			return;
 		if (!slot_set_gone(slot) || chroot_changed())
@@ -329,13 +344,14 @@ carry_out(Contender *contender, RecipeOutput *out)
 			drop_contender(contender);
 			return;
 		}
-		want(contender, out);
+		slot_read_contender(slot, &wanted);
+		want(contender, &wanted, out);
 	}
 }
 
 /* The slot is wanted: have a contender for it, if it has none. */
 static void
-begin_contender(ZkSlot *slot)
+begin_contender(ZkSlot *slot, const ZkContender *wanted)
 {
 	Contender  *contender;
 	RecipeOutput out;
@@ -345,43 +361,169 @@ begin_contender(ZkSlot *slot)
 	contender = make_contender(slot);
 	if (contender->recipe.state != RECIPE_NONE)
 		return;
-	want(contender, &out);
+	want(contender, wanted, &out);
+	carry_out(contender, &out);
+}
+
+/* A slot that is to be asked for together with others. */
+typedef struct GroupMember
+{
+	ZkSlot	   *slot;
+	ZkContender wanted;
+	RecipeOutput out;
+} GroupMember;
+
+static int
+compare_groups(const ListCell *a, const ListCell *b)
+{
+	uint32		group_a = ((GroupMember *) lfirst(a))->wanted.group;
+	uint32		group_b = ((GroupMember *) lfirst(b))->wanted.group;
+
+	return group_a < group_b ? -1 : group_a > group_b;
+}
+
+static void
+add_to_groups(List **members, ZkSlot *slot, const ZkContender *wanted)
+{
+	GroupMember *member = palloc(sizeof(GroupMember));
+
+	member->slot = slot;
+	member->wanted = *wanted;
+	*members = lappend(*members, member);
+}
+
+/*
+ * Submit the operations of members first to last (not included) that are of
+ * this kind.
+ */
+static void
+submit_group_part(List *members, int first, int last, RecipeOpKind kind)
+{
+	for (int i = first; i < last; i++)
+	{
+		GroupMember *member = list_nth(members, i);
+		Contender  *contender = hash_search(contenders, &member->slot,
+											HASH_FIND, NULL);
+
+		for (int j = 0; j < member->out.nops; j++)
+			if (member->out.ops[j].kind == kind)
+				submit(contender, &member->out.ops[j], member->wanted.group);
+	}
+}
+
+/*
+ * Begin the contenders of slots that are asked for together: the directories
+ * first, then all the contenders of a group in one step.
+ */
+static void
+begin_groups(List *members)
+{
+	int			first = 0;
+	int			last;
+
+	if (chroot_changed())
+		return;
+	list_sort(members, compare_groups);
+	for (; first < list_length(members); first = last)
+	{
+		GroupMember *member = list_nth(members, first);
+		uint32		group = member->wanted.group;
+
+		for (last = first; last < list_length(members); last++)
+		{
+			Contender  *contender;
+
+			member = list_nth(members, last);
+			if (member->wanted.group != group)
+				break;
+			member->out.nops = 0;
+			contender = make_contender(member->slot);
+			if (contender->recipe.state == RECIPE_NONE)
+				want(contender, &member->wanted, &member->out);
+		}
+		submit_group_part(members, first, last, RECIPE_OP_MKDIRS);
+		submit_group_part(members, first, last, RECIPE_OP_CREATE);
+		submit_group_part(members, first, last, RECIPE_OP_CHILDREN);
+	}
+}
+
+static void
+step_contender(ZkSlot *slot, RecipeEvent event)
+{
+	RecipeInput input = {.event = event};
+	Contender  *contender;
+	RecipeOutput out;
+
+	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
+	if (contender == NULL)
+		return;
+	recipe_step(&contender->recipe, &input, &out);
 	carry_out(contender, &out);
 }
 
 static void
 release_contender(ZkSlot *slot)
 {
-	RecipeInput input = {.event = RECIPE_RELEASE};
-	Contender  *contender;
-	RecipeOutput out;
+	ZkContender wanted;
 
-	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
-	if (contender != NULL)
-	{
-		recipe_step(&contender->recipe, &input, &out);
-		carry_out(contender, &out);
-	}
+	if (hash_search(contenders, &slot, HASH_FIND, NULL) != NULL)
+		step_contender(slot, RECIPE_RELEASE);
 	else if (slot_set_gone(slot))
-		begin_contender(slot);
+	{
+		slot_read_contender(slot, &wanted);
+		begin_contender(slot, &wanted);
+	}
 }
 
+/*
+ * What is asked for together is in the mail together, but perhaps not in the
+ * part of it that was collected first.
+ */
 static void
 open_mail(void)
 {
-	ZkSlot	   *slot = slots_collect_mail();
+	List	   *members = NIL;
+	ZkSlot	   *slot;
 
-	while (slot != NULL)
+	while ((slot = slots_collect_mail()) != NULL)
 	{
-		ZkSlot	   *next;
-		ZkMail		mail = slot_open_mail(slot, &next);
+		while (slot != NULL)
+		{
+			ZkSlot	   *next;
+			ZkContender wanted;
+			ZkMail		mail = slot_open_mail(slot, &next, &wanted);
 
-		if (mail == ZK_MAIL_WANT)
-			begin_contender(slot);
-		else if (mail == ZK_MAIL_RELEASE)
-			release_contender(slot);
-		slot = next;
+			if (mail == ZK_MAIL_WANT && wanted.group != 0)
+				add_to_groups(&members, slot, &wanted);
+			else if (mail == ZK_MAIL_WANT)
+				begin_contender(slot, &wanted);
+			else if (mail == ZK_MAIL_LOOK)
+				step_contender(slot, RECIPE_LOOK);
+			else if (mail == ZK_MAIL_RELEASE)
+				release_contender(slot);
+			slot = next;
+		}
 	}
+	begin_groups(members);
+}
+
+/* Go on with a contender of the worker before this one. */
+static void
+resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
+{
+	Contender  *contender = make_contender(slot);
+	RecipeResume how = RECIPE_RESUME_OWNED;
+	RecipeOutput out;
+
+	if (state == ZK_SLOT_WANTED)
+		how = RECIPE_RESUME_WANTED;
+	else if (state == ZK_SLOT_RELEASING)
+		how = RECIPE_RESUME_RELEASING;
+	contender->asker_pid = known->asker_pid;
+	recipe_resume(&contender->recipe, known->uuid, known->kind,
+				  known->group != 0, how,
+				  known->has_sequence ? &known->sequence : NULL, &out);
+	carry_out(contender, &out);
 }
 
 /*
@@ -393,51 +535,26 @@ take_over(void)
 {
 	int			nslots;
 	ZkSlot	  **list = slots_list(&nslots);
+	List	   *members = NIL;
 
 	for (int i = 0; i < nslots; i++)
 	{
 		ZkSlot	   *slot = list[i];
-		uint8		uuid[ZNODE_UUID_BYTES];
-		int32		sequence;
-		bool		has_uuid;
-		bool		has_sequence;
-		RecipeResume how;
-		Contender  *contender;
-		RecipeOutput out;
+		ZkContender known;
+		ZkSlotState state = slot_read_contender(slot, &known);
 
 		if (hash_search(contenders, &slot, HASH_FIND, NULL) != NULL)
 			continue;
-		switch (slot_read_contender(slot, uuid, &has_uuid,
-									&sequence, &has_sequence))
-		{
-			case ZK_SLOT_WANTED:
-				how = RECIPE_RESUME_WANTED;
-				break;
-			case ZK_SLOT_IDLE:
-			case ZK_SLOT_HELD:
-				how = RECIPE_RESUME_OWNED;
-				break;
-			case ZK_SLOT_RELEASING:
-				how = RECIPE_RESUME_RELEASING;
-				break;
-			default:
-				continue;		/* not in the list */
-		}
-
-		contender = make_contender(slot);
-		if (has_uuid)
-			recipe_resume(&contender->recipe, uuid, ZNODE_MUTEX, false, how,
-						  has_sequence ? &sequence : NULL, &out);
-		else if (how == RECIPE_RESUME_WANTED)
-			want(contender, &out);
+		if (known.has_uuid)
+			resume_contender(slot, state, &known);
+		else if (state == ZK_SLOT_RELEASING)
+			release_contender(slot);	/* no worker had seen it wanted */
+		else if (known.group != 0)
+			add_to_groups(&members, slot, &known);
 		else
-		{
-			/* given up before any worker saw that it was wanted */
-			memset(&out, 0, sizeof(out));
-			out.told = RECIPE_TOLD_GONE;
-		}
-		carry_out(contender, &out);
+			begin_contender(slot, &known);
 	}
+	begin_groups(members);
 	pfree(list);
 }
 
@@ -492,7 +609,7 @@ forget_contenders(void)
 		recipe_step(&list[i]->recipe, &input, &out);
 		if (out.told & RECIPE_TOLD_LOST)
 			ereport(LOG,
-					(errmsg("lost the lock \"%s\"", list[i]->slot->path)));
+					(errmsg("lost the lock \"%s\"", list[i]->directory)));
 		(void) slot_set_gone(list[i]->slot);
 		drop_contender(list[i]);
 	}

@@ -103,9 +103,14 @@ typedef enum Situation
 	AT_SEARCHING_IN_VAIN,		/* after the parents could not be made */
 	AT_ABANDONING,
 	AT_READING,
+	AT_ENTERING_GROUPED,		/* one of several; there is no second try */
+	AT_SEARCHING_GROUPED,
+	AT_READING_GROUPED,
 	AT_WATCHING,				/* the predecessor alone excludes us */
 	AT_WATCHING_OF_TWO,			/* another one does, too */
 	AT_OWNER,
+	AT_OWNER_LOOKING,			/* the look behind us is out */
+	AT_OWNER_GUARDED,			/* our own node is watched, or about to be */
 	AT_LEAVING,
 	AT_LEAVING_REFUSED,			/* the delete was refused */
 	NSITUATIONS
@@ -114,8 +119,21 @@ typedef enum Situation
 static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_NONE, RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_ENTERING,
 	RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
-	RECIPE_ABANDONING, RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING,
-	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
+	RECIPE_ABANDONING, RECIPE_READING, RECIPE_ENTERING, RECIPE_SEARCHING,
+	RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
+};
+
+/*
+ * Situations in which most lines of another one hold, too: what they do not
+ * have a line of their own for, they have in common.
+ */
+static const Situation situation_base[NSITUATIONS] = {
+	[AT_ENTERING_GROUPED] = AT_ENTERING,
+	[AT_SEARCHING_GROUPED] = AT_SEARCHING,
+	[AT_READING_GROUPED] = AT_READING,
+	[AT_OWNER_LOOKING] = AT_OWNER,
+	[AT_OWNER_GUARDED] = AT_OWNER
 };
 
 typedef enum Input
@@ -123,6 +141,8 @@ typedef enum Input
 	IN_WANT,
 	IN_WANT_NEW_DIR,
 	IN_RELEASE,
+	IN_LOOK,
+	IN_GUARD,
 	IN_MKDIR_OK,
 	IN_MKDIR_UNKNOWN,
 	IN_MKDIR_NO_NODE,
@@ -137,6 +157,8 @@ typedef enum Input
 	IN_THIRD,					/* children: two ahead of us */
 	IN_MISSING,					/* children: only another's node */
 	IN_EMPTY,					/* children: none */
+	IN_MIXED,					/* children: ours, and a semaphore's */
+	IN_MIXED_MISSING,			/* children: a semaphore's, not ours */
 	IN_CHILDREN_UNKNOWN,
 	IN_CHILDREN_NO_NODE,
 	IN_CHILDREN_REFUSED,
@@ -145,17 +167,29 @@ typedef enum Input
 	IN_STALE_THIRD,
 	IN_STALE_MISSING,
 	IN_STALE_EMPTY,
+	IN_STALE_MIXED,
 	IN_STALE_CHILDREN_UNKNOWN,
 	IN_STALE_CHILDREN_NO_NODE,
 	IN_STALE_CHILDREN_REFUSED,
 	IN_WATCH_OK,
+	IN_WATCH_REVOKED,			/* succeeded, and reads Curator's data */
 	IN_WATCH_UNKNOWN,
 	IN_WATCH_NO_NODE,
 	IN_WATCH_REFUSED,
 	IN_STALE_WATCH_OK,
+	IN_STALE_WATCH_REVOKED,
 	IN_STALE_WATCH_UNKNOWN,
 	IN_STALE_WATCH_NO_NODE,
 	IN_STALE_WATCH_REFUSED,
+	IN_GET_OK,
+	IN_GET_REVOKED,
+	IN_GET_UNKNOWN,
+	IN_GET_NO_NODE,
+	IN_GET_REFUSED,
+	IN_SET_OK,
+	IN_SET_UNKNOWN,
+	IN_SET_NO_NODE,
+	IN_SET_REFUSED,
 	IN_STAT_OURS,
 	IN_STAT_FOREIGN,
 	IN_STAT_UNKNOWN,
@@ -183,9 +217,12 @@ static const struct
 	const char *node;
 	const char *children[4];
 	bool		ours;
+	const char *data;
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
+	[IN_LOOK] = {.event = RECIPE_LOOK},
+	[IN_GUARD] = {.event = RECIPE_GUARD},
 	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
 	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
 	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
@@ -200,6 +237,8 @@ static const struct
 	[IN_THIRD] = {RECIPE_CHILDREN_DONE, .children = {FIRST, OURS, SECOND}},
 	[IN_MISSING] = {RECIPE_CHILDREN_DONE, .children = {FIRST}},
 	[IN_EMPTY] = {RECIPE_CHILDREN_DONE},
+	[IN_MIXED] = {RECIPE_CHILDREN_DONE, .children = {"leases", OURS, FIRST}},
+	[IN_MIXED_MISSING] = {RECIPE_CHILDREN_DONE, .children = {"locks"}},
 	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN},
 	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE},
 	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED},
@@ -212,20 +251,36 @@ static const struct
 	[IN_STALE_MISSING] = {RECIPE_CHILDREN_DONE, .stale = true,
 		.children = {FIRST}},
 	[IN_STALE_EMPTY] = {RECIPE_CHILDREN_DONE, .stale = true},
+	[IN_STALE_MIXED] = {RECIPE_CHILDREN_DONE, .stale = true,
+		.children = {"leases", OURS}},
 	[IN_STALE_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN,
 		.stale = true},
 	[IN_STALE_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE,
 		.stale = true},
 	[IN_STALE_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED,
 		.stale = true},
-	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK},
+	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me"},
+	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK,
+		.data = RECIPE_REVOKE_DATA},
 	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
 	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
 	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
 	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, true},
+	[IN_STALE_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
+		.data = RECIPE_REVOKE_DATA},
 	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN, true},
 	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE, true},
 	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED, true},
+	[IN_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me"},
+	[IN_GET_REVOKED] = {RECIPE_GET_DONE, RECIPE_OK,
+		.data = RECIPE_REVOKE_DATA},
+	[IN_GET_UNKNOWN] = {RECIPE_GET_DONE, RECIPE_UNKNOWN},
+	[IN_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE},
+	[IN_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED},
+	[IN_SET_OK] = {RECIPE_SET_DONE, RECIPE_OK},
+	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, RECIPE_UNKNOWN},
+	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, RECIPE_NO_NODE},
+	[IN_SET_REFUSED] = {RECIPE_SET_DONE, RECIPE_REFUSED},
 	[IN_STAT_OURS] = {RECIPE_STAT_DONE, RECIPE_OK, .ours = true},
 	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, RECIPE_OK},
 	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, RECIPE_UNKNOWN},
@@ -245,6 +300,7 @@ static const struct
 
 #define TOLD_LOST		(RECIPE_TOLD_LOST | RECIPE_TOLD_GONE)
 #define TOLD_FAILED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_GONE)
+#define TOLD_MIXED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_MIXED)
 
 /* One line of the table; what no line is about must change nothing. */
 typedef struct Transition
@@ -367,6 +423,12 @@ static const Transition transitions[] = {
 		AT_SEARCHING, IN_MISSING, RECIPE_ENTERING, "create children", 0, 0},
 	{"SEARCHING: children ok, none -> ENTERING: create, children",
 		AT_SEARCHING, IN_EMPTY, RECIPE_ENTERING, "create children", 0, 0},
+	{"SEARCHING: children ok, with those of a semaphore -> LEAVING: delete",
+		AT_SEARCHING, IN_MIXED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED | TOLD_MIXED, 0},
+	{"SEARCHING: children ok, those of a semaphore only -> ENTERING",
+		AT_SEARCHING, IN_MIXED_MISSING, RECIPE_ENTERING, "create children",
+	0, 0},
 	{"SEARCHING: no node -> ENTERING: mkdirs, create, children",
 		AT_SEARCHING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING,
 	"mkdirs create children", 0, 0},
@@ -394,6 +456,12 @@ static const Transition transitions[] = {
 	"mkdirs create children", 0, 0},
 	{"SEARCHING: children ok, none, mkdirs failed -> ENTERING",
 		AT_SEARCHING_IN_VAIN, IN_EMPTY, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"SEARCHING: children ok, a semaphore's, mkdirs failed -> LEAVING",
+		AT_SEARCHING_IN_VAIN, IN_MIXED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED | TOLD_MIXED, 0},
+	{"SEARCHING: children ok, only a semaphore's, mkdirs failed -> ENTERING",
+		AT_SEARCHING_IN_VAIN, IN_MIXED_MISSING, RECIPE_ENTERING,
 	"mkdirs create children", 0, 0},
 	{"SEARCHING: no node, mkdirs failed -> NONE: failed",
 		AT_SEARCHING_IN_VAIN, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
@@ -423,6 +491,12 @@ static const Transition transitions[] = {
 		AT_ABANDONING, IN_MISSING, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 	{"ABANDONING: children ok, none -> NONE: gone",
 		AT_ABANDONING, IN_EMPTY, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"ABANDONING: children ok, with those of a semaphore -> LEAVING: delete",
+		AT_ABANDONING, IN_MIXED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"ABANDONING: children ok, those of a semaphore only -> NONE: gone",
+		AT_ABANDONING, IN_MIXED_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
 	{"ABANDONING: no node -> NONE: gone",
 		AT_ABANDONING, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
 	RECIPE_TOLD_GONE, 0},
@@ -447,6 +521,11 @@ static const Transition transitions[] = {
 		AT_READING, IN_MISSING, RECIPE_ENTERING, "create children", 0, 0},
 	{"READING: children ok, none -> ENTERING: as new",
 		AT_READING, IN_EMPTY, RECIPE_ENTERING, "create children", 0, 0},
+	{"READING: children ok, with those of a semaphore -> LEAVING: delete",
+		AT_READING, IN_MIXED, RECIPE_LEAVING, "delete", TOLD_MIXED, 0},
+	{"READING: children ok, those of a semaphore only -> ENTERING: as new",
+		AT_READING, IN_MIXED_MISSING, RECIPE_ENTERING, "create children",
+	0, 0},
 	{"READING: no node -> ENTERING: mkdirs, create, children",
 		AT_READING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING,
 	"mkdirs create children", 0, 0},
@@ -459,6 +538,34 @@ static const Transition transitions[] = {
 		AT_READING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"READING: expired -> NONE: gone",
 		AT_READING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"ENTERING: create no node, one of a group -> NONE: gone",
+		AT_ENTERING_GROUPED, IN_CREATE_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"SEARCHING: children ok, without it, one of a group -> NONE: gone",
+		AT_SEARCHING_GROUPED, IN_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"SEARCHING: children ok, none, one of a group -> NONE: gone",
+		AT_SEARCHING_GROUPED, IN_EMPTY, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"SEARCHING: children ok, only a semaphore's, one of a group -> NONE",
+		AT_SEARCHING_GROUPED, IN_MIXED_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"SEARCHING: no node, one of a group -> NONE: gone",
+		AT_SEARCHING_GROUPED, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"READING: children ok, without our node, one of a group -> NONE: gone",
+		AT_READING_GROUPED, IN_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"READING: children ok, none, one of a group -> NONE: gone",
+		AT_READING_GROUPED, IN_EMPTY, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"READING: children ok, only a semaphore's, one of a group -> NONE",
+		AT_READING_GROUPED, IN_MIXED_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"READING: no node, one of a group -> NONE: gone",
+		AT_READING_GROUPED, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
 
 	{"WATCHING: predecessor deleted, the only one -> OWNER: stat",
 		AT_WATCHING, IN_DELETED, RECIPE_OWNER, "stat",
@@ -511,6 +618,53 @@ static const Transition transitions[] = {
 		AT_OWNER, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"OWNER: expired -> NONE: lost",
 		AT_OWNER, IN_EXPIRED, RECIPE_NONE, "", TOLD_LOST, 0},
+
+	{"OWNER: look -> OWNER: children",
+		AT_OWNER, IN_LOOK, RECIPE_OWNER, "children", 0, 0},
+	{"OWNER: guard -> OWNER: watch our own node",
+		AT_OWNER, IN_GUARD, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: set unknown -> OWNER: set",
+		AT_OWNER, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
+
+	{"OWNER: looked, children ok, our node only -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_ALONE, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, a writer later than ours -> OWNER: behind",
+		AT_OWNER_LOOKING, IN_SECOND, RECIPE_OWNER, "", RECIPE_TOLD_BEHIND, 0},
+	{"OWNER: looked, children ok, only earlier writers -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_THIRD, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, without our node -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_MISSING, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, none -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_EMPTY, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, with those of a semaphore -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_MIXED, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, those of a semaphore only -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_MIXED_MISSING, RECIPE_OWNER, "",
+	RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children no node -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
+	RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children refused -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
+	RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children unknown -> OWNER: children",
+		AT_OWNER_LOOKING, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "children",
+	0, 0},
+
+	/* once is enough */
+	{"OWNER: guard again -> OWNER",
+		AT_OWNER_GUARDED, IN_GUARD, RECIPE_OWNER, "", 0, 0},
+	{"OWNER: guarding watch used up -> OWNER: watch our own node",
+		AT_OWNER_GUARDED, IN_TOUCHED, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: guarding watch unknown -> OWNER: watch our own node",
+		AT_OWNER_GUARDED, IN_WATCH_UNKNOWN, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: guarding watch ok, a revocation -> OWNER: set; revoked",
+		AT_OWNER_GUARDED, IN_WATCH_REVOKED, RECIPE_OWNER, "set",
+	RECIPE_TOLD_REVOKED, 0},
+	{"OWNER: guarding watch no node -> OWNER: stat",
+		AT_OWNER_GUARDED, IN_WATCH_NO_NODE, RECIPE_OWNER, "stat", 0, 0},
+	{"OWNER: own node deleted -> OWNER: stat",
+		AT_OWNER_GUARDED, IN_DELETED, RECIPE_OWNER, "stat", 0, 0},
 
 	{"LEAVING: delete ok -> NONE: gone",
 		AT_LEAVING, IN_DELETE_OK, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
@@ -609,6 +763,8 @@ describe_ops(const RecipeOutput *out)
 				break;
 			case RECIPE_OP_LIST:
 			case RECIPE_OP_GET:
+				fail_msg("%s is not for a recipe to send", op_name(op->kind));
+				break;
 			case RECIPE_OP_SET:
 			case RECIPE_OP_STAT:
 			case RECIPE_OP_DELETE:
@@ -618,12 +774,15 @@ describe_ops(const RecipeOutput *out)
 			case RECIPE_OP_WATCH:
 			case RECIPE_OP_UNWATCH:
 			case RECIPE_OP_DELETE_STRAY:
-				if (strcmp(node, FIRST) == 0)
+				if (strcmp(node, OURS) == 0 && op->kind == RECIPE_OP_WATCH)
+					node = "own";
+				else if (strcmp(node, FIRST) == 0)
 					node = "first";
 				else if (strcmp(node, SECOND) == 0)
 					node = "second";
 				break;
 		}
+		assert_null(op->data);	/* the usual */
 		used += snprintf(text + used, sizeof(text) - used,
 						 node ? "%s%s(%s)" : "%s%s",
 						 i > 0 ? " " : "", op_name(op->kind), node);
@@ -656,7 +815,8 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 	uint32_t	before = recipe->serial;
 
 	if (input == IN_WANT || input == IN_WANT_NEW_DIR)
-		recipe_want(recipe, our_uuid, recipe->kind, false, input == IN_WANT, out);
+		recipe_want(recipe, our_uuid, recipe->kind, recipe->grouped,
+					input == IN_WANT, out);
 	else
 	{
 		memset(&in, 0, sizeof(in));
@@ -672,6 +832,8 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 		while (in.nchildren < (int) lengthof(inputs[input].children) &&
 			   in.children[in.nchildren] != NULL)
 			in.nchildren++;
+		in.data = inputs[input].data;
+		in.data_len = in.data ? (int) strlen(in.data) : -1;
 		in.czxid = TOKEN;
 		in.ours = inputs[input].ours;
 		recipe_step(recipe, &in, out);
@@ -706,9 +868,14 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_SEARCHING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
 		[AT_ABANDONING] = {IN_WANT, IN_CREATE_UNKNOWN, IN_RELEASE},
 		[AT_READING] = {IN_WANT, IN_CREATE_OK},
+		[AT_ENTERING_GROUPED] = {IN_WANT},
+		[AT_SEARCHING_GROUPED] = {IN_WANT, IN_CREATE_UNKNOWN},
+		[AT_READING_GROUPED] = {IN_WANT, IN_CREATE_OK},
 		[AT_WATCHING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_WATCHING_OF_TWO] = {IN_WANT, IN_CREATE_OK, IN_THIRD},
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_OWNER_LOOKING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_LOOK},
+		[AT_OWNER_GUARDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GUARD},
 		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
 		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
 		IN_DELETE_REFUSED}
@@ -716,6 +883,8 @@ bring_to(Recipe *recipe, Situation situation)
 	RecipeOutput out;
 
 	recipe_init(recipe);
+	recipe->grouped = situation == AT_ENTERING_GROUPED ||
+		situation == AT_SEARCHING_GROUPED || situation == AT_READING_GROUPED;
 	if (situation == AT_NONE)
 		return;
 	for (size_t i = 0; i < lengthof(ways[0]); i++)
@@ -730,14 +899,24 @@ bring_to(Recipe *recipe, Situation situation)
 		assert_int_equal(recipe->refused, situation == AT_LEAVING_REFUSED);
 }
 
-static void
-test_transition(void **state)
+/* The line that holds for an input in a situation, or NULL. */
+static const Transition *
+find_line(Situation at, Input input)
 {
-	const Transition *line = *state;
+	for (size_t i = 0; i < lengthof(transitions); i++)
+		if (transitions[i].at == at && transitions[i].input == input)
+			return &transitions[i];
+	return situation_base[at] != AT_NONE ?
+		find_line(situation_base[at], input) : NULL;
+}
+
+static void
+check_line(Situation at, const Transition *line)
+{
 	Recipe		recipe;
 	RecipeOutput out;
 
-	bring_to(&recipe, line->at);
+	bring_to(&recipe, at);
 	memset(&out, 0xFF, sizeof(out));	/* it has to be filled anew */
 	give(&recipe, line->input, &out);
 
@@ -762,12 +941,44 @@ test_transition(void **state)
 		assert_int_equal(recipe.refused, (out.told & RECIPE_TOLD_LEFT) != 0);
 	/* kept only while we wait, so that nothing is left to free */
 	if (recipe.state == RECIPE_LEAVING &&
-		situation_state[line->at] == RECIPE_WATCHING)
+		situation_state[at] == RECIPE_WATCHING)
 		assert_ptr_equal(recipe.predecessor, out.ops[0].node);
 	else if (recipe.state != RECIPE_WATCHING &&
-			 recipe.state != RECIPE_READING)
+			 recipe.state != RECIPE_READING &&
+			 !(out.told & RECIPE_TOLD_MIXED))
 		assert_null(recipe.predecessor);
 	recipe_free(&recipe);
+}
+
+static void
+test_transition(void **state)
+{
+	const Transition *line = *state;
+
+	check_line(line->at, line);
+}
+
+/* The lines that a situation has in common with another one. */
+static void
+test_common_lines(void **state)
+{
+	int			lines = 0;
+
+	(void) state;
+	for (Situation at = 0; at < NSITUATIONS; at++)
+	{
+		for (Input input = 0; input < NINPUTS; input++)
+		{
+			const Transition *line = find_line(at, input);
+
+			if (line != NULL && line->at != at)
+			{
+				check_line(at, line);
+				lines++;
+			}
+		}
+	}
+	assert_in_range(lines, 30, INT_MAX);
 }
 
 /*
@@ -787,18 +998,11 @@ test_everything_else_is_ignored(void **state)
 			Recipe		recipe;
 			Recipe		before;
 			RecipeOutput out;
-			bool		listed = false;
 
 			for (size_t i = 0; i < lengthof(transitions); i++)
-			{
 				if (transitions[i].at == at && transitions[i].input == input)
-				{
-					assert_false(listed);
-					listed = true;
 					lines++;
-				}
-			}
-			if (listed)
+			if (find_line(at, input) != NULL)
 				continue;
 
 			bring_to(&recipe, at);
@@ -819,6 +1023,11 @@ test_everything_else_is_ignored(void **state)
 		}
 	}
 	assert_int_equal(lines, lengthof(transitions));
+
+	/* none is hidden behind another one */
+	for (size_t i = 0; i < lengthof(transitions); i++)
+		assert_ptr_equal(find_line(transitions[i].at, transitions[i].input),
+						 &transitions[i]);
 }
 
 /* Without a contender there is nothing to do, whatever comes in late. */
@@ -835,6 +1044,8 @@ test_none_sends_nothing(void **state)
 		{AT_SEARCHING, IN_CHILDREN_REFUSED},
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
+		{AT_OWNER_LOOKING, IN_EXPIRED}, {AT_OWNER_GUARDED, IN_EXPIRED},
+		{AT_READING_GROUPED, IN_MISSING},
 		{AT_LEAVING_REFUSED, IN_DELETE_OK},
 		{AT_LEAVING_REFUSED, IN_EXPIRED}
 	};
@@ -1298,8 +1509,8 @@ test_strays_leave_room(void **state)
 
 	/* and with nothing to spare, those that are seen next time go then */
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED, &sequence,
-				  &out);
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+				  &sequence, &out);
 	give_children(&recipe, many, lengthof(many), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_WATCH);
@@ -1472,8 +1683,9 @@ test_resume(void **state)
 
 		recipe_init(&recipe);
 		memset(&out, 0xFF, sizeof(out));
-		recipe_resume(&recipe, our_uuid, KIND(cases[i].shared), false, cases[i].how,
-					  cases[i].created ? &our_sequence : NULL, &out);
+		recipe_resume(&recipe, our_uuid, KIND(cases[i].shared), false,
+					  cases[i].how, cases[i].created ? &our_sequence : NULL,
+					  &out);
 		assert_int_equal(recipe.state, cases[i].state);
 		assert_int_equal(out.nops, 1);
 		assert_int_equal(out.ops[0].kind, cases[i].op);
@@ -1499,7 +1711,8 @@ test_resume_and_go_on(void **state)
 
 	(void) state;
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED, NULL, &out);
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+				  NULL, &out);
 	give(&recipe, IN_MISSING, &out);
 	assert_string_equal(describe_ops(&out), "create children");
 	recipe_free(&recipe);
@@ -1520,11 +1733,239 @@ test_resume_and_go_on(void **state)
 	recipe_free(&recipe);
 
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_RELEASING, NULL,
-				  &out);
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false,
+				  RECIPE_RESUME_RELEASING, NULL, &out);
 	give(&recipe, IN_THIRD, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	recipe_free(&recipe);
+}
+
+/* A reader's look at who is behind: only an exclusive one matters. */
+static void
+test_look_behind(void **state)
+{
+	static const struct
+	{
+		int32_t		sequence;
+		const char *other;
+		unsigned	told;
+	}			looks[] =
+	{
+		{5, R(0000000006), RECIPE_TOLD_ALONE},
+		{5, W(0000000006), RECIPE_TOLD_BEHIND},
+		{5, "77777777777777777777777777777777__lock__0000000006",
+		RECIPE_TOLD_BEHIND},
+		{5, "77777777777777777777777777777777__rlock__0000000006",
+		RECIPE_TOLD_ALONE},
+		{5, W(0000000004), RECIPE_TOLD_ALONE},
+		{5, "leaves", RECIPE_TOLD_ALONE},
+		{INT32_MAX, W(-2147483648), RECIPE_TOLD_BEHIND},
+		{INT32_MIN, W(2147483647), RECIPE_TOLD_ALONE}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(looks); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		char		own[ZNODE_CONTENDER_SIZE];
+		const char *children[2] = {own, looks[i].other};
+
+		bring_to_reading(&recipe, true, looks[i].sequence);
+		strcpy(own, recipe.node);
+		give_children(&recipe, children, 1, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+		give(&recipe, IN_LOOK, &out);
+		for (int order = 0; order < 2; order++)
+		{
+			give_children(&recipe, children, 2, &out);
+			assert_int_equal(out.told, looks[i].told);
+			assert_int_equal(out.nops, 0);
+			assert_int_equal(recipe.state, RECIPE_OWNER);
+
+			/* a look is answered once */
+			give_children(&recipe, children, 2, &out);
+			assert_int_equal(out.told, 0);
+			give(&recipe, IN_LOOK, &out);
+			children[0] = looks[i].other;
+			children[1] = own;
+		}
+		recipe_free(&recipe);
+	}
+}
+
+/* Look and guard do not get in each other's way, nor in a new contender's. */
+static void
+test_look_and_guard(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+	RecipeInput look = {.event = RECIPE_CHILDREN_DONE};
+	RecipeInput event = {.event = RECIPE_NODE_TOUCHED};
+
+	(void) state;
+	bring_to(&recipe, AT_OWNER_LOOKING);
+	look.serial = recipe.serial;
+	give(&recipe, IN_GUARD, &out);
+	event.serial = recipe.serial;
+	give(&recipe, IN_WATCH_OK, &out);
+	recipe_step(&recipe, &look, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+
+	give(&recipe, IN_LOOK, &out);
+	recipe_step(&recipe, &event, &out);
+	assert_string_equal(describe_ops(&out), "watch(own)");
+	recipe_step(&recipe, &event, &out); /* of the one before */
+	assert_int_equal(out.nops, 0);
+	give(&recipe, IN_WATCH_REVOKED, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	assert_int_equal(out.told, RECIPE_TOLD_REVOKED);
+
+	/* what is out when the lock is given up is nobody's */
+	look.serial = recipe.look;
+	event.serial = recipe.guard;
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	for (Input input = IN_DELETE_OK;; input = IN_WANT)
+	{
+		recipe_step(&recipe, &look, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		recipe_step(&recipe, &event, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		if (recipe.state == RECIPE_ENTERING)
+			break;
+		give(&recipe, input, &out);
+	}
+	give(&recipe, IN_CREATE_OK, &out);
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	recipe_step(&recipe, &look, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_step(&recipe, &event, &out);
+	assert_int_equal(out.told | out.nops, 0);
+
+	/* and the new one has to be guarded anew */
+	give(&recipe, IN_GUARD, &out);
+	assert_string_equal(describe_ops(&out), "watch(own)");
+	recipe_free(&recipe);
+}
+
+/* Only Curator's data is a revocation, to the byte. */
+static void
+test_revocation_data(void **state)
+{
+	static const struct
+	{
+		const char *data;
+		int			len;
+		bool		revokes;
+	}			examples[] =
+	{
+		{"__REVOKE__", 10, true},
+		{"__REVOKE__x", 11, false},
+		{"__REVOKE__x", 10, true},	/* data is not terminated */
+		{"__REVOKE_", 9, false},
+		{"__revoke__", 10, false},
+		{"", 0, false},
+		{NULL, -1, false}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(examples); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		RecipeInput in = {.event = RECIPE_WATCH_DONE};
+
+		bring_to(&recipe, AT_OWNER_GUARDED);
+		in.serial = recipe.serial;
+		in.data = examples[i].data;
+		in.data_len = examples[i].len;
+		recipe_step(&recipe, &in, &out);
+		assert_int_equal(out.told,
+						 examples[i].revokes ? RECIPE_TOLD_REVOKED : 0);
+		assert_string_equal(describe_ops(&out),
+							examples[i].revokes ? "set" : "");
+		recipe_free(&recipe);
+	}
+}
+
+/* Another name's directories are not ours to make one by one. */
+static void
+test_grouped_directories(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	recipe_init(&recipe);
+	recipe.grouped = true;
+	give(&recipe, IN_WANT_NEW_DIR, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+	give(&recipe, IN_MKDIR_OK, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out); /* collected meanwhile */
+	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+	assert_int_equal(out.nops, 0);
+	assert_false(recipe.dir_known);
+
+	give(&recipe, IN_WANT_NEW_DIR, &out);
+	give_mkdirs_refused(&recipe, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_int_equal(out.told, TOLD_FAILED);
+	assert_int_equal(out.error, ERROR_MKDIRS);
+
+	/* one that fails takes the others with it: theirs is not known */
+	give(&recipe, IN_WANT, &out);
+	assert_string_equal(describe_ops(&out), "create children");
+	give(&recipe, IN_CREATE_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "search");
+	give(&recipe, IN_MISSING, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+	assert_int_equal(out.nops, 0);
+
+	/* the next contender is none of a group any more */
+	recipe_want(&recipe, our_uuid, ZNODE_MUTEX, false, true, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+	recipe_free(&recipe);
+}
+
+/* Every kind of contender enters and is found under a name of its own. */
+static void
+test_kinds(void **state)
+{
+	static const ZnodeKind kinds[] = {
+		ZNODE_MUTEX, ZNODE_WRITER, ZNODE_READER, ZNODE_LEASE
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(kinds); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		char		prefix[ZNODE_CONTENDER_SIZE];
+		char		own[ZNODE_CONTENDER_SIZE];
+		const char *children[] = {R(0000000004), own};
+
+		znode_contender_prefix(our_uuid, kinds[i], prefix);
+		znode_contender_name(our_uuid, kinds[i], our_sequence, own);
+		recipe_init(&recipe);
+		recipe_want(&recipe, our_uuid, kinds[i], false, true, &out);
+		assert_string_equal(out.ops[0].node, prefix);
+		give(&recipe, IN_CREATE_UNKNOWN, &out);
+		give_children(&recipe, children, 2, &out);
+		assert_string_equal(recipe.node, own);
+		assert_int_equal(recipe.state, kinds[i] == ZNODE_READER ?
+						 RECIPE_OWNER : RECIPE_WATCHING);
+		recipe_free(&recipe);
+
+		recipe_init(&recipe);
+		recipe_resume(&recipe, our_uuid, kinds[i], true,
+					  RECIPE_RESUME_RELEASING, &our_sequence, &out);
+		assert_string_equal(out.ops[0].node, own);
+		assert_true(recipe.grouped);
+		recipe_free(&recipe);
+	}
 }
 
 /* Without memory for the predecessor's name the recipe looks again. */
@@ -3301,6 +3742,7 @@ int
 main(void)
 {
 	static const struct CMUnitTest singles[] = {
+		cmocka_unit_test(test_common_lines),
 		cmocka_unit_test(test_everything_else_is_ignored),
 		cmocka_unit_test(test_none_sends_nothing),
 		cmocka_unit_test(test_place_in_queue),
@@ -3318,6 +3760,11 @@ main(void)
 		cmocka_unit_test(test_directory_is_remembered),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_resume_and_go_on),
+		cmocka_unit_test(test_look_behind),
+		cmocka_unit_test(test_look_and_guard),
+		cmocka_unit_test(test_revocation_data),
+		cmocka_unit_test(test_grouped_directories),
+		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_out_of_memory),
 		cmocka_unit_test(test_free_is_repeatable),
 		cmocka_unit_test(test_state_names)

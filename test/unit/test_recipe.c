@@ -2031,6 +2031,7 @@ test_state_names(void **state)
 
 #define MAX_CLIENTS		3
 #define MAX_NODES		256
+#define MAX_CHANGES		16
 #define MAX_DIRS		64
 #define MAX_ENTRIES		64
 #define MAX_WATCHES		64
@@ -2049,6 +2050,9 @@ typedef struct Node
 	int32_t		sequence;
 	int64_t		czxid;
 	int64_t		dzxid;			/* 0 while it exists */
+	int			nchanges;		/* of its data */
+	int64_t		changes[MAX_CHANGES];	/* when */
+	bool		revokes[MAX_CHANGES];	/* and whether it asks for the lock */
 } Node;
 
 typedef struct Directory
@@ -2079,6 +2083,7 @@ typedef struct Entry
 	int			watch;			/* id, or 0 */
 	int64_t		czxid;
 	bool		ours;
+	bool		revoked;		/* the data read */
 	int64_t		view;			/* how far the answering server was */
 	int			nchildren;
 	int16_t		children[MAX_NODES];
@@ -2089,6 +2094,7 @@ typedef struct Watch
 	int			id;
 	int			node;
 	uint32_t	serial;
+	int64_t		since;			/* changes up to here were seen with it */
 	bool		registered;		/* the client knows of it */
 	bool		armed;			/* the server does */
 	bool		orphaned;		/* its UNWATCH was lost with a connection */
@@ -2114,8 +2120,15 @@ typedef struct Client
 	bool		created;
 	bool		token;			/* known, or refused */
 	int32_t		sequence;
+	bool		revoked;		/* told so at least once */
 	/* what the worker knows */
 	bool		left;			/* told left: to be retried */
+	bool		guarded;		/* has asked for it */
+	bool		watch_refused;	/* in vain */
+	bool		set_refused;	/* what we are is not told */
+	bool		looking;		/* is not told yet */
+	int			creates;		/* sent for this contender */
+	unsigned	told;			/* by the last step */
 } Client;
 
 typedef struct Note
@@ -2145,6 +2158,7 @@ typedef struct World
 	bool		refusals;
 	bool		refuse_next;	/* whatever is carried out next */
 	bool		strangers;
+	bool		semaphores;		/* the name may become one */
 	/* where choices come from: an odometer, or random numbers */
 	bool		explore;
 	struct
@@ -2181,6 +2195,11 @@ typedef struct Tally
 	unsigned long unwatched;
 	unsigned long left;
 	unsigned long retried;
+	unsigned long alone;
+	unsigned long behind;
+	unsigned long revoked;
+	unsigned long mixed;
+	unsigned long dissolved;	/* grouped contenders that did not reenter */
 } Tally;
 
 static Tally tally;
@@ -2303,6 +2322,7 @@ start_world(const char *title, unsigned long run)
 	world->refusals = false;
 	world->refuse_next = false;
 	world->strangers = false;
+	world->semaphores = false;
 	world->explore = explore;
 	world->nchoices = nchoices;
 	world->at_choice = 0;
@@ -2389,6 +2409,7 @@ make_node(const char *name, bool sequential, int session)
 	node->sequence = world->dirs[dir].next;
 	node->czxid = ++world->zxid;
 	node->dzxid = 0;
+	node->nchanges = 0;
 	snprintf(node->name, sizeof(node->name), sequential ? "%s%010d" : "%s",
 			 name, (int) node->sequence);
 	node->contender = sequential;
@@ -2408,6 +2429,36 @@ delete_node(int node)
 	while (world->oldest < world->nnodes &&
 		   world->nodes[world->oldest].dzxid != 0)
 		world->oldest++;
+}
+
+/* A node's data is set, which its watches tell when their view passes it. */
+static void
+touch(int node, bool revoke)
+{
+	Node	   *changed = &world->nodes[node];
+
+	check(changed->nchanges < MAX_CHANGES, "the model is out of changes");
+	changed->changes[changed->nchanges] = ++world->zxid;
+	changed->revokes[changed->nchanges++] = revoke;
+}
+
+/* Is that what the data says, as of a zxid? */
+static bool
+asks_for_lock(const Node *node, int64_t zxid)
+{
+	for (int i = node->nchanges - 1; i >= 0; i--)
+		if (node->changes[i] <= zxid)
+			return node->revokes[i];
+	return false;
+}
+
+static bool
+has_changed(const Node *node, int64_t since, int64_t zxid)
+{
+	for (int i = 0; i < node->nchanges; i++)
+		if (node->changes[i] > since && node->changes[i] <= zxid)
+			return true;
+	return false;
 }
 
 /*-------------------------------------------------------------------------
@@ -2433,7 +2484,9 @@ add_client(void)
 	client->view = client->seen = world->zxid;
 	client->nentries = client->nready = client->nwatches = 0;
 	client->active = client->wanted = client->owner = client->created = false;
-	client->token = client->left = false;
+	client->token = client->left = client->revoked = false;
+	client->guarded = client->watch_refused = client->set_refused = false;
+	client->looking = false;
 	return client;
 }
 
@@ -2460,6 +2513,8 @@ fire(Client *client, Watch *watch, bool changed)
 	entry->serial = watch->serial;
 	entry->watch = watch->id;
 	watch->armed = false;
+	if (changed)
+		tally.touched++;
 }
 
 /* The session's server applies changes up to "zxid". */
@@ -2471,10 +2526,12 @@ advance(Client *client, int64_t zxid)
 	for (int i = 0; i < client->nwatches; i++)
 	{
 		Watch	   *watch = &client->watches[i];
+		const Node *node = &world->nodes[watch->node];
 
-		if (watch->armed && !exists_at(world->nodes[watch->node].czxid,
-									   world->nodes[watch->node].dzxid,
-									   client->view))
+		if (watch->armed && has_changed(node, watch->since, client->view))
+			fire(client, watch, true);
+		if (watch->armed &&
+			!exists_at(node->czxid, node->dzxid, client->view))
 			fire(client, watch, false);
 	}
 }
@@ -2602,6 +2659,9 @@ execute(Client *client)
 					watch->id = todo.watch = ++world->last_watch;
 					watch->node = node;
 					watch->serial = todo.serial;
+					watch->since = client->view;
+					todo.revoked = asks_for_lock(&world->nodes[node],
+												 client->view);
 					watch->registered = false;
 					watch->armed = true;
 					watch->orphaned = false;
@@ -2631,7 +2691,13 @@ execute(Client *client)
 				break;
 			case RECIPE_OP_LIST:
 			case RECIPE_OP_GET:
+				break;
 			case RECIPE_OP_SET:
+				node = node_at(todo.node, world->zxid);
+				if (node < 0)
+					todo.result = RECIPE_NO_NODE;
+				else
+					touch(node, false);
 				break;
 			case RECIPE_OP_DELETE:
 			case RECIPE_OP_DELETE_STRAY:
@@ -2746,6 +2812,7 @@ take_output(Client *client, const RecipeOutput *out)
 	char		own[ZNODE_CONTENDER_SIZE];
 
 	note(client_number(client), recipe_state_name(recipe->state), out->told);
+	client->told = out->told;
 	if (out->told & RECIPE_TOLD_CREATED)
 	{
 		check(client->active, "created only what was wanted");
@@ -2760,7 +2827,9 @@ take_output(Client *client, const RecipeOutput *out)
 		check(client->wanted && !client->owner,
 			  "granted once, to who wants it");
 		client->owner = true;
-		client->token = false;
+		client->token = client->revoked = false;
+		client->guarded = client->watch_refused = client->set_refused = false;
+		client->looking = false;
 		check_grant(client);
 	}
 	if (out->told & RECIPE_TOLD_TOKEN)
@@ -2783,7 +2852,14 @@ take_output(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_FAILED)
 	{
 		check(client->wanted && !client->owner, "only a waiter can fail");
-		check(world->refusals, "nothing fails that was not refused");
+		if (out->told & RECIPE_TOLD_MIXED)
+		{
+			check(world->semaphores && out->error == 0,
+				  "only a semaphore's name fails as one");
+			tally.mixed++;
+		}
+		else
+			check(world->refusals, "nothing fails that was not refused");
 		tally.failed++;
 		client->wanted = false;
 	}
@@ -2801,11 +2877,36 @@ take_output(Client *client, const RecipeOutput *out)
 	}
 	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers,
 		  "no contender is taken for a stranger");
+	check(!(out->told & RECIPE_TOLD_MIXED) ||
+		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
+	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
+	{
+		check(client->looking, "only who looks is told what is behind");
+		client->looking = false;
+	}
+	if (out->told & RECIPE_TOLD_REVOKED)
+	{
+		int			node = node_at(recipe->node, world->zxid);
+		bool		asked = false;
+
+		check(client->owner && client->guarded,
+			  "only a guarded owner is asked for the lock");
+		for (int i = 0; node >= 0 && i < world->nodes[node].nchanges; i++)
+			asked = asked || world->nodes[node].revokes[i];
+		check(asked || !client->alive, "who is asked for it was asked");
+		tally.revoked++;
+		client->revoked = true;
+	}
 	if (out->told & RECIPE_TOLD_GONE)
 	{
 		check(client->active, "gone only once");
+		if (client->wanted && !client->owner && client->alive)
+		{
+			check(recipe->grouped, "who wants the lock goes on");
+			tally.dissolved++;
+		}
 		client->active = client->wanted = client->owner = false;
-		client->created = client->left = false;
+		client->created = client->left = client->looking = false;
 	}
 	check(recipe->state != RECIPE_NONE || out->nops == 0,
 		  "without a contender nothing is sent");
@@ -2827,10 +2928,20 @@ take_output(Client *client, const RecipeOutput *out)
 					check(client->entries[j].is_event ||
 						  client->entries[j].kind != RECIPE_OP_CREATE,
 						  "one create at a time");
+				check(client->creates++ == 0 || !recipe->grouped,
+					  "one of a group is not created alone");
 				break;
 			case RECIPE_OP_WATCH:
-				check(!znode_has_uuid(op->node, recipe->uuid),
-					  "the predecessor is somebody else");
+				if (recipe->state == RECIPE_OWNER)
+					check(client->guarded && strcmp(op->node, own) == 0,
+						  "an owner watches its own node");
+				else
+					check(!znode_has_uuid(op->node, recipe->uuid),
+						  "the predecessor is somebody else");
+				break;
+			case RECIPE_OP_SET:
+				check(client->guarded && strcmp(op->node, own) == 0,
+					  "we touch our own node only");
 				break;
 			case RECIPE_OP_UNWATCH:
 				check(recipe->state == RECIPE_LEAVING && i + 1 < out->nops &&
@@ -2870,6 +2981,7 @@ static const RecipeEvent answers[] = {
 	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
+	[RECIPE_OP_SET] = RECIPE_SET_DONE,
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE
 };
@@ -2924,6 +3036,8 @@ deliver(Client *client)
 	in.node = entry.node;
 	in.czxid = entry.czxid;
 	in.ours = entry.ours;
+	in.data = entry.revoked ? RECIPE_REVOKE_DATA : "me";
+	in.data_len = (int) strlen(in.data);
 	for (int i = 0; i < entry.nchildren; i++)
 		children[i] = world->nodes[entry.children[i]].name;
 	in.children = children;
@@ -2943,6 +3057,32 @@ deliver(Client *client)
 	}
 	if (entry.kind == RECIPE_OP_STAT && entry.result == RECIPE_REFUSED)
 		client->token = true;
+	if (entry.kind == RECIPE_OP_WATCH && entry.result == RECIPE_REFUSED)
+		client->watch_refused = true;
+	if (entry.kind == RECIPE_OP_SET && entry.result == RECIPE_REFUSED)
+		client->set_refused = true;
+	if (client->looking && entry.kind == RECIPE_OP_CHILDREN &&
+		entry.serial == client->recipe.look &&
+		entry.result != RECIPE_UNKNOWN)
+	{
+		unsigned	told = RECIPE_TOLD_ALONE;
+
+		for (int i = 0; i < entry.nchildren; i++)
+		{
+			const Node *other = &world->nodes[entry.children[i]];
+
+			if (other->contender && !other->shared &&
+				znode_before(client->recipe.sequence, other->sequence))
+				told = RECIPE_TOLD_BEHIND;
+		}
+		step(client, &in);
+		check(client->told == told, "who looks is told what is behind");
+		if (told == RECIPE_TOLD_ALONE)
+			tally.alone++;
+		else
+			tally.behind++;
+		return;
+	}
 	step(client, &in);
 }
 
@@ -3009,7 +3149,15 @@ reconnect(Client *client, int64_t view)
 	client->connected = true;
 	client->view = view;
 	for (int i = 0; i < client->nwatches; i++)
-		client->watches[i].armed = client->watches[i].registered;
+	{
+		Watch	   *watch = &client->watches[i];
+		const Node *node = &world->nodes[watch->node];
+
+		watch->armed = watch->registered;
+		watch->since = client->seen;
+		if (watch->armed && !exists_at(node->czxid, node->dzxid, view))
+			fire(client, watch, false);
+	}
 	advance(client, view);
 }
 
@@ -3050,7 +3198,7 @@ hear_of_expiry(Client *client)
 }
 
 static void
-want(Client *client, bool shared, bool dir_known)
+want(Client *client, bool shared, bool grouped, bool dir_known)
 {
 	RecipeOutput out;
 	uint8_t		uuid[ZNODE_UUID_BYTES];
@@ -3063,7 +3211,9 @@ want(Client *client, bool shared, bool dir_known)
 	znode_make_uuid(uuid);
 	note(client_number(client), shared ? "wants shared" : "wants", dir_known);
 	client->active = client->wanted = true;
-	recipe_want(&client->recipe, uuid, KIND(shared), false, dir_known, &out);
+	client->creates = 0;
+	recipe_want(&client->recipe, uuid, KIND(shared), grouped, dir_known,
+				&out);
 	take_output(client, &out);
 }
 
@@ -3073,8 +3223,43 @@ release(Client *client)
 	RecipeInput in = {.event = RECIPE_RELEASE};
 
 	note(client_number(client), "releases", 0);
-	client->wanted = client->owner = false;
+	client->wanted = client->owner = client->looking = false;
 	step(client, &in);
+}
+
+/* The worker has the owner's node watched. */
+static void
+guard(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_GUARD};
+
+	note(client_number(client), "guards", 0);
+	client->guarded = true;
+	step(client, &in);
+}
+
+/* The worker asks who is behind the owner. */
+static void
+look(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_LOOK};
+
+	note(client_number(client), "looks", 0);
+	client->looking = true;
+	step(client, &in);
+}
+
+/* Somebody asks for the lock that a client owns. */
+static void
+revoke(Client *client)
+{
+	int			node = node_at(client->recipe.node, world->zxid);
+
+	if (node >= 0 && world->nodes[node].nchanges < MAX_CHANGES - 6)
+	{
+		note(client_number(client), "is asked for the lock", 0);
+		touch(node, true);
+	}
 }
 
 /* The worker tries again what was refused, which is a delete or nothing. */
@@ -3121,11 +3306,14 @@ restart_worker(Client *client, int applied)
 	note(client_number(client), "worker restarted", applied);
 	client->nentries = client->nready = client->nwatches = 0;
 	client->token = client->left = false;
+	client->guarded = client->watch_refused = client->set_refused = false;
+	client->looking = false;
+	client->creates = 0;
 	recipe_free(&client->recipe);
 	recipe_init(&client->recipe);
 	if (!client->active)
 		return;
-	recipe_resume(&client->recipe, old.uuid, old.kind, false,
+	recipe_resume(&client->recipe, old.uuid, old.kind, old.grouped,
 				  client->owner ? RECIPE_RESUME_OWNED :
 				  client->wanted ? RECIPE_RESUME_WANTED :
 				  RECIPE_RESUME_RELEASING,
@@ -3147,7 +3335,11 @@ foreigner_enters(const char *name, bool sequential)
 	}
 	if (!sequential)
 	{
-		world->strangers = true;
+		if (strcmp(name, RECIPE_SEMAPHORE_LOCKS) == 0 ||
+			strcmp(name, RECIPE_SEMAPHORE_LEASES) == 0)
+			world->semaphores = true;
+		else
+			world->strangers = true;
 		if (node_at(name, world->zxid) >= 0)
 			return;
 	}
@@ -3171,25 +3363,6 @@ foreigner_leaves(int node)
 	note(-1, "another client leaves", world->nodes[node].sequence);
 	delete_node(node);
 	check_rules();
-}
-
-/* A node's data is set: its watches are used up, and it is still there. */
-static void
-touch(int node)
-{
-	for (int i = 0; i < world->nclients; i++)
-	{
-		Client	   *client = &world->clients[i];
-
-		for (int j = 0; j < client->nwatches; j++)
-		{
-			if (client->watches[j].armed && client->watches[j].node == node)
-			{
-				tally.touched++;
-				fire(client, &client->watches[j], true);
-			}
-		}
-	}
 }
 
 /* Whatever is on its way arrives, and what was refused is tried again. */
@@ -3245,6 +3418,8 @@ static void
 check_watches(const Client *client)
 {
 	bool		waits = client->recipe.state == RECIPE_WATCHING;
+	bool		guards = client->recipe.state == RECIPE_OWNER &&
+		client->guarded && !client->watch_refused;
 	int			nwatches = 0;
 
 	for (int i = 0; i < client->nwatches; i++)
@@ -3259,11 +3434,18 @@ check_watches(const Client *client)
 				  "who waits watches its predecessor");
 			nwatches++;
 		}
+		else if (guards && watch->serial == client->recipe.guard)
+		{
+			check(is_watch_of(watch, client->recipe.node),
+				  "who guards watches its own node");
+			nwatches++;
+		}
 		else
 			check(watch->orphaned,
 				  "no watch is left of who does not wait for it");
 	}
-	check(nwatches == (waits ? 1 : 0), "who waits has a watch");
+	check(nwatches == (waits || guards ? 1 : 0),
+		  "who waits or guards has a watch");
 }
 
 /* At rest, who is first in the queue owns the lock, and nobody else does. */
@@ -3300,6 +3482,16 @@ check_liveness(void)
 			  "who is first in the queue has the lock");
 		check(!client->owner || client->token,
 			  "an owner comes to know its token");
+		check(!client->looking, "who looks is told");
+		if (client->owner && client->guarded && !client->watch_refused)
+		{
+			for (int j = 0; j < world->nodes[own].nchanges; j++)
+				check(client->revoked || !world->nodes[own].revokes[j],
+					  "a guarded owner hears that it is asked for the lock");
+			check(client->set_refused ||
+				  !asks_for_lock(&world->nodes[own], world->zxid),
+				  "who was asked says again who it is");
+		}
 	}
 }
 
@@ -3353,6 +3545,8 @@ typedef struct Scenario
 {
 	const char *title;
 	bool		shared;
+	bool		grouped;
+	bool		guarded;		/* and asked for the lock, once owned */
 	bool		root_missing;
 	bool		dir_known;		/* or so we believe */
 	bool		dir_missing;
@@ -3381,6 +3575,13 @@ static const Scenario scenarios[] = {
 	.faults = 3},
 	{"one ahead, deletes refused", .dir_known = true, .others = {W()},
 	.refusals = true, .faults = 2},
+	{"free lock, guarded, and asked for", .guarded = true, .dir_known = true,
+	.faults = 2},
+	{"one of a group", .grouped = true, .dir_known = true, .others = {W()},
+	.faults = 2},
+	{"one of a group, first use of the namespace", .grouped = true,
+		.root_missing = true, .dir_missing = true, .in_a_row = true,
+	.faults = 2},
 	{"one ahead, three faults", .dir_known = true, .others = {W()},
 	.faults = 3}
 };
@@ -3390,6 +3591,7 @@ play_scenario(const Scenario *scenario)
 {
 	Client	   *client;
 	bool		released = false;
+	bool		asked = false;
 	int			faults = scenario->faults;
 
 	if (scenario->root_missing)
@@ -3401,7 +3603,7 @@ play_scenario(const Scenario *scenario)
 			foreigner_enters(scenario->others[i], true);
 	world->refusals = scenario->refusals;
 	client = add_client();
-	want(client, scenario->shared, scenario->dir_known);
+	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
 
 	for (;;)
 	{
@@ -3425,7 +3627,17 @@ play_scenario(const Scenario *scenario)
 		{
 			int			node = first_foreigner();
 
-			if (client->nready > 0 &&
+			if (scenario->guarded && client->owner && !client->guarded)
+			{
+				guard(client);
+				look(client);
+			}
+			else if (client->guarded && !asked)
+			{
+				revoke(client);
+				asked = true;
+			}
+			else if (client->nready > 0 &&
 				!(scenario->in_a_row && up && unapplied > 0))
 				deliver(client);
 			else if (up && unapplied > 0)
@@ -3515,6 +3727,7 @@ typedef struct Mix
 	bool		wrap;
 	bool		refusals;
 	bool		restarts;
+	bool		semaphores;
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
 
@@ -3526,12 +3739,14 @@ static const Mix mixes[] = {
 	{"the counter overflows", .foreigners = true, .wrap = true, .calm = 12},
 	{"operations refused", .foreigners = true, .refusals = true, .calm = 20},
 	{"workers restarted", .foreigners = true, .restarts = true, .calm = 10},
+	{"the name becomes a semaphore's", .foreigners = true,
+	.semaphores = true, .calm = 12},
 	{"everything", .foreigners = true, .wrap = true, .refusals = true,
-	.restarts = true, .calm = 10}
+	.restarts = true, .semaphores = true, .calm = 10}
 };
 
 static void
-random_foreigner(void)
+random_foreigner(const Mix *mix)
 {
 	static const struct
 	{
@@ -3558,7 +3773,10 @@ random_foreigner(void)
 	if (which == 0 && nforeign < 4 && world->nnodes < MAX_NODES - 64)
 	{
 		which = choose(lengthof(kinds));
-		foreigner_enters(kinds[which].name, kinds[which].sequential);
+		if (mix->semaphores && one_in(4))
+			foreigner_enters(one_in(2) ? "locks" : "leases", false);
+		else
+			foreigner_enters(kinds[which].name, kinds[which].sequential);
 	}
 	else if (nforeign > 0)
 	{
@@ -3569,7 +3787,10 @@ random_foreigner(void)
 				world->nodes[node].session == FOREIGN && nforeign-- == 0)
 				break;
 		if (which == 1)
-			touch(node);
+		{
+			if (world->nodes[node].nchanges < MAX_CHANGES)
+				touch(node, one_in(2));
+		}
 		else
 			foreigner_leaves(node);
 	}
@@ -3617,7 +3838,7 @@ random_step(const Mix *mix)
 		return;
 	}
 
-	switch (choose(13))
+	switch (choose(15))
 	{
 		case 0:
 		case 1:
@@ -3627,11 +3848,11 @@ random_step(const Mix *mix)
 					release(client);
 			}
 			else if (!client->active && world->nnodes < MAX_NODES - 32)
-				want(client, one_in(3), one_in(2));
+				want(client, one_in(3), one_in(4), one_in(2));
 			break;
 		case 2:
 			if (mix->foreigners)
-				random_foreigner();
+				random_foreigner(mix);
 			break;
 		case 3:
 			if (world->ndirs < MAX_DIRS - 8)
@@ -3660,6 +3881,23 @@ random_step(const Mix *mix)
 			break;
 		case 9:
 			retry(client);
+			break;
+		case 10:
+		case 11:
+			if (!client->owner)
+				break;
+			switch (choose(3))
+			{
+				case 0:
+					guard(client);
+					break;
+				case 1:
+					look(client);
+					break;
+				case 2:
+					revoke(client);
+					break;
+			}
 			break;
 		default:
 			if (client->nready > 0)
@@ -3705,14 +3943,14 @@ test_random_schedules(void **state)
 		for (int i = 0; i < nclients; i++)
 			if (world->clients[i].recipe.state == RECIPE_NONE && one_in(2) &&
 				world->clients[i].alive)
-				want(&world->clients[i], one_in(3), false);
+				want(&world->clients[i], one_in(3), one_in(4), false);
 		settle();
 		world->refusals = false;
 		wind_up();
 	}
 
 	/* it has come by the places that it is there for */
-	assert_true(tally.grants > before.grants + RANDOM_RUNS / 2);
+	assert_true(tally.grants > before.grants + RANDOM_RUNS / 3);
 	assert_true(tally.losses > before.losses + 100);
 	assert_true(tally.expirations > before.expirations + 10);
 	assert_true(tally.lost > before.lost);
@@ -3736,6 +3974,13 @@ test_random_schedules(void **state)
 	}
 	if (mix->restarts)
 		assert_true(tally.restarts > before.restarts);
+	if (mix->semaphores)
+		assert_true(tally.mixed > before.mixed + 100);
+	assert_true(tally.dissolved > before.dissolved);
+	assert_true(tally.revoked > before.revoked);
+	assert_true(tally.alone > before.alone);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(tally.behind > before.behind);
 }
 
 int

@@ -75,6 +75,7 @@
  *				guarding watch ok, with the data of a revocation -> OWNER: set
  *				  (who we are); revoked
  *				guarding watch no node; own node deleted -> OWNER: stat
+ *				set unknown -> OWNER: set
  *				release -> LEAVING: delete
  *	LEAVING		delete ok, no node -> NONE: gone
  *				delete unknown -> LEAVING: delete
@@ -481,7 +482,7 @@ look(Recipe *recipe, RecipeOutput *out)
 static void
 on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->serial != recipe->look)
+	if (recipe->look == 0 || in->serial != recipe->look)
 		return;
 	if (in->result == RECIPE_UNKNOWN)
 	{
@@ -489,6 +490,7 @@ on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		return;
 	}
 
+	recipe->look = 0;
 	out->told |= RECIPE_TOLD_ALONE;
 	for (int i = 0; in->result == RECIPE_OK && i < in->nchildren; i++)
 	{
@@ -508,14 +510,20 @@ guard(Recipe *recipe, RecipeOutput *out)
 	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->guard);
 }
 
+/* Does this answer or event belong to the latest watch of our own node? */
+static bool
+is_of_guard(const Recipe *recipe, const RecipeInput *in)
+{
+	return recipe->state == RECIPE_OWNER &&
+		recipe->guard != 0 && in->serial == recipe->guard;
+}
+
 /* Our own node has been read, and is being watched. */
 static void
 on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	const char *revoke = RECIPE_REVOKE_DATA;
 
-	if (in->serial != recipe->guard)
-		return;
 	switch (in->result)
 	{
 		case RECIPE_OK:
@@ -554,7 +562,7 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_OWNER)
+	if (is_of_guard(recipe, in))
 	{
 		on_guard_done(recipe, in, out);
 		return;
@@ -765,7 +773,11 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_watch_done(recipe, in, out);
 			break;
 		case RECIPE_GET_DONE:
+			break;
 		case RECIPE_SET_DONE:
+			/* the next to look must not find the revocation again */
+			if (recipe->state == RECIPE_OWNER && in->result == RECIPE_UNKNOWN)
+				send_op(out, RECIPE_OP_SET, recipe->node, 0);
 			break;
 		case RECIPE_STAT_DONE:
 			on_stat_done(recipe, in, out);
@@ -776,13 +788,13 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_NODE_DELETED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				predecessor_gone(recipe, out);
-			else if (recipe->state == RECIPE_OWNER && in->serial == recipe->guard)
+			else if (is_of_guard(recipe, in))
 				send_op(out, RECIPE_OP_STAT, recipe->node, 0);
 			break;
 		case RECIPE_NODE_TOUCHED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				watch(recipe, out);
-			else if (recipe->state == RECIPE_OWNER && in->serial == recipe->guard)
+			else if (is_of_guard(recipe, in))
 				guard(recipe, out);
 			break;
 		case RECIPE_RETRY:

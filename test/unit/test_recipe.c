@@ -103,9 +103,14 @@ typedef enum Situation
 	AT_SEARCHING_IN_VAIN,		/* after the parents could not be made */
 	AT_ABANDONING,
 	AT_READING,
+	AT_ENTERING_GROUPED,		/* one of several; there is no second try */
+	AT_SEARCHING_GROUPED,
+	AT_READING_GROUPED,
 	AT_WATCHING,				/* the predecessor alone excludes us */
 	AT_WATCHING_OF_TWO,			/* another one does, too */
 	AT_OWNER,
+	AT_OWNER_LOOKING,			/* the look behind us is out */
+	AT_OWNER_GUARDED,			/* our own node is watched, or about to be */
 	AT_LEAVING,
 	AT_LEAVING_REFUSED,			/* the delete was refused */
 	NSITUATIONS
@@ -114,8 +119,21 @@ typedef enum Situation
 static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_NONE, RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_ENTERING,
 	RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
-	RECIPE_ABANDONING, RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING,
-	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
+	RECIPE_ABANDONING, RECIPE_READING, RECIPE_ENTERING, RECIPE_SEARCHING,
+	RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
+};
+
+/*
+ * Situations in which most lines of another one hold, too: what they do not
+ * have a line of their own for, they have in common.
+ */
+static const Situation situation_base[NSITUATIONS] = {
+	[AT_ENTERING_GROUPED] = AT_ENTERING,
+	[AT_SEARCHING_GROUPED] = AT_SEARCHING,
+	[AT_READING_GROUPED] = AT_READING,
+	[AT_OWNER_LOOKING] = AT_OWNER,
+	[AT_OWNER_GUARDED] = AT_OWNER
 };
 
 typedef enum Input
@@ -123,6 +141,8 @@ typedef enum Input
 	IN_WANT,
 	IN_WANT_NEW_DIR,
 	IN_RELEASE,
+	IN_LOOK,
+	IN_GUARD,
 	IN_MKDIR_OK,
 	IN_MKDIR_UNKNOWN,
 	IN_MKDIR_NO_NODE,
@@ -137,6 +157,8 @@ typedef enum Input
 	IN_THIRD,					/* children: two ahead of us */
 	IN_MISSING,					/* children: only another's node */
 	IN_EMPTY,					/* children: none */
+	IN_MIXED,					/* children: ours, and a semaphore's */
+	IN_MIXED_MISSING,			/* children: a semaphore's, not ours */
 	IN_CHILDREN_UNKNOWN,
 	IN_CHILDREN_NO_NODE,
 	IN_CHILDREN_REFUSED,
@@ -145,17 +167,29 @@ typedef enum Input
 	IN_STALE_THIRD,
 	IN_STALE_MISSING,
 	IN_STALE_EMPTY,
+	IN_STALE_MIXED,
 	IN_STALE_CHILDREN_UNKNOWN,
 	IN_STALE_CHILDREN_NO_NODE,
 	IN_STALE_CHILDREN_REFUSED,
 	IN_WATCH_OK,
+	IN_WATCH_REVOKED,			/* succeeded, and reads Curator's data */
 	IN_WATCH_UNKNOWN,
 	IN_WATCH_NO_NODE,
 	IN_WATCH_REFUSED,
 	IN_STALE_WATCH_OK,
+	IN_STALE_WATCH_REVOKED,
 	IN_STALE_WATCH_UNKNOWN,
 	IN_STALE_WATCH_NO_NODE,
 	IN_STALE_WATCH_REFUSED,
+	IN_GET_OK,
+	IN_GET_REVOKED,
+	IN_GET_UNKNOWN,
+	IN_GET_NO_NODE,
+	IN_GET_REFUSED,
+	IN_SET_OK,
+	IN_SET_UNKNOWN,
+	IN_SET_NO_NODE,
+	IN_SET_REFUSED,
 	IN_STAT_OURS,
 	IN_STAT_FOREIGN,
 	IN_STAT_UNKNOWN,
@@ -183,9 +217,12 @@ static const struct
 	const char *node;
 	const char *children[4];
 	bool		ours;
+	const char *data;
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
+	[IN_LOOK] = {.event = RECIPE_LOOK},
+	[IN_GUARD] = {.event = RECIPE_GUARD},
 	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
 	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
 	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
@@ -200,6 +237,8 @@ static const struct
 	[IN_THIRD] = {RECIPE_CHILDREN_DONE, .children = {FIRST, OURS, SECOND}},
 	[IN_MISSING] = {RECIPE_CHILDREN_DONE, .children = {FIRST}},
 	[IN_EMPTY] = {RECIPE_CHILDREN_DONE},
+	[IN_MIXED] = {RECIPE_CHILDREN_DONE, .children = {"leases", OURS, FIRST}},
+	[IN_MIXED_MISSING] = {RECIPE_CHILDREN_DONE, .children = {"locks"}},
 	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN},
 	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE},
 	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED},
@@ -212,20 +251,36 @@ static const struct
 	[IN_STALE_MISSING] = {RECIPE_CHILDREN_DONE, .stale = true,
 		.children = {FIRST}},
 	[IN_STALE_EMPTY] = {RECIPE_CHILDREN_DONE, .stale = true},
+	[IN_STALE_MIXED] = {RECIPE_CHILDREN_DONE, .stale = true,
+		.children = {"leases", OURS}},
 	[IN_STALE_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN,
 		.stale = true},
 	[IN_STALE_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE,
 		.stale = true},
 	[IN_STALE_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED,
 		.stale = true},
-	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK},
+	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me"},
+	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK,
+		.data = RECIPE_REVOKE_DATA},
 	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
 	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
 	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
 	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, true},
+	[IN_STALE_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
+		.data = RECIPE_REVOKE_DATA},
 	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN, true},
 	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE, true},
 	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED, true},
+	[IN_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me"},
+	[IN_GET_REVOKED] = {RECIPE_GET_DONE, RECIPE_OK,
+		.data = RECIPE_REVOKE_DATA},
+	[IN_GET_UNKNOWN] = {RECIPE_GET_DONE, RECIPE_UNKNOWN},
+	[IN_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE},
+	[IN_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED},
+	[IN_SET_OK] = {RECIPE_SET_DONE, RECIPE_OK},
+	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, RECIPE_UNKNOWN},
+	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, RECIPE_NO_NODE},
+	[IN_SET_REFUSED] = {RECIPE_SET_DONE, RECIPE_REFUSED},
 	[IN_STAT_OURS] = {RECIPE_STAT_DONE, RECIPE_OK, .ours = true},
 	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, RECIPE_OK},
 	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, RECIPE_UNKNOWN},
@@ -245,6 +300,7 @@ static const struct
 
 #define TOLD_LOST		(RECIPE_TOLD_LOST | RECIPE_TOLD_GONE)
 #define TOLD_FAILED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_GONE)
+#define TOLD_MIXED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_MIXED)
 
 /* One line of the table; what no line is about must change nothing. */
 typedef struct Transition
@@ -367,6 +423,12 @@ static const Transition transitions[] = {
 		AT_SEARCHING, IN_MISSING, RECIPE_ENTERING, "create children", 0, 0},
 	{"SEARCHING: children ok, none -> ENTERING: create, children",
 		AT_SEARCHING, IN_EMPTY, RECIPE_ENTERING, "create children", 0, 0},
+	{"SEARCHING: children ok, with those of a semaphore -> LEAVING: delete",
+		AT_SEARCHING, IN_MIXED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED | TOLD_MIXED, 0},
+	{"SEARCHING: children ok, those of a semaphore only -> ENTERING",
+		AT_SEARCHING, IN_MIXED_MISSING, RECIPE_ENTERING, "create children",
+	0, 0},
 	{"SEARCHING: no node -> ENTERING: mkdirs, create, children",
 		AT_SEARCHING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING,
 	"mkdirs create children", 0, 0},
@@ -394,6 +456,12 @@ static const Transition transitions[] = {
 	"mkdirs create children", 0, 0},
 	{"SEARCHING: children ok, none, mkdirs failed -> ENTERING",
 		AT_SEARCHING_IN_VAIN, IN_EMPTY, RECIPE_ENTERING,
+	"mkdirs create children", 0, 0},
+	{"SEARCHING: children ok, a semaphore's, mkdirs failed -> LEAVING",
+		AT_SEARCHING_IN_VAIN, IN_MIXED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED | TOLD_MIXED, 0},
+	{"SEARCHING: children ok, only a semaphore's, mkdirs failed -> ENTERING",
+		AT_SEARCHING_IN_VAIN, IN_MIXED_MISSING, RECIPE_ENTERING,
 	"mkdirs create children", 0, 0},
 	{"SEARCHING: no node, mkdirs failed -> NONE: failed",
 		AT_SEARCHING_IN_VAIN, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
@@ -423,6 +491,12 @@ static const Transition transitions[] = {
 		AT_ABANDONING, IN_MISSING, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 	{"ABANDONING: children ok, none -> NONE: gone",
 		AT_ABANDONING, IN_EMPTY, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"ABANDONING: children ok, with those of a semaphore -> LEAVING: delete",
+		AT_ABANDONING, IN_MIXED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"ABANDONING: children ok, those of a semaphore only -> NONE: gone",
+		AT_ABANDONING, IN_MIXED_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
 	{"ABANDONING: no node -> NONE: gone",
 		AT_ABANDONING, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
 	RECIPE_TOLD_GONE, 0},
@@ -447,6 +521,11 @@ static const Transition transitions[] = {
 		AT_READING, IN_MISSING, RECIPE_ENTERING, "create children", 0, 0},
 	{"READING: children ok, none -> ENTERING: as new",
 		AT_READING, IN_EMPTY, RECIPE_ENTERING, "create children", 0, 0},
+	{"READING: children ok, with those of a semaphore -> LEAVING: delete",
+		AT_READING, IN_MIXED, RECIPE_LEAVING, "delete", TOLD_MIXED, 0},
+	{"READING: children ok, those of a semaphore only -> ENTERING: as new",
+		AT_READING, IN_MIXED_MISSING, RECIPE_ENTERING, "create children",
+	0, 0},
 	{"READING: no node -> ENTERING: mkdirs, create, children",
 		AT_READING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING,
 	"mkdirs create children", 0, 0},
@@ -459,6 +538,34 @@ static const Transition transitions[] = {
 		AT_READING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"READING: expired -> NONE: gone",
 		AT_READING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"ENTERING: create no node, one of a group -> NONE: gone",
+		AT_ENTERING_GROUPED, IN_CREATE_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"SEARCHING: children ok, without it, one of a group -> NONE: gone",
+		AT_SEARCHING_GROUPED, IN_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"SEARCHING: children ok, none, one of a group -> NONE: gone",
+		AT_SEARCHING_GROUPED, IN_EMPTY, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"SEARCHING: children ok, only a semaphore's, one of a group -> NONE",
+		AT_SEARCHING_GROUPED, IN_MIXED_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"SEARCHING: no node, one of a group -> NONE: gone",
+		AT_SEARCHING_GROUPED, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"READING: children ok, without our node, one of a group -> NONE: gone",
+		AT_READING_GROUPED, IN_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"READING: children ok, none, one of a group -> NONE: gone",
+		AT_READING_GROUPED, IN_EMPTY, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"READING: children ok, only a semaphore's, one of a group -> NONE",
+		AT_READING_GROUPED, IN_MIXED_MISSING, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"READING: no node, one of a group -> NONE: gone",
+		AT_READING_GROUPED, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
 
 	{"WATCHING: predecessor deleted, the only one -> OWNER: stat",
 		AT_WATCHING, IN_DELETED, RECIPE_OWNER, "stat",
@@ -511,6 +618,53 @@ static const Transition transitions[] = {
 		AT_OWNER, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"OWNER: expired -> NONE: lost",
 		AT_OWNER, IN_EXPIRED, RECIPE_NONE, "", TOLD_LOST, 0},
+
+	{"OWNER: look -> OWNER: children",
+		AT_OWNER, IN_LOOK, RECIPE_OWNER, "children", 0, 0},
+	{"OWNER: guard -> OWNER: watch our own node",
+		AT_OWNER, IN_GUARD, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: set unknown -> OWNER: set",
+		AT_OWNER, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
+
+	{"OWNER: looked, children ok, our node only -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_ALONE, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, a writer later than ours -> OWNER: behind",
+		AT_OWNER_LOOKING, IN_SECOND, RECIPE_OWNER, "", RECIPE_TOLD_BEHIND, 0},
+	{"OWNER: looked, children ok, only earlier writers -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_THIRD, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, without our node -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_MISSING, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, none -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_EMPTY, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, with those of a semaphore -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_MIXED, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children ok, those of a semaphore only -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_MIXED_MISSING, RECIPE_OWNER, "",
+	RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children no node -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
+	RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children refused -> OWNER: alone",
+		AT_OWNER_LOOKING, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
+	RECIPE_TOLD_ALONE, 0},
+	{"OWNER: looked, children unknown -> OWNER: children",
+		AT_OWNER_LOOKING, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "children",
+	0, 0},
+
+	/* once is enough */
+	{"OWNER: guard again -> OWNER",
+		AT_OWNER_GUARDED, IN_GUARD, RECIPE_OWNER, "", 0, 0},
+	{"OWNER: guarding watch used up -> OWNER: watch our own node",
+		AT_OWNER_GUARDED, IN_TOUCHED, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: guarding watch unknown -> OWNER: watch our own node",
+		AT_OWNER_GUARDED, IN_WATCH_UNKNOWN, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: guarding watch ok, a revocation -> OWNER: set; revoked",
+		AT_OWNER_GUARDED, IN_WATCH_REVOKED, RECIPE_OWNER, "set",
+	RECIPE_TOLD_REVOKED, 0},
+	{"OWNER: guarding watch no node -> OWNER: stat",
+		AT_OWNER_GUARDED, IN_WATCH_NO_NODE, RECIPE_OWNER, "stat", 0, 0},
+	{"OWNER: own node deleted -> OWNER: stat",
+		AT_OWNER_GUARDED, IN_DELETED, RECIPE_OWNER, "stat", 0, 0},
 
 	{"LEAVING: delete ok -> NONE: gone",
 		AT_LEAVING, IN_DELETE_OK, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
@@ -609,6 +763,8 @@ describe_ops(const RecipeOutput *out)
 				break;
 			case RECIPE_OP_LIST:
 			case RECIPE_OP_GET:
+				fail_msg("%s is not for a recipe to send", op_name(op->kind));
+				break;
 			case RECIPE_OP_SET:
 			case RECIPE_OP_STAT:
 			case RECIPE_OP_DELETE:
@@ -618,12 +774,15 @@ describe_ops(const RecipeOutput *out)
 			case RECIPE_OP_WATCH:
 			case RECIPE_OP_UNWATCH:
 			case RECIPE_OP_DELETE_STRAY:
-				if (strcmp(node, FIRST) == 0)
+				if (strcmp(node, OURS) == 0 && op->kind == RECIPE_OP_WATCH)
+					node = "own";
+				else if (strcmp(node, FIRST) == 0)
 					node = "first";
 				else if (strcmp(node, SECOND) == 0)
 					node = "second";
 				break;
 		}
+		assert_null(op->data);	/* the usual */
 		used += snprintf(text + used, sizeof(text) - used,
 						 node ? "%s%s(%s)" : "%s%s",
 						 i > 0 ? " " : "", op_name(op->kind), node);
@@ -656,7 +815,8 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 	uint32_t	before = recipe->serial;
 
 	if (input == IN_WANT || input == IN_WANT_NEW_DIR)
-		recipe_want(recipe, our_uuid, recipe->kind, false, input == IN_WANT, out);
+		recipe_want(recipe, our_uuid, recipe->kind, recipe->grouped,
+					input == IN_WANT, out);
 	else
 	{
 		memset(&in, 0, sizeof(in));
@@ -672,6 +832,8 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 		while (in.nchildren < (int) lengthof(inputs[input].children) &&
 			   in.children[in.nchildren] != NULL)
 			in.nchildren++;
+		in.data = inputs[input].data;
+		in.data_len = in.data ? (int) strlen(in.data) : -1;
 		in.czxid = TOKEN;
 		in.ours = inputs[input].ours;
 		recipe_step(recipe, &in, out);
@@ -706,9 +868,14 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_SEARCHING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
 		[AT_ABANDONING] = {IN_WANT, IN_CREATE_UNKNOWN, IN_RELEASE},
 		[AT_READING] = {IN_WANT, IN_CREATE_OK},
+		[AT_ENTERING_GROUPED] = {IN_WANT},
+		[AT_SEARCHING_GROUPED] = {IN_WANT, IN_CREATE_UNKNOWN},
+		[AT_READING_GROUPED] = {IN_WANT, IN_CREATE_OK},
 		[AT_WATCHING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_WATCHING_OF_TWO] = {IN_WANT, IN_CREATE_OK, IN_THIRD},
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_OWNER_LOOKING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_LOOK},
+		[AT_OWNER_GUARDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GUARD},
 		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
 		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
 		IN_DELETE_REFUSED}
@@ -716,6 +883,8 @@ bring_to(Recipe *recipe, Situation situation)
 	RecipeOutput out;
 
 	recipe_init(recipe);
+	recipe->grouped = situation == AT_ENTERING_GROUPED ||
+		situation == AT_SEARCHING_GROUPED || situation == AT_READING_GROUPED;
 	if (situation == AT_NONE)
 		return;
 	for (size_t i = 0; i < lengthof(ways[0]); i++)
@@ -730,14 +899,24 @@ bring_to(Recipe *recipe, Situation situation)
 		assert_int_equal(recipe->refused, situation == AT_LEAVING_REFUSED);
 }
 
-static void
-test_transition(void **state)
+/* The line that holds for an input in a situation, or NULL. */
+static const Transition *
+find_line(Situation at, Input input)
 {
-	const Transition *line = *state;
+	for (size_t i = 0; i < lengthof(transitions); i++)
+		if (transitions[i].at == at && transitions[i].input == input)
+			return &transitions[i];
+	return situation_base[at] != AT_NONE ?
+		find_line(situation_base[at], input) : NULL;
+}
+
+static void
+check_line(Situation at, const Transition *line)
+{
 	Recipe		recipe;
 	RecipeOutput out;
 
-	bring_to(&recipe, line->at);
+	bring_to(&recipe, at);
 	memset(&out, 0xFF, sizeof(out));	/* it has to be filled anew */
 	give(&recipe, line->input, &out);
 
@@ -762,12 +941,44 @@ test_transition(void **state)
 		assert_int_equal(recipe.refused, (out.told & RECIPE_TOLD_LEFT) != 0);
 	/* kept only while we wait, so that nothing is left to free */
 	if (recipe.state == RECIPE_LEAVING &&
-		situation_state[line->at] == RECIPE_WATCHING)
+		situation_state[at] == RECIPE_WATCHING)
 		assert_ptr_equal(recipe.predecessor, out.ops[0].node);
 	else if (recipe.state != RECIPE_WATCHING &&
-			 recipe.state != RECIPE_READING)
+			 recipe.state != RECIPE_READING &&
+			 !(out.told & RECIPE_TOLD_MIXED))
 		assert_null(recipe.predecessor);
 	recipe_free(&recipe);
+}
+
+static void
+test_transition(void **state)
+{
+	const Transition *line = *state;
+
+	check_line(line->at, line);
+}
+
+/* The lines that a situation has in common with another one. */
+static void
+test_common_lines(void **state)
+{
+	int			lines = 0;
+
+	(void) state;
+	for (Situation at = 0; at < NSITUATIONS; at++)
+	{
+		for (Input input = 0; input < NINPUTS; input++)
+		{
+			const Transition *line = find_line(at, input);
+
+			if (line != NULL && line->at != at)
+			{
+				check_line(at, line);
+				lines++;
+			}
+		}
+	}
+	assert_in_range(lines, 30, INT_MAX);
 }
 
 /*
@@ -787,18 +998,11 @@ test_everything_else_is_ignored(void **state)
 			Recipe		recipe;
 			Recipe		before;
 			RecipeOutput out;
-			bool		listed = false;
 
 			for (size_t i = 0; i < lengthof(transitions); i++)
-			{
 				if (transitions[i].at == at && transitions[i].input == input)
-				{
-					assert_false(listed);
-					listed = true;
 					lines++;
-				}
-			}
-			if (listed)
+			if (find_line(at, input) != NULL)
 				continue;
 
 			bring_to(&recipe, at);
@@ -819,6 +1023,11 @@ test_everything_else_is_ignored(void **state)
 		}
 	}
 	assert_int_equal(lines, lengthof(transitions));
+
+	/* none is hidden behind another one */
+	for (size_t i = 0; i < lengthof(transitions); i++)
+		assert_ptr_equal(find_line(transitions[i].at, transitions[i].input),
+						 &transitions[i]);
 }
 
 /* Without a contender there is nothing to do, whatever comes in late. */
@@ -835,6 +1044,8 @@ test_none_sends_nothing(void **state)
 		{AT_SEARCHING, IN_CHILDREN_REFUSED},
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
+		{AT_OWNER_LOOKING, IN_EXPIRED}, {AT_OWNER_GUARDED, IN_EXPIRED},
+		{AT_READING_GROUPED, IN_MISSING},
 		{AT_LEAVING_REFUSED, IN_DELETE_OK},
 		{AT_LEAVING_REFUSED, IN_EXPIRED}
 	};
@@ -1298,8 +1509,8 @@ test_strays_leave_room(void **state)
 
 	/* and with nothing to spare, those that are seen next time go then */
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED, &sequence,
-				  &out);
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+				  &sequence, &out);
 	give_children(&recipe, many, lengthof(many), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_WATCH);
@@ -1472,8 +1683,9 @@ test_resume(void **state)
 
 		recipe_init(&recipe);
 		memset(&out, 0xFF, sizeof(out));
-		recipe_resume(&recipe, our_uuid, KIND(cases[i].shared), false, cases[i].how,
-					  cases[i].created ? &our_sequence : NULL, &out);
+		recipe_resume(&recipe, our_uuid, KIND(cases[i].shared), false,
+					  cases[i].how, cases[i].created ? &our_sequence : NULL,
+					  &out);
 		assert_int_equal(recipe.state, cases[i].state);
 		assert_int_equal(out.nops, 1);
 		assert_int_equal(out.ops[0].kind, cases[i].op);
@@ -1499,7 +1711,8 @@ test_resume_and_go_on(void **state)
 
 	(void) state;
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED, NULL, &out);
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+				  NULL, &out);
 	give(&recipe, IN_MISSING, &out);
 	assert_string_equal(describe_ops(&out), "create children");
 	recipe_free(&recipe);
@@ -1520,11 +1733,239 @@ test_resume_and_go_on(void **state)
 	recipe_free(&recipe);
 
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_RELEASING, NULL,
-				  &out);
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false,
+				  RECIPE_RESUME_RELEASING, NULL, &out);
 	give(&recipe, IN_THIRD, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	recipe_free(&recipe);
+}
+
+/* A reader's look at who is behind: only an exclusive one matters. */
+static void
+test_look_behind(void **state)
+{
+	static const struct
+	{
+		int32_t		sequence;
+		const char *other;
+		unsigned	told;
+	}			looks[] =
+	{
+		{5, R(0000000006), RECIPE_TOLD_ALONE},
+		{5, W(0000000006), RECIPE_TOLD_BEHIND},
+		{5, "77777777777777777777777777777777__lock__0000000006",
+		RECIPE_TOLD_BEHIND},
+		{5, "77777777777777777777777777777777__rlock__0000000006",
+		RECIPE_TOLD_ALONE},
+		{5, W(0000000004), RECIPE_TOLD_ALONE},
+		{5, "leaves", RECIPE_TOLD_ALONE},
+		{INT32_MAX, W(-2147483648), RECIPE_TOLD_BEHIND},
+		{INT32_MIN, W(2147483647), RECIPE_TOLD_ALONE}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(looks); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		char		own[ZNODE_CONTENDER_SIZE];
+		const char *children[2] = {own, looks[i].other};
+
+		bring_to_reading(&recipe, true, looks[i].sequence);
+		strcpy(own, recipe.node);
+		give_children(&recipe, children, 1, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+		give(&recipe, IN_LOOK, &out);
+		for (int order = 0; order < 2; order++)
+		{
+			give_children(&recipe, children, 2, &out);
+			assert_int_equal(out.told, looks[i].told);
+			assert_int_equal(out.nops, 0);
+			assert_int_equal(recipe.state, RECIPE_OWNER);
+
+			/* a look is answered once */
+			give_children(&recipe, children, 2, &out);
+			assert_int_equal(out.told, 0);
+			give(&recipe, IN_LOOK, &out);
+			children[0] = looks[i].other;
+			children[1] = own;
+		}
+		recipe_free(&recipe);
+	}
+}
+
+/* Look and guard do not get in each other's way, nor in a new contender's. */
+static void
+test_look_and_guard(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+	RecipeInput look = {.event = RECIPE_CHILDREN_DONE};
+	RecipeInput event = {.event = RECIPE_NODE_TOUCHED};
+
+	(void) state;
+	bring_to(&recipe, AT_OWNER_LOOKING);
+	look.serial = recipe.serial;
+	give(&recipe, IN_GUARD, &out);
+	event.serial = recipe.serial;
+	give(&recipe, IN_WATCH_OK, &out);
+	recipe_step(&recipe, &look, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+
+	give(&recipe, IN_LOOK, &out);
+	recipe_step(&recipe, &event, &out);
+	assert_string_equal(describe_ops(&out), "watch(own)");
+	recipe_step(&recipe, &event, &out); /* of the one before */
+	assert_int_equal(out.nops, 0);
+	give(&recipe, IN_WATCH_REVOKED, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	assert_int_equal(out.told, RECIPE_TOLD_REVOKED);
+
+	/* what is out when the lock is given up is nobody's */
+	look.serial = recipe.look;
+	event.serial = recipe.guard;
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	for (Input input = IN_DELETE_OK;; input = IN_WANT)
+	{
+		recipe_step(&recipe, &look, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		recipe_step(&recipe, &event, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		if (recipe.state == RECIPE_ENTERING)
+			break;
+		give(&recipe, input, &out);
+	}
+	give(&recipe, IN_CREATE_OK, &out);
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	recipe_step(&recipe, &look, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_step(&recipe, &event, &out);
+	assert_int_equal(out.told | out.nops, 0);
+
+	/* and the new one has to be guarded anew */
+	give(&recipe, IN_GUARD, &out);
+	assert_string_equal(describe_ops(&out), "watch(own)");
+	recipe_free(&recipe);
+}
+
+/* Only Curator's data is a revocation, to the byte. */
+static void
+test_revocation_data(void **state)
+{
+	static const struct
+	{
+		const char *data;
+		int			len;
+		bool		revokes;
+	}			examples[] =
+	{
+		{"__REVOKE__", 10, true},
+		{"__REVOKE__x", 11, false},
+		{"__REVOKE__x", 10, true},	/* data is not terminated */
+		{"__REVOKE_", 9, false},
+		{"__revoke__", 10, false},
+		{"", 0, false},
+		{NULL, -1, false}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(examples); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		RecipeInput in = {.event = RECIPE_WATCH_DONE};
+
+		bring_to(&recipe, AT_OWNER_GUARDED);
+		in.serial = recipe.serial;
+		in.data = examples[i].data;
+		in.data_len = examples[i].len;
+		recipe_step(&recipe, &in, &out);
+		assert_int_equal(out.told,
+						 examples[i].revokes ? RECIPE_TOLD_REVOKED : 0);
+		assert_string_equal(describe_ops(&out),
+							examples[i].revokes ? "set" : "");
+		recipe_free(&recipe);
+	}
+}
+
+/* Another name's directories are not ours to make one by one. */
+static void
+test_grouped_directories(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	recipe_init(&recipe);
+	recipe.grouped = true;
+	give(&recipe, IN_WANT_NEW_DIR, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+	give(&recipe, IN_MKDIR_OK, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out); /* collected meanwhile */
+	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+	assert_int_equal(out.nops, 0);
+	assert_false(recipe.dir_known);
+
+	give(&recipe, IN_WANT_NEW_DIR, &out);
+	give_mkdirs_refused(&recipe, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_int_equal(out.told, TOLD_FAILED);
+	assert_int_equal(out.error, ERROR_MKDIRS);
+
+	/* one that fails takes the others with it: theirs is not known */
+	give(&recipe, IN_WANT, &out);
+	assert_string_equal(describe_ops(&out), "create children");
+	give(&recipe, IN_CREATE_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "search");
+	give(&recipe, IN_MISSING, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+	assert_int_equal(out.nops, 0);
+
+	/* the next contender is none of a group any more */
+	recipe_want(&recipe, our_uuid, ZNODE_MUTEX, false, true, &out);
+	give(&recipe, IN_CREATE_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "mkdirs create children");
+	recipe_free(&recipe);
+}
+
+/* Every kind of contender enters and is found under a name of its own. */
+static void
+test_kinds(void **state)
+{
+	static const ZnodeKind kinds[] = {
+		ZNODE_MUTEX, ZNODE_WRITER, ZNODE_READER, ZNODE_LEASE
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(kinds); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		char		prefix[ZNODE_CONTENDER_SIZE];
+		char		own[ZNODE_CONTENDER_SIZE];
+		const char *children[] = {R(0000000004), own};
+
+		znode_contender_prefix(our_uuid, kinds[i], prefix);
+		znode_contender_name(our_uuid, kinds[i], our_sequence, own);
+		recipe_init(&recipe);
+		recipe_want(&recipe, our_uuid, kinds[i], false, true, &out);
+		assert_string_equal(out.ops[0].node, prefix);
+		give(&recipe, IN_CREATE_UNKNOWN, &out);
+		give_children(&recipe, children, 2, &out);
+		assert_string_equal(recipe.node, own);
+		assert_int_equal(recipe.state, kinds[i] == ZNODE_READER ?
+						 RECIPE_OWNER : RECIPE_WATCHING);
+		recipe_free(&recipe);
+
+		recipe_init(&recipe);
+		recipe_resume(&recipe, our_uuid, kinds[i], true,
+					  RECIPE_RESUME_RELEASING, &our_sequence, &out);
+		assert_string_equal(out.ops[0].node, own);
+		assert_true(recipe.grouped);
+		recipe_free(&recipe);
+	}
 }
 
 /* Without memory for the predecessor's name the recipe looks again. */
@@ -1590,6 +2031,7 @@ test_state_names(void **state)
 
 #define MAX_CLIENTS		3
 #define MAX_NODES		256
+#define MAX_CHANGES		16
 #define MAX_DIRS		64
 #define MAX_ENTRIES		64
 #define MAX_WATCHES		64
@@ -1608,6 +2050,9 @@ typedef struct Node
 	int32_t		sequence;
 	int64_t		czxid;
 	int64_t		dzxid;			/* 0 while it exists */
+	int			nchanges;		/* of its data */
+	int64_t		changes[MAX_CHANGES];	/* when */
+	bool		revokes[MAX_CHANGES];	/* and whether it asks for the lock */
 } Node;
 
 typedef struct Directory
@@ -1638,6 +2083,7 @@ typedef struct Entry
 	int			watch;			/* id, or 0 */
 	int64_t		czxid;
 	bool		ours;
+	bool		revoked;		/* the data read */
 	int64_t		view;			/* how far the answering server was */
 	int			nchildren;
 	int16_t		children[MAX_NODES];
@@ -1648,6 +2094,7 @@ typedef struct Watch
 	int			id;
 	int			node;
 	uint32_t	serial;
+	int64_t		since;			/* changes up to here were seen with it */
 	bool		registered;		/* the client knows of it */
 	bool		armed;			/* the server does */
 	bool		orphaned;		/* its UNWATCH was lost with a connection */
@@ -1673,8 +2120,15 @@ typedef struct Client
 	bool		created;
 	bool		token;			/* known, or refused */
 	int32_t		sequence;
+	bool		revoked;		/* told so at least once */
 	/* what the worker knows */
 	bool		left;			/* told left: to be retried */
+	bool		guarded;		/* has asked for it */
+	bool		watch_refused;	/* in vain */
+	bool		set_refused;	/* what we are is not told */
+	bool		looking;		/* is not told yet */
+	int			creates;		/* sent for this contender */
+	unsigned	told;			/* by the last step */
 } Client;
 
 typedef struct Note
@@ -1704,6 +2158,7 @@ typedef struct World
 	bool		refusals;
 	bool		refuse_next;	/* whatever is carried out next */
 	bool		strangers;
+	bool		semaphores;		/* the name may become one */
 	/* where choices come from: an odometer, or random numbers */
 	bool		explore;
 	struct
@@ -1740,6 +2195,11 @@ typedef struct Tally
 	unsigned long unwatched;
 	unsigned long left;
 	unsigned long retried;
+	unsigned long alone;
+	unsigned long behind;
+	unsigned long revoked;
+	unsigned long mixed;
+	unsigned long dissolved;	/* grouped contenders that did not reenter */
 } Tally;
 
 static Tally tally;
@@ -1862,6 +2322,7 @@ start_world(const char *title, unsigned long run)
 	world->refusals = false;
 	world->refuse_next = false;
 	world->strangers = false;
+	world->semaphores = false;
 	world->explore = explore;
 	world->nchoices = nchoices;
 	world->at_choice = 0;
@@ -1948,6 +2409,7 @@ make_node(const char *name, bool sequential, int session)
 	node->sequence = world->dirs[dir].next;
 	node->czxid = ++world->zxid;
 	node->dzxid = 0;
+	node->nchanges = 0;
 	snprintf(node->name, sizeof(node->name), sequential ? "%s%010d" : "%s",
 			 name, (int) node->sequence);
 	node->contender = sequential;
@@ -1967,6 +2429,36 @@ delete_node(int node)
 	while (world->oldest < world->nnodes &&
 		   world->nodes[world->oldest].dzxid != 0)
 		world->oldest++;
+}
+
+/* A node's data is set, which its watches tell when their view passes it. */
+static void
+touch(int node, bool revoke)
+{
+	Node	   *changed = &world->nodes[node];
+
+	check(changed->nchanges < MAX_CHANGES, "the model is out of changes");
+	changed->changes[changed->nchanges] = ++world->zxid;
+	changed->revokes[changed->nchanges++] = revoke;
+}
+
+/* Is that what the data says, as of a zxid? */
+static bool
+asks_for_lock(const Node *node, int64_t zxid)
+{
+	for (int i = node->nchanges - 1; i >= 0; i--)
+		if (node->changes[i] <= zxid)
+			return node->revokes[i];
+	return false;
+}
+
+static bool
+has_changed(const Node *node, int64_t since, int64_t zxid)
+{
+	for (int i = 0; i < node->nchanges; i++)
+		if (node->changes[i] > since && node->changes[i] <= zxid)
+			return true;
+	return false;
 }
 
 /*-------------------------------------------------------------------------
@@ -1992,7 +2484,9 @@ add_client(void)
 	client->view = client->seen = world->zxid;
 	client->nentries = client->nready = client->nwatches = 0;
 	client->active = client->wanted = client->owner = client->created = false;
-	client->token = client->left = false;
+	client->token = client->left = client->revoked = false;
+	client->guarded = client->watch_refused = client->set_refused = false;
+	client->looking = false;
 	return client;
 }
 
@@ -2019,6 +2513,8 @@ fire(Client *client, Watch *watch, bool changed)
 	entry->serial = watch->serial;
 	entry->watch = watch->id;
 	watch->armed = false;
+	if (changed)
+		tally.touched++;
 }
 
 /* The session's server applies changes up to "zxid". */
@@ -2030,10 +2526,12 @@ advance(Client *client, int64_t zxid)
 	for (int i = 0; i < client->nwatches; i++)
 	{
 		Watch	   *watch = &client->watches[i];
+		const Node *node = &world->nodes[watch->node];
 
-		if (watch->armed && !exists_at(world->nodes[watch->node].czxid,
-									   world->nodes[watch->node].dzxid,
-									   client->view))
+		if (watch->armed && has_changed(node, watch->since, client->view))
+			fire(client, watch, true);
+		if (watch->armed &&
+			!exists_at(node->czxid, node->dzxid, client->view))
 			fire(client, watch, false);
 	}
 }
@@ -2161,6 +2659,9 @@ execute(Client *client)
 					watch->id = todo.watch = ++world->last_watch;
 					watch->node = node;
 					watch->serial = todo.serial;
+					watch->since = client->view;
+					todo.revoked = asks_for_lock(&world->nodes[node],
+												 client->view);
 					watch->registered = false;
 					watch->armed = true;
 					watch->orphaned = false;
@@ -2190,7 +2691,13 @@ execute(Client *client)
 				break;
 			case RECIPE_OP_LIST:
 			case RECIPE_OP_GET:
+				break;
 			case RECIPE_OP_SET:
+				node = node_at(todo.node, world->zxid);
+				if (node < 0)
+					todo.result = RECIPE_NO_NODE;
+				else
+					touch(node, false);
 				break;
 			case RECIPE_OP_DELETE:
 			case RECIPE_OP_DELETE_STRAY:
@@ -2305,6 +2812,7 @@ take_output(Client *client, const RecipeOutput *out)
 	char		own[ZNODE_CONTENDER_SIZE];
 
 	note(client_number(client), recipe_state_name(recipe->state), out->told);
+	client->told = out->told;
 	if (out->told & RECIPE_TOLD_CREATED)
 	{
 		check(client->active, "created only what was wanted");
@@ -2319,7 +2827,9 @@ take_output(Client *client, const RecipeOutput *out)
 		check(client->wanted && !client->owner,
 			  "granted once, to who wants it");
 		client->owner = true;
-		client->token = false;
+		client->token = client->revoked = false;
+		client->guarded = client->watch_refused = client->set_refused = false;
+		client->looking = false;
 		check_grant(client);
 	}
 	if (out->told & RECIPE_TOLD_TOKEN)
@@ -2342,7 +2852,14 @@ take_output(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_FAILED)
 	{
 		check(client->wanted && !client->owner, "only a waiter can fail");
-		check(world->refusals, "nothing fails that was not refused");
+		if (out->told & RECIPE_TOLD_MIXED)
+		{
+			check(world->semaphores && out->error == 0,
+				  "only a semaphore's name fails as one");
+			tally.mixed++;
+		}
+		else
+			check(world->refusals, "nothing fails that was not refused");
 		tally.failed++;
 		client->wanted = false;
 	}
@@ -2360,11 +2877,36 @@ take_output(Client *client, const RecipeOutput *out)
 	}
 	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers,
 		  "no contender is taken for a stranger");
+	check(!(out->told & RECIPE_TOLD_MIXED) ||
+		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
+	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
+	{
+		check(client->looking, "only who looks is told what is behind");
+		client->looking = false;
+	}
+	if (out->told & RECIPE_TOLD_REVOKED)
+	{
+		int			node = node_at(recipe->node, world->zxid);
+		bool		asked = false;
+
+		check(client->owner && client->guarded,
+			  "only a guarded owner is asked for the lock");
+		for (int i = 0; node >= 0 && i < world->nodes[node].nchanges; i++)
+			asked = asked || world->nodes[node].revokes[i];
+		check(asked || !client->alive, "who is asked for it was asked");
+		tally.revoked++;
+		client->revoked = true;
+	}
 	if (out->told & RECIPE_TOLD_GONE)
 	{
 		check(client->active, "gone only once");
+		if (client->wanted && !client->owner && client->alive)
+		{
+			check(recipe->grouped, "who wants the lock goes on");
+			tally.dissolved++;
+		}
 		client->active = client->wanted = client->owner = false;
-		client->created = client->left = false;
+		client->created = client->left = client->looking = false;
 	}
 	check(recipe->state != RECIPE_NONE || out->nops == 0,
 		  "without a contender nothing is sent");
@@ -2386,10 +2928,20 @@ take_output(Client *client, const RecipeOutput *out)
 					check(client->entries[j].is_event ||
 						  client->entries[j].kind != RECIPE_OP_CREATE,
 						  "one create at a time");
+				check(client->creates++ == 0 || !recipe->grouped,
+					  "one of a group is not created alone");
 				break;
 			case RECIPE_OP_WATCH:
-				check(!znode_has_uuid(op->node, recipe->uuid),
-					  "the predecessor is somebody else");
+				if (recipe->state == RECIPE_OWNER)
+					check(client->guarded && strcmp(op->node, own) == 0,
+						  "an owner watches its own node");
+				else
+					check(!znode_has_uuid(op->node, recipe->uuid),
+						  "the predecessor is somebody else");
+				break;
+			case RECIPE_OP_SET:
+				check(client->guarded && strcmp(op->node, own) == 0,
+					  "we touch our own node only");
 				break;
 			case RECIPE_OP_UNWATCH:
 				check(recipe->state == RECIPE_LEAVING && i + 1 < out->nops &&
@@ -2429,6 +2981,7 @@ static const RecipeEvent answers[] = {
 	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
+	[RECIPE_OP_SET] = RECIPE_SET_DONE,
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE
 };
@@ -2483,6 +3036,8 @@ deliver(Client *client)
 	in.node = entry.node;
 	in.czxid = entry.czxid;
 	in.ours = entry.ours;
+	in.data = entry.revoked ? RECIPE_REVOKE_DATA : "me";
+	in.data_len = (int) strlen(in.data);
 	for (int i = 0; i < entry.nchildren; i++)
 		children[i] = world->nodes[entry.children[i]].name;
 	in.children = children;
@@ -2502,6 +3057,32 @@ deliver(Client *client)
 	}
 	if (entry.kind == RECIPE_OP_STAT && entry.result == RECIPE_REFUSED)
 		client->token = true;
+	if (entry.kind == RECIPE_OP_WATCH && entry.result == RECIPE_REFUSED)
+		client->watch_refused = true;
+	if (entry.kind == RECIPE_OP_SET && entry.result == RECIPE_REFUSED)
+		client->set_refused = true;
+	if (client->looking && entry.kind == RECIPE_OP_CHILDREN &&
+		entry.serial == client->recipe.look &&
+		entry.result != RECIPE_UNKNOWN)
+	{
+		unsigned	told = RECIPE_TOLD_ALONE;
+
+		for (int i = 0; i < entry.nchildren; i++)
+		{
+			const Node *other = &world->nodes[entry.children[i]];
+
+			if (other->contender && !other->shared &&
+				znode_before(client->recipe.sequence, other->sequence))
+				told = RECIPE_TOLD_BEHIND;
+		}
+		step(client, &in);
+		check(client->told == told, "who looks is told what is behind");
+		if (told == RECIPE_TOLD_ALONE)
+			tally.alone++;
+		else
+			tally.behind++;
+		return;
+	}
 	step(client, &in);
 }
 
@@ -2568,7 +3149,15 @@ reconnect(Client *client, int64_t view)
 	client->connected = true;
 	client->view = view;
 	for (int i = 0; i < client->nwatches; i++)
-		client->watches[i].armed = client->watches[i].registered;
+	{
+		Watch	   *watch = &client->watches[i];
+		const Node *node = &world->nodes[watch->node];
+
+		watch->armed = watch->registered;
+		watch->since = client->seen;
+		if (watch->armed && !exists_at(node->czxid, node->dzxid, view))
+			fire(client, watch, false);
+	}
 	advance(client, view);
 }
 
@@ -2609,7 +3198,7 @@ hear_of_expiry(Client *client)
 }
 
 static void
-want(Client *client, bool shared, bool dir_known)
+want(Client *client, bool shared, bool grouped, bool dir_known)
 {
 	RecipeOutput out;
 	uint8_t		uuid[ZNODE_UUID_BYTES];
@@ -2622,7 +3211,9 @@ want(Client *client, bool shared, bool dir_known)
 	znode_make_uuid(uuid);
 	note(client_number(client), shared ? "wants shared" : "wants", dir_known);
 	client->active = client->wanted = true;
-	recipe_want(&client->recipe, uuid, KIND(shared), false, dir_known, &out);
+	client->creates = 0;
+	recipe_want(&client->recipe, uuid, KIND(shared), grouped, dir_known,
+				&out);
 	take_output(client, &out);
 }
 
@@ -2632,8 +3223,43 @@ release(Client *client)
 	RecipeInput in = {.event = RECIPE_RELEASE};
 
 	note(client_number(client), "releases", 0);
-	client->wanted = client->owner = false;
+	client->wanted = client->owner = client->looking = false;
 	step(client, &in);
+}
+
+/* The worker has the owner's node watched. */
+static void
+guard(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_GUARD};
+
+	note(client_number(client), "guards", 0);
+	client->guarded = true;
+	step(client, &in);
+}
+
+/* The worker asks who is behind the owner. */
+static void
+look(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_LOOK};
+
+	note(client_number(client), "looks", 0);
+	client->looking = true;
+	step(client, &in);
+}
+
+/* Somebody asks for the lock that a client owns. */
+static void
+revoke(Client *client)
+{
+	int			node = node_at(client->recipe.node, world->zxid);
+
+	if (node >= 0 && world->nodes[node].nchanges < MAX_CHANGES - 6)
+	{
+		note(client_number(client), "is asked for the lock", 0);
+		touch(node, true);
+	}
 }
 
 /* The worker tries again what was refused, which is a delete or nothing. */
@@ -2680,11 +3306,14 @@ restart_worker(Client *client, int applied)
 	note(client_number(client), "worker restarted", applied);
 	client->nentries = client->nready = client->nwatches = 0;
 	client->token = client->left = false;
+	client->guarded = client->watch_refused = client->set_refused = false;
+	client->looking = false;
+	client->creates = 0;
 	recipe_free(&client->recipe);
 	recipe_init(&client->recipe);
 	if (!client->active)
 		return;
-	recipe_resume(&client->recipe, old.uuid, old.kind, false,
+	recipe_resume(&client->recipe, old.uuid, old.kind, old.grouped,
 				  client->owner ? RECIPE_RESUME_OWNED :
 				  client->wanted ? RECIPE_RESUME_WANTED :
 				  RECIPE_RESUME_RELEASING,
@@ -2706,7 +3335,11 @@ foreigner_enters(const char *name, bool sequential)
 	}
 	if (!sequential)
 	{
-		world->strangers = true;
+		if (strcmp(name, RECIPE_SEMAPHORE_LOCKS) == 0 ||
+			strcmp(name, RECIPE_SEMAPHORE_LEASES) == 0)
+			world->semaphores = true;
+		else
+			world->strangers = true;
 		if (node_at(name, world->zxid) >= 0)
 			return;
 	}
@@ -2730,25 +3363,6 @@ foreigner_leaves(int node)
 	note(-1, "another client leaves", world->nodes[node].sequence);
 	delete_node(node);
 	check_rules();
-}
-
-/* A node's data is set: its watches are used up, and it is still there. */
-static void
-touch(int node)
-{
-	for (int i = 0; i < world->nclients; i++)
-	{
-		Client	   *client = &world->clients[i];
-
-		for (int j = 0; j < client->nwatches; j++)
-		{
-			if (client->watches[j].armed && client->watches[j].node == node)
-			{
-				tally.touched++;
-				fire(client, &client->watches[j], true);
-			}
-		}
-	}
 }
 
 /* Whatever is on its way arrives, and what was refused is tried again. */
@@ -2804,6 +3418,8 @@ static void
 check_watches(const Client *client)
 {
 	bool		waits = client->recipe.state == RECIPE_WATCHING;
+	bool		guards = client->recipe.state == RECIPE_OWNER &&
+		client->guarded && !client->watch_refused;
 	int			nwatches = 0;
 
 	for (int i = 0; i < client->nwatches; i++)
@@ -2818,11 +3434,18 @@ check_watches(const Client *client)
 				  "who waits watches its predecessor");
 			nwatches++;
 		}
+		else if (guards && watch->serial == client->recipe.guard)
+		{
+			check(is_watch_of(watch, client->recipe.node),
+				  "who guards watches its own node");
+			nwatches++;
+		}
 		else
 			check(watch->orphaned,
 				  "no watch is left of who does not wait for it");
 	}
-	check(nwatches == (waits ? 1 : 0), "who waits has a watch");
+	check(nwatches == (waits || guards ? 1 : 0),
+		  "who waits or guards has a watch");
 }
 
 /* At rest, who is first in the queue owns the lock, and nobody else does. */
@@ -2859,6 +3482,16 @@ check_liveness(void)
 			  "who is first in the queue has the lock");
 		check(!client->owner || client->token,
 			  "an owner comes to know its token");
+		check(!client->looking, "who looks is told");
+		if (client->owner && client->guarded && !client->watch_refused)
+		{
+			for (int j = 0; j < world->nodes[own].nchanges; j++)
+				check(client->revoked || !world->nodes[own].revokes[j],
+					  "a guarded owner hears that it is asked for the lock");
+			check(client->set_refused ||
+				  !asks_for_lock(&world->nodes[own], world->zxid),
+				  "who was asked says again who it is");
+		}
 	}
 }
 
@@ -2912,6 +3545,8 @@ typedef struct Scenario
 {
 	const char *title;
 	bool		shared;
+	bool		grouped;
+	bool		guarded;		/* and asked for the lock, once owned */
 	bool		root_missing;
 	bool		dir_known;		/* or so we believe */
 	bool		dir_missing;
@@ -2940,6 +3575,13 @@ static const Scenario scenarios[] = {
 	.faults = 3},
 	{"one ahead, deletes refused", .dir_known = true, .others = {W()},
 	.refusals = true, .faults = 2},
+	{"free lock, guarded, and asked for", .guarded = true, .dir_known = true,
+	.faults = 2},
+	{"one of a group", .grouped = true, .dir_known = true, .others = {W()},
+	.faults = 2},
+	{"one of a group, first use of the namespace", .grouped = true,
+		.root_missing = true, .dir_missing = true, .in_a_row = true,
+	.faults = 2},
 	{"one ahead, three faults", .dir_known = true, .others = {W()},
 	.faults = 3}
 };
@@ -2949,6 +3591,7 @@ play_scenario(const Scenario *scenario)
 {
 	Client	   *client;
 	bool		released = false;
+	bool		asked = false;
 	int			faults = scenario->faults;
 
 	if (scenario->root_missing)
@@ -2960,7 +3603,7 @@ play_scenario(const Scenario *scenario)
 			foreigner_enters(scenario->others[i], true);
 	world->refusals = scenario->refusals;
 	client = add_client();
-	want(client, scenario->shared, scenario->dir_known);
+	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
 
 	for (;;)
 	{
@@ -2984,7 +3627,17 @@ play_scenario(const Scenario *scenario)
 		{
 			int			node = first_foreigner();
 
-			if (client->nready > 0 &&
+			if (scenario->guarded && client->owner && !client->guarded)
+			{
+				guard(client);
+				look(client);
+			}
+			else if (client->guarded && !asked)
+			{
+				revoke(client);
+				asked = true;
+			}
+			else if (client->nready > 0 &&
 				!(scenario->in_a_row && up && unapplied > 0))
 				deliver(client);
 			else if (up && unapplied > 0)
@@ -3074,6 +3727,7 @@ typedef struct Mix
 	bool		wrap;
 	bool		refusals;
 	bool		restarts;
+	bool		semaphores;
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
 
@@ -3085,12 +3739,14 @@ static const Mix mixes[] = {
 	{"the counter overflows", .foreigners = true, .wrap = true, .calm = 12},
 	{"operations refused", .foreigners = true, .refusals = true, .calm = 20},
 	{"workers restarted", .foreigners = true, .restarts = true, .calm = 10},
+	{"the name becomes a semaphore's", .foreigners = true,
+	.semaphores = true, .calm = 12},
 	{"everything", .foreigners = true, .wrap = true, .refusals = true,
-	.restarts = true, .calm = 10}
+	.restarts = true, .semaphores = true, .calm = 10}
 };
 
 static void
-random_foreigner(void)
+random_foreigner(const Mix *mix)
 {
 	static const struct
 	{
@@ -3117,7 +3773,10 @@ random_foreigner(void)
 	if (which == 0 && nforeign < 4 && world->nnodes < MAX_NODES - 64)
 	{
 		which = choose(lengthof(kinds));
-		foreigner_enters(kinds[which].name, kinds[which].sequential);
+		if (mix->semaphores && one_in(4))
+			foreigner_enters(one_in(2) ? "locks" : "leases", false);
+		else
+			foreigner_enters(kinds[which].name, kinds[which].sequential);
 	}
 	else if (nforeign > 0)
 	{
@@ -3128,7 +3787,10 @@ random_foreigner(void)
 				world->nodes[node].session == FOREIGN && nforeign-- == 0)
 				break;
 		if (which == 1)
-			touch(node);
+		{
+			if (world->nodes[node].nchanges < MAX_CHANGES)
+				touch(node, one_in(2));
+		}
 		else
 			foreigner_leaves(node);
 	}
@@ -3176,7 +3838,7 @@ random_step(const Mix *mix)
 		return;
 	}
 
-	switch (choose(13))
+	switch (choose(15))
 	{
 		case 0:
 		case 1:
@@ -3186,11 +3848,11 @@ random_step(const Mix *mix)
 					release(client);
 			}
 			else if (!client->active && world->nnodes < MAX_NODES - 32)
-				want(client, one_in(3), one_in(2));
+				want(client, one_in(3), one_in(4), one_in(2));
 			break;
 		case 2:
 			if (mix->foreigners)
-				random_foreigner();
+				random_foreigner(mix);
 			break;
 		case 3:
 			if (world->ndirs < MAX_DIRS - 8)
@@ -3219,6 +3881,23 @@ random_step(const Mix *mix)
 			break;
 		case 9:
 			retry(client);
+			break;
+		case 10:
+		case 11:
+			if (!client->owner)
+				break;
+			switch (choose(3))
+			{
+				case 0:
+					guard(client);
+					break;
+				case 1:
+					look(client);
+					break;
+				case 2:
+					revoke(client);
+					break;
+			}
 			break;
 		default:
 			if (client->nready > 0)
@@ -3264,14 +3943,14 @@ test_random_schedules(void **state)
 		for (int i = 0; i < nclients; i++)
 			if (world->clients[i].recipe.state == RECIPE_NONE && one_in(2) &&
 				world->clients[i].alive)
-				want(&world->clients[i], one_in(3), false);
+				want(&world->clients[i], one_in(3), one_in(4), false);
 		settle();
 		world->refusals = false;
 		wind_up();
 	}
 
 	/* it has come by the places that it is there for */
-	assert_true(tally.grants > before.grants + RANDOM_RUNS / 2);
+	assert_true(tally.grants > before.grants + RANDOM_RUNS / 3);
 	assert_true(tally.losses > before.losses + 100);
 	assert_true(tally.expirations > before.expirations + 10);
 	assert_true(tally.lost > before.lost);
@@ -3295,12 +3974,20 @@ test_random_schedules(void **state)
 	}
 	if (mix->restarts)
 		assert_true(tally.restarts > before.restarts);
+	if (mix->semaphores)
+		assert_true(tally.mixed > before.mixed + 100);
+	assert_true(tally.dissolved > before.dissolved);
+	assert_true(tally.revoked > before.revoked);
+	assert_true(tally.alone > before.alone);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(tally.behind > before.behind);
 }
 
 int
 main(void)
 {
 	static const struct CMUnitTest singles[] = {
+		cmocka_unit_test(test_common_lines),
 		cmocka_unit_test(test_everything_else_is_ignored),
 		cmocka_unit_test(test_none_sends_nothing),
 		cmocka_unit_test(test_place_in_queue),
@@ -3318,6 +4005,11 @@ main(void)
 		cmocka_unit_test(test_directory_is_remembered),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_resume_and_go_on),
+		cmocka_unit_test(test_look_behind),
+		cmocka_unit_test(test_look_and_guard),
+		cmocka_unit_test(test_revocation_data),
+		cmocka_unit_test(test_grouped_directories),
+		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_out_of_memory),
 		cmocka_unit_test(test_free_is_repeatable),
 		cmocka_unit_test(test_state_names)

@@ -403,19 +403,25 @@ test_contender_names(void **state)
 {
 	static const struct
 	{
-		bool		shared;
+		ZnodeKind	kind;
 		int32_t		sequence;
 		const char *name;
 	}			examples[] =
 	{
-		{false, 0, "_c_" UUID_TEXT "-lock-0000000000"},
-		{false, 42, "_c_" UUID_TEXT "-lock-0000000042"},
-		{false, INT32_MAX, "_c_" UUID_TEXT "-lock-2147483647"},
-		{false, INT32_MIN, "_c_" UUID_TEXT "-lock--2147483648"},
-		{false, -1, "_c_" UUID_TEXT "-lock--000000001"},
-		{true, 7, "_c_" UUID_TEXT "-__READ__0000000007"},
-		{true, INT32_MIN, "_c_" UUID_TEXT "-__READ__-2147483648"},
-		{true, -12, "_c_" UUID_TEXT "-__READ__-000000012"}
+		{ZNODE_MUTEX, 0, "_c_" UUID_TEXT "-lock-0000000000"},
+		{ZNODE_MUTEX, 42, "_c_" UUID_TEXT "-lock-0000000042"},
+		{ZNODE_MUTEX, INT32_MAX, "_c_" UUID_TEXT "-lock-2147483647"},
+		{ZNODE_MUTEX, INT32_MIN, "_c_" UUID_TEXT "-lock--2147483648"},
+		{ZNODE_MUTEX, -1, "_c_" UUID_TEXT "-lock--000000001"},
+		{ZNODE_READER, 7, "_c_" UUID_TEXT "-__READ__0000000007"},
+		{ZNODE_READER, INT32_MIN, "_c_" UUID_TEXT "-__READ__-2147483648"},
+		{ZNODE_READER, -12, "_c_" UUID_TEXT "-__READ__-000000012"},
+		{ZNODE_WRITER, 8, "_c_" UUID_TEXT "-__WRIT__0000000008"},
+		{ZNODE_WRITER, INT32_MIN, "_c_" UUID_TEXT "-__WRIT__-2147483648"},
+		{ZNODE_WRITER, -13, "_c_" UUID_TEXT "-__WRIT__-000000013"},
+		{ZNODE_LEASE, 9, "_c_" UUID_TEXT "-lease-0000000009"},
+		{ZNODE_LEASE, INT32_MIN, "_c_" UUID_TEXT "-lease--2147483648"},
+		{ZNODE_LEASE, -14, "_c_" UUID_TEXT "-lease--000000014"}
 	};
 	char		name[ZNODE_CONTENDER_SIZE];
 
@@ -424,18 +430,22 @@ test_contender_names(void **state)
 	assert_string_equal(name, "_c_" UUID_TEXT "-lock-");
 	znode_contender_prefix(uuid, ZNODE_READER, name);
 	assert_string_equal(name, "_c_" UUID_TEXT "-__READ__");
+	znode_contender_prefix(uuid, ZNODE_WRITER, name);
+	assert_string_equal(name, "_c_" UUID_TEXT "-__WRIT__");
+	znode_contender_prefix(uuid, ZNODE_LEASE, name);
+	assert_string_equal(name, "_c_" UUID_TEXT "-lease-");
 
 	for (size_t i = 0; i < lengthof(examples); i++)
 	{
 		ZnodeContender contender;
 
-		znode_contender_name(uuid, examples[i].shared ? ZNODE_READER : ZNODE_MUTEX, examples[i].sequence,
+		znode_contender_name(uuid, examples[i].kind, examples[i].sequence,
 							 name);
 		assert_string_equal(name, examples[i].name);
 		assert_true(znode_has_uuid(name, uuid));
 		assert_true(znode_parse_contender(name, &contender));
 		assert_int_equal(contender.sequence, examples[i].sequence);
-		assert_int_equal(contender.shared, examples[i].shared);
+		assert_int_equal(contender.shared, examples[i].kind == ZNODE_READER);
 	}
 }
 
@@ -454,6 +464,7 @@ test_parse_contender(void **state)
 		{"_c_" UUID_TEXT "-__READ__0000000043", 43, true},
 		{"_c_" UUID_TEXT "-__WRIT__0000000044", 44, false},
 		{"_c_" UUID_TEXT "-lock-2147483647", INT32_MAX, false},
+		{"_c_" UUID_TEXT "-lease-0000000045", 45, false},
 		/* a Curator without protection */
 		{"lock-0000000001", 1, false},
 		{"__READ__0000000002", 2, true},
@@ -573,6 +584,7 @@ test_has_uuid(void **state)
 		{"_c_" UUID_TEXT "-lock-0000000042", true},
 		{"_c_" UUID_TEXT "-__READ__0000000042", true},
 		{"_c_" UUID_TEXT "-__WRIT__0000000042", true},
+		{"_c_" UUID_TEXT "-lease-0000000042", true},
 		{"_c_" UUID_TEXT "-", true},
 		{"_c_" UUID_TEXT, false},
 		{"_c_" UUID_TEXT "0-lock-0000000042", false},

@@ -1,0 +1,108 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore.h
+ *		A permit of a semaphore in ZooKeeper, as a pure state machine.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/semaphore.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SEMAPHORE_H
+#define ZKLOCK_SEMAPHORE_H
+
+#include "worker/recipe.h"
+
+typedef enum SemaphoreState
+{
+	SEMAPHORE_NONE,				/* no node of ours, and no permit wanted */
+	SEMAPHORE_RESUMING,			/* taken over: looking for a lease of ours */
+	SEMAPHORE_RETRACTING,		/* the same: deleting the one found */
+	SEMAPHORE_PREPARING,		/* making and reading the directories */
+	SEMAPHORE_QUEUEING,			/* waiting for the lock */
+	SEMAPHORE_CHECKING,			/* we own the lock: reading "leases" */
+	SEMAPHORE_AGREEING,			/* writing our number of permits there */
+	SEMAPHORE_CREATING,			/* create of our lease is out */
+	SEMAPHORE_SEARCHING,		/* fate of the create unknown: looking */
+	SEMAPHORE_COUNTING,			/* our lease exists; leases are being read */
+	SEMAPHORE_WAITING,			/* there are too many: watching them */
+	SEMAPHORE_OWNER,			/* a permit is ours */
+	SEMAPHORE_RECLAIMING,		/* it was before us: looking for the lease */
+	SEMAPHORE_CANCELLING,		/* as CREATING, but no longer wanted */
+	SEMAPHORE_ABANDONING,		/* as SEARCHING, but no longer wanted */
+	SEMAPHORE_LEAVING			/* lease and lock are being deleted */
+} SemaphoreState;
+
+/* The directory of an operation; <name> is that of a lock. */
+typedef enum SemaphorePlace
+{
+	SEMAPHORE_NAME,				/* <name> */
+	SEMAPHORE_LOCKS,			/* <name>/locks */
+	SEMAPHORE_LEASES			/* <name>/leases */
+} SemaphorePlace;
+
+typedef struct SemaphoreOp
+{
+	RecipeOp	op;
+	SemaphorePlace place;
+	bool		for_lock;		/* to be handed back with answer and watch */
+} SemaphoreOp;
+
+/* What the lock's recipe can send in a step, and as much of our own. */
+#define SEMAPHORE_MAX_OPS		(2 * RECIPE_MAX_OPS)
+
+/* "permits=2147483647" and the terminator, rounded up. */
+#define SEMAPHORE_DATA_SIZE		24
+
+/*
+ * "told" has these of recipe.h: QUEUED, GRANTED, TOKEN, LOST, FAILED, MIXED,
+ * GONE, LEFT, STRANGER.  Other than there, LOST can come ahead of GONE, as the
+ * lock may still have to be given up.
+ */
+typedef struct SemaphoreOutput
+{
+	SemaphoreOp ops[SEMAPHORE_MAX_OPS];
+	int			nops;
+	unsigned	told;
+	int			error;			/* FAILED, LEFT: ZooKeeper's code, or 0 */
+	int			permits_found;	/* FAILED: others agreed on that many, or 0 */
+	int64_t		token;
+	const char *stranger;		/* STRANGER: its name, and its place */
+	SemaphorePlace stranger_place;
+	const char *left;			/* LEFT: the same of our node, or its prefix */
+	SemaphorePlace left_place;
+} SemaphoreOutput;
+
+typedef struct Semaphore
+{
+	SemaphoreState state;
+	Recipe		lock;			/* our contender in <name>/locks */
+	uint8_t		uuid[ZNODE_UUID_BYTES]; /* of that and of the lease */
+	int			permits;
+	char		agreement[SEMAPHORE_DATA_SIZE]; /* data of <name>/leases */
+	bool		dirs_known;		/* the directories have been seen to exist */
+	bool		parents_tried;	/* MKDIRS has been sent for this permit */
+	int			mkdir_error;	/* why one could not be made, or 0 */
+	bool		name_read;		/* PREPARING: <name> is all right */
+	bool		leased;			/* LEAVING: our lease is still to be deleted */
+	bool		refused;		/* the same: that was refused; to be retried */
+	char		node[ZNODE_CONTENDER_SIZE]; /* lease's name, or prefix before */
+	uint32_t	serial;			/* of what was last sent, but for the lock */
+	int			leases;			/* of others, when last read; -1: not yet */
+} Semaphore;
+
+extern void semaphore_init(Semaphore *semaphore);
+extern void semaphore_free(Semaphore *semaphore);
+extern void semaphore_want(Semaphore *semaphore,
+						   const uint8_t uuid[ZNODE_UUID_BYTES], int permits,
+						   bool dirs_known, SemaphoreOutput *out);
+extern void semaphore_resume(Semaphore *semaphore,
+							 const uint8_t uuid[ZNODE_UUID_BYTES], int permits,
+							 RecipeResume how, SemaphoreOutput *out);
+extern void semaphore_step(Semaphore *semaphore, bool for_lock,
+						   const RecipeInput *in, SemaphoreOutput *out);
+extern const char *semaphore_state_name(SemaphoreState state);
+
+#endif							/* ZKLOCK_SEMAPHORE_H */

@@ -141,7 +141,7 @@ zk_locktag(const char *key, LOCKTAG *tag)
 void
 zk_semaphore_key(const char *path, char key[ZK_SLOT_KEY_SIZE])
 {
-	snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_PRIVATE_MARK "s%d",
+	snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "s%d",
 			 path, ZkMyProcNumber);
 }
 
@@ -641,15 +641,65 @@ warn_of_old_snapshot(const char *name, bool session)
 			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
 }
 
+/* The key of the slot that the readers of a lock share. */
+static void
+readers_key(const HeldLock *lock, char key[ZK_SLOT_KEY_SIZE])
+{
+	snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "r", lock->key);
+}
+
+/*
+ * The key of the slot that serves a lock.  Several shared locks at once have
+ * slots of their own, because what is asked for together cannot be shared with
+ * others of this cluster that ask for less.
+ */
+static void
+slot_key(const HeldLock *lock, bool together, char key[ZK_SLOT_KEY_SIZE])
+{
+	if (lock->kind != ZNODE_READER)
+		strlcpy(key, lock->key, ZK_SLOT_KEY_SIZE);
+	else if (together)
+		snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "%d",
+				 lock->key, ZkMyProcNumber);
+	else
+		readers_key(lock, key);
+}
+
+/*
+ * We have the heavyweight lock, so nobody of this cluster can be first in line
+ * in the other mode.  A contender of that mode that the cluster has all the
+ * same would stand in our way, and wait for us.
+ */
+static void
+yield_other_mode(const HeldLock *lock)
+{
+	char		key[ZK_SLOT_KEY_SIZE];
+
+	if (lock->kind == ZNODE_READER)
+		slot_yield(lock->key);
+	else if (lock->kind != ZNODE_LEASE)
+	{
+		readers_key(lock, key);
+		slot_yield(key);
+	}
+}
+
 /* The first tier of one lock. */
 static bool
 acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 {
+	char		readers[ZK_SLOT_KEY_SIZE];
+
 	if (lock_heavyweight(lock, false, false, -1))
 		return true;
 	if (wait->immediate)
 		return false;
 	wait->queued = true;
+	if (!is_shared(lock->kind))
+	{
+		readers_key(lock, readers);
+		slot_ask(lock->proc, readers);
+	}
 	return request->try && wait->deadline >= 0 ?
 		try_lock_heavyweight(lock, wait->deadline) :
 		lock_heavyweight(lock, false, true, wait->deadline);
@@ -668,30 +718,15 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 		if (lock_heavyweight(locks[i], false, false, -1))
 			continue;
 		for (int j = 0; j < i; j++)
-			slot_yield(locks[j]->key, locks[j]->kind);
+		{
+			slot_yield(locks[j]->key);
+			yield_other_mode(locks[j]);
+		}
 		wait->name = zk_name_of_key(locks[i]->key);
 		if (!lock_heavyweight(locks[i], false, true, wait->deadline))
 			return false;
 	}
 	return true;
-}
-
-/*
- * The key of the slot that serves a lock: that of its directory; but for
- * several shared locks at once one of our own, because what is asked for
- * together cannot be shared with others of this cluster that ask for less.
- */
-static void
-slot_key(const HeldLock *lock, bool together, char key[ZK_SLOT_KEY_SIZE])
-{
-	if (together && lock->kind == ZNODE_READER)
-	{
-		slot_yield(lock->key, lock->kind);
-		snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_PRIVATE_MARK "%d",
-				 lock->key, ZkMyProcNumber);
-	}
-	else
-		strlcpy(key, lock->key, ZK_SLOT_KEY_SIZE);
 }
 
 static void
@@ -737,13 +772,19 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		/* wanted ahead of the wait, so that a holder hands the slot on */
 		want_slots(request);
 		tier1 = acquire_heavyweight(first, request, wait);
-		got = tier1 && take_slot(first, wait);
+		if (tier1)
+		{
+			yield_other_mode(first);
+			got = take_slot(first, wait);
+		}
 	}
 	else
 	{
 		tier1 = acquire_heavyweights(acquiring.locks, nlocks, wait);
 		if (tier1)
 		{
+			for (int i = 0; i < nlocks; i++)
+				yield_other_mode(acquiring.locks[i]);
 			want_slots(request);
 			got = take_slots(acquiring.locks, nlocks, wait);
 		}

@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(zk_session_status);
 static char *
 zk_path_of_key(const char *key)
 {
-	const char *mark = strstr(key, ZK_PRIVATE_MARK);
+	const char *mark = strstr(key, ZK_KEY_MARK);
 
 	return mark ? pnstrdup(key, mark - key) : pstrdup(key);
 }

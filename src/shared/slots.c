@@ -22,8 +22,8 @@
  *					one more reader
  *	handed			by the last holder at its end, for the next local backend
  *	given up		by the last holder at its end; by the last backend that
- *					wanted the slot and does no more; by one that needs a
- *					contender of another mode
+ *					wanted the slot and does no more; by one that waits for
+ *					something else first; by the worker, if it is lost
  *	contender gone	told by the worker: deleted, or expired with its session;
  *					WANTED if a backend waits for another one.  The holders,
  *					if there are any, have lost the lock, and are marked so.
@@ -32,7 +32,8 @@
  * the slot has been given up changes nothing.
  *
  * What a backend has to do with a slot is in a ZkProcLock: it wants the slot,
- * then holds it.  Several backends hold a slot together if it is shared.  They
+ * then holds it.  A lock has a slot for each mode, since there is a contender
+ * for each.  Several backends hold that of the readers together.  They
  * may join the holders only while no exclusive contender of another cluster
  * waits behind ours; that is looked up in ZooKeeper, by the worker, but not
  * more often than once in zklock.handoff_quantum.
@@ -283,6 +284,14 @@ begin_contender(ZkSlot *slot)
 	slot->contender.asker_pid = slot->ask.pid;
 }
 
+static void
+lose_holders(ZkSlot *slot)
+{
+	slot->nholding = 0;
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		proc->lost = proc->granted;
+}
+
 /* The contender is no more, and so is what the cluster has owned by it. */
 static void
 end_contender(ZkSlot *slot)
@@ -291,9 +300,7 @@ end_contender(ZkSlot *slot)
 	slot->token = 0;
 	slot->look_start = 0;
 	slot->look_wanted = false;
-	slot->nholding = 0;
-	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		proc->lost = proc->granted;
+	lose_holders(slot);
 }
 
 /*
@@ -308,7 +315,7 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	if (event == SLOT_CONTENDER_GONE)
 	{
 		if (slot->state != ZK_SLOT_NONE)
-			next = slot->asked && slot->refusal == ZK_REFUSAL_NONE ?
+			next = slot->asked && !slot->reserved && slot->refusal == ZK_REFUSAL_NONE ?
 				ZK_SLOT_WANTED : ZK_SLOT_NONE;
 	}
 	else
@@ -528,6 +535,7 @@ slot_unwant(ZkProcLock *proc)
 	remove_proc(proc);
 	slot->nwanting--;
 	slot->asked = false;		/* whoever else waits will ask again */
+	slot->reserved = false;
 	if (slot->nwanting == 0)
 	{
 		slot->refusal = ZK_REFUSAL_NONE;
@@ -544,6 +552,7 @@ take(ZkProcLock *proc)
 	ZkSlot	   *slot = proc->slot;
 
 	slot->asked = false;
+	slot->reserved = false;
 	slot->nwanting--;
 	slot->nholding++;
 	proc->granted = true;
@@ -584,6 +593,67 @@ try_join(ZkProcLock *proc)
 }
 
 /*
+ * slot_find_contender
+ *		What the slot with this key has of a contender; NONE if there is no
+ *		such slot.
+ */
+ZkSlotState
+slot_find_contender(const char *key, ZkContender *contender)
+{
+	uint32		hash = get_hash_value(slots, key);
+	LWLock	   *lock = partition_lock(hash);
+	ZkSlotState state = ZK_SLOT_NONE;
+	ZkSlot	   *slot;
+
+	LWLockAcquire(lock, LW_SHARED);
+	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
+	if (slot)
+	{
+		state = slot->state;
+		*contender = slot->contender;
+	}
+	LWLockRelease(lock);
+	return state;
+}
+
+/* The backend needs a contender; the partition lock is held exclusively. */
+static void
+note_ask(ZkProcLock *proc, int permits)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot->asked = true;
+	slot->ask.kind = proc->kind;
+	slot->ask.permits = permits;
+	slot->ask.pid = MyProcPid;
+}
+
+/*
+ * slot_ask
+ *		Ask for a contender ahead of waiting for the heavyweight lock, if
+ *		readers of this cluster hold the slot with the other key.
+ *
+ * For a writer that waits for them: readers of other clusters that come later
+ * must see that it waits.
+ */
+void
+slot_ask(ZkProcLock *proc, const char *readers_key)
+{
+	ZkSlot	   *slot = proc->slot;
+	ZkContender readers;
+
+	if (slot_find_contender(readers_key, &readers) != ZK_SLOT_HELD)
+		return;
+	lock_slot(slot, LW_EXCLUSIVE);
+	if (!slot->reserved)
+	{
+		note_ask(proc, 0);
+		slot_event(slot, SLOT_ASKED);
+	}
+	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
  * slot_take
  *		Take the slot if the cluster owns it and nobody is in the way; else ask
  *		the worker for a contender.
@@ -600,15 +670,9 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 {
 	ZkSlot	   *slot = proc->slot;
 	ZkTake		result = ZK_PENDING;
-	bool		fits;
 
 	lock_slot(slot, LW_EXCLUSIVE);
-	slot->asked = true;
-	slot->ask.kind = proc->kind;
-	slot->ask.permits = permits;
-	slot->ask.pid = MyProcPid;
-	fits = is_shared(slot->contender.kind) == is_shared(proc->kind);
-
+	note_ask(proc, permits);
 	if (slot->refusal != ZK_REFUSAL_NONE)
 	{
 		slot->asked = false;
@@ -624,28 +688,16 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 				slot_event(slot, SLOT_ASKED);
 				break;
 			case ZK_SLOT_WANTED:
-				/* one that does not fit is left by somebody who has gone */
-				if (!fits)
-					slot_event(slot, SLOT_GIVEN_UP);
-				else if (slot->queued)
-					result = ZK_QUEUED;
-				break;
-			case ZK_SLOT_IDLE:
-				if (!fits)
-					slot_event(slot, SLOT_GIVEN_UP);
-				else
-				{
-					take(proc);
-					result = ZK_TAKEN;
-				}
-				break;
-			case ZK_SLOT_HELD:
-				result = fits && is_shared(proc->kind) ?
-					try_join(proc) : ZK_QUEUED;
-				break;
 			case ZK_SLOT_RELEASING:
 				if (slot->queued)
 					result = ZK_QUEUED;
+				break;
+			case ZK_SLOT_IDLE:
+				take(proc);
+				result = ZK_TAKEN;
+				break;
+			case ZK_SLOT_HELD:
+				result = is_shared(proc->kind) ? try_join(proc) : ZK_QUEUED;
 				break;
 		}
 	LWLockRelease(partition_lock(slot->hash));
@@ -690,12 +742,10 @@ how_together(ZkProcLock **procs, int n, uint32 group)
 	for (int i = 0; i < n; i++)
 	{
 		const ZkSlot *slot = procs[i]->slot;
-		bool		fits = is_shared(slot->contender.kind) ==
-			is_shared(procs[i]->kind);
 
 		if (slot->state == ZK_SLOT_NONE)
 			none++;
-		else if (slot->state == ZK_SLOT_IDLE && fits)
+		else if (slot->state == ZK_SLOT_IDLE)
 			ready++;
 		if ((slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_WANTED) &&
 			group != 0 && slot->contender.group == group)
@@ -725,10 +775,9 @@ ask_together(ZkProcLock **procs, int n)
 	{
 		ZkSlot	   *slot = procs[i]->slot;
 
-		slot->ask.kind = procs[i]->kind;
-		slot->ask.permits = 0;
-		slot->ask.pid = MyProcPid;
+		note_ask(procs[i], 0);
 		slot_event(slot, SLOT_ASKED);
+		slot->asked = false;
 		slot->contender.group = group;
 	}
 	return group;
@@ -764,6 +813,9 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 	{
 		ZkSlot	   *slot = procs[i]->slot;
 
+		/* nobody else of this cluster may ask for it now */
+		slot->reserved = true;
+		slot->asked = false;
 		if (slot->refusal != ZK_REFUSAL_NONE)
 		{
 			*refusal = slot->refusal;
@@ -806,23 +858,30 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 /*
  * slot_yield
  *		Give up what the cluster owns or waits for under this key, if no
- *		backend holds it and the caller, by its kind, excludes it.
+ *		backend holds it.
  *
- * The caller has the heavyweight lock of the name, does not take this slot
- * yet, and must not keep others waiting for it.
+ * The caller has the heavyweight lock of the name, so nobody can take the slot
+ * before it; but it will wait for something else, which may in turn wait for
+ * this.
  */
 void
-slot_yield(const char *key, ZnodeKind kind)
+slot_yield(const char *key)
 {
 	uint32		hash = get_hash_value(slots, key);
 	LWLock	   *lock = partition_lock(hash);
+	ZkContender contender;
 	ZkSlot	   *slot;
+
+	if (slot_find_contender(key, &contender) == ZK_SLOT_NONE)
+		return;					/* as nearly always */
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
-	if (slot && (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE) &&
-		!(is_shared(kind) && is_shared(slot->contender.kind)))
+	if (slot && (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE))
+	{
+		slot->asked = false;
 		slot_event(slot, SLOT_GIVEN_UP);
+	}
 	LWLockRelease(lock);
 }
 
@@ -1209,6 +1268,23 @@ slot_set_refused(ZkSlot *slot, ZkRefusal refusal, int permits_found)
 	{
 		slot->refusal = refusal;
 		slot->permits_found = permits_found;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
+ * slot_set_lost
+ *		The contender is not the owner any more, though something of it may be
+ *		left: the holders have lost the lock.
+ */
+void
+slot_set_lost(ZkSlot *slot)
+{
+	lock_slot(slot, LW_EXCLUSIVE);
+	if (slot->state == ZK_SLOT_HELD || slot->state == ZK_SLOT_IDLE)
+	{
+		lose_holders(slot);
 		slot_event(slot, SLOT_GIVEN_UP);
 	}
 	LWLockRelease(partition_lock(slot->hash));

@@ -43,11 +43,11 @@ typedef enum ZkRefusal
 } ZkRefusal;
 
 /*
- * A slot's key is the path of its lock directory.  A slot that one backend has
- * for itself adds ZK_PRIVATE_MARK, which no path can contain, and something
- * that tells it from others of the same directory.
+ * A slot's key is the path of its lock directory.  Slots of the same directory
+ * that serve something else than exclusive locks add ZK_KEY_MARK, which no path
+ * can contain, and something that tells them apart.
  */
-#define ZK_PRIVATE_MARK		"//"
+#define ZK_KEY_MARK			"//"
 #define ZK_SLOT_KEY_SIZE	(ZNODE_PATH_SIZE + 16)
 
 /*
@@ -105,6 +105,7 @@ typedef struct ZkSlot
 	int			nwanting;
 	int			nholding;		/* without those that have lost it */
 	ConditionVariable cv;		/* broadcast at every change for a waiter */
+	bool		reserved;		/* for who takes several slots together */
 	bool		asked;			/* somebody waits for a contender ... */
 	ZkAsk		ask;			/* ... like this */
 
@@ -185,11 +186,14 @@ extern bool slots_available(void);
 /* backends */
 extern ZkProcLock *slot_want(const char *key, ZnodeKind kind, bool session);
 extern void slot_unwant(ZkProcLock *proc);
+extern ZkSlotState slot_find_contender(const char *key,
+									   ZkContender *contender);
+extern void slot_ask(ZkProcLock *proc, const char *readers_key);
 extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 						int *permits_found);
 extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 								  int *which, ZkRefusal *refusal);
-extern void slot_yield(const char *key, ZnodeKind kind);
+extern void slot_yield(const char *key);
 extern void slot_drop(ZkProcLock *proc);
 extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
 extern void slot_set_scope(ZkProcLock *proc, bool session);
@@ -213,6 +217,7 @@ extern void slot_set_looked(ZkSlot *slot, bool writer_behind);
 extern void slot_set_token(ZkSlot *slot, int64 token);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 							 int permits_found);
+extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
 extern bool slots_retire(void);

@@ -43,6 +43,7 @@
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
 #include "utils/timestamp.h"
+#include "worker/semaphore.h"
 #include "worker/session.h"
 #include "zklock.h"
 
@@ -61,13 +62,20 @@
 /* Forget which lock directories exist when they become this many. */
 #define MAX_KNOWN_DIRECTORIES	16384
 
+/* What we keep in ZooKeeper for a slot: a place in a queue, or a permit. */
 typedef struct Contender
 {
 	ZkSlot	   *slot;			/* hash key, must be first */
 	uint32		id;				/* owner of its operations */
+	uint32		lock_id;		/* the same, of those for a semaphore's lock */
 	int			asker_pid;		/* backend that it was begun for */
 	char		directory[ZNODE_PATH_SIZE];
-	Recipe		recipe;
+	bool		is_permit;
+	union
+	{
+		Recipe		recipe;
+		Semaphore	semaphore;
+	};
 } Contender;
 
 typedef struct ContenderId
@@ -75,6 +83,9 @@ typedef struct ContenderId
 	uint32		id;				/* hash key, must be first */
 	Contender  *contender;
 } ContenderId;
+
+/* The path of a semaphore's directory. */
+#define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
 
 PGDLLEXPORT void zklock_worker_main(Datum main_arg);
 
@@ -138,34 +149,62 @@ create_table(const char *name, Size keysize, Size entrysize, int flags)
 	return hash_create(name, 256, &ctl, HASH_ELEM | flags);
 }
 
+static uint32
+new_contender_id(Contender *contender)
+{
+	uint32		id = ++last_contender_id;
+	ContenderId *by_id = hash_search(contender_ids, &id, HASH_ENTER, NULL);
+
+	by_id->contender = contender;
+	return id;
+}
+
 static Contender *
-make_contender(ZkSlot *slot)
+make_contender(ZkSlot *slot, ZnodeKind kind)
 {
 	Contender  *contender;
 	bool		found;
+	char	   *mark;
 
 	contender = hash_search(contenders, &slot, HASH_ENTER, &found);
-	if (!found)
-	{
-		ContenderId *by_id;
-		char	   *mark;
+	if (found)
+		return contender;
 
-		contender->id = ++last_contender_id;
-		strlcpy(contender->directory, slot->key, sizeof(contender->directory));
-		mark = strstr(contender->directory, ZK_PRIVATE_MARK);
-		if (mark)
-			*mark = '\0';
-		recipe_init(&contender->recipe);
-		by_id = hash_search(contender_ids, &contender->id, HASH_ENTER, NULL);
-		by_id->contender = contender;
+	strlcpy(contender->directory, slot->key, sizeof(contender->directory));
+	mark = strstr(contender->directory, ZK_KEY_MARK);
+	if (mark)
+		*mark = '\0';
+	contender->id = new_contender_id(contender);
+	contender->lock_id = 0;
+	contender->is_permit = kind == ZNODE_LEASE;
+	if (contender->is_permit)
+	{
+		contender->lock_id = new_contender_id(contender);
+		semaphore_init(&contender->semaphore);
 	}
+	else
+		recipe_init(&contender->recipe);
 	return contender;
+}
+
+static bool
+is_begun(const Contender *contender)
+{
+	return contender->is_permit ?
+		contender->semaphore.state != SEMAPHORE_NONE :
+		contender->recipe.state != RECIPE_NONE;
 }
 
 static void
 drop_contender(Contender *contender)
 {
-	recipe_free(&contender->recipe);
+	if (contender->is_permit)
+	{
+		semaphore_free(&contender->semaphore);
+		hash_search(contender_ids, &contender->lock_id, HASH_REMOVE, NULL);
+	}
+	else
+		recipe_free(&contender->recipe);
 	hash_search(contender_ids, &contender->id, HASH_REMOVE, NULL);
 	hash_search(contenders, &contender->slot, HASH_REMOVE, NULL);
 }
@@ -198,51 +237,61 @@ note_directory(const char *path, bool known)
 	}
 }
 
-/* Begin a new contender for a slot that is wanted. */
+/* A UUID for a new contender, noted in its slot ahead of all else. */
 static void
-want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
+new_uuid(Contender *contender, uint8 *uuid)
 {
-	uint8		uuid[ZNODE_UUID_BYTES];
-
-	if (!pg_strong_random(uuid, sizeof(uuid)))
+	if (!pg_strong_random(uuid, ZNODE_UUID_BYTES))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
 	slot_set_uuid(contender->slot, uuid);
+}
+
+/* Queue for a lock that is wanted. */
+static void
+want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
+{
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	new_uuid(contender, uuid);
 	contender->asker_pid = wanted->asker_pid;
 	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
 				directory_known(contender->directory), out);
 }
 
 static void
-refuse(Contender *contender, const RecipeOutput *out)
+refuse(Contender *contender, unsigned told, int error, int permits_found)
 {
 	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
 
-	if (out->told & RECIPE_TOLD_MIXED)
+	if (told & RECIPE_TOLD_MIXED)
 		refusal = ZK_REFUSAL_MIXED;
-	else if (session_error_is_access(out->error))
-		refusal = ZK_REFUSAL_ACCESS;
-	else if (session_error_is_no_node(out->error))
-		refusal = ZK_REFUSAL_NO_CHROOT;
-
-	if (refusal != ZK_REFUSAL_MIXED)
+	else if (permits_found != 0)
+		refusal = ZK_REFUSAL_PERMITS;
+	else
+	{
+		if (session_error_is_access(error))
+			refusal = ZK_REFUSAL_ACCESS;
+		else if (session_error_is_no_node(error))
+			refusal = ZK_REFUSAL_NO_CHROOT;
 		ereport(LOG,
 				(errmsg("ZooKeeper refused a contender for \"%s\": %s",
-						contender->directory, session_error_text(out->error))));
-	slot_set_refused(contender->slot, refusal, 0);
+						contender->directory, session_error_text(error))));
+	}
+	slot_set_refused(contender->slot, refusal, permits_found);
 }
 
 static void
-warn_of_stranger(Contender *contender, const char *stranger)
+warn_of_stranger(const char *directory, const char *stranger)
 {
 	if (stranger_warned)
 		return;
 	stranger_warned = true;
 	ereport(WARNING,
 			(errmsg("ignoring znode \"%s\" in lock directory \"%s\"",
-					stranger, contender->directory),
+					stranger, directory),
 			 errdetail("Its name does not end in a sequence number, so it is no contender for the lock."),
 			 errhint("Curator clients count it as one and may wait for it forever: do not keep other znodes in lock directories.")));
 }
@@ -253,18 +302,42 @@ warn_of_stranger(Contender *contender, const char *stranger)
  * it may take long.
  */
 static void
-warn_of_left(Contender *contender, const RecipeOutput *out)
+warn_of_left(Contender *contender, const char *directory, const char *node,
+			 int error)
 {
 	ereport(WARNING,
 			(errmsg("could not delete contender \"%s/%s\": %s",
-					contender->directory, contender->recipe.node,
-					session_error_text(out->error)),
+					directory, node, session_error_text(error)),
 			 errdetail("If it exists, it blocks the lock until the session ends.")));
-	if (contender->recipe.state == RECIPE_LEAVING)
+	if (contender->is_permit ?
+		contender->semaphore.state != SEMAPHORE_NONE :
+		contender->recipe.state == RECIPE_LEAVING)
 	{
 		slot_set_queued(contender->slot);
 		if (retry_at == 0)
 			retry_at = zk_now_ms() + RETRY_DELAY_MS;
+	}
+}
+
+/* Tell the slot the news that contenders of all kinds can have. */
+static void
+tell_slot(Contender *contender, unsigned told, int64 token)
+{
+	ZkSlot	   *slot = contender->slot;
+
+	if (told & RECIPE_TOLD_QUEUED)
+		slot_set_queued(slot);
+	if (told & RECIPE_TOLD_GRANTED)
+		slot_set_granted(slot);
+	if (told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
+		slot_set_looked(slot, (told & RECIPE_TOLD_BEHIND) != 0);
+	if (told & RECIPE_TOLD_TOKEN)
+		slot_set_token(slot, token);
+	if (told & RECIPE_TOLD_LOST)
+	{
+		ereport(LOG,
+				(errmsg("lost the lock \"%s\"", contender->directory)));
+		slot_set_lost(slot);
 	}
 }
 
@@ -298,7 +371,6 @@ submit(Contender *contender, RecipeOp *op, uint32 group)
 static void
 carry_out(Contender *contender, RecipeOutput *out)
 {
-	ZkSlot	   *slot = contender->slot;
 	Recipe	   *recipe = &contender->recipe;
 
 	for (;;)
@@ -313,39 +385,143 @@ carry_out(Contender *contender, RecipeOutput *out)
 			submit(contender, &out->ops[i], 0);
 
 		if (out->told & RECIPE_TOLD_STRANGER)
-			warn_of_stranger(contender, out->stranger);
+			warn_of_stranger(contender->directory, out->stranger);
 		if (out->told & RECIPE_TOLD_CREATED)
 		{
-			slot_set_created(slot, recipe->sequence);
+			slot_set_created(contender->slot, recipe->sequence);
 			note_directory(contender->directory, true);
 		}
-		if (out->told & RECIPE_TOLD_QUEUED)
-			slot_set_queued(slot);
-		if (out->told & RECIPE_TOLD_GRANTED)
-			slot_set_granted(slot);
-		if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
-			slot_set_looked(slot, (out->told & RECIPE_TOLD_BEHIND) != 0);
-		if (out->told & RECIPE_TOLD_TOKEN)
-			slot_set_token(slot, out->token);
-		if (out->told & RECIPE_TOLD_LOST)
-			ereport(LOG,
-					(errmsg("lost the lock \"%s\"", contender->directory)));
+		tell_slot(contender, out->told, out->token);
 		if (out->told & RECIPE_TOLD_FAILED)
-			refuse(contender, out);
+			refuse(contender, out->told, out->error, 0);
 		if (out->told & RECIPE_TOLD_LEFT)
-			warn_of_left(contender, out);
+			warn_of_left(contender, contender->directory, recipe->node,
+						 out->error);
 
 		if (!recipe->dir_known)
 			note_directory(contender->directory, false);
 		if (!(out->told & RECIPE_TOLD_GONE))
 			return;
-		if (!slot_set_gone(slot) || chroot_changed())
+		if (!slot_set_gone(contender->slot) || chroot_changed())
 		{
 			drop_contender(contender);
 			return;
 		}
-		slot_read_contender(slot, &wanted);
+		slot_read_contender(contender->slot, &wanted);
 		want(contender, &wanted, out);
+	}
+}
+
+/* The directory of a semaphore's operation. */
+static void
+place_path(const Contender *contender, SemaphorePlace place,
+		   char path[PLACE_PATH_SIZE])
+{
+	snprintf(path, PLACE_PATH_SIZE, "%s%s%s", contender->directory,
+			 place == SEMAPHORE_NAME ? "" : "/",
+			 place == SEMAPHORE_NAME ? "" :
+			 place == SEMAPHORE_LOCKS ? RECIPE_SEMAPHORE_LOCKS :
+			 RECIPE_SEMAPHORE_LEASES);
+}
+
+static void
+submit_permit(Contender *contender, SemaphoreOp *op)
+{
+	char		path[PLACE_PATH_SIZE];
+
+	if (op->op.data == NULL && (op->op.kind == RECIPE_OP_CREATE ||
+								op->op.kind == RECIPE_OP_SET))
+		op->op.data = contender_data(contender->asker_pid);
+
+	/* that of the name itself is a container, too; nobody waits for it */
+	if (op->op.kind == RECIPE_OP_MKDIRS)
+	{
+		RecipeOp	mkdirs = {.kind = RECIPE_OP_MKDIRS};
+
+		session_submit(0, contender->directory, &mkdirs, 0);
+	}
+	place_path(contender, op->place, path);
+	session_submit(op->for_lock ? contender->lock_id : contender->id,
+				   path, &op->op, 0);
+}
+
+static void
+want_permit(Contender *contender, const ZkContender *wanted,
+			SemaphoreOutput *out)
+{
+	uint8		uuid[ZNODE_UUID_BYTES];
+	char		leases[PLACE_PATH_SIZE];
+
+	new_uuid(contender, uuid);
+	contender->asker_pid = wanted->asker_pid;
+	place_path(contender, SEMAPHORE_LEASES, leases);
+	semaphore_want(&contender->semaphore, uuid, wanted->permits,
+				   directory_known(leases), out);
+}
+
+/* As carry_out(), for a permit. */
+static void
+carry_out_permit(Contender *contender, SemaphoreOutput *out)
+{
+	Semaphore  *semaphore = &contender->semaphore;
+	char		path[PLACE_PATH_SIZE];
+
+	for (;;)
+	{
+		ZkContender wanted;
+
+		ereport(DEBUG3,
+				(errmsg_internal("permit of \"%s\" is %s",
+								 contender->directory,
+								 semaphore_state_name(semaphore->state))));
+		for (int i = 0; i < out->nops; i++)
+			submit_permit(contender, &out->ops[i]);
+
+		if (out->told & RECIPE_TOLD_STRANGER)
+		{
+			place_path(contender, out->stranger_place, path);
+			warn_of_stranger(path, out->stranger);
+		}
+		tell_slot(contender, out->told, out->token);
+		if (out->told & RECIPE_TOLD_FAILED)
+			refuse(contender, out->told, out->error, out->permits_found);
+		if (out->told & RECIPE_TOLD_LEFT)
+		{
+			place_path(contender, out->left_place, path);
+			warn_of_left(contender, path, out->left, out->error);
+		}
+
+		place_path(contender, SEMAPHORE_LEASES, path);
+		note_directory(path, semaphore->dirs_known);
+		if (!(out->told & RECIPE_TOLD_GONE))
+			return;
+		if (!slot_set_gone(contender->slot) || chroot_changed())
+		{
+			drop_contender(contender);
+			return;
+		}
+		slot_read_contender(contender->slot, &wanted);
+		want_permit(contender, &wanted, out);
+	}
+}
+
+/* One event for a contender of any kind. */
+static void
+step_contender(Contender *contender, bool for_lock, const RecipeInput *input)
+{
+	if (contender->is_permit)
+	{
+		SemaphoreOutput out;
+
+		semaphore_step(&contender->semaphore, for_lock, input, &out);
+		carry_out_permit(contender, &out);
+	}
+	else
+	{
+		RecipeOutput out;
+
+		recipe_step(&contender->recipe, input, &out);
+		carry_out(contender, &out);
 	}
 }
 
@@ -354,15 +530,26 @@ static void
 begin_contender(ZkSlot *slot, const ZkContender *wanted)
 {
 	Contender  *contender;
-	RecipeOutput out;
 
 	if (chroot_changed())
 		return;					/* take_over() will, in the next session */
-	contender = make_contender(slot);
-	if (contender->recipe.state != RECIPE_NONE)
+	contender = make_contender(slot, wanted->kind);
+	if (is_begun(contender))
 		return;
-	want(contender, wanted, &out);
-	carry_out(contender, &out);
+	if (contender->is_permit)
+	{
+		SemaphoreOutput out;
+
+		want_permit(contender, wanted, &out);
+		carry_out_permit(contender, &out);
+	}
+	else
+	{
+		RecipeOutput out;
+
+		want(contender, wanted, &out);
+		carry_out(contender, &out);
+	}
 }
 
 /* A slot that is to be asked for together with others. */
@@ -437,8 +624,8 @@ begin_groups(List *members)
 			if (member->wanted.group != group)
 				break;
 			member->out.nops = 0;
-			contender = make_contender(member->slot);
-			if (contender->recipe.state == RECIPE_NONE)
+			contender = make_contender(member->slot, member->wanted.kind);
+			if (!is_begun(contender))
 				want(contender, &member->wanted, &member->out);
 		}
 		submit_group_part(members, first, last, RECIPE_OP_MKDIRS);
@@ -447,18 +634,34 @@ begin_groups(List *members)
 	}
 }
 
-static void
-step_contender(ZkSlot *slot, RecipeEvent event)
+/* Something is asked of the contender of a slot, if it has one. */
+static bool
+tell_contender(ZkSlot *slot, RecipeEvent event)
 {
 	RecipeInput input = {.event = event};
 	Contender  *contender;
-	RecipeOutput out;
+
+	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
+	if (contender != NULL)
+		step_contender(contender, false, &input);
+	return contender != NULL;
+}
+
+/* Look who waits behind our readers, but for writers of this cluster. */
+static void
+look_behind(ZkSlot *slot)
+{
+	RecipeInput input = {.event = RECIPE_LOOK};
+	Contender  *contender;
+	ZkContender writer;
 
 	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
 	if (contender == NULL)
 		return;
-	recipe_step(&contender->recipe, &input, &out);
-	carry_out(contender, &out);
+	if (slot_find_contender(contender->directory, &writer) != ZK_SLOT_NONE &&
+		writer.has_uuid)
+		input.sibling = writer.uuid;
+	step_contender(contender, false, &input);
 }
 
 static void
@@ -466,9 +669,7 @@ release_contender(ZkSlot *slot)
 {
 	ZkContender wanted;
 
-	if (hash_search(contenders, &slot, HASH_FIND, NULL) != NULL)
-		step_contender(slot, RECIPE_RELEASE);
-	else if (slot_set_gone(slot))
+	if (!tell_contender(slot, RECIPE_RELEASE) && slot_set_gone(slot))
 	{
 		slot_read_contender(slot, &wanted);
 		begin_contender(slot, &wanted);
@@ -498,7 +699,7 @@ open_mail(void)
 			else if (mail == ZK_MAIL_WANT)
 				begin_contender(slot, &wanted);
 			else if (mail == ZK_MAIL_LOOK)
-				step_contender(slot, RECIPE_LOOK);
+				look_behind(slot);
 			else if (mail == ZK_MAIL_RELEASE)
 				release_contender(slot);
 			slot = next;
@@ -511,19 +712,31 @@ open_mail(void)
 static void
 resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 {
-	Contender  *contender = make_contender(slot);
+	Contender  *contender = make_contender(slot, known->kind);
 	RecipeResume how = RECIPE_RESUME_OWNED;
-	RecipeOutput out;
 
 	if (state == ZK_SLOT_WANTED)
 		how = RECIPE_RESUME_WANTED;
 	else if (state == ZK_SLOT_RELEASING)
 		how = RECIPE_RESUME_RELEASING;
 	contender->asker_pid = known->asker_pid;
-	recipe_resume(&contender->recipe, known->uuid, known->kind,
-				  known->group != 0, how,
-				  known->has_sequence ? &known->sequence : NULL, &out);
-	carry_out(contender, &out);
+	if (contender->is_permit)
+	{
+		SemaphoreOutput out;
+
+		semaphore_resume(&contender->semaphore, known->uuid, known->permits,
+						 how, &out);
+		carry_out_permit(contender, &out);
+	}
+	else
+	{
+		RecipeOutput out;
+
+		recipe_resume(&contender->recipe, known->uuid, known->kind,
+					  known->group != 0, how,
+					  known->has_sequence ? &known->sequence : NULL, &out);
+		carry_out(contender, &out);
+	}
 }
 
 /*
@@ -582,17 +795,13 @@ retry_refused(void)
 	int			n;
 	Contender **list;
 	RecipeInput input = {.event = RECIPE_RETRY};
-	RecipeOutput out;
 
 	if (retry_at == 0 || zk_now_ms() < retry_at)
 		return;
 	retry_at = 0;
 	list = list_contenders(&n);
 	for (int i = 0; i < n; i++)
-	{
-		recipe_step(&list[i]->recipe, &input, &out);
-		carry_out(list[i], &out);
-	}
+		step_contender(list[i], false, &input);
 }
 
 /* Forget all contenders, whose session is over, and tell the slots. */
@@ -602,16 +811,31 @@ forget_contenders(void)
 	int			n;
 	Contender **list = list_contenders(&n);
 	RecipeInput input = {.event = RECIPE_EXPIRED};
-	RecipeOutput out;
 
 	for (int i = 0; i < n; i++)
 	{
-		recipe_step(&list[i]->recipe, &input, &out);
-		if (out.told & RECIPE_TOLD_LOST)
+		Contender  *contender = list[i];
+		unsigned	told;
+
+		if (contender->is_permit)
+		{
+			SemaphoreOutput out;
+
+			semaphore_step(&contender->semaphore, false, &input, &out);
+			told = out.told;
+		}
+		else
+		{
+			RecipeOutput out;
+
+			recipe_step(&contender->recipe, &input, &out);
+			told = out.told;
+		}
+		if (told & RECIPE_TOLD_LOST)
 			ereport(LOG,
-					(errmsg("lost the lock \"%s\"", list[i]->directory)));
-		(void) slot_set_gone(list[i]->slot);
-		drop_contender(list[i]);
+					(errmsg("lost the lock \"%s\"", contender->directory)));
+		(void) slot_set_gone(contender->slot);
+		drop_contender(contender);
 	}
 }
 
@@ -687,13 +911,12 @@ static void
 contender_event(const SessionEvent *event)
 {
 	ContenderId *by_id;
-	RecipeOutput out;
 
 	by_id = hash_search(contender_ids, &event->owner, HASH_FIND, NULL);
-	if (by_id == NULL)
-		return;					/* a watch of one that is gone */
-	recipe_step(&by_id->contender->recipe, &event->input, &out);
-	carry_out(by_id->contender, &out);
+	if (by_id != NULL)			/* else a watch of one that is gone */
+		step_contender(by_id->contender,
+					   event->owner == by_id->contender->lock_id,
+					   &event->input);
 }
 
 static void

@@ -1,0 +1,1205 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore.c
+ *		A permit of a semaphore in ZooKeeper, as a pure state machine.
+ *
+ * One Semaphore is one backend's wait for, or hold of, one permit.  As with
+ * recipe.c, events go in, operations and news come out, and nothing here
+ * knows PostgreSQL or libzookeeper.
+ *
+ * In ZooKeeper it is Curator's InterProcessSemaphoreV2:
+ *
+ *		<name>/locks/_c_<uuid>-lock-0000000042		who takes the next permit
+ *		<name>/leases/_c_<uuid>-lease-0000000017	a permit in use
+ *
+ * Who wants a permit queues for the lock (an embedded Recipe).  Owning it, he
+ * creates his lease, and waits until there are no more leases than permits.
+ * Then a permit is his, and he gives up the lock.  Only the owner of the lock
+ * adds leases, so permits are given out in the order of the queue.  Even two
+ * who both took themselves for the owner would not exceed the permits, since
+ * everybody counts the leases after creating his own.
+ *
+ * In addition to what Curator does,
+ *
+ *	- the data of <name>/leases is the number of permits that its users have
+ *	  agreed on.  While there are leases of others, another number is refused;
+ *	  else the owner of the lock writes his.  It is read ahead of queueing, so
+ *	  that who will be refused need not wait for it, and again by the owner of
+ *	  the lock, whose answer stands;
+ *	- a lock's contenders in <name> itself are looked for when the directories
+ *	  have been made, as the lock recipe looks for the directories when it has
+ *	  made its contender: one of the two sees the other;
+ *	- who waits is told so as soon as it is certain that no permit is free for
+ *	  him.  In the queue that is the case if leases and contenders ahead are
+ *	  more than the permits.  One of those ahead may have been counted twice,
+ *	  having the lock and a lease, but with him the permits are still used up.
+ *	  The leases are read first, and then the queue: who gets through between
+ *	  the two must not be counted twice.
+ *
+ * Leases are read behind a sync where it is not our own create that makes
+ * sure that the server has heard of those before us.
+ *
+ * The states and events (a state that an event is not listed for ignores it;
+ * answers and watches count only with the latest serial number, which all of
+ * one flight have in common; "look" is: make the directories if they are not
+ * known, read <name> if PREPARING, read the leases, get the agreement):
+ *
+ *	NONE		want -> PREPARING: look
+ *				resume, wanted -> RESUMING: search; the lock resumed as wanted
+ *				resume, owned -> RECLAIMING: search; the lock as releasing
+ *				resume, releasing -> ABANDONING: search; the lock the same
+ *	RESUMING	search ok, our lease among them -> RETRACTING: delete
+ *				search ok, without it; no node -> PREPARING: look
+ *				search refused -> LEAVING: release the lock; failed, and
+ *				  perhaps left behind
+ *				search unknown -> RESUMING: search
+ *				release -> ABANDONING
+ *	RETRACTING	delete ok, no node -> RESUMING: search
+ *				delete unknown -> RETRACTING: delete
+ *				delete refused -> LEAVING: release the lock; failed, left behind
+ *				release -> LEAVING: release the lock
+ *	PREPARING	<name> ok, with contenders -> LEAVING: release the lock;
+ *				  failed, mixed
+ *				agreement ok, and is ours, or there are no leases -> QUEUEING:
+ *				  want the lock, unless it is resumed; if that is owned, as
+ *				  QUEUEING; if that waits, as there
+ *				agreement ok, but another, and there are leases -> LEAVING:
+ *				  release the lock; failed, with the number found
+ *				anything unknown -> PREPARING: look
+ *				anything no node -> PREPARING: look, with directories to be
+ *				  made; or, if they could not be, as refused
+ *				anything refused -> LEAVING: release the lock; failed
+ *				release -> LEAVING: release the lock
+ *	QUEUEING	lock granted -> CHECKING: look
+ *				lock queued -> QUEUEING: read the leases, read the queue
+ *				queue ok -> QUEUEING: queued, or not yet certain
+ *				leases or queue unknown -> QUEUEING: read both again
+ *				leases refused -> LEAVING: release the lock; failed
+ *				release -> LEAVING: release the lock
+ *	CHECKING	agreement ok, and is ours -> CREATING: create, children
+ *				agreement ok, but none, or another, and there are no leases
+ *				  -> AGREEING: set
+ *				all else as PREPARING, but in CHECKING
+ *	AGREEING	set ok -> CREATING: create, children
+ *				set unknown -> AGREEING: set
+ *				set no node -> CHECKING: look, with directories to be made
+ *				set refused -> LEAVING: release the lock; failed
+ *				release -> LEAVING: release the lock
+ *	CREATING	create ok -> COUNTING (the children are on their way)
+ *				create unknown, or under no name that it can have ->
+ *				  SEARCHING: search
+ *				create no node -> CHECKING: look, with directories to be made
+ *				create refused -> LEAVING: release the lock; failed
+ *				release -> CANCELLING
+ *	SEARCHING	search ok, our lease among them -> as COUNTING
+ *				search ok, without it -> CREATING: create, children
+ *				search no node -> CHECKING: look, with directories to be made
+ *				search unknown -> SEARCHING: search
+ *				search refused -> LEAVING: release the lock; failed, and
+ *				  perhaps left behind
+ *				release -> ABANDONING
+ *	COUNTING	children ok, no more than permits -> OWNER: stat, release the
+ *				  lock; granted
+ *				children ok, more -> WAITING: list; queued
+ *				children ok, without our lease -> CREATING: create, children
+ *				children unknown -> COUNTING: children
+ *				children no node -> CHECKING: look, with directories to be made
+ *				children refused -> LEAVING: delete, release the lock; failed
+ *				release -> LEAVING: delete, release the lock
+ *	WAITING		list ok, more than permits -> WAITING
+ *				watch used up; list unknown -> WAITING: list
+ *				all else as COUNTING, but unwatch first
+ *	OWNER		stat ok, our session's -> OWNER: token
+ *				stat ok, not our session's; no node -> LEAVING: lost
+ *				stat unknown -> OWNER: stat
+ *				stat refused -> OWNER: the permit is ours, but has no token
+ *				release -> LEAVING: delete, release the lock
+ *	RECLAIMING	search ok, our lease among them -> OWNER: stat
+ *				search ok, without it; no node -> LEAVING: lost
+ *				search unknown -> RECLAIMING: search
+ *				search refused -> LEAVING: lost, and perhaps left behind
+ *				release -> ABANDONING
+ *	CANCELLING	create ok -> LEAVING: delete, release the lock
+ *				create unknown, or under no name that it can have ->
+ *				  ABANDONING: search
+ *				create no node, refused -> LEAVING: release the lock
+ *	ABANDONING	search ok, our lease among them -> LEAVING: delete, release the
+ *				  lock
+ *				search ok, without it; no node -> LEAVING: release the lock
+ *				search unknown -> ABANDONING: search
+ *				search refused -> LEAVING: release the lock; perhaps left behind
+ *	LEAVING		neither lease nor lock is there -> NONE: gone
+ *				delete ok, no node -> LEAVING, without the lease
+ *				delete unknown -> LEAVING: delete
+ *				delete refused -> LEAVING: left behind
+ *				retry, after a refusal -> LEAVING: delete
+ *	up to WAITING: the lock failed, or is lost -> failed; all else as release
+ *	any			the lock is left behind, has a stranger -> the same: told so
+ *				retry -> the same: passed on to the lock
+ *				expired -> NONE: lost if it was OWNER or RECLAIMING, else gone
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/semaphore.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "worker/semaphore.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AGREEMENT_PREFIX	"permits="
+
+static void take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
+							 SemaphoreOutput *out);
+
+static void
+add_op(SemaphoreOutput *out, const RecipeOp *op, SemaphorePlace place,
+	   bool for_lock)
+{
+	/* The bound is the most that any step sends, strays being rationed. */
+	if (out->nops == SEMAPHORE_MAX_OPS)
+		return;
+	out->ops[out->nops].op = *op;
+	out->ops[out->nops].place = place;
+	out->ops[out->nops].for_lock = for_lock;
+	out->nops++;
+}
+
+/* Send an operation under the current serial number. */
+static void
+send_op(Semaphore *semaphore, SemaphoreOutput *out, RecipeOpKind kind,
+		SemaphorePlace place, const char *node, const char *data)
+{
+	RecipeOp	op = {
+		.kind = kind,
+		.serial = semaphore->serial,
+		.node = node,
+		.data = data
+	};
+
+	add_op(out, &op, place, false);
+}
+
+/* The same under a new one: what was sent before does not count any more. */
+static void
+send_new(Semaphore *semaphore, SemaphoreOutput *out, RecipeOpKind kind,
+		 SemaphorePlace place, const char *node, const char *data)
+{
+	semaphore->serial++;
+	send_op(semaphore, out, kind, place, node, data);
+}
+
+/* Let the lock's recipe take a step within ours. */
+static void
+step_lock(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	RecipeOutput lock;
+
+	recipe_step(&semaphore->lock, in, &lock);
+	take_lock_output(semaphore, &lock, out);
+}
+
+static void
+tell_left(SemaphoreOutput *out, int error, SemaphorePlace place,
+		  const char *node)
+{
+	out->told |= RECIPE_TOLD_LEFT;
+	out->error = error;
+	out->left = node;
+	out->left_place = place;
+}
+
+/* Does a permit wait to be given to us? */
+static bool
+is_wanted(const Semaphore *semaphore)
+{
+	switch (semaphore->state)
+	{
+		case SEMAPHORE_RESUMING:
+		case SEMAPHORE_RETRACTING:
+		case SEMAPHORE_PREPARING:
+		case SEMAPHORE_QUEUEING:
+		case SEMAPHORE_CHECKING:
+		case SEMAPHORE_AGREEING:
+		case SEMAPHORE_CREATING:
+		case SEMAPHORE_SEARCHING:
+		case SEMAPHORE_COUNTING:
+		case SEMAPHORE_WAITING:
+			return true;
+		case SEMAPHORE_NONE:
+		case SEMAPHORE_OWNER:
+		case SEMAPHORE_RECLAIMING:
+		case SEMAPHORE_CANCELLING:
+		case SEMAPHORE_ABANDONING:
+		case SEMAPHORE_LEAVING:
+			break;
+	}
+	return false;
+}
+
+/* Leaving is over when neither node of ours is left. */
+static void
+end_if_gone(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	if (semaphore->state == SEMAPHORE_LEAVING && !semaphore->leased &&
+		semaphore->lock.state == RECIPE_NONE)
+	{
+		semaphore->state = SEMAPHORE_NONE;
+		out->told |= RECIPE_TOLD_GONE;
+	}
+}
+
+static void
+release_lock(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	RecipeInput release = {.event = RECIPE_RELEASE};
+
+	step_lock(semaphore, &release, out);
+}
+
+/* A watch that stays would wake somebody who does not wait any more. */
+static void
+stop_waiting(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	if (semaphore->state == SEMAPHORE_WAITING)
+		send_op(semaphore, out, RECIPE_OP_UNWATCH, SEMAPHORE_LEASES, NULL,
+				NULL);
+}
+
+static void
+delete_lease(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
+{
+	send_new(semaphore, out, RECIPE_OP_DELETE, SEMAPHORE_LEASES,
+			 semaphore->node, NULL);
+	semaphore->leased = true;
+	semaphore->refused = false;
+	semaphore->state = state;
+}
+
+/*
+ * Delete our lease, if there is one, and leave the lock's queue, in this
+ * order: the next owner of the lock need not wait for the lease then.
+ */
+static void
+leave(Semaphore *semaphore, SemaphoreOutput *out, bool leased)
+{
+	stop_waiting(semaphore, out);
+	semaphore->leased = false;
+	semaphore->state = SEMAPHORE_LEAVING;
+	if (leased)
+		delete_lease(semaphore, out, SEMAPHORE_LEAVING);
+	release_lock(semaphore, out);
+	end_if_gone(semaphore, out);
+}
+
+/* The permit is not wanted any more. */
+static void
+withdraw(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	switch (semaphore->state)
+	{
+		case SEMAPHORE_PREPARING:
+		case SEMAPHORE_QUEUEING:
+		case SEMAPHORE_CHECKING:
+		case SEMAPHORE_AGREEING:
+			leave(semaphore, out, false);
+			break;
+		case SEMAPHORE_COUNTING:
+		case SEMAPHORE_WAITING:
+		case SEMAPHORE_OWNER:
+			leave(semaphore, out, true);
+			break;
+		case SEMAPHORE_RETRACTING:
+			semaphore->state = SEMAPHORE_LEAVING;	/* the delete is out */
+			release_lock(semaphore, out);
+			break;
+		case SEMAPHORE_CREATING:
+			semaphore->state = SEMAPHORE_CANCELLING;
+			break;
+		case SEMAPHORE_RESUMING:
+		case SEMAPHORE_SEARCHING:
+		case SEMAPHORE_RECLAIMING:
+			semaphore->state = SEMAPHORE_ABANDONING;
+			break;
+		case SEMAPHORE_NONE:
+		case SEMAPHORE_CANCELLING:
+		case SEMAPHORE_ABANDONING:
+		case SEMAPHORE_LEAVING:
+			break;
+	}
+}
+
+static void
+fail(Semaphore *semaphore, SemaphoreOutput *out, int error)
+{
+	out->told |= RECIPE_TOLD_FAILED;
+	out->error = error;
+	withdraw(semaphore, out);
+}
+
+/*
+ * Count the leases of others in a list of <name>/leases.  Returns whether our
+ * own is there.  One more of ours, from a create that was repeated although
+ * it had arrived, is deleted.
+ */
+static bool
+count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	bool		found = false;
+
+	semaphore->leases = 0;
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		const char *child = in->children[i];
+		ZnodeContender lease;
+
+		if (strcmp(child, semaphore->node) == 0)
+			found = true;
+		else if (!znode_parse_contender(child, &lease))
+		{
+			out->told |= RECIPE_TOLD_STRANGER;
+			out->stranger = child;
+			out->stranger_place = SEMAPHORE_LEASES;
+		}
+		else if (!znode_has_uuid(child, semaphore->uuid))
+			semaphore->leases++;
+		else if (out->nops < RECIPE_MAX_OPS)
+			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_LEASES,
+					child, NULL);
+	}
+	return found;
+}
+
+/* Find our lease by its UUID in a list of <name>/leases, and note its name. */
+static bool
+find_lease(Semaphore *semaphore, const RecipeInput *in)
+{
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		ZnodeContender lease;
+
+		if (znode_has_uuid(in->children[i], semaphore->uuid) &&
+			znode_parse_contender(in->children[i], &lease))
+		{
+			znode_contender_name(semaphore->uuid, ZNODE_LEASE, lease.sequence,
+								 semaphore->node);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The number that the data of <name>/leases tells, or 0 if it is none. */
+static int
+parse_agreement(const char *data, int len)
+{
+	int			prefix_len = (int) strlen(AGREEMENT_PREFIX);
+	long long	permits = 0;
+
+	if (len <= prefix_len || len >= SEMAPHORE_DATA_SIZE ||
+		memcmp(data, AGREEMENT_PREFIX, prefix_len) != 0 ||
+		data[prefix_len] == '0')
+		return 0;
+	for (int i = prefix_len; i < len; i++)
+	{
+		if (data[i] < '0' || data[i] > '9')
+			return 0;
+		permits = permits * 10 + (data[i] - '0');
+	}
+	return permits <= INT_MAX ? (int) permits : 0;
+}
+
+/*
+ * Look around: ahead of queueing (PREPARING), or as the owner of the lock
+ * (CHECKING).
+ */
+static void
+look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
+{
+	semaphore->state = state;
+	semaphore->serial++;
+	semaphore->mkdir_error = 0;
+	semaphore->name_read = false;
+	semaphore->leases = -1;
+	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+
+	if (!semaphore->dirs_known)
+	{
+		send_op(semaphore, out,
+				semaphore->parents_tried ? RECIPE_OP_MKDIRS : RECIPE_OP_MKDIR,
+				SEMAPHORE_NAME, NULL, NULL);
+		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LOCKS, NULL, NULL);
+		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LEASES, NULL,
+				semaphore->agreement);
+	}
+	if (state == SEMAPHORE_PREPARING)
+	{
+		send_op(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_NAME, NULL, NULL);
+		send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL,
+				NULL);
+	}
+	else
+		send_op(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_LEASES, NULL,
+				NULL);
+	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_LEASES, NULL, NULL);
+}
+
+/* A directory was found missing: look around again, and make it. */
+static void
+look_without_directories(Semaphore *semaphore, SemaphoreOutput *out,
+						 SemaphoreState state)
+{
+	semaphore->dirs_known = false;
+	if (semaphore->parents_tried && semaphore->mkdir_error != 0)
+		fail(semaphore, out, semaphore->mkdir_error);
+	else
+	{
+		/* missing parents, or an idle container that was just collected */
+		semaphore->parents_tried = true;
+		look_around(semaphore, out, state);
+	}
+}
+
+/* Our lease turned out to have no directory: make that, and do all again. */
+static void
+check_again(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	look_without_directories(semaphore, out, SEMAPHORE_CHECKING);
+}
+
+static void
+agree(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	send_new(semaphore, out, RECIPE_OP_SET, SEMAPHORE_LEASES, NULL,
+			 semaphore->agreement);
+	semaphore->state = SEMAPHORE_AGREEING;
+}
+
+/* Create our lease and count them all. */
+static void
+create(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+	send_new(semaphore, out, RECIPE_OP_CREATE, SEMAPHORE_LEASES,
+			 semaphore->node, NULL);
+	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
+	semaphore->state = SEMAPHORE_CREATING;
+}
+
+static void
+search(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
+{
+	send_new(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_LEASES, NULL, NULL);
+	semaphore->state = state;
+}
+
+static void
+stat_lease(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	send_new(semaphore, out, RECIPE_OP_STAT, SEMAPHORE_LEASES,
+			 semaphore->node, NULL);
+	semaphore->state = SEMAPHORE_OWNER;
+}
+
+/* Our lease is among the first: the permit is ours, the lock the next one's. */
+static void
+own(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	stop_waiting(semaphore, out);
+	stat_lease(semaphore, out);
+	out->told |= RECIPE_TOLD_GRANTED;
+	release_lock(semaphore, out);
+}
+
+static void
+lose(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	out->told |= RECIPE_TOLD_LOST;
+	leave(semaphore, out, false);
+}
+
+static void
+list_leases(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	send_new(semaphore, out, RECIPE_OP_LIST, SEMAPHORE_LEASES, NULL, NULL);
+	semaphore->state = SEMAPHORE_WAITING;
+}
+
+/* A list of leases is in while we know our lease's name. */
+static void
+evaluate_leases(Semaphore *semaphore, const RecipeInput *in,
+				SemaphoreOutput *out)
+{
+	if (!count_leases(semaphore, in, out))
+	{
+		stop_waiting(semaphore, out);
+		create(semaphore, out); /* somebody deleted our lease */
+	}
+	else if (semaphore->leases < semaphore->permits)
+		own(semaphore, out);
+	else if (semaphore->state != SEMAPHORE_WAITING)
+	{
+		out->told |= RECIPE_TOLD_QUEUED;
+		list_leases(semaphore, out);
+	}
+}
+
+/* Our contender waits for the lock: will there be a permit when it has it? */
+static void
+read_queue(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	semaphore->leases = -1;
+	send_new(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_LEASES, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LOCKS, NULL, NULL);
+}
+
+static void
+queue(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	RecipeOutput lock;
+
+	semaphore->state = SEMAPHORE_QUEUEING;
+	semaphore->serial++;		/* nothing of ours is out */
+	if (semaphore->lock.state == RECIPE_NONE)
+	{
+		recipe_want(&semaphore->lock, semaphore->uuid, ZNODE_MUTEX, false,
+					true, &lock);
+		take_lock_output(semaphore, &lock, out);
+	}
+	else if (semaphore->lock.state == RECIPE_OWNER)
+		look_around(semaphore, out, SEMAPHORE_CHECKING);
+	else if (semaphore->lock.state == RECIPE_WATCHING)
+		read_queue(semaphore, out);
+}
+
+/* What the lock's recipe came out with is sent, and changes our state. */
+static void
+take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
+				 SemaphoreOutput *out)
+{
+	for (int i = 0; i < lock->nops; i++)
+		add_op(out, &lock->ops[i], SEMAPHORE_LOCKS, true);
+
+	if (lock->told & RECIPE_TOLD_STRANGER)
+	{
+		out->told |= RECIPE_TOLD_STRANGER;
+		out->stranger = lock->stranger;
+		out->stranger_place = SEMAPHORE_LOCKS;
+	}
+	if (lock->told & RECIPE_TOLD_LEFT)
+		tell_left(out, lock->error, SEMAPHORE_LOCKS, semaphore->lock.node);
+
+	if ((lock->told & (RECIPE_TOLD_FAILED | RECIPE_TOLD_LOST)) &&
+		is_wanted(semaphore))
+	{
+		out->told |= lock->told & RECIPE_TOLD_MIXED;
+		fail(semaphore, out, lock->error);
+	}
+	else if (semaphore->state == SEMAPHORE_QUEUEING)
+	{
+		if (lock->told & RECIPE_TOLD_GRANTED)
+			look_around(semaphore, out, SEMAPHORE_CHECKING);
+		else if (lock->told & RECIPE_TOLD_QUEUED)
+			read_queue(semaphore, out);
+	}
+	end_if_gone(semaphore, out);
+}
+
+/*
+ * The answers.
+ */
+
+/* Deal with an answer to looking around that is none; returns false then. */
+static bool
+can_see(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			return true;
+		case RECIPE_UNKNOWN:
+			look_around(semaphore, out, semaphore->state);
+			break;
+		case RECIPE_NO_NODE:
+			look_without_directories(semaphore, out, semaphore->state);
+			break;
+		case RECIPE_REFUSED:
+			fail(semaphore, out, in->error);
+			break;
+	}
+	return false;
+}
+
+/* <name> has been read: is it a lock's? */
+static void
+on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	ZnodeContender contender;
+
+	if (!can_see(semaphore, in, out))
+		return;
+	semaphore->name_read = true;
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		if (znode_parse_contender(in->children[i], &contender))
+		{
+			out->told |= RECIPE_TOLD_MIXED;
+			fail(semaphore, out, 0);
+			return;
+		}
+	}
+}
+
+/* The last answer of looking around: how many permits have others agreed on? */
+static void
+on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	int			agreed;
+
+	if ((semaphore->state != SEMAPHORE_PREPARING &&
+		 semaphore->state != SEMAPHORE_CHECKING) ||
+		semaphore->leases < 0 || !can_see(semaphore, in, out))
+		return;
+	semaphore->dirs_known = true;
+	semaphore->mkdir_error = 0;
+
+	agreed = parse_agreement(in->data, in->data_len);
+	if (agreed != 0 && agreed != semaphore->permits && semaphore->leases > 0)
+	{
+		out->permits_found = agreed;
+		fail(semaphore, out, 0);
+	}
+	else if (semaphore->state == SEMAPHORE_PREPARING)
+		queue(semaphore, out);
+	else if (agreed == semaphore->permits)
+		create(semaphore, out);
+	else
+		agree(semaphore, out);
+}
+
+/* First the leases, then the queue has been read while we wait for the lock. */
+static void
+on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	bool		found = false;
+	int			ahead = 0;
+
+	if (in->result == RECIPE_UNKNOWN)
+	{
+		read_queue(semaphore, out);
+		return;
+	}
+	if (semaphore->leases < 0)
+	{
+		if (in->result == RECIPE_REFUSED)
+			fail(semaphore, out, in->error);
+		else
+			(void) count_leases(semaphore, in, out);
+		return;
+	}
+
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		ZnodeContender contender;
+
+		if (strcmp(in->children[i], semaphore->lock.node) == 0)
+			found = true;
+		else if (znode_parse_contender(in->children[i], &contender) &&
+				 !znode_has_uuid(in->children[i], semaphore->uuid) &&
+				 znode_before(contender.sequence, semaphore->lock.sequence))
+			ahead++;
+	}
+	if (found && semaphore->leases + ahead > semaphore->permits)
+		out->told |= RECIPE_TOLD_QUEUED;
+	semaphore->serial++;		/* nothing of ours is out */
+}
+
+static void
+on_count_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			evaluate_leases(semaphore, in, out);
+			break;
+		case RECIPE_UNKNOWN:
+			if (semaphore->state == SEMAPHORE_WAITING)
+				list_leases(semaphore, out);
+			else
+				send_new(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES,
+						 NULL, NULL);
+			break;
+		case RECIPE_NO_NODE:
+			stop_waiting(semaphore, out);
+			check_again(semaphore, out);
+			break;
+		case RECIPE_REFUSED:
+			fail(semaphore, out, in->error);
+			break;
+	}
+}
+
+/* We have looked for a lease of ours; it is there, or it is not. */
+static void
+on_lease_searched(Semaphore *semaphore, const RecipeInput *in,
+				  SemaphoreOutput *out, bool found)
+{
+	switch (semaphore->state)
+	{
+		case SEMAPHORE_RESUMING:
+			if (found)
+				delete_lease(semaphore, out, SEMAPHORE_RETRACTING);
+			else
+				look_around(semaphore, out, SEMAPHORE_PREPARING);
+			break;
+		case SEMAPHORE_SEARCHING:
+			if (found)
+				evaluate_leases(semaphore, in, out);
+			else if (in->result == RECIPE_NO_NODE)
+				check_again(semaphore, out);
+			else
+				create(semaphore, out);
+			break;
+		case SEMAPHORE_RECLAIMING:
+			if (found)
+				stat_lease(semaphore, out);
+			else
+				lose(semaphore, out);
+			break;
+		default:				/* ABANDONING */
+			leave(semaphore, out, found);
+			break;
+	}
+}
+
+static void
+on_search_done(Semaphore *semaphore, const RecipeInput *in,
+			   SemaphoreOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			on_lease_searched(semaphore, in, out, find_lease(semaphore, in));
+			break;
+		case RECIPE_NO_NODE:
+			on_lease_searched(semaphore, in, out, false);
+			break;
+		case RECIPE_UNKNOWN:
+			search(semaphore, out, semaphore->state);
+			break;
+		case RECIPE_REFUSED:
+			/* whether our lease exists cannot be found out */
+			tell_left(out, in->error, SEMAPHORE_LEASES, semaphore->node);
+			if (semaphore->state == SEMAPHORE_RECLAIMING)
+				out->told |= RECIPE_TOLD_LOST;
+			else if (semaphore->state != SEMAPHORE_ABANDONING)
+				out->told |= RECIPE_TOLD_FAILED;
+			leave(semaphore, out, false);
+			break;
+	}
+}
+
+static void
+on_children_done(Semaphore *semaphore, const RecipeInput *in,
+				 SemaphoreOutput *out)
+{
+	switch (semaphore->state)
+	{
+		case SEMAPHORE_PREPARING:
+			if (!semaphore->name_read)
+			{
+				on_name_done(semaphore, in, out);
+				break;
+			}
+			/* FALLTHROUGH */
+		case SEMAPHORE_CHECKING:
+			if (semaphore->leases < 0 && can_see(semaphore, in, out))
+				(void) count_leases(semaphore, in, out);
+			break;
+		case SEMAPHORE_QUEUEING:
+			on_queue_done(semaphore, in, out);
+			break;
+		case SEMAPHORE_COUNTING:
+		case SEMAPHORE_WAITING:
+			on_count_done(semaphore, in, out);
+			break;
+		case SEMAPHORE_RESUMING:
+		case SEMAPHORE_SEARCHING:
+		case SEMAPHORE_RECLAIMING:
+		case SEMAPHORE_ABANDONING:
+			on_search_done(semaphore, in, out);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	if (semaphore->state != SEMAPHORE_AGREEING)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			create(semaphore, out);
+			break;
+		case RECIPE_UNKNOWN:
+			agree(semaphore, out);
+			break;
+		case RECIPE_NO_NODE:
+			check_again(semaphore, out);
+			break;
+		case RECIPE_REFUSED:
+			fail(semaphore, out, in->error);
+			break;
+	}
+}
+
+static void
+on_create_done(Semaphore *semaphore, const RecipeInput *in,
+			   SemaphoreOutput *out)
+{
+	bool		wanted = semaphore->state == SEMAPHORE_CREATING;
+	SemaphoreState searching = wanted ? SEMAPHORE_SEARCHING :
+		SEMAPHORE_ABANDONING;
+	ZnodeContender lease;
+
+	if (!wanted && semaphore->state != SEMAPHORE_CANCELLING)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (!znode_parse_contender(in->node, &lease))
+			{
+				/* not a name that a sequential create can have: look */
+				search(semaphore, out, searching);
+				break;
+			}
+			znode_contender_name(semaphore->uuid, ZNODE_LEASE, lease.sequence,
+								 semaphore->node);
+			if (wanted)
+				semaphore->state = SEMAPHORE_COUNTING;
+			else
+				leave(semaphore, out, true);
+			break;
+		case RECIPE_UNKNOWN:
+			search(semaphore, out, searching);
+			break;
+		case RECIPE_NO_NODE:
+			if (wanted)
+				check_again(semaphore, out);
+			else
+				leave(semaphore, out, false);
+			break;
+		case RECIPE_REFUSED:
+			if (wanted)
+			{
+				out->told |= RECIPE_TOLD_FAILED;
+				out->error = in->error;
+			}
+			leave(semaphore, out, false);
+			break;
+	}
+}
+
+static void
+on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	if (semaphore->state != SEMAPHORE_OWNER)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (in->ours)
+			{
+				out->told |= RECIPE_TOLD_TOKEN;
+				out->token = in->czxid;
+			}
+			else
+				lose(semaphore, out);
+			break;
+		case RECIPE_UNKNOWN:
+			stat_lease(semaphore, out);
+			break;
+		case RECIPE_NO_NODE:
+			lose(semaphore, out);
+			break;
+		case RECIPE_REFUSED:
+			break;				/* no token, but the permit is ours */
+	}
+}
+
+static void
+on_delete_done(Semaphore *semaphore, const RecipeInput *in,
+			   SemaphoreOutput *out)
+{
+	bool		wanted = semaphore->state == SEMAPHORE_RETRACTING;
+
+	if (!wanted && (semaphore->state != SEMAPHORE_LEAVING ||
+					!semaphore->leased))
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+		case RECIPE_NO_NODE:
+			semaphore->leased = false;
+			if (wanted)
+				search(semaphore, out, SEMAPHORE_RESUMING);
+			end_if_gone(semaphore, out);
+			break;
+		case RECIPE_UNKNOWN:
+			delete_lease(semaphore, out, semaphore->state);
+			break;
+		case RECIPE_REFUSED:
+			semaphore->refused = true;
+			tell_left(out, in->error, SEMAPHORE_LEASES, semaphore->node);
+			if (wanted)
+				fail(semaphore, out, in->error);
+			break;
+	}
+}
+
+static void
+on_retry(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	if (semaphore->state == SEMAPHORE_LEAVING && semaphore->leased &&
+		semaphore->refused)
+		delete_lease(semaphore, out, SEMAPHORE_LEAVING);
+	step_lock(semaphore, in, out);
+}
+
+static void
+on_expired(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	RecipeOutput lock;
+
+	if (semaphore->state == SEMAPHORE_NONE)
+		return;
+	recipe_step(&semaphore->lock, in, &lock);
+	if (semaphore->state == SEMAPHORE_OWNER ||
+		semaphore->state == SEMAPHORE_RECLAIMING)
+		out->told |= RECIPE_TOLD_LOST;
+	out->told |= RECIPE_TOLD_GONE;
+	semaphore->leased = false;
+	semaphore->state = SEMAPHORE_NONE;
+}
+
+/* Answers and watches of our own operations. */
+static void
+on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+{
+	if (in->serial != semaphore->serial)
+		return;
+
+	switch (in->event)
+	{
+		case RECIPE_MKDIR_DONE:
+			/* the first one tells why the others failed */
+			if (semaphore->mkdir_error == 0 &&
+				(in->result == RECIPE_NO_NODE || in->result == RECIPE_REFUSED))
+				semaphore->mkdir_error = in->error;
+			break;
+		case RECIPE_CREATE_DONE:
+			on_create_done(semaphore, in, out);
+			break;
+		case RECIPE_CHILDREN_DONE:
+			on_children_done(semaphore, in, out);
+			break;
+		case RECIPE_GET_DONE:
+			on_get_done(semaphore, in, out);
+			break;
+		case RECIPE_SET_DONE:
+			on_set_done(semaphore, in, out);
+			break;
+		case RECIPE_STAT_DONE:
+			on_stat_done(semaphore, in, out);
+			break;
+		case RECIPE_DELETE_DONE:
+			on_delete_done(semaphore, in, out);
+			break;
+		case RECIPE_NODE_DELETED:
+		case RECIPE_NODE_TOUCHED:
+			if (semaphore->state == SEMAPHORE_WAITING)
+				list_leases(semaphore, out);
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * semaphore_init
+ *		Set up a semaphore that has no permit and wants none.
+ */
+void
+semaphore_init(Semaphore *semaphore)
+{
+	memset(semaphore, 0, sizeof(*semaphore));
+	semaphore->state = SEMAPHORE_NONE;
+	recipe_init(&semaphore->lock);
+}
+
+/*
+ * semaphore_free
+ *		Free what a semaphore has allocated; the struct is the caller's.
+ */
+void
+semaphore_free(Semaphore *semaphore)
+{
+	recipe_free(&semaphore->lock);
+}
+
+static void
+begin(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
+{
+	memcpy(semaphore->uuid, uuid, ZNODE_UUID_BYTES);
+	semaphore->permits = permits;
+	snprintf(semaphore->agreement, sizeof(semaphore->agreement),
+			 AGREEMENT_PREFIX "%d", permits);
+	semaphore->parents_tried = false;
+	semaphore->leased = false;
+	znode_contender_prefix(uuid, ZNODE_LEASE, semaphore->node);
+}
+
+/*
+ * semaphore_want
+ *		Wait for one of "permits" permits.
+ *
+ * "uuid" must never have been used in this semaphore.  "dirs_known" tells that
+ * its three directories have been seen, which spares operations.  The
+ * semaphore must be in SEMAPHORE_NONE.  "out" is filled anew.
+ */
+void
+semaphore_want(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
+			   int permits, bool dirs_known, SemaphoreOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (semaphore->state != SEMAPHORE_NONE)
+		return;
+	begin(semaphore, uuid, permits);
+	semaphore->dirs_known = dirs_known;
+	look_around(semaphore, out, SEMAPHORE_PREPARING);
+}
+
+/*
+ * semaphore_resume
+ *		Take over a permit, or the wait for one, from an earlier worker, in the
+ *		same session.
+ *
+ * The semaphore must be new.  As with recipe_resume(), what it sends must go
+ * behind a sync.  The place in the queue is kept; a lease that is found while
+ * the permit is still wanted is not, but the lock is, so that it costs no more
+ * than time.  "out" is filled anew.
+ */
+void
+semaphore_resume(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
+				 int permits, RecipeResume how, SemaphoreOutput *out)
+{
+	static const SemaphoreState states[] = {
+		[RECIPE_RESUME_WANTED] = SEMAPHORE_RESUMING,
+		[RECIPE_RESUME_OWNED] = SEMAPHORE_RECLAIMING,
+		[RECIPE_RESUME_RELEASING] = SEMAPHORE_ABANDONING
+	};
+	RecipeOutput lock;
+
+	memset(out, 0, sizeof(*out));
+	begin(semaphore, uuid, permits);
+	search(semaphore, out, states[how]);
+
+	/* an owner has no need of the lock, and may still have it */
+	recipe_resume(&semaphore->lock, uuid, ZNODE_MUTEX, false,
+				  how == RECIPE_RESUME_WANTED ? RECIPE_RESUME_WANTED :
+				  RECIPE_RESUME_RELEASING, NULL, &lock);
+	take_lock_output(semaphore, &lock, out);
+}
+
+/*
+ * semaphore_step
+ *		The transition function: one event in, operations and news out.
+ *
+ * "for_lock" is that of the operation which an answer or a watch is for;
+ * RECIPE_RELEASE, RECIPE_RETRY and RECIPE_EXPIRED are given once, for both.
+ * All else is as told of recipe_step().
+ */
+void
+semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
+			   SemaphoreOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+
+	switch (in->event)
+	{
+		case RECIPE_RELEASE:
+			withdraw(semaphore, out);
+			break;
+		case RECIPE_RETRY:
+			on_retry(semaphore, in, out);
+			break;
+		case RECIPE_EXPIRED:
+			on_expired(semaphore, in, out);
+			break;
+		case RECIPE_LOOK:
+		case RECIPE_GUARD:
+			break;
+		default:
+			if (for_lock)
+				step_lock(semaphore, in, out);
+			else
+				on_answer(semaphore, in, out);
+			break;
+	}
+}
+
+/*
+ * semaphore_state_name
+ *		The name of a state, for log lines.
+ */
+const char *
+semaphore_state_name(SemaphoreState state)
+{
+	switch (state)
+	{
+		case SEMAPHORE_NONE:
+			return "none";
+		case SEMAPHORE_RESUMING:
+			return "resuming";
+		case SEMAPHORE_RETRACTING:
+			return "retracting";
+		case SEMAPHORE_PREPARING:
+			return "preparing";
+		case SEMAPHORE_QUEUEING:
+			return "queueing";
+		case SEMAPHORE_CHECKING:
+			return "checking";
+		case SEMAPHORE_AGREEING:
+			return "agreeing";
+		case SEMAPHORE_CREATING:
+			return "creating";
+		case SEMAPHORE_SEARCHING:
+			return "searching";
+		case SEMAPHORE_COUNTING:
+			return "counting";
+		case SEMAPHORE_WAITING:
+			return "waiting";
+		case SEMAPHORE_OWNER:
+			return "owner";
+		case SEMAPHORE_RECLAIMING:
+			return "reclaiming";
+		case SEMAPHORE_CANCELLING:
+			return "cancelling";
+		case SEMAPHORE_ABANDONING:
+			return "abandoning";
+		case SEMAPHORE_LEAVING:
+			return "leaving";
+	}
+	return "unknown";
+}

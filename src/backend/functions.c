@@ -30,13 +30,6 @@ PG_FUNCTION_INFO_V1(zk_try_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 
-/* A lock as an SQL function names it. */
-typedef struct LockName
-{
-	char	   *name;			/* in the server encoding */
-	char		path[ZNODE_PATH_SIZE];
-} LockName;
-
 /*
  * zk_check_preloaded
  *		Fail (55000) if zklock was not loaded at server start.
@@ -51,8 +44,14 @@ zk_check_preloaded(void)
 				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
 }
 
-/* The lock that argument 0 names. */
-static void
+/*
+ * get_lock_name
+ *		The lock that argument 0 of an SQL function names.
+ *
+ * Errors: 55000 not preloaded; 0A000 in a parallel worker; 22004 NULL; 22023
+ * empty or too long.
+ */
+void
 get_lock_name(FunctionCallInfo fcinfo, LockName *lock)
 {
 	text	   *name;

@@ -360,10 +360,14 @@ report_refusal(const char *path, const char *name, ZkRefusal refusal)
 	}
 }
 
-static void
-report_no_session(const char *name, const ZkSessionInfo *info)
+/*
+ * zk_report_no_session
+ *		Say (57P03) that there was no session for too long.
+ */
+void
+zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 {
-	ereport(ERROR,
+	ereport(elevel,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("could not reach ZooKeeper for lock \"%s\"", name),
 			 info->worker_pid == 0 ?
@@ -377,27 +381,40 @@ report_no_session(const char *name, const ZkSessionInfo *info)
 }
 
 /*
- * A call that has no place in a queue yet waits for a session, but not for
- * longer than a session would live.  Returns how long it may sleep until it
- * must look again, in ms; *since is when the session was first missed, or 0.
+ * zk_session_patience
+ *		A call that has no place in a queue yet waits for a session, but not
+ *		for longer than a session would live.
+ *
+ * Returns how long it may sleep until it must look again, in ms, or 0 if it
+ * has waited for long enough; *since is when the session was first missed, or
+ * 0.  Fills in *info.
  */
+int64
+zk_session_patience(int64 *since, ZkSessionInfo *info)
+{
+	int64		now = zk_now_ms();
+
+	session_read(info);
+	if (info->state == ZK_SESSION_CONNECTED)
+	{
+		*since = 0;
+		return info->timeout;
+	}
+	if (*since == 0)
+		*since = now;
+	return Max(info->timeout - (now - *since), 0);
+}
+
+/* The same, with an error in place of 0. */
 static int64
 check_session(const char *name, int64 *since)
 {
 	ZkSessionInfo info;
-	int64		now = zk_now_ms();
+	int64		patience = zk_session_patience(since, &info);
 
-	session_read(&info);
-	if (info.state == ZK_SESSION_CONNECTED)
-	{
-		*since = 0;
-		return info.timeout;
-	}
-	if (*since == 0)
-		*since = now;
-	if (now - *since >= info.timeout)
-		report_no_session(name, &info);
-	return info.timeout - (now - *since);
+	if (patience == 0)
+		zk_report_no_session(ERROR, name, &info);
+	return patience;
 }
 
 /*

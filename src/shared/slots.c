@@ -62,6 +62,7 @@
 #include "postgres.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <time.h>
 
 #include "miscadmin.h"
@@ -881,4 +882,58 @@ slots_retire(void)
 	}
 	unlock_all();
 	return !held;
+}
+
+/*
+ * Cancel what the holder is running, as pg_cancel_backend() does.  The
+ * partition lock is held, so that the process is still the holder.
+ */
+static int
+cancel_holders(const ZkSlot *slot)
+{
+	if (slot->state != ZK_SLOT_HELD)
+		return 0;
+	return kill(-slot->holder_pid, SIGINT) == 0 ? 1 : 0;
+}
+
+/*
+ * slot_cancel_holders, slot_cancel_holders_of
+ *		Somebody asks for the lock: cancel the running statements of those
+ *		backends of this cluster that hold it.  Returns how many there are.
+ */
+int
+slot_cancel_holders(const char *path)
+{
+	uint32		hash = get_hash_value(slots, path);
+	LWLock	   *lock = partition_lock(hash);
+	ZkSlot	   *slot;
+	int			n = 0;
+
+	LWLockAcquire(lock, LW_SHARED);
+	slot = hash_search_with_hash_value(slots, path, hash, HASH_FIND, NULL);
+	if (slot)
+		n = cancel_holders(slot);
+	LWLockRelease(lock);
+	return n;
+}
+
+int
+slot_cancel_holders_of(ZkSlot *slot)
+{
+	int			n;
+
+	lock_slot(slot, LW_SHARED);
+	n = cancel_holders(slot);
+	LWLockRelease(partition_lock(slot->hash));
+	return n;
+}
+
+/*
+ * worker_wake
+ *		There is something to do for the worker that is not in the mail.
+ */
+void
+worker_wake(void)
+{
+	wake_worker();
 }

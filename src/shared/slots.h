@@ -157,4 +157,11 @@ extern bool slots_retire(void);
 
 extern int64 zk_now_ms(void);
 
+/* asked to give way */
+extern int	slot_cancel_holders(const char *path);
+extern int	slot_cancel_holders_of(ZkSlot *slot);
+
+/* for queries.c */
+extern void worker_wake(void);
+
 #endif							/* ZKLOCK_SLOTS_H */

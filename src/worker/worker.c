@@ -34,6 +34,7 @@
 #include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
 #include "shared/compat.h"
+#include "shared/queries.h"
 #include "shared/slots.h"
 #include "storage/ipc.h"
 #include "storage/procsignal.h"
@@ -43,6 +44,7 @@
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
 #include "utils/timestamp.h"
+#include "worker/queries.h"
 #include "worker/session.h"
 #include "zklock.h"
 
@@ -55,6 +57,14 @@
 /* How often to look whether the last holder is gone, if the session is to end. */
 #define DRAIN_CHECK_MS		10
 
+/*
+ * A contender that has owned its lock for this long is guarded, so that it can
+ * be asked for by other clients; so many of them at the most, since the library
+ * sets all watches again in one request when it reconnects.
+ */
+#define GUARD_DELAY_MS		1000
+#define MAX_GUARDED			1000
+
 /* In the data directory, which is every process's working directory. */
 #define POSTMASTER_PID_FILE	"postmaster.pid"
 
@@ -65,6 +75,7 @@ typedef struct Contender
 {
 	ZkSlot	   *slot;			/* hash key, must be first */
 	uint32		id;				/* owner of its operations */
+	int64		owner_since;	/* zk_now_ms(); 0: not seen as owner */
 	Recipe		recipe;
 } Contender;
 
@@ -83,6 +94,7 @@ static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
 static int64 reopen_at = 0;		/* zk_now_ms() before which not to open one */
 static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
+static int64 guard_at = 0;		/* the same of the next guard_owners() */
 static bool stranger_warned = false;
 
 static void
@@ -147,7 +159,12 @@ make_contender(ZkSlot *slot)
 	{
 		ContenderId *by_id;
 
-		contender->id = ++last_contender_id;
+		/* they wrap around, and some contenders live long */
+		do
+			last_contender_id = (last_contender_id + 1) & ~QUERY_OWNER;
+		while (hash_search(contender_ids, &last_contender_id, HASH_FIND, NULL));
+		contender->id = last_contender_id;
+		contender->owner_since = 0;
 		recipe_init(&contender->recipe);
 		by_id = hash_search(contender_ids, &contender->id, HASH_ENTER, NULL);
 		by_id->contender = contender;
@@ -202,6 +219,7 @@ want(Contender *contender, RecipeOutput *out)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
+	contender->owner_since = 0;
 	slot_set_uuid(contender->slot, uuid);
 	recipe_want(&contender->recipe, uuid, ZNODE_MUTEX, false,
 				directory_known(contender->slot->path), out);
@@ -280,6 +298,28 @@ submit(Contender *contender, RecipeOp *op)
 	session_submit(contender->id, contender->slot->path, op, 0);
 }
 
+/* The contender owns its lock: guard it, if that goes on for long. */
+static void
+note_owner(Contender *contender)
+{
+	contender->owner_since = zk_now_ms();
+	if (guard_at == 0)
+		guard_at = contender->owner_since + GUARD_DELAY_MS;
+}
+
+/* Another client has written into our node that it wants the lock. */
+static void
+revoked(ZkSlot *slot)
+{
+	int			n = slot_cancel_holders_of(slot);
+
+	ereport(LOG,
+			(errmsg("another client asks for lock \"%s\"", slot->path),
+			 errdetail_plural("The statement of %d holder has been canceled.",
+							  "The statements of %d holders have been canceled.",
+							  n, n)));
+}
+
 /*
  * Do what a step of the recipe came out with: send its operations and tell
  * the slot the news.  The contender is gone afterwards if the news was that.
@@ -312,6 +352,10 @@ carry_out(Contender *contender, RecipeOutput *out)
 			slot_set_granted(slot);
 		if (out->told & RECIPE_TOLD_TOKEN)
 			slot_set_token(slot, out->token);
+		if (recipe->state == RECIPE_OWNER && contender->owner_since == 0)
+			note_owner(contender);
+		if (out->told & RECIPE_TOLD_REVOKED)
+			revoked(slot);
 		if (out->told & RECIPE_TOLD_LOST)
 			ereport(LOG,
 					(errmsg("lost the lock \"%s\"", slot->path)));
@@ -478,6 +522,45 @@ retry_refused(void)
 	}
 }
 
+/*
+ * Have those contenders guarded that have owned their locks for some time, and
+ * come back as long as there are others.
+ */
+static void
+guard_owners(void)
+{
+	int64		now = zk_now_ms();
+	int			n;
+	int			guarded = 0;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_GUARD};
+	RecipeOutput out;
+
+	if (guard_at == 0 || now < guard_at)
+		return;
+	guard_at = 0;
+	list = list_contenders(&n);
+	for (int i = 0; i < n; i++)
+		if (list[i]->recipe.state == RECIPE_OWNER && list[i]->recipe.guard != 0)
+			guarded++;
+	for (int i = 0; i < n; i++)
+	{
+		Recipe	   *recipe = &list[i]->recipe;
+
+		if (recipe->state != RECIPE_OWNER || recipe->guard != 0)
+			continue;
+		if (now - list[i]->owner_since < GUARD_DELAY_MS ||
+			guarded == MAX_GUARDED)
+		{
+			guard_at = now + GUARD_DELAY_MS;
+			continue;
+		}
+		guarded++;
+		recipe_step(recipe, &input, &out);
+		carry_out(list[i], &out);
+	}
+}
+
 /* Forget all contenders, whose session is over, and tell the slots. */
 static void
 forget_contenders(void)
@@ -519,6 +602,7 @@ end_session(const char *why)
 	publish_session(ZK_SESSION_CONNECTING);
 
 	take_over();
+	queries_restart();
 }
 
 static void
@@ -590,6 +674,7 @@ session_events(void)
 		{
 			case SESSION_UP:
 				session_up();
+				SetLatch(MyLatch);	/* collect what was asked meanwhile */
 				break;
 			case SESSION_SUSPENDED:
 				session.server[0] = '\0';
@@ -614,7 +699,10 @@ session_events(void)
 				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
-				contender_event(&event);
+				if (event.owner & QUERY_OWNER)
+					queries_event(event.owner, &event.input);
+				else
+					contender_event(&event);
 				break;
 			case SESSION_MESSAGE:
 				session_message(event.message);
@@ -792,6 +880,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, session_init(), NULL, NULL);
 
 	slots_attach_worker();
+	questions_attach_worker();
 	MemoryContextSwitchTo(loop_context);
 	take_over();
 
@@ -814,9 +903,13 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			end_session("\"zklock.servers\" has a new chroot.");
 
 		open_session();
+		if (session.state == ZK_SESSION_CONNECTED)
+			queries_collect();
 		open_mail();
+		queries_begin();
 		session_events();
 		retry_refused();
+		guard_owners();
 		flush_at = session_flush();
 		MemoryContextReset(loop_context);
 
@@ -826,6 +919,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		if (!session_is_open())
 			wake_at = earlier(wake_at, Max(reopen_at, 1));
 		wake_at = earlier(wake_at, retry_at);
+		wake_at = earlier(wake_at, guard_at);
 		wake_at = earlier(wake_at, flush_at);
 		timeout = wake_at == 0 ? -1 : Max(wake_at - zk_now_ms(), 0);
 		(void) WaitEventSetWait(wait_set, timeout, &event, 1,

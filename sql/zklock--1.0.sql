@@ -132,9 +132,36 @@ CREATE VIEW zk_session AS
 COMMENT ON VIEW zk_session IS
 'state of this server''s session with ZooKeeper';
 
+CREATE FUNCTION zk_queue(name text,
+                         OUT "position" integer,
+                         OUT path text,
+                         OUT mode text,
+                         OUT owner text,
+                         OUT session_id text,
+                         OUT since timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_queue'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_queue(text) IS
+'who holds and who waits for a lock, on all servers and of all clients, as ZooKeeper tells';
+
+CREATE FUNCTION zk_cancel_holder(name text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zk_cancel_holder'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_cancel_holder(text) IS
+'cancel what the holders of a lock are running, on all servers';
+
 REVOKE ALL ON FUNCTION zk_lock_status() FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_lock_status() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
 GRANT SELECT ON zk_locks TO pg_monitor;
 GRANT SELECT ON zk_session TO pg_monitor;
+
+REVOKE ALL ON FUNCTION zk_queue(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_cancel_holder(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_queue(text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION zk_cancel_holder(text) TO pg_signal_backend;

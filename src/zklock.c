@@ -20,6 +20,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "shared/queries.h"
 #include "shared/slots.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
@@ -255,6 +256,7 @@ zk_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	slots_request_shmem();
+	questions_request_shmem();
 }
 
 static void
@@ -263,6 +265,7 @@ zk_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	slots_startup_shmem();
+	questions_startup_shmem();
 }
 
 /*

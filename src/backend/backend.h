@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_BACKEND_H
 #define ZKLOCK_BACKEND_H
 
+#include "fmgr.h"
 #include "shared/slots.h"
 #include "storage/lock.h"
 
@@ -51,8 +52,18 @@ extern void hold_release_session(void);
 extern int64 hold_token(const char *key, const char *name);
 extern void zk_semaphore_key(const char *path, char key[ZK_SLOT_KEY_SIZE]);
 extern void zk_locktag(const char *key, LOCKTAG *tag);
+extern int64 zk_session_patience(int64 *since, ZkSessionInfo *info);
+extern void zk_report_no_session(int elevel, const char *name,
+								 const ZkSessionInfo *info);
+
+/* queries.c */
+extern bool query_owner(const char *path, int timeout_ms,
+						char *owner, size_t size);
 
 /* views.c */
+extern char *zk_text_of_utf8(const char *utf8, int len);
+extern char *zk_path_of_key(const char *key);
 extern char *zk_name_of_key(const char *key);
+
 
 #endif							/* ZKLOCK_BACKEND_H */

@@ -60,6 +60,9 @@
  */
 #define RECHECK_MS			1000
 
+/* How long to wait for the owner's name, for the log, in ms. */
+#define OWNER_QUERY_MS		1000
+
 /* In field4 of our lock tags, which tells them from others' user locks: "ZK". */
 #define ZK_LOCKTAG_MAGIC	0x5A4B
 
@@ -346,6 +349,8 @@ typedef struct SlotWait
 	int64		deadline;		/* of zk_now_ms(), or -1 */
 	bool		queued;			/* somebody has been ahead of us */
 	int64		no_session_since;	/* of zk_now_ms(), or 0 */
+	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
+	bool		logged;			/* for log_lock_waits */
 	ZkSlot	   *prepared;		/* whose condition variable we wait for */
 } SlotWait;
 
@@ -494,10 +499,14 @@ report_refusal(const HeldLock *lock, const char *name, ZkRefusal refusal,
 	}
 }
 
-static void
-report_no_session(const char *name, const ZkSessionInfo *info)
+/*
+ * zk_report_no_session
+ *		Say (57P03) that there was no session for too long.
+ */
+void
+zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 {
-	ereport(ERROR,
+	ereport(elevel,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("could not reach ZooKeeper for lock \"%s\"", name),
 			 info->worker_pid == 0 ?
@@ -511,27 +520,90 @@ report_no_session(const char *name, const ZkSessionInfo *info)
 }
 
 /*
- * A call that has no place in a queue yet waits for a session, but not for
- * longer than a session would live.  Returns how long it may sleep until it
- * must look again, in ms; *since is when the session was first missed, or 0.
+ * zk_session_patience
+ *		A call that has no place in a queue yet waits for a session, but not
+ *		for longer than a session would live.
+ *
+ * Returns how long it may sleep until it must look again, in ms, or 0 if it
+ * has waited for long enough; *since is when the session was first missed, or
+ * 0.  Fills in *info.
  */
+int64
+zk_session_patience(int64 *since, ZkSessionInfo *info)
+{
+	int64		now = zk_now_ms();
+
+	session_read(info);
+	if (info->state == ZK_SESSION_CONNECTED)
+	{
+		*since = 0;
+		return info->timeout;
+	}
+	if (*since == 0)
+		*since = now;
+	return Max(info->timeout - (now - *since), 0);
+}
+
+/* The same, with an error in place of 0. */
 static int64
 check_session(const char *name, int64 *since)
 {
 	ZkSessionInfo info;
-	int64		now = zk_now_ms();
+	int64		patience = zk_session_patience(since, &info);
 
-	session_read(&info);
-	if (info.state == ZK_SESSION_CONNECTED)
-	{
-		*since = 0;
-		return info.timeout;
-	}
-	if (*since == 0)
-		*since = now;
-	if (now - *since >= info.timeout)
-		report_no_session(name, &info);
-	return info.timeout - (now - *since);
+	if (patience == 0)
+		zk_report_no_session(ERROR, name, &info);
+	return patience;
+}
+
+static const char *
+lock_word(ZnodeKind kind)
+{
+	return kind == ZNODE_READER ? "shared lock" :
+		kind == ZNODE_LEASE ? "a permit of" : "exclusive lock";
+}
+
+/*
+ * As log_lock_waits has the lock manager do it: tell once who has kept us
+ * waiting for deadlock_timeout.  Returns how long that is still to come, in
+ * ms, or -1 if it is not.
+ */
+static int64
+log_wait(SlotWait *wait, const HeldLock *lock)
+{
+	char		owner[256];
+	int64		waited;
+	bool		known;
+
+	if (!log_lock_waits || wait->logged)
+		return -1;
+	waited = zk_now_ms() - wait->started;
+	if (waited < DeadlockTimeout)
+		return DeadlockTimeout - waited;
+
+	wait->logged = true;
+	wait->prepared = NULL;		/* the query sleeps, too */
+	known = query_owner(zk_path_of_key(lock->key),
+						wait->deadline < 0 ? OWNER_QUERY_MS :
+						(int) Min(time_left(wait->deadline), OWNER_QUERY_MS),
+						owner, sizeof(owner));
+	ereport(LOG,
+			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
+					MyProcPid, lock_word(lock->kind), wait->name,
+					(long long) waited),
+			 known ? errdetail_log("First in the queue: %s", owner) : 0));
+	return -1;
+}
+
+/* The end of the story, if its beginning was told. */
+static void
+log_wait_end(const SlotWait *wait, const HeldLock *lock)
+{
+	if (wait->logged)
+		ereport(LOG,
+				(errmsg("process %d acquired %s \"%s\" in ZooKeeper after %lld ms",
+						MyProcPid, lock_word(lock->kind), wait->name,
+						(long long) (zk_now_ms() - wait->started))));
 }
 
 /*
@@ -540,13 +612,17 @@ check_session(const char *name, int64 *since)
  * slot only prepares to sleep: the caller must look at it once more.
  */
 static bool
-wait_for_slot(SlotWait *wait, ZkSlot *slot, ZkTake take)
+wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 {
 	static uint32 wait_event = 0;
+	ZkSlot	   *slot = lock->proc->slot;
 	int64		sleep = time_left(wait->deadline);
+	int64		log_in;
 
 	if (take == ZK_QUEUED)
 		wait->queued = true;
+	if (wait->started == 0)
+		wait->started = zk_now_ms();
 	if (sleep == 0 || (wait->queued && wait->immediate))
 		return false;
 	if (!wait->queued)
@@ -557,6 +633,9 @@ wait_for_slot(SlotWait *wait, ZkSlot *slot, ZkTake take)
 	}
 	else
 		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
+	log_in = log_wait(wait, lock);
+	if (log_in >= 0)
+		sleep = Min(sleep, log_in);
 
 	if (wait->prepared != slot)
 	{
@@ -587,10 +666,12 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		take = slot_take(lock->proc, lock->permits, &refusal, &permits_found);
 		if (take == ZK_REFUSED)
 			report_refusal(lock, wait->name, refusal, permits_found);
-		if (take == ZK_TAKEN || !wait_for_slot(wait, lock->proc->slot, take))
+		if (take == ZK_TAKEN || !wait_for_slot(wait, lock, take))
 			break;
 	}
 	ConditionVariableCancelSleep();
+	if (take == ZK_TAKEN)
+		log_wait_end(wait, lock);
 	return take == ZK_TAKEN;
 }
 
@@ -613,11 +694,12 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 		wait->name = zk_name_of_key(locks[which]->key);
 		if (take == ZK_REFUSED)
 			report_refusal(locks[which], wait->name, refusal, 0);
-		if (take == ZK_TAKEN ||
-			!wait_for_slot(wait, procs[which]->slot, take))
+		if (take == ZK_TAKEN || !wait_for_slot(wait, locks[which], take))
 			break;
 	}
 	ConditionVariableCancelSleep();
+	if (take == ZK_TAKEN)
+		log_wait_end(wait, locks[0]);
 	pfree(procs);
 	return take == ZK_TAKEN;
 }

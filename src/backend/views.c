@@ -29,8 +29,11 @@ PG_FUNCTION_INFO_V1(zk_session_status);
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	10
 
-/* The lock directory of a slot key, palloc'd. */
-static char *
+/*
+ * zk_path_of_key
+ *		The lock directory of a slot key, palloc'd.
+ */
+char *
 zk_path_of_key(const char *key)
 {
 	const char *mark = strstr(key, ZK_KEY_MARK);
@@ -55,6 +58,36 @@ mode_name(ZnodeKind kind)
 }
 
 /*
+ * zk_text_of_utf8
+ *		UTF-8 in the server encoding, palloc'd; NULL if it is not valid or has
+ *		characters that this encoding does not have.
+ */
+char *
+zk_text_of_utf8(const char *utf8, int len)
+{
+	int			encoding = GetDatabaseEncoding();
+	char	   *text;
+	Oid			conversion;
+
+	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
+		return pg_verify_mbstr(encoding, utf8, len, true) ?
+			pnstrdup(utf8, len) : NULL;
+
+	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
+	if (!OidIsValid(conversion) ||
+		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
+		return NULL;
+	text = palloc(len * MAX_CONVERSION_GROWTH + 1);
+	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
+									  (unsigned char *) unconstify(char *, utf8),
+									  len, (unsigned char *) text,
+									  len * MAX_CONVERSION_GROWTH + 1,
+									  true) != len)
+		return NULL;
+	return text;
+}
+
+/*
  * zk_name_of_key
  *		The lock name of a path or slot key, palloc'd, in the server encoding.
  *
@@ -69,28 +102,9 @@ zk_name_of_key(const char *key)
 	const char *encoded = slash ? slash + 1 : path;
 	char		utf8[ZNODE_MAX_NAME + 1];
 	int			len = znode_decode_name(encoded, utf8, sizeof(utf8));
-	int			encoding = GetDatabaseEncoding();
-	char	   *name;
-	Oid			conversion;
+	char	   *name = len < 0 ? NULL : zk_text_of_utf8(utf8, len);
 
-	if (len < 0)
-		return pstrdup(encoded);
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
-		return pg_verify_mbstr(encoding, utf8, len, true) ?
-			pstrdup(utf8) : pstrdup(encoded);
-
-	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
-	if (!OidIsValid(conversion) ||
-		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
-		return pstrdup(encoded);
-	name = palloc(len * MAX_CONVERSION_GROWTH + 1);
-	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
-									  (unsigned char *) utf8, len,
-									  (unsigned char *) name,
-									  len * MAX_CONVERSION_GROWTH + 1,
-									  true) != len)
-		return pstrdup(encoded);
-	return name;
+	return name ? name : pstrdup(encoded);
 }
 
 /*

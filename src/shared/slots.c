@@ -72,6 +72,7 @@
 #include "postgres.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <time.h>
 
 #include "miscadmin.h"
@@ -1012,6 +1013,38 @@ slots_snapshot(int *nrows)
 }
 
 /*
+ * slots_holders
+ *		The backends of this cluster that hold the lock, or a permit, whose
+ *		directory this is: an array, palloc'd.
+ */
+int *
+slots_holders(const char *path, int *npids)
+{
+	size_t		len = strlen(path);
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+	int		   *pids = palloc(max_procs() * sizeof(int));
+	int			n = 0;
+
+	lock_all(LW_SHARED);
+	hash_seq_init(&scan, slots);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+	{
+		if (strncmp(slot->key, path, len) != 0 ||
+			(slot->key[len] != '\0' &&
+			 strncmp(slot->key + len, ZK_KEY_MARK, strlen(ZK_KEY_MARK)) != 0))
+			continue;
+		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+			if (proc->granted && !proc->lost)
+				pids[n++] = proc->pid;
+	}
+	unlock_all();
+
+	*npids = n;
+	return pids;
+}
+
+/*
  * slots_count
  *		How many slots, and wants and holds of them, are in use?
  */
@@ -1351,4 +1384,57 @@ slots_retire(void)
 	}
 	unlock_all();
 	return !held;
+}
+
+/*
+ * slot_cancel_holders
+ *		Another client asks for the lock: cancel what its holders are running.
+ *
+ * Returns how many there are.  Done under the partition lock, so that it is
+ * still the holders who are hit.
+ */
+int
+slot_cancel_holders(ZkSlot *slot)
+{
+	int			n = 0;
+
+	lock_slot(slot, LW_SHARED);
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (proc->granted && kill(-proc->pid, SIGINT) == 0)
+			n++;
+	LWLockRelease(partition_lock(slot->hash));
+	return n;
+}
+
+/*
+ * slot_check_idle
+ *		Does the cluster own the slot, and no backend hold it?
+ *
+ * "give_up" gives it up then.  The backends that it was kept for cannot take
+ * it: they wait for something else, and must not keep other clusters waiting.
+ */
+bool
+slot_check_idle(ZkSlot *slot, bool give_up)
+{
+	bool		idle;
+
+	lock_slot(slot, LW_EXCLUSIVE);
+	idle = slot->state == ZK_SLOT_IDLE;
+	if (idle && give_up)
+	{
+		slot->asked = false;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	LWLockRelease(partition_lock(slot->hash));
+	return idle;
+}
+
+/*
+ * worker_wake
+ *		There is something to do for the worker that is not in the mail.
+ */
+void
+worker_wake(void)
+{
+	wake_worker();
 }

@@ -199,6 +199,7 @@ extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
 extern void slot_set_scope(ZkProcLock *proc, bool session);
 extern void session_read(ZkSessionInfo *info);
 extern ZkLockRow *slots_snapshot(int *nrows);
+extern int *slots_holders(const char *path, int *npids);
 extern void slots_count(int *nslots, int *nprocs);
 
 /* the worker */
@@ -220,8 +221,12 @@ extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
+extern int	slot_cancel_holders(ZkSlot *slot);
+extern bool slot_check_idle(ZkSlot *slot, bool give_up);
 extern bool slots_retire(void);
 
+extern void worker_wake(void);
 extern int64 zk_now_ms(void);
+
 
 #endif							/* ZKLOCK_SLOTS_H */

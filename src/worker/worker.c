@@ -34,6 +34,7 @@
 #include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
 #include "shared/compat.h"
+#include "shared/queries.h"
 #include "shared/slots.h"
 #include "storage/ipc.h"
 #include "storage/procsignal.h"
@@ -43,6 +44,7 @@
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
 #include "utils/timestamp.h"
+#include "worker/queries.h"
 #include "worker/semaphore.h"
 #include "worker/session.h"
 #include "zklock.h"
@@ -56,6 +58,15 @@
 /* How often to look whether the last holder is gone, if the session is to end. */
 #define DRAIN_CHECK_MS		10
 
+/* How often to look after the contenders that own their locks. */
+#define SWEEP_INTERVAL_MS	1000
+
+/*
+ * So many contenders are guarded at the most, since the library sets all
+ * watches again in one request when it reconnects.
+ */
+#define MAX_GUARDED			1000
+
 /* In the data directory, which is every process's working directory. */
 #define POSTMASTER_PID_FILE	"postmaster.pid"
 
@@ -68,6 +79,8 @@ typedef struct Contender
 	ZkSlot	   *slot;			/* hash key, must be first */
 	uint32		id;				/* owner of its operations */
 	uint32		lock_id;		/* the same, of those for a semaphore's lock */
+	int64		owner_since;	/* zk_now_ms(); 0: not the owner */
+	bool		seen_idle;		/* at the last sweep */
 	int			asker_pid;		/* backend that it was begun for */
 	char		directory[ZNODE_PATH_SIZE];
 	bool		is_permit;
@@ -84,6 +97,9 @@ typedef struct ContenderId
 	Contender  *contender;
 } ContenderId;
 
+/* Owner of operations whose answers nobody waits for. */
+#define NOBODY				0
+
 /* The path of a semaphore's directory. */
 #define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
 
@@ -96,6 +112,7 @@ static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
 static int64 reopen_at = 0;		/* zk_now_ms() before which not to open one */
 static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
+static int64 sweep_at = 0;		/* the same of the next sweep_owners() */
 static bool stranger_warned = false;
 
 static void
@@ -152,11 +169,18 @@ create_table(const char *name, Size keysize, Size entrysize, int flags)
 static uint32
 new_contender_id(Contender *contender)
 {
-	uint32		id = ++last_contender_id;
-	ContenderId *by_id = hash_search(contender_ids, &id, HASH_ENTER, NULL);
+	ContenderId *by_id;
+	bool		found;
 
+	/* they wrap around, and some contenders live long */
+	do
+	{
+		last_contender_id = (last_contender_id + 1) & ~QUERY_OWNER;
+		by_id = hash_search(contender_ids, &last_contender_id, HASH_ENTER,
+							&found);
+	} while (found || last_contender_id == NOBODY);
 	by_id->contender = contender;
-	return id;
+	return last_contender_id;
 }
 
 static Contender *
@@ -193,6 +217,12 @@ is_begun(const Contender *contender)
 	return contender->is_permit ?
 		contender->semaphore.state != SEMAPHORE_NONE :
 		contender->recipe.state != RECIPE_NONE;
+}
+
+static bool
+is_guarded(const Contender *contender)
+{
+	return contender->is_permit || contender->recipe.guard != 0;
 }
 
 static void
@@ -246,6 +276,7 @@ new_uuid(Contender *contender, uint8 *uuid)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
+	contender->owner_since = 0;
 	slot_set_uuid(contender->slot, uuid);
 }
 
@@ -257,6 +288,7 @@ want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
 
 	new_uuid(contender, uuid);
 	contender->asker_pid = wanted->asker_pid;
+	contender->owner_since = 0;
 	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
 				directory_known(contender->directory), out);
 }
@@ -319,6 +351,29 @@ warn_of_left(Contender *contender, const char *directory, const char *node,
 	}
 }
 
+/* The contender owns its lock: sweep_owners() will look after it. */
+static void
+note_owner(Contender *contender)
+{
+	contender->owner_since = zk_now_ms();
+	contender->seen_idle = false;
+	if (sweep_at == 0)
+		sweep_at = contender->owner_since + SWEEP_INTERVAL_MS;
+}
+
+/* Another client has written into our node that it wants the lock. */
+static void
+revoked(const Contender *contender)
+{
+	int			n = slot_cancel_holders(contender->slot);
+
+	ereport(LOG,
+			(errmsg("another client asks for lock \"%s\"", contender->directory),
+			 errdetail_plural("The statement of %d holder has been canceled.",
+							  "The statements of %d holders have been canceled.",
+							  n, n)));
+}
+
 /* Tell the slot the news that contenders of all kinds can have. */
 static void
 tell_slot(Contender *contender, unsigned told, int64 token)
@@ -328,7 +383,12 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 	if (told & RECIPE_TOLD_QUEUED)
 		slot_set_queued(slot);
 	if (told & RECIPE_TOLD_GRANTED)
+	{
+		note_owner(contender);
 		slot_set_granted(slot);
+	}
+	if (told & RECIPE_TOLD_REVOKED)
+		revoked(contender);
 	if (told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
 		slot_set_looked(slot, (told & RECIPE_TOLD_BEHIND) != 0);
 	if (told & RECIPE_TOLD_TOKEN)
@@ -438,7 +498,7 @@ submit_permit(Contender *contender, SemaphoreOp *op)
 	{
 		RecipeOp	mkdirs = {.kind = RECIPE_OP_MKDIRS};
 
-		session_submit(0, contender->directory, &mkdirs, 0);
+		session_submit(NOBODY, contender->directory, &mkdirs, 0);
 	}
 	place_path(contender, op->place, path);
 	session_submit(op->for_lock ? contender->lock_id : contender->id,
@@ -454,6 +514,7 @@ want_permit(Contender *contender, const ZkContender *wanted,
 
 	new_uuid(contender, uuid);
 	contender->asker_pid = wanted->asker_pid;
+	contender->owner_since = 0;
 	place_path(contender, SEMAPHORE_LEASES, leases);
 	semaphore_want(&contender->semaphore, uuid, wanted->permits,
 				   directory_known(leases), out);
@@ -720,6 +781,9 @@ resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	else if (state == ZK_SLOT_RELEASING)
 		how = RECIPE_RESUME_RELEASING;
 	contender->asker_pid = known->asker_pid;
+	contender->owner_since = 0;
+	if (how == RECIPE_RESUME_OWNED)
+		note_owner(contender);
 	if (contender->is_permit)
 	{
 		SemaphoreOutput out;
@@ -804,6 +868,44 @@ retry_refused(void)
 		step_contender(list[i], false, &input);
 }
 
+/*
+ * Look after the contenders that own their locks: have those guarded that do
+ * so for some time, and give up what no backend takes.
+ */
+static void
+sweep_owners(void)
+{
+	int64		now = zk_now_ms();
+	int			n;
+	int			guarded = 0;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_GUARD};
+
+	if (sweep_at == 0 || now < sweep_at)
+		return;
+	sweep_at = 0;
+	list = list_contenders(&n);
+	for (int i = 0; i < n; i++)
+		if (is_guarded(list[i]))
+			guarded++;
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->owner_since == 0)
+			continue;
+		sweep_at = now + SWEEP_INTERVAL_MS;
+		contender->seen_idle = slot_check_idle(contender->slot,
+											   contender->seen_idle);
+		if (now - contender->owner_since >= SWEEP_INTERVAL_MS &&
+			!is_guarded(contender) && guarded < MAX_GUARDED)
+		{
+			guarded++;
+			step_contender(contender, false, &input);
+		}
+	}
+}
+
 /* Forget all contenders, whose session is over, and tell the slots. */
 static void
 forget_contenders(void)
@@ -860,6 +962,7 @@ end_session(const char *why)
 	publish_session(ZK_SESSION_CONNECTING);
 
 	take_over();
+	queries_restart();
 }
 
 static void
@@ -930,6 +1033,7 @@ session_events(void)
 		{
 			case SESSION_UP:
 				session_up();
+				SetLatch(MyLatch);	/* collect what was asked meanwhile */
 				break;
 			case SESSION_SUSPENDED:
 				session.server[0] = '\0';
@@ -954,7 +1058,10 @@ session_events(void)
 				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
-				contender_event(&event);
+				if (event.owner & QUERY_OWNER)
+					queries_event(event.owner, &event.input);
+				else
+					contender_event(&event);
 				break;
 			case SESSION_MESSAGE:
 				session_message(event.message);
@@ -1132,6 +1239,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, session_init(), NULL, NULL);
 
 	slots_attach_worker();
+	questions_attach_worker();
 	MemoryContextSwitchTo(loop_context);
 	take_over();
 
@@ -1154,9 +1262,13 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			end_session("\"zklock.servers\" has a new chroot.");
 
 		open_session();
+		if (session.state == ZK_SESSION_CONNECTED)
+			queries_collect();
 		open_mail();
+		queries_begin();
 		session_events();
 		retry_refused();
+		sweep_owners();
 		flush_at = session_flush();
 		MemoryContextReset(loop_context);
 
@@ -1166,6 +1278,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		if (!session_is_open())
 			wake_at = earlier(wake_at, Max(reopen_at, 1));
 		wake_at = earlier(wake_at, retry_at);
+		wake_at = earlier(wake_at, sweep_at);
 		wake_at = earlier(wake_at, flush_at);
 		timeout = wake_at == 0 ? -1 : Max(wake_at - zk_now_ms(), 0);
 		(void) WaitEventSetWait(wait_set, timeout, &event, 1,

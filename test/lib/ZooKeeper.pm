@@ -473,7 +473,7 @@ numChildren.
 acl => 'creator')
 
 Returns the path as created.  acl: "open" (default), "creator", "read" or
-"no delete".
+"no delete".  hex: data as hexadecimal digits.
 
 =item set($path, $data), set_acl($path, $acl), delete($path)
 

@@ -89,9 +89,74 @@ CREATE VIEW zk_session AS
 COMMENT ON VIEW zk_session IS
 'state of this server''s session with ZooKeeper';
 
+CREATE FUNCTION zk_stats_status(OUT taken bigint,
+                                OUT handed_off bigint,
+                                OUT waited bigint,
+                                OUT timed_out bigint,
+                                OUT failed bigint,
+                                OUT lost bigint,
+                                OUT wait_time double precision,
+                                OUT hold_time double precision,
+                                OUT wait_histogram bigint[],
+                                OUT hold_histogram bigint[],
+                                OUT slots integer,
+                                OUT slot_users integer,
+                                OUT stats_reset timestamptz)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_stats_status'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_stats_status() IS
+'counters of this server; use the view zk_stats';
+
+CREATE VIEW zk_stats AS
+    SELECT * FROM zk_stats_status();
+
+COMMENT ON VIEW zk_stats IS
+'how often and how long this server has waited for and held locks in ZooKeeper';
+COMMENT ON COLUMN zk_stats.taken IS
+'locks taken, not counting those that the session held already';
+COMMENT ON COLUMN zk_stats.handed_off IS
+'those that this server owned already, so that they were taken without ZooKeeper';
+COMMENT ON COLUMN zk_stats.waited IS
+'those that somebody else held, here or elsewhere';
+COMMENT ON COLUMN zk_stats.timed_out IS
+'calls that did not get their lock in time';
+COMMENT ON COLUMN zk_stats.failed IS
+'calls that ended in another error, or were cancelled';
+COMMENT ON COLUMN zk_stats.lost IS
+'locks that were lost while they were held';
+COMMENT ON COLUMN zk_stats.wait_time IS
+'time from the call to the take of all locks taken, in milliseconds';
+COMMENT ON COLUMN zk_stats.hold_time IS
+'time from the take to the release of all locks released, in milliseconds';
+COMMENT ON COLUMN zk_stats.wait_histogram IS
+'of the locks taken; element n counts waits from 2^(n-1) up to 2^n microseconds, the first also shorter ones, the last also longer ones';
+COMMENT ON COLUMN zk_stats.hold_histogram IS
+'of the locks released; elements as in wait_histogram';
+COMMENT ON COLUMN zk_stats.slots IS
+'locks that are held, waited for or being given up now; at most zklock.max_locks';
+COMMENT ON COLUMN zk_stats.slot_users IS
+'sessions'' holds of and waits for these locks';
+COMMENT ON COLUMN zk_stats.stats_reset IS
+'since when is counted: the last reset or server start';
+
+CREATE FUNCTION zk_stats_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_stats_reset'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stats_reset() IS
+'set the counters of zk_stats to zero';
+
 REVOKE ALL ON FUNCTION zk_lock_status() FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_lock_status() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
 GRANT SELECT ON zk_locks TO pg_monitor;
 GRANT SELECT ON zk_session TO pg_monitor;
+
+REVOKE ALL ON FUNCTION zk_stats_status() FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_stats_reset() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_stats_status() TO pg_monitor;
+GRANT SELECT ON zk_stats TO pg_monitor;

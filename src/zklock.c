@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "shared/slots.h"
+#include "shared/stats.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 #include "zklock.h"
@@ -239,6 +240,7 @@ zk_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	slots_request_shmem();
+	stats_request_shmem();
 }
 
 static void
@@ -247,6 +249,7 @@ zk_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	slots_startup_shmem();
+	stats_startup_shmem();
 }
 
 /*

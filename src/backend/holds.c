@@ -39,6 +39,7 @@
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/stats.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "tcop/utility.h"
@@ -62,6 +63,7 @@ typedef struct HeldLock
 	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
 	dlist_node	node;			/* in held_list */
 	ZkSlot	   *slot;
+	instr_time	taken_at;		/* the slot, by this backend */
 	LOCKTAG		tag;
 	int			nholds;			/* 0: being acquired */
 	int			maxholds;
@@ -77,7 +79,8 @@ static struct
 	HeldLock   *lock;			/* NULL: no such call */
 	ZkSlot	   *slot;			/* that it wants, or NULL */
 	SubTransactionId subid;		/* in which it was made */
-}			acquiring = {NULL, NULL, InvalidSubTransactionId};
+	ZkFailure	failure;		/* how to count it if it ends now */
+}			acquiring = {NULL, NULL, InvalidSubTransactionId, ZK_FAILURE_ERROR};
 
 /* Of the current transaction. */
 static bool transaction_wrote = false;
@@ -189,6 +192,10 @@ push_hold(HeldLock *lock)
 static void
 drop_held(HeldLock *lock)
 {
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	stats_count_release(stats_us_between(lock->taken_at, now));
 	dlist_delete(&lock->node);
 	slot_drop(lock->slot);
 	forget_held(lock);
@@ -201,7 +208,10 @@ abandon_acquiring(void)
 	if (acquiring.slot)
 		slot_unwant(acquiring.slot);
 	if (acquiring.lock)
+	{
+		stats_count_failure(acquiring.failure);
 		forget_held(acquiring.lock);
+	}
 	acquiring.slot = NULL;
 	acquiring.lock = NULL;
 }
@@ -246,6 +256,10 @@ waiting_callback(void *arg)
 {
 	errcontext("while waiting for lock \"%s\" in ZooKeeper",
 			   (const char *) arg);
+
+	/* lock_timeout within the lock manager */
+	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
+		acquiring.failure = ZK_FAILURE_TIMEOUT;
 }
 
 /*
@@ -405,11 +419,12 @@ check_session(const char *name, int64 *since)
  *
  * "immediate" does not wait behind anybody: it wants ZooKeeper's word whether
  * the lock is free.  Returns false at the deadline, or if "immediate" and
- * somebody is ahead.  Sets *waited if somebody was.
+ * somebody is ahead.  Sets *waited if somebody was, and *handed_off if the
+ * cluster owned the lock already.
  */
 static bool
 take_slot(ZkSlot *slot, const char *name, bool immediate, int64 deadline,
-		  bool *waited)
+		  bool *waited, bool *handed_off)
 {
 	static uint32 wait_event = 0;
 	bool		prepared = false;
@@ -426,6 +441,7 @@ take_slot(ZkSlot *slot, const char *name, bool immediate, int64 deadline,
 		if (take == ZK_TAKEN)
 		{
 			taken = true;
+			*handed_off = !prepared;
 			break;
 		}
 		if (take == ZK_REFUSED)
@@ -490,8 +506,12 @@ acquire_tiers(HeldLock *lock, const char *name, bool try, bool immediate,
 			  int64 deadline)
 {
 	bool		waited = false;
+	bool		handed_off = false;
+	instr_time	called_at;
 	bool		got;
 
+	INSTR_TIME_SET_CURRENT(called_at);
+	acquiring.failure = ZK_FAILURE_ERROR;
 	acquiring.lock = lock;
 	acquiring.subid = GetCurrentSubTransactionId();
 	acquiring.slot = slot_want(lock->path);
@@ -504,13 +524,15 @@ acquire_tiers(HeldLock *lock, const char *name, bool try, bool immediate,
 			try_lock_heavyweight(&lock->tag, deadline) :
 			lock_heavyweight(&lock->tag, true, deadline);
 	}
-	if (got && !take_slot(acquiring.slot, name, immediate, deadline, &waited))
+	if (got && !take_slot(acquiring.slot, name, immediate, deadline, &waited,
+						  &handed_off))
 	{
 		unlock_heavyweight(&lock->tag, 1);
 		got = false;
 	}
 	if (!got)
 	{
+		acquiring.failure = ZK_FAILURE_TIMEOUT;
 		abandon_acquiring();
 		return false;
 	}
@@ -518,6 +540,9 @@ acquire_tiers(HeldLock *lock, const char *name, bool try, bool immediate,
 	lock->slot = acquiring.slot;
 	acquiring.slot = NULL;
 	acquiring.lock = NULL;
+	INSTR_TIME_SET_CURRENT(lock->taken_at);
+	stats_count_take(handed_off, waited,
+					 stats_us_between(called_at, lock->taken_at));
 	push_hold(lock);
 	if (waited)
 		warn_of_old_snapshot(name);

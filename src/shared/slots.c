@@ -67,6 +67,7 @@
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/slots.h"
+#include "shared/stats.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
@@ -289,7 +290,10 @@ slot_event(ZkSlot *slot, SlotEvent event)
 			else if (event == SLOT_GIVEN_UP)
 				next = ZK_SLOT_RELEASING;
 			else if (event == SLOT_CONTENDER_GONE)
+			{
 				next = ZK_SLOT_LOST;
+				stats_count_lost();
+			}
 			break;
 		case ZK_SLOT_RELEASING:
 			if (event == SLOT_CONTENDER_GONE)
@@ -599,6 +603,16 @@ slots_snapshot(int *nrows)
 
 	*nrows = n;
 	return rows;
+}
+
+/*
+ * slots_count
+ *		How many slots are in use.
+ */
+int
+slots_count(void)
+{
+	return (int) pg_atomic_read_u32(&zk->nslots);
 }
 
 /*

@@ -135,6 +135,7 @@ extern void slot_drop(ZkSlot *slot);
 extern bool slot_is_mine(ZkSlot *slot, int64 *token);
 extern void session_read(ZkSessionInfo *info);
 extern ZkLockRow *slots_snapshot(int *nrows);
+extern int	slots_count(void);
 
 /* the worker */
 extern void slots_attach_worker(void);

@@ -41,6 +41,38 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_fencing_token(text) IS
 'a number that grows with every change of the server that owns the lock';
 
+-- One row for each lock that was ever fenced; delete those of locks that are
+-- not used any more.  Collation C: a change of the operating system's sort
+-- order must not let a second row in.
+--
+-- Not dumped (pg_extension_config_dump): a token belongs to the ZooKeeper
+-- ensemble that gave it, and guards against transactions that are still open
+-- in this database.  In a restored copy there are none, and its ensemble may
+-- be another one, with lower tokens.  Backups of the server's files and
+-- pg_upgrade keep the rows.
+CREATE TABLE zk_fences (
+    name text COLLATE pg_catalog."C" NOT NULL,
+    root text COLLATE pg_catalog."C" NOT NULL,
+    token bigint NOT NULL,
+    fenced_at timestamptz NOT NULL,
+    PRIMARY KEY (name, root)
+);
+
+COMMENT ON TABLE zk_fences IS
+'the highest fencing token of each lock that zk_fence has seen in this database';
+COMMENT ON COLUMN zk_fences.name IS 'the lock';
+COMMENT ON COLUMN zk_fences.root IS 'setting zklock.root of the holder';
+COMMENT ON COLUMN zk_fences.token IS 'fencing token of the latest holder';
+COMMENT ON COLUMN zk_fences.fenced_at IS 'when the latest holder called zk_fence';
+
+CREATE FUNCTION zk_fence(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_fence'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_fence(text) IS
+'write the fencing token of a lock that is held into zk_fences; fail if a later holder has done so';
+
 CREATE FUNCTION zk_lock_status(OUT name text,
                                OUT pid integer,
                                OUT mode text,
@@ -156,7 +188,9 @@ GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
 GRANT SELECT ON zk_locks TO pg_monitor;
 GRANT SELECT ON zk_session TO pg_monitor;
 
+REVOKE ALL ON zk_fences FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_stats_status() FROM PUBLIC;
 REVOKE ALL ON FUNCTION zk_stats_reset() FROM PUBLIC;
+GRANT SELECT ON zk_fences TO pg_monitor;
 GRANT EXECUTE ON FUNCTION zk_stats_status() TO pg_monitor;
 GRANT SELECT ON zk_stats TO pg_monitor;

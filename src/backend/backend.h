@@ -27,6 +27,8 @@ extern bool hold_acquire(const char *path, const char *name, int64 timeout,
 extern bool hold_release(const char *path);
 extern int64 hold_token(const char *path, const char *name);
 
+extern void fence_write(Oid function, const char *name, int64 token);
+
 extern char *zk_name_of_path(const char *path);
 extern void zk_locktag(const char *path, LOCKTAG *tag);
 

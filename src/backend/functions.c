@@ -20,6 +20,7 @@
 #include "backend/backend.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "shared/compat.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -29,6 +30,7 @@ PG_FUNCTION_INFO_V1(zk_lock);
 PG_FUNCTION_INFO_V1(zk_try_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
+PG_FUNCTION_INFO_V1(zk_fence);
 
 /* A lock as an SQL function names it. */
 typedef struct LockName
@@ -199,4 +201,24 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 
 	get_lock_name(fcinfo, &lock);
 	PG_RETURN_INT64(hold_token(lock.path, lock.name));
+}
+
+/*
+ * zk_fence(name text) returns bigint
+ *
+ * The token of a lock that this transaction holds, written into table
+ * zk_fences.  Errors: those of the name, as in zk_lock(); 25006 in a read-only
+ * transaction; those of hold_token() and fence_write().
+ */
+Datum
+zk_fence(PG_FUNCTION_ARGS)
+{
+	LockName	lock;
+	int64		token;
+
+	get_lock_name(fcinfo, &lock);
+	PreventCommandIfReadOnly("zk_fence()");
+	token = hold_token(lock.path, lock.name);
+	fence_write(fcinfo->flinfo->fn_oid, lock.name, token);
+	PG_RETURN_INT64(token);
 }

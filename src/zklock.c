@@ -22,6 +22,7 @@
 #include "postmaster/bgworker.h"
 #include "shared/queries.h"
 #include "shared/slots.h"
+#include "shared/stats.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 #include "zklock.h"
@@ -257,6 +258,7 @@ zk_shmem_request(void)
 		prev_shmem_request_hook();
 	slots_request_shmem();
 	questions_request_shmem();
+	stats_request_shmem();
 }
 
 static void
@@ -266,6 +268,7 @@ zk_shmem_startup(void)
 		prev_shmem_startup_hook();
 	slots_startup_shmem();
 	questions_startup_shmem();
+	stats_startup_shmem();
 }
 
 /*

@@ -66,4 +66,8 @@ extern char *zk_path_of_key(const char *key);
 extern char *zk_name_of_key(const char *key);
 
 
+/* fence.c */
+extern void fence_write(Oid function, const char *name, int64 token);
+
+
 #endif							/* ZKLOCK_BACKEND_H */

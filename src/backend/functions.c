@@ -21,6 +21,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "shared/compat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -35,6 +36,7 @@ PG_FUNCTION_INFO_V1(zk_try_acquire);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
+PG_FUNCTION_INFO_V1(zk_fence);
 
 /* All contenders of a zk_lock_all() go in one request, which must stay small. */
 #define MAX_LOCK_ALL	500
@@ -337,4 +339,24 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 
 	get_lock_name(fcinfo, &lock);
 	PG_RETURN_INT64(hold_token(lock.path, lock.name));
+}
+
+/*
+ * zk_fence(name text) returns bigint
+ *
+ * The token of a lock that this transaction holds, written into table
+ * zk_fences.  Errors: those of the name, as in zk_lock(); 25006 in a read-only
+ * transaction; those of hold_token() and fence_write().
+ */
+Datum
+zk_fence(PG_FUNCTION_ARGS)
+{
+	ZkLockName	lock;
+	int64		token;
+
+	get_lock_name(fcinfo, &lock);
+	PreventCommandIfReadOnly("zk_fence()");
+	token = hold_token(lock.path, lock.name);
+	fence_write(fcinfo->flinfo->fn_oid, lock.name, token);
+	PG_RETURN_INT64(token);
 }

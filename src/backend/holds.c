@@ -44,6 +44,7 @@
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/stats.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
@@ -78,6 +79,7 @@ typedef struct HeldLock
 	char		key[ZK_SLOT_KEY_SIZE];	/* hash key, must be first */
 	dlist_node	node;			/* in held_list */
 	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
+	instr_time	taken_at;		/* the slot, by this backend */
 	LOCKTAG		tag;
 	LOCKMODE	mode;
 	ZnodeKind	kind;
@@ -100,7 +102,8 @@ static struct
 	int			maxlocks;
 	HeldLock  **locks;
 	SubTransactionId subid;		/* in which it was made */
-}			acquiring = {0, 0, NULL, InvalidSubTransactionId};
+	ZkFailure	failure;		/* how to count it if it ends now */
+}			acquiring = {0, 0, NULL, InvalidSubTransactionId, ZK_FAILURE_ERROR};
 
 /* Of the current transaction. */
 static bool transaction_wrote = false;
@@ -248,6 +251,10 @@ push_hold(HeldLock *lock, bool session)
 static void
 drop_held(HeldLock *lock)
 {
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	stats_count_release(stats_us_between(lock->taken_at, now));
 	dlist_delete(&lock->node);
 	slot_drop(lock->proc);
 	forget_held(lock);
@@ -275,6 +282,7 @@ add_acquiring(HeldLock *lock)
 {
 	acquiring.locks[acquiring.nlocks++] = lock;
 	acquiring.subid = GetCurrentSubTransactionId();
+	acquiring.failure = ZK_FAILURE_ERROR;
 }
 
 static void
@@ -301,6 +309,7 @@ abandon_acquiring(void)
 
 		if (lock->proc)
 			slot_unwant(lock->proc);
+		stats_count_failure(acquiring.failure);
 		forget_held(lock);
 	}
 	acquiring.nlocks = 0;
@@ -347,7 +356,9 @@ typedef struct SlotWait
 	const char *name;
 	bool		immediate;		/* wait behind nobody */
 	int64		deadline;		/* of zk_now_ms(), or -1 */
+	instr_time	called_at;
 	bool		queued;			/* somebody has been ahead of us */
+	bool		asked;			/* the cluster did not own it already */
 	int64		no_session_since;	/* of zk_now_ms(), or 0 */
 	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
 	bool		logged;			/* for log_lock_waits */
@@ -359,6 +370,10 @@ waiting_callback(void *arg)
 {
 	errcontext("while waiting for lock \"%s\" in ZooKeeper",
 			   ((const SlotWait *) arg)->name);
+
+	/* lock_timeout within the lock manager */
+	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
+		acquiring.failure = ZK_FAILURE_TIMEOUT;
 }
 
 /*
@@ -619,6 +634,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	int64		sleep = time_left(wait->deadline);
 	int64		log_in;
 
+	wait->asked = true;
 	if (take == ZK_QUEUED)
 		wait->queued = true;
 	if (wait->started == 0)
@@ -873,6 +889,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 	}
 	if (!got)
 	{
+		acquiring.failure = ZK_FAILURE_TIMEOUT;
 		/* those of several go with the error */
 		if (tier1 && nlocks == 1)
 			unlock_heavyweight(&first->tag, first->mode, false, 1);
@@ -882,7 +899,14 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 
 	acquiring.nlocks = 0;
 	for (int i = 0; i < nlocks; i++)
-		push_hold(acquiring.locks[i], false);
+	{
+		HeldLock   *lock = acquiring.locks[i];
+
+		push_hold(lock, false);
+		INSTR_TIME_SET_CURRENT(lock->taken_at);
+		stats_count_take(!wait->asked, wait->queued,
+						 stats_us_between(wait->called_at, lock->taken_at));
+	}
 	if (request->session)
 		for (int i = 0; i < nlocks; i++)
 			make_session_scoped(acquiring.locks[i]);
@@ -946,6 +970,7 @@ hold_acquire(const ZkRequest *request)
 	int			nagain = 0;
 
 	Assert(!request->try || request->nkeys == 1);
+	INSTR_TIME_SET_CURRENT(wait.called_at);
 	if (dlist_is_empty(&held_list))
 		move_callback_first();
 	if (request->timeout > 0)

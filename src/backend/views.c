@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *		What the views zk_locks and zk_session show.
+ *		What the views zk_locks, zk_session and zk_stats show.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -14,20 +14,27 @@
 
 #include "backend/backend.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/stats.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "zklock.h"
 
 PG_FUNCTION_INFO_V1(zk_lock_status);
 PG_FUNCTION_INFO_V1(zk_session_status);
+PG_FUNCTION_INFO_V1(zk_stats_status);
+PG_FUNCTION_INFO_V1(zk_stats_reset);
 
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	10
+#define STATS_STATUS_COLUMNS	13
 
 /*
  * zk_path_of_key
@@ -219,4 +226,73 @@ zk_session_status(PG_FUNCTION_ARGS)
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
+}
+
+static Datum
+histogram(const int64 *buckets)
+{
+	Datum		elements[HISTOGRAM_BUCKETS];
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+
+	get_typlenbyvalalign(INT8OID, &typlen, &typbyval, &typalign);
+	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+		elements[i] = Int64GetDatum(buckets[i]);
+	return PointerGetDatum(construct_array(elements, HISTOGRAM_BUCKETS, INT8OID,
+										   typlen, typbyval, typalign));
+}
+
+/*
+ * zk_stats_status() returns record
+ *
+ * The counters of this cluster; behind the view zk_stats.
+ */
+Datum
+zk_stats_status(PG_FUNCTION_ARGS)
+{
+	TupleDesc	tupdesc;
+	Datum		values[STATS_STATUS_COLUMNS];
+	bool		nulls[STATS_STATUS_COLUMNS] = {0};
+	ZkStats		stats;
+	int			nslots;
+	int			nusers;
+	int			n = 0;
+
+	zk_check_preloaded();
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	stats_read(&stats);
+	slots_count(&nslots, &nusers);
+
+	values[n++] = Int64GetDatum(stats.taken);
+	values[n++] = Int64GetDatum(stats.handed_off);
+	values[n++] = Int64GetDatum(stats.waited);
+	values[n++] = Int64GetDatum(stats.timed_out);
+	values[n++] = Int64GetDatum(stats.failed);
+	values[n++] = Int64GetDatum(stats.lost);
+	values[n++] = Float8GetDatum(stats.wait_time / 1000.0);
+	values[n++] = Float8GetDatum(stats.hold_time / 1000.0);
+	values[n++] = histogram(stats.wait_histogram);
+	values[n++] = histogram(stats.hold_histogram);
+	values[n++] = Int32GetDatum(nslots);
+	values[n++] = Int32GetDatum(nusers);
+	values[n++] = TimestampTzGetDatum(stats.reset_at);
+	Assert(n == STATS_STATUS_COLUMNS);
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
+
+/*
+ * zk_stats_reset() returns void
+ *
+ * Set the counters of this cluster to zero.
+ */
+Datum
+zk_stats_reset(PG_FUNCTION_ARGS pg_attribute_unused())
+{
+	zk_check_preloaded();
+	stats_reset();
+	PG_RETURN_VOID();
 }

@@ -78,6 +78,7 @@
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/slots.h"
+#include "shared/stats.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
@@ -290,7 +291,11 @@ lose_holders(ZkSlot *slot)
 {
 	slot->nholding = 0;
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+	{
+		if (proc->granted && !proc->lost)
+			stats_count_lost();
 		proc->lost = proc->granted;
+	}
 }
 
 /* The contender is no more, and so is what the cluster has owned by it. */

@@ -933,6 +933,7 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			stat_lease(semaphore, out);
 			break;
 		case RECIPE_NO_NODE:
+			out->error = in->error;
 			lose(semaphore, out);
 			break;
 		case RECIPE_REFUSED:

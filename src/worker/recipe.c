@@ -614,6 +614,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
 			break;
 		case RECIPE_NO_NODE:
+			out->error = in->error;
 			end(recipe, out, RECIPE_TOLD_LOST);
 			break;
 		case RECIPE_REFUSED:

@@ -13,11 +13,12 @@
  *		<name>/leases/_c_<uuid>-lease-0000000017	a permit in use
  *
  * Who wants a permit queues for the lock (an embedded Recipe).  Owning it, he
- * creates his lease, and waits until there are no more leases than permits.
- * Then a permit is his, and he gives up the lock.  Only the owner of the lock
- * adds leases, so permits are given out in the order of the queue.  Even two
- * who both took themselves for the owner would not exceed the permits, since
- * everybody counts the leases after creating his own.
+ * creates his lease, and waits until there are less leases before it than
+ * permits.  Then a permit is his, and he gives up the lock.  Only the owner of
+ * the lock adds leases, so permits are given out in the order of the queue.
+ * Even with two who both took themselves for the owner, the leases have an
+ * order: the permits would not be exceeded, nor would the two wait for each
+ * other.
  *
  * In addition to what Curator does,
  *
@@ -26,9 +27,10 @@
  *	  else the owner of the lock writes his.  It is read ahead of queueing, so
  *	  that who will be refused need not wait for it, and again by the owner of
  *	  the lock, whose answer stands;
- *	- a lock's contenders in <name> itself are looked for when the directories
- *	  have been made, as the lock recipe looks for the directories when it has
- *	  made its contender: one of the two sees the other;
+ *	- a lock's contenders in <name> itself are looked for, too: ahead of
+ *	  queueing, and by the owner of the lock, whose contender keeps <name>/locks
+ *	  from being collected.  As the lock recipe looks for that when it has made
+ *	  its own contender, at least one of the two sees the other;
  *	- who waits is told so as soon as it is certain that no permit is free for
  *	  him.  In the queue that is the case if leases and contenders ahead are
  *	  more than the permits.  One of those ahead may have been counted twice,
@@ -42,7 +44,7 @@
  * The states and events (a state that an event is not listed for ignores it;
  * answers and watches count only with the latest serial number, which all of
  * one flight have in common; "look" is: make the directories if they are not
- * known, read <name> if PREPARING, read the leases, get the agreement):
+ * known, read <name>, read the leases, get the agreement):
  *
  *	NONE		want -> PREPARING: look
  *				resume, wanted -> RESUMING: search; the lock resumed as wanted
@@ -98,15 +100,15 @@
  *				search refused -> LEAVING: release the lock; failed, and
  *				  perhaps left behind
  *				release -> ABANDONING
- *	COUNTING	children ok, no more than permits -> OWNER: stat, release the
- *				  lock; granted
+ *	COUNTING	children ok, less than permits before ours -> OWNER: stat,
+ *				  release the lock; granted
  *				children ok, more -> WAITING: list; queued
  *				children ok, without our lease -> CREATING: create, children
  *				children unknown -> COUNTING: children
  *				children no node -> CHECKING: look, with directories to be made
  *				children refused -> LEAVING: delete, release the lock; failed
  *				release -> LEAVING: delete, release the lock
- *	WAITING		list ok, more than permits -> WAITING
+ *	WAITING		list ok, as many as permits before ours, or more -> WAITING
  *				watch used up; list unknown -> WAITING: list
  *				all else as COUNTING, but unwatch first
  *	OWNER		stat ok, our session's -> OWNER: token
@@ -342,8 +344,8 @@ fail(Semaphore *semaphore, SemaphoreOutput *out, int error)
 }
 
 /*
- * Count the leases of others in a list of <name>/leases.  Returns whether our
- * own is there.  One more of ours, from a create that was repeated although
+ * Count the leases of others in a list of <name>/leases, and those of them
+ * that are ahead of ours, if that is known.  Returns whether it is there.  One more of ours, from a create that was repeated although
  * it had arrived, is deleted.
  */
 static bool
@@ -352,6 +354,7 @@ count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	bool		found = false;
 
 	semaphore->leases = 0;
+	semaphore->ahead = 0;
 	for (int i = 0; i < in->nchildren; i++)
 	{
 		const char *child = in->children[i];
@@ -366,7 +369,11 @@ count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			out->stranger_place = SEMAPHORE_LEASES;
 		}
 		else if (!znode_has_uuid(child, semaphore->uuid))
+		{
 			semaphore->leases++;
+			if (znode_before(lease.sequence, semaphore->sequence))
+				semaphore->ahead++;
+		}
 		else if (out->nops < RECIPE_MAX_OPS)
 			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_LEASES,
 					child, NULL);
@@ -374,7 +381,16 @@ count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	return found;
 }
 
-/* Find our lease by its UUID in a list of <name>/leases, and note its name. */
+/* Our lease exists, or did. */
+static void
+created(Semaphore *semaphore, int32_t sequence)
+{
+	semaphore->sequence = sequence;
+	znode_contender_name(semaphore->uuid, ZNODE_LEASE, sequence,
+						 semaphore->node);
+}
+
+/* Find our lease by its UUID in a list of <name>/leases. */
 static bool
 find_lease(Semaphore *semaphore, const RecipeInput *in)
 {
@@ -385,8 +401,7 @@ find_lease(Semaphore *semaphore, const RecipeInput *in)
 		if (znode_has_uuid(in->children[i], semaphore->uuid) &&
 			znode_parse_contender(in->children[i], &lease))
 		{
-			znode_contender_name(semaphore->uuid, ZNODE_LEASE, lease.sequence,
-								 semaphore->node);
+			created(semaphore, lease.sequence);
 			return true;
 		}
 	}
@@ -436,15 +451,8 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LEASES, NULL,
 				semaphore->agreement);
 	}
-	if (state == SEMAPHORE_PREPARING)
-	{
-		send_op(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_NAME, NULL, NULL);
-		send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL,
-				NULL);
-	}
-	else
-		send_op(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_LEASES, NULL,
-				NULL);
+	send_op(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_NAME, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
 	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_LEASES, NULL, NULL);
 }
 
@@ -539,7 +547,7 @@ evaluate_leases(Semaphore *semaphore, const RecipeInput *in,
 		stop_waiting(semaphore, out);
 		create(semaphore, out); /* somebody deleted our lease */
 	}
-	else if (semaphore->leases < semaphore->permits)
+	else if (semaphore->ahead < semaphore->permits)
 		own(semaphore, out);
 	else if (semaphore->state != SEMAPHORE_WAITING)
 	{
@@ -810,14 +818,10 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 	switch (semaphore->state)
 	{
 		case SEMAPHORE_PREPARING:
-			if (!semaphore->name_read)
-			{
-				on_name_done(semaphore, in, out);
-				break;
-			}
-			/* FALLTHROUGH */
 		case SEMAPHORE_CHECKING:
-			if (semaphore->leases < 0 && can_see(semaphore, in, out))
+			if (!semaphore->name_read)
+				on_name_done(semaphore, in, out);
+			else if (semaphore->leases < 0 && can_see(semaphore, in, out))
 				(void) count_leases(semaphore, in, out);
 			break;
 		case SEMAPHORE_QUEUEING:
@@ -882,8 +886,7 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 				search(semaphore, out, searching);
 				break;
 			}
-			znode_contender_name(semaphore->uuid, ZNODE_LEASE, lease.sequence,
-								 semaphore->node);
+			created(semaphore, lease.sequence);
 			if (wanted)
 				semaphore->state = SEMAPHORE_COUNTING;
 			else
@@ -930,6 +933,7 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			stat_lease(semaphore, out);
 			break;
 		case RECIPE_NO_NODE:
+			out->error = in->error;
 			lose(semaphore, out);
 			break;
 		case RECIPE_REFUSED:

@@ -85,12 +85,14 @@ typedef struct Semaphore
 	bool		dirs_known;		/* the directories have been seen to exist */
 	bool		parents_tried;	/* MKDIRS has been sent for this permit */
 	int			mkdir_error;	/* why one could not be made, or 0 */
-	bool		name_read;		/* PREPARING: <name> is all right */
+	bool		name_read;		/* PREPARING, CHECKING: <name> is all right */
 	bool		leased;			/* LEAVING: our lease is still to be deleted */
 	bool		refused;		/* the same: that was refused; to be retried */
+	int32_t		sequence;		/* of our lease, once created */
 	char		node[ZNODE_CONTENDER_SIZE]; /* lease's name, or prefix before */
 	uint32_t	serial;			/* of what was last sent, but for the lock */
 	int			leases;			/* of others, when last read; -1: not yet */
+	int			ahead;			/* those of them that are before ours */
 } Semaphore;
 
 extern void semaphore_init(Semaphore *semaphore);

@@ -448,7 +448,7 @@ sub _call
 	vec($ready, fileno($self->{out}), 1) = 1;
 	select($ready, undef, undef, $PostgreSQL::Test::Utils::timeout_default) > 0
 	  or die "no answer to $method: is ZooKeeper running?\n";
-	my $line = readline($self->{out}) // die "zkclient.py has ended\n";
+	my $line = readline($self->{out}) // die "the client has ended\n";
 	my $answer = $json->decode($line);
 	die "$answer->{error}\n" if defined $answer->{error};
 	return $answer->{result};

@@ -3,7 +3,7 @@
  * queries.c
  *		The worker's answers to the questions of backends.
  *
- * One Query is one question that is being answered; there is room for one to
+ * One ZkQuery is one question that is being answered; there is room for one to
  * each box of shared/queries.c.  Answers of the server go in, operations come
  * out, and in the end an answer for the backend.  A query begins with a sync,
  * so that it sees what was done anywhere before it was asked.  The states:
@@ -63,12 +63,12 @@ typedef enum QueryState
 } QueryState;
 
 /* Where a contender stands, in the order in which they are told. */
-typedef enum Place
+typedef enum QueryPlace
 {
 	PLACE_NAME,					/* the lock directory */
 	PLACE_LEASES,				/* of a semaphore: has a permit */
 	PLACE_LOCKS					/* of a semaphore: waits for one */
-} Place;
+} QueryPlace;
 
 static const char *const place_directory[] = {
 	[PLACE_NAME] = NULL,
@@ -76,9 +76,9 @@ static const char *const place_directory[] = {
 	[PLACE_LOCKS] = RECIPE_SEMAPHORE_LOCKS,
 };
 
-typedef struct Entry
+typedef struct QueryEntry
 {
-	Place		place;
+	QueryPlace	place;
 	const char *node;
 	ZnodeContender contender;
 	bool		gone;
@@ -87,9 +87,9 @@ typedef struct Entry
 	int64		ctime;
 	int			data_len;		/* -1: none */
 	const char *data;
-} Entry;
+} QueryEntry;
 
-typedef struct Query
+typedef struct ZkQuery
 {
 	QueryState	state;
 	uint32		owner;			/* id of its operations */
@@ -97,20 +97,20 @@ typedef struct Query
 	ZkQuestion	question;
 	char		path[ZNODE_PATH_SIZE];
 	MemoryContext context;		/* of the entries and what they point to */
-	Entry	   *entries;
+	QueryEntry *entries;
 	int			nentries;
 	int			maxentries;
 	int			next;			/* the first entry that no operation is for */
 	int			open;			/* operations that are not answered */
 	int			revoked;
 	int			error;			/* of a set that was refused, or 0 */
-} Query;
+} ZkQuery;
 
-static Query queries[ZK_QUERY_BOXES];
+static ZkQuery queries[ZK_QUERY_BOXES];
 static uint32 last_attempt = 0;
 
 static void
-send_op(Query *query, RecipeOpKind kind, Place place, const char *node,
+send_op(ZkQuery *query, RecipeOpKind kind, QueryPlace place, const char *node,
 		uint32 serial)
 {
 	RecipeOp	op = {.kind = kind, .serial = serial, .node = node};
@@ -129,13 +129,13 @@ send_op(Query *query, RecipeOpKind kind, Place place, const char *node,
 }
 
 static int
-box_of(const Query *query)
+box_of(const ZkQuery *query)
 {
 	return query - queries;
 }
 
 static void
-forget(Query *query)
+forget(ZkQuery *query)
 {
 	if (query->context)
 		MemoryContextDelete(query->context);
@@ -153,7 +153,7 @@ forget(Query *query)
 
 /* Begin to answer a question, or begin again. */
 static void
-start(Query *query)
+start(ZkQuery *query)
 {
 	forget(query);
 	if (!question_is_open(box_of(query), query->serial))
@@ -169,7 +169,7 @@ start(Query *query)
 
 /* Give the answer; "entries" are those of a queue. */
 static void
-finish(Query *query, ZkAnswer *answer, StringInfo entries)
+finish(ZkQuery *query, ZkAnswer *answer, StringInfo entries)
 {
 	question_set_answer(box_of(query), query->serial, answer,
 						entries ? entries->data : NULL,
@@ -178,7 +178,7 @@ finish(Query *query, ZkAnswer *answer, StringInfo entries)
 }
 
 static void
-finish_refused(Query *query, int error)
+finish_refused(ZkQuery *query, int error)
 {
 	ZkAnswer	answer = {.data_len = -1};
 
@@ -191,7 +191,7 @@ finish_refused(Query *query, int error)
 }
 
 static ZkQueueMode
-mode_of(const Entry *entry)
+mode_of(const QueryEntry *entry)
 {
 	if (entry->place != PLACE_NAME)
 		return ZK_QUEUE_PERMIT;
@@ -199,7 +199,7 @@ mode_of(const Entry *entry)
 }
 
 static void
-append_entry(StringInfo buf, const Entry *entry)
+append_entry(StringInfo buf, const QueryEntry *entry)
 {
 	const char *directory = place_directory[entry->place];
 	ZkQueueEntry head;
@@ -228,7 +228,7 @@ append_entry(StringInfo buf, const Entry *entry)
 }
 
 static void
-finish_queue(Query *query)
+finish_queue(ZkQuery *query)
 {
 	ZkAnswer	answer = {.data_len = -1};
 	StringInfoData buf;
@@ -246,7 +246,7 @@ finish_queue(Query *query)
 }
 
 static void
-finish_owner(Query *query)
+finish_owner(ZkQuery *query)
 {
 	ZkAnswer	answer = {.data_len = -1};
 
@@ -259,7 +259,7 @@ finish_owner(Query *query)
 }
 
 static void
-finish_revoke(Query *query)
+finish_revoke(ZkQuery *query)
 {
 	ZkAnswer	answer = {.data_len = -1};
 
@@ -274,12 +274,12 @@ finish_revoke(Query *query)
 
 /* All contenders are read: ask those of other clients to give way. */
 static void
-revoke_owners(Query *query)
+revoke_owners(ZkQuery *query)
 {
 	query->state = QUERY_REVOKING;
 	for (int i = 0; i < query->nentries; i++)
 	{
-		const Entry *entry = &query->entries[i];
+		const QueryEntry *entry = &query->entries[i];
 
 		if (!entry->gone && !entry->ours)
 			send_op(query, RECIPE_OP_SET, entry->place, entry->node, i);
@@ -290,11 +290,11 @@ revoke_owners(Query *query)
 
 /* Go on reading, or to what comes then. */
 static void
-read_more(Query *query)
+read_more(ZkQuery *query)
 {
 	while (query->next < query->nentries && query->open < MAX_OPEN)
 	{
-		const Entry *entry = &query->entries[query->next];
+		const QueryEntry *entry = &query->entries[query->next];
 
 		send_op(query, RECIPE_OP_GET, entry->place, entry->node, query->next);
 		query->next++;
@@ -318,8 +318,8 @@ read_more(Query *query)
 static int
 compare_entries(const void *a, const void *b)
 {
-	const Entry *left = a;
-	const Entry *right = b;
+	const QueryEntry *left = a;
+	const QueryEntry *right = b;
 
 	if (left->place != right->place)
 		return left->place < right->place ? -1 : 1;
@@ -331,7 +331,7 @@ compare_entries(const void *a, const void *b)
 
 /* How many of the sorted entries matter for the question? */
 static int
-count_relevant(const Query *query)
+count_relevant(const ZkQuery *query)
 {
 	int			n = 0;
 
@@ -356,18 +356,21 @@ count_relevant(const Query *query)
 }
 
 static void
-add_entry(Query *query, Place place, const char *child,
+add_entry(ZkQuery *query, QueryPlace place, const char *child,
 		  const ZnodeContender *contender)
 {
 	MemoryContext save = MemoryContextSwitchTo(query->context);
-	Entry	   *entry;
+	QueryEntry *entry;
 
 	if (query->nentries == query->maxentries)
 	{
+		Size		size;
+
 		query->maxentries = Max(query->maxentries * 2, 16);
+		size = query->maxentries * sizeof(QueryEntry);
 		query->entries = query->entries == NULL ?
-			palloc_extended(query->maxentries * sizeof(Entry), MCXT_ALLOC_HUGE) :
-			repalloc_huge(query->entries, query->maxentries * sizeof(Entry));
+			palloc_extended(size, MCXT_ALLOC_HUGE) :
+			repalloc_huge(query->entries, size);
 	}
 	entry = &query->entries[query->nentries++];
 	memset(entry, 0, sizeof(*entry));
@@ -380,9 +383,9 @@ add_entry(Query *query, Place place, const char *child,
 
 /* A list of children is in; its serial number is the place. */
 static void
-on_list(Query *query, const RecipeInput *in)
+on_list(ZkQuery *query, const RecipeInput *in)
 {
-	Place		place = (Place) in->serial;
+	QueryPlace	place = (QueryPlace) in->serial;
 
 	if (in->result == RECIPE_REFUSED)
 	{
@@ -412,7 +415,7 @@ on_list(Query *query, const RecipeInput *in)
 		return;
 	}
 	if (query->nentries > 0)
-		qsort(query->entries, query->nentries, sizeof(Entry), compare_entries);
+		qsort(query->entries, query->nentries, sizeof(QueryEntry), compare_entries);
 	query->nentries = count_relevant(query);
 	query->state = QUERY_READING;
 	read_more(query);
@@ -420,7 +423,7 @@ on_list(Query *query, const RecipeInput *in)
 
 /* Keep so much of a node's data, and no part of a character of UTF-8. */
 static void
-note_data(Query *query, Entry *entry, const RecipeInput *in)
+note_data(ZkQuery *query, QueryEntry *entry, const RecipeInput *in)
 {
 	int			len = Min(in->data_len, ZK_QUERY_MAX_DATA);
 	char	   *data;
@@ -435,9 +438,9 @@ note_data(Query *query, Entry *entry, const RecipeInput *in)
 }
 
 static void
-on_read(Query *query, const RecipeInput *in)
+on_read(ZkQuery *query, const RecipeInput *in)
 {
-	Entry	   *entry = &query->entries[in->serial];
+	QueryEntry *entry = &query->entries[in->serial];
 
 	switch (in->result)
 	{
@@ -463,7 +466,7 @@ on_read(Query *query, const RecipeInput *in)
 }
 
 static void
-on_set(Query *query, const RecipeInput *in)
+on_set(ZkQuery *query, const RecipeInput *in)
 {
 	if (in->result == RECIPE_OK)
 		query->revoked++;
@@ -492,7 +495,7 @@ queries_collect(void)
 
 	while ((box = questions_take(&serial, &question, path)) >= 0)
 	{
-		Query	   *query = &queries[box];
+		ZkQuery	   *query = &queries[box];
 
 		forget(query);
 		query->serial = serial;
@@ -521,7 +524,7 @@ queries_begin(void)
 void
 queries_event(uint32_t owner, const RecipeInput *in)
 {
-	Query	   *query = &queries[owner % ZK_QUERY_BOXES];
+	ZkQuery	   *query = &queries[owner % ZK_QUERY_BOXES];
 
 	if (query->owner != owner)
 		return;					/* it has been given up meanwhile */

@@ -301,6 +301,13 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	is(sql($a, "SELECT zk_cancel_holder('r')")->{out}, 1, 'a holder of this cluster, once');
 	is_cancelled($holder, 'it is cancelled');
 
+	# one that does nothing has nothing to cancel, and is not asked twice
+	$holder->run("BEGIN; SELECT zk_lock('r')");
+	my ($own) = contenders($zk, 'r');
+	is(sql($a, "SELECT zk_cancel_holder('r')")->{out}, 1, 'an idle holder');
+	like($foreign->get("$dir/$own")->{data}, qr/^postgresql /, '... is not asked by ZooKeeper too');
+	$holder->run_ok('COMMIT', '... and goes on');
+
 	# of the other one, which hears of it when it guards the lock; then again
 	for my $name ('the other cluster', 'the other cluster again')
 	{
@@ -372,6 +379,14 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$zk->resume;
 	is($asker->result->{out}, 20, 'the next worker answers');
 
+	# the connection breaks
+	$zk->pause;
+	$asker->send($ask);
+	$asker->wait_waiting(2);
+	$zk->kill9;
+	$zk->start;
+	is($asker->result->{out}, 20, 'a question is asked again on the next connection');
+
 	# whoever asks ends; the answers come later, and are thrown away
 	$zk->pause;
 	my %end = (
@@ -403,9 +418,12 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $_->pid . ')') for @askers[ 0 .. 18 ];
 	is(join(' ', map { $_->result->{sqlstate} } @askers[ 0 .. 18 ]),
 		join(' ', ('57014') x 19), 'cancelled, all but one');
+	my @others = map { asker($a, "SELECT count(*) FROM zk_queue('nobody $_')") } (1 .. 15);
 	$zk->resume;
 	is($askers[19]->result->{out}, 20, 'which has its answer');
-	$_->quit for (@askers, $asker, $timed, values %end);
+	is(join(' ', map { $_->result->{out} } @others), join(' ', (0) x 15),
+		'who asks something else in their places has no answer to their questions');
+	$_->quit for (@askers, @others, $asker, $timed, values %end);
 	is(sql($a, $ask)->{out}, 20, 'and so has who asks later');
 
 	# the session ends

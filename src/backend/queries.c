@@ -161,6 +161,7 @@ text_of_data(const char *data, int len)
 	if (text == NULL)
 	{
 		text = palloc(ZK_QUERY_MAX_DATA + 1);
+
 		escape_bytes(data, len, text, ZK_QUERY_MAX_DATA + 1);
 	}
 	return text;

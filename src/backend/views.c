@@ -85,6 +85,7 @@ zk_text_of_utf8(const char *utf8, int len)
 		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
 		return NULL;
 	text = palloc(len * MAX_CONVERSION_GROWTH + 1);
+
 	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
 									  (unsigned char *) unconstify(char *, utf8),
 									  len, (unsigned char *) text,

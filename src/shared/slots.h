@@ -71,8 +71,8 @@ typedef struct ZkProcLock
 typedef struct ZkContender
 {
 	ZnodeKind	kind;
-	uint32		group;			/* to be created in one step with others of the
-								 * same number, or 0 */
+	uint32		group;			/* to be created in one step with others of
+								 * the same number, or 0 */
 	int			permits;		/* of a semaphore, or 0 */
 	int			asker_pid;		/* of the backend that asked for it */
 	bool		has_uuid;

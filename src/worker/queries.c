@@ -113,7 +113,7 @@ static void
 send_op(ZkQuery *query, RecipeOpKind kind, QueryPlace place, const char *node,
 		uint32 serial)
 {
-	RecipeOp	op = {.kind = kind, .serial = serial, .node = node};
+	RecipeOp	op = {.kind = kind,.serial = serial,.node = node};
 	char		directory[ZNODE_PATH_SIZE + 8];
 
 	strlcpy(directory, query->path, sizeof(directory));
@@ -495,7 +495,7 @@ queries_collect(void)
 
 	while ((box = questions_take(&serial, &question, path)) >= 0)
 	{
-		ZkQuery	   *query = &queries[box];
+		ZkQuery    *query = &queries[box];
 
 		forget(query);
 		query->serial = serial;
@@ -524,7 +524,7 @@ queries_begin(void)
 void
 queries_event(uint32_t owner, const RecipeInput *in)
 {
-	ZkQuery	   *query = &queries[owner % ZK_QUERY_BOXES];
+	ZkQuery    *query = &queries[owner % ZK_QUERY_BOXES];
 
 	if (query->owner != owner)
 		return;					/* it has been given up meanwhile */

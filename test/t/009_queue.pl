@@ -490,6 +490,26 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 	$c->stop;
 }
 
+# The node of a cluster's reader is watched for a revocation, and by a writer
+# of the same cluster that waits for it.
+{
+	my $lock = 'watched twice';
+	my $reader = ZkSession->new($b);
+	my $writer;
+	my $node;
+
+	$reader->run_ok("BEGIN; SELECT zk_lock('$lock', shared => true)", 'a reader');
+	$node = lock_dir($lock) . '/' . (wait_contenders($zk, $lock, 1))[0];
+	run_forever($b, $reader);
+	wait_guarded($node);
+	$writer = waiter($b, $lock, 1);
+	wait_contenders($zk, $lock, 2);
+	$foreign->set($node, '__REVOKE__');
+	is_cancelled($reader, 'a reader that a writer waits for');
+	is($writer->result->{sqlstate}, undef, 'then the writer has the lock');
+	$_->quit for ($reader, $writer);
+}
+
 # log_lock_waits tells of the wait for ZooKeeper too, and who owns the lock.
 {
 	my $holder = holder($a, 'logged');

@@ -22,8 +22,8 @@
  * but the one ahead of the commit may throw, so they allocate nothing.
  *
  * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
- * away behind our back.  The slot remains ours, so that costs others only that
- * they wait for it where the lock manager does not see it.
+ * away behind our back.  The slot remains ours, so others wait for it, though
+ * where the lock manager does not see it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -178,7 +178,7 @@ make_held_table(void)
 	ctl.entrysize = sizeof(HeldLock);
 	held_table = hash_create("zklock holds", 16, &ctl,
 							 HASH_ELEM | HASH_STRINGS);
-	on_shmem_exit(release_at_exit, (Datum) 0);
+	before_shmem_exit(release_at_exit, (Datum) 0);
 }
 
 /*
@@ -526,6 +526,9 @@ zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 			 errmsg("could not reach ZooKeeper for lock \"%s\"", name),
 			 info->worker_pid == 0 ?
 			 errdetail("The zklock worker is not running.") :
+			 info->draining ?
+			 errdetail("\"zklock.servers\" has a new chroot, and locks in the old one have been held for %d ms.",
+					   info->timeout) :
 			 info->last_error[0] != '\0' ?
 			 errdetail("There was no session with \"%s\" for %d ms: %s",
 					   zklock_servers, info->timeout, info->last_error) :
@@ -549,7 +552,7 @@ zk_session_patience(int64 *since, ZkSessionInfo *info)
 	int64		now = zk_now_ms();
 
 	session_read(info);
-	if (info->state == ZK_SESSION_CONNECTED)
+	if (info->state == ZK_SESSION_CONNECTED && !info->draining)
 	{
 		*since = 0;
 		return info->timeout;
@@ -665,6 +668,33 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	return true;
 }
 
+/* The key of the slot that the readers of a lock share. */
+static void
+readers_key(const HeldLock *lock, char key[ZK_SLOT_KEY_SIZE])
+{
+	snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "r", lock->key);
+}
+
+/*
+ * We have the heavyweight lock, so nobody of this cluster can be first in line
+ * in the other mode.  A contender of that mode that the cluster has all the
+ * same would stand in our way, and wait for us.  It may come while we wait, so
+ * this is done again and again.
+ */
+static void
+yield_other_mode(const HeldLock *lock)
+{
+	char		key[ZK_SLOT_KEY_SIZE];
+
+	if (lock->kind == ZNODE_READER)
+		slot_yield(lock->key);
+	else if (lock->kind != ZNODE_LEASE)
+	{
+		readers_key(lock, key);
+		slot_yield(key);
+	}
+}
+
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
  * Returns false if that ended without success.
@@ -682,6 +712,8 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		take = slot_take(lock->proc, lock->permits, &refusal, &permits_found);
 		if (take == ZK_REFUSED)
 			report_refusal(lock, wait->name, refusal, permits_found);
+		if (take != ZK_TAKEN && !slot_is_held(lock->proc->slot))
+			yield_other_mode(lock);
 		if (take == ZK_TAKEN || !wait_for_slot(wait, lock, take))
 			break;
 	}
@@ -707,6 +739,8 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 		int			which;
 
 		take = slots_take_together(procs, nlocks, &group, &which, &refusal);
+		for (int i = 0; i < nlocks && take != ZK_TAKEN; i++)
+			yield_other_mode(locks[i]);
 		wait->name = zk_name_of_key(locks[which]->key);
 		if (take == ZK_REFUSED)
 			report_refusal(locks[which], wait->name, refusal, 0);
@@ -739,13 +773,6 @@ warn_of_old_snapshot(const char *name, bool session)
 			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
 }
 
-/* The key of the slot that the readers of a lock share. */
-static void
-readers_key(const HeldLock *lock, char key[ZK_SLOT_KEY_SIZE])
-{
-	snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "r", lock->key);
-}
-
 /*
  * The key of the slot that serves a lock.  Several shared locks at once have
  * slots of their own, because what is asked for together cannot be shared with
@@ -763,41 +790,17 @@ slot_key(const HeldLock *lock, bool together, char key[ZK_SLOT_KEY_SIZE])
 		readers_key(lock, key);
 }
 
-/*
- * We have the heavyweight lock, so nobody of this cluster can be first in line
- * in the other mode.  A contender of that mode that the cluster has all the
- * same would stand in our way, and wait for us.
- */
-static void
-yield_other_mode(const HeldLock *lock)
-{
-	char		key[ZK_SLOT_KEY_SIZE];
-
-	if (lock->kind == ZNODE_READER)
-		slot_yield(lock->key);
-	else if (lock->kind != ZNODE_LEASE)
-	{
-		readers_key(lock, key);
-		slot_yield(key);
-	}
-}
-
 /* The first tier of one lock. */
 static bool
 acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 {
-	char		readers[ZK_SLOT_KEY_SIZE];
-
 	if (lock_heavyweight(lock, false, false, -1))
 		return true;
 	if (wait->immediate)
 		return false;
 	wait->queued = true;
 	if (!is_shared(lock->kind))
-	{
-		readers_key(lock, readers);
-		slot_ask(lock->proc, readers);
-	}
+		slot_ask(lock->proc);
 	return request->try && wait->deadline >= 0 ?
 		try_lock_heavyweight(lock, wait->deadline) :
 		lock_heavyweight(lock, false, true, wait->deadline);
@@ -815,6 +818,9 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 	{
 		if (lock_heavyweight(locks[i], false, false, -1))
 			continue;
+		wait->queued = true;
+		if (wait->immediate)
+			return false;
 		for (int j = 0; j < i; j++)
 		{
 			slot_yield(locks[j]->key);
@@ -870,19 +876,13 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		/* wanted ahead of the wait, so that a holder hands the slot on */
 		want_slots(request);
 		tier1 = acquire_heavyweight(first, request, wait);
-		if (tier1)
-		{
-			yield_other_mode(first);
-			got = take_slot(first, wait);
-		}
+		got = tier1 && take_slot(first, wait);
 	}
 	else
 	{
 		tier1 = acquire_heavyweights(acquiring.locks, nlocks, wait);
 		if (tier1)
 		{
-			for (int i = 0; i < nlocks; i++)
-				yield_other_mode(acquiring.locks[i]);
 			want_slots(request);
 			got = take_slots(acquiring.locks, nlocks, wait);
 		}
@@ -903,6 +903,8 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		HeldLock   *lock = acquiring.locks[i];
 
 		push_hold(lock, false);
+		if (lock->kind == ZNODE_READER)
+			slot_ask_for_others(lock->key);
 		INSTR_TIME_SET_CURRENT(lock->taken_at);
 		stats_count_take(!wait->asked, wait->queued,
 						 stats_us_between(wait->called_at, lock->taken_at));
@@ -1220,14 +1222,14 @@ end_transaction(void)
 }
 
 /*
- * At the end of the session, when its last transaction is over.  The lock
- * manager has given up its part.
+ * At the end of the session: end its last transaction, and give back what is
+ * left, ahead of the lock manager.
  */
 static void
 release_at_exit(int code pg_attribute_unused(),
 				Datum arg pg_attribute_unused())
 {
-	abandon_acquiring();
+	AbortOutOfAnyTransaction();
 	while (!dlist_is_empty(&held_list))
 		drop_held(dlist_container(HeldLock, node,
 								  dlist_head_node(&held_list)));
@@ -1360,7 +1362,10 @@ zk_ExecutorEnd(QueryDesc *queryDesc)
 		move_callback_first();
 }
 
-/* DISCARD ALL, which is never in a transaction block. */
+/*
+ * DISCARD ALL, which is never in a transaction block: ahead of the lock manager,
+ * which would let others have the heavyweight locks while we have the slots.
+ */
 static void
 discard_holds(void)
 {
@@ -1380,6 +1385,13 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 {
 	if (GetCommandLogLevel(pstmt->utilityStmt) < LOGSTMT_ALL)
 		transaction_wrote = true;
+	if (IsA(pstmt->utilityStmt, DiscardStmt) &&
+		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL)
+	{
+		PreventInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL,
+								  "DISCARD ALL");
+		discard_holds();
+	}
 
 	if (prev_ProcessUtility)
 		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context,
@@ -1388,10 +1400,6 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
 								params, queryEnv, dest, qc);
 
-	/* the lock manager has done its part of it */
-	if (IsA(pstmt->utilityStmt, DiscardStmt) &&
-		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL)
-		discard_holds();
 	if (!dlist_is_empty(&held_list))
 		move_callback_first();
 }

@@ -49,6 +49,15 @@
 #define ZkLockHeldByMe(tag, mode) LockHeldByMe(tag, mode)
 #endif
 
+/* 19 has no initial size apart from the maximal one. */
+#if PG_VERSION_NUM >= 190000
+#define ZkShmemInitHash(name, size, ctl, flags) \
+	ShmemInitHash(name, size, ctl, flags)
+#else
+#define ZkShmemInitHash(name, size, ctl, flags) \
+	ShmemInitHash(name, size, size, ctl, flags)
+#endif
+
 /* 17 knows infinite intervals. */
 #ifndef INTERVAL_NOT_FINITE
 #define INTERVAL_NOT_FINITE(i)	(false)

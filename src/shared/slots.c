@@ -181,9 +181,9 @@ slots_startup_shmem(void)
 	ctl.keysize = ZK_SLOT_KEY_SIZE;
 	ctl.entrysize = sizeof(ZkSlot);
 	ctl.num_partitions = ZK_PARTITIONS;
-	slots = ShmemInitHash("zklock slots", zklock_max_locks, zklock_max_locks,
-						  &ctl, HASH_ELEM | HASH_STRINGS | HASH_PARTITION |
-						  HASH_FIXED_SIZE);
+	slots = ZkShmemInitHash("zklock slots", zklock_max_locks, &ctl,
+							HASH_ELEM | HASH_STRINGS | HASH_PARTITION |
+							HASH_FIXED_SIZE);
 	locks = GetNamedLWLockTranche(ZK_TRANCHE);
 
 	LWLockRelease(AddinShmemInitLock);
@@ -379,9 +379,9 @@ remove_unused(ZkSlot *slot)
 {
 	if (slot->state != ZK_SLOT_NONE || slot->procs != NULL || slot->mailed)
 		return;
-	hash_search_with_hash_value(slots, slot->key, slot->hash,
-								HASH_REMOVE, NULL);
-	pg_atomic_fetch_sub_u32(&zk->nslots, 1);
+	if (hash_search_with_hash_value(slots, slot->key, slot->hash,
+									HASH_REMOVE, NULL) != NULL)
+		pg_atomic_fetch_sub_u32(&zk->nslots, 1);
 }
 
 /*
@@ -634,29 +634,53 @@ note_ask(ZkProcLock *proc, int permits)
 	slot->ask.pid = MyProcPid;
 }
 
+/* Ask in the name of somebody who has not got the heavyweight lock yet. */
+static void
+ask_ahead(ZkProcLock *proc)
+{
+	if (proc->slot->reserved)
+		return;
+	note_ask(proc, 0);
+	slot_event(proc->slot, SLOT_ASKED);
+}
+
 /*
  * slot_ask
- *		Ask for a contender ahead of waiting for the heavyweight lock, if
- *		readers of this cluster hold the slot with the other key.
+ *		Ask for a contender ahead of waiting for the heavyweight lock.
  *
- * For a writer that waits for them: readers of other clusters that come later
- * must see that it waits.
+ * For a writer: readers of other clusters that come later must see that it
+ * waits, though it is readers of its own cluster that it waits for.
  */
 void
-slot_ask(ZkProcLock *proc, const char *readers_key)
+slot_ask(ZkProcLock *proc)
 {
-	ZkSlot	   *slot = proc->slot;
-	ZkContender readers;
+	lock_slot(proc->slot, LW_EXCLUSIVE);
+	ask_ahead(proc);
+	LWLockRelease(partition_lock(proc->slot->hash));
+}
 
-	if (slot_find_contender(readers_key, &readers) != ZK_SLOT_HELD)
+/*
+ * slot_ask_for_others
+ *		The same for whoever waits for the slot with this key.
+ *
+ * To be called by a reader of the lock who has got it, and may have given up
+ * what its writers had asked for.
+ */
+void
+slot_ask_for_others(const char *key)
+{
+	uint32		hash = get_hash_value(slots, key);
+	LWLock	   *lock = partition_lock(hash);
+	ZkContender contender;
+	ZkSlot	   *slot;
+
+	if (slot_find_contender(key, &contender) != ZK_SLOT_NONE)
 		return;
-	lock_slot(slot, LW_EXCLUSIVE);
-	if (!slot->reserved)
-	{
-		note_ask(proc, 0);
-		slot_event(slot, SLOT_ASKED);
-	}
-	LWLockRelease(partition_lock(slot->hash));
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
+	if (slot && slot->procs && !slot->procs->granted)
+		ask_ahead(slot->procs);
+	LWLockRelease(lock);
 }
 
 /*
@@ -678,6 +702,7 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 	ZkTake		result = ZK_PENDING;
 
 	lock_slot(slot, LW_EXCLUSIVE);
+	proc->ready = true;
 	note_ask(proc, permits);
 	if (slot->refusal != ZK_REFUSAL_NONE)
 	{
@@ -820,6 +845,7 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 		ZkSlot	   *slot = procs[i]->slot;
 
 		/* nobody else of this cluster may ask for it now */
+		procs[i]->ready = true;
 		slot->reserved = true;
 		slot->asked = false;
 		if (slot->refusal != ZK_REFUSAL_NONE)
@@ -892,6 +918,20 @@ slot_yield(const char *key)
 }
 
 /*
+ * Is there a backend that can take the slot from the last holder?  A writer
+ * gets the heavyweight lock in a moment; but a reader that has not got it
+ * already stands behind a writer there.
+ */
+static bool
+has_taker(const ZkSlot *slot)
+{
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (!proc->granted && (proc->ready || !is_shared(proc->kind)))
+			return true;
+	return false;
+}
+
+/*
  * May the last holder hand the slot to the next local backend?  Contenders of
  * other clusters may stand behind ours, so not for longer than the quantum.
  */
@@ -900,8 +940,7 @@ may_hand_off(ZkSlot *slot)
 {
 	int64		now;
 
-	if (slot->nwanting == 0 || zklock_handoff_quantum == 0 ||
-		slot->writer_behind)
+	if (zklock_handoff_quantum == 0 || slot->writer_behind || !has_taker(slot))
 		return false;
 	now = zk_now_ms();
 	if (slot->handoff_start == 0)
@@ -950,6 +989,21 @@ slot_is_mine(ZkProcLock *proc, int64 *token)
 		*token = slot->token;
 	LWLockRelease(partition_lock(slot->hash));
 	return mine;
+}
+
+/*
+ * slot_is_held
+ *		Does any backend hold the slot, which the caller wants?
+ */
+bool
+slot_is_held(ZkSlot *slot)
+{
+	bool		held;
+
+	lock_slot(slot, LW_SHARED);
+	held = slot->state == ZK_SLOT_HELD;
+	LWLockRelease(partition_lock(slot->hash));
+	return held;
 }
 
 /*
@@ -1247,15 +1301,32 @@ slot_set_queued(ZkSlot *slot)
 	LWLockRelease(partition_lock(slot->hash));
 }
 
+static bool
+has_ready_waiter(const ZkSlot *slot)
+{
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (!proc->granted && proc->ready)
+			return true;
+	return false;
+}
+
 /*
  * slot_set_granted
  *		The contender owns the lock.
+ *
+ * If all who want it still wait for the heavyweight lock, it is given up: they
+ * may wait for somebody who in turn waits for our contender.
  */
 void
 slot_set_granted(ZkSlot *slot)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
 	slot_event(slot, SLOT_GRANTED);
+	if (slot->state == ZK_SLOT_IDLE && !has_ready_waiter(slot))
+	{
+		slot->asked = false;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
 	LWLockRelease(partition_lock(slot->hash));
 }
 
@@ -1365,8 +1436,7 @@ session_write(const ZkSessionInfo *info)
  *		the worker may close the session.
  *
  * Returns false, and does nothing, while a slot is held: its holder may be in
- * the middle of its commit.  A slot that is idle is wanted by somebody, so it
- * stays, and needs a new contender.
+ * the middle of its commit.
  */
 bool
 slots_retire(void)
@@ -1385,7 +1455,7 @@ slots_retire(void)
 		hash_seq_init(&scan, slots);
 		while ((slot = hash_seq_search(&scan)) != NULL)
 			if (slot->state == ZK_SLOT_IDLE)
-				slot_event(slot, SLOT_CONTENDER_GONE);
+				slot_event(slot, SLOT_GIVEN_UP);
 	}
 	unlock_all();
 	return !held;

@@ -61,6 +61,8 @@ typedef struct ZkProcLock
 	int			pid;
 	bool		granted;		/* holds the slot; else wants it */
 	bool		lost;			/* granted, but the contender is gone */
+	bool		ready;			/* has the heavyweight lock, and only waits
+								 * for the slot */
 	bool		session;		/* has a session-scoped hold */
 	ZnodeKind	kind;			/* of the contender that it wanted */
 	TimestampTz since;			/* that it wants it, or holds it */
@@ -141,6 +143,7 @@ typedef struct ZkSessionInfo
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */
 	char		passwd[ZK_PASSWD_SIZE];
+	bool		draining;		/* nothing new is begun until nothing is held */
 	int			timeout;		/* ms, as granted; as asked before */
 	char		server[ZK_SERVER_SIZE]; /* "" if not connected */
 	int64		sessions;		/* sessions begun since server start */
@@ -188,13 +191,15 @@ extern ZkProcLock *slot_want(const char *key, ZnodeKind kind, bool session);
 extern void slot_unwant(ZkProcLock *proc);
 extern ZkSlotState slot_find_contender(const char *key,
 									   ZkContender *contender);
-extern void slot_ask(ZkProcLock *proc, const char *readers_key);
+extern void slot_ask(ZkProcLock *proc);
+extern void slot_ask_for_others(const char *key);
 extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 						int *permits_found);
 extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 								  int *which, ZkRefusal *refusal);
 extern void slot_yield(const char *key);
 extern void slot_drop(ZkProcLock *proc);
+extern bool slot_is_held(ZkSlot *slot);
 extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
 extern void slot_set_scope(ZkProcLock *proc, bool session);
 extern void session_read(ZkSessionInfo *info);

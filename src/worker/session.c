@@ -361,9 +361,11 @@ watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
  * library that aborts.
  */
 static void
-abort_handler(SIGNAL_ARGS pg_attribute_unused())
+abort_handler(SIGNAL_ARGS)
 {
 	uint64_t	one = 1;
+
+	(void) postgres_signal_arg;
 
 	if (pthread_equal(pthread_self(), main_thread))
 	{

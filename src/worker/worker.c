@@ -188,16 +188,15 @@ make_contender(ZkSlot *slot, ZnodeKind kind)
 {
 	Contender  *contender;
 	bool		found;
-	char	   *mark;
+	const char *mark;
 
 	contender = hash_search(contenders, &slot, HASH_ENTER, &found);
 	if (found)
 		return contender;
 
-	strlcpy(contender->directory, slot->key, sizeof(contender->directory));
-	mark = strstr(contender->directory, ZK_KEY_MARK);
-	if (mark)
-		*mark = '\0';
+	mark = strstr(slot->key, ZK_KEY_MARK);
+	snprintf(contender->directory, sizeof(contender->directory), "%.*s",
+			 mark ? (int) (mark - slot->key) : ZK_SLOT_KEY_SIZE, slot->key);
 	contender->id = new_contender_id(contender);
 	contender->lock_id = 0;
 	contender->is_permit = kind == ZNODE_LEASE;
@@ -739,13 +738,17 @@ release_contender(ZkSlot *slot)
 
 /*
  * What is asked for together is in the mail together, but perhaps not in the
- * part of it that was collected first.
+ * part of it that was collected first.  It may be given up in the mail behind
+ * that: so releases come last, when what they are about has been begun, and the
+ * slots have not gone.
  */
 static void
 open_mail(void)
 {
 	List	   *members = NIL;
+	List	   *released = NIL;
 	ZkSlot	   *slot;
+	ListCell   *cell;
 
 	while ((slot = slots_collect_mail()) != NULL)
 	{
@@ -762,11 +765,13 @@ open_mail(void)
 			else if (mail == ZK_MAIL_LOOK)
 				look_behind(slot);
 			else if (mail == ZK_MAIL_RELEASE)
-				release_contender(slot);
+				released = lappend(released, slot);
 			slot = next;
 		}
 	}
 	begin_groups(members);
+	foreach(cell, released)
+		release_contender(lfirst(cell));
 }
 
 /* Go on with a contender of the worker before this one. */
@@ -1260,6 +1265,11 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			shut_down();
 		if (chroot_changed() && slots_retire())
 			end_session("\"zklock.servers\" has a new chroot.");
+		if (session.draining != chroot_changed())
+		{
+			session.draining = chroot_changed();
+			session_write(&session);
+		}
 
 		open_session();
 		if (session.state == ZK_SESSION_CONNECTED)

@@ -26,7 +26,8 @@
  *	  agreed on.  While there are leases of others, another number is refused;
  *	  else the owner of the lock writes his.  It is read ahead of queueing, so
  *	  that who will be refused need not wait for it, and again by the owner of
- *	  the lock, whose answer stands;
+ *	  the lock, whose answer stands, and once more when his lease keeps the
+ *	  directory, and with it the number, from being collected;
  *	- a lock's contenders in <name> itself are looked for, too: ahead of
  *	  queueing, and by the owner of the lock, whose contender keeps <name>/locks
  *	  from being collected.  As the lock recipe looks for that when it has made
@@ -44,7 +45,8 @@
  * The states and events (a state that an event is not listed for ignores it;
  * answers and watches count only with the latest serial number, which all of
  * one flight have in common; "look" is: make the directories if they are not
- * known, read <name>, read the leases, get the agreement):
+ * known, read <name>, read the leases, get the agreement; "count" is the last
+ * two of them):
  *
  *	NONE		want -> PREPARING: look
  *				resume, wanted -> RESUMING: search; the lock resumed as wanted
@@ -76,41 +78,54 @@
  *				lock queued -> QUEUEING: read the leases, read the queue
  *				queue ok -> QUEUEING: queued, or not yet certain
  *				leases or queue unknown -> QUEUEING: read both again
- *				leases refused -> LEAVING: release the lock; failed
+ *				leases or queue refused -> LEAVING: release the lock; failed
  *				release -> LEAVING: release the lock
- *	CHECKING	agreement ok, and is ours -> CREATING: create, children
+ *	CHECKING	agreement ok, and is ours -> CREATING: create, count
  *				agreement ok, but none, or another, and there are no leases
  *				  -> AGREEING: set
  *				all else as PREPARING, but in CHECKING
- *	AGREEING	set ok -> CREATING: create, children
+ *	AGREEING	set ok -> CREATING: create, count; or, with a lease already,
+ *				  COUNTING: count
  *				set unknown -> AGREEING: set
  *				set no node -> CHECKING: look, with directories to be made
- *				set refused -> LEAVING: release the lock; failed
- *				release -> LEAVING: release the lock
- *	CREATING	create ok -> COUNTING (the children are on their way)
+ *				set refused -> LEAVING: delete the lease if there is one,
+ *				  release the lock; failed
+ *				release -> LEAVING: the same
+ *	CREATING	create ok -> COUNTING (the answers are on their way)
  *				create unknown, or under no name that it can have ->
  *				  SEARCHING: search
  *				create no node -> CHECKING: look, with directories to be made
  *				create refused -> LEAVING: release the lock; failed
  *				release -> CANCELLING
- *	SEARCHING	search ok, our lease among them -> as COUNTING
- *				search ok, without it -> CREATING: create, children
+ *	SEARCHING	search ok, our lease among them -> COUNTING: count
+ *				search ok, without it -> CREATING: create, count
  *				search no node -> CHECKING: look, with directories to be made
  *				search unknown -> SEARCHING: search
  *				search refused -> LEAVING: release the lock; failed, and
  *				  perhaps left behind
  *				release -> ABANDONING
- *	COUNTING	children ok, less than permits before ours -> OWNER: stat,
- *				  release the lock; granted
- *				children ok, more -> WAITING: list; queued
- *				children ok, without our lease -> CREATING: create, children
- *				children unknown -> COUNTING: children
- *				children no node -> CHECKING: look, with directories to be made
- *				children refused -> LEAVING: delete, release the lock; failed
+ *	COUNTING	children ok, without our lease -> CREATING: create, count
+ *				agreement ok, and is ours; less leases than permits before ours
+ *				  -> OWNER: stat, release the lock; granted
+ *				the same, but as many, or more -> WAITING: list; queued
+ *				agreement ok, but another, and there are leases of others ->
+ *				  LEAVING: delete, release the lock; failed, with the number
+ *				agreement ok, but none, or another, and there are none ->
+ *				  AGREEING: set
+ *				anything unknown -> COUNTING: count
+ *				anything no node -> CHECKING: look, with directories to be made
+ *				anything refused -> LEAVING: delete, release the lock; failed
  *				release -> LEAVING: delete, release the lock
- *	WAITING		list ok, as many as permits before ours, or more -> WAITING
+ *	WAITING		list ok, less leases than permits before ours -> OWNER: unwatch,
+ *				  stat, release the lock; granted
+ *				list ok, as many, or more -> WAITING
+ *				list ok, without our lease -> CREATING: unwatch, create, count
  *				watch used up; list unknown -> WAITING: list
- *				all else as COUNTING, but unwatch first
+ *				list no node -> CHECKING: unwatch, look, with directories to be
+ *				  made
+ *				list refused -> LEAVING: unwatch, delete, release the lock;
+ *				  failed
+ *				release -> LEAVING: unwatch, delete, release the lock
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> LEAVING: lost
  *				stat unknown -> OWNER: stat
@@ -308,12 +323,10 @@ withdraw(Semaphore *semaphore, SemaphoreOutput *out)
 		case SEMAPHORE_QUEUEING:
 		case SEMAPHORE_CHECKING:
 		case SEMAPHORE_AGREEING:
-			leave(semaphore, out, false);
-			break;
 		case SEMAPHORE_COUNTING:
 		case SEMAPHORE_WAITING:
 		case SEMAPHORE_OWNER:
-			leave(semaphore, out, true);
+			leave(semaphore, out, semaphore->leased);
 			break;
 		case SEMAPHORE_RETRACTING:
 			semaphore->state = SEMAPHORE_LEAVING;	/* the delete is out */
@@ -386,6 +399,7 @@ static void
 created(Semaphore *semaphore, int32_t sequence)
 {
 	semaphore->sequence = sequence;
+	semaphore->leased = true;
 	znode_contender_name(semaphore->uuid, ZNODE_LEASE, sequence,
 						 semaphore->node);
 }
@@ -428,6 +442,14 @@ parse_agreement(const char *data, int len)
 	return permits <= INT_MAX ? (int) permits : 0;
 }
 
+/* There is no lease of ours, or not any more. */
+static void
+not_created(Semaphore *semaphore)
+{
+	semaphore->leased = false;
+	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+}
+
 /*
  * Look around: ahead of queueing (PREPARING), or as the owner of the lock
  * (CHECKING).
@@ -440,7 +462,7 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 	semaphore->mkdir_error = 0;
 	semaphore->name_read = false;
 	semaphore->leases = -1;
-	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+	not_created(semaphore);
 
 	if (!semaphore->dirs_known)
 	{
@@ -487,14 +509,30 @@ agree(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_AGREEING;
 }
 
-/* Create our lease and count them all. */
+/* Count the leases, with ours among them, and see that the agreement holds. */
+static void
+send_count(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	semaphore->leases = -1;
+	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_LEASES, NULL, NULL);
+}
+
+static void
+count(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	semaphore->serial++;
+	send_count(semaphore, out);
+	semaphore->state = SEMAPHORE_COUNTING;
+}
+
 static void
 create(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+	not_created(semaphore);
 	send_new(semaphore, out, RECIPE_OP_CREATE, SEMAPHORE_LEASES,
 			 semaphore->node, NULL);
-	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
+	send_count(semaphore, out);
 	semaphore->state = SEMAPHORE_CREATING;
 }
 
@@ -537,17 +575,11 @@ list_leases(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_WAITING;
 }
 
-/* A list of leases is in while we know our lease's name. */
+/* The leases are counted, and ours is among them. */
 static void
-evaluate_leases(Semaphore *semaphore, const RecipeInput *in,
-				SemaphoreOutput *out)
+evaluate_leases(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	if (!count_leases(semaphore, in, out))
-	{
-		stop_waiting(semaphore, out);
-		create(semaphore, out); /* somebody deleted our lease */
-	}
-	else if (semaphore->ahead < semaphore->permits)
+	if (semaphore->ahead < semaphore->permits)
 		own(semaphore, out);
 	else if (semaphore->state != SEMAPHORE_WAITING)
 	{
@@ -621,19 +653,26 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
  * The answers.
  */
 
-/* Deal with an answer to looking around that is none; returns false then. */
+/* Deal with an answer to reading that is none; returns false then. */
 static bool
 can_see(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
+	bool		counting = semaphore->state == SEMAPHORE_COUNTING;
+
 	switch (in->result)
 	{
 		case RECIPE_OK:
 			return true;
 		case RECIPE_UNKNOWN:
-			look_around(semaphore, out, semaphore->state);
+			if (counting)
+				count(semaphore, out);
+			else
+				look_around(semaphore, out, semaphore->state);
 			break;
 		case RECIPE_NO_NODE:
-			look_without_directories(semaphore, out, semaphore->state);
+			look_without_directories(semaphore, out,
+									 counting ? SEMAPHORE_CHECKING :
+									 semaphore->state);
 			break;
 		case RECIPE_REFUSED:
 			fail(semaphore, out, in->error);
@@ -662,14 +701,15 @@ on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 }
 
-/* The last answer of looking around: how many permits have others agreed on? */
+/* The last answer of reading: how many permits have others agreed on? */
 static void
 on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
 	int			agreed;
 
 	if ((semaphore->state != SEMAPHORE_PREPARING &&
-		 semaphore->state != SEMAPHORE_CHECKING) ||
+		 semaphore->state != SEMAPHORE_CHECKING &&
+		 semaphore->state != SEMAPHORE_COUNTING) ||
 		semaphore->leases < 0 || !can_see(semaphore, in, out))
 		return;
 	semaphore->dirs_known = true;
@@ -683,10 +723,12 @@ on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 	else if (semaphore->state == SEMAPHORE_PREPARING)
 		queue(semaphore, out);
-	else if (agreed == semaphore->permits)
+	else if (agreed != semaphore->permits)
+		agree(semaphore, out);
+	else if (semaphore->state == SEMAPHORE_CHECKING)
 		create(semaphore, out);
 	else
-		agree(semaphore, out);
+		evaluate_leases(semaphore, out);
 }
 
 /* First the leases, then the queue has been read while we wait for the lock. */
@@ -701,12 +743,14 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		read_queue(semaphore, out);
 		return;
 	}
+	if (in->result == RECIPE_REFUSED)
+	{
+		fail(semaphore, out, in->error);
+		return;
+	}
 	if (semaphore->leases < 0)
 	{
-		if (in->result == RECIPE_REFUSED)
-			fail(semaphore, out, in->error);
-		else
-			(void) count_leases(semaphore, in, out);
+		(void) count_leases(semaphore, in, out);
 		return;
 	}
 
@@ -726,20 +770,36 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	semaphore->serial++;		/* nothing of ours is out */
 }
 
+/* The leases are in, of which one should be ours. */
 static void
-on_count_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+on_leases_done(Semaphore *semaphore, const RecipeInput *in,
+			   SemaphoreOutput *out)
+{
+	bool		found;
+
+	if (semaphore->leases >= 0 || !can_see(semaphore, in, out))
+		return;
+	found = count_leases(semaphore, in, out);
+	if (semaphore->state == SEMAPHORE_COUNTING && !found)
+		create(semaphore, out); /* somebody deleted it */
+}
+
+static void
+on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			evaluate_leases(semaphore, in, out);
+			if (count_leases(semaphore, in, out))
+				evaluate_leases(semaphore, out);
+			else
+			{
+				stop_waiting(semaphore, out);
+				create(semaphore, out);
+			}
 			break;
 		case RECIPE_UNKNOWN:
-			if (semaphore->state == SEMAPHORE_WAITING)
-				list_leases(semaphore, out);
-			else
-				send_new(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES,
-						 NULL, NULL);
+			list_leases(semaphore, out);
 			break;
 		case RECIPE_NO_NODE:
 			stop_waiting(semaphore, out);
@@ -753,8 +813,8 @@ on_count_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 
 /* We have looked for a lease of ours; it is there, or it is not. */
 static void
-on_lease_searched(Semaphore *semaphore, const RecipeInput *in,
-				  SemaphoreOutput *out, bool found)
+on_lease_searched(Semaphore *semaphore, SemaphoreOutput *out, bool found,
+				  bool directory)
 {
 	switch (semaphore->state)
 	{
@@ -766,11 +826,11 @@ on_lease_searched(Semaphore *semaphore, const RecipeInput *in,
 			break;
 		case SEMAPHORE_SEARCHING:
 			if (found)
-				evaluate_leases(semaphore, in, out);
-			else if (in->result == RECIPE_NO_NODE)
-				check_again(semaphore, out);
-			else
+				count(semaphore, out);
+			else if (directory)
 				create(semaphore, out);
+			else
+				check_again(semaphore, out);
 			break;
 		case SEMAPHORE_RECLAIMING:
 			if (found)
@@ -791,10 +851,10 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			on_lease_searched(semaphore, in, out, find_lease(semaphore, in));
+			on_lease_searched(semaphore, out, find_lease(semaphore, in), true);
 			break;
 		case RECIPE_NO_NODE:
-			on_lease_searched(semaphore, in, out, false);
+			on_lease_searched(semaphore, out, false, false);
 			break;
 		case RECIPE_UNKNOWN:
 			search(semaphore, out, semaphore->state);
@@ -821,15 +881,17 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 		case SEMAPHORE_CHECKING:
 			if (!semaphore->name_read)
 				on_name_done(semaphore, in, out);
-			else if (semaphore->leases < 0 && can_see(semaphore, in, out))
-				(void) count_leases(semaphore, in, out);
+			else
+				on_leases_done(semaphore, in, out);
 			break;
 		case SEMAPHORE_QUEUEING:
 			on_queue_done(semaphore, in, out);
 			break;
 		case SEMAPHORE_COUNTING:
+			on_leases_done(semaphore, in, out);
+			break;
 		case SEMAPHORE_WAITING:
-			on_count_done(semaphore, in, out);
+			on_list_done(semaphore, in, out);
 			break;
 		case SEMAPHORE_RESUMING:
 		case SEMAPHORE_SEARCHING:
@@ -851,7 +913,10 @@ on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			create(semaphore, out);
+			if (semaphore->leased)
+				count(semaphore, out);
+			else
+				create(semaphore, out);
 			break;
 		case RECIPE_UNKNOWN:
 			agree(semaphore, out);
@@ -1070,8 +1135,7 @@ begin(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
 	snprintf(semaphore->agreement, sizeof(semaphore->agreement),
 			 AGREEMENT_PREFIX "%d", permits);
 	semaphore->parents_tried = false;
-	semaphore->leased = false;
-	znode_contender_prefix(uuid, ZNODE_LEASE, semaphore->node);
+	not_created(semaphore);
 }
 
 /*

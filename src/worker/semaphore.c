@@ -460,6 +460,7 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 	semaphore->state = state;
 	semaphore->serial++;
 	semaphore->mkdir_error = 0;
+	semaphore->name_made = false;
 	semaphore->name_read = false;
 	semaphore->leases = -1;
 	not_created(semaphore);
@@ -904,6 +905,20 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 	}
 }
 
+/*
+ * The first error tells why the others failed.  That <name> is missing is
+ * none, if it was there a moment ago: then it has just been collected.
+ */
+static void
+on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
+{
+	if (semaphore->mkdir_error == 0 &&
+		(in->result == RECIPE_REFUSED ||
+		 (in->result == RECIPE_NO_NODE && !semaphore->name_made)))
+		semaphore->mkdir_error = in->error;
+	semaphore->name_made = true;
+}
+
 static void
 on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
@@ -1072,10 +1087,7 @@ on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	switch (in->event)
 	{
 		case RECIPE_MKDIR_DONE:
-			/* the first one tells why the others failed */
-			if (semaphore->mkdir_error == 0 &&
-				(in->result == RECIPE_NO_NODE || in->result == RECIPE_REFUSED))
-				semaphore->mkdir_error = in->error;
+			on_mkdir_done(semaphore, in);
 			break;
 		case RECIPE_CREATE_DONE:
 			on_create_done(semaphore, in, out);

@@ -84,6 +84,7 @@ typedef struct Semaphore
 	char		agreement[SEMAPHORE_DATA_SIZE]; /* data of <name>/leases */
 	bool		dirs_known;		/* the directories have been seen to exist */
 	bool		parents_tried;	/* MKDIRS has been sent for this permit */
+	bool		name_made;		/* <name> has been, or has failed to be */
 	int			mkdir_error;	/* why one could not be made, or 0 */
 	bool		name_read;		/* PREPARING, CHECKING: <name> is all right */
 	bool		leased;			/* our lease exists, for all we know */

@@ -40,7 +40,7 @@
 
 /* How many schedules the model plays at random, of each kind. */
 #ifndef RANDOM_RUNS
-#define RANDOM_RUNS		2000
+#define RANDOM_RUNS		1000
 #endif
 
 /*-------------------------------------------------------------------------
@@ -1044,7 +1044,10 @@ test_everything_else_is_ignored(void **state)
 
 				/* how making the directories went is kept for the reads */
 				if (in.event == RECIPE_MKDIR_DONE && !stale)
+				{
 					semaphore.mkdir_error = before.mkdir_error;
+					semaphore.name_made = before.name_made;
+				}
 				if (inputs[input].for_lock)
 				{
 					semaphore_free(&semaphore);
@@ -1560,6 +1563,16 @@ test_directories(void **state)
 	assert_false(semaphore.dirs_known);
 	give(&semaphore, IN_GET_SAME, &out);
 	assert_true(semaphore.dirs_known);
+	give(&semaphore, IN_EXPIRED, &out);
+
+	/* the name is collected as soon as it was made: no error */
+	give(&semaphore, IN_WANT_NEW, &out);
+	give(&semaphore, IN_MKDIR_NO_NODE, &out);
+	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
+	give(&semaphore, IN_MKDIR_OK, &out);
+	give(&semaphore, IN_MKDIR_NO_NODE, &out);
+	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
+	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MADE);
 	give(&semaphore, IN_EXPIRED, &out);
 
 	/* an error of making them is of no account if they are there */
@@ -3782,12 +3795,14 @@ random_step(const Mix *mix)
 		case 10:
 		case 11:
 		case 12:
-			if (client->connected && client->nready < client->nentries)
-				execute(client);
+			for (int n = 1 + (int) choose(4); n > 0; n--)
+				if (client->connected && client->nready < client->nentries)
+					execute(client);
 			break;
 		default:
-			if (client->nready > 0)
-				deliver(client);
+			for (int n = 1 + (int) choose(4); n > 0; n--)
+				if (client->nready > 0)
+					deliver(client);
 			break;
 	}
 	check_rules();
@@ -3804,15 +3819,16 @@ check_tally(const Mix *mix, const Tally *before)
 	assert_true(tally.expirations > before->expirations + 10);
 	assert_true(tally.lost > before->lost);
 	assert_true(tally.collected > before->collected);
-	assert_true(tally.tries > before->tries || mix->vandals);
+	if (!mix->vandals && !mix->refusals)
+		assert_true(tally.tries > before->tries + 100);
 	if (crowded)
 	{
 		assert_true(tally.lagging_reads > before->lagging_reads);
 		assert_true(tally.waits > before->waits + 100);
 		assert_true(tally.queued_by_lease > before->queued_by_lease + 100);
 		assert_true(tally.queued_by_queue > before->queued_by_queue + 100);
-		assert_true(tally.tries_in_vain > before->tries_in_vain ||
-					mix->vandals);
+		if (!mix->vandals && !mix->refusals && !mix->disagreement)
+			assert_true(tally.tries_in_vain > before->tries_in_vain + 100);
 	}
 	if (mix->refusals)
 	{
@@ -3879,7 +3895,7 @@ test_random_schedules(void **state)
 		for (int i = 0; i < nclients; i++)
 			(void) add_client(mix->semaphores ? mix->semaphores :
 							  1 + (int) choose(MAX_SEMAPHORES));
-		for (int steps = 150 + (int) choose(300); steps > 0; steps--)
+		for (int steps = 200 + (int) choose(400); steps > 0; steps--)
 			random_step(mix);
 		settle();
 		world->refusals = false;

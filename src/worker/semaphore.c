@@ -28,10 +28,11 @@
  *	  that who will be refused need not wait for it, and again by the owner of
  *	  the lock, whose answer stands, and once more when his lease keeps the
  *	  directory, and with it the number, from being collected;
- *	- a lock's contenders in <name> itself are looked for, too: ahead of
- *	  queueing, and by the owner of the lock, whose contender keeps <name>/locks
+ *	- a lock's contenders in <name> itself are looked for, too: ahead of all
+ *	  else, so that no directory is made in that of a lock, and by the owner of the lock, whose contender keeps <name>/locks
  *	  from being collected.  As the lock recipe looks for that when it has made
- *	  its own contender, at least one of the two sees the other;
+ *	  its own contender, at least one of the two sees the other.  If it is us,
+ *	  our directories are deleted, unless they are in use;
  *	- who waits is told so as soon as it is certain that no permit is free for
  *	  him.  In the queue that is the case if leases and contenders ahead are
  *	  more than the permits.  One of those ahead may have been counted twice,
@@ -44,9 +45,9 @@
  *
  * The states and events (a state that an event is not listed for ignores it;
  * answers and watches count only with the latest serial number, which all of
- * one flight have in common; "look" is: make the directories if they are not
- * known, read <name>, read the leases, get the agreement; "count" is the last
- * two of them):
+ * one flight have in common; "look" is: make the directories that are missing,
+ * if some have been found to be, read <name>, read the leases, get the
+ * agreement; "count" is the last two of them):
  *
  *	NONE		want -> PREPARING: look
  *				resume, wanted -> RESUMING: search; the lock resumed as wanted
@@ -62,8 +63,8 @@
  *				delete unknown -> RETRACTING: delete
  *				delete refused -> LEAVING: release the lock; failed, left behind
  *				release -> LEAVING: release the lock
- *	PREPARING	<name> ok, with contenders -> LEAVING: release the lock;
- *				  failed, mixed
+ *	PREPARING	<name> ok, with contenders -> LEAVING: release the lock, delete
+ *				  the directories; failed, mixed
  *				agreement ok, and is ours, or there are no leases -> QUEUEING:
  *				  want the lock, unless it is resumed; if that is owned, as
  *				  QUEUEING; if that waits, as there
@@ -71,7 +72,8 @@
  *				  release the lock; failed, with the number found
  *				anything unknown -> PREPARING: look
  *				anything no node -> PREPARING: look, with directories to be
- *				  made; or, if they could not be, as refused
+ *				  made, the next time with their parents; or, if they could
+ *				  not be, as refused
  *				anything refused -> LEAVING: release the lock; failed
  *				release -> LEAVING: release the lock
  *	QUEUEING	lock granted -> CHECKING: look
@@ -465,10 +467,10 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 	semaphore->leases = -1;
 	not_created(semaphore);
 
-	if (!semaphore->dirs_known)
+	if (semaphore->making > 0)
 	{
 		send_op(semaphore, out,
-				semaphore->parents_tried ? RECIPE_OP_MKDIRS : RECIPE_OP_MKDIR,
+				semaphore->making == 1 ? RECIPE_OP_MKDIR : RECIPE_OP_MKDIRS,
 				SEMAPHORE_NAME, NULL, NULL);
 		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LOCKS, NULL, NULL);
 		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LEASES, NULL,
@@ -484,13 +486,13 @@ static void
 look_without_directories(Semaphore *semaphore, SemaphoreOutput *out,
 						 SemaphoreState state)
 {
-	semaphore->dirs_known = false;
-	if (semaphore->parents_tried && semaphore->mkdir_error != 0)
+	if (semaphore->making == 2 && semaphore->mkdir_error != 0)
 		fail(semaphore, out, semaphore->mkdir_error);
 	else
 	{
-		/* missing parents, or an idle container that was just collected */
-		semaphore->parents_tried = true;
+		/* never used, missing parents, or an idle container just collected */
+		if (semaphore->making < 2)
+			semaphore->making++;
 		look_around(semaphore, out, state);
 	}
 }
@@ -604,7 +606,6 @@ queue(Semaphore *semaphore, SemaphoreOutput *out)
 	RecipeOutput lock;
 
 	semaphore->state = SEMAPHORE_QUEUEING;
-	semaphore->serial++;		/* nothing of ours is out */
 	if (semaphore->lock.state == RECIPE_NONE)
 	{
 		recipe_want(&semaphore->lock, semaphore->uuid, ZNODE_MUTEX, false,
@@ -687,19 +688,24 @@ static void
 on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
 	ZnodeContender contender;
+	bool		mixed = false;
 
 	if (!can_see(semaphore, in, out))
 		return;
 	semaphore->name_read = true;
 	for (int i = 0; i < in->nchildren; i++)
-	{
-		if (znode_parse_contender(in->children[i], &contender))
-		{
-			out->told |= RECIPE_TOLD_MIXED;
-			fail(semaphore, out, 0);
-			return;
-		}
-	}
+		mixed = mixed || znode_parse_contender(in->children[i], &contender);
+	if (!mixed)
+		return;
+
+	out->told |= RECIPE_TOLD_MIXED;
+	fail(semaphore, out, 0);
+	/* who uses the lock must not find them, unless they are used as well */
+	for (int i = 0; i < in->nchildren; i++)
+		if (strcmp(in->children[i], RECIPE_SEMAPHORE_LOCKS) == 0 ||
+			strcmp(in->children[i], RECIPE_SEMAPHORE_LEASES) == 0)
+			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_NAME,
+					in->children[i], NULL);
 }
 
 /* The last answer of reading: how many permits have others agreed on? */
@@ -713,7 +719,7 @@ on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		 semaphore->state != SEMAPHORE_COUNTING) ||
 		semaphore->leases < 0 || !can_see(semaphore, in, out))
 		return;
-	semaphore->dirs_known = true;
+	semaphore->making = 0;
 	semaphore->mkdir_error = 0;
 
 	agreed = parse_agreement(in->data, in->data_len);
@@ -768,7 +774,6 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 	if (found && semaphore->leases + ahead > semaphore->permits)
 		out->told |= RECIPE_TOLD_QUEUED;
-	semaphore->serial++;		/* nothing of ours is out */
 }
 
 /* The leases are in, of which one should be ours. */
@@ -1146,7 +1151,7 @@ begin(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
 	semaphore->permits = permits;
 	snprintf(semaphore->agreement, sizeof(semaphore->agreement),
 			 AGREEMENT_PREFIX "%d", permits);
-	semaphore->parents_tried = false;
+	semaphore->making = 0;
 	not_created(semaphore);
 }
 
@@ -1154,19 +1159,17 @@ begin(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
  * semaphore_want
  *		Wait for one of "permits" permits.
  *
- * "uuid" must never have been used in this semaphore.  "dirs_known" tells that
- * its three directories have been seen, which spares operations.  The
- * semaphore must be in SEMAPHORE_NONE.  "out" is filled anew.
+ * "uuid" must never have been used in this semaphore, which must be in
+ * SEMAPHORE_NONE.  "out" is filled anew.
  */
 void
 semaphore_want(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
-			   int permits, bool dirs_known, SemaphoreOutput *out)
+			   int permits, SemaphoreOutput *out)
 {
 	memset(out, 0, sizeof(*out));
 	if (semaphore->state != SEMAPHORE_NONE)
 		return;
 	begin(semaphore, uuid, permits);
-	semaphore->dirs_known = dirs_known;
 	look_around(semaphore, out, SEMAPHORE_PREPARING);
 }
 

@@ -82,8 +82,7 @@ typedef struct Semaphore
 	uint8_t		uuid[ZNODE_UUID_BYTES]; /* of that and of the lease */
 	int			permits;
 	char		agreement[SEMAPHORE_DATA_SIZE]; /* data of <name>/leases */
-	bool		dirs_known;		/* the directories have been seen to exist */
-	bool		parents_tried;	/* MKDIRS has been sent for this permit */
+	int			making;			/* directories: 1, with parents: 2; or 0 */
 	bool		name_made;		/* <name> has been, or has failed to be */
 	int			mkdir_error;	/* why one could not be made, or 0 */
 	bool		name_read;		/* PREPARING, CHECKING: <name> is all right */
@@ -100,7 +99,7 @@ extern void semaphore_init(Semaphore *semaphore);
 extern void semaphore_free(Semaphore *semaphore);
 extern void semaphore_want(Semaphore *semaphore,
 						   const uint8_t uuid[ZNODE_UUID_BYTES], int permits,
-						   bool dirs_known, SemaphoreOutput *out);
+						   SemaphoreOutput *out);
 extern void semaphore_resume(Semaphore *semaphore,
 							 const uint8_t uuid[ZNODE_UUID_BYTES], int permits,
 							 RecipeResume how, SemaphoreOutput *out);

@@ -78,8 +78,7 @@ static const uint8_t our_uuid[ZNODE_UUID_BYTES] = {
 typedef enum Input
 {
 	IN_END,						/* of a list of inputs */
-	IN_WANT,					/* directories known */
-	IN_WANT_NEW,				/* not known */
+	IN_WANT,
 	IN_RELEASE,
 	IN_RETRY,
 	IN_EXPIRED,
@@ -95,6 +94,7 @@ typedef enum Input
 	IN_CREATE_REFUSED,
 	IN_EMPTY,					/* children: none */
 	IN_STRANGER,				/* children: "locks", which is no contender */
+	IN_MIXED,					/* children: the same, and a contender */
 	IN_ONE,						/* children: a lease or contender of another */
 	IN_TWO,						/* children: two leases of others */
 	IN_OURS,					/* children: our lease */
@@ -136,6 +136,7 @@ typedef enum Input
 	IN_LOCK_TWO_AHEAD,
 	IN_LOCK_DELETED,			/* the predecessor is: granted */
 	IN_LOCK_REFUSED,			/* children: failed, leaving */
+	IN_LOCK_MIXED,				/* children: the same, as a semaphore's */
 	IN_LOCK_CREATE_REFUSED,		/* failed, gone */
 	IN_LOCK_LOST,
 	IN_LOCK_GONE,
@@ -170,6 +171,8 @@ static const struct
 	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED},
 	[IN_EMPTY] = {RECIPE_CHILDREN_DONE},
 	[IN_STRANGER] = {RECIPE_CHILDREN_DONE, .children = {"locks"}},
+	[IN_MIXED] = {RECIPE_CHILDREN_DONE,
+		.children = {"locks", OTHER("lock", 3), "leases"}},
 	[IN_ONE] = {RECIPE_CHILDREN_DONE, .children = {OTHER("lease", 3)}},
 	[IN_TWO] = {RECIPE_CHILDREN_DONE,
 		.children = {OTHER("lease", 3), THIRD("lease", 4)}},
@@ -219,6 +222,8 @@ static const struct
 		.children = {THIRD("lock", 3), LOCK, OTHER("lock", 4)}},
 	[IN_LOCK_DELETED] = {RECIPE_NODE_DELETED, RECIPE_OK, true},
 	[IN_LOCK_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED, true},
+	[IN_LOCK_MIXED] = {RECIPE_CHILDREN_DONE, RECIPE_OK, true,
+		.children = {LOCK, "leases"}},
 	[IN_LOCK_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED, true},
 	[IN_LOCK_LOST] = {RECIPE_STAT_DONE, RECIPE_NO_NODE, true},
 	[IN_LOCK_GONE] = {RECIPE_DELETE_DONE, RECIPE_OK, true},
@@ -235,7 +240,7 @@ typedef enum Situation
 	AT_RESUMING,
 	AT_RETRACTING,
 	AT_PREPARING,
-	AT_PREPARING_NEW,			/* the directories are being made */
+	AT_PREPARING_MKDIR,			/* the directories are being made */
 	AT_PREPARING_MKDIRS,		/* with parents */
 	AT_PREPARING_IN_VAIN,		/* they cannot be made */
 	AT_PREPARING_LEASES,		/* <name> is read, the leases are next */
@@ -293,12 +298,14 @@ static const struct
 	[AT_RETRACTING] = {"RETRACTING", SEMAPHORE_RETRACTING,
 	1 + RECIPE_RESUME_WANTED, {IN_OURS_SECOND}},
 	[AT_PREPARING] = {"PREPARING", SEMAPHORE_PREPARING, 0, {IN_WANT}},
-	[AT_PREPARING_NEW] = {"PREPARING, making directories",
-	SEMAPHORE_PREPARING, 0, {IN_WANT_NEW}},
-	[AT_PREPARING_MKDIRS] = {"PREPARING, making parents",
+	[AT_PREPARING_MKDIR] = {"PREPARING, making directories",
 	SEMAPHORE_PREPARING, 0, {IN_WANT, IN_CHILDREN_NO_NODE}},
+	[AT_PREPARING_MKDIRS] = {"PREPARING, making parents",
+		SEMAPHORE_PREPARING, 0,
+	{IN_WANT, IN_CHILDREN_NO_NODE, IN_CHILDREN_NO_NODE}},
 	[AT_PREPARING_IN_VAIN] = {"PREPARING, in vain", SEMAPHORE_PREPARING, 0,
-	{IN_WANT, IN_CHILDREN_NO_NODE, IN_MKDIR_REFUSED, IN_MKDIR_NO_NODE}},
+		{IN_WANT, IN_CHILDREN_NO_NODE, IN_CHILDREN_NO_NODE, IN_MKDIR_REFUSED,
+	IN_MKDIR_NO_NODE}},
 	[AT_PREPARING_LEASES] = {"PREPARING, name read", SEMAPHORE_PREPARING, 0,
 	{IN_WANT, IN_EMPTY}},
 	[AT_PREPARING_FREE] = {"PREPARING, no lease", SEMAPHORE_PREPARING, 0,
@@ -362,7 +369,8 @@ static const struct
 
 #define LOOK		"search(name) children get"
 #define COUNT		"children get"
-#define LOOK_MADE	"mkdirs(name) mkdir(locks) mkdir " LOOK
+#define LOOK_MADE	"mkdir(name) mkdir(locks) mkdir " LOOK
+#define LOOK_MKDIRS	"mkdirs(name) mkdir(locks) mkdir " LOOK
 #define TOLD_GONE	RECIPE_TOLD_GONE
 #define TOLD_FAILED	RECIPE_TOLD_FAILED
 #define TOLD_MIXED	(RECIPE_TOLD_FAILED | RECIPE_TOLD_MIXED)
@@ -387,23 +395,16 @@ typedef struct Transition
 
 static const Transition transitions[] = {
 	{AT_NONE, IN_WANT, SEMAPHORE_PREPARING, LOOK, 0, 0},
-	{AT_NONE, IN_WANT_NEW, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
 
 	{AT_RESUMING, IN_OURS, SEMAPHORE_RETRACTING, "delete", 0, 0},
 	{AT_RESUMING, IN_OURS_FIRST, SEMAPHORE_RETRACTING, "delete", 0, 0},
 	{AT_RESUMING, IN_OURS_SECOND, SEMAPHORE_RETRACTING, "delete", 0, 0},
 	{AT_RESUMING, IN_OURS_THIRD, SEMAPHORE_RETRACTING, "delete", 0, 0},
-	{AT_RESUMING, IN_EMPTY, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
-	{AT_RESUMING, IN_STRANGER, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
-	{AT_RESUMING, IN_ONE, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
-	{AT_RESUMING, IN_TWO, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
-	{AT_RESUMING, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
+	{AT_RESUMING, IN_EMPTY, SEMAPHORE_PREPARING, LOOK, 0, 0},
+	{AT_RESUMING, IN_STRANGER, SEMAPHORE_PREPARING, LOOK, 0, 0},
+	{AT_RESUMING, IN_ONE, SEMAPHORE_PREPARING, LOOK, 0, 0},
+	{AT_RESUMING, IN_TWO, SEMAPHORE_PREPARING, LOOK, 0, 0},
+	{AT_RESUMING, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING, LOOK, 0, 0},
 	{AT_RESUMING, IN_CHILDREN_UNKNOWN, SEMAPHORE_RESUMING, "search", 0, 0},
 	{AT_RESUMING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "",
 	TOLD_FAILED | TOLD_LEFT, ERROR_REFUSED},
@@ -445,6 +446,8 @@ static const Transition transitions[] = {
 	TOLD_MIXED | TOLD_GONE, 0},
 	{AT_PREPARING, IN_QUEUE_THIRD, SEMAPHORE_NONE, "",
 	TOLD_MIXED | TOLD_GONE, 0},
+	{AT_PREPARING, IN_MIXED, SEMAPHORE_NONE, "stray(name) stray(name)",
+	TOLD_MIXED | TOLD_GONE, 0},
 	{AT_PREPARING, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING, IN_STRANGER, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK, 0, 0},
@@ -453,16 +456,16 @@ static const Transition transitions[] = {
 	{AT_PREPARING, IN_CHILDREN_REFUSED, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_REFUSED},
 	{AT_PREPARING, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
-	{AT_PREPARING_MKDIRS, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
-	LOOK_MADE, 0, 0},
-	{AT_PREPARING_NEW, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING, LOOK_MADE,
+	{AT_PREPARING_MKDIR, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
+	LOOK_MKDIRS, 0, 0},
+	{AT_PREPARING_MKDIR, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK_MADE,
 	0, 0},
-	{AT_PREPARING_NEW, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
+	{AT_PREPARING_MKDIRS, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
+	LOOK_MKDIRS, 0, 0},
 	{AT_PREPARING_MKDIRS, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING,
-	LOOK_MADE, 0, 0},
+	LOOK_MKDIRS, 0, 0},
 	{AT_PREPARING_IN_VAIN, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING,
-	LOOK_MADE, 0, 0},
+	LOOK_MKDIRS, 0, 0},
 	{AT_PREPARING_IN_VAIN, IN_CHILDREN_NO_NODE, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_MKDIRS},
 
@@ -521,6 +524,11 @@ static const Transition transitions[] = {
 	0, 0},
 	{AT_READING, IN_LOCK_REFUSED, SEMAPHORE_LEAVING, "+delete",
 	TOLD_FAILED, ERROR_REFUSED},
+	{AT_READING, IN_LOCK_MIXED, SEMAPHORE_LEAVING, "+delete", TOLD_MIXED, 0},
+	{AT_RESUMING, IN_LOCK_MIXED, SEMAPHORE_ABANDONING, "+delete",
+	TOLD_MIXED, 0},
+	{AT_RETRACTING, IN_LOCK_MIXED, SEMAPHORE_LEAVING, "+delete",
+	TOLD_MIXED, 0},
 	{AT_READING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 
 	{AT_QUEUEING, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK, 0, 0},
@@ -563,6 +571,8 @@ static const Transition transitions[] = {
 	0, 0},
 
 	{AT_CHECKING, IN_ONE, SEMAPHORE_LEAVING, "+delete", TOLD_MIXED, 0},
+	{AT_CHECKING, IN_MIXED, SEMAPHORE_LEAVING,
+	"+delete stray(name) stray(name)", TOLD_MIXED, 0},
 	{AT_CHECKING, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING, IN_STRANGER, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK, 0, 0},
@@ -878,7 +888,10 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 							 i > 0 ? " " : "", op_name(op->kind));
 			continue;
 		}
-		if (node == NULL)
+		if (op->kind == RECIPE_OP_DELETE_STRAY && place == SEMAPHORE_NAME)
+			assert_true(strcmp(op->node, "locks") == 0 ||
+						strcmp(op->node, "leases") == 0);
+		else if (node == NULL)
 			assert_null(op->node);
 		else
 			assert_string_equal(op->node, node);
@@ -926,9 +939,9 @@ give(Semaphore *semaphore, Input input, SemaphoreOutput *out)
 	RecipeInput in;
 
 	memset(out, 0xFF, sizeof(*out));	/* it has to be filled anew */
-	if (input == IN_WANT || input == IN_WANT_NEW)
+	if (input == IN_WANT)
 	{
-		semaphore_want(semaphore, our_uuid, PERMITS, input == IN_WANT, out);
+		semaphore_want(semaphore, our_uuid, PERMITS, out);
 		return;
 	}
 	fill_input(semaphore, input, &in);
@@ -1009,7 +1022,7 @@ test_everything_else_is_ignored(void **state)
 			{
 				Input		other = transitions[i].input;
 
-				if (transitions[i].at == at && other > IN_WANT_NEW &&
+				if (transitions[i].at == at && other > IN_WANT &&
 					inputs[other].for_lock == inputs[input].for_lock &&
 					(inputs[input].for_lock ? other == input :
 					 inputs[other].event == inputs[input].event))
@@ -1208,7 +1221,7 @@ test_agreement(void **state)
 		char		data[SEMAPHORE_DATA_SIZE];
 
 		semaphore_init(&semaphore);
-		semaphore_want(&semaphore, our_uuid, permits, true, &out);
+		semaphore_want(&semaphore, our_uuid, permits, &out);
 		strcpy(data, semaphore.agreement);
 		give(&semaphore, IN_EXPIRED, &out);
 		bring_to(&semaphore, AT_PREPARING_USED);
@@ -1282,6 +1295,9 @@ test_queued_is_certain(void **state)
 static void
 test_queue_is_read_again(void **state)
 {
+	static const char *const strays[] = {
+		UUID_TEXT "-lock-0000000002", OTHER("lock", 4), LOCK
+	};
 	Semaphore	semaphore;
 	SemaphoreOutput out;
 	RecipeInput in;
@@ -1302,11 +1318,20 @@ test_queue_is_read_again(void **state)
 	give(&semaphore, IN_QUEUE_SECOND, &out);
 	assert_int_equal(out.told, 0);
 
-	/* a contender of ours that has gone meanwhile waits for nothing */
 	give(&semaphore, IN_LOCK_DELETED, &out);
 	assert_int_equal(semaphore.state, SEMAPHORE_CHECKING);
 	semaphore_free(&semaphore);
 
+	/* another contender of ours, which is about to go, is not ahead */
+	bring_to(&semaphore, AT_QUEUEING_ONE);
+	fill_input(&semaphore, IN_QUEUE_SECOND, &in);
+	in.children = strays;
+	in.nchildren = lengthof(strays);
+	semaphore_step(&semaphore, false, &in, &out);
+	assert_int_equal(out.told, 0);
+	semaphore_free(&semaphore);
+
+	/* our contender has gone meanwhile: the lock's recipe will find out */
 	bring_to(&semaphore, AT_QUEUEING_TWO);
 	give(&semaphore, IN_TWO, &out);
 	assert_int_equal(out.told, 0);
@@ -1535,7 +1560,7 @@ test_lock_left_behind(void **state)
 	semaphore_free(&semaphore);
 }
 
-/* Directories are made singly first, then with parents, then never mind. */
+/* Directories are made when they are missed, and never in a lock's. */
 static void
 test_directories(void **state)
 {
@@ -1543,12 +1568,12 @@ test_directories(void **state)
 	SemaphoreOutput out;
 
 	(void) state;
-	bring_to(&semaphore, AT_PREPARING_NEW);
+	bring_to(&semaphore, AT_PREPARING_MKDIR);
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
 	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
-	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MADE);
+	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MKDIRS);
 
 	/* a chroot that is not there */
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
@@ -1557,33 +1582,30 @@ test_directories(void **state)
 	assert_int_equal(out.told, TOLD_FAILED | TOLD_GONE);
 	assert_int_equal(out.error, ERROR_NO_NODE);
 
-	/* the next one starts with a clean slate; once seen, they are known */
-	give(&semaphore, IN_WANT_NEW, &out);
-	give(&semaphore, IN_MKDIR_REFUSED, &out);
+	/* the next one starts with a clean slate; <name> alone is there */
+	give(&semaphore, IN_WANT, &out);
+	assert_string_equal(describe_ops(&semaphore, &out), LOOK);
+	give(&semaphore, IN_EMPTY, &out);
 	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MADE);
 	give(&semaphore, IN_MKDIR_OK, &out);
 	give(&semaphore, IN_EMPTY, &out);
 	give(&semaphore, IN_EMPTY, &out);
-	assert_false(semaphore.dirs_known);
+	assert_int_equal(semaphore.making, 1);
 	give(&semaphore, IN_GET_SAME, &out);
-	assert_true(semaphore.dirs_known);
+	assert_int_equal(semaphore.making, 0);
 	give(&semaphore, IN_EXPIRED, &out);
 
 	/* the name is collected as soon as it was made: no error */
-	give(&semaphore, IN_WANT_NEW, &out);
-	give(&semaphore, IN_MKDIR_NO_NODE, &out);
+	give(&semaphore, IN_WANT, &out);
+	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
 	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
 	give(&semaphore, IN_MKDIR_OK, &out);
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
 	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
-	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MADE);
-	give(&semaphore, IN_EXPIRED, &out);
+	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MKDIRS);
 
 	/* an error of making them is of no account if they are there */
-	give(&semaphore, IN_WANT_NEW, &out);
-	give(&semaphore, IN_MKDIR_REFUSED, &out);
-	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
 	give(&semaphore, IN_MKDIR_REFUSED, &out);
 	give(&semaphore, IN_EMPTY, &out);
 	give(&semaphore, IN_EMPTY, &out);
@@ -1827,6 +1849,7 @@ typedef struct Tally
 	unsigned long collected;
 	unsigned long lagging_reads;
 	unsigned long sets;
+	unsigned long rmdirs;
 	unsigned long left;
 	unsigned long retried;
 	unsigned long tries;
@@ -2332,6 +2355,21 @@ execute_mkdir(Entry *todo)
 		make_directory(todo->place, todo->permits);
 }
 
+/* Only what is empty can be deleted. */
+static void
+execute_rmdir(const Entry *todo)
+{
+	SemaphorePlace place = strcmp(todo->node, "locks") == 0 ?
+		SEMAPHORE_LOCKS : SEMAPHORE_LEASES;
+	Directory  *dir = directory_at(place, world->zxid);
+
+	check(strcmp(todo->node, "locks") == 0 ||
+		  strcmp(todo->node, "leases") == 0, "only our directories are deleted");
+	tally.rmdirs++;
+	if (dir != NULL && count_at(place, world->zxid) == 0)
+		dir->dzxid = ++world->zxid;
+}
+
 static void
 execute_operation(Client *client, Entry *todo)
 {
@@ -2406,6 +2444,11 @@ execute_operation(Client *client, Entry *todo)
 			break;
 		case RECIPE_OP_DELETE:
 		case RECIPE_OP_DELETE_STRAY:
+			if (todo->place == SEMAPHORE_NAME)
+			{
+				execute_rmdir(todo);
+				break;
+			}
 			node = node_at(todo->place, todo->node, world->zxid);
 			if (node < 0)
 				todo->result = RECIPE_NO_NODE;
@@ -2567,8 +2610,7 @@ static void
 check_queued(const Client *client, const Permit *permit)
 {
 	int			node = own_node(client, permit, SEMAPHORE_LOCKS);
-	const Node *own = &world->nodes[node];
-	int64_t		zxid;
+	const Node *own;
 
 	if (permit->semaphore.state == SEMAPHORE_WAITING)
 		tally.queued_by_lease++;
@@ -2577,7 +2619,8 @@ check_queued(const Client *client, const Permit *permit)
 	if (!client->alive || world->vandals || world->disagreement)
 		return;
 	check(node >= 0, "who is told to be queued is in the queue");
-	for (zxid = own->czxid; zxid <= world->zxid; zxid++)
+	own = &world->nodes[node];
+	for (int64_t zxid = own->czxid; zxid <= world->zxid; zxid++)
 		if (used_at(own->name, own, zxid) >= permit->semaphore.permits)
 			return;
 	check(false, "queued is told when no permit is free");
@@ -2683,7 +2726,8 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 		permit->active = permit->wanted = permit->owner = false;
 		permit->left = permit->queued = false;
 	}
-	check(semaphore->state != SEMAPHORE_NONE || out->nops == 0,
+	check(semaphore->state != SEMAPHORE_NONE || out->nops == 0 ||
+		  (out->told & RECIPE_TOLD_MIXED),
 		  "without a permit nothing is sent");
 }
 
@@ -2748,7 +2792,8 @@ submit(Client *client, Permit *permit, const SemaphoreOp *op)
 					client->entries[i].in_vain = true;
 			break;
 		case RECIPE_OP_DELETE_STRAY:
-			check(false, "no create is repeated that had arrived");
+			check(entry->place == SEMAPHORE_NAME,
+				  "no create is repeated that had arrived");
 			break;
 		default:
 			break;
@@ -3007,7 +3052,7 @@ hear_of_expiry(Client *client)
 }
 
 static void
-want(Client *client, int semaphore, int permits, bool dirs_known)
+want(Client *client, int semaphore, int permits)
 {
 	Permit	   *permit = &client->permits[semaphore];
 	SemaphoreOutput out;
@@ -3023,7 +3068,7 @@ want(Client *client, int semaphore, int permits, bool dirs_known)
 	permit->active = permit->wanted = true;
 	permit->queued = false;
 	permit->since = world->zxid;
-	semaphore_want(&permit->semaphore, uuid, permits, dirs_known, &out);
+	semaphore_want(&permit->semaphore, uuid, permits, &out);
 	take_output(client, permit, &out);
 }
 
@@ -3113,10 +3158,11 @@ static bool
 foreigner_acts(Foreigner *foreigner)
 {
 	char		prefix[ZNODE_CONTENDER_SIZE];
-	Node	   *lock = &world->nodes[foreigner->lock];
 
 	if (foreigner->state == FOREIGN_QUEUED)
 	{
+		const Node *lock = &world->nodes[foreigner->lock];
+
 		for (int i = world->oldest; i < world->nnodes; i++)
 			if (world->nodes[i].dzxid == 0 &&
 				world->nodes[i].place == SEMAPHORE_LOCKS &&
@@ -3414,25 +3460,19 @@ typedef struct Scenario
 	int			permits;
 	int			holders;		/* other clients with a permit */
 	bool		waiter;			/* and one who waits for the next */
-	bool		dirs_known;		/* or so we believe */
 	bool		missing;		/* even the root */
 	bool		stale;			/* the agreement is an old one */
 	bool		refusals;
 } Scenario;
 
 static const Scenario scenarios[] = {
-	{"a free permit", .permits = 1, .dirs_known = true},
-	{"a free permit, an old agreement", .permits = 2, .dirs_known = true,
-	.stale = true},
+	{"a free permit", .permits = 1},
+	{"a free permit, an old agreement", .permits = 2, .stale = true},
 	{"first use of the namespace", .permits = 1, .missing = true},
-	{"directories collected behind our back", .permits = 1,
-	.dirs_known = true, .missing = true},
-	{"one of two is free", .permits = 2, .holders = 1, .dirs_known = true},
-	{"all in use", .permits = 1, .holders = 1, .dirs_known = true},
-	{"all in use, one ahead", .permits = 1, .holders = 1, .waiter = true,
-	.dirs_known = true},
-	{"a free permit, deletes refused", .permits = 1, .dirs_known = true,
-	.refusals = true}
+	{"one of two is free", .permits = 2, .holders = 1},
+	{"all in use", .permits = 1, .holders = 1},
+	{"all in use, one ahead", .permits = 1, .holders = 1, .waiter = true},
+	{"a free permit, deletes refused", .permits = 1, .refusals = true}
 };
 
 /* The first other client that has, or waits for, a permit; or NULL. */
@@ -3530,7 +3570,7 @@ play_scenario(const Scenario *scenario)
 
 	set_scene(scenario);
 	client = add_client(1);
-	want(client, 0, scenario->permits, scenario->dirs_known);
+	want(client, 0, scenario->permits);
 
 	for (;;)
 	{
@@ -3707,7 +3747,7 @@ random_try(Client *client, int semaphore)
 	used = count_at(SEMAPHORE_LEASES, world->zxid);
 	if (used > 0 && world->disagreement)
 		return;
-	want(client, semaphore, world->permits, one_in(2));
+	want(client, semaphore, world->permits);
 	if (world->refusals)
 		return;
 	settle();
@@ -3739,7 +3779,7 @@ random_want(Client *client, int semaphore)
 	}
 	else if (!permit->active && world->nnodes < MAX_NODES - 96)
 		want(client, semaphore, world->permits +
-			 (world->disagreement ? (int) choose(2) : 0), one_in(2));
+			 (world->disagreement ? (int) choose(2) : 0));
 }
 
 static void
@@ -3855,6 +3895,7 @@ check_tally(const Mix *mix, const Tally *before)
 	{
 		assert_true(tally.mixed > before->mixed + 100);
 		assert_true(tally.mixed_lockers > before->mixed_lockers + 100);
+		assert_true(tally.rmdirs > before->rmdirs + 100);
 	}
 	if (mix->vandals)
 		assert_true(tally.vandalized > before->vandalized + 100);

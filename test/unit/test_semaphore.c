@@ -1734,7 +1734,6 @@ typedef struct Permit
 	bool		token;			/* known, or refused */
 	bool		queued;			/* told so */
 	bool		left;			/* told left: to be retried */
-	int64_t		since;			/* zxid when it was wanted */
 } Permit;
 
 typedef struct Client
@@ -3067,7 +3066,6 @@ want(Client *client, int semaphore, int permits)
 	note(client_number(client), semaphore, "wants one of", permits);
 	permit->active = permit->wanted = true;
 	permit->queued = false;
-	permit->since = world->zxid;
 	semaphore_want(&permit->semaphore, uuid, permits, &out);
 	take_output(client, permit, &out);
 }
@@ -3660,14 +3658,13 @@ static const Mix mixes[] = {
 	{"operations refused", .foreigners = true, .refusals = true, .calm = 25},
 	{"workers restarted", .foreigners = true, .restarts = true, .calm = 12},
 	{"clients disagree", .disagreement = true, .restarts = true, .calm = 25},
-	{"the name is used as a lock", .foreigners = false, .lockers = true,
-	.calm = 25},
+	{"the name is used as a lock", .lockers = true, .calm = 25},
 	{"leases are deleted by somebody", .foreigners = true, .vandals = true,
 	.restarts = true, .calm = 20},
 	{"locks are deleted by somebody", .semaphores = 1, .foreigners = true,
 	.vandals = true, .lock_vandals = true, .calm = 20},
 	{"everything", .foreigners = true, .wrap = true, .refusals = true,
-	.restarts = true, .disagreement = false, .calm = 15}
+	.restarts = true, .calm = 15}
 };
 
 static void

@@ -13,7 +13,7 @@
  *		<name>/leases/_c_<uuid>-lease-0000000017	a permit in use
  *
  * Who wants a permit queues for the lock (an embedded Recipe).  Owning it, he
- * creates his lease, and waits until there are less leases before it than
+ * creates his lease, and waits until there are fewer leases before it than
  * permits.  Then a permit is his, and he gives up the lock.  Only the owner of
  * the lock adds leases, so permits are given out in the order of the queue.
  * Even with two who both took themselves for the owner, the leases have an
@@ -29,10 +29,11 @@
  *	  the lock, whose answer stands, and once more when his lease keeps the
  *	  directory, and with it the number, from being collected;
  *	- a lock's contenders in <name> itself are looked for, too: ahead of all
- *	  else, so that no directory is made in that of a lock, and by the owner of the lock, whose contender keeps <name>/locks
- *	  from being collected.  As the lock recipe looks for that when it has made
- *	  its own contender, at least one of the two sees the other.  If it is us,
- *	  our directories are deleted, unless they are in use;
+ *	  else, so that no directory is made in that of a lock, and by the owner
+ *	  of our lock, whose contender keeps <name>/locks from being collected.  As
+ *	  the lock recipe looks for that when it has made its own contender, at
+ *	  least one of the two sees the other.  If it is us, our directories are
+ *	  deleted, unless they are in use;
  *	- who waits is told so as soon as it is certain that no permit is free for
  *	  him.  In the queue that is the case if leases and contenders ahead are
  *	  more than the permits.  One of those ahead may have been counted twice,
@@ -107,7 +108,7 @@
  *				  perhaps left behind
  *				release -> ABANDONING
  *	COUNTING	children ok, without our lease -> CREATING: create, count
- *				agreement ok, and is ours; less leases than permits before ours
+ *				agreement ok, and is ours; fewer leases than permits before ours
  *				  -> OWNER: stat, release the lock; granted
  *				the same, but as many, or more -> WAITING: list; queued
  *				agreement ok, but another, and there are leases of others ->
@@ -118,7 +119,7 @@
  *				anything no node -> CHECKING: look, with directories to be made
  *				anything refused -> LEAVING: delete, release the lock; failed
  *				release -> LEAVING: delete, release the lock
- *	WAITING		list ok, less leases than permits before ours -> OWNER: unwatch,
+ *	WAITING		list ok, fewer leases than permits before ours -> OWNER: unwatch,
  *				  stat, release the lock; granted
  *				list ok, as many, or more -> WAITING
  *				list ok, without our lease -> CREATING: unwatch, create, count
@@ -360,8 +361,9 @@ fail(Semaphore *semaphore, SemaphoreOutput *out, int error)
 
 /*
  * Count the leases of others in a list of <name>/leases, and those of them
- * that are ahead of ours, if that is known.  Returns whether it is there.  One more of ours, from a create that was repeated although
- * it had arrived, is deleted.
+ * that are before ours, if that is known.  Returns whether it is there.  One
+ * more of ours, from a create that was repeated although it had arrived, is
+ * deleted.
  */
 static bool
 count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)

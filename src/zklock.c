@@ -20,7 +20,9 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "shared/queries.h"
 #include "shared/slots.h"
+#include "shared/stats.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 #include "zklock.h"
@@ -38,10 +40,17 @@ int			zklock_max_locks;
 int			zklock_handoff_quantum;
 char	   *zklock_auth;
 int			zklock_acl;
+int			zklock_node_format;
 
 static const struct config_enum_entry acl_options[] = {
 	{"open", ZK_ACL_OPEN, false},
 	{"creator", ZK_ACL_CREATOR, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry format_options[] = {
+	{"mutex", ZK_FORMAT_MUTEX, false},
+	{"readwrite", ZK_FORMAT_READWRITE, false},
 	{NULL, 0, false}
 };
 
@@ -212,6 +221,15 @@ define_settings(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.node_format",
+							 "Sets how our exclusive contenders are named, so that other clients know them.",
+							 "As those of Curator's InterProcessMutex or of its InterProcessReadWriteLock.",
+							 &zklock_node_format,
+							 ZK_FORMAT_MUTEX,
+							 format_options,
+							 PGC_SUSET,
+							 0,
+							 NULL, NULL, NULL);
 	MarkGUCPrefixReserved("zklock");
 }
 
@@ -239,6 +257,8 @@ zk_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	slots_request_shmem();
+	questions_request_shmem();
+	stats_request_shmem();
 }
 
 static void
@@ -247,6 +267,8 @@ zk_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	slots_startup_shmem();
+	questions_startup_shmem();
+	stats_startup_shmem();
 }
 
 /*

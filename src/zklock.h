@@ -19,6 +19,12 @@ typedef enum ZkAcl
 	ZK_ACL_CREATOR				/* only who has the credentials of zklock.auth */
 } ZkAcl;
 
+typedef enum ZkFormat
+{
+	ZK_FORMAT_MUTEX,			/* as Curator's InterProcessMutex */
+	ZK_FORMAT_READWRITE			/* as its InterProcessReadWriteLock */
+} ZkFormat;
+
 extern char *zklock_servers;
 extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
@@ -26,6 +32,7 @@ extern int	zklock_max_locks;
 extern int	zklock_handoff_quantum; /* ms */
 extern char *zklock_auth;
 extern int	zklock_acl;			/* a ZkAcl */
+extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
 
 /* Registered with the postmaster by name; lives in worker/worker.c. */
 #define ZKLOCK_WORKER_MAIN	"zklock_worker_main"

@@ -18,24 +18,28 @@
 
 #include "access/parallel.h"
 #include "backend/backend.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "shared/compat.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "zklock.h"
 
 PG_FUNCTION_INFO_V1(zk_lock);
 PG_FUNCTION_INFO_V1(zk_try_lock);
+PG_FUNCTION_INFO_V1(zk_lock_all);
+PG_FUNCTION_INFO_V1(zk_acquire);
+PG_FUNCTION_INFO_V1(zk_try_acquire);
 PG_FUNCTION_INFO_V1(zk_unlock);
+PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
+PG_FUNCTION_INFO_V1(zk_fence);
 
-/* A lock as an SQL function names it. */
-typedef struct LockName
-{
-	char	   *name;			/* in the server encoding */
-	char		path[ZNODE_PATH_SIZE];
-} LockName;
+/* All contenders of a zk_lock_all() go in one request, which must stay small. */
+#define MAX_LOCK_ALL	500
 
 /*
  * zk_check_preloaded
@@ -51,11 +55,16 @@ zk_check_preloaded(void)
 				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
 }
 
-/* The lock that argument 0 names. */
-static void
-get_lock_name(FunctionCallInfo fcinfo, LockName *lock)
+/*
+ * zk_lock_name
+ *		The lock that an SQL argument names.
+ *
+ * Errors: 22004 NULL; 22023 empty or too long; 55000 not preloaded; 0A000 in a
+ * parallel worker.
+ */
+void
+zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 {
-	text	   *name;
 	char	   *utf8;
 	char		encoded[ZNODE_MAX_NAME + 1];
 
@@ -64,13 +73,12 @@ get_lock_name(FunctionCallInfo fcinfo, LockName *lock)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot use locks in ZooKeeper in a parallel worker")));
-	if (PG_ARGISNULL(0))
+	if (isnull)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("lock name must not be null")));
 
-	name = PG_GETARG_TEXT_PP(0);
-	lock->name = text_to_cstring(name);
+	lock->name = TextDatumGetCString(name);
 	if (lock->name[0] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -84,6 +92,13 @@ get_lock_name(FunctionCallInfo fcinfo, LockName *lock)
 				 errdetail("In a znode path, where letters, digits and \"-_.~:@=+,\" take one byte and every other byte of UTF-8 takes three, it is longer than %d bytes.",
 						   ZNODE_MAX_NAME)));
 	snprintf(lock->path, sizeof(lock->path), "%s/%s", zklock_root, encoded);
+}
+
+/* The lock that argument 0 names. */
+static void
+get_lock_name(FunctionCallInfo fcinfo, ZkLockName *lock)
+{
+	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), lock);
 }
 
 /* A timeout argument in ms, rounded up; NULL and infinity are none. */
@@ -111,22 +126,40 @@ get_timeout(FunctionCallInfo fcinfo, int argno)
 	return rest > 0 ? ms + 1 : ms;
 }
 
-/* The arguments "shared" and "session", of which only false is supported. */
-static void
-check_mode(FunctionCallInfo fcinfo)
+/* A boolean argument that tells the mode or the scope. */
+static bool
+get_choice(FunctionCallInfo fcinfo, int argno)
 {
-	if (PG_ARGISNULL(2) || PG_ARGISNULL(3))
+	if (PG_ARGISNULL(argno))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("mode and scope of a lock must not be null")));
-	if (PG_GETARG_BOOL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("shared locks are not supported")));
-	if (PG_GETARG_BOOL(3))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("session-scoped locks are not supported")));
+	return PG_GETARG_BOOL(argno);
+}
+
+static ZnodeKind
+kind_of_lock(bool shared)
+{
+	if (shared)
+		return ZNODE_READER;
+	return zklock_node_format == ZK_FORMAT_READWRITE ?
+		ZNODE_WRITER : ZNODE_MUTEX;
+}
+
+/* zk_lock() and zk_try_lock(). */
+static bool
+acquire_lock(FunctionCallInfo fcinfo, bool try)
+{
+	ZkLockName	lock;
+	char	   *key = lock.path;
+	ZkRequest	request = {.keys = &key,.nkeys = 1,.try = try};
+
+	get_lock_name(fcinfo, &lock);
+	request.name = lock.name;
+	request.timeout = get_timeout(fcinfo, 1);
+	request.kind = kind_of_lock(get_choice(fcinfo, 2));
+	request.session = get_choice(fcinfo, 3);
+	return hold_acquire(&request);
 }
 
 /*
@@ -136,17 +169,13 @@ check_mode(FunctionCallInfo fcinfo)
  * Wait for the lock and take it.  A NULL timeout leaves the bound to
  * lock_timeout.
  *
- * Errors: 22004 NULL name; 22023 empty or overlong name, negative timeout;
- * 0A000 shared or session; 55000 not preloaded; and those of hold_acquire().
+ * Errors: 22004 NULL name, mode or scope; 22023 empty or overlong name,
+ * negative timeout; 55000 not preloaded; and those of hold_acquire().
  */
 Datum
 zk_lock(PG_FUNCTION_ARGS)
 {
-	LockName	lock;
-
-	get_lock_name(fcinfo, &lock);
-	check_mode(fcinfo);
-	hold_acquire(lock.path, lock.name, get_timeout(fcinfo, 1), false);
+	(void) acquire_lock(fcinfo, false);
 	PG_RETURN_VOID();
 }
 
@@ -159,27 +188,125 @@ zk_lock(PG_FUNCTION_ARGS)
 Datum
 zk_try_lock(PG_FUNCTION_ARGS)
 {
-	LockName	lock;
+	PG_RETURN_BOOL(acquire_lock(fcinfo, true));
+}
+
+/*
+ * zk_lock_all(names text[], timeout interval, shared boolean, session boolean)
+ *		returns void
+ *
+ * Wait for all the locks and take them: all or none.  A name that comes twice
+ * counts once.  Errors: as zk_lock(), and 22004 NULL array or element; 54000
+ * more than MAX_LOCK_ALL names.
+ */
+Datum
+zk_lock_all(PG_FUNCTION_ARGS)
+{
+	Datum	   *names;
+	bool	   *nulls;
+	int			nnames;
+	ZkLockName *locks;
+	ZkRequest	request = {0};
+
+	zk_check_preloaded();
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lock names must not be null")));
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false,
+					  TYPALIGN_INT, &names, &nulls, &nnames);
+	request.timeout = get_timeout(fcinfo, 1);
+	request.kind = kind_of_lock(get_choice(fcinfo, 2));
+	request.session = get_choice(fcinfo, 3);
+	if (nnames > MAX_LOCK_ALL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot take more than %d locks together",
+						MAX_LOCK_ALL)));
+	if (nnames == 0)
+		PG_RETURN_VOID();
+
+	locks = palloc(nnames * sizeof(ZkLockName));
+	request.keys = palloc(nnames * sizeof(char *));
+	for (int i = 0; i < nnames; i++)
+	{
+		zk_lock_name(names[i], nulls[i], &locks[i]);
+		request.keys[i] = locks[i].path;
+	}
+	request.nkeys = nnames;
+	request.name = locks[0].name;
+	(void) hold_acquire(&request);
+	PG_RETURN_VOID();
+}
+
+/* zk_acquire() and zk_try_acquire(). */
+static bool
+acquire_permit(FunctionCallInfo fcinfo, bool try)
+{
+	ZkLockName	lock;
+	char		key[ZK_SLOT_KEY_SIZE];
+	char	   *key_pointer = key;
+	ZkRequest	request = {.keys = &key_pointer,.nkeys = 1,.try = try};
 
 	get_lock_name(fcinfo, &lock);
-	check_mode(fcinfo);
-	PG_RETURN_BOOL(hold_acquire(lock.path, lock.name,
-								get_timeout(fcinfo, 1), true));
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("number of permits must not be null")));
+	request.permits = PG_GETARG_INT32(1);
+	if (request.permits < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of permits must be at least 1")));
+	request.name = lock.name;
+	request.timeout = get_timeout(fcinfo, 2);
+	request.kind = ZNODE_LEASE;
+	request.session = get_choice(fcinfo, 3);
+	zk_semaphore_key(lock.path, key);
+	return hold_acquire(&request);
+}
+
+/*
+ * zk_acquire(name text, permits integer, timeout interval, session boolean)
+ *		returns void
+ *
+ * Wait for one of the permits of a semaphore and take it.  Errors: as
+ * zk_lock(), and 22004, 22023 a number of permits that is NULL or below 1.
+ */
+Datum
+zk_acquire(PG_FUNCTION_ARGS)
+{
+	(void) acquire_permit(fcinfo, false);
+	PG_RETURN_VOID();
+}
+
+/*
+ * zk_try_acquire(name text, permits integer, timeout interval,
+ *				  session boolean) returns boolean
+ *
+ * As zk_acquire(), but false if no permit can be had in time.
+ */
+Datum
+zk_try_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_permit(fcinfo, true));
 }
 
 /*
  * zk_unlock(name text) returns boolean
  *
- * Undo the latest hold; false and a WARNING if there is none.  Errors: those
- * of the name, as in zk_lock().
+ * Undo the latest hold of a lock or semaphore; false and a WARNING if there is
+ * none.  Errors: those of the name, as in zk_lock().
  */
 Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
-	LockName	lock;
+	ZkLockName	lock;
+	char		key[ZK_SLOT_KEY_SIZE];
 
 	get_lock_name(fcinfo, &lock);
-	if (hold_release(lock.path))
+	zk_semaphore_key(lock.path, key);
+	if (hold_release(lock.path) || hold_release(key))
 		PG_RETURN_BOOL(true);
 	ereport(WARNING,
 			(errmsg("you do not hold lock \"%s\"", lock.name)));
@@ -187,16 +314,49 @@ zk_unlock(PG_FUNCTION_ARGS)
 }
 
 /*
+ * zk_unlock_all() returns void
+ *
+ * Undo all session-scoped holds.  Errors: 55000 not preloaded.
+ */
+Datum
+zk_unlock_all(PG_FUNCTION_ARGS)
+{
+	zk_check_preloaded();
+	hold_release_session();
+	PG_RETURN_VOID();
+}
+
+/*
  * zk_fencing_token(name text) returns bigint
  *
- * The token of a lock that this transaction holds.  Errors: those of the
- * name, as in zk_lock(), and of hold_token().
+ * The token of a lock that this session holds.  Errors: those of the name, as
+ * in zk_lock(), and of hold_token().
  */
 Datum
 zk_fencing_token(PG_FUNCTION_ARGS)
 {
-	LockName	lock;
+	ZkLockName	lock;
 
 	get_lock_name(fcinfo, &lock);
 	PG_RETURN_INT64(hold_token(lock.path, lock.name));
+}
+
+/*
+ * zk_fence(name text) returns bigint
+ *
+ * The token of a lock that this transaction holds, written into table
+ * zk_fences.  Errors: those of the name, as in zk_lock(); 25006 in a read-only
+ * transaction; those of hold_token() and fence_write().
+ */
+Datum
+zk_fence(PG_FUNCTION_ARGS)
+{
+	ZkLockName	lock;
+	int64		token;
+
+	get_lock_name(fcinfo, &lock);
+	PreventCommandIfReadOnly("zk_fence()");
+	token = hold_token(lock.path, lock.name);
+	fence_write(fcinfo->flinfo->fn_oid, lock.name, token);
+	PG_RETURN_INT64(token);
 }

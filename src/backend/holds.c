@@ -10,15 +10,20 @@
  * there and then, else the worker is asked to queue for it in ZooKeeper.
  *
  * Each successful call is a hold, pushed on the lock's stack; the slot and
- * the heavyweight lock go with the last of them.  All holds are of the
- * transaction, and each remembers the subtransaction that it belongs to, as
- * PostgreSQL's resource owners do for the heavyweight lock: it is acquired
- * once for each hold, in the name of the current (sub)transaction.
+ * the heavyweight lock go with the last of them.  A hold is of the session or
+ * of the transaction, and then remembers the subtransaction that it belongs
+ * to, as PostgreSQL's resource owners do for the heavyweight lock: it is
+ * acquired once for each hold, in the name of the session or of the current
+ * (sub)transaction, and always in the mode of the first.
  *
  * The slot is dropped in the transaction callbacks: after the commit is
  * visible to everybody, and before the heavyweight lock is released, so that
  * who gets the heavyweight lock next finds the slot as it is.  No callback
  * but the one ahead of the commit may throw, so they allocate nothing.
+ *
+ * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
+ * away behind our back.  The slot remains ours, so that costs others only that
+ * they wait for it where the lock manager does not see it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -39,6 +44,8 @@
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/stats.h"
+#include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "tcop/utility.h"
@@ -48,36 +55,55 @@
 #include "utils/snapmgr.h"
 #include "zklock.h"
 
+/*
+ * How long to wait for news of a slot, in ms: readers look again whether a
+ * writer still waits behind the others.
+ */
+#define RECHECK_MS			1000
+
+/* How long to wait for the owner's name, for the log, in ms. */
+#define OWNER_QUERY_MS		1000
+
 /* In field4 of our lock tags, which tells them from others' user locks: "ZK". */
 #define ZK_LOCKTAG_MAGIC	0x5A4B
 
 typedef struct Hold
 {
-	SubTransactionId subid;		/* that it belongs to */
+	SubTransactionId subid;		/* that it belongs to, if not session */
 	SubTransactionId undone;	/* in which zk_unlock marked it, or Invalid */
+	bool		session;
 } Hold;
 
 typedef struct HeldLock
 {
-	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
+	char		key[ZK_SLOT_KEY_SIZE];	/* hash key, must be first */
 	dlist_node	node;			/* in held_list */
-	ZkSlot	   *slot;
+	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
+	instr_time	taken_at;		/* the slot, by this backend */
 	LOCKTAG		tag;
+	LOCKMODE	mode;
+	ZnodeKind	kind;
+	int			permits;		/* of a semaphore, or 0 */
 	int			nholds;			/* 0: being acquired */
 	int			maxholds;
 	Hold	   *holds;			/* the latest is the last */
 } HeldLock;
 
-static HTAB *held_table = NULL; /* all HeldLocks, by path */
+static HTAB *held_table = NULL; /* all HeldLocks, by key */
 static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* nholds > 0 */
 
-/* A call of hold_acquire() that has not ended, for the callbacks to clean up. */
+/*
+ * The locks of a call that has not ended, for the callbacks to clean up.  A
+ * single one is the usual case.
+ */
 static struct
 {
-	HeldLock   *lock;			/* NULL: no such call */
-	ZkSlot	   *slot;			/* that it wants, or NULL */
+	int			nlocks;			/* 0: no such call */
+	int			maxlocks;
+	HeldLock  **locks;
 	SubTransactionId subid;		/* in which it was made */
-}			acquiring = {NULL, NULL, InvalidSubTransactionId};
+	ZkFailure	failure;		/* how to count it if it ends now */
+}			acquiring = {0, 0, NULL, InvalidSubTransactionId, ZK_FAILURE_ERROR};
 
 /* Of the current transaction. */
 static bool transaction_wrote = false;
@@ -88,18 +114,19 @@ static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 
 static void zk_xact_callback(XactEvent event, void *arg);
+static void release_at_exit(int code, Datum arg);
 
 /*
  * zk_locktag
- *		The tag of the heavyweight lock of a lock directory.
+ *		The tag of the heavyweight lock of a hold key.
  *
- * Two paths may share it: that costs a wait, and nothing else.
+ * Two keys may share it: that costs a wait, and nothing else.
  */
 void
-zk_locktag(const char *path, LOCKTAG *tag)
+zk_locktag(const char *key, LOCKTAG *tag)
 {
-	uint64		hash = hash_bytes_extended((const unsigned char *) path,
-										   strlen(path), 0);
+	uint64		hash = hash_bytes_extended((const unsigned char *) key,
+										   strlen(key), 0);
 
 	memset(tag, 0, sizeof(*tag));
 	tag->locktag_field1 = 0;
@@ -110,12 +137,48 @@ zk_locktag(const char *path, LOCKTAG *tag)
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
 }
 
-static HeldLock *
-find_held(const char *path)
+/*
+ * zk_semaphore_key
+ *		The key of this backend's holds of a semaphore.
+ *
+ * A permit is the backend's own, so there is nobody to share its slot with,
+ * nor to wait for in the lock manager.
+ */
+void
+zk_semaphore_key(const char *path, char key[ZK_SLOT_KEY_SIZE])
 {
+	snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "s%d",
+			 path, ZkMyProcNumber);
+}
+
+static HeldLock *
+find_held(const char *key)
+{
+	HeldLock   *lock;
+
 	if (held_table == NULL)
 		return NULL;
-	return hash_search(held_table, path, HASH_FIND, NULL);
+	lock = hash_search(held_table, key, HASH_FIND, NULL);
+	return lock && lock->nholds > 0 ? lock : NULL;
+}
+
+static bool
+is_shared(ZnodeKind kind)
+{
+	return kind == ZNODE_READER || kind == ZNODE_LEASE;
+}
+
+static void
+make_held_table(void)
+{
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = ZK_SLOT_KEY_SIZE;
+	ctl.entrysize = sizeof(HeldLock);
+	held_table = hash_create("zklock holds", 16, &ctl,
+							 HASH_ELEM | HASH_STRINGS);
+	on_shmem_exit(release_at_exit, (Datum) 0);
 }
 
 /*
@@ -123,30 +186,28 @@ find_held(const char *path)
  * nothing can fail once the slot is taken.
  */
 static HeldLock *
-prepare_held(const char *path)
+prepare_held(const char *key, ZnodeKind kind, int permits)
 {
 	HeldLock   *lock;
 	bool		found;
 
 	if (held_table == NULL)
-	{
-		HASHCTL		ctl;
+		make_held_table();
 
-		memset(&ctl, 0, sizeof(ctl));
-		ctl.keysize = ZNODE_PATH_SIZE;
-		ctl.entrysize = sizeof(HeldLock);
-		held_table = hash_create("zklock holds", 16, &ctl,
-								 HASH_ELEM | HASH_STRINGS);
-	}
-
-	lock = hash_search(held_table, path, HASH_ENTER, &found);
+	lock = hash_search(held_table, key, HASH_ENTER, &found);
 	if (!found)
 	{
-		lock->slot = NULL;
 		lock->nholds = 0;
 		lock->maxholds = 0;
 		lock->holds = NULL;
-		zk_locktag(path, &lock->tag);
+	}
+	if (lock->nholds == 0)
+	{
+		lock->proc = NULL;
+		lock->kind = kind;
+		lock->mode = is_shared(kind) ? ShareLock : ExclusiveLock;
+		lock->permits = permits;
+		zk_locktag(key, &lock->tag);
 	}
 	if (lock->nholds == lock->maxholds)
 	{
@@ -168,16 +229,17 @@ forget_held(HeldLock *lock)
 {
 	if (lock->holds)
 		pfree(lock->holds);
-	hash_search(held_table, lock->path, HASH_REMOVE, NULL);
+	hash_search(held_table, lock->key, HASH_REMOVE, NULL);
 }
 
 static void
-push_hold(HeldLock *lock)
+push_hold(HeldLock *lock, bool session)
 {
 	Hold	   *hold = &lock->holds[lock->nholds++];
 
 	hold->subid = GetCurrentSubTransactionId();
 	hold->undone = InvalidSubTransactionId;
+	hold->session = session;
 	if (lock->nholds == 1)
 		dlist_push_tail(&held_list, &lock->node);
 }
@@ -189,21 +251,68 @@ push_hold(HeldLock *lock)
 static void
 drop_held(HeldLock *lock)
 {
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	stats_count_release(stats_us_between(lock->taken_at, now));
 	dlist_delete(&lock->node);
-	slot_drop(lock->slot);
+	slot_drop(lock->proc);
 	forget_held(lock);
 }
 
-/* End the call under way, if there is one, without having got the lock. */
+/* Tell zk_locks of what scope the remaining holds are. */
+static void
+show_scope(HeldLock *lock)
+{
+	bool		session = false;
+
+	for (int i = 0; i < lock->nholds; i++)
+		if (lock->holds[i].session)
+			session = true;
+	if (session != lock->proc->session)
+		slot_set_scope(lock->proc, session);
+}
+
+/*
+ * Note that the call under way acquires this lock, which is not held yet.
+ * There is room for it.
+ */
+static void
+add_acquiring(HeldLock *lock)
+{
+	acquiring.locks[acquiring.nlocks++] = lock;
+	acquiring.subid = GetCurrentSubTransactionId();
+	acquiring.failure = ZK_FAILURE_ERROR;
+}
+
+static void
+make_room_for_acquiring(int nlocks)
+{
+	if (nlocks <= acquiring.maxlocks)
+		return;
+	if (acquiring.locks == NULL)
+		acquiring.locks = MemoryContextAlloc(TopMemoryContext,
+											 nlocks * sizeof(HeldLock *));
+	else
+		acquiring.locks = repalloc(acquiring.locks,
+								   nlocks * sizeof(HeldLock *));
+	acquiring.maxlocks = nlocks;
+}
+
+/* End the call under way, if there is one, without having got its locks. */
 static void
 abandon_acquiring(void)
 {
-	if (acquiring.slot)
-		slot_unwant(acquiring.slot);
-	if (acquiring.lock)
-		forget_held(acquiring.lock);
-	acquiring.slot = NULL;
-	acquiring.lock = NULL;
+	for (int i = 0; i < acquiring.nlocks; i++)
+	{
+		HeldLock   *lock = acquiring.locks[i];
+
+		if (lock->proc)
+			slot_unwant(lock->proc);
+		stats_count_failure(acquiring.failure);
+		forget_held(lock);
+	}
+	acquiring.nlocks = 0;
 }
 
 /*
@@ -228,9 +337,9 @@ time_left(int64 deadline)
 }
 
 static void
-report_lost(const char *path, bool committing)
+report_lost(const char *key, bool committing)
 {
-	char	   *name = zk_name_of_path(path);
+	char	   *name = zk_name_of_key(key);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -241,21 +350,40 @@ report_lost(const char *path, bool committing)
 			 errhint("Retry the transaction.")));
 }
 
+/* The wait of a call, through both tiers. */
+typedef struct SlotWait
+{
+	const char *name;
+	bool		immediate;		/* wait behind nobody */
+	int64		deadline;		/* of zk_now_ms(), or -1 */
+	instr_time	called_at;
+	bool		queued;			/* somebody has been ahead of us */
+	bool		asked;			/* the cluster did not own it already */
+	int64		no_session_since;	/* of zk_now_ms(), or 0 */
+	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
+	bool		logged;			/* for log_lock_waits */
+	ZkSlot	   *prepared;		/* whose condition variable we wait for */
+} SlotWait;
+
 static void
 waiting_callback(void *arg)
 {
 	errcontext("while waiting for lock \"%s\" in ZooKeeper",
-			   (const char *) arg);
+			   ((const SlotWait *) arg)->name);
+
+	/* lock_timeout within the lock manager */
+	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
+		acquiring.failure = ZK_FAILURE_TIMEOUT;
 }
 
 /*
  * The heavyweight lock, waiting with "deadline" as lock_timeout.
  *
- * In the name of the current (sub)transaction rather than of the portal, so
- * that a later statement can release it.
+ * In the name of the session, or of the current (sub)transaction rather than
+ * of the portal, so that a later statement can release it.
  */
 static bool
-lock_heavyweight(const LOCKTAG *tag, bool wait, int64 deadline)
+lock_heavyweight(const HeldLock *lock, bool session, bool wait, int64 deadline)
 {
 	ResourceOwner save_owner = CurrentResourceOwner;
 	int			save_timeout = LockTimeout;
@@ -266,7 +394,7 @@ lock_heavyweight(const LOCKTAG *tag, bool wait, int64 deadline)
 		CurrentResourceOwner = CurTransactionResourceOwner;
 		if (deadline >= 0)
 			LockTimeout = (int) Min(Max(time_left(deadline), 1), INT_MAX);
-		result = LockAcquire(tag, ExclusiveLock, false, !wait);
+		result = LockAcquire(&lock->tag, lock->mode, session, !wait);
 	}
 	PG_FINALLY();
 	{
@@ -282,7 +410,7 @@ lock_heavyweight(const LOCKTAG *tag, bool wait, int64 deadline)
  * manager knows a timeout only as an error, so this takes a subtransaction.
  */
 static bool
-try_lock_heavyweight(const LOCKTAG *tag, int64 deadline)
+try_lock_heavyweight(const HeldLock *lock, int64 deadline)
 {
 	MemoryContext save_context = CurrentMemoryContext;
 	ResourceOwner save_owner = CurrentResourceOwner;
@@ -291,7 +419,7 @@ try_lock_heavyweight(const LOCKTAG *tag, int64 deadline)
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		got = lock_heavyweight(tag, true, deadline);
+		got = lock_heavyweight(lock, false, true, deadline);
 
 		/* the timeout may have struck when the lock was just granted */
 		CHECK_FOR_INTERRUPTS();
@@ -318,29 +446,55 @@ try_lock_heavyweight(const LOCKTAG *tag, int64 deadline)
 	return got;
 }
 
-/* Release the heavyweight lock "times" times. */
+/*
+ * Release the heavyweight lock as often as it was acquired in the name of the
+ * session, or of the transaction.
+ */
 static void
-unlock_heavyweight(const LOCKTAG *tag, int times)
+unlock_heavyweight(const LOCKTAG *tag, LOCKMODE mode, bool session, int times)
 {
 	ResourceOwner save_owner = CurrentResourceOwner;
 
 	CurrentResourceOwner = CurTransactionResourceOwner;
-	while (times-- > 0)
-		LockRelease(tag, ExclusiveLock, false);
+	while (times-- > 0 && ZkLockHeldByMe(tag, mode))
+		LockRelease(tag, mode, session);
 	CurrentResourceOwner = save_owner;
 }
 
 static void
-report_refusal(const char *path, const char *name, ZkRefusal refusal)
+report_permits(const char *name, int permits, int permits_found)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("semaphore \"%s\" is in use with %d permits, not %d",
+					name, permits_found, permits),
+			 errhint("All users of a semaphore must agree on its number of permits.")));
+}
+
+static void
+report_refusal(const HeldLock *lock, const char *name, ZkRefusal refusal,
+			   int permits_found)
 {
 	switch (refusal)
 	{
+		case ZK_REFUSAL_PERMITS:
+			report_permits(name, lock->permits, permits_found);
+			break;
+		case ZK_REFUSAL_MIXED:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 lock->kind == ZNODE_LEASE ?
+					 errmsg("\"%s\" is in use as a lock, not as a semaphore", name) :
+					 errmsg("\"%s\" is in use as a semaphore, not as a lock", name),
+					 errdetail("The znode has the children of the other kind."),
+					 errhint("Use different names.  ZooKeeper forgets a name that is not used any more within a minute or two.")));
+			break;
 		case ZK_REFUSAL_ACCESS:
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("ZooKeeper denied access to lock \"%s\"", name),
 					 errdetail("The credentials of this server do not allow it to create znodes in \"%s\".",
-							   path),
+							   lock->key),
 					 errhint("Check \"zklock.auth\" and \"zklock.acl\", and the ACL of the znode.")));
 			break;
 		case ZK_REFUSAL_NO_CHROOT:
@@ -360,10 +514,14 @@ report_refusal(const char *path, const char *name, ZkRefusal refusal)
 	}
 }
 
-static void
-report_no_session(const char *name, const ZkSessionInfo *info)
+/*
+ * zk_report_no_session
+ *		Say (57P03) that there was no session for too long.
+ */
+void
+zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 {
-	ereport(ERROR,
+	ereport(elevel,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("could not reach ZooKeeper for lock \"%s\"", name),
 			 info->worker_pid == 0 ?
@@ -377,90 +535,189 @@ report_no_session(const char *name, const ZkSessionInfo *info)
 }
 
 /*
- * A call that has no place in a queue yet waits for a session, but not for
- * longer than a session would live.  Returns how long it may sleep until it
- * must look again, in ms; *since is when the session was first missed, or 0.
+ * zk_session_patience
+ *		A call that has no place in a queue yet waits for a session, but not
+ *		for longer than a session would live.
+ *
+ * Returns how long it may sleep until it must look again, in ms, or 0 if it
+ * has waited for long enough; *since is when the session was first missed, or
+ * 0.  Fills in *info.
  */
+int64
+zk_session_patience(int64 *since, ZkSessionInfo *info)
+{
+	int64		now = zk_now_ms();
+
+	session_read(info);
+	if (info->state == ZK_SESSION_CONNECTED)
+	{
+		*since = 0;
+		return info->timeout;
+	}
+	if (*since == 0)
+		*since = now;
+	return Max(info->timeout - (now - *since), 0);
+}
+
+/* The same, with an error in place of 0. */
 static int64
 check_session(const char *name, int64 *since)
 {
 	ZkSessionInfo info;
-	int64		now = zk_now_ms();
+	int64		patience = zk_session_patience(since, &info);
 
-	session_read(&info);
-	if (info.state == ZK_SESSION_CONNECTED)
+	if (patience == 0)
+		zk_report_no_session(ERROR, name, &info);
+	return patience;
+}
+
+static const char *
+lock_word(ZnodeKind kind)
+{
+	return kind == ZNODE_READER ? "shared lock" :
+		kind == ZNODE_LEASE ? "a permit of" : "exclusive lock";
+}
+
+/*
+ * As log_lock_waits has the lock manager do it: tell once who has kept us
+ * waiting for deadlock_timeout.  Returns how long that is still to come, in
+ * ms, or -1 if it is not.
+ */
+static int64
+log_wait(SlotWait *wait, const HeldLock *lock)
+{
+	char		owner[256];
+	int64		waited;
+	bool		known;
+
+	if (!log_lock_waits || wait->logged)
+		return -1;
+	waited = zk_now_ms() - wait->started;
+	if (waited < DeadlockTimeout)
+		return DeadlockTimeout - waited;
+
+	wait->logged = true;
+	wait->prepared = NULL;		/* the query sleeps, too */
+	known = query_owner(zk_path_of_key(lock->key),
+						wait->deadline < 0 ? OWNER_QUERY_MS :
+						(int) Min(time_left(wait->deadline), OWNER_QUERY_MS),
+						owner, sizeof(owner));
+	ereport(LOG,
+			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
+					MyProcPid, lock_word(lock->kind), wait->name,
+					(long long) waited),
+			 known ? errdetail_log("First in the queue: %s", owner) : 0));
+	return -1;
+}
+
+/* The end of the story, if its beginning was told. */
+static void
+log_wait_end(const SlotWait *wait, const HeldLock *lock)
+{
+	if (wait->logged)
+		ereport(LOG,
+				(errmsg("process %d acquired %s \"%s\" in ZooKeeper after %lld ms",
+						MyProcPid, lock_word(lock->kind), wait->name,
+						(long long) (zk_now_ms() - wait->started))));
+}
+
+/*
+ * Sleep until the slot has changed, or something else must be looked at.
+ * Returns false if the wait is over without success.  The first call for a
+ * slot only prepares to sleep: the caller must look at it once more.
+ */
+static bool
+wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
+{
+	static uint32 wait_event = 0;
+	ZkSlot	   *slot = lock->proc->slot;
+	int64		sleep = time_left(wait->deadline);
+	int64		log_in;
+
+	wait->asked = true;
+	if (take == ZK_QUEUED)
+		wait->queued = true;
+	if (wait->started == 0)
+		wait->started = zk_now_ms();
+	if (sleep == 0 || (wait->queued && wait->immediate))
+		return false;
+	if (!wait->queued)
 	{
-		*since = 0;
-		return info.timeout;
+		int64		recheck = check_session(wait->name, &wait->no_session_since);
+
+		sleep = sleep < 0 ? recheck : Min(sleep, recheck);
 	}
-	if (*since == 0)
-		*since = now;
-	if (now - *since >= info.timeout)
-		report_no_session(name, &info);
-	return info.timeout - (now - *since);
+	else
+		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
+	log_in = log_wait(wait, lock);
+	if (log_in >= 0)
+		sleep = Min(sleep, log_in);
+
+	if (wait->prepared != slot)
+	{
+		ConditionVariablePrepareToSleep(&slot->cv);
+		wait->prepared = slot;
+		return true;
+	}
+	(void) ConditionVariableTimedSleep(&slot->cv, Min(sleep, INT_MAX),
+									   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+	CHECK_FOR_INTERRUPTS();
+	return true;
 }
 
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
- *
- * "immediate" does not wait behind anybody: it wants ZooKeeper's word whether
- * the lock is free.  Returns false at the deadline, or if "immediate" and
- * somebody is ahead.  Sets *waited if somebody was.
+ * Returns false if that ended without success.
  */
 static bool
-take_slot(ZkSlot *slot, const char *name, bool immediate, int64 deadline,
-		  bool *waited)
+take_slot(HeldLock *lock, SlotWait *wait)
 {
-	static uint32 wait_event = 0;
-	bool		prepared = false;
-	bool		taken = false;
-	bool		queued = false;
-	int64		no_session_since = 0;
+	ZkTake		take;
 
 	for (;;)
 	{
 		ZkRefusal	refusal;
-		ZkTake		take = slot_take(slot, &refusal);
-		int64		sleep = time_left(deadline);
+		int			permits_found;
 
-		if (take == ZK_TAKEN)
-		{
-			taken = true;
-			break;
-		}
+		take = slot_take(lock->proc, lock->permits, &refusal, &permits_found);
 		if (take == ZK_REFUSED)
-			report_refusal(slot->path, name, refusal);
-		if (take == ZK_QUEUED)
-		{
-			queued = true;
-			*waited = true;
-			if (immediate)
-				break;
-		}
-		if (sleep == 0)
+			report_refusal(lock, wait->name, refusal, permits_found);
+		if (take == ZK_TAKEN || !wait_for_slot(wait, lock, take))
 			break;
-		if (!queued)
-		{
-			int64		recheck = check_session(name, &no_session_since);
-
-			sleep = sleep < 0 ? recheck : Min(sleep, recheck);
-		}
-
-		/* prepare, and look again, before the first sleep */
-		if (!prepared)
-		{
-			ConditionVariablePrepareToSleep(&slot->cv);
-			prepared = true;
-			continue;
-		}
-		(void) ConditionVariableTimedSleep(&slot->cv,
-										   sleep < 0 ? -1 : Min(sleep, INT_MAX),
-										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
-		CHECK_FOR_INTERRUPTS();
 	}
-	if (prepared)
-		ConditionVariableCancelSleep();
-	return taken;
+	ConditionVariableCancelSleep();
+	if (take == ZK_TAKEN)
+		log_wait_end(wait, lock);
+	return take == ZK_TAKEN;
+}
+
+/* The same for several slots: all or none. */
+static bool
+take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
+{
+	ZkProcLock **procs = palloc(nlocks * sizeof(ZkProcLock *));
+	uint32		group = 0;
+	ZkTake		take;
+
+	for (int i = 0; i < nlocks; i++)
+		procs[i] = locks[i]->proc;
+	for (;;)
+	{
+		ZkRefusal	refusal;
+		int			which;
+
+		take = slots_take_together(procs, nlocks, &group, &which, &refusal);
+		wait->name = zk_name_of_key(locks[which]->key);
+		if (take == ZK_REFUSED)
+			report_refusal(locks[which], wait->name, refusal, 0);
+		if (take == ZK_TAKEN || !wait_for_slot(wait, locks[which], take))
+			break;
+	}
+	ConditionVariableCancelSleep();
+	if (take == ZK_TAKEN)
+		log_wait_end(wait, locks[0]);
+	pfree(procs);
+	return take == ZK_TAKEN;
 }
 
 /*
@@ -468,10 +725,12 @@ take_slot(ZkSlot *slot, const char *name, bool immediate, int64 deadline,
  * the holder before it has committed.
  */
 static void
-warn_of_old_snapshot(const char *name)
+warn_of_old_snapshot(const char *name, bool session)
 {
 	if (snapshot_warned || !IsolationUsesXactSnapshot() || !FirstSnapshotSet)
 		return;
+	if (session && !IsTransactionBlock())
+		return;					/* the snapshot ends with this statement */
 	snapshot_warned = true;
 	ereport(WARNING,
 			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
@@ -480,106 +739,289 @@ warn_of_old_snapshot(const char *name)
 			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
 }
 
+/* The key of the slot that the readers of a lock share. */
+static void
+readers_key(const HeldLock *lock, char key[ZK_SLOT_KEY_SIZE])
+{
+	snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "r", lock->key);
+}
+
 /*
- * Both tiers in order, for a lock that this backend does not hold.  What the
- * call has come to is in "acquiring" all the time, so that an error may come
- * at any point.
+ * The key of the slot that serves a lock.  Several shared locks at once have
+ * slots of their own, because what is asked for together cannot be shared with
+ * others of this cluster that ask for less.
+ */
+static void
+slot_key(const HeldLock *lock, bool together, char key[ZK_SLOT_KEY_SIZE])
+{
+	if (lock->kind != ZNODE_READER)
+		strlcpy(key, lock->key, ZK_SLOT_KEY_SIZE);
+	else if (together)
+		snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "%d",
+				 lock->key, ZkMyProcNumber);
+	else
+		readers_key(lock, key);
+}
+
+/*
+ * We have the heavyweight lock, so nobody of this cluster can be first in line
+ * in the other mode.  A contender of that mode that the cluster has all the
+ * same would stand in our way, and wait for us.
+ */
+static void
+yield_other_mode(const HeldLock *lock)
+{
+	char		key[ZK_SLOT_KEY_SIZE];
+
+	if (lock->kind == ZNODE_READER)
+		slot_yield(lock->key);
+	else if (lock->kind != ZNODE_LEASE)
+	{
+		readers_key(lock, key);
+		slot_yield(key);
+	}
+}
+
+/* The first tier of one lock. */
+static bool
+acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
+{
+	char		readers[ZK_SLOT_KEY_SIZE];
+
+	if (lock_heavyweight(lock, false, false, -1))
+		return true;
+	if (wait->immediate)
+		return false;
+	wait->queued = true;
+	if (!is_shared(lock->kind))
+	{
+		readers_key(lock, readers);
+		slot_ask(lock->proc, readers);
+	}
+	return request->try && wait->deadline >= 0 ?
+		try_lock_heavyweight(lock, wait->deadline) :
+		lock_heavyweight(lock, false, true, wait->deadline);
+}
+
+/*
+ * The first tier of several locks, in the order of their paths, which all
+ * callers share.  While we wait for one, the cluster must not keep those that
+ * we are first in line for.
  */
 static bool
-acquire_tiers(HeldLock *lock, const char *name, bool try, bool immediate,
-			  int64 deadline)
+acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 {
-	bool		waited = false;
-	bool		got;
-
-	acquiring.lock = lock;
-	acquiring.subid = GetCurrentSubTransactionId();
-	acquiring.slot = slot_want(lock->path);
-
-	got = lock_heavyweight(&lock->tag, false, -1);
-	if (!got && !immediate)
+	for (int i = 0; i < nlocks; i++)
 	{
-		waited = true;
-		got = try && deadline >= 0 ?
-			try_lock_heavyweight(&lock->tag, deadline) :
-			lock_heavyweight(&lock->tag, true, deadline);
+		if (lock_heavyweight(locks[i], false, false, -1))
+			continue;
+		for (int j = 0; j < i; j++)
+		{
+			slot_yield(locks[j]->key);
+			yield_other_mode(locks[j]);
+		}
+		wait->name = zk_name_of_key(locks[i]->key);
+		if (!lock_heavyweight(locks[i], false, true, wait->deadline))
+			return false;
 	}
-	if (got && !take_slot(acquiring.slot, name, immediate, deadline, &waited))
+	return true;
+}
+
+static void
+want_slots(const ZkRequest *request)
+{
+	for (int i = 0; i < acquiring.nlocks; i++)
 	{
-		unlock_heavyweight(&lock->tag, 1);
-		got = false;
+		HeldLock   *lock = acquiring.locks[i];
+		char		key[ZK_SLOT_KEY_SIZE];
+
+		slot_key(lock, acquiring.nlocks > 1, key);
+		lock->proc = slot_want(key, lock->kind, request->session);
+	}
+}
+
+/*
+ * What has been acquired in the name of the transaction is the session's from
+ * now on.  Only then, so that an error while waiting leaves nothing behind.
+ */
+static void
+make_session_scoped(HeldLock *lock)
+{
+	(void) lock_heavyweight(lock, true, true, -1);
+	unlock_heavyweight(&lock->tag, lock->mode, false, 1);
+	lock->holds[lock->nholds - 1].session = true;
+}
+
+/*
+ * Both tiers in order, for the locks in "acquiring", which this backend does
+ * not hold.  What the call has come to is there all the time, so that an error
+ * may come at any point.
+ */
+static bool
+acquire_tiers(const ZkRequest *request, SlotWait *wait)
+{
+	HeldLock   *first = acquiring.locks[0];
+	int			nlocks = acquiring.nlocks;
+	bool		tier1;
+	bool		got = false;
+
+	if (nlocks == 1)
+	{
+		/* wanted ahead of the wait, so that a holder hands the slot on */
+		want_slots(request);
+		tier1 = acquire_heavyweight(first, request, wait);
+		if (tier1)
+		{
+			yield_other_mode(first);
+			got = take_slot(first, wait);
+		}
+	}
+	else
+	{
+		tier1 = acquire_heavyweights(acquiring.locks, nlocks, wait);
+		if (tier1)
+		{
+			for (int i = 0; i < nlocks; i++)
+				yield_other_mode(acquiring.locks[i]);
+			want_slots(request);
+			got = take_slots(acquiring.locks, nlocks, wait);
+		}
 	}
 	if (!got)
 	{
+		acquiring.failure = ZK_FAILURE_TIMEOUT;
+		/* those of several go with the error */
+		if (tier1 && nlocks == 1)
+			unlock_heavyweight(&first->tag, first->mode, false, 1);
 		abandon_acquiring();
 		return false;
 	}
 
-	lock->slot = acquiring.slot;
-	acquiring.slot = NULL;
-	acquiring.lock = NULL;
-	push_hold(lock);
-	if (waited)
-		warn_of_old_snapshot(name);
+	acquiring.nlocks = 0;
+	for (int i = 0; i < nlocks; i++)
+	{
+		HeldLock   *lock = acquiring.locks[i];
+
+		push_hold(lock, false);
+		INSTR_TIME_SET_CURRENT(lock->taken_at);
+		stats_count_take(!wait->asked, wait->queued,
+						 stats_us_between(wait->called_at, lock->taken_at));
+	}
+	if (request->session)
+		for (int i = 0; i < nlocks; i++)
+			make_session_scoped(acquiring.locks[i]);
+	if (wait->queued)
+		warn_of_old_snapshot(wait->name, request->session);
 	return true;
+}
+
+/* May the request have one more hold of a lock that this backend holds? */
+static void
+check_again(const HeldLock *lock, const ZkRequest *request)
+{
+	if (!slot_is_mine(lock->proc, NULL))
+		report_lost(lock->key, false);
+	if (!is_shared(request->kind) && is_shared(lock->kind))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot make the shared lock \"%s\" exclusive",
+						zk_name_of_key(lock->key)),
+				 errdetail("Two transactions that did so would wait for each other forever."),
+				 errhint("Take the exclusive lock first, or give the shared one back before.")));
+	if (request->permits != lock->permits)
+		report_permits(request->name, request->permits, lock->permits);
+}
+
+static int
+compare_keys(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *) a, *(const char *const *) b);
 }
 
 /*
  * hold_acquire
- *		Take the lock of a path, once more if this backend holds it already.
+ *		Take the locks of a request, once more where this backend holds them
+ *		already: all or none.
  *
- * name: what the user calls it, for messages.
- * timeout: ms, over both tiers; 0 does not wait behind anybody;
- * ZK_NO_TIMEOUT leaves it to lock_timeout, which bounds the call in any case.
- * Returns false, or if not "try" throws 55P03, if the lock cannot be had in
- * time.
+ * The keys are sorted in place; one that comes twice counts once.  Several
+ * keys cannot be tried, only waited for.  Returns false, or if not "try" throws
+ * 55P03, if the locks cannot be had in time.
  *
  * Errors: 55P03; 53200 out of slots; 57P03 no session; 42501, F0000 or 58000
  * refused by ZooKeeper; 57014 cancelled; 40P01 deadlock within the cluster;
- * 40001 if the lock is held, but has been lost.
+ * 40001 if a lock is held, but has been lost; 55000 if a shared lock would
+ * have to be made exclusive, a semaphore has other permits, or a name is a
+ * lock here and a semaphore there.
  */
 bool
-hold_acquire(const char *path, const char *name, int64 timeout, bool try)
+hold_acquire(const ZkRequest *request)
 {
-	HeldLock   *lock;
-	ErrorContextCallback context;
-	int64		deadline = -1;
-	bool		got;
+	SlotWait	wait = {
+		.name = request->name,
+		.immediate = request->timeout == 0,
+		.deadline = -1
+	};
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = waiting_callback,
+		.arg = &wait
+	};
+	HeldLock  **again = palloc(request->nkeys * sizeof(HeldLock *));
+	int			nagain = 0;
 
+	Assert(!request->try || request->nkeys == 1);
+	INSTR_TIME_SET_CURRENT(wait.called_at);
 	if (dlist_is_empty(&held_list))
 		move_callback_first();
-
-	lock = prepare_held(path);
-	if (lock->nholds > 0)
-	{
-		if (!slot_is_mine(lock->slot, NULL))
-			report_lost(path, false);
-		lock_heavyweight(&lock->tag, true, -1);
-		push_hold(lock);
-		return true;
-	}
-
-	if (timeout > 0)
-		deadline = zk_now_ms() + timeout;
+	if (request->timeout > 0)
+		wait.deadline = zk_now_ms() + request->timeout;
 	if (LockTimeout > 0)
 	{
 		int64		limit = zk_now_ms() + LockTimeout;
 
-		deadline = deadline < 0 ? limit : Min(deadline, limit);
+		wait.deadline = wait.deadline < 0 ? limit : Min(wait.deadline, limit);
 	}
 
-	context.callback = waiting_callback;
-	context.arg = unconstify(char *, name);
-	context.previous = error_context_stack;
-	error_context_stack = &context;
-	got = acquire_tiers(lock, name, try, timeout == 0, deadline);
-	error_context_stack = context.previous;
+	qsort(request->keys, request->nkeys, sizeof(char *), compare_keys);
+	make_room_for_acquiring(request->nkeys);
+	for (int i = 0; i < request->nkeys; i++)
+	{
+		HeldLock   *lock;
 
-	if (!got && !try)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("could not obtain lock \"%s\" in ZooKeeper", name)));
-	return got;
+		if (i > 0 && strcmp(request->keys[i - 1], request->keys[i]) == 0)
+			continue;
+		lock = prepare_held(request->keys[i], request->kind, request->permits);
+		if (lock->nholds == 0)
+			add_acquiring(lock);
+		else
+		{
+			check_again(lock, request);
+			again[nagain++] = lock;
+		}
+	}
+
+	if (acquiring.nlocks > 0)
+	{
+		bool		got;
+
+		error_context_stack = &context;
+		got = acquire_tiers(request, &wait);
+		error_context_stack = context.previous;
+		if (!got && !request->try)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("could not obtain lock \"%s\" in ZooKeeper",
+							wait.name)));
+		if (!got)
+			return false;
+	}
+	for (int i = 0; i < nagain; i++)
+	{
+		(void) lock_heavyweight(again[i], request->session, true, -1);
+		push_hold(again[i], request->session);
+		show_scope(again[i]);
+	}
+	return true;
 }
 
 /* Has the transaction changed anything that others could be kept from seeing? */
@@ -599,48 +1041,115 @@ latest_live_hold(const HeldLock *lock)
 }
 
 /*
+ * Take from the stack what goes now, and give back the heavyweight lock for
+ * holds of the session.  Those of the transaction are released too if
+ * "transaction_too", else by their resource owner.  The lock is gone
+ * afterwards if nothing is left.
+ */
+static void
+remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
+{
+	LOCKTAG		tag = lock->tag;
+	LOCKMODE	mode = lock->mode;
+	int			kept = 0;
+	int			of_session = 0;
+	int			of_transaction = 0;
+
+	for (int i = 0; i < lock->nholds; i++)
+	{
+		if (!goes(&lock->holds[i]))
+			lock->holds[kept++] = lock->holds[i];
+		else if (lock->holds[i].session)
+			of_session++;
+		else
+			of_transaction++;
+	}
+	lock->nholds = kept;
+	if (kept == 0)
+		drop_held(lock);
+	else
+		show_scope(lock);
+	unlock_heavyweight(&tag, mode, true, of_session);
+	if (transaction_too)
+		unlock_heavyweight(&tag, mode, false, of_transaction);
+}
+
+static bool
+is_undone(const Hold *hold)
+{
+	return hold->undone != InvalidSubTransactionId;
+}
+
+static bool
+ends_with_transaction(const Hold *hold)
+{
+	return !hold->session || is_undone(hold);
+}
+
+static bool
+is_of_session(const Hold *hold)
+{
+	return hold->session;
+}
+
+/*
+ * May a hold go at once?  If the transaction has changed nothing and is in no
+ * savepoint; else what it has done under the lock must be visible before
+ * anybody else gets it.
+ */
+static bool
+may_release_now(void)
+{
+	return GetCurrentTransactionNestLevel() == 1 && !transaction_has_written();
+}
+
+/*
  * hold_release
- *		Undo the latest hold of a path that is not undone yet.
+ *		Undo the latest hold under a key that is not undone yet.
  *
- * At once, if the transaction has changed nothing and is in no savepoint;
- * else the hold is only marked, and the lock goes with the transaction: what
- * the transaction has done under the lock must be visible before anybody else
- * gets it.  Returns false if there is no such hold.  Warns if the lock has
- * been lost meanwhile.
+ * At once if that is possible; else the hold is only marked, and the lock goes
+ * with the transaction.  Returns false if there is no such hold.  Warns if the
+ * lock has been lost meanwhile.
  */
 bool
-hold_release(const char *path)
+hold_release(const char *key)
 {
-	HeldLock   *lock = find_held(path);
+	HeldLock   *lock = find_held(key);
 	int			latest;
 
 	if (lock == NULL || (latest = latest_live_hold(lock)) < 0)
 		return false;
 
-	if (!slot_is_mine(lock->slot, NULL))
+	if (!slot_is_mine(lock->proc, NULL))
 		ereport(WARNING,
-				(errmsg("lock \"%s\" has been lost", zk_name_of_path(path)),
+				(errmsg("lock \"%s\" has been lost", zk_name_of_key(key)),
 				 errdetail("The ZooKeeper session of this server has ended.")));
 
 	lock->holds[latest].undone = GetCurrentSubTransactionId();
-	if (GetCurrentTransactionNestLevel() > 1 || transaction_has_written())
-		return true;
-
-	/* the holds behind it, if any, are marked and go with it */
-	if (latest_live_hold(lock) < 0)
-	{
-		LOCKTAG		tag = lock->tag;
-		int			nholds = lock->nholds;
-
-		drop_held(lock);
-		unlock_heavyweight(&tag, nholds);
-	}
-	else
-	{
-		unlock_heavyweight(&lock->tag, lock->nholds - latest);
-		lock->nholds = latest;
-	}
+	if (may_release_now())
+		remove_holds(lock, is_undone, true);
 	return true;
+}
+
+/*
+ * hold_release_session
+ *		Undo all session-scoped holds, as hold_release() does.
+ */
+void
+hold_release_session(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &held_list)
+	{
+		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+
+		for (int i = 0; i < lock->nholds; i++)
+			if (lock->holds[i].session && !is_undone(&lock->holds[i]))
+				lock->holds[i].undone = GetCurrentSubTransactionId();
+		if (may_release_now())
+			remove_holds(lock, is_undone, true);
+	}
 }
 
 /*
@@ -652,25 +1161,25 @@ hold_release(const char *path)
  * Errors: 55000 if the lock is not held; 40001 if it has been lost.
  */
 int64
-hold_token(const char *path, const char *name)
+hold_token(const char *key, const char *name)
 {
 	static uint32 wait_event = 0;
-	HeldLock   *lock = find_held(path);
+	HeldLock   *lock = find_held(key);
 	int64		token;
 
-	if (lock == NULL || lock->nholds == 0)
+	if (lock == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held", name),
-				 errhint("Call zk_lock() first, in the same transaction.")));
+				 errhint("Call zk_lock() first.")));
 
 	for (;;)
 	{
-		if (!slot_is_mine(lock->slot, &token))
-			report_lost(path, false);
+		if (!slot_is_mine(lock->proc, &token))
+			report_lost(key, false);
 		if (token != 0)
 			break;
-		ConditionVariableSleep(&lock->slot->cv,
+		ConditionVariableSleep(&lock->proc->slot->cv,
 							   ZkWaitEvent(wait_event, "ZkLockToken"));
 	}
 	ConditionVariableCancelSleep();
@@ -687,8 +1196,8 @@ check_holds(void)
 	{
 		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
 
-		if (!slot_is_mine(lock->slot, NULL))
-			report_lost(lock->path, true);
+		if (!slot_is_mine(lock->proc, NULL))
+			report_lost(lock->key, true);
 	}
 
 	/* the lock must never be free before its commit is durable */
@@ -696,16 +1205,32 @@ check_holds(void)
 		ForceSyncCommit();
 }
 
+/* At the end of a transaction, whatever that was. */
 static void
-release_all(void)
+end_transaction(void)
 {
 	dlist_mutable_iter iter;
 
 	abandon_acquiring();
 	dlist_foreach_modify(iter, &held_list)
-		drop_held(dlist_container(HeldLock, node, iter.cur));
+		remove_holds(dlist_container(HeldLock, node, iter.cur),
+					 ends_with_transaction, false);
 	transaction_wrote = false;
 	snapshot_warned = false;
+}
+
+/*
+ * At the end of the session, when its last transaction is over.  The lock
+ * manager has given up its part.
+ */
+static void
+release_at_exit(int code pg_attribute_unused(),
+				Datum arg pg_attribute_unused())
+{
+	abandon_acquiring();
+	while (!dlist_is_empty(&held_list))
+		drop_held(dlist_container(HeldLock, node,
+								  dlist_head_node(&held_list)));
 }
 
 static void
@@ -725,7 +1250,7 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
-			release_all();
+			end_transaction();
 			break;
 		case XACT_EVENT_PREPARE:
 			transaction_wrote = false;
@@ -738,7 +1263,10 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 	}
 }
 
-/* A subtransaction is rolled back: its holds go, and so do its marks. */
+/*
+ * A subtransaction is rolled back: its holds go, and so do its marks.  Not so
+ * what it has done to holds of the session, as with advisory locks.
+ */
 static void
 abort_subtransaction(HeldLock *lock, SubTransactionId subid)
 {
@@ -746,15 +1274,24 @@ abort_subtransaction(HeldLock *lock, SubTransactionId subid)
 
 	for (int i = 0; i < lock->nholds; i++)
 	{
-		if (lock->holds[i].subid == subid)
+		Hold	   *hold = &lock->holds[i];
+
+		if (hold->session)
+		{
+			if (hold->undone == subid)
+				hold->undone = TopSubTransactionId;
+		}
+		else if (hold->subid == subid)
 			continue;
-		if (lock->holds[i].undone == subid)
-			lock->holds[i].undone = InvalidSubTransactionId;
-		lock->holds[kept++] = lock->holds[i];
+		else if (hold->undone == subid)
+			hold->undone = InvalidSubTransactionId;
+		lock->holds[kept++] = *hold;
 	}
 	lock->nholds = kept;
 	if (kept == 0)
 		drop_held(lock);
+	else
+		show_scope(lock);
 }
 
 /* A subtransaction is released: its holds and marks are its parent's. */
@@ -823,6 +1360,17 @@ zk_ExecutorEnd(QueryDesc *queryDesc)
 		move_callback_first();
 }
 
+/* DISCARD ALL, which is never in a transaction block. */
+static void
+discard_holds(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &held_list)
+		remove_holds(dlist_container(HeldLock, node, iter.cur),
+					 is_of_session, true);
+}
+
 /* As the two above, for utility commands such as COPY FROM and TRUNCATE. */
 static void
 zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
@@ -840,6 +1388,10 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
 								params, queryEnv, dest, qc);
 
+	/* the lock manager has done its part of it */
+	if (IsA(pstmt->utilityStmt, DiscardStmt) &&
+		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL)
+		discard_holds();
 	if (!dlist_is_empty(&held_list))
 		move_callback_first();
 }

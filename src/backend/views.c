@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *		What the views zk_locks and zk_session show.
+ *		What the views zk_locks, zk_session and zk_stats show.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -14,57 +14,105 @@
 
 #include "backend/backend.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/stats.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 #include "zklock.h"
 
 PG_FUNCTION_INFO_V1(zk_lock_status);
 PG_FUNCTION_INFO_V1(zk_session_status);
+PG_FUNCTION_INFO_V1(zk_stats_status);
+PG_FUNCTION_INFO_V1(zk_stats_reset);
 
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	10
+#define STATS_STATUS_COLUMNS	13
 
 /*
- * zk_name_of_path
- *		The lock name of a path, palloc'd, in the server encoding.
+ * zk_path_of_key
+ *		The lock directory of a slot key, palloc'd.
+ */
+char *
+zk_path_of_key(const char *key)
+{
+	const char *mark = strstr(key, ZK_KEY_MARK);
+
+	return mark ? pnstrdup(key, mark - key) : pstrdup(key);
+}
+
+static const char *
+mode_name(ZnodeKind kind)
+{
+	switch (kind)
+	{
+		case ZNODE_MUTEX:
+		case ZNODE_WRITER:
+			return "exclusive";
+		case ZNODE_READER:
+			return "shared";
+		case ZNODE_LEASE:
+			return "permit";
+	}
+	return "unknown";
+}
+
+/*
+ * zk_text_of_utf8
+ *		UTF-8 in the server encoding, palloc'd; NULL if it is not valid or has
+ *		characters that this encoding does not have.
+ */
+char *
+zk_text_of_utf8(const char *utf8, int len)
+{
+	int			encoding = GetDatabaseEncoding();
+	char	   *text;
+	Oid			conversion;
+
+	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
+		return pg_verify_mbstr(encoding, utf8, len, true) ?
+			pnstrdup(utf8, len) : NULL;
+
+	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
+	if (!OidIsValid(conversion) ||
+		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
+		return NULL;
+	text = palloc(len * MAX_CONVERSION_GROWTH + 1);
+
+	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
+									  (unsigned char *) unconstify(char *, utf8),
+									  len, (unsigned char *) text,
+									  len * MAX_CONVERSION_GROWTH + 1,
+									  true) != len)
+		return NULL;
+	return text;
+}
+
+/*
+ * zk_name_of_key
+ *		The lock name of a path or slot key, palloc'd, in the server encoding.
  *
  * A name that was taken in another database may not exist in this one's
  * encoding; then it is given as it stands in the path.
  */
 char *
-zk_name_of_path(const char *path)
+zk_name_of_key(const char *key)
 {
+	char	   *path = zk_path_of_key(key);
 	const char *slash = strrchr(path, '/');
 	const char *encoded = slash ? slash + 1 : path;
 	char		utf8[ZNODE_MAX_NAME + 1];
 	int			len = znode_decode_name(encoded, utf8, sizeof(utf8));
-	int			encoding = GetDatabaseEncoding();
-	char	   *name;
-	Oid			conversion;
+	char	   *name = len < 0 ? NULL : zk_text_of_utf8(utf8, len);
 
-	if (len < 0)
-		return pstrdup(encoded);
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
-		return pg_verify_mbstr(encoding, utf8, len, true) ?
-			pstrdup(utf8) : pstrdup(encoded);
-
-	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
-	if (!OidIsValid(conversion) ||
-		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
-		return pstrdup(encoded);
-	name = palloc(len * MAX_CONVERSION_GROWTH + 1);
-	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
-									  (unsigned char *) utf8, len,
-									  (unsigned char *) name,
-									  len * MAX_CONVERSION_GROWTH + 1,
-									  true) != len)
-		return pstrdup(encoded);
-	return name;
+	return name ? name : pstrdup(encoded);
 }
 
 /*
@@ -88,18 +136,21 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		Datum		values[LOCK_STATUS_COLUMNS];
 		bool		nulls[LOCK_STATUS_COLUMNS] = {0};
 		LOCKTAG		tag;
+		char	   *path;
 		int			n = 0;
 
 		CHECK_FOR_INTERRUPTS();
-		zk_locktag(rows[i].path, &tag);
-		values[n++] = CStringGetTextDatum(zk_name_of_path(rows[i].path));
+		path = zk_path_of_key(rows[i].key);
+		zk_locktag(rows[i].kind == ZNODE_LEASE ? rows[i].key : path, &tag);
+		values[n++] = CStringGetTextDatum(zk_name_of_key(rows[i].key));
 		values[n++] = Int32GetDatum(rows[i].pid);
-		values[n++] = CStringGetTextDatum("exclusive");
-		values[n++] = CStringGetTextDatum("transaction");
+		values[n++] = CStringGetTextDatum(mode_name(rows[i].kind));
+		values[n++] = CStringGetTextDatum(rows[i].session ?
+										  "session" : "transaction");
 		values[n++] = BoolGetDatum(rows[i].granted);
 		values[n++] = BoolGetDatum(rows[i].lost);
 		values[n++] = TimestampTzGetDatum(rows[i].since);
-		values[n++] = CStringGetTextDatum(rows[i].path);
+		values[n++] = CStringGetTextDatum(path);
 		nulls[n] = rows[i].token == 0;
 		values[n++] = Int64GetDatum(rows[i].token);
 		values[n++] = ObjectIdGetDatum(tag.locktag_field2);
@@ -176,4 +227,73 @@ zk_session_status(PG_FUNCTION_ARGS)
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
+}
+
+static Datum
+histogram(const int64 *buckets)
+{
+	Datum		elements[HISTOGRAM_BUCKETS];
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+
+	get_typlenbyvalalign(INT8OID, &typlen, &typbyval, &typalign);
+	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+		elements[i] = Int64GetDatum(buckets[i]);
+	return PointerGetDatum(construct_array(elements, HISTOGRAM_BUCKETS, INT8OID,
+										   typlen, typbyval, typalign));
+}
+
+/*
+ * zk_stats_status() returns record
+ *
+ * The counters of this cluster; behind the view zk_stats.
+ */
+Datum
+zk_stats_status(PG_FUNCTION_ARGS)
+{
+	TupleDesc	tupdesc;
+	Datum		values[STATS_STATUS_COLUMNS];
+	bool		nulls[STATS_STATUS_COLUMNS] = {0};
+	ZkStats		stats;
+	int			nslots;
+	int			nusers;
+	int			n = 0;
+
+	zk_check_preloaded();
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	stats_read(&stats);
+	slots_count(&nslots, &nusers);
+
+	values[n++] = Int64GetDatum(stats.taken);
+	values[n++] = Int64GetDatum(stats.handed_off);
+	values[n++] = Int64GetDatum(stats.waited);
+	values[n++] = Int64GetDatum(stats.timed_out);
+	values[n++] = Int64GetDatum(stats.failed);
+	values[n++] = Int64GetDatum(stats.lost);
+	values[n++] = Float8GetDatum(stats.wait_time / 1000.0);
+	values[n++] = Float8GetDatum(stats.hold_time / 1000.0);
+	values[n++] = histogram(stats.wait_histogram);
+	values[n++] = histogram(stats.hold_histogram);
+	values[n++] = Int32GetDatum(nslots);
+	values[n++] = Int32GetDatum(nusers);
+	values[n++] = TimestampTzGetDatum(stats.reset_at);
+	Assert(n == STATS_STATUS_COLUMNS);
+
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
+
+/*
+ * zk_stats_reset() returns void
+ *
+ * Set the counters of this cluster to zero.
+ */
+Datum
+zk_stats_reset(PG_FUNCTION_ARGS pg_attribute_unused())
+{
+	zk_check_preloaded();
+	stats_reset();
+	PG_RETURN_VOID();
 }

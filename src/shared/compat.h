@@ -14,6 +14,7 @@
 #define ZKLOCK_COMPAT_H
 
 #include "pgstat.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -39,6 +40,13 @@
 #define ZkCreateWaitEventSet(n) CreateWaitEventSet(NULL, n)
 #else
 #define ZkCreateWaitEventSet(n) CreateWaitEventSet(TopMemoryContext, n)
+#endif
+
+/* 17 has a third argument, for stronger modes than this one. */
+#if PG_VERSION_NUM >= 170000
+#define ZkLockHeldByMe(tag, mode) LockHeldByMe(tag, mode, false)
+#else
+#define ZkLockHeldByMe(tag, mode) LockHeldByMe(tag, mode)
 #endif
 
 /* 17 knows infinite intervals. */

@@ -11,31 +11,41 @@
  *
  *				asked	granted	taken	handed	given up  contender gone
  *	NONE		WANTED	-		-		-		-		  -
- *	WANTED		-		IDLE	-		-		RELEASING WANTED (queues again)
+ *	WANTED		-		IDLE	-		-		RELEASING NONE, or WANTED
  *	IDLE		-		-		HELD	-		RELEASING NONE, or WANTED
- *	HELD		-		-		-		IDLE	RELEASING LOST
+ *	HELD		-		-		HELD	IDLE	RELEASING NONE, or WANTED
  *	RELEASING	-		-		-		-		-		  NONE, or WANTED
- *	LOST		-		-		-		NONE	NONE	  -
  *
  *	asked			by a backend that has the heavyweight lock
  *	granted			by the worker: our contender owns the lock
- *	taken			by a backend that has the heavyweight lock
- *	handed			by the holder at its end, for the next local backend
- *	given up		by the holder at its end, or by the last backend that
- *					wanted the slot and does no more
+ *	taken			by a backend that has the heavyweight lock; HELD only by
+ *					one more reader
+ *	handed			by the last holder at its end, for the next local backend
+ *	given up		by the last holder at its end; by the last backend that
+ *					wanted the slot and does no more; by one that waits for
+ *					something else first; by the worker, if it is lost
  *	contender gone	told by the worker: deleted, or expired with its session;
- *					WANTED if a backend still wants the slot
+ *					WANTED if a backend waits for another one.  The holders,
+ *					if there are any, have lost the lock, and are marked so.
  *
  * "-": ignored.  The worker's news may be overtaken: a grant that arrives when
  * the slot has been given up changes nothing.
  *
+ * What a backend has to do with a slot is in a ZkProcLock: it wants the slot,
+ * then holds it.  A lock has a slot for each mode, since there is a contender
+ * for each.  Several backends hold that of the readers together.  They
+ * may join the holders only while no exclusive contender of another cluster
+ * waits behind ours; that is looked up in ZooKeeper, by the worker, but not
+ * more often than once in zklock.handoff_quantum.
+ *
  * Locking protocol.  The slots are a hash table of ZK_PARTITIONS partitions,
  * with an LWLock each.  Finding, entering or removing a slot, and reading or
- * changing any of its fields, is done under the lock of its partition
- * (exclusive to change anything).  A pointer to a slot stays valid without
- * the lock while the slot is in use: while a backend wants or holds it, while
- * it is in the worker's mail, or while it is in any state but NONE.  Whoever
- * ends the last use removes the slot.
+ * changing any of its fields or of its ZkProcLocks, is done under the lock of
+ * its partition (exclusive to change anything).  A pointer to a slot stays
+ * valid without the lock while the slot is in use: while it has a ZkProcLock,
+ * while it is in the worker's mail, or while it is in any state but NONE.
+ * Whoever ends the last use removes the slot.  A ZkProcLock belongs to its
+ * backend, which alone frees it.
  *
  * A change that the worker must see puts the slot into the worker's mail, a
  * chain through the slots themselves, so that it can never be full.  "mailed"
@@ -46,9 +56,9 @@
  * The mail says only that there is something to see; what it is follows from
  * the slot's state, so that a new worker needs no old mail.
  *
- * Each backend waits for one slot at the most, and notes it in its entry of
- * zk->waits, under the lock of the slot's partition.  zk->session is guarded
- * by the LWLock after those of the partitions; only the worker writes it.
+ * The free ZkProcLocks and zk->last_group are guarded by the spinlock
+ * free_lock, taken inside the partition lock.  zk->session is guarded by the
+ * LWLock after those of the partitions; only the worker writes it.
  * zk->worker_latch is guarded by mail_lock.  Whoever wants several partition
  * locks takes them in ascending order.
  *
@@ -62,11 +72,13 @@
 #include "postgres.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <time.h>
 
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/slots.h"
+#include "shared/stats.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
@@ -76,6 +88,9 @@
 
 #define ZK_TRANCHE		"zklock"
 #define ZK_PARTITIONS	64
+
+/* How long to believe that a writer waits behind readers. */
+#define RELOOK_MS		1000
 
 typedef enum SlotEvent
 {
@@ -87,32 +102,35 @@ typedef enum SlotEvent
 	SLOT_CONTENDER_GONE
 } SlotEvent;
 
-/* What a backend waits for. */
-typedef struct ZkWait
-{
-	ZkSlot	   *slot;			/* NULL: nothing */
-	int			pid;
-	TimestampTz since;
-} ZkWait;
-
 typedef struct ZkShared
 {
 	pg_atomic_uint32 nslots;	/* entries of the hash table, exactly */
+	pg_atomic_uint32 nprocs;	/* ZkProcLocks in use */
 	slock_t		mail_lock;
 	ZkSlot	   *mail_head;
 	Latch	   *worker_latch;	/* NULL: no worker */
 	ZkSessionInfo session;
-	ZkWait		waits[FLEXIBLE_ARRAY_MEMBER];	/* MaxBackends of them */
+	slock_t		free_lock;
+	uint32		last_group;
+	ZkProcLock *free_procs;
+	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* max_procs() of them */
 } ZkShared;
 
 static ZkShared *zk = NULL;
 static HTAB *slots = NULL;
 static LWLockPadded *locks = NULL;
 
+/* One for each lock, and a reserve for those that are shared. */
+static int
+max_procs(void)
+{
+	return zklock_max_locks + MaxBackends;
+}
+
 static Size
 shared_size(void)
 {
-	return offsetof(ZkShared, waits) + mul_size(MaxBackends, sizeof(ZkWait));
+	return offsetof(ZkShared, procs) + mul_size(max_procs(), sizeof(ZkProcLock));
 }
 
 /*
@@ -148,14 +166,19 @@ slots_startup_shmem(void)
 	{
 		memset(zk, 0, shared_size());
 		pg_atomic_init_u32(&zk->nslots, 0);
+		pg_atomic_init_u32(&zk->nprocs, 0);
 		SpinLockInit(&zk->mail_lock);
+		SpinLockInit(&zk->free_lock);
+		for (int i = 0; i < max_procs(); i++)
+			zk->procs[i].next = i > 0 ? &zk->procs[i - 1] : NULL;
+		zk->free_procs = &zk->procs[max_procs() - 1];
 		zk->session.state = ZK_SESSION_DOWN;
 		zk->session.state_since = GetCurrentTimestamp();
 		zk->session.timeout = zklock_session_timeout;
 	}
 
 	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = ZNODE_PATH_SIZE;
+	ctl.keysize = ZK_SLOT_KEY_SIZE;
 	ctl.entrysize = sizeof(ZkSlot);
 	ctl.num_partitions = ZK_PARTITIONS;
 	slots = ShmemInitHash("zklock slots", zklock_max_locks, zklock_max_locks,
@@ -247,11 +270,43 @@ mail_slot(ZkSlot *slot)
 	wake_worker();
 }
 
-/* Does a backend still want the slot, and not just to hear of a refusal? */
 static bool
-still_wanted(const ZkSlot *slot)
+is_shared(ZnodeKind kind)
 {
-	return slot->nwanting > 0 && slot->refusal == ZK_REFUSAL_NONE;
+	return kind == ZNODE_READER;
+}
+
+/* Begin to want a contender; the partition lock is held exclusively. */
+static void
+begin_contender(ZkSlot *slot)
+{
+	memset(&slot->contender, 0, sizeof(slot->contender));
+	slot->contender.kind = slot->ask.kind;
+	slot->contender.permits = slot->ask.permits;
+	slot->contender.asker_pid = slot->ask.pid;
+}
+
+static void
+lose_holders(ZkSlot *slot)
+{
+	slot->nholding = 0;
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+	{
+		if (proc->granted && !proc->lost)
+			stats_count_lost();
+		proc->lost = proc->granted;
+	}
+}
+
+/* The contender is no more, and so is what the cluster has owned by it. */
+static void
+end_contender(ZkSlot *slot)
+{
+	memset(&slot->contender, 0, sizeof(slot->contender));
+	slot->token = 0;
+	slot->look_start = 0;
+	slot->look_wanted = false;
+	lose_holders(slot);
 }
 
 /*
@@ -263,61 +318,57 @@ slot_event(ZkSlot *slot, SlotEvent event)
 {
 	ZkSlotState next = slot->state;
 
-	switch (slot->state)
+	if (event == SLOT_CONTENDER_GONE)
 	{
-		case ZK_SLOT_NONE:
-			if (event == SLOT_ASKED)
-				next = ZK_SLOT_WANTED;
-			break;
-		case ZK_SLOT_WANTED:
-			if (event == SLOT_GRANTED)
-				next = ZK_SLOT_IDLE;
-			else if (event == SLOT_GIVEN_UP)
-				next = ZK_SLOT_RELEASING;
-			break;
-		case ZK_SLOT_IDLE:
-			if (event == SLOT_TAKEN)
-				next = ZK_SLOT_HELD;
-			else if (event == SLOT_GIVEN_UP)
-				next = ZK_SLOT_RELEASING;
-			else if (event == SLOT_CONTENDER_GONE)
-				next = still_wanted(slot) ? ZK_SLOT_WANTED : ZK_SLOT_NONE;
-			break;
-		case ZK_SLOT_HELD:
-			if (event == SLOT_HANDED)
-				next = ZK_SLOT_IDLE;
-			else if (event == SLOT_GIVEN_UP)
-				next = ZK_SLOT_RELEASING;
-			else if (event == SLOT_CONTENDER_GONE)
-				next = ZK_SLOT_LOST;
-			break;
-		case ZK_SLOT_RELEASING:
-			if (event == SLOT_CONTENDER_GONE)
-				next = still_wanted(slot) ? ZK_SLOT_WANTED : ZK_SLOT_NONE;
-			break;
-		case ZK_SLOT_LOST:
-			if (event == SLOT_HANDED || event == SLOT_GIVEN_UP)
-				next = ZK_SLOT_NONE;
-			break;
+		if (slot->state != ZK_SLOT_NONE)
+			next = slot->asked && !slot->reserved && slot->refusal == ZK_REFUSAL_NONE ?
+				ZK_SLOT_WANTED : ZK_SLOT_NONE;
 	}
+	else
+		switch (slot->state)
+		{
+			case ZK_SLOT_NONE:
+				if (event == SLOT_ASKED)
+					next = ZK_SLOT_WANTED;
+				break;
+			case ZK_SLOT_WANTED:
+				if (event == SLOT_GRANTED)
+					next = ZK_SLOT_IDLE;
+				else if (event == SLOT_GIVEN_UP)
+					next = ZK_SLOT_RELEASING;
+				break;
+			case ZK_SLOT_IDLE:
+				if (event == SLOT_TAKEN)
+					next = ZK_SLOT_HELD;
+				else if (event == SLOT_GIVEN_UP)
+					next = ZK_SLOT_RELEASING;
+				break;
+			case ZK_SLOT_HELD:
+				if (event == SLOT_HANDED)
+					next = ZK_SLOT_IDLE;
+				else if (event == SLOT_GIVEN_UP)
+					next = ZK_SLOT_RELEASING;
+				break;
+			case ZK_SLOT_RELEASING:
+				break;
+		}
 
 	if (next == slot->state && event != SLOT_CONTENDER_GONE)
 		return;
 	slot->state = next;
+	slot->queued = false;
 
-	if (event == SLOT_GRANTED)
-		slot->handoff_start = 0;
-	if (event == SLOT_GRANTED || event == SLOT_GIVEN_UP)
-		slot->queued = false;
 	if (event == SLOT_CONTENDER_GONE)
+		end_contender(slot);
+	if (next == ZK_SLOT_WANTED)
+		begin_contender(slot);
+	if (event == SLOT_GRANTED)
 	{
-		slot->has_uuid = false;
-		slot->has_sequence = false;
-		slot->queued = false;
-		slot->token = 0;
+		slot->handoff_start = 0;
+		slot->looked_at = zk_now_ms();
+		slot->writer_behind = false;
 	}
-	if (next == ZK_SLOT_RELEASING ||
-		(next == ZK_SLOT_WANTED && event == SLOT_ASKED))
+	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)
 		mail_slot(slot);
 	ConditionVariableBroadcast(&slot->cv);
 }
@@ -326,9 +377,9 @@ slot_event(ZkSlot *slot, SlotEvent event)
 static void
 remove_unused(ZkSlot *slot)
 {
-	if (slot->state != ZK_SLOT_NONE || slot->nwanting > 0 || slot->mailed)
+	if (slot->state != ZK_SLOT_NONE || slot->procs != NULL || slot->mailed)
 		return;
-	hash_search_with_hash_value(slots, slot->path, slot->hash,
+	hash_search_with_hash_value(slots, slot->key, slot->hash,
 								HASH_REMOVE, NULL);
 	pg_atomic_fetch_sub_u32(&zk->nslots, 1);
 }
@@ -366,52 +417,94 @@ init_slot(ZkSlot *slot, uint32 hash)
 	ConditionVariableInit(&slot->cv);
 }
 
-/* Note what this backend waits for; the slot's partition lock is held. */
-static void
-note_wait(ZkSlot *slot)
+/* Take a ZkProcLock from the free ones; NULL if there is none. */
+static ZkProcLock *
+new_proc(void)
 {
-	ZkWait	   *wait = &zk->waits[ZkMyProcNumber];
+	ZkProcLock *proc;
 
-	wait->slot = slot;
-	wait->pid = MyProcPid;
-	wait->since = slot ? GetCurrentTimestamp() : 0;
+	SpinLockAcquire(&zk->free_lock);
+	proc = zk->free_procs;
+	if (proc)
+		zk->free_procs = proc->next;
+	SpinLockRelease(&zk->free_lock);
+	if (proc)
+	{
+		memset(proc, 0, sizeof(ZkProcLock));
+		pg_atomic_fetch_add_u32(&zk->nprocs, 1);
+	}
+	return proc;
 }
 
-/*
- * slot_want
- *		Find or make the slot of a lock directory, and say that this backend
- *		wants it.
- *
- * To be called ahead of waiting for the heavyweight lock, so that a holder
- * sees that there is somebody to hand the slot to.  A backend wants at most
- * one slot at a time; slot_take() or slot_unwant() ends the want.
- *
- * Errors: 53200 if all zklock.max_locks slots are in use.
- */
-ZkSlot *
-slot_want(const char *path)
+static void
+free_proc(ZkProcLock *proc)
 {
-	uint32		hash;
-	LWLock	   *lock;
+	SpinLockAcquire(&zk->free_lock);
+	proc->next = zk->free_procs;
+	zk->free_procs = proc;
+	SpinLockRelease(&zk->free_lock);
+	pg_atomic_fetch_sub_u32(&zk->nprocs, 1);
+}
+
+/* Unlink from the slot and free; the partition lock is held exclusively. */
+static void
+remove_proc(ZkProcLock *proc)
+{
+	ZkProcLock **link = &proc->slot->procs;
+
+	while (*link != proc)
+		link = &(*link)->next;
+	*link = proc->next;
+	free_proc(proc);
+}
+
+/* Find or make a slot; the partition lock is held exclusively. */
+static ZkSlot *
+find_or_enter_slot(const char *key, uint32 hash)
+{
 	ZkSlot	   *slot;
 
-	hash = get_hash_value(slots, path);
-	lock = partition_lock(hash);
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	slot = hash_search_with_hash_value(slots, path, hash, HASH_FIND, NULL);
+	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
 	if (slot == NULL && reserve_slot())
 	{
-		slot = hash_search_with_hash_value(slots, path, hash,
+		slot = hash_search_with_hash_value(slots, key, hash,
 										   HASH_ENTER_NULL, NULL);
 		if (slot == NULL)
 			pg_atomic_fetch_sub_u32(&zk->nslots, 1);
 		else
 			init_slot(slot, hash);
 	}
+	return slot;
+}
+
+/*
+ * slot_want
+ *		Find or make the slot with this key, and say that this backend wants
+ *		it.
+ *
+ * To be called ahead of waiting for the heavyweight lock, so that a holder
+ * sees that there is somebody to hand the slot to.  A backend wants or holds a
+ * slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
+ * the contender that it needs; "session" is for zk_locks only.
+ *
+ * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
+ */
+ZkProcLock *
+slot_want(const char *key, ZnodeKind kind, bool session)
+{
+	uint32		hash = get_hash_value(slots, key);
+	LWLock	   *lock = partition_lock(hash);
+	ZkProcLock *proc = new_proc();
+	ZkSlot	   *slot = NULL;
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (proc != NULL)
+		slot = find_or_enter_slot(key, hash);
 	if (slot == NULL)
 	{
 		LWLockRelease(lock);
+		if (proc != NULL)
+			free_proc(proc);
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of lock slots"),
@@ -419,18 +512,17 @@ slot_want(const char *path)
 						   zklock_max_locks),
 				 errhint("You might need to increase \"zklock.max_locks\".")));
 	}
+	proc->slot = slot;
+	proc->pid = MyProcPid;
+	proc->kind = kind;
+	proc->session = session;
+	proc->since = GetCurrentTimestamp();
+	proc->wanted_at = zk_now_ms();
+	proc->next = slot->procs;
+	slot->procs = proc;
 	slot->nwanting++;
-	note_wait(slot);
 	LWLockRelease(lock);
-	return slot;
-}
-
-/* End this backend's want; the partition lock is held exclusively. */
-static void
-end_want(ZkSlot *slot)
-{
-	slot->nwanting--;
-	note_wait(NULL);
+	return proc;
 }
 
 /*
@@ -441,10 +533,15 @@ end_want(ZkSlot *slot)
  * transaction callbacks too.
  */
 void
-slot_unwant(ZkSlot *slot)
+slot_unwant(ZkProcLock *proc)
 {
+	ZkSlot	   *slot = proc->slot;
+
 	lock_slot(slot, LW_EXCLUSIVE);
-	end_want(slot);
+	remove_proc(proc);
+	slot->nwanting--;
+	slot->asked = false;		/* whoever else waits will ask again */
+	slot->reserved = false;
 	if (slot->nwanting == 0)
 	{
 		slot->refusal = ZK_REFUSAL_NONE;
@@ -454,46 +551,348 @@ slot_unwant(ZkSlot *slot)
 	unlock_slot(slot);
 }
 
+/* The slot is free to be taken; the partition lock is held exclusively. */
+static void
+take(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot->asked = false;
+	slot->reserved = false;
+	slot->nwanting--;
+	slot->nholding++;
+	proc->granted = true;
+	proc->since = GetCurrentTimestamp();
+	slot_event(slot, SLOT_TAKEN);
+}
+
+/*
+ * A slot is held by readers: may one more join them?  Not if an exclusive
+ * contender waits behind ours, or it would wait forever.  If that is not known
+ * well enough, have the worker look.
+ */
+static ZkTake
+try_join(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+	int64		now = zk_now_ms();
+	int64		age = now - slot->looked_at;
+	bool		fresh;
+
+	/* what was seen after we came is an answer, however old it is */
+	fresh = age < zklock_handoff_quantum ||
+		(slot->writer_behind ? age < RELOOK_MS :
+		 slot->looked_at >= proc->wanted_at);
+	if (fresh && slot->writer_behind)
+		return ZK_QUEUED;
+	if (fresh)
+	{
+		take(proc);
+		return ZK_TAKEN;
+	}
+	if (!slot->look_wanted && slot->look_start == 0)
+	{
+		slot->look_wanted = true;
+		mail_slot(slot);
+	}
+	return ZK_PENDING;
+}
+
+/*
+ * slot_find_contender
+ *		What the slot with this key has of a contender; NONE if there is no
+ *		such slot.
+ */
+ZkSlotState
+slot_find_contender(const char *key, ZkContender *contender)
+{
+	uint32		hash = get_hash_value(slots, key);
+	LWLock	   *lock = partition_lock(hash);
+	ZkSlotState state = ZK_SLOT_NONE;
+	ZkSlot	   *slot;
+
+	LWLockAcquire(lock, LW_SHARED);
+	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
+	if (slot)
+	{
+		state = slot->state;
+		*contender = slot->contender;
+	}
+	LWLockRelease(lock);
+	return state;
+}
+
+/* The backend needs a contender; the partition lock is held exclusively. */
+static void
+note_ask(ZkProcLock *proc, int permits)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot->asked = true;
+	slot->ask.kind = proc->kind;
+	slot->ask.permits = permits;
+	slot->ask.pid = MyProcPid;
+}
+
+/*
+ * slot_ask
+ *		Ask for a contender ahead of waiting for the heavyweight lock, if
+ *		readers of this cluster hold the slot with the other key.
+ *
+ * For a writer that waits for them: readers of other clusters that come later
+ * must see that it waits.
+ */
+void
+slot_ask(ZkProcLock *proc, const char *readers_key)
+{
+	ZkSlot	   *slot = proc->slot;
+	ZkContender readers;
+
+	if (slot_find_contender(readers_key, &readers) != ZK_SLOT_HELD)
+		return;
+	lock_slot(slot, LW_EXCLUSIVE);
+	if (!slot->reserved)
+	{
+		note_ask(proc, 0);
+		slot_event(slot, SLOT_ASKED);
+	}
+	LWLockRelease(partition_lock(slot->hash));
+}
+
 /*
  * slot_take
- *		Take the slot if the cluster owns it and no backend holds it; else ask
- *		the worker for it.
+ *		Take the slot if the cluster owns it and nobody is in the way; else ask
+ *		the worker for a contender.
  *
  * The caller must want the slot and have the heavyweight lock of its name.
- * Unless the answer is ZK_TAKEN, it goes on wanting the slot; the condition
- * variable of the slot is broadcast when another try is worthwhile.
- * ZK_REFUSED sets *refusal, once.
+ * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_TAKEN, it
+ * goes on wanting the slot; the condition variable of the slot is broadcast
+ * when another try is worthwhile.  ZK_REFUSED sets *refusal, and with
+ * ZK_REFUSAL_PERMITS *permits_found, once.
  */
 ZkTake
-slot_take(ZkSlot *slot, ZkRefusal *refusal)
+slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
+		  int *permits_found)
 {
+	ZkSlot	   *slot = proc->slot;
 	ZkTake		result = ZK_PENDING;
 
 	lock_slot(slot, LW_EXCLUSIVE);
+	note_ask(proc, permits);
 	if (slot->refusal != ZK_REFUSAL_NONE)
 	{
+		slot->asked = false;
 		*refusal = slot->refusal;
+		*permits_found = slot->permits_found;
 		slot->refusal = ZK_REFUSAL_NONE;
 		result = ZK_REFUSED;
 	}
-	else if (slot->state == ZK_SLOT_IDLE)
-	{
-		slot_event(slot, SLOT_TAKEN);
-		end_want(slot);
-		slot->holder_pid = MyProcPid;
-		slot->held_since = GetCurrentTimestamp();
-		result = ZK_TAKEN;
-	}
-	else if (slot->state == ZK_SLOT_NONE)
-		slot_event(slot, SLOT_ASKED);
-	else if (slot->queued)
-		result = ZK_QUEUED;
+	else
+		switch (slot->state)
+		{
+			case ZK_SLOT_NONE:
+				slot_event(slot, SLOT_ASKED);
+				break;
+			case ZK_SLOT_WANTED:
+			case ZK_SLOT_RELEASING:
+				if (slot->queued)
+					result = ZK_QUEUED;
+				break;
+			case ZK_SLOT_IDLE:
+				take(proc);
+				result = ZK_TAKEN;
+				break;
+			case ZK_SLOT_HELD:
+				result = is_shared(proc->kind) ? try_join(proc) : ZK_QUEUED;
+				break;
+		}
 	LWLockRelease(partition_lock(slot->hash));
 	return result;
 }
 
+static void
+lock_partitions_of(ZkProcLock **procs, int n, bool partitions[ZK_PARTITIONS])
+{
+	memset(partitions, 0, ZK_PARTITIONS * sizeof(bool));
+	for (int i = 0; i < n; i++)
+		partitions[procs[i]->slot->hash % ZK_PARTITIONS] = true;
+	for (int i = 0; i < ZK_PARTITIONS; i++)
+		if (partitions[i])
+			LWLockAcquire(&locks[i].lock, LW_EXCLUSIVE);
+}
+
+static void
+unlock_partitions(const bool partitions[ZK_PARTITIONS])
+{
+	for (int i = ZK_PARTITIONS - 1; i >= 0; i--)
+		if (partitions[i])
+			LWLockRelease(&locks[i].lock);
+}
+
+/* How far several slots are that must be had together. */
+typedef enum ZkTogether
+{
+	ZK_ALL_READY,				/* each is owned by the cluster and idle */
+	ZK_ALL_NONE,				/* each can be asked for */
+	ZK_ALL_ASKED,				/* each was asked for in the same step */
+	ZK_APART
+} ZkTogether;
+
+static ZkTogether
+how_together(ZkProcLock **procs, int n, uint32 group)
+{
+	int			ready = 0;
+	int			none = 0;
+	int			asked = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkSlot *slot = procs[i]->slot;
+
+		if (slot->state == ZK_SLOT_NONE)
+			none++;
+		else if (slot->state == ZK_SLOT_IDLE)
+			ready++;
+		if ((slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_WANTED) &&
+			group != 0 && slot->contender.group == group)
+			asked++;
+	}
+	return ready == n ? ZK_ALL_READY :
+		none == n ? ZK_ALL_NONE :
+		asked == n ? ZK_ALL_ASKED : ZK_APART;
+}
+
 /*
- * May the holder hand the slot to the next local backend?  Contenders of
+ * Ask for all slots in one step.  Since the partition locks are held until all
+ * are in the mail, the worker, when it opens one, finds the others there.
+ */
+static uint32
+ask_together(ZkProcLock **procs, int n)
+{
+	uint32		group;
+
+	SpinLockAcquire(&zk->free_lock);
+	group = ++zk->last_group;
+	if (group == 0)
+		group = ++zk->last_group;
+	SpinLockRelease(&zk->free_lock);
+
+	for (int i = 0; i < n; i++)
+	{
+		ZkSlot	   *slot = procs[i]->slot;
+
+		note_ask(procs[i], 0);
+		slot_event(slot, SLOT_ASKED);
+		slot->asked = false;
+		slot->contender.group = group;
+	}
+	return group;
+}
+
+/*
+ * slots_take_together
+ *		As slot_take(), for several slots: all or none.
+ *
+ * Contenders for all are created in one step, so that whoever takes several
+ * locks stands in the same order in all the queues: two such callers cannot
+ * wait for each other.  For the same reason nothing is kept while something
+ * is waited for that was not asked for in the same step.
+ *
+ * *group tells the last such step of this call; it is 0 at first.  The caller
+ * must want all of the slots and have the heavyweight locks of their names.
+ * Answers as slot_take(); ZK_REFUSED sets *which.  Unless all are taken,
+ * *which is a slot whose condition variable to wait for; others may change,
+ * too.
+ */
+ZkTake
+slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
+					ZkRefusal *refusal)
+{
+	bool		partitions[ZK_PARTITIONS];
+	ZkTake		result = ZK_PENDING;
+	ZkTogether	together;
+
+	lock_partitions_of(procs, n, partitions);
+	together = how_together(procs, n, *group);
+	*which = -1;
+	for (int i = 0; i < n && result != ZK_REFUSED; i++)
+	{
+		ZkSlot	   *slot = procs[i]->slot;
+
+		/* nobody else of this cluster may ask for it now */
+		slot->reserved = true;
+		slot->asked = false;
+		if (slot->refusal != ZK_REFUSAL_NONE)
+		{
+			*refusal = slot->refusal;
+			slot->refusal = ZK_REFUSAL_NONE;
+			*which = i;
+			result = ZK_REFUSED;
+		}
+		else if (slot->queued || slot->state == ZK_SLOT_HELD)
+			result = ZK_QUEUED;
+	}
+
+	if (result == ZK_REFUSED)
+		;
+	else if (together == ZK_ALL_READY)
+	{
+		for (int i = 0; i < n; i++)
+			take(procs[i]);
+		result = ZK_TAKEN;
+	}
+	else if (together == ZK_ALL_NONE)
+		*group = ask_together(procs, n);
+	else if (together == ZK_APART)
+	{
+		for (int i = 0; i < n; i++)
+			if (procs[i]->slot->state == ZK_SLOT_WANTED ||
+				procs[i]->slot->state == ZK_SLOT_IDLE)
+				slot_event(procs[i]->slot, SLOT_GIVEN_UP);
+	}
+
+	/* one that is not yet as it should be */
+	for (int i = 0; i < n && *which < 0; i++)
+		if (procs[i]->slot->state != (together == ZK_APART ?
+									  ZK_SLOT_NONE : ZK_SLOT_IDLE))
+			*which = i;
+	*which = Max(*which, 0);
+	unlock_partitions(partitions);
+	return result;
+}
+
+/*
+ * slot_yield
+ *		Give up what the cluster owns or waits for under this key, if no
+ *		backend holds it.
+ *
+ * The caller has the heavyweight lock of the name, so nobody can take the slot
+ * before it; but it will wait for something else, which may in turn wait for
+ * this.
+ */
+void
+slot_yield(const char *key)
+{
+	uint32		hash = get_hash_value(slots, key);
+	LWLock	   *lock = partition_lock(hash);
+	ZkContender contender;
+	ZkSlot	   *slot;
+
+	if (slot_find_contender(key, &contender) == ZK_SLOT_NONE)
+		return;					/* as nearly always */
+
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
+	if (slot && (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE))
+	{
+		slot->asked = false;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	LWLockRelease(lock);
+}
+
+/*
+ * May the last holder hand the slot to the next local backend?  Contenders of
  * other clusters may stand behind ours, so not for longer than the quantum.
  */
 static bool
@@ -501,7 +900,8 @@ may_hand_off(ZkSlot *slot)
 {
 	int64		now;
 
-	if (slot->nwanting == 0 || zklock_handoff_quantum == 0)
+	if (slot->nwanting == 0 || zklock_handoff_quantum == 0 ||
+		slot->writer_behind)
 		return false;
 	now = zk_now_ms();
 	if (slot->handoff_start == 0)
@@ -518,11 +918,16 @@ may_hand_off(ZkSlot *slot)
  * more than LWLocks: to be called in transaction callbacks.
  */
 void
-slot_drop(ZkSlot *slot)
+slot_drop(ZkProcLock *proc)
 {
+	ZkSlot	   *slot = proc->slot;
+	bool		lost;
+
 	lock_slot(slot, LW_EXCLUSIVE);
-	slot->holder_pid = 0;
-	slot_event(slot, may_hand_off(slot) ? SLOT_HANDED : SLOT_GIVEN_UP);
+	lost = proc->lost;
+	remove_proc(proc);
+	if (!lost && --slot->nholding == 0)
+		slot_event(slot, may_hand_off(slot) ? SLOT_HANDED : SLOT_GIVEN_UP);
 	unlock_slot(slot);
 }
 
@@ -534,16 +939,31 @@ slot_drop(ZkSlot *slot)
  * not got it yet.
  */
 bool
-slot_is_mine(ZkSlot *slot, int64 *token)
+slot_is_mine(ZkProcLock *proc, int64 *token)
 {
+	ZkSlot	   *slot = proc->slot;
 	bool		mine;
 
 	lock_slot(slot, LW_SHARED);
-	mine = slot->state == ZK_SLOT_HELD && slot->holder_pid == MyProcPid;
+	mine = !proc->lost && slot->state == ZK_SLOT_HELD;
 	if (token)
 		*token = slot->token;
 	LWLockRelease(partition_lock(slot->hash));
 	return mine;
+}
+
+/*
+ * slot_set_scope
+ *		Tell zk_locks whether the backend has a session-scoped hold.
+ */
+void
+slot_set_scope(ZkProcLock *proc, bool session)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	lock_slot(slot, LW_EXCLUSIVE);
+	proc->session = session;
+	LWLockRelease(partition_lock(slot->hash));
 }
 
 /*
@@ -559,15 +979,16 @@ session_read(ZkSessionInfo *info)
 }
 
 static void
-fill_row(ZkLockRow *row, const ZkSlot *slot, int pid, TimestampTz since,
-		 bool granted)
+fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc)
 {
-	strlcpy(row->path, slot->path, sizeof(row->path));
-	row->pid = pid;
-	row->since = since;
-	row->granted = granted;
-	row->lost = slot->state == ZK_SLOT_LOST;
-	row->token = granted ? slot->token : 0;
+	strlcpy(row->key, slot->key, sizeof(row->key));
+	row->pid = proc->pid;
+	row->kind = proc->kind;
+	row->session = proc->session;
+	row->granted = proc->granted;
+	row->lost = proc->lost;
+	row->since = proc->since;
+	row->token = proc->granted && !proc->lost ? slot->token : 0;
 }
 
 /*
@@ -582,23 +1003,61 @@ slots_snapshot(int *nrows)
 	ZkLockRow  *rows;
 	int			n = 0;
 
-	/* allocated ahead of the locks: a hold a slot and a wait a backend */
+	/* allocated ahead of the locks */
 	rows = MemoryContextAllocHuge(CurrentMemoryContext,
-								  mul_size(add_size(zklock_max_locks, MaxBackends),
-										   sizeof(ZkLockRow)));
+								  mul_size(max_procs(), sizeof(ZkLockRow)));
 	lock_all(LW_SHARED);
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
-		if (slot->state == ZK_SLOT_HELD || slot->state == ZK_SLOT_LOST)
-			fill_row(&rows[n++], slot, slot->holder_pid, slot->held_since, true);
-	for (int i = 0; i < MaxBackends; i++)
-		if (zk->waits[i].slot)
-			fill_row(&rows[n++], zk->waits[i].slot, zk->waits[i].pid,
-					 zk->waits[i].since, false);
+		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+			fill_row(&rows[n++], slot, proc);
 	unlock_all();
 
 	*nrows = n;
 	return rows;
+}
+
+/*
+ * slots_holders
+ *		The backends of this cluster that hold the lock, or a permit, whose
+ *		directory this is: an array, palloc'd.
+ */
+int *
+slots_holders(const char *path, int *npids)
+{
+	size_t		len = strlen(path);
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+	int		   *pids = palloc(max_procs() * sizeof(int));
+	int			n = 0;
+
+	lock_all(LW_SHARED);
+	hash_seq_init(&scan, slots);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+	{
+		if (strncmp(slot->key, path, len) != 0 ||
+			(slot->key[len] != '\0' &&
+			 strncmp(slot->key + len, ZK_KEY_MARK, strlen(ZK_KEY_MARK)) != 0))
+			continue;
+		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+			if (proc->granted && !proc->lost)
+				pids[n++] = proc->pid;
+	}
+	unlock_all();
+
+	*npids = n;
+	return pids;
+}
+
+/*
+ * slots_count
+ *		How many slots, and wants and holds of them, are in use?
+ */
+void
+slots_count(int *nslots, int *nprocs)
+{
+	*nslots = (int) pg_atomic_read_u32(&zk->nslots);
+	*nprocs = (int) pg_atomic_read_u32(&zk->nprocs);
 }
 
 /*
@@ -616,7 +1075,16 @@ slots_attach_worker(void)
 	lock_all(LW_EXCLUSIVE);
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
+	{
 		slot->mailed = false;
+		if (slot->look_wanted || slot->look_start != 0)
+		{
+			/* who waits for it asks again */
+			slot->look_wanted = false;
+			slot->look_start = 0;
+			ConditionVariableBroadcast(&slot->cv);
+		}
+	}
 	SpinLockAcquire(&zk->mail_lock);
 	zk->mail_head = NULL;
 	zk->worker_latch = MyLatch;
@@ -657,7 +1125,7 @@ slots_list(int *nslots)
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
-		if (slot->state != ZK_SLOT_NONE && slot->state != ZK_SLOT_LOST)
+		if (slot->state != ZK_SLOT_NONE)
 			list[n++] = slot;
 		else
 			remove_unused(slot);
@@ -689,41 +1157,44 @@ slots_collect_mail(void)
  * slot_open_mail
  *		What does this slot of the collected chain ask for?
  *
- * Sets *next to the next slot of the chain.  The slot may be gone afterwards
- * if the answer is ZK_MAIL_NOTHING.
+ * Sets *next to the next slot of the chain and, for ZK_MAIL_WANT, *wanted.  The
+ * slot may be gone afterwards if the answer is ZK_MAIL_NOTHING.
  */
 ZkMail
-slot_open_mail(ZkSlot *slot, ZkSlot **next)
+slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 {
 	ZkMail		mail = ZK_MAIL_NOTHING;
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	*next = slot->mail_next;
 	slot->mailed = false;
+	*wanted = slot->contender;
 	if (slot->state == ZK_SLOT_WANTED)
 		mail = ZK_MAIL_WANT;
 	else if (slot->state == ZK_SLOT_RELEASING)
 		mail = ZK_MAIL_RELEASE;
+	else if (slot->state == ZK_SLOT_HELD && slot->look_wanted)
+	{
+		mail = ZK_MAIL_LOOK;
+		slot->look_start = zk_now_ms();
+	}
+	slot->look_wanted = false;
 	unlock_slot(slot);
 	return mail;
 }
 
 /*
  * slot_read_contender
- *		What is known of the slot's contender, for a worker that takes it over.
+ *		What the slot needs a contender for, and what is known of it already.
  */
 ZkSlotState
-slot_read_contender(ZkSlot *slot, uint8 *uuid, bool *has_uuid,
-					int32 *sequence, bool *has_sequence)
+slot_read_contender(ZkSlot *slot, ZkContender *contender)
 {
 	ZkSlotState state;
 
 	lock_slot(slot, LW_SHARED);
 	state = slot->state;
-	memcpy(uuid, slot->uuid, ZNODE_UUID_BYTES);
-	*has_uuid = slot->has_uuid;
-	*sequence = slot->sequence;
-	*has_sequence = slot->has_sequence;
+	*contender = slot->contender;
 	LWLockRelease(partition_lock(slot->hash));
 	return state;
 }
@@ -739,9 +1210,9 @@ void
 slot_set_uuid(ZkSlot *slot, const uint8 *uuid)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
-	memcpy(slot->uuid, uuid, ZNODE_UUID_BYTES);
-	slot->has_uuid = true;
-	slot->has_sequence = false;
+	memcpy(slot->contender.uuid, uuid, ZNODE_UUID_BYTES);
+	slot->contender.has_uuid = true;
+	slot->contender.has_sequence = false;
 	LWLockRelease(partition_lock(slot->hash));
 }
 
@@ -753,8 +1224,8 @@ void
 slot_set_created(ZkSlot *slot, int32 sequence)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
-	slot->sequence = sequence;
-	slot->has_sequence = true;
+	slot->contender.sequence = sequence;
+	slot->contender.has_sequence = true;
 	LWLockRelease(partition_lock(slot->hash));
 }
 
@@ -789,6 +1260,25 @@ slot_set_granted(ZkSlot *slot)
 }
 
 /*
+ * slot_set_looked
+ *		The look is done: does an exclusive contender wait behind our shared
+ *		one?
+ */
+void
+slot_set_looked(ZkSlot *slot, bool writer_behind)
+{
+	lock_slot(slot, LW_EXCLUSIVE);
+	if (slot->look_start != 0)
+	{
+		slot->looked_at = slot->look_start;
+		slot->look_start = 0;
+		slot->writer_behind = writer_behind;
+		ConditionVariableBroadcast(&slot->cv);
+	}
+	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
  * slot_set_token
  *		The fencing token of the contender that owns the lock.
  */
@@ -809,12 +1299,30 @@ slot_set_token(ZkSlot *slot, int64 token)
  * of the contender is left.
  */
 void
-slot_set_refused(ZkSlot *slot, ZkRefusal refusal)
+slot_set_refused(ZkSlot *slot, ZkRefusal refusal, int permits_found)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
 	if (slot->state == ZK_SLOT_WANTED)
 	{
 		slot->refusal = refusal;
+		slot->permits_found = permits_found;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
+ * slot_set_lost
+ *		The contender is not the owner any more, though something of it may be
+ *		left: the holders have lost the lock.
+ */
+void
+slot_set_lost(ZkSlot *slot)
+{
+	lock_slot(slot, LW_EXCLUSIVE);
+	if (slot->state == ZK_SLOT_HELD || slot->state == ZK_SLOT_IDLE)
+	{
+		lose_holders(slot);
 		slot_event(slot, SLOT_GIVEN_UP);
 	}
 	LWLockRelease(partition_lock(slot->hash));
@@ -881,4 +1389,57 @@ slots_retire(void)
 	}
 	unlock_all();
 	return !held;
+}
+
+/*
+ * slot_cancel_holders
+ *		Another client asks for the lock: cancel what its holders are running.
+ *
+ * Returns how many there are.  Done under the partition lock, so that it is
+ * still the holders who are hit.
+ */
+int
+slot_cancel_holders(ZkSlot *slot)
+{
+	int			n = 0;
+
+	lock_slot(slot, LW_SHARED);
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (proc->granted && kill(-proc->pid, SIGINT) == 0)
+			n++;
+	LWLockRelease(partition_lock(slot->hash));
+	return n;
+}
+
+/*
+ * slot_check_idle
+ *		Does the cluster own the slot, and no backend hold it?
+ *
+ * "give_up" gives it up then.  The backends that it was kept for cannot take
+ * it: they wait for something else, and must not keep other clusters waiting.
+ */
+bool
+slot_check_idle(ZkSlot *slot, bool give_up)
+{
+	bool		idle;
+
+	lock_slot(slot, LW_EXCLUSIVE);
+	idle = slot->state == ZK_SLOT_IDLE;
+	if (idle && give_up)
+	{
+		slot->asked = false;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	LWLockRelease(partition_lock(slot->hash));
+	return idle;
+}
+
+/*
+ * worker_wake
+ *		There is something to do for the worker that is not in the mail.
+ */
+void
+worker_wake(void)
+{
+	wake_worker();
 }

@@ -27,9 +27,8 @@ typedef enum ZkSlotState
 	ZK_SLOT_NONE,				/* the cluster has and wants nothing */
 	ZK_SLOT_WANTED,				/* asked of the worker */
 	ZK_SLOT_IDLE,				/* owned by the cluster, held by no backend */
-	ZK_SLOT_HELD,				/* owned by the cluster, held by a backend */
-	ZK_SLOT_RELEASING,			/* being given up; nobody may take it */
-	ZK_SLOT_LOST				/* lost under its holder, who must learn of it */
+	ZK_SLOT_HELD,				/* owned by the cluster, held by backends */
+	ZK_SLOT_RELEASING			/* being given up; nobody may take it */
 } ZkSlotState;
 
 /* Why ZooKeeper did not let us queue. */
@@ -38,33 +37,87 @@ typedef enum ZkRefusal
 	ZK_REFUSAL_NONE,
 	ZK_REFUSAL_ACCESS,			/* the credentials do not allow it */
 	ZK_REFUSAL_NO_CHROOT,		/* the chroot of zklock.servers is missing */
+	ZK_REFUSAL_MIXED,			/* a lock and a semaphore under one name */
+	ZK_REFUSAL_PERMITS,			/* the semaphore has another size */
 	ZK_REFUSAL_OTHER			/* the server log has the details */
 } ZkRefusal;
 
-typedef struct ZkSlot
+/*
+ * A slot's key is the path of its lock directory.  Slots of the same directory
+ * that serve something else than exclusive locks add ZK_KEY_MARK, which no path
+ * can contain, and something that tells them apart.
+ */
+#define ZK_KEY_MARK			"//"
+#define ZK_SLOT_KEY_SIZE	(ZNODE_PATH_SIZE + 16)
+
+/*
+ * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
+ * manager.
+ */
+typedef struct ZkProcLock
 {
-	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
-	uint32		hash;
-	ZkSlotState state;
-	int			nwanting;		/* backends between want and take */
-	ConditionVariable cv;		/* broadcast at every change for a waiter */
+	struct ZkSlot *slot;
+	struct ZkProcLock *next;	/* of the same slot, or of the free list */
+	int			pid;
+	bool		granted;		/* holds the slot; else wants it */
+	bool		lost;			/* granted, but the contender is gone */
+	bool		session;		/* has a session-scoped hold */
+	ZnodeKind	kind;			/* of the contender that it wanted */
+	TimestampTz since;			/* that it wants it, or holds it */
+	int64		wanted_at;		/* the former, as of zk_now_ms() */
+} ZkProcLock;
 
-	/* the holder, in HELD and LOST */
-	int			holder_pid;
-	TimestampTz held_since;
-	int64		handoff_start;	/* ms; of the first handoff since the grant */
-
-	/* the contender, as the worker last told */
-	uint8		uuid[ZNODE_UUID_BYTES];
+/* What the worker keeps in ZooKeeper for a slot, or is asked to. */
+typedef struct ZkContender
+{
+	ZnodeKind	kind;
+	uint32		group;			/* to be created in one step with others of
+								 * the same number, or 0 */
+	int			permits;		/* of a semaphore, or 0 */
+	int			asker_pid;		/* of the backend that asked for it */
 	bool		has_uuid;
 	bool		has_sequence;
 	int32		sequence;
-	bool		queued;			/* WANTED, RELEASING: may take long */
+	uint8		uuid[ZNODE_UUID_BYTES];
+} ZkContender;
+
+/* What the waiters of a slot need a contender for. */
+typedef struct ZkAsk
+{
+	ZnodeKind	kind;
+	int			permits;
+	int			pid;			/* of the latest of them */
+} ZkAsk;
+
+typedef struct ZkSlot
+{
+	char		key[ZK_SLOT_KEY_SIZE];	/* hash key, must be first */
+	uint32		hash;
+	ZkSlotState state;
+	ZkContender contender;		/* in any state but NONE */
 	int64		token;			/* czxid, or 0 while not known */
+	bool		queued;			/* WANTED, RELEASING: may take long */
 	ZkRefusal	refusal;		/* news for the waiter that asked */
+	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
+
+	/* the backends */
+	ZkProcLock *procs;
+	int			nwanting;
+	int			nholding;		/* without those that have lost it */
+	ConditionVariable cv;		/* broadcast at every change for a waiter */
+	bool		reserved;		/* for who takes several slots together */
+	bool		asked;			/* somebody waits for a contender ... */
+	ZkAsk		ask;			/* ... like this */
+
+	/* fairness to contenders of others; times as of zk_now_ms() */
+	int64		handoff_start;	/* of the first handoff since the grant, or 0 */
+	int64		looked_at;		/* when we looked who is behind us */
+	int64		look_start;		/* of the look under way, or 0 */
+	bool		writer_behind;	/* seen then, behind our shared contender */
 
 	/* mail to the worker */
 	bool		mailed;
+	bool		look_wanted;
 	struct ZkSlot *mail_next;
 } ZkSlot;
 
@@ -106,8 +159,10 @@ typedef enum ZkTake
 /* One hold or wait, as the view zk_locks shows it. */
 typedef struct ZkLockRow
 {
-	char		path[ZNODE_PATH_SIZE];
+	char		key[ZK_SLOT_KEY_SIZE];
 	int			pid;
+	ZnodeKind	kind;
+	bool		session;
 	bool		granted;
 	bool		lost;
 	TimestampTz since;
@@ -119,6 +174,7 @@ typedef enum ZkMail
 {
 	ZK_MAIL_NOTHING,			/* overtaken by events */
 	ZK_MAIL_WANT,
+	ZK_MAIL_LOOK,
 	ZK_MAIL_RELEASE
 } ZkMail;
 
@@ -128,33 +184,49 @@ extern void slots_startup_shmem(void);
 extern bool slots_available(void);
 
 /* backends */
-extern ZkSlot *slot_want(const char *path);
-extern void slot_unwant(ZkSlot *slot);
-extern ZkTake slot_take(ZkSlot *slot, ZkRefusal *refusal);
-extern void slot_drop(ZkSlot *slot);
-extern bool slot_is_mine(ZkSlot *slot, int64 *token);
+extern ZkProcLock *slot_want(const char *key, ZnodeKind kind, bool session);
+extern void slot_unwant(ZkProcLock *proc);
+extern ZkSlotState slot_find_contender(const char *key,
+									   ZkContender *contender);
+extern void slot_ask(ZkProcLock *proc, const char *readers_key);
+extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
+						int *permits_found);
+extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
+								  int *which, ZkRefusal *refusal);
+extern void slot_yield(const char *key);
+extern void slot_drop(ZkProcLock *proc);
+extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
+extern void slot_set_scope(ZkProcLock *proc, bool session);
 extern void session_read(ZkSessionInfo *info);
 extern ZkLockRow *slots_snapshot(int *nrows);
+extern int *slots_holders(const char *path, int *npids);
+extern void slots_count(int *nslots, int *nprocs);
 
 /* the worker */
 extern void slots_attach_worker(void);
 extern void slots_detach_worker(void);
 extern ZkSlot **slots_list(int *nslots);
 extern ZkSlot *slots_collect_mail(void);
-extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next);
-extern ZkSlotState slot_read_contender(ZkSlot *slot, uint8 *uuid,
-									   bool *has_uuid, int32 *sequence,
-									   bool *has_sequence);
+extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
+							 ZkContender *wanted);
+extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
 extern void slot_set_queued(ZkSlot *slot);
 extern void slot_set_granted(ZkSlot *slot);
+extern void slot_set_looked(ZkSlot *slot, bool writer_behind);
 extern void slot_set_token(ZkSlot *slot, int64 token);
-extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal);
+extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
+							 int permits_found);
+extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
+extern int	slot_cancel_holders(ZkSlot *slot);
+extern bool slot_check_idle(ZkSlot *slot, bool give_up);
 extern bool slots_retire(void);
 
+extern void worker_wake(void);
 extern int64 zk_now_ms(void);
+
 
 #endif							/* ZKLOCK_SLOTS_H */

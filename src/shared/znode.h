@@ -34,7 +34,8 @@
 /* What a contender is; decides the format of its name. */
 typedef enum ZnodeKind
 {
-	ZNODE_MUTEX,				/* exclusive, as of Curator's InterProcessMutex */
+	ZNODE_MUTEX,				/* exclusive, as of Curator's
+								 * InterProcessMutex */
 	ZNODE_WRITER,				/* exclusive, as of InterProcessReadWriteLock */
 	ZNODE_READER,				/* shared, as of the same */
 	ZNODE_LEASE					/* a permit, as of InterProcessSemaphoreV2 */

@@ -478,7 +478,10 @@ look(Recipe *recipe, RecipeOutput *out)
 	send_op(out, RECIPE_OP_CHILDREN, NULL, recipe->look);
 }
 
-/* Does an exclusive contender wait behind our shared one? */
+/*
+ * Does an exclusive contender wait behind our shared one?  One of this cluster
+ * does not count: those who wait inside it have an order of their own.
+ */
 static void
 on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -498,7 +501,9 @@ on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 		if (znode_parse_contender(in->children[i], &contender) &&
 			!contender.shared &&
-			znode_before(recipe->sequence, contender.sequence))
+			znode_before(recipe->sequence, contender.sequence) &&
+			!(recipe->has_sibling &&
+			  znode_has_uuid(in->children[i], recipe->sibling)))
 			out->told = RECIPE_TOLD_BEHIND;
 	}
 }
@@ -754,7 +759,12 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case RECIPE_LOOK:
 			if (recipe->state == RECIPE_OWNER)
+			{
+				recipe->has_sibling = in->sibling != NULL;
+				if (in->sibling)
+					memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
 				look(recipe, out);
+			}
 			break;
 		case RECIPE_GUARD:
 			if (recipe->state == RECIPE_OWNER && recipe->guard == 0)

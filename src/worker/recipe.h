@@ -65,6 +65,7 @@ typedef struct RecipeInput
 	const char *node;			/* CREATE_DONE: name of the new znode */
 	const char *const *children;	/* CHILDREN_DONE: names in the directory */
 	int			nchildren;
+	const uint8_t *sibling;		/* LOOK: UUID of our writer, or NULL */
 	const char *data;			/* WATCH_DONE, GET_DONE: not terminated */
 	int			data_len;		/* -1: none */
 	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
@@ -147,7 +148,9 @@ typedef struct Recipe
 	int32_t		sequence;		/* of our node, once created */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
 	uint32_t	serial;			/* of the last read or watch sent */
-	uint32_t	look;			/* OWNER: that of the look behind us */
+	uint32_t	look;			/* OWNER: that of the look behind us, or 0 */
+	bool		has_sibling;	/* OWNER: a writer of this cluster is known, */
+	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which the look ignores */
 	uint32_t	guard;			/* OWNER: that of the watch of our own node */
 	int			blockers;		/* contenders ahead that exclude us */
 	char	   *predecessor;	/* the last of the blockers; malloc'd */

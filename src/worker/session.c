@@ -111,12 +111,22 @@ typedef struct Multi
 	Operation  *operations[FLEXIBLE_ARRAY_MEMBER];
 } Multi;
 
-/* Whose the watch of a znode is. */
+/* Somebody who watches a znode. */
+typedef struct Watcher
+{
+	dlist_node	node;			/* in the Watch, then in fired_watchers */
+	uint32_t	owner;
+	uint32_t	serial;
+} Watcher;
+
+/*
+ * The watch of a znode.  The library has one for each path, however often it is
+ * set; those who have set it are told one after the other.
+ */
 typedef struct Watch
 {
 	char		path[WATCH_PATH_SIZE];	/* hash key, must be first */
-	uint32_t	owner;
-	uint32_t	serial;
+	dlist_head	watchers;		/* one for each owner */
 } Watch;
 
 static zhandle_t *handle = NULL;
@@ -126,6 +136,8 @@ static int64 resend_at = 0;		/* zk_now_ms() before which not to send */
 static int	wake_fd = -1;
 static char *auth;				/* to be sent, or NULL */
 static HTAB *watches;			/* that are set, or on their way */
+static dlist_head fired_watchers = DLIST_STATIC_INIT(fired_watchers);
+static int	fired_type;			/* type of the event that they wait for */
 static const struct ACL_vector *acl;
 static MemoryContext session_context;
 
@@ -552,6 +564,35 @@ forget_operations(dlist_head *list)
 	}
 }
 
+/* Forget a watcher, and its watch if nobody else has set it: then true. */
+static bool
+forget_watcher(Watch *watch, Watcher *watcher)
+{
+	dlist_delete(&watcher->node);
+	pfree(watcher);
+	if (!dlist_is_empty(&watch->watchers))
+		return false;
+	hash_search(watches, watch->path, HASH_REMOVE, NULL);
+	return true;
+}
+
+static void
+forget_all_watches(void)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+	dlist_mutable_iter iter;
+
+	hash_seq_init(&scan, watches);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		dlist_foreach_modify(iter, &watch->watchers)
+			(void) forget_watcher(watch,
+								  dlist_container(Watcher, node, iter.cur));
+	while (!dlist_is_empty(&fired_watchers))
+		pfree(dlist_container(Watcher, node,
+							  dlist_pop_head_node(&fired_watchers)));
+}
+
 /*
  * session_close
  *		End the session, if one is open: its znodes go at once if the
@@ -563,8 +604,6 @@ void
 session_close(void)
 {
 	News	   *news;
-	Watch	   *watch;
-	HASH_SEQ_STATUS scan;
 	sigset_t	saved;
 
 	if (delivered)
@@ -584,10 +623,7 @@ session_close(void)
 	connected = false;
 	silent_connections = 0;
 
-	hash_seq_init(&scan, watches);
-	while ((watch = hash_seq_search(&scan)) != NULL)
-		hash_search(watches, watch->path, HASH_REMOVE, NULL);
-
+	forget_all_watches();
 	while ((news = next_news()) != NULL)
 		if (news->kind != NEWS_ANSWER)
 			free_news(news);
@@ -646,17 +682,42 @@ send_mkdir_parents(const char *path)
 	}
 }
 
-/* Read the node or list its children, and watch, as its path's only watch. */
+static Watcher *
+find_watcher(Watch *watch, uint32_t owner)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &watch->watchers)
+	{
+		Watcher    *watcher = dlist_container(Watcher, node, iter.cur);
+
+		if (watcher->owner == owner)
+			return watcher;
+	}
+	return NULL;
+}
+
+/* Read the node or list its children, and watch. */
 static int
 send_watch(Operation *op)
 {
 	Watch	   *watch;
+	Watcher    *watcher;
+	bool		found;
 
 	if (strlen(op->path) >= WATCH_PATH_SIZE)
 		return ZBADARGUMENTS;
-	watch = hash_search(watches, op->path, HASH_ENTER, NULL);
-	watch->owner = op->owner;
-	watch->serial = op->serial;
+	watch = hash_search(watches, op->path, HASH_ENTER, &found);
+	if (!found)
+		dlist_init(&watch->watchers);
+	watcher = find_watcher(watch, op->owner);
+	if (watcher == NULL)
+	{
+		watcher = MemoryContextAlloc(session_context, sizeof(Watcher));
+		watcher->owner = op->owner;
+		dlist_push_tail(&watch->watchers, &watcher->node);
+	}
+	watcher->serial = op->serial;
 	if (op->kind == RECIPE_OP_LIST)
 		return zoo_awget_children(handle, op->path, watch_fired, NULL,
 								  answer_strings, op);
@@ -668,19 +729,28 @@ static void
 forget_watch(const Operation *op)
 {
 	Watch	   *watch = NULL;
+	Watcher    *watcher = NULL;
 
 	if (strlen(op->path) < WATCH_PATH_SIZE)
 		watch = hash_search(watches, op->path, HASH_FIND, NULL);
-	if (watch && watch->owner == op->owner && watch->serial == op->serial)
-		hash_search(watches, op->path, HASH_REMOVE, NULL);
+	if (watch)
+		watcher = find_watcher(watch, op->owner);
+	if (watcher && watcher->serial == op->serial)
+		(void) forget_watcher(watch, watcher);
 }
 
 static int
 send_unwatch(Operation *op)
 {
-	hash_search(watches, op->path, HASH_REMOVE, NULL);
-	return zoo_aremove_all_watches(handle, op->path, ZWATCHTYPE_ANY, 0,
-								   (void_completion_t *) answer_void, op);
+	Watch	   *watch = hash_search(watches, op->path, HASH_FIND, NULL);
+	Watcher    *watcher = watch ? find_watcher(watch, op->owner) : NULL;
+
+	if (watcher && forget_watcher(watch, watcher))
+		return zoo_aremove_all_watches(handle, op->path, ZWATCHTYPE_ANY, 0,
+									   (void_completion_t *) answer_void, op);
+	/* others go on watching, or it has fired */
+	answer_void(ZOK, op);
+	return ZOK;
 }
 
 static int
@@ -904,22 +974,40 @@ fill_answer(SessionEvent *event, Operation *op)
 	return true;
 }
 
-/* Returns false if the watch is nobody's any more. */
-static bool
-fill_watch(SessionEvent *event, News *news)
+/* A watch has fired: those who have set it are to be told. */
+static void
+fire_watch(const News *news)
 {
 	Watch	   *watch = NULL;
 
 	if (strlen(news->string) < WATCH_PATH_SIZE)
 		watch = hash_search(watches, news->string, HASH_FIND, NULL);
 	if (watch == NULL)
-		return false;
-	event->kind = SESSION_WATCH;
-	event->owner = watch->owner;
-	event->input.event = news->code == ZOO_DELETED_EVENT ?
-		RECIPE_NODE_DELETED : RECIPE_NODE_TOUCHED;
-	event->input.serial = watch->serial;
+		return;
+	fired_type = news->code;
+	while (!dlist_is_empty(&watch->watchers))
+		dlist_push_tail(&fired_watchers,
+						dlist_pop_head_node(&watch->watchers));
 	hash_search(watches, watch->path, HASH_REMOVE, NULL);
+}
+
+/* The next of them; false if there is none. */
+static bool
+fill_watch(SessionEvent *event)
+{
+	Watcher    *watcher;
+
+	if (dlist_is_empty(&fired_watchers))
+		return false;
+	watcher = dlist_container(Watcher, node,
+							  dlist_pop_head_node(&fired_watchers));
+	memset(event, 0, sizeof(*event));
+	event->kind = SESSION_WATCH;
+	event->owner = watcher->owner;
+	event->input.event = fired_type == ZOO_DELETED_EVENT ?
+		RECIPE_NODE_DELETED : RECIPE_NODE_TOUCHED;
+	event->input.serial = watcher->serial;
+	pfree(watcher);
 	return true;
 }
 
@@ -1000,6 +1088,8 @@ session_next_event(SessionEvent *event)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory in the ZooKeeper client")));
 
+	if (fill_watch(event))
+		return true;
 	while (!found && (news = next_news()) != NULL)
 	{
 		memset(event, 0, sizeof(*event));
@@ -1009,8 +1099,11 @@ session_next_event(SessionEvent *event)
 				found = fill_answer(event, (Operation *) news);
 				break;
 			case NEWS_WATCH:
-				found = fill_watch(event, news);
-				break;
+				fire_watch(news);
+				free_news(news);
+				if (fill_watch(event))
+					return true;
+				continue;
 			case NEWS_GREETED:
 				silent_connections = 0;
 				break;

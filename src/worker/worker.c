@@ -34,6 +34,7 @@
 #include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
 #include "shared/compat.h"
+#include "shared/queries.h"
 #include "shared/slots.h"
 #include "storage/ipc.h"
 #include "storage/procsignal.h"
@@ -43,6 +44,8 @@
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
 #include "utils/timestamp.h"
+#include "worker/queries.h"
+#include "worker/semaphore.h"
 #include "worker/session.h"
 #include "zklock.h"
 
@@ -55,17 +58,37 @@
 /* How often to look whether the last holder is gone, if the session is to end. */
 #define DRAIN_CHECK_MS		10
 
+/* How often to look after the contenders that own their locks. */
+#define SWEEP_INTERVAL_MS	1000
+
+/*
+ * So many contenders are guarded at the most, since the library sets all
+ * watches again in one request when it reconnects.
+ */
+#define MAX_GUARDED			1000
+
 /* In the data directory, which is every process's working directory. */
 #define POSTMASTER_PID_FILE	"postmaster.pid"
 
 /* Forget which lock directories exist when they become this many. */
 #define MAX_KNOWN_DIRECTORIES	16384
 
+/* What we keep in ZooKeeper for a slot: a place in a queue, or a permit. */
 typedef struct Contender
 {
 	ZkSlot	   *slot;			/* hash key, must be first */
 	uint32		id;				/* owner of its operations */
-	Recipe		recipe;
+	uint32		lock_id;		/* the same, of those for a semaphore's lock */
+	int64		owner_since;	/* zk_now_ms(); 0: not the owner */
+	bool		seen_idle;		/* at the last sweep */
+	int			asker_pid;		/* backend that it was begun for */
+	char		directory[ZNODE_PATH_SIZE];
+	bool		is_permit;
+	union
+	{
+		Recipe		recipe;
+		Semaphore	semaphore;
+	};
 } Contender;
 
 typedef struct ContenderId
@@ -73,6 +96,12 @@ typedef struct ContenderId
 	uint32		id;				/* hash key, must be first */
 	Contender  *contender;
 } ContenderId;
+
+/* Owner of operations whose answers nobody waits for. */
+#define NOBODY				0
+
+/* The path of a semaphore's directory. */
+#define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
 
 PGDLLEXPORT void zklock_worker_main(Datum main_arg);
 
@@ -83,6 +112,7 @@ static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
 static int64 reopen_at = 0;		/* zk_now_ms() before which not to open one */
 static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
+static int64 sweep_at = 0;		/* the same of the next sweep_owners() */
 static bool stranger_warned = false;
 
 static void
@@ -136,29 +166,75 @@ create_table(const char *name, Size keysize, Size entrysize, int flags)
 	return hash_create(name, 256, &ctl, HASH_ELEM | flags);
 }
 
+static uint32
+new_contender_id(Contender *contender)
+{
+	ContenderId *by_id;
+	bool		found;
+
+	/* they wrap around, and some contenders live long */
+	do
+	{
+		last_contender_id = (last_contender_id + 1) & ~QUERY_OWNER;
+		by_id = hash_search(contender_ids, &last_contender_id, HASH_ENTER,
+							&found);
+	} while (found || last_contender_id == NOBODY);
+	by_id->contender = contender;
+	return last_contender_id;
+}
+
 static Contender *
-make_contender(ZkSlot *slot)
+make_contender(ZkSlot *slot, ZnodeKind kind)
 {
 	Contender  *contender;
 	bool		found;
+	char	   *mark;
 
 	contender = hash_search(contenders, &slot, HASH_ENTER, &found);
-	if (!found)
-	{
-		ContenderId *by_id;
+	if (found)
+		return contender;
 
-		contender->id = ++last_contender_id;
-		recipe_init(&contender->recipe);
-		by_id = hash_search(contender_ids, &contender->id, HASH_ENTER, NULL);
-		by_id->contender = contender;
+	strlcpy(contender->directory, slot->key, sizeof(contender->directory));
+	mark = strstr(contender->directory, ZK_KEY_MARK);
+	if (mark)
+		*mark = '\0';
+	contender->id = new_contender_id(contender);
+	contender->lock_id = 0;
+	contender->is_permit = kind == ZNODE_LEASE;
+	if (contender->is_permit)
+	{
+		contender->lock_id = new_contender_id(contender);
+		semaphore_init(&contender->semaphore);
 	}
+	else
+		recipe_init(&contender->recipe);
 	return contender;
+}
+
+static bool
+is_begun(const Contender *contender)
+{
+	return contender->is_permit ?
+		contender->semaphore.state != SEMAPHORE_NONE :
+		contender->recipe.state != RECIPE_NONE;
+}
+
+static bool
+is_guarded(const Contender *contender)
+{
+	return contender->is_permit || contender->recipe.guard != 0;
 }
 
 static void
 drop_contender(Contender *contender)
 {
-	recipe_free(&contender->recipe);
+	if (contender->is_permit)
+	{
+		semaphore_free(&contender->semaphore);
+		hash_search(contender_ids, &contender->lock_id, HASH_REMOVE, NULL);
+	}
+	else
+		recipe_free(&contender->recipe);
 	hash_search(contender_ids, &contender->id, HASH_REMOVE, NULL);
 	hash_search(contenders, &contender->slot, HASH_REMOVE, NULL);
 }
@@ -191,47 +267,63 @@ note_directory(const char *path, bool known)
 	}
 }
 
-/* Begin a new contender for a slot that is wanted. */
+/* A UUID for a new contender, noted in its slot ahead of all else. */
 static void
-want(Contender *contender, RecipeOutput *out)
+new_uuid(Contender *contender, uint8 *uuid)
 {
-	uint8		uuid[ZNODE_UUID_BYTES];
-
-	if (!pg_strong_random(uuid, sizeof(uuid)))
+	if (!pg_strong_random(uuid, ZNODE_UUID_BYTES))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
+	contender->owner_since = 0;
 	slot_set_uuid(contender->slot, uuid);
-	recipe_want(&contender->recipe, uuid, ZNODE_MUTEX, false,
-				directory_known(contender->slot->path), out);
+}
+
+/* Queue for a lock that is wanted. */
+static void
+want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
+{
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	new_uuid(contender, uuid);
+	contender->asker_pid = wanted->asker_pid;
+	contender->owner_since = 0;
+	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
+				directory_known(contender->directory), out);
 }
 
 static void
-refuse(Contender *contender, int error)
+refuse(Contender *contender, unsigned told, int error, int permits_found)
 {
 	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
 
-	if (session_error_is_access(error))
-		refusal = ZK_REFUSAL_ACCESS;
-	else if (session_error_is_no_node(error))
-		refusal = ZK_REFUSAL_NO_CHROOT;
-
-	ereport(LOG,
-			(errmsg("ZooKeeper refused a contender for \"%s\": %s",
-					contender->slot->path, session_error_text(error))));
-	slot_set_refused(contender->slot, refusal);
+	if (told & RECIPE_TOLD_MIXED)
+		refusal = ZK_REFUSAL_MIXED;
+	else if (permits_found != 0)
+		refusal = ZK_REFUSAL_PERMITS;
+	else
+	{
+		if (session_error_is_access(error))
+			refusal = ZK_REFUSAL_ACCESS;
+		else if (session_error_is_no_node(error))
+			refusal = ZK_REFUSAL_NO_CHROOT;
+		ereport(LOG,
+				(errmsg("ZooKeeper refused a contender for \"%s\": %s",
+						contender->directory, session_error_text(error))));
+	}
+	slot_set_refused(contender->slot, refusal, permits_found);
 }
 
 static void
-warn_of_stranger(Contender *contender, const char *stranger)
+warn_of_stranger(const char *directory, const char *stranger)
 {
 	if (stranger_warned)
 		return;
 	stranger_warned = true;
 	ereport(WARNING,
 			(errmsg("ignoring znode \"%s\" in lock directory \"%s\"",
-					stranger, contender->slot->path),
+					stranger, directory),
 			 errdetail("Its name does not end in a sequence number, so it is no contender for the lock."),
 			 errhint("Curator clients count it as one and may wait for it forever: do not keep other znodes in lock directories.")));
 }
@@ -242,14 +334,16 @@ warn_of_stranger(Contender *contender, const char *stranger)
  * it may take long.
  */
 static void
-warn_of_left(Contender *contender, const RecipeOutput *out)
+warn_of_left(Contender *contender, const char *directory, const char *node,
+			 int error)
 {
 	ereport(WARNING,
 			(errmsg("could not delete contender \"%s/%s\": %s",
-					contender->slot->path, contender->recipe.node,
-					session_error_text(out->error)),
+					directory, node, session_error_text(error)),
 			 errdetail("If it exists, it blocks the lock until the session ends.")));
-	if (contender->recipe.state == RECIPE_LEAVING)
+	if (contender->is_permit ?
+		contender->semaphore.state != SEMAPHORE_NONE :
+		contender->recipe.state == RECIPE_LEAVING)
 	{
 		slot_set_queued(contender->slot);
 		if (retry_at == 0)
@@ -257,9 +351,59 @@ warn_of_left(Contender *contender, const RecipeOutput *out)
 	}
 }
 
+/* The contender owns its lock: sweep_owners() will look after it. */
+static void
+note_owner(Contender *contender)
+{
+	contender->owner_since = zk_now_ms();
+	contender->seen_idle = false;
+	if (sweep_at == 0)
+		sweep_at = contender->owner_since + SWEEP_INTERVAL_MS;
+}
+
+/* Another client has written into our node that it wants the lock. */
+static void
+revoked(const Contender *contender)
+{
+	int			n = slot_cancel_holders(contender->slot);
+
+	ereport(LOG,
+			(errmsg("another client asks for lock \"%s\"", contender->directory),
+			 errdetail_plural("The statement of %d holder has been canceled.",
+							  "The statements of %d holders have been canceled.",
+							  n, n)));
+}
+
+/* Tell the slot the news that contenders of all kinds can have. */
+static void
+tell_slot(Contender *contender, unsigned told, int64 token)
+{
+	ZkSlot	   *slot = contender->slot;
+
+	if (told & RECIPE_TOLD_QUEUED)
+		slot_set_queued(slot);
+	if (told & RECIPE_TOLD_GRANTED)
+	{
+		note_owner(contender);
+		slot_set_granted(slot);
+	}
+	if (told & RECIPE_TOLD_REVOKED)
+		revoked(contender);
+	if (told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
+		slot_set_looked(slot, (told & RECIPE_TOLD_BEHIND) != 0);
+	if (told & RECIPE_TOLD_TOKEN)
+		slot_set_token(slot, token);
+	if (told & RECIPE_TOLD_LOST)
+	{
+		ereport(LOG,
+				(errmsg("lost the lock \"%s\"", contender->directory)));
+		slot_set_lost(slot);
+	}
+}
+
 /* What a person finds in our contenders: short, and who we are. */
 static const char *
-contender_data(void)
+contender_data(int pid)
 {
 	static char data[256];
 	char		host[128];
@@ -267,17 +411,17 @@ contender_data(void)
 	if (gethostname(host, sizeof(host)) != 0)
 		strlcpy(host, "unknown", sizeof(host));
 	host[sizeof(host) - 1] = '\0';
-	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s",
-			 host, PostPortNumber, cluster_name);
+	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s pid=%d",
+			 host, PostPortNumber, cluster_name, pid);
 	return data;
 }
 
 static void
-submit(Contender *contender, RecipeOp *op)
+submit(Contender *contender, RecipeOp *op, uint32 group)
 {
 	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET)
-		op->data = contender_data();
-	session_submit(contender->id, contender->slot->path, op, 0);
+		op->data = contender_data(contender->asker_pid);
+	session_submit(contender->id, contender->directory, op, group);
 }
 
 /*
@@ -287,100 +431,375 @@ submit(Contender *contender, RecipeOp *op)
 static void
 carry_out(Contender *contender, RecipeOutput *out)
 {
-	ZkSlot	   *slot = contender->slot;
 	Recipe	   *recipe = &contender->recipe;
 
 	for (;;)
 	{
+		ZkContender wanted;
+
 		ereport(DEBUG3,
-				(errmsg_internal("contender \"%s/%s\" is %s", slot->path,
-								 recipe->node,
+				(errmsg_internal("contender \"%s/%s\" is %s",
+								 contender->directory, recipe->node,
 								 recipe_state_name(recipe->state))));
 		for (int i = 0; i < out->nops; i++)
-			submit(contender, &out->ops[i]);
+			submit(contender, &out->ops[i], 0);
 
 		if (out->told & RECIPE_TOLD_STRANGER)
-			warn_of_stranger(contender, out->stranger);
+			warn_of_stranger(contender->directory, out->stranger);
 		if (out->told & RECIPE_TOLD_CREATED)
 		{
-			slot_set_created(slot, recipe->sequence);
-			note_directory(slot->path, true);
+			slot_set_created(contender->slot, recipe->sequence);
+			note_directory(contender->directory, true);
 		}
-		if (out->told & RECIPE_TOLD_QUEUED)
-			slot_set_queued(slot);
-		if (out->told & RECIPE_TOLD_GRANTED)
-			slot_set_granted(slot);
-		if (out->told & RECIPE_TOLD_TOKEN)
-			slot_set_token(slot, out->token);
-		if (out->told & RECIPE_TOLD_LOST)
-			ereport(LOG,
-					(errmsg("lost the lock \"%s\"", slot->path)));
+		tell_slot(contender, out->told, out->token);
 		if (out->told & RECIPE_TOLD_FAILED)
-			refuse(contender, out->error);
+			refuse(contender, out->told, out->error, 0);
 		if (out->told & RECIPE_TOLD_LEFT)
-			warn_of_left(contender, out);
+			warn_of_left(contender, contender->directory, recipe->node,
+						 out->error);
 
 		if (!recipe->dir_known)
-			note_directory(slot->path, false);
+			note_directory(contender->directory, false);
 		if (!(out->told & RECIPE_TOLD_GONE))
 			return;
-		if (!slot_set_gone(slot) || chroot_changed())
+		if (!slot_set_gone(contender->slot) || chroot_changed())
 		{
 			drop_contender(contender);
 			return;
 		}
-		want(contender, out);
+		slot_read_contender(contender->slot, &wanted);
+		want(contender, &wanted, out);
+	}
+}
+
+/* The directory of a semaphore's operation. */
+static void
+place_path(const Contender *contender, SemaphorePlace place,
+		   char path[PLACE_PATH_SIZE])
+{
+	snprintf(path, PLACE_PATH_SIZE, "%s%s%s", contender->directory,
+			 place == SEMAPHORE_NAME ? "" : "/",
+			 place == SEMAPHORE_NAME ? "" :
+			 place == SEMAPHORE_LOCKS ? RECIPE_SEMAPHORE_LOCKS :
+			 RECIPE_SEMAPHORE_LEASES);
+}
+
+static void
+submit_permit(Contender *contender, SemaphoreOp *op)
+{
+	char		path[PLACE_PATH_SIZE];
+
+	if (op->op.data == NULL && (op->op.kind == RECIPE_OP_CREATE ||
+								op->op.kind == RECIPE_OP_SET))
+		op->op.data = contender_data(contender->asker_pid);
+
+	/* that of the name itself is a container, too; nobody waits for it */
+	if (op->op.kind == RECIPE_OP_MKDIRS)
+	{
+		RecipeOp	mkdirs = {.kind = RECIPE_OP_MKDIRS};
+
+		session_submit(NOBODY, contender->directory, &mkdirs, 0);
+	}
+	place_path(contender, op->place, path);
+	session_submit(op->for_lock ? contender->lock_id : contender->id,
+				   path, &op->op, 0);
+}
+
+static void
+want_permit(Contender *contender, const ZkContender *wanted,
+			SemaphoreOutput *out)
+{
+	uint8		uuid[ZNODE_UUID_BYTES];
+	char		leases[PLACE_PATH_SIZE];
+
+	new_uuid(contender, uuid);
+	contender->asker_pid = wanted->asker_pid;
+	contender->owner_since = 0;
+	place_path(contender, SEMAPHORE_LEASES, leases);
+	semaphore_want(&contender->semaphore, uuid, wanted->permits,
+				   directory_known(leases), out);
+}
+
+/* As carry_out(), for a permit. */
+static void
+carry_out_permit(Contender *contender, SemaphoreOutput *out)
+{
+	Semaphore  *semaphore = &contender->semaphore;
+	char		path[PLACE_PATH_SIZE];
+
+	for (;;)
+	{
+		ZkContender wanted;
+
+		ereport(DEBUG3,
+				(errmsg_internal("permit of \"%s\" is %s",
+								 contender->directory,
+								 semaphore_state_name(semaphore->state))));
+		for (int i = 0; i < out->nops; i++)
+			submit_permit(contender, &out->ops[i]);
+
+		if (out->told & RECIPE_TOLD_STRANGER)
+		{
+			place_path(contender, out->stranger_place, path);
+			warn_of_stranger(path, out->stranger);
+		}
+		tell_slot(contender, out->told, out->token);
+		if (out->told & RECIPE_TOLD_FAILED)
+			refuse(contender, out->told, out->error, out->permits_found);
+		if (out->told & RECIPE_TOLD_LEFT)
+		{
+			place_path(contender, out->left_place, path);
+			warn_of_left(contender, path, out->left, out->error);
+		}
+
+		place_path(contender, SEMAPHORE_LEASES, path);
+		note_directory(path, semaphore->dirs_known);
+		if (!(out->told & RECIPE_TOLD_GONE))
+			return;
+		if (!slot_set_gone(contender->slot) || chroot_changed())
+		{
+			drop_contender(contender);
+			return;
+		}
+		slot_read_contender(contender->slot, &wanted);
+		want_permit(contender, &wanted, out);
+	}
+}
+
+/* One event for a contender of any kind. */
+static void
+step_contender(Contender *contender, bool for_lock, const RecipeInput *input)
+{
+	if (contender->is_permit)
+	{
+		SemaphoreOutput out;
+
+		semaphore_step(&contender->semaphore, for_lock, input, &out);
+		carry_out_permit(contender, &out);
+	}
+	else
+	{
+		RecipeOutput out;
+
+		recipe_step(&contender->recipe, input, &out);
+		carry_out(contender, &out);
 	}
 }
 
 /* The slot is wanted: have a contender for it, if it has none. */
 static void
-begin_contender(ZkSlot *slot)
+begin_contender(ZkSlot *slot, const ZkContender *wanted)
 {
 	Contender  *contender;
-	RecipeOutput out;
 
 	if (chroot_changed())
 		return;					/* take_over() will, in the next session */
-	contender = make_contender(slot);
-	if (contender->recipe.state != RECIPE_NONE)
+	contender = make_contender(slot, wanted->kind);
+	if (is_begun(contender))
 		return;
-	want(contender, &out);
-	carry_out(contender, &out);
+	if (contender->is_permit)
+	{
+		SemaphoreOutput out;
+
+		want_permit(contender, wanted, &out);
+		carry_out_permit(contender, &out);
+	}
+	else
+	{
+		RecipeOutput out;
+
+		want(contender, wanted, &out);
+		carry_out(contender, &out);
+	}
+}
+
+/* A slot that is to be asked for together with others. */
+typedef struct GroupMember
+{
+	ZkSlot	   *slot;
+	ZkContender wanted;
+	RecipeOutput out;
+} GroupMember;
+
+static int
+compare_groups(const ListCell *a, const ListCell *b)
+{
+	uint32		group_a = ((GroupMember *) lfirst(a))->wanted.group;
+	uint32		group_b = ((GroupMember *) lfirst(b))->wanted.group;
+
+	return group_a < group_b ? -1 : group_a > group_b;
+}
+
+static void
+add_to_groups(List **members, ZkSlot *slot, const ZkContender *wanted)
+{
+	GroupMember *member = palloc(sizeof(GroupMember));
+
+	member->slot = slot;
+	member->wanted = *wanted;
+	*members = lappend(*members, member);
+}
+
+/*
+ * Submit the operations of members first to last (not included) that are of
+ * this kind.
+ */
+static void
+submit_group_part(List *members, int first, int last, RecipeOpKind kind)
+{
+	for (int i = first; i < last; i++)
+	{
+		GroupMember *member = list_nth(members, i);
+		Contender  *contender = hash_search(contenders, &member->slot,
+											HASH_FIND, NULL);
+
+		for (int j = 0; j < member->out.nops; j++)
+			if (member->out.ops[j].kind == kind)
+				submit(contender, &member->out.ops[j], member->wanted.group);
+	}
+}
+
+/*
+ * Begin the contenders of slots that are asked for together: the directories
+ * first, then all the contenders of a group in one step.
+ */
+static void
+begin_groups(List *members)
+{
+	int			first = 0;
+	int			last;
+
+	if (chroot_changed())
+		return;
+	list_sort(members, compare_groups);
+	for (; first < list_length(members); first = last)
+	{
+		GroupMember *member = list_nth(members, first);
+		uint32		group = member->wanted.group;
+
+		for (last = first; last < list_length(members); last++)
+		{
+			Contender  *contender;
+
+			member = list_nth(members, last);
+			if (member->wanted.group != group)
+				break;
+			member->out.nops = 0;
+			contender = make_contender(member->slot, member->wanted.kind);
+			if (!is_begun(contender))
+				want(contender, &member->wanted, &member->out);
+		}
+		submit_group_part(members, first, last, RECIPE_OP_MKDIRS);
+		submit_group_part(members, first, last, RECIPE_OP_CREATE);
+		submit_group_part(members, first, last, RECIPE_OP_CHILDREN);
+	}
+}
+
+/* Something is asked of the contender of a slot, if it has one. */
+static bool
+tell_contender(ZkSlot *slot, RecipeEvent event)
+{
+	RecipeInput input = {.event = event};
+	Contender  *contender;
+
+	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
+	if (contender != NULL)
+		step_contender(contender, false, &input);
+	return contender != NULL;
+}
+
+/* Look who waits behind our readers, but for writers of this cluster. */
+static void
+look_behind(ZkSlot *slot)
+{
+	RecipeInput input = {.event = RECIPE_LOOK};
+	Contender  *contender;
+	ZkContender writer;
+
+	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
+	if (contender == NULL)
+		return;
+	if (slot_find_contender(contender->directory, &writer) != ZK_SLOT_NONE &&
+		writer.has_uuid)
+		input.sibling = writer.uuid;
+	step_contender(contender, false, &input);
 }
 
 static void
 release_contender(ZkSlot *slot)
 {
-	RecipeInput input = {.event = RECIPE_RELEASE};
-	Contender  *contender;
-	RecipeOutput out;
+	ZkContender wanted;
 
-	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
-	if (contender != NULL)
+	if (!tell_contender(slot, RECIPE_RELEASE) && slot_set_gone(slot))
 	{
-		recipe_step(&contender->recipe, &input, &out);
-		carry_out(contender, &out);
+		slot_read_contender(slot, &wanted);
+		begin_contender(slot, &wanted);
 	}
-	else if (slot_set_gone(slot))
-		begin_contender(slot);
 }
 
+/*
+ * What is asked for together is in the mail together, but perhaps not in the
+ * part of it that was collected first.
+ */
 static void
 open_mail(void)
 {
-	ZkSlot	   *slot = slots_collect_mail();
+	List	   *members = NIL;
+	ZkSlot	   *slot;
 
-	while (slot != NULL)
+	while ((slot = slots_collect_mail()) != NULL)
 	{
-		ZkSlot	   *next;
-		ZkMail		mail = slot_open_mail(slot, &next);
+		while (slot != NULL)
+		{
+			ZkSlot	   *next;
+			ZkContender wanted;
+			ZkMail		mail = slot_open_mail(slot, &next, &wanted);
 
-		if (mail == ZK_MAIL_WANT)
-			begin_contender(slot);
-		else if (mail == ZK_MAIL_RELEASE)
-			release_contender(slot);
-		slot = next;
+			if (mail == ZK_MAIL_WANT && wanted.group != 0)
+				add_to_groups(&members, slot, &wanted);
+			else if (mail == ZK_MAIL_WANT)
+				begin_contender(slot, &wanted);
+			else if (mail == ZK_MAIL_LOOK)
+				look_behind(slot);
+			else if (mail == ZK_MAIL_RELEASE)
+				release_contender(slot);
+			slot = next;
+		}
+	}
+	begin_groups(members);
+}
+
+/* Go on with a contender of the worker before this one. */
+static void
+resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
+{
+	Contender  *contender = make_contender(slot, known->kind);
+	RecipeResume how = RECIPE_RESUME_OWNED;
+
+	if (state == ZK_SLOT_WANTED)
+		how = RECIPE_RESUME_WANTED;
+	else if (state == ZK_SLOT_RELEASING)
+		how = RECIPE_RESUME_RELEASING;
+	contender->asker_pid = known->asker_pid;
+	contender->owner_since = 0;
+	if (how == RECIPE_RESUME_OWNED)
+		note_owner(contender);
+	if (contender->is_permit)
+	{
+		SemaphoreOutput out;
+
+		semaphore_resume(&contender->semaphore, known->uuid, known->permits,
+						 how, &out);
+		carry_out_permit(contender, &out);
+	}
+	else
+	{
+		RecipeOutput out;
+
+		recipe_resume(&contender->recipe, known->uuid, known->kind,
+					  known->group != 0, how,
+					  known->has_sequence ? &known->sequence : NULL, &out);
+		carry_out(contender, &out);
 	}
 }
 
@@ -393,51 +812,26 @@ take_over(void)
 {
 	int			nslots;
 	ZkSlot	  **list = slots_list(&nslots);
+	List	   *members = NIL;
 
 	for (int i = 0; i < nslots; i++)
 	{
 		ZkSlot	   *slot = list[i];
-		uint8		uuid[ZNODE_UUID_BYTES];
-		int32		sequence;
-		bool		has_uuid;
-		bool		has_sequence;
-		RecipeResume how;
-		Contender  *contender;
-		RecipeOutput out;
+		ZkContender known;
+		ZkSlotState state = slot_read_contender(slot, &known);
 
 		if (hash_search(contenders, &slot, HASH_FIND, NULL) != NULL)
 			continue;
-		switch (slot_read_contender(slot, uuid, &has_uuid,
-									&sequence, &has_sequence))
-		{
-			case ZK_SLOT_WANTED:
-				how = RECIPE_RESUME_WANTED;
-				break;
-			case ZK_SLOT_IDLE:
-			case ZK_SLOT_HELD:
-				how = RECIPE_RESUME_OWNED;
-				break;
-			case ZK_SLOT_RELEASING:
-				how = RECIPE_RESUME_RELEASING;
-				break;
-			default:
-				continue;		/* not in the list */
-		}
-
-		contender = make_contender(slot);
-		if (has_uuid)
-			recipe_resume(&contender->recipe, uuid, ZNODE_MUTEX, false, how,
-						  has_sequence ? &sequence : NULL, &out);
-		else if (how == RECIPE_RESUME_WANTED)
-			want(contender, &out);
+		if (known.has_uuid)
+			resume_contender(slot, state, &known);
+		else if (state == ZK_SLOT_RELEASING)
+			release_contender(slot);	/* no worker had seen it wanted */
+		else if (known.group != 0)
+			add_to_groups(&members, slot, &known);
 		else
-		{
-			/* given up before any worker saw that it was wanted */
-			memset(&out, 0, sizeof(out));
-			out.told = RECIPE_TOLD_GONE;
-		}
-		carry_out(contender, &out);
+			begin_contender(slot, &known);
 	}
+	begin_groups(members);
 	pfree(list);
 }
 
@@ -465,16 +859,50 @@ retry_refused(void)
 	int			n;
 	Contender **list;
 	RecipeInput input = {.event = RECIPE_RETRY};
-	RecipeOutput out;
 
 	if (retry_at == 0 || zk_now_ms() < retry_at)
 		return;
 	retry_at = 0;
 	list = list_contenders(&n);
 	for (int i = 0; i < n; i++)
+		step_contender(list[i], false, &input);
+}
+
+/*
+ * Look after the contenders that own their locks: have those guarded that do
+ * so for some time, and give up what no backend takes.
+ */
+static void
+sweep_owners(void)
+{
+	int64		now = zk_now_ms();
+	int			n;
+	int			guarded = 0;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_GUARD};
+
+	if (sweep_at == 0 || now < sweep_at)
+		return;
+	sweep_at = 0;
+	list = list_contenders(&n);
+	for (int i = 0; i < n; i++)
+		if (is_guarded(list[i]))
+			guarded++;
+	for (int i = 0; i < n; i++)
 	{
-		recipe_step(&list[i]->recipe, &input, &out);
-		carry_out(list[i], &out);
+		Contender  *contender = list[i];
+
+		if (contender->owner_since == 0)
+			continue;
+		sweep_at = now + SWEEP_INTERVAL_MS;
+		contender->seen_idle = slot_check_idle(contender->slot,
+											   contender->seen_idle);
+		if (now - contender->owner_since >= SWEEP_INTERVAL_MS &&
+			!is_guarded(contender) && guarded < MAX_GUARDED)
+		{
+			guarded++;
+			step_contender(contender, false, &input);
+		}
 	}
 }
 
@@ -485,16 +913,31 @@ forget_contenders(void)
 	int			n;
 	Contender **list = list_contenders(&n);
 	RecipeInput input = {.event = RECIPE_EXPIRED};
-	RecipeOutput out;
 
 	for (int i = 0; i < n; i++)
 	{
-		recipe_step(&list[i]->recipe, &input, &out);
-		if (out.told & RECIPE_TOLD_LOST)
+		Contender  *contender = list[i];
+		unsigned	told;
+
+		if (contender->is_permit)
+		{
+			SemaphoreOutput out;
+
+			semaphore_step(&contender->semaphore, false, &input, &out);
+			told = out.told;
+		}
+		else
+		{
+			RecipeOutput out;
+
+			recipe_step(&contender->recipe, &input, &out);
+			told = out.told;
+		}
+		if (told & RECIPE_TOLD_LOST)
 			ereport(LOG,
-					(errmsg("lost the lock \"%s\"", list[i]->slot->path)));
-		(void) slot_set_gone(list[i]->slot);
-		drop_contender(list[i]);
+					(errmsg("lost the lock \"%s\"", contender->directory)));
+		(void) slot_set_gone(contender->slot);
+		drop_contender(contender);
 	}
 }
 
@@ -519,6 +962,7 @@ end_session(const char *why)
 	publish_session(ZK_SESSION_CONNECTING);
 
 	take_over();
+	queries_restart();
 }
 
 static void
@@ -570,13 +1014,12 @@ static void
 contender_event(const SessionEvent *event)
 {
 	ContenderId *by_id;
-	RecipeOutput out;
 
 	by_id = hash_search(contender_ids, &event->owner, HASH_FIND, NULL);
-	if (by_id == NULL)
-		return;					/* a watch of one that is gone */
-	recipe_step(&by_id->contender->recipe, &event->input, &out);
-	carry_out(by_id->contender, &out);
+	if (by_id != NULL)			/* else a watch of one that is gone */
+		step_contender(by_id->contender,
+					   event->owner == by_id->contender->lock_id,
+					   &event->input);
 }
 
 static void
@@ -590,6 +1033,7 @@ session_events(void)
 		{
 			case SESSION_UP:
 				session_up();
+				SetLatch(MyLatch);	/* collect what was asked meanwhile */
 				break;
 			case SESSION_SUSPENDED:
 				session.server[0] = '\0';
@@ -614,7 +1058,10 @@ session_events(void)
 				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
-				contender_event(&event);
+				if (event.owner & QUERY_OWNER)
+					queries_event(event.owner, &event.input);
+				else
+					contender_event(&event);
 				break;
 			case SESSION_MESSAGE:
 				session_message(event.message);
@@ -792,6 +1239,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, session_init(), NULL, NULL);
 
 	slots_attach_worker();
+	questions_attach_worker();
 	MemoryContextSwitchTo(loop_context);
 	take_over();
 
@@ -814,9 +1262,13 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			end_session("\"zklock.servers\" has a new chroot.");
 
 		open_session();
+		if (session.state == ZK_SESSION_CONNECTED)
+			queries_collect();
 		open_mail();
+		queries_begin();
 		session_events();
 		retry_refused();
+		sweep_owners();
 		flush_at = session_flush();
 		MemoryContextReset(loop_context);
 
@@ -826,6 +1278,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		if (!session_is_open())
 			wake_at = earlier(wake_at, Max(reopen_at, 1));
 		wake_at = earlier(wake_at, retry_at);
+		wake_at = earlier(wake_at, sweep_at);
 		wake_at = earlier(wake_at, flush_at);
 		timeout = wake_at == 0 ? -1 : Max(wake_at - zk_now_ms(), 0);
 		(void) WaitEventSetWait(wait_set, timeout, &event, 1,

@@ -448,7 +448,7 @@ sub _call
 	vec($ready, fileno($self->{out}), 1) = 1;
 	select($ready, undef, undef, $PostgreSQL::Test::Utils::timeout_default) > 0
 	  or die "no answer to $method: is ZooKeeper running?\n";
-	my $line = readline($self->{out}) // die "zkclient.py has ended\n";
+	my $line = readline($self->{out}) // die "the client has ended\n";
 	my $answer = $json->decode($line);
 	die "$answer->{error}\n" if defined $answer->{error};
 	return $answer->{result};
@@ -473,7 +473,7 @@ numChildren.
 acl => 'creator')
 
 Returns the path as created.  acl: "open" (default), "creator", "read" or
-"no delete".
+"no delete".  hex: data as hexadecimal digits.
 
 =item set($path, $data), set_acl($path, $acl), delete($path)
 

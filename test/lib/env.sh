@@ -14,7 +14,9 @@ ZK_PGXS=/usr/lib/postgresql/15/lib/pgxs
 # wants a desktop JRE.
 ZK_BASE_PACKAGES="gcc make libc6-dev postgresql-15 postgresql-server-dev-15
 	libzookeeper-mt-dev libzookeeper-java openjdk-17-jre-headless"
-ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils"
+ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils \
+	libcurator-recipes-java openjdk-17-jdk-headless \
+	golang-go golang-github-samuel-go-zookeeper-dev"
 
 # A make above us must not steer the makes below.
 unset MAKEFLAGS MFLAGS MAKELEVEL

@@ -97,7 +97,8 @@ class Client:
     def create(self, path, options):
         return self._zk.create(
             path,
-            options.get('data', '').encode(),
+            bytes.fromhex(options['hex']) if 'hex' in options
+            else options.get('data', '').encode(),
             acl=ACLS[options.get('acl', 'open')],
             ephemeral=bool(options.get('ephemeral')),
             sequence=bool(options.get('sequence')),

@@ -1,12 +1,6 @@
 -- What is refused, clearly.
 
--- modes that are not there yet
-SELECT zk_lock('a', shared => true);
-\echo :SQLSTATE
-SELECT zk_lock('a', session => true);
-\echo :SQLSTATE
-SELECT zk_try_lock('a', shared => true);
-SELECT zk_try_lock('a', session => true);
+-- a mode or scope that is not known
 SELECT zk_lock('a', shared => NULL);
 \echo :SQLSTATE
 SELECT zk_try_lock('a', session => NULL);

@@ -83,7 +83,7 @@ for my $dbname ('postgres', 'other')
 		"it is named as Curator's");
 
 	my $node = $foreign->get("$dir/$children[0]");
-	like($node->{data}, qr/^postgresql host=\S+ port=\d+ cluster=a$/,
+	like($node->{data}, qr/^postgresql host=\S+ port=\d+ cluster=a pid=\d+$/,
 		'its data tells a person who we are');
 	is( sprintf('0x%x', $node->{ephemeralOwner}),
 		$a->safe_psql('postgres', 'SELECT session_id FROM zk_session'),

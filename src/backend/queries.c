@@ -1,0 +1,388 @@
+/*-------------------------------------------------------------------------
+ *
+ * queries.c
+ *		What a backend asks of ZooKeeper, by way of the worker.
+ *
+ * The functions here wait for an answer from elsewhere, which those of views.c
+ * never do: they show what is in shared memory.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/queries.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+#include <signal.h>
+
+#include "backend/backend.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "shared/compat.h"
+#include "shared/queries.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+PG_FUNCTION_INFO_V1(zk_queue);
+PG_FUNCTION_INFO_V1(zk_cancel_holder);
+
+#define QUEUE_COLUMNS	6
+
+/* A question, from before it is asked until its answer is no longer needed. */
+typedef struct Asking
+{
+	ZkBox	   *box;			/* NULL: not asked yet */
+	const ZkAnswer *answer;		/* NULL: none yet */
+	ZkSessionInfo session;		/* as it was when we gave up waiting */
+} Asking;
+
+static void
+end_asking(int code pg_attribute_unused(), Datum arg)
+{
+	Asking	   *asking = (Asking *) DatumGetPointer(arg);
+
+	if (asking->box)
+		question_end(asking->box);
+	asking->box = NULL;
+	asking->answer = NULL;
+}
+
+/*
+ * Ask, and wait for the answer: asking->answer is NULL if it is not there at
+ * the deadline (zk_now_ms(), or -1), or if there was no session for as long as
+ * one would live.  The caller ends the asking, in case of an error too.
+ */
+static void
+ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
+{
+	static uint32 wait_event = 0;
+	int64		no_session_since = 0;
+
+	for (;;)
+	{
+		int64		sleep = zk_session_patience(&no_session_since,
+												&asking->session);
+
+		if (asking->box == NULL)
+			asking->box = question_ask(question, path);
+		if (asking->box)
+			asking->answer = question_answer(asking->box);
+		if (deadline >= 0)
+			sleep = Min(sleep, deadline - zk_now_ms());
+		if (asking->answer || sleep <= 0)
+			break;
+
+		/* the first call for a condition variable only prepares */
+		(void) ConditionVariableTimedSleep(question_cv(asking->box),
+										   Min(sleep, INT_MAX),
+										   ZkWaitEvent(wait_event, "ZkQuery"));
+		CHECK_FOR_INTERRUPTS();
+	}
+	ConditionVariableCancelSleep();
+}
+
+/* Fail if ZooKeeper did not say what we asked. */
+static void
+check_answer(const ZkAnswer *answer, const ZkLockName *lock)
+{
+	if (answer->out_of_memory)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of shared memory for the queue of lock \"%s\"",
+						lock->name),
+				 errhint("The server log has the details.")));
+	switch (answer->refusal)
+	{
+		case ZK_REFUSAL_NONE:
+			break;
+		case ZK_REFUSAL_ACCESS:
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("ZooKeeper denied access to lock \"%s\"",
+							lock->name),
+					 errdetail("The credentials of this server do not allow it to read or change the znodes in \"%s\".",
+							   lock->path),
+					 errhint("Check \"zklock.auth\", and the ACL of the znodes.")));
+			break;
+		case ZK_REFUSAL_NO_CHROOT:
+		case ZK_REFUSAL_MIXED:
+		case ZK_REFUSAL_PERMITS:
+		case ZK_REFUSAL_OTHER:
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("ZooKeeper refused a query of lock \"%s\"",
+							lock->name),
+					 errhint("The server log has the details.")));
+			break;
+	}
+}
+
+/*
+ * Bytes that may be anything, as printable ASCII, backslashes doubled and the
+ * rest as \xNN; as much of it as there is room for.
+ */
+static void
+escape_bytes(const char *bytes, int len, char *buf, size_t size)
+{
+	size_t		used = 0;
+
+	for (int i = 0; i < len; i++)
+	{
+		unsigned char c = (unsigned char) bytes[i];
+		char		piece[5];
+
+		if (c == '\\')
+			strcpy(piece, "\\\\");
+		else if (c >= 0x20 && c <= 0x7E)
+			snprintf(piece, sizeof(piece), "%c", c);
+		else
+			snprintf(piece, sizeof(piece), "\\x%02x", c);
+		if (used + strlen(piece) >= size)
+			break;
+		strcpy(buf + used, piece);
+		used += strlen(piece);
+	}
+	buf[used] = '\0';
+}
+
+/* A contender's data as text, palloc'd. */
+static char *
+text_of_data(const char *data, int len)
+{
+	char	   *text = zk_text_of_utf8(data, len);
+
+	if (text == NULL)
+	{
+		text = palloc(ZK_QUERY_MAX_DATA + 1);
+
+		escape_bytes(data, len, text, ZK_QUERY_MAX_DATA + 1);
+	}
+	return text;
+}
+
+/* ZooKeeper's clock as ours; false if it is out of our range. */
+static bool
+timestamp_of_ctime(int64 ctime, TimestampTz *result)
+{
+	const int64 epoch_ms = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
+		(USECS_PER_DAY / 1000);
+
+	if (ctime <= 0 || ctime > END_TIMESTAMP / 1000)
+		return false;
+	*result = (ctime - epoch_ms) * 1000;
+	return true;
+}
+
+static const char *
+queue_mode_name(ZkQueueMode mode)
+{
+	switch (mode)
+	{
+		case ZK_QUEUE_EXCLUSIVE:
+			return "exclusive";
+		case ZK_QUEUE_SHARED:
+			return "shared";
+		case ZK_QUEUE_PERMIT:
+			return "permit";
+	}
+	return "unknown";
+}
+
+/* Copy the entries of an answer to our own memory; NULL if there are none. */
+static char *
+copy_entries(const ZkAnswer *answer)
+{
+	dsm_segment *segment;
+	Size		size;
+	char	   *copy;
+
+	if (answer->segment == DSM_HANDLE_INVALID)
+		return NULL;
+	segment = dsm_attach(answer->segment);
+	if (segment == NULL)
+		elog(ERROR, "could not attach to the segment of an answer");
+	size = dsm_segment_map_length(segment);
+	copy = MemoryContextAllocHuge(CurrentMemoryContext, size);
+	memcpy(copy, dsm_segment_address(segment), size);
+	dsm_detach(segment);
+	return copy;
+}
+
+static void
+put_entry(ReturnSetInfo *rsinfo, int position, const ZkLockName *lock,
+		  const ZkQueueEntry *entry)
+{
+	Datum		values[QUEUE_COLUMNS] = {0};
+	bool		nulls[QUEUE_COLUMNS] = {0};
+	TimestampTz since = 0;
+	int			n = 0;
+
+	values[n++] = Int32GetDatum(position);
+	values[n++] = CStringGetTextDatum(psprintf("%s/%s", lock->path,
+											   text_of_data(entry->bytes,
+															entry->node_len)));
+	values[n++] = CStringGetTextDatum(queue_mode_name(entry->mode));
+	nulls[n] = entry->data_len < 0;
+	if (!nulls[n])
+		values[n] = CStringGetTextDatum(text_of_data(entry->bytes + entry->node_len,
+													 entry->data_len));
+	n++;
+	nulls[n] = entry->session_id == 0;
+	values[n++] = CStringGetTextDatum(psprintf("0x%llx",
+											   (unsigned long long) entry->session_id));
+	nulls[n] = !timestamp_of_ctime(entry->ctime, &since);
+	values[n++] = TimestampTzGetDatum(since);
+	Assert(n == QUEUE_COLUMNS);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * zk_queue(name text) returns setof record
+ *
+ * The contenders for a lock as ZooKeeper has them now, in the order of the
+ * queue; of a semaphore first those that have a permit, then those that wait
+ * for one.
+ *
+ * Errors: those of the name, as in zk_lock(); 57P03 no session; 42501 or 58000
+ * refused by ZooKeeper; 53200 no memory for the answer; 57014 cancelled.
+ */
+Datum
+zk_queue(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkLockName	lock;
+	Asking		asking = {0};
+	char	   *volatile entries = NULL;
+	volatile int count = 0;
+	char	   *next;
+
+	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
+	InitMaterializedSRF(fcinfo, 0);
+
+	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	{
+		ask(&asking, ZK_QUESTION_QUEUE, lock.path, -1);
+		if (asking.answer == NULL)
+			zk_report_no_session(ERROR, lock.name, &asking.session);
+		check_answer(asking.answer, &lock);
+		entries = copy_entries(asking.answer);
+		count = asking.answer->count;
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	end_asking(0, PointerGetDatum(&asking));
+
+	next = entries;
+	for (int i = 1; i <= count; i++)
+	{
+		const ZkQueueEntry *entry = (ZkQueueEntry *) next;
+
+		CHECK_FOR_INTERRUPTS();
+		put_entry(rsinfo, i, &lock, entry);
+		next += ZkQueueEntrySize(entry);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * Cancel what the holders of this cluster are running, as pg_cancel_backend()
+ * does.  A holder that has ended meanwhile may have been replaced, as there.
+ */
+static int
+cancel_local_holders(const ZkLockName *lock)
+{
+	int			npids;
+	int		   *pids = slots_holders(lock->path, &npids);
+	int			cancelled = 0;
+
+	for (int i = 0; i < npids; i++)
+	{
+		PGPROC	   *proc = BackendPidGetProc(pids[i]);
+
+		if (proc == NULL)
+			continue;
+		if (superuser_arg(proc->roleId) && !superuser())
+			ereport(WARNING,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("permission denied to cancel query"),
+					 errdetail("Process %d holds lock \"%s\" in the name of a superuser.",
+							   pids[i], lock->name)));
+		else if (kill(-pids[i], SIGINT) == 0)
+			cancelled++;
+	}
+	pfree(pids);
+	return cancelled;
+}
+
+/*
+ * zk_cancel_holder(name text) returns integer
+ *
+ * Have the running statements of those cancelled who hold a lock: of backends
+ * of this server at once; other clients are asked to do so, by the data that
+ * Curator's Revoker writes.  Returns how many were.
+ *
+ * Errors: as of zk_queue(); but if a backend of this server has been
+ * cancelled, 57P03 is only a WARNING.
+ */
+Datum
+zk_cancel_holder(PG_FUNCTION_ARGS)
+{
+	ZkLockName	lock;
+	Asking		asking = {0};
+	volatile int count;
+
+	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
+	count = cancel_local_holders(&lock);
+
+	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	{
+		ask(&asking, ZK_QUESTION_REVOKE, lock.path, -1);
+		if (asking.answer == NULL)
+			zk_report_no_session(count > 0 ? WARNING : ERROR, lock.name,
+								 &asking.session);
+		else
+		{
+			check_answer(asking.answer, &lock);
+			count += asking.answer->count;
+		}
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	end_asking(0, PointerGetDatum(&asking));
+	PG_RETURN_INT32(count);
+}
+
+/*
+ * query_owner
+ *		What the first contender for a lock says that it is, for a log message.
+ *
+ * In printable ASCII, whatever the encodings; false if it is not known within
+ * the timeout.  Throws nothing but interrupts.  May be called while the caller
+ * has prepared to sleep on a condition variable: its next sleep prepares anew,
+ * and returns at once.
+ */
+bool
+query_owner(const char *path, int timeout_ms, char *owner, size_t size)
+{
+	Asking		asking = {0};
+	volatile bool known = false;
+
+	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	{
+		ask(&asking, ZK_QUESTION_OWNER, path, zk_now_ms() + timeout_ms);
+		if (asking.answer && asking.answer->data_len >= 0)
+		{
+			escape_bytes(asking.answer->data, asking.answer->data_len,
+						 owner, size);
+			known = true;
+		}
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	end_asking(0, PointerGetDatum(&asking));
+	return known;
+}

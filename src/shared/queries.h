@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ *
+ * queries.h
+ *		Questions of backends to ZooKeeper, and the worker's answers.
+ *
+ * See the header of queries.c for the states of a box and the locking
+ * protocol.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/queries.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_QUERIES_H
+#define ZKLOCK_QUERIES_H
+
+#include "shared/slots.h"
+#include "storage/condition_variable.h"
+#include "storage/dsm.h"
+
+/* As many questions can be under way at a time. */
+#define ZK_QUERY_BOXES		16
+
+/* A queue is shown up to this length, a contender's data up to this size. */
+#define ZK_QUERY_MAX_ENTRIES	10000
+#define ZK_QUERY_MAX_DATA	1024
+
+typedef enum ZkQuestion
+{
+	ZK_QUESTION_QUEUE,			/* who stands in the queue? */
+	ZK_QUESTION_OWNER,			/* what does the first one say that it is? */
+	ZK_QUESTION_REVOKE			/* ask other clients' owners to give way */
+} ZkQuestion;
+
+/* What a contender in a queue is. */
+typedef enum ZkQueueMode
+{
+	ZK_QUEUE_EXCLUSIVE,
+	ZK_QUEUE_SHARED,
+	ZK_QUEUE_PERMIT				/* of a semaphore, or waiting for one */
+} ZkQueueMode;
+
+/*
+ * One contender.  In the segment of an answer such entries follow one another,
+ * each with its bytes and padded to the maximal alignment.
+ */
+typedef struct ZkQueueEntry
+{
+	int64		session_id;		/* 0: not known, or the node is persistent */
+	int64		ctime;			/* ms since 1970; 0: not known */
+	ZkQueueMode mode;
+	int			node_len;		/* its path below the lock directory */
+	int			data_len;		/* -1: none, or not to be read */
+	char		bytes[FLEXIBLE_ARRAY_MEMBER];	/* node, then data */
+} ZkQueueEntry;
+
+#define ZkQueueEntrySize(entry) \
+	MAXALIGN(offsetof(ZkQueueEntry, bytes) + \
+			 (entry)->node_len + Max((entry)->data_len, 0))
+
+typedef struct ZkAnswer
+{
+	ZkRefusal	refusal;		/* why there is no answer */
+	bool		out_of_memory;	/* the same */
+	int			count;			/* QUEUE: of the entries; REVOKE: contenders
+								 * that were asked */
+	dsm_handle	segment;		/* QUEUE: of the entries, if there are any */
+	int			data_len;		/* OWNER: -1 if not known */
+	char		data[ZK_QUERY_MAX_DATA];
+} ZkAnswer;
+
+typedef struct ZkBox ZkBox;
+
+/* module load */
+extern void questions_request_shmem(void);
+extern void questions_startup_shmem(void);
+
+/* backends */
+extern ZkBox *question_ask(ZkQuestion question, const char *path);
+extern const ZkAnswer *question_answer(ZkBox *box);
+extern void question_end(ZkBox *box);
+extern ConditionVariable *question_cv(ZkBox *box);
+
+/* the worker */
+extern void questions_attach_worker(void);
+extern int	questions_take(uint32 *serial, ZkQuestion *question, char *path);
+extern bool question_is_open(int box, uint32 serial);
+extern void question_set_answer(int box, uint32 serial, ZkAnswer *answer,
+								const char *entries, Size size);
+
+#endif							/* ZKLOCK_QUERIES_H */

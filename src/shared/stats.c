@@ -1,0 +1,188 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *		Counters of this cluster in shared memory.
+ *
+ * They count since the server has started or the counters were reset, and are
+ * not kept over a restart.
+ *
+ * Locking protocol: none.  Each counter is an atomic variable of its own,
+ * which anybody may add to or read at any time, in transaction callbacks too.
+ * A reader may see a call in one counter and not yet in another, and a reset
+ * may come between the two; nothing depends on them.
+ *
+ * Counting a take and a release is four to six atomic additions.  All backends
+ * share the counters' cache lines, which is no bottleneck: each take that is
+ * counted has gone through the heavyweight lock and the slot of its name, and,
+ * unless the lock was handed off, through ZooKeeper.
+ *
+ * How many locks were taken and released is not counted apart from the
+ * histograms: it is the sum of their buckets.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/stats.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "shared/stats.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+typedef enum Counter
+{
+	HANDED_OFF,
+	WAITED,
+	TIMED_OUT,
+	FAILED,
+	LOST,
+	WAIT_TIME,
+	HOLD_TIME,
+	WAIT_HISTOGRAM,				/* and the buckets after the first */
+	HOLD_HISTOGRAM = WAIT_HISTOGRAM + HISTOGRAM_BUCKETS,
+	NUM_COUNTERS = HOLD_HISTOGRAM + HISTOGRAM_BUCKETS
+} Counter;
+
+typedef struct StatsShared
+{
+	pg_atomic_uint64 reset_at;	/* a TimestampTz */
+	pg_atomic_uint64 counters[NUM_COUNTERS];
+} StatsShared;
+
+static StatsShared *shared = NULL;
+
+/*
+ * stats_request_shmem
+ *		Reserve shared memory; for the shmem_request_hook.
+ */
+void
+stats_request_shmem(void)
+{
+	RequestAddinShmemSpace(sizeof(StatsShared));
+}
+
+/*
+ * stats_startup_shmem
+ *		Create or attach to the counters; for the shmem_startup_hook.
+ */
+void
+stats_startup_shmem(void)
+{
+	bool		found;
+
+	/* in case this is a restart within the postmaster */
+	shared = NULL;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("zklock stats", sizeof(StatsShared), &found);
+	if (!found)
+	{
+		pg_atomic_init_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
+		for (int i = 0; i < NUM_COUNTERS; i++)
+			pg_atomic_init_u64(&shared->counters[i], 0);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+static void
+add(int counter, int64 amount)
+{
+	pg_atomic_fetch_add_u64(&shared->counters[counter], amount);
+}
+
+static int64
+get(int counter)
+{
+	return (int64) pg_atomic_read_u64(&shared->counters[counter]);
+}
+
+/*
+ * stats_count_take
+ *		A backend has taken a lock that it did not hold.
+ *
+ * handed_off: the cluster owned it already.  waited: somebody had it.
+ * wait_us: from the call to the take.
+ */
+void
+stats_count_take(bool handed_off, bool waited, int64 wait_us)
+{
+	if (handed_off)
+		add(HANDED_OFF, 1);
+	if (waited)
+		add(WAITED, 1);
+	add(WAIT_TIME, wait_us);
+	add(WAIT_HISTOGRAM + histogram_bucket(wait_us), 1);
+}
+
+/*
+ * stats_count_failure
+ *		A call has ended without its lock.
+ */
+void
+stats_count_failure(ZkFailure failure)
+{
+	add(failure == ZK_FAILURE_TIMEOUT ? TIMED_OUT : FAILED, 1);
+}
+
+/*
+ * stats_count_release
+ *		A backend gives back a lock, of which it has no hold any more.
+ */
+void
+stats_count_release(int64 held_us)
+{
+	add(HOLD_TIME, held_us);
+	add(HOLD_HISTOGRAM + histogram_bucket(held_us), 1);
+}
+
+/*
+ * stats_count_lost
+ *		A lock has been lost under its holder.
+ */
+void
+stats_count_lost(void)
+{
+	add(LOST, 1);
+}
+
+/*
+ * stats_read
+ *		Copy all counters.
+ */
+void
+stats_read(ZkStats *stats)
+{
+	stats->handed_off = get(HANDED_OFF);
+	stats->waited = get(WAITED);
+	stats->timed_out = get(TIMED_OUT);
+	stats->failed = get(FAILED);
+	stats->lost = get(LOST);
+	stats->wait_time = get(WAIT_TIME);
+	stats->hold_time = get(HOLD_TIME);
+	stats->taken = 0;
+	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+	{
+		stats->wait_histogram[i] = get(WAIT_HISTOGRAM + i);
+		stats->hold_histogram[i] = get(HOLD_HISTOGRAM + i);
+		stats->taken += stats->wait_histogram[i];
+	}
+	stats->reset_at = (TimestampTz) pg_atomic_read_u64(&shared->reset_at);
+}
+
+/*
+ * stats_reset
+ *		Set all counters to zero.
+ */
+void
+stats_reset(void)
+{
+	for (int i = 0; i < NUM_COUNTERS; i++)
+		pg_atomic_write_u64(&shared->counters[i], 0);
+	pg_atomic_write_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
+}

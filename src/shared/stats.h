@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.h
+ *		Counters of this cluster in shared memory.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/stats.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_STATS_H
+#define ZKLOCK_STATS_H
+
+#include "datatype/timestamp.h"
+#include "portability/instr_time.h"
+#include "shared/histogram.h"
+
+/* How a call ended that did not get its lock. */
+typedef enum ZkFailure
+{
+	ZK_FAILURE_ERROR,
+	ZK_FAILURE_TIMEOUT			/* also: not to be had at once */
+} ZkFailure;
+
+/* All counters, as read at about one moment; the view zk_stats says more. */
+typedef struct ZkStats
+{
+	int64		taken;
+	int64		handed_off;
+	int64		waited;
+	int64		timed_out;
+	int64		failed;
+	int64		lost;
+	int64		wait_time;		/* us, in total */
+	int64		hold_time;		/* us, in total */
+	int64		wait_histogram[HISTOGRAM_BUCKETS];
+	int64		hold_histogram[HISTOGRAM_BUCKETS];
+	TimestampTz reset_at;
+} ZkStats;
+
+/* module load */
+extern void stats_request_shmem(void);
+extern void stats_startup_shmem(void);
+
+extern void stats_count_take(bool handed_off, bool waited, int64 wait_us);
+extern void stats_count_failure(ZkFailure failure);
+extern void stats_count_release(int64 held_us);
+extern void stats_count_lost(void);
+extern void stats_read(ZkStats *stats);
+extern void stats_reset(void);
+
+/* Only differences of instr_times can be converted on all versions. */
+static inline int64
+stats_us_between(instr_time start, instr_time end)
+{
+	INSTR_TIME_SUBTRACT(end, start);
+	return (int64) INSTR_TIME_GET_MICROSEC(end);
+}
+
+#endif							/* ZKLOCK_STATS_H */

@@ -1,0 +1,190 @@
+
+# Fencing in the database, and what the counters say, when locks are lost:
+# a holder that is cut off, or ends late, cannot have the last word.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+# Nothing in here waits for a session to expire.
+my %settings = ('zklock.session_timeout' => '60s');
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $foreign = $zk->client(timeout => 60);
+my ($a, $b) = map { zk_cluster($_, $zk, %settings) } qw(a b);
+
+sub value { return $_[0]->safe_psql('postgres', $_[1]); }
+
+sub fences { return value($a, "SELECT token FROM zk_fences WHERE name = '$_[0]'"); }
+
+# Stop the worker, so that it does not learn of what happens; its process id.
+sub stop_worker
+{
+	my ($node) = @_;
+	my $worker = value($node, 'SELECT worker_pid FROM zk_session');
+
+	kill 'STOP', $worker;
+	poll_until(sub { slurp_file("/proc/$worker/status") =~ /^State:\s+T/m },
+		'the worker to be stopped');
+	return $worker;
+}
+
+# End the session in ZooKeeper, as if it had expired; the worker is stopped.
+sub end_session_of
+{
+	my ($node) = @_;
+	no warnings 'portable';
+
+	ok( $foreign->kill_session(hex value($node, 'SELECT session_id FROM zk_session')),
+		$node->name . "'s session is ended");
+	return;
+}
+
+sub continue_worker
+{
+	my ($node, $worker) = @_;
+	my $old = value($node, 'SELECT session_id FROM zk_session');
+
+	kill 'CONT', $worker;
+	poll_until(
+		sub { value($node, "SELECT state = 'connected' AND session_id <> '$old' FROM zk_session") eq 't' },
+		'a new session');
+	return;
+}
+
+value($a, 'CREATE TABLE t (i int)');
+
+#
+# A holder that has fenced loses its lock, and the next one in the cluster
+# waits for the end of its transaction
+#
+
+{
+	value($a, 'SELECT zk_stats_reset()');
+	my $first = holder($a, 'f');
+	my $old = $first->run_ok("SELECT zk_fence('f')");
+	$first->run_ok('INSERT INTO t VALUES (1)');
+	my $second = waiter($a, 'f', 1);
+
+	my $worker = stop_worker($a);
+	end_session_of($a);
+	continue_worker($a, $worker);
+	my $node = $foreign->lock(lock_dir('f'));
+	is(value($a, "SELECT lost FROM zk_locks WHERE granted"), 't', 'the lock is lost');
+	is(value($a, 'SELECT lost, slots, slot_users FROM zk_stats'), '1|1|2', 'and counted');
+
+	ok(!$second->done, 'the next in line waits all the same');
+	error_is(
+		$first->run("SAVEPOINT s; SELECT zk_fence('f')"),
+		{
+			sqlstate => '40001',
+			message => 'lock "f" has been lost',
+			detail => qr/./,
+			hint => qr/./
+		},
+		'a lost lock cannot be fenced');
+	$first->run_ok('ROLLBACK TO s');
+	is($first->run('COMMIT')->{sqlstate}, '40001', 'nor committed');
+	is(fences('f'), '', 'the token has gone with the transaction');
+	is(value($a, 'SELECT count(*) FROM t'), 0, 'as all it did');
+
+	$second->wait_waiting(2);
+	$foreign->unlock($node);
+	is($second->result->{message}, undef, 'the next in line has the lock');
+	my $new = $second->run_ok("SELECT zk_fence('f')");
+	cmp_ok($new, '>', $old, 'with a higher token');
+	$second->run_ok('COMMIT');
+	is(fences('f'), $new, 'which is in the table');
+	wait_no_contenders($zk, 'f');
+	is( value($a, 'SELECT taken, handed_off, waited, timed_out, failed, lost FROM zk_stats'),
+		'2|0|1|0|0|1',
+		'the counters tell all that');
+	$_->quit for ($first, $second);
+}
+
+#
+# Two clusters that change the same database: sessions of b come to a as
+# postgres_fdw would, with the token that b has
+#
+
+{
+	# b's holder has written, is cut off, and commits late
+	my $holder = holder($b, 'g');
+	my $old = $holder->run_ok("SELECT zk_fencing_token('g')");
+	my $remote = ZkSession->new($a);
+	$remote->run_ok(
+		"BEGIN; INSERT INTO zk_fences VALUES ('g', '/zklock', $old, now()); INSERT INTO t VALUES (2)");
+
+	my $worker = stop_worker($b);
+	end_session_of($b);
+	my $later = holder($a, 'g');
+	$later->send("SELECT zk_fence('g')");
+	$later->wait_waiting(1);
+	ok(!$later->done, 'a later holder waits for who may commit yet');
+	$remote->run_ok('COMMIT', 'who does');
+	my $new = $later->result->{out};
+	cmp_ok($new, '>', $old, 'then it fences');
+	is($later->run_ok('SELECT i FROM t'), 2, 'and sees what was committed late');
+	is(fences('g'), $old, 'its token is to be seen');
+	$later->run_ok('COMMIT');
+	is(fences('g'), $new, 'when it has committed');
+	continue_worker($b, $worker);
+	is($holder->run('COMMIT')->{sqlstate}, '40001', 'b learns of it');
+	wait_no_contenders($zk, 'g');
+	$_->quit for ($holder, $remote, $later);
+}
+
+{
+	# a's holder is cut off and does not know it, b's has written since
+	my $holder = holder($a, 'g');
+	my $old = $holder->run_ok("SELECT zk_fencing_token('g')");
+	my $worker = stop_worker($a);
+	end_session_of($a);
+	my $later = holder($b, 'g');
+	my $new = $later->run_ok("SELECT zk_fencing_token('g')");
+
+	value($a, "UPDATE zk_fences SET token = $new WHERE name = 'g'");
+	error_is(
+		$holder->run("SELECT zk_fence('g')"),
+		{
+			sqlstate => '40001',
+			message => 'lock "g" has had a later holder',
+			detail => "The fencing token of this hold is $old, and table \"zk_fences\" has $new.",
+			hint => qr/^Retry the transaction\./
+		},
+		'an older holder is refused');
+	$holder->run_ok('ROLLBACK');
+	is(fences('g'), $new, 'and nothing has changed');
+	continue_worker($a, $worker);
+	$later->run_ok('COMMIT');
+	wait_no_contenders($zk, 'g');
+
+	# the next holder is a later one
+	$holder->run_ok("BEGIN; SELECT zk_lock('g')");
+	cmp_ok($holder->run_ok("SELECT zk_fence('g')"), '>', $new, 'who comes later may');
+	$holder->run_ok('COMMIT');
+	$_->quit for ($holder, $later);
+}
+
+#
+# Tokens stay with the ensemble that gave them
+#
+
+my ($dump, $err) = run_command([ 'pg_dump', '-d', $a->connstr('postgres') ]);
+like($dump, qr/CREATE EXTENSION .*zklock/, 'pg_dump has the extension');
+unlike($dump, qr/zk_fences/, 'and not its tokens');
+
+# counters begin with the server
+$a->restart;
+is(value($a, 'SELECT taken, lost FROM zk_stats'), '0|0', 'a restart sets the counters to zero');
+
+$_->stop('fast') for ($a, $b);
+
+done_testing();

@@ -13,7 +13,7 @@
  *		<name>/leases/_c_<uuid>-lease-0000000017	a permit in use
  *
  * Who wants a permit queues for the lock (an embedded Recipe).  Owning it, he
- * creates his lease, and waits until there are less leases before it than
+ * creates his lease, and waits until there are fewer leases before it than
  * permits.  Then a permit is his, and he gives up the lock.  Only the owner of
  * the lock adds leases, so permits are given out in the order of the queue.
  * Even with two who both took themselves for the owner, the leases have an
@@ -26,11 +26,14 @@
  *	  agreed on.  While there are leases of others, another number is refused;
  *	  else the owner of the lock writes his.  It is read ahead of queueing, so
  *	  that who will be refused need not wait for it, and again by the owner of
- *	  the lock, whose answer stands;
- *	- a lock's contenders in <name> itself are looked for, too: ahead of
- *	  queueing, and by the owner of the lock, whose contender keeps <name>/locks
- *	  from being collected.  As the lock recipe looks for that when it has made
- *	  its own contender, at least one of the two sees the other;
+ *	  the lock, whose answer stands, and once more when his lease keeps the
+ *	  directory, and with it the number, from being collected;
+ *	- a lock's contenders in <name> itself are looked for, too: ahead of all
+ *	  else, so that no directory is made in that of a lock, and by the owner
+ *	  of our lock, whose contender keeps <name>/locks from being collected.  As
+ *	  the lock recipe looks for that when it has made its own contender, at
+ *	  least one of the two sees the other.  If it is us, our directories are
+ *	  deleted, unless they are in use;
  *	- who waits is told so as soon as it is certain that no permit is free for
  *	  him.  In the queue that is the case if leases and contenders ahead are
  *	  more than the permits.  One of those ahead may have been counted twice,
@@ -43,8 +46,9 @@
  *
  * The states and events (a state that an event is not listed for ignores it;
  * answers and watches count only with the latest serial number, which all of
- * one flight have in common; "look" is: make the directories if they are not
- * known, read <name>, read the leases, get the agreement):
+ * one flight have in common; "look" is: make the directories that are missing,
+ * if some have been found to be, read <name>, read the leases, get the
+ * agreement; "count" is the last two of them):
  *
  *	NONE		want -> PREPARING: look
  *				resume, wanted -> RESUMING: search; the lock resumed as wanted
@@ -60,8 +64,8 @@
  *				delete unknown -> RETRACTING: delete
  *				delete refused -> LEAVING: release the lock; failed, left behind
  *				release -> LEAVING: release the lock
- *	PREPARING	<name> ok, with contenders -> LEAVING: release the lock;
- *				  failed, mixed
+ *	PREPARING	<name> ok, with contenders -> LEAVING: release the lock, delete
+ *				  the directories; failed, mixed
  *				agreement ok, and is ours, or there are no leases -> QUEUEING:
  *				  want the lock, unless it is resumed; if that is owned, as
  *				  QUEUEING; if that waits, as there
@@ -69,48 +73,62 @@
  *				  release the lock; failed, with the number found
  *				anything unknown -> PREPARING: look
  *				anything no node -> PREPARING: look, with directories to be
- *				  made; or, if they could not be, as refused
+ *				  made, the next time with their parents; or, if they could
+ *				  not be, as refused
  *				anything refused -> LEAVING: release the lock; failed
  *				release -> LEAVING: release the lock
  *	QUEUEING	lock granted -> CHECKING: look
  *				lock queued -> QUEUEING: read the leases, read the queue
  *				queue ok -> QUEUEING: queued, or not yet certain
  *				leases or queue unknown -> QUEUEING: read both again
- *				leases refused -> LEAVING: release the lock; failed
+ *				leases or queue refused -> LEAVING: release the lock; failed
  *				release -> LEAVING: release the lock
- *	CHECKING	agreement ok, and is ours -> CREATING: create, children
+ *	CHECKING	agreement ok, and is ours -> CREATING: create, count
  *				agreement ok, but none, or another, and there are no leases
  *				  -> AGREEING: set
  *				all else as PREPARING, but in CHECKING
- *	AGREEING	set ok -> CREATING: create, children
+ *	AGREEING	set ok -> CREATING: create, count; or, with a lease already,
+ *				  COUNTING: count
  *				set unknown -> AGREEING: set
  *				set no node -> CHECKING: look, with directories to be made
- *				set refused -> LEAVING: release the lock; failed
- *				release -> LEAVING: release the lock
- *	CREATING	create ok -> COUNTING (the children are on their way)
+ *				set refused -> LEAVING: delete the lease if there is one,
+ *				  release the lock; failed
+ *				release -> LEAVING: the same
+ *	CREATING	create ok -> COUNTING (the answers are on their way)
  *				create unknown, or under no name that it can have ->
  *				  SEARCHING: search
  *				create no node -> CHECKING: look, with directories to be made
  *				create refused -> LEAVING: release the lock; failed
  *				release -> CANCELLING
- *	SEARCHING	search ok, our lease among them -> as COUNTING
- *				search ok, without it -> CREATING: create, children
+ *	SEARCHING	search ok, our lease among them -> COUNTING: count
+ *				search ok, without it -> CREATING: create, count
  *				search no node -> CHECKING: look, with directories to be made
  *				search unknown -> SEARCHING: search
  *				search refused -> LEAVING: release the lock; failed, and
  *				  perhaps left behind
  *				release -> ABANDONING
- *	COUNTING	children ok, less than permits before ours -> OWNER: stat,
- *				  release the lock; granted
- *				children ok, more -> WAITING: list; queued
- *				children ok, without our lease -> CREATING: create, children
- *				children unknown -> COUNTING: children
- *				children no node -> CHECKING: look, with directories to be made
- *				children refused -> LEAVING: delete, release the lock; failed
+ *	COUNTING	children ok, without our lease -> CREATING: create, count
+ *				agreement ok, and is ours; fewer leases than permits before ours
+ *				  -> OWNER: stat, release the lock; granted
+ *				the same, but as many, or more -> WAITING: list; queued
+ *				agreement ok, but another, and there are leases of others ->
+ *				  LEAVING: delete, release the lock; failed, with the number
+ *				agreement ok, but none, or another, and there are none ->
+ *				  AGREEING: set
+ *				anything unknown -> COUNTING: count
+ *				anything no node -> CHECKING: look, with directories to be made
+ *				anything refused -> LEAVING: delete, release the lock; failed
  *				release -> LEAVING: delete, release the lock
- *	WAITING		list ok, as many as permits before ours, or more -> WAITING
+ *	WAITING		list ok, fewer leases than permits before ours -> OWNER: unwatch,
+ *				  stat, release the lock; granted
+ *				list ok, as many, or more -> WAITING
+ *				list ok, without our lease -> CREATING: unwatch, create, count
  *				watch used up; list unknown -> WAITING: list
- *				all else as COUNTING, but unwatch first
+ *				list no node -> CHECKING: unwatch, look, with directories to be
+ *				  made
+ *				list refused -> LEAVING: unwatch, delete, release the lock;
+ *				  failed
+ *				release -> LEAVING: unwatch, delete, release the lock
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> LEAVING: lost
  *				stat unknown -> OWNER: stat
@@ -308,12 +326,10 @@ withdraw(Semaphore *semaphore, SemaphoreOutput *out)
 		case SEMAPHORE_QUEUEING:
 		case SEMAPHORE_CHECKING:
 		case SEMAPHORE_AGREEING:
-			leave(semaphore, out, false);
-			break;
 		case SEMAPHORE_COUNTING:
 		case SEMAPHORE_WAITING:
 		case SEMAPHORE_OWNER:
-			leave(semaphore, out, true);
+			leave(semaphore, out, semaphore->leased);
 			break;
 		case SEMAPHORE_RETRACTING:
 			semaphore->state = SEMAPHORE_LEAVING;	/* the delete is out */
@@ -345,8 +361,9 @@ fail(Semaphore *semaphore, SemaphoreOutput *out, int error)
 
 /*
  * Count the leases of others in a list of <name>/leases, and those of them
- * that are ahead of ours, if that is known.  Returns whether it is there.  One more of ours, from a create that was repeated although
- * it had arrived, is deleted.
+ * that are before ours, if that is known.  Returns whether it is there.  One
+ * more of ours, from a create that was repeated although it had arrived, is
+ * deleted.
  */
 static bool
 count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
@@ -386,6 +403,7 @@ static void
 created(Semaphore *semaphore, int32_t sequence)
 {
 	semaphore->sequence = sequence;
+	semaphore->leased = true;
 	znode_contender_name(semaphore->uuid, ZNODE_LEASE, sequence,
 						 semaphore->node);
 }
@@ -428,6 +446,14 @@ parse_agreement(const char *data, int len)
 	return permits <= INT_MAX ? (int) permits : 0;
 }
 
+/* There is no lease of ours, or not any more. */
+static void
+not_created(Semaphore *semaphore)
+{
+	semaphore->leased = false;
+	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+}
+
 /*
  * Look around: ahead of queueing (PREPARING), or as the owner of the lock
  * (CHECKING).
@@ -438,14 +464,15 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 	semaphore->state = state;
 	semaphore->serial++;
 	semaphore->mkdir_error = 0;
+	semaphore->name_made = false;
 	semaphore->name_read = false;
 	semaphore->leases = -1;
-	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+	not_created(semaphore);
 
-	if (!semaphore->dirs_known)
+	if (semaphore->making > 0)
 	{
 		send_op(semaphore, out,
-				semaphore->parents_tried ? RECIPE_OP_MKDIRS : RECIPE_OP_MKDIR,
+				semaphore->making == 1 ? RECIPE_OP_MKDIR : RECIPE_OP_MKDIRS,
 				SEMAPHORE_NAME, NULL, NULL);
 		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LOCKS, NULL, NULL);
 		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LEASES, NULL,
@@ -461,13 +488,13 @@ static void
 look_without_directories(Semaphore *semaphore, SemaphoreOutput *out,
 						 SemaphoreState state)
 {
-	semaphore->dirs_known = false;
-	if (semaphore->parents_tried && semaphore->mkdir_error != 0)
+	if (semaphore->making == 2 && semaphore->mkdir_error != 0)
 		fail(semaphore, out, semaphore->mkdir_error);
 	else
 	{
-		/* missing parents, or an idle container that was just collected */
-		semaphore->parents_tried = true;
+		/* never used, missing parents, or an idle container just collected */
+		if (semaphore->making < 2)
+			semaphore->making++;
 		look_around(semaphore, out, state);
 	}
 }
@@ -487,14 +514,30 @@ agree(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_AGREEING;
 }
 
-/* Create our lease and count them all. */
+/* Count the leases, with ours among them, and see that the agreement holds. */
+static void
+send_count(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	semaphore->leases = -1;
+	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_LEASES, NULL, NULL);
+}
+
+static void
+count(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	semaphore->serial++;
+	send_count(semaphore, out);
+	semaphore->state = SEMAPHORE_COUNTING;
+}
+
 static void
 create(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+	not_created(semaphore);
 	send_new(semaphore, out, RECIPE_OP_CREATE, SEMAPHORE_LEASES,
 			 semaphore->node, NULL);
-	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
+	send_count(semaphore, out);
 	semaphore->state = SEMAPHORE_CREATING;
 }
 
@@ -537,17 +580,11 @@ list_leases(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_WAITING;
 }
 
-/* A list of leases is in while we know our lease's name. */
+/* The leases are counted, and ours is among them. */
 static void
-evaluate_leases(Semaphore *semaphore, const RecipeInput *in,
-				SemaphoreOutput *out)
+evaluate_leases(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	if (!count_leases(semaphore, in, out))
-	{
-		stop_waiting(semaphore, out);
-		create(semaphore, out); /* somebody deleted our lease */
-	}
-	else if (semaphore->ahead < semaphore->permits)
+	if (semaphore->ahead < semaphore->permits)
 		own(semaphore, out);
 	else if (semaphore->state != SEMAPHORE_WAITING)
 	{
@@ -571,7 +608,6 @@ queue(Semaphore *semaphore, SemaphoreOutput *out)
 	RecipeOutput lock;
 
 	semaphore->state = SEMAPHORE_QUEUEING;
-	semaphore->serial++;		/* nothing of ours is out */
 	if (semaphore->lock.state == RECIPE_NONE)
 	{
 		recipe_want(&semaphore->lock, semaphore->uuid, ZNODE_MUTEX, false,
@@ -621,19 +657,26 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
  * The answers.
  */
 
-/* Deal with an answer to looking around that is none; returns false then. */
+/* Deal with an answer to reading that is none; returns false then. */
 static bool
 can_see(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
+	bool		counting = semaphore->state == SEMAPHORE_COUNTING;
+
 	switch (in->result)
 	{
 		case RECIPE_OK:
 			return true;
 		case RECIPE_UNKNOWN:
-			look_around(semaphore, out, semaphore->state);
+			if (counting)
+				count(semaphore, out);
+			else
+				look_around(semaphore, out, semaphore->state);
 			break;
 		case RECIPE_NO_NODE:
-			look_without_directories(semaphore, out, semaphore->state);
+			look_without_directories(semaphore, out,
+									 counting ? SEMAPHORE_CHECKING :
+									 semaphore->state);
 			break;
 		case RECIPE_REFUSED:
 			fail(semaphore, out, in->error);
@@ -647,32 +690,38 @@ static void
 on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
 	ZnodeContender contender;
+	bool		mixed = false;
 
 	if (!can_see(semaphore, in, out))
 		return;
 	semaphore->name_read = true;
 	for (int i = 0; i < in->nchildren; i++)
-	{
-		if (znode_parse_contender(in->children[i], &contender))
-		{
-			out->told |= RECIPE_TOLD_MIXED;
-			fail(semaphore, out, 0);
-			return;
-		}
-	}
+		mixed = mixed || znode_parse_contender(in->children[i], &contender);
+	if (!mixed)
+		return;
+
+	out->told |= RECIPE_TOLD_MIXED;
+	fail(semaphore, out, 0);
+	/* who uses the lock must not find them, unless they are used as well */
+	for (int i = 0; i < in->nchildren; i++)
+		if (strcmp(in->children[i], RECIPE_SEMAPHORE_LOCKS) == 0 ||
+			strcmp(in->children[i], RECIPE_SEMAPHORE_LEASES) == 0)
+			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_NAME,
+					in->children[i], NULL);
 }
 
-/* The last answer of looking around: how many permits have others agreed on? */
+/* The last answer of reading: how many permits have others agreed on? */
 static void
 on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
 	int			agreed;
 
 	if ((semaphore->state != SEMAPHORE_PREPARING &&
-		 semaphore->state != SEMAPHORE_CHECKING) ||
+		 semaphore->state != SEMAPHORE_CHECKING &&
+		 semaphore->state != SEMAPHORE_COUNTING) ||
 		semaphore->leases < 0 || !can_see(semaphore, in, out))
 		return;
-	semaphore->dirs_known = true;
+	semaphore->making = 0;
 	semaphore->mkdir_error = 0;
 
 	agreed = parse_agreement(in->data, in->data_len);
@@ -683,10 +732,12 @@ on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 	else if (semaphore->state == SEMAPHORE_PREPARING)
 		queue(semaphore, out);
-	else if (agreed == semaphore->permits)
+	else if (agreed != semaphore->permits)
+		agree(semaphore, out);
+	else if (semaphore->state == SEMAPHORE_CHECKING)
 		create(semaphore, out);
 	else
-		agree(semaphore, out);
+		evaluate_leases(semaphore, out);
 }
 
 /* First the leases, then the queue has been read while we wait for the lock. */
@@ -701,12 +752,14 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		read_queue(semaphore, out);
 		return;
 	}
+	if (in->result == RECIPE_REFUSED)
+	{
+		fail(semaphore, out, in->error);
+		return;
+	}
 	if (semaphore->leases < 0)
 	{
-		if (in->result == RECIPE_REFUSED)
-			fail(semaphore, out, in->error);
-		else
-			(void) count_leases(semaphore, in, out);
+		(void) count_leases(semaphore, in, out);
 		return;
 	}
 
@@ -723,23 +776,38 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 	if (found && semaphore->leases + ahead > semaphore->permits)
 		out->told |= RECIPE_TOLD_QUEUED;
-	semaphore->serial++;		/* nothing of ours is out */
+}
+
+/* The leases are in, of which one should be ours. */
+static void
+on_leases_done(Semaphore *semaphore, const RecipeInput *in,
+			   SemaphoreOutput *out)
+{
+	bool		found;
+
+	if (semaphore->leases >= 0 || !can_see(semaphore, in, out))
+		return;
+	found = count_leases(semaphore, in, out);
+	if (semaphore->state == SEMAPHORE_COUNTING && !found)
+		create(semaphore, out); /* somebody deleted it */
 }
 
 static void
-on_count_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			evaluate_leases(semaphore, in, out);
+			if (count_leases(semaphore, in, out))
+				evaluate_leases(semaphore, out);
+			else
+			{
+				stop_waiting(semaphore, out);
+				create(semaphore, out);
+			}
 			break;
 		case RECIPE_UNKNOWN:
-			if (semaphore->state == SEMAPHORE_WAITING)
-				list_leases(semaphore, out);
-			else
-				send_new(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES,
-						 NULL, NULL);
+			list_leases(semaphore, out);
 			break;
 		case RECIPE_NO_NODE:
 			stop_waiting(semaphore, out);
@@ -753,8 +821,8 @@ on_count_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 
 /* We have looked for a lease of ours; it is there, or it is not. */
 static void
-on_lease_searched(Semaphore *semaphore, const RecipeInput *in,
-				  SemaphoreOutput *out, bool found)
+on_lease_searched(Semaphore *semaphore, SemaphoreOutput *out, bool found,
+				  bool directory)
 {
 	switch (semaphore->state)
 	{
@@ -766,11 +834,11 @@ on_lease_searched(Semaphore *semaphore, const RecipeInput *in,
 			break;
 		case SEMAPHORE_SEARCHING:
 			if (found)
-				evaluate_leases(semaphore, in, out);
-			else if (in->result == RECIPE_NO_NODE)
-				check_again(semaphore, out);
-			else
+				count(semaphore, out);
+			else if (directory)
 				create(semaphore, out);
+			else
+				check_again(semaphore, out);
 			break;
 		case SEMAPHORE_RECLAIMING:
 			if (found)
@@ -791,10 +859,10 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			on_lease_searched(semaphore, in, out, find_lease(semaphore, in));
+			on_lease_searched(semaphore, out, find_lease(semaphore, in), true);
 			break;
 		case RECIPE_NO_NODE:
-			on_lease_searched(semaphore, in, out, false);
+			on_lease_searched(semaphore, out, false, false);
 			break;
 		case RECIPE_UNKNOWN:
 			search(semaphore, out, semaphore->state);
@@ -821,15 +889,17 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 		case SEMAPHORE_CHECKING:
 			if (!semaphore->name_read)
 				on_name_done(semaphore, in, out);
-			else if (semaphore->leases < 0 && can_see(semaphore, in, out))
-				(void) count_leases(semaphore, in, out);
+			else
+				on_leases_done(semaphore, in, out);
 			break;
 		case SEMAPHORE_QUEUEING:
 			on_queue_done(semaphore, in, out);
 			break;
 		case SEMAPHORE_COUNTING:
+			on_leases_done(semaphore, in, out);
+			break;
 		case SEMAPHORE_WAITING:
-			on_count_done(semaphore, in, out);
+			on_list_done(semaphore, in, out);
 			break;
 		case SEMAPHORE_RESUMING:
 		case SEMAPHORE_SEARCHING:
@@ -842,6 +912,20 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 	}
 }
 
+/*
+ * The first error tells why the others failed.  That <name> is missing is
+ * none, if it was there a moment ago: then it has just been collected.
+ */
+static void
+on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
+{
+	if (semaphore->mkdir_error == 0 &&
+		(in->result == RECIPE_REFUSED ||
+		 (in->result == RECIPE_NO_NODE && !semaphore->name_made)))
+		semaphore->mkdir_error = in->error;
+	semaphore->name_made = true;
+}
+
 static void
 on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
@@ -851,7 +935,10 @@ on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			create(semaphore, out);
+			if (semaphore->leased)
+				count(semaphore, out);
+			else
+				create(semaphore, out);
 			break;
 		case RECIPE_UNKNOWN:
 			agree(semaphore, out);
@@ -1007,10 +1094,7 @@ on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	switch (in->event)
 	{
 		case RECIPE_MKDIR_DONE:
-			/* the first one tells why the others failed */
-			if (semaphore->mkdir_error == 0 &&
-				(in->result == RECIPE_NO_NODE || in->result == RECIPE_REFUSED))
-				semaphore->mkdir_error = in->error;
+			on_mkdir_done(semaphore, in);
 			break;
 		case RECIPE_CREATE_DONE:
 			on_create_done(semaphore, in, out);
@@ -1069,28 +1153,25 @@ begin(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
 	semaphore->permits = permits;
 	snprintf(semaphore->agreement, sizeof(semaphore->agreement),
 			 AGREEMENT_PREFIX "%d", permits);
-	semaphore->parents_tried = false;
-	semaphore->leased = false;
-	znode_contender_prefix(uuid, ZNODE_LEASE, semaphore->node);
+	semaphore->making = 0;
+	not_created(semaphore);
 }
 
 /*
  * semaphore_want
  *		Wait for one of "permits" permits.
  *
- * "uuid" must never have been used in this semaphore.  "dirs_known" tells that
- * its three directories have been seen, which spares operations.  The
- * semaphore must be in SEMAPHORE_NONE.  "out" is filled anew.
+ * "uuid" must never have been used in this semaphore, which must be in
+ * SEMAPHORE_NONE.  "out" is filled anew.
  */
 void
 semaphore_want(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
-			   int permits, bool dirs_known, SemaphoreOutput *out)
+			   int permits, SemaphoreOutput *out)
 {
 	memset(out, 0, sizeof(*out));
 	if (semaphore->state != SEMAPHORE_NONE)
 		return;
 	begin(semaphore, uuid, permits);
-	semaphore->dirs_known = dirs_known;
 	look_around(semaphore, out, SEMAPHORE_PREPARING);
 }
 

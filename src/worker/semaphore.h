@@ -26,7 +26,7 @@ typedef enum SemaphoreState
 	SEMAPHORE_AGREEING,			/* writing our number of permits there */
 	SEMAPHORE_CREATING,			/* create of our lease is out */
 	SEMAPHORE_SEARCHING,		/* fate of the create unknown: looking */
-	SEMAPHORE_COUNTING,			/* our lease exists; leases are being read */
+	SEMAPHORE_COUNTING,			/* our lease exists: reading "leases" again */
 	SEMAPHORE_WAITING,			/* there are too many: watching them */
 	SEMAPHORE_OWNER,			/* a permit is ours */
 	SEMAPHORE_RECLAIMING,		/* it was before us: looking for the lease */
@@ -82,12 +82,12 @@ typedef struct Semaphore
 	uint8_t		uuid[ZNODE_UUID_BYTES]; /* of that and of the lease */
 	int			permits;
 	char		agreement[SEMAPHORE_DATA_SIZE]; /* data of <name>/leases */
-	bool		dirs_known;		/* the directories have been seen to exist */
-	bool		parents_tried;	/* MKDIRS has been sent for this permit */
+	int			making;			/* directories: 1, with parents: 2; or 0 */
+	bool		name_made;		/* <name> has been, or has failed to be */
 	int			mkdir_error;	/* why one could not be made, or 0 */
 	bool		name_read;		/* PREPARING, CHECKING: <name> is all right */
-	bool		leased;			/* LEAVING: our lease is still to be deleted */
-	bool		refused;		/* the same: that was refused; to be retried */
+	bool		leased;			/* our lease exists, for all we know */
+	bool		refused;		/* LEAVING: its delete was; to be retried */
 	int32_t		sequence;		/* of our lease, once created */
 	char		node[ZNODE_CONTENDER_SIZE]; /* lease's name, or prefix before */
 	uint32_t	serial;			/* of what was last sent, but for the lock */
@@ -99,7 +99,7 @@ extern void semaphore_init(Semaphore *semaphore);
 extern void semaphore_free(Semaphore *semaphore);
 extern void semaphore_want(Semaphore *semaphore,
 						   const uint8_t uuid[ZNODE_UUID_BYTES], int permits,
-						   bool dirs_known, SemaphoreOutput *out);
+						   SemaphoreOutput *out);
 extern void semaphore_resume(Semaphore *semaphore,
 							 const uint8_t uuid[ZNODE_UUID_BYTES], int permits,
 							 RecipeResume how, SemaphoreOutput *out);

@@ -509,14 +509,11 @@ want_permit(Contender *contender, const ZkContender *wanted,
 			SemaphoreOutput *out)
 {
 	uint8		uuid[ZNODE_UUID_BYTES];
-	char		leases[PLACE_PATH_SIZE];
 
 	new_uuid(contender, uuid);
 	contender->asker_pid = wanted->asker_pid;
 	contender->owner_since = 0;
-	place_path(contender, SEMAPHORE_LEASES, leases);
-	semaphore_want(&contender->semaphore, uuid, wanted->permits,
-				   directory_known(leases), out);
+	semaphore_want(&contender->semaphore, uuid, wanted->permits, out);
 }
 
 /* As carry_out(), for a permit. */
@@ -551,8 +548,6 @@ carry_out_permit(Contender *contender, SemaphoreOutput *out)
 			warn_of_left(contender, path, out->left, out->error);
 		}
 
-		place_path(contender, SEMAPHORE_LEASES, path);
-		note_directory(path, semaphore->dirs_known);
 		if (!(out->told & RECIPE_TOLD_GONE))
 			return;
 		if (!slot_set_gone(contender->slot) || chroot_changed())

@@ -1795,6 +1795,44 @@ test_look_behind(void **state)
 	}
 }
 
+/* A writer of the same cluster is not somebody else; the next look may be. */
+static void
+test_look_ignores_sibling(void **state)
+{
+	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
+		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
+		0x84, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44
+	};
+	static const char *const children[] = {
+		OUR_READER, W(0000000006), LATER
+	};
+	RecipeInput in = {.event = RECIPE_LOOK};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to_reading(&recipe, true, our_sequence);
+	give_children(&recipe, children, 1, &out);
+	for (int known = 0; known < 2; known++)
+	{
+		in.sibling = known ? sibling : NULL;
+		recipe_step(&recipe, &in, &out);
+		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
+		assert_string_equal(describe_ops(&out), "children");
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, known ? RECIPE_TOLD_ALONE :
+						 RECIPE_TOLD_BEHIND);
+		recipe_step(&recipe, &in, &out);
+		give_children(&recipe, children, 3, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_BEHIND);
+	}
+	in.sibling = NULL;
+	recipe_step(&recipe, &in, &out);
+	give_children(&recipe, children, 2, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_BEHIND);
+	recipe_free(&recipe);
+}
+
 /* Look and guard do not get in each other's way, nor in a new contender's. */
 static void
 test_look_and_guard(void **state)
@@ -4007,6 +4045,7 @@ main(void)
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_resume_and_go_on),
 		cmocka_unit_test(test_look_behind),
+		cmocka_unit_test(test_look_ignores_sibling),
 		cmocka_unit_test(test_look_and_guard),
 		cmocka_unit_test(test_revocation_data),
 		cmocka_unit_test(test_grouped_directories),

@@ -40,7 +40,12 @@
 
 /* How many schedules the model plays at random, of each kind. */
 #ifndef RANDOM_RUNS
-#define RANDOM_RUNS		2000
+#define RANDOM_RUNS		1000
+#endif
+
+/* With 2 of them, millions of schedules are explored instead of thousands. */
+#ifndef FAULTS
+#define FAULTS			1
 #endif
 
 /*-------------------------------------------------------------------------
@@ -73,8 +78,7 @@ static const uint8_t our_uuid[ZNODE_UUID_BYTES] = {
 typedef enum Input
 {
 	IN_END,						/* of a list of inputs */
-	IN_WANT,					/* directories known */
-	IN_WANT_NEW,				/* not known */
+	IN_WANT,
 	IN_RELEASE,
 	IN_RETRY,
 	IN_EXPIRED,
@@ -90,6 +94,7 @@ typedef enum Input
 	IN_CREATE_REFUSED,
 	IN_EMPTY,					/* children: none */
 	IN_STRANGER,				/* children: "locks", which is no contender */
+	IN_MIXED,					/* children: the same, and a contender */
 	IN_ONE,						/* children: a lease or contender of another */
 	IN_TWO,						/* children: two leases of others */
 	IN_OURS,					/* children: our lease */
@@ -131,6 +136,7 @@ typedef enum Input
 	IN_LOCK_TWO_AHEAD,
 	IN_LOCK_DELETED,			/* the predecessor is: granted */
 	IN_LOCK_REFUSED,			/* children: failed, leaving */
+	IN_LOCK_MIXED,				/* children: the same, as a semaphore's */
 	IN_LOCK_CREATE_REFUSED,		/* failed, gone */
 	IN_LOCK_LOST,
 	IN_LOCK_GONE,
@@ -165,6 +171,8 @@ static const struct
 	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED},
 	[IN_EMPTY] = {RECIPE_CHILDREN_DONE},
 	[IN_STRANGER] = {RECIPE_CHILDREN_DONE, .children = {"locks"}},
+	[IN_MIXED] = {RECIPE_CHILDREN_DONE,
+		.children = {"locks", OTHER("lock", 3), "leases"}},
 	[IN_ONE] = {RECIPE_CHILDREN_DONE, .children = {OTHER("lease", 3)}},
 	[IN_TWO] = {RECIPE_CHILDREN_DONE,
 		.children = {OTHER("lease", 3), THIRD("lease", 4)}},
@@ -214,6 +222,8 @@ static const struct
 		.children = {THIRD("lock", 3), LOCK, OTHER("lock", 4)}},
 	[IN_LOCK_DELETED] = {RECIPE_NODE_DELETED, RECIPE_OK, true},
 	[IN_LOCK_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED, true},
+	[IN_LOCK_MIXED] = {RECIPE_CHILDREN_DONE, RECIPE_OK, true,
+		.children = {LOCK, "leases"}},
 	[IN_LOCK_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED, true},
 	[IN_LOCK_LOST] = {RECIPE_STAT_DONE, RECIPE_NO_NODE, true},
 	[IN_LOCK_GONE] = {RECIPE_DELETE_DONE, RECIPE_OK, true},
@@ -230,7 +240,7 @@ typedef enum Situation
 	AT_RESUMING,
 	AT_RETRACTING,
 	AT_PREPARING,
-	AT_PREPARING_NEW,			/* the directories are being made */
+	AT_PREPARING_MKDIR,			/* the directories are being made */
 	AT_PREPARING_MKDIRS,		/* with parents */
 	AT_PREPARING_IN_VAIN,		/* they cannot be made */
 	AT_PREPARING_LEASES,		/* <name> is read, the leases are next */
@@ -247,9 +257,13 @@ typedef enum Situation
 	AT_CHECKING_FREE,
 	AT_CHECKING_USED,
 	AT_AGREEING,
+	AT_AGREEING_LEASED,			/* with a lease already */
 	AT_CREATING,
 	AT_SEARCHING,
 	AT_COUNTING,
+	AT_COUNTING_ALONE,			/* no other lease; the agreement is next */
+	AT_COUNTING_SECOND,			/* one before ours; the agreement is next */
+	AT_COUNTING_THIRD,			/* two before ours; the agreement is next */
 	AT_WAITING,
 	AT_OWNER,					/* the lock is being given up */
 	AT_OWNER_ALONE,				/* it has been */
@@ -267,14 +281,15 @@ typedef enum Situation
 #define TO_READING			TO_PREPARING_FREE, IN_GET_SAME, IN_LOCK_CREATED
 #define TO_CHECKING			TO_READING, IN_LOCK_GRANTED
 #define TO_CREATING			TO_CHECKING, IN_EMPTY, IN_ONE, IN_GET_SAME
-#define TO_OWNER			TO_CREATING, IN_CREATE_OK, IN_OURS_SECOND
+#define TO_OWNER			TO_CREATING, IN_CREATE_OK, IN_OURS_SECOND, \
+	IN_GET_SAME
 
 static const struct
 {
 	const char *name;
 	SemaphoreState state;
 	int			resumed;		/* 1 + RecipeResume, or 0 */
-	Input		way[16];
+	Input		way[20];
 }			situations[NSITUATIONS] =
 {
 	[AT_NONE] = {"NONE", SEMAPHORE_NONE},
@@ -283,12 +298,14 @@ static const struct
 	[AT_RETRACTING] = {"RETRACTING", SEMAPHORE_RETRACTING,
 	1 + RECIPE_RESUME_WANTED, {IN_OURS_SECOND}},
 	[AT_PREPARING] = {"PREPARING", SEMAPHORE_PREPARING, 0, {IN_WANT}},
-	[AT_PREPARING_NEW] = {"PREPARING, making directories",
-	SEMAPHORE_PREPARING, 0, {IN_WANT_NEW}},
-	[AT_PREPARING_MKDIRS] = {"PREPARING, making parents",
+	[AT_PREPARING_MKDIR] = {"PREPARING, making directories",
 	SEMAPHORE_PREPARING, 0, {IN_WANT, IN_CHILDREN_NO_NODE}},
+	[AT_PREPARING_MKDIRS] = {"PREPARING, making parents",
+		SEMAPHORE_PREPARING, 0,
+	{IN_WANT, IN_CHILDREN_NO_NODE, IN_CHILDREN_NO_NODE}},
 	[AT_PREPARING_IN_VAIN] = {"PREPARING, in vain", SEMAPHORE_PREPARING, 0,
-	{IN_WANT, IN_CHILDREN_NO_NODE, IN_MKDIR_REFUSED, IN_MKDIR_NO_NODE}},
+		{IN_WANT, IN_CHILDREN_NO_NODE, IN_CHILDREN_NO_NODE, IN_MKDIR_REFUSED,
+	IN_MKDIR_NO_NODE}},
 	[AT_PREPARING_LEASES] = {"PREPARING, name read", SEMAPHORE_PREPARING, 0,
 	{IN_WANT, IN_EMPTY}},
 	[AT_PREPARING_FREE] = {"PREPARING, no lease", SEMAPHORE_PREPARING, 0,
@@ -316,13 +333,21 @@ static const struct
 	{TO_CHECKING, IN_EMPTY, IN_ONE}},
 	[AT_AGREEING] = {"AGREEING", SEMAPHORE_AGREEING, 0,
 	{TO_CHECKING, IN_EMPTY, IN_EMPTY, IN_GET_MORE}},
+	[AT_AGREEING_LEASED] = {"AGREEING, with a lease", SEMAPHORE_AGREEING, 0,
+	{TO_CREATING, IN_CREATE_OK, IN_OURS, IN_GET_NONE}},
 	[AT_CREATING] = {"CREATING", SEMAPHORE_CREATING, 0, {TO_CREATING}},
 	[AT_SEARCHING] = {"SEARCHING", SEMAPHORE_SEARCHING, 0,
 	{TO_CREATING, IN_CREATE_UNKNOWN}},
 	[AT_COUNTING] = {"COUNTING", SEMAPHORE_COUNTING, 0,
 	{TO_CREATING, IN_CREATE_OK}},
-	[AT_WAITING] = {"WAITING", SEMAPHORE_WAITING, 0,
+	[AT_COUNTING_ALONE] = {"COUNTING, no other", SEMAPHORE_COUNTING, 0,
+	{TO_CREATING, IN_CREATE_OK, IN_OURS}},
+	[AT_COUNTING_SECOND] = {"COUNTING, second", SEMAPHORE_COUNTING, 0,
+	{TO_CREATING, IN_CREATE_OK, IN_OURS_SECOND}},
+	[AT_COUNTING_THIRD] = {"COUNTING, third", SEMAPHORE_COUNTING, 0,
 	{TO_CREATING, IN_CREATE_OK, IN_OURS_THIRD}},
+	[AT_WAITING] = {"WAITING", SEMAPHORE_WAITING, 0,
+	{TO_CREATING, IN_CREATE_OK, IN_OURS_THIRD, IN_GET_SAME}},
 	[AT_OWNER] = {"OWNER", SEMAPHORE_OWNER, 0, {TO_OWNER}},
 	[AT_OWNER_ALONE] = {"OWNER, without the lock", SEMAPHORE_OWNER, 0,
 	{TO_OWNER, IN_LOCK_GONE}},
@@ -343,7 +368,9 @@ static const struct
 };
 
 #define LOOK		"search(name) children get"
-#define LOOK_MADE	"mkdirs(name) mkdir(locks) mkdir " LOOK
+#define COUNT		"children get"
+#define LOOK_MADE	"mkdir(name) mkdir(locks) mkdir " LOOK
+#define LOOK_MKDIRS	"mkdirs(name) mkdir(locks) mkdir " LOOK
 #define TOLD_GONE	RECIPE_TOLD_GONE
 #define TOLD_FAILED	RECIPE_TOLD_FAILED
 #define TOLD_MIXED	(RECIPE_TOLD_FAILED | RECIPE_TOLD_MIXED)
@@ -368,23 +395,16 @@ typedef struct Transition
 
 static const Transition transitions[] = {
 	{AT_NONE, IN_WANT, SEMAPHORE_PREPARING, LOOK, 0, 0},
-	{AT_NONE, IN_WANT_NEW, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
 
 	{AT_RESUMING, IN_OURS, SEMAPHORE_RETRACTING, "delete", 0, 0},
 	{AT_RESUMING, IN_OURS_FIRST, SEMAPHORE_RETRACTING, "delete", 0, 0},
 	{AT_RESUMING, IN_OURS_SECOND, SEMAPHORE_RETRACTING, "delete", 0, 0},
 	{AT_RESUMING, IN_OURS_THIRD, SEMAPHORE_RETRACTING, "delete", 0, 0},
-	{AT_RESUMING, IN_EMPTY, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
-	{AT_RESUMING, IN_STRANGER, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
-	{AT_RESUMING, IN_ONE, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
-	{AT_RESUMING, IN_TWO, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
-	{AT_RESUMING, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
+	{AT_RESUMING, IN_EMPTY, SEMAPHORE_PREPARING, LOOK, 0, 0},
+	{AT_RESUMING, IN_STRANGER, SEMAPHORE_PREPARING, LOOK, 0, 0},
+	{AT_RESUMING, IN_ONE, SEMAPHORE_PREPARING, LOOK, 0, 0},
+	{AT_RESUMING, IN_TWO, SEMAPHORE_PREPARING, LOOK, 0, 0},
+	{AT_RESUMING, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING, LOOK, 0, 0},
 	{AT_RESUMING, IN_CHILDREN_UNKNOWN, SEMAPHORE_RESUMING, "search", 0, 0},
 	{AT_RESUMING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "",
 	TOLD_FAILED | TOLD_LEFT, ERROR_REFUSED},
@@ -426,6 +446,8 @@ static const Transition transitions[] = {
 	TOLD_MIXED | TOLD_GONE, 0},
 	{AT_PREPARING, IN_QUEUE_THIRD, SEMAPHORE_NONE, "",
 	TOLD_MIXED | TOLD_GONE, 0},
+	{AT_PREPARING, IN_MIXED, SEMAPHORE_NONE, "stray(name) stray(name)",
+	TOLD_MIXED | TOLD_GONE, 0},
 	{AT_PREPARING, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING, IN_STRANGER, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK, 0, 0},
@@ -434,16 +456,16 @@ static const Transition transitions[] = {
 	{AT_PREPARING, IN_CHILDREN_REFUSED, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_REFUSED},
 	{AT_PREPARING, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
-	{AT_PREPARING_MKDIRS, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
-	LOOK_MADE, 0, 0},
-	{AT_PREPARING_NEW, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING, LOOK_MADE,
+	{AT_PREPARING_MKDIR, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
+	LOOK_MKDIRS, 0, 0},
+	{AT_PREPARING_MKDIR, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK_MADE,
 	0, 0},
-	{AT_PREPARING_NEW, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING,
-	"mkdir(name) mkdir(locks) mkdir " LOOK, 0, 0},
+	{AT_PREPARING_MKDIRS, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
+	LOOK_MKDIRS, 0, 0},
 	{AT_PREPARING_MKDIRS, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING,
-	LOOK_MADE, 0, 0},
+	LOOK_MKDIRS, 0, 0},
 	{AT_PREPARING_IN_VAIN, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING,
-	LOOK_MADE, 0, 0},
+	LOOK_MKDIRS, 0, 0},
 	{AT_PREPARING_IN_VAIN, IN_CHILDREN_NO_NODE, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_MKDIRS},
 
@@ -502,6 +524,11 @@ static const Transition transitions[] = {
 	0, 0},
 	{AT_READING, IN_LOCK_REFUSED, SEMAPHORE_LEAVING, "+delete",
 	TOLD_FAILED, ERROR_REFUSED},
+	{AT_READING, IN_LOCK_MIXED, SEMAPHORE_LEAVING, "+delete", TOLD_MIXED, 0},
+	{AT_RESUMING, IN_LOCK_MIXED, SEMAPHORE_ABANDONING, "+delete",
+	TOLD_MIXED, 0},
+	{AT_RETRACTING, IN_LOCK_MIXED, SEMAPHORE_LEAVING, "+delete",
+	TOLD_MIXED, 0},
 	{AT_READING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 
 	{AT_QUEUEING, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK, 0, 0},
@@ -530,15 +557,22 @@ static const Transition transitions[] = {
 	TOLD_QUEUED, 0},
 	{AT_QUEUEING_ONE, IN_EMPTY, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING_ONE, IN_CHILDREN_NO_NODE, SEMAPHORE_QUEUEING, "", 0, 0},
-	{AT_QUEUEING_ONE, IN_CHILDREN_REFUSED, SEMAPHORE_QUEUEING, "", 0, 0},
+	{AT_QUEUEING_ONE, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING,
+	"+unwatch +delete", TOLD_FAILED, ERROR_REFUSED},
 	{AT_QUEUEING_ONE, IN_CHILDREN_UNKNOWN, SEMAPHORE_QUEUEING,
 	"search children(locks)", 0, 0},
+	{AT_QUEUEING_ONE, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK,
+	0, 0},
+	{AT_QUEUEING_TWO, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK,
+	0, 0},
 	{AT_QUEUEING_READ, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK,
 	0, 0},
 	{AT_QUEUEING_READ, IN_RELEASE, SEMAPHORE_LEAVING, "+unwatch +delete",
 	0, 0},
 
 	{AT_CHECKING, IN_ONE, SEMAPHORE_LEAVING, "+delete", TOLD_MIXED, 0},
+	{AT_CHECKING, IN_MIXED, SEMAPHORE_LEAVING,
+	"+delete stray(name) stray(name)", TOLD_MIXED, 0},
 	{AT_CHECKING, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING, IN_STRANGER, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK, 0, 0},
@@ -548,6 +582,12 @@ static const Transition transitions[] = {
 	{AT_CHECKING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 	{AT_CHECKING, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_NO_NODE},
+	{AT_CHECKING_LEASES, IN_LOCK_LOST, SEMAPHORE_NONE, "",
+	TOLD_FAILED | TOLD_GONE, ERROR_NO_NODE},
+	{AT_CHECKING_FREE, IN_LOCK_LOST, SEMAPHORE_NONE, "",
+	TOLD_FAILED | TOLD_GONE, ERROR_NO_NODE},
+	{AT_CHECKING_USED, IN_LOCK_LOST, SEMAPHORE_NONE, "",
+	TOLD_FAILED | TOLD_GONE, ERROR_NO_NODE},
 	{AT_CHECKING_LEASES, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING_LEASES, IN_OURS_SECOND, SEMAPHORE_CHECKING, "stray", 0, 0},
 	{AT_CHECKING_LEASES, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK,
@@ -556,7 +596,7 @@ static const Transition transitions[] = {
 	0, 0},
 	{AT_CHECKING_LEASES, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
 	TOLD_FAILED, ERROR_REFUSED},
-	{AT_CHECKING_FREE, IN_GET_SAME, SEMAPHORE_CREATING, "create children",
+	{AT_CHECKING_FREE, IN_GET_SAME, SEMAPHORE_CREATING, "create " COUNT,
 	0, 0},
 	{AT_CHECKING_FREE, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_CHECKING_FREE, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
@@ -565,14 +605,14 @@ static const Transition transitions[] = {
 	{AT_CHECKING_FREE, IN_GET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_CHECKING_FREE, IN_GET_REFUSED, SEMAPHORE_LEAVING, "+delete",
 	TOLD_FAILED, ERROR_REFUSED},
-	{AT_CHECKING_USED, IN_GET_SAME, SEMAPHORE_CREATING, "create children",
+	{AT_CHECKING_USED, IN_GET_SAME, SEMAPHORE_CREATING, "create " COUNT,
 	0, 0},
 	{AT_CHECKING_USED, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_CHECKING_USED, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_CHECKING_USED, IN_GET_MORE, SEMAPHORE_LEAVING, "+delete",
 	TOLD_FAILED, 0},
 
-	{AT_AGREEING, IN_SET_OK, SEMAPHORE_CREATING, "create children", 0, 0},
+	{AT_AGREEING, IN_SET_OK, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
 	{AT_AGREEING, IN_SET_UNKNOWN, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_AGREEING, IN_SET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_AGREEING, IN_SET_REFUSED, SEMAPHORE_LEAVING, "+delete",
@@ -580,6 +620,17 @@ static const Transition transitions[] = {
 	{AT_AGREEING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 	{AT_AGREEING, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_NO_NODE},
+
+	{AT_AGREEING_LEASED, IN_SET_OK, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_AGREEING_LEASED, IN_SET_UNKNOWN, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_AGREEING_LEASED, IN_SET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
+	0, 0},
+	{AT_AGREEING_LEASED, IN_SET_REFUSED, SEMAPHORE_LEAVING,
+	"delete +delete", TOLD_FAILED, ERROR_REFUSED},
+	{AT_AGREEING_LEASED, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete",
+	0, 0},
+	{AT_AGREEING_LEASED, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
+	TOLD_FAILED, ERROR_NO_NODE},
 
 	{AT_CREATING, IN_CREATE_OK, SEMAPHORE_COUNTING, "", 0, 0},
 	{AT_CREATING, IN_CREATE_ODD, SEMAPHORE_SEARCHING, "search", 0, 0},
@@ -591,18 +642,14 @@ static const Transition transitions[] = {
 	{AT_CREATING, IN_LOCK_LOST, SEMAPHORE_CANCELLING, "",
 	TOLD_FAILED, ERROR_NO_NODE},
 
-	{AT_SEARCHING, IN_OURS, SEMAPHORE_OWNER, "stat +delete",
-	TOLD_GRANTED, 0},
-	{AT_SEARCHING, IN_OURS_FIRST, SEMAPHORE_OWNER, "stat +delete",
-	TOLD_GRANTED, 0},
-	{AT_SEARCHING, IN_OURS_SECOND, SEMAPHORE_OWNER, "stat +delete",
-	TOLD_GRANTED, 0},
-	{AT_SEARCHING, IN_OURS_THIRD, SEMAPHORE_WAITING, "list",
-	TOLD_QUEUED, 0},
-	{AT_SEARCHING, IN_EMPTY, SEMAPHORE_CREATING, "create children", 0, 0},
-	{AT_SEARCHING, IN_STRANGER, SEMAPHORE_CREATING, "create children", 0, 0},
-	{AT_SEARCHING, IN_ONE, SEMAPHORE_CREATING, "create children", 0, 0},
-	{AT_SEARCHING, IN_TWO, SEMAPHORE_CREATING, "create children", 0, 0},
+	{AT_SEARCHING, IN_OURS, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_SEARCHING, IN_OURS_FIRST, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_SEARCHING, IN_OURS_SECOND, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_SEARCHING, IN_OURS_THIRD, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_SEARCHING, IN_EMPTY, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
+	{AT_SEARCHING, IN_STRANGER, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
+	{AT_SEARCHING, IN_ONE, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
+	{AT_SEARCHING, IN_TWO, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
 	{AT_SEARCHING, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_SEARCHING, IN_CHILDREN_UNKNOWN, SEMAPHORE_SEARCHING, "search", 0, 0},
 	{AT_SEARCHING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
@@ -611,24 +658,59 @@ static const Transition transitions[] = {
 	{AT_SEARCHING, IN_LOCK_LOST, SEMAPHORE_ABANDONING, "",
 	TOLD_FAILED, ERROR_NO_NODE},
 
-	{AT_COUNTING, IN_OURS, SEMAPHORE_OWNER, "stat +delete",
-	TOLD_GRANTED, 0},
-	{AT_COUNTING, IN_OURS_FIRST, SEMAPHORE_OWNER, "stat +delete",
-	TOLD_GRANTED, 0},
-	{AT_COUNTING, IN_OURS_SECOND, SEMAPHORE_OWNER, "stat +delete",
-	TOLD_GRANTED, 0},
-	{AT_COUNTING, IN_OURS_THIRD, SEMAPHORE_WAITING, "list", TOLD_QUEUED, 0},
-	{AT_COUNTING, IN_EMPTY, SEMAPHORE_CREATING, "create children", 0, 0},
-	{AT_COUNTING, IN_STRANGER, SEMAPHORE_CREATING, "create children",
+	{AT_COUNTING, IN_OURS, SEMAPHORE_COUNTING, "", 0, 0},
+	{AT_COUNTING, IN_OURS_FIRST, SEMAPHORE_COUNTING, "", 0, 0},
+	{AT_COUNTING, IN_OURS_SECOND, SEMAPHORE_COUNTING, "", 0, 0},
+	{AT_COUNTING, IN_OURS_THIRD, SEMAPHORE_COUNTING, "", 0, 0},
+	{AT_COUNTING, IN_EMPTY, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
+	{AT_COUNTING, IN_STRANGER, SEMAPHORE_CREATING, "create " COUNT,
 	RECIPE_TOLD_STRANGER, 0},
-	{AT_COUNTING, IN_ONE, SEMAPHORE_CREATING, "create children", 0, 0},
-	{AT_COUNTING, IN_TWO, SEMAPHORE_CREATING, "create children", 0, 0},
-	{AT_COUNTING, IN_CHILDREN_UNKNOWN, SEMAPHORE_COUNTING, "children", 0, 0},
+	{AT_COUNTING, IN_ONE, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
+	{AT_COUNTING, IN_TWO, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
+	{AT_COUNTING, IN_CHILDREN_UNKNOWN, SEMAPHORE_COUNTING, COUNT, 0, 0},
 	{AT_COUNTING, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_COUNTING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "delete +delete",
 	TOLD_FAILED, ERROR_REFUSED},
 	{AT_COUNTING, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
 	{AT_COUNTING, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
+	TOLD_FAILED, ERROR_NO_NODE},
+	{AT_COUNTING_ALONE, IN_GET_SAME, SEMAPHORE_OWNER, "stat +delete",
+	TOLD_GRANTED, 0},
+	{AT_COUNTING_ALONE, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_COUNTING_ALONE, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_COUNTING_ALONE, IN_GET_MORE, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_COUNTING_ALONE, IN_GET_UNKNOWN, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_COUNTING_ALONE, IN_GET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
+	{AT_COUNTING_ALONE, IN_GET_REFUSED, SEMAPHORE_LEAVING, "delete +delete",
+	TOLD_FAILED, ERROR_REFUSED},
+	{AT_COUNTING_ALONE, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
+	{AT_COUNTING_ALONE, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
+	TOLD_FAILED, ERROR_NO_NODE},
+	{AT_COUNTING_SECOND, IN_GET_SAME, SEMAPHORE_OWNER, "stat +delete",
+	TOLD_GRANTED, 0},
+	{AT_COUNTING_SECOND, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_COUNTING_SECOND, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_COUNTING_SECOND, IN_GET_MORE, SEMAPHORE_LEAVING, "delete +delete",
+	TOLD_FAILED, 0},
+	{AT_COUNTING_SECOND, IN_GET_UNKNOWN, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_COUNTING_SECOND, IN_GET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
+	{AT_COUNTING_SECOND, IN_GET_REFUSED, SEMAPHORE_LEAVING, "delete +delete",
+	TOLD_FAILED, ERROR_REFUSED},
+	{AT_COUNTING_SECOND, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
+	{AT_COUNTING_SECOND, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
+	TOLD_FAILED, ERROR_NO_NODE},
+	{AT_COUNTING_THIRD, IN_GET_SAME, SEMAPHORE_WAITING, "list",
+	TOLD_QUEUED, 0},
+	{AT_COUNTING_THIRD, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_COUNTING_THIRD, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_COUNTING_THIRD, IN_GET_MORE, SEMAPHORE_LEAVING, "delete +delete",
+	TOLD_FAILED, 0},
+	{AT_COUNTING_THIRD, IN_GET_UNKNOWN, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_COUNTING_THIRD, IN_GET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
+	{AT_COUNTING_THIRD, IN_GET_REFUSED, SEMAPHORE_LEAVING, "delete +delete",
+	TOLD_FAILED, ERROR_REFUSED},
+	{AT_COUNTING_THIRD, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
+	{AT_COUNTING_THIRD, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
 	TOLD_FAILED, ERROR_NO_NODE},
 
 	{AT_WAITING, IN_OURS, SEMAPHORE_OWNER, "unwatch stat +delete",
@@ -638,13 +720,13 @@ static const Transition transitions[] = {
 	{AT_WAITING, IN_OURS_SECOND, SEMAPHORE_OWNER, "unwatch stat +delete",
 	TOLD_GRANTED, 0},
 	{AT_WAITING, IN_OURS_THIRD, SEMAPHORE_WAITING, "", 0, 0},
-	{AT_WAITING, IN_EMPTY, SEMAPHORE_CREATING, "unwatch create children",
+	{AT_WAITING, IN_EMPTY, SEMAPHORE_CREATING, "unwatch create " COUNT,
 	0, 0},
-	{AT_WAITING, IN_STRANGER, SEMAPHORE_CREATING, "unwatch create children",
+	{AT_WAITING, IN_STRANGER, SEMAPHORE_CREATING, "unwatch create " COUNT,
 	RECIPE_TOLD_STRANGER, 0},
-	{AT_WAITING, IN_ONE, SEMAPHORE_CREATING, "unwatch create children",
+	{AT_WAITING, IN_ONE, SEMAPHORE_CREATING, "unwatch create " COUNT,
 	0, 0},
-	{AT_WAITING, IN_TWO, SEMAPHORE_CREATING, "unwatch create children",
+	{AT_WAITING, IN_TWO, SEMAPHORE_CREATING, "unwatch create " COUNT,
 	0, 0},
 	{AT_WAITING, IN_TOUCHED, SEMAPHORE_WAITING, "list", 0, 0},
 	{AT_WAITING, IN_DELETED, SEMAPHORE_WAITING, "list", 0, 0},
@@ -806,7 +888,10 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 							 i > 0 ? " " : "", op_name(op->kind));
 			continue;
 		}
-		if (node == NULL)
+		if (op->kind == RECIPE_OP_DELETE_STRAY && place == SEMAPHORE_NAME)
+			assert_true(strcmp(op->node, "locks") == 0 ||
+						strcmp(op->node, "leases") == 0);
+		else if (node == NULL)
 			assert_null(op->node);
 		else
 			assert_string_equal(op->node, node);
@@ -854,9 +939,9 @@ give(Semaphore *semaphore, Input input, SemaphoreOutput *out)
 	RecipeInput in;
 
 	memset(out, 0xFF, sizeof(*out));	/* it has to be filled anew */
-	if (input == IN_WANT || input == IN_WANT_NEW)
+	if (input == IN_WANT)
 	{
-		semaphore_want(semaphore, our_uuid, PERMITS, input == IN_WANT, out);
+		semaphore_want(semaphore, our_uuid, PERMITS, out);
 		return;
 	}
 	fill_input(semaphore, input, &in);
@@ -937,7 +1022,7 @@ test_everything_else_is_ignored(void **state)
 			{
 				Input		other = transitions[i].input;
 
-				if (transitions[i].at == at && other > IN_WANT_NEW &&
+				if (transitions[i].at == at && other > IN_WANT &&
 					inputs[other].for_lock == inputs[input].for_lock &&
 					(inputs[input].for_lock ? other == input :
 					 inputs[other].event == inputs[input].event))
@@ -977,7 +1062,10 @@ test_everything_else_is_ignored(void **state)
 
 				/* how making the directories went is kept for the reads */
 				if (in.event == RECIPE_MKDIR_DONE && !stale)
+				{
 					semaphore.mkdir_error = before.mkdir_error;
+					semaphore.name_made = before.name_made;
+				}
 				if (inputs[input].for_lock)
 				{
 					semaphore_free(&semaphore);
@@ -1133,7 +1221,7 @@ test_agreement(void **state)
 		char		data[SEMAPHORE_DATA_SIZE];
 
 		semaphore_init(&semaphore);
-		semaphore_want(&semaphore, our_uuid, permits, true, &out);
+		semaphore_want(&semaphore, our_uuid, permits, &out);
 		strcpy(data, semaphore.agreement);
 		give(&semaphore, IN_EXPIRED, &out);
 		bring_to(&semaphore, AT_PREPARING_USED);
@@ -1207,6 +1295,9 @@ test_queued_is_certain(void **state)
 static void
 test_queue_is_read_again(void **state)
 {
+	static const char *const strays[] = {
+		UUID_TEXT "-lock-0000000002", OTHER("lock", 4), LOCK
+	};
 	Semaphore	semaphore;
 	SemaphoreOutput out;
 	RecipeInput in;
@@ -1227,11 +1318,20 @@ test_queue_is_read_again(void **state)
 	give(&semaphore, IN_QUEUE_SECOND, &out);
 	assert_int_equal(out.told, 0);
 
-	/* a contender of ours that has gone meanwhile waits for nothing */
 	give(&semaphore, IN_LOCK_DELETED, &out);
 	assert_int_equal(semaphore.state, SEMAPHORE_CHECKING);
 	semaphore_free(&semaphore);
 
+	/* another contender of ours, which is about to go, is not ahead */
+	bring_to(&semaphore, AT_QUEUEING_ONE);
+	fill_input(&semaphore, IN_QUEUE_SECOND, &in);
+	in.children = strays;
+	in.nchildren = lengthof(strays);
+	semaphore_step(&semaphore, false, &in, &out);
+	assert_int_equal(out.told, 0);
+	semaphore_free(&semaphore);
+
+	/* our contender has gone meanwhile: the lock's recipe will find out */
 	bring_to(&semaphore, AT_QUEUEING_TWO);
 	give(&semaphore, IN_TWO, &out);
 	assert_int_equal(out.told, 0);
@@ -1256,14 +1356,14 @@ test_stray_lease(void **state)
 	in.children = children;
 	in.nchildren = lengthof(children);
 	semaphore_step(&semaphore, false, &in, &out);
-	assert_int_equal(out.told, TOLD_GRANTED);
-	assert_int_equal(out.nops, 4);
+	assert_int_equal(out.nops, 2);
 	assert_int_equal(out.ops[0].op.kind, RECIPE_OP_DELETE_STRAY);
 	assert_ptr_equal(out.ops[0].op.node, children[0]);
 	assert_int_equal(out.ops[1].op.kind, RECIPE_OP_DELETE_STRAY);
 	assert_ptr_equal(out.ops[1].op.node, children[3]);
-	assert_int_equal(out.ops[2].op.kind, RECIPE_OP_STAT);
-	assert_int_equal(out.ops[3].op.kind, RECIPE_OP_DELETE);
+	assert_int_equal(semaphore.leases, 1);
+	give(&semaphore, IN_GET_SAME, &out);
+	assert_int_equal(out.told, TOLD_GRANTED);
 	semaphore_free(&semaphore);
 }
 
@@ -1291,12 +1391,14 @@ test_strays_leave_room(void **state)
 		in.children = children;
 		in.nchildren = 30 + with;
 		semaphore_step(&semaphore, false, &in, &out);
-		assert_in_range(out.nops, RECIPE_MAX_OPS, SEMAPHORE_MAX_OPS);
-		assert_int_equal(out.ops[out.nops - 3].op.kind, RECIPE_OP_UNWATCH);
-		assert_int_equal(out.ops[out.nops - 2].op.kind,
+		assert_in_range(out.nops, RECIPE_MAX_OPS + 3, SEMAPHORE_MAX_OPS);
+		for (int i = 0; i < RECIPE_MAX_OPS; i++)
+			assert_int_equal(out.ops[i].op.kind, RECIPE_OP_DELETE_STRAY);
+		assert_int_equal(out.ops[RECIPE_MAX_OPS].op.kind, RECIPE_OP_UNWATCH);
+		assert_int_equal(out.ops[RECIPE_MAX_OPS + 1].op.kind,
 						 with ? RECIPE_OP_STAT : RECIPE_OP_CREATE);
 		assert_int_equal(out.ops[out.nops - 1].op.kind,
-						 with ? RECIPE_OP_DELETE : RECIPE_OP_CHILDREN);
+						 with ? RECIPE_OP_DELETE : RECIPE_OP_GET);
 		semaphore_free(&semaphore);
 	}
 }
@@ -1324,6 +1426,7 @@ test_lease_order_wraps(void **state)
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(semaphore.leases, 3);
 	assert_int_equal(semaphore.ahead, 2);
+	give(&semaphore, IN_GET_SAME, &out);
 	assert_int_equal(out.told, TOLD_QUEUED);
 	semaphore_free(&semaphore);
 }
@@ -1457,7 +1560,7 @@ test_lock_left_behind(void **state)
 	semaphore_free(&semaphore);
 }
 
-/* Directories are made singly first, then with parents, then never mind. */
+/* Directories are made when they are missed, and never in a lock's. */
 static void
 test_directories(void **state)
 {
@@ -1465,12 +1568,12 @@ test_directories(void **state)
 	SemaphoreOutput out;
 
 	(void) state;
-	bring_to(&semaphore, AT_PREPARING_NEW);
+	bring_to(&semaphore, AT_PREPARING_MKDIR);
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
 	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
-	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MADE);
+	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MKDIRS);
 
 	/* a chroot that is not there */
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
@@ -1479,23 +1582,30 @@ test_directories(void **state)
 	assert_int_equal(out.told, TOLD_FAILED | TOLD_GONE);
 	assert_int_equal(out.error, ERROR_NO_NODE);
 
-	/* the next one starts with a clean slate; once seen, they are known */
-	give(&semaphore, IN_WANT_NEW, &out);
-	give(&semaphore, IN_MKDIR_REFUSED, &out);
+	/* the next one starts with a clean slate; <name> alone is there */
+	give(&semaphore, IN_WANT, &out);
+	assert_string_equal(describe_ops(&semaphore, &out), LOOK);
+	give(&semaphore, IN_EMPTY, &out);
 	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MADE);
 	give(&semaphore, IN_MKDIR_OK, &out);
 	give(&semaphore, IN_EMPTY, &out);
 	give(&semaphore, IN_EMPTY, &out);
-	assert_false(semaphore.dirs_known);
+	assert_int_equal(semaphore.making, 1);
 	give(&semaphore, IN_GET_SAME, &out);
-	assert_true(semaphore.dirs_known);
+	assert_int_equal(semaphore.making, 0);
 	give(&semaphore, IN_EXPIRED, &out);
 
-	/* an error of making them is of no account if they are there */
-	give(&semaphore, IN_WANT_NEW, &out);
-	give(&semaphore, IN_MKDIR_REFUSED, &out);
+	/* the name is collected as soon as it was made: no error */
+	give(&semaphore, IN_WANT, &out);
 	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
+	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
+	give(&semaphore, IN_MKDIR_OK, &out);
+	give(&semaphore, IN_MKDIR_NO_NODE, &out);
+	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
+	assert_string_equal(describe_ops(&semaphore, &out), LOOK_MKDIRS);
+
+	/* an error of making them is of no account if they are there */
 	give(&semaphore, IN_MKDIR_REFUSED, &out);
 	give(&semaphore, IN_EMPTY, &out);
 	give(&semaphore, IN_EMPTY, &out);
@@ -1521,6 +1631,2339 @@ test_state_names(void **state)
 	assert_string_equal(semaphore_state_name((SemaphoreState) 99), "unknown");
 }
 
+/*-------------------------------------------------------------------------
+ * The model: a server
+ *
+ * The three directories of one name with their history, as in test_recipe.c:
+ * every change has a zxid, and nodes and directories keep those of their
+ * creation and deletion, so that a session's server can lag behind.
+ *-------------------------------------------------------------------------
+ */
+
+#define MAX_CLIENTS		3
+#define MAX_SEMAPHORES	3		/* of one client */
+#define MAX_FOREIGNERS	3
+#define MAX_NODES		512
+#define MAX_CHILDREN	40		/* of one directory, at a time */
+#define MAX_DIRS		96		/* one after the other, of one place */
+#define MAX_CHANGES		64		/* of one directory's data */
+#define MAX_ENTRIES		128
+#define MAX_WATCHES		64
+#define MAX_NOTES		4096
+#define MAX_CHOICES		256
+#define NPLACES			3
+
+#define FOREIGN			0		/* the session of other clients' nodes */
+
+#define UUID_LEN		39		/* with its "_c_" */
+
+typedef struct Node
+{
+	char		name[ZNODE_CONTENDER_SIZE];
+	SemaphorePlace place;
+	int			session;
+	int32_t		sequence;
+	int64_t		czxid;
+	int64_t		dzxid;			/* 0 while it exists */
+} Node;
+
+typedef struct Directory
+{
+	int64_t		czxid;
+	int64_t		dzxid;
+	int32_t		next;			/* sequence number of the next node */
+	bool		used;			/* has had a child */
+	int			nchanges;		/* of its data */
+	int64_t		changes[MAX_CHANGES];	/* when */
+	int			permits[MAX_CHANGES];	/* and to which number, or 0 */
+} Directory;
+
+/*
+ * What a session's connection carries: operations in the order sent, and
+ * among them the watch events, where the server puts them.
+ */
+typedef struct Entry
+{
+	bool		is_event;
+	bool		deleted;		/* of an event: deleted, not changed */
+	bool		for_lock;
+	bool		in_vain;		/* an UNWATCH of what the library knows not */
+	int			semaphore;
+	RecipeOpKind kind;
+	SemaphorePlace place;
+	char		node[ZNODE_CONTENDER_SIZE]; /* "": the directory */
+	int			permits;		/* the data written or read */
+	uint32_t	serial;
+	RecipeResult result;
+	int64_t		czxid;
+	bool		ours;
+	int64_t		view;			/* how far the answering server was */
+	int			nchildren;
+	int16_t		children[MAX_CHILDREN]; /* -1 - place: a directory */
+} Entry;
+
+/* A watch as the server has it: one for a path and session. */
+typedef struct Watch
+{
+	SemaphorePlace place;
+	char		node[ZNODE_CONTENDER_SIZE];
+	int			index;			/* of the node or directory */
+	int64_t		since;			/* changes up to here were seen with it */
+	bool		registered;		/* the client's library knows of it */
+	bool		armed;			/* the server does */
+	bool		orphaned;		/* nobody could take it back */
+} Watch;
+
+/* Whose it is, as session.c has it: the latest to set it. */
+typedef struct Claim
+{
+	SemaphorePlace place;
+	char		node[ZNODE_CONTENDER_SIZE];
+	int			semaphore;
+	bool		for_lock;
+	uint32_t	serial;
+} Claim;
+
+/* A semaphore, and what the backend and the worker know of it. */
+typedef struct Permit
+{
+	Semaphore	semaphore;
+	bool		active;			/* wanted, and not told gone */
+	bool		wanted;
+	bool		owner;
+	bool		token;			/* known, or refused */
+	bool		queued;			/* told so */
+	bool		left;			/* told left: to be retried */
+} Permit;
+
+typedef struct Client
+{
+	Permit		permits[MAX_SEMAPHORES];
+	int			npermits;
+	int			session;
+	bool		alive;			/* the session, at the server */
+	bool		connected;
+	int64_t		view;			/* what its server has applied */
+	int64_t		seen;			/* what its client knows to have happened */
+	Entry		entries[MAX_ENTRIES];
+	int			nentries;
+	int			nready;			/* those with an answer */
+	Watch		watches[MAX_WATCHES];
+	int			nwatches;
+	Claim		claims[MAX_WATCHES];
+	int			nclaims;
+} Client;
+
+/* Another client, which does as Curator does. */
+typedef enum ForeignState
+{
+	FOREIGN_IDLE,
+	FOREIGN_QUEUED,
+	FOREIGN_WAITING,			/* has the lock and a lease */
+	FOREIGN_HOLDER
+} ForeignState;
+
+typedef struct Foreigner
+{
+	ForeignState state;
+	int			lock;			/* node, or -1 */
+	int			lease;
+} Foreigner;
+
+/* One who uses the name as a lock, as recipe.c does. */
+typedef enum LockerState
+{
+	LOCKER_IDLE,
+	LOCKER_CREATED,				/* and has not looked yet */
+	LOCKER_OWNER
+} LockerState;
+
+typedef struct Note
+{
+	int			client;
+	int			semaphore;
+	const char *what;
+	long		number;
+} Note;
+
+typedef struct World
+{
+	/* the server */
+	int64_t		zxid;
+	int64_t		root_czxid;		/* of the name's parent; 0: missing */
+	int32_t		first_sequence; /* as if the directories had been used */
+	Node		nodes[MAX_NODES];
+	int			nnodes;
+	int			oldest;			/* no node before this one exists */
+	Directory	dirs[NPLACES][MAX_DIRS];
+	int			ndirs[NPLACES];
+	int			last_session;
+	int			last_uuid;
+	/* the clients */
+	int			permits;		/* that all agree on, but who disagrees */
+	Client		clients[MAX_CLIENTS];
+	int			nclients;
+	Foreigner	foreigners[MAX_FOREIGNERS];
+	int			nforeigners;
+	LockerState locker_state;
+	int			locker;			/* its node */
+	/* what is allowed to happen */
+	bool		refusals;
+	bool		refuse_next;	/* whatever is carried out next */
+	bool		disagreement;
+	bool		lockers;
+	bool		vandals;		/* delete our nodes */
+	/* where choices come from: an odometer, or random numbers */
+	bool		explore;
+	struct
+	{
+		unsigned	value;
+		unsigned	of;
+	}			choices[MAX_CHOICES];
+	int			nchoices;
+	int			at_choice;
+	uint64_t	random;
+	/* how to name a run, and what happened in it */
+	const char *title;
+	unsigned long run;
+	Note		notes[MAX_NOTES];
+	int			nnotes;
+} World;
+
+/* How often the model came by the places that it is there for. */
+typedef struct Tally
+{
+	unsigned long grants;
+	unsigned long waits;
+	unsigned long queued_by_lease;
+	unsigned long queued_by_queue;
+	unsigned long losses;
+	unsigned long expirations;
+	unsigned long lost;
+	unsigned long failed;
+	unsigned long disagreed;
+	unsigned long mixed;
+	unsigned long mixed_lockers;
+	unsigned long restarts;
+	unsigned long collected;
+	unsigned long lagging_reads;
+	unsigned long sets;
+	unsigned long rmdirs;
+	unsigned long left;
+	unsigned long retried;
+	unsigned long tries;
+	unsigned long tries_in_vain;
+	unsigned long vandalized;
+	unsigned long states[SEMAPHORE_LEAVING + 1];
+	unsigned long restarted_in[SEMAPHORE_LEAVING + 1];
+} Tally;
+
+static Tally tally;
+
+static World world_storage;
+static World *const world = &world_storage;
+
+static void
+note(int client, int semaphore, const char *what, long number)
+{
+	Note	   *entry = &world->notes[world->nnotes++ % MAX_NOTES];
+
+	entry->client = client;
+	entry->semaphore = semaphore;
+	entry->what = what;
+	entry->number = number;
+}
+
+static void
+check_failed(const char *rule)
+{
+	static const char *const places[] = {"name", "locks", "leases"};
+	int			first = world->nnotes > 120 ? world->nnotes - 120 : 0;
+
+	for (int i = first; i < world->nnotes; i++)
+	{
+		const Note *entry = &world->notes[i % MAX_NOTES];
+
+		print_message("%5d  client %d.%d  %s %ld\n", i, entry->client,
+					  entry->semaphore, entry->what, entry->number);
+	}
+	for (int i = 0; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0)
+			print_message("exists: %s/%s, session %d\n",
+						  places[world->nodes[i].place],
+						  world->nodes[i].name, world->nodes[i].session);
+	for (int i = 0; i < world->nclients; i++)
+	{
+		const Client *client = &world->clients[i];
+
+		for (int j = 0; j < client->npermits; j++)
+			print_message("client %d.%d: %s, lock %s, session %d%s%s, %s, %s\n",
+						  i, j,
+						  semaphore_state_name(client->permits[j].semaphore.state),
+						  recipe_state_name(client->permits[j].semaphore.lock.state),
+						  client->session, client->alive ? "" : " (expired)",
+						  client->connected ? "" : " (disconnected)",
+						  client->permits[j].semaphore.node,
+						  client->permits[j].semaphore.lock.node);
+	}
+	fail_msg("%s, run %lu: %s (%d permits)", world->title, world->run, rule,
+			 world->permits);
+}
+
+static void
+check(bool holds, const char *rule)
+{
+	if (!holds)
+		check_failed(rule);
+}
+
+/* splitmix64: the same numbers on every machine */
+static uint64_t
+next_random(void)
+{
+	uint64_t	z = (world->random += UINT64_C(0x9E3779B97F4A7C15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+	return z ^ (z >> 31);
+}
+
+/* One of 0 .. n-1: the next in turn when exploring, else at random. */
+static unsigned
+choose(unsigned n)
+{
+	if (!world->explore)
+		return (unsigned) (next_random() % n);
+
+	if (world->at_choice == world->nchoices)
+	{
+		check(world->nchoices < MAX_CHOICES, "the model is out of choices");
+		world->choices[world->nchoices].value = 0;
+		world->choices[world->nchoices].of = n;
+		world->nchoices++;
+	}
+	check(world->choices[world->at_choice].of == n,
+		  "the model does not repeat itself");
+	return world->choices[world->at_choice++].value;
+}
+
+/* Turn the odometer of choices; false when it has come around. */
+static bool
+next_schedule(void)
+{
+	while (world->nchoices > 0)
+	{
+		int			last = world->nchoices - 1;
+
+		if (++world->choices[last].value < world->choices[last].of)
+			return true;
+		world->nchoices--;
+	}
+	return false;
+}
+
+/* true with a probability of 1/n; never when exploring */
+static bool
+one_in(unsigned n)
+{
+	return !world->explore && choose(n) == 0;
+}
+
+static void
+start_world(const char *title, unsigned long run)
+{
+	world->zxid = 1;
+	world->root_czxid = 1;
+	world->first_sequence = 0;
+	world->nnodes = 0;
+	world->oldest = 0;
+	memset(world->ndirs, 0, sizeof(world->ndirs));
+	world->last_session = FOREIGN;
+	world->last_uuid = 0;
+	world->permits = 1;
+	world->nclients = 0;
+	world->nforeigners = 0;
+	world->locker_state = LOCKER_IDLE;
+	world->refusals = world->refuse_next = world->disagreement = false;
+	world->lockers = world->vandals = false;
+	world->at_choice = 0;
+	world->random = run;
+	world->title = title;
+	world->run = run;
+	world->nnotes = 0;
+}
+
+static bool
+exists_at(int64_t czxid, int64_t dzxid, int64_t zxid)
+{
+	return czxid != 0 && czxid <= zxid && (dzxid == 0 || dzxid > zxid);
+}
+
+/* A directory as of a zxid; NULL if there is none. */
+static Directory *
+directory_at(SemaphorePlace place, int64_t zxid)
+{
+	for (int i = world->ndirs[place] - 1; i >= 0; i--)
+		if (exists_at(world->dirs[place][i].czxid,
+					  world->dirs[place][i].dzxid, zxid))
+			return &world->dirs[place][i];
+	return NULL;
+}
+
+static bool
+is_made(SemaphorePlace place)
+{
+	return directory_at(place, world->zxid) != NULL;
+}
+
+static int
+node_at(SemaphorePlace place, const char *name, int64_t zxid)
+{
+	for (int i = world->nnodes - 1; i >= 0; i--)
+		if (world->nodes[i].place == place &&
+			strcmp(world->nodes[i].name, name) == 0 &&
+			exists_at(world->nodes[i].czxid, world->nodes[i].dzxid, zxid))
+			return i;
+	return -1;
+}
+
+static int
+count_at(SemaphorePlace place, int64_t zxid)
+{
+	int			count = 0;
+
+	for (int i = 0; i < world->nnodes; i++)
+		if (world->nodes[i].place == place &&
+			exists_at(world->nodes[i].czxid, world->nodes[i].dzxid, zxid))
+			count++;
+	return count;
+}
+
+static void
+set_data(Directory *dir, int permits)
+{
+	check(dir->nchanges < MAX_CHANGES, "the model is out of changes");
+	dir->changes[dir->nchanges] = ++world->zxid;
+	dir->permits[dir->nchanges++] = permits;
+}
+
+static int
+data_at(const Directory *dir, int64_t zxid)
+{
+	for (int i = dir->nchanges - 1; i >= 0; i--)
+		if (dir->changes[i] <= zxid)
+			return dir->permits[i];
+	return 0;
+}
+
+/* Make a directory, its parents, too; "permits" is its data, or 0. */
+static void
+make_directory(SemaphorePlace place, int permits)
+{
+	Directory  *dir;
+
+	if (is_made(place))
+		return;
+	if (world->root_czxid == 0)
+		world->root_czxid = ++world->zxid;
+	if (place != SEMAPHORE_NAME)
+	{
+		make_directory(SEMAPHORE_NAME, 0);
+		directory_at(SEMAPHORE_NAME, world->zxid)->used = true;
+	}
+	check(world->ndirs[place] < MAX_DIRS, "the model is out of directories");
+	dir = &world->dirs[place][world->ndirs[place]++];
+	memset(dir, 0, sizeof(*dir));
+	dir->czxid = ++world->zxid;
+	dir->next = place == SEMAPHORE_NAME ? 0 : world->first_sequence;
+	if (permits != 0)
+	{
+		dir->nchanges = 1;
+		dir->changes[0] = dir->czxid;
+		dir->permits[0] = permits;
+	}
+}
+
+/* An idle container is collected; its counter starts anew with the next. */
+static void
+collect_directory(SemaphorePlace place)
+{
+	Directory  *dir = directory_at(place, world->zxid);
+
+	if (dir == NULL || !dir->used || count_at(place, world->zxid) > 0)
+		return;
+	if (place == SEMAPHORE_NAME &&
+		(is_made(SEMAPHORE_LOCKS) || is_made(SEMAPHORE_LEASES)))
+		return;
+	dir->dzxid = ++world->zxid;
+	world->first_sequence = 0;
+	tally.collected++;
+	note(-1, -1, "directory collected", place);
+}
+
+/* Make a node, adding the number to its name. */
+static int
+make_node(SemaphorePlace place, const char *prefix, int session)
+{
+	Directory  *dir = directory_at(place, world->zxid);
+	Node	   *node = &world->nodes[world->nnodes];
+
+	check(world->nnodes < MAX_NODES, "the model is out of nodes");
+	check(dir != NULL, "the model has no directory for a node");
+	node->place = place;
+	node->session = session;
+	node->sequence = dir->next;
+	node->czxid = ++world->zxid;
+	node->dzxid = 0;
+	snprintf(node->name, sizeof(node->name), "%s%010d", prefix,
+			 (int) node->sequence);
+	dir->next = (int32_t) ((uint32_t) node->sequence + 1);
+	dir->used = true;
+	return world->nnodes++;
+}
+
+static void
+delete_node(int node)
+{
+	world->nodes[node].dzxid = ++world->zxid;
+	while (world->oldest < world->nnodes &&
+		   world->nodes[world->oldest].dzxid != 0)
+		world->oldest++;
+}
+
+/*-------------------------------------------------------------------------
+ * The model: sessions
+ *-------------------------------------------------------------------------
+ */
+
+static int
+client_number(const Client *client)
+{
+	return (int) (client - world->clients);
+}
+
+static Client *
+add_client(int npermits)
+{
+	Client	   *client = &world->clients[world->nclients++];
+
+	memset(client->permits, 0, sizeof(client->permits));
+	client->npermits = npermits;
+	for (int i = 0; i < npermits; i++)
+		semaphore_init(&client->permits[i].semaphore);
+	client->session = ++world->last_session;
+	client->alive = true;
+	client->connected = true;
+	client->view = client->seen = world->zxid;
+	client->nentries = client->nready = client->nwatches = 0;
+	client->nclaims = 0;
+	return client;
+}
+
+static Entry *
+add_entry(Client *client, int at)
+{
+	Entry	   *entry = &client->entries[at];
+
+	check(client->nentries < MAX_ENTRIES, "operations pile up");
+	memmove(entry + 1, entry, (client->nentries - at) * sizeof(*entry));
+	client->nentries++;
+	memset(entry, 0, offsetof(Entry, children));
+	return entry;
+}
+
+/* The server tells a watch; the client hears it in the order of answers. */
+static void
+fire(Client *client, Watch *watch, bool deleted)
+{
+	Entry	   *entry = add_entry(client, client->nready++);
+
+	entry->is_event = true;
+	entry->deleted = deleted;
+	entry->place = watch->place;
+	strcpy(entry->node, watch->node);
+	watch->armed = false;
+}
+
+/* Has what is watched gone, or has it changed, as of the session's server? */
+static void
+check_watch(Client *client, Watch *watch)
+{
+	int64_t		czxid;
+	int64_t		dzxid;
+
+	if (watch->node[0] != '\0')
+	{
+		czxid = world->nodes[watch->index].czxid;
+		dzxid = world->nodes[watch->index].dzxid;
+	}
+	else
+	{
+		czxid = world->dirs[watch->place][watch->index].czxid;
+		dzxid = world->dirs[watch->place][watch->index].dzxid;
+		for (int i = 0; i < world->nnodes && watch->armed; i++)
+		{
+			const Node *node = &world->nodes[i];
+
+			if (node->place == watch->place &&
+				((node->czxid > watch->since && node->czxid <= client->view) ||
+				 (node->dzxid > watch->since && node->dzxid <= client->view)))
+				fire(client, watch, false);
+		}
+	}
+	if (watch->armed && !exists_at(czxid, dzxid, client->view))
+		fire(client, watch, true);
+}
+
+/* The session's server applies changes up to "zxid". */
+static void
+advance(Client *client, int64_t zxid)
+{
+	if (zxid > client->view)
+		client->view = zxid;
+	for (int i = 0; i < client->nwatches; i++)
+		if (client->watches[i].armed)
+			check_watch(client, &client->watches[i]);
+}
+
+static Watch *
+find_watch(Client *client, SemaphorePlace place, const char *node)
+{
+	for (int i = 0; i < client->nwatches; i++)
+		if (client->watches[i].place == place &&
+			strcmp(client->watches[i].node, node) == 0)
+			return &client->watches[i];
+	return NULL;
+}
+
+static void
+forget_watch(Client *client, Watch *watch)
+{
+	*watch = client->watches[--client->nwatches];
+}
+
+static Claim *
+find_claim(Client *client, SemaphorePlace place, const char *node)
+{
+	for (int i = 0; i < client->nclaims; i++)
+		if (client->claims[i].place == place &&
+			strcmp(client->claims[i].node, node) == 0)
+			return &client->claims[i];
+	return NULL;
+}
+
+static void
+forget_claim(Client *client, Claim *claim)
+{
+	if (claim != NULL)
+		*claim = client->claims[--client->nclaims];
+}
+
+/* The library registers a watch when it is answered; there is one of a path. */
+static void
+set_watch(Client *client, const Entry *entry, int index)
+{
+	Watch	   *watch = find_watch(client, entry->place, entry->node);
+
+	if (watch == NULL)
+	{
+		check(client->nwatches < MAX_WATCHES, "watches pile up");
+		watch = &client->watches[client->nwatches++];
+		watch->place = entry->place;
+		strcpy(watch->node, entry->node);
+		watch->registered = false;
+		watch->armed = false;
+	}
+	watch->orphaned = false;
+	if (!watch->armed)
+	{
+		watch->index = index;
+		watch->since = client->view;
+		watch->armed = true;
+	}
+}
+
+static void
+list_children(Client *client, Entry *entry)
+{
+	for (int i = 0; i < world->nnodes; i++)
+	{
+		if (world->nodes[i].place == entry->place &&
+			exists_at(world->nodes[i].czxid, world->nodes[i].dzxid,
+					  client->view))
+		{
+			check(entry->nchildren < MAX_CHILDREN - 2,
+				  "the model is out of children");
+			entry->children[entry->nchildren++] = (int16_t) i;
+		}
+	}
+	if (entry->place == SEMAPHORE_NAME)
+	{
+		if (directory_at(SEMAPHORE_LOCKS, client->view))
+			entry->children[entry->nchildren++] = -1 - SEMAPHORE_LOCKS;
+		if (directory_at(SEMAPHORE_LEASES, client->view))
+			entry->children[entry->nchildren++] = -1 - SEMAPHORE_LEASES;
+	}
+
+	/* a list of children has no order */
+	for (int i = entry->nchildren - 1; i > 0 && !world->explore; i--)
+	{
+		int			j = (int) choose(i + 1);
+		int16_t		swap = entry->children[i];
+
+		entry->children[i] = entry->children[j];
+		entry->children[j] = swap;
+	}
+}
+
+static bool
+is_read(RecipeOpKind kind)
+{
+	return kind == RECIPE_OP_CHILDREN || kind == RECIPE_OP_LIST ||
+		kind == RECIPE_OP_WATCH || kind == RECIPE_OP_GET ||
+		kind == RECIPE_OP_STAT;
+}
+
+static void
+execute_create(Client *client, Entry *todo)
+{
+	int			node;
+
+	if (!is_made(todo->place))
+	{
+		todo->result = RECIPE_NO_NODE;
+		return;
+	}
+	for (int i = world->oldest; i < world->nnodes; i++)
+		check(world->nodes[i].dzxid != 0 ||
+			  world->nodes[i].place != todo->place ||
+			  strncmp(world->nodes[i].name, todo->node, UUID_LEN) != 0,
+			  "a semaphore has at most one node in a directory");
+	node = make_node(todo->place, todo->node, client->session);
+	strcpy(todo->node, world->nodes[node].name);
+}
+
+static void
+execute_mkdir(Entry *todo)
+{
+	if (todo->kind == RECIPE_OP_MKDIR &&
+		(todo->place == SEMAPHORE_NAME ? world->root_czxid == 0 :
+		 !is_made(SEMAPHORE_NAME)))
+		todo->result = RECIPE_NO_NODE;
+	else
+		make_directory(todo->place, todo->permits);
+}
+
+/* Only what is empty can be deleted. */
+static void
+execute_rmdir(const Entry *todo)
+{
+	SemaphorePlace place = strcmp(todo->node, "locks") == 0 ?
+		SEMAPHORE_LOCKS : SEMAPHORE_LEASES;
+	Directory  *dir = directory_at(place, world->zxid);
+
+	check(strcmp(todo->node, "locks") == 0 ||
+		  strcmp(todo->node, "leases") == 0, "only our directories are deleted");
+	tally.rmdirs++;
+	if (dir != NULL && count_at(place, world->zxid) == 0)
+		dir->dzxid = ++world->zxid;
+}
+
+static void
+execute_operation(Client *client, Entry *todo)
+{
+	Directory  *seen = directory_at(todo->place, client->view);
+	int			node;
+
+	switch (todo->kind)
+	{
+		case RECIPE_OP_MKDIR:
+		case RECIPE_OP_MKDIRS:
+			execute_mkdir(todo);
+			break;
+		case RECIPE_OP_CREATE:
+			execute_create(client, todo);
+			break;
+		case RECIPE_OP_CHILDREN:
+		case RECIPE_OP_SEARCH:
+		case RECIPE_OP_LIST:
+			if (seen == NULL)
+			{
+				todo->result = RECIPE_NO_NODE;
+				break;
+			}
+			list_children(client, todo);
+			if (todo->kind == RECIPE_OP_LIST)
+				set_watch(client, todo,
+						  (int) (seen - world->dirs[todo->place]));
+			break;
+		case RECIPE_OP_WATCH:
+			node = node_at(todo->place, todo->node, client->view);
+			if (node < 0)
+				todo->result = RECIPE_NO_NODE;
+			else
+				set_watch(client, todo, node);
+			break;
+		case RECIPE_OP_UNWATCH:
+			if (!todo->in_vain)
+			{
+				Watch	   *watch = find_watch(client, todo->place, todo->node);
+
+				if (watch)
+					watch->armed = false;
+			}
+			break;
+		case RECIPE_OP_GET:
+			check(todo->place == SEMAPHORE_LEASES && todo->node[0] == '\0',
+				  "the agreement is read");
+			if (seen == NULL)
+				todo->result = RECIPE_NO_NODE;
+			else
+				todo->permits = data_at(seen, client->view);
+			break;
+		case RECIPE_OP_SET:
+			check(todo->place == SEMAPHORE_LEASES && todo->node[0] == '\0' &&
+				  todo->permits > 0, "the agreement is written");
+			tally.sets++;
+			if (!is_made(todo->place))
+				todo->result = RECIPE_NO_NODE;
+			else
+				set_data(directory_at(todo->place, world->zxid),
+						 todo->permits);
+			break;
+		case RECIPE_OP_STAT:
+			node = node_at(todo->place, todo->node, client->view);
+			if (node < 0)
+				todo->result = RECIPE_NO_NODE;
+			else
+			{
+				todo->czxid = world->nodes[node].czxid;
+				todo->ours = world->nodes[node].session == client->session;
+			}
+			break;
+		case RECIPE_OP_DELETE:
+		case RECIPE_OP_DELETE_STRAY:
+			if (todo->place == SEMAPHORE_NAME)
+			{
+				execute_rmdir(todo);
+				break;
+			}
+			node = node_at(todo->place, todo->node, world->zxid);
+			if (node < 0)
+				todo->result = RECIPE_NO_NODE;
+			else
+				delete_node(node);
+			break;
+	}
+}
+
+/* The server carries out the next operation and answers it. */
+static void
+execute(Client *client)
+{
+	Entry		todo = client->entries[client->nready];
+	bool		may_refuse = world->refusals &&
+		/* whether a node exists could not be found out then, and it may stay */
+		todo.kind != RECIPE_OP_SEARCH &&
+		/* a watch is the session's own */
+		todo.kind != RECIPE_OP_UNWATCH;
+
+	note(client_number(client), todo.semaphore, op_name(todo.kind),
+		 (long) todo.place);
+
+	/* who answers a write has it, and who answers a sync has everything */
+	if (is_read(todo.kind))
+	{
+		if (client->view < world->zxid)
+			tally.lagging_reads++;
+	}
+	else if (todo.kind != RECIPE_OP_UNWATCH)
+		advance(client, world->zxid);
+
+	todo.result = RECIPE_OK;
+	if (world->refuse_next || (may_refuse && one_in(30)))
+		todo.result = RECIPE_REFUSED;
+	else
+	{
+		execute_operation(client, &todo);
+		if (!is_read(todo.kind) && todo.kind != RECIPE_OP_UNWATCH)
+			advance(client, world->zxid);
+	}
+
+	/* events that this brought about have gone ahead of the answer */
+	todo.view = client->view;
+	client->entries[client->nready++] = todo;
+}
+
+/*-------------------------------------------------------------------------
+ * The model: the rules
+ *-------------------------------------------------------------------------
+ */
+
+/* Our node in a place, or -1. */
+static int
+own_node(const Client *client, const Permit *permit, SemaphorePlace place)
+{
+	for (int i = world->nnodes - 1; i >= 0; i--)
+		if (world->nodes[i].dzxid == 0 && world->nodes[i].place == place &&
+			world->nodes[i].session == client->session &&
+			znode_has_uuid(world->nodes[i].name, permit->semaphore.uuid))
+			return i;
+	return -1;
+}
+
+/* What must hold at any time, whatever has happened. */
+static void
+check_rules(void)
+{
+	int			owners = 0;
+	int			agreed = 0;
+
+	for (int i = 0; i < world->nclients; i++)
+	{
+		Client	   *client = &world->clients[i];
+
+		for (int j = 0; j < client->npermits; j++)
+		{
+			Permit	   *permit = &client->permits[j];
+			Semaphore  *semaphore = &permit->semaphore;
+			SemaphoreState state = semaphore->state;
+
+			check((state == SEMAPHORE_OWNER ||
+				   state == SEMAPHORE_RECLAIMING) == permit->owner,
+				  "the backend knows whether it has a permit");
+			check((state == SEMAPHORE_NONE) == !permit->active,
+				  "the backend knows whether a node of it may be left");
+			check(state != SEMAPHORE_NONE ||
+				  semaphore->lock.state == RECIPE_NONE,
+				  "without a permit there is no lock");
+			check(((state == SEMAPHORE_LEAVING && semaphore->leased &&
+					semaphore->refused) ||
+				   (semaphore->lock.state == RECIPE_LEAVING &&
+					semaphore->lock.refused)) == permit->left,
+				  "the worker knows of every delete that was refused");
+
+			/* an owner whose session has ended is what leases are for */
+			if (!permit->owner || !client->alive)
+				continue;
+			if (own_node(client, permit, SEMAPHORE_LEASES) < 0)
+			{
+				check(world->vandals, "an owner has a lease");
+				continue;
+			}
+			owners++;
+			check(world->disagreement ||
+				  semaphore->permits == world->permits,
+				  "there is one number of permits");
+			check(agreed == 0 || agreed == semaphore->permits,
+				  "all owners agree on the number of permits");
+			agreed = semaphore->permits;
+		}
+	}
+	for (int i = 0; i < world->nforeigners; i++)
+		if (world->foreigners[i].state == FOREIGN_HOLDER)
+			owners++;
+	check(owners <= (agreed ? agreed : world->permits),
+		  "there are no more owners than permits");
+	check(agreed == 0 || world->vandals ||
+		  data_at(directory_at(SEMAPHORE_LEASES, world->zxid),
+				  world->zxid) == agreed,
+		  "the agreement is there for everybody to see");
+	check(world->locker_state != LOCKER_OWNER || agreed == 0,
+		  "a name is a lock's or a semaphore's");
+}
+
+/* How many permits were used up at a zxid, by leases and by those ahead? */
+static int
+used_at(const char *uuid, const Node *own, int64_t zxid)
+{
+	int			used = 0;
+
+	for (int i = 0; i < world->nnodes; i++)
+	{
+		const Node *node = &world->nodes[i];
+		bool		leased = false;
+
+		if (!exists_at(node->czxid, node->dzxid, zxid) ||
+			node->place == SEMAPHORE_NAME ||
+			strncmp(node->name, uuid, UUID_LEN) == 0)
+			continue;
+		if (node->place == SEMAPHORE_LEASES)
+		{
+			used++;
+			continue;
+		}
+		for (int j = 0; j < world->nnodes; j++)
+			if (world->nodes[j].place == SEMAPHORE_LEASES &&
+				exists_at(world->nodes[j].czxid, world->nodes[j].dzxid, zxid) &&
+				strncmp(world->nodes[j].name, node->name, UUID_LEN) == 0)
+				leased = true;
+		if (!leased && znode_before(node->sequence, own->sequence))
+			used++;
+	}
+	return used;
+}
+
+/* Queued was told: was there a moment since we queue with no permit for us? */
+static void
+check_queued(const Client *client, const Permit *permit)
+{
+	int			node = own_node(client, permit, SEMAPHORE_LOCKS);
+	const Node *own;
+
+	if (permit->semaphore.state == SEMAPHORE_WAITING)
+		tally.queued_by_lease++;
+	else
+		tally.queued_by_queue++;
+	if (!client->alive || world->vandals || world->disagreement)
+		return;
+	check(node >= 0, "who is told to be queued is in the queue");
+	own = &world->nodes[node];
+	for (int64_t zxid = own->czxid; zxid <= world->zxid; zxid++)
+		if (used_at(own->name, own, zxid) >= permit->semaphore.permits)
+			return;
+	check(false, "queued is told when no permit is free");
+}
+
+static void
+check_granted(const Client *client, const Permit *permit)
+{
+	int			lease = own_node(client, permit, SEMAPHORE_LEASES);
+
+	tally.grants++;
+	if (!client->alive || world->vandals)
+		return;
+	check(lease >= 0, "who is granted a permit has a lease");
+	check(own_node(client, permit, SEMAPHORE_LOCKS) >= 0,
+		  "who is granted a permit has the lock");
+}
+
+static void
+check_failure(const Permit *permit, const SemaphoreOutput *out)
+{
+	tally.failed++;
+	if (out->told & RECIPE_TOLD_MIXED)
+	{
+		tally.mixed++;
+		check(world->lockers && out->error == 0,
+			  "only a lock's name fails as one");
+	}
+	else if (out->permits_found != 0)
+	{
+		tally.disagreed++;
+		check(world->disagreement && out->error == 0 &&
+			  out->permits_found != permit->semaphore.permits,
+			  "only who disagrees is refused for it");
+	}
+	else
+		check(world->refusals || world->vandals,
+			  "nothing fails that was not refused");
+}
+
+/* The news of a step, as backend and worker take it. */
+static void
+take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
+{
+	Semaphore  *semaphore = &permit->semaphore;
+
+	if (out->told & RECIPE_TOLD_QUEUED)
+	{
+		check(permit->wanted && !permit->owner, "queued only while wanted");
+		check_queued(client, permit);
+		permit->queued = true;
+	}
+	if (out->told & RECIPE_TOLD_GRANTED)
+	{
+		check(permit->wanted && !permit->owner,
+			  "granted once, to who wants it");
+		permit->owner = true;
+		permit->token = false;
+		check_granted(client, permit);
+	}
+	if (out->told & RECIPE_TOLD_TOKEN)
+	{
+		int			node = own_node(client, permit, SEMAPHORE_LEASES);
+
+		check(permit->owner, "only an owner has a token");
+		check(!client->alive || world->vandals ||
+			  (node >= 0 && world->nodes[node].czxid == out->token),
+			  "the token is the lease's czxid");
+		permit->token = true;
+	}
+	if (out->told & RECIPE_TOLD_LOST)
+	{
+		check(permit->owner, "only an owner can lose a permit");
+		check(!client->alive || world->vandals,
+			  "a permit is lost with the session only");
+		tally.lost++;
+		permit->owner = permit->wanted = false;
+	}
+	if (out->told & RECIPE_TOLD_FAILED)
+	{
+		check(permit->wanted && !permit->owner, "only a waiter can fail");
+		check_failure(permit, out);
+		permit->wanted = false;
+	}
+	if (out->told & RECIPE_TOLD_LEFT)
+	{
+		check(world->refusals && out->error == ERROR_REFUSED,
+			  "no node is left behind but by a refusal");
+		tally.left++;
+		permit->left = true;
+	}
+	check(!(out->told & RECIPE_TOLD_STRANGER),
+		  "no contender is taken for a stranger");
+	if (out->told & RECIPE_TOLD_GONE)
+	{
+		check(permit->active, "gone only once");
+		check(!permit->wanted || !client->alive,
+			  "who wants a permit goes on");
+		check(!client->alive ||
+			  (own_node(client, permit, SEMAPHORE_LOCKS) < 0 &&
+			   own_node(client, permit, SEMAPHORE_LEASES) < 0),
+			  "gone is told when no node is left");
+		permit->active = permit->wanted = permit->owner = false;
+		permit->left = permit->queued = false;
+	}
+	check(semaphore->state != SEMAPHORE_NONE || out->nops == 0 ||
+		  (out->told & RECIPE_TOLD_MIXED),
+		  "without a permit nothing is sent");
+}
+
+/* An operation is submitted: watches are the latest one's who sets them. */
+static void
+submit(Client *client, Permit *permit, const SemaphoreOp *op)
+{
+	Entry	   *entry = add_entry(client, client->nentries);
+	Claim	   *claim;
+	Watch	   *watch;
+
+	entry->semaphore = (int) (permit - client->permits);
+	entry->kind = op->op.kind;
+	entry->place = op->place;
+	entry->for_lock = op->for_lock;
+	entry->serial = op->op.serial;
+	if (op->op.node != NULL)
+		strcpy(entry->node, op->op.node);
+	if (op->op.data != NULL)
+		entry->permits = atoi(op->op.data + strlen("permits="));
+
+	claim = find_claim(client, entry->place, entry->node);
+	watch = find_watch(client, entry->place, entry->node);
+	switch (entry->kind)
+	{
+		case RECIPE_OP_LIST:
+			check(entry->place == SEMAPHORE_LEASES && !entry->for_lock &&
+				  permit->semaphore.state == SEMAPHORE_WAITING,
+				  "who waits watches the leases");
+			/* FALLTHROUGH */
+		case RECIPE_OP_WATCH:
+			if (claim == NULL)
+			{
+				check(client->nclaims < MAX_WATCHES, "watches pile up");
+				claim = &client->claims[client->nclaims++];
+			}
+			else
+				check(claim->semaphore == entry->semaphore ||
+					  world->vandals ||
+					  !client->permits[claim->semaphore].wanted,
+					  "nobody takes another's watch");
+			claim->place = entry->place;
+			strcpy(claim->node, entry->node);
+			claim->semaphore = entry->semaphore;
+			claim->for_lock = entry->for_lock;
+			claim->serial = entry->serial;
+			break;
+		case RECIPE_OP_UNWATCH:
+			check(claim == NULL || claim->semaphore == entry->semaphore ||
+				  world->vandals, "nobody takes back another's watch");
+			forget_claim(client, claim);
+			entry->in_vain = watch == NULL || !watch->registered;
+			if (watch && entry->in_vain)
+				watch->orphaned = true;
+			/* the watch itself may be on its way still */
+			for (int i = 0; i < client->nentries - 1; i++)
+				if (!client->entries[i].is_event &&
+					(client->entries[i].kind == RECIPE_OP_LIST ||
+					 client->entries[i].kind == RECIPE_OP_WATCH) &&
+					client->entries[i].place == entry->place &&
+					strcmp(client->entries[i].node, entry->node) == 0)
+					client->entries[i].in_vain = true;
+			break;
+		case RECIPE_OP_DELETE_STRAY:
+			check(entry->place == SEMAPHORE_NAME,
+				  "no create is repeated that had arrived");
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+take_output(Client *client, Permit *permit, const SemaphoreOutput *out)
+{
+	SemaphoreState state = permit->semaphore.state;
+
+	note(client_number(client), (int) (permit - client->permits),
+		 semaphore_state_name(state), (long) out->told);
+	tally.states[state]++;
+	if (state == SEMAPHORE_WAITING && (out->told & RECIPE_TOLD_QUEUED))
+		tally.waits++;
+	for (int i = 0; i < out->nops; i++)
+		submit(client, permit, &out->ops[i]);
+	take_news(client, permit, out);
+	check_rules();
+}
+
+static void
+step(Client *client, int semaphore, bool for_lock, const RecipeInput *in)
+{
+	Permit	   *permit = &client->permits[semaphore];
+	SemaphoreOutput out;
+
+	semaphore_step(&permit->semaphore, for_lock, in, &out);
+	take_output(client, permit, &out);
+}
+
+static const RecipeEvent answers[] = {
+	[RECIPE_OP_MKDIR] = RECIPE_MKDIR_DONE,
+	[RECIPE_OP_MKDIRS] = RECIPE_MKDIR_DONE,
+	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
+	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
+	[RECIPE_OP_GET] = RECIPE_GET_DONE,
+	[RECIPE_OP_SET] = RECIPE_SET_DONE,
+	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
+	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE
+};
+
+static void
+deliver_event(Client *client, const Entry *entry)
+{
+	Watch	   *watch = find_watch(client, entry->place, entry->node);
+	Claim	   *claim = find_claim(client, entry->place, entry->node);
+	RecipeInput in = {
+		.event = entry->deleted ? RECIPE_NODE_DELETED : RECIPE_NODE_TOUCHED
+	};
+	Claim		whose;
+
+	if (watch != NULL && !watch->armed)
+		forget_watch(client, watch);
+	note(client_number(client), claim ? claim->semaphore : -1, "event",
+		 (long) entry->place);
+	if (claim == NULL)
+		return;
+	whose = *claim;
+	forget_claim(client, claim);
+	in.serial = whose.serial;
+	step(client, whose.semaphore, whose.for_lock, &in);
+}
+
+/* The library learns from the answer to a watch, or to taking it back. */
+static void
+note_watch_answer(Client *client, const Entry *entry)
+{
+	Watch	   *watch = find_watch(client, entry->place, entry->node);
+	Claim	   *claim = find_claim(client, entry->place, entry->node);
+
+	if (entry->kind == RECIPE_OP_UNWATCH)
+	{
+		if (watch && !entry->in_vain && !watch->armed &&
+			entry->result == RECIPE_OK)
+			forget_watch(client, watch);
+	}
+	else if (entry->result == RECIPE_OK)
+	{
+		if (watch)
+		{
+			watch->registered = true;
+			if (entry->in_vain)
+				watch->orphaned = true;
+		}
+	}
+	else if (claim && claim->semaphore == entry->semaphore &&
+			 claim->for_lock == entry->for_lock &&
+			 claim->serial == entry->serial)
+		forget_claim(client, claim);
+}
+
+/* The client hears the next answer or event. */
+static void
+deliver(Client *client)
+{
+	static const char *const directories[] = {"", "locks", "leases"};
+	Entry		entry = client->entries[0];
+	RecipeInput in;
+	char		data[SEMAPHORE_DATA_SIZE];
+	const char *children[MAX_CHILDREN];
+
+	check(client->nready > 0, "the model has nothing to deliver");
+	client->nready--;
+	client->nentries--;
+	memmove(&client->entries[0], &client->entries[1],
+			client->nentries * sizeof(Entry));
+	if (entry.is_event)
+	{
+		deliver_event(client, &entry);
+		return;
+	}
+
+	/* events do not say how far their server was, but answers do */
+	if (entry.result != RECIPE_UNKNOWN && entry.view > client->seen)
+		client->seen = entry.view;
+	if (entry.kind == RECIPE_OP_LIST || entry.kind == RECIPE_OP_WATCH ||
+		entry.kind == RECIPE_OP_UNWATCH)
+		note_watch_answer(client, &entry);
+	note(client_number(client), entry.semaphore, op_name(entry.kind),
+		 10 + (long) entry.result);
+	if (entry.kind == RECIPE_OP_UNWATCH ||
+		entry.kind == RECIPE_OP_DELETE_STRAY)
+		return;
+
+	memset(&in, 0, sizeof(in));
+	in.event = answers[entry.kind];
+	in.result = entry.result;
+	in.error = entry.result == RECIPE_NO_NODE ? ERROR_NO_NODE :
+		entry.result == RECIPE_REFUSED ? ERROR_REFUSED : 0;
+	in.serial = entry.serial;
+	in.node = entry.node;
+	in.czxid = entry.czxid;
+	in.ours = entry.ours;
+	snprintf(data, sizeof(data), "permits=%d", entry.permits);
+	in.data = entry.permits ? data : NULL;
+	in.data_len = entry.permits ? (int) strlen(data) : -1;
+	for (int i = 0; i < entry.nchildren; i++)
+		children[i] = entry.children[i] < 0 ?
+			directories[-1 - entry.children[i]] :
+			world->nodes[entry.children[i]].name;
+	in.children = children;
+	in.nchildren = entry.nchildren;
+	if (entry.kind == RECIPE_OP_STAT && entry.result == RECIPE_REFUSED &&
+		!entry.for_lock)
+		client->permits[entry.semaphore].token = true;
+	step(client, entry.semaphore, entry.for_lock, &in);
+}
+
+/*
+ * Answers on their way are lost, and with them what was not carried out.  A
+ * watch whose taking back was lost is set again by the library, and stays.
+ */
+static void
+drop_answers(Client *client)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < client->nentries; i++)
+	{
+		Entry	   *entry = &client->entries[i];
+		Watch	   *watch = find_watch(client, entry->place, entry->node);
+
+		if (entry->is_event)
+			continue;
+		if (entry->kind == RECIPE_OP_UNWATCH && watch)
+			watch->orphaned = true;
+		client->entries[kept] = *entry;
+		client->entries[kept].result = RECIPE_UNKNOWN;
+		client->entries[kept].nchildren = 0;
+		kept++;
+	}
+	client->nentries = client->nready = kept;
+
+	for (int i = client->nwatches - 1; i >= 0; i--)
+	{
+		client->watches[i].armed = false;
+		if (!client->watches[i].registered)
+			forget_watch(client, &client->watches[i]);
+	}
+}
+
+/*
+ * The connection breaks when the server has carried out "applied" more of the
+ * operations sent.
+ */
+static void
+lose_connection(Client *client, int applied)
+{
+	note(client_number(client), -1, "connection lost, applied", applied);
+	tally.losses++;
+	while (applied-- > 0)
+		execute(client);
+	drop_answers(client);
+	client->connected = false;
+}
+
+/* A server takes the session over; watches are set again. */
+static void
+reconnect(Client *client, int64_t view)
+{
+	note(client_number(client), -1, "reconnected, behind",
+		 (long) (world->zxid - view));
+	client->connected = true;
+	client->view = view;
+	for (int i = 0; i < client->nwatches; i++)
+	{
+		client->watches[i].armed = true;
+		client->watches[i].since = client->seen;
+	}
+	advance(client, view);
+}
+
+/* The server ends the session; the client hears of it when it reconnects. */
+static void
+expire(Client *client)
+{
+	note(client_number(client), -1, "session expires", client->session);
+	tally.expirations++;
+	client->alive = false;
+	client->connected = false;
+	for (int i = world->oldest; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0 &&
+			world->nodes[i].session == client->session)
+			delete_node(i);
+	/* answers already on their way arrive, the rest is unknown */
+	for (int i = client->nready; i < client->nentries; i++)
+		client->entries[i].result = RECIPE_UNKNOWN;
+	client->nready = client->nentries;
+	check_rules();
+}
+
+static void
+hear_of_expiry(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_EXPIRED};
+
+	note(client_number(client), -1, "told of expiry", client->session);
+	client->nentries = client->nready = client->nwatches = 0;
+	client->nclaims = 0;
+	for (int i = 0; i < client->npermits; i++)
+	{
+		step(client, i, false, &in);
+		check(client->permits[i].semaphore.state == SEMAPHORE_NONE,
+			  "a permit ends with its session");
+	}
+	check(client->nentries == 0, "nothing is sent in an ended session");
+	client->session = ++world->last_session;
+	client->alive = true;
+	client->connected = true;
+	client->view = client->seen = world->zxid;
+}
+
+static void
+want(Client *client, int semaphore, int permits)
+{
+	Permit	   *permit = &client->permits[semaphore];
+	SemaphoreOutput out;
+	uint8_t		uuid[ZNODE_UUID_BYTES];
+	uint64_t	halves[2];
+
+	/* not by choose(), which would explore every UUID */
+	halves[0] = next_random();
+	halves[1] = next_random();
+	memcpy(uuid, halves, sizeof(uuid));
+	znode_make_uuid(uuid);
+	note(client_number(client), semaphore, "wants one of", permits);
+	permit->active = permit->wanted = true;
+	permit->queued = false;
+	semaphore_want(&permit->semaphore, uuid, permits, &out);
+	take_output(client, permit, &out);
+}
+
+static void
+release(Client *client, int semaphore)
+{
+	RecipeInput in = {.event = RECIPE_RELEASE};
+
+	note(client_number(client), semaphore, "releases", 0);
+	client->permits[semaphore].wanted = false;
+	client->permits[semaphore].owner = false;
+	step(client, semaphore, false, &in);
+}
+
+/* The worker tries again what was refused, which is a delete or nothing. */
+static void
+retry(Client *client, int semaphore)
+{
+	RecipeInput in = {.event = RECIPE_RETRY};
+	Permit	   *permit = &client->permits[semaphore];
+	SemaphoreOutput out;
+	bool		left = permit->left;
+
+	semaphore_step(&permit->semaphore, false, &in, &out);
+	check(out.told == 0, "a retry tells nothing");
+	check((out.nops > 0) == left, "what was refused is tried again");
+	for (int i = 0; i < out.nops; i++)
+		check(out.ops[i].op.kind == RECIPE_OP_DELETE, "which is a delete");
+	permit->left = false;
+	if (left)
+	{
+		tally.retried++;
+		take_output(client, permit, &out);
+	}
+}
+
+/* The worker dies, and the next one resumes the session with what is known. */
+static void
+restart_worker(Client *client, int applied)
+{
+	tally.restarts++;
+	lose_connection(client, applied);
+	note(client_number(client), -1, "worker restarted", applied);
+	client->nentries = client->nready = client->nwatches = 0;
+	client->nclaims = 0;
+	for (int i = 0; i < client->npermits; i++)
+	{
+		Permit	   *permit = &client->permits[i];
+		Semaphore	old = permit->semaphore;
+		SemaphoreOutput out;
+
+		semaphore_free(&permit->semaphore);
+		semaphore_init(&permit->semaphore);
+		permit->token = permit->left = false;
+		if (!permit->active)
+			continue;
+		tally.restarted_in[old.state]++;
+		semaphore_resume(&permit->semaphore, old.uuid, old.permits,
+						 permit->owner ? RECIPE_RESUME_OWNED :
+						 permit->wanted ? RECIPE_RESUME_WANTED :
+						 RECIPE_RESUME_RELEASING, &out);
+		take_output(client, permit, &out);
+	}
+}
+
+/*-------------------------------------------------------------------------
+ * The model: others
+ *-------------------------------------------------------------------------
+ */
+
+static void
+foreigner_enters(Foreigner *foreigner)
+{
+	char		prefix[ZNODE_CONTENDER_SIZE];
+
+	make_directory(SEMAPHORE_LOCKS, 0);
+	snprintf(prefix, sizeof(prefix), "_c_00000000-0000-4000-8000-%012d-lock-",
+			 ++world->last_uuid);
+	foreigner->lock = make_node(SEMAPHORE_LOCKS, prefix, FOREIGN);
+	foreigner->lease = -1;
+	foreigner->state = FOREIGN_QUEUED;
+	note(-1, -1, "another client queues", world->last_uuid);
+}
+
+/* What Curator does next; false if it has to wait. */
+static bool
+foreigner_acts(Foreigner *foreigner)
+{
+	char		prefix[ZNODE_CONTENDER_SIZE];
+
+	if (foreigner->state == FOREIGN_QUEUED)
+	{
+		const Node *lock = &world->nodes[foreigner->lock];
+
+		for (int i = world->oldest; i < world->nnodes; i++)
+			if (world->nodes[i].dzxid == 0 &&
+				world->nodes[i].place == SEMAPHORE_LOCKS &&
+				znode_before(world->nodes[i].sequence, lock->sequence))
+				return false;
+		make_directory(SEMAPHORE_LEASES, 0);
+		snprintf(prefix, sizeof(prefix), "%.*s-lease-", UUID_LEN, lock->name);
+		foreigner->lease = make_node(SEMAPHORE_LEASES, prefix, FOREIGN);
+		foreigner->state = FOREIGN_WAITING;
+		note(-1, -1, "another client has a lease", 0);
+		return true;
+	}
+	if (foreigner->state == FOREIGN_WAITING &&
+		count_at(SEMAPHORE_LEASES, world->zxid) <= world->permits)
+	{
+		foreigner->state = FOREIGN_HOLDER;
+		note(-1, -1, "another client has a permit", 0);
+		check_rules();
+		delete_node(foreigner->lock);
+		foreigner->lock = -1;
+		return true;
+	}
+	return false;
+}
+
+/* It releases its permit, or has waited long enough. */
+static void
+foreigner_leaves(Foreigner *foreigner)
+{
+	note(-1, -1, "another client leaves", foreigner->state);
+	if (foreigner->lease >= 0)
+		delete_node(foreigner->lease);
+	if (foreigner->lock >= 0)
+		delete_node(foreigner->lock);
+	foreigner->lease = foreigner->lock = -1;
+	foreigner->state = FOREIGN_IDLE;
+	check_rules();
+}
+
+static void
+locker_acts(void)
+{
+	switch (world->locker_state)
+	{
+		case LOCKER_IDLE:
+			make_directory(SEMAPHORE_NAME, 0);
+			world->locker = make_node(SEMAPHORE_NAME, "_c_x-lock-", FOREIGN);
+			world->locker_state = LOCKER_CREATED;
+			note(-1, -1, "the name is locked", 0);
+			break;
+		case LOCKER_CREATED:
+			if (!is_made(SEMAPHORE_LOCKS) && !is_made(SEMAPHORE_LEASES))
+			{
+				world->locker_state = LOCKER_OWNER;
+				note(-1, -1, "the name's lock is owned", 0);
+				check_rules();
+				break;
+			}
+			tally.mixed_lockers++;
+			/* FALLTHROUGH */
+		case LOCKER_OWNER:
+			delete_node(world->locker);
+			world->locker_state = LOCKER_IDLE;
+			note(-1, -1, "the name's lock is given up", 0);
+			break;
+	}
+}
+
+/* Somebody deletes a node of ours. */
+static void
+vandalize(SemaphorePlace place)
+{
+	for (int i = world->oldest; i < world->nnodes; i++)
+	{
+		Node	   *node = &world->nodes[i];
+
+		if (node->dzxid == 0 && node->place == place &&
+			node->session != FOREIGN && choose(2) == 0)
+		{
+			note(-1, -1, "a node is deleted by somebody", (long) place);
+			tally.vandalized++;
+			delete_node(i);
+			return;
+		}
+	}
+}
+
+/* Whatever is on its way arrives, and what was refused is tried again. */
+static void
+settle(void)
+{
+	bool		busy = true;
+
+	for (int rounds = 0; busy; rounds++)
+	{
+		check(rounds < 1000, "it comes to rest");
+		busy = false;
+		for (int i = 0; i < world->nclients; i++)
+		{
+			Client	   *client = &world->clients[i];
+
+			if (!client->connected)
+			{
+				busy = true;
+				if (client->alive)
+					reconnect(client, client->seen);
+				else
+				{
+					/* what was on its way may come first, or never */
+					while (client->nready > 0 && one_in(2))
+						deliver(client);
+					hear_of_expiry(client);
+				}
+			}
+			while (client->nready < client->nentries)
+			{
+				busy = true;
+				execute(client);
+			}
+			while (client->nready > 0)
+			{
+				busy = true;
+				deliver(client);
+			}
+			if (client->view < world->zxid)
+				advance(client, world->zxid);
+			if (client->nready > 0)
+				busy = true;
+			for (int j = 0; j < client->npermits; j++)
+			{
+				if (client->permits[j].left)
+					busy = true;
+				retry(client, j);
+			}
+		}
+		for (int i = 0; i < world->nforeigners; i++)
+			if (foreigner_acts(&world->foreigners[i]))
+				busy = true;
+	}
+}
+
+/* At rest, there are the watches of those who wait, and no others. */
+static void
+check_watches(Client *client)
+{
+	int			waiting = 0;
+
+	for (int i = 0; i < client->npermits; i++)
+	{
+		Semaphore  *semaphore = &client->permits[i].semaphore;
+		const Claim *claim;
+
+		if (semaphore->lock.state == RECIPE_WATCHING)
+			claim = find_claim(client, SEMAPHORE_LOCKS,
+							   semaphore->lock.predecessor);
+		else if (semaphore->state == SEMAPHORE_WAITING)
+			claim = find_claim(client, SEMAPHORE_LEASES, "");
+		else
+			continue;
+		waiting++;
+		check(claim != NULL && claim->semaphore == i &&
+			  claim->serial == (claim->for_lock ? semaphore->lock.serial :
+								semaphore->serial),
+			  "who waits has a watch");
+		check(find_watch(client, claim->place, claim->node) != NULL,
+			  "at rest worker and library agree on a watch");
+	}
+	check(client->nclaims == waiting, "no watch is left of who does not wait");
+	for (int i = 0; i < client->nwatches; i++)
+	{
+		const Watch *watch = &client->watches[i];
+
+		check(watch->armed, "at rest library and server agree on a watch");
+		check(watch->orphaned ||
+			  find_claim(client, watch->place, watch->node) != NULL,
+			  "a watch that nobody needs was taken back");
+	}
+}
+
+/* At rest, nobody waits while a permit is free and nobody is ahead. */
+static void
+check_liveness(void)
+{
+	int			used = count_at(SEMAPHORE_LEASES, world->zxid);
+	int			first = -1;
+
+	for (int i = world->oldest; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0 &&
+			world->nodes[i].place == SEMAPHORE_LOCKS &&
+			(first < 0 || znode_before(world->nodes[i].sequence,
+									   world->nodes[first].sequence)))
+			first = i;
+
+	for (int i = 0; i < world->nclients; i++)
+	{
+		Client	   *client = &world->clients[i];
+
+		if (!world->vandals)
+			check_watches(client);
+		for (int j = 0; j < client->npermits; j++)
+		{
+			Permit	   *permit = &client->permits[j];
+			SemaphoreState state = permit->semaphore.state;
+			int			lock = own_node(client, permit, SEMAPHORE_LOCKS);
+			int			lease = own_node(client, permit, SEMAPHORE_LEASES);
+
+			check(state == SEMAPHORE_NONE || state == SEMAPHORE_QUEUEING ||
+				  state == SEMAPHORE_WAITING || state == SEMAPHORE_OWNER,
+				  "at rest one has a permit, waits, or has no part in it");
+			check(permit->active == permit->wanted,
+				  "who does not want a permit leaves");
+			if (world->vandals || state == SEMAPHORE_NONE)
+				continue;
+			check(state != SEMAPHORE_OWNER || (lock < 0 && permit->token),
+				  "an owner gives up the lock, and knows its token");
+			check(state == SEMAPHORE_OWNER || lock >= 0,
+				  "who waits is in the queue");
+			check((state == SEMAPHORE_QUEUEING) == (lease < 0),
+				  "who has got through the queue has a lease");
+			check((state == SEMAPHORE_WAITING) == (lock >= 0 && lock == first),
+				  "who is first in the queue waits for a permit");
+			check(state != SEMAPHORE_WAITING ||
+				  used > permit->semaphore.permits,
+				  "nobody waits while a permit is free");
+			check(state == SEMAPHORE_OWNER || permit->queued ||
+				  world->disagreement,
+				  "who waits is told so");
+		}
+	}
+}
+
+/* The other clients leave, and the permits go from one of us to the next. */
+static void
+wind_up(void)
+{
+	bool		wanted = true;
+
+	settle();
+	check_liveness();
+	if (world->locker_state != LOCKER_IDLE)
+	{
+		world->locker_state = LOCKER_OWNER;
+		locker_acts();
+	}
+	for (int i = 0; i < world->nforeigners; i++)
+		if (world->foreigners[i].state != FOREIGN_IDLE)
+			foreigner_leaves(&world->foreigners[i]);
+
+	for (int rounds = 0; wanted; rounds++)
+	{
+		check(rounds < 15, "the permits go round");
+		wanted = false;
+		settle();
+		check_liveness();
+		for (int i = 0; i < world->nclients; i++)
+		{
+			Client	   *client = &world->clients[i];
+
+			for (int j = 0; j < client->npermits; j++)
+			{
+				wanted = wanted || client->permits[j].wanted;
+				if (client->permits[j].owner)
+					release(client, j);
+			}
+		}
+	}
+	settle();
+	for (int i = 0; i < world->nclients; i++)
+	{
+		for (int j = 0; j < world->clients[i].npermits; j++)
+		{
+			check(!world->clients[i].permits[j].active,
+				  "released permits are gone");
+			semaphore_free(&world->clients[i].permits[j].semaphore);
+		}
+		check(world->clients[i].nclaims == 0, "no watch of ours is left");
+	}
+	for (int i = 0; i < world->nnodes; i++)
+		check(world->nodes[i].dzxid != 0, "no node of ours is left");
+}
+
+/*-------------------------------------------------------------------------
+ * The model: every small schedule
+ *
+ * One semaphore - queue, own, release - and on it, at every step, up to
+ * FAULTS of: the connection breaks with any number of the operations sent
+ * applied; the session expires; the worker restarts; a delete is refused.
+ * The release comes at any step, too.
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Scenario
+{
+	const char *title;
+	int			permits;
+	int			holders;		/* other clients with a permit */
+	bool		waiter;			/* and one who waits for the next */
+	bool		missing;		/* even the root */
+	bool		stale;			/* the agreement is an old one */
+	bool		refusals;
+} Scenario;
+
+static const Scenario scenarios[] = {
+	{"a free permit", .permits = 1},
+	{"a free permit, an old agreement", .permits = 2, .stale = true},
+	{"first use of the namespace", .permits = 1, .missing = true},
+	{"one of two is free", .permits = 2, .holders = 1},
+	{"all in use", .permits = 1, .holders = 1},
+	{"all in use, one ahead", .permits = 1, .holders = 1, .waiter = true},
+	{"a free permit, deletes refused", .permits = 1, .refusals = true}
+};
+
+/* The first other client that has, or waits for, a permit; or NULL. */
+static Foreigner *
+first_foreigner(void)
+{
+	for (int i = 0; i < world->nforeigners; i++)
+		if (world->foreigners[i].state != FOREIGN_IDLE)
+			return &world->foreigners[i];
+	return NULL;
+}
+
+static void
+set_scene(const Scenario *scenario)
+{
+	world->permits = scenario->permits;
+	if (scenario->missing)
+		world->root_czxid = 0;
+	else
+	{
+		make_directory(SEMAPHORE_LOCKS, 0);
+		make_directory(SEMAPHORE_LEASES, scenario->stale ? 7 : 0);
+	}
+	for (int i = 0; i < scenario->holders + (scenario->waiter ? 1 : 0); i++)
+	{
+		Foreigner  *foreigner = &world->foreigners[world->nforeigners++];
+
+		foreigner_enters(foreigner);
+		while (foreigner_acts(foreigner))
+			continue;
+	}
+	world->refusals = scenario->refusals;
+}
+
+/* One fault, the "which"th of those that are possible. */
+static void
+make_fault(Client *client, unsigned which, unsigned nrefusals,
+		   unsigned nexpiries, unsigned nlosses)
+{
+	if (which < nrefusals)
+	{
+		world->refuse_next = true;
+		execute(client);
+		world->refuse_next = false;
+		return;
+	}
+	which -= nrefusals;
+	if (which < nexpiries)
+	{
+		expire(client);
+		return;
+	}
+	which -= nexpiries;
+	if (which < nlosses)
+		lose_connection(client, (int) which);
+	else
+		restart_worker(client, (int) (which - nlosses));
+}
+
+/* The plain next thing to happen; false if there is none. */
+static bool
+go_on(Client *client)
+{
+	Foreigner  *foreigner = first_foreigner();
+
+	if (client->nready > 0)
+		deliver(client);
+	else if (client->connected && client->nentries > 0)
+		execute(client);
+	else if (!client->connected && client->alive)
+		reconnect(client, client->seen);
+	else if (!client->connected)
+		hear_of_expiry(client);
+	else if (client->view < world->zxid)
+		advance(client, world->zxid);
+	else if (client->permits[0].left)
+		retry(client, 0);
+	else if (foreigner != NULL)
+	{
+		check_watches(client);
+		if (!foreigner_acts(foreigner))
+			foreigner_leaves(foreigner);
+	}
+	else
+		return false;
+	return true;
+}
+
+static void
+play_scenario(const Scenario *scenario)
+{
+	Client	   *client;
+	bool		released = false;
+	int			faults = FAULTS;
+
+	set_scene(scenario);
+	client = add_client(1);
+	want(client, 0, scenario->permits);
+
+	for (;;)
+	{
+		int			unapplied = client->nentries - client->nready;
+		bool		up = client->connected;
+		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
+		unsigned	nexpiries = client->alive && faults > 0 ? 1 : 0;
+		unsigned	nreleases = released || !client->permits[0].wanted ? 0 : 1;
+		unsigned	nrefusals = 0;
+		unsigned	which;
+
+		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
+			client->entries[client->nready].kind == RECIPE_OP_DELETE)
+			nrefusals = 1;
+
+		/* 0: nothing special, so that the first schedule is the plain one */
+		which = choose(1 + nreleases + nrefusals + nexpiries + 2 * nlosses);
+		if (which == 0)
+		{
+			if (!go_on(client))
+				break;
+		}
+		else if (which <= nreleases)
+		{
+			release(client, 0);
+			released = true;
+		}
+		else
+		{
+			faults--;
+			make_fault(client, which - 1 - nreleases, nrefusals, nexpiries,
+					   nlosses);
+		}
+	}
+	wind_up();
+}
+
+static void
+test_scenario(void **state)
+{
+	const Scenario *scenario = *state;
+	unsigned long run = 0;
+
+	memset(world, 0, sizeof(*world));
+	world->explore = true;
+	do
+	{
+		start_world(scenario->title, run++);
+		play_scenario(scenario);
+	} while (next_schedule());
+	world->explore = false;
+	/* not so few that the exploration must have been cut short */
+	assert_in_range(run, 500, ULONG_MAX);
+}
+
+/*-------------------------------------------------------------------------
+ * The model: random schedules
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Mix
+{
+	const char *title;
+	int			clients;		/* 0: one to three */
+	int			semaphores;		/* of a client; 0: one to three */
+	bool		foreigners;
+	bool		wrap;
+	bool		refusals;
+	bool		restarts;
+	bool		disagreement;
+	bool		lockers;
+	bool		vandals;
+	bool		lock_vandals;
+	unsigned	calm;			/* the higher, the rarer are faults */
+} Mix;
+
+static const Mix mixes[] = {
+	{"one client, faults all the time", .clients = 1, .calm = 4},
+	{"one client, many semaphores", .clients = 1, .semaphores = 3,
+	.calm = 15},
+	{"clients among themselves", .calm = 15},
+	{"clients among themselves, hardly a fault", .clients = 3, .calm = 150},
+	{"clients and foreigners", .foreigners = true, .calm = 15},
+	{"clients and foreigners, hardly a fault", .foreigners = true,
+	.calm = 150},
+	{"the counter overflows", .foreigners = true, .wrap = true, .calm = 20},
+	{"operations refused", .foreigners = true, .refusals = true, .calm = 25},
+	{"workers restarted", .foreigners = true, .restarts = true, .calm = 12},
+	{"clients disagree", .disagreement = true, .restarts = true, .calm = 25},
+	{"the name is used as a lock", .lockers = true, .calm = 25},
+	{"leases are deleted by somebody", .foreigners = true, .vandals = true,
+	.restarts = true, .calm = 20},
+	{"locks are deleted by somebody", .semaphores = 1, .foreigners = true,
+	.vandals = true, .lock_vandals = true, .calm = 20},
+	{"everything", .foreigners = true, .wrap = true, .refusals = true,
+	.restarts = true, .calm = 15}
+};
+
+static void
+random_foreigner(void)
+{
+	Foreigner  *foreigner = &world->foreigners[choose(world->nforeigners)];
+
+	if (foreigner->state == FOREIGN_IDLE)
+	{
+		if (world->nnodes < MAX_NODES - 96)
+			foreigner_enters(foreigner);
+	}
+	else if (one_in(foreigner->state == FOREIGN_HOLDER ? 2 : 8))
+		foreigner_leaves(foreigner);
+	else
+		(void) foreigner_acts(foreigner);
+}
+
+static void
+random_fault(const Mix *mix, Client *client)
+{
+	int			unapplied = client->nentries - client->nready;
+
+	switch (choose(mix->restarts ? 5 : 4))
+	{
+		case 0:
+		case 1:
+		case 2:
+			if (client->connected)
+				lose_connection(client, (int) choose(unapplied + 1));
+			else if (client->alive && one_in(2))
+				drop_answers(client);	/* one more server out of reach */
+			break;
+		case 3:
+			if (client->alive && one_in(3))
+			{
+				if (client->connected)
+					for (int n = (int) choose(unapplied + 1); n > 0; n--)
+						execute(client);
+				expire(client);
+			}
+			break;
+		case 4:
+			restart_worker(client, client->connected ?
+						   (int) choose(unapplied + 1) : 0);
+			break;
+	}
+}
+
+static bool
+all_at_rest(void)
+{
+	for (int i = 0; i < world->nclients; i++)
+	{
+		Client	   *client = &world->clients[i];
+
+		if (!client->connected || client->nentries > 0 ||
+			client->view < world->zxid)
+			return false;
+	}
+	return world->locker_state == LOCKER_IDLE;
+}
+
+/* A try in peace: it succeeds or is told to queue, as permits are free. */
+static void
+random_try(Client *client, int semaphore)
+{
+	Permit	   *permit = &client->permits[semaphore];
+	int			used;
+
+	if (permit->active || !client->alive || world->vandals)
+		return;
+	settle();
+	if (!all_at_rest() || permit->active)
+		return;
+	check_liveness();
+	used = count_at(SEMAPHORE_LEASES, world->zxid);
+	if (used > 0 && world->disagreement)
+		return;
+	want(client, semaphore, world->permits);
+	if (world->refusals)
+		return;
+	settle();
+	if (used < world->permits)
+	{
+		tally.tries++;
+		check(permit->owner && !permit->queued,
+			  "a try succeeds while a permit is free");
+	}
+	else
+	{
+		tally.tries_in_vain++;
+		check(!permit->owner && permit->queued,
+			  "a try is told that no permit is free");
+	}
+	if (one_in(2))
+		release(client, semaphore);
+}
+
+static void
+random_want(Client *client, int semaphore)
+{
+	Permit	   *permit = &client->permits[semaphore];
+
+	if (permit->wanted)
+	{
+		if (one_in(permit->owner ? 4 : 14))
+			release(client, semaphore);
+	}
+	else if (!permit->active && world->nnodes < MAX_NODES - 96)
+		want(client, semaphore, world->permits +
+			 (world->disagreement ? (int) choose(2) : 0));
+}
+
+static void
+random_step(const Mix *mix)
+{
+	Client	   *client = &world->clients[choose(world->nclients)];
+	int			semaphore = (int) choose(client->npermits);
+
+	if (choose(mix->calm) == 0)
+	{
+		random_fault(mix, client);
+		return;
+	}
+
+	switch (choose(18))
+	{
+		case 0:
+		case 1:
+			random_want(client, semaphore);
+			break;
+		case 2:
+			if (mix->foreigners)
+				random_foreigner();
+			else if (mix->lockers && world->nnodes < MAX_NODES - 96)
+				locker_acts();
+			break;
+		case 3:
+			if (world->ndirs[0] < MAX_DIRS - 20 &&
+				world->ndirs[1] < MAX_DIRS - 20 &&
+				world->ndirs[2] < MAX_DIRS - 20)
+				collect_directory((SemaphorePlace) choose(3));
+			break;
+		case 4:
+			if (client->connected && client->view < world->zxid)
+				advance(client, client->view + 1 +
+						choose((unsigned) (world->zxid - client->view)));
+			break;
+		case 5:
+		case 6:
+			if (!client->connected && client->alive)
+			{
+				unsigned	lag = (unsigned) (world->zxid - client->seen);
+
+				reconnect(client, client->seen + choose(lag + 1));
+			}
+			else if (!client->connected && one_in(3))
+				hear_of_expiry(client);
+			break;
+		case 7:
+			retry(client, semaphore);
+			break;
+		case 8:
+			if (mix->vandals && one_in(3))
+				vandalize(mix->lock_vandals && one_in(2) ? SEMAPHORE_LOCKS :
+						  SEMAPHORE_LEASES);
+			break;
+		case 9:
+			if (one_in(4) && world->nnodes < MAX_NODES - 96)
+				random_try(client, semaphore);
+			break;
+		case 10:
+		case 11:
+		case 12:
+			for (int n = 1 + (int) choose(4); n > 0; n--)
+				if (client->connected && client->nready < client->nentries)
+					execute(client);
+			break;
+		default:
+			for (int n = 1 + (int) choose(4); n > 0; n--)
+				if (client->nready > 0)
+					deliver(client);
+			break;
+	}
+	check_rules();
+}
+
+static void
+check_tally(const Mix *mix, const Tally *before)
+{
+	bool		crowded = mix->clients != 1 || mix->semaphores == 3 ||
+		mix->foreigners;
+
+	assert_true(tally.grants > before->grants + RANDOM_RUNS / 2);
+	assert_true(tally.losses > before->losses + 100);
+	assert_true(tally.expirations > before->expirations + 10);
+	assert_true(tally.lost > before->lost);
+	assert_true(tally.collected > before->collected);
+	if (!mix->vandals && !mix->refusals)
+		assert_true(tally.tries > before->tries + 100);
+	if (crowded)
+	{
+		assert_true(tally.lagging_reads > before->lagging_reads);
+		assert_true(tally.waits > before->waits + 100);
+		assert_true(tally.queued_by_lease > before->queued_by_lease + 100);
+		assert_true(tally.queued_by_queue > before->queued_by_queue + 100);
+		if (!mix->vandals && !mix->refusals && !mix->disagreement)
+			assert_true(tally.tries_in_vain > before->tries_in_vain + 100);
+	}
+	if (mix->refusals)
+	{
+		assert_true(tally.failed > before->failed + 100);
+		assert_true(tally.left > before->left + 100);
+		assert_true(tally.retried > before->retried + 100);
+	}
+	if (mix->restarts)
+		assert_true(tally.restarts > before->restarts + 100);
+	if (mix->disagreement)
+	{
+		assert_true(tally.disagreed > before->disagreed + 100);
+		assert_true(tally.sets > before->sets + 100);
+	}
+	if (mix->lockers)
+	{
+		assert_true(tally.mixed > before->mixed + 100);
+		assert_true(tally.mixed_lockers > before->mixed_lockers + 100);
+		assert_true(tally.rmdirs > before->rmdirs + 100);
+	}
+	if (mix->vandals)
+		assert_true(tally.vandalized > before->vandalized + 100);
+}
+
+static void
+test_random_schedules(void **state)
+{
+	const Mix  *mix = *state;
+	Tally		before = tally;
+
+	memset(world, 0, sizeof(*world));
+	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
+	{
+		int			nclients;
+
+		start_world(mix->title, run);
+		nclients = mix->clients ? mix->clients : 1 + (int) choose(3);
+		world->permits = 1 + (int) choose(3);
+		if (mix->wrap)
+			world->first_sequence = INT32_MAX - (int32_t) choose(4);
+		world->refusals = mix->refusals;
+		world->disagreement = mix->disagreement;
+		world->lockers = mix->lockers;
+		world->vandals = mix->vandals;
+		if (mix->foreigners)
+		{
+			world->nforeigners = 1 + (int) choose(MAX_FOREIGNERS);
+			memset(world->foreigners, 0, sizeof(world->foreigners));
+		}
+		switch (choose(3))
+		{
+			case 0:
+				world->root_czxid = 0;
+				break;
+			case 1:
+				make_directory(SEMAPHORE_LOCKS, 0);
+				/* an old number is as good as none while nobody has a lease */
+				make_directory(SEMAPHORE_LEASES, mix->foreigners ?
+							   (int) choose(2) * world->permits :
+							   (int) choose(3));
+				break;
+			case 2:
+				break;
+		}
+		for (int i = 0; i < nclients; i++)
+			(void) add_client(mix->semaphores ? mix->semaphores :
+							  1 + (int) choose(MAX_SEMAPHORES));
+		for (int steps = 200 + (int) choose(400); steps > 0; steps--)
+			random_step(mix);
+		settle();
+		world->refusals = false;
+		wind_up();
+	}
+	/* it has come by the places that it is there for */
+	check_tally(mix, &before);
+}
+
+/* Every state was come by, and workers were restarted in each. */
+static void
+test_all_states_were_seen(void **state)
+{
+	(void) state;
+	for (SemaphoreState i = SEMAPHORE_NONE; i <= SEMAPHORE_LEAVING; i++)
+	{
+		assert_true(tally.states[i] > 50);
+		if (i != SEMAPHORE_NONE)
+			assert_true(tally.restarted_in[i] > 10);
+	}
+}
+
 int
 main(void)
 {
@@ -1540,7 +3983,12 @@ main(void)
 		cmocka_unit_test(test_state_names)
 	};
 	static char names[lengthof(transitions)][100];
+	static const struct CMUnitTest last[] = {
+		cmocka_unit_test(test_all_states_were_seen)
+	};
 	struct CMUnitTest lines[lengthof(transitions)];
+	struct CMUnitTest explored[lengthof(scenarios)];
+	struct CMUnitTest random[lengthof(mixes)];
 	int			failed = 0;
 
 	memset(lines, 0, sizeof(lines));
@@ -1554,7 +4002,25 @@ main(void)
 		lines[i].test_func = test_transition;
 		lines[i].initial_state = (void *) &transitions[i];
 	}
+	memset(explored, 0, sizeof(explored));
+	for (size_t i = 0; i < lengthof(scenarios); i++)
+	{
+		explored[i].name = scenarios[i].title;
+		explored[i].test_func = test_scenario;
+		explored[i].initial_state = (void *) &scenarios[i];
+	}
+	memset(random, 0, sizeof(random));
+	for (size_t i = 0; i < lengthof(mixes); i++)
+	{
+		random[i].name = mixes[i].title;
+		random[i].test_func = test_random_schedules;
+		random[i].initial_state = (void *) &mixes[i];
+	}
+
 	failed += cmocka_run_group_tests_name("transitions", lines, NULL, NULL);
 	failed += cmocka_run_group_tests_name("singles", singles, NULL, NULL);
+	failed += cmocka_run_group_tests_name("explored", explored, NULL, NULL);
+	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
+	failed += cmocka_run_group_tests_name("seen", last, NULL, NULL);
 	return failed;
 }

@@ -1,0 +1,397 @@
+
+# The patterns of doc/patterns.md: all SQL of the page is run, on two clusters,
+# as the comments in the page tell, and the outcome of each pattern is checked.
+# And the queries of doc/operations.md, while there is something to be seen.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $doc = ($ENV{TESTDIR} // '.') . '/doc';
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $foreign = $zk->client(timeout => 60);
+my %cluster =
+  map { $_ => zk_cluster($_, $zk, 'zklock.session_timeout' => '60s') } qw(a b);
+my ($a, $b) = @cluster{qw(a b)};
+
+# Of the section that is being run: its sessions by name, and the results of
+# the last block.
+my (%session, @results);
+
+#
+# The page
+#
+
+# The sections, as title => [blocks]; a block has sql, run and, if it is there,
+# rows: what the last statement shows, as psql -At would.
+sub read_page
+{
+	my (@sections, $block, $run, $fence);
+
+	for (split /\n/, slurp_file("$doc/patterns.md"))
+	{
+		if (defined $fence)
+		{
+			if (/^```$/)
+			{
+				$block->{rows} = rows($fence) if $block->{kind} eq 'text';
+				$fence = undef;
+			}
+			else
+			{
+				$fence .= "$_\n";
+				$block->{sql} = $fence if $block->{kind} eq 'sql';
+			}
+		}
+		elsif (/^## (.*)/)
+		{
+			push @sections, [ $1, [] ];
+		}
+		elsif (/^<!-- run: (.*) -->$/)
+		{
+			$run = $1;
+		}
+		elsif (/^```(\w*)$/)
+		{
+			if ($1 eq 'sql')
+			{
+				die "a block of \"$sections[-1][0]\" does not tell where it is run"
+				  unless defined $run;
+				$block = { run => $run };
+				push @{ $sections[-1][1] }, $block;
+				$run = undef;
+			}
+			elsif ($1 ne 'text' || !$block)
+			{
+				die "what is this block of \"$sections[-1][0]\"?";
+			}
+			$block->{kind} = $1;
+			$fence = '';
+		}
+	}
+	return @sections;
+}
+
+# Rows as psql prints them, without heading and alignment.
+sub rows
+{
+	my @lines = grep { !/^\(\d+ rows?\)$/ } split /\n/, $_[0];
+
+	return join("\n", map { join('|', map { s/^\s+|\s+$//gr } split /\|/) } @lines[2 .. $#lines]);
+}
+
+#
+# Running it
+#
+
+sub session
+{
+	my ($name) = @_;
+	my ($cluster) = split /\./, $name;
+
+	return $session{$name} //= ZkSession->new($cluster{$cluster} // die $name);
+}
+
+# Run a block, and test that it ends as the page says.
+sub run_block
+{
+	my ($block, $title) = @_;
+	my ($names, $at_once, $times, $waits, $sqlstate) =
+	  $block->{run} =~ /^([ab](?:\.\w+)?(?: [ab](?:\.\w+)?)*)( at once)?(?: x(\d+))?( waits)?(?: fails (\w{5}))?$/
+	  or die "\"run: $block->{run}\" is not understood";
+	my ($first) = split /\n/, $block->{sql};
+	my @names = split / /, $names;
+	my $check = sub {
+		my ($name, $result) = @_;
+
+		push @results, $result;
+		is($result->{sqlstate}, $sqlstate, "$title: $first in $name")
+		  or diag($result->{message});
+		is(last_rows($result->{out}, $block->{rows}),
+			$block->{rows}, "$title: what $name shows")
+		  if defined $block->{rows};
+	};
+
+	if ($times)
+	{
+		@names = map { my $n = $_; map { "$_.$n" } @names } (1 .. $times);
+	}
+	session($_) for (@names);
+	@results = ();
+	for my $name (@names)
+	{
+		# a block before has left it waiting
+		is(session($name)->result->{message}, undef, "$title: $name has waited")
+		  if delete session($name)->{left_waiting};
+
+		session($name)->send($block->{sql});
+		if ($waits)
+		{
+			session($name)->wait_waiting(2);
+			session($name)->{left_waiting} = 1;
+		}
+		elsif (!$at_once)
+		{
+			$check->($name, session($name)->result);
+		}
+	}
+	if ($at_once)
+	{
+		$check->($_, session($_)->result) for (@names);
+	}
+	return;
+}
+
+# As many of the last lines as there are in what is expected.
+sub last_rows
+{
+	my ($out, $expected) = @_;
+	my @lines = split /\n/, $out, -1;
+	my $n = () = split /\n/, $expected, -1;
+
+	splice(@lines, 0, @lines - $n) if @lines > $n;
+	return join("\n", @lines);
+}
+
+# A query's result in all clusters, as a list.
+sub in_both { return map { $cluster{$_}->safe_psql('postgres', $_[0]) } qw(a b); }
+
+# Run a call in a session that has to wait for a lock, in this mode and scope.
+sub waits
+{
+	my ($name, $call, $lock, $mode, $scope) = @_;
+	my $session = session($name);
+
+	$session->send($call);
+	$session->{node}->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM zk_locks WHERE NOT granted AND name = '$lock'"
+		  . " AND pid = $session->{pid} AND mode = '$mode' AND scope = '$scope'")
+	  or die "$name does not wait for $lock";
+	return $session;
+}
+
+sub sum { my $sum = 0; $sum += $_ for @_; return $sum; }
+
+# The most of these intervals that overlap: a list of "begin|end", in seconds.
+sub most_at_once
+{
+	my @intervals = map { [ split /\|/ ] } @_;
+	my $most = 0;
+
+	for my $begin (map { $_->[0] } @intervals)
+	{
+		my $n = grep { $_->[0] <= $begin && $begin < $_->[1] } @intervals;
+		$most = $n if $n > $most;
+	}
+	return $most;
+}
+
+#
+# What must have come out
+#
+
+my %outcome;
+
+$outcome{'Before you begin'} = sub {
+	is($b->safe_psql('postgres', 'SELECT srvname FROM pg_foreign_server'),
+		'cluster_a', 'b reaches a');
+};
+
+$outcome{'Inventory decrement over two clusters'} = sub {
+	is(sum(in_both('SELECT count(*) FROM orders')),
+		10, 'ten teapots were sold, of ten');
+
+	# one more caller each, behind a holder of the other cluster
+	$a->safe_psql('postgres', 'UPDATE stock SET quantity = 1');
+	my $seller = session('a.seller');
+	$seller->run_ok("BEGIN; CALL sell('teapot')");
+	my $other = waits('b.seller', "CALL sell('teapot')",
+		'stock:teapot', 'exclusive', 'transaction');
+	$seller->run_ok('COMMIT');
+	is($other->result->{out}, 'f', 'who has waited sees that nothing is left');
+};
+
+$outcome{'Run a cron job on one cluster only'} = sub {
+	my @reports = in_both('SELECT count(*) FROM reports');
+
+	is(sum(@reports), 1, 'one report was written');
+	is($a->safe_psql('postgres', 'SELECT cluster FROM job_runs'),
+		$reports[0] ? 'a' : 'b', 'by the cluster that is noted');
+
+	# a run that fails is another cluster's
+	my $first = session('a.cron');
+	$first->run_ok("BEGIN; CALL nightly_report('2026-12-02')");
+	my $second = waits('b.cron', "CALL nightly_report('2026-12-02')",
+		'cron:nightly_report', 'exclusive', 'transaction');
+	$first->run_ok('ROLLBACK');
+	is($second->result->{message}, undef, 'the job of the other cluster');
+	is(join(' ', in_both("SELECT count(*) FROM reports WHERE due = '2026-12-02'")),
+		'0 1', 'the other cluster did what the first has failed to do');
+};
+
+$outcome{'Leader with fencing'} = sub {
+	my ($old, $new) = @session{qw(b.leader a.leader)};
+	my $lock = 'leader:dispatch';
+
+	no warnings 'portable';
+
+	# the leader in b loses its lock, and one in a takes over
+	$foreign->kill_session(hex
+		  $b->safe_psql('postgres', 'SELECT session_id FROM zk_session'));
+	$new->run_ok("SELECT zk_lock('$lock', session => true)",
+		'another leader takes over');
+	$new->run_ok("CALL dispatch('third, by a')");
+	# the worker of b may be silent for long, the next one is not
+	$b->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
+	$b->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE name = '$lock'");
+	is($old->run("CALL dispatch('fourth, by b')")->{sqlstate},
+		'40001', 'who has lost the lock cannot dispatch');
+	is($old->run("SELECT zk_unlock('$lock')")->{out}, 't', 'but can acknowledge it');
+	$old->send("SELECT zk_lock('$lock', session => true)");
+	$old->wait_waiting(2);
+	$new->run_ok("SELECT zk_unlock('$lock')");
+	is($old->result->{message}, undef, 'and be the leader again');
+	$old->run_ok("CALL dispatch('fourth, by b')");
+	is( $a->safe_psql('postgres', 'SELECT what FROM dispatches ORDER BY token'),
+		"first, by a\nsecond, by b\nthird, by a\nfourth, by b",
+		'all that was dispatched, in the order of the tokens');
+};
+
+$outcome{'Migrate all shards once'} = sub {
+	is(join(' ', in_both('SELECT count(*) FROM migrations')),
+		'1 1', 'each shard was migrated once');
+
+	# readers exclude the migration, not each other
+	my @readers = map { session("$_.reader") } qw(a b);
+	$_->run_ok("BEGIN; SELECT zk_lock('schema', shared => true)") for (@readers);
+	my $migration = waits('b.migration', "CALL migrate('3-none', 'SELECT 1')",
+		'schema', 'exclusive', 'transaction');
+	$readers[1]->run_ok('COMMIT');
+	$migration->wait_waiting(2);
+	$readers[0]->run_ok('COMMIT');
+	is($migration->result->{message}, undef, 'the migration has waited for the readers');
+};
+
+$outcome{'Limit N workers over the fleet'} = sub {
+	my @mails = in_both('SELECT extract(epoch FROM began), extract(epoch FROM sent)'
+		  . ' FROM mails WHERE sent IS NOT NULL');
+	@mails = map { split /\n/ } @mails;
+
+	is(scalar(@mails), 40, 'all mails were sent');
+	cmp_ok(most_at_once(@mails), '<=', 3, 'by three workers at a time at most');
+
+	# a.two, b.one and b.four have the permits
+	my $fourth = session('b.four');
+	$fourth->run_ok("BEGIN; SELECT zk_acquire('mailers', 3)");
+	is(session('a.three')->run("SELECT zk_acquire('mailers', 4)")->{sqlstate},
+		'55000', 'another number of permits is refused');
+	my $worker = waits('a.worker', 'CALL send_mails()',
+		'mailers', 'permit', 'transaction');
+	$fourth->run_ok('ROLLBACK');
+	is($worker->result->{message}, undef, 'a worker has waited for a permit');
+};
+
+$outcome{'Stored procedure with COMMIT in a loop'} = sub {
+	my @purges = in_both('SELECT extract(epoch FROM began), extract(epoch FROM ended)'
+		  . ' FROM purges');
+	@purges = map { split /\n/ } @purges;
+
+	is(scalar(@purges), 12, 'all batches');
+	is(most_at_once(@purges), 1, 'were of one cluster at a time');
+
+	# a batch, or all of them, wait for who has the lock, in either cluster
+	my $holder = session('a.holder');
+	for my $call ([ "purge('1 hour')", 'transaction' ],
+		[ "purge_alone('1 hour')", 'session' ])
+	{
+		$holder->run_ok("BEGIN; SELECT zk_lock('purge')");
+		my $purger = waits('b.purger', "CALL $call->[0]", 'purge', 'exclusive', $call->[1]);
+		$holder->run_ok('COMMIT');
+		is($purger->result->{message}, undef, "$call->[0] has waited");
+		is(sql($a, "SELECT zk_try_lock('purge', '1 min')")->{out},
+			't', 'and leaves the lock to others');
+	}
+};
+
+#
+# All sections
+#
+
+my @sections = read_page();
+
+is_deeply([ sort map { $_->[0] } @sections ],
+	[ sort keys %outcome ], 'each section has a check, and each check a section');
+
+for (@sections)
+{
+	my ($title, $blocks) = @$_;
+	my @blocks = grep { $_->{run} ne 'no' } @$blocks;
+
+	cmp_ok(scalar(@blocks), '>', 0, "$title: there is something to run");
+
+	# what the page has its reader say once to psql
+	session('b')->run(sprintf("\\set a_%s '%s'", @$_))
+	  for (
+		[ host => $a->host ],
+		[ port => $a->port ],
+		[ dbname => 'postgres' ],
+		[ user => getpwuid($<) ],
+		[ password => '' ]);
+
+	run_block($_, $title) for (@blocks);
+	$outcome{$title}->();
+
+	$_->quit for (values %session);
+	%session = ();
+	$_->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks')
+	  for ($a, $b);
+}
+
+#
+# At three in the morning: a holds a lock, and b waits for it
+#
+
+{
+	my @queries = slurp_file("$doc/operations.md") =~ /^```sql\n(.*?)^```$/msg;
+	my $holder = holder($a, 'stock/17');
+	my $waiter = waiter($b, 'stock/17', 2);
+	my %found;
+
+	cmp_ok(scalar(@queries), '>', 5, 'operations.md has queries');
+	for my $name (qw(b a))
+	{
+		for my $query (@queries)
+		{
+			my $result = sql($cluster{$name}, $query);
+
+			is($result->{message}, undef, "$name: $query");
+			$found{$name} .= "$result->{out}\n";
+		}
+	}
+	like($found{b}, qr/^\d+\|.*stock\/17\|exclusive\|.*cluster=a\b/m,
+		'b tells that it waits for a');
+	like($found{a}, qr/^stock\/17\|\d+\|idle in transaction\|/m,
+		'a tells what the holder is doing');
+	like($found{a}, qr/^\d+\|t$/m, 'the holder is terminated');
+	is($waiter->result->{message}, undef, 'and the waiter has the lock');
+	$_->quit for ($holder, $waiter);
+}
+
+poll_until(sub { !all_contenders($zk) }, 'the last contender to go');
+
+for my $node ($a, $b)
+{
+	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|was terminated by signal/,
+		$node->name . ' has not crashed');
+	$node->stop;
+}
+
+done_testing();

@@ -133,6 +133,12 @@
  *				stat ok, not our session's; no node -> LEAVING: lost
  *				stat unknown -> OWNER: stat
  *				stat refused -> OWNER: the permit is ours, but has no token
+ *				guard, once; watch used up or unknown -> OWNER: watch our lease
+ *				watch ok, our session's -> OWNER: token; and with the data of a
+ *				  revocation -> OWNER: set (who we are); revoked
+ *				watch ok, not our session's; no node -> LEAVING: lost
+ *				watch refused -> OWNER
+ *				set unknown -> OWNER: set
  *				release -> LEAVING: delete, release the lock
  *	RECLAIMING	search ok, our lease among them -> OWNER: stat
  *				search ok, without it; no node -> LEAVING: lost
@@ -929,6 +935,11 @@ on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
 static void
 on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
+	/* the next to look must not find the revocation again */
+	if (semaphore->state == SEMAPHORE_OWNER && semaphore->guarded &&
+		in->result == RECIPE_UNKNOWN)
+		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_LEASES,
+				semaphore->node, NULL);
 	if (semaphore->state != SEMAPHORE_AGREEING)
 		return;
 
@@ -1028,6 +1039,42 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 }
 
+/* Watch our lease: somebody may ask for the permit by its data. */
+static void
+guard(Semaphore *semaphore, SemaphoreOutput *out)
+{
+	semaphore->guarded = true;
+	send_new(semaphore, out, RECIPE_OP_WATCH, SEMAPHORE_LEASES,
+			 semaphore->node, NULL);
+}
+
+/* The watch stands for a stat that it may have overtaken. */
+static void
+on_guard_done(Semaphore *semaphore, const RecipeInput *in,
+			  SemaphoreOutput *out)
+{
+	const char *revoke = RECIPE_REVOKE_DATA;
+
+	if (semaphore->state != SEMAPHORE_OWNER || !semaphore->guarded)
+		return;
+	if (in->result == RECIPE_UNKNOWN)
+	{
+		guard(semaphore, out);
+		return;
+	}
+	if (in->result != RECIPE_REFUSED)
+		on_stat_done(semaphore, in, out);
+	if (semaphore->state == SEMAPHORE_OWNER && in->result == RECIPE_OK &&
+		in->data_len == (int) strlen(revoke) &&
+		memcmp(in->data, revoke, in->data_len) == 0)
+	{
+		/* say again who we are, so that it can be asked again */
+		out->told |= RECIPE_TOLD_REVOKED;
+		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_LEASES,
+				semaphore->node, NULL);
+	}
+}
+
 static void
 on_delete_done(Semaphore *semaphore, const RecipeInput *in,
 			   SemaphoreOutput *out)
@@ -1105,6 +1152,9 @@ on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		case RECIPE_GET_DONE:
 			on_get_done(semaphore, in, out);
 			break;
+		case RECIPE_WATCH_DONE:
+			on_guard_done(semaphore, in, out);
+			break;
 		case RECIPE_SET_DONE:
 			on_set_done(semaphore, in, out);
 			break;
@@ -1118,6 +1168,8 @@ on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		case RECIPE_NODE_TOUCHED:
 			if (semaphore->state == SEMAPHORE_WAITING)
 				list_leases(semaphore, out);
+			else if (semaphore->state == SEMAPHORE_OWNER && semaphore->guarded)
+				guard(semaphore, out);
 			break;
 		default:
 			break;
@@ -1154,6 +1206,7 @@ begin(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
 	snprintf(semaphore->agreement, sizeof(semaphore->agreement),
 			 AGREEMENT_PREFIX "%d", permits);
 	semaphore->making = 0;
+	semaphore->guarded = false;
 	not_created(semaphore);
 }
 
@@ -1233,7 +1286,10 @@ semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
 			on_expired(semaphore, in, out);
 			break;
 		case RECIPE_LOOK:
+			break;
 		case RECIPE_GUARD:
+			if (semaphore->state == SEMAPHORE_OWNER && !semaphore->guarded)
+				guard(semaphore, out);
 			break;
 		default:
 			if (for_lock)

@@ -57,8 +57,8 @@ typedef struct SemaphoreOp
 #define SEMAPHORE_DATA_SIZE		24
 
 /*
- * "told" has these of recipe.h: QUEUED, GRANTED, TOKEN, LOST, FAILED, MIXED,
- * GONE, LEFT, STRANGER.  Other than there, LOST can come ahead of GONE, as the
+ * "told" has these of recipe.h: QUEUED, GRANTED, TOKEN, REVOKED, LOST, FAILED,
+ * MIXED, GONE, LEFT, STRANGER.  Other than there, LOST can come ahead of GONE, as the
  * lock may still have to be given up.
  */
 typedef struct SemaphoreOutput
@@ -88,6 +88,7 @@ typedef struct Semaphore
 	bool		name_read;		/* PREPARING, CHECKING: <name> is all right */
 	bool		leased;			/* our lease exists, for all we know */
 	bool		refused;		/* LEAVING: its delete was; to be retried */
+	bool		guarded;		/* OWNER: our lease is watched for revocations */
 	int32_t		sequence;		/* of our lease, once created */
 	char		node[ZNODE_CONTENDER_SIZE]; /* lease's name, or prefix before */
 	uint32_t	serial;			/* of what was last sent, but for the lock */

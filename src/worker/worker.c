@@ -221,7 +221,8 @@ is_begun(const Contender *contender)
 static bool
 is_guarded(const Contender *contender)
 {
-	return contender->is_permit || contender->recipe.guard != 0;
+	return contender->is_permit ?
+		contender->semaphore.guarded : contender->recipe.guard != 0;
 }
 
 static void

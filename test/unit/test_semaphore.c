@@ -82,6 +82,7 @@ typedef enum Input
 	IN_RELEASE,
 	IN_RETRY,
 	IN_EXPIRED,
+	IN_GUARD,
 	/* answers and watches of our own operations, all with a serial number */
 	IN_MKDIR_OK,
 	IN_MKDIR_UNKNOWN,
@@ -126,7 +127,12 @@ typedef enum Input
 	IN_DELETE_UNKNOWN,
 	IN_DELETE_NO_NODE,
 	IN_DELETE_REFUSED,
-	IN_WATCH_OK,				/* we never watch a node of our own account */
+	IN_WATCH_OK,				/* of our lease; not our session's any more */
+	IN_WATCH_OURS,
+	IN_WATCH_REVOKED,
+	IN_WATCH_UNKNOWN,
+	IN_WATCH_NO_NODE,
+	IN_WATCH_REFUSED,
 	IN_DELETED,
 	IN_TOUCHED,
 	/* what the lock's recipe makes of the answers of its operations */
@@ -211,6 +217,13 @@ static const struct
 	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, RECIPE_NO_NODE},
 	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, RECIPE_REFUSED},
 	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK},
+	[IN_WATCH_OURS] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "us", .ours = true},
+	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "__REVOKE__",
+		.ours = true},
+	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
+	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
+	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
+	[IN_GUARD] = {.event = RECIPE_GUARD},
 	[IN_DELETED] = {.event = RECIPE_NODE_DELETED},
 	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
 	[IN_LOCK_CREATED] = {RECIPE_CREATE_DONE, RECIPE_OK, true, .node = LOCK},
@@ -267,6 +280,7 @@ typedef enum Situation
 	AT_WAITING,
 	AT_OWNER,					/* the lock is being given up */
 	AT_OWNER_ALONE,				/* it has been */
+	AT_OWNER_GUARDED,			/* our lease is watched */
 	AT_RECLAIMING,
 	AT_CANCELLING,
 	AT_ABANDONING,
@@ -351,6 +365,8 @@ static const struct
 	[AT_OWNER] = {"OWNER", SEMAPHORE_OWNER, 0, {TO_OWNER}},
 	[AT_OWNER_ALONE] = {"OWNER, without the lock", SEMAPHORE_OWNER, 0,
 	{TO_OWNER, IN_LOCK_GONE}},
+	[AT_OWNER_GUARDED] = {"OWNER, guarded", SEMAPHORE_OWNER, 0,
+	{TO_OWNER, IN_GUARD}},
 	[AT_RECLAIMING] = {"RECLAIMING", SEMAPHORE_RECLAIMING,
 	1 + RECIPE_RESUME_OWNED},
 	[AT_CANCELLING] = {"CANCELLING", SEMAPHORE_CANCELLING, 0,
@@ -757,6 +773,27 @@ static const Transition transitions[] = {
 	{AT_OWNER_ALONE, IN_STAT_UNKNOWN, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_OWNER_ALONE, IN_RELEASE, SEMAPHORE_LEAVING, "delete", 0, 0},
 
+	{AT_OWNER, IN_GUARD, SEMAPHORE_OWNER, "watch", 0, 0},
+	{AT_OWNER_ALONE, IN_GUARD, SEMAPHORE_OWNER, "watch", 0, 0},
+	{AT_OWNER_GUARDED, IN_WATCH_OURS, SEMAPHORE_OWNER, "",
+	RECIPE_TOLD_TOKEN, 0},
+	{AT_OWNER_GUARDED, IN_WATCH_REVOKED, SEMAPHORE_OWNER, "set",
+	RECIPE_TOLD_TOKEN | RECIPE_TOLD_REVOKED, 0},
+	{AT_OWNER_GUARDED, IN_WATCH_OK, SEMAPHORE_LEAVING, "", TOLD_LOST, 0},
+	{AT_OWNER_GUARDED, IN_WATCH_NO_NODE, SEMAPHORE_LEAVING, "", TOLD_LOST,
+	ERROR_NO_NODE},
+	{AT_OWNER_GUARDED, IN_WATCH_UNKNOWN, SEMAPHORE_OWNER, "watch", 0, 0},
+	{AT_OWNER_GUARDED, IN_TOUCHED, SEMAPHORE_OWNER, "watch", 0, 0},
+	{AT_OWNER_GUARDED, IN_DELETED, SEMAPHORE_OWNER, "watch", 0, 0},
+	{AT_OWNER_GUARDED, IN_SET_UNKNOWN, SEMAPHORE_OWNER, "set", 0, 0},
+	{AT_OWNER_GUARDED, IN_STAT_OURS, SEMAPHORE_OWNER, "", RECIPE_TOLD_TOKEN, 0},
+	{AT_OWNER_GUARDED, IN_STAT_FOREIGN, SEMAPHORE_LEAVING, "", TOLD_LOST, 0},
+	{AT_OWNER_GUARDED, IN_STAT_NO_NODE, SEMAPHORE_LEAVING, "", TOLD_LOST,
+	ERROR_NO_NODE},
+	{AT_OWNER_GUARDED, IN_STAT_UNKNOWN, SEMAPHORE_OWNER, "stat", 0, 0},
+	{AT_OWNER_GUARDED, IN_RELEASE, SEMAPHORE_LEAVING, "delete", 0, 0},
+	{AT_OWNER_GUARDED, IN_LOCK_GONE, SEMAPHORE_OWNER, "", 0, 0},
+	{AT_OWNER_GUARDED, IN_LOCK_LEFT, SEMAPHORE_OWNER, "", TOLD_LEFT, ERROR_REFUSED},
 	{AT_RECLAIMING, IN_OURS, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_RECLAIMING, IN_OURS_FIRST, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_RECLAIMING, IN_OURS_SECOND, SEMAPHORE_OWNER, "stat", 0, 0},
@@ -855,6 +892,7 @@ expected_node(RecipeOpKind kind)
 	{
 		case RECIPE_OP_CREATE:
 			return LEASE_PREFIX;
+		case RECIPE_OP_WATCH:
 		case RECIPE_OP_STAT:
 		case RECIPE_OP_DELETE:
 		case RECIPE_OP_DELETE_STRAY:
@@ -877,8 +915,9 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 	{
 		const RecipeOp *op = &out->ops[i].op;
 		SemaphorePlace place = out->ops[i].place;
-		const char *node = expected_node(op->kind);
-		bool		agreement = op->kind == RECIPE_OP_SET ||
+		bool		our_data = op->kind == RECIPE_OP_SET && semaphore->guarded;
+		const char *node = our_data ? LEASE : expected_node(op->kind);
+		bool		agreement = (op->kind == RECIPE_OP_SET && !our_data) ||
 			(op->kind == RECIPE_OP_MKDIR && place == SEMAPHORE_LEASES);
 
 		if (out->ops[i].for_lock)

@@ -23,7 +23,8 @@
 /* Locks that a backend asks for. */
 typedef struct ZkRequest
 {
-	char	  **keys;			/* hold keys: see zk_semaphore_key() */
+	char	  **keys;			/* hold keys, sorted, each once: paths, or see
+								 * zk_semaphore_key() */
 	int			nkeys;
 	const char *name;			/* what the user calls the first, for messages */
 	ZnodeKind	kind;

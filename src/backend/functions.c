@@ -20,6 +20,7 @@
 #include "backend/backend.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "lib/qunique.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
@@ -218,11 +219,6 @@ zk_lock_all(PG_FUNCTION_ARGS)
 	request.timeout = get_timeout(fcinfo, 1);
 	request.kind = kind_of_lock(get_choice(fcinfo, 2));
 	request.session = get_choice(fcinfo, 3);
-	if (nnames > MAX_LOCK_ALL)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("cannot take more than %d locks together",
-						MAX_LOCK_ALL)));
 	if (nnames == 0)
 		PG_RETURN_VOID();
 
@@ -233,8 +229,15 @@ zk_lock_all(PG_FUNCTION_ARGS)
 		zk_lock_name(names[i], nulls[i], &locks[i]);
 		request.keys[i] = locks[i].path;
 	}
-	request.nkeys = nnames;
 	request.name = locks[0].name;
+	qsort(request.keys, nnames, sizeof(char *), pg_qsort_strcmp);
+	request.nkeys = qunique(request.keys, nnames, sizeof(char *),
+							pg_qsort_strcmp);
+	if (request.nkeys > MAX_LOCK_ALL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot take more than %d locks together",
+						MAX_LOCK_ALL)));
 	(void) hold_acquire(&request);
 	PG_RETURN_VOID();
 }

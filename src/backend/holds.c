@@ -934,20 +934,13 @@ check_again(const HeldLock *lock, const ZkRequest *request)
 		report_permits(request->name, request->permits, lock->permits);
 }
 
-static int
-compare_keys(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *) a, *(const char *const *) b);
-}
-
 /*
  * hold_acquire
  *		Take the locks of a request, once more where this backend holds them
  *		already: all or none.
  *
- * The keys are sorted in place; one that comes twice counts once.  Several
- * keys cannot be tried, only waited for.  Returns false, or if not "try" throws
- * 55P03, if the locks cannot be had in time.
+ * Several keys cannot be tried, only waited for.  Returns false, or if not
+ * "try" throws 55P03, if the locks cannot be had in time.
  *
  * Errors: 55P03; 53200 out of slots; 57P03 no session; 42501, F0000 or 58000
  * refused by ZooKeeper; 57014 cancelled; 40P01 deadlock within the cluster;
@@ -984,15 +977,12 @@ hold_acquire(const ZkRequest *request)
 		wait.deadline = wait.deadline < 0 ? limit : Min(wait.deadline, limit);
 	}
 
-	qsort(request->keys, request->nkeys, sizeof(char *), compare_keys);
 	make_room_for_acquiring(request->nkeys);
 	for (int i = 0; i < request->nkeys; i++)
 	{
-		HeldLock   *lock;
+		HeldLock   *lock = prepare_held(request->keys[i], request->kind,
+										request->permits);
 
-		if (i > 0 && strcmp(request->keys[i - 1], request->keys[i]) == 0)
-			continue;
-		lock = prepare_held(request->keys[i], request->kind, request->permits);
 		if (lock->nholds == 0)
 			add_acquiring(lock);
 		else

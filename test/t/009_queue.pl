@@ -490,6 +490,19 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 	$c->stop;
 }
 
+# Permits of a semaphore, too.
+{
+	my $holder = ZkSession->new($a);
+
+	$holder->run_ok("BEGIN; SELECT zk_acquire('permits asked for', 2)", 'a permit');
+	run_forever($a, $holder);
+	is(sql($b, "SELECT zk_cancel_holder('permits asked for')")->{out}, 1,
+		'who has a permit in another cluster is asked');
+	is_cancelled($holder, '... and cancelled');
+	is( (queue($a, 'permits asked for', 'count(*)'))[0], 0, '... which gives the permit back');
+	$holder->quit;
+}
+
 # The node of a cluster's reader is watched for a revocation, and by a writer
 # of the same cluster that waits for it.
 {

@@ -16,14 +16,16 @@
  *	HELD		-		-		HELD	IDLE	RELEASING NONE, or WANTED
  *	RELEASING	-		-		-		-		-		  NONE, or WANTED
  *
- *	asked			by a backend that has the heavyweight lock
+ *	asked			by a backend that has the heavyweight lock, or by a writer
+ *					that waits for it
  *	granted			by the worker: our contender owns the lock
  *	taken			by a backend that has the heavyweight lock; HELD only by
  *					one more reader
  *	handed			by the last holder at its end, for the next local backend
  *	given up		by the last holder at its end; by the last backend that
  *					wanted the slot and does no more; by one that waits for
- *					something else first; by the worker, if it is lost
+ *					something else first; by the worker, if it is lost or
+ *					nobody can take it
  *	contender gone	told by the worker: deleted, or expired with its session;
  *					WANTED if a backend waits for another one.  The holders,
  *					if there are any, have lost the lock, and are marked so.
@@ -32,11 +34,18 @@
  * the slot has been given up changes nothing.
  *
  * What a backend has to do with a slot is in a ZkProcLock: it wants the slot,
- * then holds it.  A lock has a slot for each mode, since there is a contender
- * for each.  Several backends hold that of the readers together.  They
- * may join the holders only while no exclusive contender of another cluster
- * waits behind ours; that is looked up in ZooKeeper, by the worker, but not
- * more often than once in zklock.handoff_quantum.
+ * is ready to take it when it has the heavyweight lock, then holds it.  A lock
+ * has a slot for each mode, since there is a contender for each.  Several
+ * backends hold that of the readers together.  They may join the holders only
+ * while no exclusive contender of another cluster waits behind ours; that is
+ * looked up in ZooKeeper, by the worker, but not more often than once in
+ * zklock.handoff_quantum.
+ *
+ * A cluster must not wait for itself.  A contender that owns a lock is kept for
+ * a backend that can take it, which is not held up in the lock manager: else it
+ * could wait there for somebody who waits in ZooKeeper for that contender.  So
+ * a grant that nobody is ready for is given up; readers hand on to ready ones
+ * only; and who is ready in one mode gives up what the cluster has of the other.
  *
  * Locking protocol.  The slots are a hash table of ZK_PARTITIONS partitions,
  * with an LWLock each.  Finding, entering or removing a slot, and reading or

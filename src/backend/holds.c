@@ -162,6 +162,7 @@ find_held(const char *key)
 	return lock && lock->nholds > 0 ? lock : NULL;
 }
 
+/* Do several backends have such a lock together? */
 static bool
 is_shared(ZnodeKind kind)
 {
@@ -839,10 +840,11 @@ want_slots(const ZkRequest *request)
 	for (int i = 0; i < acquiring.nlocks; i++)
 	{
 		HeldLock   *lock = acquiring.locks[i];
+		bool		together = acquiring.nlocks > 1;
 		char		key[ZK_SLOT_KEY_SIZE];
 
-		slot_key(lock, acquiring.nlocks > 1, key);
-		lock->proc = slot_want(key, lock->kind, request->session);
+		slot_key(lock, together, key);
+		lock->proc = slot_want(key, lock->kind, request->session, together);
 	}
 }
 
@@ -871,21 +873,17 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 	bool		tier1;
 	bool		got = false;
 
+	/* ahead of the wait, so that a holder hands the slot on */
+	want_slots(request);
 	if (nlocks == 1)
 	{
-		/* wanted ahead of the wait, so that a holder hands the slot on */
-		want_slots(request);
 		tier1 = acquire_heavyweight(first, request, wait);
 		got = tier1 && take_slot(first, wait);
 	}
 	else
 	{
 		tier1 = acquire_heavyweights(acquiring.locks, nlocks, wait);
-		if (tier1)
-		{
-			want_slots(request);
-			got = take_slots(acquiring.locks, nlocks, wait);
-		}
+		got = tier1 && take_slots(acquiring.locks, nlocks, wait);
 	}
 	if (!got)
 	{

@@ -494,12 +494,13 @@ find_or_enter_slot(const char *key, uint32 hash)
  * To be called ahead of waiting for the heavyweight lock, so that a holder
  * sees that there is somebody to hand the slot to.  A backend wants or holds a
  * slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
- * the contender that it needs; "session" is for zk_locks only.
+ * the contender that it needs; "session" is for zk_locks only; "together" is
+ * for slots_take_together().
  *
  * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
  */
 ZkProcLock *
-slot_want(const char *key, ZnodeKind kind, bool session)
+slot_want(const char *key, ZnodeKind kind, bool session, bool together)
 {
 	uint32		hash = get_hash_value(slots, key);
 	LWLock	   *lock = partition_lock(hash);
@@ -525,6 +526,7 @@ slot_want(const char *key, ZnodeKind kind, bool session)
 	proc->pid = MyProcPid;
 	proc->kind = kind;
 	proc->session = session;
+	proc->together = together;
 	proc->since = GetCurrentTimestamp();
 	proc->wanted_at = zk_now_ms();
 	proc->next = slot->procs;
@@ -687,7 +689,7 @@ slot_ask_for_others(const char *key)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
-	if (slot && slot->procs && !slot->procs->granted)
+	if (slot && slot->procs && !slot->procs->granted && !slot->procs->together)
 		ask_ahead(slot->procs);
 	LWLockRelease(lock);
 }
@@ -928,14 +930,15 @@ slot_yield(const char *key)
 
 /*
  * Is there a backend that can take the slot from the last holder?  A writer
- * gets the heavyweight lock in a moment; but a reader that has not got it
- * already stands behind a writer there.
+ * gets the heavyweight lock in a moment, unless it waits for several; but a
+ * reader that has not got it already stands behind a writer there.
  */
 static bool
 has_taker(const ZkSlot *slot)
 {
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (!proc->granted && (proc->ready || !is_shared(proc->kind)))
+		if (!proc->granted &&
+			(proc->ready || (!is_shared(proc->kind) && !proc->together)))
 			return true;
 	return false;
 }

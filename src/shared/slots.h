@@ -64,6 +64,7 @@ typedef struct ZkProcLock
 	bool		ready;			/* has the heavyweight lock, and only waits
 								 * for the slot */
 	bool		session;		/* has a session-scoped hold */
+	bool		together;		/* wants it only together with others */
 	ZnodeKind	kind;			/* of the contender that it wanted */
 	TimestampTz since;			/* that it wants it, or holds it */
 	int64		wanted_at;		/* the former, as of zk_now_ms() */
@@ -187,7 +188,8 @@ extern void slots_startup_shmem(void);
 extern bool slots_available(void);
 
 /* backends */
-extern ZkProcLock *slot_want(const char *key, ZnodeKind kind, bool session);
+extern ZkProcLock *slot_want(const char *key, ZnodeKind kind, bool session,
+							 bool together);
 extern void slot_unwant(ZkProcLock *proc);
 extern ZkSlotState slot_find_contender(const char *key,
 									   ZkContender *contender);

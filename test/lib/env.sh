@@ -16,7 +16,7 @@ ZK_BASE_PACKAGES="gcc make libc6-dev postgresql-15 postgresql-server-dev-15
 	libzookeeper-mt-dev libzookeeper-java openjdk-17-jre-headless"
 ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils \
 	libcurator-recipes-java openjdk-17-jdk-headless \
-	golang-go golang-github-samuel-go-zookeeper-dev"
+	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer"
 
 # A make above us must not steer the makes below.
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -35,8 +35,8 @@ zk_root()
 }
 
 # zk_need_packages PKG...: install those that are missing, from Debian.
-# Installing a PostgreSQL server must leave no cluster "main" behind, so
-# postgresql-common is told so while it happens.
+# Installing a PostgreSQL server must leave no cluster "main" behind, and no
+# service running, so postgresql-common and dpkg are told so while it happens.
 zk_need_packages()
 {
 	local pkg missing=()
@@ -56,12 +56,23 @@ zk_need_packages()
 		export JAVA_TOOL_OPTIONS=-XX:-UsePerfData
 		dir=/etc/postgresql-common/createcluster.d
 		log=$(mktemp)
-		cleanup() { rm -f "$log" $dir/zklock.conf; rmdir -p $dir 2>/dev/null || true; }
+		policy=/usr/sbin/policy-rc.d
+		ours=
+		cleanup()
+		{
+			rm -f "$log" $dir/zklock.conf ${ours:+"$policy"}
+			rmdir -p $dir 2>/dev/null || true
+		}
 		trap cleanup EXIT
 		trap 'exit 1' INT TERM HUP
 
 		mkdir -p $dir
 		echo 'create_main_cluster = false' >$dir/zklock.conf
+		if [ ! -e $policy ]; then
+			ours=yes
+			printf '#!/bin/sh\nexit 101\n' >$policy
+			chmod 755 $policy
+		fi
 		# Lists that are missing or old are fetched, and only then.
 		get() { apt-get -y -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1 </dev/null; }
 		get install --no-install-recommends "$@" ||

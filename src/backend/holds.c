@@ -1007,7 +1007,8 @@ hold_acquire(const ZkRequest *request)
 	}
 	for (int i = 0; i < nagain; i++)
 	{
-		(void) lock_heavyweight(again[i], request->session, true, -1);
+		/* without waiting: pg_advisory_unlock_all() may have let others in */
+		(void) lock_heavyweight(again[i], request->session, false, -1);
 		push_hold(again[i], request->session);
 		show_scope(again[i]);
 	}

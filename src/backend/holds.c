@@ -64,6 +64,9 @@
 /* How long to wait for the owner's name, for the log, in ms. */
 #define OWNER_QUERY_MS		1000
 
+/* Ends the key of the slot that the readers of a lock share. */
+#define READERS_MARK		ZK_KEY_MARK "r"
+
 /* In field4 of our lock tags, which tells them from others' user locks: "ZK". */
 #define ZK_LOCKTAG_MAGIC	0x5A4B
 
@@ -102,8 +105,9 @@ static struct
 	int			maxlocks;
 	HeldLock  **locks;
 	SubTransactionId subid;		/* in which it was made */
+	ZkProcLock *other;			/* see wait_for_other_mode(), or NULL */
 	ZkFailure	failure;		/* how to count it if it ends now */
-}			acquiring = {0, 0, NULL, InvalidSubTransactionId, ZK_FAILURE_ERROR};
+}			acquiring = {0, 0, NULL, InvalidSubTransactionId, NULL, ZK_FAILURE_ERROR};
 
 /* Of the current transaction. */
 static bool transaction_wrote = false;
@@ -304,6 +308,9 @@ make_room_for_acquiring(int nlocks)
 static void
 abandon_acquiring(void)
 {
+	if (acquiring.other)
+		slot_unwant(acquiring.other);
+	acquiring.other = NULL;
 	for (int i = 0; i < acquiring.nlocks; i++)
 	{
 		HeldLock   *lock = acquiring.locks[i];
@@ -669,11 +676,18 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	return true;
 }
 
-/* The key of the slot that the readers of a lock share. */
-static void
-readers_key(const HeldLock *lock, char key[ZK_SLOT_KEY_SIZE])
+/*
+ * The key of the slot that serves a lock in the other mode, or false if there
+ * is no such mode.  That of the readers is shared by all of them.
+ */
+static bool
+other_mode_key(const HeldLock *lock, char key[ZK_SLOT_KEY_SIZE])
 {
-	snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "r", lock->key);
+	if (lock->kind == ZNODE_LEASE)
+		return false;
+	snprintf(key, ZK_SLOT_KEY_SIZE, "%s%s", lock->key,
+			 lock->kind == ZNODE_READER ? "" : READERS_MARK);
+	return true;
 }
 
 /*
@@ -687,13 +701,38 @@ yield_other_mode(const HeldLock *lock)
 {
 	char		key[ZK_SLOT_KEY_SIZE];
 
-	if (lock->kind == ZNODE_READER)
-		slot_yield(lock->key);
-	else if (lock->kind != ZNODE_LEASE)
-	{
-		readers_key(lock, key);
+	if (other_mode_key(lock, key))
 		slot_yield(key);
+}
+
+/*
+ * Who waits behind nobody must not take the cluster's own contender of the
+ * other mode for somebody, while that is being deleted.
+ */
+static void
+wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
+{
+	static uint32 wait_event = 0;
+	char		key[ZK_SLOT_KEY_SIZE];
+	ZkContender contender;
+
+	yield_other_mode(lock);
+	if (!other_mode_key(lock, key) ||
+		slot_find_contender(key, &contender) != ZK_SLOT_RELEASING)
+		return;
+
+	acquiring.other = slot_want(key, lock->kind, false, true);
+	while (slot_read_state(acquiring.other->slot) == ZK_SLOT_RELEASING)
+	{
+		int64		sleep = check_session(wait->name, &wait->no_session_since);
+
+		(void) ConditionVariableTimedSleep(&acquiring.other->slot->cv,
+										   Min(sleep, INT_MAX),
+										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
 	}
+	ConditionVariableCancelSleep();
+	slot_unwant(acquiring.other);
+	acquiring.other = NULL;
 }
 
 /*
@@ -705,6 +744,8 @@ take_slot(HeldLock *lock, SlotWait *wait)
 {
 	ZkTake		take;
 
+	if (wait->immediate)
+		wait_for_other_mode(lock, wait);
 	for (;;)
 	{
 		ZkRefusal	refusal;
@@ -713,7 +754,8 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		take = slot_take(lock->proc, lock->permits, &refusal, &permits_found);
 		if (take == ZK_REFUSED)
 			report_refusal(lock, wait->name, refusal, permits_found);
-		if (take != ZK_TAKEN && !slot_is_held(lock->proc->slot))
+		if (take != ZK_TAKEN &&
+			slot_read_state(lock->proc->slot) != ZK_SLOT_HELD)
 			yield_other_mode(lock);
 		if (take == ZK_TAKEN || !wait_for_slot(wait, lock, take))
 			break;
@@ -788,7 +830,7 @@ slot_key(const HeldLock *lock, bool together, char key[ZK_SLOT_KEY_SIZE])
 		snprintf(key, ZK_SLOT_KEY_SIZE, "%s" ZK_KEY_MARK "%d",
 				 lock->key, ZkMyProcNumber);
 	else
-		readers_key(lock, key);
+		snprintf(key, ZK_SLOT_KEY_SIZE, "%s" READERS_MARK, lock->key);
 }
 
 /* The first tier of one lock. */

@@ -44,8 +44,9 @@
  * A cluster must not wait for itself.  A contender that owns a lock is kept for
  * a backend that can take it, which is not held up in the lock manager: else it
  * could wait there for somebody who waits in ZooKeeper for that contender.  So
- * a grant that nobody is ready for is given up; readers hand on to ready ones
- * only; and who is ready in one mode gives up what the cluster has of the other.
+ * a grant that nobody is ready for is soon given up; readers hand on to ready
+ * ones only; and who is ready in one mode gives up what the cluster has of the
+ * other.
  *
  * Locking protocol.  The slots are a hash table of ZK_PARTITIONS partitions,
  * with an LWLock each.  Finding, entering or removing a slot, and reading or
@@ -1004,18 +1005,18 @@ slot_is_mine(ZkProcLock *proc, int64 *token)
 }
 
 /*
- * slot_is_held
- *		Does any backend hold the slot, which the caller wants?
+ * slot_read_state
+ *		The state of a slot that the caller wants.
  */
-bool
-slot_is_held(ZkSlot *slot)
+ZkSlotState
+slot_read_state(ZkSlot *slot)
 {
-	bool		held;
+	ZkSlotState state;
 
 	lock_slot(slot, LW_SHARED);
-	held = slot->state == ZK_SLOT_HELD;
+	state = slot->state;
 	LWLockRelease(partition_lock(slot->hash));
-	return held;
+	return state;
 }
 
 /*
@@ -1326,20 +1327,20 @@ has_ready_waiter(const ZkSlot *slot)
  * slot_set_granted
  *		The contender owns the lock.
  *
- * If all who want it still wait for the heavyweight lock, it is given up: they
- * may wait for somebody who in turn waits for our contender.
+ * Returns false if all who want it still wait for the heavyweight lock.  They
+ * may be about to get it; but they may also wait for somebody who in turn waits
+ * for our contender, so the worker must look soon, by slot_check_idle().
  */
-void
+bool
 slot_set_granted(ZkSlot *slot)
 {
+	bool		ready;
+
 	lock_slot(slot, LW_EXCLUSIVE);
 	slot_event(slot, SLOT_GRANTED);
-	if (slot->state == ZK_SLOT_IDLE && !has_ready_waiter(slot))
-	{
-		slot->asked = false;
-		slot_event(slot, SLOT_GIVEN_UP);
-	}
+	ready = slot->state != ZK_SLOT_IDLE || has_ready_waiter(slot);
 	LWLockRelease(partition_lock(slot->hash));
+	return ready;
 }
 
 /*

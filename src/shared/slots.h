@@ -201,7 +201,7 @@ extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 								  int *which, ZkRefusal *refusal);
 extern void slot_yield(const char *key);
 extern void slot_drop(ZkProcLock *proc);
-extern bool slot_is_held(ZkSlot *slot);
+extern ZkSlotState slot_read_state(ZkSlot *slot);
 extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
 extern void slot_set_scope(ZkProcLock *proc, bool session);
 extern void session_read(ZkSessionInfo *info);
@@ -220,7 +220,7 @@ extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
 extern void slot_set_queued(ZkSlot *slot);
-extern void slot_set_granted(ZkSlot *slot);
+extern bool slot_set_granted(ZkSlot *slot);
 extern void slot_set_looked(ZkSlot *slot, bool writer_behind);
 extern void slot_set_token(ZkSlot *slot, int64 token);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,

@@ -61,6 +61,9 @@
 /* How often to look after the contenders that own their locks. */
 #define SWEEP_INTERVAL_MS	1000
 
+/* How long to keep a lock that nobody takes. */
+#define MAX_IDLE_MS			100
+
 /*
  * So many contenders are guarded at the most, since the library sets all
  * watches again in one request when it reconnects.
@@ -80,7 +83,7 @@ typedef struct Contender
 	uint32		id;				/* owner of its operations */
 	uint32		lock_id;		/* the same, of those for a semaphore's lock */
 	int64		owner_since;	/* zk_now_ms(); 0: not the owner */
-	bool		seen_idle;		/* at the last sweep */
+	int64		idle_since;		/* the same; 0: not seen to be held by nobody */
 	int			asker_pid;		/* backend that it was begun for */
 	char		directory[ZNODE_PATH_SIZE];
 	bool		is_permit;
@@ -124,6 +127,15 @@ publish_session(ZkSessionState state)
 		session.state_since = GetCurrentTimestamp();
 	}
 	session_write(&session);
+}
+
+/* The earlier of two times, of which 0 is none. */
+static int64
+earlier(int64 a, int64 b)
+{
+	if (a == 0 || b == 0)
+		return a + b;
+	return Min(a, b);
 }
 
 static void
@@ -356,7 +368,7 @@ static void
 note_owner(Contender *contender)
 {
 	contender->owner_since = zk_now_ms();
-	contender->seen_idle = false;
+	contender->idle_since = 0;
 	if (sweep_at == 0)
 		sweep_at = contender->owner_since + SWEEP_INTERVAL_MS;
 }
@@ -385,7 +397,11 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 	if (told & RECIPE_TOLD_GRANTED)
 	{
 		note_owner(contender);
-		slot_set_granted(slot);
+		if (!slot_set_granted(slot))
+		{
+			contender->idle_since = contender->owner_since;
+			sweep_at = Min(sweep_at, contender->idle_since + MAX_IDLE_MS);
+		}
 	}
 	if (told & RECIPE_TOLD_REVOKED)
 		revoked(contender);
@@ -869,6 +885,21 @@ retry_refused(void)
 		step_contender(list[i], false, &input);
 }
 
+/* Give up what is owned and idle for too long; look again if it is idle. */
+static void
+check_idle(Contender *contender, int64 now)
+{
+	bool		long_enough = contender->idle_since != 0 &&
+		now - contender->idle_since >= MAX_IDLE_MS;
+
+	if (!slot_check_idle(contender->slot, long_enough))
+		contender->idle_since = 0;
+	else if (contender->idle_since == 0)
+		contender->idle_since = now;
+	if (contender->idle_since != 0 && !long_enough)
+		sweep_at = earlier(sweep_at, contender->idle_since + MAX_IDLE_MS);
+}
+
 /*
  * Look after the contenders that own their locks: have those guarded that do
  * so for some time, and give up what no backend takes.
@@ -895,9 +926,8 @@ sweep_owners(void)
 
 		if (contender->owner_since == 0)
 			continue;
-		sweep_at = now + SWEEP_INTERVAL_MS;
-		contender->seen_idle = slot_check_idle(contender->slot,
-											   contender->seen_idle);
+		sweep_at = earlier(sweep_at, now + SWEEP_INTERVAL_MS);
+		check_idle(contender, now);
 		if (now - contender->owner_since >= SWEEP_INTERVAL_MS &&
 			!is_guarded(contender) && guarded < MAX_GUARDED)
 		{
@@ -1190,15 +1220,6 @@ shut_down(void)
 
 	/* not 0: in a smart shutdown of long, a new worker may be wanted */
 	proc_exit(1);
-}
-
-/* The earlier of two times, of which 0 is none. */
-static int64
-earlier(int64 a, int64 b)
-{
-	if (a == 0 || b == 0)
-		return a + b;
-	return Min(a, b);
 }
 
 /*

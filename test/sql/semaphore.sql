@@ -114,6 +114,13 @@ SELECT zk_acquire('s', 2, session => true);
 SELECT zk_acquire('s', 3);
 SELECT held(), zk_unlock('s'), held();
 SELECT other($$SELECT zk_unlock('s')$$);
+-- it is in use until ZooKeeper has removed the lease
+DO $$
+BEGIN
+    WHILE EXISTS (SELECT FROM zk_queue('s')) LOOP
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+END$$;
 SELECT zk_try_acquire('s', 3, '1 min');
 
 -- a name is a lock or a semaphore
@@ -146,7 +153,7 @@ SELECT zk_try_lock('s');
 \echo :SQLSTATE
 SELECT zk_acquire('l', 2);
 \echo :SQLSTATE
-SELECT zk_try_acquire('l', 2, '20ms');
+SELECT zk_try_acquire('l', 2, '1 min');
 \echo :SQLSTATE
 SELECT other('SELECT zk_unlock_all()');
 SELECT zk_try_acquire('s', 2), zk_try_lock('l');

@@ -15,11 +15,13 @@ use ZkCluster;
 use ZooKeeper;
 
 # A new worker comes a second after the old one is gone, so a kill costs that
-# second: several clusters share the tests, each with a chroot of its own.
+# second: clusters share the tests evenly, each with a chroot of its own.
 # Tests that are not named here go with the last.
 my @shares = (
-	[qw(unlock)], [qw(savepoint)], [qw(lock fencing)], [qw(settings)],
-	[qw(plpgsql names)], [qw(refused)]);
+	[qw(unlock)], [qw(fence)], [qw(session)], [qw(savepoint)], [qw(shared)],
+	[qw(settings)], [qw(semaphore)], [qw(lock_all)], [qw(lock fencing)],
+	[qw(plpgsql names)], [qw(session_end stats)], [qw(queue advisory_lock)],
+	[qw(refused)]);
 
 my $pg_regress = $ENV{PG_REGRESS};
 plan skip_all => 'PG_REGRESS is not set' unless $pg_regress;

@@ -301,6 +301,25 @@ for my $kind ('-lock-', '-__WRIT__')
 	$session->quit;
 }
 
+# 40 sessions try at once, again and again: one of them gets the lock
+{
+	my @sessions = map { (ZkWire->new($a), ZkWire->new($b)) } (1 .. 20);
+
+	for my $round (1 .. 5)
+	{
+		$_->send("SELECT zk_try_lock('once', session => true)") for @sessions;
+		while (my @busy = grep { $_->busy } @sessions)
+		{
+			ZkWire::wait_any(180, @busy) or die 'no answer';
+		}
+		my @winners = grep { $_->result->{out} eq 't' } @sessions;
+		is(scalar(@winners), 1, "round $round: one of 40 sessions has the lock");
+		$_->run('SELECT zk_unlock_all()') for @winners;
+		wait_no_contenders($zk, 'once');
+	}
+	$_->vanish for @sessions;
+}
+
 #
 # zk_lock_all
 #
@@ -340,6 +359,13 @@ for my $kind ('-lock-', '-__WRIT__')
 	$other->run_ok('SELECT zk_unlock_all()');
 	$_->quit for ($all, $second);
 	wait_no_contenders($zk, "all/$_") for ('x', 'y', 'z');
+
+	# ZooKeeper refuses one
+	$foreign->create(lock_dir('all/mine'), acl => 'read');
+	is(sql($a, "SELECT zk_lock_all('{all/x,all/mine,all/z}')")->{sqlstate},
+		'42501', 'ZooKeeper refuses one of them');
+	wait_no_contenders($zk, "all/$_") for ('x', 'z');
+	$a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
 
 	# 400 slots are not enough for 450 locks
 	$holder = having($a, "SELECT zk_lock('all/held')");
@@ -446,17 +472,69 @@ sub wait_leases
 	my $next = waiting($b, "SELECT zk_acquire('sem/1', 1)", 'permit');
 	value($a, "SELECT pg_cancel_backend($waiter->{pid})");
 	is($waiter->result->{sqlstate}, '57014', 'cancelled while it waits for a permit');
-	$waiter->quit;
+	$waiter->run('ROLLBACK');
 	ok(!$next->done, 'the next waits on');
 	$foreign->delete($_) for values %theirs;
 	got($next, 'and has the permit in the end');
 	is_over($next);
+	$waiter->run_ok("SELECT zk_acquire('sem/1', 1)", 'so has who was cancelled');
+	$waiter->quit;
+
+	# data of somebody else's does not matter
+	$foreign->set(lock_dir('sem') . '/leases', 'a$') if $foreign->exists(lock_dir('sem') . '/leases');
+	is(try_permit($_, 'sem', 2, '1 min'), 't', $_->name . ': strange data') for ($a, $b);
 	for my $name ('sem', 'sem/1', 'sem/2')
 	{
 		wait_leases(0, lock_dir($name) . '/leases');
 		poll_until(sub { !eval { $foreign->ls(lock_dir($name) . '/locks') } },
 			'no contender in locks');
 	}
+}
+
+#
+# Somebody deletes our nodes: who waits for a permit queues again, nobody commits
+# under a lock that has gone
+#
+
+{
+	my ($dir, $sem) = (lock_dir('deleted/rw'), lock_dir('deleted/sem'));
+	my @held = (
+		having($b, "SELECT zk_lock('deleted/rw')"),
+		having($b, "SELECT zk_acquire('deleted/sem', 1)"));
+	my ($lease) = $foreign->ls("$sem/leases");
+	my @waiting = (
+		waiting($a, "SELECT zk_lock('deleted/rw', shared => true)", 'shared'),
+		waiting($a, "SELECT zk_acquire('deleted/sem', 1)", 'permit'),
+		waiting($b, "SELECT zk_acquire('deleted/sem', 1)", 'permit'));
+	my (undef, $contender) = wait_contenders($zk, 'deleted/rw', 2);
+
+	$foreign->delete("$dir/$contender");
+	for my $place ('locks', 'leases')
+	{
+		$foreign->delete("$sem/$place/$_")
+		  for grep { $_ ne $lease } $foreign->ls("$sem/$place");
+	}
+	ok(!$_->done, 'they still wait') for @waiting;
+	is_over($_) for @held;
+	poll_until(sub { $waiting[1]->done || $waiting[2]->done }, 'a permit to be had');
+	my ($first, $second) = $waiting[1]->done ? @waiting[ 1, 2 ] : @waiting[ 2, 1 ];
+	got($first, 'one has the permit');
+	ok(!$second->done, 'and not the other');
+	is_over($first);
+	got($second, 'which follows');
+
+	# holders
+	got($waiting[0], 'a lock is told to be ours, though our place in the queue has gone');
+	$foreign->delete("$sem/leases/$_") for $foreign->ls("$sem/leases");
+	for my $session ($waiting[0], $second)
+	{
+		$session->{node}->poll_query_until('postgres',
+			"SELECT lost FROM zk_locks WHERE pid = $session->{pid}");
+		is($session->run('COMMIT')->{sqlstate}, '40001', 'then it is lost');
+		$session->quit;
+	}
+	wait_no_contenders($zk, 'deleted/rw');
+	wait_leases(0, "$sem/leases");
 }
 
 #
@@ -684,7 +762,13 @@ for my $node ($a, $b)
 	ok($foreign->kill_session(hex value($a, 'SELECT session_id FROM zk_session')),
 		'the session is ended');
 	got($_, 'the lost lock goes to another cluster') for @waiting;
-	$a->poll_query_until('postgres', 'SELECT count(*) = 5 AND bool_and(lost) FROM zk_locks');
+	# the server tells it only who asks
+	poll_until(
+		sub {
+			try($a, 'poke');
+			value($a, 'SELECT count(*) = 5 AND bool_and(lost) FROM zk_locks') eq 't';
+		},
+		'the locks to be lost');
 	is($_->run('COMMIT')->{sqlstate}, '40001', 'its holder cannot commit') for @lost;
 	is(value($a, q{SELECT count(*) FROM pg_class WHERE relname ~ '^lost\d'}), 0, 'nothing is committed');
 	is(value($a, 'SELECT name, scope, lost FROM zk_locks'), 'lost/s|session|t',
@@ -697,6 +781,35 @@ for my $node ($a, $b)
 	is_over($_) for @waiting;
 	$_->quit for @lost;
 	is(try($a, 'lost/s', ", '1 min'") . try($a, 'lost/r', ", '1 min'"), 'tt', 'it may be had again');
+}
+
+# who waits in a session that ends queues again in the next
+{
+	my @held = (
+		having($a, "SELECT zk_lock('next/rw')"),
+		having($a, "SELECT zk_acquire('next/sem', 1)"),
+		having($a, "SELECT zk_lock('next/2')"));
+	my @waiting = (
+		waiting($b, "SELECT zk_lock('next/rw', shared => true)", 'shared'),
+		waiting($b, "SELECT zk_acquire('next/sem', 1)", 'permit'),
+		waiting($b, "SELECT zk_lock_all('{next/1,next/2,next/3}', session => true)", 'exclusive'));
+
+	wait_contenders($zk, 'next/rw', 2);
+	ok($foreign->kill_session(hex value($b, 'SELECT session_id FROM zk_session')),
+		'the session of those who wait is ended');
+	poll_until(
+		sub {
+			try($b, 'poke');
+			value($b, 'SELECT sessions FROM zk_session') == 2;
+		},
+		'the next session');
+	wait_contenders($zk, 'next/rw', 2);
+	ok(!$_->done, 'they wait on') for @waiting;
+	is_over($_) for @held;
+	got($_, 'and have it in the end') for @waiting;
+	$_->run_ok('COMMIT') for @waiting;
+	$waiting[2]->run_ok('SELECT zk_unlock_all()');
+	$_->quit for @waiting;
 }
 
 # Nothing of all that is left

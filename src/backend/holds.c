@@ -494,7 +494,9 @@ report_refusal(const HeldLock *lock, const char *name, ZkRefusal refusal,
 					 lock->kind == ZNODE_LEASE ?
 					 errmsg("\"%s\" is in use as a lock, not as a semaphore", name) :
 					 errmsg("\"%s\" is in use as a semaphore, not as a lock", name),
-					 errdetail("The znode has the children of the other kind."),
+					 lock->kind == ZNODE_LEASE ?
+					 errdetail("Somebody takes it as a lock.") :
+					 errdetail("Somebody uses zk_acquire() with this name, or Curator's semaphore."),
 					 errhint("Use different names.  ZooKeeper forgets a name that is not used any more within a minute or two.")));
 			break;
 		case ZK_REFUSAL_ACCESS:

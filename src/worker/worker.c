@@ -52,6 +52,15 @@
 /* How long to wait before trying to open a session again. */
 #define REOPEN_DELAY_MS		1000
 
+/*
+ * How long to be without a connection, at the least and in session timeouts,
+ * before a new worker tries.  The library can get into states in which it
+ * reaches no server any more: it may skip every other address
+ * (ZOOKEEPER-2466), and servers refuse it that know less than it has seen.
+ */
+#define MIN_UNCONNECTED_MS		10000
+#define MAX_UNCONNECTED_TIMEOUTS	2
+
 /* How long to wait before trying again what ZooKeeper has refused. */
 #define RETRY_DELAY_MS		10000
 
@@ -114,6 +123,7 @@ static HTAB *known_directories; /* paths that have been seen to exist */
 static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
 static int64 reopen_at = 0;		/* zk_now_ms() before which not to open one */
+static int64 unconnected_since = 0; /* the same; 0: connected, or not trying */
 static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
 static int64 sweep_at = 0;		/* the same of the next sweep_owners() */
 static bool stranger_warned = false;
@@ -1010,6 +1020,7 @@ session_up(void)
 	memcpy(session.passwd, identity.passwd, sizeof(session.passwd));
 	session.timeout = identity.timeout;
 	strlcpy(session.server, identity.address, sizeof(session.server));
+	unconnected_since = 0;
 	session.last_error[0] = '\0';
 	publish_session(ZK_SESSION_CONNECTED);
 	ereport(LOG,
@@ -1025,11 +1036,12 @@ session_up(void)
 static void
 session_message(const char *message)
 {
-	const char *line = strchr(message, '@');
+	char	   *line = strchr(message, '@');
 
 	/* "<time>:<pid>(<thread>):ZOO_ERROR@<function>@<line>: <line>" */
 	line = line ? strstr(line, ": ") : NULL;
-	line = line ? line + 2 : message;
+	line = pstrdup(line ? line + 2 : message);
+	line[strcspn(line, "\r\n")] = '\0';
 
 	if (strncmp(session.last_error, line, sizeof(session.last_error) - 1) != 0)
 	{
@@ -1068,6 +1080,8 @@ session_events(void)
 				break;
 			case SESSION_SUSPENDED:
 				session.server[0] = '\0';
+				if (unconnected_since == 0)
+					unconnected_since = zk_now_ms();
 				publish_session(session.client_id != 0 ?
 								ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
 				ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
@@ -1126,7 +1140,10 @@ open_session(void)
 	memcpy(options.passwd, session.passwd, sizeof(options.passwd));
 
 	if (session_open(&options))
+	{
+		unconnected_since = zk_now_ms();
 		publish_session(ZK_SESSION_CONNECTING);
+	}
 	else
 	{
 		int			save_errno = errno;
@@ -1139,6 +1156,26 @@ open_session(void)
 		publish_session(ZK_SESSION_DOWN);
 		reopen_at = zk_now_ms() + REOPEN_DELAY_MS;
 	}
+}
+
+/*
+ * Have a new worker try, if this one has been without a connection for long.
+ * Returns when to look again, as of zk_now_ms(), or 0.
+ */
+static int64
+check_connection(void)
+{
+	int64		limit = Max(MIN_UNCONNECTED_MS,
+							(int64) session.timeout * MAX_UNCONNECTED_TIMEOUTS);
+
+	if (!session_is_open() || unconnected_since == 0)
+		return 0;
+	if (zk_now_ms() < unconnected_since + limit)
+		return unconnected_since + limit;
+	ereport(LOG,
+			(errmsg("restarting the zklock worker, since ZooKeeper could not be reached for %lld ms",
+					(long long) (zk_now_ms() - unconnected_since))));
+	proc_exit(1);
 }
 
 /*
@@ -1251,7 +1288,6 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 
 	session_read(&session);
 	session.worker_pid = MyProcPid;
-	session.last_error[0] = '\0';
 	publish_session(ZK_SESSION_CONNECTING);
 	before_shmem_exit(worker_exit, (Datum) 0);
 
@@ -1305,6 +1341,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		if (!session_is_open())
 			wake_at = earlier(wake_at, Max(reopen_at, 1));
 		wake_at = earlier(wake_at, retry_at);
+		wake_at = earlier(wake_at, check_connection());
 		wake_at = earlier(wake_at, sweep_at);
 		wake_at = earlier(wake_at, flush_at);
 		timeout = wake_at == 0 ? -1 : Max(wake_at - zk_now_ms(), 0);

@@ -233,6 +233,10 @@ End servers by SIGTERM or SIGKILL, and wait until they are gone.
 
 =item restart(@i)
 
+=item wipe(@i)
+
+Remove the data of stopped servers.
+
 =item pause(@i), resume(@i)
 
 Stop servers in mid-flight by SIGSTOP (a long garbage collection, a hung
@@ -252,6 +256,14 @@ sub _end
 	kill $signal, map { $_->{pid} } @servers;
 	kill 'CONT', map { $_->{pid} } @servers;
 	waitpid(delete $_->{pid}, 0) for @servers;
+	return;
+}
+
+sub wipe
+{
+	my ($self, @i) = @_;
+
+	system_or_bail('rm', '-rf', "$_->{dir}/data/version-2") for $self->_servers(@i);
 	return;
 }
 

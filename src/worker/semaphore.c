@@ -159,7 +159,8 @@
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
- *	up to WAITING: the lock failed, or is lost -> failed; all else as release
+ *	up to WAITING: the lock failed -> failed, all else as release; the lock is
+ *				  lost -> as release
  *	any			the lock is left behind, has a stranger -> the same: told so
  *				retry -> the same: passed on to the lock
  *				expired -> NONE: lost if it was OWNER or RECLAIMING, else gone
@@ -643,12 +644,13 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 	if (lock->told & RECIPE_TOLD_LEFT)
 		tell_left(out, lock->error, SEMAPHORE_LOCKS, semaphore->lock.node);
 
-	if ((lock->told & (RECIPE_TOLD_FAILED | RECIPE_TOLD_LOST)) &&
-		is_wanted(semaphore))
+	if ((lock->told & RECIPE_TOLD_FAILED) && is_wanted(semaphore))
 	{
 		out->told |= lock->told & RECIPE_TOLD_MIXED;
 		fail(semaphore, out, lock->error);
 	}
+	else if ((lock->told & RECIPE_TOLD_LOST) && is_wanted(semaphore))
+		withdraw(semaphore, out);	/* somebody deleted it: begin anew */
 	else if (semaphore->state == SEMAPHORE_QUEUEING)
 	{
 		if (lock->told & RECIPE_TOLD_GRANTED)

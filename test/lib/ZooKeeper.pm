@@ -275,6 +275,11 @@ End servers by SIGTERM or SIGKILL, and wait until they are gone.
 
 Remove the data of stopped servers.
 
+=item set_epoch($epoch)
+
+Have an ensemble whose data has been removed begin with a higher epoch than
+this one.
+
 =item pause(@i), resume(@i)
 
 Stop servers in mid-flight by SIGSTOP (a long garbage collection, a hung
@@ -302,6 +307,20 @@ sub wipe
 	my ($self, @i) = @_;
 
 	system_or_bail('rm', '-rf', "$_->{dir}/data/version-2") for $self->_servers(@i);
+	return;
+}
+
+sub set_epoch
+{
+	my ($self, $epoch) = @_;
+
+	for my $server ($self->_servers)
+	{
+		my $dir = "$server->{dir}/data/version-2";
+
+		mkdir $dir or die "could not create $dir: $!";
+		append_to_file("$dir/acceptedEpoch", "$epoch\n");
+	}
 	return;
 }
 

@@ -50,6 +50,7 @@ help:
 	@echo "make install    install into it"
 	@echo "make demo       two shops, one stock: installs what it needs, shows zklock at work"
 	@echo "make test       all tests, from nothing: packages, build, real servers"
+	@echo "make chaos      faults at random on three clusters and servers, and a checker"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
 	@echo "make installcheck   regress, isolation and TAP tests on a running, prepared server"
 	@echo "make clean      remove what was built"
@@ -59,6 +60,9 @@ test:
 
 demo:
 	@demo/run
+
+chaos:
+	@test/run chaos
 
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
 # know neither PostgreSQL nor libzookeeper.
@@ -89,4 +93,4 @@ unit-asan: $(UNIT_TESTS:%=build/asan/%)
 unit-valgrind: $(UNIT_TESTS:%=build/unit/%)
 	$(call run_unit,valgrind --quiet --leak-check=full --error-exitcode=99)
 
-.PHONY: all help test demo unit unit-asan unit-valgrind
+.PHONY: all help test demo chaos unit unit-asan unit-valgrind

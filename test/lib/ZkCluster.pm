@@ -43,12 +43,18 @@ my %observer;
 A running PostgreSQL::Test::Cluster with zklock preloaded and created in
 database postgres.  Unlike PostgreSQL's tests, it restarts after a crash.
 
+With the setting C<install_path> it is of another installation: that of
+$ENV{ZKLOCK_TEST_INSTALL} has the test build of zklock, with mutations.  A test
+file that has this name in it gets such an installation from C<test/run>.
+
 =cut
 
 sub zk_cluster
 {
 	my ($name, $zk, %settings) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $path = delete $settings{install_path};
+	my $node = PostgreSQL::Test::Cluster->new($name,
+		$path ? (install_path => $path) : ());
 
 	%settings = (
 		'shared_preload_libraries' => 'zklock',

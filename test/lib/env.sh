@@ -171,6 +171,37 @@ zk_copy_checkout()
 		zk_as_user tar -C "$1" --no-same-owner -xf -
 }
 
+# zk_test_install: build the extension with what only tests may have
+# (-DZKLOCK_TEST_BUILD), and set ZKLOCK_TEST_INSTALL to a private installation
+# of PostgreSQL with it, in the work directory; what is installed in the system
+# is not touched.  The server finds its lib and share from where its executable
+# really is, so bin is copied; the rest are links.
+zk_test_install()
+{
+	local root=$ZK_WORK/install
+	local lib=$root/usr/lib/postgresql/15 share=$root/usr/share/postgresql/15
+	local make=(make -s -C "$ZK_WORK/test-build" PG_CONFIG="$ZK_PGBIN/pg_config"
+		COPT="-Werror -DZKLOCK_TEST_BUILD" with_llvm=no DESTDIR="$root")
+
+	[ -z "${ZKLOCK_TEST_INSTALL:-}" ] || return 0
+	zk_as_user mkdir -p "$lib/lib" "$share/extension"
+	zk_as_user cp -r "$ZK_PGBIN" "$lib/bin"
+	zk_as_user ln -s "${ZK_PGBIN%/bin}"/lib/* "$lib/lib"
+	zk_as_user ln -s /usr/share/postgresql/15/extension/* "$share/extension"
+	(
+		cd "$ZK_WORK"
+		zk_as_user find /usr/share/postgresql/15 -mindepth 1 -maxdepth 1 \
+			! -name extension -exec ln -s -t "$share" {} +
+		zk_as_user find "$lib/lib" "$share/extension" -name 'zklock*' -delete
+	)
+
+	zk_copy_checkout "$ZK_WORK/test-build"
+	zk_as_user "${make[@]}" clean
+	zk_as_user "${make[@]}" -j"$(nproc)" all
+	zk_as_user "${make[@]}" install
+	ZKLOCK_TEST_INSTALL=$lib
+}
+
 # zk_pids_in DIR: print the processes whose working directory is in DIR.  A
 # person's shell, which has a terminal for its input, is none of ours.
 zk_pids_in()

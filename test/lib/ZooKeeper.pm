@@ -492,6 +492,32 @@ sub client
 	return ZooKeeper::Client->new(servers => $self->connstr, %options);
 }
 
+=pod
+
+=item session_clock($seconds)
+
+A clock that nobody has to look at: returns a function that waits until a
+session with this timeout has expired whose client was last heard of when
+session_clock returned.
+
+=cut
+
+sub session_clock
+{
+	my ($self, $seconds) = @_;
+	my $client = $self->client(timeout => $seconds);
+	my $node = $client->create('/clock-', ephemeral => 1, sequence => 1);
+
+	kill 'STOP', $client->{pid};
+	return sub {
+		my $observer = $self->client;
+
+		poll_until(sub { !$observer->exists($node) }, 'a session to expire');
+		kill 'KILL', $client->{pid};
+		$_->disconnect for ($client, $observer);
+	};
+}
+
 END
 {
 	my $status = $?;

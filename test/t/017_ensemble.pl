@@ -210,19 +210,6 @@ sub live_through
 live_through('restarted all', sub { $zk->stop; $zk->start; }, $a, $b);
 
 #
-# We are cut off from the server that we are connected to
-#
-
-{
-	my ($ours) = $zk->followers;
-
-	attach($a, $ours);
-	live_through('cut off from one', sub { $proxy->freeze("a-$ours") }, $a);
-	isnt(server_of($a), $ours, 'cut off from one: it goes to another');
-	$proxy->thaw;
-}
-
-#
 # We are cut off from all, and do not learn that the session has expired
 #
 
@@ -259,38 +246,53 @@ live_through('restarted all', sub { $zk->stop; $zk->start; }, $a, $b);
 {
 	my ($ours, $other) = $zk->followers;
 	my $leader = $zk->leader;
+	observe_through($zk, $leader);
+	my $cut = sub { $zk->cut_peers($ours, $_) for ($leader, $other) };
 
+	# We find out, since our heartbeats are not answered.
 	attach($a, $ours);
 	attach($b, $leader);
+	live_through('lying follower', $cut, $a);
+	isnt(server_of($a), $ours, 'lying follower: we are connected to another');
+	is($zk->mode($ours), 'follower', 'lying follower: it does not know it yet');
+	$zk->heal_peers;
+	$zk->wait_ready;
+
+	# But there may be no other that we can reach.
+	attach($a, $ours);
+	$proxy->refuse(links($a, $ours));
 	my $holder = changer('z');
 	my $waiter = waiter($b, 'z', 2);
-	my $before = reconnects($a);
 
-	$zk->cut_peers($ours, $_) for ($leader, $other);
-	is($waiter->result->{message}, undef, 'lying follower: the other cluster gets the lock');
-	is($zk->mode($ours), 'follower', 'lying follower: the follower does not know it yet');
-	is(server_of($a), $ours, 'lying follower: nor do we');
+	$cut->();
+	is($waiter->result->{message}, undef, 'only a lying follower: the other cluster gets the lock');
+	is($zk->mode($ours), 'follower', 'only a lying follower: it does not know it yet');
 	$holder->send('COMMIT');
 	$holder->wait_waiting(2);
-	changes_are('lying follower: COMMIT waits');
+	changes_are('only a lying follower: COMMIT waits');
 	$waiter->run_ok('COMMIT');
 	$zk->heal_peers;
 	error_is($holder->result, $lost, 'it is back: COMMIT fails');
 	changes_are('it is back: nothing was committed');
+	$proxy->thaw;
 	$zk->wait_ready;
 	wait_connected($a);
 	wait_no_contenders($zk, 'z');
+	observe_through($zk);
 	$_->quit for ($holder, $waiter);
 }
 
 #
-# A server hangs
+# A server hangs, or we are cut off from one
 #
 
 {
-	my ($ours) = $zk->followers;
+	my ($ours, $other) = $zk->followers;
+	my $clock;
 
 	attach($a, $ours);
+	attach($b, $other);
+	observe_through($zk, $zk->leader);
 	live_through(
 		'paused for a moment',
 		sub {
@@ -302,9 +304,20 @@ live_through('restarted all', sub { $zk->stop; $zk->start; }, $a, $b);
 			wait_no_contenders($zk, 'other');
 			$session->quit;
 		});
-	live_through('paused for long', sub { $zk->pause($ours) }, $a);
-	isnt(server_of($a), $ours, 'paused for long: we are connected to another');
+	live_through(
+		'one paused for long, one cut off',
+		sub {
+			$clock = $zk->session_clock(4);
+			$zk->pause($ours);
+			$proxy->freeze("b-$other");
+		},
+		$a, $b);
+	isnt(server_of($a), $ours, 'we are not connected to the one that is paused');
+	isnt(server_of($b), $other, 'nor to the one that we are cut off from');
+	$clock->();
 	$zk->resume($ours);
+	$proxy->thaw;
+	observe_through($zk);
 
 	# The leader, replaced while it hangs; it takes itself for the leader when
 	# it goes on.

@@ -15,7 +15,6 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new;
 $zk->start;
-my $foreign = $zk->client(timeout => 60);
 
 my ($a, $b) = map { zk_cluster($_, $zk, 'zklock.session_timeout' => '4s') } qw(a b);
 
@@ -72,16 +71,30 @@ my $lost = {
 	hint => qr/^Retry the transaction/
 };
 
+my %stopped;
+
+# Stop processes. One that has ended and has not been waited for counts, too.
 sub stop_processes
 {
 	for my $pid (@_)
 	{
+		$stopped{$pid} = 1;
 		kill 'STOP', $pid;
-		poll_until(sub { slurp_file("/proc/$pid/status") =~ /^State:\s+T/m },
+		poll_until(sub { slurp_file("/proc/$pid/status") =~ /^State:\s+[TZ]/m },
 			'a process to be stopped');
 	}
 	return;
 }
+
+sub continue_processes
+{
+	kill 'CONT', @_;
+	delete @stopped{@_};
+	return;
+}
+
+# Servers that stand still could not be shut down.
+END { kill 'CONT', keys %stopped; }
 
 sub worker_of { return value($_[0], 'SELECT worker_pid FROM zk_session'); }
 
@@ -97,20 +110,6 @@ sub stop_cluster
 	return ($postmaster, @children);
 }
 
-# Wait for longer than a session lasts: until one has expired whose client
-# stands still from now on.
-sub outlast_session
-{
-	my $client = $zk->client(timeout => 4);
-	my $node = $client->create('/clock', ephemeral => 1);
-
-	stop_processes($client->{pid});
-	poll_until(sub { !$foreign->exists($node) }, 'a session to expire');
-	kill 'KILL', $client->{pid};
-	$client->disconnect;
-	return;
-}
-
 value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster', 1), ('moment', 1), ('statement', 1)");
 
 #
@@ -123,9 +122,9 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 
 	stop_processes($seller->pid);
 	$seller->send('COMMIT');
-	outlast_session();
+	$zk->session_clock(4)->();
 	ok(!$other->done, 'backend stopped: the other cluster waits');
-	kill 'CONT', $seller->pid;
+	continue_processes($seller->pid);
 	is($seller->result->{message}, undef, 'backend goes on: it commits');
 	is($other->result->{message}, undef, 'then the other cluster has the lock');
 	sell($b, 'backend', $other)->run_ok('COMMIT');
@@ -149,7 +148,7 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 	$seller->wait_waiting(2);
 	sell($b, 'worker', $other)->run_ok('COMMIT');
 	ok(!$seller->done, 'worker stopped: COMMIT waits');
-	kill 'CONT', $worker;
+	continue_processes($worker);
 	error_is($seller->result, $lost, 'worker goes on: COMMIT fails');
 	sold_by('worker', $b, 'worker stopped');
 
@@ -180,9 +179,9 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 	$second->run_ok('COMMIT');
 
 	# the seller's backend first
-	kill 'CONT', $seller->pid;
+	continue_processes($seller->pid);
 	$seller->done;
-	kill 'CONT', @processes;
+	continue_processes(@processes);
 	error_is($seller->result, $lost, 'cluster goes on: COMMIT fails');
 	sold_by('cluster', $b, 'cluster stopped');
 	error_is(

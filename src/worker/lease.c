@@ -18,12 +18,16 @@
  *	  the leader sent a ping; that had reached the follower, which had heard of
  *	  us by then, when the answer to the second did; and the follower's answer
  *	  went ahead of the third.
- *	- One: the session lives until T/12 after it was sent.  The library gives a
+ *	- One: the session lives until T/50 after it was sent.  The library gives a
  *	  connection up if it hears nothing for 2/3 T, and what the follower has
  *	  heard reaches the leader within T/4.  This takes that the process has run
  *	  all the time, so it does not count within T/4 after it was found to have
  *	  been stopped.  A new connection makes the leader hear of us, so there is
- *	  nothing to wait for then.
+ *	  nothing to wait for then.  It also takes that the link between follower
+ *	  and leader has not been cut for most of T, then let our request through,
+ *	  and been cut again at once.  Hence so short a time: to ask ZooKeeper at
+ *	  the commit is not much better, and takes a round trip.  It is for the
+ *	  first locks after a while without any.
  *
  * Pings and reads prove nothing, since the follower answers these by itself: it
  * may be cut off from the leader.  T is taken as 5 % less, for clocks that run
@@ -45,7 +49,7 @@
 
 /* In parts of the session timeout: see the header. */
 #define LEASE_OF_THREE(timeout) ((timeout) - (timeout) / 20)
-#define LEASE_OF_ONE(timeout)	((timeout) / 12)
+#define LEASE_OF_ONE(timeout)	((timeout) / 50)
 #define PING_INTERVAL(timeout)	((timeout) / 4)
 
 /* A heartbeat is due when there was no other proof for so long. */
@@ -93,8 +97,11 @@ lease_disconnect(Lease *lease)
 int64_t
 lease_turn(Lease *lease, int64_t timeout, int64_t now)
 {
-	if (now - lease->awake_at > PING_INTERVAL(timeout))
-		lease->distrust_until = now + PING_INTERVAL(timeout);
+	int64_t		distrust_until = now + PING_INTERVAL(timeout);
+
+	if (now - lease->awake_at > PING_INTERVAL(timeout) &&
+		lease->distrust_until < distrust_until)
+		lease->distrust_until = distrust_until;
 	lease->awake_at = now;
 	return now + HEARTBEAT_INTERVAL(timeout);
 }

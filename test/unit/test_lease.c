@@ -6,8 +6,8 @@
  * The rules of the lease are arguments about what a leader, a follower and the
  * client library do.  Here they are a model: messages travel in order, each for
  * as long as chance has it, links stall, the client process is stopped; and the
- * leader ends the session when it has heard of it for too long.  However that
- * goes, no lease may be longer.
+ * leader ends the session when it has not heard of it for too long.  However
+ * that goes, no lease may be longer.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -55,7 +55,7 @@ one_proof_is_a_short_lease(void **state)
 	assert_int_equal(lease.until, 0);
 	(void) lease_turn(&lease, TIMEOUT, 1010);
 	lease_prove(&lease, TIMEOUT, 1010, 1020);
-	assert_int_equal(lease.until, 1010 + TIMEOUT / 12);
+	assert_int_equal(lease.until, 1010 + TIMEOUT / 50);
 }
 
 static void
@@ -67,7 +67,7 @@ three_proofs_are_a_long_one(void **state)
 	lease_begin(&lease, 1000);
 	lease_prove(&lease, TIMEOUT, 1000, 1010);
 	lease_prove(&lease, TIMEOUT, 1010 + TIMEOUT / 4, 1400);
-	assert_int_equal(lease.until, 1010 + TIMEOUT / 4 + TIMEOUT / 12);
+	assert_int_equal(lease.until, 1010 + TIMEOUT / 4 + TIMEOUT / 50);
 	lease_prove(&lease, TIMEOUT, 1400, 1410);
 	assert_int_equal(lease.until, 1000 + TIMEOUT - TIMEOUT / 20);
 }
@@ -81,7 +81,7 @@ proofs_of_a_busy_moment_are_one(void **state)
 	lease_begin(&lease, 1000);
 	for (int i = 0; i < 100; i++)
 		lease_prove(&lease, TIMEOUT, 1000 + i, 1001 + i);
-	assert_int_equal(lease.until, 1099 + TIMEOUT / 12);
+	assert_int_equal(lease.until, 1099 + TIMEOUT / 50);
 }
 
 static void
@@ -94,7 +94,7 @@ an_early_second_does_not_count(void **state)
 	lease_prove(&lease, TIMEOUT, 1000, 1010);
 	lease_prove(&lease, TIMEOUT, 1009 + TIMEOUT / 4, 1400);
 	lease_prove(&lease, TIMEOUT, 1400, 1410);
-	assert_int_equal(lease.until, 1400 + TIMEOUT / 12);
+	assert_int_equal(lease.until, 1400 + TIMEOUT / 50);
 }
 
 static void
@@ -107,7 +107,7 @@ an_early_third_does_not_count(void **state)
 	lease_prove(&lease, TIMEOUT, 1000, 1010);
 	lease_prove(&lease, TIMEOUT, 1310, 1400);
 	lease_prove(&lease, TIMEOUT, 1399, 1410);
-	assert_int_equal(lease.until, 1399 + TIMEOUT / 12);
+	assert_int_equal(lease.until, 1399 + TIMEOUT / 50);
 }
 
 static void
@@ -124,7 +124,7 @@ a_new_connection_begins_anew(void **state)
 	lease_disconnect(&lease);
 	assert_int_equal(lease.until, until);
 	lease_prove(&lease, TIMEOUT, 1420, 1430);
-	assert_int_equal(lease.until, 1420 + TIMEOUT / 12);
+	assert_int_equal(lease.until, 1420 + TIMEOUT / 50);
 }
 
 static void
@@ -140,7 +140,7 @@ after_a_stop_one_does_not_count(void **state)
 	(void) lease_turn(&lease, TIMEOUT, 2200);
 	(void) lease_turn(&lease, TIMEOUT, 2000 + TIMEOUT / 4);
 	lease_prove(&lease, TIMEOUT, 2000 + TIMEOUT / 4, 2400);
-	assert_int_equal(lease.until, 2000 + TIMEOUT / 4 + TIMEOUT / 12);
+	assert_int_equal(lease.until, 2000 + TIMEOUT / 4 + TIMEOUT / 50);
 }
 
 /*
@@ -201,6 +201,7 @@ typedef struct Model
 	int64_t		received_at;
 	int64_t		turn_at;
 	Lease		lease;
+	int64_t		clear_until;	/* of the Weather */
 } Model;
 
 static void
@@ -372,6 +373,7 @@ typedef struct Weather
 	int			stops;			/* of the client, one in so many ms; 0: none */
 	int			stalls;			/* of a link */
 	int			duration;		/* ms at most */
+	int			pause;			/* ms at least between two stalls of links */
 } Weather;
 
 static void
@@ -382,10 +384,14 @@ misfortune(Model *model, const Weather *weather)
 
 	if (weather->stops && dice(weather->stops) == 0)
 		model->stopped_until = model->now + dice(weather->duration);
-	if (weather->stalls && dice(weather->stalls) == 0)
+	if (weather->stalls && dice(weather->stalls) == 0 &&
+		model->now >= model->clear_until)
 	{
 		int64_t		until = model->now + dice(weather->duration);
 		int			which = dice(6);
+
+		if (weather->pause != 0)
+			model->clear_until = until + weather->pause;
 
 		/* one direction, or a link as a whole */
 		if (which < 4)
@@ -396,9 +402,12 @@ misfortune(Model *model, const Weather *weather)
 	}
 }
 
-/* Returns the least that was left of the lease once it was long, in ms. */
+/*
+ * Returns the least that was left of the lease once it was long, in ms.  If
+ * "three", proofs do not count alone.
+ */
 static int64_t
-run(uint64_t seed, const Weather *weather)
+run(uint64_t seed, const Weather *weather, bool three)
 {
 	Model	   *model = calloc(1, sizeof(Model));
 	int64_t		least = INT64_MAX;
@@ -410,6 +419,8 @@ run(uint64_t seed, const Weather *weather)
 	model->heard_at = model->now;
 	model->ping_at = model->now + dice((uint32_t) model->tick / 2);
 	lease_begin(&model->lease, model->now);
+	if (three)
+		model->lease.distrust_until = INT64_MAX;
 	connect_anew(model);
 
 	for (; model->now < 1000 + RUN_TIME; model->now++)
@@ -437,24 +448,42 @@ in_good_weather_the_lease_stays_ahead(void **state)
 
 	(void) state;
 	for (uint64_t seed = 1; seed <= NRUNS / 10; seed++)
-		assert_true(run(seed, &good) > TIMEOUT / 8);
+		assert_true(run(seed, &good, false) > TIMEOUT / 8);
 }
 
 static void
-no_lease_outlives_the_session(void **state)
+no_lease_of_three_outlives_the_session(void **state)
 {
 	const Weather weathers[] = {
-		{0, 300, TIMEOUT / 2},
-		{0, 2000, TIMEOUT},
-		{0, 4000, TIMEOUT * 2},
-		{2000, 0, TIMEOUT * 3 / 2},
-		{4000, 4000, TIMEOUT * 3 / 2},
-		{1000, 500, TIMEOUT},
+		{0, 300, TIMEOUT / 2, 0},
+		{0, 2000, TIMEOUT, 0},
+		{0, 4000, TIMEOUT * 2, 0},
+		{2000, 0, TIMEOUT * 3 / 2, 0},
+		{4000, 4000, TIMEOUT * 3 / 2, 0},
+		{1000, 500, TIMEOUT, 0},
 	};
 
 	(void) state;
 	for (uint64_t seed = 1; seed <= NRUNS; seed++)
-		(void) run(seed, &weathers[seed % 6]);
+		(void) run(seed, &weathers[seed % 6], true);
+}
+
+/* What a proof alone takes: a link that works again goes on for a while. */
+static void
+no_lease_outlives_the_session(void **state)
+{
+	const Weather weathers[] = {
+		{0, 300, TIMEOUT / 2, TIMEOUT / 4},
+		{0, 500, TIMEOUT, TIMEOUT / 4},
+		{0, 1000, TIMEOUT * 2, TIMEOUT / 4},
+		{2000, 0, TIMEOUT * 3 / 2, TIMEOUT / 4},
+		{4000, 1000, TIMEOUT * 3 / 2, TIMEOUT / 4},
+		{1000, 500, TIMEOUT, TIMEOUT / 4},
+	};
+
+	(void) state;
+	for (uint64_t seed = 1; seed <= NRUNS; seed++)
+		(void) run(seed, &weathers[seed % 6], false);
 }
 
 int
@@ -469,6 +498,7 @@ main(void)
 		cmocka_unit_test(a_new_connection_begins_anew),
 		cmocka_unit_test(after_a_stop_one_does_not_count),
 		cmocka_unit_test(in_good_weather_the_lease_stays_ahead),
+		cmocka_unit_test(no_lease_of_three_outlives_the_session),
 		cmocka_unit_test(no_lease_outlives_the_session),
 	};
 

@@ -27,7 +27,7 @@ use PostgreSQL::Test::Cluster;
 use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster lock_dir contenders wait_contenders
-  wait_no_contenders all_contenders observe_through);
+  wait_no_contenders all_contenders observe_through wait_accepting);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -148,6 +148,25 @@ sub observe_through
 	@servers = @servers[@i] if @i;
 	$observer{$zk}->disconnect if $observer{$zk};
 	$observer{$zk} = $zk->client(servers => join(',', @servers));
+	return;
+}
+
+=pod
+
+=item wait_accepting($node)
+
+Wait until a cluster that has crashed accepts connections again.
+
+=cut
+
+sub wait_accepting
+{
+	my ($node) = @_;
+	my @ready = ($node->installed_command('pg_isready'),
+		'-q', '-h', $node->host, '-p', $node->port);
+
+	poll_until(sub { system(@ready) == 0 },
+		$node->name . ' to accept connections');
 	return;
 }
 

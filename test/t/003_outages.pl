@@ -199,6 +199,12 @@ sub no_zookeeper_waits
 	wait_state($_, 'suspended') for ($a, $b);
 	sql_error($a, "SELECT zk_lock('x')", no_session('x', 2000, '.*'),
 		'ZooKeeper is gone: new calls');
+
+	# also those that wait for another new call
+	my @new = map { ZkSession->new($a) } 1 .. 3;
+	$_->send("SELECT zk_lock('x')") for @new;
+	error_is($_->result, no_session('x', 2000, '.*'), 'ZooKeeper is gone: new calls of the same lock') for @new;
+	$_->quit for @new;
 	no_zookeeper_waits('ZooKeeper is gone');
 
 	# As long as the session may be alive, holders go on: they can take the

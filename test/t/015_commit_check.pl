@@ -172,8 +172,16 @@ $_->quit for @many;
 # Lost
 #
 
+value(<<'SQL');
+CREATE TABLE slow (n int);
+CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS
+    $$ DECLARE x text; BEGIN x := pg_sleep(600); RETURN NULL; END $$;
+CREATE TRIGGER sleep AFTER INSERT ON slow EXECUTE FUNCTION sleep();
+SQL
+
 for my $statement ('SELECT pg_sleep(600)', 'DO $$ BEGIN PERFORM pg_sleep(600); END $$',
-	'SELECT * FROM generate_series(1, 600) n, pg_sleep(n)', 'LOCK TABLE sales')
+	'SELECT * FROM generate_series(1, 600) n, pg_sleep(n)', 'LOCK TABLE sales',
+	'INSERT INTO slow VALUES (1)')
 {
 	my $blocker = ZkSession->new($a);
 
@@ -248,5 +256,31 @@ is($result->{sqlstate}, undef, 'a lock lost in the wait for a standby: the commi
 is_deeply($result->{warnings}, [], 'and has waited to the end');
 is(rows(), 4, 'and is there');
 
-$_->quit for ($s, $writer);
+#
+# What PostgreSQL waits for behind our check, it waits for ahead of it
+#
+
+$a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+$a->reload;
+poll_until(
+	sub { value("SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'") eq 't' },
+	'the new setting');
+my $notifier = ZkSession->new($a);
+for my $notify ('NOTIFY channel', "SELECT pg_notify('channel', 'x')")
+{
+	$notifier->run('SET synchronous_commit = on; BEGIN; INSERT INTO sales VALUES (1); NOTIFY channel');
+	$notifier->send('COMMIT');
+	wait_event_is($notifier, 'SyncRep');
+	my $rows = rows();
+	$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); $notify");
+	$s->send('COMMIT');
+	wait_event_is($s, 'object');
+	lose_session();
+	value('SELECT pg_cancel_backend(' . $notifier->pid . ')');
+	$notifier->result;
+	error_is($s->result, \%lost_at_commit, "$notify: who waits for another commit does not commit after a loss");
+	is(rows(), $rows + 1, "$notify: nothing is committed but what it waited for");
+}
+
+$_->quit for ($s, $writer, $notifier);
 done_testing();

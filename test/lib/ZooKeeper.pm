@@ -96,6 +96,8 @@ Make, but do not start, a ZooKeeper.  Options:
   name           in the names of log files (default "zk")
   tick           tickTime in ms: sessions expire to this exactness (default 500)
   conf           more lines for zoo.cfg, as a hash
+  proxy          a ZkProxy through which the servers talk to each other: what
+                 server I opens to server J is link "peer-I-J"
 
 Sessions may be from 1 s to 60 s long.  Empty container nodes are collected
 every second.
@@ -112,6 +114,7 @@ sub new
 		servers => [],
 	}, $class;
 	my $n = $options{servers} // 1;
+	my @peers;
 	my $port = \&PostgreSQL::Test::Cluster::get_free_port;
 
 	my %conf = (
@@ -127,9 +130,11 @@ sub new
 		%{ $options{conf} // {} });
 	if ($n > 1)
 	{
-		$conf{"server.$_"} = join(':', '127.0.0.1', $port->(), $port->())
+		@peers = map { [ $port->(), $port->() ] } (0 .. $n - 1);
+		$conf{"server.$_"} = join(':', '127.0.0.1', @{ $peers[$_] })
 		  for (0 .. $n - 1);
 	}
+	$self->{proxy} = $options{proxy};
 
 	for my $i (0 .. $n - 1)
 	{
@@ -143,6 +148,7 @@ sub new
 		push @{ $self->{servers} },
 		  {
 			dir => $dir,
+			java => [ $self->_java_options($i, @peers) ],
 			port => $mine{clientPort},
 			log => sprintf('%s/%s_%s%d.log',
 				$PostgreSQL::Test::Utils::log_path,
@@ -153,11 +159,32 @@ sub new
 	return $self;
 }
 
+# Servers tell each other their addresses when they elect a leader, and call
+# back there.  So the configuration cannot send them through links, but Java
+# can: it connects by way of a SOCKS server of each one's own.
+sub _java_options
+{
+	my ($self, $i, @peers) = @_;
+	my %links;
+
+	return unless $self->{proxy};
+	for my $j (grep { $_ != $i } (0 .. $#peers))
+	{
+		$links{$_} = "peer-$i-$j" for @{ $peers[$j] };
+	}
+	return ('-DsocksProxyHost=127.0.0.1', '-DsocksNonProxyHosts=',
+		'-DsocksProxyPort=' . $self->{proxy}->socks(%links));
+}
+
 =pod
 
 =item ports(), connstr()
 
 The ports as a list; all servers as "host:port,...", as zklock.servers wants it.
+
+=item connstr_through($proxy, $name)
+
+The same by way of links "$name-0", "$name-1", ..., which are made on first use.
 
 =item logfile($i)
 
@@ -166,6 +193,16 @@ The ports as a list; all servers as "host:port,...", as zklock.servers wants it.
 sub ports { return map { $_->{port} } @{ $_[0]{servers} }; }
 
 sub connstr { return join(',', map { "127.0.0.1:$_" } $_[0]->ports); }
+
+sub connstr_through
+{
+	my ($self, $proxy, $name) = @_;
+	my @ports = $self->ports;
+
+	$self->{through}{$name} //=
+	  join(',', map { '127.0.0.1:' . $proxy->link("$name-$_", $ports[$_]) } (0 .. $#ports));
+	return $self->{through}{$name};
+}
 
 sub logfile { return $_[0]{servers}[ $_[1] // 0 ]{log}; }
 
@@ -206,6 +243,7 @@ sub _spawn
 		qw(java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1),
 		qw(-XX:-UsePerfData -Dorg.slf4j.simpleLogger.showDateTime=true),
 		qw(-Dzookeeper.forceSync=no -Dznode.container.checkIntervalMs=1000),
+		@{ $server->{java} },
 		qw(-cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar),
 		'org.apache.zookeeper.server.quorum.QuorumPeerMain',
 		"$server->{dir}/zoo.cfg");
@@ -292,6 +330,38 @@ sub resume
 {
 	my ($self, @i) = @_;
 	kill 'CONT', map { $_->{pid} } $self->_servers(@i);
+	return;
+}
+
+=pod
+
+=item cut_peers($i, $j)
+
+Cut two servers off from each other, as in a network that drops all they send,
+for quorum and election alike.  Needs the option proxy.
+
+=item heal_peers()
+
+The end of all such cuts.
+
+=cut
+
+sub cut_peers
+{
+	my ($self, $i, $j) = @_;
+	$self->{proxy}->freeze("peer-$i-$j", "peer-$j-$i");
+	return;
+}
+
+sub heal_peers
+{
+	my ($self) = @_;
+	my $last = $#{ $self->{servers} };
+
+	for my $i (0 .. $last)
+	{
+		$self->{proxy}->thaw(map { "peer-$i-$_" } grep { $_ != $i } (0 .. $last));
+	}
 	return;
 }
 

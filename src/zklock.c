@@ -23,6 +23,7 @@
 #include "shared/queries.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
+#include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 #include "zklock.h"
@@ -41,6 +42,7 @@ int			zklock_handoff_quantum;
 char	   *zklock_auth;
 int			zklock_acl;
 int			zklock_node_format;
+int			zklock_commit_check;
 
 static const struct config_enum_entry acl_options[] = {
 	{"open", ZK_ACL_OPEN, false},
@@ -53,6 +55,26 @@ static const struct config_enum_entry format_options[] = {
 	{"readwrite", ZK_FORMAT_READWRITE, false},
 	{NULL, 0, false}
 };
+
+static const struct config_enum_entry check_options[] = {
+	{"lease", ZK_CHECK_LEASE, false},
+	{"quorum", ZK_CHECK_QUORUM, false},
+	{"off", ZK_CHECK_OFF, false},
+	{NULL, 0, false}
+};
+
+#ifdef ZKLOCK_TEST_BUILD
+int			zklock_mutation;
+bool		zklock_stop_before_commit;
+
+static const struct config_enum_entry mutation_options[] = {
+	{"none", ZK_MUTATION_NONE, false},
+	{"commit_check_off", ZK_COMMIT_CHECK_OFF, false},
+	{"release_before_commit", ZK_RELEASE_BEFORE_COMMIT, false},
+	{"recovered_create_owns", ZK_RECOVERED_CREATE_OWNS, false},
+	{NULL, 0, false}
+};
+#endif
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
@@ -160,6 +182,30 @@ show_auth(void)
 	return zklock_auth[0] != '\0' ? "********" : "";
 }
 
+#ifdef ZKLOCK_TEST_BUILD
+static void
+define_test_settings(void)
+{
+	DefineCustomEnumVariable("zklock.mutation",
+							 "Sets how the locks are broken on purpose.",
+							 NULL,
+							 &zklock_mutation,
+							 ZK_MUTATION_NONE,
+							 mutation_options,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.stop_before_commit",
+							 "Stops the process between the commit check and the commit.",
+							 NULL,
+							 &zklock_stop_before_commit,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+}
+#endif
+
 static void
 define_settings(void)
 {
@@ -230,6 +276,18 @@ define_settings(void)
 							 PGC_SUSET,
 							 0,
 							 NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.commit_check",
+							 "Sets how a commit makes sure that its locks are not lost.",
+							 "By the lease of the session, by asking ZooKeeper each time, or not beyond what is known already.",
+							 &zklock_commit_check,
+							 ZK_CHECK_LEASE,
+							 check_options,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+#ifdef ZKLOCK_TEST_BUILD
+	define_test_settings();
+#endif
 	MarkGUCPrefixReserved("zklock");
 }
 

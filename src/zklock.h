@@ -25,6 +25,13 @@ typedef enum ZkFormat
 	ZK_FORMAT_READWRITE			/* as its InterProcessReadWriteLock */
 } ZkFormat;
 
+typedef enum ZkCommitCheck
+{
+	ZK_CHECK_LEASE,				/* pass while the lease runs */
+	ZK_CHECK_QUORUM,			/* ask ZooKeeper at each commit */
+	ZK_CHECK_OFF				/* only what is known already */
+} ZkCommitCheck;
+
 extern char *zklock_servers;
 extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
@@ -33,6 +40,8 @@ extern int	zklock_handoff_quantum; /* ms */
 extern char *zklock_auth;
 extern int	zklock_acl;			/* a ZkAcl */
 extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
+
+extern int	zklock_commit_check;	/* a ZkCommitCheck */
 
 /* Registered with the postmaster by name; lives in worker/worker.c. */
 #define ZKLOCK_WORKER_MAIN	"zklock_worker_main"

@@ -45,8 +45,10 @@
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/stats.h"
+#include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
+#include "storage/latch.h"
 #include "storage/proc.h"
 #include "tcop/utility.h"
 #include "utils/hsearch.h"
@@ -63,6 +65,9 @@
 
 /* How long to wait for the owner's name, for the log, in ms. */
 #define OWNER_QUERY_MS		1000
+
+/* How long a commit waits for news of the session until it asks again, in ms. */
+#define PROOF_RECHECK_MS	100
 
 /* Ends the key of the slot that the readers of a lock share. */
 #define READERS_MARK		ZK_KEY_MARK "r"
@@ -114,6 +119,7 @@ static bool transaction_wrote = false;
 static bool snapshot_warned = false;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 
@@ -1221,9 +1227,12 @@ hold_token(const char *key, const char *name)
 	return token;
 }
 
-/* Ahead of the commit: every lock must still be ours. */
+/*
+ * Every lock must still be ours, as far as this cluster knows.  From here on
+ * we are not canceled any more if one is lost.
+ */
 static void
-check_holds(void)
+begin_commit_of_holds(void)
 {
 	dlist_iter	iter;
 
@@ -1231,13 +1240,60 @@ check_holds(void)
 	{
 		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
 
-		if (!slot_is_mine(lock->proc, NULL))
+		if (!slot_begin_commit(lock->proc))
 			report_lost(lock->key, true);
 	}
+}
+
+/*
+ * Ahead of the commit: every lock must still be ours.
+ *
+ * ZooKeeper may have ended the session, and this cluster not have heard of it.
+ * While the lease runs that cannot be.  Otherwise, or if zklock.commit_check
+ * says so, wait until the worker has asked; the wait can be canceled.
+ *
+ * Errors: 40001 if a lock has been lost.
+ */
+static void
+check_holds(void)
+{
+	static uint32 wait_event = 0;
+	uint32		ticket = 0;
+	bool		asked = false;
+
+	if (dlist_is_empty(&held_list) || ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
+		return;
+
+	for (;;)
+	{
+		int64		lease = lease_read();
+		bool		proved = asked && proof_is_given(ticket);
+
+		/* ahead of interrupts: we may have been canceled for that reason */
+		begin_commit_of_holds();
+		if (zklock_commit_check == ZK_CHECK_OFF ||
+			(zklock_commit_check == ZK_CHECK_LEASE && zk_now_ms() < lease) ||
+			(zklock_commit_check == ZK_CHECK_QUORUM && proved))
+			break;
+
+		CHECK_FOR_INTERRUPTS();
+		if (asked)
+		{
+			(void) WaitLatch(MyLatch,
+							 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							 PROOF_RECHECK_MS,
+							 ZkWaitEvent(wait_event, "ZkLockCommit"));
+			ResetLatch(MyLatch);
+		}
+		proof_prepare_wait();
+		if (!asked || proved)
+			ticket = proof_ask();
+		asked = true;
+	}
+	ConditionVariableCancelSleep();
 
 	/* the lock must never be free before its commit is durable */
-	if (!dlist_is_empty(&held_list))
-		ForceSyncCommit();
+	ForceSyncCommit();
 }
 
 /* At the end of a transaction, whatever that was. */
@@ -1250,6 +1306,13 @@ end_transaction(void)
 	dlist_foreach_modify(iter, &held_list)
 		remove_holds(dlist_container(HeldLock, node, iter.cur),
 					 ends_with_transaction, false);
+	dlist_foreach_modify(iter, &held_list)
+	{
+		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+
+		if (lock->proc->committing)
+			slot_end_commit(lock->proc);
+	}
 	transaction_wrote = false;
 	snapshot_warned = false;
 }
@@ -1275,6 +1338,12 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			check_holds();
+#ifdef ZKLOCK_TEST_BUILD
+			if (ZK_MUTATED(ZK_RELEASE_BEFORE_COMMIT))
+				end_transaction();
+			if (zklock_stop_before_commit)
+				kill(MyProcPid, SIGSTOP);
+#endif
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			if (!dlist_is_empty(&held_list))
@@ -1382,6 +1451,50 @@ zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		standard_ExecutorStart(queryDesc, eflags);
 }
 
+/*
+ * In place of the error under way, which a canceled statement has come to, tell
+ * that a lock has been lost, if that is so: the worker cancels the holders.
+ */
+static void
+explain_cancel(MemoryContext context)
+{
+	dlist_iter	iter;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED)
+		return;
+	dlist_foreach(iter, &held_list)
+	{
+		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+
+		if (slot_is_mine(lock->proc, NULL))
+			continue;
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		report_lost(lock->key, false);
+	}
+}
+
+static void
+zk_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction, uint64 count
+			   ZK_EXECUTE_ONCE_PARAMETER)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		if (prev_ExecutorRun)
+			prev_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
+		else
+			standard_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
+	}
+	PG_CATCH();
+	{
+		explain_cancel(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
 /* The statement may have brought in a foreign data wrapper's callback. */
 static void
 zk_ExecutorEnd(QueryDesc *queryDesc)
@@ -1416,6 +1529,8 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 				  ParamListInfo params, QueryEnvironment *queryEnv,
 				  DestReceiver *dest, QueryCompletion *qc)
 {
+	MemoryContext caller = CurrentMemoryContext;
+
 	if (GetCommandLogLevel(pstmt->utilityStmt) < LOGSTMT_ALL)
 		transaction_wrote = true;
 	if (IsA(pstmt->utilityStmt, DiscardStmt) &&
@@ -1426,12 +1541,21 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		discard_holds();
 	}
 
-	if (prev_ProcessUtility)
-		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context,
-							params, queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+	PG_TRY();
+	{
+		if (prev_ProcessUtility)
+			prev_ProcessUtility(pstmt, queryString, readOnlyTree, context,
 								params, queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+									params, queryEnv, dest, qc);
+	}
+	PG_CATCH();
+	{
+		explain_cancel(caller);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 
 	if (!dlist_is_empty(&held_list))
 		move_callback_first();
@@ -1449,6 +1573,8 @@ holds_init(void)
 
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = zk_ExecutorStart;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = zk_ExecutorRun;
 	prev_ExecutorEnd = ExecutorEnd_hook;
 	ExecutorEnd_hook = zk_ExecutorEnd;
 	prev_ProcessUtility = ProcessUtility_hook;

@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(zk_stats_status);
 PG_FUNCTION_INFO_V1(zk_stats_reset);
 
 #define LOCK_STATUS_COLUMNS		12
-#define SESSION_STATUS_COLUMNS	10
+#define SESSION_STATUS_COLUMNS	11
 #define STATS_STATUS_COLUMNS	13
 
 /*
@@ -201,12 +201,14 @@ zk_session_status(PG_FUNCTION_ARGS)
 	Datum		values[SESSION_STATUS_COLUMNS];
 	bool		nulls[SESSION_STATUS_COLUMNS] = {0};
 	ZkSessionInfo info;
+	int64		lease;
 	int			n = 0;
 
 	zk_check_preloaded();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	session_read(&info);
+	lease = lease_read();
 
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
 	values[n++] = TimestampTzGetDatum(info.state_since);
@@ -217,6 +219,8 @@ zk_session_status(PG_FUNCTION_ARGS)
 	values[n++] = CStringGetTextDatum(info.server);
 	values[n++] = CStringGetTextDatum(zklock_servers);
 	values[n++] = milliseconds(info.timeout);
+	nulls[n] = lease == 0;
+	values[n++] = milliseconds((int) Max(lease - zk_now_ms(), 0));
 	values[n++] = Int64GetDatum(info.sessions);
 	values[n++] = Int64GetDatum(info.reconnects);
 	nulls[n] = info.worker_pid == 0;

@@ -58,6 +58,15 @@
 	ShmemInitHash(name, size, size, ctl, flags)
 #endif
 
+/* Until 17 ExecutorRun has a fourth argument. */
+#if PG_VERSION_NUM >= 180000
+#define ZK_EXECUTE_ONCE_PARAMETER
+#define ZK_EXECUTE_ONCE
+#else
+#define ZK_EXECUTE_ONCE_PARAMETER	, bool execute_once
+#define ZK_EXECUTE_ONCE				, execute_once
+#endif
+
 /* 17 knows infinite intervals. */
 #ifndef INTERVAL_NOT_FINITE
 #define INTERVAL_NOT_FINITE(i)	(false)

@@ -72,6 +72,13 @@
  * zk->worker_latch is guarded by mail_lock.  Whoever wants several partition
  * locks takes them in ascending order.
  *
+ * The lease says until when the session cannot have ended in ZooKeeper, which
+ * the worker may not have heard of.  A commit that finds it run out, or wants
+ * to be sure, draws a ticket from zk->proof_asked and waits on zk->proof_cv
+ * until zk->proof_given has reached it: then ZooKeeper has confirmed the
+ * session since.  All three are atomic.  They are read ahead of the slots: if
+ * these are not lost after that, it is their session that was spoken of.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -119,6 +126,10 @@ typedef struct ZkShared
 	slock_t		mail_lock;
 	ZkSlot	   *mail_head;
 	Latch	   *worker_latch;	/* NULL: no worker */
+	pg_atomic_uint64 lease_until;	/* as of zk_now_ms(); 0: none */
+	pg_atomic_uint32 proof_asked;	/* the latest ticket */
+	pg_atomic_uint32 proof_given;	/* the latest that has its answer */
+	ConditionVariable proof_cv; /* broadcast at every proof and every loss */
 	ZkSessionInfo session;
 	slock_t		free_lock;
 	uint32		last_group;
@@ -177,6 +188,10 @@ slots_startup_shmem(void)
 		memset(zk, 0, shared_size());
 		pg_atomic_init_u32(&zk->nslots, 0);
 		pg_atomic_init_u32(&zk->nprocs, 0);
+		pg_atomic_init_u64(&zk->lease_until, 0);
+		pg_atomic_init_u32(&zk->proof_asked, 0);
+		pg_atomic_init_u32(&zk->proof_given, 0);
+		ConditionVariableInit(&zk->proof_cv);
 		SpinLockInit(&zk->mail_lock);
 		SpinLockInit(&zk->free_lock);
 		for (int i = 0; i < max_procs(); i++)
@@ -296,15 +311,24 @@ begin_contender(ZkSlot *slot)
 	slot->contender.asker_pid = slot->ask.pid;
 }
 
+/*
+ * The holders have lost the lock.  What they are running is in vain, and is
+ * canceled.  Not so a commit that has passed its check: a signal would only cut
+ * short its wait for a synchronous standby.
+ */
 static void
 lose_holders(ZkSlot *slot)
 {
 	slot->nholding = 0;
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 	{
-		if (proc->granted && !proc->lost)
-			stats_count_lost();
-		proc->lost = proc->granted;
+		if (!proc->granted || proc->lost)
+			continue;
+		proc->lost = true;
+		stats_count_lost();
+		ConditionVariableBroadcast(&zk->proof_cv);
+		if (!proc->committing)
+			kill(-proc->pid, SIGINT);
 	}
 }
 
@@ -1005,6 +1029,41 @@ slot_is_mine(ZkProcLock *proc, int64 *token)
 }
 
 /*
+ * slot_begin_commit
+ *		As slot_is_mine(), for the check ahead of a commit.
+ *
+ * If so, the backend is not canceled any more when the lock is lost, until
+ * slot_end_commit().
+ */
+bool
+slot_begin_commit(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		mine;
+
+	/* shared will do: only the worker looks, and only under an exclusive lock */
+	lock_slot(slot, LW_SHARED);
+	mine = !proc->lost && slot->state == ZK_SLOT_HELD;
+	proc->committing = mine;
+	LWLockRelease(partition_lock(slot->hash));
+	return mine;
+}
+
+/*
+ * slot_end_commit
+ *		The commit is over, and the backend goes on holding the slot.
+ */
+void
+slot_end_commit(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	lock_slot(slot, LW_SHARED);
+	proc->committing = false;
+	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
  * slot_read_state
  *		The state of a slot that the caller wants.
  */
@@ -1031,6 +1090,59 @@ slot_set_scope(ZkProcLock *proc, bool session)
 	lock_slot(slot, LW_EXCLUSIVE);
 	proc->session = session;
 	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
+ * lease_read
+ *		Until when the session cannot have ended, as of zk_now_ms(); 0 if
+ *		nothing is known.
+ */
+int64
+lease_read(void)
+{
+	int64		until = (int64) pg_atomic_read_u64(&zk->lease_until);
+
+	/* ahead of what the caller reads next */
+	pg_read_barrier();
+	return until;
+}
+
+/*
+ * proof_ask
+ *		Have the worker ask ZooKeeper whether the session is alive: a ticket
+ *		for proof_is_given().
+ */
+uint32
+proof_ask(void)
+{
+	uint32		ticket = pg_atomic_add_fetch_u32(&zk->proof_asked, 1);
+
+	wake_worker();
+	return ticket;
+}
+
+/*
+ * proof_is_given
+ *		Has ZooKeeper confirmed the session after this ticket was drawn?
+ */
+bool
+proof_is_given(uint32 ticket)
+{
+	bool		given = (int32) (pg_atomic_read_u32(&zk->proof_given) - ticket) >= 0;
+
+	pg_read_barrier();
+	return given;
+}
+
+/*
+ * proof_prepare_wait
+ *		Have our latch set by the next proof or loss.  To be followed by a look
+ *		at what is waited for, and ended by ConditionVariableCancelSleep().
+ */
+void
+proof_prepare_wait(void)
+{
+	ConditionVariablePrepareToSleep(&zk->proof_cv);
 }
 
 /*
@@ -1441,6 +1553,29 @@ session_write(const ZkSessionInfo *info)
 	LWLockAcquire(session_lock(), LW_EXCLUSIVE);
 	zk->session = *info;
 	LWLockRelease(session_lock());
+}
+
+/*
+ * proof_asked
+ *		The latest ticket that waits for a proof, or has had it.
+ */
+uint32
+proof_asked(void)
+{
+	return pg_atomic_read_u32(&zk->proof_asked);
+}
+
+/*
+ * lease_write
+ *		Publish the lease, and up to which ticket it has been proved; the worker
+ *		only.
+ */
+void
+lease_write(int64 until, uint32 ticket)
+{
+	pg_atomic_write_u64(&zk->lease_until, (uint64) until);
+	pg_atomic_write_u32(&zk->proof_given, ticket);
+	ConditionVariableBroadcast(&zk->proof_cv);
 }
 
 /*

@@ -65,6 +65,7 @@ typedef struct ZkProcLock
 								 * for the slot */
 	bool		session;		/* has a session-scoped hold */
 	bool		together;		/* wants it only together with others */
+	bool		committing;		/* past the commit check: not to be canceled */
 	ZnodeKind	kind;			/* of the contender that it wanted */
 	TimestampTz since;			/* that it wants it, or holds it */
 	int64		wanted_at;		/* the former, as of zk_now_ms() */
@@ -203,7 +204,13 @@ extern void slot_yield(const char *key);
 extern void slot_drop(ZkProcLock *proc);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
 extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
+extern bool slot_begin_commit(ZkProcLock *proc);
+extern void slot_end_commit(ZkProcLock *proc);
 extern void slot_set_scope(ZkProcLock *proc, bool session);
+extern int64 lease_read(void);
+extern uint32 proof_ask(void);
+extern bool proof_is_given(uint32 ticket);
+extern void proof_prepare_wait(void);
 extern void session_read(ZkSessionInfo *info);
 extern ZkLockRow *slots_snapshot(int *nrows);
 extern int *slots_holders(const char *path, int *npids);
@@ -228,6 +235,8 @@ extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
+extern uint32 proof_asked(void);
+extern void lease_write(int64 until, uint32 ticket);
 extern int	slot_cancel_holders(ZkSlot *slot);
 extern bool slot_check_idle(ZkSlot *slot, bool give_up);
 extern bool slots_retire(void);

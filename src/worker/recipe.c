@@ -98,6 +98,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/test_build.h"
+
 static void
 send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 {
@@ -421,10 +423,12 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			recipe->dir_known = true;
 			if (find_created(recipe, in, out))
 			{
-				if (wanted)
-					evaluate(recipe, in, out);
-				else
+				if (!wanted)
 					leave(recipe, out);
+				else if (ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
+					own(recipe, out);
+				else
+					evaluate(recipe, in, out);
 			}
 			else if (wanted)
 				reenter(recipe, out);

@@ -24,6 +24,31 @@
  * handlers must run in the main thread only; that of SIGQUIT does no more than
  * _exit().
  *
+ * The lease.  The leader ends a session when it has not heard of it for the
+ * session timeout T.  What it hears comes by way of the server that we are
+ * connected to (the follower): that notes when a client was heard of, and
+ * tells the leader in its answers to the leader's pings, which come every half
+ * tick, and T is four of these or more.  A request that the leader has worked
+ * on proves that the session was alive then, but does not prolong it.  What can
+ * be relied on follows from these answered requests ("proofs"), by when we sent
+ * them and when we saw the answer, all on one connection:
+ *
+ *	- Three in a row, the second sent T/4 or more after the answer to the first,
+ *	  the third after the answer to the second: the session lives until T after
+ *	  the first was sent.  For between the first and the second the leader sent
+ *	  a ping; that had reached the follower, which had heard of us by then, when
+ *	  the second was answered; the follower's answer went ahead of the third.
+ *	- One: the session lives until T/12 after it was sent.  The library hears
+ *	  from the server every 2/3 T or gives the connection up, and what the
+ *	  server heard reaches the leader within T/4.  This takes that the process
+ *	  has run all the time, so it does not count within T/4 after it was found
+ *	  to have been stopped.
+ *
+ * Pings and reads prove nothing, since the follower answers these by itself.
+ * T is taken as 5 % less, for clocks that run at different speeds.  The proofs
+ * are whatever requests change the tree, or the heartbeat: a multi that only
+ * checks that "/" exists, which also goes through the leader.
+ *
  * Debian builds the library with assertions, and some of them fail on what a
  * server sends.  An abort would take the whole cluster down, so a library
  * thread that calls it is parked for good in a handler of SIGABRT, and the
@@ -60,6 +85,19 @@
  * although the connection is up: the server may be throttling us.
  */
 #define RESEND_DELAY_MS		100
+
+/*
+ * The lease, in parts of the session timeout: see the header.  A heartbeat is
+ * sent if there was no other proof for so long.
+ */
+#define LEASE_OF_THREE(timeout) ((timeout) - (timeout) / 20)
+#define LEASE_OF_ONE(timeout)	((timeout) / 12)
+#define PING_INTERVAL(timeout)	((timeout) / 4)
+#define HEARTBEAT_INTERVAL(timeout) ((timeout) / 6)
+
+/* Proofs that are not at least so far apart are not remembered each. */
+#define PROOF_INTERVAL(timeout) ((timeout) / 16)
+#define MAX_PROOFS				16
 
 /* A path that is watched is shorter than this. */
 #define WATCH_PATH_SIZE		1024
@@ -98,6 +136,8 @@ typedef struct Operation
 	uint32_t	serial;
 	uint32_t	group;			/* CREATE: that of its multi, or 0 */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
+	bool		heartbeat;		/* this is all that it is for */
+	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
@@ -129,6 +169,14 @@ typedef struct Watch
 	dlist_head	watchers;		/* one for each owner */
 } Watch;
 
+/* The first of the three proofs of a lease, perhaps with the second. */
+typedef struct Proof
+{
+	int64		sent;			/* all times as of zk_now_ms() */
+	int64		answered;
+	int64		second_answered;	/* 0: there was none yet */
+} Proof;
+
 static zhandle_t *handle = NULL;
 static bool connected = false;
 static int	silent_connections = 0; /* lost in a row without any answer */
@@ -144,6 +192,17 @@ static MemoryContext session_context;
 static dlist_head submitted = DLIST_STATIC_INIT(submitted);
 static dlist_head flight = DLIST_STATIC_INIT(flight);
 static News *delivered = NULL;	/* the news behind the event last given out */
+
+static Proof proofs[MAX_PROOFS];	/* of this connection, in order */
+static int	nproofs = 0;
+static int64 lease_until = 0;	/* as of zk_now_ms(); 0: none */
+static int64 flight_sent = 0;	/* when the latest flight was */
+static int64 last_proof = 0;	/* when the latest proof was sent */
+static int64 awake_at = 0;		/* when session_flush() was last called */
+static int64 distrust_until = 0;	/* before that one proof does not count */
+static bool heartbeat_out = false;
+static uint32 heartbeat_ticket; /* of the one that is out */
+static uint32 proved_ticket = 0;	/* of the latest that was answered */
 
 /* Shared with the library's threads; guarded by news_lock. */
 static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -492,6 +551,10 @@ session_open(const SessionOptions *options)
 							 ZOO_NO_LOG_CLIENTENV, log_message);
 	leave_library(&saved);
 
+	/* the leader hears of us when we connect, which is not before now */
+	awake_at = zk_now_ms();
+	distrust_until = 0;
+
 	/* not at every turn of the IO thread, only without a connection */
 	if (handle != NULL)
 		zoo_set_servers_resolution_delay(handle, -1);
@@ -631,6 +694,10 @@ session_close(void)
 			free_news(news);
 	forget_operations(&flight);
 	forget_operations(&submitted);
+	nproofs = 0;
+	lease_until = 0;
+	last_proof = 0;
+	heartbeat_out = false;
 }
 
 /*
@@ -761,10 +828,21 @@ data_len(const Operation *op)
 	return op->data ? (int) strlen(op->data) : -1;
 }
 
+static int
+send_heartbeat(Operation *op)
+{
+	zoo_op_t	zop;
+
+	zoo_check_op_init(&zop, op->path, -1);
+	return zoo_amulti(handle, 1, &zop, &op->checked, answer_void, op);
+}
+
 /* Hand one operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_operation(Operation *op)
 {
+	if (op->heartbeat)
+		return send_heartbeat(op);
 	switch (op->kind)
 	{
 		case RECIPE_OP_MKDIRS:
@@ -854,6 +932,25 @@ send_multi(Operation *first)
 }
 
 /*
+ * Has the process been stopped since the last call?  Then the server may not
+ * have heard of us for longer than the library's pings let one expect.
+ * Returns when to look again.
+ */
+static int64
+check_awake(int64 now)
+{
+	int64		timeout;
+
+	if (handle == NULL)
+		return 0;
+	timeout = zoo_recv_timeout(handle);
+	if (now - awake_at > PING_INTERVAL(timeout))
+		distrust_until = now + PING_INTERVAL(timeout);
+	awake_at = now;
+	return now + HEARTBEAT_INTERVAL(timeout);
+}
+
+/*
  * session_flush
  *		Send what has been submitted, if no flight is out and the connection is
  *		up.  To be called whenever events have been dealt with.
@@ -863,11 +960,15 @@ send_multi(Operation *first)
 int64
 session_flush(void)
 {
-	if (!connected || !dlist_is_empty(&flight) || dlist_is_empty(&submitted))
-		return 0;
-	if (zk_now_ms() < resend_at)
-		return resend_at;
+	int64		now = zk_now_ms();
+	int64		again_at = check_awake(now);
 
+	if (!connected || !dlist_is_empty(&flight) || dlist_is_empty(&submitted))
+		return again_at;
+	if (now < resend_at)
+		return Min(resend_at, again_at);
+
+	flight_sent = now;
 	while (!dlist_is_empty(&submitted))
 	{
 		Operation  *op = dlist_container(Operation, node,
@@ -892,7 +993,124 @@ session_flush(void)
 			post_news(&op->news);
 		}
 	}
+	return again_at;
+}
+
+/*
+ * session_keep_lease
+ *		Submit a heartbeat, if none is out and one is due: because "ticket" is
+ *		not the one that was last proved, or because a lease is needed and the
+ *		latest proof is old.
+ *
+ * Returns when it wants to be called again, as of zk_now_ms(), or 0.
+ */
+int64
+session_keep_lease(uint32 ticket, bool needed)
+{
+	int64		due_at = 0;
+	Operation  *op;
+
+	if (!connected || heartbeat_out)
+		return 0;
+	if (ticket == proved_ticket)
+	{
+		if (!needed)
+			return 0;
+		due_at = last_proof + HEARTBEAT_INTERVAL(zoo_recv_timeout(handle));
+		if (zk_now_ms() < due_at)
+			return due_at;
+	}
+	op = MemoryContextAllocZero(session_context,
+								offsetof(Operation, path) + sizeof("/"));
+	op->news.kind = NEWS_ANSWER;
+	op->heartbeat = true;
+	strcpy(op->path, "/");
+	dlist_push_tail(&submitted, &op->node);
+	heartbeat_out = true;
+	heartbeat_ticket = ticket;
 	return 0;
+}
+
+/*
+ * session_lease
+ *		Until when the session cannot have ended, as of zk_now_ms(), or 0.
+ *
+ * Sets *ticket to the latest of session_keep_lease() after which the session
+ * was alive.
+ */
+int64
+session_lease(uint32 *ticket)
+{
+	*ticket = proved_ticket;
+	return lease_until;
+}
+
+/* The leader has worked on a request of this flight: see the header. */
+static void
+note_proof(int64 sent)
+{
+	int64		timeout = zoo_recv_timeout(handle);
+	int64		now = zk_now_ms();
+	int			kept = 0;
+
+	if (sent == last_proof)
+		return;					/* once for each flight */
+	last_proof = sent;
+	for (int i = 0; i < nproofs; i++)
+	{
+		Proof	   *proof = &proofs[i];
+
+		if (proof->second_answered != 0 && sent >= proof->second_answered)
+		{
+			lease_until = Max(lease_until,
+							  proof->sent + LEASE_OF_THREE(timeout));
+			continue;
+		}
+		if (proof->second_answered == 0 &&
+			sent >= proof->answered + PING_INTERVAL(timeout))
+			proof->second_answered = now;
+		proofs[kept++] = *proof;
+	}
+	nproofs = kept;
+	if (sent >= distrust_until)
+		lease_until = Max(lease_until, sent + LEASE_OF_ONE(timeout));
+	if (nproofs < MAX_PROOFS &&
+		(nproofs == 0 ||
+		 sent >= proofs[nproofs - 1].sent + PROOF_INTERVAL(timeout)))
+	{
+		Proof		proof = {sent, now, 0};
+
+		proofs[nproofs++] = proof;
+	}
+}
+
+/* Has the leader worked on this, and written its outcome to the quorum? */
+static bool
+is_proof(const Operation *op)
+{
+	switch (op->news.code)
+	{
+		case ZOK:
+			break;
+		case ZNONODE:
+		case ZNODEEXISTS:
+		case ZNOAUTH:
+			/* a request that fails is logged as one, too */
+			break;
+		default:
+			return false;
+	}
+	return op->heartbeat || op->kind == RECIPE_OP_CREATE ||
+		op->kind == RECIPE_OP_SET || op->kind == RECIPE_OP_DELETE ||
+		op->kind == RECIPE_OP_DELETE_STRAY;
+}
+
+static void
+end_heartbeat(const Operation *op)
+{
+	heartbeat_out = false;
+	if (is_proof(op))
+		proved_ticket = heartbeat_ticket;
 }
 
 static RecipeResult
@@ -941,6 +1159,13 @@ fill_answer(SessionEvent *event, Operation *op)
 	News	   *news = &op->news;
 	RecipeInput *input = &event->input;
 
+	if (is_proof(op) && connected)
+		note_proof(flight_sent);
+	if (op->heartbeat)
+	{
+		end_heartbeat(op);
+		return false;
+	}
 	if (news->code != ZOK &&
 		(op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST))
 		forget_watch(op);
@@ -1045,6 +1270,7 @@ fill_state(SessionEvent *event, int state)
 	if (connected)
 		silent_connections++;
 	connected = false;
+	nproofs = 0;
 	if (state == ZOO_EXPIRED_SESSION_STATE)
 		event->kind = SESSION_EXPIRED;
 	else if (state == ZOO_AUTH_FAILED_STATE)

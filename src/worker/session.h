@@ -61,6 +61,8 @@ extern void session_close(void);
 extern void session_submit(uint32_t owner, const char *directory,
 						   const RecipeOp *op, uint32_t group);
 extern int64_t session_flush(void);
+extern int64_t session_keep_lease(uint32_t ticket, bool needed);
+extern int64_t session_lease(uint32_t *ticket);
 extern bool session_next_event(SessionEvent *event);
 extern void session_identity(SessionIdentity *identity);
 extern const char *session_error_text(int error);

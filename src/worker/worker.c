@@ -1115,6 +1115,29 @@ session_events(void)
 	}
 }
 
+/*
+ * Publish how long the session can be relied on, and see that it stays so while
+ * there is anything to lose.  Returns when to look again, as of zk_now_ms(), or
+ * 0.
+ */
+static int64
+keep_lease(void)
+{
+	static int64 published_until = 0;
+	static uint32 published_ticket = 0;
+	uint32		ticket;
+	int64		until = session_lease(&ticket);
+
+	if (until != published_until || ticket != published_ticket)
+	{
+		lease_write(until, ticket);
+		published_until = until;
+		published_ticket = ticket;
+	}
+	return session_keep_lease(proof_asked(),
+							  hash_get_num_entries(contenders) > 0);
+}
+
 static void
 open_session(void)
 {
@@ -1304,6 +1327,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	for (;;)
 	{
 		WaitEvent	event;
+		int64		lease_at;
 		int64		flush_at;
 		int64		wake_at;
 		long		timeout;
@@ -1332,6 +1356,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		session_events();
 		retry_refused();
 		sweep_owners();
+		lease_at = keep_lease();
 		flush_at = session_flush();
 		MemoryContextReset(loop_context);
 
@@ -1343,6 +1368,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		wake_at = earlier(wake_at, retry_at);
 		wake_at = earlier(wake_at, check_connection());
 		wake_at = earlier(wake_at, sweep_at);
+		wake_at = earlier(wake_at, lease_at);
 		wake_at = earlier(wake_at, flush_at);
 		timeout = wake_at == 0 ? -1 : Max(wake_at - zk_now_ms(), 0);
 		(void) WaitEventSetWait(wait_set, timeout, &event, 1,

@@ -1,0 +1,252 @@
+
+# No commit under a lost lock: the lease, zklock.commit_check, and what happens
+# to a holder whose lock is lost.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $a = zk_cluster(
+	'a', $zk,
+	'zklock.session_timeout' => '6s',
+	'wal_level' => 'replica',
+	'max_wal_senders' => 2,
+	'synchronous_standby_names' => 'nobody',
+	'synchronous_commit' => 'local');
+my $remote = PostgreSQL::Test::Cluster->new('remote');
+$remote->init;
+$remote->start;
+$remote->safe_psql('postgres', 'CREATE TABLE sales (n int)');
+
+$a->safe_psql('postgres', 'CREATE TABLE sales (n int)');
+$a->safe_psql('postgres', sprintf(<<'SQL', $remote->host, $remote->port));
+CREATE EXTENSION postgres_fdw;
+CREATE SERVER remote FOREIGN DATA WRAPPER postgres_fdw
+    OPTIONS (host '%s', port '%s', dbname 'postgres');
+CREATE USER MAPPING FOR CURRENT_USER SERVER remote;
+CREATE FOREIGN TABLE far_sales (n int)
+    SERVER remote OPTIONS (table_name 'sales');
+SQL
+
+my $client = $zk->client;
+
+sub value { return $a->safe_psql('postgres', $_[0]); }
+
+sub lease { return value('SELECT extract(epoch FROM lease) FROM zk_session'); }
+
+sub wait_lease
+{
+	my ($condition, $what) = @_;
+
+	poll_until(sub { my $left = lease(); $left ne '' && $condition->($left) }, $what);
+	return;
+}
+
+# A lease of three answers, not only of the latest.
+sub wait_long_lease { wait_lease(sub { $_[0] > 2 }, 'a long lease'); return; }
+
+sub wait_no_lease { wait_lease(sub { $_[0] == 0 }, 'the lease to run out'); return; }
+
+sub rows { return value('SELECT count(*) FROM sales'); }
+
+# End the session of cluster a, as if it had expired.
+sub lose_session
+{
+	my $old = value('SELECT session_id FROM zk_session');
+
+	ok($client->kill_session(hex $old), 'the session is ended');
+	poll_until(
+		sub { value("SELECT state = 'connected' AND session_id <> '$old' FROM zk_session") eq 't' },
+		'a new session');
+	return;
+}
+
+sub wait_event_is
+{
+	my ($session, $event) = @_;
+
+	poll_until(
+		sub { value('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq $event },
+		"the session to wait for $event");
+	return;
+}
+
+my %lost_at_commit = (
+	sqlstate => '40001',
+	message => 'could not commit because lock "x" has been lost',
+	detail => 'The ZooKeeper session of this server has ended.',
+	hint => 'Retry the transaction.');
+
+my %lost = (%lost_at_commit, message => 'lock "x" has been lost');
+
+my $s = ZkSession->new($a);
+
+#
+# The lease
+#
+
+is(lease(), '', 'no lease before anything was taken');
+$s->run_ok("BEGIN; SELECT zk_lock('x'); COMMIT", 'a commit right after the lock');
+cmp_ok(lease(), '>=', 0, 'the answers have made a lease');
+wait_no_lease();
+pass('nobody prolongs it when nothing is held');
+
+$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
+wait_long_lease();
+$zk->pause(0);
+$s->run_ok('COMMIT', 'while the lease runs, a commit asks nobody');
+is(rows(), 1, 'and has committed');
+$zk->resume(0);
+
+#
+# Past the lease
+#
+
+$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
+wait_long_lease();
+$zk->pause(0);
+wait_no_lease();
+$s->send('COMMIT');
+$s->wait_waiting(2);
+is(rows(), 1, 'past the lease a commit waits');
+$zk->resume(0);
+is($s->result->{sqlstate}, undef, 'until ZooKeeper answers');
+is(rows(), 2, 'and has committed');
+is(value('SELECT count(*) FROM zk_locks'), 0, 'and released the lock');
+
+$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
+wait_long_lease();
+$zk->pause(0);
+wait_no_lease();
+$s->send('COMMIT');
+$s->wait_waiting(2);
+value('SELECT pg_cancel_backend(' . $s->pid . ')');
+is($s->result->{sqlstate}, '57014', 'the wait can be canceled');
+$zk->resume(0);
+is(rows(), 2, 'and then nothing is committed');
+wait_no_contenders($zk, 'x');
+
+#
+# The other ways
+#
+
+$s->run("SET zklock.commit_check = quorum; BEGIN; SELECT zk_lock('x')");
+$s->run_ok('COMMIT', 'quorum: a commit');
+$s->run("BEGIN; SELECT zk_lock('x')");
+wait_long_lease();
+$zk->pause(0);
+$s->send('COMMIT');
+$s->wait_waiting(2);
+cmp_ok(lease(), '>', 0, 'quorum: a commit waits while the lease runs');
+$zk->resume(0);
+is($s->result->{sqlstate}, undef, 'quorum: until ZooKeeper answers');
+
+$s->run("SET zklock.commit_check = off; BEGIN; SELECT zk_lock('x')");
+wait_long_lease();
+$zk->pause(0);
+wait_no_lease();
+$s->run_ok('COMMIT', 'off: a commit past the lease asks nobody');
+$zk->resume(0);
+wait_no_contenders($zk, 'x');
+$s->run("BEGIN; SELECT zk_lock('x')");
+lose_session();
+error_is($s->run('COMMIT'), \%lost_at_commit, 'off: what is known to be lost is lost');
+$s->run('RESET zklock.commit_check');
+
+# many at once wait for the same answer
+my @many = map { ZkSession->new($a) } 1 .. 8;
+$_->run("SET zklock.commit_check = quorum; BEGIN; SELECT zk_lock('x' || pg_backend_pid())") for @many;
+$_->send('COMMIT') for @many;
+is($_->result->{sqlstate}, undef, 'quorum: one of many commits') for @many;
+$_->quit for @many;
+
+#
+# Lost
+#
+
+for my $statement ('SELECT pg_sleep(600)', 'DO $$ BEGIN PERFORM pg_sleep(600); END $$',
+	'SELECT * FROM generate_series(1, 600) n, pg_sleep(n)', 'LOCK TABLE sales')
+{
+	my $blocker = ZkSession->new($a);
+
+	$blocker->run('BEGIN; LOCK TABLE sales');
+	$s->run("BEGIN; SELECT zk_lock('x')");
+	$s->send($statement);
+	poll_until(
+		sub { value('SELECT wait_event IS NOT NULL FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 't' },
+		'the statement to run');
+	lose_session();
+	error_is($s->result, \%lost, "lost: $statement is canceled");
+	$s->run('ROLLBACK');
+	$blocker->run('ROLLBACK');
+	$blocker->quit;
+}
+
+$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
+lose_session();
+error_is($s->run('COMMIT'), \%lost_at_commit, 'lost: idle in transaction, then COMMIT');
+is(rows(), 2, 'lost: nothing is committed');
+
+$s->run("SELECT zk_lock('x', session => true)");
+lose_session();
+error_is($s->run('INSERT INTO sales VALUES (1)'), \%lost_at_commit, "lost: no commit of the session, $_")
+  for (1, 2);
+is(rows(), 2, 'lost: nothing is committed');
+is($s->run("SELECT zk_unlock('x')")->{out}, 't', 'lost: until it is acknowledged');
+$s->run_ok('INSERT INTO sales VALUES (1)', 'lost: and then it goes on');
+is(rows(), 3, 'lost: and commits');
+
+# A savepoint does not help.
+$s->run("BEGIN; SELECT zk_lock('x'); SAVEPOINT p");
+$s->send('SELECT pg_sleep(600)');
+wait_event_is($s, 'PgSleep');
+lose_session();
+error_is($s->result, \%lost, 'lost: within a savepoint');
+$s->run_ok('ROLLBACK TO p', 'lost: which is rolled back');
+error_is($s->run('COMMIT'), \%lost_at_commit, 'lost: and yet there is no commit');
+
+#
+# Two servers
+#
+
+$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); INSERT INTO far_sales VALUES (1)");
+my ($worker, $session) =
+  split /\|/, value('SELECT worker_pid, session_id FROM zk_session');
+kill 'STOP', $worker;
+ok($client->kill_session(hex $session), 'the session is ended behind the back of the worker');
+wait_no_lease();
+$s->send('COMMIT');
+$s->wait_waiting(2);
+kill 'CONT', $worker;
+error_is($s->result, \%lost_at_commit, 'postgres_fdw: lost while the commit waits');
+is(rows(), 3, 'postgres_fdw: nothing is committed here');
+is($remote->safe_psql('postgres', 'SELECT count(*) FROM sales'), 0, 'postgres_fdw: nor there');
+
+#
+# Past the check
+#
+
+# A commit that has been written is not hurried when its lock is lost.
+my $writer = ZkSession->new($a);
+$writer->run("SET synchronous_commit = on; BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
+$writer->send('COMMIT');
+wait_event_is($writer, 'SyncRep');
+lose_session();
+wait_event_is($writer, 'SyncRep');
+$a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
+$a->reload;
+my $result = $writer->result;
+is($result->{sqlstate}, undef, 'a lock lost in the wait for a standby: the commit is a commit');
+is_deeply($result->{warnings}, [], 'and has waited to the end');
+is(rows(), 4, 'and is there');
+
+$_->quit for ($s, $writer);
+done_testing();

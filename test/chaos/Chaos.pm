@@ -286,7 +286,8 @@ left behind.  Options: duration (seconds), transactions (end after so many, if
 that is given), faults (kinds), gap (lowest and highest pause between faults, in
 seconds), mutation (in test builds), locks (name to weight), long (the chance
 that a section takes seconds), slow (that its COMMIT is slow), drain (how long
-to wait for answers at the end, default 60).
+to wait for answers at the end, default 60), until (ends the run if it returns
+true; called again and again).
 
 =cut
 
@@ -296,7 +297,7 @@ sub run
 	my %run = (
 		duration => 60, faults => [ fault_kinds() ], gap => [ 0.3, 5 ],
 		mutation => 'none', locks => { w1 => 3, w2 => 2, f1 => 2, f2 => 1, l1 => 2 },
-		long => 0.01, slow => 0.1, drain => 60, until => sub { 0 }, %options);
+		long => 0.005, slow => 0.1, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common
@@ -379,6 +380,23 @@ sub _mutate
 	}
 	$self->{mutation} = $mutation;
 	return;
+}
+
+=pod
+
+=item has_same_numbers()
+
+Are there two sections in the warehouse that have overlapped?
+
+=cut
+
+sub has_same_numbers
+{
+	my ($self) = @_;
+	my $wire = $self->{look} //= ZkWire->new($self->{warehouse});
+
+	return $wire->run(q{SELECT EXISTS (
+		SELECT FROM section GROUP BY lock, n HAVING count(*) > 1)})->{out} eq 't';
 }
 
 #

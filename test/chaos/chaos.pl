@@ -20,6 +20,9 @@ use List::Util qw(max min sum);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Timeline;
+
+Test::More->builder->$_(\*STDOUT) for qw(output failure_output todo_output);
 
 sub say_it { print $screen "$_[0]\n"; print "$_[0]\n"; return; }
 
@@ -143,13 +146,18 @@ say_it('');
 for my $v (@verdicts)
 {
 	my ($text, @kinds) = @$v;
-	my @wrong = map { my $kind = $_; map { "$kind: $_" } @{ $found{$kind} // [] } } @kinds;
+	my @wrong = grep { $found{$_} } @kinds;
 
 	$failed++ if @wrong;
 	say_it((@wrong ? 'FAILED  ' : 'ok      ') . $text);
-	say_it("        $_") for @wrong[ 0 .. min($#wrong, 9) ];
-	say_it('        ... and ' . (@wrong - 10) . ' more') if @wrong > 10;
+	for my $kind (@wrong)
+	{
+		my @texts = @{ $found{$kind} };
+		say_it("        $kind: $_") for @texts[ 0 .. min($#texts, 4) ];
+		say_it("        $kind: " . (@texts - 5) . ' more') if @texts > 5;
+	}
 }
+append_to_file("$chaos->{dir}/timeline.svg", Timeline::draw($history, $verdict));
 say_it("chaos: SEED=$seed: " . ($failed ? "$failed of " . @verdicts . ' failed' : 'no violation'));
 
 ok(!$failed, 'chaos');

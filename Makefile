@@ -67,7 +67,7 @@ chaos:
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
 # know neither PostgreSQL nor libzookeeper.
 UNIT_SRC = $(wildcard src/shared/znode.c src/worker/recipe.c \
-	src/worker/semaphore.c)
+	src/worker/semaphore.c src/worker/lease.c)
 UNIT_DEPS = $(UNIT_SRC) $(wildcard src/*/*.h test/unit/*.h)
 UNIT_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
 UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc

@@ -60,8 +60,8 @@ zk_check_preloaded(void)
  * zk_lock_name
  *		The lock that an SQL argument names.
  *
- * Errors: 22004 NULL; 22023 empty or too long; 55000 not preloaded; 0A000 in a
- * parallel worker.
+ * Errors: 22004 NULL; 22023 empty or too long; 55000 not preloaded, or in
+ * single-user mode; 0A000 in a parallel worker.
  */
 void
 zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
@@ -70,6 +70,11 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 	char		encoded[ZNODE_MAX_NAME + 1];
 
 	zk_check_preloaded();
+	if (!IsUnderPostmaster)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot use locks in ZooKeeper in single-user mode"),
+				 errdetail("There is no zklock worker.")));
 	if (IsParallelWorker())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

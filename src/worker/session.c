@@ -24,30 +24,9 @@
  * handlers must run in the main thread only; that of SIGQUIT does no more than
  * _exit().
  *
- * The lease.  The leader ends a session when it has not heard of it for the
- * session timeout T.  What it hears comes by way of the server that we are
- * connected to (the follower): that notes when a client was heard of, and
- * tells the leader in its answers to the leader's pings, which come every half
- * tick, and T is four of these or more.  A request that the leader has worked
- * on proves that the session was alive then, but does not prolong it.  What can
- * be relied on follows from these answered requests ("proofs"), by when we sent
- * them and when we saw the answer, all on one connection:
- *
- *	- Three in a row, the second sent T/4 or more after the answer to the first,
- *	  the third after the answer to the second: the session lives until T after
- *	  the first was sent.  For between the first and the second the leader sent
- *	  a ping; that had reached the follower, which had heard of us by then, when
- *	  the second was answered; the follower's answer went ahead of the third.
- *	- One: the session lives until T/12 after it was sent.  The library hears
- *	  from the server every 2/3 T or gives the connection up, and what the
- *	  server heard reaches the leader within T/4.  This takes that the process
- *	  has run all the time, so it does not count within T/4 after it was found
- *	  to have been stopped.
- *
- * Pings and reads prove nothing, since the follower answers these by itself.
- * T is taken as 5 % less, for clocks that run at different speeds.  The proofs
- * are whatever requests change the tree, or the heartbeat: a multi that only
- * checks that "/" exists, which also goes through the leader.
+ * Each answer to a request that changes the tree tells lease.c that the session
+ * lives; if there are none, a heartbeat does: a multi that only checks that "/"
+ * exists, which also goes through the leader.
  *
  * Debian builds the library with assertions, and some of them fail on what a
  * server sends.  An abort would take the whole cluster down, so a library
@@ -75,6 +54,7 @@
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "worker/lease.h"
 #include "worker/session.h"
 
 /* Connections lost in a row without an answer that are more than bad luck. */
@@ -85,19 +65,6 @@
  * although the connection is up: the server may be throttling us.
  */
 #define RESEND_DELAY_MS		100
-
-/*
- * The lease, in parts of the session timeout: see the header.  A heartbeat is
- * sent if there was no other proof for so long.
- */
-#define LEASE_OF_THREE(timeout) ((timeout) - (timeout) / 20)
-#define LEASE_OF_ONE(timeout)	((timeout) / 12)
-#define PING_INTERVAL(timeout)	((timeout) / 4)
-#define HEARTBEAT_INTERVAL(timeout) ((timeout) / 6)
-
-/* Proofs that are not at least so far apart are not remembered each. */
-#define PROOF_INTERVAL(timeout) ((timeout) / 16)
-#define MAX_PROOFS				16
 
 /* A path that is watched is shorter than this. */
 #define WATCH_PATH_SIZE		1024
@@ -169,14 +136,6 @@ typedef struct Watch
 	dlist_head	watchers;		/* one for each owner */
 } Watch;
 
-/* The first of the three proofs of a lease, perhaps with the second. */
-typedef struct Proof
-{
-	int64		sent;			/* all times as of zk_now_ms() */
-	int64		answered;
-	int64		second_answered;	/* 0: there was none yet */
-} Proof;
-
 static zhandle_t *handle = NULL;
 static bool connected = false;
 static int	silent_connections = 0; /* lost in a row without any answer */
@@ -193,13 +152,8 @@ static dlist_head submitted = DLIST_STATIC_INIT(submitted);
 static dlist_head flight = DLIST_STATIC_INIT(flight);
 static News *delivered = NULL;	/* the news behind the event last given out */
 
-static Proof proofs[MAX_PROOFS];	/* of this connection, in order */
-static int	nproofs = 0;
-static int64 lease_until = 0;	/* as of zk_now_ms(); 0: none */
-static int64 flight_sent = 0;	/* when the latest flight was */
-static int64 last_proof = 0;	/* when the latest proof was sent */
-static int64 awake_at = 0;		/* when session_flush() was last called */
-static int64 distrust_until = 0;	/* before that one proof does not count */
+static Lease lease;
+static int64 flight_sent = 0;	/* zk_now_ms() of the latest flight */
 static bool heartbeat_out = false;
 static uint32 heartbeat_ticket; /* of the one that is out */
 static uint32 proved_ticket = 0;	/* of the latest that was answered */
@@ -545,15 +499,12 @@ session_open(const SessionOptions *options)
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
 
+	lease_begin(&lease, zk_now_ms());
 	enter_library(&saved);
 	handle = zookeeper_init2(options->servers, state_changed, options->timeout,
 							 id.client_id != 0 ? &id : NULL, NULL,
 							 ZOO_NO_LOG_CLIENTENV, log_message);
 	leave_library(&saved);
-
-	/* the leader hears of us when we connect, which is not before now */
-	awake_at = zk_now_ms();
-	distrust_until = 0;
 
 	/* not at every turn of the IO thread, only without a connection */
 	if (handle != NULL)
@@ -694,9 +645,7 @@ session_close(void)
 			free_news(news);
 	forget_operations(&flight);
 	forget_operations(&submitted);
-	nproofs = 0;
-	lease_until = 0;
-	last_proof = 0;
+	lease_begin(&lease, zk_now_ms());
 	heartbeat_out = false;
 }
 
@@ -932,25 +881,6 @@ send_multi(Operation *first)
 }
 
 /*
- * Has the process been stopped since the last call?  Then the server may not
- * have heard of us for longer than the library's pings let one expect.
- * Returns when to look again.
- */
-static int64
-check_awake(int64 now)
-{
-	int64		timeout;
-
-	if (handle == NULL)
-		return 0;
-	timeout = zoo_recv_timeout(handle);
-	if (now - awake_at > PING_INTERVAL(timeout))
-		distrust_until = now + PING_INTERVAL(timeout);
-	awake_at = now;
-	return now + HEARTBEAT_INTERVAL(timeout);
-}
-
-/*
  * session_flush
  *		Send what has been submitted, if no flight is out and the connection is
  *		up.  To be called whenever events have been dealt with.
@@ -961,8 +891,11 @@ int64
 session_flush(void)
 {
 	int64		now = zk_now_ms();
-	int64		again_at = check_awake(now);
+	int64		again_at;
 
+	if (handle == NULL)
+		return 0;
+	again_at = lease_turn(&lease, zoo_recv_timeout(handle), now);
 	if (!connected || !dlist_is_empty(&flight) || dlist_is_empty(&submitted))
 		return again_at;
 	if (now < resend_at)
@@ -1016,7 +949,7 @@ session_keep_lease(uint32 ticket, bool needed)
 	{
 		if (!needed)
 			return 0;
-		due_at = last_proof + HEARTBEAT_INTERVAL(zoo_recv_timeout(handle));
+		due_at = lease_heartbeat_at(&lease, zoo_recv_timeout(handle));
 		if (zk_now_ms() < due_at)
 			return due_at;
 	}
@@ -1042,46 +975,7 @@ int64
 session_lease(uint32 *ticket)
 {
 	*ticket = proved_ticket;
-	return lease_until;
-}
-
-/* The leader has worked on a request of this flight: see the header. */
-static void
-note_proof(int64 sent)
-{
-	int64		timeout = zoo_recv_timeout(handle);
-	int64		now = zk_now_ms();
-	int			kept = 0;
-
-	if (sent == last_proof)
-		return;					/* once for each flight */
-	last_proof = sent;
-	for (int i = 0; i < nproofs; i++)
-	{
-		Proof	   *proof = &proofs[i];
-
-		if (proof->second_answered != 0 && sent >= proof->second_answered)
-		{
-			lease_until = Max(lease_until,
-							  proof->sent + LEASE_OF_THREE(timeout));
-			continue;
-		}
-		if (proof->second_answered == 0 &&
-			sent >= proof->answered + PING_INTERVAL(timeout))
-			proof->second_answered = now;
-		proofs[kept++] = *proof;
-	}
-	nproofs = kept;
-	if (sent >= distrust_until)
-		lease_until = Max(lease_until, sent + LEASE_OF_ONE(timeout));
-	if (nproofs < MAX_PROOFS &&
-		(nproofs == 0 ||
-		 sent >= proofs[nproofs - 1].sent + PROOF_INTERVAL(timeout)))
-	{
-		Proof		proof = {sent, now, 0};
-
-		proofs[nproofs++] = proof;
-	}
+	return lease.until;
 }
 
 /* Has the leader worked on this, and written its outcome to the quorum? */
@@ -1159,8 +1053,8 @@ fill_answer(SessionEvent *event, Operation *op)
 	News	   *news = &op->news;
 	RecipeInput *input = &event->input;
 
-	if (is_proof(op) && connected)
-		note_proof(flight_sent);
+	if (is_proof(op) && connected && flight_sent != lease.last_sent)
+		lease_prove(&lease, zoo_recv_timeout(handle), flight_sent, zk_now_ms());
 	if (op->heartbeat)
 	{
 		end_heartbeat(op);
@@ -1270,7 +1164,7 @@ fill_state(SessionEvent *event, int state)
 	if (connected)
 		silent_connections++;
 	connected = false;
-	nproofs = 0;
+	lease_disconnect(&lease);
 	if (state == ZOO_EXPIRED_SESSION_STATE)
 		event->kind = SESSION_EXPIRED;
 	else if (state == ZOO_AUTH_FAILED_STATE)

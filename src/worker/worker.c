@@ -15,6 +15,10 @@
  * server shuts down or zklock.servers has a new chroot, and then only after
  * the last backend has dropped its locks.
  *
+ * If all of the server has crashed, shared memory is gone.  The first worker
+ * finds the session of before that in a file (session_file.c), attaches to it,
+ * closes it, and only then begins one of its own.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -47,6 +51,7 @@
 #include "worker/queries.h"
 #include "worker/semaphore.h"
 #include "worker/session.h"
+#include "worker/session_file.h"
 #include "zklock.h"
 
 /* How long to wait before trying to open a session again. */
@@ -122,6 +127,8 @@ static HTAB *contender_ids;		/* by id */
 static HTAB *known_directories; /* paths that have been seen to exist */
 static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
+static int64 old_session = 0;	/* of before a crash, to be closed; 0: none */
+static char old_passwd[ZK_PASSWD_SIZE];
 static int64 reopen_at = 0;		/* zk_now_ms() before which not to open one */
 static int64 unconnected_since = 0; /* the same; 0: connected, or not trying */
 static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
@@ -995,6 +1002,7 @@ end_session(const char *why)
 			 errdetail_internal("%s", why)));
 	forget_contenders();
 	session_close();
+	session_file_remove();
 	forget_directories();
 
 	session.client_id = 0;
@@ -1006,6 +1014,32 @@ end_session(const char *why)
 	queries_restart();
 }
 
+/*
+ * We are attached to the session of before the crash, or it has expired.  If
+ * it is to be closed, we come back until ZooKeeper says that it is gone: the
+ * request may get lost with the connection.
+ *
+ * What backends have asked for meanwhile has been prepared, but no operation
+ * has left for that session; it begins anew.
+ */
+static void
+end_old_session(bool expired)
+{
+	forget_contenders();
+	session_close();
+	if (expired)
+	{
+		ereport(LOG,
+				(errmsg("ZooKeeper session 0x%llx of before the crash has ended",
+						(unsigned long long) old_session)));
+		session_file_remove();
+		old_session = 0;
+	}
+	forget_directories();
+	take_over();
+	queries_restart();
+}
+
 static void
 session_up(void)
 {
@@ -1013,7 +1047,10 @@ session_up(void)
 
 	session_identity(&identity);
 	if (session.client_id != identity.client_id)
+	{
 		session.sessions++;
+		session_file_write(identity.client_id, identity.passwd);
+	}
 	else
 		session.reconnects++;
 	session.client_id = identity.client_id;
@@ -1075,7 +1112,10 @@ session_events(void)
 		switch (event.kind)
 		{
 			case SESSION_UP:
-				session_up();
+				if (old_session != 0)
+					end_old_session(false);
+				else
+					session_up();
 				SetLatch(MyLatch);	/* collect what was asked meanwhile */
 				break;
 			case SESSION_SUSPENDED:
@@ -1093,7 +1133,10 @@ session_events(void)
 				}
 				break;
 			case SESSION_EXPIRED:
-				end_session("ZooKeeper has let it expire.");
+				if (old_session != 0)
+					end_old_session(true);
+				else
+					end_session("ZooKeeper has let it expire.");
 				break;
 			case SESSION_AUTH_FAILED:
 				/* the session lives on: the next worker tries to resume it */
@@ -1159,8 +1202,9 @@ open_session(void)
 	options.timeout = zklock_session_timeout;
 	options.auth = zklock_auth;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
-	options.client_id = session.client_id;
-	memcpy(options.passwd, session.passwd, sizeof(options.passwd));
+	options.client_id = old_session != 0 ? old_session : session.client_id;
+	memcpy(options.passwd, old_session != 0 ? old_passwd : session.passwd,
+		   sizeof(options.passwd));
 
 	if (session_open(&options))
 	{
@@ -1275,6 +1319,9 @@ shut_down(void)
 	if (!slots_retire())
 		return;
 	session_close();
+	/* without a connection nobody was told, and the next start has to do it */
+	if (session.state == ZK_SESSION_CONNECTED)
+		session_file_remove();
 	session.client_id = 0;
 	session_write(&session);
 
@@ -1310,6 +1357,10 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 										 ALLOCSET_DEFAULT_SIZES);
 
 	session_read(&session);
+	if (session.client_id == 0 && session_file_read(&old_session, old_passwd))
+		ereport(LOG,
+				(errmsg("ending ZooKeeper session 0x%llx of before the crash",
+						(unsigned long long) old_session)));
 	session.worker_pid = MyProcPid;
 	publish_session(ZK_SESSION_CONNECTING);
 	before_shmem_exit(worker_exit, (Datum) 0);

@@ -27,7 +27,7 @@ use PostgreSQL::Test::Cluster;
 use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster lock_dir contenders wait_contenders
-  wait_no_contenders all_contenders);
+  wait_no_contenders all_contenders wait_accepting);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -129,6 +129,25 @@ sub wait_no_contenders
 {
 	my ($zk, $name, $root) = @_;
 	wait_contenders($zk, $name, 0, $root);
+	return;
+}
+
+=pod
+
+=item wait_accepting($node)
+
+Wait until a cluster that has crashed accepts connections again.
+
+=cut
+
+sub wait_accepting
+{
+	my ($node) = @_;
+	my @ready = ($node->installed_command('pg_isready'),
+		'-q', '-h', $node->host, '-p', $node->port);
+
+	poll_until(sub { system(@ready) == 0 },
+		$node->name . ' to accept connections');
 	return;
 }
 

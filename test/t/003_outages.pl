@@ -833,7 +833,7 @@ sub stop_process
 	my $killed = ZkSession->new($b);
 
 	kill 'KILL', $killed->pid;
-	$b->poll_query_until('postgres', 'SELECT true');
+	wait_accepting($b);
 	is($remote->result->{message}, undef, 'crash: another cluster gets the lock');
 	ok($holder->run('COMMIT')->{stderr}, 'the holder has not survived');
 	delete $b->{zk_watcher};

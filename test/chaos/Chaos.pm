@@ -285,7 +285,8 @@ the workers' memory and of ZooKeeper's znodes over time, and C<{left}>: what is
 left behind.  Options: duration (seconds), transactions (end after so many, if
 that is given), faults (kinds), gap (lowest and highest pause between faults, in
 seconds), mutation (in test builds), locks (name to weight), long (the chance
-that a section takes seconds), slow (that its COMMIT is slow), drain (how long
+that a section takes long), long_lasts (from and to how long, in session
+timeouts), slow (the chance that its COMMIT is slow), drain (how long
 to wait for answers at the end, default 60), until (ends the run if it returns
 true; called again and again).
 
@@ -297,7 +298,7 @@ sub run
 	my %run = (
 		duration => 60, faults => [ fault_kinds() ], gap => [ 0.3, 5 ],
 		mutation => 'none', locks => { w1 => 3, w2 => 2, f1 => 2, f2 => 1, l1 => 2 },
-		long => 0.005, slow => 0.1, drain => 60, until => sub { 0 }, %options);
+		long => 0.005, long_lasts => [ 0.1, 1.5 ], slow => 0.1, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common
@@ -314,7 +315,9 @@ sub run
 		$self->{at_work}{$name} = Clients->start(
 			name => $name, node => $self->{node}{$name}, seed => $self->{seed},
 			clients => $self->{clients}, locks => $run{locks}, history => $files{$name},
-			long => $run{long}, longest => 1.5 * $self->{timeout}, slow => $run{slow},
+			long => $run{long}, slow => $run{slow},
+			long_lasts => [ map { $_ * $self->{timeout} } @{ $run{long_lasts} } ],
+			pause_lasts => [ map { $_ * $self->{timeout} } @long ],
 			checks => $self->{has}{'zklock.commit_check'},
 			pauses => $self->{has}{'zklock.stop_before_commit'});
 	}
@@ -579,14 +582,29 @@ sub _server_faults
 		my ($main, $also) = ($fault, $fault->{also});
 		my $begun = $self->_begin_server_fault($main);
 		my $begun_also = $also && $self->_begin_server_fault($also);
-		my $first = min($main->{lasts}, $also ? $also->{lasts} : $main->{lasts});
 
-		$self->_pass($first);
-		$self->_pass($also->{lasts} - $first) if $also;
-		$self->_end_server_fault($also, $begun_also) if $also;
-		$self->_pass($main->{lasts} - ($also ? $also->{lasts} : $first))
-		  if $main->{lasts} > ($also ? $also->{lasts} : $first);
+		if ($also)
+		{
+			$self->_last($also->{lasts}, $begun_also, $begun);
+			$self->_end_server_fault($also, $begun_also);
+		}
+		$self->_last($main->{lasts} - ($also ? $also->{lasts} : 0), $begun);
 		$self->_end_server_fault($main, $begun);
+	}
+	return;
+}
+
+# Let faults last.
+sub _last
+{
+	my ($self, $seconds, @begun) = @_;
+	my $end = now() + $seconds;
+	my @again = grep { $_->{again} } @begun;
+
+	while (now() < $end)
+	{
+		$_->{again}->() for @again;
+		$self->_pass(min($end - now(), @again ? 0.1 : $seconds)) or last;
 	}
 	return;
 }
@@ -607,7 +625,8 @@ sub _leader
 	return $any;
 }
 
-# Returns a hash of begin, what (in words), and undo.
+# Returns a hash of begin, what (in words), undo, and maybe again, to be called
+# every now and then meanwhile.
 sub _begin_server_fault
 {
 	my ($self, $fault) = @_;
@@ -678,14 +697,23 @@ sub _begin_server_fault
 	}
 	elsif ($kind eq 'reset-links')
 	{
-		# on a slow network it comes between a request and its answer
-		my $ms = $dice->below(40);
+		# again and again; on a slow network it comes between a request and
+		# its answer
+		my $ms = 5 + $dice->below(60);
 
 		$proxy->delay($ms, @links);
-		%fault = (what => "cluster $cluster, with $ms ms", undo => sub {
-			$proxy->reset(@links);
-			$proxy->delay(0, @links);
-		});
+		%fault = (
+			what => "cluster $cluster, with $ms ms",
+			again => sub {
+				return if now() < $fault{next};
+				$proxy->reset(@links);
+				$fault{next} = now() + $dice->between(0.1, 1);
+			},
+			next => now(),
+			undo => sub {
+				$proxy->reset(@links);
+				$proxy->delay(0, @links);
+			});
 	}
 	elsif ($kind eq 'slow-links')
 	{
@@ -698,7 +726,8 @@ sub _begin_server_fault
 	{
 		die "no such fault: $kind\n";
 	}
-	return { begin => $begin, %fault };
+	@fault{qw(begin)} = ($begin);
+	return \%fault;
 }
 
 sub _end_server_fault
@@ -900,7 +929,15 @@ sub _cluster_fault
 		return ', no session' unless $session =~ /^0x/;
 		my $client = $self->{killer} //= $self->{zk}->client(timeout => 60);
 		my $killed = eval { $client->kill_session(hex $session) };
-		return ", $session" . ($killed ? '' : ', not done');
+
+		return ", $session, not done" if defined $killed && !$killed;
+		# until the cluster has heard of it
+		my $end = now() + 60;
+		1
+		  while $self->_ask($name, "SELECT session_id = '$session' FROM zk_session") eq 't'
+		  && now() < $end
+		  && $self->_rest(0.01);
+		return ", $session", closes => 1;
 	}
 	if ($kind eq 'reload')
 	{

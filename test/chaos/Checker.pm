@@ -24,7 +24,8 @@ As Clients.pm writes them.
 
 Hashes of kind, begin, end; clusters (names; all if not there); and if they are
 so: ends (connections of these clusters may end), stops (processes of these
-clusters stand still), pid (only this one).
+clusters stand still), pid (only this one), closes (the session was closed from
+outside, and the cluster has not heard of it yet).
 
 =item rows, counters
 
@@ -48,10 +49,25 @@ overlapped, whatever the clocks say.  Beside that there is the time: a section
 that was committed has held its lock at least from the answer to zk_lock until
 COMMIT was asked for, since the lock is checked in COMMIT.
 
-What a check of the lease cannot see is a pause behind it, in the middle of
-COMMIT.  If two sections have the same number, the lock is not fenced (w...),
-and a fault has stopped one of the two while it was in COMMIT, then it is no
-violation, but a "hole", and is listed as that.
+There are two things that a check of the lease cannot see.  These are no
+violations, but "holes", and are listed as that:
+
+=over
+
+=item *
+
+a pause behind the check, in the middle of COMMIT (rule 7 of the design): two
+sections have the same number, the lock is not fenced (w...), and a fault has
+stopped one of the two while it was in COMMIT;
+
+=item *
+
+the session being closed from outside, that is, by who is not its owner: a
+section was in COMMIT when its cluster could not have heard of that yet, with
+zklock.commit_check = lease, and, if numbers are the same, the lock is not
+fenced.
+
+=back
 
 =cut
 
@@ -189,20 +205,39 @@ sub _outcomes
 	return;
 }
 
-# Was it stopped in the middle of COMMIT?
-sub _stopped
+# Why this section cannot have known better: it was stopped in the middle of
+# COMMIT, or its session was closed behind its back.
+sub _excuse
 {
-	my ($self, $id) = @_;
+	my ($self, $what, $id) = @_;
 	my $s = $self->{section}{$id} or return;
 	my $h = $self->{hold}{ $s->{hold} };
 
 	return unless defined $s->{commit};
-	for my $f (grep { $_->{stops} } @{ $self->{faults} })
+	for my $f (grep { $_->{$what} } @{ $self->{faults} })
 	{
 		next unless grep { $_ eq $h->{cluster} } @{ $f->{clusters} };
 		next if $f->{pid} && $f->{pid} != $h->{pid};
+		next if $what eq 'closes' && ($s->{check} // '') eq 'quorum';
 		return $f if $f->{begin} < $s->{end} && $f->{end} > $s->{commit};
 	}
+	return;
+}
+
+# An overlap, or the like: a violation, unless there is an excuse.
+sub _wrong
+{
+	my ($self, $kind, $lock, $at, $text, $excuses, @ids) = @_;
+
+	for my $what (@$excuses)
+	{
+		my ($fault) = map { $self->_excuse($what, $_) } @ids or next;
+		push @{ $self->{holes} },
+		  { lock => $lock, at => $at, ids => \@ids, text => "$kind: $text; $fault->{kind}" };
+		$self->{in_hole}{$_} = 1 for @ids;
+		return;
+	}
+	$self->_violation($kind, $lock, $at, $text, @ids);
 	return;
 }
 
@@ -228,19 +263,9 @@ sub _same_numbers
 					$self->{section}{$_} ? $self->{section}{$_}{commit} : undef } @ids);
 				my $text = "number $n of $lock in $store: "
 				  . join('; ', map { $self->_who($_) } @ids);
-				my ($stop) = map { $self->_stopped($_) } @ids;
 
-				if ($lock =~ /^w/ && $stop)
-				{
-					push @{ $self->{holes} },
-					  { lock => $lock, at => $at, ids => \@ids,
-						text => "$text; $stop->{kind} in COMMIT" };
-					$self->{in_hole}{$_} = 1 for @ids;
-				}
-				else
-				{
-					$self->_violation('same number', $lock, $at, $text, @ids);
-				}
+				$self->_wrong('same number', $lock, $at, $text,
+					$lock =~ /^w/ ? [ 'stops', 'closes' ] : [], @ids);
 			}
 		}
 	}
@@ -285,11 +310,11 @@ sub _overlaps
 		for my $i ($self->_certain($lock))
 		{
 			my $before = $i->{mode} eq 'exclusive' ? $any : $exclusive;
-			$self->_violation('overlap', $lock, $i->{from},
+			$self->_wrong('overlap', $lock, $i->{from},
 				sprintf('%s of %.3f s: ', $lock,
 					min($before->{to}, $i->{to}) - $i->{from})
 				  . join('; ', map { $self->_who($_->{id}) } ($before, $i)),
-				$before->{id}, $i->{id})
+				['closes'], $before->{id}, $i->{id})
 			  if $before && $before->{to} > $i->{from};
 			$any = $i if !$any || $any->{to} < $i->{to};
 			$exclusive = $i
@@ -347,9 +372,9 @@ sub _stale_reads
 				if ($list->[$mid][0] > $n) { $high = $mid; } else { $low = $mid + 1; }
 			}
 			my $w = $low < @$list ? $list->[$low][3] : next;
-			$self->_violation('stale read', $lock, $s->{commit},
+			$self->_wrong('stale read', $lock, $s->{commit},
 				"$lock: " . $self->_who($s->{id}) . " has seen number $n; " . $self->_who($w->[2]),
-				$s->{id}, $w->[2])
+				['closes'], $s->{id}, $w->[2])
 			  if $w->[1] < $s->{commit};
 		}
 	}

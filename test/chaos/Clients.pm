@@ -40,7 +40,7 @@ got), left (certainly not held any more); result: "got", "no" (not in time),
 
 =item section
 
-id, hold, mode, and by lock what was read: n, token; commit (asked), end;
+id, hold, mode, check (zklock.commit_check), and by lock what was read: n, token; commit (asked), end;
 outcome: "committed", "rolled back" (as was meant), "failed" (by an error),
 "died" (the connection has ended ahead of COMMIT), "unknown" (in COMMIT),
 "hangs"; sqlstate, message
@@ -109,8 +109,10 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 name (of the cluster), node, seed, clients (how many), locks (name to weight;
 the first letter of a name tells what kind of data it guards: see Chaos.pm),
-history (file to append to), long (the chance that a section takes seconds),
-pauses (whether the build can pause a COMMIT).
+history (file to append to), long (the chance that a section takes long),
+long_lasts (lowest and highest number of seconds), slow (the chance of a slow
+COMMIT), checks (whether there is zklock.commit_check), pauses (whether the
+build can pause a COMMIT), pause_lasts.
 
 =item tell($what)
 
@@ -330,7 +332,7 @@ sub _step
 	{
 		$c->{section} = {
 			t => 'section', id => $step->{id}, hold => $c->{hold}{hold},
-			mode => $c->{hold}{mode}
+			mode => $c->{hold}{mode}, check => $step->{check}
 		};
 	}
 	$c->{wire}->send($sql);
@@ -509,9 +511,9 @@ sub _plan
 	for my $t (1 .. $transactions)
 	{
 		my $section = "$id.$t";
-		my $begin = 'BEGIN; ';
-		$begin .= 'SET LOCAL zklock.commit_check = quorum; '
-		  if $self->{checks} && $dice->chance(0.1);
+		my $check = $self->{checks} && $dice->chance(0.1) ? 'quorum' : 'lease';
+		my $begin = 'BEGIN; '
+		  . ($check eq 'quorum' ? 'SET LOCAL zklock.commit_check = quorum; ' : '');
 		if ($scope eq 'transaction')
 		{
 			push @steps, { is => 'enter', sql => $begin . $enter };
@@ -522,7 +524,7 @@ sub _plan
 		my ($sleep, $think) = (0, 0);
 		if ($dice->chance($self->{long}))
 		{
-			my $seconds = $dice->between(0.5, $self->{longest});
+			my $seconds = $dice->between(@{ $self->{long_lasts} });
 			if ($dice->chance(0.3)) { $sleep = $seconds; } else { $think = $seconds; }
 		}
 		elsif ($dice->chance(0.1))
@@ -536,13 +538,13 @@ sub _plan
 		if ($mode eq 'shared')
 		{
 			$look = join(', ', map { "chaos_peek('$_')" } @locks);
-			push @steps, { is => 'look', id => $section, sql => "${begin}SELECT $look" };
+			push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
 			push @steps, { think => $think } if $think;
 			push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
 		}
 		elsif ($think || $sleep)
 		{
-			push @steps, { is => 'look', id => $section, sql => "${begin}SELECT $look" };
+			push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
 			push @steps, { think => $think } if $think;
 			push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
 			push @steps, {
@@ -558,7 +560,7 @@ sub _plan
 		else
 		{
 			push @steps, {
-				is => 'look', id => $section,
+				is => 'look', id => $section, check => $check,
 				sql => "${begin}SELECT " . join(', ',
 					map { "chaos_section('$_', '$section', $token, $slow)" } @locks) };
 		}
@@ -579,7 +581,7 @@ sub _plan
 		{
 			# Only what is fenced stands a pause behind the commit check.
 			my $pause = $dice->chance(0.004) && $self->{pauses} && $guarded
-			  && $mode eq 'exclusive' ? $dice->between(0.5, $self->{longest} * 1.5) : 0;
+			  && $mode eq 'exclusive' ? $dice->between(@{ $self->{pause_lasts} }) : 0;
 			push @steps, { is => 'set', sql => 'SET LOCAL zklock.stop_before_commit = on' }
 			  if $pause;
 			push @steps, { is => 'commit', sql => 'COMMIT', pause => $pause };

@@ -140,7 +140,7 @@ sub draw
 	{
 		push @out, sprintf(
 			'<line x1="%s" x2="%1$s" y1="24" y2="%d" stroke="#d00000" stroke-dasharray="3,2"><title>%s</title></line>',
-			$x->($mark->{at}), $y, _escape(($mark->{kind} // 'hole of rule 7') . ": $mark->{text}"));
+			$x->($mark->{at}), $y, _escape(($mark->{kind} // 'hole') . ": $mark->{text}"));
 	}
 
 	# what the colors mean

@@ -124,7 +124,7 @@ sub memory
 
 for my $hole (@{ $verdict->{holes} })
 {
-	say_it("hole of rule 7: $hole->{text}");
+	say_it("no violation, but a hole that is known: $hole->{text}");
 }
 
 # The verdicts

@@ -177,7 +177,26 @@ paused('w');
 finds('', 'a pause in COMMIT is no violation');
 is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: it is the hole of rule 7');
 like(Timeline::draw(\%history, Checker::check(\%history)),
-	qr/<svg.*stop-cluster.*w in b.*stroke="#d00000".*hole of rule 7/s, 'the picture shows it');
+	qr/<svg.*stop-cluster.*w in b.*stroke="#d00000".*hole: same number/s, 'the picture shows it');
+# a session that is closed from outside, and its cluster has not heard of it
+sub closed
+{
+	history();
+	section('a1', 'w', 1, 5, 0, @_);
+	section('b1', 'w', 4, 6, 0);
+	push @{ $history{faults} },
+	  { kind => 'kill-session', begin => 3.9, end => 5.1, closes => 1, clusters => ['a'] };
+	return;
+}
+
+closed();
+finds('', 'a commit in a session that was closed from outside');
+is(scalar @{ Checker::check(\%history)->{holes} }, 2, 'checker: is a hole');
+closed(check => 'quorum');
+finds('counter, overlap, same number', 'but not with the quorum check');
+closed();
+$history{faults}[0]{end} = 4.9;
+finds('counter, overlap, same number', 'nor once the cluster has heard of it');
 paused('f');
 finds('counter, same number', 'with a fence it is a violation');
 
@@ -218,14 +237,15 @@ $chaos->start;
 
 my %locks = (locks => { w1 => 1, w2 => 1 });
 my %how = (
-	# holders that are idle for long, and their sessions are ended
+	# holders that are idle for long, and are cut off
 	commit_check_off => {
-		%locks, faults => ['kill-session'], gap => [ 0.3, 0.6 ], long => 0.2 },
+		%locks, faults => ['freeze-links-long'], gap => [ 0.1, 0.3 ], long => 0.3 },
 	# slow commits
 	release_before_commit => { %locks, faults => [], slow => 0.5 },
 	# connections that are lost between a request and its answer
 	recovered_create_owns => {
-		%locks, faults => ['reset-links'], gap => [ 0.02, 0.05 ], long => 0 });
+		locks => { map { ("w$_" => 1) } (1 .. 6) }, faults => ['reset-links'],
+		gap => [ 0.02, 0.05 ], long => 0.5, long_lasts => [ 0.1, 0.4 ] });
 
 sub run
 {

@@ -56,6 +56,8 @@ if ($ENV{TRANSACTIONS})
 {
 	@run{qw(transactions long)} = ($ENV{TRANSACTIONS}, 0);
 }
+# that is what one wants to see of a mutation
+$run{until} = sub { $_[0]->has_same_numbers } if $run{mutation} ne 'none';
 $run{gap} = [ (split /-/, $ENV{GAP})[ 0, -1 ] ] if $ENV{GAP};
 
 my $chaos = Chaos->new(

@@ -230,12 +230,12 @@ for my $lane ('servers', 'clusters')
 #
 
 my $chaos = Chaos->new(
-	seed => 1, servers => 1, clusters => [ 'a', 'b' ], clients => 6, timeout => 2,
+	seed => 1, servers => 1, clusters => [ 'a', 'b' ], clients => 16, timeout => 2,
 	say => sub { note $_[0]; },
 	install_path => $ENV{ZKLOCK_TEST_INSTALL});
 $chaos->start;
 
-my %locks = (locks => { w1 => 1, w2 => 1 });
+my %locks = (locks => { map { ("w$_" => 1) } (1 .. 16) });
 my %how = (
 	# holders that are idle for long, and are cut off
 	commit_check_off => {
@@ -244,8 +244,8 @@ my %how = (
 	release_before_commit => { %locks, faults => [], slow => 0.5 },
 	# connections that are lost between a request and its answer
 	recovered_create_owns => {
-		locks => { map { ("w$_" => 1) } (1 .. 6) }, faults => ['reset-links'],
-		gap => [ 0.02, 0.05 ], long => 0.5, long_lasts => [ 0.1, 0.4 ] });
+		%locks, faults => ['reset-links'], gap => [ 0.02, 0.05 ],
+		long => 0.5, long_lasts => [ 0.1, 0.4 ] });
 
 sub run
 {
@@ -274,8 +274,7 @@ my ($history, $verdict) = run(
 	long => 0.02, slow => 0.3, duration => 6);
 is_deeply([ map { "$_->{kind}: $_->{text}" } @{ $verdict->{violations} } ],
 	[], 'without a mutation: no violation');
-cmp_ok($verdict->{committed}{$_} // 0, '>', 0, "without a mutation: commits under $_")
-  for map { "$_.4" } sort keys %{ $locks{locks} };
+cmp_ok(scalar(keys %{ $verdict->{committed} }), '>', 10, 'without a mutation: there are commits');
 $chaos->stop($history);
 is_deeply($history->{left}, [], 'without a mutation: nothing is left behind');
 

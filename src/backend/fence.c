@@ -29,21 +29,23 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 #include "zklock.h"
 
 #define FENCE_TABLE		"zk_fences"
 
 /*
- * A higher token in the row stays and is returned; the caller then fails, so
- * that nothing of the statement remains.
+ * A higher token in the row stays and is returned, and when it was written;
+ * the caller then fails, so that nothing of the statement remains.
  */
 #define FENCE_STATEMENT \
 	"INSERT INTO %s AS f (name, root, token, fenced_at)" \
 	" VALUES ($1, $2, $3, pg_catalog.clock_timestamp())" \
 	" ON CONFLICT (name, root) DO UPDATE" \
 	" SET token = GREATEST(f.token, EXCLUDED.token)," \
-	" fenced_at = EXCLUDED.fenced_at" \
-	" RETURNING f.token"
+	" fenced_at = CASE WHEN f.token OPERATOR(pg_catalog.>) EXCLUDED.token" \
+	" THEN f.fenced_at ELSE EXCLUDED.fenced_at END" \
+	" RETURNING f.token, f.fenced_at"
 
 /* The statement, prepared, and the table that it is for. */
 static SPIPlanPtr fence_plan = NULL;
@@ -100,9 +102,13 @@ get_plan(Relation table)
 	return plan;
 }
 
-/* Run the statement as the table's owner; the token that is in the row then. */
+/*
+ * Run the statement as the table's owner; the token that is in the row then,
+ * and when it was written.
+ */
 static int64
-write_token(Relation table, const char *name, int64 token)
+write_token(Relation table, const char *name, int64 token,
+			TimestampTz *fenced_at)
 {
 	Datum		values[3];
 	bool		isnull;
@@ -127,6 +133,9 @@ write_token(Relation table, const char *name, int64 token)
 				 errmsg("could not write fencing token into table \"%s\"",
 						RelationGetRelationName(table)),
 				 errhint("This is most likely due to a trigger or rule on the table.")));
+	*fenced_at = DatumGetTimestampTz(SPI_getbinval(SPI_tuptable->vals[0],
+												   SPI_tuptable->tupdesc, 2,
+												   &isnull));
 	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
 									   SPI_tuptable->tupdesc, 1, &isnull));
 }
@@ -145,21 +154,28 @@ fence_write(Oid function, const char *name, int64 token)
 {
 	Relation	table;
 	int64		highest;
+	TimestampTz fenced_at;
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	table = open_table(function);
-	highest = write_token(table, name, token);
+	highest = write_token(table, name, token, &fenced_at);
 	table_close(table, NoLock);
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "SPI_finish failed");
 
+	/*
+	 * We cannot tell a later holder, which is gone when the caller tries
+	 * again, from ZooKeeper's data having been lost, after which the caller
+	 * might try for ever.  Who knows the date of the loss can.
+	 */
 	if (highest > token)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("lock \"%s\" has had a later holder", name),
-				 errdetail("The fencing token of this hold is %lld, and table \"%s\" has %lld.",
+				 errdetail("The fencing token of this hold is %lld, but table \"%s\" has %lld, written at %s.",
 						   (long long) token, FENCE_TABLE,
-						   (long long) highest),
-				 errhint("Retry the transaction.  If ZooKeeper's data was wiped, tokens have started over: then delete the row, after making sure that no older holder is under way.")));
+						   (long long) highest,
+						   timestamptz_to_str(fenced_at)),
+				 errhint("Retry the transaction.  If the error persists, ZooKeeper's data has been lost or replaced, and tokens have started over: then delete the row of the lock, after making sure that no transaction from before the loss is left.")));
 }

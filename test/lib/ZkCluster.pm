@@ -27,7 +27,7 @@ use PostgreSQL::Test::Cluster;
 use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster lock_dir contenders wait_contenders
-  wait_no_contenders all_contenders wait_accepting);
+  wait_no_contenders all_contenders observe_through wait_accepting);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -129,6 +129,25 @@ sub wait_no_contenders
 {
 	my ($zk, $name, $root) = @_;
 	wait_contenders($zk, $name, 0, $root);
+	return;
+}
+
+=pod
+
+=item observe_through($zk, @i)
+
+From now on, see what these servers have (default: any of them).
+
+=cut
+
+sub observe_through
+{
+	my ($zk, @i) = @_;
+	my @servers = split /,/, $zk->connstr;
+
+	@servers = @servers[@i] if @i;
+	$observer{$zk}->disconnect if $observer{$zk};
+	$observer{$zk} = $zk->client(servers => join(',', @servers));
 	return;
 }
 

@@ -275,6 +275,11 @@ End servers by SIGTERM or SIGKILL, and wait until they are gone.
 
 Remove the data of stopped servers.
 
+=item set_epoch($epoch)
+
+Have an ensemble whose data has been removed begin with a higher epoch than
+this one.
+
 =item pause(@i), resume(@i)
 
 Stop servers in mid-flight by SIGSTOP (a long garbage collection, a hung
@@ -302,6 +307,20 @@ sub wipe
 	my ($self, @i) = @_;
 
 	system_or_bail('rm', '-rf', "$_->{dir}/data/version-2") for $self->_servers(@i);
+	return;
+}
+
+sub set_epoch
+{
+	my ($self, $epoch) = @_;
+
+	for my $server ($self->_servers)
+	{
+		my $dir = "$server->{dir}/data/version-2";
+
+		mkdir $dir or die "could not create $dir: $!";
+		append_to_file("$dir/acceptedEpoch", "$epoch\n");
+	}
 	return;
 }
 
@@ -471,6 +490,32 @@ sub client
 {
 	my ($self, %options) = @_;
 	return ZooKeeper::Client->new(servers => $self->connstr, %options);
+}
+
+=pod
+
+=item session_clock($seconds)
+
+A clock that nobody has to look at: returns a function that waits until a
+session with this timeout has expired whose client was last heard of when
+session_clock returned.
+
+=cut
+
+sub session_clock
+{
+	my ($self, $seconds) = @_;
+	my $client = $self->client(timeout => $seconds);
+	my $node = $client->create('/clock-', ephemeral => 1, sequence => 1);
+
+	kill 'STOP', $client->{pid};
+	return sub {
+		my $observer = $self->client;
+
+		poll_until(sub { !$observer->exists($node) }, 'a session to expire');
+		kill 'KILL', $client->{pid};
+		$_->disconnect for ($client, $observer);
+	};
 }
 
 END

@@ -41,7 +41,7 @@ SELECT granted FROM zk_locks;
 COMMIT;
 
 -- a later holder has been there, or tokens have started over
-UPDATE zk_fences SET token = 9223372036854775807;
+UPDATE zk_fences SET token = 9223372036854775807, fenced_at = '2020-02-20 12:00:00';
 BEGIN;
 SELECT zk_lock('fence/a');
 \set VERBOSITY terse

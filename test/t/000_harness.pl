@@ -1,13 +1,16 @@
 
 # The test house itself: servers start, stop and come back, an ensemble finds
-# a leader, and the foreign client queues, owns and loses locks.
+# a leader, the foreign client queues, owns and loses locks, and the proxy loses
+# and holds back what goes through it.
 
 use strict;
 use warnings;
 
+use IO::Socket::INET;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use ZkProxy;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
@@ -76,13 +79,86 @@ $e->disconnect;
 ok(!$c->exists('/a/f'), 'disconnect closes the session');
 $zk->stop;
 
+# The proxy
+my $proxy = ZkProxy->new;
+my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1');
+my $port = $proxy->link('echo', $listener->sockport);
+
+sub dial
+{
+	return IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
+}
+
+# What is read, '' at the end of the connection, undef for an error.
+sub receive
+{
+	my ($socket) = @_;
+	my $data;
+
+	return defined sysread($socket, $data, 100) ? $data : undef;
+}
+
+# Nothing arrives, for as long as it takes a link that passes something.
+my $control = $proxy->link('control', $listener->sockport);
+
+sub is_silent
+{
+	my ($socket, $name) = @_;
+	my $near = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $control);
+	my $far = $listener->accept;
+	my $ready = '';
+
+	syswrite $near, 'x';
+	receive($far);
+	vec($ready, fileno($socket), 1) = 1;
+	is(select($ready, undef, undef, 0), 0, $name);
+	return;
+}
+
+my $near = dial();
+my $far = $listener->accept;
+syswrite $near, 'there';
+is(receive($far), 'there', 'a link passes data');
+syswrite $far, 'and back';
+is(receive($near), 'and back', 'both ways');
+$proxy->freeze('echo');
+syswrite $near, 'late';
+close $near;
+is_silent($far, 'freeze: nothing passes');
+$near = dial();
+ok($near, 'freeze: new connections are accepted');
+is_silent($listener, 'freeze: and get nowhere');
+$proxy->thaw('echo');
+is(receive($far), 'late', 'thaw: what was held back arrives');
+is(receive($far), '', 'thaw: the end of the connection too');
+my $new = $listener->accept;
+syswrite $new, 'hello';
+is(receive($near), 'hello', 'thaw: the new connection is made');
+close $far;
+poll_until(sub { $proxy->connections('echo') == 1 }, 'the closed connection to go');
+$proxy->reset('echo');
+is($proxy->connections('echo'), 0, 'reset: no connection is left');
+ok(!defined receive($_) && $!{ECONNRESET}, 'reset: both ends are told') for ($near, $new);
+$near = dial();
+$far = $listener->accept;
+$proxy->refuse('echo');
+ok(!defined receive($near), 'refuse: the present connection is reset');
+ok(!dial() && $!{ECONNREFUSED}, 'refuse: a new one is refused');
+$proxy->thaw('echo');
+ok(dial(), 'thaw: new connections are accepted');
+ok(!eval { $proxy->freeze('nothing'); 1 }, 'no such link');
+
 # An ensemble
-my $three = ZooKeeper->new(servers => 3, name => 'three');
+my $three = ZooKeeper->new(
+	servers => 3,
+	name => 'three',
+	conf => { syncLimit => 4 },
+	proxy => $proxy);
 $three->start;
 my $leader = $three->leader;
 ok(defined $leader, 'an ensemble has a leader');
 is(scalar($three->followers), 2, 'and two followers');
-my $t = $three->client;
+my $t = ZooKeeper::Client->new(servers => $three->connstr_through($proxy, 't'));
 $t->create('/x', ephemeral => 1);
 $three->kill9($leader);
 poll_until(sub { defined $three->leader }, 'a new leader');
@@ -90,6 +166,27 @@ isnt($three->leader, $leader, 'the ensemble survives its leader');
 ok($t->exists('/x'), 'and so do sessions');
 $three->start($leader);
 is($three->mode($leader), 'follower', 'the old leader joins as a follower');
+$proxy->freeze(map { "t-$_" } (0 .. 2));
+$proxy->thaw(map { "t-$_" } (0 .. 2));
+ok($t->exists('/x'), 'a client survives a cut');
+
+# Peers are cut off from each other.
+my ($one, $other) = $three->followers;
+$leader = $three->leader;
+$three->cut_peers($leader, $one);
+poll_until(sub { $three->mode($one) eq '' }, 'a follower to give up its leader');
+is_deeply([ $three->leader, $three->followers ],
+	[ $leader, $other ], 'the others go on without it');
+$three->heal_peers;
+$three->wait_ready;
+is(scalar($three->followers), 2, 'and it is back when they are healed');
+$leader = $three->leader;
+$three->cut_peers($leader, $_) for $three->followers;
+poll_until(sub { my $now = $three->leader; defined $now && $now != $leader },
+	'another leader');
+pass('a leader cut off from all is replaced');
+$three->heal_peers;
+$three->wait_ready;
 $three->pause($three->leader);
 poll_until(sub { defined $three->leader }, 'a leader instead of the paused one');
 pass('the ensemble survives a paused leader');

@@ -1,0 +1,208 @@
+
+# Processes that stand still for longer than the session lasts, as in a machine
+# that hangs or a virtual one that moves, while another cluster has the lock and
+# sells what is left: who stood still must not sell it again.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+
+my ($a, $b) = map { zk_cluster($_, $zk, 'zklock.session_timeout' => '4s') } qw(a b);
+
+sub value { return $_[0]->safe_psql('postgres', $_[1]); }
+
+# The stock is in a third cluster, where the others change it.
+my $shop = PostgreSQL::Test::Cluster->new('shop');
+$shop->init;
+$shop->start;
+value($shop, 'CREATE TABLE stock (item text, pieces int); CREATE TABLE sold (item text, by text)');
+for my $node ($a, $b)
+{
+	value($node, q{
+		CREATE EXTENSION postgres_fdw;
+		CREATE SERVER shop FOREIGN DATA WRAPPER postgres_fdw
+			OPTIONS (host '} . $shop->host . q{', port '} . $shop->port . q{', dbname 'postgres');
+		CREATE USER MAPPING FOR CURRENT_USER SERVER shop;
+		IMPORT FOREIGN SCHEMA public FROM SERVER shop INTO public;
+		CREATE TABLE bill (item text)});
+}
+
+# A transaction that sells a piece if there is one, up to its COMMIT; returns
+# the session.
+sub sell
+{
+	my ($node, $item, $session) = @_;
+
+	$session //= holder($node, $item);
+	$session->run_ok("INSERT INTO bill SELECT item FROM stock WHERE item = '$item'"
+		  . " AND pieces > (SELECT count(*) FROM sold WHERE sold.item = '$item')");
+	$session->run_ok("INSERT INTO sold SELECT item, '" . $node->name . "' FROM bill WHERE item = '$item'");
+	return $session;
+}
+
+# The one piece of an item was sold once, by this cluster, which has the bill.
+sub sold_by
+{
+	my ($item, $node, $name) = @_;
+	my $other = $node eq $a ? $b : $a;
+	my $bills = "SELECT count(*) FROM bill WHERE item = '$item'";
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(value($shop, "SELECT string_agg(by, ' ') FROM sold WHERE item = '$item'"),
+		$node->name, "$name: one piece is sold");
+	is(value($node, $bills), 1, "$name: with a bill");
+	is(value($other, $bills), 0, "$name: and no other");
+	return;
+}
+
+my $lost = {
+	sqlstate => '40001',
+	message => qr/^could not commit because lock "\w+" has been lost$/,
+	detail => qr/./,
+	hint => qr/^Retry the transaction/
+};
+
+my %stopped;
+
+# Stop processes. One that has ended and has not been waited for counts, too.
+sub stop_processes
+{
+	for my $pid (@_)
+	{
+		$stopped{$pid} = 1;
+		kill 'STOP', $pid;
+		poll_until(sub { slurp_file("/proc/$pid/status") =~ /^State:\s+[TZ]/m },
+			'a process to be stopped');
+	}
+	return;
+}
+
+sub continue_processes
+{
+	kill 'CONT', @_;
+	delete @stopped{@_};
+	return;
+}
+
+# Servers that stand still could not be shut down.
+END { kill 'CONT', keys %stopped; }
+
+sub worker_of { return value($_[0], 'SELECT worker_pid FROM zk_session'); }
+
+# All of a cluster: the postmaster first, then it starts no others.
+sub stop_cluster
+{
+	my ($node) = @_;
+	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
+
+	stop_processes($postmaster);
+	my @children = split ' ', slurp_file("/proc/$postmaster/task/$postmaster/children");
+	stop_processes(@children);
+	return ($postmaster, @children);
+}
+
+value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster', 1), ('moment', 1), ('statement', 1)");
+
+#
+# The holder's backend: the worker keeps the session, so nothing is lost
+#
+
+{
+	my $seller = sell($a, 'backend');
+	my $other = waiter($b, 'backend', 2);
+
+	stop_processes($seller->pid);
+	$seller->send('COMMIT');
+	$zk->session_clock(4)->();
+	ok(!$other->done, 'backend stopped: the other cluster waits');
+	continue_processes($seller->pid);
+	is($seller->result->{message}, undef, 'backend goes on: it commits');
+	is($other->result->{message}, undef, 'then the other cluster has the lock');
+	sell($b, 'backend', $other)->run_ok('COMMIT');
+	sold_by('backend', $a, 'backend stopped');
+	$_->quit for ($seller, $other);
+}
+
+#
+# The worker: who commits waits for it
+#
+
+{
+	my $seller = sell($a, 'worker');
+	my $idle = sell($a, 'moment');
+	my $other = waiter($b, 'worker', 2);
+	my $worker = worker_of($a);
+
+	stop_processes($worker);
+	is($other->result->{message}, undef, 'worker stopped: the other cluster gets the lock');
+	$seller->send('COMMIT');
+	$seller->wait_waiting(2);
+	sell($b, 'worker', $other)->run_ok('COMMIT');
+	ok(!$seller->done, 'worker stopped: COMMIT waits');
+	continue_processes($worker);
+	error_is($seller->result, $lost, 'worker goes on: COMMIT fails');
+	sold_by('worker', $b, 'worker stopped');
+
+	# who does nothing meanwhile finds out at COMMIT
+	sell($b, 'moment')->run_ok('COMMIT');
+	error_is($idle->run('COMMIT'), $lost, 'worker goes on: who was idle cannot commit');
+	sold_by('moment', $b, 'worker stopped, idle');
+	$_->quit for ($seller, $idle, $other);
+}
+
+#
+# The whole cluster: whoever goes on first, the clock has run out
+#
+
+{
+	my $seller = sell($a, 'cluster');
+	my $running = holder($a, 'statement');
+	my $other = waiter($b, 'cluster', 2);
+
+	$running->send("INSERT INTO bill VALUES ('statement'); SELECT pg_sleep(3600)");
+	$a->poll_query_until('postgres',
+		"SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = " . $running->pid);
+	my @processes = stop_cluster($a);
+	$seller->send('COMMIT');
+	is($other->result->{message}, undef, 'cluster stopped: the other cluster gets the lock');
+	sell($b, 'cluster', $other)->run_ok('COMMIT');
+	my $second = sell($b, 'statement');
+	$second->run_ok('COMMIT');
+
+	# the seller's backend first
+	continue_processes($seller->pid);
+	$seller->done;
+	continue_processes(@processes);
+	error_is($seller->result, $lost, 'cluster goes on: COMMIT fails');
+	sold_by('cluster', $b, 'cluster stopped');
+	error_is(
+		$running->result,
+		{
+			sqlstate => '40001',
+			message => 'lock "statement" has been lost',
+			detail => qr/./,
+			hint => qr/^Retry the transaction/
+		},
+		'cluster goes on: a running statement is cancelled');
+	$running->run('ROLLBACK');
+	sold_by('statement', $b, 'cluster stopped, statement');
+	$_->quit for ($seller, $running, $other, $second);
+
+	# and it works again
+	my $again = holder($a, 'cluster');
+	is(sql($b, "SELECT zk_try_lock('cluster')")->{out}, 'f', 'cluster goes on: it takes locks again');
+	$again->run_ok('COMMIT');
+	$again->quit;
+}
+
+$_->stop for ($a, $b, $shop);
+done_testing();

@@ -1,0 +1,395 @@
+
+# Shutdown, smart, fast and immediate, in the middle of everything that a
+# session can be at: it waits in either tier, holds and is idle, holds and runs
+# a statement, or is in a COMMIT that waits for a synchronous standby.  And
+# servers without a worker: single-user mode and pg_upgrade.
+#
+# The session timeout is longer than any of these tests waits for a lock.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep time);
+use ZkCluster;
+use ZkWire;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my %settings = (
+	'zklock.session_timeout' => '30s',
+	'log_statement' => 'none');
+my $a = zk_cluster('a', $zk, %settings, 'wal_level' => 'replica', 'max_wal_senders' => 2);
+my $b = zk_cluster('b', $zk, %settings);
+my $file = $a->data_dir . '/pgsql_tmp.zklock_session';
+
+$a->safe_psql('postgres', 'CREATE TABLE t (round text, what text)');
+
+sub value { return $_[0]->safe_psql('postgres', $_[1]); }
+
+# The last change that ZooKeeper knows; a session that begins is one.
+sub last_change { return ($zk->fourlw('srvr') =~ /^Zxid: (\w+)/m)[0]; }
+
+sub wait_connected
+{
+	my ($node) = @_;
+
+	$node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
+	return;
+}
+
+sub run_ok
+{
+	my ($session, $sql, $name) = @_;
+	my $result = $session->run($sql);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($result->{message}, undef, $name // $sql);
+	return $result->{out};
+}
+
+sub begin
+{
+	my ($node, $sql) = @_;
+	my $session = ZkWire->new($node);
+
+	$session->run('BEGIN');
+	# only one of our sessions is to wait for a standby
+	$session->run('SET LOCAL synchronous_commit = local');
+	$session->run($sql) if $sql;
+	return $session;
+}
+
+# In b, behind the owner of a lock.
+sub remote_waiter
+{
+	my ($lock) = @_;
+	my $session = begin($b);
+
+	$session->send("SELECT zk_lock('$lock')");
+	wait_contenders($zk, $lock, 2);
+	return $session;
+}
+
+sub ended { return ZkWire::wait_any(0, $_[0]); }
+
+sub wait_ended
+{
+	my ($session, $what) = @_;
+
+	poll_until(sub { !$session->busy || ended($session) }, $what);
+	return $session->result;
+}
+
+# It waits, or its backend does, in that way.
+sub wait_event
+{
+	my ($session, $event) = @_;
+
+	$a->poll_query_until('postgres',
+		"SELECT wait_event = '$event' FROM pg_stat_activity WHERE pid = " . $session->pid);
+	return;
+}
+
+# Sessions of a in all phases, and in b one behind each that holds.
+sub all_phases
+{
+	my ($round) = @_;
+	my %s;
+
+	$s{foreign} = begin($b, "SELECT zk_lock('wait')");
+	$s{waits} = begin($a);
+	$s{waits}->send("SELECT zk_lock('wait')");
+	wait_contenders($zk, 'wait', 2);
+
+	$s{idle} = begin($a, "SELECT zk_lock('idle')");
+	run_ok($s{idle}, "INSERT INTO t VALUES ('$round', 'idle')");
+	$s{waits_locally} = begin($a);
+	$s{waits_locally}->send("SELECT zk_lock('idle')");
+	wait_event($s{waits_locally}, 'userlock');
+
+	$s{runs} = begin($a, "SELECT zk_lock('runs')");
+	run_ok($s{runs}, "INSERT INTO t VALUES ('$round', 'runs')");
+	$s{runs}->send('SELECT pg_sleep(1000)');
+	wait_event($s{runs}, 'PgSleep');
+
+	$s{commits} = begin($a, "SELECT zk_lock('commits')");
+	run_ok($s{commits}, "INSERT INTO t VALUES ('$round', 'commits')");
+	$s{commits}->run('SET LOCAL synchronous_commit = on');
+	$a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+	$a->reload;
+	$a->poll_query_until('postgres', "SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'");
+	$s{commits}->send('COMMIT');
+	wait_event($s{commits}, 'SyncRep');
+
+	$s{"behind $_"} = remote_waiter($_) for qw(idle runs commits);
+	return \%s;
+}
+
+sub no_standby_needed
+{
+	$a->append_conf('postgresql.auto.conf', "synchronous_standby_names = ''");
+	return;
+}
+
+sub stopping
+{
+	my ($mode) = @_;
+	my $offset = -s $a->logfile;
+
+	system_or_bail('pg_ctl', '-D', $a->data_dir, '-m', $mode, '--no-wait', 'stop');
+	$a->wait_for_log(qr/received \w+ shutdown request/, $offset);
+	return;
+}
+
+sub stopped
+{
+	poll_until(sub { !-e $a->data_dir . '/postmaster.pid' }, 'the end of a');
+	$a->_update_pid(0);
+	return;
+}
+
+sub committed
+{
+	my ($round) = @_;
+	return value($a, "SELECT coalesce(string_agg(what, ' ' ORDER BY what), '') FROM t WHERE round = '$round'");
+}
+
+# Another cluster has the lock, and gives it back.
+sub had
+{
+	my ($session, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(wait_ended($session, $name)->{message}, undef, $name);
+	run_ok($session, 'COMMIT', '... and commits');
+	$session->vanish;
+	return;
+}
+
+# The client is told that its server goes.
+sub is_terminated
+{
+	my ($session, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	# who is idle hears of it at the next statement
+	$session->send('SELECT') if !$session->busy;
+	is(wait_ended($session, $name)->{sqlstate}, '57P01', $name);
+	ok($session->gone, '... and disconnected');
+	return;
+}
+
+sub is_clean
+{
+	my ($name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(value($_, 'SELECT count(*) FROM zk_locks'), 0, "$name: no lock is left in " . $_->name) for ($a, $b);
+	poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
+	return;
+}
+
+#
+# Smart: who is there goes on to its end
+#
+
+{
+	my $s = all_phases('smart');
+	my $worker = value($a, 'SELECT worker_pid FROM zk_session');
+
+	stopping('smart');
+	ok(!eval { ZkWire->new($a); 1 }, 'smart: nobody comes in any more');
+	ok(!ended($s->{$_}), "smart: the session $_") for ('behind idle', 'behind runs', 'behind commits', 'waits');
+	run_ok($s->{foreign}, 'COMMIT');
+	is(wait_ended($s->{waits}, 'its lock')->{message}, undef, 'smart: who waits gets its lock');
+	run_ok($s->{waits}, "INSERT INTO t VALUES ('smart', 'waits')");
+	run_ok($s->{waits}, 'COMMIT', 'and commits');
+	run_ok($s->{idle}, 'COMMIT', 'so does a holder');
+	is(wait_ended($s->{waits_locally}, 'the local waiter')->{message}, undef,
+		'and who waits behind it has the lock');
+	run_ok($s->{waits_locally}, 'COMMIT');
+	had($s->{'behind idle'}, 'and then the other cluster');
+	kill 'INT', $s->{runs}->pid;
+	is(wait_ended($s->{runs}, 'the statement')->{sqlstate}, '57014', 'a statement can be cancelled');
+	run_ok($s->{runs}, 'ROLLBACK');
+	had($s->{'behind runs'}, 'and the other cluster has its lock');
+	ok(!ended($s->{commits}) && !ended($s->{'behind commits'}),
+		'a commit waits for its standby, and the other cluster for the lock');
+	no_standby_needed();
+	$a->reload;
+	is(wait_ended($s->{commits}, 'the commit')->{message}, undef, 'until none is needed');
+	had($s->{'behind commits'}, 'then the other cluster has its lock');
+	ok(kill(0, $worker), 'the worker has been there all the time');
+	ok(-e $file, 'and its session');
+	$_->vanish for (values %$s);
+	stopped();
+	ok(!-e $file, 'the session is closed when the last client has gone');
+	is($zk->fourlw('dump') =~ /\/zklock\// ? 1 : 0, 0, 'no contender is left');
+	$a->start;
+	wait_connected($a);
+	is(committed('smart'), 'commits idle waits', 'what was committed is there');
+	is_clean('smart');
+}
+
+#
+# Fast: all are ended, and no lock is free before its transaction is over
+#
+
+{
+	my $s = all_phases('fast');
+	my $offset = -s $a->logfile;
+	my $pid = $s->{commits}->pid;
+
+	# The shutdown ends the wait for the standby.  What if that takes long?
+	kill 'STOP', $pid;
+	stopping('fast');
+	is_terminated($s->{$_}, "fast: the client that $_") for qw(idle runs waits waits_locally);
+	had($s->{"behind $_"}, "the other cluster has the lock of who $_") for qw(idle runs);
+	poll_until(sub { contenders($zk, 'wait') == 1 }, 'who waits to leave the queue');
+	is(scalar(contenders($zk, 'commits')), 2, 'who commits, and cannot go on, has its lock');
+	ok(!ended($s->{'behind commits'}), 'and the other cluster waits for it');
+	ok(-e $a->data_dir . '/postmaster.pid', 'so does the shutdown');
+
+	kill 'CONT', $pid;
+	is(wait_ended($s->{'behind commits'}, 'the lock')->{message}, undef, 'when it goes on, the lock is free');
+	stopped();
+	like(substr(slurp_file($a->logfile), $offset),
+		qr/\[$pid\] .*canceling the wait for synchronous replication and terminating connection/,
+		'the wait for the standby was ended');
+	ok(!-e $file, 'the session is closed');
+	run_ok($s->{'behind commits'}, 'COMMIT');
+	run_ok($s->{foreign}, 'COMMIT');
+	$_->vanish for (values %$s);
+	no_standby_needed();
+	$a->start;
+	wait_connected($a);
+	is(committed('fast'), 'commits', 'the commit that had waited for its standby is there, no other');
+	is_clean('fast');
+}
+
+#
+# Immediate: locks are kept until the server is there again
+#
+
+{
+	my $s = all_phases('immediate');
+
+	$a->stop('immediate');
+	no_standby_needed();
+	ok(-e $file, 'immediate: the session goes on');
+	ok(!ended($s->{"behind $_"}), "the other cluster waits for the lock of who $_") for qw(idle runs commits);
+	is(scalar(contenders($zk, 'wait')), 2, 'who waited is in its queue');
+	$a->start;
+	had($s->{"behind $_"}, "started again: the other cluster has the lock of who $_") for qw(idle runs commits);
+	poll_until(sub { contenders($zk, 'wait') == 1 }, 'who waits to leave the queue');
+	is(committed('immediate'), 'commits', 'the commit that had waited for its standby is there, no other');
+	run_ok($s->{foreign}, 'COMMIT');
+	$_->vanish for (values %$s);
+	wait_connected($a);
+	is_clean('immediate');
+}
+
+#
+# Fast, without a ZooKeeper that could be told
+#
+
+{
+	my $holder = begin($a, "SELECT zk_lock('idle')");
+	my $behind = remote_waiter('idle');
+
+	$zk->kill9;
+	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_session");
+	$a->stop('fast');
+	ok(-e $file, 'without ZooKeeper: what could not be closed is remembered');
+	$zk->start;
+	$a->start;
+	had($behind, 'and closed by the next start');
+	$holder->vanish;
+	wait_connected($a);
+	is_clean('without ZooKeeper');
+}
+
+#
+# Single-user mode: there is no worker, and nobody waits for it
+#
+
+{
+	my $behind;
+	my $holder = begin($a, "SELECT zk_lock('idle')");
+	my ($out, $err) = ('', '');
+	my @calls = (
+		"zk_lock('x')", "zk_try_lock('x')", "zk_lock_all('{x,y}')", "zk_acquire('x', 1)",
+		"zk_fencing_token('x')", "zk_fence('x')", "zk_unlock('x')", "* FROM zk_queue('x')",
+		"zk_cancel_holder('x')");
+
+	$behind = remote_waiter('idle');
+	$a->stop('immediate');
+	$holder->vanish;
+	my $start = time;
+	run_log(
+		[ 'postgres', '--single', '-D', $a->data_dir, 'postgres' ], '<',
+		\join('', map { "SELECT $_\n" } @calls, 'zk_unlock_all()', 'count(*), 99 FROM zk_locks', 'state FROM zk_session'),
+		'>', \$out, '2>', \$err);
+	is($?, 0, 'single-user mode ends well');
+	is(scalar(() = $err =~ /ERROR:  cannot use locks in ZooKeeper in single-user mode/g),
+		scalar(@calls), 'and every call of zklock says at once that there are no locks')
+	  or diag($err);
+	like($out, qr/count = "0".*state = "down"/s, 'views work');
+	ok(-e $file, 'the old session is remembered');
+	ok(!ended($behind), 'and lives');
+	$a->start;
+	had($behind, 'until the server is there again');
+	wait_connected($a);
+	is_clean('single-user mode');
+}
+
+#
+# pg_upgrade
+#
+
+# as pg_upgrade starts its servers
+{
+	$a->stop;
+	system_or_bail('pg_ctl', '-D', $a->data_dir, '-l', $a->logfile, '-w', '-o', '-b', 'start');
+	is( value($a, "SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ 'zklock'"),
+		0, 'binary upgrade: no worker');
+	ok(!-e $file, 'and no session');
+	my ($ret, $out, $err) = $a->psql('postgres', "SELECT zk_lock('x')");
+	like($err, qr/zklock must be loaded/, 'and no locks');
+	system_or_bail('pg_ctl', '-D', $a->data_dir, '-w', 'stop');
+}
+
+{
+	my $new = PostgreSQL::Test::Cluster->new('new');
+	my $bin = $a->config_data('--bindir');
+
+	$new->init;
+	$new->append_conf('postgresql.conf', "$_ = '$settings{$_}'") for (sort keys %settings);
+	$new->append_conf('postgresql.conf',
+		"shared_preload_libraries = 'zklock'\nzklock.servers = '" . $zk->connstr . "'\n");
+	my $dir = PostgreSQL::Test::Utils::tempdir;
+	my $change = last_change();
+	my ($out, $err) = ('', '');
+	run_log(
+		[
+			'pg_upgrade', '--no-sync', '-b', $bin, '-B', $bin, '-d', $a->data_dir, '-D', $new->data_dir,
+			'-p', $a->port, '-P', $new->port, '-s', $dir
+		],
+		'>', \$out, '2>', \$err, init => sub { chdir $dir or die "could not chdir: $!" });
+	is($?, 0, 'pg_upgrade works') or diag($out, $err);
+	is(last_change(), $change, 'and ZooKeeper has not heard of it');
+	$new->start;
+	wait_connected($new);
+	is(value($new, 'SELECT count(*) FROM t'), 5, 'the data is there');
+	is(value($new, "SELECT zk_try_lock('x')"), 't', 'and locks work');
+	$new->stop;
+}
+
+unlike(slurp_file($_->logfile), qr/PANIC|TRAP|was terminated by signal/, $_->name . ' has not crashed') for ($a, $b);
+$_->stop for ($a, $b);
+
+done_testing();

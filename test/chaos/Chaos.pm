@@ -85,7 +85,7 @@ my %faults = (
 	'freeze-links-short' => { lane => 'servers', net => 1, weight => 3, lasts => \@short },
 	'freeze-links-long' => { lane => 'servers', net => 1, weight => 4, lasts => \@long },
 	'freeze-one-link' => { lane => 'servers', net => 1, weight => 3, lasts => [ 0.2, 2 ] },
-	'reset-links' => { lane => 'servers', net => 1, weight => 3, lasts => [ 0.1, 1 ] },
+	'reset-links' => { lane => 'servers', net => 1, weight => 5, lasts => [ 0.1, 1 ] },
 	'slow-links' => { lane => 'servers', net => 1, weight => 2, lasts => [ 0.3, 1 ] },
 	'terminate-worker' => { lane => 'clusters', weight => 3, lasts => [ 0, 0 ] },
 	'kill-worker' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
@@ -284,9 +284,9 @@ answers; returns the history as Checker.pm wants it, and C<{samples}>: lines of
 the workers' memory and of ZooKeeper's znodes over time, and C<{left}>: what is
 left behind.  Options: duration (seconds), transactions (end after so many, if
 that is given), faults (kinds), gap (lowest and highest pause between faults, in
-seconds), mutation (in test builds), locks (name to weight), long (the chance
-that a section takes long), long_lasts (from and to how long, in session
-timeouts), slow (the chance that its COMMIT is slow), drain (how long
+seconds), mutation (in test builds), locks (name to weight), long and
+medium (the chance that a section takes so long), long_lasts and medium_lasts
+(from and to how long, in session timeouts), slow (the chance that its COMMIT is slow), drain (how long
 to wait for answers at the end, default 60), until (ends the run if it returns
 true; called again and again).
 
@@ -296,9 +296,13 @@ sub run
 {
 	my ($self, %options) = @_;
 	my %run = (
-		duration => 60, faults => [ fault_kinds() ], gap => [ 0.3, 5 ],
-		mutation => 'none', locks => { w1 => 3, w2 => 2, f1 => 2, f2 => 1, l1 => 2 },
-		long => 0.005, long_lasts => [ 0.1, 1.5 ], slow => 0.1, drain => 60, until => sub { 0 }, %options);
+		duration => 60, faults => [ fault_kinds() ], gap => [ 0.2, 3 ], mutation => 'none',
+		locks => {
+			w1 => 3, w2 => 2, (map { ("w$_" => 1) } (3 .. 6)),
+			f1 => 2, f2 => 1, f3 => 1, l1 => 2, l2 => 1
+		},
+		long => 0.005, long_lasts => [ 0.3, 1.5 ],
+		medium => 0.25, medium_lasts => [ 0.02, 0.15 ], slow => 0.1, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common
@@ -315,8 +319,9 @@ sub run
 		$self->{at_work}{$name} = Clients->start(
 			name => $name, node => $self->{node}{$name}, seed => $self->{seed},
 			clients => $self->{clients}, locks => $run{locks}, history => $files{$name},
-			long => $run{long}, slow => $run{slow},
-			long_lasts => [ map { $_ * $self->{timeout} } @{ $run{long_lasts} } ],
+			(map { ($_ => $run{$_}) } qw(long medium slow)),
+			(map { my $list = $run{$_}; ($_ => [ map { $_ * $self->{timeout} } @$list ]) }
+				qw(long_lasts medium_lasts)),
 			pause_lasts => [ map { $_ * $self->{timeout} } @long ],
 			checks => $self->{has}{'zklock.commit_check'},
 			pauses => $self->{has}{'zklock.stop_before_commit'});

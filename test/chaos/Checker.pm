@@ -609,12 +609,13 @@ sub _after_crash
 			  || $h->{left} < $f->{begin};
 			$held{$_} = 1 for @{ $h->{locks} };
 		}
-		next if grep { $_ != $f && $_->{begin} < $f->{end} + 2 && $_->{end} > $f->{begin} }
-		  @{ $self->{faults} };
 		for my $lock (sort keys %held)
 		{
 			my ($first) = grep { $_ > $f->{begin} } @{ $entered{$lock} };
-			push @seconds, max(0, $first - $f->{end}) if defined $first;
+			next unless defined $first;
+			next if grep { $_ != $f && $_->{begin} < $first && $_->{end} > $f->{end} - 1 }
+			  @{ $self->{faults} };
+			push @seconds, max(0, $first - $f->{end});
 		}
 	}
 	return \@seconds;

@@ -109,8 +109,9 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 name (of the cluster), node, seed, clients (how many), locks (name to weight;
 the first letter of a name tells what kind of data it guards: see Chaos.pm),
-history (file to append to), long (the chance that a section takes long),
-long_lasts (lowest and highest number of seconds), slow (the chance of a slow
+history (file to append to), long and medium (the chance that a section
+takes so long), long_lasts and medium_lasts (lowest and highest number of
+seconds), slow (the chance of a slow
 COMMIT), checks (whether there is zklock.commit_check), pauses (whether the
 build can pause a COMMIT), pause_lasts.
 
@@ -522,15 +523,11 @@ sub _plan
 
 		# a pause between reading and writing, in the session or in the client
 		my ($sleep, $think) = (0, 0);
-		if ($dice->chance($self->{long}))
-		{
-			my $seconds = $dice->between(@{ $self->{long_lasts} });
-			if ($dice->chance(0.3)) { $sleep = $seconds; } else { $think = $seconds; }
-		}
-		elsif ($dice->chance(0.1))
-		{
-			$think = $dice->between(0.002, 0.05);
-		}
+		my $seconds =
+		    $dice->chance($self->{long}) ? $dice->between(@{ $self->{long_lasts} })
+		  : $dice->chance($self->{medium}) ? $dice->between(@{ $self->{medium_lasts} })
+		  : 0;
+		if ($dice->chance(0.3)) { $sleep = $seconds; } else { $think = $seconds; }
 		my $slow = $dice->chance($self->{slow}) ? 2 + $dice->below(18) : 0;
 		my $token = $dice->chance(0.3) ? 'true' : 'false';
 		my $look = join(', ', map { "chaos_look('$_', $token)" } @locks);

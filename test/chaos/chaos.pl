@@ -54,7 +54,7 @@ if ($ENV{FAULTS})
 }
 if ($ENV{TRANSACTIONS})
 {
-	@run{qw(transactions long)} = ($ENV{TRANSACTIONS}, 0);
+	@run{qw(transactions long medium slow)} = ($ENV{TRANSACTIONS}, 0, 0, 0.02);
 }
 # that is what one wants to see of a mutation
 $run{until} = sub { $_[0]->has_same_numbers } if $run{mutation} ne 'none';

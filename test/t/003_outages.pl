@@ -824,7 +824,7 @@ sub stop_process
 		$_->quit for ($holder, $waiter);
 		$b->start;
 		delete $b->{zk_watcher};
-		# the old session could not be closed, and goes with its timeout
+		# the old session could not be closed, and is so now
 		is(sql($b, "SELECT zk_try_lock('d', '1 min')")->{out}, 't', 'then all works again');
 		works($b, 'started again');
 		wait_no_contenders($zk, 'd');
@@ -832,7 +832,7 @@ sub stop_process
 }
 
 {
-	# a crash of one backend restarts them all; the old session has to expire
+	# a crash of one backend restarts them all, and ends the session
 	my $holder = holder($b, 'd');
 	my $waiter = waiter($b, 'd', 1);
 	my $remote = waiter($a, 'd', 2);

@@ -1,0 +1,1177 @@
+
+=pod
+
+=head1 NAME
+
+Chaos - clusters, an ensemble, clients, and faults
+
+=head1 SYNOPSIS
+
+  my $chaos = Chaos->new(seed => 42);
+  $chaos->start;
+  my $history = $chaos->run(duration => 60, faults => [ Chaos::fault_kinds() ]);
+  $chaos->stop($history);
+  my $verdict = Checker::check($history);
+
+=head1 DESCRIPTION
+
+Three clusters with zklock, an ensemble that they reach through proxies, and a
+fourth cluster, the warehouse, which suffers no faults.  What a section does is
+told by the first letter of its lock:
+
+=over
+
+=item w
+
+The section reads the highest number in the warehouse, through postgres_fdw,
+and writes the next one.  Nothing but the lock keeps two apart: there are only
+inserts, so no row is locked.
+
+=item f
+
+The same, fenced: first it writes its fencing token over an older one in the
+warehouse, and fails if there is a newer one.
+
+=item l
+
+A counter in the cluster itself, fenced by zk_fence.
+
+=back
+
+Some sections have a slow COMMIT: in the warehouse a deferred trigger sleeps.
+
+Two sequences of faults run side by side: one for the servers of ZooKeeper and
+the network, in this process, one for the clusters, in a process of its own.
+Both follow from the seed alone; whom a fault strikes may depend on who is the
+leader or the holder then.
+
+=cut
+
+package Chaos;
+
+use strict;
+use warnings;
+
+use Clients;
+use Dice;
+use IO::Handle;
+use JSON::PP;
+use List::Util qw(max min);
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Time::HiRes qw(clock_gettime sleep CLOCK_MONOTONIC);
+use ZkCluster;
+use ZkProxy;
+use ZkWire;
+use ZooKeeper;
+
+my $json = JSON::PP->new->canonical->allow_nonref;
+
+# Durations are in units of the session timeout: short ones are survived by a
+# session, long ones are not.
+my @short = (0.1, 0.6);
+my @long = (1.2, 2);
+
+# lane; weight; how long it lasts; what Checker.pm wants to know of it
+my %faults = (
+	'kill-leader' => { lane => 'servers', weight => 3, lasts => [ 0.1, 1 ] },
+	'kill-follower' => { lane => 'servers', weight => 3, lasts => [ 0.1, 1 ] },
+	'lose-quorum' => { lane => 'servers', weight => 3, lasts => [ 0.1, 2 ] },
+	'restart-zookeeper' => { lane => 'servers', weight => 1, lasts => [ 0, 0 ] },
+	'pause-server-short' => { lane => 'servers', weight => 2, lasts => \@short },
+	'pause-server-long' => { lane => 'servers', weight => 3, lasts => \@long },
+	'cut-follower' => { lane => 'servers', weight => 4, lasts => [ 0.5, 2 ] },
+	'freeze-links-short' => { lane => 'servers', net => 1, weight => 3, lasts => \@short },
+	'freeze-links-long' => { lane => 'servers', net => 1, weight => 4, lasts => \@long },
+	'freeze-one-link' => { lane => 'servers', net => 1, weight => 3, lasts => [ 0.2, 2 ] },
+	'reset-links' => { lane => 'servers', net => 1, weight => 5, lasts => [ 0.1, 1 ] },
+	'slow-links' => { lane => 'servers', net => 1, weight => 2, lasts => [ 0.3, 1 ] },
+	'terminate-worker' => { lane => 'clusters', weight => 3, lasts => [ 0, 0 ] },
+	'kill-worker' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
+	'kill-backend' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
+	'restart-fast' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1 },
+	'restart-immediate' =>
+	  { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
+	'restart-smart' => { lane => 'clusters', weight => 1, lasts => [ 0, 0 ], ends => 1 },
+	'stop-backend' => { lane => 'clusters', weight => 3, lasts => \@long, stops => 1 },
+	'stop-worker' => { lane => 'clusters', weight => 3, lasts => \@long },
+	'stop-cluster' => { lane => 'clusters', weight => 4, lasts => \@long, stops => 1 },
+	'kill-session' => { lane => 'clusters', weight => 4, lasts => [ 0, 0 ] },
+	'reload' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ] },
+);
+
+sub fault_kinds { return sort keys %faults; }
+
+sub now { return clock_gettime(CLOCK_MONOTONIC); }
+
+=pod
+
+=head1 METHODS
+
+=over
+
+=item Chaos->new(%options)
+
+seed; clusters (names, default a, b, c), servers (of ZooKeeper, default 3),
+clients (of each cluster, default 8), timeout (of the session, in seconds,
+default 4), install_path (of the test build), say (called with lines for
+people).
+
+=item start()
+
+Start all the servers.
+
+=cut
+
+sub new
+{
+	my ($class, %options) = @_;
+	my $self = bless {
+		seed => 1, clusters => [qw(a b c)], servers => 3, clients => 8, timeout => 4,
+		say => sub { }, runs => 0, owner => $$, %options
+	}, $class;
+
+	$self->{dir} = "$PostgreSQL::Test::Utils::tmp_check/chaos";
+	mkdir $self->{dir};
+	return $self;
+}
+
+sub start
+{
+	my ($self) = @_;
+
+	opendir(my $dh, '/dev/shm') or die "could not open /dev/shm: $!";
+	$self->{shm_before} = { map { ($_ => 1) } readdir $dh };
+	closedir $dh;
+
+	my $proxy = $self->{proxy} = ZkProxy->new;
+	my $zk = $self->{zk} = ZooKeeper->new(servers => $self->{servers},
+		$self->{servers} > 1 ? (proxy => $proxy) : ());
+	$zk->start;
+	$self->_start_warehouse;
+	for my $name (@{ $self->{clusters} })
+	{
+		my $node = $self->{node}{$name} = zk_cluster(
+			$name, $zk,
+			install_path => $self->{install_path},
+			'zklock.servers' => $zk->connstr_through($proxy, $name),
+			'zklock.session_timeout' => int(1000 * $self->{timeout}) . 'ms',
+			'max_connections' => $self->{clients} + 20,
+			'log_statement' => 'none');
+		$self->_prepare($node);
+		$self->_note_shared_memory($node);
+	}
+	my ($any) = values %{ $self->{node} };
+	my $settings = $any->safe_psql('postgres',
+		"SELECT name FROM pg_settings WHERE name LIKE 'zklock.%'");
+	$self->{has} = { map { ($_ => 1) } split /\n/, $settings };
+	return;
+}
+
+sub _start_warehouse
+{
+	my ($self) = @_;
+	my $node = $self->{warehouse} = PostgreSQL::Test::Cluster->new('warehouse');
+
+	$node->init;
+	$node->append_conf('postgresql.conf', join("\n",
+		'log_statement = none',
+		'max_connections = ' . (20 + @{ $self->{clusters} } * ($self->{clients} + 20))));
+	$node->start;
+	# An index makes the highest number cheap to find; it is not unique.
+	$node->safe_psql('postgres', q{
+		CREATE TABLE section (
+			lock text, n bigint, id text, token bigint, slow integer);
+		CREATE INDEX ON section (lock, n);
+		CREATE TABLE fence (lock text PRIMARY KEY, token bigint);
+		CREATE FUNCTION commit_slowly() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM pg_sleep(NEW.slow / 1000.0);
+			RETURN NULL;
+		END $$;
+		CREATE CONSTRAINT TRIGGER commit_slowly AFTER INSERT ON section
+			DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.slow > 0)
+			EXECUTE FUNCTION commit_slowly();
+	});
+	return;
+}
+
+sub _prepare
+{
+	my ($self, $node) = @_;
+	my ($host, $port) = ($self->{warehouse}->host, $self->{warehouse}->port);
+
+	$node->safe_psql('postgres', qq{
+		CREATE EXTENSION postgres_fdw;
+		CREATE SERVER warehouse FOREIGN DATA WRAPPER postgres_fdw
+			OPTIONS (host '$host', port '$port', dbname 'postgres');
+		CREATE USER MAPPING FOR CURRENT_USER SERVER warehouse;
+		CREATE SCHEMA warehouse;
+		IMPORT FOREIGN SCHEMA public LIMIT TO (section, fence)
+			FROM SERVER warehouse INTO warehouse;
+	} . q{
+		CREATE TABLE section (lock text, n bigint, id text, token bigint);
+		CREATE TABLE counter (lock text PRIMARY KEY, n bigint);
+
+		-- the number of the last section
+		CREATE FUNCTION chaos_number(what text) RETURNS bigint LANGUAGE plpgsql AS $$
+		DECLARE
+			last bigint;
+		BEGIN
+			IF what LIKE 'l%' THEN
+				SELECT c.n INTO last FROM counter c WHERE c.lock = what;
+			ELSE
+				SELECT max(s.n) INTO last FROM warehouse.section s WHERE s.lock = what;
+			END IF;
+			RETURN coalesce(last, 0);
+		END $$;
+
+		CREATE FUNCTION chaos_peek(what text) RETURNS text LANGUAGE sql AS
+			'SELECT chaos_number(what) || '':''';
+
+		CREATE FUNCTION chaos_look(what text, with_token boolean)
+		RETURNS text LANGUAGE plpgsql AS $$
+		DECLARE
+			mine bigint;
+		BEGIN
+			IF what LIKE 'l%' THEN
+				mine := zk_fence(what);
+			ELSIF what LIKE 'f%' THEN
+				mine := zk_fencing_token(what);
+				UPDATE warehouse.fence f SET token = mine
+				 WHERE f.lock = what AND f.token <= mine;
+				IF NOT FOUND THEN
+					RAISE EXCEPTION 'there has been a later holder'
+						USING ERRCODE = 'serialization_failure';
+				END IF;
+			ELSIF with_token THEN
+				mine := zk_fencing_token(what);
+			END IF;
+			RETURN chaos_number(what) || ':' || coalesce(mine::text, '');
+		END $$;
+
+		CREATE FUNCTION chaos_write(what text, seen bigint, id text, token bigint, slow integer)
+		RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN
+			IF what LIKE 'l%' THEN
+				UPDATE counter c SET n = seen + 1 WHERE c.lock = what;
+			ELSE
+				INSERT INTO warehouse.section VALUES (what, seen + 1, id, token, slow);
+			END IF;
+			INSERT INTO section VALUES (what, seen + 1, id, token);
+		END $$;
+
+		CREATE FUNCTION chaos_section(what text, id text, with_token boolean, slow integer)
+		RETURNS text LANGUAGE plpgsql AS $$
+		DECLARE
+			seen text := chaos_look(what, with_token);
+		BEGIN
+			PERFORM chaos_write(what, split_part(seen, ':', 1)::bigint, id,
+				nullif(split_part(seen, ':', 2), '')::bigint, slow);
+			RETURN seen;
+		END $$;
+	});
+	return;
+}
+
+=pod
+
+=item run(%options)
+
+Let the clients work while faults happen, then wait until all have their
+answers; returns the history as Checker.pm wants it, and C<{samples}>: lines of
+the workers' memory and of ZooKeeper's znodes over time, and C<{left}>: what is
+left behind.  Options: duration (seconds), transactions (end after so many, if
+that is given), faults (kinds), gap (lowest and highest pause between faults, in
+seconds), mutation (in test builds), locks (name to weight), long and
+medium (the chance that a section takes so long), long_lasts and medium_lasts
+(from and to how long, in session timeouts), slow (the chance that its COMMIT is slow), drain (how long
+to wait for answers at the end, default 60), until (ends the run if it returns
+true; called again and again).
+
+=cut
+
+sub run
+{
+	my ($self, %options) = @_;
+	my %run = (
+		duration => 60, faults => [ fault_kinds() ], gap => [ 0.2, 3 ], mutation => 'none',
+		locks => {
+			w1 => 3, w2 => 2, (map { ("w$_" => 1) } (3 .. 6)),
+			f1 => 2, f2 => 1, f3 => 1, l1 => 2, l2 => 1
+		},
+		long => 0.005, long_lasts => [ 0.3, 1.5 ],
+		medium => 0.25, medium_lasts => [ 0.02, 0.15 ], slow => 0.1, drain => 60, until => sub { 0 }, %options);
+	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
+
+	# no two runs have a lock in common
+	$run{locks} = { map { ("$_.$self->{runs}" => $run{locks}{$_}) } keys %{ $run{locks} } };
+	$self->{run} = \%run;
+	$self->_empty;
+	$self->_mutate($run{mutation});
+	@$self{qw(faults samples)} = ([], []);
+
+	my %files;
+	for my $name (@{ $self->{clusters} })
+	{
+		$files{$name} = "$file-$name.history";
+		$self->{at_work}{$name} = Clients->start(
+			name => $name, node => $self->{node}{$name}, seed => $self->{seed},
+			clients => $self->{clients}, locks => $run{locks}, history => $files{$name},
+			(map { ($_ => $run{$_}) } qw(long medium slow)),
+			(map { my $list = $run{$_}; ($_ => [ map { $_ * $self->{timeout} } @$list ]) }
+				qw(long_lasts medium_lasts)),
+			pause_lasts => [ map { $_ * $self->{timeout} } @long ],
+			checks => $self->{has}{'zklock.commit_check'},
+			pauses => $self->{has}{'zklock.stop_before_commit'});
+	}
+	$run{start} = now();
+	my $lane = $self->_start_cluster_faults("$file-clusters.faults");
+	$self->_server_faults;
+	$self->_end_cluster_faults($lane);
+	$run{faults_end} = now();
+
+	my @left = $self->_drain;
+	my $history = {
+		start => $run{start}, end => now(), faults_end => $run{faults_end},
+		timeout => $self->{timeout},
+		faults => [
+			sort { $a->{begin} <=> $b->{begin} } @{ $self->{faults} },
+			_read_lines("$file-clusters.faults")
+		],
+		samples => $self->{samples},
+		clusters => $self->{clusters},
+	};
+	for my $record (map { _read_lines($_) } sort values %files)
+	{
+		push @{ $history->{ delete $record->{t} eq 'hold' ? 'holds' : 'sections' } }, $record;
+	}
+	$self->_mutate('none');
+	$self->_collect($history);
+	$history->{left} = [ @left, $self->_left ];
+	delete $self->{at_work};
+	return $history;
+}
+
+sub _read_lines
+{
+	my ($file) = @_;
+	return map { $json->decode($_) } split /\n/, -e $file ? slurp_file($file) : '';
+}
+
+sub _empty
+{
+	my ($self) = @_;
+	my @locks = sort keys %{ $self->{run}{locks} };
+	my $list = join(', ', map { "('$_', 0)" } @locks);
+
+	$self->{warehouse}->safe_psql('postgres',
+		"TRUNCATE section, fence; INSERT INTO fence VALUES $list");
+	$_->safe_psql('postgres', "TRUNCATE section, counter; INSERT INTO counter VALUES $list")
+	  for values %{ $self->{node} };
+	return;
+}
+
+sub _mutate
+{
+	my ($self, $mutation) = @_;
+
+	return if ($self->{mutation} // 'none') eq $mutation;
+	die "this build has no mutations\n" unless $self->{has}{'zklock.mutation'};
+	for my $node (values %{ $self->{node} })
+	{
+		$node->append_conf('postgresql.conf', "zklock.mutation = $mutation");
+		$node->reload;
+		$node->poll_query_until('postgres',
+			"SELECT current_setting('zklock.mutation') = '$mutation'");
+	}
+	$self->{mutation} = $mutation;
+	return;
+}
+
+=pod
+
+=item has_same_numbers()
+
+Are there two sections in the warehouse that have overlapped?
+
+=cut
+
+sub has_same_numbers
+{
+	my ($self) = @_;
+	my $wire = $self->{look} //= ZkWire->new($self->{warehouse});
+
+	return $wire->run(q{SELECT EXISTS (
+		SELECT FROM section GROUP BY lock, n HAVING count(*) > 1)})->{out} eq 't';
+}
+
+#
+# While it runs
+#
+
+# Let time pass; false once the run is over.
+sub _pass
+{
+	my ($self, $seconds) = @_;
+	my $end = now() + $seconds;
+	my $run = $self->{run};
+
+	while (1)
+	{
+		$_->poll for values %{ $self->{at_work} };
+		$self->_sample if now() >= ($self->{next_sample} // 0);
+		$run->{over} = 1
+		  if now() >= $run->{start} + $run->{duration}
+		  || ($run->{transactions} && $self->_sections >= $run->{transactions})
+		  || $run->{until}->($self);
+		return 0 if $run->{over};
+		my $left = $end - now();
+		return 1 if $left <= 0;
+		sleep min($left, 0.1);
+	}
+}
+
+sub _sections
+{
+	my ($self) = @_;
+	my $total = 0;
+
+	$total += $_->{sections} for values %{ $self->{at_work} };
+	return $total;
+}
+
+# The memory of the workers.
+sub _sample
+{
+	my ($self) = @_;
+	my $processes = _processes();
+	my %sample = (at => now(), sections => $self->_sections);
+
+	$self->{next_sample} = now() + 2;
+	for my $name (@{ $self->{clusters} })
+	{
+		my $worker = $self->_worker($name, $processes) or next;
+		my ($rss) = (_slurp("/proc/$worker->{pid}/status") // '') =~ /^RssAnon:\s+(\d+)/m
+		  or next;
+		$sample{rss}{$name} = [ $worker->{pid}, 0 + $rss ];
+	}
+	push @{ $self->{samples} }, \%sample;
+	if (now() >= ($self->{next_word} // 0))
+	{
+		$self->{say}->(sprintf('%4d s: %d sections, %d faults on servers',
+			now() - $self->{run}{start}, $sample{sections}, scalar @{ $self->{faults} }));
+		$self->{next_word} = now() + 30;
+	}
+	return;
+}
+
+# What may be gone a moment later.
+sub _slurp
+{
+	my ($file) = @_;
+	open(my $f, '<', $file) or return;
+	local $/;
+	return scalar <$f>;
+}
+
+# All processes: pid to parent and title.
+sub _processes
+{
+	my %found;
+
+	for my $dir (glob '/proc/[0-9]*')
+	{
+		my $stat = _slurp("$dir/stat") // next;
+		my ($pid, $ppid) = $stat =~ /^(\d+) \(.*\) \S (\d+)/s or next;
+		$found{$pid} = { pid => $pid, ppid => $ppid };
+	}
+	return \%found;
+}
+
+sub _postmaster
+{
+	my ($self, $name) = @_;
+	my ($pid) = (_slurp($self->{node}{$name}->data_dir . '/postmaster.pid') // '') =~ /^(\d+)/;
+	return $pid;
+}
+
+# The children of the postmaster whose titles match.
+sub _children
+{
+	my ($self, $name, $title, $processes) = @_;
+	my $postmaster = $self->_postmaster($name) // return;
+
+	$processes //= _processes();
+	return grep {
+		$_->{ppid} == $postmaster
+		  && ($_->{title} = (_slurp("/proc/$_->{pid}/cmdline") // '') =~ s/\0/ /gr) =~ $title
+	} sort { $a->{pid} <=> $b->{pid} } values %$processes;
+}
+
+sub _worker
+{
+	my ($self, $name, $processes) = @_;
+	my ($worker) = $self->_children($name, qr/zklock worker/, $processes);
+	return $worker;
+}
+
+#
+# Faults
+#
+
+# The faults of a lane, one after the other, as the seed says: each is a hash of
+# kind, gap (before it), lasts, dice (for what is to be chosen on the spot), and
+# maybe also (another one during it).
+sub _schedule
+{
+	my ($self, $lane) = @_;
+	my $run = $self->{run};
+	my %weight = map { ($_ => $faults{$_}{weight}) }
+	  grep { $faults{$_}{lane} eq $lane } @{ $run->{faults} };
+	my %net = map { ($_ => $weight{$_}) } grep { $faults{$_}{net} } keys %weight;
+	my $i = 0;
+
+	return unless %weight;
+	return sub {
+		my $dice = Dice->new($self->{seed}, $lane, ++$i);
+		my $gap = $dice->between(@{ $run->{gap} });
+		my $make = sub {
+			my $kind = $dice->weighted(@_);
+			return {
+				kind => $kind, dice => $dice,
+				lasts => $self->{timeout} * $dice->between(@{ $faults{$kind}{lasts} }),
+				cluster => $dice->one_of(@{ $self->{clusters} })
+			};
+		};
+		my $fault = $make->(%weight);
+
+		# now and then some quiet, in which everybody must get the lock
+		$gap += 2 * $self->{timeout} if $run->{gap}[1] > 1 && $i % 12 == 0;
+		$fault->{gap} = $gap;
+		$fault->{also} = $make->(%net)
+		  if %net && !$faults{ $fault->{kind} }{net} && $dice->chance(0.25);
+		return $fault;
+	};
+}
+
+# A fault for the history.
+sub _happened
+{
+	my ($self, $fault, $begin, $what, %more) = @_;
+	my $kind = $faults{ $fault->{kind} };
+	my %record = (
+		kind => $fault->{kind}, begin => $begin, end => now(), what => $what,
+		(map { ($_ => 1) } grep { $kind->{$_} } qw(ends crash stops)),
+		($kind->{net} || $kind->{lane} eq 'clusters' ? (clusters => [ $fault->{cluster} ]) : ()),
+		%more);
+	return \%record;
+}
+
+sub _server_faults
+{
+	my ($self) = @_;
+	my $next = $self->_schedule('servers');
+
+	if (!$next)
+	{
+		1 while $self->_pass(1);
+		return;
+	}
+	while (1)
+	{
+		my $fault = $next->();
+
+		$self->_pass($fault->{gap}) or last;
+		my ($main, $also) = ($fault, $fault->{also});
+		my $begun = $self->_begin_server_fault($main);
+		my $begun_also = $also && $self->_begin_server_fault($also);
+
+		if ($also)
+		{
+			$self->_last($also->{lasts}, $begun_also, $begun);
+			$self->_end_server_fault($also, $begun_also);
+		}
+		$self->_last($main->{lasts} - ($also ? $also->{lasts} : 0), $begun);
+		$self->_end_server_fault($main, $begun);
+	}
+	return;
+}
+
+# Let faults last.
+sub _last
+{
+	my ($self, $seconds, @begun) = @_;
+	my $end = now() + $seconds;
+	my @again = grep { $_->{again} } @begun;
+
+	while (now() < $end)
+	{
+		$_->{again}->() for @again;
+		$self->_pass(min($end - now(), @again ? 0.1 : $seconds)) or last;
+	}
+	return;
+}
+
+# The leader, or any server if there is none just now.
+sub _leader
+{
+	my ($self, $dice) = @_;
+	my $any = $dice->below($self->{servers});
+
+	return 0 if $self->{servers} == 1;
+	for (1 .. 20)
+	{
+		my $leader = $self->{zk}->leader;
+		return $leader if defined $leader;
+		sleep 0.1;
+	}
+	return $any;
+}
+
+# Returns a hash of begin, what (in words), undo, and maybe again, to be called
+# every now and then meanwhile.
+sub _begin_server_fault
+{
+	my ($self, $fault) = @_;
+	my ($zk, $proxy, $dice) = (@$self{qw(zk proxy)}, $fault->{dice});
+	my ($kind, $cluster) = @$fault{qw(kind cluster)};
+	my $all = $self->{servers} - 1;
+	my @links = map { "$cluster-$_" } (0 .. $all);
+	my $begin = now();
+	my %fault;
+
+	if ($kind =~ /^(kill-(leader|follower)|lose-quorum|restart-zookeeper)$/)
+	{
+		my $leader = $self->_leader($dice);
+		my @others = grep { $_ != $leader } (0 .. $all);
+		my $other = @others ? $dice->one_of(@others) : $leader;
+		my @who =
+		    $kind eq 'kill-leader' ? ($leader)
+		  : $kind eq 'kill-follower' ? ($other)
+		  : $kind eq 'lose-quorum' ? ($leader, $other)
+		  : (0 .. $all);
+		my %once = map { ($_ => 1) } @who;
+		@who = sort keys %once;
+
+		$begin = now();
+		if ($dice->chance(0.7)) { $zk->kill9(@who); } else { $zk->stop(@who); }
+		%fault = (what => 'server ' . join(', ', @who), undo => sub {
+			$zk->start(@who);
+			$zk->wait_ready;
+		});
+	}
+	elsif ($kind =~ /^pause-server/)
+	{
+		my $who = $dice->chance(0.5) ? $self->_leader($dice) : $dice->below($self->{servers});
+
+		$begin = now();
+		$zk->pause($who);
+		%fault = (what => "server $who", undo => sub {
+			$zk->resume($who);
+			$zk->wait_ready;
+		});
+	}
+	elsif ($kind eq 'cut-follower')
+	{
+		my $leader = $self->_leader($dice);
+		my ($follower, $other) = grep { $_ != $leader } (0 .. $all);
+		($follower, $other) = ($other, $follower) if $dice->chance(0.5);
+		my @from = ($leader, $dice->chance(0.4) ? $other : ());
+
+		$begin = now();
+		$zk->cut_peers($follower, $_) for @from;
+		%fault = (what => "server $follower from " . join(', ', @from), undo => sub {
+			$zk->heal_peers;
+			$zk->wait_ready;
+		});
+	}
+	elsif ($kind =~ /^freeze-links/)
+	{
+		$proxy->freeze(@links);
+		%fault = (what => "cluster $cluster", undo => sub { $proxy->thaw(@links); });
+	}
+	elsif ($kind eq 'freeze-one-link')
+	{
+		my ($link) = grep { $proxy->connections($_) } @links;
+
+		$link //= $links[0];
+		$proxy->freeze($link);
+		%fault = (what => $link, undo => sub { $proxy->thaw($link); });
+	}
+	elsif ($kind eq 'reset-links')
+	{
+		# again and again; on a slow network it comes between a request and
+		# its answer
+		my $ms = 5 + $dice->below(60);
+
+		$proxy->delay($ms, @links);
+		%fault = (
+			what => "cluster $cluster, with $ms ms",
+			again => sub {
+				return if now() < $fault{next};
+				$proxy->reset(@links);
+				$fault{next} = now() + $dice->between(0.1, 1);
+			},
+			next => now(),
+			undo => sub {
+				$proxy->reset(@links);
+				$proxy->delay(0, @links);
+			});
+	}
+	elsif ($kind eq 'slow-links')
+	{
+		my $ms = 10 + $dice->below(150);
+
+		$proxy->delay($ms, @links);
+		%fault = (what => "cluster $cluster, $ms ms", undo => sub { $proxy->delay(0, @links); });
+	}
+	else
+	{
+		die "no such fault: $kind\n";
+	}
+	@fault{qw(begin)} = ($begin);
+	return \%fault;
+}
+
+sub _end_server_fault
+{
+	my ($self, $fault, $begun) = @_;
+
+	$begun->{undo}->();
+	push @{ $self->{faults} }, $self->_happened($fault, $begun->{begin}, $begun->{what});
+	return;
+}
+
+#
+# Faults of clusters, in a process of their own
+#
+
+sub _start_cluster_faults
+{
+	my ($self, $file) = @_;
+	my $next = $self->_schedule('clusters') or return;
+
+	pipe(my $in, my $to) or die "could not make a pipe: $!";
+	my $pid = fork // die "could not fork: $!";
+	if ($pid == 0)
+	{
+		close $to;
+		$SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
+		$self->{told} = $in;
+		eval { $self->_cluster_faults($next, $file); 1 } or print STDERR "faults: $@";
+		POSIX::_exit($@ ? 1 : 0);
+	}
+	close $in;
+	return { pid => $pid, to => $to };
+}
+
+sub _end_cluster_faults
+{
+	my ($self, $lane) = @_;
+
+	return unless $lane;
+	close $lane->{to};
+	waitpid($lane->{pid}, 0);
+	die "the faults of clusters have failed\n" if $? != 0;
+	return;
+}
+
+# Let time pass; false once we are told to end.
+sub _rest
+{
+	my ($self, $seconds) = @_;
+	my $bits = '';
+
+	vec($bits, fileno($self->{told}), 1) = 1;
+	return select($bits, undef, undef, $seconds > 0 ? $seconds : 0) == 0;
+}
+
+sub _cluster_faults
+{
+	my ($self, $next, $file) = @_;
+
+	open(my $record, '>>', $file) or die "could not open $file: $!";
+	$self->_connect($_) for @{ $self->{clusters} };
+	while (1)
+	{
+		my $fault = $next->();
+
+		$self->_rest($fault->{gap}) or last;
+		my $begin = now();
+		my ($what, %more) = $self->_cluster_fault($fault);
+		syswrite($record,
+			$json->encode($self->_happened($fault, $begin, "cluster $fault->{cluster}$what", %more))
+			  . "\n");
+	}
+	return;
+}
+
+# Have a connection of our own, once the cluster accepts one.
+sub _connect
+{
+	my ($self, $name) = @_;
+	my $node = $self->{node}{$name};
+
+	poll_until(
+		sub {
+			$self->{wire}{$name} = eval { ZkWire->new($node) };
+			return $self->{wire}{$name};
+		},
+		"cluster $name to accept connections");
+	return;
+}
+
+sub _ask
+{
+	my ($self, $name, $sql) = @_;
+	my $result;
+
+	$self->_connect($name) if $self->{wire}{$name}->gone;
+	$result = $self->{wire}{$name}->run($sql);
+	die "$sql in $name: $result->{message}\n" if defined $result->{sqlstate};
+	return $result->{out} // '';
+}
+
+sub _pg_ctl
+{
+	my ($self, $name, @arguments) = @_;
+	my $node = $self->{node}{$name};
+
+	local %ENV = $node->_get_env(PGAPPNAME => undef);
+	return system_log($node->installed_command('pg_ctl'), '-w', '-D', $node->data_dir,
+		'-l', $node->logfile, @arguments) == 0;
+}
+
+sub _stop_for
+{
+	my ($self, $seconds, @pids) = @_;
+
+	kill 'STOP', @pids;
+	$self->_rest($seconds);
+	kill 'CONT', @pids;
+	return;
+}
+
+sub _cluster_fault
+{
+	my ($self, $fault) = @_;
+	my ($kind, $name, $dice, $lasts) = @$fault{qw(kind cluster dice lasts)};
+	my $node = $self->{node}{$name};
+	my $worker = $kind =~ /worker/ ? $self->_worker($name) : undef;
+
+	return ', no worker' if $kind =~ /worker/ && !$worker;
+	if ($kind eq 'terminate-worker')
+	{
+		kill 'TERM', $worker->{pid};
+		poll_until(
+			sub {
+				my $now = $self->_worker($name);
+				return $now && $now->{pid} != $worker->{pid};
+			},
+			"a new worker in $name");
+		return '';
+	}
+	if ($kind eq 'kill-worker' || $kind eq 'kill-backend')
+	{
+		my $victim = $worker ? $worker->{pid} : $self->_victim($name, $dice);
+
+		return ', no backend' unless $victim;
+		kill 'KILL', $victim;
+		my $wire = $self->{wire}{$name};
+		$wire->{busy} = 1;
+		ZkWire::wait_any(30, $wire);
+		die "cluster $name does not restart after a crash\n" unless $wire->gone;
+		$self->_connect($name);
+		$self->_note_shared_memory($node);
+		return ", pid $victim";
+	}
+	if ($kind =~ /^restart-(\w+)/)
+	{
+		my ($mode, $text) = ($1, '');
+
+		$self->{wire}{$name}->vanish;
+		# Smart shutdown waits for the clients to disconnect, and they do
+		# once they have their answers.
+		$self->{at_work}{$name}->tell('quiesce') if $mode eq 'smart';
+		if (!$self->_pg_ctl($name, '-t', $mode eq 'smart' ? 60 : 120, '-m', $mode, 'restart'))
+		{
+			die "could not restart $name\n" if $mode ne 'smart';
+			$text = ', smart did not end in 60 s';
+			$self->_pg_ctl($name, '-t', 120, '-m', 'fast', 'restart')
+			  or die "could not restart $name\n";
+		}
+		$self->{at_work}{$name}->tell('resume');
+		$self->_connect($name);
+		$self->_note_shared_memory($node);
+		return $text;
+	}
+	if ($kind eq 'stop-worker')
+	{
+		$self->_stop_for($lasts, $worker->{pid});
+		return '';
+	}
+	if ($kind eq 'stop-backend')
+	{
+		my $victim = $self->_victim($name, $dice) or return ', no backend';
+		$self->_stop_for($lasts, $victim);
+		return ", pid $victim", pid => 0 + $victim;
+	}
+	if ($kind eq 'stop-cluster')
+	{
+		my $postmaster = $self->_postmaster($name);
+
+		# it has no more children then
+		kill 'STOP', $postmaster;
+		$self->_stop_for($lasts, $postmaster, map { $_->{pid} } $self->_children($name, qr/./));
+		return '';
+	}
+	if ($kind eq 'kill-session')
+	{
+		my $session = $self->_ask($name, 'SELECT session_id FROM zk_session');
+
+		return ', no session' unless $session =~ /^0x/;
+		my $client = $self->{killer} //= $self->{zk}->client(timeout => 60);
+		my $killed = eval { $client->kill_session(hex $session) };
+
+		return ", $session, not done" if defined $killed && !$killed;
+		# until the cluster has heard of it
+		my $end = now() + 60;
+		1
+		  while $self->_ask($name, "SELECT session_id = '$session' FROM zk_session") eq 't'
+		  && now() < $end
+		  && $self->_rest(0.01);
+		return ", $session", closes => 1;
+	}
+	if ($kind eq 'reload')
+	{
+		# the same servers in another order, one of them missing now and then
+		my @servers = split /,/, $self->{zk}->connstr_through($self->{proxy}, $name);
+
+		push @servers, shift @servers for (0 .. $dice->below(scalar @servers));
+		pop @servers if @servers > 1 && $dice->chance(0.3);
+		$node->append_conf('postgresql.conf',
+			"zklock.servers = '" . join(',', @servers) . "'");
+		kill 'HUP', $self->_postmaster($name);
+		return ', ' . join(',', @servers);
+	}
+	die "no such fault: $kind\n";
+}
+
+# A backend that holds a lock, or else any of a client.
+sub _victim
+{
+	my ($self, $name, $dice) = @_;
+	my @holders = split /\n/,
+	  $self->_ask($name, 'SELECT pid FROM zk_locks ORDER BY granted DESC, since LIMIT 3');
+	my $own = $self->{wire}{$name}->pid;
+
+	@holders = map { $_->{pid} } $self->_children($name, qr/\[local\]/) unless @holders;
+	@holders = grep { $_ != $own } @holders;
+	return @holders ? $dice->one_of(@holders) : undef;
+}
+
+#
+# The end
+#
+
+# Everybody gets an answer, now that nothing is in the way.
+sub _drain
+{
+	my ($self) = @_;
+	my @clients = values %{ $self->{at_work} };
+	my $end = now() + $self->{run}{drain};
+
+	$_->tell('stop') for @clients;
+	while (grep { $_->poll; !$_->{ended} } @clients)
+	{
+		last if now() > $end;
+		sleep 0.05;
+	}
+	my @late = grep { !$_->{ended} } @clients or return;
+	$self->{say}->('clients without an answer in ' . join(', ', map { $_->{name} } @late));
+	$self->_look_around;
+	$_->tell('abandon') for @late;
+	while (grep { $_->poll; !$_->{ended} } @late)
+	{
+		sleep 0.05;
+	}
+	return;
+}
+
+# For who has to find out why somebody waits.
+sub _look_around
+{
+	my ($self) = @_;
+
+	for my $name (@{ $self->{clusters} })
+	{
+		for my $query (
+			'SELECT * FROM zk_session',
+			'SELECT pid, name, mode, scope, granted, lost, since, token FROM zk_locks ORDER BY 2, 3, 5',
+			q{SELECT pid, state, wait_event_type, wait_event, state_change, left(query, 100)
+				FROM pg_stat_activity WHERE datname IS NOT NULL},
+			q{SELECT n.name, q.* FROM (SELECT DISTINCT name FROM zk_locks) n,
+				LATERAL zk_queue(n.name) q ORDER BY 1, 2})
+		{
+			my ($out, $err) = ('', '');
+			$self->{node}{$name}->psql('postgres', $query, stdout => \$out, stderr => \$err,
+				timeout => 20, timed_out => \my $timed_out, on_error_stop => 0);
+			print "$name: $query\n$out\n$err\n";
+		}
+	}
+	return;
+}
+
+# What the databases have.
+sub _collect
+{
+	my ($self, $history) = @_;
+	my $rows = sub {
+		my ($node, $query) = @_;
+		return map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', $query);
+	};
+
+	for my $store ('warehouse', @{ $self->{clusters} })
+	{
+		my $node = $store eq 'warehouse' ? $self->{warehouse} : $self->{node}{$store};
+
+		$history->{rows}{$store} = [
+			map {
+				{
+					lock => $_->[0], n => 0 + $_->[1], id => $_->[2],
+					token => $_->[3] eq '' ? undef : 0 + $_->[3]
+				}
+			} $rows->($node, 'SELECT lock, n, id, token FROM section') ];
+		$history->{counters}{$store} = {
+			map { @$_ } $rows->($node, $store eq 'warehouse'
+				? 'SELECT lock, max(n) FROM section GROUP BY lock'
+				: 'SELECT lock, n FROM counter') };
+	}
+	return;
+}
+
+# What should be gone: in the slots and in ZooKeeper.
+sub _left
+{
+	my ($self) = @_;
+	my @left;
+
+	for my $name (@{ $self->{clusters} })
+	{
+		my $query = q{SELECT
+			(SELECT count(*) FROM zk_locks) || ' in zk_locks, '
+			|| (SELECT slots || ' slots, ' || slot_users || ' slot_users' FROM zk_stats)
+			|| ', ' || (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock')
+			|| ' user locks'};
+		my $found;
+		my $end = now() + 30;
+		while (1)
+		{
+			$found = $self->{node}{$name}->safe_psql('postgres', $query);
+			last if $found !~ /[1-9]/ || now() > $end;
+			sleep 0.1;
+		}
+		push @left, "cluster $name: $found" if $found =~ /[1-9]/;
+
+		my $log = slurp_file($self->{node}{$name}->logfile, $self->{log_at}{$name} // 0);
+		push @left, "log of cluster $name: $1"
+		  while $log =~ /^(.*(?:PANIC|TRAP|terminated by signal (?!9\b)\d).*)$/mg;
+		$self->{log_at}{$name} = -s $self->{node}{$name}->logfile;
+	}
+
+	my @contenders;
+	my $end = now() + 30;
+	while (1)
+	{
+		@contenders = eval { all_contenders($self->{zk}) };
+		last if (!@contenders && !$@) || now() > $end;
+		sleep 0.1;
+	}
+	push @left, "contender $_" for @contenders;
+	push @left, "no answer of ZooKeeper: $@" if $@;
+	return @left;
+}
+
+=pod
+
+=item stop($history)
+
+Stop all servers, and add to C<{left}> what they leave behind: processes and
+shared memory.
+
+=back
+
+=cut
+
+sub stop
+{
+	my ($self, $history) = @_;
+	my @nodes = (values %{ $self->{node} }, $self->{warehouse});
+
+	for my $node (@nodes)
+	{
+		# they have been restarted behind the back of PostgreSQL::Test::Cluster
+		$node->_update_pid(1);
+		$node->stop;
+	}
+	$self->{zk}->stop;
+	return unless $history;
+
+	my @left;
+	for my $node (values %{ $self->{node} })
+	{
+		my $dir = $node->data_dir;
+		push @left, "process " . s{/proc/(\d+)/cwd}{$1}r . " of cluster " . $node->name
+		  for grep { (readlink($_) // '') eq $dir } glob '/proc/[0-9]*/cwd';
+	}
+
+	# "key id" of System V shared memory, as in postmaster.pid
+	my %ids = map { ($_ => 1) } _read_lines("$self->{dir}/shared_memory");
+	for my $line (split /\n/, _slurp('/proc/sysvipc/shm') // '')
+	{
+		my (undef, $id) = split ' ', $line;
+		push @left, "shared memory $id" if $ids{ $id // '' };
+	}
+
+	opendir(my $dh, '/dev/shm') or die "could not open /dev/shm: $!";
+	for my $file (grep { /^PostgreSQL/ && !$self->{shm_before}{$_} } readdir $dh)
+	{
+		# others may have servers on this machine
+		push @left, "/dev/shm/$file"
+		  if (stat "/dev/shm/$file") && (stat _)[4] == $>
+		  && !grep { (_slurp($_) // '') =~ m{/dev/shm/\Q$file\E$}m } glob '/proc/[0-9]*/maps';
+	}
+	push @{ $history->{left} }, @left;
+	return;
+}
+
+# Remember the shared memory of a postmaster's.
+sub _note_shared_memory
+{
+	my ($self, $node) = @_;
+	my @lines = split /\n/, _slurp($node->data_dir . '/postmaster.pid') // '';
+	my (undef, $id) = split ' ', $lines[6] // '';
+
+	append_to_file("$self->{dir}/shared_memory", "$id\n") if defined $id;
+	return;
+}
+
+# Whatever has been stopped must go on, or it could not be ended.
+END
+{
+	my $status = $?;
+	if ($PostgreSQL::Test::Utils::tmp_check)
+	{
+		for my $cwd (glob '/proc/[0-9]*/cwd')
+		{
+			my ($pid) = $cwd =~ m{/(\d+)/};
+			kill 'CONT', $pid
+			  if (readlink($cwd) // '') =~ m{^\Q$PostgreSQL::Test::Utils::tmp_check\E/.*/pgdata$};
+		}
+	}
+	$? = $status;
+}
+
+1;

@@ -1,0 +1,624 @@
+
+=pod
+
+=head1 NAME
+
+Checker - what a history of critical sections proves
+
+=head1 SYNOPSIS
+
+  my $verdict = Checker::check($history);
+  print "$_->{kind}: $_->{text}\n" for @{ $verdict->{violations} };
+
+=head1 DESCRIPTION
+
+Nothing is done here but to look at a history, which is a hash of
+
+=over
+
+=item holds, sections
+
+As Clients.pm writes them.
+
+=item faults
+
+Hashes of kind, begin, end; clusters (names; all if not there); and if they are
+so: ends (connections of these clusters may end), stops (processes of these
+clusters stand still), pid (only this one), closes (the session was closed from
+outside, and the cluster has not heard of it yet).
+
+=item rows, counters
+
+What is in the databases: by store, a list of hashes lock, n, id, token; and by
+store and lock, the counter.  The store "warehouse" has what sections under
+locks w... and f... have written; a store by the name of a cluster has what is
+local to it: the sections under locks l..., and copies of the others.
+
+=item timeout
+
+Of the sessions, in seconds.
+
+=back
+
+Only what has been committed counts, and that is to be seen in the stores: a
+client whose connection ended in COMMIT does not know.
+
+The proof is in the data.  Under a lock a section reads the number n of the
+section before it, and writes n + 1: if two have the same number, they have
+overlapped, whatever the clocks say.  Beside that there is the time: a section
+that was committed has held its lock at least from the answer to zk_lock until
+COMMIT was asked for, since the lock is checked in COMMIT.
+
+There are two things that a check of the lease cannot see.  These are no
+violations, but "holes", and are listed as that:
+
+=over
+
+=item *
+
+a pause behind the check, in the middle of COMMIT (rule 7 of the design): two
+sections have the same number, the lock is not fenced (w...), and a fault has
+stopped one of the two while it was in COMMIT;
+
+=item *
+
+the session being closed from outside, that is, by who is not its owner: a
+section was in COMMIT when its cluster could not have heard of that yet, with
+zklock.commit_check = lease, and, if numbers are the same, the lock is not
+fenced.
+
+=back
+
+=cut
+
+package Checker;
+
+use strict;
+use warnings;
+
+use List::Util qw(max min);
+
+# Errors that faults may bring about.
+my %expected = map { ($_ => 1) } qw(
+  40001 40P01 55P03 57P03 57P01 57P02 57014);
+
+# How long a lock may be free while somebody waits for it, faults and the
+# time to recover from them apart.
+my $patience = 5;
+
+sub check
+{
+	my ($history) = @_;
+	my $self = bless {
+		%$history,
+		violations => [], holes => [],
+		hold => { map { ($_->{hold} => $_) } @{ $history->{holds} } },
+		section => { map { ($_->{id} => $_) } @{ $history->{sections} } },
+	}, __PACKAGE__;
+
+	$self->_outcomes;
+	$self->_same_numbers;
+	$self->_overlaps;
+	$self->_stale_reads;
+	$self->_tokens;
+	$self->_counters;
+	$self->_answers;
+	$self->_free_with_waiters;
+	return {
+		violations => $self->{violations},
+		holes => $self->{holes},
+		gaps => $self->{gaps},
+		half => $self->{half},
+		committed => $self->{committed_by_lock},
+		recovery => $self->_recovery,
+		after_crash => $self->_after_crash,
+	};
+}
+
+sub _violation
+{
+	my ($self, $kind, $lock, $at, $text, @ids) = @_;
+	push @{ $self->{violations} },
+	  { kind => $kind, lock => $lock, at => $at, text => $text, ids => \@ids };
+	return;
+}
+
+# Who it was and when, for people.
+sub _who
+{
+	my ($self, $id) = @_;
+	my $s = $self->{section}{$id} or return $id;
+	my $h = $self->{hold}{ $s->{hold} };
+	my $t = sub { defined $_[0] ? sprintf('%.3f', $_[0] - ($self->{start} // 0)) : '?' };
+
+	return sprintf('%s (%s, pid %s, entered %s, COMMIT asked %s, ended %s, %s)',
+		$id, "$h->{scope} $h->{mode}", $h->{pid} // '?', $t->($h->{entered}),
+		$t->($s->{commit}), $t->($s->{end}), $s->{outcome});
+}
+
+sub _store
+{
+	my ($lock, $cluster) = @_;
+	return $lock =~ /^l/ ? $cluster : 'warehouse';
+}
+
+# Which sections were committed, for each lock.  What clients were told must
+# agree with what is there.
+sub _outcomes
+{
+	my ($self) = @_;
+	my %there;
+
+	for my $store (keys %{ $self->{rows} })
+	{
+		for my $row (@{ $self->{rows}{$store} })
+		{
+			$there{$store}{ $row->{lock} }{ $row->{id} }++;
+			$self->_violation('no such section', $row->{lock}, undef,
+				"$store has $row->{id}, which no client knows")
+			  unless $self->{section}{ $row->{id} };
+		}
+	}
+	$self->{half} = 0;
+	for my $s (@{ $self->{sections} })
+	{
+		my $h = $self->{hold}{ $s->{hold} };
+		for my $lock (@{ $h->{locks} })
+		{
+			if ($h->{mode} eq 'shared')
+			{
+				$s->{done}{$lock} = $s->{outcome} eq 'committed';
+				next;
+			}
+			my $store = _store($lock, $h->{cluster});
+			my $here = $there{$store}{$lock}{ $s->{id} };
+			my $copy = $there{ $h->{cluster} }{$lock}{ $s->{id} };
+
+			$s->{done}{$lock} = $here ? 1 : 0;
+			$self->{committed_by_lock}{$lock}++ if $here;
+			if ($s->{outcome} eq 'committed' && !($here && $copy))
+			{
+				$self->_violation('lost commit', $lock, $s->{end},
+					'the client was told that it is committed, and it is not in '
+					  . ($here ? $h->{cluster} : $store) . ': '
+					  . $self->_who($s->{id}),
+					$s->{id});
+			}
+			elsif ($s->{outcome} =~ /^(failed|rolled back|died)$/ && ($here || $copy))
+			{
+				$self->_violation('committed in spite of an error', $lock, $s->{end},
+					$self->_who($s->{id}) . ': ' . ($s->{sqlstate} // ''), $s->{id});
+			}
+			elsif ($copy && !$here)
+			{
+				$self->_violation('committed on one side', $lock, $s->{end},
+					"in $h->{cluster}, not in the $store: " . $self->_who($s->{id}),
+					$s->{id});
+			}
+			elsif ($here && !$copy)
+			{
+				# postgres_fdw commits there first: a crash in between
+				$self->{half}++;
+			}
+		}
+	}
+	return;
+}
+
+# Why this section cannot have known better: it was stopped in the middle of
+# COMMIT, or its session was closed behind its back.
+sub _excuse
+{
+	my ($self, $what, $id) = @_;
+	my $s = $self->{section}{$id} or return;
+	my $h = $self->{hold}{ $s->{hold} };
+
+	return unless defined $s->{commit};
+	for my $f (grep { $_->{$what} } @{ $self->{faults} })
+	{
+		next unless grep { $_ eq $h->{cluster} } @{ $f->{clusters} };
+		next if $f->{pid} && $f->{pid} != $h->{pid};
+		next if $what eq 'closes' && ($s->{check} // '') eq 'quorum';
+		return $f if $f->{begin} < $s->{end} && $f->{end} > $s->{commit};
+	}
+	return;
+}
+
+# An overlap, or the like: a violation, unless there is an excuse.
+sub _wrong
+{
+	my ($self, $kind, $lock, $at, $text, $excuses, @ids) = @_;
+
+	for my $what (@$excuses)
+	{
+		my ($fault) = map { $self->_excuse($what, $_) } @ids or next;
+		push @{ $self->{holes} },
+		  { lock => $lock, at => $at, ids => \@ids, text => "$kind: $text; $fault->{kind}" };
+		$self->{in_hole}{$_} = 1 for @ids;
+		return;
+	}
+	$self->_violation($kind, $lock, $at, $text, @ids);
+	return;
+}
+
+sub _same_numbers
+{
+	my ($self) = @_;
+
+	for my $store (sort keys %{ $self->{rows} })
+	{
+		my %ids;
+		for my $row (@{ $self->{rows}{$store} })
+		{
+			next if _store($row->{lock}, $store) ne $store;
+			push @{ $ids{ $row->{lock} }{ $row->{n} } }, $row->{id};
+		}
+		for my $lock (sort keys %ids)
+		{
+			for my $n (sort { $a <=> $b } keys %{ $ids{$lock} })
+			{
+				my @ids = @{ $ids{$lock}{$n} };
+				next if @ids == 1;
+				my $at = min(grep { defined } map {
+					$self->{section}{$_} ? $self->{section}{$_}{commit} : undef } @ids);
+				my $text = "number $n of $lock in $store: "
+				  . join('; ', map { $self->_who($_) } @ids);
+
+				$self->_wrong('same number', $lock, $at, $text,
+					$lock =~ /^w/ ? [ 'stops', 'closes' ] : [], @ids);
+			}
+		}
+	}
+	return;
+}
+
+# How long each hold has certainly lasted, if anything was committed under it.
+sub _certain
+{
+	my ($self, $lock) = @_;
+	my %last;
+
+	for my $s (@{ $self->{sections} })
+	{
+		next unless exists $s->{done}{$lock} && $s->{done}{$lock} && defined $s->{commit};
+		$last{ $s->{hold} } = $s
+		  if !$last{ $s->{hold} } || $last{ $s->{hold} }{commit} < $s->{commit};
+	}
+	return sort { $a->{from} <=> $b->{from} } map {
+		my $h = $self->{hold}{$_};
+		{
+			from => $h->{entered}, to => $last{$_}{commit}, id => $last{$_}{id},
+			mode => $h->{mode}, hold => $_
+		}
+	} keys %last;
+}
+
+sub _locks
+{
+	my ($self) = @_;
+	my %locks = map { map { ($_ => 1) } @{ $_->{locks} } } @{ $self->{holds} };
+	return sort keys %locks;
+}
+
+sub _overlaps
+{
+	my ($self) = @_;
+
+	for my $lock ($self->_locks)
+	{
+		my ($any, $exclusive);
+		for my $i ($self->_certain($lock))
+		{
+			my $before = $i->{mode} eq 'exclusive' ? $any : $exclusive;
+			$self->_wrong('overlap', $lock, $i->{from},
+				sprintf('%s of %.3f s: ', $lock,
+					min($before->{to}, $i->{to}) - $i->{from})
+				  . join('; ', map { $self->_who($_->{id}) } ($before, $i)),
+				['closes'], $before->{id}, $i->{id})
+			  if $before && $before->{to} > $i->{from};
+			$any = $i if !$any || $any->{to} < $i->{to};
+			$exclusive = $i
+			  if $i->{mode} eq 'exclusive' && (!$exclusive || $exclusive->{to} < $i->{to});
+		}
+	}
+	return;
+}
+
+# A reader has seen n sections: who wrote number n + 1 or a later one came when
+# the reader was through.
+sub _stale_reads
+{
+	my ($self) = @_;
+	my %writers;
+
+	for my $store (keys %{ $self->{rows} })
+	{
+		for my $row (@{ $self->{rows}{$store} })
+		{
+			next if _store($row->{lock}, $store) ne $store;
+			my $s = $self->{section}{ $row->{id} } or next;
+			push @{ $writers{$store}{ $row->{lock} } },
+			  [ $row->{n}, $self->{hold}{ $s->{hold} }{entered}, $row->{id} ];
+		}
+	}
+	# the earliest entry of number n or later
+	for my $by_lock (values %writers)
+	{
+		for my $list (values %$by_lock)
+		{
+			my $first;
+			@$list = sort { $a->[0] <=> $b->[0] } @$list;
+			for my $w (reverse @$list)
+			{
+				$first = $w if !$first || $w->[1] < $first->[1];
+				$w->[3] = $first;
+			}
+		}
+	}
+	for my $s (@{ $self->{sections} })
+	{
+		my $h = $self->{hold}{ $s->{hold} };
+		next if $h->{mode} ne 'shared' || $s->{outcome} ne 'committed';
+		for my $lock (@{ $h->{locks} })
+		{
+			my $list = $writers{ _store($lock, $h->{cluster}) }{$lock} or next;
+			my $n = $s->{n}{$lock};
+
+			# the first with a higher number
+			my ($low, $high) = (0, scalar @$list);
+			while ($low < $high)
+			{
+				my $mid = int(($low + $high) / 2);
+				if ($list->[$mid][0] > $n) { $high = $mid; } else { $low = $mid + 1; }
+			}
+			my $w = $low < @$list ? $list->[$low][3] : next;
+			$self->_wrong('stale read', $lock, $s->{commit},
+				"$lock: " . $self->_who($s->{id}) . " has seen number $n; " . $self->_who($w->[2]),
+				['closes'], $s->{id}, $w->[2])
+			  if $w->[1] < $s->{commit};
+		}
+	}
+	return;
+}
+
+# Tokens never go back: in the order of the numbers in a store, and over all
+# clusters in the order of time.  One token belongs to one cluster.
+sub _tokens
+{
+	my ($self) = @_;
+
+	for my $store (sort keys %{ $self->{rows} })
+	{
+		my %last;
+		for my $row (sort { $a->{n} <=> $b->{n} } @{ $self->{rows}{$store} })
+		{
+			my $lock = $row->{lock};
+			next
+			  if _store($lock, $store) ne $store
+			  || !defined $row->{token}
+			  || $self->{in_hole}{ $row->{id} };
+			my $last = $last{$lock};
+			$self->_violation('token went back', $lock, undef,
+				"$lock in $store: $last->{token} of " . $self->_who($last->{id})
+				  . ", then $row->{token} of " . $self->_who($row->{id}),
+				$last->{id}, $row->{id})
+			  if $last && $row->{token} < $last->{token};
+			$last{$lock} = $row;
+		}
+	}
+
+	for my $lock ($self->_locks)
+	{
+		my ($last, %cluster);
+		for my $i (grep { $_->{mode} eq 'exclusive' } $self->_certain($lock))
+		{
+			my $token = $self->{section}{ $i->{id} }{token}{$lock} // next;
+			my $cluster = $self->{hold}{ $i->{hold} }{cluster};
+			next if $self->{in_hole}{ $i->{id} };
+
+			$self->_violation('token of two clusters', $lock, $i->{from},
+				"$lock: $token of " . $self->_who($i->{id}), $i->{id})
+			  if ($cluster{$token} //= $cluster) ne $cluster;
+			$self->_violation('token went back', $lock, $i->{from},
+				"$lock: $last->{token} of " . $self->_who($last->{id})
+				  . ", then $token of " . $self->_who($i->{id}),
+				$last->{id}, $i->{id})
+			  if $last && $token < $last->{token};
+			$last = { token => $token, id => $i->{id} };
+		}
+	}
+	return;
+}
+
+# The counter equals the number of commits; a hole may have cost one.
+sub _counters
+{
+	my ($self) = @_;
+
+	for my $store (sort keys %{ $self->{rows} })
+	{
+		my %count;
+		$count{ $_->{lock} }++ for @{ $self->{rows}{$store} };
+		for my $lock (sort keys %count)
+		{
+			next if _store($lock, $store) ne $store;
+			my $counter = $self->{counters}{$store}{$lock} // 0;
+			my $holes = grep { $_->{lock} eq $lock } @{ $self->{holes} };
+
+			$self->_violation('counter', $lock, undef,
+				"$lock in $store: the counter is $counter, there are $count{$lock} commits")
+			  if $counter != $count{$lock} && !($holes && $counter < $count{$lock});
+		}
+	}
+	return;
+}
+
+# Everybody who was not killed got an answer, and one that makes sense.
+sub _answers
+{
+	my ($self) = @_;
+	my %odd;
+
+	for my $h (@{ $self->{holds} })
+	{
+		my $state = $h->{sqlstate} // '';
+
+		if ($h->{result} eq 'hangs')
+		{
+			$self->_violation('no answer', join(',', @{ $h->{locks} }), $h->{asked},
+				"$h->{hold} (pid $h->{pid}, $h->{mode} $h->{scope}, "
+				  . (defined $h->{entered} ? 'holds' : 'waits') . ')', $h->{hold});
+			next;
+		}
+		if ($h->{result} eq 'died')
+		{
+			next if $state eq 'vanished';
+			my ($cause) = grep {
+				$_->{ends}
+				  && grep({ $_ eq $h->{cluster} } @{ $_->{clusters} })
+				  && $_->{begin} - 0.5 < $h->{left}
+				  && $_->{end} + 3 > ($h->{asked} // $h->{left})
+			} @{ $self->{faults} };
+			$self->_violation('connection lost', join(',', @{ $h->{locks} }), $h->{left},
+				"$h->{hold} (pid $h->{pid}): $state " . ($h->{message} // ''), $h->{hold})
+			  unless $cause;
+			next if $state eq '';
+		}
+		$odd{"$state: " . ($h->{message} // '')}++ if $state ne '' && !$expected{$state};
+	}
+	$self->_violation('unexpected error', undef, undef, "$_ ($odd{$_} times)")
+	  for sort keys %odd;
+	return;
+}
+
+# While a lock is free nobody waits for it, but for the time to get it.
+sub _free_with_waiters
+{
+	my ($self) = @_;
+	my $grace = $self->{timeout} + 3;
+	my @disturbed = sort { $a->[0] <=> $b->[0] }
+	  map { [ $_->{begin}, $_->{end} + $grace ] } @{ $self->{faults} };
+	my %gaps;
+
+	for my $lock ($self->_locks)
+	{
+		# (time, change of holders, change of waiters)
+		my @changes;
+		for my $h (grep { my $h = $_; grep { $_ eq $lock } @{ $h->{locks} } }
+			@{ $self->{holds} })
+		{
+			next unless defined $h->{asked};
+			if (@{ $h->{locks} } > 1)
+			{
+				# it may own one while it waits for the other
+				push @changes, [ $h->{asked}, 1, 0 ], [ $h->{left}, -1, 0 ];
+				next;
+			}
+			push @changes, [ $h->{asked}, 0, 1 ],
+			  [ $h->{entered} // $h->{left}, 0, -1 ];
+			push @changes, [ $h->{entered}, 1, 0 ], [ $h->{left}, -1, 0 ]
+			  if defined $h->{entered};
+		}
+		my ($held, $waiting, $since, $longest, $at) = (0, 0, undef, 0, undef);
+		for my $c (sort { $a->[0] <=> $b->[0] || $b->[1] <=> $a->[1] } @changes)
+		{
+			$held += $c->[1];
+			$waiting += $c->[2];
+			if ($held == 0 && $waiting > 0)
+			{
+				$since //= $c->[0];
+			}
+			elsif (defined $since)
+			{
+				my $quiet = _outside($since, $c->[0], \@disturbed);
+				($longest, $at) = ($quiet, $since) if $quiet > $longest;
+				undef $since;
+			}
+		}
+		$gaps{$lock} = $longest;
+		$self->_violation('free with waiters', $lock, $at,
+			sprintf('%s, for %.1f s without a fault', $lock, $longest))
+		  if $longest > $patience;
+	}
+	$self->{gaps} = \%gaps;
+	return;
+}
+
+# The length of an interval outside of others, which are sorted.
+sub _outside
+{
+	my ($from, $to, $others) = @_;
+	my $total = 0;
+
+	for my $o (@$others)
+	{
+		next if $o->[1] <= $from;
+		last if $o->[0] >= $to;
+		$total += $o->[0] - $from if $o->[0] > $from;
+		$from = $o->[1];
+	}
+	return $total + ($to > $from ? $to - $from : 0);
+}
+
+# From the end of each fault to the first new grant, in every cluster that it
+# concerns: by kind, a list of seconds.  If another fault comes in between, it
+# is not counted.
+sub _recovery
+{
+	my ($self) = @_;
+	my (%entered, %seconds);
+
+	push @{ $entered{ $_->{cluster} } }, $_->{entered}
+	  for grep { defined $_->{entered} } @{ $self->{holds} };
+	@$_ = sort { $a <=> $b } @$_ for values %entered;
+	for my $f (@{ $self->{faults} })
+	{
+		for my $cluster (@{ $f->{clusters} // [ sort keys %entered ] })
+		{
+			my ($first) = grep { $_ > $f->{end} } @{ $entered{$cluster} };
+			next unless defined $first;
+			next if grep { $_ != $f && $_->{begin} < $first && $_->{end} > $f->{end} }
+			  @{ $self->{faults} };
+			push @{ $seconds{ $f->{kind} } }, $first - $f->{end};
+		}
+	}
+	return \%seconds;
+}
+
+# From the moment a crashed cluster accepts connections to the next grant, to
+# anybody, of each lock that it had held.
+sub _after_crash
+{
+	my ($self) = @_;
+	my (@seconds, %entered);
+
+	for my $h (grep { defined $_->{entered} } @{ $self->{holds} })
+	{
+		push @{ $entered{$_} }, $h->{entered} for @{ $h->{locks} };
+	}
+	@$_ = sort { $a <=> $b } @$_ for values %entered;
+	for my $f (grep { $_->{crash} } @{ $self->{faults} })
+	{
+		my %held;
+		for my $h (@{ $self->{holds} })
+		{
+			next
+			  if $h->{cluster} ne $f->{clusters}[0]
+			  || !defined $h->{entered}
+			  || $h->{entered} > $f->{begin}
+			  || $h->{left} < $f->{begin};
+			$held{$_} = 1 for @{ $h->{locks} };
+		}
+		for my $lock (sort keys %held)
+		{
+			my ($first) = grep { $_ > $f->{begin} } @{ $entered{$lock} };
+			next unless defined $first;
+			next if grep { $_ != $f && $_->{begin} < $first && $_->{end} > $f->{end} - 1 }
+			  @{ $self->{faults} };
+			push @seconds, max(0, $first - $f->{end});
+		}
+	}
+	return \@seconds;
+}
+
+1;

@@ -1,0 +1,603 @@
+
+=pod
+
+=head1 NAME
+
+Clients - many clients of one cluster, that do critical sections and write down
+what has become of each
+
+=head1 SYNOPSIS
+
+  my $clients = Clients->start(name => 'a', node => $node, seed => $seed,
+      clients => 8, locks => \%weight, history => $file);
+  $clients->tell('quiesce');        # finish, disconnect, and wait
+  $clients->tell('resume');
+  $clients->tell('stop');           # finish and end
+  $clients->poll;                   # hear what they say
+  $clients->{ended} or $clients->tell('abandon');
+
+=head1 DESCRIPTION
+
+The clients of a cluster are one process, so that they go on while the rest of
+the harness waits for servers, and what they know is not in a database.
+
+What each client does, one section after another, depends on the seed, the
+cluster, and the number of the client and of the section alone.
+
+The history has a line of JSON for each hold (of a lock, or of several taken
+together) and for each section, that is, each transaction under a hold.  All
+times are of CLOCK_MONOTONIC.  A time at which something is certainly there is
+taken behind the answer, one at which it is certainly still there ahead of the
+request.
+
+=over
+
+=item hold
+
+hold (an id), cluster, client, pid, locks, mode, scope, call; asked; entered (undef: not
+got), left (certainly not held any more); result: "got", "no" (not in time),
+"failed", "died" (the connection has ended), "hangs"; sqlstate, message
+
+=item section
+
+id, hold, mode, check (zklock.commit_check), and by lock what was read: n, token; commit (asked), end;
+outcome: "committed", "rolled back" (as was meant), "failed" (by an error),
+"died" (the connection has ended ahead of COMMIT), "unknown" (in COMMIT),
+"hangs"; sqlstate, message
+
+=back
+
+=cut
+
+package Clients::Wire;
+
+use strict;
+use warnings;
+
+use IO::Socket::UNIX;
+use ZkWire;
+
+our @ISA = qw(ZkWire);
+
+# As ZkWire->new, but does not wait; false if nobody listens.
+sub connect
+{
+	my ($class, $path, $user) = @_;
+	my $self = bless {
+		in => '',
+		busy => 1,
+		current => {},
+		socket => IO::Socket::UNIX->new(Peer => $path) || return,
+	}, $class;
+	my %options = (
+		user => $user,
+		database => 'postgres',
+		application_name => 'chaos',
+		client_min_messages => 'error');
+	my $startup = pack('N', 196608)
+	  . join('', map { "$_\0$options{$_}\0" } sort keys %options) . "\0";
+
+	$self->_write(pack('N', 4 + length $startup) . $startup);
+	return $self;
+}
+
+sub fd { return fileno($_[0]{socket}); }
+
+package Clients;
+
+use strict;
+use warnings;
+
+use Dice;
+use IO::Handle;
+use JSON::PP;
+use POSIX ();
+use PostgreSQL::Test::Utils;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my $json = JSON::PP->new->canonical->allow_nonref;
+
+sub now { return clock_gettime(CLOCK_MONOTONIC); }
+
+=pod
+
+=head1 METHODS
+
+=over
+
+=item Clients->start(%options)
+
+name (of the cluster), node, seed, clients (how many), locks (name to weight;
+the first letter of a name tells what kind of data it guards: see Chaos.pm),
+history (file to append to), long and medium (the chance that a section
+takes so long), long_lasts and medium_lasts (lowest and highest number of
+seconds), slow (the chance of a slow
+COMMIT), checks (whether there is zklock.commit_check), pauses (whether the
+build can pause a COMMIT), pause_lasts.
+
+=item tell($what)
+
+=item poll()
+
+Read what the process reports: C<{sections}> is how many it has ended,
+C<{ended}> whether it has no more to do.
+
+=cut
+
+sub start
+{
+	my ($class, %o) = @_;
+
+	pipe(my $in, my $to) or die "could not make a pipe: $!";
+	pipe(my $from, my $out) or die "could not make a pipe: $!";
+	my $pid = fork // die "could not fork: $!";
+	if ($pid == 0)
+	{
+		close $_ for ($to, $from);
+		$out->autoflush;
+		$SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
+		my $self = bless { %o, in => $in, out => $out, total => 0 }, $class;
+		eval { $self->_main; 1 } or print STDERR "clients of $o{name}: $@";
+		POSIX::_exit($@ ? 1 : 0);
+	}
+	close $_ for ($in, $out);
+	$_->autoflush for ($to, $from);
+	$from->blocking(0);
+	return bless {
+		pid => $pid, to => $to, from => $from, name => $o{name},
+		heard => '', sections => 0
+	}, $class;
+}
+
+sub tell
+{
+	my ($self, $what) = @_;
+	syswrite($self->{to}, "$what\n");
+	return;
+}
+
+sub poll
+{
+	my ($self) = @_;
+
+	return if $self->{ended};
+	while (1)
+	{
+		my $n = sysread($self->{from}, $self->{heard}, 65536, length $self->{heard});
+		last unless defined $n;
+		next if $n > 0;
+		waitpid($self->{pid}, 0);
+		die "the clients of $self->{name} have failed\n" if $? != 0;
+		$self->{ended} = 1;
+		last;
+	}
+	while ($self->{heard} =~ s/^(\w+) ?(.*)\n//)
+	{
+		$self->{$1} = $2;
+	}
+	return;
+}
+
+=pod
+
+=back
+
+=cut
+
+#
+# In the process of the clients
+#
+
+sub _main
+{
+	my ($self) = @_;
+
+	open($self->{record}, '>>', $self->{history})
+	  or die "could not open $self->{history}: $!";
+	$self->{user} = getpwuid($>);
+	$self->{path} = $self->{node}->host . '/.s.PGSQL.' . $self->{node}->port;
+	$self->{list} = [
+		map { { number => $_, k => 0, wake => 0 } } (1 .. $self->{clients})
+	];
+
+	my $report = 0;
+	while (1)
+	{
+		my $now = now();
+		my ($wake, $busy) = ($now + 0.5, 0);
+
+		for my $c (@{ $self->{list} })
+		{
+			$self->_step($c, $now) if !$c->{busy} && $c->{wake} <= $now;
+			$busy++ if $c->{plan};
+			$wake = $c->{wake} if !$c->{busy} && $c->{wake} < $wake;
+			if ($c->{cont} && $c->{cont} <= $now)
+			{
+				# it may not have stopped yet
+				kill 'CONT', $c->{wire}->pid if $c->{wire} && $c->{wire}->pid;
+				$c->{cont} = $now + 0.2;
+			}
+			$wake = $c->{cont} if $c->{cont} && $c->{cont} < $wake;
+		}
+		if ($now > $report)
+		{
+			print { $self->{out} } "sections $self->{total}\nquiet "
+			  . ($self->{quiesce} && !grep({ $_->{wire} } @{ $self->{list} }) ? 1 : 0)
+			  . "\n";
+			$report = $now + 0.2;
+		}
+		last if $self->{stop} && !$busy;
+		$self->_wait($wake - now());
+		last if $self->{abandon};
+	}
+	for my $c (grep { $_->{plan} } @{ $self->{list} })
+	{
+		$self->_end_section($c, 'hangs');
+		$self->_end_hold($c, 'hangs');
+	}
+	close $self->{record} or die "could not write the history: $!";
+	print { $self->{out} } "sections $self->{total}\n";
+	return;
+}
+
+# Wait for answers and for what we are told.
+sub _wait
+{
+	my ($self, $seconds) = @_;
+	my @busy = grep { $_->{busy} } @{ $self->{list} };
+	my $bits = '';
+
+	vec($bits, fileno($self->{in}), 1) = 1;
+	vec($bits, $_->{wire}->fd, 1) = 1 for @busy;
+	return unless select(my $ready = $bits, undef, undef, $seconds > 0 ? $seconds : 0) > 0;
+
+	if (vec($ready, fileno($self->{in}), 1))
+	{
+		# with nobody to report to, end
+		my $told;
+		sysread($self->{in}, $told, 4096) or $told = "abandon\n";
+		for (split /\n/, $told)
+		{
+			if ($_ eq 'resume') { $self->{quiesce} = 0; }
+			else { $self->{$_} = 1; }
+		}
+	}
+	for my $c (grep { vec($ready, $_->{wire}->fd, 1) } @busy)
+	{
+		$c->{wire}->_read;
+		next if $c->{wire}->busy;
+		$c->{busy} = 0;
+		$self->_answer($c, now());
+	}
+	return;
+}
+
+# Nothing is under way: begin the next thing.
+sub _step
+{
+	my ($self, $c, $now) = @_;
+
+	if (!$c->{plan})
+	{
+		if ($self->{quiesce} || $self->{stop})
+		{
+			if ($c->{wire})
+			{
+				$c->{wire}->vanish;
+				delete $c->{wire};
+			}
+			$c->{wake} = $now + 0.1;
+			return;
+		}
+		if (!$c->{wire})
+		{
+			if ($c->{wire} = Clients::Wire->connect($self->{path}, $self->{user}))
+			{
+				$c->{busy} = $c->{connecting} = 1;
+			}
+			$c->{wake} = $now + 0.05;
+			return;
+		}
+		$self->_plan($c);
+	}
+
+	my $step = shift @{ $c->{steps} };
+	if (!$step)
+	{
+		$self->_end_hold($c, 'got');
+		return;
+	}
+	if (defined $step->{think})
+	{
+		$c->{wake} = $now + $step->{think};
+		return;
+	}
+	$c->{step} = $step;
+	if ($step->{vanish})
+	{
+		$c->{wire}->vanish;
+		$self->_answer($c, $now);
+		return;
+	}
+	my $sql = ref $step->{sql} ? $step->{sql}->() : $step->{sql};
+	if ($step->{is} eq 'enter')
+	{
+		$c->{hold}{asked} = now();
+	}
+	elsif ($step->{is} eq 'commit')
+	{
+		$c->{section}{commit} = now();
+		$c->{cont} = now() + $step->{pause} if $step->{pause};
+	}
+	elsif ($step->{id})
+	{
+		$c->{section} = {
+			t => 'section', id => $step->{id}, hold => $c->{hold}{hold},
+			mode => $c->{hold}{mode}, check => $step->{check}
+		};
+	}
+	$c->{wire}->send($sql);
+	$c->{busy} = 1;
+	# a client that vanishes does not wait for the answer
+	if ($step->{then_vanish})
+	{
+		$c->{busy} = 0;
+		$c->{wire}->vanish;
+		$self->_answer($c, now());
+	}
+	return;
+}
+
+# An answer has come, or the connection has ended.
+sub _answer
+{
+	my ($self, $c, $now) = @_;
+	my ($wire, $step) = @$c{qw(wire step)};
+	my $result = $wire->result;
+	my $state = $result->{sqlstate};
+
+	delete @$c{qw(cont)};
+	if (delete $c->{connecting})
+	{
+		if ($wire->gone)
+		{
+			delete $c->{wire};
+			$c->{wake} = $now + 0.05;
+		}
+		return;
+	}
+	if ($wire->gone)
+	{
+		my $is = $step->{is} // '';
+		my @error = ($state, $result->{message});
+		@error = ('vanished') if $step->{vanish} || $step->{then_vanish};
+		$self->_end_section($c, $is eq 'commit' ? 'unknown' : 'died', @error);
+		$self->_end_hold($c, 'died', @error);
+		delete $c->{wire};
+		return;
+	}
+	if (defined $state)
+	{
+		if ($step->{is} eq 'enter')
+		{
+			@{ $c->{hold} }{qw(result sqlstate message)} =
+			  ($state eq '55P03' ? 'no' : 'failed', $state, $result->{message});
+		}
+		else
+		{
+			$self->_end_section($c, 'failed', $state, $result->{message});
+			@{ $c->{hold} }{qw(sqlstate message)} = ($state, $result->{message});
+		}
+		# not even that goes well: there is no going on
+		if ($step->{is} eq 'recover')
+		{
+			$wire->vanish;
+			$self->_end_hold($c, 'died', $state, $result->{message});
+			delete $c->{wire};
+			return;
+		}
+		$c->{steps} = [
+			$result->{status} ne 'I' ? { is => 'recover', sql => 'ROLLBACK' } : (),
+			$c->{hold}{scope} eq 'session'
+			? { is => 'recover', sql => 'SELECT zk_unlock_all()' }
+			: ()
+		];
+		return;
+	}
+
+	if ($step->{is} eq 'enter')
+	{
+		if (($result->{out} // '') eq 'f')
+		{
+			$c->{hold}{result} = 'no';
+			$c->{steps} = $result->{status} ne 'I'
+			  ? [ { is => 'recover', sql => 'ROLLBACK' } ] : [];
+		}
+		else
+		{
+			$c->{hold}{entered} = $now;
+		}
+	}
+	elsif ($step->{is} eq 'look')
+	{
+		# "n:token" for each lock
+		my @locks = @{ $c->{hold}{locks} };
+		for my $seen (split /\|/, $result->{out})
+		{
+			my ($n, $token) = split /:/, $seen;
+			my $lock = shift @locks;
+			$c->{section}{n}{$lock} = 0 + $n;
+			$c->{section}{token}{$lock} = 0 + $token if $token;
+		}
+	}
+	elsif ($step->{is} eq 'commit')
+	{
+		$self->_end_section($c, 'committed');
+	}
+	elsif ($step->{is} eq 'rollback')
+	{
+		$self->_end_section($c, 'rolled back');
+	}
+	return;
+}
+
+sub _end_section
+{
+	my ($self, $c, $outcome, $state, $message) = @_;
+	my $section = delete $c->{section} or return;
+
+	@$section{qw(end outcome)} = (now(), $outcome);
+	@$section{qw(sqlstate message)} = ($state, $message) if defined $state;
+	$self->_record($section);
+	$self->{total}++;
+	return;
+}
+
+sub _end_hold
+{
+	my ($self, $c, $result, $state, $message) = @_;
+	my $hold = delete $c->{hold} or return;
+
+	$hold->{left} = now();
+	$hold->{result} = $result if $result ne 'got' || !$hold->{result};
+	@$hold{qw(sqlstate message)} = ($state, $message)
+	  if defined $state && !defined $hold->{sqlstate};
+	$self->_record($hold);
+	delete @$c{qw(plan steps)};
+	return;
+}
+
+sub _record
+{
+	my ($self, $what) = @_;
+	# at once: we may be killed
+	syswrite($self->{record}, $json->encode($what) . "\n")
+	  or die "could not write the history: $!";
+	return;
+}
+
+# What the client does next.
+sub _plan
+{
+	my ($self, $c) = @_;
+	my $k = ++$c->{k};
+	my $id = "$self->{name}$c->{number}.$k";
+	my $dice = Dice->new($self->{seed}, 'client', $id);
+	my %locks = %{ $self->{locks} };
+	my $quoted = sub { return "'" . join(',', @_) . "'" };
+
+	my $call = $dice->weighted(zk_lock => 78, zk_try_lock => 14, zk_lock_all => 8);
+	my $mode = $dice->chance(0.15) ? 'shared' : 'exclusive';
+	my $scope = $dice->chance(0.12) ? 'session' : 'transaction';
+	my @locks = ($dice->weighted(%locks));
+	if ($call eq 'zk_lock_all')
+	{
+		delete $locks{ $locks[0] };
+		push @locks, $dice->weighted(%locks) if %locks;
+	}
+	my $timeout = $call eq 'zk_try_lock'
+	  ? ($dice->chance(0.5) ? 0 : $dice->between(0.1, 1.5))
+	  : $dice->chance(0.15) ? $dice->between(0.3, 4) : undef;
+	my $guarded = !grep { /^w/ } @locks;
+
+	my $enter = "SELECT $call("
+	  . ($call eq 'zk_lock_all' ? "'{" . join(',', @locks) . "}'" : "'$locks[0]'")
+	  . (defined $timeout ? sprintf(", timeout => '%.3f s'", $timeout) : '')
+	  . ($mode eq 'shared' ? ', shared => true' : '')
+	  . ($scope eq 'session' ? ', session => true' : '') . ')';
+
+	my $transactions = $scope eq 'session' ? 1 + $dice->below(3) : 1;
+	my @steps;
+	push @steps, { is => 'enter', sql => $enter } if $scope eq 'session';
+	for my $t (1 .. $transactions)
+	{
+		my $section = "$id.$t";
+		my $check = $self->{checks} && $dice->chance(0.1) ? 'quorum' : 'lease';
+		my $begin = 'BEGIN; '
+		  . ($check eq 'quorum' ? 'SET LOCAL zklock.commit_check = quorum; ' : '');
+		if ($scope eq 'transaction')
+		{
+			push @steps, { is => 'enter', sql => $begin . $enter };
+			$begin = '';
+		}
+
+		# a pause between reading and writing, in the session or in the client
+		my ($sleep, $think) = (0, 0);
+		my $seconds =
+		    $dice->chance($self->{long}) ? $dice->between(@{ $self->{long_lasts} })
+		  : $dice->chance($self->{medium}) ? $dice->between(@{ $self->{medium_lasts} })
+		  : 0;
+		if ($dice->chance(0.3)) { $sleep = $seconds; } else { $think = $seconds; }
+		my $slow = $dice->chance($self->{slow}) ? 2 + $dice->below(18) : 0;
+		my $token = $dice->chance(0.3) ? 'true' : 'false';
+		my $look = join(', ', map { "chaos_look('$_', $token)" } @locks);
+
+		if ($mode eq 'shared')
+		{
+			$look = join(', ', map { "chaos_peek('$_')" } @locks);
+			push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
+			push @steps, { think => $think } if $think;
+			push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
+		}
+		elsif ($think || $sleep)
+		{
+			push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
+			push @steps, { think => $think } if $think;
+			push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
+			push @steps, {
+				is => 'write',
+				sql => sub {
+					return 'SELECT ' . join(', ', map {
+						sprintf("chaos_write('%s', %d, '%s', %s, %d)", $_,
+							$c->{section}{n}{$_}, $section,
+							$c->{section}{token}{$_} // 'NULL', $slow)
+					} @locks);
+				} };
+		}
+		else
+		{
+			push @steps, {
+				is => 'look', id => $section, check => $check,
+				sql => "${begin}SELECT " . join(', ',
+					map { "chaos_section('$_', '$section', $token, $slow)" } @locks) };
+		}
+
+		my $end = $dice->weighted(commit => 94, rollback => 5, vanish => 1);
+		if ($end eq 'rollback')
+		{
+			push @steps, { is => 'rollback', sql => 'ROLLBACK' };
+		}
+		elsif ($end eq 'vanish')
+		{
+			push @steps, $dice->chance(0.5)
+			  ? { is => 'vanish', vanish => 1 }
+			  : { is => 'commit', sql => 'COMMIT', then_vanish => 1 };
+			last;
+		}
+		else
+		{
+			# Only what is fenced stands a pause behind the commit check.
+			my $pause = $dice->chance(0.004) && $self->{pauses} && $guarded
+			  && $mode eq 'exclusive' ? $dice->between(@{ $self->{pause_lasts} }) : 0;
+			push @steps, { is => 'set', sql => 'SET LOCAL zklock.stop_before_commit = on' }
+			  if $pause;
+			push @steps, { is => 'commit', sql => 'COMMIT', pause => $pause };
+		}
+	}
+	if ($scope eq 'session')
+	{
+		push @steps, { is => 'unlock',
+			sql => 'SELECT ' . join(', ', map { "zk_unlock('$_')" } @locks) };
+	}
+
+	$c->{plan} = 1;
+	$c->{steps} = \@steps;
+	$c->{hold} = {
+		t => 'hold', hold => $id, cluster => $self->{name}, client => $c->{number},
+		pid => 0 + $c->{wire}->pid, locks => \@locks, mode => $mode, scope => $scope,
+		call => $call
+	};
+	return;
+}
+
+1;

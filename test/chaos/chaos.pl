@@ -1,0 +1,166 @@
+#!/usr/bin/perl
+#
+# make chaos: see test/README.md.  Needs what test/run chaos sets up.
+
+use strict;
+use warnings;
+
+my $screen;
+
+# PostgreSQL::Test::Utils sends what is printed to a log.
+BEGIN
+{
+	open($screen, '>&', \*STDOUT) or die "could not duplicate stdout: $!";
+	$screen->autoflush;
+}
+
+use Chaos;
+use Checker;
+use List::Util qw(max min sum);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Timeline;
+
+Test::More->builder->$_(\*STDOUT) for qw(output failure_output todo_output);
+
+sub say_it { print $screen "$_[0]\n"; print "$_[0]\n"; return; }
+
+# min, median, p90, max
+sub distribution
+{
+	my @sorted = sort { $a <=> $b } @_ or return 'none';
+	my $at = sub { $sorted[ int($_[0] * $#sorted + 0.5) ] };
+
+	return sprintf('%4d: min %.2f, median %.2f, p90 %.2f, max %.2f',
+		scalar @sorted, $at->(0), $at->(0.5), $at->(0.9), $at->(1));
+}
+
+my $seed = $ENV{SEED} // time % 1_000_000;
+my %run = (
+	duration => $ENV{DURATION} // ($ENV{TRANSACTIONS} ? 86400 : 300),
+	mutation => $ENV{MUTATION} // 'none');
+
+if ($ENV{FAULTS})
+{
+	my %known = map { ($_ => 1) } Chaos::fault_kinds();
+	$run{faults} = [ grep { $_ ne 'none' } split /,/, $ENV{FAULTS} ];
+	for (@{ $run{faults} })
+	{
+		next if $known{$_};
+		say_it("no such fault: $_; there are none, " . join(', ', Chaos::fault_kinds()));
+		exit 2;
+	}
+}
+if ($ENV{TRANSACTIONS})
+{
+	@run{qw(transactions long medium slow)} = ($ENV{TRANSACTIONS}, 0, 0, 0.02);
+}
+# that is what one wants to see of a mutation
+$run{until} = sub { $_[0]->has_same_numbers } if $run{mutation} ne 'none';
+$run{gap} = [ (split /-/, $ENV{GAP})[ 0, -1 ] ] if $ENV{GAP};
+
+my $chaos = Chaos->new(
+	seed => $seed, say => \&say_it,
+	clients => $ENV{CLIENTS} // 8, timeout => $ENV{TIMEOUT} // 4,
+	install_path => $ENV{ZKLOCK_TEST_INSTALL});
+
+say_it("SEED=$seed, " . ($run{transactions} ? "$run{transactions} transactions" : "$run{duration} s")
+	  . ", mutation $run{mutation}");
+$chaos->start;
+say_it(sprintf('%4.0f s: started', time - $^T));
+my $history = $chaos->run(%run);
+say_it(sprintf('%4.0f s: all is quiet', time - $^T));
+$chaos->stop($history);
+say_it(sprintf('%4.0f s: stopped', time - $^T));
+my $verdict = Checker::check($history);
+
+my @holds = @{ $history->{holds} // [] };
+my @sections = @{ $history->{sections} // [] };
+my $seconds = $history->{faults_end} - $history->{start};
+
+say_it(sprintf("\n%d sections in %.0f s, %.0f/s", scalar @sections, $seconds, @sections / $seconds));
+say_it('  outcomes: ' . tally(map { $_->{outcome} } @sections));
+say_it('  committed under: ' . join(', ',
+	map { "$_ $verdict->{committed}{$_}" } sort keys %{ $verdict->{committed} }));
+say_it('  calls: ' . tally(map { "$_->{call} $_->{mode}" } @holds));
+say_it('  errors: ' . tally(
+	map { $_->{sqlstate} . ($_->{sqlstate} eq '40001' ? ($_->{message} =~ /lost/ ? ' lost' : ' other') : '') }
+	grep { ($_->{sqlstate} // '') =~ /^\w{5}$/ } @holds));
+say_it("  committed in the warehouse only (crash in COMMIT): $verdict->{half}");
+say_it('faults: ' . tally(map { $_->{kind} } @{ $history->{faults} }));
+say_it('from the end of a fault to the first new grant, in seconds:');
+say_it(sprintf('  %-20s %s', $_, distribution(@{ $verdict->{recovery}{$_} })))
+  for sort keys %{ $verdict->{recovery} };
+say_it('from a crashed cluster accepting connections to the next grant of each lock it held:');
+say_it('  ' . distribution(@{ $verdict->{after_crash} }));
+say_it('longest time a lock was free with waiters, apart from faults: '
+	  . sprintf('%.2f s', max(0, values %{ $verdict->{gaps} })));
+memory();
+
+sub tally
+{
+	my %count;
+	$count{$_}++ for @_;
+	return join(', ', map { "$_ $count{$_}" } sort keys %count) || 'none';
+}
+
+# The workers' memory: mean of the first and last quarter of the run.
+sub memory
+{
+	my @samples = @{ $history->{samples} };
+	my $quarter = int(@samples / 4) or return;
+
+	for my $name (@{ $history->{clusters} })
+	{
+		my ($first, $last) = map {
+			my @kb = map { $_->{rss}{$name} ? $_->{rss}{$name}[1] : () } @$_;
+			@kb ? sum(@kb) / @kb : 0
+		} ([ @samples[ 0 .. $quarter - 1 ] ], [ @samples[ -$quarter .. -1 ] ]);
+		my %pids = map { $_->{rss}{$name} ? ($_->{rss}{$name}[0] => 1) : () } @samples;
+		say_it(sprintf('memory of the worker of %s: first quarter %.0f kB, last quarter %.0f kB (%d workers)',
+			$name, $first, $last, scalar keys %pids));
+	}
+	return;
+}
+
+for my $hole (@{ $verdict->{holes} })
+{
+	say_it("no violation, but a hole that is known: $hole->{text}");
+}
+
+# The verdicts
+my %found;
+push @{ $found{ $_->{kind} } }, $_->{text} for @{ $verdict->{violations} };
+$found{'left behind'} = $history->{left} if @{ $history->{left} };
+my @verdicts = (
+	[ 'no two committed sections overlap', 'overlap', 'same number', 'stale read' ],
+	[ 'tokens never go back', 'token went back', 'token of two clusters' ],
+	[ 'the counter equals the number of commits', 'counter' ],
+	[ 'clients were told the truth', 'lost commit', 'committed in spite of an error',
+		'committed on one side', 'no such section' ],
+	[ 'everybody got an answer', 'no answer', 'connection lost', 'unexpected error' ],
+	[ 'nobody waited for a free lock', 'free with waiters' ],
+	[ 'nothing is left behind', 'left behind' ]);
+my $failed = 0;
+
+say_it('');
+for my $v (@verdicts)
+{
+	my ($text, @kinds) = @$v;
+	my @wrong = grep { $found{$_} } @kinds;
+
+	$failed++ if @wrong;
+	say_it((@wrong ? 'FAILED  ' : 'ok      ') . $text);
+	for my $kind (@wrong)
+	{
+		my @texts = @{ $found{$kind} };
+		say_it("        $kind: $_") for @texts[ 0 .. min($#texts, 4) ];
+		say_it("        $kind: " . (@texts - 5) . ' more') if @texts > 5;
+	}
+}
+append_to_file("$chaos->{dir}/timeline.svg", Timeline::draw($history, $verdict));
+say_it("chaos: SEED=$seed: " . ($failed ? "$failed of " . @verdicts . ' failed' : 'no violation'));
+
+ok(!$failed, 'chaos');
+done_testing();

@@ -1,0 +1,281 @@
+
+# The checker of make chaos can fail: made-up histories show each kind of
+# violation being found, and so do locks that are broken on purpose, by the
+# mutations of a test build.  On the same clusters, with the same faults and
+# without a mutation, it finds none.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../chaos";
+
+use Chaos;
+use Checker;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Timeline;
+
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+
+#
+# Made-up histories
+#
+
+my %history;
+
+# A new history of clusters a and b, with nothing in it.
+sub history
+{
+	%history = (
+		start => 0, end => 100, faults_end => 90, timeout => 4, clusters => [ 'a', 'b' ],
+		holds => [], sections => [], faults => [],
+		rows => { warehouse => [], a => [], b => [] },
+		counters => { warehouse => {}, a => {}, b => {} });
+	return;
+}
+
+# A section of one hold, that has read n; what is not said is as in a good run.
+sub section
+{
+	my ($id, $lock, $entered, $commit, $n, %more) = @_;
+	my $cluster = substr($id, 0, 1);
+	my %hold = (
+		hold => "$id.1", cluster => $cluster, client => 1, pid => 1, locks => [$lock],
+		mode => 'exclusive', scope => 'transaction', call => 'zk_lock',
+		asked => $entered - 0.1, entered => $entered, left => $commit + 0.1, result => 'got',
+		%{ delete $more{hold} // {} });
+	my %section = (
+		id => "$id.1.1", hold => "$id.1", n => { $lock => $n }, token => {},
+		commit => $commit, end => $commit + 0.1, outcome => 'committed', %more);
+	my @stores = $lock =~ /^l/ ? ($cluster) : ('warehouse', $cluster);
+
+	push @{ $history{holds} }, \%hold;
+	push @{ $history{sections} }, \%section;
+	return if $hold{mode} eq 'shared' || $section{outcome} =~ /rolled|failed|died/;
+	for my $store (@{ $more{there} // \@stores })
+	{
+		push @{ $history{rows}{$store} },
+		  { lock => $lock, n => $n + 1, id => $section{id}, token => $section{token}{$lock} };
+		$history{counters}{$store}{$lock} = $n + 1;
+	}
+	return;
+}
+
+sub finds
+{
+	my ($what, $name) = @_;
+	my %found = map { ($_->{kind} => 1) } @{ Checker::check(\%history)->{violations} };
+
+	is(join(', ', sort keys %found), $what, "checker: $name");
+	return;
+}
+
+history();
+section('a1', 'w', 1, 2, 0, token => { w => 10 });
+section('b1', 'w', 3, 4, 1, token => { w => 11 });
+section('a2', 'w', 4.5, 5, 2, hold => { mode => 'shared' });
+section('b2', 'w', 4.6, 5, 2, hold => { mode => 'shared' });
+section('a3', 'w', 6, 7, 2, token => { w => 12 });
+section('a4', 'w', 8, 9, 3, outcome => 'rolled back');
+section('a5', 'w', 10, 11, 3, token => { w => 12 }, outcome => 'unknown');
+section('a6', 'l', 1, 2, 0, token => { l => 20 });
+section('b6', 'l', 3, 4, 0, token => { l => 21 });
+section('a7', 'l', 5, 6, 1, token => { l => 22 });
+finds('', 'a good history');
+is(Checker::check(\%history)->{committed}{w}, 4, 'checker: its commits');
+
+# What should not be, on top of that.
+sub also { history(); section('a1', 'w', 1, 5, 0); section(@_); return; }
+
+also('b1', 'w', 6, 7, 0);
+finds('counter, same number', 'the same number');
+also('b1', 'w', 4, 7, 1);
+finds('overlap', 'two at a time');
+also('b1', 'w', 4, 7, 0, hold => { mode => 'shared' });
+finds('overlap, stale read', 'a reader beside a writer');
+also('b1', 'w', 0.5, 0.6, 0, hold => { mode => 'shared' });
+finds('', 'a reader ahead of a writer');
+history();
+section('b1', 'w', 1, 5, 0, hold => { mode => 'shared' });
+section('a1', 'w', 0.5, 0.9, 0);
+section('a2', 'w', 4.9, 4.95, 1, hold => { asked => 0.95 });
+finds('overlap, stale read', 'a writer beside a reader');
+also('b1', 'w', 6, 7, 1, outcome => 'unknown', there => ['warehouse']);
+finds('', 'a crash between the commits of both sides');
+is(Checker::check(\%history)->{half}, 1, 'checker: it is counted');
+also('b1', 'w', 6, 7, 1, outcome => 'unknown', there => ['b']);
+finds('committed on one side', 'a commit without that of the warehouse');
+also('b1', 'w', 6, 7, 1, there => []);
+finds('lost commit', 'a lost commit');
+history();
+section('a1', 'w', 1, 2, 0);
+$history{sections}[0]{outcome} = 'failed';
+finds('committed in spite of an error', 'an error that was none');
+history();
+section('a1', 'f', 1, 2, 0, token => { f => 11 });
+section('b1', 'f', 3, 4, 1, token => { f => 10 });
+finds('token went back', 'a token that is older than the last');
+history();
+section('a1', 'l', 1, 2, 0, token => { l => 11 });
+section('b1', 'l', 3, 4, 0, token => { l => 10 });
+finds('token went back', 'the same over clusters');
+history();
+section('a1', 'f', 1, 2, 0, token => { f => 11 });
+section('b1', 'f', 3, 4, 1, token => { f => 11 });
+finds('token of two clusters', 'a token of two owners');
+history();
+section('a1', 'l', 1, 2, 0);
+$history{counters}{a}{l} = 0;
+finds('counter', 'a lost update');
+history();
+section('a1', 'w', 1, 2, 0, hold => { result => 'hangs' });
+finds('no answer', 'a client that waits for ever');
+
+sub lost_connection
+{
+	history();
+	section('a1', 'w', 1, 2, 0, outcome => 'died', hold => { result => 'died' });
+	push @{ $history{faults} }, @_;
+	return;
+}
+
+lost_connection();
+finds('connection lost', 'a connection that ends without a cause');
+lost_connection({ kind => 'kill-backend', begin => 1.9, end => 2.5, ends => 1, clusters => ['a'] });
+finds('', 'one that has a cause');
+lost_connection({ kind => 'kill-backend', begin => 1.9, end => 2.5, ends => 1, clusters => ['b'] });
+finds('connection lost', 'a cause elsewhere');
+history();
+section('a1', 'w', 1, 2, 0, outcome => 'failed',
+	hold => { sqlstate => 'XX000', message => 'odd' });
+finds('unexpected error', 'an internal error');
+
+# the lock is free from 2.1 to 29.9, and b waits
+sub idle { history(); section('a1', 'w', 1, 2, 0); section('b1', 'w', 30, 31, 1, hold => { asked => 1.5 }); return; }
+idle();
+finds('free with waiters', 'a lost wake-up');
+idle();
+push @{ $history{faults} }, { kind => 'lose-quorum', begin => 3, end => 22 };
+finds('', 'no wake-up while there is no quorum');
+
+# rule 7: a pause in COMMIT, without a fence and with one
+sub paused
+{
+	my ($lock) = @_;
+	history();
+	section('a1', $lock, 1, 2, 0, end => 12, token => { $lock => 5 });
+	section('b1', $lock, 8, 9, 0, token => { $lock => 6 });
+	$history{counters}{warehouse}{$lock} = 1;
+	push @{ $history{faults} },
+	  { kind => 'stop-cluster', begin => 2, end => 11, stops => 1, clusters => ['a'] };
+	return;
+}
+
+paused('w');
+finds('', 'a pause in COMMIT is no violation');
+is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: it is the hole of rule 7');
+like(Timeline::draw(\%history, Checker::check(\%history)),
+	qr/<svg.*stop-cluster.*w in b.*stroke="#d00000".*hole: same number/s, 'the picture shows it');
+# a session that is closed from outside, and its cluster has not heard of it
+sub closed
+{
+	history();
+	section('a1', 'w', 1, 5, 0, @_);
+	section('b1', 'w', 4, 6, 0);
+	push @{ $history{faults} },
+	  { kind => 'kill-session', begin => 3.9, end => 5.1, closes => 1, clusters => ['a'] };
+	return;
+}
+
+closed();
+finds('', 'a commit in a session that was closed from outside');
+is(scalar @{ Checker::check(\%history)->{holes} }, 2, 'checker: is a hole');
+closed(check => 'quorum');
+finds('counter, overlap, same number', 'but not with the quorum check');
+closed();
+$history{faults}[0]{end} = 4.9;
+finds('counter, overlap, same number', 'nor once the cluster has heard of it');
+paused('f');
+finds('counter, same number', 'with a fence it is a violation');
+
+#
+# The same seed, the same faults
+#
+
+sub schedule
+{
+	my ($seed, $lane) = @_;
+	my $chaos = bless {
+		seed => $seed, timeout => 4, clusters => [ 'a', 'b', 'c' ],
+		run => { faults => [ Chaos::fault_kinds() ], gap => [ 0.3, 5 ] }
+	}, 'Chaos';
+	my $next = $chaos->_schedule($lane);
+
+	return join("\n", map {
+		my $f = $next->();
+		join(' ', map { "$_->{kind} $_->{cluster} $_->{lasts}" } $f, $f->{also} // ())
+	} (1 .. 50));
+}
+
+for my $lane ('servers', 'clusters')
+{
+	is(schedule(1, $lane), schedule(1, $lane), "faults of $lane: the same for a seed");
+	isnt(schedule(1, $lane), schedule(2, $lane), "faults of $lane: not for another");
+}
+
+#
+# Mutations
+#
+
+my $chaos = Chaos->new(
+	seed => 1, servers => 1, clusters => [ 'a', 'b' ], clients => 16, timeout => 2,
+	say => sub { note $_[0]; },
+	install_path => $ENV{ZKLOCK_TEST_INSTALL});
+$chaos->start;
+
+my %locks = (locks => { map { ("w$_" => 1) } (1 .. 16) });
+my %how = (
+	# holders that are idle for long, and are cut off
+	commit_check_off => {
+		%locks, faults => ['freeze-links-long'], gap => [ 0.1, 0.3 ], long => 0.3 },
+	# slow commits
+	release_before_commit => { %locks, faults => [], slow => 0.5 },
+	# connections that are lost between a request and its answer
+	recovered_create_owns => {
+		%locks, faults => ['reset-links'], gap => [ 0.02, 0.05 ],
+		long => 0.5, long_lasts => [ 0.1, 0.4 ] });
+
+sub run
+{
+	my (%options) = @_;
+	my $history = $chaos->run(%options);
+	return ($history, Checker::check($history));
+}
+
+for my $mutation (sort keys %how)
+{
+	my $begin = time;
+	my ($history, $verdict) = run(
+		%{ $how{$mutation} }, mutation => $mutation,
+		duration => 60, until => sub { $_[0]->has_same_numbers });
+	my ($same) = grep { $_->{kind} eq 'same number' } @{ $verdict->{violations} };
+
+	ok($same, "$mutation is found") or diag(explain($verdict->{violations}));
+	note sprintf('%s: found after %.1f s (%d s in all), %d sections: %s', $mutation,
+		$history->{faults_end} - $history->{start}, time - $begin,
+		scalar @{ $history->{sections} }, $same ? $same->{text} : '');
+}
+
+# all of that together, but on sound locks
+my ($history, $verdict) = run(
+	%locks, faults => [ 'kill-session', 'reset-links' ], gap => [ 0.1, 0.3 ],
+	long => 0.02, slow => 0.3, duration => 6);
+is_deeply([ map { "$_->{kind}: $_->{text}" } @{ $verdict->{violations} } ],
+	[], 'without a mutation: no violation');
+cmp_ok(scalar(keys %{ $verdict->{committed} }), '>', 10, 'without a mutation: there are commits');
+$chaos->stop($history);
+is_deeply($history->{left}, [], 'without a mutation: nothing is left behind');
+
+done_testing();

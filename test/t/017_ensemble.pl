@@ -196,15 +196,15 @@ sub try_to_live
 #
 
 live_through(
-	'leader killed',
+	'killed leader',
 	before => sub { $leader = $zk->leader; attach($a, $leader); },
 	fault => sub { $zk->kill9($leader) },
 	reconnect => [ $a, $b ],
 	after => sub { $zk->start($leader) });
-isnt($zk->leader, $leader, 'leader killed: there is another leader');
+isnt($zk->leader, $leader, 'killed leader: there is another leader');
 
 live_through(
-	'our follower killed',
+	'killed follower, ours',
 	before => sub {
 		($leader, $ours, $other) = ($zk->leader, $zk->followers);
 		attach($a, $ours);
@@ -218,14 +218,14 @@ live_through(
 	my $before;
 
 	live_through(
-		'another follower killed',
+		'killed follower, other',
 		before => sub {
 			attach($a, $leader);
 			$before = reconnects($a);
 		},
 		fault => sub { $zk->kill9($other) },
 		after => sub { $zk->start($other) });
-	is(reconnects($a), $before, 'another follower killed: we do not notice');
+	is(reconnects($a), $before, 'killed follower, other: we do not notice');
 }
 
 #
@@ -233,7 +233,7 @@ live_through(
 #
 
 live_through(
-	'quorum lost',
+	'lost quorum',
 	before => sub {
 		($leader, $ours, $other) = ($zk->leader, $zk->followers);
 		attach($a, $ours);
@@ -245,7 +245,7 @@ live_through(
 		past_lease($a);
 		$second->send('COMMIT');
 		$second->wait_waiting(2);
-		changes_are('quorum lost: past the lease COMMIT waits');
+		changes_are('lost quorum: past the lease COMMIT waits');
 		$zk->start($leader, $other);
 		is($second->result->{message}, undef, 'quorum is back: COMMIT goes on');
 		$changes++;
@@ -259,7 +259,7 @@ live_through(
 #
 
 live_through(
-	'all restarted',
+	'restarted all',
 	fault => sub { $zk->stop; $zk->start; },
 	reconnect => [ $a, $b ]);
 
@@ -297,7 +297,7 @@ live_through(
 	};
 
 	live_through(
-		'servers changed',
+		'changed servers',
 		before => sub {
 			$ours = server_of($a);
 			$others = join(',', @servers[ grep { $_ != $ours } (0 .. 2) ]);
@@ -466,8 +466,8 @@ live_through(
 	$_->quit for ($cancelled, $late, @waiters);
 }
 
-# All servers hang until the lease is over: they may find the session expired or
-# not, but all must agree.
+# All of them, for so long that the lease is over: they may find the session
+# expired or not, but all must agree.
 {
 	my $holder = changer('w');
 	my $waiter = waiter($b, 'w', 2);

@@ -302,7 +302,7 @@ sub run
 			f1 => 2, f2 => 1, f3 => 1, l1 => 2, l2 => 1
 		},
 		long => 0.005, long_lasts => [ 0.3, 1.5 ],
-		medium => 0.25, medium_lasts => [ 0.02, 0.15 ], slow => 0.1, drain => 60, until => sub { 0 }, %options);
+		medium => 0.2, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common

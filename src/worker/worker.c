@@ -1062,6 +1062,7 @@ session_up(void)
 	session.client_id = identity.client_id;
 	memcpy(session.passwd, identity.passwd, sizeof(session.passwd));
 	session.timeout = identity.timeout;
+	session.first_timeout = identity.first_timeout;
 	strlcpy(session.server, identity.address, sizeof(session.server));
 	unconnected_since = 0;
 	session.last_error[0] = '\0';
@@ -1243,6 +1244,7 @@ open_session(void)
 	options.timeout = zklock_session_timeout;
 	options.auth = zklock_auth;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
+	options.first_timeout = session.client_id != 0 ? session.first_timeout : 0;
 	options.client_id = old_session != 0 ? old_session : session.client_id;
 	memcpy(options.passwd, old_session != 0 ? old_passwd : session.passwd,
 		   sizeof(options.passwd));

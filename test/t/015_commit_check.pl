@@ -106,6 +106,30 @@ $s->run_ok('COMMIT', 'while the lease runs, a commit asks nobody');
 is(rows(), 1, 'and has committed');
 $zk->resume(0);
 
+# ZooKeeper remembers the timeout that the session has begun with, and goes by it
+# after a restart.
+value("ALTER SYSTEM SET zklock.session_timeout = '20s'");
+$a->reload;
+poll_until(sub { value("SELECT timeout = '20s' AND state = 'connected' FROM zk_session") eq 't' },
+	'the new timeout');
+$s->run("BEGIN; SELECT zk_lock('x')");
+my ($renewed, $last, $longest) = (0, 0, 0);
+poll_until(
+	sub {
+		my $left = lease();
+		$renewed++ if $left > $last && $left > 2;
+		$longest = $left if $left > $longest;
+		$last = $left;
+		return $renewed == 3;
+	},
+	'the lease to be renewed');
+cmp_ok($longest, '<', 6, 'a timeout that was raised does not make the lease longer');
+$s->run('COMMIT');
+value('ALTER SYSTEM RESET zklock.session_timeout');
+$a->reload;
+poll_until(sub { value("SELECT timeout = '6s' AND state = 'connected' FROM zk_session") eq 't' },
+	'the old timeout');
+
 #
 # Past the lease
 #

@@ -636,7 +636,11 @@ sub stop_process
 #
 
 {
-	set_and_reload($a, 'connected', 'zklock.session_timeout' => '30s');
+	# over its own restart ZooKeeper keeps the timeout a session began with
+	value($a, "ALTER SYSTEM SET zklock.session_timeout = '30s'");
+	$a->restart;
+	delete $a->{zk_watcher};
+	wait_state($a, 'connected');
 	my $script = PostgreSQL::Test::Utils::tempdir . '/random';
 	append_to_file($script, "\\set i random(1, 1000)\nSELECT zk_lock('random' || :i);\n");
 	my $run = sub {

@@ -77,7 +77,7 @@ my @long = (1.2, 2);
 my %faults = (
 	'kill-leader' => { lane => 'servers', weight => 3, lasts => [ 0.1, 1 ] },
 	'kill-follower' => { lane => 'servers', weight => 3, lasts => [ 0.1, 1 ] },
-	'lose-quorum' => { lane => 'servers', weight => 3, lasts => [ 0.1, 2 ] },
+	'lose-quorum' => { lane => 'servers', weight => 2, lasts => [ 0.1, 1.5 ] },
 	'restart-zookeeper' => { lane => 'servers', weight => 1, lasts => [ 0, 0 ] },
 	'pause-server-short' => { lane => 'servers', weight => 2, lasts => \@short },
 	'pause-server-long' => { lane => 'servers', weight => 3, lasts => \@long },
@@ -298,10 +298,10 @@ sub run
 	my %run = (
 		duration => 60, faults => [ fault_kinds() ], gap => [ 0.2, 3 ], mutation => 'none',
 		locks => {
-			w1 => 3, w2 => 2, (map { ("w$_" => 1) } (3 .. 6)),
+			w1 => 2, w2 => 2, (map { ("w$_" => 1) } (3 .. 6)),
 			f1 => 2, f2 => 1, f3 => 1, l1 => 2, l2 => 1
 		},
-		long => 0.005, long_lasts => [ 0.3, 1.5 ],
+		long => 0.004, long_lasts => [ 0.3, 1.5 ],
 		medium => 0.2, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
@@ -609,7 +609,7 @@ sub _last
 	while (now() < $end)
 	{
 		$_->{again}->() for @again;
-		$self->_pass(min($end - now(), @again ? 0.1 : $seconds)) or last;
+		$self->_pass(min($end - now(), @again ? 0.02 : $seconds)) or last;
 	}
 	return;
 }
@@ -702,19 +702,20 @@ sub _begin_server_fault
 	}
 	elsif ($kind eq 'reset-links')
 	{
-		# again and again; on a slow network it comes between a request and
-		# its answer
-		my $ms = 5 + $dice->below(60);
+		# Again and again, and between requests and their answers: these take
+		# long ahead of a reset, and behind it things are found out at once.
+		my ($slow, $next) = (0, now());
+		my $ms = 30 + $dice->below(200);
 
-		$proxy->delay($ms, @links);
 		%fault = (
 			what => "cluster $cluster, with $ms ms",
 			again => sub {
-				return if now() < $fault{next};
-				$proxy->reset(@links);
-				$fault{next} = now() + $dice->between(0.1, 1);
+				return if now() < $next;
+				$proxy->reset(@links) if $slow;
+				$slow = !$slow;
+				$proxy->delay($slow ? $ms : 0, @links);
+				$next = now() + ($slow ? 2 * $ms / 1000 : 0) + $dice->between(0, 0.4);
 			},
-			next => now(),
 			undo => sub {
 				$proxy->reset(@links);
 				$proxy->delay(0, @links);

@@ -53,7 +53,8 @@ extern void hold_release_session(void);
 extern int64 hold_token(const char *key, const char *name);
 extern void zk_semaphore_key(const char *path, char key[ZK_SLOT_KEY_SIZE]);
 extern void zk_locktag(const char *key, LOCKTAG *tag);
-extern int64 zk_session_patience(int64 *since, ZkSessionInfo *info);
+extern int64 zk_session_patience(int64 called_at, int64 *since,
+								 ZkSessionInfo *info);
 extern void zk_report_no_session(int elevel, const char *name,
 								 const ZkSessionInfo *info);
 

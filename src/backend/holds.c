@@ -39,6 +39,8 @@
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "backend/backend.h"
+#include "catalog/pg_database.h"
+#include "commands/async.h"
 #include "common/hashfn.h"
 #include "executor/executor.h"
 #include "lib/ilist.h"
@@ -120,6 +122,7 @@ static bool snapshot_warned = false;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 
@@ -371,7 +374,9 @@ typedef struct SlotWait
 	bool		immediate;		/* wait behind nobody */
 	int64		deadline;		/* of zk_now_ms(), or -1 */
 	instr_time	called_at;
-	bool		queued;			/* somebody has been ahead of us */
+	int64		called_ms;		/* the same, of zk_now_ms() */
+	bool		queued;			/* somebody has been ahead of us ... */
+	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
 	bool		asked;			/* the cluster did not own it already */
 	int64		no_session_since;	/* of zk_now_ms(), or 0 */
 	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
@@ -559,11 +564,12 @@ zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
  *		for longer than a session would live.
  *
  * Returns how long it may sleep until it must look again, in ms, or 0 if it
- * has waited for long enough; *since is when the session was first missed, or
- * 0.  Fills in *info.
+ * has waited for long enough.  "called_at" is when the call began, as of
+ * zk_now_ms(); what it has waited for since then counts, too, if there was no
+ * session.  *since is when the session was first missed, or 0.  Fills in *info.
  */
 int64
-zk_session_patience(int64 *since, ZkSessionInfo *info)
+zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
 {
 	int64		now = zk_now_ms();
 
@@ -574,19 +580,22 @@ zk_session_patience(int64 *since, ZkSessionInfo *info)
 		return info->timeout;
 	}
 	if (*since == 0)
-		*since = now;
+		*since = Max(called_at,
+					 now - TimestampDifferenceMilliseconds(info->state_since,
+														   GetCurrentTimestamp()));
 	return Max(info->timeout - (now - *since), 0);
 }
 
 /* The same, with an error in place of 0. */
 static int64
-check_session(const char *name, int64 *since)
+check_session(SlotWait *wait)
 {
 	ZkSessionInfo info;
-	int64		patience = zk_session_patience(since, &info);
+	int64		patience = zk_session_patience(wait->called_ms,
+											   &wait->no_session_since, &info);
 
 	if (patience == 0)
-		zk_report_no_session(ERROR, name, &info);
+		zk_report_no_session(ERROR, wait->name, &info);
 	return patience;
 }
 
@@ -655,14 +664,14 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 
 	wait->asked = true;
 	if (take == ZK_QUEUED)
-		wait->queued = true;
+		wait->queued = wait->in_queue = true;
 	if (wait->started == 0)
 		wait->started = zk_now_ms();
 	if (sleep == 0 || (wait->queued && wait->immediate))
 		return false;
-	if (!wait->queued)
+	if (!wait->in_queue)
 	{
-		int64		recheck = check_session(wait->name, &wait->no_session_since);
+		int64		recheck = check_session(wait);
 
 		sleep = sleep < 0 ? recheck : Min(sleep, recheck);
 	}
@@ -732,7 +741,7 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 	acquiring.other = slot_want(key, lock->kind, false, true);
 	while (slot_read_state(acquiring.other->slot) == ZK_SLOT_RELEASING)
 	{
-		int64		sleep = check_session(wait->name, &wait->no_session_since);
+		int64		sleep = check_session(wait);
 
 		(void) ConditionVariableTimedSleep(&acquiring.other->slot->cv,
 										   Min(sleep, INT_MAX),
@@ -1014,13 +1023,14 @@ hold_acquire(const ZkRequest *request)
 
 	Assert(!request->try || request->nkeys == 1);
 	INSTR_TIME_SET_CURRENT(wait.called_at);
+	wait.called_ms = zk_now_ms();
 	if (dlist_is_empty(&held_list))
 		move_callback_first();
 	if (request->timeout > 0)
-		wait.deadline = zk_now_ms() + request->timeout;
+		wait.deadline = wait.called_ms + request->timeout;
 	if (LockTimeout > 0)
 	{
-		int64		limit = zk_now_ms() + LockTimeout;
+		int64		limit = wait.called_ms + LockTimeout;
 
 		wait.deadline = wait.deadline < 0 ? limit : Min(wait.deadline, limit);
 	}
@@ -1246,6 +1256,78 @@ begin_commit_of_holds(void)
 }
 
 /*
+ * In place of the error under way, which a canceled statement has come to, tell
+ * that a lock has been lost, if that is so: the worker cancels the holders.
+ */
+static void
+explain_cancel(MemoryContext context, bool committing)
+{
+	dlist_iter	iter;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED)
+		return;
+	dlist_foreach(iter, &held_list)
+	{
+		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+
+		if (slot_is_mine(lock->proc, NULL))
+			continue;
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		report_lost(lock->key, committing);
+	}
+}
+
+/*
+ * Has the transaction used NOTIFY?  That is for PREPARE TRANSACTION to ask, who
+ * takes it for an error; it changes nothing, so the error needs no rollback.
+ */
+static bool
+has_notified(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool notified = false;
+
+	PG_TRY();
+	{
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		notified = true;
+	}
+	PG_END_TRY();
+	return notified;
+}
+
+/*
+ * Between our check and the commit PostgreSQL takes a lock, by which all that
+ * have used NOTIFY commit one after the other, and may wait long for it: wait
+ * for it ahead of the check.
+ */
+static void
+wait_for_notifiers(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (!has_notified())
+		return;
+	PG_TRY();
+	{
+		LockSharedObject(DatabaseRelationId, InvalidOid, 0,
+						 AccessExclusiveLock);
+	}
+	PG_CATCH();
+	{
+		explain_cancel(context, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/*
  * Ahead of the commit: every lock must still be ours.
  *
  * ZooKeeper may have ended the session, and this cluster not have heard of it.
@@ -1264,6 +1346,7 @@ check_holds(void)
 	if (dlist_is_empty(&held_list) || ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
 		return;
 
+	wait_for_notifiers();
 	for (;;)
 	{
 		int64		lease = lease_read();
@@ -1451,29 +1534,6 @@ zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		standard_ExecutorStart(queryDesc, eflags);
 }
 
-/*
- * In place of the error under way, which a canceled statement has come to, tell
- * that a lock has been lost, if that is so: the worker cancels the holders.
- */
-static void
-explain_cancel(MemoryContext context)
-{
-	dlist_iter	iter;
-
-	if (geterrcode() != ERRCODE_QUERY_CANCELED)
-		return;
-	dlist_foreach(iter, &held_list)
-	{
-		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
-
-		if (slot_is_mine(lock->proc, NULL))
-			continue;
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-		report_lost(lock->key, false);
-	}
-}
-
 static void
 zk_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction, uint64 count
 			   ZK_EXECUTE_ONCE_PARAMETER)
@@ -1489,7 +1549,28 @@ zk_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction, uint64 count
 	}
 	PG_CATCH();
 	{
-		explain_cancel(context);
+		explain_cancel(context, false);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/* The same for AFTER triggers. */
+static void
+zk_ExecutorFinish(QueryDesc *queryDesc)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		if (prev_ExecutorFinish)
+			prev_ExecutorFinish(queryDesc);
+		else
+			standard_ExecutorFinish(queryDesc);
+	}
+	PG_CATCH();
+	{
+		explain_cancel(context, false);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -1552,7 +1633,7 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	}
 	PG_CATCH();
 	{
-		explain_cancel(caller);
+		explain_cancel(caller, false);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -1575,6 +1656,8 @@ holds_init(void)
 	ExecutorStart_hook = zk_ExecutorStart;
 	prev_ExecutorRun = ExecutorRun_hook;
 	ExecutorRun_hook = zk_ExecutorRun;
+	prev_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = zk_ExecutorFinish;
 	prev_ExecutorEnd = ExecutorEnd_hook;
 	ExecutorEnd_hook = zk_ExecutorEnd;
 	prev_ProcessUtility = ProcessUtility_hook;

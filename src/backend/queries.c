@@ -63,11 +63,12 @@ static void
 ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 {
 	static uint32 wait_event = 0;
+	int64		called_at = zk_now_ms();
 	int64		no_session_since = 0;
 
 	for (;;)
 	{
-		int64		sleep = zk_session_patience(&no_session_since,
+		int64		sleep = zk_session_patience(called_at, &no_session_since,
 												&asking->session);
 
 		if (asking->box == NULL)

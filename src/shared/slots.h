@@ -147,6 +147,7 @@ typedef struct ZkSessionInfo
 	char		passwd[ZK_PASSWD_SIZE];
 	bool		draining;		/* nothing new is begun until nothing is held */
 	int			timeout;		/* ms, as granted; as asked before */
+	int			first_timeout;	/* ms, as granted when the session began */
 	char		server[ZK_SERVER_SIZE]; /* "" if not connected */
 	int64		sessions;		/* sessions begun since server start */
 	int64		reconnects;		/* connections regained within a session */

@@ -153,6 +153,7 @@ static dlist_head flight = DLIST_STATIC_INIT(flight);
 static News *delivered = NULL;	/* the news behind the event last given out */
 
 static Lease lease;
+static int	first_timeout;		/* of the session when it began; 0: not yet */
 static int64 flight_sent = 0;	/* zk_now_ms() of the latest flight */
 static bool heartbeat_out = false;
 static uint32 heartbeat_ticket; /* of the one that is out */
@@ -500,6 +501,7 @@ session_open(const SessionOptions *options)
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
 
 	lease_begin(&lease, zk_now_ms());
+	first_timeout = options->first_timeout;
 	enter_library(&saved);
 	handle = zookeeper_init2(options->servers, state_changed, options->timeout,
 							 id.client_id != 0 ? &id : NULL, NULL,
@@ -881,6 +883,19 @@ send_multi(Operation *first)
 }
 
 /*
+ * The session timeout that can be relied on.  If it has been changed since the
+ * session began, the new one counts, but ZooKeeper remembers the old one, and
+ * goes by that if it is restarted or has a new leader.
+ */
+static int
+lease_timeout(void)
+{
+	int			timeout = zoo_recv_timeout(handle);
+
+	return first_timeout == 0 ? timeout : Min(timeout, first_timeout);
+}
+
+/*
  * session_flush
  *		Send what has been submitted, if no flight is out and the connection is
  *		up.  To be called whenever events have been dealt with.
@@ -895,7 +910,7 @@ session_flush(void)
 
 	if (handle == NULL)
 		return 0;
-	again_at = lease_turn(&lease, zoo_recv_timeout(handle), now);
+	again_at = lease_turn(&lease, lease_timeout(), now);
 	if (!connected || !dlist_is_empty(&flight) || dlist_is_empty(&submitted))
 		return again_at;
 	if (now < resend_at)
@@ -949,7 +964,7 @@ session_keep_lease(uint32 ticket, bool needed)
 	{
 		if (!needed)
 			return 0;
-		due_at = lease_heartbeat_at(&lease, zoo_recv_timeout(handle));
+		due_at = lease_heartbeat_at(&lease, lease_timeout());
 		if (zk_now_ms() < due_at)
 			return due_at;
 	}
@@ -1054,7 +1069,7 @@ fill_answer(SessionEvent *event, Operation *op)
 	RecipeInput *input = &event->input;
 
 	if (is_proof(op) && connected && flight_sent != lease.last_sent)
-		lease_prove(&lease, zoo_recv_timeout(handle), flight_sent, zk_now_ms());
+		lease_prove(&lease, lease_timeout(), flight_sent, zk_now_ms());
 	if (op->heartbeat)
 	{
 		end_heartbeat(op);
@@ -1149,6 +1164,8 @@ greet_server(void)
 	}
 	zoo_async(handle, "/", answer_greeting, NULL);
 	connected = true;
+	if (first_timeout == 0)
+		first_timeout = zoo_recv_timeout(handle);
 }
 
 /* Returns false if the change is none for us. */
@@ -1276,6 +1293,7 @@ session_identity(SessionIdentity *identity)
 	identity->client_id = id->client_id;
 	memcpy(identity->passwd, id->passwd, ZK_PASSWD_SIZE);
 	identity->timeout = zoo_recv_timeout(handle);
+	identity->first_timeout = first_timeout;
 	if (zookeeper_get_connected_host(handle, (struct sockaddr *) &address,
 									 &size) != NULL &&
 		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),

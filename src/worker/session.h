@@ -24,6 +24,7 @@ typedef struct SessionOptions
 	bool		creator_acl;	/* our znodes are for our credentials only */
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];
+	int			first_timeout;	/* ms, as granted when it began */
 } SessionOptions;
 
 typedef enum SessionEventKind
@@ -50,6 +51,7 @@ typedef struct SessionIdentity
 	int64_t		client_id;
 	char		passwd[ZK_PASSWD_SIZE];
 	int			timeout;		/* ms, as granted */
+	int			first_timeout;	/* the same, when the session began */
 	char		address[ZK_SERVER_SIZE];	/* of the server */
 } SessionIdentity;
 

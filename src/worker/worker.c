@@ -28,10 +28,12 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <unistd.h>
 
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -68,6 +70,10 @@
 
 /* How long to wait before trying again what ZooKeeper has refused. */
 #define RETRY_DELAY_MS		10000
+
+/* How long not to repeat a line of the library in the log, and of how many. */
+#define LOG_INTERVAL_MS		60000
+#define MAX_LOGGED			16
 
 /* How often to look whether the last holder is gone, if the session is to end. */
 #define DRAIN_CHECK_MS		10
@@ -1056,6 +1062,7 @@ session_up(void)
 	session.client_id = identity.client_id;
 	memcpy(session.passwd, identity.passwd, sizeof(session.passwd));
 	session.timeout = identity.timeout;
+	session.first_timeout = identity.first_timeout;
 	strlcpy(session.server, identity.address, sizeof(session.server));
 	unconnected_since = 0;
 	session.last_error[0] = '\0';
@@ -1067,9 +1074,45 @@ session_up(void)
 }
 
 /*
- * A line of the library's log.  It repeats itself at each attempt to connect,
- * so only what differs from the last one goes to the server log.
+ * Has the server log had this line of late?  The library repeats itself at
+ * each attempt to connect, and lines that differ in their numbers only, such as
+ * addresses and times, count as one.
  */
+static bool
+logged_of_late(const char *line)
+{
+	static struct
+	{
+		uint32		hash;
+		int64		logged_at;	/* as of zk_now_ms() */
+	}			logged[MAX_LOGGED];
+	int64		now = zk_now_ms();
+	uint32		hash;
+	int			oldest = 0;
+	char	   *text = pstrdup(line);
+	int			len = 0;
+
+	for (const char *c = line; *c != '\0'; c++)
+		if (!isdigit((unsigned char) *c))
+			text[		len++] = *c;
+
+	hash = hash_bytes((const unsigned char *) text, len);
+	pfree(text);
+
+	for (int i = 0; i < MAX_LOGGED; i++)
+	{
+		if (logged[i].hash == hash && logged[i].logged_at != 0 &&
+			now - logged[i].logged_at < LOG_INTERVAL_MS)
+			return true;
+		if (logged[i].logged_at < logged[oldest].logged_at)
+			oldest = i;
+	}
+	logged[oldest].hash = hash;
+	logged[oldest].logged_at = now;
+	return false;
+}
+
+/* A line of the library's log. */
 static void
 session_message(const char *message)
 {
@@ -1084,10 +1127,9 @@ session_message(const char *message)
 	{
 		strlcpy(session.last_error, line, sizeof(session.last_error));
 		session_write(&session);
-		ereport(LOG, (errmsg("ZooKeeper client: %s", line)));
 	}
-	else
-		ereport(DEBUG1, (errmsg("ZooKeeper client: %s", line)));
+	ereport(logged_of_late(line) ? DEBUG1 : LOG,
+			(errmsg("ZooKeeper client: %s", line)));
 }
 
 static void
@@ -1202,6 +1244,7 @@ open_session(void)
 	options.timeout = zklock_session_timeout;
 	options.auth = zklock_auth;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
+	options.first_timeout = session.client_id != 0 ? session.first_timeout : 0;
 	options.client_id = old_session != 0 ? old_session : session.client_id;
 	memcpy(options.passwd, old_session != 0 ? old_passwd : session.passwd,
 		   sizeof(options.passwd));

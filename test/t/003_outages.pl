@@ -199,6 +199,12 @@ sub no_zookeeper_waits
 	wait_state($_, 'suspended') for ($a, $b);
 	sql_error($a, "SELECT zk_lock('x')", no_session('x', 2000, '.*'),
 		'ZooKeeper is gone: new calls');
+
+	# also those that wait for another new call
+	my @new = map { ZkSession->new($a) } 1 .. 3;
+	$_->send("SELECT zk_lock('x')") for @new;
+	error_is($_->result, no_session('x', 2000, '.*'), 'ZooKeeper is gone: new calls of the same lock') for @new;
+	$_->quit for @new;
 	no_zookeeper_waits('ZooKeeper is gone');
 
 	# As long as the session may be alive, holders go on: they can take the
@@ -818,7 +824,7 @@ sub stop_process
 		$_->quit for ($holder, $waiter);
 		$b->start;
 		delete $b->{zk_watcher};
-		# the old session could not be closed, and goes with its timeout
+		# the old session could not be closed, and is so now
 		is(sql($b, "SELECT zk_try_lock('d', '1 min')")->{out}, 't', 'then all works again');
 		works($b, 'started again');
 		wait_no_contenders($zk, 'd');
@@ -826,7 +832,7 @@ sub stop_process
 }
 
 {
-	# a crash of one backend restarts them all; the old session has to expire
+	# a crash of one backend restarts them all, and ends the session
 	my $holder = holder($b, 'd');
 	my $waiter = waiter($b, 'd', 1);
 	my $remote = waiter($a, 'd', 2);

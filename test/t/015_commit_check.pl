@@ -106,6 +106,30 @@ $s->run_ok('COMMIT', 'while the lease runs, a commit asks nobody');
 is(rows(), 1, 'and has committed');
 $zk->resume(0);
 
+# ZooKeeper remembers the timeout that the session has begun with, and goes by it
+# after a restart.
+value("ALTER SYSTEM SET zklock.session_timeout = '20s'");
+$a->reload;
+poll_until(sub { value("SELECT timeout = '20s' AND state = 'connected' FROM zk_session") eq 't' },
+	'the new timeout');
+$s->run("BEGIN; SELECT zk_lock('x')");
+my ($renewed, $last, $longest) = (0, 0, 0);
+poll_until(
+	sub {
+		my $left = lease();
+		$renewed++ if $left > $last && $left > 2;
+		$longest = $left if $left > $longest;
+		$last = $left;
+		return $renewed == 3;
+	},
+	'the lease to be renewed');
+cmp_ok($longest, '<', 6, 'a timeout that was raised does not make the lease longer');
+$s->run('COMMIT');
+value('ALTER SYSTEM RESET zklock.session_timeout');
+$a->reload;
+poll_until(sub { value("SELECT timeout = '6s' AND state = 'connected' FROM zk_session") eq 't' },
+	'the old timeout');
+
 #
 # Past the lease
 #
@@ -172,8 +196,16 @@ $_->quit for @many;
 # Lost
 #
 
+value(<<'SQL');
+CREATE TABLE slow (n int);
+CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS
+    $$ DECLARE x text; BEGIN x := pg_sleep(600); RETURN NULL; END $$;
+CREATE TRIGGER sleep AFTER INSERT ON slow EXECUTE FUNCTION sleep();
+SQL
+
 for my $statement ('SELECT pg_sleep(600)', 'DO $$ BEGIN PERFORM pg_sleep(600); END $$',
-	'SELECT * FROM generate_series(1, 600) n, pg_sleep(n)', 'LOCK TABLE sales')
+	'SELECT * FROM generate_series(1, 600) n, pg_sleep(n)', 'LOCK TABLE sales',
+	'INSERT INTO slow VALUES (1)')
 {
 	my $blocker = ZkSession->new($a);
 
@@ -248,5 +280,31 @@ is($result->{sqlstate}, undef, 'a lock lost in the wait for a standby: the commi
 is_deeply($result->{warnings}, [], 'and has waited to the end');
 is(rows(), 4, 'and is there');
 
-$_->quit for ($s, $writer);
+#
+# What PostgreSQL waits for behind our check, it waits for ahead of it
+#
+
+$a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+$a->reload;
+poll_until(
+	sub { value("SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'") eq 't' },
+	'the new setting');
+my $notifier = ZkSession->new($a);
+for my $notify ('NOTIFY channel', "SELECT pg_notify('channel', 'x')")
+{
+	$notifier->run('SET synchronous_commit = on; BEGIN; INSERT INTO sales VALUES (1); NOTIFY channel');
+	$notifier->send('COMMIT');
+	wait_event_is($notifier, 'SyncRep');
+	my $rows = rows();
+	$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); $notify");
+	$s->send('COMMIT');
+	wait_event_is($s, 'object');
+	lose_session();
+	value('SELECT pg_cancel_backend(' . $notifier->pid . ')');
+	$notifier->result;
+	error_is($s->result, \%lost_at_commit, "$notify: who waits for another commit does not commit after a loss");
+	is(rows(), $rows + 1, "$notify: nothing is committed but what it waited for");
+}
+
+$_->quit for ($s, $writer, $notifier);
 done_testing();

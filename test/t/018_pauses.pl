@@ -16,7 +16,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new;
 $zk->start;
 
-my ($a, $b) = map { zk_cluster($_, $zk, 'zklock.session_timeout' => '4s') } qw(a b);
+my ($a, $b) = map { zk_cluster($_, $zk, 'zklock.session_timeout' => '6s') } qw(a b);
 
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
@@ -122,7 +122,7 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 
 	stop_processes($seller->pid);
 	$seller->send('COMMIT');
-	$zk->session_clock(4)->();
+	$zk->session_clock(6)->();
 	ok(!$other->done, 'backend stopped: the other cluster waits');
 	continue_processes($seller->pid);
 	is($seller->result->{message}, undef, 'backend goes on: it commits');

@@ -152,7 +152,7 @@ sub turn
 # Terminate a worker that has the session, in a moment of its life that is
 # different each time, as soon as there is one.
 my $killer = { cluster => 'a', wire => ZkWire->new($cluster{a}) };
-my ($killed, $last) = (0, 0);
+my ($killed, $last, $killed_at) = (0, 0, time);
 
 sub hunt
 {
@@ -161,6 +161,8 @@ sub hunt
 		$ending = 1;
 		return $killer->{then} = undef;
 	}
+	die 'no worker comes after the one that was terminated'
+	  if time - $killed_at > $PostgreSQL::Test::Utils::timeout_default;
 	begin(
 		$killer,
 		'SELECT pg_sleep(random() * 0.1), worker_pid FROM zk_session'
@@ -168,7 +170,7 @@ sub hunt
 		sub {
 			my ($pid) = ($_[1]{out} // '') =~ /(\d+)$/ or return hunt();
 			begin($killer, "SELECT pg_terminate_backend($pid)",
-				sub { $killed++; $last = $pid; hunt(); });
+				sub { $killed++; ($last, $killed_at) = ($pid, time); hunt(); });
 		});
 	return;
 }

@@ -40,10 +40,10 @@ A counter in the cluster itself, fenced by zk_fence.
 
 Some sections have a slow COMMIT: in the warehouse a deferred trigger sleeps.
 
-Two sequences of faults run side by side: one for the servers of ZooKeeper and
-the network, in this process, one for the clusters, in a process of its own.
-Both follow from the seed alone; whom a fault strikes may depend on who is the
-leader or the holder then.
+Three sequences of faults run side by side: one for the servers of ZooKeeper, in
+this process, one for the network between them and the clusters, and one for the
+clusters, in processes of their own.  All follow from the seed alone; whom a
+fault strikes may depend on who is the leader or the holder then.
 
 =cut
 
@@ -77,16 +77,16 @@ my @long = (1.2, 2);
 my %faults = (
 	'kill-leader' => { lane => 'servers', weight => 3, lasts => [ 0.1, 1 ] },
 	'kill-follower' => { lane => 'servers', weight => 3, lasts => [ 0.1, 1 ] },
-	'lose-quorum' => { lane => 'servers', weight => 3, lasts => [ 0.1, 2 ] },
+	'lose-quorum' => { lane => 'servers', weight => 2, lasts => [ 0.1, 1.5 ] },
 	'restart-zookeeper' => { lane => 'servers', weight => 1, lasts => [ 0, 0 ] },
 	'pause-server-short' => { lane => 'servers', weight => 2, lasts => \@short },
 	'pause-server-long' => { lane => 'servers', weight => 3, lasts => \@long },
 	'cut-follower' => { lane => 'servers', weight => 4, lasts => [ 0.5, 2 ] },
-	'freeze-links-short' => { lane => 'servers', net => 1, weight => 3, lasts => \@short },
-	'freeze-links-long' => { lane => 'servers', net => 1, weight => 4, lasts => \@long },
-	'freeze-one-link' => { lane => 'servers', net => 1, weight => 3, lasts => [ 0.2, 2 ] },
-	'reset-links' => { lane => 'servers', net => 1, weight => 5, lasts => [ 0.1, 1 ] },
-	'slow-links' => { lane => 'servers', net => 1, weight => 2, lasts => [ 0.3, 1 ] },
+	'freeze-links-short' => { lane => 'links', weight => 3, lasts => \@short },
+	'freeze-links-long' => { lane => 'links', weight => 4, lasts => \@long },
+	'freeze-one-link' => { lane => 'links', weight => 3, lasts => [ 0.2, 2 ] },
+	'reset-links' => { lane => 'links', weight => 5, lasts => [ 0.1, 1 ] },
+	'slow-links' => { lane => 'links', weight => 2, lasts => [ 0.3, 1 ] },
 	'terminate-worker' => { lane => 'clusters', weight => 3, lasts => [ 0, 0 ] },
 	'kill-worker' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
 	'kill-backend' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
@@ -145,9 +145,10 @@ sub start
 	$self->{shm_before} = { map { ($_ => 1) } readdir $dh };
 	closedir $dh;
 
-	my $proxy = $self->{proxy} = ZkProxy->new;
+	# each for one process
+	$self->{links} = ZkProxy->new;
 	my $zk = $self->{zk} = ZooKeeper->new(servers => $self->{servers},
-		$self->{servers} > 1 ? (proxy => $proxy) : ());
+		$self->{servers} > 1 ? (proxy => ZkProxy->new) : ());
 	$zk->start;
 	$self->_start_warehouse;
 	for my $name (@{ $self->{clusters} })
@@ -155,7 +156,7 @@ sub start
 		my $node = $self->{node}{$name} = zk_cluster(
 			$name, $zk,
 			install_path => $self->{install_path},
-			'zklock.servers' => $zk->connstr_through($proxy, $name),
+			'zklock.servers' => $zk->connstr_through($self->{links}, $name),
 			'zklock.session_timeout' => int(1000 * $self->{timeout}) . 'ms',
 			'max_connections' => $self->{clients} + 20,
 			'log_statement' => 'none');
@@ -298,10 +299,10 @@ sub run
 	my %run = (
 		duration => 60, faults => [ fault_kinds() ], gap => [ 0.2, 3 ], mutation => 'none',
 		locks => {
-			w1 => 3, w2 => 2, (map { ("w$_" => 1) } (3 .. 6)),
+			w1 => 2, w2 => 2, (map { ("w$_" => 1) } (3 .. 6)),
 			f1 => 2, f2 => 1, f3 => 1, l1 => 2, l2 => 1
 		},
-		long => 0.005, long_lasts => [ 0.3, 1.5 ],
+		long => 0.004, long_lasts => [ 0.3, 1.5 ],
 		medium => 0.2, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
@@ -327,9 +328,9 @@ sub run
 			pauses => $self->{has}{'zklock.stop_before_commit'});
 	}
 	$run{start} = now();
-	my $lane = $self->_start_cluster_faults("$file-clusters.faults");
+	my @lanes = map { $self->_start_lane($_, "$file-$_.faults") } qw(clusters links);
 	$self->_server_faults;
-	$self->_end_cluster_faults($lane);
+	$self->_end_lane($_) for @lanes;
 	$run{faults_end} = now();
 
 	my @left = $self->_drain;
@@ -338,7 +339,7 @@ sub run
 		timeout => $self->{timeout},
 		faults => [
 			sort { $a->{begin} <=> $b->{begin} } @{ $self->{faults} },
-			_read_lines("$file-clusters.faults")
+			map { _read_lines("$file-$_.faults") } qw(clusters links)
 		],
 		samples => $self->{samples},
 		clusters => $self->{clusters},
@@ -522,37 +523,29 @@ sub _worker
 #
 
 # The faults of a lane, one after the other, as the seed says: each is a hash of
-# kind, gap (before it), lasts, dice (for what is to be chosen on the spot), and
-# maybe also (another one during it).
+# kind, gap (before it), lasts, cluster, and dice (for what is to be chosen on
+# the spot).
 sub _schedule
 {
 	my ($self, $lane) = @_;
 	my $run = $self->{run};
 	my %weight = map { ($_ => $faults{$_}{weight}) }
 	  grep { $faults{$_}{lane} eq $lane } @{ $run->{faults} };
-	my %net = map { ($_ => $weight{$_}) } grep { $faults{$_}{net} } keys %weight;
 	my $i = 0;
 
 	return unless %weight;
 	return sub {
 		my $dice = Dice->new($self->{seed}, $lane, ++$i);
 		my $gap = $dice->between(@{ $run->{gap} });
-		my $make = sub {
-			my $kind = $dice->weighted(@_);
-			return {
-				kind => $kind, dice => $dice,
-				lasts => $self->{timeout} * $dice->between(@{ $faults{$kind}{lasts} }),
-				cluster => $dice->one_of(@{ $self->{clusters} })
-			};
-		};
-		my $fault = $make->(%weight);
+		my $kind = $dice->weighted(%weight);
 
 		# now and then some quiet, in which everybody must get the lock
 		$gap += 2 * $self->{timeout} if $run->{gap}[1] > 1 && $i % 12 == 0;
-		$fault->{gap} = $gap;
-		$fault->{also} = $make->(%net)
-		  if %net && !$faults{ $fault->{kind} }{net} && $dice->chance(0.25);
-		return $fault;
+		return {
+			kind => $kind, gap => $gap, dice => $dice,
+			lasts => $self->{timeout} * $dice->between(@{ $faults{$kind}{lasts} }),
+			cluster => $dice->one_of(@{ $self->{clusters} })
+		};
 	};
 }
 
@@ -564,7 +557,7 @@ sub _happened
 	my %record = (
 		kind => $fault->{kind}, begin => $begin, end => now(), what => $what,
 		(map { ($_ => 1) } grep { $kind->{$_} } qw(ends crash stops)),
-		($kind->{net} || $kind->{lane} eq 'clusters' ? (clusters => [ $fault->{cluster} ]) : ()),
+		($kind->{lane} ne 'servers' ? (clusters => [ $fault->{cluster} ]) : ()),
 		%more);
 	return \%record;
 }
@@ -584,32 +577,10 @@ sub _server_faults
 		my $fault = $next->();
 
 		$self->_pass($fault->{gap}) or last;
-		my ($main, $also) = ($fault, $fault->{also});
-		my $begun = $self->_begin_server_fault($main);
-		my $begun_also = $also && $self->_begin_server_fault($also);
-
-		if ($also)
-		{
-			$self->_last($also->{lasts}, $begun_also, $begun);
-			$self->_end_server_fault($also, $begun_also);
-		}
-		$self->_last($main->{lasts} - ($also ? $also->{lasts} : 0), $begun);
-		$self->_end_server_fault($main, $begun);
-	}
-	return;
-}
-
-# Let faults last.
-sub _last
-{
-	my ($self, $seconds, @begun) = @_;
-	my $end = now() + $seconds;
-	my @again = grep { $_->{again} } @begun;
-
-	while (now() < $end)
-	{
-		$_->{again}->() for @again;
-		$self->_pass(min($end - now(), @again ? 0.1 : $seconds)) or last;
+		my $begun = $self->_begin_server_fault($fault);
+		$self->_pass($fault->{lasts});
+		$begun->{undo}->();
+		push @{ $self->{faults} }, $self->_happened($fault, $begun->{begin}, $begun->{what});
 	}
 	return;
 }
@@ -630,15 +601,12 @@ sub _leader
 	return $any;
 }
 
-# Returns a hash of begin, what (in words), undo, and maybe again, to be called
-# every now and then meanwhile.
+# Returns a hash of begin, what (in words), and undo.
 sub _begin_server_fault
 {
 	my ($self, $fault) = @_;
-	my ($zk, $proxy, $dice) = (@$self{qw(zk proxy)}, $fault->{dice});
-	my ($kind, $cluster) = @$fault{qw(kind cluster)};
+	my ($zk, $kind, $dice) = ($self->{zk}, @$fault{qw(kind dice)});
 	my $all = $self->{servers} - 1;
-	my @links = map { "$cluster-$_" } (0 .. $all);
 	my $begin = now();
 	my %fault;
 
@@ -687,71 +655,21 @@ sub _begin_server_fault
 			$zk->wait_ready;
 		});
 	}
-	elsif ($kind =~ /^freeze-links/)
-	{
-		$proxy->freeze(@links);
-		%fault = (what => "cluster $cluster", undo => sub { $proxy->thaw(@links); });
-	}
-	elsif ($kind eq 'freeze-one-link')
-	{
-		my ($link) = grep { $proxy->connections($_) } @links;
-
-		$link //= $links[0];
-		$proxy->freeze($link);
-		%fault = (what => $link, undo => sub { $proxy->thaw($link); });
-	}
-	elsif ($kind eq 'reset-links')
-	{
-		# again and again; on a slow network it comes between a request and
-		# its answer
-		my $ms = 5 + $dice->below(60);
-
-		$proxy->delay($ms, @links);
-		%fault = (
-			what => "cluster $cluster, with $ms ms",
-			again => sub {
-				return if now() < $fault{next};
-				$proxy->reset(@links);
-				$fault{next} = now() + $dice->between(0.1, 1);
-			},
-			next => now(),
-			undo => sub {
-				$proxy->reset(@links);
-				$proxy->delay(0, @links);
-			});
-	}
-	elsif ($kind eq 'slow-links')
-	{
-		my $ms = 10 + $dice->below(150);
-
-		$proxy->delay($ms, @links);
-		%fault = (what => "cluster $cluster, $ms ms", undo => sub { $proxy->delay(0, @links); });
-	}
 	else
 	{
 		die "no such fault: $kind\n";
 	}
-	@fault{qw(begin)} = ($begin);
-	return \%fault;
-}
-
-sub _end_server_fault
-{
-	my ($self, $fault, $begun) = @_;
-
-	$begun->{undo}->();
-	push @{ $self->{faults} }, $self->_happened($fault, $begun->{begin}, $begun->{what});
-	return;
+	return { begin => $begin, %fault };
 }
 
 #
-# Faults of clusters, in a process of their own
+# Faults of links and of clusters, in a process for each of the two
 #
 
-sub _start_cluster_faults
+sub _start_lane
 {
-	my ($self, $file) = @_;
-	my $next = $self->_schedule('clusters') or return;
+	my ($self, $lane, $file) = @_;
+	my $next = $self->_schedule($lane) or return;
 
 	pipe(my $in, my $to) or die "could not make a pipe: $!";
 	my $pid = fork // die "could not fork: $!";
@@ -760,21 +678,21 @@ sub _start_cluster_faults
 		close $to;
 		$SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
 		$self->{told} = $in;
-		eval { $self->_cluster_faults($next, $file); 1 } or print STDERR "faults: $@";
+		eval { $self->_faults_of_lane($lane, $next, $file); 1 }
+		  or print STDERR "faults of $lane: $@";
 		POSIX::_exit($@ ? 1 : 0);
 	}
 	close $in;
-	return { pid => $pid, to => $to };
+	return { name => $lane, pid => $pid, to => $to };
 }
 
-sub _end_cluster_faults
+sub _end_lane
 {
 	my ($self, $lane) = @_;
 
-	return unless $lane;
 	close $lane->{to};
 	waitpid($lane->{pid}, 0);
-	die "the faults of clusters have failed\n" if $? != 0;
+	die "the faults of $lane->{name} have failed\n" if $? != 0;
 	return;
 }
 
@@ -788,24 +706,69 @@ sub _rest
 	return select($bits, undef, undef, $seconds > 0 ? $seconds : 0) == 0;
 }
 
-sub _cluster_faults
+sub _faults_of_lane
 {
-	my ($self, $next, $file) = @_;
+	my ($self, $lane, $next, $file) = @_;
 
 	open(my $record, '>>', $file) or die "could not open $file: $!";
-	$self->_connect($_) for @{ $self->{clusters} };
 	while (1)
 	{
 		my $fault = $next->();
 
 		$self->_rest($fault->{gap}) or last;
 		my $begin = now();
-		my ($what, %more) = $self->_cluster_fault($fault);
+		my ($what, %more) =
+		  $lane eq 'links' ? $self->_link_fault($fault) : $self->_cluster_fault($fault);
 		syswrite($record,
 			$json->encode($self->_happened($fault, $begin, "cluster $fault->{cluster}$what", %more))
 			  . "\n");
 	}
 	return;
+}
+
+sub _link_fault
+{
+	my ($self, $fault) = @_;
+	my ($kind, $cluster, $dice, $lasts) = @$fault{qw(kind cluster dice lasts)};
+	my $proxy = $self->{links};
+	my @links = map { "$cluster-$_" } (0 .. $self->{servers} - 1);
+
+	if ($kind =~ /^freeze-/)
+	{
+		@links = ((grep({ $proxy->connections($_) } @links), @links)[0])
+		  if $kind eq 'freeze-one-link';
+		$proxy->freeze(@links);
+		$self->_rest($lasts);
+		$proxy->thaw(@links);
+		return @links == 1 ? ", $links[0]" : '';
+	}
+	if ($kind eq 'slow-links')
+	{
+		my $ms = 10 + $dice->below(150);
+
+		$proxy->delay($ms, @links);
+		$self->_rest($lasts);
+		$proxy->delay(0, @links);
+		return ", $ms ms";
+	}
+	if ($kind eq 'reset-links')
+	{
+		# Again and again, and between requests and their answers: these take
+		# long ahead of a reset, and behind it things are found out at once.
+		my $ms = 30 + $dice->below(200);
+		my $end = now() + $lasts;
+
+		while (now() < $end)
+		{
+			$proxy->delay($ms, @links);
+			$self->_rest(2 * $ms / 1000 + $dice->between(0, 0.3));
+			$proxy->reset(@links);
+			$proxy->delay(0, @links);
+			$self->_rest($dice->between(0.1, 0.4)) or last;
+		}
+		return ", $ms ms";
+	}
+	die "no such fault: $kind\n";
 }
 
 # Have a connection of our own, once the cluster accepts one.
@@ -828,7 +791,7 @@ sub _ask
 	my ($self, $name, $sql) = @_;
 	my $result;
 
-	$self->_connect($name) if $self->{wire}{$name}->gone;
+	$self->_connect($name) if !$self->{wire}{$name} || $self->{wire}{$name}->gone;
 	$result = $self->{wire}{$name}->run($sql);
 	die "$sql in $name: $result->{message}\n" if defined $result->{sqlstate};
 	return $result->{out} // '';
@@ -860,6 +823,8 @@ sub _cluster_fault
 	my ($kind, $name, $dice, $lasts) = @$fault{qw(kind cluster dice lasts)};
 	my $node = $self->{node}{$name};
 	my $worker = $kind =~ /worker/ ? $self->_worker($name) : undef;
+
+	$self->_connect($name) unless $self->{wire}{$name};
 
 	return ', no worker' if $kind =~ /worker/ && !$worker;
 	if ($kind eq 'terminate-worker')
@@ -947,7 +912,7 @@ sub _cluster_fault
 	if ($kind eq 'reload')
 	{
 		# the same servers in another order, one of them missing now and then
-		my @servers = split /,/, $self->{zk}->connstr_through($self->{proxy}, $name);
+		my @servers = split /,/, $self->{zk}->connstr_through($self->{links}, $name);
 
 		push @servers, shift @servers for (0 .. $dice->below(scalar @servers));
 		pop @servers if @servers > 1 && $dice->chance(0.3);

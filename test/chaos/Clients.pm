@@ -497,7 +497,7 @@ sub _plan
 	}
 	my $timeout = $call eq 'zk_try_lock'
 	  ? ($dice->chance(0.5) ? 0 : $dice->between(0.1, 1.5))
-	  : $dice->chance(0.15) ? $dice->between(0.3, 4) : undef;
+	  : $dice->chance(0.5) ? $dice->between(0.2, 3) : undef;
 	my $guarded = !grep { /^w/ } @locks;
 
 	my $enter = "SELECT $call("

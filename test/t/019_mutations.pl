@@ -215,11 +215,11 @@ sub schedule
 
 	return join("\n", map {
 		my $f = $next->();
-		join(' ', map { "$_->{kind} $_->{cluster} $_->{lasts}" } $f, $f->{also} // ())
+		join(' ', @$f{qw(kind cluster gap lasts)})
 	} (1 .. 50));
 }
 
-for my $lane ('servers', 'clusters')
+for my $lane ('servers', 'links', 'clusters')
 {
 	is(schedule(1, $lane), schedule(1, $lane), "faults of $lane: the same for a seed");
 	isnt(schedule(1, $lane), schedule(2, $lane), "faults of $lane: not for another");

@@ -71,6 +71,9 @@
 /* How long a commit waits for news of the session until it asks again, in ms. */
 #define PROOF_RECHECK_MS	100
 
+/* How long to keep others from NOTIFY meanwhile, in ms. */
+#define QUEUE_LOCK_MS		1000
+
 /* Ends the key of the slot that the readers of a lock share. */
 #define READERS_MARK		ZK_KEY_MARK "r"
 
@@ -1286,8 +1289,10 @@ static bool
 has_notified(void)
 {
 	MemoryContext context = CurrentMemoryContext;
+	bool		save_exit = ExitOnAnyError;
 	volatile bool notified = false;
 
+	ExitOnAnyError = false;
 	PG_TRY();
 	{
 		AtPrepare_Notify();
@@ -1299,21 +1304,20 @@ has_notified(void)
 		notified = true;
 	}
 	PG_END_TRY();
+	ExitOnAnyError = save_exit;
 	return notified;
 }
 
 /*
- * Between our check and the commit PostgreSQL takes a lock, by which all that
- * have used NOTIFY commit one after the other, and may wait long for it: wait
- * for it ahead of the check.
+ * The lock by which all transactions that have used NOTIFY commit one after the
+ * other.  PostgreSQL takes it between our check and the commit, and may wait
+ * long for it: so we wait for it ahead of the check.
  */
 static void
-wait_for_notifiers(void)
+lock_notify_queue(void)
 {
 	MemoryContext context = CurrentMemoryContext;
 
-	if (!has_notified())
-		return;
 	PG_TRY();
 	{
 		LockSharedObject(DatabaseRelationId, InvalidOid, 0,
@@ -1325,6 +1329,13 @@ wait_for_notifiers(void)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+}
+
+/* Others must not wait while we do. */
+static void
+unlock_notify_queue(void)
+{
+	UnlockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
 }
 
 /*
@@ -1342,11 +1353,13 @@ check_holds(void)
 	static uint32 wait_event = 0;
 	uint32		ticket = 0;
 	bool		asked = false;
+	bool		notified;
+	int64		queue_locked_at = 0;	/* of zk_now_ms(), or 0 */
 
 	if (dlist_is_empty(&held_list) || ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
 		return;
 
-	wait_for_notifiers();
+	notified = has_notified();
 	for (;;)
 	{
 		int64		lease = lease_read();
@@ -1357,8 +1370,22 @@ check_holds(void)
 		if (zklock_commit_check == ZK_CHECK_OFF ||
 			(zklock_commit_check == ZK_CHECK_LEASE && zk_now_ms() < lease) ||
 			(zklock_commit_check == ZK_CHECK_QUORUM && proved))
-			break;
+		{
+			if (!notified || queue_locked_at != 0)
+				break;
+			ConditionVariableCancelSleep();
+			lock_notify_queue();
+			queue_locked_at = zk_now_ms();
+			asked = false;
+			continue;
+		}
 
+		if (queue_locked_at != 0 &&
+			zk_now_ms() >= queue_locked_at + QUEUE_LOCK_MS)
+		{
+			unlock_notify_queue();
+			queue_locked_at = 0;
+		}
 		CHECK_FOR_INTERRUPTS();
 		if (asked)
 		{

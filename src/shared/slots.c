@@ -1579,6 +1579,17 @@ lease_write(int64 until, uint32 ticket)
 }
 
 /*
+ * lease_shorten
+ *		Rely on the session until then at the latest; the worker only.
+ */
+void
+lease_shorten(int64 until)
+{
+	if (lease_read() > until)
+		pg_atomic_write_u64(&zk->lease_until, (uint64) until);
+}
+
+/*
  * slots_retire
  *		Take back what the cluster owns, if no backend holds any of it, so that
  *		the worker may close the session.

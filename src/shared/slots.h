@@ -238,6 +238,7 @@ extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
 extern uint32 proof_asked(void);
 extern void lease_write(int64 until, uint32 ticket);
+extern void lease_shorten(int64 until);
 extern int	slot_cancel_holders(ZkSlot *slot);
 extern bool slot_check_idle(ZkSlot *slot, bool give_up);
 extern bool slots_retire(void);

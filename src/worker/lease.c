@@ -87,6 +87,17 @@ lease_disconnect(Lease *lease)
 }
 
 /*
+ * lease_forget
+ *		The session timeout has become shorter: what was proved is void.
+ */
+void
+lease_forget(Lease *lease)
+{
+	lease->until = 0;
+	lease->nproofs = 0;
+}
+
+/*
  * lease_turn
  *		To be called ahead of sending anything, and at the time that the last
  *		call has returned if there is nothing to send.

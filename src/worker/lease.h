@@ -39,6 +39,7 @@ typedef struct Lease
 
 extern void lease_begin(Lease *lease, int64_t now);
 extern void lease_disconnect(Lease *lease);
+extern void lease_forget(Lease *lease);
 extern int64_t lease_turn(Lease *lease, int64_t timeout, int64_t now);
 extern void lease_prove(Lease *lease, int64_t timeout, int64_t sent,
 						int64_t now);

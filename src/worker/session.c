@@ -1164,8 +1164,13 @@ greet_server(void)
 	}
 	zoo_async(handle, "/", answer_greeting, NULL);
 	connected = true;
-	if (first_timeout == 0)
+
+	/* a shorter timeout counts from when the server has heard of it */
+	if (first_timeout == 0 || first_timeout > zoo_recv_timeout(handle))
+	{
 		first_timeout = zoo_recv_timeout(handle);
+		lease_forget(&lease);
+	}
 }
 
 /* Returns false if the change is none for us. */

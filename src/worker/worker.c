@@ -1244,6 +1244,11 @@ open_session(void)
 	options.timeout = zklock_session_timeout;
 	options.auth = zklock_auth;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
+
+	/* a shorter timeout counts from when the server hears of it */
+	if (session.client_id != 0 && options.timeout < session.timeout)
+		lease_shorten(zk_now_ms() + options.timeout - options.timeout / 20);
+
 	options.first_timeout = session.client_id != 0 ? session.first_timeout : 0;
 	options.client_id = old_session != 0 ? old_session : session.client_id;
 	memcpy(options.passwd, old_session != 0 ? old_passwd : session.passwd,

@@ -385,7 +385,10 @@ sub _answer
 		}
 		else
 		{
-			$self->_end_section($c, 'failed', $state, $result->{message});
+			# the end of the connection does not tell
+			my $ended = $step->{is} eq 'commit' && $state =~ /^57P0[123]$/;
+
+			$self->_end_section($c, $ended ? 'unknown' : 'failed', $state, $result->{message});
 			@{ $c->{hold} }{qw(sqlstate message)} = ($state, $result->{message});
 		}
 		# not even that goes well: there is no going on

@@ -150,11 +150,21 @@ $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
 wait_long_lease();
 $zk->pause(0);
 wait_no_lease();
+$s->run('SET exit_on_error = on; NOTIFY channel');
 $s->send('COMMIT');
 $s->wait_waiting(2);
+poll_until(
+	sub {
+		value(q{SELECT count(*) FROM pg_locks
+			WHERE classid = 'pg_database'::regclass AND objid = 0 AND database = 0}) == 0;
+	},
+	'NOTIFY to be free');
+is(sql($a, 'NOTIFY channel')->{sqlstate}, undef, 'meanwhile others can use NOTIFY');
 value('SELECT pg_cancel_backend(' . $s->pid . ')');
 is($s->result->{sqlstate}, '57014', 'the wait can be canceled');
 $zk->resume(0);
+$s->quit;
+$s = ZkSession->new($a);
 is(rows(), 2, 'and then nothing is committed');
 wait_no_contenders($zk, 'x');
 
@@ -164,6 +174,8 @@ wait_no_contenders($zk, 'x');
 
 $s->run("SET zklock.commit_check = quorum; BEGIN; SELECT zk_lock('x')");
 $s->run_ok('COMMIT', 'quorum: a commit');
+$s->run("BEGIN; SELECT zk_lock('x'); NOTIFY channel");
+$s->run_ok('COMMIT', 'quorum: with NOTIFY');
 $s->run("BEGIN; SELECT zk_lock('x')");
 wait_long_lease();
 $zk->pause(0);

@@ -123,6 +123,9 @@ static struct
 static bool transaction_wrote = false;
 static bool snapshot_warned = false;
 
+/* Of the hooks around statements, which functions run others in. */
+static int	nesting = 0;
+
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
@@ -1261,6 +1264,9 @@ begin_commit_of_holds(void)
 /*
  * In place of the error under way, which a canceled statement has come to, tell
  * that a lock has been lost, if that is so: the worker cancels the holders.
+ *
+ * Not in a statement within a function, which could take that error for one of
+ * its own and go on.
  */
 static void
 explain_cancel(MemoryContext context, bool committing)
@@ -1567,6 +1573,7 @@ zk_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction, uint64 count
 {
 	MemoryContext context = CurrentMemoryContext;
 
+	nesting++;
 	PG_TRY();
 	{
 		if (prev_ExecutorRun)
@@ -1576,10 +1583,12 @@ zk_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction, uint64 count
 	}
 	PG_CATCH();
 	{
-		explain_cancel(context, false);
+		if (--nesting == 0)
+			explain_cancel(context, false);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	nesting--;
 }
 
 /* The same for AFTER triggers. */
@@ -1588,6 +1597,7 @@ zk_ExecutorFinish(QueryDesc *queryDesc)
 {
 	MemoryContext context = CurrentMemoryContext;
 
+	nesting++;
 	PG_TRY();
 	{
 		if (prev_ExecutorFinish)
@@ -1597,10 +1607,12 @@ zk_ExecutorFinish(QueryDesc *queryDesc)
 	}
 	PG_CATCH();
 	{
-		explain_cancel(context, false);
+		if (--nesting == 0)
+			explain_cancel(context, false);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	nesting--;
 }
 
 /* The statement may have brought in a foreign data wrapper's callback. */
@@ -1649,6 +1661,7 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		discard_holds();
 	}
 
+	nesting++;
 	PG_TRY();
 	{
 		if (prev_ProcessUtility)
@@ -1660,10 +1673,12 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	}
 	PG_CATCH();
 	{
-		explain_cancel(caller, false);
+		if (--nesting == 0)
+			explain_cancel(caller, false);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	nesting--;
 
 	if (!dlist_is_empty(&held_list))
 		move_callback_first();

@@ -1566,6 +1566,16 @@ proof_asked(void)
 }
 
 /*
+ * proof_latest
+ *		The latest ticket that has its answer.
+ */
+uint32
+proof_latest(void)
+{
+	return pg_atomic_read_u32(&zk->proof_given);
+}
+
+/*
  * lease_write
  *		Publish the lease, and up to which ticket it has been proved; the worker
  *		only.
@@ -1624,17 +1634,19 @@ slots_retire(void)
  * slot_cancel_holders
  *		Another client asks for the lock: cancel what its holders are running.
  *
- * Returns how many there are.  Done under the partition lock, so that it is
- * still the holders who are hit.
+ * Returns how many there are, without those who are in their commit: that ends
+ * by itself.  Done under the partition lock, so that it is still the holders who
+ * are hit.
  */
 int
 slot_cancel_holders(ZkSlot *slot)
 {
 	int			n = 0;
 
-	lock_slot(slot, LW_SHARED);
+	lock_slot(slot, LW_EXCLUSIVE);
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (proc->granted && kill(-proc->pid, SIGINT) == 0)
+		if (proc->granted && !proc->committing &&
+			kill(-proc->pid, SIGINT) == 0)
 			n++;
 	LWLockRelease(partition_lock(slot->hash));
 	return n;

@@ -237,6 +237,7 @@ extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
 extern uint32 proof_asked(void);
+extern uint32 proof_latest(void);
 extern void lease_write(int64 until, uint32 ticket);
 extern void lease_shorten(int64 until);
 extern int	slot_cancel_holders(ZkSlot *slot);

@@ -501,7 +501,9 @@ session_open(const SessionOptions *options)
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
 
 	lease_begin(&lease, zk_now_ms());
+	lease.until = options->lease_until;
 	first_timeout = options->first_timeout;
+	proved_ticket = options->ticket;
 	enter_library(&saved);
 	handle = zookeeper_init2(options->servers, state_changed, options->timeout,
 							 id.client_id != 0 ? &id : NULL, NULL,

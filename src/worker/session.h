@@ -25,6 +25,8 @@ typedef struct SessionOptions
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];
 	int			first_timeout;	/* ms, as granted when it began */
+	int64_t		lease_until;	/* what is known of it already */
+	uint32_t	ticket;			/* of the latest proof of any session */
 } SessionOptions;
 
 typedef enum SessionEventKind

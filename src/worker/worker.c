@@ -1208,17 +1208,11 @@ session_events(void)
 static int64
 keep_lease(void)
 {
-	static int64 published_until = 0;
-	static uint32 published_ticket = 0;
 	uint32		ticket;
 	int64		until = session_lease(&ticket);
 
-	if (until != published_until || ticket != published_ticket)
-	{
+	if (until != lease_read() || ticket != proof_latest())
 		lease_write(until, ticket);
-		published_until = until;
-		published_ticket = ticket;
-	}
 	return session_keep_lease(proof_asked(),
 							  hash_get_num_entries(contenders) > 0);
 }
@@ -1248,7 +1242,8 @@ open_session(void)
 	/* a shorter timeout counts from when the server hears of it */
 	if (session.client_id != 0 && options.timeout < session.timeout)
 		lease_shorten(zk_now_ms() + options.timeout - options.timeout / 20);
-
+	options.lease_until = session.client_id != 0 ? lease_read() : 0;
+	options.ticket = proof_latest();
 	options.first_timeout = session.client_id != 0 ? session.first_timeout : 0;
 	options.client_id = old_session != 0 ? old_session : session.client_id;
 	memcpy(options.passwd, old_session != 0 ? old_passwd : session.passwd,

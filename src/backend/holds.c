@@ -71,6 +71,9 @@
 /* How long a commit waits for news of the session until it asks again, in ms. */
 #define PROOF_RECHECK_MS	100
 
+/* What ZooKeeper was asked so long ago proves nothing any more, in ms. */
+#define PROOF_MAX_AGE_MS	1000
+
 /* How long to keep others from NOTIFY meanwhile, in ms. */
 #define QUEUE_LOCK_MS		1000
 
@@ -585,7 +588,9 @@ zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
 		*since = 0;
 		return info->timeout;
 	}
-	if (*since == 0)
+	if (*since == 0 && info->state == ZK_SESSION_CONNECTED)
+		*since = now;			/* draining */
+	else if (*since == 0)
 		*since = Max(called_at,
 					 now - TimestampDifferenceMilliseconds(info->state_since,
 														   GetCurrentTimestamp()));
@@ -1288,8 +1293,9 @@ explain_cancel(MemoryContext context, bool committing)
 }
 
 /*
- * Has the transaction used NOTIFY?  That is for PREPARE TRANSACTION to ask, who
- * takes it for an error; it changes nothing, so the error needs no rollback.
+ * Has the transaction used NOTIFY (or LISTEN)?  That is for PREPARE TRANSACTION
+ * to ask, who takes it for an error; it changes nothing, so the error needs no
+ * rollback.
  */
 static bool
 has_notified(void)
@@ -1345,6 +1351,26 @@ unlock_notify_queue(void)
 }
 
 /*
+ * Is it known well enough that the session has not ended?  "proved_at" is when
+ * ZooKeeper was asked that has said so, or 0.
+ */
+static bool
+is_proved(int64 lease, int64 proved_at)
+{
+	int64		now = zk_now_ms();
+
+	switch (zklock_commit_check)
+	{
+		case ZK_CHECK_LEASE:
+			return now < lease;
+		case ZK_CHECK_QUORUM:
+			return proved_at != 0 && now < proved_at + PROOF_MAX_AGE_MS;
+		default:
+			return true;
+	}
+}
+
+/*
  * Ahead of the commit: every lock must still be ours.
  *
  * ZooKeeper may have ended the session, and this cluster not have heard of it.
@@ -1358,9 +1384,9 @@ check_holds(void)
 {
 	static uint32 wait_event = 0;
 	uint32		ticket = 0;
-	bool		asked = false;
+	int64		asked_at = 0;	/* of zk_now_ms(); 0: not asked */
+	int64		queue_locked_at = 0;	/* the same */
 	bool		notified;
-	int64		queue_locked_at = 0;	/* of zk_now_ms(), or 0 */
 
 	if (dlist_is_empty(&held_list) || ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
 		return;
@@ -1369,20 +1395,17 @@ check_holds(void)
 	for (;;)
 	{
 		int64		lease = lease_read();
-		bool		proved = asked && proof_is_given(ticket);
+		bool		proved = asked_at != 0 && proof_is_given(ticket);
 
 		/* ahead of interrupts: we may have been canceled for that reason */
 		begin_commit_of_holds();
-		if (zklock_commit_check == ZK_CHECK_OFF ||
-			(zklock_commit_check == ZK_CHECK_LEASE && zk_now_ms() < lease) ||
-			(zklock_commit_check == ZK_CHECK_QUORUM && proved))
+		if (is_proved(lease, proved ? asked_at : 0))
 		{
 			if (!notified || queue_locked_at != 0)
 				break;
 			ConditionVariableCancelSleep();
 			lock_notify_queue();
 			queue_locked_at = zk_now_ms();
-			asked = false;
 			continue;
 		}
 
@@ -1393,7 +1416,7 @@ check_holds(void)
 			queue_locked_at = 0;
 		}
 		CHECK_FOR_INTERRUPTS();
-		if (asked)
+		if (asked_at != 0)
 		{
 			(void) WaitLatch(MyLatch,
 							 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -1402,9 +1425,11 @@ check_holds(void)
 			ResetLatch(MyLatch);
 		}
 		proof_prepare_wait();
-		if (!asked || proved)
+		if (asked_at == 0 || proved)
+		{
+			asked_at = zk_now_ms();
 			ticket = proof_ask();
-		asked = true;
+		}
 	}
 	ConditionVariableCancelSleep();
 

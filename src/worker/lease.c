@@ -6,13 +6,13 @@
  * The leader ends a session when it has not heard of it for the session timeout
  * T.  What it hears comes by way of the server that we are connected to (the
  * follower): that notes when a client was heard of, and tells the leader in its
- * answers to the leader's pings, which come every half tick; T is two ticks or
- * more.  A request that the leader has worked on proves that the session was
+ * answers to the leader's pings, which come every half tick and a little; T is two
+ * ticks or more.  A request that the leader has worked on proves that the session was
  * alive then, but does not prolong it.  What can be relied on follows from such
  * requests that were answered ("proofs"), by when we sent them and when we saw
  * the answer, all on one connection:
  *
- *	- Three in a row, the second sent T/4 or more after the answer to the first,
+ *	- Three in a row, the second sent a good T/4 after the answer to the first,
  *	  the third after the answer to the second: the session lives until T after
  *	  the first was sent.  For between working on the first and on the second
  *	  the leader sent a ping; that had reached the follower, which had heard of
@@ -50,7 +50,7 @@
 /* In parts of the session timeout: see the header. */
 #define LEASE_OF_THREE(timeout) ((timeout) - (timeout) / 20)
 #define LEASE_OF_ONE(timeout)	((timeout) / 50)
-#define PING_INTERVAL(timeout)	((timeout) / 4)
+#define PING_INTERVAL(timeout)	((timeout) / 4 + (timeout) / 50)
 
 /* A heartbeat is due when there was no other proof for so long. */
 #define HEARTBEAT_INTERVAL(timeout) ((timeout) / 6)

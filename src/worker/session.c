@@ -1022,6 +1022,8 @@ end_heartbeat(const Operation *op)
 	heartbeat_out = false;
 	if (is_proof(op))
 		proved_ticket = heartbeat_ticket;
+	else if (connected)
+		resend_at = zk_now_ms() + RESEND_DELAY_MS;
 }
 
 static RecipeResult

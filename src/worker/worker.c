@@ -1089,15 +1089,15 @@ logged_of_late(const char *line)
 	int64		now = zk_now_ms();
 	uint32		hash;
 	int			oldest = 0;
-	char	   *text = pstrdup(line);
+	char	   *words = pstrdup(line);
 	int			len = 0;
 
 	for (const char *c = line; *c != '\0'; c++)
 		if (!isdigit((unsigned char) *c))
-			text[		len++] = *c;
+			words[len++] = *c;
 
-	hash = hash_bytes((const unsigned char *) text, len);
-	pfree(text);
+	hash = hash_bytes((const unsigned char *) words, len);
+	pfree(words);
 
 	for (int i = 0; i < MAX_LOGGED; i++)
 	{

@@ -690,8 +690,10 @@ sub _end_lane
 {
 	my ($self, $lane) = @_;
 
-	close $lane->{to};
+	# not the end of the pipe: processes that were forked later have it, too
+	syswrite($lane->{to}, "end\n");
 	waitpid($lane->{pid}, 0);
+	close $lane->{to};
 	die "the faults of $lane->{name} have failed\n" if $? != 0;
 	return;
 }
@@ -897,6 +899,7 @@ sub _cluster_fault
 		my $session = $self->_ask($name, 'SELECT session_id FROM zk_session');
 
 		return ', no session' unless $session =~ /^0x/;
+		no warnings 'portable';
 		my $client = $self->{killer} //= $self->{zk}->client(timeout => 60);
 		my $killed = eval { $client->kill_session(hex $session) };
 

@@ -124,6 +124,7 @@ static struct
 
 /* Of the current transaction. */
 static bool transaction_wrote = false;
+static bool transaction_used_foreign = false;	/* tables, perhaps */
 static bool snapshot_warned = false;
 
 /* Of the hooks around statements, which functions run others in. */
@@ -1266,6 +1267,21 @@ begin_commit_of_holds(void)
 	}
 }
 
+/* We may be canceled again. */
+static void
+end_commit_of_holds(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &held_list)
+	{
+		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+
+		if (lock->proc->committing)
+			slot_end_commit(lock->proc);
+	}
+}
+
 /*
  * In place of the error under way, which a canceled statement has come to, tell
  * that a lock has been lost, if that is so: the worker cancels the holders.
@@ -1404,6 +1420,7 @@ check_holds(void)
 			if (!notified || queue_locked_at != 0)
 				break;
 			ConditionVariableCancelSleep();
+			end_commit_of_holds();
 			lock_notify_queue();
 			queue_locked_at = zk_now_ms();
 			continue;
@@ -1433,6 +1450,13 @@ check_holds(void)
 	}
 	ConditionVariableCancelSleep();
 
+	/*
+	 * The foreign server may be this one, and a trigger there use NOTIFY: to
+	 * keep the lock while postgres_fdw commits would be a deadlock.
+	 */
+	if (queue_locked_at != 0 && transaction_used_foreign)
+		unlock_notify_queue();
+
 	/* the lock must never be free before its commit is durable */
 	ForceSyncCommit();
 }
@@ -1447,14 +1471,9 @@ end_transaction(void)
 	dlist_foreach_modify(iter, &held_list)
 		remove_holds(dlist_container(HeldLock, node, iter.cur),
 					 ends_with_transaction, false);
-	dlist_foreach_modify(iter, &held_list)
-	{
-		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
-
-		if (lock->proc->committing)
-			slot_end_commit(lock->proc);
-	}
+	end_commit_of_holds();
 	transaction_wrote = false;
+	transaction_used_foreign = false;
 	snapshot_warned = false;
 }
 
@@ -1499,6 +1518,7 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 			break;
 		case XACT_EVENT_PREPARE:
 			transaction_wrote = false;
+			transaction_used_foreign = false;
 			snapshot_warned = false;
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
@@ -1574,9 +1594,20 @@ zk_subxact_callback(SubXactEvent event, SubTransactionId subid,
 	}
 }
 
+static bool
+has_foreign_table(const PlannedStmt *statement)
+{
+	ListCell   *cell;
+
+	foreach(cell, statement->rtable)
+		if (((RangeTblEntry *) lfirst(cell))->relkind == RELKIND_FOREIGN_TABLE)
+		return true;
+	return false;
+}
+
 /*
  * Note that the transaction changes something, on a foreign server too, where
- * it leaves no transaction id here.
+ * it leaves no transaction id here; and that it uses one.
  */
 static void
 zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
@@ -1585,6 +1616,8 @@ zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
 		(queryDesc->operation != CMD_SELECT ||
 		 queryDesc->plannedstmt->hasModifyingCTE))
 		transaction_wrote = true;
+	if (!transaction_used_foreign)
+		transaction_used_foreign = has_foreign_table(queryDesc->plannedstmt);
 
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(queryDesc, eflags);
@@ -1677,7 +1710,10 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	MemoryContext caller = CurrentMemoryContext;
 
 	if (GetCommandLogLevel(pstmt->utilityStmt) < LOGSTMT_ALL)
-		transaction_wrote = true;
+		transaction_wrote = transaction_used_foreign = true;
+	else if (IsA(pstmt->utilityStmt, CopyStmt) ||
+			 IsA(pstmt->utilityStmt, VacuumStmt))
+		transaction_used_foreign = true;
 	if (IsA(pstmt->utilityStmt, DiscardStmt) &&
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL)
 	{

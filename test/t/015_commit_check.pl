@@ -318,5 +318,22 @@ for my $notify ('NOTIFY channel', "SELECT pg_notify('channel', 'x')")
 	is(rows(), $rows + 1, "$notify: nothing is committed but what it waited for");
 }
 
+# A foreign server that is this one, and uses NOTIFY itself: no deadlock.
+value('CREATE DATABASE other');
+$a->safe_psql('other', <<'SQL');
+CREATE TABLE sales (n int);
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN NOTIFY sold; RETURN NULL; END $$;
+CREATE TRIGGER tell AFTER INSERT ON sales EXECUTE FUNCTION tell();
+SQL
+value(sprintf(<<'SQL', $a->host, $a->port));
+CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw
+    OPTIONS (host '%s', port '%s', dbname 'other');
+CREATE USER MAPPING FOR CURRENT_USER SERVER here;
+CREATE FOREIGN TABLE near_sales (n int) SERVER here OPTIONS (table_name 'sales');
+SQL
+$s->run("BEGIN; SELECT zk_lock('x'); NOTIFY channel; INSERT INTO near_sales VALUES (1)");
+$s->run_ok('COMMIT', 'NOTIFY here and in another database');
+
 $_->quit for ($s, $writer, $notifier);
 done_testing();

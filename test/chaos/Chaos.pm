@@ -85,7 +85,7 @@ my %faults = (
 	'freeze-links-short' => { lane => 'links', weight => 3, lasts => \@short },
 	'freeze-links-long' => { lane => 'links', weight => 4, lasts => \@long },
 	'freeze-one-link' => { lane => 'links', weight => 3, lasts => [ 0.2, 2 ] },
-	'reset-links' => { lane => 'links', weight => 5, lasts => [ 0.1, 1 ] },
+	'reset-links' => { lane => 'links', weight => 7, lasts => [ 0.1, 1 ] },
 	'slow-links' => { lane => 'links', weight => 2, lasts => [ 0.3, 1 ] },
 	'terminate-worker' => { lane => 'clusters', weight => 3, lasts => [ 0, 0 ] },
 	'kill-worker' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
@@ -114,7 +114,7 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 =item Chaos->new(%options)
 
 seed; clusters (names, default a, b, c), servers (of ZooKeeper, default 3),
-clients (of each cluster, default 8), timeout (of the session, in seconds,
+clients (of each cluster, default 12), timeout (of the session, in seconds,
 default 4), install_path (of the test build), say (called with lines for
 people).
 
@@ -128,7 +128,7 @@ sub new
 {
 	my ($class, %options) = @_;
 	my $self = bless {
-		seed => 1, clusters => [qw(a b c)], servers => 3, clients => 8, timeout => 4,
+		seed => 1, clusters => [qw(a b c)], servers => 3, clients => 12, timeout => 4,
 		say => sub { }, runs => 0, owner => $$, %options
 	}, $class;
 
@@ -299,11 +299,11 @@ sub run
 	my %run = (
 		duration => 60, faults => [ fault_kinds() ], gap => [ 0.2, 3 ], mutation => 'none',
 		locks => {
-			w1 => 2, w2 => 2, (map { ("w$_" => 1) } (3 .. 6)),
+			w1 => 2, w2 => 2, (map { ("w$_" => 1) } (3 .. 12)),
 			f1 => 2, f2 => 1, f3 => 1, l1 => 2, l2 => 1
 		},
 		long => 0.004, long_lasts => [ 0.3, 1.5 ],
-		medium => 0.2, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, drain => 60, until => sub { 0 }, %options);
+		medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common

@@ -56,9 +56,10 @@ violations, but "holes", and are listed as that:
 
 =item *
 
-a pause behind the check, in the middle of COMMIT (rule 7 of the design): two
-sections have the same number, the lock is not fenced (w...), and a fault has
-stopped one of the two while it was in COMMIT;
+a pause behind the check, in the middle of COMMIT (rule 7 of the design): one of
+two sections was stopped while it was in COMMIT, and they have the same number
+under a lock without a fence (w...), or the other one is a reader, who writes no
+token, and so is not kept apart by a fence either;
 
 =item *
 
@@ -214,6 +215,7 @@ sub _excuse
 	my $h = $self->{hold}{ $s->{hold} };
 
 	return unless defined $s->{commit};
+	return { kind => 'stop_before_commit' } if $what eq 'stops' && $s->{pause};
 	for my $f (grep { $_->{$what} } @{ $self->{faults} })
 	{
 		next unless grep { $_ eq $h->{cluster} } @{ $f->{clusters} };
@@ -374,7 +376,7 @@ sub _stale_reads
 			my $w = $low < @$list ? $list->[$low][3] : next;
 			$self->_wrong('stale read', $lock, $s->{commit},
 				"$lock: " . $self->_who($s->{id}) . " has seen number $n; " . $self->_who($w->[2]),
-				['closes'], $s->{id}, $w->[2])
+				[ 'closes', 'stops' ], $s->{id}, $w->[2])
 			  if $w->[1] < $s->{commit};
 		}
 	}

@@ -40,7 +40,8 @@ got), left (certainly not held any more); result: "got", "no" (not in time),
 
 =item section
 
-id, hold, mode, check (zklock.commit_check), and by lock what was read: n, token; commit (asked), end;
+id, hold, mode, check (zklock.commit_check), and by lock what was read: n, token; pause (it was to
+stop behind the commit check, for so long); commit (asked), end;
 outcome: "committed", "rolled back" (as was meant), "failed" (by an error),
 "died" (the connection has ended ahead of COMMIT), "unknown" (in COMMIT),
 "hangs"; sqlstate, message
@@ -327,7 +328,11 @@ sub _step
 	elsif ($step->{is} eq 'commit')
 	{
 		$c->{section}{commit} = now();
-		$c->{cont} = now() + $step->{pause} if $step->{pause};
+		if ($step->{pause})
+		{
+			$c->{cont} = now() + $step->{pause};
+			$c->{section}{pause} = $step->{pause};
+		}
 	}
 	elsif ($step->{id})
 	{

@@ -62,7 +62,7 @@ $run{gap} = [ (split /-/, $ENV{GAP})[ 0, -1 ] ] if $ENV{GAP};
 
 my $chaos = Chaos->new(
 	seed => $seed, say => \&say_it,
-	clients => $ENV{CLIENTS} // 8, timeout => $ENV{TIMEOUT} // 4,
+	clients => $ENV{CLIENTS} // 12, timeout => $ENV{TIMEOUT} // 4,
 	install_path => $ENV{ZKLOCK_TEST_INSTALL});
 
 say_it("SEED=$seed, " . ($run{transactions} ? "$run{transactions} transactions" : "$run{duration} s")

@@ -178,6 +178,14 @@ finds('', 'a pause in COMMIT is no violation');
 is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: it is the hole of rule 7');
 like(Timeline::draw(\%history, Checker::check(\%history)),
 	qr/<svg.*stop-cluster.*w in b.*stroke="#d00000".*hole: same number/s, 'the picture shows it');
+history();
+section('b1', 'f', 5, 6, 0, hold => { mode => 'shared' });
+section('a1', 'f', 1, 2, 0, end => 9, token => { f => 5 });
+finds('stale read', 'a reader ahead of a late commit');
+$history{sections}[1]{pause} = 5;
+finds('', 'no violation after a pause, since readers are not fenced');
+is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: but a hole');
+
 # a session that is closed from outside, and its cluster has not heard of it
 sub closed
 {

@@ -103,6 +103,43 @@ my %faults = (
 
 sub fault_kinds { return sort keys %faults; }
 
+=pod
+
+=head1 FUNCTIONS
+
+=over
+
+=item fault_kinds()
+
+=item showing($mutation)
+
+Options for C<run> with which this mutation does its harm soon.
+
+=back
+
+=cut
+
+sub showing
+{
+	my ($mutation) = @_;
+	my $locks = { map { ("w$_" => 1) } (1 .. 16) };
+	my %how = (
+		none => {},
+		# holders that are idle for long, and are cut off
+		commit_check_off => {
+			locks => $locks, faults => ['freeze-links-long'], gap => [ 0.1, 0.3 ], long => 0.3
+		},
+		# slow commits
+		release_before_commit => { locks => $locks, faults => [], slow => 0.5 },
+		# connections that are lost between a request and its answer
+		recovered_create_owns => {
+			locks => $locks, faults => ['reset-links'], gap => [ 0.02, 0.05 ],
+			long => 0.5, long_lasts => [ 0.1, 0.4 ]
+		});
+
+	return %{ $how{$mutation} // die "no such mutation: $mutation\n" };
+}
+
 sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 =pod
@@ -297,7 +334,7 @@ sub run
 {
 	my ($self, %options) = @_;
 	my %run = (
-		duration => 60, faults => [ fault_kinds() ], gap => [ 0.2, 3 ], mutation => 'none',
+		duration => 60, faults => [ fault_kinds() ], gap => [ 0.3, 4 ], mutation => 'none',
 		locks => {
 			w1 => 2, w2 => 2, (map { ("w$_" => 1) } (3 .. 12)),
 			f1 => 2, f2 => 1, f3 => 1, l1 => 2, l2 => 1

@@ -37,9 +37,13 @@ sub distribution
 }
 
 my $seed = $ENV{SEED} // time % 1_000_000;
+my $mutation = $ENV{MUTATION} // 'none';
 my %run = (
 	duration => $ENV{DURATION} // ($ENV{TRANSACTIONS} ? 86400 : 300),
-	mutation => $ENV{MUTATION} // 'none');
+	# that is what one wants to see of a mutation
+	$mutation ne 'none' ? (until => sub { $_[0]->has_same_numbers }) : (),
+	$ENV{FAULTS} ? () : Chaos::showing($mutation),
+	mutation => $mutation);
 
 if ($ENV{FAULTS})
 {
@@ -56,8 +60,6 @@ if ($ENV{TRANSACTIONS})
 {
 	@run{qw(transactions long medium slow)} = ($ENV{TRANSACTIONS}, 0, 0, 0.02);
 }
-# that is what one wants to see of a mutation
-$run{until} = sub { $_[0]->has_same_numbers } if $run{mutation} ne 'none';
 $run{gap} = [ (split /-/, $ENV{GAP})[ 0, -1 ] ] if $ENV{GAP};
 
 my $chaos = Chaos->new(

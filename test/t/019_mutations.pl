@@ -243,18 +243,6 @@ my $chaos = Chaos->new(
 	install_path => $ENV{ZKLOCK_TEST_INSTALL});
 $chaos->start;
 
-my %locks = (locks => { map { ("w$_" => 1) } (1 .. 16) });
-my %how = (
-	# holders that are idle for long, and are cut off
-	commit_check_off => {
-		%locks, faults => ['freeze-links-long'], gap => [ 0.1, 0.3 ], long => 0.3 },
-	# slow commits
-	release_before_commit => { %locks, faults => [], slow => 0.5 },
-	# connections that are lost between a request and its answer
-	recovered_create_owns => {
-		%locks, faults => ['reset-links'], gap => [ 0.02, 0.05 ],
-		long => 0.5, long_lasts => [ 0.1, 0.4 ] });
-
 sub run
 {
 	my (%options) = @_;
@@ -262,11 +250,11 @@ sub run
 	return ($history, Checker::check($history));
 }
 
-for my $mutation (sort keys %how)
+for my $mutation (qw(commit_check_off recovered_create_owns release_before_commit))
 {
 	my $begin = time;
 	my ($history, $verdict) = run(
-		%{ $how{$mutation} }, mutation => $mutation,
+		Chaos::showing($mutation), mutation => $mutation,
 		duration => 60, until => sub { $_[0]->has_same_numbers });
 	my ($same) = grep { $_->{kind} eq 'same number' } @{ $verdict->{violations} };
 
@@ -278,8 +266,9 @@ for my $mutation (sort keys %how)
 
 # all of that together, but on sound locks
 my ($history, $verdict) = run(
-	%locks, faults => [ 'kill-session', 'reset-links' ], gap => [ 0.1, 0.3 ],
-	long => 0.02, slow => 0.3, duration => 6);
+	locks => { map { ("w$_" => 1) } (1 .. 16) },
+	faults => [ 'freeze-links-long', 'kill-session', 'reset-links' ], gap => [ 0.1, 0.3 ],
+	slow => 0.3, duration => 6);
 is_deeply([ map { "$_->{kind}: $_->{text}" } @{ $verdict->{violations} } ],
 	[], 'without a mutation: no violation');
 cmp_ok(scalar(keys %{ $verdict->{committed} }), '>', 10, 'without a mutation: there are commits');

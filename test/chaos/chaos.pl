@@ -132,6 +132,13 @@ for my $hole (@{ $verdict->{holes} })
 }
 
 # The verdicts
+if (@{ $history->{diverged} })
+{
+	say_it('');
+	say_it('ZooKeeper has lost data: its servers disagree for good, so that what follows says');
+	say_it('nothing of zklock.  Versions before 3.8.4 are known for it (ZOOKEEPER-4785).');
+	say_it("        $_") for @{ $history->{diverged} };
+}
 my %found;
 push @{ $found{ $_->{kind} } }, $_->{text} for @{ $verdict->{violations} };
 $found{'left behind'} = $history->{left} if @{ $history->{left} };
@@ -144,7 +151,7 @@ my @verdicts = (
 	[ 'everybody got an answer', 'no answer', 'connection lost', 'unexpected error' ],
 	[ 'nobody waited for a free lock', 'free with waiters' ],
 	[ 'nothing is left behind', 'left behind' ]);
-my $failed = 0;
+my $failed = @{ $history->{diverged} } ? 1 : 0;
 
 say_it('');
 for my $v (@verdicts)

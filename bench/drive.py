@@ -16,18 +16,19 @@ from collections import Counter
 from types import SimpleNamespace
 
 MODES = {
-    # ms and warmup are of each measurement; warmup_first of a rival's first one
+    # ms and warmup are of each measurement; java is how long a JVM warms up
     "full": SimpleNamespace(
-        rounds=3, lone_rounds=5, ms=1000, warmup=300, warmup_first=3000,
-        clients=(1, 16, 64, 256), held=(10, 100, 1000, 10000),
-        waiters=(1, 10, 100, 1000), units=5000, sale_rounds=1,
-        pgbench_rounds=7, pgbench_seconds=4),
+        rounds=3, lone_rounds=5, ms=800, warmup=200, java=4000,
+        clients=(1, 16, 64, 256), clusters=(2, 4), held=(10, 100, 1000, 10000),
+        waiters=(1, 10, 100, 1000), units=5000, sale_ms=20000, sale_rounds=1,
+        waiter_rounds=2, pgbench_rounds=5, pgbench_seconds=4),
     "quick": SimpleNamespace(
-        rounds=1, lone_rounds=1, ms=250, warmup=100, warmup_first=300,
-        clients=(1, 16, 64, 256), held=(10, 1000), waiters=(1, 100),
-        units=300, sale_rounds=1, pgbench_rounds=1, pgbench_seconds=1),
+        rounds=1, lone_rounds=1, ms=250, warmup=100, java=1000,
+        clients=(1, 64), clusters=(2,), held=(10, 1000),
+        waiters=(1, 100), units=200, sale_ms=2000, sale_rounds=1,
+        waiter_rounds=1, pgbench_rounds=1, pgbench_seconds=1),
 }
-PAUSE = 3000                # us between the cycles of a lone client
+PAUSE = 2000                # us between the cycles of a lone client
 RELAY_PAUSE = 10000         # us for a waiter to get into its place
 ANSWER_LIMIT = 120          # seconds after which a rival counts as hung
 QUANTILES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5)
@@ -73,16 +74,17 @@ class Rival:
     def __init__(self, name):
         self.name = name
         self.process = None
-        self.warm = False
+
+    def start(self):
+        self.process = subprocess.Popen(
+            COMMANDS[self.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if COMMANDS[self.name][0] == "java":
+            self.ask("lock", clients=16, locks=16, prefix="warm", ms=mode.java)
 
     def ask(self, kind, **words):
         """Returns samples: (client, asked, acquired, released), in us."""
         if self.process is None:
-            self.process = subprocess.Popen(
-                COMMANDS[self.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        if kind == "lock" and not self.warm:
-            self.warm = True
-            self.ask(kind, **dict(words, ms=mode.warmup_first))
+            self.start()
         request = " ".join([kind] + ["%s=%s" % word for word in words.items()])
         self.process.stdin.write(request.encode() + b"\n")
         self.process.stdin.flush()
@@ -129,24 +131,21 @@ def quantile(values, percent):
     return values[min(len(values) - 1, int(len(values) * percent / 100))]
 
 
-def lock(rival, ms=None, **words):
-    """Lock cycles in a closed loop; the samples, which must not be none."""
-    words = dict(ms=ms or mode.ms, warmup=mode.warmup, **words)
-    for _ in range(3):
+def lock(rival, **words):
+    """Lock cycles in a closed loop; the samples, which must not be few."""
+    words = {"ms": mode.ms, "warmup": mode.warmup, **words}
+    for _ in range(4):
         samples = rivals[rival].ask("lock", **words)
-        if samples:
+        if len(samples) > 2:
             return samples
         words["ms"] *= 4
     sys.exit("%s: no cycle in %d ms" % (rival, words["ms"] / 4))
 
 
-def rate(samples, ms=None):
-    """Cycles a second: all in the time measured have been kept."""
-    first = min(s[3] for s in samples)
-    last = max(s[3] for s in samples)
-    if last == first:
-        return 1000 * len(samples) / (ms or mode.ms)
-    return 1e6 * (len(samples) - 1) / (last - first)
+def rate(samples):
+    """Cycles a second, from the end of the first one to that of the last."""
+    ends = [s[3] for s in samples]
+    return 1e6 * (len(samples) - 1) / max(1, max(ends) - min(ends))
 
 
 def sql(port, database, statement):
@@ -196,13 +195,13 @@ def hot(turn):
 
 def spread(turn):
     """One lock over several clusters, or sessions, with 16 clients in each."""
-    for n in (2, 4):
+    for n in mode.clusters:
         for name in LOCKS:
             samples = lock(name, clients=16 * n, clusters=n, locks=1, prefix="spread",
                            ms=mode.ms * 2)
             waits = sorted(s[2] - s[1] for s in samples)
             of_cluster = Counter(s[0] % n for s in samples)
-            record("spread", name, n, turn, rate=rate(samples, mode.ms * 2),
+            record("spread", name, n, turn, rate=rate(samples),
                    share=min(of_cluster[i] for i in range(n)) / len(samples),
                    longest=waits[-1] / max(1, quantile(waits, 50)))
 
@@ -225,6 +224,8 @@ def retained(turn):
         return
     sql(clusters[0], "bench", "ALTER SYSTEM SET zklock.retain_time = '10s';"
         "SELECT pg_reload_conf()")
+    while sql(clusters[0], "bench", "SHOW zklock.retain_time") != "10s":
+        time.sleep(0.01)
     try:
         for clients in (1, 16):
             for name in ("zklock", "advisory"):
@@ -256,7 +257,8 @@ def waiters(turn):
     """What a hot lock costs while so many wait for it."""
     for n in mode.waiters:
         for name in ("zklock", "curator", "redis", "etcd", "advisory"):
-            samples = lock(name, clients=n + 1, locks=1, prefix="queue")
+            samples = lock(name, clients=n + 1, locks=1, prefix="queue",
+                           warmup=mode.warmup + 2 * n)
             record("waiters", name, n, turn, cost=1e6 / rate(samples))
 
 
@@ -270,10 +272,11 @@ def sales(turn):
                 + (procedure if name == "zklock" else unlocked))
         sql(env["BENCH_WAREHOUSE"], "warehouse",
             "TRUNCATE stock; INSERT INTO stock (item, units) VALUES ('lamp', %d)" % mode.units)
-        samples = rivals[name].ask("sell", clients=64, clusters=2)
+        samples = rivals[name].ask("sell", clients=64, clusters=2, ms=mode.sale_ms)
         sold = sum(int(sql(port, "shop", "SELECT count(*) FROM orders")) for port in shops)
-        record("sales", name, 64, turn, oversold=sold - mode.units,
-               rate=1e6 * len(samples) / (max(s[3] for s in samples) - min(s[1] for s in samples)))
+        left = int(sql(env["BENCH_WAREHOUSE"], "warehouse", "SELECT sum(units) FROM stock"))
+        record("sales", name, 64, turn, rate=rate(samples), sold=sold,
+               oversold=max(0, -left))
 
 
 def pgbench(turn):
@@ -321,7 +324,7 @@ def pgbench(turn):
 
 
 PLAN = [(lone, "lone_rounds"), (distinct, "rounds"), (hot, "rounds"), (spread, "rounds"),
-        (relay, "rounds"), (retained, "rounds"), (held, "rounds"), (waiters, "rounds"),
+        (relay, "rounds"), (retained, "rounds"), (held, "rounds"), (waiters, "waiter_rounds"),
         (sales, "sale_rounds"), (pgbench, "pgbench_rounds")]
 only = env.get("BENCH_ONLY", "").split()
 

@@ -194,7 +194,7 @@ def sections():
     yield ""
     yield "Two shops sell the stock of one warehouse, 32 customers in each."
     yield ""
-    yield from by_metric("sales", 64, rate="sales a second", oversold="sold too many")
+    yield from by_metric("sales", 64, rate="sales a second", sold="sold", oversold="of them too many")
     yield "## Cost against scale"
     yield ""
     yield "A lone acquire (p50, µs) while so many other locks are held."

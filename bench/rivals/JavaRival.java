@@ -232,7 +232,7 @@ public class JavaRival {
         }
     }
 
-    /** Sells in one of the shops until the stock is gone. */
+    /** Sells in one of the shops until the stock is gone, or the time is over. */
     static Samples sell(Request r, int client, Source source) throws Exception {
         Samples samples = new Samples(client);
         String[] shops = System.getenv("BENCH_SHOPS").split(",");
@@ -243,7 +243,7 @@ public class JavaRival {
                  System.getenv("PGPASSWORD"));
              PreparedStatement statement = shop.prepareStatement("CALL sell('lamp')")) {
             r.start.await();
-            for (boolean sold = true; sold;) {
+            for (boolean sold = true; sold && System.nanoTime() < r.end;) {
                 long asked = System.nanoTime();
                 lock.acquire();
                 long acquired = System.nanoTime();

@@ -22,13 +22,13 @@ import (
 )
 
 type request struct {
-	clients, locks, pause, units int
-	prefix                       string
-	begin, end                   time.Time
+	clients, locks, pause int
+	prefix                string
+	begin, end            time.Time
 }
 
 type sample struct {
-	client                   int
+	client                    int
 	asked, acquired, released time.Time
 }
 
@@ -56,7 +56,7 @@ func parse(line string) (string, request) {
 		}
 	}
 	r.clients, r.locks = numbers["clients"], numbers["locks"]
-	r.pause, r.units = numbers["pause"], numbers["units"]
+	r.pause = numbers["pause"]
 	r.begin = time.Now().Add(time.Duration(numbers["warmup"]) * time.Millisecond)
 	r.end = r.begin.Add(time.Duration(numbers["ms"]) * time.Millisecond)
 	return words[0], r
@@ -94,7 +94,7 @@ func cycles(r request, session *concurrency.Session, client int) (samples []samp
 	}
 }
 
-// sell sells in one of the shops until the stock is gone.
+// sell sells in one of the shops until the stock is gone, or the time is over.
 func sell(r request, session *concurrency.Session, client int) (samples []sample) {
 	ctx := context.Background()
 	shops := strings.Split(os.Getenv("BENCH_SHOPS"), ",")
@@ -106,7 +106,7 @@ func sell(r request, session *concurrency.Session, client int) (samples []sample
 	statement, err := db.Prepare("CALL sell('lamp')")
 	must(err)
 	mutex := concurrency.NewMutex(session, "/bench/lamp")
-	for sold := true; ; {
+	for sold := true; time.Now().Before(r.end); {
 		asked := time.Now()
 		must(mutex.Lock(ctx))
 		acquired := time.Now()
@@ -118,6 +118,7 @@ func sell(r request, session *concurrency.Session, client int) (samples []sample
 		}
 		samples = append(samples, sample{client, asked, acquired, time.Now()})
 	}
+	return
 }
 
 func main() {

@@ -41,8 +41,8 @@ def cycles(r, zk, client, clock):
                 time.sleep(r["pause"] / 1e6)
 
 
-def sell(_, zk, client, clock):
-    """Sells in one of the shops until the stock is gone."""
+def sell(_r, zk, client, clock):
+    """Sells in one of the shops until the stock is gone, or the time is over."""
     import psycopg2
 
     shops = os.environ["BENCH_SHOPS"].split(",")
@@ -52,17 +52,18 @@ def sell(_, zk, client, clock):
     cursor = shop.cursor()
     lock = zk.Lock("/kazoo/lamp")
     samples = []
-    clock()
-    while True:
+    end = clock()[1]
+    sold = True
+    while sold and now() < end:
         asked = now()
         with lock:
             acquired = now()
             cursor.execute("CALL sell('lamp')")
             sold = cursor.fetchone()[0]
-        if not sold:
-            shop.close()
-            return samples
-        samples.append((client, asked, acquired, now()))
+        if sold:
+            samples.append((client, asked, acquired, now()))
+    shop.close()
+    return samples
 
 
 class Process:

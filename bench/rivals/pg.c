@@ -143,7 +143,7 @@ send_lock(Client *c)
 static void
 begin_cycle(Client *c)
 {
-	if (c->sold_out || (!selling && now_us() >= req.end))
+	if (c->sold_out || now_us() >= req.end)
 	{
 		c->step = GONE;
 		gone++;
@@ -321,9 +321,10 @@ run_hold(PGconn **held)
 
 	if (*held == NULL)
 		*held = connect_to(0);
+	/* zk_lock_all takes 500 at a time */
 	snprintf(sql, sizeof(sql),
 			 "SELECT zk_lock_all(array_agg('%s' || i), session => true)"
-			 " FROM generate_series(1, %d) i", req.prefix, req.count);
+			 " FROM generate_series(1, %d) i GROUP BY i / 250", req.prefix, req.count);
 	run(*held, sql);
 }
 

@@ -92,7 +92,7 @@ run_cycles(Client *c)
 static void
 run_sales(Client *c)
 {
-	for (int sold = 1; sold;)
+	for (int sold = 1; sold && now_us() < req.end;)
 	{
 		int64_t		asked = now_us();
 		int64_t		acquired;

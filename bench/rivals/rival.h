@@ -26,7 +26,6 @@ typedef struct Request
 	int			clusters;
 	int			count;
 	int			split;
-	int			units;
 	int64_t		begin;			/* of what is measured */
 	int64_t		end;
 } Request;
@@ -108,7 +107,7 @@ next_request(Request *r)
 		{"clients", &r->clients}, {"locks", &r->locks}, {"ms", &r->ms},
 		{"warmup", &r->warmup}, {"pause", &r->pause},
 		{"clusters", &r->clusters}, {"count", &r->count},
-		{"split", &r->split}, {"units", &r->units}
+		{"split", &r->split}
 	};
 
 	memset(r, 0, sizeof(*r));

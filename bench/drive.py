@@ -21,12 +21,12 @@ MODES = {
         rounds=3, lone_rounds=5, ms=800, warmup=200, java=4000,
         clients=(1, 16, 64, 256), clusters=(2, 4), held=(10, 100, 1000, 10000),
         waiters=(1, 10, 100, 1000), units=5000, sale_ms=20000, sale_rounds=1,
-        waiter_rounds=2, pgbench_rounds=5, pgbench_seconds=4),
+        waiter_rounds=2, pgbench_turns=8),
     "quick": SimpleNamespace(
         rounds=1, lone_rounds=1, ms=250, warmup=100, java=1000,
         clients=(1, 64), clusters=(2,), held=(10, 1000),
         waiters=(1, 100), units=200, sale_ms=2000, sale_rounds=1,
-        waiter_rounds=1, pgbench_rounds=1, pgbench_seconds=1),
+        waiter_rounds=1, pgbench_turns=2),
 }
 PAUSE = 2000                # us between the cycles of a lone client
 RELAY_PAUSE = 10000         # us for a waiter to get into its place
@@ -280,52 +280,50 @@ def sales(turn):
 
 
 def pgbench(turn):
-    """pgbench -S, without zklock and with it loaded; shared memory of a slot."""
-    port = env["BENCH_PGBENCH"]
+    """pgbench -S, without zklock and with it loaded: two servers with the same
+    data take turns of a second.  And the shared memory of a slot."""
+    ports = dict(zip(("without", "with"), env["BENCH_PGBENCH"].split(",")))
+    loaded = ["shared_preload_libraries=zklock"]
 
-    def start(*settings):
-        options = " ".join("-c " + s for s in settings)
-        subprocess.run(["pg_ctl", "start", "-w", "-D", "pgbench", "-l", "pgbench.log",
-                        "-o", options], check=True, stdout=subprocess.DEVNULL)
-
-    def stop():
-        subprocess.run(["pg_ctl", "stop", "-w", "-m", "fast", "-D", "pgbench"],
+    def pg_ctl(action, name, *settings):
+        subprocess.run(["pg_ctl", action, "-w", "-m", "fast", "-D", "pgbench_" + name,
+                        "-l", "pgbench_%s.log" % name,
+                        "-o", " ".join("-c " + s for s in settings)],
                        check=True, stdout=subprocess.DEVNULL)
 
-    def run(*options):
-        command = ["pgbench", "-h", env["BENCH_SOCKETS"], "-p", port, "-U", "postgres",
+    def run(name, *options):
+        command = ["pgbench", "-h", env["BENCH_SOCKETS"], "-p", ports[name], "-U", "postgres",
                    *options, "postgres"]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    settings = {"without": (), "with": ("shared_preload_libraries=zklock",)}
-    order = list(settings)
-    if turn % 2:
-        order.reverse()
-    for name in order:
-        start(*settings[name])
-        if not sql(port, "postgres", "SELECT 1 FROM pg_class WHERE relname = 'pgbench_accounts'"):
-            run("-i", "-q")
-        select_only = ("-S", "-n", "-M", "prepared", "-c", "2", "-j", "2", "-T")
-        run(*select_only, "1")
-        tps = [line.split()[2] for line in run(*select_only, str(mode.pgbench_seconds)).splitlines()
-               if line.startswith("tps")]
-        record("pgbench", name, 2, turn, rate=float(tps[0]))
-        stop()
+    pg_ctl("start", "without")
+    pg_ctl("start", "with", *loaded)
+    for name in ports:
+        run(name, "-i", "-q")
+    for i in range(-1, mode.pgbench_turns):
+        for name in sorted(ports, reverse=i % 2):
+            answer = run(name, "-S", "-n", "-M", "prepared", "-c", "2", "-j", "2", "-T", "1")
+            tps = [float(line.split()[2]) for line in answer.splitlines()
+                   if line.startswith("tps")]
+            if i >= 0:          # the first turn warms up
+                record("pgbench", name, 2, turn * mode.pgbench_turns + i, rate=tps[0])
+    pg_ctl("stop", "without")
+    pg_ctl("stop", "with")
 
     if turn == 0:
         size = {}
         for locks in (1000, 11000):
-            start(*settings["with"], "zklock.max_locks=%d" % locks)
+            pg_ctl("start", "with", "zklock.max_locks=%d" % locks, *loaded)
             # of the whole segment: elements of hash tables have no name there
-            size[locks] = int(sql(port, "postgres",
+            size[locks] = int(sql(ports["with"], "postgres",
                                   "SELECT sum(allocated_size) FROM pg_shmem_allocations"))
-            stop()
+            pg_ctl("stop", "with")
         record("slot", "zklock", 1, turn, bytes=(size[11000] - size[1000]) / 10000)
 
 
 PLAN = [(lone, "lone_rounds"), (distinct, "rounds"), (hot, "rounds"), (spread, "rounds"),
         (relay, "rounds"), (retained, "rounds"), (held, "rounds"), (waiters, "waiter_rounds"),
-        (sales, "sale_rounds"), (pgbench, "pgbench_rounds")]
+        (sales, "sale_rounds"), (pgbench, "rounds")]
 only = env.get("BENCH_ONLY", "").split()
 
 for scenario, rounds in PLAN:

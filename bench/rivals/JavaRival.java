@@ -41,7 +41,8 @@ import org.apache.zookeeper.recipes.lock.WriteLock;
 
 public class JavaRival {
     interface Lock {
-        void acquire() throws Exception;
+        /** False if it was not to be had before that System.nanoTime(). */
+        boolean acquire(long end) throws Exception;
 
         void release() throws Exception;
     }
@@ -51,6 +52,12 @@ public class JavaRival {
         Lock lock(String name) throws Exception;
 
         void close() throws Exception;
+    }
+
+    static final long NEVER = Long.MAX_VALUE;
+
+    static long left(long end) {
+        return end == NEVER ? NEVER : Math.max(0, end - System.nanoTime());
     }
 
     static class Curator implements Source {
@@ -67,8 +74,8 @@ public class JavaRival {
             InterProcessMutex mutex = new InterProcessMutex(client, "/curator/" + name);
 
             return new Lock() {
-                public void acquire() throws Exception {
-                    mutex.acquire();
+                public boolean acquire(long end) throws Exception {
+                    return mutex.acquire(left(end), TimeUnit.NANOSECONDS);
                 }
 
                 public void release() throws Exception {
@@ -119,7 +126,7 @@ public class JavaRival {
             return new Lock() {
                 private WriteLock lock;
 
-                public void acquire() throws Exception {
+                public boolean acquire(long end) throws Exception {
                     Semaphore acquired = new Semaphore(0);
 
                     lock = new WriteLock(client, path, ZooDefs.Ids.OPEN_ACL_UNSAFE,
@@ -132,8 +139,13 @@ public class JavaRival {
                         });
                     lock.lock();
                     while (!acquired.tryAcquire(LOOK_AGAIN_MS, TimeUnit.MILLISECONDS)) {
+                        if (left(end) == 0) {
+                            release();
+                            return false;
+                        }
                         lock.lock();
                     }
+                    return true;
                 }
 
                 /* If it were not closed, its watch would have it queue again. */
@@ -219,7 +231,9 @@ public class JavaRival {
             if (asked >= r.end) {
                 return samples;
             }
-            lock.acquire();
+            if (!lock.acquire(r.end)) {
+                return samples;
+            }
             long acquired = System.nanoTime();
             lock.release();
             long released = System.nanoTime();
@@ -245,7 +259,9 @@ public class JavaRival {
             r.start.await();
             for (boolean sold = true; sold && System.nanoTime() < r.end;) {
                 long asked = System.nanoTime();
-                lock.acquire();
+                if (!lock.acquire(r.end)) {
+                    return samples;
+                }
                 long acquired = System.nanoTime();
                 try (ResultSet row = statement.executeQuery()) {
                     row.next();
@@ -329,7 +345,7 @@ public class JavaRival {
 
     static Callable<Long> acquiring(Lock lock) {
         return () -> {
-            lock.acquire();
+            lock.acquire(NEVER);
             return System.nanoTime();
         };
     }
@@ -347,7 +363,7 @@ public class JavaRival {
             Lock lock = source.lock(r.prefix + i);
 
             running.add(threads.submit(() -> {
-                lock.acquire();
+                lock.acquire(NEVER);
                 return null;
             }));
         }

@@ -19,6 +19,7 @@ import (
 	_ "github.com/lib/pq"
 	"go.etcd.io/etcd/clientv3"
 	"go.etcd.io/etcd/clientv3/concurrency"
+	"go.uber.org/zap"
 )
 
 type request struct {
@@ -74,6 +75,8 @@ func (r request) mutexes(session *concurrency.Session, client int) []*concurrenc
 
 func cycles(r request, session *concurrency.Session, client int) (samples []sample) {
 	ctx := context.Background()
+	untilEnd, cancel := context.WithDeadline(ctx, r.end)
+	defer cancel()
 	mutexes := r.mutexes(session, client)
 	for i := 0; ; i++ {
 		mutex := mutexes[i%len(mutexes)]
@@ -81,7 +84,11 @@ func cycles(r request, session *concurrency.Session, client int) (samples []samp
 		if asked.After(r.end) {
 			return
 		}
-		must(mutex.Lock(ctx))
+		err := mutex.Lock(untilEnd)
+		if untilEnd.Err() != nil && err != nil {
+			return
+		}
+		must(err)
 		acquired := time.Now()
 		must(mutex.Unlock(ctx))
 		released := time.Now()
@@ -97,6 +104,8 @@ func cycles(r request, session *concurrency.Session, client int) (samples []samp
 // sell sells in one of the shops until the stock is gone, or the time is over.
 func sell(r request, session *concurrency.Session, client int) (samples []sample) {
 	ctx := context.Background()
+	untilEnd, cancel := context.WithDeadline(ctx, r.end)
+	defer cancel()
 	shops := strings.Split(os.Getenv("BENCH_SHOPS"), ",")
 	db, err := sql.Open("postgres", fmt.Sprintf(
 		"host=127.0.0.1 port=%s user=shop dbname=shop password=%s sslmode=disable",
@@ -108,9 +117,13 @@ func sell(r request, session *concurrency.Session, client int) (samples []sample
 	mutex := concurrency.NewMutex(session, "/bench/lamp")
 	for sold := true; time.Now().Before(r.end); {
 		asked := time.Now()
-		must(mutex.Lock(ctx))
+		err := mutex.Lock(untilEnd)
+		if untilEnd.Err() != nil && err != nil {
+			return
+		}
+		must(err)
 		acquired := time.Now()
-		err := statement.QueryRow().Scan(&sold)
+		err = statement.QueryRow().Scan(&sold)
 		must(mutex.Unlock(ctx))
 		must(err)
 		if !sold {
@@ -122,7 +135,9 @@ func sell(r request, session *concurrency.Session, client int) (samples []sample
 }
 
 func main() {
-	client, err := clientv3.New(clientv3.Config{Endpoints: os.Args[1:2]})
+	quiet := zap.NewProductionConfig()
+	quiet.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
+	client, err := clientv3.New(clientv3.Config{Endpoints: os.Args[1:2], LogConfig: &quiet})
 	must(err)
 	in := bufio.NewScanner(os.Stdin)
 	out := bufio.NewWriter(os.Stdout)

@@ -11,6 +11,7 @@ import threading
 import time
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout
 
 
 def now():
@@ -22,6 +23,14 @@ def lock_names(r, client):
             for i in range(client % r["locks"], r["locks"], r["clients"])]
 
 
+def acquire(lock, end):
+    """False if time is over."""
+    try:
+        return lock.acquire(timeout=max(0.001, (end - now()) / 1e6))
+    except LockTimeout:
+        return False
+
+
 def cycles(r, zk, client, clock):
     locks = [zk.Lock("/kazoo/" + name) for name in lock_names(r, client)]
     samples = []
@@ -31,7 +40,8 @@ def cycles(r, zk, client, clock):
             asked = now()
             if asked >= end:
                 return samples
-            lock.acquire()
+            if not acquire(lock, end):
+                return samples
             acquired = now()
             lock.release()
             released = now()
@@ -56,10 +66,12 @@ def sell(_r, zk, client, clock):
     sold = True
     while sold and now() < end:
         asked = now()
-        with lock:
-            acquired = now()
-            cursor.execute("CALL sell('lamp')")
-            sold = cursor.fetchone()[0]
+        if not acquire(lock, end):
+            break
+        acquired = now()
+        cursor.execute("CALL sell('lamp')")
+        sold = cursor.fetchone()[0]
+        lock.release()
         if sold:
             samples.append((client, asked, acquired, now()))
     shop.close()

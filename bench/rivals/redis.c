@@ -50,13 +50,19 @@ command(redisContext *redis, int argc, const char **argv)
 	return done;
 }
 
-static void
+/* False if time is over. */
+static int
 acquire(Client *c, const char *key)
 {
 	const char *set[] = {"SET", key, c->token, "NX", "PX", LEASE_MS};
 
 	while (!command(c->redis, 6, set))
+	{
+		if (now_us() >= req.end)
+			return 0;
 		usleep(RETRY_US / 2 + rand_r(&c->seed) % RETRY_US);
+	}
+	return 1;
 }
 
 static void
@@ -80,7 +86,8 @@ run_cycles(Client *c)
 		if (asked >= req.end)
 			return;
 		snprintf(key, sizeof(key), "%s%d", req.prefix, lock_number(&req, c->number, cycle));
-		acquire(c, key);
+		if (!acquire(c, key))
+			return;
 		acquired = now_us();
 		release(c, key);
 		keep_cycle(&c->samples, &req, c->number, asked, acquired, now_us());
@@ -98,7 +105,8 @@ run_sales(Client *c)
 		int64_t		acquired;
 		PGresult   *res;
 
-		acquire(c, "lamp");
+		if (!acquire(c, "lamp"))
+			return;
 		acquired = now_us();
 		res = PQexecPrepared(c->shop, "sell", 0, NULL, NULL, NULL, 0);
 		release(c, "lamp");

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 MODES = {
@@ -67,6 +68,10 @@ COMMANDS = {
 LOCKS = ["zklock", "curator", "writelock", "kazoo", "redis", "etcd"]
 
 
+class Failed(Exception):
+    pass
+
+
 class Rival:
     """A program that answers requests; it stays for the whole run, so that
     Java's compiler has to warm up only once."""
@@ -86,34 +91,40 @@ class Rival:
         if self.process is None:
             self.start()
         request = " ".join([kind] + ["%s=%s" % word for word in words.items()])
-        self.process.stdin.write(request.encode() + b"\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(request.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed("ended before: " + request) from None
         samples = []
         for line in self.lines(request):
             if line == "done":
                 return samples
             samples.append(tuple(map(int, line.split())))
-        sys.exit("%s has failed at: %s" % (self.name, request))
+        raise Failed("ended at: " + request)
 
     def lines(self, request):
         pending = b""
         fd = self.process.stdout.fileno()
         while True:
             if not select.select([fd], [], [], ANSWER_LIMIT)[0]:
-                sys.exit("%s does not answer: %s" % (self.name, request))
+                raise Failed("did not answer: " + request)
             data = os.read(fd, 1 << 20)
             if not data:
                 return
             *lines, pending = (pending + data).split(b"\n")
             yield from map(bytes.decode, lines)
 
-    def stop(self):
+    def stop(self, kill=False):
         if self.process is not None:
+            if kill:
+                self.process.kill()
             self.process.stdin.close()
             self.process.wait()
             self.process = None
 
 
+failures = []
 rivals = {name: Rival(name) for name in COMMANDS}
 results = csv.writer(open(os.path.join(out, "results.csv"), "w"), lineterminator="\n")
 results.writerow(["scenario", "rival", "x", "round", "metric", "value"])
@@ -127,7 +138,22 @@ def record(scenario, rival, x, turn, **metrics):
         and not m[0].startswith("q"))), flush=True)
 
 
+@contextmanager
+def contest(scenario, name):
+    """If a rival fails, the others go on, and the report tells."""
+    try:
+        yield
+    except Failed as failure:
+        rivals[name].stop(kill=True)
+        failures.append(name)
+        print("%s: %s has failed: %s" % (scenario, name, failure), flush=True)
+        with open(os.path.join(out, "failures.txt"), "a") as file:
+            file.write("%s, %s: %s\n" % (scenario, name, failure))
+
+
 def quantile(values, percent):
+    if not values:
+        raise Failed("nothing was measured")
     return values[min(len(values) - 1, int(len(values) * percent / 100))]
 
 
@@ -139,7 +165,7 @@ def lock(rival, **words):
         if len(samples) > 2:
             return samples
         words["ms"] *= 4
-    sys.exit("%s: no cycle in %d ms" % (rival, words["ms"] / 4))
+    raise Failed("no cycle in %d ms" % (words["ms"] / 4))
 
 
 def rate(samples):
@@ -162,58 +188,63 @@ def sql(port, database, statement):
 def lone(turn):
     """One client, which pauses between cycles: latencies, not throughput."""
     for name in LOCKS + ["advisory", "raw"]:
-        words = dict(clients=1, locks=8, pause=PAUSE, prefix="lone", ms=mode.ms * 2)
-        samples = lock(name, **words)
-        cycles = sorted(s[3] - s[1] for s in samples)
-        if name in ("zklock", "advisory"):
-            samples = lock(name, split=1, **words)
-        acquires = sorted(s[2] - s[1] for s in samples)
-        record("lone", name, 1, turn,
-               acquire_p50=quantile(acquires, 50), acquire_p99=quantile(acquires, 99),
-               cycle_p50=quantile(cycles, 50), cycle_p99=quantile(cycles, 99),
-               **{"q%g" % q: quantile(acquires, q) for q in QUANTILES})
+        with contest("lone", name):
+            words = dict(clients=1, locks=8, pause=PAUSE, prefix="lone", ms=mode.ms * 2)
+            samples = lock(name, **words)
+            cycles = sorted(s[3] - s[1] for s in samples)
+            if name in ("zklock", "advisory"):
+                samples = lock(name, split=1, **words)
+            acquires = sorted(s[2] - s[1] for s in samples)
+            record("lone", name, 1, turn,
+                   acquire_p50=quantile(acquires, 50), acquire_p99=quantile(acquires, 99),
+                   cycle_p50=quantile(cycles, 50), cycle_p99=quantile(cycles, 99),
+                   **{"q%g" % q: quantile(acquires, q) for q in QUANTILES})
 
 
 def distinct(turn):
     """As many locks as clients, each client its own, as fast as they go."""
     for clients in mode.clients:
         for name in LOCKS + ["advisory", "raw", "raw-multi"]:
-            samples = lock(name, clients=clients, locks=clients, prefix="own")
-            cycles = sorted(s[3] - s[1] for s in samples)
-            record("distinct", name, clients, turn, rate=rate(samples),
-                   cycle_p50=quantile(cycles, 50), cycle_p99=quantile(cycles, 99))
+            with contest("distinct", name):
+                samples = lock(name, clients=clients, locks=clients, prefix="own")
+                cycles = sorted(s[3] - s[1] for s in samples)
+                record("distinct", name, clients, turn, rate=rate(samples),
+                       cycle_p50=quantile(cycles, 50), cycle_p99=quantile(cycles, 99))
 
 
 def hot(turn):
     """16 clients, one lock, one cluster."""
     for name in LOCKS + ["advisory"]:
-        samples = lock(name, clients=16, locks=1, prefix="hot")
-        cycles = sorted(s[3] - s[1] for s in samples)
-        record("hot", name, 16, turn, rate=rate(samples),
-               cycle_p50=quantile(cycles, 50), cycle_p99=quantile(cycles, 99))
+        with contest("hot", name):
+            samples = lock(name, clients=16, locks=1, prefix="hot")
+            cycles = sorted(s[3] - s[1] for s in samples)
+            record("hot", name, 16, turn, rate=rate(samples),
+                   cycle_p50=quantile(cycles, 50), cycle_p99=quantile(cycles, 99))
 
 
 def spread(turn):
     """One lock over several clusters, or sessions, with 16 clients in each."""
     for n in mode.clusters:
         for name in LOCKS:
-            samples = lock(name, clients=16 * n, clusters=n, locks=1, prefix="spread",
-                           ms=mode.ms * 2)
-            waits = sorted(s[2] - s[1] for s in samples)
-            of_cluster = Counter(s[0] % n for s in samples)
-            record("spread", name, n, turn, rate=rate(samples),
-                   share=min(of_cluster[i] for i in range(n)) / len(samples),
-                   longest=waits[-1] / max(1, quantile(waits, 50)))
+            with contest("spread", name):
+                samples = lock(name, clients=16 * n, clusters=n, locks=1, prefix="spread",
+                               ms=mode.ms * 2)
+                waits = sorted(s[2] - s[1] for s in samples)
+                of_cluster = Counter(s[0] % n for s in samples)
+                record("spread", name, n, turn, rate=rate(samples),
+                       share=min(of_cluster[i] for i in range(n)) / len(samples),
+                       longest=waits[-1] / max(1, quantile(waits, 50)))
 
 
 def relay(turn):
     """From COMMIT in one cluster to the grant in another that waits."""
     for name in ("zklock", "curator", "raw"):
-        samples = rivals[name].ask("relay", ms=mode.ms * 2, warmup=mode.warmup,
-                                   pause=RELAY_PAUSE, prefix="relay")
-        waits = sorted(s[2] - s[1] for s in samples)
-        record("relay", name, 2, turn, handover_p50=quantile(waits, 50),
-               handover_p99=quantile(waits, 99))
+        with contest("relay", name):
+            samples = rivals[name].ask("relay", ms=mode.ms * 2, warmup=mode.warmup,
+                                       pause=RELAY_PAUSE, prefix="relay")
+            waits = sorted(s[2] - s[1] for s in samples)
+            record("relay", name, 2, turn, handover_p50=quantile(waits, 50),
+                   handover_p99=quantile(waits, 99))
 
 
 def retained(turn):
@@ -229,8 +260,9 @@ def retained(turn):
     try:
         for clients in (1, 16):
             for name in ("zklock", "advisory"):
-                samples = lock(name, clients=clients, locks=clients, prefix="kept")
-                record("retained", name, clients, turn, rate=rate(samples))
+                with contest("retained", name):
+                    samples = lock(name, clients=clients, locks=clients, prefix="kept")
+                    record("retained", name, clients, turn, rate=rate(samples))
     finally:
         sql(clusters[0], "bench", "ALTER SYSTEM RESET zklock.retain_time;"
             "SELECT pg_reload_conf()")
@@ -238,28 +270,32 @@ def retained(turn):
 
 def held(turn):
     """What a lone acquire costs while the cluster, or session, holds others."""
-    names = ("zklock", "curator", "raw")
+    names = ["zklock", "curator", "raw"]
     count = 0
     for total in mode.held:
-        for name in names:
-            rivals[name].ask("hold", count=total - count, prefix="held%d-" % total)
-        for name in names:
-            words = dict(clients=1, locks=8, pause=PAUSE, prefix="lone")
-            samples = lock(name, **(dict(words, split=1) if name == "zklock" else words))
-            acquires = sorted(s[2] - s[1] for s in samples)
-            record("held", name, total, turn, acquire_p50=quantile(acquires, 50))
+        for name in list(names):
+            names.remove(name)
+            with contest("held", name):
+                rivals[name].ask("hold", count=total - count, prefix="held%d-" % total)
+                split = {"split": 1} if name == "zklock" else {}
+                samples = lock(name, clients=1, locks=8, pause=PAUSE, prefix="lone", **split)
+                acquires = sorted(s[2] - s[1] for s in samples)
+                record("held", name, total, turn, acquire_p50=quantile(acquires, 50))
+                names.append(name)
         count = total
     for name in names:
-        rivals[name].ask("drop")
+        with contest("held", name):
+            rivals[name].ask("drop")
 
 
 def waiters(turn):
     """What a hot lock costs while so many wait for it."""
     for n in mode.waiters:
         for name in ("zklock", "curator", "redis", "etcd", "advisory"):
-            samples = lock(name, clients=n + 1, locks=1, prefix="queue",
-                           warmup=mode.warmup + 2 * n)
-            record("waiters", name, n, turn, cost=1e6 / rate(samples))
+            with contest("waiters", name):
+                samples = lock(name, clients=n + 1, locks=1, prefix="queue",
+                               warmup=mode.warmup + 2 * n)
+                record("waiters", name, n, turn, cost=1e6 / rate(samples))
 
 
 def sales(turn):
@@ -267,16 +303,17 @@ def sales(turn):
     procedure = open("sell.sql").read()
     unlocked = "".join(line for line in procedure.splitlines(True) if "zk_lock" not in line)
     for name in LOCKS:
-        for port in shops:
-            sql(port, "shop", "TRUNCATE orders;"
-                + (procedure if name == "zklock" else unlocked))
-        sql(env["BENCH_WAREHOUSE"], "warehouse",
-            "TRUNCATE stock; INSERT INTO stock (item, units) VALUES ('lamp', %d)" % mode.units)
-        samples = rivals[name].ask("sell", clients=64, clusters=2, ms=mode.sale_ms)
-        sold = sum(int(sql(port, "shop", "SELECT count(*) FROM orders")) for port in shops)
-        left = int(sql(env["BENCH_WAREHOUSE"], "warehouse", "SELECT sum(units) FROM stock"))
-        record("sales", name, 64, turn, rate=rate(samples), sold=sold,
-               oversold=max(0, -left))
+        with contest("sales", name):
+            for port in shops:
+                sql(port, "shop", "TRUNCATE orders;"
+                    + (procedure if name == "zklock" else unlocked))
+            sql(env["BENCH_WAREHOUSE"], "warehouse",
+                "TRUNCATE stock; INSERT INTO stock (item, units) VALUES ('lamp', %d)" % mode.units)
+            samples = rivals[name].ask("sell", clients=64, clusters=2, ms=mode.sale_ms)
+            sold = sum(int(sql(port, "shop", "SELECT count(*) FROM orders")) for port in shops)
+            left = int(sql(env["BENCH_WAREHOUSE"], "warehouse", "SELECT sum(units) FROM stock"))
+            record("sales", name, 64, turn, rate=rate(samples), sold=sold,
+                   oversold=max(0, -left))
 
 
 def pgbench(turn):
@@ -335,3 +372,5 @@ for scenario, rounds in PLAN:
     print("%s took %.0f s" % (scenario.__name__, time.monotonic() - began), flush=True)
 for rival in rivals.values():
     rival.stop()
+if "zklock" in failures:
+    sys.exit("zklock has failed")

@@ -1,4 +1,5 @@
-"""Makes README.md and the plots out of results.csv and about.txt, which go.
+"""Makes README.md and the plots out of results.csv, about.txt and failures.txt,
+and removes the latter two.
 
 usage: report.py DIRECTORY
 """
@@ -10,6 +11,7 @@ from collections import defaultdict
 from statistics import median
 
 out = sys.argv[1]
+failed = os.path.join(out, "failures.txt")
 NAMES = {
     "zklock": "zklock",
     "curator": "Curator InterProcessMutex",
@@ -24,12 +26,12 @@ NAMES = {
     "without": "without",
 }
 
-# figures[scenario, rival, x][metric] = values of the rounds, in their order
-figures = defaultdict(lambda: defaultdict(list))
+# figures[scenario, rival, x][metric] = {round: value}
+figures = defaultdict(lambda: defaultdict(dict))
 with open(os.path.join(out, "results.csv")) as file:
     for row in csv.DictReader(file):
-        figures[row["scenario"], row["rival"], int(row["x"])][row["metric"]].append(
-            float(row["value"]))
+        figures[row["scenario"], row["rival"], int(row["x"])][row["metric"]][
+            row["round"]] = float(row["value"])
 
 
 def number(value):
@@ -48,13 +50,18 @@ def with_spread(values):
     return text
 
 
-def values(scenario, rival, x, metric):
-    return figures[scenario, rival, x][metric] if (scenario, rival, x) in figures else []
+def rounds(scenario, rival, x, metric):
+    return figures[scenario, rival, x][metric] if (scenario, rival, x) in figures else {}
+
+
+def values(*which):
+    return list(rounds(*which).values())
 
 
 def ratio(a, b):
     """Round by round, as the two were measured one after the other."""
-    return [x / y for x, y in zip(values(*a), values(*b)) if y]
+    below = rounds(*b)
+    return [x / below[turn] for turn, x in rounds(*a).items() if below.get(turn)]
 
 
 def xs(scenario):
@@ -150,6 +157,12 @@ def sections():
     yield "## What must be true"
     yield ""
     yield from table(["", "must be", "toward", "measured", "met"], bounds())
+    if os.path.exists(failed):
+        yield "Failed, and so not in the figures:"
+        yield ""
+        with open(failed) as lines:
+            yield from ("- `%s`" % line.rstrip() for line in lines)
+        yield ""
     yield "## A lone client"
     yield ""
     yield "Latencies in µs, with pauses between the cycles."
@@ -239,7 +252,7 @@ def medians(scenario, metric):
 
 def quantiles(name):
     metrics = figures["lone", name, 1]
-    return [(median(metrics[metric]), float(metric[1:]))
+    return [(median(metrics[metric].values()), float(metric[1:]))
             for metric in metrics if metric.startswith("q")]
 
 
@@ -254,3 +267,5 @@ plot("waiters.svg", "One hot lock while others wait for it", "waiters", "µs a g
 with open(os.path.join(out, "README.md"), "w") as file:
     file.writelines(line + "\n" for line in sections())
 os.remove(os.path.join(out, "about.txt"))
+if os.path.exists(failed):
+    os.remove(failed)

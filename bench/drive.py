@@ -126,13 +126,15 @@ class Rival:
 
 failures = []
 rivals = {name: Rival(name) for name in COMMANDS}
-results = csv.writer(open(os.path.join(out, "results.csv"), "w"), lineterminator="\n")
+results_file = open(os.path.join(out, "results.csv"), "w")
+results = csv.writer(results_file, lineterminator="\n")
 results.writerow(["scenario", "rival", "x", "round", "metric", "value"])
 
 
 def record(scenario, rival, x, turn, **metrics):
     for metric, value in metrics.items():
         results.writerow([scenario, rival, x, turn, metric, "%.6g" % value])
+    results_file.flush()
     print("%-10s %-10s %6s  %s" % (scenario, rival, x, "  ".join(
         "%s %.6g" % m for m in metrics.items() if m[0] not in ("acquire", "cycle")
         and not m[0].startswith("q"))), flush=True)

@@ -232,10 +232,11 @@ def plot(name, title, xlabel, ylabel, lines, *settings):
     lines = [(title, points) for title, points in lines if points]
     if not lines:
         return
-    script = ["set terminal svg size 800,500 dynamic font 'sans-serif,13' background '#ffffff'",
+    script = ["set terminal svg size 800,500 dynamic noenhanced font 'sans-serif,13'"
+              " background '#ffffff'",
               "set output '%s'" % os.path.join(out, name),
               "set title \"%s\"" % title, "set xlabel '%s'" % xlabel, "set ylabel '%s'" % ylabel,
-              "set key outside right top", "set grid", *settings]
+              "set key below", "set grid", "set format '%g'", *settings]
     for i, (_, points) in enumerate(lines):
         script += ["$line%d << EOD" % i] + ["%g %g" % point for point in points] + ["EOD"]
     script.append("plot " + ", ".join(

@@ -51,6 +51,7 @@ help:
 	@echo "make demo       two shops, one stock: installs what it needs, shows zklock at work"
 	@echo "make test       all tests, from nothing: packages, build, real servers"
 	@echo "make chaos      faults at random on three clusters and servers, and a checker"
+	@echo "make bench      zklock and its rivals side by side, to doc/bench; also bench-quick"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
 	@echo "make installcheck   regress, isolation and TAP tests on a running, prepared server"
 	@echo "make clean      remove what was built"
@@ -63,6 +64,12 @@ demo:
 
 chaos:
 	@test/run chaos
+
+bench:
+	@bench/run
+
+bench-quick:
+	@bench/run quick
 
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
 # know neither PostgreSQL nor libzookeeper.
@@ -93,4 +100,4 @@ unit-asan: $(UNIT_TESTS:%=build/asan/%)
 unit-valgrind: $(UNIT_TESTS:%=build/unit/%)
 	$(call run_unit,valgrind --quiet --leak-check=full --error-exitcode=99)
 
-.PHONY: all help test demo chaos unit unit-asan unit-valgrind
+.PHONY: all help test demo chaos bench bench-quick unit unit-asan unit-valgrind

@@ -1,0 +1,362 @@
+/*
+ * zklock and PostgreSQL's own advisory locks: pg zklock|advisory DIR PORT...
+ *
+ * The clusters listen on a socket in DIR.  All connections are driven by one
+ * loop over epoll, as pgbench does it.  A transaction is BEGIN, the lock,
+ * COMMIT, as prepared statements sent in one go (pipeline mode), so that it
+ * costs one round trip; with split=1 BEGIN goes ahead, and the lock is asked
+ * for, and timed, by itself.
+ */
+#include <sys/epoll.h>
+#include <libpq-fe.h>
+
+#include "rival.h"
+
+typedef enum Step
+{
+	BEGINNING,					/* BEGIN alone is out */
+	LOCKING,					/* the lock alone is out */
+	ENDING,						/* all the rest is out */
+	PAUSING,
+	GONE
+} Step;
+
+typedef struct Client
+{
+	PGconn	   *conn;
+	int			number;
+	Step		step;
+	int			cycle;
+	int64_t		asked;
+	int64_t		acquired;
+	int64_t		due;			/* end of the pause */
+	int			sold_out;
+} Client;
+
+static const char *lock_sql;
+static int	selling;
+static int	gone;				/* how many clients are */
+static const char *dir;
+static char **ports;
+static Request req;
+static Samples samples;
+
+static void
+check(PGconn *conn, PGresult *res)
+{
+	switch (PQresultStatus(res))
+	{
+		case PGRES_COMMAND_OK:
+		case PGRES_TUPLES_OK:
+		case PGRES_PIPELINE_SYNC:
+			return;
+		default:
+			die("query failed", PQerrorMessage(conn));
+	}
+}
+
+static void
+run(PGconn *conn, const char *sql)
+{
+	PGresult   *res = PQexec(conn, sql);
+
+	check(conn, res);
+	PQclear(res);
+}
+
+static void
+prepare(PGconn *conn, const char *name, const char *sql)
+{
+	PGresult   *res = PQprepare(conn, name, sql, 0, NULL);
+
+	check(conn, res);
+	PQclear(res);
+}
+
+static PGconn *
+open_connection(const char *conninfo)
+{
+	PGconn	   *conn = PQconnectdb(conninfo);
+
+	if (PQstatus(conn) != CONNECTION_OK)
+		die("could not connect", PQerrorMessage(conn));
+	return conn;
+}
+
+static PGconn *
+connect_to(int cluster)
+{
+	char		conninfo[512];
+	PGconn	   *conn;
+
+	snprintf(conninfo, sizeof(conninfo),
+			 "host=%s port=%s user=postgres dbname=bench", dir, ports[cluster]);
+	conn = open_connection(conninfo);
+	prepare(conn, "begin", "BEGIN");
+	prepare(conn, "lock", lock_sql);
+	prepare(conn, "commit", "COMMIT");
+	return conn;
+}
+
+/* A customer, who takes turns with the shops that there are. */
+static PGconn *
+connect_to_shop(int number)
+{
+	char		conninfo[256];
+	const char *port = getenv("BENCH_SHOPS");	/* port,port */
+	PGconn	   *conn;
+
+	if (number % 2 == 1)
+		port = strchr(port, ',') + 1;
+	snprintf(conninfo, sizeof(conninfo), "host=127.0.0.1 port=%d user=shop dbname=shop",
+			 atoi(port));
+	conn = open_connection(conninfo);
+	prepare(conn, "sell", "CALL sell('lamp')");
+	return conn;
+}
+
+static void
+send_statement(PGconn *conn, const char *name, const char *argument)
+{
+	if (!PQsendQueryPrepared(conn, name, argument != NULL, &argument, NULL, NULL, 0))
+		die("could not send", PQerrorMessage(conn));
+}
+
+/* What is sent fits into the socket's buffer. */
+static void
+sync_and_flush(PGconn *conn)
+{
+	if (!PQpipelineSync(conn) || PQflush(conn) != 0)
+		die("could not send", PQerrorMessage(conn));
+}
+
+static void
+send_lock(Client *c)
+{
+	char		name[64];
+
+	snprintf(name, sizeof(name), "%s%d", req.prefix, lock_number(&req, c->number, c->cycle));
+	c->asked = now_us();
+	send_statement(c->conn, "lock", name);
+}
+
+static void
+begin_cycle(Client *c)
+{
+	if (c->sold_out || now_us() >= req.end)
+	{
+		c->step = GONE;
+		gone++;
+		return;
+	}
+	if (selling)
+	{
+		c->step = ENDING;
+		c->asked = now_us();
+		send_statement(c->conn, "sell", NULL);
+	}
+	else if (req.split)
+	{
+		c->step = BEGINNING;
+		send_statement(c->conn, "begin", NULL);
+	}
+	else
+	{
+		c->step = ENDING;
+		send_statement(c->conn, "begin", NULL);
+		send_lock(c);
+		send_statement(c->conn, "commit", NULL);
+	}
+	sync_and_flush(c->conn);
+}
+
+/* All that was sent has been answered. */
+static void
+next_step(Client *c)
+{
+	int64_t		now = now_us();
+
+	switch (c->step)
+	{
+		case BEGINNING:
+			c->step = LOCKING;
+			send_lock(c);
+			sync_and_flush(c->conn);
+			break;
+		case LOCKING:
+			c->step = ENDING;
+			c->acquired = now;
+			send_statement(c->conn, "commit", NULL);
+			sync_and_flush(c->conn);
+			break;
+		default:
+			if (!req.split)
+				c->acquired = now;
+			if (!selling)
+				keep_cycle(&samples, &req, c->number, c->asked, c->acquired, now);
+			else if (!c->sold_out)
+				keep_sample(&samples, c->number, c->asked, c->acquired, now);
+			c->cycle++;
+			c->step = PAUSING;
+			c->due = now + req.pause;
+			if (req.pause == 0)
+				begin_cycle(c);
+	}
+}
+
+/* Read what there is; true if that is all up to the sync. */
+static int
+read_answers(Client *c)
+{
+	int			synced = 0;
+
+	if (!PQconsumeInput(c->conn))
+		die("connection lost", PQerrorMessage(c->conn));
+	while (!synced && !PQisBusy(c->conn))
+	{
+		PGresult   *res = PQgetResult(c->conn);
+
+		if (res == NULL)
+			continue;			/* the end of one statement's results */
+		check(c->conn, res);
+		if (selling && PQresultStatus(res) == PGRES_TUPLES_OK)
+			c->sold_out = PQgetvalue(res, 0, 0)[0] == 'f';
+		synced = PQresultStatus(res) == PGRES_PIPELINE_SYNC;
+		PQclear(res);
+	}
+	return synced;
+}
+
+static void
+run_clients(void)
+{
+	Client	   *clients = calloc(req.clients, sizeof(Client));
+	int			ep = epoll_create1(0);
+
+	selling = strcmp(req.kind, "sell") == 0;
+	gone = 0;
+	for (int i = 0; i < req.clients; i++)
+	{
+		Client	   *c = &clients[i];
+		struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+
+		c->number = i;
+		c->conn = selling ? connect_to_shop(i) : connect_to(i % req.clusters);
+		PQsetnonblocking(c->conn, 1);
+		PQenterPipelineMode(c->conn);
+		epoll_ctl(ep, EPOLL_CTL_ADD, PQsocket(c->conn), &event);
+	}
+
+	start_clock(&req);
+	for (int i = 0; i < req.clients; i++)
+		begin_cycle(&clients[i]);
+	while (gone < req.clients)
+	{
+		struct epoll_event events[64];
+		int			n;
+
+		/* pauses are some ms long */
+		n = epoll_wait(ep, events, 64, req.pause ? 1 : 1000);
+		for (int i = 0; i < n; i++)
+			if (read_answers(events[i].data.ptr))
+				next_step(events[i].data.ptr);
+		for (int i = 0; req.pause && i < req.clients; i++)
+			if (clients[i].step == PAUSING && now_us() >= clients[i].due)
+				begin_cycle(&clients[i]);
+	}
+	for (int i = 0; i < req.clients; i++)
+		PQfinish(clients[i].conn);
+	close(ep);
+	free(clients);
+}
+
+/*
+ * From COMMIT in one cluster to the grant in the other, back and forth.  The
+ * pause is for the waiter to get into its place.
+ */
+static void
+run_relay(void)
+{
+	PGconn	   *conn[2] = {connect_to(0), connect_to(1)};
+	const char *name = req.prefix;
+	int			holder = 0;
+
+	start_clock(&req);
+	run(conn[0], "BEGIN");
+	PQclear(PQexecPrepared(conn[0], "lock", 1, &name, NULL, NULL, 0));
+	while (now_us() < req.end)
+	{
+		PGconn	   *giver = conn[holder];
+		PGconn	   *taker = conn[1 - holder];
+		PGresult   *res;
+		int64_t		committed;
+
+		run(taker, "BEGIN");
+		send_statement(taker, "lock", name);
+		PQflush(taker);
+		usleep(req.pause);
+
+		committed = now_us();
+		send_statement(giver, "commit", NULL);
+		PQflush(giver);
+		while ((res = PQgetResult(taker)) != NULL)
+		{
+			check(taker, res);
+			PQclear(res);
+		}
+		keep_cycle(&samples, &req, 1 - holder, committed, now_us(), now_us());
+		while ((res = PQgetResult(giver)) != NULL)
+			PQclear(res);
+		holder = 1 - holder;
+	}
+	PQfinish(conn[0]);
+	PQfinish(conn[1]);
+}
+
+/* Hold that many more locks in the session, until "drop". */
+static void
+run_hold(PGconn **held)
+{
+	char		sql[256];
+
+	if (*held == NULL)
+		*held = connect_to(0);
+	/* zk_lock_all takes 500 at a time */
+	snprintf(sql, sizeof(sql),
+			 "SELECT zk_lock_all(array_agg('%s' || i), session => true)"
+			 " FROM generate_series(1, %d) i GROUP BY i / 250", req.prefix, req.count);
+	run(*held, sql);
+}
+
+int
+main(int argc, char **argv)
+{
+	PGconn	   *held = NULL;
+
+	if (argc < 4)
+		die(argv[0], "usage: pg zklock|advisory DIR PORT...");
+	lock_sql = strcmp(argv[1], "zklock") == 0 ? "SELECT zk_lock($1)" :
+		"SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+	dir = argv[2];
+	ports = argv + 3;
+
+	while (next_request(&req))
+	{
+		if (strcmp(req.kind, "lock") == 0 || strcmp(req.kind, "sell") == 0)
+			run_clients();
+		else if (strcmp(req.kind, "relay") == 0)
+			run_relay();
+		else if (strcmp(req.kind, "hold") == 0)
+			run_hold(&held);
+		else if (strcmp(req.kind, "drop") == 0)
+		{
+			PQfinish(held);
+			held = NULL;
+		}
+		else
+			die("unknown request", req.kind);
+		print_samples(&samples);
+		end_request();
+	}
+	return 0;
+}

@@ -63,6 +63,19 @@ sub set_and_reload
 	return;
 }
 
+# A session with that timeout.  One that had it by reload only would go by the
+# timeout that it began with when ZooKeeper restarts.
+sub begin_session
+{
+	my ($node, $timeout) = @_;
+
+	value($node, "ALTER SYSTEM SET zklock.session_timeout = '$timeout'");
+	$node->restart;
+	delete $node->{zk_watcher};
+	wait_state($node, 'connected');
+	return;
+}
+
 # Both clusters work, and exclude each other.
 sub works
 {
@@ -461,8 +474,7 @@ for my $how ('stop', 'kill9')
 	my $node = $foreign->lock($dir);
 	my @sessions = (waiter($b, 'm', 2), holder($b, 'm2'));
 
-	set_and_reload($a, 'connected', 'zklock.session_timeout' => '30s')
-	  if $how eq 'stop';
+	begin_session($a, '30s') if $how eq 'stop';
 	push @sessions, waiter($a, 'm2', 2);
 	my ($waiter, $holder, $remote) = @sessions;
 	my $queue = sub {
@@ -636,11 +648,7 @@ sub stop_process
 #
 
 {
-	# over its own restart ZooKeeper keeps the timeout a session began with
-	value($a, "ALTER SYSTEM SET zklock.session_timeout = '30s'");
-	$a->restart;
-	delete $a->{zk_watcher};
-	wait_state($a, 'connected');
+	begin_session($a, '30s');
 	my $script = PostgreSQL::Test::Utils::tempdir . '/random';
 	append_to_file($script, "\\set i random(1, 1000)\nSELECT zk_lock('random' || :i);\n");
 	my $run = sub {

@@ -146,7 +146,7 @@ sub try_to_live
 	my @clusters = @{ $options{reconnect} // [] };
 	my $holder = changer('lives');
 	my $waiter = waiter($b, 'lives', 2);
-	my @queue = contenders($zk, 'lives');
+	my @queue = wait_contenders($zk, 'lives', 2);
 	my @sessions = map { session_of($_) } ($a, $b);
 	my @before = map { reconnects($_) } @clusters;
 

@@ -39,6 +39,7 @@ int			zklock_session_timeout;
 char	   *zklock_root;
 int			zklock_max_locks;
 int			zklock_handoff_quantum;
+int			zklock_retain_time;
 char	   *zklock_auth;
 int			zklock_acl;
 int			zklock_node_format;
@@ -246,6 +247,14 @@ define_settings(void)
 							"Zero gives the lock up after each transaction.",
 							&zklock_handoff_quantum,
 							10, 0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.retain_time",
+							"Sets how long a lock is kept for the next transaction of this server when none holds it.",
+							"It goes at once when another server waits for it.  Zero gives the lock up at transaction end.",
+							&zklock_retain_time,
+							0, 0, INT_MAX,
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);

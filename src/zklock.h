@@ -37,6 +37,7 @@ extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
 extern int	zklock_max_locks;
 extern int	zklock_handoff_quantum; /* ms */
+extern int	zklock_retain_time;
 extern char *zklock_auth;
 extern int	zklock_acl;			/* a ZkAcl */
 extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */

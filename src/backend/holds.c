@@ -68,6 +68,9 @@
 /* How long to wait for the owner's name, for the log, in ms. */
 #define OWNER_QUERY_MS		1000
 
+/* How long to wait until looking again whether the session is sure, in ms. */
+#define UNPROVED_RECHECK_MS	10
+
 /* How long a commit waits for news of the session until it asks again, in ms. */
 #define PROOF_RECHECK_MS	100
 
@@ -689,6 +692,8 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	}
 	else
 		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
+	if (take == ZK_UNPROVED)
+		sleep = Min(sleep, UNPROVED_RECHECK_MS);
 	log_in = log_wait(wait, lock);
 	if (log_in >= 0)
 		sleep = Min(sleep, log_in);

@@ -21,11 +21,12 @@
  *	granted			by the worker: our contender owns the lock
  *	taken			by a backend that has the heavyweight lock; HELD only by
  *					one more reader
- *	handed			by the last holder at its end, for the next local backend
- *	given up		by the last holder at its end; by the last backend that
- *					wanted the slot and does no more; by one that waits for
- *					something else first; by the worker, if it is lost or
- *					nobody can take it
+ *	handed			by the last holder at its end, for the next local backend,
+ *					whether there is one already or not
+ *	given up		by the last holder at its end, if others have a turn; by
+ *					the last backend that wanted the slot and does no more; by
+ *					one that waits for something else first; by the worker, if
+ *					it is lost, others wait for it, or nobody takes it
  *	contender gone	told by the worker: deleted, or expired with its session;
  *					WANTED if a backend waits for another one.  The holders,
  *					if there are any, have lost the lock, and are marked so.
@@ -40,6 +41,17 @@
  * while no exclusive contender of another cluster waits behind ours; that is
  * looked up in ZooKeeper, by the worker, but not more often than once in
  * zklock.handoff_quantum.
+ *
+ * What is idle and has no taker goes when the worker comes to it, which is when
+ * it can send the request: a backend that wants it before that takes it back.
+ * Or it is retained, for zklock.retain_time.  So that this keeps no other
+ * cluster waiting, the worker then watches who comes to stand behind our
+ * contender; the znode of one that may be retained says so, and who finds it
+ * ahead does not take it for a holder at once.  The same watch is asked for at
+ * the first handoff, and while nobody else waits, handoffs go on.  When others
+ * do (the slot is "crowded"), or while that is not known, they go on within
+ * zklock.handoff_quantum; and where it is known the turn ends as soon as all who
+ * wait here have had one, if it has lasted for MIN_TURN_MS.
  *
  * A cluster must not wait for itself.  A contender that owns a lock is kept for
  * a backend that can take it, which is not held up in the lock manager: else it
@@ -108,6 +120,15 @@
 
 /* How long to believe that a writer waits behind readers. */
 #define RELOOK_MS		1000
+
+/* How long to keep a lock for somebody who does not take it. */
+#define MAX_IDLE_MS		100
+
+/*
+ * A turn is not ended before that for others who wait.  To let them have the
+ * lock and to get it back costs one or two of these.
+ */
+#define MIN_TURN_MS		2
 
 typedef enum SlotEvent
 {
@@ -340,6 +361,10 @@ end_contender(ZkSlot *slot)
 	slot->token = 0;
 	slot->look_start = 0;
 	slot->look_wanted = false;
+	slot->watched = false;
+	slot->crowded = false;
+	slot->watch_wanted = false;
+	slot->watch_asked = false;
 	lose_holders(slot);
 }
 
@@ -400,6 +425,7 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	{
 		slot->handoff_start = 0;
 		slot->looked_at = zk_now_ms();
+		slot->keep_until = slot->looked_at + MAX_IDLE_MS;
 		slot->writer_behind = false;
 	}
 	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)
@@ -561,6 +587,13 @@ slot_want(const char *key, ZnodeKind kind, bool session, bool together)
 	return proc;
 }
 
+/* Is an idle slot to be kept although nobody wants it? */
+static bool
+is_retained(const ZkSlot *slot, int64 now)
+{
+	return slot->contender.retain && !slot->crowded && now < slot->keep_until;
+}
+
 /*
  * slot_unwant
  *		Say that this backend wants the slot no more: timeout, cancel, error.
@@ -581,10 +614,21 @@ slot_unwant(ZkProcLock *proc)
 	if (slot->nwanting == 0)
 	{
 		slot->refusal = ZK_REFUSAL_NONE;
-		if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
+		if (slot->state == ZK_SLOT_WANTED ||
+			(slot->state == ZK_SLOT_IDLE && !is_retained(slot, zk_now_ms())))
 			slot_event(slot, SLOT_GIVEN_UP);
 	}
 	unlock_slot(slot);
+}
+
+/*
+ * Is an idle slot still ours?  A cluster that was cut off may not have heard of
+ * its loss.  Who comes right behind the grant need not ask.
+ */
+static bool
+is_proved(const ZkSlot *slot)
+{
+	return slot->handoff_start == 0 || zk_now_ms() < lease_read();
 }
 
 /* The slot is free to be taken; the partition lock is held exclusively. */
@@ -760,8 +804,9 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 					result = ZK_QUEUED;
 				break;
 			case ZK_SLOT_IDLE:
-				take(proc);
-				result = ZK_TAKEN;
+				result = is_proved(slot) ? ZK_TAKEN : ZK_UNPROVED;
+				if (result == ZK_TAKEN)
+					take(proc);
 				break;
 			case ZK_SLOT_HELD:
 				result = is_shared(proc->kind) ? try_join(proc) : ZK_QUEUED;
@@ -899,9 +944,12 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 		;
 	else if (together == ZK_ALL_READY)
 	{
-		for (int i = 0; i < n; i++)
-			take(procs[i]);
 		result = ZK_TAKEN;
+		for (int i = 0; i < n; i++)
+			if (!is_proved(procs[i]->slot))
+				result = ZK_UNPROVED;
+		for (int i = 0; i < n && result == ZK_TAKEN; i++)
+			take(procs[i]);
 	}
 	else if (together == ZK_ALL_NONE)
 		*group = ask_together(procs, n);
@@ -968,21 +1016,61 @@ has_taker(const ZkSlot *slot)
 	return false;
 }
 
-/*
- * May the last holder hand the slot to the next local backend?  Contenders of
- * other clusters may stand behind ours, so not for longer than the quantum.
- */
+/* May the turn of this cluster go on, though others wait behind it? */
 static bool
-may_hand_off(ZkSlot *slot)
+turn_goes_on(const ZkSlot *slot, int64 now)
 {
-	int64		now;
+	int64		lasted = now - slot->handoff_start;
 
-	if (zklock_handoff_quantum == 0 || slot->writer_behind || !has_taker(slot))
+	if (lasted >= zklock_handoff_quantum)
 		return false;
-	now = zk_now_ms();
+	return lasted < MIN_TURN_MS || slot->handoffs <= slot->nwanting;
+}
+
+/* May the last holder leave the slot to the next local backend? */
+static bool
+may_hand_off(ZkSlot *slot, int64 now)
+{
+	/* a permit is one backend's own, and not of every size */
+	if (slot->contender.kind == ZNODE_LEASE || slot->writer_behind)
+		return false;
 	if (slot->handoff_start == 0)
+	{
 		slot->handoff_start = now;
-	return now - slot->handoff_start < zklock_handoff_quantum;
+		slot->handoffs = 0;
+	}
+	slot->handoffs++;
+	if (slot->crowded)
+		return turn_goes_on(slot, now) && has_taker(slot);
+	return slot->watched ||
+		now - slot->handoff_start < zklock_handoff_quantum;
+}
+
+/*
+ * The slot is idle now.  If there is nobody to take it, the worker gives it up
+ * when it comes to it, or when it has been retained for long enough; if there
+ * is, the worker is to tell us when others wait.
+ */
+static void
+leave_idle(ZkSlot *slot, int64 now)
+{
+	if (has_taker(slot))
+	{
+		slot->keep_until = now + MAX_IDLE_MS;
+		if (slot->watch_asked || slot->crowded || is_shared(slot->contender.kind))
+			return;
+		slot->watch_asked = true;
+		slot->watch_wanted = true;
+	}
+	else
+	{
+		slot->keep_until = now;
+		if (slot->contender.retain && !slot->crowded)
+			slot->keep_until += zklock_retain_time;
+		if (slot->keep_until > now)
+			return;
+	}
+	mail_slot(slot);
 }
 
 /*
@@ -1003,8 +1091,24 @@ slot_drop(ZkProcLock *proc)
 	lost = proc->lost;
 	remove_proc(proc);
 	if (!lost && --slot->nholding == 0)
-		slot_event(slot, may_hand_off(slot) ? SLOT_HANDED : SLOT_GIVEN_UP);
+	{
+		int64		now = zk_now_ms();
+
+		if (may_hand_off(slot, now))
+		{
+			slot_event(slot, SLOT_HANDED);
+			leave_idle(slot, now);
+		}
+		else
+			slot_event(slot, SLOT_GIVEN_UP);
+	}
 	unlock_slot(slot);
+}
+
+static bool
+is_held(const ZkProcLock *proc)
+{
+	return !proc->lost && proc->slot->state == ZK_SLOT_HELD;
 }
 
 /*
@@ -1021,7 +1125,7 @@ slot_is_mine(ZkProcLock *proc, int64 *token)
 	bool		mine;
 
 	lock_slot(slot, LW_SHARED);
-	mine = !proc->lost && slot->state == ZK_SLOT_HELD;
+	mine = is_held(proc);
 	if (token)
 		*token = slot->token;
 	LWLockRelease(partition_lock(slot->hash));
@@ -1043,7 +1147,7 @@ slot_begin_commit(ZkProcLock *proc)
 
 	/* shared will do: only the worker looks, and only under an exclusive lock */
 	lock_slot(slot, LW_SHARED);
-	mine = !proc->lost && slot->state == ZK_SLOT_HELD;
+	mine = is_held(proc);
 	proc->committing = mine;
 	LWLockRelease(partition_lock(slot->hash));
 	return mine;
@@ -1256,6 +1360,7 @@ slots_attach_worker(void)
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
 		slot->mailed = false;
+		slot->watched = false;
 		if (slot->look_wanted || slot->look_start != 0)
 		{
 			/* who waits for it asks again */
@@ -1346,6 +1451,9 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	*next = slot->mail_next;
+	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot) &&
+		slot->keep_until <= zk_now_ms())
+		slot_event(slot, SLOT_GIVEN_UP);
 	slot->mailed = false;
 	*wanted = slot->contender;
 	if (slot->state == ZK_SLOT_WANTED)
@@ -1357,7 +1465,10 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 		mail = ZK_MAIL_LOOK;
 		slot->look_start = zk_now_ms();
 	}
+	else if (slot->watch_wanted)
+		mail = ZK_MAIL_WATCH;
 	slot->look_wanted = false;
+	slot->watch_wanted = false;
 	unlock_slot(slot);
 	return mail;
 }
@@ -1383,14 +1494,16 @@ slot_read_contender(ZkSlot *slot, ZkContender *contender)
  *		The worker is about to create a contender under this UUID.
  *
  * Noted ahead of the create, so that the next worker can find the znode even
- * if this one does not live to see the answer.
+ * if this one does not live to see the answer.  "retain" tells that the znode
+ * will say that it may be idle, and so may be.
  */
 void
-slot_set_uuid(ZkSlot *slot, const uint8 *uuid)
+slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
 	memcpy(slot->contender.uuid, uuid, ZNODE_UUID_BYTES);
 	slot->contender.has_uuid = true;
+	slot->contender.retain = retain;
 	slot->contender.has_sequence = false;
 	LWLockRelease(partition_lock(slot->hash));
 }
@@ -1439,20 +1552,60 @@ has_ready_waiter(const ZkSlot *slot)
  * slot_set_granted
  *		The contender owns the lock.
  *
- * Returns false if all who want it still wait for the heavyweight lock.  They
- * may be about to get it; but they may also wait for somebody who in turn waits
- * for our contender, so the worker must look soon, by slot_check_idle().
+ * If all who want it still wait for the heavyweight lock, returns when the
+ * worker must look again, by slot_check_idle(); else 0.  They may be about to
+ * get it; but they may also wait for somebody who in turn waits for our
+ * contender.
  */
-bool
+int64
 slot_set_granted(ZkSlot *slot)
 {
-	bool		ready;
+	int64		check_at = 0;
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	slot_event(slot, SLOT_GRANTED);
-	ready = slot->state != ZK_SLOT_IDLE || has_ready_waiter(slot);
+	slot->watched = slot->contender.retain; /* by now, or in a moment */
+	if (slot->state == ZK_SLOT_IDLE && !has_ready_waiter(slot))
+		check_at = slot->keep_until;
 	LWLockRelease(partition_lock(slot->hash));
-	return ready;
+	return check_at;
+}
+
+/*
+ * slot_set_watched
+ *		From now on the worker hears when others come to stand behind our
+ *		contender; or not any more.
+ */
+void
+slot_set_watched(ZkSlot *slot, bool watched)
+{
+	lock_slot(slot, LW_EXCLUSIVE);
+	slot->watched = watched;
+	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
+ * slot_set_crowded
+ *		Others wait behind our contender.
+ *
+ * What is only retained is given up.  Returns whether the slot is in use
+ * instead, so that they have to wait.
+ */
+bool
+slot_set_crowded(ZkSlot *slot)
+{
+	bool		in_use;
+
+	lock_slot(slot, LW_EXCLUSIVE);
+	slot->watched = false;
+	slot->crowded = true;
+	slot->handoff_start = zk_now_ms();
+	slot->handoffs = 0;
+	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))
+		slot_event(slot, SLOT_GIVEN_UP);
+	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
+	LWLockRelease(partition_lock(slot->hash));
+	return in_use;
 }
 
 /*
@@ -1654,25 +1807,27 @@ slot_cancel_holders(ZkSlot *slot)
 
 /*
  * slot_check_idle
- *		Does the cluster own the slot, and no backend hold it?
+ *		Give up the slot if it has been idle for too long.
  *
- * "give_up" gives it up then.  The backends that it was kept for cannot take
- * it: they wait for something else, and must not keep other clusters waiting.
+ * The backends that it was kept for do not come, or cannot take it: they wait
+ * for something else, and must not keep other clusters waiting.  Returns when
+ * to look again, or 0 if it is not idle.
  */
-bool
-slot_check_idle(ZkSlot *slot, bool give_up)
+int64
+slot_check_idle(ZkSlot *slot, int64 now)
 {
-	bool		idle;
+	int64		check_at = 0;
 
 	lock_slot(slot, LW_EXCLUSIVE);
-	idle = slot->state == ZK_SLOT_IDLE;
-	if (idle && give_up)
+	if (slot->state == ZK_SLOT_IDLE && now < slot->keep_until)
+		check_at = slot->keep_until;
+	else if (slot->state == ZK_SLOT_IDLE)
 	{
 		slot->asked = false;
 		slot_event(slot, SLOT_GIVEN_UP);
 	}
 	LWLockRelease(partition_lock(slot->hash));
-	return idle;
+	return check_at;
 }
 
 /*

@@ -81,6 +81,7 @@ typedef struct ZkContender
 	int			asker_pid;		/* of the backend that asked for it */
 	bool		has_uuid;
 	bool		has_sequence;
+	bool		retain;			/* its znode says that it may be idle */
 	int32		sequence;
 	uint8		uuid[ZNODE_UUID_BYTES];
 } ZkContender;
@@ -114,7 +115,15 @@ typedef struct ZkSlot
 	ZkAsk		ask;			/* ... like this */
 
 	/* fairness to contenders of others; times as of zk_now_ms() */
-	int64		handoff_start;	/* of the first handoff since the grant, or 0 */
+	int64		handoff_start;	/* of the first handoff since the grant, or
+								 * since others are known to wait; or 0 */
+	int			handoffs;		/* since then */
+	int64		keep_until;		/* IDLE: not given up before, if nobody else
+								 * waits */
+	bool		watched;		/* the worker hears of others behind us */
+	bool		crowded;		/* it has */
+	bool		watch_wanted;	/* see ZK_MAIL_WATCH ... */
+	bool		watch_asked;	/* ... and once is enough */
 	int64		looked_at;		/* when we looked who is behind us */
 	int64		look_start;		/* of the look under way, or 0 */
 	bool		writer_behind;	/* seen then, behind our shared contender */
@@ -158,6 +167,7 @@ typedef enum ZkTake
 {
 	ZK_TAKEN,					/* the slot is ours */
 	ZK_PENDING,					/* wait: no word from ZooKeeper yet */
+	ZK_UNPROVED,				/* wait: is the cluster still the owner? */
 	ZK_QUEUED,					/* wait: contenders are ahead */
 	ZK_REFUSED					/* ZooKeeper refused: *refusal tells why */
 } ZkTake;
@@ -180,7 +190,8 @@ typedef enum ZkMail
 {
 	ZK_MAIL_NOTHING,			/* overtaken by events */
 	ZK_MAIL_WANT,
-	ZK_MAIL_LOOK,
+	ZK_MAIL_LOOK,				/* once: is a writer behind our readers? */
+	ZK_MAIL_WATCH,				/* from now on: is anybody behind us? */
 	ZK_MAIL_RELEASE
 } ZkMail;
 
@@ -225,11 +236,13 @@ extern ZkSlot *slots_collect_mail(void);
 extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 							 ZkContender *wanted);
 extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
-extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid);
+extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
 extern void slot_set_queued(ZkSlot *slot);
-extern bool slot_set_granted(ZkSlot *slot);
+extern int64 slot_set_granted(ZkSlot *slot);
 extern void slot_set_looked(ZkSlot *slot, bool writer_behind);
+extern void slot_set_watched(ZkSlot *slot, bool watched);
+extern bool slot_set_crowded(ZkSlot *slot);
 extern void slot_set_token(ZkSlot *slot, int64 token);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 							 int permits_found);
@@ -241,7 +254,7 @@ extern uint32 proof_latest(void);
 extern void lease_write(int64 until, uint32 ticket);
 extern void lease_shorten(int64 until);
 extern int	slot_cancel_holders(ZkSlot *slot);
-extern bool slot_check_idle(ZkSlot *slot, bool give_up);
+extern int64 slot_check_idle(ZkSlot *slot, int64 now);
 extern bool slots_retire(void);
 
 extern void worker_wake(void);

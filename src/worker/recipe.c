@@ -61,6 +61,8 @@
  *				  excluded us -> OWNER: stat; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
+ *				watch ok, if only the owner is ahead and we are courteous: it may
+ *				  not need the lock -> WATCHING: courting; it does -> queued
  *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
@@ -70,6 +72,11 @@
  *				children ok -> OWNER: alone, or a writer is behind us
  *				children no node, refused -> OWNER: alone
  *				children unknown -> OWNER: children
+ *				monitor; the watch of the list used up; list unknown ->
+ *				  OWNER: list the children and watch them
+ *				list ok -> OWNER: clear, or, and then no more of it, crowded
+ *				deny, if our data says that we may not need the lock ->
+ *				  OWNER: set (who we are)
  *				guard, once; guarding watch used up or unknown -> OWNER: watch
  *				  our own node
  *				guarding watch ok, with the data of a revocation -> OWNER: set
@@ -82,6 +89,9 @@
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
  *	any			expired -> NONE: lost if it was OWNER, else gone
+ *
+ * An owner whose data is to say that it may not need the lock begins to monitor
+ * as it becomes one.
  *
  * A grouped contender (zk_lock_all) never enters a second time: where the
  * table says so, it is gone instead.
@@ -188,15 +198,25 @@ watch(Recipe *recipe, RecipeOutput *out)
 }
 
 static void
+monitor(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->monitor = ++recipe->serial;
+	send_op(out, RECIPE_OP_LIST, NULL, recipe->monitor);
+}
+
+static void
 own(Recipe *recipe, RecipeOutput *out)
 {
 	forget_predecessor(recipe);
 	recipe->blockers = 0;
 	recipe->look = 0;
 	recipe->guard = 0;
+	recipe->monitor = 0;
 	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
 	recipe->state = RECIPE_OWNER;
 	out->told |= RECIPE_TOLD_GRANTED;
+	if (recipe->retain)
+		monitor(recipe, out);
 }
 
 static void
@@ -270,6 +290,7 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	bool		found = false;
 	const char *predecessor = NULL;
 	int32_t		predecessor_sequence = 0;
+	int			ahead = 0;
 
 	recipe->blockers = 0;
 	for (int i = 0; i < in->nchildren; i++)
@@ -292,9 +313,11 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			if (out->nops < RECIPE_MAX_OPS - 3)
 				send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
 		}
-		else if (znode_before(contender.sequence, recipe->sequence) &&
-				 (!shared || !contender.shared))
+		else if (znode_before(contender.sequence, recipe->sequence))
 		{
+			ahead++;
+			if (shared && contender.shared)
+				continue;
 			recipe->blockers++;
 			if (predecessor == NULL ||
 				znode_before(predecessor_sequence, contender.sequence))
@@ -305,6 +328,7 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		}
 	}
 
+	recipe->courting = recipe->courteous && ahead == 1;
 	forget_predecessor(recipe);
 	if (found && predecessor != NULL)
 		recipe->predecessor = strdup(predecessor);
@@ -332,7 +356,8 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else
 	{
 		watch(recipe, out);
-		out->told |= RECIPE_TOLD_QUEUED;
+		if (!recipe->courting)
+			out->told |= RECIPE_TOLD_QUEUED;
 	}
 }
 
@@ -483,9 +508,47 @@ look(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * Does an exclusive contender wait behind our shared one?  One of this cluster
- * does not count: those who wait inside it have an order of their own.
+ * Does anybody wait behind us whom we exclude?  Whom this cluster has in the
+ * other mode does not count: those who wait inside it have an order of their
+ * own.
  */
+static bool
+somebody_behind(const Recipe *recipe, const RecipeInput *in)
+{
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		const char *child = in->children[i];
+		ZnodeContender contender;
+
+		if (znode_parse_contender(child, &contender) &&
+			znode_before(recipe->sequence, contender.sequence) &&
+			!(recipe->kind == ZNODE_READER && contender.shared) &&
+			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
+			return true;
+	}
+	return false;
+}
+
+/* Who waits behind us has been listed, and from now on is watched. */
+static void
+on_monitor_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->monitor == 0 || in->serial != recipe->monitor)
+		return;
+	if (in->result == RECIPE_UNKNOWN)
+		monitor(recipe, out);
+	else if (in->result != RECIPE_OK)
+		recipe->monitor = 0;	/* then nobody knows */
+	else if (!somebody_behind(recipe, in))
+		out->told |= RECIPE_TOLD_CLEAR;
+	else
+	{
+		recipe->monitor = 0;
+		out->told |= RECIPE_TOLD_CROWDED;
+	}
+}
+
+/* Does an exclusive contender wait behind our shared one? */
 static void
 on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -498,18 +561,8 @@ on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 
 	recipe->look = 0;
-	out->told |= RECIPE_TOLD_ALONE;
-	for (int i = 0; in->result == RECIPE_OK && i < in->nchildren; i++)
-	{
-		ZnodeContender contender;
-
-		if (znode_parse_contender(in->children[i], &contender) &&
-			!contender.shared &&
-			znode_before(recipe->sequence, contender.sequence) &&
-			!(recipe->has_sibling &&
-			  znode_has_uuid(in->children[i], recipe->sibling)))
-			out->told = RECIPE_TOLD_BEHIND;
-	}
+	out->told |= in->result == RECIPE_OK && somebody_behind(recipe, in) ?
+		RECIPE_TOLD_BEHIND : RECIPE_TOLD_ALONE;
 }
 
 static void
@@ -559,13 +612,26 @@ static void
 on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (recipe->state == RECIPE_OWNER)
+	{
 		on_look_done(recipe, in, out);
+		on_monitor_done(recipe, in, out);
+	}
 	if (in->serial != recipe->serial)
 		return;
 	if (recipe->state == RECIPE_SEARCHING || recipe->state == RECIPE_ABANDONING)
 		on_search_done(recipe, in, out);
 	else if (recipe->state == RECIPE_READING)
 		on_read_done(recipe, in, out);
+}
+
+/* Does the data of the owner ahead say that it may not need the lock? */
+static bool
+may_be_retained(const RecipeInput *in)
+{
+	int			len = strlen(RECIPE_RETAIN_MARK);
+
+	return in->data_len >= len &&
+		memcmp(in->data + in->data_len - len, RECIPE_RETAIN_MARK, len) == 0;
 }
 
 static void
@@ -582,6 +648,12 @@ on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
+			if (recipe->courting)
+			{
+				recipe->courting = may_be_retained(in);
+				out->told |= recipe->courting ?
+					RECIPE_TOLD_COURTING : RECIPE_TOLD_QUEUED;
+			}
 			break;
 		case RECIPE_UNKNOWN:
 			watch(recipe, out);
@@ -694,6 +766,7 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	recipe->dir_known = dir_known;
 	recipe->parents_tried = grouped && !dir_known;	/* there is no second try */
 	recipe->mkdir_error = 0;
+	recipe->has_sibling = false;
 	enter(recipe, out);
 }
 
@@ -734,6 +807,8 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 		case RECIPE_RESUME_OWNED:
 			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
 			recipe->state = RECIPE_OWNER;
+			if (recipe->retain)
+				monitor(recipe, out);
 			break;
 		case RECIPE_RESUME_RELEASING:
 			leave(recipe, out);
@@ -762,12 +837,22 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_release(recipe, out);
 			break;
 		case RECIPE_LOOK:
-			if (recipe->state == RECIPE_OWNER)
-			{
-				recipe->has_sibling = in->sibling != NULL;
-				if (in->sibling)
-					memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
+		case RECIPE_MONITOR:
+			if (recipe->state != RECIPE_OWNER)
+				break;
+			recipe->has_sibling = in->sibling != NULL;
+			if (in->sibling)
+				memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
+			if (in->event == RECIPE_LOOK)
 				look(recipe, out);
+			else
+				monitor(recipe, out);
+			break;
+		case RECIPE_DENY:
+			if (recipe->state == RECIPE_OWNER && recipe->retain)
+			{
+				recipe->retain = false;
+				send_op(out, RECIPE_OP_SET, recipe->node, 0);
 			}
 			break;
 		case RECIPE_GUARD:
@@ -811,6 +896,9 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				watch(recipe, out);
 			else if (is_of_guard(recipe, in))
 				guard(recipe, out);
+			else if (recipe->state == RECIPE_OWNER && recipe->monitor != 0 &&
+					 in->serial == recipe->monitor)
+				monitor(recipe, out);
 			break;
 		case RECIPE_RETRY:
 			if (recipe->state == RECIPE_LEAVING && recipe->refused)

@@ -32,6 +32,8 @@ typedef enum RecipeEvent
 {
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
 	RECIPE_LOOK,				/* tell if a writer waits behind our reader */
+	RECIPE_MONITOR,				/* tell when anybody waits behind us */
+	RECIPE_DENY,				/* tell who waits that we use the lock */
 	RECIPE_GUARD,				/* watch our own node for a revocation */
 	RECIPE_MKDIR_DONE,
 	RECIPE_CREATE_DONE,
@@ -65,7 +67,8 @@ typedef struct RecipeInput
 	const char *node;			/* CREATE_DONE: name of the new znode */
 	const char *const *children;	/* CHILDREN_DONE: names in the directory */
 	int			nchildren;
-	const uint8_t *sibling;		/* LOOK: UUID of our writer, or NULL */
+	const uint8_t *sibling;		/* LOOK, MONITOR: UUID of the other contender
+								 * of this cluster, or NULL */
 	const char *data;			/* WATCH_DONE, GET_DONE: not terminated */
 	int			data_len;		/* -1: none */
 	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
@@ -115,8 +118,20 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_ALONE		(1 << 10)	/* looked: no writer behind us */
 #define RECIPE_TOLD_BEHIND		(1 << 11)	/* looked: a writer is behind us */
 #define RECIPE_TOLD_REVOKED		(1 << 12)	/* somebody asks for the lock */
+#define RECIPE_TOLD_CLEAR		(1 << 13)	/* monitored: nobody waits behind us,
+											 * until we tell */
+#define RECIPE_TOLD_CROWDED		(1 << 14)	/* monitored: somebody does */
+#define RECIPE_TOLD_COURTING	(1 << 15)	/* only an owner is ahead that may
+											 * not need the lock: it answers */
 
 #define RECIPE_MAX_OPS			8
+
+/*
+ * The data of a contender that may own the lock and not use it ends in this.
+ * Its cluster gives way when somebody stands behind it; or it writes that the
+ * lock is in use.
+ */
+#define RECIPE_RETAIN_MARK		" retain=yes"
 
 /* Data by which Curator's Revoker asks for a lock. */
 #define RECIPE_REVOKE_DATA		"__REVOKE__"
@@ -148,6 +163,13 @@ typedef struct Recipe
 	int32_t		sequence;		/* of our node, once created */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
 	uint32_t	serial;			/* of the last read or watch sent */
+	bool		retain;			/* our data has RECIPE_RETAIN_MARK; set ahead
+								 * of recipe_want() and recipe_resume() */
+	bool		courteous;		/* ask an owner that may not need the lock;
+								 * set likewise */
+	bool		courting;		/* WATCHING: that may be so */
+	uint32_t	monitor;		/* OWNER: that of the list of who is behind us
+								 * and its watch, or 0 */
 	uint32_t	look;			/* OWNER: that of the look behind us, or 0 */
 	bool		has_sibling;	/* OWNER: a writer of this cluster is known, */
 	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which the look ignores */

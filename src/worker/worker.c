@@ -81,8 +81,8 @@
 /* How often to look after the contenders that own their locks. */
 #define SWEEP_INTERVAL_MS	1000
 
-/* How long to keep a lock that nobody takes. */
-#define MAX_IDLE_MS			100
+/* How long to wait for an owner that may not need its lock to say whether. */
+#define COURTING_MS			1000
 
 /*
  * So many contenders are guarded at the most, since the library sets all
@@ -103,7 +103,7 @@ typedef struct Contender
 	uint32		id;				/* owner of its operations */
 	uint32		lock_id;		/* the same, of those for a semaphore's lock */
 	int64		owner_since;	/* zk_now_ms(); 0: not the owner */
-	int64		idle_since;		/* the same; 0: not seen to be held by nobody */
+	int64		courting_until; /* the same: see COURTING_MS; or 0 */
 	int			asker_pid;		/* backend that it was begun for */
 	char		directory[ZNODE_PATH_SIZE];
 	bool		is_permit;
@@ -304,7 +304,7 @@ note_directory(const char *path, bool known)
 
 /* A UUID for a new contender, noted in its slot ahead of all else. */
 static void
-new_uuid(Contender *contender, uint8 *uuid)
+new_uuid(Contender *contender, uint8 *uuid, bool retain)
 {
 	if (!pg_strong_random(uuid, ZNODE_UUID_BYTES))
 		ereport(ERROR,
@@ -312,7 +312,8 @@ new_uuid(Contender *contender, uint8 *uuid)
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
 	contender->owner_since = 0;
-	slot_set_uuid(contender->slot, uuid);
+	contender->courting_until = 0;
+	slot_set_uuid(contender->slot, uuid, retain);
 }
 
 /* Queue for a lock that is wanted. */
@@ -321,9 +322,10 @@ want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
 {
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	new_uuid(contender, uuid);
+	contender->recipe.retain = zklock_retain_time > 0;
+	contender->recipe.courteous = true;
+	new_uuid(contender, uuid, contender->recipe.retain);
 	contender->asker_pid = wanted->asker_pid;
-	contender->owner_since = 0;
 	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
 				directory_known(contender->directory), out);
 }
@@ -391,7 +393,6 @@ static void
 note_owner(Contender *contender)
 {
 	contender->owner_since = zk_now_ms();
-	contender->idle_since = 0;
 	if (sweep_at == 0)
 		sweep_at = contender->owner_since + SWEEP_INTERVAL_MS;
 }
@@ -415,17 +416,22 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 {
 	ZkSlot	   *slot = contender->slot;
 
+	if (told & (RECIPE_TOLD_QUEUED | RECIPE_TOLD_GRANTED))
+		contender->courting_until = 0;
 	if (told & RECIPE_TOLD_QUEUED)
 		slot_set_queued(slot);
+	if (told & RECIPE_TOLD_COURTING)
+	{
+		contender->courting_until = zk_now_ms() + COURTING_MS;
+		sweep_at = earlier(sweep_at, contender->courting_until);
+	}
 	if (told & RECIPE_TOLD_GRANTED)
 	{
 		note_owner(contender);
-		if (!slot_set_granted(slot))
-		{
-			contender->idle_since = contender->owner_since;
-			sweep_at = Min(sweep_at, contender->idle_since + MAX_IDLE_MS);
-		}
+		sweep_at = earlier(sweep_at, slot_set_granted(slot));
 	}
+	if (told & RECIPE_TOLD_CLEAR)
+		slot_set_watched(slot, true);
 	if (told & RECIPE_TOLD_REVOKED)
 		revoked(contender);
 	if (told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
@@ -442,7 +448,7 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 
 /* What a person finds in our contenders: short, and who we are. */
 static const char *
-contender_data(int pid)
+contender_data(int pid, bool retain)
 {
 	static char data[256];
 	char		host[128];
@@ -450,8 +456,9 @@ contender_data(int pid)
 	if (gethostname(host, sizeof(host)) != 0)
 		strlcpy(host, "unknown", sizeof(host));
 	host[sizeof(host) - 1] = '\0';
-	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s pid=%d",
-			 host, PostPortNumber, cluster_name, pid);
+	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s pid=%d%s",
+			 host, PostPortNumber, cluster_name, pid,
+			 retain ? RECIPE_RETAIN_MARK : "");
 	return data;
 }
 
@@ -459,7 +466,8 @@ static void
 submit(Contender *contender, RecipeOp *op, uint32 group)
 {
 	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET)
-		op->data = contender_data(contender->asker_pid);
+		op->data = contender_data(contender->asker_pid,
+								  contender->recipe.retain);
 	session_submit(contender->id, contender->directory, op, group);
 }
 
@@ -499,6 +507,14 @@ carry_out(Contender *contender, RecipeOutput *out)
 
 		if (!recipe->dir_known)
 			note_directory(contender->directory, false);
+		if (out->told & RECIPE_TOLD_CROWDED &&
+			slot_set_crowded(contender->slot) && recipe->retain)
+		{
+			RecipeInput deny = {.event = RECIPE_DENY};
+
+			recipe_step(recipe, &deny, out);
+			continue;
+		}
 		if (!(out->told & RECIPE_TOLD_GONE))
 			return;
 		if (!slot_set_gone(contender->slot) || chroot_changed())
@@ -530,7 +546,7 @@ submit_permit(Contender *contender, SemaphoreOp *op)
 
 	if (op->op.data == NULL && (op->op.kind == RECIPE_OP_CREATE ||
 								op->op.kind == RECIPE_OP_SET))
-		op->op.data = contender_data(contender->asker_pid);
+		op->op.data = contender_data(contender->asker_pid, false);
 
 	/* that of the name itself is a container, too; nobody waits for it */
 	if (op->op.kind == RECIPE_OP_MKDIRS)
@@ -550,9 +566,8 @@ want_permit(Contender *contender, const ZkContender *wanted,
 {
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	new_uuid(contender, uuid);
+	new_uuid(contender, uuid, false);
 	contender->asker_pid = wanted->asker_pid;
-	contender->owner_since = 0;
 	semaphore_want(&contender->semaphore, uuid, wanted->permits, out);
 }
 
@@ -742,21 +757,27 @@ tell_contender(ZkSlot *slot, RecipeEvent event)
 	return contender != NULL;
 }
 
-/* Look who waits behind our readers, but for writers of this cluster. */
+/* Look who waits behind our contender, but for writers of this cluster. */
 static void
-look_behind(ZkSlot *slot)
+look_behind(Contender *contender, RecipeEvent event)
 {
-	RecipeInput input = {.event = RECIPE_LOOK};
-	Contender  *contender;
+	RecipeInput input = {.event = event};
 	ZkContender writer;
 
-	contender = hash_search(contenders, &slot, HASH_FIND, NULL);
-	if (contender == NULL)
-		return;
-	if (slot_find_contender(contender->directory, &writer) != ZK_SLOT_NONE &&
+	if (contender->recipe.kind == ZNODE_READER &&
+		slot_find_contender(contender->directory, &writer) != ZK_SLOT_NONE &&
 		writer.has_uuid)
 		input.sibling = writer.uuid;
 	step_contender(contender, false, &input);
+}
+
+static void
+look_behind_slot(ZkSlot *slot, RecipeEvent event)
+{
+	Contender  *contender = hash_search(contenders, &slot, HASH_FIND, NULL);
+
+	if (contender != NULL)
+		look_behind(contender, event);
 }
 
 static void
@@ -798,7 +819,9 @@ open_mail(void)
 			else if (mail == ZK_MAIL_WANT)
 				begin_contender(slot, &wanted);
 			else if (mail == ZK_MAIL_LOOK)
-				look_behind(slot);
+				look_behind_slot(slot, RECIPE_LOOK);
+			else if (mail == ZK_MAIL_WATCH)
+				look_behind_slot(slot, RECIPE_MONITOR);
 			else if (mail == ZK_MAIL_RELEASE)
 				released = lappend(released, slot);
 			slot = next;
@@ -822,6 +845,7 @@ resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 		how = RECIPE_RESUME_RELEASING;
 	contender->asker_pid = known->asker_pid;
 	contender->owner_since = 0;
+	contender->courting_until = 0;
 	if (how == RECIPE_RESUME_OWNED)
 		note_owner(contender);
 	if (contender->is_permit)
@@ -836,6 +860,8 @@ resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	{
 		RecipeOutput out;
 
+		contender->recipe.retain = known->retain;
+		contender->recipe.courteous = true;
 		recipe_resume(&contender->recipe, known->uuid, known->kind,
 					  known->group != 0, how,
 					  known->has_sequence ? &known->sequence : NULL, &out);
@@ -908,24 +934,27 @@ retry_refused(void)
 		step_contender(list[i], false, &input);
 }
 
-/* Give up what is owned and idle for too long; look again if it is idle. */
+/* The owner that we ask has not answered in time: it counts as a holder. */
 static void
-check_idle(Contender *contender, int64 now)
+check_courting(Contender *contender, int64 now)
 {
-	bool		long_enough = contender->idle_since != 0 &&
-		now - contender->idle_since >= MAX_IDLE_MS;
-
-	if (!slot_check_idle(contender->slot, long_enough))
-		contender->idle_since = 0;
-	else if (contender->idle_since == 0)
-		contender->idle_since = now;
-	if (contender->idle_since != 0 && !long_enough)
-		sweep_at = earlier(sweep_at, contender->idle_since + MAX_IDLE_MS);
+	if (contender->courting_until == 0)
+		return;
+	if (contender->recipe.state != RECIPE_WATCHING)
+		contender->courting_until = 0;
+	else if (now < contender->courting_until)
+		sweep_at = earlier(sweep_at, contender->courting_until);
+	else
+	{
+		contender->courting_until = 0;
+		slot_set_queued(contender->slot);
+	}
 }
 
 /*
  * Look after the contenders that own their locks: have those guarded that do
- * so for some time, and give up what no backend takes.
+ * so for some time, and give up what no backend takes.  And after those that
+ * wait for an answer.
  */
 static void
 sweep_owners(void)
@@ -947,10 +976,11 @@ sweep_owners(void)
 	{
 		Contender  *contender = list[i];
 
+		check_courting(contender, now);
 		if (contender->owner_since == 0)
 			continue;
 		sweep_at = earlier(sweep_at, now + SWEEP_INTERVAL_MS);
-		check_idle(contender, now);
+		sweep_at = earlier(sweep_at, slot_check_idle(contender->slot, now));
 		if (now - contender->owner_since >= SWEEP_INTERVAL_MS &&
 			!is_guarded(contender) && guarded < MAX_GUARDED)
 		{
@@ -1046,6 +1076,31 @@ end_old_session(bool expired)
 	queries_restart();
 }
 
+/*
+ * Without a connection we do not hear who comes to wait behind our contenders.
+ * When there is one again, we look, for those that are to be watched.
+ */
+static void
+watch_contenders(bool connected)
+{
+	int			n;
+	Contender **list = list_contenders(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->is_permit || contender->recipe.state != RECIPE_OWNER ||
+			contender->recipe.monitor == 0)
+			continue;
+		if (connected)
+			look_behind(contender, RECIPE_MONITOR);
+		else
+			slot_set_watched(contender->slot, false);
+	}
+	pfree(list);
+}
+
 static void
 session_up(void)
 {
@@ -1058,7 +1113,10 @@ session_up(void)
 		session_file_write(identity.client_id, identity.passwd);
 	}
 	else
+	{
 		session.reconnects++;
+		watch_contenders(true);
+	}
 	session.client_id = identity.client_id;
 	memcpy(session.passwd, identity.passwd, sizeof(session.passwd));
 	session.timeout = identity.timeout;
@@ -1164,6 +1222,7 @@ session_events(void)
 				session.server[0] = '\0';
 				if (unconnected_since == 0)
 					unconnected_since = zk_now_ms();
+				watch_contenders(false);
 				publish_session(session.client_id != 0 ?
 								ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
 				ereport(LOG, (errmsg("lost the connection to ZooKeeper")));

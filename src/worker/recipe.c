@@ -508,12 +508,11 @@ look(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * Does anybody wait behind us whom we exclude?  Whom this cluster has in the
- * other mode does not count: those who wait inside it have an order of their
- * own.
+ * Does a writer wait behind us, or anybody?  Whom this cluster has in the other
+ * mode does not count: those who wait inside it have an order of their own.
  */
 static bool
-somebody_behind(const Recipe *recipe, const RecipeInput *in)
+somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 {
 	for (int i = 0; i < in->nchildren; i++)
 	{
@@ -522,7 +521,7 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in)
 
 		if (znode_parse_contender(child, &contender) &&
 			znode_before(recipe->sequence, contender.sequence) &&
-			!(recipe->kind == ZNODE_READER && contender.shared) &&
+			(readers_too || !contender.shared) &&
 			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
 			return true;
 	}
@@ -539,7 +538,8 @@ on_monitor_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		monitor(recipe, out);
 	else if (in->result != RECIPE_OK)
 		recipe->monitor = 0;	/* then nobody knows */
-	else if (!somebody_behind(recipe, in))
+	else if (!somebody_behind(recipe, in,
+							  recipe->kind != ZNODE_READER))
 		out->told |= RECIPE_TOLD_CLEAR;
 	else
 	{
@@ -561,7 +561,7 @@ on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 
 	recipe->look = 0;
-	out->told |= in->result == RECIPE_OK && somebody_behind(recipe, in) ?
+	out->told |= in->result == RECIPE_OK && somebody_behind(recipe, in, false) ?
 		RECIPE_TOLD_BEHIND : RECIPE_TOLD_ALONE;
 }
 

@@ -1502,11 +1502,17 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		}
 
 		open_session();
-		if (session.state == ZK_SESSION_CONNECTED)
-			queries_collect();
-		open_mail();
-		queries_begin();
 		session_events();
+
+		/* what cannot leave yet may be taken back until it can */
+		if (session.state != ZK_SESSION_CONNECTED)
+			open_mail();
+		else if (session_ready())
+		{
+			queries_collect();
+			open_mail();
+			queries_begin();
+		}
 		retry_refused();
 		sweep_owners();
 		lease_at = keep_lease();

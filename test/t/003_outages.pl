@@ -25,8 +25,6 @@ sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
 sub state_of { return value($_[0], 'SELECT state FROM zk_session'); }
 
-sub session_of { return value($_[0], 'SELECT session_id FROM zk_session'); }
-
 sub wait_state
 {
 	my ($node, $state) = @_;

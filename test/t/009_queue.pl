@@ -484,7 +484,7 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 	poll_until(sub { $asker->done }, 'an end');
 	$result = $asker->result;
 	ok(($result->{sqlstate} // '') eq '57P03' || $result->{out} eq '0', 'ZooKeeper comes back');
-	$c->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
+	wait_connected($c);
 	is(sql($c, "SELECT count(*) FROM zk_queue('later')")->{out}, 0, 'and answers again');
 	$_->quit for ($asker, $holder);
 	$c->stop;

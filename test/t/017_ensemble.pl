@@ -45,15 +45,6 @@ sub links
 	return map { $node->name . "-$_" } grep { !$but{$_} } (0 .. 2);
 }
 
-sub wait_connected
-{
-	my ($node) = @_;
-
-	poll_until(sub { value($node, 'SELECT state FROM zk_session') eq 'connected' },
-		$node->name . ' to be connected');
-	return;
-}
-
 # Which server a cluster is connected to, by its place in zklock.servers.
 sub server_of
 {
@@ -76,8 +67,6 @@ sub attach
 	$proxy->thaw(links($node));
 	return;
 }
-
-sub session_of { return value($_[0], 'SELECT session_id FROM zk_session'); }
 
 sub reconnects { return value($_[0], 'SELECT reconnects FROM zk_session'); }
 

@@ -525,16 +525,6 @@ sub end_session_of
 	return;
 }
 
-sub stop_process
-{
-	my ($pid) = @_;
-
-	kill 'STOP', $pid;
-	poll_until(sub { slurp_file("/proc/$pid/status") =~ /^State:\s+T/m },
-		'a process to be stopped');
-	return;
-}
-
 {
 	# while waiting: at the end of the queue again
 	my $node = $foreign->lock(lock_dir('w'));

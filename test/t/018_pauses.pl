@@ -66,15 +66,12 @@ sub sold_by
 
 my %stopped;
 
-# Stop processes. One that has ended and has not been waited for counts, too.
 sub stop_processes
 {
 	for my $pid (@_)
 	{
 		$stopped{$pid} = 1;
-		kill 'STOP', $pid;
-		poll_until(sub { slurp_file("/proc/$pid/status") =~ /^State:\s+[TZ]/m },
-			'a process to be stopped');
+		stop_process($pid);
 	}
 	return;
 }

@@ -27,7 +27,8 @@ use PostgreSQL::Test::Cluster;
 use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster lock_dir contenders wait_contenders
-  wait_no_contenders all_contenders observe_through wait_accepting);
+  wait_no_contenders all_contenders observe_through wait_accepting
+  wait_connected session_of session_file);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -169,6 +170,35 @@ sub wait_accepting
 		$node->name . ' to accept connections');
 	return;
 }
+
+=pod
+
+=item wait_connected($node)
+
+Wait until a cluster has a session and a connection; true.
+
+=item session_of($node)
+
+The id of its session, as zk_session has it.
+
+=item session_file($node)
+
+Where it notes its session, for after a crash.
+
+=cut
+
+sub wait_connected
+{
+	my ($node) = @_;
+
+	$node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session")
+	  or die 'timed out waiting for ' . $node->name . " to be connected\n";
+	return 1;
+}
+
+sub session_of { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_session'); }
+
+sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
 
 =pod
 

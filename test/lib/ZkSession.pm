@@ -36,7 +36,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 use ZooKeeper;
 
-our @EXPORT = qw(sql sql_error error_is holder waiter);
+our @EXPORT = qw(sql sql_error error_is $lock_lost holder waiter);
 
 =pod
 
@@ -297,6 +297,21 @@ sub sql_error
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return error_is(sql($node, $sql, $dbname), $expected, $name // $sql);
 }
+
+=pod
+
+=item $lock_lost
+
+What to expect of a COMMIT whose lock has been lost, for error_is.
+
+=cut
+
+our $lock_lost = {
+	sqlstate => '40001',
+	message => qr/^could not commit because lock "\w+" has been lost$/,
+	detail => qr/./,
+	hint => qr/^Retry the transaction/
+};
 
 my %part = (DETAIL => 'detail', HINT => 'hint', CONTEXT => 'context');
 

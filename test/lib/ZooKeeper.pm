@@ -45,7 +45,7 @@ use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(poll_until);
+our @EXPORT = qw(poll_until stop_process wait_stopped);
 
 my @all;
 
@@ -79,6 +79,38 @@ sub poll_until
 		sleep 0.02;
 	}
 }
+
+=pod
+
+=item stop_process($pid)
+
+Have a process stand still, by SIGSTOP, and wait until it does.
+
+=item wait_stopped($pid)
+
+Wait until a process stands still.  One that has ended and has not been waited
+for does, too.
+
+=cut
+
+sub stop_process
+{
+	my ($pid) = @_;
+
+	kill 'STOP', $pid;
+	wait_stopped($pid);
+	return;
+}
+
+sub wait_stopped
+{
+	my ($pid) = @_;
+
+	poll_until(sub { _is_stopped($pid) }, "process $pid to be stopped");
+	return;
+}
+
+sub _is_stopped { return slurp_file("/proc/$_[0]/status") =~ /^State:\s+[TZ]/m; }
 
 =pod
 
@@ -335,13 +367,7 @@ sub restart
 sub pause
 {
 	my ($self, @i) = @_;
-	for my $server ($self->_servers(@i))
-	{
-		my $status = "/proc/$server->{pid}/status";
-		kill 'STOP', $server->{pid};
-		poll_until(sub { slurp_file($status) =~ /^State:\s+T/m },
-			'ZooKeeper to be stopped');
-	}
+	stop_process($_->{pid}) for $self->_servers(@i);
 	return;
 }
 
@@ -453,7 +479,7 @@ sub _in_mode
 	return grep {
 		my $pid = $self->{servers}[$_]{pid};
 		$pid
-		  && slurp_file("/proc/$pid/status") !~ /^State:\s+T/m
+		  && !_is_stopped($pid)
 		  && $self->mode($_) eq $mode
 	} (0 .. $#{ $self->{servers} });
 }

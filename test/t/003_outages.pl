@@ -25,8 +25,6 @@ sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
 sub state_of { return value($_[0], 'SELECT state FROM zk_session'); }
 
-sub session_of { return value($_[0], 'SELECT session_id FROM zk_session'); }
-
 sub wait_state
 {
 	my ($node, $state) = @_;
@@ -524,16 +522,6 @@ sub end_session_of
 	poll_until(
 		sub { value($node, "SELECT state = 'connected' AND session_id <> '$old' FROM zk_session") eq 't' },
 		'a new session');
-	return;
-}
-
-sub stop_process
-{
-	my ($pid) = @_;
-
-	kill 'STOP', $pid;
-	poll_until(sub { slurp_file("/proc/$pid/status") =~ /^State:\s+T/m },
-		'a process to be stopped');
 	return;
 }
 

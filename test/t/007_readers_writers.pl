@@ -550,7 +550,7 @@ sub restart_all
 	}
 	$zk->kill9;
 	$zk->start;
-	$_->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session") for ($a, $b);
+	wait_connected($_) for ($a, $b);
 	return;
 }
 

@@ -35,8 +35,6 @@ sub queue
 	return split /\n/, $result->{out};
 }
 
-sub session_id { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_session'); }
-
 sub segments
 {
 	opendir my $dir, $_[0]->data_dir . '/pg_dynshmem' or die "opendir: $!";
@@ -126,9 +124,9 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 		is_deeply(
 			[ map { s/\|[^|]*$//r } @rows ],
 			[
-				join('|', 1, "$dir/$expected[0]", 'exclusive', session_id($a)),
+				join('|', 1, "$dir/$expected[0]", 'exclusive', session_of($a)),
 				join('|', 2, $node, 'exclusive', sprintf('0x%x', $foreign->session)),
-				join('|', 3, "$dir/$expected[2]", 'exclusive', session_id($b)),
+				join('|', 3, "$dir/$expected[2]", 'exclusive', session_of($b)),
 			],
 			'the queue as cluster ' . $cluster->name . ' sees it');
 		is($owners[0] =~ $us ? $1 : $owners[0], 'a', 'the owner is named: cluster');
@@ -428,14 +426,14 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 
 	# the session ends
 	no warnings 'portable';		# 64 bits
-	my $session = session_id($a);
+	my $session = session_of($a);
 	$worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
 	kill 'STOP', $worker;
 	$asker = asker($a, $ask);
 	ok($foreign->kill_session(hex $session), 'the session is ended');
 	kill 'CONT', $worker;
 	is($asker->result->{out}, 20, 'a question is answered in the next');
-	isnt(session_id($a), $session, '... which is another one');
+	isnt(session_of($a), $session, '... which is another one');
 	$asker->quit;
 
 	$foreign->unlock($_) for @nodes;
@@ -484,7 +482,7 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 	poll_until(sub { $asker->done }, 'an end');
 	$result = $asker->result;
 	ok(($result->{sqlstate} // '') eq '57P03' || $result->{out} eq '0', 'ZooKeeper comes back');
-	$c->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
+	wait_connected($c);
 	is(sql($c, "SELECT count(*) FROM zk_queue('later')")->{out}, 0, 'and answers again');
 	$_->quit for ($asker, $holder);
 	$c->stop;

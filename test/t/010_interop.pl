@@ -23,10 +23,10 @@ my %client = map { $_ => Foreign->$_($zk) } qw(curator kazoo go);
 # Two sessions of ours in each cluster
 my ($a1, $a2, $b1, $b2) = map { ZkSession->new($_) } ($a, $a, $b, $b);
 
-sub session_of
+sub session_number
 {
 	no warnings 'portable';
-	return hex $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_session');
+	return hex session_of($_[0]);
 }
 
 # Wait until a session watches a node.  Whoever watches a contender waits for it.
@@ -197,7 +197,7 @@ sub they_hold
 		$a1->run('BEGIN');
 		$a1->send("SELECT zk_lock('$lock'$how->{args})");
 		$a1->wait_waiting(2);
-		wait_watched($node, session_of($a));
+		wait_watched($node, session_number($a));
 		is(scalar(contenders($zk, $lock)), 2, "$name: we queue");
 		ok(!$a1->done, "$name: we wait for them");
 		$theirs->release;
@@ -392,7 +392,7 @@ subtest 'what they say of us, and we of them' => sub {
 			  . " FROM zk_queue('told')")->{out},
 		join("\n",
 			map({ sprintf('%d|%s|%s|%s|0x%x', @$_) }
-				[ 1, $queue[0], 'exclusive', $told, session_of($a) ],
+				[ 1, $queue[0], 'exclusive', $told, session_number($a) ],
 				[ 2, $queue[1], 'exclusive', 'curator leader', $mutex->session ],
 				[ 3, $queue[2], 'shared', 'kazoo', $kazoo->session ])),
 		'zk_queue lists all');
@@ -421,7 +421,7 @@ subtest 'what they say of us, and we of them' => sub {
 		'zk_queue lists leases');
 	is( $b1->run("SELECT mode, session_id FROM zk_queue('permits')"
 			  . " WHERE path LIKE '%/locks/%'")->{out},
-		join("\n", map { sprintf('permit|0x%x', $_) } ($mutex->session, session_of($a))),
+		join("\n", map { sprintf('permit|0x%x', $_) } ($mutex->session, session_number($a))),
 		'and who waits for one');
 	$permits[0]->release;
 	ok($permits[1]->end, 'they have it in turn');
@@ -532,7 +532,7 @@ subtest 'readers and writers' => sub {
 	{
 		my $name = 'a writer of '
 		  . ($writer == $b1 ? 'ours' : $writer->kind);
-		my $session = $writer == $b1 ? session_of($b) : $writer->session;
+		my $session = $writer == $b1 ? session_number($b) : $writer->session;
 		my @queue;
 
 		# each kind of reader is the last to leave once

@@ -30,9 +30,7 @@ sub stop_worker
 	my ($node) = @_;
 	my $worker = value($node, 'SELECT worker_pid FROM zk_session');
 
-	kill 'STOP', $worker;
-	poll_until(sub { slurp_file("/proc/$worker/status") =~ /^State:\s+T/m },
-		'the worker to be stopped');
+	stop_process($worker);
 	return $worker;
 }
 

@@ -23,13 +23,6 @@ my $two = zk_cluster('two', $zk,
 	'zklock.session_timeout' => '4s');
 my $one = zk_cluster('one', $zk, 'zklock.session_timeout' => '4s');
 
-sub wait_connected
-{
-	my ($node) = @_;
-
-	return $node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
-}
-
 wait_connected($_) for ($one, $two);
 for my $round (1 .. 2)
 {

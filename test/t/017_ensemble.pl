@@ -45,15 +45,6 @@ sub links
 	return map { $node->name . "-$_" } grep { !$but{$_} } (0 .. 2);
 }
 
-sub wait_connected
-{
-	my ($node) = @_;
-
-	poll_until(sub { value($node, 'SELECT state FROM zk_session') eq 'connected' },
-		$node->name . ' to be connected');
-	return;
-}
-
 # Which server a cluster is connected to, by its place in zklock.servers.
 sub server_of
 {
@@ -77,8 +68,6 @@ sub attach
 	return;
 }
 
-sub session_of { return value($_[0], 'SELECT session_id FROM zk_session'); }
-
 sub reconnects { return value($_[0], 'SELECT reconnects FROM zk_session'); }
 
 sub past_lease
@@ -91,12 +80,6 @@ sub past_lease
 	return;
 }
 
-my $lost = {
-	sqlstate => '40001',
-	message => qr/^could not commit because lock "\w+" has been lost$/,
-	detail => qr/./,
-	hint => qr/^Retry the transaction/
-};
 my $changes = 0;
 
 # A session of cluster a that holds a lock and has changed something.
@@ -181,7 +164,7 @@ sub try_to_live
 	}
 	else
 	{
-		error_is($holder->run('COMMIT'), $lost, "$name: the holder does not commit");
+		error_is($holder->run('COMMIT'), $lock_lost, "$name: the holder does not commit");
 	}
 	changes_are("$name: the table agrees");
 	is($waiter->result->{message}, undef, "$name: then the waiter has the lock");
@@ -429,7 +412,7 @@ live_through(
 	changes_are('only a lying follower: COMMIT waits');
 	$waiter->run_ok('COMMIT');
 	$zk->heal_peers;
-	error_is($holder->result, $lost, 'it is back: COMMIT fails');
+	error_is($holder->result, $lock_lost, 'it is back: COMMIT fails');
 	changes_are('it is back: nothing was committed');
 	$proxy->thaw;
 	$zk->wait_ready;
@@ -458,7 +441,7 @@ live_through(
 	is($cancelled->result->{sqlstate}, '57014', 'cut off from all: COMMIT can be cancelled');
 	ok(!$late->done, 'cut off from all: else it waits');
 	$proxy->thaw;
-	error_is($late->result, $lost, 'connected again: it fails');
+	error_is($late->result, $lock_lost, 'connected again: it fails');
 	changes_are('connected again: nothing was committed');
 	wait_no_contenders($zk, $_) for qw(x y);
 	wait_connected($a);
@@ -479,7 +462,7 @@ live_through(
 	my $result = $holder->result;
 	if ($result->{message})
 	{
-		error_is($result, $lost, 'all paused: the lock is lost');
+		error_is($result, $lock_lost, 'all paused: the lock is lost');
 	}
 	else
 	{
@@ -526,7 +509,7 @@ sub lose_data
 	lose_data();
 	$holder->send('COMMIT');
 	value($_, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session') for ($a, $b);
-	error_is($holder->result, $lost, 'lost data: no lock is left');
+	error_is($holder->result, $lock_lost, 'lost data: no lock is left');
 	changes_are('lost data: nothing was committed');
 	wait_connected($_) for ($a, $b);
 	$holder->quit;

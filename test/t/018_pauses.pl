@@ -64,24 +64,14 @@ sub sold_by
 	return;
 }
 
-my $lost = {
-	sqlstate => '40001',
-	message => qr/^could not commit because lock "\w+" has been lost$/,
-	detail => qr/./,
-	hint => qr/^Retry the transaction/
-};
-
 my %stopped;
 
-# Stop processes. One that has ended and has not been waited for counts, too.
 sub stop_processes
 {
 	for my $pid (@_)
 	{
 		$stopped{$pid} = 1;
-		kill 'STOP', $pid;
-		poll_until(sub { slurp_file("/proc/$pid/status") =~ /^State:\s+[TZ]/m },
-			'a process to be stopped');
+		stop_process($pid);
 	}
 	return;
 }
@@ -149,12 +139,12 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 	sell($b, 'worker', $other)->run_ok('COMMIT');
 	ok(!$seller->done, 'worker stopped: COMMIT waits');
 	continue_processes($worker);
-	error_is($seller->result, $lost, 'worker goes on: COMMIT fails');
+	error_is($seller->result, $lock_lost, 'worker goes on: COMMIT fails');
 	sold_by('worker', $b, 'worker stopped');
 
 	# who does nothing meanwhile finds out at COMMIT
 	sell($b, 'moment')->run_ok('COMMIT');
-	error_is($idle->run('COMMIT'), $lost, 'worker goes on: who was idle cannot commit');
+	error_is($idle->run('COMMIT'), $lock_lost, 'worker goes on: who was idle cannot commit');
 	sold_by('moment', $b, 'worker stopped, idle');
 	$_->quit for ($seller, $idle, $other);
 }
@@ -182,7 +172,7 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 	continue_processes($seller->pid);
 	$seller->done;
 	continue_processes(@processes);
-	error_is($seller->result, $lost, 'cluster goes on: COMMIT fails');
+	error_is($seller->result, $lock_lost, 'cluster goes on: COMMIT fails');
 	sold_by('cluster', $b, 'cluster stopped');
 	error_is(
 		$running->result,

@@ -31,16 +31,6 @@ wait_connected($_) for ($a, $b);
 
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
-sub wait_connected
-{
-	my ($node) = @_;
-
-	$node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
-	return;
-}
-
-sub session_of { return value($_[0], 'SELECT session_id FROM zk_session'); }
-
 # Does ZooKeeper know this session?
 sub alive { return $zk->fourlw('dump') =~ /\b\Q$_[0]\E\b/; }
 
@@ -53,8 +43,6 @@ sub is_gone
 	ok(poll_until(sub { !alive($session) }, "the end of session $session"), $name);
 	return;
 }
-
-sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
 
 # The file is there, for the owner only, and names the present session.
 sub file_is_right

@@ -24,7 +24,7 @@ my %settings = (
 	'log_statement' => 'none');
 my $a = zk_cluster('a', $zk, %settings, 'wal_level' => 'replica', 'max_wal_senders' => 2);
 my $b = zk_cluster('b', $zk, %settings);
-my $file = $a->data_dir . '/pgsql_tmp.zklock_session';
+my $file = session_file($a);
 
 $a->safe_psql('postgres', 'CREATE TABLE t (round text, what text)');
 
@@ -32,14 +32,6 @@ sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
 # The last change that ZooKeeper knows; a session that begins is one.
 sub last_change { return ($zk->fourlw('srvr') =~ /^Zxid: (\w+)/m)[0]; }
-
-sub wait_connected
-{
-	my ($node) = @_;
-
-	$node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
-	return;
-}
 
 sub run_ok
 {

@@ -48,8 +48,7 @@ sub stopped_holder
 	$holder->run_ok("INSERT INTO sold VALUES ('ours')");
 	$holder->run_ok('SET zklock.stop_before_commit = on');
 	$holder->send('COMMIT');
-	poll_until(sub { slurp_file('/proc/' . $holder->pid . '/status') =~ /^State:\s+T/m },
-		'the holder to stop');
+	wait_stopped($holder->pid);
 	ok($foreign->kill_session(hex $old), 'its session ends');
 	my $node = $foreign->lock(lock_dir('stock'));
 	return ($holder, $node, $foreign->get($node)->{czxid});

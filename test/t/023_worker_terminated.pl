@@ -34,7 +34,7 @@ my %cluster = map {
 for my $node (values %cluster)
 {
 	$node->safe_psql('postgres', 'CREATE TABLE t (i int)');
-	$node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
+	wait_connected($node);
 }
 
 sub value { return $cluster{ $_[0] }->safe_psql('postgres', $_[1]); }

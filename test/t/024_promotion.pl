@@ -28,18 +28,6 @@ $a->safe_psql('postgres', 'CREATE TABLE t (what text)');
 
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
-sub wait_connected
-{
-	my ($node) = @_;
-
-	$node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
-	return;
-}
-
-sub session_of { return value($_[0], 'SELECT session_id FROM zk_session'); }
-
-sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
-
 # The leader knows all sessions.
 sub alive { return $zk->fourlw('dump', $zk->leader) =~ /\b\Q$_[0]\E\b/; }
 

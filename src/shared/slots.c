@@ -50,8 +50,8 @@
  * ahead does not take it for a holder at once.  The same watch is asked for at
  * the first handoff, and while nobody else waits, handoffs go on.  When others
  * do (the slot is "crowded"), or while that is not known, they go on within
- * zklock.handoff_quantum; and where it is known the turn ends as soon as all who
- * wait here have had one, if it has lasted for MIN_TURN_MS.
+ * zklock.handoff_quantum; and where it is known, the turn ends as soon as all who
+ * waited here when it began have had the lock, if it has lasted for MIN_TURN_MS.
  *
  * A cluster must not wait for itself.  A contender that owns a lock is kept for
  * a backend that can take it, which is not held up in the lock manager: else it
@@ -1016,6 +1016,13 @@ has_taker(const ZkSlot *slot)
 	return false;
 }
 
+static void
+begin_turn(ZkSlot *slot, int64 now)
+{
+	slot->handoff_start = now;
+	slot->turn_due = slot->nwanting;
+}
+
 /* May the turn of this cluster go on, though others wait behind it? */
 static bool
 turn_goes_on(const ZkSlot *slot, int64 now)
@@ -1024,7 +1031,7 @@ turn_goes_on(const ZkSlot *slot, int64 now)
 
 	if (lasted >= zklock_handoff_quantum)
 		return false;
-	return lasted < MIN_TURN_MS || slot->handoffs <= slot->nwanting;
+	return lasted < MIN_TURN_MS || slot->turn_due > 0;
 }
 
 /* May the last holder leave the slot to the next local backend? */
@@ -1035,11 +1042,7 @@ may_hand_off(ZkSlot *slot, int64 now)
 	if (slot->contender.kind == ZNODE_LEASE || slot->writer_behind)
 		return false;
 	if (slot->handoff_start == 0)
-	{
-		slot->handoff_start = now;
-		slot->handoffs = 0;
-	}
-	slot->handoffs++;
+		begin_turn(slot, now);
 	if (slot->crowded)
 		return turn_goes_on(slot, now) && has_taker(slot);
 	return slot->watched ||
@@ -1096,6 +1099,7 @@ slot_drop(ZkProcLock *proc)
 
 		if (may_hand_off(slot, now))
 		{
+			slot->turn_due--;
 			slot_event(slot, SLOT_HANDED);
 			leave_idle(slot, now);
 		}
@@ -1599,8 +1603,7 @@ slot_set_crowded(ZkSlot *slot)
 	lock_slot(slot, LW_EXCLUSIVE);
 	slot->watched = false;
 	slot->crowded = true;
-	slot->handoff_start = zk_now_ms();
-	slot->handoffs = 0;
+	begin_turn(slot, zk_now_ms());
 	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))
 		slot_event(slot, SLOT_GIVEN_UP);
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;

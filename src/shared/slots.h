@@ -117,7 +117,8 @@ typedef struct ZkSlot
 	/* fairness to contenders of others; times as of zk_now_ms() */
 	int64		handoff_start;	/* of the first handoff since the grant, or
 								 * since others are known to wait; or 0 */
-	int			handoffs;		/* since then */
+	int			turn_due;		/* backends that waited then and have not had
+								 * the lock since */
 	int64		keep_until;		/* IDLE: not given up before, if nobody else
 								 * waits */
 	bool		watched;		/* the worker hears of others behind us */

@@ -782,12 +782,14 @@ slot_unwant(ZkProcLock *proc)
 
 /*
  * Is an idle slot still ours?  A cluster that was cut off may not have heard of
- * its loss.  Who comes right behind the grant need not ask.
+ * its loss.  What is handed on is left to the commit check, and so is a grant;
+ * but a retained lock may have been idle for long.
  */
 static bool
 is_proved(const ZkSlot *slot)
 {
-	return slot->handoff_start == 0 || zk_now_ms() < lease_read();
+	return !slot->contender.retain || slot->handoff_start == 0 ||
+		zk_now_ms() < lease_read();
 }
 
 /* The slot is free to be taken; the partition lock is held exclusively. */

@@ -8,7 +8,6 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(sleep);
 use ZkCluster;
 use ZkProxy;
 use ZkSession;
@@ -128,7 +127,7 @@ for my $how (
 
 	like(data('u'), $mark, 'a holder that nobody has asked');
 	is(try($b, 'u'), 'f', 'zk_try_lock waits for no holder');
-	is(scalar(contenders($zk, 'u')), 1, 'and leaves nothing behind');
+	wait_contenders($zk, 'u', 1);
 	unlike(data('u'), $mark, 'the holder has said that it uses the lock');
 	is(try($b, 'u'), 'f', '... and does so');
 	$holder->run_ok('COMMIT');

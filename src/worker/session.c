@@ -898,6 +898,17 @@ lease_timeout(void)
 }
 
 /*
+ * session_ready
+ *		Would what is submitted now leave with the next session_flush()?
+ */
+bool
+session_ready(void)
+{
+	return handle != NULL && connected && dlist_is_empty(&flight) &&
+		zk_now_ms() >= resend_at;
+}
+
+/*
  * session_flush
  *		Send what has been submitted, if no flight is out and the connection is
  *		up.  To be called whenever events have been dealt with.

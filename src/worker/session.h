@@ -64,6 +64,7 @@ extern bool session_is_stuck(void);
 extern void session_close(void);
 extern void session_submit(uint32_t owner, const char *directory,
 						   const RecipeOp *op, uint32_t group);
+extern bool session_ready(void);
 extern int64_t session_flush(void);
 extern int64_t session_keep_lease(uint32_t ticket, bool needed);
 extern int64_t session_lease(uint32_t *ticket);

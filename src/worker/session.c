@@ -1010,28 +1010,22 @@ session_lease(uint32 *ticket)
 static bool
 is_proof(const Operation *op)
 {
-	switch (op->news.code)
-	{
-		case ZOK:
-			break;
-		case ZNONODE:
-		case ZNODEEXISTS:
-		case ZNOAUTH:
-			/* a request that fails is logged as one, too */
-			break;
-		default:
-			return false;
-	}
+	int			code = op->news.code;
+
+	/* a request that fails is logged as one, too */
+	if (code != ZOK && code != ZNONODE && code != ZNODEEXISTS &&
+		code != ZNOAUTH)
+		return false;
 	return op->heartbeat || op->kind == RECIPE_OP_CREATE ||
 		op->kind == RECIPE_OP_SET || op->kind == RECIPE_OP_DELETE ||
 		op->kind == RECIPE_OP_DELETE_STRAY;
 }
 
 static void
-end_heartbeat(const Operation *op)
+end_heartbeat(bool proof)
 {
 	heartbeat_out = false;
-	if (is_proof(op))
+	if (proof)
 		proved_ticket = heartbeat_ticket;
 	else if (connected)
 		resend_at = zk_now_ms() + RESEND_DELAY_MS;
@@ -1082,12 +1076,13 @@ fill_answer(SessionEvent *event, Operation *op)
 {
 	News	   *news = &op->news;
 	RecipeInput *input = &event->input;
+	bool		proof = is_proof(op);
 
-	if (is_proof(op) && connected && flight_sent != lease.last_sent)
+	if (proof && connected && flight_sent != lease.last_sent)
 		lease_prove(&lease, lease_timeout(), flight_sent, zk_now_ms());
 	if (op->heartbeat)
 	{
-		end_heartbeat(op);
+		end_heartbeat(proof);
 		return false;
 	}
 	if (news->code != ZOK &&

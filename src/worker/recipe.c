@@ -49,7 +49,8 @@
  *				children ok, without it; no node -> NONE: gone
  *				children refused -> NONE: perhaps left behind
  *				children unknown -> ABANDONING: search
- *	READING		children ok, nobody excludes us -> OWNER: stat
+ *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
+ *				  answer to the create told the token -> OWNER: token
  *				children ok, somebody does -> WATCHING: watch the last of them
  *				children ok, without our node; no node -> ENTERING: as new
  *				children ok, with those of a semaphore -> LEAVING: delete;
@@ -58,7 +59,8 @@
  *				children refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
  *	WATCHING	predecessor deleted; watch no node: if it was the only one that
- *				  excluded us -> OWNER: stat; else -> READING: children
+ *				  excluded us -> OWNER: stat, and token if the answer to the
+ *				  create told it; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
  *				release -> LEAVING: unwatch, delete
@@ -113,6 +115,7 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->node = node;
 	op->serial = serial;
 	op->data = NULL;
+	op->batch = 0;
 }
 
 static void
@@ -143,6 +146,8 @@ static void
 enter(Recipe *recipe, RecipeOutput *out)
 {
 	znode_contender_prefix(recipe->uuid, recipe->kind, recipe->node);
+	recipe->token = 0;
+	recipe->batch = 0;
 	if (recipe->parents_tried)
 		send_op(out, RECIPE_OP_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
@@ -188,15 +193,36 @@ watch(Recipe *recipe, RecipeOutput *out)
 }
 
 static void
-own(Recipe *recipe, RecipeOutput *out)
+stat_node(Recipe *recipe, RecipeOutput *out, uint32_t batch)
+{
+	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+	out->ops[out->nops - 1].batch = batch;
+}
+
+/*
+ * We own the lock.  The stat is for the token, and finds out whether our node is
+ * still there, and of our session.  If it has just been seen in the queue, then
+ * by the answer to a create of this session, so only the token may be missing,
+ * which any node that was created with ours tells as well.
+ */
+static void
+own(Recipe *recipe, RecipeOutput *out, bool seen)
 {
 	forget_predecessor(recipe);
 	recipe->blockers = 0;
 	recipe->look = 0;
 	recipe->guard = 0;
-	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
 	recipe->state = RECIPE_OWNER;
 	out->told |= RECIPE_TOLD_GRANTED;
+	if (recipe->token != 0)
+	{
+		out->token = recipe->token;
+		out->told |= RECIPE_TOLD_TOKEN;
+	}
+	if (!seen)
+		stat_node(recipe, out, 0);
+	else if (recipe->token == 0)
+		stat_node(recipe, out, recipe->batch);
 }
 
 static void
@@ -326,7 +352,7 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		leave(recipe, out);
 	}
 	else if (recipe->blockers == 0)
-		own(recipe, out);
+		own(recipe, out, true);
 	else if (recipe->predecessor == NULL)
 		read_queue(recipe, out);	/* out of memory: look again */
 	else
@@ -340,7 +366,7 @@ static void
 predecessor_gone(Recipe *recipe, RecipeOutput *out)
 {
 	if (recipe->blockers == 1)
-		own(recipe, out);
+		own(recipe, out, false);
 	else
 		read_queue(recipe, out);
 }
@@ -389,6 +415,8 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				break;
 			}
 			created(recipe, out, contender.sequence);
+			recipe->token = in->token;
+			recipe->batch = in->batch;
 			if (wanted)
 				recipe->state = RECIPE_READING;
 			else
@@ -426,7 +454,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				if (!wanted)
 					leave(recipe, out);
 				else if (ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
-					own(recipe, out);
+					own(recipe, out, false);
 				else
 					evaluate(recipe, in, out);
 			}
@@ -548,7 +576,7 @@ on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			guard(recipe, out);
 			break;
 		case RECIPE_NO_NODE:
-			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			stat_node(recipe, out, 0);
 			break;
 		case RECIPE_REFUSED:
 			break;				/* it cannot be asked for, that is all */
@@ -615,7 +643,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				end(recipe, out, RECIPE_TOLD_LOST);
 			break;
 		case RECIPE_UNKNOWN:
-			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			stat_node(recipe, out, 0);
 			break;
 		case RECIPE_NO_NODE:
 			out->error = in->error;
@@ -732,7 +760,7 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 			read_queue(recipe, out);
 			break;
 		case RECIPE_RESUME_OWNED:
-			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			stat_node(recipe, out, 0);
 			recipe->state = RECIPE_OWNER;
 			break;
 		case RECIPE_RESUME_RELEASING:
@@ -804,7 +832,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				predecessor_gone(recipe, out);
 			else if (is_of_guard(recipe, in))
-				send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+				stat_node(recipe, out, 0);
 			break;
 		case RECIPE_NODE_TOUCHED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)

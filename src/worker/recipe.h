@@ -63,6 +63,9 @@ typedef struct RecipeInput
 	int			error;			/* ZooKeeper's code, if REFUSED or NO_NODE */
 	uint32_t	serial;			/* of the read or watch that this answers */
 	const char *node;			/* CREATE_DONE: name of the new znode */
+	int64_t		token;			/* CREATE_DONE: its czxid, or 0: not told */
+	uint32_t	batch;			/* CREATE_DONE: what has been created with it,
+								 * and so has the same czxid, or 0 */
 	const char *const *children;	/* CHILDREN_DONE: names in the directory */
 	int			nchildren;
 	const uint8_t *sibling;		/* LOOK: UUID of our writer, or NULL */
@@ -98,6 +101,7 @@ typedef struct RecipeOp
 	const char *node;			/* valid until the next step; or NULL: the
 								 * directory */
 	const char *data;			/* of MKDIR, CREATE, SET; NULL: the usual */
+	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */
@@ -146,6 +150,8 @@ typedef struct Recipe
 	int			mkdir_error;	/* why that failed, or 0 */
 	bool		refused;		/* LEAVING: the delete was; to be retried */
 	int32_t		sequence;		/* of our node, once created */
+	int64_t		token;			/* its czxid, if that is known, or 0 */
+	uint32_t	batch;			/* that of the input that it came with, or 0 */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
 	uint32_t	serial;			/* of the last read or watch sent */
 	uint32_t	look;			/* OWNER: that of the look behind us, or 0 */

@@ -24,6 +24,14 @@
  * not between owners, and of each no more than one such write goes in a flight.
  * One that is alone goes alone.
  *
+ * All that one multi creates has the same czxid: PrepRequestProcessor.java gets
+ * one zxid for it ("Each op in a multi-op must have the same zxid!"), and
+ * DataTree.java gives it to each of its parts.  The answer does not tell it,
+ * and create2, whose answer would, frees a bad pointer in the library if it is
+ * in a multi.  So it is asked for by a stat, which is sent once for the nodes of
+ * one multi, if several owners ask in the same flight.  A create that is alone
+ * is a create2.
+ *
  * If one operation of a batch fails, none of it has happened.  Then all of them
  * go again, one by one, ahead of all else in the next flight, and with them
  * what the same owners had sent behind them in the same flight, whose answers
@@ -103,6 +111,12 @@
 /* Not one of ZOO_ERRORS: another operation of the batch has failed. */
 #define BATCH_FAILED		1
 
+/* Nor is this: the stat of another node that was created with ours has failed. */
+#define NOT_SHARED			2
+
+/* So many stats of a flight can stand for others. */
+#define SHARED_STATS		16
+
 /* What a callback has to tell the main thread. */
 typedef enum NewsKind
 {
@@ -117,8 +131,9 @@ typedef struct News
 {
 	struct News *next;
 	NewsKind	kind;
-	int			code;			/* ANSWER: ZOO_ERRORS or BATCH_FAILED; WATCH:
-								 * type of event; STATE: state of the handle */
+	int			code;			/* ANSWER: ZOO_ERRORS, or BATCH_FAILED or
+								 * NOT_SHARED; WATCH: type of event; STATE:
+								 * state of the handle */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 	char	  **children;		/* ANSWER: one malloc'd block */
@@ -136,6 +151,9 @@ typedef struct Operation
 	RecipeOpKind kind;
 	uint32_t	serial;
 	uint32_t	group;			/* CREATE: that of its multi, or 0 */
+	uint32_t	batch;			/* CREATE: id of its multi; STAT: that of the
+								 * multi which created the node; or 0 */
+	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	const char *created;		/* path, in the memory of its multi, or NULL */
 	bool		heartbeat;		/* this is all that it is for */
@@ -209,6 +227,8 @@ static dlist_head again = DLIST_STATIC_INIT(again); /* ahead of submitted */
 static dlist_head flight = DLIST_STATIC_INIT(flight);
 static passengers_hash *passengers;
 static bool batch_failed = false;	/* one of the flight */
+static uint32 last_batch = 0;	/* id of the latest multi; never 0 again */
+static News *taken = NULL;		/* from the queue, and not yet given out */
 static News *delivered = NULL;	/* the news behind the event last given out */
 
 static Lease lease;
@@ -287,6 +307,17 @@ answer_string(int rc, const char *value, const void *data)
 			op->news.code = ZCONNECTIONLOSS;	/* as if we had not heard */
 	}
 	post_news(&op->news);
+}
+
+static void
+answer_create(int rc, const char *value, const struct Stat *stat,
+			  const void *data)
+{
+	Operation  *op = (Operation *) data;
+
+	if (rc == ZOK && stat)
+		op->news.stat = *stat;
+	answer_string(rc, value, data);
 }
 
 static void
@@ -641,15 +672,17 @@ next_news(void)
 {
 	News	   *news;
 
-	pthread_mutex_lock(&news_lock);
-	news = news_head;
-	if (news)
+	if (taken == NULL)
 	{
-		news_head = news->next;
-		if (news_head == NULL)
-			news_tail = &news_head;
+		pthread_mutex_lock(&news_lock);
+		taken = news_head;
+		news_head = NULL;
+		news_tail = &news_head;
+		pthread_mutex_unlock(&news_lock);
 	}
-	pthread_mutex_unlock(&news_lock);
+	news = taken;
+	if (news)
+		taken = news->next;
 	return news;
 }
 
@@ -761,6 +794,7 @@ session_submit(uint32_t owner, const char *directory, const RecipeOp *recipe_op,
 	op->kind = recipe_op->kind;
 	op->serial = recipe_op->serial;
 	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
+	op->batch = recipe_op->batch;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(session_context, recipe_op->data);
 	strcpy(op->path, directory);
@@ -888,8 +922,8 @@ send_operation(Operation *op)
 			return zoo_acreate(handle, op->path, op->data, data_len(op), acl,
 							   ZOO_CONTAINER, answer_string, op);
 		case RECIPE_OP_CREATE:
-			return zoo_acreate(handle, op->path, op->data, data_len(op), acl,
-							   ZOO_EPHEMERAL_SEQUENTIAL, answer_string, op);
+			return zoo_acreate2(handle, op->path, op->data, data_len(op), acl,
+								ZOO_EPHEMERAL_SEQUENTIAL, answer_create, op);
 		case RECIPE_OP_SEARCH:
 			zoo_async(handle, op->path, answer_string, NULL);
 			/* FALLTHROUGH */
@@ -912,6 +946,14 @@ send_operation(Operation *op)
 			return zoo_adelete(handle, op->path, -1, answer_void, op);
 	}
 	return ZBADARGUMENTS;
+}
+
+/* Is this of an ephemeral node of our session? */
+static bool
+is_ours(const struct Stat *stat)
+{
+	return handle != NULL &&
+		stat->ephemeralOwner == zoo_client_id(handle)->client_id;
 }
 
 /* Move the first operation of a list into the flight. */
@@ -976,6 +1018,8 @@ send_multi(dlist_head *list, int count, bool is_batch)
 		size += strlen(op->path) + SEQUENCE_SIZE;
 	}
 
+	if (++last_batch == 0)
+		++last_batch;
 	multi = MemoryContextAlloc(session_context, size);
 	multi->is_batch = is_batch;
 	multi->count = count;
@@ -994,6 +1038,7 @@ send_multi(dlist_head *list, int count, bool is_batch)
 		{
 			int			path_size = strlen(op->path) + SEQUENCE_SIZE;
 
+			op->batch = last_batch;
 			path[0] = '\0';
 			zoo_create_op_init(&zops[i], op->path, op->data, data_len(op), acl,
 							   ZOO_EPHEMERAL_SEQUENTIAL, path, path_size);
@@ -1059,6 +1104,50 @@ send_groups(dlist_head *list)
 	}
 }
 
+/*
+ * Is there another stat in the flight that tells what this one asks for?  Then
+ * it stands for this one, which is not sent.  "stats" are those that can.
+ */
+static bool
+share_stat(Operation *op, Operation **stats, int *nstats)
+{
+	for (int i = 0; i < *nstats; i++)
+	{
+		if (stats[i]->batch != op->batch)
+			continue;
+		op->sharer = stats[i]->sharer;
+		stats[i]->sharer = op;
+		return true;
+	}
+	if (*nstats < SHARED_STATS)
+		stats[(*nstats)++] = op;
+	return false;
+}
+
+/*
+ * Answer those that this stat stands for, right behind it.  If it has not found
+ * a node of our session, they have to ask for themselves.
+ */
+static void
+answer_sharers(Operation *op)
+{
+	News	  **end = &taken;
+
+	while (op->sharer != NULL)
+	{
+		Operation  *sharer = op->sharer;
+
+		op->sharer = sharer->sharer;
+		sharer->sharer = NULL;
+		sharer->news.code = op->news.code == ZOK &&
+			is_ours(&op->news.stat) ? ZOK : NOT_SHARED;
+		sharer->news.stat = op->news.stat;
+		sharer->news.next = *end;
+		*end = &sharer->news;
+		end = &sharer->news.next;
+	}
+}
+
 /* Send what has been submitted, or as much of it as one flight takes. */
 static void
 send_submitted(void)
@@ -1068,6 +1157,8 @@ send_submitted(void)
 	dlist_head	groups = DLIST_STATIC_INIT(groups);
 	dlist_head	behind = DLIST_STATIC_INIT(behind);
 	dlist_mutable_iter iter;
+	Operation  *stats[SHARED_STATS];
+	int			nstats = 0;
 	uint32		group = 0;
 	int			count = 0;
 
@@ -1101,6 +1192,10 @@ send_submitted(void)
 			continue;
 		if (list == &groups || list == &writes)
 			passenger->wrote = true;
+		/* answers of one owner must keep their order */
+		if (op->kind == RECIPE_OP_STAT && op->batch != 0 && !found &&
+			share_stat(op, stats, &nstats))
+			list = &flight;
 		dlist_delete(&op->node);
 		dlist_push_tail(list, &op->node);
 		group = op->group;
@@ -1307,6 +1402,7 @@ fill_answer(SessionEvent *event, Operation *op)
 	const char *created = op->created ? op->created : news->string;
 	bool		proof = is_proof(op);
 
+	answer_sharers(op);
 	if (proof && connected && flight_sent != lease.last_sent)
 		lease_prove(&lease, lease_timeout(), flight_sent, zk_now_ms());
 	if (op->heartbeat)
@@ -1328,7 +1424,7 @@ fill_answer(SessionEvent *event, Operation *op)
 	input->event = event_of[op->kind];
 	input->serial = op->serial;
 	input->result = result_of(news->code, op->kind);
-	if (input->result == RECIPE_UNKNOWN && connected)
+	if (input->result == RECIPE_UNKNOWN && news->code != NOT_SHARED && connected)
 		resend_at = zk_now_ms() + RESEND_DELAY_MS;
 	input->error = news->code;
 	if (created)
@@ -1341,11 +1437,15 @@ fill_answer(SessionEvent *event, Operation *op)
 	input->nchildren = news->nchildren;
 	input->data = news->data;
 	input->data_len = news->data_len;
+	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
+	{
+		input->batch = op->batch;
+		input->token = is_ours(&news->stat) ? news->stat.czxid : 0;
+	}
 	input->czxid = news->stat.czxid;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;
-	input->ours = handle != NULL &&
-		news->stat.ephemeralOwner == zoo_client_id(handle)->client_id;
+	input->ours = is_ours(&news->stat);
 	return true;
 }
 
@@ -1362,6 +1462,7 @@ send_again(Operation *op)
 		pfree(op->multi);
 	op->multi = NULL;
 	op->created = NULL;
+	op->batch = 0;
 	dlist_delete(&op->node);
 	dlist_push_tail(&again, &op->node);
 }

@@ -7,8 +7,10 @@
  * own, in which it calls us back.  A callback touches nothing of PostgreSQL
  * and nothing of the main thread: it fills in the operation that it answers,
  * or a malloc'd notice, appends it to the queue of news under the mutex
- * news_lock, and writes to an eventfd that the worker's main loop waits on.
- * Everything else here runs in the main thread.
+ * news_lock, and writes to an eventfd that the worker's main loop waits on, if
+ * it has not been written to.  Answers do so when they are the last of their
+ * flight, since nothing can leave before, or when enough of them have come for
+ * others to have work.  Everything else here runs in the main thread.
  *
  * Operations travel in flights.  What is submitted while a flight is out
  * waits and goes together in the next one, when all answers of the flight are
@@ -105,6 +107,9 @@
 /* And in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
 
+/* The main thread is woken for so many answers to reads behind a batch. */
+#define WAKE_INTERVAL		16
+
 /* What a sequence number can add to a path, and a good deal more. */
 #define SEQUENCE_SIZE		32
 
@@ -153,6 +158,7 @@ typedef struct Operation
 	uint32_t	group;			/* CREATE: that of its multi, or 0 */
 	uint32_t	batch;			/* CREATE: id of its multi; STAT: that of the
 								 * multi which created the node; or 0 */
+	bool		wakes;			/* its answer wakes the main thread */
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	const char *created;		/* path, in the memory of its multi, or NULL */
@@ -242,6 +248,8 @@ static uint32 proved_ticket = 0;	/* of the latest that was answered */
 static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
 static News *news_head = NULL;
 static News **news_tail = &news_head;
+static int	flight_left = 0;	/* operations of the flight without answer */
+static bool wake_written = false;	/* wake_fd is readable */
 static bool news_dropped = false;	/* out of memory in a callback */
 
 /* For the handler of SIGABRT. */
@@ -253,32 +261,40 @@ static volatile sig_atomic_t library_died = false;
  * The part that runs in the library's threads, up to abort_handler().
  */
 
-/* Append news, chained from the first to the last, to the queue. */
+/*
+ * Append news, chained from the first to the last, to the queue, or note that
+ * there was no memory for some.
+ */
 static void
-post_chain(News *first, News *last)
+post_chain(News *first, News *last, int count)
 {
 	uint64_t	one = 1;
+	bool		wake = true;
 
 	pthread_mutex_lock(&news_lock);
-	if (first)
+	if (first == NULL)
+		news_dropped = true;
+	else
 	{
 		last->next = NULL;
 		*news_tail = first;
 		news_tail = &last->next;
+		if (first->kind == NEWS_ANSWER)
+		{
+			flight_left -= count;
+			wake = flight_left <= 0 || ((Operation *) first)->wakes;
+		}
 	}
-	else
-		news_dropped = true;
-	pthread_mutex_unlock(&news_lock);
-
 	/* fails only if the counter is full, and then the reader wakes anyway */
-	if (write(wake_fd, &one, sizeof(one)) < 0)
-		return;
+	if (wake && !wake_written)
+		wake_written = write(wake_fd, &one, sizeof(one)) > 0;
+	pthread_mutex_unlock(&news_lock);
 }
 
 static void
 post_news(News *news)
 {
-	post_chain(news, news);
+	post_chain(news, news, 1);
 }
 
 static void
@@ -393,7 +409,7 @@ post_multi(const Multi *multi)
 	for (int i = 1; i < multi->count; i++)
 		multi->operations[i - 1]->news.next = &multi->operations[i]->news;
 	post_chain(&multi->operations[0]->news,
-			   &multi->operations[multi->count - 1]->news);
+			   &multi->operations[multi->count - 1]->news, multi->count);
 }
 
 /*
@@ -674,11 +690,19 @@ next_news(void)
 
 	if (taken == NULL)
 	{
+		uint64_t	count;
+		bool		failed = false;
+
 		pthread_mutex_lock(&news_lock);
 		taken = news_head;
 		news_head = NULL;
 		news_tail = &news_head;
+		if (wake_written)
+			failed = read(wake_fd, &count, sizeof(count)) < 0;
+		wake_written = false;
 		pthread_mutex_unlock(&news_lock);
+		if (failed && errno != EAGAIN)
+			elog(ERROR, "could not read from eventfd: %m");
 	}
 	news = taken;
 	if (news)
@@ -1148,9 +1172,29 @@ answer_sharers(Operation *op)
 	}
 }
 
-/* Send what has been submitted, or as much of it as one flight takes. */
+/* May somebody wait for the answer to this, other than for that to a write? */
+static bool
+is_urgent(const Operation *op)
+{
+	return !op->heartbeat && op->kind != RECIPE_OP_MKDIR &&
+		op->kind != RECIPE_OP_MKDIRS && op->kind != RECIPE_OP_STAT &&
+		op->kind != RECIPE_OP_UNWATCH;
+}
+
 static void
-send_submitted(void)
+expect_answers(int count)
+{
+	pthread_mutex_lock(&news_lock);
+	flight_left = count;
+	pthread_mutex_unlock(&news_lock);
+}
+
+/*
+ * Send what has to go again, and what has been submitted, or as much of it as
+ * one flight takes.
+ */
+static void
+send_flight(void)
 {
 	dlist_head	ahead = DLIST_STATIC_INIT(ahead);
 	dlist_head	writes = DLIST_STATIC_INIT(writes);
@@ -1158,10 +1202,16 @@ send_submitted(void)
 	dlist_head	behind = DLIST_STATIC_INIT(behind);
 	dlist_mutable_iter iter;
 	Operation  *stats[SHARED_STATS];
+	Operation  *urgent = NULL;
+	int			nbehind = 0;
 	int			nstats = 0;
 	uint32		group = 0;
 	int			count = 0;
+	int			nsent = 0;
+	dlist_iter	again_iter;
 
+	dlist_foreach(again_iter, &again)
+		nsent++;
 	passengers_reset(passengers);
 	dlist_foreach_modify(iter, &submitted)
 	{
@@ -1196,12 +1246,22 @@ send_submitted(void)
 		if (op->kind == RECIPE_OP_STAT && op->batch != 0 && !found &&
 			share_stat(op, stats, &nstats))
 			list = &flight;
+		else
+			nsent++;
+		if (list == &ahead && is_urgent(op))
+			urgent = op;
+		if (list == &behind && ++nbehind % WAKE_INTERVAL == 0)
+			op->wakes = true;
 		dlist_delete(&op->node);
 		dlist_push_tail(list, &op->node);
 		group = op->group;
 		count++;
 	}
+	if (urgent)
+		urgent->wakes = true;
+	expect_answers(nsent);
 
+	send_all(&again);
 	send_all(&ahead);
 	send_writes(&writes);
 	send_groups(&groups);
@@ -1275,8 +1335,7 @@ session_flush(void)
 
 	flight_sent = now;
 	batch_failed = false;
-	send_all(&again);
-	send_submitted();
+	send_flight();
 	return again_at;
 }
 
@@ -1570,7 +1629,6 @@ fill_state(SessionEvent *event, int state)
 bool
 session_next_event(SessionEvent *event)
 {
-	uint64_t	count;
 	News	   *news;
 	bool		found = false;
 
@@ -1580,9 +1638,6 @@ session_next_event(SessionEvent *event)
 		delivered = NULL;
 	}
 
-	/* reset the descriptor ahead of looking, so that no wake-up is lost */
-	if (read(wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		elog(ERROR, "could not read from eventfd: %m");
 	check_library();
 	if (news_dropped)
 		ereport(ERROR,

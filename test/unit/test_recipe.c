@@ -1328,6 +1328,147 @@ test_stat_refused_keeps_lock(void **state)
 }
 
 /* Who stops waiting takes the watch back once, whatever the delete does. */
+/* A create's answer, and then a list of children without a token. */
+static void
+give_created(Recipe *recipe, int64_t token, uint32_t batch, RecipeOutput *out)
+{
+	RecipeInput in = {
+		.event = RECIPE_CREATE_DONE,
+		.node = OURS,
+		.token = token,
+		.batch = batch
+	};
+
+	recipe_step(recipe, &in, out);
+	assert_int_equal(recipe->state, RECIPE_READING);
+}
+
+/* READING: children ok, nobody excludes us -> OWNER: token */
+static void
+test_token_comes_with_create(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_ENTERING);
+	give_created(&recipe, 77, 0, &out);
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.token, 77);
+	assert_string_equal(describe_ops(&out), "");
+
+	/* what is stat'ed later, because the guard misses it, is our own node */
+	give(&recipe, IN_GUARD, &out);
+	give(&recipe, IN_WATCH_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "stat");
+	assert_int_equal(out.ops[0].batch, 0);
+	recipe_free(&recipe);
+}
+
+/*
+ * WATCHING: predecessor deleted -> OWNER: stat, and token.  Nobody has looked
+ * at our node since we began to wait.
+ */
+static void
+test_node_is_looked_at_after_waiting(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	for (int batch = 0; batch <= 5; batch += 5)
+	{
+		bring_to(&recipe, AT_ENTERING);
+		give_created(&recipe, 77, batch, &out);
+		give(&recipe, IN_SECOND, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+		give(&recipe, IN_DELETED, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+		assert_int_equal(out.token, 77);
+		assert_string_equal(describe_ops(&out), "stat");
+		assert_int_equal(out.ops[0].batch, 0);
+		give(&recipe, IN_STAT_NO_NODE, &out);
+		assert_int_equal(out.told, TOLD_LOST);
+		recipe_free(&recipe);
+	}
+
+	/* one of two: the second look sees it */
+	bring_to(&recipe, AT_ENTERING);
+	give_created(&recipe, 77, 0, &out);
+	give(&recipe, IN_THIRD, &out);
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "children");
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+	assert_string_equal(describe_ops(&out), "");
+	recipe_free(&recipe);
+}
+
+/* The stat may be that of another node, if our own has just been seen. */
+static void
+test_stat_of_batch(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_ENTERING);
+	give_created(&recipe, 0, 5, &out);
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_string_equal(describe_ops(&out), "stat");
+	assert_int_equal(out.ops[0].batch, 5);
+
+	/* it was not to be had: by itself then */
+	give(&recipe, IN_STAT_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "stat");
+	assert_int_equal(out.ops[0].batch, 0);
+	give(&recipe, IN_STAT_OURS, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.token, TOKEN);
+	recipe_free(&recipe);
+}
+
+/* Token and batch are those of one create only. */
+static void
+test_token_is_forgotten(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	for (int batch = 0; batch <= 5; batch += 5)
+	{
+		/* another contender of the same recipe */
+		bring_to(&recipe, AT_ENTERING);
+		give_created(&recipe, 77, batch, &out);
+		give(&recipe, IN_RELEASE, &out);
+		give(&recipe, IN_DELETE_OK, &out);
+		give(&recipe, IN_WANT, &out);
+		give(&recipe, IN_CREATE_OK, &out);
+		give(&recipe, IN_ALONE, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+		assert_string_equal(describe_ops(&out), "stat");
+		assert_int_equal(out.ops[0].batch, 0);
+		recipe_free(&recipe);
+
+		/* our node was deleted, and created anew; found by a search */
+		bring_to(&recipe, AT_ENTERING);
+		give_created(&recipe, 77, batch, &out);
+		give(&recipe, IN_MISSING, &out);
+		assert_string_equal(describe_ops(&out), "create children");
+		give(&recipe, IN_CREATE_UNKNOWN, &out);
+		assert_int_equal(recipe.state, RECIPE_SEARCHING);
+		give(&recipe, IN_ALONE, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED);
+		assert_string_equal(describe_ops(&out), "stat");
+		assert_int_equal(out.ops[0].batch, 0);
+		recipe_free(&recipe);
+	}
+}
+
 static void
 test_unwatch_once(void **state)
 {
@@ -2196,6 +2337,7 @@ typedef struct World
 	/* what is allowed to happen */
 	bool		refusals;
 	bool		refuse_next;	/* whatever is carried out next */
+	bool		tokens;			/* creates are answered with the czxid */
 	bool		strangers;
 	bool		semaphores;		/* the name may become one */
 	/* where choices come from: an odometer, or random numbers */
@@ -2362,6 +2504,7 @@ start_world(const char *title, unsigned long run)
 	world->refuse_next = false;
 	world->strangers = false;
 	world->semaphores = false;
+	world->tokens = false;
 	world->explore = explore;
 	world->nchoices = nchoices;
 	world->at_choice = 0;
@@ -2678,6 +2821,7 @@ execute(Client *client)
 						  "a contender has at most one node");
 				node = make_node(todo.node, true, client->session);
 				strcpy(todo.node, world->nodes[node].name);
+				todo.czxid = world->nodes[node].czxid;
 				break;
 			case RECIPE_OP_CHILDREN:
 			case RECIPE_OP_SEARCH:
@@ -3074,6 +3218,9 @@ deliver(Client *client)
 		entry.result == RECIPE_REFUSED ? ERROR_REFUSED : 0;
 	in.node = entry.node;
 	in.czxid = entry.czxid;
+	if (world->tokens && entry.kind == RECIPE_OP_CREATE &&
+		entry.result == RECIPE_OK)
+		in.token = entry.czxid;
 	in.ours = entry.ours;
 	in.data = entry.revoked ? RECIPE_REVOKE_DATA : "me";
 	in.data_len = (int) strlen(in.data);
@@ -3591,6 +3738,7 @@ typedef struct Scenario
 	bool		dir_missing;
 	const char *others[3];		/* ahead in the queue */
 	bool		in_a_row;		/* all sent is applied, then answered */
+	bool		tokens;			/* creates are answered with the czxid */
 	bool		refusals;
 	int			faults;
 } Scenario;
@@ -3622,7 +3770,11 @@ static const Scenario scenarios[] = {
 		.root_missing = true, .dir_missing = true, .in_a_row = true,
 	.faults = 2},
 	{"one ahead, three faults", .dir_known = true, .others = {W()},
-	.faults = 3}
+	.faults = 3},
+	{"free lock, creates tell the token", .dir_known = true, .tokens = true,
+	.faults = 2},
+	{"two ahead, creates tell the token", .dir_known = true, .tokens = true,
+	.others = {W(), R()}, .faults = 2}
 };
 
 static void
@@ -3641,6 +3793,7 @@ play_scenario(const Scenario *scenario)
 		if (scenario->others[i] != NULL)
 			foreigner_enters(scenario->others[i], true);
 	world->refusals = scenario->refusals;
+	world->tokens = scenario->tokens;
 	client = add_client();
 	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
 
@@ -3767,6 +3920,7 @@ typedef struct Mix
 	bool		refusals;
 	bool		restarts;
 	bool		semaphores;
+	bool		tokens;
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
 
@@ -3780,6 +3934,8 @@ static const Mix mixes[] = {
 	{"workers restarted", .foreigners = true, .restarts = true, .calm = 10},
 	{"the name becomes a semaphore's", .foreigners = true,
 	.semaphores = true, .calm = 12},
+	{"creates tell the token", .foreigners = true, .restarts = true,
+	.tokens = true, .calm = 12},
 	{"everything", .foreigners = true, .wrap = true, .refusals = true,
 	.restarts = true, .semaphores = true, .calm = 10}
 };
@@ -3962,6 +4118,7 @@ test_random_schedules(void **state)
 		if (mix->wrap)
 			world->first_sequence = INT32_MAX - (int32_t) choose(4);
 		world->refusals = mix->refusals;
+		world->tokens = mix->tokens;
 		switch (choose(3))
 		{
 			case 0:
@@ -4034,6 +4191,10 @@ main(void)
 		cmocka_unit_test(test_overtaken_watch),
 		cmocka_unit_test(test_node_deleted_while_waiting),
 		cmocka_unit_test(test_stat_refused_keeps_lock),
+		cmocka_unit_test(test_token_comes_with_create),
+		cmocka_unit_test(test_node_is_looked_at_after_waiting),
+		cmocka_unit_test(test_stat_of_batch),
+		cmocka_unit_test(test_token_is_forgotten),
 		cmocka_unit_test(test_unwatch_once),
 		cmocka_unit_test(test_refused_delete_is_retried),
 		cmocka_unit_test(test_stray_is_deleted),

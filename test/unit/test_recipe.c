@@ -111,6 +111,18 @@ typedef enum Situation
 	AT_OWNER,
 	AT_OWNER_LOOKING,			/* the look behind us is out */
 	AT_OWNER_GUARDED,			/* our own node is watched, or about to be */
+	AT_READING_COURTEOUS,		/* will ask an owner ahead that may be idle */
+	AT_READING_RETAINING,		/* and will monitor, as an owner */
+	AT_WATCHING_COURTEOUS,		/* the first answer to the watch is out */
+	AT_WATCHING_COURTING,		/* the owner ahead may not need the lock */
+	AT_WATCHING_IN_USE,			/* it does */
+	AT_OWNER_MONITORING,		/* the list of who is behind us is out */
+	AT_OWNER_MONITORED,			/* nobody is */
+	AT_OWNER_CROWDED,			/* somebody is */
+	AT_OWNER_RETAINING,			/* may not need the lock; the list is out */
+	AT_OWNER_RETAINING_CLEAR,
+	AT_OWNER_RETAINING_CROWDED,
+	AT_OWNER_DENIED,			/* has told that it does need the lock */
 	AT_LEAVING,
 	AT_LEAVING_REFUSED,			/* the delete was refused */
 	NSITUATIONS
@@ -121,7 +133,10 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_ENTERING, RECIPE_SEARCHING,
 	RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
+	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
+	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
 };
 
 /*
@@ -133,7 +148,19 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_SEARCHING_GROUPED] = AT_SEARCHING,
 	[AT_READING_GROUPED] = AT_READING,
 	[AT_OWNER_LOOKING] = AT_OWNER,
-	[AT_OWNER_GUARDED] = AT_OWNER
+	[AT_OWNER_GUARDED] = AT_OWNER,
+	[AT_READING_COURTEOUS] = AT_READING,
+	[AT_READING_RETAINING] = AT_READING,
+	[AT_WATCHING_COURTEOUS] = AT_WATCHING,
+	[AT_WATCHING_COURTING] = AT_WATCHING_COURTEOUS,
+	[AT_WATCHING_IN_USE] = AT_WATCHING,
+	[AT_OWNER_MONITORING] = AT_OWNER,
+	[AT_OWNER_MONITORED] = AT_OWNER_MONITORING,
+	[AT_OWNER_CROWDED] = AT_OWNER,
+	[AT_OWNER_RETAINING] = AT_OWNER_MONITORING,
+	[AT_OWNER_RETAINING_CLEAR] = AT_OWNER_RETAINING,
+	[AT_OWNER_RETAINING_CROWDED] = AT_OWNER_CROWDED,
+	[AT_OWNER_DENIED] = AT_OWNER_CROWDED
 };
 
 typedef enum Input
@@ -142,6 +169,8 @@ typedef enum Input
 	IN_WANT_NEW_DIR,
 	IN_RELEASE,
 	IN_LOOK,
+	IN_MONITOR,
+	IN_DENY,
 	IN_GUARD,
 	IN_MKDIR_OK,
 	IN_MKDIR_UNKNOWN,
@@ -173,11 +202,13 @@ typedef enum Input
 	IN_STALE_CHILDREN_REFUSED,
 	IN_WATCH_OK,
 	IN_WATCH_REVOKED,			/* succeeded, and reads Curator's data */
+	IN_WATCH_RETAINED,			/* succeeded: the lock may not be needed */
 	IN_WATCH_UNKNOWN,
 	IN_WATCH_NO_NODE,
 	IN_WATCH_REFUSED,
 	IN_STALE_WATCH_OK,
 	IN_STALE_WATCH_REVOKED,
+	IN_STALE_WATCH_RETAINED,
 	IN_STALE_WATCH_UNKNOWN,
 	IN_STALE_WATCH_NO_NODE,
 	IN_STALE_WATCH_REFUSED,
@@ -222,6 +253,8 @@ static const struct
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
 	[IN_LOOK] = {.event = RECIPE_LOOK},
+	[IN_MONITOR] = {.event = RECIPE_MONITOR},
+	[IN_DENY] = {.event = RECIPE_DENY},
 	[IN_GUARD] = {.event = RECIPE_GUARD},
 	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
 	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
@@ -262,12 +295,16 @@ static const struct
 	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me"},
 	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK,
 		.data = RECIPE_REVOKE_DATA},
+	[IN_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK,
+		.data = "me" RECIPE_RETAIN_MARK},
 	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
 	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
 	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
 	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, true},
 	[IN_STALE_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
 		.data = RECIPE_REVOKE_DATA},
+	[IN_STALE_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
+		.data = "me" RECIPE_RETAIN_MARK},
 	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN, true},
 	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE, true},
 	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED, true},
@@ -667,6 +704,82 @@ static const Transition transitions[] = {
 	{"OWNER: own node deleted -> OWNER: stat",
 		AT_OWNER_GUARDED, IN_DELETED, RECIPE_OWNER, "stat", 0, 0},
 
+	{"READING: children ok, one excludes us, courteous -> WATCHING: watch",
+		AT_READING_COURTEOUS, IN_SECOND, RECIPE_WATCHING, "watch(first)",
+	0, 0},
+	{"READING: children ok, nobody excludes us, retaining -> stat, list",
+		AT_READING_RETAINING, IN_ALONE, RECIPE_OWNER, "stat list",
+	RECIPE_TOLD_GRANTED, 0},
+
+	{"WATCHING: watch ok, courteous, the owner needs it -> queued",
+		AT_WATCHING_COURTEOUS, IN_WATCH_OK, RECIPE_WATCHING, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"WATCHING: watch ok, courteous, a revocation -> queued",
+		AT_WATCHING_COURTEOUS, IN_WATCH_REVOKED, RECIPE_WATCHING, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"WATCHING: watch ok, courteous, the owner may not need it -> courting",
+		AT_WATCHING_COURTEOUS, IN_WATCH_RETAINED, RECIPE_WATCHING, "",
+	RECIPE_TOLD_COURTING, 0},
+	{"WATCHING: watch ok, courting, the owner needs it now -> queued",
+		AT_WATCHING_COURTING, IN_WATCH_OK, RECIPE_WATCHING, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"WATCHING: watch used up otherwise, courting -> WATCHING: watch",
+		AT_WATCHING_COURTING, IN_TOUCHED, RECIPE_WATCHING, "watch(first)",
+	0, 0},
+	{"WATCHING: predecessor deleted, courting -> OWNER: stat",
+		AT_WATCHING_COURTING, IN_DELETED, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_GRANTED, 0},
+
+	{"OWNER: monitor -> OWNER: list",
+		AT_OWNER, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: list ok, our node only -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_ALONE, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, one later than ours -> OWNER: crowded",
+		AT_OWNER_MONITORING, IN_SECOND, RECIPE_OWNER, "",
+	RECIPE_TOLD_CROWDED, 0},
+	{"OWNER: list ok, only earlier ones -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_THIRD, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, without our node -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_MISSING, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, none -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_EMPTY, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, with those of a semaphore -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_MIXED, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, those of a semaphore only -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_MIXED_MISSING, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list unknown -> OWNER: list",
+		AT_OWNER_MONITORING, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "list", 0, 0},
+	/* of a watch before; it is one and the same for the server */
+	{"OWNER: watch of the list used up ahead of the answer -> OWNER: list",
+		AT_OWNER_MONITORING, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: watch of the list used up -> OWNER: list",
+		AT_OWNER_MONITORED, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: monitor again -> OWNER: list",
+		AT_OWNER_MONITORED, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: monitor again, crowded -> OWNER: list",
+		AT_OWNER_CROWDED, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: deny, the list is out -> OWNER: set",
+		AT_OWNER_RETAINING, IN_DENY, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: deny, clear -> OWNER: set",
+		AT_OWNER_RETAINING_CLEAR, IN_DENY, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: deny, crowded -> OWNER: set",
+		AT_OWNER_RETAINING_CROWDED, IN_DENY, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: release, retaining, the list is out -> LEAVING: delete",
+		AT_OWNER_RETAINING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"OWNER: release, retaining, crowded -> LEAVING: delete",
+		AT_OWNER_RETAINING_CROWDED, IN_RELEASE, RECIPE_LEAVING, "delete",
+	0, 0},
+	{"OWNER: release, denied -> LEAVING: delete",
+		AT_OWNER_DENIED, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"OWNER: set unknown, denied -> OWNER: set",
+		AT_OWNER_DENIED, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
+
 	{"LEAVING: delete ok -> NONE: gone",
 		AT_LEAVING, IN_DELETE_OK, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 	{"LEAVING: delete no node -> NONE: gone",
@@ -756,13 +869,14 @@ describe_ops(const RecipeOutput *out)
 			case RECIPE_OP_MKDIRS:
 			case RECIPE_OP_CHILDREN:
 			case RECIPE_OP_SEARCH:
+			case RECIPE_OP_LIST:
+				assert_null(node);
 				break;
 			case RECIPE_OP_CREATE:
 				if (strcmp(node, OUR_PREFIX) == 0 ||
 					strcmp(node, READER_PREFIX) == 0)
 					node = NULL;
 				break;
-			case RECIPE_OP_LIST:
 			case RECIPE_OP_GET:
 				fail_msg("%s is not for a recipe to send", op_name(op->kind));
 				break;
@@ -801,7 +915,7 @@ check_serials(const Recipe *recipe, uint32_t before, const RecipeOutput *out)
 		RecipeOpKind kind = out->ops[i].kind;
 
 		if (kind == RECIPE_OP_CHILDREN || kind == RECIPE_OP_SEARCH ||
-			kind == RECIPE_OP_WATCH)
+			kind == RECIPE_OP_WATCH || kind == RECIPE_OP_LIST)
 		{
 			assert_int_not_equal(recipe->serial, before);
 			assert_int_equal(out->ops[i].serial, recipe->serial);
@@ -859,7 +973,7 @@ give_mkdirs_refused(Recipe *recipe, RecipeOutput *out)
 static void
 bring_to(Recipe *recipe, Situation situation)
 {
-	static const Input ways[NSITUATIONS][4] = {
+	static const Input ways[NSITUATIONS][5] = {
 		[AT_ENTERING] = {IN_WANT},
 		[AT_ENTERING_MKDIR] = {IN_WANT_NEW_DIR},
 		[AT_ENTERING_MKDIRS] = {IN_WANT, IN_CREATE_NO_NODE, IN_MKDIR_OK},
@@ -877,6 +991,26 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
 		[AT_OWNER_LOOKING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_LOOK},
 		[AT_OWNER_GUARDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GUARD},
+		[AT_READING_COURTEOUS] = {IN_WANT, IN_CREATE_OK},
+		[AT_READING_RETAINING] = {IN_WANT, IN_CREATE_OK},
+		[AT_WATCHING_COURTEOUS] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
+		[AT_WATCHING_COURTING] = {IN_WANT, IN_CREATE_OK, IN_SECOND,
+		IN_WATCH_RETAINED},
+		[AT_WATCHING_IN_USE] = {IN_WANT, IN_CREATE_OK, IN_SECOND,
+		IN_WATCH_OK},
+		[AT_OWNER_MONITORING] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_MONITOR},
+		[AT_OWNER_MONITORED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_MONITOR,
+		IN_ALONE},
+		[AT_OWNER_CROWDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_MONITOR,
+		IN_SECOND},
+		[AT_OWNER_RETAINING] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_OWNER_RETAINING_CLEAR] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_ALONE},
+		[AT_OWNER_RETAINING_CROWDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_SECOND},
+		[AT_OWNER_DENIED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_SECOND,
+		IN_DENY},
 		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
 		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
 		IN_DELETE_REFUSED}
@@ -886,6 +1020,14 @@ bring_to(Recipe *recipe, Situation situation)
 	recipe_init(recipe);
 	recipe->grouped = situation == AT_ENTERING_GROUPED ||
 		situation == AT_SEARCHING_GROUPED || situation == AT_READING_GROUPED;
+	recipe->courteous = situation == AT_READING_COURTEOUS ||
+		situation == AT_WATCHING_COURTEOUS ||
+		situation == AT_WATCHING_COURTING || situation == AT_WATCHING_IN_USE;
+	recipe->retain = situation == AT_READING_RETAINING ||
+		situation == AT_OWNER_RETAINING ||
+		situation == AT_OWNER_RETAINING_CLEAR ||
+		situation == AT_OWNER_RETAINING_CROWDED ||
+		situation == AT_OWNER_DENIED;
 	if (situation == AT_NONE)
 		return;
 	for (size_t i = 0; i < lengthof(ways[0]); i++)
@@ -898,6 +1040,10 @@ bring_to(Recipe *recipe, Situation situation)
 	assert_int_equal(recipe->state, situation_state[situation]);
 	if (recipe->state == RECIPE_LEAVING)
 		assert_int_equal(recipe->refused, situation == AT_LEAVING_REFUSED);
+	if (recipe->state == RECIPE_WATCHING)
+		assert_int_equal(recipe->courting,
+						 situation == AT_WATCHING_COURTEOUS ||
+						 situation == AT_WATCHING_COURTING);
 }
 
 /* The line that holds for an input in a situation, or NULL. */
@@ -1046,6 +1192,9 @@ test_none_sends_nothing(void **state)
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
 		{AT_OWNER_LOOKING, IN_EXPIRED}, {AT_OWNER_GUARDED, IN_EXPIRED},
+		{AT_OWNER_RETAINING, IN_EXPIRED}, {AT_OWNER_MONITORED, IN_EXPIRED},
+		{AT_OWNER_RETAINING_CROWDED, IN_STAT_NO_NODE},
+		{AT_WATCHING_COURTING, IN_EXPIRED},
 		{AT_READING_GROUPED, IN_MISSING},
 		{AT_LEAVING_REFUSED, IN_DELETE_OK},
 		{AT_LEAVING_REFUSED, IN_EXPIRED}

@@ -75,6 +75,7 @@
  *				monitor; the watch of the list used up; list unknown ->
  *				  OWNER: list the children and watch them
  *				list ok -> OWNER: clear, or, and then no more of it, crowded
+ *				list no node, refused -> OWNER: crowded, since nobody knows
  *				deny, if our data says that we may not need the lock ->
  *				  OWNER: set (who we are)
  *				guard, once; guarding watch used up or unknown -> OWNER: watch
@@ -536,13 +537,12 @@ on_monitor_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		return;
 	if (in->result == RECIPE_UNKNOWN)
 		monitor(recipe, out);
-	else if (in->result != RECIPE_OK)
-		recipe->monitor = 0;	/* then nobody knows */
-	else if (!somebody_behind(recipe, in,
-							  recipe->kind != ZNODE_READER))
+	else if (in->result == RECIPE_OK &&
+			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER))
 		out->told |= RECIPE_TOLD_CLEAR;
 	else
 	{
+		/* or nobody knows: then the lock is not to be kept from anybody */
 		recipe->monitor = 0;
 		out->told |= RECIPE_TOLD_CROWDED;
 	}
@@ -570,6 +570,14 @@ guard(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->guard = ++recipe->serial;
 	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->guard);
+}
+
+/* Does this event belong to the latest watch of who is behind us? */
+static bool
+is_of_monitor(const Recipe *recipe, const RecipeInput *in)
+{
+	return recipe->state == RECIPE_OWNER &&
+		recipe->monitor != 0 && in->serial == recipe->monitor;
 }
 
 /* Does this answer or event belong to the latest watch of our own node? */
@@ -890,14 +898,15 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				predecessor_gone(recipe, out);
 			else if (is_of_guard(recipe, in))
 				send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			else if (is_of_monitor(recipe, in))
+				monitor(recipe, out);
 			break;
 		case RECIPE_NODE_TOUCHED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				watch(recipe, out);
 			else if (is_of_guard(recipe, in))
 				guard(recipe, out);
-			else if (recipe->state == RECIPE_OWNER && recipe->monitor != 0 &&
-					 in->serial == recipe->monitor)
+			else if (is_of_monitor(recipe, in))
 				monitor(recipe, out);
 			break;
 		case RECIPE_RETRY:

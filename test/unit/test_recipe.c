@@ -2046,6 +2046,668 @@ test_look_and_guard(void **state)
 	recipe_free(&recipe);
 }
 
+/*
+ * Whom a monitor counts: everybody behind an exclusive contender, only the
+ * exclusive ones behind a shared one, and nobody ahead.
+ */
+static void
+test_monitor_behind(void **state)
+{
+	static const struct
+	{
+		ZnodeKind	kind;
+		int32_t		sequence;
+		const char *others[5];
+		unsigned	told;
+	}			monitors[] =
+	{
+		{ZNODE_MUTEX, 5, {NULL}, RECIPE_TOLD_CLEAR},
+		{ZNODE_MUTEX, 5, {W(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, 5, {R(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_WRITER, 5, {R(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_WRITER, 5, {R(0000000009), W(0000000007), R(0000000008)},
+		RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, 5, {"77777777777777777777777777777777__rlock__0000000006"},
+		RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, 5, {W(0000000004), R(0000000003)}, RECIPE_TOLD_CLEAR},
+		{ZNODE_MUTEX, 5, {"leaves", "locks"}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {NULL}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {R(0000000006)}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {R(0000000004), R(0000000006), R(0000000007)},
+		RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_READER, 5, {R(0000000006), R(0000000007), W(0000000008)},
+		RECIPE_TOLD_CROWDED},
+		{ZNODE_READER, 5,
+			{"77777777777777777777777777777777__rlock__0000000006"},
+		RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {W(0000000004)}, RECIPE_TOLD_CLEAR},
+		/* the counter's overflow */
+		{ZNODE_MUTEX, INT32_MAX, {W(-2147483648)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, INT32_MIN, {W(2147483647)}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, INT32_MAX, {R(-2147483648), W(-2147483647)},
+		RECIPE_TOLD_CROWDED}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(monitors); i++)
+	{
+		char		own[ZNODE_CONTENDER_SIZE];
+		const char *children[6] = {own};
+		int			nchildren = 1;
+
+		znode_contender_name(our_uuid, monitors[i].kind, monitors[i].sequence,
+							 own);
+		while (monitors[i].others[nchildren - 1] != NULL)
+		{
+			children[nchildren] = monitors[i].others[nchildren - 1];
+			nchildren++;
+		}
+
+		/* our own node at every place of the list, which has no order */
+		for (int at = 0; at < nchildren; at++)
+		{
+			Recipe		recipe;
+			RecipeOutput out;
+			bool		clear = monitors[i].told == RECIPE_TOLD_CLEAR;
+
+			recipe_init(&recipe);
+			recipe.retain = at % 2 == 0;
+			recipe_resume(&recipe, our_uuid, monitors[i].kind, false,
+						  RECIPE_RESUME_OWNED, &monitors[i].sequence, &out);
+			if (!recipe.retain)
+				give(&recipe, IN_MONITOR, &out);
+			give_children(&recipe, children, nchildren, &out);
+			assert_int_equal(out.told, monitors[i].told);
+			assert_int_equal(out.nops, 0);
+			assert_int_equal(recipe.state, RECIPE_OWNER);
+
+			/* the watch goes on if it is still of interest, and only then */
+			give(&recipe, IN_TOUCHED, &out);
+			assert_string_equal(describe_ops(&out), clear ? "list" : "");
+			give_children(&recipe, children, nchildren, &out);
+			assert_int_equal(out.told, clear ? RECIPE_TOLD_CLEAR : 0);
+
+			if (at + 1 < nchildren)
+			{
+				children[at] = children[at + 1];
+				children[at + 1] = own;
+			}
+			recipe_free(&recipe);
+		}
+	}
+}
+
+/* Nobody, then a reader, then a writer: the reader alone is told of once. */
+static void
+test_monitor_goes_on(void **state)
+{
+	static const char *const children[] = {
+		OUR_READER, R(0000000006), R(0000000007), W(0000000008)
+	};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to_reading(&recipe, true, our_sequence);
+	recipe.retain = true;
+	give_children(&recipe, children, 1, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	for (int n = 1; n < 4; n++)
+	{
+		give_children(&recipe, children, n, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		give(&recipe, IN_TOUCHED, &out);
+		assert_string_equal(describe_ops(&out), "list");
+		assert_int_equal(out.told, 0);
+	}
+
+	/* nobody knows what became of the list: no news until it is in */
+	give(&recipe, IN_CHILDREN_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "list");
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_STALE_ALONE, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give_children(&recipe, children, 4, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+	assert_int_equal(out.nops, 0);
+	assert_true(recipe.retain); /* it is for the worker to tell */
+
+	/* once is enough */
+	give(&recipe, IN_TOUCHED, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give_children(&recipe, children, 4, &out);
+	assert_int_equal(out.told | out.nops, 0);
+
+	/* but it can be asked again */
+	give(&recipe, IN_MONITOR, &out);
+	assert_string_equal(describe_ops(&out), "list");
+	give_children(&recipe, children, 3, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	recipe_free(&recipe);
+}
+
+/* A contender of the same cluster is not somebody else, until one asks anew. */
+static void
+test_monitor_ignores_sibling(void **state)
+{
+	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
+		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
+		0x84, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44
+	};
+	static const char *const readers[] = {OUR_READER, W(0000000006), LATER};
+	static const char *const mutexes[] = {OURS, W(0000000006), LATER};
+
+	(void) state;
+	for (int shared = 0; shared < 2; shared++)
+	{
+		const char *const *children = shared ? readers : mutexes;
+		RecipeInput in = {.event = RECIPE_MONITOR};
+		Recipe		recipe;
+		RecipeOutput out;
+
+		bring_to_reading(&recipe, shared, our_sequence);
+		recipe.retain = true;
+		give_children(&recipe, children, 1, &out);
+
+		/* that which begins with the lock knows of none */
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+
+		in.sibling = sibling;
+		recipe_step(&recipe, &in, &out);
+		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		give(&recipe, IN_TOUCHED, &out);
+		assert_string_equal(describe_ops(&out), "list");
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		give(&recipe, IN_TOUCHED, &out);
+		give_children(&recipe, children, 3, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+
+		in.sibling = NULL;
+		recipe_step(&recipe, &in, &out);
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+
+		/* nor does the next contender know of one */
+		in.sibling = sibling;
+		recipe_step(&recipe, &in, &out);
+		give(&recipe, IN_EXPIRED, &out);
+		recipe_want(&recipe, our_uuid, recipe.kind, false, true, &out);
+		give(&recipe, IN_CREATE_UNKNOWN, &out);
+		give_children(&recipe, children, 1, &out);
+		assert_string_equal(describe_ops(&out), "stat list");
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+		recipe_free(&recipe);
+	}
+}
+
+/*
+ * Monitor, look and guard are out at the same time, and each takes its own
+ * answers and events only.  Nor do they get in the next contender's way.
+ */
+static void
+test_monitor_look_and_guard(void **state)
+{
+	static const char *const alone[] = {OURS};
+	static const char *const crowd[] = {OURS, LATER};
+	Recipe		recipe;
+	RecipeOutput out;
+	RecipeInput list = {.event = RECIPE_CHILDREN_DONE, .children = alone,
+	.nchildren = 1};
+	RecipeInput look = list;
+	RecipeInput listed = {.event = RECIPE_NODE_TOUCHED};
+	RecipeInput guarded = {.event = RECIPE_NODE_TOUCHED};
+
+	(void) state;
+	bring_to(&recipe, AT_OWNER_RETAINING);
+	list.serial = listed.serial = recipe.serial;
+	give(&recipe, IN_LOOK, &out);
+	look.serial = recipe.serial;
+	give(&recipe, IN_GUARD, &out);
+	guarded.serial = recipe.serial;
+	give(&recipe, IN_WATCH_OK, &out);
+	assert_int_equal(out.told | out.nops, 0);
+
+	recipe_step(&recipe, &list, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	recipe_step(&recipe, &look, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+
+	/* the one that is used up is set again, not the other */
+	recipe_step(&recipe, &guarded, &out);
+	assert_string_equal(describe_ops(&out), "watch(own)");
+	guarded.serial = recipe.serial;
+	recipe_step(&recipe, &listed, &out);
+	assert_string_equal(describe_ops(&out), "list");
+	recipe_step(&recipe, &listed, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	list.serial = listed.serial = recipe.serial;
+	guarded.event = RECIPE_NODE_DELETED;
+	recipe_step(&recipe, &guarded, &out);
+	assert_string_equal(describe_ops(&out), "stat");
+
+	/* a look behind the list does not answer it */
+	give(&recipe, IN_LOOK, &out);
+	give_children(&recipe, crowd, 2, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_BEHIND);
+	list.children = crowd;
+	list.nchildren = 2;
+	recipe_step(&recipe, &list, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+
+	/* what we are is told with the next set, whatever that is for */
+	give(&recipe, IN_DENY, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	assert_false(recipe.retain);
+
+	/* what is out when the lock is given up is nobody's */
+	give(&recipe, IN_MONITOR, &out);
+	list.serial = listed.serial = recipe.serial;
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	for (Input input = IN_DELETE_OK;; input = IN_WANT)
+	{
+		recipe_step(&recipe, &list, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		recipe_step(&recipe, &listed, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		if (recipe.state == RECIPE_ENTERING)
+			break;
+		give(&recipe, input, &out);
+	}
+	give(&recipe, IN_CREATE_OK, &out);
+	recipe_step(&recipe, &list, &out);	/* nor what the queue is read from */
+	assert_int_equal(out.told | out.nops, 0);
+	recipe.courteous = true;
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+	recipe_step(&recipe, &listed, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "stat");	/* it denied */
+	recipe_step(&recipe, &list, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_step(&recipe, &listed, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_free(&recipe);
+}
+
+/* Only an owner whose data says otherwise tells that it needs the lock. */
+static void
+test_deny(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	for (Situation at = 0; at < NSITUATIONS; at++)
+	{
+		bool		retains = at == AT_OWNER_RETAINING ||
+			at == AT_OWNER_RETAINING_CLEAR ||
+			at == AT_OWNER_RETAINING_CROWDED;
+
+		bring_to(&recipe, at);
+		give(&recipe, IN_DENY, &out);
+		assert_string_equal(describe_ops(&out), retains ? "set" : "");
+		assert_int_equal(out.told, 0);
+		if (retains)
+		{
+			assert_ptr_equal(out.ops[0].node, recipe.node);
+			assert_false(recipe.retain);
+		}
+		give(&recipe, IN_DENY, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		recipe_free(&recipe);
+	}
+
+	/* a contender that still waits keeps its data, and owns with it */
+	bring_to(&recipe, AT_READING_RETAINING);
+	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SECOND, &out);
+	give(&recipe, IN_DENY, &out);
+	assert_true(recipe.retain);
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+
+	/* it is told until it has arrived */
+	give(&recipe, IN_SECOND, &out);
+	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SET_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	give(&recipe, IN_SET_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	give(&recipe, IN_SET_OK, &out);
+	assert_int_equal(out.told | out.nops, 0);
+
+	/* or the lock is given up */
+	give(&recipe, IN_RELEASE, &out);
+	give(&recipe, IN_SET_UNKNOWN, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_free(&recipe);
+}
+
+/* A worker takes over an owner that may not need its lock. */
+static void
+test_resume_retaining(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+
+	/* nobody has watched since; which may take the watch's event with it */
+	recipe_init(&recipe);
+	recipe.retain = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
+				  &our_sequence, &out);
+	check_serials(&recipe, 0, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+	assert_int_equal(out.told, RECIPE_TOLD_CREATED);
+	give(&recipe, IN_STAT_OURS, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+	give(&recipe, IN_DENY, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	recipe_free(&recipe);
+
+	/* in the other order, and it can be given up at once */
+	recipe_init(&recipe);
+	recipe.retain = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_READER, false, RECIPE_RESUME_OWNED,
+				  &our_sequence, &out);
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	give(&recipe, IN_TOUCHED, &out);	/* by our own deletion */
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_free(&recipe);
+
+	/* one that is being given up is nobody's to wait for */
+	recipe_init(&recipe);
+	recipe.retain = recipe.courteous = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false,
+				  RECIPE_RESUME_RELEASING, &our_sequence, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	recipe_free(&recipe);
+
+	/* one that waits is courteous, and monitors when it owns */
+	recipe_init(&recipe);
+	recipe.retain = recipe.courteous = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+				  &our_sequence, &out);
+	assert_string_equal(describe_ops(&out), "children");
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_WATCH_RETAINED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	recipe_free(&recipe);
+
+	/* the same, its create not known to have arrived */
+	recipe_init(&recipe);
+	recipe.retain = recipe.courteous = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
+				  NULL, &out);
+	assert_string_equal(describe_ops(&out), "search");
+	give(&recipe, IN_SECOND, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	assert_int_equal(out.told, RECIPE_TOLD_CREATED);
+	give(&recipe, IN_WATCH_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+	recipe_free(&recipe);
+}
+
+/* Who is courteous asks an owner: whoever alone is ahead, and excludes us. */
+static void
+test_courtesy(void **state)
+{
+	static const struct
+	{
+		bool		shared;
+		const char *others[4];
+		RecipeState state;
+		bool		courting;
+	}			places[] =
+	{
+		{false, {NULL}, RECIPE_OWNER, false},
+		{false, {W(0000000006)}, RECIPE_OWNER, false},
+		{false, {W(0000000004)}, RECIPE_WATCHING, true},
+		{false, {R(0000000004)}, RECIPE_WATCHING, true},
+		{false, {W(0000000004), W(0000000006)}, RECIPE_WATCHING, true},
+		{false, {W(0000000004), "leaves"}, RECIPE_WATCHING, true},
+		/* a stray of ours is nobody */
+		{false, {W(0000000004), STRAY(2)}, RECIPE_WATCHING, true},
+		/* who is first may give way, but not to us */
+		{false, {W(0000000004), W(0000000003)}, RECIPE_WATCHING, false},
+		{false, {W(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
+		{false, {R(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
+		{true, {R(0000000004)}, RECIPE_OWNER, false},
+		{true, {R(0000000004), R(0000000003)}, RECIPE_OWNER, false},
+		{true, {W(0000000004)}, RECIPE_WATCHING, true},
+		{true, {W(0000000004), R(0000000006)}, RECIPE_WATCHING, true},
+		/* the only one that excludes us waits itself */
+		{true, {R(0000000003), W(0000000004)}, RECIPE_WATCHING, false},
+		{true, {W(0000000003), R(0000000004)}, RECIPE_WATCHING, false},
+		{true, {W(0000000003), W(0000000004)}, RECIPE_WATCHING, false}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(places); i++)
+	{
+		for (int courteous = 0; courteous < 2; courteous++)
+		{
+			Recipe		recipe;
+			RecipeOutput out;
+			const char *children[5] = {places[i].shared ? OUR_READER : OURS};
+			int			nchildren = 1;
+			bool		courting = courteous && places[i].courting;
+
+			while (places[i].others[nchildren - 1] != NULL)
+			{
+				children[nchildren] = places[i].others[nchildren - 1];
+				nchildren++;
+			}
+			bring_to_reading(&recipe, places[i].shared, our_sequence);
+			recipe.courteous = courteous;
+			give_children(&recipe, children, nchildren, &out);
+			assert_int_equal(recipe.state, places[i].state);
+			if (recipe.state == RECIPE_WATCHING)
+				assert_int_equal(recipe.courting, courting);
+			assert_int_equal(out.told & ~RECIPE_TOLD_STRANGER,
+							 recipe.state == RECIPE_OWNER ?
+							 RECIPE_TOLD_GRANTED :
+							 courting ? 0 : RECIPE_TOLD_QUEUED);
+			if (recipe.state == RECIPE_WATCHING)
+			{
+				give(&recipe, IN_WATCH_RETAINED, &out);
+				assert_int_equal(out.told,
+								 courting ? RECIPE_TOLD_COURTING : 0);
+				give(&recipe, IN_TOUCHED, &out);
+				assert_int_equal(out.told, 0);
+				give(&recipe, IN_WATCH_OK, &out);
+				assert_int_equal(out.told,
+								 courting ? RECIPE_TOLD_QUEUED : 0);
+			}
+			recipe_free(&recipe);
+		}
+	}
+}
+
+/* What the data of the owner ahead says, to the byte. */
+static void
+test_retain_mark(void **state)
+{
+	static const struct
+	{
+		const char *data;
+		int			len;
+		bool		marked;
+	}			examples[] =
+	{
+		{" retain=yes", 11, true},
+		{"postgresql pid=1 retain=yes", 27, true},
+		{"postgresql pid=1 retain=yesx", 27, true}, /* not terminated */
+		{"postgresql pid=1 retain=yesx", 28, false},
+		{"postgresql pid=1 retain=yes ", 28, false},
+		{"postgresql retain=yes pid=1", 27, false},
+		{"postgresql pid=1 retain=no", 26, false},
+		{"postgresql pid=1 retain=ye", 26, false},
+		{"postgresql pid=1_retain=yes", 27, false},
+		{"retain=yes", 10, false},
+		{"postgresql pid=1", 16, false},
+		{"", 0, false},
+		{NULL, -1, false}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(examples); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		RecipeInput in = {.event = RECIPE_WATCH_DONE};
+
+		bring_to(&recipe, AT_WATCHING_COURTEOUS);
+		in.serial = recipe.serial;
+		in.data = examples[i].data;
+		in.data_len = examples[i].len;
+		recipe_step(&recipe, &in, &out);
+		assert_int_equal(out.told, examples[i].marked ?
+						 RECIPE_TOLD_COURTING : RECIPE_TOLD_QUEUED);
+		assert_int_equal(recipe.courting, examples[i].marked);
+		assert_int_equal(out.nops, 0);
+		recipe_free(&recipe);
+	}
+}
+
+/* The owner ahead is asked until it has answered, once and for all. */
+static void
+test_courting_goes_on(void **state)
+{
+	static const char *const first_left[] = {SECOND, OURS};
+	Recipe		recipe;
+	RecipeOutput out;
+	RecipeInput in = {.event = RECIPE_WATCH_DONE, .data = "me", .data_len = 2};
+
+	(void) state;
+
+	/* faults are no answer */
+	bring_to(&recipe, AT_WATCHING_COURTEOUS);
+	in.serial = recipe.serial;
+	give(&recipe, IN_WATCH_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	assert_int_equal(out.told, 0);
+	recipe_step(&recipe, &in, &out);	/* of the watch before */
+	assert_int_equal(out.told | out.nops, 0);
+	give(&recipe, IN_TOUCHED, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_WATCH_RETAINED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+	give(&recipe, IN_TOUCHED, &out);
+	give(&recipe, IN_WATCH_UNKNOWN, &out);
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_WATCH_OK, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+
+	/* it stays so, whatever its data becomes */
+	give(&recipe, IN_TOUCHED, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	give(&recipe, IN_WATCH_RETAINED, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "unwatch(first) delete");
+	recipe_free(&recipe);
+
+	/* who gives up has no more to hear */
+	bring_to(&recipe, AT_WATCHING_COURTEOUS);
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "unwatch(first) delete");
+	give(&recipe, IN_WATCH_OK, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give(&recipe, IN_DELETE_OK, &out);
+	recipe_free(&recipe);
+
+	/* of two, one goes: who is left is asked then */
+	bring_to(&recipe, AT_READING_COURTEOUS);
+	give(&recipe, IN_THIRD, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_false(recipe.courting);
+	give(&recipe, IN_DELETED, &out);
+	give_children(&recipe, first_left, lengthof(first_left), &out);
+	assert_string_equal(describe_ops(&out), "watch(second)");
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_WATCH_OK, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	give(&recipe, IN_DELETED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	recipe_free(&recipe);
+
+	/* without memory for its name nothing is said yet */
+	bring_to(&recipe, AT_READING_COURTEOUS);
+	out_of_memory = true;
+	give(&recipe, IN_SECOND, &out);
+	out_of_memory = false;
+	assert_string_equal(describe_ops(&out), "children");
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_SECOND, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	give(&recipe, IN_WATCH_RETAINED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+
+	/* the next contender asks for itself */
+	give(&recipe, IN_EXPIRED, &out);
+	recipe.courteous = false;
+	give(&recipe, IN_WANT, &out);
+	give(&recipe, IN_CREATE_OK, &out);
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	recipe_free(&recipe);
+}
+
+/* However many strays, an owner that is to monitor does. */
+static void
+test_strays_leave_room_for_list(void **state)
+{
+	static const char *const many[] = {
+		STRAY(0), STRAY(1), STRAY(2), STRAY(3), STRAY(4), OURS, STRAY(6),
+		STRAY(7), STRAY(8), STRAY(9)
+	};
+	static const Situation ways[] = {AT_READING, AT_SEARCHING};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(ways); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		int			n;
+
+		bring_to(&recipe, ways[i]);
+		recipe.retain = true;
+
+		/* a search takes the first of them for ours */
+		n = (int) lengthof(many);
+		give_children(&recipe, many, n, &out);
+		assert_int_equal(recipe.state, RECIPE_OWNER);
+		assert_in_range(out.nops, 3, RECIPE_MAX_OPS);
+		for (int j = 0; j < out.nops - 2; j++)
+			assert_int_equal(out.ops[j].kind, RECIPE_OP_DELETE_STRAY);
+		assert_int_equal(out.ops[out.nops - 2].kind, RECIPE_OP_STAT);
+		assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_LIST);
+		assert_int_equal(out.ops[out.nops - 1].serial, recipe.monitor);
+		recipe_free(&recipe);
+	}
+}
+
 /* Only Curator's data is a revocation, to the byte. */
 static void
 test_revocation_data(void **state)
@@ -4204,6 +4866,16 @@ main(void)
 		cmocka_unit_test(test_look_behind),
 		cmocka_unit_test(test_look_ignores_sibling),
 		cmocka_unit_test(test_look_and_guard),
+		cmocka_unit_test(test_monitor_behind),
+		cmocka_unit_test(test_monitor_goes_on),
+		cmocka_unit_test(test_monitor_ignores_sibling),
+		cmocka_unit_test(test_monitor_look_and_guard),
+		cmocka_unit_test(test_deny),
+		cmocka_unit_test(test_resume_retaining),
+		cmocka_unit_test(test_courtesy),
+		cmocka_unit_test(test_retain_mark),
+		cmocka_unit_test(test_courting_goes_on),
+		cmocka_unit_test(test_strays_leave_room_for_list),
 		cmocka_unit_test(test_revocation_data),
 		cmocka_unit_test(test_grouped_directories),
 		cmocka_unit_test(test_kinds),

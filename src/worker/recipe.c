@@ -126,6 +126,15 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->data = NULL;
 }
 
+/* For a read or watch; 0 stands for none. */
+static uint32_t
+next_serial(Recipe *recipe)
+{
+	if (++recipe->serial == 0)
+		recipe->serial++;
+	return recipe->serial;
+}
+
 static void
 forget_predecessor(Recipe *recipe)
 {
@@ -159,7 +168,7 @@ enter(Recipe *recipe, RecipeOutput *out)
 	else if (!recipe->dir_known)
 		send_op(out, RECIPE_OP_MKDIR, NULL, 0);
 	send_op(out, RECIPE_OP_CREATE, recipe->node, 0);
-	send_op(out, RECIPE_OP_CHILDREN, NULL, ++recipe->serial);
+	send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
 	recipe->state = RECIPE_ENTERING;
 }
 
@@ -180,28 +189,28 @@ reenter(Recipe *recipe, RecipeOutput *out)
 static void
 search(Recipe *recipe, RecipeOutput *out, RecipeState state)
 {
-	send_op(out, RECIPE_OP_SEARCH, NULL, ++recipe->serial);
+	send_op(out, RECIPE_OP_SEARCH, NULL, next_serial(recipe));
 	recipe->state = state;
 }
 
 static void
 read_queue(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, RECIPE_OP_CHILDREN, NULL, ++recipe->serial);
+	send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
 	recipe->state = RECIPE_READING;
 }
 
 static void
 watch(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, ++recipe->serial);
+	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, next_serial(recipe));
 	recipe->state = RECIPE_WATCHING;
 }
 
 static void
 monitor(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->monitor = ++recipe->serial;
+	recipe->monitor = next_serial(recipe);
 	send_op(out, RECIPE_OP_LIST, NULL, recipe->monitor);
 }
 
@@ -504,7 +513,7 @@ on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 look(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->look = ++recipe->serial;
+	recipe->look = next_serial(recipe);
 	send_op(out, RECIPE_OP_CHILDREN, NULL, recipe->look);
 }
 
@@ -568,7 +577,7 @@ on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 guard(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->guard = ++recipe->serial;
+	recipe->guard = next_serial(recipe);
 	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->guard);
 }
 

@@ -2708,6 +2708,55 @@ test_strays_leave_room_for_list(void **state)
 	}
 }
 
+/* The numbers of reads and watches wrap around, and 0 is none of them. */
+static void
+test_serials_wrap(void **state)
+{
+	static const struct
+	{
+		Situation	at;
+		Input		ask;
+		Input		answer;
+		const char *ops;
+		unsigned	told;
+	}			asks[] =
+	{
+		{AT_OWNER, IN_MONITOR, IN_SECOND, "", RECIPE_TOLD_CROWDED},
+		{AT_OWNER, IN_MONITOR, IN_TOUCHED, "list", 0},
+		{AT_OWNER_MONITORED, IN_TOUCHED, IN_ALONE, "", RECIPE_TOLD_CLEAR},
+		{AT_OWNER_MONITORED, IN_TOUCHED, IN_TOUCHED, "list", 0},
+		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_TOLD_CROWDED},
+		{AT_OWNER, IN_LOOK, IN_SECOND, "", RECIPE_TOLD_BEHIND},
+		{AT_OWNER, IN_GUARD, IN_WATCH_REVOKED, "set", RECIPE_TOLD_REVOKED},
+		{AT_OWNER, IN_GUARD, IN_TOUCHED, "watch(own)", 0},
+		{AT_READING, IN_SECOND, IN_TOUCHED, "watch(first)", 0},
+		{AT_WATCHING_OF_TWO, IN_DELETED, IN_ALONE, "stat",
+		RECIPE_TOLD_GRANTED},
+		{AT_READING_COURTEOUS, IN_SECOND, IN_WATCH_RETAINED, "",
+		RECIPE_TOLD_COURTING}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(asks); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+
+		bring_to(&recipe, asks[i].at);
+		recipe.serial = UINT32_MAX;
+		if (recipe.monitor != 0)
+			recipe.monitor = recipe.serial;
+		give(&recipe, asks[i].ask, &out);
+		for (int j = 0; j < out.nops; j++)
+			if (out.ops[j].kind != RECIPE_OP_STAT)
+				assert_int_not_equal(out.ops[j].serial, 0);
+		give(&recipe, asks[i].answer, &out);
+		assert_string_equal(describe_ops(&out), asks[i].ops);
+		assert_int_equal(out.told, asks[i].told);
+		recipe_free(&recipe);
+	}
+}
+
 /* Only Curator's data is a revocation, to the byte. */
 static void
 test_revocation_data(void **state)
@@ -4876,6 +4925,7 @@ main(void)
 		cmocka_unit_test(test_retain_mark),
 		cmocka_unit_test(test_courting_goes_on),
 		cmocka_unit_test(test_strays_leave_room_for_list),
+		cmocka_unit_test(test_serials_wrap),
 		cmocka_unit_test(test_revocation_data),
 		cmocka_unit_test(test_grouped_directories),
 		cmocka_unit_test(test_kinds),

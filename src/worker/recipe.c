@@ -77,6 +77,7 @@
  *				monitor; the watch of the list used up; list unknown ->
  *				  OWNER: list the children and watch them
  *				list ok -> OWNER: clear, or, and then no more of it, crowded
+ *				list no node, refused -> OWNER: crowded, since nobody knows
  *				deny, if our data says that we may not need the lock ->
  *				  OWNER: set (who we are)
  *				guard, once; guarding watch used up or unknown -> OWNER: watch
@@ -128,6 +129,15 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->batch = 0;
 }
 
+/* For a read or watch; 0 stands for none. */
+static uint32_t
+next_serial(Recipe *recipe)
+{
+	if (++recipe->serial == 0)
+		recipe->serial++;
+	return recipe->serial;
+}
+
 static void
 forget_predecessor(Recipe *recipe)
 {
@@ -163,7 +173,7 @@ enter(Recipe *recipe, RecipeOutput *out)
 	else if (!recipe->dir_known)
 		send_op(out, RECIPE_OP_MKDIR, NULL, 0);
 	send_op(out, RECIPE_OP_CREATE, recipe->node, 0);
-	send_op(out, RECIPE_OP_CHILDREN, NULL, ++recipe->serial);
+	send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
 	recipe->state = RECIPE_ENTERING;
 }
 
@@ -184,28 +194,28 @@ reenter(Recipe *recipe, RecipeOutput *out)
 static void
 search(Recipe *recipe, RecipeOutput *out, RecipeState state)
 {
-	send_op(out, RECIPE_OP_SEARCH, NULL, ++recipe->serial);
+	send_op(out, RECIPE_OP_SEARCH, NULL, next_serial(recipe));
 	recipe->state = state;
 }
 
 static void
 read_queue(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, RECIPE_OP_CHILDREN, NULL, ++recipe->serial);
+	send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
 	recipe->state = RECIPE_READING;
 }
 
 static void
 watch(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, ++recipe->serial);
+	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, next_serial(recipe));
 	recipe->state = RECIPE_WATCHING;
 }
 
 static void
 monitor(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->monitor = ++recipe->serial;
+	recipe->monitor = next_serial(recipe);
 	send_op(out, RECIPE_OP_LIST, NULL, recipe->monitor);
 }
 
@@ -531,7 +541,7 @@ on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 look(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->look = ++recipe->serial;
+	recipe->look = next_serial(recipe);
 	send_op(out, RECIPE_OP_CHILDREN, NULL, recipe->look);
 }
 
@@ -564,13 +574,12 @@ on_monitor_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		return;
 	if (in->result == RECIPE_UNKNOWN)
 		monitor(recipe, out);
-	else if (in->result != RECIPE_OK)
-		recipe->monitor = 0;	/* then nobody knows */
-	else if (!somebody_behind(recipe, in,
-							  recipe->kind != ZNODE_READER))
+	else if (in->result == RECIPE_OK &&
+			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER))
 		out->told |= RECIPE_TOLD_CLEAR;
 	else
 	{
+		/* or nobody knows: then the lock is not to be kept from anybody */
 		recipe->monitor = 0;
 		out->told |= RECIPE_TOLD_CROWDED;
 	}
@@ -596,8 +605,16 @@ on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 guard(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->guard = ++recipe->serial;
+	recipe->guard = next_serial(recipe);
 	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->guard);
+}
+
+/* Does this event belong to the latest watch of who is behind us? */
+static bool
+is_of_monitor(const Recipe *recipe, const RecipeInput *in)
+{
+	return recipe->state == RECIPE_OWNER &&
+		recipe->monitor != 0 && in->serial == recipe->monitor;
 }
 
 /* Does this answer or event belong to the latest watch of our own node? */
@@ -918,14 +935,15 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				predecessor_gone(recipe, out);
 			else if (is_of_guard(recipe, in))
 				stat_node(recipe, out, 0);
+			else if (is_of_monitor(recipe, in))
+				monitor(recipe, out);
 			break;
 		case RECIPE_NODE_TOUCHED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				watch(recipe, out);
 			else if (is_of_guard(recipe, in))
 				guard(recipe, out);
-			else if (recipe->state == RECIPE_OWNER && recipe->monitor != 0 &&
-					 in->serial == recipe->monitor)
+			else if (is_of_monitor(recipe, in))
 				monitor(recipe, out);
 			break;
 		case RECIPE_RETRY:

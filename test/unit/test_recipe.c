@@ -111,6 +111,18 @@ typedef enum Situation
 	AT_OWNER,
 	AT_OWNER_LOOKING,			/* the look behind us is out */
 	AT_OWNER_GUARDED,			/* our own node is watched, or about to be */
+	AT_READING_COURTEOUS,		/* will ask an owner ahead that may be idle */
+	AT_READING_RETAINING,		/* and will monitor, as an owner */
+	AT_WATCHING_COURTEOUS,		/* the first answer to the watch is out */
+	AT_WATCHING_COURTING,		/* the owner ahead may not need the lock */
+	AT_WATCHING_IN_USE,			/* it does */
+	AT_OWNER_MONITORING,		/* the list of who is behind us is out */
+	AT_OWNER_MONITORED,			/* nobody is */
+	AT_OWNER_CROWDED,			/* somebody is */
+	AT_OWNER_RETAINING,			/* may not need the lock; the list is out */
+	AT_OWNER_RETAINING_CLEAR,
+	AT_OWNER_RETAINING_CROWDED,
+	AT_OWNER_DENIED,			/* has told that it does need the lock */
 	AT_LEAVING,
 	AT_LEAVING_REFUSED,			/* the delete was refused */
 	NSITUATIONS
@@ -121,7 +133,10 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_ENTERING, RECIPE_SEARCHING,
 	RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
+	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
+	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
 };
 
 /*
@@ -133,7 +148,19 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_SEARCHING_GROUPED] = AT_SEARCHING,
 	[AT_READING_GROUPED] = AT_READING,
 	[AT_OWNER_LOOKING] = AT_OWNER,
-	[AT_OWNER_GUARDED] = AT_OWNER
+	[AT_OWNER_GUARDED] = AT_OWNER,
+	[AT_READING_COURTEOUS] = AT_READING,
+	[AT_READING_RETAINING] = AT_READING,
+	[AT_WATCHING_COURTEOUS] = AT_WATCHING,
+	[AT_WATCHING_COURTING] = AT_WATCHING_COURTEOUS,
+	[AT_WATCHING_IN_USE] = AT_WATCHING,
+	[AT_OWNER_MONITORING] = AT_OWNER,
+	[AT_OWNER_MONITORED] = AT_OWNER_MONITORING,
+	[AT_OWNER_CROWDED] = AT_OWNER,
+	[AT_OWNER_RETAINING] = AT_OWNER_MONITORING,
+	[AT_OWNER_RETAINING_CLEAR] = AT_OWNER_RETAINING,
+	[AT_OWNER_RETAINING_CROWDED] = AT_OWNER_CROWDED,
+	[AT_OWNER_DENIED] = AT_OWNER_CROWDED
 };
 
 typedef enum Input
@@ -142,6 +169,8 @@ typedef enum Input
 	IN_WANT_NEW_DIR,
 	IN_RELEASE,
 	IN_LOOK,
+	IN_MONITOR,
+	IN_DENY,
 	IN_GUARD,
 	IN_MKDIR_OK,
 	IN_MKDIR_UNKNOWN,
@@ -173,11 +202,13 @@ typedef enum Input
 	IN_STALE_CHILDREN_REFUSED,
 	IN_WATCH_OK,
 	IN_WATCH_REVOKED,			/* succeeded, and reads Curator's data */
+	IN_WATCH_RETAINED,			/* succeeded: the lock may not be needed */
 	IN_WATCH_UNKNOWN,
 	IN_WATCH_NO_NODE,
 	IN_WATCH_REFUSED,
 	IN_STALE_WATCH_OK,
 	IN_STALE_WATCH_REVOKED,
+	IN_STALE_WATCH_RETAINED,
 	IN_STALE_WATCH_UNKNOWN,
 	IN_STALE_WATCH_NO_NODE,
 	IN_STALE_WATCH_REFUSED,
@@ -222,6 +253,8 @@ static const struct
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
 	[IN_LOOK] = {.event = RECIPE_LOOK},
+	[IN_MONITOR] = {.event = RECIPE_MONITOR},
+	[IN_DENY] = {.event = RECIPE_DENY},
 	[IN_GUARD] = {.event = RECIPE_GUARD},
 	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
 	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
@@ -262,12 +295,16 @@ static const struct
 	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me"},
 	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK,
 		.data = RECIPE_REVOKE_DATA},
+	[IN_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK,
+		.data = "me" RECIPE_RETAIN_MARK},
 	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
 	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
 	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
 	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, true},
 	[IN_STALE_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
 		.data = RECIPE_REVOKE_DATA},
+	[IN_STALE_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
+		.data = "me" RECIPE_RETAIN_MARK},
 	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN, true},
 	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE, true},
 	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED, true},
@@ -667,6 +704,90 @@ static const Transition transitions[] = {
 	{"OWNER: own node deleted -> OWNER: stat",
 		AT_OWNER_GUARDED, IN_DELETED, RECIPE_OWNER, "stat", 0, 0},
 
+	{"READING: children ok, one excludes us, courteous -> WATCHING: watch",
+		AT_READING_COURTEOUS, IN_SECOND, RECIPE_WATCHING, "watch(first)",
+	0, 0},
+	{"READING: children ok, nobody excludes us, retaining -> stat, list",
+		AT_READING_RETAINING, IN_ALONE, RECIPE_OWNER, "stat list",
+	RECIPE_TOLD_GRANTED, 0},
+
+	{"WATCHING: watch ok, courteous, the owner needs it -> queued",
+		AT_WATCHING_COURTEOUS, IN_WATCH_OK, RECIPE_WATCHING, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"WATCHING: watch ok, courteous, a revocation -> queued",
+		AT_WATCHING_COURTEOUS, IN_WATCH_REVOKED, RECIPE_WATCHING, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"WATCHING: watch ok, courteous, the owner may not need it -> courting",
+		AT_WATCHING_COURTEOUS, IN_WATCH_RETAINED, RECIPE_WATCHING, "",
+	RECIPE_TOLD_COURTING, 0},
+	{"WATCHING: watch ok, courting, the owner needs it now -> queued",
+		AT_WATCHING_COURTING, IN_WATCH_OK, RECIPE_WATCHING, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"WATCHING: watch used up otherwise, courting -> WATCHING: watch",
+		AT_WATCHING_COURTING, IN_TOUCHED, RECIPE_WATCHING, "watch(first)",
+	0, 0},
+	{"WATCHING: predecessor deleted, courting -> OWNER: stat",
+		AT_WATCHING_COURTING, IN_DELETED, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_GRANTED, 0},
+
+	{"OWNER: monitor -> OWNER: list",
+		AT_OWNER, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: list ok, our node only -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_ALONE, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, one later than ours -> OWNER: crowded",
+		AT_OWNER_MONITORING, IN_SECOND, RECIPE_OWNER, "",
+	RECIPE_TOLD_CROWDED, 0},
+	{"OWNER: list ok, only earlier ones -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_THIRD, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, without our node -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_MISSING, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, none -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_EMPTY, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, with those of a semaphore -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_MIXED, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list ok, those of a semaphore only -> OWNER: clear",
+		AT_OWNER_MONITORING, IN_MIXED_MISSING, RECIPE_OWNER, "",
+	RECIPE_TOLD_CLEAR, 0},
+	{"OWNER: list unknown -> OWNER: list",
+		AT_OWNER_MONITORING, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: list no node -> OWNER: crowded",
+		AT_OWNER_MONITORING, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
+	RECIPE_TOLD_CROWDED, 0},
+	{"OWNER: list refused -> OWNER: crowded",
+		AT_OWNER_MONITORING, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
+	RECIPE_TOLD_CROWDED, 0},
+	/* of a watch before; it is one and the same for the server */
+	{"OWNER: watch of the list used up ahead of the answer -> OWNER: list",
+		AT_OWNER_MONITORING, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: watch of the list used up -> OWNER: list",
+		AT_OWNER_MONITORED, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: watch of the list used up, directory deleted -> OWNER: list",
+		AT_OWNER_MONITORING, IN_DELETED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: monitor again -> OWNER: list",
+		AT_OWNER_MONITORED, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: monitor again, crowded -> OWNER: list",
+		AT_OWNER_CROWDED, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: deny, the list is out -> OWNER: set",
+		AT_OWNER_RETAINING, IN_DENY, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: deny, clear -> OWNER: set",
+		AT_OWNER_RETAINING_CLEAR, IN_DENY, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: deny, crowded -> OWNER: set",
+		AT_OWNER_RETAINING_CROWDED, IN_DENY, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: release, retaining, the list is out -> LEAVING: delete",
+		AT_OWNER_RETAINING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"OWNER: release, retaining, crowded -> LEAVING: delete",
+		AT_OWNER_RETAINING_CROWDED, IN_RELEASE, RECIPE_LEAVING, "delete",
+	0, 0},
+	{"OWNER: release, denied -> LEAVING: delete",
+		AT_OWNER_DENIED, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"OWNER: set unknown, denied -> OWNER: set",
+		AT_OWNER_DENIED, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
+
 	{"LEAVING: delete ok -> NONE: gone",
 		AT_LEAVING, IN_DELETE_OK, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 	{"LEAVING: delete no node -> NONE: gone",
@@ -756,13 +877,14 @@ describe_ops(const RecipeOutput *out)
 			case RECIPE_OP_MKDIRS:
 			case RECIPE_OP_CHILDREN:
 			case RECIPE_OP_SEARCH:
+			case RECIPE_OP_LIST:
+				assert_null(node);
 				break;
 			case RECIPE_OP_CREATE:
 				if (strcmp(node, OUR_PREFIX) == 0 ||
 					strcmp(node, READER_PREFIX) == 0)
 					node = NULL;
 				break;
-			case RECIPE_OP_LIST:
 			case RECIPE_OP_GET:
 				fail_msg("%s is not for a recipe to send", op_name(op->kind));
 				break;
@@ -801,7 +923,7 @@ check_serials(const Recipe *recipe, uint32_t before, const RecipeOutput *out)
 		RecipeOpKind kind = out->ops[i].kind;
 
 		if (kind == RECIPE_OP_CHILDREN || kind == RECIPE_OP_SEARCH ||
-			kind == RECIPE_OP_WATCH)
+			kind == RECIPE_OP_WATCH || kind == RECIPE_OP_LIST)
 		{
 			assert_int_not_equal(recipe->serial, before);
 			assert_int_equal(out->ops[i].serial, recipe->serial);
@@ -859,7 +981,7 @@ give_mkdirs_refused(Recipe *recipe, RecipeOutput *out)
 static void
 bring_to(Recipe *recipe, Situation situation)
 {
-	static const Input ways[NSITUATIONS][4] = {
+	static const Input ways[NSITUATIONS][5] = {
 		[AT_ENTERING] = {IN_WANT},
 		[AT_ENTERING_MKDIR] = {IN_WANT_NEW_DIR},
 		[AT_ENTERING_MKDIRS] = {IN_WANT, IN_CREATE_NO_NODE, IN_MKDIR_OK},
@@ -877,6 +999,26 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
 		[AT_OWNER_LOOKING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_LOOK},
 		[AT_OWNER_GUARDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GUARD},
+		[AT_READING_COURTEOUS] = {IN_WANT, IN_CREATE_OK},
+		[AT_READING_RETAINING] = {IN_WANT, IN_CREATE_OK},
+		[AT_WATCHING_COURTEOUS] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
+		[AT_WATCHING_COURTING] = {IN_WANT, IN_CREATE_OK, IN_SECOND,
+		IN_WATCH_RETAINED},
+		[AT_WATCHING_IN_USE] = {IN_WANT, IN_CREATE_OK, IN_SECOND,
+		IN_WATCH_OK},
+		[AT_OWNER_MONITORING] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_MONITOR},
+		[AT_OWNER_MONITORED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_MONITOR,
+		IN_ALONE},
+		[AT_OWNER_CROWDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_MONITOR,
+		IN_SECOND},
+		[AT_OWNER_RETAINING] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_OWNER_RETAINING_CLEAR] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_ALONE},
+		[AT_OWNER_RETAINING_CROWDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_SECOND},
+		[AT_OWNER_DENIED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_SECOND,
+		IN_DENY},
 		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
 		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
 		IN_DELETE_REFUSED}
@@ -886,6 +1028,14 @@ bring_to(Recipe *recipe, Situation situation)
 	recipe_init(recipe);
 	recipe->grouped = situation == AT_ENTERING_GROUPED ||
 		situation == AT_SEARCHING_GROUPED || situation == AT_READING_GROUPED;
+	recipe->courteous = situation == AT_READING_COURTEOUS ||
+		situation == AT_WATCHING_COURTEOUS ||
+		situation == AT_WATCHING_COURTING || situation == AT_WATCHING_IN_USE;
+	recipe->retain = situation == AT_READING_RETAINING ||
+		situation == AT_OWNER_RETAINING ||
+		situation == AT_OWNER_RETAINING_CLEAR ||
+		situation == AT_OWNER_RETAINING_CROWDED ||
+		situation == AT_OWNER_DENIED;
 	if (situation == AT_NONE)
 		return;
 	for (size_t i = 0; i < lengthof(ways[0]); i++)
@@ -898,6 +1048,10 @@ bring_to(Recipe *recipe, Situation situation)
 	assert_int_equal(recipe->state, situation_state[situation]);
 	if (recipe->state == RECIPE_LEAVING)
 		assert_int_equal(recipe->refused, situation == AT_LEAVING_REFUSED);
+	if (recipe->state == RECIPE_WATCHING)
+		assert_int_equal(recipe->courting,
+						 situation == AT_WATCHING_COURTEOUS ||
+						 situation == AT_WATCHING_COURTING);
 }
 
 /* The line that holds for an input in a situation, or NULL. */
@@ -1046,6 +1200,9 @@ test_none_sends_nothing(void **state)
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
 		{AT_OWNER_LOOKING, IN_EXPIRED}, {AT_OWNER_GUARDED, IN_EXPIRED},
+		{AT_OWNER_RETAINING, IN_EXPIRED}, {AT_OWNER_MONITORED, IN_EXPIRED},
+		{AT_OWNER_RETAINING_CROWDED, IN_STAT_NO_NODE},
+		{AT_WATCHING_COURTING, IN_EXPIRED},
 		{AT_READING_GROUPED, IN_MISSING},
 		{AT_LEAVING_REFUSED, IN_DELETE_OK},
 		{AT_LEAVING_REFUSED, IN_EXPIRED}
@@ -2028,6 +2185,717 @@ test_look_and_guard(void **state)
 	give(&recipe, IN_GUARD, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
 	recipe_free(&recipe);
+}
+
+/*
+ * Whom a monitor counts: everybody behind an exclusive contender, only the
+ * exclusive ones behind a shared one, and nobody ahead.
+ */
+static void
+test_monitor_behind(void **state)
+{
+	static const struct
+	{
+		ZnodeKind	kind;
+		int32_t		sequence;
+		const char *others[5];
+		unsigned	told;
+	}			monitors[] =
+	{
+		{ZNODE_MUTEX, 5, {NULL}, RECIPE_TOLD_CLEAR},
+		{ZNODE_MUTEX, 5, {W(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, 5, {R(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_WRITER, 5, {R(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_WRITER, 5, {R(0000000009), W(0000000007), R(0000000008)},
+		RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, 5, {"77777777777777777777777777777777__rlock__0000000006"},
+		RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, 5, {W(0000000004), R(0000000003)}, RECIPE_TOLD_CLEAR},
+		{ZNODE_MUTEX, 5, {"leaves", "locks"}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {NULL}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {R(0000000006)}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {R(0000000004), R(0000000006), R(0000000007)},
+		RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_READER, 5, {R(0000000006), R(0000000007), W(0000000008)},
+		RECIPE_TOLD_CROWDED},
+		{ZNODE_READER, 5,
+			{"77777777777777777777777777777777__rlock__0000000006"},
+		RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {W(0000000004)}, RECIPE_TOLD_CLEAR},
+		/* the counter's overflow */
+		{ZNODE_MUTEX, INT32_MAX, {W(-2147483648)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, INT32_MIN, {W(2147483647)}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, INT32_MAX, {R(-2147483648), W(-2147483647)},
+		RECIPE_TOLD_CROWDED}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(monitors); i++)
+	{
+		char		own[ZNODE_CONTENDER_SIZE];
+		const char *children[6] = {own};
+		int			nchildren = 1;
+
+		znode_contender_name(our_uuid, monitors[i].kind, monitors[i].sequence,
+							 own);
+		while (monitors[i].others[nchildren - 1] != NULL)
+		{
+			children[nchildren] = monitors[i].others[nchildren - 1];
+			nchildren++;
+		}
+
+		/* our own node at every place of the list, which has no order */
+		for (int at = 0; at < nchildren; at++)
+		{
+			Recipe		recipe;
+			RecipeOutput out;
+			bool		clear = monitors[i].told == RECIPE_TOLD_CLEAR;
+
+			recipe_init(&recipe);
+			recipe.retain = at % 2 == 0;
+			recipe_resume(&recipe, our_uuid, monitors[i].kind, false,
+						  RECIPE_RESUME_OWNED, &monitors[i].sequence, &out);
+			if (!recipe.retain)
+				give(&recipe, IN_MONITOR, &out);
+			give_children(&recipe, children, nchildren, &out);
+			assert_int_equal(out.told, monitors[i].told);
+			assert_int_equal(out.nops, 0);
+			assert_int_equal(recipe.state, RECIPE_OWNER);
+
+			/* the watch goes on if it is still of interest, and only then */
+			give(&recipe, IN_TOUCHED, &out);
+			assert_string_equal(describe_ops(&out), clear ? "list" : "");
+			give_children(&recipe, children, nchildren, &out);
+			assert_int_equal(out.told, clear ? RECIPE_TOLD_CLEAR : 0);
+
+			if (at + 1 < nchildren)
+			{
+				children[at] = children[at + 1];
+				children[at + 1] = own;
+			}
+			recipe_free(&recipe);
+		}
+	}
+}
+
+/* Nobody, then a reader, then a writer: the reader alone is told of once. */
+static void
+test_monitor_goes_on(void **state)
+{
+	static const char *const children[] = {
+		OUR_READER, R(0000000006), R(0000000007), W(0000000008)
+	};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to_reading(&recipe, true, our_sequence);
+	recipe.retain = true;
+	give_children(&recipe, children, 1, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	for (int n = 1; n < 4; n++)
+	{
+		give_children(&recipe, children, n, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		give(&recipe, IN_TOUCHED, &out);
+		assert_string_equal(describe_ops(&out), "list");
+		assert_int_equal(out.told, 0);
+	}
+
+	/* nobody knows what became of the list: no news until it is in */
+	give(&recipe, IN_CHILDREN_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "list");
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_STALE_ALONE, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give_children(&recipe, children, 4, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+	assert_int_equal(out.nops, 0);
+	assert_true(recipe.retain); /* it is for the worker to tell */
+
+	/* once is enough */
+	give(&recipe, IN_TOUCHED, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give_children(&recipe, children, 4, &out);
+	assert_int_equal(out.told | out.nops, 0);
+
+	/* but it can be asked again */
+	give(&recipe, IN_MONITOR, &out);
+	assert_string_equal(describe_ops(&out), "list");
+	give_children(&recipe, children, 3, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	recipe_free(&recipe);
+}
+
+/* A contender of the same cluster is not somebody else, until one asks anew. */
+static void
+test_monitor_ignores_sibling(void **state)
+{
+	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
+		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
+		0x84, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44
+	};
+	static const char *const readers[] = {OUR_READER, W(0000000006), LATER};
+	static const char *const mutexes[] = {OURS, W(0000000006), LATER};
+
+	(void) state;
+	for (int shared = 0; shared < 2; shared++)
+	{
+		const char *const *children = shared ? readers : mutexes;
+		RecipeInput in = {.event = RECIPE_MONITOR};
+		Recipe		recipe;
+		RecipeOutput out;
+
+		bring_to_reading(&recipe, shared, our_sequence);
+		recipe.retain = true;
+		give_children(&recipe, children, 1, &out);
+
+		/* that which begins with the lock knows of none */
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+
+		in.sibling = sibling;
+		recipe_step(&recipe, &in, &out);
+		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		give(&recipe, IN_TOUCHED, &out);
+		assert_string_equal(describe_ops(&out), "list");
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		give(&recipe, IN_TOUCHED, &out);
+		give_children(&recipe, children, 3, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+
+		in.sibling = NULL;
+		recipe_step(&recipe, &in, &out);
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+
+		/* nor does the next contender know of one */
+		in.sibling = sibling;
+		recipe_step(&recipe, &in, &out);
+		give(&recipe, IN_EXPIRED, &out);
+		recipe_want(&recipe, our_uuid, recipe.kind, false, true, &out);
+		give(&recipe, IN_CREATE_UNKNOWN, &out);
+		give_children(&recipe, children, 1, &out);
+		assert_string_equal(describe_ops(&out), "stat list");
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+		recipe_free(&recipe);
+	}
+}
+
+/*
+ * Monitor, look and guard are out at the same time, and each takes its own
+ * answers and events only.  Nor do they get in the next contender's way.
+ */
+static void
+test_monitor_look_and_guard(void **state)
+{
+	static const char *const alone[] = {OURS};
+	static const char *const crowd[] = {OURS, LATER};
+	Recipe		recipe;
+	RecipeOutput out;
+	RecipeInput list = {.event = RECIPE_CHILDREN_DONE, .children = alone,
+	.nchildren = 1};
+	RecipeInput look = list;
+	RecipeInput listed = {.event = RECIPE_NODE_TOUCHED};
+	RecipeInput guarded = {.event = RECIPE_NODE_TOUCHED};
+
+	(void) state;
+	bring_to(&recipe, AT_OWNER_RETAINING);
+	list.serial = listed.serial = recipe.serial;
+	give(&recipe, IN_LOOK, &out);
+	look.serial = recipe.serial;
+	give(&recipe, IN_GUARD, &out);
+	guarded.serial = recipe.serial;
+	give(&recipe, IN_WATCH_OK, &out);
+	assert_int_equal(out.told | out.nops, 0);
+
+	recipe_step(&recipe, &list, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	recipe_step(&recipe, &look, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+
+	/* the one that is used up is set again, not the other */
+	recipe_step(&recipe, &guarded, &out);
+	assert_string_equal(describe_ops(&out), "watch(own)");
+	guarded.serial = recipe.serial;
+	recipe_step(&recipe, &listed, &out);
+	assert_string_equal(describe_ops(&out), "list");
+	recipe_step(&recipe, &listed, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	list.serial = listed.serial = recipe.serial;
+	guarded.event = RECIPE_NODE_DELETED;
+	recipe_step(&recipe, &guarded, &out);
+	assert_string_equal(describe_ops(&out), "stat");
+
+	/* a look behind the list does not answer it */
+	give(&recipe, IN_LOOK, &out);
+	give_children(&recipe, crowd, 2, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_BEHIND);
+	list.children = crowd;
+	list.nchildren = 2;
+	recipe_step(&recipe, &list, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+
+	/* what we are is told with the next set, whatever that is for */
+	give(&recipe, IN_DENY, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	assert_false(recipe.retain);
+
+	/* what is out when the lock is given up is nobody's */
+	give(&recipe, IN_MONITOR, &out);
+	list.serial = listed.serial = recipe.serial;
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	for (Input input = IN_DELETE_OK;; input = IN_WANT)
+	{
+		recipe_step(&recipe, &list, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		recipe_step(&recipe, &listed, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		if (recipe.state == RECIPE_ENTERING)
+			break;
+		give(&recipe, input, &out);
+	}
+	give(&recipe, IN_CREATE_OK, &out);
+	recipe_step(&recipe, &list, &out);	/* nor what the queue is read from */
+	assert_int_equal(out.told | out.nops, 0);
+	recipe.courteous = true;
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(recipe.state, RECIPE_WATCHING);
+	recipe_step(&recipe, &listed, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "stat");	/* it denied */
+	recipe_step(&recipe, &list, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_step(&recipe, &listed, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_free(&recipe);
+}
+
+/* Only an owner whose data says otherwise tells that it needs the lock. */
+static void
+test_deny(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	for (Situation at = 0; at < NSITUATIONS; at++)
+	{
+		bool		retains = at == AT_OWNER_RETAINING ||
+			at == AT_OWNER_RETAINING_CLEAR ||
+			at == AT_OWNER_RETAINING_CROWDED;
+
+		bring_to(&recipe, at);
+		give(&recipe, IN_DENY, &out);
+		assert_string_equal(describe_ops(&out), retains ? "set" : "");
+		assert_int_equal(out.told, 0);
+		if (retains)
+		{
+			assert_ptr_equal(out.ops[0].node, recipe.node);
+			assert_false(recipe.retain);
+		}
+		give(&recipe, IN_DENY, &out);
+		assert_int_equal(out.told | out.nops, 0);
+		recipe_free(&recipe);
+	}
+
+	/* a contender that still waits keeps its data, and owns with it */
+	bring_to(&recipe, AT_READING_RETAINING);
+	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SECOND, &out);
+	give(&recipe, IN_DENY, &out);
+	assert_true(recipe.retain);
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+
+	/* it is told until it has arrived */
+	give(&recipe, IN_SECOND, &out);
+	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SET_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	give(&recipe, IN_SET_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	give(&recipe, IN_SET_OK, &out);
+	assert_int_equal(out.told | out.nops, 0);
+
+	/* or the lock is given up */
+	give(&recipe, IN_RELEASE, &out);
+	give(&recipe, IN_SET_UNKNOWN, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_free(&recipe);
+}
+
+/* A worker takes over an owner that may not need its lock. */
+static void
+test_resume_retaining(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+
+	/* nobody has watched since; which may take the watch's event with it */
+	recipe_init(&recipe);
+	recipe.retain = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
+				  &our_sequence, &out);
+	check_serials(&recipe, 0, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+	assert_int_equal(out.told, RECIPE_TOLD_CREATED);
+	give(&recipe, IN_STAT_OURS, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+	give(&recipe, IN_DENY, &out);
+	assert_string_equal(describe_ops(&out), "set");
+	recipe_free(&recipe);
+
+	/* in the other order, and it can be given up at once */
+	recipe_init(&recipe);
+	recipe.retain = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_READER, false, RECIPE_RESUME_OWNED,
+				  &our_sequence, &out);
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	give(&recipe, IN_TOUCHED, &out);	/* by our own deletion */
+	assert_int_equal(out.told | out.nops, 0);
+	recipe_free(&recipe);
+
+	/* one that is being given up is nobody's to wait for */
+	recipe_init(&recipe);
+	recipe.retain = recipe.courteous = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false,
+				  RECIPE_RESUME_RELEASING, &our_sequence, &out);
+	assert_string_equal(describe_ops(&out), "delete");
+	recipe_free(&recipe);
+
+	/* one that waits is courteous, and monitors when it owns */
+	recipe_init(&recipe);
+	recipe.retain = recipe.courteous = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+				  &our_sequence, &out);
+	assert_string_equal(describe_ops(&out), "children");
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_WATCH_RETAINED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	recipe_free(&recipe);
+
+	/* the same, its create not known to have arrived */
+	recipe_init(&recipe);
+	recipe.retain = recipe.courteous = true;
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
+				  NULL, &out);
+	assert_string_equal(describe_ops(&out), "search");
+	give(&recipe, IN_SECOND, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	assert_int_equal(out.told, RECIPE_TOLD_CREATED);
+	give(&recipe, IN_WATCH_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "stat list");
+	recipe_free(&recipe);
+}
+
+/* Who is courteous asks an owner: whoever alone is ahead, and excludes us. */
+static void
+test_courtesy(void **state)
+{
+	static const struct
+	{
+		bool		shared;
+		const char *others[4];
+		RecipeState state;
+		bool		courting;
+	}			places[] =
+	{
+		{false, {NULL}, RECIPE_OWNER, false},
+		{false, {W(0000000006)}, RECIPE_OWNER, false},
+		{false, {W(0000000004)}, RECIPE_WATCHING, true},
+		{false, {R(0000000004)}, RECIPE_WATCHING, true},
+		{false, {W(0000000004), W(0000000006)}, RECIPE_WATCHING, true},
+		{false, {W(0000000004), "leaves"}, RECIPE_WATCHING, true},
+		/* a stray of ours is nobody */
+		{false, {W(0000000004), STRAY(2)}, RECIPE_WATCHING, true},
+		/* who is first may give way, but not to us */
+		{false, {W(0000000004), W(0000000003)}, RECIPE_WATCHING, false},
+		{false, {W(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
+		{false, {R(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
+		{true, {R(0000000004)}, RECIPE_OWNER, false},
+		{true, {R(0000000004), R(0000000003)}, RECIPE_OWNER, false},
+		{true, {W(0000000004)}, RECIPE_WATCHING, true},
+		{true, {W(0000000004), R(0000000006)}, RECIPE_WATCHING, true},
+		/* the only one that excludes us waits itself */
+		{true, {R(0000000003), W(0000000004)}, RECIPE_WATCHING, false},
+		{true, {W(0000000003), R(0000000004)}, RECIPE_WATCHING, false},
+		{true, {W(0000000003), W(0000000004)}, RECIPE_WATCHING, false}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(places); i++)
+	{
+		for (int courteous = 0; courteous < 2; courteous++)
+		{
+			Recipe		recipe;
+			RecipeOutput out;
+			const char *children[5] = {places[i].shared ? OUR_READER : OURS};
+			int			nchildren = 1;
+			bool		courting = courteous && places[i].courting;
+
+			while (places[i].others[nchildren - 1] != NULL)
+			{
+				children[nchildren] = places[i].others[nchildren - 1];
+				nchildren++;
+			}
+			bring_to_reading(&recipe, places[i].shared, our_sequence);
+			recipe.courteous = courteous;
+			give_children(&recipe, children, nchildren, &out);
+			assert_int_equal(recipe.state, places[i].state);
+			if (recipe.state == RECIPE_WATCHING)
+				assert_int_equal(recipe.courting, courting);
+			assert_int_equal(out.told & ~RECIPE_TOLD_STRANGER,
+							 recipe.state == RECIPE_OWNER ?
+							 RECIPE_TOLD_GRANTED :
+							 courting ? 0 : RECIPE_TOLD_QUEUED);
+			if (recipe.state == RECIPE_WATCHING)
+			{
+				give(&recipe, IN_WATCH_RETAINED, &out);
+				assert_int_equal(out.told,
+								 courting ? RECIPE_TOLD_COURTING : 0);
+				give(&recipe, IN_TOUCHED, &out);
+				assert_int_equal(out.told, 0);
+				give(&recipe, IN_WATCH_OK, &out);
+				assert_int_equal(out.told,
+								 courting ? RECIPE_TOLD_QUEUED : 0);
+			}
+			recipe_free(&recipe);
+		}
+	}
+}
+
+/* What the data of the owner ahead says, to the byte. */
+static void
+test_retain_mark(void **state)
+{
+	static const struct
+	{
+		const char *data;
+		int			len;
+		bool		marked;
+	}			examples[] =
+	{
+		{" retain=yes", 11, true},
+		{"postgresql pid=1 retain=yes", 27, true},
+		{"postgresql pid=1 retain=yesx", 27, true}, /* not terminated */
+		{"postgresql pid=1 retain=yesx", 28, false},
+		{"postgresql pid=1 retain=yes ", 28, false},
+		{"postgresql retain=yes pid=1", 27, false},
+		{"postgresql pid=1 retain=no", 26, false},
+		{"postgresql pid=1 retain=ye", 26, false},
+		{"postgresql pid=1_retain=yes", 27, false},
+		{"retain=yes", 10, false},
+		{"postgresql pid=1", 16, false},
+		{"", 0, false},
+		{NULL, -1, false}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(examples); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		RecipeInput in = {.event = RECIPE_WATCH_DONE};
+
+		bring_to(&recipe, AT_WATCHING_COURTEOUS);
+		in.serial = recipe.serial;
+		in.data = examples[i].data;
+		in.data_len = examples[i].len;
+		recipe_step(&recipe, &in, &out);
+		assert_int_equal(out.told, examples[i].marked ?
+						 RECIPE_TOLD_COURTING : RECIPE_TOLD_QUEUED);
+		assert_int_equal(recipe.courting, examples[i].marked);
+		assert_int_equal(out.nops, 0);
+		recipe_free(&recipe);
+	}
+}
+
+/* The owner ahead is asked until it has answered, once and for all. */
+static void
+test_courting_goes_on(void **state)
+{
+	static const char *const first_left[] = {SECOND, OURS};
+	Recipe		recipe;
+	RecipeOutput out;
+	RecipeInput in = {.event = RECIPE_WATCH_DONE, .data = "me", .data_len = 2};
+
+	(void) state;
+
+	/* faults are no answer */
+	bring_to(&recipe, AT_WATCHING_COURTEOUS);
+	in.serial = recipe.serial;
+	give(&recipe, IN_WATCH_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	assert_int_equal(out.told, 0);
+	recipe_step(&recipe, &in, &out);	/* of the watch before */
+	assert_int_equal(out.told | out.nops, 0);
+	give(&recipe, IN_TOUCHED, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_WATCH_RETAINED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+	give(&recipe, IN_TOUCHED, &out);
+	give(&recipe, IN_WATCH_UNKNOWN, &out);
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_WATCH_OK, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+
+	/* it stays so, whatever its data becomes */
+	give(&recipe, IN_TOUCHED, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	give(&recipe, IN_WATCH_RETAINED, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "unwatch(first) delete");
+	recipe_free(&recipe);
+
+	/* who gives up has no more to hear */
+	bring_to(&recipe, AT_WATCHING_COURTEOUS);
+	give(&recipe, IN_RELEASE, &out);
+	assert_string_equal(describe_ops(&out), "unwatch(first) delete");
+	give(&recipe, IN_WATCH_OK, &out);
+	assert_int_equal(out.told | out.nops, 0);
+	give(&recipe, IN_DELETE_OK, &out);
+	recipe_free(&recipe);
+
+	/* of two, one goes: who is left is asked then */
+	bring_to(&recipe, AT_READING_COURTEOUS);
+	give(&recipe, IN_THIRD, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_false(recipe.courting);
+	give(&recipe, IN_DELETED, &out);
+	give_children(&recipe, first_left, lengthof(first_left), &out);
+	assert_string_equal(describe_ops(&out), "watch(second)");
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_WATCH_OK, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	give(&recipe, IN_DELETED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	recipe_free(&recipe);
+
+	/* without memory for its name nothing is said yet */
+	bring_to(&recipe, AT_READING_COURTEOUS);
+	out_of_memory = true;
+	give(&recipe, IN_SECOND, &out);
+	out_of_memory = false;
+	assert_string_equal(describe_ops(&out), "children");
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_SECOND, &out);
+	assert_string_equal(describe_ops(&out), "watch(first)");
+	give(&recipe, IN_WATCH_RETAINED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+
+	/* the next contender asks for itself */
+	give(&recipe, IN_EXPIRED, &out);
+	recipe.courteous = false;
+	give(&recipe, IN_WANT, &out);
+	give(&recipe, IN_CREATE_OK, &out);
+	give(&recipe, IN_SECOND, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	recipe_free(&recipe);
+}
+
+/* However many strays, an owner that is to monitor does. */
+static void
+test_strays_leave_room_for_list(void **state)
+{
+	static const char *const many[] = {
+		STRAY(0), STRAY(1), STRAY(2), STRAY(3), STRAY(4), OURS, STRAY(6),
+		STRAY(7), STRAY(8), STRAY(9)
+	};
+	static const Situation ways[] = {AT_READING, AT_SEARCHING};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(ways); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		int			n;
+
+		bring_to(&recipe, ways[i]);
+		recipe.retain = true;
+
+		/* a search takes the first of them for ours */
+		n = (int) lengthof(many);
+		give_children(&recipe, many, n, &out);
+		assert_int_equal(recipe.state, RECIPE_OWNER);
+		assert_in_range(out.nops, 3, RECIPE_MAX_OPS);
+		for (int j = 0; j < out.nops - 2; j++)
+			assert_int_equal(out.ops[j].kind, RECIPE_OP_DELETE_STRAY);
+		assert_int_equal(out.ops[out.nops - 2].kind, RECIPE_OP_STAT);
+		assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_LIST);
+		assert_int_equal(out.ops[out.nops - 1].serial, recipe.monitor);
+		recipe_free(&recipe);
+	}
+}
+
+/* The numbers of reads and watches wrap around, and 0 is none of them. */
+static void
+test_serials_wrap(void **state)
+{
+	static const struct
+	{
+		Situation	at;
+		Input		ask;
+		Input		answer;
+		const char *ops;
+		unsigned	told;
+	}			asks[] =
+	{
+		{AT_OWNER, IN_MONITOR, IN_SECOND, "", RECIPE_TOLD_CROWDED},
+		{AT_OWNER, IN_MONITOR, IN_TOUCHED, "list", 0},
+		{AT_OWNER_MONITORED, IN_TOUCHED, IN_ALONE, "", RECIPE_TOLD_CLEAR},
+		{AT_OWNER_MONITORED, IN_TOUCHED, IN_TOUCHED, "list", 0},
+		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_TOLD_CROWDED},
+		{AT_OWNER, IN_LOOK, IN_SECOND, "", RECIPE_TOLD_BEHIND},
+		{AT_OWNER, IN_GUARD, IN_WATCH_REVOKED, "set", RECIPE_TOLD_REVOKED},
+		{AT_OWNER, IN_GUARD, IN_TOUCHED, "watch(own)", 0},
+		{AT_READING, IN_SECOND, IN_TOUCHED, "watch(first)", 0},
+		{AT_WATCHING_OF_TWO, IN_DELETED, IN_ALONE, "stat",
+		RECIPE_TOLD_GRANTED},
+		{AT_READING_COURTEOUS, IN_SECOND, IN_WATCH_RETAINED, "",
+		RECIPE_TOLD_COURTING}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(asks); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+
+		bring_to(&recipe, asks[i].at);
+		recipe.serial = UINT32_MAX;
+		if (recipe.monitor != 0)
+			recipe.monitor = recipe.serial;
+		give(&recipe, asks[i].ask, &out);
+		for (int j = 0; j < out.nops; j++)
+			if (out.ops[j].kind != RECIPE_OP_STAT)
+				assert_int_not_equal(out.ops[j].serial, 0);
+		give(&recipe, asks[i].answer, &out);
+		assert_string_equal(describe_ops(&out), asks[i].ops);
+		assert_int_equal(out.told, asks[i].told);
+		recipe_free(&recipe);
+	}
 }
 
 /* Only Curator's data is a revocation, to the byte. */
@@ -4208,6 +5076,17 @@ main(void)
 		cmocka_unit_test(test_look_behind),
 		cmocka_unit_test(test_look_ignores_sibling),
 		cmocka_unit_test(test_look_and_guard),
+		cmocka_unit_test(test_monitor_behind),
+		cmocka_unit_test(test_monitor_goes_on),
+		cmocka_unit_test(test_monitor_ignores_sibling),
+		cmocka_unit_test(test_monitor_look_and_guard),
+		cmocka_unit_test(test_deny),
+		cmocka_unit_test(test_resume_retaining),
+		cmocka_unit_test(test_courtesy),
+		cmocka_unit_test(test_retain_mark),
+		cmocka_unit_test(test_courting_goes_on),
+		cmocka_unit_test(test_strays_leave_room_for_list),
+		cmocka_unit_test(test_serials_wrap),
 		cmocka_unit_test(test_revocation_data),
 		cmocka_unit_test(test_grouped_directories),
 		cmocka_unit_test(test_kinds),

@@ -280,23 +280,19 @@ sub end_all
 	my @foreign = map { $foreign->enqueue(lock_dir('long')) } (1 .. $ahead);
 	my @waiting = map { ZkWire->new($b) } (1 .. 50);
 	my $before = $proxy->requests('b-0')->{children};
-	my $wait_watched = sub {
-		my ($path) = @_;
-		poll_until(sub { $zk->fourlw('wchp') =~ /^\Q$path\E$/m }, "$path to be watched");
-	};
 	my $read = sub { return $proxy->requests('b-0')->{children} - $before };
 
 	run_all('BEGIN', @waiting);
 	$_->send("SELECT zk_lock('long')") for @waiting;
 	$b->poll_query_until('postgres', 'SELECT count(*) = ' . @waiting . ' FROM zk_locks WHERE NOT granted');
-	$wait_watched->($foreign[-1]);
+	$zk->wait_watched($foreign[-1]);
 	is($read->(), 1, @waiting . " backends wait behind $ahead contenders: the queue is read once");
 	$foreign->unlock(pop @foreign);
-	$wait_watched->($foreign[-1]);
+	$zk->wait_watched($foreign[-1]);
 	is($read->(), 2, 'the one ahead leaves: it is read again');
 	$foreign->unlock($_) for splice(@foreign, 0, $ahead / 2);
 	$foreign->unlock(pop @foreign);
-	$wait_watched->($foreign[-1]);
+	$zk->wait_watched($foreign[-1]);
 	is($read->(), 3, 'others leave: it is not');
 
 	$foreign->disconnect;

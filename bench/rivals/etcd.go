@@ -73,9 +73,17 @@ func (r request) mutexes(session *concurrency.Session, client int) []*concurrenc
 	return mutexes
 }
 
+// untilEnd is canceled at the end.  It has no deadline: the server would hear of
+// that, and answer with an error of its own ahead of it.
+func (r request) untilEnd() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(time.Until(r.end), cancel)
+	return ctx, cancel
+}
+
 func cycles(r request, session *concurrency.Session, client int) (samples []sample) {
 	ctx := context.Background()
-	untilEnd, cancel := context.WithDeadline(ctx, r.end)
+	untilEnd, cancel := r.untilEnd()
 	defer cancel()
 	mutexes := r.mutexes(session, client)
 	for i := 0; ; i++ {
@@ -104,7 +112,7 @@ func cycles(r request, session *concurrency.Session, client int) (samples []samp
 // sell sells in one of the shops until the stock is gone, or the time is over.
 func sell(r request, session *concurrency.Session, client int) (samples []sample) {
 	ctx := context.Background()
-	untilEnd, cancel := context.WithDeadline(ctx, r.end)
+	untilEnd, cancel := r.untilEnd()
 	defer cancel()
 	shops := strings.Split(os.Getenv("BENCH_SHOPS"), ",")
 	db, err := sql.Open("postgres", fmt.Sprintf(

@@ -304,7 +304,7 @@ def retained(turn):
     if not default:
         print("retained   not available: there is no " + setting, flush=True)
         return
-    set_in_first_cluster(setting, "10s", "10s")
+    set_in_first_cluster(setting, "1s", "1s")
     try:
         for scenario, clients, locks in (("retained", 1, 1), ("retained", 16, 16),
                                          ("retained_hot", 16, 1)):

@@ -368,7 +368,7 @@ public class JavaRival {
 
     /** Curator's locks belong to the thread that took them, even when it has ended. */
     static List<Samples> hold(Request r, String kind, String servers) throws Exception {
-        ExecutorService threads = Executors.newFixedThreadPool(16);
+        ExecutorService threads = Executors.newFixedThreadPool(64);
         Source source = source(kind, servers);
         List<Future<Void>> running = new ArrayList<>();
 

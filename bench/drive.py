@@ -17,16 +17,17 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 MODES = {
-    # ms and warmup are of each measurement; java is how long a JVM warms up
+    # ms and warmup are of each measurement; java is how long a JVM warms up;
+    # "others" are the rounds of those whose ratios need not be known exactly
     "full": SimpleNamespace(
-        rounds=3, lone_rounds=5, ms=800, warmup=200, java=4000,
+        rounds=3, others=2, lone_rounds=5, ms=800, warmup=200, java=4000,
         clients=(1, 16, 64, 256), clusters=(2, 4), held=(10, 100, 1000, 10000),
-        waiters=(1, 10, 100, 1000), units=5000, sale_ms=20000, sale_rounds=1,
+        waiters=(1, 10, 100, 1000), units=5000, sale_ms=10000, sale_rounds=1,
         waiter_rounds=2, pgbench_turns=8),
     "quick": SimpleNamespace(
-        rounds=1, lone_rounds=1, ms=250, warmup=100, java=1000,
+        rounds=1, others=1, lone_rounds=1, ms=250, warmup=100, java=1000,
         clients=(1, 64), clusters=(2,), held=(10, 1000),
-        waiters=(1, 100), units=200, sale_ms=2000, sale_rounds=1,
+        waiters=(1, 100), units=200, sale_ms=1000, sale_rounds=1,
         waiter_rounds=1, pgbench_turns=2),
 }
 PAUSE = 2000                # us between the cycles of a lone client
@@ -50,13 +51,14 @@ def java(kind):
             "JavaRival", kind, env["BENCH_ZOOKEEPER"]]
 
 
-def pg(kind):
-    return ["bin/pg", kind, env["BENCH_SOCKETS"], *clusters]
+def pg(kind, *ports):
+    return ["bin/pg", kind, env["BENCH_SOCKETS"], *ports]
 
 
 COMMANDS = {
-    "zklock": pg("zklock"),
-    "advisory": pg("advisory"),
+    "zklock": pg("zklock", *clusters),
+    "zklock-0": pg("zklock", env["BENCH_NO_HANDOFF"]),
+    "advisory": pg("advisory", *clusters),
     "curator": java("curator"),
     "writelock": java("writelock"),
     "kazoo": ["/usr/bin/python3", "bin/rivals/kazoorival.py", env["BENCH_ZOOKEEPER"]],
@@ -66,6 +68,7 @@ COMMANDS = {
     "raw-multi": ["bin/raw", "multi", env["BENCH_ZOOKEEPER"]],
 }
 LOCKS = ["zklock", "curator", "writelock", "kazoo", "redis", "etcd"]
+OTHERS = ["writelock", "kazoo", "redis", "etcd"]    # in no bound of report.py
 
 
 class Failed(Exception):
@@ -79,8 +82,12 @@ class Rival:
     def __init__(self, name):
         self.name = name
         self.process = None
+        self.starts = 0
+        self.seconds = 0.0      # that it took to answer, and
+        self.measured = 0.0     # that it was asked to measure
 
     def start(self):
+        self.starts += 1
         self.process = subprocess.Popen(
             COMMANDS[self.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         if COMMANDS[self.name][0] == "java":
@@ -88,8 +95,19 @@ class Rival:
 
     def ask(self, kind, **words):
         """Returns samples: (client, asked, acquired, released), in us."""
+        began = time.monotonic()
+        try:
+            return self.answer(kind, words)
+        finally:
+            self.seconds += time.monotonic() - began
+            self.measured += (words.get("ms", 0) + words.get("warmup", 0)) / 1000
+
+    def answer(self, kind, words):
         if self.process is None:
             self.start()
+        if self.starts > 1 and "prefix" in words:
+            # what the one before it has left may still be locked
+            words["prefix"] += "r%d-" % self.starts
         request = " ".join([kind] + ["%s=%s" % word for word in words.items()])
         try:
             self.process.stdin.write(request.encode() + b"\n")
@@ -153,6 +171,12 @@ def contest(scenario, name):
             file.write("%s, %s: %s\n" % (scenario, name, failure))
 
 
+def of_round(turn, names, others=()):
+    """Who takes part: those that the bounds are about in every round."""
+    return [name for name in names
+            if turn < mode.others or name not in (*OTHERS, *others)]
+
+
 def quantile(values, percent):
     if not values:
         raise Failed("nothing was measured")
@@ -162,18 +186,29 @@ def quantile(values, percent):
 def lock(rival, **words):
     """Lock cycles in a closed loop; the samples, which must not be few."""
     words = {"ms": mode.ms, "warmup": mode.warmup, **words}
-    for _ in range(4):
+    for _ in range(3):
         samples = rivals[rival].ask("lock", **words)
         if len(samples) > 2:
             return samples
-        words["ms"] *= 4
-    raise Failed("no cycle in %d ms" % (words["ms"] / 4))
+        words["ms"] *= 3
+    raise Failed("no cycle in %d ms" % (words["ms"] / 3))
 
 
 def rate(samples):
     """Cycles a second, from the end of the first one to that of the last."""
     ends = [s[3] for s in samples]
     return 1e6 * (len(samples) - 1) / max(1, max(ends) - min(ends))
+
+
+def longest_wait(samples, clients):
+    """Of a closed loop without pauses, in us.  A wait that the end of the run
+    has cut counts as far as it came: from the client's last release, or from
+    where what was measured began."""
+    last = dict.fromkeys(range(clients), min(s[3] for s in samples))
+    for client, _, _, released in samples:
+        last[client] = max(last[client], released)
+    cut = max(last.values()) - min(last.values())
+    return max([cut] + [s[2] - s[1] for s in samples])
 
 
 def sql(port, database, statement):
@@ -189,9 +224,9 @@ def sql(port, database, statement):
 
 def lone(turn):
     """One client, which pauses between cycles: latencies, not throughput."""
-    for name in LOCKS + ["advisory", "raw"]:
+    for name in of_round(turn, LOCKS + ["advisory", "raw"], others=["advisory"]):
         with contest("lone", name):
-            words = dict(clients=1, locks=8, pause=PAUSE, prefix="lone", ms=mode.ms * 2)
+            words = dict(clients=1, locks=8, pause=PAUSE, prefix="lone", ms=mode.ms * 3 // 2)
             samples = lock(name, **words)
             cycles = sorted(s[3] - s[1] for s in samples)
             if name in ("zklock", "advisory"):
@@ -206,7 +241,8 @@ def lone(turn):
 def distinct(turn):
     """As many locks as clients, each client its own, as fast as they go."""
     for clients in mode.clients:
-        for name in LOCKS + ["advisory", "raw", "raw-multi"]:
+        for name in of_round(turn, ["zklock", "zklock-0", *LOCKS[1:],
+                                    "advisory", "raw", "raw-multi"]):
             with contest("distinct", name):
                 samples = lock(name, clients=clients, locks=clients, prefix="own")
                 cycles = sorted(s[3] - s[1] for s in samples)
@@ -216,7 +252,7 @@ def distinct(turn):
 
 def hot(turn):
     """16 clients, one lock, one cluster."""
-    for name in LOCKS + ["advisory"]:
+    for name in of_round(turn, LOCKS + ["advisory"]):
         with contest("hot", name):
             samples = lock(name, clients=16, locks=1, prefix="hot")
             cycles = sorted(s[3] - s[1] for s in samples)
@@ -227,15 +263,17 @@ def hot(turn):
 def spread(turn):
     """One lock over several clusters, or sessions, with 16 clients in each."""
     for n in mode.clusters:
-        for name in LOCKS:
+        for name in of_round(turn, LOCKS):
             with contest("spread", name):
                 samples = lock(name, clients=16 * n, clusters=n, locks=1, prefix="spread",
-                               ms=mode.ms * 2)
+                               ms=mode.ms * 3 // 2)
                 waits = sorted(s[2] - s[1] for s in samples)
+                wait = max(1, quantile(waits, 50))
+                longest = longest_wait(samples, 16 * n)
                 of_cluster = Counter(s[0] % n for s in samples)
                 record("spread", name, n, turn, rate=rate(samples),
                        share=min(of_cluster[i] for i in range(n)) / len(samples),
-                       longest=waits[-1] / max(1, quantile(waits, 50)))
+                       wait_p50=wait, wait_longest=longest, longest=longest / wait)
 
 
 def relay(turn):
@@ -249,25 +287,43 @@ def relay(turn):
                    handover_p99=quantile(waits, 99))
 
 
+def set_in_first_cluster(setting, value, shown):
+    change = "RESET %s" % setting if value is None else "SET %s = '%s'" % (setting, value)
+    sql(clusters[0], "bench", "ALTER SYSTEM %s; SELECT pg_reload_conf()" % change)
+    wait_until(lambda: sql(clusters[0], "bench", "SHOW " + setting) == shown, "SHOW " + setting)
+
+
+def wait_until(condition, what):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.02)
+    sys.exit("waited in vain: " + what)
+
+
 def retained(turn):
-    """A lock that stays with the cluster between its transactions."""
-    if not sql(clusters[0], "bench",
-               "SELECT 1 FROM pg_settings WHERE name = 'zklock.retain_time'"):
-        print("retained   not available: there is no zklock.retain_time", flush=True)
+    """A lock that stays with the cluster between its transactions.  It comes
+    from ZooKeeper in the warm-up."""
+    setting = "zklock.retain_time"
+    default = sql(clusters[0], "bench",
+                  "SELECT current_setting(name) FROM pg_settings WHERE name = '%s'" % setting)
+    if not default:
+        print("retained   not available: there is no " + setting, flush=True)
         return
-    sql(clusters[0], "bench", "ALTER SYSTEM SET zklock.retain_time = '10s';"
-        "SELECT pg_reload_conf()")
-    while sql(clusters[0], "bench", "SHOW zklock.retain_time") != "10s":
-        time.sleep(0.01)
+    set_in_first_cluster(setting, "1s", "1s")
     try:
-        for clients in (1, 16):
+        for scenario, clients, locks in (("retained", 1, 1), ("retained", 16, 16),
+                                         ("retained_hot", 16, 1)):
             for name in ("zklock", "advisory"):
-                with contest("retained", name):
-                    samples = lock(name, clients=clients, locks=clients, prefix="kept")
-                    record("retained", name, clients, turn, rate=rate(samples))
+                with contest(scenario, name):
+                    samples = lock(name, clients=clients, locks=locks, prefix="kept")
+                    record(scenario, name, clients, turn, rate=rate(samples))
     finally:
-        sql(clusters[0], "bench", "ALTER SYSTEM RESET zklock.retain_time;"
-            "SELECT pg_reload_conf()")
+        set_in_first_cluster(setting, None, default)
+    # what comes next is measured in a cluster that owns nothing
+    wait_until(lambda: sql(clusters[0], "bench",
+                           "SELECT count(*) FROM generate_series(0, 15) i, zk_queue('kept' || i)") == "0",
+               "the retained locks are given back")
 
 
 def held(turn):
@@ -288,6 +344,8 @@ def held(turn):
     for name in names:
         with contest("held", name):
             rivals[name].ask("drop")
+    wait_until(lambda: sql(clusters[0], "bench", "SELECT slots FROM zk_stats") == "0",
+               "the held locks are given back")
 
 
 def waiters(turn):
@@ -295,8 +353,10 @@ def waiters(turn):
     for n in mode.waiters:
         for name in ("zklock", "curator", "redis", "etcd", "advisory"):
             with contest("waiters", name):
+                # until all are in the queue, which takes etcd longest
+                queueing = n * (3 if name == "etcd" else 1)
                 samples = lock(name, clients=n + 1, locks=1, prefix="queue",
-                               warmup=mode.warmup + 2 * n)
+                               warmup=mode.warmup + queueing)
                 record("waiters", name, n, turn, cost=1e6 / rate(samples))
 
 
@@ -361,8 +421,9 @@ def pgbench(turn):
 
 
 PLAN = [(lone, "lone_rounds"), (distinct, "rounds"), (hot, "rounds"), (spread, "rounds"),
-        (relay, "rounds"), (retained, "rounds"), (held, "rounds"), (waiters, "waiter_rounds"),
-        (sales, "sale_rounds"), (pgbench, "rounds")]
+        (relay, "rounds"), (retained, "rounds"), (waiters, "waiter_rounds"), (pgbench, "rounds"),
+        # these leave much that ZooKeeper clears away during the next minute
+        (held, "rounds"), (sales, "sale_rounds")]
 only = env.get("BENCH_ONLY", "").split()
 
 for scenario, rounds in PLAN:
@@ -371,7 +432,13 @@ for scenario, rounds in PLAN:
     began = time.monotonic()
     for turn in range(getattr(mode, rounds)):
         scenario(turn)
-    print("%s took %.0f s" % (scenario.__name__, time.monotonic() - began), flush=True)
+    print("%s took %.0f s, of which %.0f s of measuring: %s" % (
+        scenario.__name__, time.monotonic() - began,
+        sum(rival.measured for rival in rivals.values()),
+        ", ".join("%s %.1f of %.1f s" % (rival.name, rival.measured, rival.seconds)
+                  for rival in rivals.values() if rival.seconds)), flush=True)
+    for rival in rivals.values():
+        rival.seconds = rival.measured = 0.0
 for rival in rivals.values():
     rival.stop()
 if "zklock" in failures:

@@ -94,7 +94,7 @@ public class JavaRival {
          * If the node ahead goes between the reading of the queue and the
          * watch, the recipe waits for ever, unless it is made to look again.
          */
-        private static final int LOOK_AGAIN_MS = 20;
+        private static final int LOOK_AGAIN_MS = 200;
 
         private final ZooKeeper client;
 
@@ -277,28 +277,42 @@ public class JavaRival {
         return samples;
     }
 
+    /*
+     * Sessions stay, for the next request: ZooKeeper's client takes 100 ms to
+     * close one, and closes them one after the other, from several threads, too.
+     */
+    static final List<Source> OPEN = new ArrayList<>();
+
     static List<Samples> runClients(Request r, String kind, String servers) throws Exception {
-        List<Source> sources = new ArrayList<>();
-        List<Future<Samples>> running = new ArrayList<>();
-        List<Samples> results = new ArrayList<>();
+        int sessions = kind.equals("curator") ? r.number("clusters", 1) : r.clients;
         ExecutorService threads = Executors.newCachedThreadPool();
 
-        for (int i = 0; i < (kind.equals("curator") ? r.number("clusters", 1) : r.clients); i++) {
-            sources.add(source(kind, servers));
-        }
-        for (int i = 0; i < r.clients; i++) {
-            int client = i;
-            Source source = sources.get(i % sources.size());
+        OPEN.addAll(all(threads, sessions - OPEN.size(), i -> source(kind, servers)));
+        List<Samples> results = all(threads, r.clients, i -> {
+            Source source = OPEN.get(i % sessions);
 
-            running.add(threads.submit(() -> r.kind.equals("sell") ? sell(r, client, source)
-                : cycles(r, client, source)));
-        }
-        for (Future<Samples> samples : running) {
-            results.add(samples.get());
-        }
+            return r.kind.equals("sell") ? sell(r, i, source) : cycles(r, i, source);
+        });
         threads.shutdown();
-        for (Source source : sources) {
-            source.close();
+        return results;
+    }
+
+    interface Task<T> {
+        T run(int number) throws Exception;
+    }
+
+    /** What the tasks return, which run at the same time. */
+    static <T> List<T> all(ExecutorService threads, int count, Task<T> task) throws Exception {
+        List<Future<T>> running = new ArrayList<>();
+        List<T> results = new ArrayList<>();
+
+        for (int i = 0; i < count; i++) {
+            int number = i;
+
+            running.add(threads.submit(() -> task.run(number)));
+        }
+        for (Future<T> result : running) {
+            results.add(result.get());
         }
         return results;
     }
@@ -354,7 +368,7 @@ public class JavaRival {
 
     /** Curator's locks belong to the thread that took them, even when it has ended. */
     static List<Samples> hold(Request r, String kind, String servers) throws Exception {
-        ExecutorService threads = Executors.newFixedThreadPool(16);
+        ExecutorService threads = Executors.newFixedThreadPool(64);
         Source source = source(kind, servers);
         List<Future<Void>> running = new ArrayList<>();
 

@@ -73,9 +73,17 @@ func (r request) mutexes(session *concurrency.Session, client int) []*concurrenc
 	return mutexes
 }
 
+// untilEnd is canceled at the end.  It has no deadline: the server would hear of
+// that, and answer with an error of its own ahead of it.
+func (r request) untilEnd() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(time.Until(r.end), cancel)
+	return ctx, cancel
+}
+
 func cycles(r request, session *concurrency.Session, client int) (samples []sample) {
 	ctx := context.Background()
-	untilEnd, cancel := context.WithDeadline(ctx, r.end)
+	untilEnd, cancel := r.untilEnd()
 	defer cancel()
 	mutexes := r.mutexes(session, client)
 	for i := 0; ; i++ {
@@ -104,7 +112,7 @@ func cycles(r request, session *concurrency.Session, client int) (samples []samp
 // sell sells in one of the shops until the stock is gone, or the time is over.
 func sell(r request, session *concurrency.Session, client int) (samples []sample) {
 	ctx := context.Background()
-	untilEnd, cancel := context.WithDeadline(ctx, r.end)
+	untilEnd, cancel := r.untilEnd()
 	defer cancel()
 	shops := strings.Split(os.Getenv("BENCH_SHOPS"), ",")
 	db, err := sql.Open("postgres", fmt.Sprintf(
@@ -134,6 +142,19 @@ func sell(r request, session *concurrency.Session, client int) (samples []sample
 	return
 }
 
+// atOnce runs n tasks and waits for all.
+func atOnce(n int, task func(i int)) {
+	var all sync.WaitGroup
+	for i := 0; i < n; i++ {
+		all.Add(1)
+		go func(i int) {
+			defer all.Done()
+			task(i)
+		}(i)
+	}
+	all.Wait()
+}
+
 func main() {
 	quiet := zap.NewProductionConfig()
 	quiet.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
@@ -150,25 +171,16 @@ func main() {
 		}
 		_, r := parse(in.Text())
 		sessions := make([]*concurrency.Session, r.clients)
-		for i := range sessions {
-			sessions[i], err = concurrency.NewSession(client, concurrency.WithTTL(60))
+		atOnce(r.clients, func(i int) {
+			session, err := concurrency.NewSession(client, concurrency.WithTTL(60))
 			must(err)
-		}
+			sessions[i] = session
+		})
 
 		_, r = parse(in.Text())
 		results := make([][]sample, r.clients)
-		var all sync.WaitGroup
-		for i := range results {
-			all.Add(1)
-			go func(i int) {
-				defer all.Done()
-				results[i] = run(r, sessions[i], i)
-			}(i)
-		}
-		all.Wait()
-		for _, session := range sessions {
-			session.Close()
-		}
+		atOnce(r.clients, func(i int) { results[i] = run(r, sessions[i], i) })
+		atOnce(r.clients, func(i int) { sessions[i].Close() })
 		for _, samples := range results {
 			for _, s := range samples {
 				fmt.Fprintf(out, "%d %d %d %d\n", s.client, s.asked.Sub(epoch).Microseconds(),

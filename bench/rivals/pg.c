@@ -7,10 +7,14 @@
  * costs one round trip; with split=1 BEGIN goes ahead, and the lock is asked
  * for, and timed, by itself.
  */
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/epoll.h>
-#include <libpq-fe.h>
 
 #include "rival.h"
+#include "shop.h"
+
+#define CONNECTORS 8			/* threads that connect clients */
 
 typedef enum Step
 {
@@ -24,6 +28,7 @@ typedef enum Step
 typedef struct Client
 {
 	PGconn	   *conn;
+	int			socket;			/* of a connection that is being closed */
 	int			number;
 	Step		step;
 	int			cycle;
@@ -35,7 +40,8 @@ typedef struct Client
 
 static const char *lock_sql;
 static int	selling;
-static int	gone;				/* how many clients are */
+static Client *clients;
+static int	gone;				/* how many of them are */
 static const char *dir;
 static char **ports;
 static Request req;
@@ -74,16 +80,6 @@ prepare(PGconn *conn, const char *name, const char *sql)
 }
 
 static PGconn *
-open_connection(const char *conninfo)
-{
-	PGconn	   *conn = PQconnectdb(conninfo);
-
-	if (PQstatus(conn) != CONNECTION_OK)
-		die("could not connect", PQerrorMessage(conn));
-	return conn;
-}
-
-static PGconn *
 connect_to(int cluster)
 {
 	char		conninfo[512];
@@ -91,27 +87,12 @@ connect_to(int cluster)
 
 	snprintf(conninfo, sizeof(conninfo),
 			 "host=%s port=%s user=postgres dbname=bench", dir, ports[cluster]);
-	conn = open_connection(conninfo);
+	conn = PQconnectdb(conninfo);
+	if (PQstatus(conn) != CONNECTION_OK)
+		die("could not connect", PQerrorMessage(conn));
 	prepare(conn, "begin", "BEGIN");
 	prepare(conn, "lock", lock_sql);
 	prepare(conn, "commit", "COMMIT");
-	return conn;
-}
-
-/* A customer, who takes turns with the shops that there are. */
-static PGconn *
-connect_to_shop(int number)
-{
-	char		conninfo[256];
-	const char *port = getenv("BENCH_SHOPS");	/* port,port */
-	PGconn	   *conn;
-
-	if (number % 2 == 1)
-		port = strchr(port, ',') + 1;
-	snprintf(conninfo, sizeof(conninfo), "host=127.0.0.1 port=%d user=shop dbname=shop",
-			 atoi(port));
-	conn = open_connection(conninfo);
-	prepare(conn, "sell", "CALL sell('lamp')");
 	return conn;
 }
 
@@ -227,21 +208,68 @@ read_answers(Client *c)
 	return synced;
 }
 
+/* Every CONNECTORS-th client, from this one on. */
+static void *
+connect_some(void *first)
+{
+	for (int i = (intptr_t) first; i < req.clients; i += CONNECTORS)
+	{
+		clients[i].number = i;
+		clients[i].conn = selling ? connect_to_shop(i) : connect_to(i % req.clusters);
+	}
+	return NULL;
+}
+
+static void
+connect_all(void)
+{
+	pthread_t	threads[CONNECTORS];
+
+	clients = calloc(req.clients, sizeof(Client));
+	for (int i = 0; i < CONNECTORS; i++)
+		if (pthread_create(&threads[i], NULL, connect_some, (void *) (intptr_t) i) != 0)
+			die("pthread_create", strerror(errno));
+	for (int i = 0; i < CONNECTORS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/*
+ * Until the backends are gone, which takes a while if they are many, and would
+ * disturb what is measured next.  A backend closes its socket last.
+ */
+static void
+disconnect_all(void)
+{
+	char		rest[1024];
+
+	for (int i = 0; i < req.clients; i++)
+	{
+		clients[i].socket = dup(PQsocket(clients[i].conn));
+		PQfinish(clients[i].conn);
+	}
+	for (int i = 0; i < req.clients; i++)
+	{
+		fcntl(clients[i].socket, F_SETFL, 0);	/* libpq's do not block */
+		while (read(clients[i].socket, rest, sizeof(rest)) > 0)
+			;
+		close(clients[i].socket);
+	}
+	free(clients);
+}
+
 static void
 run_clients(void)
 {
-	Client	   *clients = calloc(req.clients, sizeof(Client));
 	int			ep = epoll_create1(0);
 
 	selling = strcmp(req.kind, "sell") == 0;
 	gone = 0;
+	connect_all();
 	for (int i = 0; i < req.clients; i++)
 	{
 		Client	   *c = &clients[i];
 		struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
 
-		c->number = i;
-		c->conn = selling ? connect_to_shop(i) : connect_to(i % req.clusters);
 		PQsetnonblocking(c->conn, 1);
 		PQenterPipelineMode(c->conn);
 		epoll_ctl(ep, EPOLL_CTL_ADD, PQsocket(c->conn), &event);
@@ -264,10 +292,8 @@ run_clients(void)
 			if (clients[i].step == PAUSING && now_us() >= clients[i].due)
 				begin_cycle(&clients[i]);
 	}
-	for (int i = 0; i < req.clients; i++)
-		PQfinish(clients[i].conn);
+	disconnect_all();
 	close(ep);
-	free(clients);
 }
 
 /*

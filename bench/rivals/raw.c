@@ -17,6 +17,7 @@
 #include "rival.h"
 
 #define PATH_SIZE 128
+#define IN_FLIGHT 256			/* of requests that are not measured */
 
 typedef struct Client
 {
@@ -71,19 +72,51 @@ lock_dir(char *path, const Client *c)
 	snprintf(path, PATH_SIZE, "/raw/%s%d", req.prefix, lock_number(&req, c->number, c->cycle));
 }
 
+static sem_t room;				/* for requests in flight */
+
+static void
+directory_made(int rc, const char *path, const void *data)
+{
+	(void) path, (void) data;
+	if (rc != ZNODEEXISTS)
+		check(rc, "create a directory");
+	sem_post(&room);
+}
+
+static void
+make_directory(const char *path)
+{
+	sem_wait(&room);
+	check(zoo_acreate(zk, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, directory_made, NULL),
+		  "create a directory");
+}
+
+static void
+make_room(void)
+{
+	sem_init(&room, 0, IN_FLIGHT);
+}
+
+static void
+wait_for_all(void)
+{
+	for (int i = 0; i < IN_FLIGHT; i++)
+		sem_wait(&room);
+}
+
 static void
 make_directories(void)
 {
 	char		path[PATH_SIZE];
-	int			rc = zoo_create(zk, "/raw", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
 
+	make_room();
+	make_directory("/raw");
 	for (int i = 0; i < req.locks || i < req.count; i++)
 	{
-		if (rc != ZOK && rc != ZNODEEXISTS)
-			die("could not create a directory", zerror(rc));
 		snprintf(path, sizeof(path), "/raw/%s%d", req.prefix, i);
-		rc = zoo_create(zk, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
+		make_directory(path);
 	}
+	wait_for_all();
 }
 
 /* --- single --- */
@@ -311,8 +344,6 @@ run_relay(zhandle_t *other)
 
 /* --- hold --- */
 
-static sem_t room;				/* for requests in flight */
-
 static void
 hold_created(int rc, const char *path, const void *data)
 {
@@ -332,8 +363,8 @@ hold_deleted(int rc, const void *data)
 static void
 run_hold(void)
 {
-	sem_init(&room, 0, 64);
 	make_directories();
+	make_room();
 	held = realloc(held, (nheld + req.count) * sizeof(*held));
 	for (int i = 0; i < req.count; i++)
 	{
@@ -344,21 +375,19 @@ run_hold(void)
 		check(zoo_acreate(zk, path, "bench", 5, &ZOO_OPEN_ACL_UNSAFE,
 						  ZOO_EPHEMERAL | ZOO_SEQUENCE, hold_created, held[nheld++]), "create");
 	}
-	for (int i = 0; i < 64; i++)
-		sem_wait(&room);
+	wait_for_all();
 }
 
 static void
 run_drop(void)
 {
-	sem_init(&room, 0, 64);
+	make_room();
 	while (nheld > 0)
 	{
 		sem_wait(&room);
 		check(zoo_adelete(zk, held[--nheld], -1, hold_deleted, NULL), "delete");
 	}
-	for (int i = 0; i < 64; i++)
-		sem_wait(&room);
+	wait_for_all();
 }
 
 int

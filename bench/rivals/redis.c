@@ -7,9 +7,9 @@
  */
 #include <pthread.h>
 #include <hiredis/hiredis.h>
-#include <libpq-fe.h>
 
 #include "rival.h"
+#include "shop.h"
 
 #define LEASE_MS "30000"
 #define RETRY_US 1000
@@ -132,24 +132,6 @@ run_client(void *arg)
 	else
 		run_cycles(c);
 	return NULL;
-}
-
-static PGconn *
-connect_to_shop(int number)
-{
-	char		conninfo[256];
-	const char *port = getenv("BENCH_SHOPS");	/* port,port */
-	PGconn	   *shop;
-
-	if (number % 2 == 1)
-		port = strchr(port, ',') + 1;
-	snprintf(conninfo, sizeof(conninfo), "host=127.0.0.1 port=%d user=shop dbname=shop",
-			 atoi(port));
-	shop = PQconnectdb(conninfo);
-	if (PQstatus(shop) != CONNECTION_OK)
-		die("could not connect", PQerrorMessage(shop));
-	PQclear(PQprepare(shop, "sell", "CALL sell('lamp')", 0, NULL));
-	return shop;
 }
 
 static redisContext *

@@ -2067,7 +2067,8 @@ test_monitor_behind(void **state)
 		{ZNODE_WRITER, 5, {R(0000000006)}, RECIPE_TOLD_CROWDED},
 		{ZNODE_WRITER, 5, {R(0000000009), W(0000000007), R(0000000008)},
 		RECIPE_TOLD_CROWDED},
-		{ZNODE_MUTEX, 5, {"77777777777777777777777777777777__rlock__0000000006"},
+		{ZNODE_MUTEX, 5,
+			{"77777777777777777777777777777777__rlock__0000000006"},
 		RECIPE_TOLD_CROWDED},
 		{ZNODE_MUTEX, 5, {W(0000000004), R(0000000003)}, RECIPE_TOLD_CLEAR},
 		{ZNODE_MUTEX, 5, {"leaves", "locks"}, RECIPE_TOLD_CLEAR},
@@ -2188,7 +2189,7 @@ test_monitor_goes_on(void **state)
 	recipe_free(&recipe);
 }
 
-/* A contender of the same cluster is not somebody else, until one asks anew. */
+/* One of the same cluster is not somebody else, until one asks anew. */
 static void
 test_monitor_ignores_sibling(void **state)
 {

@@ -50,8 +50,8 @@
  * ahead does not take it for a holder at once.  The same watch is asked for at
  * the first handoff, and while nobody else waits, handoffs go on.  When others
  * do (the slot is "crowded"), or while that is not known, they go on within
- * zklock.handoff_quantum; and where it is known the turn ends as soon as all who
- * wait here have had one, if it has lasted for MIN_TURN_MS.
+ * zklock.handoff_quantum; and where it is known, the turn ends as soon as all who
+ * waited here when it began have had the lock, if it has lasted for MIN_TURN_MS.
  *
  * A cluster must not wait for itself.  A contender that owns a lock is kept for
  * a backend that can take it, which is not held up in the lock manager: else it
@@ -68,6 +68,10 @@
  * while it is in the worker's mail, or while it is in any state but NONE.
  * Whoever ends the last use removes the slot.  A ZkProcLock belongs to its
  * backend, which alone frees it.
+ *
+ * The keys of the hash table have the number of an entry of zk->roots in place
+ * of their root.  Those entries are read under any partition lock, and changed
+ * under all of them; one that no slot uses may be given to another root.
  *
  * A change that the worker must see puts the slot into the worker's mail, a
  * chain through the slots themselves, so that it can never be full.  "mailed"
@@ -118,6 +122,13 @@
 #define ZK_TRANCHE		"zklock"
 #define ZK_PARTITIONS	64
 
+/* So many roots can be in use at the same time. */
+#define ZK_MAX_ROOTS	256
+
+/* As a number of ZK_ROOT_DIGITS digits of this base, which can be printed. */
+#define ROOT_BASE		16
+#define FIRST_DIGIT		'A'
+
 /* How long to believe that a writer waits behind readers. */
 #define RELOOK_MS		1000
 
@@ -152,6 +163,7 @@ typedef struct ZkShared
 	pg_atomic_uint32 proof_given;	/* the latest that has its answer */
 	ConditionVariable proof_cv; /* broadcast at every proof and every loss */
 	ZkSessionInfo session;
+	char		roots[ZK_MAX_ROOTS][ZNODE_MAX_ROOT + 1];	/* "": free */
 	slock_t		free_lock;
 	uint32		last_group;
 	ZkProcLock *free_procs;
@@ -224,7 +236,7 @@ slots_startup_shmem(void)
 	}
 
 	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = ZK_SLOT_KEY_SIZE;
+	ctl.keysize = ZK_SHORT_KEY_SIZE;
 	ctl.entrysize = sizeof(ZkSlot);
 	ctl.num_partitions = ZK_PARTITIONS;
 	slots = ZkShmemInitHash("zklock slots", zklock_max_locks, &ctl,
@@ -288,6 +300,142 @@ unlock_all(void)
 {
 	for (int i = ZK_PARTITIONS - 1; i >= 0; i--)
 		LWLockRelease(&locks[i].lock);
+}
+
+/* A key as the hash table has it, and its root. */
+typedef struct ShortKey
+{
+	char		text[ZK_SHORT_KEY_SIZE];
+	char		root[ZNODE_MAX_ROOT + 1];
+	uint32		hash;
+} ShortKey;
+
+static int
+find_root(const char *root)
+{
+	for (int i = 0; i < ZK_MAX_ROOTS; i++)
+		if (strcmp(zk->roots[i], root) == 0)
+			return i;
+	return -1;
+}
+
+/* The root's number in a key of the hash table. */
+static int
+root_number(const char *text)
+{
+	return (text[0] - FIRST_DIGIT) * ROOT_BASE + text[1] - FIRST_DIGIT;
+}
+
+/* Forget the roots that no slot uses; all partition locks are held. */
+static void
+forget_roots(void)
+{
+	bool		used[ZK_MAX_ROOTS] = {false};
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+
+	hash_seq_init(&scan, slots);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+		used[root_number(slot->key)] = true;
+	for (int i = 0; i < ZK_MAX_ROOTS; i++)
+		if (!used[i])
+			zk->roots[i][0] = '\0';
+}
+
+/*
+ * The number of a root, which may be another one's as soon as we hold no
+ * partition lock.
+ */
+static int
+number_root(const char *root)
+{
+	int			number;
+
+	LWLockAcquire(&locks[0].lock, LW_SHARED);
+	number = find_root(root);
+	LWLockRelease(&locks[0].lock);
+	if (number >= 0)
+		return number;
+
+	lock_all(LW_EXCLUSIVE);
+	number = find_root(root);
+	if (number < 0)
+		number = find_root("");
+	if (number < 0)
+	{
+		forget_roots();
+		number = find_root("");
+	}
+	if (number >= 0)
+		strlcpy(zk->roots[number], root, sizeof(zk->roots[number]));
+	unlock_all();
+
+	if (number < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of roots for locks"),
+				 errdetail("Locks are in use below %d different values of \"zklock.root\".",
+						   ZK_MAX_ROOTS)));
+	return number;
+}
+
+/*
+ * Lock the partition of a key, and make its short form.
+ *
+ * Errors: 53200 if it has a root of which there are too many.
+ */
+static LWLock *
+lock_key(const char *key, LWLockMode mode, ShortKey *short_key)
+{
+	static char cached_root[ZNODE_MAX_ROOT + 1] = "";
+	static int	cached_number;
+	const char *name = strstr(key, ZK_KEY_MARK);
+
+	/* behind the last slash of the path */
+	name = name ? name : key + strlen(key);
+	while (name > key && name[-1] != '/')
+		name--;
+	strlcpy(short_key->root, key, Min(name - key, sizeof(short_key->root)));
+
+	for (;;)
+	{
+		LWLock	   *lock;
+
+		if (strcmp(cached_root, short_key->root) != 0)
+		{
+			cached_number = number_root(short_key->root);
+			strlcpy(cached_root, short_key->root, sizeof(cached_root));
+		}
+		short_key->text[0] = FIRST_DIGIT + cached_number / ROOT_BASE;
+		short_key->text[1] = FIRST_DIGIT + cached_number % ROOT_BASE;
+		strlcpy(short_key->text + ZK_ROOT_DIGITS, name,
+				sizeof(short_key->text) - ZK_ROOT_DIGITS);
+		short_key->hash = get_hash_value(slots, short_key->text);
+		lock = partition_lock(short_key->hash);
+		LWLockAcquire(lock, mode);
+		if (strcmp(zk->roots[cached_number], cached_root) == 0)
+			return lock;
+		LWLockRelease(lock);
+		cached_root[0] = '\0';
+	}
+}
+
+static ZkSlot *
+find_slot(const ShortKey *key)
+{
+	return hash_search_with_hash_value(slots, key->text, key->hash,
+									   HASH_FIND, NULL);
+}
+
+/*
+ * slot_read_key
+ *		The key of a slot, which must be in use.
+ */
+void
+slot_read_key(const ZkSlot *slot, char key[ZK_SLOT_KEY_SIZE])
+{
+	snprintf(key, ZK_SLOT_KEY_SIZE, "%s/%s",
+			 zk->roots[root_number(slot->key)], slot->key + ZK_ROOT_DIGITS);
 }
 
 static void
@@ -474,6 +622,7 @@ init_slot(ZkSlot *slot, uint32 hash)
 	memset(&slot->hash, 0, sizeof(ZkSlot) - offsetof(ZkSlot, hash));
 	slot->hash = hash;
 	slot->state = ZK_SLOT_NONE;
+	slot->procs_end = &slot->procs;
 	ConditionVariableInit(&slot->cv);
 }
 
@@ -506,33 +655,45 @@ free_proc(ZkProcLock *proc)
 	pg_atomic_fetch_sub_u32(&zk->nprocs, 1);
 }
 
+/* Link to its slot; the partition lock is held exclusively. */
+static void
+add_proc(ZkProcLock *proc)
+{
+	proc->next = NULL;
+	*proc->slot->procs_end = proc;
+	proc->slot->procs_end = &proc->next;
+}
+
 /* Unlink from the slot and free; the partition lock is held exclusively. */
 static void
 remove_proc(ZkProcLock *proc)
 {
-	ZkProcLock **link = &proc->slot->procs;
+	ZkSlot	   *slot = proc->slot;
+	ZkProcLock **link = &slot->procs;
 
+	/* a holder has come long ago, and is one of the first */
 	while (*link != proc)
 		link = &(*link)->next;
 	*link = proc->next;
+	if (slot->procs_end == &proc->next)
+		slot->procs_end = link;
 	free_proc(proc);
 }
 
 /* Find or make a slot; the partition lock is held exclusively. */
 static ZkSlot *
-find_or_enter_slot(const char *key, uint32 hash)
+find_or_enter_slot(const ShortKey *key)
 {
-	ZkSlot	   *slot;
+	ZkSlot	   *slot = find_slot(key);
 
-	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
 	if (slot == NULL && reserve_slot())
 	{
-		slot = hash_search_with_hash_value(slots, key, hash,
+		slot = hash_search_with_hash_value(slots, key->text, key->hash,
 										   HASH_ENTER_NULL, NULL);
 		if (slot == NULL)
 			pg_atomic_fetch_sub_u32(&zk->nslots, 1);
 		else
-			init_slot(slot, hash);
+			init_slot(slot, key->hash);
 	}
 	return slot;
 }
@@ -553,14 +714,13 @@ find_or_enter_slot(const char *key, uint32 hash)
 ZkProcLock *
 slot_want(const char *key, ZnodeKind kind, bool session, bool together)
 {
-	uint32		hash = get_hash_value(slots, key);
-	LWLock	   *lock = partition_lock(hash);
+	ShortKey	short_key;
+	LWLock	   *lock = lock_key(key, LW_EXCLUSIVE, &short_key);
 	ZkProcLock *proc = new_proc();
 	ZkSlot	   *slot = NULL;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (proc != NULL)
-		slot = find_or_enter_slot(key, hash);
+		slot = find_or_enter_slot(&short_key);
 	if (slot == NULL)
 	{
 		LWLockRelease(lock);
@@ -580,8 +740,7 @@ slot_want(const char *key, ZnodeKind kind, bool session, bool together)
 	proc->together = together;
 	proc->since = GetCurrentTimestamp();
 	proc->wanted_at = zk_now_ms();
-	proc->next = slot->procs;
-	slot->procs = proc;
+	add_proc(proc);
 	slot->nwanting++;
 	LWLockRelease(lock);
 	return proc;
@@ -623,12 +782,14 @@ slot_unwant(ZkProcLock *proc)
 
 /*
  * Is an idle slot still ours?  A cluster that was cut off may not have heard of
- * its loss.  Who comes right behind the grant need not ask.
+ * its loss.  What is handed on is left to the commit check, and so is a grant;
+ * but a retained lock may have been idle for long.
  */
 static bool
 is_proved(const ZkSlot *slot)
 {
-	return slot->handoff_start == 0 || zk_now_ms() < lease_read();
+	return !slot->contender.retain || slot->handoff_start == 0 ||
+		zk_now_ms() < lease_read();
 }
 
 /* The slot is free to be taken; the partition lock is held exclusively. */
@@ -686,13 +847,11 @@ try_join(ZkProcLock *proc)
 ZkSlotState
 slot_find_contender(const char *key, ZkContender *contender)
 {
-	uint32		hash = get_hash_value(slots, key);
-	LWLock	   *lock = partition_lock(hash);
+	ShortKey	short_key;
+	LWLock	   *lock = lock_key(key, LW_SHARED, &short_key);
 	ZkSlotState state = ZK_SLOT_NONE;
-	ZkSlot	   *slot;
+	ZkSlot	   *slot = find_slot(&short_key);
 
-	LWLockAcquire(lock, LW_SHARED);
-	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
 	if (slot)
 	{
 		state = slot->state;
@@ -749,17 +908,21 @@ slot_ask(ZkProcLock *proc)
 void
 slot_ask_for_others(const char *key)
 {
-	uint32		hash = get_hash_value(slots, key);
-	LWLock	   *lock = partition_lock(hash);
+	ShortKey	short_key;
+	LWLock	   *lock;
 	ZkContender contender;
 	ZkSlot	   *slot;
+	ZkProcLock *proc;
 
 	if (slot_find_contender(key, &contender) != ZK_SLOT_NONE)
 		return;
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
-	if (slot && slot->procs && !slot->procs->granted && !slot->procs->together)
-		ask_ahead(slot->procs);
+	lock = lock_key(key, LW_EXCLUSIVE, &short_key);
+	slot = find_slot(&short_key);
+	for (proc = slot ? slot->procs : NULL; proc != NULL; proc = proc->next)
+		if (!proc->granted && !proc->together)
+			break;
+	if (proc)
+		ask_ahead(proc);
 	LWLockRelease(lock);
 }
 
@@ -983,16 +1146,16 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 void
 slot_yield(const char *key)
 {
-	uint32		hash = get_hash_value(slots, key);
-	LWLock	   *lock = partition_lock(hash);
+	ShortKey	short_key;
+	LWLock	   *lock;
 	ZkContender contender;
 	ZkSlot	   *slot;
 
 	if (slot_find_contender(key, &contender) == ZK_SLOT_NONE)
 		return;					/* as nearly always */
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	slot = hash_search_with_hash_value(slots, key, hash, HASH_FIND, NULL);
+	lock = lock_key(key, LW_EXCLUSIVE, &short_key);
+	slot = find_slot(&short_key);
 	if (slot && (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE))
 	{
 		slot->asked = false;
@@ -1016,6 +1179,13 @@ has_taker(const ZkSlot *slot)
 	return false;
 }
 
+static void
+begin_turn(ZkSlot *slot, int64 now)
+{
+	slot->handoff_start = now;
+	slot->turn_due = slot->nwanting;
+}
+
 /* May the turn of this cluster go on, though others wait behind it? */
 static bool
 turn_goes_on(const ZkSlot *slot, int64 now)
@@ -1024,7 +1194,7 @@ turn_goes_on(const ZkSlot *slot, int64 now)
 
 	if (lasted >= zklock_handoff_quantum)
 		return false;
-	return lasted < MIN_TURN_MS || slot->handoffs <= slot->nwanting;
+	return lasted < MIN_TURN_MS || slot->turn_due > 0;
 }
 
 /* May the last holder leave the slot to the next local backend? */
@@ -1035,11 +1205,7 @@ may_hand_off(ZkSlot *slot, int64 now)
 	if (slot->contender.kind == ZNODE_LEASE || slot->writer_behind)
 		return false;
 	if (slot->handoff_start == 0)
-	{
-		slot->handoff_start = now;
-		slot->handoffs = 0;
-	}
-	slot->handoffs++;
+		begin_turn(slot, now);
 	if (slot->crowded)
 		return turn_goes_on(slot, now) && has_taker(slot);
 	return slot->watched ||
@@ -1096,6 +1262,7 @@ slot_drop(ZkProcLock *proc)
 
 		if (may_hand_off(slot, now))
 		{
+			slot->turn_due--;
 			slot_event(slot, SLOT_HANDED);
 			leave_idle(slot, now);
 		}
@@ -1264,7 +1431,7 @@ session_read(ZkSessionInfo *info)
 static void
 fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc)
 {
-	strlcpy(row->key, slot->key, sizeof(row->key));
+	slot_read_key(slot, row->key);
 	row->pid = proc->pid;
 	row->kind = proc->kind;
 	row->session = proc->session;
@@ -1308,7 +1475,6 @@ slots_snapshot(int *nrows)
 int *
 slots_holders(const char *path, int *npids)
 {
-	size_t		len = strlen(path);
 	HASH_SEQ_STATUS scan;
 	ZkSlot	   *slot;
 	int		   *pids = palloc(max_procs() * sizeof(int));
@@ -1318,9 +1484,14 @@ slots_holders(const char *path, int *npids)
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
-		if (strncmp(slot->key, path, len) != 0 ||
-			(slot->key[len] != '\0' &&
-			 strncmp(slot->key + len, ZK_KEY_MARK, strlen(ZK_KEY_MARK)) != 0))
+		char		key[ZK_SLOT_KEY_SIZE];
+		char	   *mark;
+
+		slot_read_key(slot, key);
+		mark = strstr(key, ZK_KEY_MARK);
+		if (mark)
+			*mark = '\0';
+		if (strcmp(key, path) != 0)
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			if (proc->granted && !proc->lost)
@@ -1599,8 +1770,7 @@ slot_set_crowded(ZkSlot *slot)
 	lock_slot(slot, LW_EXCLUSIVE);
 	slot->watched = false;
 	slot->crowded = true;
-	slot->handoff_start = zk_now_ms();
-	slot->handoffs = 0;
+	begin_turn(slot, zk_now_ms());
 	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))
 		slot_event(slot, SLOT_GIVEN_UP);
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;

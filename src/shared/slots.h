@@ -44,11 +44,20 @@ typedef enum ZkRefusal
 
 /*
  * A slot's key is the path of its lock directory.  Slots of the same directory
- * that serve something else than exclusive locks add ZK_KEY_MARK, which no path
- * can contain, and something that tells them apart.
+ * that serve something else than exclusive locks add a mark: ZK_KEY_MARK, which
+ * no path can contain, and something that tells them apart.
  */
 #define ZK_KEY_MARK			"//"
-#define ZK_SLOT_KEY_SIZE	(ZNODE_PATH_SIZE + 16)
+#define ZK_KEY_MARK_SIZE	10
+#define ZK_SLOT_KEY_SIZE	(ZNODE_PATH_SIZE + ZK_KEY_MARK_SIZE)
+
+/*
+ * The same in shared memory, where the root is a number of two digits: it is
+ * long, and nearly always the same.
+ */
+#define ZK_ROOT_DIGITS		2
+#define ZK_SHORT_KEY_SIZE	(ZK_ROOT_DIGITS + ZNODE_MAX_NAME + \
+							 ZK_KEY_MARK_SIZE + 1)
 
 /*
  * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
@@ -74,16 +83,16 @@ typedef struct ZkProcLock
 /* What the worker keeps in ZooKeeper for a slot, or is asked to. */
 typedef struct ZkContender
 {
-	ZnodeKind	kind;
 	uint32		group;			/* to be created in one step with others of
 								 * the same number, or 0 */
 	int			permits;		/* of a semaphore, or 0 */
 	int			asker_pid;		/* of the backend that asked for it */
+	int32		sequence;
+	uint8		uuid[ZNODE_UUID_BYTES];
+	uint8		kind;			/* ZnodeKind */
 	bool		has_uuid;
 	bool		has_sequence;
 	bool		retain;			/* its znode says that it may be idle */
-	int32		sequence;
-	uint8		uuid[ZNODE_UUID_BYTES];
 } ZkContender;
 
 /* What the waiters of a slot need a contender for. */
@@ -94,43 +103,45 @@ typedef struct ZkAsk
 	int			pid;			/* of the latest of them */
 } ZkAsk;
 
+/* There may be many of these, so they are kept small. */
 typedef struct ZkSlot
 {
-	char		key[ZK_SLOT_KEY_SIZE];	/* hash key, must be first */
+	char		key[ZK_SHORT_KEY_SIZE]; /* hash key, must be first */
 	uint32		hash;
-	ZkSlotState state;
-	ZkContender contender;		/* in any state but NONE */
-	int64		token;			/* czxid, or 0 while not known */
+	uint8		state;			/* ZkSlotState */
+	uint8		refusal;		/* ZkRefusal: news for the waiter that asked */
 	bool		queued;			/* WANTED, RELEASING: may take long */
-	ZkRefusal	refusal;		/* news for the waiter that asked */
-	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
-
-	/* the backends */
-	ZkProcLock *procs;
-	int			nwanting;
-	int			nholding;		/* without those that have lost it */
-	ConditionVariable cv;		/* broadcast at every change for a waiter */
 	bool		reserved;		/* for who takes several slots together */
-	bool		asked;			/* somebody waits for a contender ... */
-	ZkAsk		ask;			/* ... like this */
-
-	/* fairness to contenders of others; times as of zk_now_ms() */
-	int64		handoff_start;	/* of the first handoff since the grant, or
-								 * since others are known to wait; or 0 */
-	int			handoffs;		/* since then */
-	int64		keep_until;		/* IDLE: not given up before, if nobody else
-								 * waits */
-	bool		watched;		/* the worker hears of others behind us */
-	bool		crowded;		/* it has */
+	bool		asked;			/* somebody waits for a contender: see "ask" */
+	bool		mailed;			/* in the worker's mail */
+	bool		look_wanted;	/* see ZK_MAIL_LOOK */
 	bool		watch_wanted;	/* see ZK_MAIL_WATCH ... */
 	bool		watch_asked;	/* ... and once is enough */
+	bool		watched;		/* the worker hears of others behind us */
+	bool		crowded;		/* it has */
+	bool		writer_behind;	/* seen at looked_at, behind our readers */
+	ZkAsk		ask;
+	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
+	ZkContender contender;		/* in any state but NONE */
+	int64		token;			/* czxid, or 0 while not known */
+	ConditionVariable cv;		/* broadcast at every change for a waiter */
+
+	/* the backends, in the order in which they came */
+	int			nwanting;
+	int			nholding;		/* without those that have lost it */
+	ZkProcLock *procs;
+	ZkProcLock **procs_end;		/* the last "next" */
+
+	/* fairness to contenders of others; times as of zk_now_ms() */
+	int			turn_due;		/* backends that waited at handoff_start and
+								 * have not had the lock since */
+	int64		handoff_start;	/* of the first handoff since the grant, or
+								 * since others are known to wait; or 0 */
+	int64		keep_until;		/* IDLE: not given up before, if nobody else
+								 * waits */
 	int64		looked_at;		/* when we looked who is behind us */
 	int64		look_start;		/* of the look under way, or 0 */
-	bool		writer_behind;	/* seen then, behind our shared contender */
 
-	/* mail to the worker */
-	bool		mailed;
-	bool		look_wanted;
 	struct ZkSlot *mail_next;
 } ZkSlot;
 
@@ -231,6 +242,7 @@ extern void slots_count(int *nslots, int *nprocs);
 /* the worker */
 extern void slots_attach_worker(void);
 extern void slots_detach_worker(void);
+extern void slot_read_key(const ZkSlot *slot, char key[ZK_SLOT_KEY_SIZE]);
 extern ZkSlot **slots_list(int *nslots);
 extern ZkSlot *slots_collect_mail(void);
 extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,

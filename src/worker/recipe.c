@@ -49,7 +49,8 @@
  *				children ok, without it; no node -> NONE: gone
  *				children refused -> NONE: perhaps left behind
  *				children unknown -> ABANDONING: search
- *	READING		children ok, nobody excludes us -> OWNER: stat
+ *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
+ *				  answer to the create told the token -> OWNER: token
  *				children ok, somebody does -> WATCHING: watch the last of them
  *				children ok, without our node; no node -> ENTERING: as new
  *				children ok, with those of a semaphore -> LEAVING: delete;
@@ -58,7 +59,8 @@
  *				children refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
  *	WATCHING	predecessor deleted; watch no node: if it was the only one that
- *				  excluded us -> OWNER: stat; else -> READING: children
+ *				  excluded us -> OWNER: stat, and token if the answer to the
+ *				  create told it; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
  *				watch ok, if only the owner is ahead and we are courteous: it may
@@ -124,6 +126,7 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->node = node;
 	op->serial = serial;
 	op->data = NULL;
+	op->batch = 0;
 }
 
 /* For a read or watch; 0 stands for none. */
@@ -163,6 +166,8 @@ static void
 enter(Recipe *recipe, RecipeOutput *out)
 {
 	znode_contender_prefix(recipe->uuid, recipe->kind, recipe->node);
+	recipe->token = 0;
+	recipe->batch = 0;
 	if (recipe->parents_tried)
 		send_op(out, RECIPE_OP_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
@@ -215,16 +220,37 @@ monitor(Recipe *recipe, RecipeOutput *out)
 }
 
 static void
-own(Recipe *recipe, RecipeOutput *out)
+stat_node(Recipe *recipe, RecipeOutput *out, uint32_t batch)
+{
+	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+	out->ops[out->nops - 1].batch = batch;
+}
+
+/*
+ * We own the lock.  The stat is for the token, and finds out whether our node is
+ * still there, and of our session.  If it has just been seen in the queue, then
+ * by the answer to a create of this session, so only the token may be missing,
+ * which any node that was created with ours tells as well.
+ */
+static void
+own(Recipe *recipe, RecipeOutput *out, bool seen)
 {
 	forget_predecessor(recipe);
 	recipe->blockers = 0;
 	recipe->look = 0;
 	recipe->guard = 0;
 	recipe->monitor = 0;
-	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
 	recipe->state = RECIPE_OWNER;
 	out->told |= RECIPE_TOLD_GRANTED;
+	if (recipe->token != 0)
+	{
+		out->token = recipe->token;
+		out->told |= RECIPE_TOLD_TOKEN;
+	}
+	if (!seen)
+		stat_node(recipe, out, 0);
+	else if (recipe->token == 0)
+		stat_node(recipe, out, recipe->batch);
 	if (recipe->retain)
 		monitor(recipe, out);
 }
@@ -360,7 +386,7 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		leave(recipe, out);
 	}
 	else if (recipe->blockers == 0)
-		own(recipe, out);
+		own(recipe, out, true);
 	else if (recipe->predecessor == NULL)
 		read_queue(recipe, out);	/* out of memory: look again */
 	else
@@ -375,7 +401,7 @@ static void
 predecessor_gone(Recipe *recipe, RecipeOutput *out)
 {
 	if (recipe->blockers == 1)
-		own(recipe, out);
+		own(recipe, out, false);
 	else
 		read_queue(recipe, out);
 }
@@ -424,6 +450,8 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				break;
 			}
 			created(recipe, out, contender.sequence);
+			recipe->token = in->token;
+			recipe->batch = in->batch;
 			if (wanted)
 				recipe->state = RECIPE_READING;
 			else
@@ -461,7 +489,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				if (!wanted)
 					leave(recipe, out);
 				else if (ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
-					own(recipe, out);
+					own(recipe, out, false);
 				else
 					evaluate(recipe, in, out);
 			}
@@ -618,7 +646,7 @@ on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			guard(recipe, out);
 			break;
 		case RECIPE_NO_NODE:
-			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			stat_node(recipe, out, 0);
 			break;
 		case RECIPE_REFUSED:
 			break;				/* it cannot be asked for, that is all */
@@ -704,7 +732,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				end(recipe, out, RECIPE_TOLD_LOST);
 			break;
 		case RECIPE_UNKNOWN:
-			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			stat_node(recipe, out, 0);
 			break;
 		case RECIPE_NO_NODE:
 			out->error = in->error;
@@ -822,7 +850,7 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 			read_queue(recipe, out);
 			break;
 		case RECIPE_RESUME_OWNED:
-			send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+			stat_node(recipe, out, 0);
 			recipe->state = RECIPE_OWNER;
 			if (recipe->retain)
 				monitor(recipe, out);
@@ -906,7 +934,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				predecessor_gone(recipe, out);
 			else if (is_of_guard(recipe, in))
-				send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+				stat_node(recipe, out, 0);
 			else if (is_of_monitor(recipe, in))
 				monitor(recipe, out);
 			break;

@@ -65,6 +65,9 @@ typedef struct RecipeInput
 	int			error;			/* ZooKeeper's code, if REFUSED or NO_NODE */
 	uint32_t	serial;			/* of the read or watch that this answers */
 	const char *node;			/* CREATE_DONE: name of the new znode */
+	int64_t		token;			/* CREATE_DONE: its czxid, or 0: not told */
+	uint32_t	batch;			/* CREATE_DONE: what has been created with it,
+								 * and so has the same czxid, or 0 */
 	const char *const *children;	/* CHILDREN_DONE: names in the directory */
 	int			nchildren;
 	const uint8_t *sibling;		/* LOOK, MONITOR: UUID of the other contender
@@ -101,6 +104,7 @@ typedef struct RecipeOp
 	const char *node;			/* valid until the next step; or NULL: the
 								 * directory */
 	const char *data;			/* of MKDIR, CREATE, SET; NULL: the usual */
+	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */
@@ -161,6 +165,8 @@ typedef struct Recipe
 	int			mkdir_error;	/* why that failed, or 0 */
 	bool		refused;		/* LEAVING: the delete was; to be retried */
 	int32_t		sequence;		/* of our node, once created */
+	int64_t		token;			/* its czxid, if that is known, or 0 */
+	uint32_t	batch;			/* that of the input that it came with, or 0 */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
 	uint32_t	serial;			/* of the last read or watch sent */
 	bool		retain;			/* our data has RECIPE_RETAIN_MARK; set ahead

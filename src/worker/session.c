@@ -7,13 +7,38 @@
  * own, in which it calls us back.  A callback touches nothing of PostgreSQL
  * and nothing of the main thread: it fills in the operation that it answers,
  * or a malloc'd notice, appends it to the queue of news under the mutex
- * news_lock, and writes to an eventfd that the worker's main loop waits on.
- * Everything else here runs in the main thread.
+ * news_lock, and writes to an eventfd that the worker's main loop waits on, if
+ * it has not been written to.  Answers do so when they are the last of their
+ * flight, since nothing can leave before, or when enough of them have come for
+ * others to have work.  Everything else here runs in the main thread.
  *
  * Operations travel in flights.  What is submitted while a flight is out
  * waits and goes together in the next one, when all answers of the flight are
  * in and the connection is up.  The library hands answers back in the order
  * of the requests; we pass them on in that order.
+ *
+ * The creates and deletes of a flight go together, as a batch: one multi, one
+ * write of ZooKeeper's log for all of them (or several, of which each is as
+ * long as one should be).  Ahead of them goes what was submitted ahead of them,
+ * such as the making of directories, which a multi cannot do: the library
+ * aborts on a container in one.  Behind them goes what was submitted behind
+ * them, such as the reading of the queue.  The order is kept for each owner,
+ * not between owners, and of each no more than one such write goes in a flight.
+ * One that is alone goes alone.
+ *
+ * All that one multi creates has the same czxid: PrepRequestProcessor.java gets
+ * one zxid for it ("Each op in a multi-op must have the same zxid!"), and
+ * DataTree.java gives it to each of its parts.  The answer does not tell it,
+ * and create2, whose answer would, frees a bad pointer in the library if it is
+ * in a multi.  So it is asked for by a stat, which is sent once for the nodes of
+ * one multi, if several owners ask in the same flight.  A create that is alone
+ * is a create2.
+ *
+ * If one operation of a batch fails, none of it has happened.  Then all of them
+ * go again, one by one, ahead of all else in the next flight, and with them
+ * what the same owners had sent behind them in the same flight, whose answers
+ * are thrown away: they were asked for to be heard behind the write.  So owners
+ * get answers as if there were no batches.
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
  * the session ends at the wrong moment (ZOOKEEPER-2802).  For the same reason
@@ -50,6 +75,7 @@
 #include <unistd.h>
 #include <zookeeper/zookeeper.h>
 
+#include "common/hashfn.h"
 #include "lib/ilist.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
@@ -69,6 +95,33 @@
 /* A path that is watched is shorter than this. */
 #define WATCH_PATH_SIZE		1024
 
+/*
+ * The most that goes in one multi: beyond so many operations they do not
+ * become cheaper, and the server refuses requests of more than 1 MB
+ * (jute.maxbuffer).  Bytes are paths and data and so much for each.
+ */
+#define BATCH_OPERATIONS	256
+#define BATCH_BYTES			(256 * 1024)
+#define OPERATION_BYTES		128
+
+/* And in one flight, so that it does not take long. */
+#define FLIGHT_OPERATIONS	1024
+
+/* The main thread is woken for so many answers to reads behind a batch. */
+#define WAKE_INTERVAL		16
+
+/* What a sequence number can add to a path, and a good deal more. */
+#define SEQUENCE_SIZE		32
+
+/* Not one of ZOO_ERRORS: another operation of the batch has failed. */
+#define BATCH_FAILED		1
+
+/* Nor is this: the stat of another node that was created with ours has failed. */
+#define NOT_SHARED			2
+
+/* So many stats of a flight can stand for others. */
+#define SHARED_STATS		16
+
 /* What a callback has to tell the main thread. */
 typedef enum NewsKind
 {
@@ -83,8 +136,9 @@ typedef struct News
 {
 	struct News *next;
 	NewsKind	kind;
-	int			code;			/* ANSWER: ZOO_ERRORS; WATCH: type of event;
-								 * STATE: state of the handle */
+	int			code;			/* ANSWER: ZOO_ERRORS, or BATCH_FAILED or
+								 * NOT_SHARED; WATCH: type of event; STATE:
+								 * state of the handle */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 	char	  **children;		/* ANSWER: one malloc'd block */
@@ -97,26 +151,52 @@ typedef struct News
 typedef struct Operation
 {
 	News		news;			/* the answer; must be first */
-	dlist_node	node;			/* in submitted or flight */
+	dlist_node	node;			/* in submitted, again or flight */
 	uint32_t	owner;
 	RecipeOpKind kind;
 	uint32_t	serial;
 	uint32_t	group;			/* CREATE: that of its multi, or 0 */
+	uint32_t	batch;			/* CREATE: id of its multi; STAT: that of the
+								 * multi which created the node; or 0 */
+	bool		wakes;			/* its answer wakes the main thread */
+	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
+	const char *created;		/* path, in the memory of its multi, or NULL */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
 
-/* Creates that succeed or fail together. */
+/* Operations that succeed or fail together: those of a group, or a batch. */
 typedef struct Multi
 {
+	bool		is_batch;
 	int			count;
 	zoo_op_result_t *results;
-	char	   *created;		/* WATCH_PATH_SIZE bytes for each */
 	Operation  *operations[FLEXIBLE_ARRAY_MEMBER];
 } Multi;
+
+/* What an owner has in the flight that is out. */
+typedef struct Passenger
+{
+	uint32		owner;
+	char		status;			/* for simplehash.h */
+	bool		wrote;			/* a create or delete */
+	bool		put_off;		/* another one has to wait for the next flight */
+	bool		put_back;		/* the write goes again, and all behind it */
+} Passenger;
+
+#define SH_PREFIX passengers
+#define SH_ELEMENT_TYPE Passenger
+#define SH_KEY_TYPE uint32
+#define SH_KEY owner
+#define SH_HASH_KEY(tb, key) murmurhash32(key)
+#define SH_EQUAL(tb, a, b) ((a) == (b))
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
 
 /* Somebody who watches a znode. */
 typedef struct Watcher
@@ -149,7 +229,12 @@ static const struct ACL_vector *acl;
 static MemoryContext session_context;
 
 static dlist_head submitted = DLIST_STATIC_INIT(submitted);
+static dlist_head again = DLIST_STATIC_INIT(again); /* ahead of submitted */
 static dlist_head flight = DLIST_STATIC_INIT(flight);
+static passengers_hash *passengers;
+static bool batch_failed = false;	/* one of the flight */
+static uint32 last_batch = 0;	/* id of the latest multi; never 0 again */
+static News *taken = NULL;		/* from the queue, and not yet given out */
 static News *delivered = NULL;	/* the news behind the event last given out */
 
 static Lease lease;
@@ -163,6 +248,8 @@ static uint32 proved_ticket = 0;	/* of the latest that was answered */
 static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
 static News *news_head = NULL;
 static News **news_tail = &news_head;
+static int	flight_left = 0;	/* operations of the flight without answer */
+static bool wake_written = false;	/* wake_fd is readable */
 static bool news_dropped = false;	/* out of memory in a callback */
 
 /* For the handler of SIGABRT. */
@@ -174,25 +261,40 @@ static volatile sig_atomic_t library_died = false;
  * The part that runs in the library's threads, up to abort_handler().
  */
 
+/*
+ * Append news, chained from the first to the last, to the queue, or note that
+ * there was no memory for some.
+ */
+static void
+post_chain(News *first, News *last, int count)
+{
+	uint64_t	one = 1;
+	bool		wake = true;
+
+	pthread_mutex_lock(&news_lock);
+	if (first == NULL)
+		news_dropped = true;
+	else
+	{
+		last->next = NULL;
+		*news_tail = first;
+		news_tail = &last->next;
+		if (first->kind == NEWS_ANSWER)
+		{
+			flight_left -= count;
+			wake = flight_left <= 0 || ((Operation *) first)->wakes;
+		}
+	}
+	/* fails only if the counter is full, and then the reader wakes anyway */
+	if (wake && !wake_written)
+		wake_written = write(wake_fd, &one, sizeof(one)) > 0;
+	pthread_mutex_unlock(&news_lock);
+}
+
 static void
 post_news(News *news)
 {
-	uint64_t	one = 1;
-
-	pthread_mutex_lock(&news_lock);
-	if (news)
-	{
-		news->next = NULL;
-		*news_tail = news;
-		news_tail = &news->next;
-	}
-	else
-		news_dropped = true;
-	pthread_mutex_unlock(&news_lock);
-
-	/* fails only if the counter is full, and then the reader wakes anyway */
-	if (write(wake_fd, &one, sizeof(one)) < 0)
-		return;
+	post_chain(news, news, 1);
 }
 
 static void
@@ -221,6 +323,17 @@ answer_string(int rc, const char *value, const void *data)
 			op->news.code = ZCONNECTIONLOSS;	/* as if we had not heard */
 	}
 	post_news(&op->news);
+}
+
+static void
+answer_create(int rc, const char *value, const struct Stat *stat,
+			  const void *data)
+{
+	Operation  *op = (Operation *) data;
+
+	if (rc == ZOK && stat)
+		op->news.stat = *stat;
+	answer_string(rc, value, data);
 }
 
 static void
@@ -289,29 +402,44 @@ answer_data(int rc, const char *value, int value_len, const struct Stat *stat,
 	post_news(&op->news);
 }
 
+/* All of it at once: the last operation takes the multi with it when freed. */
+static void
+post_multi(const Multi *multi)
+{
+	for (int i = 1; i < multi->count; i++)
+		multi->operations[i - 1]->news.next = &multi->operations[i]->news;
+	post_chain(&multi->operations[0]->news,
+			   &multi->operations[multi->count - 1]->news, multi->count);
+}
+
 /*
- * If a multi fails, so do all of its operations: one with an error of its own,
- * the others with one that settles nothing.
+ * A multi can fail in two ways.  If one of its operations does, that one has an
+ * error of its own, and the others have another, or none.  If the request does,
+ * or the connection is lost, all have the same.
  */
 static void
 answer_multi(int rc, const void *data)
 {
 	const Multi *multi = data;
-	int			count = multi->count;
+	bool		one_failed = false;
 
-	/* the last one takes the multi with it when it is freed */
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < multi->count; i++)
+		if (multi->results[i].err != rc)
+			one_failed = true;
+	for (int i = 0; i < multi->count; i++)
 	{
 		Operation  *op = multi->operations[i];
 		int			own = multi->results[i].err;
 
-		if (rc == ZOK)
-			answer_string(ZOK, multi->created + i * WATCH_PATH_SIZE, op);
-		else if (rc > ZAPIERROR)
-			answer_void(rc, op);
-		else
-			answer_void(own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY, op);
+		op->news.code = rc;
+		if (one_failed && multi->is_batch)
+			op->news.code = BATCH_FAILED;
+		else if (one_failed)
+			op->news.code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
+		if (op->news.code == ZOK)
+			op->created = multi->results[i].value;
 	}
+	post_multi(multi);
 }
 
 /* Post news that answer no operation. */
@@ -467,6 +595,7 @@ session_init(void)
 	ctl.hcxt = session_context;
 	watches = hash_create("zklock watches", 64, &ctl,
 						  HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	passengers = passengers_create(session_context, 64, NULL);
 
 	main_thread = pthread_self();
 	pqsignal(SIGABRT, abort_handler);
@@ -559,15 +688,25 @@ next_news(void)
 {
 	News	   *news;
 
-	pthread_mutex_lock(&news_lock);
-	news = news_head;
-	if (news)
+	if (taken == NULL)
 	{
-		news_head = news->next;
-		if (news_head == NULL)
-			news_tail = &news_head;
+		uint64_t	count;
+		bool		failed = false;
+
+		pthread_mutex_lock(&news_lock);
+		taken = news_head;
+		news_head = NULL;
+		news_tail = &news_head;
+		if (wake_written)
+			failed = read(wake_fd, &count, sizeof(count)) < 0;
+		wake_written = false;
+		pthread_mutex_unlock(&news_lock);
+		if (failed && errno != EAGAIN)
+			elog(ERROR, "could not read from eventfd: %m");
 	}
-	pthread_mutex_unlock(&news_lock);
+	news = taken;
+	if (news)
+		taken = news->next;
 	return news;
 }
 
@@ -648,6 +787,7 @@ session_close(void)
 		if (news->kind != NEWS_ANSWER)
 			free_news(news);
 	forget_operations(&flight);
+	forget_operations(&again);
 	forget_operations(&submitted);
 	lease_begin(&lease, zk_now_ms());
 	heartbeat_out = false;
@@ -678,6 +818,7 @@ session_submit(uint32_t owner, const char *directory, const RecipeOp *recipe_op,
 	op->kind = recipe_op->kind;
 	op->serial = recipe_op->serial;
 	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
+	op->batch = recipe_op->batch;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(session_context, recipe_op->data);
 	strcpy(op->path, directory);
@@ -805,8 +946,8 @@ send_operation(Operation *op)
 			return zoo_acreate(handle, op->path, op->data, data_len(op), acl,
 							   ZOO_CONTAINER, answer_string, op);
 		case RECIPE_OP_CREATE:
-			return zoo_acreate(handle, op->path, op->data, data_len(op), acl,
-							   ZOO_EPHEMERAL_SEQUENTIAL, answer_string, op);
+			return zoo_acreate2(handle, op->path, op->data, data_len(op), acl,
+								ZOO_EPHEMERAL_SEQUENTIAL, answer_create, op);
 		case RECIPE_OP_SEARCH:
 			zoo_async(handle, op->path, answer_string, NULL);
 			/* FALLTHROUGH */
@@ -831,57 +972,319 @@ send_operation(Operation *op)
 	return ZBADARGUMENTS;
 }
 
+/* Is this of an ephemeral node of our session? */
+static bool
+is_ours(const struct Stat *stat)
+{
+	return handle != NULL &&
+		stat->ephemeralOwner == zoo_client_id(handle)->client_id;
+}
+
+/* Move the first operation of a list into the flight. */
+static Operation *
+board(dlist_head *list)
+{
+	Operation  *op = dlist_container(Operation, node,
+									 dlist_pop_head_node(list));
+
+	dlist_push_tail(&flight, &op->node);
+	return op;
+}
+
+/* Send the first operation of a list by itself. */
+static void
+send_first(dlist_head *list)
+{
+	Operation  *op = board(list);
+	int			rc = send_operation(op);
+
+	/*
+	 * ZINVALIDSTATE is the end of the session, which comes as an event of its
+	 * own and takes the operation with it.
+	 */
+	if (rc != ZOK && rc != ZINVALIDSTATE)
+	{
+		op->news.code = rc;
+		post_news(&op->news);
+	}
+}
+
+static void
+send_all(dlist_head *list)
+{
+	while (!dlist_is_empty(list))
+		send_first(list);
+}
+
 /*
- * Send "first" and the creates behind it that belong to it as one multi.  A
- * path too long for its buffer would be an error of the library's own.
+ * Send the first operations of a list, creates and deletes, as one multi.  The
+ * results, and the paths that come with them, are the library's until it has
+ * answered.
  */
 static void
-send_multi(Operation *first)
+send_multi(dlist_head *list, int count, bool is_batch)
 {
 	Multi	   *multi;
-	zoo_op_t   *zops;
+	zoo_op_t   *zops = palloc(count * sizeof(zoo_op_t));
+	Size		size = offsetof(Multi, operations) +
+		count * (sizeof(Operation *) + sizeof(zoo_op_result_t));
+	char	   *path;
 	dlist_iter	iter;
-	int			count = 1;
 	int			rc;
+	int			n = 0;
 
-	dlist_foreach(iter, &submitted)
+	dlist_foreach(iter, list)
 	{
-		if (dlist_container(Operation, node, iter.cur)->group != first->group)
+		Operation  *op = dlist_container(Operation, node, iter.cur);
+
+		if (n++ == count)
 			break;
-		count++;
+		size += strlen(op->path) + SEQUENCE_SIZE;
 	}
 
-	multi = MemoryContextAllocZero(session_context,
-								   offsetof(Multi, operations) +
-								   count * (sizeof(Operation *) +
-											sizeof(zoo_op_result_t) +
-											WATCH_PATH_SIZE));
+	if (++last_batch == 0)
+		++last_batch;
+	multi = MemoryContextAlloc(session_context, size);
+	multi->is_batch = is_batch;
 	multi->count = count;
 	multi->results = (zoo_op_result_t *) &multi->operations[count];
-	multi->created = (char *) &multi->results[count];
-	zops = palloc(count * sizeof(zoo_op_t));
+	path = (char *) &multi->results[count];
 	for (int i = 0; i < count; i++)
 	{
-		Operation  *op = first;
+		Operation  *op = board(list);
 
-		if (i > 0)
-		{
-			op = dlist_container(Operation, node,
-								 dlist_pop_head_node(&submitted));
-			dlist_push_tail(&flight, &op->node);
-		}
 		multi->operations[i] = op;
-		zoo_create_op_init(&zops[i], op->path, op->data, data_len(op), acl,
-						   ZOO_EPHEMERAL_SEQUENTIAL,
-						   multi->created + i * WATCH_PATH_SIZE,
-						   WATCH_PATH_SIZE);
+		memset(&multi->results[i], 0, sizeof(zoo_op_result_t));
+		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
+		if (op->kind == RECIPE_OP_DELETE)
+			zoo_delete_op_init(&zops[i], op->path, -1);
+		else
+		{
+			int			path_size = strlen(op->path) + SEQUENCE_SIZE;
+
+			op->batch = last_batch;
+			path[0] = '\0';
+			zoo_create_op_init(&zops[i], op->path, op->data, data_len(op), acl,
+							   ZOO_EPHEMERAL_SEQUENTIAL, path, path_size);
+			path += path_size;
+		}
 	}
 	multi->operations[count - 1]->multi = multi;
 
 	rc = zoo_amulti(handle, count, zops, multi->results, answer_multi, multi);
 	if (rc != ZOK && rc != ZINVALIDSTATE)
-		answer_multi(rc, multi);
+	{
+		for (int i = 0; i < count; i++)
+			multi->operations[i]->news.code = is_batch ? BATCH_FAILED : rc;
+		post_multi(multi);
+	}
 	pfree(zops);
+}
+
+/* Send creates and deletes in batches. */
+static void
+send_writes(dlist_head *list)
+{
+	while (!dlist_is_empty(list))
+	{
+		dlist_iter	iter;
+		int			count = 0;
+		Size		bytes = 0;
+
+		dlist_foreach(iter, list)
+		{
+			Operation  *op = dlist_container(Operation, node, iter.cur);
+
+			bytes += OPERATION_BYTES + strlen(op->path) +
+				(op->data ? strlen(op->data) : 0);
+			if (count == BATCH_OPERATIONS || (count > 0 && bytes > BATCH_BYTES))
+				break;
+			count++;
+		}
+		if (count == 1)
+			send_first(list);
+		else
+			send_multi(list, count, true);
+	}
+}
+
+/* Send creates that must succeed or fail together: each group as a multi. */
+static void
+send_groups(dlist_head *list)
+{
+	while (!dlist_is_empty(list))
+	{
+		uint32		group = dlist_head_element(Operation, node, list)->group;
+		dlist_iter	iter;
+		int			count = 0;
+
+		dlist_foreach(iter, list)
+		{
+			if (dlist_container(Operation, node, iter.cur)->group != group)
+				break;
+			count++;
+		}
+		send_multi(list, count, false);
+	}
+}
+
+/*
+ * Is there another stat in the flight that tells what this one asks for?  Then
+ * it stands for this one, which is not sent.  "stats" are those that can.
+ */
+static bool
+share_stat(Operation *op, Operation **stats, int *nstats)
+{
+	for (int i = 0; i < *nstats; i++)
+	{
+		if (stats[i]->batch != op->batch)
+			continue;
+		op->sharer = stats[i]->sharer;
+		stats[i]->sharer = op;
+		return true;
+	}
+	if (*nstats < SHARED_STATS)
+		stats[(*nstats)++] = op;
+	return false;
+}
+
+/*
+ * Answer those that this stat stands for, right behind it.  If it has not found
+ * a node of our session, they have to ask for themselves.
+ */
+static void
+answer_sharers(Operation *op)
+{
+	News	  **end = &taken;
+
+	while (op->sharer != NULL)
+	{
+		Operation  *sharer = op->sharer;
+
+		op->sharer = sharer->sharer;
+		sharer->sharer = NULL;
+		sharer->news.code = op->news.code == ZOK &&
+			is_ours(&op->news.stat) ? ZOK : NOT_SHARED;
+		sharer->news.stat = op->news.stat;
+		sharer->news.next = *end;
+		*end = &sharer->news;
+		end = &sharer->news.next;
+	}
+}
+
+/* May somebody wait for the answer to this, other than for that to a write? */
+static bool
+is_urgent(const Operation *op)
+{
+	return !op->heartbeat && op->kind != RECIPE_OP_MKDIR &&
+		op->kind != RECIPE_OP_MKDIRS && op->kind != RECIPE_OP_STAT &&
+		op->kind != RECIPE_OP_UNWATCH;
+}
+
+static void
+expect_answers(int count)
+{
+	pthread_mutex_lock(&news_lock);
+	flight_left = count;
+	pthread_mutex_unlock(&news_lock);
+}
+
+/*
+ * Send what has to go again, and what has been submitted, or as much of it as
+ * one flight takes.
+ */
+static void
+send_flight(void)
+{
+	dlist_head	ahead = DLIST_STATIC_INIT(ahead);
+	dlist_head	writes = DLIST_STATIC_INIT(writes);
+	dlist_head	groups = DLIST_STATIC_INIT(groups);
+	dlist_head	behind = DLIST_STATIC_INIT(behind);
+	dlist_mutable_iter iter;
+	Operation  *stats[SHARED_STATS];
+	Operation  *urgent = NULL;
+	int			nbehind = 0;
+	int			nstats = 0;
+	uint32		group = 0;
+	int			count = 0;
+	int			nsent = 0;
+	dlist_iter	again_iter;
+
+	dlist_foreach(again_iter, &again)
+		nsent++;
+	passengers_reset(passengers);
+	dlist_foreach_modify(iter, &submitted)
+	{
+		Operation  *op = dlist_container(Operation, node, iter.cur);
+		Passenger  *passenger;
+		dlist_head *list;
+		bool		found;
+
+		/* a group must not be torn apart */
+		if (count >= FLIGHT_OPERATIONS &&
+			(op->group == 0 || op->group != group))
+			break;
+
+		passenger = passengers_insert(passengers, op->owner, &found);
+		if (!found)
+			passenger->wrote = passenger->put_off = passenger->put_back = false;
+		if (op->group != 0)
+			list = &groups;
+		else if (op->kind != RECIPE_OP_CREATE && op->kind != RECIPE_OP_DELETE)
+			list = passenger->wrote ? &behind : &ahead;
+		else
+		{
+			list = &writes;
+			if (passenger->wrote)
+				passenger->put_off = true;
+		}
+		if (passenger->put_off && op->group == 0)
+			continue;
+		if (list == &groups || list == &writes)
+			passenger->wrote = true;
+		/* answers of one owner must keep their order */
+		if (op->kind == RECIPE_OP_STAT && op->batch != 0 && !found &&
+			share_stat(op, stats, &nstats))
+			list = &flight;
+		else
+			nsent++;
+		if (list == &ahead && is_urgent(op))
+			urgent = op;
+		if (list == &behind && ++nbehind % WAKE_INTERVAL == 0)
+			op->wakes = true;
+		dlist_delete(&op->node);
+		dlist_push_tail(list, &op->node);
+		group = op->group;
+		count++;
+	}
+	if (urgent)
+		urgent->wakes = true;
+	expect_answers(nsent);
+
+	send_all(&again);
+	send_all(&ahead);
+	send_writes(&writes);
+	send_groups(&groups);
+	send_all(&behind);
+}
+
+/*
+ * Does this have to go again?  Once a batch has failed, all that its owners
+ * have in it and behind it does.
+ */
+static bool
+goes_again(const Operation *op)
+{
+	Passenger  *passenger;
+
+	if (op->news.code == BATCH_FAILED)
+		batch_failed = true;
+	if (!batch_failed)
+		return false;
+	passenger = passengers_lookup(passengers, op->owner);
+	if (passenger && op->news.code == BATCH_FAILED)
+		passenger->put_back = true;
+	return passenger && passenger->put_back;
 }
 
 /*
@@ -924,36 +1327,15 @@ session_flush(void)
 	if (handle == NULL)
 		return 0;
 	again_at = lease_turn(&lease, lease_timeout(), now);
-	if (!connected || !dlist_is_empty(&flight) || dlist_is_empty(&submitted))
+	if (!connected || !dlist_is_empty(&flight) ||
+		(dlist_is_empty(&submitted) && dlist_is_empty(&again)))
 		return again_at;
 	if (now < resend_at)
 		return Min(resend_at, again_at);
 
 	flight_sent = now;
-	while (!dlist_is_empty(&submitted))
-	{
-		Operation  *op = dlist_container(Operation, node,
-										 dlist_pop_head_node(&submitted));
-		int			rc;
-
-		dlist_push_tail(&flight, &op->node);
-		if (op->group != 0)
-		{
-			send_multi(op);
-			continue;
-		}
-		rc = send_operation(op);
-
-		/*
-		 * ZINVALIDSTATE is the end of the session, which comes as an event of
-		 * its own and takes the operation with it.
-		 */
-		if (rc != ZOK && rc != ZINVALIDSTATE)
-		{
-			op->news.code = rc;
-			post_news(&op->news);
-		}
-	}
+	batch_failed = false;
+	send_flight();
 	return again_at;
 }
 
@@ -1010,28 +1392,22 @@ session_lease(uint32 *ticket)
 static bool
 is_proof(const Operation *op)
 {
-	switch (op->news.code)
-	{
-		case ZOK:
-			break;
-		case ZNONODE:
-		case ZNODEEXISTS:
-		case ZNOAUTH:
-			/* a request that fails is logged as one, too */
-			break;
-		default:
-			return false;
-	}
+	int			code = op->news.code;
+
+	/* a request that fails is logged as one, too */
+	if (code != ZOK && code != ZNONODE && code != ZNODEEXISTS &&
+		code != ZNOAUTH)
+		return false;
 	return op->heartbeat || op->kind == RECIPE_OP_CREATE ||
 		op->kind == RECIPE_OP_SET || op->kind == RECIPE_OP_DELETE ||
 		op->kind == RECIPE_OP_DELETE_STRAY;
 }
 
 static void
-end_heartbeat(const Operation *op)
+end_heartbeat(bool proof)
 {
 	heartbeat_out = false;
-	if (is_proof(op))
+	if (proof)
 		proved_ticket = heartbeat_ticket;
 	else if (connected)
 		resend_at = zk_now_ms() + RESEND_DELAY_MS;
@@ -1082,12 +1458,15 @@ fill_answer(SessionEvent *event, Operation *op)
 {
 	News	   *news = &op->news;
 	RecipeInput *input = &event->input;
+	const char *created = op->created ? op->created : news->string;
+	bool		proof = is_proof(op);
 
-	if (is_proof(op) && connected && flight_sent != lease.last_sent)
+	answer_sharers(op);
+	if (proof && connected && flight_sent != lease.last_sent)
 		lease_prove(&lease, lease_timeout(), flight_sent, zk_now_ms());
 	if (op->heartbeat)
 	{
-		end_heartbeat(op);
+		end_heartbeat(proof);
 		return false;
 	}
 	if (news->code != ZOK &&
@@ -1104,25 +1483,47 @@ fill_answer(SessionEvent *event, Operation *op)
 	input->event = event_of[op->kind];
 	input->serial = op->serial;
 	input->result = result_of(news->code, op->kind);
-	if (input->result == RECIPE_UNKNOWN && connected)
+	if (input->result == RECIPE_UNKNOWN && news->code != NOT_SHARED && connected)
 		resend_at = zk_now_ms() + RESEND_DELAY_MS;
 	input->error = news->code;
-	if (news->string)
+	if (created)
 	{
-		const char *slash = strrchr(news->string, '/');
+		const char *slash = strrchr(created, '/');
 
-		input->node = slash ? slash + 1 : news->string;
+		input->node = slash ? slash + 1 : created;
 	}
 	input->children = (const char *const *) news->children;
 	input->nchildren = news->nchildren;
 	input->data = news->data;
 	input->data_len = news->data_len;
+	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
+	{
+		input->batch = op->batch;
+		input->token = is_ours(&news->stat) ? news->stat.czxid : 0;
+	}
 	input->czxid = news->stat.czxid;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;
-	input->ours = handle != NULL &&
-		news->stat.ephemeralOwner == zoo_client_id(handle)->client_id;
+	input->ours = is_ours(&news->stat);
 	return true;
+}
+
+/* Send an operation again, in the next flight. */
+static void
+send_again(Operation *op)
+{
+	if (op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST)
+		forget_watch(op);
+	free_answer(&op->news);
+	memset(&op->news, 0, sizeof(op->news));
+	op->news.kind = NEWS_ANSWER;
+	if (op->multi)
+		pfree(op->multi);
+	op->multi = NULL;
+	op->created = NULL;
+	op->batch = 0;
+	dlist_delete(&op->node);
+	dlist_push_tail(&again, &op->node);
 }
 
 /* A watch has fired: those who have set it are to be told. */
@@ -1228,7 +1629,6 @@ fill_state(SessionEvent *event, int state)
 bool
 session_next_event(SessionEvent *event)
 {
-	uint64_t	count;
 	News	   *news;
 	bool		found = false;
 
@@ -1238,9 +1638,6 @@ session_next_event(SessionEvent *event)
 		delivered = NULL;
 	}
 
-	/* reset the descriptor ahead of looking, so that no wake-up is lost */
-	if (read(wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		elog(ERROR, "could not read from eventfd: %m");
 	check_library();
 	if (news_dropped)
 		ereport(ERROR,
@@ -1255,6 +1652,11 @@ session_next_event(SessionEvent *event)
 		switch (news->kind)
 		{
 			case NEWS_ANSWER:
+				if (goes_again((Operation *) news))
+				{
+					send_again((Operation *) news);
+					continue;
+				}
 				found = fill_answer(event, (Operation *) news);
 				break;
 			case NEWS_WATCH:

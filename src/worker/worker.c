@@ -223,15 +223,17 @@ make_contender(ZkSlot *slot, ZnodeKind kind)
 {
 	Contender  *contender;
 	bool		found;
+	char		key[ZK_SLOT_KEY_SIZE];
 	const char *mark;
 
 	contender = hash_search(contenders, &slot, HASH_ENTER, &found);
 	if (found)
 		return contender;
 
-	mark = strstr(slot->key, ZK_KEY_MARK);
+	slot_read_key(slot, key);
+	mark = strstr(key, ZK_KEY_MARK);
 	snprintf(contender->directory, sizeof(contender->directory), "%.*s",
-			 mark ? (int) (mark - slot->key) : ZK_SLOT_KEY_SIZE, slot->key);
+			 mark ? (int) (mark - key) : ZK_SLOT_KEY_SIZE, key);
 	contender->id = new_contender_id(contender);
 	contender->lock_id = 0;
 	contender->is_permit = kind == ZNODE_LEASE;
@@ -1298,15 +1300,22 @@ open_session(void)
 	options.auth = zklock_auth;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
 
-	/* a shorter timeout counts from when the server hears of it */
-	if (session.client_id != 0 && options.timeout < session.timeout)
-		lease_shorten(zk_now_ms() + options.timeout - options.timeout / 20);
-	options.lease_until = session.client_id != 0 ? lease_read() : 0;
 	options.ticket = proof_latest();
-	options.first_timeout = session.client_id != 0 ? session.first_timeout : 0;
-	options.client_id = old_session != 0 ? old_session : session.client_id;
-	memcpy(options.passwd, old_session != 0 ? old_passwd : session.passwd,
-		   sizeof(options.passwd));
+	if (old_session != 0)
+	{
+		options.client_id = old_session;
+		memcpy(options.passwd, old_passwd, sizeof(options.passwd));
+	}
+	else if (session.client_id != 0)
+	{
+		/* a shorter timeout counts from when the server hears of it */
+		if (options.timeout < session.timeout)
+			lease_shorten(zk_now_ms() + options.timeout - options.timeout / 20);
+		options.client_id = session.client_id;
+		memcpy(options.passwd, session.passwd, sizeof(options.passwd));
+		options.lease_until = lease_read();
+		options.first_timeout = session.first_timeout;
+	}
 
 	if (session_open(&options))
 	{

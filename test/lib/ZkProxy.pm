@@ -105,6 +105,17 @@ From now on, everything takes so long in each direction; 0: no delay.
 
 How many there are.
 
+=item count(@names)
+
+Count the requests of ZooKeeper's clients, on connections that begin from now
+on.
+
+=item requests($name)
+
+How many there were, by kind, as a hash: "connect", "ping", "create", "delete",
+"children", "multi" and so on; a multi that only checks, as a heartbeat does, is
+a "check".  What is counted may not have reached the server yet.
+
 =cut
 
 sub freeze { my $self = shift; return $self->_call('freeze', @_); }
@@ -112,6 +123,8 @@ sub refuse { my $self = shift; return $self->_call('refuse', @_); }
 sub thaw { my $self = shift; return $self->_call('thaw', @_); }
 sub reset { my $self = shift; return $self->_call('reset', @_); }
 sub delay { my ($self, $ms, @names) = @_; return $self->_call('delay', 0 + $ms, @names); }
+sub count { my $self = shift; return $self->_call('count', @_); }
+sub requests { return $_[0]->_call('requests', $_[1]); }
 sub connections { my $self = shift; return $self->_call('connections', @_); }
 
 =pod

@@ -442,6 +442,26 @@ sub fourlw
 
 =pod
 
+=item wait_watched($path, $session)
+
+Wait until a node is watched, by the session with this number or any.  Whoever
+watches a contender of another waits for it.
+
+=cut
+
+sub wait_watched
+{
+	my ($self, $path, $session) = @_;
+	my $watcher = defined $session ? sprintf('0x%x', $session) : '\\S+';
+
+	poll_until(
+		sub { $self->fourlw('wchp') =~ /^\Q$path\E\n(?:\t\S+\n)*\t$watcher$/m },
+		"a watch of $path");
+	return;
+}
+
+=pod
+
 =item mode($i)
 
 "standalone", "leader" or "follower"; empty if the server is not serving.

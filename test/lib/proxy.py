@@ -21,6 +21,55 @@ SOCKS_CONNECT = b'\x05\x01\x00\x01'
 SOCKS_GRANTED = b'\x05\x00\x00\x01' + bytes(6)
 SOCKS_REFUSED = b'\x05\x05\x00\x01' + bytes(6)
 
+# Kinds of requests to ZooKeeper, by their numbers.
+REQUESTS = {
+    -11: 'close', 1: 'create', 2: 'delete', 3: 'exists', 4: 'get', 5: 'set',
+    7: 'set_acl', 8: 'children', 9: 'sync', 11: 'ping', 12: 'children',
+    14: 'multi', 15: 'create', 18: 'remove_watches', 19: 'create_container',
+    100: 'auth', 101: 'set_watches', 105: 'set_watches',
+}
+MULTI_CHECK = 13
+
+
+class RequestReader:
+    """Counts the requests in what a ZooKeeper client sends on a connection."""
+
+    def __init__(self, counts):
+        self._counts = counts
+        self._data = bytearray()
+        self._greeted = False
+
+    def feed(self, data):
+        self._data += data
+        while len(self._data) >= 4:
+            end = 4 + int.from_bytes(self._data[:4], 'big')
+            if len(self._data) < end:
+                break
+            kind = self._kind(bytes(self._data[4:end]))
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            del self._data[:end]
+
+    def _kind(self, request):
+        if not self._greeted:
+            self._greeted = True
+            return 'connect'
+        number = struct.unpack_from('>i', request, 4)[0]
+        kind = REQUESTS.get(number, str(number))
+        return 'check' if kind == 'multi' and only_checks(request) else kind
+
+
+def only_checks(request):
+    """Does this multi change nothing?"""
+    at = 8
+    while True:
+        kind, done = struct.unpack_from('>i?', request, at)
+        if done:
+            return True
+        if kind != MULTI_CHECK:
+            return False
+        at += 9
+        at += 4 + struct.unpack_from('>i', request, at)[0] + 4
+
 
 class Link:
     """What goes from one place to another: connections, and what the network
@@ -30,6 +79,7 @@ class Link:
         self.delay = 0
         self.refusing = False
         self.connections = set()
+        self.requests = None
         self._listener = self._port = None
         self._open = asyncio.Event()
         self._open.set()
@@ -99,14 +149,17 @@ class Connection:
     async def _run(self, target, socks):
         # Unless both sides close it, it ends with a reset.
         linger = struct.pack('ii', 1, 0)
+        counts = self._link.requests
+        reader = None if counts is None else RequestReader(counts)
         try:
             await self._connect(target, socks)
             async with asyncio.TaskGroup() as group:
-                for ends in ((self._client, self._server),
-                             (self._server, self._client)):
+                for source, sink, reader in (
+                        (self._client, self._server, reader),
+                        (self._server, self._client, None)):
                     under_way = asyncio.Queue(64)
-                    group.create_task(self._read(ends[0], under_way))
-                    group.create_task(self._write(ends[1], under_way))
+                    group.create_task(self._read(source, under_way, reader))
+                    group.create_task(self._write(sink, under_way))
             linger = struct.pack('ii', 0, 0)
         except* OSError:
             pass
@@ -132,7 +185,7 @@ class Connection:
 
     # Read and write are apart, so that a delay limits no throughput.
 
-    async def _read(self, source, under_way):
+    async def _read(self, source, under_way, reader):
         loop = asyncio.get_running_loop()
         data = True
         while data:
@@ -142,6 +195,8 @@ class Connection:
             except OSError:
                 await self._link.passable()
                 raise
+            if reader:
+                reader.feed(data)
             await under_way.put((loop.time() + self._link.delay, data))
 
     async def _write(self, sink, under_way):
@@ -250,6 +305,13 @@ class Proxy:
     def delay(self, ms, *names):
         for link in self._named(names):
             link.delay = ms / 1000
+
+    def count(self, *names):
+        for link in self._named(names):
+            link.requests = {}
+
+    def requests(self, name):
+        return self._links[name].requests
 
     def connections(self, *names):
         return sum(len(link.connections) for link in self._named(names))

@@ -497,6 +497,7 @@ sub wait_leases
 #
 
 {
+	no warnings 'portable';		# 64 bits
 	my ($dir, $sem) = (lock_dir('deleted/rw'), lock_dir('deleted/sem'));
 	my @held = (
 		having($b, "SELECT zk_lock('deleted/rw')"),
@@ -506,8 +507,10 @@ sub wait_leases
 		waiting($a, "SELECT zk_lock('deleted/rw', shared => true)", 'shared'),
 		waiting($a, "SELECT zk_acquire('deleted/sem', 1)", 'permit'),
 		waiting($b, "SELECT zk_acquire('deleted/sem', 1)", 'permit'));
-	my (undef, $contender) = wait_contenders($zk, 'deleted/rw', 2);
+	my ($owner, $contender) = wait_contenders($zk, 'deleted/rw', 2);
 
+	# it would queue again if it had not found its place yet
+	$zk->wait_watched("$dir/$owner", hex session_of($a));
 	$foreign->delete("$dir/$contender");
 	for my $place ('locks', 'leases')
 	{

@@ -74,15 +74,6 @@ sub busy_holder
 	return $session;
 }
 
-# Wait until our contender is watched for a revocation.
-sub wait_guarded
-{
-	my ($path) = @_;
-
-	poll_until(sub { $zk->fourlw('wchp') =~ /^\Q$path\E$/m }, "a watch of $path");
-	return;
-}
-
 # How often a cluster was asked for a lock.
 sub times_asked
 {
@@ -334,10 +325,10 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	my @both = map { "$dir/$_" } wait_contenders($zk, 'r', 2);
 	for my $data ('__REVOKE', '__REVOKE__ ', '')
 	{
-		wait_guarded($both[0]);
+		$zk->wait_watched($both[0]);
 		$foreign->set($both[0], $data);
 	}
-	wait_guarded($both[0]);
+	$zk->wait_watched($both[0]);
 	$foreign->set($both[$_], '__REVOKE__') for (1, 0);
 	is_cancelled($holder, '__REVOKE__ by a foreign client');
 	is(times_asked($a, $dir), $asked + 1, 'only that, and it is logged');
@@ -349,7 +340,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$holder->run("BEGIN; SELECT zk_lock('r')");
 	run_forever($a, $holder);
 	my $node = "$dir/" . (contenders($zk, 'r'))[0];
-	wait_guarded($node);
+	$zk->wait_watched($node);
 	my $pid = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
 	$a->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	$foreign->set($node, '__REVOKE__');
@@ -512,7 +503,7 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 	$reader->run_ok("BEGIN; SELECT zk_lock('$lock', shared => true)", 'a reader');
 	$node = lock_dir($lock) . '/' . (wait_contenders($zk, $lock, 1))[0];
 	run_forever($b, $reader);
-	wait_guarded($node);
+	$zk->wait_watched($node);
 	$writer = waiter($b, $lock, 1);
 	wait_contenders($zk, $lock, 2);
 	$foreign->set($node, '__REVOKE__');

@@ -29,18 +29,6 @@ sub session_number
 	return hex session_of($_[0]);
 }
 
-# Wait until a session watches a node.  Whoever watches a contender waits for it.
-sub wait_watched
-{
-	my ($path, $session) = @_;
-	my $watcher = sprintf('0x%x', $session);
-
-	poll_until(
-		sub { $zk->fourlw('wchp') =~ /^\Q$path\E\n(?:\t\S+\n)*\t$watcher$/m },
-		"session $watcher to watch $path");
-	return;
-}
-
 sub in_dir
 {
 	my ($dir, @names) = @_;
@@ -146,7 +134,7 @@ sub we_hold
 		}
 		$theirs->begin('acquire');
 		wait_contenders($zk, $lock, 2);
-		wait_watched($node, $session);
+		$zk->wait_watched($node, $session);
 		ok(!$theirs->done, "$name: they wait for us");
 		$a1->run_ok('COMMIT', "$name: we release it");
 		ok($theirs->end, "$name: and they get it");
@@ -197,7 +185,7 @@ sub they_hold
 		$a1->run('BEGIN');
 		$a1->send("SELECT zk_lock('$lock'$how->{args})");
 		$a1->wait_waiting(2);
-		wait_watched($node, session_number($a));
+		$zk->wait_watched($node, session_number($a));
 		is(scalar(contenders($zk, $lock)), 2, "$name: we queue");
 		ok(!$a1->done, "$name: we wait for them");
 		$theirs->release;
@@ -274,7 +262,7 @@ subtest 'other clients among themselves' => sub {
 			else
 			{
 				wait_contenders($zk, $lock, 2);
-				wait_watched($node, $wanted->session);
+				$zk->wait_watched($node, $wanted->session);
 				ok(!$wanted->done, "$name: the first waits for the second");
 				$held->release;
 				ok($wanted->end, "$name: and gets it");
@@ -466,7 +454,7 @@ subtest "Curator's LeaderSelector" => sub {
 		$leader[1]->step_down;
 		is_granted($a1, "term $term: we lead");
 		my @queue = wait_contenders($zk, 'leader', 2);
-		wait_watched((in_dir($dir, @queue))[0], $client{curator}->session);
+		$zk->wait_watched((in_dir($dir, @queue))[0], $client{curator}->session);
 		ok(!$leader[1]->leads, "term $term: they stand in the queue again");
 		$a1->run_ok('COMMIT');
 	}
@@ -553,13 +541,13 @@ subtest 'readers and writers' => sub {
 			rw_begin($reader, $shared);
 			wait_ungranted($reader) if $reader == $a2;
 		}
-		wait_watched($queue[3], $_->session) for @later[ 1, 2 ];
+		$zk->wait_watched($queue[3], $_->session) for @later[ 1, 2 ];
 		is($b2->run("SELECT zk_try_lock('rw'$shared)")->{out},
 			'f', "$name: no reader overtakes it");
 
 		for my $reader (@first)
 		{
-			wait_watched($queue[2], $session);
+			$zk->wait_watched($queue[2], $session);
 			is(scalar(grep { $_->done } ($writer, @later)), 0, "$name: they wait");
 			rw_end($reader);
 		}
@@ -596,7 +584,7 @@ subtest 'a reader of kazoo between two writers' => sub {
 		$a1->run_ok("BEGIN; SELECT zk_lock('between')", "$kind: a writer of ours");
 		$reader->begin('acquire');
 		wait_contenders($zk, 'between', 2);
-		wait_watched((in_dir($dir, contenders($zk, 'between')))[0], $session);
+		$zk->wait_watched((in_dir($dir, contenders($zk, 'between')))[0], $session);
 		$b1->run('BEGIN');
 		$b1->send("SELECT zk_lock('between')");
 		my $later = (in_dir($dir, wait_contenders($zk, 'between', 3)))[2];
@@ -604,7 +592,7 @@ subtest 'a reader of kazoo between two writers' => sub {
 		if ($kind eq 'ReadLock')
 		{
 			# that waits for a writer that came later, which waits for it
-			wait_watched($later, $session);
+			$zk->wait_watched($later, $session);
 			ok(!$_->done, "$kind: both wait") for ($reader, $b1);
 			$b->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $b1->pid . ')');
 			is($b1->result->{sqlstate}, '57014', "$kind: the later writer is cancelled");
@@ -745,7 +733,7 @@ subtest 'revocation' => sub {
 	$a1->send('SELECT pg_sleep(3600)');
 	$mutex->begin('acquire');
 	my ($ours) = in_dir($dir, wait_contenders($zk, 'revoke', 2));
-	wait_watched($ours, $mutex->session);
+	$zk->wait_watched($ours, $mutex->session);
 	$client{curator}->revoke($ours);
 	is($a1->result->{sqlstate}, '57014', 'our holder is cancelled');
 	ok($mutex->end, 'and they have the lock');

@@ -1484,6 +1484,147 @@ test_stat_refused_keeps_lock(void **state)
 	recipe_free(&recipe);
 }
 
+/* A create's answer, and then a list of children without a token. */
+static void
+give_created(Recipe *recipe, int64_t token, uint32_t batch, RecipeOutput *out)
+{
+	RecipeInput in = {
+		.event = RECIPE_CREATE_DONE,
+		.node = OURS,
+		.token = token,
+		.batch = batch
+	};
+
+	recipe_step(recipe, &in, out);
+	assert_int_equal(recipe->state, RECIPE_READING);
+}
+
+/* READING: children ok, nobody excludes us -> OWNER: token */
+static void
+test_token_comes_with_create(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_ENTERING);
+	give_created(&recipe, 77, 0, &out);
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.token, 77);
+	assert_string_equal(describe_ops(&out), "");
+
+	/* what is stat'ed later, because the guard misses it, is our own node */
+	give(&recipe, IN_GUARD, &out);
+	give(&recipe, IN_WATCH_NO_NODE, &out);
+	assert_string_equal(describe_ops(&out), "stat");
+	assert_int_equal(out.ops[0].batch, 0);
+	recipe_free(&recipe);
+}
+
+/*
+ * WATCHING: predecessor deleted -> OWNER: stat, and token.  Nobody has looked
+ * at our node since we began to wait.
+ */
+static void
+test_node_is_looked_at_after_waiting(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	for (int batch = 0; batch <= 5; batch += 5)
+	{
+		bring_to(&recipe, AT_ENTERING);
+		give_created(&recipe, 77, batch, &out);
+		give(&recipe, IN_SECOND, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+		give(&recipe, IN_DELETED, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+		assert_int_equal(out.token, 77);
+		assert_string_equal(describe_ops(&out), "stat");
+		assert_int_equal(out.ops[0].batch, 0);
+		give(&recipe, IN_STAT_NO_NODE, &out);
+		assert_int_equal(out.told, TOLD_LOST);
+		recipe_free(&recipe);
+	}
+
+	/* one of two: the second look sees it */
+	bring_to(&recipe, AT_ENTERING);
+	give_created(&recipe, 77, 0, &out);
+	give(&recipe, IN_THIRD, &out);
+	give(&recipe, IN_DELETED, &out);
+	assert_string_equal(describe_ops(&out), "children");
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+	assert_string_equal(describe_ops(&out), "");
+	recipe_free(&recipe);
+}
+
+/* The stat may be that of another node, if our own has just been seen. */
+static void
+test_stat_of_batch(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to(&recipe, AT_ENTERING);
+	give_created(&recipe, 0, 5, &out);
+	give(&recipe, IN_ALONE, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_string_equal(describe_ops(&out), "stat");
+	assert_int_equal(out.ops[0].batch, 5);
+
+	/* it was not to be had: by itself then */
+	give(&recipe, IN_STAT_UNKNOWN, &out);
+	assert_string_equal(describe_ops(&out), "stat");
+	assert_int_equal(out.ops[0].batch, 0);
+	give(&recipe, IN_STAT_OURS, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.token, TOKEN);
+	recipe_free(&recipe);
+}
+
+/* Token and batch are those of one create only. */
+static void
+test_token_is_forgotten(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	for (int batch = 0; batch <= 5; batch += 5)
+	{
+		/* another contender of the same recipe */
+		bring_to(&recipe, AT_ENTERING);
+		give_created(&recipe, 77, batch, &out);
+		give(&recipe, IN_RELEASE, &out);
+		give(&recipe, IN_DELETE_OK, &out);
+		give(&recipe, IN_WANT, &out);
+		give(&recipe, IN_CREATE_OK, &out);
+		give(&recipe, IN_ALONE, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+		assert_string_equal(describe_ops(&out), "stat");
+		assert_int_equal(out.ops[0].batch, 0);
+		recipe_free(&recipe);
+
+		/* our node was deleted, and created anew; found by a search */
+		bring_to(&recipe, AT_ENTERING);
+		give_created(&recipe, 77, batch, &out);
+		give(&recipe, IN_MISSING, &out);
+		assert_string_equal(describe_ops(&out), "create children");
+		give(&recipe, IN_CREATE_UNKNOWN, &out);
+		assert_int_equal(recipe.state, RECIPE_SEARCHING);
+		give(&recipe, IN_ALONE, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED);
+		assert_string_equal(describe_ops(&out), "stat");
+		assert_int_equal(out.ops[0].batch, 0);
+		recipe_free(&recipe);
+	}
+}
+
 /* Who stops waiting takes the watch back once, whatever the delete does. */
 static void
 test_unwatch_once(void **state)
@@ -3088,6 +3229,7 @@ typedef struct World
 	/* what is allowed to happen */
 	bool		refusals;
 	bool		refuse_next;	/* whatever is carried out next */
+	bool		tokens;			/* creates are answered with the czxid */
 	bool		strangers;
 	bool		semaphores;		/* the name may become one */
 	/* where choices come from: an odometer, or random numbers */
@@ -3263,6 +3405,7 @@ start_world(const char *title, unsigned long run)
 	world->refuse_next = false;
 	world->strangers = false;
 	world->semaphores = false;
+	world->tokens = false;
 	world->explore = explore;
 	world->nchoices = nchoices;
 	world->at_choice = 0;
@@ -3631,6 +3774,7 @@ execute(Client *client)
 				node = make_node(todo.node, true, client->session);
 				world->nodes[node].marked = todo.marked;
 				strcpy(todo.node, world->nodes[node].name);
+				todo.czxid = world->nodes[node].czxid;
 				break;
 			case RECIPE_OP_CHILDREN:
 			case RECIPE_OP_SEARCH:
@@ -4256,6 +4400,9 @@ deliver(Client *client)
 		entry.result == RECIPE_REFUSED ? ERROR_REFUSED : 0;
 	in.node = entry.node;
 	in.czxid = entry.czxid;
+	if (world->tokens && entry.kind == RECIPE_OP_CREATE &&
+		entry.result == RECIPE_OK)
+		in.token = entry.czxid;
 	in.ours = entry.ours;
 	in.data = entry.revoked ? RECIPE_REVOKE_DATA :
 		entry.marked ? "me" RECIPE_RETAIN_MARK : "me";
@@ -4899,6 +5046,7 @@ typedef struct Scenario
 	bool		ahead_denies;	/* but say that they do */
 	const char *behind;			/* comes when we own it, or before */
 	bool		in_a_row;		/* all sent is applied, then answered */
+	bool		tokens;			/* creates are answered with the czxid */
 	bool		refusals;
 	int			faults;
 } Scenario;
@@ -4949,7 +5097,11 @@ static const Scenario scenarios[] = {
 	{"a retained shared lock, and a writer comes", .retain = true,
 	.shared = true, .dir_known = true, .behind = W(), .faults = 1},
 	{"a retained shared lock, and a reader comes", .retain = true,
-	.shared = true, .dir_known = true, .behind = R(), .faults = 1}
+	.shared = true, .dir_known = true, .behind = R(), .faults = 1},
+	{"free lock, creates tell the token", .dir_known = true, .tokens = true,
+	.faults = 2},
+	{"two ahead, creates tell the token", .dir_known = true, .tokens = true,
+	.others = {W(), R()}, .faults = 2}
 };
 
 static void
@@ -4974,6 +5126,7 @@ play_scenario(const Scenario *scenario)
 			world->nodes[world->nnodes - 1].marked = scenario->ahead_retains;
 		}
 	world->refusals = scenario->refusals;
+	world->tokens = scenario->tokens;
 	client = add_client();
 	client->retains = scenario->retain;
 	client->courteous = scenario->courteous;
@@ -5134,6 +5287,7 @@ typedef struct Mix
 	bool		restarts;
 	bool		semaphores;
 	bool		retaining;		/* some keep locks, some ask for them */
+	bool		tokens;
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
 
@@ -5147,6 +5301,8 @@ static const Mix mixes[] = {
 	{"workers restarted", .foreigners = true, .restarts = true, .calm = 10},
 	{"the name becomes a semaphore's", .foreigners = true,
 	.semaphores = true, .calm = 12},
+	{"creates tell the token", .foreigners = true, .restarts = true,
+	.tokens = true, .calm = 12},
 	{"everything", .foreigners = true, .wrap = true, .refusals = true,
 	.restarts = true, .semaphores = true, .calm = 10},
 	{"locks are retained, hardly a fault", .clients = 3, .retaining = true,
@@ -5156,7 +5312,7 @@ static const Mix mixes[] = {
 	.refusals = true, .retaining = true, .calm = 20},
 	{"locks are retained, and everything", .foreigners = true, .wrap = true,
 		.refusals = true, .restarts = true, .semaphores = true,
-	.retaining = true, .calm = 10}
+	.retaining = true, .tokens = true, .calm = 10}
 };
 
 static void
@@ -5365,6 +5521,7 @@ test_random_schedules(void **state)
 		if (mix->wrap)
 			world->first_sequence = INT32_MAX - (int32_t) choose(4);
 		world->refusals = mix->refusals;
+		world->tokens = mix->tokens;
 		switch (choose(3))
 		{
 			case 0:
@@ -5455,6 +5612,10 @@ main(void)
 		cmocka_unit_test(test_overtaken_watch),
 		cmocka_unit_test(test_node_deleted_while_waiting),
 		cmocka_unit_test(test_stat_refused_keeps_lock),
+		cmocka_unit_test(test_token_comes_with_create),
+		cmocka_unit_test(test_node_is_looked_at_after_waiting),
+		cmocka_unit_test(test_stat_of_batch),
+		cmocka_unit_test(test_token_is_forgotten),
 		cmocka_unit_test(test_unwatch_once),
 		cmocka_unit_test(test_refused_delete_is_retried),
 		cmocka_unit_test(test_stray_is_deleted),

@@ -1,0 +1,314 @@
+
+# Many of everything: locks that one backend holds, backends that wait for one
+# lock, znodes that are watched when the connection is lost, contenders in one
+# queue.
+#
+# ZKLOCK_TEST_WATCHES is how many znodes are watched (default 7000, whose paths
+# are 1.5 MB; ZooKeeper closes a connection on which a request of 1 MB comes).
+
+use strict;
+use warnings;
+
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkCluster;
+use ZkProxy;
+use ZkSession;
+use ZkWire;
+use ZooKeeper;
+
+my $held = 10_000;
+my $waiters = 1000;
+my $watches = $ENV{ZKLOCK_TEST_WATCHES} || 7000;
+my $ahead = 300;
+
+# so many go into one zk_lock_all
+my $together = 500;
+
+# Cluster a holds, cluster b waits, and what b asks is counted.
+my $proxy = ZkProxy->new;
+my $zk = ZooKeeper->new;
+$zk->start;
+my $servers_of_b = $zk->connstr_through($proxy, 'b');
+$proxy->count('b-0');
+my %settings = (
+	'zklock.session_timeout' => '30s',
+	'zklock.max_locks' => 16384 + $watches,
+	# a check for deadlocks looks at all pairs in a queue, and stops everybody
+	'deadlock_timeout' => '1h',
+	'log_statement' => 'none');
+my $a = zk_cluster('a', $zk, %settings, 'max_connections' => $waiters + 100);
+my $b = zk_cluster('b', $zk, %settings,
+	'zklock.servers' => $servers_of_b,
+	'max_locks_per_transaction' => 512);
+
+my $clock;
+
+# Note how long it took since the last time.
+sub took
+{
+	my ($what) = @_;
+	my $last = $clock;
+
+	$clock = time;
+	note(sprintf('%s: %.1f s', $what, $clock - $last)) if $last;
+	return;
+}
+
+sub rss
+{
+	my ($node) = @_;
+	my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+
+	return (slurp_file("/proc/$worker/status") =~ /^VmRSS:\s+(\d+)/m)[0];
+}
+
+# How many are in zk_locks, by granted.
+sub locks
+{
+	my ($node) = @_;
+	my $counts = $node->safe_psql('postgres',
+		'SELECT granted, count(*) FROM zk_locks GROUP BY 1 ORDER BY 1 DESC');
+
+	return join(' ', split /\n/, $counts);
+}
+
+# How many contenders there are in ZooKeeper; nobody makes other ephemeral nodes
+# here.
+sub all_of_them { return ($zk->fourlw('mntr') =~ /^zk_ephemerals_count\s+(\d+)/m)[0]; }
+
+# Nothing is left, not even for a moment longer than it takes.
+sub is_clean
+{
+	my ($name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	poll_until(sub { all_of_them() == 0 }, 'no contender to be left');
+	for my $node ($a, $b)
+	{
+		ok( $node->poll_query_until('postgres', q{
+				SELECT slots = 0 AND slot_users = 0
+				   AND NOT EXISTS (SELECT FROM zk_locks)
+				   AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'userlock')
+				  FROM zk_stats}),
+			"$name: nothing is left in cluster " . $node->name);
+	}
+	return;
+}
+
+#
+# One backend holds many locks
+#
+
+wait_connected($_) for ($a, $b);
+{
+	my $session = ZkSession->new($a);
+	my (@rss, @while_held);
+	my $one_by_one = "zk_lock('held/' || i) FROM generate_series(1, $held) i";
+	my $some_at_a_time = "zk_lock_all(names) FROM (SELECT array_agg('held/' || i) AS names"
+	  . " FROM generate_series(1, $held) i GROUP BY i / $together) groups";
+
+	took('start');
+	for my $round (1 .. 3)
+	{
+		$session->run_ok('BEGIN');
+		$session->run_ok('SELECT ' . ($round == 1 ? $one_by_one : $some_at_a_time),
+			"round $round: $held locks");
+		took("$held locks");
+		push @while_held, rss($a);
+		is(locks($a), "t|$held", "round $round: zk_locks has them");
+		is(all_of_them(), $held, "round $round: so has ZooKeeper");
+		took('counted');
+		$session->run_ok('COMMIT');
+		is_clean("round $round");
+		took('released');
+		push @rss, rss($a);
+	}
+	note("RSS of the worker in kB, while the locks are held: @while_held; after each round: @rss");
+	cmp_ok($rss[2], '<=', 1.5 * $rss[0], 'the worker does not grow with each round');
+	$session->quit;
+}
+
+#
+# Many backends wait for one lock
+#
+
+{
+	my $holder = holder($b, 'one');
+
+	$a->safe_psql('postgres', 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/script';
+	my ($out, $err) = ('', '');
+	append_to_file($script, <<'END');
+BEGIN;
+SELECT zk_lock('one');
+UPDATE counter SET n = n + 1;
+COMMIT;
+END
+	my $bench = IPC::Run::start(
+		[
+			$a->installed_command('pgbench'), '-n', '-c', $waiters, '-t', 1,
+			'-f', $script, $a->connstr('postgres')
+		],
+		'<', \undef, '>', \$out, '2>', \$err);
+	$a->poll_query_until('postgres',
+		"SELECT count(*) = $waiters FROM zk_locks WHERE name = 'one' AND NOT granted");
+	took("$waiters backends wait");
+	wait_contenders($zk, 'one', 2);
+	is(locks($a), "f|$waiters", "$waiters backends wait for one lock");
+	is(all_of_them(), 2, 'with one contender, behind that of the holder');
+	$holder->run_ok('COMMIT');
+	ok($bench->finish, 'each gets it') or diag($out, $err);
+	took("$waiters locks after each other");
+	is($a->safe_psql('postgres', 'SELECT n FROM counter'), $waiters, 'and each alone');
+	is_clean('after many waiters');
+	is($a->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
+		'1|0', 'the session of all that time');
+	$holder->quit;
+}
+
+#
+# Many znodes are watched when the connection is lost
+#
+
+# Names of 150 bytes, $together at a time.
+sub long_names
+{
+	return "SELECT array_agg(lpad(i::text, 150, 'watched-')) AS names"
+	  . " FROM generate_series(1, $watches) i GROUP BY i / $together";
+}
+
+# How many znodes the session of a cluster watches.
+sub watched_by
+{
+	my ($node) = @_;
+	my $session = session_of($node);
+	my ($paths) = $zk->fourlw('wchc') =~ /^\Q$session\E\n((?:\t.*\n)*)/m;
+
+	return ($paths // '') =~ tr/\n//;
+}
+
+sub reconnects { return $b->safe_psql('postgres', 'SELECT reconnects FROM zk_session'); }
+
+# Run a transaction's next statement in all of some sessions, and return the
+# errors.
+sub run_all
+{
+	my ($sql, @sessions) = @_;
+
+	$_->send($sql) for @sessions;
+	return end_all(@sessions);
+}
+
+sub end_all
+{
+	my @busy = @_;
+
+	while (@busy = grep { $_->busy } @busy)
+	{
+		ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, @busy)
+		  or die scalar(@busy) . ' sessions do not end';
+	}
+	return grep { defined } map { $_->result->{message} } @_;
+}
+
+{
+	my $holder = ZkSession->new($a);
+	my @names = split /\n/, $b->safe_psql('postgres', long_names());
+	my @waiting = map { ZkWire->new($b) } @names;
+	my ($session, $before) = (session_of($b), reconnects());
+
+	$holder->run_ok('BEGIN');
+	$holder->run_ok('SELECT zk_lock_all(names) FROM (' . long_names() . ') groups',
+		"$watches locks with long names");
+	took("$watches locks with long names");
+	run_all('BEGIN', @waiting);
+	$waiting[$_]->send("SELECT zk_lock_all('$names[$_]')") for (0 .. $#waiting);
+	poll_until(sub { watched_by($b) >= $watches }, 'all to be waited for');
+	is(all_of_them(), 2 * $watches, "$watches contenders wait, and watch as many");
+	took('waiting');
+
+	# One more that waits shows that watches fire again.
+	my @how = (
+		[ 'the connection is reset' => sub { $proxy->reset('b-0') } ],
+		[ 'ZooKeeper is restarted' => sub { $zk->restart } ]);
+	for my $round (1 .. @how)
+	{
+		my ($how, $cut) = @{ $how[ $round - 1 ] };
+		my $owner = holder($a, "probe $round");
+		my $waiter = waiter($b, "probe $round", 2);
+		my $requests = $proxy->requests('b-0');
+
+		wait_contenders($zk, "probe $round", 2);
+		$cut->();
+		poll_until(sub { reconnects() >= $before + $round }, 'cluster b to connect again');
+		wait_connected($a);
+		$owner->run_ok('COMMIT');
+		is($waiter->result->{message}, undef, "$how: who waits goes on waiting, and gets the lock");
+		is(reconnects(), $before + $round, "$how: connected again at the first attempt");
+		is(session_of($b), $session, "$how: in the same session");
+		$waiter->run_ok('COMMIT');
+		$_->quit for ($owner, $waiter);
+		took($how);
+
+		my $now = $proxy->requests('b-0');
+		note("asked meanwhile: ",
+			join(', ', map { "$_ " . ($now->{$_} - ($requests->{$_} // 0)) } sort keys %$now));
+	}
+
+	$holder->run_ok('COMMIT');
+	is_deeply([ end_all(@waiting) ], [], 'all who wait get their locks');
+	took('released');
+	is(locks($b), "t|$watches", 'all of them');
+	is(reconnects(), $before + @how, 'the connection has not been lost again');
+	is_deeply([ run_all('COMMIT', @waiting) ], [], 'and can commit');
+	is_clean('after many watches');
+	took('released again');
+	$_->vanish for @waiting;
+	$holder->quit;
+}
+
+#
+# A long queue is read when our place in it changes, not by each who waits
+#
+
+{
+	my $foreign = $zk->client;
+	my @foreign = map { $foreign->enqueue(lock_dir('long')) } (1 .. $ahead);
+	my @waiting = map { ZkWire->new($b) } (1 .. 50);
+	my $before = $proxy->requests('b-0')->{children};
+	my $read = sub { return $proxy->requests('b-0')->{children} - $before };
+
+	run_all('BEGIN', @waiting);
+	$_->send("SELECT zk_lock('long')") for @waiting;
+	$b->poll_query_until('postgres', 'SELECT count(*) = ' . @waiting . ' FROM zk_locks WHERE NOT granted');
+	$zk->wait_watched($foreign[-1]);
+	is($read->(), 1, @waiting . " backends wait behind $ahead contenders: the queue is read once");
+	$foreign->unlock(pop @foreign);
+	$zk->wait_watched($foreign[-1]);
+	is($read->(), 2, 'the one ahead leaves: it is read again');
+	$foreign->unlock($_) for splice(@foreign, 0, $ahead / 2);
+	$foreign->unlock(pop @foreign);
+	$zk->wait_watched($foreign[-1]);
+	is($read->(), 3, 'others leave: it is not');
+
+	$foreign->disconnect;
+	while (my @busy = grep { $_->busy } @waiting)
+	{
+		for my $session (ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, @busy))
+		{
+			$session->result->{message} and die $session->result->{message};
+			$session->run('COMMIT');
+		}
+	}
+	is_clean('after a long queue');
+	$_->vanish for @waiting;
+	took('a long queue');
+}
+
+$_->stop for ($a, $b);
+
+done_testing();

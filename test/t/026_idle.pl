@@ -1,0 +1,175 @@
+
+# Nothing when idle: while nothing is held or wanted, a cluster asks ZooKeeper
+# for nothing but the pings that the client library sends; and while something
+# is, without any change, for heartbeats.
+#
+# A proxy between the worker and ZooKeeper counts the requests by their kinds.
+# How long nothing else may come is not a matter of time here, but of pings: the
+# library sends one in each third of the session timeout in which it has sent
+# nothing else.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkProxy;
+use ZkSession;
+use ZooKeeper;
+
+my $pings = 3;
+
+my $proxy = ZkProxy->new;
+my $zk = ZooKeeper->new;
+$zk->start;
+my $foreign = $zk->client(timeout => 60);
+my $servers = $zk->connstr_through($proxy, 'a');
+$proxy->count('a-0');
+my $a = zk_cluster('a', $zk,
+	'zklock.servers' => $servers,
+	'zklock.session_timeout' => '3s',
+	'log_statement' => 'none');
+
+# What is asked, by kind, while so many requests of that kind are, or if it is
+# not only that, until it is enough to see.
+sub asked_during
+{
+	my ($n, $kind) = @_;
+	my %before = %{ $proxy->requests('a-0') };
+	my %asked;
+
+	poll_until(
+		sub {
+			my $now = $proxy->requests('a-0');
+			my $all = 0;
+
+			%asked = map { $_ => $now->{$_} - ($before{$_} // 0) } keys %$now;
+			$all += $_ for values %asked;
+			delete @asked{ grep { !$asked{$_} } keys %asked };
+			return ($asked{$kind} // 0) >= $n || $all >= 20 * $n;
+		},
+		"$n requests of kind $kind");
+	return \%asked;
+}
+
+sub is_only
+{
+	my ($asked, $kinds, $name) = @_;
+	my %other = %$asked;
+
+	delete @other{@$kinds};
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is_deeply(\%other, {}, $name) or diag(explain($asked));
+	return;
+}
+
+# Wait until nothing is held and wanted, and the last heartbeat has been
+# answered: with heartbeats, which come twice as often, there are no pings.
+sub become_idle
+{
+	poll_until(sub { !all_contenders($zk) }, 'no contender to be left');
+	$a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+	asked_during(1, 'ping');
+	return;
+}
+
+# Who owns a lock for a while begins to watch its contender, once.  Then only
+# heartbeats are left.
+sub is_only_heartbeats
+{
+	my ($name) = @_;
+
+	for my $round (1 .. 5)
+	{
+		last unless grep { $_ ne 'check' } keys %{ asked_during($pings, 'check') };
+	}
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is_only(asked_during($pings + 1, 'check'), [qw(check ping)], $name);
+}
+
+sub is_idle { return is_only(asked_during($pings, 'ping'), ['ping'], $_[0]); }
+
+#
+# A cluster that has just connected
+#
+
+wait_connected($a);
+cmp_ok($proxy->requests('a-0')->{connect}, '>', 0, 'the proxy counts');
+asked_during(1, 'ping');
+is_idle('a cluster that has taken no lock yet');
+
+#
+# Every kind of lock, held, waited for and released
+#
+
+{
+	my $first = ZkSession->new($a);
+	my $second = ZkSession->new($a);
+	my $node = $foreign->lock(lock_dir('theirs'));
+
+	$first->run_ok($_) for (
+		'BEGIN',
+		"SELECT zk_lock('one')",
+		"SELECT zk_lock('read', shared => true)",
+		"SELECT zk_lock_all('{some/1,some/2,some/3}')",
+		"SELECT zk_acquire('permit', 2)",
+		"SELECT zk_lock('session', session => true)",
+		"SELECT zk_fencing_token('one') > 0");
+	is($first->run_ok("SELECT zk_try_lock('theirs')"), 'f', 'a try that fails');
+	$second->run_ok($_) for (
+		'BEGIN',
+		"SELECT zk_lock('read', shared => true)",
+		"SELECT zk_try_lock('two')",
+		"SELECT count(*) FROM zk_queue('theirs')");
+
+	# behind the first, then behind a foreign client
+	$second->send("SELECT zk_lock('one')");
+	$second->wait_waiting(1);
+	$first->run_ok('COMMIT');
+	is($second->result->{message}, undef, 'a local wait');
+	$second->send("SELECT zk_lock('theirs')");
+	$second->wait_waiting(2);
+	wait_contenders($zk, 'theirs', 2);
+	is_only_heartbeats('heartbeats are all there is while locks are held and waited for');
+	$foreign->unlock($node);
+	is($second->result->{message}, undef, 'a wait for somebody else');
+
+	$second->run_ok('ROLLBACK');
+	$first->run_ok('SELECT zk_unlock_all()');
+	become_idle();
+	is_idle('nothing is held any more');
+
+	#
+	# Transactions without locks
+	#
+
+	$a->safe_psql('postgres', 'CREATE TABLE t (i int PRIMARY KEY)');
+	$a->command_ok([ 'pgbench', '-i', '-s', 1, '-q', 'postgres' ], 'pgbench -i');
+	my $asked_before = $proxy->requests('a-0');
+	for my $i (1 .. 20)
+	{
+		$first->run('BEGIN');
+		$first->run("INSERT INTO t VALUES ($i)");
+		$first->run('SAVEPOINT s');
+		$first->run('SELECT count(*) FROM t');
+		$first->run($i % 4 ? 'COMMIT' : 'ROLLBACK');
+	}
+	$first->run_ok('SELECT * FROM zk_locks');
+	$first->run_ok('SELECT * FROM zk_session');
+	$first->run_ok('SELECT * FROM zk_stats');
+	$first->run_ok('SELECT pg_advisory_xact_lock(1)');
+	$a->command_ok([ 'pgbench', '-n', '-S', '-c', 4, '-t', 200, 'postgres' ], 'pgbench -S');
+	$_->quit for ($first, $second);
+	my $now = $proxy->requests('a-0');
+	delete @$_{ping} for ($asked_before, $now);
+	is_deeply($now, $asked_before, 'transactions without locks ask for nothing');
+	is_idle('nor do they later');
+}
+
+is($a->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
+	'1|0', 'all of it in one connection');
+$a->stop;
+
+done_testing();

@@ -1,0 +1,260 @@
+
+# Locks that a cluster keeps while nobody holds them (zklock.retain_time): who
+# gets them, what others find, and what ends them.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkProxy;
+use ZkSession;
+use ZooKeeper;
+
+# Nothing in here waits for a lock to be given up by itself, but where it says so.
+my %settings = (
+	'zklock.session_timeout' => '30s',
+	'zklock.retain_time' => '1h',
+	'zklock.handoff_quantum' => 0);
+my $mark = qr/ retain=yes$/;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $foreign = $zk->client(timeout => 60);
+my $proxy = ZkProxy->new;
+my $a = zk_cluster('a', $zk, %settings,
+	'zklock.servers' => $zk->connstr_through($proxy, 'a'));
+my $b = zk_cluster('b', $zk, %settings);
+
+# One transaction that takes a lock; returns the fencing token.
+sub take
+{
+	my ($node, $lock, $call) = @_;
+	my $result =
+	  sql($node, 'BEGIN; SELECT FROM ' . ($call // "zk_lock('$lock')")
+		  . "; SELECT zk_fencing_token('$lock'); COMMIT;");
+
+	die "could not take $lock: $result->{message}" if $result->{message};
+	return $result->{out};
+}
+
+sub try { return sql($_[0], "SELECT zk_try_lock('$_[1]')")->{out}; }
+
+sub data { return $foreign->get(lock_dir($_[0]) . '/' . (contenders($zk, $_[0]))[0])->{data}; }
+
+# The cluster whose contender is first, by what it says.
+sub owner { return data($_[0]) =~ /cluster=(\w+)/ ? $1 : ''; }
+
+sub setting
+{
+	my ($node, $name, $value) = @_;
+
+	$node->safe_psql('postgres', "ALTER SYSTEM SET $name = '$value'");
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('$name') = '$value'")
+	  or die "no reload";
+	return;
+}
+
+sub worker
+{
+	return $_[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+}
+
+#
+# Kept, and taken again
+#
+
+{
+	my $token = take($a, 'k');
+	my @kept = contenders($zk, 'k');
+
+	is(scalar(@kept), 1, 'the contender stays behind the transaction');
+	like(data('k'), $mark, 'and says that it may be idle');
+	is($a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), 0, 'nobody holds the lock');
+	is(take($a, 'k'), $token, 'the next taker of the cluster has it, with the same token');
+	is_deeply([contenders($zk, 'k')], \@kept, 'by the same contender');
+	sql($a, "BEGIN; SAVEPOINT s; SELECT zk_lock('k'); ROLLBACK TO s; COMMIT;");
+	is_deeply([contenders($zk, 'k')], \@kept, '... after ROLLBACK TO');
+	sql($a, "SELECT zk_lock('k', session => true); SELECT zk_unlock('k');");
+	is_deeply([contenders($zk, 'k')], \@kept, '... after zk_unlock');
+	is(try($a, 'k'), 't', '... and zk_try_lock');
+	is(take($a, 'k', "zk_lock_all(ARRAY['k', 'k2'])") ne '', 1, 'zk_lock_all has it, too');
+	is(take($b, 'k') > $token, 1, 'a later owner has a higher token');
+	is(owner('k'), 'b', 'and keeps the lock in its turn');
+}
+
+#
+# Given up for others, at once
+#
+
+for my $how (
+	['zk_lock' => sub { take($b, $_[0]) }],
+	['zk_try_lock' => sub { is(try($b, $_[0]), 't', 'zk_try_lock gets a retained lock') }],
+	['zk_try_lock, with a timeout' =>
+		  sub { is(sql($b, "SELECT zk_try_lock('$_[0]', '1 min')")->{out}, 't', 'so does one that waits') }],
+	['zk_lock_all' => sub { take($b, $_[0], "zk_lock_all(ARRAY['$_[0]', 'z'])") }],
+	['a reader' => sub { take($b, $_[0], "zk_lock('$_[0]', shared => true)") }],
+	['a reader that tries' =>
+		  sub { is(sql($b, "SELECT zk_try_lock('$_[0]', shared => true)")->{out}, 't', 'a reader, too') }])
+{
+	my ($name, $act) = @$how;
+	my $lock = $name =~ s/\W/_/gr;
+
+	take($a, $lock);
+	is(owner($lock), 'a', "$name: retained in one cluster");
+	$act->($lock);
+	is(owner($lock), 'b', "... and then in the other");
+}
+
+{
+	take($a, 'f');
+	my $node = $foreign->enqueue(lock_dir('f'));
+	poll_until(sub { $foreign->position($node) == 0 }, 'the lock to be free for another client');
+	is(try($a, 'f'), 'f', 'the other client has it');
+	$foreign->unlock($node);
+	wait_no_contenders($zk, 'f');
+}
+
+#
+# In use, it is not given up; and is not kept after that
+#
+
+{
+	my $holder = holder($a, 'u');
+
+	like(data('u'), $mark, 'a holder that nobody has asked');
+	is(try($b, 'u'), 'f', 'zk_try_lock waits for no holder');
+	wait_contenders($zk, 'u', 1);
+	unlike(data('u'), $mark, 'the holder has said that it uses the lock');
+	is(try($b, 'u'), 'f', '... and does so');
+	$holder->run_ok('COMMIT');
+	wait_no_contenders($zk, 'u');
+
+	$holder->run("BEGIN; SELECT zk_lock('u');");
+	my $waiter = waiter($b, 'u', 2);
+	$holder->run_ok('COMMIT');
+	is($waiter->result->{message}, undef, 'who waits gets it at its end');
+	$waiter->run_ok('COMMIT');
+	is(owner('u'), 'b', 'and keeps it');
+	$_->quit for ($holder, $waiter);
+}
+
+#
+# Readers
+#
+
+{
+	my $read = "zk_lock('r', shared => true)";
+
+	take($a, 'r', $read);
+	my @kept = contenders($zk, 'r');
+	take($b, 'r', $read);
+	is(scalar(contenders($zk, 'r')), 2, 'readers keep the lock together');
+	take($a, 'r', $read);
+	is((contenders($zk, 'r'))[0], $kept[0], 'and take it again');
+	is(try($a, 'r'), 't', 'a writer of one of the clusters gets it from both');
+	wait_contenders($zk, 'r', 1);
+	is(owner('r'), 'a', 'and keeps it alone');
+	take($a, 'r', $read);
+	wait_contenders($zk, 'r', 1);
+	like((contenders($zk, 'r'))[0], qr/__READ__/,
+		'a reader of the same cluster makes it give that up');
+}
+
+#
+# Permits are not kept
+#
+
+sql($a, "SELECT zk_acquire('p', 2)");
+poll_until(sub { !grep { !/kept/ } all_contenders($zk) or !$foreign->exists(lock_dir('p') . '/leases')
+			or !$foreign->ls(lock_dir('p') . '/leases') },
+	'the permit to go');
+is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at transaction end');
+
+#
+# An owner that does not answer counts as a holder
+#
+
+{
+	take($b, 's');
+	my $pid = worker($b);
+
+	stop_process($pid);
+	is(try($a, 's'), 'f', 'zk_try_lock does not wait for a worker that is stopped');
+	kill 'CONT', $pid;
+	is(sql($a, "SELECT zk_try_lock('s', '1 min')")->{out}, 't', 'it has the lock when that goes on');
+}
+
+#
+# Lives of worker, connection and session
+#
+
+{
+	my $token = take($a, 'w');
+	my $before = worker($a);
+
+	$a->safe_psql('postgres', "SELECT pg_terminate_backend($before)");
+	$a->poll_query_until('postgres',
+		"SELECT state = 'connected' AND worker_pid <> $before FROM zk_session");
+	is(take($a, 'w'), $token, 'the next worker keeps what this one has kept');
+	is(try($b, 'w'), 't', 'and gives it up as well');
+
+	take($a, 'w');
+	my $reconnects = $a->safe_psql('postgres', 'SELECT reconnects FROM zk_session');
+	$proxy->reset('a-0');
+	$a->poll_query_until('postgres',
+		"SELECT state = 'connected' AND reconnects > $reconnects FROM zk_session");
+	is(owner('w'), 'a', 'kept over a reconnect');
+	is(try($b, 'w'), 't', 'and given up after it');
+
+	take($a, 'w');
+	$proxy->freeze('a-0');
+	my $waiter = waiter($b, 'w', 2);
+	$proxy->thaw('a-0');
+	is($waiter->result->{message}, undef, 'given up when the news arrive');
+	$waiter->run_ok('COMMIT');
+	$waiter->quit;
+
+	take($a, 'e');
+	$foreign->kill_session(hex(session_of($a)));
+	$a->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_session');
+	wait_no_contenders($zk, 'e');
+	is(try($a, 'e'), 't', 'a retained lock goes with its session, and nothing is lost');
+	is($a->safe_psql('postgres', 'SELECT lost FROM zk_stats'), 0, 'by anybody');
+}
+
+#
+# Not for ever
+#
+
+{
+	take($a, 't');
+	my $holder = holder($a, 't');
+
+	setting($a, 'zklock.retain_time', '10ms');
+	$holder->run_ok('COMMIT');
+	$holder->quit;
+	wait_no_contenders($zk, 't');
+	ok(1, 'a retained lock goes when its time is over');
+
+	setting($a, 'zklock.retain_time', '0');
+	take($a, 't');
+	wait_no_contenders($zk, 't');
+	ok(1, 'and without retain_time at transaction end');
+
+	setting($a, 'zklock.retain_time', '1h');
+	take($a, 't');
+	$a->stop('fast');
+	wait_no_contenders($zk, 't');
+	ok(1, 'and when the server stops');
+}
+
+$b->stop('fast');
+is_deeply([all_contenders($zk)], [], 'no contender is left');
+is($a->logfile ? slurp_file($b->logfile) =~ /PANIC|TRAP|server process .* was terminated/ : '', '',
+	'nothing has crashed');
+
+done_testing();

@@ -1532,6 +1532,7 @@ slots_attach_worker(void)
 	{
 		slot->mailed = false;
 		slot->watched = false;
+		slot->watch_asked = false;
 		if (slot->look_wanted || slot->look_start != 0)
 		{
 			/* who waits for it asks again */

@@ -165,6 +165,7 @@ typedef struct Operation
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	const char *created;		/* path, in the memory of its multi, or NULL */
+	bool		untouched;		/* SET: only if nobody has ever done so */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */
@@ -892,6 +893,7 @@ session_submit(uint32_t owner, const char *directory, const RecipeOp *recipe_op,
 	op->serial = recipe_op->serial;
 	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
 	op->batch = recipe_op->batch;
+	op->untouched = recipe_op->untouched;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(session_context, recipe_op->data);
 	strcpy(op->path, directory);
@@ -1021,7 +1023,8 @@ send_operation(Operation *op)
 		case RECIPE_OP_GET:
 			return zoo_aget(handle, op->path, 0, answer_data, op);
 		case RECIPE_OP_SET:
-			return zoo_aset(handle, op->path, op->data, data_len(op), -1,
+			return zoo_aset(handle, op->path, op->data, data_len(op),
+							op->untouched ? 0 : -1,
 							answer_stat, op);
 		case RECIPE_OP_UNWATCH:
 			return send_unwatch(op);

@@ -27,6 +27,7 @@ my $proxy = ZkProxy->new;
 my $a = zk_cluster('a', $zk, %settings,
 	'zklock.servers' => $zk->connstr_through($proxy, 'a'));
 my $b = zk_cluster('b', $zk, %settings);
+my $c = zk_cluster('c', $zk, %settings);
 
 # One transaction that takes a lock; returns the fencing token.
 sub take
@@ -155,6 +156,10 @@ for my $how (
 	is(scalar(contenders($zk, 'r')), 2, 'readers keep the lock together');
 	take($a, 'r', $read);
 	is((contenders($zk, 'r'))[0], $kept[0], 'and take it again');
+	is(try($c, 'r'), 't', 'a writer that tries gets it from all of them');
+	wait_contenders($zk, 'r', 1);
+	is(owner('r'), 'c', 'and keeps it alone');
+	take($_, 'r', $read) for ($a, $b);
 	is(try($a, 'r'), 't', 'a writer of one of the clusters gets it from both');
 	wait_contenders($zk, 'r', 1);
 	is(owner('r'), 'a', 'and keeps it alone');
@@ -252,7 +257,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	ok(1, 'and when the server stops');
 }
 
-$b->stop('fast');
+$_->stop('fast') for ($b, $c);
 is_deeply([all_contenders($zk)], [], 'no contender is left');
 is($a->logfile ? slurp_file($b->logfile) =~ /PANIC|TRAP|server process .* was terminated/ : '', '',
 	'nothing has crashed');

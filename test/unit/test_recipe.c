@@ -2632,14 +2632,18 @@ test_courtesy(void **state)
 		/* who is first may give way, but not to us */
 		{false, {W(0000000004), W(0000000003)}, RECIPE_WATCHING, false},
 		{false, {W(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
-		{false, {R(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
+		/* owners, one after the other */
+		{false, {R(0000000004), R(0000000003)}, RECIPE_WATCHING, true},
+		{false, {R(0000000003), R(0000000004), R(0000000002)}, RECIPE_WATCHING, true},
+		{false, {R(0000000003), W(0000000004), R(0000000002)}, RECIPE_WATCHING, false},
 		{true, {R(0000000004)}, RECIPE_OWNER, false},
 		{true, {R(0000000004), R(0000000003)}, RECIPE_OWNER, false},
 		{true, {W(0000000004)}, RECIPE_WATCHING, true},
 		{true, {W(0000000004), R(0000000006)}, RECIPE_WATCHING, true},
 		/* the only one that excludes us waits itself */
 		{true, {R(0000000003), W(0000000004)}, RECIPE_WATCHING, false},
-		{true, {W(0000000003), R(0000000004)}, RECIPE_WATCHING, false},
+		/* another one that waits for the owner does not keep us from asking */
+		{true, {W(0000000003), R(0000000004)}, RECIPE_WATCHING, true},
 		{true, {W(0000000003), W(0000000004)}, RECIPE_WATCHING, false}
 	};
 
@@ -4050,9 +4054,9 @@ take_output(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_COURTING)
 	{
 		check(client->courteous && recipe->courting &&
-			  recipe->state == RECIPE_WATCHING && recipe->blockers == 1 &&
+			  recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
 			  !(out->told & RECIPE_TOLD_QUEUED),
-			  "who is courteous asks whoever alone is ahead");
+			  "who is courteous asks who is ahead");
 		client->courted = true;
 		tally.courting++;
 	}
@@ -4253,27 +4257,39 @@ static const RecipeEvent answers[] = {
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE
 };
 
-/* How many others are ahead of a client in the list that it was given. */
-static int
-count_ahead(const Client *client, const Entry *entry)
+/*
+ * Do all own the lock who exclude a client, in the list that it was given?  Who
+ * owns it has nobody ahead that excludes it.
+ */
+static bool
+only_owners_exclude(const Client *client, const Entry *entry)
 {
-	int			ahead = 0;
-
 	for (int i = 0; i < entry->nchildren; i++)
 	{
 		const Node *other = &world->nodes[entry->children[i]];
 
-		if (other->contender && !has_uuid_of(other, client) &&
-			znode_before(other->sequence, client->recipe.sequence))
-			ahead++;
+		if (!other->contender || has_uuid_of(other, client) ||
+			!znode_before(other->sequence, client->recipe.sequence) ||
+			(client->recipe.kind == ZNODE_READER && other->shared))
+			continue;
+		for (int j = 0; j < entry->nchildren; j++)
+		{
+			const Node *first = &world->nodes[entry->children[j]];
+
+			if (first->contender && !has_uuid_of(first, client) &&
+				znode_before(first->sequence, other->sequence) &&
+				!(first->shared && other->shared))
+				return false;
+		}
 	}
-	return ahead;
+	return true;
 }
 
 /*
- * An answer has been heard: who is courteous is told to be queued only if two
- * are ahead, or if the one who is has said that it needs the lock; and if it
- * is one of us that may keep it idle, it has said so for that.
+ * An answer has been heard: who is courteous is told to be queued only if one
+ * is ahead that waits itself, or if the last of the owners has said that it
+ * needs the lock; and if that is one of us that may keep it idle, it has said so
+ * for that.
  */
 static void
 check_courtesy(const Client *client, const Entry *entry)
@@ -4284,8 +4300,8 @@ check_courtesy(const Client *client, const Entry *entry)
 
 	if (list && client->recipe.state == RECIPE_WATCHING)
 		check(queued == (!client->courteous ||
-						 count_ahead(client, entry) != 1),
-			  "who is courteous lets the only one ahead answer first");
+						 !only_owners_exclude(client, entry)),
+			  "who is courteous lets owners answer first");
 	else if (queued)
 	{
 		int			node = node_at(entry->node, entry->view);

@@ -271,13 +271,14 @@ def plot(file, title, xlabel, ylabel, lines, *settings):
               " background '#ffffff'",
               "set output '%s'" % os.path.join(out, file),
               "set title \"%s\"" % title, "set xlabel '%s'" % xlabel, "set ylabel '%s'" % ylabel,
-              "set key outside right center Left reverse", "set autoscale xfix", "set grid", "set format '%g'", *settings]
+              "set key outside right center Left reverse", "set autoscale xfix",
+              "set grid", "set format '%g'", *settings]
     curves = []
     for i, (name, points) in enumerate(lines):
         script += ["$line%d << EOD" % i] + ["%g %g" % point for point in points] + ["EOD"]
         color, dashed = STYLES[name]
-        curves.append("$line%d with linespoints lw %d dt %d pt 7 ps 0.5 lc rgb '%s' title \"%s\"" % (
-            i, 3 if name == "zklock" else 1, 2 if dashed else 1, color, NAMES[name]))
+        curves.append("$line%d with linespoints lw %d dt %d pt 7 ps 0.5 lc rgb '%s' title \"%s\""
+                      % (i, 3 if name == "zklock" else 1, 2 if dashed else 1, color, NAMES[name]))
     script.append("plot " + ", ".join(curves))
     subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=True)
 

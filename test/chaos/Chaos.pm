@@ -103,6 +103,16 @@ my %faults = (
 
 sub fault_kinds { return sort keys %faults; }
 
+# How a cluster hands its locks on and keeps them: nothing of that may matter.
+sub handoff_settings
+{
+	my ($dice) = @_;
+
+	return (
+		'zklock.retain_time' => $dice->one_of('0', '0', '50ms', '10s'),
+		'zklock.handoff_quantum' => $dice->one_of('0', '10ms', '10ms', '100ms'));
+}
+
 =pod
 
 =head1 FUNCTIONS
@@ -195,6 +205,7 @@ sub start
 			install_path => $self->{install_path},
 			'zklock.servers' => $zk->connstr_through($self->{links}, $name),
 			'zklock.session_timeout' => int(1000 * $self->{timeout}) . 'ms',
+			handoff_settings(Dice->new($self->{seed}, 'handoffs', $name)),
 			'max_connections' => $self->{clients} + 20,
 			'log_statement' => 'none');
 		$self->_prepare($node);
@@ -961,10 +972,11 @@ sub _cluster_fault
 
 		push @servers, shift @servers for (0 .. $dice->below(scalar @servers));
 		pop @servers if @servers > 1 && $dice->chance(0.3);
-		$node->append_conf('postgresql.conf',
-			"zklock.servers = '" . join(',', @servers) . "'");
+		my %settings = ('zklock.servers' => join(',', @servers), handoff_settings($dice));
+
+		$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") for sort keys %settings;
 		kill 'HUP', $self->_postmaster($name);
-		return ', ' . join(',', @servers);
+		return join(', ', '', map { "$_ $settings{$_}" } sort keys %settings);
 	}
 	die "no such fault: $kind\n";
 }

@@ -51,7 +51,7 @@
  * the first handoff, and while nobody else waits, handoffs go on.  When others
  * do (the slot is "crowded"), or while that is not known, they go on within
  * zklock.handoff_quantum; and where it is known, the turn ends as soon as all who
- * waited here when it began have had the lock, if it has lasted for MIN_TURN_MS.
+ * waited here when it began have had the lock, if a part of the quantum has passed.
  *
  * A cluster must not wait for itself.  A contender that owns a lock is kept for
  * a backend that can take it, which is not held up in the lock manager: else it
@@ -136,10 +136,10 @@
 #define MAX_IDLE_MS		100
 
 /*
- * A turn is not ended before that for others who wait.  To let them have the
- * lock and to get it back costs one or two of these.
+ * The part of zklock.handoff_quantum for which a turn goes on in any case: to
+ * let others have the lock and get it back takes its time, too.
  */
-#define MIN_TURN_MS		2
+#define TURN_PART		10
 
 typedef enum SlotEvent
 {
@@ -257,6 +257,15 @@ slots_available(void)
 	return zk != NULL;
 }
 
+static int64
+now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 /*
  * zk_now_ms
  *		Milliseconds on a clock that also runs while the machine sleeps.
@@ -264,10 +273,7 @@ slots_available(void)
 int64
 zk_now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (int64) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return now_us() / 1000;
 }
 
 static LWLock *
@@ -1179,6 +1185,13 @@ has_taker(const ZkSlot *slot)
 	return false;
 }
 
+static int64
+quantum_us(void)
+{
+	return (int64) zklock_handoff_quantum * 1000;
+}
+
+/* "now" is in us here. */
 static void
 begin_turn(ZkSlot *slot, int64 now)
 {
@@ -1192,9 +1205,9 @@ turn_goes_on(const ZkSlot *slot, int64 now)
 {
 	int64		lasted = now - slot->handoff_start;
 
-	if (lasted >= zklock_handoff_quantum)
+	if (lasted >= quantum_us())
 		return false;
-	return lasted < MIN_TURN_MS || slot->turn_due > 0;
+	return lasted < quantum_us() / TURN_PART || slot->turn_due > 0;
 }
 
 /* May the last holder leave the slot to the next local backend? */
@@ -1209,7 +1222,7 @@ may_hand_off(ZkSlot *slot, int64 now)
 	if (slot->crowded)
 		return turn_goes_on(slot, now) && has_taker(slot);
 	return slot->watched ||
-		now - slot->handoff_start < zklock_handoff_quantum;
+		now - slot->handoff_start < quantum_us();
 }
 
 /*
@@ -1258,13 +1271,13 @@ slot_drop(ZkProcLock *proc)
 	remove_proc(proc);
 	if (!lost && --slot->nholding == 0)
 	{
-		int64		now = zk_now_ms();
+		int64		now = now_us();
 
 		if (may_hand_off(slot, now))
 		{
 			slot->turn_due--;
 			slot_event(slot, SLOT_HANDED);
-			leave_idle(slot, now);
+			leave_idle(slot, now / 1000);
 		}
 		else
 			slot_event(slot, SLOT_GIVEN_UP);
@@ -1771,7 +1784,7 @@ slot_set_crowded(ZkSlot *slot)
 	lock_slot(slot, LW_EXCLUSIVE);
 	slot->watched = false;
 	slot->crowded = true;
-	begin_turn(slot, zk_now_ms());
+	begin_turn(slot, now_us());
 	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))
 		slot_event(slot, SLOT_GIVEN_UP);
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;

@@ -132,11 +132,11 @@ typedef struct ZkSlot
 	ZkProcLock *procs;
 	ZkProcLock **procs_end;		/* the last "next" */
 
-	/* fairness to contenders of others; times as of zk_now_ms() */
+	/* fairness to contenders of others; times as of zk_now_ms(), or in us */
 	int			turn_due;		/* backends that waited at handoff_start and
 								 * have not had the lock since */
-	int64		handoff_start;	/* of the first handoff since the grant, or
-								 * since others are known to wait; or 0 */
+	int64		handoff_start;	/* us: of the first handoff since the grant,
+								 * or since others are known to wait; or 0 */
 	int64		keep_until;		/* IDLE: not given up before, if nobody else
 								 * waits */
 	int64		looked_at;		/* when we looked who is behind us */

@@ -50,8 +50,9 @@
  * ahead does not take it for a holder at once.  The same watch is asked for at
  * the first handoff, and while nobody else waits, handoffs go on.  When others
  * do (the slot is "crowded"), or while that is not known, they go on within
- * zklock.handoff_quantum; and where it is known, the turn ends as soon as all who
- * waited here when it began have had the lock, if a part of the quantum has passed.
+ * zklock.handoff_quantum.  If others do, or did when we queued for the lock, the
+ * turn ends as soon as all who waited here when it began have had the lock, and
+ * a part of the quantum has passed.
  *
  * A cluster must not wait for itself.  A contender that owns a lock is kept for
  * a backend that can take it, which is not held up in the lock manager: else it
@@ -530,6 +531,7 @@ static void
 slot_event(ZkSlot *slot, SlotEvent event)
 {
 	ZkSlotState next = slot->state;
+	bool		queued = slot->queued;
 
 	if (event == SLOT_CONTENDER_GONE)
 	{
@@ -578,6 +580,7 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	if (event == SLOT_GRANTED)
 	{
 		slot->handoff_start = 0;
+		slot->contested = queued;
 		slot->looked_at = zk_now_ms();
 		slot->keep_until = slot->looked_at + MAX_IDLE_MS;
 		slot->writer_behind = false;
@@ -1219,10 +1222,11 @@ may_hand_off(ZkSlot *slot, int64 now)
 		return false;
 	if (slot->handoff_start == 0)
 		begin_turn(slot, now);
-	if (slot->crowded)
+	if (slot->watched)
+		return true;
+	if (slot->crowded || slot->contested)
 		return turn_goes_on(slot, now) && has_taker(slot);
-	return slot->watched ||
-		now - slot->handoff_start < quantum_us();
+	return now - slot->handoff_start < quantum_us();
 }
 
 /*
@@ -1782,9 +1786,10 @@ slot_set_crowded(ZkSlot *slot)
 	bool		in_use;
 
 	lock_slot(slot, LW_EXCLUSIVE);
+	if (slot->watched && !slot->contested)
+		begin_turn(slot, now_us());
 	slot->watched = false;
 	slot->crowded = true;
-	begin_turn(slot, now_us());
 	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))
 		slot_event(slot, SLOT_GIVEN_UP);
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;

@@ -67,6 +67,16 @@ sub worker
 # Kept, and taken again
 #
 
+# The first contender of a session: no lease yet that lasts from one heartbeat
+# to the next, which is 5 s.
+{
+	take($a, 'first');
+	$a->poll_query_until('postgres',
+		"SELECT coalesce(lease, '0') <= '0' OR lease > '10 s' FROM zk_session");
+	is(sql($a, "SELECT zk_try_lock('first', '2 s')")->{out}, 't',
+		'whether the session is alive is asked when it matters');
+}
+
 {
 	my $token = take($a, 'k');
 	my @kept = contenders($zk, 'k');

@@ -1766,13 +1766,16 @@ bool
 slot_set_crowded(ZkSlot *slot)
 {
 	bool		in_use;
+	int64		now = zk_now_ms();
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	slot->watched = false;
 	slot->crowded = true;
-	begin_turn(slot, zk_now_ms());
+	begin_turn(slot, now);
 	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))
 		slot_event(slot, SLOT_GIVEN_UP);
+	/* it may have been retained before there was a taker */
+	slot->keep_until = Min(slot->keep_until, now + MAX_IDLE_MS);
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
 	LWLockRelease(partition_lock(slot->hash));
 	return in_use;

@@ -152,6 +152,32 @@ for my $how (
 	$_->quit for ($holder, $waiter);
 }
 
+# Somebody of the same cluster wants it, too, but is held up: by the one who had
+# it, whose rollback waits for another server.
+{
+	$a->safe_psql('postgres', q{CREATE EXTENSION postgres_fdw;
+		CREATE SERVER loopback FOREIGN DATA WRAPPER postgres_fdw
+			OPTIONS (host '} . $a->host . q{', port '} . $a->port . q{', dbname 'postgres');
+		CREATE USER MAPPING FOR CURRENT_USER SERVER loopback;
+		CREATE VIEW myself AS SELECT pg_backend_pid() AS pid;
+		CREATE FOREIGN TABLE remote (pid int) SERVER loopback OPTIONS (table_name 'myself')});
+	my $holder = holder($a, 'h');
+	my $remote = $holder->run_ok('SELECT pid FROM remote');
+
+	stop_process($remote);
+	$holder->send('ROLLBACK');
+	$a->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks');
+	my $waiter = waiter($a, 'h', 1);
+	# postgres_fdw gives up after 30 s
+	is(sql($b, "SELECT zk_try_lock('h', '20 s')")->{out}, 't',
+		'a retained lock is not kept for somebody who cannot take it');
+	ok(!$holder->done, '... while that is so');
+	kill 'CONT', $remote;
+	$holder->result;
+	is($waiter->result->{message}, undef, 'who then gets it');
+	$_->quit for ($waiter, $holder);
+}
+
 #
 # Readers
 #

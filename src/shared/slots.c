@@ -1992,6 +1992,9 @@ slot_check_idle(ZkSlot *slot, int64 now)
 	int64		check_at = 0;
 
 	lock_slot(slot, LW_EXCLUSIVE);
+	/* zklock.retain_time may have become shorter */
+	if (slot->state == ZK_SLOT_IDLE && slot->contender.retain && !has_taker(slot))
+		slot->keep_until = Min(slot->keep_until, now + zklock_retain_time);
 	if (slot->state == ZK_SLOT_IDLE && now < slot->keep_until)
 		check_at = slot->keep_until;
 	else if (slot->state == ZK_SLOT_IDLE)

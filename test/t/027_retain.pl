@@ -276,7 +276,11 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	wait_no_contenders($zk, 't');
 	ok(1, 'a retained lock goes when its time is over');
 
+	setting($a, 'zklock.retain_time', '1h');
+	take($a, 't');
 	setting($a, 'zklock.retain_time', '0');
+	wait_no_contenders($zk, 't');
+	ok(1, '... or when that has become shorter');
 	take($a, 't');
 	wait_no_contenders($zk, 't');
 	ok(1, 'and without retain_time at transaction end');

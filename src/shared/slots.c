@@ -1212,6 +1212,13 @@ may_hand_off(ZkSlot *slot, int64 now)
 		now - slot->handoff_start < zklock_handoff_quantum;
 }
 
+/* Is room left for others, if what nobody uses is retained? */
+static bool
+has_room(void)
+{
+	return pg_atomic_read_u32(&zk->nslots) <= (uint32) zklock_max_locks / 2;
+}
+
 /*
  * The slot is idle now.  If there is nobody to take it, the worker gives it up
  * when it comes to it, or when it has been retained for long enough; if there
@@ -1231,7 +1238,7 @@ leave_idle(ZkSlot *slot, int64 now)
 	else
 	{
 		slot->keep_until = now;
-		if (slot->contender.retain && !slot->crowded)
+		if (slot->contender.retain && !slot->crowded && has_room())
 			slot->keep_until += zklock_retain_time;
 		if (slot->keep_until > now)
 			return;

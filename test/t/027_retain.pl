@@ -292,6 +292,23 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	ok(1, 'and when the server stops');
 }
 
+#
+# Not at the cost of others
+#
+
+{
+	my $c = zk_cluster('c', $zk, %settings,
+		'zklock.session_timeout' => '4s',
+		'zklock.max_locks' => 10);
+	my @s = map { ZkSession->new($c) } (1, 2);
+
+	$s[0]->run_ok("SELECT zk_lock('c' || i) FROM generate_series(1, 4) i");
+	is(scalar(grep { $s[0]->run("SELECT zk_lock('m$_')")->{message} } (1 .. 30)),
+		0, 'retained locks leave slots to others');
+	$_->quit for @s;
+	$c->stop('fast');
+}
+
 $b->stop('fast');
 is_deeply([all_contenders($zk)], [], 'no contender is left');
 is($a->logfile ? slurp_file($b->logfile) =~ /PANIC|TRAP|server process .* was terminated/ : '', '',

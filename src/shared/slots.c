@@ -782,14 +782,18 @@ slot_unwant(ZkProcLock *proc)
 
 /*
  * Is an idle slot still ours?  A cluster that was cut off may not have heard of
- * its loss.  What is handed on is left to the commit check, and so is a grant;
- * but a retained lock may have been idle for long.
+ * its loss.  What is handed on in a moment is left to the commit check, and so is
+ * a grant; but what is retained, or what a worker that is held up has not come
+ * to, may have been idle for long.
  */
 static bool
 is_proved(const ZkSlot *slot)
 {
-	return !slot->contender.retain || slot->handoff_start == 0 ||
-		zk_now_ms() < lease_read();
+	int64		now = zk_now_ms();
+
+	return slot->handoff_start == 0 ||
+		(!slot->contender.retain && now < slot->keep_until + MAX_IDLE_MS) ||
+		now < lease_read();
 }
 
 /* The slot is free to be taken; the partition lock is held exclusively. */

@@ -305,6 +305,23 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$s[0]->run_ok("SELECT zk_lock('c' || i) FROM generate_series(1, 4) i");
 	is(scalar(grep { $s[0]->run("SELECT zk_lock('m$_')")->{message} } (1 .. 30)),
 		0, 'retained locks leave slots to others');
+
+	# A worker that does not run gives nothing up, and hears of nothing.
+	setting($c, 'zklock.retain_time', '0');
+	$_->run("BEGIN; SELECT zk_lock('o');") for $s[0];
+	my $pid = worker($c);
+	stop_process($pid);
+	$s[0]->run_ok('COMMIT');
+	my $other = holder($b, 'o');
+	$s[1]->run('BEGIN');
+	$s[1]->send("SELECT zk_lock('o')");
+	$s[1]->wait_waiting(2);
+	ok(1, 'what has been idle for long is not taken in a session that may have ended');
+	kill 'CONT', $pid;
+	$other->run_ok('COMMIT');
+	is($s[1]->result->{message}, undef, 'but when it is ours again');
+	$s[1]->run_ok('COMMIT');
+	$other->quit;
 	$_->quit for @s;
 	$c->stop('fast');
 }

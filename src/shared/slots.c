@@ -1768,7 +1768,8 @@ slot_set_watched(ZkSlot *slot, bool watched)
 
 /*
  * slot_set_crowded
- *		Others wait behind our contender.
+ *		Others wait behind our contender, or the worker itself does, to end the
+ *		session.
  *
  * What is only retained is given up.  Returns whether the slot is in use
  * instead, so that they have to wait.

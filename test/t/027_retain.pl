@@ -322,6 +322,19 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	is($s[1]->result->{message}, undef, 'but when it is ours again');
 	$s[1]->run_ok('COMMIT');
 	$other->quit;
+
+	# A new chroot takes effect when nothing is held.
+	setting($c, 'zklock.retain_time', '1h');
+	$s[$_]->run_ok("BEGIN; SELECT zk_lock('d$_');") for (0, 1);
+	setting($c, 'zklock.servers', $zk->connstr . '/zklock');
+	poll_until(sub { sql($c, "SELECT zk_try_lock('new', '100ms')")->{out} eq 'f' },
+		'nothing new to be begun');
+	$s[0]->run_ok('COMMIT');
+	$s[0]->send("SELECT zk_lock('d0')");
+	$s[0]->wait_waiting(2);
+	ok(1, 'what is retained does not put off the end of the session');
+	$s[1]->run_ok('COMMIT');
+	is($s[0]->result->{message}, undef, 'and the lock is had in the next one');
 	$_->quit for @s;
 	$c->stop('fast');
 }

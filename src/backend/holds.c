@@ -395,6 +395,7 @@ typedef struct SlotWait
 	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
 	bool		logged;			/* for log_lock_waits */
 	ZkSlot	   *prepared;		/* whose condition variable we wait for */
+	uint32		ticket;			/* of proof_ask(), or 0 */
 } SlotWait;
 
 static void
@@ -693,7 +694,11 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	else
 		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
 	if (take == ZK_UNPROVED)
+	{
+		if (wait->ticket == 0 || proof_is_given(wait->ticket))
+			wait->ticket = proof_ask();
 		sleep = Min(sleep, UNPROVED_RECHECK_MS);
+	}
 	log_in = log_wait(wait, lock);
 	if (log_in >= 0)
 		sleep = Min(sleep, log_in);

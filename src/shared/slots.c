@@ -791,14 +791,18 @@ slot_unwant(ZkProcLock *proc)
 
 /*
  * Is an idle slot still ours?  A cluster that was cut off may not have heard of
- * its loss.  What is handed on is left to the commit check, and so is a grant;
- * but a retained lock may have been idle for long.
+ * its loss.  What is handed on in a moment is left to the commit check, and so is
+ * a grant; but what is retained, or what a worker that is held up has not come
+ * to, may have been idle for long.
  */
 static bool
 is_proved(const ZkSlot *slot)
 {
-	return !slot->contender.retain || slot->handoff_start == 0 ||
-		zk_now_ms() < lease_read();
+	int64		now = zk_now_ms();
+
+	return slot->handoff_start == 0 ||
+		(!slot->contender.retain && now < slot->keep_until + MAX_IDLE_MS) ||
+		now < lease_read();
 }
 
 /* The slot is free to be taken; the partition lock is held exclusively. */
@@ -1229,6 +1233,13 @@ may_hand_off(ZkSlot *slot, int64 now)
 	return now - slot->handoff_start < quantum_us();
 }
 
+/* Is room left for others, if what nobody uses is retained? */
+static bool
+has_room(void)
+{
+	return pg_atomic_read_u32(&zk->nslots) <= (uint32) zklock_max_locks / 2;
+}
+
 /*
  * The slot is idle now.  If there is nobody to take it, the worker gives it up
  * when it comes to it, or when it has been retained for long enough; if there
@@ -1248,7 +1259,7 @@ leave_idle(ZkSlot *slot, int64 now)
 	else
 	{
 		slot->keep_until = now;
-		if (slot->contender.retain && !slot->crowded)
+		if (slot->contender.retain && !slot->crowded && has_room())
 			slot->keep_until += zklock_retain_time;
 		if (slot->keep_until > now)
 			return;
@@ -1775,7 +1786,8 @@ slot_set_watched(ZkSlot *slot, bool watched)
 
 /*
  * slot_set_crowded
- *		Others wait behind our contender.
+ *		Others wait behind our contender, or the worker itself does, to end the
+ *		session.
  *
  * What is only retained is given up.  Returns whether the slot is in use
  * instead, so that they have to wait.
@@ -1784,6 +1796,7 @@ bool
 slot_set_crowded(ZkSlot *slot)
 {
 	bool		in_use;
+	int64		now = zk_now_ms();
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	if (slot->watched && !slot->contested)
@@ -1792,6 +1805,8 @@ slot_set_crowded(ZkSlot *slot)
 	slot->crowded = true;
 	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))
 		slot_event(slot, SLOT_GIVEN_UP);
+	/* it may have been retained before there was a taker */
+	slot->keep_until = Min(slot->keep_until, now + MAX_IDLE_MS);
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
 	LWLockRelease(partition_lock(slot->hash));
 	return in_use;
@@ -2008,6 +2023,9 @@ slot_check_idle(ZkSlot *slot, int64 now)
 	int64		check_at = 0;
 
 	lock_slot(slot, LW_EXCLUSIVE);
+	/* zklock.retain_time may have become shorter */
+	if (slot->state == ZK_SLOT_IDLE && slot->contender.retain && !has_taker(slot))
+		slot->keep_until = Min(slot->keep_until, now + zklock_retain_time);
 	if (slot->state == ZK_SLOT_IDLE && now < slot->keep_until)
 		check_at = slot->keep_until;
 	else if (slot->state == ZK_SLOT_IDLE)

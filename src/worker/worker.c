@@ -1103,6 +1103,21 @@ watch_contenders(bool connected)
 	pfree(list);
 }
 
+/*
+ * The session is to end when nothing is held: no lock is to go on from backend
+ * to backend for long, or be retained, until then.
+ */
+static void
+begin_drain(void)
+{
+	int			n;
+	Contender **list = list_contenders(&n);
+
+	for (int i = 0; i < n; i++)
+		(void) slot_set_crowded(list[i]->slot);
+	pfree(list);
+}
+
 static void
 session_up(void)
 {
@@ -1508,6 +1523,8 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		{
 			session.draining = chroot_changed();
 			session_write(&session);
+			if (session.draining)
+				begin_drain();
 		}
 
 		open_session();

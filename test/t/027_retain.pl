@@ -68,6 +68,16 @@ sub worker
 # Kept, and taken again
 #
 
+# The first contender of a session: no lease yet that lasts from one heartbeat
+# to the next, which is 5 s.
+{
+	take($a, 'first');
+	$a->poll_query_until('postgres',
+		"SELECT coalesce(lease, '0') <= '0' OR lease > '10 s' FROM zk_session");
+	is(sql($a, "SELECT zk_try_lock('first', '2 s')")->{out}, 't',
+		'whether the session is alive is asked when it matters');
+}
+
 {
 	my $token = take($a, 'k');
 	my @kept = contenders($zk, 'k');
@@ -141,6 +151,32 @@ for my $how (
 	$waiter->run_ok('COMMIT');
 	is(owner('u'), 'b', 'and keeps it');
 	$_->quit for ($holder, $waiter);
+}
+
+# Somebody of the same cluster wants it, too, but is held up: by the one who had
+# it, whose rollback waits for another server.
+{
+	$a->safe_psql('postgres', q{CREATE EXTENSION postgres_fdw;
+		CREATE SERVER loopback FOREIGN DATA WRAPPER postgres_fdw
+			OPTIONS (host '} . $a->host . q{', port '} . $a->port . q{', dbname 'postgres');
+		CREATE USER MAPPING FOR CURRENT_USER SERVER loopback;
+		CREATE VIEW myself AS SELECT pg_backend_pid() AS pid;
+		CREATE FOREIGN TABLE remote (pid int) SERVER loopback OPTIONS (table_name 'myself')});
+	my $holder = holder($a, 'h');
+	my $remote = $holder->run_ok('SELECT pid FROM remote');
+
+	stop_process($remote);
+	$holder->send('ROLLBACK');
+	$a->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks');
+	my $waiter = waiter($a, 'h', 1);
+	# postgres_fdw gives up after 30 s
+	is(sql($b, "SELECT zk_try_lock('h', '20 s')")->{out}, 't',
+		'a retained lock is not kept for somebody who cannot take it');
+	ok(!$holder->done, '... while that is so');
+	kill 'CONT', $remote;
+	$holder->result;
+	is($waiter->result->{message}, undef, 'who then gets it');
+	$_->quit for ($waiter, $holder);
 }
 
 #
@@ -245,7 +281,11 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	wait_no_contenders($zk, 't');
 	ok(1, 'a retained lock goes when its time is over');
 
+	setting($a, 'zklock.retain_time', '1h');
+	take($a, 't');
 	setting($a, 'zklock.retain_time', '0');
+	wait_no_contenders($zk, 't');
+	ok(1, '... or when that has become shorter');
 	take($a, 't');
 	wait_no_contenders($zk, 't');
 	ok(1, 'and without retain_time at transaction end');
@@ -255,6 +295,53 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$a->stop('fast');
 	wait_no_contenders($zk, 't');
 	ok(1, 'and when the server stops');
+}
+
+#
+# Not at the cost of others
+#
+
+{
+	my $d = zk_cluster('d', $zk, %settings,
+		'zklock.session_timeout' => '4s',
+		'zklock.max_locks' => 10);
+	my @s = map { ZkSession->new($d) } (1, 2);
+
+	$s[0]->run_ok("SELECT zk_lock('c' || i) FROM generate_series(1, 4) i");
+	is(scalar(grep { $s[0]->run("SELECT zk_lock('m$_')")->{message} } (1 .. 30)),
+		0, 'retained locks leave slots to others');
+
+	# A worker that does not run gives nothing up, and hears of nothing.
+	setting($d, 'zklock.retain_time', '0');
+	$_->run("BEGIN; SELECT zk_lock('o');") for $s[0];
+	my $pid = worker($d);
+	stop_process($pid);
+	$s[0]->run_ok('COMMIT');
+	my $other = holder($b, 'o');
+	$s[1]->run('BEGIN');
+	$s[1]->send("SELECT zk_lock('o')");
+	$s[1]->wait_waiting(2);
+	ok(1, 'what has been idle for long is not taken in a session that may have ended');
+	kill 'CONT', $pid;
+	$other->run_ok('COMMIT');
+	is($s[1]->result->{message}, undef, 'but when it is ours again');
+	$s[1]->run_ok('COMMIT');
+	$other->quit;
+
+	# A new chroot takes effect when nothing is held.
+	setting($d, 'zklock.retain_time', '1h');
+	$s[$_]->run_ok("BEGIN; SELECT zk_lock('d$_');") for (0, 1);
+	setting($d, 'zklock.servers', $zk->connstr . '/zklock');
+	poll_until(sub { sql($d, "SELECT zk_try_lock('new', '100ms')")->{out} eq 'f' },
+		'nothing new to be begun');
+	$s[0]->run_ok('COMMIT');
+	$s[0]->send("SELECT zk_lock('d0')");
+	$s[0]->wait_waiting(2);
+	ok(1, 'what is retained does not put off the end of the session');
+	$s[1]->run_ok('COMMIT');
+	is($s[0]->result->{message}, undef, 'and the lock is had in the next one');
+	$_->quit for @s;
+	$d->stop('fast');
 }
 
 $_->stop('fast') for ($b, $c);

@@ -314,6 +314,8 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	# A worker that does not run gives nothing up, and hears of nothing.
 	setting($d, 'zklock.retain_time', '0');
 	$_->run("BEGIN; SELECT zk_lock('o');") for $s[0];
+	$d->poll_query_until('postgres', "SELECT lease > '2s' FROM zk_session")
+	  or die 'no lease';
 	my $pid = worker($d);
 	stop_process($pid);
 	$s[0]->run_ok('COMMIT');

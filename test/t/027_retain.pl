@@ -304,6 +304,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 {
 	my $d = zk_cluster('d', $zk, %settings,
 		'zklock.session_timeout' => '4s',
+		'zklock.handoff_quantum' => '10ms',
 		'zklock.max_locks' => 10);
 	my @s = map { ZkSession->new($d) } (1, 2);
 
@@ -313,12 +314,11 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 
 	# A worker that does not run gives nothing up, and hears of nothing.
 	setting($d, 'zklock.retain_time', '0');
-	$_->run("BEGIN; SELECT zk_lock('o');") for $s[0];
-	$d->poll_query_until('postgres', "SELECT lease > '2s' FROM zk_session")
-	  or die 'no lease';
+	wait_no_contenders($zk, 'c1');
+	$s[0]->run_ok("BEGIN; SELECT zk_lock('o');");
 	my $pid = worker($d);
 	stop_process($pid);
-	$s[0]->run_ok('COMMIT');
+	$s[0]->run_ok('ROLLBACK');
 	my $other = holder($b, 'o');
 	$s[1]->run('BEGIN');
 	$s[1]->send("SELECT zk_lock('o')");

@@ -19,20 +19,20 @@
  *
  * The creates and deletes of a flight go together, as a batch: one multi, one
  * write of ZooKeeper's log for all of them (or several, of which each is as
- * long as one should be).  Ahead of them goes what was submitted ahead of them,
- * such as the making of directories, which a multi cannot do: the library
- * aborts on a container in one.  Behind them goes what was submitted behind
- * them, such as the reading of the queue.  The order is kept for each owner,
- * not between owners, and of each no more than one such write goes in a flight.
- * One that is alone goes alone.
+ * long as one should be).  Behind them goes what their owners have submitted
+ * behind them, such as the reading of the queue; all else goes ahead, such as
+ * the making of directories, which cannot be in a multi: the library aborts on
+ * a container in one.  So the order is kept for each owner, though not between
+ * them.  Of each owner no more than one such write goes in a flight.  One that
+ * is alone in its flight goes alone.
  *
  * All that one multi creates has the same czxid: PrepRequestProcessor.java gets
  * one zxid for it ("Each op in a multi-op must have the same zxid!"), and
  * DataTree.java gives it to each of its parts.  The answer does not tell it,
  * and create2, whose answer would, frees a bad pointer in the library if it is
- * in a multi.  So it is asked for by a stat, which is sent once for the nodes of
- * one multi, if several owners ask in the same flight.  A create that is alone
- * is a create2.
+ * in a multi.  So it is asked for by a stat, which is sent once for all nodes
+ * of one multi whose owners ask in the same flight.  A create that is alone is
+ * a create2.
  *
  * If one operation of a batch fails, none of it has happened.  Then all of them
  * go again, one by one, ahead of all else in the next flight, and with them
@@ -43,7 +43,8 @@
  * Only asynchronous calls are used: the synchronous ones can hang for good if
  * the session ends at the wrong moment (ZOOKEEPER-2802).  For the same reason
  * an operation that the library will never answer, because the session has
- * ended, is forgotten with the session and not waited for.
+ * ended, is forgotten with the session and not waited for.  (bound_watches()
+ * has the one exception, which asks no server.)
  *
  * The threads start with all signals blocked but SIGQUIT, since PostgreSQL's
  * handlers must run in the main thread only; that of SIGQUIT does no more than
@@ -119,7 +120,7 @@
 /* Not one of ZOO_ERRORS: another operation of the batch has failed. */
 #define BATCH_FAILED		1
 
-/* Nor is this: the stat of another node that was created with ours has failed. */
+/* Nor is this: the stat that was to stand for this one has failed. */
 #define NOT_SHARED			2
 
 /* So many stats of a flight can stand for others. */
@@ -440,7 +441,7 @@ answer_multi(int rc, const void *data)
 		op->news.code = rc;
 		if (one_failed && multi->is_batch)
 			op->news.code = BATCH_FAILED;
-		else if (one_failed)
+		else if (one_failed && rc < ZAPIERROR)
 			op->news.code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
 		if (op->news.code == ZOK)
 			op->created = multi->results[i].value;
@@ -1523,7 +1524,6 @@ fill_answer(SessionEvent *event, Operation *op)
 {
 	News	   *news = &op->news;
 	RecipeInput *input = &event->input;
-	const char *created = op->created ? op->created : news->string;
 	bool		proof = is_proof(op);
 
 	answer_sharers(op);
@@ -1551,21 +1551,19 @@ fill_answer(SessionEvent *event, Operation *op)
 	if (input->result == RECIPE_UNKNOWN && news->code != NOT_SHARED && connected)
 		resend_at = zk_now_ms() + RESEND_DELAY_MS;
 	input->error = news->code;
-	if (created)
+	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
 	{
-		const char *slash = strrchr(created, '/');
+		const char *created = op->created ? op->created : news->string;
+		const char *slash = created ? strrchr(created, '/') : NULL;
 
-		input->node = slash ? slash + 1 : created;
+		input->node = slash ? slash + 1 : "";
+		input->batch = op->batch;
+		input->token = is_ours(&news->stat) ? news->stat.czxid : 0;
 	}
 	input->children = (const char *const *) news->children;
 	input->nchildren = news->nchildren;
 	input->data = news->data;
 	input->data_len = news->data_len;
-	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
-	{
-		input->batch = op->batch;
-		input->token = is_ours(&news->stat) ? news->stat.czxid : 0;
-	}
 	input->czxid = news->stat.czxid;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;

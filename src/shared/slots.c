@@ -530,7 +530,8 @@ end_contender(ZkSlot *slot)
 static void
 slot_event(ZkSlot *slot, SlotEvent event)
 {
-	ZkSlotState next = slot->state;
+	ZkSlotState last = slot->state;
+	ZkSlotState next = last;
 	bool		queued = slot->queued;
 
 	if (event == SLOT_CONTENDER_GONE)
@@ -587,7 +588,11 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	}
 	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)
 		mail_slot(slot);
-	ConditionVariableBroadcast(&slot->cv);
+
+	/* who asked for the next contender goes on waiting, and need not know */
+	if (!(last == ZK_SLOT_RELEASING && next == ZK_SLOT_WANTED &&
+		  slot->nwanting == 1))
+		ConditionVariableBroadcast(&slot->cv);
 }
 
 /* Remove the slot if nobody uses it; the partition lock is held exclusively. */

@@ -453,11 +453,14 @@ static const char *
 contender_data(int pid, bool retain)
 {
 	static char data[256];
-	char		host[128];
+	static char host[128] = "";
 
-	if (gethostname(host, sizeof(host)) != 0)
-		strlcpy(host, "unknown", sizeof(host));
-	host[sizeof(host) - 1] = '\0';
+	if (host[0] == '\0')
+	{
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "unknown", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+	}
 	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s pid=%d%s",
 			 host, PostPortNumber, cluster_name, pid,
 			 retain ? RECIPE_RETAIN_MARK : "");

@@ -312,7 +312,7 @@ unlock_all(void)
 /* A key as the hash table has it, and its root. */
 typedef struct ShortKey
 {
-	char		text[ZK_SHORT_KEY_SIZE];
+	char		chars[ZK_SHORT_KEY_SIZE];
 	char		root[ZNODE_MAX_ROOT + 1];
 	uint32		hash;
 } ShortKey;
@@ -328,9 +328,9 @@ find_root(const char *root)
 
 /* The root's number in a key of the hash table. */
 static int
-root_number(const char *text)
+root_number(const char *key)
 {
-	return (text[0] - FIRST_DIGIT) * ROOT_BASE + text[1] - FIRST_DIGIT;
+	return (key[0] - FIRST_DIGIT) * ROOT_BASE + key[1] - FIRST_DIGIT;
 }
 
 /* Forget the roots that no slot uses; all partition locks are held. */
@@ -382,7 +382,8 @@ number_root(const char *root)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of roots for locks"),
 				 errdetail("Locks are in use below %d different values of \"zklock.root\".",
-						   ZK_MAX_ROOTS)));
+						   ZK_MAX_ROOTS),
+				 errhint("Use fewer values, and longer names of locks.")));
 	return number;
 }
 
@@ -413,11 +414,11 @@ lock_key(const char *key, LWLockMode mode, ShortKey *short_key)
 			cached_number = number_root(short_key->root);
 			strlcpy(cached_root, short_key->root, sizeof(cached_root));
 		}
-		short_key->text[0] = FIRST_DIGIT + cached_number / ROOT_BASE;
-		short_key->text[1] = FIRST_DIGIT + cached_number % ROOT_BASE;
-		strlcpy(short_key->text + ZK_ROOT_DIGITS, name,
-				sizeof(short_key->text) - ZK_ROOT_DIGITS);
-		short_key->hash = get_hash_value(slots, short_key->text);
+		short_key->chars[0] = FIRST_DIGIT + cached_number / ROOT_BASE;
+		short_key->chars[1] = FIRST_DIGIT + cached_number % ROOT_BASE;
+		strlcpy(short_key->chars + ZK_ROOT_DIGITS, name,
+				sizeof(short_key->chars) - ZK_ROOT_DIGITS);
+		short_key->hash = get_hash_value(slots, short_key->chars);
 		lock = partition_lock(short_key->hash);
 		LWLockAcquire(lock, mode);
 		if (strcmp(zk->roots[cached_number], cached_root) == 0)
@@ -430,7 +431,7 @@ lock_key(const char *key, LWLockMode mode, ShortKey *short_key)
 static ZkSlot *
 find_slot(const ShortKey *key)
 {
-	return hash_search_with_hash_value(slots, key->text, key->hash,
+	return hash_search_with_hash_value(slots, key->chars, key->hash,
 									   HASH_FIND, NULL);
 }
 
@@ -702,7 +703,7 @@ find_or_enter_slot(const ShortKey *key)
 
 	if (slot == NULL && reserve_slot())
 	{
-		slot = hash_search_with_hash_value(slots, key->text, key->hash,
+		slot = hash_search_with_hash_value(slots, key->chars, key->hash,
 										   HASH_ENTER_NULL, NULL);
 		if (slot == NULL)
 			pg_atomic_fetch_sub_u32(&zk->nslots, 1);

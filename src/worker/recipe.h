@@ -123,8 +123,8 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_ALONE		(1 << 10)	/* looked: no writer behind us */
 #define RECIPE_TOLD_BEHIND		(1 << 11)	/* looked: a writer is behind us */
 #define RECIPE_TOLD_REVOKED		(1 << 12)	/* somebody asks for the lock */
-#define RECIPE_TOLD_CLEAR		(1 << 13)	/* monitored: nobody waits behind us,
-											 * until we tell */
+#define RECIPE_TOLD_CLEAR		(1 << 13)	/* monitored: nobody waits behind
+											 * us, until we tell */
 #define RECIPE_TOLD_CROWDED		(1 << 14)	/* monitored: somebody does */
 #define RECIPE_TOLD_COURTING	(1 << 15)	/* only an owner is ahead that may
 											 * not need the lock: it answers */

@@ -321,8 +321,8 @@ def retained(turn):
     finally:
         set_in_first_cluster(setting, None, default)
     # what comes next is measured in a cluster that owns nothing
-    wait_until(lambda: sql(clusters[0], "bench",
-                           "SELECT count(*) FROM generate_series(0, 15) i, zk_queue('kept' || i)") == "0",
+    contenders = "SELECT count(*) FROM generate_series(0, 15) i, zk_queue('kept' || i)"
+    wait_until(lambda: sql(clusters[0], "bench", contenders) == "0",
                "the retained locks are given back")
 
 

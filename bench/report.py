@@ -247,27 +247,45 @@ def sections():
     yield from by_metric("pgbench", 2, rate="transactions a second")
 
 
-def plot(name, title, xlabel, ylabel, lines, *settings):
-    """lines: (title, [(x, y), ...])"""
-    lines = [(title, points) for title, points in lines if points]
+# The same in all plots: colour, and whether the line is dashed
+STYLES = {
+    "zklock": ("#7b1fa2", False),
+    "zklock-0": ("#7b1fa2", True),
+    "curator": ("#2e7d32", False),
+    "writelock": ("#9ccc65", False),
+    "kazoo": ("#f9a825", False),
+    "redis": ("#d32f2f", False),
+    "etcd": ("#1e88e5", False),
+    "advisory": ("#00838f", False),
+    "raw": ("#000000", True),
+    "raw-multi": ("#888888", True),
+}
+
+
+def plot(file, title, xlabel, ylabel, lines, *settings):
+    """lines: (rival, [(x, y), ...])"""
+    lines = [(name, points) for name, points in lines if points]
     if not lines:
         return
-    script = ["set terminal svg size 800,500 dynamic noenhanced font 'sans-serif,13'"
+    script = ["set terminal svg size 940,450 dynamic noenhanced font 'sans-serif,13'"
               " background '#ffffff'",
-              "set output '%s'" % os.path.join(out, name),
+              "set output '%s'" % os.path.join(out, file),
               "set title \"%s\"" % title, "set xlabel '%s'" % xlabel, "set ylabel '%s'" % ylabel,
-              "set key below", "set grid", "set format '%g'", *settings]
-    for i, (_, points) in enumerate(lines):
+              "set key outside right center Left reverse", "set autoscale xfix",
+              "set grid", "set format '%g'", *settings]
+    curves = []
+    for i, (name, points) in enumerate(lines):
         script += ["$line%d << EOD" % i] + ["%g %g" % point for point in points] + ["EOD"]
-    script.append("plot " + ", ".join(
-        "$line%d with linespoints lw %d pt 7 ps 0.5 title \"%s\""
-        % (i, 3 if title == "zklock" else 1, title) for i, (title, _) in enumerate(lines)))
+        color, dashed = STYLES[name]
+        curves.append("$line%d with linespoints lw %d dt %d pt 7 ps 0.5 lc rgb '%s' title \"%s\""
+                      % (i, 3 if name == "zklock" else 1, 2 if dashed else 1, color, NAMES[name]))
+    script.append("plot " + ", ".join(curves))
     subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=True)
 
 
 def medians(scenario, metric):
-    return [(NAMES[name], [(x, median(values(scenario, name, x, metric)))
-                           for x in xs(scenario) if values(scenario, name, x, metric)])
+    return [(name, [(x, median(values(scenario, name, x, metric)))
+                    for x in xs(scenario) if values(scenario, name, x, metric)])
             for name in of(scenario)]
 
 
@@ -280,7 +298,7 @@ def quantiles(name):
 plot("throughput.svg", "Distinct locks", "clients", "cycles a second",
      medians("distinct", "rate"), "set logscale xy")
 plot("latency.svg", "A lone acquire", "µs", "% of acquires take no longer",
-     [(NAMES[name], quantiles(name)) for name in of("lone")], "set logscale x", "set yrange [0:100]")
+     [(name, quantiles(name)) for name in of("lone")], "set logscale x", "set yrange [0:100]")
 plot("held.svg", "A lone acquire while other locks are held", "locks held", "p50, µs",
      medians("held", "acquire_p50"), "set logscale x", "set yrange [0:]")
 plot("waiters.svg", "One hot lock while others wait for it", "waiters", "µs a grant",

@@ -50,8 +50,9 @@
  * ahead does not take it for a holder at once.  The same watch is asked for at
  * the first handoff, and while nobody else waits, handoffs go on.  When others
  * do (the slot is "crowded"), or while that is not known, they go on within
- * zklock.handoff_quantum; and where it is known, the turn ends as soon as all who
- * waited here when it began have had the lock, if it has lasted for MIN_TURN_MS.
+ * zklock.handoff_quantum.  If others do, or did when we queued for the lock, the
+ * turn ends as soon as all who waited here when it began have had the lock, and
+ * a part of the quantum has passed.
  *
  * A cluster must not wait for itself.  A contender that owns a lock is kept for
  * a backend that can take it, which is not held up in the lock manager: else it
@@ -136,10 +137,10 @@
 #define MAX_IDLE_MS		100
 
 /*
- * A turn is not ended before that for others who wait.  To let them have the
- * lock and to get it back costs one or two of these.
+ * The part of zklock.handoff_quantum for which a turn goes on in any case: to
+ * let others have the lock and get it back takes its time, too.
  */
-#define MIN_TURN_MS		2
+#define TURN_PART		10
 
 typedef enum SlotEvent
 {
@@ -257,6 +258,15 @@ slots_available(void)
 	return zk != NULL;
 }
 
+static int64
+now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 /*
  * zk_now_ms
  *		Milliseconds on a clock that also runs while the machine sleeps.
@@ -264,10 +274,7 @@ slots_available(void)
 int64
 zk_now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (int64) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return now_us() / 1000;
 }
 
 static LWLock *
@@ -524,6 +531,7 @@ static void
 slot_event(ZkSlot *slot, SlotEvent event)
 {
 	ZkSlotState next = slot->state;
+	bool		queued = slot->queued;
 
 	if (event == SLOT_CONTENDER_GONE)
 	{
@@ -572,6 +580,7 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	if (event == SLOT_GRANTED)
 	{
 		slot->handoff_start = 0;
+		slot->contested = queued;
 		slot->looked_at = zk_now_ms();
 		slot->keep_until = slot->looked_at + MAX_IDLE_MS;
 		slot->writer_behind = false;
@@ -1183,6 +1192,13 @@ has_taker(const ZkSlot *slot)
 	return false;
 }
 
+static int64
+quantum_us(void)
+{
+	return (int64) zklock_handoff_quantum * 1000;
+}
+
+/* "now" is in us here. */
 static void
 begin_turn(ZkSlot *slot, int64 now)
 {
@@ -1196,9 +1212,9 @@ turn_goes_on(const ZkSlot *slot, int64 now)
 {
 	int64		lasted = now - slot->handoff_start;
 
-	if (lasted >= zklock_handoff_quantum)
+	if (lasted >= quantum_us())
 		return false;
-	return lasted < MIN_TURN_MS || slot->turn_due > 0;
+	return lasted < quantum_us() / TURN_PART || slot->turn_due > 0;
 }
 
 /* May the last holder leave the slot to the next local backend? */
@@ -1210,10 +1226,11 @@ may_hand_off(ZkSlot *slot, int64 now)
 		return false;
 	if (slot->handoff_start == 0)
 		begin_turn(slot, now);
-	if (slot->crowded)
+	if (slot->watched)
+		return true;
+	if (slot->crowded || slot->contested)
 		return turn_goes_on(slot, now) && has_taker(slot);
-	return slot->watched ||
-		now - slot->handoff_start < zklock_handoff_quantum;
+	return now - slot->handoff_start < quantum_us();
 }
 
 /* Is room left for others, if what nobody uses is retained? */
@@ -1269,13 +1286,13 @@ slot_drop(ZkProcLock *proc)
 	remove_proc(proc);
 	if (!lost && --slot->nholding == 0)
 	{
-		int64		now = zk_now_ms();
+		int64		now = now_us();
 
 		if (may_hand_off(slot, now))
 		{
 			slot->turn_due--;
 			slot_event(slot, SLOT_HANDED);
-			leave_idle(slot, now);
+			leave_idle(slot, now / 1000);
 		}
 		else
 			slot_event(slot, SLOT_GIVEN_UP);
@@ -1543,6 +1560,7 @@ slots_attach_worker(void)
 	{
 		slot->mailed = false;
 		slot->watched = false;
+		slot->watch_asked = false;
 		if (slot->look_wanted || slot->look_start != 0)
 		{
 			/* who waits for it asks again */
@@ -1781,9 +1799,10 @@ slot_set_crowded(ZkSlot *slot)
 	int64		now = zk_now_ms();
 
 	lock_slot(slot, LW_EXCLUSIVE);
+	if (slot->watched && !slot->contested)
+		begin_turn(slot, now_us());
 	slot->watched = false;
 	slot->crowded = true;
-	begin_turn(slot, now);
 	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))
 		slot_event(slot, SLOT_GIVEN_UP);
 	/* it may have been retained before there was a taker */

@@ -119,6 +119,7 @@ typedef struct ZkSlot
 	bool		watch_asked;	/* ... and once is enough */
 	bool		watched;		/* the worker hears of others behind us */
 	bool		crowded;		/* it has */
+	bool		contested;		/* we had to queue behind others for it */
 	bool		writer_behind;	/* seen at looked_at, behind our readers */
 	ZkAsk		ask;
 	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
@@ -132,11 +133,11 @@ typedef struct ZkSlot
 	ZkProcLock *procs;
 	ZkProcLock **procs_end;		/* the last "next" */
 
-	/* fairness to contenders of others; times as of zk_now_ms() */
+	/* fairness to contenders of others; times as of zk_now_ms(), or in us */
 	int			turn_due;		/* backends that waited at handoff_start and
 								 * have not had the lock since */
-	int64		handoff_start;	/* of the first handoff since the grant, or
-								 * since others are known to wait; or 0 */
+	int64		handoff_start;	/* us: of the first handoff since the grant,
+								 * or since others are known to wait; or 0 */
 	int64		keep_until;		/* IDLE: not given up before, if nobody else
 								 * waits */
 	int64		looked_at;		/* when we looked who is behind us */

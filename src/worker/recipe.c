@@ -63,7 +63,7 @@
  *				  create told it; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
- *				watch ok, if only the owner is ahead and we are courteous: it may
+ *				watch ok, if only owners are ahead and we are courteous: it may
  *				  not need the lock -> WATCHING: courting; it does -> queued
  *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
@@ -78,7 +78,7 @@
  *				  OWNER: list the children and watch them
  *				list ok -> OWNER: clear, or, and then no more of it, crowded
  *				list no node, refused -> OWNER: crowded, since nobody knows
- *				deny, if our data says that we may not need the lock ->
+ *				deny, if our data say that we may not need the lock ->
  *				  OWNER: set (who we are)
  *				guard, once; guarding watch used up or unknown -> OWNER: watch
  *				  our own node
@@ -127,6 +127,7 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->serial = serial;
 	op->data = NULL;
 	op->batch = 0;
+	op->untouched = false;
 }
 
 /* For a read or watch; 0 stands for none. */
@@ -240,6 +241,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	recipe->look = 0;
 	recipe->guard = 0;
 	recipe->monitor = 0;
+	recipe->rewritten = false;
 	recipe->state = RECIPE_OWNER;
 	out->told |= RECIPE_TOLD_GRANTED;
 	if (recipe->token != 0)
@@ -327,6 +329,8 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	const char *predecessor = NULL;
 	int32_t		predecessor_sequence = 0;
 	int			ahead = 0;
+	int			writers = 0;
+	int32_t		first = 0;
 
 	recipe->blockers = 0;
 	for (int i = 0; i < in->nchildren; i++)
@@ -351,8 +355,11 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		}
 		else if (znode_before(contender.sequence, recipe->sequence))
 		{
-			ahead++;
-			if (shared && contender.shared)
+			if (ahead++ == 0 || znode_before(contender.sequence, first))
+				first = contender.sequence;
+			if (!contender.shared)
+				writers++;
+			else if (shared)
 				continue;
 			recipe->blockers++;
 			if (predecessor == NULL ||
@@ -364,7 +371,11 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		}
 	}
 
-	recipe->courting = recipe->courteous && ahead == 1;
+	/* are all that exclude us owners? */
+	recipe->courting = recipe->courteous && predecessor != NULL &&
+		(writers == 0 ||
+		 (writers == 1 && first == predecessor_sequence &&
+		  (shared || ahead == 1)));
 	forget_predecessor(recipe);
 	if (found && predecessor != NULL)
 		recipe->predecessor = strdup(predecessor);
@@ -639,6 +650,7 @@ on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			{
 				/* say again who we are, so that it can be asked again */
 				out->told |= RECIPE_TOLD_REVOKED;
+				recipe->rewritten = true;
 				send_op(out, RECIPE_OP_SET, recipe->node, 0);
 			}
 			break;
@@ -669,7 +681,7 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_read_done(recipe, in, out);
 }
 
-/* Does the data of the owner ahead say that it may not need the lock? */
+/* Do the data of the owner ahead say that it may not need the lock? */
 static bool
 may_be_retained(const RecipeInput *in)
 {
@@ -852,6 +864,7 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 		case RECIPE_RESUME_OWNED:
 			stat_node(recipe, out, 0);
 			recipe->state = RECIPE_OWNER;
+			recipe->rewritten = true;	/* perhaps */
 			if (recipe->retain)
 				monitor(recipe, out);
 			break;
@@ -898,6 +911,9 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			{
 				recipe->retain = false;
 				send_op(out, RECIPE_OP_SET, recipe->node, 0);
+
+				/* not over a revocation that we have not read yet */
+				out->ops[out->nops - 1].untouched = !recipe->rewritten;
 			}
 			break;
 		case RECIPE_GUARD:

@@ -105,6 +105,7 @@ typedef struct RecipeOp
 								 * directory */
 	const char *data;			/* of MKDIR, CREATE, SET; NULL: the usual */
 	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
+	bool		untouched;		/* of SET: only if nobody has ever done so */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */
@@ -174,6 +175,7 @@ typedef struct Recipe
 	bool		courteous;		/* ask an owner that may not need the lock;
 								 * set likewise */
 	bool		courting;		/* WATCHING: that may be so */
+	bool		rewritten;		/* OWNER: we have set our data */
 	uint32_t	monitor;		/* OWNER: that of the list of who is behind us
 								 * and its watch, or 0 */
 	uint32_t	look;			/* OWNER: that of the look behind us, or 0 */

@@ -19,20 +19,20 @@
  *
  * The creates and deletes of a flight go together, as a batch: one multi, one
  * write of ZooKeeper's log for all of them (or several, of which each is as
- * long as one should be).  Ahead of them goes what was submitted ahead of them,
- * such as the making of directories, which a multi cannot do: the library
- * aborts on a container in one.  Behind them goes what was submitted behind
- * them, such as the reading of the queue.  The order is kept for each owner,
- * not between owners, and of each no more than one such write goes in a flight.
- * One that is alone goes alone.
+ * long as one should be).  Behind them goes what their owners have submitted
+ * behind them, such as the reading of the queue; all else goes ahead, such as
+ * the making of directories, which cannot be in a multi: the library aborts on
+ * a container in one.  So the order is kept for each owner, though not between
+ * them.  Of each owner no more than one such write goes in a flight.  One that
+ * is alone in its flight goes alone.
  *
  * All that one multi creates has the same czxid: PrepRequestProcessor.java gets
  * one zxid for it ("Each op in a multi-op must have the same zxid!"), and
  * DataTree.java gives it to each of its parts.  The answer does not tell it,
  * and create2, whose answer would, frees a bad pointer in the library if it is
- * in a multi.  So it is asked for by a stat, which is sent once for the nodes of
- * one multi, if several owners ask in the same flight.  A create that is alone
- * is a create2.
+ * in a multi.  So it is asked for by a stat, which is sent once for all nodes
+ * of one multi whose owners ask in the same flight.  A create that is alone is
+ * a create2.
  *
  * If one operation of a batch fails, none of it has happened.  Then all of them
  * go again, one by one, ahead of all else in the next flight, and with them
@@ -43,7 +43,8 @@
  * Only asynchronous calls are used: the synchronous ones can hang for good if
  * the session ends at the wrong moment (ZOOKEEPER-2802).  For the same reason
  * an operation that the library will never answer, because the session has
- * ended, is forgotten with the session and not waited for.
+ * ended, is forgotten with the session and not waited for.  (bound_watches()
+ * has the one exception, which asks no server.)
  *
  * The threads start with all signals blocked but SIGQUIT, since PostgreSQL's
  * handlers must run in the main thread only; that of SIGQUIT does no more than
@@ -92,8 +93,11 @@
  */
 #define RESEND_DELAY_MS		100
 
-/* A path that is watched is shorter than this. */
-#define WATCH_PATH_SIZE		1024
+/*
+ * The most that the library may ask the server to watch again, in the one
+ * request that it does so with when it has reconnected.
+ */
+#define WATCH_BYTES			(256 * 1024)
 
 /*
  * The most that goes in one multi: beyond so many operations they do not
@@ -116,7 +120,7 @@
 /* Not one of ZOO_ERRORS: another operation of the batch has failed. */
 #define BATCH_FAILED		1
 
-/* Nor is this: the stat of another node that was created with ours has failed. */
+/* Nor is this: the stat that was to stand for this one has failed. */
 #define NOT_SHARED			2
 
 /* So many stats of a flight can stand for others. */
@@ -162,6 +166,7 @@ typedef struct Operation
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	const char *created;		/* path, in the memory of its multi, or NULL */
+	bool		untouched;		/* SET: only if nobody has ever done so */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */
@@ -212,7 +217,7 @@ typedef struct Watcher
  */
 typedef struct Watch
 {
-	char		path[WATCH_PATH_SIZE];	/* hash key, must be first */
+	char	   *path;			/* hash key, must be first; palloc'd */
 	dlist_head	watchers;		/* one for each owner */
 } Watch;
 
@@ -223,8 +228,10 @@ static int64 resend_at = 0;		/* zk_now_ms() before which not to send */
 static int	wake_fd = -1;
 static char *auth;				/* to be sent, or NULL */
 static HTAB *watches;			/* that are set, or on their way */
+static Size watched_bytes = 0;	/* what it takes to set them again */
+static Size chroot_len;			/* of which each path has that */
 static dlist_head fired_watchers = DLIST_STATIC_INIT(fired_watchers);
-static int	fired_type;			/* type of the event that they wait for */
+static bool fired_deleted;		/* of the event that they wait for */
 static const struct ACL_vector *acl;
 static MemoryContext session_context;
 
@@ -434,7 +441,7 @@ answer_multi(int rc, const void *data)
 		op->news.code = rc;
 		if (one_failed && multi->is_batch)
 			op->news.code = BATCH_FAILED;
-		else if (one_failed)
+		else if (one_failed && rc < ZAPIERROR)
 			op->news.code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
 		if (op->news.code == ZOK)
 			op->created = multi->results[i].value;
@@ -570,6 +577,20 @@ leave_library(const sigset_t *saved)
 	pthread_sigmask(SIG_SETMASK, saved, NULL);
 }
 
+static uint32
+hash_path(const void *key, Size keysize pg_attribute_unused())
+{
+	const char *path = *(char *const *) key;
+
+	return hash_bytes((const unsigned char *) path, strlen(path));
+}
+
+static int
+match_path(const void *a, const void *b, Size keysize pg_attribute_unused())
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
 /*
  * session_init
  *		Prepare the process for sessions.
@@ -590,11 +611,13 @@ session_init(void)
 	session_context = AllocSetContextCreate(TopMemoryContext, "zklock session",
 											ALLOCSET_DEFAULT_SIZES);
 	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = WATCH_PATH_SIZE;
+	ctl.keysize = sizeof(char *);
 	ctl.entrysize = sizeof(Watch);
+	ctl.hash = hash_path;
+	ctl.match = match_path;
 	ctl.hcxt = session_context;
 	watches = hash_create("zklock watches", 64, &ctl,
-						  HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+						  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 	passengers = passengers_create(session_context, 64, NULL);
 
 	main_thread = pthread_self();
@@ -620,6 +643,7 @@ session_open(const SessionOptions *options)
 	clientid_t	id;
 
 	Assert(handle == NULL);
+	chroot_len = strlen(options->servers) - strcspn(options->servers, "/");
 	acl = options->creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 	if (auth)
 		pfree(auth);
@@ -723,6 +747,44 @@ forget_operations(dlist_head *list)
 	}
 }
 
+/* What a path takes in a request: its length, and itself. */
+static Size
+watch_bytes(const char *path)
+{
+	return sizeof(int32) + chroot_len + strlen(path);
+}
+
+static Watch *
+find_watch(const char *path)
+{
+	return hash_search(watches, &path, HASH_FIND, NULL);
+}
+
+static Watch *
+make_watch(const char *path)
+{
+	bool		found;
+	Watch	   *watch = hash_search(watches, &path, HASH_ENTER, &found);
+
+	if (!found)
+	{
+		watch->path = MemoryContextStrdup(session_context, path);
+		dlist_init(&watch->watchers);
+		watched_bytes += watch_bytes(path);
+	}
+	return watch;
+}
+
+static void
+drop_watch(Watch *watch)
+{
+	char	   *path = watch->path;
+
+	watched_bytes -= watch_bytes(path);
+	hash_search(watches, &path, HASH_REMOVE, NULL);
+	pfree(path);
+}
+
 /* Forget a watcher, and its watch if nobody else has set it: then true. */
 static bool
 forget_watcher(Watch *watch, Watcher *watcher)
@@ -731,22 +793,35 @@ forget_watcher(Watch *watch, Watcher *watcher)
 	pfree(watcher);
 	if (!dlist_is_empty(&watch->watchers))
 		return false;
-	hash_search(watches, watch->path, HASH_REMOVE, NULL);
+	drop_watch(watch);
 	return true;
+}
+
+/* Forget a watch, and have those who have set it told. */
+static void
+fire_watch(Watch *watch)
+{
+	while (!dlist_is_empty(&watch->watchers))
+		dlist_push_tail(&fired_watchers,
+						dlist_pop_head_node(&watch->watchers));
+	drop_watch(watch);
+}
+
+static void
+fire_all_watches(void)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+
+	hash_seq_init(&scan, watches);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		fire_watch(watch);
 }
 
 static void
 forget_all_watches(void)
 {
-	Watch	   *watch;
-	HASH_SEQ_STATUS scan;
-	dlist_mutable_iter iter;
-
-	hash_seq_init(&scan, watches);
-	while ((watch = hash_seq_search(&scan)) != NULL)
-		dlist_foreach_modify(iter, &watch->watchers)
-			(void) forget_watcher(watch,
-								  dlist_container(Watcher, node, iter.cur));
+	fire_all_watches();
 	while (!dlist_is_empty(&fired_watchers))
 		pfree(dlist_container(Watcher, node,
 							  dlist_pop_head_node(&fired_watchers)));
@@ -819,6 +894,7 @@ session_submit(uint32_t owner, const char *directory, const RecipeOp *recipe_op,
 	op->serial = recipe_op->serial;
 	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
 	op->batch = recipe_op->batch;
+	op->untouched = recipe_op->untouched;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(session_context, recipe_op->data);
 	strcpy(op->path, directory);
@@ -864,16 +940,9 @@ find_watcher(Watch *watch, uint32_t owner)
 static int
 send_watch(Operation *op)
 {
-	Watch	   *watch;
-	Watcher    *watcher;
-	bool		found;
+	Watch	   *watch = make_watch(op->path);
+	Watcher    *watcher = find_watcher(watch, op->owner);
 
-	if (strlen(op->path) >= WATCH_PATH_SIZE)
-		return ZBADARGUMENTS;
-	watch = hash_search(watches, op->path, HASH_ENTER, &found);
-	if (!found)
-		dlist_init(&watch->watchers);
-	watcher = find_watcher(watch, op->owner);
 	if (watcher == NULL)
 	{
 		watcher = MemoryContextAlloc(session_context, sizeof(Watcher));
@@ -891,13 +960,9 @@ send_watch(Operation *op)
 static void
 forget_watch(const Operation *op)
 {
-	Watch	   *watch = NULL;
-	Watcher    *watcher = NULL;
+	Watch	   *watch = find_watch(op->path);
+	Watcher    *watcher = watch ? find_watcher(watch, op->owner) : NULL;
 
-	if (strlen(op->path) < WATCH_PATH_SIZE)
-		watch = hash_search(watches, op->path, HASH_FIND, NULL);
-	if (watch)
-		watcher = find_watcher(watch, op->owner);
 	if (watcher && watcher->serial == op->serial)
 		(void) forget_watcher(watch, watcher);
 }
@@ -905,7 +970,7 @@ forget_watch(const Operation *op)
 static int
 send_unwatch(Operation *op)
 {
-	Watch	   *watch = hash_search(watches, op->path, HASH_FIND, NULL);
+	Watch	   *watch = find_watch(op->path);
 	Watcher    *watcher = watch ? find_watcher(watch, op->owner) : NULL;
 
 	if (watcher && forget_watcher(watch, watcher))
@@ -959,7 +1024,8 @@ send_operation(Operation *op)
 		case RECIPE_OP_GET:
 			return zoo_aget(handle, op->path, 0, answer_data, op);
 		case RECIPE_OP_SET:
-			return zoo_aset(handle, op->path, op->data, data_len(op), -1,
+			return zoo_aset(handle, op->path, op->data, data_len(op),
+							op->untouched ? 0 : -1,
 							answer_stat, op);
 		case RECIPE_OP_UNWATCH:
 			return send_unwatch(op);
@@ -1458,7 +1524,6 @@ fill_answer(SessionEvent *event, Operation *op)
 {
 	News	   *news = &op->news;
 	RecipeInput *input = &event->input;
-	const char *created = op->created ? op->created : news->string;
 	bool		proof = is_proof(op);
 
 	answer_sharers(op);
@@ -1486,21 +1551,19 @@ fill_answer(SessionEvent *event, Operation *op)
 	if (input->result == RECIPE_UNKNOWN && news->code != NOT_SHARED && connected)
 		resend_at = zk_now_ms() + RESEND_DELAY_MS;
 	input->error = news->code;
-	if (created)
+	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
 	{
-		const char *slash = strrchr(created, '/');
+		const char *created = op->created ? op->created : news->string;
+		const char *slash = created ? strrchr(created, '/') : NULL;
 
-		input->node = slash ? slash + 1 : created;
+		input->node = slash ? slash + 1 : "";
+		input->batch = op->batch;
+		input->token = is_ours(&news->stat) ? news->stat.czxid : 0;
 	}
 	input->children = (const char *const *) news->children;
 	input->nchildren = news->nchildren;
 	input->data = news->data;
 	input->data_len = news->data_len;
-	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
-	{
-		input->batch = op->batch;
-		input->token = is_ours(&news->stat) ? news->stat.czxid : 0;
-	}
 	input->czxid = news->stat.czxid;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;
@@ -1526,21 +1589,34 @@ send_again(Operation *op)
 	dlist_push_tail(&again, &op->node);
 }
 
-/* A watch has fired: those who have set it are to be told. */
+/*
+ * The connection is lost, and the library will ask the next server to watch
+ * again all that it watches, in one request.  If that would be longer than a
+ * server takes, have the library forget all, before it gets there, and those
+ * who watch told that their watches are used up: they set them again one by
+ * one.  Should the library be faster, the server drops the connection, which
+ * brings us here again.
+ *
+ * The call is of the synchronous sort, but what is removed locally only waits
+ * for nobody.  (Its asynchronous sibling takes its own argument for that of a
+ * synchronous one then.)
+ */
 static void
-fire_watch(const News *news)
+bound_watches(void)
 {
-	Watch	   *watch = NULL;
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+	sigset_t	saved;
 
-	if (strlen(news->string) < WATCH_PATH_SIZE)
-		watch = hash_search(watches, news->string, HASH_FIND, NULL);
-	if (watch == NULL)
+	if (watched_bytes <= WATCH_BYTES)
 		return;
-	fired_type = news->code;
-	while (!dlist_is_empty(&watch->watchers))
-		dlist_push_tail(&fired_watchers,
-						dlist_pop_head_node(&watch->watchers));
-	hash_search(watches, watch->path, HASH_REMOVE, NULL);
+	enter_library(&saved);
+	hash_seq_init(&scan, watches);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		zoo_remove_all_watches(handle, watch->path, ZWATCHTYPE_ANY, 1);
+	leave_library(&saved);
+	fired_deleted = false;
+	fire_all_watches();
 }
 
 /* The next of them; false if there is none. */
@@ -1556,7 +1632,7 @@ fill_watch(SessionEvent *event)
 	memset(event, 0, sizeof(*event));
 	event->kind = SESSION_WATCH;
 	event->owner = watcher->owner;
-	event->input.event = fired_type == ZOO_DELETED_EVENT ?
+	event->input.event = fired_deleted ?
 		RECIPE_NODE_DELETED : RECIPE_NODE_TOUCHED;
 	event->input.serial = watcher->serial;
 	pfree(watcher);
@@ -1602,6 +1678,7 @@ fill_state(SessionEvent *event, int state)
 	if (connected)
 		silent_connections++;
 	connected = false;
+	bound_watches();
 	lease_disconnect(&lease);
 	if (state == ZOO_EXPIRED_SESSION_STATE)
 		event->kind = SESSION_EXPIRED;
@@ -1630,6 +1707,7 @@ bool
 session_next_event(SessionEvent *event)
 {
 	News	   *news;
+	Watch	   *watch;
 	bool		found = false;
 
 	if (delivered)
@@ -1660,7 +1738,10 @@ session_next_event(SessionEvent *event)
 				found = fill_answer(event, (Operation *) news);
 				break;
 			case NEWS_WATCH:
-				fire_watch(news);
+				watch = find_watch(news->string);
+				fired_deleted = news->code == ZOO_DELETED_EVENT;
+				if (watch)
+					fire_watch(watch);
 				free_news(news);
 				if (fill_watch(event))
 					return true;

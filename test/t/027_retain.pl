@@ -27,6 +27,7 @@ my $proxy = ZkProxy->new;
 my $a = zk_cluster('a', $zk, %settings,
 	'zklock.servers' => $zk->connstr_through($proxy, 'a'));
 my $b = zk_cluster('b', $zk, %settings);
+my $c = zk_cluster('c', $zk, %settings);
 
 # One transaction that takes a lock; returns the fencing token.
 sub take
@@ -191,6 +192,10 @@ for my $how (
 	is(scalar(contenders($zk, 'r')), 2, 'readers keep the lock together');
 	take($a, 'r', $read);
 	is((contenders($zk, 'r'))[0], $kept[0], 'and take it again');
+	is(try($c, 'r'), 't', 'a writer that tries gets it from all of them');
+	wait_contenders($zk, 'r', 1);
+	is(owner('r'), 'c', 'and keeps it alone');
+	take($_, 'r', $read) for ($a, $b);
 	is(try($a, 'r'), 't', 'a writer of one of the clusters gets it from both');
 	wait_contenders($zk, 'r', 1);
 	is(owner('r'), 'a', 'and keeps it alone');
@@ -297,21 +302,21 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 #
 
 {
-	my $c = zk_cluster('c', $zk, %settings,
+	my $d = zk_cluster('d', $zk, %settings,
 		'zklock.session_timeout' => '4s',
 		'zklock.handoff_quantum' => '10ms',
 		'zklock.max_locks' => 10);
-	my @s = map { ZkSession->new($c) } (1, 2);
+	my @s = map { ZkSession->new($d) } (1, 2);
 
 	$s[0]->run_ok("SELECT zk_lock('c' || i) FROM generate_series(1, 4) i");
 	is(scalar(grep { $s[0]->run("SELECT zk_lock('m$_')")->{message} } (1 .. 30)),
 		0, 'retained locks leave slots to others');
 
 	# A worker that does not run gives nothing up, and hears of nothing.
-	setting($c, 'zklock.retain_time', '0');
+	setting($d, 'zklock.retain_time', '0');
 	wait_no_contenders($zk, 'c1');
 	$s[0]->run_ok("BEGIN; SELECT zk_lock('o');");
-	my $pid = worker($c);
+	my $pid = worker($d);
 	stop_process($pid);
 	$s[0]->run_ok('ROLLBACK');
 	my $other = holder($b, 'o');
@@ -326,10 +331,10 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$other->quit;
 
 	# A new chroot takes effect when nothing is held.
-	setting($c, 'zklock.retain_time', '1h');
+	setting($d, 'zklock.retain_time', '1h');
 	$s[$_]->run_ok("BEGIN; SELECT zk_lock('d$_');") for (0, 1);
-	setting($c, 'zklock.servers', $zk->connstr . '/zklock');
-	poll_until(sub { sql($c, "SELECT zk_try_lock('new', '100ms')")->{out} eq 'f' },
+	setting($d, 'zklock.servers', $zk->connstr . '/zklock');
+	poll_until(sub { sql($d, "SELECT zk_try_lock('new', '100ms')")->{out} eq 'f' },
 		'nothing new to be begun');
 	$s[0]->run_ok('COMMIT');
 	$s[0]->send("SELECT zk_lock('d0')");
@@ -338,10 +343,10 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$s[1]->run_ok('COMMIT');
 	is($s[0]->result->{message}, undef, 'and the lock is had in the next one');
 	$_->quit for @s;
-	$c->stop('fast');
+	$d->stop('fast');
 }
 
-$b->stop('fast');
+$_->stop('fast') for ($b, $c);
 is_deeply([all_contenders($zk)], [], 'no contender is left');
 is($a->logfile ? slurp_file($b->logfile) =~ /PANIC|TRAP|server process .* was terminated/ : '', '',
 	'nothing has crashed');

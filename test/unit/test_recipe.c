@@ -1484,7 +1484,6 @@ test_stat_refused_keeps_lock(void **state)
 	recipe_free(&recipe);
 }
 
-/* Who stops waiting takes the watch back once, whatever the delete does. */
 /* A create's answer, and then a list of children without a token. */
 static void
 give_created(Recipe *recipe, int64_t token, uint32_t batch, RecipeOutput *out)
@@ -1626,6 +1625,7 @@ test_token_is_forgotten(void **state)
 	}
 }
 
+/* Who stops waiting takes the watch back once, whatever the delete does. */
 static void
 test_unwatch_once(void **state)
 {
@@ -2208,7 +2208,8 @@ test_monitor_behind(void **state)
 		{ZNODE_WRITER, 5, {R(0000000006)}, RECIPE_TOLD_CROWDED},
 		{ZNODE_WRITER, 5, {R(0000000009), W(0000000007), R(0000000008)},
 		RECIPE_TOLD_CROWDED},
-		{ZNODE_MUTEX, 5, {"77777777777777777777777777777777__rlock__0000000006"},
+		{ZNODE_MUTEX, 5,
+			{"77777777777777777777777777777777__rlock__0000000006"},
 		RECIPE_TOLD_CROWDED},
 		{ZNODE_MUTEX, 5, {W(0000000004), R(0000000003)}, RECIPE_TOLD_CLEAR},
 		{ZNODE_MUTEX, 5, {"leaves", "locks"}, RECIPE_TOLD_CLEAR},
@@ -2329,7 +2330,7 @@ test_monitor_goes_on(void **state)
 	recipe_free(&recipe);
 }
 
-/* A contender of the same cluster is not somebody else, until one asks anew. */
+/* One of the same cluster is not somebody else, until one asks anew. */
 static void
 test_monitor_ignores_sibling(void **state)
 {
@@ -2631,14 +2632,18 @@ test_courtesy(void **state)
 		/* who is first may give way, but not to us */
 		{false, {W(0000000004), W(0000000003)}, RECIPE_WATCHING, false},
 		{false, {W(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
-		{false, {R(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
+		/* owners, one after the other */
+		{false, {R(0000000004), R(0000000003)}, RECIPE_WATCHING, true},
+		{false, {R(0000000003), R(0000000004), R(0000000002)}, RECIPE_WATCHING, true},
+		{false, {R(0000000003), W(0000000004), R(0000000002)}, RECIPE_WATCHING, false},
 		{true, {R(0000000004)}, RECIPE_OWNER, false},
 		{true, {R(0000000004), R(0000000003)}, RECIPE_OWNER, false},
 		{true, {W(0000000004)}, RECIPE_WATCHING, true},
 		{true, {W(0000000004), R(0000000006)}, RECIPE_WATCHING, true},
 		/* the only one that excludes us waits itself */
 		{true, {R(0000000003), W(0000000004)}, RECIPE_WATCHING, false},
-		{true, {W(0000000003), R(0000000004)}, RECIPE_WATCHING, false},
+		/* another one that waits for the owner does not keep us from asking */
+		{true, {W(0000000003), R(0000000004)}, RECIPE_WATCHING, true},
 		{true, {W(0000000003), W(0000000004)}, RECIPE_WATCHING, false}
 	};
 
@@ -3074,6 +3079,10 @@ test_state_names(void **state)
  * goes back behind what the client has seen, a write is answered when the
  * session's server has it, a sync brings the view up to date, and a watch
  * fires when the view passes the change.
+ *
+ * A client may be one that keeps its lock when it does not need it, or one
+ * that asks such an owner.  What its cluster does then is played, too: who is
+ * told that others wait gives way if it is idle, and denies otherwise.
  *-------------------------------------------------------------------------
  */
 
@@ -3101,6 +3110,9 @@ typedef struct Node
 	int			nchanges;		/* of its data */
 	int64_t		changes[MAX_CHANGES];	/* when */
 	bool		revokes[MAX_CHANGES];	/* and whether it asks for the lock */
+	bool		marks[MAX_CHANGES]; /* or tells that it may not be needed */
+	bool		marked;			/* told so from the beginning */
+	bool		denied;			/* its owner has answered that it is needed */
 } Node;
 
 typedef struct Directory
@@ -3123,6 +3135,7 @@ typedef struct Directory
 typedef struct Entry
 {
 	bool		is_event;
+	bool		is_list;		/* of an event: of the directory's watch */
 	bool		changed;		/* of an event: changed, not deleted */
 	RecipeOpKind kind;
 	char		node[ZNODE_CONTENDER_SIZE];
@@ -3132,6 +3145,7 @@ typedef struct Entry
 	int64_t		czxid;
 	bool		ours;
 	bool		revoked;		/* the data read */
+	bool		marked;			/* the data read, or to be written */
 	int64_t		view;			/* how far the answering server was */
 	int			nchildren;
 	int16_t		children[MAX_NODES];
@@ -3161,6 +3175,10 @@ typedef struct Client
 	int			nready;			/* those with an answer */
 	Watch		watches[MAX_WATCHES];
 	int			nwatches;
+	/* the watch of the directory's children: a session has one at the most */
+	bool		list_registered;	/* the client's library knows of it */
+	bool		list_armed;		/* the server does */
+	uint32_t	list_serial;	/* of the latest to have asked for it; or 0 */
 	/* what the slot knows */
 	bool		active;			/* wanted, and not told gone */
 	bool		wanted;
@@ -3169,12 +3187,22 @@ typedef struct Client
 	bool		token;			/* known, or refused */
 	int32_t		sequence;
 	bool		revoked;		/* told so at least once */
+	bool		retains;		/* the contender says that it may be idle */
+	bool		in_use;			/* it is not */
+	bool		crowded;		/* others wait behind it */
+	bool		giving_way;		/* to be released for them */
+	bool		queued;			/* told so at least once */
 	/* what the worker knows */
 	bool		left;			/* told left: to be retried */
 	bool		guarded;		/* has asked for it */
 	bool		watch_refused;	/* in vain */
 	bool		set_refused;	/* what we are is not told */
 	bool		looking;		/* is not told yet */
+	bool		courteous;
+	bool		courted;		/* told courting */
+	bool		monitors;		/* has asked for it, or retains */
+	bool		clear;			/* told so, and nothing else since */
+	bool		denies;			/* has told that it needs the lock */
 	int			creates;		/* sent for this contender */
 	unsigned	told;			/* by the last step */
 } Client;
@@ -3249,6 +3277,15 @@ typedef struct Tally
 	unsigned long revoked;
 	unsigned long mixed;
 	unsigned long dissolved;	/* grouped contenders that did not reenter */
+	unsigned long clear;
+	unsigned long crowded;
+	unsigned long crowded_unknown;	/* for the list was refused */
+	unsigned long list_events;
+	unsigned long gave_way;
+	unsigned long denied;
+	unsigned long courting;
+	unsigned long courted_in_vain;
+	unsigned long courted_granted;
 } Tally;
 
 static Tally tally;
@@ -3460,6 +3497,7 @@ make_node(const char *name, bool sequential, int session)
 	node->czxid = ++world->zxid;
 	node->dzxid = 0;
 	node->nchanges = 0;
+	node->marked = node->denied = false;
 	snprintf(node->name, sizeof(node->name), sequential ? "%s%010d" : "%s",
 			 name, (int) node->sequence);
 	node->contender = sequential;
@@ -3489,6 +3527,7 @@ touch(int node, bool revoke)
 
 	check(changed->nchanges < MAX_CHANGES, "the model is out of changes");
 	changed->changes[changed->nchanges] = ++world->zxid;
+	changed->marks[changed->nchanges] = false;
 	changed->revokes[changed->nchanges++] = revoke;
 }
 
@@ -3499,6 +3538,31 @@ asks_for_lock(const Node *node, int64_t zxid)
 	for (int i = node->nchanges - 1; i >= 0; i--)
 		if (node->changes[i] <= zxid)
 			return node->revokes[i];
+	return false;
+}
+
+/* Does the data say that the lock may not be needed, as of a zxid? */
+static bool
+is_marked(const Node *node, int64_t zxid)
+{
+	for (int i = node->nchanges - 1; i >= 0; i--)
+		if (node->changes[i] <= zxid)
+			return node->marks[i];
+	return node->marked;
+}
+
+/* Has a child of the directory come or gone between two zxids? */
+static bool
+children_changed(int64_t since, int64_t zxid)
+{
+	for (int i = 0; i < world->nnodes; i++)
+	{
+		const Node *node = &world->nodes[i];
+
+		if ((node->czxid > since && node->czxid <= zxid) ||
+			(node->dzxid > since && node->dzxid <= zxid))
+			return true;
+	}
 	return false;
 }
 
@@ -3537,6 +3601,12 @@ add_client(void)
 	client->token = client->left = client->revoked = false;
 	client->guarded = client->watch_refused = client->set_refused = false;
 	client->looking = false;
+	client->list_registered = client->list_armed = false;
+	client->list_serial = 0;
+	client->retains = client->in_use = client->crowded = false;
+	client->giving_way = client->queued = client->courteous = false;
+	client->courted = client->monitors = client->clear = false;
+	client->denies = false;
 	return client;
 }
 
@@ -3567,12 +3637,30 @@ fire(Client *client, Watch *watch, bool changed)
 		tally.touched++;
 }
 
+/* The same, of the watch of the children: once, whatever has come or gone. */
+static void
+fire_list(Client *client, bool changed)
+{
+	Entry	   *entry = add_entry(client, client->nready++);
+
+	entry->is_event = entry->is_list = true;
+	entry->changed = changed;
+	client->list_armed = false;
+	tally.list_events++;
+}
+
 /* The session's server applies changes up to "zxid". */
 static void
 advance(Client *client, int64_t zxid)
 {
+	int64_t		before = client->view;
+
 	if (zxid > client->view)
 		client->view = zxid;
+	if (client->list_armed && children_changed(before, client->view))
+		fire_list(client, true);
+	if (client->list_armed && directory_at(client->view) < 0)
+		fire_list(client, false);
 	for (int i = 0; i < client->nwatches; i++)
 	{
 		Watch	   *watch = &client->watches[i];
@@ -3644,7 +3732,7 @@ execute(Client *client)
 
 	/* who answers a write has it, and who answers a sync has everything */
 	if (todo.kind == RECIPE_OP_CHILDREN || todo.kind == RECIPE_OP_WATCH ||
-		todo.kind == RECIPE_OP_STAT)
+		todo.kind == RECIPE_OP_STAT || todo.kind == RECIPE_OP_LIST)
 	{
 		if (client->view < world->zxid)
 			tally.lagging_reads++;
@@ -3688,15 +3776,21 @@ execute(Client *client)
 						  world->nodes[i].session != client->session,
 						  "a contender has at most one node");
 				node = make_node(todo.node, true, client->session);
+				world->nodes[node].marked = todo.marked;
 				strcpy(todo.node, world->nodes[node].name);
 				todo.czxid = world->nodes[node].czxid;
 				break;
 			case RECIPE_OP_CHILDREN:
 			case RECIPE_OP_SEARCH:
+			case RECIPE_OP_LIST:
 				if (directory_at(client->view) < 0)
 					todo.result = RECIPE_NO_NODE;
 				else
+				{
 					list_children(client, &todo);
+					if (todo.kind == RECIPE_OP_LIST)
+						client->list_armed = true;
+				}
 				break;
 			case RECIPE_OP_WATCH:
 				node = node_at(todo.node, client->view);
@@ -3713,6 +3807,8 @@ execute(Client *client)
 					watch->since = client->view;
 					todo.revoked = asks_for_lock(&world->nodes[node],
 												 client->view);
+					todo.marked = is_marked(&world->nodes[node],
+											client->view);
 					watch->registered = false;
 					watch->armed = true;
 					watch->orphaned = false;
@@ -3740,7 +3836,6 @@ execute(Client *client)
 					todo.ours = world->nodes[node].session == client->session;
 				}
 				break;
-			case RECIPE_OP_LIST:
 			case RECIPE_OP_GET:
 				break;
 			case RECIPE_OP_SET:
@@ -3748,7 +3843,12 @@ execute(Client *client)
 				if (node < 0)
 					todo.result = RECIPE_NO_NODE;
 				else
+				{
+					Node	   *set = &world->nodes[node];
+
 					touch(node, false);
+					set->marks[set->nchanges - 1] = todo.marked;
+				}
 				break;
 			case RECIPE_OP_DELETE:
 			case RECIPE_OP_DELETE_STRAY:
@@ -3760,13 +3860,55 @@ execute(Client *client)
 				break;
 		}
 		if (todo.kind != RECIPE_OP_CHILDREN && todo.kind != RECIPE_OP_WATCH &&
-			todo.kind != RECIPE_OP_STAT && todo.kind != RECIPE_OP_UNWATCH)
+			todo.kind != RECIPE_OP_STAT && todo.kind != RECIPE_OP_UNWATCH &&
+			todo.kind != RECIPE_OP_LIST)
 			advance(client, world->zxid);
 	}
 
 	/* events that this brought about have gone ahead of the answer */
 	todo.view = client->view;
 	client->entries[client->nready++] = todo;
+}
+
+/* Does a node stand behind a contender that excludes it? */
+static bool
+stands_behind(const Node *node, const Recipe *recipe)
+{
+	return node->contender &&
+		znode_before(recipe->sequence, node->sequence) &&
+		!(recipe->kind == ZNODE_READER && node->shared);
+}
+
+/* Who is monitored is not missed: the news is there, or on its way. */
+static void
+check_monitor(const Client *client)
+{
+	bool		pending = false;
+
+	check(client->list_serial == client->recipe.monitor,
+		  "the watch of the list tells the monitor");
+	for (int i = 0; i < client->nentries; i++)
+	{
+		const Entry *entry = &client->entries[i];
+
+		if (entry->is_event ? entry->is_list :
+			entry->kind == RECIPE_OP_LIST &&
+			entry->serial == client->recipe.monitor)
+			pending = true;
+	}
+	if (pending)
+		return;
+	check(client->connected ? client->list_armed : client->list_registered,
+		  "who monitors has a watch, or an answer on its way");
+	check(client->clear, "who monitors is told");
+	for (int i = world->oldest; i < world->nnodes && client->connected; i++)
+	{
+		const Node *node = &world->nodes[i];
+
+		check(!exists_at(node->czxid, node->dzxid, client->view) ||
+			  !stands_behind(node, &client->recipe),
+			  "nobody is behind who is clear, or news is on its way");
+	}
 }
 
 /* What must hold at any time, whatever has happened. */
@@ -3800,6 +3942,10 @@ check_rules(void)
 		/* an owner whose session has ended is what leases are for */
 		if (recipe->state != RECIPE_OWNER || !client->alive)
 			continue;
+		if (recipe->monitor != 0)
+			check_monitor(client);
+		check(!client->giving_way || !client->in_use,
+			  "who gives way has no use for it");
 		own = node_at(recipe->node, world->zxid);
 		check(own >= 0, "an owner's node exists");
 		check(has_uuid_of(&world->nodes[own], client),
@@ -3855,6 +4001,33 @@ check_grant(Client *client)
 	}
 }
 
+static void step(Client *client, const RecipeInput *in);
+
+/* Others wait behind an owner: it gives way if it is idle, or tells them. */
+static void
+answer_crowd(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_DENY};
+	int			node = node_at(client->recipe.node, world->zxid);
+
+	if (client->retains && !client->in_use)
+	{
+		note(client_number(client), "gives way", 0);
+		tally.gave_way++;
+		client->giving_way = true;
+		return;
+	}
+	note(client_number(client), "denies", client->recipe.retain);
+	client->denies = client->recipe.retain;
+	if (client->denies && node >= 0)
+	{
+		tally.denied++;
+		world->nodes[node].denied = true;
+	}
+	step(client, &in);
+	check(!client->recipe.retain, "it is told once that the lock is needed");
+}
+
 /* What a step put out: news for the slot, and operations to send. */
 static void
 take_output(Client *client, const RecipeOutput *out)
@@ -3871,8 +4044,22 @@ take_output(Client *client, const RecipeOutput *out)
 		client->sequence = recipe->sequence;
 	}
 	if (out->told & RECIPE_TOLD_QUEUED)
+	{
 		check(client->wanted && recipe->blockers > 0 &&
 			  recipe->state == RECIPE_WATCHING, "queued behind somebody");
+		if (client->courted && !client->queued)
+			tally.courted_in_vain++;
+		client->queued = true;
+	}
+	if (out->told & RECIPE_TOLD_COURTING)
+	{
+		check(client->courteous && recipe->courting &&
+			  recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
+			  !(out->told & RECIPE_TOLD_QUEUED),
+			  "who is courteous asks who is ahead");
+		client->courted = true;
+		tally.courting++;
+	}
 	if (out->told & RECIPE_TOLD_GRANTED)
 	{
 		check(client->wanted && !client->owner,
@@ -3881,6 +4068,12 @@ take_output(Client *client, const RecipeOutput *out)
 		client->token = client->revoked = false;
 		client->guarded = client->watch_refused = client->set_refused = false;
 		client->looking = false;
+		if (client->courted && !client->queued)
+			tally.courted_granted++;
+		client->in_use = true;
+		client->crowded = client->giving_way = client->clear = false;
+		client->denies = false;
+		client->monitors = client->retains;
 		check_grant(client);
 	}
 	if (out->told & RECIPE_TOLD_TOKEN)
@@ -3935,6 +4128,16 @@ take_output(Client *client, const RecipeOutput *out)
 		check(client->looking, "only who looks is told what is behind");
 		client->looking = false;
 	}
+	if (out->told & (RECIPE_TOLD_CLEAR | RECIPE_TOLD_CROWDED))
+	{
+		check(client->owner && client->monitors,
+			  "only an owner that monitors is told who is behind");
+		check((recipe->monitor != 0) == (out->told == RECIPE_TOLD_CLEAR),
+			  "who is clear goes on, who is crowded does not");
+		client->clear = (out->told & RECIPE_TOLD_CLEAR) != 0;
+		if (!client->clear)
+			client->crowded = true;
+	}
 	if (out->told & RECIPE_TOLD_REVOKED)
 	{
 		int			node = node_at(recipe->node, world->zxid);
@@ -3958,6 +4161,7 @@ take_output(Client *client, const RecipeOutput *out)
 		}
 		client->active = client->wanted = client->owner = false;
 		client->created = client->left = client->looking = false;
+		client->in_use = client->giving_way = client->monitors = false;
 	}
 	check(recipe->state != RECIPE_NONE || out->nops == 0,
 		  "without a contender nothing is sent");
@@ -3981,6 +4185,14 @@ take_output(Client *client, const RecipeOutput *out)
 						  "one create at a time");
 				check(client->creates++ == 0 || !recipe->grouped,
 					  "one of a group is not created alone");
+				entry->marked = recipe->retain;
+				check(recipe->retain == client->retains,
+					  "a contender says what it is from the beginning");
+				break;
+			case RECIPE_OP_LIST:
+				check(client->owner && client->monitors,
+					  "only an owner that monitors lists who is behind");
+				client->list_serial = op->serial;
 				break;
 			case RECIPE_OP_WATCH:
 				if (recipe->state == RECIPE_OWNER)
@@ -3991,8 +4203,10 @@ take_output(Client *client, const RecipeOutput *out)
 						  "the predecessor is somebody else");
 				break;
 			case RECIPE_OP_SET:
-				check(client->guarded && strcmp(op->node, own) == 0,
+				check((client->guarded || client->denies) &&
+					  strcmp(op->node, own) == 0,
 					  "we touch our own node only");
+				entry->marked = recipe->retain;
 				break;
 			case RECIPE_OP_UNWATCH:
 				check(recipe->state == RECIPE_LEAVING && i + 1 < out->nops &&
@@ -4014,6 +4228,11 @@ take_output(Client *client, const RecipeOutput *out)
 		}
 	}
 	check_rules();
+	if (out->told & RECIPE_TOLD_CROWDED)
+	{
+		answer_crowd(client);
+		client->told = out->told;
+	}
 }
 
 static void
@@ -4031,11 +4250,110 @@ static const RecipeEvent answers[] = {
 	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
 	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
 	[RECIPE_OP_SET] = RECIPE_SET_DONE,
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE
 };
+
+/*
+ * Do all own the lock who exclude a client, in the list that it was given?  Who
+ * owns it has nobody ahead that excludes it.
+ */
+static bool
+only_owners_exclude(const Client *client, const Entry *entry)
+{
+	for (int i = 0; i < entry->nchildren; i++)
+	{
+		const Node *other = &world->nodes[entry->children[i]];
+
+		if (!other->contender || has_uuid_of(other, client) ||
+			!znode_before(other->sequence, client->recipe.sequence) ||
+			(client->recipe.kind == ZNODE_READER && other->shared))
+			continue;
+		for (int j = 0; j < entry->nchildren; j++)
+		{
+			const Node *first = &world->nodes[entry->children[j]];
+
+			if (first->contender && !has_uuid_of(first, client) &&
+				znode_before(first->sequence, other->sequence) &&
+				!(first->shared && other->shared))
+				return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * An answer has been heard: who is courteous is told to be queued only if one
+ * is ahead that waits itself, or if the last of the owners has said that it
+ * needs the lock; and if that is one of us that may keep it idle, it has said so
+ * for that.
+ */
+static void
+check_courtesy(const Client *client, const Entry *entry)
+{
+	bool		list = entry->kind == RECIPE_OP_CHILDREN ||
+		entry->kind == RECIPE_OP_SEARCH;
+	bool		queued = (client->told & RECIPE_TOLD_QUEUED) != 0;
+
+	if (list && client->recipe.state == RECIPE_WATCHING)
+		check(queued == (!client->courteous ||
+						 !only_owners_exclude(client, entry)),
+			  "who is courteous lets owners answer first");
+	else if (queued)
+	{
+		int			node = node_at(entry->node, entry->view);
+
+		check(client->courteous && entry->kind == RECIPE_OP_WATCH &&
+			  entry->result == RECIPE_OK && node >= 0,
+			  "queued by what was read");
+		check(entry->revoked || !entry->marked,
+			  "queued behind one that needs the lock");
+		check(entry->revoked || !world->nodes[node].marked ||
+			  world->nodes[node].denied ||
+			  world->nodes[node].session == FOREIGN,
+			  "queued behind one that has answered");
+	}
+	if (client->told & RECIPE_TOLD_COURTING)
+		check(entry->kind == RECIPE_OP_WATCH && entry->marked &&
+			  !entry->revoked, "courting one that may not need the lock");
+}
+
+/* The list of who is behind is in, or not. */
+static void
+hear_list(Client *client, const Entry *entry, const RecipeInput *in)
+{
+	unsigned	told = 0;
+
+	if (entry->result == RECIPE_OK)
+		client->list_registered = true;
+	else if (client->list_serial == entry->serial)
+		client->list_serial = 0;
+
+	if (client->recipe.state == RECIPE_OWNER &&
+		entry->serial == client->recipe.monitor)
+	{
+		if (entry->result == RECIPE_OK)
+			told = RECIPE_TOLD_CLEAR;
+		else if (entry->result != RECIPE_UNKNOWN)
+		{
+			told = RECIPE_TOLD_CROWDED;
+			tally.crowded_unknown++;
+		}
+		for (int i = 0; i < entry->nchildren; i++)
+			if (stands_behind(&world->nodes[entry->children[i]],
+							  &client->recipe))
+				told = RECIPE_TOLD_CROWDED;
+	}
+	step(client, in);
+	check(client->told == told, "who monitors is told who is behind");
+	if (told == RECIPE_TOLD_CLEAR)
+		tally.clear++;
+	else if (told == RECIPE_TOLD_CROWDED)
+		tally.crowded++;
+}
 
 /* The client hears the next answer or event. */
 static void
@@ -4053,6 +4371,18 @@ deliver(Client *client)
 
 	memset(&in, 0, sizeof(in));
 	in.serial = entry.serial;
+	if (entry.is_event && entry.is_list)
+	{
+		/* the library tells whoever has asked last, and forgets him */
+		in.serial = client->list_serial;
+		client->list_serial = 0;
+		client->list_registered = false;
+		in.event = entry.changed ? RECIPE_NODE_TOUCHED : RECIPE_NODE_DELETED;
+		note(client_number(client), "event of the list", in.serial);
+		if (in.serial != 0)
+			step(client, &in);
+		return;
+	}
 	if (entry.is_event)
 	{
 		forget_watch(client, entry.watch);
@@ -4090,7 +4420,8 @@ deliver(Client *client)
 		entry.result == RECIPE_OK)
 		in.token = entry.czxid;
 	in.ours = entry.ours;
-	in.data = entry.revoked ? RECIPE_REVOKE_DATA : "me";
+	in.data = entry.revoked ? RECIPE_REVOKE_DATA :
+		entry.marked ? "me" RECIPE_RETAIN_MARK : "me";
 	in.data_len = (int) strlen(in.data);
 	for (int i = 0; i < entry.nchildren; i++)
 		children[i] = world->nodes[entry.children[i]].name;
@@ -4137,7 +4468,13 @@ deliver(Client *client)
 			tally.behind++;
 		return;
 	}
+	if (entry.kind == RECIPE_OP_LIST)
+	{
+		hear_list(client, &entry, &in);
+		return;
+	}
 	step(client, &in);
+	check_courtesy(client, &entry);
 }
 
 /*
@@ -4167,6 +4504,7 @@ drop_answers(Client *client)
 		kept++;
 	}
 	client->nentries = client->nready = kept;
+	client->list_armed = false;
 
 	for (int i = client->nwatches - 1; i >= 0; i--)
 	{
@@ -4212,6 +4550,11 @@ reconnect(Client *client, int64_t view)
 		if (watch->armed && !exists_at(node->czxid, node->dzxid, view))
 			fire(client, watch, false);
 	}
+	client->list_armed = client->list_registered;
+	if (client->list_armed && directory_at(view) < 0)
+		fire_list(client, false);
+	if (client->list_armed && children_changed(client->seen, view))
+		fire_list(client, true);
 	advance(client, view);
 }
 
@@ -4240,6 +4583,8 @@ hear_of_expiry(Client *client)
 	RecipeInput in = {.event = RECIPE_EXPIRED};
 
 	note(client_number(client), "told of expiry", client->session);
+	client->list_registered = client->list_armed = false;
+	client->list_serial = 0;
 	client->nentries = client->nready = client->nwatches = 0;
 	step(client, &in);
 	check(client->nentries == 0, "nothing is sent in an ended session");
@@ -4266,6 +4611,10 @@ want(Client *client, bool shared, bool grouped, bool dir_known)
 	note(client_number(client), shared ? "wants shared" : "wants", dir_known);
 	client->active = client->wanted = true;
 	client->creates = 0;
+	client->queued = client->courted = client->crowded = false;
+	client->denies = false;
+	client->recipe.retain = client->retains;
+	client->recipe.courteous = client->courteous;
 	recipe_want(&client->recipe, uuid, KIND(shared), grouped, dir_known,
 				&out);
 	take_output(client, &out);
@@ -4278,6 +4627,7 @@ release(Client *client)
 
 	note(client_number(client), "releases", 0);
 	client->wanted = client->owner = client->looking = false;
+	client->in_use = client->giving_way = client->monitors = false;
 	step(client, &in);
 }
 
@@ -4301,6 +4651,43 @@ look(Client *client)
 	note(client_number(client), "looks", 0);
 	client->looking = true;
 	step(client, &in);
+}
+
+/* The worker asks to be told when others come to stand behind the owner. */
+static void
+monitor(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_MONITOR};
+
+	note(client_number(client), "monitors", 0);
+	client->monitors = true;
+	step(client, &in);
+}
+
+/*
+ * The last holder gives the lock back.  It is kept if the contender says that
+ * it may be, and nobody has come yet.
+ */
+static void
+put_down(Client *client)
+{
+	if (client->retains && !client->crowded)
+	{
+		note(client_number(client), "keeps the lock", 0);
+		client->in_use = false;
+	}
+	else
+		release(client);
+}
+
+static void
+take_up(Client *client)
+{
+	if (!client->giving_way)
+	{
+		note(client_number(client), "takes the lock up", 0);
+		client->in_use = true;
+	}
 }
 
 /* Somebody asks for the lock that a client owns. */
@@ -4359,6 +4746,12 @@ restart_worker(Client *client, int applied)
 	lose_connection(client, applied);
 	note(client_number(client), "worker restarted", applied);
 	client->nentries = client->nready = client->nwatches = 0;
+	client->list_registered = client->list_armed = false;
+	client->list_serial = 0;
+	client->courted = client->clear = client->denies = false;
+	client->monitors = client->owner && client->retains;
+	if (client->giving_way)
+		client->owner = client->wanted = client->giving_way = false;
 	client->token = client->left = false;
 	client->guarded = client->watch_refused = client->set_refused = false;
 	client->looking = false;
@@ -4367,6 +4760,8 @@ restart_worker(Client *client, int applied)
 	recipe_init(&client->recipe);
 	if (!client->active)
 		return;
+	client->recipe.retain = client->retains;
+	client->recipe.courteous = client->courteous;
 	recipe_resume(&client->recipe, old.uuid, old.kind, old.grouped,
 				  client->owner ? RECIPE_RESUME_OWNED :
 				  client->wanted ? RECIPE_RESUME_WANTED :
@@ -4463,6 +4858,11 @@ settle(void)
 			if (client->left)
 				busy = true;
 			retry(client);
+			if (client->giving_way)
+			{
+				busy = true;
+				release(client);
+			}
 		}
 	}
 }
@@ -4502,6 +4902,52 @@ check_watches(const Client *client)
 		  "who waits or guards has a watch");
 }
 
+/* At rest, nobody waits for an idle owner, and all who wait know for whom. */
+static void
+check_manners(const Client *client)
+{
+	const Recipe *recipe = &client->recipe;
+	int			own = node_at(recipe->node, world->zxid);
+	bool		behind = false;
+
+	if (recipe->state == RECIPE_WATCHING && !client->queued)
+	{
+		int			ahead = node_at(recipe->predecessor, world->zxid);
+
+		check(client->courteous && client->courted && recipe->courting &&
+			  ahead >= 0 && is_marked(&world->nodes[ahead], world->zxid),
+			  "who waits and is not queued has asked the owner");
+		for (int i = 0; i < world->nclients; i++)
+			check(world->clients[i].session != world->nodes[ahead].session ||
+				  world->clients[i].set_refused,
+				  "an owner of ours that was asked has answered");
+	}
+	if (!client->owner)
+		return;
+
+	for (int i = world->oldest; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0 &&
+			stands_behind(&world->nodes[i], recipe))
+			behind = true;
+	if (client->monitors)
+	{
+		check(client->crowded || client->clear,
+			  "at rest, who monitors is told");
+		check(client->crowded || !behind,
+			  "at rest, who monitors knows of who is behind");
+		check(recipe->monitor == 0 ||
+			  (client->list_armed && client->list_registered),
+			  "at rest, who monitors has a watch");
+	}
+	if (client->retains && behind)
+	{
+		check(client->in_use, "nobody waits for an idle owner");
+		check(client->set_refused ||
+			  !is_marked(&world->nodes[own], world->zxid),
+			  "who needs the lock says so to who waits");
+	}
+}
+
 /* At rest, who is first in the queue owns the lock, and nobody else does. */
 static void
 check_liveness(void)
@@ -4523,6 +4969,7 @@ check_liveness(void)
 			continue;
 		own = node_at(client->recipe.node, world->zxid);
 		check(own >= 0, "who wants the lock is in the queue");
+		check_manners(client);
 		for (int j = world->oldest; j < world->nnodes; j++)
 		{
 			const Node *other = &world->nodes[j];
@@ -4540,7 +4987,9 @@ check_liveness(void)
 		if (client->owner && client->guarded && !client->watch_refused)
 		{
 			for (int j = 0; j < world->nodes[own].nchanges; j++)
-				check(client->revoked || !world->nodes[own].revokes[j],
+				/* unless it wrote at that moment that it needs the lock */
+				check(client->revoked || !world->nodes[own].revokes[j] ||
+					  world->nodes[own].denied,
 					  "a guarded owner hears that it is asked for the lock");
 			check(client->set_refused ||
 				  !asks_for_lock(&world->nodes[own], world->zxid),
@@ -4579,6 +5028,8 @@ wind_up(void)
 	{
 		check(!world->clients[i].active, "released contenders are gone");
 		check(world->clients[i].nwatches == 0, "no watch of ours is left");
+		check(!world->clients[i].list_registered &&
+			  !world->clients[i].list_armed, "nor one of the directory");
 		recipe_free(&world->clients[i].recipe);
 	}
 	check(directory_is_empty(), "no node of ours is left");
@@ -4605,6 +5056,11 @@ typedef struct Scenario
 	bool		dir_known;		/* or so we believe */
 	bool		dir_missing;
 	const char *others[3];		/* ahead in the queue */
+	bool		retain;
+	bool		courteous;
+	bool		ahead_retains;	/* they may not need the lock, */
+	bool		ahead_denies;	/* but say that they do */
+	const char *behind;			/* comes when we own it, or before */
 	bool		in_a_row;		/* all sent is applied, then answered */
 	bool		tokens;			/* creates are answered with the czxid */
 	bool		refusals;
@@ -4639,6 +5095,25 @@ static const Scenario scenarios[] = {
 	.faults = 2},
 	{"one ahead, three faults", .dir_known = true, .others = {W()},
 	.faults = 3},
+	{"one ahead gives way", .courteous = true, .retain = true,
+		.dir_known = true, .others = {W()}, .ahead_retains = true,
+	.faults = 2},
+	{"one ahead says that it needs the lock", .courteous = true,
+		.dir_known = true, .others = {W()}, .ahead_retains = true,
+	.ahead_denies = true, .faults = 2},
+	{"one ahead never may be idle", .courteous = true, .dir_known = true,
+	.others = {W()}, .in_a_row = true, .faults = 2},
+	{"a courteous reader behind a writer and a reader", .courteous = true,
+		.shared = true, .dir_known = true, .others = {R(), W()},
+	.ahead_retains = true, .in_a_row = true, .faults = 2},
+	{"a retained lock, and somebody comes", .retain = true,
+	.dir_known = true, .behind = W(), .faults = 1},
+	{"a retained lock, and somebody comes, answers late", .retain = true,
+	.dir_known = true, .behind = R(), .in_a_row = true, .faults = 1},
+	{"a retained shared lock, and a writer comes", .retain = true,
+	.shared = true, .dir_known = true, .behind = W(), .faults = 1},
+	{"a retained shared lock, and a reader comes", .retain = true,
+	.shared = true, .dir_known = true, .behind = R(), .faults = 1},
 	{"free lock, creates tell the token", .dir_known = true, .tokens = true,
 	.faults = 2},
 	{"two ahead, creates tell the token", .dir_known = true, .tokens = true,
@@ -4651,6 +5126,9 @@ play_scenario(const Scenario *scenario)
 	Client	   *client;
 	bool		released = false;
 	bool		asked = false;
+	bool		denied = !scenario->ahead_denies;
+	bool		came = scenario->behind == NULL;
+	bool		kept = !scenario->retain || scenario->behind == NULL;
 	int			faults = scenario->faults;
 
 	if (scenario->root_missing)
@@ -4659,10 +5137,15 @@ play_scenario(const Scenario *scenario)
 		make_directory();
 	for (size_t i = 0; i < lengthof(scenario->others); i++)
 		if (scenario->others[i] != NULL)
+		{
 			foreigner_enters(scenario->others[i], true);
+			world->nodes[world->nnodes - 1].marked = scenario->ahead_retains;
+		}
 	world->refusals = scenario->refusals;
 	world->tokens = scenario->tokens;
 	client = add_client();
+	client->retains = scenario->retain;
+	client->courteous = scenario->courteous;
 	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
 
 	for (;;)
@@ -4674,6 +5157,8 @@ play_scenario(const Scenario *scenario)
 		unsigned	nreleases = released || !client->wanted ? 0 : 1;
 		unsigned	nretries = client->left ? 1 : 0;
 		unsigned	nrefusals = 0;
+		unsigned	ncomers = came ? 0 : 1;
+		unsigned	nkeeps = kept || !client->owner ? 0 : 1;
 		unsigned	which;
 
 		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
@@ -4681,8 +5166,8 @@ play_scenario(const Scenario *scenario)
 			nrefusals = 1;
 
 		/* 0: nothing special, so that the first schedule is the plain one */
-		which = choose(1 + nreleases + nretries + nrefusals + nexpiries +
-					   2 * nlosses);
+		which = choose(1 + nreleases + nretries + ncomers + nkeeps +
+					   nrefusals + nexpiries + 2 * nlosses);
 		if (which == 0)
 		{
 			int			node = first_foreigner();
@@ -4708,9 +5193,24 @@ play_scenario(const Scenario *scenario)
 				hear_of_expiry(client);
 			else if (client->view < world->zxid)
 				advance(client, world->zxid);
+			else if (client->giving_way)
+				release(client);
+			else if (node >= 0 && !denied)
+			{
+				check_manners(client);
+				touch(node, false);
+				denied = true;
+			}
+			else if (client->owner && !came)
+			{
+				check_manners(client);
+				foreigner_enters(scenario->behind, true);
+				came = true;
+			}
 			else if (node >= 0)
 			{
 				check_watches(client);
+				check_manners(client);
 				foreigner_leaves(node);
 			}
 			else if (client->left)
@@ -4733,6 +5233,20 @@ play_scenario(const Scenario *scenario)
 			continue;
 		}
 		which -= nretries;
+		if (which < ncomers)
+		{
+			foreigner_enters(scenario->behind, true);
+			came = true;
+			continue;
+		}
+		which -= ncomers;
+		if (which < nkeeps)
+		{
+			put_down(client);
+			kept = true;
+			continue;
+		}
+		which -= nkeeps;
 		faults--;
 		if (which < nrefusals)
 		{
@@ -4788,6 +5302,7 @@ typedef struct Mix
 	bool		refusals;
 	bool		restarts;
 	bool		semaphores;
+	bool		retaining;		/* some keep locks, some ask for them */
 	bool		tokens;
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
@@ -4805,7 +5320,15 @@ static const Mix mixes[] = {
 	{"creates tell the token", .foreigners = true, .restarts = true,
 	.tokens = true, .calm = 12},
 	{"everything", .foreigners = true, .wrap = true, .refusals = true,
-	.restarts = true, .semaphores = true, .calm = 10}
+	.restarts = true, .semaphores = true, .calm = 10},
+	{"locks are retained, hardly a fault", .clients = 3, .retaining = true,
+	.calm = 100},
+	{"locks are retained", .foreigners = true, .retaining = true, .calm = 12},
+	{"locks are retained, operations refused", .clients = 3,
+	.refusals = true, .retaining = true, .calm = 20},
+	{"locks are retained, and everything", .foreigners = true, .wrap = true,
+		.refusals = true, .restarts = true, .semaphores = true,
+	.retaining = true, .tokens = true, .calm = 10}
 };
 
 static void
@@ -4840,6 +5363,8 @@ random_foreigner(const Mix *mix)
 			foreigner_enters(one_in(2) ? "locks" : "leases", false);
 		else
 			foreigner_enters(kinds[which].name, kinds[which].sequential);
+		if (mix->retaining && world->nodes[world->nnodes - 1].contender)
+			world->nodes[world->nnodes - 1].marked = one_in(3);
 	}
 	else if (nforeign > 0)
 	{
@@ -4890,6 +5415,17 @@ random_fault(const Mix *mix, Client *client)
 	}
 }
 
+/* Whether the next contender of a client keeps its lock, and asks for it. */
+static void
+choose_manners(const Mix *mix, Client *client)
+{
+	if (mix->retaining)
+	{
+		client->retains = !one_in(3);
+		client->courteous = !one_in(4);
+	}
+}
+
 static void
 random_step(const Mix *mix)
 {
@@ -4911,7 +5447,10 @@ random_step(const Mix *mix)
 					release(client);
 			}
 			else if (!client->active && world->nnodes < MAX_NODES - 32)
+			{
+				choose_manners(mix, client);
 				want(client, one_in(3), one_in(4), one_in(2));
+			}
 			break;
 		case 2:
 			if (mix->foreigners)
@@ -4949,7 +5488,7 @@ random_step(const Mix *mix)
 		case 11:
 			if (!client->owner)
 				break;
-			switch (choose(3))
+			switch (choose(mix->retaining ? 8 : 3))
 			{
 				case 0:
 					guard(client);
@@ -4959,6 +5498,18 @@ random_step(const Mix *mix)
 					break;
 				case 2:
 					revoke(client);
+					break;
+				case 3:
+					if (client->nentries < MAX_ENTRIES / 4)
+						monitor(client);
+					break;
+				case 4:
+				case 5:
+				case 6:
+					put_down(client);
+					break;
+				case 7:
+					take_up(client);
 					break;
 			}
 			break;
@@ -5007,7 +5558,10 @@ test_random_schedules(void **state)
 		for (int i = 0; i < nclients; i++)
 			if (world->clients[i].recipe.state == RECIPE_NONE && one_in(2) &&
 				world->clients[i].alive)
+			{
+				choose_manners(mix, &world->clients[i]);
 				want(&world->clients[i], one_in(3), one_in(4), false);
+			}
 		settle();
 		world->refusals = false;
 		wind_up();
@@ -5045,6 +5599,21 @@ test_random_schedules(void **state)
 	assert_true(tally.alone > before.alone);
 	if (mix->clients != 1 || mix->foreigners)
 		assert_true(tally.behind > before.behind);
+	if (mix->retaining)
+	{
+		assert_true(tally.clear > before.clear + 100);
+		assert_true(tally.crowded > before.crowded + 100);
+		assert_true(tally.list_events > before.list_events + 100);
+		assert_true(tally.gave_way > before.gave_way + 20);
+		assert_true(tally.denied > before.denied + 100);
+		assert_true(tally.courting > before.courting + 100);
+		assert_true(tally.courted_in_vain > before.courted_in_vain + 100);
+		assert_true(tally.courted_granted > before.courted_granted + 100);
+		if (mix->refusals)
+			assert_true(tally.crowded_unknown > before.crowded_unknown);
+	}
+	else
+		assert_true(tally.list_events == before.list_events);
 }
 
 int

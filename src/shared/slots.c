@@ -50,9 +50,9 @@
  * ahead does not take it for a holder at once.  The same watch is asked for at
  * the first handoff, and while nobody else waits, handoffs go on.  When others
  * do (the slot is "crowded"), or while that is not known, they go on within
- * zklock.handoff_quantum.  If others do, or did when we queued for the lock, the
- * turn ends as soon as all who waited here when it began have had the lock, and
- * a part of the quantum has passed.
+ * zklock.handoff_quantum.  If others do, or did of late ("contested": they may be
+ * about to come again), the turn ends as soon as all who waited here when it
+ * began have had the lock, and a part of the quantum has passed.
  *
  * A cluster must not wait for itself.  A contender that owns a lock is kept for
  * a backend that can take it, which is not held up in the lock manager: else it
@@ -582,7 +582,10 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	if (event == SLOT_GRANTED)
 	{
 		slot->handoff_start = 0;
-		slot->contested = queued;
+		if (queued)
+			slot->contested = 2;
+		else if (slot->contested > 0)
+			slot->contested--;
 		slot->looked_at = zk_now_ms();
 		slot->keep_until = slot->looked_at + MAX_IDLE_MS;
 		slot->writer_behind = false;
@@ -1232,10 +1235,10 @@ may_hand_off(ZkSlot *slot, int64 now)
 		return false;
 	if (slot->handoff_start == 0)
 		begin_turn(slot, now);
-	if (slot->watched)
+	if (slot->watched && !(slot->contested && has_taker(slot)))
 		return true;
 	if (slot->crowded || slot->contested)
-		return turn_goes_on(slot, now) && has_taker(slot);
+		return has_taker(slot) && turn_goes_on(slot, now);
 	return now - slot->handoff_start < quantum_us();
 }
 
@@ -1257,7 +1260,8 @@ leave_idle(ZkSlot *slot, int64 now)
 	if (has_taker(slot))
 	{
 		slot->keep_until = now + MAX_IDLE_MS;
-		if (slot->watch_asked || slot->crowded || is_shared(slot->contender.kind))
+		if (slot->watch_asked || slot->crowded || slot->contested ||
+			is_shared(slot->contender.kind))
 			return;
 		slot->watch_asked = true;
 		slot->watch_wanted = true;

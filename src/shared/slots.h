@@ -119,7 +119,8 @@ typedef struct ZkSlot
 	bool		watch_asked;	/* ... and once is enough */
 	bool		watched;		/* the worker hears of others behind us */
 	bool		crowded;		/* it has */
-	bool		contested;		/* we had to queue behind others for it */
+	uint8		contested;		/* we had to queue behind others for it: 2;
+								 * for the contender before it: 1 */
 	bool		writer_behind;	/* seen at looked_at, behind our readers */
 	ZkAsk		ask;
 	int			permits_found;	/* of ZK_REFUSAL_PERMITS */

@@ -1774,7 +1774,8 @@ slot_set_granted(ZkSlot *slot)
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	slot_event(slot, SLOT_GRANTED);
-	slot->watched = slot->contender.retain; /* by now, or in a moment */
+	/* by now, or in a moment */
+	slot->watched = slot->contender.retain && !slot->crowded;
 	if (slot->state == ZK_SLOT_IDLE && !has_ready_waiter(slot))
 		check_at = slot->keep_until;
 	LWLockRelease(partition_lock(slot->hash));
@@ -1790,7 +1791,7 @@ void
 slot_set_watched(ZkSlot *slot, bool watched)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
-	slot->watched = watched;
+	slot->watched = watched && !slot->crowded;
 	LWLockRelease(partition_lock(slot->hash));
 }
 

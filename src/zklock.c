@@ -244,7 +244,7 @@ define_settings(void)
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.handoff_quantum",
 							"Sets how long a lock may go from backend to backend before other servers have a turn.",
-							"Zero gives the lock up after each transaction.",
+							"Zero gives the lock up after each transaction, unless it may be retained.",
 							&zklock_handoff_quantum,
 							10, 0, INT_MAX,
 							PGC_SIGHUP,

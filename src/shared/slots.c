@@ -1260,7 +1260,8 @@ leave_idle(ZkSlot *slot, int64 now)
 	if (has_taker(slot))
 	{
 		slot->keep_until = now + MAX_IDLE_MS;
-		if (slot->watch_asked || slot->crowded || slot->contested ||
+		if (slot->watched || slot->crowded || slot->contested ||
+			slot->watch_asked ||
 			is_shared(slot->contender.kind))
 			return;
 		slot->watch_asked = true;
@@ -2039,6 +2040,9 @@ slot_check_idle(ZkSlot *slot, int64 now)
 		slot->keep_until = Min(slot->keep_until, now + zklock_retain_time);
 	if (slot->state == ZK_SLOT_IDLE && now < slot->keep_until)
 		check_at = slot->keep_until;
+	else if (slot->state == ZK_SLOT_IDLE && slot->reserved &&
+			 has_ready_waiter(slot))
+		check_at = now + MAX_IDLE_MS;	/* for others that it wants with it */
 	else if (slot->state == ZK_SLOT_IDLE)
 	{
 		slot->asked = false;

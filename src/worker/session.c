@@ -1393,11 +1393,12 @@ session_flush(void)
 	if (handle == NULL)
 		return 0;
 	again_at = lease_turn(&lease, lease_timeout(), now);
-	if (!connected || !dlist_is_empty(&flight) ||
-		(dlist_is_empty(&submitted) && dlist_is_empty(&again)))
+	if (!connected || !dlist_is_empty(&flight))
 		return again_at;
 	if (now < resend_at)
-		return Min(resend_at, again_at);
+		return again_at == 0 ? resend_at : Min(resend_at, again_at);
+	if (dlist_is_empty(&submitted) && dlist_is_empty(&again))
+		return again_at;
 
 	flight_sent = now;
 	batch_failed = false;

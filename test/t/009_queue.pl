@@ -512,6 +512,26 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 	$_->quit for ($reader, $writer);
 }
 
+# Of several locks that are wanted together, those that are had already are kept
+# until the others are, too: the worker has looked after its owners when it
+# watches them.
+{
+	my $ahead = $foreign->enqueue(lock_dir('all/y'));
+	my $waiter =
+	  waiter($a, 'all', 2, "SELECT zk_lock_all(ARRAY['all/x', 'all/y'])");
+	my $had = lock_dir('all/x') . '/' . (wait_contenders($zk, 'all/x', 1))[0];
+	my $place = (wait_contenders($zk, 'all/y', 2))[1];
+
+	poll_until(
+		sub { !$foreign->exists($had) or $zk->fourlw('wchp') =~ /^\Q$had\E$/m },
+		'the worker to look after what it owns');
+	ok($foreign->exists($had), 'zk_lock_all keeps what it has got');
+	is((contenders($zk, 'all/y'))[1], $place, 'and its place in the other queue');
+	$foreign->unlock($ahead);
+	is($waiter->result->{message}, undef, 'until it has all');
+	$waiter->quit;
+}
+
 # log_lock_waits tells of the wait for ZooKeeper too, and who owns the lock.
 {
 	my $holder = holder($a, 'logged');

@@ -97,7 +97,9 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 				 errmsg("lock name is too long"),
 				 errdetail("In a znode path, where letters, digits and \"-_.~:@=+,\" take one byte and every other byte of UTF-8 takes three, it is longer than %d bytes.",
 						   ZNODE_MAX_NAME)));
-	snprintf(lock->path, sizeof(lock->path), "%s/%s", zklock_root, encoded);
+	strlcpy(lock->path, zklock_root, sizeof(lock->path));
+	strlcat(lock->path, "/", sizeof(lock->path));
+	strlcat(lock->path, encoded, sizeof(lock->path));
 }
 
 /* The lock that argument 0 names. */

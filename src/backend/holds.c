@@ -98,7 +98,6 @@ typedef struct HeldLock
 	char		key[ZK_SLOT_KEY_SIZE];	/* hash key, must be first */
 	dlist_node	node;			/* in held_list */
 	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
-	instr_time	taken_at;		/* the slot, by this backend */
 	LOCKTAG		tag;
 	LOCKMODE	mode;
 	ZnodeKind	kind;
@@ -278,12 +277,11 @@ push_hold(HeldLock *lock, bool session)
 static void
 drop_held(HeldLock *lock)
 {
-	instr_time	now;
+	int64		now = zk_now_us();
 
-	INSTR_TIME_SET_CURRENT(now);
-	stats_count_release(stats_us_between(lock->taken_at, now));
+	stats_count_release(now - lock->proc->since);
 	dlist_delete(&lock->node);
-	slot_drop(lock->proc);
+	slot_drop(lock->proc, now);
 	forget_held(lock);
 }
 
@@ -386,8 +384,8 @@ typedef struct SlotWait
 	const char *name;
 	bool		immediate;		/* wait behind nobody */
 	int64		deadline;		/* of zk_now_ms(), or -1 */
-	instr_time	called_at;
-	int64		called_ms;		/* the same, of zk_now_ms() */
+	int64		called_us;		/* of zk_now_us() */
+	int64		called_ms;		/* of zk_now_ms() */
 	bool		queued;			/* somebody has been ahead of us ... */
 	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
 	bool		asked;			/* the cluster did not own it already */
@@ -984,9 +982,8 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		push_hold(lock, false);
 		if (lock->kind == ZNODE_READER)
 			slot_ask_for_others(lock->key);
-		INSTR_TIME_SET_CURRENT(lock->taken_at);
 		stats_count_take(!wait->asked, wait->queued,
-						 stats_us_between(wait->called_at, lock->taken_at));
+						 lock->proc->since - wait->called_us);
 	}
 	if (request->session)
 		for (int i = 0; i < nlocks; i++)
@@ -1044,8 +1041,8 @@ hold_acquire(const ZkRequest *request)
 	int			nagain = 0;
 
 	Assert(!request->try || request->nkeys == 1);
-	INSTR_TIME_SET_CURRENT(wait.called_at);
-	wait.called_ms = zk_now_ms();
+	wait.called_us = zk_now_us();
+	wait.called_ms = wait.called_us / 1000;
 	if (dlist_is_empty(&held_list))
 		move_callback_first();
 	if (request->timeout > 0)

@@ -258,8 +258,12 @@ slots_available(void)
 	return zk != NULL;
 }
 
-static int64
-now_us(void)
+/*
+ * zk_now_us, zk_now_ms
+ *		The time of a clock that also runs while the machine sleeps.
+ */
+int64
+zk_now_us(void)
 {
 	struct timespec now;
 
@@ -267,14 +271,10 @@ now_us(void)
 	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/*
- * zk_now_ms
- *		Milliseconds on a clock that also runs while the machine sleeps.
- */
 int64
 zk_now_ms(void)
 {
-	return now_us() / 1000;
+	return zk_now_us() / 1000;
 }
 
 static LWLock *
@@ -756,8 +756,7 @@ slot_want(const char *key, ZnodeKind kind, bool session, bool together)
 	proc->kind = kind;
 	proc->session = session;
 	proc->together = together;
-	proc->since = GetCurrentTimestamp();
-	proc->wanted_at = zk_now_ms();
+	proc->since = zk_now_us();
 	add_proc(proc);
 	slot->nwanting++;
 	LWLockRelease(lock);
@@ -805,18 +804,19 @@ slot_unwant(ZkProcLock *proc)
  * to, may have been idle for long.
  */
 static bool
-is_proved(const ZkSlot *slot)
+is_proved(const ZkSlot *slot, int64 now)
 {
-	int64		now = zk_now_ms();
-
 	return slot->handoff_start == 0 ||
 		(!slot->contender.retain && now < slot->keep_until + MAX_IDLE_MS) ||
 		now < lease_read();
 }
 
-/* The slot is free to be taken; the partition lock is held exclusively. */
+/*
+ * The slot is free to be taken; the partition lock is held exclusively.  "now" is
+ * that of zk_now_us().
+ */
 static void
-take(ZkProcLock *proc)
+take(ZkProcLock *proc, int64 now)
 {
 	ZkSlot	   *slot = proc->slot;
 
@@ -825,7 +825,7 @@ take(ZkProcLock *proc)
 	slot->nwanting--;
 	slot->nholding++;
 	proc->granted = true;
-	proc->since = GetCurrentTimestamp();
+	proc->since = now;
 	slot_event(slot, SLOT_TAKEN);
 }
 
@@ -838,19 +838,19 @@ static ZkTake
 try_join(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
-	int64		now = zk_now_ms();
-	int64		age = now - slot->looked_at;
+	int64		now = zk_now_us();
+	int64		age = now / 1000 - slot->looked_at;
 	bool		fresh;
 
 	/* what was seen after we came is an answer, however old it is */
 	fresh = age < zklock_handoff_quantum ||
 		(slot->writer_behind ? age < RELOOK_MS :
-		 slot->looked_at >= proc->wanted_at);
+		 slot->looked_at >= proc->since / 1000);
 	if (fresh && slot->writer_behind)
 		return ZK_QUEUED;
 	if (fresh)
 	{
-		take(proc);
+		take(proc, now);
 		return ZK_TAKEN;
 	}
 	if (!slot->look_wanted && slot->look_start == 0)
@@ -965,6 +965,7 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 {
 	ZkSlot	   *slot = proc->slot;
 	ZkTake		result = ZK_PENDING;
+	int64		now;
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	proc->ready = true;
@@ -989,9 +990,10 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 					result = ZK_QUEUED;
 				break;
 			case ZK_SLOT_IDLE:
-				result = is_proved(slot) ? ZK_TAKEN : ZK_UNPROVED;
+				now = zk_now_us();
+				result = is_proved(slot, now / 1000) ? ZK_TAKEN : ZK_UNPROVED;
 				if (result == ZK_TAKEN)
-					take(proc);
+					take(proc, now);
 				break;
 			case ZK_SLOT_HELD:
 				result = is_shared(proc->kind) ? try_join(proc) : ZK_QUEUED;
@@ -1129,12 +1131,14 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 		;
 	else if (together == ZK_ALL_READY)
 	{
+		int64		now = zk_now_us();
+
 		result = ZK_TAKEN;
 		for (int i = 0; i < n; i++)
-			if (!is_proved(procs[i]->slot))
+			if (!is_proved(procs[i]->slot, now / 1000))
 				result = ZK_UNPROVED;
 		for (int i = 0; i < n && result == ZK_TAKEN; i++)
-			take(procs[i]);
+			take(procs[i], now);
 	}
 	else if (together == ZK_ALL_NONE)
 		*group = ask_together(procs, n);
@@ -1284,10 +1288,11 @@ leave_idle(ZkSlot *slot, int64 now)
  *		its last hold.
  *
  * The slot may be gone afterwards.  Does not throw, and does not wait for
- * more than LWLocks: to be called in transaction callbacks.
+ * more than LWLocks: to be called in transaction callbacks.  "now" is that of
+ * zk_now_us().
  */
 void
-slot_drop(ZkProcLock *proc)
+slot_drop(ZkProcLock *proc, int64 now)
 {
 	ZkSlot	   *slot = proc->slot;
 	bool		lost;
@@ -1297,8 +1302,6 @@ slot_drop(ZkProcLock *proc)
 	remove_proc(proc);
 	if (!lost && --slot->nholding == 0)
 	{
-		int64		now = now_us();
-
 		if (may_hand_off(slot, now))
 		{
 			slot->turn_due--;
@@ -1467,8 +1470,10 @@ session_read(ZkSessionInfo *info)
 	LWLockRelease(session_lock());
 }
 
+/* "boot" is when zk_now_us() was 0. */
 static void
-fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc)
+fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
+		 TimestampTz boot)
 {
 	slot_read_key(slot, row->key);
 	row->pid = proc->pid;
@@ -1476,7 +1481,7 @@ fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc)
 	row->session = proc->session;
 	row->granted = proc->granted;
 	row->lost = proc->lost;
-	row->since = proc->since;
+	row->since = boot + proc->since;
 	row->token = proc->granted && !proc->lost ? slot->token : 0;
 }
 
@@ -1491,6 +1496,9 @@ slots_snapshot(int *nrows)
 	ZkSlot	   *slot;
 	ZkLockRow  *rows;
 	int			n = 0;
+	TimestampTz boot = -zk_now_us();
+
+	boot += GetCurrentTimestamp();
 
 	/* allocated ahead of the locks */
 	rows = MemoryContextAllocHuge(CurrentMemoryContext,
@@ -1499,7 +1507,7 @@ slots_snapshot(int *nrows)
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-			fill_row(&rows[n++], slot, proc);
+			fill_row(&rows[n++], slot, proc, boot);
 	unlock_all();
 
 	*nrows = n;
@@ -1812,7 +1820,7 @@ slot_set_crowded(ZkSlot *slot)
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	if (slot->watched && !slot->contested)
-		begin_turn(slot, now_us());
+		begin_turn(slot, zk_now_us());
 	slot->watched = false;
 	slot->crowded = true;
 	if (slot->state == ZK_SLOT_IDLE && !has_taker(slot))

@@ -76,8 +76,8 @@ typedef struct ZkProcLock
 	bool		together;		/* wants it only together with others */
 	bool		committing;		/* past the commit check: not to be canceled */
 	ZnodeKind	kind;			/* of the contender that it wanted */
-	TimestampTz since;			/* that it wants it, or holds it */
-	int64		wanted_at;		/* the former, as of zk_now_ms() */
+	int64		since;			/* that it wants it, or holds it; as of
+								 * zk_now_us() */
 } ZkProcLock;
 
 /* What the worker keeps in ZooKeeper for a slot, or is asked to. */
@@ -226,7 +226,7 @@ extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 								  int *which, ZkRefusal *refusal);
 extern void slot_yield(const char *key);
-extern void slot_drop(ZkProcLock *proc);
+extern void slot_drop(ZkProcLock *proc, int64 now);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
 extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
 extern bool slot_begin_commit(ZkProcLock *proc);
@@ -273,6 +273,6 @@ extern bool slots_retire(void);
 
 extern void worker_wake(void);
 extern int64 zk_now_ms(void);
-
+extern int64 zk_now_us(void);
 
 #endif							/* ZKLOCK_SLOTS_H */

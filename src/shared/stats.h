@@ -14,7 +14,6 @@
 #define ZKLOCK_STATS_H
 
 #include "datatype/timestamp.h"
-#include "portability/instr_time.h"
 #include "shared/histogram.h"
 
 /* How a call ended that did not get its lock. */
@@ -50,13 +49,5 @@ extern void stats_count_release(int64 held_us);
 extern void stats_count_lost(void);
 extern void stats_read(ZkStats *stats);
 extern void stats_reset(void);
-
-/* Only differences of instr_times can be converted on all versions. */
-static inline int64
-stats_us_between(instr_time start, instr_time end)
-{
-	INSTR_TIME_SUBTRACT(end, start);
-	return (int64) INSTR_TIME_GET_MICROSEC(end);
-}
 
 #endif							/* ZKLOCK_STATS_H */

@@ -42,9 +42,10 @@
  * looked up in ZooKeeper, by the worker, but not more often than once in
  * zklock.handoff_quantum.
  *
- * What is idle and has no taker goes when the worker comes to it, which is when
- * it can send the request: a backend that wants it before that takes it back.
- * Or it is retained, for zklock.retain_time.  So that this keeps no other
+ * What has no taker is given up.  But while the worker has a flight out, and
+ * other mail than this is waiting for the next, it is only left idle, and goes
+ * when the worker opens the mail: a backend that wants it before that takes it
+ * back.  Or it is retained, for zklock.retain_time.  So that this keeps no other
  * cluster waiting, the worker then watches who comes to stand behind our
  * contender; the znode of one that may be retained says so, and who finds it
  * ahead does not take it for a holder at once.  The same watch is asked for at
@@ -86,7 +87,8 @@
  * The free ZkProcLocks and zk->last_group are guarded by the spinlock
  * free_lock, taken inside the partition lock.  zk->session is guarded by the
  * LWLock after those of the partitions; only the worker writes it.
- * zk->worker_latch is guarded by mail_lock.  Whoever wants several partition
+ * zk->worker_latch is guarded by mail_lock; mail_is_waiting() looks at mail without
+ * it, since it only guesses.  Whoever wants several partition
  * locks takes them in ascending order.
  *
  * The lease says until when the session cannot have ended in ZooKeeper, which
@@ -158,6 +160,7 @@ typedef struct ZkShared
 	pg_atomic_uint32 nprocs;	/* ZkProcLocks in use */
 	slock_t		mail_lock;
 	ZkSlot	   *mail_head;
+	pg_atomic_uint32 mail_held; /* the worker has not come to it yet */
 	Latch	   *worker_latch;	/* NULL: no worker */
 	pg_atomic_uint64 lease_until;	/* as of zk_now_ms(); 0: none */
 	pg_atomic_uint32 proof_asked;	/* the latest ticket */
@@ -222,6 +225,7 @@ slots_startup_shmem(void)
 		memset(zk, 0, shared_size());
 		pg_atomic_init_u32(&zk->nslots, 0);
 		pg_atomic_init_u32(&zk->nprocs, 0);
+		pg_atomic_init_u32(&zk->mail_held, 0);
 		pg_atomic_init_u64(&zk->lease_until, 0);
 		pg_atomic_init_u32(&zk->proof_asked, 0);
 		pg_atomic_init_u32(&zk->proof_given, 0);
@@ -1230,27 +1234,45 @@ turn_goes_on(const ZkSlot *slot, int64 now)
 	return lasted < quantum_us() / TURN_PART || slot->turn_due > 0;
 }
 
+/*
+ * Is a slot to be retained that nobody wants?  Not if what nobody uses would
+ * leave no room for others.
+ */
+static bool
+may_retain(const ZkSlot *slot)
+{
+	return slot->contender.retain && zklock_retain_time > 0 &&
+		slot->watched &&
+		pg_atomic_read_u32(&zk->nslots) <= (uint32) zklock_max_locks / 2;
+}
+
+/* Is other mail waiting until the worker can send something again? */
+static bool
+mail_is_waiting(void)
+{
+	return pg_atomic_read_u32(&zk->mail_held) != 0 && zk->mail_head != NULL;
+}
+
 /* May the last holder leave the slot to the next local backend? */
 static bool
 may_hand_off(ZkSlot *slot, int64 now)
 {
+	bool		taker = has_taker(slot);
+
 	/* a permit is one backend's own, and not of every size */
 	if (slot->contender.kind == ZNODE_LEASE || slot->writer_behind)
 		return false;
 	if (slot->handoff_start == 0)
 		begin_turn(slot, now);
-	if (slot->watched && !(slot->contested && has_taker(slot)))
+	if (!taker && may_retain(slot))
+		return true;
+	if (!taker && !mail_is_waiting())
+		return false;
+	if (slot->watched && !slot->contested)
 		return true;
 	if (slot->crowded || slot->contested)
-		return has_taker(slot) && turn_goes_on(slot, now);
+		return taker && turn_goes_on(slot, now);
 	return now - slot->handoff_start < quantum_us();
-}
-
-/* Is room left for others, if what nobody uses is retained? */
-static bool
-has_room(void)
-{
-	return pg_atomic_read_u32(&zk->nslots) <= (uint32) zklock_max_locks / 2;
 }
 
 /*
@@ -1274,10 +1296,11 @@ leave_idle(ZkSlot *slot, int64 now)
 	else
 	{
 		slot->keep_until = now;
-		if (slot->contender.retain && !slot->crowded && has_room())
+		if (may_retain(slot))
+		{
 			slot->keep_until += zklock_retain_time;
-		if (slot->keep_until > now)
 			return;
+		}
 	}
 	mail_slot(slot);
 }
@@ -1602,6 +1625,7 @@ slots_attach_worker(void)
 void
 slots_detach_worker(void)
 {
+	slots_hold_mail(false);
 	SpinLockAcquire(&zk->mail_lock);
 	zk->worker_latch = NULL;
 	SpinLockRelease(&zk->mail_lock);
@@ -1637,6 +1661,18 @@ slots_list(int *nslots)
 
 	*nslots = n;
 	return list;
+}
+
+/*
+ * slots_hold_mail
+ *		The worker does not open its mail until it can send something again; or
+ *		does.
+ */
+void
+slots_hold_mail(bool held)
+{
+	if (held != (pg_atomic_read_u32(&zk->mail_held) != 0))
+		pg_atomic_write_u32(&zk->mail_held, held);
 }
 
 /*

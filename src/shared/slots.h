@@ -246,6 +246,7 @@ extern void slots_attach_worker(void);
 extern void slots_detach_worker(void);
 extern void slot_read_key(const ZkSlot *slot, char key[ZK_SLOT_KEY_SIZE]);
 extern ZkSlot **slots_list(int *nslots);
+extern void slots_hold_mail(bool held);
 extern ZkSlot *slots_collect_mail(void);
 extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 							 ZkContender *wanted);

@@ -1546,6 +1546,8 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		sweep_owners();
 		lease_at = keep_lease();
 		flush_at = session_flush();
+		slots_hold_mail(session.state == ZK_SESSION_CONNECTED &&
+						!session_ready());
 		MemoryContextReset(loop_context);
 
 		wake_at = 0;

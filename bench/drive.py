@@ -224,7 +224,8 @@ def sql(port, database, statement):
 
 def lone(turn):
     """One client, which pauses between cycles: latencies, not throughput."""
-    for name in of_round(turn, LOCKS + ["advisory", "raw"], others=["advisory"]):
+    names = of_round(turn, LOCKS + ["advisory", "raw"], others=["advisory"])
+    for name in names[turn % len(names):] + names[:turn % len(names)]:
         with contest("lone", name):
             words = dict(clients=1, locks=8, pause=PAUSE, prefix="lone", ms=mode.ms * 3 // 2)
             samples = lock(name, **words)
@@ -425,6 +426,10 @@ PLAN = [(lone, "lone_rounds"), (distinct, "rounds"), (hot, "rounds"), (spread, "
         # these leave much that ZooKeeper clears away during the next minute
         (held, "rounds"), (sales, "sale_rounds")]
 only = env.get("BENCH_ONLY", "").split()
+
+# ZooKeeper's own compiler has work to do, too; nobody should pay for it.
+with contest("warm-up", "raw"):
+    rivals["raw"].ask("lock", clients=16, locks=16, prefix="warm", ms=mode.java)
 
 for scenario, rounds in PLAN:
     if only and scenario.__name__ not in only:

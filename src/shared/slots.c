@@ -87,9 +87,9 @@
  * The free ZkProcLocks and zk->last_group are guarded by the spinlock
  * free_lock, taken inside the partition lock.  zk->session is guarded by the
  * LWLock after those of the partitions; only the worker writes it.
- * zk->worker_latch is guarded by mail_lock; mail_is_waiting() looks at mail without
- * it, since it only guesses.  Whoever wants several partition
- * locks takes them in ascending order.
+ * zk->worker_latch is guarded by mail_lock; mail_is_waiting() looks at the mail
+ * without it, since it only guesses.  Whoever wants several partition locks takes
+ * them in ascending order.
  *
  * The lease says until when the session cannot have ended in ZooKeeper, which
  * the worker may not have heard of.  A commit that finds it run out, or wants
@@ -439,15 +439,29 @@ find_slot(const ShortKey *key)
 									   HASH_FIND, NULL);
 }
 
-/*
- * slot_read_key
- *		The key of a slot, which must be in use.
- */
-void
-slot_read_key(const ZkSlot *slot, char key[ZK_SLOT_KEY_SIZE])
+/* The key of a slot, which must be in use. */
+static void
+read_key(const ZkSlot *slot, char key[ZK_SLOT_KEY_SIZE])
 {
 	snprintf(key, ZK_SLOT_KEY_SIZE, "%s/%s",
 			 zk->roots[root_number(slot->key)], slot->key + ZK_ROOT_DIGITS);
+}
+
+/*
+ * slot_read_path
+ *		The lock directory of a slot, which must be in use.
+ */
+void
+slot_read_path(const ZkSlot *slot, char path[ZNODE_PATH_SIZE])
+{
+	char		key[ZK_SLOT_KEY_SIZE];
+	char	   *mark;
+
+	read_key(slot, key);
+	mark = strstr(key, ZK_KEY_MARK);
+	if (mark)
+		*mark = '\0';
+	strlcpy(path, key, ZNODE_PATH_SIZE);
 }
 
 static void
@@ -1498,7 +1512,7 @@ static void
 fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 		 TimestampTz boot)
 {
-	slot_read_key(slot, row->key);
+	read_key(slot, row->key);
 	row->pid = proc->pid;
 	row->kind = proc->kind;
 	row->session = proc->session;
@@ -1554,14 +1568,10 @@ slots_holders(const char *path, int *npids)
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
-		char		key[ZK_SLOT_KEY_SIZE];
-		char	   *mark;
+		char		directory[ZNODE_PATH_SIZE];
 
-		slot_read_key(slot, key);
-		mark = strstr(key, ZK_KEY_MARK);
-		if (mark)
-			*mark = '\0';
-		if (strcmp(key, path) != 0)
+		slot_read_path(slot, directory);
+		if (strcmp(directory, path) != 0)
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			if (proc->granted && !proc->lost)

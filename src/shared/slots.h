@@ -244,7 +244,7 @@ extern void slots_count(int *nslots, int *nprocs);
 /* the worker */
 extern void slots_attach_worker(void);
 extern void slots_detach_worker(void);
-extern void slot_read_key(const ZkSlot *slot, char key[ZK_SLOT_KEY_SIZE]);
+extern void slot_read_path(const ZkSlot *slot, char path[ZNODE_PATH_SIZE]);
 extern ZkSlot **slots_list(int *nslots);
 extern void slots_hold_mail(bool held);
 extern ZkSlot *slots_collect_mail(void);

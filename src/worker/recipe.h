@@ -126,8 +126,9 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_CLEAR		(1 << 13)	/* monitored: nobody waits behind
 											 * us, until we tell */
 #define RECIPE_TOLD_CROWDED		(1 << 14)	/* monitored: somebody does */
-#define RECIPE_TOLD_COURTING	(1 << 15)	/* only an owner is ahead that may
-											 * not need the lock: it answers */
+#define RECIPE_TOLD_COURTING	(1 << 15)	/* only owners are ahead, and the
+											 * last may not need the lock: it
+											 * answers */
 
 #define RECIPE_MAX_OPS			8
 

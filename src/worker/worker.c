@@ -223,17 +223,12 @@ make_contender(ZkSlot *slot, ZnodeKind kind)
 {
 	Contender  *contender;
 	bool		found;
-	char		key[ZK_SLOT_KEY_SIZE];
-	const char *mark;
 
 	contender = hash_search(contenders, &slot, HASH_ENTER, &found);
 	if (found)
 		return contender;
 
-	slot_read_key(slot, key);
-	mark = strstr(key, ZK_KEY_MARK);
-	snprintf(contender->directory, sizeof(contender->directory), "%.*s",
-			 mark ? (int) (mark - key) : ZK_SLOT_KEY_SIZE, key);
+	slot_read_path(slot, contender->directory);
 	contender->id = new_contender_id(contender);
 	contender->lock_id = 0;
 	contender->is_permit = kind == ZNODE_LEASE;

@@ -2609,7 +2609,7 @@ test_resume_retaining(void **state)
 	recipe_free(&recipe);
 }
 
-/* Who is courteous asks an owner: whoever alone is ahead, and excludes us. */
+/* Who is courteous asks, if only owners of the lock exclude us. */
 static void
 test_courtesy(void **state)
 {

@@ -7,12 +7,23 @@
 # also by Ctrl-C or failure.
 
 ZK_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-ZK_PGBIN=/usr/lib/postgresql/15/bin
-ZK_PGXS=/usr/lib/postgresql/15/lib/pgxs
+
+# The PostgreSQL that is built for and tested is that of PG_CONFIG.  Where
+# Debian would keep one that is not installed yet, its package is needed.
+ZK_PG_CONFIG=$(command -v "${PG_CONFIG:-}" ||
+	echo "${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}")
+ZK_PG_PACKAGES=
+case $ZK_PG_CONFIG in
+	/usr/lib/postgresql/*/bin/pg_config)
+		ZK_PG_PACKAGES=${ZK_PG_CONFIG#/usr/lib/postgresql/}
+		ZK_PG_PACKAGES=${ZK_PG_PACKAGES%%/*}
+		ZK_PG_PACKAGES="postgresql-$ZK_PG_PACKAGES postgresql-server-dev-$ZK_PG_PACKAGES"
+		;;
+esac
 
 # Package "zookeeper" is only scripts around libzookeeper-java's server, and
 # wants a desktop JRE.
-ZK_BASE_PACKAGES="gcc make libc6-dev postgresql-15 postgresql-server-dev-15
+ZK_BASE_PACKAGES="gcc make libc6-dev $ZK_PG_PACKAGES
 	libzookeeper-mt-dev libzookeeper-java openjdk-17-jre-headless"
 ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils \
 	libcurator-recipes-java openjdk-17-jdk-headless \
@@ -81,11 +92,21 @@ zk_need_packages()
 	EOF
 }
 
+# zk_find_postgres: set ZK_PGBIN and ZK_PGXS to where the PostgreSQL of
+# PG_CONFIG has its programs and its PGXS.  To be called when the packages are
+# there.
+zk_find_postgres()
+{
+	ZK_PGBIN=$("$ZK_PG_CONFIG" --bindir)
+	ZK_PGXS=$(dirname "$("$ZK_PG_CONFIG" --pgxs)")
+	ZK_PGXS=${ZK_PGXS%/src/makefiles}
+}
+
 # zk_build: build the extension in the checkout, with no warning, and install
 # it.
 zk_build()
 {
-	local make=(make -s -C "$ZK_TOP" PG_CONFIG="$ZK_PGBIN/pg_config" COPT=-Werror)
+	local make=(make -s -C "$ZK_TOP" PG_CONFIG="$ZK_PG_CONFIG" COPT=-Werror)
 
 	"${make[@]}" -j"$(nproc)" all
 	zk_root "${make[@]}" install
@@ -179,27 +200,30 @@ zk_copy_checkout()
 zk_test_install()
 {
 	local root=$ZK_WORK/install
-	local lib=$root/usr/lib/postgresql/15 share=$root/usr/share/postgresql/15
-	local make=(make -s -C "$ZK_WORK/test-build" PG_CONFIG="$ZK_PGBIN/pg_config"
+	local bin=$root$ZK_PGBIN
+	local pkglib share
+	local make=(make -s -C "$ZK_WORK/test-build" PG_CONFIG="$ZK_PG_CONFIG"
 		COPT="-Werror -DZKLOCK_TEST_BUILD" with_llvm=no DESTDIR="$root")
 
 	[ -z "${ZKLOCK_TEST_INSTALL:-}" ] || return 0
-	zk_as_user mkdir -p "$lib/lib" "$share/extension"
-	zk_as_user cp -r "$ZK_PGBIN" "$lib/bin"
-	zk_as_user ln -s "${ZK_PGBIN%/bin}"/lib/* "$lib/lib"
-	zk_as_user ln -s /usr/share/postgresql/15/extension/* "$share/extension"
+	pkglib=$("$ZK_PG_CONFIG" --pkglibdir)
+	share=$("$ZK_PG_CONFIG" --sharedir)
+	zk_as_user mkdir -p "$root$pkglib" "$root$share/extension" "${bin%/*}"
+	zk_as_user cp -r "$ZK_PGBIN" "$bin"
+	zk_as_user ln -s "$pkglib"/* "$root$pkglib"
+	zk_as_user ln -s "$share"/extension/* "$root$share/extension"
 	(
 		cd "$ZK_WORK"
-		zk_as_user find /usr/share/postgresql/15 -mindepth 1 -maxdepth 1 \
-			! -name extension -exec ln -s -t "$share" {} +
-		zk_as_user find "$lib/lib" "$share/extension" -name 'zklock*' -delete
+		zk_as_user find "$share" -mindepth 1 -maxdepth 1 \
+			! -name extension -exec ln -s -t "$root$share" {} +
+		zk_as_user find "$root$pkglib" "$root$share/extension" -name 'zklock*' -delete
 	)
 
 	zk_copy_checkout "$ZK_WORK/test-build"
 	zk_as_user "${make[@]}" clean
 	zk_as_user "${make[@]}" -j"$(nproc)" all
 	zk_as_user "${make[@]}" install
-	ZKLOCK_TEST_INSTALL=$lib
+	ZKLOCK_TEST_INSTALL=${bin%/*}
 }
 
 # zk_pids_in DIR: print the processes whose working directory is in DIR.  A

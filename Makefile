@@ -3,25 +3,32 @@
 #	make && make install	build and install for the pg_config in PATH
 #	make help		the other targets
 
+# In a VPATH build the sources are where this Makefile is.
+TOP := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
+sources = $(patsubst $(TOP)/%,%,$(sort $(wildcard $(addprefix $(TOP)/,$(1)))))
+
 MODULE_big = zklock
 EXTENSION = zklock
-DATA = $(wildcard sql/zklock--*.sql)
-OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
+DATA = $(call sources,sql/zklock--*.sql)
+OBJS = $(patsubst %.c,%.o,$(call sources,src/*.c src/*/*.c))
 PGFILEDESC = "zklock - distributed transaction locks in ZooKeeper"
 
 # PostgreSQL's headers are not ours to keep free of -Wextra's warnings, hence
 # -isystem.  THREADED gives us the asynchronous half of zookeeper.h.
-PG_CPPFLAGS = -I$(srcdir)/src -isystem $(includedir_server) -DTHREADED
-PG_CFLAGS = -Wall -Wextra
+# Symbols are hidden but those that PostgreSQL loads; before 16 PGDLLEXPORT is
+# empty.
+PG_CPPFLAGS = -I$(srcdir)/src -isystem $(includedir_server) -DTHREADED \
+	'-DPGDLLEXPORT=__attribute__((visibility("default")))'
+PG_CFLAGS = -Wall -Wextra -fvisibility=hidden
 SHLIB_LINK = -lzookeeper_mt
 
 # "make installcheck" wants a running server that has zklock preloaded and
 # reaches a ZooKeeper; "make test" brings its own of both.
-REGRESS = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
+REGRESS = $(patsubst test/sql/%.sql,%,$(call sources,test/sql/*.sql))
 REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=zklock
-ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
+ISOLATION = $(patsubst test/specs/%.spec,%,$(call sources,test/specs/*.spec))
 ISOLATION_OPTS = --inputdir=$(srcdir)/test --load-extension=zklock
-TAP_TESTS = $(if $(wildcard test/t/*.pl),1)
+TAP_TESTS = $(if $(call sources,test/t/*.pl),1)
 PROVE_TESTS = test/t/*.pl
 
 EXTRA_CLEAN = build
@@ -43,7 +50,12 @@ endif
 PROVE_FLAGS += -I test/lib
 
 # PGXS tracks no header dependencies.
-$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/*/*.h) Makefile
+$(OBJS) $(OBJS:.o=.bc): $(call sources,src/*.h src/*/*.h) Makefile
+
+# Not by a rule: make would find the directories of the sources through VPATH.
+ifdef VPATH
+MADE := $(shell mkdir -p $(sort $(dir $(OBJS))))
+endif
 
 help:
 	@echo "make            build for the PostgreSQL of PG_CONFIG (default: pg_config)"

@@ -80,7 +80,7 @@ static const struct config_enum_entry mutation_options[] = {
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
-void		_PG_init(void);
+PGDLLEXPORT void _PG_init(void);
 
 /* One "host:port" of zklock.servers, without its comma. */
 static bool

@@ -13,12 +13,28 @@
 #ifndef ZKLOCK_COMPAT_H
 #define ZKLOCK_COMPAT_H
 
+#include "fmgr.h"
 #include "pgstat.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
+
+/* 15 exports what it calls by name only if all is exported. */
+#if PG_VERSION_NUM < 160000
+#undef PG_FUNCTION_INFO_V1
+#define PG_FUNCTION_INFO_V1(funcname) \
+extern PGDLLEXPORT Datum funcname(PG_FUNCTION_ARGS); \
+extern PGDLLEXPORT const Pg_finfo_record * CppConcat(pg_finfo_,funcname)(void); \
+const Pg_finfo_record * \
+CppConcat(pg_finfo_,funcname) (void) \
+{ \
+	static const Pg_finfo_record my_finfo = { 1 }; \
+	return &my_finfo; \
+} \
+extern int no_such_variable
+#endif
 
 /* Number of our PGPROC: below MaxBackends for backends and workers. */
 #if PG_VERSION_NUM >= 170000

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, zklock developers
+
+# What a packager does: a build apart from the sources, and its installation.
+# The library exports what PostgreSQL loads by name, and nothing else.
+
+use strict;
+use warnings;
+
+use File::Temp qw(tempdir);
+use Test::More;
+
+my $top = $ENV{TESTDIR} or die "needs TESTDIR\n";
+my $build = tempdir(CLEANUP => 1);
+my $sources = tempdir(CLEANUP => 1);
+my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+
+sub run_make
+{
+	my @words = @_;
+	my $output = `make -s -C $build -f $sources/Makefile VPATH=$sources \\
+		PG_CONFIG=$pg_config with_llvm=no @words 2>&1`;
+	is($?, 0, "make @words") or diag($output);
+}
+
+sub slurp
+{
+	my ($file) = @_;
+	open(my $handle, '<', $file) or die "$file: $!\n";
+	local $/;
+	return scalar <$handle>;
+}
+
+# make would find what was built among the sources
+system("cp -r $top/Makefile $top/zklock.control $top/sql $top/src $sources") == 0
+  or die "could not copy the sources\n";
+system("find $sources -name '*.o' -delete -o -name '*.bc' -delete") == 0
+  or die "could not clean the sources\n";
+
+run_make('-j2', 'all');
+
+my %functions;
+my @scripts = glob("$sources/sql/zklock--*.sql");
+foreach my $script (@scripts)
+{
+	$functions{$_} = 1 foreach slurp($script) =~ /'MODULE_PATHNAME', '(\w+)'/g;
+}
+cmp_ok(scalar keys %functions, '>=', 15, 'functions in the scripts');
+
+my @expected = ('Pg_magic_func', '_PG_init', 'zklock_worker_main',
+	map { ($_, "pg_finfo_$_") } keys %functions);
+my @exported = sort(map { (split)[2] } `nm -D --defined-only $build/zklock.so`);
+is_deeply(\@exported, [ sort @expected ], 'the library exports what is called by name');
+
+run_make('install', "DESTDIR=$build/root");
+chomp(my @installed = `cd $build/root && find . -type f -printf '%f\\n'`);
+is_deeply(
+	[ sort @installed ],
+	[ sort('zklock.so', 'zklock.control', map { s{.*/}{}r } @scripts) ],
+	'what is installed');
+
+done_testing();

@@ -67,6 +67,7 @@ static const struct config_enum_entry check_options[] = {
 #ifdef ZKLOCK_TEST_BUILD
 int			zklock_mutation;
 bool		zklock_stop_before_commit;
+char	   *zklock_fail_at;
 
 static const struct config_enum_entry mutation_options[] = {
 	{"none", ZK_MUTATION_NONE, false},
@@ -204,6 +205,14 @@ define_test_settings(void)
 							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.fail_at",
+							   "Sets the point at which calls fail on purpose.",
+							   NULL,
+							   &zklock_fail_at,
+							   "",
+							   PGC_USERSET,
+							   0,
+							   NULL, NULL, NULL);
 }
 #endif
 

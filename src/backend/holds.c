@@ -324,7 +324,10 @@ make_room_for_acquiring(int nlocks)
 	acquiring.maxlocks = nlocks;
 }
 
-/* End the call under way, if there is one, without having got its locks. */
+/*
+ * End the call under way, if there is one, without its locks.  It may have been
+ * granted them, if an error came right then.
+ */
 static void
 abandon_acquiring(void)
 {
@@ -335,7 +338,9 @@ abandon_acquiring(void)
 	{
 		HeldLock   *lock = acquiring.locks[i];
 
-		if (lock->proc)
+		if (lock->proc && lock->proc->granted)
+			slot_drop(lock->proc, zk_now_us());
+		else if (lock->proc)
 			slot_unwant(lock->proc);
 		stats_count_failure(acquiring.failure);
 		forget_held(lock);
@@ -656,6 +661,7 @@ log_wait(SlotWait *wait, const HeldLock *lock)
 static void
 log_wait_end(const SlotWait *wait, const HeldLock *lock)
 {
+	ZK_FAIL_AT("log");
 	if (wait->logged)
 		ereport(LOG,
 				(errmsg("process %d acquired %s \"%s\" in ZooKeeper after %lld ms",
@@ -775,6 +781,9 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
  * Returns false if that ended without success.
+ *
+ * Nothing may throw between the take and push_hold(): there is no hold yet that
+ * an error could give back.
  */
 static bool
 take_slot(HeldLock *lock, SlotWait *wait)
@@ -798,8 +807,6 @@ take_slot(HeldLock *lock, SlotWait *wait)
 			break;
 	}
 	ConditionVariableCancelSleep();
-	if (take == ZK_TAKEN)
-		log_wait_end(wait, lock);
 	return take == ZK_TAKEN;
 }
 
@@ -819,17 +826,17 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 		int			which;
 
 		take = slots_take_together(procs, nlocks, &group, &which, &refusal);
-		for (int i = 0; i < nlocks && take != ZK_TAKEN; i++)
+		if (take == ZK_TAKEN)
+			break;
+		for (int i = 0; i < nlocks; i++)
 			yield_other_mode(locks[i]);
 		wait->name = zk_name_of_key(locks[which]->key);
 		if (take == ZK_REFUSED)
 			report_refusal(locks[which], wait->name, refusal, 0);
-		if (take == ZK_TAKEN || !wait_for_slot(wait, locks[which], take))
+		if (!wait_for_slot(wait, locks[which], take))
 			break;
 	}
 	ConditionVariableCancelSleep();
-	if (take == ZK_TAKEN)
-		log_wait_end(wait, locks[0]);
 	pfree(procs);
 	return take == ZK_TAKEN;
 }
@@ -846,6 +853,7 @@ warn_of_old_snapshot(const char *name, bool session)
 	if (session && !IsTransactionBlock())
 		return;					/* the snapshot ends with this statement */
 	snapshot_warned = true;
+	ZK_FAIL_AT("warn");
 	ereport(WARNING,
 			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
 					name),
@@ -928,15 +936,36 @@ want_slots(const ZkRequest *request)
 }
 
 /*
- * What has been acquired in the name of the transaction is the session's from
- * now on.  Only then, so that an error while waiting leaves nothing behind.
+ * The latest holds of these locks, which are of the transaction, are the
+ * session's from now on: all or none.  Only now, so that an error on the way
+ * here leaves nothing behind.
  */
 static void
-make_session_scoped(HeldLock *lock)
+make_session_scoped(HeldLock **locks, int nlocks)
 {
-	(void) lock_heavyweight(lock, true, true, -1);
-	unlock_heavyweight(&lock->tag, lock->mode, false, 1);
-	lock->holds[lock->nholds - 1].session = true;
+	volatile int n = 0;
+
+	PG_TRY();
+	{
+		/* without waiting: pg_advisory_unlock_all() may have let others in */
+		for (; n < nlocks; n++)
+			(void) lock_heavyweight(locks[n], true, false, -1);
+		ZK_FAIL_AT("session");
+	}
+	PG_CATCH();
+	{
+		while (n-- > 0)
+			unlock_heavyweight(&locks[n]->tag, locks[n]->mode, true, 1);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	for (int i = 0; i < nlocks; i++)
+	{
+		unlock_heavyweight(&locks[i]->tag, locks[i]->mode, false, 1);
+		locks[i]->holds[locks[i]->nholds - 1].session = true;
+		show_scope(locks[i]);
+	}
 }
 
 /*
@@ -974,20 +1003,21 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		return false;
 	}
 
-	acquiring.nlocks = 0;
+	ZK_FAIL_AT("taken");
 	for (int i = 0; i < nlocks; i++)
 	{
-		HeldLock   *lock = acquiring.locks[i];
-
-		push_hold(lock, false);
-		if (lock->kind == ZNODE_READER)
-			slot_ask_for_others(lock->key);
+		push_hold(acquiring.locks[i], false);
 		stats_count_take(!wait->asked, wait->queued,
-						 lock->proc->since - wait->called_us);
+						 acquiring.locks[i]->proc->since - wait->called_us);
 	}
-	if (request->session)
-		for (int i = 0; i < nlocks; i++)
-			make_session_scoped(acquiring.locks[i]);
+	acquiring.nlocks = 0;
+
+	/* from here on an error ends the holds, too */
+	ZK_FAIL_AT("ask");
+	for (int i = 0; i < nlocks; i++)
+		if (acquiring.locks[i]->kind == ZNODE_READER)
+			slot_ask_for_others(acquiring.locks[i]->key);
+	log_wait_end(wait, first);
 	if (wait->queued)
 		warn_of_old_snapshot(wait->name, request->session);
 	return true;
@@ -1037,8 +1067,8 @@ hold_acquire(const ZkRequest *request)
 		.callback = waiting_callback,
 		.arg = &wait
 	};
-	HeldLock  **again = palloc(request->nkeys * sizeof(HeldLock *));
-	int			nagain = 0;
+	HeldLock  **locks = palloc(request->nkeys * sizeof(HeldLock *));
+	int			nagain = 0;		/* so many are held already, and come first */
 
 	Assert(!request->try || request->nkeys == 1);
 	wait.called_us = zk_now_us();
@@ -1061,11 +1091,14 @@ hold_acquire(const ZkRequest *request)
 										request->permits);
 
 		if (lock->nholds == 0)
+		{
 			add_acquiring(lock);
+			locks[request->nkeys - acquiring.nlocks] = lock;
+		}
 		else
 		{
 			check_again(lock, request);
-			again[nagain++] = lock;
+			locks[nagain++] = lock;
 		}
 	}
 
@@ -1086,11 +1119,12 @@ hold_acquire(const ZkRequest *request)
 	}
 	for (int i = 0; i < nagain; i++)
 	{
-		/* without waiting: pg_advisory_unlock_all() may have let others in */
-		(void) lock_heavyweight(again[i], request->session, false, -1);
-		push_hold(again[i], request->session);
-		show_scope(again[i]);
+		/* without waiting, as in make_session_scoped() */
+		(void) lock_heavyweight(locks[i], false, false, -1);
+		push_hold(locks[i], false);
 	}
+	if (request->session)
+		make_session_scoped(locks, request->nkeys);
 	return true;
 }
 

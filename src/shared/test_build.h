@@ -3,9 +3,9 @@
  * test_build.h
  *		Ways to break the locks on purpose, in builds for tests only.
  *
- * The checker of test/chaos must find what these do.  They are settings of
- * builds with ZKLOCK_TEST_BUILD; other builds have neither the settings nor
- * the code.
+ * The checker of test/chaos must find what the mutations do; zklock.fail_at
+ * has an error come where one is rare.  They are settings of builds with
+ * ZKLOCK_TEST_BUILD; other builds have neither the settings nor the code.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -31,11 +31,23 @@ typedef enum ZkMutation
 extern int	zklock_mutation;	/* a ZkMutation */
 extern bool zklock_stop_before_commit;	/* SIGSTOP behind the commit check */
 
+extern char *zklock_fail_at;	/* the name of a ZK_FAIL_AT(), or "" */
+
 #define ZK_MUTATED(mutation)	(zklock_mutation == (mutation))
+
+/* A place where an error may come; the caller includes postgres.h. */
+#define ZK_FAIL_AT(point) \
+	do { \
+		if (strcmp(zklock_fail_at, (point)) == 0) \
+			ereport(ERROR, \
+					(errcode(ERRCODE_INTERNAL_ERROR), \
+					 errmsg("failed on purpose at \"%s\"", (point)))); \
+	} while (0)
 
 #else
 
 #define ZK_MUTATED(mutation)	(false)
+#define ZK_FAIL_AT(point)		((void) 0)
 
 #endif
 

@@ -1,0 +1,164 @@
+
+# What a call leaves behind that ends without its lock: an error that comes when
+# the lock has just been granted.  Needs a test build, which fails where it is
+# told to.
+#
+# The session timeout is longer than any of these tests waits for a lock.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $foreign = $zk->client(timeout => 60);
+my $a = zk_cluster(
+	'a', $zk,
+	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
+	'zklock.session_timeout' => '60s');
+
+sub value { return $a->safe_psql('postgres', $_[0]); }
+
+#
+# An error between the grant and the end of the call
+#
+
+$a->safe_psql('postgres',
+	"CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+$a->safe_psql('latin', 'CREATE EXTENSION zklock');
+
+my $cafe = "caf\x{e9}";
+my $cafe_sql = q{'caf' || chr(233)};
+
+# Nobody of this cluster has anything, in either tier, and others can have it.
+sub nothing_is_held
+{
+	my ($name, @locks) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( value(q{SELECT slot_users, (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock')}
+			  . ' FROM zk_stats'),
+		'0|0', "$name: nobody holds or wants anything");
+	ok( $a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats'),
+		"$name: nothing stays taken")
+	  or die "the rest would wait for ever\n";
+	$foreign->unlock($foreign->lock(lock_dir($_))) for @locks;
+	return;
+}
+
+# A call fails in a transaction of its own, in a savepoint, and in a block that
+# catches the error.
+sub fails
+{
+	my ($s, $point, $call, @locks) = @_;
+	my $name = "$call fails at \"$point\"";
+	my $message = "failed on purpose at \"$point\"";
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$s->run_ok("SET zklock.fail_at = '$point'");
+	is($s->run("SELECT $call")->{message}, $message, $name);
+	nothing_is_held($name, @locks);
+
+	$s->run_ok('BEGIN; SAVEPOINT s', "$name, in a savepoint");
+	is($s->run("SELECT $call")->{message}, $message, $name);
+	$s->run_ok('ROLLBACK TO s');
+	nothing_is_held($name, @locks);
+	$s->run_ok('COMMIT');
+
+	$s->run_ok('BEGIN', "$name, in a function");
+	$s->run_ok("DO \$\$ BEGIN PERFORM $call;"
+		  . " EXCEPTION WHEN internal_error THEN NULL; END \$\$");
+	nothing_is_held($name, @locks);
+	$s->run_ok('COMMIT');
+	$s->run_ok('RESET zklock.fail_at');
+	return;
+}
+
+{
+	my $s = ZkSession->new($a);
+	my $all = "zk_lock_all('{x,y,z}'";
+
+	for my $point (qw(taken ask))
+	{
+		fails($s, $point, "zk_lock('x')", 'x');
+		fails($s, $point, "zk_lock('x', shared => true)", 'x');
+		fails($s, $point, "zk_try_lock('x', '1 min')", 'x');
+		fails($s, $point, "zk_lock('x', session => true)", 'x');
+		fails($s, $point, "zk_acquire('sem', 2)");
+		fails($s, $point, "$all)", qw(x y z));
+		fails($s, $point, "$all, shared => true)", qw(x y z));
+	}
+	fails($s, 'session', "zk_lock('x', session => true)", 'x');
+	fails($s, 'session', "zk_acquire('sem', 2, session => true)");
+	fails($s, 'session', "$all, session => true)", qw(x y z));
+
+	# where one of them is held already
+	$s->run_ok("SELECT zk_lock('y', session => true)");
+	$s->run_ok("SET zklock.fail_at = 'session'");
+	is($s->run("SELECT $all, session => true)")->{sqlstate}, 'XX000', 'one is held, and all fail');
+	is(value(q{SELECT string_agg(name, ' ') FROM zk_locks}), 'y', 'the one is held as before');
+	$s->run_ok('RESET zklock.fail_at');
+	is($s->run(q{SELECT zk_unlock('y'), zk_unlock('y')})->{out}, 't|f', '... once');
+	nothing_is_held('one was held', qw(x y z));
+
+	# for which there is a waiter in this cluster
+	$s->run_ok("SET zklock.fail_at = 'taken'; BEGIN");
+	my $ahead = $foreign->lock(lock_dir('x'));
+	$s->send("SELECT zk_lock('x')");
+	$s->wait_waiting(2);
+	my $next = waiter($a, 'x', 1);
+	$foreign->unlock($ahead);
+	is($s->result->{sqlstate}, 'XX000', 'who is first fails');
+	is($next->result->{sqlstate}, undef, 'the next in this cluster has the lock');
+	$next->run_ok('COMMIT');
+	$s->run_ok('ROLLBACK');
+	nothing_is_held('a waiter behind', 'x');
+	$_->quit for ($s, $next);
+}
+
+# After a wait, in another encoding: the messages tell the names.
+for my $call (
+	"zk_lock($cafe_sql, session => true)",
+	"zk_lock($cafe_sql, shared => true)",
+	"zk_lock_all(ARRAY['x', $cafe_sql])")
+{
+	my $s = ZkSession->new($a, 'latin');
+
+	$s->run_ok("SET log_lock_waits = on; SET deadlock_timeout = '1ms'");
+	for my $point (qw(taken ask log warn))
+	{
+		my $offset = -s $a->logfile;
+		my $ahead = $foreign->lock(lock_dir($cafe));
+
+		$s->run_ok("SET zklock.fail_at = '$point'");
+		$s->run_ok('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT');
+		$s->send("SELECT $call");
+		$a->wait_for_log(qr/still waiting for \S+ lock "caf\xe9" in ZooKeeper/, $offset);
+		$foreign->unlock($ahead);
+		is($s->result->{sqlstate}, 'XX000', "$call fails at \"$point\" after a wait");
+		$s->run_ok('ROLLBACK');
+		nothing_is_held("after a wait: $call", $cafe);
+		$s->run_ok('RESET zklock.fail_at');
+	}
+	$s->quit;
+}
+
+#
+# Nothing is left
+#
+
+is(value('SELECT count(*) FROM zk_locks'), 0, 'no lock is left');
+poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
+$a->stop('fast');
+pass('and the server can be stopped');
+unlike(slurp_file($a->logfile), qr/PANIC|TRAP|was terminated by signal/, 'it has not crashed');
+
+done_testing();

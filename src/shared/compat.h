@@ -83,6 +83,13 @@ extern int no_such_variable
 #define ZK_EXECUTE_ONCE				, execute_once
 #endif
 
+/* What check hooks of settings leave behind is malloc'd until 15. */
+#if PG_VERSION_NUM >= 160000
+#define ZkGucAlloc(size)	guc_malloc(LOG, size)
+#else
+#define ZkGucAlloc(size)	malloc(size)
+#endif
+
 /* 17 knows infinite intervals. */
 #ifndef INTERVAL_NOT_FINITE
 #define INTERVAL_NOT_FINITE(i)	(false)

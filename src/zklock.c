@@ -67,6 +67,7 @@ static const struct config_enum_entry check_options[] = {
 #ifdef ZKLOCK_TEST_BUILD
 int			zklock_mutation;
 bool		zklock_stop_before_commit;
+bool		zklock_stop_at_end;
 
 static const struct config_enum_entry mutation_options[] = {
 	{"none", ZK_MUTATION_NONE, false},
@@ -200,6 +201,14 @@ define_test_settings(void)
 							 "Stops the process between the commit check and the commit.",
 							 NULL,
 							 &zklock_stop_before_commit,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.stop_at_end",
+							 "Stops the process where other callbacks of the transaction's end run.",
+							 NULL,
+							 &zklock_stop_at_end,
 							 false,
 							 PGC_USERSET,
 							 0,

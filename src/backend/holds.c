@@ -16,10 +16,12 @@
  * acquired once for each hold, in the name of the session or of the current
  * (sub)transaction, and always in the mode of the first.
  *
- * The slot is dropped in the transaction callbacks: after the commit is
- * visible to everybody, and before the heavyweight lock is released, so that
- * who gets the heavyweight lock next finds the slot as it is.  No callback
- * but the one ahead of the commit may throw, so they allocate nothing.
+ * At a transaction's end the check is first and the release last.  The slot is
+ * dropped when the commit is visible to everybody and all callbacks for
+ * XACT_EVENT_COMMIT have run, since a foreign data wrapper's may commit on
+ * another server; and before the heavyweight lock is released, so that who gets
+ * that next finds the slot as it is.  No callback but the one ahead of the
+ * commit may throw, so they allocate nothing.
  *
  * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
  * away behind our back.  The slot remains ours, so others wait for it, though
@@ -1572,19 +1574,43 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
-			end_transaction();
-			break;
 		case XACT_EVENT_PREPARE:
-			transaction_wrote = false;
-			transaction_used_foreign = false;
-			snapshot_warned = false;
-			break;
+			break;				/* not yet: see zk_release_callback() */
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PARALLEL_ABORT:
 			break;
 	}
 }
+
+/*
+ * The transaction has been committed, rolled back or prepared, and everybody's
+ * transaction callbacks have run; its heavyweight locks go next.
+ *
+ * PostgreSQL calls this for every resource owner that it releases.  That of the
+ * transaction is released as "top level" at the transaction's end only, always
+ * right behind the callbacks.
+ */
+static void
+zk_release_callback(ResourceReleasePhase phase,
+					bool isCommit pg_attribute_unused(), bool isTopLevel,
+					void *arg pg_attribute_unused())
+{
+	if (phase == RESOURCE_RELEASE_BEFORE_LOCKS && isTopLevel &&
+		CurrentResourceOwner == TopTransactionResourceOwner)
+		end_transaction();
+}
+
+#ifdef ZKLOCK_TEST_BUILD
+/* Stop where a foreign data wrapper may commit or roll back its remote side. */
+static void
+stop_at_end_callback(XactEvent event, void *arg pg_attribute_unused())
+{
+	if (zklock_stop_at_end &&
+		(event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT))
+		kill(MyProcPid, SIGSTOP);
+}
+#endif
 
 /*
  * A subtransaction is rolled back: its holds go, and so do its marks.  Not so
@@ -1959,8 +1985,13 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 void
 holds_init(void)
 {
+#ifdef ZKLOCK_TEST_BUILD
+	/* behind ours, as others' are: the latest is called first */
+	RegisterXactCallback(stop_at_end_callback, NULL);
+#endif
 	RegisterXactCallback(zk_xact_callback, NULL);
 	RegisterSubXactCallback(zk_subxact_callback, NULL);
+	RegisterResourceReleaseCallback(zk_release_callback, NULL);
 
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = zk_ExecutorStart;

@@ -92,6 +92,7 @@ static struct config_enum_entry check_options[] = {
 int			zklock_mutation;
 bool		zklock_stop_before_commit;
 char	   *zklock_fail_at;
+bool		zklock_stop_at_end;
 
 static const struct config_enum_entry mutation_options[] = {
 	{"none", ZK_MUTATION_NONE, false},
@@ -437,6 +438,14 @@ define_test_settings(void)
 							   PGC_USERSET,
 							   0,
 							   NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.stop_at_end",
+							 "Stops the process where other callbacks of the transaction's end run.",
+							 NULL,
+							 &zklock_stop_at_end,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
 }
 #endif
 

@@ -16,10 +16,12 @@
  * acquired once for each hold, in the name of the session or of the current
  * (sub)transaction, and always in the mode of the first.
  *
- * The slot is dropped in the transaction callbacks: after the commit is
- * visible to everybody, and before the heavyweight lock is released, so that
- * who gets the heavyweight lock next finds the slot as it is.  No callback
- * but the one ahead of the commit may throw, so they allocate nothing.
+ * At a transaction's end the check is first and the release last.  The slot is
+ * dropped when the commit is visible to everybody and all callbacks for
+ * XACT_EVENT_COMMIT have run, since a foreign data wrapper's may commit on
+ * another server; and before the heavyweight lock is released, so that who gets
+ * that next finds the slot as it is.  No callback but the one ahead of the
+ * commit may throw, so they allocate nothing.
  *
  * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
  * away behind our back.  The slot remains ours, so others wait for it, though
@@ -41,6 +43,7 @@
 #include "backend/backend.h"
 #include "catalog/pg_database.h"
 #include "commands/async.h"
+#include "commands/defrem.h"
 #include "common/hashfn.h"
 #include "executor/executor.h"
 #include "lib/ilist.h"
@@ -102,6 +105,7 @@ typedef struct HeldLock
 	LOCKMODE	mode;
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */
+	bool		loss_told;		/* by warn_of_lost_holds() */
 	int			nholds;			/* 0: being acquired */
 	int			maxholds;
 	Hold	   *holds;			/* the latest is the last */
@@ -137,6 +141,19 @@ static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+/*
+ * Of a command whose effects a rollback does not undo: see
+ * has_lasting_effects().
+ */
+typedef enum Lasting
+{
+	LASTING_NONE,
+	LASTING_RUNNING,			/* it may commit several times by itself */
+	LASTING_DONE				/* the commit that ends it is to come */
+} Lasting;
+
+static Lasting lasting = LASTING_NONE;
 
 static void zk_xact_callback(XactEvent event, void *arg);
 static void release_at_exit(int code, Datum arg);
@@ -233,6 +250,7 @@ prepare_held(const char *key, ZnodeKind kind, int permits)
 		lock->kind = kind;
 		lock->mode = is_shared(kind) ? ShareLock : ExclusiveLock;
 		lock->permits = permits;
+		lock->loss_told = false;
 		zk_locktag(key, &lock->tag);
 	}
 	if (lock->nholds == lock->maxholds)
@@ -1502,6 +1520,34 @@ check_holds(void)
 	ForceSyncCommit();
 }
 
+/*
+ * Ahead of the commit of a command with lasting effects, which was checked
+ * ahead of these.  An error would tell that nothing has happened, which is not
+ * so, and to wait could end in one.  So only tell of a loss; the hold stays
+ * lost, and fails the next commit.
+ */
+static void
+warn_of_lost_holds(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &held_list)
+	{
+		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+
+		if (slot_begin_commit(lock->proc) || lock->loss_told)
+			continue;
+		lock->loss_told = true;
+		ereport(WARNING,
+				(errmsg("lock \"%s\" has been lost while the command was running",
+						zk_name_of_key(lock->key)),
+				 errdetail("The ZooKeeper session of this server has ended.  What the command has done stays."),
+				 errhint("zk_unlock() acknowledges the loss; until then no transaction of this session can commit.")));
+	}
+	if (!dlist_is_empty(&held_list))
+		ForceSyncCommit();
+}
+
 /* At the end of a transaction, whatever that was. */
 static void
 end_transaction(void)
@@ -1512,7 +1558,11 @@ end_transaction(void)
 	dlist_foreach_modify(iter, &held_list)
 		remove_holds(dlist_container(HeldLock, node, iter.cur),
 					 ends_with_transaction, false);
-	end_commit_of_holds();
+	if (lasting != LASTING_RUNNING)
+	{
+		lasting = LASTING_NONE;
+		end_commit_of_holds();
+	}
 	transaction_wrote = false;
 	transaction_used_foreign = false;
 	snapshot_warned = false;
@@ -1538,7 +1588,10 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			check_holds();
+			if (lasting == LASTING_NONE)
+				check_holds();
+			else
+				warn_of_lost_holds();
 #ifdef ZKLOCK_TEST_BUILD
 			if (ZK_MUTATED(ZK_RELEASE_BEFORE_COMMIT))
 				end_transaction();
@@ -1555,19 +1608,43 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
-			end_transaction();
-			break;
 		case XACT_EVENT_PREPARE:
-			transaction_wrote = false;
-			transaction_used_foreign = false;
-			snapshot_warned = false;
-			break;
+			break;				/* not yet: see zk_release_callback() */
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PARALLEL_ABORT:
 			break;
 	}
 }
+
+/*
+ * The transaction has been committed, rolled back or prepared, and everybody's
+ * transaction callbacks have run; its heavyweight locks go next.
+ *
+ * PostgreSQL calls this for every resource owner that it releases.  That of the
+ * transaction is released as "top level" at the transaction's end only, always
+ * right behind the callbacks.
+ */
+static void
+zk_release_callback(ResourceReleasePhase phase,
+					bool isCommit pg_attribute_unused(), bool isTopLevel,
+					void *arg pg_attribute_unused())
+{
+	if (phase == RESOURCE_RELEASE_BEFORE_LOCKS && isTopLevel &&
+		CurrentResourceOwner == TopTransactionResourceOwner)
+		end_transaction();
+}
+
+#ifdef ZKLOCK_TEST_BUILD
+/* Stop where a foreign data wrapper may commit or roll back its remote side. */
+static void
+stop_at_end_callback(XactEvent event, void *arg pg_attribute_unused())
+{
+	if (zklock_stop_at_end &&
+		(event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT))
+		kill(MyProcPid, SIGSTOP);
+}
+#endif
 
 /*
  * A subtransaction is rolled back: its holds go, and so do its marks.  Not so
@@ -1647,12 +1724,26 @@ has_foreign_table(const PlannedStmt *statement)
 }
 
 /*
+ * The transaction is as any other from now on.  In a pipeline, the next statement
+ * may be in the transaction that a command with lasting effects has ended in.
+ */
+static void
+leave_lasting_command(void)
+{
+	if (nesting > 0 || lasting != LASTING_DONE)
+		return;
+	lasting = LASTING_NONE;
+	end_commit_of_holds();
+}
+
+/*
  * Note that the transaction changes something, on a foreign server too, where
  * it leaves no transaction id here; and that it uses one.
  */
 static void
 zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
+	leave_lasting_command();
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 &&
 		(queryDesc->operation != CMD_SELECT ||
 		 queryDesc->plannedstmt->hasModifyingCTE))
@@ -1741,6 +1832,129 @@ discard_holds(void)
 					 is_of_session, true);
 }
 
+static bool
+has_option(List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+		if (strcmp(((DefElem *) lfirst(cell))->defname, name) == 0)
+		return true;
+	return false;
+}
+
+/* As ExecReindex() reads it: the last one counts. */
+static bool
+is_concurrent_reindex(const ReindexStmt *stmt)
+{
+	bool		concurrently = false;
+	ListCell   *cell;
+
+	foreach(cell, stmt->params)
+	{
+		DefElem    *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, "concurrently") == 0)
+			concurrently = defGetBoolean(option);
+	}
+	return concurrently;
+}
+
+static bool
+is_concurrent_detach(const AlterTableStmt *stmt)
+{
+	ListCell   *cell;
+
+	foreach(cell, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, cell);
+
+		if (cmd->subtype == AT_DetachPartition &&
+			castNode(PartitionCmd, cmd->def)->concurrent)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * has_lasting_effects
+ *		Does this command do what a rollback does not undo?
+ *
+ * Then the locks are checked ahead of it, when nothing has happened yet, and not
+ * at its commits.  Nor is it canceled when one is lost meanwhile: it would stop
+ * half-way.  PostgreSQL allows no such command in a transaction block.  Of
+ * those that it does not allow there (PreventInTransactionBlock()):
+ *
+ *	COMMIT PREPARED,		yes: it is over when the command returns
+ *	ROLLBACK PREPARED
+ *	CREATE, DROP DATABASE,	yes: files were copied or removed; what fails
+ *	ALTER DATABASE SET		later leaves files that no catalog knows, or a
+ *	TABLESPACE				database without files
+ *	CREATE, DROP			yes: directories, in the same way
+ *	TABLESPACE
+ *	ALTER SYSTEM			yes: the file is written
+ *	CREATE, ALTER, DROP		yes, if it has made or dropped slots of the
+ *	SUBSCRIPTION			publisher; else PostgreSQL does allow it there,
+ *							and it is as any other command
+ *	CREATE, DROP INDEX		yes: several transactions, and only the last makes
+ *	CONCURRENTLY, REINDEX	it whole; to fail at any but the first leaves an
+ *	CONCURRENTLY, DETACH	invalid index, or a partition half detached
+ *	PARTITION CONCURRENTLY
+ *	VACUUM, CLUSTER of		no: a transaction for each table or index, and an
+ *	several tables, REINDEX	empty one ahead of all, which is checked; each is
+ *	of a schema, a			whole, changes no data, and may be done again.  (So
+ *	database, or partitions is ANALYZE of several tables.)
+ *	DISCARD ALL				no: it gives up the holds
+ *	replication commands	no: they commit nothing
+ */
+static bool
+has_lasting_effects(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_TransactionStmt:
+			return castNode(TransactionStmt, stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||
+				castNode(TransactionStmt, stmt)->kind == TRANS_STMT_ROLLBACK_PREPARED;
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+		case T_CreateTableSpaceStmt:
+		case T_DropTableSpaceStmt:
+		case T_AlterSystemStmt:
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+		case T_DropSubscriptionStmt:
+			return true;
+		case T_AlterDatabaseStmt:
+			return has_option(castNode(AlterDatabaseStmt, stmt)->options,
+							  "tablespace");
+		case T_IndexStmt:
+			return castNode(IndexStmt, stmt)->concurrent;
+		case T_DropStmt:
+			return castNode(DropStmt, stmt)->concurrent;
+		case T_ReindexStmt:
+			return is_concurrent_reindex(castNode(ReindexStmt, stmt));
+		case T_AlterTableStmt:
+			return is_concurrent_detach(castNode(AlterTableStmt, stmt));
+		default:
+			return false;
+	}
+}
+
+/*
+ * A command with lasting effects has come to its end.  Subscriptions may have
+ * had none: PostgreSQL has noted whether the command must be on its own.
+ */
+static void
+end_lasting_command(Node *stmt)
+{
+	bool		of_subscription = IsA(stmt, CreateSubscriptionStmt) ||
+		IsA(stmt, AlterSubscriptionStmt) || IsA(stmt, DropSubscriptionStmt);
+
+	lasting = LASTING_DONE;
+	if (of_subscription && (MyXactFlags & XACT_FLAGS_NEEDIMMEDIATECOMMIT) == 0)
+		leave_lasting_command();
+}
+
 /* As the two above, for utility commands such as COPY FROM and TRUNCATE. */
 static void
 zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
@@ -1750,6 +1964,7 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 {
 	MemoryContext caller = CurrentMemoryContext;
 
+	leave_lasting_command();
 	if (GetCommandLogLevel(pstmt->utilityStmt) < LOGSTMT_ALL)
 		transaction_wrote = transaction_used_foreign = true;
 	else if (IsA(pstmt->utilityStmt, CopyStmt) ||
@@ -1761,6 +1976,13 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 		PreventInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL,
 								  "DISCARD ALL");
 		discard_holds();
+	}
+	if (!dlist_is_empty(&held_list) &&
+		!IsInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL) &&
+		has_lasting_effects(pstmt->utilityStmt))
+	{
+		check_holds();
+		lasting = LASTING_RUNNING;
 	}
 
 	nesting++;
@@ -1775,12 +1997,16 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	}
 	PG_CATCH();
 	{
-		if (--nesting == 0)
+		if (--nesting == 0 && lasting == LASTING_NONE)
 			explain_cancel(caller, false);
+		if (nesting == 0)
+			lasting = LASTING_NONE;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	nesting--;
+	if (nesting == 0 && lasting == LASTING_RUNNING)
+		end_lasting_command(pstmt->utilityStmt);
 
 	if (!dlist_is_empty(&held_list))
 		move_callback_first();
@@ -1793,8 +2019,13 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 void
 holds_init(void)
 {
+#ifdef ZKLOCK_TEST_BUILD
+	/* behind ours, as others' are: the latest is called first */
+	RegisterXactCallback(stop_at_end_callback, NULL);
+#endif
 	RegisterXactCallback(zk_xact_callback, NULL);
 	RegisterSubXactCallback(zk_subxact_callback, NULL);
+	RegisterResourceReleaseCallback(zk_release_callback, NULL);
 
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = zk_ExecutorStart;

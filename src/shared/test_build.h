@@ -30,6 +30,8 @@ typedef enum ZkMutation
 
 extern int	zklock_mutation;	/* a ZkMutation */
 extern bool zklock_stop_before_commit;	/* SIGSTOP behind the commit check */
+extern bool zklock_stop_at_end; /* the same where others' callbacks end the
+								 * transaction on other servers */
 
 extern char *zklock_fail_at;	/* the name of a ZK_FAIL_AT(), or "" */
 

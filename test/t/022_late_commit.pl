@@ -1,7 +1,8 @@
 
 # A pause exactly between the check of the locks and the commit: what remains
-# without fencing, and that zk_fence closes it.  Needs a test build, whose
-# backends can stop there.
+# without fencing, and that zk_fence closes it.  And a pause in the callbacks of
+# others at the transaction's end.  Needs a test build, whose backends can stop
+# there.
 
 use strict;
 use warnings;
@@ -119,6 +120,43 @@ sub stopped_holder
 	kill 'CONT', $worker;
 	$holder->quit;
 	$foreign->unlock($node);
+}
+
+#
+# A foreign data wrapper that commits or rolls back the remote side in
+# XACT_EVENT_COMMIT or _ABORT: the lock is held until that is over
+#
+
+{
+	my %end = (
+		'COMMIT' => 'COMMIT',
+		'COMMIT AND CHAIN' => 'COMMIT AND CHAIN',
+		'ROLLBACK' => 'ROLLBACK',
+		'an error' => 'DO $$ BEGIN RAISE division_by_zero; END $$; ROLLBACK',
+		'COMMIT in a procedure' => 'CALL ends()');
+
+	value('CREATE PROCEDURE ends() LANGUAGE plpgsql AS $$ BEGIN '
+		  . "PERFORM zk_lock('stock'); SET LOCAL zklock.stop_at_end = on; COMMIT; END \$\$");
+	for my $end (sort keys %end)
+	{
+		my $holder = ZkSession->new($a);
+		my $local = ZkSession->new($a);
+
+		$holder->run_ok("BEGIN; SELECT zk_lock('stock'); SET LOCAL zklock.stop_at_end = on")
+		  if $end !~ /procedure/;
+		$holder->send($end{$end});
+		wait_stopped($holder->pid);
+		is(value("SELECT granted AND NOT lost FROM zk_locks WHERE name = 'stock' AND pid = " . $holder->pid),
+			't', "$end: others' callbacks run while the lock is held");
+		$local->send("SELECT zk_lock('stock')");
+		$local->wait_waiting(1);
+		kill 'CONT', $holder->pid;
+		$holder->result;
+		is($local->result->{sqlstate}, undef, "$end: then it is free");
+		$holder->run('ROLLBACK') if $end =~ /CHAIN/;
+		$_->quit for ($holder, $local);
+		wait_no_contenders($zk, 'stock');
+	}
 }
 
 done_testing();

@@ -74,6 +74,7 @@ typedef struct ZkProcLock
 								 * for the slot */
 	bool		session;		/* has a session-scoped hold */
 	bool		together;		/* wants it only together with others */
+	bool		asked;			/* has asked for a contender */
 	bool		committing;		/* past the commit check: not to be canceled */
 	ZnodeKind	kind;			/* of the contender that it wanted */
 	int64		since;			/* that it wants it, or holds it; as of

@@ -1453,6 +1453,24 @@ slot_read_state(ZkSlot *slot)
 }
 
 /*
+ * slot_is_leaving
+ *		Is the contender of a slot, which the caller wants, being given up?
+ *
+ * If so, sets *stuck to whether ZooKeeper does not let it go.
+ */
+bool
+slot_is_leaving(ZkSlot *slot, bool *stuck)
+{
+	bool		leaving;
+
+	lock_slot(slot, LW_SHARED);
+	leaving = slot->state == ZK_SLOT_RELEASING;
+	*stuck = slot->queued;
+	LWLockRelease(partition_lock(slot->hash));
+	return leaving;
+}
+
+/*
  * slot_set_scope
  *		Tell zk_locks whether the backend has a session-scoped hold.
  */

@@ -229,6 +229,7 @@ extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 extern void slot_yield(const char *key);
 extern void slot_drop(ZkProcLock *proc, int64 now);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
+extern bool slot_is_leaving(ZkSlot *slot, bool *stuck);
 extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
 extern bool slot_begin_commit(ZkProcLock *proc);
 extern void slot_end_commit(ZkProcLock *proc);

@@ -219,6 +219,57 @@ for my $way ('tries', 'waited, too, and is canceled')
 }
 
 #
+# A try ends, whatever becomes of the cluster's own contender of the other mode
+#
+
+# ZooKeeper does not let it go.
+for my $shared ('true', 'false')
+{
+	my $lock = "kept $shared";
+	my $dir = lock_dir($lock);
+	my $other = $shared eq 'true' ? 'false' : 'true';
+	my $s = ZkSession->new($a);
+	my $offset = -s $a->logfile;
+
+	$s->run_ok("BEGIN; SELECT zk_lock('$lock', shared => $shared)");
+	$foreign->set_acl($dir, 'no delete');
+	$s->run_ok('COMMIT');
+	$a->wait_for_log(qr/could not delete contender "\Q$dir\E\//, $offset);
+	$s->run_ok("SET statement_timeout = '20s'");
+	is($s->run("SELECT zk_try_lock('$lock', shared => $other)")->{out}, 'f',
+		"shared is $shared, and stays: a try of the other mode");
+	is($s->run("SELECT $_")->{sqlstate}, '55P03', $_)
+	  for ("zk_lock('$lock', '0', shared => $other)", "zk_lock_all('{$lock}', '0', shared => $other)");
+	is(value('SELECT slot_users FROM zk_stats'), 0, 'nobody wants it any more');
+	$foreign->set_acl($dir, 'open');
+	is($s->run("SELECT zk_try_lock('$lock', '1 min', shared => $other)")->{out}, 't', 'in the end it is to be had');
+	$s->quit;
+	wait_no_contenders($zk, $lock);
+}
+
+# ZooKeeper does not answer.
+{
+	my $s = ZkSession->new($a);
+
+	$s->run_ok("BEGIN; SELECT zk_lock('slow', shared => true)");
+	$zk->pause;
+	$s->run_ok('COMMIT');
+	$s->run_ok("SET statement_timeout = '20s'; SET lock_timeout = '50ms'");
+	is($s->run("SELECT zk_try_lock('slow')")->{out}, 'f', 'ZooKeeper is slow: lock_timeout bounds a try');
+	is($s->run("SELECT zk_lock('slow', '0')")->{sqlstate}, '55P03', '... and a call that waits for nobody');
+	$s->run_ok('SET lock_timeout = 0');
+	$s->send("SELECT zk_try_lock('slow')");
+	$s->wait_waiting(2);
+	value('SELECT pg_cancel_backend(' . $s->pid . ')');
+	is($s->result->{sqlstate}, '57014', '... and it can be canceled');
+	is(value('SELECT slot_users FROM zk_stats'), 0, 'nobody wants it any more');
+	$zk->resume;
+	is($s->run("SELECT zk_try_lock('slow')")->{out}, 't', 'its own cluster is nobody to wait for');
+	$s->quit;
+	wait_no_contenders($zk, 'slow');
+}
+
+#
 # Nothing is left
 #
 

@@ -768,32 +768,46 @@ yield_other_mode(const HeldLock *lock)
 
 /*
  * Who waits behind nobody must not take the cluster's own contender of the
- * other mode for somebody, while that is being deleted.
+ * other mode for somebody, while that is being deleted.  Returns false if it is
+ * not gone in time, or ZooKeeper does not let it go.
  */
-static void
+static bool
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 {
 	static uint32 wait_event = 0;
 	char		key[ZK_SLOT_KEY_SIZE];
 	ZkContender contender;
+	ZkSlot	   *slot;
+	bool		stuck;
+	bool		gone = true;
 
 	yield_other_mode(lock);
 	if (!other_mode_key(lock, key) ||
 		slot_find_contender(key, &contender) != ZK_SLOT_RELEASING)
-		return;
+		return true;
 
 	acquiring.other = slot_want(key, lock->kind, false, true);
-	while (slot_read_state(acquiring.other->slot) == ZK_SLOT_RELEASING)
+	slot = acquiring.other->slot;
+	while (gone && slot_is_leaving(slot, &stuck))
 	{
-		int64		sleep = check_session(wait);
+		int64		left = time_left(wait->deadline);
 
-		(void) ConditionVariableTimedSleep(&acquiring.other->slot->cv,
-										   Min(sleep, INT_MAX),
-										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+		if (stuck || left == 0)
+			gone = false;
+		else
+		{
+			int64		sleep = check_session(wait);
+
+			if (left > 0)
+				sleep = Min(sleep, left);
+			(void) ConditionVariableTimedSleep(&slot->cv, Min(sleep, INT_MAX),
+											   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+		}
 	}
 	ConditionVariableCancelSleep();
 	slot_unwant(acquiring.other);
 	acquiring.other = NULL;
+	return gone;
 }
 
 /*
@@ -808,8 +822,8 @@ take_slot(HeldLock *lock, SlotWait *wait)
 {
 	ZkTake		take;
 
-	if (wait->immediate)
-		wait_for_other_mode(lock, wait);
+	if (wait->immediate && !wait_for_other_mode(lock, wait))
+		return false;
 	for (;;)
 	{
 		ZkRefusal	refusal;

@@ -788,6 +788,37 @@ is_retained(const ZkSlot *slot, int64 now)
 	return slot->contender.retain && !slot->crowded && now < slot->keep_until;
 }
 
+/* The backend needs a contender; the partition lock is held exclusively. */
+static void
+note_ask(ZkProcLock *proc, int permits)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	proc->asked = true;
+	slot->asked = true;
+	slot->ask.kind = proc->kind;
+	slot->ask.permits = permits;
+	slot->ask.pid = proc->pid;
+}
+
+/*
+ * One of those who have asked for a contender is gone.  Others may have, too, and
+ * need not ask again: they may be waiting for the heavyweight lock.
+ */
+static void
+retract_ask(ZkSlot *slot)
+{
+	if (!slot->asked)
+		return;
+	slot->asked = false;
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (proc->asked && !proc->granted && !proc->together)
+		{
+			note_ask(proc, slot->ask.permits);
+			break;
+		}
+}
+
 /*
  * slot_unwant
  *		Say that this backend wants the slot no more: timeout, cancel, error.
@@ -799,12 +830,17 @@ void
 slot_unwant(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
+	bool		asked;
 
 	lock_slot(slot, LW_EXCLUSIVE);
+	asked = proc->asked;
+	/* only who takes several together and has come as far reserves the slot */
+	if (proc->together && proc->ready)
+		slot->reserved = false;
 	remove_proc(proc);
 	slot->nwanting--;
-	slot->asked = false;		/* whoever else waits will ask again */
-	slot->reserved = false;
+	if (asked)
+		retract_ask(slot);
 	if (slot->nwanting == 0)
 	{
 		slot->refusal = ZK_REFUSAL_NONE;
@@ -899,18 +935,6 @@ slot_find_contender(const char *key, ZkContender *contender)
 	}
 	LWLockRelease(lock);
 	return state;
-}
-
-/* The backend needs a contender; the partition lock is held exclusively. */
-static void
-note_ask(ZkProcLock *proc, int permits)
-{
-	ZkSlot	   *slot = proc->slot;
-
-	slot->asked = true;
-	slot->ask.kind = proc->kind;
-	slot->ask.permits = permits;
-	slot->ask.pid = MyProcPid;
 }
 
 /* Ask in the name of somebody who has not got the heavyweight lock yet. */
@@ -1426,6 +1450,24 @@ slot_read_state(ZkSlot *slot)
 	state = slot->state;
 	LWLockRelease(partition_lock(slot->hash));
 	return state;
+}
+
+/*
+ * slot_is_leaving
+ *		Is the contender of a slot, which the caller wants, being given up?
+ *
+ * If so, sets *stuck to whether ZooKeeper does not let it go.
+ */
+bool
+slot_is_leaving(ZkSlot *slot, bool *stuck)
+{
+	bool		leaving;
+
+	lock_slot(slot, LW_SHARED);
+	leaving = slot->state == ZK_SLOT_RELEASING;
+	*stuck = slot->queued;
+	LWLockRelease(partition_lock(slot->hash));
+	return leaving;
 }
 
 /*

@@ -74,6 +74,7 @@ typedef struct ZkProcLock
 								 * for the slot */
 	bool		session;		/* has a session-scoped hold */
 	bool		together;		/* wants it only together with others */
+	bool		asked;			/* has asked for a contender */
 	bool		committing;		/* past the commit check: not to be canceled */
 	ZnodeKind	kind;			/* of the contender that it wanted */
 	int64		since;			/* that it wants it, or holds it; as of
@@ -228,6 +229,7 @@ extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 extern void slot_yield(const char *key);
 extern void slot_drop(ZkProcLock *proc, int64 now);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
+extern bool slot_is_leaving(ZkSlot *slot, bool *stuck);
 extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
 extern bool slot_begin_commit(ZkProcLock *proc);
 extern void slot_end_commit(ZkProcLock *proc);

@@ -1,7 +1,7 @@
 
-# What a call leaves behind that ends without its lock: an error that comes when
-# the lock has just been granted.  Needs a test build, which fails where it is
-# told to.
+# What a call leaves behind that ends without its lock: after an error that comes
+# when the lock has just been granted, and to those who wait beside it.  And that
+# a try ends.  Needs a test build, which fails where it is told to.
 #
 # The session timeout is longer than any of these tests waits for a lock.
 
@@ -149,6 +149,124 @@ for my $call (
 		$s->run_ok('RESET zklock.fail_at');
 	}
 	$s->quit;
+}
+
+#
+# A neighbour that gives up, beside those that wait
+#
+
+# Who has got one of its locks, and stands in the queue of the other.
+{
+	my $ahead = $foreign->enqueue(lock_dir('all/y'));
+	my $all = waiter($a, 'all', 2, "SELECT zk_lock_all(ARRAY['all/x', 'all/y'])");
+	my $had = lock_dir('all/x') . '/' . (wait_contenders($zk, 'all/x', 1))[0];
+	my $place = (wait_contenders($zk, 'all/y', 2))[1];
+	my $neighbour = ZkSession->new($a);
+	my %answers;
+
+	# the worker has looked after its owners when it watches them, and from then
+	# on does so several times a second
+	my $try = sub {
+		$answers{$_}++ for $neighbour->run(
+			q{SELECT zk_try_lock('all/x'), zk_try_lock('all/y'), zk_try_lock('all/x', '1ms')})->{out};
+	};
+	poll_until(sub { $try->(); $zk->fourlw('wchp') =~ /^\Q$had\E$/m || !$foreign->exists($had) },
+		'the worker to look after what it owns');
+	$try->() for (1 .. 200);
+	is_deeply([ keys %answers ], ['f|f|f'], 'a neighbour tries again and again');
+	ok($foreign->exists($had), 'and zk_lock_all keeps what it has got');
+	is((contenders($zk, 'all/y'))[1], $place, '... and its place in the other queue');
+	$foreign->unlock($ahead);
+	is($all->result->{message}, undef, '... until it has all');
+	$all->run_ok('COMMIT');
+	$_->quit for ($all, $neighbour);
+}
+
+# A writer that waits for a reader of its own cluster has its place in ZooKeeper
+# meanwhile, and a new one when the session has ended.
+for my $way ('tries', 'waited, too, and is canceled')
+{
+	my $reader = ZkSession->new($a);
+
+	$reader->run_ok("BEGIN; SELECT zk_lock('asked', shared => true)");
+	my $ahead = $foreign->enqueue(lock_dir('asked'));
+	my $writer = waiter($a, 'asked', 1);
+	wait_contenders($zk, 'asked', 3);
+	my $neighbour = ZkSession->new($a);
+	if ($way eq 'tries')
+	{
+		is($neighbour->run("SELECT zk_try_lock('asked')")->{out}, 'f', 'a neighbour tries');
+	}
+	else
+	{
+		$neighbour->send("SELECT zk_lock('asked')");
+		$neighbour->wait_waiting(1);
+		value('SELECT pg_cancel_backend(' . $neighbour->pid . ')');
+		is($neighbour->result->{sqlstate}, '57014', 'a neighbour is canceled');
+	}
+	ok($foreign->kill_session(hex session_of($a)), 'the session ends');
+	ok( eval { poll_until(sub {
+			my @queue = contenders($zk, 'asked');
+			return @queue == 2 && $ahead =~ /\Q$queue[0]\E$/;
+		}, 'a new place') },
+		"a neighbour $way: the writer queues again") or diag($@);
+	$reader->run('ROLLBACK');
+	$foreign->unlock($ahead);
+	is($writer->result->{sqlstate}, undef, '... and has the lock');
+	$writer->run_ok('COMMIT');
+	$_->quit for ($reader, $writer, $neighbour);
+	wait_no_contenders($zk, 'asked');
+}
+
+#
+# A try ends, whatever becomes of the cluster's own contender of the other mode
+#
+
+# ZooKeeper does not let it go.
+for my $shared ('true', 'false')
+{
+	my $lock = "kept $shared";
+	my $dir = lock_dir($lock);
+	my $other = $shared eq 'true' ? 'false' : 'true';
+	my $s = ZkSession->new($a);
+	my $offset = -s $a->logfile;
+
+	$s->run_ok("BEGIN; SELECT zk_lock('$lock', shared => $shared)");
+	$foreign->set_acl($dir, 'no delete');
+	$s->run_ok('COMMIT');
+	$a->wait_for_log(qr/could not delete contender "\Q$dir\E\//, $offset);
+	$s->run_ok("SET statement_timeout = '20s'");
+	is($s->run("SELECT zk_try_lock('$lock', shared => $other)")->{out}, 'f',
+		"shared is $shared, and stays: a try of the other mode");
+	is($s->run("SELECT $_")->{sqlstate}, '55P03', $_)
+	  for ("zk_lock('$lock', '0', shared => $other)", "zk_lock_all('{$lock}', '0', shared => $other)");
+	is(value('SELECT slot_users FROM zk_stats'), 0, 'nobody wants it any more');
+	$foreign->set_acl($dir, 'open');
+	is($s->run("SELECT zk_try_lock('$lock', '1 min', shared => $other)")->{out}, 't', 'in the end it is to be had');
+	$s->quit;
+	wait_no_contenders($zk, $lock);
+}
+
+# ZooKeeper does not answer.
+{
+	my $s = ZkSession->new($a);
+
+	$s->run_ok("BEGIN; SELECT zk_lock('slow', shared => true)");
+	$zk->pause;
+	$s->run_ok('COMMIT');
+	$s->run_ok("SET statement_timeout = '20s'; SET lock_timeout = '50ms'");
+	is($s->run("SELECT zk_try_lock('slow')")->{out}, 'f', 'ZooKeeper is slow: lock_timeout bounds a try');
+	is($s->run("SELECT zk_lock('slow', '0')")->{sqlstate}, '55P03', '... and a call that waits for nobody');
+	$s->run_ok('SET lock_timeout = 0');
+	$s->send("SELECT zk_try_lock('slow')");
+	$s->wait_waiting(2);
+	value('SELECT pg_cancel_backend(' . $s->pid . ')');
+	is($s->result->{sqlstate}, '57014', '... and it can be canceled');
+	is(value('SELECT slot_users FROM zk_stats'), 0, 'nobody wants it any more');
+	$zk->resume;
+	is($s->run("SELECT zk_try_lock('slow')")->{out}, 't', 'its own cluster is nobody to wait for');
+	$s->quit;
+	wait_no_contenders($zk, 'slow');
 }
 
 #

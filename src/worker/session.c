@@ -34,11 +34,24 @@
  * of one multi whose owners ask in the same flight.  A create that is alone is
  * a create2.
  *
- * If one operation of a batch fails, none of it has happened.  Then all of them
- * go again, one by one, ahead of all else in the next flight, and with them
- * what the same owners had sent behind them in the same flight, whose answers
- * are thrown away: they were asked for to be heard behind the write.  So owners
- * get answers as if there were no batches.
+ * If one operation of a batch fails, none of it has happened.  ZooKeeper tells
+ * the error of the first that fails, and that is its answer: what its owner had
+ * sent behind it is answered as it came, as behind a write that was alone.  The
+ * others go again in the next flight, and with them what their owners had sent
+ * behind them in the same flight, whose answers are thrown away: they were asked
+ * for to be heard behind the write.  So owners get answers as if there were no
+ * batches.
+ *
+ * Those ahead of the one that failed are good; those behind it have not been
+ * looked at.  Where one fails, others often do: directories that nobody uses are
+ * collected.  But the reading of the queue behind a create tells whether its
+ * directory is missing.  If so, that is what the create is answered, too; else it
+ * is taken to be good.  The good ones go again as one batch, and the others as
+ * another, both apart from what is new.  If such a batch fails, what is behind
+ * the one that did goes in several: none longer than what was good at a stretch,
+ * unless that was very little.  So however many fail, it takes a few flights; if
+ * one does, two requests more, and what was sent behind.  If it is not told which
+ * has failed, each goes alone.
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
  * the session ends at the wrong moment (ZOOKEEPER-2802).  For the same reason
@@ -108,6 +121,17 @@
 #define BATCH_BYTES			(256 * 1024)
 #define OPERATION_BYTES		128
 
+/*
+ * The most that go again in one batch, if they are known to be good, or if
+ * nothing is known of them.  These are not the same, so that the two sorts stay
+ * apart.
+ */
+#define GOOD_PIECE			BATCH_OPERATIONS
+#define UNKNOWN_PIECE		(BATCH_OPERATIONS - 1)
+
+/* Later, in so many batches goes what was behind one that failed, or in fewer. */
+#define MAX_PIECES			8
+
 /* And in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
 
@@ -163,6 +187,9 @@ typedef struct Operation
 	uint32_t	batch;			/* CREATE: id of its multi; STAT: that of the
 								 * multi which created the node; or 0 */
 	bool		wakes;			/* its answer wakes the main thread */
+	int			piece;			/* the most that go in one batch with this
+								 * one, since it was in one that has failed;
+								 * or 0 */
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	const char *created;		/* path, in the memory of its multi, or NULL */
@@ -190,6 +217,8 @@ typedef struct Passenger
 	bool		wrote;			/* a create or delete */
 	bool		put_off;		/* another one has to wait for the next flight */
 	bool		put_back;		/* the write goes again, and all behind it */
+	struct Operation *write;	/* that write, if nothing does yet that was
+								 * behind it; or NULL */
 } Passenger;
 
 #define SH_PREFIX passengers
@@ -420,19 +449,43 @@ post_multi(const Multi *multi)
 }
 
 /*
+ * How many may go in one batch with operation i, next time, now that the one
+ * with this number has failed, or -1: nobody knows which.
+ */
+static int
+next_piece(const Multi *multi, int i, int failed)
+{
+	if (failed < 0)
+		return 1;
+	if (i < failed)
+		return GOOD_PIECE;
+	if (multi->operations[i]->piece == 0)
+		return UNKNOWN_PIECE;
+	return Max(failed + 1, (multi->count + MAX_PIECES - 1) / MAX_PIECES);
+}
+
+/*
  * A multi can fail in two ways.  If one of its operations does, that one has an
- * error of its own, and the others have another, or none.  If the request does,
- * or the connection is lost, all have the same.
+ * error of its own, those ahead of it have none, and those behind it have
+ * ZRUNTIMEINCONSISTENCY, since they were not looked at.  If the request does, or
+ * the connection is lost, all have the same.
  */
 static void
 answer_multi(int rc, const void *data)
 {
 	const Multi *multi = data;
 	bool		one_failed = false;
+	int			failed = -1;
 
 	for (int i = 0; i < multi->count; i++)
-		if (multi->results[i].err != rc)
+	{
+		int			own = multi->results[i].err;
+
+		if (own != rc)
 			one_failed = true;
+		else if (failed < 0 && own < ZAPIERROR && own != ZRUNTIMEINCONSISTENCY)
+			failed = i;
+	}
 	for (int i = 0; i < multi->count; i++)
 	{
 		Operation  *op = multi->operations[i];
@@ -440,7 +493,13 @@ answer_multi(int rc, const void *data)
 
 		op->news.code = rc;
 		if (one_failed && multi->is_batch)
-			op->news.code = BATCH_FAILED;
+		{
+			if (i != failed)
+			{
+				op->news.code = BATCH_FAILED;
+				op->piece = next_piece(multi, i, failed);
+			}
+		}
 		else if (one_failed && rc < ZAPIERROR)
 			op->news.code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
 		if (op->news.code == ZOK)
@@ -1141,18 +1200,26 @@ send_multi(dlist_head *list, int count, bool is_batch)
 	if (rc != ZOK && rc != ZINVALIDSTATE)
 	{
 		for (int i = 0; i < count; i++)
+		{
 			multi->operations[i]->news.code = is_batch ? BATCH_FAILED : rc;
+			multi->operations[i]->piece = 1;
+		}
 		post_multi(multi);
 	}
 	pfree(zops);
 }
 
-/* Send creates and deletes in batches. */
+/*
+ * Send creates and deletes in batches: what is new apart from what was in a
+ * batch that has failed.
+ */
 static void
 send_writes(dlist_head *list)
 {
 	while (!dlist_is_empty(list))
 	{
+		int			piece = dlist_head_element(Operation, node, list)->piece;
+		int			limit = piece == 0 ? BATCH_OPERATIONS : piece;
 		dlist_iter	iter;
 		int			count = 0;
 		Size		bytes = 0;
@@ -1163,7 +1230,8 @@ send_writes(dlist_head *list)
 
 			bytes += OPERATION_BYTES + strlen(op->path) +
 				(op->data ? strlen(op->data) : 0);
-			if (count == BATCH_OPERATIONS || (count > 0 && bytes > BATCH_BYTES))
+			if (count == limit || op->piece != piece ||
+				(count > 0 && bytes > BATCH_BYTES))
 				break;
 			count++;
 		}
@@ -1255,6 +1323,67 @@ expect_answers(int count)
 	pthread_mutex_unlock(&news_lock);
 }
 
+/* A flight that is being put together: its parts in the order of sending. */
+typedef struct FlightPlan
+{
+	dlist_head	ahead;
+	dlist_head	writes;
+	dlist_head	groups;
+	dlist_head	behind;
+	Operation  *stats[SHARED_STATS];
+	Operation  *urgent;			/* the last of these in "ahead" */
+	int			nbehind;
+	int			nstats;
+	int			nsent;			/* operations that will be answered */
+} FlightPlan;
+
+/*
+ * Move an operation from the list that it waits in to where it belongs in the
+ * flight.  Returns false if it has to stay.
+ */
+static bool
+plan_operation(FlightPlan *plan, Operation *op)
+{
+	Passenger  *passenger;
+	dlist_head *list;
+	bool		found;
+
+	passenger = passengers_insert(passengers, op->owner, &found);
+	if (!found)
+	{
+		passenger->wrote = passenger->put_off = passenger->put_back = false;
+		passenger->write = NULL;
+	}
+	if (op->group != 0)
+		list = &plan->groups;
+	else if (op->kind != RECIPE_OP_CREATE && op->kind != RECIPE_OP_DELETE)
+		list = passenger->wrote ? &plan->behind : &plan->ahead;
+	else
+	{
+		list = &plan->writes;
+		if (passenger->wrote)
+			passenger->put_off = true;
+	}
+	if (passenger->put_off && op->group == 0)
+		return false;
+	if (list == &plan->groups || list == &plan->writes)
+		passenger->wrote = true;
+
+	/* answers of one owner must keep their order */
+	if (op->kind == RECIPE_OP_STAT && op->batch != 0 && !found &&
+		share_stat(op, plan->stats, &plan->nstats))
+		list = &flight;
+	else
+		plan->nsent++;
+	if (list == &plan->ahead && is_urgent(op))
+		plan->urgent = op;
+	if (list == &plan->behind && ++plan->nbehind % WAKE_INTERVAL == 0)
+		op->wakes = true;
+	dlist_delete(&op->node);
+	dlist_push_tail(list, &op->node);
+	return true;
+}
+
 /*
  * Send what has to go again, and what has been submitted, or as much of it as
  * one flight takes.
@@ -1262,76 +1391,43 @@ expect_answers(int count)
 static void
 send_flight(void)
 {
-	dlist_head	ahead = DLIST_STATIC_INIT(ahead);
-	dlist_head	writes = DLIST_STATIC_INIT(writes);
-	dlist_head	groups = DLIST_STATIC_INIT(groups);
-	dlist_head	behind = DLIST_STATIC_INIT(behind);
+	FlightPlan	plan;
 	dlist_mutable_iter iter;
-	Operation  *stats[SHARED_STATS];
-	Operation  *urgent = NULL;
-	int			nbehind = 0;
-	int			nstats = 0;
 	uint32		group = 0;
 	int			count = 0;
-	int			nsent = 0;
-	dlist_iter	again_iter;
 
-	dlist_foreach(again_iter, &again)
-		nsent++;
+	memset(&plan, 0, sizeof(plan));
+	dlist_init(&plan.ahead);
+	dlist_init(&plan.writes);
+	dlist_init(&plan.groups);
+	dlist_init(&plan.behind);
 	passengers_reset(passengers);
+	dlist_foreach_modify(iter, &again)
+	{
+		/* an owner has one write in it at the most, ahead of all else */
+		(void) plan_operation(&plan, dlist_container(Operation, node, iter.cur));
+	}
 	dlist_foreach_modify(iter, &submitted)
 	{
 		Operation  *op = dlist_container(Operation, node, iter.cur);
-		Passenger  *passenger;
-		dlist_head *list;
-		bool		found;
 
 		/* a group must not be torn apart */
 		if (count >= FLIGHT_OPERATIONS &&
 			(op->group == 0 || op->group != group))
 			break;
-
-		passenger = passengers_insert(passengers, op->owner, &found);
-		if (!found)
-			passenger->wrote = passenger->put_off = passenger->put_back = false;
-		if (op->group != 0)
-			list = &groups;
-		else if (op->kind != RECIPE_OP_CREATE && op->kind != RECIPE_OP_DELETE)
-			list = passenger->wrote ? &behind : &ahead;
-		else
-		{
-			list = &writes;
-			if (passenger->wrote)
-				passenger->put_off = true;
-		}
-		if (passenger->put_off && op->group == 0)
+		if (!plan_operation(&plan, op))
 			continue;
-		if (list == &groups || list == &writes)
-			passenger->wrote = true;
-		/* answers of one owner must keep their order */
-		if (op->kind == RECIPE_OP_STAT && op->batch != 0 && !found &&
-			share_stat(op, stats, &nstats))
-			list = &flight;
-		else
-			nsent++;
-		if (list == &ahead && is_urgent(op))
-			urgent = op;
-		if (list == &behind && ++nbehind % WAKE_INTERVAL == 0)
-			op->wakes = true;
-		dlist_delete(&op->node);
-		dlist_push_tail(list, &op->node);
 		group = op->group;
 		count++;
 	}
-	if (urgent)
-		urgent->wakes = true;
-	expect_answers(nsent);
+	if (plan.urgent)
+		plan.urgent->wakes = true;
+	expect_answers(plan.nsent);
 
-	send_all(&again);
-	send_all(&ahead);
-	send_writes(&writes);
-	send_groups(&groups);
-	send_all(&behind);
+	send_all(&plan.ahead);
+	send_writes(&plan.writes);
+	send_groups(&plan.groups);
+	send_all(&plan.behind);
 }
 
 /*
@@ -1351,6 +1447,46 @@ goes_again(const Operation *op)
 	if (passenger && op->news.code == BATCH_FAILED)
 		passenger->put_back = true;
 	return passenger && passenger->put_back;
+}
+
+/* Is this the directory of the node with that path? */
+static bool
+is_directory_of(const char *directory, const char *path)
+{
+	size_t		len = strlen(directory);
+
+	return strncmp(directory, path, len) == 0 && path[len] == '/' &&
+		strchr(path + len + 1, '/') == NULL;
+}
+
+/*
+ * An answer to something that was sent behind a write that goes again: does it
+ * tell what that would come to?  If the directory in which it creates is
+ * missing, returns the write, to be given out with that answer; this one
+ * follows.
+ */
+static Operation *
+known_to_fail(Operation *op)
+{
+	Passenger  *passenger = passengers_lookup(passengers, op->owner);
+	Operation  *write = passenger->write;
+
+	if (op->kind != RECIPE_OP_CHILDREN || write == NULL ||
+		write->kind != RECIPE_OP_CREATE ||
+		!is_directory_of(op->path, write->path))
+		return NULL;
+	if (op->news.code == ZOK && write->piece == UNKNOWN_PIECE)
+		write->piece = GOOD_PIECE;
+
+	/* that a write fails proves something, so it must have been heard */
+	if (op->news.code != ZNONODE || write->piece != UNKNOWN_PIECE)
+		return NULL;
+	passenger->put_back = false;
+	passenger->write = NULL;
+	write->news.code = op->news.code;
+	op->news.next = taken;
+	taken = &op->news;
+	return write;
 }
 
 /*
@@ -1576,6 +1712,8 @@ fill_answer(SessionEvent *event, Operation *op)
 static void
 send_again(Operation *op)
 {
+	passengers_lookup(passengers, op->owner)->write =
+		op->news.code == BATCH_FAILED ? op : NULL;
 	if (op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST)
 		forget_watch(op);
 	free_answer(&op->news);
@@ -1708,6 +1846,7 @@ bool
 session_next_event(SessionEvent *event)
 {
 	News	   *news;
+	Operation  *op;
 	Watch	   *watch;
 	bool		found = false;
 
@@ -1731,12 +1870,20 @@ session_next_event(SessionEvent *event)
 		switch (news->kind)
 		{
 			case NEWS_ANSWER:
-				if (goes_again((Operation *) news))
+				op = (Operation *) news;
+				if (goes_again(op))
 				{
-					send_again((Operation *) news);
-					continue;
+					Operation  *write = known_to_fail(op);
+
+					if (write == NULL)
+					{
+						send_again(op);
+						continue;
+					}
+					op = write;
+					news = &op->news;
 				}
-				found = fill_answer(event, (Operation *) news);
+				found = fill_answer(event, op);
 				break;
 			case NEWS_WATCH:
 				watch = find_watch(news->string);

@@ -5,7 +5,7 @@
  *
  * One ZkQuery is one question that is being answered; there is room for one to
  * each box of shared/queries.c.  Answers of the server go in, operations come
- * out, and in the end an answer for the backend.  A query begins with a sync,
+ * out, and in the end an answer for the backend.  A query begins with a search,
  * so that it sees what was done anywhere before it was asked.  The states:
  *
  *	IDLE		collected -> WAITING

@@ -15,8 +15,10 @@
  *
  *	- create and getChildren are sent in one flight: a session's requests are
  *	  answered in order, so the list has our node;
- *	- the search for a create whose answer was lost goes behind a sync: the
- *	  server that we reconnected to may not have heard of it yet;
+ *	- the search for a create whose answer was lost goes behind a write of our
+ *	  own: the server that we reconnected to may not have heard of it yet.  A
+ *	  sync is not enough, since a leader answers it at once that does not know
+ *	  yet that there is another one (ZOOKEEPER-1675);
  *	- another node with our UUID, from a create that was repeated although it
  *	  had arrived, is deleted as soon as it is seen;
  *	- if the only contender that excluded us was the predecessor and that is
@@ -831,9 +833,9 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
  * recipe_resume
  *		Take over a contender from an earlier worker, in the same session.
  *
- * The recipe must be new.  What it sends must go behind a sync: the server
- * that the session has moved to may not have heard of all that the earlier
- * worker had seen.
+ * The recipe must be new.  What it sends must go behind a write of our own: the
+ * server that the session has moved to may not have heard of all that the
+ * earlier worker had seen.
  *
  * "sequence" is NULL if that worker did not live to see the create answered.
  * "out" is filled anew.

@@ -86,7 +86,9 @@ typedef enum RecipeOpKind
 	RECIPE_OP_MKDIRS,			/* the same, with its missing parents */
 	RECIPE_OP_CREATE,			/* create "node", ephemeral and sequential */
 	RECIPE_OP_CHILDREN,			/* list the lock directory */
-	RECIPE_OP_SEARCH,			/* the same, behind a sync */
+	RECIPE_OP_SEARCH,			/* the same, behind a write of our own: has all
+								 * that was done before it was sent */
+	RECIPE_OP_SYNC,				/* the same, behind a sync: has that as a rule */
 	RECIPE_OP_LIST,				/* the same as CHILDREN, and watch them */
 	RECIPE_OP_WATCH,			/* get "node" and watch it */
 	RECIPE_OP_UNWATCH,			/* remove that watch; nobody waits */

@@ -41,13 +41,17 @@
  *	  The leases are read first, and then the queue: who gets through between
  *	  the two must not be counted twice.
  *
- * Leases are read behind a sync where it is not our own create that makes
- * sure that the server has heard of those before us.
+ * The search for a lease of ours goes behind a write of our own, as in recipe.c.
+ * All else is read behind a sync where it is not our own create that makes sure
+ * that the server has heard of those before us.  A leader that does not know
+ * yet that there is another one may answer that from old state; then who is
+ * refused, or told to wait, need not have been.  But whoever owns the lock has
+ * seen its contender before him go, and with that the lease that it left.
  *
  * The states and events (a state that an event is not listed for ignores it;
  * answers and watches count only with the latest serial number, which all of
  * one flight have in common; "look" is: make the directories that are missing,
- * if some have been found to be, read <name>, read the leases, get the
+ * if some have been found to be, sync and read <name>, read the leases, get the
  * agreement; "count" is the last two of them):
  *
  *	NONE		want -> PREPARING: look
@@ -485,7 +489,7 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LEASES, NULL,
 				semaphore->agreement);
 	}
-	send_op(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_NAME, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_SYNC, SEMAPHORE_NAME, NULL, NULL);
 	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
 	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_LEASES, NULL, NULL);
 }
@@ -605,7 +609,7 @@ static void
 read_queue(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	semaphore->leases = -1;
-	send_new(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_LEASES, NULL, NULL);
+	send_new(semaphore, out, RECIPE_OP_SYNC, SEMAPHORE_LEASES, NULL, NULL);
 	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LOCKS, NULL, NULL);
 }
 
@@ -1236,7 +1240,7 @@ semaphore_want(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
  *		same session.
  *
  * The semaphore must be new.  As with recipe_resume(), what it sends must go
- * behind a sync.  The place in the queue is kept; a lease that is found while
+ * behind a write of our own.  The place in the queue is kept; a lease that is found while
  * the permit is still wanted is not, but the lock is, so that it costs no more
  * than time.  "out" is filled anew.
  */

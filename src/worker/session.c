@@ -67,6 +67,14 @@
  * lives; if there are none, a heartbeat does: a multi that only checks that "/"
  * exists, which also goes through the leader.
  *
+ * The same multi is a barrier: a server answers the reads of a session behind
+ * its writes (CommitProcessor.java), and a write when a majority has it.  So
+ * what is read behind it on the same connection has all that was done anywhere
+ * before it was sent.  A sync does not promise that: a leader that has been
+ * deposed, and has not noticed, answers it at once, from old state.  One barrier
+ * greets each server, and nothing else leaves before it has been answered: the
+ * server need not be as far as a worker before this one had seen.
+ *
  * Debian builds the library with assertions, and some of them fail on what a
  * server sends.  An abort would take the whole cluster down, so a library
  * thread that calls it is parked for good in a handler of SIGABRT, and the
@@ -191,6 +199,7 @@ typedef struct Operation
 								 * one, since it was in one that has failed;
 								 * or 0 */
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
+	struct Barrier *barrier;	/* SEARCH: what it is behind; malloc'd */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	const char *created;		/* path, in the memory of its multi, or NULL */
 	bool		untouched;		/* SET: only if nobody has ever done so */
@@ -199,6 +208,13 @@ typedef struct Operation
 	char	   *data;			/* to be written, or NULL */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
+
+/* A request that changes nothing, but goes through the leader as a write. */
+typedef struct Barrier
+{
+	zoo_op_result_t checked;
+	int			code;			/* ZOO_ERRORS */
+} Barrier;
 
 /* Operations that succeed or fail together: those of a group, or a batch. */
 typedef struct Multi
@@ -252,6 +268,9 @@ typedef struct Watch
 
 static zhandle_t *handle = NULL;
 static bool connected = false;
+static bool greeting_out = false;	/* to the server that we are connected to */
+static bool greeted = false;	/* it has been answered */
+static zoo_op_result_t greeting_checked;
 static int	silent_connections = 0; /* lost in a row without any answer */
 static int64 resend_at = 0;		/* zk_now_ms() before which not to send */
 static int	wake_fd = -1;
@@ -292,6 +311,17 @@ static bool news_dropped = false;	/* out of memory in a callback */
 static pthread_t main_thread;
 static volatile sig_atomic_t in_library = false;	/* the main thread is */
 static volatile sig_atomic_t library_died = false;
+
+/*
+ * Is this the code of an answer that the leader has given to a write, and that
+ * has been written to the quorum?  A request that fails is logged as one, too.
+ */
+static bool
+is_leaders(int code)
+{
+	return code == ZOK || code == ZNONODE || code == ZNODEEXISTS ||
+		code == ZNOAUTH;
+}
 
 /*
  * The part that runs in the library's threads, up to abort_handler().
@@ -372,11 +402,24 @@ answer_create(int rc, const char *value, const struct Stat *stat,
 	answer_string(rc, value, data);
 }
 
+/* The barrier ahead of an operation; it is answered ahead of it. */
+static void
+answer_barrier(int rc, const void *data)
+{
+	Barrier    *barrier = (Barrier *) data;
+
+	barrier->code = rc;
+}
+
 static void
 answer_strings(int rc, const struct String_vector *strings, const void *data)
 {
 	Operation  *op = (Operation *) data;
 
+	/* what was read behind a barrier that has failed does not count */
+	if ((rc == ZOK || rc == ZNONODE) &&
+		op->barrier && !is_leaders(op->barrier->code))
+		rc = ZCONNECTIONLOSS;
 	op->news.code = rc;
 	if (rc == ZOK && strings && strings->count > 0)
 	{
@@ -527,13 +570,11 @@ post_notice(NewsKind kind, int code, const char *string)
 	post_news(news);
 }
 
-/* The server has answered the first request on a connection. */
+/* The first request on a connection has been answered, or not. */
 static void
-answer_greeting(int rc, const char *value pg_attribute_unused(),
-				const void *data pg_attribute_unused())
+answer_greeting(int rc, const void *data pg_attribute_unused())
 {
-	if (rc == ZOK)
-		post_notice(NEWS_GREETED, rc, NULL);
+	post_notice(NEWS_GREETED, rc, NULL);
 }
 
 static void
@@ -746,6 +787,13 @@ free_answer(News *news)
 	free(news->data);
 }
 
+static void
+forget_barrier(Operation *op)
+{
+	free(op->barrier);
+	op->barrier = NULL;
+}
+
 /* Free news that have been delivered, or never will be. */
 static void
 free_news(News *news)
@@ -762,6 +810,7 @@ free_news(News *news)
 			pfree(op->data);
 		if (op->multi)
 			pfree(op->multi);
+		forget_barrier(op);
 		pfree(op);
 	}
 }
@@ -913,7 +962,7 @@ session_close(void)
 		leave_library(&saved);
 	}
 	handle = NULL;
-	connected = false;
+	connected = greeted = greeting_out = false;
 	silent_connections = 0;
 
 	forget_all_watches();
@@ -1046,13 +1095,42 @@ data_len(const Operation *op)
 	return op->data ? (int) strlen(op->data) : -1;
 }
 
+/* Check that "/" exists, whatever comes of it: see the header. */
 static int
-send_heartbeat(Operation *op)
+send_check(zoo_op_result_t *checked, void_completion_t answer,
+		   const void *data)
 {
 	zoo_op_t	zop;
 
-	zoo_check_op_init(&zop, op->path, -1);
-	return zoo_amulti(handle, 1, &zop, &op->checked, answer_void, op);
+	zoo_check_op_init(&zop, "/", -1);
+	return zoo_amulti(handle, 1, &zop, checked, answer, data);
+}
+
+/* List the children behind a barrier. */
+static int
+send_search(Operation *op)
+{
+	int			rc;
+
+	op->barrier = calloc(1, sizeof(Barrier));
+	if (op->barrier == NULL)
+		return ZSYSTEMERROR;
+	rc = send_check(&op->barrier->checked, answer_barrier, op->barrier);
+	if (rc != ZOK)
+	{
+		forget_barrier(op);
+		return rc;
+	}
+	rc = zoo_aget_children(handle, op->path, 0, answer_strings, op);
+	if (rc != ZOK)
+		op->barrier = NULL;		/* leave it to its answer; memory is short */
+	return rc;
+}
+
+static void
+send_greeting(void)
+{
+	greeting_out = send_check(&greeting_checked, answer_greeting, NULL) == ZOK;
 }
 
 /* Hand one operation to the library; returns one of ZOO_ERRORS. */
@@ -1060,7 +1138,7 @@ static int
 send_operation(Operation *op)
 {
 	if (op->heartbeat)
-		return send_heartbeat(op);
+		return send_check(&op->checked, answer_void, op);
 	switch (op->kind)
 	{
 		case RECIPE_OP_MKDIRS:
@@ -1073,6 +1151,8 @@ send_operation(Operation *op)
 			return zoo_acreate2(handle, op->path, op->data, data_len(op), acl,
 								ZOO_EPHEMERAL_SEQUENTIAL, answer_create, op);
 		case RECIPE_OP_SEARCH:
+			return send_search(op);
+		case RECIPE_OP_SYNC:
 			zoo_async(handle, op->path, answer_string, NULL);
 			/* FALLTHROUGH */
 		case RECIPE_OP_CHILDREN:
@@ -1509,7 +1589,7 @@ lease_timeout(void)
 bool
 session_ready(void)
 {
-	return handle != NULL && connected && dlist_is_empty(&flight) &&
+	return handle != NULL && connected && greeted && dlist_is_empty(&flight) &&
 		zk_now_ms() >= resend_at;
 }
 
@@ -1533,6 +1613,12 @@ session_flush(void)
 		return again_at;
 	if (now < resend_at)
 		return again_at == 0 ? resend_at : Min(resend_at, again_at);
+	if (!greeted)
+	{
+		if (!greeting_out)
+			send_greeting();
+		return again_at;
+	}
 	if (dlist_is_empty(&submitted) && dlist_is_empty(&again))
 		return again_at;
 
@@ -1595,11 +1681,7 @@ session_lease(uint32 *ticket)
 static bool
 is_proof(const Operation *op)
 {
-	int			code = op->news.code;
-
-	/* a request that fails is logged as one, too */
-	if (code != ZOK && code != ZNONODE && code != ZNODEEXISTS &&
-		code != ZNOAUTH)
+	if (!is_leaders(op->news.code))
 		return false;
 	return op->heartbeat || op->kind == RECIPE_OP_CREATE ||
 		op->kind == RECIPE_OP_SET || op->kind == RECIPE_OP_DELETE ||
@@ -1647,6 +1729,7 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
 	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SYNC] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
 	[RECIPE_OP_GET] = RECIPE_GET_DONE,
@@ -1722,6 +1805,7 @@ send_again(Operation *op)
 	if (op->multi)
 		pfree(op->multi);
 	op->multi = NULL;
+	forget_barrier(op);
 	op->created = NULL;
 	op->batch = 0;
 	dlist_delete(&op->node);
@@ -1781,8 +1865,7 @@ fill_watch(SessionEvent *event)
 /*
  * A connection is up.  Ahead of all else our credentials go out, if the
  * library has not got them yet (it refuses them while it has no connection),
- * and a sync: the server need not be as far as a worker before this one had
- * seen.
+ * and a barrier.
  */
 static void
 greet_server(void)
@@ -1793,8 +1876,9 @@ greet_server(void)
 		pfree(auth);
 		auth = NULL;
 	}
-	zoo_async(handle, "/", answer_greeting, NULL);
 	connected = true;
+	greeted = false;
+	send_greeting();
 
 	/* a shorter timeout counts from when the server has heard of it */
 	if (first_timeout == 0 || first_timeout > zoo_recv_timeout(handle))
@@ -1816,7 +1900,7 @@ fill_state(SessionEvent *event, int state)
 	}
 	if (connected)
 		silent_connections++;
-	connected = false;
+	connected = greeted = greeting_out = false;
 	bound_watches();
 	lease_disconnect(&lease);
 	if (state == ZOO_EXPIRED_SESSION_STATE)
@@ -1895,7 +1979,14 @@ session_next_event(SessionEvent *event)
 					return true;
 				continue;
 			case NEWS_GREETED:
-				silent_connections = 0;
+				greeting_out = false;
+				if (connected && is_leaders(news->code))
+				{
+					greeted = true;
+					silent_connections = 0;
+				}
+				else if (connected)
+					resend_at = zk_now_ms() + RESEND_DELAY_MS;
 				break;
 			case NEWS_STATE:
 				found = fill_state(event, news->code);

@@ -835,6 +835,8 @@ op_name(RecipeOpKind kind)
 			return "children";
 		case RECIPE_OP_SEARCH:
 			return "search";
+		case RECIPE_OP_SYNC:
+			return "sync";
 		case RECIPE_OP_WATCH:
 			return "watch";
 		case RECIPE_OP_UNWATCH:
@@ -885,6 +887,7 @@ describe_ops(const RecipeOutput *out)
 					strcmp(node, READER_PREFIX) == 0)
 					node = NULL;
 				break;
+			case RECIPE_OP_SYNC:
 			case RECIPE_OP_GET:
 				fail_msg("%s is not for a recipe to send", op_name(op->kind));
 				break;
@@ -3077,8 +3080,9 @@ test_state_names(void **state)
  * directory can be seen as it was at any zxid: that is what a session's
  * server shows that lags behind.  As in ZooKeeper, a session's view never
  * goes back behind what the client has seen, a write is answered when the
- * session's server has it, a sync brings the view up to date, and a watch
- * fires when the view passes the change.
+ * session's server has it and all before it, and a watch fires when the view
+ * passes the change.  A sync does nothing: it is answered by a leader that has
+ * been deposed, and has not noticed.
  *
  * A client may be one that keeps its lock when it does not need it, or one
  * that asks such an owner.  What its cluster does then is played, too: who is
@@ -3730,9 +3734,10 @@ execute(Client *client)
 
 	note(client_number(client), op_name(todo.kind), todo.serial);
 
-	/* who answers a write has it, and who answers a sync has everything */
+	/* who answers a write has it, and so has who answers what is behind it */
 	if (todo.kind == RECIPE_OP_CHILDREN || todo.kind == RECIPE_OP_WATCH ||
-		todo.kind == RECIPE_OP_STAT || todo.kind == RECIPE_OP_LIST)
+		todo.kind == RECIPE_OP_STAT || todo.kind == RECIPE_OP_LIST ||
+		todo.kind == RECIPE_OP_SYNC)
 	{
 		if (client->view < world->zxid)
 			tally.lagging_reads++;
@@ -3782,6 +3787,7 @@ execute(Client *client)
 				break;
 			case RECIPE_OP_CHILDREN:
 			case RECIPE_OP_SEARCH:
+			case RECIPE_OP_SYNC:
 			case RECIPE_OP_LIST:
 				if (directory_at(client->view) < 0)
 					todo.result = RECIPE_NO_NODE;
@@ -3861,7 +3867,7 @@ execute(Client *client)
 		}
 		if (todo.kind != RECIPE_OP_CHILDREN && todo.kind != RECIPE_OP_WATCH &&
 			todo.kind != RECIPE_OP_STAT && todo.kind != RECIPE_OP_UNWATCH &&
-			todo.kind != RECIPE_OP_LIST)
+			todo.kind != RECIPE_OP_LIST && todo.kind != RECIPE_OP_SYNC)
 			advance(client, world->zxid);
 	}
 
@@ -4250,6 +4256,7 @@ static const RecipeEvent answers[] = {
 	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
 	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SYNC] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
 	[RECIPE_OP_SET] = RECIPE_SET_DONE,
@@ -4734,7 +4741,7 @@ retry(Client *client)
  *
  * The server that takes the session over is taken to be as far as the old
  * worker had seen.  A new ZooKeeper handle does not ask that of it, so that
- * the worker has to, by a sync ahead of what the recipes send.
+ * the worker has to, by a write ahead of what the recipes send.
  */
 static void
 restart_worker(Client *client, int applied)

@@ -383,7 +383,7 @@ static const struct
 	{TO_OWNER, IN_LOCK_GONE, IN_RELEASE, IN_DELETE_REFUSED}}
 };
 
-#define LOOK		"search(name) children get"
+#define LOOK		"sync(name) children get"
 #define COUNT		"children get"
 #define LOOK_MADE	"mkdir(name) mkdir(locks) mkdir " LOOK
 #define LOOK_MKDIRS	"mkdirs(name) mkdir(locks) mkdir " LOOK
@@ -533,9 +533,9 @@ static const Transition transitions[] = {
 	{AT_READING, IN_LOCK_GRANTED, SEMAPHORE_CHECKING, "+stat " LOOK, 0, 0},
 	{AT_READING, IN_LOCK_FOUND, SEMAPHORE_CHECKING, "+stat " LOOK, 0, 0},
 	{AT_READING, IN_LOCK_QUEUED, SEMAPHORE_QUEUEING,
-	"+watch search children(locks)", 0, 0},
+	"+watch sync children(locks)", 0, 0},
 	{AT_READING, IN_LOCK_TWO_AHEAD, SEMAPHORE_QUEUEING,
-	"+watch search children(locks)", 0, 0},
+	"+watch sync children(locks)", 0, 0},
 	{AT_READING, IN_LOCK_MISSING, SEMAPHORE_QUEUEING, "+create +children",
 	0, 0},
 	{AT_READING, IN_LOCK_REFUSED, SEMAPHORE_LEAVING, "+delete",
@@ -559,7 +559,7 @@ static const Transition transitions[] = {
 	RECIPE_TOLD_STRANGER, 0},
 	{AT_QUEUEING, IN_CHILDREN_NO_NODE, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING, IN_CHILDREN_UNKNOWN, SEMAPHORE_QUEUEING,
-	"search children(locks)", 0, 0},
+	"sync children(locks)", 0, 0},
 	{AT_QUEUEING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING,
 	"+unwatch +delete", TOLD_FAILED, ERROR_REFUSED},
 	{AT_QUEUEING, IN_RELEASE, SEMAPHORE_LEAVING, "+unwatch +delete", 0, 0},
@@ -576,7 +576,7 @@ static const Transition transitions[] = {
 	{AT_QUEUEING_ONE, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING,
 	"+unwatch +delete", TOLD_FAILED, ERROR_REFUSED},
 	{AT_QUEUEING_ONE, IN_CHILDREN_UNKNOWN, SEMAPHORE_QUEUEING,
-	"search children(locks)", 0, 0},
+	"sync children(locks)", 0, 0},
 	{AT_QUEUEING_ONE, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK,
 	0, 0},
 	{AT_QUEUEING_TWO, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK,
@@ -871,6 +871,7 @@ op_name(RecipeOpKind kind)
 		[RECIPE_OP_CREATE] = "create",
 		[RECIPE_OP_CHILDREN] = "children",
 		[RECIPE_OP_SEARCH] = "search",
+		[RECIPE_OP_SYNC] = "sync",
 		[RECIPE_OP_LIST] = "list",
 		[RECIPE_OP_WATCH] = "watch",
 		[RECIPE_OP_UNWATCH] = "unwatch",
@@ -1350,7 +1351,7 @@ test_queue_is_read_again(void **state)
 	assert_string_equal(describe_ops(&semaphore, &out), "+children");
 	give(&semaphore, IN_LOCK_QUEUED, &out);
 	assert_string_equal(describe_ops(&semaphore, &out),
-						"+watch search children(locks)");
+						"+watch sync children(locks)");
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(out.told, 0);
 	give(&semaphore, IN_ONE, &out);
@@ -1525,7 +1526,7 @@ test_resume(void **state)
 	give(&semaphore, IN_TWO, &out);
 	give(&semaphore, IN_GET_SAME, &out);
 	assert_string_equal(describe_ops(&semaphore, &out),
-						"search children(locks)");
+						"sync children(locks)");
 	give(&semaphore, IN_TWO, &out);
 	give(&semaphore, IN_QUEUE_SECOND, &out);
 	assert_int_equal(out.told, TOLD_QUEUED);
@@ -2425,6 +2426,7 @@ execute_operation(Client *client, Entry *todo)
 			break;
 		case RECIPE_OP_CHILDREN:
 		case RECIPE_OP_SEARCH:
+		case RECIPE_OP_SYNC:
 		case RECIPE_OP_LIST:
 			if (seen == NULL)
 			{
@@ -2510,8 +2512,12 @@ execute(Client *client)
 	note(client_number(client), todo.semaphore, op_name(todo.kind),
 		 (long) todo.place);
 
-	/* who answers a write has it, and who answers a sync has everything */
-	if (is_read(todo.kind))
+	/*
+	 * Who answers a write has it, and everything before it; so has who answers
+	 * a sync, but for a leader that does not know yet that it is none.
+	 */
+	if (is_read(todo.kind) ||
+		(todo.kind == RECIPE_OP_SYNC && one_in(2)))
 	{
 		if (client->view < world->zxid)
 			tally.lagging_reads++;
@@ -2525,7 +2531,8 @@ execute(Client *client)
 	else
 	{
 		execute_operation(client, &todo);
-		if (!is_read(todo.kind) && todo.kind != RECIPE_OP_UNWATCH)
+		if (!is_read(todo.kind) && todo.kind != RECIPE_OP_UNWATCH &&
+			todo.kind != RECIPE_OP_SYNC)
 			advance(client, world->zxid);
 	}
 
@@ -2871,6 +2878,7 @@ static const RecipeEvent answers[] = {
 	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
 	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SYNC] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
 	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
 	[RECIPE_OP_GET] = RECIPE_GET_DONE,

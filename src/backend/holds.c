@@ -545,6 +545,15 @@ report_refusal(const HeldLock *lock, const char *name, ZkRefusal refusal,
 					 errdetail("Somebody uses zk_acquire() with this name, or Curator's semaphore."),
 					 errhint("Use different names.  ZooKeeper forgets a name that is not used any more within a minute or two.")));
 			break;
+		case ZK_REFUSAL_ENDED:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the sequence numbers of \"%s\" in ZooKeeper are used up",
+							name),
+					 errdetail("ZooKeeper's counter of the directory \"%s\" has ended at 2147483647, and znodes in the directory keep it from beginning anew.",
+							   zk_path_of_key(lock->key)),
+					 errhint("Stop the other clients that use this name, and delete their znodes and the directory.")));
+			break;
 		case ZK_REFUSAL_ACCESS:
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

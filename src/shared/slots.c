@@ -1829,6 +1829,18 @@ slot_set_created(ZkSlot *slot, int32 sequence)
 }
 
 /*
+ * slot_set_uncreated
+ *		It does not exist any more, and is about to be created again.
+ */
+void
+slot_set_uncreated(ZkSlot *slot)
+{
+	lock_slot(slot, LW_EXCLUSIVE);
+	slot->contender.has_sequence = false;
+	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
  * slot_set_queued
  *		The contender stands behind others; or, if it is being given up,
  *		ZooKeeper does not let it go.

@@ -39,6 +39,7 @@ typedef enum ZkRefusal
 	ZK_REFUSAL_NO_CHROOT,		/* the chroot of zklock.servers is missing */
 	ZK_REFUSAL_MIXED,			/* a lock and a semaphore under one name */
 	ZK_REFUSAL_PERMITS,			/* the semaphore has another size */
+	ZK_REFUSAL_ENDED,			/* the counter of the directory has ended */
 	ZK_REFUSAL_OTHER			/* the server log has the details */
 } ZkRefusal;
 
@@ -255,6 +256,7 @@ extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
+extern void slot_set_uncreated(ZkSlot *slot);
 extern void slot_set_queued(ZkSlot *slot);
 extern int64 slot_set_granted(ZkSlot *slot);
 extern void slot_set_looked(ZkSlot *slot, bool writer_behind);

@@ -317,12 +317,39 @@ znode_parse_contender(const char *child, ZnodeContender *contender)
  * znode_before
  *		Does sequence number a stand before b in the queue?
  *
- * The server's counter is a signed 32-bit number that wraps around, so order
- * is by distance, as for TCP sequence numbers: it holds while the contenders
- * of one lock are less than 2^31 creates apart.
+ * That is so for numbers that have an order: see znode_is_unordered().
  */
 bool
 znode_before(int32_t a, int32_t b)
 {
-	return (int32_t) ((uint32_t) a - (uint32_t) b) < 0;
+	return a < b;
+}
+
+/*
+ * znode_is_late
+ *		Must the directory begin anew before a contender with this number can
+ *		own the lock?
+ */
+bool
+znode_is_late(int32_t sequence)
+{
+	return sequence >= ZNODE_LATE_SEQUENCE || znode_is_unordered(sequence);
+}
+
+/*
+ * znode_is_unordered
+ *		Is this a number that tells nothing about the place in the queue?
+ *
+ * The server's counter of a directory stops at 2147483647, and gives that
+ * number again and again: DataTree.java takes a parent's new count only if it
+ * is larger, and one more than that is negative.  Creates that are under way
+ * together with one that was given it get negative numbers
+ * (PrepRequestProcessor.java counts on from its predecessor), which are given
+ * again, too.  Numbers of 0 and more, below the last, are given once each, in
+ * the order of the creates.
+ */
+bool
+znode_is_unordered(int32_t sequence)
+{
+	return sequence < 0 || sequence == INT32_MAX;
 }

@@ -31,6 +31,13 @@
 /* "_c_<uuid>-__READ__-2147483648" and the terminator, rounded up. */
 #define ZNODE_CONTENDER_SIZE	64
 
+/*
+ * The counter of a directory comes to its end (see znode.c).  A contender with
+ * this number or a higher one does not own the lock: its directory is to begin
+ * anew, while the numbers still have an order.
+ */
+#define ZNODE_LATE_SEQUENCE		2000000000
+
 /* What a contender is; decides the format of its name. */
 typedef enum ZnodeKind
 {
@@ -63,5 +70,7 @@ extern bool znode_has_uuid(const char *child,
 						   const uint8_t uuid[ZNODE_UUID_BYTES]);
 extern bool znode_parse_contender(const char *child, ZnodeContender *contender);
 extern bool znode_before(int32_t a, int32_t b);
+extern bool znode_is_late(int32_t sequence);
+extern bool znode_is_unordered(int32_t sequence);
 
 #endif							/* ZKLOCK_ZNODE_H */

@@ -23,7 +23,39 @@
  *	  had arrived, is deleted as soon as it is seen;
  *	- if the only contender that excluded us was the predecessor and that is
  *	  deleted, we own the lock, with no second look: nobody can have queued
- *	  ahead of us since.
+ *	  ahead of us since;
+ *	- the directory begins anew before its counter ends.
+ *
+ * The end of the counter.  From 2147483647 on numbers have no order (see
+ * znode_is_unordered()), so the directory has to be deleted and made again
+ * before that, while it is empty.  A number is late from
+ * ZNODE_LATE_SEQUENCE on.  A contender with a late number queues, and is seen
+ * by those ahead, but never owns the lock, not even together with other
+ * readers: when nobody is ahead it deletes its node (RETREATING), waits until
+ * the others have left (CLEARING, SURVEYING, STANDING_BY), deletes the
+ * directory, and enters the new one.
+ *
+ *	- No owner's directory is deleted: its node is in it, and ZooKeeper deletes
+ *	  no node that has children.  For the same reason a deletion that comes late
+ *	  and hits the new directory does no harm: whoever is about to enter it
+ *	  makes it again, as he would if it had been collected.
+ *	- No two own the lock.  All owners have numbers that are not late, so they
+ *	  are in one directory that was never deleted, and there these numbers are
+ *	  distinct and in the order of the creates.
+ *	- Nobody is lost.  Who has retreated waits only for a contender in the
+ *	  directory that he has left, which he knows by its czxid, read while his
+ *	  node kept it from being deleted.  That directory gets no contender that is
+ *	  not late any more; late ones of a cluster leave it by themselves, and each
+ *	  deletion of a node that is waited for leads to another attempt.  When it
+ *	  is gone, all find it missing, or find the new one, and enter.
+ *	- Nobody is kept waiting unseen.  Who retreats was first, so no owner that
+ *	  goes by this table is left that would have to see him to give way.  (One
+ *	  with a number without order stays until all that have one are gone.)
+ *	- Other clients know nothing of this.  Late contenders of theirs own the
+ *	  lock when it is their turn, and the directory lasts until they have left
+ *	  it.  When one of theirs has a number without order, others of theirs may
+ *	  have the same: we do not queue with it (failed, ended).  One of another
+ *	  cluster, known by its data, does not count, since it will leave.
  *
  * The states and events (a state that an event is not listed for ignores it;
  * answers to reads and watches count only with the latest serial number):
@@ -53,7 +85,11 @@
  *				children unknown -> ABANDONING: search
  *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
  *				  answer to the create told the token -> OWNER: token
+ *				children ok, nobody does, but our number is late -> RETREATING:
+ *				  get the directory, delete
  *				children ok, somebody does -> WATCHING: watch the last of them
+ *				children ok, one has no order, and was not looked at ->
+ *				  EXAMINING: get it
  *				children ok, without our node; no node -> ENTERING: as new
  *				children ok, with those of a semaphore -> LEAVING: delete;
  *				  failed, mixed
@@ -62,7 +98,8 @@
  *				release -> LEAVING: delete
  *	WATCHING	predecessor deleted; watch no node: if it was the only one that
  *				  excluded us -> OWNER: stat, and token if the answer to the
- *				  create told it; else -> READING: children
+ *				  create told it, or, if our number is late, -> RETREATING: get
+ *				  the directory, delete; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
  *				watch ok, if only owners are ahead and we are courteous: it may
@@ -93,6 +130,40 @@
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
+ *	EXAMINING	get ok, one of a cluster's; no node -> READING: children
+ *				get ok, one of another client's -> LEAVING: delete; failed,
+ *				  ended
+ *				get unknown -> EXAMINING: get
+ *				get refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	RETREATING	get ok -> RETREATING (the directory is known)
+ *				get refused -> LEAVING (the delete is out); failed
+ *				delete ok, the directory is known -> CLEARING: delete it
+ *				delete ok, it is not; no node -> ENTERING: as new
+ *				delete unknown -> RETREATING: get the directory, delete
+ *				delete refused -> LEAVING: failed, left behind
+ *				release -> LEAVING (the delete is out)
+ *	CLEARING	rmdir ok -> ENTERING: as new; renewed
+ *				rmdir no node -> ENTERING: as new
+ *				rmdir refused, not empty -> SURVEYING: children
+ *				rmdir unknown -> CLEARING: rmdir
+ *				rmdir refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	SURVEYING	children ok -> SURVEYING: get the directory
+ *				get ok, another directory; no node -> ENTERING: as new
+ *				get ok, with contenders -> STANDING_BY: watch the last of them
+ *				get ok, with other children only -> LEAVING: delete; failed,
+ *				  ended
+ *				get ok, empty; children or get unknown -> CLEARING: rmdir
+ *				children or get refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	STANDING_BY	watch ok -> STANDING_BY: queued
+ *				watch ok, one of another client's, without order -> LEAVING:
+ *				  unwatch, delete; failed, ended
+ *				node deleted; watch no node -> CLEARING: rmdir
+ *				watch used up otherwise; watch unknown -> STANDING_BY: watch
+ *				watch refused -> LEAVING: unwatch, delete; failed
+ *				release -> LEAVING: unwatch, delete
  *	any			expired -> NONE: lost if it was OWNER, else gone
  *
  * An owner whose data is to say that it may not need the lock begins to monitor
@@ -148,11 +219,19 @@ forget_predecessor(Recipe *recipe)
 	recipe->predecessor = NULL;
 }
 
+static void
+forget_passed(Recipe *recipe)
+{
+	free(recipe->passed);
+	recipe->passed = NULL;
+}
+
 /* The contender is no more: forget everything about it. */
 static void
 end(Recipe *recipe, RecipeOutput *out, unsigned told)
 {
 	forget_predecessor(recipe);
+	forget_passed(recipe);
 	recipe->state = RECIPE_NONE;
 	out->told |= told | RECIPE_TOLD_GONE;
 }
@@ -171,6 +250,8 @@ enter(Recipe *recipe, RecipeOutput *out)
 	znode_contender_prefix(recipe->uuid, recipe->kind, recipe->node);
 	recipe->token = 0;
 	recipe->batch = 0;
+	forget_predecessor(recipe);
+	forget_passed(recipe);
 	if (recipe->parents_tried)
 		send_op(out, RECIPE_OP_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
@@ -263,11 +344,69 @@ static void
 leave(Recipe *recipe, RecipeOutput *out)
 {
 	/* a watch that stays would wait for a node that nobody cares about */
-	if (recipe->state == RECIPE_WATCHING)
+	if (recipe->state == RECIPE_WATCHING ||
+		recipe->state == RECIPE_STANDING_BY)
 		send_op(out, RECIPE_OP_UNWATCH, recipe->predecessor, 0);
 	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
 	recipe->refused = false;
 	recipe->state = RECIPE_LEAVING;
+}
+
+static void
+fail_and_leave(Recipe *recipe, RecipeOutput *out, unsigned told, int error)
+{
+	out->told |= told | RECIPE_TOLD_FAILED;
+	out->error = error;
+	leave(recipe, out);
+}
+
+/*
+ * It is our turn, but our number is late.  The directory is read while our node
+ * keeps it from being deleted: so it is the one that we leave.
+ */
+static void
+retreat(Recipe *recipe, RecipeOutput *out)
+{
+	forget_predecessor(recipe);
+	recipe->blockers = 0;
+	recipe->directory = 0;
+	send_op(out, RECIPE_OP_GET, NULL, next_serial(recipe));
+	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
+	recipe->refused = false;
+	recipe->state = RECIPE_RETREATING;
+}
+
+/* It is our turn; "seen" as of own(). */
+static void
+take_turn(Recipe *recipe, RecipeOutput *out, bool seen)
+{
+	if (znode_is_late(recipe->sequence))
+		retreat(recipe, out);
+	else
+		own(recipe, out, seen);
+}
+
+/* The old directory may be empty now. */
+static void
+clear(Recipe *recipe, RecipeOutput *out)
+{
+	forget_predecessor(recipe);
+	send_op(out, RECIPE_OP_RMDIR, NULL, next_serial(recipe));
+	recipe->state = RECIPE_CLEARING;
+}
+
+static void
+stand_by(Recipe *recipe, RecipeOutput *out)
+{
+	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, next_serial(recipe));
+	recipe->state = RECIPE_STANDING_BY;
+}
+
+static void
+examine(Recipe *recipe, RecipeOutput *out)
+{
+	send_op(out, RECIPE_OP_GET, recipe->passed, next_serial(recipe));
+	recipe->state = RECIPE_EXAMINING;
 }
 
 static void
@@ -319,14 +458,33 @@ is_semaphore_part(const char *child)
 		strcmp(child, RECIPE_SEMAPHORE_LEASES) == 0;
 }
 
+/* Does one with this number come ahead of us?  It has an order. */
+static bool
+is_ahead(const Recipe *recipe, int32_t sequence)
+{
+	return znode_is_unordered(recipe->sequence) ||
+		znode_before(sequence, recipe->sequence);
+}
+
+/* Is this child to be looked at, ahead of the one that is next otherwise? */
+static bool
+is_to_examine(const Recipe *recipe, const char *child, const char *next)
+{
+	return (recipe->passed == NULL || strcmp(child, recipe->passed) > 0) &&
+		(next == NULL || strcmp(child, next) < 0);
+}
+
 /*
  * Our place in the queue: count the contenders that exclude us and keep the
- * last of them as predecessor.  Returns false if our own node is missing.
+ * last of them as predecessor.  *unordered is one that has to be looked at, or
+ * NULL.  Returns false if our own node is missing.
  */
 static bool
-find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
+		   const char **unordered)
 {
-	bool		shared = recipe->kind == ZNODE_READER;
+	bool		shared = recipe->kind == ZNODE_READER &&
+		!znode_is_late(recipe->sequence);
 	bool		found = false;
 	const char *predecessor = NULL;
 	int32_t		predecessor_sequence = 0;
@@ -334,6 +492,7 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	int			writers = 0;
 	int32_t		first = 0;
 
+	*unordered = NULL;
 	recipe->blockers = 0;
 	for (int i = 0; i < in->nchildren; i++)
 	{
@@ -355,11 +514,17 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			if (out->nops < RECIPE_MAX_OPS - 3)
 				send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
 		}
-		else if (znode_before(contender.sequence, recipe->sequence))
+		else if (znode_is_unordered(contender.sequence))
+		{
+			if (is_to_examine(recipe, child, *unordered))
+				*unordered = child;
+		}
+		else if (is_ahead(recipe, contender.sequence))
 		{
 			if (ahead++ == 0 || znode_before(contender.sequence, first))
 				first = contender.sequence;
-			if (!contender.shared)
+			/* readers that are late wait for all, as writers do */
+			if (!contender.shared || znode_is_late(contender.sequence))
 				writers++;
 			else if (shared)
 				continue;
@@ -388,7 +553,9 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (!find_place(recipe, in, out))
+	const char *unordered;
+
+	if (!find_place(recipe, in, out, &unordered))
 	{
 		out->told &= ~RECIPE_TOLD_MIXED;
 		reenter(recipe, out);	/* somebody deleted our node */
@@ -398,8 +565,18 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		out->told |= RECIPE_TOLD_FAILED;
 		leave(recipe, out);
 	}
+	else if (unordered != NULL)
+	{
+		forget_predecessor(recipe);
+		forget_passed(recipe);
+		recipe->passed = strdup(unordered);
+		if (recipe->passed == NULL)
+			read_queue(recipe, out);	/* out of memory: look again */
+		else
+			examine(recipe, out);
+	}
 	else if (recipe->blockers == 0)
-		own(recipe, out, true);
+		take_turn(recipe, out, true);
 	else if (recipe->predecessor == NULL)
 		read_queue(recipe, out);	/* out of memory: look again */
 	else
@@ -414,7 +591,7 @@ static void
 predecessor_gone(Recipe *recipe, RecipeOutput *out)
 {
 	if (recipe->blockers == 1)
-		own(recipe, out, false);
+		take_turn(recipe, out, false);
 	else
 		read_queue(recipe, out);
 }
@@ -433,6 +610,16 @@ on_release(Recipe *recipe, RecipeOutput *out)
 		case RECIPE_READING:
 		case RECIPE_WATCHING:
 		case RECIPE_OWNER:
+		case RECIPE_EXAMINING:
+			leave(recipe, out);
+			break;
+		case RECIPE_RETREATING:
+			recipe->state = RECIPE_LEAVING; /* the delete is out */
+			break;
+		case RECIPE_CLEARING:
+		case RECIPE_SURVEYING:
+		case RECIPE_STANDING_BY:
+			/* our node is gone, which the delete will tell */
 			leave(recipe, out);
 			break;
 		case RECIPE_NONE:
@@ -560,7 +747,8 @@ look(Recipe *recipe, RecipeOutput *out)
 
 /*
  * Does a writer wait behind us, or anybody?  Whom this cluster has in the other
- * mode does not count: those who wait inside it have an order of their own.
+ * mode does not count: those who wait inside it have an order of their own.  A
+ * reader with a late number waits for all, as a writer does.
  */
 static bool
 somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
@@ -571,8 +759,10 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 		ZnodeContender contender;
 
 		if (znode_parse_contender(child, &contender) &&
-			znode_before(recipe->sequence, contender.sequence) &&
-			(readers_too || !contender.shared) &&
+			(znode_before(recipe->sequence, contender.sequence) ||
+			 znode_is_unordered(contender.sequence)) &&
+			(readers_too || !contender.shared ||
+			 znode_is_late(contender.sequence)) &&
 			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
 			return true;
 	}
@@ -667,6 +857,169 @@ on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
+/* The old directory is gone, or another one: enter that. */
+static void
+enter_new_directory(Recipe *recipe, RecipeOutput *out, bool known)
+{
+	recipe->dir_known = known;
+	reenter(recipe, out);
+}
+
+/* Who is still in the old directory, if it is that: the last of them. */
+static void
+on_survey_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	const char *last = NULL;
+	int32_t		last_sequence = 0;
+
+	forget_predecessor(recipe);
+	recipe->blockers = in->nchildren;
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		const char *child = in->children[i];
+		ZnodeContender contender;
+
+		if (!znode_parse_contender(child, &contender))
+		{
+			out->told |= RECIPE_TOLD_STRANGER;
+			out->stranger = child;
+			continue;
+		}
+		/* those without order last: they may go by themselves */
+		if (znode_is_unordered(contender.sequence))
+			contender.sequence = -1;
+		if (last == NULL || znode_before(last_sequence, contender.sequence))
+		{
+			last = child;
+			last_sequence = contender.sequence;
+		}
+	}
+	if (last != NULL)
+	{
+		recipe->predecessor = strdup(last);
+		if (recipe->predecessor == NULL)
+		{
+			clear(recipe, out); /* out of memory: look again */
+			return;
+		}
+	}
+	/* behind the list: if it is still the old one, the list was of that */
+	send_op(out, RECIPE_OP_GET, NULL, next_serial(recipe));
+}
+
+static void
+on_survey_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (in->event == RECIPE_CHILDREN_DONE)
+				on_survey_done(recipe, in, out);
+			else if (in->czxid != recipe->directory)
+				enter_new_directory(recipe, out, true);
+			else if (recipe->predecessor != NULL)
+				stand_by(recipe, out);
+			else if (recipe->blockers == 0)
+				clear(recipe, out);
+			else
+				fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+			break;
+		case RECIPE_UNKNOWN:
+			clear(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			enter_new_directory(recipe, out, false);
+			break;
+		case RECIPE_REFUSED:
+			fail_and_leave(recipe, out, 0, in->error);
+			break;
+	}
+}
+
+static void
+on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_CLEARING || in->serial != recipe->serial)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			out->told |= RECIPE_TOLD_RENEWED;
+			enter_new_directory(recipe, out, false);
+			break;
+		case RECIPE_UNKNOWN:
+			clear(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			enter_new_directory(recipe, out, false);
+			break;
+		case RECIPE_REFUSED:
+			if (in->not_empty)
+			{
+				send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+				recipe->state = RECIPE_SURVEYING;
+			}
+			else
+				fail_and_leave(recipe, out, 0, in->error);
+			break;
+	}
+}
+
+/* Is this the data of a contender of a cluster, ours or another? */
+static bool
+is_of_cluster(const RecipeInput *in)
+{
+	int			len = strlen(RECIPE_DATA_PREFIX);
+
+	return in->data_len >= len &&
+		memcmp(in->data, RECIPE_DATA_PREFIX, len) == 0;
+}
+
+/* A child without order has been read. */
+static void
+on_examine_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (is_of_cluster(in))
+				read_queue(recipe, out);
+			else
+				fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+			break;
+		case RECIPE_UNKNOWN:
+			examine(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			read_queue(recipe, out);
+			break;
+		case RECIPE_REFUSED:
+			fail_and_leave(recipe, out, 0, in->error);
+			break;
+	}
+}
+
+static void
+on_get_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (in->serial != recipe->serial)
+		return;
+	if (recipe->state == RECIPE_EXAMINING)
+		on_examine_done(recipe, in, out);
+	else if (recipe->state == RECIPE_SURVEYING)
+		on_survey_read(recipe, in, out);
+	else if (recipe->state == RECIPE_RETREATING && in->result == RECIPE_OK)
+		recipe->directory = in->czxid;
+	else if (recipe->state == RECIPE_RETREATING &&
+			 in->result == RECIPE_REFUSED)
+	{
+		out->told |= RECIPE_TOLD_FAILED;
+		out->error = in->error;
+		recipe->state = RECIPE_LEAVING; /* the delete is out */
+	}
+}
+
 static void
 on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -681,6 +1034,8 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_search_done(recipe, in, out);
 	else if (recipe->state == RECIPE_READING)
 		on_read_done(recipe, in, out);
+	else if (recipe->state == RECIPE_SURVEYING)
+		on_survey_read(recipe, in, out);
 }
 
 /* Do the data of the owner ahead say that it may not need the lock? */
@@ -693,12 +1048,44 @@ may_be_retained(const RecipeInput *in)
 		memcmp(in->data + in->data_len - len, RECIPE_RETAIN_MARK, len) == 0;
 }
 
+/* Somebody who is still in the old directory is watched. */
+static void
+on_stand_by_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (znode_parse_contender(recipe->predecessor, &contender) &&
+				znode_is_unordered(contender.sequence) && !is_of_cluster(in))
+				fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+			else
+				out->told |= RECIPE_TOLD_QUEUED;
+			break;
+		case RECIPE_UNKNOWN:
+			stand_by(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			clear(recipe, out);
+			break;
+		case RECIPE_REFUSED:
+			fail_and_leave(recipe, out, 0, in->error);
+			break;
+	}
+}
+
 static void
 on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (is_of_guard(recipe, in))
 	{
 		on_guard_done(recipe, in, out);
+		return;
+	}
+	if (recipe->state == RECIPE_STANDING_BY && in->serial == recipe->serial)
+	{
+		on_stand_by_done(recipe, in, out);
 		return;
 	}
 	if (recipe->state != RECIPE_WATCHING || in->serial != recipe->serial)
@@ -757,9 +1144,42 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
+/* Our node, which was late, is gone or not. */
+static void
+on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (recipe->directory != 0)
+				clear(recipe, out);
+			else
+				reenter(recipe, out);
+			break;
+		case RECIPE_UNKNOWN:
+			retreat(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			/* gone already: what was read may be the new directory */
+			reenter(recipe, out);
+			break;
+		case RECIPE_REFUSED:
+			recipe->refused = true;
+			recipe->state = RECIPE_LEAVING;
+			out->told |= RECIPE_TOLD_FAILED | RECIPE_TOLD_LEFT;
+			out->error = in->error;
+			break;
+	}
+}
+
 static void
 on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
+	if (recipe->state == RECIPE_RETREATING)
+	{
+		on_retreat_done(recipe, in, out);
+		return;
+	}
 	if (recipe->state != RECIPE_LEAVING)
 		return;
 
@@ -799,6 +1219,7 @@ void
 recipe_free(Recipe *recipe)
 {
 	forget_predecessor(recipe);
+	forget_passed(recipe);
 }
 
 /*
@@ -936,6 +1357,10 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_watch_done(recipe, in, out);
 			break;
 		case RECIPE_GET_DONE:
+			on_get_done(recipe, in, out);
+			break;
+		case RECIPE_RMDIR_DONE:
+			on_rmdir_done(recipe, in, out);
 			break;
 		case RECIPE_SET_DONE:
 			/* the next to look must not find the revocation again */
@@ -951,6 +1376,9 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_NODE_DELETED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				predecessor_gone(recipe, out);
+			else if (recipe->state == RECIPE_STANDING_BY &&
+					 in->serial == recipe->serial)
+				clear(recipe, out);
 			else if (is_of_guard(recipe, in))
 				stat_node(recipe, out, 0);
 			else if (is_of_monitor(recipe, in))
@@ -959,6 +1387,9 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_NODE_TOUCHED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 				watch(recipe, out);
+			else if (recipe->state == RECIPE_STANDING_BY &&
+					 in->serial == recipe->serial)
+				stand_by(recipe, out);
 			else if (is_of_guard(recipe, in))
 				guard(recipe, out);
 			else if (is_of_monitor(recipe, in))
@@ -1004,6 +1435,16 @@ recipe_state_name(RecipeState state)
 			return "owner";
 		case RECIPE_LEAVING:
 			return "leaving";
+		case RECIPE_EXAMINING:
+			return "examining";
+		case RECIPE_RETREATING:
+			return "retreating";
+		case RECIPE_CLEARING:
+			return "clearing";
+		case RECIPE_SURVEYING:
+			return "surveying";
+		case RECIPE_STANDING_BY:
+			return "standing by";
 	}
 	return "unknown";
 }

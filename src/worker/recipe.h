@@ -25,7 +25,12 @@ typedef enum RecipeState
 	RECIPE_READING,				/* our node exists; children are being read */
 	RECIPE_WATCHING,			/* queued behind the predecessor */
 	RECIPE_OWNER,				/* we own the lock */
-	RECIPE_LEAVING				/* delete is out, its answer not in */
+	RECIPE_LEAVING,				/* delete is out, its answer not in */
+	RECIPE_EXAMINING,			/* looking at a child that has no order */
+	RECIPE_RETREATING,			/* our number is too late: delete is out */
+	RECIPE_CLEARING,			/* and then that of the directory is */
+	RECIPE_SURVEYING,			/* it is not empty: looking who is in it */
+	RECIPE_STANDING_BY			/* watching the last of them */
 } RecipeState;
 
 typedef enum RecipeEvent
@@ -43,6 +48,7 @@ typedef enum RecipeEvent
 	RECIPE_SET_DONE,
 	RECIPE_STAT_DONE,
 	RECIPE_DELETE_DONE,
+	RECIPE_RMDIR_DONE,
 	RECIPE_NODE_DELETED,		/* a watch: the node is gone */
 	RECIPE_NODE_TOUCHED,		/* a watch was used up by anything else */
 	RECIPE_RETRY,				/* try again what was refused, if anything */
@@ -63,7 +69,8 @@ typedef struct RecipeInput
 	RecipeEvent event;
 	RecipeResult result;		/* of the *_DONE events */
 	int			error;			/* ZooKeeper's code, if REFUSED or NO_NODE */
-	uint32_t	serial;			/* of the read or watch that this answers */
+	bool		not_empty;		/* RMDIR_DONE: refused because of that */
+	uint32_t	serial;			/* of the read, watch or RMDIR answered */
 	const char *node;			/* CREATE_DONE: name of the new znode */
 	int64_t		token;			/* CREATE_DONE: its czxid, or 0: not told */
 	uint32_t	batch;			/* CREATE_DONE: what has been created with it,
@@ -92,11 +99,12 @@ typedef enum RecipeOpKind
 	RECIPE_OP_LIST,				/* the same as CHILDREN, and watch them */
 	RECIPE_OP_WATCH,			/* get "node" and watch it */
 	RECIPE_OP_UNWATCH,			/* remove that watch; nobody waits */
-	RECIPE_OP_GET,				/* get "node" */
+	RECIPE_OP_GET,				/* get "node", or the lock directory */
 	RECIPE_OP_SET,				/* set the data of "node" */
 	RECIPE_OP_STAT,				/* stat our own "node" */
 	RECIPE_OP_DELETE,			/* delete our own "node" */
-	RECIPE_OP_DELETE_STRAY		/* delete "node"; nobody waits */
+	RECIPE_OP_DELETE_STRAY,		/* delete "node"; nobody waits */
+	RECIPE_OP_RMDIR				/* delete the lock directory, if empty */
 } RecipeOpKind;
 
 typedef struct RecipeOp
@@ -131,6 +139,10 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_COURTING	(1 << 15)	/* only owners are ahead, and the
 											 * last may not need the lock: it
 											 * answers */
+#define RECIPE_TOLD_ENDED		(1 << 16)	/* with FAILED: the counter has
+											 * ended, and others use it */
+#define RECIPE_TOLD_RENEWED		(1 << 17)	/* the directory begins anew, since
+											 * its counter comes to an end */
 
 #define RECIPE_MAX_OPS			8
 
@@ -140,6 +152,9 @@ typedef struct RecipeOp
  * lock is in use.
  */
 #define RECIPE_RETAIN_MARK		" retain=yes"
+
+/* The data of every contender of a cluster begins with this. */
+#define RECIPE_DATA_PREFIX		"postgresql "
 
 /* Data by which Curator's Revoker asks for a lock. */
 #define RECIPE_REVOKE_DATA		"__REVOKE__"
@@ -186,7 +201,12 @@ typedef struct Recipe
 	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which the look ignores */
 	uint32_t	guard;			/* OWNER: that of the watch of our own node */
 	int			blockers;		/* contenders ahead that exclude us */
-	char	   *predecessor;	/* the last of the blockers; malloc'd */
+	char	   *predecessor;	/* the last of the blockers; malloc'd; or who
+								 * is to leave the old directory */
+	char	   *passed;			/* children that have no order, up to this
+								 * one, need not be looked at; malloc'd */
+	int64_t		directory;		/* RETREATING and later: czxid of the old
+								 * directory, or 0 */
 } Recipe;
 
 /* How far a contender had come when its worker ended: see recipe_resume(). */

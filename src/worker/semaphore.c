@@ -34,6 +34,10 @@
  *	  the lock recipe looks for that when it has made its own contender, at
  *	  least one of the two sees the other.  If it is us, our directories are
  *	  deleted, unless they are in use;
+ *	- the directories' counters come to an end.  That of <name>/locks begins anew
+ *	  in time, as for any lock.  That of <name>/leases does not matter: permits
+ *	  are counted, not ordered, and a lease whose number has no order counts all
+ *	  others as before it, as Curator does with every lease;
  *	- who waits is told so as soon as it is certain that no permit is free for
  *	  him.  In the queue that is the case if leases and contenders ahead are
  *	  more than the permits.  One of those ahead may have been counted twice,
@@ -82,7 +86,8 @@
  *				anything refused -> LEAVING: release the lock; failed
  *				release -> LEAVING: release the lock
  *	QUEUEING	lock granted -> CHECKING: look
- *				lock queued -> QUEUEING: read the leases, read the queue
+ *				lock queued -> QUEUEING: read the leases, read the queue; or, if
+ *				  it is not in the queue, standing by -> QUEUEING: queued
  *				queue ok -> QUEUEING: queued, or not yet certain
  *				leases or queue unknown -> QUEUEING: read both again
  *				leases or queue refused -> LEAVING: release the lock; failed
@@ -399,7 +404,9 @@ count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		else if (!znode_has_uuid(child, semaphore->uuid))
 		{
 			semaphore->leases++;
-			if (znode_before(lease.sequence, semaphore->sequence))
+			if (znode_is_unordered(lease.sequence) ||
+				znode_is_unordered(semaphore->sequence) ||
+				znode_before(lease.sequence, semaphore->sequence))
 				semaphore->ahead++;
 		}
 		else if (out->nops < RECIPE_MAX_OPS)
@@ -645,12 +652,13 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 		out->stranger = lock->stranger;
 		out->stranger_place = SEMAPHORE_LOCKS;
 	}
+	out->told |= lock->told & RECIPE_TOLD_RENEWED;
 	if (lock->told & RECIPE_TOLD_LEFT)
 		tell_left(out, lock->error, SEMAPHORE_LOCKS, semaphore->lock.node);
 
 	if ((lock->told & RECIPE_TOLD_FAILED) && is_wanted(semaphore))
 	{
-		out->told |= lock->told & RECIPE_TOLD_MIXED;
+		out->told |= lock->told & (RECIPE_TOLD_MIXED | RECIPE_TOLD_ENDED);
 		fail(semaphore, out, lock->error);
 	}
 	else if ((lock->told & RECIPE_TOLD_LOST) && is_wanted(semaphore))
@@ -660,7 +668,12 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 		if (lock->told & RECIPE_TOLD_GRANTED)
 			look_around(semaphore, out, SEMAPHORE_CHECKING);
 		else if (lock->told & RECIPE_TOLD_QUEUED)
-			read_queue(semaphore, out);
+		{
+			if (semaphore->lock.state == RECIPE_STANDING_BY)
+				out->told |= RECIPE_TOLD_QUEUED;
+			else
+				read_queue(semaphore, out);
+		}
 	}
 	end_if_gone(semaphore, out);
 }

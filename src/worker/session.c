@@ -1172,6 +1172,7 @@ send_operation(Operation *op)
 			return zoo_aexists(handle, op->path, 0, answer_stat, op);
 		case RECIPE_OP_DELETE:
 		case RECIPE_OP_DELETE_STRAY:
+		case RECIPE_OP_RMDIR:
 			return zoo_adelete(handle, op->path, -1, answer_void, op);
 	}
 	return ZBADARGUMENTS;
@@ -1736,6 +1737,7 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_SET] = RECIPE_SET_DONE,
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
+	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
 };
 
 /* Returns false if nobody waits for this answer. */
@@ -1771,6 +1773,7 @@ fill_answer(SessionEvent *event, Operation *op)
 	if (input->result == RECIPE_UNKNOWN && news->code != NOT_SHARED && connected)
 		resend_at = zk_now_ms() + RESEND_DELAY_MS;
 	input->error = news->code;
+	input->not_empty = news->code == ZNOTEMPTY;
 	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
 	{
 		const char *created = op->created ? op->created : news->string;

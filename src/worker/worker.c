@@ -105,6 +105,7 @@ typedef struct Contender
 	int64		owner_since;	/* zk_now_ms(); 0: not the owner */
 	int64		courting_until; /* the same: see COURTING_MS; or 0 */
 	int			asker_pid;		/* backend that it was begun for */
+	bool		created;		/* the slot has its sequence number */
 	char		directory[ZNODE_PATH_SIZE];
 	bool		is_permit;
 	union
@@ -310,6 +311,7 @@ new_uuid(Contender *contender, uint8 *uuid, bool retain)
 	znode_make_uuid(uuid);
 	contender->owner_since = 0;
 	contender->courting_until = 0;
+	contender->created = false;
 	slot_set_uuid(contender->slot, uuid, retain);
 }
 
@@ -334,6 +336,8 @@ refuse(Contender *contender, unsigned told, int error, int permits_found)
 
 	if (told & RECIPE_TOLD_MIXED)
 		refusal = ZK_REFUSAL_MIXED;
+	else if (told & RECIPE_TOLD_ENDED)
+		refusal = ZK_REFUSAL_ENDED;
 	else if (permits_found != 0)
 		refusal = ZK_REFUSAL_PERMITS;
 	else
@@ -431,6 +435,10 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 		slot_set_watched(slot, true);
 	if (told & RECIPE_TOLD_REVOKED)
 		revoked(contender);
+	if (told & RECIPE_TOLD_RENEWED)
+		ereport(LOG,
+				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, since its sequence numbers were nearly used up",
+						contender->directory)));
 	if (told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
 		slot_set_looked(slot, (told & RECIPE_TOLD_BEHIND) != 0);
 	if (told & RECIPE_TOLD_TOKEN)
@@ -456,7 +464,7 @@ contender_data(int pid, bool retain)
 			strlcpy(host, "unknown", sizeof(host));
 		host[sizeof(host) - 1] = '\0';
 	}
-	snprintf(data, sizeof(data), "postgresql host=%s port=%d cluster=%s pid=%d%s",
+	snprintf(data, sizeof(data), RECIPE_DATA_PREFIX "host=%s port=%d cluster=%s pid=%d%s",
 			 host, PostPortNumber, cluster_name, pid,
 			 retain ? RECIPE_RETAIN_MARK : "");
 	return data;
@@ -496,7 +504,14 @@ carry_out(Contender *contender, RecipeOutput *out)
 		if (out->told & RECIPE_TOLD_CREATED)
 		{
 			slot_set_created(contender->slot, recipe->sequence);
+			contender->created = true;
 			note_directory(contender->directory, true);
+		}
+		else if (contender->created && recipe->state == RECIPE_ENTERING)
+		{
+			/* the next worker must not look for the node of before */
+			slot_set_uncreated(contender->slot);
+			contender->created = false;
 		}
 		tell_slot(contender, out->told, out->token);
 		if (out->told & RECIPE_TOLD_FAILED)
@@ -846,6 +861,7 @@ resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	contender->asker_pid = known->asker_pid;
 	contender->owner_since = 0;
 	contender->courting_until = 0;
+	contender->created = false;
 	if (how == RECIPE_RESUME_OWNED)
 		note_owner(contender);
 	if (contender->is_permit)

@@ -37,7 +37,7 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
-use File::Basename qw(basename);
+use File::Basename qw(basename dirname);
 use IO::Socket::INET;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -130,6 +130,7 @@ Make, but do not start, a ZooKeeper.  Options:
   conf           more lines for zoo.cfg, as a hash
   proxy          a ZkProxy through which the servers talk to each other: what
                  server I opens to server J is link "peer-I-J"
+  counters       1: of one server, whose counters can be set (set_counter)
 
 Sessions may be from 1 s to 60 s long.  Empty container nodes are collected
 every second.
@@ -167,6 +168,7 @@ sub new
 		  for (0 .. $n - 1);
 	}
 	$self->{proxy} = $options{proxy};
+	$self->{control} = $port->() if $options{counters};
 
 	for my $i (0 .. $n - 1)
 	{
@@ -269,6 +271,18 @@ sub _spawn
 	my ($self, $server) = @_;
 	die 'the ZooKeeper server is already running' if $server->{pid};
 
+	my $classpath = '/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar';
+	my @main = ('org.apache.zookeeper.server.quorum.QuorumPeerMain', "$server->{dir}/zoo.cfg");
+
+	if ($self->{control})
+	{
+		# a counter that is set is not in the digest of the tree
+		unshift @main, '-Dzookeeper.digest.enabled=false';
+		$classpath = _counter_server() . ":$classpath";
+		$main[1] = 'org.apache.zookeeper.server.CounterServer';
+		push @main, $self->{control};
+	}
+
 	# With pdeathsig the server ends with us, even if we are killed.
 	my @command = (
 		qw(setpriv --pdeathsig KILL --),
@@ -276,9 +290,7 @@ sub _spawn
 		qw(-XX:-UsePerfData -Dorg.slf4j.simpleLogger.showDateTime=true),
 		qw(-Dzookeeper.forceSync=no -Dznode.container.checkIntervalMs=1000),
 		@{ $server->{java} },
-		qw(-cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar),
-		'org.apache.zookeeper.server.quorum.QuorumPeerMain',
-		"$server->{dir}/zoo.cfg");
+		'-cp', $classpath, @main);
 
 	note "starting ZooKeeper on port $server->{port}";
 	my $pid = fork // die "could not fork: $!";
@@ -536,6 +548,43 @@ sub client
 {
 	my ($self, %options) = @_;
 	return ZooKeeper::Client->new(servers => $self->connstr, %options);
+}
+
+=pod
+
+=item set_counter($path, $number)
+
+Have the next sequential child of a node get this number; false if there is no
+such node.  Needs the option counters.
+
+=cut
+
+sub set_counter
+{
+	my ($self, $path, $number) = @_;
+	my $socket = IO::Socket::INET->new(
+		PeerAddr => '127.0.0.1',
+		PeerPort => $self->{control}) or die "could not connect: $!";
+
+	print $socket "$number $path\n";
+	$socket->flush;
+	shutdown $socket, 1;
+	return readline($socket) eq "ok\n";
+}
+
+# Where CounterServer.java has been compiled to.
+sub _counter_server
+{
+	our $classes;
+
+	require Foreign;
+	$classes //= Foreign::_build(
+		[
+			'javac', '-J-XX:TieredStopAtLevel=1', '-cp',
+			'/usr/share/java/zookeeper.jar', '-d', '.',
+			dirname(__FILE__) . '/CounterServer.java'
+		]);
+	return $classes;
 }
 
 =pod

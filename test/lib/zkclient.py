@@ -6,7 +6,6 @@ and answers each with a line {"result": ...} or {"error": ...}.  The end of
 input closes the session.
 """
 
-import functools
 import json
 import logging
 import re
@@ -40,15 +39,13 @@ SEQUENCE = re.compile(r'(?:-lock-|__)(-?\d{10})$|(\d{10})$')
 
 
 def in_order(children):
-    """The children that stand in a lock's queue, in its order: that of a
-    32-bit counter, which may have wrapped around."""
+    """The children that stand in a lock's queue, in its order."""
     numbers = {}
     for child in children:
         found = SEQUENCE.search(child)
         if found:
             numbers[child] = int(found[1] or found[2])
-    return sorted(numbers, key=functools.cmp_to_key(
-        lambda a, b: (numbers[a] - numbers[b] + 2**31) % 2**32 - 2**31))
+    return sorted(numbers, key=numbers.get)
 
 
 def session_password(session_id):

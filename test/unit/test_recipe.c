@@ -82,6 +82,7 @@ strdup(const char *string)
 #define FIRST		"_c_11111111-1111-4111-8111-111111111111-lock-0000000003"
 #define SECOND		"22222222222222222222222222222222__lock__0000000004"
 #define LATER		"x-33333333-0000000006"
+#define UNORDERED	"x-44444444-2147483647"
 
 static const uint8_t our_uuid[ZNODE_UUID_BYTES] = {
 	0x01, 0x23, 0x45, 0x6f, 0x89, 0xab, 0x4d, 0xef,
@@ -125,6 +126,18 @@ typedef enum Situation
 	AT_OWNER_DENIED,			/* has told that it does need the lock */
 	AT_LEAVING,
 	AT_LEAVING_REFUSED,			/* the delete was refused */
+	AT_EXAMINING,
+	AT_READING_LATE,			/* our number is late */
+	AT_WATCHING_LATE,
+	AT_RETREATING,
+	AT_RETREATING_GROUPED,
+	AT_RETREATING_READ,			/* the directory is known */
+	AT_CLEARING,
+	AT_CLEARING_GROUPED,
+	AT_SURVEYING,				/* nobody is known to be in it */
+	AT_SURVEYING_READ,			/* somebody is */
+	AT_SURVEYING_STRANGE,		/* no contender is, but something else */
+	AT_STANDING_BY,
 	NSITUATIONS
 } Situation;
 
@@ -136,7 +149,10 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
 	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING
+	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_EXAMINING,
+	RECIPE_READING, RECIPE_WATCHING, RECIPE_RETREATING, RECIPE_RETREATING,
+	RECIPE_RETREATING, RECIPE_CLEARING, RECIPE_CLEARING, RECIPE_SURVEYING,
+	RECIPE_SURVEYING, RECIPE_SURVEYING, RECIPE_STANDING_BY
 };
 
 /*
@@ -160,7 +176,14 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_OWNER_RETAINING] = AT_OWNER_MONITORING,
 	[AT_OWNER_RETAINING_CLEAR] = AT_OWNER_RETAINING,
 	[AT_OWNER_RETAINING_CROWDED] = AT_OWNER_CROWDED,
-	[AT_OWNER_DENIED] = AT_OWNER_CROWDED
+	[AT_OWNER_DENIED] = AT_OWNER_CROWDED,
+	[AT_READING_LATE] = AT_READING,
+	[AT_WATCHING_LATE] = AT_WATCHING,
+	[AT_RETREATING_GROUPED] = AT_RETREATING,
+	[AT_RETREATING_READ] = AT_RETREATING,
+	[AT_CLEARING_GROUPED] = AT_CLEARING,
+	[AT_SURVEYING_READ] = AT_SURVEYING,
+	[AT_SURVEYING_STRANGE] = AT_SURVEYING
 };
 
 typedef enum Input
@@ -188,6 +211,7 @@ typedef enum Input
 	IN_EMPTY,					/* children: none */
 	IN_MIXED,					/* children: ours, and a semaphore's */
 	IN_MIXED_MISSING,			/* children: a semaphore's, not ours */
+	IN_UNORDERED,				/* children: ours, and one without order */
 	IN_CHILDREN_UNKNOWN,
 	IN_CHILDREN_NO_NODE,
 	IN_CHILDREN_REFUSED,
@@ -214,9 +238,14 @@ typedef enum Input
 	IN_STALE_WATCH_REFUSED,
 	IN_GET_OK,
 	IN_GET_REVOKED,
+	IN_GET_CLUSTER,				/* succeeded: a contender of a cluster */
+	IN_GET_OTHER,				/* succeeded: created at another time */
 	IN_GET_UNKNOWN,
 	IN_GET_NO_NODE,
 	IN_GET_REFUSED,
+	IN_STALE_GET_OK,
+	IN_STALE_GET_NO_NODE,
+	IN_STALE_GET_REFUSED,
 	IN_SET_OK,
 	IN_SET_UNKNOWN,
 	IN_SET_NO_NODE,
@@ -230,6 +259,14 @@ typedef enum Input
 	IN_DELETE_UNKNOWN,
 	IN_DELETE_NO_NODE,
 	IN_DELETE_REFUSED,
+	IN_RMDIR_OK,
+	IN_RMDIR_UNKNOWN,
+	IN_RMDIR_NO_NODE,
+	IN_RMDIR_NOT_EMPTY,
+	IN_RMDIR_REFUSED,
+	IN_STALE_RMDIR_OK,
+	IN_STALE_RMDIR_NO_NODE,
+	IN_STALE_RMDIR_NOT_EMPTY,
 	IN_DELETED,
 	IN_TOUCHED,
 	IN_STALE_DELETED,
@@ -249,6 +286,8 @@ static const struct
 	const char *children[4];
 	bool		ours;
 	const char *data;
+	bool		other;
+	bool		not_empty;
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
@@ -272,6 +311,7 @@ static const struct
 	[IN_EMPTY] = {RECIPE_CHILDREN_DONE},
 	[IN_MIXED] = {RECIPE_CHILDREN_DONE, .children = {"leases", OURS, FIRST}},
 	[IN_MIXED_MISSING] = {RECIPE_CHILDREN_DONE, .children = {"locks"}},
+	[IN_UNORDERED] = {RECIPE_CHILDREN_DONE, .children = {UNORDERED, OURS}},
 	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN},
 	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE},
 	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED},
@@ -311,6 +351,13 @@ static const struct
 	[IN_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me"},
 	[IN_GET_REVOKED] = {RECIPE_GET_DONE, RECIPE_OK,
 		.data = RECIPE_REVOKE_DATA},
+	[IN_GET_CLUSTER] = {RECIPE_GET_DONE, RECIPE_OK,
+		.data = RECIPE_DATA_PREFIX "host=x"},
+	[IN_GET_OTHER] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me",
+	.other = true},
+	[IN_STALE_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, true, .data = "me"},
+	[IN_STALE_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE, true},
+	[IN_STALE_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED, true},
 	[IN_GET_UNKNOWN] = {RECIPE_GET_DONE, RECIPE_UNKNOWN},
 	[IN_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE},
 	[IN_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED},
@@ -327,6 +374,16 @@ static const struct
 	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, RECIPE_UNKNOWN},
 	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, RECIPE_NO_NODE},
 	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, RECIPE_REFUSED},
+	[IN_RMDIR_OK] = {RECIPE_RMDIR_DONE, RECIPE_OK},
+	[IN_RMDIR_UNKNOWN] = {RECIPE_RMDIR_DONE, RECIPE_UNKNOWN},
+	[IN_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, RECIPE_NO_NODE},
+	[IN_RMDIR_NOT_EMPTY] = {RECIPE_RMDIR_DONE, RECIPE_REFUSED,
+	.not_empty = true},
+	[IN_RMDIR_REFUSED] = {RECIPE_RMDIR_DONE, RECIPE_REFUSED},
+	[IN_STALE_RMDIR_OK] = {RECIPE_RMDIR_DONE, RECIPE_OK, true},
+	[IN_STALE_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, RECIPE_NO_NODE, true},
+	[IN_STALE_RMDIR_NOT_EMPTY] = {RECIPE_RMDIR_DONE, RECIPE_REFUSED, true,
+	.not_empty = true},
 	[IN_DELETED] = {.event = RECIPE_NODE_DELETED},
 	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
 	[IN_STALE_DELETED] = {.event = RECIPE_NODE_DELETED, .stale = true},
@@ -338,6 +395,7 @@ static const struct
 #define TOLD_LOST		(RECIPE_TOLD_LOST | RECIPE_TOLD_GONE)
 #define TOLD_FAILED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_GONE)
 #define TOLD_MIXED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_MIXED)
+#define TOLD_ENDED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_ENDED)
 
 /* One line of the table; what no line is about must change nothing. */
 typedef struct Transition
@@ -817,7 +875,208 @@ static const Transition transitions[] = {
 	0, 0},
 	{"LEAVING: delete refused, after a refusal -> LEAVING: left behind",
 		AT_LEAVING_REFUSED, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
-	RECIPE_TOLD_LEFT, ERROR_REFUSED}
+	RECIPE_TOLD_LEFT, ERROR_REFUSED},
+
+	{"SEARCHING: children ok, one without order -> EXAMINING: get",
+		AT_SEARCHING, IN_UNORDERED, RECIPE_EXAMINING, "get(unordered)",
+	RECIPE_TOLD_CREATED, 0},
+	{"SEARCHING: children ok, one without order, mkdirs failed -> EXAMINING",
+		AT_SEARCHING_IN_VAIN, IN_UNORDERED, RECIPE_EXAMINING, "get(unordered)",
+	RECIPE_TOLD_CREATED, 0},
+	{"ABANDONING: children ok, one without order -> LEAVING: delete",
+		AT_ABANDONING, IN_UNORDERED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"READING: children ok, one without order -> EXAMINING: get",
+		AT_READING, IN_UNORDERED, RECIPE_EXAMINING, "get(unordered)", 0, 0},
+	{"OWNER: looked, children ok, one without order -> OWNER: behind",
+		AT_OWNER_LOOKING, IN_UNORDERED, RECIPE_OWNER, "",
+	RECIPE_TOLD_BEHIND, 0},
+	{"OWNER: list ok, one without order -> OWNER: crowded",
+		AT_OWNER_MONITORING, IN_UNORDERED, RECIPE_OWNER, "",
+	RECIPE_TOLD_CROWDED, 0},
+
+	{"EXAMINING: get ok, one of a cluster -> READING: children",
+		AT_EXAMINING, IN_GET_CLUSTER, RECIPE_READING, "children", 0, 0},
+	{"EXAMINING: get ok, one of another client -> LEAVING: delete; failed",
+		AT_EXAMINING, IN_GET_OK, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+	{"EXAMINING: get ok, a revocation -> LEAVING: delete; failed",
+		AT_EXAMINING, IN_GET_REVOKED, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+	{"EXAMINING: get ok, later than the directory -> LEAVING: delete; failed",
+		AT_EXAMINING, IN_GET_OTHER, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+	{"EXAMINING: get no node -> READING: children",
+		AT_EXAMINING, IN_GET_NO_NODE, RECIPE_READING, "children", 0, 0},
+	{"EXAMINING: get unknown -> EXAMINING: get",
+		AT_EXAMINING, IN_GET_UNKNOWN, RECIPE_EXAMINING, "get(unordered)",
+	0, 0},
+	{"EXAMINING: get refused -> LEAVING: delete; failed",
+		AT_EXAMINING, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"EXAMINING: release -> LEAVING: delete",
+		AT_EXAMINING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"EXAMINING: expired -> NONE: gone",
+		AT_EXAMINING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"READING: children ok, nobody excludes us, late -> RETREATING: get, delete",
+		AT_READING_LATE, IN_ALONE, RECIPE_RETREATING, "get delete", 0, 0},
+	{"READING: children ok, late -> WATCHING: watch the last of them",
+		AT_READING_LATE, IN_SECOND, RECIPE_WATCHING, "watch(later)",
+	RECIPE_TOLD_QUEUED, 0},
+	{"WATCHING: predecessor deleted, late -> RETREATING: get, delete",
+		AT_WATCHING_LATE, IN_DELETED, RECIPE_RETREATING, "get delete", 0, 0},
+	{"WATCHING: watch no node, late -> RETREATING: get, delete",
+		AT_WATCHING_LATE, IN_WATCH_NO_NODE, RECIPE_RETREATING, "get delete",
+	0, 0},
+
+	{"RETREATING: get ok -> RETREATING",
+		AT_RETREATING, IN_GET_OK, RECIPE_RETREATING, "", 0, 0},
+	{"RETREATING: get ok, a revocation -> RETREATING",
+		AT_RETREATING, IN_GET_REVOKED, RECIPE_RETREATING, "", 0, 0},
+	{"RETREATING: get ok, data of a cluster -> RETREATING",
+		AT_RETREATING, IN_GET_CLUSTER, RECIPE_RETREATING, "", 0, 0},
+	{"RETREATING: get ok, of another time -> RETREATING",
+		AT_RETREATING, IN_GET_OTHER, RECIPE_RETREATING, "", 0, 0},
+	{"RETREATING: get refused -> LEAVING; failed",
+		AT_RETREATING, IN_GET_REFUSED, RECIPE_LEAVING, "",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"RETREATING: delete ok, directory not known -> ENTERING: as new",
+		AT_RETREATING, IN_DELETE_OK, RECIPE_ENTERING, "create children", 0, 0},
+	{"RETREATING: delete no node -> ENTERING: as new",
+		AT_RETREATING, IN_DELETE_NO_NODE, RECIPE_ENTERING, "create children",
+	0, 0},
+	{"RETREATING: delete unknown -> RETREATING: get, delete",
+		AT_RETREATING, IN_DELETE_UNKNOWN, RECIPE_RETREATING, "get delete",
+	0, 0},
+	{"RETREATING: delete refused -> LEAVING: failed, left behind",
+		AT_RETREATING, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
+	RECIPE_TOLD_FAILED | RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	{"RETREATING: release -> LEAVING",
+		AT_RETREATING, IN_RELEASE, RECIPE_LEAVING, "", 0, 0},
+	{"RETREATING: expired -> NONE: gone",
+		AT_RETREATING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"RETREATING: delete ok, directory not known, one of a group -> NONE",
+		AT_RETREATING_GROUPED, IN_DELETE_OK, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"RETREATING: delete no node, one of a group -> NONE: gone",
+		AT_RETREATING_GROUPED, IN_DELETE_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"RETREATING: delete ok, directory known -> CLEARING: rmdir",
+		AT_RETREATING_READ, IN_DELETE_OK, RECIPE_CLEARING, "rmdir", 0, 0},
+
+	{"CLEARING: rmdir ok -> ENTERING: as new; renewed",
+		AT_CLEARING, IN_RMDIR_OK, RECIPE_ENTERING, "mkdir create children",
+	RECIPE_TOLD_RENEWED, 0},
+	{"CLEARING: rmdir no node -> ENTERING: as new",
+		AT_CLEARING, IN_RMDIR_NO_NODE, RECIPE_ENTERING, "mkdir create children",
+	0, 0},
+	{"CLEARING: rmdir unknown -> CLEARING: rmdir",
+		AT_CLEARING, IN_RMDIR_UNKNOWN, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"CLEARING: rmdir refused, not empty -> SURVEYING: children",
+		AT_CLEARING, IN_RMDIR_NOT_EMPTY, RECIPE_SURVEYING, "children", 0, 0},
+	{"CLEARING: rmdir refused -> LEAVING: delete; failed",
+		AT_CLEARING, IN_RMDIR_REFUSED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"CLEARING: release -> LEAVING: delete",
+		AT_CLEARING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"CLEARING: expired -> NONE: gone",
+		AT_CLEARING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"CLEARING: rmdir ok, one of a group -> NONE: gone; renewed",
+		AT_CLEARING_GROUPED, IN_RMDIR_OK, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE | RECIPE_TOLD_RENEWED, 0},
+	{"CLEARING: rmdir no node, one of a group -> NONE: gone",
+		AT_CLEARING_GROUPED, IN_RMDIR_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+
+	{"SURVEYING: children ok, one -> SURVEYING: get",
+		AT_SURVEYING, IN_ALONE, RECIPE_SURVEYING, "get", 0, 0},
+	{"SURVEYING: children ok, three -> SURVEYING: get",
+		AT_SURVEYING, IN_SECOND, RECIPE_SURVEYING, "get", 0, 0},
+	{"SURVEYING: children ok, three others -> SURVEYING: get",
+		AT_SURVEYING, IN_THIRD, RECIPE_SURVEYING, "get", 0, 0},
+	{"SURVEYING: children ok, one left -> SURVEYING: get",
+		AT_SURVEYING, IN_MISSING, RECIPE_SURVEYING, "get", 0, 0},
+	{"SURVEYING: children ok, none -> SURVEYING: get",
+		AT_SURVEYING, IN_EMPTY, RECIPE_SURVEYING, "get", 0, 0},
+	{"SURVEYING: children ok, with those of a semaphore -> SURVEYING: get",
+		AT_SURVEYING, IN_MIXED, RECIPE_SURVEYING, "get",
+	RECIPE_TOLD_STRANGER, 0},
+	{"SURVEYING: children ok, those of a semaphore only -> SURVEYING: get",
+		AT_SURVEYING, IN_MIXED_MISSING, RECIPE_SURVEYING, "get",
+	RECIPE_TOLD_STRANGER, 0},
+	{"SURVEYING: children ok, one without order -> SURVEYING: get",
+		AT_SURVEYING, IN_UNORDERED, RECIPE_SURVEYING, "get", 0, 0},
+	{"SURVEYING: children no node -> ENTERING: as new",
+		AT_SURVEYING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING, "mkdir create children",
+	0, 0},
+	{"SURVEYING: children unknown -> CLEARING: rmdir",
+		AT_SURVEYING, IN_CHILDREN_UNKNOWN, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"SURVEYING: children refused -> LEAVING: delete; failed",
+		AT_SURVEYING, IN_CHILDREN_REFUSED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"SURVEYING: get no node -> ENTERING: as new",
+		AT_SURVEYING, IN_GET_NO_NODE, RECIPE_ENTERING, "mkdir create children",
+	0, 0},
+	{"SURVEYING: get unknown -> CLEARING: rmdir",
+		AT_SURVEYING, IN_GET_UNKNOWN, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"SURVEYING: get refused -> LEAVING: delete; failed",
+		AT_SURVEYING, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"SURVEYING: get ok, another directory -> ENTERING: as new",
+		AT_SURVEYING, IN_GET_OTHER, RECIPE_ENTERING, "create children", 0, 0},
+	{"SURVEYING: get ok, empty -> CLEARING: rmdir",
+		AT_SURVEYING, IN_GET_OK, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"SURVEYING: get ok, contenders -> STANDING_BY: watch",
+		AT_SURVEYING_READ, IN_GET_OK, RECIPE_STANDING_BY, "watch(first)",
+	0, 0},
+	{"SURVEYING: get ok, strangers -> LEAVING: delete; ended",
+		AT_SURVEYING_STRANGE, IN_GET_OK, RECIPE_LEAVING, "delete",
+	TOLD_ENDED, 0},
+	{"SURVEYING: get ok, empty, a revocation -> CLEARING: rmdir",
+		AT_SURVEYING, IN_GET_REVOKED, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"SURVEYING: get ok, contenders, a revocation -> STANDING_BY: watch",
+		AT_SURVEYING_READ, IN_GET_REVOKED, RECIPE_STANDING_BY, "watch(first)",
+	0, 0},
+	{"SURVEYING: get ok, strangers, a revocation -> LEAVING: delete; ended",
+		AT_SURVEYING_STRANGE, IN_GET_REVOKED, RECIPE_LEAVING, "delete",
+	TOLD_ENDED, 0},
+	{"SURVEYING: get ok, empty, data of a cluster -> CLEARING: rmdir",
+		AT_SURVEYING, IN_GET_CLUSTER, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"SURVEYING: get ok, contenders, data of a cluster -> STANDING_BY: watch",
+		AT_SURVEYING_READ, IN_GET_CLUSTER, RECIPE_STANDING_BY, "watch(first)",
+	0, 0},
+	{"SURVEYING: get ok, strangers, data of a cluster -> LEAVING: delete; ended",
+		AT_SURVEYING_STRANGE, IN_GET_CLUSTER, RECIPE_LEAVING, "delete",
+	TOLD_ENDED, 0},
+	{"SURVEYING: release -> LEAVING: delete",
+		AT_SURVEYING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"SURVEYING: expired -> NONE: gone",
+		AT_SURVEYING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"STANDING_BY: watch ok -> queued",
+		AT_STANDING_BY, IN_WATCH_OK, RECIPE_STANDING_BY, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"STANDING_BY: watch ok, a revocation -> queued",
+		AT_STANDING_BY, IN_WATCH_REVOKED, RECIPE_STANDING_BY, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"STANDING_BY: watch ok, retained -> queued",
+		AT_STANDING_BY, IN_WATCH_RETAINED, RECIPE_STANDING_BY, "",
+	RECIPE_TOLD_QUEUED, 0},
+	{"STANDING_BY: watch unknown -> STANDING_BY: watch",
+		AT_STANDING_BY, IN_WATCH_UNKNOWN, RECIPE_STANDING_BY, "watch(first)",
+	0, 0},
+	{"STANDING_BY: watch used up otherwise -> STANDING_BY: watch",
+		AT_STANDING_BY, IN_TOUCHED, RECIPE_STANDING_BY, "watch(first)", 0, 0},
+	{"STANDING_BY: watch no node -> CLEARING: rmdir",
+		AT_STANDING_BY, IN_WATCH_NO_NODE, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"STANDING_BY: node deleted -> CLEARING: rmdir",
+		AT_STANDING_BY, IN_DELETED, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"STANDING_BY: watch refused -> LEAVING: unwatch, delete; failed",
+		AT_STANDING_BY, IN_WATCH_REFUSED, RECIPE_LEAVING, "unwatch(first) delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"STANDING_BY: release -> LEAVING: unwatch, delete",
+		AT_STANDING_BY, IN_RELEASE, RECIPE_LEAVING, "unwatch(first) delete",
+	0, 0},
+	{"STANDING_BY: expired -> NONE: gone",
+		AT_STANDING_BY, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0}
 };
 
 static const char *
@@ -853,6 +1112,8 @@ op_name(RecipeOpKind kind)
 			return "delete";
 		case RECIPE_OP_DELETE_STRAY:
 			return "stray";
+		case RECIPE_OP_RMDIR:
+			return "rmdir";
 	}
 	return "?";
 }
@@ -880,6 +1141,7 @@ describe_ops(const RecipeOutput *out)
 			case RECIPE_OP_CHILDREN:
 			case RECIPE_OP_SEARCH:
 			case RECIPE_OP_LIST:
+			case RECIPE_OP_RMDIR:
 				assert_null(node);
 				break;
 			case RECIPE_OP_CREATE:
@@ -888,8 +1150,11 @@ describe_ops(const RecipeOutput *out)
 					node = NULL;
 				break;
 			case RECIPE_OP_SYNC:
-			case RECIPE_OP_GET:
 				fail_msg("%s is not for a recipe to send", op_name(op->kind));
+				break;
+			case RECIPE_OP_GET:
+				if (node != NULL && strcmp(node, UNORDERED) == 0)
+					node = "unordered";
 				break;
 			case RECIPE_OP_SET:
 			case RECIPE_OP_STAT:
@@ -906,6 +1171,8 @@ describe_ops(const RecipeOutput *out)
 					node = "first";
 				else if (strcmp(node, SECOND) == 0)
 					node = "second";
+				else if (strcmp(node, LATER) == 0)
+					node = "later";
 				break;
 		}
 		assert_null(op->data);	/* the usual */
@@ -926,7 +1193,8 @@ check_serials(const Recipe *recipe, uint32_t before, const RecipeOutput *out)
 		RecipeOpKind kind = out->ops[i].kind;
 
 		if (kind == RECIPE_OP_CHILDREN || kind == RECIPE_OP_SEARCH ||
-			kind == RECIPE_OP_WATCH || kind == RECIPE_OP_LIST)
+			kind == RECIPE_OP_WATCH || kind == RECIPE_OP_LIST ||
+			kind == RECIPE_OP_GET || kind == RECIPE_OP_RMDIR)
 		{
 			assert_int_not_equal(recipe->serial, before);
 			assert_int_equal(out->ops[i].serial, recipe->serial);
@@ -960,7 +1228,8 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 			in.nchildren++;
 		in.data = inputs[input].data;
 		in.data_len = in.data ? (int) strlen(in.data) : -1;
-		in.czxid = TOKEN;
+		in.czxid = inputs[input].other ? TOKEN + 1 : TOKEN;
+		in.not_empty = inputs[input].not_empty;
 		in.ours = inputs[input].ours;
 		recipe_step(recipe, &in, out);
 	}
@@ -984,7 +1253,7 @@ give_mkdirs_refused(Recipe *recipe, RecipeOutput *out)
 static void
 bring_to(Recipe *recipe, Situation situation)
 {
-	static const Input ways[NSITUATIONS][5] = {
+	static const Input ways[NSITUATIONS][8] = {
 		[AT_ENTERING] = {IN_WANT},
 		[AT_ENTERING_MKDIR] = {IN_WANT_NEW_DIR},
 		[AT_ENTERING_MKDIRS] = {IN_WANT, IN_CREATE_NO_NODE, IN_MKDIR_OK},
@@ -1024,13 +1293,48 @@ bring_to(Recipe *recipe, Situation situation)
 		IN_DENY},
 		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
 		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
-		IN_DELETE_REFUSED}
+		IN_DELETE_REFUSED},
+		[AT_EXAMINING] = {IN_WANT, IN_CREATE_OK, IN_UNORDERED},
+		[AT_READING_LATE] = {IN_WANT, IN_CREATE_OK},
+		[AT_WATCHING_LATE] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
+		[AT_RETREATING] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_RETREATING_GROUPED] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_RETREATING_READ] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK},
+		[AT_CLEARING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		IN_DELETE_OK},
+		[AT_CLEARING_GROUPED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		IN_DELETE_OK},
+		[AT_SURVEYING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY},
+		[AT_SURVEYING_READ] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MISSING},
+		[AT_SURVEYING_STRANGE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MIXED_MISSING},
+		[AT_STANDING_BY] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MISSING, IN_GET_OK}
+	};
+	/* the step after which our number is a late one */
+	static const Input late_after[NSITUATIONS] = {
+		[AT_READING_LATE] = IN_CREATE_OK,
+		[AT_WATCHING_LATE] = IN_SECOND,
+		[AT_RETREATING] = IN_CREATE_OK,
+		[AT_RETREATING_GROUPED] = IN_CREATE_OK,
+		[AT_RETREATING_READ] = IN_CREATE_OK,
+		[AT_CLEARING] = IN_CREATE_OK,
+		[AT_CLEARING_GROUPED] = IN_CREATE_OK,
+		[AT_SURVEYING] = IN_CREATE_OK,
+		[AT_SURVEYING_READ] = IN_CREATE_OK,
+		[AT_SURVEYING_STRANGE] = IN_CREATE_OK,
+		[AT_STANDING_BY] = IN_CREATE_OK
 	};
 	RecipeOutput out;
 
 	recipe_init(recipe);
 	recipe->grouped = situation == AT_ENTERING_GROUPED ||
-		situation == AT_SEARCHING_GROUPED || situation == AT_READING_GROUPED;
+		situation == AT_SEARCHING_GROUPED ||
+		situation == AT_READING_GROUPED ||
+		situation == AT_RETREATING_GROUPED ||
+		situation == AT_CLEARING_GROUPED;
 	recipe->courteous = situation == AT_READING_COURTEOUS ||
 		situation == AT_WATCHING_COURTEOUS ||
 		situation == AT_WATCHING_COURTING || situation == AT_WATCHING_IN_USE;
@@ -1043,7 +1347,12 @@ bring_to(Recipe *recipe, Situation situation)
 		return;
 	for (size_t i = 0; i < lengthof(ways[0]); i++)
 		if (i == 0 || ways[situation][i] != IN_WANT)
+		{
 			give(recipe, ways[situation][i], &out);
+			if (late_after[situation] != IN_WANT &&
+				late_after[situation] == ways[situation][i])
+				recipe->sequence = ZNODE_LATE_SEQUENCE;
+		}
 	if (situation == AT_ENTERING_IN_VAIN || situation == AT_SEARCHING_IN_VAIN)
 		give_mkdirs_refused(recipe, &out);
 	if (situation == AT_SEARCHING_IN_VAIN)
@@ -1091,7 +1400,9 @@ check_line(Situation at, const Transition *line)
 	if (out.told & RECIPE_TOLD_TOKEN)
 		assert_true(out.token == TOKEN);
 	if (out.told & RECIPE_TOLD_QUEUED)
-		assert_int_equal(recipe.blockers, line->input == IN_THIRD ? 2 : 1);
+		assert_int_equal(recipe.blockers, line->input == IN_THIRD ||
+						 (line->input == IN_SECOND &&
+						  at == AT_READING_LATE) ? 2 : 1);
 	if (out.told & RECIPE_TOLD_GRANTED)
 		assert_int_equal(recipe.blockers, 0);
 	/* a delete that is to be retried is one that was refused last */
@@ -1099,10 +1410,13 @@ check_line(Situation at, const Transition *line)
 		assert_int_equal(recipe.refused, (out.told & RECIPE_TOLD_LEFT) != 0);
 	/* kept only while we wait, so that nothing is left to free */
 	if (recipe.state == RECIPE_LEAVING &&
-		situation_state[at] == RECIPE_WATCHING)
+		(situation_state[at] == RECIPE_WATCHING ||
+		 situation_state[at] == RECIPE_STANDING_BY))
 		assert_ptr_equal(recipe.predecessor, out.ops[0].node);
 	else if (recipe.state != RECIPE_WATCHING &&
 			 recipe.state != RECIPE_READING &&
+			 recipe.state != RECIPE_STANDING_BY &&
+			 situation_state[at] != RECIPE_SURVEYING &&
 			 !(out.told & RECIPE_TOLD_MIXED))
 		assert_null(recipe.predecessor);
 	recipe_free(&recipe);
@@ -1208,7 +1522,10 @@ test_none_sends_nothing(void **state)
 		{AT_WATCHING_COURTING, IN_EXPIRED},
 		{AT_READING_GROUPED, IN_MISSING},
 		{AT_LEAVING_REFUSED, IN_DELETE_OK},
-		{AT_LEAVING_REFUSED, IN_EXPIRED}
+		{AT_LEAVING_REFUSED, IN_EXPIRED},
+		{AT_CLEARING_GROUPED, IN_RMDIR_NO_NODE}, {AT_EXAMINING, IN_EXPIRED},
+		{AT_RETREATING, IN_EXPIRED}, {AT_STANDING_BY, IN_EXPIRED},
+		{AT_SURVEYING_READ, IN_EXPIRED}
 	};
 
 	(void) state;
@@ -1322,16 +1639,19 @@ test_place_in_queue(void **state)
 		{true, 5, {"0123456789abcdef0123456789abcdef__lock__0000000004",
 		"ex0000000003", "write-0000000002"}, 3,
 		"0123456789abcdef0123456789abcdef__lock__0000000004"},
-		/* the counter's overflow */
-		{false, INT32_MIN, {W(2147483647)}, 1, W(2147483647)},
-		{false, INT32_MAX, {W(-2147483648)}, 0, NULL},
-		{false, INT32_MIN + 1, {W(2147483647), W(-2147483648),
-		W(2147483646)}, 3, W(-2147483648)},
-		{false, INT32_MIN + 1, {W(-2147483648), W(2147483647),
-		W(-2147483646)}, 2, W(-2147483648)},
-		{true, INT32_MIN, {W(2147483646), R(2147483647),
-		W(-2147483647)}, 1, W(2147483646)},
-		{false, 0, {W(-000000001), W(-000000002)}, 2, W(-000000001)}
+		/* the counter's end: the late wait for all, without order for more */
+		{false, 1999999999, {W(0000000000), W(2000000000)}, 1,
+		W(0000000000)},
+		{false, 5, {W(2000000000), R(2147483646)}, 0, NULL},
+		{true, 1999999999, {R(0000000001), W(2000000000)}, 0, NULL},
+		{false, 2000000000, {W(1999999999), W(2000000001)}, 1,
+		W(1999999999)},
+		{true, 2000000001, {W(0000000003), R(2000000000)}, 2,
+		R(2000000000)},
+		{false, INT32_MAX, {W(2147483646), W(0000000005)}, 2,
+		W(2147483646)},
+		{true, INT32_MIN, {R(0000000005), R(2147483646)}, 2,
+		R(2147483646)}
 	};
 
 	(void) state;
@@ -2061,8 +2381,11 @@ test_look_behind(void **state)
 		RECIPE_TOLD_ALONE},
 		{5, W(0000000004), RECIPE_TOLD_ALONE},
 		{5, "leaves", RECIPE_TOLD_ALONE},
-		{INT32_MAX, W(-2147483648), RECIPE_TOLD_BEHIND},
-		{INT32_MIN, W(2147483647), RECIPE_TOLD_ALONE}
+		{5, R(1999999999), RECIPE_TOLD_ALONE},
+		{5, R(2000000000), RECIPE_TOLD_BEHIND},
+		{5, R(2147483647), RECIPE_TOLD_BEHIND},
+		{5, W(-2147483648), RECIPE_TOLD_BEHIND},
+		{1999999999, W(2147483647), RECIPE_TOLD_BEHIND}
 	};
 
 	(void) state;
@@ -2227,11 +2550,12 @@ test_monitor_behind(void **state)
 			{"77777777777777777777777777777777__rlock__0000000006"},
 		RECIPE_TOLD_CLEAR},
 		{ZNODE_READER, 5, {W(0000000004)}, RECIPE_TOLD_CLEAR},
-		/* the counter's overflow */
-		{ZNODE_MUTEX, INT32_MAX, {W(-2147483648)}, RECIPE_TOLD_CROWDED},
-		{ZNODE_MUTEX, INT32_MIN, {W(2147483647)}, RECIPE_TOLD_CLEAR},
-		{ZNODE_READER, INT32_MAX, {R(-2147483648), W(-2147483647)},
-		RECIPE_TOLD_CROWDED}
+		/* the counter's end */
+		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_TOLD_CLEAR},
+		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_READER, 5, {R(-2147483648)}, RECIPE_TOLD_CROWDED}
 	};
 
 	(void) state;
@@ -3062,7 +3386,7 @@ static void
 test_state_names(void **state)
 {
 	(void) state;
-	for (RecipeState a = RECIPE_NONE; a <= RECIPE_LEAVING; a++)
+	for (RecipeState a = RECIPE_NONE; a <= RECIPE_STANDING_BY; a++)
 	{
 		assert_string_not_equal(recipe_state_name(a), "unknown");
 		for (RecipeState b = RECIPE_NONE; b < a; b++)
@@ -3087,6 +3411,9 @@ test_state_names(void **state)
  * A client may be one that keeps its lock when it does not need it, or one
  * that asks such an owner.  What its cluster does then is played, too: who is
  * told that others wait gives way if it is idle, and denies otherwise.
+ *
+ * The directory's counter ends as ZooKeeper's does: the last number is given
+ * again and again, and negative ones to creates that are under way together.
  *-------------------------------------------------------------------------
  */
 
@@ -3148,6 +3475,8 @@ typedef struct Entry
 	int			watch;			/* id, or 0 */
 	int64_t		czxid;
 	bool		ours;
+	bool		of_cluster;		/* the data read is that of one of us */
+	bool		not_empty;		/* RMDIR: refused because of that */
 	bool		revoked;		/* the data read */
 	bool		marked;			/* the data read, or to be written */
 	int64_t		view;			/* how far the answering server was */
@@ -3240,6 +3569,7 @@ typedef struct World
 	bool		tokens;			/* creates are answered with the czxid */
 	bool		strangers;
 	bool		semaphores;		/* the name may become one */
+	bool		ended;			/* another client got a number without order */
 	/* where choices come from: an odometer, or random numbers */
 	bool		explore;
 	struct
@@ -3261,7 +3591,11 @@ typedef struct World
 typedef struct Tally
 {
 	unsigned long grants;
-	unsigned long grants_after_wrap;
+	unsigned long late;			/* contenders that had to retreat */
+	unsigned long renewed;		/* directories deleted by us */
+	unsigned long stood_by;
+	unsigned long ended;
+	unsigned long examined;
 	unsigned long losses;
 	unsigned long expirations;
 	unsigned long lost;
@@ -3413,6 +3747,7 @@ start_world(const char *title, unsigned long run)
 	world->refuse_next = false;
 	world->strangers = false;
 	world->semaphores = false;
+	world->ended = false;
 	world->tokens = false;
 	world->explore = explore;
 	world->nchoices = nchoices;
@@ -3498,6 +3833,9 @@ make_node(const char *name, bool sequential, int session)
 	node->dir = dir;
 	node->session = session;
 	node->sequence = world->dirs[dir].next;
+	/* others are under way that were given the last number */
+	if (sequential && node->sequence == INT32_MAX && one_in(4))
+		node->sequence = INT32_MIN + (int32_t) choose(3);
 	node->czxid = ++world->zxid;
 	node->dzxid = 0;
 	node->nchanges = 0;
@@ -3508,8 +3846,9 @@ make_node(const char *name, bool sequential, int session)
 	node->shared = sequential && znode_parse_contender(node->name, &contender)
 		&& contender.shared;
 
-	/* every create counts, and the counter overflows as Java's does */
-	world->dirs[dir].next = (int32_t) ((uint32_t) node->sequence + 1);
+	/* every create counts, but one more than the last is not larger */
+	if (world->dirs[dir].next < INT32_MAX)
+		world->dirs[dir].next++;
 	world->dirs[dir].used = true;
 	return world->nnodes++;
 }
@@ -3736,8 +4075,8 @@ execute(Client *client)
 
 	/* who answers a write has it, and so has who answers what is behind it */
 	if (todo.kind == RECIPE_OP_CHILDREN || todo.kind == RECIPE_OP_WATCH ||
-		todo.kind == RECIPE_OP_STAT || todo.kind == RECIPE_OP_LIST ||
-		todo.kind == RECIPE_OP_SYNC)
+		todo.kind == RECIPE_OP_GET || todo.kind == RECIPE_OP_SYNC ||
+		todo.kind == RECIPE_OP_STAT || todo.kind == RECIPE_OP_LIST)
 	{
 		if (client->view < world->zxid)
 			tally.lagging_reads++;
@@ -3811,6 +4150,7 @@ execute(Client *client)
 					watch->node = node;
 					watch->serial = todo.serial;
 					watch->since = client->view;
+					todo.of_cluster = world->nodes[node].session != FOREIGN;
 					todo.revoked = asks_for_lock(&world->nodes[node],
 												 client->view);
 					todo.marked = is_marked(&world->nodes[node],
@@ -3843,6 +4183,37 @@ execute(Client *client)
 				}
 				break;
 			case RECIPE_OP_GET:
+				dir = directory_at(client->view);
+				node = todo.node[0] != '\0' ?
+					node_at(todo.node, client->view) : -1;
+				if (dir < 0 || (node < 0 && todo.node[0] != '\0'))
+					todo.result = RECIPE_NO_NODE;
+				else if (node < 0)
+					todo.czxid = world->dirs[dir].czxid;
+				else
+				{
+					todo.czxid = world->nodes[node].czxid;
+					todo.of_cluster = world->nodes[node].session != FOREIGN;
+				}
+				break;
+			case RECIPE_OP_RMDIR:
+				dir = directory_at(world->zxid);
+				if (dir < 0)
+					todo.result = RECIPE_NO_NODE;
+				else if (!directory_is_empty())
+				{
+					todo.result = RECIPE_REFUSED;
+					todo.not_empty = true;
+				}
+				else
+				{
+					for (int i = 0; i < world->nclients; i++)
+						check(!world->clients[i].owner ||
+							  !world->clients[i].alive,
+							  "no owner's directory is deleted");
+					world->dirs[dir].dzxid = ++world->zxid;
+					world->first_sequence = 0;
+				}
 				break;
 			case RECIPE_OP_SET:
 				node = node_at(todo.node, world->zxid);
@@ -3867,7 +4238,8 @@ execute(Client *client)
 		}
 		if (todo.kind != RECIPE_OP_CHILDREN && todo.kind != RECIPE_OP_WATCH &&
 			todo.kind != RECIPE_OP_STAT && todo.kind != RECIPE_OP_UNWATCH &&
-			todo.kind != RECIPE_OP_LIST && todo.kind != RECIPE_OP_SYNC)
+			todo.kind != RECIPE_OP_LIST && todo.kind != RECIPE_OP_GET &&
+			todo.kind != RECIPE_OP_SYNC)
 			advance(client, world->zxid);
 	}
 
@@ -3881,8 +4253,20 @@ static bool
 stands_behind(const Node *node, const Recipe *recipe)
 {
 	return node->contender &&
-		znode_before(recipe->sequence, node->sequence) &&
-		!(recipe->kind == ZNODE_READER && node->shared);
+		(znode_is_unordered(node->sequence) ||
+		 znode_before(recipe->sequence, node->sequence)) &&
+		!(recipe->kind == ZNODE_READER && node->shared &&
+		  !znode_is_late(node->sequence));
+}
+
+/* Does a node stand ahead of one, and exclude it? */
+static bool
+stands_ahead(const Node *node, int32_t sequence, bool shared)
+{
+	return node->contender && !znode_is_unordered(node->sequence) &&
+		(znode_is_unordered(sequence) ||
+		 znode_before(node->sequence, sequence)) &&
+		!(shared && node->shared && !znode_is_late(sequence));
 }
 
 /* Who is monitored is not missed: the news is there, or on its way. */
@@ -3939,11 +4323,18 @@ check_rules(void)
 		/* leaving, its name has to last until the unwatch has been sent */
 		check(recipe->state == RECIPE_WATCHING ||
 			  recipe->state == RECIPE_READING ||
+			  recipe->state == RECIPE_SURVEYING ||
+			  recipe->state == RECIPE_STANDING_BY ||
 			  recipe->state == RECIPE_LEAVING || recipe->predecessor == NULL,
 			  "the predecessor is forgotten with the wait");
 		check((recipe->state == RECIPE_LEAVING && recipe->refused) ==
 			  client->left,
 			  "the worker knows of every delete that was refused");
+
+		check(recipe->state != RECIPE_OWNER ||
+			  !znode_is_late(recipe->sequence), "nobody late is an owner");
+		check(recipe->state != RECIPE_STANDING_BY ||
+			  recipe->predecessor != NULL, "who stands by knows for whom");
 
 		/* an owner whose session has ended is what leases are for */
 		if (recipe->state != RECIPE_OWNER || !client->alive)
@@ -3964,10 +4355,10 @@ check_rules(void)
 		{
 			const Node *other = &world->nodes[j];
 
-			if (other->dzxid == 0 && other->contender && j != own &&
-				znode_before(other->sequence, world->nodes[own].sequence))
-				check(recipe->kind == ZNODE_READER && other->shared,
-					  "nothing that excludes an owner is ahead of it");
+			check(other->dzxid != 0 || j == own ||
+				  !stands_ahead(other, world->nodes[own].sequence,
+								recipe->kind == ZNODE_READER),
+				  "nothing that excludes an owner is ahead of it");
 		}
 	}
 	check(exclusive == 0 || (exclusive == 1 && shared == 0),
@@ -3982,8 +4373,6 @@ check_grant(Client *client)
 	Directory  *dir;
 
 	tally.grants++;
-	if (client->recipe.sequence < 0)
-		tally.grants_after_wrap++;
 	if (!client->alive)
 		return;
 	check(own >= 0, "who is granted the lock has a node");
@@ -4043,6 +4432,8 @@ take_output(Client *client, const RecipeOutput *out)
 
 	note(client_number(client), recipe_state_name(recipe->state), out->told);
 	client->told = out->told;
+	if (recipe->state == RECIPE_ENTERING)
+		client->created = false;
 	if (out->told & RECIPE_TOLD_CREATED)
 	{
 		check(client->active, "created only what was wanted");
@@ -4052,7 +4443,10 @@ take_output(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_QUEUED)
 	{
 		check(client->wanted && recipe->blockers > 0 &&
-			  recipe->state == RECIPE_WATCHING, "queued behind somebody");
+			  (recipe->state == RECIPE_WATCHING ||
+			   recipe->state == RECIPE_STANDING_BY), "queued behind somebody");
+		if (recipe->state == RECIPE_STANDING_BY)
+			tally.stood_by++;
 		if (client->courted && !client->queued)
 			tally.courted_in_vain++;
 		client->queued = true;
@@ -4108,6 +4502,12 @@ take_output(Client *client, const RecipeOutput *out)
 				  "only a semaphore's name fails as one");
 			tally.mixed++;
 		}
+		else if (out->told & RECIPE_TOLD_ENDED)
+		{
+			check((world->ended || world->semaphores || world->strangers) &&
+				  out->error == 0, "only who has no order is refused");
+			tally.ended++;
+		}
 		else
 			check(world->refusals, "nothing fails that was not refused");
 		tally.failed++;
@@ -4125,7 +4525,10 @@ take_output(Client *client, const RecipeOutput *out)
 		tally.left++;
 		client->left = true;
 	}
-	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers,
+	if (out->told & RECIPE_TOLD_RENEWED)
+		tally.renewed++;
+	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers ||
+		  (world->semaphores && recipe->state == RECIPE_SURVEYING),
 		  "no contender is taken for a stranger");
 	check(!(out->told & RECIPE_TOLD_MIXED) ||
 		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
@@ -4214,6 +4617,12 @@ take_output(Client *client, const RecipeOutput *out)
 					  "we touch our own node only");
 				entry->marked = recipe->retain;
 				break;
+			case RECIPE_OP_GET:
+				if (op->node == NULL && recipe->state == RECIPE_RETREATING)
+					tally.late++;
+				else if (op->node != NULL)
+					tally.examined++;
+				break;
 			case RECIPE_OP_UNWATCH:
 				check(recipe->state == RECIPE_LEAVING && i + 1 < out->nops &&
 					  out->ops[i + 1].kind == RECIPE_OP_DELETE,
@@ -4261,7 +4670,9 @@ static const RecipeEvent answers[] = {
 	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
 	[RECIPE_OP_SET] = RECIPE_SET_DONE,
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
-	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE
+	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
+	[RECIPE_OP_GET] = RECIPE_GET_DONE,
+	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE
 };
 
 /*
@@ -4275,17 +4686,19 @@ only_owners_exclude(const Client *client, const Entry *entry)
 	{
 		const Node *other = &world->nodes[entry->children[i]];
 
-		if (!other->contender || has_uuid_of(other, client) ||
-			!znode_before(other->sequence, client->recipe.sequence) ||
-			(client->recipe.kind == ZNODE_READER && other->shared))
+		if (has_uuid_of(other, client) ||
+			!stands_ahead(other, client->recipe.sequence,
+						  client->recipe.kind == ZNODE_READER))
 			continue;
 		for (int j = 0; j < entry->nchildren; j++)
 		{
 			const Node *first = &world->nodes[entry->children[j]];
 
 			if (first->contender && !has_uuid_of(first, client) &&
+				!znode_is_unordered(first->sequence) &&
 				znode_before(first->sequence, other->sequence) &&
-				!(first->shared && other->shared))
+				!(first->shared && other->shared &&
+				  !znode_is_late(other->sequence)))
 				return false;
 		}
 	}
@@ -4309,7 +4722,7 @@ check_courtesy(const Client *client, const Entry *entry)
 		check(queued == (!client->courteous ||
 						 !only_owners_exclude(client, entry)),
 			  "who is courteous lets owners answer first");
-	else if (queued)
+	else if (queued && client->recipe.state != RECIPE_STANDING_BY)
 	{
 		int			node = node_at(entry->node, entry->view);
 
@@ -4423,11 +4836,15 @@ deliver(Client *client)
 		entry.result == RECIPE_REFUSED ? ERROR_REFUSED : 0;
 	in.node = entry.node;
 	in.czxid = entry.czxid;
+	in.not_empty = entry.not_empty;
 	if (world->tokens && entry.kind == RECIPE_OP_CREATE &&
 		entry.result == RECIPE_OK)
 		in.token = entry.czxid;
 	in.ours = entry.ours;
 	in.data = entry.revoked ? RECIPE_REVOKE_DATA :
+		entry.of_cluster && entry.marked ?
+		RECIPE_DATA_PREFIX "me" RECIPE_RETAIN_MARK :
+		entry.of_cluster ? RECIPE_DATA_PREFIX "me" :
 		entry.marked ? "me" RECIPE_RETAIN_MARK : "me";
 	in.data_len = (int) strlen(in.data);
 	for (int i = 0; i < entry.nchildren; i++)
@@ -4463,8 +4880,10 @@ deliver(Client *client)
 		{
 			const Node *other = &world->nodes[entry.children[i]];
 
-			if (other->contender && !other->shared &&
-				znode_before(client->recipe.sequence, other->sequence))
+			if (other->contender &&
+				(!other->shared || znode_is_late(other->sequence)) &&
+				(znode_is_unordered(other->sequence) ||
+				 znode_before(client->recipe.sequence, other->sequence)))
 				told = RECIPE_TOLD_BEHIND;
 		}
 		step(client, &in);
@@ -4800,6 +5219,8 @@ foreigner_enters(const char *name, bool sequential)
 			return;
 	}
 	node = make_node(name, sequential, FOREIGN);
+	if (sequential && znode_is_unordered(world->nodes[node].sequence))
+		world->ended = true;
 	note(-1, "another client enters", world->nodes[node].sequence);
 }
 
@@ -4878,7 +5299,8 @@ settle(void)
 static void
 check_watches(const Client *client)
 {
-	bool		waits = client->recipe.state == RECIPE_WATCHING;
+	bool		waits = client->recipe.state == RECIPE_WATCHING ||
+		client->recipe.state == RECIPE_STANDING_BY;
 	bool		guards = client->recipe.state == RECIPE_OWNER &&
 		client->guarded && !client->watch_refused;
 	int			nwatches = 0;
@@ -4967,6 +5389,7 @@ check_liveness(void)
 
 		check(client->recipe.state == RECIPE_NONE ||
 			  client->recipe.state == RECIPE_WATCHING ||
+			  client->recipe.state == RECIPE_STANDING_BY ||
 			  client->recipe.state == RECIPE_OWNER,
 			  "at rest one has the lock, waits for it, or has no part in it");
 		check_watches(client);
@@ -4974,6 +5397,21 @@ check_liveness(void)
 			  "who does not want the lock leaves the queue");
 		if (!client->active)
 			continue;
+		if (client->recipe.state == RECIPE_STANDING_BY)
+		{
+			int			last = node_at(client->recipe.predecessor,
+									   world->zxid);
+
+			/* or for one of us that waits for such a one */
+			check(last >= 0 && (world->nodes[last].session == FOREIGN ||
+								znode_is_late(world->nodes[last].sequence)),
+				  "who stands by waits for another client");
+			check(world->dirs[world->nodes[last].dir].czxid ==
+				  client->recipe.directory,
+				  "who stands by waits for the old directory");
+			check(client->queued, "who stands by is told to be queued");
+			continue;
+		}
 		own = node_at(client->recipe.node, world->zxid);
 		check(own >= 0, "who wants the lock is in the queue");
 		check_manners(client);
@@ -4981,9 +5419,9 @@ check_liveness(void)
 		{
 			const Node *other = &world->nodes[j];
 
-			if (other->dzxid == 0 && other->contender &&
-				znode_before(other->sequence, world->nodes[own].sequence) &&
-				!(client->recipe.kind == ZNODE_READER && other->shared))
+			if (other->dzxid == 0 &&
+				stands_ahead(other, world->nodes[own].sequence,
+							 client->recipe.kind == ZNODE_READER))
 				first = false;
 		}
 		check(client->owner == first,
@@ -5071,6 +5509,7 @@ typedef struct Scenario
 	bool		in_a_row;		/* all sent is applied, then answered */
 	bool		tokens;			/* creates are answered with the czxid */
 	bool		refusals;
+	int32_t		first;			/* where the counter stands at first */
 	int			faults;
 } Scenario;
 
@@ -5124,7 +5563,25 @@ static const Scenario scenarios[] = {
 	{"free lock, creates tell the token", .dir_known = true, .tokens = true,
 	.faults = 2},
 	{"two ahead, creates tell the token", .dir_known = true, .tokens = true,
-	.others = {W(), R()}, .faults = 2}
+	.others = {W(), R()}, .faults = 2},
+	{"late, and free", .dir_known = true, .first = ZNODE_LATE_SEQUENCE,
+	.faults = 2},
+	{"late, and free, answers late", .dir_known = true,
+	.first = ZNODE_LATE_SEQUENCE, .in_a_row = true, .faults = 2},
+	{"late, one ahead", .dir_known = true, .others = {W()},
+	.first = ZNODE_LATE_SEQUENCE - 1, .faults = 1},
+	{"a late reader behind a reader", .shared = true, .dir_known = true,
+	.others = {R()}, .first = ZNODE_LATE_SEQUENCE - 1, .faults = 1},
+	{"late, one of a group", .grouped = true, .dir_known = true,
+	.first = ZNODE_LATE_SEQUENCE, .in_a_row = true, .faults = 2},
+	{"late, deletes refused", .dir_known = true, .refusals = true,
+	.first = ZNODE_LATE_SEQUENCE, .faults = 2},
+	{"the last number with an order", .dir_known = true, .others = {W()},
+	.first = INT32_MAX - 2, .in_a_row = true, .faults = 1},
+	{"a number without order, one ahead that has one", .dir_known = true,
+	.others = {W()}, .first = INT32_MAX - 1, .in_a_row = true, .faults = 1},
+	{"a number without order, as that of one ahead", .dir_known = true,
+	.others = {W()}, .first = INT32_MAX, .in_a_row = true, .faults = 2}
 };
 
 static void
@@ -5140,6 +5597,7 @@ play_scenario(const Scenario *scenario)
 
 	if (scenario->root_missing)
 		world->root_czxid = 0;
+	world->first_sequence = scenario->first;
 	if (!scenario->dir_missing)
 		make_directory();
 	for (size_t i = 0; i < lengthof(scenario->others); i++)
@@ -5305,7 +5763,7 @@ typedef struct Mix
 	const char *title;
 	int			clients;		/* 0: one to three */
 	bool		foreigners;
-	bool		wrap;
+	bool		end;			/* the counter comes to its end */
 	bool		refusals;
 	bool		restarts;
 	bool		semaphores;
@@ -5319,21 +5777,27 @@ static const Mix mixes[] = {
 	{"clients among themselves", .calm = 12},
 	{"clients among themselves, hardly a fault", .clients = 3, .calm = 100},
 	{"clients and foreigners", .foreigners = true, .calm = 12},
-	{"the counter overflows", .foreigners = true, .wrap = true, .calm = 12},
+	{"the counter ends", .clients = 3, .end = true, .calm = 100},
+	{"the counter ends, foreigners, faults", .foreigners = true, .end = true,
+	.calm = 12},
+	{"the counter ends, workers restarted", .end = true, .restarts = true,
+	.calm = 10},
 	{"operations refused", .foreigners = true, .refusals = true, .calm = 20},
 	{"workers restarted", .foreigners = true, .restarts = true, .calm = 10},
 	{"the name becomes a semaphore's", .foreigners = true,
 	.semaphores = true, .calm = 12},
 	{"creates tell the token", .foreigners = true, .restarts = true,
 	.tokens = true, .calm = 12},
-	{"everything", .foreigners = true, .wrap = true, .refusals = true,
+	{"everything", .foreigners = true, .end = true, .refusals = true,
 	.restarts = true, .semaphores = true, .calm = 10},
 	{"locks are retained, hardly a fault", .clients = 3, .retaining = true,
 	.calm = 100},
 	{"locks are retained", .foreigners = true, .retaining = true, .calm = 12},
 	{"locks are retained, operations refused", .clients = 3,
 	.refusals = true, .retaining = true, .calm = 20},
-	{"locks are retained, and everything", .foreigners = true, .wrap = true,
+	{"locks are retained, the counter ends", .clients = 3, .end = true,
+	.retaining = true, .calm = 50},
+	{"locks are retained, and everything", .foreigners = true, .end = true,
 		.refusals = true, .restarts = true, .semaphores = true,
 	.retaining = true, .tokens = true, .calm = 10}
 };
@@ -5422,6 +5886,22 @@ random_fault(const Mix *mix, Client *client)
 	}
 }
 
+/* The counter goes on by so much as if a month had passed. */
+static void
+approach_end(void)
+{
+	int			dir = directory_at(world->zxid);
+	int32_t		next = (one_in(4) ? INT32_MAX : ZNODE_LATE_SEQUENCE) -
+		(int32_t) choose(4);
+
+	if (dir >= 0 && world->ndirs < MAX_DIRS - 8 &&
+		world->dirs[dir].next < next)
+	{
+		note(-1, "the counter comes to", next);
+		world->dirs[dir].next = next;
+	}
+}
+
 /* Whether the next contender of a client keeps its lock, and asks for it. */
 static void
 choose_manners(const Mix *mix, Client *client)
@@ -5466,6 +5946,8 @@ random_step(const Mix *mix)
 		case 3:
 			if (world->ndirs < MAX_DIRS - 8)
 				collect_directory();
+			if (mix->end && one_in(8))
+				approach_end();
 			break;
 		case 4:
 			if (client->connected && client->view < world->zxid)
@@ -5541,8 +6023,10 @@ test_random_schedules(void **state)
 
 		start_world(mix->title, run);
 		nclients = mix->clients ? mix->clients : 1 + (int) choose(3);
-		if (mix->wrap)
-			world->first_sequence = INT32_MAX - (int32_t) choose(4);
+		if (mix->end)
+			world->first_sequence = (one_in(6) ? INT32_MAX :
+									 ZNODE_LATE_SEQUENCE) -
+				(int32_t) choose(4);
 		world->refusals = mix->refusals;
 		world->tokens = mix->tokens;
 		switch (choose(3))
@@ -5589,8 +6073,17 @@ test_random_schedules(void **state)
 		assert_true(tally.unwatched > before.unwatched);
 	if (mix->foreigners)
 		assert_true(tally.touched > before.touched);
-	if (mix->wrap)
-		assert_true(tally.grants_after_wrap > before.grants_after_wrap);
+	if (mix->end)
+	{
+		assert_true(tally.late > before.late + 1000);
+		assert_true(tally.renewed > before.renewed + 500);
+		assert_true(tally.examined > before.examined + 20);
+		if (mix->foreigners)
+		{
+			assert_true(tally.stood_by > before.stood_by + 20);
+			assert_true(tally.ended > before.ended + 100);
+		}
+	}
 	if (mix->refusals)
 	{
 		assert_true(tally.failed > before.failed);

@@ -879,7 +879,8 @@ op_name(RecipeOpKind kind)
 		[RECIPE_OP_SET] = "set",
 		[RECIPE_OP_STAT] = "stat",
 		[RECIPE_OP_DELETE] = "delete",
-		[RECIPE_OP_DELETE_STRAY] = "stray"
+		[RECIPE_OP_DELETE_STRAY] = "stray",
+		[RECIPE_OP_RMDIR] = "rmdir"
 	};
 
 	return names[kind];
@@ -1443,9 +1444,9 @@ test_strays_leave_room(void **state)
 	}
 }
 
-/* The order of leases goes over the overflow of the server's counter. */
+/* A number without order is that of the last lease: all others count. */
 static void
-test_lease_order_wraps(void **state)
+test_lease_without_order(void **state)
 {
 	static const char *const children[] = {
 		OTHER("lease", 1), UUID_TEXT "-lease-2147483647",
@@ -1465,9 +1466,42 @@ test_lease_order_wraps(void **state)
 	in.nchildren = lengthof(children);
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(semaphore.leases, 3);
-	assert_int_equal(semaphore.ahead, 2);
+	assert_int_equal(semaphore.ahead, 3);
 	give(&semaphore, IN_GET_SAME, &out);
 	assert_int_equal(out.told, TOLD_QUEUED);
+	semaphore_free(&semaphore);
+}
+
+/* A lock that begins anew is out of its queue: who waits is told all the same. */
+static void
+test_lock_stands_by(void **state)
+{
+	static const char *const others[] = {"x-0-2000000007"};
+	Semaphore	semaphore;
+	SemaphoreOutput out;
+	RecipeInput in = {.event = RECIPE_WATCH_DONE};
+
+	(void) state;
+	bring_to(&semaphore, AT_QUEUEING);
+	semaphore.lock.state = RECIPE_STANDING_BY;
+	free(semaphore.lock.predecessor);
+	semaphore.lock.predecessor = strdup(others[0]);
+	in.serial = semaphore.lock.serial;
+	semaphore_step(&semaphore, true, &in, &out);
+	assert_int_equal(semaphore.state, SEMAPHORE_QUEUEING);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_int_equal(out.nops, 0);
+
+	/* and that its counter has ended */
+	semaphore.lock.state = RECIPE_SURVEYING;
+	free(semaphore.lock.predecessor);
+	semaphore.lock.predecessor = NULL;
+	semaphore.lock.blockers = 1;
+	in.event = RECIPE_GET_DONE;
+	in.czxid = semaphore.lock.directory;
+	semaphore_step(&semaphore, true, &in, &out);
+	assert_int_equal(semaphore.state, SEMAPHORE_LEAVING);
+	assert_int_equal(out.told, RECIPE_TOLD_FAILED | RECIPE_TOLD_ENDED);
 	semaphore_free(&semaphore);
 }
 
@@ -1736,6 +1770,7 @@ typedef struct Entry
 	uint32_t	serial;
 	RecipeResult result;
 	int64_t		czxid;
+	bool		not_empty;		/* RMDIR: refused because of that */
 	bool		ours;
 	int64_t		view;			/* how far the answering server was */
 	int			nchildren;
@@ -1832,6 +1867,7 @@ typedef struct World
 	int64_t		zxid;
 	int64_t		root_czxid;		/* of the name's parent; 0: missing */
 	int32_t		first_sequence; /* as if the directories had been used */
+	int32_t		first_lease;
 	Node		nodes[MAX_NODES];
 	int			nnodes;
 	int			oldest;			/* no node before this one exists */
@@ -1874,6 +1910,8 @@ typedef struct World
 typedef struct Tally
 {
 	unsigned long grants;
+	unsigned long renewed;		/* "locks" deleted for its counter */
+	unsigned long stood_by;
 	unsigned long waits;
 	unsigned long queued_by_lease;
 	unsigned long queued_by_queue;
@@ -2014,7 +2052,7 @@ start_world(const char *title, unsigned long run)
 {
 	world->zxid = 1;
 	world->root_czxid = 1;
-	world->first_sequence = 0;
+	world->first_sequence = world->first_lease = 0;
 	world->nnodes = 0;
 	world->oldest = 0;
 	memset(world->ndirs, 0, sizeof(world->ndirs));
@@ -2115,7 +2153,8 @@ make_directory(SemaphorePlace place, int permits)
 	dir = &world->dirs[place][world->ndirs[place]++];
 	memset(dir, 0, sizeof(*dir));
 	dir->czxid = ++world->zxid;
-	dir->next = place == SEMAPHORE_NAME ? 0 : world->first_sequence;
+	dir->next = place == SEMAPHORE_LOCKS ? world->first_sequence :
+		place == SEMAPHORE_LEASES ? world->first_lease : 0;
 	if (permits != 0)
 	{
 		dir->nchanges = 1;
@@ -2136,7 +2175,8 @@ collect_directory(SemaphorePlace place)
 		(is_made(SEMAPHORE_LOCKS) || is_made(SEMAPHORE_LEASES)))
 		return;
 	dir->dzxid = ++world->zxid;
-	world->first_sequence = 0;
+	if (place == SEMAPHORE_LOCKS)
+		world->first_sequence = 0;
 	tally.collected++;
 	note(-1, -1, "directory collected", place);
 }
@@ -2157,7 +2197,9 @@ make_node(SemaphorePlace place, const char *prefix, int session)
 	node->dzxid = 0;
 	snprintf(node->name, sizeof(node->name), "%s%010d", prefix,
 			 (int) node->sequence);
-	dir->next = (int32_t) ((uint32_t) node->sequence + 1);
+	/* every create counts, but one more than the last is not larger */
+	if (dir->next < INT32_MAX)
+		dir->next++;
 	dir->used = true;
 	return world->nnodes++;
 }
@@ -2454,11 +2496,32 @@ execute_operation(Client *client, Entry *todo)
 					watch->armed = false;
 			}
 			break;
+		case RECIPE_OP_RMDIR:
+			check(todo->place == SEMAPHORE_LOCKS && todo->for_lock,
+				  "the lock's directory begins anew");
+			if (!is_made(todo->place))
+				todo->result = RECIPE_NO_NODE;
+			else if (count_at(todo->place, world->zxid) > 0)
+			{
+				todo->result = RECIPE_REFUSED;
+				todo->not_empty = true;
+			}
+			else
+			{
+				Directory  *dir = directory_at(todo->place, world->zxid);
+
+				dir->dzxid = ++world->zxid;
+				world->first_sequence = 0;
+				tally.renewed++;
+			}
+			break;
 		case RECIPE_OP_GET:
-			check(todo->place == SEMAPHORE_LEASES && todo->node[0] == '\0',
-				  "the agreement is read");
+			check((todo->place == SEMAPHORE_LEASES || todo->for_lock) &&
+				  todo->node[0] == '\0', "the agreement is read");
 			if (seen == NULL)
 				todo->result = RECIPE_NO_NODE;
+			else if (todo->for_lock)
+				todo->czxid = seen->czxid;
 			else
 				todo->permits = data_at(seen, client->view);
 			break;
@@ -2657,6 +2720,11 @@ check_queued(const Client *client, const Permit *permit)
 	int			node = own_node(client, permit, SEMAPHORE_LOCKS);
 	const Node *own;
 
+	if (permit->semaphore.lock.state == RECIPE_STANDING_BY)
+	{
+		tally.stood_by++;
+		return;
+	}
 	if (permit->semaphore.state == SEMAPHORE_WAITING)
 		tally.queued_by_lease++;
 	else
@@ -2884,7 +2952,8 @@ static const RecipeEvent answers[] = {
 	[RECIPE_OP_GET] = RECIPE_GET_DONE,
 	[RECIPE_OP_SET] = RECIPE_SET_DONE,
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
-	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE
+	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
+	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE
 };
 
 static void
@@ -2978,6 +3047,7 @@ deliver(Client *client)
 	in.serial = entry.serial;
 	in.node = entry.node;
 	in.czxid = entry.czxid;
+	in.not_empty = entry.not_empty;
 	in.ours = entry.ours;
 	snprintf(data, sizeof(data), "permits=%d", entry.permits);
 	in.data = entry.permits ? data : NULL;
@@ -3361,7 +3431,8 @@ check_watches(Client *client)
 		Semaphore  *semaphore = &client->permits[i].semaphore;
 		const Claim *claim;
 
-		if (semaphore->lock.state == RECIPE_WATCHING)
+		if (semaphore->lock.state == RECIPE_WATCHING ||
+			semaphore->lock.state == RECIPE_STANDING_BY)
 			claim = find_claim(client, SEMAPHORE_LOCKS,
 							   semaphore->lock.predecessor);
 		else if (semaphore->state == SEMAPHORE_WAITING)
@@ -3424,7 +3495,8 @@ check_liveness(void)
 				continue;
 			check(state != SEMAPHORE_OWNER || (lock < 0 && permit->token),
 				  "an owner gives up the lock, and knows its token");
-			check(state == SEMAPHORE_OWNER || lock >= 0,
+			check(state == SEMAPHORE_OWNER || lock >= 0 ||
+				  permit->semaphore.lock.state == RECIPE_STANDING_BY,
 				  "who waits is in the queue");
 			check((state == SEMAPHORE_QUEUEING) == (lease < 0),
 				  "who has got through the queue has a lease");
@@ -3683,7 +3755,7 @@ typedef struct Mix
 	int			clients;		/* 0: one to three */
 	int			semaphores;		/* of a client; 0: one to three */
 	bool		foreigners;
-	bool		wrap;
+	bool		end;			/* the counters come to their ends */
 	bool		refusals;
 	bool		restarts;
 	bool		disagreement;
@@ -3702,7 +3774,11 @@ static const Mix mixes[] = {
 	{"clients and foreigners", .foreigners = true, .calm = 15},
 	{"clients and foreigners, hardly a fault", .foreigners = true,
 	.calm = 150},
-	{"the counter overflows", .foreigners = true, .wrap = true, .calm = 20},
+	{"the counters end", .semaphores = 1, .end = true, .calm = 60},
+	{"the counters end, foreigners", .semaphores = 1, .foreigners = true,
+	.end = true, .calm = 20},
+	{"the counters end, workers restarted", .semaphores = 1, .end = true,
+	.restarts = true, .calm = 12},
 	{"operations refused", .foreigners = true, .refusals = true, .calm = 25},
 	{"workers restarted", .foreigners = true, .restarts = true, .calm = 12},
 	{"clients disagree", .disagreement = true, .restarts = true, .calm = 25},
@@ -3711,7 +3787,7 @@ static const Mix mixes[] = {
 	.restarts = true, .calm = 20},
 	{"locks are deleted by somebody", .semaphores = 1, .foreigners = true,
 	.vandals = true, .lock_vandals = true, .calm = 20},
-	{"everything", .foreigners = true, .wrap = true, .refusals = true,
+	{"everything", .foreigners = true, .end = true, .refusals = true,
 	.restarts = true, .calm = 15}
 };
 
@@ -3929,6 +4005,10 @@ check_tally(const Mix *mix, const Tally *before)
 		assert_true(tally.left > before->left + 100);
 		assert_true(tally.retried > before->retried + 100);
 	}
+	if (mix->end && mix->semaphores == 1)
+		assert_true(tally.renewed > before->renewed + 300);
+	if (mix->end && mix->semaphores == 1 && mix->foreigners)
+		assert_true(tally.stood_by > before->stood_by + 20);
 	if (mix->restarts)
 		assert_true(tally.restarts > before->restarts + 100);
 	if (mix->disagreement)
@@ -3960,8 +4040,14 @@ test_random_schedules(void **state)
 		start_world(mix->title, run);
 		nclients = mix->clients ? mix->clients : 1 + (int) choose(3);
 		world->permits = 1 + (int) choose(3);
-		if (mix->wrap)
-			world->first_sequence = INT32_MAX - (int32_t) choose(4);
+		if (mix->end)
+		{
+			/* a client's semaphores would watch the same late contender */
+			if (mix->semaphores == 1)
+				world->first_sequence = ZNODE_LATE_SEQUENCE -
+					(int32_t) choose(4);
+			world->first_lease = INT32_MAX - (int32_t) choose(4);
+		}
 		world->refusals = mix->refusals;
 		world->disagreement = mix->disagreement;
 		world->lockers = mix->lockers;
@@ -4024,7 +4110,8 @@ main(void)
 		cmocka_unit_test(test_queue_is_read_again),
 		cmocka_unit_test(test_stray_lease),
 		cmocka_unit_test(test_strays_leave_room),
-		cmocka_unit_test(test_lease_order_wraps),
+		cmocka_unit_test(test_lease_without_order),
+		cmocka_unit_test(test_lock_stands_by),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_lock_left_behind),
 		cmocka_unit_test(test_directories),

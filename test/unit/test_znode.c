@@ -606,24 +606,54 @@ test_has_uuid(void **state)
 static void
 test_order(void **state)
 {
-	/* the order of a queue across the overflow of the server's counter */
+	/* up to the end of the server's counter; none is 2^31 before another */
 	static const int32_t queue[] = {
-		INT32_MAX - 1000000000, INT32_MAX - 1, INT32_MAX, INT32_MIN,
-		INT32_MIN + 1, INT32_MIN + 1000000000
+		0, 1, 1000000000, ZNODE_LATE_SEQUENCE - 1, ZNODE_LATE_SEQUENCE,
+		INT32_MAX - 1
 	};
 
 	(void) state;
 	assert_true(znode_before(0, 1));
 	assert_false(znode_before(1, 0));
-	assert_true(znode_before(-1, 0));
-	assert_true(znode_before(INT32_MAX, INT32_MIN));
-	assert_false(znode_before(INT32_MIN, INT32_MAX));
-	assert_true(znode_before(0, INT32_MAX));
-	assert_true(znode_before(INT32_MIN, -1));
+	assert_true(znode_before(0, INT32_MAX - 1));
+	assert_false(znode_before(INT32_MAX - 1, 0));
+
+	/* it never wraps around */
+	assert_true(znode_before(INT32_MIN, INT32_MAX));
+	assert_false(znode_before(INT32_MAX, INT32_MIN));
 
 	for (size_t i = 0; i < lengthof(queue); i++)
 		for (size_t j = 0; j < lengthof(queue); j++)
 			assert_int_equal(znode_before(queue[i], queue[j]), i < j);
+}
+
+/* What the numbers at the end of the counter are good for. */
+static void
+test_end_of_counter(void **state)
+{
+	static const struct
+	{
+		int32_t		sequence;
+		bool		late;
+		bool		unordered;
+	}			numbers[] =
+	{
+		{0, false, false}, {1, false, false},
+		{ZNODE_LATE_SEQUENCE - 1, false, false},
+		{ZNODE_LATE_SEQUENCE, true, false},
+		{INT32_MAX - 1, true, false},
+		{INT32_MAX, true, true},
+		{INT32_MIN, true, true}, {INT32_MIN + 1, true, true},
+		{-2000000000, true, true}, {-1, true, true}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(numbers); i++)
+	{
+		assert_int_equal(znode_is_late(numbers[i].sequence), numbers[i].late);
+		assert_int_equal(znode_is_unordered(numbers[i].sequence),
+						 numbers[i].unordered);
+	}
 }
 
 int
@@ -644,7 +674,8 @@ main(void)
 		cmocka_unit_test(test_parse_contender),
 		cmocka_unit_test(test_parse_stranger),
 		cmocka_unit_test(test_has_uuid),
-		cmocka_unit_test(test_order)
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_end_of_counter)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include <limits.h>
-#include <signal.h>
 
 #include "backend/backend.h"
 #include "funcapi.h"
@@ -291,16 +290,14 @@ zk_queue(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/*
- * Cancel what the holders of this cluster are running, as pg_cancel_backend()
- * does.  A holder that has ended meanwhile may have been replaced, as there.
- */
+/* Cancel what the holders of this cluster are running, if the user may. */
 static int
 cancel_local_holders(const ZkLockName *lock)
 {
 	int			npids;
 	int		   *pids = slots_holders(lock->path, &npids);
-	int			cancelled = 0;
+	int			nallowed = 0;
+	int			cancelled;
 
 	for (int i = 0; i < npids; i++)
 	{
@@ -314,9 +311,10 @@ cancel_local_holders(const ZkLockName *lock)
 					 errmsg("permission denied to cancel query"),
 					 errdetail("Process %d holds lock \"%s\" in the name of a superuser.",
 							   pids[i], lock->name)));
-		else if (kill(-pids[i], SIGINT) == 0)
-			cancelled++;
+		else
+			pids[nallowed++] = pids[i];
 	}
+	cancelled = slots_cancel_holders(lock->path, pids, nallowed);
 	pfree(pids);
 	return cancelled;
 }

@@ -116,6 +116,8 @@
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/hsearch.h"
@@ -2113,11 +2115,21 @@ slots_retire(void)
 	return !held;
 }
 
+/* Is the backend somebody's, and not one like an autovacuum worker? */
+static bool
+has_role(int pid)
+{
+	const PGPROC *proc = BackendPidGetProc(pid);
+
+	return proc && OidIsValid(proc->roleId);
+}
+
 /*
  * slot_cancel_holders
  *		Another client asks for the lock: cancel what its holders are running.
  *
- * Returns how many they are, as slots_cancel_holders() does.
+ * Returns how many they are, as slots_cancel_holders() does.  It is not known who
+ * asks, so processes that belong to no role are left alone.
  */
 int
 slot_cancel_holders(ZkSlot *slot)
@@ -2126,7 +2138,7 @@ slot_cancel_holders(ZkSlot *slot)
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (cancel_holder(proc))
+		if (has_role(proc->pid) && cancel_holder(proc))
 			n++;
 	LWLockRelease(partition_lock(slot->hash));
 	return n;

@@ -1497,6 +1497,8 @@ check_holds(void)
 
 		/* ahead of interrupts: we may have been canceled for that reason */
 		begin_commit_of_holds();
+		/* ahead of the commit, whose wait for a standby it would cut short */
+		CHECK_FOR_INTERRUPTS();
 		if (is_proved(lease, proved ? asked_at : 0))
 		{
 			if (!notified || queue_locked_at != 0)
@@ -1514,7 +1516,7 @@ check_holds(void)
 			unlock_notify_queue();
 			queue_locked_at = 0;
 		}
-		CHECK_FOR_INTERRUPTS();
+		end_commit_of_holds();
 		if (asked_at != 0)
 		{
 			(void) WaitLatch(MyLatch,

@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include <limits.h>
-#include <signal.h>
 
 #include "backend/backend.h"
 #include "funcapi.h"
@@ -293,31 +292,45 @@ zk_queue(PG_FUNCTION_ARGS)
 }
 
 /*
- * Cancel what the holders of this cluster are running, as pg_cancel_backend()
- * does.  A holder that has ended meanwhile may have been replaced, as there.
+ * May the user cancel that backend?  As with pg_cancel_backend(), what belongs to
+ * a superuser, or to nobody, such as an autovacuum worker, only a superuser may
+ * cancel; else the privilege to call the function is enough.  Warns if not.
  */
+static bool
+may_cancel(const PGPROC *proc, int pid, const ZkLockName *lock)
+{
+	Oid			role = proc->roleId;
+
+	if (superuser() || (OidIsValid(role) && !superuser_arg(role)))
+		return true;
+	ereport(WARNING,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied to cancel query"),
+			 OidIsValid(role) ?
+			 errdetail("Process %d holds lock \"%s\" in the name of a superuser.",
+					   pid, lock->name) :
+			 errdetail("Process %d, which holds lock \"%s\", belongs to no role.",
+					   pid, lock->name)));
+	return false;
+}
+
+/* Cancel what the holders of this cluster are running, if the user may. */
 static int
 cancel_local_holders(const ZkLockName *lock)
 {
 	int			npids;
 	int		   *pids = slots_holders(lock->path, &npids);
-	int			cancelled = 0;
+	int			nallowed = 0;
+	int			cancelled;
 
 	for (int i = 0; i < npids; i++)
 	{
 		PGPROC	   *proc = BackendPidGetProc(pids[i]);
 
-		if (proc == NULL)
-			continue;
-		if (superuser_arg(proc->roleId) && !superuser())
-			ereport(WARNING,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("permission denied to cancel query"),
-					 errdetail("Process %d holds lock \"%s\" in the name of a superuser.",
-							   pids[i], lock->name)));
-		else if (kill(-pids[i], SIGINT) == 0)
-			cancelled++;
+		if (proc && may_cancel(proc, pids[i], lock))
+			pids[nallowed++] = pids[i];
 	}
+	cancelled = slots_cancel_holders(lock->path, pids, nallowed);
 	pfree(pids);
 	return cancelled;
 }

@@ -116,6 +116,8 @@
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/hsearch.h"
@@ -1593,6 +1595,16 @@ slots_snapshot(int *nrows)
 	return rows;
 }
 
+/* Is this the lock directory of the slot? */
+static bool
+is_of_path(const ZkSlot *slot, const char *path)
+{
+	char		directory[ZNODE_PATH_SIZE];
+
+	slot_read_path(slot, directory);
+	return strcmp(directory, path) == 0;
+}
+
 /*
  * slots_holders
  *		The backends of this cluster that hold the lock, or a permit, whose
@@ -1610,10 +1622,7 @@ slots_holders(const char *path, int *npids)
 	hash_seq_init(&scan, slots);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
-		char		directory[ZNODE_PATH_SIZE];
-
-		slot_read_path(slot, directory);
-		if (strcmp(directory, path) != 0)
+		if (!is_of_path(slot, path))
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			if (proc->granted && !proc->lost)
@@ -1623,6 +1632,59 @@ slots_holders(const char *path, int *npids)
 
 	*npids = n;
 	return pids;
+}
+
+/*
+ * Cancel what a backend is running, if it holds the slot: not any more when its
+ * commit has begun, since a signal would only cut short its wait for a
+ * synchronous standby.  The partition lock is held exclusively, so that the
+ * backend neither ends nor begins its commit meanwhile.
+ */
+static bool
+cancel_holder(const ZkProcLock *proc)
+{
+	return proc->granted && !proc->lost && !proc->committing &&
+		kill(-proc->pid, SIGINT) == 0;
+}
+
+static bool
+is_one_of(int pid, const int *pids, int npids)
+{
+	for (int i = 0; i < npids; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
+/*
+ * slots_cancel_holders
+ *		Cancel what the backends of slots_holders() are running, of which the
+ *		caller may have left out some.
+ *
+ * Returns how many they are, without those that do not hold the lock any more,
+ * or are in their commit: that ends by itself.
+ */
+int
+slots_cancel_holders(const char *path, const int *pids, int npids)
+{
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+	int			n = 0;
+
+	if (npids == 0)
+		return 0;
+	lock_all(LW_EXCLUSIVE);
+	hash_seq_init(&scan, slots);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+	{
+		if (!is_of_path(slot, path))
+			continue;
+		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+			if (is_one_of(proc->pid, pids, npids) && cancel_holder(proc))
+				n++;
+	}
+	unlock_all();
+	return n;
 }
 
 /*
@@ -2107,13 +2169,21 @@ slots_retire(void)
 	return !held;
 }
 
+/* Is the backend somebody's, and not one like an autovacuum worker? */
+static bool
+has_role(int pid)
+{
+	const PGPROC *proc = BackendPidGetProc(pid);
+
+	return proc && OidIsValid(proc->roleId);
+}
+
 /*
  * slot_cancel_holders
  *		Another client asks for the lock: cancel what its holders are running.
  *
- * Returns how many there are, without those who are in their commit: that ends
- * by itself.  Done under the partition lock, so that it is still the holders who
- * are hit.
+ * Returns how many they are, as slots_cancel_holders() does.  It is not known who
+ * asks, so processes that belong to no role are left alone.
  */
 int
 slot_cancel_holders(ZkSlot *slot)
@@ -2122,8 +2192,7 @@ slot_cancel_holders(ZkSlot *slot)
 
 	lock_slot(slot, LW_EXCLUSIVE);
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (proc->granted && !proc->committing &&
-			kill(-proc->pid, SIGINT) == 0)
+		if (has_role(proc->pid) && cancel_holder(proc))
 			n++;
 	LWLockRelease(partition_lock(slot->hash));
 	return n;

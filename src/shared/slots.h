@@ -242,6 +242,8 @@ extern void proof_prepare_wait(void);
 extern void session_read(ZkSessionInfo *info);
 extern ZkLockRow *slots_snapshot(int *nrows);
 extern int *slots_holders(const char *path, int *npids);
+extern int	slots_cancel_holders(const char *path, const int *pids,
+								 int npids);
 extern void slots_count(int *nslots, int *nprocs);
 
 /* the worker */

@@ -431,6 +431,95 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 }
 
 #
+# What is not canceled
+#
+
+{
+	my $d = zk_cluster(
+		'd', $zk, %settings,
+		'wal_level' => 'replica',
+		'max_wal_senders' => 2,
+		'autovacuum_naptime' => '1s');
+	my $holder = ZkSession->new($d);
+
+	# a COMMIT that waits for a synchronous standby
+	$d->safe_psql('postgres', 'CREATE TABLE t (n int)');
+	$holder->run("BEGIN; SELECT zk_lock('committing'); INSERT INTO t VALUES (1)");
+	$d->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+	$d->reload;
+	$d->poll_query_until('postgres',
+		"SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'");
+	$holder->send('COMMIT');
+	$d->poll_query_until('postgres',
+		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $holder->pid);
+	is(sql($d, "SELECT zk_cancel_holder('committing')")->{out}, 0,
+		'a holder of this cluster that waits for a standby is not asked');
+	is(sql($a, "SELECT zk_cancel_holder('committing')")->{out}, 1, 'another cluster is');
+	$d->wait_for_log(qr/another client asks for lock.*\n.*DETAIL:  .*0/);
+	ok(!$holder->done, 'it goes on waiting');
+	$d->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
+	$d->reload;
+	my $result = $holder->result;
+	is($result->{sqlstate}, undef, 'and commits');
+	is_deeply($result->{warnings}, [], 'having waited to the end');
+
+	# but one that still waits for ZooKeeper can be canceled
+	$holder->run("SET zklock.commit_check = quorum; BEGIN; SELECT zk_lock('unproved'); INSERT INTO t VALUES (2)");
+	$zk->pause;
+	$holder->send('COMMIT');
+	$holder->wait_waiting(2);
+	my $asker = ZkSession->new($d);
+	$asker->send("SELECT zk_cancel_holder('unproved')");
+	is($holder->result->{sqlstate}, '57014', 'a COMMIT that waits for ZooKeeper is canceled');
+	$zk->resume;
+	is($asker->result->{out}, 1, '... and counted');
+	is($d->safe_psql('postgres', 'SELECT count(*) FROM t'), 1, '... and has committed nothing');
+	$_->quit for ($holder, $asker);
+
+	# an autovacuum worker, which has no role
+	$d->safe_psql('postgres', <<'SQL');
+CREATE ROLE canceller LOGIN IN ROLE pg_signal_backend;
+CREATE TABLE analyzed (n int);
+CREATE FUNCTION locked(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+$$ BEGIN
+    IF current_setting('application_name') = '' AND NOT pg_try_advisory_xact_lock(1) THEN
+        PERFORM public.zk_lock('auto');
+        PERFORM pg_advisory_xact_lock(1);
+    END IF;
+    RETURN n;
+END $$;
+CREATE INDEX ON analyzed (locked(n));
+SQL
+	my $blocker = ZkSession->new($d);
+	$blocker->run('BEGIN; SELECT pg_advisory_xact_lock(1)');
+	$d->safe_psql('postgres', <<'SQL');
+INSERT INTO analyzed SELECT generate_series(1, 100);
+ALTER TABLE analyzed SET (autovacuum_analyze_threshold = 1, autovacuum_analyze_scale_factor = 0);
+SQL
+	my $auto;
+	poll_until(
+		sub {
+			$auto = $d->safe_psql('postgres',
+				"SELECT pid FROM pg_stat_activity JOIN zk_locks USING (pid) WHERE backend_type = 'autovacuum worker' AND granted AND wait_event_type = 'Lock'");
+		},
+		'an autovacuum worker to hold a lock');
+	$result = sql($d, "SET SESSION AUTHORIZATION canceller; SELECT zk_cancel_holder('auto')");
+	is($result->{out}, 0, 'a process without a role is not canceled for a member of pg_signal_backend');
+	is($result->{warnings}[0]{message}, 'permission denied to cancel query', '... who is told');
+	is($result->{warnings}[0]{sqlstate}, '42501', '... by a warning');
+	my $log = -s $d->logfile;
+	is(sql($a, "SELECT zk_cancel_holder('auto')")->{out}, 1, 'nor from another cluster');
+	$d->wait_for_log(qr/another client asks for lock.*\n.*DETAIL:  .*0/, $log);
+	is($d->safe_psql('postgres', "SELECT pid FROM zk_locks WHERE name = 'auto' AND granted"), $auto,
+		'... and goes on');
+	is(sql($d, "SELECT zk_cancel_holder('auto')")->{out}, 1, 'but for a superuser');
+	$d->wait_for_log(qr/canceling autovacuum task/, $log);
+	pass('... it is canceled');
+	$blocker->quit;
+	$d->stop;
+}
+
+#
 # Nothing is left
 #
 

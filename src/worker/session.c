@@ -1521,7 +1521,8 @@ session_keep_lease(uint32 ticket, bool needed)
 	op->news.kind = NEWS_ANSWER;
 	op->heartbeat = true;
 	strcpy(op->path, "/");
-	dlist_push_tail(&submitted, &op->node);
+	/* not behind flights of reads, which prove nothing */
+	dlist_push_head(&submitted, &op->node);
 	heartbeat_out = true;
 	heartbeat_ticket = ticket;
 	return 0;

@@ -1588,6 +1588,23 @@ result_of(int code, RecipeOpKind kind)
 	}
 }
 
+/*
+ * Nobody waits for the answer to the deletion of a stray, so nobody else would
+ * repeat it, if nothing is known of it.
+ */
+static bool
+is_lost_stray(const Operation *op)
+{
+	int			code = op->news.code;
+
+	if (op->kind != RECIPE_OP_DELETE_STRAY || code == ZSESSIONEXPIRED ||
+		code == ZCLOSING || result_of(code, op->kind) != RECIPE_UNKNOWN)
+		return false;
+	if (connected)
+		resend_at = zk_now_ms() + RESEND_DELAY_MS;
+	return true;
+}
+
 static const RecipeEvent event_of[] = {
 	[RECIPE_OP_MKDIR] = RECIPE_MKDIR_DONE,
 	[RECIPE_OP_MKDIRS] = RECIPE_MKDIR_DONE,
@@ -1816,7 +1833,8 @@ session_next_event(SessionEvent *event)
 		switch (news->kind)
 		{
 			case NEWS_ANSWER:
-				if (goes_again((Operation *) news))
+				if (goes_again((Operation *) news) ||
+					is_lost_stray((Operation *) news))
 				{
 					send_again((Operation *) news);
 					continue;

@@ -234,6 +234,46 @@ znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
 	snprintf(name + len, ZNODE_CONTENDER_SIZE - len, "%010d", (int) sequence);
 }
 
+/* The value of a digit as UUIDs are written here, or -1. */
+static int
+uuid_digit(char c)
+{
+	const char *p;
+
+	if (c == '\0')
+		return -1;
+	p = strchr(hex_lower, c);
+	return p ? (int) (p - hex_lower) : -1;
+}
+
+/*
+ * znode_parse_uuid
+ *		Read the UUID out of the name of a child, if it is named as ours are.
+ */
+bool
+znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
+{
+	const char *c = child + strlen(CONTENDER_PREFIX);
+
+	if (strncmp(child, CONTENDER_PREFIX, strlen(CONTENDER_PREFIX)) != 0)
+		return false;
+	for (int i = 0; i < ZNODE_UUID_BYTES; i++)
+	{
+		int			high;
+		int			low;
+
+		if (*c == '-')
+			c++;
+		high = uuid_digit(c[0]);
+		low = high < 0 ? -1 : uuid_digit(c[1]);
+		if (low < 0)
+			return false;
+		uuid[i] = (uint8_t) (high << 4 | low);
+		c += 2;
+	}
+	return znode_has_uuid(child, uuid);
+}
+
 /*
  * znode_has_uuid
  *		Was this child created under our UUID?

@@ -16,12 +16,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An answer that may be the first of the three that make a lease. */
+/* An answer that may be the first of the four that make a lease. */
 typedef struct LeaseProof
 {
 	int64_t		sent;
 	int64_t		answered;
 	int64_t		second_answered;	/* 0: there was no second one yet */
+	int64_t		third_answered; /* the same */
 } LeaseProof;
 
 #define LEASE_MAX_PROOFS	16

@@ -20,7 +20,9 @@
  *	  sync is not enough, since a leader answers it at once that does not know
  *	  yet that there is another one (ZOOKEEPER-1675);
  *	- another node with our UUID, from a create that was repeated although it
- *	  had arrived, is deleted as soon as it is seen;
+ *	  had arrived, is deleted as soon as it is seen; so is a predecessor that
+ *	  is of our session and of none of our contenders, whatever it is from:
+ *	  nobody else would delete it before the session ends;
  *	- if the only contender that excluded us was the predecessor and that is
  *	  deleted, we own the lock, with no second look: nobody can have queued
  *	  ahead of us since;
@@ -104,6 +106,8 @@
  *				watch refused -> LEAVING: unwatch, delete; failed
  *				watch ok, if only owners are ahead and we are courteous: it may
  *				  not need the lock -> WATCHING: courting; it does -> queued
+ *				watch ok, and the predecessor is a stray of our session -> the
+ *				  same: delete it
  *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
@@ -1094,6 +1098,8 @@ on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
+			if (in->stray)
+				send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
 			if (recipe->courting)
 			{
 				recipe->courting = may_be_retained(in);

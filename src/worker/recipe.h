@@ -85,6 +85,7 @@ typedef struct RecipeInput
 	int64_t		ctime;			/* the same; ms since 1970 */
 	int64_t		ephemeral_owner;	/* the same; 0: persistent */
 	bool		ours;			/* the same: ephemeral of our session */
+	bool		stray;			/* WATCH_DONE: ours, and of no contender */
 } RecipeInput;
 
 typedef enum RecipeOpKind

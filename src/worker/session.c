@@ -1658,7 +1658,8 @@ session_keep_lease(uint32 ticket, bool needed)
 	op->news.kind = NEWS_ANSWER;
 	op->heartbeat = true;
 	strcpy(op->path, "/");
-	dlist_push_tail(&submitted, &op->node);
+	/* not behind flights of reads, which prove nothing */
+	dlist_push_head(&submitted, &op->node);
 	heartbeat_out = true;
 	heartbeat_ticket = ticket;
 	return 0;
@@ -1722,6 +1723,23 @@ result_of(int code, RecipeOpKind kind)
 			/* up to ZAPIERROR it is the client's, which knows no more */
 			return code > ZAPIERROR ? RECIPE_UNKNOWN : RECIPE_REFUSED;
 	}
+}
+
+/*
+ * Nobody waits for the answer to the deletion of a stray, so nobody else would
+ * repeat it, if nothing is known of it.
+ */
+static bool
+is_lost_stray(const Operation *op)
+{
+	int			code = op->news.code;
+
+	if (op->kind != RECIPE_OP_DELETE_STRAY || code == ZSESSIONEXPIRED ||
+		code == ZCLOSING || result_of(code, op->kind) != RECIPE_UNKNOWN)
+		return false;
+	if (connected)
+		resend_at = zk_now_ms() + RESEND_DELAY_MS;
+	return true;
 }
 
 static const RecipeEvent event_of[] = {
@@ -1958,6 +1976,11 @@ session_next_event(SessionEvent *event)
 		{
 			case NEWS_ANSWER:
 				op = (Operation *) news;
+				if (is_lost_stray(op))
+				{
+					send_again(op);
+					continue;
+				}
 				if (goes_again(op))
 				{
 					Operation  *write = known_to_fail(op);

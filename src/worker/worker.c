@@ -106,6 +106,8 @@ typedef struct Contender
 	int64		courting_until; /* the same: see COURTING_MS; or 0 */
 	int			asker_pid;		/* backend that it was begun for */
 	bool		created;		/* the slot has its sequence number */
+	bool		has_uuid;
+	uint8		uuid[ZNODE_UUID_BYTES];
 	char		directory[ZNODE_PATH_SIZE];
 	bool		is_permit;
 	union
@@ -121,6 +123,12 @@ typedef struct ContenderId
 	Contender  *contender;
 } ContenderId;
 
+/* A UUID that one of the contenders goes by. */
+typedef struct ContenderUuid
+{
+	uint8		uuid[ZNODE_UUID_BYTES]; /* hash key, must be first */
+} ContenderUuid;
+
 /* Owner of operations whose answers nobody waits for. */
 #define NOBODY				0
 
@@ -131,6 +139,7 @@ PGDLLEXPORT void zklock_worker_main(Datum main_arg);
 
 static HTAB *contenders;		/* by slot */
 static HTAB *contender_ids;		/* by id */
+static HTAB *contender_uuids;	/* those of all contenders */
 static HTAB *known_directories; /* paths that have been seen to exist */
 static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
@@ -232,6 +241,7 @@ make_contender(ZkSlot *slot, ZnodeKind kind)
 	slot_read_path(slot, contender->directory);
 	contender->id = new_contender_id(contender);
 	contender->lock_id = 0;
+	contender->has_uuid = false;
 	contender->is_permit = kind == ZNODE_LEASE;
 	if (contender->is_permit)
 	{
@@ -259,8 +269,27 @@ is_guarded(const Contender *contender)
 }
 
 static void
+forget_uuid(Contender *contender)
+{
+	if (contender->has_uuid)
+		hash_search(contender_uuids, contender->uuid, HASH_REMOVE, NULL);
+	contender->has_uuid = false;
+}
+
+/* The contender goes by this UUID from now on, and by no other. */
+static void
+note_uuid(Contender *contender, const uint8 *uuid)
+{
+	forget_uuid(contender);
+	memcpy(contender->uuid, uuid, ZNODE_UUID_BYTES);
+	hash_search(contender_uuids, contender->uuid, HASH_ENTER, NULL);
+	contender->has_uuid = true;
+}
+
+static void
 drop_contender(Contender *contender)
 {
+	forget_uuid(contender);
 	if (contender->is_permit)
 	{
 		semaphore_free(&contender->semaphore);
@@ -309,6 +338,7 @@ new_uuid(Contender *contender, uint8 *uuid, bool retain)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
+	note_uuid(contender, uuid);
 	contender->owner_since = 0;
 	contender->courting_until = 0;
 	contender->created = false;
@@ -858,6 +888,7 @@ resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 		how = RECIPE_RESUME_WANTED;
 	else if (state == ZK_SLOT_RELEASING)
 		how = RECIPE_RESUME_RELEASING;
+	note_uuid(contender, known->uuid);
 	contender->asker_pid = known->asker_pid;
 	contender->owner_since = 0;
 	contender->courting_until = 0;
@@ -1221,16 +1252,49 @@ session_message(const char *message)
 			(errmsg("ZooKeeper client: %s", line)));
 }
 
+/*
+ * The predecessor that a contender watches is of our session.  Is it of none of
+ * our contenders, and so in the way of all for as long as the session lives?
+ *
+ * Whatever is created has its UUID noted ahead of that, and until it is known to
+ * have been deleted; and this answer is not older than that to any delete.
+ */
+static bool
+is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
+{
+	const Recipe *recipe = &contender->recipe;
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	if (input->event != RECIPE_WATCH_DONE || input->result != RECIPE_OK ||
+		!input->ours)
+		return false;
+	if (contender->is_permit)
+		recipe = &contender->semaphore.lock;
+	if (contender->is_permit != for_lock ||
+		recipe->state != RECIPE_WATCHING || input->serial != recipe->serial ||
+		!znode_parse_uuid(recipe->predecessor, uuid) ||
+		hash_search(contender_uuids, uuid, HASH_FIND, NULL) != NULL)
+		return false;
+
+	ereport(LOG,
+			(errmsg("deleting znode \"%s\" of a lost contender of this cluster for \"%s\"",
+					recipe->predecessor, contender->directory),
+			 errdetail("It is of this cluster's session, and nobody here knows of it.")));
+	return true;
+}
+
 static void
-contender_event(const SessionEvent *event)
+contender_event(SessionEvent *event)
 {
 	ContenderId *by_id;
+	bool		for_lock;
 
 	by_id = hash_search(contender_ids, &event->owner, HASH_FIND, NULL);
-	if (by_id != NULL)			/* else a watch of one that is gone */
-		step_contender(by_id->contender,
-					   event->owner == by_id->contender->lock_id,
-					   &event->input);
+	if (by_id == NULL)
+		return;					/* a watch of one that is gone */
+	for_lock = event->owner == by_id->contender->lock_id;
+	event->input.stray = is_stray(by_id->contender, for_lock, &event->input);
+	step_contender(by_id->contender, for_lock, &event->input);
 }
 
 static void
@@ -1510,6 +1574,8 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 							  sizeof(Contender), HASH_BLOBS);
 	contender_ids = create_table("zklock contender ids", sizeof(uint32),
 								 sizeof(ContenderId), HASH_BLOBS);
+	contender_uuids = create_table("zklock contender UUIDs", ZNODE_UUID_BYTES,
+								   sizeof(ContenderUuid), HASH_BLOBS);
 	forget_directories();
 	loop_context = AllocSetContextCreate(TopMemoryContext, "zklock worker loop",
 										 ALLOCSET_DEFAULT_SIZES);

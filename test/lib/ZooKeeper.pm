@@ -709,6 +709,11 @@ The id of our session, as a number.
 
 Close the session and end the child process.
 
+=item create_in_session($id, $path)
+
+Make an ephemeral sequential node in another client's session, which loses its
+connection for a moment; returns its path.
+
 =item kill_session($id)
 
 End another client's session at once, as if it had expired; false if there is
@@ -726,6 +731,7 @@ sub set_acl { return $_[0]->_call('set_acl', $_[1], $_[2]); }
 sub add_auth { return $_[0]->_call('add_auth', $_[1], $_[2]); }
 sub session { return $_[0]{session}; }
 sub kill_session { return $_[0]->_call('kill_session', $_[1]); }
+sub create_in_session { return $_[0]->_call('create_in_session', $_[1], $_[2]); }
 
 =pod
 

@@ -50,7 +50,7 @@ sub wait_lease
 	return;
 }
 
-# A lease of three answers, not only of the latest.
+# A lease of four answers, not only of the latest.
 sub wait_long_lease { wait_lease(sub { $_[0] > 2 }, 'a long lease'); return; }
 
 sub wait_no_lease { wait_lease(sub { $_[0] == 0 }, 'the lease to run out'); return; }

@@ -66,7 +66,7 @@ sub is_only
 }
 
 # Wait until nothing is held and wanted, and the last heartbeat has been
-# answered: with heartbeats, which come twice as often, there are no pings.
+# answered: with heartbeats, which come more often, there are no pings.
 sub become_idle
 {
 	poll_until(sub { !all_contenders($zk) }, 'no contender to be left');

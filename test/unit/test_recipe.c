@@ -227,12 +227,14 @@ typedef enum Input
 	IN_WATCH_OK,
 	IN_WATCH_REVOKED,			/* succeeded, and reads Curator's data */
 	IN_WATCH_RETAINED,			/* succeeded: the lock may not be needed */
+	IN_WATCH_STRAY,				/* succeeded: it is ours, and of nobody */
 	IN_WATCH_UNKNOWN,
 	IN_WATCH_NO_NODE,
 	IN_WATCH_REFUSED,
 	IN_STALE_WATCH_OK,
 	IN_STALE_WATCH_REVOKED,
 	IN_STALE_WATCH_RETAINED,
+	IN_STALE_WATCH_STRAY,
 	IN_STALE_WATCH_UNKNOWN,
 	IN_STALE_WATCH_NO_NODE,
 	IN_STALE_WATCH_REFUSED,
@@ -288,6 +290,7 @@ static const struct
 	const char *data;
 	bool		other;
 	bool		not_empty;
+	bool		stray;
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
@@ -337,6 +340,8 @@ static const struct
 		.data = RECIPE_REVOKE_DATA},
 	[IN_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK,
 		.data = "me" RECIPE_RETAIN_MARK},
+	[IN_WATCH_STRAY] = {RECIPE_WATCH_DONE, RECIPE_OK, .ours = true,
+		.data = "me", .stray = true},
 	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
 	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
 	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
@@ -345,6 +350,8 @@ static const struct
 		.data = RECIPE_REVOKE_DATA},
 	[IN_STALE_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
 		.data = "me" RECIPE_RETAIN_MARK},
+	[IN_STALE_WATCH_STRAY] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
+		.ours = true, .data = "me", .stray = true},
 	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN, true},
 	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE, true},
 	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED, true},
@@ -769,6 +776,14 @@ static const Transition transitions[] = {
 		AT_READING_RETAINING, IN_ALONE, RECIPE_OWNER, "stat list",
 	RECIPE_TOLD_GRANTED, 0},
 
+	{"WATCHING: watch ok, a stray of our session -> WATCHING: delete it",
+		AT_WATCHING, IN_WATCH_STRAY, RECIPE_WATCHING, "stray(first)", 0, 0},
+	{"WATCHING: watch ok, a stray, another is ahead -> WATCHING: delete it",
+		AT_WATCHING_OF_TWO, IN_WATCH_STRAY, RECIPE_WATCHING, "stray(second)",
+	0, 0},
+	{"WATCHING: watch ok, a stray, courteous -> WATCHING: delete it, queued",
+		AT_WATCHING_COURTEOUS, IN_WATCH_STRAY, RECIPE_WATCHING,
+	"stray(first)", RECIPE_TOLD_QUEUED, 0},
 	{"WATCHING: watch ok, courteous, the owner needs it -> queued",
 		AT_WATCHING_COURTEOUS, IN_WATCH_OK, RECIPE_WATCHING, "",
 	RECIPE_TOLD_QUEUED, 0},
@@ -1231,6 +1246,7 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 		in.czxid = inputs[input].other ? TOKEN + 1 : TOKEN;
 		in.not_empty = inputs[input].not_empty;
 		in.ours = inputs[input].ours;
+		in.stray = inputs[input].stray;
 		recipe_step(recipe, &in, out);
 	}
 	check_serials(recipe, before, out);
@@ -3444,6 +3460,9 @@ typedef struct Node
 	bool		marks[MAX_CHANGES]; /* or tells that it may not be needed */
 	bool		marked;			/* told so from the beginning */
 	bool		denied;			/* its owner has answered that it is needed */
+	bool		kin;			/* of another contender of its cluster */
+	bool		stray;			/* of its session, and of no contender */
+	bool		stays;			/* to delete it was refused */
 } Node;
 
 typedef struct Directory
@@ -3477,6 +3496,7 @@ typedef struct Entry
 	bool		ours;
 	bool		of_cluster;		/* the data read is that of one of us */
 	bool		not_empty;		/* RMDIR: refused because of that */
+	bool		stray;
 	bool		revoked;		/* the data read */
 	bool		marked;			/* the data read, or to be written */
 	int64_t		view;			/* how far the answering server was */
@@ -3624,6 +3644,7 @@ typedef struct Tally
 	unsigned long courting;
 	unsigned long courted_in_vain;
 	unsigned long courted_granted;
+	unsigned long strays;
 } Tally;
 
 static Tally tally;
@@ -3840,6 +3861,7 @@ make_node(const char *name, bool sequential, int session)
 	node->dzxid = 0;
 	node->nchanges = 0;
 	node->marked = node->denied = false;
+	node->kin = node->stray = node->stays = false;
 	snprintf(node->name, sizeof(node->name), sequential ? "%s%010d" : "%s",
 			 name, (int) node->sequence);
 	node->contender = sequential;
@@ -4090,7 +4112,12 @@ execute(Client *client)
 	/* a watch is the session's own, and needs no permission to be removed */
 	may_refuse = may_refuse && todo.kind != RECIPE_OP_UNWATCH;
 	if (world->refuse_next || (may_refuse && one_in(25)))
+	{
 		todo.result = RECIPE_REFUSED;
+		if (todo.kind == RECIPE_OP_DELETE_STRAY &&
+			(node = node_at(todo.node, world->zxid)) >= 0)
+			world->nodes[node].stays = true;
+	}
 	else
 	{
 		switch (todo.kind)
@@ -4117,6 +4144,7 @@ execute(Client *client)
 				}
 				for (int i = world->oldest; i < world->nnodes; i++)
 					check(world->nodes[i].dzxid != 0 ||
+						  world->nodes[i].kin || world->nodes[i].stray ||
 						  world->nodes[i].session != client->session,
 						  "a contender has at most one node");
 				node = make_node(todo.node, true, client->session);
@@ -4155,6 +4183,8 @@ execute(Client *client)
 												 client->view);
 					todo.marked = is_marked(&world->nodes[node],
 											client->view);
+					todo.ours = world->nodes[node].session == client->session;
+					todo.stray = todo.ours && world->nodes[node].stray;
 					watch->registered = false;
 					watch->armed = true;
 					watch->orphaned = false;
@@ -4423,6 +4453,18 @@ answer_crowd(Client *client)
 	check(!client->recipe.retain, "it is told once that the lock is needed");
 }
 
+/* Is this of a client's session, and of none of its contenders? */
+static bool
+is_stray(const Client *client, const char *name)
+{
+	/* the latest: numbers come again when the directory has been collected */
+	for (int i = world->nnodes - 1; i >= 0; i--)
+		if (strcmp(world->nodes[i].name, name) == 0 &&
+			world->nodes[i].session == client->session)
+			return world->nodes[i].stray;
+	return false;
+}
+
 /* What a step put out: news for the slot, and operations to send. */
 static void
 take_output(Client *client, const RecipeOutput *out)
@@ -4636,7 +4678,9 @@ take_output(Client *client, const RecipeOutput *out)
 					  "we touch our own node only");
 				break;
 			case RECIPE_OP_DELETE_STRAY:
-				check(false, "no create is repeated that had arrived");
+				check(is_stray(client, op->node),
+					  "no create is repeated that had arrived");
+				tally.strays++;
 				break;
 			default:
 				break;
@@ -4830,6 +4874,15 @@ deliver(Client *client)
 		return;
 	}
 
+	/* nor for this one, but it is repeated until it is answered */
+	if (entry.kind == RECIPE_OP_DELETE_STRAY)
+	{
+		note(client_number(client), op_name(entry.kind), entry.result);
+		if (entry.result == RECIPE_UNKNOWN && client->alive)
+			*add_entry(client, client->nentries) = entry;
+		return;
+	}
+
 	in.event = answers[entry.kind];
 	in.result = entry.result;
 	in.error = entry.result == RECIPE_NO_NODE ? ERROR_NO_NODE :
@@ -4841,6 +4894,7 @@ deliver(Client *client)
 		entry.result == RECIPE_OK)
 		in.token = entry.czxid;
 	in.ours = entry.ours;
+	in.stray = entry.stray;
 	in.data = entry.revoked ? RECIPE_REVOKE_DATA :
 		entry.of_cluster && entry.marked ?
 		RECIPE_DATA_PREFIX "me" RECIPE_RETAIN_MARK :
@@ -5224,12 +5278,37 @@ foreigner_enters(const char *name, bool sequential)
 	note(-1, "another client enters", world->nodes[node].sequence);
 }
 
-/* The first node of another client, or -1. */
+/* A contender that a client's cluster has, too, or that it has lost. */
+static void
+kin_enters(Client *client, const char *name, bool stray)
+{
+	int			node;
+
+	if (directory_at(world->zxid) < 0)
+		return;
+	node = make_node(name, true, client->session);
+	world->nodes[node].kin = !stray;
+	world->nodes[node].stray = stray;
+	note(client_number(client), stray ? "has a stray" : "has another contender",
+		 world->nodes[node].sequence);
+}
+
+/* The first node of another client or another contender, or -1. */
 static int
 first_foreigner(void)
 {
 	for (int i = world->oldest; i < world->nnodes; i++)
-		if (world->nodes[i].dzxid == 0 && world->nodes[i].session == FOREIGN)
+		if (world->nodes[i].dzxid == 0 &&
+			(world->nodes[i].session == FOREIGN || world->nodes[i].kin))
+			return i;
+	return -1;
+}
+
+static int
+first_stray(void)
+{
+	for (int i = world->oldest; i < world->nnodes; i++)
+		if (world->nodes[i].dzxid == 0 && world->nodes[i].stray)
 			return i;
 	return -1;
 }
@@ -5377,6 +5456,21 @@ check_manners(const Client *client)
 	}
 }
 
+/* At rest, nobody waits for a node that its own cluster has lost. */
+static void
+check_predecessor(const Client *client)
+{
+	int			ahead;
+
+	if (client->recipe.state != RECIPE_WATCHING)
+		return;
+	ahead = node_at(client->recipe.predecessor, world->zxid);
+	check(ahead >= 0, "who waits has a predecessor");
+	check(!world->nodes[ahead].stray || world->nodes[ahead].stays ||
+		  world->nodes[ahead].session != client->session,
+		  "a predecessor that is a stray of our own is deleted");
+}
+
 /* At rest, who is first in the queue owns the lock, and nobody else does. */
 static void
 check_liveness(void)
@@ -5415,6 +5509,7 @@ check_liveness(void)
 		own = node_at(client->recipe.node, world->zxid);
 		check(own >= 0, "who wants the lock is in the queue");
 		check_manners(client);
+		check_predecessor(client);
 		for (int j = world->oldest; j < world->nnodes; j++)
 		{
 			const Node *other = &world->nodes[j];
@@ -5452,6 +5547,9 @@ wind_up(void)
 
 	settle();
 	check_liveness();
+	/* strays that nobody stands right behind go with their session */
+	while ((node = first_stray()) >= 0)
+		foreigner_leaves(node);
 	while ((node = first_foreigner()) >= 0)
 		foreigner_leaves(node);
 
@@ -5501,6 +5599,8 @@ typedef struct Scenario
 	bool		dir_known;		/* or so we believe */
 	bool		dir_missing;
 	const char *others[3];		/* ahead in the queue */
+	const char *kin;			/* the same, of our own session */
+	bool		stray;			/* and of nobody */
 	bool		retain;
 	bool		courteous;
 	bool		ahead_retains;	/* they may not need the lock, */
@@ -5582,6 +5682,13 @@ static const Scenario scenarios[] = {
 	.others = {W()}, .first = INT32_MAX - 1, .in_a_row = true, .faults = 1},
 	{"a number without order, as that of one ahead", .dir_known = true,
 	.others = {W()}, .first = INT32_MAX, .in_a_row = true, .faults = 2}
+	{"a stray of our own ahead", .dir_known = true, .kin = W(),
+	.stray = true, .faults = 2},
+	{"another one, and a stray of our own ahead, answers late",
+		.dir_known = true, .others = {W()}, .kin = R(), .stray = true,
+	.in_a_row = true, .faults = 2},
+	{"another contender of ours ahead", .dir_known = true, .kin = W(),
+	.faults = 2}
 };
 
 static void
@@ -5609,6 +5716,9 @@ play_scenario(const Scenario *scenario)
 	world->refusals = scenario->refusals;
 	world->tokens = scenario->tokens;
 	client = add_client();
+	if (scenario->kin)
+		kin_enters(client, scenario->kin, scenario->stray);
+	client->view = client->seen = world->zxid;
 	client->retains = scenario->retain;
 	client->courteous = scenario->courteous;
 	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
@@ -5769,6 +5879,7 @@ typedef struct Mix
 	bool		semaphores;
 	bool		retaining;		/* some keep locks, some ask for them */
 	bool		tokens;
+	bool		kin;			/* a cluster has other contenders, and strays */
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
 
@@ -5788,6 +5899,9 @@ static const Mix mixes[] = {
 	.semaphores = true, .calm = 12},
 	{"creates tell the token", .foreigners = true, .restarts = true,
 	.tokens = true, .calm = 12},
+	{"strays of their own", .foreigners = true, .kin = true, .calm = 12},
+	{"strays of their own, operations refused", .refusals = true,
+	.restarts = true, .kin = true, .calm = 15},
 	{"everything", .foreigners = true, .end = true, .refusals = true,
 	.restarts = true, .semaphores = true, .calm = 10},
 	{"locks are retained, hardly a fault", .clients = 3, .retaining = true,
@@ -5940,7 +6054,12 @@ random_step(const Mix *mix)
 			}
 			break;
 		case 2:
-			if (mix->foreigners)
+			if (mix->kin && client->alive &&
+				world->nnodes < MAX_NODES - 64 && one_in(3))
+				kin_enters(client, one_in(2) ? W() : R(), one_in(2));
+			else if (mix->kin && one_in(2) && first_foreigner() >= 0)
+				foreigner_leaves(first_foreigner());
+			else if (mix->foreigners)
 				random_foreigner(mix);
 			break;
 		case 3:
@@ -6094,6 +6213,8 @@ test_random_schedules(void **state)
 		assert_true(tally.restarts > before.restarts);
 	if (mix->semaphores)
 		assert_true(tally.mixed > before.mixed + 100);
+	if (mix->kin)
+		assert_true(tally.strays > before.strays + 100);
 	assert_true(tally.dissolved > before.dissolved);
 	assert_true(tally.revoked > before.revoked);
 	assert_true(tally.alone > before.alone);

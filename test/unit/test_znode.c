@@ -604,6 +604,35 @@ test_has_uuid(void **state)
 }
 
 static void
+test_parse_uuid(void **state)
+{
+	static const char *const good[] = {
+		"_c_" UUID_TEXT "-lock-0000000042", "_c_" UUID_TEXT "-__READ__0000000042",
+		"_c_" UUID_TEXT "-"
+	};
+	static const char *const bad[] = {
+		"_c_" UUID_TEXT, "_c_" UUID_TEXT "0-lock-0000000042",
+		"_c_0123456F-89AB-4DEF-8EDC-BA9876543210-lock-0000000042",
+		"_c_" UUID_HEX "-lock-0000000042", UUID_TEXT "-lock-0000000042",
+		"_c_0123456g-89ab-4def-8edc-ba9876543210-lock-0000000042",
+		"_c_0-1-2-3-4-5-6-7-8-9-a-b-c-d-e-f-0-1-2-3-4-5-6-7-8-9-a-b-c-d-e-f-",
+		"_c_0123456f-89ab", "_c_0", "_c_", "_c", "lock-0000000042", ""
+	};
+	uint8_t		parsed[ZNODE_UUID_BYTES];
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(good); i++)
+	{
+		memset(parsed, 0, sizeof(parsed));
+		assert_true(znode_parse_uuid(good[i], parsed));
+		assert_memory_equal(parsed, uuid, ZNODE_UUID_BYTES);
+	}
+	for (size_t i = 0; i < lengthof(bad); i++)
+		if (znode_parse_uuid(bad[i], parsed))
+			fail_msg("%s", bad[i]);
+}
+
+static void
 test_order(void **state)
 {
 	/* up to the end of the server's counter; none is 2^31 before another */
@@ -674,6 +703,7 @@ main(void)
 		cmocka_unit_test(test_parse_contender),
 		cmocka_unit_test(test_parse_stranger),
 		cmocka_unit_test(test_has_uuid),
+				cmocka_unit_test(test_parse_uuid),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_end_of_counter)
 	};

@@ -1,0 +1,140 @@
+# A node of our own session that no contender of ours knows of is in the way of
+# all, until the session ends: who has to wait for it deletes it.  And nothing
+# else that is of our session.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '20s');
+my $foreign = $zk->client;
+my $uuid = '89ab0123-4567-4def-8edc-ba9876543210';
+my $strays = 0;
+
+sub value { return $a->safe_psql('postgres', $_[0]); }
+
+# How many has the log told of?
+sub told
+{
+	my @found = slurp_file($a->logfile) =~ /deleting znode ".*" of a lost contender/g;
+	return scalar @found;
+}
+
+# A node in the session of the cluster, which has its connection back then; or
+# more than one, if the cluster was back ahead of the answer.
+sub strays
+{
+	my ($dir, $kind) = @_;
+	my $reconnects = value('SELECT reconnects FROM zk_session');
+
+	$foreign->create($dir, makepath => 1) if !$foreign->exists($dir);
+	$foreign->create_in_session(hex session_of($a), "$dir/_c_$uuid$kind");
+	poll_until(
+		sub { value("SELECT reconnects > $reconnects AND state = 'connected' FROM zk_session") eq 't' },
+		'the cluster to be connected again');
+	my @nodes = map { "$dir/$_" } grep { /$uuid/ } $foreign->ls($dir);
+	$strays += @nodes;
+	return @nodes;
+}
+
+wait_connected($a);
+
+#
+# Strays of each kind, ahead of contenders of each kind
+#
+
+for my $case (
+	[ 'a lock', 'x', '', '-lock-', "zk_lock('x')" ],
+	[ 'a lock, behind a reader', 'r', '', '-__READ__', "zk_lock('r')" ],
+	[ 'a shared lock', 's', '', '-lock-', "zk_lock('s', shared => true)" ],
+	[ 'a permit', 'p', '/locks', '-lock-', "zk_acquire('p', 2)" ])
+{
+	my ($what, $name, $below, $kind, $call) = @$case;
+	my $dir = lock_dir($name);
+
+	$foreign->create("$dir/leases", makepath => 1) if $below;
+	my @nodes = strays("$dir$below", $kind);
+	my $session = ZkSession->new($a);
+	$session->run_ok("SELECT $call, pg_advisory_unlock_all()", "$what: not for ever behind a stray");
+	is(scalar(grep { $foreign->exists($_) } @nodes), 0, "$what: it has been deleted");
+	is(told(), $strays, "$what: and the log tells");
+	$session->quit;
+}
+
+# Behind a contender of somebody else it is found when that leaves.
+{
+	my @nodes = strays(lock_dir('f'), '-lock-');
+	my $theirs = $foreign->enqueue(lock_dir('f'));
+	my $session = ZkSession->new($a);
+
+	$session->send("SELECT zk_lock('f')");
+	$session->wait_waiting(2);
+	wait_contenders($zk, 'f', 2 + @nodes);
+	is(scalar(grep { $foreign->exists($_) } @nodes), scalar(@nodes), 'a stray that is not right ahead stays');
+	$foreign->unlock($theirs);
+	is($session->result->{message}, undef, 'when it is, it goes');
+	is(told(), $strays, 'the log tells');
+	$session->quit;
+}
+
+#
+# What is of our session and no stray
+#
+
+my @sessions = map { ZkSession->new($a) } (0 .. 3);
+
+# a writer behind readers of its own cluster, which have not come yet
+$sessions[0]->run_ok($_) for ('BEGIN', "SELECT zk_lock('y', shared => true)");
+$sessions[1]->send("SELECT zk_lock('y')");
+$sessions[1]->wait_waiting(1);
+wait_contenders($zk, 'y', 2);
+
+# readers of several locks at once, who have contenders of their own
+my $theirs = $foreign->lock(lock_dir('many/1'));
+for my $i (2, 3)
+{
+	$sessions[$i]->send("SELECT zk_lock_all('{many/1,many/2}', shared => true)");
+	$sessions[$i]->wait_waiting(2);
+}
+wait_contenders($zk, 'many/1', 3);
+$foreign->unlock($theirs);
+is($sessions[$_]->result->{message}, undef, 'several shared locks at once') for (2, 3);
+$sessions[0]->run_ok('COMMIT', 'the reader has its lock');
+is($sessions[1]->result->{message}, undef, 'the writer behind it gets it');
+
+# permits that wait for each other, over a restart of the worker
+$sessions[0]->run_ok($_) for ('BEGIN', "SELECT zk_acquire('q', 1)");
+for my $i (1 .. 3)
+{
+	$sessions[$i]->send("SELECT zk_acquire('q', 1)");
+	$sessions[$i]->wait_waiting(2);
+}
+poll_until(
+	sub { my @waiting = eval { $foreign->ls(lock_dir('q') . '/locks') }; @waiting == 3 },
+	'three to wait for a permit');
+my $worker = "SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'zklock%'";
+my $before = value($worker);
+value("SELECT pg_terminate_backend($before)");
+poll_until(sub { my $now = value($worker); $now ne '' && $now ne $before }, 'the next worker');
+wait_connected($a);
+$sessions[0]->run_ok('COMMIT');
+for (1 .. 3)
+{
+	my $next;
+	poll_until(sub { ($next) = grep { $sessions[$_] && $sessions[$_]->done } (1 .. 3); $next }, 'the next permit');
+	is($sessions[$next]->result->{message}, undef, 'a permit');
+	$sessions[$next]->quit;
+	$sessions[$next] = undef;
+}
+is(told(), $strays, 'nothing else of our session was taken for a stray');
+$sessions[0]->quit;
+
+done_testing();

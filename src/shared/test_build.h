@@ -24,8 +24,10 @@ typedef enum ZkMutation
 	ZK_MUTATION_NONE,
 	ZK_COMMIT_CHECK_OFF,		/* commit, whatever has become of the locks */
 	ZK_RELEASE_BEFORE_COMMIT,	/* give the locks up ahead of the commit */
-	ZK_RECOVERED_CREATE_OWNS	/* take a contender that had to be searched
+	ZK_RECOVERED_CREATE_OWNS,	/* take a contender that had to be searched
 								 * for to own its lock */
+	ZK_LOST_WAKEUP				/* now and then, do not notice that the
+								 * predecessor has gone */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

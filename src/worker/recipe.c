@@ -344,6 +344,15 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 		monitor(recipe, out);
 }
 
+/* Is the end of the predecessor to go unnoticed, for a test? */
+static bool
+lose_wakeup(void)
+{
+	static unsigned wakeups = 0;
+
+	return ZK_MUTATED(ZK_LOST_WAKEUP) && ++wakeups % 50 == 0;
+}
+
 static void
 leave(Recipe *recipe, RecipeOutput *out)
 {
@@ -1381,7 +1390,10 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case RECIPE_NODE_DELETED:
 			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
-				predecessor_gone(recipe, out);
+			{
+				if (!lose_wakeup())
+					predecessor_gone(recipe, out);
+			}
 			else if (recipe->state == RECIPE_STANDING_BY &&
 					 in->serial == recipe->serial)
 				clear(recipe, out);

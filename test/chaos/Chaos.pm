@@ -17,7 +17,7 @@ Chaos - clusters, an ensemble, clients, and faults
 
 Three clusters with zklock, an ensemble that they reach through proxies, and a
 fourth cluster, the warehouse, which suffers no faults.  What a section does is
-told by the first letter of its lock:
+told by what the name of its lock begins with:
 
 =over
 
@@ -36,6 +36,35 @@ warehouse, and fails if there is a newer one.
 
 A counter in the cluster itself, fenced by zk_fence.
 
+=item s
+
+A semaphore: the section only notes in the warehouse that it was there.
+
+=back
+
+And how it is used:
+
+=over
+
+=item wh
+
+Many names, each used so seldom that its directory is collected in between; some
+calls take dozens of them at once.
+
+=item wm
+
+Taken behind savepoints, too.
+
+=item fx
+
+Curator's InterProcessMutex and kazoo's locks stand in the queue as well
+(Foreigners.pm); nobody reads.
+
+=item fr
+
+Curator's InterProcessReadWriteLock and kazoo's, and all of ours use
+zklock.node_format = readwrite.  Other locks use either format, but fx.
+
 =back
 
 Some sections have a slow COMMIT: in the warehouse a deferred trigger sleeps.
@@ -44,6 +73,9 @@ Three sequences of faults run side by side: one for the servers of ZooKeeper, in
 this process, one for the network between them and the clusters, and one for the
 clusters, in processes of their own.  All follow from the seed alone; whom a
 fault strikes may depend on who is the leader or the holder then.
+
+Again and again all three rest together, so long that whoever waits for a free
+lock must get it: see Checker.pm.
 
 =cut
 
@@ -54,6 +86,7 @@ use warnings;
 
 use Clients;
 use Dice;
+use Foreigners;
 use IO::Handle;
 use JSON::PP;
 use List::Util qw(max min);
@@ -99,9 +132,27 @@ my %faults = (
 	'stop-cluster' => { lane => 'clusters', weight => 4, lasts => \@long, stops => 1 },
 	'kill-session' => { lane => 'clusters', weight => 4, lasts => [ 0, 0 ] },
 	'reload' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ] },
+	'change-auth' => { lane => 'clusters', weight => 2, lasts => \@short },
+	'cancel-backends' => { lane => 'clusters', weight => 6, lasts => [ 0.1, 0.4 ], harmless => 1 },
+	'collect-directories' =>
+	  { lane => 'clusters', weight => 5, lasts => [ 0.1, 0.4 ], harmless => 1 },
 );
 
 sub fault_kinds { return sort keys %faults; }
+
+my %permits = (s1 => 3, s2 => 2);
+
+# Who else stands in the queues, and how.
+my %foreign = (
+	kazoo => {
+		fx1 => ['CommonLock'], fx2 => ['CommonLock'],
+		fr1 => [ 'CommonWriteLock', 'shared CommonReadLock' ]
+	},
+	curator => {
+		fx1 => ['InterProcessMutex'], fx2 => ['InterProcessMutex'],
+		fr1 => [ 'WriteLock', 'shared ReadLock' ],
+		s1 => ['InterProcessSemaphoreV2']
+	});
 
 # How a cluster hands its locks on and keeps them: nothing of that may matter.
 sub handoff_settings
@@ -137,13 +188,15 @@ sub showing
 		none => {},
 		# holders that are idle for long, and are cut off
 		commit_check_off => {
-			locks => $locks, faults => ['freeze-links-long'], gap => [ 0.1, 0.3 ], long => 0.3
+			locks => $locks, quiet => 0, faults => ['freeze-links-long'], gap => [ 0.1, 0.3 ], long => 0.3
 		},
 		# slow commits
-		release_before_commit => { locks => $locks, faults => [], slow => 0.5 },
+		release_before_commit => { locks => $locks, quiet => 0, faults => [], slow => 0.5 },
+		# a run like any other
+		lost_wakeup => {},
 		# connections that are lost between a request and its answer
 		recovered_create_owns => {
-			locks => $locks, faults => ['reset-links'], gap => [ 0.02, 0.05 ],
+			locks => $locks, quiet => 0, faults => ['reset-links'], gap => [ 0.02, 0.05 ],
 			long => 0.5, long_lasts => [ 0.1, 0.4 ]
 		});
 
@@ -162,7 +215,7 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 seed; clusters (names, default a, b, c), servers (of ZooKeeper, default 3),
 clients (of each cluster, default 12), timeout (of the session, in seconds,
-default 4), install_path (of the test build), say (called with lines for
+default 4), acl (zklock.acl), install_path (of the test build), say (called with lines for
 people).
 
 =item start()
@@ -175,7 +228,7 @@ sub new
 {
 	my ($class, %options) = @_;
 	my $self = bless {
-		seed => 1, clusters => [qw(a b c)], servers => 3, clients => 12, timeout => 4,
+		seed => 1, clusters => [qw(a b c)], servers => 3, clients => 12, timeout => 4, acl => 'open',
 		say => sub { }, runs => 0, owner => $$, %options
 	}, $class;
 
@@ -206,6 +259,7 @@ sub start
 			'zklock.servers' => $zk->connstr_through($self->{links}, $name),
 			'zklock.session_timeout' => int(1000 * $self->{timeout}) . 'ms',
 			handoff_settings(Dice->new($self->{seed}, 'handoffs', $name)),
+			'zklock.auth' => 'chaos:secret', 'zklock.acl' => $self->{acl},
 			'max_connections' => $self->{clients} + 20,
 			'log_statement' => 'none');
 		$self->_prepare($node);
@@ -336,8 +390,10 @@ that is given), faults (kinds), gap (lowest and highest pause between faults, in
 seconds), mutation (in test builds), locks (name to weight), long and
 medium (the chance that a section takes so long), long_lasts and medium_lasts
 (from and to how long, in session timeouts), slow (the chance that its COMMIT is slow), drain (how long
-to wait for answers at the end, default 60), until (ends the run if it returns
-true; called again and again).
+to wait for answers at the end, default 60), quiet (how long all faults pause
+together, again and again; seconds, default 4 session timeouts + 6 s; 0: never),
+foreign (names of foreign clients, default all), until (ends the run if it
+returns true; called again and again).
 
 =cut
 
@@ -347,15 +403,19 @@ sub run
 	my %run = (
 		duration => 60, faults => [ fault_kinds() ], gap => [ 0.3, 4 ], mutation => 'none',
 		locks => {
-			w1 => 2, w2 => 2, (map { ("w$_" => 1) } (3 .. 12)),
-			f1 => 2, f2 => 1, f3 => 1, l1 => 2, l2 => 1
+			w1 => 2, w2 => 2, (map { ("w$_" => 1) } (3 .. 8)),
+			(map { ("wm$_" => 1) } (1 .. 3)), (map { ("wh$_" => 0.02) } (1 .. 200)),
+			f1 => 2, f2 => 1, f3 => 1, fx1 => 1, fx2 => 1, fr1 => 2, l1 => 2, l2 => 1,
+			s1 => 2, s2 => 1
 		},
+		foreign => [ sort keys %foreign ], quiet => 4 * $self->{timeout} + 6,
 		long => 0.004, long_lasts => [ 0.3, 1.5 ],
 		medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common
 	$run{locks} = { map { ("$_.$self->{runs}" => $run{locks}{$_}) } keys %{ $run{locks} } };
+	my %permits = map { ("$_.$self->{runs}" => $permits{$_}) } keys %permits;
 	$self->{run} = \%run;
 	$self->_empty;
 	$self->_mutate($run{mutation});
@@ -368,6 +428,7 @@ sub run
 		$self->{at_work}{$name} = Clients->start(
 			name => $name, node => $self->{node}{$name}, seed => $self->{seed},
 			clients => $self->{clients}, locks => $run{locks}, history => $files{$name},
+			permits => \%permits,
 			(map { ($_ => $run{$_}) } qw(long medium slow)),
 			(map { my $list = $run{$_}; ($_ => [ map { $_ * $self->{timeout} } @$list ]) }
 				qw(long_lasts medium_lasts)),
@@ -375,19 +436,39 @@ sub run
 			checks => $self->{has}{'zklock.commit_check'},
 			pauses => $self->{has}{'zklock.stop_before_commit'});
 	}
+	for my $name (@{ $run{foreign} })
+	{
+		my %locks = map { ("$_.$self->{runs}" => $foreign{$name}{$_}) }
+		  grep { $run{locks}{"$_.$self->{runs}"} } keys %{ $foreign{$name} };
+
+		next unless %locks;
+		$files{$name} = "$file-$name.history";
+		$self->{at_work}{$name} = Foreigners->start(
+			name => $name, zk => $self->{zk}, warehouse => $self->{warehouse},
+			seed => $self->{seed}, timeout => $self->{timeout}, locks => \%locks,
+			permits => \%permits, history => $files{$name});
+	}
+	my $stalls = $self->_watch_machine("$file-stalls.faults");
 	$run{start} = now();
+	$run{lanes} = [ grep { $self->_schedule($_) } qw(servers clusters links) ];
+	$run{quiet_file} = "$file-quiet";
+	# half a stretch of faults first, so that short runs have some quiet, too
+	$run{faults_last} = 1.75 * $run{quiet};
+	$run{next_quiet} = $run{start} + $run{faults_last} / 2;
 	my @lanes = map { $self->_start_lane($_, "$file-$_.faults") } qw(clusters links);
 	$self->_server_faults;
 	$self->_end_lane($_) for @lanes;
 	$run{faults_end} = now();
 
 	my @left = $self->_drain;
+	kill 'KILL', $stalls;
+	waitpid($stalls, 0);
 	my $history = {
 		start => $run{start}, end => now(), faults_end => $run{faults_end},
-		timeout => $self->{timeout},
+		timeout => $self->{timeout}, permits => \%permits,
 		faults => [
 			sort { $a->{begin} <=> $b->{begin} } @{ $self->{faults} },
-			map { _read_lines("$file-$_.faults") } qw(clusters links)
+			map { _read_lines("$file-$_.faults") } qw(clusters links stalls)
 		],
 		samples => $self->{samples},
 		clusters => $self->{clusters},
@@ -454,7 +535,7 @@ sub has_same_numbers
 	my $wire = $self->{look} //= ZkWire->new($self->{warehouse});
 
 	return $wire->run(q{SELECT EXISTS (
-		SELECT FROM section GROUP BY lock, n HAVING count(*) > 1)})->{out} eq 't';
+		SELECT FROM section WHERE lock !~ '^s' GROUP BY lock, n HAVING count(*) > 1)})->{out} eq 't';
 }
 
 #
@@ -588,8 +669,6 @@ sub _schedule
 		my $gap = $dice->between(@{ $run->{gap} });
 		my $kind = $dice->weighted(%weight);
 
-		# now and then some quiet, in which everybody must get the lock
-		$gap += 2 * $self->{timeout} if $run->{gap}[1] > 1 && $i % 12 == 0;
 		return {
 			kind => $kind, gap => $gap, dice => $dice,
 			lasts => $self->{timeout} * $dice->between(@{ $faults{$kind}{lasts} }),
@@ -605,7 +684,7 @@ sub _happened
 	my $kind = $faults{ $fault->{kind} };
 	my %record = (
 		kind => $fault->{kind}, begin => $begin, end => now(), what => $what,
-		(map { ($_ => 1) } grep { $kind->{$_} } qw(ends crash stops)),
+		(map { ($_ => 1) } grep { $kind->{$_} } qw(ends crash stops harmless)),
 		($kind->{lane} ne 'servers' ? (clusters => [ $fault->{cluster} ]) : ()),
 		%more);
 	return \%record;
@@ -629,6 +708,7 @@ sub _server_faults
 		# ZooKeeper 3.8.0 loses transactions for good if a server ends while it
 		# has caught up, but not yet written what it has got (ZOOKEEPER-4785).
 		$self->_pass(max($fault->{gap}, $settled - now())) or last;
+		$self->_quiet('servers', sub { $self->_pass($_[0]) }) or last;
 		my $begun = $self->_begin_server_fault($fault);
 		$self->_pass($fault->{lasts});
 		$begun->{undo}->();
@@ -636,6 +716,56 @@ sub _server_faults
 		push @{ $self->{faults} }, $self->_happened($fault, $begun->{begin}, $begun->{what});
 	}
 	return;
+}
+
+# When it is time for that, rest together with the other lanes, from when the
+# last of them has come to rest.  $rest lets time pass, and returns false if all
+# is over; so do we.
+sub _quiet
+{
+	my ($self, $lane, $rest) = @_;
+	my $run = $self->{run};
+
+	while ($run->{quiet} && now() >= $run->{next_quiet})
+	{
+		my $file = $run->{quiet_file} . ++$self->{quiets};
+
+		append_to_file("$file-$lane", now() . "\n");
+		my @since;
+		until ((@since = map { _slurp("$file-$_") || () } @{ $run->{lanes} }) == @{ $run->{lanes} })
+		{
+			$rest->(0.1) or return 0;
+		}
+		my $end = max(@since) + $run->{quiet};
+		$rest->($end - now()) or return 0;
+		$run->{next_quiet} = $end + $run->{faults_last};
+	}
+	return 1;
+}
+
+# What the machine does to all of us: a process that only sleeps, and notes when
+# it was late.
+sub _watch_machine
+{
+	my ($self, $file) = @_;
+	my ($nap, $late) = (0.05, 0.3);
+	my $parent = $$;
+
+	my $pid = fork // die "could not fork: $!";
+	return $pid if $pid != 0;
+	$SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
+	open(my $record, '>>', $file) or POSIX::_exit(1);
+	while (getppid() == $parent)
+	{
+		my $begin = now();
+
+		sleep $nap;
+		my $end = now();
+		next if $end - $begin - $nap < $late;
+		my %stall = (kind => 'stall', what => 'the machine', begin => $begin, end => $end);
+		syswrite($record, $json->encode(\%stall) . "\n");
+	}
+	POSIX::_exit(0);
 }
 
 # The leader, or any server if there is none just now.
@@ -771,6 +901,7 @@ sub _faults_of_lane
 		my $fault = $next->();
 
 		$self->_rest($fault->{gap}) or last;
+		$self->_quiet($lane, sub { $self->_rest($_[0]) }) or last;
 		my $begin = now();
 		my ($what, %more) =
 		  $lane eq 'links' ? $self->_link_fault($fault) : $self->_cluster_fault($fault);
@@ -953,8 +1084,7 @@ sub _cluster_fault
 
 		return ', no session' unless $session =~ /^0x/;
 		no warnings 'portable';
-		my $client = $self->{killer} //= $self->{zk}->client(timeout => 60);
-		my $killed = eval { $client->kill_session(hex $session) };
+		my $killed = eval { $self->_client->kill_session(hex $session) };
 
 		return ", $session, not done" if defined $killed && !$killed;
 		# until the cluster has heard of it
@@ -964,6 +1094,46 @@ sub _cluster_fault
 		  && now() < $end
 		  && $self->_rest(0.01);
 		return ", $session", closes => 1;
+	}
+	if ($kind eq 'change-auth')
+	{
+		# back again, since nobody else may use what has another creator
+		my $auth = 'chaos' . $dice->below(1000) . ':secret';
+
+		for my $value ($auth, 'chaos:secret')
+		{
+			$node->append_conf('postgresql.conf', "zklock.auth = '$value'");
+			kill 'HUP', $self->_postmaster($name);
+			$self->_rest($lasts) if $value eq $auth;
+		}
+		return ", $auth", $self->{acl} eq 'creator' ? (denies => 1) : ();
+	}
+	if ($kind eq 'cancel-backends')
+	{
+		my $end = now() + $lasts;
+		my @canceled;
+
+		do
+		{
+			my $victim = $self->_victim($name, $dice, $dice->chance(0.5));
+
+			push @canceled, 0 + $victim
+			  if $victim && $self->_ask($name, "SELECT pg_cancel_backend($victim)") eq 't';
+			$self->_rest($dice->between(0.05, 0.3));
+		} while (now() < $end);
+		return ', pids ' . join(' ', @canceled), cancels => \@canceled;
+	}
+	if ($kind eq 'collect-directories')
+	{
+		my $end = now() + $lasts;
+		my $collected = 0;
+
+		do
+		{
+			$collected += eval { $self->_client->sweep('/zklock') } // 0;
+			$self->_rest(0.05);
+		} while (now() < $end);
+		return ", $collected collected";
 	}
 	if ($kind eq 'reload')
 	{
@@ -981,12 +1151,20 @@ sub _cluster_fault
 	die "no such fault: $kind\n";
 }
 
-# A backend that holds a lock, or else any of a client.
+# A foreign client, for the lane of the clusters.
+sub _client
+{
+	my ($self) = @_;
+	return $self->{killer} //= $self->{zk}->client(timeout => 60);
+}
+
+# A backend that holds a lock (or one that waits), or else any of a client.
 sub _victim
 {
-	my ($self, $name, $dice) = @_;
+	my ($self, $name, $dice, $waits) = @_;
+	my $order = $waits ? 'granted' : 'granted DESC';
 	my @holders = split /\n/,
-	  $self->_ask($name, 'SELECT pid FROM zk_locks ORDER BY granted DESC, since LIMIT 3');
+	  $self->_ask($name, "SELECT pid FROM zk_locks ORDER BY $order, since LIMIT 3");
 	my $own = $self->{wire}{$name}->pid;
 
 	@holders = map { $_->{pid} } $self->_children($name, qr/\[local\]/) unless @holders;
@@ -1019,6 +1197,10 @@ sub _drain
 	{
 		sleep 0.05;
 	}
+	# their backends may wait for ever
+	$_->psql('postgres',
+		q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'chaos'})
+	  for values %{ $self->{node} };
 	return;
 }
 
@@ -1136,6 +1318,16 @@ sub _left
 	}
 	push @left, "contender $_" for @contenders;
 	push @left, "no answer of ZooKeeper: $@" if $@;
+
+	# permits, too
+	my @nodes;
+	while (1)
+	{
+		@nodes = ($self->{zk}->fourlw('dump') // '') =~ m{^\s+(/zklock/\S+)}gm;
+		last if !@nodes || now() > $end;
+		sleep 0.1;
+	}
+	push @left, map { "node $_" } grep { my $node = $_; !grep { $_ eq $node } @contenders } @nodes;
 	return @left;
 }
 

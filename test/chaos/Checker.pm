@@ -25,7 +25,9 @@ As Clients.pm writes them.
 Hashes of kind, begin, end; clusters (names; all if not there); and if they are
 so: ends (connections of these clusters may end), stops (processes of these
 clusters stand still), pid (only this one), closes (the session was closed from
-outside, and the cluster has not heard of it yet).
+outside, and the cluster has not heard of it yet); cancels (statements of
+these pids); harmless (no reason for anybody to wait).  Stalls of the machine are
+faults that concern everybody, and excuse three times their length at most.
 
 =item rows, counters
 
@@ -33,6 +35,10 @@ What is in the databases: by store, a list of hashes lock, n, id, token; and by
 store and lock, the counter.  The store "warehouse" has what sections under
 locks w... and f... have written; a store by the name of a cluster has what is
 local to it: the sections under locks l..., and copies of the others.
+
+=item permits
+
+By semaphore (s...), how many it has.
 
 =item timeout
 
@@ -47,9 +53,22 @@ The proof is in the data.  Under a lock a section reads the number n of the
 section before it, and writes n + 1: if two have the same number, they have
 overlapped, whatever the clocks say.  Beside that there is the time: a section
 that was committed has held its lock at least from the answer to zk_lock until
-COMMIT was asked for, since the lock is checked in COMMIT.
+COMMIT was asked for, since the lock is checked in COMMIT.  Another client's
+section has held it until it asked ZooKeeper for the last time whether it does.
+Sections under a semaphore have numbers that mean nothing; of those, the time
+tells whether there were too many at once.
 
-There are two things that a check of the lease cannot see.  These are no
+B<Nobody waits for a free lock.>  A lock is free while nobody holds it (of a
+semaphore: while there is a permit left).  Who waits for several at once holds
+none of them, but may keep those from others for as long as one of them is held,
+or kept by such a one in turn.  A fault excuses that nobody is served while it
+lasts, and for the session timeout + 3 s after it, and only if it concerns the
+servers, or a cluster that has wanted the lock, or had it, not long before or
+after.  Apart from that, a lock may be free with waiters for 8 s, and whatever
+happens, for 90 s.  So that this means anything, each lock must have been
+undisturbed for a tenth of the run, if that took a minute.
+
+There are three things that a check of the lease cannot see.  These are no
 violations, but "holes", and are listed as that:
 
 =over
@@ -66,7 +85,13 @@ token, and so is not kept apart by a fence either;
 the session being closed from outside, that is, by who is not its owner: a
 section was in COMMIT when its cluster could not have heard of that yet, with
 zklock.commit_check = lease, and, if numbers are the same, the lock is not
-fenced.
+fenced;
+
+=item *
+
+a cancel while postgres_fdw waits for the other side of COMMIT: the section
+fails, and its lock is given back, but the other side commits, if it is not
+fenced even behind a later section.
 
 =back
 
@@ -80,12 +105,23 @@ use warnings;
 use List::Util qw(max min);
 
 # Errors that faults may bring about.  A holder's statement that is canceled
-# since its lock is lost fails with 40001; nobody else is canceled.
+# since its lock is lost fails with 40001, or, ahead of its execution, with 57014;
+# nobody else is canceled.
 my %expected = map { ($_ => 1) } qw(40001 55P03 57P03 57P01 57P02);
 
-# How long a lock may be free while somebody waits for it, faults and the
-# time to recover from them apart.
-my $patience = 5;
+# Of a cluster whose credentials were changed, ZooKeeper may want none.
+my %denied = (42501 => 1);
+
+# How long a lock may be free while somebody waits for it: faults, and the time
+# to recover from them (with the session timeout), apart; and in any case.
+my ($patience, $recovers, $bound) = (8, 3, 90);
+
+# How long after its last hold or wait a cluster may have a contender in the
+# queue: the highest zklock.retain_time, and the time to let go.
+my $keeps = 12;
+
+# What part of a run each lock must have been undisturbed, and of what a run.
+my ($least, $worth) = (0.1, 60);
 
 sub check
 {
@@ -100,15 +136,19 @@ sub check
 	$self->_outcomes;
 	$self->_same_numbers;
 	$self->_overlaps;
+	$self->_permits;
 	$self->_stale_reads;
 	$self->_tokens;
 	$self->_counters;
 	$self->_answers;
+	$self->_savepoints;
 	$self->_free_with_waiters;
 	return {
 		violations => $self->{violations},
 		holes => $self->{holes},
 		gaps => $self->{gaps},
+		undisturbed => $self->{undisturbed},
+		waited => $self->{waited},
 		half => $self->{half},
 		committed => $self->{committed_by_lock},
 		recovery => $self->_recovery,
@@ -136,6 +176,8 @@ sub _who
 		$id, "$h->{scope} $h->{mode}", $h->{pid} // '?', $t->($h->{entered}),
 		$t->($s->{commit}), $t->($s->{end}), $s->{outcome});
 }
+
+sub _is_semaphore { return $_[0] =~ /^s/; }
 
 sub _store
 {
@@ -173,7 +215,7 @@ sub _outcomes
 			}
 			my $store = _store($lock, $h->{cluster});
 			my $here = $there{$store}{$lock}{ $s->{id} };
-			my $copy = $there{ $h->{cluster} }{$lock}{ $s->{id} };
+			my $copy = $h->{foreign} ? $here : $there{ $h->{cluster} }{$lock}{ $s->{id} };
 
 			$s->{done}{$lock} = $here ? 1 : 0;
 			$self->{committed_by_lock}{$lock}++ if $here;
@@ -184,6 +226,10 @@ sub _outcomes
 					  . ($here ? $h->{cluster} : $store) . ': '
 					  . $self->_who($s->{id}),
 					$s->{id});
+			}
+			elsif ($here && !$copy && defined $s->{commit} && ($s->{sqlstate} // '') eq '57014')
+			{
+				$self->{half}++;
 			}
 			elsif ($s->{outcome} =~ /^(failed|rolled back|died)$/ && ($here || $copy))
 			{
@@ -198,7 +244,8 @@ sub _outcomes
 			}
 			elsif ($here && !$copy)
 			{
-				# postgres_fdw commits there first: a crash in between
+				# postgres_fdw commits there first: a crash in between, or, above,
+				# a cancel
 				$self->{half}++;
 			}
 		}
@@ -207,7 +254,8 @@ sub _outcomes
 }
 
 # Why this section cannot have known better: it was stopped in the middle of
-# COMMIT, or its session was closed behind its back.
+# COMMIT, or its session was closed behind its back, or it was canceled while
+# the other side went on.
 sub _excuse
 {
 	my ($self, $what, $id) = @_;
@@ -221,9 +269,19 @@ sub _excuse
 		next unless grep { $_ eq $h->{cluster} } @{ $f->{clusters} };
 		next if $f->{pid} && $f->{pid} != $h->{pid};
 		next if $what eq 'closes' && ($s->{check} // '') eq 'quorum';
+		next if $what eq 'cancels' && !_is_canceled($f, $h, $s);
 		return $f if $f->{begin} < $s->{end} && $f->{end} > $s->{commit};
 	}
 	return;
+}
+
+# Was it this fault that canceled a statement of this hold?
+sub _is_canceled
+{
+	my ($fault, $hold, $what) = @_;
+
+	return ($what->{sqlstate} // '') eq '57014'
+	  && grep { $_ == $hold->{pid} } @{ $fault->{cancels} // [] };
 }
 
 # An overlap, or the like: a violation, unless there is an excuse.
@@ -252,7 +310,7 @@ sub _same_numbers
 		my %ids;
 		for my $row (@{ $self->{rows}{$store} })
 		{
-			next if _store($row->{lock}, $store) ne $store;
+			next if _store($row->{lock}, $store) ne $store || _is_semaphore($row->{lock});
 			push @{ $ids{ $row->{lock} }{ $row->{n} } }, $row->{id};
 		}
 		for my $lock (sort keys %ids)
@@ -267,7 +325,7 @@ sub _same_numbers
 				  . join('; ', map { $self->_who($_) } @ids);
 
 				$self->_wrong('same number', $lock, $at, $text,
-					$lock =~ /^w/ ? [ 'stops', 'closes' ] : [], @ids);
+					$lock =~ /^w/ ? [ 'stops', 'closes', 'cancels' ] : [], @ids);
 			}
 		}
 	}
@@ -289,7 +347,8 @@ sub _certain
 	return sort { $a->{from} <=> $b->{from} } map {
 		my $h = $self->{hold}{$_};
 		{
-			from => $h->{entered}, to => $last{$_}{commit}, id => $last{$_}{id},
+			from => $h->{entered}, to => $last{$_}{sure} // $last{$_}{commit},
+			id => $last{$_}{id},
 			mode => $h->{mode}, hold => $_
 		}
 	} keys %last;
@@ -306,7 +365,7 @@ sub _overlaps
 {
 	my ($self) = @_;
 
-	for my $lock ($self->_locks)
+	for my $lock (grep { !_is_semaphore($_) } $self->_locks)
 	{
 		my ($any, $exclusive);
 		for my $i ($self->_certain($lock))
@@ -326,6 +385,29 @@ sub _overlaps
 	return;
 }
 
+# Never more holders of a semaphore than it has permits.
+sub _permits
+{
+	my ($self) = @_;
+
+	for my $lock (grep { _is_semaphore($_) } $self->_locks)
+	{
+		my $permits = $self->{permits}{$lock};
+		my @in;
+		for my $i ($self->_certain($lock))
+		{
+			@in = grep { $_->{to} > $i->{from} } @in;
+			push @in, $i;
+			$self->_wrong('too many permits', $lock, $i->{from},
+				scalar(@in) . " holders of $lock, which has $permits permits: "
+				  . join('; ', map { $self->_who($_->{id}) } @in),
+				['closes'], map { $_->{id} } @in)
+			  if @in > $permits;
+		}
+	}
+	return;
+}
+
 # A reader has seen n sections: who wrote number n + 1 or a later one came when
 # the reader was through.
 sub _stale_reads
@@ -337,7 +419,7 @@ sub _stale_reads
 	{
 		for my $row (@{ $self->{rows}{$store} })
 		{
-			next if _store($row->{lock}, $store) ne $store;
+			next if _store($row->{lock}, $store) ne $store || _is_semaphore($row->{lock});
 			my $s = $self->{section}{ $row->{id} } or next;
 			push @{ $writers{$store}{ $row->{lock} } },
 			  [ $row->{n}, $self->{hold}{ $s->{hold} }{entered}, $row->{id} ];
@@ -374,10 +456,11 @@ sub _stale_reads
 				if ($list->[$mid][0] > $n) { $high = $mid; } else { $low = $mid + 1; }
 			}
 			my $w = $low < @$list ? $list->[$low][3] : next;
-			$self->_wrong('stale read', $lock, $s->{commit},
+			my $to = $s->{sure} // $s->{commit};
+			$self->_wrong('stale read', $lock, $to,
 				"$lock: " . $self->_who($s->{id}) . " has seen number $n; " . $self->_who($w->[2]),
-				[ 'closes', 'stops' ], $s->{id}, $w->[2])
-			  if $w->[1] < $s->{commit};
+				[ 'closes', 'stops', 'cancels' ], $s->{id}, $w->[2])
+			  if $w->[1] < $to;
 		}
 	}
 	return;
@@ -397,6 +480,7 @@ sub _tokens
 			my $lock = $row->{lock};
 			next
 			  if _store($lock, $store) ne $store
+			  || _is_semaphore($lock)
 			  || !defined $row->{token}
 			  || $self->{in_hole}{ $row->{id} };
 			my $last = $last{$lock};
@@ -409,7 +493,7 @@ sub _tokens
 		}
 	}
 
-	for my $lock ($self->_locks)
+	for my $lock (grep { !_is_semaphore($_) } $self->_locks)
 	{
 		my ($last, %cluster);
 		for my $i (grep { $_->{mode} eq 'exclusive' } $self->_certain($lock))
@@ -443,7 +527,7 @@ sub _counters
 		$count{ $_->{lock} }++ for @{ $self->{rows}{$store} };
 		for my $lock (sort keys %count)
 		{
-			next if _store($lock, $store) ne $store;
+			next if _store($lock, $store) ne $store || _is_semaphore($lock);
 			my $counter = $self->{counters}{$store}{$lock} // 0;
 			my $holes = grep { $_->{lock} eq $lock } @{ $self->{holes} };
 
@@ -486,10 +570,49 @@ sub _answers
 			  unless $cause;
 			next if $state eq '';
 		}
-		$odd{"$state: " . ($h->{message} // '')}++ if $state ne '' && !$expected{$state};
+		next if $state eq '57014' && $self->_may_be_canceled($h);
+		next if $state eq '' || $expected{$state};
+		next if $denied{$state} && grep { $_->{denies} } @{ $self->{faults} };
+		$odd{"$state: " . ($h->{message} // '')}++;
 	}
 	$self->_violation('unexpected error', undef, undef, "$_ ($odd{$_} times)")
 	  for sort keys %odd;
+	return;
+}
+
+# By somebody else, or since the lock was lost.
+sub _may_be_canceled
+{
+	my ($self, $h) = @_;
+	my $recovers = $self->{timeout} + $recovers;
+
+	for my $f (grep { $_->{begin} < $h->{left} } @{ $self->{faults} })
+	{
+		return 1 if _is_canceled($f, $h, $h) && $f->{end} + 3 > $h->{asked};
+		return 1
+		  if !$f->{harmless}
+		  && $f->{kind} ne 'stall'
+		  && defined $h->{entered}
+		  && $f->{end} + $recovers > $h->{entered}
+		  && (!$f->{clusters} || grep { $_ eq $h->{cluster} } @{ $f->{clusters} });
+	}
+	return 0;
+}
+
+# Back to a savepoint: what was taken behind it is given back, and nothing
+# else.  "keeps" is what must be there, "kept" what the section has found.
+sub _savepoints
+{
+	my ($self) = @_;
+
+	for my $s (grep { $_->{kept} } @{ $self->{sections} })
+	{
+		my ($keeps, $kept) = map { join(',', sort @$_) } @$s{qw(keeps kept)};
+		$self->_violation('savepoint', $s->{keeps}[0], $s->{commit} // $s->{end},
+			"after ROLLBACK TO there must be $keeps, and there is $kept: " . $self->_who($s->{id}),
+			$s->{id})
+		  if $keeps ne $kept;
+	}
 	return;
 }
 
@@ -497,53 +620,192 @@ sub _answers
 sub _free_with_waiters
 {
 	my ($self) = @_;
-	my $grace = $self->{timeout} + 3;
-	my @disturbed = sort { $a->[0] <=> $b->[0] }
-	  map { [ $_->{begin}, $_->{end} + $grace ] } @{ $self->{faults} };
-	my %gaps;
+	my $run = $self->{faults_end} - $self->{start};
 
-	for my $lock ($self->_locks)
+	for my $h (grep { defined $_->{asked} } @{ $self->{holds} })
 	{
-		# (time, change of holders, change of waiters)
-		my @changes;
-		for my $h (grep { my $h = $_; grep { $_ eq $lock } @{ $h->{locks} } }
-			@{ $self->{holds} })
-		{
-			next unless defined $h->{asked};
-			if (@{ $h->{locks} } > 1)
-			{
-				# it may own one while it waits for the other
-				push @changes, [ $h->{asked}, 1, 0 ], [ $h->{left}, -1, 0 ];
-				next;
-			}
-			push @changes, [ $h->{asked}, 0, 1 ],
-			  [ $h->{entered} // $h->{left}, 0, -1 ];
-			push @changes, [ $h->{entered}, 1, 0 ], [ $h->{left}, -1, 0 ]
-			  if defined $h->{entered};
-		}
-		my ($held, $waiting, $since, $longest, $at) = (0, 0, undef, 0, undef);
-		for my $c (sort { $a->[0] <=> $b->[0] || $b->[1] <=> $a->[1] } @changes)
-		{
-			$held += $c->[1];
-			$waiting += $c->[2];
-			if ($held == 0 && $waiting > 0)
-			{
-				$since //= $c->[0];
-			}
-			elsif (defined $since)
-			{
-				my $quiet = _outside($since, $c->[0], \@disturbed);
-				($longest, $at) = ($quiet, $since) if $quiet > $longest;
-				undef $since;
-			}
-		}
-		$gaps{$lock} = $longest;
-		$self->_violation('free with waiters', $lock, $at,
-			sprintf('%s, for %.1f s without a fault', $lock, $longest))
-		  if $longest > $patience;
+		push @{ $self->{users}{$_} }, $h for @{ $h->{locks} };
 	}
-	$self->{gaps} = \%gaps;
+	for my $lock (sort keys %{ $self->{users} })
+	{
+		my $disturbed = $self->_disturbed($lock);
+		my ($longest, $at, $quiet) = (0);
+
+		for my $gap ($self->_gaps($lock, $disturbed))
+		{
+			# most are short, and need no closer look
+			next if _outside(@$gap, $disturbed) <= $longest && $gap->[1] - $gap->[0] <= $bound;
+			for my $part ($self->_free_parts($lock, @$gap))
+			{
+				my $length = _outside(@$part, $disturbed);
+
+				($longest, $at) = ($length, $part->[0]) if $length > $longest;
+				$self->_violation('free with waiters', $lock, $part->[0],
+					sprintf('%s, for %.1f s, whatever happened', $lock, $part->[1] - $part->[0]))
+				  if $part->[1] - $part->[0] > $bound && $length <= $patience;
+			}
+		}
+		$self->{gaps}{$lock} = $longest;
+		$self->_violation('free with waiters', $lock, $at,
+			sprintf('%s, for %.1f s without a fault from %.3f', $lock, $longest, $at - $self->{start}))
+		  if $longest > $patience;
+
+		next if $run <= 0;
+		$self->{undisturbed}{locks}{$lock} =
+		  _outside(@$self{qw(start faults_end)}, $disturbed) / $run;
+		$self->_violation('hardly undisturbed', $lock, undef,
+			sprintf('%s: %.1f %% of the time', $lock, 100 * $self->{undisturbed}{locks}{$lock}))
+		  if $run >= $worth && $self->{undisturbed}{locks}{$lock} < $least;
+	}
+	for my $cluster (@{ $self->{clusters} })
+	{
+		next if $run <= 0;
+		my @here = grep { !$_->{clusters} || grep({ $_ eq $cluster } @{ $_->{clusters} }) }
+		  @{ $self->{faults} };
+		$self->{undisturbed}{clusters}{$cluster} =
+		  _outside(@$self{qw(start faults_end)}, $self->_with_recovery(@here)) / $run;
+	}
 	return;
+}
+
+# From when to when these faults excuse waiting; sorted, and none in another.
+sub _with_recovery
+{
+	my ($self, @faults) = @_;
+	my @found;
+
+	for my $i (
+		sort { $a->[0] <=> $b->[0] }
+		map {
+			my $after = $self->{timeout} + $recovers;
+			$after = min($after, 2 * ($_->{end} - $_->{begin})) if $_->{kind} eq 'stall';
+			[ $_->{begin}, $_->{end} + $after ]
+		}
+		grep { !$_->{harmless} } @faults)
+	{
+		if (@found && $found[-1][1] >= $i->[0])
+		{
+			$found[-1][1] = max($found[-1][1], $i->[1]);
+		}
+		else { push @found, $i; }
+	}
+	return \@found;
+}
+
+# The same for a lock: of the faults of clusters, only those count of clusters
+# that may have been in its queue at that time.
+sub _disturbed
+{
+	my ($self, $lock) = @_;
+	my %wanted;
+
+	for my $h (@{ $self->{users}{$lock} })
+	{
+		push @{ $wanted{ $h->{cluster} } }, [ $h->{asked}, $h->{left} + $keeps ];
+	}
+	return $self->_with_recovery(
+		grep {
+			my $f = $_;
+			!$f->{clusters} || grep {
+				grep {
+					$_->[0] < $f->{end} + $self->{timeout} + $recovers && $_->[1] > $f->{begin}
+				} @{ $wanted{$_} // [] }
+			} @{ $f->{clusters} }
+		} @{ $self->{faults} });
+}
+
+# When nobody holds a lock and somebody waits, be it for others, too.
+sub _gaps
+{
+	my ($self, $lock, $disturbed) = @_;
+	my $capacity = $self->{permits}{$lock} // 1;
+	my (@changes, @gaps, $since, $waited);
+	my ($held, $waiting) = (0, 0);
+
+	# (time, change of holders, change of waiters)
+	for my $h (@{ $self->{users}{$lock} })
+	{
+		push @changes, [ $h->{asked}, 0, 1 ], [ $h->{entered} // $h->{left}, 0, -1 ];
+		push @changes, [ $h->{entered}, 1, 0 ], [ $h->{left}, -1, 0 ] if defined $h->{entered};
+	}
+	for my $c (sort { $a->[0] <=> $b->[0] || $b->[1] <=> $a->[1] } @changes)
+	{
+		$held += $c->[1];
+		$waiting += $c->[2];
+		if ($held < $capacity && $waiting > 0)
+		{
+			$since //= $c->[0];
+		}
+		elsif (defined $since)
+		{
+			push @gaps, [ $since, $c->[0] ];
+			undef $since;
+		}
+		if ($waiting > 0)
+		{
+			$waited //= $c->[0];
+		}
+		elsif (defined $waited)
+		{
+			$self->{waited}{$lock} += _outside($waited, $c->[0], $disturbed);
+			undef $waited;
+		}
+	}
+	return @gaps;
+}
+
+# Of such a time, the parts in which the lock was not kept by one who waits for
+# several, one of which is held or kept: nobody waits for himself.
+sub _free_parts
+{
+	my ($self, $lock, $from, $to) = @_;
+	my (%locks, %callers, %held, @free);
+	my @look = ($lock);
+	my %cut = ($from => 1, $to => 1);
+
+	# all locks that are in question, who holds them, and who waits for several
+	while (defined(my $l = shift @look))
+	{
+		next if $locks{$l}++;
+		for my $h (@{ $self->{users}{$l} })
+		{
+			next if $h->{asked} >= $to || $h->{left} <= $from;
+			my @times = @$h{qw(entered left)};
+
+			if (defined $h->{entered} && $h->{entered} < $to)
+			{
+				push @{ $held{$l} }, $h;
+				$cut{$_} = 1 for grep { $_ > $from && $_ < $to } @times;
+			}
+			next if @{ $h->{locks} } == 1 || (defined $h->{entered} && $h->{entered} <= $from);
+			$callers{ $h->{hold} } = $h;
+			push @look, @{ $h->{locks} };
+			$cut{$_} = 1 for grep { $_ > $from && $_ < $to } ($h->{asked}, $times[0] // $times[1]);
+		}
+	}
+
+	my @cuts = sort { $a <=> $b } keys %cut;
+	for my $i (1 .. $#cuts)
+	{
+		my ($begin, $end) = @cuts[ $i - 1, $i ];
+		my $there = sub { return $_[0] <= $begin && $_[1] >= $end; };
+		my @waiting = grep { $there->($_->{asked}, $_->{entered} // $_->{left}) } values %callers;
+		my %taken = map {
+			my $l = $_;
+			(grep { $there->(@$_{qw(entered left)}) } @{ $held{$l} }) ? ($l => 1) : ()
+		} keys %held;
+
+		while (my @more = grep { grep { $taken{$_} } @{ $_->{locks} } } @waiting)
+		{
+			my $n = keys %taken;
+			$taken{$_} = 1 for map { @{ $_->{locks} } } @more;
+			last if keys %taken == $n;
+		}
+		next if $taken{$lock} && !$self->{permits}{$lock};
+		if (@free && $free[-1][1] == $begin) { $free[-1][1] = $end; }
+		else { push @free, [ $begin, $end ]; }
+	}
+	return @free;
 }
 
 # The length of an interval outside of others, which are sorted.
@@ -575,11 +837,13 @@ sub _recovery
 	@$_ = sort { $a <=> $b } @$_ for values %entered;
 	for my $f (@{ $self->{faults} })
 	{
+		next if $f->{harmless} || $f->{kind} eq 'stall';
 		for my $cluster (@{ $f->{clusters} // [ sort keys %entered ] })
 		{
 			my ($first) = grep { $_ > $f->{end} } @{ $entered{$cluster} };
 			next unless defined $first;
-			next if grep { $_ != $f && $_->{begin} < $first && $_->{end} > $f->{end} }
+			next
+			  if grep { $_ != $f && !$_->{harmless} && $_->{begin} < $first && $_->{end} > $f->{end} }
 			  @{ $self->{faults} };
 			push @{ $seconds{ $f->{kind} } }, $first - $f->{end};
 		}

@@ -34,7 +34,8 @@ request.
 
 =item hold
 
-hold (an id), cluster, client, pid, locks, mode, scope, call; asked; entered (undef: not
+hold (an id), cluster, client, pid, locks, mode (exclusive, shared, permit), scope,
+call, foreign (see Foreigners.pm); asked; entered (undef: not
 got), left (certainly not held any more); result: "got", "no" (not in time),
 "failed", "died" (the connection has ended), "hangs"; sqlstate, message
 
@@ -42,6 +43,8 @@ got), left (certainly not held any more); result: "got", "no" (not in time),
 
 id, hold, mode, check (zklock.commit_check), and by lock what was read: n, token; pause (it was to
 stop behind the commit check, for so long); commit (asked), end;
+keeps, kept (which locks were to be there after ROLLBACK TO a savepoint, and
+which were); sure (see Foreigners.pm);
 outcome: "committed", "rolled back" (as was meant), "failed" (by an error),
 "died" (the connection has ended ahead of COMMIT), "unknown" (in COMMIT),
 "hangs"; sqlstate, message
@@ -109,7 +112,8 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 =item Clients->start(%options)
 
 name (of the cluster), node, seed, clients (how many), locks (name to weight;
-the first letter of a name tells what kind of data it guards: see Chaos.pm),
+what a name begins with tells what kind of data it guards, and how it is used: see
+Chaos.pm), permits (of semaphores),
 history (file to append to), long and medium (the chance that a section
 takes so long), long_lasts and medium_lasts (lowest and highest number of
 seconds), slow (the chance of a slow
@@ -325,6 +329,14 @@ sub _step
 	{
 		$c->{hold}{asked} = now();
 	}
+	elsif ($step->{is} eq 'second')
+	{
+		$c->{second} = {
+			%{ $c->{hold} }, hold => "$c->{hold}{hold}.second", locks => [ $step->{lock} ],
+			call => 'zk_try_lock', asked => now()
+		};
+		delete $c->{second}{entered};
+	}
 	elsif ($step->{is} eq 'commit')
 	{
 		$c->{section}{commit} = now();
@@ -383,6 +395,13 @@ sub _answer
 	}
 	if (defined $state)
 	{
+		# a cancel that was meant for what came before
+		if ($step->{is} eq 'recover' && $state eq '57014')
+		{
+			unshift @{ $c->{steps} }, $step;
+			return;
+		}
+		@{ $c->{second} }{qw(sqlstate message)} = ($state, $result->{message}) if $c->{second};
 		if ($step->{is} eq 'enter')
 		{
 			@{ $c->{hold} }{qw(result sqlstate message)} =
@@ -426,6 +445,17 @@ sub _answer
 			$c->{hold}{entered} = $now;
 		}
 	}
+	elsif ($step->{is} eq 'second')
+	{
+		if ($result->{out} eq 't') { $c->{second}{entered} = $now; }
+		else { $self->_end_second($c, 'no'); }
+	}
+	elsif ($step->{is} eq 'back')
+	{
+		$self->_end_second($c, 'got');
+		$c->{section}{keeps} = $c->{hold}{locks};
+		$c->{section}{kept} = [ split /\n/, $result->{out} // '' ];
+	}
 	elsif ($step->{is} eq 'look')
 	{
 		# "n:token" for each lock
@@ -461,11 +491,25 @@ sub _end_section
 	return;
 }
 
+# The lock taken behind a savepoint.
+sub _end_second
+{
+	my ($self, $c, $result) = @_;
+	my $hold = delete $c->{second} or return;
+
+	@$hold{qw(left result)} = (now(), $result);
+	$self->_record($hold);
+	return;
+}
+
 sub _end_hold
 {
 	my ($self, $c, $result, $state, $message) = @_;
 	my $hold = delete $c->{hold} or return;
 
+	@{ $c->{second} }{qw(sqlstate message)} = ($state, $message)
+	  if $c->{second} && defined $state && !defined $c->{second}{sqlstate};
+	$self->_end_second($c, $result eq 'got' ? 'failed' : $result);
 	$hold->{left} = now();
 	$hold->{result} = $result if $result ne 'got' || !$hold->{result};
 	@$hold{qw(sqlstate message)} = ($state, $message)
@@ -498,21 +542,58 @@ sub _plan
 	my $mode = $dice->chance(0.15) ? 'shared' : 'exclusive';
 	my $scope = $dice->chance(0.12) ? 'session' : 'transaction';
 	my @locks = ($dice->weighted(%locks));
+
+	# Who holds what others want behind a savepoint waits for nothing more, so
+	# that there is no deadlock; foreign clients know no readers beside a mutex.
+	my $plain = qr/^([wfl]\d|wh)/;
+	$call = 'zk_lock' if $call eq 'zk_lock_all' && $locks[0] !~ $plain;
+	$mode = 'exclusive' if $locks[0] =~ /^fx/;
 	if ($call eq 'zk_lock_all')
 	{
-		delete $locks{ $locks[0] };
-		push @locks, $dice->weighted(%locks) if %locks;
+		my %others = map { ($_ => $locks{$_}) } grep { /$plain/ && $_ ne $locks[0] } keys %locks;
+		my @many = grep { /^wh/ } sort keys %others;
+
+		if (@many >= 40 && $dice->chance(0.15))
+		{
+			push @locks, splice(@many, $dice->below(scalar @many), 1)
+			  for (1 .. 11 + $dice->below(20));
+		}
+		else { push @locks, $dice->weighted(%others) if %others; }
 	}
 	my $timeout = $call eq 'zk_try_lock'
 	  ? ($dice->chance(0.5) ? 0 : $dice->between(0.1, 1.5))
 	  : $dice->chance(0.5) ? $dice->between(0.2, 3) : undef;
-	my $guarded = !grep { /^w/ } @locks;
+	my $guarded = !grep { /^[ws]/ } @locks;
+	my $format = $locks[0] =~ /^fr/ || ($locks[0] !~ /^fx/ && $dice->chance(0.3))
+	  ? 'readwrite' : 'mutex';
 
-	my $enter = "SELECT $call("
+	my $permits = $self->{permits}{ $locks[0] };
+	if ($permits)
+	{
+		$mode = 'permit';
+		$call =~ s/lock/acquire/;
+	}
+	my $enter = 'SET ' . ($scope eq 'session' ? '' : 'LOCAL ')
+	  . "zklock.node_format = $format; SELECT $call("
 	  . ($call eq 'zk_lock_all' ? "'{" . join(',', @locks) . "}'" : "'$locks[0]'")
+	  . ($permits ? ", $permits" : '')
 	  . (defined $timeout ? sprintf(", timeout => '%.3f s'", $timeout) : '')
 	  . ($mode eq 'shared' ? ', shared => true' : '')
 	  . ($scope eq 'session' ? ', session => true' : '') . ')';
+
+	# another lock behind a savepoint
+	my @second;
+	my @seconds = grep { /^wm/ } sort keys %locks;
+	if (@seconds && $scope eq 'transaction' && $locks[0] !~ /^wm/ && $dice->chance(0.1))
+	{
+		my $lock = $dice->one_of(@seconds);
+		@second = (
+			{ is => 'second', lock => $lock,
+				sql => "SAVEPOINT s; SELECT zk_try_lock('$lock', timeout => '0.25 s')" },
+			{ think => $dice->chance(0.3) ? $dice->between(@{ $self->{medium_lasts} }) : 0 },
+			{ is => 'back', sql => 'ROLLBACK TO s;'
+				  . ' SELECT DISTINCT name FROM zk_locks WHERE pid = pg_backend_pid()' });
+	}
 
 	my $transactions = $scope eq 'session' ? 1 + $dice->below(3) : 1;
 	my @steps;
@@ -537,7 +618,7 @@ sub _plan
 		  : 0;
 		if ($dice->chance(0.3)) { $sleep = $seconds; } else { $think = $seconds; }
 		my $slow = $dice->chance($self->{slow}) ? 2 + $dice->below(18) : 0;
-		my $token = $dice->chance(0.3) ? 'true' : 'false';
+		my $token = $dice->chance(0.3) && !$permits ? 'true' : 'false';
 		my $look = join(', ', map { "chaos_look('$_', $token)" } @locks);
 
 		if ($mode eq 'shared')
@@ -550,6 +631,7 @@ sub _plan
 		elsif ($think || $sleep)
 		{
 			push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
+			push @steps, splice @second;
 			push @steps, { think => $think } if $think;
 			push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
 			push @steps, {
@@ -570,6 +652,7 @@ sub _plan
 					map { "chaos_section('$_', '$section', $token, $slow)" } @locks) };
 		}
 
+		push @steps, splice @second;
 		my $end = $dice->weighted(commit => 94, rollback => 5, vanish => 1);
 		if ($end eq 'rollback')
 		{

@@ -101,9 +101,14 @@ sub draw
 		$marked{$_} = 1 for @{ $mark->{ids} };
 	}
 	my %row;
-	for my $lock (sort keys %{ { map { map { ($_ => 1) } @{ $_->{locks} } } @holds } })
+	my %users;
+	for my $h (@holds)
 	{
-		for my $cluster (@{ $history->{clusters} })
+		$users{$_}{ $h->{cluster} } = 1 for @{ $h->{locks} };
+	}
+	for my $lock (sort keys %users)
+	{
+		for my $cluster (sort keys %{ $users{$lock} })
 		{
 			$row{$lock}{$cluster} = $y;
 			push @out, sprintf('<text x="4" y="%d">%s in %s</text>', $y + 10, _escape($lock), $cluster);

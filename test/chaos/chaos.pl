@@ -41,7 +41,7 @@ my $mutation = $ENV{MUTATION} // 'none';
 my %run = (
 	duration => $ENV{DURATION} // ($ENV{TRANSACTIONS} ? 86400 : 300),
 	# that is what one wants to see of a mutation
-	$mutation ne 'none' ? (until => sub { $_[0]->has_same_numbers }) : (),
+	$mutation ne 'none' && $mutation ne 'lost_wakeup' ? (until => sub { $_[0]->has_same_numbers }) : (),
 	$ENV{FAULTS} ? () : Chaos::showing($mutation),
 	mutation => $mutation);
 
@@ -64,7 +64,7 @@ $run{gap} = [ (split /-/, $ENV{GAP})[ 0, -1 ] ] if $ENV{GAP};
 
 my $chaos = Chaos->new(
 	seed => $seed, say => \&say_it,
-	clients => $ENV{CLIENTS} // 12, timeout => $ENV{TIMEOUT} // 4,
+	clients => $ENV{CLIENTS} // 12, timeout => $ENV{TIMEOUT} // 4, acl => $ENV{ACL} // 'open',
 	install_path => $ENV{ZKLOCK_TEST_INSTALL});
 
 say_it("SEED=$seed, " . ($run{transactions} ? "$run{transactions} transactions" : "$run{duration} s")
@@ -83,14 +83,21 @@ my $seconds = $history->{faults_end} - $history->{start};
 
 say_it(sprintf("\n%d sections in %.0f s, %.0f/s", scalar @sections, $seconds, @sections / $seconds));
 say_it('  outcomes: ' . tally(map { $_->{outcome} } @sections));
-say_it('  committed under: ' . join(', ',
-	map { "$_ $verdict->{committed}{$_}" } sort keys %{ $verdict->{committed} }));
-say_it('  calls: ' . tally(map { "$_->{call} $_->{mode}" } @holds));
+my %committed;
+$committed{/^wh/ ? 'wh...' : $_} += $verdict->{committed}{$_} for keys %{ $verdict->{committed} };
+say_it('  committed under: ' . join(', ', map { "$_ $committed{$_}" } sort keys %committed));
+say_it('  calls: ' . tally(map { "$_->{call} $_->{mode}" } grep { $_->{hold} !~ /second/ } @holds));
+say_it('  of more than two locks: ' . grep({ @{ $_->{locks} } > 2 } @holds)
+	  . '; of the session: ' . grep({ $_->{scope} eq 'session' } @holds)
+	  . '; back to a savepoint: ' . grep({ $_->{kept} } @sections));
 say_it('  errors: ' . tally(
 	map { $_->{sqlstate} . ($_->{sqlstate} eq '40001' ? ($_->{message} =~ /lost/ ? ' lost' : ' other') : '') }
 	grep { ($_->{sqlstate} // '') =~ /^\w{5}$/ } @holds));
 say_it("  committed in the warehouse only (crash in COMMIT): $verdict->{half}");
-say_it('faults: ' . tally(map { $_->{kind} } @{ $history->{faults} }));
+my @stalls = grep { $_->{kind} eq 'stall' } @{ $history->{faults} };
+say_it('faults: ' . tally(map { $_->{kind} } grep { $_->{kind} ne 'stall' } @{ $history->{faults} }));
+say_it(sprintf('the machine stood still: %d times, %.1f s', scalar @stalls,
+	sum(0, map { $_->{end} - $_->{begin} } @stalls)));
 say_it('from the end of a fault to the first new grant, in seconds:');
 say_it(sprintf('  %-20s %s', $_, distribution(@{ $verdict->{recovery}{$_} })))
   for sort keys %{ $verdict->{recovery} };
@@ -98,7 +105,20 @@ say_it('from a crashed cluster accepting connections to the next grant of each l
 say_it('  ' . distribution(@{ $verdict->{after_crash} }));
 say_it('longest time a lock was free with waiters, apart from faults: '
 	  . sprintf('%.2f s', max(0, values %{ $verdict->{gaps} })));
+my $undisturbed = $verdict->{undisturbed};
+say_it('part of the run without a fault that excuses waiting: by lock ' . parts('locks')
+	  . '; by cluster ' . join(', ',
+		map { sprintf('%s %.0f %%', $_, 100 * $undisturbed->{clusters}{$_}) }
+		sort keys %{ $undisturbed->{clusters} }));
+say_it(sprintf('  in it, somebody waited for a lock for %.0f s, all locks together',
+	sum(0, values %{ $verdict->{waited} })));
 memory();
+
+sub parts
+{
+	my @parts = sort { $a <=> $b } map { 100 * $_ } values %{ $undisturbed->{ $_[0] } };
+	return @parts ? sprintf('%.0f to %.0f %%', @parts[ 0, -1 ]) : 'none';
+}
 
 sub tally
 {
@@ -144,12 +164,15 @@ push @{ $found{ $_->{kind} } }, $_->{text} for @{ $verdict->{violations} };
 $found{'left behind'} = $history->{left} if @{ $history->{left} };
 my @verdicts = (
 	[ 'no two committed sections overlap', 'overlap', 'same number', 'stale read' ],
+	[ 'never more holders than permits', 'too many permits' ],
 	[ 'tokens never go back', 'token went back', 'token of two clusters' ],
 	[ 'the counter equals the number of commits', 'counter' ],
 	[ 'clients were told the truth', 'lost commit', 'committed in spite of an error',
 		'committed on one side', 'no such section' ],
 	[ 'everybody got an answer', 'no answer', 'connection lost', 'unexpected error' ],
+	[ 'a savepoint gives back what was taken behind it, and no more', 'savepoint' ],
 	[ 'nobody waited for a free lock', 'free with waiters' ],
+	[ 'that could be seen: there was enough quiet', 'hardly undisturbed' ],
 	[ 'nothing is left behind', 'left behind' ]);
 my $failed = @{ $history->{diverged} } ? 1 : 0;
 

@@ -20,6 +20,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.io.Writer;
+import java.lang.reflect.Method;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -78,6 +79,15 @@ public class CuratorClient {
 
         abstract Collection<String> participants() throws Exception;
 
+        /** Our own node. */
+        abstract String node() throws Exception;
+
+        /** The token, if the quorum says that we hold it still. */
+        private long prove() throws Exception {
+            client.transaction().forOperations(client.transactionOp().check().forPath(node()));
+            return client.checkExists().forPath(node()).getCzxid();
+        }
+
         Object call(String operation, JsonNode arguments) throws Exception {
             switch (operation) {
                 case "acquire":
@@ -88,6 +98,8 @@ public class CuratorClient {
                     return null;
                 case "participants":
                     return participants();
+                case "prove":
+                    return prove();
                 default:
                     return unknown(operation);
             }
@@ -117,6 +129,12 @@ public class CuratorClient {
         Collection<String> participants() throws Exception {
             return ((InterProcessMutex) mutex).getParticipantNodes();
         }
+
+        String node() throws Exception {
+            Method path = InterProcessMutex.class.getDeclaredMethod("getLockPath");
+            path.setAccessible(true);
+            return (String) path.invoke(mutex);
+        }
     }
 
     /** A mutex that is released as soon as somebody asks for it. */
@@ -139,10 +157,12 @@ public class CuratorClient {
     /** InterProcessSemaphoreV2; released is the latest lease. */
     static class Permit extends Lock {
         private final InterProcessSemaphoreV2 semaphore;
+        private final String path;
         private final Deque<Lease> leases = new ArrayDeque<>();
 
-        Permit(InterProcessSemaphoreV2 semaphore) {
+        Permit(InterProcessSemaphoreV2 semaphore, String path) {
             this.semaphore = semaphore;
+            this.path = path;
         }
 
         boolean acquire(Double seconds) throws Exception {
@@ -161,6 +181,10 @@ public class CuratorClient {
 
         Collection<String> participants() throws Exception {
             return semaphore.getParticipantNodes();
+        }
+
+        String node() {
+            return path + "/leases/" + leases.peek().getNodeName();
         }
     }
 
@@ -204,6 +228,10 @@ public class CuratorClient {
 
         Collection<String> participants() {
             return Collections.singletonList(lock.getId());
+        }
+
+        String node() {
+            return lock.getId();
         }
     }
 
@@ -337,7 +365,7 @@ public class CuratorClient {
                 return new Mutex(new InterProcessSemaphoreMutex(client, path));
             case "InterProcessSemaphoreV2":
                 return new Permit(new InterProcessSemaphoreV2(client, path,
-                    options.get("permits").asInt()));
+                    options.get("permits").asInt()), path);
             case "LeaderSelector":
                 return new Leader(path, options.path("requeue").asBoolean());
             case "ZooKeeper's WriteLock":

@@ -235,6 +235,16 @@ Who it is, for the names of tests; the session of the client.
 
 All in the queue, as the library sees them; as a list.
 
+=item prove()
+
+The token (czxid) of what has been acquired, once ZooKeeper's quorum has said
+that it is there; dies if it is lost.
+
+=item tidy()
+
+Of kazoo's locks: after an acquire that has failed, delete what it may have left
+behind.
+
 =item revoked()
 
 Has somebody asked for it?
@@ -276,6 +286,8 @@ sub kind { return $_[0]{kind}; }
 sub session { return $_[0]{client}->session; }
 sub acquire { my $self = shift; return $self->_run('acquire', @_); }
 sub release { return $_[0]->_run('release'); }
+sub prove { return $_[0]->_run('prove'); }
+sub tidy { return $_[0]->_run('tidy'); }
 sub participants { return @{ $_[0]->_run('participants') }; }
 sub revoked { return $_[0]->_run('revoked'); }
 sub run { return @{ $_[0]->_run('run') }; }

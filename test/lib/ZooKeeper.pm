@@ -762,6 +762,11 @@ Leave the queue.
 kazoo's own lock recipe with extra_lock_patterns; false if not to be had in
 time.
 
+=item sweep($root)
+
+Delete all lock directories that are empty, as the servers' collector does;
+returns how many.
+
 =cut
 
 sub enqueue { return $_[0]->_call('enqueue', $_[1], $_[2] // '-lock-'); }
@@ -782,6 +787,7 @@ sub unlock { return $_[0]->delete($_[1]); }
 
 sub kazoo_lock { return $_[0]->_call('kazoo_lock', $_[1], $_[2]); }
 sub kazoo_unlock { return $_[0]->_call('kazoo_unlock', $_[1]); }
+sub sweep { return $_[0]->_call('sweep', $_[1]); }
 
 sub disconnect
 {

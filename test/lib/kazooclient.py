@@ -120,6 +120,23 @@ class LockActor(Actor):
     def participants(self):
         return self._lock.contenders()
 
+    def prove(self):
+        client, node = self._lock.client, self._lock.path + '/' + self._lock.node
+        check = client.transaction()
+        check.check(node, -1)
+        for result in check.commit():
+            if isinstance(result, Exception):
+                raise result
+        return client.exists(node).czxid
+
+    def tidy(self):
+        # a lost connection may have kept acquire() from it
+        client = self._lock.client
+        client.retry(client.sync, self._lock.path)
+        for child in client.retry(client.get_children, self._lock.path):
+            if child.startswith(self._lock.prefix):
+                client.retry(client.delete, self._lock.path + '/' + child)
+
 
 class Load(Actor):
     """As in CuratorClient.java."""

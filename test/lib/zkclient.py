@@ -189,6 +189,16 @@ class Client:
         directory, name = node.rsplit('/', 1)
         return self.contenders(directory).index(name)
 
+    def sweep(self, root):
+        """Delete what is empty below the root, as the collector of containers
+        does."""
+        paths = [root + '/' + child for child in self._zk.get_children(root)]
+        paths = [path + sub for sub in ('/locks', '/leases', '') for path in paths]
+        results = [self._zk.delete_async(path) for path in paths]
+        for result in results:
+            result.wait(60)
+        return sum(result.successful() for result in results)
+
     def kazoo_lock(self, directory, timeout):
         lock = self._zk.Lock(directory, extra_lock_patterns=PATTERNS)
         self._locks[directory] = lock

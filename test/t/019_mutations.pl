@@ -16,6 +16,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Timeline;
+use ZkWire;
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 
@@ -160,6 +161,202 @@ idle();
 push @{ $history{faults} }, { kind => 'lose-quorum', begin => 3, end => 22 };
 finds('', 'no wake-up while there is no quorum');
 
+# only of those who may have been in the queue at that time, and not of what
+# harms nobody
+for my $cluster ('a', 'b')
+{
+	idle();
+	push @{ $history{faults} },
+	  { kind => 'stop-cluster', begin => 3, end => 22, clusters => [$cluster] };
+	finds('', "nor while cluster $cluster stands still");
+}
+idle();
+section('c1', 'x', 1, 2, 0);
+push @{ $history{faults} },
+  { kind => 'stop-cluster', begin => 3, end => 22, clusters => ['c'] };
+finds('free with waiters', 'but while one does that has nothing to do with the lock');
+idle();
+section('c1', 'w', 71, 72, 2);
+push @{ $history{faults} },
+  { kind => 'stop-cluster', begin => 3, end => 22, clusters => ['c'] };
+finds('free with waiters', 'or not yet');
+history();
+section('c1', 'w', 1, 2, 0);
+section('a1', 'w', 39, 40, 1);
+section('b1', 'w', 70, 71, 2, hold => { asked => 39.5 });
+push @{ $history{faults} },
+  { kind => 'stop-cluster', begin => 41, end => 62, clusters => ['c'] };
+finds('free with waiters', 'or no longer');
+idle();
+push @{ $history{faults} },
+  { kind => 'cancel-backends', begin => 3, end => 22, clusters => ['b'], harmless => 1 };
+finds('free with waiters', 'or while others are canceled');
+
+# the machine stands still, for long or for a moment
+idle();
+push @{ $history{faults} }, { kind => 'stall', begin => 3, end => 20 };
+finds('', 'no wake-up while the machine stands still');
+idle();
+push @{ $history{faults} }, map { { kind => 'stall', begin => $_, end => $_ + 0.5 } } (3, 8, 13, 18, 23);
+finds('free with waiters', 'but after that');
+
+# no fault excuses everything, or is there all the time
+history();
+section('a1', 'w', 1, 2, 0);
+section('b1', 'w', 98, 99, 1, hold => { asked => 1.5 });
+push @{ $history{faults} }, { kind => 'lose-quorum', begin => 3, end => 91 };
+finds('free with waiters, hardly undisturbed', 'a wait for too long in spite of faults');
+also('b1', 'w', 6, 7, 1);
+push @{ $history{faults} }, { kind => 'lose-quorum', begin => 5.5, end => 80 };
+finds('hardly undisturbed', 'a run that is disturbed nearly all the time');
+like(Checker::check(\%history)->{undisturbed}{locks}{w}, qr/^0\.09/, 'checker: it says how much');
+$history{faults_end} = 59;
+finds('', 'a short one says nothing of that');
+
+# A call that waits for some locks, from when to when.
+sub waits
+{
+	my ($id, $locks, $asked, $entered, %more) = @_;
+	push @{ $history{holds} },
+	  {
+		hold => "$id.1", cluster => substr($id, 0, 1), client => 1, pid => 1, locks => $locks,
+		mode => 'exclusive', scope => 'transaction', call => 'zk_lock_all', asked => $asked,
+		entered => $entered, left => $entered + 0.1, result => 'got', %more
+	  };
+	return;
+}
+
+# who waits for several keeps some of them while others are held, and no longer
+sub several
+{
+	my ($to) = @_;
+	history();
+	waits('a1', ['y'], 1, 1.1, left => $to);
+	waits('a2', [ 'x', 'y' ], 2, 30.1);
+	waits('b2', [ 'w', 'x' ], 3, 30.1);
+	waits('b3', ['w'], 4, 30.3);
+	return;
+}
+
+several(30);
+finds('', 'a chain of those who wait for several');
+several(20);
+finds('free with waiters', 'that waits for nobody');
+history();
+waits('a1', [ 'w', 'x' ], 2, 20);
+waits('b1', [ 'x', 'w' ], 2, 22);
+finds('free with waiters', 'two that wait for each other');
+history();
+waits('a1', [ 'w', 'x' ], 2, 20);
+waits('b1', ['x'], 1, 1.5, left => 19.5);
+finds('', 'one that waits for a holder');
+
+# semaphores
+sub permits
+{
+	my ($permits) = @_;
+	history();
+	$history{permits}{s} = $permits;
+	section('a1', 's', 1, 5, 0, hold => { mode => 'permit' });
+	section('b1', 's', 2, 6, 0, hold => { mode => 'permit' });
+	section('a2', 's', 5.5, 7, 1, hold => { mode => 'permit' });
+	section('a3', 's', 8, 9, 2, hold => { mode => 'permit' });
+	return;
+}
+
+permits(2);
+finds('', 'two permits, and two holders at a time');
+permits(1);
+finds('too many permits', 'two holders, and one permit');
+permits(2);
+push @{ $history{faults} },
+  { kind => 'kill-session', begin => 1.5, end => 5.05, closes => 1, clusters => ['a'] };
+section('b2', 's', 4, 4.5, 1, hold => { mode => 'permit' });
+finds('', 'three, one of them in a session that was closed from outside');
+is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: is a hole');
+for my $permits (1, 2)
+{
+	history();
+	$history{permits}{s} = $permits;
+	section('a1', 's', 1, 40, 0, hold => { mode => 'permit' });
+	section('b1', 's', 41, 42, 1, hold => { mode => 'permit', asked => 2 });
+	finds($permits == 1 ? '' : 'free with waiters', "a wait while one of $permits permits is taken");
+}
+
+# another client has held its lock for certain only until it looked
+sub foreign
+{
+	history();
+	section('a1', 'f', 1, 5, 0, there => ['warehouse'], token => { f => 5 },
+		hold => { foreign => 1 }, @_);
+	section('b1', 'f', 4, 6, 1, token => { f => 6 });
+	return;
+}
+
+foreign(sure => 3);
+finds('', 'another client whose lock has gone since it looked');
+foreign(sure => 4.5);
+finds('overlap', 'another client that has looked meanwhile');
+history();
+section('a1', 'f', 4, 5, 0, hold => { mode => 'shared', foreign => 1 }, sure => 4.5);
+section('b1', 'f', 4.7, 6, 0);
+finds('', 'the same of a reader');
+$history{sections}[0]{sure} = 4.9;
+finds('overlap, stale read', 'and of one that has looked later');
+
+# statements that were canceled
+sub canceled
+{
+	my ($lock, @pids) = @_;
+	history();
+	section('a1', $lock, 1, 2, 0, outcome => 'unknown', sqlstate => '57014',
+		there => ['warehouse'], hold => { sqlstate => '57014', message => 'canceled' });
+	$history{sections}[0]{outcome} = 'failed';
+	push @{ $history{faults} },
+	  { kind => 'cancel-backends', begin => 1.5, end => 3, cancels => \@pids, clusters => ['a'],
+		harmless => 1 };
+	return;
+}
+
+canceled('w', 7, 1);
+finds('', 'a cancel, while the other side commits');
+is(Checker::check(\%history)->{half}, 1, 'checker: it is counted');
+canceled('w', 7);
+finds('unexpected error', 'a cancel that nobody asked for');
+canceled('w');
+push @{ $history{faults} },
+  { kind => 'freeze-links-long', begin => 0.5, end => 1.5, clusters => ['a'] };
+finds('', 'a holder may be canceled since its lock is lost');
+$history{faults}[-1]{clusters} = ['b'];
+finds('unexpected error', 'not by a fault elsewhere');
+$history{faults}[-1]{clusters} = ['a'];
+@{ $history{holds}[0] }{qw(entered result)} = (undef, 'failed');
+@history{qw(sections rows)} = ([], {});
+finds('unexpected error', 'and who waits is not canceled for that');
+canceled('w', 1);
+section('b1', 'w', 2.05, 3, 0);
+finds('', 'a later section beside it');
+is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: is a hole');
+canceled('f', 1);
+section('b1', 'f', 2.05, 3, 0);
+finds('counter, same number', 'with a fence it is a violation');
+history();
+section('a1', 'w', 1, 2, 0, outcome => 'failed', hold => { sqlstate => '42501', message => 'denied' });
+push @{ $history{faults} }, { kind => 'reload', begin => 0.5, end => 1.5, clusters => ['a'] };
+finds('unexpected error', 'ZooKeeper denies access');
+push @{ $history{faults} },
+  { kind => 'change-auth', begin => 0.5, end => 1.5, clusters => ['a'], denies => 1 };
+finds('', 'to credentials that are not those of the znodes');
+
+# savepoints
+for my $kept ([], ['w'], [ 'w', 'wm' ])
+{
+	history();
+	section('a1', 'w', 1, 2, 0, keeps => ['w'], kept => $kept);
+	finds(@$kept == 1 ? '' : 'savepoint',
+		'after ROLLBACK TO there is left: ' . (join(', ', @$kept) || 'nothing'));
+}
+
 # rule 7: a pause in COMMIT, without a fence and with one
 sub paused
 {
@@ -255,13 +452,36 @@ for my $mutation (qw(commit_check_off recovered_create_owns release_before_commi
 	my $begin = time;
 	my ($history, $verdict) = run(
 		Chaos::showing($mutation), mutation => $mutation,
-		duration => 60, until => sub { $_[0]->has_same_numbers });
+		duration => 150, until => sub { $_[0]->has_same_numbers });
 	my ($same) = grep { $_->{kind} eq 'same number' } @{ $verdict->{violations} };
 
 	ok($same, "$mutation is found") or diag(explain($verdict->{violations}));
 	note sprintf('%s: found after %.1f s (%d s in all), %d sections: %s', $mutation,
 		$history->{faults_end} - $history->{start}, time - $begin,
 		scalar @{ $history->{sections} }, $same ? $same->{text} : '');
+}
+
+{
+	my $begin = time;
+	my %wire = map { ($_ => ZkWire->new($chaos->{node}{$_})) } ('a', 'b');
+	# Most calls have a timeout of three seconds at most; when some have waited
+	# so long, the checker has enough.
+	my $waits_long = sub {
+		return grep {
+			$_->run("SELECT count(*) FROM zk_locks WHERE NOT granted"
+				  . " AND since < now() - interval '12 s'")->{out} > 0
+		} values %wire;
+	};
+	my ($history, $verdict) = run(
+		locks => { map { ("w$_" => 1) } (1 .. 16) }, mutation => 'lost_wakeup', faults => [],
+		duration => 60, drain => 5, until => $waits_long);
+	my ($free) = grep { $_->{kind} eq 'free with waiters' } @{ $verdict->{violations} };
+
+	ok($free, 'lost_wakeup is found') or diag(explain($verdict->{gaps}));
+	is(scalar(grep { $_->{kind} !~ /^(free with waiters|no answer)$/ } @{ $verdict->{violations} }),
+		0, 'and nothing else');
+	note sprintf('lost_wakeup: %d s in all, %d sections: %s', time - $begin,
+		scalar @{ $history->{sections} }, $free ? $free->{text} : '');
 }
 
 # all of that together, but on sound locks

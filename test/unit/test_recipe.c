@@ -5681,7 +5681,7 @@ static const Scenario scenarios[] = {
 	{"a number without order, one ahead that has one", .dir_known = true,
 	.others = {W()}, .first = INT32_MAX - 1, .in_a_row = true, .faults = 1},
 	{"a number without order, as that of one ahead", .dir_known = true,
-	.others = {W()}, .first = INT32_MAX, .in_a_row = true, .faults = 2}
+	.others = {W()}, .first = INT32_MAX, .in_a_row = true, .faults = 2},
 	{"a stray of our own ahead", .dir_known = true, .kin = W(),
 	.stray = true, .faults = 2},
 	{"another one, and a stray of our own ahead, answers late",

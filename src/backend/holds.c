@@ -16,6 +16,13 @@
  * acquired once for each hold, in the name of the session or of the current
  * (sub)transaction, and always in the mode of the first.
  *
+ * A trigger may take one lock a million times, or be in a subtransaction a
+ * million times while a thousand locks are held.  So holds that lie upon each
+ * other and do not differ are one entry of the stack, with a count; and the end
+ * of a subtransaction looks only at locks that it has touched, and there only at
+ * what lies above the latest hold that is older and not undone: what is below
+ * that cannot have been undone since, as the latest is always undone first.
+ *
  * At a transaction's end the check is first and the release last.  The slot is
  * dropped when the commit is visible to everybody and all callbacks for
  * XACT_EVENT_COMMIT have run, since a foreign data wrapper's may commit on
@@ -89,11 +96,15 @@
 /* In field4 of our lock tags, which tells them from others' user locks: "ZK". */
 #define ZK_LOCKTAG_MAGIC	0x5A4B
 
+/* Holds that do not differ. */
 typedef struct Hold
 {
-	SubTransactionId subid;		/* that it belongs to, if not session */
-	SubTransactionId undone;	/* in which zk_unlock marked it, or Invalid */
+	SubTransactionId subid;		/* that it belongs to; Invalid: session */
+	SubTransactionId undone;	/* in which zk_unlock marked it, or Invalid;
+								 * Top for one of the session, since that is
+								 * not rolled back */
 	bool		session;
+	int64		count;			/* how many they are */
 } Hold;
 
 typedef struct HeldLock
@@ -106,13 +117,21 @@ typedef struct HeldLock
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */
 	bool		loss_told;		/* by warn_of_lost_holds() */
-	int			nholds;			/* 0: being acquired */
+	int			nholds;			/* entries; 0: being acquired */
 	int			maxholds;
 	Hold	   *holds;			/* the latest is the last */
+	int64		nsession;		/* holds of the session, each counted */
+	int64		nundone;		/* holds that are marked, likewise */
+	SubTransactionId touched;	/* in which the holds may have changed; Invalid:
+								 * in none but Top */
+	dlist_node	touched_node;	/* in touched_list, unless Invalid */
 } HeldLock;
 
 static HTAB *held_table = NULL; /* all HeldLocks, by key */
 static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* nholds > 0 */
+
+/* Locks that the present subtransactions have touched, the innermost first. */
+static dlist_head touched_list = DLIST_STATIC_INIT(touched_list);
 
 /*
  * The locks of a call that has not ended, for the callbacks to clean up.  A
@@ -224,6 +243,22 @@ make_held_table(void)
 	before_shmem_exit(release_at_exit, (Datum) 0);
 }
 
+/* Have room for one more entry on the stack. */
+static void
+make_room_for_hold(HeldLock *lock)
+{
+	int			newmax = lock->maxholds == 0 ? 2 : lock->maxholds * 2;
+
+	if (lock->nholds < lock->maxholds)
+		return;
+	if (lock->holds == NULL)
+		lock->holds = MemoryContextAlloc(TopMemoryContext,
+										 newmax * sizeof(Hold));
+	else
+		lock->holds = repalloc_huge(lock->holds, newmax * sizeof(Hold));
+	lock->maxholds = newmax;
+}
+
 /*
  * Find or make the entry of a lock, with room for one more hold, so that
  * nothing can fail once the slot is taken.
@@ -243,6 +278,8 @@ prepare_held(const char *key, ZnodeKind kind, int permits)
 		lock->nholds = 0;
 		lock->maxholds = 0;
 		lock->holds = NULL;
+		lock->nsession = lock->nundone = 0;
+		lock->touched = InvalidSubTransactionId;
 	}
 	if (lock->nholds == 0)
 	{
@@ -253,17 +290,7 @@ prepare_held(const char *key, ZnodeKind kind, int permits)
 		lock->loss_told = false;
 		zk_locktag(key, &lock->tag);
 	}
-	if (lock->nholds == lock->maxholds)
-	{
-		int			newmax = lock->maxholds == 0 ? 2 : lock->maxholds * 2;
-
-		if (lock->holds == NULL)
-			lock->holds = MemoryContextAlloc(TopMemoryContext,
-											 newmax * sizeof(Hold));
-		else
-			lock->holds = repalloc(lock->holds, newmax * sizeof(Hold));
-		lock->maxholds = newmax;
-	}
+	make_room_for_hold(lock);
 	return lock;
 }
 
@@ -276,16 +303,75 @@ forget_held(HeldLock *lock)
 	hash_search(held_table, lock->key, HASH_REMOVE, NULL);
 }
 
+static bool
+is_undone(const Hold *hold)
+{
+	return hold->undone != InvalidSubTransactionId;
+}
+
+/* Put holds on top of the stack, where there is room. */
+static void
+add_holds(HeldLock *lock, Hold added)
+{
+	Hold	   *top = lock->nholds > 0 ? &lock->holds[lock->nholds - 1] : NULL;
+
+	if (added.session)
+		lock->nsession += added.count;
+	if (is_undone(&added))
+		lock->nundone += added.count;
+	if (top && top->session == added.session && top->subid == added.subid &&
+		top->undone == added.undone)
+		top->count += added.count;
+	else
+		lock->holds[lock->nholds++] = added;
+}
+
+/*
+ * Take the entries from number "kept" on off the stack.  They are still there to
+ * be read: the caller goes through them from below, and adds again those that
+ * stay, which takes no more room than they had.
+ */
+static void
+take_off_holds(HeldLock *lock, int kept)
+{
+	for (int i = kept; i < lock->nholds; i++)
+	{
+		if (lock->holds[i].session)
+			lock->nsession -= lock->holds[i].count;
+		if (is_undone(&lock->holds[i]))
+			lock->nundone -= lock->holds[i].count;
+	}
+	lock->nholds = kept;
+}
+
+/* The current subtransaction changes the holds of a lock. */
+static void
+touch(HeldLock *lock)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+
+	if (subid == lock->touched || subid == TopSubTransactionId)
+		return;
+	if (lock->touched != InvalidSubTransactionId)
+		dlist_delete(&lock->touched_node);
+	dlist_push_head(&touched_list, &lock->touched_node);
+	lock->touched = subid;
+}
+
 static void
 push_hold(HeldLock *lock, bool session)
 {
-	Hold	   *hold = &lock->holds[lock->nholds++];
+	Hold		hold = {
+		.subid = session ? InvalidSubTransactionId : GetCurrentSubTransactionId(),
+		.undone = InvalidSubTransactionId,
+		.session = session,
+		.count = 1
+	};
 
-	hold->subid = GetCurrentSubTransactionId();
-	hold->undone = InvalidSubTransactionId;
-	hold->session = session;
-	if (lock->nholds == 1)
+	if (lock->nholds == 0)
 		dlist_push_tail(&held_list, &lock->node);
+	add_holds(lock, hold);
+	touch(lock);
 }
 
 /*
@@ -299,6 +385,8 @@ drop_held(HeldLock *lock)
 
 	stats_count_release(now - lock->proc->since);
 	dlist_delete(&lock->node);
+	if (lock->touched != InvalidSubTransactionId)
+		dlist_delete(&lock->touched_node);
 	slot_drop(lock->proc, now);
 	forget_held(lock);
 }
@@ -307,11 +395,8 @@ drop_held(HeldLock *lock)
 static void
 show_scope(HeldLock *lock)
 {
-	bool		session = false;
+	bool		session = lock->nsession > 0;
 
-	for (int i = 0; i < lock->nholds; i++)
-		if (lock->holds[i].session)
-			session = true;
 	if (session != lock->proc->session)
 		slot_set_scope(lock->proc, session);
 }
@@ -505,7 +590,8 @@ try_lock_heavyweight(const HeldLock *lock, int64 deadline)
  * session, or of the transaction.
  */
 static void
-unlock_heavyweight(const LOCKTAG *tag, LOCKMODE mode, bool session, int times)
+unlock_heavyweight(const LOCKTAG *tag, LOCKMODE mode, bool session,
+				   int64 times)
 {
 	ResourceOwner save_owner = CurrentResourceOwner;
 
@@ -976,6 +1062,23 @@ want_slots(const ZkRequest *request)
 	}
 }
 
+/* The latest hold is the session's, not the transaction's. */
+static void
+make_latest_of_session(HeldLock *lock)
+{
+	Hold		hold = {
+		.subid = InvalidSubTransactionId,
+		.undone = InvalidSubTransactionId,
+		.session = true,
+		.count = 1
+	};
+
+	/* there is room, since it has an entry of its own or needed none */
+	if (--lock->holds[lock->nholds - 1].count == 0)
+		lock->nholds--;
+	add_holds(lock, hold);
+}
+
 /*
  * The latest holds of these locks, which are of the transaction, are the
  * session's from now on: all or none.  Only now, so that an error on the way
@@ -1004,7 +1107,7 @@ make_session_scoped(HeldLock **locks, int nlocks)
 	for (int i = 0; i < nlocks; i++)
 	{
 		unlock_heavyweight(&locks[i]->tag, locks[i]->mode, false, 1);
-		locks[i]->holds[locks[i]->nholds - 1].session = true;
+		make_latest_of_session(locks[i]);
 		show_scope(locks[i]);
 	}
 }
@@ -1180,9 +1283,61 @@ static int
 latest_live_hold(const HeldLock *lock)
 {
 	for (int i = lock->nholds - 1; i >= 0; i--)
-		if (lock->holds[i].undone == InvalidSubTransactionId)
+		if (!is_undone(&lock->holds[i]))
 			return i;
 	return -1;
+}
+
+/*
+ * Mark the latest of the holds of an entry that is not marked: those above it
+ * are.
+ */
+static void
+mark_hold(HeldLock *lock, int number)
+{
+	Hold	   *holds;
+	Hold		marked;
+
+	make_room_for_hold(lock);
+	holds = lock->holds;
+	marked = holds[number];
+	marked.undone = marked.session ? TopSubTransactionId :
+		GetCurrentSubTransactionId();
+	marked.count = 1;
+	lock->nundone++;
+	touch(lock);
+
+	/* it leaves its entry, and joins that above or below, or has its own */
+	if (--holds[number].count == 0)
+	{
+		lock->nholds--;
+		memmove(&holds[number], &holds[number + 1],
+				(lock->nholds - number) * sizeof(Hold));
+	}
+	else
+		number++;
+	for (int i = number; i >= number - 1; i--)
+	{
+		if (i < 0 || i >= lock->nholds || holds[i].session != marked.session ||
+			holds[i].subid != marked.subid || holds[i].undone != marked.undone)
+			continue;
+		holds[i].count++;
+		return;
+	}
+	memmove(&holds[number + 1], &holds[number],
+			(lock->nholds - number) * sizeof(Hold));
+	holds[number] = marked;
+	lock->nholds++;
+}
+
+/* What is left of a lock when holds have been removed. */
+static void
+settle_held(HeldLock *lock)
+{
+	if (lock->nholds == 0)
+		drop_held(lock);
+	else
+		show_scope(lock);
 }
 
 /*
@@ -1196,33 +1351,43 @@ remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
 {
 	LOCKTAG		tag = lock->tag;
 	LOCKMODE	mode = lock->mode;
-	int			kept = 0;
-	int			of_session = 0;
-	int			of_transaction = 0;
+	int			nholds = lock->nholds;
+	int64		of_session = 0;
+	int64		of_transaction = 0;
 
-	for (int i = 0; i < lock->nholds; i++)
+	take_off_holds(lock, 0);
+	for (int i = 0; i < nholds; i++)
 	{
-		if (!goes(&lock->holds[i]))
-			lock->holds[kept++] = lock->holds[i];
-		else if (lock->holds[i].session)
-			of_session++;
+		Hold		hold = lock->holds[i];
+
+		if (!goes(&hold))
+			add_holds(lock, hold);
+		else if (hold.session)
+			of_session += hold.count;
 		else
-			of_transaction++;
+			of_transaction += hold.count;
 	}
-	lock->nholds = kept;
-	if (kept == 0)
-		drop_held(lock);
-	else
-		show_scope(lock);
+	settle_held(lock);
 	unlock_heavyweight(&tag, mode, true, of_session);
 	if (transaction_too)
 		unlock_heavyweight(&tag, mode, false, of_transaction);
 }
 
-static bool
-is_undone(const Hold *hold)
+/* The same for the latest hold, if none is marked, and at once. */
+static void
+remove_latest(HeldLock *lock)
 {
-	return hold->undone != InvalidSubTransactionId;
+	LOCKTAG		tag = lock->tag;
+	LOCKMODE	mode = lock->mode;
+	Hold	   *hold = &lock->holds[lock->nholds - 1];
+	bool		session = hold->session;
+
+	if (session)
+		lock->nsession--;
+	if (--hold->count == 0)
+		lock->nholds--;
+	settle_held(lock);
+	unlock_heavyweight(&tag, mode, session, 1);
 }
 
 static bool
@@ -1270,9 +1435,14 @@ hold_release(const char *key)
 				(errmsg("lock \"%s\" has been lost", zk_name_of_key(key)),
 				 errdetail("The ZooKeeper session of this server has ended.")));
 
-	lock->holds[latest].undone = GetCurrentSubTransactionId();
-	if (may_release_now())
-		remove_holds(lock, is_undone, true);
+	if (may_release_now() && lock->nundone == 0)
+		remove_latest(lock);
+	else
+	{
+		mark_hold(lock, latest);
+		if (may_release_now())
+			remove_holds(lock, is_undone, true);
+	}
 	return true;
 }
 
@@ -1290,8 +1460,14 @@ hold_release_session(void)
 		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
 
 		for (int i = 0; i < lock->nholds; i++)
-			if (lock->holds[i].session && !is_undone(&lock->holds[i]))
-				lock->holds[i].undone = GetCurrentSubTransactionId();
+		{
+			Hold	   *hold = &lock->holds[i];
+
+			if (!hold->session || is_undone(hold))
+				continue;
+			hold->undone = TopSubTransactionId;
+			lock->nundone += hold->count;
+		}
 		if (may_release_now())
 			remove_holds(lock, is_undone, true);
 	}
@@ -1580,6 +1756,10 @@ end_transaction(void)
 	dlist_mutable_iter iter;
 
 	abandon_acquiring();
+	while (!dlist_is_empty(&touched_list))
+		dlist_container(HeldLock, touched_node,
+						dlist_pop_head_node(&touched_list))->touched =
+			InvalidSubTransactionId;
 	dlist_foreach_modify(iter, &held_list)
 		remove_holds(dlist_container(HeldLock, node, iter.cur),
 					 ends_with_transaction, false);
@@ -1672,48 +1852,45 @@ stop_at_end_callback(XactEvent event, void *arg pg_attribute_unused())
 #endif
 
 /*
- * A subtransaction is rolled back: its holds go, and so do its marks.  Not so
- * what it has done to holds of the session, as with advisory locks.
+ * A subtransaction ends.  If it is rolled back its holds go, and so do its marks;
+ * not so what it has done to holds of the session, as with advisory locks.  If
+ * it is released they are its parent's.  Returns false if nothing is left of
+ * the lock.
  */
-static void
-abort_subtransaction(HeldLock *lock, SubTransactionId subid)
+static bool
+end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,
+				   SubTransactionId parent)
 {
-	int			kept = 0;
+	int			nholds = lock->nholds;
+	int			first = nholds;
+	bool		left;
 
-	for (int i = 0; i < lock->nholds; i++)
+	for (; first > 0; first--)
 	{
-		Hold	   *hold = &lock->holds[i];
+		const Hold *hold = &lock->holds[first - 1];
 
-		if (hold->session)
+		if (!hold->session && !is_undone(hold) && hold->subid < subid)
+			break;
+	}
+
+	take_off_holds(lock, first);
+	for (int i = first; i < nholds; i++)
+	{
+		Hold		hold = lock->holds[i];
+
+		if (!hold.session && hold.subid == subid)
 		{
-			if (hold->undone == subid)
-				hold->undone = TopSubTransactionId;
+			if (!commit)
+				continue;
+			hold.subid = parent;
 		}
-		else if (hold->subid == subid)
-			continue;
-		else if (hold->undone == subid)
-			hold->undone = InvalidSubTransactionId;
-		lock->holds[kept++] = *hold;
+		if (!hold.session && hold.undone == subid)
+			hold.undone = commit ? parent : InvalidSubTransactionId;
+		add_holds(lock, hold);
 	}
-	lock->nholds = kept;
-	if (kept == 0)
-		drop_held(lock);
-	else
-		show_scope(lock);
-}
-
-/* A subtransaction is released: its holds and marks are its parent's. */
-static void
-commit_subtransaction(HeldLock *lock, SubTransactionId subid,
-					  SubTransactionId parent)
-{
-	for (int i = 0; i < lock->nholds; i++)
-	{
-		if (lock->holds[i].subid == subid)
-			lock->holds[i].subid = parent;
-		if (lock->holds[i].undone == subid)
-			lock->holds[i].undone = parent;
-	}
+	left = lock->nholds > 0;
+	settle_held(lock);
+	return left;
 }
 
 static void
@@ -1721,19 +1898,34 @@ zk_subxact_callback(SubXactEvent event, SubTransactionId subid,
 					SubTransactionId parent,
 					void *arg pg_attribute_unused())
 {
-	dlist_mutable_iter iter;
+	dlist_head	left = DLIST_STATIC_INIT(left);
 
 	/* the subtransaction of try_lock_heavyweight() is another one */
 	if (event == SUBXACT_EVENT_ABORT_SUB && acquiring.subid == subid)
 		abandon_acquiring();
-	dlist_foreach_modify(iter, &held_list)
-	{
-		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+	if (event != SUBXACT_EVENT_ABORT_SUB && event != SUBXACT_EVENT_COMMIT_SUB)
+		return;
 
-		if (event == SUBXACT_EVENT_ABORT_SUB)
-			abort_subtransaction(lock, subid);
-		else if (event == SUBXACT_EVENT_COMMIT_SUB)
-			commit_subtransaction(lock, subid, parent);
+	while (!dlist_is_empty(&touched_list))
+	{
+		HeldLock   *lock = dlist_head_element(HeldLock, touched_node,
+											  &touched_list);
+
+		if (lock->touched != subid)
+			break;
+		dlist_delete(&lock->touched_node);
+		lock->touched = InvalidSubTransactionId;
+		if (end_subtransaction(lock, subid, event == SUBXACT_EVENT_COMMIT_SUB,
+							   parent) &&
+			parent != TopSubTransactionId)
+			dlist_push_tail(&left, &lock->touched_node);
+	}
+	while (!dlist_is_empty(&left))
+	{
+		dlist_node *node = dlist_pop_head_node(&left);
+
+		dlist_container(HeldLock, touched_node, node)->touched = parent;
+		dlist_push_head(&touched_list, node);
 	}
 }
 

@@ -34,6 +34,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "lib/pairingheap.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -78,7 +79,7 @@
 /* How often to look whether the last holder is gone, if the session is to end. */
 #define DRAIN_CHECK_MS		10
 
-/* How often to look after the contenders that own their locks. */
+/* How often to look after all the contenders that own their locks. */
 #define SWEEP_INTERVAL_MS	1000
 
 /* How long to wait for an owner that may not need its lock to say whether. */
@@ -104,6 +105,8 @@ typedef struct Contender
 	uint32		lock_id;		/* the same, of those for a semaphore's lock */
 	int64		owner_since;	/* zk_now_ms(); 0: not the owner */
 	int64		courting_until; /* the same: see COURTING_MS; or 0 */
+	int64		check_at;		/* the same: to be looked after then; or 0 */
+	pairingheap_node check_node;	/* in "checks", unless 0 */
 	int			asker_pid;		/* backend that it was begun for */
 	bool		created;		/* the slot has its sequence number */
 	bool		has_uuid;
@@ -148,7 +151,9 @@ static char old_passwd[ZK_PASSWD_SIZE];
 static int64 reopen_at = 0;		/* zk_now_ms() before which not to open one */
 static int64 unconnected_since = 0; /* the same; 0: connected, or not trying */
 static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
-static int64 sweep_at = 0;		/* the same of the next sweep_owners() */
+static int64 sweep_at = 0;		/* the same of the next sweep of all owners */
+static pairingheap *checks;		/* contenders with a time of their own to be
+								 * looked after, the earliest first */
 static bool stranger_warned = false;
 
 static void
@@ -242,6 +247,7 @@ make_contender(ZkSlot *slot, ZnodeKind kind)
 	contender->id = new_contender_id(contender);
 	contender->lock_id = 0;
 	contender->has_uuid = false;
+	contender->check_at = 0;
 	contender->is_permit = kind == ZNODE_LEASE;
 	if (contender->is_permit)
 	{
@@ -268,6 +274,36 @@ is_guarded(const Contender *contender)
 		contender->semaphore.guarded : contender->recipe.guard != 0;
 }
 
+static int
+compare_checks(const pairingheap_node *a, const pairingheap_node *b,
+			   void *arg pg_attribute_unused())
+{
+	int64		check_a = pairingheap_const_container(Contender, check_node, a)->check_at;
+	int64		check_b = pairingheap_const_container(Contender, check_node, b)->check_at;
+
+	/* a heap has the greatest first */
+	return check_a < check_b ? 1 : check_a > check_b ? -1 : 0;
+}
+
+static void
+unschedule_check(Contender *contender)
+{
+	if (contender->check_at != 0)
+		pairingheap_remove(checks, &contender->check_node);
+	contender->check_at = 0;
+}
+
+/* Look after a contender at that time, or before; 0: no need to. */
+static void
+schedule_check(Contender *contender, int64 at)
+{
+	if (at == 0 || (contender->check_at != 0 && contender->check_at <= at))
+		return;
+	unschedule_check(contender);
+	contender->check_at = at;
+	pairingheap_add(checks, &contender->check_node);
+}
+
 static void
 forget_uuid(Contender *contender)
 {
@@ -290,6 +326,7 @@ static void
 drop_contender(Contender *contender)
 {
 	forget_uuid(contender);
+	unschedule_check(contender);
 	if (contender->is_permit)
 	{
 		semaphore_free(&contender->semaphore);
@@ -454,12 +491,12 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 	if (told & RECIPE_TOLD_COURTING)
 	{
 		contender->courting_until = zk_now_ms() + COURTING_MS;
-		sweep_at = earlier(sweep_at, contender->courting_until);
+		schedule_check(contender, contender->courting_until);
 	}
 	if (told & RECIPE_TOLD_GRANTED)
 	{
 		note_owner(contender);
-		sweep_at = earlier(sweep_at, slot_set_granted(slot));
+		schedule_check(contender, slot_set_granted(slot));
 	}
 	if (told & RECIPE_TOLD_CLEAR)
 		slot_set_watched(slot, true);
@@ -990,7 +1027,7 @@ check_courting(Contender *contender, int64 now)
 	if (contender->recipe.state != RECIPE_WATCHING)
 		contender->courting_until = 0;
 	else if (now < contender->courting_until)
-		sweep_at = earlier(sweep_at, contender->courting_until);
+		schedule_check(contender, contender->courting_until);
 	else
 	{
 		contender->courting_until = 0;
@@ -999,9 +1036,48 @@ check_courting(Contender *contender, int64 now)
 }
 
 /*
- * Look after the contenders that own their locks: have those guarded that do
- * so for some time, and give up what no backend takes.  And after those that
- * wait for an answer.
+ * Look after a contender: give it up if it owns its lock and no backend takes
+ * it, and see if it has waited long enough for an answer.
+ */
+static void
+check_contender(Contender *contender, int64 now)
+{
+	check_courting(contender, now);
+	if (contender->owner_since != 0)
+		schedule_check(contender, slot_check_idle(contender->slot, now));
+}
+
+/*
+ * Look after those whose time has come: each for itself, since thousands may be
+ * retained.  Returns when to look again, as of zk_now_ms(), or 0.
+ */
+static int64
+check_contenders(void)
+{
+	int64		now = zk_now_ms();
+	int			n = 0;
+
+	while (!pairingheap_is_empty(checks))
+	{
+		Contender  *contender = pairingheap_container(Contender, check_node,
+													  pairingheap_first(checks));
+
+		if (contender->check_at > now)
+			break;
+		unschedule_check(contender);
+		check_contender(contender, now);
+		n++;
+	}
+	if (n > 0)
+		ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+	return pairingheap_is_empty(checks) ? 0 :
+		pairingheap_container(Contender, check_node,
+							  pairingheap_first(checks))->check_at;
+}
+
+/*
+ * Look after all contenders that own their locks: have those guarded that do so
+ * for some time, and find those that have become idle.
  */
 static void
 sweep_owners(void)
@@ -1023,11 +1099,10 @@ sweep_owners(void)
 	{
 		Contender  *contender = list[i];
 
-		check_courting(contender, now);
 		if (contender->owner_since == 0)
 			continue;
-		sweep_at = earlier(sweep_at, now + SWEEP_INTERVAL_MS);
-		sweep_at = earlier(sweep_at, slot_check_idle(contender->slot, now));
+		sweep_at = now + SWEEP_INTERVAL_MS;
+		check_contender(contender, now);
 		if (now - contender->owner_since >= SWEEP_INTERVAL_MS &&
 			!is_guarded(contender) && guarded < MAX_GUARDED)
 		{
@@ -1035,6 +1110,7 @@ sweep_owners(void)
 			step_contender(contender, false, &input);
 		}
 	}
+	ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
 }
 
 /* Forget all contenders, whose session is over, and tell the slots. */
@@ -1576,6 +1652,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 								 sizeof(ContenderId), HASH_BLOBS);
 	contender_uuids = create_table("zklock contender UUIDs", ZNODE_UUID_BYTES,
 								   sizeof(ContenderUuid), HASH_BLOBS);
+	checks = pairingheap_allocate(compare_checks, NULL);
 	forget_directories();
 	loop_context = AllocSetContextCreate(TopMemoryContext, "zklock worker loop",
 										 ALLOCSET_DEFAULT_SIZES);
@@ -1602,6 +1679,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	for (;;)
 	{
 		WaitEvent	event;
+		int64		check_at;
 		int64		lease_at;
 		int64		flush_at;
 		int64		wake_at;
@@ -1639,6 +1717,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		}
 		retry_refused();
 		sweep_owners();
+		check_at = check_contenders();
 		lease_at = keep_lease();
 		flush_at = session_flush();
 		slots_hold_mail(session.state == ZK_SESSION_CONNECTED &&
@@ -1653,6 +1732,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		wake_at = earlier(wake_at, retry_at);
 		wake_at = earlier(wake_at, check_connection());
 		wake_at = earlier(wake_at, sweep_at);
+		wake_at = earlier(wake_at, check_at);
 		wake_at = earlier(wake_at, lease_at);
 		wake_at = earlier(wake_at, flush_at);
 		timeout = wake_at == 0 ? -1 : Max(wake_at - zk_now_ms(), 0);

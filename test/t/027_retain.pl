@@ -346,6 +346,34 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$d->stop('fast');
 }
 
+#
+# Many are given up, each at a time of its own
+#
+
+{
+	my $n = 1500;
+	my $e = zk_cluster('e', $zk, %settings,
+		'zklock.retain_time' => '2s',
+		'log_min_messages' => 'debug2',
+		'log_line_prefix' => '%n [%p] ',
+		'log_statement' => 'none');
+
+	$e->safe_psql('postgres',
+		"DO 'BEGIN FOR i IN 1..$n LOOP PERFORM zk_lock(''many'' || i); COMMIT; END LOOP; END'");
+	$e->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+
+	# The worker looks at all once a second, and besides that at those that are
+	# due: not at all of them whenever one is.
+	my @looks = slurp_file($e->logfile) =~ /^(\d+\.\d+) .*looked after (\d+) contenders$/mg;
+	my ($from, $to) = @looks[ 0, -2 ];
+	my $sum = 0;
+	$sum += $looks[ 2 * $_ + 1 ] for (0 .. $#looks / 2);
+	note(@looks / 2 . " times, at $sum contenders, in " . ($to - $from) . ' s');
+	cmp_ok($sum, '>=', $n, "$n retained locks are looked after");
+	cmp_ok($sum, '<=', $n * ($to - $from + 4), 'but not all for each that is given up');
+	$e->stop('fast');
+}
+
 $_->stop('fast') for ($b, $c);
 is_deeply([all_contenders($zk)], [], 'no contender is left');
 is($a->logfile ? slurp_file($b->logfile) =~ /PANIC|TRAP|server process .* was terminated/ : '', '',

@@ -15,7 +15,8 @@
  *				children no node: it has none
  *				children refused -> IDLE: answer that
  *				all lists are in -> READING: get each contender that matters
- *	READING		get ok: note what it says of itself
+ *	READING		get ok: note what it says of itself; or, if it is not ephemeral,
+ *				  that it is no contender
  *				get refused: stat, which needs no permission to read
  *				get or stat no node: it has left meanwhile
  *				stat refused: leave it at its name
@@ -448,6 +449,7 @@ on_read(ZkQuery *query, const RecipeInput *in)
 			entry->ours = in->ours;
 			entry->session_id = in->ephemeral_owner;
 			entry->ctime = in->ctime;
+			entry->gone = !recipe_is_ephemeral(in);
 			if (in->data && in->data_len >= 0)
 				note_data(query, entry, in);
 			break;

@@ -26,7 +26,11 @@
  *	- if the only contender that excluded us was the predecessor and that is
  *	  deleted, we own the lock, with no second look: nobody can have queued
  *	  ahead of us since;
- *	- the directory begins anew before its counter ends.
+ *	- the directory begins anew before its counter ends;
+ *	- a child that is not ephemeral is no contender, whatever its name: lock
+ *	  directories of others, below a root that is itself a lock directory, may
+ *	  end in ten digits.  The get that watches a predecessor tells.  For news
+ *	  that cannot wait for it, names of Curator's form are taken for contenders.
  *
  * The end of the counter.  From 2147483647 on numbers have no order (see
  * znode_is_unordered()), so the directory has to be deleted and made again
@@ -104,6 +108,9 @@
  *				  the directory, delete; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
+ *				watch ok, and it is not ephemeral -> as predecessor deleted, but
+ *				  unwatch ahead of all else; persistent
+ *				watch ok, if nobody ahead was surely a contender -> queued
  *				watch ok, if only owners are ahead and we are courteous: it may
  *				  not need the lock -> WATCHING: courting; it does -> queued
  *				watch ok, and the predecessor is a stray of our session -> the
@@ -135,6 +142,7 @@
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
  *	EXAMINING	get ok, one of a cluster's; no node -> READING: children
+ *				get ok, it is not ephemeral -> READING: children; persistent
  *				get ok, one of another client's -> LEAVING: delete; failed,
  *				  ended
  *				get unknown -> EXAMINING: get
@@ -162,8 +170,9 @@
  *				children or get refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
  *	STANDING_BY	watch ok -> STANDING_BY: queued
- *				watch ok, one of another client's, without order -> LEAVING:
- *				  unwatch, delete; failed, ended
+ *				watch ok, and it is a stray of our session -> the same: delete it
+ *				watch ok, one of another client's, without order, or not
+ *				  ephemeral -> LEAVING: unwatch, delete; failed, ended
  *				node deleted; watch no node -> CLEARING: rmdir
  *				watch used up otherwise; watch unknown -> STANDING_BY: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
@@ -228,6 +237,73 @@ forget_passed(Recipe *recipe)
 {
 	free(recipe->passed);
 	recipe->passed = NULL;
+	for (int i = 0; i < recipe->npersistent; i++)
+		free(recipe->persistent[i]);
+	free(recipe->persistent);
+	recipe->persistent = NULL;
+	recipe->npersistent = 0;
+}
+
+/* The place of a child among those that are not ephemeral, or for it. */
+static int
+persistent_place(const Recipe *recipe, const char *child)
+{
+	int			low = 0;
+	int			high = recipe->npersistent;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (strcmp(recipe->persistent[middle], child) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool
+is_persistent(const Recipe *recipe, const char *child)
+{
+	int			place = persistent_place(recipe, child);
+
+	return place < recipe->npersistent &&
+		strcmp(recipe->persistent[place], child) == 0;
+}
+
+/*
+ * A child is not ephemeral: do not count it again.  Without memory for that
+ * it is looked at again.  Returns its name, which lasts.
+ */
+static const char *
+note_persistent(Recipe *recipe, const char *child, RecipeOutput *out)
+{
+	int			place = persistent_place(recipe, child);
+	char	   *name = strdup(child);
+	char	  **names = name == NULL ? NULL :
+		realloc(recipe->persistent, (recipe->npersistent + 1) * sizeof(char *));
+
+	if (names == NULL)
+	{
+		free(name);
+		return NULL;
+	}
+	recipe->persistent = names;
+	memmove(&names[place + 1], &names[place],
+			(recipe->npersistent - place) * sizeof(char *));
+	names[place] = name;
+	recipe->npersistent++;
+	out->told |= RECIPE_TOLD_PERSISTENT;
+	out->stranger = name;
+	return name;
+}
+
+/* Has the child a name that only contenders have, which are ephemeral? */
+static bool
+is_surely_contender(const char *child)
+{
+	return strncmp(child, "_c_", 3) == 0;
 }
 
 /* The contender is no more: forget everything about it. */
@@ -507,6 +583,7 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 
 	*unordered = NULL;
 	recipe->blockers = 0;
+	recipe->unsure = true;
 	for (int i = 0; i < in->nchildren; i++)
 	{
 		const char *child = in->children[i];
@@ -532,6 +609,8 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 			if (is_to_examine(recipe, child, *unordered))
 				*unordered = child;
 		}
+		else if (is_persistent(recipe, child))
+			continue;
 		else if (is_ahead(recipe, contender.sequence))
 		{
 			if (ahead++ == 0 || znode_before(contender.sequence, first))
@@ -542,8 +621,12 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 			else if (shared)
 				continue;
 			recipe->blockers++;
+			if (is_surely_contender(child))
+				recipe->unsure = false;
 			if (predecessor == NULL ||
-				znode_before(predecessor_sequence, contender.sequence))
+				znode_before(predecessor_sequence, contender.sequence) ||
+				(predecessor_sequence == contender.sequence &&
+				 strcmp(predecessor, child) < 0))
 			{
 				predecessor = child;
 				predecessor_sequence = contender.sequence;
@@ -581,7 +664,7 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (unordered != NULL)
 	{
 		forget_predecessor(recipe);
-		forget_passed(recipe);
+		free(recipe->passed);
 		recipe->passed = strdup(unordered);
 		if (recipe->passed == NULL)
 			read_queue(recipe, out);	/* out of memory: look again */
@@ -595,7 +678,9 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else
 	{
 		watch(recipe, out);
-		if (!recipe->courting)
+		if (recipe->courting)
+			recipe->unsure = false;
+		else if (!recipe->unsure)
 			out->told |= RECIPE_TOLD_QUEUED;
 	}
 }
@@ -607,6 +692,21 @@ predecessor_gone(Recipe *recipe, RecipeOutput *out)
 		take_turn(recipe, out, false);
 	else
 		read_queue(recipe, out);
+}
+
+/* It is no contender, whatever its name. */
+static void
+pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
+{
+	const char *node = note_persistent(recipe, recipe->predecessor, out);
+
+	if (node == NULL)
+		read_queue(recipe, out);
+	else
+	{
+		send_op(out, RECIPE_OP_UNWATCH, node, 0);
+		predecessor_gone(recipe, out);
+	}
 }
 
 static void
@@ -776,6 +876,7 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 			 znode_is_unordered(contender.sequence)) &&
 			(readers_too || !contender.shared ||
 			 znode_is_late(contender.sequence)) &&
+			!is_persistent(recipe, child) &&
 			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
 			return true;
 	}
@@ -996,7 +1097,12 @@ on_examine_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			if (is_of_cluster(in))
+			if (!recipe_is_ephemeral(in))
+			{
+				(void) note_persistent(recipe, recipe->passed, out);
+				read_queue(recipe, out);
+			}
+			else if (is_of_cluster(in))
 				read_queue(recipe, out);
 			else
 				fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
@@ -1070,11 +1176,17 @@ on_stand_by_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			if (znode_parse_contender(recipe->predecessor, &contender) &&
-				znode_is_unordered(contender.sequence) && !is_of_cluster(in))
+			if (!recipe_is_ephemeral(in) ||
+				(znode_parse_contender(recipe->predecessor, &contender) &&
+				 znode_is_unordered(contender.sequence) &&
+				 !is_of_cluster(in)))
 				fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
 			else
+			{
+				if (in->stray)
+					send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
 				out->told |= RECIPE_TOLD_QUEUED;
+			}
 			break;
 		case RECIPE_UNKNOWN:
 			stand_by(recipe, out);
@@ -1107,9 +1219,19 @@ on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
+			if (!recipe_is_ephemeral(in))
+			{
+				pass_over_predecessor(recipe, out);
+				break;
+			}
 			if (in->stray)
 				send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
-			if (recipe->courting)
+			if (recipe->unsure)
+			{
+				recipe->unsure = false;
+				out->told |= RECIPE_TOLD_QUEUED;
+			}
+			else if (recipe->courting)
 			{
 				recipe->courting = may_be_retained(in);
 				out->told |= recipe->courting ?
@@ -1424,6 +1546,18 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				end(recipe, out, 0);
 			break;
 	}
+}
+
+/*
+ * recipe_is_ephemeral
+ *		Is the node that was read ephemeral?  Else it is no contender.
+ *
+ * Containers are not, but their stat names INT64_MIN as the owner.
+ */
+bool
+recipe_is_ephemeral(const RecipeInput *in)
+{
+	return in->ephemeral_owner != 0 && in->ephemeral_owner != INT64_MIN;
 }
 
 /*

@@ -83,7 +83,8 @@ typedef struct RecipeInput
 	int			data_len;		/* -1: none */
 	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
 	int64_t		ctime;			/* the same; ms since 1970 */
-	int64_t		ephemeral_owner;	/* the same; 0: persistent */
+	int64_t		ephemeral_owner;	/* the same; 0 or INT64_MIN, which
+									 * containers have: not ephemeral */
 	bool		ours;			/* the same: ephemeral of our session */
 	bool		stray;			/* WATCH_DONE: ours, and of no contender */
 } RecipeInput;
@@ -144,6 +145,8 @@ typedef struct RecipeOp
 											 * ended, and others use it */
 #define RECIPE_TOLD_RENEWED		(1 << 17)	/* the directory begins anew, since
 											 * its counter comes to an end */
+#define RECIPE_TOLD_PERSISTENT	(1 << 18)	/* out->stranger is named like a
+											 * contender, but is not ephemeral */
 
 #define RECIPE_MAX_OPS			8
 
@@ -204,8 +207,13 @@ typedef struct Recipe
 	int			blockers;		/* contenders ahead that exclude us */
 	char	   *predecessor;	/* the last of the blockers; malloc'd; or who
 								 * is to leave the old directory */
+	bool		unsure;			/* WATCHING: not told queued, since those
+								 * ahead may be no contenders */
 	char	   *passed;			/* children that have no order, up to this
 								 * one, need not be looked at; malloc'd */
+	char	  **persistent;		/* children that are not ephemeral, sorted;
+								 * malloc'd */
+	int			npersistent;
 	int64_t		directory;		/* RETREATING and later: czxid of the old
 								 * directory, or 0 */
 } Recipe;
@@ -228,6 +236,7 @@ extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 						  const int32_t *sequence, RecipeOutput *out);
 extern void recipe_step(Recipe *recipe, const RecipeInput *in,
 						RecipeOutput *out);
+extern bool recipe_is_ephemeral(const RecipeInput *in);
 extern const char *recipe_state_name(RecipeState state);
 
 #endif							/* ZKLOCK_RECIPE_H */

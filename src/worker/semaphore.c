@@ -646,9 +646,10 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 	for (int i = 0; i < lock->nops; i++)
 		add_op(out, &lock->ops[i], SEMAPHORE_LOCKS, true);
 
-	if (lock->told & RECIPE_TOLD_STRANGER)
+	if (lock->told & (RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT))
 	{
-		out->told |= RECIPE_TOLD_STRANGER;
+		out->told |= lock->told &
+			(RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT);
 		out->stranger = lock->stranger;
 		out->stranger_place = SEMAPHORE_LOCKS;
 	}

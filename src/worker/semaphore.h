@@ -58,8 +58,9 @@ typedef struct SemaphoreOp
 
 /*
  * "told" has these of recipe.h: QUEUED, GRANTED, TOKEN, REVOKED, LOST, FAILED,
- * MIXED, ENDED, GONE, LEFT, STRANGER, and RENEWED of <name>/locks.  Other than
- * there, LOST can come ahead of GONE, as the lock may still have to be given up.
+ * MIXED, ENDED, GONE, LEFT, STRANGER, PERSISTENT, and RENEWED of <name>/locks.
+ * Other than there, LOST can come ahead of GONE, as the lock may still have to
+ * be given up.
  */
 typedef struct SemaphoreOutput
 {

@@ -155,6 +155,7 @@ static int64 sweep_at = 0;		/* the same of the next sweep of all owners */
 static pairingheap *checks;		/* contenders with a time of their own to be
 								 * looked after, the earliest first */
 static bool stranger_warned = false;
+static bool persistent_warned = false;
 
 static void
 publish_session(ZkSessionState state)
@@ -433,6 +434,19 @@ warn_of_stranger(const char *directory, const char *stranger)
 			 errhint("Curator clients count it as one and may wait for it forever: do not keep other znodes in lock directories.")));
 }
 
+static void
+warn_of_persistent(const char *directory, const char *node)
+{
+	if (persistent_warned)
+		return;
+	persistent_warned = true;
+	ereport(WARNING,
+			(errmsg("ignoring znode \"%s\" in lock directory \"%s\"",
+					node, directory),
+			 errdetail("Its name ends in a sequence number, but it is not ephemeral, so it is no contender for the lock."),
+			 errhint("Other clients may wait for it forever: do not keep other znodes in lock directories, and do not set \"zklock.root\" to a path below another root.")));
+}
+
 /*
  * Our node may be left in ZooKeeper.  If it was its deletion that was refused,
  * that is tried again from time to time, and who wants the slot is told that
@@ -568,6 +582,8 @@ carry_out(Contender *contender, RecipeOutput *out)
 
 		if (out->told & RECIPE_TOLD_STRANGER)
 			warn_of_stranger(contender->directory, out->stranger);
+		if (out->told & RECIPE_TOLD_PERSISTENT)
+			warn_of_persistent(contender->directory, out->stranger);
 		if (out->told & RECIPE_TOLD_CREATED)
 		{
 			slot_set_created(contender->slot, recipe->sequence);
@@ -675,6 +691,11 @@ carry_out_permit(Contender *contender, SemaphoreOutput *out)
 		{
 			place_path(contender, out->stranger_place, path);
 			warn_of_stranger(path, out->stranger);
+		}
+		if (out->told & RECIPE_TOLD_PERSISTENT)
+		{
+			place_path(contender, out->stranger_place, path);
+			warn_of_persistent(path, out->stranger);
 		}
 		tell_slot(contender, out->told, out->token);
 		if (out->told & RECIPE_TOLD_FAILED)

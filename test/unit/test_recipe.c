@@ -228,6 +228,8 @@ typedef enum Input
 	IN_WATCH_REVOKED,			/* succeeded, and reads Curator's data */
 	IN_WATCH_RETAINED,			/* succeeded: the lock may not be needed */
 	IN_WATCH_STRAY,				/* succeeded: it is ours, and of nobody */
+	IN_WATCH_PERSISTENT,		/* succeeded: it is no ephemeral node */
+	IN_WATCH_CONTAINER,			/* the same, of a container */
 	IN_WATCH_UNKNOWN,
 	IN_WATCH_NO_NODE,
 	IN_WATCH_REFUSED,
@@ -242,6 +244,7 @@ typedef enum Input
 	IN_GET_REVOKED,
 	IN_GET_CLUSTER,				/* succeeded: a contender of a cluster */
 	IN_GET_OTHER,				/* succeeded: created at another time */
+	IN_GET_PERSISTENT,			/* succeeded: it is no ephemeral node */
 	IN_GET_UNKNOWN,
 	IN_GET_NO_NODE,
 	IN_GET_REFUSED,
@@ -291,6 +294,8 @@ static const struct
 	bool		other;
 	bool		not_empty;
 	bool		stray;
+	bool		persistent;
+	bool		container;
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
@@ -342,6 +347,9 @@ static const struct
 		.data = "me" RECIPE_RETAIN_MARK},
 	[IN_WATCH_STRAY] = {RECIPE_WATCH_DONE, RECIPE_OK, .ours = true,
 		.data = "me", .stray = true},
+	[IN_WATCH_PERSISTENT] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me",
+	.persistent = true},
+	[IN_WATCH_CONTAINER] = {RECIPE_WATCH_DONE, RECIPE_OK, .container = true},
 	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
 	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
 	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
@@ -362,6 +370,8 @@ static const struct
 		.data = RECIPE_DATA_PREFIX "host=x"},
 	[IN_GET_OTHER] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me",
 	.other = true},
+	[IN_GET_PERSISTENT] = {RECIPE_GET_DONE, RECIPE_OK,
+	.data = RECIPE_DATA_PREFIX "host=x", .persistent = true},
 	[IN_STALE_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, true, .data = "me"},
 	[IN_STALE_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE, true},
 	[IN_STALE_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED, true},
@@ -1069,6 +1079,9 @@ static const Transition transitions[] = {
 	{"STANDING_BY: watch ok -> queued",
 		AT_STANDING_BY, IN_WATCH_OK, RECIPE_STANDING_BY, "",
 	RECIPE_TOLD_QUEUED, 0},
+	{"STANDING_BY: watch ok, a stray of our session -> STANDING_BY: delete it",
+		AT_STANDING_BY, IN_WATCH_STRAY, RECIPE_STANDING_BY, "stray(first)",
+	RECIPE_TOLD_QUEUED, 0},
 	{"STANDING_BY: watch ok, a revocation -> queued",
 		AT_STANDING_BY, IN_WATCH_REVOKED, RECIPE_STANDING_BY, "",
 	RECIPE_TOLD_QUEUED, 0},
@@ -1091,7 +1104,45 @@ static const Transition transitions[] = {
 		AT_STANDING_BY, IN_RELEASE, RECIPE_LEAVING, "unwatch(first) delete",
 	0, 0},
 	{"STANDING_BY: expired -> NONE: gone",
-		AT_STANDING_BY, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0}
+		AT_STANDING_BY, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"WATCHING: watch ok, not ephemeral -> OWNER: unwatch, stat",
+		AT_WATCHING, IN_WATCH_PERSISTENT, RECIPE_OWNER,
+	"unwatch(first) stat", RECIPE_TOLD_GRANTED | RECIPE_TOLD_PERSISTENT, 0},
+	{"WATCHING: watch ok, a container -> OWNER: unwatch, stat",
+		AT_WATCHING, IN_WATCH_CONTAINER, RECIPE_OWNER,
+	"unwatch(first) stat", RECIPE_TOLD_GRANTED | RECIPE_TOLD_PERSISTENT, 0},
+	{"WATCHING: watch ok, not ephemeral, of two -> READING: children",
+		AT_WATCHING_OF_TWO, IN_WATCH_PERSISTENT, RECIPE_READING,
+	"unwatch(second) children", RECIPE_TOLD_PERSISTENT, 0},
+	{"WATCHING: watch ok, a container, of two -> READING: children",
+		AT_WATCHING_OF_TWO, IN_WATCH_CONTAINER, RECIPE_READING,
+	"unwatch(second) children", RECIPE_TOLD_PERSISTENT, 0},
+	{"WATCHING: watch ok, not ephemeral, late -> RETREATING: get, delete",
+		AT_WATCHING_LATE, IN_WATCH_PERSISTENT, RECIPE_RETREATING,
+	"unwatch(first) get delete", RECIPE_TOLD_PERSISTENT, 0},
+	{"WATCHING: watch ok, a container, late -> RETREATING: get, delete",
+		AT_WATCHING_LATE, IN_WATCH_CONTAINER, RECIPE_RETREATING,
+	"unwatch(first) get delete", RECIPE_TOLD_PERSISTENT, 0},
+	{"EXAMINING: get ok, not ephemeral -> READING: children",
+		AT_EXAMINING, IN_GET_PERSISTENT, RECIPE_READING,
+	"children", RECIPE_TOLD_PERSISTENT, 0},
+	{"RETREATING: get ok, not ephemeral -> RETREATING",
+		AT_RETREATING, IN_GET_PERSISTENT, RECIPE_RETREATING, "", 0, 0},
+	{"SURVEYING: get ok, empty, not ephemeral -> CLEARING: rmdir",
+		AT_SURVEYING, IN_GET_PERSISTENT, RECIPE_CLEARING, "rmdir", 0, 0},
+	{"SURVEYING: get ok, contenders, not ephemeral -> STANDING_BY: watch",
+		AT_SURVEYING_READ, IN_GET_PERSISTENT, RECIPE_STANDING_BY,
+	"watch(first)", 0, 0},
+	{"SURVEYING: get ok, strangers, not ephemeral -> LEAVING: delete",
+		AT_SURVEYING_STRANGE, IN_GET_PERSISTENT, RECIPE_LEAVING,
+	"delete", TOLD_ENDED, 0},
+	{"STANDING_BY: watch ok, not ephemeral -> LEAVING: unwatch, delete",
+		AT_STANDING_BY, IN_WATCH_PERSISTENT, RECIPE_LEAVING,
+	"unwatch(first) delete", TOLD_ENDED, 0},
+	{"STANDING_BY: watch ok, a container -> LEAVING: unwatch, delete",
+		AT_STANDING_BY, IN_WATCH_CONTAINER, RECIPE_LEAVING,
+	"unwatch(first) delete", TOLD_ENDED, 0}
 };
 
 static const char *
@@ -1245,6 +1296,8 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 		in.data_len = in.data ? (int) strlen(in.data) : -1;
 		in.czxid = inputs[input].other ? TOKEN + 1 : TOKEN;
 		in.not_empty = inputs[input].not_empty;
+		in.ephemeral_owner = inputs[input].container ? INT64_MIN :
+			inputs[input].persistent ? 0 : 1;
 		in.ours = inputs[input].ours;
 		in.stray = inputs[input].stray;
 		recipe_step(recipe, &in, out);
@@ -1689,6 +1742,7 @@ test_place_in_queue(void **state)
 		for (int own = 0; own <= nchildren; own++)
 		{
 			char		node[ZNODE_CONTENDER_SIZE];
+			bool		sure = false;
 
 			strcpy(node, recipe.node);
 			memmove(&children[own + 1], &children[own],
@@ -1700,6 +1754,9 @@ test_place_in_queue(void **state)
 
 			assert_int_equal(recipe.blockers, places[i].blockers);
 			assert_int_equal(out.nops, 1);
+			/* news of who is known by his name only need not wait */
+			for (int j = 0; j < nchildren; j++)
+				sure = sure || strncmp(places[i].others[j], "_c_", 3) == 0;
 			if (places[i].predecessor == NULL)
 			{
 				assert_int_equal(recipe.state, RECIPE_OWNER);
@@ -1709,7 +1766,7 @@ test_place_in_queue(void **state)
 			else
 			{
 				assert_int_equal(recipe.state, RECIPE_WATCHING);
-				assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+				assert_int_equal(out.told, sure ? RECIPE_TOLD_QUEUED : 0);
 				assert_int_equal(out.ops[0].kind, RECIPE_OP_WATCH);
 				assert_string_equal(out.ops[0].node, places[i].predecessor);
 			}
@@ -1753,6 +1810,75 @@ test_reader_waits_for_writers_only(void **state)
 	give(&recipe, IN_DELETED, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
 	assert_string_equal(describe_ops(&out), "stat");
+	recipe_free(&recipe);
+}
+
+/*
+ * Children named like contenders that are not ephemeral: each is looked at
+ * once, from the last to the first, and told; who is behind them is queued only
+ * once a contender has been found.
+ */
+static void
+test_persistent_children(void **state)
+{
+	static const char *const others[] = {
+		"order-0000000001", "order-0000000004", "x-1-0000000002",
+		"order-0000000003", "zorder-0000000003"
+	};
+	static const char *const order[] = {
+		"order-0000000004", "zorder-0000000003", "order-0000000003"
+	};
+	Recipe		recipe;
+	RecipeOutput out;
+	RecipeInput in = {.event = RECIPE_WATCH_DONE, .data_len = -1};
+	char		own[ZNODE_CONTENDER_SIZE];
+	const char *children[lengthof(others) + 1];
+
+	(void) state;
+	memcpy(children, others, sizeof(others));
+	children[lengthof(others)] = own;
+	bring_to_reading(&recipe, false, 5);
+	strcpy(own, recipe.node);
+	give_children(&recipe, children, lengthof(children), &out);
+	for (size_t i = 0; i < lengthof(order); i++)
+	{
+		assert_int_equal(recipe.state, RECIPE_WATCHING);
+		assert_int_equal(recipe.blockers, (int) (lengthof(others) - i));
+		assert_int_equal(out.told, 0);
+		assert_string_equal(out.ops[0].node, order[i]);
+		in.serial = recipe.serial;
+		in.ephemeral_owner = i % 2 ? INT64_MIN : 0;
+		recipe_step(&recipe, &in, &out);
+		assert_int_equal(out.told, RECIPE_TOLD_PERSISTENT);
+		assert_string_equal(out.stranger, order[i]);
+		assert_int_equal(out.nops, 2);
+		assert_int_equal(out.ops[0].kind, RECIPE_OP_UNWATCH);
+		assert_string_equal(out.ops[0].node, order[i]);
+		assert_int_equal(out.ops[1].kind, RECIPE_OP_CHILDREN);
+		give_children(&recipe, children, lengthof(children), &out);
+	}
+
+	/* this one is a contender */
+	assert_string_equal(out.ops[0].node, "x-1-0000000002");
+	in.serial = recipe.serial;
+	in.ephemeral_owner = 1;
+	recipe_step(&recipe, &in, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_int_equal(out.nops, 0);
+	recipe_step(&recipe, &in, &out);
+	assert_int_equal(out.told, 0);
+	give(&recipe, IN_DELETED, &out);
+	children[2] = own;
+	give_children(&recipe, children, lengthof(children) - 1, &out);
+	assert_string_equal(out.ops[0].node, "order-0000000001");
+	give(&recipe, IN_WATCH_CONTAINER, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_PERSISTENT);
+
+	/* they are not behind us either; another contender begins anew */
+	give(&recipe, IN_MONITOR, &out);
+	give_children(&recipe, children, lengthof(children) - 1, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
 	recipe_free(&recipe);
 }
 
@@ -3063,7 +3189,7 @@ test_retain_mark(void **state)
 	{
 		Recipe		recipe;
 		RecipeOutput out;
-		RecipeInput in = {.event = RECIPE_WATCH_DONE};
+		RecipeInput in = {.event = RECIPE_WATCH_DONE, .ephemeral_owner = 1};
 
 		bring_to(&recipe, AT_WATCHING_COURTEOUS);
 		in.serial = recipe.serial;
@@ -3085,7 +3211,8 @@ test_courting_goes_on(void **state)
 	static const char *const first_left[] = {SECOND, OURS};
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput in = {.event = RECIPE_WATCH_DONE, .data = "me", .data_len = 2};
+	RecipeInput in = {.event = RECIPE_WATCH_DONE, .data = "me", .data_len = 2,
+	.ephemeral_owner = 1};
 
 	(void) state;
 
@@ -3450,6 +3577,7 @@ typedef struct Node
 	int			dir;
 	int			session;
 	bool		contender;
+	bool		persistent;
 	bool		shared;
 	int32_t		sequence;
 	int64_t		czxid;
@@ -3495,6 +3623,7 @@ typedef struct Entry
 	int64_t		czxid;
 	bool		ours;
 	bool		of_cluster;		/* the data read is that of one of us */
+	bool		persistent;		/* what was read is not ephemeral */
 	bool		not_empty;		/* RMDIR: refused because of that */
 	bool		stray;
 	bool		revoked;		/* the data read */
@@ -3553,6 +3682,7 @@ typedef struct Client
 	bool		looking;		/* is not told yet */
 	bool		courteous;
 	bool		courted;		/* told courting */
+	bool		was_unsure;		/* recipe.unsure ahead of the last answer */
 	bool		monitors;		/* has asked for it, or retains */
 	bool		clear;			/* told so, and nothing else since */
 	bool		denies;			/* has told that it needs the lock */
@@ -3616,6 +3746,7 @@ typedef struct Tally
 	unsigned long stood_by;
 	unsigned long ended;
 	unsigned long examined;
+	unsigned long passed_over;
 	unsigned long losses;
 	unsigned long expirations;
 	unsigned long lost;
@@ -3865,6 +3996,7 @@ make_node(const char *name, bool sequential, int session)
 	snprintf(node->name, sizeof(node->name), sequential ? "%s%010d" : "%s",
 			 name, (int) node->sequence);
 	node->contender = sequential;
+	node->persistent = !sequential;
 	node->shared = sequential && znode_parse_contender(node->name, &contender)
 		&& contender.shared;
 
@@ -4179,6 +4311,7 @@ execute(Client *client)
 					watch->serial = todo.serial;
 					watch->since = client->view;
 					todo.of_cluster = world->nodes[node].session != FOREIGN;
+					todo.persistent = world->nodes[node].persistent;
 					todo.revoked = asks_for_lock(&world->nodes[node],
 												 client->view);
 					todo.marked = is_marked(&world->nodes[node],
@@ -4224,6 +4357,7 @@ execute(Client *client)
 				{
 					todo.czxid = world->nodes[node].czxid;
 					todo.of_cluster = world->nodes[node].session != FOREIGN;
+					todo.persistent = world->nodes[node].persistent;
 				}
 				break;
 			case RECIPE_OP_RMDIR:
@@ -4569,6 +4703,12 @@ take_output(Client *client, const RecipeOutput *out)
 	}
 	if (out->told & RECIPE_TOLD_RENEWED)
 		tally.renewed++;
+	if (out->told & RECIPE_TOLD_PERSISTENT)
+	{
+		check(world->strangers && out->stranger != NULL,
+			  "no contender is taken for something else");
+		tally.passed_over++;
+	}
 	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers ||
 		  (world->semaphores && recipe->state == RECIPE_SURVEYING),
 		  "no contender is taken for a stranger");
@@ -4666,6 +4806,12 @@ take_output(Client *client, const RecipeOutput *out)
 					tally.examined++;
 				break;
 			case RECIPE_OP_UNWATCH:
+				if (out->told & RECIPE_TOLD_PERSISTENT)
+				{
+					check(op->node == out->stranger,
+						  "who is no contender is not watched");
+					break;
+				}
 				check(recipe->state == RECIPE_LEAVING && i + 1 < out->nops &&
 					  out->ops[i + 1].kind == RECIPE_OP_DELETE,
 					  "who stops waiting leaves");
@@ -4749,6 +4895,23 @@ only_owners_exclude(const Client *client, const Entry *entry)
 	return true;
 }
 
+/* Is one ahead that is known by its name, and excludes a client? */
+static bool
+names_contender(const Client *client, const Entry *entry)
+{
+	for (int i = 0; i < entry->nchildren; i++)
+	{
+		const Node *other = &world->nodes[entry->children[i]];
+
+		if (strncmp(other->name, "_c_", 3) == 0 &&
+			!has_uuid_of(other, client) &&
+			stands_ahead(other, client->recipe.sequence,
+						 client->recipe.kind == ZNODE_READER))
+			return true;
+	}
+	return false;
+}
+
 /*
  * An answer has been heard: who is courteous is told to be queued only if one
  * is ahead that waits itself, or if the last of the owners has said that it
@@ -4762,7 +4925,11 @@ check_courtesy(const Client *client, const Entry *entry)
 		entry->kind == RECIPE_OP_SEARCH;
 	bool		queued = (client->told & RECIPE_TOLD_QUEUED) != 0;
 
-	if (list && client->recipe.state == RECIPE_WATCHING)
+	if (list && client->recipe.state == RECIPE_WATCHING &&
+		(client->recipe.unsure || world->strangers))
+		check(!queued || names_contender(client, entry),
+			  "queued is told at once if somebody is surely ahead");
+	else if (list && client->recipe.state == RECIPE_WATCHING)
 		check(queued == (!client->courteous ||
 						 !only_owners_exclude(client, entry)),
 			  "who is courteous lets owners answer first");
@@ -4770,10 +4937,12 @@ check_courtesy(const Client *client, const Entry *entry)
 	{
 		int			node = node_at(entry->node, entry->view);
 
-		check(client->courteous && entry->kind == RECIPE_OP_WATCH &&
-			  entry->result == RECIPE_OK && node >= 0,
+		check(entry->kind == RECIPE_OP_WATCH &&
+			  entry->result == RECIPE_OK && node >= 0 && !entry->persistent,
 			  "queued by what was read");
-		check(entry->revoked || !entry->marked,
+		if (client->was_unsure)
+			return;				/* it only had to be there */
+		check(client->courteous && (entry->revoked || !entry->marked),
 			  "queued behind one that needs the lock");
 		check(entry->revoked || !world->nodes[node].marked ||
 			  world->nodes[node].denied ||
@@ -4812,6 +4981,10 @@ hear_list(Client *client, const Entry *entry, const RecipeInput *in)
 				told = RECIPE_TOLD_CROWDED;
 	}
 	step(client, in);
+	/* one that is not ephemeral may be taken for somebody */
+	if (told == RECIPE_TOLD_CLEAR && world->strangers)
+		told = client->told & RECIPE_TOLD_CROWDED ?
+			RECIPE_TOLD_CROWDED : RECIPE_TOLD_CLEAR;
 	check(client->told == told, "who monitors is told who is behind");
 	if (told == RECIPE_TOLD_CLEAR)
 		tally.clear++;
@@ -4890,6 +5063,8 @@ deliver(Client *client)
 	in.node = entry.node;
 	in.czxid = entry.czxid;
 	in.not_empty = entry.not_empty;
+	in.ephemeral_owner = entry.persistent ? (one_in(2) ? 0 : INT64_MIN) :
+		client->session;
 	if (world->tokens && entry.kind == RECIPE_OP_CREATE &&
 		entry.result == RECIPE_OK)
 		in.token = entry.czxid;
@@ -4941,6 +5116,8 @@ deliver(Client *client)
 				told = RECIPE_TOLD_BEHIND;
 		}
 		step(client, &in);
+		if (told == RECIPE_TOLD_ALONE && world->strangers)
+			told = client->told;
 		check(client->told == told, "who looks is told what is behind");
 		if (told == RECIPE_TOLD_ALONE)
 			tally.alone++;
@@ -4953,6 +5130,7 @@ deliver(Client *client)
 		hear_list(client, &entry, &in);
 		return;
 	}
+	client->was_unsure = client->recipe.unsure;
 	step(client, &in);
 	check_courtesy(client, &entry);
 }
@@ -5930,7 +6108,9 @@ random_foreigner(const Mix *mix)
 		{"77777777777777777777777777777777__lock__", true},
 		{"77777777777777777777777777777777__rlock__", true},
 		{"x-0123456789abcdef-", true}, {"read-", true}, {"write-", true},
-		{"leaves", false}
+		{"leaves", false}, {"order-0000000001", false},
+		{"order-0000000004", false}, {"order--1234567890", false},
+		{"order-2147483647", false}
 	};
 	int			nforeign = 0;
 	int			node;
@@ -6192,6 +6372,8 @@ test_random_schedules(void **state)
 		assert_true(tally.unwatched > before.unwatched);
 	if (mix->foreigners)
 		assert_true(tally.touched > before.touched);
+	if (mix->foreigners)
+		assert_true(tally.passed_over > before.passed_over + 100);
 	if (mix->end)
 	{
 		assert_true(tally.late > before.late + 1000);
@@ -6246,6 +6428,7 @@ main(void)
 		cmocka_unit_test(test_none_sends_nothing),
 		cmocka_unit_test(test_place_in_queue),
 		cmocka_unit_test(test_reader_waits_for_writers_only),
+		cmocka_unit_test(test_persistent_children),
 		cmocka_unit_test(test_overtaken_watch),
 		cmocka_unit_test(test_node_deleted_while_waiting),
 		cmocka_unit_test(test_stat_refused_keeps_lock),

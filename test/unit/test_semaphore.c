@@ -954,6 +954,7 @@ static void
 fill_input(const Semaphore *semaphore, Input input, RecipeInput *in)
 {
 	memset(in, 0, sizeof(*in));
+	in->ephemeral_owner = 1;
 	in->event = inputs[input].event;
 	in->result = inputs[input].result;
 	if (in->result == RECIPE_NO_NODE)
@@ -1479,7 +1480,7 @@ test_lock_stands_by(void **state)
 	static const char *const others[] = {"x-0-2000000007"};
 	Semaphore	semaphore;
 	SemaphoreOutput out;
-	RecipeInput in = {.event = RECIPE_WATCH_DONE};
+	RecipeInput in = {.event = RECIPE_WATCH_DONE, .ephemeral_owner = 1};
 
 	(void) state;
 	bring_to(&semaphore, AT_QUEUEING);
@@ -3047,6 +3048,7 @@ deliver(Client *client)
 	in.serial = entry.serial;
 	in.node = entry.node;
 	in.czxid = entry.czxid;
+	in.ephemeral_owner = 1;
 	in.not_empty = entry.not_empty;
 	in.ours = entry.ours;
 	snprintf(data, sizeof(data), "permits=%d", entry.permits);

@@ -205,6 +205,7 @@ extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 						  const int32_t *sequence, RecipeOutput *out);
 extern void recipe_step(Recipe *recipe, const RecipeInput *in,
 						RecipeOutput *out);
+extern bool recipe_is_leaving(const Recipe *recipe);
 extern const char *recipe_state_name(RecipeState state);
 
 #endif							/* ZKLOCK_RECIPE_H */

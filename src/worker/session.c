@@ -101,12 +101,11 @@
 
 /*
  * The most that goes in one multi: beyond so many operations they do not
- * become cheaper, and the server refuses requests of more than 1 MB
- * (jute.maxbuffer).  Bytes are paths and data and so much for each.
+ * become cheaper, and the server refuses requests of more than
+ * SESSION_REQUEST_BYTES, which a group must not exceed either.
  */
 #define BATCH_OPERATIONS	256
 #define BATCH_BYTES			(256 * 1024)
-#define OPERATION_BYTES		128
 
 /* And in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
@@ -1161,7 +1160,7 @@ send_writes(dlist_head *list)
 		{
 			Operation  *op = dlist_container(Operation, node, iter.cur);
 
-			bytes += OPERATION_BYTES + strlen(op->path) +
+			bytes += SESSION_OPERATION_BYTES + strlen(op->path) +
 				(op->data ? strlen(op->data) : 0);
 			if (count == BATCH_OPERATIONS || (count > 0 && bytes > BATCH_BYTES))
 				break;

@@ -19,7 +19,8 @@ CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT worker_pid integer,
                                   OUT last_error text,
                                   OUT path_bytes bigint,
-                                  OUT max_path_bytes bigint)
+                                  OUT max_path_bytes bigint,
+                                  OUT directories bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_session_status_1_1'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -34,6 +35,8 @@ COMMENT ON COLUMN zk_session.path_bytes IS
 'bytes in use by the paths of the session''s znodes: the length of each and 4';
 COMMENT ON COLUMN zk_session.max_path_bytes IS
 'so many may be in use; what does not fit is refused';
+COMMENT ON COLUMN zk_session.directories IS
+'lock directories made by this server since its start';
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;

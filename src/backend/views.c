@@ -34,7 +34,7 @@ PG_FUNCTION_INFO_V1(zk_stats_status);
 PG_FUNCTION_INFO_V1(zk_stats_reset);
 
 #define LOCK_STATUS_COLUMNS		12
-#define SESSION_STATUS_COLUMNS	13
+#define SESSION_STATUS_COLUMNS	14
 #define SESSION_STATUS_COLUMNS_1_0	11
 #define STATS_STATUS_COLUMNS	13
 
@@ -228,6 +228,7 @@ session_status(FunctionCallInfo fcinfo, int columns)
 	Assert(n == SESSION_STATUS_COLUMNS_1_0);
 	values[n++] = Int64GetDatum(path_bytes_read());
 	values[n++] = Int64GetDatum(ZK_MAX_PATH_BYTES);
+	values[n++] = Int64GetDatum(directories_read());
 	Assert(n == SESSION_STATUS_COLUMNS);
 
 	/* the schema may be older or newer than the library */

@@ -97,7 +97,8 @@
  * until zk->proof_given has reached it: then ZooKeeper has confirmed the
  * session since.  All three are atomic.  They are read ahead of the slots: if
  * these are not lost after that, it is their session that was spoken of.
- * zk->path_bytes is atomic, too, and only the worker writes it.
+ * zk->path_bytes and zk->directories are atomic, too, and only the worker
+ * writes them.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -168,6 +169,7 @@ typedef struct ZkShared
 	pg_atomic_uint32 proof_given;	/* the latest that has its answer */
 	ConditionVariable proof_cv; /* broadcast at every proof and every loss */
 	pg_atomic_uint64 path_bytes;	/* of the session's nodes, at the most */
+	pg_atomic_uint64 directories;	/* lock directories made since the start */
 	ZkSessionInfo session;
 	char		roots[ZK_MAX_ROOTS][ZNODE_MAX_ROOT + 1];	/* "": free */
 	slock_t		free_lock;
@@ -232,6 +234,7 @@ slots_startup_shmem(void)
 		pg_atomic_init_u32(&zk->proof_asked, 0);
 		pg_atomic_init_u32(&zk->proof_given, 0);
 		pg_atomic_init_u64(&zk->path_bytes, 0);
+		pg_atomic_init_u64(&zk->directories, 0);
 		ConditionVariableInit(&zk->proof_cv);
 		SpinLockInit(&zk->mail_lock);
 		SpinLockInit(&zk->free_lock);
@@ -1520,6 +1523,16 @@ path_bytes_read(void)
 	return (int64) pg_atomic_read_u64(&zk->path_bytes);
 }
 
+/*
+ * directories_read
+ *		How many lock directories the worker has made since server start.
+ */
+int64
+directories_read(void)
+{
+	return (int64) pg_atomic_read_u64(&zk->directories);
+}
+
 /* "boot" is when zk_now_us() was 0. */
 static void
 fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
@@ -1999,6 +2012,16 @@ void
 path_bytes_write(int64 bytes)
 {
 	pg_atomic_write_u64(&zk->path_bytes, (uint64) bytes);
+}
+
+/*
+ * directories_count
+ *		The worker has made a lock directory.
+ */
+void
+directories_count(void)
+{
+	pg_atomic_fetch_add_u64(&zk->directories, 1);
 }
 
 /*

@@ -62,7 +62,7 @@ typedef struct RecipeInput
 {
 	RecipeEvent event;
 	RecipeResult result;		/* of the *_DONE events */
-	int			error;			/* ZooKeeper's code, if REFUSED or NO_NODE */
+	int			error;			/* ZooKeeper's code; 0: it did as asked */
 	uint32_t	serial;			/* of the read or watch that this answers */
 	const char *node;			/* CREATE_DONE: name of the new znode */
 	int64_t		token;			/* CREATE_DONE: its czxid, or 0: not told */

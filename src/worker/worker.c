@@ -117,6 +117,13 @@
 #define CLOSE_PATH_BYTES	(64 * 1024)
 #define CLOSE_DELAY_MS		2000
 
+/*
+ * ZooKeeper removes so many idle containers a minute, if it is not configured
+ * otherwise (znode.container.maxPerMinute).  How long not to warn again.
+ */
+#define DIRECTORIES_PER_MINUTE	10000
+#define DIRECTORIES_WARN_MS		(10 * 60000)
+
 /* Forget which lock directories exist when they become this many. */
 #define MAX_KNOWN_DIRECTORIES	16384
 
@@ -1597,11 +1604,44 @@ session_message(const char *message)
 			(errmsg("ZooKeeper client: %s", line)));
 }
 
+/*
+ * A lock directory has been made.  Warn if there are more than ZooKeeper
+ * removes: those that are idle pile up.
+ */
+static void
+count_directory(void)
+{
+	static int64 minute = 0;	/* zk_now_ms() at its beginning */
+	static int64 warned_at = 0;
+	static int	count = 0;		/* in this minute */
+	int64		now = zk_now_ms();
+
+	directories_count();
+	if (now - minute >= 60000)
+	{
+		minute = now;
+		count = 0;
+	}
+	if (++count <= DIRECTORIES_PER_MINUTE ||
+		(warned_at != 0 && now - warned_at < DIRECTORIES_WARN_MS))
+		return;
+	warned_at = now;
+	ereport(WARNING,
+			(errmsg("more than %d lock directories have been created in ZooKeeper within a minute",
+					DIRECTORIES_PER_MINUTE),
+			 errdetail("By default ZooKeeper removes no more than %d idle ones a minute: if this goes on, they pile up.",
+					   DIRECTORIES_PER_MINUTE),
+			 errhint("Use fewer different names of locks, or raise \"znode.container.maxPerMinute\" of the ZooKeeper servers.")));
+}
+
 static void
 contender_event(const SessionEvent *event)
 {
 	ContenderId *by_id;
 
+	if (event->input.event == RECIPE_MKDIR_DONE &&
+		event->input.result == RECIPE_OK && event->input.error == 0)
+		count_directory();		/* else it existed */
 	by_id = hash_search(contender_ids, &event->owner, HASH_FIND, NULL);
 	if (by_id != NULL)			/* else a watch of one that is gone */
 		step_contender(by_id->contender,

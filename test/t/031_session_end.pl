@@ -211,4 +211,35 @@ $a->start;
 wait_connected($a);
 is(sql($a, "SELECT zk_lock('after')")->{sqlstate}, undef, 'and locks are to be had');
 
+#
+# More new names than ZooKeeper removes of idle ones: a WARNING
+#
+
+sub directories { return value('SELECT directories FROM zk_session'); }
+
+my $made = directories();
+sql($a, "SELECT zk_lock('after ' || i) FROM generate_series(1, 3) i");
+is(directories(), $made + 3, 'lock directories are counted');
+
+my $warning = qr/WARNING:  more than 10000 lock directories have been created in ZooKeeper within a minute/;
+my $log = -s $a->logfile;
+my $names = ZkSession->new($a);
+my $round = 0;
+while ((() = slurp_file($a->logfile, $log) =~ /$warning/g) == 0 && $round++ < 20)
+{
+	$names->run(qq{
+		DO \$\$
+		BEGIN
+			FOR i IN 1 .. 30 LOOP
+				PERFORM zk_lock_all(array_agg('$round/' || i || '/' || j))
+				   FROM generate_series(1, 100) j;
+				COMMIT;
+			END LOOP;
+		END \$\$});
+}
+cmp_ok($round, '>', 3, 'no warning of less than 10,000');
+$names->run(qq{SELECT zk_lock_all(array_agg('last/' || j)) FROM generate_series(1, 100) j});
+is(scalar(() = slurp_file($a->logfile, $log) =~ /$warning/g), 1, 'and of more, one');
+$names->quit;
+
 done_testing();

@@ -2,3 +2,44 @@
 
 -- complain if script is sourced in psql, rather than via ALTER EXTENSION
 \echo Use "ALTER EXTENSION zklock UPDATE TO '1.1'" to load this file. \quit
+
+-- zk_session has more columns.  The view is replaced, not dropped, so that
+-- privileges on it and views over it stay.
+ALTER FUNCTION zk_session_status() RENAME TO zk_session_status_1_0;
+
+CREATE FUNCTION zk_session_status(OUT state text,
+                                  OUT since timestamptz,
+                                  OUT session_id text,
+                                  OUT server text,
+                                  OUT servers text,
+                                  OUT timeout interval,
+                                  OUT lease interval,
+                                  OUT sessions bigint,
+                                  OUT reconnects bigint,
+                                  OUT worker_pid integer,
+                                  OUT last_error text,
+                                  OUT path_bytes bigint,
+                                  OUT max_path_bytes bigint,
+                                  OUT directories bigint)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_session_status_1_1'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_session_status() IS
+'state of the ZooKeeper session; use the view zk_session';
+
+CREATE OR REPLACE VIEW zk_session AS
+    SELECT * FROM zk_session_status();
+
+COMMENT ON COLUMN zk_session.path_bytes IS
+'bytes in use by the paths of the session''s znodes: the length of each and 4';
+COMMENT ON COLUMN zk_session.max_path_bytes IS
+'so many may be in use; what does not fit is refused';
+COMMENT ON COLUMN zk_session.directories IS
+'lock directories made by this server since its start';
+
+REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
+
+ALTER EXTENSION zklock DROP FUNCTION zk_session_status_1_0();
+DROP FUNCTION zk_session_status_1_0();

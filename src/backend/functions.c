@@ -39,9 +39,6 @@ PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_fence);
 
-/* All contenders of a zk_lock_all() go in one request, which must stay small. */
-#define MAX_LOCK_ALL	500
-
 /*
  * zk_check_preloaded
  *		Fail (55000) if zklock was not loaded at server start.
@@ -227,7 +224,7 @@ zk_try_lock(PG_FUNCTION_ARGS)
  *
  * Wait for all the locks and take them: all or none.  A name that comes twice
  * counts once.  Errors: as zk_lock(), and 22004 NULL array or element; 54000
- * more than MAX_LOCK_ALL names.
+ * more than ZK_MAX_TOGETHER names.
  */
 Datum
 zk_lock_all(PG_FUNCTION_ARGS)
@@ -262,11 +259,11 @@ zk_lock_all(PG_FUNCTION_ARGS)
 	qsort(request.keys, nnames, sizeof(char *), pg_qsort_strcmp);
 	request.nkeys = qunique(request.keys, nnames, sizeof(char *),
 							pg_qsort_strcmp);
-	if (request.nkeys > MAX_LOCK_ALL)
+	if (request.nkeys > ZK_MAX_TOGETHER)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("cannot take more than %d locks together",
-						MAX_LOCK_ALL)));
+						ZK_MAX_TOGETHER)));
 	(void) hold_acquire(&request);
 	PG_RETURN_VOID();
 }

@@ -655,6 +655,15 @@ report_refusal(const HeldLock *lock, const char *name, ZkRefusal refusal,
 					 errdetail("The chroot of \"zklock.servers\" does not exist in ZooKeeper."),
 					 errhint("Create that znode, or change \"zklock.servers\".")));
 			break;
+		case ZK_REFUSAL_NO_ROOM:
+			ereport(ERROR,
+					(errcode(ERRCODE_OUT_OF_MEMORY),
+					 errmsg("no room for lock \"%s\" in the ZooKeeper session",
+							name),
+					 errdetail("The paths of this server's znodes take %lld bytes; a session may have %d bytes of them.",
+							   (long long) path_bytes_read(), ZK_MAX_PATH_BYTES),
+					 errhint("Hold and await fewer locks at a time, or use shorter names.")));
+			break;
 		case ZK_REFUSAL_NONE:
 		case ZK_REFUSAL_OTHER:
 			ereport(ERROR,

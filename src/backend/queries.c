@@ -115,6 +115,7 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock)
 		case ZK_REFUSAL_MIXED:
 		case ZK_REFUSAL_PERMITS:
 		case ZK_REFUSAL_ENDED:
+		case ZK_REFUSAL_NO_ROOM:
 		case ZK_REFUSAL_OTHER:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),

@@ -29,11 +29,13 @@
 
 PG_FUNCTION_INFO_V1(zk_lock_status);
 PG_FUNCTION_INFO_V1(zk_session_status);
+PG_FUNCTION_INFO_V1(zk_session_status_1_1);
 PG_FUNCTION_INFO_V1(zk_stats_status);
 PG_FUNCTION_INFO_V1(zk_stats_reset);
 
 #define LOCK_STATUS_COLUMNS		12
-#define SESSION_STATUS_COLUMNS	11
+#define SESSION_STATUS_COLUMNS	14
+#define SESSION_STATUS_COLUMNS_1_0	11
 #define STATS_STATUS_COLUMNS	13
 
 /*
@@ -189,13 +191,9 @@ milliseconds(int ms)
 	return IntervalPGetDatum(interval);
 }
 
-/*
- * zk_session_status() returns record
- *
- * The state of the ZooKeeper session; behind the view zk_session.
- */
-Datum
-zk_session_status(PG_FUNCTION_ARGS)
+/* The first columns are those of 1.0; its function has no more. */
+static Datum
+session_status(FunctionCallInfo fcinfo, int columns)
 {
 	TupleDesc	tupdesc;
 	Datum		values[SESSION_STATUS_COLUMNS];
@@ -233,10 +231,37 @@ zk_session_status(PG_FUNCTION_ARGS)
 				sizeof(info.last_error));
 	nulls[n] = info.last_error[0] == '\0';
 	values[n++] = CStringGetTextDatum(info.last_error);
+	Assert(n == SESSION_STATUS_COLUMNS_1_0);
+	values[n++] = Int64GetDatum(path_bytes_read());
+	values[n++] = Int64GetDatum(ZK_MAX_PATH_BYTES);
+	values[n++] = Int64GetDatum(directories_read());
 	Assert(n == SESSION_STATUS_COLUMNS);
 
+	/* the schema may be older or newer than the library */
+	if (tupdesc->natts != columns)
+		elog(ERROR, "incorrect number of output arguments");
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
+}
+
+/*
+ * zk_session_status() returns record
+ *
+ * The state of the ZooKeeper session; behind the view zk_session.
+ */
+Datum
+zk_session_status_1_1(PG_FUNCTION_ARGS)
+{
+	return session_status(fcinfo, SESSION_STATUS_COLUMNS);
+}
+
+/*
+ * The same in version 1.0 of the extension, which the library still serves.
+ */
+Datum
+zk_session_status(PG_FUNCTION_ARGS)
+{
+	return session_status(fcinfo, SESSION_STATUS_COLUMNS_1_0);
 }
 
 static Datum

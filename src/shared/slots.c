@@ -97,6 +97,8 @@
  * until zk->proof_given has reached it: then ZooKeeper has confirmed the
  * session since.  All three are atomic.  They are read ahead of the slots: if
  * these are not lost after that, it is their session that was spoken of.
+ * zk->path_bytes and zk->directories are atomic, too, and only the worker
+ * writes them.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -168,6 +170,8 @@ typedef struct ZkShared
 	pg_atomic_uint32 proof_asked;	/* the latest ticket */
 	pg_atomic_uint32 proof_given;	/* the latest that has its answer */
 	ConditionVariable proof_cv; /* broadcast at every proof and every loss */
+	pg_atomic_uint64 path_bytes;	/* of the session's nodes, at the most */
+	pg_atomic_uint64 directories;	/* lock directories made since the start */
 	ZkSessionInfo session;
 	char		roots[ZK_MAX_ROOTS][ZNODE_MAX_ROOT + 1];	/* "": free */
 	slock_t		free_lock;
@@ -231,6 +235,8 @@ slots_startup_shmem(void)
 		pg_atomic_init_u64(&zk->lease_until, 0);
 		pg_atomic_init_u32(&zk->proof_asked, 0);
 		pg_atomic_init_u32(&zk->proof_given, 0);
+		pg_atomic_init_u64(&zk->path_bytes, 0);
+		pg_atomic_init_u64(&zk->directories, 0);
 		ConditionVariableInit(&zk->proof_cv);
 		SpinLockInit(&zk->mail_lock);
 		SpinLockInit(&zk->free_lock);
@@ -1551,6 +1557,26 @@ session_read(ZkSessionInfo *info)
 	LWLockRelease(session_lock());
 }
 
+/*
+ * path_bytes_read
+ *		How many of ZK_MAX_PATH_BYTES the session has in use.
+ */
+int64
+path_bytes_read(void)
+{
+	return (int64) pg_atomic_read_u64(&zk->path_bytes);
+}
+
+/*
+ * directories_read
+ *		How many lock directories the worker has made since server start.
+ */
+int64
+directories_read(void)
+{
+	return (int64) pg_atomic_read_u64(&zk->directories);
+}
+
 /* "boot" is when zk_now_us() was 0. */
 static void
 fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
@@ -2095,6 +2121,26 @@ session_write(const ZkSessionInfo *info)
 }
 
 /*
+ * path_bytes_write
+ *		Publish how many of ZK_MAX_PATH_BYTES are in use; the worker only.
+ */
+void
+path_bytes_write(int64 bytes)
+{
+	pg_atomic_write_u64(&zk->path_bytes, (uint64) bytes);
+}
+
+/*
+ * directories_count
+ *		The worker has made a lock directory.
+ */
+void
+directories_count(void)
+{
+	pg_atomic_fetch_add_u64(&zk->directories, 1);
+}
+
+/*
  * proof_asked
  *		The latest ticket that waits for a proof, or has had it.
  */
@@ -2227,6 +2273,25 @@ slot_check_idle(ZkSlot *slot, int64 now)
 	}
 	LWLockRelease(partition_lock(slot->hash));
 	return check_at;
+}
+
+/*
+ * slot_give_up_idle
+ *		Give up the slot if it is only retained, to make room for others.
+ *
+ * Returns whether it was.  The worker must see to its release.
+ */
+bool
+slot_give_up_idle(ZkSlot *slot)
+{
+	bool		given_up;
+
+	lock_slot(slot, LW_EXCLUSIVE);
+	given_up = slot->state == ZK_SLOT_IDLE && slot->nwanting == 0;
+	if (given_up)
+		slot_event(slot, SLOT_GIVEN_UP);
+	LWLockRelease(partition_lock(slot->hash));
+	return given_up;
 }
 
 /*

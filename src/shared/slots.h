@@ -40,8 +40,20 @@ typedef enum ZkRefusal
 	ZK_REFUSAL_MIXED,			/* a lock and a semaphore under one name */
 	ZK_REFUSAL_PERMITS,			/* the semaphore has another size */
 	ZK_REFUSAL_ENDED,			/* the counter of the directory has ended */
+	ZK_REFUSAL_NO_ROOM,			/* the session has too many nodes: see
+								 * ZK_MAX_PATH_BYTES */
 	ZK_REFUSAL_OTHER			/* the server log has the details */
 } ZkRefusal;
+
+/* The most locks that are taken together, by one request to ZooKeeper. */
+#define ZK_MAX_TOGETHER		500
+
+/*
+ * The nodes of a session may have paths of so many bytes, each with
+ * ZK_PATH_BYTES more: worker.c tells why.
+ */
+#define ZK_MAX_PATH_BYTES	(1024 * 1024)
+#define ZK_PATH_BYTES		4
 
 /*
  * A slot's key is the path of its lock directory.  Slots of the same directory
@@ -240,6 +252,8 @@ extern uint32 proof_ask(void);
 extern bool proof_is_given(uint32 ticket);
 extern void proof_prepare_wait(void);
 extern void session_read(ZkSessionInfo *info);
+extern int64 path_bytes_read(void);
+extern int64 directories_read(void);
 extern ZkLockRow *slots_snapshot(int *nrows);
 extern int *slots_holders(const char *path, int *npids);
 extern int	slots_cancel_holders(const char *path, const int *pids,
@@ -270,12 +284,15 @@ extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
+extern void path_bytes_write(int64 bytes);
+extern void directories_count(void);
 extern uint32 proof_asked(void);
 extern uint32 proof_latest(void);
 extern void lease_write(int64 until, uint32 ticket);
 extern void lease_shorten(int64 until);
 extern int	slot_cancel_holders(ZkSlot *slot);
 extern int64 slot_check_idle(ZkSlot *slot, int64 now);
+extern bool slot_give_up_idle(ZkSlot *slot);
 extern bool slots_retire(void);
 
 extern void worker_wake(void);

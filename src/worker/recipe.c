@@ -1561,6 +1561,18 @@ recipe_is_ephemeral(const RecipeInput *in)
 }
 
 /*
+ * recipe_is_leaving
+ *		Is our node about to be gone, as far as we can tell?
+ */
+bool
+recipe_is_leaving(const Recipe *recipe)
+{
+	return recipe->state == RECIPE_CANCELLING ||
+		recipe->state == RECIPE_ABANDONING ||
+		(recipe->state == RECIPE_LEAVING && !recipe->refused);
+}
+
+/*
  * recipe_state_name
  *		The name of a state, for log lines.
  */

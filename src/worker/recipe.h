@@ -68,7 +68,7 @@ typedef struct RecipeInput
 {
 	RecipeEvent event;
 	RecipeResult result;		/* of the *_DONE events */
-	int			error;			/* ZooKeeper's code, if REFUSED or NO_NODE */
+	int			error;			/* ZooKeeper's code; 0: it did as asked */
 	bool		not_empty;		/* RMDIR_DONE: refused because of that */
 	uint32_t	serial;			/* of the read, watch or RMDIR answered */
 	const char *node;			/* CREATE_DONE: name of the new znode */
@@ -237,6 +237,7 @@ extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 extern void recipe_step(Recipe *recipe, const RecipeInput *in,
 						RecipeOutput *out);
 extern bool recipe_is_ephemeral(const RecipeInput *in);
+extern bool recipe_is_leaving(const Recipe *recipe);
 extern const char *recipe_state_name(RecipeState state);
 
 #endif							/* ZKLOCK_RECIPE_H */

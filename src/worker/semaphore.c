@@ -1321,6 +1321,38 @@ semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
 }
 
 /*
+ * semaphore_may_queue, semaphore_may_lease
+ *		Have we a contender in "locks", a lease, or may there be one yet?
+ */
+bool
+semaphore_may_queue(const Semaphore *semaphore)
+{
+	/* from OWNER on the lock is not wanted any more */
+	return semaphore->lock.state != RECIPE_NONE ||
+		(semaphore->state != SEMAPHORE_NONE &&
+		 semaphore->state < SEMAPHORE_OWNER);
+}
+
+bool
+semaphore_may_lease(const Semaphore *semaphore)
+{
+	return semaphore->state != SEMAPHORE_NONE &&
+		(semaphore->state != SEMAPHORE_LEAVING || semaphore->leased);
+}
+
+/*
+ * semaphore_is_leaving
+ *		Is our lease, if there is one, about to be gone, as far as we can tell?
+ */
+bool
+semaphore_is_leaving(const Semaphore *semaphore)
+{
+	return semaphore->state == SEMAPHORE_CANCELLING ||
+		semaphore->state == SEMAPHORE_ABANDONING ||
+		(semaphore->state == SEMAPHORE_LEAVING && !semaphore->refused);
+}
+
+/*
  * semaphore_state_name
  *		The name of a state, for log lines.
  */

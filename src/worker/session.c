@@ -122,12 +122,11 @@
 
 /*
  * The most that goes in one multi: beyond so many operations they do not
- * become cheaper, and the server refuses requests of more than 1 MB
- * (jute.maxbuffer).  Bytes are paths and data and so much for each.
+ * become cheaper, and the server refuses requests of more than
+ * SESSION_REQUEST_BYTES, which a group must not exceed either.
  */
 #define BATCH_OPERATIONS	256
 #define BATCH_BYTES			(256 * 1024)
-#define OPERATION_BYTES		128
 
 /*
  * The most that go again in one batch, if they are known to be good, or if
@@ -1309,7 +1308,7 @@ send_writes(dlist_head *list)
 		{
 			Operation  *op = dlist_container(Operation, node, iter.cur);
 
-			bytes += OPERATION_BYTES + strlen(op->path) +
+			bytes += SESSION_OPERATION_BYTES + strlen(op->path) +
 				(op->data ? strlen(op->data) : 0);
 			if (count == limit || op->piece != piece ||
 				(count > 0 && bytes > BATCH_BYTES))

@@ -16,6 +16,13 @@
 #include "shared/slots.h"
 #include "worker/recipe.h"
 
+/*
+ * The most that one request may have: the server takes 1 MB (jute.maxbuffer).
+ * Bytes are paths and data and so much for each operation.
+ */
+#define SESSION_REQUEST_BYTES	(1000 * 1000)
+#define SESSION_OPERATION_BYTES	128
+
 typedef struct SessionOptions
 {
 	const char *servers;		/* host:port,... with an optional chroot */

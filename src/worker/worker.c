@@ -19,6 +19,23 @@
  * finds the session of before that in a file (session_file.c), attaches to it,
  * closes it, and only then begins one of its own.
  *
+ * However a session ends, ZooKeeper writes that as one transaction that lists
+ * the paths of all its ephemeral nodes: PrepRequestProcessor.java makes a
+ * CloseSessionTxn of them, a vector of strings with 4 bytes for the length of
+ * each.  Nothing bounds what is written; but BinaryInputArchive.checkLength()
+ * lets no server read an entry of the log, or a proposal of the leader, that is
+ * longer than jute.maxbuffer + zookeeper.jute.maxbuffer.extrasize, each 1 MB if
+ * it is not set.  Followers that get a longer one leave, and servers that have
+ * logged it do not start any more: nobody serves.  So whatever is created is
+ * counted, from when it is submitted until it is known to be gone, and what
+ * would exceed ZK_MAX_PATH_BYTES is not begun.  The other half is for what is
+ * not counted: a few bytes ahead of the list, and nodes that are deleted as soon
+ * as they are seen (RECIPE_OP_DELETE_STRAY).  The bound alone makes it safe to
+ * close the session of before a crash, whose nodes nobody knows any more.
+ *
+ * What does not fit is refused with an error, but ahead of that it is parked
+ * until room is made by what is being given up already, or is only retained.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -94,6 +111,20 @@
 /* In the data directory, which is every process's working directory. */
 #define POSTMASTER_PID_FILE	"postmaster.pid"
 
+/*
+ * A session whose nodes have paths of more bytes than this is closed when they
+ * have been deleted, in batches; but not later than this.
+ */
+#define CLOSE_PATH_BYTES	(64 * 1024)
+#define CLOSE_DELAY_MS		2000
+
+/*
+ * ZooKeeper removes so many idle containers a minute, if it is not configured
+ * otherwise (znode.container.maxPerMinute).  How long not to warn again.
+ */
+#define DIRECTORIES_PER_MINUTE	10000
+#define DIRECTORIES_WARN_MS		(10 * 60000)
+
 /* Forget which lock directories exist when they become this many. */
 #define MAX_KNOWN_DIRECTORIES	16384
 
@@ -112,6 +143,13 @@ typedef struct Contender
 	bool		has_uuid;
 	uint8		uuid[ZNODE_UUID_BYTES];
 	char		directory[ZNODE_PATH_SIZE];
+	int			place_bytes;	/* of its node in a queue, and ... */
+	int			lease_bytes;	/* ... of its lease, or 0: see path_bytes() */
+	int			bytes;			/* in held_bytes */
+	int			leaving;		/* in leaving_bytes */
+	bool		parked;			/* not begun, until there is room */
+	uint32		group;			/* parked: that of the slot */
+	dlist_node	parked_node;
 	bool		is_permit;
 	union
 	{
@@ -131,6 +169,16 @@ typedef struct ContenderUuid
 {
 	uint8		uuid[ZNODE_UUID_BYTES]; /* hash key, must be first */
 } ContenderUuid;
+
+/* The data of a contender, and the terminator. */
+#define CONTENDER_DATA_SIZE	256
+
+/* What is asked for together goes in one request, chroots and all. */
+StaticAssertDecl(ZK_MAX_TOGETHER *
+				 (ZNODE_MAX_ROOT + ZNODE_PATH_SIZE + ZNODE_CONTENDER_SIZE +
+				  CONTENDER_DATA_SIZE + SESSION_OPERATION_BYTES) <
+				 SESSION_REQUEST_BYTES,
+				 "zk_lock_all() must fit in one request");
 
 /* Owner of operations whose answers nobody waits for. */
 #define NOBODY				0
@@ -156,6 +204,15 @@ static pairingheap *checks;		/* contenders with a time of their own to be
 								 * looked after, the earliest first */
 static bool stranger_warned = false;
 static bool persistent_warned = false;
+
+/* Of the session: see ZK_MAX_PATH_BYTES. */
+static int64 held_bytes = 0;	/* of the nodes that contenders have, or may */
+static int64 leaving_bytes = 0; /* the part of it that is being deleted */
+static int64 left_bytes = 0;	/* of nodes that could not be deleted */
+static dlist_head parked = DLIST_STATIC_INIT(parked);
+static bool closing = false;	/* the server stops, and nothing is held */
+static int64 close_at = 0;		/* zk_now_ms() at which to close the session;
+								 * 0: it is not to be */
 
 static void
 publish_session(ZkSessionState state)
@@ -206,6 +263,13 @@ chroot_changed(void)
 		strcmp(session.chroot, chroot_of(zklock_servers)) != 0;
 }
 
+/* Is the session to end, so that no contender is begun in it any more? */
+static bool
+session_is_ending(void)
+{
+	return closing || chroot_changed();
+}
+
 static HTAB *
 create_table(const char *name, Size keysize, Size entrysize, int flags)
 {
@@ -234,6 +298,81 @@ new_contender_id(Contender *contender)
 	return last_contender_id;
 }
 
+/*
+ * What a node of this kind, in a directory or in one below it, adds to the list
+ * of the session's nodes, which has their full paths.
+ */
+static int
+path_bytes(const char *directory, const char *below, ZnodeKind kind)
+{
+	static const uint8 uuid[ZNODE_UUID_BYTES];
+	const char *chroot = session_is_open() ?
+		session.chroot : chroot_of(zklock_servers);
+	char		name[ZNODE_CONTENDER_SIZE];
+
+	znode_contender_name(uuid, kind, 0, name);
+	return ZK_PATH_BYTES + strlen(chroot) + strlen(directory) + 1 +
+		strlen(below) + strlen(name);
+}
+
+/* Count what the contender has in ZooKeeper, or may have, after a change. */
+static void
+count_bytes(Contender *contender)
+{
+	int			bytes = 0;
+	int			leaving = 0;
+
+	if (!contender->is_permit)
+	{
+		const Recipe *recipe = &contender->recipe;
+
+		if (recipe->state != RECIPE_NONE)
+			bytes = contender->place_bytes;
+		if (recipe_is_leaving(recipe))
+			leaving = bytes;
+	}
+	else
+	{
+		const Semaphore *semaphore = &contender->semaphore;
+
+		if (semaphore_may_lease(semaphore))
+			bytes = contender->lease_bytes;
+		if (semaphore_is_leaving(semaphore))
+			leaving = bytes;
+		if (semaphore_may_queue(semaphore))
+			bytes += contender->place_bytes;
+		if (semaphore->state >= SEMAPHORE_OWNER &&
+			recipe_is_leaving(&semaphore->lock))
+			leaving += contender->place_bytes;
+	}
+	held_bytes += bytes - contender->bytes;
+	leaving_bytes += leaving - contender->leaving;
+	contender->bytes = bytes;
+	contender->leaving = leaving;
+}
+
+/* What it takes to begin the contender. */
+static int
+bytes_wanted(const Contender *contender)
+{
+	return contender->place_bytes + contender->lease_bytes;
+}
+
+static bool
+fits(int64 bytes)
+{
+	return held_bytes + left_bytes + bytes <= ZK_MAX_PATH_BYTES;
+}
+
+/* The contender has to wait for room, behind others that do. */
+static void
+park(Contender *contender, uint32 group)
+{
+	contender->parked = true;
+	contender->group = group;
+	dlist_push_tail(&parked, &contender->parked_node);
+}
+
 static Contender *
 make_contender(ZkSlot *slot, ZnodeKind kind)
 {
@@ -250,6 +389,15 @@ make_contender(ZkSlot *slot, ZnodeKind kind)
 	contender->has_uuid = false;
 	contender->check_at = 0;
 	contender->is_permit = kind == ZNODE_LEASE;
+	contender->bytes = contender->leaving = 0;
+	contender->parked = false;
+	contender->owner_since = contender->courting_until = 0;
+	contender->place_bytes =
+		path_bytes(contender->directory,
+				   contender->is_permit ? "/" RECIPE_SEMAPHORE_LOCKS : "",
+				   contender->is_permit ? ZNODE_MUTEX : kind);
+	contender->lease_bytes = !contender->is_permit ? 0 :
+		path_bytes(contender->directory, "/" RECIPE_SEMAPHORE_LEASES, kind);
 	if (contender->is_permit)
 	{
 		contender->lock_id = new_contender_id(contender);
@@ -328,6 +476,10 @@ drop_contender(Contender *contender)
 {
 	forget_uuid(contender);
 	unschedule_check(contender);
+	held_bytes -= contender->bytes;
+	leaving_bytes -= contender->leaving;
+	if (contender->parked)
+		dlist_delete(&contender->parked_node);
 	if (contender->is_permit)
 	{
 		semaphore_free(&contender->semaphore);
@@ -461,6 +613,10 @@ warn_of_left(Contender *contender, const char *directory, const char *node,
 					directory, node, session_error_text(error)),
 			 errdetail("If it exists, it blocks the lock until the session ends.")));
 	if (contender->is_permit ?
+		!contender->semaphore.refused && !contender->semaphore.lock.refused :
+		contender->recipe.state == RECIPE_NONE)
+		left_bytes += contender->place_bytes + contender->lease_bytes;
+	if (contender->is_permit ?
 		contender->semaphore.state != SEMAPHORE_NONE :
 		contender->recipe.state == RECIPE_LEAVING)
 	{
@@ -536,7 +692,7 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 static const char *
 contender_data(int pid, bool retain)
 {
-	static char data[256];
+	static char data[CONTENDER_DATA_SIZE];
 	static char host[128] = "";
 
 	if (host[0] == '\0')
@@ -577,6 +733,7 @@ carry_out(Contender *contender, RecipeOutput *out)
 				(errmsg_internal("contender \"%s/%s\" is %s",
 								 contender->directory, recipe->node,
 								 recipe_state_name(recipe->state))));
+		count_bytes(contender);
 		for (int i = 0; i < out->nops; i++)
 			submit(contender, &out->ops[i], 0);
 
@@ -615,12 +772,17 @@ carry_out(Contender *contender, RecipeOutput *out)
 		}
 		if (!(out->told & RECIPE_TOLD_GONE))
 			return;
-		if (!slot_set_gone(contender->slot) || chroot_changed())
+		if (!slot_set_gone(contender->slot) || session_is_ending())
 		{
 			drop_contender(contender);
 			return;
 		}
 		slot_read_contender(contender->slot, &wanted);
+		if (!fits(bytes_wanted(contender)))
+		{
+			park(contender, wanted.group);
+			return;
+		}
 		want(contender, &wanted, out);
 	}
 }
@@ -684,6 +846,7 @@ carry_out_permit(Contender *contender, SemaphoreOutput *out)
 				(errmsg_internal("permit of \"%s\" is %s",
 								 contender->directory,
 								 semaphore_state_name(semaphore->state))));
+		count_bytes(contender);
 		for (int i = 0; i < out->nops; i++)
 			submit_permit(contender, &out->ops[i]);
 
@@ -708,12 +871,17 @@ carry_out_permit(Contender *contender, SemaphoreOutput *out)
 
 		if (!(out->told & RECIPE_TOLD_GONE))
 			return;
-		if (!slot_set_gone(contender->slot) || chroot_changed())
+		if (!slot_set_gone(contender->slot) || session_is_ending())
 		{
 			drop_contender(contender);
 			return;
 		}
 		slot_read_contender(contender->slot, &wanted);
+		if (!fits(bytes_wanted(contender)))
+		{
+			park(contender, wanted.group);
+			return;
+		}
 		want_permit(contender, &wanted, out);
 	}
 }
@@ -738,17 +906,10 @@ step_contender(Contender *contender, bool for_lock, const RecipeInput *input)
 	}
 }
 
-/* The slot is wanted: have a contender for it, if it has none. */
+/* Begin a contender for which there is room. */
 static void
-begin_contender(ZkSlot *slot, const ZkContender *wanted)
+start_contender(Contender *contender, const ZkContender *wanted)
 {
-	Contender  *contender;
-
-	if (chroot_changed())
-		return;					/* take_over() will, in the next session */
-	contender = make_contender(slot, wanted->kind);
-	if (is_begun(contender))
-		return;
 	if (contender->is_permit)
 	{
 		SemaphoreOutput out;
@@ -763,6 +924,23 @@ begin_contender(ZkSlot *slot, const ZkContender *wanted)
 		want(contender, wanted, &out);
 		carry_out(contender, &out);
 	}
+}
+
+/* The slot is wanted: have a contender for it, if it has none. */
+static void
+begin_contender(ZkSlot *slot, const ZkContender *wanted)
+{
+	Contender  *contender;
+
+	if (session_is_ending())
+		return;					/* take_over() will, in the next session */
+	contender = make_contender(slot, wanted->kind);
+	if (is_begun(contender) || contender->parked)
+		return;
+	if (dlist_is_empty(&parked) && fits(bytes_wanted(contender)))
+		start_contender(contender, wanted);
+	else
+		park(contender, wanted->group);
 }
 
 /* A slot that is to be asked for together with others. */
@@ -811,17 +989,96 @@ submit_group_part(List *members, int first, int last, RecipeOpKind kind)
 	}
 }
 
+static Contender *
+contender_of(const GroupMember *member)
+{
+	return hash_search(contenders, &member->slot, HASH_FIND, NULL);
+}
+
 /*
- * Begin the contenders of slots that are asked for together: the directories
- * first, then all the contenders of a group in one step.
+ * Begin the members first to last (not included), of one group, for which there
+ * is room: the directories first, then all the contenders in one step.
  */
+static void
+start_group(List *members, int first, int last)
+{
+	for (int i = first; i < last; i++)
+	{
+		GroupMember *member = list_nth(members, i);
+		Contender  *contender = contender_of(member);
+
+		member->out.nops = 0;
+		if (!is_begun(contender))
+			want(contender, &member->wanted, &member->out);
+		count_bytes(contender);
+	}
+	submit_group_part(members, first, last, RECIPE_OP_MKDIRS);
+	submit_group_part(members, first, last, RECIPE_OP_CREATE);
+	submit_group_part(members, first, last, RECIPE_OP_CHILDREN);
+}
+
+/*
+ * There is no room for these members, of one group: the backend that wants them
+ * gets none.  It looks at all of them, so it is enough to tell it by one, but
+ * that ahead of the others' end.
+ */
+static void
+refuse_group(List *members)
+{
+	ListCell   *cell;
+
+	foreach(cell, members)
+	{
+		GroupMember *member = lfirst(cell);
+
+		if (member == linitial(members))
+			slot_set_refused(member->slot, ZK_REFUSAL_NO_ROOM, 0);
+		if (slot_set_gone(member->slot))
+		{
+			slot_read_contender(member->slot, &member->wanted);
+			begin_contender(member->slot, &member->wanted);
+		}
+	}
+}
+
+/* Begin or park the members first to last (not included), of one group. */
+static void
+begin_group(List *members, int first, int last)
+{
+	int64		bytes = 0;
+
+	for (int i = first; i < last; i++)
+	{
+		GroupMember *member = list_nth(members, i);
+		Contender  *contender = make_contender(member->slot,
+											   member->wanted.kind);
+
+		if (contender->parked)
+			return;
+		if (!is_begun(contender))
+			bytes += bytes_wanted(contender);
+	}
+	if (dlist_is_empty(&parked) && fits(bytes))
+		start_group(members, first, last);
+	else
+		for (int i = first; i < last; i++)
+		{
+			GroupMember *member = list_nth(members, i);
+			Contender  *contender = contender_of(member);
+
+			if (!is_begun(contender))
+				park(contender, member->wanted.group);
+		}
+}
+
+/* Begin the contenders of slots that are asked for together. */
 static void
 begin_groups(List *members)
 {
 	int			first = 0;
 	int			last;
 
-	if (chroot_changed())
+	if (session_is_ending())
 		return;
 	list_sort(members, compare_groups);
 	for (; first < list_length(members); first = last)
@@ -831,19 +1088,11 @@ begin_groups(List *members)
 
 		for (last = first; last < list_length(members); last++)
 		{
-			Contender  *contender;
-
 			member = list_nth(members, last);
 			if (member->wanted.group != group)
 				break;
-			member->out.nops = 0;
-			contender = make_contender(member->slot, member->wanted.kind);
-			if (!is_begun(contender))
-				want(contender, &member->wanted, &member->out);
 		}
-		submit_group_part(members, first, last, RECIPE_OP_MKDIRS);
-		submit_group_part(members, first, last, RECIPE_OP_CREATE);
-		submit_group_part(members, first, last, RECIPE_OP_CHILDREN);
+		begin_group(members, first, last);
 	}
 }
 
@@ -887,7 +1136,10 @@ static void
 release_contender(ZkSlot *slot)
 {
 	ZkContender wanted;
+	Contender  *contender = hash_search(contenders, &slot, HASH_FIND, NULL);
 
+	if (contender && contender->parked)
+		drop_contender(contender);
 	if (!tell_contender(slot, RECIPE_RELEASE) && slot_set_gone(slot))
 	{
 		slot_read_contender(slot, &wanted);
@@ -933,6 +1185,132 @@ open_mail(void)
 	begin_groups(members);
 	foreach(cell, released)
 		release_contender(lfirst(cell));
+}
+
+/* All contenders, palloc'd: carry_out() changes the table. */
+static Contender **
+list_contenders(int *n)
+{
+	HASH_SEQ_STATUS scan;
+	Contender  *contender;
+	Contender **list;
+
+	list = palloc(sizeof(Contender *) *
+				  Max(hash_get_num_entries(contenders), 1));
+	*n = 0;
+	hash_seq_init(&scan, contenders);
+	while ((contender = hash_seq_search(&scan)) != NULL)
+		list[(*n)++] = contender;
+	return list;
+}
+
+/* Make room for so many bytes by giving up what is only retained. */
+static void
+give_up_retained(int64 bytes)
+{
+	int			n;
+	Contender **list = list_contenders(&n);
+
+	for (int i = 0; i < n && bytes > 0; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->is_permit || !contender->recipe.retain ||
+			contender->recipe.state != RECIPE_OWNER ||
+			!slot_give_up_idle(contender->slot))
+			continue;
+		bytes -= contender->bytes;
+		release_contender(contender->slot);
+	}
+	pfree(list);
+}
+
+/*
+ * The first of the parked contenders, and those of its group, as GroupMembers;
+ * they are parked no more, but have been dropped.  Those that nobody wants any
+ * more are left out: their mail is on its way.
+ */
+static List *
+unpark_first(void)
+{
+	uint32		group = dlist_head_element(Contender, parked_node, &parked)->group;
+	List	   *members = NIL;
+
+	do
+	{
+		Contender  *contender = dlist_head_element(Contender, parked_node,
+												   &parked);
+		ZkSlot	   *slot = contender->slot;
+		ZkContender wanted;
+
+		if (contender->group != group)
+			break;
+		drop_contender(contender);
+		if (slot_read_contender(slot, &wanted) == ZK_SLOT_WANTED)
+			add_to_groups(&members, slot, &wanted);
+	} while (group != 0 && !dlist_is_empty(&parked));
+	return members;
+}
+
+/* What it takes to begin the first of the parked contenders and its group. */
+static int64
+bytes_of_first(void)
+{
+	uint32		group = dlist_head_element(Contender, parked_node, &parked)->group;
+	int64		bytes = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &parked)
+	{
+		Contender  *contender = dlist_container(Contender, parked_node, iter.cur);
+
+		if (contender->group != group || (group == 0 && bytes > 0))
+			break;
+		bytes += bytes_wanted(contender);
+	}
+	return bytes;
+}
+
+/*
+ * Begin what is parked and fits now.  What will not fit when all is gone that is
+ * being given up is refused.
+ */
+static void
+begin_parked(void)
+{
+	while (!dlist_is_empty(&parked))
+	{
+		int64		bytes = bytes_of_first();
+		bool		room = fits(bytes);
+		List	   *members;
+
+		if (!room && !fits(bytes - leaving_bytes))
+			give_up_retained(held_bytes + left_bytes - leaving_bytes + bytes -
+							 ZK_MAX_PATH_BYTES);
+		if (!room && fits(bytes - leaving_bytes))
+			return;				/* there will be, in a moment */
+		members = unpark_first();
+		if (members == NIL)
+			continue;
+		if (!room)
+			refuse_group(members);
+		else if (!session_is_ending())
+		{
+			GroupMember *member;
+			ListCell   *cell;
+
+			foreach(cell, members)
+			{
+				member = lfirst(cell);
+				(void) make_contender(member->slot, member->wanted.kind);
+			}
+			member = linitial(members);
+			if (member->wanted.group != 0)
+				start_group(members, 0, list_length(members));
+			else
+				start_contender(contender_of(member), &member->wanted);
+		}
+	}
 }
 
 /* Go on with a contender of the worker before this one. */
@@ -985,6 +1363,16 @@ take_over(void)
 	ZkSlot	  **list = slots_list(&nslots);
 	List	   *members = NIL;
 
+	/* what may exist already takes its room ahead of all else */
+	for (int i = 0; i < nslots; i++)
+	{
+		ZkContender known;
+		ZkSlotState state = slot_read_contender(list[i], &known);
+
+		if (known.has_uuid &&
+			hash_search(contenders, &list[i], HASH_FIND, NULL) == NULL)
+			resume_contender(list[i], state, &known);
+	}
 	for (int i = 0; i < nslots; i++)
 	{
 		ZkSlot	   *slot = list[i];
@@ -993,9 +1381,7 @@ take_over(void)
 
 		if (hash_search(contenders, &slot, HASH_FIND, NULL) != NULL)
 			continue;
-		if (known.has_uuid)
-			resume_contender(slot, state, &known);
-		else if (state == ZK_SLOT_RELEASING)
+		if (state == ZK_SLOT_RELEASING)
 			release_contender(slot);	/* no worker had seen it wanted */
 		else if (known.group != 0)
 			add_to_groups(&members, slot, &known);
@@ -1004,23 +1390,6 @@ take_over(void)
 	}
 	begin_groups(members);
 	pfree(list);
-}
-
-/* All contenders, palloc'd: carry_out() changes the table. */
-static Contender **
-list_contenders(int *n)
-{
-	HASH_SEQ_STATUS scan;
-	Contender  *contender;
-	Contender **list;
-
-	list = palloc(sizeof(Contender *) *
-				  Max(hash_get_num_entries(contenders), 1));
-	*n = 0;
-	hash_seq_init(&scan, contenders);
-	while ((contender = hash_seq_search(&scan)) != NULL)
-		list[(*n)++] = contender;
-	return list;
 }
 
 /* Try again what ZooKeeper has refused. */
@@ -1167,6 +1536,7 @@ forget_contenders(void)
 		(void) slot_set_gone(contender->slot);
 		drop_contender(contender);
 	}
+	left_bytes = 0;
 }
 
 /*
@@ -1190,6 +1560,7 @@ end_session(const char *why)
 	session.server[0] = '\0';
 	publish_session(ZK_SESSION_CONNECTING);
 
+	close_at = 0;
 	take_over();
 	queries_restart();
 }
@@ -1258,6 +1629,34 @@ begin_drain(void)
 	for (int i = 0; i < n; i++)
 		(void) slot_set_crowded(list[i]->slot);
 	pfree(list);
+}
+
+/*
+ * May the session be closed now that nothing is held, or does that have to wait
+ * until its nodes have been deleted?  For these a batch after the other is
+ * cheaper for ZooKeeper than all at once.  But this must not take long, and
+ * whoever cannot be reached is not waited for.
+ */
+static bool
+may_close_session(void)
+{
+	int64		now = zk_now_ms();
+
+	if (session.state != ZK_SESSION_CONNECTED ||
+		held_bytes <= CLOSE_PATH_BYTES)
+		return true;
+	if (close_at == 0)
+	{
+		int			n;
+		Contender **list = list_contenders(&n);
+
+		/* those that are wanted, too: they queue again in another session */
+		close_at = now + CLOSE_DELAY_MS;
+		for (int i = 0; i < n; i++)
+			release_contender(list[i]->slot);
+		pfree(list);
+	}
+	return now >= close_at;
 }
 
 static void
@@ -1368,7 +1767,9 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
 	if (contender->is_permit)
 		recipe = &contender->semaphore.lock;
 	if (contender->is_permit != for_lock ||
-		recipe->state != RECIPE_WATCHING || input->serial != recipe->serial ||
+		(recipe->state != RECIPE_WATCHING &&
+		 recipe->state != RECIPE_STANDING_BY) ||
+		input->serial != recipe->serial ||
 		!znode_parse_uuid(recipe->predecessor, uuid) ||
 		hash_search(contender_uuids, uuid, HASH_FIND, NULL) != NULL)
 		return false;
@@ -1380,12 +1781,45 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
 	return true;
 }
 
+/*
+ * A lock directory has been made.  Warn if there are more than ZooKeeper
+ * removes: those that are idle pile up.
+ */
+static void
+count_directory(void)
+{
+	static int64 minute = 0;	/* zk_now_ms() at its beginning */
+	static int64 warned_at = 0;
+	static int	count = 0;		/* in this minute */
+	int64		now = zk_now_ms();
+
+	directories_count();
+	if (now - minute >= 60000)
+	{
+		minute = now;
+		count = 0;
+	}
+	if (++count <= DIRECTORIES_PER_MINUTE ||
+		(warned_at != 0 && now - warned_at < DIRECTORIES_WARN_MS))
+		return;
+	warned_at = now;
+	ereport(WARNING,
+			(errmsg("more than %d lock directories have been created in ZooKeeper within a minute",
+					DIRECTORIES_PER_MINUTE),
+			 errdetail("By default ZooKeeper removes no more than %d idle ones a minute: if this goes on, they pile up.",
+					   DIRECTORIES_PER_MINUTE),
+			 errhint("Use fewer different names of locks, or raise \"znode.container.maxPerMinute\" of the ZooKeeper servers.")));
+}
+
 static void
 contender_event(SessionEvent *event)
 {
 	ContenderId *by_id;
 	bool		for_lock;
 
+	if (event->input.event == RECIPE_MKDIR_DONE &&
+		event->input.result == RECIPE_OK && event->input.error == 0)
+		count_directory();		/* else it existed */
 	by_id = hash_search(contender_ids, &event->owner, HASH_FIND, NULL);
 	if (by_id == NULL)
 		return;					/* a watch of one that is gone */
@@ -1593,7 +2027,10 @@ reload(void)
 
 	/* changed back: what was put off is wanted here after all */
 	if (waiting && !chroot_changed())
+	{
+		close_at = 0;
 		take_over();
+	}
 
 	pfree(servers);
 	pfree(auth);
@@ -1636,6 +2073,9 @@ shut_down(void)
 		proc_exit(1);
 	}
 	if (!slots_retire())
+		return;
+	closing = true;
+	if (!may_close_session())
 		return;
 	session_close();
 	/* without a connection nobody was told, and the next start has to do it */
@@ -1714,7 +2154,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		}
 		if (ShutdownRequestPending)
 			shut_down();
-		if (chroot_changed() && slots_retire())
+		if (chroot_changed() && slots_retire() && may_close_session())
 			end_session("\"zklock.servers\" has a new chroot.");
 		if (session.draining != chroot_changed())
 		{
@@ -1736,6 +2176,8 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			open_mail();
 			queries_begin();
 		}
+		begin_parked();
+		path_bytes_write(held_bytes + left_bytes);
 		retry_refused();
 		sweep_owners();
 		check_at = check_contenders();

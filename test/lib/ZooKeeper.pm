@@ -424,6 +424,41 @@ sub heal_peers
 
 =pod
 
+=item session_ends(@i)
+
+The lengths in bytes of all ends of sessions that are in the servers' logs of
+transactions.
+
+=cut
+
+sub session_ends
+{
+	my ($self, @i) = @_;
+	my @ends;
+
+	for my $server ($self->_servers(@i))
+	{
+		for my $file (glob "$server->{dir}/data/version-2/log.*")
+		{
+			open my $log, '<:raw', $file or die "could not open $file: $!";
+
+			# a header; of each entry the checksum, the length, a TxnHeader that
+			# ends in the type, the rest, and a byte; then zeros
+			seek $log, 16, 0;
+			while (read($log, my $head, 12) == 12)
+			{
+				my $length = unpack 'x8 N', $head or last;
+				read($log, my $entry, $length + 1) == $length + 1 or last;
+				push @ends, $length if unpack('x28 l>', $entry) == -11;
+			}
+			close $log;
+		}
+	}
+	return @ends;
+}
+
+=pod
+
 =item fourlw($word, $i)
 
 What server C<$i> (default 0) answers to a four-letter word ("mntr", "cons",

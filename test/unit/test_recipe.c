@@ -1429,6 +1429,9 @@ bring_to(Recipe *recipe, Situation situation)
 	assert_int_equal(recipe->state, situation_state[situation]);
 	if (recipe->state == RECIPE_LEAVING)
 		assert_int_equal(recipe->refused, situation == AT_LEAVING_REFUSED);
+	assert_int_equal(recipe_is_leaving(recipe),
+					 situation == AT_CANCELLING || situation == AT_ABANDONING ||
+					 situation == AT_LEAVING);
 	if (recipe->state == RECIPE_WATCHING)
 		assert_int_equal(recipe->courting,
 						 situation == AT_WATCHING_COURTEOUS ||

@@ -2653,6 +2653,16 @@ check_rules(void)
 					semaphore->lock.refused)) == permit->left,
 				  "the worker knows of every delete that was refused");
 
+			check(!client->alive || semaphore_may_queue(semaphore) ||
+				  own_node(client, permit, SEMAPHORE_LOCKS) < 0,
+				  "a contender is accounted for");
+			check(!client->alive || semaphore_may_lease(semaphore) ||
+				  own_node(client, permit, SEMAPHORE_LEASES) < 0,
+				  "a lease is accounted for");
+			check(!semaphore_is_leaving(semaphore) ||
+				  (!permit->owner && !permit->wanted) || world->vandals,
+				  "what is wanted is not leaving");
+
 			/* an owner whose session has ended is what leases are for */
 			if (!permit->owner || !client->alive)
 				continue;

@@ -141,6 +141,8 @@ static int64 retry_at = 0;		/* the same of RECIPE_RETRY; 0: none needed */
 static int64 sweep_at = 0;		/* the same of the next sweep_owners() */
 static bool stranger_warned = false;
 
+static bool is_last_worker(void);
+
 static void
 publish_session(ZkSessionState state)
 {
@@ -1241,7 +1243,7 @@ session_events(void)
 				publish_session(session.client_id != 0 ?
 								ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
 				ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
-				if (session_is_stuck())
+				if (session_is_stuck() && !is_last_worker())
 				{
 					ereport(LOG,
 							(errmsg("restarting the zklock worker, since ZooKeeper answers on no connection")));
@@ -1258,7 +1260,11 @@ session_events(void)
 				/* the session lives on: the next worker tries to resume it */
 				ereport(LOG,
 						(errmsg("ZooKeeper refused the credentials of \"zklock.auth\"")));
-				proc_exit(1);
+				if (!is_last_worker())
+					proc_exit(1);
+				session_close();
+				publish_session(ZK_SESSION_SUSPENDED);
+				reopen_at = PG_INT64_MAX;
 				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
@@ -1363,6 +1369,8 @@ check_connection(void)
 		return 0;
 	if (zk_now_ms() < unconnected_since + limit)
 		return unconnected_since + limit;
+	if (is_last_worker())
+		return 0;
 	ereport(LOG,
 			(errmsg("restarting the zklock worker, since ZooKeeper could not be reached for %lld ms",
 					(long long) (zk_now_ms() - unconnected_since))));
@@ -1386,10 +1394,11 @@ reload(void)
 	ProcessConfigFile(PGC_SIGHUP);
 
 	servers[strcspn(servers, "/")] = '\0';
-	if (strlen(servers) != strcspn(zklock_servers, "/") ||
-		strncmp(servers, zklock_servers, strlen(servers)) != 0 ||
-		strcmp(auth, zklock_auth) != 0 ||
-		timeout != zklock_session_timeout || old_acl != zklock_acl)
+	if ((strlen(servers) != strcspn(zklock_servers, "/") ||
+		 strncmp(servers, zklock_servers, strlen(servers)) != 0 ||
+		 strcmp(auth, zklock_auth) != 0 ||
+		 timeout != zklock_session_timeout || old_acl != zklock_acl) &&
+		!is_last_worker())
 	{
 		ereport(LOG,
 				(errmsg("restarting the zklock worker to apply new settings")));
@@ -1424,6 +1433,17 @@ server_is_stopping(void)
 							   strlen(PM_STATUS_STOPPING)) == 0;
 	fclose(file);
 	return stopping;
+}
+
+/*
+ * Have we been told to end because the whole server does?  The postmaster starts
+ * no other worker then, so that we must see the last holder out, come what may,
+ * and leave nothing to the next one but a session that we cannot close.
+ */
+static bool
+is_last_worker(void)
+{
+	return ShutdownRequestPending && server_is_stopping();
 }
 
 /*

@@ -1660,6 +1660,9 @@ is_proved(int64 lease, int64 proved_at)
  * While the lease runs that cannot be.  Otherwise, or if zklock.commit_check
  * says so, wait until the worker has asked; the wait can be canceled.
  *
+ * A process that ends cannot be, and its locks go in a moment.  What it still
+ * commits is the removal of its temporary tables, which is right in any case.
+ *
  * Errors: 40001 if a lock has been lost.
  */
 static void
@@ -1671,7 +1674,8 @@ check_holds(void)
 	int64		queue_locked_at = 0;	/* the same */
 	bool		notified;
 
-	if (dlist_is_empty(&held_list) || ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
+	if (dlist_is_empty(&held_list) || proc_exit_inprogress ||
+		ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
 		return;
 
 	notified = has_notified();

@@ -214,6 +214,8 @@ static bool closing = false;	/* the server stops, and nothing is held */
 static int64 close_at = 0;		/* zk_now_ms() at which to close the session;
 								 * 0: it is not to be */
 
+static bool is_last_worker(void);
+
 static void
 publish_session(ZkSessionState state)
 {
@@ -1852,7 +1854,7 @@ session_events(void)
 				publish_session(session.client_id != 0 ?
 								ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
 				ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
-				if (session_is_stuck())
+				if (session_is_stuck() && !is_last_worker())
 				{
 					ereport(LOG,
 							(errmsg("restarting the zklock worker, since ZooKeeper answers on no connection")));
@@ -1869,7 +1871,11 @@ session_events(void)
 				/* the session lives on: the next worker tries to resume it */
 				ereport(LOG,
 						(errmsg("ZooKeeper refused the credentials of \"zklock.auth\"")));
-				proc_exit(1);
+				if (!is_last_worker())
+					proc_exit(1);
+				session_close();
+				publish_session(ZK_SESSION_SUSPENDED);
+				reopen_at = PG_INT64_MAX;
 				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
@@ -1992,6 +1998,8 @@ check_connection(void)
 		return 0;
 	if (zk_now_ms() < unconnected_since + limit)
 		return unconnected_since + limit;
+	if (is_last_worker())
+		return 0;
 	ereport(LOG,
 			(errmsg("restarting the zklock worker, since ZooKeeper could not be reached for %lld ms",
 					(long long) (zk_now_ms() - unconnected_since))));
@@ -2015,10 +2023,11 @@ reload(void)
 	ProcessConfigFile(PGC_SIGHUP);
 
 	servers[strcspn(servers, "/")] = '\0';
-	if (strlen(servers) != strcspn(zklock_servers, "/") ||
-		strncmp(servers, zklock_servers, strlen(servers)) != 0 ||
-		strcmp(auth, zklock_auth) != 0 ||
-		timeout != zklock_session_timeout || old_acl != zklock_acl)
+	if ((strlen(servers) != strcspn(zklock_servers, "/") ||
+		 strncmp(servers, zklock_servers, strlen(servers)) != 0 ||
+		 strcmp(auth, zklock_auth) != 0 ||
+		 timeout != zklock_session_timeout || old_acl != zklock_acl) &&
+		!is_last_worker())
 	{
 		ereport(LOG,
 				(errmsg("restarting the zklock worker to apply new settings")));
@@ -2056,6 +2065,17 @@ server_is_stopping(void)
 							   strlen(PM_STATUS_STOPPING)) == 0;
 	fclose(file);
 	return stopping;
+}
+
+/*
+ * Have we been told to end because the whole server does?  The postmaster starts
+ * no other worker then, so that we must see the last holder out, come what may,
+ * and leave nothing to the next one but a session that we cannot close.
+ */
+static bool
+is_last_worker(void)
+{
+	return ShutdownRequestPending && server_is_stopping();
 }
 
 /*

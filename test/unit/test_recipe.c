@@ -6131,7 +6131,8 @@ random_foreigner(const Mix *mix)
 			foreigner_enters(one_in(2) ? "locks" : "leases", false);
 		else
 			foreigner_enters(kinds[which].name, kinds[which].sequential);
-		if (mix->retaining && world->nodes[world->nnodes - 1].contender)
+		if (mix->retaining && world->nodes[world->nnodes - 1].contender &&
+			world->nodes[world->nnodes - 1].session == FOREIGN)
 			world->nodes[world->nnodes - 1].marked = one_in(3);
 	}
 	else if (nforeign > 0)

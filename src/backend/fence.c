@@ -12,6 +12,11 @@
  * in the schema of the calling function, that is, of the extension; the
  * statement names it in full and depends on no search_path.
  *
+ * The tokens are those of this database's holders.  A publication of all
+ * tables has the table in it, and what arrives by logical replication could
+ * lower a token, or stop at the key: triggers that fire for replication only
+ * keep the table as it is, but for what is written through here.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -24,13 +29,17 @@
 #include "access/table.h"
 #include "backend/backend.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "zklock.h"
+
+PG_FUNCTION_INFO_V1(zk_fences_keep);
 
 #define FENCE_TABLE		"zk_fences"
 
@@ -47,9 +56,26 @@
 	" THEN f.fenced_at ELSE EXCLUDED.fenced_at END" \
 	" RETURNING f.token, f.fenced_at"
 
+/* All rows as one, to be kept over a TRUNCATE. */
+#define KEEP_COLUMNS	4
+#define KEEP_STATEMENT \
+	"SELECT pg_catalog.array_agg(name), pg_catalog.array_agg(root)," \
+	" pg_catalog.array_agg(token), pg_catalog.array_agg(fenced_at) FROM %s"
+
+/* This unnest is always that of pg_catalog, as it has several arguments. */
+#define PUT_BACK_STATEMENT \
+	"INSERT INTO %s (name, root, token, fenced_at)" \
+	" SELECT * FROM unnest($1, $2, $3, $4)"
+
 /* The statement, prepared, and the table that it is for. */
 static SPIPlanPtr fence_plan = NULL;
 static Oid	fence_table = InvalidOid;
+
+/* A statement of ours is running, and the triggers let it pass. */
+static bool writing = false;
+
+/* The rows of a TRUNCATE under way, in TopTransactionContext, or NULL. */
+static Datum *kept_rows = NULL;
 
 /* Open the table that goes with a function of the extension. */
 static Relation
@@ -68,6 +94,13 @@ open_table(Oid function)
 	return table_open(table, RowExclusiveLock);
 }
 
+static char *
+full_name(Relation table)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(table)),
+									  RelationGetRelationName(table));
+}
+
 /*
  * The prepared statement.  It is made anew when the table is another one, or
  * may have got another name or schema: the plan cache would only parse the
@@ -79,7 +112,6 @@ get_plan(Relation table)
 {
 	Oid			argtypes[] = {TEXTOID, TEXTOID, INT8OID};
 	SPIPlanPtr	plan = fence_plan;
-	char	   *name;
 
 	if (plan != NULL && fence_table == RelationGetRelid(table) &&
 		SPI_plan_is_valid(plan))
@@ -89,9 +121,7 @@ get_plan(Relation table)
 	if (plan != NULL)
 		SPI_freeplan(plan);
 
-	name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(table)),
-									  RelationGetRelationName(table));
-	plan = SPI_prepare(psprintf(FENCE_STATEMENT, name),
+	plan = SPI_prepare(psprintf(FENCE_STATEMENT, full_name(table)),
 					   lengthof(argtypes), argtypes);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s",
@@ -102,9 +132,41 @@ get_plan(Relation table)
 	return plan;
 }
 
+/* Run a statement of ours as the table's owner. */
+static int
+run_as_owner(Relation table, int (*run) (Relation table, Datum *values),
+			 Datum *values)
+{
+	Oid			save_userid;
+	int			save_sec_context;
+	int			result;
+
+	GetUserIdAndSecContext(&save_userid, &save_sec_context);
+	SetUserIdAndSecContext(table->rd_rel->relowner,
+						   save_sec_context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_NOFORCE_RLS);
+	writing = true;
+	PG_TRY();
+	{
+		result = run(table, values);
+	}
+	PG_FINALLY();
+	{
+		writing = false;
+	}
+	PG_END_TRY();
+	SetUserIdAndSecContext(save_userid, save_sec_context);
+	return result;
+}
+
+static int
+run_fence(Relation table, Datum *values)
+{
+	return SPI_execute_plan(get_plan(table), values, NULL, false, 0);
+}
+
 /*
- * Run the statement as the table's owner; the token that is in the row then,
- * and when it was written.
+ * Write the token; that which is in the row then, and when it was written.
  */
 static int64
 write_token(Relation table, const char *name, int64 token,
@@ -112,21 +174,13 @@ write_token(Relation table, const char *name, int64 token,
 {
 	Datum		values[3];
 	bool		isnull;
-	Oid			save_userid;
-	int			save_sec_context;
 	int			result;
 
 	values[0] = CStringGetTextDatum(name);
 	values[1] = CStringGetTextDatum(zklock_root);
 	values[2] = Int64GetDatum(token);
 
-	GetUserIdAndSecContext(&save_userid, &save_sec_context);
-	SetUserIdAndSecContext(table->rd_rel->relowner,
-						   save_sec_context | SECURITY_LOCAL_USERID_CHANGE |
-						   SECURITY_NOFORCE_RLS);
-	result = SPI_execute_plan(get_plan(table), values, NULL, false, 0);
-	SetUserIdAndSecContext(save_userid, save_sec_context);
-
+	result = run_as_owner(table, run_fence, values);
 	if (result != SPI_OK_INSERT_RETURNING || SPI_processed != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -178,4 +232,100 @@ fence_write(Oid function, const char *name, int64 token)
 						   (long long) highest,
 						   timestamptz_to_str(fenced_at)),
 				 errhint("Retry the transaction.  If the error persists, ZooKeeper's data has been lost or replaced, and tokens have started over: then delete the row of the lock, after making sure that no transaction from before the loss is left.")));
+}
+
+static int
+run_keep(Relation table, Datum *values pg_attribute_unused())
+{
+	return SPI_execute(psprintf(KEEP_STATEMENT, full_name(table)), false, 0);
+}
+
+static int
+run_put_back(Relation table, Datum *values)
+{
+	Oid			argtypes[KEEP_COLUMNS] = {
+		TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID
+	};
+
+	return SPI_execute_with_args(psprintf(PUT_BACK_STATEMENT,
+										  full_name(table)),
+								 KEEP_COLUMNS, argtypes, values, NULL,
+								 false, 0);
+}
+
+/* Remember the rows ahead of a TRUNCATE, which a trigger cannot prevent. */
+static void
+keep_rows(Relation table)
+{
+	HeapTuple	row;
+	TupleDesc	desc;
+	MemoryContext save_context;
+	bool		isnull;
+
+	kept_rows = NULL;
+	if (run_as_owner(table, run_keep, NULL) != SPI_OK_SELECT ||
+		SPI_processed != 1)
+		elog(ERROR, "could not read table \"%s\"",
+			 RelationGetRelationName(table));
+	row = SPI_tuptable->vals[0];
+	desc = SPI_tuptable->tupdesc;
+	(void) SPI_getbinval(row, desc, 1, &isnull);
+	if (isnull)
+		return;					/* there are none */
+
+	save_context = MemoryContextSwitchTo(TopTransactionContext);
+	kept_rows = palloc(KEEP_COLUMNS * sizeof(Datum));
+	for (int i = 0; i < KEEP_COLUMNS; i++)
+	{
+		Datum		column = SPI_getbinval(row, desc, i + 1, &isnull);
+
+		kept_rows[i] = PointerGetDatum(PG_DETOAST_DATUM_COPY(column));
+	}
+	MemoryContextSwitchTo(save_context);
+}
+
+static void
+put_rows_back(Relation table)
+{
+	if (kept_rows &&
+		run_as_owner(table, run_put_back, kept_rows) != SPI_OK_INSERT)
+		elog(ERROR, "could not write table \"%s\"",
+			 RelationGetRelationName(table));
+	kept_rows = NULL;
+}
+
+/*
+ * zk_fences_keep() returns trigger
+ *
+ * Of the table zk_fences, for replication only (ENABLE REPLICA TRIGGER): each
+ * database keeps its own tokens.  Changes of rows are left out, and a TRUNCATE
+ * is made up for.
+ */
+Datum
+zk_fences_keep(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by trigger manager",
+						"zk_fences_keep")));
+	if (TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
+	{
+		if (!writing)
+			return PointerGetDatum(NULL);
+		return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+							   trigger->tg_newtuple : trigger->tg_trigtuple);
+	}
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (TRIGGER_FIRED_BEFORE(trigger->tg_event))
+		keep_rows(trigger->tg_relation);
+	else
+		put_rows_back(trigger->tg_relation);
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "SPI_finish failed");
+	return PointerGetDatum(NULL);
 }

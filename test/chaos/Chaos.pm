@@ -392,7 +392,7 @@ medium (the chance that a section takes so long), long_lasts and medium_lasts
 (from and to how long, in session timeouts), slow (the chance that its COMMIT is slow), drain (how long
 to wait for answers at the end, default 60), quiet (how long all faults pause
 together, again and again; seconds, default 4 session timeouts + 6 s; 0: never),
-foreign (names of foreign clients, default all), until (ends the run if it
+foreign (names of foreign clients, default all, or none unless acl is open), until (ends the run if it
 returns true; called again and again).
 
 =cut
@@ -408,7 +408,7 @@ sub run
 			f1 => 2, f2 => 1, f3 => 1, fx1 => 1, fx2 => 1, fr1 => 2, l1 => 2, l2 => 1,
 			s1 => 2, s2 => 1
 		},
-		foreign => [ sort keys %foreign ], quiet => 4 * $self->{timeout} + 6,
+		foreign => $self->{acl} eq 'open' ? [ sort keys %foreign ] : [], quiet => 4 * $self->{timeout} + 6,
 		long => 0.004, long_lasts => [ 0.3, 1.5 ],
 		medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
@@ -1312,7 +1312,8 @@ sub _left
 	my $end = now() + 30;
 	while (1)
 	{
-		@contenders = eval { all_contenders($self->{zk}) };
+		# who is not the creator sees them by "dump" only, below
+		@contenders = $self->{acl} eq 'open' ? eval { all_contenders($self->{zk}) } : ();
 		last if (!@contenders && !$@) || now() > $end;
 		sleep 0.1;
 	}

@@ -93,7 +93,7 @@ say_it('  of more than two locks: ' . grep({ @{ $_->{locks} } > 2 } @holds)
 say_it('  errors: ' . tally(
 	map { $_->{sqlstate} . ($_->{sqlstate} eq '40001' ? ($_->{message} =~ /lost/ ? ' lost' : ' other') : '') }
 	grep { ($_->{sqlstate} // '') =~ /^\w{5}$/ } @holds));
-say_it("  committed in the warehouse only (crash in COMMIT): $verdict->{half}");
+say_it("  committed in the warehouse only (crash or cancel in COMMIT): $verdict->{half}");
 my @stalls = grep { $_->{kind} eq 'stall' } @{ $history->{faults} };
 say_it('faults: ' . tally(map { $_->{kind} } grep { $_->{kind} ne 'stall' } @{ $history->{faults} }));
 say_it(sprintf('the machine stood still: %d times, %.1f s', scalar @stalls,

@@ -16,16 +16,19 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "access/parallel.h"
 #include "backend/backend.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "shared/compat.h"
 #include "shared/queries.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "zklock.h"
 
 #if PG_VERSION_NUM >= 180000
@@ -45,22 +48,43 @@ int			zklock_acl;
 int			zklock_node_format;
 int			zklock_commit_check;
 
-static const struct config_enum_entry acl_options[] = {
+/*
+ * A value that was given and is wrong must never be replaced by the default in
+ * silence: the locks would be others than those that the other servers take.
+ * Where PostgreSQL would do that, at server start and for what ALTER ROLE or
+ * ALTER DATABASE has stored ahead of it, the check hooks let the wrong value
+ * pass, with a warning, and whoever needs it asks zk_check_settings() or
+ * zk_wrong_setting().  Anywhere else they refuse it, and the former value stays.
+ *
+ * What is wrong with the value in force, or NULL; malloc'd, by the check hooks.
+ */
+static const char *servers_problem = NULL;
+static const char *root_problem = NULL;
+static const char *auth_problem = NULL;
+
+/* The value of an enum that stands for a word which is none of its words. */
+#define WRONG_WORD			(-1)
+
+/* In each of these there is room for one: see admit_wrong_word(). */
+static struct config_enum_entry acl_options[] = {
 	{"open", ZK_ACL_OPEN, false},
 	{"creator", ZK_ACL_CREATOR, false},
+	{NULL, 0, false},
 	{NULL, 0, false}
 };
 
-static const struct config_enum_entry format_options[] = {
+static struct config_enum_entry format_options[] = {
 	{"mutex", ZK_FORMAT_MUTEX, false},
 	{"readwrite", ZK_FORMAT_READWRITE, false},
+	{NULL, 0, false},
 	{NULL, 0, false}
 };
 
-static const struct config_enum_entry check_options[] = {
+static struct config_enum_entry check_options[] = {
 	{"lease", ZK_CHECK_LEASE, false},
 	{"quorum", ZK_CHECK_QUORUM, false},
 	{"off", ZK_CHECK_OFF, false},
+	{NULL, 0, false},
 	{NULL, 0, false}
 };
 
@@ -82,9 +106,9 @@ static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 void		_PG_init(void);
 
-/* One "host:port" of zklock.servers, without its comma. */
-static bool
-check_server(const char *server, size_t len)
+/* What is wrong with one "host:port" of zklock.servers; NULL: nothing. */
+static char *
+find_server_problem(const char *server, size_t len)
 {
 	const char *colon = NULL;
 	char	   *end;
@@ -99,28 +123,21 @@ check_server(const char *server, size_t len)
 			blank = true;		/* as of a comma that was forgotten */
 	}
 	if (colon == NULL || colon == server || blank)
-	{
-		GUC_check_errdetail("\"%.*s\" is not of the form host:port.",
-							(int) len, server);
-		return false;
-	}
+		return psprintf("\"%.*s\" is not of the form host:port.",
+						(int) len, server);
+
 	/* no zero in front: the library would take it for octal */
 	port = strtol(colon + 1, &end, 10);
 	if (colon[1] < '1' || colon[1] > '9' || end != server + len ||
 		port > 65535)
-	{
-		GUC_check_errdetail("\"%.*s\" does not end in a port number.",
-							(int) len, server);
-		return false;
-	}
-	return true;
+		return psprintf("\"%.*s\" does not end in a port number.",
+						(int) len, server);
+	return NULL;
 }
 
-static bool
-check_servers(char **newval, void **extra pg_attribute_unused(),
-			  GucSource source pg_attribute_unused())
+static char *
+find_servers_problem(const char *server)
 {
-	const char *server = *newval;
 	const char *chroot = strchr(server, '/');
 	const char *end = chroot ? chroot : server + strlen(server);
 	const char *problem;
@@ -128,14 +145,16 @@ check_servers(char **newval, void **extra pg_attribute_unused(),
 	for (;;)
 	{
 		size_t		len = strcspn(server, ",/");
+		char	   *server_problem;
 
 		while (len > 0 && isspace((unsigned char) *server))
 		{
 			server++;
 			len--;
 		}
-		if (!check_server(server, len))
-			return false;
+		server_problem = find_server_problem(server, len);
+		if (server_problem)
+			return server_problem;
 		server += len;
 		if (server == end)
 			break;
@@ -144,37 +163,242 @@ check_servers(char **newval, void **extra pg_attribute_unused(),
 
 	if (chroot && chroot[1] != '\0' &&
 		(problem = znode_check_root(chroot)) != NULL)
-	{
-		GUC_check_errdetail("The chroot \"%s\" is not valid: %s",
-							chroot, problem);
-		return false;
-	}
-	return true;
+		return psprintf("The chroot \"%s\" is not valid: %s", chroot, problem);
+	return NULL;
 }
 
+/*
+ * Would PostgreSQL replace a value that is refused by the default?  So it does
+ * with what the configuration has when the library is loaded, and with what
+ * the catalog has for a role or database when a session begins.  A parallel
+ * worker must take whatever its leader has.
+ */
 static bool
-check_root(char **newval, void **extra pg_attribute_unused(),
-		   GucSource source pg_attribute_unused())
+is_replaced_if_refused(GucSource source)
 {
-	const char *problem = znode_check_root(*newval);
+	return process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker ||
+		source == PGC_S_GLOBAL || source == PGC_S_DATABASE ||
+		source == PGC_S_USER || source == PGC_S_DATABASE_USER;
+}
 
-	if (problem)
+/* Let a wrong value pass.  "value" is NULL if it must not be shown. */
+static void
+warn_of_wrong_value(const char *name, const char *value, const char *problem)
+{
+	if (InitializingParallelWorker)
+		return;					/* the leader has */
+	ereport(WARNING,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 value ?
+			 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value) :
+			 errmsg("invalid value for parameter \"%s\"", name),
+			 errdetail("%s", problem),
+			 errhint("Until it is corrected, locks in ZooKeeper cannot be used.")));
+}
+
+/*
+ * End of a check hook.  *extra becomes a copy of the problem, if there is one
+ * and the value passes all the same.
+ */
+static bool
+pass_string(const char *name, const char *value, const char *problem,
+			void **extra, GucSource source)
+{
+	if (problem == NULL)
+		return true;
+	if (!is_replaced_if_refused(source))
+	{
+		if (value == NULL)
+			GUC_check_errmsg("invalid value for parameter \"%s\"", name);
 		GUC_check_errdetail("%s", problem);
-	return problem == NULL;
+		return false;
+	}
+	*extra = ZkGucAlloc(strlen(problem) + 1);
+	if (*extra == NULL)
+		return false;
+	strcpy(*extra, problem);
+	warn_of_wrong_value(name, value, problem);
+	return true;
 }
 
 static bool
-check_auth(char **newval, void **extra pg_attribute_unused(),
-		   GucSource source pg_attribute_unused())
+check_servers(char **newval, void **extra, GucSource source)
 {
+	return pass_string("zklock.servers", *newval,
+					   find_servers_problem(*newval), extra, source);
+}
+
+static void
+assign_servers(const char *newval pg_attribute_unused(), void *extra)
+{
+	servers_problem = extra;
+}
+
+static bool
+check_root(char **newval, void **extra, GucSource source)
+{
+	return pass_string("zklock.root", *newval,
+					   znode_check_root(*newval), extra, source);
+}
+
+static void
+assign_root(const char *newval pg_attribute_unused(), void *extra)
+{
+	root_problem = extra;
+}
+
+static bool
+check_auth(char **newval, void **extra, GucSource source)
+{
+	const char *problem = NULL;
+
 	if (**newval != '\0' && strchr(*newval, ':') == NULL)
+		problem = "The credentials are not of the form user:password.";
+
+	/* without the value, which the usual message would show */
+	return pass_string("zklock.auth", NULL, problem, extra, source);
+}
+
+static void
+assign_auth(const char *newval pg_attribute_unused(), void *extra)
+{
+	auth_problem = extra;
+}
+
+/*
+ * Ahead of the definition of an enum: if it has been given a word that is none
+ * of its words, make that one.
+ */
+static void
+admit_wrong_word(const char *name, struct config_enum_entry *options)
+{
+	const char *word = GetConfigOption(name, true, false);
+
+	if (word == NULL)
+		return;
+	for (; options->name != NULL; options++)
+		if (pg_strcasecmp(options->name, word) == 0)
+			return;
+	options->name = MemoryContextStrdup(TopMemoryContext, word);
+	options->val = WRONG_WORD;
+	options->hidden = true;
+}
+
+static const char *
+find_word(const struct config_enum_entry *options, int val)
+{
+	while (options->name != NULL && options->val != val)
+		options++;
+	return options->name;
+}
+
+static char *
+list_words(const struct config_enum_entry *options)
+{
+	char	   *list = psprintf("Available values: %s", options->name);
+
+	while ((++options)->name != NULL && !options->hidden)
+		list = psprintf("%s, %s", list, options->name);
+	return psprintf("%s.", list);
+}
+
+static bool
+pass_word(const char *name, const struct config_enum_entry *options,
+		  int val, GucSource source)
+{
+	if (val != WRONG_WORD)
+		return true;
+	if (!is_replaced_if_refused(source))
 	{
-		/* the usual message would show them */
-		GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
-		GUC_check_errdetail("The credentials are not of the form user:password.");
+		GUC_check_errhint("%s", list_words(options));
 		return false;
 	}
+	warn_of_wrong_value(name, find_word(options, val), list_words(options));
 	return true;
+}
+
+static bool
+check_acl(int *newval, void **extra pg_attribute_unused(), GucSource source)
+{
+	return pass_word("zklock.acl", acl_options, *newval, source);
+}
+
+static bool
+check_node_format(int *newval, void **extra pg_attribute_unused(),
+				  GucSource source)
+{
+	return pass_word("zklock.node_format", format_options, *newval, source);
+}
+
+static bool
+check_commit_check(int *newval, void **extra pg_attribute_unused(),
+				   GucSource source)
+{
+	return pass_word("zklock.commit_check", check_options, *newval, source);
+}
+
+/*
+ * zk_wrong_setting
+ *		Has a setting that the session in ZooKeeper, or with "locks" also that
+ *		a lock needs, been given a wrong value?
+ *
+ * Then fills in which and why, valid as long as the settings are not changed.
+ */
+bool
+zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
+{
+	memset(wrong, 0, sizeof(*wrong));
+	if (servers_problem)
+	{
+		wrong->name = "zklock.servers";
+		wrong->value = zklock_servers;
+		wrong->problem = servers_problem;
+	}
+	else if (auth_problem)
+	{
+		wrong->name = "zklock.auth";	/* the value is a secret */
+		wrong->problem = auth_problem;
+	}
+	else if (zklock_acl == WRONG_WORD)
+	{
+		wrong->name = "zklock.acl";
+		wrong->value = find_word(acl_options, WRONG_WORD);
+		wrong->problem = list_words(acl_options);
+	}
+	else if (locks && root_problem)
+	{
+		wrong->name = "zklock.root";
+		wrong->value = zklock_root;
+		wrong->problem = root_problem;
+	}
+	else if (locks && zklock_node_format == WRONG_WORD)
+	{
+		wrong->name = "zklock.node_format";
+		wrong->value = find_word(format_options, WRONG_WORD);
+		wrong->problem = list_words(format_options);
+	}
+	else if (locks && zklock_commit_check == WRONG_WORD)
+	{
+		wrong->name = "zklock.commit_check";
+		wrong->value = find_word(check_options, WRONG_WORD);
+		wrong->problem = list_words(check_options);
+	}
+	return wrong->name != NULL;
+}
+
+/*
+ * zk_describe_wrong_setting
+ *		The same as one line, palloc'd.
+ */
+char *
+zk_describe_wrong_setting(const ZkWrongSetting *wrong)
+{
+	return wrong->value ?
+		psprintf("invalid value for parameter \"%s\": \"%s\": %s",
+				 wrong->name, wrong->value, wrong->problem) :
+		psprintf("invalid value for parameter \"%s\": %s",
+				 wrong->name, wrong->problem);
 }
 
 static const char *
@@ -210,6 +434,10 @@ define_test_settings(void)
 static void
 define_settings(void)
 {
+	admit_wrong_word("zklock.acl", acl_options);
+	admit_wrong_word("zklock.node_format", format_options);
+	admit_wrong_word("zklock.commit_check", check_options);
+
 	DefineCustomStringVariable("zklock.servers",
 							   "Sets the ZooKeeper servers: host:port,..., with an optional chroot.",
 							   NULL,
@@ -217,7 +445,7 @@ define_settings(void)
 							   "localhost:2181",
 							   PGC_SIGHUP,
 							   0,
-							   check_servers, NULL, NULL);
+							   check_servers, assign_servers, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
 							"Sets the session timeout that is asked of ZooKeeper.",
 							"What the server grants counts; the view zk_session shows it.",
@@ -233,7 +461,7 @@ define_settings(void)
 							   "/zklock",
 							   PGC_SUSET,
 							   0,
-							   check_root, NULL, NULL);
+							   check_root, assign_root, NULL);
 	DefineCustomIntVariable("zklock.max_locks",
 							"Sets the maximum number of locks that the server can hold and wait for.",
 							NULL,
@@ -266,7 +494,7 @@ define_settings(void)
 							   PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
 							   GUC_NOT_IN_SAMPLE,
-							   check_auth, NULL, show_auth);
+							   check_auth, assign_auth, show_auth);
 	DefineCustomEnumVariable("zklock.acl",
 							 "Sets who may use our znodes: anyone, or only who has the credentials of zklock.auth.",
 							 NULL,
@@ -275,7 +503,7 @@ define_settings(void)
 							 acl_options,
 							 PGC_SIGHUP,
 							 0,
-							 NULL, NULL, NULL);
+							 check_acl, NULL, NULL);
 	DefineCustomEnumVariable("zklock.node_format",
 							 "Sets how our exclusive contenders are named, so that other clients know them.",
 							 "As those of Curator's InterProcessMutex or of its InterProcessReadWriteLock.",
@@ -284,7 +512,7 @@ define_settings(void)
 							 format_options,
 							 PGC_SUSET,
 							 0,
-							 NULL, NULL, NULL);
+							 check_node_format, NULL, NULL);
 	DefineCustomEnumVariable("zklock.commit_check",
 							 "Sets how a commit makes sure that its locks are not lost.",
 							 "By the lease of the session, by asking ZooKeeper each time, or not beyond what is known already.",
@@ -293,7 +521,7 @@ define_settings(void)
 							 check_options,
 							 PGC_USERSET,
 							 0,
-							 NULL, NULL, NULL);
+							 check_commit_check, NULL, NULL);
 #ifdef ZKLOCK_TEST_BUILD
 	define_test_settings();
 #endif

@@ -44,6 +44,17 @@ extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
 
 extern int	zklock_commit_check;	/* a ZkCommitCheck */
 
+/* A setting that has been given a value that is none. */
+typedef struct ZkWrongSetting
+{
+	const char *name;
+	const char *value;			/* NULL: a secret */
+	const char *problem;		/* a sentence */
+} ZkWrongSetting;
+
+extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
+extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
+
 /* Registered with the postmaster by name; lives in worker/worker.c. */
 #define ZKLOCK_WORKER_MAIN	"zklock_worker_main"
 #define ZKLOCK_WORKER_NAME	"zklock worker"

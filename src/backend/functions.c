@@ -57,11 +57,32 @@ zk_check_preloaded(void)
 }
 
 /*
+ * Fail (F0000) if a setting has been given a value that is none: with the
+ * default in its place this would be another lock.
+ */
+static void
+check_settings(void)
+{
+	ZkWrongSetting wrong;
+
+	if (!zk_wrong_setting(true, &wrong))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg("cannot use locks in ZooKeeper because of an invalid value for parameter \"%s\"",
+					wrong.name),
+			 wrong.value ?
+			 errdetail("The value is \"%s\".  %s", wrong.value, wrong.problem) :
+			 errdetail("%s", wrong.problem),
+			 errhint("Correct it where it is set: the view pg_settings tells where.  In a configuration file, reload it then.")));
+}
+
+/*
  * zk_lock_name
  *		The lock that an SQL argument names.
  *
  * Errors: 22004 NULL; 22023 empty or too long; 55000 not preloaded, or in
- * single-user mode; 0A000 in a parallel worker.
+ * single-user mode; 0A000 in a parallel worker; F0000 a setting is wrong.
  */
 void
 zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
@@ -79,6 +100,7 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot use locks in ZooKeeper in a parallel worker")));
+	check_settings();
 	if (isnull)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -201,6 +201,7 @@ zk_session_status(PG_FUNCTION_ARGS)
 	Datum		values[SESSION_STATUS_COLUMNS];
 	bool		nulls[SESSION_STATUS_COLUMNS] = {0};
 	ZkSessionInfo info;
+	ZkWrongSetting wrong;
 	int64		lease;
 	int			n = 0;
 
@@ -225,6 +226,11 @@ zk_session_status(PG_FUNCTION_ARGS)
 	values[n++] = Int64GetDatum(info.reconnects);
 	nulls[n] = info.worker_pid == 0;
 	values[n++] = Int32GetDatum(info.worker_pid);
+
+	/* with a root of its own that is none, this session takes no lock either */
+	if (info.last_error[0] == '\0' && zk_wrong_setting(true, &wrong))
+		strlcpy(info.last_error, zk_describe_wrong_setting(&wrong),
+				sizeof(info.last_error));
 	nulls[n] = info.last_error[0] == '\0';
 	values[n++] = CStringGetTextDatum(info.last_error);
 	Assert(n == SESSION_STATUS_COLUMNS);

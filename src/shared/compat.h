@@ -67,6 +67,13 @@
 #define ZK_EXECUTE_ONCE				, execute_once
 #endif
 
+/* What check hooks of settings leave behind is malloc'd until 15. */
+#if PG_VERSION_NUM >= 160000
+#define ZkGucAlloc(size)	guc_malloc(LOG, size)
+#else
+#define ZkGucAlloc(size)	malloc(size)
+#endif
+
 /* 17 knows infinite intervals. */
 #ifndef INTERVAL_NOT_FINITE
 #define INTERVAL_NOT_FINITE(i)	(false)

@@ -1291,13 +1291,31 @@ keep_lease(void)
 							  hash_get_num_entries(contenders) > 0);
 }
 
+/*
+ * With a setting that is wrong there is no session; a new worker comes when it
+ * has been corrected.
+ */
+static bool
+settings_are_wrong(void)
+{
+	ZkWrongSetting wrong;
+
+	if (!zk_wrong_setting(false, &wrong))
+		return false;
+	strlcpy(session.last_error, zk_describe_wrong_setting(&wrong),
+			sizeof(session.last_error));
+	publish_session(ZK_SESSION_DOWN);
+	reopen_at = zk_now_ms() + REOPEN_DELAY_MS;
+	return true;
+}
+
 static void
 open_session(void)
 {
 	SessionOptions options;
 	char	   *servers;
 
-	if (session_is_open() || zk_now_ms() < reopen_at)
+	if (session_is_open() || zk_now_ms() < reopen_at || settings_are_wrong())
 		return;
 
 	/* a session lives below the chroot that it has begun with */

@@ -159,6 +159,12 @@ typedef enum ZkSessionState
 #define ZK_ERROR_SIZE		256
 #define ZK_PASSWD_SIZE		16
 
+/*
+ * The credentials that a session has presented, one string after the other,
+ * each with its end, and an empty one behind the last.
+ */
+#define ZK_AUTHS_SIZE		4096
+
 typedef struct ZkSessionInfo
 {
 	ZkSessionState state;
@@ -264,6 +270,8 @@ extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
+extern void session_read_auths(char auths[ZK_AUTHS_SIZE]);
+extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
 extern uint32 proof_asked(void);
 extern uint32 proof_latest(void);
 extern void lease_write(int64 until, uint32 ticket);

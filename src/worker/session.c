@@ -254,7 +254,8 @@ static bool connected = false;
 static int	silent_connections = 0; /* lost in a row without any answer */
 static int64 resend_at = 0;		/* zk_now_ms() before which not to send */
 static int	wake_fd = -1;
-static char *auth;				/* to be sent, or NULL */
+static char auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
+static const char *next_auth;	/* ... and that to be sent next, or "" */
 static HTAB *watches;			/* that are set, or on their way */
 static Size watched_bytes = 0;	/* what it takes to set them again */
 static Size chroot_len;			/* of which each path has that */
@@ -785,10 +786,8 @@ session_open(const SessionOptions *options)
 	Assert(handle == NULL);
 	chroot_len = strlen(options->servers) - strcspn(options->servers, "/");
 	acl = options->creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
-	if (auth)
-		pfree(auth);
-	auth = options->auth[0] == '\0' ? NULL :
-		MemoryContextStrdup(session_context, options->auth);
+	memcpy(auths, options->auths, sizeof(auths));
+	next_auth = auths;
 
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
@@ -1796,12 +1795,10 @@ fill_watch(SessionEvent *event)
 static void
 greet_server(void)
 {
-	if (auth != NULL &&
-		zoo_add_auth(handle, "digest", auth, strlen(auth), NULL, NULL) == ZOK)
-	{
-		pfree(auth);
-		auth = NULL;
-	}
+	while (next_auth[0] != '\0' &&
+		   zoo_add_auth(handle, "digest", next_auth, strlen(next_auth),
+						NULL, NULL) == ZOK)
+		next_auth += strlen(next_auth) + 1;
 	zoo_async(handle, "/", answer_greeting, NULL);
 	connected = true;
 

@@ -258,6 +258,8 @@ check_auth(char **newval, void **extra, GucSource source)
 
 	if (**newval != '\0' && strchr(*newval, ':') == NULL)
 		problem = "The credentials are not of the form user:password.";
+	else if (strlen(*newval) > ZKLOCK_MAX_AUTH)
+		problem = "The credentials are longer than 1000 bytes.";
 
 	/* without the value, which the usual message would show */
 	return pass_string("zklock.auth", NULL, problem, extra, source);

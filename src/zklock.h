@@ -44,6 +44,9 @@ extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
 
 extern int	zklock_commit_check;	/* a ZkCommitCheck */
 
+/* So long may zklock.auth be, in bytes: several have to fit into ZK_AUTHS_SIZE. */
+#define ZKLOCK_MAX_AUTH		1000
+
 /* A setting that has been given a value that is none. */
 typedef struct ZkWrongSetting
 {

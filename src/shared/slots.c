@@ -173,6 +173,7 @@ typedef struct ZkShared
 	pg_atomic_uint64 path_bytes;	/* of the session's nodes, at the most */
 	pg_atomic_uint64 directories;	/* lock directories made since the start */
 	ZkSessionInfo session;
+	char		auths[ZK_AUTHS_SIZE];	/* for the worker alone */
 	char		roots[ZK_MAX_ROOTS][ZNODE_MAX_ROOT + 1];	/* "": free */
 	slock_t		free_lock;
 	uint32		last_group;
@@ -243,6 +244,7 @@ slots_startup_shmem(void)
 		for (int i = 0; i < max_procs(); i++)
 			zk->procs[i].next = i > 0 ? &zk->procs[i - 1] : NULL;
 		zk->free_procs = &zk->procs[max_procs() - 1];
+		memset(zk->auths, 0, sizeof(zk->auths));
 		zk->session.state = ZK_SESSION_DOWN;
 		zk->session.state_since = GetCurrentTimestamp();
 		zk->session.timeout = zklock_session_timeout;
@@ -2138,6 +2140,28 @@ void
 directories_count(void)
 {
 	pg_atomic_fetch_add_u64(&zk->directories, 1);
+}
+
+/*
+ * session_read_auths, session_write_auths
+ *		The credentials that the session has presented; the worker only.
+ *
+ * They are kept for the worker after this one, apart from what views show.
+ */
+void
+session_read_auths(char auths[ZK_AUTHS_SIZE])
+{
+	LWLockAcquire(session_lock(), LW_SHARED);
+	memcpy(auths, zk->auths, ZK_AUTHS_SIZE);
+	LWLockRelease(session_lock());
+}
+
+void
+session_write_auths(const char auths[ZK_AUTHS_SIZE])
+{
+	LWLockAcquire(session_lock(), LW_EXCLUSIVE);
+	memcpy(zk->auths, auths, ZK_AUTHS_SIZE);
+	LWLockRelease(session_lock());
 }
 
 /*

@@ -173,6 +173,12 @@ typedef enum ZkSessionState
 #define ZK_ERROR_SIZE		256
 #define ZK_PASSWD_SIZE		16
 
+/*
+ * The credentials that a session has presented, one string after the other,
+ * each with its end, and an empty one behind the last.
+ */
+#define ZK_AUTHS_SIZE		4096
+
 typedef struct ZkSessionInfo
 {
 	ZkSessionState state;
@@ -286,6 +292,8 @@ extern bool slot_set_gone(ZkSlot *slot);
 extern void session_write(const ZkSessionInfo *info);
 extern void path_bytes_write(int64 bytes);
 extern void directories_count(void);
+extern void session_read_auths(char auths[ZK_AUTHS_SIZE]);
+extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
 extern uint32 proof_asked(void);
 extern uint32 proof_latest(void);
 extern void lease_write(int64 until, uint32 ticket);

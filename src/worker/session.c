@@ -75,10 +75,26 @@
  * greets each server, and nothing else leaves before it has been answered: the
  * server need not be as far as a worker before this one had seen.
  *
- * Debian builds the library with assertions, and some of them fail on what a
- * server sends.  An abort would take the whole cluster down, so a library
- * thread that calls it is parked for good in a handler of SIGABRT, and the
- * worker ends, to be replaced by a new one.
+ * What a server sends may be anything: it may be no ZooKeeper, or a broken one.
+ * Debian builds the library with assertions, some of which fail on that; and it
+ * does not look whether an answer could be parsed, but hands on and frees
+ * whatever its stack has in place of what was cut off.  An abort or a fault
+ * would take the whole cluster down, so a library thread that comes to it is
+ * parked for good in the handler of the signal, and the worker ends, to be
+ * replaced by a new one.  That thread may have broken the heap or hold locks, of
+ * the library and of malloc.  So the main thread does as little as it can: it
+ * calls the library no more, runs the exit callbacks, which work on shared
+ * memory, and leaves by _exit(); and if it has not got there after a while, as
+ * it waits for such a lock, the parked thread interrupts it to do that.
+ *
+ * That thread must not have broken the heap of the main thread before, which
+ * would die of it: so the functions by which the library frees what may not have
+ * been parsed are ours (deallocate_*), and free only what looks as if it had
+ * been.
+ *
+ * What the library hands on is not trusted either: a string that is missing, a
+ * code that is none, or the end of a session that has not ended count as an
+ * answer that was lost, and a session that cannot be as a reason to go.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -89,9 +105,11 @@
  */
 #include "postgres.h"
 
+#include <malloc.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -141,6 +159,16 @@
 
 /* And in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
+
+/* How long a parked thread gives the main thread to end, in s. */
+#define LIBRARY_DEATH_SECONDS	5
+
+/*
+ * No server grants sessions that are shorter or longer than this, in ms.  The
+ * library reckons with twice the timeout, as an int.
+ */
+#define MIN_GRANTED_TIMEOUT	100
+#define MAX_GRANTED_TIMEOUT	(INT_MAX / 2)
 
 /* The main thread is woken for so many answers to reads behind a batch. */
 #define WAKE_INTERVAL		16
@@ -273,7 +301,8 @@ static zoo_op_result_t greeting_checked;
 static int	silent_connections = 0; /* lost in a row without any answer */
 static int64 resend_at = 0;		/* zk_now_ms() before which not to send */
 static int	wake_fd = -1;
-static char *auth;				/* to be sent, or NULL */
+static char auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
+static const char *next_auth;	/* ... and that to be sent next, or "" */
 static HTAB *watches;			/* that are set, or on their way */
 static Size watched_bytes = 0;	/* what it takes to set them again */
 static Size chroot_len;			/* of which each path has that */
@@ -306,10 +335,10 @@ static int	flight_left = 0;	/* operations of the flight without answer */
 static bool wake_written = false;	/* wake_fd is readable */
 static bool news_dropped = false;	/* out of memory in a callback */
 
-/* For the handler of SIGABRT. */
+/* For the handler of SIGABRT and faults. */
 static pthread_t main_thread;
 static volatile sig_atomic_t in_library = false;	/* the main thread is */
-static volatile sig_atomic_t library_died = false;
+static volatile sig_atomic_t library_died = 0;	/* by this signal */
 
 /*
  * Is this the code of an answer that the leader has given to a write, and that
@@ -323,8 +352,74 @@ is_leaders(int code)
 }
 
 /*
- * The part that runs in the library's threads, up to abort_handler().
+ * The part that runs in the library's threads, up to fault_handler().
  */
+
+/* What came in place of an answer that makes no sense: as if none had come. */
+#define UNHEARD		ZCONNECTIONLOSS
+
+/* An error code of the server, which has no positive ones; we do. */
+static int
+code_of(int rc)
+{
+	return rc > 0 ? UNHEARD : rc;
+}
+
+/*
+ * Is this what has just been parsed?  It is a block of the heap for itself, that
+ * fits the size.  If not, it is what the stack had in its place: a pointer to
+ * anything, or none.  To look at it may be a fault, for which there is the
+ * handler; to free it would break the heap.
+ */
+static bool
+is_parsed(void *block, Size size)
+{
+	if (block == NULL || (uintptr_t) block % MAXIMUM_ALIGNOF != 0)
+		return false;
+	return malloc_usable_size(block) >= size &&
+		malloc_usable_size(block) < size + size / 8 + 64;
+}
+
+static bool
+is_parsed_path(char *path)
+{
+	return path != NULL && path[0] == '/' && is_parsed(path, strlen(path) + 1);
+}
+
+/*
+ * In place of the library's own: see the header.  It calls them by way of the
+ * dynamic linker, which finds ours first.  What is not freed here is lost until
+ * the worker ends.
+ */
+extern PGDLLEXPORT void deallocate_GetDataResponse(struct GetDataResponse *v);
+extern PGDLLEXPORT void deallocate_Create2Response(struct Create2Response *v);
+extern PGDLLEXPORT void deallocate_WatcherEvent(struct WatcherEvent *v);
+
+void
+deallocate_GetDataResponse(struct GetDataResponse *v)
+{
+	/* the stat comes last, and tells how long the data are */
+	if (v->data.len >= 0 && v->data.len == v->stat.dataLength &&
+		v->stat.pzxid >= v->stat.czxid && is_parsed(v->data.buff, v->data.len))
+		free(v->data.buff);
+	memset(v, 0, sizeof(*v));
+}
+
+void
+deallocate_Create2Response(struct Create2Response *v)
+{
+	if (is_parsed_path(v->path))
+		free(v->path);
+	memset(v, 0, sizeof(*v));
+}
+
+void
+deallocate_WatcherEvent(struct WatcherEvent *v)
+{
+	if (is_parsed_path(v->path))
+		free(v->path);
+	memset(v, 0, sizeof(*v));
+}
 
 /*
  * Append news, chained from the first to the last, to the queue, or note that
@@ -369,7 +464,7 @@ answer_void(int rc, const void *data)
 
 	if (op == NULL)
 		return;					/* a step of an operation, not its end */
-	op->news.code = rc;
+	op->news.code = code_of(rc);
 	post_news(&op->news);
 }
 
@@ -380,12 +475,12 @@ answer_string(int rc, const char *value, const void *data)
 
 	if (op == NULL)
 		return;
-	op->news.code = rc;
-	if (rc == ZOK && value)
+	op->news.code = code_of(rc);
+	if (rc == ZOK)
 	{
-		op->news.string = strdup(value);
+		op->news.string = value ? strdup(value) : NULL;
 		if (op->news.string == NULL)
-			op->news.code = ZCONNECTIONLOSS;	/* as if we had not heard */
+			op->news.code = UNHEARD;
 	}
 	post_news(&op->news);
 }
@@ -410,6 +505,27 @@ answer_barrier(int rc, const void *data)
 	barrier->code = rc;
 }
 
+/*
+ * A list that was cut short has no strings at its end, or none at all.  Part of
+ * it would be a queue in which others are missing.  It may claim to have 2^31 of
+ * them, which the library would free one by one: it is told what there is.
+ */
+static bool
+list_is_whole(const struct String_vector *strings)
+{
+	if (strings == NULL || strings->count < 0 ||
+		(strings->count > 0 && strings->data == NULL))
+		return false;
+	for (int i = 0; i < strings->count; i++)
+	{
+		if (strings->data[i] != NULL)
+			continue;
+		((struct String_vector *) strings)->count = i;
+		return false;
+	}
+	return true;
+}
+
 static void
 answer_strings(int rc, const struct String_vector *strings, const void *data)
 {
@@ -418,9 +534,11 @@ answer_strings(int rc, const struct String_vector *strings, const void *data)
 	/* what was read behind a barrier that has failed does not count */
 	if ((rc == ZOK || rc == ZNONODE) &&
 		op->barrier && !is_leaders(op->barrier->code))
-		rc = ZCONNECTIONLOSS;
-	op->news.code = rc;
-	if (rc == ZOK && strings && strings->count > 0)
+		rc = UNHEARD;
+	op->news.code = code_of(rc);
+	if (rc == ZOK && !list_is_whole(strings))
+		op->news.code = UNHEARD;
+	else if (rc == ZOK && strings->count > 0)
 	{
 		Size		size = strings->count * sizeof(char *);
 		char	   *end;
@@ -429,7 +547,7 @@ answer_strings(int rc, const struct String_vector *strings, const void *data)
 			size += strlen(strings->data[i]) + 1;
 		op->news.children = malloc(size);
 		if (op->news.children == NULL)
-			op->news.code = ZCONNECTIONLOSS;
+			op->news.code = UNHEARD;
 		else
 		{
 			end = (char *) (op->news.children + strings->count);
@@ -450,7 +568,7 @@ answer_stat(int rc, const struct Stat *stat, const void *data)
 {
 	Operation  *op = (Operation *) data;
 
-	op->news.code = rc;
+	op->news.code = code_of(rc);
 	if (rc == ZOK && stat)
 		op->news.stat = *stat;
 	post_news(&op->news);
@@ -462,15 +580,17 @@ answer_data(int rc, const char *value, int value_len, const struct Stat *stat,
 {
 	Operation  *op = (Operation *) data;
 
-	op->news.code = rc;
+	op->news.code = code_of(rc);
 	op->news.data_len = -1;
 	if (rc == ZOK && stat)
 		op->news.stat = *stat;
-	if (rc == ZOK && value && value_len >= 0)
+	if (rc == ZOK && (stat == NULL || Max(value_len, 0) != stat->dataLength))
+		op->news.code = UNHEARD;	/* cut short, so it is not even there */
+	else if (rc == ZOK && value && value_len >= 0)
 	{
-		op->news.data = malloc(value_len + 1);
+		op->news.data = malloc((Size) value_len + 1);
 		if (op->news.data == NULL)
-			op->news.code = ZCONNECTIONLOSS;
+			op->news.code = UNHEARD;
 		else
 		{
 			memcpy(op->news.data, value, value_len);
@@ -533,7 +653,7 @@ answer_multi(int rc, const void *data)
 		Operation  *op = multi->operations[i];
 		int			own = multi->results[i].err;
 
-		op->news.code = rc;
+		op->news.code = code_of(rc);
 		if (one_failed && multi->is_batch)
 		{
 			if (i != failed)
@@ -600,38 +720,41 @@ watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 			int state pg_attribute_unused(), const char *path,
 			void *ctx pg_attribute_unused())
 {
-	if (type != ZOO_SESSION_EVENT)
+	if (type != ZOO_SESSION_EVENT && path != NULL)
 		post_notice(NEWS_WATCH, type, path);
 }
 
 /*
- * Handler of SIGABRT.  The main thread dies of it as ever, unless it is the
- * library that aborts.
+ * Handler of SIGABRT and of the signals of faults.  The main thread dies of them
+ * as ever, unless it is the library that came to it.
  */
 static void
-abort_handler(SIGNAL_ARGS)
+fault_handler(SIGNAL_ARGS)
 {
+	struct timespec patience = {.tv_sec = LIBRARY_DEATH_SECONDS};
 	uint64_t	one = 1;
-
-	(void) postgres_signal_arg;
 
 	if (pthread_equal(pthread_self(), main_thread))
 	{
-		if (in_library)
+		if (in_library || library_died)
 			proc_exit(1);
-		pqsignal(SIGABRT, SIG_DFL);
-		raise(SIGABRT);			/* delivered when we return */
+		pqsignal(postgres_signal_arg, SIG_DFL);
+		raise(postgres_signal_arg); /* delivered when we return */
 		return;
 	}
 
-	library_died = true;
+	library_died = postgres_signal_arg;
 	if (in_library)
 		pthread_kill(main_thread, SIGABRT); /* it may wait for this thread */
+	if (write(wake_fd, &one, sizeof(one)) < 0)
+		pthread_kill(main_thread, SIGABRT); /* not that it can fail */
+	while (nanosleep(&patience, &patience) != 0)
+		;
+
+	/* or for a lock that this thread holds */
+	pthread_kill(main_thread, SIGABRT);
 	for (;;)
-	{
-		if (write(wake_fd, &one, sizeof(one)) > 0)
-			pause();
-	}
+		pause();
 }
 
 /*
@@ -647,9 +770,22 @@ check_library(void)
 	in_library = false;
 	ereport(FATAL,
 			(errcode(ERRCODE_SYSTEM_ERROR),
-			 errmsg("the ZooKeeper client library failed an assertion"),
+			 library_died == SIGABRT ?
+			 errmsg("the ZooKeeper client library failed an assertion") :
+			 errmsg("the ZooKeeper client library crashed"),
 			 errdetail("The next zklock worker will go on with the session."),
 			 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
+}
+
+/*
+ * At the very end of the process: not by exit(), which runs what the library
+ * and libc have for it, and may wait for a parked thread.
+ */
+static void
+leave_at_once(int code, Datum arg pg_attribute_unused())
+{
+	if (library_died)
+		_exit(code);
 }
 
 /*
@@ -664,6 +800,8 @@ enter_library(sigset_t *saved)
 	sigfillset(&block);
 	sigdelset(&block, SIGQUIT);
 	sigdelset(&block, SIGABRT); /* some libc's abort() does not unblock it */
+	sigdelset(&block, SIGSEGV);
+	sigdelset(&block, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &block, saved);
 	in_library = true;
 	check_library();
@@ -720,7 +858,10 @@ session_init(void)
 	passengers = passengers_create(session_context, 64, NULL);
 
 	main_thread = pthread_self();
-	pqsignal(SIGABRT, abort_handler);
+	pqsignal(SIGABRT, fault_handler);
+	pqsignal(SIGSEGV, fault_handler);
+	pqsignal(SIGBUS, fault_handler);
+	on_proc_exit(leave_at_once, (Datum) 0);
 
 	/* below that it warns of every late wake-up of a loaded machine */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
@@ -744,10 +885,8 @@ session_open(const SessionOptions *options)
 	Assert(handle == NULL);
 	chroot_len = strlen(options->servers) - strcspn(options->servers, "/");
 	acl = options->creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
-	if (auth)
-		pfree(auth);
-	auth = options->auth[0] == '\0' ? NULL :
-		MemoryContextStrdup(session_context, options->auth);
+	memcpy(auths, options->auths, sizeof(auths));
+	next_auth = auths;
 
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
@@ -1712,6 +1851,8 @@ result_of(int code, RecipeOpKind kind)
 			/* somebody else made the directory */
 			return kind == RECIPE_OP_MKDIR || kind == RECIPE_OP_MKDIRS ?
 				RECIPE_OK : RECIPE_REFUSED;
+		case ZSESSIONEXPIRED:
+		case ZCLOSING:
 		case ZSESSIONMOVED:
 		case ZTHROTTLEDOP:
 			return RECIPE_UNKNOWN;
@@ -1777,9 +1918,14 @@ fill_answer(SessionEvent *event, Operation *op)
 		(op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST))
 		forget_watch(op);
 
-	/* of an operation that died with its session, or of a stray's deletion */
-	if (news->code == ZSESSIONEXPIRED || news->code == ZCLOSING ||
-		op->kind == RECIPE_OP_DELETE_STRAY || op->kind == RECIPE_OP_UNWATCH)
+	/*
+	 * Of an operation that died with its session (which the library must agree
+	 * to have ended), or of a stray's deletion.
+	 */
+	if ((news->code == ZSESSIONEXPIRED || news->code == ZCLOSING) &&
+		is_unrecoverable(handle))
+		return false;
+	if (op->kind == RECIPE_OP_DELETE_STRAY || op->kind == RECIPE_OP_UNWATCH)
 		return false;
 
 	event->kind = SESSION_ANSWER;
@@ -1890,12 +2036,10 @@ fill_watch(SessionEvent *event)
 static void
 greet_server(void)
 {
-	if (auth != NULL &&
-		zoo_add_auth(handle, "digest", auth, strlen(auth), NULL, NULL) == ZOK)
-	{
-		pfree(auth);
-		auth = NULL;
-	}
+	while (next_auth[0] != '\0' &&
+		   zoo_add_auth(handle, "digest", next_auth, strlen(next_auth),
+						NULL, NULL) == ZOK)
+		next_auth += strlen(next_auth) + 1;
 	connected = true;
 	greeted = false;
 	send_greeting();
@@ -1908,12 +2052,39 @@ greet_server(void)
 	}
 }
 
-/* Returns false if the change is none for us. */
+/* A server that grants such a session is none: let a new worker try. */
+static void
+check_granted(void)
+{
+	int			timeout = zoo_recv_timeout(handle);
+
+	if (timeout >= MIN_GRANTED_TIMEOUT && timeout <= MAX_GRANTED_TIMEOUT &&
+		zoo_client_id(handle)->client_id != 0)
+		return;
+	ereport(FATAL,
+			(errcode(ERRCODE_PROTOCOL_VIOLATION),
+			 errmsg("ZooKeeper granted a session that cannot be"),
+			 errdetail("Its id is 0x%llx, its timeout %d ms.",
+					   (unsigned long long) zoo_client_id(handle)->client_id,
+					   timeout),
+			 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
+}
+
+/*
+ * Returns false if the change is none for us.  A server may tell us any state;
+ * the library knows whether a session has really ended.
+ */
 static bool
 fill_state(SessionEvent *event, int state)
 {
+	if ((state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE) ?
+		zoo_state(handle) != state :
+		state != ZOO_CONNECTED_STATE && state != ZOO_CONNECTING_STATE &&
+		state != ZOO_ASSOCIATING_STATE)
+		return false;
 	if (state == ZOO_CONNECTED_STATE)
 	{
+		check_granted();
 		greet_server();
 		event->kind = SESSION_UP;
 		return true;
@@ -1927,10 +2098,8 @@ fill_state(SessionEvent *event, int state)
 		event->kind = SESSION_EXPIRED;
 	else if (state == ZOO_AUTH_FAILED_STATE)
 		event->kind = SESSION_AUTH_FAILED;
-	else if (state == ZOO_CONNECTING_STATE || state == ZOO_ASSOCIATING_STATE)
-		event->kind = SESSION_SUSPENDED;
 	else
-		return false;
+		event->kind = SESSION_SUSPENDED;
 	return true;
 }
 

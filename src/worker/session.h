@@ -27,8 +27,9 @@ typedef struct SessionOptions
 {
 	const char *servers;		/* host:port,... with an optional chroot */
 	int			timeout;		/* ms, asked of the server */
-	const char *auth;			/* "user:password" for digest, or "" */
-	bool		creator_acl;	/* our znodes are for our credentials only */
+	const char *auths;			/* of "user:password" for digest, each with its
+								 * end, and "" behind the last */
+	bool		creator_acl;	/* our znodes are for these credentials only */
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];
 	int			first_timeout;	/* ms, as granted when it began */

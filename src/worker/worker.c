@@ -194,6 +194,7 @@ static HTAB *contender_uuids;	/* those of all contenders */
 static HTAB *known_directories; /* paths that have been seen to exist */
 static uint32 last_contender_id = 0;
 static ZkSessionInfo session;	/* what session_write() last published */
+static char auths[ZK_AUTHS_SIZE];	/* what the session has presented */
 static int64 old_session = 0;	/* of before a crash, to be closed; 0: none */
 static char old_passwd[ZK_PASSWD_SIZE];
 static int64 reopen_at = 0;		/* zk_now_ms() before which not to open one */
@@ -270,6 +271,76 @@ static bool
 session_is_ending(void)
 {
 	return closing || chroot_changed();
+}
+
+/*
+ * Credentials.  The directories of our contenders, and with zklock.acl =
+ * creator the contenders too, belong to who made them: with other credentials
+ * we could not even delete them.  So a session goes on presenting those that it
+ * has begun with, together with the new ones, until there is nothing left of
+ * it; then it ends, and the next presents the new ones only.
+ */
+
+static char *
+find_auth(const char *auth)
+{
+	for (char *known = auths; known[0] != '\0'; known += strlen(known) + 1)
+		if (strcmp(known, auth) == 0)
+			return known;
+	return NULL;
+}
+
+static void
+forget_auth(char *auth)
+{
+	size_t		len = strlen(auth) + 1;
+
+	memmove(auth, auth + len, auths + sizeof(auths) - (auth + len));
+}
+
+/* The session is to present zklock.auth, a new one nothing else. */
+static void
+collect_auths(void)
+{
+	size_t		need = strlen(zklock_auth) + 1;
+	char	   *end = auths;
+
+	if (session.client_id == 0)
+		memset(auths, 0, sizeof(auths));
+	if (zklock_auth[0] != '\0' && find_auth(zklock_auth) == NULL)
+	{
+		for (;;)
+		{
+			for (end = auths; end[0] != '\0'; end += strlen(end) + 1)
+				;
+			if (end + need < auths + sizeof(auths))
+				break;
+			forget_auth(auths); /* the oldest, after a good many */
+		}
+		memcpy(end, zklock_auth, need);
+		end[need] = '\0';
+	}
+	session_write_auths(auths);
+}
+
+/* Does the session present credentials that are zklock.auth no more? */
+static bool
+auths_are_old(void)
+{
+	if (session.client_id == 0)
+		return false;
+	for (const char *auth = auths; auth[0] != '\0'; auth += strlen(auth) + 1)
+		if (strcmp(auth, zklock_auth) != 0)
+			return true;
+	return false;
+}
+
+/* Is it time for a session with the new ones only? */
+static bool
+renewal_is_due(void)
+{
+	return session.state == ZK_SESSION_CONNECTED &&
+		hash_get_num_entries(contenders) == 0 && auths_are_old();
 }
 
 static HTAB *
@@ -543,7 +614,7 @@ want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
 {
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	contender->recipe.retain = zklock_retain_time > 0;
+	contender->recipe.retain = zklock_retain_time > 0 && !auths_are_old();
 	contender->recipe.courteous = true;
 	new_uuid(contender, uuid, contender->recipe.retain);
 	contender->asker_pid = wanted->asker_pid;
@@ -1869,6 +1940,11 @@ session_events(void)
 				break;
 			case SESSION_AUTH_FAILED:
 				/* the session lives on: the next worker tries to resume it */
+				if (find_auth(zklock_auth) != NULL)
+				{
+					forget_auth(find_auth(zklock_auth));
+					session_write_auths(auths);
+				}
 				ereport(LOG,
 						(errmsg("ZooKeeper refused the credentials of \"zklock.auth\"")));
 				if (!is_last_worker())
@@ -1945,7 +2021,8 @@ open_session(void)
 	memset(&options, 0, sizeof(options));
 	options.servers = servers;
 	options.timeout = zklock_session_timeout;
-	options.auth = zklock_auth;
+	collect_auths();
+	options.auths = auths;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
 
 	options.ticket = proof_latest();
@@ -2009,7 +2086,7 @@ check_connection(void)
 /*
  * Apply a changed configuration.  Another chroot takes effect in the main
  * loop, when nothing is held; all else with the next worker, which resumes the
- * session with the new settings.
+ * session with the new settings (and with the old credentials beside the new).
  */
 static void
 reload(void)
@@ -2139,6 +2216,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 										 ALLOCSET_DEFAULT_SIZES);
 
 	session_read(&session);
+	session_read_auths(auths);
 	if (session.client_id == 0 && session_file_read(&old_session, old_passwd))
 		ereport(LOG,
 				(errmsg("ending ZooKeeper session 0x%llx of before the crash",
@@ -2156,6 +2234,8 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	questions_attach_worker();
 	MemoryContextSwitchTo(loop_context);
 	take_over();
+	if (auths_are_old())
+		begin_drain();
 
 	for (;;)
 	{
@@ -2176,6 +2256,8 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			shut_down();
 		if (chroot_changed() && slots_retire() && may_close_session())
 			end_session("\"zklock.servers\" has a new chroot.");
+		if (renewal_is_due() && slots_retire())
+			end_session("It has presented credentials that are not \"zklock.auth\" any more.");
 		if (session.draining != chroot_changed())
 		{
 			session.draining = chroot_changed();
@@ -2210,6 +2292,8 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		wake_at = 0;
 		if (ShutdownRequestPending || chroot_changed())
 			wake_at = zk_now_ms() + DRAIN_CHECK_MS;
+		if (renewal_is_due())
+			wake_at = earlier(wake_at, zk_now_ms() + DRAIN_CHECK_MS);
 		if (!session_is_open())
 			wake_at = earlier(wake_at, Max(reopen_at, 1));
 		wake_at = earlier(wake_at, retry_at);

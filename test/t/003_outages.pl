@@ -296,14 +296,15 @@ sub no_zookeeper_waits
 	is(value($a, 'SELECT session_id, worker_pid FROM zk_session'),
 		$before, 'and the session too');
 
-	# at start: PostgreSQL complains, and takes the default
+	# at start: PostgreSQL complains, and nothing takes its place
 	$offset = -s $a->logfile;
 	$a->restart;
 	delete $a->{zk_watcher};
 	like(substr(slurp_file($a->logfile), $offset),
 		qr/WARNING: +invalid value for parameter "zklock\.servers": "nonsense"/,
 		'wrong servers string at start');
-	is(value($a, 'SHOW zklock.servers'), 'localhost:2181', 'leaves the default');
+	is(value($a, 'SHOW zklock.servers'), 'nonsense', 'leaves no default');
+	is(sql($a, "SELECT zk_lock('x')")->{sqlstate}, 'F0000', '... and no locks');
 	$a->adjust_conf('postgresql.conf', 'zklock.servers', "'$servers'");
 	$a->reload;
 	wait_state($a, 'connected');

@@ -1,5 +1,5 @@
 # Settings that are wrong: nothing takes the default in their place, and every
-# lock call says why.
+# lock call says why.  Credentials that change while locks are held.
 
 use strict;
 use warnings;
@@ -262,6 +262,95 @@ is( $a->safe_psql('postgres', "SELECT zk_try_lock('x', '1 min')", extra_params =
 	't', 'one with a right value can');
 $a->safe_psql('postgres', 'ALTER DATABASE postgres RESET zklock.root');
 is(sql($a, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', '... and all others can, once it is corrected');
+
+#
+# Credentials that change while locks are held
+#
+
+sub apply
+{
+	my ($node, %settings) = @_;
+	my $worker = sql($node, 'SELECT worker_pid FROM zk_session')->{out};
+
+	edit($node, 'postgresql.conf', %settings);
+	$node->reload;
+	poll_until(
+		sub {
+			sql($node, "SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session")->{out} eq 't';
+		},
+		'another worker');
+	return;
+}
+
+{
+	my %old = ('zklock.acl' => 'creator', 'zklock.auth' => 'user:old',
+		'zklock.session_timeout' => '60s');
+	my $b = zk_cluster('b', $zk, %old);
+	my $c = zk_cluster('c', $zk, %old, 'zklock.auth' => 'user:new');
+	my $foreign = $zk->client;
+	my $gone = sub {
+		my ($dir, $name) = @_;
+		poll_until(
+			sub { !grep { /\d{10}$/ } eval { $foreign->ls(lock_dir($dir)) } },
+			"no contender in $dir");
+		pass($name);
+	};
+
+	$foreign->add_auth('digest', "user:$_") for ('old', 'new');
+	apply($a, %old, 'zklock.retain_time' => '10min');
+	is(sql($a, "SELECT zk_try_lock('kept')")->{out}, 't', 'a retained lock');
+
+	my $session = session_of($a);
+	my %held = map { $_ => ZkSession->new($a) } qw(tx sess shared sem);
+	$held{tx}->run_ok("BEGIN; SELECT zk_lock('tx')");
+	$held{sess}->run_ok("SELECT zk_lock('sess', session => true)");
+	$held{shared}->run_ok("BEGIN; SELECT zk_lock('shared', shared => true)");
+	$held{sem}->run_ok("BEGIN; SELECT zk_acquire('sem', 2)");
+	my $other = holder($b, 'awaited');
+	my $waiter = waiter($a, 'awaited', 2);
+
+	apply($a, 'zklock.auth' => 'user:new');
+	is(session_of($a), $session, 'other credentials: the session goes on');
+	$gone->('kept', 'a retained lock is given up');
+	is(sql($a, "SELECT zk_try_lock('young', '1 min')")->{out}, 't', 'new locks can be had');
+
+	# and the worker after that one knows them, too
+	my $worker = sql($a, 'SELECT pg_terminate_backend(worker_pid), worker_pid FROM zk_session')->{out};
+	$worker =~ s/.*\|//;
+	poll_until(
+		sub { sql($a, "SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session")->{out} eq 't' },
+		'another worker');
+
+	$held{$_}->run_ok('COMMIT') for qw(tx shared sem);
+	is($held{sess}->run_ok("SELECT zk_unlock('sess')"), 't', 'a lock of the session is released');
+	$gone->($_, "nothing is left of $_") for qw(tx sess shared sem/leases sem/locks);
+	is(sql($b, "SELECT zk_try_lock('$_', '1 min')")->{out}, 't', "$_ can be had elsewhere")
+	  for qw(tx sess shared);
+
+	$other->run_ok('COMMIT');
+	is($waiter->result->{message}, undef, 'who waited gets the lock in turn');
+	is(session_of($a), $session, '... in the same session');
+	$waiter->run_ok('COMMIT');
+	$gone->('awaited', '... and its contender goes');
+	unlike(slurp_file($a->logfile), qr/could not delete contender|left behind/, 'no delete was refused');
+
+	# nothing is held any more: from now on with the new ones only
+	poll_until(sub { session_of($a) !~ /^(?:\Q$session\E)?$/ }, 'a new session');
+	wait_connected($a);
+	$held{tx}->run_ok("BEGIN; SELECT zk_lock('late')");
+	is(sql($b, "SELECT zk_try_lock('late')")->{sqlstate}, '42501', 'the old credentials are out');
+	is(sql($c, "SELECT zk_try_lock('late')")->{out}, 'f', 'the new ones are in');
+
+	# none any more
+	apply($a, 'zklock.auth' => undef, 'zklock.acl' => undef);
+	$held{tx}->run_ok('COMMIT');
+	$gone->('late', 'without credentials: nothing is left');
+	is(sql($c, "SELECT zk_try_lock('late', '1 min')")->{out}, 't', '... and others have the lock');
+	is(sql($a, "SELECT zk_try_lock('open', '1 min')")->{out}, 't', 'and we have others');
+
+	$_->quit for (values %held, $other, $waiter);
+	$_->stop('fast') for ($b, $c);
+}
 
 $a->stop('fast');
 

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, zklock developers
 
 # What a packager does: a build apart from the sources, and its installation.
-# The library exports what PostgreSQL loads by name, and nothing else.
+# The library exports what PostgreSQL loads by name, and what stands in for
+# functions of the ZooKeeper client library, and nothing else.
 
 use strict;
 use warnings;
@@ -46,7 +47,9 @@ foreach my $script (@scripts)
 }
 cmp_ok(scalar keys %functions, '>=', 15, 'functions in the scripts');
 
-my @expected = ('Pg_magic_func', '_PG_init', 'zklock_worker_main',
+my @stand_ins =
+  map { "deallocate_$_" } qw(Create2Response GetDataResponse WatcherEvent);
+my @expected = ('Pg_magic_func', '_PG_init', 'zklock_worker_main', @stand_ins,
 	map { ($_, "pg_finfo_$_") } keys %functions);
 my @exported = sort(map { (split)[2] } `nm -D --defined-only $build/zklock.so`);
 is_deeply(\@exported, [ sort @expected ], 'the library exports what is called by name');

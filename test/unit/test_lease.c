@@ -33,7 +33,13 @@
 #define PING_INTERVAL	(TIMEOUT / 4 + TIMEOUT / 50)
 #define WAKE_TIME	(TIMEOUT / 50)
 #define RUN_TIME	12000
+
+/* How many schedules; fewer where it is about memory, and slow. */
+#ifdef __SANITIZE_ADDRESS__
+#define NRUNS		2000
+#else
 #define NRUNS		10000
+#endif
 
 static uint64_t random_state;
 

@@ -528,6 +528,9 @@ sub wait_leases
 
 	# holders
 	got($waiting[0], 'a lock is told to be ours, though our place in the queue has gone');
+
+	# if its worker had heard of that ahead of its backend, it has another place
+	$foreign->delete("$dir/$_") for $foreign->ls($dir);
 	$foreign->delete("$sem/leases/$_") for $foreign->ls("$sem/leases");
 	for my $session ($waiting[0], $second)
 	{

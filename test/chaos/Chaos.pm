@@ -1373,16 +1373,33 @@ sub stop
 		push @left, "shared memory $id" if $ids{ $id // '' };
 	}
 
-	opendir(my $dh, '/dev/shm') or die "could not open /dev/shm: $!";
-	for my $file (grep { /^PostgreSQL/ && !$self->{shm_before}{$_} } readdir $dh)
+	# Others may have servers on this machine, and start and stop them now; what
+	# is left of ours stays.
+	my $end = now() + 10;
+	my @files = $self->_unused_shared_memory;
+	while (@files && now() < $end)
 	{
-		# others may have servers on this machine
-		push @left, "/dev/shm/$file"
-		  if (stat "/dev/shm/$file") && (stat _)[4] == $>
-		  && !grep { (_slurp($_) // '') =~ m{/dev/shm/\Q$file\E$}m } glob '/proc/[0-9]*/maps';
+		my %before = map { ($_ => 1) } @files;
+
+		sleep 0.2;
+		@files = grep { $before{$_} } $self->_unused_shared_memory;
 	}
+	push @left, map { "/dev/shm/$_" } @files;
 	push @{ $history->{left} }, @left;
 	return;
+}
+
+# PostgreSQL's files in /dev/shm that nobody uses and that are new.
+sub _unused_shared_memory
+{
+	my ($self) = @_;
+
+	opendir(my $dh, '/dev/shm') or die "could not open /dev/shm: $!";
+	return grep {
+		my $file = $_;
+		(stat "/dev/shm/$file") && (stat _)[4] == $>
+		  && !grep { (_slurp($_) // '') =~ m{/dev/shm/\Q$file\E$}m } glob '/proc/[0-9]*/maps';
+	} grep { /^PostgreSQL/ && !$self->{shm_before}{$_} } readdir $dh;
 }
 
 # Remember the shared memory of a postmaster's.

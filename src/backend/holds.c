@@ -27,8 +27,10 @@
  * dropped when the commit is visible to everybody and all callbacks for
  * XACT_EVENT_COMMIT have run, since a foreign data wrapper's may commit on
  * another server; and before the heavyweight lock is released, so that who gets
- * that next finds the slot as it is.  No callback but the one ahead of the
- * commit may throw, so they allocate nothing.
+ * that next finds the slot as it is.  A rollback drops it at once: there is
+ * nothing that others must see first, and a foreign server may keep a callback
+ * waiting.  No callback but the one ahead of the commit may throw, so they
+ * allocate nothing.
  *
  * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
  * away behind our back.  The slot remains ours, so others wait for it, though
@@ -1825,9 +1827,11 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 						 errhint("Locks go with the server's ZooKeeper session, which a prepared transaction may outlive.")));
 			break;
 		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:
 			break;				/* not yet: see zk_release_callback() */
+		case XACT_EVENT_ABORT:
+			end_transaction();
+			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PARALLEL_ABORT:
@@ -1836,8 +1840,8 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 }
 
 /*
- * The transaction has been committed, rolled back or prepared, and everybody's
- * transaction callbacks have run; its heavyweight locks go next.
+ * The transaction has been committed or prepared, and everybody's transaction
+ * callbacks have run; its heavyweight locks go next.
  *
  * PostgreSQL calls this for every resource owner that it releases.  That of the
  * transaction is released as "top level" at the transaction's end only, always
@@ -1845,10 +1849,10 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
  */
 static void
 zk_release_callback(ResourceReleasePhase phase,
-					bool isCommit pg_attribute_unused(), bool isTopLevel,
+					bool isCommit, bool isTopLevel,
 					void *arg pg_attribute_unused())
 {
-	if (phase == RESOURCE_RELEASE_BEFORE_LOCKS && isTopLevel &&
+	if (phase == RESOURCE_RELEASE_BEFORE_LOCKS && isCommit && isTopLevel &&
 		CurrentResourceOwner == TopTransactionResourceOwner)
 		end_transaction();
 }

@@ -277,8 +277,9 @@ session_is_ending(void)
  * Credentials.  The directories of our contenders, and with zklock.acl =
  * creator the contenders too, belong to who made them: with other credentials
  * we could not even delete them.  So a session goes on presenting those that it
- * has begun with, together with the new ones, until there is nothing left of
- * it; then it ends, and the next presents the new ones only.
+ * has begun with, together with the new ones, while it has contenders.  When
+ * it has none, the next worker resumes it with the new ones only: credentials
+ * are of a connection, and cannot be taken back from one.
  */
 
 static char *
@@ -298,14 +299,14 @@ forget_auth(char *auth)
 	memmove(auth, auth + len, auths + sizeof(auths) - (auth + len));
 }
 
-/* The session is to present zklock.auth, a new one nothing else. */
+/* The session is to present zklock.auth, and nothing else if it has no nodes. */
 static void
 collect_auths(void)
 {
 	size_t		need = strlen(zklock_auth) + 1;
 	char	   *end = auths;
 
-	if (session.client_id == 0)
+	if (session.client_id == 0 || hash_get_num_entries(contenders) == 0)
 		memset(auths, 0, sizeof(auths));
 	if (zklock_auth[0] != '\0' && find_auth(zklock_auth) == NULL)
 	{
@@ -335,12 +336,17 @@ auths_are_old(void)
 	return false;
 }
 
-/* Is it time for a session with the new ones only? */
-static bool
-renewal_is_due(void)
+/* Have the next worker present zklock.auth only, if it is time for that. */
+static void
+renew_auths(void)
 {
-	return session.state == ZK_SESSION_CONNECTED &&
-		hash_get_num_entries(contenders) == 0 && auths_are_old();
+	if (session.state != ZK_SESSION_CONNECTED || ShutdownRequestPending ||
+		hash_get_num_entries(contenders) > 0 || !auths_are_old())
+		return;
+	collect_auths();
+	ereport(LOG,
+			(errmsg("restarting the zklock worker, since its session does not need former credentials any more")));
+	proc_exit(1);
 }
 
 static HTAB *
@@ -2256,8 +2262,6 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			shut_down();
 		if (chroot_changed() && slots_retire() && may_close_session())
 			end_session("\"zklock.servers\" has a new chroot.");
-		if (renewal_is_due() && slots_retire())
-			end_session("It has presented credentials that are not \"zklock.auth\" any more.");
 		if (session.draining != chroot_changed())
 		{
 			session.draining = chroot_changed();
@@ -2288,12 +2292,11 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		slots_hold_mail(session.state == ZK_SESSION_CONNECTED &&
 						!session_ready());
 		MemoryContextReset(loop_context);
+		renew_auths();
 
 		wake_at = 0;
 		if (ShutdownRequestPending || chroot_changed())
 			wake_at = zk_now_ms() + DRAIN_CHECK_MS;
-		if (renewal_is_due())
-			wake_at = earlier(wake_at, zk_now_ms() + DRAIN_CHECK_MS);
 		if (!session_is_open())
 			wake_at = earlier(wake_at, Max(reopen_at, 1));
 		wake_at = earlier(wake_at, retry_at);

@@ -75,15 +75,15 @@ sub become_idle
 	return;
 }
 
-# Who owns a lock for a while begins to watch its contender, once.  Then only
-# heartbeats are left.
+# Who owns a lock for a second begins to watch its contender, once.  Then only
+# heartbeats are left.  They come ten times in a session timeout.
 sub is_only_heartbeats
 {
 	my ($name) = @_;
 
 	for my $round (1 .. 5)
 	{
-		last unless grep { $_ ne 'check' } keys %{ asked_during($pings, 'check') };
+		last unless grep { $_ ne 'check' } keys %{ asked_during(8, 'check') };
 	}
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is_only(asked_during($pings + 1, 'check'), [qw(check ping)], $name);

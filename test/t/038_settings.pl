@@ -335,8 +335,10 @@ sub apply
 	unlike(slurp_file($a->logfile), qr/could not delete contender|left behind/, 'no delete was refused');
 
 	# nothing is held any more: from now on with the new ones only
-	poll_until(sub { session_of($a) !~ /^(?:\Q$session\E)?$/ }, 'a new session');
-	wait_connected($a);
+	poll_until(
+		sub { slurp_file($a->logfile) =~ /does not need former credentials any more.*connected to ZooKeeper/s },
+		'a worker with the new ones only');
+	is(session_of($a), $session, 'with the new ones only, in the same session');
 	$held{tx}->run_ok("BEGIN; SELECT zk_lock('late')");
 	is(sql($b, "SELECT zk_try_lock('late')")->{sqlstate}, '42501', 'the old credentials are out');
 	is(sql($c, "SELECT zk_try_lock('late')")->{out}, 'f', 'the new ones are in');

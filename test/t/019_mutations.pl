@@ -469,12 +469,12 @@ for my $mutation (qw(commit_check_off recovered_create_owns release_before_commi
 	my $waits_long = sub {
 		return grep {
 			$_->run("SELECT count(*) FROM zk_locks WHERE NOT granted"
-				  . " AND since < now() - interval '16 s'")->{out} > 0
+				  . " AND since < now() - interval '30 s'")->{out} > 0
 		} values %wire;
 	};
 	my ($history, $verdict) = run(
 		locks => { map { ("w$_" => 1) } (1 .. 16) }, mutation => 'lost_wakeup', faults => [],
-		duration => 60, drain => 5, until => $waits_long);
+		duration => 90, drain => 5, until => $waits_long);
 	my ($free) = grep { $_->{kind} eq 'free with waiters' } @{ $verdict->{violations} };
 
 	ok($free, 'lost_wakeup is found') or diag(explain($verdict->{gaps}));

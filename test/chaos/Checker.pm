@@ -714,7 +714,7 @@ sub _disturbed
 		} @{ $self->{faults} });
 }
 
-# When nobody holds a lock and somebody waits, be it for others, too.
+# When a lock is free, nobody gets it, and somebody waits, be it for others, too.
 sub _gaps
 {
 	my ($self, $lock, $disturbed) = @_;
@@ -732,6 +732,13 @@ sub _gaps
 	{
 		$held += $c->[1];
 		$waiting += $c->[2];
+
+		# permits may be left while one after the other is taken
+		if ($c->[1] > 0 && defined $since)
+		{
+			push @gaps, [ $since, $c->[0] ];
+			undef $since;
+		}
 		if ($held < $capacity && $waiting > 0)
 		{
 			$since //= $c->[0];

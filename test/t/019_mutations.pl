@@ -282,6 +282,10 @@ for my $permits (1, 2)
 	section('b1', 's', 41, 42, 1, hold => { mode => 'permit', asked => 2 });
 	finds($permits == 1 ? '' : 'free with waiters', "a wait while one of $permits permits is taken");
 }
+history();
+$history{permits}{s} = 2;
+section("a$_", 's', $_, $_ + 0.3, $_ - 1, hold => { mode => 'permit', asked => $_ - 1.2 }) for (1 .. 20);
+finds('', 'somebody waits all the time, a permit is left, and one after the other gets it');
 
 # another client has held its lock for certain only until it looked
 sub foreign

@@ -1930,22 +1930,39 @@ slot_set_uncreated(ZkSlot *slot)
 	LWLockRelease(partition_lock(slot->hash));
 }
 
-/*
- * slot_set_queued
- *		The contender stands behind others; or, if it is being given up,
- *		ZooKeeper does not let it go.
- */
-void
-slot_set_queued(ZkSlot *slot)
+/* Waiters are to know that it may take long, if the slot is in this state. */
+static void
+set_queued(ZkSlot *slot, ZkSlotState state)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
-	if (!slot->queued && (slot->state == ZK_SLOT_WANTED ||
-						  slot->state == ZK_SLOT_RELEASING))
+	if (!slot->queued && slot->state == state)
 	{
 		slot->queued = true;
 		ConditionVariableBroadcast(&slot->cv);
 	}
 	LWLockRelease(partition_lock(slot->hash));
+}
+
+/*
+ * slot_set_queued
+ *		The contender stands behind others.
+ *
+ * If it is being given up meanwhile, that is no news: it goes in a moment.
+ */
+void
+slot_set_queued(ZkSlot *slot)
+{
+	set_queued(slot, ZK_SLOT_WANTED);
+}
+
+/*
+ * slot_set_stuck
+ *		The contender is being given up, but ZooKeeper does not let it go.
+ */
+void
+slot_set_stuck(ZkSlot *slot)
+{
+	set_queued(slot, ZK_SLOT_RELEASING);
 }
 
 static bool

@@ -280,6 +280,7 @@ extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
 extern void slot_set_uncreated(ZkSlot *slot);
 extern void slot_set_queued(ZkSlot *slot);
+extern void slot_set_stuck(ZkSlot *slot);
 extern int64 slot_set_granted(ZkSlot *slot);
 extern void slot_set_looked(ZkSlot *slot, bool writer_behind);
 extern void slot_set_watched(ZkSlot *slot, bool watched);

@@ -699,7 +699,7 @@ warn_of_left(Contender *contender, const char *directory, const char *node,
 		contender->semaphore.state != SEMAPHORE_NONE :
 		contender->recipe.state == RECIPE_LEAVING)
 	{
-		slot_set_queued(contender->slot);
+		slot_set_stuck(contender->slot);
 		if (retry_at == 0)
 			retry_at = zk_now_ms() + RETRY_DELAY_MS;
 	}

@@ -615,7 +615,7 @@ sub _counter_server
 	require Foreign;
 	$classes //= Foreign::_build(
 		[
-			'javac', '-J-XX:TieredStopAtLevel=1', '-cp',
+			'javac', '-J-XX:-UsePerfData', '-J-XX:TieredStopAtLevel=1', '-cp',
 			'/usr/share/java/zookeeper.jar', '-d', '.',
 			dirname(__FILE__) . '/CounterServer.java'
 		]);

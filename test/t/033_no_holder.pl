@@ -12,6 +12,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkCluster;
+use ZkProxy;
 use ZkSession;
 use ZooKeeper;
 
@@ -267,6 +268,31 @@ for my $shared ('true', 'false')
 	is($s->run("SELECT zk_try_lock('slow')")->{out}, 't', 'its own cluster is nobody to wait for');
 	$s->quit;
 	wait_no_contenders($zk, 'slow');
+}
+
+# A late word that it stands behind somebody, when it is being given up already.
+{
+	my $proxy = ZkProxy->new;
+	my $b = zk_cluster('b', $zk,
+		'zklock.servers' => $zk->connstr_through($proxy, 'b'),
+		'zklock.session_timeout' => '60s',
+		'log_min_messages' => 'debug3');
+	my @s = map { ZkSession->new($b) } (1 .. 3);
+	my $offset = -s $b->logfile;
+
+	$s[0]->run_ok("BEGIN; SELECT zk_lock('told', shared => true)");
+	$proxy->delay(1000, 'b-0');
+	$s[1]->send("SELECT zk_lock('told')");
+	$b->wait_for_log(qr/contender "\S+told\S+" is watching/, $offset);
+	$b->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s[1]->pid . ')');
+	is($s[1]->result->{sqlstate}, '57014', 'a writer that waits is canceled');
+	is($s[2]->run("SELECT zk_try_lock('told', shared => true)")->{out},
+		't', 'a reader that tries need not wait behind it');
+	$s[0]->run_ok('COMMIT');
+	$_->quit for @s;
+	$proxy->delay(0, 'b-0');
+	wait_no_contenders($zk, 'told');
+	$b->stop('fast');
 }
 
 #

@@ -26,8 +26,8 @@ SHLIB_LINK = -lzookeeper_mt
 # reaches a ZooKeeper; "make test" brings its own of both.
 REGRESS = $(patsubst test/sql/%.sql,%,$(call sources,test/sql/*.sql))
 REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=zklock
-ISOLATION = $(patsubst test/specs/%.spec,%,$(call sources,test/specs/*.spec))
-ISOLATION_OPTS = --inputdir=$(srcdir)/test --load-extension=zklock
+ISOLATION = $(patsubst test/isolation/specs/%.spec,%,$(call sources,test/isolation/specs/*.spec))
+ISOLATION_OPTS = --inputdir=$(srcdir)/test/isolation --load-extension=zklock
 TAP_TESTS = $(if $(call sources,test/t/*.pl),1)
 PROVE_TESTS = test/t/*.pl
 

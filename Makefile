@@ -49,6 +49,9 @@ endif
 # PGXS would reset this.
 PROVE_FLAGS += -I test/lib
 
+# What is pure does without PostgreSQL's headers.
+$(filter src/core/%,$(OBJS) $(OBJS:.o=.bc)): override CPPFLAGS = -I$(srcdir)/src
+
 # PGXS tracks no header dependencies.
 $(OBJS) $(OBJS:.o=.bc): $(call sources,src/*.h src/*/*.h) Makefile
 
@@ -85,8 +88,7 @@ bench-quick:
 
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
 # know neither PostgreSQL nor libzookeeper.
-UNIT_SRC = $(wildcard src/shared/znode.c src/worker/recipe.c \
-	src/worker/semaphore.c src/worker/lease.c)
+UNIT_SRC = $(wildcard src/core/*.c)
 UNIT_DEPS = $(UNIT_SRC) $(wildcard src/*/*.h test/unit/*.h)
 UNIT_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
 UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc

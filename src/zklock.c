@@ -22,14 +22,14 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "shared/compat.h"
-#include "shared/queries.h"
+#include "shared/questions.h"
+#include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "zklock.h"
 
 #if PG_VERSION_NUM >= 180000
 PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.0");

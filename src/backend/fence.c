@@ -33,12 +33,12 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/settings.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
-#include "zklock.h"
 
 PG_FUNCTION_INFO_V1(zk_fences_keep);
 

@@ -58,18 +58,18 @@
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/settings.h"
 #include "shared/stats.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
-#include "storage/lmgr.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "tcop/utility.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
-#include "zklock.h"
 
 /*
  * How long to wait for news of a slot, in ms: readers look again whether a

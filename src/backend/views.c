@@ -20,12 +20,12 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/settings.h"
 #include "shared/stats.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
-#include "zklock.h"
 
 PG_FUNCTION_INFO_V1(zk_lock_status);
 PG_FUNCTION_INFO_V1(zk_session_status);

@@ -15,9 +15,9 @@
 
 #include "fmgr.h"
 #include "pgstat.h"
+#include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
-#include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
 

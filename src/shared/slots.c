@@ -115,6 +115,7 @@
 
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "storage/ipc.h"
@@ -124,7 +125,6 @@
 #include "storage/spin.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
-#include "zklock.h"
 
 #define ZK_TRANCHE		"zklock"
 #define ZK_PARTITIONS	64

@@ -16,9 +16,9 @@
 #ifndef ZKLOCK_SLOTS_H
 #define ZKLOCK_SLOTS_H
 
+#include "core/znode.h"
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
-#include "shared/znode.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
 

@@ -13,8 +13,8 @@
 #ifndef ZKLOCK_STATS_H
 #define ZKLOCK_STATS_H
 
+#include "core/histogram.h"
 #include "datatype/timestamp.h"
-#include "shared/histogram.h"
 
 /* How a call ended that did not get its lock. */
 typedef enum ZkFailure

@@ -116,11 +116,11 @@
 #include <zookeeper/zookeeper.h>
 
 #include "common/hashfn.h"
+#include "core/lease.h"
 #include "lib/ilist.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "worker/lease.h"
 #include "worker/session.h"
 
 /* Connections lost in a row without an answer that are more than bad luck. */

@@ -13,8 +13,8 @@
 #ifndef ZKLOCK_SESSION_H
 #define ZKLOCK_SESSION_H
 
+#include "core/recipe.h"
 #include "shared/slots.h"
-#include "worker/recipe.h"
 
 /*
  * The most that one request may have: the server takes 1 MB (jute.maxbuffer).

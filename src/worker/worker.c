@@ -51,6 +51,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "core/semaphore.h"
 #include "lib/pairingheap.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -58,7 +59,8 @@
 #include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
 #include "shared/compat.h"
-#include "shared/queries.h"
+#include "shared/questions.h"
+#include "shared/settings.h"
 #include "shared/slots.h"
 #include "storage/ipc.h"
 #include "storage/procsignal.h"
@@ -68,11 +70,9 @@
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
 #include "utils/timestamp.h"
-#include "worker/queries.h"
-#include "worker/semaphore.h"
+#include "worker/answers.h"
 #include "worker/session.h"
 #include "worker/session_file.h"
-#include "zklock.h"
 
 /* How long to wait before trying to open a session again. */
 #define REOPEN_DELAY_MS		1000
@@ -1641,7 +1641,7 @@ end_session(const char *why)
 
 	close_at = 0;
 	take_over();
-	queries_restart();
+	answers_restart();
 }
 
 /*
@@ -1667,7 +1667,7 @@ end_old_session(bool expired)
 	}
 	forget_directories();
 	take_over();
-	queries_restart();
+	answers_restart();
 }
 
 /*
@@ -1962,7 +1962,7 @@ session_events(void)
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
 				if (event.owner & QUERY_OWNER)
-					queries_event(event.owner, &event.input);
+					answers_event(event.owner, &event.input);
 				else
 					contender_event(&event);
 				break;
@@ -2278,9 +2278,9 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 			open_mail();
 		else if (session_ready())
 		{
-			queries_collect();
+			answers_collect();
 			open_mail();
-			queries_begin();
+			answers_begin();
 		}
 		begin_parked();
 		path_bytes_write(held_bytes + left_bytes);

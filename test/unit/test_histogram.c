@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "shared/histogram.h"
+#include "core/histogram.h"
 
 static void
 test_edges(void **state)

@@ -34,7 +34,7 @@
 
 #include <cmocka.h>
 
-#include "worker/recipe.h"
+#include "core/recipe.h"
 
 #define KIND(shared)	((shared) ? ZNODE_READER : ZNODE_MUTEX)
 

@@ -34,7 +34,7 @@
 
 #include <cmocka.h>
 
-#include "worker/semaphore.h"
+#include "core/semaphore.h"
 
 #define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
 

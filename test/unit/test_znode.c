@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#include "shared/znode.h"
+#include "core/znode.h"
 
 #define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
 

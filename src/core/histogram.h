@@ -8,7 +8,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/shared/histogram.h
+ *		src/core/histogram.h
  *
  *-------------------------------------------------------------------------
  */

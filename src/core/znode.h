@@ -6,7 +6,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/shared/znode.h
+ *		src/core/znode.h
  *
  *-------------------------------------------------------------------------
  */

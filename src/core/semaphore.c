@@ -177,11 +177,11 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/semaphore.c
+ *		src/core/semaphore.c
  *
  *-------------------------------------------------------------------------
  */
-#include "worker/semaphore.h"
+#include "core/semaphore.h"
 
 #include <limits.h>
 #include <stdio.h>

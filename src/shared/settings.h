@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * zklock.h
+ * settings.h
  *		Settings of the extension, for all rooms that know PostgreSQL.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/zklock.h
+ *		src/shared/settings.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_H
-#define ZKLOCK_H
+#ifndef ZKLOCK_SETTINGS_H
+#define ZKLOCK_SETTINGS_H
 
 typedef enum ZkAcl
 {
@@ -62,4 +62,4 @@ extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
 #define ZKLOCK_WORKER_MAIN	"zklock_worker_main"
 #define ZKLOCK_WORKER_NAME	"zklock worker"
 
-#endif							/* ZKLOCK_H */
+#endif							/* ZKLOCK_SETTINGS_H */

@@ -188,11 +188,11 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/recipe.c
+ *		src/core/recipe.c
  *
  *-------------------------------------------------------------------------
  */
-#include "worker/recipe.h"
+#include "core/recipe.h"
 
 #include <stdlib.h>
 #include <string.h>

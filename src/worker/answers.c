@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * queries.c
+ * answers.c
  *		The worker's answers to the questions of backends.
  *
  * One ZkQuery is one question that is being answered; there is room for one to
- * each box of shared/queries.c.  Answers of the server go in, operations come
+ * each box of shared/questions.c.  Answers of the server go in, operations come
  * out, and in the end an answer for the backend.  A query begins with a search,
  * so that it sees what was done anywhere before it was asked.  The states:
  *
@@ -39,16 +39,16 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/queries.c
+ *		src/worker/answers.c
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "lib/stringinfo.h"
-#include "shared/queries.h"
+#include "shared/questions.h"
 #include "utils/memutils.h"
-#include "worker/queries.h"
+#include "worker/answers.h"
 #include "worker/session.h"
 
 /* How many operations of one query may be out at a time. */
@@ -479,7 +479,7 @@ on_set(ZkQuery *query, const RecipeInput *in)
 }
 
 /*
- * queries_collect
+ * answers_collect
  *		Collect the questions that backends have asked.
  *
  * To be called while there is a session, so that nobody can pile up
@@ -488,7 +488,7 @@ on_set(ZkQuery *query, const RecipeInput *in)
  * is given up in ZooKeeper before the answer.
  */
 void
-queries_collect(void)
+answers_collect(void)
 {
 	uint32		serial;
 	ZkQuestion	question;
@@ -508,11 +508,11 @@ queries_collect(void)
 }
 
 /*
- * queries_begin
+ * answers_begin
  *		Begin to answer what has been collected.
  */
 void
-queries_begin(void)
+answers_begin(void)
 {
 	for (int i = 0; i < ZK_QUERY_BOXES; i++)
 		if (queries[i].state == QUERY_WAITING)
@@ -520,11 +520,11 @@ queries_begin(void)
 }
 
 /*
- * queries_event
+ * answers_event
  *		An operation of a query is answered.
  */
 void
-queries_event(uint32_t owner, const RecipeInput *in)
+answers_event(uint32_t owner, const RecipeInput *in)
 {
 	ZkQuery    *query = &queries[owner % ZK_QUERY_BOXES];
 
@@ -554,11 +554,11 @@ queries_event(uint32_t owner, const RecipeInput *in)
 }
 
 /*
- * queries_restart
+ * answers_restart
  *		The session is over, and with it all operations: ask anew in the next.
  */
 void
-queries_restart(void)
+answers_restart(void)
 {
 	for (int i = 0; i < ZK_QUERY_BOXES; i++)
 		if (queries[i].state != QUERY_IDLE)

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * queries.c
+ * questions.c
  *		What a backend asks of ZooKeeper, by way of the worker.
  *
  * The functions here wait for an answer from elsewhere, which those of views.c
@@ -9,7 +9,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/backend/queries.c
+ *		src/backend/questions.c
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
-#include "shared/queries.h"
+#include "shared/questions.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"

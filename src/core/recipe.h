@@ -6,14 +6,14 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/recipe.h
+ *		src/core/recipe.h
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_RECIPE_H
 #define ZKLOCK_RECIPE_H
 
-#include "shared/znode.h"
+#include "core/znode.h"
 
 typedef enum RecipeState
 {

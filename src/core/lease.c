@@ -59,11 +59,11 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lease.c
+ *		src/core/lease.c
  *
  *-------------------------------------------------------------------------
  */
-#include "worker/lease.h"
+#include "core/lease.h"
 
 #include <string.h>
 

@@ -6,14 +6,14 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/semaphore.h
+ *		src/core/semaphore.h
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_SEMAPHORE_H
 #define ZKLOCK_SEMAPHORE_H
 
-#include "worker/recipe.h"
+#include "core/recipe.h"
 
 typedef enum SemaphoreState
 {

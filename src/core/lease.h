@@ -6,7 +6,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lease.h
+ *		src/core/lease.h
  *
  *-------------------------------------------------------------------------
  */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * queries.c
+ * questions.c
  *		Questions of backends to ZooKeeper, and the worker's answers.
  *
  * A backend has no connection to ZooKeeper, so it asks the worker, by way of
@@ -34,7 +34,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/shared/queries.c
+ *		src/shared/questions.c
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,7 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shared/compat.h"
-#include "shared/queries.h"
+#include "shared/questions.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 

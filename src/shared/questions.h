@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * queries.h
+ * questions.h
  *		Questions of backends to ZooKeeper, and the worker's answers.
  *
  * See the header of queries.c for the states of a box and the locking
@@ -9,12 +9,12 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/shared/queries.h
+ *		src/shared/questions.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_QUERIES_H
-#define ZKLOCK_QUERIES_H
+#ifndef ZKLOCK_QUESTIONS_H
+#define ZKLOCK_QUESTIONS_H
 
 #include "shared/slots.h"
 #include "storage/condition_variable.h"
@@ -90,4 +90,4 @@ extern bool question_is_open(int box, uint32 serial);
 extern void question_set_answer(int box, uint32 serial, ZkAnswer *answer,
 								const char *entries, Size size);
 
-#endif							/* ZKLOCK_QUERIES_H */
+#endif							/* ZKLOCK_QUESTIONS_H */

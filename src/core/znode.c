@@ -16,11 +16,11 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/shared/znode.c
+ *		src/core/znode.c
  *
  *-------------------------------------------------------------------------
  */
-#include "shared/znode.h"
+#include "core/znode.h"
 
 #include <limits.h>
 #include <stdio.h>

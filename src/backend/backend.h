@@ -59,7 +59,7 @@ extern void zk_report_no_session(int elevel, const char *name,
 								 const ZkSessionInfo *info);
 
 /* queries.c */
-extern bool query_owner(const char *path, int timeout_ms,
+extern bool ask_owner(const char *path, int timeout_ms,
 						char *owner, size_t size);
 
 /* views.c */

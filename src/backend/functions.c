@@ -289,7 +289,7 @@ acquire_permit(FunctionCallInfo fcinfo, bool try)
 				 errmsg("number of permits must be at least 1")));
 	request.name = lock.name;
 	request.timeout = get_timeout(fcinfo, 2);
-	request.kind = ZNODE_LEASE;
+	request.kind = ZNODE_PERMIT;
 	request.session = get_choice(fcinfo, 3);
 	zk_semaphore_key(lock.path, key);
 	return hold_acquire(&request);

@@ -229,7 +229,7 @@ find_held(const char *key)
 static bool
 is_shared(ZnodeKind kind)
 {
-	return kind == ZNODE_READER || kind == ZNODE_LEASE;
+	return kind == ZNODE_READER || kind == ZNODE_PERMIT;
 }
 
 static void
@@ -625,10 +625,10 @@ report_refusal(const HeldLock *lock, const char *name, ZkRefusal refusal,
 		case ZK_REFUSAL_MIXED:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 lock->kind == ZNODE_LEASE ?
+					 lock->kind == ZNODE_PERMIT ?
 					 errmsg("\"%s\" is in use as a lock, not as a semaphore", name) :
 					 errmsg("\"%s\" is in use as a semaphore, not as a lock", name),
-					 lock->kind == ZNODE_LEASE ?
+					 lock->kind == ZNODE_PERMIT ?
 					 errdetail("Somebody takes it as a lock.") :
 					 errdetail("Somebody uses zk_acquire() with this name, or Curator's semaphore."),
 					 errhint("Use different names.  ZooKeeper forgets a name that is not used any more within a minute or two.")));
@@ -746,7 +746,7 @@ static const char *
 lock_word(ZnodeKind kind)
 {
 	return kind == ZNODE_READER ? "shared lock" :
-		kind == ZNODE_LEASE ? "a permit of" : "exclusive lock";
+		kind == ZNODE_PERMIT ? "a permit of" : "exclusive lock";
 }
 
 /*
@@ -769,7 +769,7 @@ log_wait(SlotWait *wait, const HeldLock *lock)
 
 	wait->logged = true;
 	wait->prepared = NULL;		/* the query sleeps, too */
-	known = query_owner(zk_path_of_key(lock->key),
+	known = ask_owner(zk_path_of_key(lock->key),
 						wait->deadline < 0 ? OWNER_QUERY_MS :
 						(int) Min(time_left(wait->deadline), OWNER_QUERY_MS),
 						owner, sizeof(owner));
@@ -850,7 +850,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 static bool
 other_mode_key(const HeldLock *lock, char key[ZK_SLOT_KEY_SIZE])
 {
-	if (lock->kind == ZNODE_LEASE)
+	if (lock->kind == ZNODE_PERMIT)
 		return false;
 	snprintf(key, ZK_SLOT_KEY_SIZE, "%s%s", lock->key,
 			 lock->kind == ZNODE_READER ? "" : READERS_MARK);

@@ -162,9 +162,9 @@ text_of_data(const char *data, int len)
 
 	if (text == NULL)
 	{
-		text = palloc(ZK_QUERY_MAX_DATA + 1);
+		text = palloc(ZK_ANSWER_MAX_DATA + 1);
 
-		escape_bytes(data, len, text, ZK_QUERY_MAX_DATA + 1);
+		escape_bytes(data, len, text, ZK_ANSWER_MAX_DATA + 1);
 	}
 	return text;
 }
@@ -374,7 +374,7 @@ zk_cancel_holder(PG_FUNCTION_ARGS)
 }
 
 /*
- * query_owner
+ * ask_owner
  *		What the first contender for a lock says that it is, for a log message.
  *
  * In printable ASCII, whatever the encodings; false if it is not known within
@@ -383,7 +383,7 @@ zk_cancel_holder(PG_FUNCTION_ARGS)
  * and returns at once.
  */
 bool
-query_owner(const char *path, int timeout_ms, char *owner, size_t size)
+ask_owner(const char *path, int timeout_ms, char *owner, size_t size)
 {
 	Asking		asking = {0};
 	volatile bool known = false;

@@ -60,7 +60,7 @@ mode_name(ZnodeKind kind)
 			return "exclusive";
 		case ZNODE_READER:
 			return "shared";
-		case ZNODE_LEASE:
+		case ZNODE_PERMIT:
 			return "permit";
 	}
 	return "unknown";
@@ -143,7 +143,7 @@ zk_lock_status(PG_FUNCTION_ARGS)
 
 		CHECK_FOR_INTERRUPTS();
 		path = zk_path_of_key(rows[i].key);
-		zk_locktag(rows[i].kind == ZNODE_LEASE ? rows[i].key : path, &tag);
+		zk_locktag(rows[i].kind == ZNODE_PERMIT ? rows[i].key : path, &tag);
 		values[n++] = CStringGetTextDatum(zk_name_of_key(rows[i].key));
 		values[n++] = Int32GetDatum(rows[i].pid);
 		values[n++] = CStringGetTextDatum(mode_name(rows[i].kind));

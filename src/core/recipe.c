@@ -893,12 +893,12 @@ on_monitor_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		monitor(recipe, out);
 	else if (in->result == RECIPE_OK &&
 			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER))
-		out->told |= RECIPE_TOLD_CLEAR;
+		out->told |= RECIPE_TOLD_ALONE;
 	else
 	{
 		/* or nobody knows: then the lock is not to be kept from anybody */
 		recipe->monitor = 0;
-		out->told |= RECIPE_TOLD_CROWDED;
+		out->told |= RECIPE_TOLD_CONTENDED;
 	}
 }
 
@@ -916,7 +916,7 @@ on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	recipe->look = 0;
 	out->told |= in->result == RECIPE_OK && somebody_behind(recipe, in, false) ?
-		RECIPE_TOLD_BEHIND : RECIPE_TOLD_ALONE;
+		RECIPE_TOLD_WRITER : RECIPE_TOLD_NO_WRITER;
 }
 
 static void
@@ -1235,7 +1235,7 @@ on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			{
 				recipe->courting = may_be_retained(in);
 				out->told |= recipe->courting ?
-					RECIPE_TOLD_COURTING : RECIPE_TOLD_QUEUED;
+					RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED;
 			}
 			break;
 		case RECIPE_UNKNOWN:
@@ -1454,19 +1454,19 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_RELEASE:
 			on_release(recipe, out);
 			break;
-		case RECIPE_LOOK:
-		case RECIPE_MONITOR:
+		case RECIPE_CHECK_WRITERS:
+		case RECIPE_WATCH_QUEUE:
 			if (recipe->state != RECIPE_OWNER)
 				break;
 			recipe->has_sibling = in->sibling != NULL;
 			if (in->sibling)
 				memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
-			if (in->event == RECIPE_LOOK)
+			if (in->event == RECIPE_CHECK_WRITERS)
 				look(recipe, out);
 			else
 				monitor(recipe, out);
 			break;
-		case RECIPE_DENY:
+		case RECIPE_SET_IN_USE:
 			if (recipe->state == RECIPE_OWNER && recipe->retain)
 			{
 				recipe->retain = false;
@@ -1476,7 +1476,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				out->ops[out->nops - 1].untouched = !recipe->rewritten;
 			}
 			break;
-		case RECIPE_GUARD:
+		case RECIPE_WATCH_REVOCATION:
 			if (recipe->state == RECIPE_OWNER && recipe->guard == 0)
 				guard(recipe, out);
 			break;

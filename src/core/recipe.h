@@ -36,10 +36,10 @@ typedef enum RecipeState
 typedef enum RecipeEvent
 {
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
-	RECIPE_LOOK,				/* tell if a writer waits behind our reader */
-	RECIPE_MONITOR,				/* tell when anybody waits behind us */
-	RECIPE_DENY,				/* tell who waits that we use the lock */
-	RECIPE_GUARD,				/* watch our own node for a revocation */
+	RECIPE_CHECK_WRITERS,				/* tell if a writer waits behind our reader */
+	RECIPE_WATCH_QUEUE,				/* tell when anybody waits behind us */
+	RECIPE_SET_IN_USE,				/* tell who waits that we use the lock */
+	RECIPE_WATCH_REVOCATION,				/* watch our own node for a revocation */
 	RECIPE_MKDIR_DONE,
 	RECIPE_CREATE_DONE,
 	RECIPE_CHILDREN_DONE,
@@ -132,13 +132,13 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_STRANGER	(1 << 8)	/* a child that is no contender */
 #define RECIPE_TOLD_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
 											 * under one name */
-#define RECIPE_TOLD_ALONE		(1 << 10)	/* looked: no writer behind us */
-#define RECIPE_TOLD_BEHIND		(1 << 11)	/* looked: a writer is behind us */
+#define RECIPE_TOLD_NO_WRITER		(1 << 10)	/* looked: no writer behind us */
+#define RECIPE_TOLD_WRITER		(1 << 11)	/* looked: a writer is behind us */
 #define RECIPE_TOLD_REVOKED		(1 << 12)	/* somebody asks for the lock */
-#define RECIPE_TOLD_CLEAR		(1 << 13)	/* monitored: nobody waits behind
+#define RECIPE_TOLD_ALONE		(1 << 13)	/* monitored: nobody waits behind
 											 * us, until we tell */
-#define RECIPE_TOLD_CROWDED		(1 << 14)	/* monitored: somebody does */
-#define RECIPE_TOLD_COURTING	(1 << 15)	/* only owners are ahead, and the
+#define RECIPE_TOLD_CONTENDED		(1 << 14)	/* monitored: somebody does */
+#define RECIPE_TOLD_RETAINED	(1 << 15)	/* only owners are ahead, and the
 											 * last may not need the lock: it
 											 * answers */
 #define RECIPE_TOLD_ENDED		(1 << 16)	/* with FAILED: the counter has

@@ -422,7 +422,7 @@ created(Semaphore *semaphore, int32_t sequence)
 {
 	semaphore->sequence = sequence;
 	semaphore->leased = true;
-	znode_contender_name(semaphore->uuid, ZNODE_LEASE, sequence,
+	znode_contender_name(semaphore->uuid, ZNODE_PERMIT, sequence,
 						 semaphore->node);
 }
 
@@ -469,7 +469,7 @@ static void
 not_created(Semaphore *semaphore)
 {
 	semaphore->leased = false;
-	znode_contender_prefix(semaphore->uuid, ZNODE_LEASE, semaphore->node);
+	znode_contender_prefix(semaphore->uuid, ZNODE_PERMIT, semaphore->node);
 }
 
 /*
@@ -1305,9 +1305,9 @@ semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
 		case RECIPE_EXPIRED:
 			on_expired(semaphore, in, out);
 			break;
-		case RECIPE_LOOK:
+		case RECIPE_CHECK_WRITERS:
 			break;
-		case RECIPE_GUARD:
+		case RECIPE_WATCH_REVOCATION:
 			if (semaphore->state == SEMAPHORE_OWNER && !semaphore->guarded)
 				guard(semaphore, out);
 			break;
@@ -1321,7 +1321,7 @@ semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
 }
 
 /*
- * semaphore_may_queue, semaphore_may_lease
+ * semaphore_may_queue, semaphore_may_have_permit
  *		Have we a contender in "locks", a lease, or may there be one yet?
  */
 bool
@@ -1334,7 +1334,7 @@ semaphore_may_queue(const Semaphore *semaphore)
 }
 
 bool
-semaphore_may_lease(const Semaphore *semaphore)
+semaphore_may_have_permit(const Semaphore *semaphore)
 {
 	return semaphore->state != SEMAPHORE_NONE &&
 		(semaphore->state != SEMAPHORE_LEAVING || semaphore->leased);

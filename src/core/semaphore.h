@@ -108,7 +108,7 @@ extern void semaphore_resume(Semaphore *semaphore,
 extern void semaphore_step(Semaphore *semaphore, bool for_lock,
 						   const RecipeInput *in, SemaphoreOutput *out);
 extern bool semaphore_may_queue(const Semaphore *semaphore);
-extern bool semaphore_may_lease(const Semaphore *semaphore);
+extern bool semaphore_may_have_permit(const Semaphore *semaphore);
 extern bool semaphore_is_leaving(const Semaphore *semaphore);
 extern const char *semaphore_state_name(SemaphoreState state);
 

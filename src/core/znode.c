@@ -35,7 +35,7 @@ static const char *const kind_marks[] = {
 	[ZNODE_MUTEX] = "-lock-",
 	[ZNODE_WRITER] = "-__WRIT__",
 	[ZNODE_READER] = "-__READ__",
-	[ZNODE_LEASE] = "-lease-",
+	[ZNODE_PERMIT] = "-lease-",
 };
 
 static const char hex_upper[] = "0123456789ABCDEF";

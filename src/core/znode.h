@@ -45,7 +45,7 @@ typedef enum ZnodeKind
 								 * InterProcessMutex */
 	ZNODE_WRITER,				/* exclusive, as of InterProcessReadWriteLock */
 	ZNODE_READER,				/* shared, as of the same */
-	ZNODE_LEASE					/* a permit, as of InterProcessSemaphoreV2 */
+	ZNODE_PERMIT					/* a permit, as of InterProcessSemaphoreV2 */
 } ZnodeKind;
 
 typedef struct ZnodeContender

@@ -71,7 +71,7 @@ typedef struct ZkBoxes
 {
 	pg_atomic_uint32 nasked;
 	ConditionVariable free_cv;	/* broadcast when a box is FREE */
-	ZkBox		boxes[ZK_QUERY_BOXES];
+	ZkBox		boxes[ZK_QUESTION_BOXES];
 } ZkBoxes;
 
 static ZkBoxes *zk_boxes = NULL;
@@ -104,7 +104,7 @@ questions_startup_shmem(void)
 		memset(zk_boxes, 0, sizeof(ZkBoxes));
 		pg_atomic_init_u32(&zk_boxes->nasked, 0);
 		ConditionVariableInit(&zk_boxes->free_cv);
-		for (int i = 0; i < ZK_QUERY_BOXES; i++)
+		for (int i = 0; i < ZK_QUESTION_BOXES; i++)
 			ConditionVariableInit(&zk_boxes->boxes[i].cv);
 	}
 	boxes_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
@@ -136,7 +136,7 @@ question_ask(ZkQuestion question, const char *path)
 	ZkBox	   *box = NULL;
 
 	LWLockAcquire(boxes_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZK_QUERY_BOXES && box == NULL; i++)
+	for (int i = 0; i < ZK_QUESTION_BOXES && box == NULL; i++)
 		if (zk_boxes->boxes[i].state == BOX_FREE)
 			box = &zk_boxes->boxes[i];
 	if (box)
@@ -212,7 +212,7 @@ void
 questions_attach_worker(void)
 {
 	LWLockAcquire(boxes_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZK_QUERY_BOXES; i++)
+	for (int i = 0; i < ZK_QUESTION_BOXES; i++)
 		if (zk_boxes->boxes[i].state == BOX_TAKEN)
 			set_state(&zk_boxes->boxes[i], BOX_ASKED);
 	LWLockRelease(boxes_lock);
@@ -232,7 +232,7 @@ questions_take(uint32 *serial, ZkQuestion *question, char *path)
 	if (pg_atomic_read_u32(&zk_boxes->nasked) == 0)
 		return -1;
 	LWLockAcquire(boxes_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZK_QUERY_BOXES && taken < 0; i++)
+	for (int i = 0; i < ZK_QUESTION_BOXES && taken < 0; i++)
 	{
 		ZkBox	   *box = &zk_boxes->boxes[i];
 

@@ -21,11 +21,11 @@
 #include "storage/dsm.h"
 
 /* As many questions can be under way at a time. */
-#define ZK_QUERY_BOXES		16
+#define ZK_QUESTION_BOXES		16
 
 /* A queue is shown up to this length, a contender's data up to this size. */
-#define ZK_QUERY_MAX_ENTRIES	10000
-#define ZK_QUERY_MAX_DATA	1024
+#define ZK_ANSWER_MAX_ENTRIES	10000
+#define ZK_ANSWER_MAX_DATA	1024
 
 typedef enum ZkQuestion
 {
@@ -68,7 +68,7 @@ typedef struct ZkAnswer
 								 * that were asked */
 	dsm_handle	segment;		/* QUEUE: of the entries, if there are any */
 	int			data_len;		/* OWNER: -1 if not known */
-	char		data[ZK_QUERY_MAX_DATA];
+	char		data[ZK_ANSWER_MAX_DATA];
 } ZkAnswer;
 
 typedef struct ZkBox ZkBox;

@@ -1308,7 +1308,7 @@ may_hand_off(ZkSlot *slot, int64 now)
 	bool		taker = has_taker(slot);
 
 	/* a permit is one backend's own, and not of every size */
-	if (slot->contender.kind == ZNODE_LEASE || slot->writer_behind)
+	if (slot->contender.kind == ZNODE_PERMIT || slot->writer_behind)
 		return false;
 	if (slot->handoff_start == 0)
 		begin_turn(slot, now);
@@ -1859,11 +1859,11 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 		mail = ZK_MAIL_RELEASE;
 	else if (slot->state == ZK_SLOT_HELD && slot->look_wanted)
 	{
-		mail = ZK_MAIL_LOOK;
+		mail = ZK_MAIL_CHECK_WRITERS;
 		slot->look_start = zk_now_ms();
 	}
 	else if (slot->watch_wanted)
-		mail = ZK_MAIL_WATCH;
+		mail = ZK_MAIL_WATCH_QUEUE;
 	slot->look_wanted = false;
 	slot->watch_wanted = false;
 	unlock_slot(slot);
@@ -2012,7 +2012,7 @@ slot_set_watched(ZkSlot *slot, bool watched)
 }
 
 /*
- * slot_set_crowded
+ * slot_set_contended
  *		Others wait behind our contender, or the worker itself does, to end the
  *		session.
  *
@@ -2020,7 +2020,7 @@ slot_set_watched(ZkSlot *slot, bool watched)
  * instead, so that they have to wait.
  */
 bool
-slot_set_crowded(ZkSlot *slot)
+slot_set_contended(ZkSlot *slot)
 {
 	bool		in_use;
 	int64		now = zk_now_ms();
@@ -2040,12 +2040,12 @@ slot_set_crowded(ZkSlot *slot)
 }
 
 /*
- * slot_set_looked
+ * slot_set_writers_checked
  *		The look is done: does an exclusive contender wait behind our shared
  *		one?
  */
 void
-slot_set_looked(ZkSlot *slot, bool writer_behind)
+slot_set_writers_checked(ZkSlot *slot, bool writer_behind)
 {
 	lock_slot(slot, LW_EXCLUSIVE);
 	if (slot->look_start != 0)

@@ -128,8 +128,8 @@ typedef struct ZkSlot
 	bool		reserved;		/* for who takes several slots together */
 	bool		asked;			/* somebody waits for a contender: see "ask" */
 	bool		mailed;			/* in the worker's mail */
-	bool		look_wanted;	/* see ZK_MAIL_LOOK */
-	bool		watch_wanted;	/* see ZK_MAIL_WATCH ... */
+	bool		look_wanted;	/* see ZK_MAIL_CHECK_WRITERS */
+	bool		watch_wanted;	/* see ZK_MAIL_WATCH_QUEUE ... */
 	bool		watch_asked;	/* ... and once is enough */
 	bool		watched;		/* the worker hears of others behind us */
 	bool		crowded;		/* it has */
@@ -223,8 +223,8 @@ typedef enum ZkMail
 {
 	ZK_MAIL_NOTHING,			/* overtaken by events */
 	ZK_MAIL_WANT,
-	ZK_MAIL_LOOK,				/* once: is a writer behind our readers? */
-	ZK_MAIL_WATCH,				/* from now on: is anybody behind us? */
+	ZK_MAIL_CHECK_WRITERS,				/* once: is a writer behind our readers? */
+	ZK_MAIL_WATCH_QUEUE,				/* from now on: is anybody behind us? */
 	ZK_MAIL_RELEASE
 } ZkMail;
 
@@ -282,9 +282,9 @@ extern void slot_set_uncreated(ZkSlot *slot);
 extern void slot_set_queued(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
 extern int64 slot_set_granted(ZkSlot *slot);
-extern void slot_set_looked(ZkSlot *slot, bool writer_behind);
+extern void slot_set_writers_checked(ZkSlot *slot, bool writer_behind);
 extern void slot_set_watched(ZkSlot *slot, bool watched);
-extern bool slot_set_crowded(ZkSlot *slot);
+extern bool slot_set_contended(ZkSlot *slot);
 extern void slot_set_token(ZkSlot *slot, int64 token);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 							 int permits_found);

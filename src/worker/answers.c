@@ -107,7 +107,7 @@ typedef struct ZkQuery
 	int			error;			/* of a set that was refused, or 0 */
 } ZkQuery;
 
-static ZkQuery queries[ZK_QUERY_BOXES];
+static ZkQuery queries[ZK_QUESTION_BOXES];
 static uint32 last_attempt = 0;
 
 static void
@@ -162,8 +162,8 @@ start(ZkQuery *query)
 	query->context = AllocSetContextCreate(TopMemoryContext, "zklock query",
 										   ALLOCSET_DEFAULT_SIZES);
 	last_attempt++;
-	query->owner = QUERY_OWNER |
-		((last_attempt * ZK_QUERY_BOXES + box_of(query)) & ~QUERY_OWNER);
+	query->owner = ANSWERS_OWNER |
+		((last_attempt * ZK_QUESTION_BOXES + box_of(query)) & ~ANSWERS_OWNER);
 	query->state = QUERY_LISTING;
 	send_op(query, RECIPE_OP_SEARCH, PLACE_NAME, NULL, PLACE_NAME);
 }
@@ -339,7 +339,7 @@ count_relevant(const ZkQuery *query)
 	switch (query->question)
 	{
 		case ZK_QUESTION_QUEUE:
-			return Min(query->nentries, ZK_QUERY_MAX_ENTRIES);
+			return Min(query->nentries, ZK_ANSWER_MAX_ENTRIES);
 		case ZK_QUESTION_OWNER:
 			return Min(query->nentries, 1);
 		case ZK_QUESTION_REVOKE:
@@ -347,7 +347,7 @@ count_relevant(const ZkQuery *query)
 	}
 
 	/* the first of a lock; readers, up to a writer; who has a permit */
-	while (n < query->nentries && n < ZK_QUERY_MAX_ENTRIES &&
+	while (n < query->nentries && n < ZK_ANSWER_MAX_ENTRIES &&
 		   (query->entries[n].place == PLACE_NAME ?
 			n == 0 || (query->entries[0].contender.shared &&
 					   query->entries[n].contender.shared) :
@@ -426,7 +426,7 @@ on_list(ZkQuery *query, const RecipeInput *in)
 static void
 note_data(ZkQuery *query, QueryEntry *entry, const RecipeInput *in)
 {
-	int			len = Min(in->data_len, ZK_QUERY_MAX_DATA);
+	int			len = Min(in->data_len, ZK_ANSWER_MAX_DATA);
 	char	   *data;
 
 	if (len < in->data_len)
@@ -514,7 +514,7 @@ answers_collect(void)
 void
 answers_begin(void)
 {
-	for (int i = 0; i < ZK_QUERY_BOXES; i++)
+	for (int i = 0; i < ZK_QUESTION_BOXES; i++)
 		if (queries[i].state == QUERY_WAITING)
 			start(&queries[i]);
 }
@@ -526,7 +526,7 @@ answers_begin(void)
 void
 answers_event(uint32_t owner, const RecipeInput *in)
 {
-	ZkQuery    *query = &queries[owner % ZK_QUERY_BOXES];
+	ZkQuery    *query = &queries[owner % ZK_QUESTION_BOXES];
 
 	if (query->owner != owner)
 		return;					/* it has been given up meanwhile */
@@ -560,7 +560,7 @@ answers_event(uint32_t owner, const RecipeInput *in)
 void
 answers_restart(void)
 {
-	for (int i = 0; i < ZK_QUERY_BOXES; i++)
+	for (int i = 0; i < ZK_QUESTION_BOXES; i++)
 		if (queries[i].state != QUERY_IDLE)
 			start(&queries[i]);
 }

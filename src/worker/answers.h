@@ -16,7 +16,7 @@
 #include "core/recipe.h"
 
 /* Set in the owner ids of operations for queries, and in no contender's. */
-#define QUERY_OWNER		UINT32_C(0x80000000)
+#define ANSWERS_OWNER		UINT32_C(0x80000000)
 
 extern void answers_collect(void);
 extern void answers_begin(void);

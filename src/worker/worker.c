@@ -369,7 +369,7 @@ new_contender_id(Contender *contender)
 	/* they wrap around, and some contenders live long */
 	do
 	{
-		last_contender_id = (last_contender_id + 1) & ~QUERY_OWNER;
+		last_contender_id = (last_contender_id + 1) & ~ANSWERS_OWNER;
 		by_id = hash_search(contender_ids, &last_contender_id, HASH_ENTER,
 							&found);
 	} while (found || last_contender_id == NOBODY);
@@ -414,7 +414,7 @@ count_bytes(Contender *contender)
 	{
 		const Semaphore *semaphore = &contender->semaphore;
 
-		if (semaphore_may_lease(semaphore))
+		if (semaphore_may_have_permit(semaphore))
 			bytes = contender->lease_bytes;
 		if (semaphore_is_leaving(semaphore))
 			leaving = bytes;
@@ -467,7 +467,7 @@ make_contender(ZkSlot *slot, ZnodeKind kind)
 	contender->lock_id = 0;
 	contender->has_uuid = false;
 	contender->check_at = 0;
-	contender->is_permit = kind == ZNODE_LEASE;
+	contender->is_permit = kind == ZNODE_PERMIT;
 	contender->bytes = contender->leaving = 0;
 	contender->parked = false;
 	contender->owner_since = contender->courting_until = 0;
@@ -737,7 +737,7 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 		contender->courting_until = 0;
 	if (told & RECIPE_TOLD_QUEUED)
 		slot_set_queued(slot);
-	if (told & RECIPE_TOLD_COURTING)
+	if (told & RECIPE_TOLD_RETAINED)
 	{
 		contender->courting_until = zk_now_ms() + COURTING_MS;
 		schedule_check(contender, contender->courting_until);
@@ -747,7 +747,7 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 		note_owner(contender);
 		schedule_check(contender, slot_set_granted(slot));
 	}
-	if (told & RECIPE_TOLD_CLEAR)
+	if (told & RECIPE_TOLD_ALONE)
 		slot_set_watched(slot, true);
 	if (told & RECIPE_TOLD_REVOKED)
 		revoked(contender);
@@ -755,8 +755,8 @@ tell_slot(Contender *contender, unsigned told, int64 token)
 		ereport(LOG,
 				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, since its sequence numbers were nearly used up",
 						contender->directory)));
-	if (told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
-		slot_set_looked(slot, (told & RECIPE_TOLD_BEHIND) != 0);
+	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
+		slot_set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
 	if (told & RECIPE_TOLD_TOKEN)
 		slot_set_token(slot, token);
 	if (told & RECIPE_TOLD_LOST)
@@ -841,10 +841,10 @@ carry_out(Contender *contender, RecipeOutput *out)
 
 		if (!recipe->dir_known)
 			note_directory(contender->directory, false);
-		if (out->told & RECIPE_TOLD_CROWDED &&
-			slot_set_crowded(contender->slot) && recipe->retain)
+		if (out->told & RECIPE_TOLD_CONTENDED &&
+			slot_set_contended(contender->slot) && recipe->retain)
 		{
-			RecipeInput deny = {.event = RECIPE_DENY};
+			RecipeInput deny = {.event = RECIPE_SET_IN_USE};
 
 			recipe_step(recipe, &deny, out);
 			continue;
@@ -1252,10 +1252,10 @@ open_mail(void)
 				add_to_groups(&members, slot, &wanted);
 			else if (mail == ZK_MAIL_WANT)
 				begin_contender(slot, &wanted);
-			else if (mail == ZK_MAIL_LOOK)
-				look_behind_slot(slot, RECIPE_LOOK);
-			else if (mail == ZK_MAIL_WATCH)
-				look_behind_slot(slot, RECIPE_MONITOR);
+			else if (mail == ZK_MAIL_CHECK_WRITERS)
+				look_behind_slot(slot, RECIPE_CHECK_WRITERS);
+			else if (mail == ZK_MAIL_WATCH_QUEUE)
+				look_behind_slot(slot, RECIPE_WATCH_QUEUE);
 			else if (mail == ZK_MAIL_RELEASE)
 				released = lappend(released, slot);
 			slot = next;
@@ -1555,7 +1555,7 @@ sweep_owners(void)
 	int			n;
 	int			guarded = 0;
 	Contender **list;
-	RecipeInput input = {.event = RECIPE_GUARD};
+	RecipeInput input = {.event = RECIPE_WATCH_REVOCATION};
 
 	if (sweep_at == 0 || now < sweep_at)
 		return;
@@ -1688,7 +1688,7 @@ watch_contenders(bool connected)
 			contender->recipe.monitor == 0)
 			continue;
 		if (connected)
-			look_behind(contender, RECIPE_MONITOR);
+			look_behind(contender, RECIPE_WATCH_QUEUE);
 		else
 			slot_set_watched(contender->slot, false);
 	}
@@ -1706,7 +1706,7 @@ begin_drain(void)
 	Contender **list = list_contenders(&n);
 
 	for (int i = 0; i < n; i++)
-		(void) slot_set_crowded(list[i]->slot);
+		(void) slot_set_contended(list[i]->slot);
 	pfree(list);
 }
 
@@ -1961,7 +1961,7 @@ session_events(void)
 				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
-				if (event.owner & QUERY_OWNER)
+				if (event.owner & ANSWERS_OWNER)
 					answers_event(event.owner, &event.input);
 				else
 					contender_event(&event);

@@ -299,10 +299,10 @@ static const struct
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
-	[IN_LOOK] = {.event = RECIPE_LOOK},
-	[IN_MONITOR] = {.event = RECIPE_MONITOR},
-	[IN_DENY] = {.event = RECIPE_DENY},
-	[IN_GUARD] = {.event = RECIPE_GUARD},
+	[IN_LOOK] = {.event = RECIPE_CHECK_WRITERS},
+	[IN_MONITOR] = {.event = RECIPE_WATCH_QUEUE},
+	[IN_DENY] = {.event = RECIPE_SET_IN_USE},
+	[IN_GUARD] = {.event = RECIPE_WATCH_REVOCATION},
 	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
 	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
 	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
@@ -740,26 +740,26 @@ static const Transition transitions[] = {
 		AT_OWNER, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
 
 	{"OWNER: looked, children ok, our node only -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_ALONE, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+		AT_OWNER_LOOKING, IN_ALONE, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, a writer later than ours -> OWNER: behind",
-		AT_OWNER_LOOKING, IN_SECOND, RECIPE_OWNER, "", RECIPE_TOLD_BEHIND, 0},
+		AT_OWNER_LOOKING, IN_SECOND, RECIPE_OWNER, "", RECIPE_TOLD_WRITER, 0},
 	{"OWNER: looked, children ok, only earlier writers -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_THIRD, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+		AT_OWNER_LOOKING, IN_THIRD, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, without our node -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_MISSING, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+		AT_OWNER_LOOKING, IN_MISSING, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, none -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_EMPTY, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+		AT_OWNER_LOOKING, IN_EMPTY, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, with those of a semaphore -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_MIXED, RECIPE_OWNER, "", RECIPE_TOLD_ALONE, 0},
+		AT_OWNER_LOOKING, IN_MIXED, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, those of a semaphore only -> OWNER: alone",
 		AT_OWNER_LOOKING, IN_MIXED_MISSING, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children no node -> OWNER: alone",
 		AT_OWNER_LOOKING, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children refused -> OWNER: alone",
 		AT_OWNER_LOOKING, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children unknown -> OWNER: children",
 		AT_OWNER_LOOKING, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "children",
 	0, 0},
@@ -802,7 +802,7 @@ static const Transition transitions[] = {
 	RECIPE_TOLD_QUEUED, 0},
 	{"WATCHING: watch ok, courteous, the owner may not need it -> courting",
 		AT_WATCHING_COURTEOUS, IN_WATCH_RETAINED, RECIPE_WATCHING, "",
-	RECIPE_TOLD_COURTING, 0},
+	RECIPE_TOLD_RETAINED, 0},
 	{"WATCHING: watch ok, courting, the owner needs it now -> queued",
 		AT_WATCHING_COURTING, IN_WATCH_OK, RECIPE_WATCHING, "",
 	RECIPE_TOLD_QUEUED, 0},
@@ -817,33 +817,33 @@ static const Transition transitions[] = {
 		AT_OWNER, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: list ok, our node only -> OWNER: clear",
 		AT_OWNER_MONITORING, IN_ALONE, RECIPE_OWNER, "",
-	RECIPE_TOLD_CLEAR, 0},
+	RECIPE_TOLD_ALONE, 0},
 	{"OWNER: list ok, one later than ours -> OWNER: crowded",
 		AT_OWNER_MONITORING, IN_SECOND, RECIPE_OWNER, "",
-	RECIPE_TOLD_CROWDED, 0},
+	RECIPE_TOLD_CONTENDED, 0},
 	{"OWNER: list ok, only earlier ones -> OWNER: clear",
 		AT_OWNER_MONITORING, IN_THIRD, RECIPE_OWNER, "",
-	RECIPE_TOLD_CLEAR, 0},
+	RECIPE_TOLD_ALONE, 0},
 	{"OWNER: list ok, without our node -> OWNER: clear",
 		AT_OWNER_MONITORING, IN_MISSING, RECIPE_OWNER, "",
-	RECIPE_TOLD_CLEAR, 0},
+	RECIPE_TOLD_ALONE, 0},
 	{"OWNER: list ok, none -> OWNER: clear",
 		AT_OWNER_MONITORING, IN_EMPTY, RECIPE_OWNER, "",
-	RECIPE_TOLD_CLEAR, 0},
+	RECIPE_TOLD_ALONE, 0},
 	{"OWNER: list ok, with those of a semaphore -> OWNER: clear",
 		AT_OWNER_MONITORING, IN_MIXED, RECIPE_OWNER, "",
-	RECIPE_TOLD_CLEAR, 0},
+	RECIPE_TOLD_ALONE, 0},
 	{"OWNER: list ok, those of a semaphore only -> OWNER: clear",
 		AT_OWNER_MONITORING, IN_MIXED_MISSING, RECIPE_OWNER, "",
-	RECIPE_TOLD_CLEAR, 0},
+	RECIPE_TOLD_ALONE, 0},
 	{"OWNER: list unknown -> OWNER: list",
 		AT_OWNER_MONITORING, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: list no node -> OWNER: crowded",
 		AT_OWNER_MONITORING, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
-	RECIPE_TOLD_CROWDED, 0},
+	RECIPE_TOLD_CONTENDED, 0},
 	{"OWNER: list refused -> OWNER: crowded",
 		AT_OWNER_MONITORING, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
-	RECIPE_TOLD_CROWDED, 0},
+	RECIPE_TOLD_CONTENDED, 0},
 	/* of a watch before; it is one and the same for the server */
 	{"OWNER: watch of the list used up ahead of the answer -> OWNER: list",
 		AT_OWNER_MONITORING, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
@@ -915,10 +915,10 @@ static const Transition transitions[] = {
 		AT_READING, IN_UNORDERED, RECIPE_EXAMINING, "get(unordered)", 0, 0},
 	{"OWNER: looked, children ok, one without order -> OWNER: behind",
 		AT_OWNER_LOOKING, IN_UNORDERED, RECIPE_OWNER, "",
-	RECIPE_TOLD_BEHIND, 0},
+	RECIPE_TOLD_WRITER, 0},
 	{"OWNER: list ok, one without order -> OWNER: crowded",
 		AT_OWNER_MONITORING, IN_UNORDERED, RECIPE_OWNER, "",
-	RECIPE_TOLD_CROWDED, 0},
+	RECIPE_TOLD_CONTENDED, 0},
 
 	{"EXAMINING: get ok, one of a cluster -> READING: children",
 		AT_EXAMINING, IN_GET_CLUSTER, RECIPE_READING, "children", 0, 0},
@@ -1881,7 +1881,7 @@ test_persistent_children(void **state)
 	/* they are not behind us either; another contender begins anew */
 	give(&recipe, IN_MONITOR, &out);
 	give_children(&recipe, children, lengthof(children) - 1, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
 	recipe_free(&recipe);
 }
 
@@ -2518,19 +2518,19 @@ test_look_behind(void **state)
 		unsigned	told;
 	}			looks[] =
 	{
-		{5, R(0000000006), RECIPE_TOLD_ALONE},
-		{5, W(0000000006), RECIPE_TOLD_BEHIND},
+		{5, R(0000000006), RECIPE_TOLD_NO_WRITER},
+		{5, W(0000000006), RECIPE_TOLD_WRITER},
 		{5, "77777777777777777777777777777777__lock__0000000006",
-		RECIPE_TOLD_BEHIND},
+		RECIPE_TOLD_WRITER},
 		{5, "77777777777777777777777777777777__rlock__0000000006",
-		RECIPE_TOLD_ALONE},
-		{5, W(0000000004), RECIPE_TOLD_ALONE},
-		{5, "leaves", RECIPE_TOLD_ALONE},
-		{5, R(1999999999), RECIPE_TOLD_ALONE},
-		{5, R(2000000000), RECIPE_TOLD_BEHIND},
-		{5, R(2147483647), RECIPE_TOLD_BEHIND},
-		{5, W(-2147483648), RECIPE_TOLD_BEHIND},
-		{1999999999, W(2147483647), RECIPE_TOLD_BEHIND}
+		RECIPE_TOLD_NO_WRITER},
+		{5, W(0000000004), RECIPE_TOLD_NO_WRITER},
+		{5, "leaves", RECIPE_TOLD_NO_WRITER},
+		{5, R(1999999999), RECIPE_TOLD_NO_WRITER},
+		{5, R(2000000000), RECIPE_TOLD_WRITER},
+		{5, R(2147483647), RECIPE_TOLD_WRITER},
+		{5, W(-2147483648), RECIPE_TOLD_WRITER},
+		{1999999999, W(2147483647), RECIPE_TOLD_WRITER}
 	};
 
 	(void) state;
@@ -2575,7 +2575,7 @@ test_look_ignores_sibling(void **state)
 	static const char *const children[] = {
 		OUR_READER, W(0000000006), LATER
 	};
-	RecipeInput in = {.event = RECIPE_LOOK};
+	RecipeInput in = {.event = RECIPE_CHECK_WRITERS};
 	Recipe		recipe;
 	RecipeOutput out;
 
@@ -2589,16 +2589,16 @@ test_look_ignores_sibling(void **state)
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		assert_string_equal(describe_ops(&out), "children");
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, known ? RECIPE_TOLD_ALONE :
-						 RECIPE_TOLD_BEHIND);
+		assert_int_equal(out.told, known ? RECIPE_TOLD_NO_WRITER :
+						 RECIPE_TOLD_WRITER);
 		recipe_step(&recipe, &in, &out);
 		give_children(&recipe, children, 3, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_BEHIND);
+		assert_int_equal(out.told, RECIPE_TOLD_WRITER);
 	}
 	in.sibling = NULL;
 	recipe_step(&recipe, &in, &out);
 	give_children(&recipe, children, 2, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_BEHIND);
+	assert_int_equal(out.told, RECIPE_TOLD_WRITER);
 	recipe_free(&recipe);
 }
 
@@ -2618,7 +2618,7 @@ test_look_and_guard(void **state)
 	event.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
 	recipe_step(&recipe, &look, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+	assert_int_equal(out.told, RECIPE_TOLD_NO_WRITER);
 
 	give(&recipe, IN_LOOK, &out);
 	recipe_step(&recipe, &event, &out);
@@ -2673,34 +2673,34 @@ test_monitor_behind(void **state)
 		unsigned	told;
 	}			monitors[] =
 	{
-		{ZNODE_MUTEX, 5, {NULL}, RECIPE_TOLD_CLEAR},
-		{ZNODE_MUTEX, 5, {W(0000000006)}, RECIPE_TOLD_CROWDED},
-		{ZNODE_MUTEX, 5, {R(0000000006)}, RECIPE_TOLD_CROWDED},
-		{ZNODE_WRITER, 5, {R(0000000006)}, RECIPE_TOLD_CROWDED},
+		{ZNODE_MUTEX, 5, {NULL}, RECIPE_TOLD_ALONE},
+		{ZNODE_MUTEX, 5, {W(0000000006)}, RECIPE_TOLD_CONTENDED},
+		{ZNODE_MUTEX, 5, {R(0000000006)}, RECIPE_TOLD_CONTENDED},
+		{ZNODE_WRITER, 5, {R(0000000006)}, RECIPE_TOLD_CONTENDED},
 		{ZNODE_WRITER, 5, {R(0000000009), W(0000000007), R(0000000008)},
-		RECIPE_TOLD_CROWDED},
+		RECIPE_TOLD_CONTENDED},
 		{ZNODE_MUTEX, 5,
 			{"77777777777777777777777777777777__rlock__0000000006"},
-		RECIPE_TOLD_CROWDED},
-		{ZNODE_MUTEX, 5, {W(0000000004), R(0000000003)}, RECIPE_TOLD_CLEAR},
-		{ZNODE_MUTEX, 5, {"leaves", "locks"}, RECIPE_TOLD_CLEAR},
-		{ZNODE_READER, 5, {NULL}, RECIPE_TOLD_CLEAR},
-		{ZNODE_READER, 5, {R(0000000006)}, RECIPE_TOLD_CLEAR},
+		RECIPE_TOLD_CONTENDED},
+		{ZNODE_MUTEX, 5, {W(0000000004), R(0000000003)}, RECIPE_TOLD_ALONE},
+		{ZNODE_MUTEX, 5, {"leaves", "locks"}, RECIPE_TOLD_ALONE},
+		{ZNODE_READER, 5, {NULL}, RECIPE_TOLD_ALONE},
+		{ZNODE_READER, 5, {R(0000000006)}, RECIPE_TOLD_ALONE},
 		{ZNODE_READER, 5, {R(0000000004), R(0000000006), R(0000000007)},
-		RECIPE_TOLD_CLEAR},
-		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_TOLD_CROWDED},
+		RECIPE_TOLD_ALONE},
+		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_TOLD_CONTENDED},
 		{ZNODE_READER, 5, {R(0000000006), R(0000000007), W(0000000008)},
-		RECIPE_TOLD_CROWDED},
+		RECIPE_TOLD_CONTENDED},
 		{ZNODE_READER, 5,
 			{"77777777777777777777777777777777__rlock__0000000006"},
-		RECIPE_TOLD_CLEAR},
-		{ZNODE_READER, 5, {W(0000000004)}, RECIPE_TOLD_CLEAR},
+		RECIPE_TOLD_ALONE},
+		{ZNODE_READER, 5, {W(0000000004)}, RECIPE_TOLD_ALONE},
 		/* the counter's end */
-		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_TOLD_CROWDED},
-		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_TOLD_CROWDED},
-		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_TOLD_CLEAR},
-		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_TOLD_CROWDED},
-		{ZNODE_READER, 5, {R(-2147483648)}, RECIPE_TOLD_CROWDED}
+		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_TOLD_CONTENDED},
+		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_TOLD_CONTENDED},
+		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_TOLD_ALONE},
+		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_TOLD_CONTENDED},
+		{ZNODE_READER, 5, {R(-2147483648)}, RECIPE_TOLD_CONTENDED}
 	};
 
 	(void) state;
@@ -2723,7 +2723,7 @@ test_monitor_behind(void **state)
 		{
 			Recipe		recipe;
 			RecipeOutput out;
-			bool		clear = monitors[i].told == RECIPE_TOLD_CLEAR;
+			bool		clear = monitors[i].told == RECIPE_TOLD_ALONE;
 
 			recipe_init(&recipe);
 			recipe.retain = at % 2 == 0;
@@ -2740,7 +2740,7 @@ test_monitor_behind(void **state)
 			give(&recipe, IN_TOUCHED, &out);
 			assert_string_equal(describe_ops(&out), clear ? "list" : "");
 			give_children(&recipe, children, nchildren, &out);
-			assert_int_equal(out.told, clear ? RECIPE_TOLD_CLEAR : 0);
+			assert_int_equal(out.told, clear ? RECIPE_TOLD_ALONE : 0);
 
 			if (at + 1 < nchildren)
 			{
@@ -2771,7 +2771,7 @@ test_monitor_goes_on(void **state)
 	for (int n = 1; n < 4; n++)
 	{
 		give_children(&recipe, children, n, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		assert_int_equal(out.told, RECIPE_TOLD_ALONE);
 		give(&recipe, IN_TOUCHED, &out);
 		assert_string_equal(describe_ops(&out), "list");
 		assert_int_equal(out.told, 0);
@@ -2784,7 +2784,7 @@ test_monitor_goes_on(void **state)
 	give(&recipe, IN_STALE_ALONE, &out);
 	assert_int_equal(out.told | out.nops, 0);
 	give_children(&recipe, children, 4, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 	assert_int_equal(out.nops, 0);
 	assert_true(recipe.retain); /* it is for the worker to tell */
 
@@ -2798,7 +2798,7 @@ test_monitor_goes_on(void **state)
 	give(&recipe, IN_MONITOR, &out);
 	assert_string_equal(describe_ops(&out), "list");
 	give_children(&recipe, children, 3, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
 	recipe_free(&recipe);
 }
 
@@ -2817,7 +2817,7 @@ test_monitor_ignores_sibling(void **state)
 	for (int shared = 0; shared < 2; shared++)
 	{
 		const char *const *children = shared ? readers : mutexes;
-		RecipeInput in = {.event = RECIPE_MONITOR};
+		RecipeInput in = {.event = RECIPE_WATCH_QUEUE};
 		Recipe		recipe;
 		RecipeOutput out;
 
@@ -2827,25 +2827,25 @@ test_monitor_ignores_sibling(void **state)
 
 		/* that which begins with the lock knows of none */
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+		assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 
 		in.sibling = sibling;
 		recipe_step(&recipe, &in, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		assert_int_equal(out.told, RECIPE_TOLD_ALONE);
 		give(&recipe, IN_TOUCHED, &out);
 		assert_string_equal(describe_ops(&out), "list");
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+		assert_int_equal(out.told, RECIPE_TOLD_ALONE);
 		give(&recipe, IN_TOUCHED, &out);
 		give_children(&recipe, children, 3, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+		assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 
 		in.sibling = NULL;
 		recipe_step(&recipe, &in, &out);
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+		assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 
 		/* nor does the next contender know of one */
 		in.sibling = sibling;
@@ -2856,7 +2856,7 @@ test_monitor_ignores_sibling(void **state)
 		give_children(&recipe, children, 1, &out);
 		assert_string_equal(describe_ops(&out), "stat list");
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+		assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 		recipe_free(&recipe);
 	}
 }
@@ -2889,9 +2889,9 @@ test_monitor_look_and_guard(void **state)
 	assert_int_equal(out.told | out.nops, 0);
 
 	recipe_step(&recipe, &list, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
-	recipe_step(&recipe, &look, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+	recipe_step(&recipe, &look, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_NO_WRITER);
 
 	/* the one that is used up is set again, not the other */
 	recipe_step(&recipe, &guarded, &out);
@@ -2909,11 +2909,11 @@ test_monitor_look_and_guard(void **state)
 	/* a look behind the list does not answer it */
 	give(&recipe, IN_LOOK, &out);
 	give_children(&recipe, crowd, 2, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_BEHIND);
+	assert_int_equal(out.told, RECIPE_TOLD_WRITER);
 	list.children = crowd;
 	list.nchildren = 2;
 	recipe_step(&recipe, &list, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 
 	/* what we are is told with the next set, whatever that is for */
 	give(&recipe, IN_DENY, &out);
@@ -3026,7 +3026,7 @@ test_resume_retaining(void **state)
 	give(&recipe, IN_STAT_OURS, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
 	give(&recipe, IN_SECOND, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CROWDED);
+	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 	give(&recipe, IN_DENY, &out);
 	assert_string_equal(describe_ops(&out), "set");
 	recipe_free(&recipe);
@@ -3037,7 +3037,7 @@ test_resume_retaining(void **state)
 	recipe_resume(&recipe, our_uuid, ZNODE_READER, false, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_ALONE, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CLEAR);
+	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	give(&recipe, IN_TOUCHED, &out);	/* by our own deletion */
@@ -3061,7 +3061,7 @@ test_resume_retaining(void **state)
 	give(&recipe, IN_SECOND, &out);
 	assert_int_equal(out.told, 0);
 	give(&recipe, IN_WATCH_RETAINED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+	assert_int_equal(out.told, RECIPE_TOLD_RETAINED);
 	give(&recipe, IN_DELETED, &out);
 	assert_string_equal(describe_ops(&out), "stat list");
 	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
@@ -3149,7 +3149,7 @@ test_courtesy(void **state)
 			{
 				give(&recipe, IN_WATCH_RETAINED, &out);
 				assert_int_equal(out.told,
-								 courting ? RECIPE_TOLD_COURTING : 0);
+								 courting ? RECIPE_TOLD_RETAINED : 0);
 				give(&recipe, IN_TOUCHED, &out);
 				assert_int_equal(out.told, 0);
 				give(&recipe, IN_WATCH_OK, &out);
@@ -3200,7 +3200,7 @@ test_retain_mark(void **state)
 		in.data_len = examples[i].len;
 		recipe_step(&recipe, &in, &out);
 		assert_int_equal(out.told, examples[i].marked ?
-						 RECIPE_TOLD_COURTING : RECIPE_TOLD_QUEUED);
+						 RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED);
 		assert_int_equal(recipe.courting, examples[i].marked);
 		assert_int_equal(out.nops, 0);
 		recipe_free(&recipe);
@@ -3231,7 +3231,7 @@ test_courting_goes_on(void **state)
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	assert_int_equal(out.told, 0);
 	give(&recipe, IN_WATCH_RETAINED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+	assert_int_equal(out.told, RECIPE_TOLD_RETAINED);
 	give(&recipe, IN_TOUCHED, &out);
 	give(&recipe, IN_WATCH_UNKNOWN, &out);
 	assert_int_equal(out.told, 0);
@@ -3281,7 +3281,7 @@ test_courting_goes_on(void **state)
 	give(&recipe, IN_SECOND, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	give(&recipe, IN_WATCH_RETAINED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_COURTING);
+	assert_int_equal(out.told, RECIPE_TOLD_RETAINED);
 
 	/* the next contender asks for itself */
 	give(&recipe, IN_EXPIRED, &out);
@@ -3340,19 +3340,19 @@ test_serials_wrap(void **state)
 		unsigned	told;
 	}			asks[] =
 	{
-		{AT_OWNER, IN_MONITOR, IN_SECOND, "", RECIPE_TOLD_CROWDED},
+		{AT_OWNER, IN_MONITOR, IN_SECOND, "", RECIPE_TOLD_CONTENDED},
 		{AT_OWNER, IN_MONITOR, IN_TOUCHED, "list", 0},
-		{AT_OWNER_MONITORED, IN_TOUCHED, IN_ALONE, "", RECIPE_TOLD_CLEAR},
+		{AT_OWNER_MONITORED, IN_TOUCHED, IN_ALONE, "", RECIPE_TOLD_ALONE},
 		{AT_OWNER_MONITORED, IN_TOUCHED, IN_TOUCHED, "list", 0},
-		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_TOLD_CROWDED},
-		{AT_OWNER, IN_LOOK, IN_SECOND, "", RECIPE_TOLD_BEHIND},
+		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_TOLD_CONTENDED},
+		{AT_OWNER, IN_LOOK, IN_SECOND, "", RECIPE_TOLD_WRITER},
 		{AT_OWNER, IN_GUARD, IN_WATCH_REVOKED, "set", RECIPE_TOLD_REVOKED},
 		{AT_OWNER, IN_GUARD, IN_TOUCHED, "watch(own)", 0},
 		{AT_READING, IN_SECOND, IN_TOUCHED, "watch(first)", 0},
 		{AT_WATCHING_OF_TWO, IN_DELETED, IN_ALONE, "stat",
 		RECIPE_TOLD_GRANTED},
 		{AT_READING_COURTEOUS, IN_SECOND, IN_WATCH_RETAINED, "",
-		RECIPE_TOLD_COURTING}
+		RECIPE_TOLD_RETAINED}
 	};
 
 	(void) state;
@@ -3461,7 +3461,7 @@ static void
 test_kinds(void **state)
 {
 	static const ZnodeKind kinds[] = {
-		ZNODE_MUTEX, ZNODE_WRITER, ZNODE_READER, ZNODE_LEASE
+		ZNODE_MUTEX, ZNODE_WRITER, ZNODE_READER, ZNODE_PERMIT
 	};
 
 	(void) state;
@@ -4569,7 +4569,7 @@ static void step(Client *client, const RecipeInput *in);
 static void
 answer_crowd(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_DENY};
+	RecipeInput in = {.event = RECIPE_SET_IN_USE};
 	int			node = node_at(client->recipe.node, world->zxid);
 
 	if (client->retains && !client->in_use)
@@ -4630,7 +4630,7 @@ take_output(Client *client, const RecipeOutput *out)
 			tally.courted_in_vain++;
 		client->queued = true;
 	}
-	if (out->told & RECIPE_TOLD_COURTING)
+	if (out->told & RECIPE_TOLD_RETAINED)
 	{
 		check(client->courteous && recipe->courting &&
 			  recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
@@ -4717,18 +4717,18 @@ take_output(Client *client, const RecipeOutput *out)
 		  "no contender is taken for a stranger");
 	check(!(out->told & RECIPE_TOLD_MIXED) ||
 		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
-	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_BEHIND))
+	if (out->told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
 	{
 		check(client->looking, "only who looks is told what is behind");
 		client->looking = false;
 	}
-	if (out->told & (RECIPE_TOLD_CLEAR | RECIPE_TOLD_CROWDED))
+	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_CONTENDED))
 	{
 		check(client->owner && client->monitors,
 			  "only an owner that monitors is told who is behind");
-		check((recipe->monitor != 0) == (out->told == RECIPE_TOLD_CLEAR),
+		check((recipe->monitor != 0) == (out->told == RECIPE_TOLD_ALONE),
 			  "who is clear goes on, who is crowded does not");
-		client->clear = (out->told & RECIPE_TOLD_CLEAR) != 0;
+		client->clear = (out->told & RECIPE_TOLD_ALONE) != 0;
 		if (!client->clear)
 			client->crowded = true;
 	}
@@ -4836,7 +4836,7 @@ take_output(Client *client, const RecipeOutput *out)
 		}
 	}
 	check_rules();
-	if (out->told & RECIPE_TOLD_CROWDED)
+	if (out->told & RECIPE_TOLD_CONTENDED)
 	{
 		answer_crowd(client);
 		client->told = out->told;
@@ -4952,7 +4952,7 @@ check_courtesy(const Client *client, const Entry *entry)
 			  world->nodes[node].session == FOREIGN,
 			  "queued behind one that has answered");
 	}
-	if (client->told & RECIPE_TOLD_COURTING)
+	if (client->told & RECIPE_TOLD_RETAINED)
 		check(entry->kind == RECIPE_OP_WATCH && entry->marked &&
 			  !entry->revoked, "courting one that may not need the lock");
 }
@@ -4972,26 +4972,26 @@ hear_list(Client *client, const Entry *entry, const RecipeInput *in)
 		entry->serial == client->recipe.monitor)
 	{
 		if (entry->result == RECIPE_OK)
-			told = RECIPE_TOLD_CLEAR;
+			told = RECIPE_TOLD_ALONE;
 		else if (entry->result != RECIPE_UNKNOWN)
 		{
-			told = RECIPE_TOLD_CROWDED;
+			told = RECIPE_TOLD_CONTENDED;
 			tally.crowded_unknown++;
 		}
 		for (int i = 0; i < entry->nchildren; i++)
 			if (stands_behind(&world->nodes[entry->children[i]],
 							  &client->recipe))
-				told = RECIPE_TOLD_CROWDED;
+				told = RECIPE_TOLD_CONTENDED;
 	}
 	step(client, in);
 	/* one that is not ephemeral may be taken for somebody */
-	if (told == RECIPE_TOLD_CLEAR && world->strangers)
-		told = client->told & RECIPE_TOLD_CROWDED ?
-			RECIPE_TOLD_CROWDED : RECIPE_TOLD_CLEAR;
+	if (told == RECIPE_TOLD_ALONE && world->strangers)
+		told = client->told & RECIPE_TOLD_CONTENDED ?
+			RECIPE_TOLD_CONTENDED : RECIPE_TOLD_ALONE;
 	check(client->told == told, "who monitors is told who is behind");
-	if (told == RECIPE_TOLD_CLEAR)
+	if (told == RECIPE_TOLD_ALONE)
 		tally.clear++;
-	else if (told == RECIPE_TOLD_CROWDED)
+	else if (told == RECIPE_TOLD_CONTENDED)
 		tally.crowded++;
 }
 
@@ -5106,7 +5106,7 @@ deliver(Client *client)
 		entry.serial == client->recipe.look &&
 		entry.result != RECIPE_UNKNOWN)
 	{
-		unsigned	told = RECIPE_TOLD_ALONE;
+		unsigned	told = RECIPE_TOLD_NO_WRITER;
 
 		for (int i = 0; i < entry.nchildren; i++)
 		{
@@ -5116,13 +5116,13 @@ deliver(Client *client)
 				(!other->shared || znode_is_late(other->sequence)) &&
 				(znode_is_unordered(other->sequence) ||
 				 znode_before(client->recipe.sequence, other->sequence)))
-				told = RECIPE_TOLD_BEHIND;
+				told = RECIPE_TOLD_WRITER;
 		}
 		step(client, &in);
-		if (told == RECIPE_TOLD_ALONE && world->strangers)
+		if (told == RECIPE_TOLD_NO_WRITER && world->strangers)
 			told = client->told;
 		check(client->told == told, "who looks is told what is behind");
-		if (told == RECIPE_TOLD_ALONE)
+		if (told == RECIPE_TOLD_NO_WRITER)
 			tally.alone++;
 		else
 			tally.behind++;
@@ -5296,7 +5296,7 @@ release(Client *client)
 static void
 guard(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_GUARD};
+	RecipeInput in = {.event = RECIPE_WATCH_REVOCATION};
 
 	note(client_number(client), "guards", 0);
 	client->guarded = true;
@@ -5307,7 +5307,7 @@ guard(Client *client)
 static void
 look(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_LOOK};
+	RecipeInput in = {.event = RECIPE_CHECK_WRITERS};
 
 	note(client_number(client), "looks", 0);
 	client->looking = true;
@@ -5318,7 +5318,7 @@ look(Client *client)
 static void
 monitor(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_MONITOR};
+	RecipeInput in = {.event = RECIPE_WATCH_QUEUE};
 
 	note(client_number(client), "monitors", 0);
 	client->monitors = true;

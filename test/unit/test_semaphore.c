@@ -223,7 +223,7 @@ static const struct
 	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
 	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
 	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
-	[IN_GUARD] = {.event = RECIPE_GUARD},
+	[IN_GUARD] = {.event = RECIPE_WATCH_REVOCATION},
 	[IN_DELETED] = {.event = RECIPE_NODE_DELETED},
 	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
 	[IN_LOCK_CREATED] = {RECIPE_CREATE_DONE, RECIPE_OK, true, .node = LOCK},
@@ -1422,7 +1422,7 @@ test_strays_leave_room(void **state)
 	(void) state;
 	for (int i = 0; i < 30; i++)
 	{
-		znode_contender_name(our_uuid, ZNODE_LEASE, 100 + i, names[i]);
+		znode_contender_name(our_uuid, ZNODE_PERMIT, 100 + i, names[i]);
 		children[i] = names[i];
 	}
 	children[30] = LEASE;
@@ -2656,7 +2656,7 @@ check_rules(void)
 			check(!client->alive || semaphore_may_queue(semaphore) ||
 				  own_node(client, permit, SEMAPHORE_LOCKS) < 0,
 				  "a contender is accounted for");
-			check(!client->alive || semaphore_may_lease(semaphore) ||
+			check(!client->alive || semaphore_may_have_permit(semaphore) ||
 				  own_node(client, permit, SEMAPHORE_LEASES) < 0,
 				  "a lease is accounted for");
 			check(!semaphore_is_leaving(semaphore) ||

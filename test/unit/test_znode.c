@@ -419,9 +419,9 @@ test_contender_names(void **state)
 		{ZNODE_WRITER, 8, "_c_" UUID_TEXT "-__WRIT__0000000008"},
 		{ZNODE_WRITER, INT32_MIN, "_c_" UUID_TEXT "-__WRIT__-2147483648"},
 		{ZNODE_WRITER, -13, "_c_" UUID_TEXT "-__WRIT__-000000013"},
-		{ZNODE_LEASE, 9, "_c_" UUID_TEXT "-lease-0000000009"},
-		{ZNODE_LEASE, INT32_MIN, "_c_" UUID_TEXT "-lease--2147483648"},
-		{ZNODE_LEASE, -14, "_c_" UUID_TEXT "-lease--000000014"}
+		{ZNODE_PERMIT, 9, "_c_" UUID_TEXT "-lease-0000000009"},
+		{ZNODE_PERMIT, INT32_MIN, "_c_" UUID_TEXT "-lease--2147483648"},
+		{ZNODE_PERMIT, -14, "_c_" UUID_TEXT "-lease--000000014"}
 	};
 	char		name[ZNODE_CONTENDER_SIZE];
 
@@ -432,7 +432,7 @@ test_contender_names(void **state)
 	assert_string_equal(name, "_c_" UUID_TEXT "-__READ__");
 	znode_contender_prefix(uuid, ZNODE_WRITER, name);
 	assert_string_equal(name, "_c_" UUID_TEXT "-__WRIT__");
-	znode_contender_prefix(uuid, ZNODE_LEASE, name);
+	znode_contender_prefix(uuid, ZNODE_PERMIT, name);
 	assert_string_equal(name, "_c_" UUID_TEXT "-lease-");
 
 	for (size_t i = 0; i < lengthof(examples); i++)

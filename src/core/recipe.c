@@ -197,7 +197,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/test_build.h"
+#include "core/mutation.h"
 
 static void
 send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)

@@ -37,17 +37,16 @@ extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
 extern int	zklock_max_locks;
 extern int	zklock_handoff_quantum; /* ms */
-extern int	zklock_retain_time;
+extern int	zklock_retain_time; /* ms */
 extern char *zklock_auth;
 extern int	zklock_acl;			/* a ZkAcl */
 extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
-
 extern int	zklock_commit_check;	/* a ZkCommitCheck */
 
-/* So long may zklock.auth be, in bytes: several have to fit into ZK_AUTHS_SIZE. */
+/* Longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */
 #define ZKLOCK_MAX_AUTH		1000
 
-/* A setting that has been given a value that is none. */
+/* A setting with a wrong value. */
 typedef struct ZkWrongSetting
 {
 	const char *name;
@@ -55,10 +54,11 @@ typedef struct ZkWrongSetting
 	const char *problem;		/* a sentence */
 } ZkWrongSetting;
 
+extern void settings_define(void);
 extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
 extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
 
-/* Registered with the postmaster by name; lives in worker/worker.c. */
+/* The postmaster finds the worker by its function's name. */
 #define ZKLOCK_WORKER_MAIN	"zklock_worker_main"
 #define ZKLOCK_WORKER_NAME	"zklock worker"
 

@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * mutation.h
+ *		Ways to break the locks on purpose, for the rooms that they break.
+ *
+ * The checker of test/chaos must find what each mutation does.  Builds with
+ * ZKLOCK_TEST_BUILD select one by the setting zklock.mutation, which
+ * shared/test_build.c defines; other builds have none of this code.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/mutation.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_MUTATION_H
+#define ZKLOCK_MUTATION_H
+
+#ifdef ZKLOCK_TEST_BUILD
+
+typedef enum ZkMutation
+{
+	ZK_MUTATION_NONE,
+	ZK_COMMIT_CHECK_OFF,		/* commit, whatever has become of the locks */
+	ZK_RELEASE_BEFORE_COMMIT,	/* give the locks up ahead of the commit */
+	ZK_RECOVERED_CREATE_OWNS,	/* take a contender that had to be searched
+								 * for to own its lock */
+	ZK_LOST_WAKEUP				/* now and then, do not notice that the
+								 * predecessor has gone */
+} ZkMutation;
+
+extern int	zklock_mutation;	/* a ZkMutation */
+
+#define ZK_MUTATED(mutation)	(zklock_mutation == (mutation))
+
+#else
+
+#define ZK_MUTATED(mutation)	(false)
+
+#endif
+
+#endif							/* ZKLOCK_MUTATION_H */

@@ -1,0 +1,509 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *		Settings of the extension: their definitions and their checks.
+ *
+ * A wrong value that was given must never be replaced by the default in
+ * silence: this server would take other locks than the other servers do.
+ * PostgreSQL replaces a refused value by the default in two cases: at server
+ * start, and when a session begins with what ALTER ROLE or ALTER DATABASE has
+ * stored.  In these cases the check hooks accept a wrong value, with a warning,
+ * and code that needs the setting asks zk_wrong_setting() first.  In all other
+ * cases they refuse it, and the former value stays in force.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/settings.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "access/parallel.h"
+#include "core/znode.h"
+#include "miscadmin.h"
+#include "shared/compat.h"
+#include "shared/settings.h"
+#include "shared/test_build.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+char	   *zklock_servers;
+int			zklock_session_timeout;
+char	   *zklock_root;
+int			zklock_max_locks;
+int			zklock_handoff_quantum;
+int			zklock_retain_time;
+char	   *zklock_auth;
+int			zklock_acl;
+int			zklock_node_format;
+int			zklock_commit_check;
+
+/*
+ * What is wrong with the value in force, as a sentence, or NULL.  The check
+ * hooks allocate it as their "extra", with ZkGucAlloc().
+ */
+static const char *servers_problem = NULL;
+static const char *root_problem = NULL;
+static const char *auth_problem = NULL;
+
+/* The value of an enum setting that was given a word it does not know. */
+#define WRONG_WORD			(-1)
+
+/* Each has a free entry for a wrong word: see admit_wrong_word(). */
+static struct config_enum_entry acl_options[] = {
+	{"open", ZK_ACL_OPEN, false},
+	{"creator", ZK_ACL_CREATOR, false},
+	{NULL, 0, false},
+	{NULL, 0, false}
+};
+
+static struct config_enum_entry format_options[] = {
+	{"mutex", ZK_FORMAT_MUTEX, false},
+	{"readwrite", ZK_FORMAT_READWRITE, false},
+	{NULL, 0, false},
+	{NULL, 0, false}
+};
+
+static struct config_enum_entry check_options[] = {
+	{"lease", ZK_CHECK_LEASE, false},
+	{"quorum", ZK_CHECK_QUORUM, false},
+	{"off", ZK_CHECK_OFF, false},
+	{NULL, 0, false},
+	{NULL, 0, false}
+};
+
+/* What is wrong with one "host:port" of zklock.servers; NULL: nothing. */
+static char *
+find_server_problem(const char *server, size_t len)
+{
+	const char *colon = NULL;
+	char	   *end;
+	long		port;
+	bool		blank = false;
+
+	for (size_t i = 0; i < len; i++)
+	{
+		if (server[i] == ':')
+			colon = server + i;
+		else if (isspace((unsigned char) server[i]))
+			blank = true;		/* as of a comma that was forgotten */
+	}
+	if (colon == NULL || colon == server || blank)
+		return psprintf("\"%.*s\" is not of the form host:port.",
+						(int) len, server);
+
+	/* no zero in front: the library would take it for octal */
+	port = strtol(colon + 1, &end, 10);
+	if (colon[1] < '1' || colon[1] > '9' || end != server + len ||
+		port > 65535)
+		return psprintf("\"%.*s\" does not end in a port number.",
+						(int) len, server);
+	return NULL;
+}
+
+/* The same of the whole list, with its chroot. */
+static char *
+find_servers_problem(const char *server)
+{
+	const char *chroot = strchr(server, '/');
+	const char *end = chroot ? chroot : server + strlen(server);
+	const char *problem;
+
+	for (;;)
+	{
+		size_t		len = strcspn(server, ",/");
+		char	   *server_problem;
+
+		while (len > 0 && isspace((unsigned char) *server))
+		{
+			server++;
+			len--;
+		}
+		server_problem = find_server_problem(server, len);
+		if (server_problem)
+			return server_problem;
+		server += len;
+		if (server == end)
+			break;
+		server++;
+	}
+
+	if (chroot && chroot[1] != '\0' &&
+		(problem = znode_check_root(chroot)) != NULL)
+		return psprintf("The chroot \"%s\" is not valid: %s", chroot, problem);
+	return NULL;
+}
+
+/*
+ * Would PostgreSQL replace a refused value by the default?  It does so with the
+ * configuration's when the library is loaded, and with the catalog's, of a role
+ * or database, when a session begins.  A parallel worker must take whatever its
+ * leader has.
+ */
+static bool
+is_replaced_if_refused(GucSource source)
+{
+	return process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker ||
+		source == PGC_S_GLOBAL || source == PGC_S_DATABASE ||
+		source == PGC_S_USER || source == PGC_S_DATABASE_USER;
+}
+
+/* Warn of a wrong value.  "value" is NULL if it must not be shown. */
+static void
+warn_of_wrong_value(const char *name, const char *value, const char *problem)
+{
+	if (InitializingParallelWorker)
+		return;					/* the leader has warned */
+	ereport(WARNING,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 value ?
+			 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value) :
+			 errmsg("invalid value for parameter \"%s\"", name),
+			 errdetail("%s", problem),
+			 errhint("Until it is corrected, locks in ZooKeeper cannot be used.")));
+}
+
+/*
+ * End of the check hook of a string: refuse a value that has a problem, or
+ * accept it with a warning and set *extra to a copy of the problem.  "value" is
+ * NULL if it must not be shown.
+ */
+static bool
+pass_string(const char *name, const char *value, const char *problem,
+			void **extra, GucSource source)
+{
+	if (problem == NULL)
+		return true;
+	if (!is_replaced_if_refused(source))
+	{
+		if (value == NULL)
+			GUC_check_errmsg("invalid value for parameter \"%s\"", name);
+		GUC_check_errdetail("%s", problem);
+		return false;
+	}
+	*extra = ZkGucAlloc(strlen(problem) + 1);
+	if (*extra == NULL)
+		return false;
+	strcpy(*extra, problem);
+	warn_of_wrong_value(name, value, problem);
+	return true;
+}
+
+static bool
+check_servers(char **newval, void **extra, GucSource source)
+{
+	return pass_string("zklock.servers", *newval,
+					   find_servers_problem(*newval), extra, source);
+}
+
+static void
+assign_servers(const char *newval pg_attribute_unused(), void *extra)
+{
+	servers_problem = extra;
+}
+
+static bool
+check_root(char **newval, void **extra, GucSource source)
+{
+	return pass_string("zklock.root", *newval,
+					   znode_check_root(*newval), extra, source);
+}
+
+static void
+assign_root(const char *newval pg_attribute_unused(), void *extra)
+{
+	root_problem = extra;
+}
+
+static bool
+check_auth(char **newval, void **extra, GucSource source)
+{
+	const char *problem = NULL;
+
+	if (**newval != '\0' && strchr(*newval, ':') == NULL)
+		problem = "The credentials are not of the form user:password.";
+	else if (strlen(*newval) > ZKLOCK_MAX_AUTH)
+		problem = "The credentials are longer than 1000 bytes.";
+
+	/* without the value, which the usual message would show */
+	return pass_string("zklock.auth", NULL, problem, extra, source);
+}
+
+static void
+assign_auth(const char *newval pg_attribute_unused(), void *extra)
+{
+	auth_problem = extra;
+}
+
+/*
+ * To be called ahead of the definition of an enum: if the configuration has a
+ * word that is not among its options, make it one.
+ */
+static void
+admit_wrong_word(const char *name, struct config_enum_entry *options)
+{
+	const char *word = GetConfigOption(name, true, false);
+
+	if (word == NULL)
+		return;
+	for (; options->name != NULL; options++)
+		if (pg_strcasecmp(options->name, word) == 0)
+			return;
+	options->name = MemoryContextStrdup(TopMemoryContext, word);
+	options->val = WRONG_WORD;
+	options->hidden = true;
+}
+
+static const char *
+find_word(const struct config_enum_entry *options, int val)
+{
+	while (options->name != NULL && options->val != val)
+		options++;
+	return options->name;
+}
+
+static char *
+list_words(const struct config_enum_entry *options)
+{
+	char	   *list = psprintf("Available values: %s", options->name);
+
+	while ((++options)->name != NULL && !options->hidden)
+		list = psprintf("%s, %s", list, options->name);
+	return psprintf("%s.", list);
+}
+
+/* End of the check hook of an enum, as pass_string(). */
+static bool
+pass_word(const char *name, const struct config_enum_entry *options,
+		  int val, GucSource source)
+{
+	if (val != WRONG_WORD)
+		return true;
+	if (!is_replaced_if_refused(source))
+	{
+		GUC_check_errhint("%s", list_words(options));
+		return false;
+	}
+	warn_of_wrong_value(name, find_word(options, val), list_words(options));
+	return true;
+}
+
+static bool
+check_acl(int *newval, void **extra pg_attribute_unused(), GucSource source)
+{
+	return pass_word("zklock.acl", acl_options, *newval, source);
+}
+
+static bool
+check_node_format(int *newval, void **extra pg_attribute_unused(),
+				  GucSource source)
+{
+	return pass_word("zklock.node_format", format_options, *newval, source);
+}
+
+static bool
+check_commit_check(int *newval, void **extra pg_attribute_unused(),
+				   GucSource source)
+{
+	return pass_word("zklock.commit_check", check_options, *newval, source);
+}
+
+/*
+ * For zk_wrong_setting(): fill in "wrong" if there is a problem with the
+ * setting.  "value" is NULL if it must not be shown.
+ */
+static bool
+is_wrong_string(const char *name, const char *value, const char *problem,
+				ZkWrongSetting *wrong)
+{
+	if (problem == NULL)
+		return false;
+	wrong->name = name;
+	wrong->value = value;
+	wrong->problem = problem;
+	return true;
+}
+
+static bool
+is_wrong_word(const char *name, int val,
+			  const struct config_enum_entry *options, ZkWrongSetting *wrong)
+{
+	if (val != WRONG_WORD)
+		return false;
+	return is_wrong_string(name, find_word(options, val), list_words(options),
+						   wrong);
+}
+
+/*
+ * zk_wrong_setting
+ *		Does a setting have a wrong value?
+ *
+ * Looks at the settings that the session in ZooKeeper needs and, if "locks",
+ * at those that a lock needs in addition.  If one is wrong, fills in "wrong",
+ * which is valid until a setting changes or the memory context is reset; else
+ * "wrong" is all zero.
+ */
+bool
+zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
+{
+	memset(wrong, 0, sizeof(*wrong));
+	if (is_wrong_string("zklock.servers", zklock_servers, servers_problem, wrong) ||
+		is_wrong_string("zklock.auth", NULL, auth_problem, wrong) ||
+		is_wrong_word("zklock.acl", zklock_acl, acl_options, wrong))
+		return true;
+	return locks &&
+		(is_wrong_string("zklock.root", zklock_root, root_problem, wrong) ||
+		 is_wrong_word("zklock.node_format", zklock_node_format,
+					   format_options, wrong) ||
+		 is_wrong_word("zklock.commit_check", zklock_commit_check,
+					   check_options, wrong));
+}
+
+/*
+ * zk_describe_wrong_setting
+ *		What zk_wrong_setting() has filled in as one line, palloc'd.
+ */
+char *
+zk_describe_wrong_setting(const ZkWrongSetting *wrong)
+{
+	return wrong->value ?
+		psprintf("invalid value for parameter \"%s\": \"%s\": %s",
+				 wrong->name, wrong->value, wrong->problem) :
+		psprintf("invalid value for parameter \"%s\": %s",
+				 wrong->name, wrong->problem);
+}
+
+static const char *
+show_auth(void)
+{
+	return zklock_auth[0] != '\0' ? "********" : "";
+}
+
+/* Settings of the session in ZooKeeper. */
+static void
+define_session_settings(void)
+{
+	admit_wrong_word("zklock.acl", acl_options);
+
+	DefineCustomStringVariable("zklock.servers",
+							   "Sets the ZooKeeper servers: host:port,..., with an optional chroot.",
+							   NULL,
+							   &zklock_servers,
+							   "localhost:2181",
+							   PGC_SIGHUP,
+							   0,
+							   check_servers, assign_servers, NULL);
+	DefineCustomIntVariable("zklock.session_timeout",
+							"Sets the session timeout that is asked of ZooKeeper.",
+							"What the server grants counts; the view zk_session shows it.",
+							&zklock_session_timeout,
+							10000, 2000, INT_MAX / 2,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.auth",
+							   "Sets the credentials for ZooKeeper's digest authentication, as user:password.",
+							   NULL,
+							   &zklock_auth,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
+							   GUC_NOT_IN_SAMPLE,
+							   check_auth, assign_auth, show_auth);
+	DefineCustomEnumVariable("zklock.acl",
+							 "Sets who may use our znodes: anyone, or only who has the credentials of zklock.auth.",
+							 NULL,
+							 &zklock_acl,
+							 ZK_ACL_OPEN,
+							 acl_options,
+							 PGC_SIGHUP,
+							 0,
+							 check_acl, NULL, NULL);
+}
+
+/* Settings of the locks: where they are, what they look like, how many. */
+static void
+define_lock_settings(void)
+{
+	admit_wrong_word("zklock.node_format", format_options);
+
+	DefineCustomStringVariable("zklock.root",
+							   "Sets the znode below which the lock directories are.",
+							   NULL,
+							   &zklock_root,
+							   "/zklock",
+							   PGC_SUSET,
+							   0,
+							   check_root, assign_root, NULL);
+	DefineCustomIntVariable("zklock.max_locks",
+							"Sets the maximum number of locks that the server can hold and wait for.",
+							NULL,
+							&zklock_max_locks,
+							8192, 1, INT_MAX / 1024,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.node_format",
+							 "Sets how our exclusive contenders are named, so that other clients know them.",
+							 "As those of Curator's InterProcessMutex or of its InterProcessReadWriteLock.",
+							 &zklock_node_format,
+							 ZK_FORMAT_MUTEX,
+							 format_options,
+							 PGC_SUSET,
+							 0,
+							 check_node_format, NULL, NULL);
+}
+
+/* Settings of the end of a transaction. */
+static void
+define_transaction_settings(void)
+{
+	admit_wrong_word("zklock.commit_check", check_options);
+
+	DefineCustomIntVariable("zklock.handoff_quantum",
+							"Sets how long a lock may go from backend to backend before other servers have a turn.",
+							"Zero gives the lock up after each transaction, unless it may be retained.",
+							&zklock_handoff_quantum,
+							10, 0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.retain_time",
+							"Sets how long a lock is kept for the next transaction of this server when none holds it.",
+							"It goes at once when another server waits for it.  Zero gives the lock up at transaction end.",
+							&zklock_retain_time,
+							0, 0, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.commit_check",
+							 "Sets how a commit makes sure that its locks are not lost.",
+							 "By the lease of the session, by asking ZooKeeper each time, or not beyond what is known already.",
+							 &zklock_commit_check,
+							 ZK_CHECK_LEASE,
+							 check_options,
+							 PGC_USERSET,
+							 0,
+							 check_commit_check, NULL, NULL);
+}
+
+/*
+ * settings_define
+ *		Define all settings.  Called once, when the library is preloaded.
+ */
+void
+settings_define(void)
+{
+	define_session_settings();
+	define_lock_settings();
+	define_transaction_settings();
+	test_settings_define();
+	MarkGUCPrefixReserved("zklock");
+}

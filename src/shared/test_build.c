@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_build.c
+ *		Settings of builds for tests: they break the locks on purpose.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/test_build.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/test_build.h"
+#include "utils/guc.h"
+
+#ifdef ZKLOCK_TEST_BUILD
+
+int			zklock_mutation;
+bool		zklock_stop_before_commit;
+char	   *zklock_fail_at;
+bool		zklock_stop_at_end;
+
+static const struct config_enum_entry mutation_options[] = {
+	{"none", ZK_MUTATION_NONE, false},
+	{"commit_check_off", ZK_COMMIT_CHECK_OFF, false},
+	{"release_before_commit", ZK_RELEASE_BEFORE_COMMIT, false},
+	{"recovered_create_owns", ZK_RECOVERED_CREATE_OWNS, false},
+	{"lost_wakeup", ZK_LOST_WAKEUP, false},
+	{NULL, 0, false}
+};
+
+/*
+ * test_settings_define
+ *		Define the settings of builds for tests.
+ */
+void
+test_settings_define(void)
+{
+	DefineCustomEnumVariable("zklock.mutation",
+							 "Sets how the locks are broken on purpose.",
+							 NULL,
+							 &zklock_mutation,
+							 ZK_MUTATION_NONE,
+							 mutation_options,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.stop_before_commit",
+							 "Stops the process between the commit check and the commit.",
+							 NULL,
+							 &zklock_stop_before_commit,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.fail_at",
+							   "Sets the point at which calls fail on purpose.",
+							   NULL,
+							   &zklock_fail_at,
+							   "",
+							   PGC_USERSET,
+							   0,
+							   NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.stop_at_end",
+							 "Stops the process where other callbacks of the transaction's end run.",
+							 NULL,
+							 &zklock_stop_at_end,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+}
+
+#endif

@@ -24,7 +24,7 @@
  *	  is of our session and of none of our contenders, whatever it is from:
  *	  nobody else would delete it before the session ends;
  *	- if the only contender that excluded us was the predecessor and that is
- *	  deleted, we own the lock, with no second look: nobody can have queued
+ *	  deleted, we own the lock, with no second read: nobody can have queued
  *	  ahead of us since;
  *	- the directory begins anew before its counter ends;
  *	- a child that is not ephemeral is no contender, whatever its name: lock
@@ -38,7 +38,7 @@
  * ZNODE_LATE_SEQUENCE on.  A contender with a late number queues, and is seen
  * by those ahead, but never owns the lock, not even together with other
  * readers: when nobody is ahead it deletes its node (RETREATING), waits until
- * the others have left (CLEARING, SURVEYING, STANDING_BY), deletes the
+ * the others have left (REMOVING_DIR, LISTING_DIR, AWAITING_EMPTY), deletes the
  * directory, and enters the new one.
  *
  *	- No owner's directory is deleted: its node is in it, and ZooKeeper deletes
@@ -94,8 +94,8 @@
  *				children ok, nobody does, but our number is late -> RETREATING:
  *				  get the directory, delete
  *				children ok, somebody does -> WATCHING: watch the last of them
- *				children ok, one has no order, and was not looked at ->
- *				  EXAMINING: get it
+ *				children ok, one has no order, and has not been read ->
+ *				  READING_CHILD: get it
  *				children ok, without our node; no node -> ENTERING: as new
  *				children ok, with those of a semaphore -> LEAVING: delete;
  *				  failed, mixed
@@ -111,8 +111,8 @@
  *				watch ok, and it is not ephemeral -> as predecessor deleted, but
  *				  unwatch ahead of all else; persistent
  *				watch ok, if nobody ahead was surely a contender -> queued
- *				watch ok, if only owners are ahead and we are courteous: it may
- *				  not need the lock -> WATCHING: courting; it does -> queued
+ *				watch ok, if only owners are ahead and we ask retained ones: it
+ *				  may not need the lock -> WATCHING: retained; it does -> queued
  *				watch ok, and the predecessor is a stray of our session -> the
  *				  same: delete it
  *				release -> LEAVING: unwatch, delete
@@ -120,67 +120,67 @@
  *				stat ok, not our session's; no node -> NONE: lost
  *				stat unknown -> OWNER: stat
  *				stat refused -> OWNER: the lock is ours, but has no token
- *				look -> OWNER: children
- *				children ok -> OWNER: alone, or a writer is behind us
- *				children no node, refused -> OWNER: alone
+ *				check for writers -> OWNER: children
+ *				children ok -> OWNER: no writer, or a writer is behind us
+ *				children no node, refused -> OWNER: no writer
  *				children unknown -> OWNER: children
- *				monitor; the watch of the list used up; list unknown ->
+ *				watch the queue; the watch of the list used up; list unknown ->
  *				  OWNER: list the children and watch them
- *				list ok -> OWNER: clear, or, and then no more of it, crowded
- *				list no node, refused -> OWNER: crowded, since nobody knows
- *				deny, if our data say that we may not need the lock ->
+ *				list ok -> OWNER: alone, or, and then the list ends, contended
+ *				list no node, refused -> OWNER: contended, since nobody knows
+ *				set in use, if our data say that we may not need the lock ->
  *				  OWNER: set (who we are)
- *				guard, once; guarding watch used up or unknown -> OWNER: watch
- *				  our own node
- *				guarding watch ok, with the data of a revocation -> OWNER: set
+ *				watch for a revocation, once; that watch used up or unknown ->
+ *				  OWNER: watch our own node
+ *				that watch ok, with the data of a revocation -> OWNER: set
  *				  (who we are); revoked
- *				guarding watch no node; own node deleted -> OWNER: stat
+ *				that watch no node; own node deleted -> OWNER: stat
  *				set unknown -> OWNER: set
  *				release -> LEAVING: delete
  *	LEAVING		delete ok, no node -> NONE: gone
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
- *	EXAMINING	get ok, one of a cluster's; no node -> READING: children
+ *	READING_CHILD	get ok, one of a cluster's; no node -> READING: children
  *				get ok, it is not ephemeral -> READING: children; persistent
  *				get ok, one of another client's -> LEAVING: delete; failed,
  *				  ended
- *				get unknown -> EXAMINING: get
+ *				get unknown -> READING_CHILD: get
  *				get refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
  *	RETREATING	get ok -> RETREATING (the directory is known)
  *				get refused -> LEAVING (the delete is out); failed
- *				delete ok, the directory is known -> CLEARING: delete it
+ *				delete ok, the directory is known -> REMOVING_DIR: delete it
  *				delete ok, it is not; no node -> ENTERING: as new
  *				delete unknown -> RETREATING: get the directory, delete
  *				delete refused -> LEAVING: failed, left behind
  *				release -> LEAVING (the delete is out)
- *	CLEARING	rmdir ok -> ENTERING: as new; renewed
+ *	REMOVING_DIR	rmdir ok -> ENTERING: as new; renewed
  *				rmdir no node -> ENTERING: as new
- *				rmdir refused, not empty -> SURVEYING: children
- *				rmdir unknown -> CLEARING: rmdir
+ *				rmdir refused, not empty -> LISTING_DIR: children
+ *				rmdir unknown -> REMOVING_DIR: rmdir
  *				rmdir refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
- *	SURVEYING	children ok -> SURVEYING: get the directory
+ *	LISTING_DIR	children ok -> LISTING_DIR: get the directory
  *				get ok, another directory; no node -> ENTERING: as new
- *				get ok, with contenders -> STANDING_BY: watch the last of them
+ *				get ok, with contenders -> AWAITING_EMPTY: watch the last of them
  *				get ok, with other children only -> LEAVING: delete; failed,
  *				  ended
- *				get ok, empty; children or get unknown -> CLEARING: rmdir
+ *				get ok, empty; children or get unknown -> REMOVING_DIR: rmdir
  *				children or get refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
- *	STANDING_BY	watch ok -> STANDING_BY: queued
+ *	AWAITING_EMPTY	watch ok -> AWAITING_EMPTY: queued
  *				watch ok, and it is a stray of our session -> the same: delete it
  *				watch ok, one of another client's, without order, or not
  *				  ephemeral -> LEAVING: unwatch, delete; failed, ended
- *				node deleted; watch no node -> CLEARING: rmdir
- *				watch used up otherwise; watch unknown -> STANDING_BY: watch
+ *				node deleted; watch no node -> REMOVING_DIR: rmdir
+ *				watch used up otherwise; watch unknown -> AWAITING_EMPTY: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
  *				release -> LEAVING: unwatch, delete
  *	any			expired -> NONE: lost if it was OWNER, else gone
  *
- * An owner whose data is to say that it may not need the lock begins to monitor
- * as it becomes one.
+ * A contender whose data says that it may not need the lock watches the queue
+ * from the moment that it owns the lock.
  *
  * A grouped contender (zk_lock_all) never enters a second time: where the
  * table says so, it is gone instead.
@@ -274,7 +274,7 @@ is_persistent(const Recipe *recipe, const char *child)
 
 /*
  * A child is not ephemeral: do not count it again.  Without memory for that
- * it is looked at again.  Returns its name, which lasts.
+ * it is read again.  Returns its name, which lasts.
  */
 static const char *
 note_persistent(Recipe *recipe, const char *child, RecipeOutput *out)
@@ -376,11 +376,12 @@ watch(Recipe *recipe, RecipeOutput *out)
 	recipe->state = RECIPE_WATCHING;
 }
 
+/* List the children and watch them: somebody may queue behind us. */
 static void
-monitor(Recipe *recipe, RecipeOutput *out)
+watch_queue(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->monitor = next_serial(recipe);
-	send_op(out, RECIPE_OP_LIST, NULL, recipe->monitor);
+	recipe->queue_watch = next_serial(recipe);
+	send_op(out, RECIPE_OP_LIST, NULL, recipe->queue_watch);
 }
 
 static void
@@ -401,9 +402,9 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 {
 	forget_predecessor(recipe);
 	recipe->blockers = 0;
-	recipe->look = 0;
-	recipe->guard = 0;
-	recipe->monitor = 0;
+	recipe->writer_check = 0;
+	recipe->revocation_watch = 0;
+	recipe->queue_watch = 0;
 	recipe->rewritten = false;
 	recipe->state = RECIPE_OWNER;
 	out->told |= RECIPE_TOLD_GRANTED;
@@ -417,7 +418,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	else if (recipe->token == 0)
 		stat_node(recipe, out, recipe->batch);
 	if (recipe->retain)
-		monitor(recipe, out);
+		watch_queue(recipe, out);
 }
 
 /* Is the end of the predecessor to go unnoticed, for a test? */
@@ -434,7 +435,7 @@ leave(Recipe *recipe, RecipeOutput *out)
 {
 	/* a watch that stays would wait for a node that nobody cares about */
 	if (recipe->state == RECIPE_WATCHING ||
-		recipe->state == RECIPE_STANDING_BY)
+		recipe->state == RECIPE_AWAITING_EMPTY)
 		send_op(out, RECIPE_OP_UNWATCH, recipe->predecessor, 0);
 	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
 	recipe->refused = false;
@@ -475,27 +476,29 @@ take_turn(Recipe *recipe, RecipeOutput *out, bool seen)
 		own(recipe, out, seen);
 }
 
-/* The old directory may be empty now. */
+/* The old directory may be empty now: try to delete it. */
 static void
-clear(Recipe *recipe, RecipeOutput *out)
+remove_directory(Recipe *recipe, RecipeOutput *out)
 {
 	forget_predecessor(recipe);
 	send_op(out, RECIPE_OP_RMDIR, NULL, next_serial(recipe));
-	recipe->state = RECIPE_CLEARING;
+	recipe->state = RECIPE_REMOVING_DIR;
 }
 
+/* The old directory is not empty: watch the last contender in it. */
 static void
-stand_by(Recipe *recipe, RecipeOutput *out)
+await_empty(Recipe *recipe, RecipeOutput *out)
 {
 	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, next_serial(recipe));
-	recipe->state = RECIPE_STANDING_BY;
+	recipe->state = RECIPE_AWAITING_EMPTY;
 }
 
+/* Is the child without order one that leaves by itself?  Its data tells. */
 static void
-examine(Recipe *recipe, RecipeOutput *out)
+read_child(Recipe *recipe, RecipeOutput *out)
 {
 	send_op(out, RECIPE_OP_GET, recipe->passed, next_serial(recipe));
-	recipe->state = RECIPE_EXAMINING;
+	recipe->state = RECIPE_READING_CHILD;
 }
 
 static void
@@ -543,8 +546,8 @@ find_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static bool
 is_semaphore_part(const char *child)
 {
-	return strcmp(child, RECIPE_SEMAPHORE_LOCKS) == 0 ||
-		strcmp(child, RECIPE_SEMAPHORE_LEASES) == 0;
+	return strcmp(child, ZNODE_LOCKS_DIR) == 0 ||
+		strcmp(child, ZNODE_PERMITS_DIR) == 0;
 }
 
 /* Does one with this number come ahead of us?  It has an order. */
@@ -555,94 +558,124 @@ is_ahead(const Recipe *recipe, int32_t sequence)
 		znode_before(sequence, recipe->sequence);
 }
 
-/* Is this child to be looked at, ahead of the one that is next otherwise? */
+/* Is this child to be read, ahead of the one that is next otherwise? */
 static bool
-is_to_examine(const Recipe *recipe, const char *child, const char *next)
+is_to_read(const Recipe *recipe, const char *child, const char *next)
 {
 	return (recipe->passed == NULL || strcmp(child, recipe->passed) > 0) &&
 		(next == NULL || strcmp(child, next) < 0);
 }
 
+/* What a list of children tells about our place in the queue. */
+typedef struct QueuePlace
+{
+	bool		found;			/* our own node is in the list */
+	bool		shared;			/* readers ahead do not exclude us */
+	const char *unordered;		/* a child that has to be read; or NULL */
+	const char *predecessor;	/* the last who excludes us; or NULL */
+	int32_t		predecessor_sequence;
+	int			ahead;			/* contenders ahead of us */
+	int			writers;		/* those who wait for everybody, as writers do */
+	int32_t		first;			/* the lowest number ahead of us */
+} QueuePlace;
+
+/* A contender stands ahead of us: note whether it excludes us. */
+static void
+note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
+		   const ZnodeContender *contender)
+{
+	/* readers that are late wait for all, as writers do */
+	bool		writer = !contender->shared ||
+		znode_is_late(contender->sequence);
+
+	if (place->ahead++ == 0 || znode_before(contender->sequence, place->first))
+		place->first = contender->sequence;
+	if (writer)
+		place->writers++;
+	else if (place->shared)
+		return;
+	recipe->blockers++;
+	if (is_surely_contender(child))
+		recipe->unsure = false;
+	if (place->predecessor == NULL ||
+		znode_before(place->predecessor_sequence, contender->sequence) ||
+		(place->predecessor_sequence == contender->sequence &&
+		 strcmp(place->predecessor, child) < 0))
+	{
+		place->predecessor = child;
+		place->predecessor_sequence = contender->sequence;
+	}
+}
+
+/* Take account of one child of the lock directory. */
+static void
+note_child(Recipe *recipe, QueuePlace *place, const char *child,
+		   RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	if (strcmp(child, recipe->node) == 0)
+		place->found = true;
+	else if (is_semaphore_part(child))
+		out->told |= RECIPE_TOLD_MIXED;
+	else if (!znode_parse_contender(child, &contender))
+	{
+		out->told |= RECIPE_TOLD_STRANGER;
+		out->stranger = child;
+	}
+	else if (znode_has_uuid(child, recipe->uuid))
+	{
+		/* leave room for the operation that this step is about */
+		if (out->nops < RECIPE_MAX_OPS - 3)
+			send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
+	}
+	else if (znode_is_unordered(contender.sequence))
+	{
+		if (is_to_read(recipe, child, place->unordered))
+			place->unordered = child;
+	}
+	else if (!is_persistent(recipe, child) &&
+			 is_ahead(recipe, contender.sequence))
+		note_ahead(recipe, place, child, &contender);
+}
+
+/* Do all who exclude us own the lock? */
+static bool
+only_owners_exclude(const QueuePlace *place)
+{
+	if (place->predecessor == NULL)
+		return false;
+	return place->writers == 0 ||
+		(place->writers == 1 && place->first == place->predecessor_sequence &&
+		 (place->shared || place->ahead == 1));
+}
+
 /*
  * Our place in the queue: count the contenders that exclude us and keep the
- * last of them as predecessor.  *unordered is one that has to be looked at, or
+ * last of them as predecessor.  *unordered is one that has to be read, or
  * NULL.  Returns false if our own node is missing.
  */
 static bool
 find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 		   const char **unordered)
 {
-	bool		shared = recipe->kind == ZNODE_READER &&
-		!znode_is_late(recipe->sequence);
-	bool		found = false;
-	const char *predecessor = NULL;
-	int32_t		predecessor_sequence = 0;
-	int			ahead = 0;
-	int			writers = 0;
-	int32_t		first = 0;
+	QueuePlace	place = {
+		.shared = recipe->kind == ZNODE_READER &&
+		!znode_is_late(recipe->sequence)
+	};
 
-	*unordered = NULL;
 	recipe->blockers = 0;
 	recipe->unsure = true;
 	for (int i = 0; i < in->nchildren; i++)
-	{
-		const char *child = in->children[i];
-		ZnodeContender contender;
+		note_child(recipe, &place, in->children[i], out);
 
-		if (strcmp(child, recipe->node) == 0)
-			found = true;
-		else if (is_semaphore_part(child))
-			out->told |= RECIPE_TOLD_MIXED;
-		else if (!znode_parse_contender(child, &contender))
-		{
-			out->told |= RECIPE_TOLD_STRANGER;
-			out->stranger = child;
-		}
-		else if (znode_has_uuid(child, recipe->uuid))
-		{
-			/* leave room for the operation that this step is about */
-			if (out->nops < RECIPE_MAX_OPS - 3)
-				send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
-		}
-		else if (znode_is_unordered(contender.sequence))
-		{
-			if (is_to_examine(recipe, child, *unordered))
-				*unordered = child;
-		}
-		else if (is_persistent(recipe, child))
-			continue;
-		else if (is_ahead(recipe, contender.sequence))
-		{
-			if (ahead++ == 0 || znode_before(contender.sequence, first))
-				first = contender.sequence;
-			/* readers that are late wait for all, as writers do */
-			if (!contender.shared || znode_is_late(contender.sequence))
-				writers++;
-			else if (shared)
-				continue;
-			recipe->blockers++;
-			if (is_surely_contender(child))
-				recipe->unsure = false;
-			if (predecessor == NULL ||
-				znode_before(predecessor_sequence, contender.sequence) ||
-				(predecessor_sequence == contender.sequence &&
-				 strcmp(predecessor, child) < 0))
-			{
-				predecessor = child;
-				predecessor_sequence = contender.sequence;
-			}
-		}
-	}
-
-	/* are all that exclude us owners? */
-	recipe->courting = recipe->courteous && predecessor != NULL &&
-		(writers == 0 ||
-		 (writers == 1 && first == predecessor_sequence &&
-		  (shared || ahead == 1)));
+	recipe->retained_ahead = recipe->asks_retained &&
+		only_owners_exclude(&place);
 	forget_predecessor(recipe);
-	if (found && predecessor != NULL)
-		recipe->predecessor = strdup(predecessor);
-	return found;
+	if (place.found && place.predecessor != NULL)
+		recipe->predecessor = strdup(place.predecessor);
+	*unordered = place.unordered;
+	return place.found;
 }
 
 /* A list of children is in while we know our node's name. */
@@ -667,18 +700,18 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		free(recipe->passed);
 		recipe->passed = strdup(unordered);
 		if (recipe->passed == NULL)
-			read_queue(recipe, out);	/* out of memory: look again */
+			read_queue(recipe, out);	/* out of memory: read again */
 		else
-			examine(recipe, out);
+			read_child(recipe, out);
 	}
 	else if (recipe->blockers == 0)
 		take_turn(recipe, out, true);
 	else if (recipe->predecessor == NULL)
-		read_queue(recipe, out);	/* out of memory: look again */
+		read_queue(recipe, out);	/* out of memory: read again */
 	else
 	{
 		watch(recipe, out);
-		if (recipe->courting)
+		if (recipe->retained_ahead)
 			recipe->unsure = false;
 		else if (!recipe->unsure)
 			out->told |= RECIPE_TOLD_QUEUED;
@@ -723,15 +756,15 @@ on_release(Recipe *recipe, RecipeOutput *out)
 		case RECIPE_READING:
 		case RECIPE_WATCHING:
 		case RECIPE_OWNER:
-		case RECIPE_EXAMINING:
+		case RECIPE_READING_CHILD:
 			leave(recipe, out);
 			break;
 		case RECIPE_RETREATING:
 			recipe->state = RECIPE_LEAVING; /* the delete is out */
 			break;
-		case RECIPE_CLEARING:
-		case RECIPE_SURVEYING:
-		case RECIPE_STANDING_BY:
+		case RECIPE_REMOVING_DIR:
+		case RECIPE_LISTING_DIR:
+		case RECIPE_AWAITING_EMPTY:
 			/* our node is gone, which the delete will tell */
 			leave(recipe, out);
 			break;
@@ -757,7 +790,7 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_OK:
 			if (!znode_parse_contender(in->node, &contender))
 			{
-				/* not a name that a sequential create can have: look */
+				/* not a name that a sequential create can have: search */
 				search(recipe, out,
 					   wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
 				break;
@@ -829,33 +862,39 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
+typedef void (*RecipeAction) (Recipe *recipe, RecipeOutput *out);
+
+/*
+ * A waiter's read or watch did not come out OK: "again" repeats it, "missing" is
+ * for what is not there.  Refused, the waiter fails.
+ */
 static void
-on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_not_ok(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
+		  RecipeAction again, RecipeAction missing)
 {
-	switch (in->result)
-	{
-		case RECIPE_OK:
-			evaluate(recipe, in, out);
-			break;
-		case RECIPE_UNKNOWN:
-			read_queue(recipe, out);
-			break;
-		case RECIPE_NO_NODE:
-			enter_without_directory(recipe, out);
-			break;
-		case RECIPE_REFUSED:
-			out->told |= RECIPE_TOLD_FAILED;
-			out->error = in->error;
-			leave(recipe, out);
-			break;
-	}
+	if (in->result == RECIPE_UNKNOWN)
+		again(recipe, out);
+	else if (in->result == RECIPE_NO_NODE)
+		missing(recipe, out);
+	else
+		fail_and_leave(recipe, out, 0, in->error);
 }
 
 static void
-look(Recipe *recipe, RecipeOutput *out)
+on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	recipe->look = next_serial(recipe);
-	send_op(out, RECIPE_OP_CHILDREN, NULL, recipe->look);
+	if (in->result == RECIPE_OK)
+		evaluate(recipe, in, out);
+	else
+		on_not_ok(recipe, in, out, read_queue, enter_without_directory);
+}
+
+/* List the children: a writer may wait behind our reader. */
+static void
+check_writers(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->writer_check = next_serial(recipe);
+	send_op(out, RECIPE_OP_CHILDREN, NULL, recipe->writer_check);
 }
 
 /*
@@ -883,68 +922,69 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 	return false;
 }
 
-/* Who waits behind us has been listed, and from now on is watched. */
+/* The queue behind us has been listed, and from now on is watched. */
 static void
-on_monitor_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->monitor == 0 || in->serial != recipe->monitor)
+	if (recipe->queue_watch == 0 || in->serial != recipe->queue_watch)
 		return;
 	if (in->result == RECIPE_UNKNOWN)
-		monitor(recipe, out);
+		watch_queue(recipe, out);
 	else if (in->result == RECIPE_OK &&
 			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER))
 		out->told |= RECIPE_TOLD_ALONE;
 	else
 	{
 		/* or nobody knows: then the lock is not to be kept from anybody */
-		recipe->monitor = 0;
+		recipe->queue_watch = 0;
 		out->told |= RECIPE_TOLD_CONTENDED;
 	}
 }
 
 /* Does an exclusive contender wait behind our shared one? */
 static void
-on_look_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->look == 0 || in->serial != recipe->look)
+	if (recipe->writer_check == 0 || in->serial != recipe->writer_check)
 		return;
 	if (in->result == RECIPE_UNKNOWN)
 	{
-		look(recipe, out);
+		check_writers(recipe, out);
 		return;
 	}
 
-	recipe->look = 0;
+	recipe->writer_check = 0;
 	out->told |= in->result == RECIPE_OK && somebody_behind(recipe, in, false) ?
 		RECIPE_TOLD_WRITER : RECIPE_TOLD_NO_WRITER;
 }
 
+/* Watch our own node: somebody may ask for the lock by its data. */
 static void
-guard(Recipe *recipe, RecipeOutput *out)
+watch_revocation(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->guard = next_serial(recipe);
-	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->guard);
+	recipe->revocation_watch = next_serial(recipe);
+	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->revocation_watch);
 }
 
-/* Does this event belong to the latest watch of who is behind us? */
+/* Does this event belong to the latest watch of the queue? */
 static bool
-is_of_monitor(const Recipe *recipe, const RecipeInput *in)
+is_of_queue_watch(const Recipe *recipe, const RecipeInput *in)
 {
 	return recipe->state == RECIPE_OWNER &&
-		recipe->monitor != 0 && in->serial == recipe->monitor;
+		recipe->queue_watch != 0 && in->serial == recipe->queue_watch;
 }
 
-/* Does this answer or event belong to the latest watch of our own node? */
+/* Does this answer or event belong to the latest watch for a revocation? */
 static bool
-is_of_guard(const Recipe *recipe, const RecipeInput *in)
+is_of_revocation_watch(const Recipe *recipe, const RecipeInput *in)
 {
 	return recipe->state == RECIPE_OWNER &&
-		recipe->guard != 0 && in->serial == recipe->guard;
+		recipe->revocation_watch != 0 && in->serial == recipe->revocation_watch;
 }
 
 /* Our own node has been read, and is being watched. */
 static void
-on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	const char *revoke = RECIPE_REVOKE_DATA;
 
@@ -961,7 +1001,7 @@ on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			}
 			break;
 		case RECIPE_UNKNOWN:
-			guard(recipe, out);
+			watch_revocation(recipe, out);
 			break;
 		case RECIPE_NO_NODE:
 			stat_node(recipe, out, 0);
@@ -971,17 +1011,25 @@ on_guard_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
-/* The old directory is gone, or another one: enter that. */
+/* The old directory is gone, and another one is there: enter that. */
 static void
-enter_new_directory(Recipe *recipe, RecipeOutput *out, bool known)
+enter_new_directory(Recipe *recipe, RecipeOutput *out)
 {
-	recipe->dir_known = known;
+	recipe->dir_known = true;
+	reenter(recipe, out);
+}
+
+/* The old directory is gone. */
+static void
+enter_removed_directory(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->dir_known = false;
 	reenter(recipe, out);
 }
 
 /* Who is still in the old directory, if it is that: the last of them. */
 static void
-on_survey_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	const char *last = NULL;
 	int32_t		last_sequence = 0;
@@ -1013,7 +1061,7 @@ on_survey_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		recipe->predecessor = strdup(last);
 		if (recipe->predecessor == NULL)
 		{
-			clear(recipe, out); /* out of memory: look again */
+			remove_directory(recipe, out); /* out of memory: read again */
 			return;
 		}
 	}
@@ -1022,62 +1070,40 @@ on_survey_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 }
 
 static void
-on_survey_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_dir_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	switch (in->result)
-	{
-		case RECIPE_OK:
-			if (in->event == RECIPE_CHILDREN_DONE)
-				on_survey_done(recipe, in, out);
-			else if (in->czxid != recipe->directory)
-				enter_new_directory(recipe, out, true);
-			else if (recipe->predecessor != NULL)
-				stand_by(recipe, out);
-			else if (recipe->blockers == 0)
-				clear(recipe, out);
-			else
-				fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
-			break;
-		case RECIPE_UNKNOWN:
-			clear(recipe, out);
-			break;
-		case RECIPE_NO_NODE:
-			enter_new_directory(recipe, out, false);
-			break;
-		case RECIPE_REFUSED:
-			fail_and_leave(recipe, out, 0, in->error);
-			break;
-	}
+	if (in->result != RECIPE_OK)
+		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
+	else if (in->event == RECIPE_CHILDREN_DONE)
+		on_dir_listed(recipe, in, out);
+	else if (in->czxid != recipe->directory)
+		enter_new_directory(recipe, out);
+	else if (recipe->predecessor != NULL)
+		await_empty(recipe, out);
+	else if (recipe->blockers == 0)
+		remove_directory(recipe, out);
+	else
+		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
 }
 
 static void
 on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state != RECIPE_CLEARING || in->serial != recipe->serial)
+	if (recipe->state != RECIPE_REMOVING_DIR || in->serial != recipe->serial)
 		return;
 
-	switch (in->result)
+	if (in->result == RECIPE_OK)
 	{
-		case RECIPE_OK:
-			out->told |= RECIPE_TOLD_RENEWED;
-			enter_new_directory(recipe, out, false);
-			break;
-		case RECIPE_UNKNOWN:
-			clear(recipe, out);
-			break;
-		case RECIPE_NO_NODE:
-			enter_new_directory(recipe, out, false);
-			break;
-		case RECIPE_REFUSED:
-			if (in->not_empty)
-			{
-				send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
-				recipe->state = RECIPE_SURVEYING;
-			}
-			else
-				fail_and_leave(recipe, out, 0, in->error);
-			break;
+		out->told |= RECIPE_TOLD_RENEWED;
+		enter_removed_directory(recipe, out);
 	}
+	else if (in->result == RECIPE_REFUSED && in->not_empty)
+	{
+		send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+		recipe->state = RECIPE_LISTING_DIR;
+	}
+	else
+		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
 }
 
 /* Is this the data of a contender of a cluster, ours or another? */
@@ -1092,31 +1118,19 @@ is_of_cluster(const RecipeInput *in)
 
 /* A child without order has been read. */
 static void
-on_examine_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	switch (in->result)
+	if (in->result != RECIPE_OK)
+		on_not_ok(recipe, in, out, read_child, read_queue);
+	else if (!recipe_is_ephemeral(in))
 	{
-		case RECIPE_OK:
-			if (!recipe_is_ephemeral(in))
-			{
-				(void) note_persistent(recipe, recipe->passed, out);
-				read_queue(recipe, out);
-			}
-			else if (is_of_cluster(in))
-				read_queue(recipe, out);
-			else
-				fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
-			break;
-		case RECIPE_UNKNOWN:
-			examine(recipe, out);
-			break;
-		case RECIPE_NO_NODE:
-			read_queue(recipe, out);
-			break;
-		case RECIPE_REFUSED:
-			fail_and_leave(recipe, out, 0, in->error);
-			break;
+		(void) note_persistent(recipe, recipe->passed, out);
+		read_queue(recipe, out);
 	}
+	else if (is_of_cluster(in))
+		read_queue(recipe, out);
+	else
+		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
 }
 
 static void
@@ -1124,10 +1138,10 @@ on_get_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (in->serial != recipe->serial)
 		return;
-	if (recipe->state == RECIPE_EXAMINING)
-		on_examine_done(recipe, in, out);
-	else if (recipe->state == RECIPE_SURVEYING)
-		on_survey_read(recipe, in, out);
+	if (recipe->state == RECIPE_READING_CHILD)
+		on_child_read(recipe, in, out);
+	else if (recipe->state == RECIPE_LISTING_DIR)
+		on_dir_read(recipe, in, out);
 	else if (recipe->state == RECIPE_RETREATING && in->result == RECIPE_OK)
 		recipe->directory = in->czxid;
 	else if (recipe->state == RECIPE_RETREATING &&
@@ -1144,8 +1158,8 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (recipe->state == RECIPE_OWNER)
 	{
-		on_look_done(recipe, in, out);
-		on_monitor_done(recipe, in, out);
+		on_writers_listed(recipe, in, out);
+		on_queue_listed(recipe, in, out);
 	}
 	if (in->serial != recipe->serial)
 		return;
@@ -1153,8 +1167,8 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_search_done(recipe, in, out);
 	else if (recipe->state == RECIPE_READING)
 		on_read_done(recipe, in, out);
-	else if (recipe->state == RECIPE_SURVEYING)
-		on_survey_read(recipe, in, out);
+	else if (recipe->state == RECIPE_LISTING_DIR)
+		on_dir_read(recipe, in, out);
 }
 
 /* Do the data of the owner ahead say that it may not need the lock? */
@@ -1167,89 +1181,102 @@ may_be_retained(const RecipeInput *in)
 		memcmp(in->data + in->data_len - len, RECIPE_RETAIN_MARK, len) == 0;
 }
 
-/* Somebody who is still in the old directory is watched. */
+/* The last contender in the old directory has been read, and is watched. */
 static void
-on_stand_by_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	ZnodeContender contender;
 
-	switch (in->result)
+	if (in->result != RECIPE_OK)
+		on_not_ok(recipe, in, out, await_empty, remove_directory);
+	else if (!recipe_is_ephemeral(in) ||
+			 (znode_parse_contender(recipe->predecessor, &contender) &&
+			  znode_is_unordered(contender.sequence) &&
+			  !is_of_cluster(in)))
+		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+	else
 	{
-		case RECIPE_OK:
-			if (!recipe_is_ephemeral(in) ||
-				(znode_parse_contender(recipe->predecessor, &contender) &&
-				 znode_is_unordered(contender.sequence) &&
-				 !is_of_cluster(in)))
-				fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
-			else
-			{
-				if (in->stray)
-					send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
-				out->told |= RECIPE_TOLD_QUEUED;
-			}
-			break;
-		case RECIPE_UNKNOWN:
-			stand_by(recipe, out);
-			break;
-		case RECIPE_NO_NODE:
-			clear(recipe, out);
-			break;
-		case RECIPE_REFUSED:
-			fail_and_leave(recipe, out, 0, in->error);
-			break;
+		if (in->stray)
+			send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
+		out->told |= RECIPE_TOLD_QUEUED;
+	}
+}
+
+/* The predecessor has been read, and is watched. */
+static void
+on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
+					   RecipeOutput *out)
+{
+	if (in->result != RECIPE_OK)
+	{
+		on_not_ok(recipe, in, out, watch, predecessor_gone);
+		return;
+	}
+	if (!recipe_is_ephemeral(in))
+	{
+		pass_over_predecessor(recipe, out);
+		return;
+	}
+
+	if (in->stray)
+		send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
+	if (recipe->unsure)
+	{
+		recipe->unsure = false;
+		out->told |= RECIPE_TOLD_QUEUED;
+	}
+	else if (recipe->retained_ahead)
+	{
+		recipe->retained_ahead = may_be_retained(in);
+		out->told |= recipe->retained_ahead ?
+			RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED;
 	}
 }
 
 static void
 on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (is_of_guard(recipe, in))
-	{
-		on_guard_done(recipe, in, out);
+	if (is_of_revocation_watch(recipe, in))
+		on_own_node_watched(recipe, in, out);
+	else if (in->serial != recipe->serial)
 		return;
-	}
-	if (recipe->state == RECIPE_STANDING_BY && in->serial == recipe->serial)
-	{
-		on_stand_by_done(recipe, in, out);
-		return;
-	}
-	if (recipe->state != RECIPE_WATCHING || in->serial != recipe->serial)
-		return;
+	else if (recipe->state == RECIPE_AWAITING_EMPTY)
+		on_last_watched(recipe, in, out);
+	else if (recipe->state == RECIPE_WATCHING)
+		on_predecessor_watched(recipe, in, out);
+}
 
-	switch (in->result)
+/* A watch tells that its node, or the lock directory, is gone. */
+static void
+on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
 	{
-		case RECIPE_OK:
-			if (!recipe_is_ephemeral(in))
-			{
-				pass_over_predecessor(recipe, out);
-				break;
-			}
-			if (in->stray)
-				send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
-			if (recipe->unsure)
-			{
-				recipe->unsure = false;
-				out->told |= RECIPE_TOLD_QUEUED;
-			}
-			else if (recipe->courting)
-			{
-				recipe->courting = may_be_retained(in);
-				out->told |= recipe->courting ?
-					RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED;
-			}
-			break;
-		case RECIPE_UNKNOWN:
-			watch(recipe, out);
-			break;
-		case RECIPE_NO_NODE:
+		if (!lose_wakeup())
 			predecessor_gone(recipe, out);
-			break;
-		case RECIPE_REFUSED:
-			out->told |= RECIPE_TOLD_FAILED;
-			out->error = in->error;
-			leave(recipe, out);
-			break;
 	}
+	else if (recipe->state == RECIPE_AWAITING_EMPTY &&
+			 in->serial == recipe->serial)
+		remove_directory(recipe, out);
+	else if (is_of_revocation_watch(recipe, in))
+		stat_node(recipe, out, 0);
+	else if (is_of_queue_watch(recipe, in))
+		watch_queue(recipe, out);
+}
+
+/* A watch was used up by anything else: set it again. */
+static void
+on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
+		watch(recipe, out);
+	else if (recipe->state == RECIPE_AWAITING_EMPTY &&
+			 in->serial == recipe->serial)
+		await_empty(recipe, out);
+	else if (is_of_revocation_watch(recipe, in))
+		watch_revocation(recipe, out);
+	else if (is_of_queue_watch(recipe, in))
+		watch_queue(recipe, out);
 }
 
 static void
@@ -1289,7 +1316,7 @@ on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	{
 		case RECIPE_OK:
 			if (recipe->directory != 0)
-				clear(recipe, out);
+				remove_directory(recipe, out);
 			else
 				reenter(recipe, out);
 			break;
@@ -1426,12 +1453,59 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 			recipe->state = RECIPE_OWNER;
 			recipe->rewritten = true;	/* perhaps */
 			if (recipe->retain)
-				monitor(recipe, out);
+				watch_queue(recipe, out);
 			break;
 		case RECIPE_RESUME_RELEASING:
 			leave(recipe, out);
 			break;
 	}
+}
+
+/* The worker asks an owner for something. */
+static void
+on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_OWNER)
+		return;
+
+	if (in->event == RECIPE_CHECK_WRITERS || in->event == RECIPE_WATCH_QUEUE)
+	{
+		recipe->has_sibling = in->sibling != NULL;
+		if (in->sibling)
+			memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
+		if (in->event == RECIPE_CHECK_WRITERS)
+			check_writers(recipe, out);
+		else
+			watch_queue(recipe, out);
+	}
+	else if (in->event == RECIPE_SET_IN_USE && recipe->retain)
+	{
+		recipe->retain = false;
+		send_op(out, RECIPE_OP_SET, recipe->node, 0);
+
+		/* not over a revocation that we have not read yet */
+		out->ops[out->nops - 1].untouched = !recipe->rewritten;
+	}
+	else if (in->event == RECIPE_WATCH_REVOCATION &&
+			 recipe->revocation_watch == 0)
+		watch_revocation(recipe, out);
+}
+
+/* Our data has been set, or not. */
+static void
+on_set_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	/* the next who reads it must not find the revocation again */
+	if (recipe->state == RECIPE_OWNER && in->result == RECIPE_UNKNOWN)
+		send_op(out, RECIPE_OP_SET, recipe->node, 0);
+}
+
+static void
+on_expired(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_NONE)
+		end(recipe, out,
+			recipe->state == RECIPE_OWNER ? RECIPE_TOLD_LOST : 0);
 }
 
 /*
@@ -1456,29 +1530,9 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case RECIPE_CHECK_WRITERS:
 		case RECIPE_WATCH_QUEUE:
-			if (recipe->state != RECIPE_OWNER)
-				break;
-			recipe->has_sibling = in->sibling != NULL;
-			if (in->sibling)
-				memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
-			if (in->event == RECIPE_CHECK_WRITERS)
-				look(recipe, out);
-			else
-				monitor(recipe, out);
-			break;
 		case RECIPE_SET_IN_USE:
-			if (recipe->state == RECIPE_OWNER && recipe->retain)
-			{
-				recipe->retain = false;
-				send_op(out, RECIPE_OP_SET, recipe->node, 0);
-
-				/* not over a revocation that we have not read yet */
-				out->ops[out->nops - 1].untouched = !recipe->rewritten;
-			}
-			break;
 		case RECIPE_WATCH_REVOCATION:
-			if (recipe->state == RECIPE_OWNER && recipe->guard == 0)
-				guard(recipe, out);
+			on_owner_event(recipe, in, out);
 			break;
 		case RECIPE_MKDIR_DONE:
 			recipe->mkdir_error = in->result == RECIPE_NO_NODE ||
@@ -1500,9 +1554,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_rmdir_done(recipe, in, out);
 			break;
 		case RECIPE_SET_DONE:
-			/* the next to look must not find the revocation again */
-			if (recipe->state == RECIPE_OWNER && in->result == RECIPE_UNKNOWN)
-				send_op(out, RECIPE_OP_SET, recipe->node, 0);
+			on_set_done(recipe, in, out);
 			break;
 		case RECIPE_STAT_DONE:
 			on_stat_done(recipe, in, out);
@@ -1511,39 +1563,17 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_delete_done(recipe, in, out);
 			break;
 		case RECIPE_NODE_DELETED:
-			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
-			{
-				if (!lose_wakeup())
-					predecessor_gone(recipe, out);
-			}
-			else if (recipe->state == RECIPE_STANDING_BY &&
-					 in->serial == recipe->serial)
-				clear(recipe, out);
-			else if (is_of_guard(recipe, in))
-				stat_node(recipe, out, 0);
-			else if (is_of_monitor(recipe, in))
-				monitor(recipe, out);
+			on_node_deleted(recipe, in, out);
 			break;
 		case RECIPE_NODE_TOUCHED:
-			if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
-				watch(recipe, out);
-			else if (recipe->state == RECIPE_STANDING_BY &&
-					 in->serial == recipe->serial)
-				stand_by(recipe, out);
-			else if (is_of_guard(recipe, in))
-				guard(recipe, out);
-			else if (is_of_monitor(recipe, in))
-				monitor(recipe, out);
+			on_node_touched(recipe, in, out);
 			break;
 		case RECIPE_RETRY:
 			if (recipe->state == RECIPE_LEAVING && recipe->refused)
 				leave(recipe, out);
 			break;
 		case RECIPE_EXPIRED:
-			if (recipe->state == RECIPE_OWNER)
-				end(recipe, out, RECIPE_TOLD_LOST);
-			else if (recipe->state != RECIPE_NONE)
-				end(recipe, out, 0);
+			on_expired(recipe, out);
 			break;
 	}
 }
@@ -1599,16 +1629,16 @@ recipe_state_name(RecipeState state)
 			return "owner";
 		case RECIPE_LEAVING:
 			return "leaving";
-		case RECIPE_EXAMINING:
-			return "examining";
+		case RECIPE_READING_CHILD:
+			return "reading child";
 		case RECIPE_RETREATING:
 			return "retreating";
-		case RECIPE_CLEARING:
-			return "clearing";
-		case RECIPE_SURVEYING:
-			return "surveying";
-		case RECIPE_STANDING_BY:
-			return "standing by";
+		case RECIPE_REMOVING_DIR:
+			return "removing directory";
+		case RECIPE_LISTING_DIR:
+			return "listing directory";
+		case RECIPE_AWAITING_EMPTY:
+			return "awaiting empty directory";
 	}
 	return "unknown";
 }

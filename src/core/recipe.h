@@ -20,26 +20,26 @@ typedef enum RecipeState
 	RECIPE_NONE,				/* no contender, and none wanted */
 	RECIPE_ENTERING,			/* create is out, its answer not in */
 	RECIPE_CANCELLING,			/* the same, but no longer wanted */
-	RECIPE_SEARCHING,			/* fate of the create unknown: looking */
+	RECIPE_SEARCHING,			/* fate of the create unknown: list is out */
 	RECIPE_ABANDONING,			/* the same, but no longer wanted */
 	RECIPE_READING,				/* our node exists; children are being read */
 	RECIPE_WATCHING,			/* queued behind the predecessor */
 	RECIPE_OWNER,				/* we own the lock */
 	RECIPE_LEAVING,				/* delete is out, its answer not in */
-	RECIPE_EXAMINING,			/* looking at a child that has no order */
+	RECIPE_READING_CHILD,		/* reading a child that has no order */
 	RECIPE_RETREATING,			/* our number is too late: delete is out */
-	RECIPE_CLEARING,			/* and then that of the directory is */
-	RECIPE_SURVEYING,			/* it is not empty: looking who is in it */
-	RECIPE_STANDING_BY			/* watching the last of them */
+	RECIPE_REMOVING_DIR,		/* the old directory's delete is out */
+	RECIPE_LISTING_DIR,			/* it is not empty: its list is out */
+	RECIPE_AWAITING_EMPTY		/* watching the last contender in it */
 } RecipeState;
 
 typedef enum RecipeEvent
 {
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
-	RECIPE_CHECK_WRITERS,				/* tell if a writer waits behind our reader */
+	RECIPE_CHECK_WRITERS,		/* tell if a writer waits behind our reader */
 	RECIPE_WATCH_QUEUE,				/* tell when anybody waits behind us */
-	RECIPE_SET_IN_USE,				/* tell who waits that we use the lock */
-	RECIPE_WATCH_REVOCATION,				/* watch our own node for a revocation */
+	RECIPE_SET_IN_USE,			/* tell those behind that we use the lock */
+	RECIPE_WATCH_REVOCATION,	/* watch our own node for a revocation */
 	RECIPE_MKDIR_DONE,
 	RECIPE_CREATE_DONE,
 	RECIPE_CHILDREN_DONE,
@@ -77,8 +77,8 @@ typedef struct RecipeInput
 								 * and so has the same czxid, or 0 */
 	const char *const *children;	/* CHILDREN_DONE: names in the directory */
 	int			nchildren;
-	const uint8_t *sibling;		/* LOOK, MONITOR: UUID of the other contender
-								 * of this cluster, or NULL */
+	const uint8_t *sibling;		/* CHECK_WRITERS, WATCH_QUEUE: UUID of the
+								 * other contender of this cluster, or NULL */
 	const char *data;			/* WATCH_DONE, GET_DONE: not terminated */
 	int			data_len;		/* -1: none */
 	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
@@ -132,12 +132,12 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_STRANGER	(1 << 8)	/* a child that is no contender */
 #define RECIPE_TOLD_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
 											 * under one name */
-#define RECIPE_TOLD_NO_WRITER		(1 << 10)	/* looked: no writer behind us */
-#define RECIPE_TOLD_WRITER		(1 << 11)	/* looked: a writer is behind us */
+#define RECIPE_TOLD_NO_WRITER		(1 << 10)	/* checked: no writer is behind us */
+#define RECIPE_TOLD_WRITER		(1 << 11)	/* checked: a writer is behind us */
 #define RECIPE_TOLD_REVOKED		(1 << 12)	/* somebody asks for the lock */
-#define RECIPE_TOLD_ALONE		(1 << 13)	/* monitored: nobody waits behind
-											 * us, until we tell */
-#define RECIPE_TOLD_CONTENDED		(1 << 14)	/* monitored: somebody does */
+#define RECIPE_TOLD_ALONE		(1 << 13)	/* queue watched: nobody waits
+											 * behind us, until we tell */
+#define RECIPE_TOLD_CONTENDED		(1 << 14)	/* queue watched: somebody does */
 #define RECIPE_TOLD_RETAINED	(1 << 15)	/* only owners are ahead, and the
 											 * last may not need the lock: it
 											 * answers */
@@ -162,10 +162,6 @@ typedef struct RecipeOp
 
 /* Data by which Curator's Revoker asks for a lock. */
 #define RECIPE_REVOKE_DATA		"__REVOKE__"
-
-/* Children of a name that is used as a semaphore. */
-#define RECIPE_SEMAPHORE_LOCKS	"locks"
-#define RECIPE_SEMAPHORE_LEASES	"leases"
 
 typedef struct RecipeOutput
 {
@@ -194,23 +190,25 @@ typedef struct Recipe
 	uint32_t	serial;			/* of the last read or watch sent */
 	bool		retain;			/* our data has RECIPE_RETAIN_MARK; set ahead
 								 * of recipe_want() and recipe_resume() */
-	bool		courteous;		/* ask an owner that may not need the lock;
+	bool		asks_retained;	/* ask an owner that may not need the lock;
 								 * set likewise */
-	bool		courting;		/* WATCHING: that may be so */
+	bool		retained_ahead; /* WATCHING: the owner ahead may be such */
 	bool		rewritten;		/* OWNER: we have set our data */
-	uint32_t	monitor;		/* OWNER: that of the list of who is behind us
-								 * and its watch, or 0 */
-	uint32_t	look;			/* OWNER: that of the look behind us, or 0 */
+	uint32_t	queue_watch;	/* OWNER: serial of the list of the queue and
+								 * its watch, or 0 */
+	uint32_t	writer_check;	/* OWNER: serial of the check for writers,
+								 * or 0 */
 	bool		has_sibling;	/* OWNER: a writer of this cluster is known, */
-	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which the look ignores */
-	uint32_t	guard;			/* OWNER: that of the watch of our own node */
+	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which does not count behind us */
+	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own
+									 * node, or 0 */
 	int			blockers;		/* contenders ahead that exclude us */
-	char	   *predecessor;	/* the last of the blockers; malloc'd; or who
-								 * is to leave the old directory */
+	char	   *predecessor;	/* the last of the blockers, or of those in
+								 * the old directory; malloc'd */
 	bool		unsure;			/* WATCHING: not told queued, since those
 								 * ahead may be no contenders */
 	char	   *passed;			/* children that have no order, up to this
-								 * one, need not be looked at; malloc'd */
+								 * one, need not be read; malloc'd */
 	char	  **persistent;		/* children that are not ephemeral, sorted;
 								 * malloc'd */
 	int			npersistent;

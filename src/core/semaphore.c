@@ -12,22 +12,22 @@
  *		<name>/locks/_c_<uuid>-lock-0000000042		who takes the next permit
  *		<name>/leases/_c_<uuid>-lease-0000000017	a permit in use
  *
- * Who wants a permit queues for the lock (an embedded Recipe).  Owning it, he
- * creates his lease, and waits until there are fewer leases before it than
- * permits.  Then a permit is his, and he gives up the lock.  Only the owner of
- * the lock adds leases, so permits are given out in the order of the queue.
- * Even with two who both took themselves for the owner, the leases have an
- * order: the permits would not be exceeded, nor would the two wait for each
- * other.
+ * A waiter queues for the lock (an embedded Recipe).  Owning it, the waiter
+ * creates its permit, a node in <name>/leases, and waits until fewer permits
+ * are before it than the semaphore has.  Then the permit is granted, and the
+ * waiter gives up the lock.  Only the owner of the lock adds permits, so they
+ * are granted in the order of the queue.  Even if two both took themselves for
+ * the owner, their permits have an order: the number would not be exceeded, nor
+ * would the two wait for each other.
  *
  * In addition to what Curator does,
  *
  *	- the data of <name>/leases is the number of permits that its users have
- *	  agreed on.  While there are leases of others, another number is refused;
- *	  else the owner of the lock writes his.  It is read ahead of queueing, so
- *	  that who will be refused need not wait for it, and again by the owner of
- *	  the lock, whose answer stands, and once more when his lease keeps the
- *	  directory, and with it the number, from being collected;
+ *	  agreed on.  While there are permits of others, another number is refused;
+ *	  else the owner of the lock writes its own.  The number is read ahead of
+ *	  queueing, so that a waiter that will be refused need not wait; again by
+ *	  the owner of the lock, whose answer stands; and once more when the owner's
+ *	  permit keeps the directory, and with it the number, from being collected;
  *	- a lock's contenders in <name> itself are looked for, too: ahead of all
  *	  else, so that no directory is made in that of a lock, and by the owner
  *	  of our lock, whose contender keeps <name>/locks from being collected.  As
@@ -36,33 +36,34 @@
  *	  deleted, unless they are in use;
  *	- the directories' counters come to an end.  That of <name>/locks begins anew
  *	  in time, as for any lock.  That of <name>/leases does not matter: permits
- *	  are counted, not ordered, and a lease whose number has no order counts all
- *	  others as before it, as Curator does with every lease;
- *	- who waits is told so as soon as it is certain that no permit is free for
- *	  him.  In the queue that is the case if leases and contenders ahead are
- *	  more than the permits.  One of those ahead may have been counted twice,
- *	  having the lock and a lease, but with him the permits are still used up.
- *	  The leases are read first, and then the queue: who gets through between
- *	  the two must not be counted twice.
+ *	  are counted, not ordered, and a permit whose number has no order counts all
+ *	  others as before it, as Curator does with every permit;
+ *	- a waiter is told to be queued as soon as it is certain that no permit is
+ *	  free for it.  In the queue that is so if the permits of others and the
+ *	  contenders ahead are more than the semaphore has permits.  One of those
+ *	  ahead may have been counted twice, as it has the lock and a permit, but
+ *	  even so no permit is left.  The permits are read first, and then the
+ *	  queue: a contender that gets through between the two must not be counted
+ *	  twice.
  *
- * The search for a lease of ours goes behind a write of our own, as in recipe.c.
+ * The search for a permit of ours goes behind a write of our own, as in recipe.c.
  * All else is read behind a sync where it is not our own create that makes sure
  * that the server has heard of those before us.  A leader that does not know
- * yet that there is another one may answer that from old state; then who is
- * refused, or told to wait, need not have been.  But whoever owns the lock has
- * seen its contender before him go, and with that the lease that it left.
+ * yet that there is another one may answer that from old state; then a waiter is
+ * refused, or told to wait, that need not have been.  But the owner of the lock
+ * has seen the contender before it go, and with that the permit that it left.
  *
  * The states and events (a state that an event is not listed for ignores it;
  * answers and watches count only with the latest serial number, which all of
  * one flight have in common; "look" is: make the directories that are missing,
- * if some have been found to be, sync and read <name>, read the leases, get the
+ * if some have been found to be, sync and read <name>, read the permits, get the
  * agreement; "count" is the last two of them):
  *
  *	NONE		want -> PREPARING: look
  *				resume, wanted -> RESUMING: search; the lock resumed as wanted
  *				resume, owned -> RECLAIMING: search; the lock as releasing
  *				resume, releasing -> ABANDONING: search; the lock the same
- *	RESUMING	search ok, our lease among them -> RETRACTING: delete
+ *	RESUMING	search ok, our permit among them -> RETRACTING: delete
  *				search ok, without it; no node -> PREPARING: look
  *				search refused -> LEAVING: release the lock; failed, and
  *				  perhaps left behind
@@ -74,10 +75,10 @@
  *				release -> LEAVING: release the lock
  *	PREPARING	<name> ok, with contenders -> LEAVING: release the lock, delete
  *				  the directories; failed, mixed
- *				agreement ok, and is ours, or there are no leases -> QUEUEING:
+ *				agreement ok, and is ours, or there are no permits -> QUEUEING:
  *				  want the lock, unless it is resumed; if that is owned, as
  *				  QUEUEING; if that waits, as there
- *				agreement ok, but another, and there are leases -> LEAVING:
+ *				agreement ok, but another, and there are permits -> LEAVING:
  *				  release the lock; failed, with the number found
  *				anything unknown -> PREPARING: look
  *				anything no node -> PREPARING: look, with directories to be
@@ -86,21 +87,21 @@
  *				anything refused -> LEAVING: release the lock; failed
  *				release -> LEAVING: release the lock
  *	QUEUEING	lock granted -> CHECKING: look
- *				lock queued -> QUEUEING: read the leases, read the queue; or, if
- *				  it is not in the queue, standing by -> QUEUEING: queued
+ *				lock queued -> QUEUEING: read the permits, read the queue; or, as
+ *				  it awaits an empty directory -> QUEUEING: queued
  *				queue ok -> QUEUEING: queued, or not yet certain
- *				leases or queue unknown -> QUEUEING: read both again
- *				leases or queue refused -> LEAVING: release the lock; failed
+ *				permits or queue unknown -> QUEUEING: read both again
+ *				permits or queue refused -> LEAVING: release the lock; failed
  *				release -> LEAVING: release the lock
  *	CHECKING	agreement ok, and is ours -> CREATING: create, count
- *				agreement ok, but none, or another, and there are no leases
+ *				agreement ok, but none, or another, and there are no permits
  *				  -> AGREEING: set
  *				all else as PREPARING, but in CHECKING
- *	AGREEING	set ok -> CREATING: create, count; or, with a lease already,
+ *	AGREEING	set ok -> CREATING: create, count; or, with a permit already,
  *				  COUNTING: count
  *				set unknown -> AGREEING: set
  *				set no node -> CHECKING: look, with directories to be made
- *				set refused -> LEAVING: delete the lease if there is one,
+ *				set refused -> LEAVING: delete the permit if there is one,
  *				  release the lock; failed
  *				release -> LEAVING: the same
  *	CREATING	create ok -> COUNTING (the answers are on their way)
@@ -109,18 +110,18 @@
  *				create no node -> CHECKING: look, with directories to be made
  *				create refused -> LEAVING: release the lock; failed
  *				release -> CANCELLING
- *	SEARCHING	search ok, our lease among them -> COUNTING: count
+ *	SEARCHING	search ok, our permit among them -> COUNTING: count
  *				search ok, without it -> CREATING: create, count
  *				search no node -> CHECKING: look, with directories to be made
  *				search unknown -> SEARCHING: search
  *				search refused -> LEAVING: release the lock; failed, and
  *				  perhaps left behind
  *				release -> ABANDONING
- *	COUNTING	children ok, without our lease -> CREATING: create, count
- *				agreement ok, and is ours; fewer leases than permits before ours
+ *	COUNTING	children ok, without our permit -> CREATING: create, count
+ *				agreement ok, and is ours; fewer before ours than there may be
  *				  -> OWNER: stat, release the lock; granted
  *				the same, but as many, or more -> WAITING: list; queued
- *				agreement ok, but another, and there are leases of others ->
+ *				agreement ok, but another, and there are permits of others ->
  *				  LEAVING: delete, release the lock; failed, with the number
  *				agreement ok, but none, or another, and there are none ->
  *				  AGREEING: set
@@ -128,10 +129,10 @@
  *				anything no node -> CHECKING: look, with directories to be made
  *				anything refused -> LEAVING: delete, release the lock; failed
  *				release -> LEAVING: delete, release the lock
- *	WAITING		list ok, fewer leases than permits before ours -> OWNER: unwatch,
+ *	WAITING		list ok, fewer before ours than there may be -> OWNER: unwatch,
  *				  stat, release the lock; granted
  *				list ok, as many, or more -> WAITING
- *				list ok, without our lease -> CREATING: unwatch, create, count
+ *				list ok, without our permit -> CREATING: unwatch, create, count
  *				watch used up; list unknown -> WAITING: list
  *				list no node -> CHECKING: unwatch, look, with directories to be
  *				  made
@@ -142,14 +143,15 @@
  *				stat ok, not our session's; no node -> LEAVING: lost
  *				stat unknown -> OWNER: stat
  *				stat refused -> OWNER: the permit is ours, but has no token
- *				guard, once; watch used up or unknown -> OWNER: watch our lease
- *				watch ok, our session's -> OWNER: token; and with the data of a
+ *				watch for a revocation, once; that watch used up or unknown ->
+ *				  OWNER: watch our permit
+ *				that watch ok, our session's -> OWNER: token; and with the data of a
  *				  revocation -> OWNER: set (who we are); revoked
- *				watch ok, not our session's; no node -> LEAVING: lost
- *				watch refused -> OWNER
+ *				that watch ok, not our session's; no node -> LEAVING: lost
+ *				that watch refused -> OWNER
  *				set unknown -> OWNER: set
  *				release -> LEAVING: delete, release the lock
- *	RECLAIMING	search ok, our lease among them -> OWNER: stat
+ *	RECLAIMING	search ok, our permit among them -> OWNER: stat
  *				search ok, without it; no node -> LEAVING: lost
  *				search unknown -> RECLAIMING: search
  *				search refused -> LEAVING: lost, and perhaps left behind
@@ -158,13 +160,13 @@
  *				create unknown, or under no name that it can have ->
  *				  ABANDONING: search
  *				create no node, refused -> LEAVING: release the lock
- *	ABANDONING	search ok, our lease among them -> LEAVING: delete, release the
+ *	ABANDONING	search ok, our permit among them -> LEAVING: delete, release the
  *				  lock
  *				search ok, without it; no node -> LEAVING: release the lock
  *				search unknown -> ABANDONING: search
  *				search refused -> LEAVING: release the lock; perhaps left behind
- *	LEAVING		neither lease nor lock is there -> NONE: gone
- *				delete ok, no node -> LEAVING, without the lease
+ *	LEAVING		neither permit nor lock is there -> NONE: gone
+ *				delete ok, no node -> LEAVING, without the permit
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
@@ -281,7 +283,7 @@ is_wanted(const Semaphore *semaphore)
 static void
 end_if_gone(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	if (semaphore->state == SEMAPHORE_LEAVING && !semaphore->leased &&
+	if (semaphore->state == SEMAPHORE_LEAVING && !semaphore->has_node &&
 		semaphore->lock.state == RECIPE_NONE)
 	{
 		semaphore->state = SEMAPHORE_NONE;
@@ -307,27 +309,27 @@ stop_waiting(Semaphore *semaphore, SemaphoreOutput *out)
 }
 
 static void
-delete_lease(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
+delete_permit(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 {
 	send_new(semaphore, out, RECIPE_OP_DELETE, SEMAPHORE_LEASES,
 			 semaphore->node, NULL);
-	semaphore->leased = true;
+	semaphore->has_node = true;
 	semaphore->refused = false;
 	semaphore->state = state;
 }
 
 /*
- * Delete our lease, if there is one, and leave the lock's queue, in this
- * order: the next owner of the lock need not wait for the lease then.
+ * Delete our permit, if there is one, and leave the lock's queue, in this
+ * order: the next owner of the lock need not wait for the permit then.
  */
 static void
-leave(Semaphore *semaphore, SemaphoreOutput *out, bool leased)
+leave(Semaphore *semaphore, SemaphoreOutput *out, bool has_node)
 {
 	stop_waiting(semaphore, out);
-	semaphore->leased = false;
+	semaphore->has_node = false;
 	semaphore->state = SEMAPHORE_LEAVING;
-	if (leased)
-		delete_lease(semaphore, out, SEMAPHORE_LEAVING);
+	if (has_node)
+		delete_permit(semaphore, out, SEMAPHORE_LEAVING);
 	release_lock(semaphore, out);
 	end_if_gone(semaphore, out);
 }
@@ -345,7 +347,7 @@ withdraw(Semaphore *semaphore, SemaphoreOutput *out)
 		case SEMAPHORE_COUNTING:
 		case SEMAPHORE_WAITING:
 		case SEMAPHORE_OWNER:
-			leave(semaphore, out, semaphore->leased);
+			leave(semaphore, out, semaphore->has_node);
 			break;
 		case SEMAPHORE_RETRACTING:
 			semaphore->state = SEMAPHORE_LEAVING;	/* the delete is out */
@@ -376,26 +378,27 @@ fail(Semaphore *semaphore, SemaphoreOutput *out, int error)
 }
 
 /*
- * Count the leases of others in a list of <name>/leases, and those of them
+ * Count the permits of others in a list of <name>/leases, and those of them
  * that are before ours, if that is known.  Returns whether it is there.  One
  * more of ours, from a create that was repeated although it had arrived, is
  * deleted.
  */
 static bool
-count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+count_permits(Semaphore *semaphore, const RecipeInput *in,
+			  SemaphoreOutput *out)
 {
 	bool		found = false;
 
-	semaphore->leases = 0;
+	semaphore->others = 0;
 	semaphore->ahead = 0;
 	for (int i = 0; i < in->nchildren; i++)
 	{
 		const char *child = in->children[i];
-		ZnodeContender lease;
+		ZnodeContender permit;
 
 		if (strcmp(child, semaphore->node) == 0)
 			found = true;
-		else if (!znode_parse_contender(child, &lease))
+		else if (!znode_parse_contender(child, &permit))
 		{
 			out->told |= RECIPE_TOLD_STRANGER;
 			out->stranger = child;
@@ -403,10 +406,10 @@ count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		}
 		else if (!znode_has_uuid(child, semaphore->uuid))
 		{
-			semaphore->leases++;
-			if (znode_is_unordered(lease.sequence) ||
+			semaphore->others++;
+			if (znode_is_unordered(permit.sequence) ||
 				znode_is_unordered(semaphore->sequence) ||
-				znode_before(lease.sequence, semaphore->sequence))
+				znode_before(permit.sequence, semaphore->sequence))
 				semaphore->ahead++;
 		}
 		else if (out->nops < RECIPE_MAX_OPS)
@@ -416,28 +419,28 @@ count_leases(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	return found;
 }
 
-/* Our lease exists, or did. */
+/* Our permit exists, or did. */
 static void
 created(Semaphore *semaphore, int32_t sequence)
 {
 	semaphore->sequence = sequence;
-	semaphore->leased = true;
+	semaphore->has_node = true;
 	znode_contender_name(semaphore->uuid, ZNODE_PERMIT, sequence,
 						 semaphore->node);
 }
 
-/* Find our lease by its UUID in a list of <name>/leases. */
+/* Find our permit by its UUID in a list of <name>/leases. */
 static bool
-find_lease(Semaphore *semaphore, const RecipeInput *in)
+find_permit(Semaphore *semaphore, const RecipeInput *in)
 {
 	for (int i = 0; i < in->nchildren; i++)
 	{
-		ZnodeContender lease;
+		ZnodeContender permit;
 
 		if (znode_has_uuid(in->children[i], semaphore->uuid) &&
-			znode_parse_contender(in->children[i], &lease))
+			znode_parse_contender(in->children[i], &permit))
 		{
-			created(semaphore, lease.sequence);
+			created(semaphore, permit.sequence);
 			return true;
 		}
 	}
@@ -464,11 +467,11 @@ parse_agreement(const char *data, int len)
 	return permits <= INT_MAX ? (int) permits : 0;
 }
 
-/* There is no lease of ours, or not any more. */
+/* There is no permit of ours, or not any more. */
 static void
 not_created(Semaphore *semaphore)
 {
-	semaphore->leased = false;
+	semaphore->has_node = false;
 	znode_contender_prefix(semaphore->uuid, ZNODE_PERMIT, semaphore->node);
 }
 
@@ -484,7 +487,7 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 	semaphore->mkdir_error = 0;
 	semaphore->name_made = false;
 	semaphore->name_read = false;
-	semaphore->leases = -1;
+	semaphore->others = -1;
 	not_created(semaphore);
 
 	if (semaphore->making > 0)
@@ -517,7 +520,7 @@ look_without_directories(Semaphore *semaphore, SemaphoreOutput *out,
 	}
 }
 
-/* Our lease turned out to have no directory: make that, and do all again. */
+/* The directory of our permit is missing: make it, and do all again. */
 static void
 check_again(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -532,11 +535,11 @@ agree(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_AGREEING;
 }
 
-/* Count the leases, with ours among them, and see that the agreement holds. */
+/* Count the permits, with ours among them, and see that the agreement holds. */
 static void
 send_count(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	semaphore->leases = -1;
+	semaphore->others = -1;
 	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
 	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_LEASES, NULL, NULL);
 }
@@ -567,19 +570,19 @@ search(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 }
 
 static void
-stat_lease(Semaphore *semaphore, SemaphoreOutput *out)
+stat_permit(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	send_new(semaphore, out, RECIPE_OP_STAT, SEMAPHORE_LEASES,
 			 semaphore->node, NULL);
 	semaphore->state = SEMAPHORE_OWNER;
 }
 
-/* Our lease is among the first: the permit is ours, the lock the next one's. */
+/* Our permit is granted; the lock is the next one's. */
 static void
 own(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	stop_waiting(semaphore, out);
-	stat_lease(semaphore, out);
+	stat_permit(semaphore, out);
 	out->told |= RECIPE_TOLD_GRANTED;
 	release_lock(semaphore, out);
 }
@@ -592,22 +595,22 @@ lose(Semaphore *semaphore, SemaphoreOutput *out)
 }
 
 static void
-list_leases(Semaphore *semaphore, SemaphoreOutput *out)
+list_permits(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	send_new(semaphore, out, RECIPE_OP_LIST, SEMAPHORE_LEASES, NULL, NULL);
 	semaphore->state = SEMAPHORE_WAITING;
 }
 
-/* The leases are counted, and ours is among them. */
+/* The permits are counted, and ours is among them. */
 static void
-evaluate_leases(Semaphore *semaphore, SemaphoreOutput *out)
+evaluate_permits(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	if (semaphore->ahead < semaphore->permits)
 		own(semaphore, out);
 	else if (semaphore->state != SEMAPHORE_WAITING)
 	{
 		out->told |= RECIPE_TOLD_QUEUED;
-		list_leases(semaphore, out);
+		list_permits(semaphore, out);
 	}
 }
 
@@ -615,7 +618,7 @@ evaluate_leases(Semaphore *semaphore, SemaphoreOutput *out)
 static void
 read_queue(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	semaphore->leases = -1;
+	semaphore->others = -1;
 	send_new(semaphore, out, RECIPE_OP_SYNC, SEMAPHORE_LEASES, NULL, NULL);
 	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LOCKS, NULL, NULL);
 }
@@ -670,7 +673,7 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 			look_around(semaphore, out, SEMAPHORE_CHECKING);
 		else if (lock->told & RECIPE_TOLD_QUEUED)
 		{
-			if (semaphore->lock.state == RECIPE_STANDING_BY)
+			if (semaphore->lock.state == RECIPE_AWAITING_EMPTY)
 				out->told |= RECIPE_TOLD_QUEUED;
 			else
 				read_queue(semaphore, out);
@@ -730,8 +733,8 @@ on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	fail(semaphore, out, 0);
 	/* who uses the lock must not find them, unless they are used as well */
 	for (int i = 0; i < in->nchildren; i++)
-		if (strcmp(in->children[i], RECIPE_SEMAPHORE_LOCKS) == 0 ||
-			strcmp(in->children[i], RECIPE_SEMAPHORE_LEASES) == 0)
+		if (strcmp(in->children[i], ZNODE_LOCKS_DIR) == 0 ||
+			strcmp(in->children[i], ZNODE_PERMITS_DIR) == 0)
 			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_NAME,
 					in->children[i], NULL);
 }
@@ -745,13 +748,13 @@ on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	if ((semaphore->state != SEMAPHORE_PREPARING &&
 		 semaphore->state != SEMAPHORE_CHECKING &&
 		 semaphore->state != SEMAPHORE_COUNTING) ||
-		semaphore->leases < 0 || !can_see(semaphore, in, out))
+		semaphore->others < 0 || !can_see(semaphore, in, out))
 		return;
 	semaphore->making = 0;
 	semaphore->mkdir_error = 0;
 
 	agreed = parse_agreement(in->data, in->data_len);
-	if (agreed != 0 && agreed != semaphore->permits && semaphore->leases > 0)
+	if (agreed != 0 && agreed != semaphore->permits && semaphore->others > 0)
 	{
 		out->permits_found = agreed;
 		fail(semaphore, out, 0);
@@ -763,10 +766,10 @@ on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	else if (semaphore->state == SEMAPHORE_CHECKING)
 		create(semaphore, out);
 	else
-		evaluate_leases(semaphore, out);
+		evaluate_permits(semaphore, out);
 }
 
-/* First the leases, then the queue has been read while we wait for the lock. */
+/* First the permits, then the queue has been read while we wait for the lock. */
 static void
 on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
@@ -783,9 +786,9 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		fail(semaphore, out, in->error);
 		return;
 	}
-	if (semaphore->leases < 0)
+	if (semaphore->others < 0)
 	{
-		(void) count_leases(semaphore, in, out);
+		(void) count_permits(semaphore, in, out);
 		return;
 	}
 
@@ -800,20 +803,20 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 				 znode_before(contender.sequence, semaphore->lock.sequence))
 			ahead++;
 	}
-	if (found && semaphore->leases + ahead > semaphore->permits)
+	if (found && semaphore->others + ahead > semaphore->permits)
 		out->told |= RECIPE_TOLD_QUEUED;
 }
 
-/* The leases are in, of which one should be ours. */
+/* The permits are in, of which one should be ours. */
 static void
-on_leases_done(Semaphore *semaphore, const RecipeInput *in,
+on_permits_listed(Semaphore *semaphore, const RecipeInput *in,
 			   SemaphoreOutput *out)
 {
 	bool		found;
 
-	if (semaphore->leases >= 0 || !can_see(semaphore, in, out))
+	if (semaphore->others >= 0 || !can_see(semaphore, in, out))
 		return;
-	found = count_leases(semaphore, in, out);
+	found = count_permits(semaphore, in, out);
 	if (semaphore->state == SEMAPHORE_COUNTING && !found)
 		create(semaphore, out); /* somebody deleted it */
 }
@@ -824,8 +827,8 @@ on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			if (count_leases(semaphore, in, out))
-				evaluate_leases(semaphore, out);
+			if (count_permits(semaphore, in, out))
+				evaluate_permits(semaphore, out);
 			else
 			{
 				stop_waiting(semaphore, out);
@@ -833,7 +836,7 @@ on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			}
 			break;
 		case RECIPE_UNKNOWN:
-			list_leases(semaphore, out);
+			list_permits(semaphore, out);
 			break;
 		case RECIPE_NO_NODE:
 			stop_waiting(semaphore, out);
@@ -845,16 +848,16 @@ on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 }
 
-/* We have looked for a lease of ours; it is there, or it is not. */
+/* We have looked for a permit of ours; it is there, or it is not. */
 static void
-on_lease_searched(Semaphore *semaphore, SemaphoreOutput *out, bool found,
+on_permit_searched(Semaphore *semaphore, SemaphoreOutput *out, bool found,
 				  bool directory)
 {
 	switch (semaphore->state)
 	{
 		case SEMAPHORE_RESUMING:
 			if (found)
-				delete_lease(semaphore, out, SEMAPHORE_RETRACTING);
+				delete_permit(semaphore, out, SEMAPHORE_RETRACTING);
 			else
 				look_around(semaphore, out, SEMAPHORE_PREPARING);
 			break;
@@ -868,7 +871,7 @@ on_lease_searched(Semaphore *semaphore, SemaphoreOutput *out, bool found,
 			break;
 		case SEMAPHORE_RECLAIMING:
 			if (found)
-				stat_lease(semaphore, out);
+				stat_permit(semaphore, out);
 			else
 				lose(semaphore, out);
 			break;
@@ -885,16 +888,17 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			on_lease_searched(semaphore, out, find_lease(semaphore, in), true);
+			on_permit_searched(semaphore, out, find_permit(semaphore, in),
+							   true);
 			break;
 		case RECIPE_NO_NODE:
-			on_lease_searched(semaphore, out, false, false);
+			on_permit_searched(semaphore, out, false, false);
 			break;
 		case RECIPE_UNKNOWN:
 			search(semaphore, out, semaphore->state);
 			break;
 		case RECIPE_REFUSED:
-			/* whether our lease exists cannot be found out */
+			/* whether our permit exists cannot be found out */
 			tell_left(out, in->error, SEMAPHORE_LEASES, semaphore->node);
 			if (semaphore->state == SEMAPHORE_RECLAIMING)
 				out->told |= RECIPE_TOLD_LOST;
@@ -916,13 +920,13 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 			if (!semaphore->name_read)
 				on_name_done(semaphore, in, out);
 			else
-				on_leases_done(semaphore, in, out);
+				on_permits_listed(semaphore, in, out);
 			break;
 		case SEMAPHORE_QUEUEING:
 			on_queue_done(semaphore, in, out);
 			break;
 		case SEMAPHORE_COUNTING:
-			on_leases_done(semaphore, in, out);
+			on_permits_listed(semaphore, in, out);
 			break;
 		case SEMAPHORE_WAITING:
 			on_list_done(semaphore, in, out);
@@ -955,8 +959,9 @@ on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
 static void
 on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
-	/* the next to look must not find the revocation again */
-	if (semaphore->state == SEMAPHORE_OWNER && semaphore->guarded &&
+	/* the next who reads it must not find the revocation again */
+	if (semaphore->state == SEMAPHORE_OWNER &&
+		semaphore->revocation_watched &&
 		in->result == RECIPE_UNKNOWN)
 		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_LEASES,
 				semaphore->node, NULL);
@@ -966,7 +971,7 @@ on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			if (semaphore->leased)
+			if (semaphore->has_node)
 				count(semaphore, out);
 			else
 				create(semaphore, out);
@@ -990,7 +995,7 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 	bool		wanted = semaphore->state == SEMAPHORE_CREATING;
 	SemaphoreState searching = wanted ? SEMAPHORE_SEARCHING :
 		SEMAPHORE_ABANDONING;
-	ZnodeContender lease;
+	ZnodeContender permit;
 
 	if (!wanted && semaphore->state != SEMAPHORE_CANCELLING)
 		return;
@@ -998,13 +1003,13 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			if (!znode_parse_contender(in->node, &lease))
+			if (!znode_parse_contender(in->node, &permit))
 			{
 				/* not a name that a sequential create can have: look */
 				search(semaphore, out, searching);
 				break;
 			}
-			created(semaphore, lease.sequence);
+			created(semaphore, permit.sequence);
 			if (wanted)
 				semaphore->state = SEMAPHORE_COUNTING;
 			else
@@ -1048,7 +1053,7 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 				lose(semaphore, out);
 			break;
 		case RECIPE_UNKNOWN:
-			stat_lease(semaphore, out);
+			stat_permit(semaphore, out);
 			break;
 		case RECIPE_NO_NODE:
 			out->error = in->error;
@@ -1059,27 +1064,27 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 }
 
-/* Watch our lease: somebody may ask for the permit by its data. */
+/* Watch our permit: somebody may ask for the permit by its data. */
 static void
-guard(Semaphore *semaphore, SemaphoreOutput *out)
+watch_revocation(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	semaphore->guarded = true;
+	semaphore->revocation_watched = true;
 	send_new(semaphore, out, RECIPE_OP_WATCH, SEMAPHORE_LEASES,
 			 semaphore->node, NULL);
 }
 
 /* The watch stands for a stat that it may have overtaken. */
 static void
-on_guard_done(Semaphore *semaphore, const RecipeInput *in,
+on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 			  SemaphoreOutput *out)
 {
 	const char *revoke = RECIPE_REVOKE_DATA;
 
-	if (semaphore->state != SEMAPHORE_OWNER || !semaphore->guarded)
+	if (semaphore->state != SEMAPHORE_OWNER || !semaphore->revocation_watched)
 		return;
 	if (in->result == RECIPE_UNKNOWN)
 	{
-		guard(semaphore, out);
+		watch_revocation(semaphore, out);
 		return;
 	}
 	if (in->result != RECIPE_REFUSED)
@@ -1102,20 +1107,20 @@ on_delete_done(Semaphore *semaphore, const RecipeInput *in,
 	bool		wanted = semaphore->state == SEMAPHORE_RETRACTING;
 
 	if (!wanted && (semaphore->state != SEMAPHORE_LEAVING ||
-					!semaphore->leased))
+					!semaphore->has_node))
 		return;
 
 	switch (in->result)
 	{
 		case RECIPE_OK:
 		case RECIPE_NO_NODE:
-			semaphore->leased = false;
+			semaphore->has_node = false;
 			if (wanted)
 				search(semaphore, out, SEMAPHORE_RESUMING);
 			end_if_gone(semaphore, out);
 			break;
 		case RECIPE_UNKNOWN:
-			delete_lease(semaphore, out, semaphore->state);
+			delete_permit(semaphore, out, semaphore->state);
 			break;
 		case RECIPE_REFUSED:
 			semaphore->refused = true;
@@ -1129,9 +1134,9 @@ on_delete_done(Semaphore *semaphore, const RecipeInput *in,
 static void
 on_retry(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
-	if (semaphore->state == SEMAPHORE_LEAVING && semaphore->leased &&
+	if (semaphore->state == SEMAPHORE_LEAVING && semaphore->has_node &&
 		semaphore->refused)
-		delete_lease(semaphore, out, SEMAPHORE_LEAVING);
+		delete_permit(semaphore, out, SEMAPHORE_LEAVING);
 	step_lock(semaphore, in, out);
 }
 
@@ -1147,7 +1152,7 @@ on_expired(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		semaphore->state == SEMAPHORE_RECLAIMING)
 		out->told |= RECIPE_TOLD_LOST;
 	out->told |= RECIPE_TOLD_GONE;
-	semaphore->leased = false;
+	semaphore->has_node = false;
 	semaphore->state = SEMAPHORE_NONE;
 }
 
@@ -1173,7 +1178,7 @@ on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			on_get_done(semaphore, in, out);
 			break;
 		case RECIPE_WATCH_DONE:
-			on_guard_done(semaphore, in, out);
+			on_own_node_watched(semaphore, in, out);
 			break;
 		case RECIPE_SET_DONE:
 			on_set_done(semaphore, in, out);
@@ -1187,9 +1192,10 @@ on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		case RECIPE_NODE_DELETED:
 		case RECIPE_NODE_TOUCHED:
 			if (semaphore->state == SEMAPHORE_WAITING)
-				list_leases(semaphore, out);
-			else if (semaphore->state == SEMAPHORE_OWNER && semaphore->guarded)
-				guard(semaphore, out);
+				list_permits(semaphore, out);
+			else if (semaphore->state == SEMAPHORE_OWNER &&
+					 semaphore->revocation_watched)
+				watch_revocation(semaphore, out);
 			break;
 		default:
 			break;
@@ -1226,7 +1232,7 @@ begin(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
 	snprintf(semaphore->agreement, sizeof(semaphore->agreement),
 			 AGREEMENT_PREFIX "%d", permits);
 	semaphore->making = 0;
-	semaphore->guarded = false;
+	semaphore->revocation_watched = false;
 	not_created(semaphore);
 }
 
@@ -1254,9 +1260,9 @@ semaphore_want(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
  *		same session.
  *
  * The semaphore must be new.  As with recipe_resume(), what it sends must go
- * behind a write of our own.  The place in the queue is kept; a lease that is found while
- * the permit is still wanted is not, but the lock is, so that it costs no more
- * than time.  "out" is filled anew.
+ * behind a write of our own.  The place in the queue is kept.  A permit that is
+ * found while it is still waited for is deleted, but the lock is kept, so that
+ * this costs no more than time.  "out" is filled anew.
  */
 void
 semaphore_resume(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -1308,8 +1314,9 @@ semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
 		case RECIPE_CHECK_WRITERS:
 			break;
 		case RECIPE_WATCH_REVOCATION:
-			if (semaphore->state == SEMAPHORE_OWNER && !semaphore->guarded)
-				guard(semaphore, out);
+			if (semaphore->state == SEMAPHORE_OWNER &&
+				!semaphore->revocation_watched)
+				watch_revocation(semaphore, out);
 			break;
 		default:
 			if (for_lock)
@@ -1322,7 +1329,7 @@ semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
 
 /*
  * semaphore_may_queue, semaphore_may_have_permit
- *		Have we a contender in "locks", a lease, or may there be one yet?
+ *		Have we a contender in "locks", a permit, or may there be one yet?
  */
 bool
 semaphore_may_queue(const Semaphore *semaphore)
@@ -1337,12 +1344,12 @@ bool
 semaphore_may_have_permit(const Semaphore *semaphore)
 {
 	return semaphore->state != SEMAPHORE_NONE &&
-		(semaphore->state != SEMAPHORE_LEAVING || semaphore->leased);
+		(semaphore->state != SEMAPHORE_LEAVING || semaphore->has_node);
 }
 
 /*
  * semaphore_is_leaving
- *		Is our lease, if there is one, about to be gone, as far as we can tell?
+ *		Is our permit, if there is one, about to be gone, as far as we can tell?
  */
 bool
 semaphore_is_leaving(const Semaphore *semaphore)

@@ -18,21 +18,21 @@
 typedef enum SemaphoreState
 {
 	SEMAPHORE_NONE,				/* no node of ours, and no permit wanted */
-	SEMAPHORE_RESUMING,			/* taken over: looking for a lease of ours */
+	SEMAPHORE_RESUMING,			/* taken over: looking for a permit of ours */
 	SEMAPHORE_RETRACTING,		/* the same: deleting the one found */
 	SEMAPHORE_PREPARING,		/* making and reading the directories */
 	SEMAPHORE_QUEUEING,			/* waiting for the lock */
 	SEMAPHORE_CHECKING,			/* we own the lock: reading "leases" */
 	SEMAPHORE_AGREEING,			/* writing our number of permits there */
-	SEMAPHORE_CREATING,			/* create of our lease is out */
+	SEMAPHORE_CREATING,			/* create of our permit is out */
 	SEMAPHORE_SEARCHING,		/* fate of the create unknown: looking */
-	SEMAPHORE_COUNTING,			/* our lease exists: reading "leases" again */
+	SEMAPHORE_COUNTING,			/* our permit exists: reading "leases" again */
 	SEMAPHORE_WAITING,			/* there are too many: watching them */
 	SEMAPHORE_OWNER,			/* a permit is ours */
-	SEMAPHORE_RECLAIMING,		/* it was before us: looking for the lease */
+	SEMAPHORE_RECLAIMING,		/* it was before us: looking for the permit */
 	SEMAPHORE_CANCELLING,		/* as CREATING, but no longer wanted */
 	SEMAPHORE_ABANDONING,		/* as SEARCHING, but no longer wanted */
-	SEMAPHORE_LEAVING			/* lease and lock are being deleted */
+	SEMAPHORE_LEAVING			/* permit and lock are being deleted */
 } SemaphoreState;
 
 /* The directory of an operation; <name> is that of a lock. */
@@ -80,20 +80,20 @@ typedef struct Semaphore
 {
 	SemaphoreState state;
 	Recipe		lock;			/* our contender in <name>/locks */
-	uint8_t		uuid[ZNODE_UUID_BYTES]; /* of that and of the lease */
+	uint8_t		uuid[ZNODE_UUID_BYTES]; /* of that and of the permit */
 	int			permits;
 	char		agreement[SEMAPHORE_DATA_SIZE]; /* data of <name>/leases */
 	int			making;			/* directories: 1, with parents: 2; or 0 */
 	bool		name_made;		/* <name> has been, or has failed to be */
 	int			mkdir_error;	/* why one could not be made, or 0 */
 	bool		name_read;		/* PREPARING, CHECKING: <name> is all right */
-	bool		leased;			/* our lease exists, for all we know */
+	bool		has_node;		/* our permit's node exists, for all we know */
 	bool		refused;		/* LEAVING: its delete was; to be retried */
-	bool		guarded;		/* OWNER: our lease is watched for revocations */
-	int32_t		sequence;		/* of our lease, once created */
-	char		node[ZNODE_CONTENDER_SIZE]; /* lease's name, or prefix before */
+	bool		revocation_watched; /* OWNER: our permit is watched for one */
+	int32_t		sequence;		/* of our permit, once created */
+	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or prefix before */
 	uint32_t	serial;			/* of what was last sent, but for the lock */
-	int			leases;			/* of others, when last read; -1: not yet */
+	int			others;			/* permits of others, when last read, or -1 */
 	int			ahead;			/* those of them that are before ours */
 } Semaphore;
 

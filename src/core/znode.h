@@ -38,6 +38,13 @@
  */
 #define ZNODE_LATE_SEQUENCE		2000000000
 
+/*
+ * The directories of a name that is used as a semaphore, as Curator has them:
+ * one for its lock, one for its permits.
+ */
+#define ZNODE_LOCKS_DIR		"locks"
+#define ZNODE_PERMITS_DIR	"leases"
+
 /* What a contender is; decides the format of its name. */
 typedef enum ZnodeKind
 {
@@ -45,7 +52,7 @@ typedef enum ZnodeKind
 								 * InterProcessMutex */
 	ZNODE_WRITER,				/* exclusive, as of InterProcessReadWriteLock */
 	ZNODE_READER,				/* shared, as of the same */
-	ZNODE_PERMIT					/* a permit, as of InterProcessSemaphoreV2 */
+	ZNODE_PERMIT				/* a permit, as of InterProcessSemaphoreV2 */
 } ZnodeKind;
 
 typedef struct ZnodeContender

@@ -73,8 +73,8 @@ typedef enum QueryPlace
 
 static const char *const place_directory[] = {
 	[PLACE_NAME] = NULL,
-	[PLACE_LEASES] = RECIPE_SEMAPHORE_LEASES,
-	[PLACE_LOCKS] = RECIPE_SEMAPHORE_LOCKS,
+	[PLACE_LEASES] = ZNODE_PERMITS_DIR,
+	[PLACE_LOCKS] = ZNODE_LOCKS_DIR,
 };
 
 typedef struct QueryEntry
@@ -401,10 +401,10 @@ on_list(ZkQuery *query, const RecipeInput *in)
 		if (znode_parse_contender(child, &contender))
 			add_entry(query, place, child, &contender);
 		else if (place == PLACE_NAME &&
-				 strcmp(child, RECIPE_SEMAPHORE_LEASES) == 0)
+				 strcmp(child, ZNODE_PERMITS_DIR) == 0)
 			send_op(query, RECIPE_OP_CHILDREN, PLACE_LEASES, NULL, PLACE_LEASES);
 		else if (place == PLACE_NAME &&
-				 strcmp(child, RECIPE_SEMAPHORE_LOCKS) == 0)
+				 strcmp(child, ZNODE_LOCKS_DIR) == 0)
 			send_op(query, RECIPE_OP_CHILDREN, PLACE_LOCKS, NULL, PLACE_LOCKS);
 	}
 	if (query->open > 0)

@@ -473,10 +473,10 @@ make_contender(ZkSlot *slot, ZnodeKind kind)
 	contender->owner_since = contender->courting_until = 0;
 	contender->place_bytes =
 		path_bytes(contender->directory,
-				   contender->is_permit ? "/" RECIPE_SEMAPHORE_LOCKS : "",
+				   contender->is_permit ? "/" ZNODE_LOCKS_DIR : "",
 				   contender->is_permit ? ZNODE_MUTEX : kind);
 	contender->lease_bytes = !contender->is_permit ? 0 :
-		path_bytes(contender->directory, "/" RECIPE_SEMAPHORE_LEASES, kind);
+		path_bytes(contender->directory, "/" ZNODE_PERMITS_DIR, kind);
 	if (contender->is_permit)
 	{
 		contender->lock_id = new_contender_id(contender);
@@ -499,7 +499,8 @@ static bool
 is_guarded(const Contender *contender)
 {
 	return contender->is_permit ?
-		contender->semaphore.guarded : contender->recipe.guard != 0;
+		contender->semaphore.revocation_watched :
+		contender->recipe.revocation_watch != 0;
 }
 
 static int
@@ -621,7 +622,7 @@ want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	contender->recipe.retain = zklock_retain_time > 0 && !auths_are_old();
-	contender->recipe.courteous = true;
+	contender->recipe.asks_retained = true;
 	new_uuid(contender, uuid, contender->recipe.retain);
 	contender->asker_pid = wanted->asker_pid;
 	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
@@ -874,8 +875,8 @@ place_path(const Contender *contender, SemaphorePlace place,
 	snprintf(path, PLACE_PATH_SIZE, "%s%s%s", contender->directory,
 			 place == SEMAPHORE_NAME ? "" : "/",
 			 place == SEMAPHORE_NAME ? "" :
-			 place == SEMAPHORE_LOCKS ? RECIPE_SEMAPHORE_LOCKS :
-			 RECIPE_SEMAPHORE_LEASES);
+			 place == SEMAPHORE_LOCKS ? ZNODE_LOCKS_DIR :
+			 ZNODE_PERMITS_DIR);
 }
 
 static void
@@ -1423,7 +1424,7 @@ resume_contender(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 		RecipeOutput out;
 
 		contender->recipe.retain = known->retain;
-		contender->recipe.courteous = true;
+		contender->recipe.asks_retained = true;
 		recipe_resume(&contender->recipe, known->uuid, known->kind,
 					  known->group != 0, how,
 					  known->has_sequence ? &known->sequence : NULL, &out);
@@ -1685,7 +1686,7 @@ watch_contenders(bool connected)
 		Contender  *contender = list[i];
 
 		if (contender->is_permit || contender->recipe.state != RECIPE_OWNER ||
-			contender->recipe.monitor == 0)
+			contender->recipe.queue_watch == 0)
 			continue;
 		if (connected)
 			look_behind(contender, RECIPE_WATCH_QUEUE);
@@ -1847,7 +1848,7 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
 		recipe = &contender->semaphore.lock;
 	if (contender->is_permit != for_lock ||
 		(recipe->state != RECIPE_WATCHING &&
-		 recipe->state != RECIPE_STANDING_BY) ||
+		 recipe->state != RECIPE_AWAITING_EMPTY) ||
 		input->serial != recipe->serial ||
 		!znode_parse_uuid(recipe->predecessor, uuid) ||
 		hash_search(contender_uuids, uuid, HASH_FIND, NULL) != NULL)

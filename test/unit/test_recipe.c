@@ -149,10 +149,10 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
 	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_EXAMINING,
+	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_READING_CHILD,
 	RECIPE_READING, RECIPE_WATCHING, RECIPE_RETREATING, RECIPE_RETREATING,
-	RECIPE_RETREATING, RECIPE_CLEARING, RECIPE_CLEARING, RECIPE_SURVEYING,
-	RECIPE_SURVEYING, RECIPE_SURVEYING, RECIPE_STANDING_BY
+	RECIPE_RETREATING, RECIPE_REMOVING_DIR, RECIPE_REMOVING_DIR, RECIPE_LISTING_DIR,
+	RECIPE_LISTING_DIR, RECIPE_LISTING_DIR, RECIPE_AWAITING_EMPTY
 };
 
 /*
@@ -903,16 +903,16 @@ static const Transition transitions[] = {
 	RECIPE_TOLD_LEFT, ERROR_REFUSED},
 
 	{"SEARCHING: children ok, one without order -> EXAMINING: get",
-		AT_SEARCHING, IN_UNORDERED, RECIPE_EXAMINING, "get(unordered)",
+		AT_SEARCHING, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)",
 	RECIPE_TOLD_CREATED, 0},
 	{"SEARCHING: children ok, one without order, mkdirs failed -> EXAMINING",
-		AT_SEARCHING_IN_VAIN, IN_UNORDERED, RECIPE_EXAMINING, "get(unordered)",
+		AT_SEARCHING_IN_VAIN, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)",
 	RECIPE_TOLD_CREATED, 0},
 	{"ABANDONING: children ok, one without order -> LEAVING: delete",
 		AT_ABANDONING, IN_UNORDERED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_CREATED, 0},
 	{"READING: children ok, one without order -> EXAMINING: get",
-		AT_READING, IN_UNORDERED, RECIPE_EXAMINING, "get(unordered)", 0, 0},
+		AT_READING, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)", 0, 0},
 	{"OWNER: looked, children ok, one without order -> OWNER: behind",
 		AT_OWNER_LOOKING, IN_UNORDERED, RECIPE_OWNER, "",
 	RECIPE_TOLD_WRITER, 0},
@@ -931,7 +931,7 @@ static const Transition transitions[] = {
 	{"EXAMINING: get no node -> READING: children",
 		AT_EXAMINING, IN_GET_NO_NODE, RECIPE_READING, "children", 0, 0},
 	{"EXAMINING: get unknown -> EXAMINING: get",
-		AT_EXAMINING, IN_GET_UNKNOWN, RECIPE_EXAMINING, "get(unordered)",
+		AT_EXAMINING, IN_GET_UNKNOWN, RECIPE_READING_CHILD, "get(unordered)",
 	0, 0},
 	{"EXAMINING: get refused -> LEAVING: delete; failed",
 		AT_EXAMINING, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
@@ -985,7 +985,7 @@ static const Transition transitions[] = {
 		AT_RETREATING_GROUPED, IN_DELETE_NO_NODE, RECIPE_NONE, "",
 	RECIPE_TOLD_GONE, 0},
 	{"RETREATING: delete ok, directory known -> CLEARING: rmdir",
-		AT_RETREATING_READ, IN_DELETE_OK, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_RETREATING_READ, IN_DELETE_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 
 	{"CLEARING: rmdir ok -> ENTERING: as new; renewed",
 		AT_CLEARING, IN_RMDIR_OK, RECIPE_ENTERING, "mkdir create children",
@@ -994,9 +994,9 @@ static const Transition transitions[] = {
 		AT_CLEARING, IN_RMDIR_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
 	{"CLEARING: rmdir unknown -> CLEARING: rmdir",
-		AT_CLEARING, IN_RMDIR_UNKNOWN, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_CLEARING, IN_RMDIR_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"CLEARING: rmdir refused, not empty -> SURVEYING: children",
-		AT_CLEARING, IN_RMDIR_NOT_EMPTY, RECIPE_SURVEYING, "children", 0, 0},
+		AT_CLEARING, IN_RMDIR_NOT_EMPTY, RECIPE_LISTING_DIR, "children", 0, 0},
 	{"CLEARING: rmdir refused -> LEAVING: delete; failed",
 		AT_CLEARING, IN_RMDIR_REFUSED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
@@ -1012,28 +1012,28 @@ static const Transition transitions[] = {
 	RECIPE_TOLD_GONE, 0},
 
 	{"SURVEYING: children ok, one -> SURVEYING: get",
-		AT_SURVEYING, IN_ALONE, RECIPE_SURVEYING, "get", 0, 0},
+		AT_SURVEYING, IN_ALONE, RECIPE_LISTING_DIR, "get", 0, 0},
 	{"SURVEYING: children ok, three -> SURVEYING: get",
-		AT_SURVEYING, IN_SECOND, RECIPE_SURVEYING, "get", 0, 0},
+		AT_SURVEYING, IN_SECOND, RECIPE_LISTING_DIR, "get", 0, 0},
 	{"SURVEYING: children ok, three others -> SURVEYING: get",
-		AT_SURVEYING, IN_THIRD, RECIPE_SURVEYING, "get", 0, 0},
+		AT_SURVEYING, IN_THIRD, RECIPE_LISTING_DIR, "get", 0, 0},
 	{"SURVEYING: children ok, one left -> SURVEYING: get",
-		AT_SURVEYING, IN_MISSING, RECIPE_SURVEYING, "get", 0, 0},
+		AT_SURVEYING, IN_MISSING, RECIPE_LISTING_DIR, "get", 0, 0},
 	{"SURVEYING: children ok, none -> SURVEYING: get",
-		AT_SURVEYING, IN_EMPTY, RECIPE_SURVEYING, "get", 0, 0},
+		AT_SURVEYING, IN_EMPTY, RECIPE_LISTING_DIR, "get", 0, 0},
 	{"SURVEYING: children ok, with those of a semaphore -> SURVEYING: get",
-		AT_SURVEYING, IN_MIXED, RECIPE_SURVEYING, "get",
+		AT_SURVEYING, IN_MIXED, RECIPE_LISTING_DIR, "get",
 	RECIPE_TOLD_STRANGER, 0},
 	{"SURVEYING: children ok, those of a semaphore only -> SURVEYING: get",
-		AT_SURVEYING, IN_MIXED_MISSING, RECIPE_SURVEYING, "get",
+		AT_SURVEYING, IN_MIXED_MISSING, RECIPE_LISTING_DIR, "get",
 	RECIPE_TOLD_STRANGER, 0},
 	{"SURVEYING: children ok, one without order -> SURVEYING: get",
-		AT_SURVEYING, IN_UNORDERED, RECIPE_SURVEYING, "get", 0, 0},
+		AT_SURVEYING, IN_UNORDERED, RECIPE_LISTING_DIR, "get", 0, 0},
 	{"SURVEYING: children no node -> ENTERING: as new",
 		AT_SURVEYING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
 	{"SURVEYING: children unknown -> CLEARING: rmdir",
-		AT_SURVEYING, IN_CHILDREN_UNKNOWN, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_SURVEYING, IN_CHILDREN_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"SURVEYING: children refused -> LEAVING: delete; failed",
 		AT_SURVEYING, IN_CHILDREN_REFUSED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
@@ -1041,32 +1041,32 @@ static const Transition transitions[] = {
 		AT_SURVEYING, IN_GET_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
 	{"SURVEYING: get unknown -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_UNKNOWN, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_SURVEYING, IN_GET_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"SURVEYING: get refused -> LEAVING: delete; failed",
 		AT_SURVEYING, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
 	{"SURVEYING: get ok, another directory -> ENTERING: as new",
 		AT_SURVEYING, IN_GET_OTHER, RECIPE_ENTERING, "create children", 0, 0},
 	{"SURVEYING: get ok, empty -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_OK, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_SURVEYING, IN_GET_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"SURVEYING: get ok, contenders -> STANDING_BY: watch",
-		AT_SURVEYING_READ, IN_GET_OK, RECIPE_STANDING_BY, "watch(first)",
+		AT_SURVEYING_READ, IN_GET_OK, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
 	{"SURVEYING: get ok, strangers -> LEAVING: delete; ended",
 		AT_SURVEYING_STRANGE, IN_GET_OK, RECIPE_LEAVING, "delete",
 	TOLD_ENDED, 0},
 	{"SURVEYING: get ok, empty, a revocation -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_REVOKED, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_SURVEYING, IN_GET_REVOKED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"SURVEYING: get ok, contenders, a revocation -> STANDING_BY: watch",
-		AT_SURVEYING_READ, IN_GET_REVOKED, RECIPE_STANDING_BY, "watch(first)",
+		AT_SURVEYING_READ, IN_GET_REVOKED, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
 	{"SURVEYING: get ok, strangers, a revocation -> LEAVING: delete; ended",
 		AT_SURVEYING_STRANGE, IN_GET_REVOKED, RECIPE_LEAVING, "delete",
 	TOLD_ENDED, 0},
 	{"SURVEYING: get ok, empty, data of a cluster -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_CLUSTER, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_SURVEYING, IN_GET_CLUSTER, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"SURVEYING: get ok, contenders, data of a cluster -> STANDING_BY: watch",
-		AT_SURVEYING_READ, IN_GET_CLUSTER, RECIPE_STANDING_BY, "watch(first)",
+		AT_SURVEYING_READ, IN_GET_CLUSTER, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
 	{"SURVEYING: get ok, strangers, data of a cluster -> LEAVING: delete; ended",
 		AT_SURVEYING_STRANGE, IN_GET_CLUSTER, RECIPE_LEAVING, "delete",
@@ -1077,26 +1077,26 @@ static const Transition transitions[] = {
 		AT_SURVEYING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 
 	{"STANDING_BY: watch ok -> queued",
-		AT_STANDING_BY, IN_WATCH_OK, RECIPE_STANDING_BY, "",
+		AT_STANDING_BY, IN_WATCH_OK, RECIPE_AWAITING_EMPTY, "",
 	RECIPE_TOLD_QUEUED, 0},
 	{"STANDING_BY: watch ok, a stray of our session -> STANDING_BY: delete it",
-		AT_STANDING_BY, IN_WATCH_STRAY, RECIPE_STANDING_BY, "stray(first)",
+		AT_STANDING_BY, IN_WATCH_STRAY, RECIPE_AWAITING_EMPTY, "stray(first)",
 	RECIPE_TOLD_QUEUED, 0},
 	{"STANDING_BY: watch ok, a revocation -> queued",
-		AT_STANDING_BY, IN_WATCH_REVOKED, RECIPE_STANDING_BY, "",
+		AT_STANDING_BY, IN_WATCH_REVOKED, RECIPE_AWAITING_EMPTY, "",
 	RECIPE_TOLD_QUEUED, 0},
 	{"STANDING_BY: watch ok, retained -> queued",
-		AT_STANDING_BY, IN_WATCH_RETAINED, RECIPE_STANDING_BY, "",
+		AT_STANDING_BY, IN_WATCH_RETAINED, RECIPE_AWAITING_EMPTY, "",
 	RECIPE_TOLD_QUEUED, 0},
 	{"STANDING_BY: watch unknown -> STANDING_BY: watch",
-		AT_STANDING_BY, IN_WATCH_UNKNOWN, RECIPE_STANDING_BY, "watch(first)",
+		AT_STANDING_BY, IN_WATCH_UNKNOWN, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
 	{"STANDING_BY: watch used up otherwise -> STANDING_BY: watch",
-		AT_STANDING_BY, IN_TOUCHED, RECIPE_STANDING_BY, "watch(first)", 0, 0},
+		AT_STANDING_BY, IN_TOUCHED, RECIPE_AWAITING_EMPTY, "watch(first)", 0, 0},
 	{"STANDING_BY: watch no node -> CLEARING: rmdir",
-		AT_STANDING_BY, IN_WATCH_NO_NODE, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_STANDING_BY, IN_WATCH_NO_NODE, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"STANDING_BY: node deleted -> CLEARING: rmdir",
-		AT_STANDING_BY, IN_DELETED, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_STANDING_BY, IN_DELETED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"STANDING_BY: watch refused -> LEAVING: unwatch, delete; failed",
 		AT_STANDING_BY, IN_WATCH_REFUSED, RECIPE_LEAVING, "unwatch(first) delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
@@ -1130,9 +1130,9 @@ static const Transition transitions[] = {
 	{"RETREATING: get ok, not ephemeral -> RETREATING",
 		AT_RETREATING, IN_GET_PERSISTENT, RECIPE_RETREATING, "", 0, 0},
 	{"SURVEYING: get ok, empty, not ephemeral -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_PERSISTENT, RECIPE_CLEARING, "rmdir", 0, 0},
+		AT_SURVEYING, IN_GET_PERSISTENT, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"SURVEYING: get ok, contenders, not ephemeral -> STANDING_BY: watch",
-		AT_SURVEYING_READ, IN_GET_PERSISTENT, RECIPE_STANDING_BY,
+		AT_SURVEYING_READ, IN_GET_PERSISTENT, RECIPE_AWAITING_EMPTY,
 	"watch(first)", 0, 0},
 	{"SURVEYING: get ok, strangers, not ephemeral -> LEAVING: delete",
 		AT_SURVEYING_STRANGE, IN_GET_PERSISTENT, RECIPE_LEAVING,
@@ -1404,7 +1404,7 @@ bring_to(Recipe *recipe, Situation situation)
 		situation == AT_READING_GROUPED ||
 		situation == AT_RETREATING_GROUPED ||
 		situation == AT_CLEARING_GROUPED;
-	recipe->courteous = situation == AT_READING_COURTEOUS ||
+	recipe->asks_retained = situation == AT_READING_COURTEOUS ||
 		situation == AT_WATCHING_COURTEOUS ||
 		situation == AT_WATCHING_COURTING || situation == AT_WATCHING_IN_USE;
 	recipe->retain = situation == AT_READING_RETAINING ||
@@ -1433,7 +1433,7 @@ bring_to(Recipe *recipe, Situation situation)
 					 situation == AT_CANCELLING || situation == AT_ABANDONING ||
 					 situation == AT_LEAVING);
 	if (recipe->state == RECIPE_WATCHING)
-		assert_int_equal(recipe->courting,
+		assert_int_equal(recipe->retained_ahead,
 						 situation == AT_WATCHING_COURTEOUS ||
 						 situation == AT_WATCHING_COURTING);
 }
@@ -1483,12 +1483,12 @@ check_line(Situation at, const Transition *line)
 	/* kept only while we wait, so that nothing is left to free */
 	if (recipe.state == RECIPE_LEAVING &&
 		(situation_state[at] == RECIPE_WATCHING ||
-		 situation_state[at] == RECIPE_STANDING_BY))
+		 situation_state[at] == RECIPE_AWAITING_EMPTY))
 		assert_ptr_equal(recipe.predecessor, out.ops[0].node);
 	else if (recipe.state != RECIPE_WATCHING &&
 			 recipe.state != RECIPE_READING &&
-			 recipe.state != RECIPE_STANDING_BY &&
-			 situation_state[at] != RECIPE_SURVEYING &&
+			 recipe.state != RECIPE_AWAITING_EMPTY &&
+			 situation_state[at] != RECIPE_LISTING_DIR &&
 			 !(out.told & RECIPE_TOLD_MIXED))
 		assert_null(recipe.predecessor);
 	recipe_free(&recipe);
@@ -2630,8 +2630,8 @@ test_look_and_guard(void **state)
 	assert_int_equal(out.told, RECIPE_TOLD_REVOKED);
 
 	/* what is out when the lock is given up is nobody's */
-	look.serial = recipe.look;
-	event.serial = recipe.guard;
+	look.serial = recipe.writer_check;
+	event.serial = recipe.revocation_watch;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
@@ -2938,7 +2938,7 @@ test_monitor_look_and_guard(void **state)
 	give(&recipe, IN_CREATE_OK, &out);
 	recipe_step(&recipe, &list, &out);	/* nor what the queue is read from */
 	assert_int_equal(out.told | out.nops, 0);
-	recipe.courteous = true;
+	recipe.asks_retained = true;
 	give(&recipe, IN_SECOND, &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	recipe_step(&recipe, &listed, &out);
@@ -3046,7 +3046,7 @@ test_resume_retaining(void **state)
 
 	/* one that is being given up is nobody's to wait for */
 	recipe_init(&recipe);
-	recipe.retain = recipe.courteous = true;
+	recipe.retain = recipe.asks_retained = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false,
 				  RECIPE_RESUME_RELEASING, &our_sequence, &out);
 	assert_string_equal(describe_ops(&out), "delete");
@@ -3054,7 +3054,7 @@ test_resume_retaining(void **state)
 
 	/* one that waits is courteous, and monitors when it owns */
 	recipe_init(&recipe);
-	recipe.retain = recipe.courteous = true;
+	recipe.retain = recipe.asks_retained = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
 				  &our_sequence, &out);
 	assert_string_equal(describe_ops(&out), "children");
@@ -3069,7 +3069,7 @@ test_resume_retaining(void **state)
 
 	/* the same, its create not known to have arrived */
 	recipe_init(&recipe);
-	recipe.retain = recipe.courteous = true;
+	recipe.retain = recipe.asks_retained = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
 				  NULL, &out);
 	assert_string_equal(describe_ops(&out), "search");
@@ -3136,11 +3136,11 @@ test_courtesy(void **state)
 				nchildren++;
 			}
 			bring_to_reading(&recipe, places[i].shared, our_sequence);
-			recipe.courteous = courteous;
+			recipe.asks_retained = courteous;
 			give_children(&recipe, children, nchildren, &out);
 			assert_int_equal(recipe.state, places[i].state);
 			if (recipe.state == RECIPE_WATCHING)
-				assert_int_equal(recipe.courting, courting);
+				assert_int_equal(recipe.retained_ahead, courting);
 			assert_int_equal(out.told & ~RECIPE_TOLD_STRANGER,
 							 recipe.state == RECIPE_OWNER ?
 							 RECIPE_TOLD_GRANTED :
@@ -3201,7 +3201,7 @@ test_retain_mark(void **state)
 		recipe_step(&recipe, &in, &out);
 		assert_int_equal(out.told, examples[i].marked ?
 						 RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED);
-		assert_int_equal(recipe.courting, examples[i].marked);
+		assert_int_equal(recipe.retained_ahead, examples[i].marked);
 		assert_int_equal(out.nops, 0);
 		recipe_free(&recipe);
 	}
@@ -3260,7 +3260,7 @@ test_courting_goes_on(void **state)
 	bring_to(&recipe, AT_READING_COURTEOUS);
 	give(&recipe, IN_THIRD, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
-	assert_false(recipe.courting);
+	assert_false(recipe.retained_ahead);
 	give(&recipe, IN_DELETED, &out);
 	give_children(&recipe, first_left, lengthof(first_left), &out);
 	assert_string_equal(describe_ops(&out), "watch(second)");
@@ -3285,7 +3285,7 @@ test_courting_goes_on(void **state)
 
 	/* the next contender asks for itself */
 	give(&recipe, IN_EXPIRED, &out);
-	recipe.courteous = false;
+	recipe.asks_retained = false;
 	give(&recipe, IN_WANT, &out);
 	give(&recipe, IN_CREATE_OK, &out);
 	give(&recipe, IN_SECOND, &out);
@@ -3322,7 +3322,7 @@ test_strays_leave_room_for_list(void **state)
 			assert_int_equal(out.ops[j].kind, RECIPE_OP_DELETE_STRAY);
 		assert_int_equal(out.ops[out.nops - 2].kind, RECIPE_OP_STAT);
 		assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_LIST);
-		assert_int_equal(out.ops[out.nops - 1].serial, recipe.monitor);
+		assert_int_equal(out.ops[out.nops - 1].serial, recipe.queue_watch);
 		recipe_free(&recipe);
 	}
 }
@@ -3363,8 +3363,8 @@ test_serials_wrap(void **state)
 
 		bring_to(&recipe, asks[i].at);
 		recipe.serial = UINT32_MAX;
-		if (recipe.monitor != 0)
-			recipe.monitor = recipe.serial;
+		if (recipe.queue_watch != 0)
+			recipe.queue_watch = recipe.serial;
 		give(&recipe, asks[i].ask, &out);
 		for (int j = 0; j < out.nops; j++)
 			if (out.ops[j].kind != RECIPE_OP_STAT)
@@ -3532,7 +3532,7 @@ static void
 test_state_names(void **state)
 {
 	(void) state;
-	for (RecipeState a = RECIPE_NONE; a <= RECIPE_STANDING_BY; a++)
+	for (RecipeState a = RECIPE_NONE; a <= RECIPE_AWAITING_EMPTY; a++)
 	{
 		assert_string_not_equal(recipe_state_name(a), "unknown");
 		for (RecipeState b = RECIPE_NONE; b < a; b++)
@@ -4442,7 +4442,7 @@ check_monitor(const Client *client)
 {
 	bool		pending = false;
 
-	check(client->list_serial == client->recipe.monitor,
+	check(client->list_serial == client->recipe.queue_watch,
 		  "the watch of the list tells the monitor");
 	for (int i = 0; i < client->nentries; i++)
 	{
@@ -4450,7 +4450,7 @@ check_monitor(const Client *client)
 
 		if (entry->is_event ? entry->is_list :
 			entry->kind == RECIPE_OP_LIST &&
-			entry->serial == client->recipe.monitor)
+			entry->serial == client->recipe.queue_watch)
 			pending = true;
 	}
 	if (pending)
@@ -4490,8 +4490,8 @@ check_rules(void)
 		/* leaving, its name has to last until the unwatch has been sent */
 		check(recipe->state == RECIPE_WATCHING ||
 			  recipe->state == RECIPE_READING ||
-			  recipe->state == RECIPE_SURVEYING ||
-			  recipe->state == RECIPE_STANDING_BY ||
+			  recipe->state == RECIPE_LISTING_DIR ||
+			  recipe->state == RECIPE_AWAITING_EMPTY ||
 			  recipe->state == RECIPE_LEAVING || recipe->predecessor == NULL,
 			  "the predecessor is forgotten with the wait");
 		check((recipe->state == RECIPE_LEAVING && recipe->refused) ==
@@ -4500,13 +4500,13 @@ check_rules(void)
 
 		check(recipe->state != RECIPE_OWNER ||
 			  !znode_is_late(recipe->sequence), "nobody late is an owner");
-		check(recipe->state != RECIPE_STANDING_BY ||
+		check(recipe->state != RECIPE_AWAITING_EMPTY ||
 			  recipe->predecessor != NULL, "who stands by knows for whom");
 
 		/* an owner whose session has ended is what leases are for */
 		if (recipe->state != RECIPE_OWNER || !client->alive)
 			continue;
-		if (recipe->monitor != 0)
+		if (recipe->queue_watch != 0)
 			check_monitor(client);
 		check(!client->giving_way || !client->in_use,
 			  "who gives way has no use for it");
@@ -4623,8 +4623,8 @@ take_output(Client *client, const RecipeOutput *out)
 	{
 		check(client->wanted && recipe->blockers > 0 &&
 			  (recipe->state == RECIPE_WATCHING ||
-			   recipe->state == RECIPE_STANDING_BY), "queued behind somebody");
-		if (recipe->state == RECIPE_STANDING_BY)
+			   recipe->state == RECIPE_AWAITING_EMPTY), "queued behind somebody");
+		if (recipe->state == RECIPE_AWAITING_EMPTY)
 			tally.stood_by++;
 		if (client->courted && !client->queued)
 			tally.courted_in_vain++;
@@ -4632,7 +4632,7 @@ take_output(Client *client, const RecipeOutput *out)
 	}
 	if (out->told & RECIPE_TOLD_RETAINED)
 	{
-		check(client->courteous && recipe->courting &&
+		check(client->courteous && recipe->retained_ahead &&
 			  recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
 			  !(out->told & RECIPE_TOLD_QUEUED),
 			  "who is courteous asks who is ahead");
@@ -4713,7 +4713,7 @@ take_output(Client *client, const RecipeOutput *out)
 		tally.passed_over++;
 	}
 	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers ||
-		  (world->semaphores && recipe->state == RECIPE_SURVEYING),
+		  (world->semaphores && recipe->state == RECIPE_LISTING_DIR),
 		  "no contender is taken for a stranger");
 	check(!(out->told & RECIPE_TOLD_MIXED) ||
 		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
@@ -4726,7 +4726,7 @@ take_output(Client *client, const RecipeOutput *out)
 	{
 		check(client->owner && client->monitors,
 			  "only an owner that monitors is told who is behind");
-		check((recipe->monitor != 0) == (out->told == RECIPE_TOLD_ALONE),
+		check((recipe->queue_watch != 0) == (out->told == RECIPE_TOLD_ALONE),
 			  "who is clear goes on, who is crowded does not");
 		client->clear = (out->told & RECIPE_TOLD_ALONE) != 0;
 		if (!client->clear)
@@ -4936,7 +4936,7 @@ check_courtesy(const Client *client, const Entry *entry)
 		check(queued == (!client->courteous ||
 						 !only_owners_exclude(client, entry)),
 			  "who is courteous lets owners answer first");
-	else if (queued && client->recipe.state != RECIPE_STANDING_BY)
+	else if (queued && client->recipe.state != RECIPE_AWAITING_EMPTY)
 	{
 		int			node = node_at(entry->node, entry->view);
 
@@ -4969,7 +4969,7 @@ hear_list(Client *client, const Entry *entry, const RecipeInput *in)
 		client->list_serial = 0;
 
 	if (client->recipe.state == RECIPE_OWNER &&
-		entry->serial == client->recipe.monitor)
+		entry->serial == client->recipe.queue_watch)
 	{
 		if (entry->result == RECIPE_OK)
 			told = RECIPE_TOLD_ALONE;
@@ -5103,7 +5103,7 @@ deliver(Client *client)
 	if (entry.kind == RECIPE_OP_SET && entry.result == RECIPE_REFUSED)
 		client->set_refused = true;
 	if (client->looking && entry.kind == RECIPE_OP_CHILDREN &&
-		entry.serial == client->recipe.look &&
+		entry.serial == client->recipe.writer_check &&
 		entry.result != RECIPE_UNKNOWN)
 	{
 		unsigned	told = RECIPE_TOLD_NO_WRITER;
@@ -5275,7 +5275,7 @@ want(Client *client, bool shared, bool grouped, bool dir_known)
 	client->queued = client->courted = client->crowded = false;
 	client->denies = false;
 	client->recipe.retain = client->retains;
-	client->recipe.courteous = client->courteous;
+	client->recipe.asks_retained = client->courteous;
 	recipe_want(&client->recipe, uuid, KIND(shared), grouped, dir_known,
 				&out);
 	take_output(client, &out);
@@ -5422,7 +5422,7 @@ restart_worker(Client *client, int applied)
 	if (!client->active)
 		return;
 	client->recipe.retain = client->retains;
-	client->recipe.courteous = client->courteous;
+	client->recipe.asks_retained = client->courteous;
 	recipe_resume(&client->recipe, old.uuid, old.kind, old.grouped,
 				  client->owner ? RECIPE_RESUME_OWNED :
 				  client->wanted ? RECIPE_RESUME_WANTED :
@@ -5445,8 +5445,8 @@ foreigner_enters(const char *name, bool sequential)
 	}
 	if (!sequential)
 	{
-		if (strcmp(name, RECIPE_SEMAPHORE_LOCKS) == 0 ||
-			strcmp(name, RECIPE_SEMAPHORE_LEASES) == 0)
+		if (strcmp(name, ZNODE_LOCKS_DIR) == 0 ||
+			strcmp(name, ZNODE_PERMITS_DIR) == 0)
 			world->semaphores = true;
 		else
 			world->strangers = true;
@@ -5560,7 +5560,7 @@ static void
 check_watches(const Client *client)
 {
 	bool		waits = client->recipe.state == RECIPE_WATCHING ||
-		client->recipe.state == RECIPE_STANDING_BY;
+		client->recipe.state == RECIPE_AWAITING_EMPTY;
 	bool		guards = client->recipe.state == RECIPE_OWNER &&
 		client->guarded && !client->watch_refused;
 	int			nwatches = 0;
@@ -5577,7 +5577,7 @@ check_watches(const Client *client)
 				  "who waits watches its predecessor");
 			nwatches++;
 		}
-		else if (guards && watch->serial == client->recipe.guard)
+		else if (guards && watch->serial == client->recipe.revocation_watch)
 		{
 			check(is_watch_of(watch, client->recipe.node),
 				  "who guards watches its own node");
@@ -5603,7 +5603,7 @@ check_manners(const Client *client)
 	{
 		int			ahead = node_at(recipe->predecessor, world->zxid);
 
-		check(client->courteous && client->courted && recipe->courting &&
+		check(client->courteous && client->courted && recipe->retained_ahead &&
 			  ahead >= 0 && is_marked(&world->nodes[ahead], world->zxid),
 			  "who waits and is not queued has asked the owner");
 		for (int i = 0; i < world->nclients; i++)
@@ -5624,7 +5624,7 @@ check_manners(const Client *client)
 			  "at rest, who monitors is told");
 		check(client->crowded || !behind,
 			  "at rest, who monitors knows of who is behind");
-		check(recipe->monitor == 0 ||
+		check(recipe->queue_watch == 0 ||
 			  (client->list_armed && client->list_registered),
 			  "at rest, who monitors has a watch");
 	}
@@ -5664,7 +5664,7 @@ check_liveness(void)
 
 		check(client->recipe.state == RECIPE_NONE ||
 			  client->recipe.state == RECIPE_WATCHING ||
-			  client->recipe.state == RECIPE_STANDING_BY ||
+			  client->recipe.state == RECIPE_AWAITING_EMPTY ||
 			  client->recipe.state == RECIPE_OWNER,
 			  "at rest one has the lock, waits for it, or has no part in it");
 		check_watches(client);
@@ -5672,7 +5672,7 @@ check_liveness(void)
 			  "who does not want the lock leaves the queue");
 		if (!client->active)
 			continue;
-		if (client->recipe.state == RECIPE_STANDING_BY)
+		if (client->recipe.state == RECIPE_AWAITING_EMPTY)
 		{
 			int			last = node_at(client->recipe.predecessor,
 									   world->zxid);

@@ -917,7 +917,7 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 	{
 		const RecipeOp *op = &out->ops[i].op;
 		SemaphorePlace place = out->ops[i].place;
-		bool		our_data = op->kind == RECIPE_OP_SET && semaphore->guarded;
+		bool		our_data = op->kind == RECIPE_OP_SET && semaphore->revocation_watched;
 		const char *node = our_data ? LEASE : expected_node(op->kind);
 		bool		agreement = (op->kind == RECIPE_OP_SET && !our_data) ||
 			(op->kind == RECIPE_OP_MKDIR && place == SEMAPHORE_LEASES);
@@ -1403,7 +1403,7 @@ test_stray_lease(void **state)
 	assert_ptr_equal(out.ops[0].op.node, children[0]);
 	assert_int_equal(out.ops[1].op.kind, RECIPE_OP_DELETE_STRAY);
 	assert_ptr_equal(out.ops[1].op.node, children[3]);
-	assert_int_equal(semaphore.leases, 1);
+	assert_int_equal(semaphore.others, 1);
 	give(&semaphore, IN_GET_SAME, &out);
 	assert_int_equal(out.told, TOLD_GRANTED);
 	semaphore_free(&semaphore);
@@ -1466,7 +1466,7 @@ test_lease_without_order(void **state)
 	in.children = children;
 	in.nchildren = lengthof(children);
 	semaphore_step(&semaphore, false, &in, &out);
-	assert_int_equal(semaphore.leases, 3);
+	assert_int_equal(semaphore.others, 3);
 	assert_int_equal(semaphore.ahead, 3);
 	give(&semaphore, IN_GET_SAME, &out);
 	assert_int_equal(out.told, TOLD_QUEUED);
@@ -1484,7 +1484,7 @@ test_lock_stands_by(void **state)
 
 	(void) state;
 	bring_to(&semaphore, AT_QUEUEING);
-	semaphore.lock.state = RECIPE_STANDING_BY;
+	semaphore.lock.state = RECIPE_AWAITING_EMPTY;
 	free(semaphore.lock.predecessor);
 	semaphore.lock.predecessor = strdup(others[0]);
 	in.serial = semaphore.lock.serial;
@@ -1494,7 +1494,7 @@ test_lock_stands_by(void **state)
 	assert_int_equal(out.nops, 0);
 
 	/* and that its counter has ended */
-	semaphore.lock.state = RECIPE_SURVEYING;
+	semaphore.lock.state = RECIPE_LISTING_DIR;
 	free(semaphore.lock.predecessor);
 	semaphore.lock.predecessor = NULL;
 	semaphore.lock.blockers = 1;
@@ -2647,7 +2647,7 @@ check_rules(void)
 			check(state != SEMAPHORE_NONE ||
 				  semaphore->lock.state == RECIPE_NONE,
 				  "without a permit there is no lock");
-			check(((state == SEMAPHORE_LEAVING && semaphore->leased &&
+			check(((state == SEMAPHORE_LEAVING && semaphore->has_node &&
 					semaphore->refused) ||
 				   (semaphore->lock.state == RECIPE_LEAVING &&
 					semaphore->lock.refused)) == permit->left,
@@ -2731,7 +2731,7 @@ check_queued(const Client *client, const Permit *permit)
 	int			node = own_node(client, permit, SEMAPHORE_LOCKS);
 	const Node *own;
 
-	if (permit->semaphore.lock.state == RECIPE_STANDING_BY)
+	if (permit->semaphore.lock.state == RECIPE_AWAITING_EMPTY)
 	{
 		tally.stood_by++;
 		return;
@@ -3444,7 +3444,7 @@ check_watches(Client *client)
 		const Claim *claim;
 
 		if (semaphore->lock.state == RECIPE_WATCHING ||
-			semaphore->lock.state == RECIPE_STANDING_BY)
+			semaphore->lock.state == RECIPE_AWAITING_EMPTY)
 			claim = find_claim(client, SEMAPHORE_LOCKS,
 							   semaphore->lock.predecessor);
 		else if (semaphore->state == SEMAPHORE_WAITING)
@@ -3508,7 +3508,7 @@ check_liveness(void)
 			check(state != SEMAPHORE_OWNER || (lock < 0 && permit->token),
 				  "an owner gives up the lock, and knows its token");
 			check(state == SEMAPHORE_OWNER || lock >= 0 ||
-				  permit->semaphore.lock.state == RECIPE_STANDING_BY,
+				  permit->semaphore.lock.state == RECIPE_AWAITING_EMPTY,
 				  "who waits is in the queue");
 			check((state == SEMAPHORE_QUEUEING) == (lease < 0),
 				  "who has got through the queue has a lease");

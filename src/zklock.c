@@ -23,6 +23,7 @@
 #include "postmaster/bgworker.h"
 #include "shared/compat.h"
 #include "shared/questions.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
@@ -572,6 +573,7 @@ zk_shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
+	session_info_request_shmem();
 	slots_request_shmem();
 	questions_request_shmem();
 	stats_request_shmem();
@@ -582,6 +584,7 @@ zk_shmem_startup(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
+	session_info_startup_shmem();
 	slots_startup_shmem();
 	questions_startup_shmem();
 	stats_startup_shmem();

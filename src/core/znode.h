@@ -45,8 +45,15 @@ typedef enum ZnodeKind
 								 * InterProcessMutex */
 	ZNODE_WRITER,				/* exclusive, as of InterProcessReadWriteLock */
 	ZNODE_READER,				/* shared, as of the same */
-	ZNODE_PERMIT					/* a permit, as of InterProcessSemaphoreV2 */
+	ZNODE_PERMIT				/* a permit, as of InterProcessSemaphoreV2 */
 } ZnodeKind;
+
+/* Can several of this kind own the lock together? */
+static inline bool
+znode_is_shared(ZnodeKind kind)
+{
+	return kind == ZNODE_READER;
+}
 
 typedef struct ZnodeContender
 {

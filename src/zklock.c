@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "shared/questions.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
@@ -56,6 +57,7 @@ zk_shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
+	session_info_request_shmem();
 	slots_request_shmem();
 	questions_request_shmem();
 	stats_request_shmem();
@@ -66,6 +68,7 @@ zk_shmem_startup(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
+	session_info_startup_shmem();
 	slots_startup_shmem();
 	questions_startup_shmem();
 	stats_startup_shmem();

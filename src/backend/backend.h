@@ -14,7 +14,11 @@
 #define ZKLOCK_BACKEND_H
 
 #include "fmgr.h"
-#include "shared/slots.h"
+#include "shared/clock.h"
+#include "shared/holders.h"
+#include "shared/proof.h"
+#include "shared/session_info.h"
+#include "shared/take.h"
 #include "storage/lock.h"
 
 /* No limit but lock_timeout: see hold_acquire(). */

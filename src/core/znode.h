@@ -55,6 +55,13 @@ typedef enum ZnodeKind
 	ZNODE_PERMIT				/* a permit, as of InterProcessSemaphoreV2 */
 } ZnodeKind;
 
+/* Can several of this kind own the lock together? */
+static inline bool
+znode_is_shared(ZnodeKind kind)
+{
+	return kind == ZNODE_READER;
+}
+
 typedef struct ZnodeContender
 {
 	int32_t		sequence;

@@ -3,7 +3,7 @@
  * questions.h
  *		Questions of backends to ZooKeeper, and the worker's answers.
  *
- * See the header of queries.c for the states of a box and the locking
+ * See the header of questions.c for the states of a box and the locking
  * protocol.
  *
  * Copyright (c) 2026, zklock developers
@@ -16,7 +16,8 @@
 #ifndef ZKLOCK_QUESTIONS_H
 #define ZKLOCK_QUESTIONS_H
 
-#include "shared/slots.h"
+#include "core/znode.h"
+#include "shared/refusal.h"
 #include "storage/condition_variable.h"
 #include "storage/dsm.h"
 

@@ -105,6 +105,7 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
 #include <malloc.h>
 #include <netdb.h>
 #include <pthread.h>

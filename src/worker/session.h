@@ -14,7 +14,8 @@
 #define ZKLOCK_SESSION_H
 
 #include "core/recipe.h"
-#include "shared/slots.h"
+#include "shared/clock.h"
+#include "shared/session_info.h"
 
 /*
  * The most that one request may have: the server takes 1 MB (jute.maxbuffer).

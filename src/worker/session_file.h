@@ -13,7 +13,7 @@
 #ifndef ZKLOCK_SESSION_FILE_H
 #define ZKLOCK_SESSION_FILE_H
 
-#include "shared/slots.h"
+#include "shared/session_info.h"
 
 extern void session_file_write(int64 client_id,
 							   const char passwd[ZK_PASSWD_SIZE]);

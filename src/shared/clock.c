@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * clock.c
+ *		The clock that all processes of a cluster share.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/clock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "shared/clock.h"
+
+/*
+ * zk_now_us, zk_now_ms
+ *		The time of a clock that also runs while the machine sleeps, in
+ *		microseconds or milliseconds.
+ */
+int64
+zk_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64
+zk_now_ms(void)
+{
+	return zk_now_us() / 1000;
+}

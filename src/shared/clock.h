@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * clock.h
+ *		The clock that all processes of a cluster share.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/clock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CLOCK_H
+#define ZKLOCK_CLOCK_H
+
+#include "c.h"
+
+extern int64 zk_now_us(void);
+extern int64 zk_now_ms(void);
+
+#endif							/* ZKLOCK_CLOCK_H */

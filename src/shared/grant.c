@@ -1,0 +1,536 @@
+/*-------------------------------------------------------------------------
+ *
+ * grant.c
+ *		What the worker does to slots: opens their mail, and tells them what has
+ *		become of their contenders.
+ *
+ * Each function takes the partition locks that it needs, as slots.c tells.
+ * The worker's own clock is in milliseconds, so times are converted here.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/grant.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "shared/clock.h"
+#include "shared/grant.h"
+#include "shared/mail.h"
+#include "shared/settings.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+
+/* When a time as of zk_now_us() has come, as of zk_now_ms(). */
+static int64
+ms_of_us(int64 us)
+{
+	return (us + 999) / 1000;
+}
+
+/*
+ * slots_attach_worker
+ *		The calling process is the worker from now on, until it ends.
+ *
+ * Old mail is thrown away: slots_list() shows all there is to know.
+ */
+void
+slots_attach_worker(void)
+{
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+
+	slots_lock_all(LW_EXCLUSIVE);
+	slots_scan(&scan);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+	{
+		slot->mailed = false;
+		handoff_forget_watch(&slot->handoff);
+		if (slot->check_wanted || slot->check_start != 0)
+		{
+			/* a backend that waits for it asks again */
+			slot->check_wanted = false;
+			slot->check_start = 0;
+			ConditionVariableBroadcast(&slot->cv);
+		}
+	}
+	mail_attach_worker(MyLatch);
+	slots_unlock_all();
+}
+
+/*
+ * slots_detach_worker
+ *		The calling worker is about to end.
+ */
+void
+slots_detach_worker(void)
+{
+	mail_detach_worker();
+}
+
+/*
+ * slots_list
+ *		The slots that want or have a contender, palloc'd.  They stay until the
+ *		worker has said slot_set_gone().
+ *
+ * Slots that only an earlier worker's mail had kept are removed.
+ */
+ZkSlot **
+slots_list(int *nslots)
+{
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+	ZkSlot	  **list;
+	int			n = 0;
+
+	list = MemoryContextAllocHuge(CurrentMemoryContext,
+								  mul_size(zklock_max_locks, sizeof(ZkSlot *)));
+	slots_lock_all(LW_EXCLUSIVE);
+	slots_scan(&scan);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+	{
+		if (slot->state != ZK_SLOT_NONE)
+			list[n++] = slot;
+		else
+			slot_remove_unused(slot);
+	}
+	slots_unlock_all();
+
+	*nslots = n;
+	return list;
+}
+
+/*
+ * slots_hold_mail
+ *		The worker does not open its mail until it can send something again; or
+ *		does.
+ */
+void
+slots_hold_mail(bool held)
+{
+	mail_hold(held);
+}
+
+static ZkSlot *
+slot_of_mail(slist_node *node)
+{
+	return node ? slist_container(ZkSlot, mail_node, node) : NULL;
+}
+
+/*
+ * slots_collect_mail
+ *		Take all mail: a chain of slots to be walked by slot_open_mail(), to
+ *		its end.
+ */
+ZkSlot *
+slots_collect_mail(void)
+{
+	return slot_of_mail(mail_collect());
+}
+
+/*
+ * slot_open_mail
+ *		What does this slot of the collected chain ask for?
+ *
+ * Sets *next to the next slot of the chain and, for ZK_MAIL_WANT, *wanted.  The
+ * slot may be gone afterwards if the answer is ZK_MAIL_NOTHING.
+ */
+ZkMail
+slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
+{
+	ZkMail		mail = ZK_MAIL_NOTHING;
+	int64		now;
+	bool		watch_wanted;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	now = zk_now_us();			/* not before a drop that went ahead */
+	*next = slot_of_mail(slot->mail_node.next);
+	if (slot->state == ZK_SLOT_IDLE && !slot_has_taker(slot) &&
+		slot->handoff.keep_until <= now)
+		slot_event(slot, SLOT_GIVEN_UP);
+	slot->mailed = false;
+	watch_wanted = handoff_take_watch_wanted(&slot->handoff);
+	*wanted = slot->contender;
+	if (slot->state == ZK_SLOT_WANTED)
+		mail = ZK_MAIL_WANT;
+	else if (slot->state == ZK_SLOT_RELEASING)
+		mail = ZK_MAIL_RELEASE;
+	else if (slot->state == ZK_SLOT_HELD && slot->check_wanted)
+	{
+		mail = ZK_MAIL_CHECK_WRITERS;
+		slot->check_start = now;
+	}
+	else if (watch_wanted)
+		mail = ZK_MAIL_WATCH_QUEUE;
+	slot->check_wanted = false;
+	slot_unlock_last(slot);
+	return mail;
+}
+
+/*
+ * slot_read_path
+ *		The lock directory of a slot, which must be in use.
+ */
+void
+slot_read_path(const ZkSlot *slot, char path[ZNODE_PATH_SIZE])
+{
+	key_read_path(slot->key, path);
+}
+
+/*
+ * slot_read_contender
+ *		What the slot needs a contender for, and what is known of it already.
+ */
+ZkSlotState
+slot_read_contender(ZkSlot *slot, ZkContender *contender)
+{
+	ZkSlotState state;
+
+	slot_lock(slot, LW_SHARED);
+	state = slot->state;
+	*contender = slot->contender;
+	slot_unlock(slot);
+	return state;
+}
+
+/*
+ * slot_set_uuid
+ *		The worker is about to create a contender under this UUID.
+ *
+ * Noted ahead of the create, so that the next worker can find the znode even
+ * if this one does not live to see the answer.  "retain" tells that the znode
+ * will say that it may be idle, and so may be.
+ */
+void
+slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	memcpy(slot->contender.uuid, uuid, ZNODE_UUID_BYTES);
+	slot->contender.has_uuid = true;
+	slot->contender.retain = retain;
+	slot->contender.has_sequence = false;
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_created
+ *		The contender exists, with this sequence number.
+ */
+void
+slot_set_created(ZkSlot *slot, int32 sequence)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	slot->contender.sequence = sequence;
+	slot->contender.has_sequence = true;
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_uncreated
+ *		It does not exist any more, and is about to be created again.
+ */
+void
+slot_set_uncreated(ZkSlot *slot)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	slot->contender.has_sequence = false;
+	slot_unlock(slot);
+}
+
+/* Waiters are to know that it may take long, if the slot is in this state. */
+static void
+set_queued(ZkSlot *slot, ZkSlotState state)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	if (!slot->queued && slot->state == state)
+	{
+		slot->queued = true;
+		ConditionVariableBroadcast(&slot->cv);
+	}
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_queued
+ *		The contender stands behind others.
+ *
+ * If it is being given up meanwhile, that is no news: it goes in a moment.
+ */
+void
+slot_set_queued(ZkSlot *slot)
+{
+	set_queued(slot, ZK_SLOT_WANTED);
+}
+
+/*
+ * slot_set_stuck
+ *		The contender is being given up, but ZooKeeper does not let it go.
+ */
+void
+slot_set_stuck(ZkSlot *slot)
+{
+	set_queued(slot, ZK_SLOT_RELEASING);
+}
+
+/*
+ * slot_set_granted
+ *		The contender owns the lock.
+ *
+ * If all who want it still wait for the heavyweight lock, returns when the
+ * worker must look again, by slot_check_idle(); else 0.  They may be about to
+ * get it; but they may also wait for somebody who in turn waits for our
+ * contender.
+ */
+int64
+slot_set_granted(ZkSlot *slot)
+{
+	int64		check_at = 0;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	slot_event(slot, SLOT_GRANTED);
+	/* by now, or in a moment */
+	handoff_set_watched(&slot->handoff, slot->contender.retain);
+	if (slot->state == ZK_SLOT_IDLE && !slot_has_ready_waiter(slot))
+		check_at = ms_of_us(slot->handoff.keep_until);
+	slot_unlock(slot);
+	return check_at;
+}
+
+/*
+ * slot_set_watched
+ *		From now on the worker hears when others come to stand behind our
+ *		contender; or not any more.
+ */
+void
+slot_set_watched(ZkSlot *slot, bool watched)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	handoff_set_watched(&slot->handoff, watched);
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_contended
+ *		Others wait behind our contender, or the worker itself does, to end the
+ *		session.
+ *
+ * What is only retained is given up.  Returns whether the slot is in use
+ * instead, so that they have to wait.
+ */
+bool
+slot_set_contended(ZkSlot *slot)
+{
+	bool		in_use;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	handoff_set_contended(&slot->handoff, slot->nwanting, zk_now_us());
+	if (slot->state == ZK_SLOT_IDLE && !slot_has_taker(slot))
+		slot_event(slot, SLOT_GIVEN_UP);
+	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
+	slot_unlock(slot);
+	return in_use;
+}
+
+/*
+ * slot_set_writers_checked
+ *		The look is done: does an exclusive contender wait behind our shared
+ *		one?
+ */
+void
+slot_set_writers_checked(ZkSlot *slot, bool writer_behind)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	if (slot->check_start != 0)
+	{
+		slot->checked_at = slot->check_start;
+		slot->check_start = 0;
+		slot->writer_behind = writer_behind;
+		ConditionVariableBroadcast(&slot->cv);
+	}
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_token
+ *		The fencing token of the contender that owns the lock.
+ */
+void
+slot_set_token(ZkSlot *slot, int64 token)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	slot->token = token;
+	ConditionVariableBroadcast(&slot->cv);
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_refused
+ *		ZooKeeper refuses the contender.
+ *
+ * The waiter that asked is told.  The worker says slot_set_gone() when nothing
+ * of the contender is left.
+ */
+void
+slot_set_refused(ZkSlot *slot, ZkRefusal refusal, int permits_found)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	if (slot->state == ZK_SLOT_WANTED)
+	{
+		slot->refusal = refusal;
+		slot->permits_found = permits_found;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_lost
+ *		The contender is not the owner any more, though something of it may be
+ *		left: the holders have lost the lock.
+ */
+void
+slot_set_lost(ZkSlot *slot)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	if (slot->state == ZK_SLOT_HELD || slot->state == ZK_SLOT_IDLE)
+	{
+		slot_lose_holders(slot);
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_gone
+ *		Nothing of the contender is left in ZooKeeper.
+ *
+ * Returns true if the slot is wanted all the same and needs a new contender;
+ * else the slot may be gone.
+ */
+bool
+slot_set_gone(ZkSlot *slot)
+{
+	bool		wanted;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	slot_event(slot, SLOT_CONTENDER_GONE);
+	wanted = slot->state == ZK_SLOT_WANTED;
+	slot_unlock_last(slot);
+	return wanted;
+}
+
+/*
+ * slots_retire
+ *		Take back what the cluster owns, if no backend holds any of it, so that
+ *		the worker may close the session.
+ *
+ * Returns false, and does nothing, while a slot is held: its holder may be in
+ * the middle of its commit.
+ */
+bool
+slots_retire(void)
+{
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+	bool		held = false;
+
+	slots_lock_all(LW_EXCLUSIVE);
+	slots_scan(&scan);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+		if (slot->state == ZK_SLOT_HELD)
+			held = true;
+	if (!held)
+	{
+		slots_scan(&scan);
+		while ((slot = hash_seq_search(&scan)) != NULL)
+			if (slot->state == ZK_SLOT_IDLE)
+				slot_event(slot, SLOT_GIVEN_UP);
+	}
+	slots_unlock_all();
+	return !held;
+}
+
+/* Is the backend somebody's, and not one like an autovacuum worker? */
+static bool
+has_role(int pid)
+{
+	const PGPROC *proc = BackendPidGetProc(pid);
+
+	return proc && OidIsValid(proc->roleId);
+}
+
+/*
+ * slot_cancel_holders
+ *		Another client asks for the lock: cancel what its holders are running.
+ *
+ * Returns how many they are, as slots_cancel_holders() does.  It is not known who
+ * asks, so processes that belong to no role are left alone.
+ */
+int
+slot_cancel_holders(ZkSlot *slot)
+{
+	int			n = 0;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (has_role(proc->pid) && proc_cancel(proc))
+			n++;
+	slot_unlock(slot);
+	return n;
+}
+
+/*
+ * slot_check_idle
+ *		Give up the slot if it has been idle for too long.
+ *
+ * The backends that it was kept for do not come, or cannot take it: they wait
+ * for something else, and must not keep other clusters waiting.  Returns when
+ * to look again, or 0 if it is not idle; both times are as of zk_now_ms().
+ */
+int64
+slot_check_idle(ZkSlot *slot, int64 now_ms)
+{
+	int64		now = now_ms * 1000;
+	int64		check_at = 0;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	if (slot->state == ZK_SLOT_IDLE)
+	{
+		if (slot->contender.retain && !slot_has_taker(slot))
+			handoff_bound_retained(&slot->handoff, now);
+		if (now < slot->handoff.keep_until)
+			check_at = slot->handoff.keep_until;
+		else if (slot->reserved && slot_has_ready_waiter(slot))
+			check_at = now + ZK_MAX_IDLE;	/* for others that it wants too */
+		else
+		{
+			slot->asked = false;
+			slot_event(slot, SLOT_GIVEN_UP);
+		}
+	}
+	slot_unlock(slot);
+	return ms_of_us(check_at);
+}
+
+/*
+ * slot_give_up_idle
+ *		Give up the slot if it is only retained, to make room for others.
+ *
+ * Returns whether it was.  The worker must see to its release.
+ */
+bool
+slot_give_up_idle(ZkSlot *slot)
+{
+	bool		given_up;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	given_up = slot->state == ZK_SLOT_IDLE && slot->nwanting == 0;
+	if (given_up)
+		slot_event(slot, SLOT_GIVEN_UP);
+	slot_unlock(slot);
+	return given_up;
+}

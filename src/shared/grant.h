@@ -1,0 +1,60 @@
+/*-------------------------------------------------------------------------
+ *
+ * grant.h
+ *		What the worker does to slots: opens their mail, and tells them what has
+ *		become of their contenders.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/grant.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_GRANT_H
+#define ZKLOCK_GRANT_H
+
+#include "shared/slots.h"
+
+/* What a slot in the worker's mail asks for. */
+typedef enum ZkMail
+{
+	ZK_MAIL_NOTHING,			/* overtaken by events */
+	ZK_MAIL_WANT,
+	ZK_MAIL_CHECK_WRITERS,		/* once: is a writer behind our readers? */
+	ZK_MAIL_WATCH_QUEUE,		/* from now on: is anybody behind us? */
+	ZK_MAIL_RELEASE
+} ZkMail;
+
+/* the mail, and all slots */
+extern void slots_attach_worker(void);
+extern void slots_detach_worker(void);
+extern ZkSlot **slots_list(int *nslots);
+extern void slots_hold_mail(bool held);
+extern ZkSlot *slots_collect_mail(void);
+extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
+							 ZkContender *wanted);
+extern bool slots_retire(void);
+
+/* a slot's contender */
+extern void slot_read_path(const ZkSlot *slot, char path[ZNODE_PATH_SIZE]);
+extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
+extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain);
+extern void slot_set_created(ZkSlot *slot, int32 sequence);
+extern void slot_set_uncreated(ZkSlot *slot);
+extern void slot_set_queued(ZkSlot *slot);
+extern void slot_set_stuck(ZkSlot *slot);
+extern int64 slot_set_granted(ZkSlot *slot);
+extern void slot_set_writers_checked(ZkSlot *slot, bool writer_behind);
+extern void slot_set_watched(ZkSlot *slot, bool watched);
+extern bool slot_set_contended(ZkSlot *slot);
+extern void slot_set_token(ZkSlot *slot, int64 token);
+extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
+							 int permits_found);
+extern void slot_set_lost(ZkSlot *slot);
+extern bool slot_set_gone(ZkSlot *slot);
+extern int	slot_cancel_holders(ZkSlot *slot);
+extern int64 slot_check_idle(ZkSlot *slot, int64 now_ms);
+extern bool slot_give_up_idle(ZkSlot *slot);
+
+#endif							/* ZKLOCK_GRANT_H */

@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * mail.c
+ *		The worker's mail: which slots it must look at.
+ *
+ * The mail is a chain through what is mailed, so it can never be full.  It
+ * says only that there is something to see; what that is follows from the
+ * state of what is mailed, so a new worker needs no old mail.
+ *
+ * Locking protocol.  The chain's head and links, the worker's latch and "held"
+ * are read and changed under the spinlock, which may be taken inside any
+ * LWLock.  Once the worker has collected a chain, its links belong to whoever
+ * guards the members: slots.c guards those of slots by the partition lock, and
+ * mails no slot again until the worker has opened its mail.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/mail.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/mail.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
+typedef struct MailShared
+{
+	slock_t		lock;
+	bool		held;			/* the worker cannot send anything yet */
+	slist_head	chain;			/* the latest first */
+	Latch	   *worker_latch;	/* NULL: no worker */
+} MailShared;
+
+static MailShared *mail = NULL;
+
+/*
+ * mail_request_shmem
+ *		Reserve shared memory; for the shmem_request_hook.
+ */
+void
+mail_request_shmem(void)
+{
+	RequestAddinShmemSpace(sizeof(MailShared));
+}
+
+/*
+ * mail_startup_shmem
+ *		Create or attach to the mail; AddinShmemInitLock is held.
+ */
+void
+mail_startup_shmem(void)
+{
+	bool		found;
+
+	mail = ShmemInitStruct("zklock mail", sizeof(MailShared), &found);
+	if (!found)
+	{
+		memset(mail, 0, sizeof(MailShared));
+		SpinLockInit(&mail->lock);
+		slist_init(&mail->chain);
+	}
+}
+
+/*
+ * mail_put
+ *		Add to the chain what is not in it, and wake the worker.
+ */
+void
+mail_put(slist_node *node)
+{
+	Latch	   *latch;
+
+	SpinLockAcquire(&mail->lock);
+	slist_push_head(&mail->chain, node);
+	latch = mail->worker_latch;
+	SpinLockRelease(&mail->lock);
+	if (latch)
+		SetLatch(latch);
+}
+
+/*
+ * mail_is_waiting
+ *		Is mail waiting until the worker can send something again?
+ */
+bool
+mail_is_waiting(void)
+{
+	bool		waiting;
+
+	SpinLockAcquire(&mail->lock);
+	waiting = mail->held && !slist_is_empty(&mail->chain);
+	SpinLockRelease(&mail->lock);
+	return waiting;
+}
+
+/*
+ * worker_wake
+ *		Set the worker's latch, if there is a worker.
+ */
+void
+worker_wake(void)
+{
+	Latch	   *latch;
+
+	SpinLockAcquire(&mail->lock);
+	latch = mail->worker_latch;
+	SpinLockRelease(&mail->lock);
+	if (latch)
+		SetLatch(latch);
+}
+
+/*
+ * mail_attach_worker
+ *		A worker begins, with this latch.  Old mail is thrown away.
+ */
+void
+mail_attach_worker(Latch *latch)
+{
+	SpinLockAcquire(&mail->lock);
+	slist_init(&mail->chain);
+	mail->worker_latch = latch;
+	SpinLockRelease(&mail->lock);
+}
+
+/*
+ * mail_detach_worker
+ *		The worker is about to end.
+ */
+void
+mail_detach_worker(void)
+{
+	SpinLockAcquire(&mail->lock);
+	mail->held = false;
+	mail->worker_latch = NULL;
+	SpinLockRelease(&mail->lock);
+}
+
+/*
+ * mail_hold
+ *		The worker does not open its mail until it can send something again; or
+ *		does.
+ */
+void
+mail_hold(bool held)
+{
+	SpinLockAcquire(&mail->lock);
+	mail->held = held;
+	SpinLockRelease(&mail->lock);
+}
+
+/*
+ * mail_collect
+ *		Take all mail: a chain, the latest first, or NULL.
+ */
+slist_node *
+mail_collect(void)
+{
+	slist_node *first;
+
+	SpinLockAcquire(&mail->lock);
+	first = mail->chain.head.next;
+	slist_init(&mail->chain);
+	SpinLockRelease(&mail->lock);
+	return first;
+}

@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * mail.h
+ *		The worker's mail: which slots it must look at.
+ *
+ * See mail.c for the locking protocol.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/mail.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_MAIL_H
+#define ZKLOCK_MAIL_H
+
+#include "lib/ilist.h"
+#include "storage/latch.h"
+
+/* module load */
+extern void mail_request_shmem(void);
+extern void mail_startup_shmem(void);
+
+/* any process */
+extern void mail_put(slist_node *node);
+extern bool mail_is_waiting(void);
+extern void worker_wake(void);
+
+/* the worker */
+extern void mail_attach_worker(Latch *latch);
+extern void mail_detach_worker(void);
+extern void mail_hold(bool held);
+extern slist_node *mail_collect(void);
+
+#endif							/* ZKLOCK_MAIL_H */

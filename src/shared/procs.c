@@ -1,0 +1,154 @@
+/*-------------------------------------------------------------------------
+ *
+ * procs.c
+ *		What the backends of this cluster want or hold of slots.
+ *
+ * A fixed number of ZkProcLocks, of which backends take one for each slot that
+ * they want, and give it back when they neither want nor hold the slot.
+ *
+ * Locking protocol.  The list of free ones and their number are guarded by the
+ * spinlock, which is taken inside partition locks.  A ZkProcLock that is in
+ * use belongs to its slot, and is guarded as that: see slots.c.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/procs.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
+#include "shared/procs.h"
+#include "shared/settings.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+
+typedef struct ProcsShared
+{
+	slock_t		lock;
+	int			nused;
+	ZkProcLock *free;
+	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
+} ProcsShared;
+
+static ProcsShared *pool = NULL;
+
+/*
+ * procs_max
+ *		How many wants and holds there can be: one for each lock, and a
+ *		reserve for those that are shared.
+ */
+int
+procs_max(void)
+{
+	return zklock_max_locks + MaxBackends;
+}
+
+static Size
+shared_size(void)
+{
+	return offsetof(ProcsShared, procs) +
+		mul_size(procs_max(), sizeof(ZkProcLock));
+}
+
+/*
+ * procs_request_shmem
+ *		Reserve shared memory; for the shmem_request_hook.
+ */
+void
+procs_request_shmem(void)
+{
+	RequestAddinShmemSpace(shared_size());
+}
+
+/*
+ * procs_startup_shmem
+ *		Create or attach to the ZkProcLocks; AddinShmemInitLock is held.
+ */
+void
+procs_startup_shmem(void)
+{
+	bool		found;
+
+	pool = ShmemInitStruct("zklock procs", shared_size(), &found);
+	if (!found)
+	{
+		memset(pool, 0, shared_size());
+		SpinLockInit(&pool->lock);
+		for (int i = 0; i < procs_max(); i++)
+			pool->procs[i].next = i > 0 ? &pool->procs[i - 1] : NULL;
+		pool->free = &pool->procs[procs_max() - 1];
+	}
+}
+
+/*
+ * procs_in_use
+ *		How many wants and holds are there?
+ */
+int
+procs_in_use(void)
+{
+	int			n;
+
+	SpinLockAcquire(&pool->lock);
+	n = pool->nused;
+	SpinLockRelease(&pool->lock);
+	return n;
+}
+
+/*
+ * proc_new
+ *		Take a ZkProcLock from the free ones; NULL if there is none.
+ */
+ZkProcLock *
+proc_new(void)
+{
+	ZkProcLock *proc;
+
+	SpinLockAcquire(&pool->lock);
+	proc = pool->free;
+	if (proc)
+	{
+		pool->free = proc->next;
+		pool->nused++;
+	}
+	SpinLockRelease(&pool->lock);
+	if (proc)
+		memset(proc, 0, sizeof(ZkProcLock));
+	return proc;
+}
+
+/*
+ * proc_free
+ *		Give back a ZkProcLock that is of no slot.
+ */
+void
+proc_free(ZkProcLock *proc)
+{
+	SpinLockAcquire(&pool->lock);
+	proc->next = pool->free;
+	pool->free = proc;
+	pool->nused--;
+	SpinLockRelease(&pool->lock);
+}
+
+/*
+ * proc_cancel
+ *		Cancel what a backend is running, if it holds its slot.
+ *
+ * Not any more when its commit has begun, since a signal would only cut short
+ * its wait for a synchronous standby.  The partition lock is held exclusively,
+ * so that the backend neither ends nor begins its commit meanwhile.  Returns
+ * whether it was canceled.
+ */
+bool
+proc_cancel(const ZkProcLock *proc)
+{
+	return proc->granted && !proc->lost && !proc->committing &&
+		kill(-proc->pid, SIGINT) == 0;
+}

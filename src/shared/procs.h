@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * procs.h
+ *		What the backends of this cluster want or hold of slots.
+ *
+ * See procs.c for who guards it.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/procs.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PROCS_H
+#define ZKLOCK_PROCS_H
+
+#include "core/znode.h"
+
+/*
+ * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
+ * manager.
+ */
+typedef struct ZkProcLock
+{
+	struct ZkSlot *slot;
+	struct ZkProcLock *next;	/* of the same slot, or of the free list */
+	int			pid;
+	bool		granted;		/* holds the slot; else wants it */
+	bool		lost;			/* granted, but the contender is gone */
+	bool		ready;			/* has the heavyweight lock, and only waits
+								 * for the slot */
+	bool		session;		/* has a session-scoped hold */
+	bool		together;		/* wants it only together with others */
+	bool		asked;			/* has asked for a contender */
+	bool		committing;		/* past the commit check: not to be canceled */
+	ZnodeKind	kind;			/* of the contender that it wanted */
+	int64		since;			/* that it wants it, or holds it; as of
+								 * zk_now_us() */
+} ZkProcLock;
+
+/* module load */
+extern void procs_request_shmem(void);
+extern void procs_startup_shmem(void);
+
+/* for take.c, grant.c and slots.c */
+extern int	procs_max(void);
+extern int	procs_in_use(void);
+extern ZkProcLock *proc_new(void);
+extern void proc_free(ZkProcLock *proc);
+extern bool proc_cancel(const ZkProcLock *proc);
+
+#endif							/* ZKLOCK_PROCS_H */

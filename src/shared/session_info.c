@@ -1,0 +1,171 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_info.c
+ *		What the worker publishes of the ZooKeeper session.
+ *
+ * It is kept for views, for backends that wait for the session, and for the
+ * worker after this one, which resumes the session by it.
+ *
+ * Locking protocol.  All fields are guarded by one LWLock, of the tranche
+ * ZK_TRANCHE, which may be taken inside any other; only the worker writes.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/session_info.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/session_info.h"
+#include "shared/settings.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#define ZK_TRANCHE		"zklock session"
+
+typedef struct SessionShared
+{
+	ZkSessionInfo info;
+	int64		path_bytes;		/* of the session's nodes, at the most */
+	int64		directories;	/* lock directories made since server start */
+	char		auths[ZK_AUTHS_SIZE];	/* for the worker alone */
+} SessionShared;
+
+static SessionShared *session = NULL;
+static LWLock *session_lock = NULL;
+
+/*
+ * session_info_request_shmem
+ *		Reserve shared memory and a lock; for the shmem_request_hook.
+ */
+void
+session_info_request_shmem(void)
+{
+	RequestAddinShmemSpace(sizeof(SessionShared));
+	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
+}
+
+/*
+ * session_info_startup_shmem
+ *		Create or attach to what is known of the session; AddinShmemInitLock
+ *		is held.
+ */
+void
+session_info_startup_shmem(void)
+{
+	bool		found;
+
+	session = ShmemInitStruct(ZK_TRANCHE, sizeof(SessionShared), &found);
+	if (!found)
+	{
+		memset(session, 0, sizeof(SessionShared));
+		session->info.state = ZK_SESSION_DOWN;
+		session->info.state_since = GetCurrentTimestamp();
+		session->info.timeout = zklock_session_timeout;
+	}
+	session_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
+}
+
+/*
+ * session_read
+ *		Copy the state of the ZooKeeper session.
+ */
+void
+session_read(ZkSessionInfo *info)
+{
+	LWLockAcquire(session_lock, LW_SHARED);
+	*info = session->info;
+	LWLockRelease(session_lock);
+}
+
+/*
+ * session_write
+ *		Publish the state of the ZooKeeper session; the worker only.
+ */
+void
+session_write(const ZkSessionInfo *info)
+{
+	LWLockAcquire(session_lock, LW_EXCLUSIVE);
+	session->info = *info;
+	LWLockRelease(session_lock);
+}
+
+/*
+ * session_read_auths, session_write_auths
+ *		The credentials that the session has presented; the worker only.
+ *
+ * They are kept for the worker after this one, apart from what views show.
+ */
+void
+session_read_auths(char auths[ZK_AUTHS_SIZE])
+{
+	LWLockAcquire(session_lock, LW_SHARED);
+	memcpy(auths, session->auths, ZK_AUTHS_SIZE);
+	LWLockRelease(session_lock);
+}
+
+void
+session_write_auths(const char auths[ZK_AUTHS_SIZE])
+{
+	LWLockAcquire(session_lock, LW_EXCLUSIVE);
+	memcpy(session->auths, auths, ZK_AUTHS_SIZE);
+	LWLockRelease(session_lock);
+}
+
+/*
+ * path_bytes_read
+ *		How many of ZK_MAX_PATH_BYTES the session has in use.
+ */
+int64
+path_bytes_read(void)
+{
+	int64		bytes;
+
+	LWLockAcquire(session_lock, LW_SHARED);
+	bytes = session->path_bytes;
+	LWLockRelease(session_lock);
+	return bytes;
+}
+
+/*
+ * path_bytes_write
+ *		Publish how many of ZK_MAX_PATH_BYTES are in use; the worker only.
+ */
+void
+path_bytes_write(int64 bytes)
+{
+	LWLockAcquire(session_lock, LW_EXCLUSIVE);
+	session->path_bytes = bytes;
+	LWLockRelease(session_lock);
+}
+
+/*
+ * directories_read
+ *		How many lock directories the worker has made since server start.
+ */
+int64
+directories_read(void)
+{
+	int64		directories;
+
+	LWLockAcquire(session_lock, LW_SHARED);
+	directories = session->directories;
+	LWLockRelease(session_lock);
+	return directories;
+}
+
+/*
+ * directories_count
+ *		The worker has made a lock directory.
+ */
+void
+directories_count(void)
+{
+	LWLockAcquire(session_lock, LW_EXCLUSIVE);
+	session->directories++;
+	LWLockRelease(session_lock);
+}

@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_info.h
+ *		What the worker publishes of the ZooKeeper session.
+ *
+ * See session_info.c for the locking protocol.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/session_info.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SESSION_INFO_H
+#define ZKLOCK_SESSION_INFO_H
+
+#include "core/znode.h"
+#include "datatype/timestamp.h"
+
+/*
+ * The nodes of a session may have paths of so many bytes, each with
+ * ZK_PATH_BYTES more: the worker's header tells why.
+ */
+#define ZK_MAX_PATH_BYTES	(1024 * 1024)
+#define ZK_PATH_BYTES		4
+
+typedef enum ZkSessionState
+{
+	ZK_SESSION_DOWN,			/* no worker, or no address to connect to */
+	ZK_SESSION_CONNECTING,		/* no session yet, or the last one expired */
+	ZK_SESSION_CONNECTED,
+	ZK_SESSION_SUSPENDED		/* connection lost, session perhaps alive */
+} ZkSessionState;
+
+#define ZK_SERVER_SIZE		64
+#define ZK_ERROR_SIZE		256
+#define ZK_PASSWD_SIZE		16
+
+/*
+ * The credentials that a session has presented, one string after the other,
+ * each with its end, and an empty one behind the last.
+ */
+#define ZK_AUTHS_SIZE		4096
+
+typedef struct ZkSessionInfo
+{
+	ZkSessionState state;
+	TimestampTz state_since;
+	int			worker_pid;		/* 0: none */
+	int64		client_id;		/* 0: no session */
+	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */
+	char		passwd[ZK_PASSWD_SIZE];
+	bool		draining;		/* nothing new is begun until nothing is held */
+	int			timeout;		/* ms, as granted; as asked before */
+	int			first_timeout;	/* ms, as granted when the session began */
+	char		server[ZK_SERVER_SIZE]; /* "" if not connected */
+	int64		sessions;		/* sessions begun since server start */
+	int64		reconnects;		/* connections regained within a session */
+	char		last_error[ZK_ERROR_SIZE];	/* "" if none since connected */
+} ZkSessionInfo;
+
+/* module load */
+extern void session_info_request_shmem(void);
+extern void session_info_startup_shmem(void);
+
+/* any process */
+extern void session_read(ZkSessionInfo *info);
+extern int64 path_bytes_read(void);
+extern int64 directories_read(void);
+
+/* the worker */
+extern void session_write(const ZkSessionInfo *info);
+extern void session_read_auths(char auths[ZK_AUTHS_SIZE]);
+extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
+extern void path_bytes_write(int64 bytes);
+extern void directories_count(void);
+
+#endif							/* ZKLOCK_SESSION_INFO_H */

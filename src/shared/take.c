@@ -1,0 +1,658 @@
+/*-------------------------------------------------------------------------
+ *
+ * take.c
+ *		What backends do to slots: want, take, drop.
+ *
+ * Each function takes the partition locks that it needs, as slots.c tells.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/take.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "shared/clock.h"
+#include "shared/mail.h"
+#include "shared/proof.h"
+#include "shared/settings.h"
+#include "shared/take.h"
+
+/* How long to believe that a writer waits behind readers, in us. */
+#define RECHECK_TIME	1000000
+
+/*
+ * slot_want
+ *		Find or make the slot with this key, and say that this backend wants
+ *		it.
+ *
+ * To be called ahead of waiting for the heavyweight lock, so that a holder
+ * sees that there is somebody to hand the slot to.  A backend wants or holds a
+ * slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
+ * the contender that it needs; "session" is for zk_locks only; "together" is
+ * for slots_take_together().
+ *
+ * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
+ */
+ZkProcLock *
+slot_want(const char *key, ZnodeKind kind, bool session, bool together)
+{
+	ShortKey	short_key;
+	LWLock	   *lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
+	ZkProcLock *proc = proc_new();
+	ZkSlot	   *slot = NULL;
+
+	if (proc != NULL)
+		slot = slot_find_or_enter(&short_key);
+	if (slot == NULL)
+	{
+		LWLockRelease(lock);
+		if (proc != NULL)
+			proc_free(proc);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of lock slots"),
+				 errdetail("All %d slots for locks in ZooKeeper are in use.",
+						   zklock_max_locks),
+				 errhint("You might need to increase \"zklock.max_locks\".")));
+	}
+	proc->slot = slot;
+	proc->pid = MyProcPid;
+	proc->kind = kind;
+	proc->session = session;
+	proc->together = together;
+	proc->since = zk_now_us();
+	slot_add_proc(proc);
+	slot->nwanting++;
+	LWLockRelease(lock);
+	return proc;
+}
+
+/* The backend needs a contender; the partition lock is held exclusively. */
+static void
+note_ask(ZkProcLock *proc, int permits)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	proc->asked = true;
+	slot->asked = true;
+	slot->ask.kind = proc->kind;
+	slot->ask.permits = permits;
+	slot->ask.pid = proc->pid;
+}
+
+/*
+ * A backend that had asked for a contender is gone.  Others may have asked, too,
+ * and need not ask again: they may be waiting for the heavyweight lock.
+ */
+static void
+retract_ask(ZkSlot *slot)
+{
+	if (!slot->asked)
+		return;
+	slot->asked = false;
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (proc->asked && !proc->granted && !proc->together)
+		{
+			note_ask(proc, slot->ask.permits);
+			break;
+		}
+}
+
+static bool
+is_retained(const ZkSlot *slot)
+{
+	return handoff_is_retained(&slot->handoff, slot->contender.retain,
+							   zk_now_us());
+}
+
+/*
+ * slot_unwant
+ *		Say that this backend wants the slot no more: timeout, cancel, error.
+ *
+ * The slot may be gone afterwards.  Does not throw: to be called in
+ * transaction callbacks too.
+ */
+void
+slot_unwant(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		asked;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	asked = proc->asked;
+	/* reserved by us, if we have tried to take several together */
+	if (proc->together && proc->ready)
+		slot->reserved = false;
+	slot_remove_proc(proc);
+	slot->nwanting--;
+	if (asked)
+		retract_ask(slot);
+	if (slot->nwanting == 0)
+	{
+		slot->refusal = ZK_REFUSAL_NONE;
+		if (slot->state == ZK_SLOT_WANTED ||
+			(slot->state == ZK_SLOT_IDLE && !is_retained(slot)))
+			slot_event(slot, SLOT_GIVEN_UP);
+	}
+	slot_unlock_last(slot);
+}
+
+/*
+ * May an idle slot be taken, since it is still ours as far as one must know
+ * ahead of the commit check?
+ */
+static bool
+is_surely_ours(const ZkSlot *slot, int64 now)
+{
+	return !handoff_needs_lease(&slot->handoff, slot->contender.retain, now) ||
+		now / 1000 < lease_read();
+}
+
+/*
+ * The slot is free to be taken; the partition lock is held exclusively.  "now"
+ * is that of zk_now_us().
+ */
+static void
+take(ZkProcLock *proc, int64 now)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot->asked = false;
+	slot->reserved = false;
+	slot->nwanting--;
+	slot->nholding++;
+	proc->granted = true;
+	proc->since = now;
+	slot_event(slot, SLOT_TAKEN);
+}
+
+/*
+ * A slot is held by readers: may one more join them?  Not if an exclusive
+ * contender waits behind ours, or it would wait forever.  If that is not known
+ * well enough, have the worker check for writers.
+ */
+static ZkTake
+try_join(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+	int64		now = zk_now_us();
+	int64		age = now - slot->checked_at;
+	bool		fresh;
+
+	/* what was seen after we came is an answer, however old it is */
+	fresh = age < (int64) zklock_handoff_quantum * 1000 ||
+		(slot->writer_behind ? age < RECHECK_TIME :
+		 slot->checked_at >= proc->since);
+	if (fresh && slot->writer_behind)
+		return ZK_QUEUED;
+	if (fresh)
+	{
+		take(proc, now);
+		return ZK_TAKEN;
+	}
+	if (!slot->check_wanted && slot->check_start == 0)
+	{
+		slot->check_wanted = true;
+		slot_mail(slot);
+	}
+	return ZK_PENDING;
+}
+
+/* Ask for a backend that has not got the heavyweight lock yet. */
+static void
+ask_ahead(ZkProcLock *proc)
+{
+	if (proc->slot->reserved)
+		return;
+	note_ask(proc, 0);
+	slot_event(proc->slot, SLOT_ASKED);
+}
+
+/*
+ * slot_ask
+ *		Ask for a contender ahead of waiting for the heavyweight lock.
+ *
+ * For a writer: readers of other clusters that come later must see that it
+ * waits, though it is readers of its own cluster that it waits for.
+ */
+void
+slot_ask(ZkProcLock *proc)
+{
+	slot_lock(proc->slot, LW_EXCLUSIVE);
+	ask_ahead(proc);
+	slot_unlock(proc->slot);
+}
+
+/*
+ * slot_ask_for_others
+ *		The same for a backend that waits for the slot with this key.
+ *
+ * To be called by a reader that has got the lock, and may have given up the
+ * contender that writers of the lock had asked for.
+ */
+void
+slot_ask_for_others(const char *key)
+{
+	ShortKey	short_key;
+	LWLock	   *lock;
+	ZkContender contender;
+	ZkSlot	   *slot;
+	ZkProcLock *proc;
+
+	if (slot_find_contender(key, &contender) != ZK_SLOT_NONE)
+		return;
+	lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
+	slot = slot_find(&short_key);
+	for (proc = slot ? slot->procs : NULL; proc != NULL; proc = proc->next)
+		if (!proc->granted && !proc->together)
+			break;
+	if (proc)
+		ask_ahead(proc);
+	LWLockRelease(lock);
+}
+
+/*
+ * slot_take
+ *		Take the slot if the cluster owns it and nobody is in the way; else ask
+ *		the worker for a contender.
+ *
+ * The caller must want the slot and have the heavyweight lock of its name.
+ * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_TAKEN, the
+ * caller goes on wanting the slot; the condition variable of the slot is broadcast
+ * when another try is worthwhile.  ZK_REFUSED sets *refusal, and with
+ * ZK_REFUSAL_PERMITS *permits_found, once.
+ */
+ZkTake
+slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
+		  int *permits_found)
+{
+	ZkSlot	   *slot = proc->slot;
+	ZkTake		result = ZK_PENDING;
+	int64		now;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	proc->ready = true;
+	note_ask(proc, permits);
+	if (slot->refusal != ZK_REFUSAL_NONE)
+	{
+		slot->asked = false;
+		*refusal = slot->refusal;
+		*permits_found = slot->permits_found;
+		slot->refusal = ZK_REFUSAL_NONE;
+		result = ZK_REFUSED;
+	}
+	else
+		switch (slot->state)
+		{
+			case ZK_SLOT_NONE:
+				slot_event(slot, SLOT_ASKED);
+				break;
+			case ZK_SLOT_WANTED:
+			case ZK_SLOT_RELEASING:
+				if (slot->queued)
+					result = ZK_QUEUED;
+				break;
+			case ZK_SLOT_IDLE:
+				now = zk_now_us();
+				result = is_surely_ours(slot, now) ? ZK_TAKEN : ZK_UNPROVED;
+				if (result == ZK_TAKEN)
+					take(proc, now);
+				break;
+			case ZK_SLOT_HELD:
+				result = znode_is_shared(proc->kind) ? try_join(proc) : ZK_QUEUED;
+				break;
+		}
+	slot_unlock(slot);
+	return result;
+}
+
+/* How far several slots are that must be had together. */
+typedef enum ZkTogether
+{
+	ZK_ALL_READY,				/* each is owned by the cluster and idle */
+	ZK_ALL_NONE,				/* each can be asked for */
+	ZK_ALL_ASKED,				/* each was asked for in the same step */
+	ZK_APART
+} ZkTogether;
+
+static ZkTogether
+how_together(ZkProcLock **procs, int n, uint32 group)
+{
+	int			ready = 0;
+	int			none = 0;
+	int			asked = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkSlot *slot = procs[i]->slot;
+
+		if (slot->state == ZK_SLOT_NONE)
+			none++;
+		else if (slot->state == ZK_SLOT_IDLE)
+			ready++;
+		if ((slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_WANTED) &&
+			group != 0 && slot->contender.group == group)
+			asked++;
+	}
+	return ready == n ? ZK_ALL_READY :
+		none == n ? ZK_ALL_NONE :
+		asked == n ? ZK_ALL_ASKED : ZK_APART;
+}
+
+/*
+ * Ask for all slots in one step.  Since the partition locks are held until all
+ * are in the mail, the worker, when it opens one, finds the others there.
+ */
+static uint32
+ask_together(ZkProcLock **procs, int n)
+{
+	uint32		group = slots_new_group();
+
+	for (int i = 0; i < n; i++)
+	{
+		ZkSlot	   *slot = procs[i]->slot;
+
+		note_ask(procs[i], 0);
+		slot_event(slot, SLOT_ASKED);
+		slot->asked = false;
+		slot->contender.group = group;
+	}
+	return group;
+}
+
+/*
+ * Reserve all slots, so that no other backend of this cluster asks for one of
+ * them.  Sets *which and *refusal if one was refused.
+ */
+static ZkTake
+reserve_together(ZkProcLock **procs, int n, int *which, ZkRefusal *refusal)
+{
+	ZkTake		result = ZK_PENDING;
+
+	for (int i = 0; i < n; i++)
+	{
+		ZkSlot	   *slot = procs[i]->slot;
+
+		procs[i]->ready = true;
+		slot->reserved = true;
+		slot->asked = false;
+		if (slot->refusal != ZK_REFUSAL_NONE)
+		{
+			*refusal = slot->refusal;
+			slot->refusal = ZK_REFUSAL_NONE;
+			*which = i;
+			return ZK_REFUSED;
+		}
+		if (slot->queued || slot->state == ZK_SLOT_HELD)
+			result = ZK_QUEUED;
+	}
+	return result;
+}
+
+/* All slots are idle: take all or none. */
+static ZkTake
+take_all(ZkProcLock **procs, int n)
+{
+	int64		now = zk_now_us();
+
+	for (int i = 0; i < n; i++)
+		if (!is_surely_ours(procs[i]->slot, now))
+			return ZK_UNPROVED;
+	for (int i = 0; i < n; i++)
+		take(procs[i], now);
+	return ZK_TAKEN;
+}
+
+static void
+give_up_together(ZkProcLock **procs, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (procs[i]->slot->state == ZK_SLOT_WANTED ||
+			procs[i]->slot->state == ZK_SLOT_IDLE)
+			slot_event(procs[i]->slot, SLOT_GIVEN_UP);
+}
+
+/*
+ * slots_take_together
+ *		As slot_take(), for several slots: all or none.
+ *
+ * Contenders for all are created in one step, so that any two callers that
+ * take several locks stand in the same order in all the queues, and cannot
+ * wait for each other.  For the same reason no slot is kept while the caller
+ * waits for one that was not asked for in the same step.
+ *
+ * *group tells the last such step of this call; it is 0 at first.  The caller
+ * must want all of the slots and have the heavyweight locks of their names.
+ * Answers as slot_take(); ZK_REFUSED sets *which.  Unless all are taken,
+ * *which is a slot whose condition variable to wait for; others may change,
+ * too.
+ */
+ZkTake
+slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
+					ZkRefusal *refusal)
+{
+	bool		partitions[ZK_PARTITIONS];
+	ZkTake		result;
+	ZkTogether	together;
+
+	slots_lock_of(procs, n, partitions);
+	together = how_together(procs, n, *group);
+	*which = -1;
+	result = reserve_together(procs, n, which, refusal);
+	if (result == ZK_REFUSED)
+		;
+	else if (together == ZK_ALL_READY)
+		result = take_all(procs, n);
+	else if (together == ZK_ALL_NONE)
+		*group = ask_together(procs, n);
+	else if (together == ZK_APART)
+		give_up_together(procs, n);
+
+	/* one that is not yet as it should be */
+	for (int i = 0; i < n && *which < 0; i++)
+		if (procs[i]->slot->state != (together == ZK_APART ?
+									  ZK_SLOT_NONE : ZK_SLOT_IDLE))
+			*which = i;
+	*which = Max(*which, 0);
+	slots_unlock_of(partitions);
+	return result;
+}
+
+/*
+ * slot_yield
+ *		Give up what the cluster owns or waits for under this key, if no
+ *		backend holds it.
+ *
+ * The caller has the heavyweight lock of the name, so nobody can take the slot
+ * before it; but it will wait for something else, which may in turn wait for
+ * this.
+ */
+void
+slot_yield(const char *key)
+{
+	ShortKey	short_key;
+	LWLock	   *lock;
+	ZkContender contender;
+	ZkSlot	   *slot;
+
+	if (slot_find_contender(key, &contender) == ZK_SLOT_NONE)
+		return;					/* as nearly always */
+
+	lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
+	slot = slot_find(&short_key);
+	if (slot && (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE))
+	{
+		slot->asked = false;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	LWLockRelease(lock);
+}
+
+/* What the rules of a handoff depend on. */
+static ZkHandoffInput
+handoff_input(const ZkSlot *slot)
+{
+	ZkHandoffInput input = {0};
+
+	input.taker = slot_has_taker(slot);
+	input.retain = slot->contender.retain;
+	input.shared = znode_is_shared(slot->contender.kind);
+	input.room = !input.taker && slots_have_room();
+	input.mail_waiting = !input.taker && mail_is_waiting();
+	input.nwanting = slot->nwanting;
+	return input;
+}
+
+/* The last holder is gone. */
+static void
+leave_slot(ZkSlot *slot, int64 now)
+{
+	ZkHandoffInput input = handoff_input(slot);
+
+	/* a permit is one backend's own, and not of every size */
+	if (slot->contender.kind == ZNODE_PERMIT || slot->writer_behind ||
+		!handoff_goes_on(&slot->handoff, &input, now))
+	{
+		slot_event(slot, SLOT_GIVEN_UP);
+		return;
+	}
+	slot_event(slot, SLOT_HANDED);
+	if (handoff_leave_idle(&slot->handoff, &input, now))
+		slot_mail(slot);
+}
+
+/*
+ * slot_drop
+ *		The holder gives the slot back, at the end of its transaction or of
+ *		its last hold.
+ *
+ * The slot may be gone afterwards.  Does not throw, and does not wait for
+ * more than LWLocks: to be called in transaction callbacks.  "now" is that of
+ * zk_now_us().
+ */
+void
+slot_drop(ZkProcLock *proc, int64 now)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		lost;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	lost = proc->lost;
+	slot_remove_proc(proc);
+	if (!lost && --slot->nholding == 0)
+		leave_slot(slot, now);
+	slot_unlock_last(slot);
+}
+
+static bool
+is_held(const ZkProcLock *proc)
+{
+	return !proc->lost && proc->slot->state == ZK_SLOT_HELD;
+}
+
+/*
+ * slot_is_mine
+ *		Does this backend, which took the slot, still hold it?
+ *
+ * Sets *token, if not NULL, to the fencing token or to 0 while the worker has
+ * not got it yet.
+ */
+bool
+slot_is_mine(ZkProcLock *proc, int64 *token)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		mine;
+
+	slot_lock(slot, LW_SHARED);
+	mine = is_held(proc);
+	if (token)
+		*token = slot->token;
+	slot_unlock(slot);
+	return mine;
+}
+
+/*
+ * slot_begin_commit
+ *		As slot_is_mine(), for the check ahead of a commit.
+ *
+ * If so, the backend is not canceled any more when the lock is lost, until
+ * slot_end_commit().
+ */
+bool
+slot_begin_commit(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		mine;
+
+	/* shared will do: only the worker looks, and only under an exclusive lock */
+	slot_lock(slot, LW_SHARED);
+	mine = is_held(proc);
+	proc->committing = mine;
+	slot_unlock(slot);
+	return mine;
+}
+
+/*
+ * slot_end_commit
+ *		The commit is over, and the backend goes on holding the slot.
+ */
+void
+slot_end_commit(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot_lock(slot, LW_SHARED);
+	proc->committing = false;
+	slot_unlock(slot);
+}
+
+/*
+ * slot_read_state
+ *		The state of a slot that the caller wants.
+ */
+ZkSlotState
+slot_read_state(ZkSlot *slot)
+{
+	ZkSlotState state;
+
+	slot_lock(slot, LW_SHARED);
+	state = slot->state;
+	slot_unlock(slot);
+	return state;
+}
+
+/*
+ * slot_is_leaving
+ *		Is the contender of a slot, which the caller wants, being given up?
+ *
+ * If so, sets *stuck to whether ZooKeeper does not let it go.
+ */
+bool
+slot_is_leaving(ZkSlot *slot, bool *stuck)
+{
+	bool		leaving;
+
+	slot_lock(slot, LW_SHARED);
+	leaving = slot->state == ZK_SLOT_RELEASING;
+	*stuck = slot->queued;
+	slot_unlock(slot);
+	return leaving;
+}
+
+/*
+ * slot_set_scope
+ *		Tell zk_locks whether the backend has a session-scoped hold.
+ */
+void
+slot_set_scope(ZkProcLock *proc, bool session)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	proc->session = session;
+	slot_unlock(slot);
+}

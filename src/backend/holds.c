@@ -995,7 +995,7 @@ warn_of_old_snapshot(const char *name, bool session)
 	ereport(WARNING,
 			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
 					name),
-			 errdetail("Changes that the holder before committed under the lock are not visible."),
+			 errdetail("Changes that the previous holder committed under the lock are not visible."),
 			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
 }
 
@@ -1190,7 +1190,7 @@ check_again(const HeldLock *lock, const ZkRequest *request)
 				 errmsg("cannot make the shared lock \"%s\" exclusive",
 						zk_name_of_key(lock->key)),
 				 errdetail("Two transactions that did so would wait for each other forever."),
-				 errhint("Take the exclusive lock first, or give the shared one back before.")));
+				 errhint("Take the exclusive lock first, or release the shared lock first.")));
 	if (request->permits != lock->permits)
 		report_permits(request->name, request->permits, lock->permits);
 }

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "access/parallel.h"
-#include "backend/backend.h"
+#include "backend/hooks.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -601,7 +601,7 @@ _PG_init(void)
 		return;
 
 	define_settings();
-	holds_init();
+	hooks_init();
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = zk_shmem_request;
 	prev_shmem_startup_hook = shmem_startup_hook;

@@ -12,7 +12,7 @@
  */
 #include "postgres.h"
 
-#include "backend/backend.h"
+#include "backend/hooks.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -88,7 +88,7 @@ _PG_init(void)
 		return;
 
 	settings_define();
-	holds_init();
+	hooks_init();
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = zk_shmem_request;
 	prev_shmem_startup_hook = shmem_startup_hook;

@@ -27,7 +27,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "backend/backend.h"
+#include "backend/fence.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * functions.c
- *		The SQL functions that take and give back locks.
+ *		The SQL functions that take and release locks.
  *
- * Arguments in, errors and results out; what the calls do is in holds.c.
+ * Arguments in, errors and results out; what the calls do is in acquire.c and
+ * holds.c.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -16,12 +17,14 @@
 
 #include <limits.h>
 
-#include "access/parallel.h"
-#include "backend/backend.h"
+#include "backend/acquire.h"
+#include "backend/fence.h"
+#include "backend/holds.h"
+#include "backend/names.h"
+#include "backend/patience.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "lib/qunique.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/settings.h"
@@ -38,88 +41,6 @@ PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_fence);
-
-/*
- * zk_check_preloaded
- *		Fail (55000) if zklock was not loaded at server start.
- */
-void
-zk_check_preloaded(void)
-{
-	if (!slots_available())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("zklock must be loaded via \"shared_preload_libraries\""),
-				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
-}
-
-/*
- * Fail (F0000) if a setting has been given a value that is none: with the
- * default in its place this would be another lock.
- */
-static void
-check_settings(void)
-{
-	ZkWrongSetting wrong;
-
-	if (!zk_wrong_setting(true, &wrong))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIG_FILE_ERROR),
-			 errmsg("cannot use locks in ZooKeeper because of an invalid value for parameter \"%s\"",
-					wrong.name),
-			 wrong.value ?
-			 errdetail("The value is \"%s\".  %s", wrong.value, wrong.problem) :
-			 errdetail("%s", wrong.problem),
-			 errhint("Correct it where it is set: the view pg_settings tells where.  In a configuration file, reload it then.")));
-}
-
-/*
- * zk_lock_name
- *		The lock that an SQL argument names.
- *
- * Errors: 22004 NULL; 22023 empty or too long; 55000 not preloaded, or in
- * single-user mode; 0A000 in a parallel worker; F0000 a setting is wrong.
- */
-void
-zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
-{
-	char	   *utf8;
-	char		encoded[ZNODE_MAX_NAME + 1];
-
-	zk_check_preloaded();
-	if (!IsUnderPostmaster)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot use locks in ZooKeeper in single-user mode"),
-				 errdetail("There is no zklock worker.")));
-	if (IsParallelWorker())
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot use locks in ZooKeeper in a parallel worker")));
-	check_settings();
-	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lock name must not be null")));
-
-	lock->name = TextDatumGetCString(name);
-	if (lock->name[0] == '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("lock name must not be empty")));
-
-	utf8 = pg_server_to_any(lock->name, strlen(lock->name), PG_UTF8);
-	if (znode_encode_name(utf8, strlen(utf8), encoded, sizeof(encoded)) < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("lock name is too long"),
-				 errdetail("In a znode path, where letters, digits and \"-_.~:@=+,\" take one byte and every other byte of UTF-8 takes three, it is longer than %d bytes.",
-						   ZNODE_MAX_NAME)));
-	strlcpy(lock->path, zklock_root, sizeof(lock->path));
-	strlcat(lock->path, "/", sizeof(lock->path));
-	strlcat(lock->path, encoded, sizeof(lock->path));
-}
 
 /* The lock that argument 0 names. */
 static void
@@ -173,6 +94,165 @@ kind_of_lock(bool shared)
 		ZNODE_WRITER : ZNODE_MUTEX;
 }
 
+static void
+report_permits(const char *name, int permits, int permits_found)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("semaphore \"%s\" is in use with %d permits, not %d",
+					name, permits_found, permits),
+			 errhint("All users of a semaphore must agree on its number of permits.")));
+}
+
+/* A lock and a semaphore have the same name. */
+static void
+report_mixed(const char *name, bool permit)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 permit ?
+			 errmsg("\"%s\" is in use as a lock, not as a semaphore", name) :
+			 errmsg("\"%s\" is in use as a semaphore, not as a lock", name),
+			 permit ?
+			 errdetail("Somebody takes it as a lock.") :
+			 errdetail("Somebody uses zk_acquire() with this name, or Curator's semaphore."),
+			 errhint("Use different names.  ZooKeeper forgets a name that is not used any more within a minute or two.")));
+}
+
+static void
+report_refusal(const ZkRequest *request, const ZkResult *result)
+{
+	const char *name = result->name;
+	bool		permit = request->kind == ZNODE_PERMIT;
+
+	switch (result->refusal)
+	{
+		case ZK_REFUSAL_PERMITS:
+			report_permits(name, request->permits, result->permits_found);
+			break;
+		case ZK_REFUSAL_MIXED:
+			report_mixed(name, permit);
+			break;
+		case ZK_REFUSAL_ENDED:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the sequence numbers of \"%s\" in ZooKeeper are used up",
+							name),
+					 errdetail("ZooKeeper's counter of the directory \"%s\" has ended at 2147483647, and znodes in the directory keep it from beginning anew.",
+							   zk_path_of_key(result->key)),
+					 errhint("Stop the other clients that use this name, and delete their znodes and the directory.")));
+			break;
+		case ZK_REFUSAL_ACCESS:
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("ZooKeeper denied access to lock \"%s\"", name),
+					 errdetail("The credentials of this server do not allow it to create znodes in \"%s\".",
+							   zk_path_of_key(result->key)),
+					 errhint("Check \"zklock.auth\" and \"zklock.acl\", and the ACL of the znode.")));
+			break;
+		case ZK_REFUSAL_NO_CHROOT:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIG_FILE_ERROR),
+					 errmsg("could not create lock \"%s\" in ZooKeeper", name),
+					 errdetail("The chroot of \"zklock.servers\" does not exist in ZooKeeper."),
+					 errhint("Create that znode, or change \"zklock.servers\".")));
+			break;
+		case ZK_REFUSAL_NO_ROOM:
+			ereport(ERROR,
+					(errcode(ERRCODE_OUT_OF_MEMORY),
+					 errmsg("no room for lock \"%s\" in the ZooKeeper session",
+							name),
+					 errdetail("The paths of this server's znodes take %lld bytes; a session may have %d bytes of them.",
+							   (long long) path_bytes_read(), ZK_MAX_PATH_BYTES),
+					 errhint("Hold and await fewer locks at a time, or use shorter names.")));
+			break;
+		case ZK_REFUSAL_NONE:
+		case ZK_REFUSAL_OTHER:
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("ZooKeeper refused lock \"%s\"", name),
+					 errhint("The server log has the details.")));
+			break;
+	}
+}
+
+static void
+waiting_callback(void *arg)
+{
+	acquire_error_context(arg);
+}
+
+/* Report why the locks of a request were not acquired. */
+static void
+report_failure(const ZkRequest *request, const ZkResult *result)
+{
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = waiting_callback,
+		.arg = unconstify(char *, result->name)
+	};
+
+	switch (result->outcome)
+	{
+		case ZK_NO_SESSION:
+			error_context_stack = &context;
+			zk_report_no_session(ERROR, result->name, result->session);
+			break;
+		case ZK_DENIED:
+			error_context_stack = &context;
+			report_refusal(request, result);
+			break;
+		case ZK_LOST:
+			hold_report_lost(result->key, false);
+			break;
+		case ZK_HELD_SHARED:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot make the shared lock \"%s\" exclusive",
+							zk_name_of_key(result->key)),
+					 errdetail("Two transactions that did so would wait for each other forever."),
+					 errhint("Take the exclusive lock first, or release the shared lock first.")));
+			break;
+		case ZK_HELD_OTHER_PERMITS:
+			report_permits(request->name, request->permits,
+						   result->permits_found);
+			break;
+		case ZK_NOT_IN_TIME:
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("could not obtain lock \"%s\" in ZooKeeper",
+							result->name)));
+			break;
+		case ZK_ACQUIRED:
+		case ZK_NOT_HELD:
+			Assert(false);
+			break;
+	}
+}
+
+/*
+ * Take the locks of a request.  Returns false if it may, and they cannot be had
+ * in time.
+ *
+ * Errors: 55P03 timeout; 53200 out of slots, or of room in the session; 57P03 no
+ * session; 42501, 55000, F0000 or 58000 refused by ZooKeeper; 57014 cancelled;
+ * 40P01 deadlock within the cluster; 40001 if a lock is held, but has been
+ * lost; 55000 if a shared lock would have to be made exclusive, a semaphore has
+ * other permits, or a name is a lock here and a semaphore there.
+ */
+static bool
+acquire(const ZkRequest *request)
+{
+	ZkResult	result;
+	ZkOutcome	outcome = acquire_locks(request, &result);
+
+	if (outcome == ZK_NOT_IN_TIME && request->try)
+		return false;
+	if (outcome != ZK_ACQUIRED)
+		report_failure(request, &result);
+	return true;
+}
+
 /* zk_lock() and zk_try_lock(). */
 static bool
 acquire_lock(FunctionCallInfo fcinfo, bool try)
@@ -186,7 +266,7 @@ acquire_lock(FunctionCallInfo fcinfo, bool try)
 	request.timeout = get_timeout(fcinfo, 1);
 	request.kind = kind_of_lock(get_choice(fcinfo, 2));
 	request.session = get_choice(fcinfo, 3);
-	return hold_acquire(&request);
+	return acquire(&request);
 }
 
 /*
@@ -197,7 +277,7 @@ acquire_lock(FunctionCallInfo fcinfo, bool try)
  * lock_timeout.
  *
  * Errors: 22004 NULL name, mode or scope; 22023 empty or overlong name,
- * negative timeout; 55000 not preloaded; and those of hold_acquire().
+ * negative timeout; 55000 not preloaded; and those of acquire().
  */
 Datum
 zk_lock(PG_FUNCTION_ARGS)
@@ -264,7 +344,7 @@ zk_lock_all(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("cannot take more than %d locks together",
 						ZK_MAX_TOGETHER)));
-	(void) hold_acquire(&request);
+	(void) acquire(&request);
 	PG_RETURN_VOID();
 }
 
@@ -292,7 +372,7 @@ acquire_permit(FunctionCallInfo fcinfo, bool try)
 	request.kind = ZNODE_PERMIT;
 	request.session = get_choice(fcinfo, 3);
 	zk_semaphore_key(lock.path, key);
-	return hold_acquire(&request);
+	return acquire(&request);
 }
 
 /*
@@ -351,15 +431,36 @@ Datum
 zk_unlock_all(PG_FUNCTION_ARGS)
 {
 	zk_check_preloaded();
-	hold_release_session();
+	holds_release_session();
 	PG_RETURN_VOID();
+}
+
+/*
+ * The fencing token of a lock that this session holds.
+ *
+ * Errors: 55000 if the lock is not held; 40001 if it has been lost.
+ */
+static int64
+get_token(const ZkLockName *lock)
+{
+	int64		token = 0;
+	ZkOutcome	outcome = acquire_token(lock->path, &token);
+
+	if (outcome == ZK_NOT_HELD)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is not held", lock->name),
+				 errhint("Call zk_lock() first.")));
+	if (outcome == ZK_LOST)
+		hold_report_lost(lock->path, false);
+	return token;
 }
 
 /*
  * zk_fencing_token(name text) returns bigint
  *
  * The token of a lock that this session holds.  Errors: those of the name, as
- * in zk_lock(), and of hold_token().
+ * in zk_lock(), and of get_token().
  */
 Datum
 zk_fencing_token(PG_FUNCTION_ARGS)
@@ -367,7 +468,7 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 	ZkLockName	lock;
 
 	get_lock_name(fcinfo, &lock);
-	PG_RETURN_INT64(hold_token(lock.path, lock.name));
+	PG_RETURN_INT64(get_token(&lock));
 }
 
 /*
@@ -375,7 +476,7 @@ zk_fencing_token(PG_FUNCTION_ARGS)
  *
  * The token of a lock that this transaction holds, written into table
  * zk_fences.  Errors: those of the name, as in zk_lock(); 25006 in a read-only
- * transaction; those of hold_token() and fence_write().
+ * transaction; those of get_token() and fence_write().
  */
 Datum
 zk_fence(PG_FUNCTION_ARGS)
@@ -385,7 +486,7 @@ zk_fence(PG_FUNCTION_ARGS)
 
 	get_lock_name(fcinfo, &lock);
 	PreventCommandIfReadOnly("zk_fence()");
-	token = hold_token(lock.path, lock.name);
+	token = get_token(&lock);
 	fence_write(fcinfo->flinfo->fn_oid, lock.name, token);
 	PG_RETURN_INT64(token);
 }

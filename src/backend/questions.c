@@ -17,7 +17,9 @@
 
 #include <limits.h>
 
-#include "backend/backend.h"
+#include "backend/names.h"
+#include "backend/patience.h"
+#include "backend/questions.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"

@@ -12,12 +12,11 @@
  */
 #include "postgres.h"
 
-#include "backend/backend.h"
-#include "catalog/namespace.h"
+#include "backend/heavyweight.h"
+#include "backend/names.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/settings.h"
@@ -38,18 +37,6 @@ PG_FUNCTION_INFO_V1(zk_stats_reset);
 #define SESSION_STATUS_COLUMNS_1_0	11
 #define STATS_STATUS_COLUMNS	13
 
-/*
- * zk_path_of_key
- *		The lock directory of a slot key, palloc'd.
- */
-char *
-zk_path_of_key(const char *key)
-{
-	const char *mark = strstr(key, ZK_KEY_MARK);
-
-	return mark ? pnstrdup(key, mark - key) : pstrdup(key);
-}
-
 static const char *
 mode_name(ZnodeKind kind)
 {
@@ -64,57 +51,6 @@ mode_name(ZnodeKind kind)
 			return "permit";
 	}
 	return "unknown";
-}
-
-/*
- * zk_text_of_utf8
- *		UTF-8 in the server encoding, palloc'd; NULL if it is not valid or has
- *		characters that this encoding does not have.
- */
-char *
-zk_text_of_utf8(const char *utf8, int len)
-{
-	int			encoding = GetDatabaseEncoding();
-	char	   *text;
-	Oid			conversion;
-
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
-		return pg_verify_mbstr(encoding, utf8, len, true) ?
-			pnstrdup(utf8, len) : NULL;
-
-	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
-	if (!OidIsValid(conversion) ||
-		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
-		return NULL;
-	text = palloc(len * MAX_CONVERSION_GROWTH + 1);
-
-	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
-									  (unsigned char *) unconstify(char *, utf8),
-									  len, (unsigned char *) text,
-									  len * MAX_CONVERSION_GROWTH + 1,
-									  true) != len)
-		return NULL;
-	return text;
-}
-
-/*
- * zk_name_of_key
- *		The lock name of a path or slot key, palloc'd, in the server encoding.
- *
- * A name that was taken in another database may not exist in this one's
- * encoding; then it is given as it stands in the path.
- */
-char *
-zk_name_of_key(const char *key)
-{
-	char	   *path = zk_path_of_key(key);
-	const char *slash = strrchr(path, '/');
-	const char *encoded = slash ? slash + 1 : path;
-	char		utf8[ZNODE_MAX_NAME + 1];
-	int			len = znode_decode_name(encoded, utf8, sizeof(utf8));
-	char	   *name = len < 0 ? NULL : zk_text_of_utf8(utf8, len);
-
-	return name ? name : pstrdup(encoded);
 }
 
 /*
@@ -143,7 +79,7 @@ zk_lock_status(PG_FUNCTION_ARGS)
 
 		CHECK_FOR_INTERRUPTS();
 		path = zk_path_of_key(rows[i].key);
-		zk_locktag(rows[i].kind == ZNODE_PERMIT ? rows[i].key : path, &tag);
+		heavyweight_tag(zk_hold_key(rows[i].key, rows[i].kind), &tag);
 		values[n++] = CStringGetTextDatum(zk_name_of_key(rows[i].key));
 		values[n++] = Int32GetDatum(rows[i].pid);
 		values[n++] = CStringGetTextDatum(mode_name(rows[i].kind));

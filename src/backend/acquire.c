@@ -1,0 +1,680 @@
+/*-------------------------------------------------------------------------
+ *
+ * acquire.c
+ *		Taking locks, in two tiers.
+ *
+ * First a heavyweight lock, where PostgreSQL queues the backends of this
+ * cluster (heavyweight.c).  Then the slot (slots.c): if the cluster owns the
+ * lock already, the backend takes it at once, else it asks the worker to queue
+ * in ZooKeeper, and waits.
+ *
+ * What the call has come to is in attempt.c all the time, so that an error may
+ * come at any point.  An outcome that the caller can report is returned: errors
+ * are only those of PostgreSQL itself (cancel, deadlock, lock_timeout in the
+ * lock manager, out of memory or slots).
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/acquire.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "access/xact.h"
+#include "backend/acquire.h"
+#include "backend/attempt.h"
+#include "backend/commit.h"
+#include "backend/heavyweight.h"
+#include "backend/holds.h"
+#include "backend/names.h"
+#include "backend/patience.h"
+#include "backend/questions.h"
+#include "miscadmin.h"
+#include "shared/compat.h"
+#include "shared/stats.h"
+#include "shared/test_build.h"
+#include "storage/proc.h"
+#include "utils/snapmgr.h"
+
+/*
+ * How long to wait for news of a slot, in ms: readers look again whether a
+ * writer still waits behind the others.
+ */
+#define RECHECK_MS			1000
+
+/* How long to wait for the owner's name, for the log, in ms. */
+#define OWNER_QUESTION_MS	1000
+
+/* How long to wait until looking again whether the session is sure, in ms. */
+#define UNPROVED_RECHECK_MS	10
+
+/* The wait of a call, through both tiers. */
+typedef struct SlotWait
+{
+	ZkResult   *result;			/* with the name of the lock waited for */
+	bool		immediate;		/* wait behind nobody */
+	int64		deadline;		/* of zk_now_ms(), or -1 */
+	int64		called_us;		/* of zk_now_us() */
+	int64		called_ms;		/* of zk_now_ms() */
+	bool		queued;			/* a backend or contender was ahead of us ... */
+	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
+	bool		asked;			/* the cluster did not own it already */
+	int64		no_session_since;	/* of zk_now_ms(), or 0 */
+	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
+	bool		logged;			/* for log_lock_waits */
+	ZkSlot	   *prepared;		/* whose condition variable we wait for */
+	uint32		ticket;			/* of proof_ask(), or 0 */
+} SlotWait;
+
+/*
+ * acquire_error_context
+ *		The context of an error in a wait, or about its outcome.
+ */
+void
+acquire_error_context(const char *name)
+{
+	errcontext("while waiting for lock \"%s\" in ZooKeeper", name);
+}
+
+static void
+waiting_callback(void *arg)
+{
+	acquire_error_context(((const SlotWait *) arg)->result->name);
+
+	/* lock_timeout within the lock manager */
+	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
+		attempt.failure = ZK_FAILURE_TIMEOUT;
+}
+
+/*
+ * How long a call without a place in the queue may sleep, in ms; 0, and
+ * ZK_NO_SESSION, if there was no session for too long.
+ */
+static int64
+check_session(SlotWait *wait)
+{
+	ZkSessionInfo info;
+	int64		patience = zk_session_patience(wait->called_ms,
+											   &wait->no_session_since, &info);
+
+	if (patience == 0)
+	{
+		wait->result->outcome = ZK_NO_SESSION;
+		wait->result->session = palloc(sizeof(info));
+		*wait->result->session = info;
+	}
+	return patience;
+}
+
+/* ZooKeeper has refused the lock. */
+static void
+note_refusal(ZkResult *result, const HeldLock *lock, ZkRefusal refusal,
+			 int permits_found)
+{
+	result->outcome = ZK_DENIED;
+	result->key = pstrdup(lock->key);	/* the entry goes in a moment */
+	result->refusal = refusal;
+	result->permits_found = permits_found;
+}
+
+static const char *
+lock_word(ZnodeKind kind)
+{
+	return kind == ZNODE_READER ? "shared lock" :
+		kind == ZNODE_PERMIT ? "a permit of" : "exclusive lock";
+}
+
+/*
+ * As the lock manager does for log_lock_waits: tell once which contender has
+ * kept us waiting for deadlock_timeout.  Returns in how many ms that is due, or
+ * -1 if it is not.
+ */
+static int64
+log_wait(SlotWait *wait, const HeldLock *lock)
+{
+	char		owner[256];
+	int64		waited;
+	bool		known;
+
+	if (!log_lock_waits || wait->logged)
+		return -1;
+	waited = zk_now_ms() - wait->started;
+	if (waited < DeadlockTimeout)
+		return DeadlockTimeout - waited;
+
+	wait->logged = true;
+	wait->prepared = NULL;		/* the question sleeps, too */
+	known = ask_owner(zk_path_of_key(lock->key),
+					  wait->deadline < 0 ? OWNER_QUESTION_MS :
+					  (int) Min(zk_time_left(wait->deadline), OWNER_QUESTION_MS),
+					  owner, sizeof(owner));
+	ereport(LOG,
+			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
+					MyProcPid, lock_word(lock->kind), wait->result->name,
+					(long long) waited),
+			 known ? errdetail_log("First in the queue: %s", owner) : 0));
+	return -1;
+}
+
+/* The end of a wait whose beginning was logged. */
+static void
+log_wait_end(const SlotWait *wait, const HeldLock *lock)
+{
+	ZK_FAIL_AT("log");
+	if (wait->logged)
+		ereport(LOG,
+				(errmsg("process %d acquired %s \"%s\" in ZooKeeper after %lld ms",
+						MyProcPid, lock_word(lock->kind), wait->result->name,
+						(long long) (zk_now_ms() - wait->started))));
+}
+
+/*
+ * Sleep until the slot has changed, or something else must be looked at.
+ * Returns false if the wait is over without success.  The first call for a
+ * slot only prepares to sleep: the caller must look at it once more.
+ */
+static bool
+wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
+{
+	static uint32 wait_event = 0;
+	ZkSlot	   *slot = lock->proc->slot;
+	int64		sleep = zk_time_left(wait->deadline);
+	int64		log_in;
+
+	wait->asked = true;
+	if (take == ZK_QUEUED)
+		wait->queued = wait->in_queue = true;
+	if (wait->started == 0)
+		wait->started = zk_now_ms();
+	if (sleep == 0 || (wait->queued && wait->immediate))
+		return false;
+	if (!wait->in_queue)
+	{
+		int64		recheck = check_session(wait);
+
+		if (recheck == 0)
+			return false;
+		sleep = sleep < 0 ? recheck : Min(sleep, recheck);
+	}
+	else
+		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
+	if (take == ZK_UNPROVED)
+	{
+		if (wait->ticket == 0 || proof_is_given(wait->ticket))
+			wait->ticket = proof_ask();
+		sleep = Min(sleep, UNPROVED_RECHECK_MS);
+	}
+	log_in = log_wait(wait, lock);
+	if (log_in >= 0)
+		sleep = Min(sleep, log_in);
+
+	if (wait->prepared != slot)
+	{
+		ConditionVariablePrepareToSleep(&slot->cv);
+		wait->prepared = slot;
+		return true;
+	}
+	(void) ConditionVariableTimedSleep(&slot->cv, Min(sleep, INT_MAX),
+									   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+	CHECK_FOR_INTERRUPTS();
+	return true;
+}
+
+/*
+ * We have the heavyweight lock, so nobody of this cluster can be first in line
+ * in the other mode.  A contender of that mode that the cluster has all the
+ * same would stand in our way, and wait for us.  It may come while we wait, so
+ * this is done again and again.
+ */
+static void
+yield_other_mode(const HeldLock *lock)
+{
+	char		key[ZK_SLOT_KEY_SIZE];
+
+	if (zk_other_mode_key(lock->key, lock->kind, key))
+		slot_yield(key);
+}
+
+/*
+ * A call that waits behind nobody must not fail because of the cluster's own
+ * contender of the other mode, while that is being deleted.  Returns false if
+ * it is not gone in time, or ZooKeeper does not let it go.
+ */
+static bool
+wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
+{
+	static uint32 wait_event = 0;
+	char		key[ZK_SLOT_KEY_SIZE];
+	ZkContender contender;
+	ZkSlot	   *slot;
+	bool		stuck;
+	bool		gone = true;
+
+	yield_other_mode(lock);
+	if (!zk_other_mode_key(lock->key, lock->kind, key) ||
+		slot_find_contender(key, &contender) != ZK_SLOT_RELEASING)
+		return true;
+
+	attempt.other = slot_want(key, lock->kind, false, true);
+	slot = attempt.other->slot;
+	while (slot_is_leaving(slot, &stuck))
+	{
+		int64		left = zk_time_left(wait->deadline);
+		int64		sleep;
+
+		if (stuck || left == 0 || (sleep = check_session(wait)) == 0)
+		{
+			gone = false;
+			break;
+		}
+		if (left > 0)
+			sleep = Min(sleep, left);
+		(void) ConditionVariableTimedSleep(&slot->cv, Min(sleep, INT_MAX),
+										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+	}
+	ConditionVariableCancelSleep();
+	slot_unwant(attempt.other);
+	attempt.other = NULL;
+	return gone;
+}
+
+/*
+ * The second tier: take the slot, or have the worker queue for it and wait.
+ * Returns false if that ended without success.
+ *
+ * Nothing may throw between the take and hold_push(): there is no hold yet that
+ * an error could release.
+ */
+static bool
+take_slot(HeldLock *lock, SlotWait *wait)
+{
+	ZkTake		take;
+
+	if (wait->immediate && !wait_for_other_mode(lock, wait))
+		return false;
+	for (;;)
+	{
+		ZkRefusal	refusal;
+		int			permits_found;
+
+		take = slot_take(lock->proc, lock->permits, &refusal, &permits_found);
+		if (take == ZK_REFUSED)
+		{
+			note_refusal(wait->result, lock, refusal, permits_found);
+			break;
+		}
+		if (take != ZK_TAKEN &&
+			slot_read_state(lock->proc->slot) != ZK_SLOT_HELD)
+			yield_other_mode(lock);
+		if (take == ZK_TAKEN || !wait_for_slot(wait, lock, take))
+			break;
+	}
+	ConditionVariableCancelSleep();
+	return take == ZK_TAKEN;
+}
+
+/* The same for several slots: all or none. */
+static bool
+take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
+{
+	ZkProcLock **procs = palloc(nlocks * sizeof(ZkProcLock *));
+	uint32		group = 0;
+	ZkTake		take;
+
+	for (int i = 0; i < nlocks; i++)
+		procs[i] = locks[i]->proc;
+	for (;;)
+	{
+		ZkRefusal	refusal;
+		int			which;
+
+		take = slots_take_together(procs, nlocks, &group, &which, &refusal);
+		if (take == ZK_TAKEN)
+			break;
+		for (int i = 0; i < nlocks; i++)
+			yield_other_mode(locks[i]);
+		wait->result->name = zk_name_of_key(locks[which]->key);
+		if (take == ZK_REFUSED)
+			note_refusal(wait->result, locks[which], refusal, 0);
+		if (take == ZK_REFUSED || !wait_for_slot(wait, locks[which], take))
+			break;
+	}
+	ConditionVariableCancelSleep();
+	pfree(procs);
+	return take == ZK_TAKEN;
+}
+
+/*
+ * A transaction whose snapshot was taken ahead of the wait does not see what
+ * the previous holder has committed.
+ */
+static void
+warn_of_old_snapshot(const char *name, bool session)
+{
+	if (attempt.snapshot_warned || !IsolationUsesXactSnapshot() ||
+		!FirstSnapshotSet)
+		return;
+	if (session && !IsTransactionBlock())
+		return;					/* the snapshot ends with this statement */
+	attempt.snapshot_warned = true;
+	ZK_FAIL_AT("warn");
+	ereport(WARNING,
+			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
+					name),
+			 errdetail("Changes that the previous holder committed under the lock are not visible."),
+			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
+}
+
+/* The first tier of one lock. */
+static bool
+acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
+{
+	if (heavyweight_lock(&lock->tag, lock->mode, false, false, -1))
+		return true;
+	if (wait->immediate)
+		return false;
+	wait->queued = true;
+	if (lock->mode == ExclusiveLock)
+		slot_ask(lock->proc);
+	return request->try && wait->deadline >= 0 ?
+		heavyweight_try_until(&lock->tag, lock->mode, wait->deadline) :
+		heavyweight_lock(&lock->tag, lock->mode, false, true, wait->deadline);
+}
+
+/*
+ * The first tier of several locks, in the order of their paths, which all
+ * callers share.  While we wait for one, the cluster must not keep those that
+ * we are first in line for.
+ */
+static bool
+acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
+{
+	for (int i = 0; i < nlocks; i++)
+	{
+		const HeldLock *lock = locks[i];
+
+		if (heavyweight_lock(&lock->tag, lock->mode, false, false, -1))
+			continue;
+		wait->queued = true;
+		if (wait->immediate)
+			return false;
+		for (int j = 0; j < i; j++)
+		{
+			slot_yield(locks[j]->key);
+			yield_other_mode(locks[j]);
+		}
+		wait->result->name = zk_name_of_key(lock->key);
+		if (!heavyweight_lock(&lock->tag, lock->mode, false, true,
+							  wait->deadline))
+			return false;
+	}
+	return true;
+}
+
+static void
+want_slots(const ZkRequest *request)
+{
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		HeldLock   *lock = attempt.locks[i];
+		bool		together = attempt.nlocks > 1;
+		char		key[ZK_SLOT_KEY_SIZE];
+
+		zk_slot_key(lock->key, lock->kind, together, key);
+		lock->proc = slot_want(key, lock->kind, request->session, together);
+	}
+}
+
+/*
+ * The latest holds of these locks, which are of the transaction, are the
+ * session's from now on: all or none.  Only now, so that an error on the way
+ * here leaves nothing behind.
+ */
+static void
+make_session_scoped(HeldLock **locks, int nlocks)
+{
+	volatile int n = 0;
+
+	PG_TRY();
+	{
+		/* without waiting: pg_advisory_unlock_all() may have let others in */
+		for (; n < nlocks; n++)
+			(void) heavyweight_lock(&locks[n]->tag, locks[n]->mode, true,
+									false, -1);
+		ZK_FAIL_AT("session");
+	}
+	PG_CATCH();
+	{
+		while (n-- > 0)
+			heavyweight_unlock(&locks[n]->tag, locks[n]->mode, true, 1);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	for (int i = 0; i < nlocks; i++)
+	{
+		heavyweight_unlock(&locks[i]->tag, locks[i]->mode, false, 1);
+		hold_move_to_session(locks[i]);
+	}
+}
+
+/* A call that has acquired no lock.  The caller has set the outcome. */
+static void
+fail_tiers(bool tier1, const ZkResult *result)
+{
+	HeldLock   *first = attempt.locks[0];
+
+	if (result->outcome == ZK_NOT_IN_TIME)
+	{
+		attempt.failure = ZK_FAILURE_TIMEOUT;
+		/* those of several, or in any other case, go with the error */
+		if (tier1 && attempt.nlocks == 1)
+			heavyweight_unlock(&first->tag, first->mode, false, 1);
+	}
+	attempt_abandon();
+}
+
+/* A call that has acquired its locks: they are held from now on. */
+static void
+hold_acquired(const ZkRequest *request, const SlotWait *wait)
+{
+	int			nlocks = attempt.nlocks;
+
+	for (int i = 0; i < nlocks; i++)
+	{
+		hold_push(attempt.locks[i]);
+		stats_count_take(!wait->asked, wait->queued,
+						 attempt.locks[i]->proc->since - wait->called_us);
+	}
+	attempt_succeed();
+
+	/* from here on an error ends the holds, too */
+	ZK_FAIL_AT("ask");
+	for (int i = 0; i < nlocks; i++)
+		if (attempt.locks[i]->kind == ZNODE_READER)
+			slot_ask_for_others(attempt.locks[i]->key);
+	log_wait_end(wait, attempt.locks[0]);
+	if (wait->queued)
+		warn_of_old_snapshot(wait->result->name, request->session);
+}
+
+/*
+ * Both tiers in order, for the locks in "attempt", which this backend does not
+ * hold.  Returns false if they were not acquired.
+ */
+static bool
+acquire_tiers(const ZkRequest *request, SlotWait *wait)
+{
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = waiting_callback,
+		.arg = wait
+	};
+	int			nlocks = attempt.nlocks;
+	bool		tier1;
+	bool		got;
+
+	error_context_stack = &context;
+	/* ahead of the wait, so that a holder hands the slot on */
+	want_slots(request);
+	if (nlocks == 1)
+	{
+		tier1 = acquire_heavyweight(attempt.locks[0], request, wait);
+		got = tier1 && take_slot(attempt.locks[0], wait);
+	}
+	else
+	{
+		tier1 = acquire_heavyweights(attempt.locks, nlocks, wait);
+		got = tier1 && take_slots(attempt.locks, nlocks, wait);
+	}
+	if (!got)
+		fail_tiers(tier1, wait->result);
+	else
+	{
+		ZK_FAIL_AT("taken");
+		hold_acquired(request, wait);
+	}
+	error_context_stack = context.previous;
+	return got;
+}
+
+/* May the request have one more hold of a lock that this backend holds? */
+static ZkOutcome
+check_again(const HeldLock *lock, const ZkRequest *request)
+{
+	if (!slot_is_mine(lock->proc, NULL))
+		return ZK_LOST;
+	if (request->kind != ZNODE_READER && lock->kind == ZNODE_READER)
+		return ZK_HELD_SHARED;
+	if (request->permits != lock->permits)
+		return ZK_HELD_OTHER_PERMITS;
+	return ZK_ACQUIRED;
+}
+
+/*
+ * Sort the locks of a request: first those that this backend holds already, of
+ * which it fills in the number; the others are noted in "attempt", too.
+ * Returns false, with an outcome, if one that is held cannot be had again.
+ */
+static bool
+sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
+		   ZkResult *result)
+{
+	attempt_make_room(request->nkeys);
+	*nagain = 0;
+	for (int i = 0; i < request->nkeys; i++)
+	{
+		HeldLock   *lock = hold_prepare(request->keys[i], request->kind,
+										request->permits);
+		ZkOutcome	outcome;
+
+		if (!hold_is_held(lock))
+		{
+			attempt_add(lock);
+			locks[request->nkeys - attempt.nlocks] = lock;
+			continue;
+		}
+		outcome = check_again(lock, request);
+		if (outcome != ZK_ACQUIRED)
+		{
+			result->outcome = outcome;
+			result->key = lock->key;
+			result->permits_found = lock->permits;
+			attempt_abandon();
+			return false;
+		}
+		locks[(*nagain)++] = lock;
+	}
+	return true;
+}
+
+/* The wait begins now. */
+static void
+begin_wait(SlotWait *wait, const ZkRequest *request)
+{
+	wait->immediate = request->timeout == 0;
+	wait->called_us = zk_now_us();
+	wait->called_ms = wait->called_us / 1000;
+	wait->deadline = -1;
+	if (request->timeout > 0)
+		wait->deadline = wait->called_ms + request->timeout;
+	if (LockTimeout > 0)
+	{
+		int64		limit = wait->called_ms + LockTimeout;
+
+		wait->deadline = wait->deadline < 0 ? limit : Min(wait->deadline, limit);
+	}
+}
+
+/*
+ * acquire_locks
+ *		Take the locks of a request, once more where this backend holds them
+ *		already: all or none.
+ *
+ * Several keys cannot be tried, only waited for.  Returns the outcome, which is
+ * in *result, too.  Any but ZK_ACQUIRED the caller must report as an error, with
+ * one exception: ZK_NOT_IN_TIME if the request has "try".  The message of
+ * ZK_NO_SESSION and of ZK_DENIED has acquire_error_context().
+ *
+ * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
+ * cancelled; 40P01 deadlock within the cluster.
+ */
+ZkOutcome
+acquire_locks(const ZkRequest *request, ZkResult *result)
+{
+	SlotWait	wait = {.result = result};
+	HeldLock  **locks = palloc(request->nkeys * sizeof(HeldLock *));
+	int			nagain;
+
+	Assert(!request->try || request->nkeys == 1);
+	*result = (ZkResult) {
+		.outcome = ZK_NOT_IN_TIME,
+		.name = request->name,
+		.key = request->keys[0]
+	};
+	begin_wait(&wait, request);
+	if (!holds_exist())
+		commit_check_first();
+	if (!sort_locks(request, locks, &nagain, result))
+		return result->outcome;
+	if (attempt.nlocks > 0 && !acquire_tiers(request, &wait))
+		return result->outcome;
+
+	for (int i = 0; i < nagain; i++)
+	{
+		/* without waiting, as in make_session_scoped() */
+		(void) heavyweight_lock(&locks[i]->tag, locks[i]->mode, false, false,
+								-1);
+		hold_push(locks[i]);
+	}
+	if (request->session)
+		make_session_scoped(locks, request->nkeys);
+	return result->outcome = ZK_ACQUIRED;
+}
+
+/*
+ * acquire_token
+ *		The fencing token of a lock that this backend holds.
+ *
+ * Waits for the worker to learn it, if need be.  Returns ZK_ACQUIRED,
+ * ZK_NOT_HELD or ZK_LOST.
+ */
+ZkOutcome
+acquire_token(const char *key, int64 *token)
+{
+	static uint32 wait_event = 0;
+	HeldLock   *lock = hold_find(key);
+	bool		mine;
+
+	if (lock == NULL)
+		return ZK_NOT_HELD;
+	while ((mine = slot_is_mine(lock->proc, token)) && *token == 0)
+		ConditionVariableSleep(&lock->proc->slot->cv,
+							   ZkWaitEvent(wait_event, "ZkLockToken"));
+	ConditionVariableCancelSleep();
+	return mine ? ZK_ACQUIRED : ZK_LOST;
+}

@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * acquire.h
+ *		Taking locks, in two tiers.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/acquire.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ACQUIRE_H
+#define ZKLOCK_ACQUIRE_H
+
+#include "shared/slots.h"
+
+/* No limit but lock_timeout: see acquire_locks(). */
+#define ZK_NO_TIMEOUT	(-1)
+
+/* Locks that a backend asks for. */
+typedef struct ZkRequest
+{
+	char	  **keys;			/* hold keys, sorted, each once: see names.c */
+	int			nkeys;
+	const char *name;			/* what the user calls the first, for messages */
+	ZnodeKind	kind;
+	int			permits;		/* of a semaphore, or 0 */
+	bool		session;		/* scope: the session, or the transaction */
+	bool		try;			/* a timeout is no error */
+	int64		timeout;		/* ms, over both tiers; 0 waits behind nobody */
+} ZkRequest;
+
+/* What has become of a call. */
+typedef enum ZkOutcome
+{
+	ZK_ACQUIRED,
+	ZK_NOT_IN_TIME,				/* or not without waiting, if it must not */
+	ZK_NO_SESSION,				/* there was none for too long */
+	ZK_DENIED,					/* ZooKeeper refused */
+	ZK_LOST,					/* the lock was held already, and is lost */
+	ZK_HELD_SHARED,				/* it is held shared, and wanted exclusive */
+	ZK_HELD_OTHER_PERMITS,		/* the semaphore is held with another size */
+	ZK_NOT_HELD
+} ZkOutcome;
+
+/* The outcome, and what an error message about it tells. */
+typedef struct ZkResult
+{
+	ZkOutcome	outcome;
+	const char *name;			/* of the lock in question */
+	const char *key;			/* its hold key */
+	ZkRefusal	refusal;		/* of ZK_DENIED */
+	int			permits_found;	/* of ZK_HELD_OTHER_PERMITS, and of ZK_DENIED
+								 * because of ZK_REFUSAL_PERMITS */
+	ZkSessionInfo *session;		/* of ZK_NO_SESSION, palloc'd */
+} ZkResult;
+
+extern ZkOutcome acquire_locks(const ZkRequest *request, ZkResult *result);
+extern ZkOutcome acquire_token(const char *key, int64 *token);
+extern void acquire_error_context(const char *name);
+
+#endif							/* ZKLOCK_ACQUIRE_H */

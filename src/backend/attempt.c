@@ -1,0 +1,127 @@
+/*-------------------------------------------------------------------------
+ *
+ * attempt.c
+ *		The call under way that acquires locks.
+ *
+ * An error may come at any point of it.  So all that the call wants or has got,
+ * but does not hold yet, is noted here, where the callbacks for the end of the
+ * (sub)transaction find it and clean up.  There is one such call at a time.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/attempt.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "backend/attempt.h"
+#include "utils/memutils.h"
+
+/* What acquire.c changes as the call goes on; the rest changes here only. */
+Attempt		attempt = {.failure = ZK_FAILURE_ERROR};
+
+static int	maxlocks = 0;		/* room in attempt.locks */
+static SubTransactionId attempt_subid = InvalidSubTransactionId;
+
+/*
+ * attempt_make_room
+ *		Have room for so many locks, ahead of attempt_add().
+ */
+void
+attempt_make_room(int nlocks)
+{
+	if (nlocks <= maxlocks)
+		return;
+	if (attempt.locks == NULL)
+		attempt.locks = MemoryContextAlloc(TopMemoryContext,
+										   nlocks * sizeof(HeldLock *));
+	else
+		attempt.locks = repalloc(attempt.locks, nlocks * sizeof(HeldLock *));
+	maxlocks = nlocks;
+}
+
+/*
+ * attempt_add
+ *		Note that the call under way acquires this lock, which is not held yet.
+ *
+ * There is room for it.
+ */
+void
+attempt_add(HeldLock *lock)
+{
+	Assert(attempt.nlocks < maxlocks);
+	attempt.locks[attempt.nlocks++] = lock;
+	attempt_subid = GetCurrentSubTransactionId();
+	attempt.failure = ZK_FAILURE_ERROR;
+}
+
+/*
+ * attempt_succeed
+ *		End the call: its locks are held.
+ */
+void
+attempt_succeed(void)
+{
+	attempt.nlocks = 0;
+}
+
+/*
+ * attempt_abandon
+ *		End the call under way, if there is one, without its locks.
+ *
+ * It may have been granted them, if an error came right then.  Allocates
+ * nothing.
+ */
+void
+attempt_abandon(void)
+{
+	if (attempt.other)
+		slot_unwant(attempt.other);
+	attempt.other = NULL;
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		HeldLock   *lock = attempt.locks[i];
+
+		if (lock->proc && lock->proc->granted)
+			slot_drop(lock->proc, zk_now_us());
+		else if (lock->proc)
+			slot_unwant(lock->proc);
+		stats_count_failure(attempt.failure);
+		hold_forget(lock);
+	}
+	attempt.nlocks = 0;
+}
+
+/*
+ * attempt_end_transaction
+ *		The same at the end of a transaction.
+ */
+void
+attempt_end_transaction(void)
+{
+	attempt_abandon();
+	attempt.snapshot_warned = false;
+}
+
+static void
+abort_subxact_callback(SubXactEvent event, SubTransactionId subid,
+					   SubTransactionId parent pg_attribute_unused(),
+					   void *arg pg_attribute_unused())
+{
+	/* the subtransaction of heavyweight_try_until() is another one */
+	if (event == SUBXACT_EVENT_ABORT_SUB && attempt_subid == subid)
+		attempt_abandon();
+}
+
+/*
+ * attempt_init
+ *		Install the callback for subtransactions, at module load.
+ */
+void
+attempt_init(void)
+{
+	RegisterSubXactCallback(abort_subxact_callback, NULL);
+}

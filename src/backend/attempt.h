@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * attempt.h
+ *		The call under way that acquires locks.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/attempt.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ATTEMPT_H
+#define ZKLOCK_ATTEMPT_H
+
+#include "backend/holds.h"
+#include "shared/stats.h"
+
+typedef struct Attempt
+{
+	int			nlocks;			/* 0: no such call */
+	HeldLock  **locks;			/* that it acquires, none of them held yet */
+	ZkProcLock *other;			/* wants the slot of the other mode, to see it
+								 * go; or NULL */
+	ZkFailure	failure;		/* how to count it if it ends now */
+	bool		snapshot_warned;	/* in this transaction */
+} Attempt;
+
+extern Attempt attempt;
+
+extern void attempt_init(void);
+extern void attempt_make_room(int nlocks);
+extern void attempt_add(HeldLock *lock);
+extern void attempt_succeed(void);
+extern void attempt_abandon(void);
+extern void attempt_end_transaction(void);
+
+#endif							/* ZKLOCK_ATTEMPT_H */

@@ -1,0 +1,504 @@
+/*-------------------------------------------------------------------------
+ *
+ * commit.c
+ *		The end of a transaction that holds locks.
+ *
+ * The check is first and the release last.  Ahead of the commit every lock must
+ * still be ours.  The slot is dropped when the commit is visible to everybody
+ * and all callbacks for XACT_EVENT_COMMIT have run, since a foreign data
+ * wrapper's may commit on another server; and before the heavyweight lock is
+ * released, so that the next backend to get that finds the slot as it is.  A
+ * rollback drops the slot at once: there is nothing that others must see first,
+ * and a foreign server may keep a callback waiting.
+ *
+ * A command whose effects a rollback does not undo is checked ahead of it, when
+ * nothing has happened yet, and not at its commits.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/commit.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "backend/attempt.h"
+#include "backend/commit.h"
+#include "backend/holds.h"
+#include "backend/names.h"
+#include "catalog/pg_database.h"
+#include "commands/async.h"
+#include "miscadmin.h"
+#include "shared/compat.h"
+#include "shared/settings.h"
+#include "shared/test_build.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "utils/resowner.h"
+
+/* How long a commit waits for news of the session until it asks again, in ms. */
+#define PROOF_RECHECK_MS	100
+
+/* What ZooKeeper was asked so long ago proves nothing any more, in ms. */
+#define PROOF_MAX_AGE_MS	1000
+
+/* How long to keep others from NOTIFY meanwhile, in ms. */
+#define QUEUE_LOCK_MS		1000
+
+/* Of the current transaction: it uses foreign tables, perhaps. */
+static bool transaction_used_foreign = false;
+
+/* Of a command with lasting effects. */
+typedef enum Lasting
+{
+	LASTING_NONE,
+	LASTING_RUNNING,			/* it may commit several times by itself */
+	LASTING_DONE				/* the commit that ends it is to come */
+} Lasting;
+
+static Lasting lasting = LASTING_NONE;
+
+/* A check under way. */
+typedef struct CommitCheck
+{
+	uint32		ticket;			/* of proof_ask() */
+	int64		asked_at;		/* of zk_now_ms(); 0: not asked */
+	int64		queue_locked_at;	/* the same */
+	bool		notified;		/* the transaction has used NOTIFY */
+} CommitCheck;
+
+static void zk_xact_callback(XactEvent event, void *arg);
+
+/*
+ * commit_check_first
+ *		Make our transaction callback the first one.
+ *
+ * Callbacks run in the reverse
+ * order of registration, and our check ahead of the commit must come ahead of
+ * postgres_fdw's, which commits the remote side there.
+ */
+void
+commit_check_first(void)
+{
+	UnregisterXactCallback(zk_xact_callback, NULL);
+	RegisterXactCallback(zk_xact_callback, NULL);
+}
+
+/*
+ * commit_note_foreign
+ *		The transaction uses a foreign table, perhaps.
+ */
+void
+commit_note_foreign(void)
+{
+	transaction_used_foreign = true;
+}
+
+/*
+ * Every lock must still be ours, as far as this cluster knows.  From here on
+ * we are not canceled any more if one is lost.
+ */
+static void
+begin_commit_of_holds(void)
+{
+	HeldLock   *lock = NULL;
+
+	while ((lock = holds_next(lock)) != NULL)
+		if (!slot_begin_commit(lock->proc))
+			hold_report_lost(lock->key, true);
+}
+
+/* We may be canceled again. */
+static void
+end_commit_of_holds(void)
+{
+	HeldLock   *lock = NULL;
+
+	while ((lock = holds_next(lock)) != NULL)
+		if (lock->proc->committing)
+			slot_end_commit(lock->proc);
+}
+
+/*
+ * In place of the error under way, which a canceled statement has come to,
+ * report a lost lock, if there is one: the worker cancels the holders.
+ */
+static void
+explain_cancel(MemoryContext context, bool committing)
+{
+	HeldLock   *lock = NULL;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED)
+		return;
+	while ((lock = holds_next(lock)) != NULL)
+	{
+		if (slot_is_mine(lock->proc, NULL))
+			continue;
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		hold_report_lost(lock->key, committing);
+	}
+}
+
+/*
+ * commit_explain_cancel
+ *		In place of the error under way report (40001) a lost lock, if the
+ *		statement was canceled for that reason.
+ *
+ * For PG_CATCH() of the outermost statement.  A function could take the error
+ * for one of its own and go on.  "context" is the memory context from before.
+ */
+void
+commit_explain_cancel(MemoryContext context)
+{
+	explain_cancel(context, false);
+}
+
+/*
+ * Has the transaction used NOTIFY (or LISTEN)?  The function that tells belongs
+ * to PREPARE TRANSACTION, and reports it as an error; it changes nothing, so the
+ * error needs no rollback.
+ */
+static bool
+has_notified(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	bool		save_exit = ExitOnAnyError;
+	volatile bool notified = false;
+
+	ExitOnAnyError = false;
+	PG_TRY();
+	{
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		notified = true;
+	}
+	PG_END_TRY();
+	ExitOnAnyError = save_exit;
+	return notified;
+}
+
+/*
+ * The lock by which all transactions that have used NOTIFY commit one after the
+ * other.  PostgreSQL takes it between our check and the commit, and may wait
+ * long for it: so we wait for it ahead of the check.
+ */
+static void
+lock_notify_queue(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		LockSharedObject(DatabaseRelationId, InvalidOid, 0,
+						 AccessExclusiveLock);
+	}
+	PG_CATCH();
+	{
+		explain_cancel(context, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/* Others must not wait while we do. */
+static void
+unlock_notify_queue(void)
+{
+	UnlockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
+}
+
+/*
+ * Is it known well enough that the session has not ended?  "proved_at" is when
+ * the question was sent to which ZooKeeper has answered so, or 0.
+ */
+static bool
+is_session_proved(int64 lease, int64 proved_at)
+{
+	int64		now = zk_now_ms();
+
+	switch (zklock_commit_check)
+	{
+		case ZK_CHECK_LEASE:
+			return now < lease;
+		case ZK_CHECK_QUORUM:
+			return proved_at != 0 && now < proved_at + PROOF_MAX_AGE_MS;
+		default:
+			return true;
+	}
+}
+
+/* The session is not proved: ask, or wait until the worker has an answer. */
+static void
+wait_for_proof(CommitCheck *check, bool proved)
+{
+	static uint32 wait_event = 0;
+
+	if (check->queue_locked_at != 0 &&
+		zk_now_ms() >= check->queue_locked_at + QUEUE_LOCK_MS)
+	{
+		unlock_notify_queue();
+		check->queue_locked_at = 0;
+	}
+	end_commit_of_holds();
+	if (check->asked_at != 0)
+	{
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 PROOF_RECHECK_MS,
+						 ZkWaitEvent(wait_event, "ZkLockCommit"));
+		ResetLatch(MyLatch);
+	}
+	proof_prepare_wait();
+	if (check->asked_at == 0 || proved)
+	{
+		check->asked_at = zk_now_ms();
+		check->ticket = proof_ask();
+	}
+}
+
+/*
+ * Ahead of the commit: every lock must still be ours.
+ *
+ * ZooKeeper may have ended the session, and this cluster not have heard of it.
+ * While the lease runs that cannot be.  Otherwise, or if zklock.commit_check
+ * says so, wait until the worker has asked; the wait can be canceled.
+ *
+ * A process that ends cannot be, and its locks go in a moment.  What it still
+ * commits is the removal of its temporary tables, which is right in any case.
+ *
+ * Errors: 40001 if a lock has been lost.
+ */
+static void
+check_holds(void)
+{
+	CommitCheck check = {0};
+
+	if (!holds_exist() || proc_exit_inprogress ||
+		ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
+		return;
+
+	check.notified = has_notified();
+	for (;;)
+	{
+		int64		lease = lease_read();
+		bool		proved = check.asked_at != 0 && proof_is_given(check.ticket);
+
+		/* ahead of interrupts: we may have been canceled for that reason */
+		begin_commit_of_holds();
+		/* ahead of the commit, whose wait for a standby it would cut short */
+		CHECK_FOR_INTERRUPTS();
+		if (!is_session_proved(lease, proved ? check.asked_at : 0))
+		{
+			wait_for_proof(&check, proved);
+			continue;
+		}
+		if (!check.notified || check.queue_locked_at != 0)
+			break;
+		ConditionVariableCancelSleep();
+		end_commit_of_holds();
+		lock_notify_queue();
+		check.queue_locked_at = zk_now_ms();
+	}
+	ConditionVariableCancelSleep();
+
+	/*
+	 * The foreign server may be this one, and a trigger there use NOTIFY: to
+	 * keep the lock while postgres_fdw commits would be a deadlock.
+	 */
+	if (check.queue_locked_at != 0 && transaction_used_foreign)
+		unlock_notify_queue();
+
+	/* the lock must never be free before its commit is durable */
+	ForceSyncCommit();
+}
+
+/*
+ * Ahead of a commit of a command with lasting effects, whose check came before
+ * the command.  An error would mean that nothing has happened, which is not so,
+ * and a wait could end in one.  So only warn of a loss; the hold stays lost, and
+ * fails the next commit.
+ */
+static void
+warn_of_lost_holds(void)
+{
+	HeldLock   *lock = NULL;
+
+	while ((lock = holds_next(lock)) != NULL)
+	{
+		if (slot_begin_commit(lock->proc) || lock->loss_told)
+			continue;
+		lock->loss_told = true;
+		ereport(WARNING,
+				(errmsg("lock \"%s\" has been lost while the command was running",
+						zk_name_of_key(lock->key)),
+				 errdetail("The ZooKeeper session of this server has ended.  What the command has done stays."),
+				 errhint("zk_unlock() acknowledges the loss; until then no transaction of this session can commit.")));
+	}
+	if (holds_exist())
+		ForceSyncCommit();
+}
+
+/*
+ * commit_begin_lasting
+ *		Check the locks ahead of a command with lasting effects.
+ *
+ * Its commits do not check them, nor is the command canceled when one is lost:
+ * it would stop half-way.
+ *
+ * Errors: 40001 if a lock has been lost.
+ */
+void
+commit_begin_lasting(void)
+{
+	check_holds();
+	lasting = LASTING_RUNNING;
+}
+
+/*
+ * commit_end_lasting
+ *		The command is over; the commit that ends it is to come.
+ */
+void
+commit_end_lasting(void)
+{
+	Assert(lasting == LASTING_RUNNING);
+	lasting = LASTING_DONE;
+}
+
+/*
+ * commit_leave_lasting
+ *		After that: the transaction is as any other from now on.
+ *
+ * In a pipeline, the next statement may be in the same transaction.
+ */
+void
+commit_leave_lasting(void)
+{
+	if (lasting != LASTING_DONE)
+		return;
+	lasting = LASTING_NONE;
+	end_commit_of_holds();
+}
+
+/*
+ * commit_fail_lasting
+ *		The command has failed, if there was one.
+ */
+void
+commit_fail_lasting(void)
+{
+	lasting = LASTING_NONE;
+}
+
+/*
+ * commit_is_lasting
+ *		Is a command with lasting effects running, or its last commit to come?
+ */
+bool
+commit_is_lasting(void)
+{
+	return lasting != LASTING_NONE;
+}
+
+/* At the end of a transaction, whatever that was. */
+static void
+end_transaction(void)
+{
+	attempt_end_transaction();
+	holds_end_transaction();
+	if (lasting != LASTING_RUNNING)
+	{
+		lasting = LASTING_NONE;
+		end_commit_of_holds();
+	}
+	transaction_used_foreign = false;
+}
+
+static void
+zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			if (lasting == LASTING_NONE)
+				check_holds();
+			else
+				warn_of_lost_holds();
+#ifdef ZKLOCK_TEST_BUILD
+			if (ZK_MUTATED(ZK_RELEASE_BEFORE_COMMIT))
+				end_transaction();
+			if (zklock_stop_before_commit)
+				kill(MyProcPid, SIGSTOP);
+#endif
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			if (holds_exist())
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction that holds a lock in ZooKeeper"),
+						 errhint("Locks go with the server's ZooKeeper session, which a prepared transaction may outlive.")));
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			break;				/* not yet: see zk_release_callback() */
+		case XACT_EVENT_ABORT:
+			end_transaction();
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			break;
+	}
+}
+
+/*
+ * The transaction has been committed or prepared, and everybody's transaction
+ * callbacks have run; its heavyweight locks go next.
+ *
+ * PostgreSQL calls this for every resource owner that it releases.  That of the
+ * transaction is released as "top level" at the transaction's end only, always
+ * right behind the callbacks.
+ */
+static void
+zk_release_callback(ResourceReleasePhase phase,
+					bool isCommit, bool isTopLevel,
+					void *arg pg_attribute_unused())
+{
+	if (phase == RESOURCE_RELEASE_BEFORE_LOCKS && isCommit && isTopLevel &&
+		CurrentResourceOwner == TopTransactionResourceOwner)
+		end_transaction();
+}
+
+#ifdef ZKLOCK_TEST_BUILD
+/* Stop where a foreign data wrapper may commit or roll back its remote side. */
+static void
+stop_at_end_callback(XactEvent event, void *arg pg_attribute_unused())
+{
+	if (zklock_stop_at_end &&
+		(event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT))
+		kill(MyProcPid, SIGSTOP);
+}
+#endif
+
+/*
+ * commit_init
+ *		Install callbacks, at module load.
+ */
+void
+commit_init(void)
+{
+#ifdef ZKLOCK_TEST_BUILD
+	/* behind ours, as others' are: the latest is called first */
+	RegisterXactCallback(stop_at_end_callback, NULL);
+#endif
+	RegisterXactCallback(zk_xact_callback, NULL);
+	RegisterResourceReleaseCallback(zk_release_callback, NULL);
+}

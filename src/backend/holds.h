@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * holds.h
+ *		The locks that this backend holds, and their scopes.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/holds.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_HOLDS_H
+#define ZKLOCK_HOLDS_H
+
+#include "lib/ilist.h"
+#include "shared/slots.h"
+#include "storage/lock.h"
+
+struct Hold;
+
+typedef struct HeldLock
+{
+	char		key[ZK_SLOT_KEY_SIZE];	/* hash key, must be first */
+	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
+	LOCKTAG		tag;
+	LOCKMODE	mode;
+	ZnodeKind	kind;
+	int			permits;		/* of a semaphore, or 0 */
+	bool		loss_told;		/* a WARNING has told that it is lost */
+
+	/* for holds.c alone */
+	int			nholds;			/* entries; 0: being acquired */
+	int			maxholds;
+	struct Hold *holds;			/* the latest is the last */
+	int64		nsession;		/* holds of the session, each counted */
+	int64		nundone;		/* holds that are marked, likewise */
+	dlist_node	node;			/* in held_list, unless nholds is 0 */
+	SubTransactionId touched;	/* in which the holds may have changed; Invalid:
+								 * in none but Top */
+	dlist_node	touched_node;	/* in touched_list, unless Invalid */
+} HeldLock;
+
+extern void holds_init(void);
+
+/* all locks that are held */
+extern bool holds_exist(void);
+extern HeldLock *holds_next(HeldLock *lock);
+extern void holds_release_session(void);
+extern void holds_discard_session(void);
+extern void holds_note_write(void);
+extern void holds_end_transaction(void);
+
+/* one lock */
+extern HeldLock *hold_find(const char *key);
+extern HeldLock *hold_prepare(const char *key, ZnodeKind kind, int permits);
+extern bool hold_is_held(const HeldLock *lock);
+extern void hold_forget(HeldLock *lock);
+extern void hold_push(HeldLock *lock);
+extern void hold_move_to_session(HeldLock *lock);
+extern bool hold_release(const char *key);
+extern void hold_report_lost(const char *key, bool committing);
+
+#endif							/* ZKLOCK_HOLDS_H */

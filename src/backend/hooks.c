@@ -1,0 +1,345 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks.c
+ *		Hooks of the executor and of utility commands.
+ *
+ * They tell holds.c and commit.c what the transaction does, and keep our
+ * transaction callback ahead of those that statements bring in.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/hooks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "backend/attempt.h"
+#include "backend/commit.h"
+#include "backend/holds.h"
+#include "backend/hooks.h"
+#include "catalog/pg_class.h"
+#include "commands/defrem.h"
+#include "executor/executor.h"
+#include "shared/compat.h"
+#include "tcop/utility.h"
+
+/* How many statements are running: a function of one may run others. */
+static int	nesting = 0;
+
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
+static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+/*
+ * Around what runs a statement, in the way of PG_TRY(): if the outermost one
+ * was canceled because a lock was lost, the error says so.
+ */
+#define BEGIN_NESTED() \
+	do { \
+		MemoryContext nested_context = CurrentMemoryContext; \
+		nesting++; \
+		PG_TRY()
+
+#define END_NESTED() \
+		PG_CATCH(); \
+		{ \
+			if (--nesting == 0) \
+				fail_statement(nested_context); \
+			PG_RE_THROW(); \
+		} \
+		PG_END_TRY(); \
+		nesting--; \
+	} while (0)
+
+static void
+fail_statement(MemoryContext context)
+{
+	if (!commit_is_lasting())
+		commit_explain_cancel(context);
+	commit_fail_lasting();
+}
+
+/* A statement begins, perhaps in the transaction of one that is over. */
+static void
+begin_statement(void)
+{
+	if (nesting == 0)
+		commit_leave_lasting();
+}
+
+static bool
+has_foreign_table(const PlannedStmt *statement)
+{
+	ListCell   *cell;
+
+	foreach(cell, statement->rtable)
+		if (((RangeTblEntry *) lfirst(cell))->relkind == RELKIND_FOREIGN_TABLE)
+		return true;
+	return false;
+}
+
+/* Note that the transaction changes something, and uses a foreign table. */
+static void
+zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
+{
+	begin_statement();
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 &&
+		(queryDesc->operation != CMD_SELECT ||
+		 queryDesc->plannedstmt->hasModifyingCTE))
+		holds_note_write();
+	if (has_foreign_table(queryDesc->plannedstmt))
+		commit_note_foreign();
+
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+}
+
+static void
+zk_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction, uint64 count
+			   ZK_EXECUTE_ONCE_PARAMETER)
+{
+	BEGIN_NESTED();
+	{
+		if (prev_ExecutorRun)
+			prev_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
+		else
+			standard_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
+	}
+	END_NESTED();
+}
+
+/* The same for AFTER triggers. */
+static void
+zk_ExecutorFinish(QueryDesc *queryDesc)
+{
+	BEGIN_NESTED();
+	{
+		if (prev_ExecutorFinish)
+			prev_ExecutorFinish(queryDesc);
+		else
+			standard_ExecutorFinish(queryDesc);
+	}
+	END_NESTED();
+}
+
+/* The statement may have brought in a foreign data wrapper's callback. */
+static void
+zk_ExecutorEnd(QueryDesc *queryDesc)
+{
+	if (prev_ExecutorEnd)
+		prev_ExecutorEnd(queryDesc);
+	else
+		standard_ExecutorEnd(queryDesc);
+
+	if (holds_exist())
+		commit_check_first();
+}
+
+static bool
+has_option(List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+		if (strcmp(((DefElem *) lfirst(cell))->defname, name) == 0)
+		return true;
+	return false;
+}
+
+/* As ExecReindex() reads it: the last one counts. */
+static bool
+is_concurrent_reindex(const ReindexStmt *stmt)
+{
+	bool		concurrently = false;
+	ListCell   *cell;
+
+	foreach(cell, stmt->params)
+	{
+		DefElem    *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, "concurrently") == 0)
+			concurrently = defGetBoolean(option);
+	}
+	return concurrently;
+}
+
+static bool
+is_concurrent_detach(const AlterTableStmt *stmt)
+{
+	ListCell   *cell;
+
+	foreach(cell, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, cell);
+
+		if (cmd->subtype == AT_DetachPartition &&
+			castNode(PartitionCmd, cmd->def)->concurrent)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does this command have effects that a rollback does not undo?
+ *
+ * Then the locks are checked ahead of it: see commit_begin_lasting().
+ * PostgreSQL allows no such command in a transaction block.  Of those that it
+ * does not allow there (PreventInTransactionBlock()):
+ *
+ *	COMMIT PREPARED,		yes: it is over when the command returns
+ *	ROLLBACK PREPARED
+ *	CREATE, DROP DATABASE,	yes: files were copied or removed; what fails
+ *	ALTER DATABASE SET		later leaves files that no catalog knows, or a
+ *	TABLESPACE				database without files
+ *	CREATE, DROP			yes: directories, in the same way
+ *	TABLESPACE
+ *	ALTER SYSTEM			yes: the file is written
+ *	CREATE, ALTER, DROP		yes, if it has made or dropped slots of the
+ *	SUBSCRIPTION			publisher; else PostgreSQL does allow it there,
+ *							and it is as any other command
+ *	CREATE, DROP INDEX		yes: several transactions, and only the last makes
+ *	CONCURRENTLY, REINDEX	it whole; to fail at any but the first leaves an
+ *	CONCURRENTLY, DETACH	invalid index, or a partition half detached
+ *	PARTITION CONCURRENTLY
+ *	VACUUM, CLUSTER of		no: a transaction for each table or index, and an
+ *	several tables, REINDEX	empty one ahead of all, which is checked; each is
+ *	of a schema, a			whole, changes no data, and may be done again.  (So
+ *	database, or partitions is ANALYZE of several tables.)
+ *	DISCARD ALL				no: it gives up the holds
+ *	replication commands	no: they commit nothing
+ */
+static bool
+has_lasting_effects(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_TransactionStmt:
+			return castNode(TransactionStmt, stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||
+				castNode(TransactionStmt, stmt)->kind == TRANS_STMT_ROLLBACK_PREPARED;
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+		case T_CreateTableSpaceStmt:
+		case T_DropTableSpaceStmt:
+		case T_AlterSystemStmt:
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+		case T_DropSubscriptionStmt:
+			return true;
+		case T_AlterDatabaseStmt:
+			return has_option(castNode(AlterDatabaseStmt, stmt)->options,
+							  "tablespace");
+		case T_IndexStmt:
+			return castNode(IndexStmt, stmt)->concurrent;
+		case T_DropStmt:
+			return castNode(DropStmt, stmt)->concurrent;
+		case T_ReindexStmt:
+			return is_concurrent_reindex(castNode(ReindexStmt, stmt));
+		case T_AlterTableStmt:
+			return is_concurrent_detach(castNode(AlterTableStmt, stmt));
+		default:
+			return false;
+	}
+}
+
+/*
+ * A command with lasting effects has come to its end.  One for a subscription
+ * may have had none: PostgreSQL has noted whether it must be on its own.
+ */
+static void
+end_command(Node *stmt)
+{
+	bool		of_subscription = IsA(stmt, CreateSubscriptionStmt) ||
+		IsA(stmt, AlterSubscriptionStmt) || IsA(stmt, DropSubscriptionStmt);
+
+	commit_end_lasting();
+	if (of_subscription && (MyXactFlags & XACT_FLAGS_NEEDIMMEDIATECOMMIT) == 0)
+		commit_leave_lasting();
+}
+
+/*
+ * What a utility command, such as COPY FROM, TRUNCATE or DISCARD ALL, means for
+ * the transaction and its locks.
+ *
+ * DISCARD ALL, which is never in a transaction block, releases locks ahead of
+ * the lock manager, which would let others have the heavyweight locks while we
+ * have the slots.
+ */
+static void
+begin_command(const PlannedStmt *pstmt, bool top_level)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+
+	if (GetCommandLogLevel(stmt) < LOGSTMT_ALL)
+	{
+		holds_note_write();
+		commit_note_foreign();
+	}
+	else if (IsA(stmt, CopyStmt) || IsA(stmt, VacuumStmt))
+		commit_note_foreign();
+	if (IsA(stmt, DiscardStmt) &&
+		castNode(DiscardStmt, stmt)->target == DISCARD_ALL)
+	{
+		PreventInTransactionBlock(top_level, "DISCARD ALL");
+		holds_discard_session();
+	}
+	if (holds_exist() && !IsInTransactionBlock(top_level) &&
+		has_lasting_effects(stmt))
+		commit_begin_lasting();
+}
+
+static void
+zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+				  bool readOnlyTree, ProcessUtilityContext context,
+				  ParamListInfo params, QueryEnvironment *queryEnv,
+				  DestReceiver *dest, QueryCompletion *qc)
+{
+	begin_statement();
+	begin_command(pstmt, context == PROCESS_UTILITY_TOPLEVEL);
+
+	BEGIN_NESTED();
+	{
+		if (prev_ProcessUtility)
+			prev_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+									params, queryEnv, dest, qc);
+	}
+	END_NESTED();
+	/* not otherwise: a ROLLBACK may have freed *pstmt */
+	if (nesting == 0 && commit_is_lasting())
+		end_command(pstmt->utilityStmt);
+
+	if (holds_exist())
+		commit_check_first();
+}
+
+/*
+ * hooks_init
+ *		Install hooks and callbacks, at module load.
+ */
+void
+hooks_init(void)
+{
+	commit_init();
+	holds_init();
+	attempt_init();
+
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = zk_ExecutorStart;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = zk_ExecutorRun;
+	prev_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = zk_ExecutorFinish;
+	prev_ExecutorEnd = ExecutorEnd_hook;
+	ExecutorEnd_hook = zk_ExecutorEnd;
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = zk_ProcessUtility;
+}

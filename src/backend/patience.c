@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * patience.c
+ *		How long a call may wait.
+ *
+ * A call has a deadline of its own, or none.  One without a place in a queue of
+ * ZooKeeper also gives up when there was no session for too long.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/patience.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/patience.h"
+#include "shared/settings.h"
+#include "utils/timestamp.h"
+
+/*
+ * zk_time_left
+ *		The time until a deadline of zk_now_ms(), in ms; -1 if there is none.
+ */
+int64
+zk_time_left(int64 deadline)
+{
+	if (deadline < 0)
+		return -1;
+	return Max(deadline - zk_now_ms(), 0);
+}
+
+/*
+ * zk_session_patience
+ *		A call that has no place in a queue yet waits for a session, but not
+ *		for longer than a session would live.
+ *
+ * Returns how long it may sleep until it must look again, in ms, or 0 if it
+ * has waited for long enough.  "called_at" is when the call began, as of
+ * zk_now_ms(): it counts as waiting for a session since then, if there was
+ * none.  *since is when the session was first missed, or 0.  Fills in *info.
+ */
+int64
+zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
+{
+	int64		now = zk_now_ms();
+
+	session_read(info);
+	if (info->state == ZK_SESSION_CONNECTED && !info->draining)
+	{
+		*since = 0;
+		return info->timeout;
+	}
+	if (*since == 0 && info->state == ZK_SESSION_CONNECTED)
+		*since = now;			/* draining */
+	else if (*since == 0)
+		*since = Max(called_at,
+					 now - TimestampDifferenceMilliseconds(info->state_since,
+														   GetCurrentTimestamp()));
+	return Max(info->timeout - (now - *since), 0);
+}
+
+/*
+ * zk_report_no_session
+ *		Report (57P03) that there was no session for too long.
+ */
+void
+zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
+{
+	ereport(elevel,
+			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+			 errmsg("could not reach ZooKeeper for lock \"%s\"", name),
+			 info->worker_pid == 0 ?
+			 errdetail("The zklock worker is not running.") :
+			 info->draining ?
+			 errdetail("\"zklock.servers\" has a new chroot, and locks in the old one have been held for %d ms.",
+					   info->timeout) :
+			 info->last_error[0] != '\0' ?
+			 errdetail("There was no session with \"%s\" for %d ms: %s",
+					   zklock_servers, info->timeout, info->last_error) :
+			 errdetail("There was no session with \"%s\" for %d ms.",
+					   zklock_servers, info->timeout),
+			 errhint("Check \"zklock.servers\" and that ZooKeeper is running; the view zk_session shows the state.")));
+}

@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * patience.h
+ *		How long a call may wait.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/patience.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PATIENCE_H
+#define ZKLOCK_PATIENCE_H
+
+#include "shared/slots.h"
+
+extern int64 zk_time_left(int64 deadline);
+extern int64 zk_session_patience(int64 called_at, int64 *since,
+								 ZkSessionInfo *info);
+extern void zk_report_no_session(int elevel, const char *name,
+								 const ZkSessionInfo *info);
+
+#endif							/* ZKLOCK_PATIENCE_H */

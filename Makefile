@@ -22,14 +22,15 @@ PG_CPPFLAGS = -I$(srcdir)/src -isystem $(includedir_server) -DTHREADED \
 PG_CFLAGS = -Wall -Wextra -fvisibility=hidden
 SHLIB_LINK = -lzookeeper_mt
 
-# "make installcheck" wants a running server that has zklock preloaded and
-# reaches a ZooKeeper; "make test" brings its own of both.
+# "make installcheck" runs the tests that need no more than a running server:
+# see test/README.md for its settings.  "make test" starts its own servers.
 REGRESS = $(patsubst test/sql/%.sql,%,$(call sources,test/sql/*.sql))
 REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=zklock
 ISOLATION = $(patsubst test/isolation/specs/%.spec,%,$(call sources,test/isolation/specs/*.spec))
 ISOLATION_OPTS = --inputdir=$(srcdir)/test/isolation --load-extension=zklock
-TAP_TESTS = $(if $(call sources,test/t/*.pl),1)
-PROVE_TESTS = test/t/*.pl
+
+# In a VPATH build, pg_regress looks for expected/ in the build directory.
+REGRESS_PREP = $(if $(VPATH),link-expected)
 
 EXTRA_CLEAN = build
 
@@ -46,9 +47,6 @@ all install installcheck clean:
 endif
 .DEFAULT_GOAL := all
 
-# PGXS would reset this.
-PROVE_FLAGS += -I test/lib
-
 # What is pure does without PostgreSQL's headers.
 $(filter src/core/%,$(OBJS) $(OBJS:.o=.bc)): override CPPFLAGS = -I$(srcdir)/src
 
@@ -58,6 +56,9 @@ $(OBJS) $(OBJS:.o=.bc): $(call sources,src/*.h src/*/*.h) Makefile
 # Not by a rule: make would find the directories of the sources through VPATH.
 ifdef VPATH
 MADE := $(shell mkdir -p $(sort $(dir $(OBJS))))
+
+link-expected:
+	ln -sfn $(abspath $(srcdir))/expected expected
 endif
 
 help:
@@ -68,7 +69,7 @@ help:
 	@echo "make chaos      faults at random on three clusters and servers, and a checker"
 	@echo "make bench      zklock and its rivals side by side, to doc/bench; also bench-quick"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
-	@echo "make installcheck   regress, isolation and TAP tests on a running, prepared server"
+	@echo "make installcheck   regress and isolation tests on a running server: test/README.md"
 	@echo "make clean      remove what was built"
 
 test:
@@ -114,4 +115,4 @@ unit-asan: $(UNIT_TESTS:%=build/asan/%)
 unit-valgrind: $(UNIT_TESTS:%=build/unit/%)
 	$(call run_unit,valgrind --quiet --leak-check=full --error-exitcode=99)
 
-.PHONY: all help test demo chaos bench bench-quick unit unit-asan unit-valgrind
+.PHONY: all help link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind

@@ -1,6 +1,7 @@
 # Copyright (c) 2026, zklock developers
 
-# What a packager does: a build apart from the sources, and its installation.
+# What a packager does: a build apart from the sources, its installation, and
+# make installcheck on a running server.
 # The library exports what PostgreSQL loads by name, and what stands in for
 # functions of the ZooKeeper client library, and nothing else.
 
@@ -8,7 +9,11 @@ use strict;
 use warnings;
 
 use File::Temp qw(tempdir);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
 use Test::More;
+use ZkCluster;
+use ZooKeeper;
 
 my $top = $ENV{TESTDIR} or die "needs TESTDIR\n";
 my $build = tempdir(CLEANUP => 1);
@@ -21,18 +26,11 @@ sub run_make
 	my $output = `make -s -C $build -f $sources/Makefile VPATH=$sources \\
 		PG_CONFIG=$pg_config with_llvm=no @words 2>&1`;
 	is($?, 0, "make @words") or diag($output);
-}
-
-sub slurp
-{
-	my ($file) = @_;
-	open(my $handle, '<', $file) or die "$file: $!\n";
-	local $/;
-	return scalar <$handle>;
+	return $output;
 }
 
 # make would find what was built among the sources
-system("cp -r $top/Makefile $top/zklock.control $top/sql $top/src $sources") == 0
+system("cp -r $top/Makefile $top/zklock.control $top/sql $top/src $top/expected $top/test $sources") == 0
   or die "could not copy the sources\n";
 system("find $sources -name '*.o' -delete -o -name '*.bc' -delete") == 0
   or die "could not clean the sources\n";
@@ -43,7 +41,7 @@ my %functions;
 my @scripts = glob("$sources/sql/zklock--*.sql");
 foreach my $script (@scripts)
 {
-	$functions{$_} = 1 foreach slurp($script) =~ /'MODULE_PATHNAME', '(\w+)'/g;
+	$functions{$_} = 1 foreach slurp_file($script) =~ /'MODULE_PATHNAME', '(\w+)'/g;
 }
 cmp_ok(scalar keys %functions, '>=', 15, 'functions in the scripts');
 
@@ -60,5 +58,15 @@ is_deeply(
 	[ sort @installed ],
 	[ sort('zklock.so', 'zklock.control', map { s{.*/}{}r } @scripts) ],
 	'what is installed');
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $a = zk_cluster('a', $zk, 'max_prepared_transactions' => 10);
+
+local $ENV{PGHOST} = $a->host;
+local $ENV{PGPORT} = $a->port;
+my @passed = run_make('installcheck') =~ /All (\d+) tests passed/g;
+my @tests = map { scalar @{[ glob("$top/test/$_") ]} } qw(sql/*.sql isolation/specs/*.spec);
+is("@passed", "@tests", 'all tests of both kinds pass, from the build directory');
 
 done_testing();

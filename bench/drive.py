@@ -1,7 +1,7 @@
 """Runs the scenarios, round by round, and writes what was measured.
 
 usage: drive.py full|quick DIRECTORY, started by bench/run, which has started
-the servers and says in the environment (BENCH_*) where they are.
+the servers and passes their addresses in the environment (BENCH_*).
 
 results.csv gets a row for each figure of each round:
 scenario, rival, x (clients, clusters, held locks, ...), round, metric, value.
@@ -166,7 +166,7 @@ def contest(scenario, name):
     except Failed as failure:
         rivals[name].stop(kill=True)
         failures.append(name)
-        print("%s: %s has failed: %s" % (scenario, name, failure), flush=True)
+        print("%s: %s failed: %s" % (scenario, name, failure), flush=True)
         with open(os.path.join(out, "failures.txt"), "a") as file:
             file.write("%s, %s: %s\n" % (scenario, name, failure))
 
@@ -437,7 +437,7 @@ for scenario, rounds in PLAN:
     began = time.monotonic()
     for turn in range(getattr(mode, rounds)):
         scenario(turn)
-    print("%s took %.0f s, of which %.0f s of measuring: %s" % (
+    print("%s took %.0f s, %.0f s of it measuring: %s" % (
         scenario.__name__, time.monotonic() - began,
         sum(rival.measured for rival in rivals.values()),
         ", ".join("%s %.1f of %.1f s" % (rival.name, rival.measured, rival.seconds)
@@ -447,4 +447,4 @@ for scenario, rounds in PLAN:
 for rival in rivals.values():
     rival.stop()
 if "zklock" in failures:
-    sys.exit("zklock has failed")
+    sys.exit("zklock failed")

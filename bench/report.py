@@ -1,4 +1,4 @@
-"""Makes README.md and the plots out of results.csv, about.txt and failures.txt,
+"""Makes README.md and the plots from results.csv, about.txt and failures.txt,
 and removes the latter two.
 
 usage: report.py DIRECTORY
@@ -85,7 +85,7 @@ NO_HANDOFF = "for comparison: the same with handoff_quantum = 0, each cycle thro
 
 
 def bounds():
-    """Rows of the issue's table: what, must be, toward, measured, is it met."""
+    """Rows of the table of bounds: what, must be, toward, measured, is it met."""
     at_most, at_least = (lambda v, b: v <= b), (lambda v, b: v >= b)
     big, small = largest("held"), smallest("held")
     rows = [
@@ -162,8 +162,8 @@ def by_metric(scenario, x, **metrics):
 def sections():
     yield "# zklock and its rivals, measured"
     yield ""
-    yield "Made by `bench/run`; what is measured, and how, is told in bench/README.md."
-    yield "Figures are medians of the rounds, in parentheses the lowest and the highest."
+    yield "Made by `bench/run`; bench/README.md tells what is measured, and how."
+    yield "Figures are medians of the rounds, with the lowest and the highest in parentheses."
     yield "All rounds are in [results.csv](results.csv)."
     yield ""
     with open(os.path.join(out, "about.txt")) as about:
@@ -172,7 +172,7 @@ def sections():
     yield ""
     yield from table(["", "must be", "toward", "measured", "met"], bounds())
     if os.path.exists(failed):
-        yield "Failed, and so not in the figures:"
+        yield "Failed, and therefore not in the figures:"
         yield ""
         with open(failed) as lines:
             yield from ("- `%s`" % line.rstrip() for line in lines)
@@ -188,8 +188,8 @@ def sections():
     yield "## Distinct locks"
     yield ""
     yield "Cycles a second, by the number of clients. Each takes its own lock again at once. With"
-    yield "the default `zklock.handoff_quantum` a release that has not been sent yet is taken back"
-    yield "then; with 0 every cycle goes through ZooKeeper, as with all the others."
+    yield "the default `zklock.handoff_quantum` it takes back a release that has not been sent yet;"
+    yield "with 0 every cycle goes through ZooKeeper, as with all the others."
     yield ""
     yield from by_x("distinct", "rate", "clients")
     yield "![throughput against clients](throughput.svg)"
@@ -208,7 +208,7 @@ def sections():
                              longest="longest over median")
     yield "## From one cluster to another"
     yield ""
-    yield "From the COMMIT (release, delete) of the holder to the grant of who waits, in µs."
+    yield "From the COMMIT (release, delete) of the holder to the grant of the waiter, in µs."
     yield ""
     yield from by_metric("relay", 2, handover_p50="p50", handover_p99="p99")
     yield "## A retained lock"
@@ -227,15 +227,15 @@ def sections():
     yield ""
     yield "Two shops sell the stock of one warehouse, 32 customers in each."
     yield ""
-    yield from by_metric("sales", 64, rate="sales a second", sold="sold", oversold="of them too many")
+    yield from by_metric("sales", 64, rate="sales a second", sold="sold", oversold="oversold")
     yield "## Cost against scale"
     yield ""
-    yield "A lone acquire (p50, µs) while so many other locks are held."
+    yield "A lone acquire (p50, µs), by the number of other locks that are held."
     yield ""
     yield from by_x("held", "acquire_p50", "held")
     yield "![cost against held locks](held.svg)"
     yield ""
-    yield "Time a grant of one hot lock (µs) while so many wait for it."
+    yield "Time per grant of one hot lock (µs), by the number of waiters."
     yield ""
     yield from by_x("waiters", "cost", "waiters")
     yield "![cost against waiters](waiters.svg)"

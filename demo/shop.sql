@@ -15,7 +15,7 @@ CREATE SCHEMA warehouse;
 CREATE FOREIGN TABLE warehouse.stock (item text, units integer)
 	SERVER warehouse OPTIONS (schema_name 'public', table_name 'stock');
 
--- The role that sells: no superuser, no more rights than it needs.
+-- The role that sells: not a superuser, with only the privileges it needs.
 CREATE ROLE shop LOGIN;
 CREATE USER MAPPING FOR shop SERVER warehouse
 	OPTIONS (user 'shop', password :'password');

@@ -1,8 +1,8 @@
 -- The warehouse: it holds the stock and knows nothing of orders.
 --
--- Every change of the stock is a row: +5000 came in, -1 went out.  What is
--- left of an item is the sum of its rows.  (demo/run --counter keeps it as one
--- row that every sale updates.)
+-- Every change of the stock is a row: +5000 came in, -1 went out.  The stock
+-- of an item is the sum of its rows.  (demo/run --counter keeps it as one row
+-- that every sale updates.)
 
 CREATE TABLE stock (
 	item	text NOT NULL,

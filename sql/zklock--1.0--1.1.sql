@@ -32,11 +32,11 @@ CREATE OR REPLACE VIEW zk_session AS
     SELECT * FROM zk_session_status();
 
 COMMENT ON COLUMN zk_session.path_bytes IS
-'bytes in use by the paths of the session''s znodes: the length of each and 4';
+'bytes that the paths of the session''s znodes take: the length of each plus 4';
 COMMENT ON COLUMN zk_session.max_path_bytes IS
-'so many may be in use; what does not fit is refused';
+'limit of path_bytes; a lock that does not fit is refused';
 COMMENT ON COLUMN zk_session.directories IS
-'lock directories made by this server since its start';
+'lock directories that this server has made since its start';
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
@@ -52,7 +52,7 @@ AS 'MODULE_PATHNAME', 'zk_fences_keep'
 LANGUAGE C;
 
 COMMENT ON FUNCTION zk_fences_keep() IS
-'keeps zk_fences as it is, whatever arrives for it by logical replication';
+'discard changes of zk_fences that arrive by logical replication';
 
 REVOKE ALL ON FUNCTION zk_fences_keep() FROM PUBLIC;
 
@@ -69,3 +69,15 @@ ALTER TABLE zk_fences
     ENABLE REPLICA TRIGGER zk_keep_rows,
     ENABLE REPLICA TRIGGER zk_keep_before_truncate,
     ENABLE REPLICA TRIGGER zk_keep_after_truncate;
+
+-- Comments on objects of 1.0, in plainer words
+COMMENT ON FUNCTION zk_queue(text) IS
+'holders of and waiters for a lock, on all servers and of all clients, as ZooKeeper has them';
+COMMENT ON FUNCTION zk_cancel_holder(text) IS
+'cancel the running statements of the holders of a lock, on all servers';
+COMMENT ON COLUMN zk_stats.wait_time IS
+'total time from the call to the grant, over all locks taken, in milliseconds';
+COMMENT ON COLUMN zk_stats.hold_time IS
+'total time from the grant to the release, over all locks released, in milliseconds';
+COMMENT ON COLUMN zk_stats.stats_reset IS
+'when counting began: the last reset or server start';

@@ -1,0 +1,470 @@
+/*-------------------------------------------------------------------------
+ *
+ * note.c
+ *		The data of a contender: who it is, and what it tells others.
+ *
+ * A person finds a note in each of our znodes, and so do other clusters, of
+ * this version and of others, and other clients.  It is put together and taken
+ * apart here only.
+ *
+ *	note	= "postgresql" { " " word } [ " retain=yes" ]
+ *	word	= key "=" value
+ *	key		= one or more of a-z and _
+ *	value	= any of the printing characters of ASCII but the space; % and two
+ *			  hexadecimal digits are another byte, but never 00
+ *
+ *	W1	Written are host, port, cluster, pid, then the words that we do not
+ *		know, then retain=yes: each at most once, and only if it is set.
+ *	W2	A word that would make the note longer than NOTE_SIZE is left out; for
+ *		retain=yes there is always room.
+ *	W3	In a value the space, %, and whatever does not print or is no ASCII, are
+ *		encoded.  So a note is text in any encoding of a server.
+ *
+ *	R1	No data, data of no length and a length of -1 are no note.
+ *	R2	"__REVOKE__", and not a byte more, is a revocation.
+ *	R3	What begins with "postgresql " is the note of a cluster.  Its words come
+ *		in any order, with one space or more between them, and count but once.
+ *	R4	A word that is not known, comes again, or has a value that its key
+ *		cannot have (no number, too long) is kept in "others", from which it is
+ *		written again; bytes that do not print are encoded.  It does not count.
+ *		What is longer than that has room for is left out, word by word.
+ *	R5	A % that two hexadecimal digits do not follow stands for itself.  A byte
+ *		0 has no place in a string: it is read as "%00", encoded or not.
+ *	R6	All else is of another client.  It may be retained if it ends in
+ *		" retain=yes", as any client may have it.
+ *
+ * Version 1.0 and later ones understand each other.  A reader of 1.0 takes what
+ * begins with "postgresql " for a cluster's, and for retained what ends in
+ * " retain=yes": by W1 all notes do the one, and those that say so, and no
+ * others, the other.  What 1.0 writes has the same words in the same order; a
+ * space in its cluster_name makes the rest of the name a word that is not
+ * known.  That retain=yes counts anywhere lets a later version put words behind
+ * it as soon as there are no readers of 1.0 any more.
+ *
+ * What semaphores have agreed on, the number of permits, is not a note: it is
+ * the data of the directory of their contenders, nobody's own, and compared as
+ * a whole; see semaphore.c.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/note.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/note.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The same without its space: as a word. */
+static const char *const retain_word = &NOTE_RETAIN_MARK[1];
+
+typedef enum NoteType
+{
+	NOTE_NUMBER,				/* an int, not negative */
+	NOTE_TEXT					/* a char[NOTE_VALUE_SIZE] */
+} NoteType;
+
+typedef struct NoteKey
+{
+	const char *key;
+	unsigned	word;
+	NoteType	type;
+	size_t		offset;			/* of its value in a Note */
+} NoteKey;
+
+/* In the order in which they are written. */
+static const NoteKey keys[] = {
+	{"host", NOTE_HOST, NOTE_TEXT, offsetof(Note, host)},
+	{"port", NOTE_PORT, NOTE_NUMBER, offsetof(Note, port)},
+	{"cluster", NOTE_CLUSTER, NOTE_TEXT, offsetof(Note, cluster)},
+	{"pid", NOTE_PID, NOTE_NUMBER, offsetof(Note, pid)},
+};
+
+#define NKEYS	((int) (sizeof(keys) / sizeof(keys[0])))
+
+/* Some bytes of a note, not terminated. */
+typedef struct Bytes
+{
+	const char *data;
+	int			len;
+} Bytes;
+
+static bool
+bytes_are(Bytes bytes, const char *text)
+{
+	return bytes.len == (int) strlen(text) &&
+		memcmp(bytes.data, text, bytes.len) == 0;
+}
+
+static bool
+bytes_begin_with(Bytes bytes, const char *text)
+{
+	int			len = (int) strlen(text);
+
+	return bytes.len >= len && memcmp(bytes.data, text, len) == 0;
+}
+
+static bool
+bytes_end_with(Bytes bytes, const char *text)
+{
+	int			len = (int) strlen(text);
+
+	return bytes.len >= len &&
+		memcmp(bytes.data + bytes.len - len, text, len) == 0;
+}
+
+/* Take the next word off the rest of a note; false if there is none. */
+static bool
+next_word(Bytes *rest, Bytes *word)
+{
+	while (rest->len > 0 && *rest->data == ' ')
+	{
+		rest->data++;
+		rest->len--;
+	}
+	word->data = rest->data;
+	word->len = 0;
+	while (rest->len > 0 && *rest->data != ' ')
+	{
+		rest->data++;
+		rest->len--;
+		word->len++;
+	}
+	return word->len > 0;
+}
+
+/* A string that is being written; what does not fit is left out. */
+typedef struct Writer
+{
+	char	   *data;
+	int			len;
+	int			size;			/* with the terminating zero */
+	bool		full;			/* something did not fit */
+} Writer;
+
+static void
+put_byte(Writer *writer, char byte)
+{
+	if (writer->len + 1 >= writer->size)
+		writer->full = true;
+	else
+		writer->data[writer->len++] = byte;
+	writer->data[writer->len] = '\0';
+}
+
+static void
+put_text(Writer *writer, const char *text)
+{
+	while (*text)
+		put_byte(writer, *text++);
+}
+
+/* Bytes of a note; with "percent", that is encoded, too. */
+static void
+put_encoded(Writer *writer, Bytes bytes, bool percent)
+{
+	static const char digits[] = "0123456789ABCDEF";
+
+	for (int i = 0; i < bytes.len; i++)
+	{
+		unsigned char byte = (unsigned char) bytes.data[i];
+
+		if (byte > ' ' && byte < 0x7F && !(percent && byte == '%'))
+			put_byte(writer, (char) byte);
+		else
+		{
+			put_byte(writer, '%');
+			put_byte(writer, digits[byte >> 4]);
+			put_byte(writer, digits[byte & 0x0F]);
+		}
+	}
+}
+
+/* A word has been written from there on: it stays only if all of it fits. */
+static void
+end_word(Writer *writer, int start)
+{
+	if (writer->full)
+	{
+		writer->len = start;
+		writer->data[start] = '\0';
+		writer->full = false;
+	}
+}
+
+static int
+digit_value(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	if (digit >= 'A' && digit <= 'F')
+		return digit - 'A' + 10;
+	if (digit >= 'a' && digit <= 'f')
+		return digit - 'a' + 10;
+	return -1;
+}
+
+/* Decode a text; false if it is too long. */
+static bool
+parse_text(Bytes bytes, char text[NOTE_VALUE_SIZE])
+{
+	Writer		writer = {.data = text,.size = NOTE_VALUE_SIZE};
+
+	text[0] = '\0';
+	for (int i = 0; i < bytes.len; i++)
+	{
+		char		byte = bytes.data[i];
+
+		if (byte == '%' && i + 2 < bytes.len &&
+			digit_value(bytes.data[i + 1]) >= 0 &&
+			digit_value(bytes.data[i + 2]) >= 0)
+		{
+			byte = (char) (digit_value(bytes.data[i + 1]) * 16 +
+						   digit_value(bytes.data[i + 2]));
+			i += 2;
+		}
+		if (byte == '\0')
+			put_text(&writer, "%00");
+		else
+			put_byte(&writer, byte);
+	}
+	if (writer.full)
+		text[0] = '\0';
+	return !writer.full;
+}
+
+static bool
+parse_number(Bytes bytes, int *number)
+{
+	long long	value = 0;
+
+	if (bytes.len == 0 || (bytes.len > 1 && bytes.data[0] == '0'))
+		return false;
+	for (int i = 0; i < bytes.len; i++)
+	{
+		if (bytes.data[i] < '0' || bytes.data[i] > '9')
+			return false;
+		value = value * 10 + (bytes.data[i] - '0');
+		if (value > INT_MAX)
+			return false;
+	}
+	*number = (int) value;
+	return true;
+}
+
+/* Which of the known keys does a word have?  Sets *value. */
+static const NoteKey *
+find_key(Bytes word, Bytes *value)
+{
+	for (int i = 0; i < NKEYS; i++)
+	{
+		int			len = (int) strlen(keys[i].key);
+
+		if (!bytes_begin_with(word, keys[i].key) || word.len == len ||
+			word.data[len] != '=')
+			continue;
+		value->data = word.data + len + 1;
+		value->len = word.len - len - 1;
+		return &keys[i];
+	}
+	return NULL;
+}
+
+/*
+ * Understand a word, of which "seen" has the keys that came before; false if it
+ * is to be kept as it is.
+ */
+static bool
+parse_word(Note *note, Bytes word, unsigned *seen)
+{
+	Bytes		value;
+	const NoteKey *key = find_key(word, &value);
+	char	   *field;
+	bool		first;
+
+	if (bytes_are(word, retain_word))
+	{
+		note->words |= NOTE_RETAIN;
+		return true;
+	}
+	if (key == NULL)
+		return false;
+	first = (*seen & key->word) == 0;
+	*seen |= key->word;
+	field = (char *) note + key->offset;
+	if (!first ||
+		!(key->type == NOTE_TEXT ? parse_text(value, field) :
+		  parse_number(value, (int *) field)))
+		return false;
+	note->words |= key->word;
+	return true;
+}
+
+/*
+ * note_parse
+ *		Read the data of a contender, of any client: "len" bytes, or -1 if there
+ *		are none.
+ */
+void
+note_parse(Note *note, const char *data, int len)
+{
+	Bytes		rest = {data, len};
+	Bytes		word;
+	Writer		others = {.data = note->others,.size = NOTE_SIZE};
+	unsigned	seen = 0;
+
+	memset(note, 0, sizeof(*note));
+	if (data == NULL || len <= 0)
+		return;
+	if (note_is_revocation(data, len))
+	{
+		note->kind = NOTE_REVOCATION;
+		return;
+	}
+	if (!note_is_of_cluster(data, len))
+	{
+		note->kind = NOTE_OF_ANOTHER;
+		if (bytes_end_with(rest, NOTE_RETAIN_MARK))
+			note->words = NOTE_RETAIN;
+		return;
+	}
+
+	note->kind = NOTE_OF_CLUSTER;
+	(void) next_word(&rest, &word);
+	while (next_word(&rest, &word))
+	{
+		int			start = others.len;
+
+		if (parse_word(note, word, &seen))
+			continue;
+		if (start > 0)
+			put_byte(&others, ' ');
+		put_encoded(&others, word, false);
+		end_word(&others, start);
+	}
+}
+
+static void
+copy_text(char text[NOTE_VALUE_SIZE], const char *from)
+{
+	(void) snprintf(text, NOTE_VALUE_SIZE, "%s", from);
+}
+
+/*
+ * note_set_contender
+ *		The note of a contender of this cluster, for note_write().
+ *
+ * "pid" is that of the backend that asked for it; "retain" says that it may be
+ * retained.  Names that are too long are cut.
+ */
+void
+note_set_contender(Note *note, const char *host, int port,
+				   const char *cluster, int pid, bool retain)
+{
+	memset(note, 0, sizeof(*note));
+	note->kind = NOTE_OF_CLUSTER;
+	note->words = NOTE_HOST | NOTE_PORT | NOTE_CLUSTER | NOTE_PID;
+	if (retain)
+		note->words |= NOTE_RETAIN;
+	copy_text(note->host, host);
+	note->port = port;
+	copy_text(note->cluster, cluster);
+	note->pid = pid;
+}
+
+/* Write a known word of the note. */
+static void
+put_known(Writer *writer, const Note *note, const NoteKey *key)
+{
+	const char *field = (const char *) note + key->offset;
+	int			start = writer->len;
+	char		number[16];
+
+	put_byte(writer, ' ');
+	put_text(writer, key->key);
+	put_byte(writer, '=');
+	if (key->type == NOTE_TEXT)
+		put_encoded(writer, (Bytes) {field, (int) strlen(field)}, true);
+	else
+	{
+		(void) snprintf(number, sizeof(number), "%d", *(const int *) field);
+		put_text(writer, number);
+	}
+	end_word(writer, start);
+}
+
+/*
+ * note_write
+ *		Write the note of a cluster: a string, whose length is returned.
+ */
+int
+note_write(const Note *note, char data[NOTE_SIZE])
+{
+	Writer		writer = {.data = data,.size = NOTE_SIZE};
+	Bytes		rest = {note->others, (int) strlen(note->others)};
+	Bytes		word;
+	bool		retain = (note->words & NOTE_RETAIN) != 0;
+	int			prefix_len = (int) strlen(NOTE_PREFIX);
+
+	/* each word brings its space */
+	put_text(&writer, NOTE_PREFIX);
+	writer.len = prefix_len - 1;
+	if (retain)
+		writer.size -= (int) strlen(NOTE_RETAIN_MARK);
+	for (int i = 0; i < NKEYS; i++)
+		if (note->words & keys[i].word)
+			put_known(&writer, note, &keys[i]);
+	while (next_word(&rest, &word))
+	{
+		int			start = writer.len;
+
+		put_byte(&writer, ' ');
+		put_encoded(&writer, word, false);
+		end_word(&writer, start);
+	}
+	writer.size = NOTE_SIZE;
+	if (retain)
+		put_text(&writer, NOTE_RETAIN_MARK);
+	if (writer.len < prefix_len)
+		put_byte(&writer, ' ');
+	return writer.len;
+}
+
+/*
+ * note_is_of_cluster
+ *		Are these the data of a contender of a cluster, ours or another?
+ *
+ * "data" and "len" are as for note_parse(), here and below.
+ */
+bool
+note_is_of_cluster(const char *data, int len)
+{
+	return bytes_begin_with((Bytes) {data, len}, NOTE_PREFIX);
+}
+
+/*
+ * note_may_be_retained
+ *		Do the data of an owner say that it may not need the lock?
+ */
+bool
+note_may_be_retained(const char *data, int len)
+{
+	Note		note;
+
+	note_parse(&note, data, len);
+	return (note.words & NOTE_RETAIN) != 0;
+}
+
+/*
+ * note_is_revocation
+ *		Has another client written that it wants the lock?
+ */
+bool
+note_is_revocation(const char *data, int len)
+{
+	return bytes_are((Bytes) {data, len}, NOTE_REVOCATION_DATA);
+}

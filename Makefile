@@ -88,20 +88,29 @@ bench-quick:
 	@bench/run quick
 
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
-# know neither PostgreSQL nor libzookeeper.
-UNIT_SRC = $(wildcard src/core/*.c)
-UNIT_DEPS = $(UNIT_SRC) $(wildcard src/*/*.h test/unit/*.h)
+# know neither PostgreSQL nor libzookeeper, and over what the programs share:
+# the other files of test/unit.
 UNIT_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
-UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc
+UNIT_SRC = $(wildcard src/core/*.c) $(filter-out test/unit/test_%,$(wildcard test/unit/*.c))
+UNIT_HEADERS = $(wildcard src/*/*.h test/unit/*.h)
+UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc -Itest/unit
 UNIT_ASAN = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-build/unit/%: test/unit/%.c $(UNIT_DEPS)
+build/unit/obj/%.o: %.c $(UNIT_HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(UNIT_CFLAGS) -o $@ $< $(UNIT_SRC) -lcmocka
+	$(CC) $(UNIT_CFLAGS) -c -o $@ $<
 
-build/asan/%: test/unit/%.c $(UNIT_DEPS)
+build/asan/obj/%.o: %.c $(UNIT_HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(UNIT_CFLAGS) $(UNIT_ASAN) -o $@ $< $(UNIT_SRC) -lcmocka
+	$(CC) $(UNIT_CFLAGS) $(UNIT_ASAN) -c -o $@ $<
+
+build/unit/%: build/unit/obj/test/unit/%.o $(UNIT_SRC:%.c=build/unit/obj/%.o)
+	$(CC) -o $@ $^ -lcmocka
+
+build/asan/%: build/asan/obj/test/unit/%.o $(UNIT_SRC:%.c=build/asan/obj/%.o)
+	$(CC) $(UNIT_ASAN) -o $@ $^ -lcmocka
+
+.SECONDARY:
 
 # Runs every program, even after one has failed.
 run_unit = @status=0; for t in $^; do $(1) $$t || status=1; done; exit $$status

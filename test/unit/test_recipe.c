@@ -3,18 +3,13 @@
  * test_recipe.c
  *		Unit tests of the lock recipe.
  *
- * Three kinds of test, from the small to the large:
- *
- *	- every line of the transition table in recipe.c's header is a test named
+ *	- Every line of the transition table in recipe.c's header is a test named
  *	  after it, and a matrix of every situation and every input shows that
- *	  whatever the table does not list changes nothing and sends nothing;
- *	- single tests of what a table cannot say well: the place in the queue,
- *	  strays and strangers, missing directories, a worker's restart;
- *	- a model: a ZooKeeper server in plain C, with sessions, lagging views,
- *	  watches and connections that break before or after an operation was
- *	  applied, and up to three recipes in sessions of their own.  Small
- *	  scenarios are explored exhaustively, larger ones at random from fixed
- *	  seeds, and the rules of the lock are checked after every step.
+ *	  whatever the table does not list changes nothing and sends nothing.
+ *	- Single tests are of what a table cannot say well: the place in the queue,
+ *	  strays and strangers, missing directories, a worker's restart.
+ *
+ * test_recipe_model.c plays the recipe against a model of ZooKeeper.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -34,16 +29,9 @@
 
 #include <cmocka.h>
 
-#include "core/recipe.h"
+#include "model.h"
 
 #define KIND(shared)	((shared) ? ZNODE_READER : ZNODE_MUTEX)
-
-#define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
-
-/* How many schedules the model plays at random, of each kind. */
-#ifndef RANDOM_RUNS
-#define RANDOM_RUNS		3000
-#endif
 
 /*
  * The recipe's only allocation goes through here, as the program's own
@@ -65,9 +53,6 @@ strdup(const char *string)
  *-------------------------------------------------------------------------
  */
 
-/* ZooKeeper's codes; the recipe only hands them through. */
-#define ERROR_NO_NODE		(-101)
-#define ERROR_REFUSED		(-102)	/* of the operation under test */
 #define ERROR_MKDIRS		(-4)	/* why the directory could not be made */
 
 #define TOKEN				INT64_C(0x100000002a)
@@ -110,34 +95,34 @@ typedef enum Situation
 	AT_WATCHING,				/* the predecessor alone excludes us */
 	AT_WATCHING_OF_TWO,			/* another one does, too */
 	AT_OWNER,
-	AT_OWNER_LOOKING,			/* the look behind us is out */
-	AT_OWNER_GUARDED,			/* our own node is watched, or about to be */
-	AT_READING_COURTEOUS,		/* will ask an owner ahead that may be idle */
-	AT_READING_RETAINING,		/* and will monitor, as an owner */
-	AT_WATCHING_COURTEOUS,		/* the first answer to the watch is out */
-	AT_WATCHING_COURTING,		/* the owner ahead may not need the lock */
+	AT_OWNER_CHECKING_WRITERS,	/* its list is out */
+	AT_OWNER_REVOCABLE,			/* our own node is watched, or about to be */
+	AT_READING_ASKING,		/* will ask an owner ahead that may be idle */
+	AT_READING_RETAINING,		/* and will watch the queue, as an owner */
+	AT_WATCHING_ASKING,		/* the first answer to the watch is out */
+	AT_WATCHING_RETAINED,		/* the owner ahead may not need the lock */
 	AT_WATCHING_IN_USE,			/* it does */
-	AT_OWNER_MONITORING,		/* the list of who is behind us is out */
-	AT_OWNER_MONITORED,			/* nobody is */
-	AT_OWNER_CROWDED,			/* somebody is */
+	AT_OWNER_LISTING_QUEUE,		/* the list of who is behind us is out */
+	AT_OWNER_ALONE,			/* nobody is */
+	AT_OWNER_CONTENDED,			/* somebody is */
 	AT_OWNER_RETAINING,			/* may not need the lock; the list is out */
-	AT_OWNER_RETAINING_CLEAR,
-	AT_OWNER_RETAINING_CROWDED,
-	AT_OWNER_DENIED,			/* has told that it does need the lock */
+	AT_OWNER_RETAINING_ALONE,
+	AT_OWNER_RETAINING_CONTENDED,
+	AT_OWNER_SET_IN_USE,			/* has told that it does need the lock */
 	AT_LEAVING,
 	AT_LEAVING_REFUSED,			/* the delete was refused */
-	AT_EXAMINING,
+	AT_READING_CHILD,
 	AT_READING_LATE,			/* our number is late */
 	AT_WATCHING_LATE,
 	AT_RETREATING,
 	AT_RETREATING_GROUPED,
 	AT_RETREATING_READ,			/* the directory is known */
-	AT_CLEARING,
-	AT_CLEARING_GROUPED,
-	AT_SURVEYING,				/* nobody is known to be in it */
-	AT_SURVEYING_READ,			/* somebody is */
-	AT_SURVEYING_STRANGE,		/* no contender is, but something else */
-	AT_STANDING_BY,
+	AT_REMOVING_DIR,
+	AT_REMOVING_DIR_GROUPED,
+	AT_LISTING_DIR,				/* nobody is known to be in it */
+	AT_LISTING_DIR_READ,			/* somebody is */
+	AT_LISTING_DIR_STRANGE,		/* no contender is, but something else */
+	AT_AWAITING_EMPTY,
 	NSITUATIONS
 } Situation;
 
@@ -163,27 +148,27 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_ENTERING_GROUPED] = AT_ENTERING,
 	[AT_SEARCHING_GROUPED] = AT_SEARCHING,
 	[AT_READING_GROUPED] = AT_READING,
-	[AT_OWNER_LOOKING] = AT_OWNER,
-	[AT_OWNER_GUARDED] = AT_OWNER,
-	[AT_READING_COURTEOUS] = AT_READING,
+	[AT_OWNER_CHECKING_WRITERS] = AT_OWNER,
+	[AT_OWNER_REVOCABLE] = AT_OWNER,
+	[AT_READING_ASKING] = AT_READING,
 	[AT_READING_RETAINING] = AT_READING,
-	[AT_WATCHING_COURTEOUS] = AT_WATCHING,
-	[AT_WATCHING_COURTING] = AT_WATCHING_COURTEOUS,
+	[AT_WATCHING_ASKING] = AT_WATCHING,
+	[AT_WATCHING_RETAINED] = AT_WATCHING_ASKING,
 	[AT_WATCHING_IN_USE] = AT_WATCHING,
-	[AT_OWNER_MONITORING] = AT_OWNER,
-	[AT_OWNER_MONITORED] = AT_OWNER_MONITORING,
-	[AT_OWNER_CROWDED] = AT_OWNER,
-	[AT_OWNER_RETAINING] = AT_OWNER_MONITORING,
-	[AT_OWNER_RETAINING_CLEAR] = AT_OWNER_RETAINING,
-	[AT_OWNER_RETAINING_CROWDED] = AT_OWNER_CROWDED,
-	[AT_OWNER_DENIED] = AT_OWNER_CROWDED,
+	[AT_OWNER_LISTING_QUEUE] = AT_OWNER,
+	[AT_OWNER_ALONE] = AT_OWNER_LISTING_QUEUE,
+	[AT_OWNER_CONTENDED] = AT_OWNER,
+	[AT_OWNER_RETAINING] = AT_OWNER_LISTING_QUEUE,
+	[AT_OWNER_RETAINING_ALONE] = AT_OWNER_RETAINING,
+	[AT_OWNER_RETAINING_CONTENDED] = AT_OWNER_CONTENDED,
+	[AT_OWNER_SET_IN_USE] = AT_OWNER_CONTENDED,
 	[AT_READING_LATE] = AT_READING,
 	[AT_WATCHING_LATE] = AT_WATCHING,
 	[AT_RETREATING_GROUPED] = AT_RETREATING,
 	[AT_RETREATING_READ] = AT_RETREATING,
-	[AT_CLEARING_GROUPED] = AT_CLEARING,
-	[AT_SURVEYING_READ] = AT_SURVEYING,
-	[AT_SURVEYING_STRANGE] = AT_SURVEYING
+	[AT_REMOVING_DIR_GROUPED] = AT_REMOVING_DIR,
+	[AT_LISTING_DIR_READ] = AT_LISTING_DIR,
+	[AT_LISTING_DIR_STRANGE] = AT_LISTING_DIR
 };
 
 typedef enum Input
@@ -191,10 +176,10 @@ typedef enum Input
 	IN_WANT,
 	IN_WANT_NEW_DIR,
 	IN_RELEASE,
-	IN_LOOK,
-	IN_MONITOR,
-	IN_DENY,
-	IN_GUARD,
+	IN_CHECK_WRITERS,
+	IN_WATCH_QUEUE,
+	IN_SET_IN_USE,
+	IN_WATCH_REVOCATION,
 	IN_MKDIR_OK,
 	IN_MKDIR_UNKNOWN,
 	IN_MKDIR_NO_NODE,
@@ -299,10 +284,10 @@ static const struct
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
-	[IN_LOOK] = {.event = RECIPE_CHECK_WRITERS},
-	[IN_MONITOR] = {.event = RECIPE_WATCH_QUEUE},
-	[IN_DENY] = {.event = RECIPE_SET_IN_USE},
-	[IN_GUARD] = {.event = RECIPE_WATCH_REVOCATION},
+	[IN_CHECK_WRITERS] = {.event = RECIPE_CHECK_WRITERS},
+	[IN_WATCH_QUEUE] = {.event = RECIPE_WATCH_QUEUE},
+	[IN_SET_IN_USE] = {.event = RECIPE_SET_IN_USE},
+	[IN_WATCH_REVOCATION] = {.event = RECIPE_WATCH_REVOCATION},
 	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
 	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
 	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
@@ -732,55 +717,55 @@ static const Transition transitions[] = {
 	{"OWNER: expired -> NONE: lost",
 		AT_OWNER, IN_EXPIRED, RECIPE_NONE, "", TOLD_LOST, 0},
 
-	{"OWNER: look -> OWNER: children",
-		AT_OWNER, IN_LOOK, RECIPE_OWNER, "children", 0, 0},
-	{"OWNER: guard -> OWNER: watch our own node",
-		AT_OWNER, IN_GUARD, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: check for writers -> OWNER: children",
+		AT_OWNER, IN_CHECK_WRITERS, RECIPE_OWNER, "children", 0, 0},
+	{"OWNER: watch for a revocation -> OWNER: watch our own node",
+		AT_OWNER, IN_WATCH_REVOCATION, RECIPE_OWNER, "watch(own)", 0, 0},
 	{"OWNER: set unknown -> OWNER: set",
 		AT_OWNER, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
 
 	{"OWNER: looked, children ok, our node only -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_ALONE, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_ALONE, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, a writer later than ours -> OWNER: behind",
-		AT_OWNER_LOOKING, IN_SECOND, RECIPE_OWNER, "", RECIPE_TOLD_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_SECOND, RECIPE_OWNER, "", RECIPE_TOLD_WRITER, 0},
 	{"OWNER: looked, children ok, only earlier writers -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_THIRD, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_THIRD, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, without our node -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_MISSING, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_MISSING, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, none -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_EMPTY, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_EMPTY, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, with those of a semaphore -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_MIXED, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_MIXED, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children ok, those of a semaphore only -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_MIXED_MISSING, RECIPE_OWNER, "",
+		AT_OWNER_CHECKING_WRITERS, IN_MIXED_MISSING, RECIPE_OWNER, "",
 	RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children no node -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
+		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
 	RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children refused -> OWNER: alone",
-		AT_OWNER_LOOKING, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
+		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
 	RECIPE_TOLD_NO_WRITER, 0},
 	{"OWNER: looked, children unknown -> OWNER: children",
-		AT_OWNER_LOOKING, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "children",
+		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "children",
 	0, 0},
 
 	/* once is enough */
-	{"OWNER: guard again -> OWNER",
-		AT_OWNER_GUARDED, IN_GUARD, RECIPE_OWNER, "", 0, 0},
-	{"OWNER: guarding watch used up -> OWNER: watch our own node",
-		AT_OWNER_GUARDED, IN_TOUCHED, RECIPE_OWNER, "watch(own)", 0, 0},
-	{"OWNER: guarding watch unknown -> OWNER: watch our own node",
-		AT_OWNER_GUARDED, IN_WATCH_UNKNOWN, RECIPE_OWNER, "watch(own)", 0, 0},
-	{"OWNER: guarding watch ok, a revocation -> OWNER: set; revoked",
-		AT_OWNER_GUARDED, IN_WATCH_REVOKED, RECIPE_OWNER, "set",
+	{"OWNER: watch for a revocation again -> OWNER",
+		AT_OWNER_REVOCABLE, IN_WATCH_REVOCATION, RECIPE_OWNER, "", 0, 0},
+	{"OWNER: revocation watch used up -> OWNER: watch our own node",
+		AT_OWNER_REVOCABLE, IN_TOUCHED, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: revocation watch unknown -> OWNER: watch our own node",
+		AT_OWNER_REVOCABLE, IN_WATCH_UNKNOWN, RECIPE_OWNER, "watch(own)", 0, 0},
+	{"OWNER: revocation watch ok, a revocation -> OWNER: set; revoked",
+		AT_OWNER_REVOCABLE, IN_WATCH_REVOKED, RECIPE_OWNER, "set",
 	RECIPE_TOLD_REVOKED, 0},
-	{"OWNER: guarding watch no node -> OWNER: stat",
-		AT_OWNER_GUARDED, IN_WATCH_NO_NODE, RECIPE_OWNER, "stat", 0, 0},
+	{"OWNER: revocation watch no node -> OWNER: stat",
+		AT_OWNER_REVOCABLE, IN_WATCH_NO_NODE, RECIPE_OWNER, "stat", 0, 0},
 	{"OWNER: own node deleted -> OWNER: stat",
-		AT_OWNER_GUARDED, IN_DELETED, RECIPE_OWNER, "stat", 0, 0},
+		AT_OWNER_REVOCABLE, IN_DELETED, RECIPE_OWNER, "stat", 0, 0},
 
-	{"READING: children ok, one excludes us, courteous -> WATCHING: watch",
-		AT_READING_COURTEOUS, IN_SECOND, RECIPE_WATCHING, "watch(first)",
+	{"READING: children ok, one excludes us, asking -> WATCHING: watch",
+		AT_READING_ASKING, IN_SECOND, RECIPE_WATCHING, "watch(first)",
 	0, 0},
 	{"READING: children ok, nobody excludes us, retaining -> stat, list",
 		AT_READING_RETAINING, IN_ALONE, RECIPE_OWNER, "stat list",
@@ -791,85 +776,85 @@ static const Transition transitions[] = {
 	{"WATCHING: watch ok, a stray, another is ahead -> WATCHING: delete it",
 		AT_WATCHING_OF_TWO, IN_WATCH_STRAY, RECIPE_WATCHING, "stray(second)",
 	0, 0},
-	{"WATCHING: watch ok, a stray, courteous -> WATCHING: delete it, queued",
-		AT_WATCHING_COURTEOUS, IN_WATCH_STRAY, RECIPE_WATCHING,
+	{"WATCHING: watch ok, a stray, asking -> WATCHING: delete it, queued",
+		AT_WATCHING_ASKING, IN_WATCH_STRAY, RECIPE_WATCHING,
 	"stray(first)", RECIPE_TOLD_QUEUED, 0},
-	{"WATCHING: watch ok, courteous, the owner needs it -> queued",
-		AT_WATCHING_COURTEOUS, IN_WATCH_OK, RECIPE_WATCHING, "",
+	{"WATCHING: watch ok, asking, the owner needs it -> queued",
+		AT_WATCHING_ASKING, IN_WATCH_OK, RECIPE_WATCHING, "",
 	RECIPE_TOLD_QUEUED, 0},
-	{"WATCHING: watch ok, courteous, a revocation -> queued",
-		AT_WATCHING_COURTEOUS, IN_WATCH_REVOKED, RECIPE_WATCHING, "",
+	{"WATCHING: watch ok, asking, a revocation -> queued",
+		AT_WATCHING_ASKING, IN_WATCH_REVOKED, RECIPE_WATCHING, "",
 	RECIPE_TOLD_QUEUED, 0},
-	{"WATCHING: watch ok, courteous, the owner may not need it -> courting",
-		AT_WATCHING_COURTEOUS, IN_WATCH_RETAINED, RECIPE_WATCHING, "",
+	{"WATCHING: watch ok, asking, the owner may not need it -> retained",
+		AT_WATCHING_ASKING, IN_WATCH_RETAINED, RECIPE_WATCHING, "",
 	RECIPE_TOLD_RETAINED, 0},
-	{"WATCHING: watch ok, courting, the owner needs it now -> queued",
-		AT_WATCHING_COURTING, IN_WATCH_OK, RECIPE_WATCHING, "",
+	{"WATCHING: watch ok, retained ahead, the owner needs it now -> queued",
+		AT_WATCHING_RETAINED, IN_WATCH_OK, RECIPE_WATCHING, "",
 	RECIPE_TOLD_QUEUED, 0},
-	{"WATCHING: watch used up otherwise, courting -> WATCHING: watch",
-		AT_WATCHING_COURTING, IN_TOUCHED, RECIPE_WATCHING, "watch(first)",
+	{"WATCHING: watch used up otherwise, retained ahead -> WATCHING: watch",
+		AT_WATCHING_RETAINED, IN_TOUCHED, RECIPE_WATCHING, "watch(first)",
 	0, 0},
-	{"WATCHING: predecessor deleted, courting -> OWNER: stat",
-		AT_WATCHING_COURTING, IN_DELETED, RECIPE_OWNER, "stat",
+	{"WATCHING: predecessor deleted, retained ahead -> OWNER: stat",
+		AT_WATCHING_RETAINED, IN_DELETED, RECIPE_OWNER, "stat",
 	RECIPE_TOLD_GRANTED, 0},
 
-	{"OWNER: monitor -> OWNER: list",
-		AT_OWNER, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
-	{"OWNER: list ok, our node only -> OWNER: clear",
-		AT_OWNER_MONITORING, IN_ALONE, RECIPE_OWNER, "",
+	{"OWNER: watch the queue -> OWNER: list",
+		AT_OWNER, IN_WATCH_QUEUE, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: list ok, our node only -> OWNER: alone",
+		AT_OWNER_LISTING_QUEUE, IN_ALONE, RECIPE_OWNER, "",
 	RECIPE_TOLD_ALONE, 0},
-	{"OWNER: list ok, one later than ours -> OWNER: crowded",
-		AT_OWNER_MONITORING, IN_SECOND, RECIPE_OWNER, "",
+	{"OWNER: list ok, one later than ours -> OWNER: contended",
+		AT_OWNER_LISTING_QUEUE, IN_SECOND, RECIPE_OWNER, "",
 	RECIPE_TOLD_CONTENDED, 0},
-	{"OWNER: list ok, only earlier ones -> OWNER: clear",
-		AT_OWNER_MONITORING, IN_THIRD, RECIPE_OWNER, "",
+	{"OWNER: list ok, only earlier ones -> OWNER: alone",
+		AT_OWNER_LISTING_QUEUE, IN_THIRD, RECIPE_OWNER, "",
 	RECIPE_TOLD_ALONE, 0},
-	{"OWNER: list ok, without our node -> OWNER: clear",
-		AT_OWNER_MONITORING, IN_MISSING, RECIPE_OWNER, "",
+	{"OWNER: list ok, without our node -> OWNER: alone",
+		AT_OWNER_LISTING_QUEUE, IN_MISSING, RECIPE_OWNER, "",
 	RECIPE_TOLD_ALONE, 0},
-	{"OWNER: list ok, none -> OWNER: clear",
-		AT_OWNER_MONITORING, IN_EMPTY, RECIPE_OWNER, "",
+	{"OWNER: list ok, none -> OWNER: alone",
+		AT_OWNER_LISTING_QUEUE, IN_EMPTY, RECIPE_OWNER, "",
 	RECIPE_TOLD_ALONE, 0},
-	{"OWNER: list ok, with those of a semaphore -> OWNER: clear",
-		AT_OWNER_MONITORING, IN_MIXED, RECIPE_OWNER, "",
+	{"OWNER: list ok, with those of a semaphore -> OWNER: alone",
+		AT_OWNER_LISTING_QUEUE, IN_MIXED, RECIPE_OWNER, "",
 	RECIPE_TOLD_ALONE, 0},
-	{"OWNER: list ok, those of a semaphore only -> OWNER: clear",
-		AT_OWNER_MONITORING, IN_MIXED_MISSING, RECIPE_OWNER, "",
+	{"OWNER: list ok, those of a semaphore only -> OWNER: alone",
+		AT_OWNER_LISTING_QUEUE, IN_MIXED_MISSING, RECIPE_OWNER, "",
 	RECIPE_TOLD_ALONE, 0},
 	{"OWNER: list unknown -> OWNER: list",
-		AT_OWNER_MONITORING, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "list", 0, 0},
-	{"OWNER: list no node -> OWNER: crowded",
-		AT_OWNER_MONITORING, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
+		AT_OWNER_LISTING_QUEUE, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: list no node -> OWNER: contended",
+		AT_OWNER_LISTING_QUEUE, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
 	RECIPE_TOLD_CONTENDED, 0},
-	{"OWNER: list refused -> OWNER: crowded",
-		AT_OWNER_MONITORING, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
+	{"OWNER: list refused -> OWNER: contended",
+		AT_OWNER_LISTING_QUEUE, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
 	RECIPE_TOLD_CONTENDED, 0},
 	/* of a watch before; it is one and the same for the server */
 	{"OWNER: watch of the list used up ahead of the answer -> OWNER: list",
-		AT_OWNER_MONITORING, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
+		AT_OWNER_LISTING_QUEUE, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: watch of the list used up -> OWNER: list",
-		AT_OWNER_MONITORED, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
+		AT_OWNER_ALONE, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: watch of the list used up, directory deleted -> OWNER: list",
-		AT_OWNER_MONITORING, IN_DELETED, RECIPE_OWNER, "list", 0, 0},
-	{"OWNER: monitor again -> OWNER: list",
-		AT_OWNER_MONITORED, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
-	{"OWNER: monitor again, crowded -> OWNER: list",
-		AT_OWNER_CROWDED, IN_MONITOR, RECIPE_OWNER, "list", 0, 0},
-	{"OWNER: deny, the list is out -> OWNER: set",
-		AT_OWNER_RETAINING, IN_DENY, RECIPE_OWNER, "set", 0, 0},
-	{"OWNER: deny, clear -> OWNER: set",
-		AT_OWNER_RETAINING_CLEAR, IN_DENY, RECIPE_OWNER, "set", 0, 0},
-	{"OWNER: deny, crowded -> OWNER: set",
-		AT_OWNER_RETAINING_CROWDED, IN_DENY, RECIPE_OWNER, "set", 0, 0},
+		AT_OWNER_LISTING_QUEUE, IN_DELETED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: watch the queue again -> OWNER: list",
+		AT_OWNER_ALONE, IN_WATCH_QUEUE, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: watch the queue again, contended -> OWNER: list",
+		AT_OWNER_CONTENDED, IN_WATCH_QUEUE, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: set in use, the list is out -> OWNER: set",
+		AT_OWNER_RETAINING, IN_SET_IN_USE, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: set in use, alone -> OWNER: set",
+		AT_OWNER_RETAINING_ALONE, IN_SET_IN_USE, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: set in use, contended -> OWNER: set",
+		AT_OWNER_RETAINING_CONTENDED, IN_SET_IN_USE, RECIPE_OWNER, "set", 0, 0},
 	{"OWNER: release, retaining, the list is out -> LEAVING: delete",
 		AT_OWNER_RETAINING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
-	{"OWNER: release, retaining, crowded -> LEAVING: delete",
-		AT_OWNER_RETAINING_CROWDED, IN_RELEASE, RECIPE_LEAVING, "delete",
+	{"OWNER: release, retaining, contended -> LEAVING: delete",
+		AT_OWNER_RETAINING_CONTENDED, IN_RELEASE, RECIPE_LEAVING, "delete",
 	0, 0},
-	{"OWNER: release, denied -> LEAVING: delete",
-		AT_OWNER_DENIED, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
-	{"OWNER: set unknown, denied -> OWNER: set",
-		AT_OWNER_DENIED, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
+	{"OWNER: release, set in use -> LEAVING: delete",
+		AT_OWNER_SET_IN_USE, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"OWNER: set unknown, set in use -> OWNER: set",
+		AT_OWNER_SET_IN_USE, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
 
 	{"LEAVING: delete ok -> NONE: gone",
 		AT_LEAVING, IN_DELETE_OK, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
@@ -902,44 +887,44 @@ static const Transition transitions[] = {
 		AT_LEAVING_REFUSED, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
 	RECIPE_TOLD_LEFT, ERROR_REFUSED},
 
-	{"SEARCHING: children ok, one without order -> EXAMINING: get",
+	{"SEARCHING: children ok, one without order -> READING_CHILD: get",
 		AT_SEARCHING, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)",
 	RECIPE_TOLD_CREATED, 0},
-	{"SEARCHING: children ok, one without order, mkdirs failed -> EXAMINING",
+	{"SEARCHING: children ok, one without order, mkdirs failed -> READING_CHILD",
 		AT_SEARCHING_IN_VAIN, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)",
 	RECIPE_TOLD_CREATED, 0},
 	{"ABANDONING: children ok, one without order -> LEAVING: delete",
 		AT_ABANDONING, IN_UNORDERED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_CREATED, 0},
-	{"READING: children ok, one without order -> EXAMINING: get",
+	{"READING: children ok, one without order -> READING_CHILD: get",
 		AT_READING, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)", 0, 0},
 	{"OWNER: looked, children ok, one without order -> OWNER: behind",
-		AT_OWNER_LOOKING, IN_UNORDERED, RECIPE_OWNER, "",
+		AT_OWNER_CHECKING_WRITERS, IN_UNORDERED, RECIPE_OWNER, "",
 	RECIPE_TOLD_WRITER, 0},
-	{"OWNER: list ok, one without order -> OWNER: crowded",
-		AT_OWNER_MONITORING, IN_UNORDERED, RECIPE_OWNER, "",
+	{"OWNER: list ok, one without order -> OWNER: contended",
+		AT_OWNER_LISTING_QUEUE, IN_UNORDERED, RECIPE_OWNER, "",
 	RECIPE_TOLD_CONTENDED, 0},
 
-	{"EXAMINING: get ok, one of a cluster -> READING: children",
-		AT_EXAMINING, IN_GET_CLUSTER, RECIPE_READING, "children", 0, 0},
-	{"EXAMINING: get ok, one of another client -> LEAVING: delete; failed",
-		AT_EXAMINING, IN_GET_OK, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
-	{"EXAMINING: get ok, a revocation -> LEAVING: delete; failed",
-		AT_EXAMINING, IN_GET_REVOKED, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
-	{"EXAMINING: get ok, later than the directory -> LEAVING: delete; failed",
-		AT_EXAMINING, IN_GET_OTHER, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
-	{"EXAMINING: get no node -> READING: children",
-		AT_EXAMINING, IN_GET_NO_NODE, RECIPE_READING, "children", 0, 0},
-	{"EXAMINING: get unknown -> EXAMINING: get",
-		AT_EXAMINING, IN_GET_UNKNOWN, RECIPE_READING_CHILD, "get(unordered)",
+	{"READING_CHILD: get ok, one of a cluster -> READING: children",
+		AT_READING_CHILD, IN_GET_CLUSTER, RECIPE_READING, "children", 0, 0},
+	{"READING_CHILD: get ok, one of another client -> LEAVING: delete; failed",
+		AT_READING_CHILD, IN_GET_OK, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+	{"READING_CHILD: get ok, a revocation -> LEAVING: delete; failed",
+		AT_READING_CHILD, IN_GET_REVOKED, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+	{"READING_CHILD: get ok, later than the directory -> LEAVING: delete; failed",
+		AT_READING_CHILD, IN_GET_OTHER, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+	{"READING_CHILD: get no node -> READING: children",
+		AT_READING_CHILD, IN_GET_NO_NODE, RECIPE_READING, "children", 0, 0},
+	{"READING_CHILD: get unknown -> READING_CHILD: get",
+		AT_READING_CHILD, IN_GET_UNKNOWN, RECIPE_READING_CHILD, "get(unordered)",
 	0, 0},
-	{"EXAMINING: get refused -> LEAVING: delete; failed",
-		AT_EXAMINING, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
+	{"READING_CHILD: get refused -> LEAVING: delete; failed",
+		AT_READING_CHILD, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
-	{"EXAMINING: release -> LEAVING: delete",
-		AT_EXAMINING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
-	{"EXAMINING: expired -> NONE: gone",
-		AT_EXAMINING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"READING_CHILD: release -> LEAVING: delete",
+		AT_READING_CHILD, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"READING_CHILD: expired -> NONE: gone",
+		AT_READING_CHILD, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 
 	{"READING: children ok, nobody excludes us, late -> RETREATING: get, delete",
 		AT_READING_LATE, IN_ALONE, RECIPE_RETREATING, "get delete", 0, 0},
@@ -984,127 +969,127 @@ static const Transition transitions[] = {
 	{"RETREATING: delete no node, one of a group -> NONE: gone",
 		AT_RETREATING_GROUPED, IN_DELETE_NO_NODE, RECIPE_NONE, "",
 	RECIPE_TOLD_GONE, 0},
-	{"RETREATING: delete ok, directory known -> CLEARING: rmdir",
+	{"RETREATING: delete ok, directory known -> REMOVING_DIR: rmdir",
 		AT_RETREATING_READ, IN_DELETE_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 
-	{"CLEARING: rmdir ok -> ENTERING: as new; renewed",
-		AT_CLEARING, IN_RMDIR_OK, RECIPE_ENTERING, "mkdir create children",
+	{"REMOVING_DIR: rmdir ok -> ENTERING: as new; renewed",
+		AT_REMOVING_DIR, IN_RMDIR_OK, RECIPE_ENTERING, "mkdir create children",
 	RECIPE_TOLD_RENEWED, 0},
-	{"CLEARING: rmdir no node -> ENTERING: as new",
-		AT_CLEARING, IN_RMDIR_NO_NODE, RECIPE_ENTERING, "mkdir create children",
+	{"REMOVING_DIR: rmdir no node -> ENTERING: as new",
+		AT_REMOVING_DIR, IN_RMDIR_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
-	{"CLEARING: rmdir unknown -> CLEARING: rmdir",
-		AT_CLEARING, IN_RMDIR_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"CLEARING: rmdir refused, not empty -> SURVEYING: children",
-		AT_CLEARING, IN_RMDIR_NOT_EMPTY, RECIPE_LISTING_DIR, "children", 0, 0},
-	{"CLEARING: rmdir refused -> LEAVING: delete; failed",
-		AT_CLEARING, IN_RMDIR_REFUSED, RECIPE_LEAVING, "delete",
+	{"REMOVING_DIR: rmdir unknown -> REMOVING_DIR: rmdir",
+		AT_REMOVING_DIR, IN_RMDIR_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"REMOVING_DIR: rmdir refused, not empty -> LISTING_DIR: children",
+		AT_REMOVING_DIR, IN_RMDIR_NOT_EMPTY, RECIPE_LISTING_DIR, "children", 0, 0},
+	{"REMOVING_DIR: rmdir refused -> LEAVING: delete; failed",
+		AT_REMOVING_DIR, IN_RMDIR_REFUSED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
-	{"CLEARING: release -> LEAVING: delete",
-		AT_CLEARING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
-	{"CLEARING: expired -> NONE: gone",
-		AT_CLEARING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
-	{"CLEARING: rmdir ok, one of a group -> NONE: gone; renewed",
-		AT_CLEARING_GROUPED, IN_RMDIR_OK, RECIPE_NONE, "",
+	{"REMOVING_DIR: release -> LEAVING: delete",
+		AT_REMOVING_DIR, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"REMOVING_DIR: expired -> NONE: gone",
+		AT_REMOVING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"REMOVING_DIR: rmdir ok, one of a group -> NONE: gone; renewed",
+		AT_REMOVING_DIR_GROUPED, IN_RMDIR_OK, RECIPE_NONE, "",
 	RECIPE_TOLD_GONE | RECIPE_TOLD_RENEWED, 0},
-	{"CLEARING: rmdir no node, one of a group -> NONE: gone",
-		AT_CLEARING_GROUPED, IN_RMDIR_NO_NODE, RECIPE_NONE, "",
+	{"REMOVING_DIR: rmdir no node, one of a group -> NONE: gone",
+		AT_REMOVING_DIR_GROUPED, IN_RMDIR_NO_NODE, RECIPE_NONE, "",
 	RECIPE_TOLD_GONE, 0},
 
-	{"SURVEYING: children ok, one -> SURVEYING: get",
-		AT_SURVEYING, IN_ALONE, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"SURVEYING: children ok, three -> SURVEYING: get",
-		AT_SURVEYING, IN_SECOND, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"SURVEYING: children ok, three others -> SURVEYING: get",
-		AT_SURVEYING, IN_THIRD, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"SURVEYING: children ok, one left -> SURVEYING: get",
-		AT_SURVEYING, IN_MISSING, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"SURVEYING: children ok, none -> SURVEYING: get",
-		AT_SURVEYING, IN_EMPTY, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"SURVEYING: children ok, with those of a semaphore -> SURVEYING: get",
-		AT_SURVEYING, IN_MIXED, RECIPE_LISTING_DIR, "get",
+	{"LISTING_DIR: children ok, one -> LISTING_DIR: get",
+		AT_LISTING_DIR, IN_ALONE, RECIPE_LISTING_DIR, "get", 0, 0},
+	{"LISTING_DIR: children ok, three -> LISTING_DIR: get",
+		AT_LISTING_DIR, IN_SECOND, RECIPE_LISTING_DIR, "get", 0, 0},
+	{"LISTING_DIR: children ok, three others -> LISTING_DIR: get",
+		AT_LISTING_DIR, IN_THIRD, RECIPE_LISTING_DIR, "get", 0, 0},
+	{"LISTING_DIR: children ok, one left -> LISTING_DIR: get",
+		AT_LISTING_DIR, IN_MISSING, RECIPE_LISTING_DIR, "get", 0, 0},
+	{"LISTING_DIR: children ok, none -> LISTING_DIR: get",
+		AT_LISTING_DIR, IN_EMPTY, RECIPE_LISTING_DIR, "get", 0, 0},
+	{"LISTING_DIR: children ok, with those of a semaphore -> LISTING_DIR: get",
+		AT_LISTING_DIR, IN_MIXED, RECIPE_LISTING_DIR, "get",
 	RECIPE_TOLD_STRANGER, 0},
-	{"SURVEYING: children ok, those of a semaphore only -> SURVEYING: get",
-		AT_SURVEYING, IN_MIXED_MISSING, RECIPE_LISTING_DIR, "get",
+	{"LISTING_DIR: children ok, those of a semaphore only -> LISTING_DIR: get",
+		AT_LISTING_DIR, IN_MIXED_MISSING, RECIPE_LISTING_DIR, "get",
 	RECIPE_TOLD_STRANGER, 0},
-	{"SURVEYING: children ok, one without order -> SURVEYING: get",
-		AT_SURVEYING, IN_UNORDERED, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"SURVEYING: children no node -> ENTERING: as new",
-		AT_SURVEYING, IN_CHILDREN_NO_NODE, RECIPE_ENTERING, "mkdir create children",
+	{"LISTING_DIR: children ok, one without order -> LISTING_DIR: get",
+		AT_LISTING_DIR, IN_UNORDERED, RECIPE_LISTING_DIR, "get", 0, 0},
+	{"LISTING_DIR: children no node -> ENTERING: as new",
+		AT_LISTING_DIR, IN_CHILDREN_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
-	{"SURVEYING: children unknown -> CLEARING: rmdir",
-		AT_SURVEYING, IN_CHILDREN_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"SURVEYING: children refused -> LEAVING: delete; failed",
-		AT_SURVEYING, IN_CHILDREN_REFUSED, RECIPE_LEAVING, "delete",
+	{"LISTING_DIR: children unknown -> REMOVING_DIR: rmdir",
+		AT_LISTING_DIR, IN_CHILDREN_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"LISTING_DIR: children refused -> LEAVING: delete; failed",
+		AT_LISTING_DIR, IN_CHILDREN_REFUSED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
-	{"SURVEYING: get no node -> ENTERING: as new",
-		AT_SURVEYING, IN_GET_NO_NODE, RECIPE_ENTERING, "mkdir create children",
+	{"LISTING_DIR: get no node -> ENTERING: as new",
+		AT_LISTING_DIR, IN_GET_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
-	{"SURVEYING: get unknown -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"SURVEYING: get refused -> LEAVING: delete; failed",
-		AT_SURVEYING, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
+	{"LISTING_DIR: get unknown -> REMOVING_DIR: rmdir",
+		AT_LISTING_DIR, IN_GET_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"LISTING_DIR: get refused -> LEAVING: delete; failed",
+		AT_LISTING_DIR, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
-	{"SURVEYING: get ok, another directory -> ENTERING: as new",
-		AT_SURVEYING, IN_GET_OTHER, RECIPE_ENTERING, "create children", 0, 0},
-	{"SURVEYING: get ok, empty -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"SURVEYING: get ok, contenders -> STANDING_BY: watch",
-		AT_SURVEYING_READ, IN_GET_OK, RECIPE_AWAITING_EMPTY, "watch(first)",
+	{"LISTING_DIR: get ok, another directory -> ENTERING: as new",
+		AT_LISTING_DIR, IN_GET_OTHER, RECIPE_ENTERING, "create children", 0, 0},
+	{"LISTING_DIR: get ok, empty -> REMOVING_DIR: rmdir",
+		AT_LISTING_DIR, IN_GET_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"LISTING_DIR: get ok, contenders -> AWAITING_EMPTY: watch",
+		AT_LISTING_DIR_READ, IN_GET_OK, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
-	{"SURVEYING: get ok, strangers -> LEAVING: delete; ended",
-		AT_SURVEYING_STRANGE, IN_GET_OK, RECIPE_LEAVING, "delete",
+	{"LISTING_DIR: get ok, strangers -> LEAVING: delete; ended",
+		AT_LISTING_DIR_STRANGE, IN_GET_OK, RECIPE_LEAVING, "delete",
 	TOLD_ENDED, 0},
-	{"SURVEYING: get ok, empty, a revocation -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_REVOKED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"SURVEYING: get ok, contenders, a revocation -> STANDING_BY: watch",
-		AT_SURVEYING_READ, IN_GET_REVOKED, RECIPE_AWAITING_EMPTY, "watch(first)",
+	{"LISTING_DIR: get ok, empty, a revocation -> REMOVING_DIR: rmdir",
+		AT_LISTING_DIR, IN_GET_REVOKED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"LISTING_DIR: get ok, contenders, a revocation -> AWAITING_EMPTY: watch",
+		AT_LISTING_DIR_READ, IN_GET_REVOKED, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
-	{"SURVEYING: get ok, strangers, a revocation -> LEAVING: delete; ended",
-		AT_SURVEYING_STRANGE, IN_GET_REVOKED, RECIPE_LEAVING, "delete",
+	{"LISTING_DIR: get ok, strangers, a revocation -> LEAVING: delete; ended",
+		AT_LISTING_DIR_STRANGE, IN_GET_REVOKED, RECIPE_LEAVING, "delete",
 	TOLD_ENDED, 0},
-	{"SURVEYING: get ok, empty, data of a cluster -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_CLUSTER, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"SURVEYING: get ok, contenders, data of a cluster -> STANDING_BY: watch",
-		AT_SURVEYING_READ, IN_GET_CLUSTER, RECIPE_AWAITING_EMPTY, "watch(first)",
+	{"LISTING_DIR: get ok, empty, data of a cluster -> REMOVING_DIR: rmdir",
+		AT_LISTING_DIR, IN_GET_CLUSTER, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"LISTING_DIR: get ok, contenders, data of a cluster -> AWAITING_EMPTY: watch",
+		AT_LISTING_DIR_READ, IN_GET_CLUSTER, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
-	{"SURVEYING: get ok, strangers, data of a cluster -> LEAVING: delete; ended",
-		AT_SURVEYING_STRANGE, IN_GET_CLUSTER, RECIPE_LEAVING, "delete",
+	{"LISTING_DIR: get ok, strangers, data of a cluster -> LEAVING: delete; ended",
+		AT_LISTING_DIR_STRANGE, IN_GET_CLUSTER, RECIPE_LEAVING, "delete",
 	TOLD_ENDED, 0},
-	{"SURVEYING: release -> LEAVING: delete",
-		AT_SURVEYING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
-	{"SURVEYING: expired -> NONE: gone",
-		AT_SURVEYING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"LISTING_DIR: release -> LEAVING: delete",
+		AT_LISTING_DIR, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
+	{"LISTING_DIR: expired -> NONE: gone",
+		AT_LISTING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 
-	{"STANDING_BY: watch ok -> queued",
-		AT_STANDING_BY, IN_WATCH_OK, RECIPE_AWAITING_EMPTY, "",
+	{"AWAITING_EMPTY: watch ok -> queued",
+		AT_AWAITING_EMPTY, IN_WATCH_OK, RECIPE_AWAITING_EMPTY, "",
 	RECIPE_TOLD_QUEUED, 0},
-	{"STANDING_BY: watch ok, a stray of our session -> STANDING_BY: delete it",
-		AT_STANDING_BY, IN_WATCH_STRAY, RECIPE_AWAITING_EMPTY, "stray(first)",
+	{"AWAITING_EMPTY: watch ok, a stray of our session -> AWAITING_EMPTY: delete it",
+		AT_AWAITING_EMPTY, IN_WATCH_STRAY, RECIPE_AWAITING_EMPTY, "stray(first)",
 	RECIPE_TOLD_QUEUED, 0},
-	{"STANDING_BY: watch ok, a revocation -> queued",
-		AT_STANDING_BY, IN_WATCH_REVOKED, RECIPE_AWAITING_EMPTY, "",
+	{"AWAITING_EMPTY: watch ok, a revocation -> queued",
+		AT_AWAITING_EMPTY, IN_WATCH_REVOKED, RECIPE_AWAITING_EMPTY, "",
 	RECIPE_TOLD_QUEUED, 0},
-	{"STANDING_BY: watch ok, retained -> queued",
-		AT_STANDING_BY, IN_WATCH_RETAINED, RECIPE_AWAITING_EMPTY, "",
+	{"AWAITING_EMPTY: watch ok, retained -> queued",
+		AT_AWAITING_EMPTY, IN_WATCH_RETAINED, RECIPE_AWAITING_EMPTY, "",
 	RECIPE_TOLD_QUEUED, 0},
-	{"STANDING_BY: watch unknown -> STANDING_BY: watch",
-		AT_STANDING_BY, IN_WATCH_UNKNOWN, RECIPE_AWAITING_EMPTY, "watch(first)",
+	{"AWAITING_EMPTY: watch unknown -> AWAITING_EMPTY: watch",
+		AT_AWAITING_EMPTY, IN_WATCH_UNKNOWN, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
-	{"STANDING_BY: watch used up otherwise -> STANDING_BY: watch",
-		AT_STANDING_BY, IN_TOUCHED, RECIPE_AWAITING_EMPTY, "watch(first)", 0, 0},
-	{"STANDING_BY: watch no node -> CLEARING: rmdir",
-		AT_STANDING_BY, IN_WATCH_NO_NODE, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"STANDING_BY: node deleted -> CLEARING: rmdir",
-		AT_STANDING_BY, IN_DELETED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"STANDING_BY: watch refused -> LEAVING: unwatch, delete; failed",
-		AT_STANDING_BY, IN_WATCH_REFUSED, RECIPE_LEAVING, "unwatch(first) delete",
+	{"AWAITING_EMPTY: watch used up otherwise -> AWAITING_EMPTY: watch",
+		AT_AWAITING_EMPTY, IN_TOUCHED, RECIPE_AWAITING_EMPTY, "watch(first)", 0, 0},
+	{"AWAITING_EMPTY: watch no node -> REMOVING_DIR: rmdir",
+		AT_AWAITING_EMPTY, IN_WATCH_NO_NODE, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"AWAITING_EMPTY: node deleted -> REMOVING_DIR: rmdir",
+		AT_AWAITING_EMPTY, IN_DELETED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"AWAITING_EMPTY: watch refused -> LEAVING: unwatch, delete; failed",
+		AT_AWAITING_EMPTY, IN_WATCH_REFUSED, RECIPE_LEAVING, "unwatch(first) delete",
 	RECIPE_TOLD_FAILED, ERROR_REFUSED},
-	{"STANDING_BY: release -> LEAVING: unwatch, delete",
-		AT_STANDING_BY, IN_RELEASE, RECIPE_LEAVING, "unwatch(first) delete",
+	{"AWAITING_EMPTY: release -> LEAVING: unwatch, delete",
+		AT_AWAITING_EMPTY, IN_RELEASE, RECIPE_LEAVING, "unwatch(first) delete",
 	0, 0},
-	{"STANDING_BY: expired -> NONE: gone",
-		AT_STANDING_BY, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+	{"AWAITING_EMPTY: expired -> NONE: gone",
+		AT_AWAITING_EMPTY, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
 
 	{"WATCHING: watch ok, not ephemeral -> OWNER: unwatch, stat",
 		AT_WATCHING, IN_WATCH_PERSISTENT, RECIPE_OWNER,
@@ -1124,65 +1109,26 @@ static const Transition transitions[] = {
 	{"WATCHING: watch ok, a container, late -> RETREATING: get, delete",
 		AT_WATCHING_LATE, IN_WATCH_CONTAINER, RECIPE_RETREATING,
 	"unwatch(first) get delete", RECIPE_TOLD_PERSISTENT, 0},
-	{"EXAMINING: get ok, not ephemeral -> READING: children",
-		AT_EXAMINING, IN_GET_PERSISTENT, RECIPE_READING,
+	{"READING_CHILD: get ok, not ephemeral -> READING: children",
+		AT_READING_CHILD, IN_GET_PERSISTENT, RECIPE_READING,
 	"children", RECIPE_TOLD_PERSISTENT, 0},
 	{"RETREATING: get ok, not ephemeral -> RETREATING",
 		AT_RETREATING, IN_GET_PERSISTENT, RECIPE_RETREATING, "", 0, 0},
-	{"SURVEYING: get ok, empty, not ephemeral -> CLEARING: rmdir",
-		AT_SURVEYING, IN_GET_PERSISTENT, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"SURVEYING: get ok, contenders, not ephemeral -> STANDING_BY: watch",
-		AT_SURVEYING_READ, IN_GET_PERSISTENT, RECIPE_AWAITING_EMPTY,
+	{"LISTING_DIR: get ok, empty, not ephemeral -> REMOVING_DIR: rmdir",
+		AT_LISTING_DIR, IN_GET_PERSISTENT, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"LISTING_DIR: get ok, contenders, not ephemeral -> AWAITING_EMPTY: watch",
+		AT_LISTING_DIR_READ, IN_GET_PERSISTENT, RECIPE_AWAITING_EMPTY,
 	"watch(first)", 0, 0},
-	{"SURVEYING: get ok, strangers, not ephemeral -> LEAVING: delete",
-		AT_SURVEYING_STRANGE, IN_GET_PERSISTENT, RECIPE_LEAVING,
+	{"LISTING_DIR: get ok, strangers, not ephemeral -> LEAVING: delete",
+		AT_LISTING_DIR_STRANGE, IN_GET_PERSISTENT, RECIPE_LEAVING,
 	"delete", TOLD_ENDED, 0},
-	{"STANDING_BY: watch ok, not ephemeral -> LEAVING: unwatch, delete",
-		AT_STANDING_BY, IN_WATCH_PERSISTENT, RECIPE_LEAVING,
+	{"AWAITING_EMPTY: watch ok, not ephemeral -> LEAVING: unwatch, delete",
+		AT_AWAITING_EMPTY, IN_WATCH_PERSISTENT, RECIPE_LEAVING,
 	"unwatch(first) delete", TOLD_ENDED, 0},
-	{"STANDING_BY: watch ok, a container -> LEAVING: unwatch, delete",
-		AT_STANDING_BY, IN_WATCH_CONTAINER, RECIPE_LEAVING,
+	{"AWAITING_EMPTY: watch ok, a container -> LEAVING: unwatch, delete",
+		AT_AWAITING_EMPTY, IN_WATCH_CONTAINER, RECIPE_LEAVING,
 	"unwatch(first) delete", TOLD_ENDED, 0}
 };
-
-static const char *
-op_name(RecipeOpKind kind)
-{
-	switch (kind)
-	{
-		case RECIPE_OP_MKDIR:
-			return "mkdir";
-		case RECIPE_OP_MKDIRS:
-			return "mkdirs";
-		case RECIPE_OP_CREATE:
-			return "create";
-		case RECIPE_OP_CHILDREN:
-			return "children";
-		case RECIPE_OP_SEARCH:
-			return "search";
-		case RECIPE_OP_SYNC:
-			return "sync";
-		case RECIPE_OP_WATCH:
-			return "watch";
-		case RECIPE_OP_UNWATCH:
-			return "unwatch";
-		case RECIPE_OP_LIST:
-			return "list";
-		case RECIPE_OP_GET:
-			return "get";
-		case RECIPE_OP_SET:
-			return "set";
-		case RECIPE_OP_STAT:
-			return "stat";
-		case RECIPE_OP_DELETE:
-			return "delete";
-		case RECIPE_OP_DELETE_STRAY:
-			return "stray";
-		case RECIPE_OP_RMDIR:
-			return "rmdir";
-	}
-	return "?";
-}
 
 /*
  * The operations of a step as text.  The node is told only where there is a
@@ -1216,7 +1162,7 @@ describe_ops(const RecipeOutput *out)
 					node = NULL;
 				break;
 			case RECIPE_OP_SYNC:
-				fail_msg("%s is not for a recipe to send", op_name(op->kind));
+				fail_msg("%s is not for a recipe to send", model_op_name(op->kind));
 				break;
 			case RECIPE_OP_GET:
 				if (node != NULL && strcmp(node, UNORDERED) == 0)
@@ -1244,7 +1190,7 @@ describe_ops(const RecipeOutput *out)
 		assert_null(op->data);	/* the usual */
 		used += snprintf(text + used, sizeof(text) - used,
 						 node ? "%s%s(%s)" : "%s%s",
-						 i > 0 ? " " : "", op_name(op->kind), node);
+						 i > 0 ? " " : "", model_op_name(op->kind), node);
 		assert_true(used < sizeof(text));
 	}
 	return text;
@@ -1338,48 +1284,48 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_WATCHING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_WATCHING_OF_TWO] = {IN_WANT, IN_CREATE_OK, IN_THIRD},
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
-		[AT_OWNER_LOOKING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_LOOK},
-		[AT_OWNER_GUARDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GUARD},
-		[AT_READING_COURTEOUS] = {IN_WANT, IN_CREATE_OK},
+		[AT_OWNER_CHECKING_WRITERS] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_CHECK_WRITERS},
+		[AT_OWNER_REVOCABLE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_WATCH_REVOCATION},
+		[AT_READING_ASKING] = {IN_WANT, IN_CREATE_OK},
 		[AT_READING_RETAINING] = {IN_WANT, IN_CREATE_OK},
-		[AT_WATCHING_COURTEOUS] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
-		[AT_WATCHING_COURTING] = {IN_WANT, IN_CREATE_OK, IN_SECOND,
+		[AT_WATCHING_ASKING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
+		[AT_WATCHING_RETAINED] = {IN_WANT, IN_CREATE_OK, IN_SECOND,
 		IN_WATCH_RETAINED},
 		[AT_WATCHING_IN_USE] = {IN_WANT, IN_CREATE_OK, IN_SECOND,
 		IN_WATCH_OK},
-		[AT_OWNER_MONITORING] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
-		IN_MONITOR},
-		[AT_OWNER_MONITORED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_MONITOR,
+		[AT_OWNER_LISTING_QUEUE] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_WATCH_QUEUE},
+		[AT_OWNER_ALONE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_WATCH_QUEUE,
 		IN_ALONE},
-		[AT_OWNER_CROWDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_MONITOR,
+		[AT_OWNER_CONTENDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_WATCH_QUEUE,
 		IN_SECOND},
 		[AT_OWNER_RETAINING] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
-		[AT_OWNER_RETAINING_CLEAR] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		[AT_OWNER_RETAINING_ALONE] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
 		IN_ALONE},
-		[AT_OWNER_RETAINING_CROWDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		[AT_OWNER_RETAINING_CONTENDED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
 		IN_SECOND},
-		[AT_OWNER_DENIED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_SECOND,
-		IN_DENY},
+		[AT_OWNER_SET_IN_USE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_SECOND,
+		IN_SET_IN_USE},
 		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
 		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
 		IN_DELETE_REFUSED},
-		[AT_EXAMINING] = {IN_WANT, IN_CREATE_OK, IN_UNORDERED},
+		[AT_READING_CHILD] = {IN_WANT, IN_CREATE_OK, IN_UNORDERED},
 		[AT_READING_LATE] = {IN_WANT, IN_CREATE_OK},
 		[AT_WATCHING_LATE] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_RETREATING] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
 		[AT_RETREATING_GROUPED] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
 		[AT_RETREATING_READ] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK},
-		[AT_CLEARING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		[AT_REMOVING_DIR] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
 		IN_DELETE_OK},
-		[AT_CLEARING_GROUPED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		[AT_REMOVING_DIR_GROUPED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
 		IN_DELETE_OK},
-		[AT_SURVEYING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		[AT_LISTING_DIR] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
 		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY},
-		[AT_SURVEYING_READ] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		[AT_LISTING_DIR_READ] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
 		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MISSING},
-		[AT_SURVEYING_STRANGE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		[AT_LISTING_DIR_STRANGE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
 		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MIXED_MISSING},
-		[AT_STANDING_BY] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
+		[AT_AWAITING_EMPTY] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
 		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MISSING, IN_GET_OK}
 	};
 	/* the step after which our number is a late one */
@@ -1389,12 +1335,12 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_RETREATING] = IN_CREATE_OK,
 		[AT_RETREATING_GROUPED] = IN_CREATE_OK,
 		[AT_RETREATING_READ] = IN_CREATE_OK,
-		[AT_CLEARING] = IN_CREATE_OK,
-		[AT_CLEARING_GROUPED] = IN_CREATE_OK,
-		[AT_SURVEYING] = IN_CREATE_OK,
-		[AT_SURVEYING_READ] = IN_CREATE_OK,
-		[AT_SURVEYING_STRANGE] = IN_CREATE_OK,
-		[AT_STANDING_BY] = IN_CREATE_OK
+		[AT_REMOVING_DIR] = IN_CREATE_OK,
+		[AT_REMOVING_DIR_GROUPED] = IN_CREATE_OK,
+		[AT_LISTING_DIR] = IN_CREATE_OK,
+		[AT_LISTING_DIR_READ] = IN_CREATE_OK,
+		[AT_LISTING_DIR_STRANGE] = IN_CREATE_OK,
+		[AT_AWAITING_EMPTY] = IN_CREATE_OK
 	};
 	RecipeOutput out;
 
@@ -1403,15 +1349,15 @@ bring_to(Recipe *recipe, Situation situation)
 		situation == AT_SEARCHING_GROUPED ||
 		situation == AT_READING_GROUPED ||
 		situation == AT_RETREATING_GROUPED ||
-		situation == AT_CLEARING_GROUPED;
-	recipe->asks_retained = situation == AT_READING_COURTEOUS ||
-		situation == AT_WATCHING_COURTEOUS ||
-		situation == AT_WATCHING_COURTING || situation == AT_WATCHING_IN_USE;
+		situation == AT_REMOVING_DIR_GROUPED;
+	recipe->asks_retained = situation == AT_READING_ASKING ||
+		situation == AT_WATCHING_ASKING ||
+		situation == AT_WATCHING_RETAINED || situation == AT_WATCHING_IN_USE;
 	recipe->retain = situation == AT_READING_RETAINING ||
 		situation == AT_OWNER_RETAINING ||
-		situation == AT_OWNER_RETAINING_CLEAR ||
-		situation == AT_OWNER_RETAINING_CROWDED ||
-		situation == AT_OWNER_DENIED;
+		situation == AT_OWNER_RETAINING_ALONE ||
+		situation == AT_OWNER_RETAINING_CONTENDED ||
+		situation == AT_OWNER_SET_IN_USE;
 	if (situation == AT_NONE)
 		return;
 	for (size_t i = 0; i < lengthof(ways[0]); i++)
@@ -1434,8 +1380,8 @@ bring_to(Recipe *recipe, Situation situation)
 					 situation == AT_LEAVING);
 	if (recipe->state == RECIPE_WATCHING)
 		assert_int_equal(recipe->retained_ahead,
-						 situation == AT_WATCHING_COURTEOUS ||
-						 situation == AT_WATCHING_COURTING);
+						 situation == AT_WATCHING_ASKING ||
+						 situation == AT_WATCHING_RETAINED);
 }
 
 /* The line that holds for an input in a situation, or NULL. */
@@ -1588,16 +1534,16 @@ test_none_sends_nothing(void **state)
 		{AT_SEARCHING, IN_CHILDREN_REFUSED},
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
-		{AT_OWNER_LOOKING, IN_EXPIRED}, {AT_OWNER_GUARDED, IN_EXPIRED},
-		{AT_OWNER_RETAINING, IN_EXPIRED}, {AT_OWNER_MONITORED, IN_EXPIRED},
-		{AT_OWNER_RETAINING_CROWDED, IN_STAT_NO_NODE},
-		{AT_WATCHING_COURTING, IN_EXPIRED},
+		{AT_OWNER_CHECKING_WRITERS, IN_EXPIRED}, {AT_OWNER_REVOCABLE, IN_EXPIRED},
+		{AT_OWNER_RETAINING, IN_EXPIRED}, {AT_OWNER_ALONE, IN_EXPIRED},
+		{AT_OWNER_RETAINING_CONTENDED, IN_STAT_NO_NODE},
+		{AT_WATCHING_RETAINED, IN_EXPIRED},
 		{AT_READING_GROUPED, IN_MISSING},
 		{AT_LEAVING_REFUSED, IN_DELETE_OK},
 		{AT_LEAVING_REFUSED, IN_EXPIRED},
-		{AT_CLEARING_GROUPED, IN_RMDIR_NO_NODE}, {AT_EXAMINING, IN_EXPIRED},
-		{AT_RETREATING, IN_EXPIRED}, {AT_STANDING_BY, IN_EXPIRED},
-		{AT_SURVEYING_READ, IN_EXPIRED}
+		{AT_REMOVING_DIR_GROUPED, IN_RMDIR_NO_NODE}, {AT_READING_CHILD, IN_EXPIRED},
+		{AT_RETREATING, IN_EXPIRED}, {AT_AWAITING_EMPTY, IN_EXPIRED},
+		{AT_LISTING_DIR_READ, IN_EXPIRED}
 	};
 
 	(void) state;
@@ -1782,7 +1728,7 @@ test_place_in_queue(void **state)
 
 /*
  * A reader behind two writers, with readers between: it waits for the last
- * writer, looks again, waits for the first, and is granted though the readers
+ * writer, reads again, waits for the first, and is granted though the readers
  * are still there.
  */
 static void
@@ -1879,7 +1825,7 @@ test_persistent_children(void **state)
 	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_PERSISTENT);
 
 	/* they are not behind us either; another contender begins anew */
-	give(&recipe, IN_MONITOR, &out);
+	give(&recipe, IN_WATCH_QUEUE, &out);
 	give_children(&recipe, children, lengthof(children) - 1, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
 	recipe_free(&recipe);
@@ -1926,7 +1872,7 @@ test_node_deleted_while_waiting(void **state)
 	give(&recipe, IN_STAT_NO_NODE, &out);
 	assert_int_equal(out.told, TOLD_LOST);
 
-	/* one of two: the second look finds it out, and we queue again */
+	/* one of two: the second read finds it out, and we queue again */
 	bring_to(&recipe, AT_WATCHING_OF_TWO);
 	give(&recipe, IN_DELETED, &out);
 	give(&recipe, IN_MISSING, &out);
@@ -1983,8 +1929,8 @@ test_token_comes_with_create(void **state)
 	assert_int_equal(out.token, 77);
 	assert_string_equal(describe_ops(&out), "");
 
-	/* what is stat'ed later, because the guard misses it, is our own node */
-	give(&recipe, IN_GUARD, &out);
+	/* what is stat'ed later, because the watch misses it, is our own node */
+	give(&recipe, IN_WATCH_REVOCATION, &out);
 	give(&recipe, IN_WATCH_NO_NODE, &out);
 	assert_string_equal(describe_ops(&out), "stat");
 	assert_int_equal(out.ops[0].batch, 0);
@@ -2018,7 +1964,7 @@ test_node_is_looked_at_after_waiting(void **state)
 		recipe_free(&recipe);
 	}
 
-	/* one of two: the second look sees it */
+	/* one of two: the second read sees it */
 	bring_to(&recipe, AT_ENTERING);
 	give_created(&recipe, 77, 0, &out);
 	give(&recipe, IN_THIRD, &out);
@@ -2123,7 +2069,7 @@ test_unwatch_once(void **state)
 		assert_null(recipe.predecessor);
 	}
 
-	/* one that has been used up, with the next look on its way */
+	/* one that has been used up, with the next check on its way */
 	bring_to(&recipe, AT_WATCHING_OF_TWO);
 	give(&recipe, IN_DELETED, &out);
 	give(&recipe, IN_RELEASE, &out);
@@ -2507,16 +2453,16 @@ test_resume_and_go_on(void **state)
 	recipe_free(&recipe);
 }
 
-/* A reader's look at who is behind: only an exclusive one matters. */
+/* A reader checks for writers: only an exclusive contender matters. */
 static void
-test_look_behind(void **state)
+test_check_writers(void **state)
 {
 	static const struct
 	{
 		int32_t		sequence;
 		const char *other;
 		unsigned	told;
-	}			looks[] =
+	}			checks[] =
 	{
 		{5, R(0000000006), RECIPE_TOLD_NO_WRITER},
 		{5, W(0000000006), RECIPE_TOLD_WRITER},
@@ -2534,39 +2480,39 @@ test_look_behind(void **state)
 	};
 
 	(void) state;
-	for (size_t i = 0; i < lengthof(looks); i++)
+	for (size_t i = 0; i < lengthof(checks); i++)
 	{
 		Recipe		recipe;
 		RecipeOutput out;
 		char		own[ZNODE_CONTENDER_SIZE];
-		const char *children[2] = {own, looks[i].other};
+		const char *children[2] = {own, checks[i].other};
 
-		bring_to_reading(&recipe, true, looks[i].sequence);
+		bring_to_reading(&recipe, true, checks[i].sequence);
 		strcpy(own, recipe.node);
 		give_children(&recipe, children, 1, &out);
 		assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
-		give(&recipe, IN_LOOK, &out);
+		give(&recipe, IN_CHECK_WRITERS, &out);
 		for (int order = 0; order < 2; order++)
 		{
 			give_children(&recipe, children, 2, &out);
-			assert_int_equal(out.told, looks[i].told);
+			assert_int_equal(out.told, checks[i].told);
 			assert_int_equal(out.nops, 0);
 			assert_int_equal(recipe.state, RECIPE_OWNER);
 
-			/* a look is answered once */
+			/* a check is answered once */
 			give_children(&recipe, children, 2, &out);
 			assert_int_equal(out.told, 0);
-			give(&recipe, IN_LOOK, &out);
-			children[0] = looks[i].other;
+			give(&recipe, IN_CHECK_WRITERS, &out);
+			children[0] = checks[i].other;
 			children[1] = own;
 		}
 		recipe_free(&recipe);
 	}
 }
 
-/* A writer of the same cluster is not somebody else; the next look may be. */
+/* A writer of the same cluster is not somebody else; at the next check it may be. */
 static void
-test_look_ignores_sibling(void **state)
+test_check_ignores_sibling(void **state)
 {
 	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
 		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
@@ -2602,25 +2548,25 @@ test_look_ignores_sibling(void **state)
 	recipe_free(&recipe);
 }
 
-/* Look and guard do not get in each other's way, nor in a new contender's. */
+/* A check for writers and a watch for a revocation do not get mixed up. */
 static void
-test_look_and_guard(void **state)
+test_check_and_revocation(void **state)
 {
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput look = {.event = RECIPE_CHILDREN_DONE};
+	RecipeInput check = {.event = RECIPE_CHILDREN_DONE};
 	RecipeInput event = {.event = RECIPE_NODE_TOUCHED};
 
 	(void) state;
-	bring_to(&recipe, AT_OWNER_LOOKING);
-	look.serial = recipe.serial;
-	give(&recipe, IN_GUARD, &out);
+	bring_to(&recipe, AT_OWNER_CHECKING_WRITERS);
+	check.serial = recipe.serial;
+	give(&recipe, IN_WATCH_REVOCATION, &out);
 	event.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
-	recipe_step(&recipe, &look, &out);
+	recipe_step(&recipe, &check, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_NO_WRITER);
 
-	give(&recipe, IN_LOOK, &out);
+	give(&recipe, IN_CHECK_WRITERS, &out);
 	recipe_step(&recipe, &event, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
 	recipe_step(&recipe, &event, &out); /* of the one before */
@@ -2630,13 +2576,13 @@ test_look_and_guard(void **state)
 	assert_int_equal(out.told, RECIPE_TOLD_REVOKED);
 
 	/* what is out when the lock is given up is nobody's */
-	look.serial = recipe.writer_check;
+	check.serial = recipe.writer_check;
 	event.serial = recipe.revocation_watch;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
 	{
-		recipe_step(&recipe, &look, &out);
+		recipe_step(&recipe, &check, &out);
 		assert_int_equal(out.told | out.nops, 0);
 		recipe_step(&recipe, &event, &out);
 		assert_int_equal(out.told | out.nops, 0);
@@ -2647,23 +2593,23 @@ test_look_and_guard(void **state)
 	give(&recipe, IN_CREATE_OK, &out);
 	give(&recipe, IN_ALONE, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	recipe_step(&recipe, &look, &out);
+	recipe_step(&recipe, &check, &out);
 	assert_int_equal(out.told | out.nops, 0);
 	recipe_step(&recipe, &event, &out);
 	assert_int_equal(out.told | out.nops, 0);
 
-	/* and the new one has to be guarded anew */
-	give(&recipe, IN_GUARD, &out);
+	/* and the new one has to be watched anew */
+	give(&recipe, IN_WATCH_REVOCATION, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
 	recipe_free(&recipe);
 }
 
 /*
- * Whom a monitor counts: everybody behind an exclusive contender, only the
+ * Who counts in a watched queue: everybody behind an exclusive contender, only the
  * exclusive ones behind a shared one, and nobody ahead.
  */
 static void
-test_monitor_behind(void **state)
+test_watch_queue(void **state)
 {
 	static const struct
 	{
@@ -2671,7 +2617,7 @@ test_monitor_behind(void **state)
 		int32_t		sequence;
 		const char *others[5];
 		unsigned	told;
-	}			monitors[] =
+	}			queues[] =
 	{
 		{ZNODE_MUTEX, 5, {NULL}, RECIPE_TOLD_ALONE},
 		{ZNODE_MUTEX, 5, {W(0000000006)}, RECIPE_TOLD_CONTENDED},
@@ -2704,17 +2650,17 @@ test_monitor_behind(void **state)
 	};
 
 	(void) state;
-	for (size_t i = 0; i < lengthof(monitors); i++)
+	for (size_t i = 0; i < lengthof(queues); i++)
 	{
 		char		own[ZNODE_CONTENDER_SIZE];
 		const char *children[6] = {own};
 		int			nchildren = 1;
 
-		znode_contender_name(our_uuid, monitors[i].kind, monitors[i].sequence,
+		znode_contender_name(our_uuid, queues[i].kind, queues[i].sequence,
 							 own);
-		while (monitors[i].others[nchildren - 1] != NULL)
+		while (queues[i].others[nchildren - 1] != NULL)
 		{
-			children[nchildren] = monitors[i].others[nchildren - 1];
+			children[nchildren] = queues[i].others[nchildren - 1];
 			nchildren++;
 		}
 
@@ -2723,16 +2669,16 @@ test_monitor_behind(void **state)
 		{
 			Recipe		recipe;
 			RecipeOutput out;
-			bool		clear = monitors[i].told == RECIPE_TOLD_ALONE;
+			bool		clear = queues[i].told == RECIPE_TOLD_ALONE;
 
 			recipe_init(&recipe);
 			recipe.retain = at % 2 == 0;
-			recipe_resume(&recipe, our_uuid, monitors[i].kind, false,
-						  RECIPE_RESUME_OWNED, &monitors[i].sequence, &out);
+			recipe_resume(&recipe, our_uuid, queues[i].kind, false,
+						  RECIPE_RESUME_OWNED, &queues[i].sequence, &out);
 			if (!recipe.retain)
-				give(&recipe, IN_MONITOR, &out);
+				give(&recipe, IN_WATCH_QUEUE, &out);
 			give_children(&recipe, children, nchildren, &out);
-			assert_int_equal(out.told, monitors[i].told);
+			assert_int_equal(out.told, queues[i].told);
 			assert_int_equal(out.nops, 0);
 			assert_int_equal(recipe.state, RECIPE_OWNER);
 
@@ -2754,7 +2700,7 @@ test_monitor_behind(void **state)
 
 /* Nobody, then a reader, then a writer: the reader alone is told of once. */
 static void
-test_monitor_goes_on(void **state)
+test_watch_queue_goes_on(void **state)
 {
 	static const char *const children[] = {
 		OUR_READER, R(0000000006), R(0000000007), W(0000000008)
@@ -2795,7 +2741,7 @@ test_monitor_goes_on(void **state)
 	assert_int_equal(out.told | out.nops, 0);
 
 	/* but it can be asked again */
-	give(&recipe, IN_MONITOR, &out);
+	give(&recipe, IN_WATCH_QUEUE, &out);
 	assert_string_equal(describe_ops(&out), "list");
 	give_children(&recipe, children, 3, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
@@ -2804,7 +2750,7 @@ test_monitor_goes_on(void **state)
 
 /* One of the same cluster is not somebody else, until one asks anew. */
 static void
-test_monitor_ignores_sibling(void **state)
+test_watch_queue_ignores_sibling(void **state)
 {
 	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
 		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
@@ -2862,11 +2808,11 @@ test_monitor_ignores_sibling(void **state)
 }
 
 /*
- * Monitor, look and guard are out at the same time, and each takes its own
+ * Queue watch, check for writers and revocation watch are out together; each takes its own
  * answers and events only.  Nor do they get in the next contender's way.
  */
 static void
-test_monitor_look_and_guard(void **state)
+test_all_three_of_an_owner(void **state)
 {
 	static const char *const alone[] = {OURS};
 	static const char *const crowd[] = {OURS, LATER};
@@ -2874,40 +2820,40 @@ test_monitor_look_and_guard(void **state)
 	RecipeOutput out;
 	RecipeInput list = {.event = RECIPE_CHILDREN_DONE, .children = alone,
 	.nchildren = 1};
-	RecipeInput look = list;
+	RecipeInput check = list;
 	RecipeInput listed = {.event = RECIPE_NODE_TOUCHED};
-	RecipeInput guarded = {.event = RECIPE_NODE_TOUCHED};
+	RecipeInput revocation = {.event = RECIPE_NODE_TOUCHED};
 
 	(void) state;
 	bring_to(&recipe, AT_OWNER_RETAINING);
 	list.serial = listed.serial = recipe.serial;
-	give(&recipe, IN_LOOK, &out);
-	look.serial = recipe.serial;
-	give(&recipe, IN_GUARD, &out);
-	guarded.serial = recipe.serial;
+	give(&recipe, IN_CHECK_WRITERS, &out);
+	check.serial = recipe.serial;
+	give(&recipe, IN_WATCH_REVOCATION, &out);
+	revocation.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
 	assert_int_equal(out.told | out.nops, 0);
 
 	recipe_step(&recipe, &list, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
-	recipe_step(&recipe, &look, &out);
+	recipe_step(&recipe, &check, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_NO_WRITER);
 
 	/* the one that is used up is set again, not the other */
-	recipe_step(&recipe, &guarded, &out);
+	recipe_step(&recipe, &revocation, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
-	guarded.serial = recipe.serial;
+	revocation.serial = recipe.serial;
 	recipe_step(&recipe, &listed, &out);
 	assert_string_equal(describe_ops(&out), "list");
 	recipe_step(&recipe, &listed, &out);
 	assert_int_equal(out.told | out.nops, 0);
 	list.serial = listed.serial = recipe.serial;
-	guarded.event = RECIPE_NODE_DELETED;
-	recipe_step(&recipe, &guarded, &out);
+	revocation.event = RECIPE_NODE_DELETED;
+	recipe_step(&recipe, &revocation, &out);
 	assert_string_equal(describe_ops(&out), "stat");
 
-	/* a look behind the list does not answer it */
-	give(&recipe, IN_LOOK, &out);
+	/* a check behind the list does not answer it */
+	give(&recipe, IN_CHECK_WRITERS, &out);
 	give_children(&recipe, crowd, 2, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_WRITER);
 	list.children = crowd;
@@ -2916,12 +2862,12 @@ test_monitor_look_and_guard(void **state)
 	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 
 	/* what we are is told with the next set, whatever that is for */
-	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SET_IN_USE, &out);
 	assert_string_equal(describe_ops(&out), "set");
 	assert_false(recipe.retain);
 
 	/* what is out when the lock is given up is nobody's */
-	give(&recipe, IN_MONITOR, &out);
+	give(&recipe, IN_WATCH_QUEUE, &out);
 	list.serial = listed.serial = recipe.serial;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
@@ -2944,7 +2890,7 @@ test_monitor_look_and_guard(void **state)
 	recipe_step(&recipe, &listed, &out);
 	assert_int_equal(out.told | out.nops, 0);
 	give(&recipe, IN_DELETED, &out);
-	assert_string_equal(describe_ops(&out), "stat");	/* it denied */
+	assert_string_equal(describe_ops(&out), "stat");	/* it has set in use */
 	recipe_step(&recipe, &list, &out);
 	assert_int_equal(out.told | out.nops, 0);
 	recipe_step(&recipe, &listed, &out);
@@ -2954,7 +2900,7 @@ test_monitor_look_and_guard(void **state)
 
 /* Only an owner whose data says otherwise tells that it needs the lock. */
 static void
-test_deny(void **state)
+test_set_in_use(void **state)
 {
 	Recipe		recipe;
 	RecipeOutput out;
@@ -2963,11 +2909,11 @@ test_deny(void **state)
 	for (Situation at = 0; at < NSITUATIONS; at++)
 	{
 		bool		retains = at == AT_OWNER_RETAINING ||
-			at == AT_OWNER_RETAINING_CLEAR ||
-			at == AT_OWNER_RETAINING_CROWDED;
+			at == AT_OWNER_RETAINING_ALONE ||
+			at == AT_OWNER_RETAINING_CONTENDED;
 
 		bring_to(&recipe, at);
-		give(&recipe, IN_DENY, &out);
+		give(&recipe, IN_SET_IN_USE, &out);
 		assert_string_equal(describe_ops(&out), retains ? "set" : "");
 		assert_int_equal(out.told, 0);
 		if (retains)
@@ -2975,23 +2921,23 @@ test_deny(void **state)
 			assert_ptr_equal(out.ops[0].node, recipe.node);
 			assert_false(recipe.retain);
 		}
-		give(&recipe, IN_DENY, &out);
+		give(&recipe, IN_SET_IN_USE, &out);
 		assert_int_equal(out.told | out.nops, 0);
 		recipe_free(&recipe);
 	}
 
 	/* a contender that still waits keeps its data, and owns with it */
 	bring_to(&recipe, AT_READING_RETAINING);
-	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SET_IN_USE, &out);
 	give(&recipe, IN_SECOND, &out);
-	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SET_IN_USE, &out);
 	assert_true(recipe.retain);
 	give(&recipe, IN_DELETED, &out);
 	assert_string_equal(describe_ops(&out), "stat list");
 
 	/* it is told until it has arrived */
 	give(&recipe, IN_SECOND, &out);
-	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SET_IN_USE, &out);
 	give(&recipe, IN_SET_UNKNOWN, &out);
 	assert_string_equal(describe_ops(&out), "set");
 	give(&recipe, IN_SET_UNKNOWN, &out);
@@ -3027,7 +2973,7 @@ test_resume_retaining(void **state)
 	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
 	give(&recipe, IN_SECOND, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
-	give(&recipe, IN_DENY, &out);
+	give(&recipe, IN_SET_IN_USE, &out);
 	assert_string_equal(describe_ops(&out), "set");
 	recipe_free(&recipe);
 
@@ -3052,7 +2998,7 @@ test_resume_retaining(void **state)
 	assert_string_equal(describe_ops(&out), "delete");
 	recipe_free(&recipe);
 
-	/* one that waits is courteous, and monitors when it owns */
+	/* one that waits asks, and watches the queue when it owns */
 	recipe_init(&recipe);
 	recipe.retain = recipe.asks_retained = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
@@ -3081,16 +3027,16 @@ test_resume_retaining(void **state)
 	recipe_free(&recipe);
 }
 
-/* Who is courteous asks, if only owners of the lock exclude us. */
+/* A contender asks a retained owner if only owners of the lock exclude it. */
 static void
-test_courtesy(void **state)
+test_ask_retained(void **state)
 {
 	static const struct
 	{
 		bool		shared;
 		const char *others[4];
 		RecipeState state;
-		bool		courting;
+		bool		retained;
 	}			places[] =
 	{
 		{false, {NULL}, RECIPE_OWNER, false},
@@ -3122,13 +3068,13 @@ test_courtesy(void **state)
 	(void) state;
 	for (size_t i = 0; i < lengthof(places); i++)
 	{
-		for (int courteous = 0; courteous < 2; courteous++)
+		for (int asking = 0; asking < 2; asking++)
 		{
 			Recipe		recipe;
 			RecipeOutput out;
 			const char *children[5] = {places[i].shared ? OUR_READER : OURS};
 			int			nchildren = 1;
-			bool		courting = courteous && places[i].courting;
+			bool		retained = asking && places[i].retained;
 
 			while (places[i].others[nchildren - 1] != NULL)
 			{
@@ -3136,25 +3082,25 @@ test_courtesy(void **state)
 				nchildren++;
 			}
 			bring_to_reading(&recipe, places[i].shared, our_sequence);
-			recipe.asks_retained = courteous;
+			recipe.asks_retained = asking;
 			give_children(&recipe, children, nchildren, &out);
 			assert_int_equal(recipe.state, places[i].state);
 			if (recipe.state == RECIPE_WATCHING)
-				assert_int_equal(recipe.retained_ahead, courting);
+				assert_int_equal(recipe.retained_ahead, retained);
 			assert_int_equal(out.told & ~RECIPE_TOLD_STRANGER,
 							 recipe.state == RECIPE_OWNER ?
 							 RECIPE_TOLD_GRANTED :
-							 courting ? 0 : RECIPE_TOLD_QUEUED);
+							 retained ? 0 : RECIPE_TOLD_QUEUED);
 			if (recipe.state == RECIPE_WATCHING)
 			{
 				give(&recipe, IN_WATCH_RETAINED, &out);
 				assert_int_equal(out.told,
-								 courting ? RECIPE_TOLD_RETAINED : 0);
+								 retained ? RECIPE_TOLD_RETAINED : 0);
 				give(&recipe, IN_TOUCHED, &out);
 				assert_int_equal(out.told, 0);
 				give(&recipe, IN_WATCH_OK, &out);
 				assert_int_equal(out.told,
-								 courting ? RECIPE_TOLD_QUEUED : 0);
+								 retained ? RECIPE_TOLD_QUEUED : 0);
 			}
 			recipe_free(&recipe);
 		}
@@ -3194,7 +3140,7 @@ test_retain_mark(void **state)
 		RecipeOutput out;
 		RecipeInput in = {.event = RECIPE_WATCH_DONE, .ephemeral_owner = 1};
 
-		bring_to(&recipe, AT_WATCHING_COURTEOUS);
+		bring_to(&recipe, AT_WATCHING_ASKING);
 		in.serial = recipe.serial;
 		in.data = examples[i].data;
 		in.data_len = examples[i].len;
@@ -3209,7 +3155,7 @@ test_retain_mark(void **state)
 
 /* The owner ahead is asked until it has answered, once and for all. */
 static void
-test_courting_goes_on(void **state)
+test_ask_retained_goes_on(void **state)
 {
 	static const char *const first_left[] = {SECOND, OURS};
 	Recipe		recipe;
@@ -3220,7 +3166,7 @@ test_courting_goes_on(void **state)
 	(void) state;
 
 	/* faults are no answer */
-	bring_to(&recipe, AT_WATCHING_COURTEOUS);
+	bring_to(&recipe, AT_WATCHING_ASKING);
 	in.serial = recipe.serial;
 	give(&recipe, IN_WATCH_UNKNOWN, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
@@ -3248,7 +3194,7 @@ test_courting_goes_on(void **state)
 	recipe_free(&recipe);
 
 	/* who gives up has no more to hear */
-	bring_to(&recipe, AT_WATCHING_COURTEOUS);
+	bring_to(&recipe, AT_WATCHING_ASKING);
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "unwatch(first) delete");
 	give(&recipe, IN_WATCH_OK, &out);
@@ -3257,7 +3203,7 @@ test_courting_goes_on(void **state)
 	recipe_free(&recipe);
 
 	/* of two, one goes: who is left is asked then */
-	bring_to(&recipe, AT_READING_COURTEOUS);
+	bring_to(&recipe, AT_READING_ASKING);
 	give(&recipe, IN_THIRD, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
 	assert_false(recipe.retained_ahead);
@@ -3272,7 +3218,7 @@ test_courting_goes_on(void **state)
 	recipe_free(&recipe);
 
 	/* without memory for its name nothing is said yet */
-	bring_to(&recipe, AT_READING_COURTEOUS);
+	bring_to(&recipe, AT_READING_ASKING);
 	out_of_memory = true;
 	give(&recipe, IN_SECOND, &out);
 	out_of_memory = false;
@@ -3340,18 +3286,18 @@ test_serials_wrap(void **state)
 		unsigned	told;
 	}			asks[] =
 	{
-		{AT_OWNER, IN_MONITOR, IN_SECOND, "", RECIPE_TOLD_CONTENDED},
-		{AT_OWNER, IN_MONITOR, IN_TOUCHED, "list", 0},
-		{AT_OWNER_MONITORED, IN_TOUCHED, IN_ALONE, "", RECIPE_TOLD_ALONE},
-		{AT_OWNER_MONITORED, IN_TOUCHED, IN_TOUCHED, "list", 0},
+		{AT_OWNER, IN_WATCH_QUEUE, IN_SECOND, "", RECIPE_TOLD_CONTENDED},
+		{AT_OWNER, IN_WATCH_QUEUE, IN_TOUCHED, "list", 0},
+		{AT_OWNER_ALONE, IN_TOUCHED, IN_ALONE, "", RECIPE_TOLD_ALONE},
+		{AT_OWNER_ALONE, IN_TOUCHED, IN_TOUCHED, "list", 0},
 		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_TOLD_CONTENDED},
-		{AT_OWNER, IN_LOOK, IN_SECOND, "", RECIPE_TOLD_WRITER},
-		{AT_OWNER, IN_GUARD, IN_WATCH_REVOKED, "set", RECIPE_TOLD_REVOKED},
-		{AT_OWNER, IN_GUARD, IN_TOUCHED, "watch(own)", 0},
+		{AT_OWNER, IN_CHECK_WRITERS, IN_SECOND, "", RECIPE_TOLD_WRITER},
+		{AT_OWNER, IN_WATCH_REVOCATION, IN_WATCH_REVOKED, "set", RECIPE_TOLD_REVOKED},
+		{AT_OWNER, IN_WATCH_REVOCATION, IN_TOUCHED, "watch(own)", 0},
 		{AT_READING, IN_SECOND, IN_TOUCHED, "watch(first)", 0},
 		{AT_WATCHING_OF_TWO, IN_DELETED, IN_ALONE, "stat",
 		RECIPE_TOLD_GRANTED},
-		{AT_READING_COURTEOUS, IN_SECOND, IN_WATCH_RETAINED, "",
+		{AT_READING_ASKING, IN_SECOND, IN_WATCH_RETAINED, "",
 		RECIPE_TOLD_RETAINED}
 	};
 
@@ -3403,7 +3349,7 @@ test_revocation_data(void **state)
 		RecipeOutput out;
 		RecipeInput in = {.event = RECIPE_WATCH_DONE};
 
-		bring_to(&recipe, AT_OWNER_GUARDED);
+		bring_to(&recipe, AT_OWNER_REVOCABLE);
 		in.serial = recipe.serial;
 		in.data = examples[i].data;
 		in.data_len = examples[i].len;
@@ -3542,2887 +3488,6 @@ test_state_names(void **state)
 	assert_string_equal(recipe_state_name((RecipeState) 99), "unknown");
 }
 
-/*-------------------------------------------------------------------------
- * The model: a server
- *
- * One lock directory with its history.  Every change has a zxid, and nodes
- * and directories keep those of their creation and deletion, so that the
- * directory can be seen as it was at any zxid: that is what a session's
- * server shows that lags behind.  As in ZooKeeper, a session's view never
- * goes back behind what the client has seen, a write is answered when the
- * session's server has it and all before it, and a watch fires when the view
- * passes the change.  A sync does nothing: it is answered by a leader that has
- * been deposed, and has not noticed.
- *
- * A client may be one that keeps its lock when it does not need it, or one
- * that asks such an owner.  What its cluster does then is played, too: who is
- * told that others wait gives way if it is idle, and denies otherwise.
- *
- * The directory's counter ends as ZooKeeper's does: the last number is given
- * again and again, and negative ones to creates that are under way together.
- *-------------------------------------------------------------------------
- */
-
-#define MAX_CLIENTS		3
-#define MAX_NODES		256
-#define MAX_CHANGES		16
-#define MAX_DIRS		64
-#define MAX_ENTRIES		64
-#define MAX_WATCHES		64
-#define MAX_NOTES		4096
-#define MAX_CHOICES		256
-
-#define FOREIGN			0		/* the session of other clients' nodes */
-
-typedef struct Node
-{
-	char		name[ZNODE_CONTENDER_SIZE];
-	int			dir;
-	int			session;
-	bool		contender;
-	bool		persistent;
-	bool		shared;
-	int32_t		sequence;
-	int64_t		czxid;
-	int64_t		dzxid;			/* 0 while it exists */
-	int			nchanges;		/* of its data */
-	int64_t		changes[MAX_CHANGES];	/* when */
-	bool		revokes[MAX_CHANGES];	/* and whether it asks for the lock */
-	bool		marks[MAX_CHANGES]; /* or tells that it may not be needed */
-	bool		marked;			/* told so from the beginning */
-	bool		denied;			/* its owner has answered that it is needed */
-	bool		kin;			/* of another contender of its cluster */
-	bool		stray;			/* of its session, and of no contender */
-	bool		stays;			/* to delete it was refused */
-} Node;
-
-typedef struct Directory
-{
-	int64_t		czxid;
-	int64_t		dzxid;
-	int32_t		next;			/* sequence number of the next node */
-	bool		used;			/* has had a node */
-	/* the latest grants, to check that they follow the queue */
-	bool		granted_any;
-	int32_t		granted;
-	bool		granted_exclusive_any;
-	int32_t		granted_exclusive;
-} Directory;
-
-/*
- * What a session's connection carries: operations in the order sent, and
- * among them the watch events, where the server puts them.
- */
-typedef struct Entry
-{
-	bool		is_event;
-	bool		is_list;		/* of an event: of the directory's watch */
-	bool		changed;		/* of an event: changed, not deleted */
-	RecipeOpKind kind;
-	char		node[ZNODE_CONTENDER_SIZE];
-	uint32_t	serial;
-	RecipeResult result;
-	int			watch;			/* id, or 0 */
-	int64_t		czxid;
-	bool		ours;
-	bool		of_cluster;		/* the data read is that of one of us */
-	bool		persistent;		/* what was read is not ephemeral */
-	bool		not_empty;		/* RMDIR: refused because of that */
-	bool		stray;
-	bool		revoked;		/* the data read */
-	bool		marked;			/* the data read, or to be written */
-	int64_t		view;			/* how far the answering server was */
-	int			nchildren;
-	int16_t		children[MAX_NODES];
-} Entry;
-
-typedef struct Watch
-{
-	int			id;
-	int			node;
-	uint32_t	serial;
-	int64_t		since;			/* changes up to here were seen with it */
-	bool		registered;		/* the client knows of it */
-	bool		armed;			/* the server does */
-	bool		orphaned;		/* its UNWATCH was lost with a connection */
-} Watch;
-
-typedef struct Client
-{
-	Recipe		recipe;
-	int			session;
-	bool		alive;			/* the session, at the server */
-	bool		connected;
-	int64_t		view;			/* what its server has applied */
-	int64_t		seen;			/* what its client knows to have happened */
-	Entry		entries[MAX_ENTRIES];
-	int			nentries;
-	int			nready;			/* those with an answer */
-	Watch		watches[MAX_WATCHES];
-	int			nwatches;
-	/* the watch of the directory's children: a session has one at the most */
-	bool		list_registered;	/* the client's library knows of it */
-	bool		list_armed;		/* the server does */
-	uint32_t	list_serial;	/* of the latest to have asked for it; or 0 */
-	/* what the slot knows */
-	bool		active;			/* wanted, and not told gone */
-	bool		wanted;
-	bool		owner;
-	bool		created;
-	bool		token;			/* known, or refused */
-	int32_t		sequence;
-	bool		revoked;		/* told so at least once */
-	bool		retains;		/* the contender says that it may be idle */
-	bool		in_use;			/* it is not */
-	bool		crowded;		/* others wait behind it */
-	bool		giving_way;		/* to be released for them */
-	bool		queued;			/* told so at least once */
-	/* what the worker knows */
-	bool		left;			/* told left: to be retried */
-	bool		guarded;		/* has asked for it */
-	bool		watch_refused;	/* in vain */
-	bool		set_refused;	/* what we are is not told */
-	bool		looking;		/* is not told yet */
-	bool		courteous;
-	bool		courted;		/* told courting */
-	bool		was_unsure;		/* recipe.unsure ahead of the last answer */
-	bool		monitors;		/* has asked for it, or retains */
-	bool		clear;			/* told so, and nothing else since */
-	bool		denies;			/* has told that it needs the lock */
-	int			creates;		/* sent for this contender */
-	unsigned	told;			/* by the last step */
-} Client;
-
-typedef struct Note
-{
-	int			client;
-	const char *what;
-	long		number;
-} Note;
-
-typedef struct World
-{
-	/* the server */
-	int64_t		zxid;
-	int64_t		root_czxid;		/* of the directory's parent; 0: missing */
-	int32_t		first_sequence; /* as if the directory had been used before */
-	Node		nodes[MAX_NODES];
-	int			nnodes;
-	int			oldest;			/* no node before this one exists */
-	Directory	dirs[MAX_DIRS];
-	int			ndirs;
-	int			last_session;
-	int			last_watch;
-	/* the clients */
-	Client		clients[MAX_CLIENTS];
-	int			nclients;
-	/* what is allowed to happen */
-	bool		refusals;
-	bool		refuse_next;	/* whatever is carried out next */
-	bool		tokens;			/* creates are answered with the czxid */
-	bool		strangers;
-	bool		semaphores;		/* the name may become one */
-	bool		ended;			/* another client got a number without order */
-	/* where choices come from: an odometer, or random numbers */
-	bool		explore;
-	struct
-	{
-		unsigned	value;
-		unsigned	of;
-	}			choices[MAX_CHOICES];
-	int			nchoices;
-	int			at_choice;
-	uint64_t	random;
-	/* how to name a run, and what happened in it */
-	const char *title;
-	unsigned long run;
-	Note		notes[MAX_NOTES];
-	int			nnotes;
-} World;
-
-/* How often the model came by the places that it is there for. */
-typedef struct Tally
-{
-	unsigned long grants;
-	unsigned long late;			/* contenders that had to retreat */
-	unsigned long renewed;		/* directories deleted by us */
-	unsigned long stood_by;
-	unsigned long ended;
-	unsigned long examined;
-	unsigned long passed_over;
-	unsigned long losses;
-	unsigned long expirations;
-	unsigned long lost;
-	unsigned long failed;
-	unsigned long restarts;
-	unsigned long collected;
-	unsigned long lagging_reads;
-	unsigned long search_hits;
-	unsigned long search_misses;
-	unsigned long mkdirs;
-	unsigned long touched;
-	unsigned long unwatched;
-	unsigned long left;
-	unsigned long retried;
-	unsigned long alone;
-	unsigned long behind;
-	unsigned long revoked;
-	unsigned long mixed;
-	unsigned long dissolved;	/* grouped contenders that did not reenter */
-	unsigned long clear;
-	unsigned long crowded;
-	unsigned long crowded_unknown;	/* for the list was refused */
-	unsigned long list_events;
-	unsigned long gave_way;
-	unsigned long denied;
-	unsigned long courting;
-	unsigned long courted_in_vain;
-	unsigned long courted_granted;
-	unsigned long strays;
-} Tally;
-
-static Tally tally;
-
-/* The world that a failed check is about, and that runs are played in. */
-static World world_storage;
-static World *const world = &world_storage;
-
-static void
-note(int client, const char *what, long number)
-{
-	Note	   *entry = &world->notes[world->nnotes++ % MAX_NOTES];
-
-	entry->client = client;
-	entry->what = what;
-	entry->number = number;
-}
-
-static void
-check_failed(const char *rule)
-{
-	int			first = world->nnotes > 100 ? world->nnotes - 100 : 0;
-
-	for (int i = first; i < world->nnotes; i++)
-	{
-		const Note *entry = &world->notes[i % MAX_NOTES];
-
-		print_message("%5d  client %d  %s %ld\n", i, entry->client,
-					  entry->what, entry->number);
-	}
-	for (int i = 0; i < world->nnodes; i++)
-		if (world->nodes[i].dzxid == 0)
-			print_message("exists: %s, session %d\n", world->nodes[i].name,
-						  world->nodes[i].session);
-	for (int i = 0; i < world->nclients; i++)
-		print_message("client %d: %s, session %d%s%s, node %s\n", i,
-					  recipe_state_name(world->clients[i].recipe.state),
-					  world->clients[i].session,
-					  world->clients[i].alive ? "" : " (expired)",
-					  world->clients[i].connected ? "" : " (disconnected)",
-					  world->clients[i].recipe.node);
-	fail_msg("%s, run %lu: %s", world->title, world->run, rule);
-}
-
-static void
-check(bool holds, const char *rule)
-{
-	if (!holds)
-		check_failed(rule);
-}
-
-/* splitmix64: the same numbers on every machine */
-static uint64_t
-next_random(void)
-{
-	uint64_t	z = (world->random += UINT64_C(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	return z ^ (z >> 31);
-}
-
-/* One of 0 .. n-1: the next in turn when exploring, else at random. */
-static unsigned
-choose(unsigned n)
-{
-	if (!world->explore)
-		return (unsigned) (next_random() % n);
-
-	if (world->at_choice == world->nchoices)
-	{
-		check(world->nchoices < MAX_CHOICES, "the model is out of choices");
-		world->choices[world->nchoices].value = 0;
-		world->choices[world->nchoices].of = n;
-		world->nchoices++;
-	}
-	check(world->choices[world->at_choice].of == n,
-		  "the model does not repeat itself");
-	return world->choices[world->at_choice++].value;
-}
-
-/* Turn the odometer of choices; false when it has come around. */
-static bool
-next_schedule(void)
-{
-	while (world->nchoices > 0)
-	{
-		int			last = world->nchoices - 1;
-
-		if (++world->choices[last].value < world->choices[last].of)
-			return true;
-		world->nchoices--;
-	}
-	return false;
-}
-
-/* true with a probability of 1/n; never when exploring */
-static bool
-one_in(unsigned n)
-{
-	return !world->explore && choose(n) == 0;
-}
-
-static void
-start_world(const char *title, unsigned long run)
-{
-	/* all but the odometer */
-	bool		explore = world->explore;
-	int			nchoices = world->nchoices;
-
-	world->zxid = 1;
-	world->root_czxid = 1;
-	world->first_sequence = 0;
-	world->nnodes = 0;
-	world->oldest = 0;
-	world->ndirs = 0;
-	world->last_session = FOREIGN;
-	world->last_watch = 0;
-	world->nclients = 0;
-	world->refusals = false;
-	world->refuse_next = false;
-	world->strangers = false;
-	world->semaphores = false;
-	world->ended = false;
-	world->tokens = false;
-	world->explore = explore;
-	world->nchoices = nchoices;
-	world->at_choice = 0;
-	world->random = run;
-	world->title = title;
-	world->run = run;
-	world->nnotes = 0;
-}
-
-static bool
-exists_at(int64_t czxid, int64_t dzxid, int64_t zxid)
-{
-	return czxid != 0 && czxid <= zxid && (dzxid == 0 || dzxid > zxid);
-}
-
-/* The lock directory as of a zxid; -1 if there is none. */
-static int
-directory_at(int64_t zxid)
-{
-	for (int i = world->ndirs - 1; i >= 0; i--)
-		if (exists_at(world->dirs[i].czxid, world->dirs[i].dzxid, zxid))
-			return i;
-	return -1;
-}
-
-static int
-node_at(const char *name, int64_t zxid)
-{
-	for (int i = world->nnodes - 1; i >= 0; i--)
-		if (strcmp(world->nodes[i].name, name) == 0 &&
-			exists_at(world->nodes[i].czxid, world->nodes[i].dzxid, zxid))
-			return i;
-	return -1;
-}
-
-static bool
-directory_is_empty(void)
-{
-	for (int i = world->oldest; i < world->nnodes; i++)
-		if (world->nodes[i].dzxid == 0)
-			return false;
-	return true;
-}
-
-static int
-make_directory(void)
-{
-	Directory  *dir = &world->dirs[world->ndirs];
-
-	check(world->ndirs < MAX_DIRS, "the model is out of directories");
-	memset(dir, 0, sizeof(*dir));
-	dir->czxid = ++world->zxid;
-	dir->next = world->first_sequence;
-	return world->ndirs++;
-}
-
-/* The idle container is collected; its counter starts anew with the next. */
-static void
-collect_directory(void)
-{
-	int			dir = directory_at(world->zxid);
-
-	if (dir >= 0 && world->dirs[dir].used && directory_is_empty())
-	{
-		world->dirs[dir].dzxid = ++world->zxid;
-		world->first_sequence = 0;
-		tally.collected++;
-		note(-1, "directory collected", dir);
-	}
-}
-
-/* Make a node, adding the number to its name if it is a sequential one. */
-static int
-make_node(const char *name, bool sequential, int session)
-{
-	int			dir = directory_at(world->zxid);
-	Node	   *node = &world->nodes[world->nnodes];
-	ZnodeContender contender;
-
-	check(world->nnodes < MAX_NODES, "the model is out of nodes");
-	check(dir >= 0, "the model has no directory for a node");
-	node->dir = dir;
-	node->session = session;
-	node->sequence = world->dirs[dir].next;
-	/* others are under way that were given the last number */
-	if (sequential && node->sequence == INT32_MAX && one_in(4))
-		node->sequence = INT32_MIN + (int32_t) choose(3);
-	node->czxid = ++world->zxid;
-	node->dzxid = 0;
-	node->nchanges = 0;
-	node->marked = node->denied = false;
-	node->kin = node->stray = node->stays = false;
-	snprintf(node->name, sizeof(node->name), sequential ? "%s%010d" : "%s",
-			 name, (int) node->sequence);
-	node->contender = sequential;
-	node->persistent = !sequential;
-	node->shared = sequential && znode_parse_contender(node->name, &contender)
-		&& contender.shared;
-
-	/* every create counts, but one more than the last is not larger */
-	if (world->dirs[dir].next < INT32_MAX)
-		world->dirs[dir].next++;
-	world->dirs[dir].used = true;
-	return world->nnodes++;
-}
-
-static void
-delete_node(int node)
-{
-	world->nodes[node].dzxid = ++world->zxid;
-	while (world->oldest < world->nnodes &&
-		   world->nodes[world->oldest].dzxid != 0)
-		world->oldest++;
-}
-
-/* A node's data is set, which its watches tell when their view passes it. */
-static void
-touch(int node, bool revoke)
-{
-	Node	   *changed = &world->nodes[node];
-
-	check(changed->nchanges < MAX_CHANGES, "the model is out of changes");
-	changed->changes[changed->nchanges] = ++world->zxid;
-	changed->marks[changed->nchanges] = false;
-	changed->revokes[changed->nchanges++] = revoke;
-}
-
-/* Is that what the data says, as of a zxid? */
-static bool
-asks_for_lock(const Node *node, int64_t zxid)
-{
-	for (int i = node->nchanges - 1; i >= 0; i--)
-		if (node->changes[i] <= zxid)
-			return node->revokes[i];
-	return false;
-}
-
-/* Does the data say that the lock may not be needed, as of a zxid? */
-static bool
-is_marked(const Node *node, int64_t zxid)
-{
-	for (int i = node->nchanges - 1; i >= 0; i--)
-		if (node->changes[i] <= zxid)
-			return node->marks[i];
-	return node->marked;
-}
-
-/* Has a child of the directory come or gone between two zxids? */
-static bool
-children_changed(int64_t since, int64_t zxid)
-{
-	for (int i = 0; i < world->nnodes; i++)
-	{
-		const Node *node = &world->nodes[i];
-
-		if ((node->czxid > since && node->czxid <= zxid) ||
-			(node->dzxid > since && node->dzxid <= zxid))
-			return true;
-	}
-	return false;
-}
-
-static bool
-has_changed(const Node *node, int64_t since, int64_t zxid)
-{
-	for (int i = 0; i < node->nchanges; i++)
-		if (node->changes[i] > since && node->changes[i] <= zxid)
-			return true;
-	return false;
-}
-
-/*-------------------------------------------------------------------------
- * The model: sessions
- *-------------------------------------------------------------------------
- */
-
-static int
-client_number(const Client *client)
-{
-	return (int) (client - world->clients);
-}
-
-static Client *
-add_client(void)
-{
-	Client	   *client = &world->clients[world->nclients++];
-
-	recipe_init(&client->recipe);
-	client->session = ++world->last_session;
-	client->alive = true;
-	client->connected = true;
-	client->view = client->seen = world->zxid;
-	client->nentries = client->nready = client->nwatches = 0;
-	client->active = client->wanted = client->owner = client->created = false;
-	client->token = client->left = client->revoked = false;
-	client->guarded = client->watch_refused = client->set_refused = false;
-	client->looking = false;
-	client->list_registered = client->list_armed = false;
-	client->list_serial = 0;
-	client->retains = client->in_use = client->crowded = false;
-	client->giving_way = client->queued = client->courteous = false;
-	client->courted = client->monitors = client->clear = false;
-	client->denies = false;
-	return client;
-}
-
-static Entry *
-add_entry(Client *client, int at)
-{
-	Entry	   *entry = &client->entries[at];
-
-	check(client->nentries < MAX_ENTRIES, "operations pile up");
-	memmove(entry + 1, entry, (client->nentries - at) * sizeof(*entry));
-	client->nentries++;
-	memset(entry, 0, offsetof(Entry, children));
-	return entry;
-}
-
-/* The server tells a watch; the client hears it in the order of answers. */
-static void
-fire(Client *client, Watch *watch, bool changed)
-{
-	Entry	   *entry = add_entry(client, client->nready++);
-
-	entry->is_event = true;
-	entry->changed = changed;
-	entry->serial = watch->serial;
-	entry->watch = watch->id;
-	watch->armed = false;
-	if (changed)
-		tally.touched++;
-}
-
-/* The same, of the watch of the children: once, whatever has come or gone. */
-static void
-fire_list(Client *client, bool changed)
-{
-	Entry	   *entry = add_entry(client, client->nready++);
-
-	entry->is_event = entry->is_list = true;
-	entry->changed = changed;
-	client->list_armed = false;
-	tally.list_events++;
-}
-
-/* The session's server applies changes up to "zxid". */
-static void
-advance(Client *client, int64_t zxid)
-{
-	int64_t		before = client->view;
-
-	if (zxid > client->view)
-		client->view = zxid;
-	if (client->list_armed && children_changed(before, client->view))
-		fire_list(client, true);
-	if (client->list_armed && directory_at(client->view) < 0)
-		fire_list(client, false);
-	for (int i = 0; i < client->nwatches; i++)
-	{
-		Watch	   *watch = &client->watches[i];
-		const Node *node = &world->nodes[watch->node];
-
-		if (watch->armed && has_changed(node, watch->since, client->view))
-			fire(client, watch, true);
-		if (watch->armed &&
-			!exists_at(node->czxid, node->dzxid, client->view))
-			fire(client, watch, false);
-	}
-}
-
-static void
-forget_watch(Client *client, int id)
-{
-	for (int i = 0; i < client->nwatches; i++)
-	{
-		if (client->watches[i].id == id)
-		{
-			client->watches[i] = client->watches[--client->nwatches];
-			return;
-		}
-	}
-}
-
-static bool
-is_watch_of(const Watch *watch, const char *node)
-{
-	return strcmp(world->nodes[watch->node].name, node) == 0;
-}
-
-static void
-list_children(Client *client, Entry *entry)
-{
-	for (int i = 0; i < world->nnodes; i++)
-		if (exists_at(world->nodes[i].czxid, world->nodes[i].dzxid,
-					  client->view))
-			entry->children[entry->nchildren++] = (int16_t) i;
-
-	/* a list of children has no order */
-	for (int i = entry->nchildren - 1; i > 0 && !world->explore; i--)
-	{
-		int			j = (int) choose(i + 1);
-		int16_t		swap = entry->children[i];
-
-		entry->children[i] = entry->children[j];
-		entry->children[j] = swap;
-	}
-}
-
-static bool
-has_uuid_of(const Node *node, const Client *client)
-{
-	return node->session == client->session &&
-		znode_has_uuid(node->name, client->recipe.uuid);
-}
-
-/* The server carries out the next operation and answers it. */
-static void
-execute(Client *client)
-{
-	Entry		todo = client->entries[client->nready];
-	bool		may_refuse = world->refusals;
-	int			node;
-	int			dir;
-
-	note(client_number(client), op_name(todo.kind), todo.serial);
-
-	/* who answers a write has it, and so has who answers what is behind it */
-	if (todo.kind == RECIPE_OP_CHILDREN || todo.kind == RECIPE_OP_WATCH ||
-		todo.kind == RECIPE_OP_GET || todo.kind == RECIPE_OP_SYNC ||
-		todo.kind == RECIPE_OP_STAT || todo.kind == RECIPE_OP_LIST)
-	{
-		if (client->view < world->zxid)
-			tally.lagging_reads++;
-	}
-	else if (todo.kind != RECIPE_OP_UNWATCH)
-		advance(client, world->zxid);
-
-	todo.result = RECIPE_OK;
-	/* whether the node exists could not be found out then, and it may stay */
-	may_refuse = may_refuse && todo.kind != RECIPE_OP_SEARCH;
-	/* a watch is the session's own, and needs no permission to be removed */
-	may_refuse = may_refuse && todo.kind != RECIPE_OP_UNWATCH;
-	if (world->refuse_next || (may_refuse && one_in(25)))
-	{
-		todo.result = RECIPE_REFUSED;
-		if (todo.kind == RECIPE_OP_DELETE_STRAY &&
-			(node = node_at(todo.node, world->zxid)) >= 0)
-			world->nodes[node].stays = true;
-	}
-	else
-	{
-		switch (todo.kind)
-		{
-			case RECIPE_OP_MKDIR:
-				if (world->root_czxid == 0)
-					todo.result = RECIPE_NO_NODE;
-				else if (directory_at(world->zxid) < 0)
-					make_directory();
-				break;
-			case RECIPE_OP_MKDIRS:
-				tally.mkdirs++;
-				if (world->root_czxid == 0)
-					world->root_czxid = ++world->zxid;
-				if (directory_at(world->zxid) < 0)
-					make_directory();
-				break;
-			case RECIPE_OP_CREATE:
-				dir = directory_at(world->zxid);
-				if (dir < 0)
-				{
-					todo.result = RECIPE_NO_NODE;
-					break;
-				}
-				for (int i = world->oldest; i < world->nnodes; i++)
-					check(world->nodes[i].dzxid != 0 ||
-						  world->nodes[i].kin || world->nodes[i].stray ||
-						  world->nodes[i].session != client->session,
-						  "a contender has at most one node");
-				node = make_node(todo.node, true, client->session);
-				world->nodes[node].marked = todo.marked;
-				strcpy(todo.node, world->nodes[node].name);
-				todo.czxid = world->nodes[node].czxid;
-				break;
-			case RECIPE_OP_CHILDREN:
-			case RECIPE_OP_SEARCH:
-			case RECIPE_OP_SYNC:
-			case RECIPE_OP_LIST:
-				if (directory_at(client->view) < 0)
-					todo.result = RECIPE_NO_NODE;
-				else
-				{
-					list_children(client, &todo);
-					if (todo.kind == RECIPE_OP_LIST)
-						client->list_armed = true;
-				}
-				break;
-			case RECIPE_OP_WATCH:
-				node = node_at(todo.node, client->view);
-				if (node < 0)
-					todo.result = RECIPE_NO_NODE;
-				else
-				{
-					Watch	   *watch = &client->watches[client->nwatches++];
-
-					check(client->nwatches < MAX_WATCHES, "watches pile up");
-					watch->id = todo.watch = ++world->last_watch;
-					watch->node = node;
-					watch->serial = todo.serial;
-					watch->since = client->view;
-					todo.of_cluster = world->nodes[node].session != FOREIGN;
-					todo.persistent = world->nodes[node].persistent;
-					todo.revoked = asks_for_lock(&world->nodes[node],
-												 client->view);
-					todo.marked = is_marked(&world->nodes[node],
-											client->view);
-					todo.ours = world->nodes[node].session == client->session;
-					todo.stray = todo.ours && world->nodes[node].stray;
-					watch->registered = false;
-					watch->armed = true;
-					watch->orphaned = false;
-				}
-				break;
-			case RECIPE_OP_UNWATCH:
-				/* one that has fired is not there any more: no matter */
-				for (int i = 0; i < client->nwatches; i++)
-				{
-					if (client->watches[i].armed &&
-						is_watch_of(&client->watches[i], todo.node))
-					{
-						tally.unwatched++;
-						client->watches[i].armed = false;
-					}
-				}
-				break;
-			case RECIPE_OP_STAT:
-				node = node_at(todo.node, client->view);
-				if (node < 0)
-					todo.result = RECIPE_NO_NODE;
-				else
-				{
-					todo.czxid = world->nodes[node].czxid;
-					todo.ours = world->nodes[node].session == client->session;
-				}
-				break;
-			case RECIPE_OP_GET:
-				dir = directory_at(client->view);
-				node = todo.node[0] != '\0' ?
-					node_at(todo.node, client->view) : -1;
-				if (dir < 0 || (node < 0 && todo.node[0] != '\0'))
-					todo.result = RECIPE_NO_NODE;
-				else if (node < 0)
-					todo.czxid = world->dirs[dir].czxid;
-				else
-				{
-					todo.czxid = world->nodes[node].czxid;
-					todo.of_cluster = world->nodes[node].session != FOREIGN;
-					todo.persistent = world->nodes[node].persistent;
-				}
-				break;
-			case RECIPE_OP_RMDIR:
-				dir = directory_at(world->zxid);
-				if (dir < 0)
-					todo.result = RECIPE_NO_NODE;
-				else if (!directory_is_empty())
-				{
-					todo.result = RECIPE_REFUSED;
-					todo.not_empty = true;
-				}
-				else
-				{
-					for (int i = 0; i < world->nclients; i++)
-						check(!world->clients[i].owner ||
-							  !world->clients[i].alive,
-							  "no owner's directory is deleted");
-					world->dirs[dir].dzxid = ++world->zxid;
-					world->first_sequence = 0;
-				}
-				break;
-			case RECIPE_OP_SET:
-				node = node_at(todo.node, world->zxid);
-				if (node < 0)
-					todo.result = RECIPE_NO_NODE;
-				else
-				{
-					Node	   *set = &world->nodes[node];
-
-					touch(node, false);
-					set->marks[set->nchanges - 1] = todo.marked;
-				}
-				break;
-			case RECIPE_OP_DELETE:
-			case RECIPE_OP_DELETE_STRAY:
-				node = node_at(todo.node, world->zxid);
-				if (node < 0)
-					todo.result = RECIPE_NO_NODE;
-				else
-					delete_node(node);
-				break;
-		}
-		if (todo.kind != RECIPE_OP_CHILDREN && todo.kind != RECIPE_OP_WATCH &&
-			todo.kind != RECIPE_OP_STAT && todo.kind != RECIPE_OP_UNWATCH &&
-			todo.kind != RECIPE_OP_LIST && todo.kind != RECIPE_OP_GET &&
-			todo.kind != RECIPE_OP_SYNC)
-			advance(client, world->zxid);
-	}
-
-	/* events that this brought about have gone ahead of the answer */
-	todo.view = client->view;
-	client->entries[client->nready++] = todo;
-}
-
-/* Does a node stand behind a contender that excludes it? */
-static bool
-stands_behind(const Node *node, const Recipe *recipe)
-{
-	return node->contender &&
-		(znode_is_unordered(node->sequence) ||
-		 znode_before(recipe->sequence, node->sequence)) &&
-		!(recipe->kind == ZNODE_READER && node->shared &&
-		  !znode_is_late(node->sequence));
-}
-
-/* Does a node stand ahead of one, and exclude it? */
-static bool
-stands_ahead(const Node *node, int32_t sequence, bool shared)
-{
-	return node->contender && !znode_is_unordered(node->sequence) &&
-		(znode_is_unordered(sequence) ||
-		 znode_before(node->sequence, sequence)) &&
-		!(shared && node->shared && !znode_is_late(sequence));
-}
-
-/* Who is monitored is not missed: the news is there, or on its way. */
-static void
-check_monitor(const Client *client)
-{
-	bool		pending = false;
-
-	check(client->list_serial == client->recipe.queue_watch,
-		  "the watch of the list tells the monitor");
-	for (int i = 0; i < client->nentries; i++)
-	{
-		const Entry *entry = &client->entries[i];
-
-		if (entry->is_event ? entry->is_list :
-			entry->kind == RECIPE_OP_LIST &&
-			entry->serial == client->recipe.queue_watch)
-			pending = true;
-	}
-	if (pending)
-		return;
-	check(client->connected ? client->list_armed : client->list_registered,
-		  "who monitors has a watch, or an answer on its way");
-	check(client->clear, "who monitors is told");
-	for (int i = world->oldest; i < world->nnodes && client->connected; i++)
-	{
-		const Node *node = &world->nodes[i];
-
-		check(!exists_at(node->czxid, node->dzxid, client->view) ||
-			  !stands_behind(node, &client->recipe),
-			  "nobody is behind who is clear, or news is on its way");
-	}
-}
-
-/* What must hold at any time, whatever has happened. */
-static void
-check_rules(void)
-{
-	int			exclusive = 0;
-	int			shared = 0;
-
-	for (int i = 0; i < world->nclients; i++)
-	{
-		Client	   *client = &world->clients[i];
-		Recipe	   *recipe = &client->recipe;
-		int			own;
-
-		check((recipe->state == RECIPE_OWNER) == client->owner,
-			  "the slot knows whether we own the lock");
-		check((recipe->state == RECIPE_NONE) == !client->active,
-			  "the slot knows whether we have a contender");
-		check(recipe->state != RECIPE_WATCHING || recipe->predecessor != NULL,
-			  "the predecessor is known while we wait for it");
-		/* leaving, its name has to last until the unwatch has been sent */
-		check(recipe->state == RECIPE_WATCHING ||
-			  recipe->state == RECIPE_READING ||
-			  recipe->state == RECIPE_LISTING_DIR ||
-			  recipe->state == RECIPE_AWAITING_EMPTY ||
-			  recipe->state == RECIPE_LEAVING || recipe->predecessor == NULL,
-			  "the predecessor is forgotten with the wait");
-		check((recipe->state == RECIPE_LEAVING && recipe->refused) ==
-			  client->left,
-			  "the worker knows of every delete that was refused");
-
-		check(recipe->state != RECIPE_OWNER ||
-			  !znode_is_late(recipe->sequence), "nobody late is an owner");
-		check(recipe->state != RECIPE_AWAITING_EMPTY ||
-			  recipe->predecessor != NULL, "who stands by knows for whom");
-
-		/* an owner whose session has ended is what leases are for */
-		if (recipe->state != RECIPE_OWNER || !client->alive)
-			continue;
-		if (recipe->queue_watch != 0)
-			check_monitor(client);
-		check(!client->giving_way || !client->in_use,
-			  "who gives way has no use for it");
-		own = node_at(recipe->node, world->zxid);
-		check(own >= 0, "an owner's node exists");
-		check(has_uuid_of(&world->nodes[own], client),
-			  "an owner's node is its session's");
-		if (recipe->kind == ZNODE_READER)
-			shared++;
-		else
-			exclusive++;
-		for (int j = world->oldest; j < world->nnodes; j++)
-		{
-			const Node *other = &world->nodes[j];
-
-			check(other->dzxid != 0 || j == own ||
-				  !stands_ahead(other, world->nodes[own].sequence,
-								recipe->kind == ZNODE_READER),
-				  "nothing that excludes an owner is ahead of it");
-		}
-	}
-	check(exclusive == 0 || (exclusive == 1 && shared == 0),
-		  "an exclusive owner is the only owner");
-}
-
-/* Grants follow the queue; what ended sessions believe does not count. */
-static void
-check_grant(Client *client)
-{
-	int			own = node_at(client->recipe.node, world->zxid);
-	Directory  *dir;
-
-	tally.grants++;
-	if (!client->alive)
-		return;
-	check(own >= 0, "who is granted the lock has a node");
-	dir = &world->dirs[world->nodes[own].dir];
-	if (client->recipe.kind == ZNODE_READER)
-		check(!dir->granted_exclusive_any ||
-			  znode_before(dir->granted_exclusive, client->recipe.sequence),
-			  "a reader is granted the lock after the writers ahead");
-	else
-		check(!dir->granted_any ||
-			  znode_before(dir->granted, client->recipe.sequence),
-			  "a writer is granted the lock after everybody ahead");
-	if (!dir->granted_any ||
-		znode_before(dir->granted, client->recipe.sequence))
-		dir->granted = client->recipe.sequence;
-	dir->granted_any = true;
-	if (client->recipe.kind != ZNODE_READER)
-	{
-		dir->granted_exclusive = client->recipe.sequence;
-		dir->granted_exclusive_any = true;
-	}
-}
-
-static void step(Client *client, const RecipeInput *in);
-
-/* Others wait behind an owner: it gives way if it is idle, or tells them. */
-static void
-answer_crowd(Client *client)
-{
-	RecipeInput in = {.event = RECIPE_SET_IN_USE};
-	int			node = node_at(client->recipe.node, world->zxid);
-
-	if (client->retains && !client->in_use)
-	{
-		note(client_number(client), "gives way", 0);
-		tally.gave_way++;
-		client->giving_way = true;
-		return;
-	}
-	note(client_number(client), "denies", client->recipe.retain);
-	client->denies = client->recipe.retain;
-	if (client->denies && node >= 0)
-	{
-		tally.denied++;
-		world->nodes[node].denied = true;
-	}
-	step(client, &in);
-	check(!client->recipe.retain, "it is told once that the lock is needed");
-}
-
-/* Is this of a client's session, and of none of its contenders? */
-static bool
-is_stray(const Client *client, const char *name)
-{
-	/* the latest: numbers come again when the directory has been collected */
-	for (int i = world->nnodes - 1; i >= 0; i--)
-		if (strcmp(world->nodes[i].name, name) == 0 &&
-			world->nodes[i].session == client->session)
-			return world->nodes[i].stray;
-	return false;
-}
-
-/* What a step put out: news for the slot, and operations to send. */
-static void
-take_output(Client *client, const RecipeOutput *out)
-{
-	const Recipe *recipe = &client->recipe;
-	char		own[ZNODE_CONTENDER_SIZE];
-
-	note(client_number(client), recipe_state_name(recipe->state), out->told);
-	client->told = out->told;
-	if (recipe->state == RECIPE_ENTERING)
-		client->created = false;
-	if (out->told & RECIPE_TOLD_CREATED)
-	{
-		check(client->active, "created only what was wanted");
-		client->created = true;
-		client->sequence = recipe->sequence;
-	}
-	if (out->told & RECIPE_TOLD_QUEUED)
-	{
-		check(client->wanted && recipe->blockers > 0 &&
-			  (recipe->state == RECIPE_WATCHING ||
-			   recipe->state == RECIPE_AWAITING_EMPTY), "queued behind somebody");
-		if (recipe->state == RECIPE_AWAITING_EMPTY)
-			tally.stood_by++;
-		if (client->courted && !client->queued)
-			tally.courted_in_vain++;
-		client->queued = true;
-	}
-	if (out->told & RECIPE_TOLD_RETAINED)
-	{
-		check(client->courteous && recipe->retained_ahead &&
-			  recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
-			  !(out->told & RECIPE_TOLD_QUEUED),
-			  "who is courteous asks who is ahead");
-		client->courted = true;
-		tally.courting++;
-	}
-	if (out->told & RECIPE_TOLD_GRANTED)
-	{
-		check(client->wanted && !client->owner,
-			  "granted once, to who wants it");
-		client->owner = true;
-		client->token = client->revoked = false;
-		client->guarded = client->watch_refused = client->set_refused = false;
-		client->looking = false;
-		if (client->courted && !client->queued)
-			tally.courted_granted++;
-		client->in_use = true;
-		client->crowded = client->giving_way = client->clear = false;
-		client->denies = false;
-		client->monitors = client->retains;
-		check_grant(client);
-	}
-	if (out->told & RECIPE_TOLD_TOKEN)
-	{
-		int			node = node_at(recipe->node, world->zxid);
-
-		check(client->owner, "only an owner has a token");
-		check(!client->alive ||
-			  (node >= 0 && world->nodes[node].czxid == out->token),
-			  "the token is the node's czxid");
-		client->token = true;
-	}
-	if (out->told & RECIPE_TOLD_LOST)
-	{
-		check(client->owner, "only an owner can lose the lock");
-		check(!client->alive, "a lock is lost with the session only");
-		tally.lost++;
-		client->owner = client->wanted = false;
-	}
-	if (out->told & RECIPE_TOLD_FAILED)
-	{
-		check(client->wanted && !client->owner, "only a waiter can fail");
-		if (out->told & RECIPE_TOLD_MIXED)
-		{
-			check(world->semaphores && out->error == 0,
-				  "only a semaphore's name fails as one");
-			tally.mixed++;
-		}
-		else if (out->told & RECIPE_TOLD_ENDED)
-		{
-			check((world->ended || world->semaphores || world->strangers) &&
-				  out->error == 0, "only who has no order is refused");
-			tally.ended++;
-		}
-		else
-			check(world->refusals, "nothing fails that was not refused");
-		tally.failed++;
-		client->wanted = false;
-	}
-	if (out->told & RECIPE_TOLD_LEFT)
-	{
-		check(world->refusals && out->error == ERROR_REFUSED,
-			  "no node is left behind but by a refusal");
-		check(recipe->state == RECIPE_LEAVING && client->active &&
-			  !client->wanted && !(out->told & RECIPE_TOLD_GONE),
-			  "what is left behind is still to be deleted");
-		check(!client->left && out->nops == 0,
-			  "a refused delete waits for a retry");
-		tally.left++;
-		client->left = true;
-	}
-	if (out->told & RECIPE_TOLD_RENEWED)
-		tally.renewed++;
-	if (out->told & RECIPE_TOLD_PERSISTENT)
-	{
-		check(world->strangers && out->stranger != NULL,
-			  "no contender is taken for something else");
-		tally.passed_over++;
-	}
-	check(!(out->told & RECIPE_TOLD_STRANGER) || world->strangers ||
-		  (world->semaphores && recipe->state == RECIPE_LISTING_DIR),
-		  "no contender is taken for a stranger");
-	check(!(out->told & RECIPE_TOLD_MIXED) ||
-		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
-	if (out->told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
-	{
-		check(client->looking, "only who looks is told what is behind");
-		client->looking = false;
-	}
-	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_CONTENDED))
-	{
-		check(client->owner && client->monitors,
-			  "only an owner that monitors is told who is behind");
-		check((recipe->queue_watch != 0) == (out->told == RECIPE_TOLD_ALONE),
-			  "who is clear goes on, who is crowded does not");
-		client->clear = (out->told & RECIPE_TOLD_ALONE) != 0;
-		if (!client->clear)
-			client->crowded = true;
-	}
-	if (out->told & RECIPE_TOLD_REVOKED)
-	{
-		int			node = node_at(recipe->node, world->zxid);
-		bool		asked = false;
-
-		check(client->owner && client->guarded,
-			  "only a guarded owner is asked for the lock");
-		for (int i = 0; node >= 0 && i < world->nodes[node].nchanges; i++)
-			asked = asked || world->nodes[node].revokes[i];
-		check(asked || !client->alive, "who is asked for it was asked");
-		tally.revoked++;
-		client->revoked = true;
-	}
-	if (out->told & RECIPE_TOLD_GONE)
-	{
-		check(client->active, "gone only once");
-		if (client->wanted && !client->owner && client->alive)
-		{
-			check(recipe->grouped, "who wants the lock goes on");
-			tally.dissolved++;
-		}
-		client->active = client->wanted = client->owner = false;
-		client->created = client->left = client->looking = false;
-		client->in_use = client->giving_way = client->monitors = false;
-	}
-	check(recipe->state != RECIPE_NONE || out->nops == 0,
-		  "without a contender nothing is sent");
-
-	znode_contender_name(recipe->uuid, recipe->kind, recipe->sequence, own);
-	for (int i = 0; i < out->nops; i++)
-	{
-		const RecipeOp *op = &out->ops[i];
-		Entry	   *entry = add_entry(client, client->nentries);
-
-		entry->kind = op->kind;
-		entry->serial = op->serial;
-		if (op->node != NULL)
-			strcpy(entry->node, op->node);
-		switch (op->kind)
-		{
-			case RECIPE_OP_CREATE:
-				for (int j = 0; j < client->nentries - 1; j++)
-					check(client->entries[j].is_event ||
-						  client->entries[j].kind != RECIPE_OP_CREATE,
-						  "one create at a time");
-				check(client->creates++ == 0 || !recipe->grouped,
-					  "one of a group is not created alone");
-				entry->marked = recipe->retain;
-				check(recipe->retain == client->retains,
-					  "a contender says what it is from the beginning");
-				break;
-			case RECIPE_OP_LIST:
-				check(client->owner && client->monitors,
-					  "only an owner that monitors lists who is behind");
-				client->list_serial = op->serial;
-				break;
-			case RECIPE_OP_WATCH:
-				if (recipe->state == RECIPE_OWNER)
-					check(client->guarded && strcmp(op->node, own) == 0,
-						  "an owner watches its own node");
-				else
-					check(!znode_has_uuid(op->node, recipe->uuid),
-						  "the predecessor is somebody else");
-				break;
-			case RECIPE_OP_SET:
-				check((client->guarded || client->denies) &&
-					  strcmp(op->node, own) == 0,
-					  "we touch our own node only");
-				entry->marked = recipe->retain;
-				break;
-			case RECIPE_OP_GET:
-				if (op->node == NULL && recipe->state == RECIPE_RETREATING)
-					tally.late++;
-				else if (op->node != NULL)
-					tally.examined++;
-				break;
-			case RECIPE_OP_UNWATCH:
-				if (out->told & RECIPE_TOLD_PERSISTENT)
-				{
-					check(op->node == out->stranger,
-						  "who is no contender is not watched");
-					break;
-				}
-				check(recipe->state == RECIPE_LEAVING && i + 1 < out->nops &&
-					  out->ops[i + 1].kind == RECIPE_OP_DELETE,
-					  "who stops waiting leaves");
-				check(strcmp(op->node, recipe->predecessor) == 0,
-					  "who stops waiting waited for the predecessor");
-				break;
-			case RECIPE_OP_STAT:
-			case RECIPE_OP_DELETE:
-				check(strcmp(op->node, own) == 0,
-					  "we touch our own node only");
-				break;
-			case RECIPE_OP_DELETE_STRAY:
-				check(is_stray(client, op->node),
-					  "no create is repeated that had arrived");
-				tally.strays++;
-				break;
-			default:
-				break;
-		}
-	}
-	check_rules();
-	if (out->told & RECIPE_TOLD_CONTENDED)
-	{
-		answer_crowd(client);
-		client->told = out->told;
-	}
-}
-
-static void
-step(Client *client, const RecipeInput *in)
-{
-	RecipeOutput out;
-
-	recipe_step(&client->recipe, in, &out);
-	take_output(client, &out);
-}
-
-static const RecipeEvent answers[] = {
-	[RECIPE_OP_MKDIR] = RECIPE_MKDIR_DONE,
-	[RECIPE_OP_MKDIRS] = RECIPE_MKDIR_DONE,
-	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
-	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
-	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
-	[RECIPE_OP_SYNC] = RECIPE_CHILDREN_DONE,
-	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
-	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
-	[RECIPE_OP_SET] = RECIPE_SET_DONE,
-	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
-	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
-	[RECIPE_OP_GET] = RECIPE_GET_DONE,
-	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE
-};
-
-/*
- * Do all own the lock who exclude a client, in the list that it was given?  Who
- * owns it has nobody ahead that excludes it.
- */
-static bool
-only_owners_exclude(const Client *client, const Entry *entry)
-{
-	for (int i = 0; i < entry->nchildren; i++)
-	{
-		const Node *other = &world->nodes[entry->children[i]];
-
-		if (has_uuid_of(other, client) ||
-			!stands_ahead(other, client->recipe.sequence,
-						  client->recipe.kind == ZNODE_READER))
-			continue;
-		for (int j = 0; j < entry->nchildren; j++)
-		{
-			const Node *first = &world->nodes[entry->children[j]];
-
-			if (first->contender && !has_uuid_of(first, client) &&
-				!znode_is_unordered(first->sequence) &&
-				znode_before(first->sequence, other->sequence) &&
-				!(first->shared && other->shared &&
-				  !znode_is_late(other->sequence)))
-				return false;
-		}
-	}
-	return true;
-}
-
-/* Is one ahead that is known by its name, and excludes a client? */
-static bool
-names_contender(const Client *client, const Entry *entry)
-{
-	for (int i = 0; i < entry->nchildren; i++)
-	{
-		const Node *other = &world->nodes[entry->children[i]];
-
-		if (strncmp(other->name, "_c_", 3) == 0 &&
-			!has_uuid_of(other, client) &&
-			stands_ahead(other, client->recipe.sequence,
-						 client->recipe.kind == ZNODE_READER))
-			return true;
-	}
-	return false;
-}
-
-/*
- * An answer has been heard: who is courteous is told to be queued only if one
- * is ahead that waits itself, or if the last of the owners has said that it
- * needs the lock; and if that is one of us that may keep it idle, it has said so
- * for that.
- */
-static void
-check_courtesy(const Client *client, const Entry *entry)
-{
-	bool		list = entry->kind == RECIPE_OP_CHILDREN ||
-		entry->kind == RECIPE_OP_SEARCH;
-	bool		queued = (client->told & RECIPE_TOLD_QUEUED) != 0;
-
-	if (list && client->recipe.state == RECIPE_WATCHING &&
-		(client->recipe.unsure || world->strangers))
-		check(!queued || names_contender(client, entry),
-			  "queued is told at once if somebody is surely ahead");
-	else if (list && client->recipe.state == RECIPE_WATCHING)
-		check(queued == (!client->courteous ||
-						 !only_owners_exclude(client, entry)),
-			  "who is courteous lets owners answer first");
-	else if (queued && client->recipe.state != RECIPE_AWAITING_EMPTY)
-	{
-		int			node = node_at(entry->node, entry->view);
-
-		check(entry->kind == RECIPE_OP_WATCH &&
-			  entry->result == RECIPE_OK && node >= 0 && !entry->persistent,
-			  "queued by what was read");
-		if (client->was_unsure)
-			return;				/* it only had to be there */
-		check(client->courteous && (entry->revoked || !entry->marked),
-			  "queued behind one that needs the lock");
-		check(entry->revoked || !world->nodes[node].marked ||
-			  world->nodes[node].denied ||
-			  world->nodes[node].session == FOREIGN,
-			  "queued behind one that has answered");
-	}
-	if (client->told & RECIPE_TOLD_RETAINED)
-		check(entry->kind == RECIPE_OP_WATCH && entry->marked &&
-			  !entry->revoked, "courting one that may not need the lock");
-}
-
-/* The list of who is behind is in, or not. */
-static void
-hear_list(Client *client, const Entry *entry, const RecipeInput *in)
-{
-	unsigned	told = 0;
-
-	if (entry->result == RECIPE_OK)
-		client->list_registered = true;
-	else if (client->list_serial == entry->serial)
-		client->list_serial = 0;
-
-	if (client->recipe.state == RECIPE_OWNER &&
-		entry->serial == client->recipe.queue_watch)
-	{
-		if (entry->result == RECIPE_OK)
-			told = RECIPE_TOLD_ALONE;
-		else if (entry->result != RECIPE_UNKNOWN)
-		{
-			told = RECIPE_TOLD_CONTENDED;
-			tally.crowded_unknown++;
-		}
-		for (int i = 0; i < entry->nchildren; i++)
-			if (stands_behind(&world->nodes[entry->children[i]],
-							  &client->recipe))
-				told = RECIPE_TOLD_CONTENDED;
-	}
-	step(client, in);
-	/* one that is not ephemeral may be taken for somebody */
-	if (told == RECIPE_TOLD_ALONE && world->strangers)
-		told = client->told & RECIPE_TOLD_CONTENDED ?
-			RECIPE_TOLD_CONTENDED : RECIPE_TOLD_ALONE;
-	check(client->told == told, "who monitors is told who is behind");
-	if (told == RECIPE_TOLD_ALONE)
-		tally.clear++;
-	else if (told == RECIPE_TOLD_CONTENDED)
-		tally.crowded++;
-}
-
-/* The client hears the next answer or event. */
-static void
-deliver(Client *client)
-{
-	Entry		entry = client->entries[0];
-	RecipeInput in;
-	const char *children[MAX_NODES];
-
-	check(client->nready > 0, "the model has nothing to deliver");
-	client->nready--;
-	client->nentries--;
-	memmove(&client->entries[0], &client->entries[1],
-			client->nentries * sizeof(Entry));
-
-	memset(&in, 0, sizeof(in));
-	in.serial = entry.serial;
-	if (entry.is_event && entry.is_list)
-	{
-		/* the library tells whoever has asked last, and forgets him */
-		in.serial = client->list_serial;
-		client->list_serial = 0;
-		client->list_registered = false;
-		in.event = entry.changed ? RECIPE_NODE_TOUCHED : RECIPE_NODE_DELETED;
-		note(client_number(client), "event of the list", in.serial);
-		if (in.serial != 0)
-			step(client, &in);
-		return;
-	}
-	if (entry.is_event)
-	{
-		forget_watch(client, entry.watch);
-		in.event = entry.changed ? RECIPE_NODE_TOUCHED : RECIPE_NODE_DELETED;
-		note(client_number(client), "event", entry.serial);
-		step(client, &in);
-		return;
-	}
-
-	/* events do not say how far their server was, but answers do */
-	if (entry.result != RECIPE_UNKNOWN && entry.view > client->seen)
-		client->seen = entry.view;
-	for (int i = 0; i < client->nwatches; i++)
-		if (entry.watch != 0 && client->watches[i].id == entry.watch)
-			client->watches[i].registered = true;
-
-	/* nobody waits for this one, but the client's library does */
-	if (entry.kind == RECIPE_OP_UNWATCH)
-	{
-		note(client_number(client), op_name(entry.kind), entry.result);
-		for (int i = client->nwatches - 1;
-			 i >= 0 && entry.result == RECIPE_OK; i--)
-			if (is_watch_of(&client->watches[i], entry.node))
-				forget_watch(client, client->watches[i].id);
-		return;
-	}
-
-	/* nor for this one, but it is repeated until it is answered */
-	if (entry.kind == RECIPE_OP_DELETE_STRAY)
-	{
-		note(client_number(client), op_name(entry.kind), entry.result);
-		if (entry.result == RECIPE_UNKNOWN && client->alive)
-			*add_entry(client, client->nentries) = entry;
-		return;
-	}
-
-	in.event = answers[entry.kind];
-	in.result = entry.result;
-	in.error = entry.result == RECIPE_NO_NODE ? ERROR_NO_NODE :
-		entry.result == RECIPE_REFUSED ? ERROR_REFUSED : 0;
-	in.node = entry.node;
-	in.czxid = entry.czxid;
-	in.not_empty = entry.not_empty;
-	in.ephemeral_owner = entry.persistent ? (one_in(2) ? 0 : INT64_MIN) :
-		client->session;
-	if (world->tokens && entry.kind == RECIPE_OP_CREATE &&
-		entry.result == RECIPE_OK)
-		in.token = entry.czxid;
-	in.ours = entry.ours;
-	in.stray = entry.stray;
-	in.data = entry.revoked ? RECIPE_REVOKE_DATA :
-		entry.of_cluster && entry.marked ?
-		RECIPE_DATA_PREFIX "me" RECIPE_RETAIN_MARK :
-		entry.of_cluster ? RECIPE_DATA_PREFIX "me" :
-		entry.marked ? "me" RECIPE_RETAIN_MARK : "me";
-	in.data_len = (int) strlen(in.data);
-	for (int i = 0; i < entry.nchildren; i++)
-		children[i] = world->nodes[entry.children[i]].name;
-	in.children = children;
-	in.nchildren = entry.nchildren;
-	note(client_number(client), op_name(entry.kind), entry.result);
-	if (entry.kind == RECIPE_OP_SEARCH && entry.result == RECIPE_OK)
-	{
-		bool		hit = false;
-
-		for (int i = 0; i < entry.nchildren; i++)
-			if (has_uuid_of(&world->nodes[entry.children[i]], client))
-				hit = true;
-		if (hit)
-			tally.search_hits++;
-		else
-			tally.search_misses++;
-	}
-	if (entry.kind == RECIPE_OP_STAT && entry.result == RECIPE_REFUSED)
-		client->token = true;
-	if (entry.kind == RECIPE_OP_WATCH && entry.result == RECIPE_REFUSED)
-		client->watch_refused = true;
-	if (entry.kind == RECIPE_OP_SET && entry.result == RECIPE_REFUSED)
-		client->set_refused = true;
-	if (client->looking && entry.kind == RECIPE_OP_CHILDREN &&
-		entry.serial == client->recipe.writer_check &&
-		entry.result != RECIPE_UNKNOWN)
-	{
-		unsigned	told = RECIPE_TOLD_NO_WRITER;
-
-		for (int i = 0; i < entry.nchildren; i++)
-		{
-			const Node *other = &world->nodes[entry.children[i]];
-
-			if (other->contender &&
-				(!other->shared || znode_is_late(other->sequence)) &&
-				(znode_is_unordered(other->sequence) ||
-				 znode_before(client->recipe.sequence, other->sequence)))
-				told = RECIPE_TOLD_WRITER;
-		}
-		step(client, &in);
-		if (told == RECIPE_TOLD_NO_WRITER && world->strangers)
-			told = client->told;
-		check(client->told == told, "who looks is told what is behind");
-		if (told == RECIPE_TOLD_NO_WRITER)
-			tally.alone++;
-		else
-			tally.behind++;
-		return;
-	}
-	if (entry.kind == RECIPE_OP_LIST)
-	{
-		hear_list(client, &entry, &in);
-		return;
-	}
-	client->was_unsure = client->recipe.unsure;
-	step(client, &in);
-	check_courtesy(client, &entry);
-}
-
-/*
- * Answers on their way are lost, and with them what was not carried out.
- *
- * The client's library forgets a watch when it hears that it was removed.
- * Not having heard of it, it will set the watch again, and nobody takes that
- * back: it lasts until its node is deleted, or is watched once more.
- */
-static void
-drop_answers(Client *client)
-{
-	int			kept = 0;
-
-	for (int i = 0; i < client->nentries; i++)
-	{
-		if (client->entries[i].is_event)
-			continue;
-		for (int j = 0; j < client->nwatches; j++)
-			if (client->entries[i].kind == RECIPE_OP_UNWATCH &&
-				is_watch_of(&client->watches[j], client->entries[i].node))
-				client->watches[j].orphaned = true;
-		client->entries[kept] = client->entries[i];
-		client->entries[kept].result = RECIPE_UNKNOWN;
-		client->entries[kept].nchildren = 0;
-		client->entries[kept].watch = 0;
-		kept++;
-	}
-	client->nentries = client->nready = kept;
-	client->list_armed = false;
-
-	for (int i = client->nwatches - 1; i >= 0; i--)
-	{
-		client->watches[i].armed = false;
-		if (!client->watches[i].registered)
-			forget_watch(client, client->watches[i].id);
-	}
-}
-
-/*
- * The connection breaks when the server has carried out "applied" more of the
- * operations sent.
- */
-static void
-lose_connection(Client *client, int applied)
-{
-	note(client_number(client), "connection lost, applied", applied);
-	tally.losses++;
-	while (applied-- > 0)
-		execute(client);
-	drop_answers(client);
-	client->connected = false;
-}
-
-/*
- * A server takes the session over that is as far as the client knows things
- * to be, or as far as "view".  Watches are set again; those whose node is
- * gone by now fire.
- */
-static void
-reconnect(Client *client, int64_t view)
-{
-	note(client_number(client), "reconnected, behind", world->zxid - view);
-	client->connected = true;
-	client->view = view;
-	for (int i = 0; i < client->nwatches; i++)
-	{
-		Watch	   *watch = &client->watches[i];
-		const Node *node = &world->nodes[watch->node];
-
-		watch->armed = watch->registered;
-		watch->since = client->seen;
-		if (watch->armed && !exists_at(node->czxid, node->dzxid, view))
-			fire(client, watch, false);
-	}
-	client->list_armed = client->list_registered;
-	if (client->list_armed && directory_at(view) < 0)
-		fire_list(client, false);
-	if (client->list_armed && children_changed(client->seen, view))
-		fire_list(client, true);
-	advance(client, view);
-}
-
-/* The server ends the session; the client hears of it when it reconnects. */
-static void
-expire(Client *client)
-{
-	note(client_number(client), "session expires", client->session);
-	tally.expirations++;
-	client->alive = false;
-	client->connected = false;
-	for (int i = world->oldest; i < world->nnodes; i++)
-		if (world->nodes[i].dzxid == 0 &&
-			world->nodes[i].session == client->session)
-			delete_node(i);
-	/* answers already on their way arrive, the rest is unknown */
-	for (int i = client->nready; i < client->nentries; i++)
-		client->entries[i].result = RECIPE_UNKNOWN;
-	client->nready = client->nentries;
-	check_rules();
-}
-
-static void
-hear_of_expiry(Client *client)
-{
-	RecipeInput in = {.event = RECIPE_EXPIRED};
-
-	note(client_number(client), "told of expiry", client->session);
-	client->list_registered = client->list_armed = false;
-	client->list_serial = 0;
-	client->nentries = client->nready = client->nwatches = 0;
-	step(client, &in);
-	check(client->nentries == 0, "nothing is sent in an ended session");
-	client->session = ++world->last_session;
-	client->alive = true;
-	client->connected = true;
-	client->view = client->seen = world->zxid;
-	check(client->recipe.state == RECIPE_NONE,
-		  "a contender ends with its session");
-}
-
-static void
-want(Client *client, bool shared, bool grouped, bool dir_known)
-{
-	RecipeOutput out;
-	uint8_t		uuid[ZNODE_UUID_BYTES];
-	uint64_t	halves[2];
-
-	/* not by choose(), which would explore every UUID */
-	halves[0] = next_random();
-	halves[1] = next_random();
-	memcpy(uuid, halves, sizeof(uuid));
-	znode_make_uuid(uuid);
-	note(client_number(client), shared ? "wants shared" : "wants", dir_known);
-	client->active = client->wanted = true;
-	client->creates = 0;
-	client->queued = client->courted = client->crowded = false;
-	client->denies = false;
-	client->recipe.retain = client->retains;
-	client->recipe.asks_retained = client->courteous;
-	recipe_want(&client->recipe, uuid, KIND(shared), grouped, dir_known,
-				&out);
-	take_output(client, &out);
-}
-
-static void
-release(Client *client)
-{
-	RecipeInput in = {.event = RECIPE_RELEASE};
-
-	note(client_number(client), "releases", 0);
-	client->wanted = client->owner = client->looking = false;
-	client->in_use = client->giving_way = client->monitors = false;
-	step(client, &in);
-}
-
-/* The worker has the owner's node watched. */
-static void
-guard(Client *client)
-{
-	RecipeInput in = {.event = RECIPE_WATCH_REVOCATION};
-
-	note(client_number(client), "guards", 0);
-	client->guarded = true;
-	step(client, &in);
-}
-
-/* The worker asks who is behind the owner. */
-static void
-look(Client *client)
-{
-	RecipeInput in = {.event = RECIPE_CHECK_WRITERS};
-
-	note(client_number(client), "looks", 0);
-	client->looking = true;
-	step(client, &in);
-}
-
-/* The worker asks to be told when others come to stand behind the owner. */
-static void
-monitor(Client *client)
-{
-	RecipeInput in = {.event = RECIPE_WATCH_QUEUE};
-
-	note(client_number(client), "monitors", 0);
-	client->monitors = true;
-	step(client, &in);
-}
-
-/*
- * The last holder gives the lock back.  It is kept if the contender says that
- * it may be, and nobody has come yet.
- */
-static void
-put_down(Client *client)
-{
-	if (client->retains && !client->crowded)
-	{
-		note(client_number(client), "keeps the lock", 0);
-		client->in_use = false;
-	}
-	else
-		release(client);
-}
-
-static void
-take_up(Client *client)
-{
-	if (!client->giving_way)
-	{
-		note(client_number(client), "takes the lock up", 0);
-		client->in_use = true;
-	}
-}
-
-/* Somebody asks for the lock that a client owns. */
-static void
-revoke(Client *client)
-{
-	int			node = node_at(client->recipe.node, world->zxid);
-
-	if (node >= 0 && world->nodes[node].nchanges < MAX_CHANGES - 6)
-	{
-		note(client_number(client), "is asked for the lock", 0);
-		touch(node, true);
-	}
-}
-
-/* The worker tries again what was refused, which is a delete or nothing. */
-static void
-retry(Client *client)
-{
-	RecipeInput in = {.event = RECIPE_RETRY};
-	RecipeOutput out;
-	bool		left = client->left;
-	Recipe		before = client->recipe;
-
-	recipe_step(&client->recipe, &in, &out);
-	if (left)
-	{
-		note(client_number(client), "retries", 0);
-		tally.retried++;
-		check(out.nops == 1 && out.ops[0].kind == RECIPE_OP_DELETE &&
-			  out.told == 0, "a retry sends the delete that was refused");
-		client->left = false;
-		take_output(client, &out);
-	}
-	else
-		check(out.nops == 0 && out.told == 0 &&
-			  memcmp(&client->recipe, &before, sizeof(before)) == 0,
-			  "with nothing refused there is nothing to retry");
-}
-
-/*
- * The worker dies and the next one resumes the session, with what the slot
- * knows.  No answer reaches anybody, and no watch is left.
- *
- * The server that takes the session over is taken to be as far as the old
- * worker had seen.  A new ZooKeeper handle does not ask that of it, so that
- * the worker has to, by a write ahead of what the recipes send.
- */
-static void
-restart_worker(Client *client, int applied)
-{
-	Recipe		old = client->recipe;
-	RecipeOutput out;
-
-	tally.restarts++;
-	lose_connection(client, applied);
-	note(client_number(client), "worker restarted", applied);
-	client->nentries = client->nready = client->nwatches = 0;
-	client->list_registered = client->list_armed = false;
-	client->list_serial = 0;
-	client->courted = client->clear = client->denies = false;
-	client->monitors = client->owner && client->retains;
-	if (client->giving_way)
-		client->owner = client->wanted = client->giving_way = false;
-	client->token = client->left = false;
-	client->guarded = client->watch_refused = client->set_refused = false;
-	client->looking = false;
-	client->creates = 0;
-	recipe_free(&client->recipe);
-	recipe_init(&client->recipe);
-	if (!client->active)
-		return;
-	client->recipe.retain = client->retains;
-	client->recipe.asks_retained = client->courteous;
-	recipe_resume(&client->recipe, old.uuid, old.kind, old.grouped,
-				  client->owner ? RECIPE_RESUME_OWNED :
-				  client->wanted ? RECIPE_RESUME_WANTED :
-				  RECIPE_RESUME_RELEASING,
-				  client->created ? &client->sequence : NULL, &out);
-	take_output(client, &out);
-}
-
-/* Another client queues, or makes what is no contender. */
-static void
-foreigner_enters(const char *name, bool sequential)
-{
-	int			node;
-
-	if (directory_at(world->zxid) < 0)
-	{
-		if (world->root_czxid == 0)
-			world->root_czxid = ++world->zxid;
-		make_directory();
-	}
-	if (!sequential)
-	{
-		if (strcmp(name, ZNODE_LOCKS_DIR) == 0 ||
-			strcmp(name, ZNODE_PERMITS_DIR) == 0)
-			world->semaphores = true;
-		else
-			world->strangers = true;
-		if (node_at(name, world->zxid) >= 0)
-			return;
-	}
-	node = make_node(name, sequential, FOREIGN);
-	if (sequential && znode_is_unordered(world->nodes[node].sequence))
-		world->ended = true;
-	note(-1, "another client enters", world->nodes[node].sequence);
-}
-
-/* A contender that a client's cluster has, too, or that it has lost. */
-static void
-kin_enters(Client *client, const char *name, bool stray)
-{
-	int			node;
-
-	if (directory_at(world->zxid) < 0)
-		return;
-	node = make_node(name, true, client->session);
-	world->nodes[node].kin = !stray;
-	world->nodes[node].stray = stray;
-	note(client_number(client), stray ? "has a stray" : "has another contender",
-		 world->nodes[node].sequence);
-}
-
-/* The first node of another client or another contender, or -1. */
-static int
-first_foreigner(void)
-{
-	for (int i = world->oldest; i < world->nnodes; i++)
-		if (world->nodes[i].dzxid == 0 &&
-			(world->nodes[i].session == FOREIGN || world->nodes[i].kin))
-			return i;
-	return -1;
-}
-
-static int
-first_stray(void)
-{
-	for (int i = world->oldest; i < world->nnodes; i++)
-		if (world->nodes[i].dzxid == 0 && world->nodes[i].stray)
-			return i;
-	return -1;
-}
-
-static void
-foreigner_leaves(int node)
-{
-	note(-1, "another client leaves", world->nodes[node].sequence);
-	delete_node(node);
-	check_rules();
-}
-
-/* Whatever is on its way arrives, and what was refused is tried again. */
-static void
-settle(void)
-{
-	bool		busy = true;
-
-	for (int rounds = 0; busy; rounds++)
-	{
-		check(rounds < 1000, "it comes to rest");
-		busy = false;
-		for (int i = 0; i < world->nclients; i++)
-		{
-			Client	   *client = &world->clients[i];
-
-			if (!client->connected)
-			{
-				busy = true;
-				if (client->alive)
-					reconnect(client, client->seen);
-				else
-				{
-					/* what was on its way may come first, or never */
-					while (client->nready > 0 && one_in(2))
-						deliver(client);
-					hear_of_expiry(client);
-				}
-			}
-			while (client->nready < client->nentries)
-			{
-				busy = true;
-				execute(client);
-			}
-			while (client->nready > 0)
-			{
-				busy = true;
-				deliver(client);
-			}
-			if (client->view < world->zxid)
-				advance(client, world->zxid);
-			if (client->nready > 0)
-				busy = true;
-			if (client->left)
-				busy = true;
-			retry(client);
-			if (client->giving_way)
-			{
-				busy = true;
-				release(client);
-			}
-		}
-	}
-}
-
-/* At rest, there are the watches of those who wait, and no others. */
-static void
-check_watches(const Client *client)
-{
-	bool		waits = client->recipe.state == RECIPE_WATCHING ||
-		client->recipe.state == RECIPE_AWAITING_EMPTY;
-	bool		guards = client->recipe.state == RECIPE_OWNER &&
-		client->guarded && !client->watch_refused;
-	int			nwatches = 0;
-
-	for (int i = 0; i < client->nwatches; i++)
-	{
-		const Watch *watch = &client->watches[i];
-
-		check(watch->registered && watch->armed,
-			  "at rest client and server agree on a watch");
-		if (waits && watch->serial == client->recipe.serial)
-		{
-			check(is_watch_of(watch, client->recipe.predecessor),
-				  "who waits watches its predecessor");
-			nwatches++;
-		}
-		else if (guards && watch->serial == client->recipe.revocation_watch)
-		{
-			check(is_watch_of(watch, client->recipe.node),
-				  "who guards watches its own node");
-			nwatches++;
-		}
-		else
-			check(watch->orphaned,
-				  "no watch is left of who does not wait for it");
-	}
-	check(nwatches == (waits || guards ? 1 : 0),
-		  "who waits or guards has a watch");
-}
-
-/* At rest, nobody waits for an idle owner, and all who wait know for whom. */
-static void
-check_manners(const Client *client)
-{
-	const Recipe *recipe = &client->recipe;
-	int			own = node_at(recipe->node, world->zxid);
-	bool		behind = false;
-
-	if (recipe->state == RECIPE_WATCHING && !client->queued)
-	{
-		int			ahead = node_at(recipe->predecessor, world->zxid);
-
-		check(client->courteous && client->courted && recipe->retained_ahead &&
-			  ahead >= 0 && is_marked(&world->nodes[ahead], world->zxid),
-			  "who waits and is not queued has asked the owner");
-		for (int i = 0; i < world->nclients; i++)
-			check(world->clients[i].session != world->nodes[ahead].session ||
-				  world->clients[i].set_refused,
-				  "an owner of ours that was asked has answered");
-	}
-	if (!client->owner)
-		return;
-
-	for (int i = world->oldest; i < world->nnodes; i++)
-		if (world->nodes[i].dzxid == 0 &&
-			stands_behind(&world->nodes[i], recipe))
-			behind = true;
-	if (client->monitors)
-	{
-		check(client->crowded || client->clear,
-			  "at rest, who monitors is told");
-		check(client->crowded || !behind,
-			  "at rest, who monitors knows of who is behind");
-		check(recipe->queue_watch == 0 ||
-			  (client->list_armed && client->list_registered),
-			  "at rest, who monitors has a watch");
-	}
-	if (client->retains && behind)
-	{
-		check(client->in_use, "nobody waits for an idle owner");
-		check(client->set_refused ||
-			  !is_marked(&world->nodes[own], world->zxid),
-			  "who needs the lock says so to who waits");
-	}
-}
-
-/* At rest, nobody waits for a node that its own cluster has lost. */
-static void
-check_predecessor(const Client *client)
-{
-	int			ahead;
-
-	if (client->recipe.state != RECIPE_WATCHING)
-		return;
-	ahead = node_at(client->recipe.predecessor, world->zxid);
-	check(ahead >= 0, "who waits has a predecessor");
-	check(!world->nodes[ahead].stray || world->nodes[ahead].stays ||
-		  world->nodes[ahead].session != client->session,
-		  "a predecessor that is a stray of our own is deleted");
-}
-
-/* At rest, who is first in the queue owns the lock, and nobody else does. */
-static void
-check_liveness(void)
-{
-	for (int i = 0; i < world->nclients; i++)
-	{
-		Client	   *client = &world->clients[i];
-		bool		first = true;
-		int			own;
-
-		check(client->recipe.state == RECIPE_NONE ||
-			  client->recipe.state == RECIPE_WATCHING ||
-			  client->recipe.state == RECIPE_AWAITING_EMPTY ||
-			  client->recipe.state == RECIPE_OWNER,
-			  "at rest one has the lock, waits for it, or has no part in it");
-		check_watches(client);
-		check(client->active == client->wanted,
-			  "who does not want the lock leaves the queue");
-		if (!client->active)
-			continue;
-		if (client->recipe.state == RECIPE_AWAITING_EMPTY)
-		{
-			int			last = node_at(client->recipe.predecessor,
-									   world->zxid);
-
-			/* or for one of us that waits for such a one */
-			check(last >= 0 && (world->nodes[last].session == FOREIGN ||
-								znode_is_late(world->nodes[last].sequence)),
-				  "who stands by waits for another client");
-			check(world->dirs[world->nodes[last].dir].czxid ==
-				  client->recipe.directory,
-				  "who stands by waits for the old directory");
-			check(client->queued, "who stands by is told to be queued");
-			continue;
-		}
-		own = node_at(client->recipe.node, world->zxid);
-		check(own >= 0, "who wants the lock is in the queue");
-		check_manners(client);
-		check_predecessor(client);
-		for (int j = world->oldest; j < world->nnodes; j++)
-		{
-			const Node *other = &world->nodes[j];
-
-			if (other->dzxid == 0 &&
-				stands_ahead(other, world->nodes[own].sequence,
-							 client->recipe.kind == ZNODE_READER))
-				first = false;
-		}
-		check(client->owner == first,
-			  "who is first in the queue has the lock");
-		check(!client->owner || client->token,
-			  "an owner comes to know its token");
-		check(!client->looking, "who looks is told");
-		if (client->owner && client->guarded && !client->watch_refused)
-		{
-			for (int j = 0; j < world->nodes[own].nchanges; j++)
-				/* unless it wrote at that moment that it needs the lock */
-				check(client->revoked || !world->nodes[own].revokes[j] ||
-					  world->nodes[own].denied,
-					  "a guarded owner hears that it is asked for the lock");
-			check(client->set_refused ||
-				  !asks_for_lock(&world->nodes[own], world->zxid),
-				  "who was asked says again who it is");
-		}
-	}
-}
-
-/* The other clients leave, and the lock goes from one of us to the next. */
-static void
-wind_up(void)
-{
-	int			node;
-	bool		wanted = true;
-
-	settle();
-	check_liveness();
-	/* strays that nobody stands right behind go with their session */
-	while ((node = first_stray()) >= 0)
-		foreigner_leaves(node);
-	while ((node = first_foreigner()) >= 0)
-		foreigner_leaves(node);
-
-	for (int rounds = 0; wanted; rounds++)
-	{
-		check(rounds < 10, "the lock goes round");
-		wanted = false;
-		settle();
-		check_liveness();
-		for (int i = 0; i < world->nclients; i++)
-		{
-			wanted = wanted || world->clients[i].wanted;
-			if (world->clients[i].owner)
-				release(&world->clients[i]);
-		}
-	}
-	settle();
-	for (int i = 0; i < world->nclients; i++)
-	{
-		check(!world->clients[i].active, "released contenders are gone");
-		check(world->clients[i].nwatches == 0, "no watch of ours is left");
-		check(!world->clients[i].list_registered &&
-			  !world->clients[i].list_armed, "nor one of the directory");
-		recipe_free(&world->clients[i].recipe);
-	}
-	check(directory_is_empty(), "no node of ours is left");
-}
-
-/*-------------------------------------------------------------------------
- * The model: every small schedule
- *
- * One recipe on a known path - queue behind others, own, release - and on it,
- * at every step, up to "faults" of: the connection breaks with any number of
- * the operations sent applied; the session expires; the worker restarts; and
- * if there are "refusals", a delete is refused.  The release comes at any
- * step, too, and so does the retry of a refused delete.
- *-------------------------------------------------------------------------
- */
-
-typedef struct Scenario
-{
-	const char *title;
-	bool		shared;
-	bool		grouped;
-	bool		guarded;		/* and asked for the lock, once owned */
-	bool		root_missing;
-	bool		dir_known;		/* or so we believe */
-	bool		dir_missing;
-	const char *others[3];		/* ahead in the queue */
-	const char *kin;			/* the same, of our own session */
-	bool		stray;			/* and of nobody */
-	bool		retain;
-	bool		courteous;
-	bool		ahead_retains;	/* they may not need the lock, */
-	bool		ahead_denies;	/* but say that they do */
-	const char *behind;			/* comes when we own it, or before */
-	bool		in_a_row;		/* all sent is applied, then answered */
-	bool		tokens;			/* creates are answered with the czxid */
-	bool		refusals;
-	int32_t		first;			/* where the counter stands at first */
-	int			faults;
-} Scenario;
-
-static const Scenario scenarios[] = {
-	{"free lock", .dir_known = true, .faults = 2},
-	{"free lock, answers late", .dir_known = true, .in_a_row = true,
-	.faults = 2},
-	{"first use of the namespace", .root_missing = true, .dir_missing = true,
-	.in_a_row = true, .faults = 2},
-	{"directory collected behind our back", .dir_known = true,
-	.dir_missing = true, .faults = 2},
-	{"one ahead", .dir_known = true, .others = {W()}, .faults = 2},
-	{"one ahead, answers late", .dir_known = true, .others = {W()},
-	.in_a_row = true, .faults = 2},
-	{"two ahead", .dir_known = true, .others = {W(), R()}, .faults = 2},
-	{"a reader behind a writer and readers", .shared = true,
-	.dir_known = true, .others = {R(), W(), R()}, .in_a_row = true,
-	.faults = 2},
-	{"free lock, deletes refused", .dir_known = true, .refusals = true,
-	.faults = 3},
-	{"one ahead, deletes refused", .dir_known = true, .others = {W()},
-	.refusals = true, .faults = 2},
-	{"free lock, guarded, and asked for", .guarded = true, .dir_known = true,
-	.faults = 2},
-	{"one of a group", .grouped = true, .dir_known = true, .others = {W()},
-	.faults = 2},
-	{"one of a group, first use of the namespace", .grouped = true,
-		.root_missing = true, .dir_missing = true, .in_a_row = true,
-	.faults = 2},
-	{"one ahead, three faults", .dir_known = true, .others = {W()},
-	.faults = 3},
-	{"one ahead gives way", .courteous = true, .retain = true,
-		.dir_known = true, .others = {W()}, .ahead_retains = true,
-	.faults = 2},
-	{"one ahead says that it needs the lock", .courteous = true,
-		.dir_known = true, .others = {W()}, .ahead_retains = true,
-	.ahead_denies = true, .faults = 2},
-	{"one ahead never may be idle", .courteous = true, .dir_known = true,
-	.others = {W()}, .in_a_row = true, .faults = 2},
-	{"a courteous reader behind a writer and a reader", .courteous = true,
-		.shared = true, .dir_known = true, .others = {R(), W()},
-	.ahead_retains = true, .in_a_row = true, .faults = 2},
-	{"a retained lock, and somebody comes", .retain = true,
-	.dir_known = true, .behind = W(), .faults = 1},
-	{"a retained lock, and somebody comes, answers late", .retain = true,
-	.dir_known = true, .behind = R(), .in_a_row = true, .faults = 1},
-	{"a retained shared lock, and a writer comes", .retain = true,
-	.shared = true, .dir_known = true, .behind = W(), .faults = 1},
-	{"a retained shared lock, and a reader comes", .retain = true,
-	.shared = true, .dir_known = true, .behind = R(), .faults = 1},
-	{"free lock, creates tell the token", .dir_known = true, .tokens = true,
-	.faults = 2},
-	{"two ahead, creates tell the token", .dir_known = true, .tokens = true,
-	.others = {W(), R()}, .faults = 2},
-	{"late, and free", .dir_known = true, .first = ZNODE_LATE_SEQUENCE,
-	.faults = 2},
-	{"late, and free, answers late", .dir_known = true,
-	.first = ZNODE_LATE_SEQUENCE, .in_a_row = true, .faults = 2},
-	{"late, one ahead", .dir_known = true, .others = {W()},
-	.first = ZNODE_LATE_SEQUENCE - 1, .faults = 1},
-	{"a late reader behind a reader", .shared = true, .dir_known = true,
-	.others = {R()}, .first = ZNODE_LATE_SEQUENCE - 1, .faults = 1},
-	{"late, one of a group", .grouped = true, .dir_known = true,
-	.first = ZNODE_LATE_SEQUENCE, .in_a_row = true, .faults = 2},
-	{"late, deletes refused", .dir_known = true, .refusals = true,
-	.first = ZNODE_LATE_SEQUENCE, .faults = 2},
-	{"the last number with an order", .dir_known = true, .others = {W()},
-	.first = INT32_MAX - 2, .in_a_row = true, .faults = 1},
-	{"a number without order, one ahead that has one", .dir_known = true,
-	.others = {W()}, .first = INT32_MAX - 1, .in_a_row = true, .faults = 1},
-	{"a number without order, as that of one ahead", .dir_known = true,
-	.others = {W()}, .first = INT32_MAX, .in_a_row = true, .faults = 2},
-	{"a stray of our own ahead", .dir_known = true, .kin = W(),
-	.stray = true, .faults = 2},
-	{"another one, and a stray of our own ahead, answers late",
-		.dir_known = true, .others = {W()}, .kin = R(), .stray = true,
-	.in_a_row = true, .faults = 2},
-	{"another contender of ours ahead", .dir_known = true, .kin = W(),
-	.faults = 2}
-};
-
-static void
-play_scenario(const Scenario *scenario)
-{
-	Client	   *client;
-	bool		released = false;
-	bool		asked = false;
-	bool		denied = !scenario->ahead_denies;
-	bool		came = scenario->behind == NULL;
-	bool		kept = !scenario->retain || scenario->behind == NULL;
-	int			faults = scenario->faults;
-
-	if (scenario->root_missing)
-		world->root_czxid = 0;
-	world->first_sequence = scenario->first;
-	if (!scenario->dir_missing)
-		make_directory();
-	for (size_t i = 0; i < lengthof(scenario->others); i++)
-		if (scenario->others[i] != NULL)
-		{
-			foreigner_enters(scenario->others[i], true);
-			world->nodes[world->nnodes - 1].marked = scenario->ahead_retains;
-		}
-	world->refusals = scenario->refusals;
-	world->tokens = scenario->tokens;
-	client = add_client();
-	if (scenario->kin)
-		kin_enters(client, scenario->kin, scenario->stray);
-	client->view = client->seen = world->zxid;
-	client->retains = scenario->retain;
-	client->courteous = scenario->courteous;
-	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
-
-	for (;;)
-	{
-		int			unapplied = client->nentries - client->nready;
-		bool		up = client->connected;
-		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
-		unsigned	nexpiries = client->alive && faults > 0 ? 1 : 0;
-		unsigned	nreleases = released || !client->wanted ? 0 : 1;
-		unsigned	nretries = client->left ? 1 : 0;
-		unsigned	nrefusals = 0;
-		unsigned	ncomers = came ? 0 : 1;
-		unsigned	nkeeps = kept || !client->owner ? 0 : 1;
-		unsigned	which;
-
-		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
-			client->entries[client->nready].kind == RECIPE_OP_DELETE)
-			nrefusals = 1;
-
-		/* 0: nothing special, so that the first schedule is the plain one */
-		which = choose(1 + nreleases + nretries + ncomers + nkeeps +
-					   nrefusals + nexpiries + 2 * nlosses);
-		if (which == 0)
-		{
-			int			node = first_foreigner();
-
-			if (scenario->guarded && client->owner && !client->guarded)
-			{
-				guard(client);
-				look(client);
-			}
-			else if (client->guarded && !asked)
-			{
-				revoke(client);
-				asked = true;
-			}
-			else if (client->nready > 0 &&
-				!(scenario->in_a_row && up && unapplied > 0))
-				deliver(client);
-			else if (up && unapplied > 0)
-				execute(client);
-			else if (!up && client->alive)
-				reconnect(client, client->seen);
-			else if (!up)
-				hear_of_expiry(client);
-			else if (client->view < world->zxid)
-				advance(client, world->zxid);
-			else if (client->giving_way)
-				release(client);
-			else if (node >= 0 && !denied)
-			{
-				check_manners(client);
-				touch(node, false);
-				denied = true;
-			}
-			else if (client->owner && !came)
-			{
-				check_manners(client);
-				foreigner_enters(scenario->behind, true);
-				came = true;
-			}
-			else if (node >= 0)
-			{
-				check_watches(client);
-				check_manners(client);
-				foreigner_leaves(node);
-			}
-			else if (client->left)
-				retry(client);
-			else
-				break;
-			continue;
-		}
-		which--;
-		if (which < nreleases)
-		{
-			release(client);
-			released = true;
-			continue;
-		}
-		which -= nreleases;
-		if (which < nretries)
-		{
-			retry(client);
-			continue;
-		}
-		which -= nretries;
-		if (which < ncomers)
-		{
-			foreigner_enters(scenario->behind, true);
-			came = true;
-			continue;
-		}
-		which -= ncomers;
-		if (which < nkeeps)
-		{
-			put_down(client);
-			kept = true;
-			continue;
-		}
-		which -= nkeeps;
-		faults--;
-		if (which < nrefusals)
-		{
-			world->refuse_next = true;
-			execute(client);
-			world->refuse_next = false;
-			continue;
-		}
-		which -= nrefusals;
-		if (which < nexpiries)
-		{
-			expire(client);
-			continue;
-		}
-		which -= nexpiries;
-		if (which < nlosses)
-			lose_connection(client, (int) which);
-		else
-			restart_worker(client, (int) (which - nlosses));
-	}
-	wind_up();
-}
-
-static void
-test_scenario(void **state)
-{
-	const Scenario *scenario = *state;
-	unsigned long run = 0;
-
-	memset(world, 0, sizeof(*world));
-	world->explore = true;
-	do
-	{
-		start_world(scenario->title, run++);
-		play_scenario(scenario);
-	} while (next_schedule());
-	world->explore = false;
-	/* not so few that the exploration must have been cut short */
-	assert_in_range(run, 1000, ULONG_MAX);
-}
-
-/*-------------------------------------------------------------------------
- * The model: random schedules
- *-------------------------------------------------------------------------
- */
-
-typedef struct Mix
-{
-	const char *title;
-	int			clients;		/* 0: one to three */
-	bool		foreigners;
-	bool		end;			/* the counter comes to its end */
-	bool		refusals;
-	bool		restarts;
-	bool		semaphores;
-	bool		retaining;		/* some keep locks, some ask for them */
-	bool		tokens;
-	bool		kin;			/* a cluster has other contenders, and strays */
-	unsigned	calm;			/* the higher, the rarer are faults */
-} Mix;
-
-static const Mix mixes[] = {
-	{"one client, faults all the time", .clients = 1, .calm = 4},
-	{"clients among themselves", .calm = 12},
-	{"clients among themselves, hardly a fault", .clients = 3, .calm = 100},
-	{"clients and foreigners", .foreigners = true, .calm = 12},
-	{"the counter ends", .clients = 3, .end = true, .calm = 100},
-	{"the counter ends, foreigners, faults", .foreigners = true, .end = true,
-	.calm = 12},
-	{"the counter ends, workers restarted", .end = true, .restarts = true,
-	.calm = 10},
-	{"operations refused", .foreigners = true, .refusals = true, .calm = 20},
-	{"workers restarted", .foreigners = true, .restarts = true, .calm = 10},
-	{"the name becomes a semaphore's", .foreigners = true,
-	.semaphores = true, .calm = 12},
-	{"creates tell the token", .foreigners = true, .restarts = true,
-	.tokens = true, .calm = 12},
-	{"strays of their own", .foreigners = true, .kin = true, .calm = 12},
-	{"strays of their own, operations refused", .refusals = true,
-	.restarts = true, .kin = true, .calm = 15},
-	{"everything", .foreigners = true, .end = true, .refusals = true,
-	.restarts = true, .semaphores = true, .calm = 10},
-	{"locks are retained, hardly a fault", .clients = 3, .retaining = true,
-	.calm = 100},
-	{"locks are retained", .foreigners = true, .retaining = true, .calm = 12},
-	{"locks are retained, operations refused", .clients = 3,
-	.refusals = true, .retaining = true, .calm = 20},
-	{"locks are retained, the counter ends", .clients = 3, .end = true,
-	.retaining = true, .calm = 50},
-	{"locks are retained, and everything", .foreigners = true, .end = true,
-		.refusals = true, .restarts = true, .semaphores = true,
-	.retaining = true, .tokens = true, .calm = 10}
-};
-
-static void
-random_foreigner(const Mix *mix)
-{
-	static const struct
-	{
-		const char *name;
-		bool		sequential;
-	}			kinds[] =
-	{
-		{W(), true}, {W(), true}, {R(), true}, {R(), true},
-		{"_c_66666666-6666-4666-8666-666666666666-__WRIT__", true},
-		{"77777777777777777777777777777777__lock__", true},
-		{"77777777777777777777777777777777__rlock__", true},
-		{"x-0123456789abcdef-", true}, {"read-", true}, {"write-", true},
-		{"leaves", false}, {"order-0000000001", false},
-		{"order-0000000004", false}, {"order--1234567890", false},
-		{"order-2147483647", false}
-	};
-	int			nforeign = 0;
-	int			node;
-	unsigned	which;
-
-	for (int i = world->oldest; i < world->nnodes; i++)
-		if (world->nodes[i].dzxid == 0 && world->nodes[i].session == FOREIGN)
-			nforeign++;
-
-	which = choose(4);
-	if (which == 0 && nforeign < 4 && world->nnodes < MAX_NODES - 64)
-	{
-		which = choose(lengthof(kinds));
-		if (mix->semaphores && one_in(4))
-			foreigner_enters(one_in(2) ? "locks" : "leases", false);
-		else
-			foreigner_enters(kinds[which].name, kinds[which].sequential);
-		if (mix->retaining && world->nodes[world->nnodes - 1].contender &&
-			world->nodes[world->nnodes - 1].session == FOREIGN)
-			world->nodes[world->nnodes - 1].marked = one_in(3);
-	}
-	else if (nforeign > 0)
-	{
-		/* not always the first: waiters give up */
-		nforeign = (int) choose(nforeign);
-		for (node = world->oldest; node < world->nnodes; node++)
-			if (world->nodes[node].dzxid == 0 &&
-				world->nodes[node].session == FOREIGN && nforeign-- == 0)
-				break;
-		if (which == 1)
-		{
-			if (world->nodes[node].nchanges < MAX_CHANGES)
-				touch(node, one_in(2));
-		}
-		else
-			foreigner_leaves(node);
-	}
-}
-
-static void
-random_fault(const Mix *mix, Client *client)
-{
-	int			unapplied = client->nentries - client->nready;
-
-	switch (choose(mix->restarts ? 5 : 4))
-	{
-		case 0:
-		case 1:
-		case 2:
-			if (client->connected)
-				lose_connection(client, (int) choose(unapplied + 1));
-			else if (client->alive && one_in(2))
-				drop_answers(client);	/* one more server out of reach */
-			break;
-		case 3:
-			if (client->alive && one_in(3))
-			{
-				if (client->connected)
-					for (int n = (int) choose(unapplied + 1); n > 0; n--)
-						execute(client);
-				expire(client);
-			}
-			break;
-		case 4:
-			restart_worker(client, client->connected ?
-						   (int) choose(unapplied + 1) : 0);
-			break;
-	}
-}
-
-/* The counter goes on by so much as if a month had passed. */
-static void
-approach_end(void)
-{
-	int			dir = directory_at(world->zxid);
-	int32_t		next = (one_in(4) ? INT32_MAX : ZNODE_LATE_SEQUENCE) -
-		(int32_t) choose(4);
-
-	if (dir >= 0 && world->ndirs < MAX_DIRS - 8 &&
-		world->dirs[dir].next < next)
-	{
-		note(-1, "the counter comes to", next);
-		world->dirs[dir].next = next;
-	}
-}
-
-/* Whether the next contender of a client keeps its lock, and asks for it. */
-static void
-choose_manners(const Mix *mix, Client *client)
-{
-	if (mix->retaining)
-	{
-		client->retains = !one_in(3);
-		client->courteous = !one_in(4);
-	}
-}
-
-static void
-random_step(const Mix *mix)
-{
-	Client	   *client = &world->clients[choose(world->nclients)];
-
-	if (choose(mix->calm) == 0)
-	{
-		random_fault(mix, client);
-		return;
-	}
-
-	switch (choose(15))
-	{
-		case 0:
-		case 1:
-			if (client->wanted)
-			{
-				if (one_in(client->owner ? 3 : 10))
-					release(client);
-			}
-			else if (!client->active && world->nnodes < MAX_NODES - 32)
-			{
-				choose_manners(mix, client);
-				want(client, one_in(3), one_in(4), one_in(2));
-			}
-			break;
-		case 2:
-			if (mix->kin && client->alive &&
-				world->nnodes < MAX_NODES - 64 && one_in(3))
-				kin_enters(client, one_in(2) ? W() : R(), one_in(2));
-			else if (mix->kin && one_in(2) && first_foreigner() >= 0)
-				foreigner_leaves(first_foreigner());
-			else if (mix->foreigners)
-				random_foreigner(mix);
-			break;
-		case 3:
-			if (world->ndirs < MAX_DIRS - 8)
-				collect_directory();
-			if (mix->end && one_in(8))
-				approach_end();
-			break;
-		case 4:
-			if (client->connected && client->view < world->zxid)
-				advance(client, client->view + 1 +
-						choose((unsigned) (world->zxid - client->view)));
-			break;
-		case 5:
-		case 6:
-			if (!client->connected && client->alive)
-			{
-				unsigned	lag = (unsigned) (world->zxid - client->seen);
-
-				reconnect(client, client->seen + choose(lag + 1));
-			}
-			else if (!client->connected && one_in(3))
-				hear_of_expiry(client);
-			break;
-		case 7:
-		case 8:
-			if (client->connected && client->nready < client->nentries)
-				execute(client);
-			break;
-		case 9:
-			retry(client);
-			break;
-		case 10:
-		case 11:
-			if (!client->owner)
-				break;
-			switch (choose(mix->retaining ? 8 : 3))
-			{
-				case 0:
-					guard(client);
-					break;
-				case 1:
-					look(client);
-					break;
-				case 2:
-					revoke(client);
-					break;
-				case 3:
-					if (client->nentries < MAX_ENTRIES / 4)
-						monitor(client);
-					break;
-				case 4:
-				case 5:
-				case 6:
-					put_down(client);
-					break;
-				case 7:
-					take_up(client);
-					break;
-			}
-			break;
-		default:
-			if (client->nready > 0)
-				deliver(client);
-			break;
-	}
-	check_rules();
-}
-
-static void
-test_random_schedules(void **state)
-{
-	const Mix  *mix = *state;
-	Tally		before = tally;
-
-	memset(world, 0, sizeof(*world));
-	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
-	{
-		int			nclients;
-
-		start_world(mix->title, run);
-		nclients = mix->clients ? mix->clients : 1 + (int) choose(3);
-		if (mix->end)
-			world->first_sequence = (one_in(6) ? INT32_MAX :
-									 ZNODE_LATE_SEQUENCE) -
-				(int32_t) choose(4);
-		world->refusals = mix->refusals;
-		world->tokens = mix->tokens;
-		switch (choose(3))
-		{
-			case 0:
-				world->root_czxid = 0;
-				break;
-			case 1:
-				make_directory();
-				break;
-			case 2:
-				break;
-		}
-		for (int i = 0; i < nclients; i++)
-			add_client();
-		for (int steps = 100 + (int) choose(200); steps > 0; steps--)
-			random_step(mix);
-
-		/* who has no part in it by now joins in, and then all come to rest */
-		for (int i = 0; i < nclients; i++)
-			if (world->clients[i].recipe.state == RECIPE_NONE && one_in(2) &&
-				world->clients[i].alive)
-			{
-				choose_manners(mix, &world->clients[i]);
-				want(&world->clients[i], one_in(3), one_in(4), false);
-			}
-		settle();
-		world->refusals = false;
-		wind_up();
-	}
-
-	/* it has come by the places that it is there for */
-	assert_true(tally.grants > before.grants + RANDOM_RUNS / 3);
-	assert_true(tally.losses > before.losses + 100);
-	assert_true(tally.expirations > before.expirations + 10);
-	assert_true(tally.lost > before.lost);
-	assert_true(tally.collected > before.collected);
-	assert_true(tally.search_hits > before.search_hits);
-	assert_true(tally.search_misses > before.search_misses);
-	assert_true(tally.mkdirs > before.mkdirs);
-	if (mix->clients != 1 || mix->foreigners)
-		assert_true(tally.lagging_reads > before.lagging_reads);
-	if (mix->clients != 1 || mix->foreigners)
-		assert_true(tally.unwatched > before.unwatched);
-	if (mix->foreigners)
-		assert_true(tally.touched > before.touched);
-	if (mix->foreigners)
-		assert_true(tally.passed_over > before.passed_over + 100);
-	if (mix->end)
-	{
-		assert_true(tally.late > before.late + 1000);
-		assert_true(tally.renewed > before.renewed + 500);
-		assert_true(tally.examined > before.examined + 20);
-		if (mix->foreigners)
-		{
-			assert_true(tally.stood_by > before.stood_by + 20);
-			assert_true(tally.ended > before.ended + 100);
-		}
-	}
-	if (mix->refusals)
-	{
-		assert_true(tally.failed > before.failed);
-		assert_true(tally.left > before.left + 100);
-		assert_true(tally.retried > before.retried + 100);
-	}
-	if (mix->restarts)
-		assert_true(tally.restarts > before.restarts);
-	if (mix->semaphores)
-		assert_true(tally.mixed > before.mixed + 100);
-	if (mix->kin)
-		assert_true(tally.strays > before.strays + 100);
-	assert_true(tally.dissolved > before.dissolved);
-	assert_true(tally.revoked > before.revoked);
-	assert_true(tally.alone > before.alone);
-	if (mix->clients != 1 || mix->foreigners)
-		assert_true(tally.behind > before.behind);
-	if (mix->retaining)
-	{
-		assert_true(tally.clear > before.clear + 100);
-		assert_true(tally.crowded > before.crowded + 100);
-		assert_true(tally.list_events > before.list_events + 100);
-		assert_true(tally.gave_way > before.gave_way + 20);
-		assert_true(tally.denied > before.denied + 100);
-		assert_true(tally.courting > before.courting + 100);
-		assert_true(tally.courted_in_vain > before.courted_in_vain + 100);
-		assert_true(tally.courted_granted > before.courted_granted + 100);
-		if (mix->refusals)
-			assert_true(tally.crowded_unknown > before.crowded_unknown);
-	}
-	else
-		assert_true(tally.list_events == before.list_events);
-}
-
 int
 main(void)
 {
@@ -6450,18 +3515,18 @@ main(void)
 		cmocka_unit_test(test_directory_is_remembered),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_resume_and_go_on),
-		cmocka_unit_test(test_look_behind),
-		cmocka_unit_test(test_look_ignores_sibling),
-		cmocka_unit_test(test_look_and_guard),
-		cmocka_unit_test(test_monitor_behind),
-		cmocka_unit_test(test_monitor_goes_on),
-		cmocka_unit_test(test_monitor_ignores_sibling),
-		cmocka_unit_test(test_monitor_look_and_guard),
-		cmocka_unit_test(test_deny),
+		cmocka_unit_test(test_check_writers),
+		cmocka_unit_test(test_check_ignores_sibling),
+		cmocka_unit_test(test_check_and_revocation),
+		cmocka_unit_test(test_watch_queue),
+		cmocka_unit_test(test_watch_queue_goes_on),
+		cmocka_unit_test(test_watch_queue_ignores_sibling),
+		cmocka_unit_test(test_all_three_of_an_owner),
+		cmocka_unit_test(test_set_in_use),
 		cmocka_unit_test(test_resume_retaining),
-		cmocka_unit_test(test_courtesy),
+		cmocka_unit_test(test_ask_retained),
 		cmocka_unit_test(test_retain_mark),
-		cmocka_unit_test(test_courting_goes_on),
+		cmocka_unit_test(test_ask_retained_goes_on),
 		cmocka_unit_test(test_strays_leave_room_for_list),
 		cmocka_unit_test(test_serials_wrap),
 		cmocka_unit_test(test_revocation_data),
@@ -6472,8 +3537,6 @@ main(void)
 		cmocka_unit_test(test_state_names)
 	};
 	struct CMUnitTest lines[lengthof(transitions)];
-	struct CMUnitTest explored[lengthof(scenarios)];
-	struct CMUnitTest random[lengthof(mixes)];
 	int			failed = 0;
 
 	memset(lines, 0, sizeof(lines));
@@ -6483,24 +3546,7 @@ main(void)
 		lines[i].test_func = test_transition;
 		lines[i].initial_state = (void *) &transitions[i];
 	}
-	memset(explored, 0, sizeof(explored));
-	for (size_t i = 0; i < lengthof(scenarios); i++)
-	{
-		explored[i].name = scenarios[i].title;
-		explored[i].test_func = test_scenario;
-		explored[i].initial_state = (void *) &scenarios[i];
-	}
-	memset(random, 0, sizeof(random));
-	for (size_t i = 0; i < lengthof(mixes); i++)
-	{
-		random[i].name = mixes[i].title;
-		random[i].test_func = test_random_schedules;
-		random[i].initial_state = (void *) &mixes[i];
-	}
-
 	failed += cmocka_run_group_tests_name("transitions", lines, NULL, NULL);
 	failed += cmocka_run_group_tests_name("singles", singles, NULL, NULL);
-	failed += cmocka_run_group_tests_name("explored", explored, NULL, NULL);
-	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
 	return failed;
 }

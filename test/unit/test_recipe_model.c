@@ -1,0 +1,2226 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_recipe_model.c
+ *		The lock recipe against a model of ZooKeeper.
+ *
+ * Up to three recipes in sessions of their own, other clients, and the model of
+ * model.c: sessions, lagging views, watches, and connections that break before
+ * or after an operation was applied.  Small scenarios are explored exhaustively,
+ * larger ones at random from fixed seeds, and the rules of the lock are checked
+ * after every step.
+ *
+ * A client may be one that keeps its lock when it does not need it, or one
+ * that asks such an owner.  What its cluster does then is played, too: a client
+ * that is told that others wait gives way if it is idle, and sets in use
+ * otherwise.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/unit/test_recipe_model.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model.h"
+
+/* How many schedules the model plays at random, of each kind. */
+#ifndef RANDOM_RUNS
+#define RANDOM_RUNS		3000
+#endif
+
+/* Prefixes of other clients' contenders. */
+#define W	"_c_44444444-4444-4444-8444-444444444444-lock-"
+#define R	"_c_55555555-5555-4555-8555-555555555555-__READ__"
+
+/* Data of other clients' nodes. */
+#define FOREIGN_DATA		"me"
+#define FOREIGN_RETAINED	"me" RECIPE_RETAIN_MARK
+
+#define MAX_CLIENTS		3
+/* random schedules make no more of these */
+#define MAX_NODES		256
+#define MAX_CHANGES		16
+#define MAX_DIRS		64
+#define MAX_ENTRIES		64
+
+static ZnodeKind
+kind_of(bool shared)
+{
+	return shared ? ZNODE_READER : ZNODE_MUTEX;
+}
+
+typedef struct Client
+{
+	Recipe		recipe;
+	ModelSession session;
+	/* what the slot knows */
+	bool		active;			/* wanted, and not told gone */
+	bool		wanted;
+	bool		owner;
+	bool		created;
+	bool		token;			/* known, or refused */
+	int32_t		sequence;
+	bool		revoked;		/* told so at least once */
+	bool		retains;		/* the contender says that it may be idle */
+	bool		in_use;			/* it is not */
+	bool		contended;		/* others wait behind it */
+	bool		giving_way;		/* to be released for them */
+	bool		queued;			/* told so at least once */
+	/* what the worker knows */
+	bool		left;			/* told left: to be retried */
+	bool		guarded;		/* has asked for it */
+	bool		watch_refused;	/* in vain */
+	bool		set_refused;	/* what we are is not told */
+	bool		looking;		/* is not told yet */
+	bool		asks_retained;
+	bool		told_retained;
+	bool		was_unsure;		/* recipe.unsure ahead of the last answer */
+	bool		watches_queue;	/* has asked for it, or retains */
+	bool		alone;			/* told so, and nothing else since */
+	bool		set_in_use;		/* has written that it needs the lock */
+	int			creates;		/* sent for this contender */
+	unsigned	told;			/* by the last step */
+} Client;
+
+/* How often the model came by the places that it is there for. */
+typedef struct Tally
+{
+	unsigned long grants;
+	unsigned long late;			/* contenders that had to retreat */
+	unsigned long renewed;		/* directories deleted by us */
+	unsigned long stood_by;
+	unsigned long ended;
+	unsigned long children_read;
+	unsigned long passed_over;
+	unsigned long lost;
+	unsigned long failed;
+	unsigned long restarts;
+	unsigned long search_hits;
+	unsigned long search_misses;
+	unsigned long left;
+	unsigned long retried;
+	unsigned long no_writer;
+	unsigned long writer;
+	unsigned long revoked;
+	unsigned long mixed;
+	unsigned long dissolved;	/* grouped contenders that did not reenter */
+	unsigned long alone;
+	unsigned long contended;
+	unsigned long contended_unknown;	/* for the list was refused */
+	unsigned long gave_way;
+	unsigned long set_in_use;
+	unsigned long told_retained;
+	unsigned long retained_in_vain;
+	unsigned long retained_granted;
+	unsigned long strays;
+} Tally;
+
+static Tally tally;
+
+/* What the tests know of a run beside what the model does. */
+typedef struct Scene
+{
+	Client		clients[MAX_CLIENTS];
+	int			nclients;
+	bool		tokens;			/* creates are answered with the czxid */
+	bool		strangers;
+	bool		semaphores;		/* the name may become one */
+	bool		ended;			/* another client got a number without order */
+	bool		answered[MODEL_NODES];	/* its owner wrote that it is in use */
+	/* the latest grants of each directory, to check that they follow the queue */
+	struct
+	{
+		bool		any;
+		int32_t		latest;
+		bool		exclusive_any;
+		int32_t		exclusive;
+	}			grants[MODEL_DIRS];
+} Scene;
+
+static Scene scene_storage;
+static Scene *const scene = &scene_storage;
+
+static int
+client_number(const Client *client)
+{
+	return (int) (client - scene->clients);
+}
+
+static void
+note(const Client *client, const char *what, long number)
+{
+	model_note(client_number(client), 0, what, number);
+}
+
+static void
+start_scene(const char *title, unsigned long run)
+{
+	model_start(title, run);
+	model->negative = true;
+	scene->nclients = 0;
+	scene->tokens = scene->strangers = false;
+	scene->semaphores = scene->ended = false;
+	memset(scene->answered, 0, sizeof(scene->answered));
+	memset(scene->grants, 0, sizeof(scene->grants));
+}
+
+static int
+node_at(const char *name, int64_t zxid)
+{
+	return model_node_at(MODEL_NAME, name, zxid);
+}
+
+static bool
+node_exists(const ModelNode *node)
+{
+	return node->dzxid == 0;
+}
+
+/* Does the data ask for the lock, as of a zxid? */
+static bool
+asks_for_lock(const ModelNode *node, int64_t zxid)
+{
+	return strcmp(model_data_at(&node->data, zxid), RECIPE_REVOKE_DATA) == 0;
+}
+
+static bool
+is_marked_text(const char *text)
+{
+	return strstr(text, RECIPE_RETAIN_MARK) != NULL;
+}
+
+/* Does the data say that the lock may not be needed, as of a zxid? */
+static bool
+is_marked(const ModelNode *node, int64_t zxid)
+{
+	return is_marked_text(model_data_at(&node->data, zxid));
+}
+
+/* Did the data ever ask for the lock? */
+static bool
+was_asked(const ModelNode *node)
+{
+	for (int i = 0; i < node->data.n; i++)
+		if (strcmp(node->data.text[i], RECIPE_REVOKE_DATA) == 0)
+			return true;
+	return false;
+}
+
+static const char *
+cluster_data(bool retain)
+{
+	return retain ? RECIPE_DATA_PREFIX "me" RECIPE_RETAIN_MARK :
+		RECIPE_DATA_PREFIX "me";
+}
+
+static Client *
+add_client(void)
+{
+	Client	   *client = &scene->clients[scene->nclients++];
+
+	memset(client, 0, sizeof(*client));
+	recipe_init(&client->recipe);
+	model_begin_session(&client->session, client_number(client));
+	return client;
+}
+
+static bool
+has_uuid_of(const ModelNode *node, const Client *client)
+{
+	return node->session == client->session.id &&
+		znode_has_uuid(node->name, client->recipe.uuid);
+}
+
+/* What the server is about to do must not break these rules. */
+static void
+check_executing(const ModelSession *session, const ModelEntry *entry)
+{
+	if (entry->kind == RECIPE_OP_CREATE)
+	{
+		for (int i = model->oldest; i < model->nnodes; i++)
+			model_check(!node_exists(&model->nodes[i]) ||
+						model->nodes[i].kin || model->nodes[i].stray ||
+						model->nodes[i].session != session->id,
+						"a contender has at most one node");
+	}
+	else if (entry->kind == RECIPE_OP_RMDIR &&
+			 model_count_at(MODEL_NAME, model->zxid) == 0)
+	{
+		for (int i = 0; i < scene->nclients; i++)
+			model_check(!scene->clients[i].owner ||
+						!scene->clients[i].session.alive,
+						"no owner's directory is deleted");
+	}
+}
+
+static void
+describe_clients(void)
+{
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		const Client *client = &scene->clients[i];
+
+		print_message("client %d: %s, session %d%s%s, node %s\n", i,
+					  recipe_state_name(client->recipe.state),
+					  client->session.id,
+					  client->session.alive ? "" : " (expired)",
+					  client->session.connected ? "" : " (disconnected)",
+					  client->recipe.node);
+	}
+}
+
+static const ModelHooks hooks = {check_executing, describe_clients};
+
+/*-------------------------------------------------------------------------
+ * The rules
+ *-------------------------------------------------------------------------
+ */
+
+/* Does a node stand behind a contender that excludes it? */
+static bool
+stands_behind(const ModelNode *node, const Recipe *recipe)
+{
+	return node->contender &&
+		(znode_is_unordered(node->sequence) ||
+		 znode_before(recipe->sequence, node->sequence)) &&
+		!(recipe->kind == ZNODE_READER && node->shared &&
+		  !znode_is_late(node->sequence));
+}
+
+/* Does a node stand ahead of one, and exclude it? */
+static bool
+stands_ahead(const ModelNode *node, int32_t sequence, bool shared)
+{
+	return node->contender && !znode_is_unordered(node->sequence) &&
+		(znode_is_unordered(sequence) ||
+		 znode_before(node->sequence, sequence)) &&
+		!(shared && node->shared && !znode_is_late(sequence));
+}
+
+/* Nobody who queues is missed: the news is there, or on its way. */
+static void
+check_queue_watch(Client *client)
+{
+	ModelSession *session = &client->session;
+	const ModelClaim *claim = model_find_claim(session, MODEL_NAME, "");
+	const ModelWatch *watch = model_find_watch(session, MODEL_NAME, "");
+	bool		pending = false;
+
+	for (int i = 0; i < session->nentries; i++)
+	{
+		const ModelEntry *entry = &session->entries[i];
+
+		if (entry->is_event ? entry->node[0] == '\0' :
+			entry->kind == RECIPE_OP_LIST &&
+			entry->serial == client->recipe.queue_watch)
+			pending = true;
+	}
+	model_check(claim != NULL && claim->serial == client->recipe.queue_watch,
+				"the watch of the list tells the owner");
+	if (pending)
+		return;
+	model_check(watch != NULL &&
+				(session->connected ? watch->armed : watch->registered),
+				"an owner that watches the queue has a watch, or an answer on its way");
+	model_check(client->alone, "an owner that watches the queue is told");
+	for (int i = model->oldest; i < model->nnodes && session->connected; i++)
+	{
+		const ModelNode *node = &model->nodes[i];
+
+		model_check(!model_exists_at(node->czxid, node->dzxid,
+									 session->view) ||
+					!stands_behind(node, &client->recipe),
+					"nobody is behind who is alone, or news is on its way");
+	}
+}
+
+/* What must hold at any time, whatever has happened. */
+static void
+check_rules(void)
+{
+	int			exclusive = 0;
+	int			shared = 0;
+
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		Client	   *client = &scene->clients[i];
+		Recipe	   *recipe = &client->recipe;
+		int			own;
+
+		model_check((recipe->state == RECIPE_OWNER) == client->owner,
+			  "the slot knows whether we own the lock");
+		model_check((recipe->state == RECIPE_NONE) == !client->active,
+			  "the slot knows whether we have a contender");
+		model_check(recipe->state != RECIPE_WATCHING || recipe->predecessor != NULL,
+			  "the predecessor is known while we wait for it");
+		/* leaving, its name has to last until the unwatch has been sent */
+		model_check(recipe->state == RECIPE_WATCHING ||
+			  recipe->state == RECIPE_READING ||
+			  recipe->state == RECIPE_LISTING_DIR ||
+			  recipe->state == RECIPE_AWAITING_EMPTY ||
+			  recipe->state == RECIPE_LEAVING || recipe->predecessor == NULL,
+			  "the predecessor is forgotten with the wait");
+		model_check((recipe->state == RECIPE_LEAVING && recipe->refused) ==
+			  client->left,
+			  "the worker knows of every delete that was refused");
+
+		model_check(recipe->state != RECIPE_OWNER ||
+			  !znode_is_late(recipe->sequence), "nobody late is an owner");
+		model_check(recipe->state != RECIPE_AWAITING_EMPTY ||
+			  recipe->predecessor != NULL, "who stands by knows for whom");
+
+		/* an owner whose session has ended is what leases are for */
+		if (recipe->state != RECIPE_OWNER || !client->session.alive)
+			continue;
+		if (recipe->queue_watch != 0)
+			check_queue_watch(client);
+		model_check(!client->giving_way || !client->in_use,
+			  "who gives way has no use for it");
+		own = node_at(recipe->node, model->zxid);
+		model_check(own >= 0, "an owner's node exists");
+		model_check(has_uuid_of(&model->nodes[own], client),
+			  "an owner's node is its session's");
+		if (recipe->kind == ZNODE_READER)
+			shared++;
+		else
+			exclusive++;
+		for (int j = model->oldest; j < model->nnodes; j++)
+		{
+			const ModelNode *other = &model->nodes[j];
+
+			model_check(other->dzxid != 0 || j == own ||
+				  !stands_ahead(other, model->nodes[own].sequence,
+								recipe->kind == ZNODE_READER),
+				  "nothing that excludes an owner is ahead of it");
+		}
+	}
+	model_check(exclusive == 0 || (exclusive == 1 && shared == 0),
+		  "an exclusive owner is the only owner");
+}
+
+/* Grants follow the queue; what ended sessions believe does not count. */
+static void
+check_grant(Client *client)
+{
+	int			own = node_at(client->recipe.node, model->zxid);
+	int			dir;
+	int32_t		sequence = client->recipe.sequence;
+
+	tally.grants++;
+	if (!client->session.alive)
+		return;
+	model_check(own >= 0, "who is granted the lock has a node");
+	dir = model->nodes[own].dir;
+	if (client->recipe.kind == ZNODE_READER)
+		model_check(!scene->grants[dir].exclusive_any ||
+					znode_before(scene->grants[dir].exclusive, sequence),
+					"a reader is granted the lock after the writers ahead");
+	else
+		model_check(!scene->grants[dir].any ||
+					znode_before(scene->grants[dir].latest, sequence),
+					"a writer is granted the lock after everybody ahead");
+	if (!scene->grants[dir].any ||
+		znode_before(scene->grants[dir].latest, sequence))
+		scene->grants[dir].latest = sequence;
+	scene->grants[dir].any = true;
+	if (client->recipe.kind != ZNODE_READER)
+	{
+		scene->grants[dir].exclusive = sequence;
+		scene->grants[dir].exclusive_any = true;
+	}
+}
+
+static void step(Client *client, const RecipeInput *in);
+
+/* Others wait behind an owner: it gives way if it is idle, or tells them. */
+static void
+answer_contended(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_SET_IN_USE};
+	int			node = node_at(client->recipe.node, model->zxid);
+
+	if (client->retains && !client->in_use)
+	{
+		note(client, "gives way", 0);
+		tally.gave_way++;
+		client->giving_way = true;
+		return;
+	}
+	note(client, "sets in use", client->recipe.retain);
+	client->set_in_use = client->recipe.retain;
+	if (client->set_in_use && node >= 0)
+	{
+		tally.set_in_use++;
+		scene->answered[node] = true;
+	}
+	step(client, &in);
+	model_check(!client->recipe.retain, "it is told once that the lock is needed");
+}
+
+/* Is this of a client's session, and of none of its contenders? */
+static bool
+is_stray(const Client *client, const char *name)
+{
+	/* the latest: numbers come again when the directory has been collected */
+	for (int i = model->nnodes - 1; i >= 0; i--)
+		if (strcmp(model->nodes[i].name, name) == 0 &&
+			model->nodes[i].session == client->session.id)
+			return model->nodes[i].stray;
+	return false;
+}
+
+/* News of a contender that waits. */
+static void
+take_waiter_news(Client *client, const RecipeOutput *out)
+{
+	const Recipe *recipe = &client->recipe;
+
+	if (out->told & RECIPE_TOLD_CREATED)
+	{
+		model_check(client->active, "created only what was wanted");
+		client->created = true;
+		client->sequence = recipe->sequence;
+	}
+	if (out->told & RECIPE_TOLD_QUEUED)
+	{
+		model_check(client->wanted && recipe->blockers > 0 &&
+			  (recipe->state == RECIPE_WATCHING ||
+			   recipe->state == RECIPE_AWAITING_EMPTY), "queued behind somebody");
+		if (recipe->state == RECIPE_AWAITING_EMPTY)
+			tally.stood_by++;
+		if (client->told_retained && !client->queued)
+			tally.retained_in_vain++;
+		client->queued = true;
+	}
+	if (out->told & RECIPE_TOLD_RETAINED)
+	{
+		model_check(client->asks_retained && recipe->retained_ahead &&
+			  recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
+			  !(out->told & RECIPE_TOLD_QUEUED),
+			  "who asks retained owners asks who is ahead");
+		client->told_retained = true;
+		tally.told_retained++;
+	}
+}
+
+static void
+take_grant(Client *client, const RecipeOutput *out)
+{
+	const Recipe *recipe = &client->recipe;
+
+	if (out->told & RECIPE_TOLD_GRANTED)
+	{
+		model_check(client->wanted && !client->owner,
+			  "granted once, to who wants it");
+		client->owner = true;
+		client->token = client->revoked = false;
+		client->guarded = client->watch_refused = client->set_refused = false;
+		client->looking = false;
+		if (client->told_retained && !client->queued)
+			tally.retained_granted++;
+		client->in_use = true;
+		client->contended = client->giving_way = client->alone = false;
+		client->set_in_use = false;
+		client->watches_queue = client->retains;
+		check_grant(client);
+	}
+	if (out->told & RECIPE_TOLD_TOKEN)
+	{
+		int			node = node_at(recipe->node, model->zxid);
+
+		model_check(client->owner, "only an owner has a token");
+		model_check(!client->session.alive ||
+			  (node >= 0 && model->nodes[node].czxid == out->token),
+			  "the token is the node's czxid");
+		client->token = true;
+	}
+}
+
+static void
+check_failure(const Client *client, const RecipeOutput *out)
+{
+	model_check(client->wanted && !client->owner, "only a waiter can fail");
+	if (out->told & RECIPE_TOLD_MIXED)
+	{
+		model_check(scene->semaphores && out->error == 0,
+			  "only a semaphore's name fails as one");
+		tally.mixed++;
+	}
+	else if (out->told & RECIPE_TOLD_ENDED)
+	{
+		model_check((scene->ended || scene->semaphores || scene->strangers) &&
+			  out->error == 0, "only who has no order is refused");
+		tally.ended++;
+	}
+	else
+		model_check(model->refusals, "nothing fails that was not refused");
+	tally.failed++;
+}
+
+/* News of a contender that does not get the lock, or not any more. */
+static void
+take_end_news(Client *client, const RecipeOutput *out)
+{
+	const Recipe *recipe = &client->recipe;
+
+	if (out->told & RECIPE_TOLD_LOST)
+	{
+		model_check(client->owner, "only an owner can lose the lock");
+		model_check(!client->session.alive, "a lock is lost with the session only");
+		tally.lost++;
+		client->owner = client->wanted = false;
+	}
+	if (out->told & RECIPE_TOLD_FAILED)
+	{
+		check_failure(client, out);
+		client->wanted = false;
+	}
+	if (out->told & RECIPE_TOLD_LEFT)
+	{
+		model_check(model->refusals && out->error == ERROR_REFUSED,
+			  "no node is left behind but by a refusal");
+		model_check(recipe->state == RECIPE_LEAVING && client->active &&
+			  !client->wanted && !(out->told & RECIPE_TOLD_GONE),
+			  "what is left behind is still to be deleted");
+		model_check(!client->left && out->nops == 0,
+			  "a refused delete waits for a retry");
+		tally.left++;
+		client->left = true;
+	}
+	if (out->told & RECIPE_TOLD_GONE)
+	{
+		model_check(client->active, "gone only once");
+		if (client->wanted && !client->owner && client->session.alive)
+		{
+			model_check(recipe->grouped, "who wants the lock goes on");
+			tally.dissolved++;
+		}
+		client->active = client->wanted = client->owner = false;
+		client->created = client->left = client->looking = false;
+		client->in_use = client->giving_way = client->watches_queue = false;
+	}
+}
+
+static void
+check_other_news(const Client *client, const RecipeOutput *out)
+{
+	const Recipe *recipe = &client->recipe;
+
+	if (out->told & RECIPE_TOLD_RENEWED)
+		tally.renewed++;
+	if (out->told & RECIPE_TOLD_PERSISTENT)
+	{
+		model_check(scene->strangers && out->stranger != NULL,
+			  "no contender is taken for something else");
+		tally.passed_over++;
+	}
+	model_check(!(out->told & RECIPE_TOLD_STRANGER) || scene->strangers ||
+		  (scene->semaphores && recipe->state == RECIPE_LISTING_DIR),
+		  "no contender is taken for a stranger");
+	model_check(!(out->told & RECIPE_TOLD_MIXED) ||
+		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
+}
+
+/* What an owner has asked for. */
+static void
+take_owner_news(Client *client, const RecipeOutput *out)
+{
+	const Recipe *recipe = &client->recipe;
+
+	if (out->told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
+	{
+		model_check(client->looking, "only who checks for writers is told what is behind");
+		client->looking = false;
+	}
+	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_CONTENDED))
+	{
+		model_check(client->owner && client->watches_queue,
+			  "only an owner that watches the queue is told who is behind");
+		model_check((recipe->queue_watch != 0) == (out->told == RECIPE_TOLD_ALONE),
+			  "who is alone goes on, who is contended does not");
+		client->alone = (out->told & RECIPE_TOLD_ALONE) != 0;
+		if (!client->alone)
+			client->contended = true;
+	}
+	if (out->told & RECIPE_TOLD_REVOKED)
+	{
+		int			node = node_at(recipe->node, model->zxid);
+
+		model_check(client->owner && client->guarded,
+			  "only a guarded owner is asked for the lock");
+		model_check(!client->session.alive ||
+					(node >= 0 && was_asked(&model->nodes[node])),
+					"who is asked for it was asked");
+		tally.revoked++;
+		client->revoked = true;
+	}
+}
+
+static void
+check_unwatch(const Client *client, const RecipeOutput *out, int i)
+{
+	if (out->told & RECIPE_TOLD_PERSISTENT)
+	{
+		model_check(out->ops[i].node == out->stranger,
+					"who is no contender is not watched");
+		return;
+	}
+	model_check(client->recipe.state == RECIPE_LEAVING && i + 1 < out->nops &&
+				out->ops[i + 1].kind == RECIPE_OP_DELETE,
+				"who stops waiting leaves");
+	model_check(strcmp(out->ops[i].node, client->recipe.predecessor) == 0,
+				"who stops waiting waited for the predecessor");
+}
+
+/* An operation is sent: is it one that its state allows, about its node? */
+static void
+check_op(Client *client, const RecipeOutput *out, int i)
+{
+	const Recipe *recipe = &client->recipe;
+	const RecipeOp *op = &out->ops[i];
+	char		own[ZNODE_CONTENDER_SIZE];
+
+	znode_contender_name(recipe->uuid, recipe->kind, recipe->sequence, own);
+	switch (op->kind)
+	{
+		case RECIPE_OP_CREATE:
+			for (int j = 0; j < client->session.nentries; j++)
+				model_check(client->session.entries[j].is_event ||
+							client->session.entries[j].kind !=
+							RECIPE_OP_CREATE, "one create at a time");
+			model_check(client->creates++ == 0 || !recipe->grouped,
+						"one of a group is not created alone");
+			model_check(recipe->retain == client->retains,
+						"a contender says what it is from the beginning");
+			break;
+		case RECIPE_OP_LIST:
+			model_check(client->owner && client->watches_queue,
+						"only an owner that watches the queue lists it");
+			break;
+		case RECIPE_OP_WATCH:
+			if (recipe->state == RECIPE_OWNER)
+				model_check(client->guarded && strcmp(op->node, own) == 0,
+							"an owner watches its own node");
+			else
+				model_check(!znode_has_uuid(op->node, recipe->uuid),
+							"the predecessor is somebody else");
+			break;
+		case RECIPE_OP_SET:
+			model_check((client->guarded || client->set_in_use) &&
+						strcmp(op->node, own) == 0,
+						"we touch our own node only");
+			break;
+		case RECIPE_OP_GET:
+			if (op->node == NULL && recipe->state == RECIPE_RETREATING)
+				tally.late++;
+			else if (op->node != NULL)
+				tally.children_read++;
+			break;
+		case RECIPE_OP_UNWATCH:
+			check_unwatch(client, out, i);
+			break;
+		case RECIPE_OP_STAT:
+		case RECIPE_OP_DELETE:
+			model_check(strcmp(op->node, own) == 0,
+						"we touch our own node only");
+			break;
+		case RECIPE_OP_DELETE_STRAY:
+			model_check(is_stray(client, op->node),
+						"no create is repeated that had arrived");
+			tally.strays++;
+			break;
+		default:
+			break;
+	}
+}
+
+/* What a step put out: news for the slot, and operations to send. */
+static void
+take_output(Client *client, const RecipeOutput *out)
+{
+	const Recipe *recipe = &client->recipe;
+
+	note(client, recipe_state_name(recipe->state), out->told);
+	client->told = out->told;
+	if (recipe->state == RECIPE_ENTERING)
+		client->created = false;
+	take_waiter_news(client, out);
+	take_grant(client, out);
+	check_other_news(client, out);
+	take_owner_news(client, out);
+	take_end_news(client, out);
+	model_check(recipe->state != RECIPE_NONE || out->nops == 0,
+				"without a contender nothing is sent");
+
+	for (int i = 0; i < out->nops; i++)
+	{
+		RecipeOp	op = out->ops[i];
+
+		check_op(client, out, i);
+		if (op.kind == RECIPE_OP_CREATE || op.kind == RECIPE_OP_SET)
+			op.data = cluster_data(recipe->retain);
+		model_submit(&client->session, 0, false, MODEL_NAME, &op);
+	}
+	check_rules();
+	if (out->told & RECIPE_TOLD_CONTENDED)
+	{
+		answer_contended(client);
+		client->told = out->told;
+	}
+}
+
+static void
+step(Client *client, const RecipeInput *in)
+{
+	RecipeOutput out;
+
+	recipe_step(&client->recipe, in, &out);
+	take_output(client, &out);
+}
+
+/*
+ * Do all own the lock who exclude a client, in the list that it was given?  Who
+ * owns it has nobody ahead that excludes it.
+ */
+static bool
+only_owners_exclude(const Client *client, const ModelEntry *entry)
+{
+	for (int i = 0; i < entry->nchildren; i++)
+	{
+		const ModelNode *other = &model->nodes[entry->children[i]];
+
+		if (has_uuid_of(other, client) ||
+			!stands_ahead(other, client->recipe.sequence,
+						  client->recipe.kind == ZNODE_READER))
+			continue;
+		for (int j = 0; j < entry->nchildren; j++)
+		{
+			const ModelNode *first = &model->nodes[entry->children[j]];
+
+			if (first->contender && !has_uuid_of(first, client) &&
+				!znode_is_unordered(first->sequence) &&
+				znode_before(first->sequence, other->sequence) &&
+				!(first->shared && other->shared &&
+				  !znode_is_late(other->sequence)))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Is one ahead that is known by its name, and excludes a client? */
+static bool
+names_contender(const Client *client, const ModelEntry *entry)
+{
+	for (int i = 0; i < entry->nchildren; i++)
+	{
+		const ModelNode *other = &model->nodes[entry->children[i]];
+
+		if (strncmp(other->name, "_c_", 3) == 0 &&
+			!has_uuid_of(other, client) &&
+			stands_ahead(other, client->recipe.sequence,
+						 client->recipe.kind == ZNODE_READER))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * An answer has been heard: who asks retained owners is told to be queued only if one
+ * is ahead that waits itself, or if the last of the owners has said that it
+ * needs the lock; and if that is one of us that may keep it idle, it has said so
+ * for that.
+ */
+static void
+check_queued(const Client *client, const ModelEntry *entry)
+{
+	bool		list = entry->kind == RECIPE_OP_CHILDREN ||
+		entry->kind == RECIPE_OP_SEARCH;
+	bool		queued = (client->told & RECIPE_TOLD_QUEUED) != 0;
+
+	if (list && client->recipe.state == RECIPE_WATCHING &&
+		(client->recipe.unsure || scene->strangers))
+		model_check(!queued || names_contender(client, entry),
+			  "queued is told at once if somebody is surely ahead");
+	else if (list && client->recipe.state == RECIPE_WATCHING)
+		model_check(queued == (!client->asks_retained ||
+						 !only_owners_exclude(client, entry)),
+			  "who asks retained owners lets owners answer first");
+	else if (queued && client->recipe.state != RECIPE_AWAITING_EMPTY)
+	{
+		int			node = node_at(entry->node, entry->view);
+
+		model_check(entry->kind == RECIPE_OP_WATCH &&
+			  entry->result == RECIPE_OK && node >= 0 && !entry->persistent,
+			  "queued by what was read");
+		if (client->was_unsure)
+			return;				/* it only had to be there */
+		model_check(client->asks_retained && !is_marked_text(entry->data),
+			  "queued behind one that needs the lock");
+		model_check(strcmp(entry->data, RECIPE_REVOKE_DATA) == 0 ||
+			  !is_marked_text(model->nodes[node].data.text[0]) ||
+			  scene->answered[node] ||
+			  model->nodes[node].session == FOREIGN,
+			  "queued behind one that has answered");
+	}
+	if (client->told & RECIPE_TOLD_RETAINED)
+		model_check(entry->kind == RECIPE_OP_WATCH && is_marked_text(entry->data),
+					"retained is told of one that may not need the lock");
+}
+
+/* The list of who is behind is in, or not. */
+static void
+hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
+{
+	unsigned	told = 0;
+
+	if (client->recipe.state == RECIPE_OWNER &&
+		entry->serial == client->recipe.queue_watch)
+	{
+		if (entry->result == RECIPE_OK)
+			told = RECIPE_TOLD_ALONE;
+		else if (entry->result != RECIPE_UNKNOWN)
+		{
+			told = RECIPE_TOLD_CONTENDED;
+			tally.contended_unknown++;
+		}
+		for (int i = 0; i < entry->nchildren; i++)
+			if (stands_behind(&model->nodes[entry->children[i]],
+							  &client->recipe))
+				told = RECIPE_TOLD_CONTENDED;
+	}
+	step(client, in);
+	/* one that is not ephemeral may be taken for somebody */
+	if (told == RECIPE_TOLD_ALONE && scene->strangers)
+		told = client->told & RECIPE_TOLD_CONTENDED ?
+			RECIPE_TOLD_CONTENDED : RECIPE_TOLD_ALONE;
+	model_check(client->told == told, "who watches the queue is told who is behind");
+	if (told == RECIPE_TOLD_ALONE)
+		tally.alone++;
+	else if (told == RECIPE_TOLD_CONTENDED)
+		tally.contended++;
+}
+
+/* The answer to a check for writers is in. */
+static void
+hear_writers(Client *client, const ModelEntry *entry, const RecipeInput *in)
+{
+	unsigned	told = RECIPE_TOLD_NO_WRITER;
+
+	for (int i = 0; i < entry->nchildren; i++)
+	{
+		const ModelNode *other = &model->nodes[entry->children[i]];
+
+		if (other->contender &&
+			(!other->shared || znode_is_late(other->sequence)) &&
+			(znode_is_unordered(other->sequence) ||
+			 znode_before(client->recipe.sequence, other->sequence)))
+			told = RECIPE_TOLD_WRITER;
+	}
+	step(client, in);
+	if (told == RECIPE_TOLD_NO_WRITER && scene->strangers)
+		told = client->told;
+	model_check(client->told == told,
+				"who checks for writers is told what is behind");
+	if (told == RECIPE_TOLD_NO_WRITER)
+		tally.no_writer++;
+	else
+		tally.writer++;
+}
+
+/* What the worker learns from an answer, whatever the recipe does with it. */
+static void
+note_answer(Client *client, const ModelEntry *entry)
+{
+	bool		refused = entry->result == RECIPE_REFUSED;
+	bool		hit = false;
+
+	if (entry->kind == RECIPE_OP_SEARCH && entry->result == RECIPE_OK)
+	{
+		for (int i = 0; i < entry->nchildren; i++)
+			hit = hit || has_uuid_of(&model->nodes[entry->children[i]], client);
+		if (hit)
+			tally.search_hits++;
+		else
+			tally.search_misses++;
+	}
+	if (entry->kind == RECIPE_OP_STAT && refused)
+		client->token = true;
+	if (entry->kind == RECIPE_OP_WATCH && refused)
+		client->watch_refused = true;
+	if (entry->kind == RECIPE_OP_SET && refused)
+		client->set_refused = true;
+}
+
+/* The client hears the next answer or event. */
+static void
+deliver(Client *client)
+{
+	ModelEntry	entry;
+	RecipeInput in;
+	const char *children[MODEL_CHILDREN];
+
+	if (!model_hear(&client->session, &entry))
+	{
+		/* nobody waits for this one, but it is repeated until it is answered */
+		if (!entry.is_event && entry.kind == RECIPE_OP_DELETE_STRAY &&
+			entry.result == RECIPE_UNKNOWN && client->session.alive)
+			model_resubmit(&client->session, &entry);
+		return;
+	}
+	model_input(&entry, &in, children);
+	if (entry.is_event)
+	{
+		step(client, &in);
+		return;
+	}
+
+	if (scene->tokens && entry.kind == RECIPE_OP_CREATE &&
+		entry.result == RECIPE_OK)
+		in.token = entry.czxid;
+	note_answer(client, &entry);
+	if (client->looking && entry.kind == RECIPE_OP_CHILDREN &&
+		entry.serial == client->recipe.writer_check &&
+		entry.result != RECIPE_UNKNOWN)
+		hear_writers(client, &entry, &in);
+	else if (entry.kind == RECIPE_OP_LIST)
+		hear_list(client, &entry, &in);
+	else
+	{
+		client->was_unsure = client->recipe.unsure;
+		step(client, &in);
+		check_queued(client, &entry);
+	}
+}
+
+static void
+expire(Client *client)
+{
+	model_expire(&client->session);
+	check_rules();
+}
+
+static void
+hear_of_expiry(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_EXPIRED};
+
+	note(client, "told of expiry", client->session.id);
+	model_forget_all(&client->session);
+	step(client, &in);
+	model_check(client->session.nentries == 0,
+				"nothing is sent in an ended session");
+	model_begin_session(&client->session, client_number(client));
+	model_check(client->recipe.state == RECIPE_NONE,
+				"a contender ends with its session");
+}
+
+static void
+want(Client *client, bool shared, bool grouped, bool dir_known)
+{
+	RecipeOutput out;
+	uint8_t		uuid[ZNODE_UUID_BYTES];
+
+	model_make_uuid(uuid);
+	note(client, shared ? "wants shared" : "wants", dir_known);
+	client->active = client->wanted = true;
+	client->creates = 0;
+	client->queued = client->told_retained = client->contended = false;
+	client->set_in_use = false;
+	client->recipe.retain = client->retains;
+	client->recipe.asks_retained = client->asks_retained;
+	recipe_want(&client->recipe, uuid, kind_of(shared), grouped, dir_known,
+				&out);
+	take_output(client, &out);
+}
+
+static void
+release(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_RELEASE};
+
+	note(client, "releases", 0);
+	client->wanted = client->owner = client->looking = false;
+	client->in_use = client->giving_way = client->watches_queue = false;
+	step(client, &in);
+}
+
+/* The worker has the owner's node watched. */
+static void
+watch_revocation(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_WATCH_REVOCATION};
+
+	note(client, "watches for a revocation", 0);
+	client->guarded = true;
+	step(client, &in);
+}
+
+/* The worker asks who is behind the owner. */
+static void
+check_writers(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_CHECK_WRITERS};
+
+	note(client, "checks for writers", 0);
+	client->looking = true;
+	step(client, &in);
+}
+
+/* The worker asks to be told when others come to stand behind the owner. */
+static void
+watch_queue(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_WATCH_QUEUE};
+
+	note(client, "watches the queue", 0);
+	client->watches_queue = true;
+	step(client, &in);
+}
+
+/*
+ * The last holder gives the lock back.  It is kept if the contender says that
+ * it may be, and nobody has come yet.
+ */
+static void
+put_down(Client *client)
+{
+	if (client->retains && !client->contended)
+	{
+		note(client, "keeps the lock", 0);
+		client->in_use = false;
+	}
+	else
+		release(client);
+}
+
+static void
+take_up(Client *client)
+{
+	if (!client->giving_way)
+	{
+		note(client, "takes the lock up", 0);
+		client->in_use = true;
+	}
+}
+
+/* Somebody asks for the lock that a client owns. */
+static void
+revoke(Client *client)
+{
+	int			node = node_at(client->recipe.node, model->zxid);
+
+	if (node >= 0 && model->nodes[node].data.n < MAX_CHANGES - 5)
+	{
+		note(client, "is asked for the lock", 0);
+		model_set_data(&model->nodes[node].data, RECIPE_REVOKE_DATA);
+	}
+}
+
+/* The worker tries again what was refused, which is a delete or nothing. */
+static void
+retry(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_RETRY};
+	RecipeOutput out;
+	bool		left = client->left;
+	Recipe		before = client->recipe;
+
+	recipe_step(&client->recipe, &in, &out);
+	if (left)
+	{
+		note(client, "retries", 0);
+		tally.retried++;
+		model_check(out.nops == 1 && out.ops[0].kind == RECIPE_OP_DELETE &&
+			  out.told == 0, "a retry sends the delete that was refused");
+		client->left = false;
+		take_output(client, &out);
+	}
+	else
+		model_check(out.nops == 0 && out.told == 0 &&
+			  memcmp(&client->recipe, &before, sizeof(before)) == 0,
+			  "with nothing refused there is nothing to retry");
+}
+
+/*
+ * The worker dies and the next one resumes the session, with what the slot
+ * knows.  No answer reaches anybody, and no watch is left.
+ *
+ * The server that takes the session over is taken to be as far as the old
+ * worker had seen.  A new ZooKeeper handle does not ask that of it, so that
+ * the worker has to, by a write ahead of what the recipes send.
+ */
+static void
+restart_worker(Client *client, int applied)
+{
+	Recipe		old = client->recipe;
+	RecipeOutput out;
+
+	tally.restarts++;
+	model_lose_connection(&client->session, applied);
+	note(client, "worker restarted", applied);
+	model_forget_all(&client->session);
+	client->told_retained = client->alone = client->set_in_use = false;
+	client->watches_queue = client->owner && client->retains;
+	if (client->giving_way)
+		client->owner = client->wanted = client->giving_way = false;
+	client->token = client->left = false;
+	client->guarded = client->watch_refused = client->set_refused = false;
+	client->looking = false;
+	client->creates = 0;
+	recipe_free(&client->recipe);
+	recipe_init(&client->recipe);
+	if (!client->active)
+		return;
+	client->recipe.retain = client->retains;
+	client->recipe.asks_retained = client->asks_retained;
+	recipe_resume(&client->recipe, old.uuid, old.kind, old.grouped,
+				  client->owner ? RECIPE_RESUME_OWNED :
+				  client->wanted ? RECIPE_RESUME_WANTED :
+				  RECIPE_RESUME_RELEASING,
+				  client->created ? &client->sequence : NULL, &out);
+	take_output(client, &out);
+}
+
+/* Another client queues, or makes what is no contender. */
+static void
+foreigner_enters(const char *name, bool sequential)
+{
+	int			node;
+
+	model_make_directory(MODEL_NAME, NULL);
+	if (!sequential)
+	{
+		if (strcmp(name, ZNODE_LOCKS_DIR) == 0 ||
+			strcmp(name, ZNODE_PERMITS_DIR) == 0)
+			scene->semaphores = true;
+		else
+			scene->strangers = true;
+		if (node_at(name, model->zxid) >= 0)
+			return;
+	}
+	node = model_make_node(MODEL_NAME, name, sequential, FOREIGN, FOREIGN_DATA);
+	if (sequential && znode_is_unordered(model->nodes[node].sequence))
+		scene->ended = true;
+	model_note(-1, 0, "another client enters", model->nodes[node].sequence);
+}
+
+/* A contender that a client's cluster has, too, or that it has lost. */
+static void
+kin_enters(Client *client, const char *name, bool stray)
+{
+	int			node;
+
+	if (!model_is_made(MODEL_NAME))
+		return;
+	node = model_make_node(MODEL_NAME, name, true, client->session.id,
+						   cluster_data(false));
+	model->nodes[node].kin = !stray;
+	model->nodes[node].stray = stray;
+	note(client, stray ? "has a stray" : "has another contender",
+		 model->nodes[node].sequence);
+}
+
+/* The first node of another client or another contender, or -1. */
+static int
+first_foreigner(void)
+{
+	for (int i = model->oldest; i < model->nnodes; i++)
+		if (model->nodes[i].dzxid == 0 &&
+			(model->nodes[i].session == FOREIGN || model->nodes[i].kin))
+			return i;
+	return -1;
+}
+
+static int
+first_stray(void)
+{
+	for (int i = model->oldest; i < model->nnodes; i++)
+		if (model->nodes[i].dzxid == 0 && model->nodes[i].stray)
+			return i;
+	return -1;
+}
+
+static void
+foreigner_leaves(int node)
+{
+	model_note(-1, 0, "another client leaves", model->nodes[node].sequence);
+	model_delete_node(node);
+	check_rules();
+}
+
+/* Whatever is on its way arrives, and what was refused is tried again. */
+static void
+settle(void)
+{
+	bool		busy = true;
+
+	for (int rounds = 0; busy; rounds++)
+	{
+		model_check(rounds < 1000, "it comes to rest");
+		busy = false;
+		for (int i = 0; i < scene->nclients; i++)
+		{
+			Client	   *client = &scene->clients[i];
+
+			if (!client->session.connected)
+			{
+				busy = true;
+				if (client->session.alive)
+					model_reconnect(&client->session, client->session.seen);
+				else
+				{
+					/* what was on its way may come first, or never */
+					while (client->session.nready > 0 && model_one_in(2))
+						deliver(client);
+					hear_of_expiry(client);
+				}
+			}
+			while (client->session.nready < client->session.nentries)
+			{
+				busy = true;
+				model_execute(&client->session);
+			}
+			while (client->session.nready > 0)
+			{
+				busy = true;
+				deliver(client);
+			}
+			if (client->session.view < model->zxid)
+				model_advance(&client->session, model->zxid);
+			if (client->session.nready > 0)
+				busy = true;
+			if (client->left)
+				busy = true;
+			retry(client);
+			if (client->giving_way)
+			{
+				busy = true;
+				release(client);
+			}
+		}
+	}
+}
+
+/* At rest, there are the watches of those who wait, and no others. */
+static void
+check_watches(Client *client)
+{
+	ModelSession *session = &client->session;
+	const Recipe *recipe = &client->recipe;
+	bool		waits = recipe->state == RECIPE_WATCHING ||
+		recipe->state == RECIPE_AWAITING_EMPTY;
+	bool		guards = recipe->state == RECIPE_OWNER &&
+		client->guarded && !client->watch_refused;
+	bool		lists = model_find_claim(session, MODEL_NAME, "") != NULL;
+	const char *node = waits ? recipe->predecessor : recipe->node;
+	const ModelClaim *claim;
+
+	for (int i = 0; i < session->nwatches; i++)
+	{
+		const ModelWatch *watch = &session->watches[i];
+
+		model_check(watch->registered && watch->armed,
+					"at rest client and server agree on a watch");
+		/* that of the directory lasts until it fires */
+		model_check(watch->orphaned || watch->node[0] == '\0' ||
+					model_find_claim(session, watch->place, watch->node),
+					"no watch is left of who does not wait for it");
+	}
+	if (waits || guards)
+	{
+		claim = model_find_claim(session, MODEL_NAME, node);
+		model_check(claim != NULL && claim->serial ==
+					(waits ? recipe->serial : recipe->revocation_watch),
+					"who waits for a node, or for a revocation, has a watch");
+		model_check(model_find_watch(session, MODEL_NAME, node) != NULL,
+					"at rest worker and library agree on a watch");
+	}
+	model_check(session->nclaims == (waits || guards) + lists,
+				"nobody else has a watch");
+	model_check(!lists || client->watches_queue || !client->owner,
+				"only who watches the queue lists it");
+}
+
+/* At rest: is the queue behind an owner watched? */
+static bool
+watches_list(const Client *client)
+{
+	ModelSession *session = (ModelSession *) &client->session;
+	const ModelWatch *watch = model_find_watch(session, MODEL_NAME, "");
+
+	return watch != NULL && watch->armed && watch->registered &&
+		model_find_claim(session, MODEL_NAME, "") != NULL;
+}
+
+/* At rest, nobody waits for an idle owner, and all who wait know for whom. */
+static void
+check_retaining(const Client *client)
+{
+	const Recipe *recipe = &client->recipe;
+	int			own = node_at(recipe->node, model->zxid);
+	bool		behind = false;
+
+	if (recipe->state == RECIPE_WATCHING && !client->queued)
+	{
+		int			ahead = node_at(recipe->predecessor, model->zxid);
+
+		model_check(client->asks_retained && client->told_retained && recipe->retained_ahead &&
+			  ahead >= 0 && is_marked(&model->nodes[ahead], model->zxid),
+			  "who waits and is not queued has asked the owner");
+		for (int i = 0; i < scene->nclients; i++)
+			model_check(scene->clients[i].session.id != model->nodes[ahead].session ||
+				  scene->clients[i].set_refused,
+				  "an owner of ours that was asked has answered");
+	}
+	if (!client->owner)
+		return;
+
+	for (int i = model->oldest; i < model->nnodes; i++)
+		if (model->nodes[i].dzxid == 0 &&
+			stands_behind(&model->nodes[i], recipe))
+			behind = true;
+	if (client->watches_queue)
+	{
+		model_check(client->contended || client->alone,
+			  "at rest, who watches the queue is told");
+		model_check(client->contended || !behind,
+			  "at rest, who watches the queue knows of who is behind");
+		model_check(recipe->queue_watch == 0 ||
+			  watches_list(client),
+			  "at rest, who watches the queue has a watch");
+	}
+	if (client->retains && behind)
+	{
+		model_check(client->in_use, "nobody waits for an idle owner");
+		model_check(client->set_refused ||
+			  !is_marked(&model->nodes[own], model->zxid),
+			  "who needs the lock says so to who waits");
+	}
+}
+
+/* At rest, nobody waits for a node that its own cluster has lost. */
+static void
+check_predecessor(const Client *client)
+{
+	int			ahead;
+
+	if (client->recipe.state != RECIPE_WATCHING)
+		return;
+	ahead = node_at(client->recipe.predecessor, model->zxid);
+	model_check(ahead >= 0, "who waits has a predecessor");
+	model_check(!model->nodes[ahead].stray || model->nodes[ahead].stays ||
+		  model->nodes[ahead].session != client->session.id,
+		  "a predecessor that is a stray of our own is deleted");
+}
+
+/* At rest, who is first in the queue owns the lock, and nobody else does. */
+static void
+check_liveness(void)
+{
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		Client	   *client = &scene->clients[i];
+		bool		first = true;
+		int			own;
+
+		model_check(client->recipe.state == RECIPE_NONE ||
+			  client->recipe.state == RECIPE_WATCHING ||
+			  client->recipe.state == RECIPE_AWAITING_EMPTY ||
+			  client->recipe.state == RECIPE_OWNER,
+			  "at rest one has the lock, waits for it, or has no part in it");
+		check_watches(client);
+		model_check(client->active == client->wanted,
+			  "who does not want the lock leaves the queue");
+		if (!client->active)
+			continue;
+		if (client->recipe.state == RECIPE_AWAITING_EMPTY)
+		{
+			int			last = node_at(client->recipe.predecessor,
+									   model->zxid);
+
+			/* or for one of us that waits for such a one */
+			model_check(last >= 0 && (model->nodes[last].session == FOREIGN ||
+								znode_is_late(model->nodes[last].sequence)),
+				  "who stands by waits for another client");
+			model_check(model->dirs[MODEL_NAME][model->nodes[last].dir].czxid ==
+				  client->recipe.directory,
+				  "who stands by waits for the old directory");
+			model_check(client->queued, "who stands by is told to be queued");
+			continue;
+		}
+		own = node_at(client->recipe.node, model->zxid);
+		model_check(own >= 0, "who wants the lock is in the queue");
+		check_retaining(client);
+		check_predecessor(client);
+		for (int j = model->oldest; j < model->nnodes; j++)
+		{
+			const ModelNode *other = &model->nodes[j];
+
+			if (other->dzxid == 0 &&
+				stands_ahead(other, model->nodes[own].sequence,
+							 client->recipe.kind == ZNODE_READER))
+				first = false;
+		}
+		model_check(client->owner == first,
+			  "who is first in the queue has the lock");
+		model_check(!client->owner || client->token,
+			  "an owner comes to know its token");
+		model_check(!client->looking, "who checks for writers is told");
+		if (client->owner && client->guarded && !client->watch_refused)
+		{
+			/* unless it wrote at that moment that it needs the lock */
+			model_check(client->revoked || !was_asked(&model->nodes[own]) ||
+						scene->answered[own],
+						"a guarded owner hears that it is asked for the lock");
+			model_check(client->set_refused ||
+				  !asks_for_lock(&model->nodes[own], model->zxid),
+				  "who was asked says again who it is");
+		}
+	}
+}
+
+/* The other clients leave, and the lock goes from one of us to the next. */
+static void
+wind_up(void)
+{
+	int			node;
+	bool		wanted = true;
+
+	settle();
+	check_liveness();
+	/* strays that nobody stands right behind go with their session */
+	while ((node = first_stray()) >= 0)
+		foreigner_leaves(node);
+	while ((node = first_foreigner()) >= 0)
+		foreigner_leaves(node);
+
+	for (int rounds = 0; wanted; rounds++)
+	{
+		model_check(rounds < 10, "the lock goes round");
+		wanted = false;
+		settle();
+		check_liveness();
+		for (int i = 0; i < scene->nclients; i++)
+		{
+			wanted = wanted || scene->clients[i].wanted;
+			if (scene->clients[i].owner)
+				release(&scene->clients[i]);
+		}
+	}
+	settle();
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		model_check(!scene->clients[i].active, "released contenders are gone");
+		model_check(scene->clients[i].session.nwatches == 0, "no watch of ours is left");
+		model_check(scene->clients[i].session.nclaims == 0,
+					"nor does anybody wait for one");
+		recipe_free(&scene->clients[i].recipe);
+	}
+	model_check(model_count_at(MODEL_NAME, model->zxid) == 0, "no node of ours is left");
+}
+
+/*-------------------------------------------------------------------------
+ * The model: every small schedule
+ *
+ * One recipe on a known path - queue behind others, own, release - and on it,
+ * at every step, up to "faults" of: the connection breaks with any number of
+ * the operations sent applied; the session expires; the worker restarts; and
+ * if there are "refusals", a delete is refused.  The release comes at any
+ * step, too, and so does the retry of a refused delete.
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Scenario
+{
+	const char *title;
+	bool		shared;
+	bool		grouped;
+	bool		guarded;		/* and asked for the lock, once owned */
+	bool		root_missing;
+	bool		dir_known;		/* or so we believe */
+	bool		dir_missing;
+	const char *others[3];		/* ahead in the queue */
+	const char *kin;			/* the same, of our own session */
+	bool		stray;			/* and of nobody */
+	bool		retain;
+	bool		asks_retained;
+	bool		ahead_retains;	/* they may not need the lock, */
+	bool		ahead_denies;	/* but say that they do */
+	const char *behind;			/* comes when we own it, or before */
+	bool		in_a_row;		/* all sent is applied, then answered */
+	bool		tokens;			/* creates are answered with the czxid */
+	bool		refusals;
+	int32_t		first;			/* where the counter stands at first */
+	int			faults;
+} Scenario;
+
+static const Scenario scenarios[] = {
+	{"free lock", .dir_known = true, .faults = 2},
+	{"free lock, answers late", .dir_known = true, .in_a_row = true,
+	.faults = 2},
+	{"first use of the namespace", .root_missing = true, .dir_missing = true,
+	.in_a_row = true, .faults = 2},
+	{"directory collected behind our back", .dir_known = true,
+	.dir_missing = true, .faults = 2},
+	{"one ahead", .dir_known = true, .others = {W}, .faults = 2},
+	{"one ahead, answers late", .dir_known = true, .others = {W},
+	.in_a_row = true, .faults = 2},
+	{"two ahead", .dir_known = true, .others = {W, R}, .faults = 2},
+	{"a reader behind a writer and readers", .shared = true,
+	.dir_known = true, .others = {R, W, R}, .in_a_row = true,
+	.faults = 2},
+	{"free lock, deletes refused", .dir_known = true, .refusals = true,
+	.faults = 3},
+	{"one ahead, deletes refused", .dir_known = true, .others = {W},
+	.refusals = true, .faults = 2},
+	{"free lock, guarded, and asked for", .guarded = true, .dir_known = true,
+	.faults = 2},
+	{"one of a group", .grouped = true, .dir_known = true, .others = {W},
+	.faults = 2},
+	{"one of a group, first use of the namespace", .grouped = true,
+		.root_missing = true, .dir_missing = true, .in_a_row = true,
+	.faults = 2},
+	{"one ahead, three faults", .dir_known = true, .others = {W},
+	.faults = 3},
+	{"one ahead gives way", .asks_retained = true, .retain = true,
+		.dir_known = true, .others = {W}, .ahead_retains = true,
+	.faults = 2},
+	{"one ahead says that it needs the lock", .asks_retained = true,
+		.dir_known = true, .others = {W}, .ahead_retains = true,
+	.ahead_denies = true, .faults = 2},
+	{"one ahead never may be idle", .asks_retained = true, .dir_known = true,
+	.others = {W}, .in_a_row = true, .faults = 2},
+	{"a courteous reader behind a writer and a reader", .asks_retained = true,
+		.shared = true, .dir_known = true, .others = {R, W},
+	.ahead_retains = true, .in_a_row = true, .faults = 2},
+	{"a retained lock, and somebody comes", .retain = true,
+	.dir_known = true, .behind = W, .faults = 1},
+	{"a retained lock, and somebody comes, answers late", .retain = true,
+	.dir_known = true, .behind = R, .in_a_row = true, .faults = 1},
+	{"a retained shared lock, and a writer comes", .retain = true,
+	.shared = true, .dir_known = true, .behind = W, .faults = 1},
+	{"a retained shared lock, and a reader comes", .retain = true,
+	.shared = true, .dir_known = true, .behind = R, .faults = 1},
+	{"free lock, creates tell the token", .dir_known = true, .tokens = true,
+	.faults = 2},
+	{"two ahead, creates tell the token", .dir_known = true, .tokens = true,
+	.others = {W, R}, .faults = 2},
+	{"late, and free", .dir_known = true, .first = ZNODE_LATE_SEQUENCE,
+	.faults = 2},
+	{"late, and free, answers late", .dir_known = true,
+	.first = ZNODE_LATE_SEQUENCE, .in_a_row = true, .faults = 2},
+	{"late, one ahead", .dir_known = true, .others = {W},
+	.first = ZNODE_LATE_SEQUENCE - 1, .faults = 1},
+	{"a late reader behind a reader", .shared = true, .dir_known = true,
+	.others = {R}, .first = ZNODE_LATE_SEQUENCE - 1, .faults = 1},
+	{"late, one of a group", .grouped = true, .dir_known = true,
+	.first = ZNODE_LATE_SEQUENCE, .in_a_row = true, .faults = 2},
+	{"late, deletes refused", .dir_known = true, .refusals = true,
+	.first = ZNODE_LATE_SEQUENCE, .faults = 2},
+	{"the last number with an order", .dir_known = true, .others = {W},
+	.first = INT32_MAX - 2, .in_a_row = true, .faults = 1},
+	{"a number without order, one ahead that has one", .dir_known = true,
+	.others = {W}, .first = INT32_MAX - 1, .in_a_row = true, .faults = 1},
+	{"a number without order, as that of one ahead", .dir_known = true,
+	.others = {W}, .first = INT32_MAX, .in_a_row = true, .faults = 2},
+	{"a stray of our own ahead", .dir_known = true, .kin = W,
+	.stray = true, .faults = 2},
+	{"another one, and a stray of our own ahead, answers late",
+		.dir_known = true, .others = {W}, .kin = R, .stray = true,
+	.in_a_row = true, .faults = 2},
+	{"another contender of ours ahead", .dir_known = true, .kin = W,
+	.faults = 2}
+};
+
+static void
+play_scenario(const Scenario *scenario)
+{
+	Client	   *client;
+	bool		released = false;
+	bool		asked = false;
+	bool		denied = !scenario->ahead_denies;
+	bool		came = scenario->behind == NULL;
+	bool		kept = !scenario->retain || scenario->behind == NULL;
+	int			faults = scenario->faults;
+
+	if (scenario->root_missing)
+		model->root_czxid = 0;
+	model->first[MODEL_NAME] = scenario->first;
+	if (!scenario->dir_missing)
+		model_make_directory(MODEL_NAME, NULL);
+	for (size_t i = 0; i < lengthof(scenario->others); i++)
+		if (scenario->others[i] != NULL)
+		{
+			foreigner_enters(scenario->others[i], true);
+			strcpy(model->nodes[model->nnodes - 1].data.text[0],
+				   scenario->ahead_retains ? FOREIGN_RETAINED : FOREIGN_DATA);
+		}
+	model->refusals = scenario->refusals;
+	scene->tokens = scenario->tokens;
+	client = add_client();
+	if (scenario->kin)
+		kin_enters(client, scenario->kin, scenario->stray);
+	client->session.view = client->session.seen = model->zxid;
+	client->retains = scenario->retain;
+	client->asks_retained = scenario->asks_retained;
+	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
+
+	for (;;)
+	{
+		int			unapplied = client->session.nentries - client->session.nready;
+		bool		up = client->session.connected;
+		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
+		unsigned	nexpiries = client->session.alive && faults > 0 ? 1 : 0;
+		unsigned	nreleases = released || !client->wanted ? 0 : 1;
+		unsigned	nretries = client->left ? 1 : 0;
+		unsigned	nrefusals = 0;
+		unsigned	ncomers = came ? 0 : 1;
+		unsigned	nkeeps = kept || !client->owner ? 0 : 1;
+		unsigned	which;
+
+		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
+			client->session.entries[client->session.nready].kind == RECIPE_OP_DELETE)
+			nrefusals = 1;
+
+		/* 0: nothing special, so that the first schedule is the plain one */
+		which = model_choose(1 + nreleases + nretries + ncomers + nkeeps +
+					   nrefusals + nexpiries + 2 * nlosses);
+		if (which == 0)
+		{
+			int			node = first_foreigner();
+
+			if (scenario->guarded && client->owner && !client->guarded)
+			{
+				watch_revocation(client);
+				check_writers(client);
+			}
+			else if (client->guarded && !asked)
+			{
+				revoke(client);
+				asked = true;
+			}
+			else if (client->session.nready > 0 &&
+				!(scenario->in_a_row && up && unapplied > 0))
+				deliver(client);
+			else if (up && unapplied > 0)
+				model_execute(&client->session);
+			else if (!up && client->session.alive)
+				model_reconnect(&client->session, client->session.seen);
+			else if (!up)
+				hear_of_expiry(client);
+			else if (client->session.view < model->zxid)
+				model_advance(&client->session, model->zxid);
+			else if (client->giving_way)
+				release(client);
+			else if (node >= 0 && !denied)
+			{
+				check_retaining(client);
+				model_set_data(&model->nodes[node].data, FOREIGN_DATA);
+				denied = true;
+			}
+			else if (client->owner && !came)
+			{
+				check_retaining(client);
+				foreigner_enters(scenario->behind, true);
+				came = true;
+			}
+			else if (node >= 0)
+			{
+				check_watches(client);
+				check_retaining(client);
+				foreigner_leaves(node);
+			}
+			else if (client->left)
+				retry(client);
+			else
+				break;
+			continue;
+		}
+		which--;
+		if (which < nreleases)
+		{
+			release(client);
+			released = true;
+			continue;
+		}
+		which -= nreleases;
+		if (which < nretries)
+		{
+			retry(client);
+			continue;
+		}
+		which -= nretries;
+		if (which < ncomers)
+		{
+			foreigner_enters(scenario->behind, true);
+			came = true;
+			continue;
+		}
+		which -= ncomers;
+		if (which < nkeeps)
+		{
+			put_down(client);
+			kept = true;
+			continue;
+		}
+		which -= nkeeps;
+		faults--;
+		if (which < nrefusals)
+		{
+			model->refuse_next = true;
+			model_execute(&client->session);
+			model->refuse_next = false;
+			continue;
+		}
+		which -= nrefusals;
+		if (which < nexpiries)
+		{
+			expire(client);
+			continue;
+		}
+		which -= nexpiries;
+		if (which < nlosses)
+			model_lose_connection(&client->session, (int) which);
+		else
+			restart_worker(client, (int) (which - nlosses));
+	}
+	wind_up();
+}
+
+static void
+test_scenario(void **state)
+{
+	const Scenario *scenario = *state;
+	unsigned long run = 0;
+
+	model_reset(&hooks, true);
+	do
+	{
+		start_scene(scenario->title, run++);
+		play_scenario(scenario);
+	} while (model_next_schedule());
+	model->explore = false;
+	/* not so few that the exploration must have been cut short */
+	assert_in_range(run, 1000, ULONG_MAX);
+}
+
+/*-------------------------------------------------------------------------
+ * The model: random schedules
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Mix
+{
+	const char *title;
+	int			clients;		/* 0: one to three */
+	bool		foreigners;
+	bool		end;			/* the counter comes to its end */
+	bool		refusals;
+	bool		restarts;
+	bool		semaphores;
+	bool		retaining;		/* some keep locks, some ask for them */
+	bool		tokens;
+	bool		kin;			/* a cluster has other contenders, and strays */
+	unsigned	calm;			/* the higher, the rarer are faults */
+} Mix;
+
+static const Mix mixes[] = {
+	{"one client, faults all the time", .clients = 1, .calm = 4},
+	{"clients among themselves", .calm = 12},
+	{"clients among themselves, hardly a fault", .clients = 3, .calm = 100},
+	{"clients and foreigners", .foreigners = true, .calm = 12},
+	{"the counter ends", .clients = 3, .end = true, .calm = 100},
+	{"the counter ends, foreigners, faults", .foreigners = true, .end = true,
+	.calm = 12},
+	{"the counter ends, workers restarted", .end = true, .restarts = true,
+	.calm = 10},
+	{"operations refused", .foreigners = true, .refusals = true, .calm = 20},
+	{"workers restarted", .foreigners = true, .restarts = true, .calm = 10},
+	{"the name becomes a semaphore's", .foreigners = true,
+	.semaphores = true, .calm = 12},
+	{"creates tell the token", .foreigners = true, .restarts = true,
+	.tokens = true, .calm = 12},
+	{"strays of their own", .foreigners = true, .kin = true, .calm = 12},
+	{"strays of their own, operations refused", .refusals = true,
+	.restarts = true, .kin = true, .calm = 15},
+	{"everything", .foreigners = true, .end = true, .refusals = true,
+	.restarts = true, .semaphores = true, .calm = 10},
+	{"locks are retained, hardly a fault", .clients = 3, .retaining = true,
+	.calm = 100},
+	{"locks are retained", .foreigners = true, .retaining = true, .calm = 12},
+	{"locks are retained, operations refused", .clients = 3,
+	.refusals = true, .retaining = true, .calm = 20},
+	{"locks are retained, the counter ends", .clients = 3, .end = true,
+	.retaining = true, .calm = 50},
+	{"locks are retained, and everything", .foreigners = true, .end = true,
+		.refusals = true, .restarts = true, .semaphores = true,
+	.retaining = true, .tokens = true, .calm = 10}
+};
+
+static void
+random_foreigner(const Mix *mix)
+{
+	static const struct
+	{
+		const char *name;
+		bool		sequential;
+	}			kinds[] =
+	{
+		{W, true}, {W, true}, {R, true}, {R, true},
+		{"_c_66666666-6666-4666-8666-666666666666-__WRIT__", true},
+		{"77777777777777777777777777777777__lock__", true},
+		{"77777777777777777777777777777777__rlock__", true},
+		{"x-0123456789abcdef-", true}, {"read-", true}, {"write-", true},
+		{"leaves", false}, {"order-0000000001", false},
+		{"order-0000000004", false}, {"order--1234567890", false},
+		{"order-2147483647", false}
+	};
+	int			nforeign = 0;
+	int			node;
+	unsigned	which;
+
+	for (int i = model->oldest; i < model->nnodes; i++)
+		if (model->nodes[i].dzxid == 0 && model->nodes[i].session == FOREIGN)
+			nforeign++;
+
+	which = model_choose(4);
+	if (which == 0 && nforeign < 4 && model->nnodes < MAX_NODES - 64)
+	{
+		which = model_choose(lengthof(kinds));
+		if (mix->semaphores && model_one_in(4))
+			foreigner_enters(model_one_in(2) ? "locks" : "leases", false);
+		else
+			foreigner_enters(kinds[which].name, kinds[which].sequential);
+		if (mix->retaining && model->nodes[model->nnodes - 1].contender &&
+			model->nodes[model->nnodes - 1].session == FOREIGN)
+			strcpy(model->nodes[model->nnodes - 1].data.text[0],
+				   model_one_in(3) ? FOREIGN_RETAINED : FOREIGN_DATA);
+	}
+	else if (nforeign > 0)
+	{
+		/* not always the first: waiters give up */
+		nforeign = (int) model_choose(nforeign);
+		for (node = model->oldest; node < model->nnodes; node++)
+			if (model->nodes[node].dzxid == 0 &&
+				model->nodes[node].session == FOREIGN && nforeign-- == 0)
+				break;
+		if (which == 1)
+		{
+			if (model->nodes[node].data.n <= MAX_CHANGES)
+				model_set_data(&model->nodes[node].data, model_one_in(2) ?
+							   RECIPE_REVOKE_DATA : FOREIGN_DATA);
+		}
+		else
+			foreigner_leaves(node);
+	}
+}
+
+static void
+random_fault(const Mix *mix, Client *client)
+{
+	int			unapplied = client->session.nentries - client->session.nready;
+
+	switch (model_choose(mix->restarts ? 5 : 4))
+	{
+		case 0:
+		case 1:
+		case 2:
+			if (client->session.connected)
+				model_lose_connection(&client->session, (int) model_choose(unapplied + 1));
+			else if (client->session.alive && model_one_in(2))
+				model_drop_answers(&client->session);	/* one more server out of reach */
+			break;
+		case 3:
+			if (client->session.alive && model_one_in(3))
+			{
+				if (client->session.connected)
+					for (int n = (int) model_choose(unapplied + 1); n > 0; n--)
+						model_execute(&client->session);
+				expire(client);
+			}
+			break;
+		case 4:
+			restart_worker(client, client->session.connected ?
+						   (int) model_choose(unapplied + 1) : 0);
+			break;
+	}
+}
+
+/* The counter goes on by so much as if a month had passed. */
+static void
+approach_end(void)
+{
+	ModelDirectory *dir = model_directory_at(MODEL_NAME, model->zxid);
+	int32_t		next = (model_one_in(4) ? INT32_MAX : ZNODE_LATE_SEQUENCE) -
+		(int32_t) model_choose(4);
+
+	if (dir != NULL && model->ndirs[MODEL_NAME] < MAX_DIRS - 8 &&
+		dir->next < next)
+	{
+		model_note(-1, 0, "the counter comes to", next);
+		dir->next = next;
+	}
+}
+
+/* Whether the next contender of a client keeps its lock, and asks for it. */
+static void
+choose_retaining(const Mix *mix, Client *client)
+{
+	if (mix->retaining)
+	{
+		client->retains = !model_one_in(3);
+		client->asks_retained = !model_one_in(4);
+	}
+}
+
+static void
+random_step(const Mix *mix)
+{
+	Client	   *client = &scene->clients[model_choose(scene->nclients)];
+
+	if (model_choose(mix->calm) == 0)
+	{
+		random_fault(mix, client);
+		return;
+	}
+
+	switch (model_choose(15))
+	{
+		case 0:
+		case 1:
+			if (client->wanted)
+			{
+				if (model_one_in(client->owner ? 3 : 10))
+					release(client);
+			}
+			else if (!client->active && model->nnodes < MAX_NODES - 32)
+			{
+				choose_retaining(mix, client);
+				want(client, model_one_in(3), model_one_in(4), model_one_in(2));
+			}
+			break;
+		case 2:
+			if (mix->kin && client->session.alive &&
+				model->nnodes < MAX_NODES - 64 && model_one_in(3))
+				kin_enters(client, model_one_in(2) ? W : R, model_one_in(2));
+			else if (mix->kin && model_one_in(2) && first_foreigner() >= 0)
+				foreigner_leaves(first_foreigner());
+			else if (mix->foreigners)
+				random_foreigner(mix);
+			break;
+		case 3:
+			if (model->ndirs[MODEL_NAME] < MAX_DIRS - 8)
+				model_collect_directory(MODEL_NAME);
+			if (mix->end && model_one_in(8))
+				approach_end();
+			break;
+		case 4:
+			if (client->session.connected && client->session.view < model->zxid)
+				model_advance(&client->session, client->session.view + 1 +
+						model_choose((unsigned) (model->zxid - client->session.view)));
+			break;
+		case 5:
+		case 6:
+			if (!client->session.connected && client->session.alive)
+			{
+				unsigned	lag = (unsigned) (model->zxid - client->session.seen);
+
+				model_reconnect(&client->session, client->session.seen + model_choose(lag + 1));
+			}
+			else if (!client->session.connected && model_one_in(3))
+				hear_of_expiry(client);
+			break;
+		case 7:
+		case 8:
+			if (client->session.connected && client->session.nready < client->session.nentries)
+				model_execute(&client->session);
+			break;
+		case 9:
+			retry(client);
+			break;
+		case 10:
+		case 11:
+			if (!client->owner)
+				break;
+			switch (model_choose(mix->retaining ? 8 : 3))
+			{
+				case 0:
+					watch_revocation(client);
+					break;
+				case 1:
+					check_writers(client);
+					break;
+				case 2:
+					revoke(client);
+					break;
+				case 3:
+					if (client->session.nentries < MAX_ENTRIES / 4)
+						watch_queue(client);
+					break;
+				case 4:
+				case 5:
+				case 6:
+					put_down(client);
+					break;
+				case 7:
+					take_up(client);
+					break;
+			}
+			break;
+		default:
+			if (client->session.nready > 0)
+				deliver(client);
+			break;
+	}
+	check_rules();
+}
+
+static void
+test_random_schedules(void **state)
+{
+	const Mix  *mix = *state;
+	Tally		before = tally;
+	ModelTally	model_before = model_tally;
+
+	model_reset(&hooks, false);
+	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
+	{
+		int			nclients;
+
+		start_scene(mix->title, run);
+		nclients = mix->clients ? mix->clients : 1 + (int) model_choose(3);
+		if (mix->end)
+			model->first[MODEL_NAME] = (model_one_in(6) ? INT32_MAX :
+									 ZNODE_LATE_SEQUENCE) -
+				(int32_t) model_choose(4);
+		model->refusals = mix->refusals;
+		scene->tokens = mix->tokens;
+		switch (model_choose(3))
+		{
+			case 0:
+				model->root_czxid = 0;
+				break;
+			case 1:
+				model_make_directory(MODEL_NAME, NULL);
+				break;
+			case 2:
+				break;
+		}
+		for (int i = 0; i < nclients; i++)
+			add_client();
+		for (int steps = 100 + (int) model_choose(200); steps > 0; steps--)
+			random_step(mix);
+
+		/* who has no part in it by now joins in, and then all come to rest */
+		for (int i = 0; i < nclients; i++)
+			if (scene->clients[i].recipe.state == RECIPE_NONE && model_one_in(2) &&
+				scene->clients[i].session.alive)
+			{
+				choose_retaining(mix, &scene->clients[i]);
+				want(&scene->clients[i], model_one_in(3), model_one_in(4), false);
+			}
+		settle();
+		model->refusals = false;
+		wind_up();
+	}
+
+	/* it has come by the places that it is there for */
+	assert_true(tally.grants > before.grants + RANDOM_RUNS / 3);
+	assert_true(model_tally.losses > model_before.losses + 100);
+	assert_true(model_tally.expirations > model_before.expirations + 10);
+	assert_true(tally.lost > before.lost);
+	assert_true(model_tally.collected > model_before.collected);
+	assert_true(tally.search_hits > before.search_hits);
+	assert_true(tally.search_misses > before.search_misses);
+	assert_true(model_tally.mkdirs > model_before.mkdirs);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(model_tally.lagging_reads > model_before.lagging_reads);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(model_tally.unwatched > model_before.unwatched);
+	if (mix->foreigners)
+		assert_true(model_tally.touched > model_before.touched);
+	if (mix->foreigners)
+		assert_true(tally.passed_over > before.passed_over + 100);
+	if (mix->end)
+	{
+		assert_true(tally.late > before.late + 1000);
+		assert_true(tally.renewed > before.renewed + 500);
+		assert_true(tally.children_read > before.children_read + 20);
+		if (mix->foreigners)
+		{
+			assert_true(tally.stood_by > before.stood_by + 20);
+			assert_true(tally.ended > before.ended + 100);
+		}
+	}
+	if (mix->refusals)
+	{
+		assert_true(tally.failed > before.failed);
+		assert_true(tally.left > before.left + 100);
+		assert_true(tally.retried > before.retried + 100);
+	}
+	if (mix->restarts)
+		assert_true(tally.restarts > before.restarts);
+	if (mix->semaphores)
+		assert_true(tally.mixed > before.mixed + 100);
+	if (mix->kin)
+		assert_true(tally.strays > before.strays + 100);
+	assert_true(tally.dissolved > before.dissolved);
+	assert_true(tally.revoked > before.revoked);
+	assert_true(tally.no_writer > before.no_writer);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(tally.writer > before.writer);
+	if (mix->retaining)
+	{
+		assert_true(tally.alone > before.alone + 100);
+		assert_true(tally.contended > before.contended + 100);
+		assert_true(model_tally.list_events > model_before.list_events + 100);
+		assert_true(tally.gave_way > before.gave_way + 20);
+		assert_true(tally.set_in_use > before.set_in_use + 100);
+		assert_true(tally.told_retained > before.told_retained + 100);
+		assert_true(tally.retained_in_vain > before.retained_in_vain + 100);
+		assert_true(tally.retained_granted > before.retained_granted + 100);
+		if (mix->refusals)
+			assert_true(tally.contended_unknown > before.contended_unknown);
+	}
+	else
+		assert_true(model_tally.list_events == model_before.list_events);
+}
+
+int
+main(void)
+{
+	struct CMUnitTest explored[lengthof(scenarios)];
+	struct CMUnitTest random[lengthof(mixes)];
+	int			failed = 0;
+
+	memset(explored, 0, sizeof(explored));
+	for (size_t i = 0; i < lengthof(scenarios); i++)
+	{
+		explored[i].name = scenarios[i].title;
+		explored[i].test_func = test_scenario;
+		explored[i].initial_state = (void *) &scenarios[i];
+	}
+	memset(random, 0, sizeof(random));
+	for (size_t i = 0; i < lengthof(mixes); i++)
+	{
+		random[i].name = mixes[i].title;
+		random[i].test_func = test_random_schedules;
+		random[i].initial_state = (void *) &mixes[i];
+	}
+
+	failed += cmocka_run_group_tests_name("explored", explored, NULL, NULL);
+	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
+	return failed;
+}

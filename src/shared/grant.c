@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * grant.c
- *		What the worker does to slots: opens their mail, and tells them what has
- *		become of their contenders.
+ *		What the worker does to slots: opens their mail, and tells them what
+ *		has become of their contenders.
  *
  * Each function takes the partition locks that it needs, as slots.c tells.
  * The worker's own clock is in milliseconds, so times are converted here.
@@ -88,7 +88,8 @@ slots_list(int *nslots)
 	int			n = 0;
 
 	list = MemoryContextAllocHuge(CurrentMemoryContext,
-								  mul_size(zklock_max_locks, sizeof(ZkSlot *)));
+								  mul_size(zklock_max_locks,
+										   sizeof(ZkSlot *)));
 	slots_lock_all(LW_EXCLUSIVE);
 	slots_scan(&scan);
 	while ((slot = hash_seq_search(&scan)) != NULL)
@@ -136,8 +137,8 @@ slots_collect_mail(void)
  * slot_open_mail
  *		What does this slot of the collected chain ask for?
  *
- * Sets *next to the next slot of the chain and, for ZK_MAIL_WANT, *wanted.  The
- * slot may be gone afterwards if the answer is ZK_MAIL_NOTHING.
+ * Sets *next to the next slot of the chain and, for ZK_MAIL_WANT, *wanted.
+ * The slot may be gone afterwards if the answer is ZK_MAIL_NOTHING.
  */
 ZkMail
 slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
@@ -202,8 +203,8 @@ slot_read_contender(ZkSlot *slot, ZkContender *contender)
  *		The worker is about to create a contender under this UUID.
  *
  * Noted ahead of the create, so that the next worker can find the znode even
- * if this one does not live to see the answer.  "retain" tells that the znode
- * will say that it may be idle, and so may be.
+ * if this one does not live to see the answer.  "retain" tells that the slot
+ * may be retained, which the znode will say.
  */
 void
 slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain)
@@ -231,7 +232,8 @@ slot_set_created(ZkSlot *slot, int32 sequence)
 
 /*
  * slot_set_uncreated
- *		It does not exist any more, and is about to be created again.
+ *		The contender does not exist any more, and is about to be created
+ *		again.
  */
 void
 slot_set_uncreated(ZkSlot *slot)
@@ -280,10 +282,10 @@ slot_set_stuck(ZkSlot *slot)
  * slot_set_granted
  *		The contender owns the lock.
  *
- * If all who want it still wait for the heavyweight lock, returns when the
- * worker must look again, by slot_check_idle(); else 0.  They may be about to
- * get it; but they may also wait for somebody who in turn waits for our
- * contender.
+ * If all backends that want the slot still wait for the heavyweight lock,
+ * returns when the worker must look again, by slot_check_idle(), as of
+ * zk_now_ms(); else 0.  They may be about to get the lock; but they may also
+ * wait for a backend that in turn waits for our contender.
  */
 int64
 slot_set_granted(ZkSlot *slot)
@@ -292,7 +294,7 @@ slot_set_granted(ZkSlot *slot)
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	slot_event(slot, SLOT_GRANTED);
-	/* by now, or in a moment */
+	/* the worker watches the queue by now, or will in a moment */
 	handoff_set_watched(&slot->handoff, slot->contender.retain);
 	if (slot->state == ZK_SLOT_IDLE && !slot_has_ready_waiter(slot))
 		check_at = ms_of_us(slot->handoff.keep_until);
@@ -337,8 +339,8 @@ slot_set_contended(ZkSlot *slot)
 
 /*
  * slot_set_writers_checked
- *		The look is done: does an exclusive contender wait behind our shared
- *		one?
+ *		The check that slot_open_mail() asked for is done: does an exclusive
+ *		contender wait behind our shared one?
  */
 void
 slot_set_writers_checked(ZkSlot *slot, bool writer_behind)
@@ -454,7 +456,7 @@ slots_retire(void)
 	return !held;
 }
 
-/* Is the backend somebody's, and not one like an autovacuum worker? */
+/* Does the backend belong to a role?  An autovacuum worker does not. */
 static bool
 has_role(int pid)
 {
@@ -467,8 +469,9 @@ has_role(int pid)
  * slot_cancel_holders
  *		Another client asks for the lock: cancel what its holders are running.
  *
- * Returns how many they are, as slots_cancel_holders() does.  It is not known who
- * asks, so processes that belong to no role are left alone.
+ * Returns how many were canceled: not those in their commit, which ends by
+ * itself.  It is not known who asks, so processes that belong to no role are
+ * left alone.
  */
 int
 slot_cancel_holders(ZkSlot *slot)
@@ -520,7 +523,7 @@ slot_check_idle(ZkSlot *slot, int64 now_ms)
  * slot_give_up_idle
  *		Give up the slot if it is only retained, to make room for others.
  *
- * Returns whether it was.  The worker must see to its release.
+ * Returns whether it was given up.  The worker must see to its release.
  */
 bool
 slot_give_up_idle(ZkSlot *slot)

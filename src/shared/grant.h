@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * grant.h
- *		What the worker does to slots: opens their mail, and tells them what has
- *		become of their contenders.
+ *		What the worker does to slots: opens their mail, and tells them what
+ *		has become of their contenders.
  *
  * Copyright (c) 2026, zklock developers
  *

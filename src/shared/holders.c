@@ -20,7 +20,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-/* "boot" is when zk_now_us() was 0. */
+/* "boot" is when zk_now_us() was 0; the partition lock is held. */
 static void
 fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 		 TimestampTz boot)
@@ -114,11 +114,11 @@ is_one_of(int pid, const int *pids, int npids)
 
 /*
  * slots_cancel_holders
- *		Cancel what the backends of slots_holders() are running, of which the
- *		caller may have left out some.
+ *		Cancel what these backends of slots_holders() are running, if they
+ *		still hold the lock.
  *
- * Returns how many they are, without those that do not hold the lock any more,
- * or are in their commit: that ends by itself.
+ * Returns how many were canceled: not those that do not hold the lock any
+ * more, and not those in their commit, which ends by itself.
  */
 int
 slots_cancel_holders(const char *path, const int *pids, int npids)

@@ -99,8 +99,8 @@ key_shorten(int root, const char *name, char short_key[ZK_SHORT_KEY_SIZE])
 void
 key_read(const char *short_key, char key[ZK_SLOT_KEY_SIZE])
 {
-	snprintf(key, ZK_SLOT_KEY_SIZE, "%s/%s", keys->roots[root_of_key(short_key)],
-			 short_key + ZK_ROOT_DIGITS);
+	snprintf(key, ZK_SLOT_KEY_SIZE, "%s/%s",
+			 keys->roots[root_of_key(short_key)], short_key + ZK_ROOT_DIGITS);
 }
 
 /*
@@ -128,7 +128,8 @@ key_read_path(const char *short_key, char path[ZNODE_PATH_SIZE])
 int
 root_of_key(const char *short_key)
 {
-	return (short_key[0] - FIRST_DIGIT) * ROOT_BASE + short_key[1] - FIRST_DIGIT;
+	return (short_key[0] - FIRST_DIGIT) * ROOT_BASE +
+		short_key[1] - FIRST_DIGIT;
 }
 
 /*

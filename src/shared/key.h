@@ -18,9 +18,9 @@
 #include "core/znode.h"
 
 /*
- * A slot's key is the path of its lock directory.  Slots of the same directory
- * that serve something else than exclusive locks add a mark: ZK_KEY_MARK, which
- * no path can contain, and something that tells them apart.
+ * A slot's key is the path of its lock directory.  A slot that serves
+ * something else than exclusive locks adds a mark: ZK_KEY_MARK, which no path
+ * can contain, and something that tells such slots apart.
  */
 #define ZK_KEY_MARK			"//"
 #define ZK_KEY_MARK_SIZE	10

@@ -3,15 +3,15 @@
  * mail.c
  *		The worker's mail: which slots it must look at.
  *
- * The mail is a chain through what is mailed, so it can never be full.  It
- * says only that there is something to see; what that is follows from the
- * state of what is mailed, so a new worker needs no old mail.
+ * The mail is a chain through the slots themselves, so it can never be full.
+ * It says only that there is something to see; a slot's state tells the rest,
+ * so a new worker needs no old mail.
  *
  * Locking protocol.  The chain's head and links, the worker's latch and "held"
  * are read and changed under the spinlock, which may be taken inside any
- * LWLock.  Once the worker has collected a chain, its links belong to whoever
- * guards the members: slots.c guards those of slots by the partition lock, and
- * mails no slot again until the worker has opened its mail.
+ * LWLock.  Once the worker has collected a chain, the partition locks of
+ * slots.c guard its links: no slot is mailed again until the worker has opened
+ * its mail.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -67,7 +67,7 @@ mail_startup_shmem(void)
 
 /*
  * mail_put
- *		Add to the chain what is not in it, and wake the worker.
+ *		Add a node that is not in the chain, and wake the worker.
  */
 void
 mail_put(slist_node *node)

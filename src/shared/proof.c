@@ -115,10 +115,10 @@ proof_ask(void)
 bool
 proof_is_given(uint32 ticket)
 {
-	bool		given = (int32) (pg_atomic_read_u32(&proof->given) - ticket) >= 0;
+	uint32		latest = pg_atomic_read_u32(&proof->given);
 
 	pg_read_barrier();
-	return given;
+	return (int32) (latest - ticket) >= 0;
 }
 
 /*

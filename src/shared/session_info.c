@@ -51,14 +51,18 @@ session_info_request_shmem(void)
 
 /*
  * session_info_startup_shmem
- *		Create or attach to what is known of the session; AddinShmemInitLock
- *		is held.
+ *		Create or attach to what is known of the session; for the
+ *		shmem_startup_hook.
  */
 void
 session_info_startup_shmem(void)
 {
 	bool		found;
 
+	/* in case this is a restart within the postmaster */
+	session = NULL;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	session = ShmemInitStruct(ZK_TRANCHE, sizeof(SessionShared), &found);
 	if (!found)
 	{
@@ -68,6 +72,7 @@ session_info_startup_shmem(void)
 		session->info.timeout = zklock_session_timeout;
 	}
 	session_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
+	LWLockRelease(AddinShmemInitLock);
 }
 
 /*

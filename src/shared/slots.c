@@ -115,7 +115,8 @@ void
 slots_request_shmem(void)
 {
 	RequestAddinShmemSpace(sizeof(SlotsShared));
-	RequestAddinShmemSpace(hash_estimate_size(zklock_max_locks, sizeof(ZkSlot)));
+	RequestAddinShmemSpace(hash_estimate_size(zklock_max_locks,
+											  sizeof(ZkSlot)));
 	RequestNamedLWLockTranche(ZK_TRANCHE, ZK_PARTITIONS);
 	keys_request_shmem();
 	mail_request_shmem();
@@ -587,7 +588,7 @@ slot_lose_holders(ZkSlot *slot)
 	}
 }
 
-/* Note what the worker is to keep in ZooKeeper for the slot. */
+/* Note which contender the worker is to keep in ZooKeeper for the slot. */
 static void
 want_contender(ZkSlot *slot)
 {
@@ -597,7 +598,7 @@ want_contender(ZkSlot *slot)
 	slot->contender.asker_pid = slot->ask.pid;
 }
 
-/* The contender is no more, and so is what the cluster has owned by it. */
+/* The contender is gone, and with it all that the cluster owned by it. */
 static void
 end_contender(ZkSlot *slot)
 {

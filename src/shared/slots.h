@@ -86,7 +86,7 @@ typedef struct ZkSlot
 	uint8		refusal;		/* ZkRefusal: news for the waiter that asked */
 	bool		queued;			/* WANTED, RELEASING: may take long */
 	bool		reserved;		/* for a backend that takes several together */
-	bool		asked;			/* somebody waits for a contender: see "ask" */
+	bool		asked;			/* a backend waits for a contender: see "ask" */
 	bool		mailed;			/* in the worker's mail */
 	bool		check_wanted;	/* see ZK_MAIL_CHECK_WRITERS */
 	bool		writer_behind;	/* seen at checked_at, behind our readers */

@@ -30,8 +30,8 @@
  *		it.
  *
  * To be called ahead of waiting for the heavyweight lock, so that a holder
- * sees that there is somebody to hand the slot to.  A backend wants or holds a
- * slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
+ * sees that there is a backend to hand the slot to.  A backend wants or holds
+ * a slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
  * the contender that it needs; "session" is for zk_locks only; "together" is
  * for slots_take_together().
  *
@@ -85,8 +85,8 @@ note_ask(ZkProcLock *proc, int permits)
 }
 
 /*
- * A backend that had asked for a contender is gone.  Others may have asked, too,
- * and need not ask again: they may be waiting for the heavyweight lock.
+ * A backend that had asked for a contender is gone.  Others may have asked,
+ * too, and need not ask again: they may be waiting for the heavyweight lock.
  */
 static void
 retract_ask(ZkSlot *slot)
@@ -183,7 +183,7 @@ try_join(ZkProcLock *proc)
 	int64		age = now - slot->checked_at;
 	bool		fresh;
 
-	/* what was seen after we came is an answer, however old it is */
+	/* a check after we came is an answer, however long ago it was */
 	fresh = age < (int64) zklock_handoff_quantum * 1000 ||
 		(slot->writer_behind ? age < RECHECK_TIME :
 		 slot->checked_at >= proc->since);
@@ -262,9 +262,9 @@ slot_ask_for_others(const char *key)
  *
  * The caller must want the slot and have the heavyweight lock of its name.
  * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_TAKEN, the
- * caller goes on wanting the slot; the condition variable of the slot is broadcast
- * when another try is worthwhile.  ZK_REFUSED sets *refusal, and with
- * ZK_REFUSAL_PERMITS *permits_found, once.
+ * caller goes on wanting the slot; the condition variable of the slot is
+ * broadcast when another try is worthwhile.  ZK_REFUSED sets *refusal, and
+ * with ZK_REFUSAL_PERMITS *permits_found, once.
  */
 ZkTake
 slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
@@ -303,7 +303,8 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 					take(proc, now);
 				break;
 			case ZK_SLOT_HELD:
-				result = znode_is_shared(proc->kind) ? try_join(proc) : ZK_QUEUED;
+				result = znode_is_shared(proc->kind) ?
+					try_join(proc) : ZK_QUEUED;
 				break;
 		}
 	slot_unlock(slot);
@@ -579,7 +580,7 @@ slot_is_mine(ZkProcLock *proc, int64 *token)
  * slot_begin_commit
  *		As slot_is_mine(), for the check ahead of a commit.
  *
- * If so, the backend is not canceled any more when the lock is lost, until
+ * If so, the backend is not canceled any more, even if the lock is lost, until
  * slot_end_commit().
  */
 bool
@@ -588,7 +589,7 @@ slot_begin_commit(ZkProcLock *proc)
 	ZkSlot	   *slot = proc->slot;
 	bool		mine;
 
-	/* shared will do: only the worker looks, and only under an exclusive lock */
+	/* shared will do: whoever reads it has the exclusive lock */
 	slot_lock(slot, LW_SHARED);
 	mine = is_held(proc);
 	proc->committing = mine;

@@ -225,10 +225,10 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 }
 
 /*
- * We have the heavyweight lock, so nobody of this cluster can be first in line
- * in the other mode.  A contender of that mode that the cluster has all the
- * same would stand in our way, and wait for us.  It may come while we wait, so
- * this is done again and again.
+ * We have the heavyweight lock, so no backend of this cluster can take the lock
+ * in the other mode.  If the cluster has a contender of that mode all the same,
+ * we would wait for it, and it for us: give it up.  It may come while we wait,
+ * so each turn of the wait does this.
  */
 static void
 yield_other_mode(const HeldLock *lock)
@@ -386,9 +386,9 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 }
 
 /*
- * The first tier of several locks, in the order of their paths, which all
- * callers share.  While we wait for one, the cluster must not keep those that
- * we are first in line for.
+ * The first tier of several locks, in the order of their paths, which is the
+ * same for all callers.  While we wait for one, the cluster must not keep those
+ * of which we have the heavyweight lock: nobody here could take them.
  */
 static bool
 acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
@@ -430,9 +430,9 @@ want_slots(const ZkRequest *request)
 }
 
 /*
- * The latest holds of these locks, which are of the transaction, are the
- * session's from now on: all or none.  Only now, so that an error on the way
- * here leaves nothing behind.
+ * Make the latest holds of these locks, which are of the transaction, the
+ * session's: all or none.  That comes last, so that an earlier error leaves no
+ * hold behind.
  */
 static void
 make_session_scoped(HeldLock **locks, int nlocks)

@@ -7,8 +7,9 @@
  * transaction.  The row lock makes every later one wait for the end of that
  * transaction, and an earlier one that comes too late finds a higher token.
  *
- * Whoever may take locks may do so, but only through here: the statement runs
- * as the owner of the table, who alone may write to it.  The table is the one
+ * Every role that may take locks may write its token, but only through this
+ * room: the statement runs as the owner of the table, and no other role may
+ * write to it.  The table is the one
  * in the schema of the calling function, that is, of the extension; the
  * statement names it in full and depends on no search_path.
  *
@@ -72,7 +73,7 @@ PG_FUNCTION_INFO_V1(zk_fences_keep);
 static SPIPlanPtr fence_plan = NULL;
 static Oid	fence_table = InvalidOid;
 
-/* A statement of ours is running, and the triggers let it pass. */
+/* A statement of this room is running: the triggers let it pass. */
 static bool writing = false;
 
 /* The rows of a TRUNCATE under way, in TopTransactionContext, or NULL. */
@@ -220,9 +221,10 @@ fence_write(Oid function, const char *name, int64 token)
 		elog(ERROR, "SPI_finish failed");
 
 	/*
-	 * We cannot tell a later holder, which is gone when the caller tries
-	 * again, from ZooKeeper's data having been lost, after which the caller
-	 * might try for ever.  Who knows the date of the loss can.
+	 * Two cases look alike to us: a later holder, which is gone when the
+	 * caller tries again; and a loss of ZooKeeper's data, after which the
+	 * caller might try for ever.  An administrator who knows the date of the
+	 * loss can tell them apart.
 	 */
 	if (highest > token)
 		ereport(ERROR,
@@ -299,8 +301,8 @@ put_rows_back(Relation table)
  * zk_fences_keep() returns trigger
  *
  * Of the table zk_fences, for replication only (ENABLE REPLICA TRIGGER): each
- * database keeps its own tokens.  Changes of rows are left out, and a TRUNCATE
- * is made up for.
+ * database keeps its own tokens.  Changes of rows are left out; the rows that a
+ * TRUNCATE removes are put back.
  */
 Datum
 zk_fences_keep(PG_FUNCTION_ARGS)

@@ -220,9 +220,9 @@ add_holds(HeldLock *lock, Hold added)
 }
 
 /*
- * Take the entries from number "kept" on off the stack.  They are still there to
+ * Take all entries but the lowest "kept" off the stack.  Their memory can still
  * be read: the caller goes through them from below, and adds again those that
- * stay, which takes no more room than they had.
+ * stay, which take no more room than before.
  */
 static void
 take_off_holds(HeldLock *lock, int kept)
@@ -272,8 +272,8 @@ hold_push(HeldLock *lock)
 }
 
 /*
- * Give up a lock of which no hold is left: the slot at once, the heavyweight
- * lock when its resource owner goes.
+ * Give up a lock that has no hold left: the slot now.  The heavyweight lock
+ * goes with its resource owner, or the caller releases it.
  */
 static void
 drop_held(HeldLock *lock)
@@ -288,7 +288,7 @@ drop_held(HeldLock *lock)
 	hold_forget(lock);
 }
 
-/* Tell zk_locks of what scope the remaining holds are. */
+/* Tell zk_locks the scope of the remaining holds. */
 static void
 show_scope(HeldLock *lock)
 {
@@ -359,8 +359,8 @@ latest_live_hold(const HeldLock *lock)
 }
 
 /*
- * Mark the latest of the holds of an entry that is not marked: those above it
- * are.
+ * Mark the latest hold of entry "number" as undone.  The entry is not marked,
+ * all entries above it are.
  */
 static void
 mark_hold(HeldLock *lock, int number)
@@ -377,7 +377,7 @@ mark_hold(HeldLock *lock, int number)
 	lock->nundone++;
 	touch(lock);
 
-	/* it leaves its entry, and joins that above or below, or has its own */
+	/* it leaves its entry, and joins the one above or below, or gets a new one */
 	if (--holds[number].count == 0)
 	{
 		lock->nholds--;
@@ -400,7 +400,7 @@ mark_hold(HeldLock *lock, int number)
 	lock->nholds++;
 }
 
-/* What is left of a lock when holds have been removed. */
+/* Holds of a lock have been removed: go on with the others, or drop it. */
 static void
 settle_held(HeldLock *lock)
 {
@@ -411,10 +411,10 @@ settle_held(HeldLock *lock)
 }
 
 /*
- * Take from the stack what goes now, and give back the heavyweight lock for
- * holds of the session.  Those of the transaction are released too if
- * "transaction_too", else by their resource owner.  The lock is gone
- * afterwards if nothing is left.
+ * Remove the holds for which "goes" is true, and release the heavyweight lock
+ * for those of the session.  For those of the transaction its resource owner
+ * does so, or this function if "transaction_too".  The lock is gone afterwards
+ * if no hold is left.
  */
 static void
 remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
@@ -443,7 +443,7 @@ remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
 		heavyweight_unlock(&tag, mode, false, of_transaction);
 }
 
-/* The same for the latest hold, if none is marked, and at once. */
+/* The same for the latest hold of any scope, if no hold is marked. */
 static void
 remove_latest(HeldLock *lock)
 {
@@ -473,9 +473,9 @@ is_of_session(const Hold *hold)
 }
 
 /*
- * May a hold go at once?  If the transaction has changed nothing and is in no
- * savepoint; else what it has done under the lock must be visible before
- * anybody else gets it.
+ * May a hold go at once?  Yes, if the transaction has changed nothing and is in
+ * no savepoint.  Else its changes must be visible before anybody else gets the
+ * lock.
  */
 static bool
 may_release_now(void)
@@ -487,8 +487,8 @@ may_release_now(void)
  * hold_release
  *		Undo the latest hold under a key that is not undone yet.
  *
- * At once if that is possible; else the hold is only marked, and the lock goes
- * with the transaction.  Returns false if there is no such hold.  Warns if the
+ * If possible, it goes at once; else it is only marked, and goes with the
+ * transaction.  Returns false if there is no such hold.  Warns if the
  * lock has been lost meanwhile.
  */
 bool
@@ -558,8 +558,8 @@ holds_discard_session(void)
 }
 
 /*
- * At the end of the session: end its last transaction, and give back what is
- * left, ahead of the lock manager.
+ * At the end of the session: end its last transaction, and release the
+ * remaining locks, ahead of the lock manager.
  */
 static void
 release_at_exit(int code pg_attribute_unused(),
@@ -572,10 +572,10 @@ release_at_exit(int code pg_attribute_unused(),
 }
 
 /*
- * A subtransaction ends.  If it is rolled back its holds go, and so do its marks;
- * not so what it has done to holds of the session, as with advisory locks.  If
- * it is released they are its parent's.  Returns false if nothing is left of
- * the lock.
+ * A subtransaction ends.  If it is rolled back, its holds go, and its marks on
+ * holds of the transaction; what it has done to holds of the session stays, as
+ * with advisory locks.  If it is released, holds and marks become its parent's.
+ * Returns false if no hold of the lock is left.
  */
 static bool
 end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,

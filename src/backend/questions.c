@@ -3,8 +3,8 @@
  * questions.c
  *		What a backend asks of ZooKeeper, by way of the worker.
  *
- * The functions here wait for an answer from elsewhere, which those of views.c
- * never do: they show what is in shared memory.
+ * The functions here wait for an answer of ZooKeeper.  Those of views.c show
+ * what is in shared memory, and never wait.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -56,9 +56,9 @@ end_asking(int code pg_attribute_unused(), Datum arg)
 }
 
 /*
- * Ask, and wait for the answer: asking->answer is NULL if it is not there at
- * the deadline (zk_now_ms(), or -1), or if there was no session for as long as
- * one would live.  The caller ends the asking, in case of an error too.
+ * Ask, and wait for the answer.  asking->answer is NULL if it has not come by
+ * the deadline (of zk_now_ms(), or -1), or if there was no session for as long
+ * as one would live.  The caller calls end_asking(), after an error too.
  */
 static void
 ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
@@ -90,7 +90,7 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 	ConditionVariableCancelSleep();
 }
 
-/* Fail if ZooKeeper did not say what we asked. */
+/* Fail if the question was refused. */
 static void
 check_answer(const ZkAnswer *answer, const ZkLockName *lock)
 {
@@ -129,8 +129,8 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock)
 }
 
 /*
- * Bytes that may be anything, as printable ASCII, backslashes doubled and the
- * rest as \xNN; as much of it as there is room for.
+ * Show any bytes as printable ASCII, with backslashes doubled and the other
+ * bytes as \xNN.  What does not fit into buf is left out.
  */
 static void
 escape_bytes(const char *bytes, int len, char *buf, size_t size)
@@ -295,9 +295,10 @@ zk_queue(PG_FUNCTION_ARGS)
 }
 
 /*
- * May the user cancel that backend?  As with pg_cancel_backend(), what belongs to
- * a superuser, or to nobody, such as an autovacuum worker, only a superuser may
- * cancel; else the privilege to call the function is enough.  Warns if not.
+ * May the user cancel that backend?  As with pg_cancel_backend(), only a
+ * superuser may cancel a backend of a superuser or of no role, such as an
+ * autovacuum worker; else the privilege to call the function is enough.  Warns
+ * if the user may not.
  */
 static bool
 may_cancel(const PGPROC *proc, int pid, const ZkLockName *lock)
@@ -317,7 +318,7 @@ may_cancel(const PGPROC *proc, int pid, const ZkLockName *lock)
 	return false;
 }
 
-/* Cancel what the holders of this cluster are running, if the user may. */
+/* Cancel the statements of this cluster's holders, if the user may. */
 static int
 cancel_local_holders(const ZkLockName *lock)
 {
@@ -341,9 +342,9 @@ cancel_local_holders(const ZkLockName *lock)
 /*
  * zk_cancel_holder(name text) returns integer
  *
- * Have the running statements of those cancelled who hold a lock: of backends
- * of this server at once; other clients are asked to do so, by the data that
- * Curator's Revoker writes.  Returns how many were.
+ * Cancel the running statements of the holders of a lock: those of backends of
+ * this server at once.  Other clients are asked to give the lock up, by the data
+ * that Curator's Revoker writes.  Returns how many were cancelled or asked.
  *
  * Errors: as of zk_queue(); but if a backend of this server has been
  * cancelled, 57P03 is only a WARNING.
@@ -377,7 +378,7 @@ zk_cancel_holder(PG_FUNCTION_ARGS)
 
 /*
  * ask_owner
- *		What the first contender for a lock says that it is, for a log message.
+ *		How the first contender for a lock describes itself, for the log.
  *
  * In printable ASCII, whatever the encodings; false if it is not known within
  * the timeout.  Throws nothing but interrupts.  May be called while the caller

@@ -13,7 +13,9 @@
 #ifndef ZKLOCK_ACQUIRE_H
 #define ZKLOCK_ACQUIRE_H
 
-#include "shared/slots.h"
+#include "core/znode.h"
+#include "shared/refusal.h"
+#include "shared/session_info.h"
 
 /* No limit but lock_timeout: see acquire_locks(). */
 #define ZK_NO_TIMEOUT	(-1)

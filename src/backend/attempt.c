@@ -18,6 +18,10 @@
 
 #include "access/xact.h"
 #include "backend/attempt.h"
+#include "backend/holds.h"
+#include "shared/clock.h"
+#include "shared/stats.h"
+#include "shared/take.h"
 #include "utils/memutils.h"
 
 /* What acquire.c changes as the call goes on; the rest changes here only. */

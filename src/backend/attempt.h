@@ -14,6 +14,7 @@
 #define ZKLOCK_ATTEMPT_H
 
 #include "backend/holds.h"
+#include "shared/procs.h"
 #include "shared/stats.h"
 
 typedef struct Attempt

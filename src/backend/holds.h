@@ -13,8 +13,10 @@
 #ifndef ZKLOCK_HOLDS_H
 #define ZKLOCK_HOLDS_H
 
+#include "core/znode.h"
 #include "lib/ilist.h"
-#include "shared/slots.h"
+#include "shared/key.h"
+#include "shared/procs.h"
 #include "storage/lock.h"
 
 struct Hold;

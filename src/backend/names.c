@@ -30,10 +30,13 @@
 #include "access/parallel.h"
 #include "backend/names.h"
 #include "catalog/namespace.h"
+#include "core/znode.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/key.h"
 #include "shared/settings.h"
+#include "shared/slots.h"
 #include "utils/builtins.h"
 
 /* Ends the key of the slot that the readers of a lock share. */

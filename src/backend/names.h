@@ -13,7 +13,8 @@
 #ifndef ZKLOCK_NAMES_H
 #define ZKLOCK_NAMES_H
 
-#include "shared/slots.h"
+#include "core/znode.h"
+#include "shared/key.h"
 
 /* A lock as an SQL function names it. */
 typedef struct ZkLockName

@@ -16,6 +16,8 @@
 #include "postgres.h"
 
 #include "backend/patience.h"
+#include "shared/clock.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
 #include "utils/timestamp.h"
 

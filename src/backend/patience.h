@@ -13,7 +13,7 @@
 #ifndef ZKLOCK_PATIENCE_H
 #define ZKLOCK_PATIENCE_H
 
-#include "shared/slots.h"
+#include "shared/session_info.h"
 
 extern int64 zk_time_left(int64 deadline);
 extern int64 zk_session_patience(int64 called_at, int64 *since,

@@ -3,10 +3,11 @@
  * answers.c
  *		The worker's answers to the questions of backends.
  *
- * One ZkQuery is one question that is being answered; there is room for one to
- * each box of shared/questions.c.  Answers of the server go in, operations come
- * out, and in the end an answer for the backend.  A query begins with a search,
- * so that it sees what was done anywhere before it was asked.  The states:
+ * An Answer is that to one question, from when the worker collects it; there
+ * is room for one to each box of shared/questions.c.  What the server answers
+ * goes in, operations come out, and in the end a ZkAnswer for the backend.  An
+ * answer begins with a search, so that it sees what was done anywhere before
+ * the question was asked.  The states:
  *
  *	IDLE		collected -> WAITING
  *	WAITING		begin -> LISTING: search the lock directory
@@ -26,13 +27,13 @@
  *				set no node: it has left meanwhile
  *				set refused: note that; it is the answer if none was ok
  *				all are set -> IDLE: answer
- *	any			unknown; session expired -> LISTING, all anew; or, if nobody
- *				  waits for the answer any more, -> IDLE
- *				nobody waits when the lists are in -> IDLE
+ *	any			unknown; session expired -> LISTING, all anew; or, if no
+ *				  backend waits for the answer any more, -> IDLE
+ *				no backend waits when the lists are in -> IDLE
  *				another question is collected from this box -> WAITING
  *
- * Each beginning gives the query another owner id, so that answers to
- * operations of before are no longer its own.  No more than MAX_OPEN
+ * Each beginning gives the answer another owner id, so that what the server
+ * answers to operations of before is no longer its own.  No more than MAX_OPEN
  * operations are out at a time: those of contenders go in the same flights,
  * and must not wait for all of a long queue to be read.
  *
@@ -45,31 +46,34 @@
  */
 #include "postgres.h"
 
+#include "core/recipe.h"
+#include "core/znode.h"
 #include "lib/stringinfo.h"
 #include "shared/questions.h"
+#include "shared/refusal.h"
 #include "utils/memutils.h"
 #include "worker/answers.h"
 #include "worker/session.h"
 
-/* How many operations of one query may be out at a time. */
+/* How many operations of one answer may be out at a time. */
 #define MAX_OPEN		256
 
-typedef enum QueryState
+typedef enum AnswerState
 {
-	QUERY_IDLE,
-	QUERY_WAITING,
-	QUERY_LISTING,
-	QUERY_READING,
-	QUERY_REVOKING
-} QueryState;
+	ANSWER_IDLE,
+	ANSWER_WAITING,
+	ANSWER_LISTING,
+	ANSWER_READING,
+	ANSWER_REVOKING
+} AnswerState;
 
 /* Where a contender stands, in the order in which they are told. */
-typedef enum QueryPlace
+typedef enum AnswerPlace
 {
 	PLACE_NAME,					/* the lock directory */
 	PLACE_LEASES,				/* of a semaphore: has a permit */
 	PLACE_LOCKS					/* of a semaphore: waits for one */
-} QueryPlace;
+} AnswerPlace;
 
 static const char *const place_directory[] = {
 	[PLACE_NAME] = NULL,
@@ -77,9 +81,9 @@ static const char *const place_directory[] = {
 	[PLACE_LOCKS] = ZNODE_LOCKS_DIR,
 };
 
-typedef struct QueryEntry
+typedef struct AnswerEntry
 {
-	QueryPlace	place;
+	AnswerPlace	place;
 	const char *node;
 	ZnodeContender contender;
 	bool		gone;
@@ -88,36 +92,36 @@ typedef struct QueryEntry
 	int64		ctime;
 	int			data_len;		/* -1: none */
 	const char *data;
-} QueryEntry;
+} AnswerEntry;
 
-typedef struct ZkQuery
+typedef struct Answer
 {
-	QueryState	state;
+	AnswerState	state;
 	uint32		owner;			/* id of its operations */
 	uint32		serial;			/* of the question in its box */
 	ZkQuestion	question;
 	char		path[ZNODE_PATH_SIZE];
 	MemoryContext context;		/* of the entries and what they point to */
-	QueryEntry *entries;
+	AnswerEntry *entries;
 	int			nentries;
 	int			maxentries;
 	int			next;			/* the first entry that no operation is for */
 	int			open;			/* operations that are not answered */
 	int			revoked;
 	int			error;			/* of a set that was refused, or 0 */
-} ZkQuery;
+} Answer;
 
-static ZkQuery queries[ZK_QUESTION_BOXES];
+static Answer answers[ZK_QUESTION_BOXES];
 static uint32 last_attempt = 0;
 
 static void
-send_op(ZkQuery *query, RecipeOpKind kind, QueryPlace place, const char *node,
+send_op(Answer *answer, RecipeOpKind kind, AnswerPlace place, const char *node,
 		uint32 serial)
 {
 	RecipeOp	op = {.kind = kind,.serial = serial,.node = node};
 	char		directory[ZNODE_PATH_SIZE + 8];
 
-	strlcpy(directory, query->path, sizeof(directory));
+	strlcpy(directory, answer->path, sizeof(directory));
 	if (place_directory[place])
 	{
 		strlcat(directory, "/", sizeof(directory));
@@ -125,74 +129,74 @@ send_op(ZkQuery *query, RecipeOpKind kind, QueryPlace place, const char *node,
 	}
 	if (kind == RECIPE_OP_SET)
 		op.data = RECIPE_REVOKE_DATA;
-	session_submit(query->owner, directory, &op, 0);
-	query->open++;
+	session_submit(answer->owner, directory, &op, 0);
+	answer->open++;
 }
 
 static int
-box_of(const ZkQuery *query)
+box_of(const Answer *answer)
 {
-	return query - queries;
+	return answer - answers;
 }
 
 static void
-forget(ZkQuery *query)
+forget(Answer *answer)
 {
-	if (query->context)
-		MemoryContextDelete(query->context);
-	query->context = NULL;
-	query->entries = NULL;
-	query->nentries = 0;
-	query->maxentries = 0;
-	query->next = 0;
-	query->open = 0;
-	query->revoked = 0;
-	query->error = 0;
-	query->owner = 0;
-	query->state = QUERY_IDLE;
+	if (answer->context)
+		MemoryContextDelete(answer->context);
+	answer->context = NULL;
+	answer->entries = NULL;
+	answer->nentries = 0;
+	answer->maxentries = 0;
+	answer->next = 0;
+	answer->open = 0;
+	answer->revoked = 0;
+	answer->error = 0;
+	answer->owner = 0;
+	answer->state = ANSWER_IDLE;
 }
 
 /* Begin to answer a question, or begin again. */
 static void
-start(ZkQuery *query)
+start(Answer *answer)
 {
-	forget(query);
-	if (!question_is_open(box_of(query), query->serial))
+	forget(answer);
+	if (!question_is_open(box_of(answer), answer->serial))
 		return;
-	query->context = AllocSetContextCreate(TopMemoryContext, "zklock query",
+	answer->context = AllocSetContextCreate(TopMemoryContext, "zklock answer",
 										   ALLOCSET_DEFAULT_SIZES);
 	last_attempt++;
-	query->owner = ANSWERS_OWNER |
-		((last_attempt * ZK_QUESTION_BOXES + box_of(query)) & ~ANSWERS_OWNER);
-	query->state = QUERY_LISTING;
-	send_op(query, RECIPE_OP_SEARCH, PLACE_NAME, NULL, PLACE_NAME);
+	answer->owner = ANSWERS_OWNER |
+		((last_attempt * ZK_QUESTION_BOXES + box_of(answer)) & ~ANSWERS_OWNER);
+	answer->state = ANSWER_LISTING;
+	send_op(answer, RECIPE_OP_SEARCH, PLACE_NAME, NULL, PLACE_NAME);
 }
 
-/* Give the answer; "entries" are those of a queue. */
+/* Give the backend its answer; "entries" are those of a queue. */
 static void
-finish(ZkQuery *query, ZkAnswer *answer, StringInfo entries)
+finish(Answer *answer, ZkAnswer *reply, StringInfo entries)
 {
-	question_set_answer(box_of(query), query->serial, answer,
+	question_set_answer(box_of(answer), answer->serial, reply,
 						entries ? entries->data : NULL,
 						entries ? entries->len : 0);
-	forget(query);
+	forget(answer);
 }
 
 static void
-finish_refused(ZkQuery *query, int error)
+finish_refused(Answer *answer, int error)
 {
-	ZkAnswer	answer = {.data_len = -1};
+	ZkAnswer	reply = {.data_len = -1};
 
-	answer.refusal = session_error_is_access(error) ?
+	reply.refusal = session_error_is_access(error) ?
 		ZK_REFUSAL_ACCESS : ZK_REFUSAL_OTHER;
 	ereport(LOG,
 			(errmsg("ZooKeeper refused a query of \"%s\": %s",
-					query->path, session_error_text(error))));
-	finish(query, &answer, NULL);
+					answer->path, session_error_text(error))));
+	finish(answer, &reply, NULL);
 }
 
 static ZkQueueMode
-mode_of(const QueryEntry *entry)
+mode_of(const AnswerEntry *entry)
 {
 	if (entry->place != PLACE_NAME)
 		return ZK_QUEUE_PERMIT;
@@ -200,7 +204,7 @@ mode_of(const QueryEntry *entry)
 }
 
 static void
-append_entry(StringInfo buf, const QueryEntry *entry)
+append_entry(StringInfo buf, const AnswerEntry *entry)
 {
 	const char *directory = place_directory[entry->place];
 	ZkQueueEntry head;
@@ -211,7 +215,8 @@ append_entry(StringInfo buf, const QueryEntry *entry)
 	head.session_id = entry->session_id;
 	head.ctime = entry->ctime;
 	head.mode = mode_of(entry);
-	head.node_len = strlen(entry->node) + (directory ? strlen(directory) + 1 : 0);
+	head.node_len = strlen(entry->node) +
+		(directory ? strlen(directory) + 1 : 0);
 	head.data_len = entry->data_len;
 	size = ZkQueueEntrySize(&head);
 
@@ -229,89 +234,90 @@ append_entry(StringInfo buf, const QueryEntry *entry)
 }
 
 static void
-finish_queue(ZkQuery *query)
+finish_queue(Answer *answer)
 {
-	ZkAnswer	answer = {.data_len = -1};
+	ZkAnswer	reply = {.data_len = -1};
 	StringInfoData buf;
-	MemoryContext save = MemoryContextSwitchTo(query->context);
+	MemoryContext save = MemoryContextSwitchTo(answer->context);
 
 	initStringInfo(&buf);
-	for (int i = 0; i < query->nentries; i++)
-		if (!query->entries[i].gone)
+	for (int i = 0; i < answer->nentries; i++)
+		if (!answer->entries[i].gone)
 		{
-			append_entry(&buf, &query->entries[i]);
-			answer.count++;
+			append_entry(&buf, &answer->entries[i]);
+			reply.count++;
 		}
 	MemoryContextSwitchTo(save);
-	finish(query, &answer, &buf);
+	finish(answer, &reply, &buf);
 }
 
 static void
-finish_owner(ZkQuery *query)
+finish_owner(Answer *answer)
 {
-	ZkAnswer	answer = {.data_len = -1};
+	ZkAnswer	reply = {.data_len = -1};
 
-	if (query->nentries > 0 && query->entries[0].data_len >= 0)
+	if (answer->nentries > 0 && answer->entries[0].data_len >= 0)
 	{
-		answer.data_len = query->entries[0].data_len;
-		memcpy(answer.data, query->entries[0].data, answer.data_len);
+		reply.data_len = answer->entries[0].data_len;
+		memcpy(reply.data, answer->entries[0].data, reply.data_len);
 	}
-	finish(query, &answer, NULL);
+	finish(answer, &reply, NULL);
 }
 
 static void
-finish_revoke(ZkQuery *query)
+finish_revoke(Answer *answer)
 {
-	ZkAnswer	answer = {.data_len = -1};
+	ZkAnswer	reply = {.data_len = -1};
 
-	if (query->revoked == 0 && query->error != 0)
+	if (answer->revoked == 0 && answer->error != 0)
 	{
-		finish_refused(query, query->error);
+		finish_refused(answer, answer->error);
 		return;
 	}
-	answer.count = query->revoked;
-	finish(query, &answer, NULL);
+	reply.count = answer->revoked;
+	finish(answer, &reply, NULL);
 }
 
 /* All contenders are read: ask those of other clients to give way. */
 static void
-revoke_owners(ZkQuery *query)
+revoke_owners(Answer *answer)
 {
-	query->state = QUERY_REVOKING;
-	for (int i = 0; i < query->nentries; i++)
+	answer->state = ANSWER_REVOKING;
+	for (int i = 0; i < answer->nentries; i++)
 	{
-		const QueryEntry *entry = &query->entries[i];
+		const AnswerEntry *entry = &answer->entries[i];
 
 		if (!entry->gone && !entry->ours)
-			send_op(query, RECIPE_OP_SET, entry->place, entry->node, i);
+			send_op(answer, RECIPE_OP_SET, entry->place, entry->node, i);
 	}
-	if (query->open == 0)
-		finish_revoke(query);
+	if (answer->open == 0)
+		finish_revoke(answer);
 }
 
 /* Go on reading, or to what comes then. */
 static void
-read_more(ZkQuery *query)
+read_more(Answer *answer)
 {
-	while (query->next < query->nentries && query->open < MAX_OPEN)
+	while (answer->next < answer->nentries && answer->open < MAX_OPEN)
 	{
-		const QueryEntry *entry = &query->entries[query->next];
+		const AnswerEntry *entry = &answer->entries[answer->next];
 
-		send_op(query, RECIPE_OP_GET, entry->place, entry->node, query->next);
-		query->next++;
+		send_op(answer, RECIPE_OP_GET, entry->place, entry->node,
+				answer->next);
+		answer->next++;
 	}
-	if (query->open > 0)
+	if (answer->open > 0)
 		return;
-	switch (query->question)
+	switch (answer->question)
 	{
 		case ZK_QUESTION_QUEUE:
-			finish_queue(query);
+			finish_queue(answer);
 			break;
 		case ZK_QUESTION_OWNER:
-			finish_owner(query);
+			finish_owner(answer);
 			break;
 		case ZK_QUESTION_REVOKE:
-			revoke_owners(query);
+			revoke_owners(answer);
 			break;
 	}
 }
@@ -319,8 +325,8 @@ read_more(ZkQuery *query)
 static int
 compare_entries(const void *a, const void *b)
 {
-	const QueryEntry *left = a;
-	const QueryEntry *right = b;
+	const AnswerEntry *left = a;
+	const AnswerEntry *right = b;
 
 	if (left->place != right->place)
 		return left->place < right->place ? -1 : 1;
@@ -332,48 +338,48 @@ compare_entries(const void *a, const void *b)
 
 /* How many of the sorted entries matter for the question? */
 static int
-count_relevant(const ZkQuery *query)
+count_relevant(const Answer *answer)
 {
 	int			n = 0;
 
-	switch (query->question)
+	switch (answer->question)
 	{
 		case ZK_QUESTION_QUEUE:
-			return Min(query->nentries, ZK_ANSWER_MAX_ENTRIES);
+			return Min(answer->nentries, ZK_ANSWER_MAX_ENTRIES);
 		case ZK_QUESTION_OWNER:
-			return Min(query->nentries, 1);
+			return Min(answer->nentries, 1);
 		case ZK_QUESTION_REVOKE:
 			break;
 	}
 
 	/* the first of a lock; readers, up to a writer; who has a permit */
-	while (n < query->nentries && n < ZK_ANSWER_MAX_ENTRIES &&
-		   (query->entries[n].place == PLACE_NAME ?
-			n == 0 || (query->entries[0].contender.shared &&
-					   query->entries[n].contender.shared) :
-			query->entries[n].place == PLACE_LEASES))
+	while (n < answer->nentries && n < ZK_ANSWER_MAX_ENTRIES &&
+		   (answer->entries[n].place == PLACE_NAME ?
+			n == 0 || (answer->entries[0].contender.shared &&
+					   answer->entries[n].contender.shared) :
+			answer->entries[n].place == PLACE_LEASES))
 		n++;
 	return n;
 }
 
 static void
-add_entry(ZkQuery *query, QueryPlace place, const char *child,
+add_entry(Answer *answer, AnswerPlace place, const char *child,
 		  const ZnodeContender *contender)
 {
-	MemoryContext save = MemoryContextSwitchTo(query->context);
-	QueryEntry *entry;
+	MemoryContext save = MemoryContextSwitchTo(answer->context);
+	AnswerEntry *entry;
 
-	if (query->nentries == query->maxentries)
+	if (answer->nentries == answer->maxentries)
 	{
 		Size		size;
 
-		query->maxentries = Max(query->maxentries * 2, 16);
-		size = query->maxentries * sizeof(QueryEntry);
-		query->entries = query->entries == NULL ?
+		answer->maxentries = Max(answer->maxentries * 2, 16);
+		size = answer->maxentries * sizeof(AnswerEntry);
+		answer->entries = answer->entries == NULL ?
 			palloc_extended(size, MCXT_ALLOC_HUGE) :
-			repalloc_huge(query->entries, size);
+			repalloc_huge(answer->entries, size);
 	}
-	entry = &query->entries[query->nentries++];
+	entry = &answer->entries[answer->nentries++];
 	memset(entry, 0, sizeof(*entry));
 	entry->place = place;
 	entry->node = pstrdup(child);
@@ -384,13 +390,13 @@ add_entry(ZkQuery *query, QueryPlace place, const char *child,
 
 /* A list of children is in; its serial number is the place. */
 static void
-on_list(ZkQuery *query, const RecipeInput *in)
+on_list(Answer *answer, const RecipeInput *in)
 {
-	QueryPlace	place = (QueryPlace) in->serial;
+	AnswerPlace	place = (AnswerPlace) in->serial;
 
 	if (in->result == RECIPE_REFUSED)
 	{
-		finish_refused(query, in->error);
+		finish_refused(answer, in->error);
 		return;
 	}
 	for (int i = 0; in->result == RECIPE_OK && i < in->nchildren; i++)
@@ -399,32 +405,35 @@ on_list(ZkQuery *query, const RecipeInput *in)
 		ZnodeContender contender;
 
 		if (znode_parse_contender(child, &contender))
-			add_entry(query, place, child, &contender);
+			add_entry(answer, place, child, &contender);
 		else if (place == PLACE_NAME &&
 				 strcmp(child, ZNODE_PERMITS_DIR) == 0)
-			send_op(query, RECIPE_OP_CHILDREN, PLACE_LEASES, NULL, PLACE_LEASES);
+			send_op(answer, RECIPE_OP_CHILDREN, PLACE_LEASES, NULL,
+					PLACE_LEASES);
 		else if (place == PLACE_NAME &&
 				 strcmp(child, ZNODE_LOCKS_DIR) == 0)
-			send_op(query, RECIPE_OP_CHILDREN, PLACE_LOCKS, NULL, PLACE_LOCKS);
+			send_op(answer, RECIPE_OP_CHILDREN, PLACE_LOCKS, NULL,
+					PLACE_LOCKS);
 	}
-	if (query->open > 0)
+	if (answer->open > 0)
 		return;
 
-	if (!question_is_open(box_of(query), query->serial))
+	if (!question_is_open(box_of(answer), answer->serial))
 	{
-		forget(query);
+		forget(answer);
 		return;
 	}
-	if (query->nentries > 0)
-		qsort(query->entries, query->nentries, sizeof(QueryEntry), compare_entries);
-	query->nentries = count_relevant(query);
-	query->state = QUERY_READING;
-	read_more(query);
+	if (answer->nentries > 0)
+		qsort(answer->entries, answer->nentries, sizeof(AnswerEntry),
+			  compare_entries);
+	answer->nentries = count_relevant(answer);
+	answer->state = ANSWER_READING;
+	read_more(answer);
 }
 
 /* Keep so much of a node's data, and no part of a character of UTF-8. */
 static void
-note_data(ZkQuery *query, QueryEntry *entry, const RecipeInput *in)
+note_data(Answer *answer, AnswerEntry *entry, const RecipeInput *in)
 {
 	int			len = Min(in->data_len, ZK_ANSWER_MAX_DATA);
 	char	   *data;
@@ -432,16 +441,16 @@ note_data(ZkQuery *query, QueryEntry *entry, const RecipeInput *in)
 	if (len < in->data_len)
 		for (int i = 0; i < 3 && (in->data[len] & 0xC0) == 0x80; i++)
 			len--;
-	data = MemoryContextAlloc(query->context, len + 1);
+	data = MemoryContextAlloc(answer->context, len + 1);
 	memcpy(data, in->data, len);
 	entry->data = data;
 	entry->data_len = len;
 }
 
 static void
-on_read(ZkQuery *query, const RecipeInput *in)
+on_read(Answer *answer, const RecipeInput *in)
 {
-	QueryEntry *entry = &query->entries[in->serial];
+	AnswerEntry *entry = &answer->entries[in->serial];
 
 	switch (in->result)
 	{
@@ -451,31 +460,31 @@ on_read(ZkQuery *query, const RecipeInput *in)
 			entry->ctime = in->ctime;
 			entry->gone = !recipe_is_ephemeral(in);
 			if (in->data && in->data_len >= 0)
-				note_data(query, entry, in);
+				note_data(answer, entry, in);
 			break;
 		case RECIPE_NO_NODE:
 			entry->gone = true;
 			break;
 		case RECIPE_REFUSED:
 			if (in->event == RECIPE_GET_DONE)
-				send_op(query, RECIPE_OP_STAT, entry->place, entry->node,
+				send_op(answer, RECIPE_OP_STAT, entry->place, entry->node,
 						in->serial);
 			break;
 		case RECIPE_UNKNOWN:
 			break;				/* not here */
 	}
-	read_more(query);
+	read_more(answer);
 }
 
 static void
-on_set(ZkQuery *query, const RecipeInput *in)
+on_set(Answer *answer, const RecipeInput *in)
 {
 	if (in->result == RECIPE_OK)
-		query->revoked++;
+		answer->revoked++;
 	else if (in->result == RECIPE_REFUSED)
-		query->error = in->error;
-	if (query->open == 0)
-		finish_revoke(query);
+		answer->error = in->error;
+	if (answer->open == 0)
+		finish_revoke(answer);
 }
 
 /*
@@ -497,13 +506,13 @@ answers_collect(void)
 
 	while ((box = questions_take(&serial, &question, path)) >= 0)
 	{
-		ZkQuery    *query = &queries[box];
+		Answer    *answer = &answers[box];
 
-		forget(query);
-		query->serial = serial;
-		query->question = question;
-		strlcpy(query->path, path, sizeof(query->path));
-		query->state = QUERY_WAITING;
+		forget(answer);
+		answer->serial = serial;
+		answer->question = question;
+		strlcpy(answer->path, path, sizeof(answer->path));
+		answer->state = ANSWER_WAITING;
 	}
 }
 
@@ -515,40 +524,40 @@ void
 answers_begin(void)
 {
 	for (int i = 0; i < ZK_QUESTION_BOXES; i++)
-		if (queries[i].state == QUERY_WAITING)
-			start(&queries[i]);
+		if (answers[i].state == ANSWER_WAITING)
+			start(&answers[i]);
 }
 
 /*
  * answers_event
- *		An operation of a query is answered.
+ *		The server has answered an operation of an answer.
  */
 void
 answers_event(uint32_t owner, const RecipeInput *in)
 {
-	ZkQuery    *query = &queries[owner % ZK_QUESTION_BOXES];
+	Answer    *answer = &answers[owner % ZK_QUESTION_BOXES];
 
-	if (query->owner != owner)
+	if (answer->owner != owner)
 		return;					/* it has been given up meanwhile */
-	query->open--;
+	answer->open--;
 	if (in->result == RECIPE_UNKNOWN)
 	{
-		start(query);
+		start(answer);
 		return;
 	}
-	switch (query->state)
+	switch (answer->state)
 	{
-		case QUERY_IDLE:
-		case QUERY_WAITING:
+		case ANSWER_IDLE:
+		case ANSWER_WAITING:
 			break;
-		case QUERY_LISTING:
-			on_list(query, in);
+		case ANSWER_LISTING:
+			on_list(answer, in);
 			break;
-		case QUERY_READING:
-			on_read(query, in);
+		case ANSWER_READING:
+			on_read(answer, in);
 			break;
-		case QUERY_REVOKING:
-			on_set(query, in);
+		case ANSWER_REVOKING:
+			on_set(answer, in);
 			break;
 	}
 }
@@ -561,6 +570,6 @@ void
 answers_restart(void)
 {
 	for (int i = 0; i < ZK_QUESTION_BOXES; i++)
-		if (queries[i].state != QUERY_IDLE)
-			start(&queries[i]);
+		if (answers[i].state != ANSWER_IDLE)
+			start(&answers[i]);
 }

@@ -15,7 +15,7 @@
 
 #include "core/recipe.h"
 
-/* Set in the owner ids of operations for queries, and in no contender's. */
+/* Set in the owner ids of operations for answers, and in no contender's. */
 #define ANSWERS_OWNER		UINT32_C(0x80000000)
 
 extern void answers_collect(void);

@@ -117,12 +117,10 @@
 #include <zookeeper/zookeeper.h>
 
 #include "common/hashfn.h"
-#include "core/lease.h"
 #include "lib/ilist.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "worker/session.h"
 
 /* Connections lost in a row without an answer that are more than bad luck. */
 #define MAX_SILENT_CONNECTIONS	10
@@ -274,7 +272,14 @@ typedef struct Passenger
 #define SH_SCOPE static inline
 #define SH_DECLARE
 #define SH_DEFINE
+#include "core/lease.h"
+#include "core/recipe.h"
+#include "core/znode.h"
 #include "lib/simplehash.h"
+#include "shared/clock.h"
+#include "shared/session_info.h"
+#include "worker/session.h"
+#include "worker/status.h"
 
 /* Somebody who watches a znode. */
 typedef struct Watcher

@@ -14,7 +14,6 @@
 #define ZKLOCK_SESSION_H
 
 #include "core/recipe.h"
-#include "shared/clock.h"
 #include "shared/session_info.h"
 
 /*

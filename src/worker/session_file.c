@@ -59,6 +59,7 @@
 
 #include "common/file_utils.h"
 #include "port/pg_crc32c.h"
+#include "shared/session_info.h"
 #include "storage/fd.h"
 #include "worker/session_file.h"
 

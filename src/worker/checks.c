@@ -1,0 +1,178 @@
+/*-------------------------------------------------------------------------
+ *
+ * checks.c
+ *		Contenders that are looked after at times of their own.
+ *
+ * Apart from mail and answers: to try again what ZooKeeper has refused, to
+ * give up what is idle, to count a retained owner that does not answer as a
+ * holder, and to have those watched for a revocation that own their locks for
+ * some time.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/checks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/recipe.h"
+#include "shared/clock.h"
+#include "shared/grant.h"
+#include "worker/checks.h"
+#include "worker/contender.h"
+#include "worker/news.h"
+#include "worker/steps.h"
+#include "worker/wake.h"
+
+/*
+ * So many contenders are watched for a revocation at the most, since the
+ * library sets all watches again in one request when it reconnects.
+ */
+#define MAX_REVOCABLE		1000
+
+/* Try again what ZooKeeper has refused. */
+static void
+retry_refused(void)
+{
+	int			n;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_RETRY};
+
+	if (!wake_is_due(WAKE_RETRY))
+		return;
+	wake_set(WAKE_RETRY, 0);
+	list = contenders_list(&n);
+	for (int i = 0; i < n; i++)
+		step(list[i], false, &input);
+}
+
+/* A retained owner that does not answer in time counts as a holder. */
+static void
+check_answer(Contender *contender, int64 now_ms)
+{
+	if (contender->answer_due_ms == 0)
+		return;
+	if (contender->recipe.state != RECIPE_WATCHING)
+		contender->answer_due_ms = 0;
+	else if (now_ms < contender->answer_due_ms)
+		contender_schedule_check(contender, contender->answer_due_ms);
+	else
+	{
+		contender->answer_due_ms = 0;
+		slot_set_queued(contender->slot);
+	}
+}
+
+/*
+ * Look after a contender: give it up if it owns its lock and no backend takes
+ * it, and see if a retained owner ahead of it has had its time to answer.
+ */
+static void
+check_contender(Contender *contender, int64 now_ms)
+{
+	check_answer(contender, now_ms);
+	if (contender->owner_since_ms != 0)
+		contender_schedule_check(contender,
+								 slot_check_idle(contender->slot, now_ms));
+}
+
+/*
+ * Look after those contenders whose time has come: each at its own time, since
+ * thousands may be retained.
+ */
+static void
+check_due(void)
+{
+	int64		now_ms = zk_now_ms();
+	int			n = 0;
+	Contender  *contender;
+
+	while ((contender = contender_next_due(now_ms)) != NULL)
+	{
+		check_contender(contender, now_ms);
+		n++;
+	}
+	if (n > 0)
+		ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+	wake_set(WAKE_CHECK, contender_next_check());
+}
+
+/*
+ * Look after all contenders that own their locks: have those watched for a
+ * revocation that do so for some time, and find those that have become idle.
+ */
+static void
+sweep_owners(void)
+{
+	int64		now_ms = zk_now_ms();
+	int			n;
+	int			revocable = 0;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_WATCH_REVOCATION};
+
+	if (!wake_is_due(WAKE_SWEEP))
+		return;
+	wake_set(WAKE_SWEEP, 0);
+	list = contenders_list(&n);
+	for (int i = 0; i < n; i++)
+		if (contender_is_revocable(list[i]))
+			revocable++;
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->owner_since_ms == 0)
+			continue;
+		wake_set(WAKE_SWEEP, now_ms + SWEEP_INTERVAL_MS);
+		check_contender(contender, now_ms);
+		if (now_ms - contender->owner_since_ms >= SWEEP_INTERVAL_MS &&
+			!contender_is_revocable(contender) && revocable < MAX_REVOCABLE)
+		{
+			revocable++;
+			step(contender, false, &input);
+		}
+	}
+	ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+}
+
+/*
+ * checks_run
+ *		Look after all contenders whose time has come.
+ */
+void
+checks_run(void)
+{
+	retry_refused();
+	sweep_owners();
+	check_due();
+}
+
+/*
+ * checks_watch_queues
+ *		The connection is lost, or is back.
+ *
+ * Without one we do not hear who queues behind our contenders.  When there is
+ * one again, we watch the queues again of those contenders that are to hear
+ * of it.
+ */
+void
+checks_watch_queues(bool connected)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (!contender_watches_queue(contender))
+			continue;
+		if (connected)
+			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
+		else
+			slot_set_watched(contender->slot, false);
+	}
+	pfree(list);
+}

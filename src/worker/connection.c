@@ -1,0 +1,306 @@
+/*-------------------------------------------------------------------------
+ *
+ * connection.c
+ *		The worker's connection to ZooKeeper, and the lease of its session.
+ *
+ * Opens the session, or resumes it, waits between attempts, and has another
+ * worker try if it cannot get through.  session.c has the session itself.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/connection.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+
+#include "common/hashfn.h"
+#include "shared/clock.h"
+#include "shared/proof.h"
+#include "shared/session_info.h"
+#include "shared/settings.h"
+#include "storage/ipc.h"
+#include "worker/auths.h"
+#include "worker/checks.h"
+#include "worker/connection.h"
+#include "worker/contender.h"
+#include "worker/lives.h"
+#include "worker/session.h"
+#include "worker/session_file.h"
+#include "worker/status.h"
+#include "worker/wake.h"
+
+/* How long to wait before trying to open a session again. */
+#define REOPEN_DELAY_MS		1000
+
+/*
+ * How long to be without a connection, at the least and in session timeouts,
+ * before a new worker tries.  The library can get into states in which it
+ * reaches no server any more: it may skip every other address
+ * (ZOOKEEPER-2466), and servers refuse it that know less than it has seen.
+ */
+#define MIN_UNCONNECTED_MS		10000
+#define MAX_UNCONNECTED_TIMEOUTS	2
+
+/* How long not to repeat a line of the library in the log, and of how many. */
+#define LOG_INTERVAL_MS		60000
+#define MAX_LOGGED			16
+
+/* Of one session; times as of zk_now_ms(). */
+static struct
+{
+	int64		reopen_at_ms;	/* before which not to open it */
+	int64		unconnected_since_ms;	/* 0: connected, or not trying */
+}			connection;
+
+/*
+ * With a setting that is wrong there is no session; a new worker comes when it
+ * has been corrected.
+ */
+static bool
+settings_are_wrong(void)
+{
+	ZkWrongSetting wrong;
+
+	if (!zk_wrong_setting(false, &wrong))
+		return false;
+	(void) status_set_error(zk_describe_wrong_setting(&wrong));
+	status_publish(ZK_SESSION_DOWN);
+	connection.reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
+	return true;
+}
+
+/* Which session to resume, if any, and what is known of it. */
+static void
+resume_options(SessionOptions *options)
+{
+	options->client_id = lives_old_session(options->passwd);
+	if (options->client_id != 0 || status()->client_id == 0)
+		return;
+
+	/* a shorter timeout counts from when the server hears of it */
+	if (options->timeout < status()->timeout)
+		lease_shorten(zk_now_ms() + options->timeout - options->timeout / 20);
+	options->client_id = status()->client_id;
+	memcpy(options->passwd, status()->passwd, sizeof(options->passwd));
+	options->lease_until = lease_read();
+	options->first_timeout = status()->first_timeout;
+}
+
+/*
+ * connection_open
+ *		Have a session: begin to connect if there is none and it is time
+ *		for that.
+ *
+ * Returns false if that failed at once; then the caller collects what the
+ * library has to say, and calls connection_note_failure(errno).
+ */
+bool
+connection_open(void)
+{
+	SessionOptions options;
+
+	if (session_is_open() || zk_now_ms() < connection.reopen_at_ms ||
+		settings_are_wrong())
+		return true;
+
+	memset(&options, 0, sizeof(options));
+	options.servers = psprintf("%.*s%s", (int) strcspn(zklock_servers, "/"),
+							   zklock_servers, status_settle_chroot());
+	options.timeout = zklock_session_timeout;
+	options.auths = auths_collect(contenders_count() > 0);
+	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
+	options.ticket = proof_latest();
+	resume_options(&options);
+	if (!session_open(&options))
+		return false;
+	connection.unconnected_since_ms = zk_now_ms();
+	status_publish(ZK_SESSION_CONNECTING);
+	return true;
+}
+
+/*
+ * connection_note_failure
+ *		The attempt to connect failed, with this errno: try again after a
+ *		while.
+ */
+void
+connection_note_failure(int error)
+{
+	/* the library has told more, if it knew more */
+	if (status()->last_error[0] == '\0')
+		(void) status_set_error(psprintf("could not begin to connect: %s",
+										 strerror(error)));
+	status_publish(ZK_SESSION_DOWN);
+	connection.reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
+}
+
+/*
+ * connection_set_up
+ *		The session is connected: a new one, or again.
+ */
+void
+connection_set_up(void)
+{
+	SessionIdentity identity;
+
+	session_identity(&identity);
+	if (status()->client_id != identity.client_id)
+		session_file_write(identity.client_id, identity.passwd);
+	else
+		checks_watch_queues(true);
+	connection.unconnected_since_ms = 0;
+	status_set_up(&identity);
+	ereport(LOG,
+			(errmsg("connected to ZooKeeper at %s, session 0x%llx, timeout %d ms",
+					identity.address, (unsigned long long) identity.client_id,
+					identity.timeout)));
+}
+
+/*
+ * connection_set_suspended
+ *		The connection is lost; have another worker try if ZooKeeper
+ *		answers on none.
+ */
+void
+connection_set_suspended(void)
+{
+	if (connection.unconnected_since_ms == 0)
+		connection.unconnected_since_ms = zk_now_ms();
+	checks_watch_queues(false);
+	status_set_suspended();
+	ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
+	if (session_is_stuck() && !lives_is_last_worker())
+	{
+		ereport(LOG,
+				(errmsg("restarting the zklock worker, since ZooKeeper answers on no connection")));
+		proc_exit(1);
+	}
+}
+
+/*
+ * connection_set_refused
+ *		ZooKeeper refused the credentials.
+ *
+ * The session lives on: the next worker tries to resume it.
+ */
+void
+connection_set_refused(void)
+{
+	auths_forget_refused();
+	ereport(LOG,
+			(errmsg("ZooKeeper refused the credentials of \"zklock.auth\"")));
+	if (!lives_is_last_worker())
+		proc_exit(1);
+	session_close();
+	status_publish(ZK_SESSION_SUSPENDED);
+	connection.reopen_at_ms = PG_INT64_MAX;
+}
+
+/*
+ * Has the server log had this line of late?  The library repeats itself at
+ * each attempt to connect, and lines that differ in their numbers only, such as
+ * addresses and times, count as one.
+ */
+static bool
+logged_of_late(const char *line)
+{
+	static struct
+	{
+		uint32		hash;
+		int64		logged_ms;	/* as of zk_now_ms() */
+	}			logged[MAX_LOGGED];
+	int64		now_ms = zk_now_ms();
+	uint32		hash;
+	int			oldest = 0;
+	char	   *words = pstrdup(line);
+	int			len = 0;
+
+	for (const char *c = line; *c != '\0'; c++)
+		if (!isdigit((unsigned char) *c))
+			words[len++] = *c;
+
+	hash = hash_bytes((const unsigned char *) words, len);
+	pfree(words);
+
+	for (int i = 0; i < MAX_LOGGED; i++)
+	{
+		if (logged[i].hash == hash && logged[i].logged_ms != 0 &&
+			now_ms - logged[i].logged_ms < LOG_INTERVAL_MS)
+			return true;
+		if (logged[i].logged_ms < logged[oldest].logged_ms)
+			oldest = i;
+	}
+	logged[oldest].hash = hash;
+	logged[oldest].logged_ms = now_ms;
+	return false;
+}
+
+/*
+ * connection_message
+ *		A line of the library's log.
+ */
+void
+connection_message(const char *message)
+{
+	char	   *line = strchr(message, '@');
+
+	/* "<time>:<pid>(<thread>):ZOO_ERROR@<function>@<line>: <line>" */
+	line = line ? strstr(line, ": ") : NULL;
+	line = pstrdup(line ? line + 2 : message);
+	line[strcspn(line, "\r\n")] = '\0';
+
+	if (status_set_error(line))
+		status_publish(status()->state);
+	ereport(logged_of_late(line) ? DEBUG1 : LOG,
+			(errmsg("ZooKeeper client: %s", line)));
+}
+
+/*
+ * connection_keep_lease
+ *		Publish how long the session can be relied on, and see that it
+ *		stays so while there is anything to lose.
+ */
+void
+connection_keep_lease(void)
+{
+	uint32		ticket;
+	int64		until = session_lease(&ticket);
+
+	if (until != lease_read() || ticket != proof_latest())
+		lease_write(until, ticket);
+	wake_set(WAKE_LEASE,
+			 session_keep_lease(proof_asked(), contenders_count() > 0));
+}
+
+/*
+ * connection_check
+ *		Have a new worker try, if this one has been without a connection
+ *		for long; else have the loop come back in time.
+ */
+void
+connection_check(void)
+{
+	int64		limit_ms = (int64) status()->timeout * MAX_UNCONNECTED_TIMEOUTS;
+
+	limit_ms = Max(limit_ms, MIN_UNCONNECTED_MS);
+	if (!session_is_open())
+		wake_set(WAKE_CONNECTION, Max(connection.reopen_at_ms, 1));
+	else if (connection.unconnected_since_ms == 0)
+		wake_set(WAKE_CONNECTION, 0);
+	else if (zk_now_ms() < connection.unconnected_since_ms + limit_ms)
+		wake_set(WAKE_CONNECTION, connection.unconnected_since_ms + limit_ms);
+	else if (lives_is_last_worker())
+		wake_set(WAKE_CONNECTION, 0);
+	else
+	{
+		ereport(LOG,
+				(errmsg("restarting the zklock worker, since ZooKeeper could not be reached for %lld ms",
+						(long long) (zk_now_ms() -
+									 connection.unconnected_since_ms))));
+		proc_exit(1);
+	}
+}

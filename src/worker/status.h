@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * status.h
+ *		What the worker and the backends know of the session.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/status.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_STATUS_H
+#define ZKLOCK_STATUS_H
+
+#include "shared/session_info.h"
+#include "worker/session.h"
+
+extern void status_attach(void);
+extern void status_detach(void);
+extern const ZkSessionInfo *status(void);
+extern void status_publish(ZkSessionState state);
+extern void status_set_up(const SessionIdentity *identity);
+extern void status_set_suspended(void);
+extern void status_set_ended(void);
+extern void status_set_closed(void);
+extern void status_set_closing(void);
+extern void status_set_draining(bool draining);
+extern bool status_set_error(const char *error);
+extern const char *status_settle_chroot(void);
+extern const char *status_chroot(void);
+extern bool status_chroot_changed(void);
+extern bool status_is_ending(void);
+
+#endif							/* ZKLOCK_STATUS_H */

@@ -1,0 +1,469 @@
+/*-------------------------------------------------------------------------
+ *
+ * steps.c
+ *		Steps of contenders: events in, operations and news out.
+ *
+ * An event goes into a contender's recipe or semaphore; what that comes out
+ * with is carried out here: operations go to the session, news to the slot.
+ * A contender whose slot is wanted again when nothing of it is left begins
+ * anew at once, if there is room.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/steps.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "core/recipe.h"
+#include "core/semaphore.h"
+#include "core/znode.h"
+#include "postmaster/postmaster.h"
+#include "shared/grant.h"
+#include "shared/settings.h"
+#include "shared/slots.h"
+#include "utils/guc.h"
+#include "worker/auths.h"
+#include "worker/contender.h"
+#include "worker/directories.h"
+#include "worker/news.h"
+#include "worker/quota.h"
+#include "worker/session.h"
+#include "worker/status.h"
+#include "worker/steps.h"
+
+/* What a step of either machine comes out with. */
+typedef union StepOutput
+{
+	RecipeOutput recipe;
+	SemaphoreOutput semaphore;
+} StepOutput;
+
+/* The data of a contender, and the terminator. */
+#define CONTENDER_DATA_SIZE	256
+
+/* What is asked for together goes in one request, chroots and all. */
+StaticAssertDecl(ZK_MAX_TOGETHER *
+				 (ZNODE_MAX_ROOT + ZNODE_PATH_SIZE + ZNODE_CONTENDER_SIZE +
+				  CONTENDER_DATA_SIZE + SESSION_OPERATION_BYTES) <
+				 SESSION_REQUEST_BYTES,
+				 "zk_lock_all() must fit in one request");
+
+/* What a person finds in our contenders: short, and who we are. */
+static const char *
+contender_data(int pid, bool retain)
+{
+	static char data[CONTENDER_DATA_SIZE];
+	static char host[128] = "";
+
+	if (host[0] == '\0')
+	{
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "unknown", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+	}
+	snprintf(data, sizeof(data), RECIPE_DATA_PREFIX "host=%s port=%d cluster=%s pid=%d%s",
+			 host, PostPortNumber, cluster_name, pid,
+			 retain ? RECIPE_RETAIN_MARK : "");
+	return data;
+}
+
+static void
+submit(Contender *contender, RecipeOp *op, uint32 group)
+{
+	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET)
+		op->data = contender_data(contender->asker_pid,
+								  contender->recipe.retain);
+	session_submit(contender->id, contender->directory, op, group);
+}
+
+/* The directory of a semaphore's operation. */
+static void
+place_path(const Contender *contender, SemaphorePlace place,
+		   char path[PLACE_PATH_SIZE])
+{
+	snprintf(path, PLACE_PATH_SIZE, "%s%s%s", contender->directory,
+			 place == SEMAPHORE_NAME ? "" : "/",
+			 place == SEMAPHORE_NAME ? "" :
+			 place == ZNODE_LOCKS_DIR ? ZNODE_LOCKS_DIR :
+			 ZNODE_PERMITS_DIR);
+}
+
+static void
+submit_permit(Contender *contender, SemaphoreOp *op)
+{
+	char		path[PLACE_PATH_SIZE];
+
+	if (op->op.data == NULL && (op->op.kind == RECIPE_OP_CREATE ||
+								op->op.kind == RECIPE_OP_SET))
+		op->op.data = contender_data(contender->asker_pid, false);
+
+	/* that of the name itself is a container, too; nobody waits for it */
+	if (op->op.kind == RECIPE_OP_MKDIRS)
+	{
+		RecipeOp	mkdirs = {.kind = RECIPE_OP_MKDIRS};
+
+		session_submit(NOBODY, contender->directory, &mkdirs, 0);
+	}
+	place_path(contender, op->place, path);
+	session_submit(op->for_lock ? contender->lock_id : contender->id,
+				   path, &op->op, 0);
+}
+
+/* Submit the operations of a step. */
+static void
+submit_all(Contender *contender, StepOutput *out)
+{
+	if (contender->is_permit)
+		for (int i = 0; i < out->semaphore.nops; i++)
+			submit_permit(contender, &out->semaphore.ops[i]);
+	else
+		for (int i = 0; i < out->recipe.nops; i++)
+			submit(contender, &out->recipe.ops[i], 0);
+}
+
+/* What a step's output tells, whichever machine took it. */
+static void
+read_news(const Contender *contender, const StepOutput *out, SlotNews *news)
+{
+	SemaphorePlace stranger_place = SEMAPHORE_NAME;
+	SemaphorePlace left_place = SEMAPHORE_NAME;
+
+	if (contender->is_permit)
+	{
+		const SemaphoreOutput *from = &out->semaphore;
+
+		news->told = from->told;
+		news->error = from->error;
+		news->permits_found = from->permits_found;
+		news->token = from->token;
+		news->stranger = from->stranger;
+		news->left = from->left;
+		stranger_place = from->stranger_place;
+		left_place = from->left_place;
+	}
+	else
+	{
+		const RecipeOutput *from = &out->recipe;
+
+		news->told = from->told;
+		news->error = from->error;
+		news->permits_found = 0;
+		news->token = from->token;
+		news->stranger = from->stranger;
+		news->left = contender->recipe.node;
+	}
+	if (news->told & (RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT))
+		place_path(contender, stranger_place, news->stranger_path);
+	if (news->told & RECIPE_TOLD_LEFT)
+		place_path(contender, left_place, news->left_path);
+}
+
+/* A UUID for a new contender, noted in its slot ahead of all else. */
+static void
+new_uuid(Contender *contender, uint8 *uuid, bool retain)
+{
+	if (!pg_strong_random(uuid, ZNODE_UUID_BYTES))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	znode_make_uuid(uuid);
+	contender_note_uuid(contender, uuid);
+	slot_set_uuid(contender->slot, uuid, retain);
+}
+
+/* Queue for a lock or a permit that is wanted. */
+static void
+want(Contender *contender, const ZkContender *wanted, StepOutput *out)
+{
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	contender->asker_pid = wanted->asker_pid;
+	if (contender->is_permit)
+	{
+		new_uuid(contender, uuid, false);
+		semaphore_want(&contender->semaphore, uuid, wanted->permits,
+					   &out->semaphore);
+		return;
+	}
+	contender->recipe.retain = zklock_retain_time > 0 && !auths_are_old();
+	contender->recipe.asks_retained = true;
+	new_uuid(contender, uuid, contender->recipe.retain);
+	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
+				directory_is_known(contender->directory), &out->recipe);
+}
+
+/*
+ * If others stand behind our contender, and its data says that it is retained,
+ * have it written that it is in use.  Returns false if there is no such step.
+ */
+static bool
+set_in_use(Contender *contender, unsigned told, StepOutput *out)
+{
+	RecipeInput input = {.event = RECIPE_SET_IN_USE};
+
+	if (!(told & RECIPE_TOLD_CONTENDED) ||
+		!slot_set_contended(contender->slot) || !contender->recipe.retain)
+		return false;
+	recipe_step(&contender->recipe, &input, &out->recipe);
+	return true;
+}
+
+/*
+ * Nothing of the contender is left in ZooKeeper.  Begins it anew, and returns
+ * true, if its slot is wanted again and there is room; else the contender is
+ * parked or dropped.
+ */
+static bool
+want_again(Contender *contender, StepOutput *out)
+{
+	ZkContender wanted;
+
+	if (!slot_set_gone(contender->slot) || status_is_ending())
+	{
+		contender_drop(contender);
+		return false;
+	}
+	slot_read_contender(contender->slot, &wanted);
+	if (!quota_fits(contender_bytes_wanted(contender)))
+	{
+		contender_park(contender, wanted.group);
+		return false;
+	}
+	want(contender, &wanted, out);
+	return true;
+}
+
+/*
+ * Do what a step came out with: submit its operations and tell the slot the
+ * news, until there is no further step to take.  The contender may be dropped
+ * by that.
+ */
+static void
+carry_out(Contender *contender, StepOutput *out)
+{
+	for (;;)
+	{
+		SlotNews	news;
+
+		ereport(DEBUG3,
+				(contender->is_permit ?
+				 errmsg_internal("permit of \"%s\" is %s",
+								 contender->directory,
+								 semaphore_state_name(contender->semaphore.state)) :
+				 errmsg_internal("contender \"%s/%s\" is %s",
+								 contender->directory, contender->recipe.node,
+								 recipe_state_name(contender->recipe.state))));
+		contender_count_bytes(contender);
+		submit_all(contender, out);
+		read_news(contender, out, &news);
+		news_tell(contender, &news);
+		if (!contender->is_permit && set_in_use(contender, news.told, out))
+			continue;
+		if (!(news.told & RECIPE_TOLD_GONE) || !want_again(contender, out))
+			return;
+	}
+}
+
+/* Have the contender's machine take one step. */
+static void
+take_step(Contender *contender, bool for_lock, const RecipeInput *input,
+		  StepOutput *out)
+{
+	if (contender->is_permit)
+		semaphore_step(&contender->semaphore, for_lock, input,
+					   &out->semaphore);
+	else
+		recipe_step(&contender->recipe, input, &out->recipe);
+}
+
+/*
+ * step
+ *		One event for a contender, which may be dropped by it.
+ *
+ * for_lock tells that it answers an operation of a semaphore's lock.
+ */
+void
+step(Contender *contender, bool for_lock, const RecipeInput *input)
+{
+	StepOutput	out;
+
+	take_step(contender, for_lock, input, &out);
+	carry_out(contender, &out);
+}
+
+/*
+ * step_start
+ *		Begin a contender for which there is room.
+ */
+void
+step_start(Contender *contender, const ZkContender *wanted)
+{
+	StepOutput	out;
+
+	want(contender, wanted, &out);
+	carry_out(contender, &out);
+}
+
+/*
+ * step_start_together
+ *		Begin a contender for which there is room, as one of a group.
+ *
+ * Its operations come out in *out, for step_submit_part().
+ */
+void
+step_start_together(Contender *contender, const ZkContender *wanted,
+					RecipeOutput *out)
+{
+	StepOutput	step_out;
+
+	want(contender, wanted, &step_out);
+	*out = step_out.recipe;
+	contender_count_bytes(contender);
+}
+
+/*
+ * step_submit_part
+ *		Submit those of the operations that are of this kind, together with
+ *		others of the same group.
+ */
+void
+step_submit_part(Contender *contender, RecipeOutput *out, RecipeOpKind kind,
+				 uint32 group)
+{
+	for (int i = 0; i < out->nops; i++)
+		if (out->ops[i].kind == kind)
+			submit(contender, &out->ops[i], group);
+}
+
+/*
+ * step_resume
+ *		Go on with a contender of the worker before this one, as its slot
+ *		knows it.
+ */
+void
+step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
+{
+	Contender  *contender = contender_make(slot, known->kind);
+	RecipeResume how = RECIPE_RESUME_OWNED;
+	StepOutput	out;
+
+	if (state == ZK_SLOT_WANTED)
+		how = RECIPE_RESUME_WANTED;
+	else if (state == ZK_SLOT_RELEASING)
+		how = RECIPE_RESUME_RELEASING;
+	contender_note_uuid(contender, known->uuid);
+	contender->asker_pid = known->asker_pid;
+	if (how == RECIPE_RESUME_OWNED)
+		news_note_owner(contender);
+	if (contender->is_permit)
+		semaphore_resume(&contender->semaphore, known->uuid, known->permits,
+						 how, &out.semaphore);
+	else
+	{
+		contender->recipe.retain = known->retain;
+		contender->recipe.asks_retained = true;
+		recipe_resume(&contender->recipe, known->uuid, known->kind,
+					  known->group != 0, how,
+					  known->has_sequence ? &known->sequence : NULL,
+					  &out.recipe);
+	}
+	carry_out(contender, &out);
+}
+
+/*
+ * step_expire
+ *		The session is over, and with it the contender: tell its slot, and
+ *		drop it.
+ */
+void
+step_expire(Contender *contender)
+{
+	RecipeInput input = {.event = RECIPE_EXPIRED};
+	StepOutput	out;
+	SlotNews	news;
+
+	take_step(contender, false, &input, &out);
+	read_news(contender, &out, &news);
+	if (news.told & RECIPE_TOLD_LOST)
+		ereport(LOG,
+				(errmsg("lost the lock \"%s\"", contender->directory)));
+	(void) slot_set_gone(contender->slot);
+	contender_drop(contender);
+}
+
+/*
+ * step_queue_behind
+ *		Check for writers behind our contender, or watch the queue; a
+ *		writer of this cluster is not counted.
+ */
+void
+step_queue_behind(Contender *contender, RecipeEvent event)
+{
+	RecipeInput input = {.event = event};
+	ZkContender writer;
+
+	if (contender->recipe.kind == ZNODE_READER &&
+		slot_find_contender(contender->directory, &writer) != ZK_SLOT_NONE &&
+		writer.has_uuid)
+		input.sibling = writer.uuid;
+	step(contender, false, &input);
+}
+
+/*
+ * The predecessor that a contender watches is of our session.  Is it of none of
+ * our contenders, and so in the way of all for as long as the session lives?
+ *
+ * The UUID of a node is noted before the node is created, and until it is known
+ * to have been deleted; and this answer is not older than that to any delete.
+ */
+static bool
+is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
+{
+	const Recipe *recipe = &contender->recipe;
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	if (input->event != RECIPE_WATCH_DONE || input->result != RECIPE_OK ||
+		!input->ours)
+		return false;
+	if (contender->is_permit)
+		recipe = &contender->semaphore.lock;
+	if (contender->is_permit != for_lock ||
+		(recipe->state != RECIPE_WATCHING &&
+		 recipe->state != RECIPE_AWAITING_EMPTY) ||
+		input->serial != recipe->serial ||
+		!znode_parse_uuid(recipe->predecessor, uuid) ||
+		contender_has_uuid(uuid))
+		return false;
+
+	ereport(LOG,
+			(errmsg("deleting znode \"%s\" of a lost contender of this cluster for \"%s\"",
+					recipe->predecessor, contender->directory),
+			 errdetail("It is of this cluster's session, and nobody here knows of it.")));
+	return true;
+}
+
+/*
+ * step_answered
+ *		An operation of a contender, if that is not gone, has been
+ *		answered; or its watch has come.
+ */
+void
+step_answered(uint32 owner, RecipeInput *input)
+{
+	bool		for_lock;
+	Contender  *contender;
+
+	if (input->event == RECIPE_MKDIR_DONE && input->result == RECIPE_OK &&
+		input->error == 0)
+		directory_made();		/* else it existed */
+	contender = contender_find_owner(owner, &for_lock);
+	if (contender == NULL)
+		return;
+	input->stray = is_stray(contender, for_lock, input);
+	step(contender, for_lock, input);
+}

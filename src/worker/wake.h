@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * wake.h
+ *		When the worker has to wake up, and for what.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/wake.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_WAKE_H
+#define ZKLOCK_WAKE_H
+
+typedef enum WakeReason
+{
+	WAKE_DRAIN,					/* has the last holder gone? */
+	WAKE_CONNECTION,			/* open the session, or give up connecting */
+	WAKE_LEASE,					/* prove that the session is alive */
+	WAKE_FLUSH,					/* send what has been collected */
+	WAKE_RETRY,					/* try again what ZooKeeper has refused */
+	WAKE_SWEEP,					/* look after all owners */
+	WAKE_CHECK					/* look after one contender */
+} WakeReason;
+
+#define WAKE_REASONS		(WAKE_CHECK + 1)
+
+extern void wake_set(WakeReason reason, int64 at_ms);
+extern int64 wake_time(WakeReason reason);
+extern bool wake_is_due(WakeReason reason);
+extern long wake_timeout(void);
+
+#endif							/* ZKLOCK_WAKE_H */

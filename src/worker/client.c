@@ -7,30 +7,31 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of news, and wakes the main thread.  Code
- * that runs in the library's threads is in this file and in fault.c only, where
- * comments mark it.
+ * that runs in the library's threads is in this file and in fault.c only,
+ * where comments mark it.
  *
  * Locking.  news_lock, one for the process, guards the last four fields of
  * each Client (queue, queue_end, answers_left, wants_main) and the statics
- * nwaiting and news_dropped.  It is held for a few assignments and at most one
- * read or write of the eventfd.  Nobody waits for another lock under it, and
- * no PostgreSQL error leaves it held.  What a News, an Operation or a Multi
- * contains belongs to the library's threads from the request until the callback
- * has queued it, and to the main thread otherwise.  A main thread that wants to
- * free such memory earlier closes the handle first, which joins the threads.
+ * nwaiting and news_dropped.  It is held for a few assignments and at most
+ * one read or write of the eventfd.  Nobody waits for another lock under it,
+ * and no PostgreSQL error leaves it held.  What a News, an Operation or a
+ * Multi contains belongs to the library's threads from the request until the
+ * callback has queued it, and to the main thread otherwise.  A main thread
+ * that wants to free such memory earlier closes the handle first, which joins
+ * the threads.
  *
- * The main loop waits on one eventfd for all clients.  It is readable while any
- * client's queue holds something that wakes the main thread.  A notice does.
- * An answer does if it is the last of its flight, since nothing can leave
- * before, or if the flight marked it ("wakes").  The queues of several clients
- * may be taken in any order, and none is forgotten.
+ * The main loop waits on one eventfd for all clients.  It is readable while
+ * any client's queue holds something that wakes the main thread.  A notice
+ * does.  An answer does if it is the last of its flight, since nothing can
+ * leave before, or if the flight marked it ("wakes").  The queues of several
+ * clients may be taken in any order, and none is forgotten.
  *
  * The library's log callback does not tell the handle.  Its lines go to the
  * client that was opened last (log_reader, which one assignment changes).
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
- * the session ends at the wrong moment (ZOOKEEPER-2802).  watches.c has the one
- * exception, which asks no server.
+ * the session ends at the wrong moment (ZOOKEEPER-2802).  watches.c has the
+ * one exception, which asks no server.
  *
  * Callbacks do not trust what the library hands on.  A missing string or a
  * code that does not exist counts as an answer that was lost.
@@ -66,8 +67,8 @@ static bool news_dropped = false;	/* out of memory in a callback; the main
 
 /*
  * client_is_leaders
- *		Is this the code of an answer that the leader gave to a write, and that
- *		a quorum has logged?
+ *		Is this the code of an answer that the leader gave to a write, and
+ *		that a quorum has logged?
  *
  * ZooKeeper logs a request that fails as it logs others.
  */
@@ -90,8 +91,8 @@ code_of(int rc)
 }
 
 /*
- * Wake the main thread for news of this client, unless earlier ones have.  The
- * caller holds news_lock.
+ * Wake the main thread for news of this client, unless earlier ones have.
+ * The caller holds news_lock.
  */
 static void
 wake_main(Client *client)
@@ -235,10 +236,10 @@ client_answer_barrier(int rc, const void *data)
 }
 
 /*
- * A list that was cut short has no strings at its end, or none at all.  Part of
- * a queue would look like a queue in which others are missing.  The list may
- * claim to have 2^31 strings, which the library would free one by one: set the
- * count to what there is.
+ * A list that was cut short has no strings at its end, or none at all.  Part
+ * of a queue would look like a queue in which others are missing.  The list
+ * may claim to have 2^31 strings, which the library would free one by one:
+ * set the count to what there is.
  */
 static bool
 list_is_whole(const struct String_vector *strings)
@@ -335,8 +336,8 @@ client_answer_data(int rc, const char *value, int value_len,
 }
 
 /*
- * A multi can fail in two ways.  If one of its operations fails, that one has an
- * error of its own, those ahead of it have none, and those behind it have
+ * A multi can fail in two ways.  If one of its operations fails, that one has
+ * an error of its own, those ahead of it have none, and those behind it have
  * ZRUNTIMEINCONSISTENCY, since the server did not try them.  If the request
  * fails or the connection is lost, all have the same error.
  */
@@ -419,8 +420,8 @@ client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
  * client_check
  *		See that the library is alive and that no news are lost.
  *
- * Errors: FATAL if a thread of the library has been parked; 53200 if a callback
- * was out of memory.
+ * Errors: FATAL if a thread of the library has been parked; 53200 if a
+ * callback was out of memory.
  */
 void
 client_check(void)
@@ -467,11 +468,12 @@ client_init(Client *client)
 
 /*
  * client_open
- *		Begin to connect: to the session "id", or to a new one if that is NULL.
+ *		Begin to connect: to the session "id", or to a new one if that is
+ *		NULL.
  *
- * "timeout_ms" is asked of the server.  With "creator_acl" our znodes are for our
- * credentials only, else for everybody.  Returns false if the library cannot
- * begin.  Errors: as for fault_enter_library().
+ * "timeout_ms" is asked of the server.  With "creator_acl" our znodes are for
+ * our credentials only, else for everybody.  Returns false if the library
+ * cannot begin.  Errors: as for fault_enter_library().
  */
 bool
 client_open(Client *client, const char *servers, int timeout_ms,
@@ -597,8 +599,8 @@ client_next_news(Client *client)
 
 /*
  * client_put_back
- *		Have client_next_news() give out these news next, chained from the first
- *		to the last.
+ *		Have client_next_news() give out these news next, chained from the
+ *		first to the last.
  */
 void
 client_put_back(News *first, News *last)

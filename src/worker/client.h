@@ -3,8 +3,8 @@
  * client.h
  *		libzookeeper_mt: its threads, its callbacks, and the queue of news.
  *
- * Includes zookeeper.h, so only watches, operation, flight and session include
- * this.
+ * Includes zookeeper.h, so only watches, operation, flight and session
+ * include this.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -85,7 +85,7 @@ typedef struct Client
 	News	   *queue;
 	News	  **queue_end;
 	int			answers_left;	/* operations of the flight without answer */
-	bool		wants_main;		/* something in "queue" wakes the main thread */
+	bool		wants_main;		/* "queue" has what wakes the main thread */
 } Client;
 
 /* The process. */

@@ -4,30 +4,31 @@
  *		A fault in a thread of libzookeeper_mt does not end the server.
  *
  * Signals.  The library's threads start with all signals blocked but SIGQUIT,
- * since PostgreSQL's handlers must run in the main thread only; the handler of
- * SIGQUIT does no more than _exit().
+ * since PostgreSQL's handlers must run in the main thread only; the handler
+ * of SIGQUIT does no more than _exit().
  *
- * A server may send anything: it may be no ZooKeeper, or a broken one.  Debian
- * builds the library with assertions, and some of them fail on that.  The
- * library also does not check whether it could parse an answer: it hands on and
- * frees whatever its stack holds in place of the missing part.  An abort or a
- * fault would take the whole PostgreSQL server down.  So the handler of the
- * signal parks the library's thread for good, and the worker ends and is
- * replaced.
+ * A server may send anything: it may be no ZooKeeper, or a broken one.
+ * Debian builds the library with assertions, and some of them fail on that.
+ * The library also does not check whether it could parse an answer: it hands
+ * on and frees whatever its stack holds in place of the missing part.  An
+ * abort or a fault would take the whole PostgreSQL server down.  So the
+ * handler of the signal parks the library's thread for good, and the worker
+ * ends and is replaced.
  *
- * The parked thread may have broken the heap, and may hold locks of the library
- * and of malloc.  So the main thread does as little as it can: it calls the
- * library no more, runs the exit callbacks, which work on shared memory, and
- * leaves by _exit().  If it has not got there after LIBRARY_DEATH_SECONDS,
- * because it waits for such a lock, the parked thread interrupts it with a
- * signal whose handler goes the same way.
+ * The parked thread may have broken the heap, and may hold locks of the
+ * library and of malloc.  So the main thread does as little as it can: it
+ * calls the library no more, runs the exit callbacks, which work on shared
+ * memory, and leaves by _exit().  If it has not got there after
+ * LIBRARY_DEATH_SECONDS, because it waits for such a lock, the parked thread
+ * interrupts it with a signal whose handler goes the same way.
  *
- * A thread that breaks the heap before it is parked would kill the main thread.
- * So the functions by which the library frees what it may not have parsed are
- * ours (deallocate_*), and free only what looks parsed.
+ * A thread that breaks the heap before it is parked would kill the main
+ * thread.  So the functions by which the library frees what it may not have
+ * parsed are ours (deallocate_*), and free only what looks parsed.
  *
- * The handler runs in any thread, so what it shares with the main thread is set
- * before the library has threads (wake_fd, main_thread), or is of sig_atomic_t.
+ * The handler runs in any thread, so what it shares with the main thread is
+ * set before the library has threads (wake_fd, main_thread), or is of
+ * sig_atomic_t.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -81,9 +82,9 @@ is_parsed_path(char *path)
 }
 
 /*
- * In place of the library's own: see the header.  The library calls them by way
- * of the dynamic linker, which finds ours first.  What is not freed here is
- * lost until the worker ends.
+ * In place of the library's own: see the header.  The library calls them by
+ * way of the dynamic linker, which finds ours first.  What is not freed here
+ * is lost until the worker ends.
  */
 extern PGDLLEXPORT void deallocate_GetDataResponse(struct GetDataResponse *v);
 extern PGDLLEXPORT void deallocate_Create2Response(struct Create2Response *v);
@@ -116,8 +117,8 @@ deallocate_WatcherEvent(struct WatcherEvent *v)
 }
 
 /*
- * Handler of SIGABRT and of the signals of faults.  The main thread dies of them
- * as ever, unless the fault is the library's.
+ * Handler of SIGABRT and of the signals of faults.  The main thread dies of
+ * them as ever, unless the fault is the library's.
  */
 static void
 fault_handler(SIGNAL_ARGS)
@@ -154,8 +155,8 @@ fault_handler(SIGNAL_ARGS)
 
 /*
  * fault_check
- *		See that no thread of the library has been parked: if one has been, the
- *		library must not be called.
+ *		See that no thread of the library has been parked: if one has been,
+ *		the library must not be called.
  *
  * Errors: FATAL if one has been.
  */
@@ -187,8 +188,8 @@ leave_at_once(int code, Datum arg pg_attribute_unused())
 
 /*
  * fault_enter_library, fault_leave_library
- *		Go around a call of the library that starts threads, waits for them, or
- *		must not be interrupted.
+ *		Go around a call of the library that starts threads, waits for them,
+ *		or must not be interrupted.
  *
  * "saved" keeps the signals that were blocked.  Errors: FATAL if a thread of
  * the library has been parked.

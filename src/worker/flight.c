@@ -3,47 +3,48 @@
  * flight.c
  *		Operations on their way to ZooKeeper and back.
  *
- * Operations travel in flights.  What is submitted while a flight is out waits,
- * and leaves together in the next one, when all answers of the flight are in and
- * the connection is up.  The library hands answers back in the order of the
- * requests; we pass them on in that order.
+ * Operations travel in flights.  What is submitted while a flight is out
+ * waits, and leaves together in the next one, when all answers of the flight
+ * are in and the connection is up.  The library hands answers back in the
+ * order of the requests; we pass them on in that order.
  *
  * Order.  The creates and deletes of a flight go together, as a batch: one
- * multi, one write of ZooKeeper's log for all of them (or several, each as long
- * as one should be).  What their owners have submitted behind them, such as the
- * reading of the queue, goes behind the batch.  All else goes ahead of it, such
- * as the making of directories, which cannot be in a multi: the library aborts
- * on a container in one.  So each owner's operations keep their order, though
- * those of different owners may not.  Of each owner at most one such write goes
- * in a flight.  A write that is alone in its flight goes alone.  Creates of a
- * group are a multi of their own, behind the batches.
+ * multi, one write of ZooKeeper's log for all of them (or several, each as
+ * long as one should be).  What their owners have submitted behind them, such
+ * as the reading of the queue, goes behind the batch.  All else goes ahead of
+ * it, such as the making of directories, which cannot be in a multi: the
+ * library aborts on a container in one.  So each owner's operations keep
+ * their order, though those of different owners may not.  Of each owner at
+ * most one such write goes in a flight.  A write that is alone in its flight
+ * goes alone.  Creates of a group are a multi of their own, behind the
+ * batches.
  *
  * Tokens.  All that one multi creates has the same czxid:
  * PrepRequestProcessor.java gets one zxid for it ("Each op in a multi-op must
- * have the same zxid!"), and DataTree.java gives it to each of its parts.  The
- * answer does not tell the czxid, and create2, whose answer would, frees a bad
- * pointer in the library if it is in a multi.  So the owner asks for it by a
- * stat.  If the owners of several nodes of one multi ask in the same flight, one
- * stat is sent for all.  A create that is alone is a create2.
+ * have the same zxid!"), and DataTree.java gives it to each of its parts.
+ * The answer does not tell the czxid, and create2, whose answer would, frees
+ * a bad pointer in the library if it is in a multi.  So the owner asks for it
+ * by a stat.  If the owners of several nodes of one multi ask in the same
+ * flight, one stat is sent for all.  A create that is alone is a create2.
  *
- * If one operation of a batch fails, none of it has happened.  ZooKeeper tells
- * the error of the first that fails, and that is its answer; what its owner sent
- * behind it is answered as it came, as behind a write that was alone.  The other
- * writes go again in the next flight, and with them what their owners sent
- * behind them in the same flight.  The answers to that are thrown away: the
- * owners asked for them to be heard behind the write.  So owners get answers as
- * if there were no batches.
+ * If one operation of a batch fails, none of it has happened.  ZooKeeper
+ * tells the error of the first that fails, and that is its answer; what its
+ * owner sent behind it is answered as it came, as behind a write that was
+ * alone.  The other writes go again in the next flight, and with them what
+ * their owners sent behind them in the same flight.  The answers to that are
+ * thrown away: the owners asked for them to be heard behind the write.  So
+ * owners get answers as if there were no batches.
  *
  * What goes again, and in which pieces:
  *
- * - The writes ahead of the failed one are good.  The server did not try those
- *	 behind it.  Where one fails, others often do: ZooKeeper collects
+ * - The writes ahead of the failed one are good.  The server did not try
+ *	 those behind it.  Where one fails, others often do: ZooKeeper collects
  *	 directories that nobody uses.
  * - But the reading of the queue behind a create tells whether its directory
- *	 is missing.  If it is, the create is answered so, too; else it is taken to
- *	 be good.
- * - The good ones go again as one batch, and the others as another, both apart
- *	 from what is new.
+ *	 is missing.  If it is, the create is answered so, too; else it is taken
+ *	 to be good.
+ * - The good ones go again as one batch, and the others as another, both
+ *	 apart from what is new.
  * - If such a batch fails, what is behind its failed write goes in several,
  *	 none longer than the good stretch ahead of that, unless that was very
  *	 short.
@@ -75,17 +76,17 @@
 #define RESEND_DELAY_MS		100
 
 /*
- * The most that goes in one multi: longer ones do not make operations cheaper,
- * and the server refuses requests of more than SESSION_REQUEST_BYTES, which a
- * group must not exceed either.
+ * The most that goes in one multi: longer ones do not make operations
+ * cheaper, and the server refuses requests of more than
+ * SESSION_REQUEST_BYTES, which a group must not exceed either.
  */
 #define BATCH_OPERATIONS	256
 #define BATCH_BYTES			(256 * 1024)
 
 /*
  * The most that go again in one batch, if they are known to be good, or if
- * nothing is known of them.  These are not the same, so that the two sorts stay
- * apart.
+ * nothing is known of them.  These are not the same, so that the two sorts
+ * stay apart.
  */
 #define GOOD_PIECE			BATCH_OPERATIONS
 #define UNKNOWN_PIECE		(BATCH_OPERATIONS - 1)
@@ -340,8 +341,8 @@ send_groups(Flight *flight, dlist_head *list)
 }
 
 /*
- * Is there another stat in the flight that tells what this one asks for?  Then
- * it stands for this one, which is not sent.
+ * Is there another stat in the flight that tells what this one asks for?
+ * Then it stands for this one, which is not sent.
  */
 static bool
 share_stat(FlightPlan *plan, Operation *op)
@@ -456,8 +457,8 @@ plan_flight(Flight *flight, FlightPlan *plan)
 
 /*
  * flight_send
- *		Send what has to go again, and what has been submitted, or as much of it
- *		as one flight takes.
+ *		Send what has to go again, and what has been submitted, or as much of
+ *		it as one flight takes.
  *
  * No flight may be out, and the connection must be up.
  */
@@ -479,8 +480,8 @@ flight_send(Flight *flight, int64 now_ms)
 }
 
 /*
- * Have the stats that this one stands for answered right behind it.  If it has
- * not found a node of our session, they have to ask for themselves.
+ * Have the stats that this one stands for answered right behind it.  If it
+ * has not found a node of our session, they have to ask for themselves.
  */
 static void
 answer_sharers(Flight *flight, Operation *op)
@@ -556,10 +557,10 @@ is_directory_of(const char *directory, const char *path)
 }
 
 /*
- * This answers something that was sent behind a write that goes again: does it
- * tell what would become of the write?  If the directory in which the write
- * creates is missing, returns the write, to be given out with that answer; this
- * one follows.
+ * This answers something that was sent behind a write that goes again: does
+ * it tell what would become of the write?  If the directory in which the
+ * write creates is missing, returns the write, to be given out with that
+ * answer; this one follows.
  */
 static Operation *
 known_to_fail(Flight *flight, Operation *op)
@@ -596,8 +597,8 @@ send_again(Flight *flight, Operation *op)
 }
 
 /*
- * Nobody waits for the answer to the deletion of a stray, so nobody else would
- * repeat it, if nothing is known of it.
+ * Nobody waits for the answer to the deletion of a stray, so nobody else
+ * would repeat it, if nothing is known of it.
  */
 static bool
 is_lost_stray(const Operation *op)

@@ -4,8 +4,8 @@
  *		One operation, as a request to the library and as its answer.
  *
  * Makes an operation of what a recipe puts out, hands it to the library, by
- * itself or in a multi, and tells its answer in the terms of the recipe.  When
- * it is sent, and with which others, is for flight.c to say.
+ * itself or in a multi, and tells its answer in the terms of the recipe.
+ * When it is sent, and with which others, is for flight.c to say.
  *
  * An operation is allocated in one piece, with its answer at the beginning:
  * the callback fills that in, so it must not be freed between the request and
@@ -31,9 +31,9 @@
 static Operation *
 make_empty(Client *client, MemoryContext context, Size path_size)
 {
-	Operation  *op;
+	Size		size = offsetof(Operation, path) + path_size;
+	Operation  *op = MemoryContextAllocZero(context, size);
 
-	op = MemoryContextAllocZero(context, offsetof(Operation, path) + path_size);
 	op->news.kind = NEWS_ANSWER;
 	op->news.client = client;
 	return op;
@@ -250,8 +250,8 @@ operation_send(Operation *op, Watches *watches)
 }
 
 /*
- * Make a multi, with room behind it for the results and for the paths that come
- * with them: all that is the library's until it has answered.
+ * Make a multi, with room behind it for the results and for the paths that
+ * come with them: all that is the library's until it has answered.
  */
 static Multi *
 make_multi(Operation *const *ops, int count, bool is_batch,
@@ -281,9 +281,9 @@ make_multi(Operation *const *ops, int count, bool is_batch,
  *		Hand creates and deletes to the library, as one multi.
  *
  * What it creates has "id" as its batch.  "is_batch": they do not belong
- * together, and if one fails the others are answered CLIENT_BATCH_FAILED.  They
- * are answered in any case, unless the session ends.  The multi, in "context",
- * is freed with the last of them.
+ * together, and if one fails the others are answered CLIENT_BATCH_FAILED.
+ * They are answered in any case, unless the session ends.  The multi, in
+ * "context", is freed with the last of them.
  */
 void
 operation_send_multi(Operation *const *ops, int count, bool is_batch,
@@ -370,7 +370,8 @@ operation_reset(Operation *op, Watches *watches)
 
 /*
  * operation_free
- *		Free an operation and its answer; the caller has taken it off its list.
+ *		Free an operation and its answer; the caller has taken it off its
+ *		list.
  */
 void
 operation_free(Operation *op)

@@ -3,33 +3,34 @@
  * session.c
  *		The cluster's ZooKeeper session.
  *
- * The life of a session: it is opened, connects, is suspended and resumed, and
- * ends.  A session has a client (client.c: the library's handle and the queue of
- * news), its watches (watches.c) and its operations (flight.c, operation.c).
- * These do not know of this file: they are handed the parts of the session that
- * they work on, and return what has come of it.
+ * The life of a session: it is opened, connects, is suspended and resumed,
+ * and ends.  A session has a client (client.c: the library's handle and the
+ * queue of news), its watches (watches.c) and its operations (flight.c,
+ * operation.c).  These do not know of this file: they are handed the parts of
+ * the session that they work on, and return what has come of it.
  *
- * session_next_event() turns each of the news into an event for the worker, or
- * deals with it here.  session_flush() sends.  An operation that the library
- * will never answer, because the session has ended, is forgotten with the
- * session and not waited for.
+ * session_next_event() turns each of the news into an event for the worker,
+ * or deals with it here.  session_flush() sends.  An operation that the
+ * library will never answer, because the session has ended, is forgotten with
+ * the session and not waited for.
  *
- * Lease.  Each answer to a request that changes the tree tells lease.c that the
- * session was alive.  If there are none, a heartbeat does: a multi that only
- * checks that "/" exists, which also goes through the leader.
+ * Lease.  Each answer to a request that changes the tree tells lease.c that
+ * the session was alive.  If there are none, a heartbeat does: a multi that
+ * only checks that "/" exists, which also goes through the leader.
  *
  * Barriers.  The same multi is a barrier: a server answers the reads of a
- * session behind its writes (CommitProcessor.java), and a write when a majority
- * has it.  So what is read behind a barrier on the same connection has all that
- * was done anywhere before the barrier was sent.  A sync does not promise that:
- * a deposed leader that has not noticed answers it at once, from old state.
+ * session behind its writes (CommitProcessor.java), and a write when a
+ * majority has it.  So what is read behind a barrier on the same connection
+ * has all that was done anywhere before the barrier was sent.  A sync does
+ * not promise that: a deposed leader that has not noticed answers it at once,
+ * from old state.
  *
  * A barrier greets each server, and nothing else leaves before it has been
  * answered: the server may be behind what a worker before this one had seen.
  *
- * What a server sends may be anything.  The end of a session that has not ended,
- * as far as the library knows, counts as an answer that was lost, and a session
- * with an impossible id or timeout as a reason to end the worker.
+ * What a server sends may be anything.  The end of a session that has not
+ * ended, as far as the library knows, counts as an answer that was lost, and
+ * a session with an impossible id or timeout as a reason to end the worker.
  *
  * Everything here runs in the main thread.
  *
@@ -56,8 +57,8 @@
 #define MAX_SILENT_CONNECTIONS	10
 
 /*
- * No server grants sessions that are shorter or longer than this.  The library
- * reckons with twice the timeout, as an int.
+ * No server grants sessions that are shorter or longer than this.  The
+ * library reckons with twice the timeout, as an int.
  */
 #define MIN_GRANTED_TIMEOUT_MS	100
 #define MAX_GRANTED_TIMEOUT_MS	(INT_MAX / 2)
@@ -216,8 +217,8 @@ session_submit(uint32_t owner, const char *directory, const RecipeOp *op,
 
 /*
  * The session timeout that can be relied on, in ms.  If it has been changed
- * since the session began, the new one counts, but ZooKeeper remembers the old
- * one, and goes by that if it is restarted or has a new leader.
+ * since the session began, the new one counts, but ZooKeeper remembers the
+ * old one, and goes by that if it is restarted or has a new leader.
  */
 static int
 lease_timeout_ms(const Session *session)
@@ -252,8 +253,8 @@ session_ready(void)
 
 /*
  * session_flush
- *		Send what has been submitted, if no flight is out and the connection is
- *		up.  To be called whenever events have been dealt with.
+ *		Send what has been submitted, if no flight is out and the connection
+ *		is up.  To be called whenever events have been dealt with.
  *
  * Returns when it wants to be called again, as of zk_now_ms(), or 0.
  */
@@ -436,8 +437,8 @@ check_granted(const Session *session)
 }
 
 /*
- * Is this a change of the handle's state that we deal with?  A server may tell
- * us any state; the library knows whether a session has really ended.
+ * Is this a change of the handle's state that we deal with?  A server may
+ * tell us any state; the library knows whether a session has really ended.
  */
 static bool
 is_change(const Session *session, int state)
@@ -484,8 +485,8 @@ fill_state(Session *session, int state, SessionEvent *event)
 }
 
 /*
- * Take one of the news.  Returns those that *event has been filled from, which
- * it may point into, or NULL: it is dealt with.
+ * Take one of the news.  Returns those that *event has been filled from,
+ * which it may point into, or NULL: it is dealt with.
  */
 static News *
 take_news(Session *session, News *news, SessionEvent *event)
@@ -533,8 +534,8 @@ take_news(Session *session, News *news, SessionEvent *event)
  * before it submits anything.
  *
  * Errors: 53200 if a callback was out of memory, so that an event is lost;
- * FATAL if the library has aborted.  The caller must give up, and a new worker
- * look at everything afresh.
+ * FATAL if the library has aborted.  The caller must give up, and a new
+ * worker look at everything afresh.
  */
 bool
 session_next_event(SessionEvent *event)

@@ -303,8 +303,8 @@ watches_fire(Watches *watches, const char *path, bool deleted)
  * watches_next
  *		The next owner to be told that its watch has fired.
  *
- * Sets *owner and, in *input, the event and the serial.  Returns false if there
- * is none.
+ * Sets *owner and, in *input, the event and the serial.  Returns false if
+ * there is none.
  */
 bool
 watches_next(Watches *watches, uint32_t *owner, RecipeInput *input)

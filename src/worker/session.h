@@ -15,25 +15,20 @@
 
 #include "core/recipe.h"
 #include "shared/session_info.h"
-
-/*
- * The most that one request may have: the server takes 1 MB (jute.maxbuffer).
- * Bytes are paths and data and so much for each operation.
- */
-#define SESSION_REQUEST_BYTES	(1000 * 1000)
-#define SESSION_OPERATION_BYTES	128
+#include "worker/request.h"
 
 typedef struct SessionOptions
 {
 	const char *servers;		/* host:port,... with an optional chroot */
 	int			timeout;		/* ms, asked of the server */
-	const char *auths;			/* of "user:password" for digest, each with its
-								 * end, and "" behind the last */
+	const char *auths;			/* ZK_AUTHS_SIZE bytes: "user:password" for
+								 * digest, each with its end, and "" behind
+								 * the last */
 	bool		creator_acl;	/* our znodes are for these credentials only */
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];
 	int			first_timeout;	/* ms, as granted when it began */
-	int64_t		lease_until;	/* what is known of it already */
+	int64_t		lease_until;	/* as session_lease(), as known before */
 	uint32_t	ticket;			/* of the latest proof of any session */
 } SessionOptions;
 

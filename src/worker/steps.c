@@ -32,6 +32,7 @@
 #include "worker/directories.h"
 #include "worker/news.h"
 #include "worker/quota.h"
+#include "worker/request.h"
 #include "worker/session.h"
 #include "worker/status.h"
 #include "worker/steps.h"
@@ -89,7 +90,7 @@ place_path(const Contender *contender, SemaphorePlace place,
 	snprintf(path, PLACE_PATH_SIZE, "%s%s%s", contender->directory,
 			 place == SEMAPHORE_NAME ? "" : "/",
 			 place == SEMAPHORE_NAME ? "" :
-			 place == ZNODE_LOCKS_DIR ? ZNODE_LOCKS_DIR :
+			 place == SEMAPHORE_LOCKS ? ZNODE_LOCKS_DIR :
 			 ZNODE_PERMITS_DIR);
 }
 

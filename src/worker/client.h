@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.h
+ *		libzookeeper_mt: its threads, its callbacks, and the queue of news.
+ *
+ * Includes zookeeper.h, so only watches, operation, flight and session
+ * include this.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/client.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CLIENT_H
+#define ZKLOCK_CLIENT_H
+
+#include <zookeeper/zookeeper.h>
+
+/* Not one of ZOO_ERRORS: another operation of the batch has failed. */
+#define CLIENT_BATCH_FAILED	1
+
+/* What a callback has to tell the main thread. */
+typedef enum NewsKind
+{
+	NEWS_ANSWER,				/* embedded in an Operation */
+	NEWS_WATCH,
+	NEWS_GREETED,
+	NEWS_STATE,
+	NEWS_MESSAGE
+} NewsKind;
+
+/* A request that changes nothing, but goes through the leader as a write. */
+typedef struct Barrier
+{
+	zoo_op_result_t checked;
+	int			code;			/* ZOO_ERRORS */
+} Barrier;
+
+typedef struct News
+{
+	struct News *next;
+	struct Client *client;		/* whose queue this belongs to */
+	NewsKind	kind;
+	int			code;			/* ANSWER: ZOO_ERRORS, or
+								 * CLIENT_BATCH_FAILED, or a code of the
+								 * flight's; WATCH: type of event; STATE:
+								 * state of the handle; GREETED: ZOO_ERRORS */
+	char	   *string;			/* MESSAGE; path of WATCH; created path of
+								 * ANSWER; malloc'd */
+
+	/* the rest is for ANSWER only */
+	bool		wakes;			/* it wakes the main thread */
+	int			failed;			/* CLIENT_BATCH_FAILED: number of the failed
+								 * operation in the batch, or -1: unknown */
+	const char *created;		/* path, in the memory of the multi, or NULL */
+	Barrier    *barrier;		/* what the request is behind, or NULL;
+								 * malloc'd */
+	char	  **children;		/* one malloc'd block */
+	int			nchildren;
+	char	   *data;			/* malloc'd */
+	int			data_len;
+	struct Stat stat;
+} News;
+
+/* Operations that succeed or fail together: those of a group, or a batch. */
+typedef struct Multi
+{
+	bool		is_batch;
+	int			count;
+	zoo_op_result_t *results;
+	News	   *answers[FLEXIBLE_ARRAY_MEMBER];
+} Multi;
+
+/* One handle of the library. */
+typedef struct Client
+{
+	zhandle_t  *handle;			/* or NULL */
+	bool		connected;		/* as far as the main thread has been told */
+	const struct ACL_vector *acl;	/* of what it creates */
+	News	   *taken;			/* from the queue, and not yet given out */
+
+	/* Shared with the library's threads; guarded by news_lock of client.c. */
+	News	   *queue;
+	News	  **queue_end;
+	int			answers_left;	/* operations of the flight without answer */
+	bool		wants_main;		/* "queue" has what wakes the main thread */
+} Client;
+
+/* The process. */
+extern int	client_init_process(void);
+extern void client_check(void);
+
+/* One handle. */
+extern void client_init(Client *client);
+extern bool client_open(Client *client, const char *servers, int timeout_ms,
+						const clientid_t *id, bool creator_acl);
+extern void client_close(Client *client);
+extern int	client_send_check(Client *client, zoo_op_result_t *checked,
+							  void_completion_t callback, const void *data);
+extern bool client_is_leaders(int code);
+extern bool client_is_ours(const Client *client, const struct Stat *stat);
+
+/* News. */
+extern void client_expect_answers(Client *client, int count);
+extern void client_post_answer(News *answer, int code);
+extern void client_post_multi(const Multi *multi);
+extern News *client_next_news(Client *client);
+extern void client_put_back(News *first, News *last);
+extern void client_free_answer(News *news);
+extern void client_free_notice(News *news);
+
+/*
+ * Callbacks, for the calls that take them.  "data" is the News that they fill
+ * in; of client_answer_barrier the Barrier, of client_answer_multi the Multi,
+ * of client_answer_greeting and client_watch_fired the Client.
+ */
+extern void client_answer_void(int rc, const void *data);
+extern void client_answer_string(int rc, const char *value, const void *data);
+extern void client_answer_create(int rc, const char *value,
+								 const struct Stat *stat, const void *data);
+extern void client_answer_strings(int rc, const struct String_vector *strings,
+								  const void *data);
+extern void client_answer_stat(int rc, const struct Stat *stat,
+							   const void *data);
+extern void client_answer_data(int rc, const char *value, int value_len,
+							   const struct Stat *stat, const void *data);
+extern void client_answer_multi(int rc, const void *data);
+extern void client_answer_barrier(int rc, const void *data);
+extern void client_answer_greeting(int rc, const void *data);
+extern void client_watch_fired(zhandle_t *zh, int type, int state,
+							   const char *path, void *ctx);
+
+#endif							/* ZKLOCK_CLIENT_H */

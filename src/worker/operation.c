@@ -1,0 +1,484 @@
+/*-------------------------------------------------------------------------
+ *
+ * operation.c
+ *		One operation, as a request to the library and as its answer.
+ *
+ * Makes an operation of what a recipe puts out, hands it to the library, by
+ * itself or in a multi, and tells its answer in the terms of the recipe.
+ * When it is sent, and with which others, is for flight.c to say.
+ *
+ * An operation is allocated in one piece, with its answer at the beginning:
+ * the callback fills that in, so it must not be freed between the request and
+ * the answer, other than with the handle closed.
+ *
+ * Everything here runs in the main thread.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/operation.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+#include "worker/operation.h"
+
+/* What a sequence number can add to a path, and a good deal more. */
+#define SEQUENCE_SIZE		32
+
+static Operation *
+make_empty(Client *client, MemoryContext context, Size path_size)
+{
+	Size		size = offsetof(Operation, path) + path_size;
+	Operation  *op = MemoryContextAllocZero(context, size);
+
+	op->news.kind = NEWS_ANSWER;
+	op->news.client = client;
+	return op;
+}
+
+/*
+ * operation_make
+ *		Make an operation of a recipe, in "context".
+ *
+ * Creates of the same "group", other than 0, are to be one multi.
+ */
+Operation *
+operation_make(Client *client, MemoryContext context, uint32_t owner,
+			   const char *directory, const RecipeOp *recipe_op,
+			   uint32_t group)
+{
+	Operation  *op;
+	Size		size = strlen(directory) + 1;
+
+	if (recipe_op->node)
+		size += strlen(recipe_op->node) + 1;
+	op = make_empty(client, context, size);
+	op->owner = owner;
+	op->kind = recipe_op->kind;
+	op->serial = recipe_op->serial;
+	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
+	op->batch = recipe_op->batch;
+	op->untouched = recipe_op->untouched;
+	if (recipe_op->data)
+		op->data = MemoryContextStrdup(context, recipe_op->data);
+	strcpy(op->path, directory);
+	if (recipe_op->node)
+	{
+		strcat(op->path, "/");
+		strcat(op->path, recipe_op->node);
+	}
+	return op;
+}
+
+/*
+ * operation_make_heartbeat
+ *		Make a write that changes nothing, in "context".
+ */
+Operation *
+operation_make_heartbeat(Client *client, MemoryContext context)
+{
+	Operation  *op = make_empty(client, context, sizeof("/"));
+
+	op->heartbeat = true;
+	strcpy(op->path, "/");
+	return op;
+}
+
+/*
+ * Create the directory's parents, as plain nodes.  Whether that failed shows
+ * when the directory itself is created.
+ */
+static void
+send_mkdir_parents(const Client *client, const char *path)
+{
+	char		parent[ZNODE_PATH_SIZE];
+
+	for (const char *slash = strchr(path + 1, '/'); slash != NULL;
+		 slash = strchr(slash + 1, '/'))
+	{
+		strlcpy(parent, path, slash - path + 1);
+		zoo_acreate(client->handle, parent, NULL, -1, client->acl,
+					ZOO_PERSISTENT, client_answer_string, NULL);
+	}
+}
+
+static bool
+sets_watch(const Operation *op)
+{
+	return op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST;
+}
+
+/* Read the node or list its children, and watch. */
+static int
+send_watch(Operation *op, Watches *watches)
+{
+	Client	   *client = op->news.client;
+
+	watches_add(watches, op->path, op->owner, op->serial);
+	if (op->kind == RECIPE_OP_LIST)
+		return zoo_awget_children(client->handle, op->path,
+								  client_watch_fired, client,
+								  client_answer_strings, &op->news);
+	return zoo_awget(client->handle, op->path, client_watch_fired, client,
+					 client_answer_data, &op->news);
+}
+
+static int
+send_unwatch(Operation *op, Watches *watches)
+{
+	if (watches_remove(watches, op->path, op->owner))
+		return zoo_aremove_all_watches(op->news.client->handle, op->path,
+									   ZWATCHTYPE_ANY, 0,
+									   (void_completion_t *) client_answer_void,
+									   &op->news);
+	client_post_answer(&op->news, ZOK);
+	return ZOK;
+}
+
+static int
+data_len(const Operation *op)
+{
+	return op->data ? (int) strlen(op->data) : -1;
+}
+
+/* List the children behind a barrier: see session.c. */
+static int
+send_search(Operation *op)
+{
+	News	   *news = &op->news;
+	int			rc;
+
+	news->barrier = calloc(1, sizeof(Barrier));
+	if (news->barrier == NULL)
+		return ZSYSTEMERROR;
+	rc = client_send_check(news->client, &news->barrier->checked,
+						   client_answer_barrier, news->barrier);
+	if (rc != ZOK)
+	{
+		free(news->barrier);
+		news->barrier = NULL;
+		return rc;
+	}
+	rc = zoo_aget_children(news->client->handle, op->path, 0,
+						   client_answer_strings, news);
+	if (rc != ZOK)
+		news->barrier = NULL;	/* leave it to its answer; memory is short */
+	return rc;
+}
+
+/* Hand the operation to the library; returns one of ZOO_ERRORS. */
+static int
+send_by_kind(Operation *op, Watches *watches)
+{
+	News	   *news = &op->news;
+	Client	   *client = news->client;
+	zhandle_t  *handle = client->handle;
+
+	switch (op->kind)
+	{
+		case RECIPE_OP_MKDIRS:
+			send_mkdir_parents(client, op->path);
+			/* FALLTHROUGH */
+		case RECIPE_OP_MKDIR:
+			return zoo_acreate(handle, op->path, op->data, data_len(op),
+							   client->acl, ZOO_CONTAINER,
+							   client_answer_string, news);
+		case RECIPE_OP_CREATE:
+			return zoo_acreate2(handle, op->path, op->data, data_len(op),
+								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
+								client_answer_create, news);
+		case RECIPE_OP_SEARCH:
+			return send_search(op);
+		case RECIPE_OP_SYNC:
+			zoo_async(handle, op->path, client_answer_string, NULL);
+			/* FALLTHROUGH */
+		case RECIPE_OP_CHILDREN:
+			return zoo_aget_children(handle, op->path, 0,
+									 client_answer_strings, news);
+		case RECIPE_OP_LIST:
+		case RECIPE_OP_WATCH:
+			return send_watch(op, watches);
+		case RECIPE_OP_GET:
+			return zoo_aget(handle, op->path, 0, client_answer_data, news);
+		case RECIPE_OP_SET:
+			return zoo_aset(handle, op->path, op->data, data_len(op),
+							op->untouched ? 0 : -1, client_answer_stat, news);
+		case RECIPE_OP_UNWATCH:
+			return send_unwatch(op, watches);
+		case RECIPE_OP_STAT:
+			return zoo_aexists(handle, op->path, 0, client_answer_stat, news);
+		case RECIPE_OP_DELETE:
+		case RECIPE_OP_DELETE_STRAY:
+		case RECIPE_OP_RMDIR:
+			return zoo_adelete(handle, op->path, -1, client_answer_void, news);
+	}
+	return ZBADARGUMENTS;
+}
+
+/*
+ * Did the library not take a request, so that we have to answer it?
+ * ZINVALIDSTATE is the end of the session, which comes as an event of its own
+ * and takes the operation with it.
+ */
+static bool
+was_refused(int rc)
+{
+	return rc != ZOK && rc != ZINVALIDSTATE;
+}
+
+/*
+ * operation_send
+ *		Hand an operation to the library, by itself.
+ *
+ * It is answered in any case, unless the session ends.
+ */
+void
+operation_send(Operation *op, Watches *watches)
+{
+	int			rc;
+
+	if (op->heartbeat)
+		rc = client_send_check(op->news.client, &op->checked,
+							   client_answer_void, &op->news);
+	else
+		rc = send_by_kind(op, watches);
+	if (was_refused(rc))
+		client_post_answer(&op->news, rc);
+}
+
+/*
+ * Make a multi, with room behind it for the results and for the paths that
+ * come with them: all that is the library's until it has answered.
+ */
+static Multi *
+make_multi(Operation *const *ops, int count, bool is_batch,
+		   MemoryContext context)
+{
+	Multi	   *multi;
+	Size		size = offsetof(Multi, answers) +
+		count * (sizeof(News *) + sizeof(zoo_op_result_t));
+
+	for (int i = 0; i < count; i++)
+		size += strlen(ops[i]->path) + SEQUENCE_SIZE;
+	multi = MemoryContextAlloc(context, size);
+	multi->is_batch = is_batch;
+	multi->count = count;
+	multi->results = (zoo_op_result_t *) &multi->answers[count];
+	memset(multi->results, 0, count * sizeof(zoo_op_result_t));
+	for (int i = 0; i < count; i++)
+	{
+		multi->answers[i] = &ops[i]->news;
+		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
+	}
+	return multi;
+}
+
+/*
+ * operation_send_multi
+ *		Hand creates and deletes to the library, as one multi.
+ *
+ * What it creates has "id" as its batch.  "is_batch": they do not belong
+ * together, and if one fails the others are answered CLIENT_BATCH_FAILED.
+ * They are answered in any case, unless the session ends.  The multi, in
+ * "context", is freed with the last of them.
+ */
+void
+operation_send_multi(Operation *const *ops, int count, bool is_batch,
+					 uint32_t id, MemoryContext context)
+{
+	Multi	   *multi = make_multi(ops, count, is_batch, context);
+	Client	   *client = ops[0]->news.client;
+	zoo_op_t   *zops = palloc(count * sizeof(zoo_op_t));
+	char	   *path = (char *) &multi->results[count];
+	int			rc;
+
+	for (int i = 0; i < count; i++)
+	{
+		Operation  *op = ops[i];
+
+		op->place = i;
+		op->place_count = count;
+		if (op->kind == RECIPE_OP_DELETE)
+			zoo_delete_op_init(&zops[i], op->path, -1);
+		else
+		{
+			int			path_size = strlen(op->path) + SEQUENCE_SIZE;
+
+			op->batch = id;
+			path[0] = '\0';
+			zoo_create_op_init(&zops[i], op->path, op->data, data_len(op),
+							   client->acl, ZOO_EPHEMERAL_SEQUENTIAL, path,
+							   path_size);
+			path += path_size;
+		}
+	}
+	ops[count - 1]->multi = multi;
+
+	rc = zoo_amulti(client->handle, count, zops, multi->results,
+					client_answer_multi, multi);
+	if (was_refused(rc))
+	{
+		for (int i = 0; i < count; i++)
+		{
+			multi->answers[i]->code = is_batch ? CLIENT_BATCH_FAILED : rc;
+			multi->answers[i]->failed = -1;
+		}
+		client_post_multi(multi);
+	}
+	pfree(zops);
+}
+
+/*
+ * operation_forget_watch
+ *		If this was to set a watch, it was not set.
+ */
+void
+operation_forget_watch(const Operation *op, Watches *watches)
+{
+	if (sets_watch(op))
+		watches_forget(watches, op->path, op->owner, op->serial);
+}
+
+static void
+free_answer(Operation *op)
+{
+	client_free_answer(&op->news);
+	if (op->multi)
+		pfree(op->multi);
+	op->multi = NULL;
+}
+
+/*
+ * operation_reset
+ *		Forget the answer to an operation, to send it again.
+ */
+void
+operation_reset(Operation *op, Watches *watches)
+{
+	Client	   *client = op->news.client;
+
+	operation_forget_watch(op, watches);
+	free_answer(op);
+	memset(&op->news, 0, sizeof(op->news));
+	op->news.kind = NEWS_ANSWER;
+	op->news.client = client;
+	op->batch = 0;
+}
+
+/*
+ * operation_free
+ *		Free an operation and its answer; the caller has taken it off its
+ *		list.
+ */
+void
+operation_free(Operation *op)
+{
+	free_answer(op);
+	if (op->data)
+		pfree(op->data);
+	pfree(op);
+}
+
+/*
+ * operation_is_proof
+ *		Has the leader worked on this, and has a quorum logged the outcome?
+ */
+bool
+operation_is_proof(const Operation *op)
+{
+	if (!client_is_leaders(op->news.code))
+		return false;
+	return op->heartbeat || op->kind == RECIPE_OP_CREATE ||
+		op->kind == RECIPE_OP_SET || op->kind == RECIPE_OP_DELETE ||
+		op->kind == RECIPE_OP_DELETE_STRAY;
+}
+
+/*
+ * operation_result
+ *		What has become of this, in the terms of the recipe?
+ */
+RecipeResult
+operation_result(const Operation *op)
+{
+	int			code = op->news.code;
+
+	switch (code)
+	{
+		case ZOK:
+			return RECIPE_OK;
+		case ZNONODE:
+			return RECIPE_NO_NODE;
+		case ZNODEEXISTS:
+			/* somebody else made the directory */
+			return op->kind == RECIPE_OP_MKDIR ||
+				op->kind == RECIPE_OP_MKDIRS ? RECIPE_OK : RECIPE_REFUSED;
+		case ZSESSIONEXPIRED:
+		case ZCLOSING:
+		case ZSESSIONMOVED:
+		case ZTHROTTLEDOP:
+			return RECIPE_UNKNOWN;
+		case ZBADARGUMENTS:
+		case ZUNIMPLEMENTED:
+			return RECIPE_REFUSED;
+		default:
+			/* up to ZAPIERROR it is the client's, which knows no more */
+			return code > ZAPIERROR ? RECIPE_UNKNOWN : RECIPE_REFUSED;
+	}
+}
+
+static const RecipeEvent event_of[] = {
+	[RECIPE_OP_MKDIR] = RECIPE_MKDIR_DONE,
+	[RECIPE_OP_MKDIRS] = RECIPE_MKDIR_DONE,
+	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
+	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SYNC] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
+	[RECIPE_OP_GET] = RECIPE_GET_DONE,
+	[RECIPE_OP_SET] = RECIPE_SET_DONE,
+	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
+	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
+	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
+};
+
+/*
+ * operation_fill_input
+ *		Tell the answer in the terms of the recipe.
+ *
+ * *input points into the operation.  Not for heartbeats, nor for UNWATCH and
+ * DELETE_STRAY, for whose answers nobody waits.
+ */
+void
+operation_fill_input(const Operation *op, RecipeInput *input)
+{
+	const News *news = &op->news;
+	bool		ours = client_is_ours(news->client, &news->stat);
+
+	memset(input, 0, sizeof(*input));
+	input->event = event_of[op->kind];
+	input->serial = op->serial;
+	input->result = operation_result(op);
+	input->error = news->code;
+	input->not_empty = news->code == ZNOTEMPTY;
+	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
+	{
+		const char *created = news->created ? news->created : news->string;
+		const char *slash = created ? strrchr(created, '/') : NULL;
+
+		input->node = slash ? slash + 1 : "";
+		input->batch = op->batch;
+		input->token = ours ? news->stat.czxid : 0;
+	}
+	input->children = (const char *const *) news->children;
+	input->nchildren = news->nchildren;
+	input->data = news->data;
+	input->data_len = news->data_len;
+	input->czxid = news->stat.czxid;
+	input->ctime = news->stat.ctime;
+	input->ephemeral_owner = news->stat.ephemeralOwner;
+	input->ours = ours;
+}

@@ -359,11 +359,11 @@ check_rules(void)
 		int			own;
 
 		model_check((recipe->state == RECIPE_OWNER) == client->owner,
-			  "the slot knows whether we own the lock");
+					"the slot knows whether we own the lock");
 		model_check((recipe->state == RECIPE_NONE) == !client->active,
-			  "the slot knows whether we have a contender");
+					"the slot knows whether we have a contender");
 		model_check(recipe->state != RECIPE_WATCHING || recipe->predecessor != NULL,
-			  "the predecessor is known while we wait for it");
+					"the predecessor is known while we wait for it");
 		/* leaving, its name has to last until the unwatch has been sent */
 		model_check(recipe->state == RECIPE_WATCHING ||
 			  recipe->state == RECIPE_READING ||
@@ -372,8 +372,8 @@ check_rules(void)
 			  recipe->state == RECIPE_LEAVING || recipe->predecessor == NULL,
 			  "the predecessor is forgotten with the wait");
 		model_check((recipe->state == RECIPE_LEAVING && recipe->refused) ==
-			  client->left,
-			  "the worker knows of every delete that was refused");
+					client->left,
+					"the worker knows of every delete that was refused");
 
 		model_check(recipe->state != RECIPE_OWNER ||
 			  !znode_is_late(recipe->sequence), "nobody late is an owner");
@@ -386,11 +386,11 @@ check_rules(void)
 		if (recipe->queue_watch != 0)
 			check_queue_watch(client);
 		model_check(!client->giving_way || !client->in_use,
-			  "who gives way has no use for it");
+					"who gives way has no use for it");
 		own = node_at(recipe->node, model->zxid);
 		model_check(own >= 0, "an owner's node exists");
 		model_check(has_uuid_of(&model->nodes[own], client),
-			  "an owner's node is its session's");
+					"an owner's node is its session's");
 		if (recipe->kind == ZNODE_READER)
 			shared++;
 		else
@@ -400,13 +400,13 @@ check_rules(void)
 			const ModelNode *other = &model->nodes[j];
 
 			model_check(other->dzxid != 0 || j == own ||
-				  !stands_ahead(other, model->nodes[own].sequence,
-								recipe->kind == ZNODE_READER),
-				  "nothing that excludes an owner is ahead of it");
+						!stands_ahead(other, model->nodes[own].sequence,
+									  recipe->kind == ZNODE_READER),
+						"nothing that excludes an owner is ahead of it");
 		}
 	}
 	model_check(exclusive == 0 || (exclusive == 1 && shared == 0),
-		  "an exclusive owner is the only owner");
+				"an exclusive owner is the only owner");
 }
 
 /* Grants follow the queue; what ended sessions believe does not count. */
@@ -506,9 +506,9 @@ take_waiter_news(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_RETAINED)
 	{
 		model_check(client->asks_retained && recipe->retained_ahead &&
-			  recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
-			  !(out->told & RECIPE_TOLD_QUEUED),
-			  "who asks retained owners asks who is ahead");
+					recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
+					!(out->told & RECIPE_TOLD_QUEUED),
+					"who asks retained owners asks who is ahead");
 		client->told_retained = true;
 		tally.told_retained++;
 	}
@@ -522,7 +522,7 @@ take_grant(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_GRANTED)
 	{
 		model_check(client->wanted && !client->owner,
-			  "granted once, to who wants it");
+					"granted once, to who wants it");
 		client->owner = true;
 		client->token = client->revoked = false;
 		client->guarded = client->watch_refused = client->set_refused = false;
@@ -541,8 +541,8 @@ take_grant(Client *client, const RecipeOutput *out)
 
 		model_check(client->owner, "only an owner has a token");
 		model_check(!client->session.alive ||
-			  (node >= 0 && model->nodes[node].czxid == out->token),
-			  "the token is the node's czxid");
+					(node >= 0 && model->nodes[node].czxid == out->token),
+					"the token is the node's czxid");
 		client->token = true;
 	}
 }
@@ -554,13 +554,13 @@ check_failure(const Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_MIXED)
 	{
 		model_check(scene->semaphores && out->error == 0,
-			  "only a semaphore's name fails as one");
+					"only a semaphore's name fails as one");
 		tally.mixed++;
 	}
 	else if (out->told & RECIPE_TOLD_ENDED)
 	{
 		model_check((scene->ended || scene->semaphores || scene->strangers) &&
-			  out->error == 0, "only who has no order is refused");
+					out->error == 0, "only who has no order is refused");
 		tally.ended++;
 	}
 	else
@@ -589,12 +589,12 @@ take_end_news(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_LEFT)
 	{
 		model_check(model->refusals && out->error == ERROR_REFUSED,
-			  "no node is left behind but by a refusal");
+					"no node is left behind but by a refusal");
 		model_check(recipe->state == RECIPE_LEAVING && client->active &&
-			  !client->wanted && !(out->told & RECIPE_TOLD_GONE),
-			  "what is left behind is still to be deleted");
+					!client->wanted && !(out->told & RECIPE_TOLD_GONE),
+					"what is left behind is still to be deleted");
 		model_check(!client->left && out->nops == 0,
-			  "a refused delete waits for a retry");
+					"a refused delete waits for a retry");
 		tally.left++;
 		client->left = true;
 	}
@@ -622,12 +622,12 @@ check_other_news(const Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_PERSISTENT)
 	{
 		model_check(scene->strangers && out->stranger != NULL,
-			  "no contender is taken for something else");
+					"no contender is taken for something else");
 		tally.passed_over++;
 	}
 	model_check(!(out->told & RECIPE_TOLD_STRANGER) || scene->strangers ||
-		  (scene->semaphores && recipe->state == RECIPE_LISTING_DIR),
-		  "no contender is taken for a stranger");
+				(scene->semaphores && recipe->state == RECIPE_LISTING_DIR),
+				"no contender is taken for a stranger");
 	model_check(!(out->told & RECIPE_TOLD_MIXED) ||
 		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
 }
@@ -648,7 +648,7 @@ take_owner_news(Client *client, const RecipeOutput *out)
 		model_check(client->owner && client->watches_queue,
 			  "only an owner that watches the queue is told who is behind");
 		model_check((recipe->queue_watch != 0) == (out->told == RECIPE_TOLD_ALONE),
-			  "who is alone goes on, who is contended does not");
+					"who is alone goes on, who is contended does not");
 		client->alone = (out->told & RECIPE_TOLD_ALONE) != 0;
 		if (!client->alone)
 			client->contended = true;
@@ -658,7 +658,7 @@ take_owner_news(Client *client, const RecipeOutput *out)
 		int			node = node_at(recipe->node, model->zxid);
 
 		model_check(client->owner && client->guarded,
-			  "only a guarded owner is asked for the lock");
+					"only a guarded owner is asked for the lock");
 		model_check(!client->session.alive ||
 					(node >= 0 && was_asked(&model->nodes[node])),
 					"who is asked for it was asked");
@@ -852,7 +852,7 @@ check_queued(const Client *client, const ModelEntry *entry)
 	if (list && client->recipe.state == RECIPE_WATCHING &&
 		(client->recipe.unsure || scene->strangers))
 		model_check(!queued || names_contender(client, entry),
-			  "queued is told at once if somebody is surely ahead");
+					"queued is told at once if somebody is surely ahead");
 	else if (list && client->recipe.state == RECIPE_WATCHING)
 		model_check(queued == (!client->asks_retained ||
 						 !only_owners_exclude(client, entry)),
@@ -867,12 +867,12 @@ check_queued(const Client *client, const ModelEntry *entry)
 		if (client->was_unsure)
 			return;				/* it only had to be there */
 		model_check(client->asks_retained && !is_marked_text(entry->data),
-			  "queued behind one that needs the lock");
+					"queued behind one that needs the lock");
 		model_check(strcmp(entry->data, RECIPE_REVOKE_DATA) == 0 ||
-			  !is_marked_text(model->nodes[node].data.text[0]) ||
-			  scene->answered[node] ||
-			  model->nodes[node].session == FOREIGN,
-			  "queued behind one that has answered");
+					!is_marked_text(model->nodes[node].data.text[0]) ||
+					scene->answered[node] ||
+					model->nodes[node].session == FOREIGN,
+					"queued behind one that has answered");
 	}
 	if (client->told & RECIPE_TOLD_RETAINED)
 		model_check(entry->kind == RECIPE_OP_WATCH && is_marked_text(entry->data),
@@ -1149,8 +1149,8 @@ retry(Client *client)
 	}
 	else
 		model_check(out.nops == 0 && out.told == 0 &&
-			  memcmp(&client->recipe, &before, sizeof(before)) == 0,
-			  "with nothing refused there is nothing to retry");
+					memcmp(&client->recipe, &before, sizeof(before)) == 0,
+					"with nothing refused there is nothing to retry");
 }
 
 /*
@@ -1377,12 +1377,12 @@ check_retaining(const Client *client)
 		int			ahead = node_at(recipe->predecessor, model->zxid);
 
 		model_check(client->asks_retained && client->told_retained && recipe->retained_ahead &&
-			  ahead >= 0 && is_marked(&model->nodes[ahead], model->zxid),
-			  "who waits and is not queued has asked the owner");
+					ahead >= 0 && is_marked(&model->nodes[ahead], model->zxid),
+					"who waits and is not queued has asked the owner");
 		for (int i = 0; i < scene->nclients; i++)
 			model_check(scene->clients[i].session.id != model->nodes[ahead].session ||
-				  scene->clients[i].set_refused,
-				  "an owner of ours that was asked has answered");
+						scene->clients[i].set_refused,
+						"an owner of ours that was asked has answered");
 	}
 	if (!client->owner)
 		return;
@@ -1394,19 +1394,19 @@ check_retaining(const Client *client)
 	if (client->watches_queue)
 	{
 		model_check(client->contended || client->alone,
-			  "at rest, who watches the queue is told");
+					"at rest, who watches the queue is told");
 		model_check(client->contended || !behind,
-			  "at rest, who watches the queue knows of who is behind");
+					"at rest, who watches the queue knows of who is behind");
 		model_check(recipe->queue_watch == 0 ||
-			  watches_list(client),
-			  "at rest, who watches the queue has a watch");
+					watches_list(client),
+					"at rest, who watches the queue has a watch");
 	}
 	if (client->retains && behind)
 	{
 		model_check(client->in_use, "nobody waits for an idle owner");
 		model_check(client->set_refused ||
-			  !is_marked(&model->nodes[own], model->zxid),
-			  "who needs the lock says so to who waits");
+					!is_marked(&model->nodes[own], model->zxid),
+					"who needs the lock says so to who waits");
 	}
 }
 
@@ -1421,8 +1421,8 @@ check_predecessor(const Client *client)
 	ahead = node_at(client->recipe.predecessor, model->zxid);
 	model_check(ahead >= 0, "who waits has a predecessor");
 	model_check(!model->nodes[ahead].stray || model->nodes[ahead].stays ||
-		  model->nodes[ahead].session != client->session.id,
-		  "a predecessor that is a stray of our own is deleted");
+				model->nodes[ahead].session != client->session.id,
+				"a predecessor that is a stray of our own is deleted");
 }
 
 /* At rest, who is first in the queue owns the lock, and nobody else does. */
@@ -1442,7 +1442,7 @@ check_liveness(void)
 			  "at rest one has the lock, waits for it, or has no part in it");
 		check_watches(client);
 		model_check(client->active == client->wanted,
-			  "who does not want the lock leaves the queue");
+					"who does not want the lock leaves the queue");
 		if (!client->active)
 			continue;
 		if (client->recipe.state == RECIPE_AWAITING_EMPTY)
@@ -1455,8 +1455,8 @@ check_liveness(void)
 								znode_is_late(model->nodes[last].sequence)),
 				  "who stands by waits for another client");
 			model_check(model->dirs[MODEL_NAME][model->nodes[last].dir].czxid ==
-				  client->recipe.directory,
-				  "who stands by waits for the old directory");
+						client->recipe.directory,
+						"who stands by waits for the old directory");
 			model_check(client->queued, "who stands by is told to be queued");
 			continue;
 		}
@@ -1474,9 +1474,9 @@ check_liveness(void)
 				first = false;
 		}
 		model_check(client->owner == first,
-			  "who is first in the queue has the lock");
+					"who is first in the queue has the lock");
 		model_check(!client->owner || client->token,
-			  "an owner comes to know its token");
+					"an owner comes to know its token");
 		model_check(!client->looking, "who checks for writers is told");
 		if (client->owner && client->guarded && !client->watch_refused)
 		{
@@ -1485,8 +1485,8 @@ check_liveness(void)
 						scene->answered[own],
 						"a guarded owner hears that it is asked for the lock");
 			model_check(client->set_refused ||
-				  !asks_for_lock(&model->nodes[own], model->zxid),
-				  "who was asked says again who it is");
+						!asks_for_lock(&model->nodes[own], model->zxid),
+						"who was asked says again who it is");
 		}
 	}
 }

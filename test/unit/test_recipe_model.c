@@ -138,7 +138,7 @@ typedef struct Scene
 	bool		semaphores;		/* the name may become one */
 	bool		ended;			/* another client got a number without order */
 	bool		answered[MODEL_NODES];	/* its owner wrote that it is in use */
-	/* the latest grants of each directory, to check that they follow the queue */
+	/* the latest grants of each directory, which follow the queue */
 	struct
 	{
 		bool		any;
@@ -465,7 +465,8 @@ answer_contended(Client *client)
 		scene->answered[node] = true;
 	}
 	step(client, &in);
-	model_check(!client->recipe.retain, "it is told once that the lock is needed");
+	model_check(!client->recipe.retain,
+				"it is told once that the lock is needed");
 }
 
 /* Is this of a client's session, and of none of its contenders? */
@@ -577,7 +578,8 @@ take_end_news(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_LOST)
 	{
 		model_check(client->owner, "only an owner can lose the lock");
-		model_check(!client->session.alive, "a lock is lost with the session only");
+		model_check(!client->session.alive,
+					"a lock is lost with the session only");
 		tally.lost++;
 		client->owner = client->wanted = false;
 	}
@@ -640,7 +642,8 @@ take_owner_news(Client *client, const RecipeOutput *out)
 
 	if (out->told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
 	{
-		model_check(client->looking, "only who checks for writers is told what is behind");
+		model_check(client->looking,
+					"only who checks for writers is told what is behind");
 		client->looking = false;
 	}
 	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_CONTENDED))
@@ -905,7 +908,8 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 	if (told == RECIPE_TOLD_ALONE && scene->strangers)
 		told = client->told & RECIPE_TOLD_CONTENDED ?
 			RECIPE_TOLD_CONTENDED : RECIPE_TOLD_ALONE;
-	model_check(client->told == told, "who watches the queue is told who is behind");
+	model_check(client->told == told,
+				"who watches the queue is told who is behind");
 	if (told == RECIPE_TOLD_ALONE)
 		tally.alone++;
 	else if (told == RECIPE_TOLD_CONTENDED)
@@ -973,7 +977,7 @@ deliver(Client *client)
 
 	if (!model_hear(&client->session, &entry))
 	{
-		/* nobody waits for this one, but it is repeated until it is answered */
+		/* nobody waits for it, but it is repeated until it is answered */
 		if (!entry.is_event && entry.kind == RECIPE_OP_DELETE_STRAY &&
 			entry.result == RECIPE_UNKNOWN && client->session.alive)
 			model_resubmit(&client->session, &entry);
@@ -1210,7 +1214,8 @@ foreigner_enters(const char *name, bool sequential)
 		if (node_at(name, model->zxid) >= 0)
 			return;
 	}
-	node = model_make_node(MODEL_NAME, name, sequential, FOREIGN, FOREIGN_DATA);
+	node = model_make_node(MODEL_NAME, name, sequential,
+						   FOREIGN, FOREIGN_DATA);
 	if (sequential && znode_is_unordered(model->nodes[node].sequence))
 		scene->ended = true;
 	model_note(-1, 0, "another client enters", model->nodes[node].sequence);
@@ -1287,7 +1292,7 @@ settle(void)
 					hear_of_expiry(client);
 				}
 			}
-			while (client->session.nready < client->session.nentries)
+			while (model_unapplied(&client->session) > 0)
 			{
 				busy = true;
 				model_execute(&client->session);
@@ -1523,12 +1528,14 @@ wind_up(void)
 	for (int i = 0; i < scene->nclients; i++)
 	{
 		model_check(!scene->clients[i].active, "released contenders are gone");
-		model_check(scene->clients[i].session.nwatches == 0, "no watch of ours is left");
+		model_check(scene->clients[i].session.nwatches == 0,
+					"no watch of ours is left");
 		model_check(scene->clients[i].session.nclaims == 0,
 					"nor does anybody wait for one");
 		recipe_free(&scene->clients[i].recipe);
 	}
-	model_check(model_count_at(MODEL_NAME, model->zxid) == 0, "no node of ours is left");
+	model_check(model_count_at(MODEL_NAME, model->zxid) == 0,
+				"no node of ours is left");
 }
 
 /*-------------------------------------------------------------------------
@@ -1990,7 +1997,7 @@ random_foreigner(const Mix *mix)
 static void
 random_fault(const Mix *mix, Client *client)
 {
-	int			unapplied = client->session.nentries - client->session.nready;
+	int			unapplied = model_unapplied(&client->session);
 
 	switch (model_choose(mix->restarts ? 5 : 4))
 	{
@@ -1998,9 +2005,10 @@ random_fault(const Mix *mix, Client *client)
 		case 1:
 		case 2:
 			if (client->session.connected)
-				model_lose_connection(&client->session, (int) model_choose(unapplied + 1));
+				model_lose_connection(&client->session,
+									  (int) model_choose(unapplied + 1));
 			else if (client->session.alive && model_one_in(2))
-				model_drop_answers(&client->session);	/* one more server out of reach */
+				model_drop_answers(&client->session);
 			break;
 		case 3:
 			if (client->session.alive && model_one_in(3))

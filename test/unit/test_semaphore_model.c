@@ -327,7 +327,7 @@ check_rules(void)
 						(!permit->owner && !permit->wanted) || scene->vandals,
 						"what is wanted is not leaving");
 
-			/* an owner whose session has ended is what the session's lease is for */
+			/* an owner whose session has ended is what the lease is for */
 			if (!permit->owner || !client->session.alive)
 				continue;
 			if (own_node(client, permit, SEMAPHORE_LEASES) < 0)
@@ -456,7 +456,8 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 
 	if (out->told & RECIPE_TOLD_QUEUED)
 	{
-		model_check(permit->wanted && !permit->owner, "queued only while wanted");
+		model_check(permit->wanted && !permit->owner,
+					"queued only while wanted");
 		check_queued(client, permit);
 		permit->queued = true;
 	}
@@ -488,7 +489,8 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 	}
 	if (out->told & RECIPE_TOLD_FAILED)
 	{
-		model_check(permit->wanted && !permit->owner, "only a waiter can fail");
+		model_check(permit->wanted && !permit->owner,
+					"only a waiter can fail");
 		check_failure(permit, out);
 		permit->wanted = false;
 	}
@@ -627,7 +629,8 @@ hear_of_expiry(Client *client)
 		model_check(client->permits[i].semaphore.state == SEMAPHORE_NONE,
 					"a permit ends with its session");
 	}
-	model_check(client->session.nentries == 0, "nothing is sent in an ended session");
+	model_check(client->session.nentries == 0,
+				"nothing is sent in an ended session");
 	model_begin_session(&client->session, client_number(client));
 }
 
@@ -670,7 +673,8 @@ retry(Client *client, int semaphore)
 	model_check(out.told == 0, "a retry tells nothing");
 	model_check((out.nops > 0) == left, "what was refused is tried again");
 	for (int i = 0; i < out.nops; i++)
-		model_check(out.ops[i].op.kind == RECIPE_OP_DELETE, "which is a delete");
+		model_check(out.ops[i].op.kind == RECIPE_OP_DELETE,
+					"which is a delete");
 	permit->left = false;
 	if (left)
 	{
@@ -720,7 +724,8 @@ foreigner_enters(Foreigner *foreigner)
 	make_directory(SEMAPHORE_LOCKS, 0);
 	snprintf(prefix, sizeof(prefix), "_c_00000000-0000-4000-8000-%012d-lock-",
 			 ++scene->last_uuid);
-	foreigner->lock = model_make_node(SEMAPHORE_LOCKS, prefix, true, FOREIGN, "me");
+	foreigner->lock = model_make_node(SEMAPHORE_LOCKS, prefix, true,
+									  FOREIGN, "me");
 	foreigner->permit = -1;
 	foreigner->state = FOREIGN_QUEUED;
 	model_note(-1, -1, "another client queues", scene->last_uuid);
@@ -743,7 +748,8 @@ foreigner_acts(Foreigner *foreigner)
 				return false;
 		make_directory(SEMAPHORE_LEASES, 0);
 		snprintf(prefix, sizeof(prefix), "%.*s-lease-", UUID_LEN, lock->name);
-		foreigner->permit = model_make_node(SEMAPHORE_LEASES, prefix, true, FOREIGN, "me");
+		foreigner->permit = model_make_node(SEMAPHORE_LEASES, prefix, true,
+											FOREIGN, "me");
 		foreigner->state = FOREIGN_WAITING;
 		model_note(-1, -1, "another client has a permit's node", 0);
 		return true;
@@ -782,7 +788,8 @@ locker_acts(void)
 	{
 		case LOCKER_IDLE:
 			make_directory(SEMAPHORE_NAME, 0);
-			scene->locker = model_make_node(SEMAPHORE_NAME, "_c_x-lock-", true, FOREIGN, "me");
+			scene->locker = model_make_node(SEMAPHORE_NAME, "_c_x-lock-", true,
+											FOREIGN, "me");
 			scene->locker_state = LOCKER_CREATED;
 			model_note(-1, -1, "the name is locked", 0);
 			break;
@@ -850,7 +857,7 @@ settle(void)
 					hear_of_expiry(client);
 				}
 			}
-			while (client->session.nready < client->session.nentries)
+			while (model_unapplied(&client->session) > 0)
 			{
 				busy = true;
 				model_execute(&client->session);
@@ -904,12 +911,14 @@ check_watches(Client *client)
 		model_check(model_find_watch(&client->session, claim->place, claim->node) != NULL,
 					"at rest worker and library agree on a watch");
 	}
-	model_check(client->session.nclaims == waiting, "no watch is left of who does not wait");
+	model_check(client->session.nclaims == waiting,
+				"no watch is left of who does not wait");
 	for (int i = 0; i < client->session.nwatches; i++)
 	{
 		const ModelWatch *watch = &client->session.watches[i];
 
-		model_check(watch->armed, "at rest library and server agree on a watch");
+		model_check(watch->armed,
+					"at rest library and server agree on a watch");
 		model_check(watch->orphaned ||
 			  model_find_claim(&client->session, watch->place, watch->node) != NULL,
 			  "a watch that nobody needs was taken back");
@@ -1013,7 +1022,8 @@ wind_up(void)
 						"released permits are gone");
 			semaphore_free(&scene->clients[i].permits[j].semaphore);
 		}
-		model_check(scene->clients[i].session.nclaims == 0, "no watch of ours is left");
+		model_check(scene->clients[i].session.nclaims == 0,
+					"no watch of ours is left");
 	}
 	for (int i = 0; i < model->nnodes; i++)
 		model_check(model->nodes[i].dzxid != 0, "no node of ours is left");
@@ -1149,7 +1159,7 @@ play_scenario(const Scenario *scenario)
 
 	for (;;)
 	{
-		int			unapplied = client->session.nentries - client->session.nready;
+		int			unapplied = model_unapplied(&client->session);
 		bool		up = client->session.connected;
 		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
 		unsigned	nexpiries = client->session.alive && faults > 0 ? 1 : 0;
@@ -1266,7 +1276,7 @@ random_foreigner(void)
 static void
 random_fault(const Mix *mix, Client *client)
 {
-	int			unapplied = client->session.nentries - client->session.nready;
+	int			unapplied = model_unapplied(&client->session);
 
 	switch (model_choose(mix->restarts ? 5 : 4))
 	{
@@ -1274,9 +1284,10 @@ random_fault(const Mix *mix, Client *client)
 		case 1:
 		case 2:
 			if (client->session.connected)
-				model_lose_connection(&client->session, (int) model_choose(unapplied + 1));
+				model_lose_connection(&client->session,
+									  (int) model_choose(unapplied + 1));
 			else if (client->session.alive && model_one_in(2))
-				model_drop_answers(&client->session);	/* one more server out of reach */
+				model_drop_answers(&client->session);
 			break;
 		case 3:
 			if (client->session.alive && model_one_in(3))
@@ -1400,7 +1411,8 @@ random_step(const Mix *mix)
 			{
 				unsigned	lag = (unsigned) (model->zxid - client->session.seen);
 
-				model_reconnect(&client->session, client->session.seen + model_choose(lag + 1));
+				model_reconnect(&client->session,
+								client->session.seen + model_choose(lag + 1));
 			}
 			else if (!client->session.connected && model_one_in(3))
 				hear_of_expiry(client);
@@ -1421,7 +1433,7 @@ random_step(const Mix *mix)
 		case 11:
 		case 12:
 			for (int n = 1 + (int) model_choose(4); n > 0; n--)
-				if (client->session.connected && client->session.nready < client->session.nentries)
+				if (client->session.connected && model_unapplied(&client->session) > 0)
 					model_execute(&client->session);
 			break;
 		default:
@@ -1522,7 +1534,7 @@ test_random_schedules(void **state)
 				break;
 			case 1:
 				make_directory(SEMAPHORE_LOCKS, 0);
-				/* an old number is as good as none while nobody has its node */
+				/* an old number is as good as none while nobody has a permit */
 				make_directory(SEMAPHORE_LEASES, mix->foreigners ?
 							   (int) model_choose(2) * scene->permits :
 							   (int) model_choose(3));

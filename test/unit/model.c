@@ -341,7 +341,7 @@ has_children(int place)
 		 (model_is_made(MODEL_LOCKS) || model_is_made(MODEL_PERMITS)));
 }
 
-/* Its counter starts anew with the next; that of permits has no order to lose. */
+/* Its counter starts anew with the next one; that of permits goes on. */
 static void
 delete_directory(int place)
 {
@@ -895,7 +895,7 @@ static bool
 is_refused(const ModelEntry *todo)
 {
 	bool		may_refuse = model->refusals &&
-		/* whether a node exists could not be found out then, and it may stay */
+		/* whether a node exists could not be found out then */
 		todo->kind != RECIPE_OP_SEARCH &&
 		/* a watch is the session's own, and needs no permission */
 		todo->kind != RECIPE_OP_UNWATCH;
@@ -1007,8 +1007,8 @@ hear_watch_answer(ModelSession *session, const ModelEntry *entry)
 }
 
 /*
- * The client hears the next answer or event, which is put into *entry.  Returns
- * whether it is for a contender of its.
+ * The client hears the next answer or event, which is put into *entry.
+ * Returns whether it is for one of its contenders.
  */
 bool
 model_hear(ModelSession *session, ModelEntry *entry)

@@ -138,7 +138,7 @@ typedef struct Scene
 	bool		semaphores;		/* the name may become one */
 	bool		ended;			/* another client got a number without order */
 	bool		answered[MODEL_NODES];	/* its owner wrote that it is in use */
-	/* the latest grants of each directory, to check that they follow the queue */
+	/* the latest grants of each directory, which follow the queue */
 	struct
 	{
 		bool		any;
@@ -359,11 +359,11 @@ check_rules(void)
 		int			own;
 
 		model_check((recipe->state == RECIPE_OWNER) == client->owner,
-			  "the slot knows whether we own the lock");
+					"the slot knows whether we own the lock");
 		model_check((recipe->state == RECIPE_NONE) == !client->active,
-			  "the slot knows whether we have a contender");
+					"the slot knows whether we have a contender");
 		model_check(recipe->state != RECIPE_WATCHING || recipe->predecessor != NULL,
-			  "the predecessor is known while we wait for it");
+					"the predecessor is known while we wait for it");
 		/* leaving, its name has to last until the unwatch has been sent */
 		model_check(recipe->state == RECIPE_WATCHING ||
 			  recipe->state == RECIPE_READING ||
@@ -372,8 +372,8 @@ check_rules(void)
 			  recipe->state == RECIPE_LEAVING || recipe->predecessor == NULL,
 			  "the predecessor is forgotten with the wait");
 		model_check((recipe->state == RECIPE_LEAVING && recipe->refused) ==
-			  client->left,
-			  "the worker knows of every delete that was refused");
+					client->left,
+					"the worker knows of every delete that was refused");
 
 		model_check(recipe->state != RECIPE_OWNER ||
 			  !znode_is_late(recipe->sequence), "nobody late is an owner");
@@ -386,11 +386,11 @@ check_rules(void)
 		if (recipe->queue_watch != 0)
 			check_queue_watch(client);
 		model_check(!client->giving_way || !client->in_use,
-			  "who gives way has no use for it");
+					"who gives way has no use for it");
 		own = node_at(recipe->node, model->zxid);
 		model_check(own >= 0, "an owner's node exists");
 		model_check(has_uuid_of(&model->nodes[own], client),
-			  "an owner's node is its session's");
+					"an owner's node is its session's");
 		if (recipe->kind == ZNODE_READER)
 			shared++;
 		else
@@ -400,13 +400,13 @@ check_rules(void)
 			const ModelNode *other = &model->nodes[j];
 
 			model_check(other->dzxid != 0 || j == own ||
-				  !stands_ahead(other, model->nodes[own].sequence,
-								recipe->kind == ZNODE_READER),
-				  "nothing that excludes an owner is ahead of it");
+						!stands_ahead(other, model->nodes[own].sequence,
+									  recipe->kind == ZNODE_READER),
+						"nothing that excludes an owner is ahead of it");
 		}
 	}
 	model_check(exclusive == 0 || (exclusive == 1 && shared == 0),
-		  "an exclusive owner is the only owner");
+				"an exclusive owner is the only owner");
 }
 
 /* Grants follow the queue; what ended sessions believe does not count. */
@@ -465,7 +465,8 @@ answer_contended(Client *client)
 		scene->answered[node] = true;
 	}
 	step(client, &in);
-	model_check(!client->recipe.retain, "it is told once that the lock is needed");
+	model_check(!client->recipe.retain,
+				"it is told once that the lock is needed");
 }
 
 /* Is this of a client's session, and of none of its contenders? */
@@ -506,9 +507,9 @@ take_waiter_news(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_RETAINED)
 	{
 		model_check(client->asks_retained && recipe->retained_ahead &&
-			  recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
-			  !(out->told & RECIPE_TOLD_QUEUED),
-			  "who asks retained owners asks who is ahead");
+					recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
+					!(out->told & RECIPE_TOLD_QUEUED),
+					"who asks retained owners asks who is ahead");
 		client->told_retained = true;
 		tally.told_retained++;
 	}
@@ -522,7 +523,7 @@ take_grant(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_GRANTED)
 	{
 		model_check(client->wanted && !client->owner,
-			  "granted once, to who wants it");
+					"granted once, to who wants it");
 		client->owner = true;
 		client->token = client->revoked = false;
 		client->guarded = client->watch_refused = client->set_refused = false;
@@ -541,8 +542,8 @@ take_grant(Client *client, const RecipeOutput *out)
 
 		model_check(client->owner, "only an owner has a token");
 		model_check(!client->session.alive ||
-			  (node >= 0 && model->nodes[node].czxid == out->token),
-			  "the token is the node's czxid");
+					(node >= 0 && model->nodes[node].czxid == out->token),
+					"the token is the node's czxid");
 		client->token = true;
 	}
 }
@@ -554,13 +555,13 @@ check_failure(const Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_MIXED)
 	{
 		model_check(scene->semaphores && out->error == 0,
-			  "only a semaphore's name fails as one");
+					"only a semaphore's name fails as one");
 		tally.mixed++;
 	}
 	else if (out->told & RECIPE_TOLD_ENDED)
 	{
 		model_check((scene->ended || scene->semaphores || scene->strangers) &&
-			  out->error == 0, "only who has no order is refused");
+					out->error == 0, "only who has no order is refused");
 		tally.ended++;
 	}
 	else
@@ -577,7 +578,8 @@ take_end_news(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_LOST)
 	{
 		model_check(client->owner, "only an owner can lose the lock");
-		model_check(!client->session.alive, "a lock is lost with the session only");
+		model_check(!client->session.alive,
+					"a lock is lost with the session only");
 		tally.lost++;
 		client->owner = client->wanted = false;
 	}
@@ -589,12 +591,12 @@ take_end_news(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_LEFT)
 	{
 		model_check(model->refusals && out->error == ERROR_REFUSED,
-			  "no node is left behind but by a refusal");
+					"no node is left behind but by a refusal");
 		model_check(recipe->state == RECIPE_LEAVING && client->active &&
-			  !client->wanted && !(out->told & RECIPE_TOLD_GONE),
-			  "what is left behind is still to be deleted");
+					!client->wanted && !(out->told & RECIPE_TOLD_GONE),
+					"what is left behind is still to be deleted");
 		model_check(!client->left && out->nops == 0,
-			  "a refused delete waits for a retry");
+					"a refused delete waits for a retry");
 		tally.left++;
 		client->left = true;
 	}
@@ -622,12 +624,12 @@ check_other_news(const Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_PERSISTENT)
 	{
 		model_check(scene->strangers && out->stranger != NULL,
-			  "no contender is taken for something else");
+					"no contender is taken for something else");
 		tally.passed_over++;
 	}
 	model_check(!(out->told & RECIPE_TOLD_STRANGER) || scene->strangers ||
-		  (scene->semaphores && recipe->state == RECIPE_LISTING_DIR),
-		  "no contender is taken for a stranger");
+				(scene->semaphores && recipe->state == RECIPE_LISTING_DIR),
+				"no contender is taken for a stranger");
 	model_check(!(out->told & RECIPE_TOLD_MIXED) ||
 		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
 }
@@ -640,7 +642,8 @@ take_owner_news(Client *client, const RecipeOutput *out)
 
 	if (out->told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
 	{
-		model_check(client->looking, "only who checks for writers is told what is behind");
+		model_check(client->looking,
+					"only who checks for writers is told what is behind");
 		client->looking = false;
 	}
 	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_CONTENDED))
@@ -648,7 +651,7 @@ take_owner_news(Client *client, const RecipeOutput *out)
 		model_check(client->owner && client->watches_queue,
 			  "only an owner that watches the queue is told who is behind");
 		model_check((recipe->queue_watch != 0) == (out->told == RECIPE_TOLD_ALONE),
-			  "who is alone goes on, who is contended does not");
+					"who is alone goes on, who is contended does not");
 		client->alone = (out->told & RECIPE_TOLD_ALONE) != 0;
 		if (!client->alone)
 			client->contended = true;
@@ -658,7 +661,7 @@ take_owner_news(Client *client, const RecipeOutput *out)
 		int			node = node_at(recipe->node, model->zxid);
 
 		model_check(client->owner && client->guarded,
-			  "only a guarded owner is asked for the lock");
+					"only a guarded owner is asked for the lock");
 		model_check(!client->session.alive ||
 					(node >= 0 && was_asked(&model->nodes[node])),
 					"who is asked for it was asked");
@@ -852,7 +855,7 @@ check_queued(const Client *client, const ModelEntry *entry)
 	if (list && client->recipe.state == RECIPE_WATCHING &&
 		(client->recipe.unsure || scene->strangers))
 		model_check(!queued || names_contender(client, entry),
-			  "queued is told at once if somebody is surely ahead");
+					"queued is told at once if somebody is surely ahead");
 	else if (list && client->recipe.state == RECIPE_WATCHING)
 		model_check(queued == (!client->asks_retained ||
 						 !only_owners_exclude(client, entry)),
@@ -867,12 +870,12 @@ check_queued(const Client *client, const ModelEntry *entry)
 		if (client->was_unsure)
 			return;				/* it only had to be there */
 		model_check(client->asks_retained && !is_marked_text(entry->data),
-			  "queued behind one that needs the lock");
+					"queued behind one that needs the lock");
 		model_check(strcmp(entry->data, RECIPE_REVOKE_DATA) == 0 ||
-			  !is_marked_text(model->nodes[node].data.text[0]) ||
-			  scene->answered[node] ||
-			  model->nodes[node].session == FOREIGN,
-			  "queued behind one that has answered");
+					!is_marked_text(model->nodes[node].data.text[0]) ||
+					scene->answered[node] ||
+					model->nodes[node].session == FOREIGN,
+					"queued behind one that has answered");
 	}
 	if (client->told & RECIPE_TOLD_RETAINED)
 		model_check(entry->kind == RECIPE_OP_WATCH && is_marked_text(entry->data),
@@ -905,7 +908,8 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 	if (told == RECIPE_TOLD_ALONE && scene->strangers)
 		told = client->told & RECIPE_TOLD_CONTENDED ?
 			RECIPE_TOLD_CONTENDED : RECIPE_TOLD_ALONE;
-	model_check(client->told == told, "who watches the queue is told who is behind");
+	model_check(client->told == told,
+				"who watches the queue is told who is behind");
 	if (told == RECIPE_TOLD_ALONE)
 		tally.alone++;
 	else if (told == RECIPE_TOLD_CONTENDED)
@@ -973,7 +977,7 @@ deliver(Client *client)
 
 	if (!model_hear(&client->session, &entry))
 	{
-		/* nobody waits for this one, but it is repeated until it is answered */
+		/* nobody waits for it, but it is repeated until it is answered */
 		if (!entry.is_event && entry.kind == RECIPE_OP_DELETE_STRAY &&
 			entry.result == RECIPE_UNKNOWN && client->session.alive)
 			model_resubmit(&client->session, &entry);
@@ -1149,8 +1153,8 @@ retry(Client *client)
 	}
 	else
 		model_check(out.nops == 0 && out.told == 0 &&
-			  memcmp(&client->recipe, &before, sizeof(before)) == 0,
-			  "with nothing refused there is nothing to retry");
+					memcmp(&client->recipe, &before, sizeof(before)) == 0,
+					"with nothing refused there is nothing to retry");
 }
 
 /*
@@ -1210,7 +1214,8 @@ foreigner_enters(const char *name, bool sequential)
 		if (node_at(name, model->zxid) >= 0)
 			return;
 	}
-	node = model_make_node(MODEL_NAME, name, sequential, FOREIGN, FOREIGN_DATA);
+	node = model_make_node(MODEL_NAME, name, sequential,
+						   FOREIGN, FOREIGN_DATA);
 	if (sequential && znode_is_unordered(model->nodes[node].sequence))
 		scene->ended = true;
 	model_note(-1, 0, "another client enters", model->nodes[node].sequence);
@@ -1287,7 +1292,7 @@ settle(void)
 					hear_of_expiry(client);
 				}
 			}
-			while (client->session.nready < client->session.nentries)
+			while (model_unapplied(&client->session) > 0)
 			{
 				busy = true;
 				model_execute(&client->session);
@@ -1377,12 +1382,12 @@ check_retaining(const Client *client)
 		int			ahead = node_at(recipe->predecessor, model->zxid);
 
 		model_check(client->asks_retained && client->told_retained && recipe->retained_ahead &&
-			  ahead >= 0 && is_marked(&model->nodes[ahead], model->zxid),
-			  "who waits and is not queued has asked the owner");
+					ahead >= 0 && is_marked(&model->nodes[ahead], model->zxid),
+					"who waits and is not queued has asked the owner");
 		for (int i = 0; i < scene->nclients; i++)
 			model_check(scene->clients[i].session.id != model->nodes[ahead].session ||
-				  scene->clients[i].set_refused,
-				  "an owner of ours that was asked has answered");
+						scene->clients[i].set_refused,
+						"an owner of ours that was asked has answered");
 	}
 	if (!client->owner)
 		return;
@@ -1394,19 +1399,19 @@ check_retaining(const Client *client)
 	if (client->watches_queue)
 	{
 		model_check(client->contended || client->alone,
-			  "at rest, who watches the queue is told");
+					"at rest, who watches the queue is told");
 		model_check(client->contended || !behind,
-			  "at rest, who watches the queue knows of who is behind");
+					"at rest, who watches the queue knows of who is behind");
 		model_check(recipe->queue_watch == 0 ||
-			  watches_list(client),
-			  "at rest, who watches the queue has a watch");
+					watches_list(client),
+					"at rest, who watches the queue has a watch");
 	}
 	if (client->retains && behind)
 	{
 		model_check(client->in_use, "nobody waits for an idle owner");
 		model_check(client->set_refused ||
-			  !is_marked(&model->nodes[own], model->zxid),
-			  "who needs the lock says so to who waits");
+					!is_marked(&model->nodes[own], model->zxid),
+					"who needs the lock says so to who waits");
 	}
 }
 
@@ -1421,8 +1426,8 @@ check_predecessor(const Client *client)
 	ahead = node_at(client->recipe.predecessor, model->zxid);
 	model_check(ahead >= 0, "who waits has a predecessor");
 	model_check(!model->nodes[ahead].stray || model->nodes[ahead].stays ||
-		  model->nodes[ahead].session != client->session.id,
-		  "a predecessor that is a stray of our own is deleted");
+				model->nodes[ahead].session != client->session.id,
+				"a predecessor that is a stray of our own is deleted");
 }
 
 /* At rest, who is first in the queue owns the lock, and nobody else does. */
@@ -1442,7 +1447,7 @@ check_liveness(void)
 			  "at rest one has the lock, waits for it, or has no part in it");
 		check_watches(client);
 		model_check(client->active == client->wanted,
-			  "who does not want the lock leaves the queue");
+					"who does not want the lock leaves the queue");
 		if (!client->active)
 			continue;
 		if (client->recipe.state == RECIPE_AWAITING_EMPTY)
@@ -1455,8 +1460,8 @@ check_liveness(void)
 								znode_is_late(model->nodes[last].sequence)),
 				  "who stands by waits for another client");
 			model_check(model->dirs[MODEL_NAME][model->nodes[last].dir].czxid ==
-				  client->recipe.directory,
-				  "who stands by waits for the old directory");
+						client->recipe.directory,
+						"who stands by waits for the old directory");
 			model_check(client->queued, "who stands by is told to be queued");
 			continue;
 		}
@@ -1474,9 +1479,9 @@ check_liveness(void)
 				first = false;
 		}
 		model_check(client->owner == first,
-			  "who is first in the queue has the lock");
+					"who is first in the queue has the lock");
 		model_check(!client->owner || client->token,
-			  "an owner comes to know its token");
+					"an owner comes to know its token");
 		model_check(!client->looking, "who checks for writers is told");
 		if (client->owner && client->guarded && !client->watch_refused)
 		{
@@ -1485,8 +1490,8 @@ check_liveness(void)
 						scene->answered[own],
 						"a guarded owner hears that it is asked for the lock");
 			model_check(client->set_refused ||
-				  !asks_for_lock(&model->nodes[own], model->zxid),
-				  "who was asked says again who it is");
+						!asks_for_lock(&model->nodes[own], model->zxid),
+						"who was asked says again who it is");
 		}
 	}
 }
@@ -1523,12 +1528,14 @@ wind_up(void)
 	for (int i = 0; i < scene->nclients; i++)
 	{
 		model_check(!scene->clients[i].active, "released contenders are gone");
-		model_check(scene->clients[i].session.nwatches == 0, "no watch of ours is left");
+		model_check(scene->clients[i].session.nwatches == 0,
+					"no watch of ours is left");
 		model_check(scene->clients[i].session.nclaims == 0,
 					"nor does anybody wait for one");
 		recipe_free(&scene->clients[i].recipe);
 	}
-	model_check(model_count_at(MODEL_NAME, model->zxid) == 0, "no node of ours is left");
+	model_check(model_count_at(MODEL_NAME, model->zxid) == 0,
+				"no node of ours is left");
 }
 
 /*-------------------------------------------------------------------------
@@ -1557,7 +1564,7 @@ typedef struct Scenario
 	bool		retain;
 	bool		asks_retained;
 	bool		ahead_retains;	/* they may not need the lock, */
-	bool		ahead_denies;	/* but say that they do */
+	bool		ahead_in_use;	/* but say that they do */
 	const char *behind;			/* comes when we own it, or before */
 	bool		in_a_row;		/* all sent is applied, then answered */
 	bool		tokens;			/* creates are answered with the czxid */
@@ -1599,7 +1606,7 @@ static const Scenario scenarios[] = {
 	.faults = 2},
 	{"one ahead says that it needs the lock", .asks_retained = true,
 		.dir_known = true, .others = {W}, .ahead_retains = true,
-	.ahead_denies = true, .faults = 2},
+	.ahead_in_use = true, .faults = 2},
 	{"one ahead never may be idle", .asks_retained = true, .dir_known = true,
 	.others = {W}, .in_a_row = true, .faults = 2},
 	{"a courteous reader behind a writer and a reader", .asks_retained = true,
@@ -1644,16 +1651,23 @@ static const Scenario scenarios[] = {
 	.faults = 2}
 };
 
+/* How far a scenario has come. */
+typedef struct Play
+{
+	const Scenario *scenario;
+	Client	   *client;
+	bool		released;
+	bool		asked;			/* for the lock, by a revocation */
+	bool		in_use;			/* those ahead have written so, or never will */
+	bool		came;			/* whoever is to come behind us */
+	bool		kept;			/* the lock was put down and may be kept */
+	int			faults;			/* that may still happen */
+} Play;
+
 static void
-play_scenario(const Scenario *scenario)
+set_scene(Play *play, const Scenario *scenario)
 {
 	Client	   *client;
-	bool		released = false;
-	bool		asked = false;
-	bool		denied = !scenario->ahead_denies;
-	bool		came = scenario->behind == NULL;
-	bool		kept = !scenario->retain || scenario->behind == NULL;
-	int			faults = scenario->faults;
 
 	if (scenario->root_missing)
 		model->root_czxid = 0;
@@ -1675,126 +1689,179 @@ play_scenario(const Scenario *scenario)
 	client->session.view = client->session.seen = model->zxid;
 	client->retains = scenario->retain;
 	client->asks_retained = scenario->asks_retained;
-	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
 
+	memset(play, 0, sizeof(*play));
+	play->scenario = scenario;
+	play->client = client;
+	play->in_use = !scenario->ahead_in_use;
+	play->came = scenario->behind == NULL;
+	play->kept = !scenario->retain || scenario->behind == NULL;
+	play->faults = scenario->faults;
+	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
+}
+
+/* With nothing on its way, others do what they are there for. */
+static bool
+others_go_on(Play *play)
+{
+	Client	   *client = play->client;
+	int			node = first_foreigner();
+
+	if (node >= 0 && !play->in_use)
+	{
+		check_retaining(client);
+		model_set_data(&model->nodes[node].data, FOREIGN_DATA);
+		play->in_use = true;
+	}
+	else if (client->owner && !play->came)
+	{
+		check_retaining(client);
+		foreigner_enters(play->scenario->behind, true);
+		play->came = true;
+	}
+	else if (node >= 0)
+	{
+		check_watches(client);
+		check_retaining(client);
+		foreigner_leaves(node);
+	}
+	else if (client->left)
+		retry(client);
+	else
+		return false;
+	return true;
+}
+
+/* The plain next thing to happen; false if there is none. */
+static bool
+go_on(Play *play)
+{
+	Client	   *client = play->client;
+	ModelSession *session = &client->session;
+	int			unapplied = model_unapplied(session);
+
+	if (play->scenario->guarded && client->owner && !client->guarded)
+	{
+		watch_revocation(client);
+		check_writers(client);
+	}
+	else if (client->guarded && !play->asked)
+	{
+		revoke(client);
+		play->asked = true;
+	}
+	else if (session->nready > 0 &&
+			 !(play->scenario->in_a_row && session->connected &&
+			   unapplied > 0))
+		deliver(client);
+	else if (session->connected && unapplied > 0)
+		model_execute(session);
+	else if (!session->connected && session->alive)
+		model_reconnect(session, session->seen);
+	else if (!session->connected)
+		hear_of_expiry(client);
+	else if (session->view < model->zxid)
+		model_advance(session, model->zxid);
+	else if (client->giving_way)
+		release(client);
+	else
+		return others_go_on(play);
+	return true;
+}
+
+/* One fault, the "which"th of those that are possible. */
+static void
+make_fault(Play *play, unsigned which, unsigned nrefusals,
+		   unsigned nexpiries, unsigned nlosses)
+{
+	play->faults--;
+	if (which < nrefusals)
+	{
+		model->refuse_next = true;
+		model_execute(&play->client->session);
+		model->refuse_next = false;
+		return;
+	}
+	which -= nrefusals;
+	if (which < nexpiries)
+	{
+		expire(play->client);
+		return;
+	}
+	which -= nexpiries;
+	if (which < nlosses)
+		model_lose_connection(&play->client->session, (int) which);
+	else
+		restart_worker(play->client, (int) (which - nlosses));
+}
+
+/* What may come at any step, and is no fault; false if "which" is beyond. */
+static bool
+make_event(Play *play, unsigned *which, const unsigned counts[4])
+{
+	int			event = 0;
+
+	while (event < 4 && *which >= counts[event])
+		*which -= counts[event++];
+	switch (event)
+	{
+		case 0:
+			release(play->client);
+			play->released = true;
+			return true;
+		case 1:
+			retry(play->client);
+			return true;
+		case 2:
+			foreigner_enters(play->scenario->behind, true);
+			play->came = true;
+			return true;
+		case 3:
+			put_down(play->client);
+			play->kept = true;
+			return true;
+	}
+	return false;
+}
+
+static void
+play_scenario(const Scenario *scenario)
+{
+	Play		play;
+
+	set_scene(&play, scenario);
 	for (;;)
 	{
-		int			unapplied = client->session.nentries - client->session.nready;
-		bool		up = client->session.connected;
-		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
-		unsigned	nexpiries = client->session.alive && faults > 0 ? 1 : 0;
-		unsigned	nreleases = released || !client->wanted ? 0 : 1;
-		unsigned	nretries = client->left ? 1 : 0;
-		unsigned	nrefusals = 0;
-		unsigned	ncomers = came ? 0 : 1;
-		unsigned	nkeeps = kept || !client->owner ? 0 : 1;
+		const Client *client = play.client;
+		const ModelSession *session = &client->session;
+		int			unapplied = model_unapplied(session);
+		bool		up = session->connected;
+		bool		faults = play.faults > 0;
+		unsigned	nlosses = up && faults ? unapplied + 1 : 0;
+		unsigned	nexpiries = session->alive && faults ? 1 : 0;
+		unsigned	nrefusals = scenario->refusals && up && faults &&
+			unapplied > 0 && session->entries[session->nready].kind ==
+			RECIPE_OP_DELETE ? 1 : 0;
+		unsigned	counts[4] = {
+			play.released || !client->wanted ? 0 : 1,
+			client->left ? 1 : 0,
+			play.came ? 0 : 1,
+			play.kept || !client->owner ? 0 : 1
+		};
 		unsigned	which;
 
-		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
-			client->session.entries[client->session.nready].kind == RECIPE_OP_DELETE)
-			nrefusals = 1;
-
 		/* 0: nothing special, so that the first schedule is the plain one */
-		which = model_choose(1 + nreleases + nretries + ncomers + nkeeps +
-					   nrefusals + nexpiries + 2 * nlosses);
+		which = model_choose(1 + counts[0] + counts[1] + counts[2] +
+							 counts[3] + nrefusals + nexpiries + 2 * nlosses);
 		if (which == 0)
 		{
-			int			node = first_foreigner();
-
-			if (scenario->guarded && client->owner && !client->guarded)
-			{
-				watch_revocation(client);
-				check_writers(client);
-			}
-			else if (client->guarded && !asked)
-			{
-				revoke(client);
-				asked = true;
-			}
-			else if (client->session.nready > 0 &&
-				!(scenario->in_a_row && up && unapplied > 0))
-				deliver(client);
-			else if (up && unapplied > 0)
-				model_execute(&client->session);
-			else if (!up && client->session.alive)
-				model_reconnect(&client->session, client->session.seen);
-			else if (!up)
-				hear_of_expiry(client);
-			else if (client->session.view < model->zxid)
-				model_advance(&client->session, model->zxid);
-			else if (client->giving_way)
-				release(client);
-			else if (node >= 0 && !denied)
-			{
-				check_retaining(client);
-				model_set_data(&model->nodes[node].data, FOREIGN_DATA);
-				denied = true;
-			}
-			else if (client->owner && !came)
-			{
-				check_retaining(client);
-				foreigner_enters(scenario->behind, true);
-				came = true;
-			}
-			else if (node >= 0)
-			{
-				check_watches(client);
-				check_retaining(client);
-				foreigner_leaves(node);
-			}
-			else if (client->left)
-				retry(client);
-			else
+			if (!go_on(&play))
 				break;
 			continue;
 		}
 		which--;
-		if (which < nreleases)
-		{
-			release(client);
-			released = true;
-			continue;
-		}
-		which -= nreleases;
-		if (which < nretries)
-		{
-			retry(client);
-			continue;
-		}
-		which -= nretries;
-		if (which < ncomers)
-		{
-			foreigner_enters(scenario->behind, true);
-			came = true;
-			continue;
-		}
-		which -= ncomers;
-		if (which < nkeeps)
-		{
-			put_down(client);
-			kept = true;
-			continue;
-		}
-		which -= nkeeps;
-		faults--;
-		if (which < nrefusals)
-		{
-			model->refuse_next = true;
-			model_execute(&client->session);
-			model->refuse_next = false;
-			continue;
-		}
-		which -= nrefusals;
-		if (which < nexpiries)
-		{
-			expire(client);
-			continue;
-		}
-		which -= nexpiries;
-		if (which < nlosses)
-			model_lose_connection(&client->session, (int) which);
-		else
-			restart_worker(client, (int) (which - nlosses));
+		if (!make_event(&play, &which, counts))
+			make_fault(&play, which, nrefusals, nexpiries, nlosses);
 	}
 	wind_up();
 }
@@ -1930,7 +1997,7 @@ random_foreigner(const Mix *mix)
 static void
 random_fault(const Mix *mix, Client *client)
 {
-	int			unapplied = client->session.nentries - client->session.nready;
+	int			unapplied = model_unapplied(&client->session);
 
 	switch (model_choose(mix->restarts ? 5 : 4))
 	{
@@ -1938,9 +2005,10 @@ random_fault(const Mix *mix, Client *client)
 		case 1:
 		case 2:
 			if (client->session.connected)
-				model_lose_connection(&client->session, (int) model_choose(unapplied + 1));
+				model_lose_connection(&client->session,
+									  (int) model_choose(unapplied + 1));
 			else if (client->session.alive && model_one_in(2))
-				model_drop_answers(&client->session);	/* one more server out of reach */
+				model_drop_answers(&client->session);
 			break;
 		case 3:
 			if (client->session.alive && model_one_in(3))
@@ -1985,10 +2053,84 @@ choose_retaining(const Mix *mix, Client *client)
 	}
 }
 
+/* Something that a worker or a backend does with a lock that it owns. */
+static void
+random_owner(const Mix *mix, Client *client)
+{
+	switch (model_choose(mix->retaining ? 8 : 3))
+	{
+		case 0:
+			watch_revocation(client);
+			break;
+		case 1:
+			check_writers(client);
+			break;
+		case 2:
+			revoke(client);
+			break;
+		case 3:
+			if (client->session.nentries < MAX_ENTRIES / 4)
+				watch_queue(client);
+			break;
+		case 4:
+		case 5:
+		case 6:
+			put_down(client);
+			break;
+		case 7:
+			take_up(client);
+			break;
+	}
+}
+
+static void
+random_want(const Mix *mix, Client *client)
+{
+	if (client->wanted)
+	{
+		if (model_one_in(client->owner ? 3 : 10))
+			release(client);
+	}
+	else if (!client->active && model->nnodes < MAX_NODES - 32)
+	{
+		choose_retaining(mix, client);
+		want(client, model_one_in(3), model_one_in(4), model_one_in(2));
+	}
+}
+
+static void
+random_other(const Mix *mix, Client *client)
+{
+	if (mix->kin && client->session.alive &&
+		model->nnodes < MAX_NODES - 64 && model_one_in(3))
+		kin_enters(client, model_one_in(2) ? W : R, model_one_in(2));
+	else if (mix->kin && model_one_in(2) && first_foreigner() >= 0)
+		foreigner_leaves(first_foreigner());
+	else if (mix->foreigners)
+		random_foreigner(mix);
+}
+
+/* A session's server catches up, or the session finds one. */
+static void
+random_reconnect(Client *client)
+{
+	ModelSession *session = &client->session;
+
+	if (!session->connected && session->alive)
+	{
+		unsigned	lag = (unsigned) (model->zxid - session->seen);
+
+		model_reconnect(session, session->seen + model_choose(lag + 1));
+	}
+	else if (!session->connected && model_one_in(3))
+		hear_of_expiry(client);
+}
+
 static void
 random_step(const Mix *mix)
 {
 	Client	   *client = &scene->clients[model_choose(scene->nclients)];
+	ModelSession *session = &client->session;
 
 	if (model_choose(mix->calm) == 0)
 	{
@@ -2000,25 +2142,10 @@ random_step(const Mix *mix)
 	{
 		case 0:
 		case 1:
-			if (client->wanted)
-			{
-				if (model_one_in(client->owner ? 3 : 10))
-					release(client);
-			}
-			else if (!client->active && model->nnodes < MAX_NODES - 32)
-			{
-				choose_retaining(mix, client);
-				want(client, model_one_in(3), model_one_in(4), model_one_in(2));
-			}
+			random_want(mix, client);
 			break;
 		case 2:
-			if (mix->kin && client->session.alive &&
-				model->nnodes < MAX_NODES - 64 && model_one_in(3))
-				kin_enters(client, model_one_in(2) ? W : R, model_one_in(2));
-			else if (mix->kin && model_one_in(2) && first_foreigner() >= 0)
-				foreigner_leaves(first_foreigner());
-			else if (mix->foreigners)
-				random_foreigner(mix);
+			random_other(mix, client);
 			break;
 		case 3:
 			if (model->ndirs[MODEL_NAME] < MAX_DIRS - 8)
@@ -2027,57 +2154,27 @@ random_step(const Mix *mix)
 				approach_end();
 			break;
 		case 4:
-			if (client->session.connected && client->session.view < model->zxid)
-				model_advance(&client->session, client->session.view + 1 +
-						model_choose((unsigned) (model->zxid - client->session.view)));
+			if (session->connected && session->view < model->zxid)
+				model_advance(session, session->view + 1 +
+							  model_choose((unsigned) (model->zxid -
+													   session->view)));
 			break;
 		case 5:
 		case 6:
-			if (!client->session.connected && client->session.alive)
-			{
-				unsigned	lag = (unsigned) (model->zxid - client->session.seen);
-
-				model_reconnect(&client->session, client->session.seen + model_choose(lag + 1));
-			}
-			else if (!client->session.connected && model_one_in(3))
-				hear_of_expiry(client);
+			random_reconnect(client);
 			break;
 		case 7:
 		case 8:
-			if (client->session.connected && client->session.nready < client->session.nentries)
-				model_execute(&client->session);
+			if (session->connected && model_unapplied(session) > 0)
+				model_execute(session);
 			break;
 		case 9:
 			retry(client);
 			break;
 		case 10:
 		case 11:
-			if (!client->owner)
-				break;
-			switch (model_choose(mix->retaining ? 8 : 3))
-			{
-				case 0:
-					watch_revocation(client);
-					break;
-				case 1:
-					check_writers(client);
-					break;
-				case 2:
-					revoke(client);
-					break;
-				case 3:
-					if (client->session.nentries < MAX_ENTRIES / 4)
-						watch_queue(client);
-					break;
-				case 4:
-				case 5:
-				case 6:
-					put_down(client);
-					break;
-				case 7:
-					take_up(client);
-					break;
-			}
+			if (client->owner)
+				random_owner(mix, client);
 			break;
 		default:
 			if (client->session.nready > 0)
@@ -2085,6 +2182,122 @@ random_step(const Mix *mix)
 			break;
 	}
 	check_rules();
+}
+
+/* One schedule, of which the number of the run is the seed. */
+static void
+play_random(const Mix *mix, unsigned long run)
+{
+	int			nclients;
+
+	start_scene(mix->title, run);
+	nclients = mix->clients ? mix->clients : 1 + (int) model_choose(3);
+	if (mix->end)
+		model->first[MODEL_NAME] = (model_one_in(6) ? INT32_MAX :
+								 ZNODE_LATE_SEQUENCE) -
+			(int32_t) model_choose(4);
+	model->refusals = mix->refusals;
+	scene->tokens = mix->tokens;
+	switch (model_choose(3))
+	{
+		case 0:
+			model->root_czxid = 0;
+			break;
+		case 1:
+			model_make_directory(MODEL_NAME, NULL);
+			break;
+		case 2:
+			break;
+	}
+	for (int i = 0; i < nclients; i++)
+		add_client();
+	for (int steps = 100 + (int) model_choose(200); steps > 0; steps--)
+		random_step(mix);
+
+	/* who has no part in it by now joins in, and then all come to rest */
+	for (int i = 0; i < nclients; i++)
+		if (scene->clients[i].recipe.state == RECIPE_NONE && model_one_in(2) &&
+			scene->clients[i].session.alive)
+		{
+			choose_retaining(mix, &scene->clients[i]);
+			want(&scene->clients[i], model_one_in(3), model_one_in(4), false);
+		}
+	settle();
+	model->refusals = false;
+	wind_up();
+}
+
+/* It has come by the places that it is there for. */
+static void
+check_tally(const Mix *mix, const Tally *before,
+			const ModelTally *model_before)
+{
+	assert_true(tally.grants > before->grants + RANDOM_RUNS / 3);
+	assert_true(model_tally.losses > model_before->losses + 100);
+	assert_true(model_tally.expirations > model_before->expirations + 10);
+	assert_true(tally.lost > before->lost);
+	assert_true(model_tally.collected > model_before->collected);
+	assert_true(tally.search_hits > before->search_hits);
+	assert_true(tally.search_misses > before->search_misses);
+	assert_true(model_tally.mkdirs > model_before->mkdirs);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(model_tally.lagging_reads > model_before->lagging_reads);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(model_tally.unwatched > model_before->unwatched);
+	if (mix->foreigners)
+		assert_true(model_tally.touched > model_before->touched);
+	if (mix->foreigners)
+		assert_true(tally.passed_over > before->passed_over + 100);
+	if (mix->end)
+	{
+		assert_true(tally.late > before->late + 1000);
+		assert_true(tally.renewed > before->renewed + 500);
+		assert_true(tally.children_read > before->children_read + 20);
+		if (mix->foreigners)
+		{
+			assert_true(tally.stood_by > before->stood_by + 20);
+			assert_true(tally.ended > before->ended + 100);
+		}
+	}
+	if (mix->refusals)
+	{
+		assert_true(tally.failed > before->failed);
+		assert_true(tally.left > before->left + 100);
+		assert_true(tally.retried > before->retried + 100);
+	}
+	if (mix->restarts)
+		assert_true(tally.restarts > before->restarts);
+	if (mix->semaphores)
+		assert_true(tally.mixed > before->mixed + 100);
+	if (mix->kin)
+		assert_true(tally.strays > before->strays + 100);
+}
+
+/* The same, of what owners and those who ask them do. */
+static void
+check_owner_tally(const Mix *mix, const Tally *before,
+				  const ModelTally *model_before)
+{
+	assert_true(tally.dissolved > before->dissolved);
+	assert_true(tally.revoked > before->revoked);
+	assert_true(tally.no_writer > before->no_writer);
+	if (mix->clients != 1 || mix->foreigners)
+		assert_true(tally.writer > before->writer);
+	if (mix->retaining)
+	{
+		assert_true(tally.alone > before->alone + 100);
+		assert_true(tally.contended > before->contended + 100);
+		assert_true(model_tally.list_events > model_before->list_events + 100);
+		assert_true(tally.gave_way > before->gave_way + 20);
+		assert_true(tally.set_in_use > before->set_in_use + 100);
+		assert_true(tally.told_retained > before->told_retained + 100);
+		assert_true(tally.retained_in_vain > before->retained_in_vain + 100);
+		assert_true(tally.retained_granted > before->retained_granted + 100);
+		if (mix->refusals)
+			assert_true(tally.contended_unknown > before->contended_unknown);
+	}
+	else
+		assert_true(model_tally.list_events == model_before->list_events);
 }
 
 static void
@@ -2096,106 +2309,9 @@ test_random_schedules(void **state)
 
 	model_reset(&hooks, false);
 	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
-	{
-		int			nclients;
-
-		start_scene(mix->title, run);
-		nclients = mix->clients ? mix->clients : 1 + (int) model_choose(3);
-		if (mix->end)
-			model->first[MODEL_NAME] = (model_one_in(6) ? INT32_MAX :
-									 ZNODE_LATE_SEQUENCE) -
-				(int32_t) model_choose(4);
-		model->refusals = mix->refusals;
-		scene->tokens = mix->tokens;
-		switch (model_choose(3))
-		{
-			case 0:
-				model->root_czxid = 0;
-				break;
-			case 1:
-				model_make_directory(MODEL_NAME, NULL);
-				break;
-			case 2:
-				break;
-		}
-		for (int i = 0; i < nclients; i++)
-			add_client();
-		for (int steps = 100 + (int) model_choose(200); steps > 0; steps--)
-			random_step(mix);
-
-		/* who has no part in it by now joins in, and then all come to rest */
-		for (int i = 0; i < nclients; i++)
-			if (scene->clients[i].recipe.state == RECIPE_NONE && model_one_in(2) &&
-				scene->clients[i].session.alive)
-			{
-				choose_retaining(mix, &scene->clients[i]);
-				want(&scene->clients[i], model_one_in(3), model_one_in(4), false);
-			}
-		settle();
-		model->refusals = false;
-		wind_up();
-	}
-
-	/* it has come by the places that it is there for */
-	assert_true(tally.grants > before.grants + RANDOM_RUNS / 3);
-	assert_true(model_tally.losses > model_before.losses + 100);
-	assert_true(model_tally.expirations > model_before.expirations + 10);
-	assert_true(tally.lost > before.lost);
-	assert_true(model_tally.collected > model_before.collected);
-	assert_true(tally.search_hits > before.search_hits);
-	assert_true(tally.search_misses > before.search_misses);
-	assert_true(model_tally.mkdirs > model_before.mkdirs);
-	if (mix->clients != 1 || mix->foreigners)
-		assert_true(model_tally.lagging_reads > model_before.lagging_reads);
-	if (mix->clients != 1 || mix->foreigners)
-		assert_true(model_tally.unwatched > model_before.unwatched);
-	if (mix->foreigners)
-		assert_true(model_tally.touched > model_before.touched);
-	if (mix->foreigners)
-		assert_true(tally.passed_over > before.passed_over + 100);
-	if (mix->end)
-	{
-		assert_true(tally.late > before.late + 1000);
-		assert_true(tally.renewed > before.renewed + 500);
-		assert_true(tally.children_read > before.children_read + 20);
-		if (mix->foreigners)
-		{
-			assert_true(tally.stood_by > before.stood_by + 20);
-			assert_true(tally.ended > before.ended + 100);
-		}
-	}
-	if (mix->refusals)
-	{
-		assert_true(tally.failed > before.failed);
-		assert_true(tally.left > before.left + 100);
-		assert_true(tally.retried > before.retried + 100);
-	}
-	if (mix->restarts)
-		assert_true(tally.restarts > before.restarts);
-	if (mix->semaphores)
-		assert_true(tally.mixed > before.mixed + 100);
-	if (mix->kin)
-		assert_true(tally.strays > before.strays + 100);
-	assert_true(tally.dissolved > before.dissolved);
-	assert_true(tally.revoked > before.revoked);
-	assert_true(tally.no_writer > before.no_writer);
-	if (mix->clients != 1 || mix->foreigners)
-		assert_true(tally.writer > before.writer);
-	if (mix->retaining)
-	{
-		assert_true(tally.alone > before.alone + 100);
-		assert_true(tally.contended > before.contended + 100);
-		assert_true(model_tally.list_events > model_before.list_events + 100);
-		assert_true(tally.gave_way > before.gave_way + 20);
-		assert_true(tally.set_in_use > before.set_in_use + 100);
-		assert_true(tally.told_retained > before.told_retained + 100);
-		assert_true(tally.retained_in_vain > before.retained_in_vain + 100);
-		assert_true(tally.retained_granted > before.retained_granted + 100);
-		if (mix->refusals)
-			assert_true(tally.contended_unknown > before.contended_unknown);
-	}
-	else
-		assert_true(model_tally.list_events == model_before.list_events);
+		play_random(mix, run);
+	check_tally(mix, &before, &model_before);
+	check_owner_tally(mix, &before, &model_before);
 }
 
 int

@@ -1,0 +1,1600 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_semaphore_model.c
+ *		The permits of a semaphore against a model of ZooKeeper.
+ *
+ * Up to three clients with up to three permits each, wanted or owned, on the
+ * model of model.c, and other clients that do as Curator does.  Small scenarios
+ * are explored exhaustively, larger ones at random from fixed seeds, and the
+ * rules of a semaphore are checked after every step.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/unit/test_semaphore_model.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/semaphore.h"
+#include "model.h"
+
+/* How many schedules the model plays at random, of each kind. */
+#ifndef RANDOM_RUNS
+#define RANDOM_RUNS		1000
+#endif
+
+/* With 2 of them, millions of schedules are explored instead of thousands. */
+#ifndef FAULTS
+#define FAULTS			1
+#endif
+
+#define MAX_CLIENTS		3
+#define MAX_SEMAPHORES	3		/* of one client */
+#define MAX_FOREIGNERS	3
+/* random schedules make no more of these */
+#define MAX_NODES		512
+#define MAX_DIRS		96
+
+#define UUID_LEN		39		/* with its "_c_" */
+
+/* A semaphore, and what the backend and the worker know of it. */
+typedef struct Permit
+{
+	Semaphore	semaphore;
+	bool		active;			/* wanted, and not told gone */
+	bool		wanted;
+	bool		owner;
+	bool		token;			/* known, or refused */
+	bool		queued;			/* told so */
+	bool		left;			/* told left: to be retried */
+} Permit;
+
+typedef struct Client
+{
+	Permit		permits[MAX_SEMAPHORES];
+	int			npermits;
+	ModelSession session;
+} Client;
+
+/* Another client, which does as Curator does. */
+typedef enum ForeignState
+{
+	FOREIGN_IDLE,
+	FOREIGN_QUEUED,
+	FOREIGN_WAITING,			/* has the lock and a permit */
+	FOREIGN_HOLDER
+} ForeignState;
+
+typedef struct Foreigner
+{
+	ForeignState state;
+	int			lock;			/* node, or -1 */
+	int			permit;
+} Foreigner;
+
+/* One who uses the name as a lock, as recipe.c does. */
+typedef enum LockerState
+{
+	LOCKER_IDLE,
+	LOCKER_CREATED,				/* and has not looked yet */
+	LOCKER_OWNER
+} LockerState;
+
+/* What the tests know of a run beside what the model does. */
+typedef struct Scene
+{
+	int			permits;		/* that all agree on, but who disagrees */
+	Client		clients[MAX_CLIENTS];
+	int			nclients;
+	Foreigner	foreigners[MAX_FOREIGNERS];
+	int			nforeigners;
+	LockerState locker_state;
+	int			locker;			/* its node */
+	int			last_uuid;
+	/* what is allowed to happen */
+	bool		disagreement;
+	bool		lockers;
+	bool		vandals;		/* delete our nodes */
+} Scene;
+
+/* How often the model came by the places that it is there for. */
+typedef struct Tally
+{
+	unsigned long grants;
+	unsigned long renewed;		/* "locks" deleted for its counter */
+	unsigned long stood_by;
+	unsigned long waits;
+	unsigned long queued_by_permit;
+	unsigned long queued_by_queue;
+	unsigned long lost;
+	unsigned long failed;
+	unsigned long disagreed;
+	unsigned long mixed;
+	unsigned long mixed_lockers;
+	unsigned long restarts;
+	unsigned long sets;
+	unsigned long rmdirs;
+	unsigned long left;
+	unsigned long retried;
+	unsigned long tries;
+	unsigned long tries_in_vain;
+	unsigned long vandalized;
+	unsigned long states[SEMAPHORE_LEAVING + 1];
+	unsigned long restarted_in[SEMAPHORE_LEAVING + 1];
+} Tally;
+
+static Tally tally;
+
+static Scene scene_storage;
+static Scene *const scene = &scene_storage;
+
+static int
+client_number(const Client *client)
+{
+	return (int) (client - scene->clients);
+}
+
+static void
+start_scene(const char *title, unsigned long run)
+{
+	model_start(title, run);
+	model->refuse_one_in = 30;
+	scene->last_uuid = 0;
+	scene->permits = 1;
+	scene->nclients = 0;
+	scene->nforeigners = 0;
+	scene->locker_state = LOCKER_IDLE;
+	scene->disagreement = scene->lockers = scene->vandals = false;
+}
+
+static Client *
+add_client(int npermits)
+{
+	Client	   *client = &scene->clients[scene->nclients++];
+
+	memset(client->permits, 0, sizeof(client->permits));
+	client->npermits = npermits;
+	for (int i = 0; i < npermits; i++)
+		semaphore_init(&client->permits[i].semaphore);
+	model_begin_session(&client->session, client_number(client));
+	return client;
+}
+
+/* Make a directory; "permits" is the agreement that is its data, or 0. */
+static void
+make_directory(SemaphorePlace place, int permits)
+{
+	char		data[SEMAPHORE_DATA_SIZE] = "";
+
+	if (permits != 0)
+		snprintf(data, sizeof(data), "permits=%d", permits);
+	model_make_directory(place, data);
+}
+
+/* The agreement that is there for everybody to see, or 0. */
+static int
+agreement(void)
+{
+	const ModelDirectory *dir = model_directory_at(MODEL_PERMITS, model->zxid);
+	const char *data = model_data_at(&dir->data, model->zxid);
+
+	return data[0] == '\0' ? 0 : atoi(data + strlen("permits="));
+}
+
+static void
+check_create(const ModelEntry *entry)
+{
+	for (int i = model->oldest; i < model->nnodes; i++)
+		model_check(model->nodes[i].dzxid != 0 ||
+					model->nodes[i].place != entry->place ||
+					strncmp(model->nodes[i].name, entry->node, UUID_LEN) != 0,
+					"a semaphore has at most one node in a directory");
+}
+
+/* What the server is about to do must not break these rules. */
+static void
+check_executing(const ModelSession *session, const ModelEntry *entry)
+{
+	(void) session;
+	switch (entry->kind)
+	{
+		case RECIPE_OP_CREATE:
+			check_create(entry);
+			break;
+		case RECIPE_OP_RMDIR:
+			model_check(entry->place == MODEL_LOCKS && entry->for_lock,
+						"the lock's directory begins anew");
+			if (model_is_made(entry->place) &&
+				model_count_at(entry->place, model->zxid) == 0)
+				tally.renewed++;
+			break;
+		case RECIPE_OP_GET:
+			model_check((entry->place == MODEL_PERMITS || entry->for_lock) &&
+						entry->node[0] == '\0', "the agreement is read");
+			break;
+		case RECIPE_OP_SET:
+			model_check(entry->place == MODEL_PERMITS &&
+						entry->node[0] == '\0' &&
+						atoi(entry->data + strlen("permits=")) > 0,
+						"the agreement is written");
+			tally.sets++;
+			break;
+		case RECIPE_OP_DELETE:
+		case RECIPE_OP_DELETE_STRAY:
+			if (entry->place != MODEL_NAME)
+				break;
+			model_check(strcmp(entry->node, ZNODE_LOCKS_DIR) == 0 ||
+						strcmp(entry->node, ZNODE_PERMITS_DIR) == 0,
+						"only our directories are deleted");
+			tally.rmdirs++;
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+describe_clients(void)
+{
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		const Client *client = &scene->clients[i];
+
+		for (int j = 0; j < client->npermits; j++)
+		{
+			const Semaphore *semaphore = &client->permits[j].semaphore;
+
+			print_message("client %d.%d: %s, lock %s, session %d%s%s, %s, %s\n",
+						  i, j, semaphore_state_name(semaphore->state),
+						  recipe_state_name(semaphore->lock.state),
+						  client->session.id,
+						  client->session.alive ? "" : " (expired)",
+						  client->session.connected ? "" : " (disconnected)",
+						  semaphore->node, semaphore->lock.node);
+		}
+	}
+	print_message("%d permits\n", scene->permits);
+}
+
+static const ModelHooks hooks = {check_executing, describe_clients};
+
+/*-------------------------------------------------------------------------
+ * The model: the rules
+ *-------------------------------------------------------------------------
+ */
+
+/* Our node in a place, or -1. */
+static int
+own_node(const Client *client, const Permit *permit, SemaphorePlace place)
+{
+	for (int i = model->nnodes - 1; i >= 0; i--)
+		if (model->nodes[i].dzxid == 0 && model->nodes[i].place == (int) place &&
+			model->nodes[i].session == client->session.id &&
+			znode_has_uuid(model->nodes[i].name, permit->semaphore.uuid))
+			return i;
+	return -1;
+}
+
+/* What must hold at any time, whatever has happened. */
+static void
+check_rules(void)
+{
+	int			owners = 0;
+	int			agreed = 0;
+
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		Client	   *client = &scene->clients[i];
+
+		for (int j = 0; j < client->npermits; j++)
+		{
+			Permit	   *permit = &client->permits[j];
+			Semaphore  *semaphore = &permit->semaphore;
+			SemaphoreState state = semaphore->state;
+
+			model_check((state == SEMAPHORE_OWNER ||
+				   state == SEMAPHORE_RECLAIMING) == permit->owner,
+				  "the backend knows whether it has a permit");
+			model_check((state == SEMAPHORE_NONE) == !permit->active,
+						"the backend knows whether a node of it may be left");
+			model_check(state != SEMAPHORE_NONE ||
+						semaphore->lock.state == RECIPE_NONE,
+						"without a permit there is no lock");
+			model_check(((state == SEMAPHORE_LEAVING && semaphore->has_node &&
+					semaphore->refused) ||
+				   (semaphore->lock.state == RECIPE_LEAVING &&
+					semaphore->lock.refused)) == permit->left,
+				  "the worker knows of every delete that was refused");
+
+			model_check(!client->session.alive || semaphore_may_queue(semaphore) ||
+						own_node(client, permit, SEMAPHORE_LOCKS) < 0,
+						"a contender is accounted for");
+			model_check(!client->session.alive || semaphore_may_have_permit(semaphore) ||
+						own_node(client, permit, SEMAPHORE_LEASES) < 0,
+						"a permit's node is accounted for");
+			model_check(!semaphore_is_leaving(semaphore) ||
+						(!permit->owner && !permit->wanted) || scene->vandals,
+						"what is wanted is not leaving");
+
+			/* an owner whose session has ended is what the lease is for */
+			if (!permit->owner || !client->session.alive)
+				continue;
+			if (own_node(client, permit, SEMAPHORE_LEASES) < 0)
+			{
+				model_check(scene->vandals, "an owner has its node");
+				continue;
+			}
+			owners++;
+			model_check(scene->disagreement ||
+						semaphore->permits == scene->permits,
+						"there is one number of permits");
+			model_check(agreed == 0 || agreed == semaphore->permits,
+						"all owners agree on the number of permits");
+			agreed = semaphore->permits;
+		}
+	}
+	for (int i = 0; i < scene->nforeigners; i++)
+		if (scene->foreigners[i].state == FOREIGN_HOLDER)
+			owners++;
+	model_check(owners <= (agreed ? agreed : scene->permits),
+				"there are no more owners than permits");
+	model_check(agreed == 0 || scene->vandals ||
+				agreement() == agreed,
+				"the agreement is there for everybody to see");
+	model_check(scene->locker_state != LOCKER_OWNER || agreed == 0,
+				"a name is a lock's or a semaphore's");
+}
+
+/* How many permits were used up at a zxid, by permits and by those ahead? */
+static int
+used_at(const char *uuid, const ModelNode *own, int64_t zxid)
+{
+	int			used = 0;
+
+	for (int i = 0; i < model->nnodes; i++)
+	{
+		const ModelNode *node = &model->nodes[i];
+		bool		has_permit = false;
+
+		if (!model_exists_at(node->czxid, node->dzxid, zxid) ||
+			node->place == SEMAPHORE_NAME ||
+			strncmp(node->name, uuid, UUID_LEN) == 0)
+			continue;
+		if (node->place == SEMAPHORE_LEASES)
+		{
+			used++;
+			continue;
+		}
+		for (int j = 0; j < model->nnodes; j++)
+			if (model->nodes[j].place == SEMAPHORE_LEASES &&
+				model_exists_at(model->nodes[j].czxid, model->nodes[j].dzxid, zxid) &&
+				strncmp(model->nodes[j].name, node->name, UUID_LEN) == 0)
+				has_permit = true;
+		if (!has_permit && znode_before(node->sequence, own->sequence))
+			used++;
+	}
+	return used;
+}
+
+/* Queued was told: was there a moment since we queue with no permit for us? */
+static void
+check_queued(const Client *client, const Permit *permit)
+{
+	int			node = own_node(client, permit, SEMAPHORE_LOCKS);
+	const ModelNode *own;
+
+	if (permit->semaphore.lock.state == RECIPE_AWAITING_EMPTY)
+	{
+		tally.stood_by++;
+		return;
+	}
+	if (permit->semaphore.state == SEMAPHORE_WAITING)
+		tally.queued_by_permit++;
+	else
+		tally.queued_by_queue++;
+	if (!client->session.alive || scene->vandals || scene->disagreement)
+		return;
+	model_check(node >= 0, "who is told to be queued is in the queue");
+	own = &model->nodes[node];
+	for (int64_t zxid = own->czxid; zxid <= model->zxid; zxid++)
+		if (used_at(own->name, own, zxid) >= permit->semaphore.permits)
+			return;
+	model_check(false, "queued is told when no permit is free");
+}
+
+static void
+check_granted(const Client *client, const Permit *permit)
+{
+	int			node = own_node(client, permit, SEMAPHORE_LEASES);
+
+	tally.grants++;
+	if (!client->session.alive || scene->vandals)
+		return;
+	model_check(node >= 0, "who is granted a permit has its node");
+	model_check(own_node(client, permit, SEMAPHORE_LOCKS) >= 0,
+				"who is granted a permit has the lock");
+}
+
+static void
+check_failure(const Permit *permit, const SemaphoreOutput *out)
+{
+	tally.failed++;
+	if (out->told & RECIPE_TOLD_MIXED)
+	{
+		tally.mixed++;
+		model_check(scene->lockers && out->error == 0,
+					"only a lock's name fails as one");
+	}
+	else if (out->permits_found != 0)
+	{
+		tally.disagreed++;
+		model_check(scene->disagreement && out->error == 0 &&
+					out->permits_found != permit->semaphore.permits,
+					"only who disagrees is refused for it");
+	}
+	else
+		model_check(model->refusals || scene->vandals,
+					"nothing fails that was not refused");
+}
+
+/* The news of a step, as backend and worker take it. */
+static void
+take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
+{
+	Semaphore  *semaphore = &permit->semaphore;
+
+	if (out->told & RECIPE_TOLD_QUEUED)
+	{
+		model_check(permit->wanted && !permit->owner,
+					"queued only while wanted");
+		check_queued(client, permit);
+		permit->queued = true;
+	}
+	if (out->told & RECIPE_TOLD_GRANTED)
+	{
+		model_check(permit->wanted && !permit->owner,
+					"granted once, to who wants it");
+		permit->owner = true;
+		permit->token = false;
+		check_granted(client, permit);
+	}
+	if (out->told & RECIPE_TOLD_TOKEN)
+	{
+		int			node = own_node(client, permit, SEMAPHORE_LEASES);
+
+		model_check(permit->owner, "only an owner has a token");
+		model_check(!client->session.alive || scene->vandals ||
+					(node >= 0 && model->nodes[node].czxid == out->token),
+					"the token is the permit's czxid");
+		permit->token = true;
+	}
+	if (out->told & RECIPE_TOLD_LOST)
+	{
+		model_check(permit->owner, "only an owner can lose a permit");
+		model_check(!client->session.alive || scene->vandals,
+					"a permit is lost with the session only");
+		tally.lost++;
+		permit->owner = permit->wanted = false;
+	}
+	if (out->told & RECIPE_TOLD_FAILED)
+	{
+		model_check(permit->wanted && !permit->owner,
+					"only a waiter can fail");
+		check_failure(permit, out);
+		permit->wanted = false;
+	}
+	if (out->told & RECIPE_TOLD_LEFT)
+	{
+		model_check(model->refusals && out->error == ERROR_REFUSED,
+					"no node is left behind but by a refusal");
+		tally.left++;
+		permit->left = true;
+	}
+	model_check(!(out->told & RECIPE_TOLD_STRANGER),
+				"no contender is taken for a stranger");
+	if (out->told & RECIPE_TOLD_GONE)
+	{
+		model_check(permit->active, "gone only once");
+		/* unless somebody deleted its node: then the worker begins anew */
+		model_check(!permit->wanted || !client->session.alive || scene->vandals,
+					"who wants a permit goes on");
+		model_check(!client->session.alive ||
+					(own_node(client, permit, SEMAPHORE_LOCKS) < 0 &&
+					 own_node(client, permit, SEMAPHORE_LEASES) < 0),
+					"gone is told when no node is left");
+		permit->active = permit->wanted = permit->owner = false;
+		permit->left = permit->queued = false;
+	}
+	model_check(semaphore->state != SEMAPHORE_NONE || out->nops == 0 ||
+				(out->told & RECIPE_TOLD_MIXED),
+				"without a permit nothing is sent");
+}
+
+/* A permit sets a watch: it must not take it from another that waits. */
+static void
+check_sets_watch(Client *client, Permit *permit, const SemaphoreOp *op)
+{
+	const ModelClaim *claim = model_find_claim(&client->session, op->place,
+											   op->op.node ? op->op.node : "");
+
+	if (op->op.kind == RECIPE_OP_LIST)
+		model_check(op->place == SEMAPHORE_LEASES && !op->for_lock &&
+					permit->semaphore.state == SEMAPHORE_WAITING,
+					"who waits watches the permits");
+	model_check(claim == NULL ||
+				&client->permits[claim->contender] == permit ||
+				scene->vandals || !client->permits[claim->contender].wanted,
+				"nobody takes another's watch");
+}
+
+static void
+submit(Client *client, Permit *permit, const SemaphoreOp *op)
+{
+	const ModelClaim *claim = model_find_claim(&client->session, op->place,
+											   op->op.node ? op->op.node : "");
+
+	switch (op->op.kind)
+	{
+		case RECIPE_OP_LIST:
+		case RECIPE_OP_WATCH:
+			check_sets_watch(client, permit, op);
+			break;
+		case RECIPE_OP_UNWATCH:
+			model_check(claim == NULL ||
+						&client->permits[claim->contender] == permit ||
+						scene->vandals, "nobody takes back another's watch");
+			break;
+		case RECIPE_OP_DELETE_STRAY:
+			model_check(op->place == SEMAPHORE_NAME,
+						"no create is repeated that had arrived");
+			break;
+		default:
+			break;
+	}
+	model_submit(&client->session, (int) (permit - client->permits),
+				 op->for_lock, op->place, &op->op);
+}
+
+static void
+take_output(Client *client, Permit *permit, const SemaphoreOutput *out)
+{
+	SemaphoreState state = permit->semaphore.state;
+
+	model_note(client_number(client), (int) (permit - client->permits),
+		 semaphore_state_name(state), (long) out->told);
+	tally.states[state]++;
+	if (state == SEMAPHORE_WAITING && (out->told & RECIPE_TOLD_QUEUED))
+		tally.waits++;
+	for (int i = 0; i < out->nops; i++)
+		submit(client, permit, &out->ops[i]);
+	take_news(client, permit, out);
+	check_rules();
+}
+
+static void
+step(Client *client, int semaphore, bool for_lock, const RecipeInput *in)
+{
+	Permit	   *permit = &client->permits[semaphore];
+	SemaphoreOutput out;
+
+	semaphore_step(&permit->semaphore, for_lock, in, &out);
+	take_output(client, permit, &out);
+}
+
+/* The client hears the next answer or event. */
+static void
+deliver(Client *client)
+{
+	ModelEntry	entry;
+	RecipeInput in;
+	const char *children[MODEL_CHILDREN];
+
+	if (!model_hear(&client->session, &entry))
+		return;
+	model_input(&entry, &in, children);
+	if (!entry.is_event && entry.kind == RECIPE_OP_STAT &&
+		entry.result == RECIPE_REFUSED && !entry.for_lock)
+		client->permits[entry.contender].token = true;
+	step(client, entry.contender, entry.for_lock, &in);
+}
+
+static void
+expire(Client *client)
+{
+	model_expire(&client->session);
+	check_rules();
+}
+
+static void
+hear_of_expiry(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_EXPIRED};
+
+	model_note(client_number(client), -1, "told of expiry", client->session.id);
+	model_forget_all(&client->session);
+	for (int i = 0; i < client->npermits; i++)
+	{
+		step(client, i, false, &in);
+		model_check(client->permits[i].semaphore.state == SEMAPHORE_NONE,
+					"a permit ends with its session");
+	}
+	model_check(client->session.nentries == 0,
+				"nothing is sent in an ended session");
+	model_begin_session(&client->session, client_number(client));
+}
+
+static void
+want(Client *client, int semaphore, int permits)
+{
+	Permit	   *permit = &client->permits[semaphore];
+	SemaphoreOutput out;
+	uint8_t		uuid[ZNODE_UUID_BYTES];
+
+	model_make_uuid(uuid);
+	model_note(client_number(client), semaphore, "wants one of", permits);
+	permit->active = permit->wanted = true;
+	permit->queued = false;
+	semaphore_want(&permit->semaphore, uuid, permits, &out);
+	take_output(client, permit, &out);
+}
+
+static void
+release(Client *client, int semaphore)
+{
+	RecipeInput in = {.event = RECIPE_RELEASE};
+
+	model_note(client_number(client), semaphore, "releases", 0);
+	client->permits[semaphore].wanted = false;
+	client->permits[semaphore].owner = false;
+	step(client, semaphore, false, &in);
+}
+
+/* The worker tries again what was refused, which is a delete or nothing. */
+static void
+retry(Client *client, int semaphore)
+{
+	RecipeInput in = {.event = RECIPE_RETRY};
+	Permit	   *permit = &client->permits[semaphore];
+	SemaphoreOutput out;
+	bool		left = permit->left;
+
+	semaphore_step(&permit->semaphore, false, &in, &out);
+	model_check(out.told == 0, "a retry tells nothing");
+	model_check((out.nops > 0) == left, "what was refused is tried again");
+	for (int i = 0; i < out.nops; i++)
+		model_check(out.ops[i].op.kind == RECIPE_OP_DELETE,
+					"which is a delete");
+	permit->left = false;
+	if (left)
+	{
+		tally.retried++;
+		take_output(client, permit, &out);
+	}
+}
+
+/* The worker dies, and the next one resumes the session with what is known. */
+static void
+restart_worker(Client *client, int applied)
+{
+	tally.restarts++;
+	model_lose_connection(&client->session, applied);
+	model_note(client_number(client), -1, "worker restarted", applied);
+	model_forget_all(&client->session);
+	for (int i = 0; i < client->npermits; i++)
+	{
+		Permit	   *permit = &client->permits[i];
+		Semaphore	old = permit->semaphore;
+		SemaphoreOutput out;
+
+		semaphore_free(&permit->semaphore);
+		semaphore_init(&permit->semaphore);
+		permit->token = permit->left = false;
+		if (!permit->active)
+			continue;
+		tally.restarted_in[old.state]++;
+		semaphore_resume(&permit->semaphore, old.uuid, old.permits,
+						 permit->owner ? RECIPE_RESUME_OWNED :
+						 permit->wanted ? RECIPE_RESUME_WANTED :
+						 RECIPE_RESUME_RELEASING, &out);
+		take_output(client, permit, &out);
+	}
+}
+
+/*-------------------------------------------------------------------------
+ * The model: others
+ *-------------------------------------------------------------------------
+ */
+
+static void
+foreigner_enters(Foreigner *foreigner)
+{
+	char		prefix[ZNODE_CONTENDER_SIZE];
+
+	make_directory(SEMAPHORE_LOCKS, 0);
+	snprintf(prefix, sizeof(prefix), "_c_00000000-0000-4000-8000-%012d-lock-",
+			 ++scene->last_uuid);
+	foreigner->lock = model_make_node(SEMAPHORE_LOCKS, prefix, true,
+									  FOREIGN, "me");
+	foreigner->permit = -1;
+	foreigner->state = FOREIGN_QUEUED;
+	model_note(-1, -1, "another client queues", scene->last_uuid);
+}
+
+/* What Curator does next; false if it has to wait. */
+static bool
+foreigner_acts(Foreigner *foreigner)
+{
+	char		prefix[ZNODE_CONTENDER_SIZE];
+
+	if (foreigner->state == FOREIGN_QUEUED)
+	{
+		const ModelNode *lock = &model->nodes[foreigner->lock];
+
+		for (int i = model->oldest; i < model->nnodes; i++)
+			if (model->nodes[i].dzxid == 0 &&
+				model->nodes[i].place == SEMAPHORE_LOCKS &&
+				znode_before(model->nodes[i].sequence, lock->sequence))
+				return false;
+		make_directory(SEMAPHORE_LEASES, 0);
+		snprintf(prefix, sizeof(prefix), "%.*s-lease-", UUID_LEN, lock->name);
+		foreigner->permit = model_make_node(SEMAPHORE_LEASES, prefix, true,
+											FOREIGN, "me");
+		foreigner->state = FOREIGN_WAITING;
+		model_note(-1, -1, "another client has a permit's node", 0);
+		return true;
+	}
+	if (foreigner->state == FOREIGN_WAITING &&
+		model_count_at(SEMAPHORE_LEASES, model->zxid) <= scene->permits)
+	{
+		foreigner->state = FOREIGN_HOLDER;
+		model_note(-1, -1, "another client has a permit", 0);
+		check_rules();
+		model_delete_node(foreigner->lock);
+		foreigner->lock = -1;
+		return true;
+	}
+	return false;
+}
+
+/* It releases its permit, or has waited long enough. */
+static void
+foreigner_leaves(Foreigner *foreigner)
+{
+	model_note(-1, -1, "another client leaves", foreigner->state);
+	if (foreigner->permit >= 0)
+		model_delete_node(foreigner->permit);
+	if (foreigner->lock >= 0)
+		model_delete_node(foreigner->lock);
+	foreigner->permit = foreigner->lock = -1;
+	foreigner->state = FOREIGN_IDLE;
+	check_rules();
+}
+
+static void
+locker_acts(void)
+{
+	switch (scene->locker_state)
+	{
+		case LOCKER_IDLE:
+			make_directory(SEMAPHORE_NAME, 0);
+			scene->locker = model_make_node(SEMAPHORE_NAME, "_c_x-lock-", true,
+											FOREIGN, "me");
+			scene->locker_state = LOCKER_CREATED;
+			model_note(-1, -1, "the name is locked", 0);
+			break;
+		case LOCKER_CREATED:
+			if (!model_is_made(SEMAPHORE_LOCKS) && !model_is_made(SEMAPHORE_LEASES))
+			{
+				scene->locker_state = LOCKER_OWNER;
+				model_note(-1, -1, "the name's lock is owned", 0);
+				check_rules();
+				break;
+			}
+			tally.mixed_lockers++;
+			/* FALLTHROUGH */
+		case LOCKER_OWNER:
+			model_delete_node(scene->locker);
+			scene->locker_state = LOCKER_IDLE;
+			model_note(-1, -1, "the name's lock is given up", 0);
+			break;
+	}
+}
+
+/* Somebody deletes a node of ours. */
+static void
+vandalize(SemaphorePlace place)
+{
+	for (int i = model->oldest; i < model->nnodes; i++)
+	{
+		ModelNode	   *node = &model->nodes[i];
+
+		if (node->dzxid == 0 && node->place == (int) place &&
+			node->session != FOREIGN && model_choose(2) == 0)
+		{
+			model_note(-1, -1, "a node is deleted by somebody", (long) place);
+			tally.vandalized++;
+			model_delete_node(i);
+			return;
+		}
+	}
+}
+
+/* Whatever is on its way arrives, and what was refused is tried again. */
+static void
+settle(void)
+{
+	bool		busy = true;
+
+	for (int rounds = 0; busy; rounds++)
+	{
+		model_check(rounds < 1000, "it comes to rest");
+		busy = false;
+		for (int i = 0; i < scene->nclients; i++)
+		{
+			Client	   *client = &scene->clients[i];
+
+			if (!client->session.connected)
+			{
+				busy = true;
+				if (client->session.alive)
+					model_reconnect(&client->session, client->session.seen);
+				else
+				{
+					/* what was on its way may come first, or never */
+					while (client->session.nready > 0 && model_one_in(2))
+						deliver(client);
+					hear_of_expiry(client);
+				}
+			}
+			while (model_unapplied(&client->session) > 0)
+			{
+				busy = true;
+				model_execute(&client->session);
+			}
+			while (client->session.nready > 0)
+			{
+				busy = true;
+				deliver(client);
+			}
+			if (client->session.view < model->zxid)
+				model_advance(&client->session, model->zxid);
+			if (client->session.nready > 0)
+				busy = true;
+			for (int j = 0; j < client->npermits; j++)
+			{
+				if (client->permits[j].left)
+					busy = true;
+				retry(client, j);
+			}
+		}
+		for (int i = 0; i < scene->nforeigners; i++)
+			if (foreigner_acts(&scene->foreigners[i]))
+				busy = true;
+	}
+}
+
+/* At rest, there are the watches of those who wait, and no others. */
+static void
+check_watches(Client *client)
+{
+	int			waiting = 0;
+
+	for (int i = 0; i < client->npermits; i++)
+	{
+		Semaphore  *semaphore = &client->permits[i].semaphore;
+		const ModelClaim *claim;
+
+		if (semaphore->lock.state == RECIPE_WATCHING ||
+			semaphore->lock.state == RECIPE_AWAITING_EMPTY)
+			claim = model_find_claim(&client->session, SEMAPHORE_LOCKS,
+							   semaphore->lock.predecessor);
+		else if (semaphore->state == SEMAPHORE_WAITING)
+			claim = model_find_claim(&client->session, SEMAPHORE_LEASES, "");
+		else
+			continue;
+		waiting++;
+		model_check(claim != NULL && claim->contender == i &&
+			  claim->serial == (claim->for_lock ? semaphore->lock.serial :
+								semaphore->serial),
+			  "who waits has a watch");
+		model_check(model_find_watch(&client->session, claim->place, claim->node) != NULL,
+					"at rest worker and library agree on a watch");
+	}
+	model_check(client->session.nclaims == waiting,
+				"no watch is left of who does not wait");
+	for (int i = 0; i < client->session.nwatches; i++)
+	{
+		const ModelWatch *watch = &client->session.watches[i];
+
+		model_check(watch->armed,
+					"at rest library and server agree on a watch");
+		model_check(watch->orphaned ||
+			  model_find_claim(&client->session, watch->place, watch->node) != NULL,
+			  "a watch that nobody needs was taken back");
+	}
+}
+
+/* At rest, nobody waits while a permit is free and nobody is ahead. */
+static void
+check_liveness(void)
+{
+	int			used = model_count_at(SEMAPHORE_LEASES, model->zxid);
+	int			first = -1;
+
+	for (int i = model->oldest; i < model->nnodes; i++)
+		if (model->nodes[i].dzxid == 0 &&
+			model->nodes[i].place == SEMAPHORE_LOCKS &&
+			(first < 0 || znode_before(model->nodes[i].sequence,
+									   model->nodes[first].sequence)))
+			first = i;
+
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		Client	   *client = &scene->clients[i];
+
+		if (!scene->vandals)
+			check_watches(client);
+		for (int j = 0; j < client->npermits; j++)
+		{
+			Permit	   *permit = &client->permits[j];
+			SemaphoreState state = permit->semaphore.state;
+			int			lock = own_node(client, permit, SEMAPHORE_LOCKS);
+			int			node = own_node(client, permit, SEMAPHORE_LEASES);
+
+			model_check(state == SEMAPHORE_NONE || state == SEMAPHORE_QUEUEING ||
+				  state == SEMAPHORE_WAITING || state == SEMAPHORE_OWNER,
+				  "at rest one has a permit, waits, or has no part in it");
+			model_check(permit->active == permit->wanted,
+						"who does not want a permit leaves");
+			if (scene->vandals || state == SEMAPHORE_NONE)
+				continue;
+			model_check(state != SEMAPHORE_OWNER || (lock < 0 && permit->token),
+						"an owner gives up the lock, and knows its token");
+			model_check(state == SEMAPHORE_OWNER || lock >= 0 ||
+						permit->semaphore.lock.state == RECIPE_AWAITING_EMPTY,
+						"who waits is in the queue");
+			model_check((state == SEMAPHORE_QUEUEING) == (node < 0),
+						"who has got through the queue has its node");
+			model_check((state == SEMAPHORE_WAITING) == (lock >= 0 && lock == first),
+						"who is first in the queue waits for a permit");
+			model_check(state != SEMAPHORE_WAITING ||
+						used > permit->semaphore.permits,
+						"nobody waits while a permit is free");
+			model_check(state == SEMAPHORE_OWNER || permit->queued ||
+						scene->disagreement,
+						"who waits is told so");
+		}
+	}
+}
+
+/* The other clients leave, and the permits go from one of us to the next. */
+static void
+wind_up(void)
+{
+	bool		wanted = true;
+
+	settle();
+	check_liveness();
+	if (scene->locker_state != LOCKER_IDLE)
+	{
+		scene->locker_state = LOCKER_OWNER;
+		locker_acts();
+	}
+	for (int i = 0; i < scene->nforeigners; i++)
+		if (scene->foreigners[i].state != FOREIGN_IDLE)
+			foreigner_leaves(&scene->foreigners[i]);
+
+	for (int rounds = 0; wanted; rounds++)
+	{
+		model_check(rounds < 15, "the permits go round");
+		wanted = false;
+		settle();
+		check_liveness();
+		for (int i = 0; i < scene->nclients; i++)
+		{
+			Client	   *client = &scene->clients[i];
+
+			for (int j = 0; j < client->npermits; j++)
+			{
+				wanted = wanted || client->permits[j].wanted;
+				if (client->permits[j].owner)
+					release(client, j);
+			}
+		}
+	}
+	settle();
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		for (int j = 0; j < scene->clients[i].npermits; j++)
+		{
+			model_check(!scene->clients[i].permits[j].active,
+						"released permits are gone");
+			semaphore_free(&scene->clients[i].permits[j].semaphore);
+		}
+		model_check(scene->clients[i].session.nclaims == 0,
+					"no watch of ours is left");
+	}
+	for (int i = 0; i < model->nnodes; i++)
+		model_check(model->nodes[i].dzxid != 0, "no node of ours is left");
+}
+
+/*-------------------------------------------------------------------------
+ * The model: every small schedule
+ *
+ * One semaphore - queue, own, release - and on it, at every step, up to
+ * FAULTS of: the connection breaks with any number of the operations sent
+ * applied; the session expires; the worker restarts; a delete is refused.
+ * The release comes at any step, too.
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Scenario
+{
+	const char *title;
+	int			permits;
+	int			holders;		/* other clients with a permit */
+	bool		waiter;			/* and one who waits for the next */
+	bool		missing;		/* even the root */
+	bool		stale;			/* the agreement is an old one */
+	bool		refusals;
+} Scenario;
+
+static const Scenario scenarios[] = {
+	{"a free permit", .permits = 1},
+	{"a free permit, an old agreement", .permits = 2, .stale = true},
+	{"first use of the namespace", .permits = 1, .missing = true},
+	{"one of two is free", .permits = 2, .holders = 1},
+	{"all in use", .permits = 1, .holders = 1},
+	{"all in use, one ahead", .permits = 1, .holders = 1, .waiter = true},
+	{"a free permit, deletes refused", .permits = 1, .refusals = true}
+};
+
+/* The first other client that has, or waits for, a permit; or NULL. */
+static Foreigner *
+first_foreigner(void)
+{
+	for (int i = 0; i < scene->nforeigners; i++)
+		if (scene->foreigners[i].state != FOREIGN_IDLE)
+			return &scene->foreigners[i];
+	return NULL;
+}
+
+static void
+set_scene(const Scenario *scenario)
+{
+	scene->permits = scenario->permits;
+	if (scenario->missing)
+		model->root_czxid = 0;
+	else
+	{
+		make_directory(SEMAPHORE_LOCKS, 0);
+		make_directory(SEMAPHORE_LEASES, scenario->stale ? 7 : 0);
+	}
+	for (int i = 0; i < scenario->holders + (scenario->waiter ? 1 : 0); i++)
+	{
+		Foreigner  *foreigner = &scene->foreigners[scene->nforeigners++];
+
+		foreigner_enters(foreigner);
+		while (foreigner_acts(foreigner))
+			continue;
+	}
+	model->refusals = scenario->refusals;
+}
+
+/* One fault, the "which"th of those that are possible. */
+static void
+make_fault(Client *client, unsigned which, unsigned nrefusals,
+		   unsigned nexpiries, unsigned nlosses)
+{
+	if (which < nrefusals)
+	{
+		model->refuse_next = true;
+		model_execute(&client->session);
+		model->refuse_next = false;
+		return;
+	}
+	which -= nrefusals;
+	if (which < nexpiries)
+	{
+		expire(client);
+		return;
+	}
+	which -= nexpiries;
+	if (which < nlosses)
+		model_lose_connection(&client->session, (int) which);
+	else
+		restart_worker(client, (int) (which - nlosses));
+}
+
+/* The plain next thing to happen; false if there is none. */
+static bool
+go_on(Client *client)
+{
+	Foreigner  *foreigner = first_foreigner();
+
+	if (client->session.nready > 0)
+		deliver(client);
+	else if (client->session.connected && client->session.nentries > 0)
+		model_execute(&client->session);
+	else if (!client->session.connected && client->session.alive)
+		model_reconnect(&client->session, client->session.seen);
+	else if (!client->session.connected)
+		hear_of_expiry(client);
+	else if (client->session.view < model->zxid)
+		model_advance(&client->session, model->zxid);
+	else if (client->permits[0].left)
+		retry(client, 0);
+	else if (foreigner != NULL)
+	{
+		check_watches(client);
+		if (!foreigner_acts(foreigner))
+			foreigner_leaves(foreigner);
+	}
+	else
+		return false;
+	return true;
+}
+
+static void
+play_scenario(const Scenario *scenario)
+{
+	Client	   *client;
+	bool		released = false;
+	int			faults = FAULTS;
+
+	set_scene(scenario);
+	client = add_client(1);
+	want(client, 0, scenario->permits);
+
+	for (;;)
+	{
+		int			unapplied = model_unapplied(&client->session);
+		bool		up = client->session.connected;
+		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
+		unsigned	nexpiries = client->session.alive && faults > 0 ? 1 : 0;
+		unsigned	nreleases = released || !client->permits[0].wanted ? 0 : 1;
+		unsigned	nrefusals = 0;
+		unsigned	which;
+
+		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
+			client->session.entries[client->session.nready].kind == RECIPE_OP_DELETE)
+			nrefusals = 1;
+
+		/* 0: nothing special, so that the first schedule is the plain one */
+		which = model_choose(1 + nreleases + nrefusals + nexpiries + 2 * nlosses);
+		if (which == 0)
+		{
+			if (!go_on(client))
+				break;
+		}
+		else if (which <= nreleases)
+		{
+			release(client, 0);
+			released = true;
+		}
+		else
+		{
+			faults--;
+			make_fault(client, which - 1 - nreleases, nrefusals, nexpiries,
+					   nlosses);
+		}
+	}
+	wind_up();
+}
+
+static void
+test_scenario(void **state)
+{
+	const Scenario *scenario = *state;
+	unsigned long run = 0;
+
+	model_reset(&hooks, true);
+	do
+	{
+		start_scene(scenario->title, run++);
+		play_scenario(scenario);
+	} while (model_next_schedule());
+	model->explore = false;
+	/* not so few that the exploration must have been cut short */
+	assert_in_range(run, 500, ULONG_MAX);
+}
+
+/*-------------------------------------------------------------------------
+ * The model: random schedules
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Mix
+{
+	const char *title;
+	int			clients;		/* 0: one to three */
+	int			semaphores;		/* of a client; 0: one to three */
+	bool		foreigners;
+	bool		end;			/* the counters come to their ends */
+	bool		refusals;
+	bool		restarts;
+	bool		disagreement;
+	bool		lockers;
+	bool		vandals;
+	bool		lock_vandals;
+	unsigned	calm;			/* the higher, the rarer are faults */
+} Mix;
+
+static const Mix mixes[] = {
+	{"one client, faults all the time", .clients = 1, .calm = 4},
+	{"one client, many semaphores", .clients = 1, .semaphores = 3,
+	.calm = 15},
+	{"clients among themselves", .calm = 15},
+	{"clients among themselves, hardly a fault", .clients = 3, .calm = 150},
+	{"clients and foreigners", .foreigners = true, .calm = 15},
+	{"clients and foreigners, hardly a fault", .foreigners = true,
+	.calm = 150},
+	{"the counters end", .semaphores = 1, .end = true, .calm = 60},
+	{"the counters end, foreigners", .semaphores = 1, .foreigners = true,
+	.end = true, .calm = 20},
+	{"the counters end, workers restarted", .semaphores = 1, .end = true,
+	.restarts = true, .calm = 12},
+	{"operations refused", .foreigners = true, .refusals = true, .calm = 25},
+	{"workers restarted", .foreigners = true, .restarts = true, .calm = 12},
+	{"clients disagree", .disagreement = true, .restarts = true, .calm = 25},
+	{"the name is used as a lock", .lockers = true, .calm = 25},
+	{"permits are deleted by somebody", .foreigners = true, .vandals = true,
+	.restarts = true, .calm = 20},
+	{"locks are deleted by somebody", .semaphores = 1, .foreigners = true,
+	.vandals = true, .lock_vandals = true, .calm = 20},
+	{"everything", .foreigners = true, .end = true, .refusals = true,
+	.restarts = true, .calm = 15}
+};
+
+static void
+random_foreigner(void)
+{
+	Foreigner  *foreigner = &scene->foreigners[model_choose(scene->nforeigners)];
+
+	if (foreigner->state == FOREIGN_IDLE)
+	{
+		if (model->nnodes < MAX_NODES - 96)
+			foreigner_enters(foreigner);
+	}
+	else if (model_one_in(foreigner->state == FOREIGN_HOLDER ? 2 : 8))
+		foreigner_leaves(foreigner);
+	else
+		(void) foreigner_acts(foreigner);
+}
+
+static void
+random_fault(const Mix *mix, Client *client)
+{
+	int			unapplied = model_unapplied(&client->session);
+
+	switch (model_choose(mix->restarts ? 5 : 4))
+	{
+		case 0:
+		case 1:
+		case 2:
+			if (client->session.connected)
+				model_lose_connection(&client->session,
+									  (int) model_choose(unapplied + 1));
+			else if (client->session.alive && model_one_in(2))
+				model_drop_answers(&client->session);
+			break;
+		case 3:
+			if (client->session.alive && model_one_in(3))
+			{
+				if (client->session.connected)
+					for (int n = (int) model_choose(unapplied + 1); n > 0; n--)
+						model_execute(&client->session);
+				expire(client);
+			}
+			break;
+		case 4:
+			restart_worker(client, client->session.connected ?
+						   (int) model_choose(unapplied + 1) : 0);
+			break;
+	}
+}
+
+static bool
+all_at_rest(void)
+{
+	for (int i = 0; i < scene->nclients; i++)
+	{
+		Client	   *client = &scene->clients[i];
+
+		if (!client->session.connected || client->session.nentries > 0 ||
+			client->session.view < model->zxid)
+			return false;
+	}
+	return scene->locker_state == LOCKER_IDLE;
+}
+
+/* A try in peace: it succeeds or is told to queue, as permits are free. */
+static void
+random_try(Client *client, int semaphore)
+{
+	Permit	   *permit = &client->permits[semaphore];
+	int			used;
+
+	if (permit->active || !client->session.alive || scene->vandals)
+		return;
+	settle();
+	if (!all_at_rest() || permit->active)
+		return;
+	check_liveness();
+	used = model_count_at(SEMAPHORE_LEASES, model->zxid);
+	if (used > 0 && scene->disagreement)
+		return;
+	want(client, semaphore, scene->permits);
+	if (model->refusals)
+		return;
+	settle();
+	if (used < scene->permits)
+	{
+		tally.tries++;
+		model_check(permit->owner && !permit->queued,
+					"a try succeeds while a permit is free");
+	}
+	else
+	{
+		tally.tries_in_vain++;
+		model_check(!permit->owner && permit->queued,
+					"a try is told that no permit is free");
+	}
+	if (model_one_in(2))
+		release(client, semaphore);
+}
+
+static void
+random_want(Client *client, int semaphore)
+{
+	Permit	   *permit = &client->permits[semaphore];
+
+	if (permit->wanted)
+	{
+		if (model_one_in(permit->owner ? 4 : 14))
+			release(client, semaphore);
+	}
+	else if (!permit->active && model->nnodes < MAX_NODES - 96)
+		want(client, semaphore, scene->permits +
+			 (scene->disagreement ? (int) model_choose(2) : 0));
+}
+
+static void
+random_step(const Mix *mix)
+{
+	Client	   *client = &scene->clients[model_choose(scene->nclients)];
+	int			semaphore = (int) model_choose(client->npermits);
+
+	if (model_choose(mix->calm) == 0)
+	{
+		random_fault(mix, client);
+		return;
+	}
+
+	switch (model_choose(18))
+	{
+		case 0:
+		case 1:
+			random_want(client, semaphore);
+			break;
+		case 2:
+			if (mix->foreigners)
+				random_foreigner();
+			else if (mix->lockers && model->nnodes < MAX_NODES - 96)
+				locker_acts();
+			break;
+		case 3:
+			if (model->ndirs[0] < MAX_DIRS - 20 &&
+				model->ndirs[1] < MAX_DIRS - 20 &&
+				model->ndirs[2] < MAX_DIRS - 20)
+				model_collect_directory((SemaphorePlace) model_choose(3));
+			break;
+		case 4:
+			if (client->session.connected && client->session.view < model->zxid)
+				model_advance(&client->session, client->session.view + 1 +
+						model_choose((unsigned) (model->zxid - client->session.view)));
+			break;
+		case 5:
+		case 6:
+			if (!client->session.connected && client->session.alive)
+			{
+				unsigned	lag = (unsigned) (model->zxid - client->session.seen);
+
+				model_reconnect(&client->session,
+								client->session.seen + model_choose(lag + 1));
+			}
+			else if (!client->session.connected && model_one_in(3))
+				hear_of_expiry(client);
+			break;
+		case 7:
+			retry(client, semaphore);
+			break;
+		case 8:
+			if (mix->vandals && model_one_in(3))
+				vandalize(mix->lock_vandals && model_one_in(2) ? SEMAPHORE_LOCKS :
+						  SEMAPHORE_LEASES);
+			break;
+		case 9:
+			if (model_one_in(4) && model->nnodes < MAX_NODES - 96)
+				random_try(client, semaphore);
+			break;
+		case 10:
+		case 11:
+		case 12:
+			for (int n = 1 + (int) model_choose(4); n > 0; n--)
+				if (client->session.connected && model_unapplied(&client->session) > 0)
+					model_execute(&client->session);
+			break;
+		default:
+			for (int n = 1 + (int) model_choose(4); n > 0; n--)
+				if (client->session.nready > 0)
+					deliver(client);
+			break;
+	}
+	check_rules();
+}
+
+static void
+check_tally(const Mix *mix, const Tally *before,
+			const ModelTally *model_before)
+{
+	bool		crowded = mix->clients != 1 || mix->semaphores == 3 ||
+		mix->foreigners;
+
+	assert_true(tally.grants > before->grants + RANDOM_RUNS / 2);
+	assert_true(model_tally.losses > model_before->losses + 100);
+	assert_true(model_tally.expirations > model_before->expirations + 10);
+	assert_true(tally.lost > before->lost);
+	assert_true(model_tally.collected > model_before->collected);
+	if (!mix->vandals && !mix->refusals)
+		assert_true(tally.tries > before->tries + 100);
+	if (crowded)
+	{
+		assert_true(model_tally.lagging_reads > model_before->lagging_reads);
+		assert_true(tally.waits > before->waits + 100);
+		assert_true(tally.queued_by_permit > before->queued_by_permit + 100);
+		assert_true(tally.queued_by_queue > before->queued_by_queue + 100);
+		if (!mix->vandals && !mix->refusals && !mix->disagreement)
+			assert_true(tally.tries_in_vain > before->tries_in_vain + 100);
+	}
+	if (mix->refusals)
+	{
+		assert_true(tally.failed > before->failed + 100);
+		assert_true(tally.left > before->left + 100);
+		assert_true(tally.retried > before->retried + 100);
+	}
+	if (mix->end && mix->semaphores == 1)
+		assert_true(tally.renewed > before->renewed + 300);
+	if (mix->end && mix->semaphores == 1 && mix->foreigners)
+		assert_true(tally.stood_by > before->stood_by + 20);
+	if (mix->restarts)
+		assert_true(tally.restarts > before->restarts + 100);
+	if (mix->disagreement)
+	{
+		assert_true(tally.disagreed > before->disagreed + 100);
+		assert_true(tally.sets > before->sets + 100);
+	}
+	if (mix->lockers)
+	{
+		assert_true(tally.mixed > before->mixed + 100);
+		assert_true(tally.mixed_lockers > before->mixed_lockers + 100);
+		assert_true(tally.rmdirs > before->rmdirs + 100);
+	}
+	if (mix->vandals)
+		assert_true(tally.vandalized > before->vandalized + 100);
+}
+
+static void
+test_random_schedules(void **state)
+{
+	const Mix  *mix = *state;
+	Tally		before = tally;
+	ModelTally	model_before = model_tally;
+
+	model_reset(&hooks, false);
+	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
+	{
+		int			nclients;
+
+		start_scene(mix->title, run);
+		nclients = mix->clients ? mix->clients : 1 + (int) model_choose(3);
+		scene->permits = 1 + (int) model_choose(3);
+		if (mix->end)
+		{
+			/* a client's semaphores would watch the same late contender */
+			if (mix->semaphores == 1)
+				model->first[MODEL_LOCKS] = ZNODE_LATE_SEQUENCE -
+					(int32_t) model_choose(4);
+			model->first[MODEL_PERMITS] = INT32_MAX - (int32_t) model_choose(4);
+		}
+		model->refusals = mix->refusals;
+		scene->disagreement = mix->disagreement;
+		scene->lockers = mix->lockers;
+		scene->vandals = mix->vandals;
+		if (mix->foreigners)
+		{
+			scene->nforeigners = 1 + (int) model_choose(MAX_FOREIGNERS);
+			memset(scene->foreigners, 0, sizeof(scene->foreigners));
+		}
+		switch (model_choose(3))
+		{
+			case 0:
+				model->root_czxid = 0;
+				break;
+			case 1:
+				make_directory(SEMAPHORE_LOCKS, 0);
+				/* an old number is as good as none while nobody has a permit */
+				make_directory(SEMAPHORE_LEASES, mix->foreigners ?
+							   (int) model_choose(2) * scene->permits :
+							   (int) model_choose(3));
+				break;
+			case 2:
+				break;
+		}
+		for (int i = 0; i < nclients; i++)
+			(void) add_client(mix->semaphores ? mix->semaphores :
+							  1 + (int) model_choose(MAX_SEMAPHORES));
+		for (int steps = 200 + (int) model_choose(400); steps > 0; steps--)
+			random_step(mix);
+		settle();
+		model->refusals = false;
+		wind_up();
+	}
+	/* it has come by the places that it is there for */
+	check_tally(mix, &before, &model_before);
+}
+
+/* Every state was come by, and workers were restarted in each. */
+static void
+test_all_states_were_seen(void **state)
+{
+	(void) state;
+	for (SemaphoreState i = SEMAPHORE_NONE; i <= SEMAPHORE_LEAVING; i++)
+	{
+		assert_true(tally.states[i] > 50);
+		if (i != SEMAPHORE_NONE)
+			assert_true(tally.restarted_in[i] > 10);
+	}
+}
+
+int
+main(void)
+{
+	static const struct CMUnitTest last[] = {
+		cmocka_unit_test(test_all_states_were_seen)
+	};
+	struct CMUnitTest explored[lengthof(scenarios)];
+	struct CMUnitTest random[lengthof(mixes)];
+	int			failed = 0;
+
+	memset(explored, 0, sizeof(explored));
+	for (size_t i = 0; i < lengthof(scenarios); i++)
+	{
+		explored[i].name = scenarios[i].title;
+		explored[i].test_func = test_scenario;
+		explored[i].initial_state = (void *) &scenarios[i];
+	}
+	memset(random, 0, sizeof(random));
+	for (size_t i = 0; i < lengthof(mixes); i++)
+	{
+		random[i].name = mixes[i].title;
+		random[i].test_func = test_random_schedules;
+		random[i].initial_state = (void *) &mixes[i];
+	}
+
+	failed += cmocka_run_group_tests_name("explored", explored, NULL, NULL);
+	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
+	failed += cmocka_run_group_tests_name("seen", last, NULL, NULL);
+	return failed;
+}

@@ -24,7 +24,7 @@
 #include "storage/ipc.h"
 
 #if PG_VERSION_NUM >= 180000
-PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.0");
+PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.1");
 #else
 PG_MODULE_MAGIC;
 #endif

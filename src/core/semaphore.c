@@ -189,6 +189,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/note.h"
+
 #define AGREEMENT_PREFIX	"permits="
 
 static void take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
@@ -1078,8 +1080,6 @@ static void
 on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 			  SemaphoreOutput *out)
 {
-	const char *revoke = RECIPE_REVOKE_DATA;
-
 	if (semaphore->state != SEMAPHORE_OWNER || !semaphore->revocation_watched)
 		return;
 	if (in->result == RECIPE_UNKNOWN)
@@ -1090,8 +1090,7 @@ on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 	if (in->result != RECIPE_REFUSED)
 		on_stat_done(semaphore, in, out);
 	if (semaphore->state == SEMAPHORE_OWNER && in->result == RECIPE_OK &&
-		in->data_len == (int) strlen(revoke) &&
-		memcmp(in->data, revoke, in->data_len) == 0)
+		note_is_revocation(in->data, in->data_len))
 	{
 		/* say again who we are, so that it can be asked again */
 		out->told |= RECIPE_TOLD_REVOKED;

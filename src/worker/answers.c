@@ -46,6 +46,7 @@
  */
 #include "postgres.h"
 
+#include "core/note.h"
 #include "core/recipe.h"
 #include "core/znode.h"
 #include "lib/stringinfo.h"
@@ -128,7 +129,7 @@ send_op(Answer *answer, RecipeOpKind kind, AnswerPlace place, const char *node,
 		strlcat(directory, place_directory[place], sizeof(directory));
 	}
 	if (kind == RECIPE_OP_SET)
-		op.data = RECIPE_REVOKE_DATA;
+		op.data = NOTE_REVOCATION_DATA;
 	session_submit(answer->owner, directory, &op, 0);
 	answer->open++;
 }

@@ -11,7 +11,7 @@
  *	- single tests of what a table cannot say well: the data of the
  *	  agreement, when one is told to be queued, strays, a worker's restart;
  *	- a model: a ZooKeeper server in plain C, with sessions that have several
- *	  semaphores each, lagging views, watches as session.c keeps them,
+ *	  semaphores each, lagging views, watches as watches.c keeps them,
  *	  connections that break, and other clients that do as Curator does.
  *	  Small scenarios are explored exhaustively, larger ones at random from
  *	  fixed seeds, and the rules of a semaphore are checked after every step.
@@ -62,8 +62,8 @@
 
 #define UUID_TEXT	"_c_0123456f-89ab-4def-8edc-ba9876543210"
 #define LOCK		UUID_TEXT "-lock-0000000005"
-#define LEASE		UUID_TEXT "-lease-0000000007"
-#define LEASE_PREFIX UUID_TEXT "-lease-"
+#define PERMIT		UUID_TEXT "-lease-0000000007"
+#define PERMIT_PREFIX UUID_TEXT "-lease-"
 #define LOCK_PREFIX	UUID_TEXT "-lock-"
 #define OTHER(kind, number) \
 	"_c_11111111-1111-4111-8111-111111111111-" kind "-000000000" #number
@@ -96,9 +96,9 @@ typedef enum Input
 	IN_EMPTY,					/* children: none */
 	IN_STRANGER,				/* children: "locks", which is no contender */
 	IN_MIXED,					/* children: the same, and a contender */
-	IN_ONE,						/* children: a lease or contender of another */
-	IN_TWO,						/* children: two leases of others */
-	IN_OURS,					/* children: our lease */
+	IN_ONE,						/* children: a permit or contender of another */
+	IN_TWO,						/* children: two permits of others */
+	IN_OURS,					/* children: our permit */
 	IN_OURS_SECOND,				/* children: and one before it */
 	IN_OURS_FIRST,				/* children: and two behind it */
 	IN_OURS_THIRD,				/* children: and two before it */
@@ -127,7 +127,7 @@ typedef enum Input
 	IN_DELETE_UNKNOWN,
 	IN_DELETE_NO_NODE,
 	IN_DELETE_REFUSED,
-	IN_WATCH_OK,				/* of our lease; not our session's any more */
+	IN_WATCH_OK,				/* of our permit; not our session's any more */
 	IN_WATCH_OURS,
 	IN_WATCH_REVOKED,
 	IN_WATCH_UNKNOWN,
@@ -170,8 +170,8 @@ static const struct
 	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
 	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
 	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, RECIPE_REFUSED},
-	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = LEASE},
-	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = LEASE_PREFIX},
+	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = PERMIT},
+	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = PERMIT_PREFIX},
 	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, RECIPE_UNKNOWN},
 	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, RECIPE_NO_NODE},
 	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED},
@@ -182,13 +182,13 @@ static const struct
 	[IN_ONE] = {RECIPE_CHILDREN_DONE, .children = {OTHER("lease", 3)}},
 	[IN_TWO] = {RECIPE_CHILDREN_DONE,
 		.children = {OTHER("lease", 3), THIRD("lease", 4)}},
-	[IN_OURS] = {RECIPE_CHILDREN_DONE, .children = {LEASE}},
+	[IN_OURS] = {RECIPE_CHILDREN_DONE, .children = {PERMIT}},
 	[IN_OURS_SECOND] = {RECIPE_CHILDREN_DONE,
-		.children = {LEASE, OTHER("lease", 3)}},
+		.children = {PERMIT, OTHER("lease", 3)}},
 	[IN_OURS_FIRST] = {RECIPE_CHILDREN_DONE,
-		.children = {OTHER("lease", 8), LEASE, THIRD("lease", 9)}},
+		.children = {OTHER("lease", 8), PERMIT, THIRD("lease", 9)}},
 	[IN_OURS_THIRD] = {RECIPE_CHILDREN_DONE,
-		.children = {OTHER("lease", 3), LEASE, THIRD("lease", 4)}},
+		.children = {OTHER("lease", 3), PERMIT, THIRD("lease", 4)}},
 	[IN_QUEUE_SECOND] = {RECIPE_CHILDREN_DONE,
 		.children = {OTHER("lock", 4), LOCK, THIRD("lock", 8)}},
 	[IN_QUEUE_THIRD] = {RECIPE_CHILDREN_DONE,
@@ -256,38 +256,38 @@ typedef enum Situation
 	AT_PREPARING_MKDIR,			/* the directories are being made */
 	AT_PREPARING_MKDIRS,		/* with parents */
 	AT_PREPARING_IN_VAIN,		/* they cannot be made */
-	AT_PREPARING_LEASES,		/* <name> is read, the leases are next */
+	AT_PREPARING_PERMITS,		/* <name> is read, the permits are next */
 	AT_PREPARING_FREE,			/* there are none; the agreement is next */
 	AT_PREPARING_USED,			/* there is one; the agreement is next */
 	AT_ENTERING,				/* queueing: the lock's create is out */
 	AT_READING,					/* queueing: created */
-	AT_QUEUEING,				/* one is ahead; the leases are being read */
-	AT_QUEUEING_ONE,			/* a lease is in use, the queue is next */
+	AT_QUEUEING,				/* one is ahead; the permits are being read */
+	AT_QUEUEING_ONE,			/* a permit is in use, the queue is next */
 	AT_QUEUEING_TWO,			/* two are, the queue is next */
 	AT_QUEUEING_READ,			/* nothing of ours is out */
 	AT_CHECKING,
-	AT_CHECKING_LEASES,
+	AT_CHECKING_PERMITS,
 	AT_CHECKING_FREE,
 	AT_CHECKING_USED,
 	AT_AGREEING,
-	AT_AGREEING_LEASED,			/* with a lease already */
+	AT_AGREEING_PERMIT,			/* with a permit already */
 	AT_CREATING,
 	AT_SEARCHING,
 	AT_COUNTING,
-	AT_COUNTING_ALONE,			/* no other lease; the agreement is next */
+	AT_COUNTING_ALONE,			/* no other permit; the agreement is next */
 	AT_COUNTING_SECOND,			/* one before ours; the agreement is next */
 	AT_COUNTING_THIRD,			/* two before ours; the agreement is next */
 	AT_WAITING,
 	AT_OWNER,					/* the lock is being given up */
 	AT_OWNER_ALONE,				/* it has been */
-	AT_OWNER_GUARDED,			/* our lease is watched */
+	AT_OWNER_GUARDED,			/* our permit is watched */
 	AT_RECLAIMING,
 	AT_CANCELLING,
 	AT_ABANDONING,
-	AT_LEAVING,					/* lease and lock are being deleted */
-	AT_LEAVING_LEASE,			/* the lease alone is */
+	AT_LEAVING,					/* permit and lock are being deleted */
+	AT_LEAVING_PERMIT,			/* the permit alone is */
 	AT_LEAVING_LOCK,			/* the lock alone is */
-	AT_LEAVING_REFUSED,			/* the delete of the lease was refused */
+	AT_LEAVING_REFUSED,			/* the delete of the permit was refused */
 	NSITUATIONS
 } Situation;
 
@@ -320,34 +320,34 @@ static const struct
 	[AT_PREPARING_IN_VAIN] = {"PREPARING, in vain", SEMAPHORE_PREPARING, 0,
 		{IN_WANT, IN_CHILDREN_NO_NODE, IN_CHILDREN_NO_NODE, IN_MKDIR_REFUSED,
 	IN_MKDIR_NO_NODE}},
-	[AT_PREPARING_LEASES] = {"PREPARING, name read", SEMAPHORE_PREPARING, 0,
+	[AT_PREPARING_PERMITS] = {"PREPARING, name read", SEMAPHORE_PREPARING, 0,
 	{IN_WANT, IN_EMPTY}},
-	[AT_PREPARING_FREE] = {"PREPARING, no lease", SEMAPHORE_PREPARING, 0,
+	[AT_PREPARING_FREE] = {"PREPARING, no permit", SEMAPHORE_PREPARING, 0,
 	{TO_PREPARING_FREE}},
-	[AT_PREPARING_USED] = {"PREPARING, a lease", SEMAPHORE_PREPARING, 0,
+	[AT_PREPARING_USED] = {"PREPARING, a permit", SEMAPHORE_PREPARING, 0,
 	{IN_WANT, IN_EMPTY, IN_ONE}},
 	[AT_ENTERING] = {"QUEUEING, entering", SEMAPHORE_QUEUEING, 0,
 	{TO_PREPARING_FREE, IN_GET_SAME}},
 	[AT_READING] = {"QUEUEING, created", SEMAPHORE_QUEUEING, 0,
 	{TO_READING}},
-	[AT_QUEUEING] = {"QUEUEING, leases being read", SEMAPHORE_QUEUEING, 0,
+	[AT_QUEUEING] = {"QUEUEING, permits being read", SEMAPHORE_QUEUEING, 0,
 	{TO_READING, IN_LOCK_QUEUED}},
-	[AT_QUEUEING_ONE] = {"QUEUEING, a lease", SEMAPHORE_QUEUEING, 0,
+	[AT_QUEUEING_ONE] = {"QUEUEING, a permit", SEMAPHORE_QUEUEING, 0,
 	{TO_READING, IN_LOCK_QUEUED, IN_ONE}},
-	[AT_QUEUEING_TWO] = {"QUEUEING, two leases", SEMAPHORE_QUEUEING, 0,
+	[AT_QUEUEING_TWO] = {"QUEUEING, two permits", SEMAPHORE_QUEUEING, 0,
 	{TO_READING, IN_LOCK_QUEUED, IN_TWO}},
 	[AT_QUEUEING_READ] = {"QUEUEING, all read", SEMAPHORE_QUEUEING, 0,
 	{TO_READING, IN_LOCK_QUEUED, IN_ONE, IN_QUEUE_SECOND}},
 	[AT_CHECKING] = {"CHECKING", SEMAPHORE_CHECKING, 0, {TO_CHECKING}},
-	[AT_CHECKING_LEASES] = {"CHECKING, name read", SEMAPHORE_CHECKING, 0,
+	[AT_CHECKING_PERMITS] = {"CHECKING, name read", SEMAPHORE_CHECKING, 0,
 	{TO_CHECKING, IN_EMPTY}},
-	[AT_CHECKING_FREE] = {"CHECKING, no lease", SEMAPHORE_CHECKING, 0,
+	[AT_CHECKING_FREE] = {"CHECKING, no permit", SEMAPHORE_CHECKING, 0,
 	{TO_CHECKING, IN_EMPTY, IN_EMPTY}},
-	[AT_CHECKING_USED] = {"CHECKING, a lease", SEMAPHORE_CHECKING, 0,
+	[AT_CHECKING_USED] = {"CHECKING, a permit", SEMAPHORE_CHECKING, 0,
 	{TO_CHECKING, IN_EMPTY, IN_ONE}},
 	[AT_AGREEING] = {"AGREEING", SEMAPHORE_AGREEING, 0,
 	{TO_CHECKING, IN_EMPTY, IN_EMPTY, IN_GET_MORE}},
-	[AT_AGREEING_LEASED] = {"AGREEING, with a lease", SEMAPHORE_AGREEING, 0,
+	[AT_AGREEING_PERMIT] = {"AGREEING, with a permit", SEMAPHORE_AGREEING, 0,
 	{TO_CREATING, IN_CREATE_OK, IN_OURS, IN_GET_NONE}},
 	[AT_CREATING] = {"CREATING", SEMAPHORE_CREATING, 0, {TO_CREATING}},
 	[AT_SEARCHING] = {"SEARCHING", SEMAPHORE_SEARCHING, 0,
@@ -375,7 +375,7 @@ static const struct
 	{TO_CREATING, IN_CREATE_UNKNOWN, IN_RELEASE}},
 	[AT_LEAVING] = {"LEAVING", SEMAPHORE_LEAVING, 0,
 	{TO_CREATING, IN_CREATE_OK, IN_RELEASE}},
-	[AT_LEAVING_LEASE] = {"LEAVING, lease only", SEMAPHORE_LEAVING, 0,
+	[AT_LEAVING_PERMIT] = {"LEAVING, permit only", SEMAPHORE_LEAVING, 0,
 	{TO_OWNER, IN_LOCK_GONE, IN_RELEASE}},
 	[AT_LEAVING_LOCK] = {"LEAVING, lock only", SEMAPHORE_LEAVING, 0,
 	{TO_READING, IN_RELEASE}},
@@ -485,23 +485,23 @@ static const Transition transitions[] = {
 	{AT_PREPARING_IN_VAIN, IN_CHILDREN_NO_NODE, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_MKDIRS},
 
-	{AT_PREPARING_LEASES, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
-	{AT_PREPARING_LEASES, IN_ONE, SEMAPHORE_PREPARING, "", 0, 0},
-	{AT_PREPARING_LEASES, IN_TWO, SEMAPHORE_PREPARING, "", 0, 0},
-	/* leases of ours that are not wanted go, and do not count */
-	{AT_PREPARING_LEASES, IN_OURS, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_LEASES, IN_OURS_FIRST, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_LEASES, IN_OURS_SECOND, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_LEASES, IN_OURS_THIRD, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_LEASES, IN_STRANGER, SEMAPHORE_PREPARING, "",
+	{AT_PREPARING_PERMITS, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
+	{AT_PREPARING_PERMITS, IN_ONE, SEMAPHORE_PREPARING, "", 0, 0},
+	{AT_PREPARING_PERMITS, IN_TWO, SEMAPHORE_PREPARING, "", 0, 0},
+	/* permits of ours that are not wanted go, and do not count */
+	{AT_PREPARING_PERMITS, IN_OURS, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_FIRST, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_SECOND, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_THIRD, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_STRANGER, SEMAPHORE_PREPARING, "",
 	RECIPE_TOLD_STRANGER, 0},
-	{AT_PREPARING_LEASES, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK,
+	{AT_PREPARING_PERMITS, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK,
 	0, 0},
-	{AT_PREPARING_LEASES, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
+	{AT_PREPARING_PERMITS, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
 	LOOK_MADE, 0, 0},
-	{AT_PREPARING_LEASES, IN_CHILDREN_REFUSED, SEMAPHORE_NONE, "",
+	{AT_PREPARING_PERMITS, IN_CHILDREN_REFUSED, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_REFUSED},
-	{AT_PREPARING_LEASES, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	{AT_PREPARING_PERMITS, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
 
 	{AT_PREPARING_FREE, IN_GET_NONE, SEMAPHORE_QUEUEING, "+create +children",
 	0, 0},
@@ -563,7 +563,7 @@ static const Transition transitions[] = {
 	{AT_QUEUEING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING,
 	"+unwatch +delete", TOLD_FAILED, ERROR_REFUSED},
 	{AT_QUEUEING, IN_RELEASE, SEMAPHORE_LEAVING, "+unwatch +delete", 0, 0},
-	/* one lease, one ahead: both get through */
+	/* one permit, one ahead: both get through */
 	{AT_QUEUEING_ONE, IN_QUEUE_SECOND, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING_ONE, IN_QUEUE_THIRD, SEMAPHORE_QUEUEING, "",
 	TOLD_QUEUED, 0},
@@ -598,19 +598,19 @@ static const Transition transitions[] = {
 	{AT_CHECKING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 	{AT_CHECKING, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
-	{AT_CHECKING_LEASES, IN_LOCK_LOST, SEMAPHORE_NONE, "",
+	{AT_CHECKING_PERMITS, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
 	{AT_CHECKING_FREE, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
 	{AT_CHECKING_USED, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
-	{AT_CHECKING_LEASES, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
-	{AT_CHECKING_LEASES, IN_OURS_SECOND, SEMAPHORE_CHECKING, "stray", 0, 0},
-	{AT_CHECKING_LEASES, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK,
+	{AT_CHECKING_PERMITS, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
+	{AT_CHECKING_PERMITS, IN_OURS_SECOND, SEMAPHORE_CHECKING, "stray", 0, 0},
+	{AT_CHECKING_PERMITS, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK,
 	0, 0},
-	{AT_CHECKING_LEASES, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
+	{AT_CHECKING_PERMITS, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
 	0, 0},
-	{AT_CHECKING_LEASES, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
+	{AT_CHECKING_PERMITS, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
 	TOLD_FAILED, ERROR_REFUSED},
 	{AT_CHECKING_FREE, IN_GET_SAME, SEMAPHORE_CREATING, "create " COUNT,
 	0, 0},
@@ -637,15 +637,15 @@ static const Transition transitions[] = {
 	{AT_AGREEING, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
 
-	{AT_AGREEING_LEASED, IN_SET_OK, SEMAPHORE_COUNTING, COUNT, 0, 0},
-	{AT_AGREEING_LEASED, IN_SET_UNKNOWN, SEMAPHORE_AGREEING, "set", 0, 0},
-	{AT_AGREEING_LEASED, IN_SET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
+	{AT_AGREEING_PERMIT, IN_SET_OK, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_AGREEING_PERMIT, IN_SET_UNKNOWN, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_AGREEING_PERMIT, IN_SET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
 	0, 0},
-	{AT_AGREEING_LEASED, IN_SET_REFUSED, SEMAPHORE_LEAVING,
+	{AT_AGREEING_PERMIT, IN_SET_REFUSED, SEMAPHORE_LEAVING,
 	"delete +delete", TOLD_FAILED, ERROR_REFUSED},
-	{AT_AGREEING_LEASED, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete",
+	{AT_AGREEING_PERMIT, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete",
 	0, 0},
-	{AT_AGREEING_LEASED, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
+	{AT_AGREEING_PERMIT, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
 	0, 0},
 
 	{AT_CREATING, IN_CREATE_OK, SEMAPHORE_COUNTING, "", 0, 0},
@@ -843,10 +843,10 @@ static const Transition transitions[] = {
 	{AT_LEAVING, IN_LOCK_GONE, SEMAPHORE_LEAVING, "", 0, 0},
 	{AT_LEAVING, IN_LOCK_LEFT, SEMAPHORE_LEAVING, "",
 	TOLD_LEFT, ERROR_REFUSED},
-	{AT_LEAVING_LEASE, IN_DELETE_OK, SEMAPHORE_NONE, "", TOLD_GONE, 0},
-	{AT_LEAVING_LEASE, IN_DELETE_NO_NODE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
-	{AT_LEAVING_LEASE, IN_DELETE_UNKNOWN, SEMAPHORE_LEAVING, "delete", 0, 0},
-	{AT_LEAVING_LEASE, IN_DELETE_REFUSED, SEMAPHORE_LEAVING, "",
+	{AT_LEAVING_PERMIT, IN_DELETE_OK, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	{AT_LEAVING_PERMIT, IN_DELETE_NO_NODE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	{AT_LEAVING_PERMIT, IN_DELETE_UNKNOWN, SEMAPHORE_LEAVING, "delete", 0, 0},
+	{AT_LEAVING_PERMIT, IN_DELETE_REFUSED, SEMAPHORE_LEAVING, "",
 	TOLD_LEFT, ERROR_REFUSED},
 	{AT_LEAVING_LOCK, IN_LOCK_GONE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
 	{AT_LEAVING_LOCK, IN_LOCK_LEFT, SEMAPHORE_LEAVING, "",
@@ -893,12 +893,12 @@ expected_node(RecipeOpKind kind)
 	switch (kind)
 	{
 		case RECIPE_OP_CREATE:
-			return LEASE_PREFIX;
+			return PERMIT_PREFIX;
 		case RECIPE_OP_WATCH:
 		case RECIPE_OP_STAT:
 		case RECIPE_OP_DELETE:
 		case RECIPE_OP_DELETE_STRAY:
-			return LEASE;
+			return PERMIT;
 		default:
 			return NULL;		/* the directory */
 	}
@@ -918,9 +918,9 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 		const RecipeOp *op = &out->ops[i].op;
 		SemaphorePlace place = out->ops[i].place;
 		bool		our_data = op->kind == RECIPE_OP_SET && semaphore->revocation_watched;
-		const char *node = our_data ? LEASE : expected_node(op->kind);
+		const char *node = our_data ? PERMIT : expected_node(op->kind);
 		bool		agreement = (op->kind == RECIPE_OP_SET && !our_data) ||
-			(op->kind == RECIPE_OP_MKDIR && place == SEMAPHORE_LEASES);
+			(op->kind == RECIPE_OP_MKDIR && place == SEMAPHORE_PERMITS);
 
 		if (out->ops[i].for_lock)
 		{
@@ -1028,12 +1028,12 @@ test_transition(void **state)
 	if (out.told & RECIPE_TOLD_STRANGER)
 	{
 		assert_string_equal(out.stranger, "locks");
-		assert_int_equal(out.stranger_place, SEMAPHORE_LEASES);
+		assert_int_equal(out.stranger_place, SEMAPHORE_PERMITS);
 	}
 	if (out.told & RECIPE_TOLD_LEFT)
 	{
 		assert_int_equal(out.left_place, inputs[line->input].for_lock ?
-						 SEMAPHORE_LOCKS : SEMAPHORE_LEASES);
+						 SEMAPHORE_LOCKS : SEMAPHORE_PERMITS);
 		assert_ptr_equal(out.left, inputs[line->input].for_lock ?
 						 semaphore.lock.node : semaphore.node);
 	}
@@ -1276,15 +1276,15 @@ test_agreement(void **state)
 	}
 }
 
-/* A number is no agreement any more when its leases are ours, or gone. */
+/* A number is no agreement any more when its permits are ours, or gone. */
 static void
-test_own_lease_is_no_agreement(void **state)
+test_own_permit_is_no_agreement(void **state)
 {
 	Semaphore	semaphore;
 	SemaphoreOutput out;
 
 	(void) state;
-	bring_to(&semaphore, AT_CHECKING_LEASES);
+	bring_to(&semaphore, AT_CHECKING_PERMITS);
 	give(&semaphore, IN_OURS, &out);
 	give(&semaphore, IN_GET_MORE, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), "set");
@@ -1296,7 +1296,7 @@ test_own_lease_is_no_agreement(void **state)
 static void
 test_queued_is_certain(void **state)
 {
-	static const char *const leases[] = {
+	static const char *const theirs[] = {
 		OTHER("lease", 1), OTHER("lease", 2), OTHER("lease", 3)
 	};
 	static const char *const locks[] = {
@@ -1306,7 +1306,7 @@ test_queued_is_certain(void **state)
 	(void) state;
 	for (int permits = 1; permits <= 5; permits++)
 	{
-		for (int nleases = 0; nleases <= 3; nleases++)
+		for (int npermits = 0; npermits <= 3; npermits++)
 		{
 			for (int ahead = 1; ahead <= 3; ahead++)
 			{
@@ -1317,14 +1317,14 @@ test_queued_is_certain(void **state)
 				bring_to(&semaphore, AT_QUEUEING);
 				semaphore.permits = permits;
 				in.serial = semaphore.serial;
-				in.children = leases;
-				in.nchildren = nleases;
+				in.children = theirs;
+				in.nchildren = npermits;
 				semaphore_step(&semaphore, false, &in, &out);
 				assert_int_equal(out.told, 0);
 				in.children = locks;
 				in.nchildren = 1 + ahead;
 				semaphore_step(&semaphore, false, &in, &out);
-				assert_int_equal(out.told, nleases + ahead > permits ?
+				assert_int_equal(out.told, npermits + ahead > permits ?
 								 TOLD_QUEUED : 0);
 				assert_int_equal(out.nops, 0);
 				semaphore_free(&semaphore);
@@ -1333,7 +1333,7 @@ test_queued_is_certain(void **state)
 	}
 }
 
-/* Each news of the queue has the leases read again; older answers are void. */
+/* Each news of the queue has the permits read again; older answers are stale. */
 static void
 test_queue_is_read_again(void **state)
 {
@@ -1380,12 +1380,12 @@ test_queue_is_read_again(void **state)
 	semaphore_free(&semaphore);
 }
 
-/* Another lease of ours is deleted as soon as it is seen, and never counts. */
+/* Another permit of ours is deleted as soon as it is seen and never counts. */
 static void
-test_stray_lease(void **state)
+test_stray_permit(void **state)
 {
 	static const char *const children[] = {
-		UUID_TEXT "-lease-0000000005", LEASE, OTHER("lease", 3),
+		UUID_TEXT "-lease-0000000005", PERMIT, OTHER("lease", 3),
 		UUID_TEXT "-lease-0000000009"
 	};
 	Semaphore	semaphore;
@@ -1425,7 +1425,7 @@ test_strays_leave_room(void **state)
 		znode_contender_name(our_uuid, ZNODE_PERMIT, 100 + i, names[i]);
 		children[i] = names[i];
 	}
-	children[30] = LEASE;
+	children[30] = PERMIT;
 	for (int with = 0; with < 2; with++)
 	{
 		bring_to(&semaphore, AT_WAITING);
@@ -1445,9 +1445,9 @@ test_strays_leave_room(void **state)
 	}
 }
 
-/* A number without order is that of the last lease: all others count. */
+/* A number without order is that of the last permit: all others count. */
 static void
-test_lease_without_order(void **state)
+test_permit_without_order(void **state)
 {
 	static const char *const children[] = {
 		OTHER("lease", 1), UUID_TEXT "-lease-2147483647",
@@ -1567,7 +1567,7 @@ test_resume(void **state)
 	assert_int_equal(out.told, TOLD_QUEUED);
 	semaphore_free(&semaphore);
 
-	/* wanted, with the lock and a lease: that goes, the lock stays */
+	/* wanted, with the lock and a permit: that goes, the lock stays */
 	bring_to(&semaphore, AT_RETRACTING);
 	give(&semaphore, IN_LOCK_FOUND, &out);
 	give(&semaphore, IN_DELETE_OK, &out);
@@ -1790,7 +1790,7 @@ typedef struct Watch
 	bool		orphaned;		/* nobody could take it back */
 } Watch;
 
-/* Whose it is, as session.c has it: the latest to set it. */
+/* Whose it is, as watches.c has it: the latest to set it. */
 typedef struct Claim
 {
 	SemaphorePlace place;
@@ -1835,7 +1835,7 @@ typedef enum ForeignState
 {
 	FOREIGN_IDLE,
 	FOREIGN_QUEUED,
-	FOREIGN_WAITING,			/* has the lock and a lease */
+	FOREIGN_WAITING,			/* has the lock and a permit */
 	FOREIGN_HOLDER
 } ForeignState;
 
@@ -1843,7 +1843,7 @@ typedef struct Foreigner
 {
 	ForeignState state;
 	int			lock;			/* node, or -1 */
-	int			lease;
+	int			permit;
 } Foreigner;
 
 /* One who uses the name as a lock, as recipe.c does. */
@@ -1868,7 +1868,7 @@ typedef struct World
 	int64_t		zxid;
 	int64_t		root_czxid;		/* of the name's parent; 0: missing */
 	int32_t		first_sequence; /* as if the directories had been used */
-	int32_t		first_lease;
+	int32_t		first_permit;
 	Node		nodes[MAX_NODES];
 	int			nnodes;
 	int			oldest;			/* no node before this one exists */
@@ -1914,7 +1914,7 @@ typedef struct Tally
 	unsigned long renewed;		/* "locks" deleted for its counter */
 	unsigned long stood_by;
 	unsigned long waits;
-	unsigned long queued_by_lease;
+	unsigned long queued_by_permit;
 	unsigned long queued_by_queue;
 	unsigned long losses;
 	unsigned long expirations;
@@ -2053,7 +2053,7 @@ start_world(const char *title, unsigned long run)
 {
 	world->zxid = 1;
 	world->root_czxid = 1;
-	world->first_sequence = world->first_lease = 0;
+	world->first_sequence = world->first_permit = 0;
 	world->nnodes = 0;
 	world->oldest = 0;
 	memset(world->ndirs, 0, sizeof(world->ndirs));
@@ -2155,7 +2155,7 @@ make_directory(SemaphorePlace place, int permits)
 	memset(dir, 0, sizeof(*dir));
 	dir->czxid = ++world->zxid;
 	dir->next = place == SEMAPHORE_LOCKS ? world->first_sequence :
-		place == SEMAPHORE_LEASES ? world->first_lease : 0;
+		place == SEMAPHORE_PERMITS ? world->first_permit : 0;
 	if (permits != 0)
 	{
 		dir->nchanges = 1;
@@ -2173,7 +2173,7 @@ collect_directory(SemaphorePlace place)
 	if (dir == NULL || !dir->used || count_at(place, world->zxid) > 0)
 		return;
 	if (place == SEMAPHORE_NAME &&
-		(is_made(SEMAPHORE_LOCKS) || is_made(SEMAPHORE_LEASES)))
+		(is_made(SEMAPHORE_LOCKS) || is_made(SEMAPHORE_PERMITS)))
 		return;
 	dir->dzxid = ++world->zxid;
 	if (place == SEMAPHORE_LOCKS)
@@ -2384,8 +2384,8 @@ list_children(Client *client, Entry *entry)
 	{
 		if (directory_at(SEMAPHORE_LOCKS, client->view))
 			entry->children[entry->nchildren++] = -1 - SEMAPHORE_LOCKS;
-		if (directory_at(SEMAPHORE_LEASES, client->view))
-			entry->children[entry->nchildren++] = -1 - SEMAPHORE_LEASES;
+		if (directory_at(SEMAPHORE_PERMITS, client->view))
+			entry->children[entry->nchildren++] = -1 - SEMAPHORE_PERMITS;
 	}
 
 	/* a list of children has no order */
@@ -2442,7 +2442,7 @@ static void
 execute_rmdir(const Entry *todo)
 {
 	SemaphorePlace place = strcmp(todo->node, "locks") == 0 ?
-		SEMAPHORE_LOCKS : SEMAPHORE_LEASES;
+		SEMAPHORE_LOCKS : SEMAPHORE_PERMITS;
 	Directory  *dir = directory_at(place, world->zxid);
 
 	check(strcmp(todo->node, "locks") == 0 ||
@@ -2517,7 +2517,7 @@ execute_operation(Client *client, Entry *todo)
 			}
 			break;
 		case RECIPE_OP_GET:
-			check((todo->place == SEMAPHORE_LEASES || todo->for_lock) &&
+			check((todo->place == SEMAPHORE_PERMITS || todo->for_lock) &&
 				  todo->node[0] == '\0', "the agreement is read");
 			if (seen == NULL)
 				todo->result = RECIPE_NO_NODE;
@@ -2527,7 +2527,7 @@ execute_operation(Client *client, Entry *todo)
 				todo->permits = data_at(seen, client->view);
 			break;
 		case RECIPE_OP_SET:
-			check(todo->place == SEMAPHORE_LEASES && todo->node[0] == '\0' &&
+			check(todo->place == SEMAPHORE_PERMITS && todo->node[0] == '\0' &&
 				  todo->permits > 0, "the agreement is written");
 			tally.sets++;
 			if (!is_made(todo->place))
@@ -2657,18 +2657,18 @@ check_rules(void)
 				  own_node(client, permit, SEMAPHORE_LOCKS) < 0,
 				  "a contender is accounted for");
 			check(!client->alive || semaphore_may_have_permit(semaphore) ||
-				  own_node(client, permit, SEMAPHORE_LEASES) < 0,
-				  "a lease is accounted for");
+				  own_node(client, permit, SEMAPHORE_PERMITS) < 0,
+				  "a permit is accounted for");
 			check(!semaphore_is_leaving(semaphore) ||
 				  (!permit->owner && !permit->wanted) || world->vandals,
 				  "what is wanted is not leaving");
 
-			/* an owner whose session has ended is what leases are for */
+			/* an owner whose session has ended is what permits are for */
 			if (!permit->owner || !client->alive)
 				continue;
-			if (own_node(client, permit, SEMAPHORE_LEASES) < 0)
+			if (own_node(client, permit, SEMAPHORE_PERMITS) < 0)
 			{
-				check(world->vandals, "an owner has a lease");
+				check(world->vandals, "an owner has a permit");
 				continue;
 			}
 			owners++;
@@ -2686,14 +2686,14 @@ check_rules(void)
 	check(owners <= (agreed ? agreed : world->permits),
 		  "there are no more owners than permits");
 	check(agreed == 0 || world->vandals ||
-		  data_at(directory_at(SEMAPHORE_LEASES, world->zxid),
+		  data_at(directory_at(SEMAPHORE_PERMITS, world->zxid),
 				  world->zxid) == agreed,
 		  "the agreement is there for everybody to see");
 	check(world->locker_state != LOCKER_OWNER || agreed == 0,
 		  "a name is a lock's or a semaphore's");
 }
 
-/* How many permits were used up at a zxid, by leases and by those ahead? */
+/* How many permits were used up at a zxid, by znodes and by those ahead? */
 static int
 used_at(const char *uuid, const Node *own, int64_t zxid)
 {
@@ -2702,23 +2702,23 @@ used_at(const char *uuid, const Node *own, int64_t zxid)
 	for (int i = 0; i < world->nnodes; i++)
 	{
 		const Node *node = &world->nodes[i];
-		bool		leased = false;
+		bool		has_permit = false;
 
 		if (!exists_at(node->czxid, node->dzxid, zxid) ||
 			node->place == SEMAPHORE_NAME ||
 			strncmp(node->name, uuid, UUID_LEN) == 0)
 			continue;
-		if (node->place == SEMAPHORE_LEASES)
+		if (node->place == SEMAPHORE_PERMITS)
 		{
 			used++;
 			continue;
 		}
 		for (int j = 0; j < world->nnodes; j++)
-			if (world->nodes[j].place == SEMAPHORE_LEASES &&
+			if (world->nodes[j].place == SEMAPHORE_PERMITS &&
 				exists_at(world->nodes[j].czxid, world->nodes[j].dzxid, zxid) &&
 				strncmp(world->nodes[j].name, node->name, UUID_LEN) == 0)
-				leased = true;
-		if (!leased && znode_before(node->sequence, own->sequence))
+				has_permit = true;
+		if (!has_permit && znode_before(node->sequence, own->sequence))
 			used++;
 	}
 	return used;
@@ -2737,7 +2737,7 @@ check_queued(const Client *client, const Permit *permit)
 		return;
 	}
 	if (permit->semaphore.state == SEMAPHORE_WAITING)
-		tally.queued_by_lease++;
+		tally.queued_by_permit++;
 	else
 		tally.queued_by_queue++;
 	if (!client->alive || world->vandals || world->disagreement)
@@ -2753,12 +2753,12 @@ check_queued(const Client *client, const Permit *permit)
 static void
 check_granted(const Client *client, const Permit *permit)
 {
-	int			lease = own_node(client, permit, SEMAPHORE_LEASES);
+	int			permit_node = own_node(client, permit, SEMAPHORE_PERMITS);
 
 	tally.grants++;
 	if (!client->alive || world->vandals)
 		return;
-	check(lease >= 0, "who is granted a permit has a lease");
+	check(permit_node >= 0, "a granted permit has a znode");
 	check(own_node(client, permit, SEMAPHORE_LOCKS) >= 0,
 		  "who is granted a permit has the lock");
 }
@@ -2807,12 +2807,12 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 	}
 	if (out->told & RECIPE_TOLD_TOKEN)
 	{
-		int			node = own_node(client, permit, SEMAPHORE_LEASES);
+		int			node = own_node(client, permit, SEMAPHORE_PERMITS);
 
 		check(permit->owner, "only an owner has a token");
 		check(!client->alive || world->vandals ||
 			  (node >= 0 && world->nodes[node].czxid == out->token),
-			  "the token is the lease's czxid");
+			  "the token is the permit's czxid");
 		permit->token = true;
 	}
 	if (out->told & RECIPE_TOLD_LOST)
@@ -2846,7 +2846,7 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 			  "who wants a permit goes on");
 		check(!client->alive ||
 			  (own_node(client, permit, SEMAPHORE_LOCKS) < 0 &&
-			   own_node(client, permit, SEMAPHORE_LEASES) < 0),
+			   own_node(client, permit, SEMAPHORE_PERMITS) < 0),
 			  "gone is told when no node is left");
 		permit->active = permit->wanted = permit->owner = false;
 		permit->left = permit->queued = false;
@@ -2879,9 +2879,9 @@ submit(Client *client, Permit *permit, const SemaphoreOp *op)
 	switch (entry->kind)
 	{
 		case RECIPE_OP_LIST:
-			check(entry->place == SEMAPHORE_LEASES && !entry->for_lock &&
+			check(entry->place == SEMAPHORE_PERMITS && !entry->for_lock &&
 				  permit->semaphore.state == SEMAPHORE_WAITING,
-				  "who waits watches the leases");
+				  "who waits watches the permits");
 			/* FALLTHROUGH */
 		case RECIPE_OP_WATCH:
 			if (claim == NULL)
@@ -3276,7 +3276,7 @@ foreigner_enters(Foreigner *foreigner)
 	snprintf(prefix, sizeof(prefix), "_c_00000000-0000-4000-8000-%012d-lock-",
 			 ++world->last_uuid);
 	foreigner->lock = make_node(SEMAPHORE_LOCKS, prefix, FOREIGN);
-	foreigner->lease = -1;
+	foreigner->permit = -1;
 	foreigner->state = FOREIGN_QUEUED;
 	note(-1, -1, "another client queues", world->last_uuid);
 }
@@ -3296,15 +3296,15 @@ foreigner_acts(Foreigner *foreigner)
 				world->nodes[i].place == SEMAPHORE_LOCKS &&
 				znode_before(world->nodes[i].sequence, lock->sequence))
 				return false;
-		make_directory(SEMAPHORE_LEASES, 0);
+		make_directory(SEMAPHORE_PERMITS, 0);
 		snprintf(prefix, sizeof(prefix), "%.*s-lease-", UUID_LEN, lock->name);
-		foreigner->lease = make_node(SEMAPHORE_LEASES, prefix, FOREIGN);
+		foreigner->permit = make_node(SEMAPHORE_PERMITS, prefix, FOREIGN);
 		foreigner->state = FOREIGN_WAITING;
-		note(-1, -1, "another client has a lease", 0);
+		note(-1, -1, "another client has a permit", 0);
 		return true;
 	}
 	if (foreigner->state == FOREIGN_WAITING &&
-		count_at(SEMAPHORE_LEASES, world->zxid) <= world->permits)
+		count_at(SEMAPHORE_PERMITS, world->zxid) <= world->permits)
 	{
 		foreigner->state = FOREIGN_HOLDER;
 		note(-1, -1, "another client has a permit", 0);
@@ -3321,11 +3321,11 @@ static void
 foreigner_leaves(Foreigner *foreigner)
 {
 	note(-1, -1, "another client leaves", foreigner->state);
-	if (foreigner->lease >= 0)
-		delete_node(foreigner->lease);
+	if (foreigner->permit >= 0)
+		delete_node(foreigner->permit);
 	if (foreigner->lock >= 0)
 		delete_node(foreigner->lock);
-	foreigner->lease = foreigner->lock = -1;
+	foreigner->permit = foreigner->lock = -1;
 	foreigner->state = FOREIGN_IDLE;
 	check_rules();
 }
@@ -3342,7 +3342,7 @@ locker_acts(void)
 			note(-1, -1, "the name is locked", 0);
 			break;
 		case LOCKER_CREATED:
-			if (!is_made(SEMAPHORE_LOCKS) && !is_made(SEMAPHORE_LEASES))
+			if (!is_made(SEMAPHORE_LOCKS) && !is_made(SEMAPHORE_PERMITS))
 			{
 				world->locker_state = LOCKER_OWNER;
 				note(-1, -1, "the name's lock is owned", 0);
@@ -3448,7 +3448,7 @@ check_watches(Client *client)
 			claim = find_claim(client, SEMAPHORE_LOCKS,
 							   semaphore->lock.predecessor);
 		else if (semaphore->state == SEMAPHORE_WAITING)
-			claim = find_claim(client, SEMAPHORE_LEASES, "");
+			claim = find_claim(client, SEMAPHORE_PERMITS, "");
 		else
 			continue;
 		waiting++;
@@ -3475,7 +3475,7 @@ check_watches(Client *client)
 static void
 check_liveness(void)
 {
-	int			used = count_at(SEMAPHORE_LEASES, world->zxid);
+	int			used = count_at(SEMAPHORE_PERMITS, world->zxid);
 	int			first = -1;
 
 	for (int i = world->oldest; i < world->nnodes; i++)
@@ -3496,7 +3496,7 @@ check_liveness(void)
 			Permit	   *permit = &client->permits[j];
 			SemaphoreState state = permit->semaphore.state;
 			int			lock = own_node(client, permit, SEMAPHORE_LOCKS);
-			int			lease = own_node(client, permit, SEMAPHORE_LEASES);
+			int			permit_node = own_node(client, permit, SEMAPHORE_PERMITS);
 
 			check(state == SEMAPHORE_NONE || state == SEMAPHORE_QUEUEING ||
 				  state == SEMAPHORE_WAITING || state == SEMAPHORE_OWNER,
@@ -3510,8 +3510,8 @@ check_liveness(void)
 			check(state == SEMAPHORE_OWNER || lock >= 0 ||
 				  permit->semaphore.lock.state == RECIPE_AWAITING_EMPTY,
 				  "who waits is in the queue");
-			check((state == SEMAPHORE_QUEUEING) == (lease < 0),
-				  "who has got through the queue has a lease");
+			check((state == SEMAPHORE_QUEUEING) == (permit_node < 0),
+				  "who has got through the queue has a permit");
 			check((state == SEMAPHORE_WAITING) == (lock >= 0 && lock == first),
 				  "who is first in the queue waits for a permit");
 			check(state != SEMAPHORE_WAITING ||
@@ -3624,7 +3624,7 @@ set_scene(const Scenario *scenario)
 	else
 	{
 		make_directory(SEMAPHORE_LOCKS, 0);
-		make_directory(SEMAPHORE_LEASES, scenario->stale ? 7 : 0);
+		make_directory(SEMAPHORE_PERMITS, scenario->stale ? 7 : 0);
 	}
 	for (int i = 0; i < scenario->holders + (scenario->waiter ? 1 : 0); i++)
 	{
@@ -3795,7 +3795,7 @@ static const Mix mixes[] = {
 	{"workers restarted", .foreigners = true, .restarts = true, .calm = 12},
 	{"clients disagree", .disagreement = true, .restarts = true, .calm = 25},
 	{"the name is used as a lock", .lockers = true, .calm = 25},
-	{"leases are deleted by somebody", .foreigners = true, .vandals = true,
+	{"permits are deleted by somebody", .foreigners = true, .vandals = true,
 	.restarts = true, .calm = 20},
 	{"locks are deleted by somebody", .semaphores = 1, .foreigners = true,
 	.vandals = true, .lock_vandals = true, .calm = 20},
@@ -3877,7 +3877,7 @@ random_try(Client *client, int semaphore)
 	if (!all_at_rest() || permit->active)
 		return;
 	check_liveness();
-	used = count_at(SEMAPHORE_LEASES, world->zxid);
+	used = count_at(SEMAPHORE_PERMITS, world->zxid);
 	if (used > 0 && world->disagreement)
 		return;
 	want(client, semaphore, world->permits);
@@ -3967,7 +3967,7 @@ random_step(const Mix *mix)
 		case 8:
 			if (mix->vandals && one_in(3))
 				vandalize(mix->lock_vandals && one_in(2) ? SEMAPHORE_LOCKS :
-						  SEMAPHORE_LEASES);
+						  SEMAPHORE_PERMITS);
 			break;
 		case 9:
 			if (one_in(4) && world->nnodes < MAX_NODES - 96)
@@ -4006,7 +4006,7 @@ check_tally(const Mix *mix, const Tally *before)
 	{
 		assert_true(tally.lagging_reads > before->lagging_reads);
 		assert_true(tally.waits > before->waits + 100);
-		assert_true(tally.queued_by_lease > before->queued_by_lease + 100);
+		assert_true(tally.queued_by_permit > before->queued_by_permit + 100);
 		assert_true(tally.queued_by_queue > before->queued_by_queue + 100);
 		if (!mix->vandals && !mix->refusals && !mix->disagreement)
 			assert_true(tally.tries_in_vain > before->tries_in_vain + 100);
@@ -4058,7 +4058,7 @@ test_random_schedules(void **state)
 			if (mix->semaphores == 1)
 				world->first_sequence = ZNODE_LATE_SEQUENCE -
 					(int32_t) choose(4);
-			world->first_lease = INT32_MAX - (int32_t) choose(4);
+			world->first_permit = INT32_MAX - (int32_t) choose(4);
 		}
 		world->refusals = mix->refusals;
 		world->disagreement = mix->disagreement;
@@ -4076,8 +4076,8 @@ test_random_schedules(void **state)
 				break;
 			case 1:
 				make_directory(SEMAPHORE_LOCKS, 0);
-				/* an old number is as good as none while nobody has a lease */
-				make_directory(SEMAPHORE_LEASES, mix->foreigners ?
+				/* an old number is as good as none while nobody has a permit */
+				make_directory(SEMAPHORE_PERMITS, mix->foreigners ?
 							   (int) choose(2) * world->permits :
 							   (int) choose(3));
 				break;
@@ -4117,12 +4117,12 @@ main(void)
 		cmocka_unit_test(test_everything_else_is_ignored),
 		cmocka_unit_test(test_ends_everywhere),
 		cmocka_unit_test(test_agreement),
-		cmocka_unit_test(test_own_lease_is_no_agreement),
+		cmocka_unit_test(test_own_permit_is_no_agreement),
 		cmocka_unit_test(test_queued_is_certain),
 		cmocka_unit_test(test_queue_is_read_again),
-		cmocka_unit_test(test_stray_lease),
+		cmocka_unit_test(test_stray_permit),
 		cmocka_unit_test(test_strays_leave_room),
-		cmocka_unit_test(test_lease_without_order),
+		cmocka_unit_test(test_permit_without_order),
 		cmocka_unit_test(test_lock_stands_by),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_lock_left_behind),

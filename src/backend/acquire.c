@@ -4,7 +4,7 @@
  *		Taking locks, in two tiers.
  *
  * First a heavyweight lock, where PostgreSQL queues the backends of this
- * cluster (heavyweight.c).  Then the slot (slots.c): if the cluster owns the
+ * cluster (heavyweight.c).  Then the slot (take.c): if the cluster owns the
  * lock already, the backend takes it at once, else it asks the worker to queue
  * in ZooKeeper, and waits.
  *

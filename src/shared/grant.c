@@ -21,8 +21,6 @@
 #include "shared/grant.h"
 #include "shared/mail.h"
 #include "shared/settings.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
 #include "utils/memutils.h"
 
 /* When a time as of zk_now_us() has come, as of zk_now_ms(). */
@@ -456,22 +454,13 @@ slots_retire(void)
 	return !held;
 }
 
-/* Does the backend belong to a role?  An autovacuum worker does not. */
-static bool
-has_role(int pid)
-{
-	const PGPROC *proc = BackendPidGetProc(pid);
-
-	return proc && OidIsValid(proc->roleId);
-}
-
 /*
  * slot_cancel_holders
  *		Another client asks for the lock: cancel what its holders are running.
  *
  * Returns how many were canceled: not those in their commit, which ends by
- * itself.  It is not known who asks, so processes that belong to no role are
- * left alone.
+ * itself.  It is not known who asks, so processes without a role, which only
+ * superusers may cancel, are left alone.
  */
 int
 slot_cancel_holders(ZkSlot *slot)
@@ -480,7 +469,7 @@ slot_cancel_holders(ZkSlot *slot)
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (has_role(proc->pid) && proc_cancel(proc))
+		if (proc_has_role(proc) && proc_cancel(proc))
 			n++;
 	slot_unlock(slot);
 	return n;

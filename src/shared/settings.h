@@ -58,8 +58,4 @@ extern void settings_define(void);
 extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
 extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
 
-/* The postmaster finds the worker by its function's name. */
-#define ZKLOCK_WORKER_MAIN	"zklock_worker_main"
-#define ZKLOCK_WORKER_NAME	"zklock worker"
-
 #endif							/* ZKLOCK_SETTINGS_H */

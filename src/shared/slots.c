@@ -69,7 +69,7 @@
  * set until the worker has opened the mail under that lock, so that a slot is
  * neither linked twice nor removed meanwhile.
  *
- * What all slots share, SlotsShared, are atomics.
+ * What all slots share, SlotsShared, consists of atomics.
  *
  * Copyright (c) 2026, zklock developers
  *

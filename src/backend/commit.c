@@ -292,7 +292,7 @@ check_holds(void)
 	check.notified = has_notified();
 	for (;;)
 	{
-		int64		lease = lease_read();
+		int64		lease = lease_read_ms();
 		bool		proved = check.asked_at != 0 && proof_is_given(check.ticket);
 
 		/* ahead of interrupts: we may have been canceled for that reason */

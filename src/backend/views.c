@@ -149,7 +149,7 @@ session_status(FunctionCallInfo fcinfo, int columns)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	session_read(&info);
-	lease = lease_read();
+	lease = lease_read_ms();
 
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
 	values[n++] = TimestampTzGetDatum(info.state_since);

@@ -46,7 +46,8 @@ extern void slot_set_queued(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
 extern int64 slot_set_granted(ZkSlot *slot);
 extern void slot_set_writers_checked(ZkSlot *slot, bool writer_behind);
-extern void slot_set_watched(ZkSlot *slot, bool watched);
+extern void slot_set_alone(ZkSlot *slot);
+extern void slot_set_unheard(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);
 extern void slot_set_token(ZkSlot *slot, int64 token);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,

@@ -55,6 +55,8 @@ typedef struct ZkWrongSetting
 } ZkWrongSetting;
 
 extern void settings_define(void);
+extern int64 handoff_quantum_us(void);
+extern int64 retain_time_us(void);
 extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
 extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
 

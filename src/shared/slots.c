@@ -49,7 +49,7 @@
  * ready for is soon given up; readers hand on to ready backends only; and a
  * backend that is ready in one mode gives up what the cluster has of the
  * other.  When a slot that nobody holds is kept all the same is said in
- * handoff.c.
+ * core/turn.c.
  *
  * Locking protocol.  Each kind of shared state is guarded in one way.
  *
@@ -69,8 +69,7 @@
  * set until the worker has opened the mail under that lock, so that a slot is
  * neither linked twice nor removed meanwhile.
  *
- * What all slots share, SlotsShared, is guarded by its spinlock, which is
- * taken inside partition locks.
+ * What all slots share, SlotsShared, consists of atomics.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -83,7 +82,7 @@
 
 #include <signal.h>
 
-#include "shared/clock.h"
+#include "port/atomics.h"
 #include "shared/compat.h"
 #include "shared/mail.h"
 #include "shared/proof.h"
@@ -92,15 +91,13 @@
 #include "shared/stats.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "storage/spin.h"
 
 #define ZK_TRANCHE		"zklock"
 
 typedef struct SlotsShared
 {
-	slock_t		lock;
-	int			nslots;			/* entries of the hash table, exactly */
-	uint32		last_group;		/* see slots_new_group() */
+	pg_atomic_uint32 nslots;	/* entries of the hash table, exactly */
+	pg_atomic_uint32 last_group;	/* see slots_new_group() */
 } SlotsShared;
 
 static SlotsShared *counts = NULL;
@@ -147,8 +144,8 @@ slots_startup_shmem(void)
 	counts = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
 	if (!found)
 	{
-		memset(counts, 0, sizeof(SlotsShared));
-		SpinLockInit(&counts->lock);
+		pg_atomic_init_u32(&counts->nslots, 0);
+		pg_atomic_init_u32(&counts->last_group, 0);
 	}
 
 	memset(&ctl, 0, sizeof(ctl));
@@ -360,22 +357,18 @@ slot_find(const ShortKey *key)
 static bool
 count_slot(void)
 {
-	bool		counted;
+	uint32		n = pg_atomic_read_u32(&counts->nslots);
 
-	SpinLockAcquire(&counts->lock);
-	counted = counts->nslots < zklock_max_locks;
-	if (counted)
-		counts->nslots++;
-	SpinLockRelease(&counts->lock);
-	return counted;
+	while (n < (uint32) zklock_max_locks)
+		if (pg_atomic_compare_exchange_u32(&counts->nslots, &n, n + 1))
+			return true;
+	return false;
 }
 
 static void
 uncount_slot(void)
 {
-	SpinLockAcquire(&counts->lock);
-	counts->nslots--;
-	SpinLockRelease(&counts->lock);
+	pg_atomic_fetch_sub_u32(&counts->nslots, 1);
 }
 
 /* Set up a slot that was just entered, all but its key. */
@@ -433,12 +426,7 @@ slot_remove_unused(ZkSlot *slot)
 int
 slots_in_use(void)
 {
-	int			n;
-
-	SpinLockAcquire(&counts->lock);
-	n = counts->nslots;
-	SpinLockRelease(&counts->lock);
-	return n;
+	return (int) pg_atomic_read_u32(&counts->nslots);
 }
 
 /*
@@ -460,11 +448,9 @@ slots_new_group(void)
 {
 	uint32		group;
 
-	SpinLockAcquire(&counts->lock);
-	group = ++counts->last_group;
-	if (group == 0)
-		group = ++counts->last_group;
-	SpinLockRelease(&counts->lock);
+	do
+		group = pg_atomic_add_fetch_u32(&counts->last_group, 1);
+	while (group == 0);
 	return group;
 }
 
@@ -606,7 +592,7 @@ end_contender(ZkSlot *slot)
 	slot->token = 0;
 	slot->check_start = 0;
 	slot->check_wanted = false;
-	handoff_end(&slot->handoff);
+	turn_gone(&slot->turn);
 	slot_lose_holders(slot);
 }
 
@@ -656,7 +642,6 @@ slot_event(ZkSlot *slot, SlotEvent event)
 {
 	ZkSlotState last = slot->state;
 	ZkSlotState next = next_state(slot, event);
-	bool		queued = slot->queued;
 
 	if (next == last && event != SLOT_CONTENDER_GONE)
 		return;
@@ -667,12 +652,6 @@ slot_event(ZkSlot *slot, SlotEvent event)
 		end_contender(slot);
 	if (next == ZK_SLOT_WANTED)
 		want_contender(slot);
-	if (event == SLOT_GRANTED)
-	{
-		slot->checked_at = zk_now_us();
-		slot->writer_behind = false;
-		handoff_granted(&slot->handoff, queued, slot->checked_at);
-	}
 	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)
 		slot_mail(slot);
 

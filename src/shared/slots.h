@@ -16,9 +16,9 @@
 #ifndef ZKLOCK_SLOTS_H
 #define ZKLOCK_SLOTS_H
 
+#include "core/turn.h"
 #include "core/znode.h"
 #include "lib/ilist.h"
-#include "shared/handoff.h"
 #include "shared/key.h"
 #include "shared/procs.h"
 #include "shared/refusal.h"
@@ -103,7 +103,7 @@ typedef struct ZkSlot
 	ZkProcLock **procs_end;		/* the last "next" */
 
 	/* fairness to contenders of others */
-	ZkHandoff	handoff;
+	Turn		turn;			/* in us as of zk_now_us() */
 	int64		checked_at;		/* when we checked for writers behind us */
 	int64		check_start;	/* of the check under way, or 0 */
 

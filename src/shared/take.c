@@ -102,13 +102,6 @@ retract_ask(ZkSlot *slot)
 		}
 }
 
-static bool
-is_retained(const ZkSlot *slot)
-{
-	return handoff_is_retained(&slot->handoff, slot->contender.retain,
-							   zk_now_us());
-}
-
 /*
  * slot_unwant
  *		Say that this backend wants the slot no more: timeout, cancel, error.
@@ -135,7 +128,9 @@ slot_unwant(ZkProcLock *proc)
 	{
 		slot->refusal = ZK_REFUSAL_NONE;
 		if (slot->state == ZK_SLOT_WANTED ||
-			(slot->state == ZK_SLOT_IDLE && !is_retained(slot)))
+			(slot->state == ZK_SLOT_IDLE &&
+			 turn_unwanted(&slot->turn, slot->contender.retain,
+						   retain_time_us(), zk_now_us()) == TURN_GIVE_UP))
 			slot_event(slot, SLOT_GIVEN_UP);
 	}
 	slot_unlock_last(slot);
@@ -148,8 +143,8 @@ slot_unwant(ZkProcLock *proc)
 static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
 {
-	return !handoff_needs_lease(&slot->handoff, slot->contender.retain, now) ||
-		now / 1000 < lease_read();
+	return turn_is_proved(&slot->turn, slot->contender.retain,
+						  lease_read_ms() * 1000, now);
 }
 
 /*
@@ -184,7 +179,7 @@ try_join(ZkProcLock *proc)
 	bool		fresh;
 
 	/* a check after we came is an answer, however long ago it was */
-	fresh = age < (int64) zklock_handoff_quantum * 1000 ||
+	fresh = age < handoff_quantum_us() ||
 		(slot->writer_behind ? age < RECHECK_TIME :
 		 slot->checked_at >= proc->since);
 	if (fresh && slot->writer_behind)
@@ -493,18 +488,23 @@ slot_yield(const char *key)
 	LWLockRelease(lock);
 }
 
-/* What the rules of a handoff depend on. */
-static ZkHandoffInput
-handoff_input(const ZkSlot *slot)
+/* What the rules of a turn depend on. */
+static TurnInput
+turn_input(const ZkSlot *slot, int64 now)
 {
-	ZkHandoffInput input = {0};
+	TurnInput	input = {0};
 
+	input.now = now;
+	input.quantum = handoff_quantum_us();
+	input.retain_time = retain_time_us();
+	input.waiting = slot->nwanting;
 	input.taker = slot_has_taker(slot);
-	input.retain = slot->contender.retain;
-	input.shared = znode_is_shared(slot->contender.kind);
-	input.room = !input.taker && slots_have_room();
 	input.mail_waiting = !input.taker && mail_is_waiting();
-	input.nwanting = slot->nwanting;
+	input.room = !input.taker && slots_have_room();
+	input.retainable = slot->contender.retain;
+	input.permit = slot->contender.kind == ZNODE_PERMIT;
+	input.readers = znode_is_shared(slot->contender.kind);
+	input.writer_behind = slot->writer_behind;
 	return input;
 }
 
@@ -512,17 +512,16 @@ handoff_input(const ZkSlot *slot)
 static void
 leave_slot(ZkSlot *slot, int64 now)
 {
-	ZkHandoffInput input = handoff_input(slot);
+	TurnInput	input = turn_input(slot, now);
+	TurnDecision decision = turn_dropped(&slot->turn, &input);
 
-	/* a permit is one backend's own, and not of every size */
-	if (slot->contender.kind == ZNODE_PERMIT || slot->writer_behind ||
-		!handoff_goes_on(&slot->handoff, &input, now))
+	if (decision == TURN_GIVE_UP)
 	{
 		slot_event(slot, SLOT_GIVEN_UP);
 		return;
 	}
 	slot_event(slot, SLOT_HANDED);
-	if (handoff_leave_idle(&slot->handoff, &input, now))
+	if (decision == TURN_LEAVE || decision == TURN_HAND_ON_AND_ASK)
 		slot_mail(slot);
 }
 

@@ -37,7 +37,6 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/key.h"
 #include "shared/procs.h"
 #include "shared/proof.h"
 #include "shared/refusal.h"
@@ -125,7 +124,7 @@ note_refusal(ZkResult *result, const HeldLock *lock, ZkRefusal refusal,
 			 int permits_found)
 {
 	result->outcome = ZK_DENIED;
-	result->key = pstrdup(lock->key);	/* the entry goes in a moment */
+	result->key = lock->key;
 	result->refusal = refusal;
 	result->permits_found = permits_found;
 }
@@ -145,6 +144,7 @@ lock_word(ZnodeKind kind)
 static int64
 log_wait(SlotWait *wait, const HeldLock *lock)
 {
+	char		path[ZNODE_PATH_SIZE];
 	char		owner[256];
 	int64		waited;
 	bool		known;
@@ -157,7 +157,8 @@ log_wait(SlotWait *wait, const HeldLock *lock)
 
 	wait->logged = true;
 	wait->prepared = NULL;		/* the question sleeps, too */
-	known = ask_owner(zk_path_of_key(lock->key),
+	key_path(&lock->key, path);
+	known = ask_owner(path,
 					  wait->deadline < 0 ? OWNER_QUESTION_MS :
 					  (int) Min(zk_time_left(wait->deadline), OWNER_QUESTION_MS),
 					  owner, sizeof(owner));
@@ -242,10 +243,10 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 static void
 yield_other_mode(const HeldLock *lock)
 {
-	char		key[ZK_SLOT_KEY_SIZE];
+	ZkKey		key;
 
-	if (zk_other_mode_key(lock->key, lock->kind, key))
-		slot_yield(key);
+	if (key_in_other_mode(&lock->proc->slot->key, &key))
+		slot_yield(&key);
 }
 
 /*
@@ -257,18 +258,18 @@ static bool
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 {
 	static uint32 wait_event = 0;
-	char		key[ZK_SLOT_KEY_SIZE];
+	ZkKey		key;
 	ZkContender contender;
 	ZkSlot	   *slot;
 	bool		stuck;
 	bool		gone = true;
 
 	yield_other_mode(lock);
-	if (!zk_other_mode_key(lock->key, lock->kind, key) ||
-		slot_find_contender(key, &contender) != ZK_SLOT_RELEASING)
+	if (!key_in_other_mode(&lock->proc->slot->key, &key) ||
+		slot_find_contender(&key, &contender) != ZK_SLOT_RELEASING)
 		return true;
 
-	attempt.other = slot_want(key, lock->kind, false, true);
+	attempt.other = slot_want(&key, lock->kind, false, true);
 	slot = attempt.other->slot;
 	while (slot_is_leaving(slot, &stuck))
 	{
@@ -346,7 +347,7 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 			break;
 		for (int i = 0; i < nlocks; i++)
 			yield_other_mode(locks[i]);
-		wait->result->name = zk_name_of_key(locks[which]->key);
+		wait->result->name = key_name(&locks[which]->key);
 		if (take == ZK_REFUSED)
 			note_refusal(wait->result, locks[which], refusal, 0);
 		if (take == ZK_REFUSED || !wait_for_slot(wait, locks[which], take))
@@ -413,10 +414,10 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 			return false;
 		for (int j = 0; j < i; j++)
 		{
-			slot_yield(locks[j]->key);
+			slot_yield(&locks[j]->key);
 			yield_other_mode(locks[j]);
 		}
-		wait->result->name = zk_name_of_key(lock->key);
+		wait->result->name = key_name(&lock->key);
 		if (!heavyweight_lock(&lock->tag, lock->mode, false, true,
 							  wait->deadline))
 			return false;
@@ -431,9 +432,16 @@ want_slots(const ZkRequest *request)
 	{
 		HeldLock   *lock = attempt.locks[i];
 		bool		together = attempt.nlocks > 1;
-		char		key[ZK_SLOT_KEY_SIZE];
+		const ZkKey *key = &lock->key;
+		ZkKey		readers;
 
-		zk_slot_key(lock->key, lock->kind, together, key);
+		/* others, which ask for fewer, cannot share contenders of several */
+		if (lock->kind == ZNODE_READER)
+		{
+			key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
+						&readers);
+			key = &readers;
+		}
 		lock->proc = slot_want(key, lock->kind, request->session, together);
 	}
 }
@@ -505,7 +513,7 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 	ZK_FAIL_AT("ask");
 	for (int i = 0; i < nlocks; i++)
 		if (attempt.locks[i]->kind == ZNODE_READER)
-			slot_ask_for_others(attempt.locks[i]->key);
+			slot_ask_for_others(&attempt.locks[i]->key);
 	log_wait_end(wait, attempt.locks[0]);
 	if (wait->queued)
 		warn_of_old_snapshot(wait->result->name, request->session);
@@ -577,7 +585,7 @@ sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 	*nagain = 0;
 	for (int i = 0; i < request->nkeys; i++)
 	{
-		HeldLock   *lock = hold_prepare(request->keys[i], request->kind,
+		HeldLock   *lock = hold_prepare(&request->keys[i], request->kind,
 										request->permits);
 		ZkOutcome	outcome;
 
@@ -673,7 +681,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
  * ZK_NOT_HELD or ZK_LOST.
  */
 ZkOutcome
-acquire_token(const char *key, int64 *token)
+acquire_token(const ZkKey *key, int64 *token)
 {
 	static uint32 wait_event = 0;
 	HeldLock   *lock = hold_find(key);

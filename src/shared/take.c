@@ -38,18 +38,13 @@
  * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
  */
 ZkProcLock *
-slot_want(const char *key, ZnodeKind kind, bool session, bool together)
+slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 {
-	ShortKey	short_key;
-	LWLock	   *lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
 	ZkProcLock *proc = proc_new();
-	ZkSlot	   *slot = NULL;
+	ZkSlot	   *slot = proc ? slot_enter_locked(key) : NULL;
 
-	if (proc != NULL)
-		slot = slot_find_or_enter(&short_key);
 	if (slot == NULL)
 	{
-		LWLockRelease(lock);
 		if (proc != NULL)
 			proc_free(proc);
 		ereport(ERROR,
@@ -67,7 +62,7 @@ slot_want(const char *key, ZnodeKind kind, bool session, bool together)
 	proc->since = zk_now_us();
 	slot_add_proc(proc);
 	slot->nwanting++;
-	LWLockRelease(lock);
+	slot_unlock(slot);
 	return proc;
 }
 
@@ -235,24 +230,23 @@ slot_ask(ZkProcLock *proc)
  * contender that writers of the lock had asked for.
  */
 void
-slot_ask_for_others(const char *key)
+slot_ask_for_others(const ZkKey *key)
 {
-	ShortKey	short_key;
-	LWLock	   *lock;
 	ZkContender contender;
 	ZkSlot	   *slot;
 	ZkProcLock *proc;
 
 	if (slot_find_contender(key, &contender) != ZK_SLOT_NONE)
 		return;
-	lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
-	slot = slot_find(&short_key);
-	for (proc = slot ? slot->procs : NULL; proc != NULL; proc = proc->next)
+	slot = slot_find_locked(key, LW_EXCLUSIVE);
+	if (slot == NULL)
+		return;
+	for (proc = slot->procs; proc != NULL; proc = proc->next)
 		if (!proc->granted && !proc->together)
 			break;
 	if (proc)
 		ask_ahead(proc);
-	LWLockRelease(lock);
+	slot_unlock(slot);
 }
 
 /*
@@ -473,24 +467,23 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
  * this.
  */
 void
-slot_yield(const char *key)
+slot_yield(const ZkKey *key)
 {
-	ShortKey	short_key;
-	LWLock	   *lock;
 	ZkContender contender;
 	ZkSlot	   *slot;
 
 	if (slot_find_contender(key, &contender) == ZK_SLOT_NONE)
 		return;					/* as nearly always */
 
-	lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
-	slot = slot_find(&short_key);
-	if (slot && (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE))
+	slot = slot_find_locked(key, LW_EXCLUSIVE);
+	if (slot == NULL)
+		return;
+	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
 	{
 		slot->asked = false;
 		slot_event(slot, SLOT_GIVEN_UP);
 	}
-	LWLockRelease(lock);
+	slot_unlock(slot);
 }
 
 /* What the rules of a handoff depend on. */

@@ -235,21 +235,6 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 }
 
 /*
- * We have the heavyweight lock, so no backend of this cluster can take the lock
- * in the other mode.  If the cluster has a contender of that mode all the same,
- * we would wait for it, and it for us: give it up.  It may come while we wait,
- * so each turn of the wait does this.
- */
-static void
-yield_other_mode(const HeldLock *lock)
-{
-	ZkKey		key;
-
-	if (key_in_other_mode(&lock->proc->slot->key, &key))
-		slot_yield(&key);
-}
-
-/*
  * A call that waits behind nobody must not fail because of the cluster's own
  * contender of the other mode, while that is being deleted.  Returns false if
  * it is not gone in time, or ZooKeeper does not let it go.
@@ -258,18 +243,15 @@ static bool
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 {
 	static uint32 wait_event = 0;
-	ZkKey		key;
-	ZkContender contender;
 	ZkSlot	   *slot;
 	bool		stuck;
 	bool		gone = true;
 
-	yield_other_mode(lock);
-	if (!key_in_other_mode(&lock->proc->slot->key, &key) ||
-		slot_find_contender(&key, &contender) != ZK_SLOT_RELEASING)
+	slot_yield_other_mode(lock->proc);
+	attempt.other = slot_want_leaving(lock->proc);
+	if (attempt.other == NULL)
 		return true;
 
-	attempt.other = slot_want(&key, lock->kind, false, true);
 	slot = attempt.other->slot;
 	while (slot_is_leaving(slot, &stuck))
 	{
@@ -296,6 +278,11 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
  * The second tier: take the slot, or have the worker queue for it and wait.
  * Returns false if that ended without success.
  *
+ * We have the heavyweight lock, so no backend of this cluster can take the lock
+ * in the other mode.  If the cluster has a contender of that mode all the same,
+ * we would wait for it, and it for us: give it up.  It may come while we wait,
+ * so each turn of the wait does this.
+ *
  * Nothing may throw between the take and hold_push(): there is no hold yet that
  * an error could release.
  */
@@ -319,7 +306,7 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		}
 		if (take != ZK_TAKEN &&
 			slot_read_state(lock->proc->slot) != ZK_SLOT_HELD)
-			yield_other_mode(lock);
+			slot_yield_other_mode(lock->proc);
 		if (take == ZK_TAKEN || !wait_for_slot(wait, lock, take))
 			break;
 	}
@@ -346,7 +333,7 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 		if (take == ZK_TAKEN)
 			break;
 		for (int i = 0; i < nlocks; i++)
-			yield_other_mode(locks[i]);
+			slot_yield_other_mode(locks[i]->proc);
 		wait->result->name = key_name(&locks[which]->key);
 		if (take == ZK_REFUSED)
 			note_refusal(wait->result, locks[which], refusal, 0);
@@ -415,7 +402,7 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 		for (int j = 0; j < i; j++)
 		{
 			slot_yield(&locks[j]->key);
-			yield_other_mode(locks[j]);
+			slot_yield_other_mode(locks[j]->proc);
 		}
 		wait->result->name = key_name(&lock->key);
 		if (!heavyweight_lock(&lock->tag, lock->mode, false, true,
@@ -432,17 +419,9 @@ want_slots(const ZkRequest *request)
 	{
 		HeldLock   *lock = attempt.locks[i];
 		bool		together = attempt.nlocks > 1;
-		const ZkKey *key = &lock->key;
-		ZkKey		readers;
 
-		/* others, which ask for fewer, cannot share contenders of several */
-		if (lock->kind == ZNODE_READER)
-		{
-			key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
-						&readers);
-			key = &readers;
-		}
-		lock->proc = slot_want(key, lock->kind, request->session, together);
+		lock->proc = slot_want(&lock->key, lock->kind, request->session,
+							   together);
 	}
 }
 

@@ -98,30 +98,29 @@ keys_startup_shmem(void)
 
 /*
  * root_use
- *		A slot uses the root of its key.  The caller has seen to it that the
- *		key is valid.
+ *		A slot uses this root from now on.  The caller has a valid key with it.
  */
 void
-root_use(const ZkKey *key)
+root_use(uint16 root)
 {
-	pg_atomic_fetch_add_u32(&uses[key->root], 1);
+	pg_atomic_fetch_add_u32(&uses[root], 1);
 }
 
 /*
  * root_leave
- *		A slot does not use the root of its key any more.
+ *		The slot does not use the root any more.
  */
 void
-root_leave(const ZkKey *key)
+root_leave(uint16 root)
 {
-	pg_atomic_fetch_sub_u32(&uses[key->root], 1);
+	pg_atomic_fetch_sub_u32(&uses[root], 1);
 }
 
 static void
 unpin(void)
 {
 	if (pinned >= 0)
-		pg_atomic_fetch_sub_u32(&uses[pinned], 1);
+		root_leave(pinned);
 	pinned = -1;
 }
 
@@ -180,7 +179,7 @@ pin(const char *root)
 			number = enter_root(root);
 	}
 	if (number >= 0)
-		pg_atomic_fetch_add_u32(&uses[number], 1);
+		root_use(number);
 	LWLockRelease(roots_lock);
 
 	if (number < 0)

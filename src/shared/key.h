@@ -65,7 +65,7 @@ extern uint32 key_hash(const void *key, size_t size);
 extern int	key_match(const void *a, const void *b, size_t size);
 
 /* for slots.c: a slot uses the root of its key */
-extern void root_use(const ZkKey *key);
-extern void root_leave(const ZkKey *key);
+extern void root_use(uint16 root);
+extern void root_leave(uint16 root);
 
 #endif							/* ZKLOCK_KEY_H */

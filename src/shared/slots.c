@@ -317,7 +317,7 @@ init_slot(ZkSlot *slot)
 	slot->state = ZK_SLOT_NONE;
 	slot->procs_end = &slot->procs;
 	ConditionVariableInit(&slot->cv);
-	root_use(&slot->key);
+	root_use(slot->key.root);
 }
 
 /* The slot with this key, which is not there; NULL if all are in use. */
@@ -367,7 +367,7 @@ slot_remove_unused(ZkSlot *slot)
 {
 	if (slot->state != ZK_SLOT_NONE || slot->procs != NULL || slot->mailed)
 		return;
-	root_leave(&slot->key);
+	root_leave(slot->key.root);
 	if (hash_search_with_hash_value(slots, &slot->key, slot->key.hash,
 									HASH_REMOVE, NULL) != NULL)
 		uncount_slot();

@@ -24,21 +24,9 @@
 /* How long to believe that a writer waits behind readers, in us. */
 #define RECHECK_TIME	1000000
 
-/*
- * slot_want
- *		Find or make the slot with this key, and say that this backend wants
- *		it.
- *
- * To be called ahead of waiting for the heavyweight lock, so that a holder
- * sees that there is a backend to hand the slot to.  A backend wants or holds
- * a slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
- * the contender that it needs; "session" is for zk_locks only; "together" is
- * for slots_take_together().
- *
- * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
- */
-ZkProcLock *
-slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
+/* slot_want() for the slot with this very key. */
+static ZkProcLock *
+want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 {
 	ZkProcLock *proc = proc_new();
 	ZkSlot	   *slot = proc ? slot_enter_locked(key) : NULL;
@@ -64,6 +52,52 @@ slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 	slot->nwanting++;
 	slot_unlock(slot);
 	return proc;
+}
+
+/*
+ * slot_want
+ *		Find or make the slot that serves a lock, and say that this backend
+ *		wants it.  The key is that of the backend's hold.
+ *
+ * To be called ahead of waiting for the heavyweight lock, so that a holder
+ * sees that there is a backend to hand the slot to.  A backend wants or holds
+ * a slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
+ * the contender that it needs; "session" is for zk_locks only; "together" is
+ * for slots_take_together().
+ *
+ * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
+ */
+ZkProcLock *
+slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
+{
+	ZkKey		readers;
+
+	if (kind != ZNODE_READER)
+		return want(key, kind, session, together);
+
+	/* others, which ask for fewer, cannot share the contenders of several */
+	key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
+				&readers);
+	return want(&readers, kind, session, together);
+}
+
+/*
+ * slot_want_leaving
+ *		If the contender that the cluster has of the lock in the other mode is
+ *		being given up, want its slot, to see it go; else NULL.
+ *
+ * The caller wants the slot in its own mode.  Errors: as slot_want().
+ */
+ZkProcLock *
+slot_want_leaving(const ZkProcLock *proc)
+{
+	ZkKey		other;
+	ZkContender contender;
+
+	if (!key_in_other_mode(&proc->slot->key, &other) ||
+		slot_find_contender(&other, &contender) != ZK_SLOT_RELEASING)
+		return NULL;
+	return want(&other, proc->kind, false, true);
 }
 
 /* The backend needs a contender; the partition lock is held exclusively. */
@@ -474,7 +508,6 @@ slot_yield(const ZkKey *key)
 
 	if (slot_find_contender(key, &contender) == ZK_SLOT_NONE)
 		return;					/* as nearly always */
-
 	slot = slot_find_locked(key, LW_EXCLUSIVE);
 	if (slot == NULL)
 		return;
@@ -484,6 +517,20 @@ slot_yield(const ZkKey *key)
 		slot_event(slot, SLOT_GIVEN_UP);
 	}
 	slot_unlock(slot);
+}
+
+/*
+ * slot_yield_other_mode
+ *		The same for the lock in the other mode than that of the slot that the
+ *		caller wants.
+ */
+void
+slot_yield_other_mode(const ZkProcLock *proc)
+{
+	ZkKey		other;
+
+	if (key_in_other_mode(&proc->slot->key, &other))
+		slot_yield(&other);
 }
 
 /* What the rules of a handoff depend on. */

@@ -123,8 +123,9 @@ static void
 note_refusal(ZkResult *result, const HeldLock *lock, ZkRefusal refusal,
 			 int permits_found)
 {
+	/* the entry goes in a moment */
+	result->key = key_copy(palloc(sizeof(ZkKey)), &lock->key, sizeof(ZkKey));
 	result->outcome = ZK_DENIED;
-	result->key = lock->key;
 	result->refusal = refusal;
 	result->permits_found = permits_found;
 }
@@ -578,7 +579,7 @@ sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 		if (outcome != ZK_ACQUIRED)
 		{
 			result->outcome = outcome;
-			result->key = lock->key;
+			result->key = &request->keys[i];
 			result->permits_found = lock->permits;
 			attempt_abandon();
 			return false;
@@ -630,7 +631,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	*result = (ZkResult) {
 		.outcome = ZK_NOT_IN_TIME,
 		.name = request->name,
-		.key = request->keys[0]
+		.key = request->keys
 	};
 	begin_wait(&wait, request);
 	if (!holds_exist())

@@ -52,7 +52,7 @@ typedef struct ZkResult
 {
 	ZkOutcome	outcome;
 	const char *name;			/* of the lock in question */
-	ZkKey		key;			/* of its hold */
+	const ZkKey *key;			/* of its hold */
 	ZkRefusal	refusal;		/* of ZK_DENIED */
 	int			permits_found;	/* of ZK_HELD_OTHER_PERMITS, and of ZK_DENIED
 								 * because of ZK_REFUSAL_PERMITS */

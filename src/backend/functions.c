@@ -130,7 +130,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 	bool		permit = request->kind == ZNODE_PERMIT;
 	char		path[ZNODE_PATH_SIZE];
 
-	key_path(&result->key, path);
+	key_path(result->key, path);
 	switch (result->refusal)
 	{
 		case ZK_REFUSAL_PERMITS:
@@ -209,13 +209,13 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 			report_refusal(request, result);
 			break;
 		case ZK_LOST:
-			hold_report_lost(&result->key, false);
+			hold_report_lost(result->key, false);
 			break;
 		case ZK_HELD_SHARED:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot make the shared lock \"%s\" exclusive",
-							key_name(&result->key)),
+							key_name(result->key)),
 					 errdetail("Two transactions that did so would wait for each other forever."),
 					 errhint("Take the exclusive lock first, or release the shared lock first.")));
 			break;

@@ -130,8 +130,9 @@ make_held_table(void)
 	ctl.entrysize = sizeof(HeldLock);
 	ctl.hash = key_hash;
 	ctl.match = key_match;
+	ctl.keycopy = key_copy;
 	held_table = hash_create("zklock holds", 16, &ctl,
-							 HASH_ELEM | HASH_FUNCTION | HASH_COMPARE);
+							 HASH_ELEM | ZK_KEY_HASH);
 	before_shmem_exit(release_at_exit, (Datum) 0);
 }
 

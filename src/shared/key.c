@@ -213,7 +213,6 @@ set_hash(ZkKey *key)
 void
 key_make(const char *root, const char *name, ZkKey *key)
 {
-	memset(key, 0, sizeof(ZkKey));
 	key->root = pinned >= 0 && strcmp(roots[pinned], root) == 0 ?
 		pinned : pin(root);
 	key->mode = ZK_KEY_EXCLUSIVE;
@@ -230,7 +229,7 @@ key_make(const char *root, const char *name, ZkKey *key)
 void
 key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result)
 {
-	*result = *key;
+	key_copy(result, key, sizeof(ZkKey));
 	result->mode = mode;
 	result->for_whom = mode == ZK_KEY_SHARED_TOGETHER ||
 		mode == ZK_KEY_PERMIT ? ZkMyProcNumber : -1;
@@ -291,7 +290,7 @@ key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
 }
 
 /*
- * key_hash, key_match
+ * key_hash, key_match, key_copy
  *		A hash table's functions; "size" does not count.
  */
 uint32
@@ -305,4 +304,12 @@ key_match(const void *a, const void *b, size_t size pg_attribute_unused())
 {
 	/* a difference in length is found ahead of the names */
 	return memcmp(a, b, offsetof(ZkKey, name) + ((const ZkKey *) a)->length);
+}
+
+void *
+key_copy(void *copy, const void *key, size_t size pg_attribute_unused())
+{
+	/* the name's terminator, too */
+	return memcpy(copy, key,
+				  offsetof(ZkKey, name) + ((const ZkKey *) key)->length + 1);
 }

@@ -32,8 +32,8 @@ typedef enum ZkKeyMode
 } ZkKeyMode;
 
 /*
- * Made by key.c only, which sets each byte of it.  Only the first "length"
- * bytes of the name count in comparisons.
+ * Made by key.c only.  What follows the name's terminator is not set, and does
+ * not count.
  */
 typedef struct ZkKey
 {
@@ -60,9 +60,11 @@ extern bool key_is_of_lock(const ZkKey *key, const ZkKey *lock);
 extern int	key_compare(const void *a, const void *b);
 extern void key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE]);
 
-/* for hash tables, as HASH_FUNCTION and HASH_COMPARE */
+/* for hash tables, as ZK_KEY_HASH of hash_create() */
+#define ZK_KEY_HASH			(HASH_FUNCTION | HASH_COMPARE | HASH_KEYCOPY)
 extern uint32 key_hash(const void *key, size_t size);
 extern int	key_match(const void *a, const void *b, size_t size);
+extern void *key_copy(void *copy, const void *key, size_t size);
 
 /* for slots.c: a slot uses the root of its key */
 extern void root_use(uint16 root);

@@ -156,10 +156,11 @@ slots_startup_shmem(void)
 	ctl.entrysize = sizeof(ZkSlot);
 	ctl.hash = key_hash;
 	ctl.match = key_match;
+	ctl.keycopy = key_copy;
 	ctl.num_partitions = ZK_PARTITIONS;
 	slots = ZkShmemInitHash("zklock slots", zklock_max_locks, &ctl,
-							HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
-							HASH_PARTITION | HASH_FIXED_SIZE);
+							HASH_ELEM | ZK_KEY_HASH | HASH_PARTITION |
+							HASH_FIXED_SIZE);
 	locks = GetNamedLWLockTranche(ZK_TRANCHE);
 	LWLockRelease(AddinShmemInitLock);
 }

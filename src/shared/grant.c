@@ -172,16 +172,6 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 }
 
 /*
- * slot_read_path
- *		The lock directory of a slot, which must be in use.
- */
-void
-slot_read_path(const ZkSlot *slot, char path[ZNODE_PATH_SIZE])
-{
-	key_read_path(slot->key, path);
-}
-
-/*
  * slot_read_contender
  *		What the slot needs a contender for, and what is known of it already.
  */

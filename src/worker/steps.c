@@ -411,10 +411,11 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 {
 	RecipeInput input = {.event = event};
 	ZkContender writer;
+	ZkKey		key;
 
 	if (contender->recipe.kind == ZNODE_READER &&
-		slot_find_contender(contender->directory, &writer) != ZK_SLOT_NONE &&
-		writer.has_uuid)
+		key_in_other_mode(&contender->slot->key, &key) &&
+		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
 		input.sibling = writer.uuid;
 	step(contender, false, &input);
 }

@@ -324,9 +324,12 @@ fail(Recipe *recipe, RecipeOutput *out, int error)
 	end(recipe, out, RECIPE_TOLD_FAILED);
 }
 
-/* Create our node and read the queue, after making the directory if need be. */
+/*
+ * Create our node, after making the directory if need be, and read the queue,
+ * unless the answer to the create is likely to tell that we own the lock.
+ */
 static void
-enter(Recipe *recipe, RecipeOutput *out)
+enter(Recipe *recipe, bool unread, RecipeOutput *out)
 {
 	znode_contender_prefix(recipe->uuid, recipe->kind, recipe->node);
 	recipe->token = 0;
@@ -338,7 +341,9 @@ enter(Recipe *recipe, RecipeOutput *out)
 	else if (!recipe->dir_known)
 		send_op(out, RECIPE_OP_MKDIR, NULL, 0);
 	send_op(out, RECIPE_OP_CREATE, recipe->node, 0);
-	send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+	recipe->unread = unread;
+	if (!unread)
+		send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
 	recipe->state = RECIPE_ENTERING;
 }
 
@@ -353,7 +358,7 @@ reenter(Recipe *recipe, RecipeOutput *out)
 	if (recipe->grouped)
 		end(recipe, out, 0);
 	else
-		enter(recipe, out);
+		enter(recipe, false, out);
 }
 
 static void
@@ -777,6 +782,26 @@ on_release(Recipe *recipe, RecipeOutput *out)
 	}
 }
 
+/*
+ * Our node is created: own the lock, if its number tells so, or hear of the
+ * queue.
+ */
+static void
+on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->sequence == 0 || recipe->sequence == in->next)
+	{
+		/* what was read behind the create does not count */
+		if (!recipe->unread)
+			(void) next_serial(recipe);
+		take_turn(recipe, out, true);
+	}
+	else if (recipe->unread)
+		read_queue(recipe, out);
+	else
+		recipe->state = RECIPE_READING;
+}
+
 static void
 on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -800,7 +825,7 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			recipe->token = in->token;
 			recipe->batch = in->batch;
 			if (wanted)
-				recipe->state = RECIPE_READING;
+				on_entered(recipe, in, out);
 			else
 				leave(recipe, out);
 			break;
@@ -1372,12 +1397,14 @@ recipe_free(Recipe *recipe)
  * "uuid" must never have been used in this lock directory.  "grouped" tells
  * that the contender is one of several that are created in one step, and so
  * must not be created again alone: then it is gone.  "dir_known" tells that
- * the directory has been seen, which spares an operation.  The recipe must be
- * in RECIPE_NONE.  "out" is filled anew.
+ * the directory has been seen, which spares an operation.  "unread" tells that
+ * the number that the create gets is likely to own the lock with nothing read,
+ * and spares the read; if it does not, the read takes another round trip.  The
+ * recipe must be in RECIPE_NONE.  "out" is filled anew.
  */
 void
 recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-			ZnodeKind kind, bool grouped, bool dir_known,
+			ZnodeKind kind, bool grouped, bool dir_known, bool unread,
 			RecipeOutput *out)
 {
 	memset(out, 0, sizeof(*out));
@@ -1390,7 +1417,7 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	recipe->parents_tried = grouped && !dir_known;	/* there is no second try */
 	recipe->mkdir_error = 0;
 	recipe->has_sibling = false;
-	enter(recipe, out);
+	enter(recipe, unread, out);
 }
 
 /*

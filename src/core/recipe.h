@@ -75,6 +75,8 @@ typedef struct RecipeInput
 	int64_t		token;			/* CREATE_DONE: its czxid, or 0: not told */
 	uint32_t	batch;			/* CREATE_DONE: what has been created with it,
 								 * and so has the same czxid, or 0 */
+	int32_t		next;			/* CREATE_DONE: this number owns the lock with
+								 * nothing read, as 0 does in any case */
 	const char *const *children;	/* CHILDREN_DONE: names in the directory */
 	int			nchildren;
 	const uint8_t *sibling;		/* CHECK_WRITERS, WATCH_QUEUE: UUID of the
@@ -167,6 +169,7 @@ typedef struct Recipe
 	ZnodeKind	kind;
 	bool		grouped;		/* one of several that are enqueued together */
 	bool		dir_known;		/* the lock directory has been seen to exist */
+	bool		unread;			/* ENTERING: no read is behind the create */
 	bool		parents_tried;	/* MKDIRS has been sent for this contender */
 	int			mkdir_error;	/* why that failed, or 0 */
 	bool		refused;		/* LEAVING: the delete was; to be retried */
@@ -215,7 +218,7 @@ extern void recipe_init(Recipe *recipe);
 extern void recipe_free(Recipe *recipe);
 extern void recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 						ZnodeKind kind, bool grouped, bool dir_known,
-						RecipeOutput *out);
+						bool unread, RecipeOutput *out);
 extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 						  ZnodeKind kind, bool grouped, RecipeResume how,
 						  const int32_t *sequence, RecipeOutput *out);

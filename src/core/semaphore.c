@@ -634,7 +634,7 @@ queue(Semaphore *semaphore, SemaphoreOutput *out)
 	if (semaphore->lock.state == RECIPE_NONE)
 	{
 		recipe_want(&semaphore->lock, semaphore->uuid, ZNODE_MUTEX, false,
-					true, &lock);
+					true, false, &lock);
 		take_lock_output(semaphore, &lock, out);
 	}
 	else if (semaphore->lock.state == RECIPE_OWNER)

@@ -27,6 +27,7 @@
 #include "worker/answers.h"
 #include "worker/contender.h"
 #include "worker/quota.h"
+#include "worker/session.h"
 #include "worker/status.h"
 
 typedef struct ContenderId
@@ -162,7 +163,8 @@ new_id(Contender *contender)
 		contenders.last_id = (contenders.last_id + 1) & ~ANSWERS_OWNER;
 		by_id = hash_search(contenders.by_id, &contenders.last_id, HASH_ENTER,
 							&found);
-	} while (found || contenders.last_id == NOBODY);
+	} while (found || contenders.last_id == NOBODY ||
+			 contenders.last_id == SESSION_BRIEF_OWNER);
 	by_id->contender = contender;
 	return contenders.last_id;
 }

@@ -4,7 +4,24 @@
  *		What the worker knows of lock directories.
  *
  * Which ones exist, so that a contender can be created without making its
- * directory first; how many are made; and what else was found in them.
+ * directory first; which number owns the lock with nothing read; how many are
+ * made; and what else was found in them.
+ *
+ * Ownership without a read (core/recipe.c has the proof, core/succession.c
+ * what is remembered for it) takes a watch of the directory, which is set by a
+ * get in the flight in which our owner's node is deleted, ahead of that.  It is
+ * a read, so it is sent for names only that come again: when an owner leaves
+ * for the second time.  From then on a cycle of create and delete reads
+ * nothing, for as long as nobody else comes, and the directory is not deleted.
+ *
+ * The library keeps a watch for each directory, and would set all of them
+ * again when it reconnects, in one request.  So they end with the connection
+ * (SESSION_BRIEF_OWNER), and there are no more than MAX_WATCH_BYTES of them,
+ * half of what a server takes in a request: that is for the case that the
+ * library is faster than the worker.  It is room for 16,000 names of 28 bytes,
+ * about as many as are remembered at all; a watch takes some 200 bytes here,
+ * the same in the library, and less in the server.  The directory whose lock
+ * was wanted longest ago is forgotten first, and its watch removed.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -15,11 +32,14 @@
  */
 #include "postgres.h"
 
+#include "core/succession.h"
 #include "core/znode.h"
+#include "lib/ilist.h"
 #include "shared/clock.h"
 #include "shared/session_info.h"
 #include "utils/hsearch.h"
 #include "worker/directories.h"
+#include "worker/session.h"
 
 /*
  * ZooKeeper removes so many idle containers a minute, if it is not configured
@@ -28,12 +48,44 @@
 #define DIRECTORIES_PER_MINUTE	10000
 #define DIRECTORIES_WARN_MS		(10 * 60000)
 
-/* Forget which lock directories exist when they become this many. */
-#define MAX_KNOWN_DIRECTORIES	16384
+/* The most lock directories that are remembered. */
+#define MAX_DIRECTORIES		16384
+
+/* The most that their watches' paths may have, each with 4 bytes more. */
+#define MAX_WATCH_BYTES		(512 * 1024)
+
+/* The watch is set when an owner leaves for so many times. */
+#define LEAVES_TO_WATCH		2
+
+/* A lock directory. */
+typedef struct Directory
+{
+	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
+	bool		exists;			/* it has been seen to */
+	bool		deleted;		/* its watch told so, and nobody has since made
+								 * it for us */
+	int			leaves;			/* of our owners, up to LEAVES_TO_WATCH */
+	Succession	succession;
+	dlist_node	node;			/* in "directories.used" */
+	dlist_node	watched_node;	/* in "directories.watched", if that has it */
+	bool		watched;
+} Directory;
+
+/* The get that watches a directory. */
+typedef struct DirectoryWatch
+{
+	uint32		serial;			/* hash key, must be first */
+	Directory  *directory;
+} DirectoryWatch;
 
 static struct
 {
-	HTAB	   *known;			/* paths that have been seen to exist */
+	HTAB	   *by_path;		/* of Directories */
+	HTAB	   *by_serial;		/* of DirectoryWatches, of those watched */
+	dlist_head	used;			/* Directories, the latest used at the end */
+	dlist_head	watched;		/* the same, of those that are watched */
+	Size		watch_bytes;	/* of their paths */
+	uint32		last_serial;
 	bool		warned_of_stranger;
 	bool		warned_of_persistent;
 	int64		minute_ms;		/* zk_now_ms() when the minute began ... */
@@ -41,22 +93,184 @@ static struct
 	int64		warned_ms;		/* zk_now_ms() of the last warning; 0: none */
 }			directories;
 
+static HTAB *
+create_table(const char *name, Size keysize, Size entrysize, int kind)
+{
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = keysize;
+	ctl.entrysize = entrysize;
+	return hash_create(name, 256, &ctl, HASH_ELEM | kind);
+}
+
 /*
  * directories_forget
- *		Forget which directories exist; to be called ahead of all else,
- *		too.
+ *		Forget all directories, as the session is over; to be called ahead of
+ *		all else, too.
  */
 void
 directories_forget(void)
 {
-	HASHCTL		ctl;
+	if (directories.by_path)
+	{
+		hash_destroy(directories.by_path);
+		hash_destroy(directories.by_serial);
+	}
+	directories.by_path = create_table("zklock directories", ZNODE_PATH_SIZE,
+									   sizeof(Directory), HASH_STRINGS);
+	directories.by_serial = create_table("zklock directory watches",
+										 sizeof(uint32),
+										 sizeof(DirectoryWatch), HASH_BLOBS);
+	dlist_init(&directories.used);
+	dlist_init(&directories.watched);
+	directories.watch_bytes = 0;
+}
 
-	if (directories.known)
-		hash_destroy(directories.known);
-	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = ctl.entrysize = ZNODE_PATH_SIZE;
-	directories.known = hash_create("zklock directories", 256, &ctl,
-									HASH_ELEM | HASH_STRINGS);
+/* What the path takes in the request in which watches are set again. */
+static Size
+watch_bytes(const Directory *directory)
+{
+	return sizeof(int32) + strlen(directory->path);
+}
+
+static void
+send(const Directory *directory, RecipeOpKind kind)
+{
+	RecipeOp	op = {.kind = kind,.serial = directory->succession.serial};
+
+	session_submit(SESSION_BRIEF_OWNER, directory->path, &op, 0);
+}
+
+/* The watch of the directory is none any more, or is not to be one. */
+static void
+forget_watch(Directory *directory)
+{
+	if (!directory->watched)
+		return;
+	directory->watched = false;
+	dlist_delete(&directory->watched_node);
+	hash_search(directories.by_serial, &directory->succession.serial,
+				HASH_REMOVE, NULL);
+	directories.watch_bytes -= watch_bytes(directory);
+}
+
+/* Remove the watch of the directory. */
+static void
+unwatch(Directory *directory)
+{
+	send(directory, RECIPE_OP_UNWATCH);
+	forget_watch(directory);
+	succession_fired(&directory->succession, directory->succession.serial);
+}
+
+/* Watch the directory, in place of those that were used longest ago. */
+static void
+watch(Directory *directory)
+{
+	DirectoryWatch *entry;
+
+	directories.watch_bytes += watch_bytes(directory);
+	while (directories.watch_bytes > MAX_WATCH_BYTES &&
+		   !dlist_is_empty(&directories.watched))
+		unwatch(dlist_head_element(Directory, watched_node,
+								   &directories.watched));
+	directory->watched = true;
+	dlist_push_tail(&directories.watched, &directory->watched_node);
+	succession_watch(&directory->succession, ++directories.last_serial);
+	entry = hash_search(directories.by_serial, &directories.last_serial,
+						HASH_ENTER, NULL);
+	entry->directory = directory;
+	send(directory, RECIPE_OP_WATCH);
+}
+
+static Directory *
+find(const char *path)
+{
+	return hash_search(directories.by_path, path, HASH_FIND, NULL);
+}
+
+static void
+forget(Directory *directory)
+{
+	if (directory->watched)
+		unwatch(directory);
+	dlist_delete(&directory->node);
+	hash_search(directories.by_path, directory->path, HASH_REMOVE, NULL);
+}
+
+static Directory *
+find_or_make(const char *path)
+{
+	Directory  *directory = find(path);
+
+	if (directory != NULL)
+		return directory;
+	if (hash_get_num_entries(directories.by_path) >= MAX_DIRECTORIES)
+		forget(dlist_head_element(Directory, node, &directories.used));
+	directory = hash_search(directories.by_path, path, HASH_ENTER, NULL);
+	directory->exists = directory->deleted = directory->watched = false;
+	directory->leaves = 0;
+	succession_init(&directory->succession);
+	dlist_push_tail(&directories.used, &directory->node);
+	return directory;
+}
+
+/*
+ * directories_disconnect
+ *		The connection is lost, and the session with it, or not.
+ */
+void
+directories_disconnect(void)
+{
+	dlist_iter	all;
+	dlist_mutable_iter iter;
+
+	dlist_foreach(all, &directories.used)
+	{
+		Directory  *directory = dlist_container(Directory, node, all.cur);
+
+		succession_disconnect(&directory->succession);
+	}
+
+	/* a get that has not been answered will be */
+	dlist_foreach_modify(iter, &directories.watched)
+	{
+		Directory  *directory = dlist_container(Directory, watched_node,
+												iter.cur);
+
+		if (directory->succession.watch == SUCCESSION_UNWATCHED)
+			forget_watch(directory);
+	}
+}
+
+/*
+ * directories_event
+ *		An operation of ours is answered, or a watch has been used up.
+ */
+void
+directories_event(const RecipeInput *in)
+{
+	uint32		serial = in->serial;
+	DirectoryWatch *watch = hash_search(directories.by_serial, &serial,
+										HASH_FIND, NULL);
+	Directory  *directory;
+
+	if (watch == NULL)
+		return;
+	directory = watch->directory;
+	if (in->event == RECIPE_WATCH_DONE)
+		succession_watched(&directory->succession, serial,
+						   in->result == RECIPE_OK);
+	else
+		succession_fired(&directory->succession, serial);
+	if (in->event == RECIPE_NODE_DELETED)
+	{
+		directory->exists = false;
+		directory->deleted = true;
+	}
+	if (directory->succession.watch == SUCCESSION_UNWATCHED)
+		forget_watch(directory);
 }
 
 /*
@@ -66,7 +280,9 @@ directories_forget(void)
 bool
 directory_is_known(const char *path)
 {
-	return hash_search(directories.known, path, HASH_FIND, NULL) != NULL;
+	Directory  *directory = find(path);
+
+	return directory != NULL && directory->exists;
 }
 
 /*
@@ -76,14 +292,78 @@ directory_is_known(const char *path)
 void
 directory_note(const char *path, bool known)
 {
-	if (!known)
-	{
-		hash_search(directories.known, path, HASH_REMOVE, NULL);
+	Directory  *directory = known ? find_or_make(path) : find(path);
+
+	if (directory == NULL)
 		return;
+	directory->exists = known;
+	if (known)
+	{
+		directory->deleted = false;
+		dlist_move_tail(&directories.used, &directory->node);
+		if (directory->watched)
+			dlist_move_tail(&directories.watched, &directory->watched_node);
 	}
-	if (hash_get_num_entries(directories.known) >= MAX_KNOWN_DIRECTORIES)
-		directories_forget();
-	hash_search(directories.known, path, HASH_ENTER, NULL);
+	else
+		succession_doubt(&directory->succession);
+}
+
+/*
+ * directory_owns_unread
+ *		Is the next contender of ours likely to own the lock with nothing
+ *		read?
+ */
+bool
+directory_owns_unread(const char *path)
+{
+	Directory  *directory = find(path);
+
+	return directory != NULL &&
+		(directory->deleted || succession_next(&directory->succession) != 0);
+}
+
+/*
+ * directory_next
+ *		The number that owns the lock with nothing read, or 0.
+ *
+ * To be asked when the create is answered, not before.
+ */
+int32_t
+directory_next(const char *path)
+{
+	Directory  *directory = find(path);
+
+	return directory == NULL ? 0 : succession_next(&directory->succession);
+}
+
+/*
+ * directory_leave
+ *		The contender with this number, which owned the lock exclusively, is
+ *		about to be deleted.
+ */
+void
+directory_leave(const char *path, int32_t number)
+{
+	Directory  *directory = find_or_make(path);
+
+	if (directory->leaves < LEAVES_TO_WATCH)
+		directory->leaves++;
+	if (directory->leaves == LEAVES_TO_WATCH && !directory->watched)
+		watch(directory);
+	succession_leave(&directory->succession, number);
+}
+
+/*
+ * directory_left
+ *		The delete of a contender is answered; "deleted": it was done.
+ */
+void
+directory_left(const char *path, int32_t number, bool deleted)
+{
+	Directory  *directory = find(path);
+
+	if (directory != NULL)
+		succession_left(&directory->succession, number, deleted);
 }
 
 /*

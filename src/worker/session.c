@@ -459,6 +459,7 @@ end_connection(Session *session)
 		session->silent_connections++;
 	session->client.connected = false;
 	session->greeted = session->greeting_out = false;
+	watches_drop(&session->watches, SESSION_BRIEF_OWNER);
 	watches_bound(&session->watches);
 	lease_disconnect(&session->lease);
 }

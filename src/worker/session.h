@@ -17,6 +17,12 @@
 #include "shared/session_info.h"
 #include "worker/request.h"
 
+/*
+ * The owner of operations whose watches end with the connection: it is not told,
+ * and nobody sets them again.
+ */
+#define SESSION_BRIEF_OWNER		UINT32_C(0x7FFFFFFF)
+
 typedef struct SessionOptions
 {
 	const char *servers;		/* host:port,... with an optional chroot */

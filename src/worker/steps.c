@@ -199,7 +199,8 @@ want(Contender *contender, const ZkContender *wanted, StepOutput *out)
 	contender->recipe.asks_retained = true;
 	new_uuid(contender, uuid, contender->recipe.retain);
 	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
-				directory_is_known(contender->directory), &out->recipe);
+				directory_is_known(contender->directory),
+				directory_owns_unread(contender->directory), &out->recipe);
 }
 
 /*
@@ -274,6 +275,23 @@ carry_out(Contender *contender, StepOutput *out)
 	}
 }
 
+/*
+ * Have the recipe take one step.  If that is the end of an exclusive owner, the
+ * directory is noted ahead of the delete.
+ */
+static void
+take_recipe_step(Contender *contender, const RecipeInput *input,
+				 RecipeOutput *out)
+{
+	Recipe	   *recipe = &contender->recipe;
+	bool		owned = recipe->state == RECIPE_OWNER &&
+		recipe->kind != ZNODE_READER;
+
+	recipe_step(recipe, input, out);
+	if (owned && recipe->state == RECIPE_LEAVING && !status_is_ending())
+		directory_leave(contender->directory, recipe->sequence);
+}
+
 /* Have the contender's machine take one step. */
 static void
 take_step(Contender *contender, bool for_lock, const RecipeInput *input,
@@ -283,7 +301,7 @@ take_step(Contender *contender, bool for_lock, const RecipeInput *input,
 		semaphore_step(&contender->semaphore, for_lock, input,
 					   &out->semaphore);
 	else
-		recipe_step(&contender->recipe, input, &out->recipe);
+		take_recipe_step(contender, input, &out->recipe);
 }
 
 /*
@@ -471,5 +489,10 @@ step_answered(uint32 owner, RecipeInput *input)
 	if (contender == NULL)
 		return;
 	input->stray = is_stray(contender, for_lock, input);
+	if (!contender->is_permit && input->event == RECIPE_CREATE_DONE)
+		input->next = directory_next(contender->directory);
+	else if (!contender->is_permit && input->event == RECIPE_DELETE_DONE)
+		directory_left(contender->directory, contender->recipe.sequence,
+					   input->result == RECIPE_OK);
 	step(contender, for_lock, input);
 }

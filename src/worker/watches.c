@@ -250,6 +250,40 @@ watches_remove(Watches *watches, const char *path, uint32_t owner)
 }
 
 /*
+ * watches_drop
+ *		The connection is lost, and with it all that "owner" watches: have
+ *		the library forget it, so that it is not set again.
+ *
+ * The library's call is the same as in watches_bound().
+ */
+void
+watches_drop(Watches *watches, uint32_t owner)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+	sigset_t	saved;
+
+	fault_enter_library(&saved);
+	hash_seq_init(&scan, watches->by_path);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+	{
+		Watcher    *watcher = find_watcher(watch, owner);
+
+		if (watcher == NULL)
+			continue;
+		if (dlist_has_next(&watch->watchers, dlist_head_node(&watch->watchers)))
+		{
+			(void) forget_watcher(watches, watch, watcher);
+			continue;
+		}
+		zoo_remove_all_watches(watches->client->handle, watch->path,
+							   ZWATCHTYPE_ANY, 1);
+		(void) forget_watcher(watches, watch, watcher);
+	}
+	fault_leave_library(&saved);
+}
+
+/*
  * watches_bound
  *		The connection is lost: bound what the library sets again.
  *

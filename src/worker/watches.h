@@ -43,6 +43,7 @@ extern void watches_forget(Watches *watches, const char *path,
 						   uint32_t owner, uint32_t serial);
 extern bool watches_remove(Watches *watches, const char *path,
 						   uint32_t owner);
+extern void watches_drop(Watches *watches, uint32_t owner);
 extern void watches_bound(Watches *watches);
 extern void watches_fire(Watches *watches, const char *path, bool deleted);
 extern bool watches_next(Watches *watches, uint32_t *owner,

@@ -90,6 +90,7 @@ session_events(void)
 				session_up();
 				break;
 			case SESSION_SUSPENDED:
+				directories_disconnect();
 				connection_set_suspended();
 				break;
 			case SESSION_EXPIRED:
@@ -102,6 +103,8 @@ session_events(void)
 			case SESSION_WATCH:
 				if (event.owner & ANSWERS_OWNER)
 					answers_event(event.owner, &event.input);
+				else if (event.owner == SESSION_BRIEF_OWNER)
+					directories_event(&event.input);
 				else
 					step_answered(event.owner, &event.input);
 				break;

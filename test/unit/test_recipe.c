@@ -60,6 +60,8 @@ strdup(const char *string)
 
 #define OURS		"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-0000000005"
 #define OUR_PREFIX	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-"
+#define OUR_FIRST \
+	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-0000000000"
 #define OUR_READER \
 	"_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__0000000005"
 #define READER_PREFIX "_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__"
@@ -85,6 +87,7 @@ typedef enum Situation
 	AT_ENTERING_MKDIR,			/* directory not known: MKDIR is out */
 	AT_ENTERING_MKDIRS,			/* nor were its parents; they are made now */
 	AT_ENTERING_IN_VAIN,		/* they could not be made */
+	AT_ENTERING_UNREAD,			/* no read is behind the create */
 	AT_CANCELLING,
 	AT_SEARCHING,
 	AT_SEARCHING_IN_VAIN,		/* after the parents could not be made */
@@ -129,7 +132,7 @@ typedef enum Situation
 
 static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_NONE, RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_ENTERING,
-	RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
+	RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_ENTERING, RECIPE_SEARCHING,
 	RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
@@ -146,6 +149,7 @@ static const RecipeState situation_state[NSITUATIONS] = {
  * have a line of their own for, they have in common.
  */
 static const Situation situation_base[NSITUATIONS] = {
+	[AT_ENTERING_UNREAD] = AT_ENTERING,
 	[AT_ENTERING_GROUPED] = AT_ENTERING,
 	[AT_SEARCHING_GROUPED] = AT_SEARCHING,
 	[AT_READING_GROUPED] = AT_READING,
@@ -176,6 +180,7 @@ typedef enum Input
 {
 	IN_WANT,
 	IN_WANT_NEW_DIR,
+	IN_WANT_UNREAD,				/* its number is likely to own the lock */
 	IN_RELEASE,
 	IN_CHECK_WRITERS,
 	IN_WATCH_QUEUE,
@@ -186,6 +191,8 @@ typedef enum Input
 	IN_MKDIR_NO_NODE,
 	IN_MKDIR_REFUSED,
 	IN_CREATE_OK,
+	IN_CREATE_NEXT,				/* the same, and that number owns the lock */
+	IN_CREATE_FIRST,			/* its number is 0 */
 	IN_CREATE_ODD,				/* succeeded, with a name that cannot be */
 	IN_CREATE_UNKNOWN,
 	IN_CREATE_NO_NODE,
@@ -282,6 +289,7 @@ static const struct
 	bool		stray;
 	bool		persistent;
 	bool		container;
+	int32_t		next;
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
@@ -294,6 +302,9 @@ static const struct
 	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
 	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, RECIPE_REFUSED},
 	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OURS},
+	[IN_CREATE_NEXT] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OURS,
+	.next = 5},
+	[IN_CREATE_FIRST] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OUR_FIRST},
 	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OUR_PREFIX},
 	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, RECIPE_UNKNOWN},
 	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, RECIPE_NO_NODE},
@@ -418,6 +429,8 @@ static const Transition transitions[] = {
 	{"NONE: want, directory not known -> ENTERING: mkdir, create, children",
 		AT_NONE, IN_WANT_NEW_DIR, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
+	{"NONE: want, likely to own the lock unread -> ENTERING: create",
+		AT_NONE, IN_WANT_UNREAD, RECIPE_ENTERING, "create", 0, 0},
 
 	{"ENTERING: create ok -> READING",
 		AT_ENTERING, IN_CREATE_OK, RECIPE_READING, "",
@@ -430,6 +443,33 @@ static const Transition transitions[] = {
 	RECIPE_TOLD_CREATED, 0},
 	{"ENTERING: create ok, though mkdirs failed -> READING",
 		AT_ENTERING_IN_VAIN, IN_CREATE_OK, RECIPE_READING, "",
+	RECIPE_TOLD_CREATED, 0},
+	{"ENTERING: create ok, the next number -> OWNER: stat",
+		AT_ENTERING, IN_CREATE_NEXT, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"ENTERING: create ok, number 0 -> OWNER: stat",
+		AT_ENTERING, IN_CREATE_FIRST, RECIPE_OWNER, "stat(0)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"ENTERING: create ok, the next number, after mkdir -> OWNER: stat",
+		AT_ENTERING_MKDIR, IN_CREATE_NEXT, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"ENTERING: create ok, number 0, after mkdir -> OWNER: stat",
+		AT_ENTERING_MKDIR, IN_CREATE_FIRST, RECIPE_OWNER, "stat(0)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"ENTERING: create ok, the next number, after mkdirs -> OWNER: stat",
+		AT_ENTERING_MKDIRS, IN_CREATE_NEXT, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"ENTERING: create ok, number 0, after mkdirs -> OWNER: stat",
+		AT_ENTERING_MKDIRS, IN_CREATE_FIRST, RECIPE_OWNER, "stat(0)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"ENTERING: create ok, the next number, mkdirs failed -> OWNER: stat",
+		AT_ENTERING_IN_VAIN, IN_CREATE_NEXT, RECIPE_OWNER, "stat",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"ENTERING: create ok, number 0, mkdirs failed -> OWNER: stat",
+		AT_ENTERING_IN_VAIN, IN_CREATE_FIRST, RECIPE_OWNER, "stat(0)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"ENTERING: create ok, no read behind it -> READING: children",
+		AT_ENTERING_UNREAD, IN_CREATE_OK, RECIPE_READING, "children",
 	RECIPE_TOLD_CREATED, 0},
 	{"ENTERING: create ok with an odd name -> SEARCHING: search",
 		AT_ENTERING, IN_CREATE_ODD, RECIPE_SEARCHING, "search", 0, 0},
@@ -494,6 +534,12 @@ static const Transition transitions[] = {
 
 	{"CANCELLING: create ok -> LEAVING: delete",
 		AT_CANCELLING, IN_CREATE_OK, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"CANCELLING: create ok, the next number -> LEAVING: delete",
+		AT_CANCELLING, IN_CREATE_NEXT, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_CREATED, 0},
+	{"CANCELLING: create ok, number 0 -> LEAVING: delete",
+		AT_CANCELLING, IN_CREATE_FIRST, RECIPE_LEAVING, "delete(0)",
 	RECIPE_TOLD_CREATED, 0},
 	{"CANCELLING: create ok with an odd name -> ABANDONING: search",
 		AT_CANCELLING, IN_CREATE_ODD, RECIPE_ABANDONING, "search", 0, 0},
@@ -1174,6 +1220,8 @@ describe_ops(const RecipeOutput *out)
 			case RECIPE_OP_DELETE:
 				if (strcmp(node, OURS) == 0 || strcmp(node, OUR_READER) == 0)
 					node = NULL;
+				else if (strcmp(node, OUR_FIRST) == 0)
+					node = "0";
 				break;
 			case RECIPE_OP_WATCH:
 			case RECIPE_OP_UNWATCH:
@@ -1221,9 +1269,10 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 	RecipeInput in;
 	uint32_t	before = recipe->serial;
 
-	if (input == IN_WANT || input == IN_WANT_NEW_DIR)
+	if (input == IN_WANT || input == IN_WANT_NEW_DIR ||
+		input == IN_WANT_UNREAD)
 		recipe_want(recipe, our_uuid, recipe->kind, recipe->grouped,
-					input == IN_WANT, out);
+					input != IN_WANT_NEW_DIR, input == IN_WANT_UNREAD, out);
 	else
 	{
 		memset(&in, 0, sizeof(in));
@@ -1235,6 +1284,7 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 			in.error = ERROR_REFUSED;
 		in.serial = inputs[input].stale ? recipe->serial - 1 : recipe->serial;
 		in.node = inputs[input].node;
+		in.next = inputs[input].next;
 		in.children = inputs[input].children;
 		while (in.nchildren < (int) lengthof(inputs[input].children) &&
 			   in.children[in.nchildren] != NULL)
@@ -1274,6 +1324,7 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_ENTERING_MKDIR] = {IN_WANT_NEW_DIR},
 		[AT_ENTERING_MKDIRS] = {IN_WANT, IN_CREATE_NO_NODE, IN_MKDIR_OK},
 		[AT_ENTERING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
+		[AT_ENTERING_UNREAD] = {IN_WANT_UNREAD},
 		[AT_CANCELLING] = {IN_WANT, IN_RELEASE},
 		[AT_SEARCHING] = {IN_WANT, IN_CREATE_UNKNOWN},
 		[AT_SEARCHING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
@@ -1412,10 +1463,8 @@ check_line(Situation at, const Transition *line)
 	assert_int_equal(out.told, line->told);
 	assert_int_equal(out.error, line->error);
 	if (out.told & RECIPE_TOLD_CREATED)
-	{
-		assert_int_equal(recipe.sequence, our_sequence);
-		assert_string_equal(recipe.node, OURS);
-	}
+		assert_string_equal(recipe.node, line->input == IN_CREATE_FIRST ?
+							OUR_FIRST : OURS);
 	if (out.told & RECIPE_TOLD_TOKEN)
 		assert_true(out.token == TOKEN);
 	if (out.told & RECIPE_TOLD_QUEUED)
@@ -1606,7 +1655,8 @@ bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
 	};
 
 	recipe_init(recipe);
-	recipe_want(recipe, our_uuid, KIND(shared), false, true, &out);
+	recipe_want(recipe, our_uuid, KIND(shared), false, true, false,
+				&out);
 	assert_string_equal(out.ops[0].node, shared ? READER_PREFIX : OUR_PREFIX);
 	znode_contender_name(our_uuid, KIND(shared), sequence, node);
 	recipe_step(recipe, &in, &out);
@@ -2798,7 +2848,8 @@ test_watch_queue_ignores_sibling(void **state)
 		in.sibling = sibling;
 		recipe_step(&recipe, &in, &out);
 		give(&recipe, IN_EXPIRED, &out);
-		recipe_want(&recipe, our_uuid, recipe.kind, false, true, &out);
+		recipe_want(&recipe, our_uuid, recipe.kind, false, true,
+					false, &out);
 		give(&recipe, IN_CREATE_UNKNOWN, &out);
 		give_children(&recipe, children, 1, &out);
 		assert_string_equal(describe_ops(&out), "stat list");
@@ -3397,7 +3448,8 @@ test_grouped_directories(void **state)
 	assert_int_equal(out.nops, 0);
 
 	/* the next contender is none of a group any more */
-	recipe_want(&recipe, our_uuid, ZNODE_MUTEX, false, true, &out);
+	recipe_want(&recipe, our_uuid, ZNODE_MUTEX, false, true, false,
+				&out);
 	give(&recipe, IN_CREATE_NO_NODE, &out);
 	assert_string_equal(describe_ops(&out), "mkdirs create children");
 	recipe_free(&recipe);
@@ -3423,7 +3475,8 @@ test_kinds(void **state)
 		znode_contender_prefix(our_uuid, kinds[i], prefix);
 		znode_contender_name(our_uuid, kinds[i], our_sequence, own);
 		recipe_init(&recipe);
-		recipe_want(&recipe, our_uuid, kinds[i], false, true, &out);
+		recipe_want(&recipe, our_uuid, kinds[i], false, true, false,
+					&out);
 		assert_string_equal(out.ops[0].node, prefix);
 		give(&recipe, IN_CREATE_UNKNOWN, &out);
 		give_children(&recipe, children, 2, &out);

@@ -1046,7 +1046,7 @@ want(Client *client, bool shared, bool grouped, bool dir_known)
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
 	recipe_want(&client->recipe, uuid, kind_of(shared), grouped, dir_known,
-				&out);
+				false, &out);
 	take_output(client, &out);
 }
 

@@ -61,6 +61,7 @@ typedef struct ZkContender
 	int32		sequence;
 	uint8		uuid[ZNODE_UUID_BYTES];
 	uint8		kind;			/* ZnodeKind */
+	uint8		session;		/* number of the session that it is in */
 	bool		has_uuid;
 	bool		has_sequence;
 	bool		retain;			/* its znode says that it may be idle */

@@ -149,7 +149,15 @@ static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
 {
 	return !handoff_needs_lease(&slot->handoff, slot->contender.retain, now) ||
-		now / 1000 < lease_read();
+		now / 1000 < lease_read(slot->contender.session);
+}
+
+/* It is not: the backend may ask its session (proof_ask()). */
+static ZkTake
+unproved(ZkProcLock *proc)
+{
+	proc->zk_session = proc->slot->contender.session;
+	return ZK_UNPROVED;
 }
 
 /*
@@ -166,6 +174,7 @@ take(ZkProcLock *proc, int64 now)
 	slot->nwanting--;
 	slot->nholding++;
 	proc->granted = true;
+	proc->zk_session = slot->contender.session;
 	proc->since = now;
 	slot_event(slot, SLOT_TAKEN);
 }
@@ -298,9 +307,13 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 				break;
 			case ZK_SLOT_IDLE:
 				now = zk_now_us();
-				result = is_surely_ours(slot, now) ? ZK_TAKEN : ZK_UNPROVED;
-				if (result == ZK_TAKEN)
+				if (!is_surely_ours(slot, now))
+					result = unproved(proc);
+				else
+				{
 					take(proc, now);
+					result = ZK_TAKEN;
+				}
 				break;
 			case ZK_SLOT_HELD:
 				result = znode_is_shared(proc->kind) ?
@@ -402,7 +415,7 @@ take_all(ZkProcLock **procs, int n)
 
 	for (int i = 0; i < n; i++)
 		if (!is_surely_ours(procs[i]->slot, now))
-			return ZK_UNPROVED;
+			return unproved(procs[i]);
 	for (int i = 0; i < n; i++)
 		take(procs[i], now);
 	return ZK_TAKEN;

@@ -32,7 +32,7 @@
  *				no backend waits when the lists are in -> IDLE
  *				another question is collected from this box -> WAITING
  *
- * Each beginning gives the answer another owner id, so that what the server
+ * All operations of answers go to the first session.  Each beginning gives the answer another owner id, so that what the server
  * answers to operations of before is no longer its own.  No more than MAX_OPEN
  * operations are out at a time: those of contenders go in the same flights,
  * and must not wait for all of a long queue to be read.
@@ -54,6 +54,7 @@
 #include "utils/memutils.h"
 #include "worker/answers.h"
 #include "worker/session.h"
+#include "worker/status.h"
 
 /* How many operations of one answer may be out at a time. */
 #define MAX_OPEN		256
@@ -87,7 +88,7 @@ typedef struct AnswerEntry
 	const char *node;
 	ZnodeContender contender;
 	bool		gone;
-	bool		ours;			/* our session's */
+	bool		ours;			/* one of our sessions' */
 	int64		session_id;
 	int64		ctime;
 	int			data_len;		/* -1: none */
@@ -129,7 +130,7 @@ send_op(Answer *answer, RecipeOpKind kind, AnswerPlace place, const char *node,
 	}
 	if (kind == RECIPE_OP_SET)
 		op.data = RECIPE_REVOKE_DATA;
-	session_submit(answer->owner, directory, &op, 0);
+	session_submit(0, answer->owner, directory, &op, 0);
 	answer->open++;
 }
 
@@ -455,7 +456,7 @@ on_read(Answer *answer, const RecipeInput *in)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			entry->ours = in->ours;
+			entry->ours = in->ours || status_is_ours(in->ephemeral_owner);
 			entry->session_id = in->ephemeral_owner;
 			entry->ctime = in->ctime;
 			entry->gone = !recipe_is_ephemeral(in);

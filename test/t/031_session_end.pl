@@ -21,7 +21,8 @@ $zk->start;
 my $a = zk_cluster(
 	'a', $zk,
 	'max_locks_per_transaction' => 512,
-	'zklock.max_locks' => 16384);
+	'zklock.max_locks' => 16384,
+	'zklock.sessions' => 1);
 my $foreign = $zk->client;
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
@@ -116,7 +117,7 @@ wait_contenders($zk, 'before', 2);
 my ($holder, $held) = filler('SELECT fill(1)');
 my $refused = value('SELECT sqlstate, message, detail, hint FROM refused');
 like($refused,
-	qr/^53200\|no room for lock "z{243}0\d+" in the ZooKeeper session\|.* \d+ bytes.* $bound bytes.*\|.*shorter names/,
+	qr/^53200\|no room for lock "z{243}0\d+" in the ZooKeeper sessions\|.* \d+ bytes.* $bound bytes.*\|.*shorter names/,
 	'what does not fit is refused');
 wait_ephemerals($held + 2);
 

@@ -7,7 +7,8 @@
  * is room for one to each box of shared/questions.c.  What the server answers
  * goes in, operations come out, and in the end a ZkAnswer for the backend.  An
  * answer begins with a search, so that it sees what was done anywhere before
- * the question was asked.  The states:
+ * the question was asked.  (A lock that is being given up in another session
+ * than the first, which has the answers, may still be seen.)  The states:
  *
  *	IDLE		collected -> WAITING
  *	WAITING		begin -> LISTING: search the lock directory

@@ -219,12 +219,10 @@ lives_attach(void)
 int64
 lives_old_session(char passwd[ZK_PASSWD_SIZE])
 {
-	const SessionKey *old = &lives.old[lives.nold - 1];
-
 	if (lives.nold == 0)
 		return 0;
-	memcpy(passwd, old->passwd, ZK_PASSWD_SIZE);
-	return old->client_id;
+	memcpy(passwd, lives.old[lives.nold - 1].passwd, ZK_PASSWD_SIZE);
+	return lives.old[lives.nold - 1].client_id;
 }
 
 /*
@@ -270,14 +268,17 @@ static void
 end_session(int session, const char *why)
 {
 	SessionKey	others[ZK_MAX_SESSIONS];
+	int			nothers = status_list_others(session, others);
 
-	ereport(LOG,
-			(errmsg("ZooKeeper session 0x%llx has ended",
-					(unsigned long long) status(session)->client_id),
-			 errdetail_internal("%s", why)));
+	if (status(session)->client_id != 0)
+		ereport(LOG,
+				(errmsg("ZooKeeper session 0x%llx has ended",
+						(unsigned long long) status(session)->client_id),
+				 errdetail_internal("%s", why)));
 	forget_contenders(session);
 	session_close(session);
-	session_file_write(others, status_list_others(session, others));
+	if (lives.nold == 0)
+		session_file_write(others, nothers);
 	directories_forget();
 	status_set_ended(session, session == 0);
 	if (session > 0)

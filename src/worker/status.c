@@ -31,16 +31,6 @@ static struct
 	bool		closing;		/* the server stops, and nothing is held */
 }			current;
 
-/* Are there sessions, as far as we know, other than this one? */
-static bool
-others_are_alive(int session)
-{
-	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
-		if (i != session && current.info[i].client_id != 0)
-			return true;
-	return false;
-}
-
 /*
  * status_attach
  *		Begin with what the worker before this one has published.
@@ -94,7 +84,10 @@ status(int session)
 bool
 status_is_alive(void)
 {
-	return current.info[0].client_id != 0 || others_are_alive(0);
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (current.info[i].client_id != 0)
+			return true;
+	return false;
 }
 
 /*
@@ -270,6 +263,18 @@ chroot_of(const char *servers)
 	return slash && slash[1] != '\0' ? slash : "";
 }
 
+/* Has a session begun, or is about to, so that the chroot is settled? */
+static bool
+is_settled(void)
+{
+	if (status_is_alive())
+		return true;
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (session_is_open(i))
+			return true;
+	return false;
+}
+
 /*
  * status_settle_chroot
  *		The chroot of the session that is to be opened.
@@ -280,7 +285,7 @@ chroot_of(const char *servers)
 const char *
 status_settle_chroot(int session)
 {
-	if (!status_is_alive())
+	if (!is_settled())
 		strlcpy(current.info[0].chroot, chroot_of(zklock_servers),
 				sizeof(current.info[0].chroot));
 	if (session != 0)
@@ -296,8 +301,7 @@ status_settle_chroot(int session)
 const char *
 status_chroot(void)
 {
-	return session_is_open(0) || others_are_alive(0) ?
-		current.info[0].chroot : chroot_of(zklock_servers);
+	return is_settled() ? current.info[0].chroot : chroot_of(zklock_servers);
 }
 
 /*

@@ -3,7 +3,7 @@
 -- complain if script is sourced in psql, rather than via ALTER EXTENSION
 \echo Use "ALTER EXTENSION zklock UPDATE TO '1.1'" to load this file. \quit
 
--- zk_session has more columns.  The view is replaced, not dropped, so that
+-- zk_session has more columns, and a row for each session.  The view is replaced, not dropped, so that
 -- privileges on it and views over it stay.
 ALTER FUNCTION zk_session_status() RENAME TO zk_session_status_1_0;
 
@@ -21,22 +21,24 @@ CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT path_bytes bigint,
                                   OUT max_path_bytes bigint,
                                   OUT directories bigint)
-RETURNS record
+RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_session_status_1_1'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_session_status() IS
-'state of the ZooKeeper session; use the view zk_session';
+'state of the ZooKeeper sessions; use the view zk_session';
 
 CREATE OR REPLACE VIEW zk_session AS
     SELECT * FROM zk_session_status();
 
+COMMENT ON VIEW zk_session IS
+'state of this server''s sessions with ZooKeeper: one, or several if it has more locks than fit in one';
 COMMENT ON COLUMN zk_session.path_bytes IS
 'bytes that the paths of the session''s znodes take: the length of each plus 4';
 COMMENT ON COLUMN zk_session.max_path_bytes IS
-'limit of path_bytes; a lock that does not fit is refused';
+'limit of path_bytes; a lock that does not fit goes into another session';
 COMMENT ON COLUMN zk_session.directories IS
-'lock directories that this server has made since its start';
+'lock directories that this server has made since its start; NULL but in the first row';
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;

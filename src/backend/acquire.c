@@ -37,6 +37,7 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
+#include "shared/drop.h"
 #include "shared/procs.h"
 #include "shared/proof.h"
 #include "shared/refusal.h"
@@ -215,8 +216,10 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
 	if (take == ZK_UNPROVED)
 	{
-		if (wait->ticket == 0 || proof_is_given(wait->ticket))
-			wait->ticket = proof_ask();
+		int			session = lock->proc->zk_session;
+
+		if (wait->ticket == 0 || proof_is_given(session, wait->ticket))
+			wait->ticket = proof_ask(session);
 		sleep = Min(sleep, UNPROVED_RECHECK_MS);
 	}
 	log_in = log_wait(wait, lock);

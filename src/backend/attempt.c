@@ -20,6 +20,7 @@
 #include "backend/attempt.h"
 #include "backend/holds.h"
 #include "shared/clock.h"
+#include "shared/drop.h"
 #include "shared/stats.h"
 #include "shared/take.h"
 #include "utils/memutils.h"

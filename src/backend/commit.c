@@ -34,9 +34,10 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
+#include "shared/drop.h"
 #include "shared/proof.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
-#include "shared/take.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -68,7 +69,8 @@ static Lasting lasting = LASTING_NONE;
 /* A check under way. */
 typedef struct CommitCheck
 {
-	uint32		ticket;			/* of proof_ask() */
+	uint32		sessions;		/* of our locks: a bit for each number */
+	uint32		tickets[ZK_MAX_SESSIONS];	/* of proof_ask() */
 	int64		asked_at;		/* of zk_now_ms(); 0: not asked */
 	int64		queue_locked_at;	/* the same */
 	bool		notified;		/* the transaction has used NOTIFY */
@@ -219,8 +221,53 @@ unlock_notify_queue(void)
 	UnlockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
 }
 
+/* Which sessions are our locks in? */
+static void
+note_sessions(CommitCheck *check)
+{
+	HeldLock   *lock = NULL;
+
+	check->sessions = 0;
+	while ((lock = holds_next(lock)) != NULL)
+		check->sessions |= UINT32_C(1) << lock->proc->zk_session;
+}
+
+/* Until when all of these sessions cannot have ended. */
+static int64
+shortest_lease(const CommitCheck *check)
+{
+	int64		shortest = PG_INT64_MAX;
+
+	for (int i = 0; check->sessions >> i != 0; i++)
+		if (check->sessions & (UINT32_C(1) << i))
+			shortest = Min(shortest, lease_read_ms(i));
+	return shortest;
+}
+
+/* Has ZooKeeper confirmed all of these sessions since we have asked? */
+static bool
+are_proofs_given(const CommitCheck *check)
+{
+	if (check->asked_at == 0)
+		return false;
+	for (int i = 0; check->sessions >> i != 0; i++)
+		if ((check->sessions & (UINT32_C(1) << i)) &&
+			!proof_is_given(i, check->tickets[i]))
+			return false;
+	return true;
+}
+
+static void
+ask_for_proofs(CommitCheck *check)
+{
+	check->asked_at = zk_now_ms();
+	for (int i = 0; check->sessions >> i != 0; i++)
+		if (check->sessions & (UINT32_C(1) << i))
+			check->tickets[i] = proof_ask(i);
+}
+
 /*
- * Is it known well enough that the session has not ended?  "proved_at" is when
+ * Is it known well enough that the sessions have not ended?  "proved_at" is when
  * the question was sent to which ZooKeeper has answered so, or 0.
  */
 static bool
@@ -262,17 +309,14 @@ wait_for_proof(CommitCheck *check, bool proved)
 	}
 	proof_prepare_wait();
 	if (check->asked_at == 0 || proved)
-	{
-		check->asked_at = zk_now_ms();
-		check->ticket = proof_ask();
-	}
+		ask_for_proofs(check);
 }
 
 /*
  * Ahead of the commit: every lock must still be ours.
  *
- * ZooKeeper may have ended the session, and this cluster not have heard of it.
- * While the lease runs that cannot be.  Otherwise, or if zklock.commit_check
+ * ZooKeeper may have ended a session, and this cluster not have heard of it.
+ * While the leases of all sessions that our locks are in run that cannot be.  Otherwise, or if zklock.commit_check
  * says so, wait until the worker has asked; the wait can be canceled.
  *
  * A process that ends cannot be, and its locks go in a moment.  What it still
@@ -289,11 +333,12 @@ check_holds(void)
 		ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
 		return;
 
+	note_sessions(&check);
 	check.notified = has_notified();
 	for (;;)
 	{
-		int64		lease = lease_read_ms();
-		bool		proved = check.asked_at != 0 && proof_is_given(check.ticket);
+		int64		lease = shortest_lease(&check);
+		bool		proved = are_proofs_given(&check);
 
 		/* ahead of interrupts: we may have been canceled for that reason */
 		begin_commit_of_holds();

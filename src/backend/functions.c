@@ -32,6 +32,7 @@
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
+#include "shared/test_build.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -166,10 +167,11 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 		case ZK_REFUSAL_NO_ROOM:
 			ereport(ERROR,
 					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("no room for lock \"%s\" in the ZooKeeper session",
+					 errmsg("no room for lock \"%s\" in the ZooKeeper sessions",
 							name),
-					 errdetail("The paths of this server's znodes take %lld bytes; a session may have %d bytes of them.",
-							   (long long) path_bytes_read(), ZK_MAX_PATH_BYTES),
+					 errdetail("The paths of this server's znodes take %lld bytes; each of its %d sessions may have %d bytes of them.",
+							   (long long) path_bytes_read_all(),
+							   ZK_SESSIONS_BOUND, ZK_PATH_BYTES_BOUND),
 					 errhint("Hold and await fewer locks at a time, or use shorter names.")));
 			break;
 		case ZK_REFUSAL_NONE:

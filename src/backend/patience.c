@@ -48,7 +48,7 @@ zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
 {
 	int64		now = zk_now_ms();
 
-	session_read(info);
+	session_read(0, info);
 	if (info->state == ZK_SESSION_CONNECTED && !info->draining)
 	{
 		*since = 0;

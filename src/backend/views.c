@@ -27,6 +27,7 @@
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/stats.h"
+#include "shared/test_build.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -131,23 +132,23 @@ milliseconds(int ms)
 	return IntervalPGetDatum(interval);
 }
 
-/* The first columns are those of 1.0; its function has no more. */
-static Datum
-session_status(FunctionCallInfo fcinfo, int columns)
+/*
+ * Fill in the row of a session.  The first columns are those of 1.0.  Returns
+ * false if there is no such session; there is always the first one.
+ */
+static bool
+fill_session_row(int session, Datum *values, bool *nulls)
 {
-	TupleDesc	tupdesc;
-	Datum		values[SESSION_STATUS_COLUMNS];
-	bool		nulls[SESSION_STATUS_COLUMNS] = {0};
 	ZkSessionInfo info;
 	ZkWrongSetting wrong;
 	int64		lease;
 	int			n = 0;
 
-	zk_check_preloaded();
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	session_read(&info);
-	lease = lease_read_ms();
+	session_read(session, &info);
+	if (session > 0 && info.client_id == 0 && info.state == ZK_SESSION_DOWN)
+		return false;
+	lease = lease_read_ms(session);
+	memset(nulls, 0, SESSION_STATUS_COLUMNS * sizeof(bool));
 
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
 	values[n++] = TimestampTzGetDatum(info.state_since);
@@ -172,36 +173,65 @@ session_status(FunctionCallInfo fcinfo, int columns)
 	nulls[n] = info.last_error[0] == '\0';
 	values[n++] = CStringGetTextDatum(info.last_error);
 	Assert(n == SESSION_STATUS_COLUMNS_1_0);
-	values[n++] = Int64GetDatum(path_bytes_read());
-	values[n++] = Int64GetDatum(ZK_MAX_PATH_BYTES);
+	values[n++] = Int64GetDatum(path_bytes_read(session));
+	values[n++] = Int64GetDatum(ZK_PATH_BYTES_BOUND);
+	nulls[n] = session > 0;		/* they belong to none of the sessions */
 	values[n++] = Int64GetDatum(directories_read());
 	Assert(n == SESSION_STATUS_COLUMNS);
+	return true;
+}
 
-	/* the schema may be older or newer than the library */
+/* The schema may be older or newer than the library. */
+static void
+check_columns(TupleDesc tupdesc, int columns)
+{
 	if (tupdesc->natts != columns)
 		elog(ERROR, "incorrect number of output arguments");
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
 }
 
 /*
- * zk_session_status() returns record
+ * zk_session_status() returns setof record
  *
- * The state of the ZooKeeper session; behind the view zk_session.
+ * The state of each ZooKeeper session; behind the view zk_session.
  */
 Datum
 zk_session_status_1_1(PG_FUNCTION_ARGS)
 {
-	return session_status(fcinfo, SESSION_STATUS_COLUMNS);
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	zk_check_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+	check_columns(rsinfo->setDesc, SESSION_STATUS_COLUMNS);
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		Datum		values[SESSION_STATUS_COLUMNS];
+		bool		nulls[SESSION_STATUS_COLUMNS];
+
+		if (fill_session_row(i, values, nulls))
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
+								 nulls);
+	}
+	return (Datum) 0;
 }
 
 /*
- * The same in version 1.0 of the extension, which the library still serves.
+ * The first of them, as in version 1.0 of the extension, which the library
+ * still serves.
  */
 Datum
 zk_session_status(PG_FUNCTION_ARGS)
 {
-	return session_status(fcinfo, SESSION_STATUS_COLUMNS_1_0);
+	TupleDesc	tupdesc;
+	Datum		values[SESSION_STATUS_COLUMNS];
+	bool		nulls[SESSION_STATUS_COLUMNS];
+
+	zk_check_preloaded();
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	check_columns(tupdesc, SESSION_STATUS_COLUMNS_1_0);
+	(void) fill_session_row(0, values, nulls);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
 }
 
 static Datum

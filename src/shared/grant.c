@@ -189,18 +189,20 @@ slot_read_contender(ZkSlot *slot, ZkContender *contender)
 
 /*
  * slot_set_uuid
- *		The worker is about to create a contender under this UUID.
+ *		The worker is about to create a contender under this UUID, in the
+ *		session with this number.
  *
  * Noted ahead of the create, so that the next worker can find the znode even
  * if this one does not live to see the answer.  "retain" tells that the slot
  * may be retained, which the znode will say.
  */
 void
-slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain)
+slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
 	memcpy(slot->contender.uuid, uuid, ZNODE_UUID_BYTES);
 	slot->contender.has_uuid = true;
+	slot->contender.session = session;
 	slot->contender.retain = retain;
 	slot->contender.has_sequence = false;
 	slot_unlock(slot);

@@ -38,7 +38,8 @@ extern bool slots_retire(void);
 
 /* a slot's contender */
 extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
-extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain);
+extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
+						  bool retain);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
 extern void slot_set_uncreated(ZkSlot *slot);
 extern void slot_set_queued(ZkSlot *slot);

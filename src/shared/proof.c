@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * proof.c
- *		Until when, and how, it is proved that the session has not ended.
+ *		Until when, and how, it is proved that a session has not ended.
  *
- * The lease says until when the session cannot have ended in ZooKeeper, which
+ * The lease of a session says until when it cannot have ended in ZooKeeper, which
  * the worker may not have heard of.  A commit that finds the lease expired, or
  * wants to be sure, draws a ticket from "asked" and waits on "cv" until
  * "given" has reached it: then ZooKeeper has confirmed the session since.
@@ -25,15 +25,22 @@
 #include "port/atomics.h"
 #include "shared/mail.h"
 #include "shared/proof.h"
+#include "shared/session_info.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
-typedef struct ProofShared
+/* Of one session. */
+typedef struct Proof
 {
 	pg_atomic_uint64 lease_until_ms;	/* as of zk_now_ms(); 0: none */
 	pg_atomic_uint32 asked;		/* the latest ticket */
 	pg_atomic_uint32 given;		/* the latest that has its answer */
+} Proof;
+
+typedef struct ProofShared
+{
+	Proof		of[ZK_MAX_SESSIONS];
 	ConditionVariable cv;		/* broadcast at every proof and every loss */
 } ProofShared;
 
@@ -62,9 +69,12 @@ proof_startup_shmem(void)
 	proof = ShmemInitStruct("zklock proof", sizeof(ProofShared), &found);
 	if (!found)
 	{
-		pg_atomic_init_u64(&proof->lease_until_ms, 0);
-		pg_atomic_init_u32(&proof->asked, 0);
-		pg_atomic_init_u32(&proof->given, 0);
+		for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		{
+			pg_atomic_init_u64(&proof->of[i].lease_until_ms, 0);
+			pg_atomic_init_u32(&proof->of[i].asked, 0);
+			pg_atomic_init_u32(&proof->of[i].given, 0);
+		}
 		ConditionVariableInit(&proof->cv);
 	}
 }
@@ -75,9 +85,9 @@ proof_startup_shmem(void)
  *		nothing is known.
  */
 int64
-lease_read_ms(void)
+lease_read_ms(int session)
 {
-	int64		until_ms = (int64) pg_atomic_read_u64(&proof->lease_until_ms);
+	int64		until_ms = (int64) pg_atomic_read_u64(&proof->of[session].lease_until_ms);
 
 	/* ahead of what the caller reads next */
 	pg_read_barrier();
@@ -100,9 +110,9 @@ proof_wake_waiters(void)
  *		for proof_is_given().
  */
 uint32
-proof_ask(void)
+proof_ask(int session)
 {
-	uint32		ticket = pg_atomic_add_fetch_u32(&proof->asked, 1);
+	uint32		ticket = pg_atomic_add_fetch_u32(&proof->of[session].asked, 1);
 
 	worker_wake();
 	return ticket;
@@ -113,9 +123,9 @@ proof_ask(void)
  *		Has ZooKeeper confirmed the session after this ticket was drawn?
  */
 bool
-proof_is_given(uint32 ticket)
+proof_is_given(int session, uint32 ticket)
 {
-	uint32		latest = pg_atomic_read_u32(&proof->given);
+	uint32		latest = pg_atomic_read_u32(&proof->of[session].given);
 
 	pg_read_barrier();
 	return (int32) (latest - ticket) >= 0;
@@ -138,9 +148,9 @@ proof_prepare_wait(void)
  *		The latest ticket that waits for a proof, or has had it.
  */
 uint32
-proof_asked(void)
+proof_asked(int session)
 {
-	return pg_atomic_read_u32(&proof->asked);
+	return pg_atomic_read_u32(&proof->of[session].asked);
 }
 
 /*
@@ -148,9 +158,9 @@ proof_asked(void)
  *		The latest ticket that has its answer.
  */
 uint32
-proof_latest(void)
+proof_latest(int session)
 {
-	return pg_atomic_read_u32(&proof->given);
+	return pg_atomic_read_u32(&proof->of[session].given);
 }
 
 /*
@@ -159,10 +169,10 @@ proof_latest(void)
  *		which ticket the session is proved; the worker only.
  */
 void
-lease_write(int64 until_ms, uint32 ticket)
+lease_write(int session, int64 until_ms, uint32 ticket)
 {
-	pg_atomic_write_u64(&proof->lease_until_ms, (uint64) until_ms);
-	pg_atomic_write_u32(&proof->given, ticket);
+	pg_atomic_write_u64(&proof->of[session].lease_until_ms, (uint64) until_ms);
+	pg_atomic_write_u32(&proof->of[session].given, ticket);
 	proof_wake_waiters();
 }
 
@@ -171,8 +181,8 @@ lease_write(int64 until_ms, uint32 ticket)
  *		Rely on the session until then at the latest; the worker only.
  */
 void
-lease_shorten(int64 until_ms)
+lease_shorten(int session, int64 until_ms)
 {
-	if (lease_read_ms() > until_ms)
-		pg_atomic_write_u64(&proof->lease_until_ms, (uint64) until_ms);
+	if (lease_read_ms(session) > until_ms)
+		pg_atomic_write_u64(&proof->of[session].lease_until_ms, (uint64) until_ms);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * proof.h
- *		Until when, and how, it is proved that the session has not ended.
+ *		Until when, and how, it is proved that a session has not ended.
  *
  * See proof.c for how it is guarded; core/lease.h for the lease itself.
  *
@@ -20,18 +20,18 @@ extern void proof_request_shmem(void);
 extern void proof_startup_shmem(void);
 
 /* any process */
-extern int64 lease_read_ms(void);
+extern int64 lease_read_ms(int session);
 extern void proof_wake_waiters(void);
 
 /* backends */
-extern uint32 proof_ask(void);
-extern bool proof_is_given(uint32 ticket);
+extern uint32 proof_ask(int session);
+extern bool proof_is_given(int session, uint32 ticket);
 extern void proof_prepare_wait(void);
 
 /* the worker */
-extern uint32 proof_asked(void);
-extern uint32 proof_latest(void);
-extern void lease_write(int64 until_ms, uint32 ticket);
-extern void lease_shorten(int64 until_ms);
+extern uint32 proof_asked(int session);
+extern uint32 proof_latest(int session);
+extern void lease_write(int session, int64 until_ms, uint32 ticket);
+extern void lease_shorten(int session, int64 until_ms);
 
 #endif							/* ZKLOCK_PROOF_H */

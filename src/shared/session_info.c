@@ -27,15 +27,21 @@
 
 #define ZK_TRANCHE		"zklock session"
 
-typedef struct SessionShared
+/* One session; sessions go by their numbers, from 0. */
+typedef struct SessionEntry
 {
 	ZkSessionInfo info;
 	int64		path_bytes;		/* of the session's nodes, at the most */
+} SessionEntry;
+
+typedef struct SessionShared
+{
+	SessionEntry entries[ZK_MAX_SESSIONS];
 	int64		directories;	/* lock directories made since server start */
 	char		auths[ZK_AUTHS_SIZE];	/* for the worker alone */
 } SessionShared;
 
-static SessionShared *session = NULL;
+static SessionShared *shared = NULL;
 static LWLock *session_lock = NULL;
 
 /*
@@ -60,16 +66,21 @@ session_info_startup_shmem(void)
 	bool		found;
 
 	/* in case this is a restart within the postmaster */
-	session = NULL;
+	shared = NULL;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	session = ShmemInitStruct(ZK_TRANCHE, sizeof(SessionShared), &found);
+	shared = ShmemInitStruct(ZK_TRANCHE, sizeof(SessionShared), &found);
 	if (!found)
 	{
-		memset(session, 0, sizeof(SessionShared));
-		session->info.state = ZK_SESSION_DOWN;
-		session->info.state_since = GetCurrentTimestamp();
-		session->info.timeout = zklock_session_timeout;
+		memset(shared, 0, sizeof(SessionShared));
+		for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		{
+			ZkSessionInfo *info = &shared->entries[i].info;
+
+			info->state = ZK_SESSION_DOWN;
+			info->state_since = GetCurrentTimestamp();
+			info->timeout = zklock_session_timeout;
+		}
 	}
 	session_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	LWLockRelease(AddinShmemInitLock);
@@ -77,31 +88,31 @@ session_info_startup_shmem(void)
 
 /*
  * session_read
- *		Copy the state of the ZooKeeper session.
+ *		Copy the state of the ZooKeeper session with this number.
  */
 void
-session_read(ZkSessionInfo *info)
+session_read(int session, ZkSessionInfo *info)
 {
 	LWLockAcquire(session_lock, LW_SHARED);
-	*info = session->info;
+	*info = shared->entries[session].info;
 	LWLockRelease(session_lock);
 }
 
 /*
  * session_write
- *		Publish the state of the ZooKeeper session; the worker only.
+ *		Publish the state of a ZooKeeper session; the worker only.
  */
 void
-session_write(const ZkSessionInfo *info)
+session_write(int session, const ZkSessionInfo *info)
 {
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	session->info = *info;
+	shared->entries[session].info = *info;
 	LWLockRelease(session_lock);
 }
 
 /*
  * session_read_auths, session_write_auths
- *		The credentials that the session has presented; the worker only.
+ *		The credentials that the sessions have presented; the worker only.
  *
  * They are kept for the worker after this one, apart from what views show.
  */
@@ -109,7 +120,7 @@ void
 session_read_auths(char auths[ZK_AUTHS_SIZE])
 {
 	LWLockAcquire(session_lock, LW_SHARED);
-	memcpy(auths, session->auths, ZK_AUTHS_SIZE);
+	memcpy(auths, shared->auths, ZK_AUTHS_SIZE);
 	LWLockRelease(session_lock);
 }
 
@@ -117,7 +128,7 @@ void
 session_write_auths(const char auths[ZK_AUTHS_SIZE])
 {
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	memcpy(session->auths, auths, ZK_AUTHS_SIZE);
+	memcpy(shared->auths, auths, ZK_AUTHS_SIZE);
 	LWLockRelease(session_lock);
 }
 
@@ -126,12 +137,28 @@ session_write_auths(const char auths[ZK_AUTHS_SIZE])
  *		How many of ZK_MAX_PATH_BYTES the session has in use.
  */
 int64
-path_bytes_read(void)
+path_bytes_read(int session)
 {
 	int64		bytes;
 
 	LWLockAcquire(session_lock, LW_SHARED);
-	bytes = session->path_bytes;
+	bytes = shared->entries[session].path_bytes;
+	LWLockRelease(session_lock);
+	return bytes;
+}
+
+/*
+ * path_bytes_read_all
+ *		How many bytes all sessions have in use.
+ */
+int64
+path_bytes_read_all(void)
+{
+	int64		bytes = 0;
+
+	LWLockAcquire(session_lock, LW_SHARED);
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		bytes += shared->entries[i].path_bytes;
 	LWLockRelease(session_lock);
 	return bytes;
 }
@@ -141,10 +168,10 @@ path_bytes_read(void)
  *		Publish how many of ZK_MAX_PATH_BYTES are in use; the worker only.
  */
 void
-path_bytes_write(int64 bytes)
+path_bytes_write(int session, int64 bytes)
 {
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	session->path_bytes = bytes;
+	shared->entries[session].path_bytes = bytes;
 	LWLockRelease(session_lock);
 }
 
@@ -158,7 +185,7 @@ directories_read(void)
 	int64		directories;
 
 	LWLockAcquire(session_lock, LW_SHARED);
-	directories = session->directories;
+	directories = shared->directories;
 	LWLockRelease(session_lock);
 	return directories;
 }
@@ -171,6 +198,6 @@ void
 directories_count(void)
 {
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	session->directories++;
+	shared->directories++;
 	LWLockRelease(session_lock);
 }

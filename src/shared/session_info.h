@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_info.h
- *		What the worker publishes of the ZooKeeper session.
+ *		What the worker publishes of the ZooKeeper sessions.
  *
  * See session_info.c for the locking protocol.
  *
@@ -17,13 +17,7 @@
 
 #include "core/znode.h"
 #include "datatype/timestamp.h"
-
-/*
- * The nodes of a session may have paths of so many bytes, each with
- * ZK_PATH_BYTES more: worker/quota.c tells why.
- */
-#define ZK_MAX_PATH_BYTES	(1024 * 1024)
-#define ZK_PATH_BYTES		4
+#include "shared/bounds.h"
 
 typedef enum ZkSessionState
 {
@@ -65,15 +59,16 @@ extern void session_info_request_shmem(void);
 extern void session_info_startup_shmem(void);
 
 /* any process */
-extern void session_read(ZkSessionInfo *info);
-extern int64 path_bytes_read(void);
+extern void session_read(int session, ZkSessionInfo *info);
+extern int64 path_bytes_read(int session);
+extern int64 path_bytes_read_all(void);
 extern int64 directories_read(void);
 
 /* the worker */
-extern void session_write(const ZkSessionInfo *info);
+extern void session_write(int session, const ZkSessionInfo *info);
 extern void session_read_auths(char auths[ZK_AUTHS_SIZE]);
 extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
-extern void path_bytes_write(int64 bytes);
+extern void path_bytes_write(int session, int64 bytes);
 extern void directories_count(void);
 
 #endif							/* ZKLOCK_SESSION_INFO_H */

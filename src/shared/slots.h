@@ -3,7 +3,7 @@
  * slots.h
  *		The locks of this cluster in shared memory: slots, states, locks.
  *
- * What take.c (backends) and grant.c (the worker) are built on, and the types
+ * What take.c, drop.c (backends) and grant.c (the worker) are built on, and the types
  * that both wings use.  See slots.c for the states and the locking protocol.
  *
  * Copyright (c) 2026, zklock developers
@@ -61,6 +61,7 @@ typedef struct ZkContender
 	int32		sequence;
 	uint8		uuid[ZNODE_UUID_BYTES];
 	uint8		kind;			/* ZnodeKind */
+	uint8		session;		/* number of the session that it is in */
 	bool		has_uuid;
 	bool		has_sequence;
 	bool		retain;			/* its znode says that it may be idle */
@@ -119,7 +120,7 @@ extern ZkSlotState slot_find_contender(const ZkKey *key,
 									   ZkContender *contender);
 
 /*
- * The rest is for take.c and grant.c alone.
+ * The rest is for take.c, drop.c and grant.c alone.
  */
 
 /* the partition locks */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * take.c
- *		What backends do to slots: want, take, drop.
+ *		What backends that wait do to slots: want, ask, take, yield.
  *
  * Each function takes the partition locks that it needs, as slots.c tells.
  *
@@ -16,7 +16,6 @@
 
 #include "miscadmin.h"
 #include "shared/clock.h"
-#include "shared/mail.h"
 #include "shared/proof.h"
 #include "shared/settings.h"
 #include "shared/take.h"
@@ -173,7 +172,15 @@ static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
 {
 	return turn_is_proved(&slot->turn, slot->contender.retain,
-						  lease_read_ms() * 1000, now);
+						  lease_read_ms(slot->contender.session) * 1000, now);
+}
+
+/* It is not: the backend may ask its session (proof_ask()). */
+static ZkTake
+unproved(ZkProcLock *proc)
+{
+	proc->zk_session = proc->slot->contender.session;
+	return ZK_UNPROVED;
 }
 
 /*
@@ -190,6 +197,7 @@ take(ZkProcLock *proc, int64 now)
 	slot->nwanting--;
 	slot->nholding++;
 	proc->granted = true;
+	proc->zk_session = slot->contender.session;
 	proc->since = now;
 	slot_event(slot, SLOT_TAKEN);
 }
@@ -321,9 +329,13 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 				break;
 			case ZK_SLOT_IDLE:
 				now = zk_now_us();
-				result = is_surely_ours(slot, now) ? ZK_TAKEN : ZK_UNPROVED;
-				if (result == ZK_TAKEN)
+				if (!is_surely_ours(slot, now))
+					result = unproved(proc);
+				else
+				{
 					take(proc, now);
+					result = ZK_TAKEN;
+				}
 				break;
 			case ZK_SLOT_HELD:
 				result = znode_is_shared(proc->kind) ?
@@ -425,7 +437,7 @@ take_all(ZkProcLock **procs, int n)
 
 	for (int i = 0; i < n; i++)
 		if (!is_surely_ours(procs[i]->slot, now))
-			return ZK_UNPROVED;
+			return unproved(procs[i]);
 	for (int i = 0; i < n; i++)
 		take(procs[i], now);
 	return ZK_TAKEN;
@@ -528,128 +540,6 @@ slot_yield_other_mode(const ZkProcLock *proc)
 		slot_yield(&other);
 }
 
-/* What the rules of a turn depend on. */
-static TurnInput
-turn_input(const ZkSlot *slot, int64 now)
-{
-	TurnInput	input = {0};
-
-	input.now = now;
-	input.quantum = handoff_quantum_us();
-	input.retain_time = retain_time_us();
-	input.waiting = slot->nwanting;
-	input.taker = slot_has_taker(slot);
-	input.mail_waiting = !input.taker && mail_is_waiting();
-	input.room = !input.taker && slots_have_room();
-	input.retainable = slot->contender.retain;
-	input.permit = slot->contender.kind == ZNODE_PERMIT;
-	input.readers = znode_is_shared(slot->contender.kind);
-	input.writer_behind = slot->writer_behind;
-	return input;
-}
-
-/* The last holder is gone. */
-static void
-leave_slot(ZkSlot *slot, int64 now)
-{
-	TurnInput	input = turn_input(slot, now);
-	TurnDecision decision = turn_dropped(&slot->turn, &input);
-
-	if (decision == TURN_GIVE_UP)
-	{
-		slot_event(slot, SLOT_GIVEN_UP);
-		return;
-	}
-	slot_event(slot, SLOT_HANDED);
-	if (decision == TURN_LEAVE || decision == TURN_HAND_ON_AND_ASK)
-		slot_mail(slot);
-}
-
-/*
- * slot_drop
- *		The holder gives the slot back, at the end of its transaction or of
- *		its last hold.
- *
- * The slot may be gone afterwards.  Does not throw, and does not wait for
- * more than LWLocks: to be called in transaction callbacks.  "now" is that of
- * zk_now_us().
- */
-void
-slot_drop(ZkProcLock *proc, int64 now)
-{
-	ZkSlot	   *slot = proc->slot;
-	bool		lost;
-
-	slot_lock(slot, LW_EXCLUSIVE);
-	lost = proc->lost;
-	slot_remove_proc(proc);
-	if (!lost && --slot->nholding == 0)
-		leave_slot(slot, now);
-	slot_unlock_last(slot);
-}
-
-static bool
-is_held(const ZkProcLock *proc)
-{
-	return !proc->lost && proc->slot->state == ZK_SLOT_HELD;
-}
-
-/*
- * slot_is_mine
- *		Does this backend, which took the slot, still hold it?
- *
- * Sets *token, if not NULL, to the fencing token or to 0 while the worker has
- * not got it yet.
- */
-bool
-slot_is_mine(ZkProcLock *proc, int64 *token)
-{
-	ZkSlot	   *slot = proc->slot;
-	bool		mine;
-
-	slot_lock(slot, LW_SHARED);
-	mine = is_held(proc);
-	if (token)
-		*token = slot->token;
-	slot_unlock(slot);
-	return mine;
-}
-
-/*
- * slot_begin_commit
- *		As slot_is_mine(), for the check ahead of a commit.
- *
- * If so, the backend is not canceled any more, even if the lock is lost, until
- * slot_end_commit().
- */
-bool
-slot_begin_commit(ZkProcLock *proc)
-{
-	ZkSlot	   *slot = proc->slot;
-	bool		mine;
-
-	/* shared will do: whoever reads it has the exclusive lock */
-	slot_lock(slot, LW_SHARED);
-	mine = is_held(proc);
-	proc->committing = mine;
-	slot_unlock(slot);
-	return mine;
-}
-
-/*
- * slot_end_commit
- *		The commit is over, and the backend goes on holding the slot.
- */
-void
-slot_end_commit(ZkProcLock *proc)
-{
-	ZkSlot	   *slot = proc->slot;
-
-	slot_lock(slot, LW_SHARED);
-	proc->committing = false;
-	slot_unlock(slot);
-}
-
 /*
  * slot_read_state
  *		The state of a slot that the caller wants.
@@ -681,18 +571,4 @@ slot_is_leaving(ZkSlot *slot, bool *stuck)
 	*stuck = slot->queued;
 	slot_unlock(slot);
 	return leaving;
-}
-
-/*
- * slot_set_scope
- *		Tell zk_locks whether the backend has a session-scoped hold.
- */
-void
-slot_set_scope(ZkProcLock *proc, bool session)
-{
-	ZkSlot	   *slot = proc->slot;
-
-	slot_lock(slot, LW_EXCLUSIVE);
-	proc->session = session;
-	slot_unlock(slot);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * take.h
- *		What backends do to slots: want, take, drop.
+ *		What backends that wait do to slots: want, ask, take, yield.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -36,12 +36,7 @@ extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 								  int *which, ZkRefusal *refusal);
 extern void slot_yield(const ZkKey *key);
 extern void slot_yield_other_mode(const ZkProcLock *proc);
-extern void slot_drop(ZkProcLock *proc, int64 now);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
 extern bool slot_is_leaving(ZkSlot *slot, bool *stuck);
-extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
-extern bool slot_begin_commit(ZkProcLock *proc);
-extern void slot_end_commit(ZkProcLock *proc);
-extern void slot_set_scope(ZkProcLock *proc, bool session);
 
 #endif							/* ZKLOCK_TAKE_H */

@@ -21,6 +21,8 @@ int			zklock_mutation;
 bool		zklock_stop_before_commit;
 char	   *zklock_fail_at;
 bool		zklock_stop_at_end;
+int			zklock_path_bytes;
+int			zklock_sessions;
 
 static const struct config_enum_entry mutation_options[] = {
 	{"none", ZK_MUTATION_NONE, false},
@@ -55,6 +57,22 @@ test_settings_define(void)
 							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.path_bytes",
+							"Sets how many bytes the paths of a session's znodes may have.",
+							NULL,
+							&zklock_path_bytes,
+							ZK_MAX_PATH_BYTES, 1, ZK_MAX_PATH_BYTES,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.sessions",
+							"Sets how many ZooKeeper sessions the server may have.",
+							NULL,
+							&zklock_sessions,
+							ZK_MAX_SESSIONS, 1, ZK_MAX_SESSIONS,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
 	DefineCustomStringVariable("zklock.fail_at",
 							   "Sets the point at which calls fail on purpose.",
 							   NULL,

@@ -4,7 +4,8 @@
  *		Ways to break the locks on purpose, in builds for tests only.
  *
  * zklock.mutation selects a mutation, zklock.fail_at raises an error where one
- * is rare, and the other two stop a process.  They are settings of builds with
+ * is rare, zklock.path_bytes and zklock.sessions make a few locks fill the
+ * sessions, and the other two stop a process.  They are settings of builds with
  * ZKLOCK_TEST_BUILD; other builds have neither the settings nor the code.
  *
  * Copyright (c) 2026, zklock developers
@@ -18,6 +19,7 @@
 #define ZKLOCK_TEST_BUILD_H
 
 #include "core/mutation.h"
+#include "shared/bounds.h"
 
 #ifdef ZKLOCK_TEST_BUILD
 
@@ -26,6 +28,11 @@ extern bool zklock_stop_at_end; /* the same where others' callbacks end the
 								 * transaction on other servers */
 
 extern char *zklock_fail_at;	/* the name of a ZK_FAIL_AT(), or "" */
+
+extern int	zklock_path_bytes;	/* in place of ZK_MAX_PATH_BYTES */
+extern int	zklock_sessions;	/* in place of ZK_MAX_SESSIONS */
+#define ZK_PATH_BYTES_BOUND		zklock_path_bytes
+#define ZK_SESSIONS_BOUND		zklock_sessions
 
 extern void test_settings_define(void);
 
@@ -40,6 +47,8 @@ extern void test_settings_define(void);
 
 #else
 
+#define ZK_PATH_BYTES_BOUND		ZK_MAX_PATH_BYTES
+#define ZK_SESSIONS_BOUND		ZK_MAX_SESSIONS
 #define ZK_FAIL_AT(point)		((void) 0)
 #define test_settings_define()	((void) 0)
 

@@ -7,7 +7,8 @@
  * is room for one to each box of shared/questions.c.  What the server answers
  * goes in, operations come out, and in the end a ZkAnswer for the backend.  An
  * answer begins with a search, so that it sees what was done anywhere before
- * the question was asked.  The states:
+ * the question was asked.  (A lock that is being given up in another session
+ * than the first, which has the answers, may still be seen.)  The states:
  *
  *	IDLE		collected -> WAITING
  *	WAITING		begin -> LISTING: search the lock directory
@@ -32,7 +33,7 @@
  *				no backend waits when the lists are in -> IDLE
  *				another question is collected from this box -> WAITING
  *
- * Each beginning gives the answer another owner id, so that what the server
+ * All operations of answers go to the first session.  Each beginning gives the answer another owner id, so that what the server
  * answers to operations of before is no longer its own.  No more than MAX_OPEN
  * operations are out at a time: those of contenders go in the same flights,
  * and must not wait for all of a long queue to be read.
@@ -55,6 +56,7 @@
 #include "utils/memutils.h"
 #include "worker/answers.h"
 #include "worker/session.h"
+#include "worker/status.h"
 
 /* How many operations of one answer may be out at a time. */
 #define MAX_OPEN		256
@@ -88,7 +90,7 @@ typedef struct AnswerEntry
 	const char *node;
 	ZnodeContender contender;
 	bool		gone;
-	bool		ours;			/* our session's */
+	bool		ours;			/* one of our sessions' */
 	int64		session_id;
 	int64		ctime;
 	int			data_len;		/* -1: none */
@@ -130,7 +132,7 @@ send_op(Answer *answer, RecipeOpKind kind, AnswerPlace place, const char *node,
 	}
 	if (kind == RECIPE_OP_SET)
 		op.data = NOTE_REVOCATION_DATA;
-	session_submit(answer->owner, directory, &op, 0);
+	session_submit(0, answer->owner, directory, &op, 0);
 	answer->open++;
 }
 
@@ -456,7 +458,7 @@ on_read(Answer *answer, const RecipeInput *in)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			entry->ours = in->ours;
+			entry->ours = in->ours || status_is_ours(in->ephemeral_owner);
 			entry->session_id = in->ephemeral_owner;
 			entry->ctime = in->ctime;
 			entry->gone = !recipe_is_ephemeral(in);

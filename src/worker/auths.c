@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * auths.c
- *		The credentials that the session presents.
+ *		The credentials that the sessions present.
  *
  * The directories of our contenders, and with zklock.acl = creator the
  * contenders too, belong to whoever made them: with other credentials we
- * could not even delete them.  So a session goes on presenting those that it
- * has begun with, together with the new ones, while it has contenders.  When
- * it has none, the next worker resumes it with the new ones only: credentials
- * are of a connection, and cannot be taken back from one.
+ * could not even delete them.  So the sessions go on presenting those that
+ * they have begun with, together with the new ones, while there are
+ * contenders.  When there are none, the next worker resumes them with the new
+ * ones only: credentials are of a connection, and cannot be taken back from
+ * one.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,7 +25,7 @@
 #include "worker/auths.h"
 #include "worker/status.h"
 
-/* What the session has presented, in the form of session_write_auths(). */
+/* What the sessions have presented, in the form of session_write_auths(). */
 static char auths[ZK_AUTHS_SIZE];
 
 static char *
@@ -56,8 +57,8 @@ auths_attach(void)
 
 /*
  * auths_collect
- *		The session is to present zklock.auth, and nothing else if there is
- *		no session or it needs no others, since it has no contenders.
+ *		A session is to present zklock.auth, and nothing else if there is
+ *		no session or no others are needed, since there are no contenders.
  *
  * Returns all that it is to present, one string after the other, with an
  * empty one behind the last.
@@ -68,7 +69,7 @@ auths_collect(bool needed)
 	size_t		need = strlen(zklock_auth) + 1;
 	char	   *end = auths;
 
-	if (status()->client_id == 0 || !needed)
+	if (!status_is_alive() || !needed)
 		memset(auths, 0, sizeof(auths));
 	if (zklock_auth[0] != '\0' && find_auth(zklock_auth) == NULL)
 	{
@@ -89,12 +90,12 @@ auths_collect(bool needed)
 
 /*
  * auths_are_old
- *		Does the session present credentials that are zklock.auth no more?
+ *		Do the sessions present credentials that are zklock.auth no more?
  */
 bool
 auths_are_old(void)
 {
-	if (status()->client_id == 0)
+	if (!status_is_alive())
 		return false;
 	for (const char *auth = auths; auth[0] != '\0'; auth += strlen(auth) + 1)
 		if (strcmp(auth, zklock_auth) != 0)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * auths.h
- *		The credentials that the session presents.
+ *		The credentials that the sessions present.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -151,14 +151,14 @@ checks_run(void)
 
 /*
  * checks_watch_queues
- *		The connection is lost, or is back.
+ *		The connection of a session is lost, or is back.
  *
  * Without one we do not hear who queues behind our contenders.  When there is
  * one again, we watch the queues again of those contenders that are to hear
  * of it.
  */
 void
-checks_watch_queues(bool connected)
+checks_watch_queues(int session, bool connected)
 {
 	int			n;
 	Contender **list = contenders_list(&n);
@@ -167,7 +167,8 @@ checks_watch_queues(bool connected)
 	{
 		Contender  *contender = list[i];
 
-		if (!contender_watches_queue(contender))
+		if (contender->session != session ||
+			!contender_watches_queue(contender))
 			continue;
 		if (connected)
 			step_queue_behind(contender, RECIPE_WATCH_QUEUE);

@@ -14,6 +14,6 @@
 #define ZKLOCK_CHECKS_H
 
 extern void checks_run(void);
-extern void checks_watch_queues(bool connected);
+extern void checks_watch_queues(int session, bool connected);
 
 #endif							/* ZKLOCK_CHECKS_H */

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * connection.c
- *		The worker's connection to ZooKeeper, and the lease of its session.
+ *		The worker's connections to ZooKeeper, and the leases of its sessions.
  *
- * Opens the session, or resumes it, waits between attempts, and has another
+ * Opens a session, or resumes it, waits between attempts, and has another
  * worker try if it cannot get through.  session.c has the session itself.
  *
  * Copyright (c) 2026, zklock developers
@@ -30,8 +30,8 @@
 #include "worker/lives.h"
 #include "worker/session.h"
 #include "worker/session_file.h"
+#include "worker/sessions.h"
 #include "worker/status.h"
-#include "worker/wake.h"
 
 /* How long to wait before trying to open a session again. */
 #define REOPEN_DELAY_MS		1000
@@ -54,40 +54,43 @@ static struct
 {
 	int64		reopen_at_ms;	/* before which not to open it */
 	int64		unconnected_since_ms;	/* 0: connected, or not trying */
-}			connection;
+}			connections[ZK_MAX_SESSIONS];
 
 /*
  * With a setting that is wrong there is no session; a new worker comes when it
  * has been corrected.
  */
 static bool
-settings_are_wrong(void)
+settings_are_wrong(int session)
 {
 	ZkWrongSetting wrong;
 
 	if (!zk_wrong_setting(false, &wrong))
 		return false;
-	(void) status_set_error(zk_describe_wrong_setting(&wrong));
-	status_publish(ZK_SESSION_DOWN);
-	connection.reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
+	(void) status_set_error(session, zk_describe_wrong_setting(&wrong));
+	status_publish(session, ZK_SESSION_DOWN);
+	connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
 	return true;
 }
 
 /* Which session to resume, if any, and what is known of it. */
 static void
-resume_options(SessionOptions *options)
+resume_options(int session, SessionOptions *options)
 {
+	const ZkSessionInfo *info = status(session);
+
 	options->client_id = lives_old_session(options->passwd);
-	if (options->client_id != 0 || status()->client_id == 0)
+	if (options->client_id != 0 || info->client_id == 0)
 		return;
 
 	/* a shorter timeout counts from when the server hears of it */
-	if (options->timeout < status()->timeout)
-		lease_shorten(zk_now_ms() + options->timeout - options->timeout / 20);
-	options->client_id = status()->client_id;
-	memcpy(options->passwd, status()->passwd, sizeof(options->passwd));
-	options->lease_until = lease_read_ms();
-	options->first_timeout = status()->first_timeout;
+	if (options->timeout < info->timeout)
+		lease_shorten(session, zk_now_ms() + options->timeout -
+					  options->timeout / 20);
+	options->client_id = info->client_id;
+	memcpy(options->passwd, info->passwd, sizeof(options->passwd));
+	options->lease_until = lease_read_ms(session);
+	options->first_timeout = info->first_timeout;
 }
 
 /*
@@ -99,26 +102,28 @@ resume_options(SessionOptions *options)
  * library has to say, and calls connection_note_failure(errno).
  */
 bool
-connection_open(void)
+connection_open(int session)
 {
 	SessionOptions options;
 
-	if (session_is_open() || zk_now_ms() < connection.reopen_at_ms ||
-		settings_are_wrong())
+	if (session_is_open(session) ||
+		zk_now_ms() < connections[session].reopen_at_ms ||
+		(session > 0 && lives_has_old_session()) ||
+		settings_are_wrong(session))
 		return true;
 
 	memset(&options, 0, sizeof(options));
 	options.servers = psprintf("%.*s%s", (int) strcspn(zklock_servers, "/"),
-							   zklock_servers, status_settle_chroot());
+							   zklock_servers, status_settle_chroot(session));
 	options.timeout = zklock_session_timeout;
 	options.auths = auths_collect(contenders_count() > 0);
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
-	options.ticket = proof_latest();
-	resume_options(&options);
-	if (!session_open(&options))
+	options.ticket = proof_latest(session);
+	resume_options(session, &options);
+	if (!session_open(session, &options))
 		return false;
-	connection.unconnected_since_ms = zk_now_ms();
-	status_publish(ZK_SESSION_CONNECTING);
+	connections[session].unconnected_since_ms = zk_now_ms();
+	status_publish(session, ZK_SESSION_CONNECTING);
 	return true;
 }
 
@@ -128,14 +133,27 @@ connection_open(void)
  *		while.
  */
 void
-connection_note_failure(int error)
+connection_note_failure(int session, int error)
 {
 	/* the library has told more, if it knew more */
-	if (status()->last_error[0] == '\0')
-		(void) status_set_error(psprintf("could not begin to connect: %s",
+	if (status(session)->last_error[0] == '\0')
+		(void) status_set_error(session,
+								psprintf("could not begin to connect: %s",
 										 strerror(error)));
-	status_publish(ZK_SESSION_DOWN);
-	connection.reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
+	status_publish(session, ZK_SESSION_DOWN);
+	connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
+}
+
+/* A session begins: note it for after a crash, beside the others. */
+static void
+write_file(int session, const SessionIdentity *identity)
+{
+	SessionKey	keys[ZK_MAX_SESSIONS];
+	int			n = status_list_others(session, keys);
+
+	keys[n].client_id = identity->client_id;
+	memcpy(keys[n].passwd, identity->passwd, sizeof(keys[n].passwd));
+	session_file_write(keys, n + 1);
 }
 
 /*
@@ -143,17 +161,17 @@ connection_note_failure(int error)
  *		The session is connected: a new one, or again.
  */
 void
-connection_set_up(void)
+connection_set_up(int session)
 {
 	SessionIdentity identity;
 
-	session_identity(&identity);
-	if (status()->client_id != identity.client_id)
-		session_file_write(identity.client_id, identity.passwd);
+	session_identity(session, &identity);
+	if (status(session)->client_id != identity.client_id)
+		write_file(session, &identity);
 	else
-		checks_watch_queues(true);
-	connection.unconnected_since_ms = 0;
-	status_set_up(&identity);
+		checks_watch_queues(session, true);
+	connections[session].unconnected_since_ms = 0;
+	status_set_up(session, &identity);
 	ereport(LOG,
 			(errmsg("connected to ZooKeeper at %s, session 0x%llx, timeout %d ms",
 					identity.address, (unsigned long long) identity.client_id,
@@ -166,14 +184,14 @@ connection_set_up(void)
  *		answers on none.
  */
 void
-connection_set_suspended(void)
+connection_set_suspended(int session)
 {
-	if (connection.unconnected_since_ms == 0)
-		connection.unconnected_since_ms = zk_now_ms();
-	checks_watch_queues(false);
-	status_set_suspended();
+	if (connections[session].unconnected_since_ms == 0)
+		connections[session].unconnected_since_ms = zk_now_ms();
+	checks_watch_queues(session, false);
+	status_set_suspended(session);
 	ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
-	if (session_is_stuck() && !lives_is_last_worker())
+	if (session_is_stuck(session) && !lives_is_last_worker())
 	{
 		ereport(LOG,
 				(errmsg("restarting the zklock worker, since ZooKeeper answers on no connection")));
@@ -188,16 +206,16 @@ connection_set_suspended(void)
  * The session lives on: the next worker tries to resume it.
  */
 void
-connection_set_refused(void)
+connection_set_refused(int session)
 {
 	auths_forget_refused();
 	ereport(LOG,
 			(errmsg("ZooKeeper refused the credentials of \"zklock.auth\"")));
 	if (!lives_is_last_worker())
 		proc_exit(1);
-	session_close();
-	status_publish(ZK_SESSION_SUSPENDED);
-	connection.reopen_at_ms = PG_INT64_MAX;
+	session_close(session);
+	status_publish(session, ZK_SESSION_SUSPENDED);
+	connections[session].reopen_at_ms = PG_INT64_MAX;
 }
 
 /*
@@ -242,9 +260,12 @@ logged_of_late(const char *line)
 /*
  * connection_message
  *		A line of the library's log.
+ *
+ * The library does not tell of which session it speaks: it may be any that is
+ * not connected, and else that which was opened last.
  */
 void
-connection_message(const char *message)
+connection_message(int session, const char *message)
 {
 	char	   *line = strchr(message, '@');
 
@@ -253,8 +274,10 @@ connection_message(const char *message)
 	line = pstrdup(line ? line + 2 : message);
 	line[strcspn(line, "\r\n")] = '\0';
 
-	if (status_set_error(line))
-		status_publish(status()->state);
+	for (int i = 0; i < sessions_end(); i++)
+		if ((i == session || status(i)->state != ZK_SESSION_CONNECTED) &&
+			sessions_has(i) && status_set_error(i, line))
+			status_publish(i, status(i)->state);
 	ereport(logged_of_late(line) ? DEBUG1 : LOG,
 			(errmsg("ZooKeeper client: %s", line)));
 }
@@ -263,44 +286,47 @@ connection_message(const char *message)
  * connection_keep_lease
  *		Publish how long the session can be relied on, and see that it
  *		stays so while there is anything to lose.
+ *
+ * Returns when to come back, as of zk_now_ms(), or 0.
  */
-void
-connection_keep_lease(void)
+int64
+connection_keep_lease(int session)
 {
 	uint32		ticket;
-	int64		until = session_lease(&ticket);
+	int64		until = session_lease(session, &ticket);
 
-	if (until != lease_read_ms() || ticket != proof_latest())
-		lease_write(until, ticket);
-	wake_set(WAKE_LEASE,
-			 session_keep_lease(proof_asked(), contenders_count() > 0));
+	if (until != lease_read_ms(session) || ticket != proof_latest(session))
+		lease_write(session, until, ticket);
+	return session_keep_lease(session, proof_asked(session),
+							  contenders_count_of(session) > 0);
 }
 
 /*
  * connection_check
  *		Have a new worker try, if this one has been without a connection
- *		for long; else have the loop come back in time.
+ *		for long.
+ *
+ * Returns when to come back, as of zk_now_ms(), or 0.
  */
-void
-connection_check(void)
+int64
+connection_check(int session)
 {
-	int64		limit_ms = (int64) status()->timeout * MAX_UNCONNECTED_TIMEOUTS;
+	int64		since_ms = connections[session].unconnected_since_ms;
+	int64		limit_ms =
+		(int64) status(session)->timeout * MAX_UNCONNECTED_TIMEOUTS;
 
 	limit_ms = Max(limit_ms, MIN_UNCONNECTED_MS);
-	if (!session_is_open())
-		wake_set(WAKE_CONNECTION, Max(connection.reopen_at_ms, 1));
-	else if (connection.unconnected_since_ms == 0)
-		wake_set(WAKE_CONNECTION, 0);
-	else if (zk_now_ms() < connection.unconnected_since_ms + limit_ms)
-		wake_set(WAKE_CONNECTION, connection.unconnected_since_ms + limit_ms);
-	else if (lives_is_last_worker())
-		wake_set(WAKE_CONNECTION, 0);
-	else
-	{
-		ereport(LOG,
-				(errmsg("restarting the zklock worker, since ZooKeeper could not be reached for %lld ms",
-						(long long) (zk_now_ms() -
-									 connection.unconnected_since_ms))));
-		proc_exit(1);
-	}
+	if (!session_is_open(session))
+		return session > 0 && lives_has_old_session() ? 0 :
+			Max(connections[session].reopen_at_ms, 1);
+	if (since_ms == 0)
+		return 0;
+	if (zk_now_ms() < since_ms + limit_ms)
+		return since_ms + limit_ms;
+	if (lives_is_last_worker())
+		return 0;
+	ereport(LOG,
+			(errmsg("restarting the zklock worker, since ZooKeeper could not be reached for %lld ms",
+					(long long) (zk_now_ms() - since_ms))));
+	proc_exit(1);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * connection.h
- *		The worker's connection to ZooKeeper, and the lease of its session.
+ *		The worker's connections to ZooKeeper, and the leases of its sessions.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -13,13 +13,13 @@
 #ifndef ZKLOCK_CONNECTION_H
 #define ZKLOCK_CONNECTION_H
 
-extern bool connection_open(void);
-extern void connection_note_failure(int error);
-extern void connection_set_up(void);
-extern void connection_set_suspended(void);
-extern void connection_set_refused(void);
-extern void connection_message(const char *message);
-extern void connection_keep_lease(void);
-extern void connection_check(void);
+extern bool connection_open(int session);
+extern void connection_note_failure(int session, int error);
+extern void connection_set_up(int session);
+extern void connection_set_suspended(int session);
+extern void connection_set_refused(int session);
+extern void connection_message(int session, const char *message);
+extern int64 connection_keep_lease(int session);
+extern int64 connection_check(int session);
 
 #endif							/* ZKLOCK_CONNECTION_H */

@@ -6,7 +6,7 @@
  * There is one for each slot that is wanted or owned: its recipe or
  * semaphore, and what the worker knows of it.  This room keeps them: by slot,
  * by the ids of their operations, by UUID, by when to look after them, and
- * those that wait for room in the session.  steps.c has what they do.
+ * those that wait for room in the sessions.  steps.c has what they do.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -42,13 +42,14 @@ typedef struct ContenderUuid
 	uint8		uuid[ZNODE_UUID_BYTES]; /* hash key, must be first */
 } ContenderUuid;
 
-/* Those of one session. */
+/* Those of all sessions. */
 static struct
 {
 	HTAB	   *by_slot;		/* of Contenders */
 	HTAB	   *by_id;			/* of ContenderIds */
 	HTAB	   *uuids;			/* of ContenderUuids */
 	uint32		last_id;
+	int			counts[ZK_MAX_SESSIONS];	/* how many are in each session */
 	dlist_head	parked;			/* those that wait for room, in order */
 	pairingheap *checks;		/* those with a time to be looked after, the
 								 * earliest first */
@@ -103,6 +104,16 @@ int
 contenders_count(void)
 {
 	return hash_get_num_entries(contenders.by_slot);
+}
+
+/*
+ * contenders_count_of
+ *		How many contenders are in this session.
+ */
+int
+contenders_count_of(int session)
+{
+	return contenders.counts[session];
 }
 
 /*
@@ -200,6 +211,7 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 		return contender;
 
 	key_path(&slot->key, contender->directory);
+	contender->session = NO_SESSION;
 	contender->id = new_id(contender);
 	contender->lock_id = 0;
 	contender->has_uuid = false;
@@ -222,6 +234,21 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	else
 		recipe_init(&contender->recipe);
 	return contender;
+}
+
+/*
+ * contender_set_session
+ *		The contender is in this session from now on, or in none; it has
+ *		nothing in ZooKeeper yet, or any more, as far as we know.
+ */
+void
+contender_set_session(Contender *contender, int session)
+{
+	if (contender->session != NO_SESSION)
+		contenders.counts[contender->session]--;
+	contender->session = session;
+	if (session != NO_SESSION)
+		contenders.counts[session]++;
 }
 
 static void
@@ -276,7 +303,10 @@ contender_drop(Contender *contender)
 {
 	forget_uuid(contender);
 	unschedule_check(contender);
-	quota_change(-contender->bytes, -contender->leaving);
+	if (contender->session != NO_SESSION)
+		quota_change(contender->session, -contender->bytes,
+					 -contender->leaving);
+	contender_set_session(contender, NO_SESSION);
 	if (contender->parked)
 		dlist_delete(&contender->parked_node);
 	if (contender->is_permit)
@@ -370,7 +400,9 @@ contender_count_bytes(Contender *contender)
 			recipe_is_leaving(&semaphore->lock))
 			leaving += contender->place_bytes;
 	}
-	quota_change(bytes - contender->bytes, leaving - contender->leaving);
+	if (contender->session != NO_SESSION)
+		quota_change(contender->session, bytes - contender->bytes,
+					 leaving - contender->leaving);
 	contender->bytes = bytes;
 	contender->leaving = leaving;
 }
@@ -392,6 +424,7 @@ contender_bytes_wanted(const Contender *contender)
 void
 contender_park(Contender *contender, uint32 group)
 {
+	contender_set_session(contender, NO_SESSION);
 	contender->parked = true;
 	contender->group = group;
 	dlist_push_tail(&contenders.parked, &contender->parked_node);

@@ -19,6 +19,7 @@
 #include "lib/ilist.h"
 #include "lib/pairingheap.h"
 #include "shared/slots.h"
+#include "worker/sessions.h"
 
 /* Owner of operations whose answers nobody waits for. */
 #define NOBODY				0
@@ -27,6 +28,8 @@
 typedef struct Contender
 {
 	ZkSlot	   *slot;			/* hash key, must be first */
+	int			session;		/* number of that which it is in, from when it
+								 * begins until it is gone; or NO_SESSION */
 	uint32		id;				/* owner of its operations */
 	uint32		lock_id;		/* the same, of those for a semaphore's lock */
 	int64		owner_since_ms; /* zk_now_ms(); 0: not the owner */
@@ -56,10 +59,12 @@ typedef struct Contender
 
 extern void contenders_init(void);
 extern int	contenders_count(void);
+extern int	contenders_count_of(int session);
 extern Contender **contenders_list(int *n);
 extern Contender *contender_find(ZkSlot *slot);
 extern Contender *contender_find_owner(uint32 id, bool *for_lock);
 extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
+extern void contender_set_session(Contender *contender, int session);
 extern void contender_drop(Contender *contender);
 extern void contender_note_uuid(Contender *contender, const uint8 *uuid);
 extern bool contender_has_uuid(const uint8 *uuid);

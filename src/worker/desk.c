@@ -3,8 +3,8 @@
  * desk.c
  *		The mail of the slots: contenders are begun, parked and released.
  *
- * What does not fit in the session (quota.c) is refused with an error, but
- * ahead of that it is parked until room is made by what is being given up
+ * A contender goes into the first session with room (sessions.c).  What fits
+ * in none is refused with an error, but ahead of that it is parked until room is made by what is being given up
  * already, or is only retained.  What is parked is begun in its order, a
  * group whole.
  *
@@ -25,6 +25,7 @@
 #include "worker/contender.h"
 #include "worker/desk.h"
 #include "worker/quota.h"
+#include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
 
@@ -41,15 +42,17 @@ static void
 begin(ZkSlot *slot, const ZkContender *wanted)
 {
 	Contender  *contender;
+	int			session = NO_SESSION;
 
 	if (status_is_ending())
 		return;					/* desk_begin_wanted() does, in the next one */
 	contender = contender_make(slot, wanted->kind);
 	if (contender_is_begun(contender) || contender->parked)
 		return;
-	if (contender_first_parked() == NULL &&
-		quota_fits(contender_bytes_wanted(contender)))
-		step_start(contender, wanted);
+	if (contender_first_parked() == NULL)
+		session = sessions_choose(contender_bytes_wanted(contender));
+	if (session != NO_SESSION)
+		step_start(contender, session, wanted);
 	else
 		contender_park(contender, wanted->group);
 }
@@ -96,11 +99,11 @@ submit_group_part(List *members, int first, int last, RecipeOpKind kind)
 }
 
 /*
- * Begin the members first to last (not included), of one group, for which
- * there is room: the directories first, then all the contenders in one step.
+ * Begin the members first to last (not included), of one group, in a session
+ * that has room for all: the directories first, then all the contenders in one step.
  */
 static void
-start_group(List *members, int first, int last)
+start_group(List *members, int first, int last, int session)
 {
 	for (int i = first; i < last; i++)
 	{
@@ -109,7 +112,8 @@ start_group(List *members, int first, int last)
 
 		member->out.nops = 0;
 		if (!contender_is_begun(contender))
-			step_start_together(contender, &member->wanted, &member->out);
+			step_start_together(contender, session, &member->wanted,
+								&member->out);
 	}
 	submit_group_part(members, first, last, RECIPE_OP_MKDIRS);
 	submit_group_part(members, first, last, RECIPE_OP_CREATE);
@@ -145,6 +149,7 @@ static void
 begin_group(List *members, int first, int last)
 {
 	int64		bytes = 0;
+	int			session = NO_SESSION;
 
 	for (int i = first; i < last; i++)
 	{
@@ -157,8 +162,10 @@ begin_group(List *members, int first, int last)
 		if (!contender_is_begun(contender))
 			bytes += contender_bytes_wanted(contender);
 	}
-	if (contender_first_parked() == NULL && quota_fits(bytes))
-		start_group(members, first, last);
+	if (contender_first_parked() == NULL)
+		session = sessions_choose(bytes);
+	if (session != NO_SESSION)
+		start_group(members, first, last, session);
 	else
 		for (int i = first; i < last; i++)
 		{
@@ -304,9 +311,11 @@ desk_begin_wanted(void)
 	pfree(list);
 }
 
-/* Make room for so many bytes by giving up what is only retained. */
+/*
+ * Make room for so many bytes in a session by giving up what is only retained.
+ */
 static void
-give_up_retained(int64 bytes)
+give_up_retained(int session, int64 bytes)
 {
 	int			n;
 	Contender **list = contenders_list(&n);
@@ -315,7 +324,8 @@ give_up_retained(int64 bytes)
 	{
 		Contender  *contender = list[i];
 
-		if (!contender_is_retained(contender) ||
+		if (contender->session != session ||
+			!contender_is_retained(contender) ||
 			!slot_give_up_idle(contender->slot))
 			continue;
 		bytes -= contender->bytes;
@@ -351,9 +361,31 @@ unpark_first(void)
 	return members;
 }
 
-/* Begin members of one group, or a single one, for which there is room. */
+/*
+ * Will some session have room for so many bytes when all is gone that is being
+ * given up?  What is only retained is given up for that.
+ */
+static bool
+will_have_room(int64 bytes)
+{
+	for (int i = 0; i < sessions_end(); i++)
+		if (quota_will_fit(i, bytes))
+			return true;
+	for (int i = 0; i < sessions_end(); i++)
+	{
+		give_up_retained(i, quota_excess(i, bytes));
+		if (quota_will_fit(i, bytes))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Begin members of one group, or a single one, in a session that has room for
+ * all.
+ */
 static void
-start_members(List *members)
+start_members(List *members, int session)
 {
 	GroupMember *first = linitial(members);
 	ListCell   *cell;
@@ -365,9 +397,9 @@ start_members(List *members)
 		(void) contender_make(member->slot, member->wanted.kind);
 	}
 	if (first->wanted.group != 0)
-		start_group(members, 0, list_length(members));
+		start_group(members, 0, list_length(members), session);
 	else
-		step_start(contender_of(first), &first->wanted);
+		step_start(contender_of(first), session, &first->wanted);
 }
 
 /*
@@ -382,19 +414,17 @@ desk_begin_parked(void)
 	while (contender_first_parked() != NULL)
 	{
 		int64		bytes = contender_bytes_of_first();
-		bool		room = quota_fits(bytes);
+		int			session = sessions_choose(bytes);
 		List	   *members;
 
-		if (!room && !quota_will_fit(bytes))
-			give_up_retained(quota_excess(bytes));
-		if (!room && quota_will_fit(bytes))
-			return;				/* there will be, in a moment */
+		if (session == NO_SESSION && will_have_room(bytes))
+			return;				/* in a moment */
 		members = unpark_first();
 		if (members == NIL)
 			continue;
-		if (!room)
+		if (session == NO_SESSION)
 			refuse_group(members);
 		else if (!status_is_ending())
-			start_members(members);
+			start_members(members, session);
 	}
 }

@@ -139,7 +139,7 @@ send(const Directory *directory, RecipeOpKind kind)
 {
 	RecipeOp	op = {.kind = kind,.serial = directory->succession.serial};
 
-	session_submit(SESSION_BRIEF_OWNER, directory->path, &op, 0);
+	session_submit(0, SESSION_BRIEF_OWNER, directory->path, &op, 0);
 }
 
 /* The watch of the directory is none any more, or is not to be one. */

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * lives.c
- *		How the worker begins, goes on and ends, and the session with it.
+ *		How the worker begins, goes on and ends, and the sessions with it.
  *
  * The worker may end at any time and lose nothing.  What the next one needs
- * is in shared memory: the session's id and password, and for each slot its
- * state and contender.  A worker that ends alone therefore leaves the session
- * open, and the next one resumes it.  The session is closed only when the
- * server shuts down or zklock.servers has a new chroot, and then only after
- * the last backend has dropped its locks.
+ * is in shared memory: each session's id and password, and for each slot its
+ * state and contender.  A worker that ends alone therefore leaves the sessions
+ * open, and the next one resumes them.  They are closed only when the server
+ * shuts down or zklock.servers has a new chroot, and then only after the last
+ * backend has dropped its locks; but one other than the first is closed when
+ * it has been empty for a while.
  *
  * If all of the server has crashed, shared memory is gone.  The first worker
- * finds the session of before that in a file (session_file.c), attaches to
- * it, closes it, and only then begins one of its own.
+ * finds the sessions of before that in a file (session_file.c), attaches to
+ * one after the other and closes it, and only then begins one of its own.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -26,6 +27,7 @@
 #include "postmaster/interrupt.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
+#include "shared/proof.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
@@ -41,6 +43,7 @@
 #include "worker/quota.h"
 #include "worker/session.h"
 #include "worker/session_file.h"
+#include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
 #include "worker/wake.h"
@@ -58,12 +61,17 @@
 #define CLOSE_PATH_BYTES	(64 * 1024)
 #define CLOSE_DELAY_MS		2000
 
+/* A session other than the first is closed when it was empty for so long. */
+#define EMPTY_DELAY_MS		10000
+
 static struct
 {
-	int64		old_session;	/* of before a crash, to be closed; 0: none */
-	char		old_passwd[ZK_PASSWD_SIZE];
-	int64		close_at_ms;	/* zk_now_ms() at which to close the session,
-								 * whatever it has; 0: it is not to be */
+	SessionKey	old[ZK_MAX_SESSIONS];	/* of before a crash, to be closed, the
+										 * last of these next */
+	int			nold;
+	int64		close_at_ms;	/* zk_now_ms() at which to close the sessions,
+								 * whatever they have; 0: they are not to be */
+	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is not */
 }			lives;
 
 /*
@@ -89,20 +97,22 @@ take_over(void)
 	desk_begin_wanted();
 }
 
-/* Forget all contenders, whose session is over, and tell the slots. */
+/* Forget all contenders of a session that is over, and tell the slots. */
 static void
-forget_contenders(void)
+forget_contenders(int session)
 {
 	int			n;
 	Contender **list = contenders_list(&n);
 
 	for (int i = 0; i < n; i++)
-		step_expire(list[i]);
-	quota_forget_left();
+		if (list[i]->session == session)
+			step_expire(list[i]);
+	pfree(list);
+	quota_forget_left(session);
 }
 
 /*
- * The session is to end when nothing is held: no lock is to go on from backend
+ * The sessions are to end when nothing is held: no lock is to go on from backend
  * to backend for long, or be retained, until then.
  */
 static void
@@ -116,19 +126,29 @@ begin_drain(void)
 	pfree(list);
 }
 
+/* Has a session that we can reach more nodes than it may be closed with? */
+static bool
+is_one_full(void)
+{
+	for (int i = 0; i < sessions_end(); i++)
+		if (status(i)->state == ZK_SESSION_CONNECTED &&
+			quota_held(i) > CLOSE_PATH_BYTES)
+			return true;
+	return false;
+}
+
 /*
- * May the session be closed now that nothing is held, or does that have to wait
- * until its nodes have been deleted?  For these a batch after the other is
+ * May the sessions be closed now that nothing is held, or does that have to
+ * wait until their nodes have been deleted?  For these a batch after the other is
  * cheaper for ZooKeeper than all at once.  But this must not take long, and
  * whoever cannot be reached is not waited for.
  */
 static bool
-may_close_session(void)
+may_close_sessions(void)
 {
 	int64		now_ms = zk_now_ms();
 
-	if (status()->state != ZK_SESSION_CONNECTED ||
-		quota_held() <= CLOSE_PATH_BYTES)
+	if (!is_one_full())
 		return true;
 	if (lives.close_at_ms == 0)
 	{
@@ -175,11 +195,15 @@ server_is_stopping(void)
 void
 lives_attach(void)
 {
-	if (status()->client_id == 0 &&
-		session_file_read(&lives.old_session, lives.old_passwd))
+	if (!status_is_alive())
+		lives.nold = session_file_read(lives.old);
+	for (int i = 0; i < lives.nold; i++)
 		ereport(LOG,
 				(errmsg("ending ZooKeeper session 0x%llx of before the crash",
-						(unsigned long long) lives.old_session)));
+						(unsigned long long) lives.old[i].client_id)));
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (status(i)->client_id != 0)
+			sessions_add(i);
 	take_over();
 	if (auths_are_old())
 		begin_drain();
@@ -187,20 +211,33 @@ lives_attach(void)
 
 /*
  * lives_old_session
- *		The session of before a crash, which is to be closed, and its
+ *		A session of before a crash, which is to be closed, and its
  *		password; or 0.
+ *
+ * The first session attaches to it, and all others wait.
  */
 int64
 lives_old_session(char passwd[ZK_PASSWD_SIZE])
 {
-	memcpy(passwd, lives.old_passwd, ZK_PASSWD_SIZE);
-	return lives.old_session;
+	if (lives.nold == 0)
+		return 0;
+	memcpy(passwd, lives.old[lives.nold - 1].passwd, ZK_PASSWD_SIZE);
+	return lives.old[lives.nold - 1].client_id;
+}
+
+/*
+ * lives_has_old_session
+ *		Is there a session of before a crash, to be closed ahead of all else?
+ */
+bool
+lives_has_old_session(void)
+{
+	return lives.nold > 0;
 }
 
 /*
  * lives_end_old_session
- *		We are attached to the session of before the crash, or it has
- *		expired.
+ *		We are attached to a session of before the crash, or it has expired.
  *
  * If it is to be closed, we come back until ZooKeeper says that it is gone:
  * the request may get lost with the connection.
@@ -211,59 +248,120 @@ lives_old_session(char passwd[ZK_PASSWD_SIZE])
 void
 lives_end_old_session(bool expired)
 {
-	forget_contenders();
-	session_close();
+	forget_contenders(0);
+	session_close(0);
 	if (expired)
 	{
 		ereport(LOG,
 				(errmsg("ZooKeeper session 0x%llx of before the crash has ended",
-						(unsigned long long) lives.old_session)));
-		session_file_remove();
-		lives.old_session = 0;
+						(unsigned long long) lives.old[lives.nold - 1].client_id)));
+		if (--lives.nold == 0)
+			session_file_remove();
 	}
 	directories_forget();
 	take_over();
 	answers_restart();
 }
 
+/* A session is over, or we end it; its number may be needed again. */
+static void
+end_session(int session, const char *why)
+{
+	SessionKey	others[ZK_MAX_SESSIONS];
+	int			nothers = status_list_others(session, others);
+
+	if (status(session)->client_id != 0)
+		ereport(LOG,
+				(errmsg("ZooKeeper session 0x%llx has ended",
+						(unsigned long long) status(session)->client_id),
+				 errdetail_internal("%s", why)));
+	forget_contenders(session);
+	session_close(session);
+	if (lives.nold == 0)
+		session_file_write(others, nothers);
+	directories_forget();
+	status_set_ended(session, session == 0);
+	if (session > 0)
+	{
+		sessions_remove(session);
+		lease_write(session, 0, proof_latest(session));
+		quota_publish(session);
+	}
+	lives.empty_since_ms[session] = 0;
+}
+
 /*
  * lives_end_session
- *		The session is over, or we end it ourselves, which takes
- *		slots_retire().
+ *		A session is over.
  *
- * What is still wanted queues again, in the next session.
+ * What is still wanted queues again, in this session or another.
  */
 void
-lives_end_session(const char *why)
+lives_end_session(int session, const char *why)
 {
-	ereport(LOG,
-			(errmsg("ZooKeeper session 0x%llx has ended",
-					(unsigned long long) status()->client_id),
-			 errdetail_internal("%s", why)));
-	forget_contenders();
-	session_close();
-	session_file_remove();
-	directories_forget();
-	status_set_ended();
+	end_session(session, why);
+	take_over();
+	if (session == 0)
+		answers_restart();
+}
+
+/*
+ * End all sessions, which takes slots_retire().  What is still wanted queues
+ * again, in the next one.
+ */
+static void
+end_all_sessions(const char *why)
+{
+	for (int i = sessions_end() - 1; i >= 0; i--)
+		if (sessions_has(i))
+			end_session(i, why);
 	lives.close_at_ms = 0;
 	take_over();
 	answers_restart();
 }
 
 /*
+ * lives_close_empty
+ *		Close the sessions, other than the first, that have been empty for a
+ *		while, and have the loop come back for the others.
+ */
+void
+lives_close_empty(void)
+{
+	int64		now_ms = zk_now_ms();
+	int64		wake_ms = 0;
+
+	for (int i = sessions_end() - 1; i > 0; i--)
+	{
+		int64	   *since_ms = &lives.empty_since_ms[i];
+
+		if (!sessions_has(i) || contenders_count_of(i) > 0)
+			*since_ms = 0;
+		else if (*since_ms == 0)
+			*since_ms = now_ms;
+		else if (now_ms >= *since_ms + EMPTY_DELAY_MS)
+			end_session(i, "It was empty.");
+		if (*since_ms != 0 &&
+			(wake_ms == 0 || *since_ms + EMPTY_DELAY_MS < wake_ms))
+			wake_ms = *since_ms + EMPTY_DELAY_MS;
+	}
+	wake_set(WAKE_EMPTY, wake_ms);
+}
+
+/*
  * lives_check_chroot
- *		If zklock.servers has a new chroot, drain the session, and end it
+ *		If zklock.servers has a new chroot, drain the sessions, and end them
  *		when nothing is held.
  */
 void
 lives_check_chroot(void)
 {
-	if (status_chroot_changed() && slots_retire() && may_close_session())
-		lives_end_session("\"zklock.servers\" has a new chroot.");
-	if (status()->draining != status_chroot_changed())
+	if (status_chroot_changed() && slots_retire() && may_close_sessions())
+		end_all_sessions("\"zklock.servers\" has a new chroot.");
+	if (status(0)->draining != status_chroot_changed())
 	{
 		status_set_draining(status_chroot_changed());
-		if (status()->draining)
+		if (status(0)->draining)
 			begin_drain();
 	}
 	wake_set(WAKE_DRAIN, ShutdownRequestPending || status_chroot_changed() ?
@@ -334,13 +432,43 @@ lives_reload(void)
 void
 lives_renew_auths(void)
 {
-	if (status()->state != ZK_SESSION_CONNECTED || ShutdownRequestPending ||
+	if (status(0)->state != ZK_SESSION_CONNECTED || ShutdownRequestPending ||
 		contenders_count() > 0 || !auths_are_old())
 		return;
 	auths_collect(false);
 	ereport(LOG,
 			(errmsg("restarting the zklock worker, since its session does not need former credentials any more")));
 	proc_exit(1);
+}
+
+/*
+ * Close all sessions.  If one has no connection, nobody is told, and the next
+ * start has to do it.
+ */
+static void
+close_all_sessions(void)
+{
+	SessionKey	unreached[ZK_MAX_SESSIONS];
+	int			n = 0;
+	bool		reached = false;
+
+	for (int i = 0; i < sessions_end(); i++)
+	{
+		const ZkSessionInfo *info = status(i);
+
+		if (!sessions_has(i))
+			continue;
+		session_close(i);
+		if (info->state == ZK_SESSION_CONNECTED)
+			reached = true;
+		if (info->state == ZK_SESSION_CONNECTED || info->client_id == 0)
+			continue;
+		unreached[n].client_id = info->client_id;
+		memcpy(unreached[n].passwd, info->passwd, ZK_PASSWD_SIZE);
+		n++;
+	}
+	if (reached)
+		session_file_write(unreached, n);
 }
 
 /*
@@ -363,12 +491,9 @@ lives_shut_down(void)
 	if (!slots_retire())
 		return;
 	status_set_closing();
-	if (!may_close_session())
+	if (!may_close_sessions())
 		return;
-	session_close();
-	/* without a connection nobody was told, and the next start has to do it */
-	if (status()->state == ZK_SESSION_CONNECTED)
-		session_file_remove();
+	close_all_sessions();
 	status_set_closed();
 
 	/* not 0: in a smart shutdown of long, a new worker may be wanted */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lives.h
- *		How the worker begins, goes on and ends, and the session with it.
+ *		How the worker begins, goes on and ends, and the sessions with it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -17,8 +17,10 @@
 
 extern void lives_attach(void);
 extern int64 lives_old_session(char passwd[ZK_PASSWD_SIZE]);
+extern bool lives_has_old_session(void);
 extern void lives_end_old_session(bool expired);
-extern void lives_end_session(const char *why);
+extern void lives_end_session(int session, const char *why);
+extern void lives_close_empty(void);
 extern void lives_check_chroot(void);
 extern void lives_reload(void);
 extern void lives_renew_auths(void);

@@ -74,7 +74,8 @@ warn_of_left(Contender *contender, const SlotNews *news)
 	if (contender->is_permit ?
 		!contender->semaphore.refused && !contender->semaphore.lock.refused :
 		contender->recipe.state == RECIPE_NONE)
-		quota_leave(contender_bytes_wanted(contender));
+		quota_leave(contender->session,
+					contender_bytes_wanted(contender));
 	if (contender->is_permit ?
 		contender->semaphore.state != SEMAPHORE_NONE :
 		contender->recipe.state == RECIPE_LEAVING)

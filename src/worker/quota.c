@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * quota.c
- *		How many bytes the paths of the session's nodes may have.
+ *		How many bytes the paths of a session's nodes may have.
  *
  * However a session ends, ZooKeeper writes that as one transaction that lists
  * the paths of all its ephemeral nodes: PrepRequestProcessor.java makes a
@@ -33,6 +33,7 @@
 #include "postgres.h"
 
 #include "shared/session_info.h"
+#include "shared/test_build.h"
 #include "worker/quota.h"
 
 /* Of one session; in bytes, as ZK_MAX_PATH_BYTES counts them. */
@@ -43,7 +44,7 @@ typedef struct Quota
 	int64		left;			/* of nodes that could not be deleted */
 } Quota;
 
-static Quota quota;
+static Quota quotas[ZK_MAX_SESSIONS];
 
 /*
  * quota_change
@@ -51,10 +52,10 @@ static Quota quota;
  *		changed by so much.
  */
 void
-quota_change(int bytes, int leaving)
+quota_change(int session, int bytes, int leaving)
 {
-	quota.held += bytes;
-	quota.leaving += leaving;
+	quotas[session].held += bytes;
+	quotas[session].leaving += leaving;
 }
 
 /*
@@ -63,9 +64,9 @@ quota_change(int bytes, int leaving)
  *		ends.
  */
 void
-quota_leave(int bytes)
+quota_leave(int session, int bytes)
 {
-	quota.left += bytes;
+	quotas[session].left += bytes;
 }
 
 /*
@@ -73,9 +74,9 @@ quota_leave(int bytes)
  *		The session has ended: none of its nodes is left.
  */
 void
-quota_forget_left(void)
+quota_forget_left(int session)
 {
-	quota.left = 0;
+	quotas[session].left = 0;
 }
 
 /*
@@ -83,9 +84,11 @@ quota_forget_left(void)
  *		Is there room for so many bytes?
  */
 bool
-quota_fits(int64 bytes)
+quota_fits(int session, int64 bytes)
 {
-	return quota.held + quota.left + bytes <= ZK_MAX_PATH_BYTES;
+	const Quota *quota = &quotas[session];
+
+	return quota->held + quota->left + bytes <= ZK_PATH_BYTES_BOUND;
 }
 
 /*
@@ -94,9 +97,9 @@ quota_fits(int64 bytes)
  *		is gone?
  */
 bool
-quota_will_fit(int64 bytes)
+quota_will_fit(int session, int64 bytes)
 {
-	return quota_fits(bytes - quota.leaving);
+	return quota_fits(session, bytes - quotas[session].leaving);
 }
 
 /*
@@ -105,9 +108,12 @@ quota_will_fit(int64 bytes)
  *		many.
  */
 int64
-quota_excess(int64 bytes)
+quota_excess(int session, int64 bytes)
 {
-	return quota.held + quota.left - quota.leaving + bytes - ZK_MAX_PATH_BYTES;
+	const Quota *quota = &quotas[session];
+
+	return quota->held + quota->left - quota->leaving + bytes -
+		ZK_PATH_BYTES_BOUND;
 }
 
 /*
@@ -115,9 +121,9 @@ quota_excess(int64 bytes)
  *		Bytes of the nodes that contenders have, or may have.
  */
 int64
-quota_held(void)
+quota_held(int session)
 {
-	return quota.held;
+	return quotas[session].held;
 }
 
 /*
@@ -125,7 +131,8 @@ quota_held(void)
  *		Tell backends how many bytes are taken.
  */
 void
-quota_publish(void)
+quota_publish(int session)
 {
-	path_bytes_write(quota.held + quota.left);
+	path_bytes_write(session,
+					 quotas[session].held + quotas[session].left);
 }

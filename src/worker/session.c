@@ -1,7 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *		The cluster's ZooKeeper session.
+ *		The cluster's ZooKeeper sessions.
+ *
+ * Most clusters need one; sessions.c tells when there are more.  A session
+ * goes by its number, from 0 up to ZK_MAX_SESSIONS, in all rooms and in shared
+ * memory.
  *
  * The life of a session: it is opened, connects, is suspended and resumed,
  * and ends.  A session has a client (client.c: the library's handle and the
@@ -89,7 +93,27 @@ typedef struct Session
 	uint32		proved_ticket;	/* of the latest that was answered */
 } Session;
 
-static Session only_session;
+static Session sessions[ZK_MAX_SESSIONS];
+static int	nsessions = 0;		/* so many have been opened at some time */
+static Session *delivering = NULL;	/* whose event was last given out */
+
+/* Have an empty session of each number up to this one. */
+static void
+init_up_to(int number)
+{
+	while (nsessions <= number)
+	{
+		Session    *session = &sessions[nsessions++];
+		MemoryContext context;
+
+		context = AllocSetContextCreate(TopMemoryContext, "zklock session",
+										ALLOCSET_DEFAULT_SIZES);
+		client_init(&session->client);
+		watches_init(&session->watches, &session->client, context);
+		flight_init(&session->flight, &session->client, &session->watches,
+					context);
+	}
+}
 
 /*
  * session_init
@@ -101,16 +125,9 @@ static Session only_session;
 int
 session_init(void)
 {
-	Session    *session = &only_session;
 	int			fd = client_init_process();
-	MemoryContext context;
 
-	context = AllocSetContextCreate(TopMemoryContext, "zklock session",
-									ALLOCSET_DEFAULT_SIZES);
-	client_init(&session->client);
-	watches_init(&session->watches, &session->client, context);
-	flight_init(&session->flight, &session->client, &session->watches,
-				context);
+	init_up_to(0);
 	return fd;
 }
 
@@ -124,12 +141,13 @@ session_init(void)
  * library has aborted.
  */
 bool
-session_open(const SessionOptions *options)
+session_open(int number, const SessionOptions *options)
 {
-	Session    *session = &only_session;
+	Session    *session = &sessions[number];
 	const char *servers = options->servers;
 	clientid_t	id;
 
+	init_up_to(number);
 	watches_begin(&session->watches, strlen(servers) - strcspn(servers, "/"));
 	memcpy(session->auths, options->auths, sizeof(session->auths));
 	session->next_auth = session->auths;
@@ -150,11 +168,9 @@ session_open(const SessionOptions *options)
  *		Is there a session, or an attempt at one?
  */
 bool
-session_is_open(void)
+session_is_open(int number)
 {
-	Session    *session = &only_session;
-
-	return session->client.handle != NULL;
+	return sessions[number].client.handle != NULL;
 }
 
 /* Free news that have been delivered, or never will be. */
@@ -185,10 +201,12 @@ free_delivered(Session *session)
  * FATAL if the library has aborted.
  */
 void
-session_close(void)
+session_close(int number)
 {
-	Session    *session = &only_session;
+	Session    *session = &sessions[number];
 
+	if (number >= nsessions)
+		return;
 	free_delivered(session);
 	client_close(&session->client);
 	session->greeted = session->greeting_out = false;
@@ -209,11 +227,12 @@ session_close(void)
  * waits for one, or for the end of the session.
  */
 void
-session_submit(uint32_t owner, const char *directory, const RecipeOp *op,
-			   uint32_t group)
+session_submit(int number, uint32_t owner, const char *directory,
+			   const RecipeOp *op, uint32_t group)
 {
-	Session    *session = &only_session;
+	Session    *session = &sessions[number];
 
+	init_up_to(number);
 	flight_submit(&session->flight, owner, directory, op, group);
 }
 
@@ -244,9 +263,9 @@ send_greeting(Session *session)
  *		Would what is submitted now leave with the next session_flush()?
  */
 bool
-session_ready(void)
+session_ready(int number)
 {
-	Session    *session = &only_session;
+	Session    *session = &sessions[number];
 
 	return session->client.handle != NULL && session->client.connected &&
 		session->greeted && !flight_is_out(&session->flight) &&
@@ -261,9 +280,9 @@ session_ready(void)
  * Returns when it wants to be called again, as of zk_now_ms(), or 0.
  */
 int64
-session_flush(void)
+session_flush(int number)
 {
-	Session    *session = &only_session;
+	Session    *session = &sessions[number];
 	int64		now_ms = zk_now_ms();
 	int64		resend_ms = session->flight.resend_ms;
 	int64		again_ms;
@@ -291,9 +310,9 @@ session_flush(void)
  * Returns when it wants to be called again, as of zk_now_ms(), or 0.
  */
 int64
-session_keep_lease(uint32 ticket, bool needed)
+session_keep_lease(int number, uint32 ticket, bool needed)
 {
-	Session    *session = &only_session;
+	Session    *session = &sessions[number];
 	int64		due_ms;
 
 	if (!session->client.connected || session->heartbeat_out)
@@ -321,9 +340,9 @@ session_keep_lease(uint32 ticket, bool needed)
  * was alive.
  */
 int64
-session_lease(uint32 *ticket)
+session_lease(int number, uint32 *ticket)
 {
-	Session    *session = &only_session;
+	Session    *session = &sessions[number];
 
 	*ticket = session->proved_ticket;
 	return session->lease.until;
@@ -528,6 +547,27 @@ take_news(Session *session, News *news, SessionEvent *event)
 	return NULL;
 }
 
+/* The next event of one session; one that is closed may still have some. */
+static bool
+next_event_of(Session *session, SessionEvent *event)
+{
+	News	   *news;
+
+	while (session->delivered == NULL)
+	{
+		if (watches_next(&session->watches, &event->owner, &event->input))
+		{
+			event->kind = SESSION_WATCH;
+			return true;
+		}
+		news = client_next_news(&session->client);
+		if (news == NULL)
+			return false;
+		session->delivered = take_news(session, news, event);
+	}
+	return true;
+}
+
 /*
  * session_next_event
  *		The next thing that has happened, or false if there is none.
@@ -543,25 +583,21 @@ take_news(Session *session, News *news, SessionEvent *event)
 bool
 session_next_event(SessionEvent *event)
 {
-	Session    *session = &only_session;
-	News	   *news;
-
-	free_delivered(session);
+	if (delivering)
+		free_delivered(delivering);
+	delivering = NULL;
 	client_check();
-	while (session->delivered == NULL)
+	for (int i = 0; i < nsessions; i++)
 	{
 		memset(event, 0, sizeof(*event));
-		if (watches_next(&session->watches, &event->owner, &event->input))
+		event->session = i;
+		if (next_event_of(&sessions[i], event))
 		{
-			event->kind = SESSION_WATCH;
+			delivering = &sessions[i];
 			return true;
 		}
-		news = client_next_news(&session->client);
-		if (news == NULL)
-			return false;
-		session->delivered = take_news(session, news, event);
 	}
-	return true;
+	return false;
 }
 
 /*
@@ -572,11 +608,9 @@ session_next_event(SessionEvent *event)
  * the server may find too long.  Only a new process gets rid of them.
  */
 bool
-session_is_stuck(void)
+session_is_stuck(int number)
 {
-	Session    *session = &only_session;
-
-	return session->silent_connections >= MAX_SILENT_CONNECTIONS;
+	return sessions[number].silent_connections >= MAX_SILENT_CONNECTIONS;
 }
 
 /*
@@ -584,9 +618,9 @@ session_is_stuck(void)
  *		Who and where we are; after SESSION_UP.
  */
 void
-session_identity(SessionIdentity *identity)
+session_identity(int number, SessionIdentity *identity)
 {
-	Session    *session = &only_session;
+	Session    *session = &sessions[number];
 	zhandle_t  *handle = session->client.handle;
 	const clientid_t *id = zoo_client_id(handle);
 	struct sockaddr_storage address;

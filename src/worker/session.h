@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *		The cluster's ZooKeeper session.
+ *		The cluster's ZooKeeper sessions.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -52,6 +52,7 @@ typedef enum SessionEventKind
 typedef struct SessionEvent
 {
 	SessionEventKind kind;
+	int			session;		/* the number of the session */
 	uint32_t	owner;
 	RecipeInput input;
 	const char *message;
@@ -67,18 +68,18 @@ typedef struct SessionIdentity
 } SessionIdentity;
 
 extern int	session_init(void);
-extern bool session_open(const SessionOptions *options);
-extern bool session_is_open(void);
-extern bool session_is_stuck(void);
-extern void session_close(void);
-extern void session_submit(uint32_t owner, const char *directory,
+extern bool session_open(int number, const SessionOptions *options);
+extern bool session_is_open(int number);
+extern bool session_is_stuck(int number);
+extern void session_close(int number);
+extern void session_submit(int number, uint32_t owner, const char *directory,
 						   const RecipeOp *op, uint32_t group);
-extern bool session_ready(void);
-extern int64_t session_flush(void);
-extern int64_t session_keep_lease(uint32_t ticket, bool needed);
-extern int64_t session_lease(uint32_t *ticket);
+extern bool session_ready(int number);
+extern int64_t session_flush(int number);
+extern int64_t session_keep_lease(int number, uint32_t ticket, bool needed);
+extern int64_t session_lease(int number, uint32_t *ticket);
 extern bool session_next_event(SessionEvent *event);
-extern void session_identity(SessionIdentity *identity);
+extern void session_identity(int number, SessionIdentity *identity);
 extern const char *session_error_text(int error);
 extern bool session_error_is_access(int error);
 extern bool session_error_is_no_node(int error);

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * session_file.c
- *		The session's id and password on disk, for after a crash.
+ *		The sessions' ids and passwords on disk, for after a crash.
  *
  * When a backend crashes, PostgreSQL kills all processes and sets up shared
- * memory anew, and with that the session is forgotten whose contenders still
- * stand in all the queues.  It would live on until it times out.  So a file in
- * the data directory names it, and the first worker after the crash attaches
- * to it and closes it (lives.c).
+ * memory anew, and with that the sessions are forgotten whose contenders still
+ * stand in all the queues.  They would live on until they time out.  So a file
+ * in the data directory names them, and the first worker after the crash
+ * attaches to each and closes it (lives.c).  The file has a record for each
+ * session; all records tell the same place and time.
  *
  * To close a session that is not ours would be a disaster: another cluster
  * would lose all its locks.  Data directories are copied, by backups, for
@@ -70,8 +71,10 @@
 #define BOOT_ID_FILE		"/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_SIZE		36
 
-/* To be changed with the struct below. */
+/* To be changed with the struct below, of which there is one a session. */
 #define SESSION_FILE_MAGIC	0x7A6B0001
+
+#define NOT_OURS			"It is not what this version of zklock writes."
 
 typedef struct SessionFile
 {
@@ -149,8 +152,9 @@ tell_place(SessionFile *file)
 
 /* Create the file under its new name; false after an error, which is logged. */
 static bool
-create_file(const SessionFile *file)
+create_file(const SessionFile *records, int n)
 {
+	ssize_t		size = n * sizeof(SessionFile);
 	bool		written;
 	int			fd;
 
@@ -168,7 +172,7 @@ create_file(const SessionFile *file)
 	}
 
 	errno = 0;
-	written = write(fd, file, sizeof(*file)) == sizeof(*file);
+	written = write(fd, records, size) == size;
 	if (!written && errno == 0)
 		errno = ENOSPC;
 	if (CloseTransientFile(fd) != 0)
@@ -182,20 +186,34 @@ create_file(const SessionFile *file)
 
 /*
  * session_file_write
- *		Note the session that begins.
+ *		Note which sessions there are, in place of what was noted before.
+ *
+ * "n" is at most ZK_MAX_SESSIONS.  If it is 0, the file is removed.
  */
 void
-session_file_write(int64 client_id, const char passwd[ZK_PASSWD_SIZE])
+session_file_write(const SessionKey *keys, int n)
 {
-	SessionFile file;
+	SessionFile records[ZK_MAX_SESSIONS];
 
-	if (!tell_place(&file))
+	if (n == 0)
+	{
+		session_file_remove();
 		return;
-	file.client_id = client_id;
-	memcpy(file.passwd, passwd, ZK_PASSWD_SIZE);
-	file.crc = checksum(&file);
+	}
+	if (!tell_place(&records[0]))
+		return;
+	for (int i = 0; i < n; i++)
+	{
+		SessionFile *record = &records[i];
 
-	if (create_file(&file))
+		if (i > 0)
+			*record = records[0];
+		record->client_id = keys[i].client_id;
+		memcpy(record->passwd, keys[i].passwd, ZK_PASSWD_SIZE);
+		record->crc = checksum(record);
+	}
+
+	if (create_file(records, n))
 	{
 		if (rename(SESSION_FILE_NEW, SESSION_FILE) == 0)
 			return;
@@ -207,50 +225,67 @@ session_file_write(int64 client_id, const char passwd[ZK_PASSWD_SIZE])
 	(void) unlink(SESSION_FILE_NEW);
 }
 
+/* Why a record does not count in this place at this time, or NULL. */
+static const char *
+what_is_wrong(const SessionFile *record, const SessionFile *here)
+{
+	if (record->magic != SESSION_FILE_MAGIC ||
+		record->crc != checksum(record) || record->client_id == 0)
+		return NOT_OURS;
+	if (record->device != here->device || record->inode != here->inode)
+		return "It was written in another data directory.";
+	if (memcmp(record->boot_id, here->boot_id, BOOT_ID_SIZE) != 0)
+		return "It was written before the machine was started.";
+	return NULL;
+}
+
 /*
  * session_file_read
- *		The session of the postmaster, or the time, before this one.
+ *		The sessions of the postmaster, or the time, before this one.
  *
- * Returns false if there is none that must be closed.  A file that does not
- * count is removed.
+ * "keys" has room for ZK_MAX_SESSIONS.  Returns how many there are that must
+ * be closed.  A file that does not count is removed.
  */
-bool
-session_file_read(int64 *client_id, char passwd[ZK_PASSWD_SIZE])
+int
+session_file_read(SessionKey *keys)
 {
 	SessionFile here;
-	SessionFile file;
+	SessionFile records[ZK_MAX_SESSIONS];
 	const char *wrong = NULL;
 	struct stat st;
+	int			n = 1;
 
 	if (lstat(SESSION_FILE, &st) != 0 && errno == ENOENT)
-		return false;
+		return 0;
 	if (!tell_place(&here))
-		return false;
+		return 0;
 
-	if (!read_bytes(SESSION_FILE, &file, sizeof(file)) ||
-		file.magic != SESSION_FILE_MAGIC || file.crc != checksum(&file) ||
-		file.client_id == 0)
-		wrong = "It is not what this version of zklock writes.";
-	else if (file.device != here.device || file.inode != here.inode)
-		wrong = "It was written in another data directory.";
-	else if (memcmp(file.boot_id, here.boot_id, BOOT_ID_SIZE) != 0)
-		wrong = "It was written before the machine was started.";
+	if (st.st_size > (off_t) sizeof(SessionFile) &&
+		st.st_size <= (off_t) sizeof(records))
+		n = st.st_size / sizeof(SessionFile);
+	if (!read_bytes(SESSION_FILE, records, n * sizeof(SessionFile)))
+		n = 0;
+	for (int i = 0; i < Max(n, 1) && wrong == NULL; i++)
+		wrong = n == 0 ? NOT_OURS : what_is_wrong(&records[i], &here);
 	if (wrong)
 	{
 		ereport(LOG,
 				(errmsg("ignoring file \"%s\"", SESSION_FILE),
 				 errdetail_internal("%s", wrong)));
 		session_file_remove();
-		return false;
+		return 0;
 	}
-	*client_id = file.client_id;
-	memcpy(passwd, file.passwd, ZK_PASSWD_SIZE);
-	return true;
+	for (int i = 0; i < n; i++)
+	{
+		keys[i].client_id = records[i].client_id;
+		memcpy(keys[i].passwd, records[i].passwd, ZK_PASSWD_SIZE);
+	}
+	return n;
 }
 
 /*
  * session_file_remove
- *		The session is no more.
+ *		There is no session any more.
  */
 void
 session_file_remove(void)

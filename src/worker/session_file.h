@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_file.h
- *		The session's id and password on disk, for after a crash.
+ *		The sessions' ids and passwords on disk, for after a crash.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -15,9 +15,15 @@
 
 #include "shared/session_info.h"
 
-extern void session_file_write(int64 client_id,
-							   const char passwd[ZK_PASSWD_SIZE]);
-extern bool session_file_read(int64 *client_id, char passwd[ZK_PASSWD_SIZE]);
+/* What it takes to attach to a session. */
+typedef struct SessionKey
+{
+	int64		client_id;
+	char		passwd[ZK_PASSWD_SIZE];
+} SessionKey;
+
+extern void session_file_write(const SessionKey *keys, int n);
+extern int	session_file_read(SessionKey *keys);
 extern void session_file_remove(void);
 
 #endif							/* ZKLOCK_SESSION_FILE_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * status.c
- *		What the worker and the backends know of the session.
+ *		What the worker and the backends know of the sessions.
  *
  * The worker's own copy of what is in shared memory (session_write()).  The
  * next worker finds there how to resume the session: its id and password, and
@@ -21,12 +21,13 @@
 #include "shared/settings.h"
 #include "utils/timestamp.h"
 #include "worker/session.h"
+#include "worker/session_file.h"
 #include "worker/status.h"
 
-/* Of one session. */
 static struct
 {
-	ZkSessionInfo info;			/* what session_write() last published */
+	ZkSessionInfo info[ZK_MAX_SESSIONS];	/* what session_write() last
+											 * published of each */
 	bool		closing;		/* the server stops, and nothing is held */
 }			current;
 
@@ -37,9 +38,15 @@ static struct
 void
 status_attach(void)
 {
-	session_read(&current.info);
-	current.info.worker_pid = MyProcPid;
-	status_publish(ZK_SESSION_CONNECTING);
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		ZkSessionInfo *info = &current.info[i];
+
+		session_read(i, info);
+		info->worker_pid = MyProcPid;
+		if (i == 0 || info->client_id != 0)
+			status_publish(i, ZK_SESSION_CONNECTING);
+	}
 }
 
 /*
@@ -49,19 +56,77 @@ status_attach(void)
 void
 status_detach(void)
 {
-	current.info.worker_pid = 0;
-	current.info.server[0] = '\0';
-	status_publish(ZK_SESSION_DOWN);
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		ZkSessionInfo *info = &current.info[i];
+
+		info->worker_pid = 0;
+		info->server[0] = '\0';
+		if (i == 0 || info->state != ZK_SESSION_DOWN)
+			status_publish(i, ZK_SESSION_DOWN);
+	}
 }
 
 /*
  * status
- *		What was last published, and what has been noted since.
+ *		What was last published of a session, and what has been noted since.
  */
 const ZkSessionInfo *
-status(void)
+status(int session)
 {
-	return &current.info;
+	return &current.info[session];
+}
+
+/*
+ * status_is_alive
+ *		Is there any session, as far as we know?
+ */
+bool
+status_is_alive(void)
+{
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (current.info[i].client_id != 0)
+			return true;
+	return false;
+}
+
+/*
+ * status_is_ours
+ *		Is this the id of one of the sessions?
+ */
+bool
+status_is_ours(int64 client_id)
+{
+	if (client_id == 0)
+		return false;
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (current.info[i].client_id == client_id)
+			return true;
+	return false;
+}
+
+/*
+ * status_list_others
+ *		List the sessions other than this one, for session_file_write().
+ *
+ * "keys" has room for ZK_MAX_SESSIONS.  Returns how many there are.
+ */
+int
+status_list_others(int session, SessionKey *keys)
+{
+	int			n = 0;
+
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		const ZkSessionInfo *info = &current.info[i];
+
+		if (i == session || info->client_id == 0)
+			continue;
+		keys[n].client_id = info->client_id;
+		memcpy(keys[n].passwd, info->passwd, sizeof(keys[n].passwd));
+		n++;
+	}
+	return n;
 }
 
 /*
@@ -70,14 +135,16 @@ status(void)
  *		been noted.
  */
 void
-status_publish(ZkSessionState state)
+status_publish(int session, ZkSessionState state)
 {
-	if (current.info.state != state)
+	ZkSessionInfo *info = &current.info[session];
+
+	if (info->state != state)
 	{
-		current.info.state = state;
-		current.info.state_since = GetCurrentTimestamp();
+		info->state = state;
+		info->state_since = GetCurrentTimestamp();
 	}
-	session_write(&current.info);
+	session_write(session, info);
 }
 
 /*
@@ -85,9 +152,9 @@ status_publish(ZkSessionState state)
  *		The session is connected.
  */
 void
-status_set_up(const SessionIdentity *identity)
+status_set_up(int session, const SessionIdentity *identity)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current.info[session];
 
 	if (info->client_id != identity->client_id)
 		info->sessions++;
@@ -99,7 +166,7 @@ status_set_up(const SessionIdentity *identity)
 	info->first_timeout = identity->first_timeout;
 	strlcpy(info->server, identity->address, sizeof(info->server));
 	info->last_error[0] = '\0';
-	status_publish(ZK_SESSION_CONNECTED);
+	status_publish(session, ZK_SESSION_CONNECTED);
 }
 
 /*
@@ -107,40 +174,51 @@ status_set_up(const SessionIdentity *identity)
  *		The connection is lost; the session, if there is one, may be alive.
  */
 void
-status_set_suspended(void)
+status_set_suspended(int session)
 {
-	current.info.server[0] = '\0';
-	status_publish(current.info.client_id != 0 ?
+	ZkSessionInfo *info = &current.info[session];
+
+	info->server[0] = '\0';
+	status_publish(session, info->client_id != 0 ?
 				   ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
 }
 
 /*
  * status_set_ended
- *		There is no session; another is to be opened.
+ *		The session has ended; another is to be opened, unless this number is
+ *		not needed any more.
  */
 void
-status_set_ended(void)
+status_set_ended(int session, bool needed)
 {
-	current.info.client_id = 0;
-	memset(current.info.passwd, 0, sizeof(current.info.passwd));
-	current.info.server[0] = '\0';
-	status_publish(ZK_SESSION_CONNECTING);
+	ZkSessionInfo *info = &current.info[session];
+
+	info->client_id = 0;
+	memset(info->passwd, 0, sizeof(info->passwd));
+	info->server[0] = '\0';
+	status_publish(session,
+				   needed ? ZK_SESSION_CONNECTING : ZK_SESSION_DOWN);
 }
 
 /*
  * status_set_closed
- *		The session is closed, as the server stops.
+ *		All sessions are closed, as the server stops.
  */
 void
 status_set_closed(void)
 {
-	current.info.client_id = 0;
-	session_write(&current.info);
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		if (i > 0 && current.info[i].client_id == 0)
+			continue;
+		current.info[i].client_id = 0;
+		session_write(i, &current.info[i]);
+	}
 }
 
 /*
  * status_set_closing
- *		The session is to be closed, as the server stops and nothing is
+ *		The sessions are to be closed, as the server stops and nothing is
  *		held.
  */
 void
@@ -156,8 +234,8 @@ status_set_closing(void)
 void
 status_set_draining(bool draining)
 {
-	current.info.draining = draining;
-	session_write(&current.info);
+	current.info[0].draining = draining;
+	session_write(0, &current.info[0]);
 }
 
 /*
@@ -166,12 +244,13 @@ status_set_draining(bool draining)
  *		already; it is not published yet.
  */
 bool
-status_set_error(const char *error)
+status_set_error(int session, const char *error)
 {
-	if (strncmp(current.info.last_error, error,
-				sizeof(current.info.last_error) - 1) == 0)
+	ZkSessionInfo *info = &current.info[session];
+
+	if (strncmp(info->last_error, error, sizeof(info->last_error) - 1) == 0)
 		return false;
-	strlcpy(current.info.last_error, error, sizeof(current.info.last_error));
+	strlcpy(info->last_error, error, sizeof(info->last_error));
 	return true;
 }
 
@@ -184,49 +263,64 @@ chroot_of(const char *servers)
 	return slash && slash[1] != '\0' ? slash : "";
 }
 
+/* Has a session begun, or is about to, so that the chroot is settled? */
+static bool
+is_settled(void)
+{
+	if (status_is_alive())
+		return true;
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (session_is_open(i))
+			return true;
+	return false;
+}
+
 /*
  * status_settle_chroot
  *		The chroot of the session that is to be opened.
  *
- * A session lives below the chroot that it has begun with; the first one
- * begins with that of zklock.servers.
+ * All sessions live below the chroot that the first one has begun with, which
+ * is that of zklock.servers.
  */
 const char *
-status_settle_chroot(void)
+status_settle_chroot(int session)
 {
-	if (current.info.client_id == 0)
-		strlcpy(current.info.chroot, chroot_of(zklock_servers),
-				sizeof(current.info.chroot));
-	return current.info.chroot;
+	if (!is_settled())
+		strlcpy(current.info[0].chroot, chroot_of(zklock_servers),
+				sizeof(current.info[0].chroot));
+	if (session != 0)
+		strlcpy(current.info[session].chroot, current.info[0].chroot,
+				sizeof(current.info[0].chroot));
+	return current.info[0].chroot;
 }
 
 /*
  * status_chroot
- *		The chroot of the session that is open, or would be opened now.
+ *		The chroot of the sessions that are open, or would be opened now.
  */
 const char *
 status_chroot(void)
 {
-	return session_is_open() ? current.info.chroot : chroot_of(zklock_servers);
+	return is_settled() ? current.info[0].chroot : chroot_of(zklock_servers);
 }
 
 /*
  * status_chroot_changed
- *		Has zklock.servers another chroot than the session has begun with?
+ *		Has zklock.servers another chroot than the sessions have begun with?
  *
- * Then no contender is begun any more until nothing is held, and the session
- * ends.
+ * Then no contender is begun any more until nothing is held, and the sessions
+ * end.
  */
 bool
 status_chroot_changed(void)
 {
-	return current.info.client_id != 0 &&
-		strcmp(current.info.chroot, chroot_of(zklock_servers)) != 0;
+	return status_is_alive() &&
+		strcmp(current.info[0].chroot, chroot_of(zklock_servers)) != 0;
 }
 
 /*
  * status_is_ending
- *		Is the session to end, so that no contender is begun in it any
+ *		Are the sessions to end, so that no contender is begun in them any
  *		more?
  */
 bool

@@ -4,7 +4,7 @@
  *		Steps of contenders: events in, operations and news out.
  *
  * An event goes into a contender's recipe or semaphore; what that comes out
- * with is carried out here: operations go to the session, news to the slot.
+ * with is carried out here: operations go to its session, news to its slot.
  * A contender whose slot is wanted again when nothing of it is left begins
  * anew at once, if there is room.
  *
@@ -35,6 +35,7 @@
 #include "worker/quota.h"
 #include "worker/request.h"
 #include "worker/session.h"
+#include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
 
@@ -83,7 +84,8 @@ submit(Contender *contender, RecipeOp *op, uint32 group)
 	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET)
 		op->data = contender_data(contender->asker_pid,
 								  contender->recipe.retain);
-	session_submit(contender->id, contender->directory, op, group);
+	session_submit(contender->session, contender->id, contender->directory,
+				   op, group);
 }
 
 /* The directory of a semaphore's operation. */
@@ -112,10 +114,12 @@ submit_permit(Contender *contender, SemaphoreOp *op)
 	{
 		RecipeOp	mkdirs = {.kind = RECIPE_OP_MKDIRS};
 
-		session_submit(NOBODY, contender->directory, &mkdirs, 0);
+		session_submit(contender->session, NOBODY, contender->directory,
+					   &mkdirs, 0);
 	}
 	place_path(contender, op->place, path);
-	session_submit(op->for_lock ? contender->lock_id : contender->id,
+	session_submit(contender->session,
+				   op->for_lock ? contender->lock_id : contender->id,
 				   path, &op->op, 0);
 }
 
@@ -178,7 +182,18 @@ new_uuid(Contender *contender, uint8 *uuid, bool retain)
 				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
 	contender_note_uuid(contender, uuid);
-	slot_set_uuid(contender->slot, uuid, retain);
+	slot_set_uuid(contender->slot, contender->session, uuid, retain);
+}
+
+/*
+ * Does directories.c remember what this contender owned?  It watches in the
+ * first session only, and a lock that is owned unread was owned last in the
+ * same session.
+ */
+static bool
+is_remembered(const Contender *contender)
+{
+	return !contender->is_permit && contender->session == 0;
 }
 
 /* Queue for a lock or a permit that is wanted. */
@@ -200,6 +215,7 @@ want(Contender *contender, const ZkContender *wanted, StepOutput *out)
 	new_uuid(contender, uuid, contender->recipe.retain);
 	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
 				directory_is_known(contender->directory),
+				is_remembered(contender) &&
 				directory_owns_unread(contender->directory), &out->recipe);
 }
 
@@ -221,8 +237,8 @@ set_in_use(Contender *contender, unsigned told, StepOutput *out)
 
 /*
  * Nothing of the contender is left in ZooKeeper.  Begins it anew, and returns
- * true, if its slot is wanted again and there is room; else the contender is
- * parked or dropped.
+ * true, if its slot is wanted again and there is room in the same session; else
+ * the contender is parked or dropped.
  */
 static bool
 want_again(Contender *contender, StepOutput *out)
@@ -235,7 +251,7 @@ want_again(Contender *contender, StepOutput *out)
 		return false;
 	}
 	slot_read_contender(contender->slot, &wanted);
-	if (!quota_fits(contender_bytes_wanted(contender)))
+	if (!quota_fits(contender->session, contender_bytes_wanted(contender)))
 	{
 		contender_park(contender, wanted.group);
 		return false;
@@ -288,7 +304,8 @@ take_recipe_step(Contender *contender, const RecipeInput *input,
 		recipe->kind != ZNODE_READER;
 
 	recipe_step(recipe, input, out);
-	if (owned && recipe->state == RECIPE_LEAVING && !status_is_ending())
+	if (owned && recipe->state == RECIPE_LEAVING && !status_is_ending() &&
+		is_remembered(contender))
 		directory_leave(contender->directory, recipe->sequence);
 }
 
@@ -321,29 +338,32 @@ step(Contender *contender, bool for_lock, const RecipeInput *input)
 
 /*
  * step_start
- *		Begin a contender for which there is room.
+ *		Begin a contender in a session that has room for it.
  */
 void
-step_start(Contender *contender, const ZkContender *wanted)
+step_start(Contender *contender, int session, const ZkContender *wanted)
 {
 	StepOutput	out;
 
+	contender_set_session(contender, session);
 	want(contender, wanted, &out);
 	carry_out(contender, &out);
 }
 
 /*
  * step_start_together
- *		Begin a contender for which there is room, as one of a group.
+ *		Begin a contender in a session that has room for it, as one of a
+ *		group.
  *
  * Its operations come out in *out, for step_submit_part().
  */
 void
-step_start_together(Contender *contender, const ZkContender *wanted,
-					RecipeOutput *out)
+step_start_together(Contender *contender, int session,
+					const ZkContender *wanted, RecipeOutput *out)
 {
 	StepOutput	step_out;
 
+	contender_set_session(contender, session);
 	want(contender, wanted, &step_out);
 	*out = step_out.recipe;
 	contender_count_bytes(contender);
@@ -379,6 +399,8 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 		how = RECIPE_RESUME_WANTED;
 	else if (state == ZK_SLOT_RELEASING)
 		how = RECIPE_RESUME_RELEASING;
+	sessions_add(known->session);
+	contender_set_session(contender, known->session);
 	contender_note_uuid(contender, known->uuid);
 	contender->asker_pid = known->asker_pid;
 	if (how == RECIPE_RESUME_OWNED)
@@ -439,8 +461,9 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 }
 
 /*
- * The predecessor that a contender watches is of our session.  Is it of none of
- * our contenders, and so in the way of all for as long as the session lives?
+ * The predecessor that a contender watches is of one of our sessions.  Is it of
+ * none of our contenders, and so in the way of all for as long as that session
+ * lives?
  *
  * The UUID of a node is noted before the node is created, and until it is known
  * to have been deleted; and this answer is not older than that to any delete.
@@ -452,7 +475,7 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	if (input->event != RECIPE_WATCH_DONE || input->result != RECIPE_OK ||
-		!input->ours)
+		!(input->ours || status_is_ours(input->ephemeral_owner)))
 		return false;
 	if (contender->is_permit)
 		recipe = &contender->semaphore.lock;
@@ -467,7 +490,7 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
 	ereport(LOG,
 			(errmsg("deleting znode \"%s\" of a lost contender of this cluster for \"%s\"",
 					recipe->predecessor, contender->directory),
-			 errdetail("It is of this cluster's session, and nobody here knows of it.")));
+			 errdetail("It is of a session of this cluster, and nobody here knows of it.")));
 	return true;
 }
 
@@ -489,9 +512,9 @@ step_answered(uint32 owner, RecipeInput *input)
 	if (contender == NULL)
 		return;
 	input->stray = is_stray(contender, for_lock, input);
-	if (!contender->is_permit && input->event == RECIPE_CREATE_DONE)
+	if (is_remembered(contender) && input->event == RECIPE_CREATE_DONE)
 		input->next = directory_next(contender->directory);
-	else if (!contender->is_permit && input->event == RECIPE_DELETE_DONE)
+	else if (is_remembered(contender) && input->event == RECIPE_DELETE_DONE)
 		directory_left(contender->directory, contender->recipe.sequence,
 					   input->result == RECIPE_OK);
 	step(contender, for_lock, input);

@@ -20,8 +20,9 @@
 extern void step(Contender *contender, bool for_lock,
 				 const RecipeInput *input);
 extern void step_answered(uint32 owner, RecipeInput *input);
-extern void step_start(Contender *contender, const ZkContender *wanted);
-extern void step_start_together(Contender *contender,
+extern void step_start(Contender *contender, int session,
+					   const ZkContender *wanted);
+extern void step_start_together(Contender *contender, int session,
 								const ZkContender *wanted, RecipeOutput *out);
 extern void step_submit_part(Contender *contender, RecipeOutput *out,
 							 RecipeOpKind kind, uint32 group);

@@ -3,9 +3,9 @@
  * worker.c
  *		The background worker: its entry point and its loop.
  *
- * The loop opens the mail of the slots, deals with what the session tells,
+ * The loop opens the mail of the slots, deals with what the sessions tell,
  * looks after contenders whose time has come, and sleeps on its latch and on
- * the session's file descriptor.  lives.c tells how the worker begins and
+ * the sessions' file descriptor.  lives.c tells how the worker begins and
  * ends.
  *
  * Copyright (c) 2026, zklock developers
@@ -39,6 +39,7 @@
 #include "worker/lives.h"
 #include "worker/quota.h"
 #include "worker/session.h"
+#include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
 #include "worker/wake.h"
@@ -51,32 +52,32 @@ worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 	status_detach();
 }
 
-/* The session is connected: go on with it, or end it if it is an old one. */
+/* A session is connected: go on with it, or end it if it is an old one. */
 static void
-session_up(void)
+session_up(int session)
 {
 	char		passwd[ZK_PASSWD_SIZE];
 
 	if (lives_old_session(passwd) != 0)
 		lives_end_old_session(false);
 	else
-		connection_set_up();
+		connection_set_up(session);
 	SetLatch(MyLatch);			/* collect what was asked meanwhile */
 }
 
-/* The session has ended: begin another. */
+/* A session has ended: begin another, if it is needed. */
 static void
-session_expired(void)
+session_expired(int session)
 {
 	char		passwd[ZK_PASSWD_SIZE];
 
 	if (lives_old_session(passwd) != 0)
 		lives_end_old_session(true);
 	else
-		lives_end_session("ZooKeeper has let it expire.");
+		lives_end_session(session, "ZooKeeper has let it expire.");
 }
 
-/* Deal with all that the session tells. */
+/* Deal with all that the sessions tell. */
 static void
 session_events(void)
 {
@@ -87,17 +88,17 @@ session_events(void)
 		switch (event.kind)
 		{
 			case SESSION_UP:
-				session_up();
+				session_up(event.session);
 				break;
 			case SESSION_SUSPENDED:
 				directories_disconnect();
-				connection_set_suspended();
+				connection_set_suspended(event.session);
 				break;
 			case SESSION_EXPIRED:
-				session_expired();
+				session_expired(event.session);
 				break;
 			case SESSION_AUTH_FAILED:
-				connection_set_refused();
+				connection_set_refused(event.session);
 				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
@@ -109,7 +110,7 @@ session_events(void)
 					step_answered(event.owner, &event.input);
 				break;
 			case SESSION_MESSAGE:
-				connection_message(event.message);
+				connection_message(event.session, event.message);
 				break;
 		}
 	}
@@ -128,32 +129,102 @@ handle_signals(void)
 		lives_shut_down();
 }
 
-/* Have a session, or tell why there is none. */
+/* Have the sessions that are needed, or tell why there is none. */
 static void
-open_session(void)
+open_sessions(void)
 {
-	int			save_errno;
+	for (int i = 0; i < sessions_end(); i++)
+	{
+		int			save_errno;
 
-	if (connection_open())
-		return;
-	save_errno = errno;
-	session_events();
-	connection_note_failure(save_errno);
+		if (!sessions_has(i) || connection_open(i))
+			continue;
+		save_errno = errno;
+		session_events();
+		connection_note_failure(i, save_errno);
+	}
+}
+
+/*
+ * Is there a connection, but none on which something could leave now?  What
+ * cannot leave yet may be taken back until it can.
+ */
+static bool
+all_are_busy(void)
+{
+	bool		connected = false;
+
+	for (int i = 0; i < sessions_end(); i++)
+	{
+		if (!sessions_has(i) || status(i)->state != ZK_SESSION_CONNECTED)
+			continue;
+		if (session_ready(i))
+			return false;
+		connected = true;
+	}
+	return connected;
 }
 
 /* Collect what backends ask for. */
 static void
 open_mail(void)
 {
-	/* what cannot leave yet may be taken back until it can */
-	if (status()->state != ZK_SESSION_CONNECTED)
-		desk_open_mail();
-	else if (session_ready())
-	{
+	bool		may_ask;
+
+	if (all_are_busy())
+		return;
+	may_ask = status(0)->state == ZK_SESSION_CONNECTED && session_ready(0);
+	if (may_ask)
 		answers_collect();
-		desk_open_mail();
+	desk_open_mail();
+	if (may_ask)
 		answers_begin();
+}
+
+static void
+set_earlier(int64 *time_ms, int64 at_ms)
+{
+	if (at_ms != 0 && (*time_ms == 0 || at_ms < *time_ms))
+		*time_ms = at_ms;
+}
+
+/* Tell backends how many bytes of each session are taken. */
+static void
+publish_quotas(void)
+{
+	for (int i = 0; i < sessions_end(); i++)
+		if (sessions_has(i))
+			quota_publish(i);
+}
+
+/* Publish what is known of the sessions, prove that they live, and send. */
+static void
+keep_sessions(void)
+{
+	int64		lease_ms = 0;
+	int64		flush_ms = 0;
+
+	for (int i = 0; i < sessions_end(); i++)
+	{
+		if (!sessions_has(i))
+			continue;
+		set_earlier(&lease_ms, connection_keep_lease(i));
+		set_earlier(&flush_ms, session_flush(i));
 	}
+	wake_set(WAKE_LEASE, lease_ms);
+	wake_set(WAKE_FLUSH, flush_ms);
+}
+
+/* Have a new worker try if one session is without a connection for long. */
+static void
+check_connections(void)
+{
+	int64		at_ms = 0;
+
+	for (int i = 0; i < sessions_end(); i++)
+		if (sessions_has(i))
+			set_earlier(&at_ms, connection_check(i));
+	wake_set(WAKE_CONNECTION, at_ms);
 }
 
 static WaitEventSet *
@@ -206,19 +277,18 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 
 		handle_signals();
 		lives_check_chroot();
-		open_session();
+		open_sessions();
 		session_events();
 		open_mail();
 		desk_begin_parked();
-		quota_publish();
+		publish_quotas();
 		checks_run();
-		connection_keep_lease();
-		wake_set(WAKE_FLUSH, session_flush());
-		slots_hold_mail(status()->state == ZK_SESSION_CONNECTED &&
-						!session_ready());
+		lives_close_empty();
+		keep_sessions();
+		slots_hold_mail(all_are_busy());
 		MemoryContextReset(loop_context);
 		lives_renew_auths();
-		connection_check();
+		check_connections();
 		(void) WaitEventSetWait(wait_set, wake_timeout(), &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
 		ResetLatch(MyLatch);

@@ -1,7 +1,8 @@
 
 # The end of a session that holds as much as one may: ZooKeeper writes it as one
 # transaction that lists all its ephemeral nodes, and must be able to read that
-# again.  Whatever ends it, the servers go on, and can be started again.
+# again.  Whatever ends it, the servers go on, and can be started again.  Needs a
+# test build, whose clusters can be bound to one session.
 
 use strict;
 use warnings;
@@ -13,6 +14,8 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+
 # of a session's nodes: the length of the path and 4 for each
 my $bound = 1024 * 1024;
 
@@ -20,8 +23,10 @@ my $zk = ZooKeeper->new(servers => 3);
 $zk->start;
 my $a = zk_cluster(
 	'a', $zk,
+	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
 	'max_locks_per_transaction' => 512,
-	'zklock.max_locks' => 16384);
+	'zklock.max_locks' => 16384,
+	'zklock.sessions' => 1);
 my $foreign = $zk->client;
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
@@ -116,7 +121,7 @@ wait_contenders($zk, 'before', 2);
 my ($holder, $held) = filler('SELECT fill(1)');
 my $refused = value('SELECT sqlstate, message, detail, hint FROM refused');
 like($refused,
-	qr/^53200\|no room for lock "z{243}0\d+" in the ZooKeeper session\|.* \d+ bytes.* $bound bytes.*\|.*shorter names/,
+	qr/^53200\|no room for lock "z{243}0\d+" in the ZooKeeper sessions\|.* \d+ bytes.* $bound bytes.*\|.*shorter names/,
 	'what does not fit is refused');
 wait_ephemerals($held + 2);
 

@@ -3,8 +3,8 @@
 -- complain if script is sourced in psql, rather than via ALTER EXTENSION
 \echo Use "ALTER EXTENSION zklock UPDATE TO '1.1'" to load this file. \quit
 
--- zk_session has more columns, and a row for each session.  The view is replaced, not dropped, so that
--- privileges on it and views over it stay.
+-- zk_session has more columns, and a row for each session.  The view is
+-- replaced, not dropped, so that privileges on it and views over it stay.
 ALTER FUNCTION zk_session_status() RENAME TO zk_session_status_1_0;
 
 CREATE FUNCTION zk_session_status(OUT state text,

@@ -316,8 +316,9 @@ wait_for_proof(CommitCheck *check, bool proved)
  * Ahead of the commit: every lock must still be ours.
  *
  * ZooKeeper may have ended a session, and this cluster not have heard of it.
- * While the leases of all sessions that our locks are in run that cannot be.  Otherwise, or if zklock.commit_check
- * says so, wait until the worker has asked; the wait can be canceled.
+ * While the leases of all sessions that our locks are in run that cannot be.
+ * Otherwise, or if zklock.commit_check says so, wait until the worker has
+ * asked; the wait can be canceled.
  *
  * A process that ends cannot be, and its locks go in a moment.  What it still
  * commits is the removal of its temporary tables, which is right in any case.

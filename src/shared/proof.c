@@ -3,10 +3,11 @@
  * proof.c
  *		Until when, and how, it is proved that a session has not ended.
  *
- * The lease of a session says until when it cannot have ended in ZooKeeper, which
- * the worker may not have heard of.  A commit that finds the lease expired, or
- * wants to be sure, draws a ticket from "asked" and waits on "cv" until
- * "given" has reached it: then ZooKeeper has confirmed the session since.
+ * The lease of a session says until when it cannot have ended in ZooKeeper,
+ * which the worker may not have heard of.  A commit that finds the lease of one
+ * of the sessions with its locks expired, or wants to be sure, draws a ticket
+ * from "asked" of each of them and waits on "cv" until "given" has reached it:
+ * then ZooKeeper has confirmed that session since.
  *
  * Locking protocol.  There is no lock: each field is an atomic, and only the
  * worker writes lease_until_ms and "given".  Backends read them ahead of their
@@ -87,7 +88,8 @@ proof_startup_shmem(void)
 int64
 lease_read_ms(int session)
 {
-	int64		until_ms = (int64) pg_atomic_read_u64(&proof->of[session].lease_until_ms);
+	Proof	   *own = &proof->of[session];
+	int64		until_ms = (int64) pg_atomic_read_u64(&own->lease_until_ms);
 
 	/* ahead of what the caller reads next */
 	pg_read_barrier();
@@ -171,7 +173,8 @@ proof_latest(int session)
 void
 lease_write(int session, int64 until_ms, uint32 ticket)
 {
-	pg_atomic_write_u64(&proof->of[session].lease_until_ms, (uint64) until_ms);
+	pg_atomic_write_u64(&proof->of[session].lease_until_ms,
+						(uint64) until_ms);
 	pg_atomic_write_u32(&proof->of[session].given, ticket);
 	proof_wake_waiters();
 }
@@ -184,5 +187,6 @@ void
 lease_shorten(int session, int64 until_ms)
 {
 	if (lease_read_ms(session) > until_ms)
-		pg_atomic_write_u64(&proof->of[session].lease_until_ms, (uint64) until_ms);
+		pg_atomic_write_u64(&proof->of[session].lease_until_ms,
+							(uint64) until_ms);
 }

@@ -5,8 +5,8 @@
  *
  * zklock.mutation selects a mutation, zklock.fail_at raises an error where one
  * is rare, zklock.path_bytes and zklock.sessions make a few locks fill the
- * sessions, and the other two stop a process.  They are settings of builds with
- * ZKLOCK_TEST_BUILD; other builds have neither the settings nor the code.
+ * sessions, and the other two stop a process.  They are settings of builds
+ * with ZKLOCK_TEST_BUILD; other builds have neither the settings nor the code.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -8,7 +8,7 @@
  * goes in, operations come out, and in the end a ZkAnswer for the backend.  An
  * answer begins with a search, so that it sees what was done anywhere before
  * the question was asked.  (A lock that is being given up in another session
- * than the first, which has the answers, may still be seen.)  The states:
+ * than the first may still be seen.)  The states:
  *
  *	IDLE		collected -> WAITING
  *	WAITING		begin -> LISTING: search the lock directory
@@ -33,10 +33,11 @@
  *				no backend waits when the lists are in -> IDLE
  *				another question is collected from this box -> WAITING
  *
- * All operations of answers go to the first session.  Each beginning gives the answer another owner id, so that what the server
- * answers to operations of before is no longer its own.  No more than MAX_OPEN
- * operations are out at a time: those of contenders go in the same flights,
- * and must not wait for all of a long queue to be read.
+ * All operations of answers go to the first session.  Each beginning gives the
+ * answer another owner id, so that what the server answers to operations of
+ * before is no longer its own.  No more than MAX_OPEN operations are out at a
+ * time: those of contenders go in the same flights, and must not wait for all
+ * of a long queue to be read.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -4,9 +4,9 @@
  *		The mail of the slots: contenders are begun, parked and released.
  *
  * A contender goes into the first session with room (sessions.c).  What fits
- * in none is refused with an error, but ahead of that it is parked until room is made by what is being given up
- * already, or is only retained.  What is parked is begun in its order, a
- * group whole.
+ * in none is refused with an error, but ahead of that it is parked until room
+ * is made by what is being given up already, or is only retained.  What is
+ * parked is begun in its order, a group whole.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -100,7 +100,8 @@ submit_group_part(List *members, int first, int last, RecipeOpKind kind)
 
 /*
  * Begin the members first to last (not included), of one group, in a session
- * that has room for all: the directories first, then all the contenders in one step.
+ * that has room for all: the directories first, then all the contenders in one
+ * step.
  */
 static void
 start_group(List *members, int first, int last, int session)

@@ -71,7 +71,8 @@ static struct
 	int			nold;
 	int64		close_at_ms;	/* zk_now_ms() at which to close the sessions,
 								 * whatever they have; 0: they are not to be */
-	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is not */
+	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is
+													 * not */
 }			lives;
 
 /*
@@ -112,8 +113,8 @@ forget_contenders(int session)
 }
 
 /*
- * The sessions are to end when nothing is held: no lock is to go on from backend
- * to backend for long, or be retained, until then.
+ * The sessions are to end when nothing is held: no lock is to go on from
+ * backend to backend for long, or be retained, until then.
  */
 static void
 begin_drain(void)
@@ -139,8 +140,8 @@ is_one_full(void)
 
 /*
  * May the sessions be closed now that nothing is held, or does that have to
- * wait until their nodes have been deleted?  For these a batch after the other is
- * cheaper for ZooKeeper than all at once.  But this must not take long, and
+ * wait until their nodes have been deleted?  For these a batch after the other
+ * is cheaper for ZooKeeper than all at once.  But this must not take long, and
  * whoever cannot be reached is not waited for.
  */
 static bool
@@ -300,6 +301,7 @@ void
 lives_end_session(int session, const char *why)
 {
 	end_session(session, why);
+	lives.close_at_ms = 0;
 	take_over();
 	if (session == 0)
 		answers_restart();

@@ -237,8 +237,8 @@ set_in_use(Contender *contender, unsigned told, StepOutput *out)
 
 /*
  * Nothing of the contender is left in ZooKeeper.  Begins it anew, and returns
- * true, if its slot is wanted again and there is room in the same session; else
- * the contender is parked or dropped.
+ * true, if its slot is wanted again and there is room in the same session;
+ * else the contender is parked or dropped.
  */
 static bool
 want_again(Contender *contender, StepOutput *out)
@@ -461,12 +461,14 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 }
 
 /*
- * The predecessor that a contender watches is of one of our sessions.  Is it of
- * none of our contenders, and so in the way of all for as long as that session
- * lives?
+ * The predecessor that a contender watches is of one of our sessions.  Is it
+ * of none of our contenders, and so in the way of all for as long as that
+ * session lives?
  *
  * The UUID of a node is noted before the node is created, and until it is known
- * to have been deleted; and this answer is not older than that to any delete.
+ * to have been deleted; and this answer is not older than that to any delete in
+ * the same session.  (It may be older than that to a delete in another one:
+ * then the node that is deleted here is gone already.)
  */
 static bool
 is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)

@@ -133,6 +133,7 @@ is(ephemerals(), $held + 2, 'and nothing of them is left');
 $foreign->unlock($node);
 is($waiter->result->{sqlstate}, undef, 'who queued before gets the lock');
 $waiter->quit;
+wait_no_contenders($zk, 'before');
 
 # a worker that takes over knows what there is
 my $pid = value('SELECT worker_pid FROM zk_session');

@@ -330,11 +330,11 @@ def sql(port, database, statement):
 
 
 def wait_until(condition, what):
-    for _ in range(1000):
-        if condition():
-            return
+    end = time.monotonic() + ANSWER_LIMIT
+    while not condition():
+        if time.monotonic() > end:
+            raise Failed("waited %d s in vain: %s" % (ANSWER_LIMIT, what))
         time.sleep(0.02)
-    raise Failed("waited in vain: " + what)
 
 
 def pg_ctl(action, directory, *settings):

@@ -1,14 +1,14 @@
-"""Makes README.md and the plots from results.csv, about.txt and failures.txt,
-and removes the latter two.
+"""Makes README.md and the plots from results.csv, about.txt and failures.txt.
 
 usage: report.py DIRECTORY
 """
-import csv
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from statistics import median
+
+import bounds
+from bounds import number
 
 out = sys.argv[1]
 failed = os.path.join(out, "failures.txt")
@@ -20,25 +20,19 @@ NAMES = {
     "kazoo": "kazoo Lock",
     "redis": "Redis SET NX PX",
     "etcd": "etcd Mutex",
+    "zklock-r": "zklock, retained locks",
+    "mariadb": "MariaDB GET_LOCK",
     "advisory": "pg_advisory_xact_lock",
     "raw": "raw C client, single operations",
-    "raw-multi": "raw C client, multis",
+    "raw-create": "raw C client, create without the read",
+    "raw-multi": "raw C client, multis with reads",
+    "raw-blind": "raw C client, multis without reads",
+    "raw-blind-2": "the same, two flights at a time",
     "with": "with zklock loaded",
     "without": "without",
 }
 
-# figures[scenario, rival, x][metric] = {round: value}
-figures = defaultdict(lambda: defaultdict(dict))
-with open(os.path.join(out, "results.csv")) as file:
-    for row in csv.DictReader(file):
-        figures[row["scenario"], row["rival"], int(row["x"])][row["metric"]][
-            row["round"]] = float(row["value"])
-
-
-def number(value):
-    if abs(value) >= 1000:
-        return "{:,.0f}".format(value)
-    return "%.3g" % value
+figures = bounds.Figures.read(os.path.join(out, "results.csv"))
 
 
 def with_spread(values):
@@ -51,90 +45,23 @@ def with_spread(values):
     return text
 
 
-def rounds(scenario, rival, x, metric):
-    return figures[scenario, rival, x][metric] if (scenario, rival, x) in figures else {}
-
-
 def values(*which):
-    return list(rounds(*which).values())
-
-
-def ratio(a, b):
-    """Round by round, as the two were measured one after the other."""
-    below = rounds(*b)
-    return [x / below[turn] for turn, x in rounds(*a).items() if below.get(turn)]
+    return figures.values(*which)
 
 
 def xs(scenario):
-    return sorted({x for s, _, x in figures if s == scenario})
+    return sorted({x for s, _, x in figures.keys() if s == scenario})
 
 
-def of(scenario):
-    return [name for name in NAMES if any(s == scenario and r == name for s, r, _ in figures)]
+def of(scenario, x=None):
+    return [name for name in NAMES if any(
+        s == scenario and r == name and x in (None, at) for s, r, at in figures.keys())]
 
 
-def largest(scenario):
-    return max(xs(scenario), default=0)
-
-
-def smallest(scenario):
-    return min(xs(scenario), default=0)
-
-
-NO_HANDOFF = "for comparison: the same with handoff_quantum = 0, each cycle through ZooKeeper"
-
-
-def bounds():
-    """Rows of the table of bounds: what, must be, toward, measured, is it met."""
-    at_most, at_least = (lambda v, b: v <= b), (lambda v, b: v >= b)
-    big, small = largest("held"), smallest("held")
-    rows = [
-        ("lone acquire p50, over the raw pipelined client", at_most, 1.4, "1.15",
-         ratio(("lone", "zklock", 1, "acquire_p50"), ("lone", "raw", 1, "acquire_p50"))),
-        ("lone acquire to end of transaction, over Curator acquire + release", at_most, 0.65, "0.5",
-         ratio(("lone", "zklock", 1, "cycle_p50"), ("lone", "curator", 1, "cycle_p50"))),
-        ("64 backends on distinct locks, over Curator with 64 threads", at_least, 2.5, "4",
-         ratio(("distinct", "zklock", 64, "rate"), ("distinct", "curator", 64, "rate"))),
-        (NO_HANDOFF, None, None, "",
-         ratio(("distinct", "zklock-0", 64, "rate"), ("distinct", "curator", 64, "rate"))),
-        ("64 backends on distinct locks, over the raw client's single operations", at_least, 2, "4",
-         ratio(("distinct", "zklock", 64, "rate"), ("distinct", "raw", 64, "rate"))),
-        (NO_HANDOFF, None, None, "",
-         ratio(("distinct", "zklock-0", 64, "rate"), ("distinct", "raw", 64, "rate"))),
-        ("one hot lock, 16 backends of one cluster, over Curator with 16 threads", at_least, 15,
-         "30", ratio(("hot", "zklock", 16, "rate"), ("hot", "curator", 16, "rate"))),
-        ("the same over pg_advisory_xact_lock", at_least, 0.6, "0.9",
-         ratio(("hot", "zklock", 16, "rate"), ("hot", "advisory", 16, "rate"))),
-    ]
-    for n in (1, 16):
-        rows.append(
-            ("retained lock, %s, over pg_advisory_xact_lock"
-             % ("1 backend" if n == 1 else "%d backends, each its own" % n),
-             at_least, 0.8, "1",
-             ratio(("retained", "zklock", n, "rate"), ("retained", "advisory", n, "rate"))))
-    rows += [
-        ("the same, 16 backends on one retained lock", at_least, 0.8, "1",
-         ratio(("retained_hot", "zklock", 16, "rate"), ("retained_hot", "advisory", 16, "rate"))),
-        ("COMMIT in one cluster to grant in another, over the raw delete-to-watch", at_most, 1.6,
-         "1.2", ratio(("relay", "zklock", 2, "handover_p50"), ("relay", "raw", 2, "handover_p50"))),
-        ("hot lock over two clusters, 16 backends each: smaller cluster's share", at_least, 0.4,
-         "0.5", values("spread", "zklock", 2, "share")),
-        ("the same: longest wait over the median", at_most, 10, "3",
-         values("spread", "zklock", 2, "longest")),
-        ("pgbench -S with zklock loaded over without", at_least, 0.99, "1",
-         ratio(("pgbench", "with", 2, "rate"), ("pgbench", "without", 2, "rate"))),
-        ("bytes of shared memory a slot", at_most, 512, "", values("slot", "zklock", 1, "bytes")),
-        ("acquire p50 with %s held locks over that with %s" % (number(big), number(small)),
-         at_most, 1.2, "", ratio(("held", "zklock", big, "acquire_p50"),
-                                 ("held", "zklock", small, "acquire_p50"))),
-    ]
-    for what, test, must, toward, measured in rows:
-        bound = met = ""
-        if test:
-            bound = ("≤ " if test is at_most else "≥ ") + "%g" % must
-            if measured:
-                met = "yes" if test(median(measured), must) else "**no**"
-        yield what, bound, toward, with_spread(measured) if measured else "not available", met
+def bound_rows():
+    for row in bounds.ROWS:
+        yield (bounds.row_what(row, figures), bounds.bound_text(row), row.toward,
+               *bounds.row_text(row, bounds.row_values(row, figures)))
 
 
 def table(header, rows):
@@ -156,7 +83,7 @@ def by_metric(scenario, x, **metrics):
     """A table with a column for each metric."""
     return table([""] + list(metrics.values()),
                  [[NAMES[name]] + [with_spread(values(scenario, name, x, metric))
-                                   for metric in metrics] for name in of(scenario)])
+                                   for metric in metrics] for name in of(scenario, x)])
 
 
 def sections():
@@ -170,7 +97,13 @@ def sections():
         yield from table(["", ""], [line.rstrip().split(": ", 1) for line in about])
     yield "## What must be true"
     yield ""
-    yield from table(["", "must be", "toward", "measured", "met"], bounds())
+    yield "The median of the rounds' ratios, and its 95 % interval by order statistics (from six"
+    yield "rounds on; before that, the lowest and the highest)."
+    yield "A row is measured until both ends are within 5 % of the median (0.5 % for pgbench), or"
+    yield "until its time is over (\"not close\"); without an interval are rows that the machine's"
+    yield "load does not change."
+    yield ""
+    yield from table(["", "must be", "toward", "measured", "95 % interval", "met"], bound_rows())
     if os.path.exists(failed):
         yield "Failed, and therefore not in the figures:"
         yield ""
@@ -194,16 +127,22 @@ def sections():
     yield from by_x("distinct", "rate", "clients")
     yield "![throughput against clients](throughput.svg)"
     yield ""
+    yield "64 clients that go round 6,400 names, cycles a second."
+    yield ""
+    yield from by_x("many", "rate", "names")
+    if xs("counted"):
+        yield "Requests to ZooKeeper for a cycle of zklock there, as a proxy has counted them."
+        yield ""
+        kinds = figures.metrics("counted", "zklock", xs("counted")[0])
+        yield from by_metric("counted", xs("counted")[0], reads="reads", requests="all", **{
+            kind: kind[len("kind_"):] for kind in kinds if kind.startswith("kind_")})
     yield "## One hot lock"
     yield ""
-    yield "16 clients of one cluster (or session)."
-    yield ""
-    yield from by_metric("hot", 16, rate="cycles a second", cycle_p50="cycle p50, µs",
-                         cycle_p99="cycle p99, µs")
-    for n in xs("spread"):
-        yield "%d clusters (or sessions), 16 clients each." % n
+    for n in xs("hot"):
+        yield "16 clients of %s." % ("one cluster (or session)" if n == 1 else
+                                     "each of %d clusters (or sessions)" % n)
         yield ""
-        yield from by_metric("spread", n, rate="cycles a second", share="the smallest one's share",
+        yield from by_metric("hot", n, rate="cycles a second", share="the smallest one's share",
                              wait_p50="median wait, µs", wait_longest="longest wait, µs",
                              longest="longest over median")
     yield "## From one cluster to another"
@@ -213,16 +152,12 @@ def sections():
     yield from by_metric("relay", 2, handover_p50="p50", handover_p99="p99")
     yield "## A retained lock"
     yield ""
-    if xs("retained"):
-        yield "Cycles a second, by the number of backends, each with a lock of its own."
-        yield ""
-        yield from by_x("retained", "rate", "backends")
-        yield "16 backends, all with the same one."
-        yield ""
-        yield from by_metric("retained_hot", 16, rate="cycles a second")
-    else:
-        yield "Not available: this zklock has no `zklock.retain_time`."
-        yield ""
+    yield "Cycles a second, by the number of backends, each with a lock of its own."
+    yield ""
+    yield from by_x("retained", "rate", "backends")
+    yield "16 backends, all with the same one."
+    yield ""
+    yield from by_metric("retained_hot", 16, rate="cycles a second")
     yield "## The demo's inventory"
     yield ""
     yield "Two shops sell the stock of one warehouse, 32 customers in each."
@@ -257,7 +192,12 @@ STYLES = {
     "redis": ("#d32f2f", False),
     "etcd": ("#1e88e5", False),
     "advisory": ("#00838f", False),
+    "zklock-r": ("#ce93d8", False),
+    "mariadb": ("#8d6e63", False),
     "raw": ("#000000", True),
+    "raw-create": ("#444444", True),
+    "raw-blind": ("#bbbbbb", True),
+    "raw-blind-2": ("#bbbbbb", True),
     "raw-multi": ("#888888", True),
 }
 
@@ -290,9 +230,8 @@ def medians(scenario, metric):
 
 
 def quantiles(name):
-    metrics = figures["lone", name, 1]
-    return [(median(metrics[metric].values()), float(metric[1:]))
-            for metric in metrics if metric.startswith("q")]
+    return [(median(values("lone", name, 1, metric)), float(metric[1:]))
+            for metric in figures.metrics("lone", name, 1) if metric.startswith("q")]
 
 
 plot("throughput.svg", "Distinct locks", "clients", "cycles a second",
@@ -305,6 +244,3 @@ plot("waiters.svg", "One hot lock while others wait for it", "waiters", "µs a g
      medians("waiters", "cost"), "set logscale xy")
 with open(os.path.join(out, "README.md"), "w") as file:
     file.writelines(line + "\n" for line in sections())
-os.remove(os.path.join(out, "about.txt"))
-if os.path.exists(failed):
-    os.remove(failed)

@@ -15,6 +15,7 @@
 #include "shop.h"
 
 #define CONNECTORS 8			/* threads that connect clients */
+#define HELD_AT_ONCE 250		/* by zk_lock_all, which takes up to 500 */
 
 typedef enum Step
 {
@@ -215,7 +216,7 @@ connect_some(void *first)
 	for (int i = (intptr_t) first; i < req.clients; i += CONNECTORS)
 	{
 		clients[i].number = i;
-		clients[i].conn = selling ? connect_to_shop(i) : connect_to(i % req.clusters);
+		clients[i].conn = selling ? connect_to_shop(i) : connect_to(req.cluster + i % req.clusters);
 	}
 	return NULL;
 }
@@ -339,32 +340,79 @@ run_relay(void)
 	PQfinish(conn[1]);
 }
 
-/* Hold that many more locks in the session, until "drop". */
-static void
-run_hold(PGconn **held)
-{
-	char		sql[256];
+/* --- hold --- */
 
-	if (*held == NULL)
-		*held = connect_to(0);
-	/* zk_lock_all takes 500 at a time */
-	snprintf(sql, sizeof(sql),
-			 "SELECT zk_lock_all(array_agg('%s' || i), session => true)"
-			 " FROM generate_series(1, %d) i GROUP BY i / 250", req.prefix, req.count);
-	run(*held, sql);
+static PGconn **held;			/* session that holds locks, of each cluster */
+
+/* Are there no more locks to be had (53200)? */
+static int
+is_full(PGresult *res)
+{
+	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+
+	return state != NULL && strcmp(state, "53200") == 0;
+}
+
+/*
+ * Hold that many more locks in one session, until "drop", or as many as can be
+ * had: then some are given back, for those that are to be measured.
+ */
+static void
+run_hold(void)
+{
+	const char *lock_some =
+		"SELECT zk_lock_all(array_agg('%s' || i), session => true)"
+		" FROM generate_series(%d, %d) i";
+	const char *unlock_some =
+		"SELECT bool_and(zk_unlock('%s' || i)) FROM generate_series(%d, %d) i";
+	PGconn	   *conn = held[req.cluster];
+	char		sql[256];
+	int			nheld = 0;
+
+	if (conn == NULL)
+		conn = held[req.cluster] = connect_to(req.cluster);
+	while (nheld < req.count)
+	{
+		int			end = nheld + HELD_AT_ONCE;
+		PGresult   *res;
+
+		if (end > req.count)
+			end = req.count;
+		snprintf(sql, sizeof(sql), lock_some, req.prefix, nheld + 1, end);
+		res = PQexec(conn, sql);
+		if (is_full(res) && nheld > 0)
+		{
+			PQclear(res);
+			snprintf(sql, sizeof(sql), unlock_some, req.prefix,
+					 nheld - HELD_AT_ONCE + 1, nheld);
+			run(conn, sql);
+			nheld -= HELD_AT_ONCE;
+			break;
+		}
+		check(conn, res);
+		PQclear(res);
+		nheld = end;
+	}
+	keep_sample(&samples, nheld, 0, 0, 0);
+}
+
+static void
+run_drop(void)
+{
+	PQfinish(held[req.cluster]);
+	held[req.cluster] = NULL;
 }
 
 int
 main(int argc, char **argv)
 {
-	PGconn	   *held = NULL;
-
 	if (argc < 4)
 		die(argv[0], "usage: pg zklock|advisory DIR PORT...");
 	lock_sql = strcmp(argv[1], "zklock") == 0 ? "SELECT zk_lock($1)" :
 		"SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
 	dir = argv[2];
 	ports = argv + 3;
+	held = calloc(argc, sizeof(*held));
 
 	while (next_request(&req))
 	{
@@ -373,12 +421,9 @@ main(int argc, char **argv)
 		else if (strcmp(req.kind, "relay") == 0)
 			run_relay();
 		else if (strcmp(req.kind, "hold") == 0)
-			run_hold(&held);
+			run_hold();
 		else if (strcmp(req.kind, "drop") == 0)
-		{
-			PQfinish(held);
-			held = NULL;
-		}
+			run_drop();
 		else
 			die("unknown request", req.kind);
 		print_samples(&samples);

@@ -1,14 +1,20 @@
 /*
  * What ZooKeeper's C client can do, with nothing around it: the floor.
- * raw single|multi SERVERS
+ * raw single|create|multi|blind SERVERS
  *
  * single: each lock cycle is a create with the read of the children right
  * behind it, then a delete; as many cycles are in flight as there are clients.
+ * create: the same without the read.
  * multi: one flight at a time, which has for all clients the deletes of their
  * last locks and the creates of their next ones in one multi, with the reads
- * behind it.  All is done in the library's completion thread.
+ * behind it.
+ * blind: the same without the reads.
+ * With flights=2 the clients are divided between two such flights, each of
+ * which goes on as soon as its own answers are there.
  *
- * relay, of either: from a delete in one session to the watch in another.
+ * All is done in the library's completion thread.
+ *
+ * relay, of any: from a delete in one session to the watch in another.
  */
 #define THREADED
 #include <semaphore.h>
@@ -26,13 +32,15 @@ typedef struct Client
 	int64_t		asked;
 	int64_t		acquired;
 	char		node[PATH_SIZE];
+	struct Flight *flight;		/* that it belongs to, of multis */
 } Client;
 
 static Request req;
 static Samples samples;
 static zhandle_t *zk;
 static Client *clients;
-static int	running;			/* clients, or parts of a flight, still out */
+static int	running;			/* clients, or flights, that still go on */
+static int	reading;			/* is the queue read behind each create? */
 static sem_t finished;
 static char (*held)[PATH_SIZE];
 static int	nheld;
@@ -104,19 +112,54 @@ wait_for_all(void)
 		sem_wait(&room);
 }
 
+/* Have those of this request been made by an earlier one? */
+static int
+directories_made(int count)
+{
+	static struct
+	{
+		char		prefix[sizeof(req.prefix)];
+		int			count;
+	}			made[16];
+
+	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
+	{
+		if (strcmp(made[i].prefix, req.prefix) == 0 && made[i].count >= count)
+			return 1;
+		if (made[i].count == 0)
+		{
+			strcpy(made[i].prefix, req.prefix);
+			made[i].count = count;
+			break;
+		}
+	}
+	return 0;
+}
+
+/* They stay until the end. */
 static void
 make_directories(void)
 {
+	int			count = req.locks > req.count ? req.locks : req.count;
 	char		path[PATH_SIZE];
 
+	if (directories_made(count))
+		return;
 	make_room();
 	make_directory("/raw");
-	for (int i = 0; i < req.locks || i < req.count; i++)
+	for (int i = 0; i < count; i++)
 	{
 		snprintf(path, sizeof(path), "/raw/%s%d", req.prefix, i);
 		make_directory(path);
 	}
 	wait_for_all();
+}
+
+/* Another part of the work is done; true if that was the last one. */
+static int
+all_done(int *parts)
+{
+	return __atomic_sub_fetch(parts, 1, __ATOMIC_SEQ_CST) == 0;
 }
 
 /* --- single --- */
@@ -137,22 +180,30 @@ single_deleted(int rc, const void *data)
 }
 
 static void
-single_listed(int rc, const struct String_vector *names, const void *data)
+single_release(Client *c)
 {
-	Client	   *c = (Client *) data;
-
-	check(rc, "get children");
-	if (names->count != 1)
-		die("get children", "somebody else is in the queue");
 	c->acquired = now_us();
 	check(zoo_adelete(zk, c->node, -1, single_deleted, c), "delete");
 }
 
 static void
+single_listed(int rc, const struct String_vector *names, const void *data)
+{
+	check(rc, "get children");
+	if (names->count != 1)
+		die("get children", "somebody else is in the queue");
+	single_release((Client *) data);
+}
+
+static void
 single_created(int rc, const char *path, const void *data)
 {
+	Client	   *c = (Client *) data;
+
 	check(rc, "create");
-	strcpy(((Client *) data)->node, path);
+	strcpy(c->node, path);
+	if (!reading)
+		single_release(c);
 }
 
 static void
@@ -164,7 +215,7 @@ single_begin(Client *c)
 	c->asked = now_us();
 	if (c->asked >= req.end)
 	{
-		if (__atomic_sub_fetch(&running, 1, __ATOMIC_SEQ_CST) == 0)
+		if (all_done(&running))
 			sem_post(&finished);
 		return;
 	}
@@ -172,21 +223,28 @@ single_begin(Client *c)
 	snprintf(node, sizeof(node), "%s/lock-", path);
 	check(zoo_acreate(zk, node, "bench", 5, &ZOO_OPEN_ACL_UNSAFE,
 					  ZOO_EPHEMERAL | ZOO_SEQUENCE, single_created, c), "create");
-	check(zoo_aget_children(zk, path, 0, single_listed, c), "get children");
+	if (reading)
+		check(zoo_aget_children(zk, path, 0, single_listed, c), "get children");
 }
 
 /* --- multi --- */
 
-static zoo_op_t *ops;
-static zoo_op_result_t *results;
-static char (*asked_for)[PATH_SIZE];	/* path to create, of each client */
-static char (*deleted)[PATH_SIZE];	/* path to delete, likewise */
-static int64_t flight_sent;
+typedef struct Flight
+{
+	Client	   *clients;		/* of this flight */
+	int			count;
+	int			unread;			/* answers still to come for its reads */
+	int64_t		sent;
+	zoo_op_t   *ops;
+	zoo_op_result_t *results;
+	char		(*created)[PATH_SIZE];	/* path to create, of each client */
+	char		(*deleted)[PATH_SIZE];	/* path to delete, likewise */
+} Flight;
 
-static void multi_begin(void);
+static void flight_leaves(Flight *f);
 
 static void
-multi_listed(int rc, const struct String_vector *names, const void *data)
+flight_listed(int rc, const struct String_vector *names, const void *data)
 {
 	Client	   *c = (Client *) data;
 
@@ -194,97 +252,127 @@ multi_listed(int rc, const struct String_vector *names, const void *data)
 	if (names->count != 1)
 		die("get children", "somebody else is in the queue");
 	c->acquired = now_us();
-	if (--running == 0)
-		multi_begin();
+	if (all_done(&c->flight->unread))
+		flight_leaves(c->flight);
 }
 
-/* Whoever had a lock in the flight before this has now released it. */
+/* Each client's last lock is released by now, and its next one created. */
 static void
-multi_done(int rc, const void *data)
+flight_done(int rc, const void *data)
 {
+	Flight	   *f = (Flight *) data;
 	int64_t		now = now_us();
 
-	(void) data;
 	check(rc, "multi");
-	for (int i = 0; i < req.clients; i++)
+	for (int i = 0; i < f->count; i++)
 	{
-		Client	   *c = &clients[i];
+		Client	   *c = &f->clients[i];
 
 		if (c->cycle > 1)
-			keep_cycle(&samples, &req, i, c->asked, c->acquired, now);
-		c->asked = flight_sent;
+			keep_cycle(&samples, &req, c->number, c->asked, c->acquired, now);
+		c->asked = f->sent;
+		c->acquired = now;		/* unless it is read */
 	}
+	if (!reading)
+		flight_leaves(f);
 }
 
 static void
-multi_begin(void)
+flight_leaves(Flight *f)
 {
 	int			n = 0;
 
 	if (now_us() >= req.end)
 	{
-		sem_post(&finished);
+		if (all_done(&running))
+			sem_post(&finished);
 		return;
 	}
 	if (req.pause)
 		usleep(req.pause);
-	flight_sent = now_us();
-	for (int i = 0; i < req.clients; i++)
-		if (clients[i].cycle > 0)
+	f->sent = now_us();
+	for (int i = 0; i < f->count; i++)
+		if (f->clients[i].cycle > 0)
 		{
-			strcpy(deleted[i], clients[i].node);
-			zoo_delete_op_init(&ops[n++], deleted[i], -1);
+			strcpy(f->deleted[i], f->clients[i].node);
+			zoo_delete_op_init(&f->ops[n++], f->deleted[i], -1);
 		}
-	for (int i = 0; i < req.clients; i++)
+	for (int i = 0; i < f->count; i++)
 	{
-		lock_dir(asked_for[i], &clients[i]);
-		strcat(asked_for[i], "/lock-");
-		zoo_create_op_init(&ops[n++], asked_for[i], "bench", 5, &ZOO_OPEN_ACL_UNSAFE,
-						   ZOO_EPHEMERAL | ZOO_SEQUENCE, clients[i].node, PATH_SIZE);
-		clients[i].cycle++;
+		Client	   *c = &f->clients[i];
+
+		lock_dir(f->created[i], c);
+		strcat(f->created[i], "/lock-");
+		zoo_create_op_init(&f->ops[n++], f->created[i], "bench", 5, &ZOO_OPEN_ACL_UNSAFE,
+						   ZOO_EPHEMERAL | ZOO_SEQUENCE, c->node, PATH_SIZE);
+		c->cycle++;
 	}
-	running = req.clients;
-	check(zoo_amulti(zk, n, ops, results, multi_done, NULL), "multi");
-	for (int i = 0; i < req.clients; i++)
+	f->unread = f->count;
+	check(zoo_amulti(zk, n, f->ops, f->results, flight_done, f), "multi");
+	for (int i = 0; reading && i < f->count; i++)
 	{
 		char		path[PATH_SIZE];
 
-		strcpy(path, asked_for[i]);
+		strcpy(path, f->created[i]);
 		*strrchr(path, '/') = '\0';
-		check(zoo_aget_children(zk, path, 0, multi_listed, &clients[i]), "get children");
+		check(zoo_aget_children(zk, path, 0, flight_listed, &f->clients[i]), "get children");
 	}
+}
+
+static void
+run_flights(void)
+{
+	int			n = req.flights < req.clients ? req.flights : req.clients;
+	Flight	   *flights = calloc(n, sizeof(*flights));
+
+	for (int i = 0, first = 0; i < n; i++)
+	{
+		Flight	   *f = &flights[i];
+		int			end = (i + 1) * req.clients / n;
+
+		f->clients = &clients[first];
+		f->count = end - first;
+		f->ops = calloc(2 * f->count, sizeof(*f->ops));
+		f->results = calloc(2 * f->count, sizeof(*f->results));
+		f->created = calloc(f->count, sizeof(*f->created));
+		f->deleted = calloc(f->count, sizeof(*f->deleted));
+		for (; first < end; first++)
+			clients[first].flight = f;
+	}
+	running = n;
+	for (int i = 0; i < n; i++)
+		flight_leaves(&flights[i]);
+	sem_wait(&finished);
+	for (int i = 0; i < req.clients; i++)
+		check(zoo_delete(zk, clients[i].node, -1), "delete");
+	for (int i = 0; i < n; i++)
+	{
+		free(flights[i].ops);
+		free(flights[i].results);
+		free(flights[i].created);
+		free(flights[i].deleted);
+	}
+	free(flights);
 }
 
 static void
 run_locks(int multi)
 {
 	clients = calloc(req.clients, sizeof(*clients));
-	ops = calloc(2 * req.clients, sizeof(*ops));
-	results = calloc(2 * req.clients, sizeof(*results));
-	asked_for = calloc(req.clients, sizeof(*asked_for));
-	deleted = calloc(req.clients, sizeof(*deleted));
-
 	make_directories();
 	for (int i = 0; i < req.clients; i++)
 		clients[i].number = i;
 	start_clock(&req);
 	if (multi)
-		multi_begin();
+		run_flights();
 	else
 	{
 		running = req.clients;
 		for (int i = 0; i < req.clients; i++)
 			single_begin(&clients[i]);
+		sem_wait(&finished);
 	}
-	sem_wait(&finished);
-	for (int i = 0; multi && i < req.clients; i++)
-		check(zoo_delete(zk, clients[i].node, -1), "delete");
-
 	free(clients);
-	free(ops);
-	free(results);
-	free(asked_for);
-	free(deleted);
 }
 
 /* --- relay --- */
@@ -394,9 +482,12 @@ int
 main(int argc, char **argv)
 {
 	zhandle_t  *other;
+	int			multi;
 
 	if (argc != 3)
-		die(argv[0], "usage: raw single|multi SERVERS");
+		die(argv[0], "usage: raw single|create|multi|blind SERVERS");
+	reading = strcmp(argv[1], "single") == 0 || strcmp(argv[1], "multi") == 0;
+	multi = strcmp(argv[1], "multi") == 0 || strcmp(argv[1], "blind") == 0;
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	sem_init(&finished, 0, 0);
 	zk = open_session(argv[2]);
@@ -405,7 +496,7 @@ main(int argc, char **argv)
 	while (next_request(&req))
 	{
 		if (strcmp(req.kind, "lock") == 0)
-			run_locks(strcmp(argv[1], "multi") == 0);
+			run_locks(multi);
 		else if (strcmp(req.kind, "relay") == 0)
 			run_relay(other);
 		else if (strcmp(req.kind, "hold") == 0)

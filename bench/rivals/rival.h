@@ -26,6 +26,8 @@ typedef struct Request
 	int			clusters;
 	int			count;
 	int			split;
+	int			cluster;		/* the first one */
+	int			flights;
 	int64_t		begin;			/* of what is measured */
 	int64_t		end;
 } Request;
@@ -107,11 +109,12 @@ next_request(Request *r)
 		{"clients", &r->clients}, {"locks", &r->locks}, {"ms", &r->ms},
 		{"warmup", &r->warmup}, {"pause", &r->pause},
 		{"clusters", &r->clusters}, {"count", &r->count},
-		{"split", &r->split}
+		{"split", &r->split}, {"cluster", &r->cluster},
+		{"flights", &r->flights}
 	};
 
 	memset(r, 0, sizeof(*r));
-	r->clients = r->locks = r->clusters = 1;
+	r->clients = r->locks = r->clusters = r->flights = 1;
 	if (fgets(line, sizeof(line), stdin) == NULL)
 		return 0;
 	snprintf(r->kind, sizeof(r->kind), "%s", strtok(line, " \n"));

@@ -1,0 +1,187 @@
+"""The rows of the table of bounds, and what is known of each: for drive.py,
+which goes on measuring until that is enough, and for report.py.
+"""
+import csv
+from collections import defaultdict
+from math import comb
+from statistics import median
+from types import SimpleNamespace
+
+CLOSE = 0.05                # how near the ends of a row's interval must be to its median
+
+
+class Figures:
+    """What was measured, by scenario, rival, x (clients, ...), metric, round."""
+
+    def __init__(self):
+        self.by_metric = defaultdict(dict)
+
+    @classmethod
+    def read(cls, file_name):
+        figures = cls()
+        with open(file_name) as file:
+            for line in csv.DictReader(file):
+                figures.add(line["scenario"], line["rival"], int(line["x"]), line["round"],
+                            line["metric"], float(line["value"]))
+        return figures
+
+    def add(self, scenario, rival, x, turn, metric, value):
+        self.by_metric[scenario, rival, x, metric][turn] = value
+
+    def rounds(self, *which):
+        return self.by_metric.get(which, {})
+
+    def values(self, *which):
+        return list(self.rounds(*which).values())
+
+    def keys(self):
+        return {key[:3] for key in self.by_metric}
+
+    def metrics(self, *which):
+        return [key[3] for key in self.by_metric if key[:3] == which]
+
+
+def interval(values):
+    """The 95 % interval of the median, by order statistics: the narrowest pair
+    of values, equally far from both ends, between which the true median is
+    with that probability, whatever the distribution.  Of n values k are below
+    the true median with the probability C(n, k) / 2^n.  None if there are less
+    than six values, which cannot tell."""
+    ordered = sorted(values)
+    n = len(ordered)
+    rank, outside = None, 0.0
+    for k in range(n // 2):
+        outside += 2 * comb(n, k) / 2 ** n
+        if outside > 0.05:
+            break
+        rank = k
+    return None if rank is None else (ordered[rank], ordered[n - 1 - rank])
+
+
+def row(name, what, bound, toward, needs, formula=None, close=CLOSE):
+    """name: for "bench/run row".  bound: "<= 1.2" or ">= 2".  needs: figures
+    (scenario, rival, x, metric), from whose values in a round the formula makes
+    the row's (two: the first over the second).  close: see CLOSE; None for what
+    does not vary with the machine's load."""
+    sign, must = bound.split()
+    if formula is None:
+        formula = (lambda value: value) if len(needs) == 1 else (lambda a, b: a / b)
+    return SimpleNamespace(name=name, what=what, at_most=sign == "<=", must=float(must),
+                           toward=toward, needs=needs, formula=formula, close=close)
+
+
+def parts(through, kept, raw):
+    """What the cycles through ZooKeeper are, over what they would be if each
+    cost what it costs in PostgreSQL plus what it costs in ZooKeeper."""
+    return through * (1 / kept + 1 / raw)
+
+
+ROWS = [
+    row("lone-read", "lone acquire p50 of a name taken before, over raw create and getChildren,"
+        " pipelined", "<= 0.85", "0.75",
+        [("lone", "zklock", 1, "acquire_p50"), ("lone", "raw", 1, "acquire_p50")]),
+    row("lone-create", "the same over raw create alone", "<= 1.25", "1.1",
+        [("lone", "zklock", 1, "acquire_p50"), ("lone", "raw-create", 1, "acquire_p50")]),
+    row("lone-curator", "lone acquire to end of transaction, over Curator acquire + release",
+        "<= 0.45", "0.35",
+        [("lone", "zklock", 1, "cycle_p50"), ("lone", "curator", 1, "cycle_p50")]),
+    row("own-raw", "64 backends on distinct locks, over the raw client's single operations",
+        ">= 2", "4", [("distinct", "zklock", 64, "rate"), ("distinct", "raw", 64, "rate")]),
+    row("own-curator", "the same over Curator with 64 threads", ">= 2.5", "4",
+        [("distinct", "zklock", 64, "rate"), ("distinct", "curator", 64, "rate")]),
+    row("through-raw", "64 backends on distinct locks, every cycle through ZooKeeper"
+        " (handoff_quantum = 0), over the raw client's single operations", ">= 2.5", "3.5",
+        [("distinct", "zklock-0", 64, "rate"), ("distinct", "raw", 64, "rate")]),
+    row("through-parts", "the same over what the parts allow: 1 / (1 / rate of the same with"
+        " retained locks + 1 / rate of the raw client's multis without reads)", ">= 0.8", "0.95",
+        [("distinct", "zklock-0", 64, "rate"), ("distinct", "zklock-r", 64, "rate"),
+         ("distinct", "raw-blind", 64, "rate")], parts),
+    row("through-curator", "the same over Curator with 64 threads", ">= 2.5", "4",
+        [("distinct", "zklock-0", 64, "rate"), ("distinct", "curator", 64, "rate")]),
+    row("many-raw", "64 backends that go round 6,400 names, over the raw client's single"
+        " operations", ">= 2", "3",
+        [("many", "zklock", 6400, "rate"), ("many", "raw", 6400, "rate")]),
+    row("many-reads", "reads sent to ZooKeeper for each of these cycles", "<= 0.05", "0.01",
+        [("counted", "zklock", 6400, "reads")], close=None),
+    row("many-requests", "all requests for each of these cycles", "<= 0.2", "0.05",
+        [("counted", "zklock", 6400, "requests")], close=None),
+    row("hot-curator", "one hot lock, 16 backends of one cluster, over Curator with 16 threads",
+        ">= 15", "30", [("hot", "zklock", 1, "rate"), ("hot", "curator", 1, "rate")]),
+    row("hot-advisory", "the same over pg_advisory_xact_lock", ">= 0.9", "1",
+        [("hot", "zklock", 1, "rate"), ("hot", "advisory", 1, "rate")]),
+    row("spread-rate", "hot lock over two clusters, 16 backends each, over the same inside one",
+        ">= 0.6", "0.8", [("hot", "zklock", 2, "rate"), ("hot", "zklock", 1, "rate")]),
+    row("spread-longest", "hot lock over two clusters: longest wait over the median", "<= 5", "3",
+        [("hot", "zklock", 2, "longest")]),
+    row("spread-share", "the same: smaller cluster's share", ">= 0.45", "0.5",
+        [("hot", "zklock", 2, "share")]),
+    row("relay", "COMMIT in one cluster to grant in another, over the raw delete-to-watch",
+        "<= 1.25", "1.1",
+        [("relay", "zklock", 2, "handover_p50"), ("relay", "raw", 2, "handover_p50")]),
+    row("retained-1", "retained lock, 1 backend, over pg_advisory_xact_lock", ">= 0.8", "1",
+        [("retained", "zklock-r", 1, "rate"), ("retained", "advisory", 1, "rate")]),
+    row("retained-16", "the same, 16 backends, each its own", ">= 0.8", "1",
+        [("retained", "zklock-r", 16, "rate"), ("retained", "advisory", 16, "rate")]),
+    row("retained-hot", "the same, 16 backends on one retained lock", ">= 0.8", "1",
+        [("retained_hot", "zklock-r", 16, "rate"), ("retained_hot", "advisory", 16, "rate")]),
+    # close: the interval is narrower than 1 %
+    row("pgbench", "pgbench -S with zklock loaded over without", ">= 0.99", "1",
+        [("pgbench", "with", 2, "over_without")], close=0.005),
+    row("held", "acquire p50 with %s locks held, over that with %s", "<= 1.3", "1.1",
+        [("most", "zklock", 1, "acquire_p50"), ("most", "zklock-few", 1, "acquire_p50")]),
+    row("slot", "bytes of shared memory a slot", "<= 512", "448",
+        [("slot", "zklock", 1, "bytes")], close=None),
+]
+
+
+def row_values(a_row, figures):
+    """The row's value in each round that has all it needs."""
+    first, *others = [figures.rounds(*need) for need in a_row.needs]
+    return [a_row.formula(value, *(of[turn] for of in others)) for turn, value in first.items()
+            if all(of.get(turn) for of in others)]
+
+
+def row_what(a_row, figures):
+    """What the row is about."""
+    if "%s" not in a_row.what:
+        return a_row.what
+    return a_row.what % tuple(
+        number(max(figures.values("most", name, 1, "locks"), default=0))
+        for name in ("zklock", "zklock-few"))
+
+
+def is_known(a_row, values):
+    """Is it measured as closely as it must be?"""
+    if a_row.close is None:
+        return bool(values)
+    ends = interval(values)
+    middle = median(values) if values else 0
+    return ends is not None and all(abs(end - middle) <= a_row.close * middle for end in ends)
+
+
+def row_text(a_row, values):
+    """measured, its interval, and whether the bound is met, as text."""
+    if not values:
+        return "not available", "", ""
+    ends = interval(values)
+    middle = median(values)
+    met = middle <= a_row.must if a_row.at_most else middle >= a_row.must
+    if a_row.close is None or len(values) == 1:
+        shown = ""
+    elif ends is None:
+        shown = "%s to %s in %d rounds" % (number(min(values)), number(max(values)), len(values))
+    else:
+        shown = "%s to %s, %d rounds%s" % (number(ends[0]), number(ends[1]), len(values),
+                                           "" if is_known(a_row, values) else ", not close")
+    return number(middle), shown, "yes" if met else "**no**"
+
+
+def bound_text(a_row):
+    return ("≤ " if a_row.at_most else "≥ ") + "%g" % a_row.must
+
+
+def number(value):
+    """With three digits, or all before the point."""
+    if abs(value) >= 1000:
+        return "{:,.0f}".format(value)
+    return "%.3g" % value

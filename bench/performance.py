@@ -1,0 +1,68 @@
+"""Puts the figures of a full run into the table of doc/performance.md.
+
+usage: performance.py RESULTS.CSV PERFORMANCE.MD
+"""
+import sys
+from statistics import median
+
+import bounds
+
+HEADER = "| | zklock | compared with | | ratio |\n|---|---|---|---|---|\n"
+CURATOR_2 = "Curator, two sessions, 16 threads each"
+SINGLE = "ZooKeeper's C client, single operations"
+# what, zklock's figure, compared with, its figure
+TABLE = [
+    ("a lone lock, until it is granted (p50, µs)", ("lone", "zklock", 1, "acquire_p50"),
+     "ZooKeeper's C client, nothing around it", ("lone", "raw", 1, "acquire_p50")),
+    ("the same, to the end of the transaction (p50, µs)", ("lone", "zklock", 1, "cycle_p50"),
+     "Curator, acquire and release", ("lone", "curator", 1, "cycle_p50")),
+    ("64 sessions, a lock each (cycles/s)", ("distinct", "zklock", 64, "rate"),
+     "Curator, 64 threads", ("distinct", "curator", 64, "rate")),
+    ("the same, each cycle through ZooKeeper", ("distinct", "zklock-0", 64, "rate"),
+     SINGLE, ("distinct", "raw", 64, "rate")),
+    ("64 sessions that go round 6,400 locks (cycles/s)", ("many", "zklock", 6400, "rate"),
+     SINGLE, ("many", "raw", 6400, "rate")),
+    ("one lock, 16 sessions of one cluster (cycles/s)", ("hot", "zklock", 1, "rate"),
+     "Curator, 16 threads", ("hot", "curator", 1, "rate")),
+    ("the same", ("hot", "zklock", 1, "rate"),
+     "`pg_advisory_xact_lock`", ("hot", "advisory", 1, "rate")),
+    ("retained locks, 16 sessions, a lock each (cycles/s)",
+     ("retained", "zklock-r", 16, "rate"),
+     "`pg_advisory_xact_lock`", ("retained", "advisory", 16, "rate")),
+    ("one lock over two clusters, 16 sessions each (cycles/s)", ("hot", "zklock", 2, "rate"),
+     CURATOR_2, ("hot", "curator", 2, "rate")),
+    ("from COMMIT in one cluster to the lock in another (p50, µs)",
+     ("relay", "zklock", 2, "handover_p50"),
+     "ZooKeeper's C client, delete to watch", ("relay", "raw", 2, "handover_p50")),
+    ("the [demo](../demo/README.md)'s inventory, two clusters (sales/s)",
+     ("sales", "zklock", 64, "rate"), "Curator", ("sales", "curator", 64, "rate")),
+    ("`pgbench -S`, no zk lock (transactions/s)", ("pgbench", "with", 2, "rate"),
+     "without zklock loaded", ("pgbench", "without", 2, "rate")),
+]
+
+
+def line(figures, what, ours, other, theirs):
+    """The ratio is the median of the rounds' ratios: the report's, if it has
+    that row."""
+    needs = [ours, theirs]
+    if ours[0] == "pgbench":
+        needs = [(*ours[:3], "over_without")]
+    ratios = bounds.row_values(bounds.row("", "", ">= 0", "", needs), figures)
+    return "| %s | %s | %s | %s | %s |\n" % (
+        what, bounds.number(median(figures.values(*ours))), other,
+        bounds.number(median(figures.values(*theirs))), bounds.number(median(ratios)))
+
+
+def main(results, document):
+    figures = bounds.Figures.read(results)
+    with open(document) as file:
+        text = file.read()
+    before, _, rest = text.partition(HEADER)
+    if not rest:
+        sys.exit("performance.py: %s has no table of figures" % document)
+    after = rest[rest.index("\n\n") + 1:]
+    with open(document, "w") as file:
+        file.write(before + HEADER + "".join(line(figures, *entry) for entry in TABLE) + after)
+
+
+main(*sys.argv[1:])

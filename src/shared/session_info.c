@@ -170,6 +170,9 @@ path_bytes_read_all(void)
 void
 path_bytes_write(int session, int64 bytes)
 {
+	/* nobody else changes it, and mostly it is the same */
+	if (shared->entries[session].path_bytes == bytes)
+		return;
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
 	shared->entries[session].path_bytes = bytes;
 	LWLockRelease(session_lock);

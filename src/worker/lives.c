@@ -366,6 +366,18 @@ lives_check_chroot(void)
 		if (status(0)->draining)
 			begin_drain();
 	}
+}
+
+/*
+ * lives_wake
+ *		Have the loop come back while the session is to end, and is still in use.
+ *
+ * To be called at the end of a turn, so that a drain leaves the slots' locks
+ * alone for a while, however long the turn took.
+ */
+void
+lives_wake(void)
+{
 	wake_set(WAKE_DRAIN, ShutdownRequestPending || status_chroot_changed() ?
 			 zk_now_ms() + DRAIN_CHECK_MS : 0);
 }

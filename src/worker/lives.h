@@ -22,6 +22,7 @@ extern void lives_end_old_session(bool expired);
 extern void lives_end_session(int session, const char *why);
 extern void lives_close_empty(void);
 extern void lives_check_chroot(void);
+extern void lives_wake(void);
 extern void lives_reload(void);
 extern void lives_renew_auths(void);
 extern void lives_shut_down(void);

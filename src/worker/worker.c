@@ -288,6 +288,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		slots_hold_mail(all_are_busy());
 		MemoryContextReset(loop_context);
 		lives_renew_auths();
+		lives_wake();
 		check_connections();
 		(void) WaitEventSetWait(wait_set, wake_timeout(), &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));

@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * session_info.c
- *		What the worker publishes of the ZooKeeper session.
+ *		What the worker publishes of the ZooKeeper sessions.
  *
- * It is kept for views, for backends that wait for the session, and for the
- * worker after this one, which resumes the session by it.
+ * It is kept for views, for backends that wait for a session, and for the
+ * worker after this one, which resumes the sessions by it.  There is an entry
+ * for each number that a session may have; the first one is always in use.
+ * Backends that have no contender yet go by the first.
  *
  * Locking protocol.  All fields are guarded by one LWLock, of the tranche
  * ZK_TRANCHE, which may be taken inside any other; only the worker writes.

@@ -45,7 +45,8 @@ typedef struct ZkSessionInfo
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */
 	char		passwd[ZK_PASSWD_SIZE];
-	bool		draining;		/* nothing new is begun until nothing is held */
+	bool		draining;		/* nothing new is begun until nothing is held;
+								 * for all sessions, in the first entry */
 	int			timeout;		/* ms, as granted; as asked before */
 	int			first_timeout;	/* ms, as granted when the session began */
 	char		server[ZK_SERVER_SIZE]; /* "" if not connected */

@@ -70,6 +70,7 @@ help:
 	@echo "make bench      zklock and its rivals side by side, to doc/bench; also bench-quick"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
 	@echo "make installcheck   regress and isolation tests on a running server: test/README.md"
+	@echo "make drawing    src/rooms.svg, the drawing of src/README.md, of src/rooms.dot"
 	@echo "make clean      remove what was built"
 
 test:
@@ -86,6 +87,10 @@ bench:
 
 bench-quick:
 	@bench/run quick
+
+drawing:
+	@bash -ec '. test/lib/env.sh; zk_need_packages graphviz; \
+		dot -Tsvg src/rooms.dot -o src/rooms.svg'
 
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
 # know neither PostgreSQL nor libzookeeper, and over what the programs share:
@@ -124,4 +129,4 @@ unit-asan: $(UNIT_TESTS:%=build/asan/%)
 unit-valgrind: $(UNIT_TESTS:%=build/unit/%)
 	$(call run_unit,valgrind --quiet --leak-check=full --error-exitcode=99)
 
-.PHONY: all help link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind
+.PHONY: all help drawing link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind

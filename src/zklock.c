@@ -22,6 +22,7 @@
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "storage/ipc.h"
+#include "worker/worker.h"
 
 #if PG_VERSION_NUM >= 180000
 PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.1");
@@ -45,10 +46,10 @@ register_worker(void)
 	worker.bgw_start_time = BgWorkerStart_ConsistentState;
 	worker.bgw_restart_time = 1;
 	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, ZKLOCK_WORKER_MAIN,
+	strlcpy(worker.bgw_function_name, WORKER_MAIN,
 			sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, ZKLOCK_WORKER_NAME, sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, ZKLOCK_WORKER_NAME, sizeof(worker.bgw_type));
+	strlcpy(worker.bgw_name, WORKER_NAME, sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, WORKER_NAME, sizeof(worker.bgw_type));
 	RegisterBackgroundWorker(&worker);
 }
 

@@ -4,7 +4,7 @@
  *		Taking locks, in two tiers.
  *
  * First a heavyweight lock, where PostgreSQL queues the backends of this
- * cluster (heavyweight.c).  Then the slot (slots.c): if the cluster owns the
+ * cluster (heavyweight.c).  Then the slot (take.c): if the cluster owns the
  * lock already, the backend takes it at once, else it asks the worker to queue
  * in ZooKeeper, and waits.
  *
@@ -37,7 +37,6 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/key.h"
 #include "shared/procs.h"
 #include "shared/proof.h"
 #include "shared/refusal.h"
@@ -124,8 +123,9 @@ static void
 note_refusal(ZkResult *result, const HeldLock *lock, ZkRefusal refusal,
 			 int permits_found)
 {
+	/* the entry goes in a moment */
+	result->key = key_copy(palloc(sizeof(ZkKey)), &lock->key, sizeof(ZkKey));
 	result->outcome = ZK_DENIED;
-	result->key = pstrdup(lock->key);	/* the entry goes in a moment */
 	result->refusal = refusal;
 	result->permits_found = permits_found;
 }
@@ -145,6 +145,7 @@ lock_word(ZnodeKind kind)
 static int64
 log_wait(SlotWait *wait, const HeldLock *lock)
 {
+	char		path[ZNODE_PATH_SIZE];
 	char		owner[256];
 	int64		waited;
 	bool		known;
@@ -157,7 +158,8 @@ log_wait(SlotWait *wait, const HeldLock *lock)
 
 	wait->logged = true;
 	wait->prepared = NULL;		/* the question sleeps, too */
-	known = ask_owner(zk_path_of_key(lock->key),
+	key_path(&lock->key, path);
+	known = ask_owner(path,
 					  wait->deadline < 0 ? OWNER_QUESTION_MS :
 					  (int) Min(zk_time_left(wait->deadline), OWNER_QUESTION_MS),
 					  owner, sizeof(owner));
@@ -234,21 +236,6 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 }
 
 /*
- * We have the heavyweight lock, so no backend of this cluster can take the lock
- * in the other mode.  If the cluster has a contender of that mode all the same,
- * we would wait for it, and it for us: give it up.  It may come while we wait,
- * so each turn of the wait does this.
- */
-static void
-yield_other_mode(const HeldLock *lock)
-{
-	char		key[ZK_SLOT_KEY_SIZE];
-
-	if (zk_other_mode_key(lock->key, lock->kind, key))
-		slot_yield(key);
-}
-
-/*
  * A call that waits behind nobody must not fail because of the cluster's own
  * contender of the other mode, while that is being deleted.  Returns false if
  * it is not gone in time, or ZooKeeper does not let it go.
@@ -257,18 +244,15 @@ static bool
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 {
 	static uint32 wait_event = 0;
-	char		key[ZK_SLOT_KEY_SIZE];
-	ZkContender contender;
 	ZkSlot	   *slot;
 	bool		stuck;
 	bool		gone = true;
 
-	yield_other_mode(lock);
-	if (!zk_other_mode_key(lock->key, lock->kind, key) ||
-		slot_find_contender(key, &contender) != ZK_SLOT_RELEASING)
+	slot_yield_other_mode(lock->proc);
+	attempt.other = slot_want_leaving(lock->proc);
+	if (attempt.other == NULL)
 		return true;
 
-	attempt.other = slot_want(key, lock->kind, false, true);
 	slot = attempt.other->slot;
 	while (slot_is_leaving(slot, &stuck))
 	{
@@ -295,6 +279,11 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
  * The second tier: take the slot, or have the worker queue for it and wait.
  * Returns false if that ended without success.
  *
+ * We have the heavyweight lock, so no backend of this cluster can take the lock
+ * in the other mode.  If the cluster has a contender of that mode all the same,
+ * we would wait for it, and it for us: give it up.  It may come while we wait,
+ * so each turn of the wait does this.
+ *
  * Nothing may throw between the take and hold_push(): there is no hold yet that
  * an error could release.
  */
@@ -318,7 +307,7 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		}
 		if (take != ZK_TAKEN &&
 			slot_read_state(lock->proc->slot) != ZK_SLOT_HELD)
-			yield_other_mode(lock);
+			slot_yield_other_mode(lock->proc);
 		if (take == ZK_TAKEN || !wait_for_slot(wait, lock, take))
 			break;
 	}
@@ -345,8 +334,8 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 		if (take == ZK_TAKEN)
 			break;
 		for (int i = 0; i < nlocks; i++)
-			yield_other_mode(locks[i]);
-		wait->result->name = zk_name_of_key(locks[which]->key);
+			slot_yield_other_mode(locks[i]->proc);
+		wait->result->name = key_name(&locks[which]->key);
 		if (take == ZK_REFUSED)
 			note_refusal(wait->result, locks[which], refusal, 0);
 		if (take == ZK_REFUSED || !wait_for_slot(wait, locks[which], take))
@@ -413,10 +402,10 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 			return false;
 		for (int j = 0; j < i; j++)
 		{
-			slot_yield(locks[j]->key);
-			yield_other_mode(locks[j]);
+			slot_yield(&locks[j]->key);
+			slot_yield_other_mode(locks[j]->proc);
 		}
-		wait->result->name = zk_name_of_key(lock->key);
+		wait->result->name = key_name(&lock->key);
 		if (!heavyweight_lock(&lock->tag, lock->mode, false, true,
 							  wait->deadline))
 			return false;
@@ -431,10 +420,9 @@ want_slots(const ZkRequest *request)
 	{
 		HeldLock   *lock = attempt.locks[i];
 		bool		together = attempt.nlocks > 1;
-		char		key[ZK_SLOT_KEY_SIZE];
 
-		zk_slot_key(lock->key, lock->kind, together, key);
-		lock->proc = slot_want(key, lock->kind, request->session, together);
+		lock->proc = slot_want(&lock->key, lock->kind, request->session,
+							   together);
 	}
 }
 
@@ -505,7 +493,7 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 	ZK_FAIL_AT("ask");
 	for (int i = 0; i < nlocks; i++)
 		if (attempt.locks[i]->kind == ZNODE_READER)
-			slot_ask_for_others(attempt.locks[i]->key);
+			slot_ask_for_others(&attempt.locks[i]->key);
 	log_wait_end(wait, attempt.locks[0]);
 	if (wait->queued)
 		warn_of_old_snapshot(wait->result->name, request->session);
@@ -577,7 +565,7 @@ sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 	*nagain = 0;
 	for (int i = 0; i < request->nkeys; i++)
 	{
-		HeldLock   *lock = hold_prepare(request->keys[i], request->kind,
+		HeldLock   *lock = hold_prepare(&request->keys[i], request->kind,
 										request->permits);
 		ZkOutcome	outcome;
 
@@ -591,7 +579,7 @@ sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 		if (outcome != ZK_ACQUIRED)
 		{
 			result->outcome = outcome;
-			result->key = lock->key;
+			result->key = &request->keys[i];
 			result->permits_found = lock->permits;
 			attempt_abandon();
 			return false;
@@ -643,7 +631,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	*result = (ZkResult) {
 		.outcome = ZK_NOT_IN_TIME,
 		.name = request->name,
-		.key = request->keys[0]
+		.key = request->keys
 	};
 	begin_wait(&wait, request);
 	if (!holds_exist())
@@ -673,7 +661,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
  * ZK_NOT_HELD or ZK_LOST.
  */
 ZkOutcome
-acquire_token(const char *key, int64 *token)
+acquire_token(const ZkKey *key, int64 *token)
 {
 	static uint32 wait_event = 0;
 	HeldLock   *lock = hold_find(key);

@@ -14,6 +14,7 @@
 #define ZKLOCK_ACQUIRE_H
 
 #include "core/znode.h"
+#include "shared/key.h"
 #include "shared/refusal.h"
 #include "shared/session_info.h"
 
@@ -23,7 +24,7 @@
 /* Locks that a backend asks for. */
 typedef struct ZkRequest
 {
-	char	  **keys;			/* hold keys, sorted, each once: see names.c */
+	const ZkKey *keys;			/* of holds, sorted, each once */
 	int			nkeys;
 	const char *name;			/* what the user calls the first, for messages */
 	ZnodeKind	kind;
@@ -51,7 +52,7 @@ typedef struct ZkResult
 {
 	ZkOutcome	outcome;
 	const char *name;			/* of the lock in question */
-	const char *key;			/* its hold key */
+	const ZkKey *key;			/* of its hold */
 	ZkRefusal	refusal;		/* of ZK_DENIED */
 	int			permits_found;	/* of ZK_HELD_OTHER_PERMITS, and of ZK_DENIED
 								 * because of ZK_REFUSAL_PERMITS */
@@ -59,7 +60,7 @@ typedef struct ZkResult
 } ZkResult;
 
 extern ZkOutcome acquire_locks(const ZkRequest *request, ZkResult *result);
-extern ZkOutcome acquire_token(const char *key, int64 *token);
+extern ZkOutcome acquire_token(const ZkKey *key, int64 *token);
 extern void acquire_error_context(const char *name);
 
 #endif							/* ZKLOCK_ACQUIRE_H */

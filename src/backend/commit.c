@@ -112,7 +112,7 @@ begin_commit_of_holds(void)
 
 	while ((lock = holds_next(lock)) != NULL)
 		if (!slot_begin_commit(lock->proc))
-			hold_report_lost(lock->key, true);
+			hold_report_lost(&lock->key, true);
 }
 
 /* We may be canceled again. */
@@ -143,7 +143,7 @@ explain_cancel(MemoryContext context, bool committing)
 			continue;
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
-		hold_report_lost(lock->key, committing);
+		hold_report_lost(&lock->key, committing);
 	}
 }
 
@@ -292,7 +292,7 @@ check_holds(void)
 	check.notified = has_notified();
 	for (;;)
 	{
-		int64		lease = lease_read();
+		int64		lease = lease_read_ms();
 		bool		proved = check.asked_at != 0 && proof_is_given(check.ticket);
 
 		/* ahead of interrupts: we may have been canceled for that reason */
@@ -342,7 +342,7 @@ warn_of_lost_holds(void)
 		lock->loss_told = true;
 		ereport(WARNING,
 				(errmsg("lock \"%s\" has been lost while the command was running",
-						zk_name_of_key(lock->key)),
+						key_name(&lock->key)),
 				 errdetail("The ZooKeeper session of this server has ended.  What the command has done stays."),
 				 errhint("zk_unlock() acknowledges the loss; until then no transaction of this session can commit.")));
 	}

@@ -28,7 +28,6 @@
 #include "lib/qunique.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
-#include "shared/key.h"
 #include "shared/refusal.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
@@ -129,7 +128,9 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 {
 	const char *name = result->name;
 	bool		permit = request->kind == ZNODE_PERMIT;
+	char		path[ZNODE_PATH_SIZE];
 
+	key_path(result->key, path);
 	switch (result->refusal)
 	{
 		case ZK_REFUSAL_PERMITS:
@@ -144,7 +145,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 					 errmsg("the sequence numbers of \"%s\" in ZooKeeper are used up",
 							name),
 					 errdetail("ZooKeeper's counter of the directory \"%s\" has ended at 2147483647, and znodes in the directory keep it from beginning anew.",
-							   zk_path_of_key(result->key)),
+							   path),
 					 errhint("Stop the other clients that use this name, and delete their znodes and the directory.")));
 			break;
 		case ZK_REFUSAL_ACCESS:
@@ -152,7 +153,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("ZooKeeper denied access to lock \"%s\"", name),
 					 errdetail("The credentials of this server do not allow it to create znodes in \"%s\".",
-							   zk_path_of_key(result->key)),
+							   path),
 					 errhint("Check \"zklock.auth\" and \"zklock.acl\", and the ACL of the znode.")));
 			break;
 		case ZK_REFUSAL_NO_CHROOT:
@@ -214,7 +215,7 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot make the shared lock \"%s\" exclusive",
-							zk_name_of_key(result->key)),
+							key_name(result->key)),
 					 errdetail("Two transactions that did so would wait for each other forever."),
 					 errhint("Take the exclusive lock first, or release the shared lock first.")));
 			break;
@@ -263,8 +264,7 @@ static bool
 acquire_lock(FunctionCallInfo fcinfo, bool try)
 {
 	ZkLockName	lock;
-	char	   *key = lock.path;
-	ZkRequest	request = {.keys = &key,.nkeys = 1,.try = try};
+	ZkRequest	request = {.keys = &lock.key,.nkeys = 1,.try = try};
 
 	get_lock_name(fcinfo, &lock);
 	request.name = lock.name;
@@ -317,7 +317,7 @@ zk_lock_all(PG_FUNCTION_ARGS)
 	Datum	   *names;
 	bool	   *nulls;
 	int			nnames;
-	ZkLockName *locks;
+	ZkKey	   *keys;
 	ZkRequest	request = {0};
 
 	zk_check_preloaded();
@@ -333,17 +333,18 @@ zk_lock_all(PG_FUNCTION_ARGS)
 	if (nnames == 0)
 		PG_RETURN_VOID();
 
-	locks = palloc(nnames * sizeof(ZkLockName));
-	request.keys = palloc(nnames * sizeof(char *));
+	request.keys = keys = palloc(nnames * sizeof(ZkKey));
 	for (int i = 0; i < nnames; i++)
 	{
-		zk_lock_name(names[i], nulls[i], &locks[i]);
-		request.keys[i] = locks[i].path;
+		ZkLockName	lock;
+
+		zk_lock_name(names[i], nulls[i], &lock);
+		keys[i] = lock.key;
+		if (i == 0)
+			request.name = lock.name;
 	}
-	request.name = locks[0].name;
-	qsort(request.keys, nnames, sizeof(char *), pg_qsort_strcmp);
-	request.nkeys = qunique(request.keys, nnames, sizeof(char *),
-							pg_qsort_strcmp);
+	qsort(keys, nnames, sizeof(ZkKey), key_compare);
+	request.nkeys = qunique(keys, nnames, sizeof(ZkKey), key_compare);
 	if (request.nkeys > ZK_MAX_TOGETHER)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -358,9 +359,8 @@ static bool
 acquire_permit(FunctionCallInfo fcinfo, bool try)
 {
 	ZkLockName	lock;
-	char		key[ZK_SLOT_KEY_SIZE];
-	char	   *key_pointer = key;
-	ZkRequest	request = {.keys = &key_pointer,.nkeys = 1,.try = try};
+	ZkKey		key;
+	ZkRequest	request = {.keys = &key,.nkeys = 1,.try = try};
 
 	get_lock_name(fcinfo, &lock);
 	if (PG_ARGISNULL(1))
@@ -376,7 +376,7 @@ acquire_permit(FunctionCallInfo fcinfo, bool try)
 	request.timeout = get_timeout(fcinfo, 2);
 	request.kind = ZNODE_PERMIT;
 	request.session = get_choice(fcinfo, 3);
-	zk_semaphore_key(lock.path, key);
+	key_in_mode(&lock.key, ZK_KEY_PERMIT, &key);
 	return acquire(&request);
 }
 
@@ -416,11 +416,11 @@ Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
 	ZkLockName	lock;
-	char		key[ZK_SLOT_KEY_SIZE];
+	ZkKey		permit;
 
 	get_lock_name(fcinfo, &lock);
-	zk_semaphore_key(lock.path, key);
-	if (hold_release(lock.path) || hold_release(key))
+	key_in_mode(&lock.key, ZK_KEY_PERMIT, &permit);
+	if (hold_release(&lock.key) || hold_release(&permit))
 		PG_RETURN_BOOL(true);
 	ereport(WARNING,
 			(errmsg("you do not hold lock \"%s\"", lock.name)));
@@ -449,7 +449,7 @@ static int64
 get_token(const ZkLockName *lock)
 {
 	int64		token = 0;
-	ZkOutcome	outcome = acquire_token(lock->path, &token);
+	ZkOutcome	outcome = acquire_token(&lock->key, &token);
 
 	if (outcome == ZK_NOT_HELD)
 		ereport(ERROR,
@@ -457,7 +457,7 @@ get_token(const ZkLockName *lock)
 				 errmsg("lock \"%s\" is not held", lock->name),
 				 errhint("Call zk_lock() first.")));
 	if (outcome == ZK_LOST)
-		hold_report_lost(lock->path, false);
+		hold_report_lost(&lock->key, false);
 	return token;
 }
 

@@ -3,8 +3,8 @@
  * heavyweight.c
  *		The first tier of a lock: PostgreSQL's lock manager.
  *
- * The backends of a cluster queue for a heavyweight lock on a hash of the hold
- * key, with all that PostgreSQL gives it: pg_locks, lock_timeout, cancel, the
+ * The backends of a cluster queue for a heavyweight lock on a hash of the lock's
+ * path, with all that PostgreSQL gives it: pg_locks, lock_timeout, cancel, the
  * deadlock detector.
  *
  * It is acquired once for each hold, in the name of the session, or of the
@@ -36,15 +36,18 @@
 
 /*
  * heavyweight_tag
- *		The tag of the heavyweight lock of a hold key.
+ *		The tag of the heavyweight lock of a hold or slot.
  *
- * Two keys may share it: that costs a wait, and nothing else.
+ * It is the same for all slots of a lock; a permit is one backend's own, so
+ * no other has its tag.  "path" is that of key_path().  Two locks may share a
+ * tag: that costs a wait, and nothing else.
  */
 void
-heavyweight_tag(const char *hold_key, LOCKTAG *tag)
+heavyweight_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
 {
-	uint64		hash = hash_bytes_extended((const unsigned char *) hold_key,
-										   strlen(hold_key), 0);
+	uint64		seed = key->mode == ZK_KEY_PERMIT ? key->for_whom + 1 : 0;
+	uint64		hash = hash_bytes_extended((const unsigned char *) path,
+										   strlen(path), seed);
 
 	memset(tag, 0, sizeof(*tag));
 	tag->locktag_field1 = 0;

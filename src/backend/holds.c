@@ -110,7 +110,7 @@ hold_is_held(const HeldLock *lock)
  *		The lock that this backend holds under a key, or NULL.
  */
 HeldLock *
-hold_find(const char *key)
+hold_find(const ZkKey *key)
 {
 	HeldLock   *lock;
 
@@ -126,10 +126,13 @@ make_held_table(void)
 	HASHCTL		ctl;
 
 	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = ZK_SLOT_KEY_SIZE;
+	ctl.keysize = sizeof(ZkKey);
 	ctl.entrysize = sizeof(HeldLock);
+	ctl.hash = key_hash;
+	ctl.match = key_match;
+	ctl.keycopy = key_copy;
 	held_table = hash_create("zklock holds", 16, &ctl,
-							 HASH_ELEM | HASH_STRINGS);
+							 HASH_ELEM | ZK_KEY_HASH);
 	before_shmem_exit(release_at_exit, (Datum) 0);
 }
 
@@ -157,9 +160,10 @@ make_room_for_hold(HeldLock *lock)
  * for a new entry; one that is there keeps its own.
  */
 HeldLock *
-hold_prepare(const char *key, ZnodeKind kind, int permits)
+hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 {
 	HeldLock   *lock;
+	char		path[ZNODE_PATH_SIZE];
 	bool		found;
 
 	if (held_table == NULL)
@@ -182,7 +186,8 @@ hold_prepare(const char *key, ZnodeKind kind, int permits)
 			ShareLock : ExclusiveLock;
 		lock->permits = permits;
 		lock->loss_told = false;
-		heavyweight_tag(key, &lock->tag);
+		key_path(key, path);
+		heavyweight_tag(key, path, &lock->tag);
 	}
 	make_room_for_hold(lock);
 	return lock;
@@ -197,7 +202,7 @@ hold_forget(HeldLock *lock)
 {
 	if (lock->holds)
 		pfree(lock->holds);
-	hash_search(held_table, lock->key, HASH_REMOVE, NULL);
+	hash_search(held_table, &lock->key, HASH_REMOVE, NULL);
 }
 
 static bool
@@ -330,9 +335,9 @@ hold_move_to_session(HeldLock *lock)
  *		Fail (40001) because a lock has been lost.
  */
 void
-hold_report_lost(const char *key, bool committing)
+hold_report_lost(const ZkKey *key, bool committing)
 {
-	char	   *name = zk_name_of_key(key);
+	char	   *name = key_name(key);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -496,7 +501,7 @@ may_release_now(void)
  * lock has been lost meanwhile.
  */
 bool
-hold_release(const char *key)
+hold_release(const ZkKey *key)
 {
 	HeldLock   *lock = hold_find(key);
 	int			latest;
@@ -506,7 +511,7 @@ hold_release(const char *key)
 
 	if (!slot_is_mine(lock->proc, NULL))
 		ereport(WARNING,
-				(errmsg("lock \"%s\" has been lost", zk_name_of_key(key)),
+				(errmsg("lock \"%s\" has been lost", key_name(key)),
 				 errdetail("The ZooKeeper session of this server has ended.")));
 
 	if (may_release_now() && lock->nundone == 0)

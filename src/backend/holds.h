@@ -23,7 +23,8 @@ struct Hold;
 
 typedef struct HeldLock
 {
-	char		key[ZK_SLOT_KEY_SIZE];	/* hash key, must be first */
+	ZkKey		key;			/* hash key, must be first: of the lock, or of
+								 * our permit */
 	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
 	LOCKTAG		tag;
 	LOCKMODE	mode;
@@ -54,13 +55,13 @@ extern void holds_note_write(void);
 extern void holds_end_transaction(void);
 
 /* one lock */
-extern HeldLock *hold_find(const char *key);
-extern HeldLock *hold_prepare(const char *key, ZnodeKind kind, int permits);
+extern HeldLock *hold_find(const ZkKey *key);
+extern HeldLock *hold_prepare(const ZkKey *key, ZnodeKind kind, int permits);
 extern bool hold_is_held(const HeldLock *lock);
 extern void hold_forget(HeldLock *lock);
 extern void hold_push(HeldLock *lock);
 extern void hold_move_to_session(HeldLock *lock);
-extern bool hold_release(const char *key);
-extern void hold_report_lost(const char *key, bool committing);
+extern bool hold_release(const ZkKey *key);
+extern void hold_report_lost(const ZkKey *key, bool committing);
 
 #endif							/* ZKLOCK_HOLDS_H */

@@ -96,7 +96,7 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 
 /* Fail if the question was refused. */
 static void
-check_answer(const ZkAnswer *answer, const ZkLockName *lock)
+check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 {
 	if (answer->out_of_memory)
 		ereport(ERROR,
@@ -114,7 +114,7 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock)
 					 errmsg("ZooKeeper denied access to lock \"%s\"",
 							lock->name),
 					 errdetail("The credentials of this server do not allow it to read or change the znodes in \"%s\".",
-							   lock->path),
+							   path),
 					 errhint("Check \"zklock.auth\", and the ACL of the znodes.")));
 			break;
 		case ZK_REFUSAL_NO_CHROOT:
@@ -224,7 +224,7 @@ copy_entries(const ZkAnswer *answer)
 }
 
 static void
-put_entry(ReturnSetInfo *rsinfo, int position, const ZkLockName *lock,
+put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
 		  const ZkQueueEntry *entry)
 {
 	Datum		values[QUEUE_COLUMNS] = {0};
@@ -233,7 +233,7 @@ put_entry(ReturnSetInfo *rsinfo, int position, const ZkLockName *lock,
 	int			n = 0;
 
 	values[n++] = Int32GetDatum(position);
-	values[n++] = CStringGetTextDatum(psprintf("%s/%s", lock->path,
+	values[n++] = CStringGetTextDatum(psprintf("%s/%s", path,
 											   text_of_data(entry->bytes,
 															entry->node_len)));
 	values[n++] = CStringGetTextDatum(queue_mode_name(entry->mode));
@@ -266,20 +266,22 @@ zk_queue(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkLockName	lock;
+	char		path[ZNODE_PATH_SIZE];
 	Asking		asking = {0};
 	char	   *volatile entries = NULL;
 	volatile int count = 0;
 	char	   *next;
 
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
+	key_path(&lock.key, path);
 	InitMaterializedSRF(fcinfo, 0);
 
 	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
 	{
-		ask(&asking, ZK_QUESTION_QUEUE, lock.path, -1);
+		ask(&asking, ZK_QUESTION_QUEUE, path, -1);
 		if (asking.answer == NULL)
 			zk_report_no_session(ERROR, lock.name, &asking.session);
-		check_answer(asking.answer, &lock);
+		check_answer(asking.answer, &lock, path);
 		entries = copy_entries(asking.answer);
 		count = asking.answer->count;
 	}
@@ -292,7 +294,7 @@ zk_queue(PG_FUNCTION_ARGS)
 		const ZkQueueEntry *entry = (ZkQueueEntry *) next;
 
 		CHECK_FOR_INTERRUPTS();
-		put_entry(rsinfo, i, &lock, entry);
+		put_entry(rsinfo, i, path, entry);
 		next += ZkQueueEntrySize(entry);
 	}
 	return (Datum) 0;
@@ -327,7 +329,7 @@ static int
 cancel_local_holders(const ZkLockName *lock)
 {
 	int			npids;
-	int		   *pids = slots_holders(lock->path, &npids);
+	int		   *pids = slots_holders(&lock->key, &npids);
 	int			nallowed = 0;
 	int			cancelled;
 
@@ -338,7 +340,7 @@ cancel_local_holders(const ZkLockName *lock)
 		if (proc && may_cancel(proc, pids[i], lock))
 			pids[nallowed++] = pids[i];
 	}
-	cancelled = slots_cancel_holders(lock->path, pids, nallowed);
+	cancelled = slots_cancel_holders(&lock->key, pids, nallowed);
 	pfree(pids);
 	return cancelled;
 }
@@ -357,21 +359,23 @@ Datum
 zk_cancel_holder(PG_FUNCTION_ARGS)
 {
 	ZkLockName	lock;
+	char		path[ZNODE_PATH_SIZE];
 	Asking		asking = {0};
 	volatile int count;
 
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
+	key_path(&lock.key, path);
 	count = cancel_local_holders(&lock);
 
 	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
 	{
-		ask(&asking, ZK_QUESTION_REVOKE, lock.path, -1);
+		ask(&asking, ZK_QUESTION_REVOKE, path, -1);
 		if (asking.answer == NULL)
 			zk_report_no_session(count > 0 ? WARNING : ERROR, lock.name,
 								 &asking.session);
 		else
 		{
-			check_answer(asking.answer, &lock);
+			check_answer(asking.answer, &lock, path);
 			count += asking.answer->count;
 		}
 	}

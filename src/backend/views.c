@@ -80,13 +80,11 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		Datum		values[LOCK_STATUS_COLUMNS];
 		bool		nulls[LOCK_STATUS_COLUMNS] = {0};
 		LOCKTAG		tag;
-		char	   *path;
 		int			n = 0;
 
 		CHECK_FOR_INTERRUPTS();
-		path = zk_path_of_key(rows[i].key);
-		heavyweight_tag(zk_hold_key(rows[i].key, rows[i].kind), &tag);
-		values[n++] = CStringGetTextDatum(zk_name_of_key(rows[i].key));
+		heavyweight_tag(&rows[i].key, rows[i].path, &tag);
+		values[n++] = CStringGetTextDatum(key_name(&rows[i].key));
 		values[n++] = Int32GetDatum(rows[i].pid);
 		values[n++] = CStringGetTextDatum(mode_name(rows[i].kind));
 		values[n++] = CStringGetTextDatum(rows[i].session ?
@@ -94,7 +92,7 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		values[n++] = BoolGetDatum(rows[i].granted);
 		values[n++] = BoolGetDatum(rows[i].lost);
 		values[n++] = TimestampTzGetDatum(rows[i].since);
-		values[n++] = CStringGetTextDatum(path);
+		values[n++] = CStringGetTextDatum(rows[i].path);
 		nulls[n] = rows[i].token == 0;
 		values[n++] = Int64GetDatum(rows[i].token);
 		values[n++] = ObjectIdGetDatum(tag.locktag_field2);
@@ -149,7 +147,7 @@ session_status(FunctionCallInfo fcinfo, int columns)
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	session_read(&info);
-	lease = lease_read();
+	lease = lease_read_ms();
 
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
 	values[n++] = TimestampTzGetDatum(info.state_since);

@@ -93,6 +93,14 @@ typedef struct Bytes
 	int			len;
 } Bytes;
 
+static Bytes
+make_bytes(const char *data, int len)
+{
+	Bytes		bytes = {data, len};
+
+	return bytes;
+}
+
 static bool
 bytes_are(Bytes bytes, const char *text)
 {
@@ -388,7 +396,7 @@ put_known(Writer *writer, const Note *note, const NoteKey *key)
 	put_text(writer, key->key);
 	put_byte(writer, '=');
 	if (key->type == NOTE_TEXT)
-		put_encoded(writer, (Bytes) {field, (int) strlen(field)}, true);
+		put_encoded(writer, make_bytes(field, (int) strlen(field)), true);
 	else
 	{
 		(void) snprintf(number, sizeof(number), "%d", *(const int *) field);
@@ -443,7 +451,7 @@ note_write(const Note *note, char data[NOTE_SIZE])
 bool
 note_is_of_cluster(const char *data, int len)
 {
-	return bytes_begin_with((Bytes) {data, len}, NOTE_PREFIX);
+	return bytes_begin_with(make_bytes(data, len), NOTE_PREFIX);
 }
 
 /*
@@ -466,5 +474,5 @@ note_may_be_retained(const char *data, int len)
 bool
 note_is_revocation(const char *data, int len)
 {
-	return bytes_are((Bytes) {data, len}, NOTE_REVOCATION_DATA);
+	return bytes_are(make_bytes(data, len), NOTE_REVOCATION_DATA);
 }

@@ -244,6 +244,7 @@
 #include <string.h>
 
 #include "core/mutation.h"
+#include "core/note.h"
 
 static void
 send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
@@ -1057,13 +1058,10 @@ is_of_revocation_watch(const Recipe *recipe, const RecipeInput *in)
 static void
 on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	const char *revoke = RECIPE_REVOKE_DATA;
-
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			if (in->data_len == (int) strlen(revoke) &&
-				memcmp(in->data, revoke, in->data_len) == 0)
+			if (note_is_revocation(in->data, in->data_len))
 			{
 				/* say again who we are, so that it can be asked again */
 				out->told |= RECIPE_TOLD_REVOKED;
@@ -1177,16 +1175,6 @@ on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
 }
 
-/* Is this the data of a contender of a cluster, ours or another? */
-static bool
-is_of_cluster(const RecipeInput *in)
-{
-	int			len = strlen(RECIPE_DATA_PREFIX);
-
-	return in->data_len >= len &&
-		memcmp(in->data, RECIPE_DATA_PREFIX, len) == 0;
-}
-
 /* A child without order has been read. */
 static void
 on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
@@ -1198,7 +1186,7 @@ on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		(void) note_persistent(recipe, recipe->passed, out);
 		read_queue(recipe, out);
 	}
-	else if (is_of_cluster(in))
+	else if (note_is_of_cluster(in->data, in->data_len))
 		read_queue(recipe, out);
 	else
 		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
@@ -1242,16 +1230,6 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_dir_read(recipe, in, out);
 }
 
-/* Do the data of the owner ahead say that it may not need the lock? */
-static bool
-may_be_retained(const RecipeInput *in)
-{
-	int			len = strlen(RECIPE_RETAIN_MARK);
-
-	return in->data_len >= len &&
-		memcmp(in->data + in->data_len - len, RECIPE_RETAIN_MARK, len) == 0;
-}
-
 /* The last contender in the old directory has been read, and is watched. */
 static void
 on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
@@ -1263,7 +1241,7 @@ on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (!recipe_is_ephemeral(in) ||
 			 (znode_parse_contender(recipe->predecessor, &contender) &&
 			  znode_is_unordered(contender.sequence) &&
-			  !is_of_cluster(in)))
+			  !note_is_of_cluster(in->data, in->data_len)))
 		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
 	else
 	{
@@ -1298,7 +1276,8 @@ on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
 	}
 	else if (recipe->retained_ahead)
 	{
-		recipe->retained_ahead = may_be_retained(in);
+		recipe->retained_ahead =
+			note_may_be_retained(in->data, in->data_len);
 		out->told |= recipe->retained_ahead ?
 			RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED;
 	}

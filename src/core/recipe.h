@@ -117,7 +117,7 @@ typedef struct RecipeOp
 	uint32_t	serial;			/* to be handed back with the answer */
 	const char *node;			/* valid until the next step; or NULL: the
 								 * directory */
-	const char *data;			/* of MKDIR, CREATE, SET; NULL: the usual */
+	const char *data;			/* of MKDIR, CREATE, SET; NULL: our note */
 	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
 	bool		untouched;		/* of SET: only if nobody has ever done so */
 } RecipeOp;
@@ -152,19 +152,6 @@ typedef struct RecipeOp
 
 #define RECIPE_MAX_OPS			8
 
-/*
- * The data of a contender that may own the lock and not use it ends in this.
- * Its cluster gives way when somebody stands behind it; or it writes that the
- * lock is in use.
- */
-#define RECIPE_RETAIN_MARK		" retain=yes"
-
-/* The data of every contender of a cluster begins with this. */
-#define RECIPE_DATA_PREFIX		"postgresql "
-
-/* Data by which Curator's Revoker asks for a lock. */
-#define RECIPE_REVOKE_DATA		"__REVOKE__"
-
 typedef struct RecipeOutput
 {
 	RecipeOp	ops[RECIPE_MAX_OPS];
@@ -191,8 +178,8 @@ typedef struct Recipe
 	uint32_t	batch;			/* that of the input that it came with, or 0 */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
 	uint32_t	serial;			/* of the last read or watch sent */
-	bool		retain;			/* our data has RECIPE_RETAIN_MARK; set ahead
-								 * of recipe_want() and recipe_resume() */
+	bool		retain;			/* our note says retain=yes; set ahead of
+								 * recipe_want() and recipe_resume() */
 	bool		asks_retained;	/* ask an owner that may not need the lock;
 								 * set likewise */
 	bool		retained_ahead; /* WATCHING: the owner ahead may be such */

@@ -189,6 +189,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/note.h"
+
 #define AGREEMENT_PREFIX	"permits="
 
 static void take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
@@ -304,14 +306,14 @@ static void
 stop_waiting(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	if (semaphore->state == SEMAPHORE_WAITING)
-		send_op(semaphore, out, RECIPE_OP_UNWATCH, SEMAPHORE_LEASES, NULL,
+		send_op(semaphore, out, RECIPE_OP_UNWATCH, SEMAPHORE_PERMITS, NULL,
 				NULL);
 }
 
 static void
 delete_permit(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 {
-	send_new(semaphore, out, RECIPE_OP_DELETE, SEMAPHORE_LEASES,
+	send_new(semaphore, out, RECIPE_OP_DELETE, SEMAPHORE_PERMITS,
 			 semaphore->node, NULL);
 	semaphore->has_node = true;
 	semaphore->refused = false;
@@ -402,7 +404,7 @@ count_permits(Semaphore *semaphore, const RecipeInput *in,
 		{
 			out->told |= RECIPE_TOLD_STRANGER;
 			out->stranger = child;
-			out->stranger_place = SEMAPHORE_LEASES;
+			out->stranger_place = SEMAPHORE_PERMITS;
 		}
 		else if (!znode_has_uuid(child, semaphore->uuid))
 		{
@@ -413,7 +415,7 @@ count_permits(Semaphore *semaphore, const RecipeInput *in,
 				semaphore->ahead++;
 		}
 		else if (out->nops < RECIPE_MAX_OPS)
-			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_LEASES,
+			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_PERMITS,
 					child, NULL);
 	}
 	return found;
@@ -496,12 +498,12 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 				semaphore->making == 1 ? RECIPE_OP_MKDIR : RECIPE_OP_MKDIRS,
 				SEMAPHORE_NAME, NULL, NULL);
 		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LOCKS, NULL, NULL);
-		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LEASES, NULL,
+		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_PERMITS, NULL,
 				semaphore->agreement);
 	}
 	send_op(semaphore, out, RECIPE_OP_SYNC, SEMAPHORE_NAME, NULL, NULL);
-	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
-	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_LEASES, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_PERMITS, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_PERMITS, NULL, NULL);
 }
 
 /* A directory was found missing: look around again, and make it. */
@@ -530,7 +532,7 @@ check_again(Semaphore *semaphore, SemaphoreOutput *out)
 static void
 agree(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	send_new(semaphore, out, RECIPE_OP_SET, SEMAPHORE_LEASES, NULL,
+	send_new(semaphore, out, RECIPE_OP_SET, SEMAPHORE_PERMITS, NULL,
 			 semaphore->agreement);
 	semaphore->state = SEMAPHORE_AGREEING;
 }
@@ -540,8 +542,8 @@ static void
 send_count(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	semaphore->others = -1;
-	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LEASES, NULL, NULL);
-	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_LEASES, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_PERMITS, NULL, NULL);
+	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_PERMITS, NULL, NULL);
 }
 
 static void
@@ -556,7 +558,7 @@ static void
 create(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	not_created(semaphore);
-	send_new(semaphore, out, RECIPE_OP_CREATE, SEMAPHORE_LEASES,
+	send_new(semaphore, out, RECIPE_OP_CREATE, SEMAPHORE_PERMITS,
 			 semaphore->node, NULL);
 	send_count(semaphore, out);
 	semaphore->state = SEMAPHORE_CREATING;
@@ -565,14 +567,14 @@ create(Semaphore *semaphore, SemaphoreOutput *out)
 static void
 search(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 {
-	send_new(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_LEASES, NULL, NULL);
+	send_new(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_PERMITS, NULL, NULL);
 	semaphore->state = state;
 }
 
 static void
 stat_permit(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	send_new(semaphore, out, RECIPE_OP_STAT, SEMAPHORE_LEASES,
+	send_new(semaphore, out, RECIPE_OP_STAT, SEMAPHORE_PERMITS,
 			 semaphore->node, NULL);
 	semaphore->state = SEMAPHORE_OWNER;
 }
@@ -597,7 +599,7 @@ lose(Semaphore *semaphore, SemaphoreOutput *out)
 static void
 list_permits(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	send_new(semaphore, out, RECIPE_OP_LIST, SEMAPHORE_LEASES, NULL, NULL);
+	send_new(semaphore, out, RECIPE_OP_LIST, SEMAPHORE_PERMITS, NULL, NULL);
 	semaphore->state = SEMAPHORE_WAITING;
 }
 
@@ -619,7 +621,7 @@ static void
 read_queue(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	semaphore->others = -1;
-	send_new(semaphore, out, RECIPE_OP_SYNC, SEMAPHORE_LEASES, NULL, NULL);
+	send_new(semaphore, out, RECIPE_OP_SYNC, SEMAPHORE_PERMITS, NULL, NULL);
 	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LOCKS, NULL, NULL);
 }
 
@@ -899,7 +901,7 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 			break;
 		case RECIPE_REFUSED:
 			/* whether our permit exists cannot be found out */
-			tell_left(out, in->error, SEMAPHORE_LEASES, semaphore->node);
+			tell_left(out, in->error, SEMAPHORE_PERMITS, semaphore->node);
 			if (semaphore->state == SEMAPHORE_RECLAIMING)
 				out->told |= RECIPE_TOLD_LOST;
 			else if (semaphore->state != SEMAPHORE_ABANDONING)
@@ -963,7 +965,7 @@ on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	if (semaphore->state == SEMAPHORE_OWNER &&
 		semaphore->revocation_watched &&
 		in->result == RECIPE_UNKNOWN)
-		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_LEASES,
+		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_PERMITS,
 				semaphore->node, NULL);
 	if (semaphore->state != SEMAPHORE_AGREEING)
 		return;
@@ -1069,7 +1071,7 @@ static void
 watch_revocation(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	semaphore->revocation_watched = true;
-	send_new(semaphore, out, RECIPE_OP_WATCH, SEMAPHORE_LEASES,
+	send_new(semaphore, out, RECIPE_OP_WATCH, SEMAPHORE_PERMITS,
 			 semaphore->node, NULL);
 }
 
@@ -1078,8 +1080,6 @@ static void
 on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 			  SemaphoreOutput *out)
 {
-	const char *revoke = RECIPE_REVOKE_DATA;
-
 	if (semaphore->state != SEMAPHORE_OWNER || !semaphore->revocation_watched)
 		return;
 	if (in->result == RECIPE_UNKNOWN)
@@ -1090,12 +1090,11 @@ on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 	if (in->result != RECIPE_REFUSED)
 		on_stat_done(semaphore, in, out);
 	if (semaphore->state == SEMAPHORE_OWNER && in->result == RECIPE_OK &&
-		in->data_len == (int) strlen(revoke) &&
-		memcmp(in->data, revoke, in->data_len) == 0)
+		note_is_revocation(in->data, in->data_len))
 	{
 		/* say again who we are, so that it can be asked again */
 		out->told |= RECIPE_TOLD_REVOKED;
-		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_LEASES,
+		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_PERMITS,
 				semaphore->node, NULL);
 	}
 }
@@ -1124,7 +1123,7 @@ on_delete_done(Semaphore *semaphore, const RecipeInput *in,
 			break;
 		case RECIPE_REFUSED:
 			semaphore->refused = true;
-			tell_left(out, in->error, SEMAPHORE_LEASES, semaphore->node);
+			tell_left(out, in->error, SEMAPHORE_PERMITS, semaphore->node);
 			if (wanted)
 				fail(semaphore, out, in->error);
 			break;

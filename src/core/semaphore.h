@@ -40,7 +40,7 @@ typedef enum SemaphorePlace
 {
 	SEMAPHORE_NAME,				/* <name> */
 	SEMAPHORE_LOCKS,			/* <name>/locks */
-	SEMAPHORE_LEASES			/* <name>/leases */
+	SEMAPHORE_PERMITS			/* <name>/leases */
 } SemaphorePlace;
 
 typedef struct SemaphoreOp

@@ -21,8 +21,6 @@
 #include "shared/grant.h"
 #include "shared/mail.h"
 #include "shared/settings.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
 #include "utils/memutils.h"
 
 /* When a time as of zk_now_us() has come, as of zk_now_ms(). */
@@ -49,7 +47,7 @@ slots_attach_worker(void)
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
 		slot->mailed = false;
-		handoff_forget_watch(&slot->handoff);
+		turn_new_worker(&slot->turn);
 		if (slot->check_wanted || slot->check_start != 0)
 		{
 			/* a backend that waits for it asks again */
@@ -150,11 +148,12 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	slot_lock(slot, LW_EXCLUSIVE);
 	now = zk_now_us();			/* not before a drop that went ahead */
 	*next = slot_of_mail(slot->mail_node.next);
-	if (slot->state == ZK_SLOT_IDLE && !slot_has_taker(slot) &&
-		slot->handoff.keep_until <= now)
+	if (slot->state == ZK_SLOT_IDLE &&
+		turn_mail_opened(&slot->turn, slot_has_taker(slot), retain_time_us(),
+						 now) == TURN_GIVE_UP)
 		slot_event(slot, SLOT_GIVEN_UP);
 	slot->mailed = false;
-	watch_wanted = handoff_take_watch_wanted(&slot->handoff);
+	watch_wanted = turn_take_ask(&slot->turn);
 	*wanted = slot->contender;
 	if (slot->state == ZK_SLOT_WANTED)
 		mail = ZK_MAIL_WANT;
@@ -170,16 +169,6 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	slot->check_wanted = false;
 	slot_unlock_last(slot);
 	return mail;
-}
-
-/*
- * slot_read_path
- *		The lock directory of a slot, which must be in use.
- */
-void
-slot_read_path(const ZkSlot *slot, char path[ZNODE_PATH_SIZE])
-{
-	key_read_path(slot->key, path);
 }
 
 /*
@@ -293,25 +282,46 @@ slot_set_granted(ZkSlot *slot)
 	int64		check_at = 0;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	slot_event(slot, SLOT_GRANTED);
-	/* the worker watches the queue by now, or will in a moment */
-	handoff_set_watched(&slot->handoff, slot->contender.retain);
-	if (slot->state == ZK_SLOT_IDLE && !slot_has_ready_waiter(slot))
-		check_at = ms_of_us(slot->handoff.keep_until);
+	if (slot->state == ZK_SLOT_WANTED)
+	{
+		int64		now = zk_now_us();
+		bool		queued = slot->queued;
+
+		slot_event(slot, SLOT_GRANTED);
+		slot->checked_at = now;
+		slot->writer_behind = false;
+		check_at = turn_granted(&slot->turn, queued, slot->contender.retain,
+								now);
+		if (slot_has_ready_waiter(slot))
+			check_at = 0;
+	}
 	slot_unlock(slot);
-	return check_at;
+	return ms_of_us(check_at);
 }
 
 /*
- * slot_set_watched
- *		From now on the worker hears when others come to stand behind our
- *		contender; or not any more.
+ * slot_set_alone
+ *		Nobody stands behind our contender, and the worker hears if somebody
+ *		comes.
  */
 void
-slot_set_watched(ZkSlot *slot, bool watched)
+slot_set_alone(ZkSlot *slot)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
-	handoff_set_watched(&slot->handoff, watched);
+	turn_alone(&slot->turn);
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_unheard
+ *		The worker does not hear any more if somebody comes to stand behind
+ *		our contender.
+ */
+void
+slot_set_unheard(ZkSlot *slot)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	turn_unheard(&slot->turn);
 	slot_unlock(slot);
 }
 
@@ -329,8 +339,9 @@ slot_set_contended(ZkSlot *slot)
 	bool		in_use;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	handoff_set_contended(&slot->handoff, slot->nwanting, zk_now_us());
-	if (slot->state == ZK_SLOT_IDLE && !slot_has_taker(slot))
+	if (turn_contended(&slot->turn, slot->state == ZK_SLOT_IDLE,
+					   slot_has_taker(slot), slot->nwanting,
+					   zk_now_us()) == TURN_GIVE_UP)
 		slot_event(slot, SLOT_GIVEN_UP);
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
 	slot_unlock(slot);
@@ -456,22 +467,13 @@ slots_retire(void)
 	return !held;
 }
 
-/* Does the backend belong to a role?  An autovacuum worker does not. */
-static bool
-has_role(int pid)
-{
-	const PGPROC *proc = BackendPidGetProc(pid);
-
-	return proc && OidIsValid(proc->roleId);
-}
-
 /*
  * slot_cancel_holders
  *		Another client asks for the lock: cancel what its holders are running.
  *
  * Returns how many were canceled: not those in their commit, which ends by
- * itself.  It is not known who asks, so processes that belong to no role are
- * left alone.
+ * itself.  It is not known who asks, so processes without a role, which only
+ * superusers may cancel, are left alone.
  */
 int
 slot_cancel_holders(ZkSlot *slot)
@@ -480,7 +482,7 @@ slot_cancel_holders(ZkSlot *slot)
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (has_role(proc->pid) && proc_cancel(proc))
+		if (proc_has_role(proc) && proc_cancel(proc))
 			n++;
 	slot_unlock(slot);
 	return n;
@@ -490,30 +492,23 @@ slot_cancel_holders(ZkSlot *slot)
  * slot_check_idle
  *		Give up the slot if it has been idle for too long.
  *
- * The backends that it was kept for do not come, or cannot take it: they wait
- * for something else, and must not keep other clusters waiting.  Returns when
- * to look again, or 0 if it is not idle; both times are as of zk_now_ms().
+ * Returns when to look again, or 0 if it is not idle; both times are as of
+ * zk_now_ms().
  */
 int64
 slot_check_idle(ZkSlot *slot, int64 now_ms)
 {
-	int64		now = now_ms * 1000;
 	int64		check_at = 0;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	if (slot->state == ZK_SLOT_IDLE)
+	if (slot->state == ZK_SLOT_IDLE &&
+		turn_checked(&slot->turn,
+					 slot->reserved && slot_has_ready_waiter(slot),
+					 retain_time_us(), now_ms * 1000,
+					 &check_at) == TURN_GIVE_UP)
 	{
-		if (slot->contender.retain && !slot_has_taker(slot))
-			handoff_bound_retained(&slot->handoff, now);
-		if (now < slot->handoff.keep_until)
-			check_at = slot->handoff.keep_until;
-		else if (slot->reserved && slot_has_ready_waiter(slot))
-			check_at = now + ZK_MAX_IDLE;	/* for others that it wants too */
-		else
-		{
-			slot->asked = false;
-			slot_event(slot, SLOT_GIVEN_UP);
-		}
+		slot->asked = false;
+		slot_event(slot, SLOT_GIVEN_UP);
 	}
 	slot_unlock(slot);
 	return ms_of_us(check_at);

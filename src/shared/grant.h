@@ -37,7 +37,6 @@ extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 extern bool slots_retire(void);
 
 /* a slot's contender */
-extern void slot_read_path(const ZkSlot *slot, char path[ZNODE_PATH_SIZE]);
 extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid, bool retain);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
@@ -46,7 +45,8 @@ extern void slot_set_queued(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
 extern int64 slot_set_granted(ZkSlot *slot);
 extern void slot_set_writers_checked(ZkSlot *slot, bool writer_behind);
-extern void slot_set_watched(ZkSlot *slot, bool watched);
+extern void slot_set_alone(ZkSlot *slot);
+extern void slot_set_unheard(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);
 extern void slot_set_token(ZkSlot *slot, int64 token);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,

@@ -25,7 +25,8 @@ static void
 fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 		 TimestampTz boot)
 {
-	key_read(slot->key, row->key);
+	row->key = slot->key;
+	key_path(&slot->key, row->path);
 	row->pid = proc->pid;
 	row->kind = proc->kind;
 	row->session = proc->session;
@@ -64,23 +65,13 @@ slots_snapshot(int *nrows)
 	return rows;
 }
 
-/* Is this the lock directory of the slot? */
-static bool
-is_of_path(const ZkSlot *slot, const char *path)
-{
-	char		directory[ZNODE_PATH_SIZE];
-
-	key_read_path(slot->key, directory);
-	return strcmp(directory, path) == 0;
-}
-
 /*
  * slots_holders
- *		The backends of this cluster that hold the lock, or a permit, whose
- *		directory this is: an array, palloc'd.
+ *		The backends of this cluster that hold the lock in any mode, or a
+ *		permit of the semaphore: an array, palloc'd.
  */
 int *
-slots_holders(const char *path, int *npids)
+slots_holders(const ZkKey *lock, int *npids)
 {
 	HASH_SEQ_STATUS scan;
 	ZkSlot	   *slot;
@@ -91,7 +82,7 @@ slots_holders(const char *path, int *npids)
 	slots_scan(&scan);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
-		if (!is_of_path(slot, path))
+		if (!key_is_of_lock(&slot->key, lock))
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			if (proc->granted && !proc->lost)
@@ -121,7 +112,7 @@ is_one_of(int pid, const int *pids, int npids)
  * more, and not those in their commit, which ends by itself.
  */
 int
-slots_cancel_holders(const char *path, const int *pids, int npids)
+slots_cancel_holders(const ZkKey *lock, const int *pids, int npids)
 {
 	HASH_SEQ_STATUS scan;
 	ZkSlot	   *slot;
@@ -133,7 +124,7 @@ slots_cancel_holders(const char *path, const int *pids, int npids)
 	slots_scan(&scan);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
-		if (!is_of_path(slot, path))
+		if (!key_is_of_lock(&slot->key, lock))
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			if (is_one_of(proc->pid, pids, npids) && proc_cancel(proc))

@@ -20,7 +20,8 @@
 /* One hold or wait, as the view zk_locks shows it. */
 typedef struct ZkLockRow
 {
-	char		key[ZK_SLOT_KEY_SIZE];
+	ZkKey		key;			/* its root may be another one by now */
+	char		path[ZNODE_PATH_SIZE];	/* of the lock directory */
 	int			pid;
 	ZnodeKind	kind;
 	bool		session;
@@ -31,8 +32,8 @@ typedef struct ZkLockRow
 } ZkLockRow;
 
 extern ZkLockRow *slots_snapshot(int *nrows);
-extern int *slots_holders(const char *path, int *npids);
-extern int	slots_cancel_holders(const char *path, const int *pids,
+extern int *slots_holders(const ZkKey *lock, int *npids);
+extern int	slots_cancel_holders(const ZkKey *lock, const int *pids,
 								 int npids);
 extern void slots_count(int *nslots, int *nprocs);
 

@@ -1,17 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * key.c
- *		The key of a slot: which lock it is, and for what.
+ *		The key of a slot: which lock it is, and what of it the slot serves.
  *
- * A key has two forms.  Callers pass a string: the path of the lock directory,
- * and behind it a mark, if the slot serves something else than exclusive
- * locks.  The hash table of slots has a short one, with a number in place of
- * the root.  Only this file makes the short form and reads it.
+ * Keys are hashed and compared as structs.  The path of the lock directory is
+ * made from a key where ZooKeeper, the lock manager or a user needs it, by
+ * key_path(); no other code takes a path apart.
  *
- * Locking protocol.  The numbered roots are guarded by the partition locks of
- * slots.c: they are read under any of them, and changed under all.  An entry
- * that a slot in use names does not change, so whoever may use the slot
- * without a lock may read its key.
+ * A root is long and nearly always the same, so a key has its number: an entry
+ * of a table in shared memory.  A key is valid while its root is in use.  Each
+ * slot uses its root.  Each backend pins, that is, uses the root that it
+ * resolved last, until it resolves another or ends: so a backend may keep
+ * the keys that it has made until it makes one with another root, and longer
+ * those of slots that it wants or holds.  The worker makes no keys; it takes
+ * those of slots.
+ *
+ * Locking protocol.  Each root has a count of its uses.  While that is above
+ * 0, the root does not change, and whoever uses it reads it without a lock.
+ * The roots are looked up under the LWLock; an entry that is not in use is
+ * overwritten under the same lock, held exclusively.  A pin is counted under
+ * the lock, shared or exclusive, since it may be the first use.  Whoever has a
+ * valid key, and sees to it that it stays valid meanwhile, counts another use
+ * without the lock, and a use ends without the lock.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -22,29 +32,46 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "shared/compat.h"
 #include "shared/key.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
-/* As a number of ZK_ROOT_DIGITS digits of this base, which can be printed. */
-#define ROOT_BASE		16
-#define FIRST_DIGIT		'A'
+#define ROOTS_TRANCHE	"zklock roots"
 
-typedef struct KeysShared
+/* Where the hashed part of a key begins. */
+#define HASHED			offsetof(ZkKey, for_whom)
+
+typedef char Root[ZNODE_MAX_ROOT + 1];
+
+/* In shared memory; apart, since many read the first and change the second. */
+static Root *roots = NULL;		/* "": never used */
+static pg_atomic_uint32 *uses = NULL;
+static LWLock *roots_lock = NULL;
+
+/* The number of the root that this process uses; -1: none. */
+static int	pinned = -1;
+
+/* Each process may pin a root that no slot uses. */
+static int
+roots_max(void)
 {
-	char		roots[ZK_MAX_ROOTS][ZNODE_MAX_ROOT + 1];	/* "": free */
-} KeysShared;
-
-static KeysShared *keys = NULL;
+	return Min(ZK_MAX_ROOTS + MaxBackends, PG_UINT16_MAX);
+}
 
 /*
  * keys_request_shmem
- *		Reserve shared memory; for the shmem_request_hook.
+ *		Reserve shared memory and a lock; for the shmem_request_hook.
  */
 void
 keys_request_shmem(void)
 {
-	RequestAddinShmemSpace(sizeof(KeysShared));
+	RequestAddinShmemSpace(mul_size(roots_max(), sizeof(Root)));
+	RequestAddinShmemSpace(mul_size(roots_max(), sizeof(pg_atomic_uint32)));
+	RequestNamedLWLockTranche(ROOTS_TRANCHE, 1);
 }
 
 /*
@@ -56,132 +83,233 @@ keys_startup_shmem(void)
 {
 	bool		found;
 
-	keys = ShmemInitStruct("zklock keys", sizeof(KeysShared), &found);
+	roots = ShmemInitStruct("zklock roots", mul_size(roots_max(), sizeof(Root)),
+							&found);
 	if (!found)
-		memset(keys, 0, sizeof(KeysShared));
+		memset(roots, 0, roots_max() * sizeof(Root));
+	uses = ShmemInitStruct("zklock root uses",
+						   mul_size(roots_max(), sizeof(pg_atomic_uint32)),
+						   &found);
+	if (!found)
+		for (int i = 0; i < roots_max(); i++)
+			pg_atomic_init_u32(&uses[i], 0);
+	roots_lock = &GetNamedLWLockTranche(ROOTS_TRANCHE)->lock;
 }
 
 /*
- * key_split
- *		Copy the root of a key, without the slash behind it, and return the
- *		rest: the encoded name and the mark.
- */
-const char *
-key_split(const char *key, char root[ZNODE_MAX_ROOT + 1])
-{
-	const char *name = strstr(key, ZK_KEY_MARK);
-
-	/* behind the last slash of the path */
-	name = name ? name : key + strlen(key);
-	while (name > key && name[-1] != '/')
-		name--;
-	strlcpy(root, key, Min(name - key, ZNODE_MAX_ROOT + 1));
-	return name;
-}
-
-/*
- * key_shorten
- *		Make the short form of a key from the number of its root and the rest.
+ * root_use
+ *		A slot uses this root from now on.  The caller has a valid key with it.
  */
 void
-key_shorten(int root, const char *name, char short_key[ZK_SHORT_KEY_SIZE])
+root_use(uint16 root)
 {
-	short_key[0] = FIRST_DIGIT + root / ROOT_BASE;
-	short_key[1] = FIRST_DIGIT + root % ROOT_BASE;
-	strlcpy(short_key + ZK_ROOT_DIGITS, name,
-			ZK_SHORT_KEY_SIZE - ZK_ROOT_DIGITS);
+	pg_atomic_fetch_add_u32(&uses[root], 1);
 }
 
 /*
- * key_read
- *		The key of which this is the short form; of a slot in use.
+ * root_leave
+ *		The slot does not use the root any more.
  */
 void
-key_read(const char *short_key, char key[ZK_SLOT_KEY_SIZE])
+root_leave(uint16 root)
 {
-	snprintf(key, ZK_SLOT_KEY_SIZE, "%s/%s",
-			 keys->roots[root_of_key(short_key)], short_key + ZK_ROOT_DIGITS);
+	pg_atomic_fetch_sub_u32(&uses[root], 1);
 }
 
-/*
- * key_read_path
- *		The lock directory of the key of which this is the short form; of a
- *		slot in use.
- */
-void
-key_read_path(const char *short_key, char path[ZNODE_PATH_SIZE])
+static void
+unpin(void)
 {
-	char		key[ZK_SLOT_KEY_SIZE];
-	char	   *mark;
-
-	key_read(short_key, key);
-	mark = strstr(key, ZK_KEY_MARK);
-	if (mark)
-		*mark = '\0';
-	strlcpy(path, key, ZNODE_PATH_SIZE);
+	if (pinned >= 0)
+		root_leave(pinned);
+	pinned = -1;
 }
 
-/*
- * root_of_key
- *		The number of the root in a short key.
- */
-int
-root_of_key(const char *short_key)
+static void
+unpin_at_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 {
-	return (short_key[0] - FIRST_DIGIT) * ROOT_BASE +
-		short_key[1] - FIRST_DIGIT;
+	unpin();
 }
 
-/*
- * root_find
- *		The number of a root, or -1; the caller holds a partition lock.
- */
-int
-root_find(const char *root)
+/* The number of a root, or -1; the lock is held. */
+static int
+find_root(const char *root)
 {
-	for (int i = 0; i < ZK_MAX_ROOTS; i++)
-		if (root_is(i, root))
+	for (int i = 0; i < roots_max(); i++)
+		if (strcmp(roots[i], root) == 0)
 			return i;
 	return -1;
 }
 
-/*
- * root_is
- *		Is this the root that has this number?  The caller holds a partition
- *		lock.
- */
-bool
-root_is(int number, const char *root)
+/* Give a root the number of one that is not in use, or -1; likewise. */
+static int
+enter_root(const char *root)
 {
-	return strcmp(keys->roots[number], root) == 0;
+	for (int i = 0; i < roots_max(); i++)
+		if (pg_atomic_read_u32(&uses[i]) == 0)
+		{
+			strlcpy(roots[i], root, sizeof(Root));
+			return i;
+		}
+	return -1;
 }
 
 /*
- * root_add
- *		Find or make the number of a root; -1 if all are taken.  The caller
- *		holds all partition locks exclusively.
+ * Pin a root in place of the one that is pinned, and return its number.
+ *
+ * Errors: 53200 if too many are in use.
  */
-int
-root_add(const char *root)
+static int
+pin(const char *root)
 {
-	int			number = root_find(root);
+	static bool registered = false;
+	int			number;
+
+	if (!registered)
+		on_shmem_exit(unpin_at_exit, (Datum) 0);
+	registered = true;
+
+	LWLockAcquire(roots_lock, LW_SHARED);
+	number = find_root(root);
+	if (number < 0)
+	{
+		LWLockRelease(roots_lock);
+		LWLockAcquire(roots_lock, LW_EXCLUSIVE);
+		number = find_root(root);	/* another backend may have entered it */
+		if (number < 0)
+			number = enter_root(root);
+	}
+	if (number >= 0)
+		root_use(number);
+	LWLockRelease(roots_lock);
 
 	if (number < 0)
-		number = root_find("");
-	if (number >= 0)
-		strlcpy(keys->roots[number], root, sizeof(keys->roots[number]));
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of roots for locks"),
+				 errdetail("Locks are in use below %d different values of \"zklock.root\".",
+						   ZK_MAX_ROOTS),
+				 errhint("Use fewer values, and longer names of locks.")));
+	unpin();
+	pinned = number;
 	return number;
 }
 
+static void
+set_hash(ZkKey *key)
+{
+	key->hash = hash_bytes((const unsigned char *) key + HASHED,
+						   offsetof(ZkKey, name) - HASHED + key->length);
+}
+
 /*
- * roots_forget
- *		Free the numbers that no slot uses.  The caller holds all partition
- *		locks exclusively.
+ * key_make
+ *		The key of a lock: of its exclusive slot, and of a backend's holds.
+ *
+ * "name" is encoded.  The root stays pinned until this process makes a key
+ * with another one.
+ *
+ * Errors: 53200 if too many roots are in use.
  */
 void
-roots_forget(const bool used[ZK_MAX_ROOTS])
+key_make(const char *root, const char *name, ZkKey *key)
 {
-	for (int i = 0; i < ZK_MAX_ROOTS; i++)
-		if (!used[i])
-			keys->roots[i][0] = '\0';
+	key->root = pinned >= 0 && strcmp(roots[pinned], root) == 0 ?
+		pinned : pin(root);
+	key->mode = ZK_KEY_EXCLUSIVE;
+	key->for_whom = -1;
+	key->length = strlcpy(key->name, name, sizeof(key->name));
+	set_hash(key);
+}
+
+/*
+ * key_in_mode
+ *		The key of the slot that serves the same lock in this mode: for this
+ *		backend, if that is a slot of one backend's own.
+ */
+void
+key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result)
+{
+	key_copy(result, key, sizeof(ZkKey));
+	result->mode = mode;
+	result->for_whom = mode == ZK_KEY_SHARED_TOGETHER ||
+		mode == ZK_KEY_PERMIT ? ZkMyProcNumber : -1;
+	set_hash(result);
+}
+
+/*
+ * key_in_other_mode
+ *		The key of the slot whose contender would stand in the way of that of
+ *		this slot.
+ *
+ * Of an exclusive lock that is the slot that all readers share.  Returns false
+ * for a permit, which has no other mode.
+ */
+bool
+key_in_other_mode(const ZkKey *key, ZkKey *result)
+{
+	if (key->mode == ZK_KEY_PERMIT)
+		return false;
+	key_in_mode(key, key->mode == ZK_KEY_EXCLUSIVE ?
+				ZK_KEY_SHARED : ZK_KEY_EXCLUSIVE, result);
+	return true;
+}
+
+/*
+ * key_is_of_lock
+ *		Are these keys of the same lock or semaphore, whatever the slots serve?
+ */
+bool
+key_is_of_lock(const ZkKey *key, const ZkKey *lock)
+{
+	return key->root == lock->root && key->length == lock->length &&
+		memcmp(key->name, lock->name, key->length) == 0;
+}
+
+/*
+ * key_compare
+ *		The order of locks below the same root that all callers agree on, for
+ *		qsort(): that of their paths.
+ */
+int
+key_compare(const void *a, const void *b)
+{
+	return strcmp(((const ZkKey *) a)->name, ((const ZkKey *) b)->name);
+}
+
+/*
+ * key_path
+ *		The path of the lock directory.
+ */
+void
+key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
+{
+	size_t		length = strlcpy(path, roots[key->root], ZNODE_PATH_SIZE);
+
+	path[length++] = '/';
+	memcpy(path + length, key->name, key->length + 1);
+}
+
+/*
+ * key_hash, key_match, key_copy
+ *		A hash table's functions; "size" does not count.
+ */
+uint32
+key_hash(const void *key, size_t size pg_attribute_unused())
+{
+	return ((const ZkKey *) key)->hash;
+}
+
+int
+key_match(const void *a, const void *b, size_t size pg_attribute_unused())
+{
+	/* a difference in length is found ahead of the names */
+	return memcmp(a, b, offsetof(ZkKey, name) + ((const ZkKey *) a)->length);
+}
+
+void *
+key_copy(void *copy, const void *key, size_t size pg_attribute_unused())
+{
+	/* the name's terminator, too */
+	return memcpy(copy, key,
+				  offsetof(ZkKey, name) + ((const ZkKey *) key)->length + 1);
 }

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * key.h
- *		The key of a slot: which lock it is, and for what.
+ *		The key of a slot: which lock it is, and what of it the slot serves.
  *
- * See key.c for the forms of a key and for who guards the roots.
+ * See key.c for how long a key is valid, and for who guards the roots.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -17,42 +17,57 @@
 
 #include "core/znode.h"
 
-/*
- * A slot's key is the path of its lock directory.  A slot that serves
- * something else than exclusive locks adds a mark: ZK_KEY_MARK, which no path
- * can contain, and something that tells such slots apart.
- */
-#define ZK_KEY_MARK			"//"
-#define ZK_KEY_MARK_SIZE	10
-#define ZK_SLOT_KEY_SIZE	(ZNODE_PATH_SIZE + ZK_KEY_MARK_SIZE)
-
-/*
- * The same in shared memory, where the root is a number of two digits: it is
- * long, and nearly always the same.
- */
-#define ZK_ROOT_DIGITS		2
-#define ZK_SHORT_KEY_SIZE	(ZK_ROOT_DIGITS + ZNODE_MAX_NAME + \
-							 ZK_KEY_MARK_SIZE + 1)
-
-/* So many roots can be in use at the same time. */
+/* At least so many roots can be in use at the same time. */
 #define ZK_MAX_ROOTS		256
+
+/* What a slot serves; each is a slot of its own. */
+typedef enum ZkKeyMode
+{
+	ZK_KEY_EXCLUSIVE,			/* exclusive locks; also the key of holds of a
+								 * lock, in any mode */
+	ZK_KEY_SHARED,				/* the shared locks of all backends */
+	ZK_KEY_SHARED_TOGETHER,		/* one that a backend takes together with
+								 * others */
+	ZK_KEY_PERMIT				/* a backend's permit of a semaphore */
+} ZkKeyMode;
+
+/*
+ * Made by key.c only.  What follows the name's terminator is not set, and does
+ * not count.
+ */
+typedef struct ZkKey
+{
+	uint32		hash;			/* of all that follows */
+	int32		for_whom;		/* number of the backend whose own slot this
+								 * is, or -1 */
+	uint16		root;			/* number in the table of roots */
+	uint8		mode;			/* ZkKeyMode */
+	uint8		length;			/* of the name */
+	char		name[ZNODE_MAX_NAME + 1];	/* encoded; below the root */
+} ZkKey;
 
 /* module load */
 extern void keys_request_shmem(void);
 extern void keys_startup_shmem(void);
 
-/* the two forms of a key */
-extern const char *key_split(const char *key, char root[ZNODE_MAX_ROOT + 1]);
-extern void key_shorten(int root, const char *name,
-						char short_key[ZK_SHORT_KEY_SIZE]);
-extern void key_read(const char *short_key, char key[ZK_SLOT_KEY_SIZE]);
-extern void key_read_path(const char *short_key, char path[ZNODE_PATH_SIZE]);
+/* making keys */
+extern void key_make(const char *root, const char *name, ZkKey *key);
+extern void key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result);
+extern bool key_in_other_mode(const ZkKey *key, ZkKey *result);
 
-/* the roots */
-extern int	root_of_key(const char *short_key);
-extern int	root_find(const char *root);
-extern bool root_is(int number, const char *root);
-extern int	root_add(const char *root);
-extern void roots_forget(const bool used[ZK_MAX_ROOTS]);
+/* reading keys */
+extern bool key_is_of_lock(const ZkKey *key, const ZkKey *lock);
+extern int	key_compare(const void *a, const void *b);
+extern void key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE]);
+
+/* for hash tables, as ZK_KEY_HASH of hash_create() */
+#define ZK_KEY_HASH			(HASH_FUNCTION | HASH_COMPARE | HASH_KEYCOPY)
+extern uint32 key_hash(const void *key, size_t size);
+extern int	key_match(const void *a, const void *b, size_t size);
+extern void *key_copy(void *copy, const void *key, size_t size);
+
+/* for slots.c: a slot uses the root of its key */
+extern void root_use(uint16 root);
+extern void root_leave(uint16 root);
 
 #endif							/* ZKLOCK_KEY_H */

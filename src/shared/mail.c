@@ -9,7 +9,8 @@
  *
  * Locking protocol.  The chain's head and links, the worker's latch and "held"
  * are read and changed under the spinlock, which may be taken inside any
- * LWLock.  Once the worker has collected a chain, the partition locks of
+ * LWLock.  "waiting" follows from them: it is changed under the spinlock, and
+ * read without it.  Once the worker has collected a chain, the partition locks of
  * slots.c guard its links: no slot is mailed again until the worker has opened
  * its mail.
  *
@@ -22,6 +23,7 @@
  */
 #include "postgres.h"
 
+#include "port/atomics.h"
 #include "shared/mail.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -32,6 +34,7 @@ typedef struct MailShared
 	slock_t		lock;
 	bool		held;			/* the worker cannot send anything yet */
 	slist_head	chain;			/* the latest first */
+	pg_atomic_uint32 waiting;	/* held, and there is mail */
 	Latch	   *worker_latch;	/* NULL: no worker */
 } MailShared;
 
@@ -62,7 +65,18 @@ mail_startup_shmem(void)
 		memset(mail, 0, sizeof(MailShared));
 		SpinLockInit(&mail->lock);
 		slist_init(&mail->chain);
+		pg_atomic_init_u32(&mail->waiting, 0);
 	}
+}
+
+/* "held" or the chain has changed; the spinlock is held. */
+static void
+set_waiting(void)
+{
+	bool		waiting = mail->held && !slist_is_empty(&mail->chain);
+
+	if (waiting != (pg_atomic_read_u32(&mail->waiting) != 0))
+		pg_atomic_write_u32(&mail->waiting, waiting);
 }
 
 /*
@@ -76,6 +90,7 @@ mail_put(slist_node *node)
 
 	SpinLockAcquire(&mail->lock);
 	slist_push_head(&mail->chain, node);
+	set_waiting();
 	latch = mail->worker_latch;
 	SpinLockRelease(&mail->lock);
 	if (latch)
@@ -89,12 +104,7 @@ mail_put(slist_node *node)
 bool
 mail_is_waiting(void)
 {
-	bool		waiting;
-
-	SpinLockAcquire(&mail->lock);
-	waiting = mail->held && !slist_is_empty(&mail->chain);
-	SpinLockRelease(&mail->lock);
-	return waiting;
+	return pg_atomic_read_u32(&mail->waiting) != 0;
 }
 
 /*
@@ -122,6 +132,7 @@ mail_attach_worker(Latch *latch)
 {
 	SpinLockAcquire(&mail->lock);
 	slist_init(&mail->chain);
+	set_waiting();
 	mail->worker_latch = latch;
 	SpinLockRelease(&mail->lock);
 }
@@ -135,6 +146,7 @@ mail_detach_worker(void)
 {
 	SpinLockAcquire(&mail->lock);
 	mail->held = false;
+	set_waiting();
 	mail->worker_latch = NULL;
 	SpinLockRelease(&mail->lock);
 }
@@ -149,6 +161,7 @@ mail_hold(bool held)
 {
 	SpinLockAcquire(&mail->lock);
 	mail->held = held;
+	set_waiting();
 	SpinLockRelease(&mail->lock);
 }
 
@@ -164,6 +177,7 @@ mail_collect(void)
 	SpinLockAcquire(&mail->lock);
 	first = mail->chain.head.next;
 	slist_init(&mail->chain);
+	set_waiting();
 	SpinLockRelease(&mail->lock);
 	return first;
 }

@@ -25,6 +25,8 @@
 #include "shared/procs.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
@@ -135,6 +137,22 @@ proc_free(ZkProcLock *proc)
 	pool->free = proc;
 	pool->nused--;
 	SpinLockRelease(&pool->lock);
+}
+
+/*
+ * proc_has_role
+ *		Does a backend belong to a role?  An autovacuum worker does not.
+ *
+ * The partition lock is held, so that the backend does not give back its
+ * ZkProcLock, as it would before it ends: its PGPROC is its own, and the role
+ * in it stays as it is from authentication on.  Takes ProcArrayLock.
+ */
+bool
+proc_has_role(const ZkProcLock *proc)
+{
+	const PGPROC *backend = BackendPidGetProc(proc->pid);
+
+	return backend && OidIsValid(backend->roleId);
 }
 
 /*

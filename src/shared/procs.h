@@ -48,6 +48,7 @@ extern int	procs_max(void);
 extern int	procs_in_use(void);
 extern ZkProcLock *proc_new(void);
 extern void proc_free(ZkProcLock *proc);
+extern bool proc_has_role(const ZkProcLock *proc);
 extern bool proc_cancel(const ZkProcLock *proc);
 
 #endif							/* ZKLOCK_PROCS_H */

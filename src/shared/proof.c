@@ -70,12 +70,12 @@ proof_startup_shmem(void)
 }
 
 /*
- * lease_read
+ * lease_read_ms
  *		Until when the session cannot have ended, as of zk_now_ms(); 0 if
  *		nothing is known.
  */
 int64
-lease_read(void)
+lease_read_ms(void)
 {
 	int64		until_ms = (int64) pg_atomic_read_u64(&proof->lease_until_ms);
 
@@ -173,6 +173,6 @@ lease_write(int64 until_ms, uint32 ticket)
 void
 lease_shorten(int64 until_ms)
 {
-	if (lease_read() > until_ms)
+	if (lease_read_ms() > until_ms)
 		pg_atomic_write_u64(&proof->lease_until_ms, (uint64) until_ms);
 }

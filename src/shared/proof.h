@@ -20,7 +20,7 @@ extern void proof_request_shmem(void);
 extern void proof_startup_shmem(void);
 
 /* any process */
-extern int64 lease_read(void);
+extern int64 lease_read_ms(void);
 extern void proof_wake_waiters(void);
 
 /* backends */

@@ -507,3 +507,19 @@ settings_define(void)
 	test_settings_define();
 	MarkGUCPrefixReserved("zklock");
 }
+
+/*
+ * handoff_quantum_us, retain_time_us
+ *		The settings in microseconds.
+ */
+int64
+handoff_quantum_us(void)
+{
+	return (int64) zklock_handoff_quantum * 1000;
+}
+
+int64
+retain_time_us(void)
+{
+	return (int64) zklock_retain_time * 1000;
+}

@@ -55,11 +55,9 @@ typedef struct ZkWrongSetting
 } ZkWrongSetting;
 
 extern void settings_define(void);
+extern int64 handoff_quantum_us(void);
+extern int64 retain_time_us(void);
 extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
 extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
-
-/* The postmaster finds the worker by its function's name. */
-#define ZKLOCK_WORKER_MAIN	"zklock_worker_main"
-#define ZKLOCK_WORKER_NAME	"zklock worker"
 
 #endif							/* ZKLOCK_SETTINGS_H */

@@ -49,7 +49,7 @@
  * ready for is soon given up; readers hand on to ready backends only; and a
  * backend that is ready in one mode gives up what the cluster has of the
  * other.  When a slot that nobody holds is kept all the same is said in
- * handoff.c.
+ * core/turn.c.
  *
  * Locking protocol.  Each kind of shared state is guarded in one way.
  *
@@ -61,16 +61,15 @@
  * ZkProcLock, while it is in the worker's mail, or while it is in any state
  * but NONE.  Whoever ends the last use removes the slot.  A ZkProcLock belongs
  * to its backend, which alone frees it.  A process that wants several
- * partition locks takes them in ascending order.  The partition locks guard
- * the roots of key.c, too.
+ * partition locks takes them in ascending order.  A slot in use keeps the root
+ * of its key in use (key.c), so its key, too, can be read without the lock.
  *
  * A change that the worker must see puts the slot into the worker's mail
  * (mail.c).  "mailed" is set and cleared under the partition lock, and stays
  * set until the worker has opened the mail under that lock, so that a slot is
  * neither linked twice nor removed meanwhile.
  *
- * What all slots share, SlotsShared, is guarded by its spinlock, which is
- * taken inside partition locks.
+ * What all slots share, SlotsShared, consists of atomics.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -83,7 +82,7 @@
 
 #include <signal.h>
 
-#include "shared/clock.h"
+#include "port/atomics.h"
 #include "shared/compat.h"
 #include "shared/mail.h"
 #include "shared/proof.h"
@@ -92,15 +91,13 @@
 #include "shared/stats.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "storage/spin.h"
 
 #define ZK_TRANCHE		"zklock"
 
 typedef struct SlotsShared
 {
-	slock_t		lock;
-	int			nslots;			/* entries of the hash table, exactly */
-	uint32		last_group;		/* see slots_new_group() */
+	pg_atomic_uint32 nslots;	/* entries of the hash table, exactly */
+	pg_atomic_uint32 last_group;	/* see slots_new_group() */
 } SlotsShared;
 
 static SlotsShared *counts = NULL;
@@ -147,16 +144,19 @@ slots_startup_shmem(void)
 	counts = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
 	if (!found)
 	{
-		memset(counts, 0, sizeof(SlotsShared));
-		SpinLockInit(&counts->lock);
+		pg_atomic_init_u32(&counts->nslots, 0);
+		pg_atomic_init_u32(&counts->last_group, 0);
 	}
 
 	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = ZK_SHORT_KEY_SIZE;
+	ctl.keysize = sizeof(ZkKey);
 	ctl.entrysize = sizeof(ZkSlot);
+	ctl.hash = key_hash;
+	ctl.match = key_match;
+	ctl.keycopy = key_copy;
 	ctl.num_partitions = ZK_PARTITIONS;
 	slots = ZkShmemInitHash("zklock slots", zklock_max_locks, &ctl,
-							HASH_ELEM | HASH_STRINGS | HASH_PARTITION |
+							HASH_ELEM | ZK_KEY_HASH | HASH_PARTITION |
 							HASH_FIXED_SIZE);
 	locks = GetNamedLWLockTranche(ZK_TRANCHE);
 	LWLockRelease(AddinShmemInitLock);
@@ -185,13 +185,13 @@ partition_lock(uint32 hash)
 void
 slot_lock(const ZkSlot *slot, LWLockMode mode)
 {
-	LWLockAcquire(partition_lock(slot->hash), mode);
+	LWLockAcquire(partition_lock(slot->key.hash), mode);
 }
 
 void
 slot_unlock(const ZkSlot *slot)
 {
-	LWLockRelease(partition_lock(slot->hash));
+	LWLockRelease(partition_lock(slot->key.hash));
 }
 
 /*
@@ -202,7 +202,7 @@ slot_unlock(const ZkSlot *slot)
 void
 slot_unlock_last(ZkSlot *slot)
 {
-	LWLock	   *lock = partition_lock(slot->hash);
+	LWLock	   *lock = partition_lock(slot->key.hash);
 
 	slot_remove_unused(slot);
 	LWLockRelease(lock);
@@ -218,7 +218,7 @@ slots_lock_of(ZkProcLock **procs, int n, bool partitions[ZK_PARTITIONS])
 {
 	memset(partitions, 0, ZK_PARTITIONS * sizeof(bool));
 	for (int i = 0; i < n; i++)
-		partitions[procs[i]->slot->hash % ZK_PARTITIONS] = true;
+		partitions[procs[i]->slot->key.hash % ZK_PARTITIONS] = true;
 	for (int i = 0; i < ZK_PARTITIONS; i++)
 		if (partitions[i])
 			LWLockAcquire(&locks[i].lock, LW_EXCLUSIVE);
@@ -261,153 +261,93 @@ slots_scan(HASH_SEQ_STATUS *scan)
 	hash_seq_init(scan, slots);
 }
 
-/* Free the numbers of unused roots; all partition locks are held. */
-static void
-forget_roots(void)
+static ZkSlot *
+find(const ZkKey *key)
 {
-	bool		used[ZK_MAX_ROOTS] = {false};
-	HASH_SEQ_STATUS scan;
-	ZkSlot	   *slot;
-
-	slots_scan(&scan);
-	while ((slot = hash_seq_search(&scan)) != NULL)
-		used[root_of_key(slot->key)] = true;
-	roots_forget(used);
+	return hash_search_with_hash_value(slots, key, key->hash, HASH_FIND, NULL);
 }
 
 /*
- * The number of a root, which may be another one's as soon as we hold no
- * partition lock.
- *
- * Errors: 53200 if all numbers are in use.
- */
-static int
-number_root(const char *root)
-{
-	int			number;
-
-	LWLockAcquire(&locks[0].lock, LW_SHARED);
-	number = root_find(root);
-	LWLockRelease(&locks[0].lock);
-	if (number >= 0)
-		return number;
-
-	slots_lock_all(LW_EXCLUSIVE);
-	number = root_add(root);
-	if (number < 0)
-	{
-		forget_roots();
-		number = root_add(root);
-	}
-	slots_unlock_all();
-
-	if (number < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of roots for locks"),
-				 errdetail("Locks are in use below %d different values of \"zklock.root\".",
-						   ZK_MAX_ROOTS),
-				 errhint("Use fewer values, and longer names of locks.")));
-	return number;
-}
-
-/*
- * slot_lock_key
- *		Lock the partition of a key, and make its short form.
- *
- * Errors: 53200 if it has a root of which there are too many.
- */
-LWLock *
-slot_lock_key(const char *key, LWLockMode mode, ShortKey *short_key)
-{
-	static char cached_root[ZNODE_MAX_ROOT + 1] = "";
-	static int	cached_number;
-	char		root[ZNODE_MAX_ROOT + 1];
-	const char *name = key_split(key, root);
-
-	for (;;)
-	{
-		LWLock	   *lock;
-
-		if (strcmp(cached_root, root) != 0)
-		{
-			cached_number = number_root(root);
-			strlcpy(cached_root, root, sizeof(cached_root));
-		}
-		key_shorten(cached_number, name, short_key->chars);
-		short_key->hash = get_hash_value(slots, short_key->chars);
-		lock = partition_lock(short_key->hash);
-		LWLockAcquire(lock, mode);
-		if (root_is(cached_number, cached_root))
-			return lock;
-		LWLockRelease(lock);
-		cached_root[0] = '\0';
-	}
-}
-
-/*
- * slot_find
- *		The slot with this key, or NULL; the partition lock is held.
+ * slot_find_locked
+ *		Lock the partition of the slot with this key; NULL, and nothing is
+ *		locked, if there is no such slot.
  */
 ZkSlot *
-slot_find(const ShortKey *key)
+slot_find_locked(const ZkKey *key, LWLockMode mode)
 {
-	return hash_search_with_hash_value(slots, key->chars, key->hash,
-									   HASH_FIND, NULL);
+	LWLock	   *lock = partition_lock(key->hash);
+	ZkSlot	   *slot;
+
+	LWLockAcquire(lock, mode);
+	slot = find(key);
+	if (slot == NULL)
+		LWLockRelease(lock);
+	return slot;
 }
 
 /* Count one more slot, unless there are zklock.max_locks of them. */
 static bool
 count_slot(void)
 {
-	bool		counted;
+	uint32		n = pg_atomic_read_u32(&counts->nslots);
 
-	SpinLockAcquire(&counts->lock);
-	counted = counts->nslots < zklock_max_locks;
-	if (counted)
-		counts->nslots++;
-	SpinLockRelease(&counts->lock);
-	return counted;
+	while (n < (uint32) zklock_max_locks)
+		if (pg_atomic_compare_exchange_u32(&counts->nslots, &n, n + 1))
+			return true;
+	return false;
 }
 
 static void
 uncount_slot(void)
 {
-	SpinLockAcquire(&counts->lock);
-	counts->nslots--;
-	SpinLockRelease(&counts->lock);
+	pg_atomic_fetch_sub_u32(&counts->nslots, 1);
 }
 
 /* Set up a slot that was just entered, all but its key. */
 static void
-init_slot(ZkSlot *slot, uint32 hash)
+init_slot(ZkSlot *slot)
 {
-	memset(&slot->hash, 0, sizeof(ZkSlot) - offsetof(ZkSlot, hash));
-	slot->hash = hash;
+	memset(&slot->state, 0, sizeof(ZkSlot) - offsetof(ZkSlot, state));
 	slot->state = ZK_SLOT_NONE;
 	slot->procs_end = &slot->procs;
 	ConditionVariableInit(&slot->cv);
+	root_use(slot->key.root);
+}
+
+/* The slot with this key, which is not there; NULL if all are in use. */
+static ZkSlot *
+enter(const ZkKey *key)
+{
+	ZkSlot	   *slot;
+
+	if (!count_slot())
+		return NULL;
+	slot = hash_search_with_hash_value(slots, key, key->hash,
+									   HASH_ENTER_NULL, NULL);
+	if (slot == NULL)
+		uncount_slot();
+	else
+		init_slot(slot);
+	return slot;
 }
 
 /*
- * slot_find_or_enter
- *		The slot with this key, or NULL if all are in use; the partition lock
- *		is held exclusively.
+ * slot_enter_locked
+ *		Find or make the slot with this key, and lock its partition
+ *		exclusively; NULL, and nothing is locked, if all slots are in use.
  */
 ZkSlot *
-slot_find_or_enter(const ShortKey *key)
+slot_enter_locked(const ZkKey *key)
 {
-	ZkSlot	   *slot = slot_find(key);
+	LWLock	   *lock = partition_lock(key->hash);
+	ZkSlot	   *slot;
 
-	if (slot == NULL && count_slot())
-	{
-		slot = hash_search_with_hash_value(slots, key->chars, key->hash,
-										   HASH_ENTER_NULL, NULL);
-		if (slot == NULL)
-			uncount_slot();
-		else
-			init_slot(slot, key->hash);
-	}
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	slot = find(key);
+	if (slot == NULL)
+		slot = enter(key);
+	if (slot == NULL)
+		LWLockRelease(lock);
 	return slot;
 }
 
@@ -421,7 +361,8 @@ slot_remove_unused(ZkSlot *slot)
 {
 	if (slot->state != ZK_SLOT_NONE || slot->procs != NULL || slot->mailed)
 		return;
-	if (hash_search_with_hash_value(slots, slot->key, slot->hash,
+	root_leave(slot->key.root);
+	if (hash_search_with_hash_value(slots, &slot->key, slot->key.hash,
 									HASH_REMOVE, NULL) != NULL)
 		uncount_slot();
 }
@@ -433,12 +374,7 @@ slot_remove_unused(ZkSlot *slot)
 int
 slots_in_use(void)
 {
-	int			n;
-
-	SpinLockAcquire(&counts->lock);
-	n = counts->nslots;
-	SpinLockRelease(&counts->lock);
-	return n;
+	return (int) pg_atomic_read_u32(&counts->nslots);
 }
 
 /*
@@ -460,11 +396,9 @@ slots_new_group(void)
 {
 	uint32		group;
 
-	SpinLockAcquire(&counts->lock);
-	group = ++counts->last_group;
-	if (group == 0)
-		group = ++counts->last_group;
-	SpinLockRelease(&counts->lock);
+	do
+		group = pg_atomic_add_fetch_u32(&counts->last_group, 1);
+	while (group == 0);
 	return group;
 }
 
@@ -474,19 +408,16 @@ slots_new_group(void)
  *		such slot.
  */
 ZkSlotState
-slot_find_contender(const char *key, ZkContender *contender)
+slot_find_contender(const ZkKey *key, ZkContender *contender)
 {
-	ShortKey	short_key;
-	LWLock	   *lock = slot_lock_key(key, LW_SHARED, &short_key);
-	ZkSlotState state = ZK_SLOT_NONE;
-	ZkSlot	   *slot = slot_find(&short_key);
+	ZkSlotState state;
+	ZkSlot	   *slot = slot_find_locked(key, LW_SHARED);
 
-	if (slot)
-	{
-		state = slot->state;
-		*contender = slot->contender;
-	}
-	LWLockRelease(lock);
+	if (slot == NULL)
+		return ZK_SLOT_NONE;
+	state = slot->state;
+	*contender = slot->contender;
+	slot_unlock(slot);
 	return state;
 }
 
@@ -606,7 +537,7 @@ end_contender(ZkSlot *slot)
 	slot->token = 0;
 	slot->check_start = 0;
 	slot->check_wanted = false;
-	handoff_end(&slot->handoff);
+	turn_gone(&slot->turn);
 	slot_lose_holders(slot);
 }
 
@@ -656,7 +587,6 @@ slot_event(ZkSlot *slot, SlotEvent event)
 {
 	ZkSlotState last = slot->state;
 	ZkSlotState next = next_state(slot, event);
-	bool		queued = slot->queued;
 
 	if (next == last && event != SLOT_CONTENDER_GONE)
 		return;
@@ -667,12 +597,6 @@ slot_event(ZkSlot *slot, SlotEvent event)
 		end_contender(slot);
 	if (next == ZK_SLOT_WANTED)
 		want_contender(slot);
-	if (event == SLOT_GRANTED)
-	{
-		slot->checked_at = zk_now_us();
-		slot->writer_behind = false;
-		handoff_granted(&slot->handoff, queued, slot->checked_at);
-	}
 	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)
 		slot_mail(slot);
 

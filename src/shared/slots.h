@@ -16,9 +16,9 @@
 #ifndef ZKLOCK_SLOTS_H
 #define ZKLOCK_SLOTS_H
 
+#include "core/turn.h"
 #include "core/znode.h"
 #include "lib/ilist.h"
-#include "shared/handoff.h"
 #include "shared/key.h"
 #include "shared/procs.h"
 #include "shared/refusal.h"
@@ -80,8 +80,7 @@ typedef struct ZkAsk
  */
 typedef struct ZkSlot
 {
-	char		key[ZK_SHORT_KEY_SIZE]; /* hash key, must be first */
-	uint32		hash;
+	ZkKey		key;			/* hash key, must be first */
 	uint8		state;			/* ZkSlotState */
 	uint8		refusal;		/* ZkRefusal: news for the waiter that asked */
 	bool		queued;			/* WANTED, RELEASING: may take long */
@@ -103,19 +102,12 @@ typedef struct ZkSlot
 	ZkProcLock **procs_end;		/* the last "next" */
 
 	/* fairness to contenders of others */
-	ZkHandoff	handoff;
+	Turn		turn;			/* in us as of zk_now_us() */
 	int64		checked_at;		/* when we checked for writers behind us */
 	int64		check_start;	/* of the check under way, or 0 */
 
 	slist_node	mail_node;
 } ZkSlot;
-
-/* A key as the hash table has it. */
-typedef struct ShortKey
-{
-	char		chars[ZK_SHORT_KEY_SIZE];
-	uint32		hash;
-} ShortKey;
 
 /* module load */
 extern void slots_request_shmem(void);
@@ -123,7 +115,7 @@ extern void slots_startup_shmem(void);
 extern bool slots_available(void);
 
 /* any process; takes the partition lock itself */
-extern ZkSlotState slot_find_contender(const char *key,
+extern ZkSlotState slot_find_contender(const ZkKey *key,
 									   ZkContender *contender);
 
 /*
@@ -131,8 +123,6 @@ extern ZkSlotState slot_find_contender(const char *key,
  */
 
 /* the partition locks */
-extern LWLock *slot_lock_key(const char *key, LWLockMode mode,
-							 ShortKey *short_key);
 extern void slot_lock(const ZkSlot *slot, LWLockMode mode);
 extern void slot_unlock(const ZkSlot *slot);
 extern void slot_unlock_last(ZkSlot *slot);
@@ -143,8 +133,8 @@ extern void slots_lock_all(LWLockMode mode);
 extern void slots_unlock_all(void);
 
 /* the table */
-extern ZkSlot *slot_find(const ShortKey *key);
-extern ZkSlot *slot_find_or_enter(const ShortKey *key);
+extern ZkSlot *slot_find_locked(const ZkKey *key, LWLockMode mode);
+extern ZkSlot *slot_enter_locked(const ZkKey *key);
 extern void slot_remove_unused(ZkSlot *slot);
 extern void slots_scan(HASH_SEQ_STATUS *scan);
 extern int	slots_in_use(void);

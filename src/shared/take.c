@@ -24,32 +24,15 @@
 /* How long to believe that a writer waits behind readers, in us. */
 #define RECHECK_TIME	1000000
 
-/*
- * slot_want
- *		Find or make the slot with this key, and say that this backend wants
- *		it.
- *
- * To be called ahead of waiting for the heavyweight lock, so that a holder
- * sees that there is a backend to hand the slot to.  A backend wants or holds
- * a slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
- * the contender that it needs; "session" is for zk_locks only; "together" is
- * for slots_take_together().
- *
- * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
- */
-ZkProcLock *
-slot_want(const char *key, ZnodeKind kind, bool session, bool together)
+/* slot_want() for the slot with this very key. */
+static ZkProcLock *
+want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 {
-	ShortKey	short_key;
-	LWLock	   *lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
 	ZkProcLock *proc = proc_new();
-	ZkSlot	   *slot = NULL;
+	ZkSlot	   *slot = proc ? slot_enter_locked(key) : NULL;
 
-	if (proc != NULL)
-		slot = slot_find_or_enter(&short_key);
 	if (slot == NULL)
 	{
-		LWLockRelease(lock);
 		if (proc != NULL)
 			proc_free(proc);
 		ereport(ERROR,
@@ -67,8 +50,54 @@ slot_want(const char *key, ZnodeKind kind, bool session, bool together)
 	proc->since = zk_now_us();
 	slot_add_proc(proc);
 	slot->nwanting++;
-	LWLockRelease(lock);
+	slot_unlock(slot);
 	return proc;
+}
+
+/*
+ * slot_want
+ *		Find or make the slot that serves a lock, and say that this backend
+ *		wants it.  The key is that of the backend's hold.
+ *
+ * To be called ahead of waiting for the heavyweight lock, so that a holder
+ * sees that there is a backend to hand the slot to.  A backend wants or holds
+ * a slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
+ * the contender that it needs; "session" is for zk_locks only; "together" is
+ * for slots_take_together().
+ *
+ * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
+ */
+ZkProcLock *
+slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
+{
+	ZkKey		readers;
+
+	if (kind != ZNODE_READER)
+		return want(key, kind, session, together);
+
+	/* others, which ask for fewer, cannot share the contenders of several */
+	key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
+				&readers);
+	return want(&readers, kind, session, together);
+}
+
+/*
+ * slot_want_leaving
+ *		If the contender that the cluster has of the lock in the other mode is
+ *		being given up, want its slot, to see it go; else NULL.
+ *
+ * The caller wants the slot in its own mode.  Errors: as slot_want().
+ */
+ZkProcLock *
+slot_want_leaving(const ZkProcLock *proc)
+{
+	ZkKey		other;
+	ZkContender contender;
+
+	if (!key_in_other_mode(&proc->slot->key, &other) ||
+		slot_find_contender(&other, &contender) != ZK_SLOT_RELEASING)
+		return NULL;
+	return want(&other, proc->kind, false, true);
 }
 
 /* The backend needs a contender; the partition lock is held exclusively. */
@@ -102,13 +131,6 @@ retract_ask(ZkSlot *slot)
 		}
 }
 
-static bool
-is_retained(const ZkSlot *slot)
-{
-	return handoff_is_retained(&slot->handoff, slot->contender.retain,
-							   zk_now_us());
-}
-
 /*
  * slot_unwant
  *		Say that this backend wants the slot no more: timeout, cancel, error.
@@ -135,7 +157,9 @@ slot_unwant(ZkProcLock *proc)
 	{
 		slot->refusal = ZK_REFUSAL_NONE;
 		if (slot->state == ZK_SLOT_WANTED ||
-			(slot->state == ZK_SLOT_IDLE && !is_retained(slot)))
+			(slot->state == ZK_SLOT_IDLE &&
+			 turn_unwanted(&slot->turn, slot->contender.retain,
+						   retain_time_us(), zk_now_us()) == TURN_GIVE_UP))
 			slot_event(slot, SLOT_GIVEN_UP);
 	}
 	slot_unlock_last(slot);
@@ -148,8 +172,8 @@ slot_unwant(ZkProcLock *proc)
 static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
 {
-	return !handoff_needs_lease(&slot->handoff, slot->contender.retain, now) ||
-		now / 1000 < lease_read();
+	return turn_is_proved(&slot->turn, slot->contender.retain,
+						  lease_read_ms() * 1000, now);
 }
 
 /*
@@ -184,7 +208,7 @@ try_join(ZkProcLock *proc)
 	bool		fresh;
 
 	/* a check after we came is an answer, however long ago it was */
-	fresh = age < (int64) zklock_handoff_quantum * 1000 ||
+	fresh = age < handoff_quantum_us() ||
 		(slot->writer_behind ? age < RECHECK_TIME :
 		 slot->checked_at >= proc->since);
 	if (fresh && slot->writer_behind)
@@ -235,24 +259,23 @@ slot_ask(ZkProcLock *proc)
  * contender that writers of the lock had asked for.
  */
 void
-slot_ask_for_others(const char *key)
+slot_ask_for_others(const ZkKey *key)
 {
-	ShortKey	short_key;
-	LWLock	   *lock;
 	ZkContender contender;
 	ZkSlot	   *slot;
 	ZkProcLock *proc;
 
 	if (slot_find_contender(key, &contender) != ZK_SLOT_NONE)
 		return;
-	lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
-	slot = slot_find(&short_key);
-	for (proc = slot ? slot->procs : NULL; proc != NULL; proc = proc->next)
+	slot = slot_find_locked(key, LW_EXCLUSIVE);
+	if (slot == NULL)
+		return;
+	for (proc = slot->procs; proc != NULL; proc = proc->next)
 		if (!proc->granted && !proc->together)
 			break;
 	if (proc)
 		ask_ahead(proc);
-	LWLockRelease(lock);
+	slot_unlock(slot);
 }
 
 /*
@@ -473,38 +496,55 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
  * this.
  */
 void
-slot_yield(const char *key)
+slot_yield(const ZkKey *key)
 {
-	ShortKey	short_key;
-	LWLock	   *lock;
 	ZkContender contender;
 	ZkSlot	   *slot;
 
 	if (slot_find_contender(key, &contender) == ZK_SLOT_NONE)
 		return;					/* as nearly always */
-
-	lock = slot_lock_key(key, LW_EXCLUSIVE, &short_key);
-	slot = slot_find(&short_key);
-	if (slot && (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE))
+	slot = slot_find_locked(key, LW_EXCLUSIVE);
+	if (slot == NULL)
+		return;
+	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
 	{
 		slot->asked = false;
 		slot_event(slot, SLOT_GIVEN_UP);
 	}
-	LWLockRelease(lock);
+	slot_unlock(slot);
 }
 
-/* What the rules of a handoff depend on. */
-static ZkHandoffInput
-handoff_input(const ZkSlot *slot)
+/*
+ * slot_yield_other_mode
+ *		The same for the lock in the other mode than that of the slot that the
+ *		caller wants.
+ */
+void
+slot_yield_other_mode(const ZkProcLock *proc)
 {
-	ZkHandoffInput input = {0};
+	ZkKey		other;
 
+	if (key_in_other_mode(&proc->slot->key, &other))
+		slot_yield(&other);
+}
+
+/* What the rules of a turn depend on. */
+static TurnInput
+turn_input(const ZkSlot *slot, int64 now)
+{
+	TurnInput	input = {0};
+
+	input.now = now;
+	input.quantum = handoff_quantum_us();
+	input.retain_time = retain_time_us();
+	input.waiting = slot->nwanting;
 	input.taker = slot_has_taker(slot);
-	input.retain = slot->contender.retain;
-	input.shared = znode_is_shared(slot->contender.kind);
-	input.room = !input.taker && slots_have_room();
 	input.mail_waiting = !input.taker && mail_is_waiting();
-	input.nwanting = slot->nwanting;
+	input.room = !input.taker && slots_have_room();
+	input.retainable = slot->contender.retain;
+	input.permit = slot->contender.kind == ZNODE_PERMIT;
+	input.readers = znode_is_shared(slot->contender.kind);
+	input.writer_behind = slot->writer_behind;
 	return input;
 }
 
@@ -512,17 +552,16 @@ handoff_input(const ZkSlot *slot)
 static void
 leave_slot(ZkSlot *slot, int64 now)
 {
-	ZkHandoffInput input = handoff_input(slot);
+	TurnInput	input = turn_input(slot, now);
+	TurnDecision decision = turn_dropped(&slot->turn, &input);
 
-	/* a permit is one backend's own, and not of every size */
-	if (slot->contender.kind == ZNODE_PERMIT || slot->writer_behind ||
-		!handoff_goes_on(&slot->handoff, &input, now))
+	if (decision == TURN_GIVE_UP)
 	{
 		slot_event(slot, SLOT_GIVEN_UP);
 		return;
 	}
 	slot_event(slot, SLOT_HANDED);
-	if (handoff_leave_idle(&slot->handoff, &input, now))
+	if (decision == TURN_LEAVE || decision == TURN_HAND_ON_AND_ASK)
 		slot_mail(slot);
 }
 

@@ -24,16 +24,18 @@ typedef enum ZkTake
 	ZK_REFUSED					/* ZooKeeper refused: *refusal tells why */
 } ZkTake;
 
-extern ZkProcLock *slot_want(const char *key, ZnodeKind kind, bool session,
+extern ZkProcLock *slot_want(const ZkKey *key, ZnodeKind kind, bool session,
 							 bool together);
+extern ZkProcLock *slot_want_leaving(const ZkProcLock *proc);
 extern void slot_unwant(ZkProcLock *proc);
 extern void slot_ask(ZkProcLock *proc);
-extern void slot_ask_for_others(const char *key);
+extern void slot_ask_for_others(const ZkKey *key);
 extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 						int *permits_found);
 extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 								  int *which, ZkRefusal *refusal);
-extern void slot_yield(const char *key);
+extern void slot_yield(const ZkKey *key);
+extern void slot_yield_other_mode(const ZkProcLock *proc);
 extern void slot_drop(ZkProcLock *proc, int64 now);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
 extern bool slot_is_leaving(ZkSlot *slot, bool *stuck);

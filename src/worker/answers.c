@@ -46,6 +46,7 @@
  */
 #include "postgres.h"
 
+#include "core/note.h"
 #include "core/recipe.h"
 #include "core/znode.h"
 #include "lib/stringinfo.h"
@@ -71,13 +72,13 @@ typedef enum AnswerState
 typedef enum AnswerPlace
 {
 	PLACE_NAME,					/* the lock directory */
-	PLACE_LEASES,				/* of a semaphore: has a permit */
+	PLACE_PERMITS,				/* of a semaphore: has a permit */
 	PLACE_LOCKS					/* of a semaphore: waits for one */
 } AnswerPlace;
 
 static const char *const place_directory[] = {
 	[PLACE_NAME] = NULL,
-	[PLACE_LEASES] = ZNODE_PERMITS_DIR,
+	[PLACE_PERMITS] = ZNODE_PERMITS_DIR,
 	[PLACE_LOCKS] = ZNODE_LOCKS_DIR,
 };
 
@@ -128,7 +129,7 @@ send_op(Answer *answer, RecipeOpKind kind, AnswerPlace place, const char *node,
 		strlcat(directory, place_directory[place], sizeof(directory));
 	}
 	if (kind == RECIPE_OP_SET)
-		op.data = RECIPE_REVOKE_DATA;
+		op.data = NOTE_REVOCATION_DATA;
 	session_submit(answer->owner, directory, &op, 0);
 	answer->open++;
 }
@@ -357,7 +358,7 @@ count_relevant(const Answer *answer)
 		   (answer->entries[n].place == PLACE_NAME ?
 			n == 0 || (answer->entries[0].contender.shared &&
 					   answer->entries[n].contender.shared) :
-			answer->entries[n].place == PLACE_LEASES))
+			answer->entries[n].place == PLACE_PERMITS))
 		n++;
 	return n;
 }
@@ -408,8 +409,8 @@ on_list(Answer *answer, const RecipeInput *in)
 			add_entry(answer, place, child, &contender);
 		else if (place == PLACE_NAME &&
 				 strcmp(child, ZNODE_PERMITS_DIR) == 0)
-			send_op(answer, RECIPE_OP_CHILDREN, PLACE_LEASES, NULL,
-					PLACE_LEASES);
+			send_op(answer, RECIPE_OP_CHILDREN, PLACE_PERMITS, NULL,
+					PLACE_PERMITS);
 		else if (place == PLACE_NAME &&
 				 strcmp(child, ZNODE_LOCKS_DIR) == 0)
 			send_op(answer, RECIPE_OP_CHILDREN, PLACE_LOCKS, NULL,

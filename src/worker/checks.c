@@ -172,7 +172,7 @@ checks_watch_queues(bool connected)
 		if (connected)
 			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
 		else
-			slot_set_watched(contender->slot, false);
+			slot_set_unheard(contender->slot);
 	}
 	pfree(list);
 }

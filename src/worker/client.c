@@ -65,6 +65,8 @@ static bool news_dropped = false;	/* out of memory in a callback; the main
 									 * thread reads it without the lock, after
 									 * it has been woken */
 
+static __thread bool in_multi = false;	/* this thread is in zoo_amulti() */
+
 /*
  * client_is_leaders
  *		Is this the code of an answer that the leader gave to a write, and
@@ -413,6 +415,23 @@ client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 }
 
 /*
+ * In place of the library's own, as the functions of fault.c are.
+ *
+ * The library asks this for each operation of a multi, and from the first yes
+ * on it frees, as a copy of the next operation's path, whatever its stack
+ * holds there.  An IO thread that learns of the end of its session at that
+ * moment would have the main thread abort.  So this denies the end of the
+ * session to a thread that makes a multi.
+ */
+extern PGDLLEXPORT int is_unrecoverable(zhandle_t *zh);
+
+int
+is_unrecoverable(zhandle_t *zh)
+{
+	return zoo_state(zh) < 0 && !in_multi ? ZINVALIDSTATE : ZOK;
+}
+
+/*
  * From here on, everything runs in the main thread.
  */
 
@@ -523,6 +542,28 @@ client_close(Client *client)
 }
 
 /*
+ * client_send_multi
+ *		As zoo_amulti(), which must not be called otherwise.
+ *
+ * If the session ends meanwhile, the multi may be taken all the same: it is
+ * answered when the handle is closed.
+ */
+int
+client_send_multi(Client *client, int count, const zoo_op_t *zops,
+				  zoo_op_result_t *results, void_completion_t callback,
+				  const void *data)
+{
+	int			rc;
+
+	if (is_unrecoverable(client->handle))
+		return ZINVALIDSTATE;
+	in_multi = true;
+	rc = zoo_amulti(client->handle, count, zops, results, callback, data);
+	in_multi = false;
+	return rc;
+}
+
+/*
  * client_send_check
  *		Send a multi that only checks that "/" exists: it changes nothing, but
  *		goes through the leader as a write.
@@ -537,7 +578,7 @@ client_send_check(Client *client, zoo_op_result_t *checked,
 	zoo_op_t	zop;
 
 	zoo_check_op_init(&zop, "/", -1);
-	return zoo_amulti(client->handle, 1, &zop, checked, callback, data);
+	return client_send_multi(client, 1, &zop, checked, callback, data);
 }
 
 /*

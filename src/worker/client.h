@@ -97,6 +97,9 @@ extern void client_init(Client *client);
 extern bool client_open(Client *client, const char *servers, int timeout_ms,
 						const clientid_t *id, bool creator_acl);
 extern void client_close(Client *client);
+extern int	client_send_multi(Client *client, int count, const zoo_op_t *zops,
+							  zoo_op_result_t *results,
+							  void_completion_t callback, const void *data);
 extern int	client_send_check(Client *client, zoo_op_result_t *checked,
 							  void_completion_t callback, const void *data);
 extern bool client_is_leaders(int code);

@@ -86,7 +86,7 @@ resume_options(SessionOptions *options)
 		lease_shorten(zk_now_ms() + options->timeout - options->timeout / 20);
 	options->client_id = status()->client_id;
 	memcpy(options->passwd, status()->passwd, sizeof(options->passwd));
-	options->lease_until = lease_read();
+	options->lease_until = lease_read_ms();
 	options->first_timeout = status()->first_timeout;
 }
 
@@ -270,7 +270,7 @@ connection_keep_lease(void)
 	uint32		ticket;
 	int64		until = session_lease(&ticket);
 
-	if (until != lease_read() || ticket != proof_latest())
+	if (until != lease_read_ms() || ticket != proof_latest())
 		lease_write(until, ticket);
 	wake_set(WAKE_LEASE,
 			 session_keep_lease(proof_asked(), contenders_count() > 0));

@@ -199,7 +199,7 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	if (found)
 		return contender;
 
-	slot_read_path(slot, contender->directory);
+	key_path(&slot->key, contender->directory);
 	contender->id = new_id(contender);
 	contender->lock_id = 0;
 	contender->has_uuid = false;

@@ -150,7 +150,7 @@ tell_queue(Contender *contender, unsigned told)
 		contender_schedule_check(contender, slot_set_granted(slot));
 	}
 	if (told & RECIPE_TOLD_ALONE)
-		slot_set_watched(slot, true);
+		slot_set_alone(slot);
 	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
 		slot_set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
 }

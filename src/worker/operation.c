@@ -317,8 +317,8 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 	}
 	ops[count - 1]->multi = multi;
 
-	rc = zoo_amulti(client->handle, count, zops, multi->results,
-					client_answer_multi, multi);
+	rc = client_send_multi(client, count, zops, multi->results,
+						   client_answer_multi, multi);
 	if (was_refused(rc))
 	{
 		for (int i = 0; i < count; i++)

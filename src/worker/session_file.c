@@ -7,7 +7,7 @@
  * memory anew, and with that the session is forgotten whose contenders still
  * stand in all the queues.  It would live on until it times out.  So a file in
  * the data directory names it, and the first worker after the crash attaches
- * to it and closes it (worker.c).
+ * to it and closes it (lives.c).
  *
  * To close a session that is not ours would be a disaster: another cluster
  * would lose all its locks.  Data directories are copied, by backups, for

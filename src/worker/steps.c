@@ -19,6 +19,7 @@
 
 #include <unistd.h>
 
+#include "core/note.h"
 #include "core/recipe.h"
 #include "core/semaphore.h"
 #include "core/znode.h"
@@ -44,22 +45,26 @@ typedef union StepOutput
 	SemaphoreOutput semaphore;
 } StepOutput;
 
-/* The data of a contender, and the terminator. */
-#define CONTENDER_DATA_SIZE	256
-
 /* What is asked for together goes in one request, chroots and all. */
 StaticAssertDecl(ZK_MAX_TOGETHER *
 				 (ZNODE_MAX_ROOT + ZNODE_PATH_SIZE + ZNODE_CONTENDER_SIZE +
-				  CONTENDER_DATA_SIZE + SESSION_OPERATION_BYTES) <
+				  NOTE_SIZE + SESSION_OPERATION_BYTES) <
 				 SESSION_REQUEST_BYTES,
 				 "zk_lock_all() must fit in one request");
 
-/* What a person finds in our contenders: short, and who we are. */
+/*
+ * The data of a contender of ours, for a create and for each set alike.
+ *
+ * A set, after a revocation or to say that a retained lock is in use, writes
+ * the whole note anew: only this cluster and other clients' revocations write
+ * there, so it has no words but those that are set here.
+ */
 static const char *
 contender_data(int pid, bool retain)
 {
-	static char data[CONTENDER_DATA_SIZE];
-	static char host[128] = "";
+	static char data[NOTE_SIZE];
+	static char host[NOTE_VALUE_SIZE] = "";
+	Note		note;
 
 	if (host[0] == '\0')
 	{
@@ -67,9 +72,8 @@ contender_data(int pid, bool retain)
 			strlcpy(host, "unknown", sizeof(host));
 		host[sizeof(host) - 1] = '\0';
 	}
-	snprintf(data, sizeof(data), RECIPE_DATA_PREFIX "host=%s port=%d cluster=%s pid=%d%s",
-			 host, PostPortNumber, cluster_name, pid,
-			 retain ? RECIPE_RETAIN_MARK : "");
+	note_set_contender(&note, host, PostPortNumber, cluster_name, pid, retain);
+	(void) note_write(&note, data);
 	return data;
 }
 
@@ -425,10 +429,11 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 {
 	RecipeInput input = {.event = event};
 	ZkContender writer;
+	ZkKey		key;
 
 	if (contender->recipe.kind == ZNODE_READER &&
-		slot_find_contender(contender->directory, &writer) != ZK_SLOT_NONE &&
-		writer.has_uuid)
+		key_in_other_mode(&contender->slot->key, &key) &&
+		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
 		input.sibling = writer.uuid;
 	step(contender, false, &input);
 }

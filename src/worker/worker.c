@@ -42,8 +42,7 @@
 #include "worker/status.h"
 #include "worker/steps.h"
 #include "worker/wake.h"
-
-PGDLLEXPORT void zklock_worker_main(Datum main_arg);
+#include "worker/worker.h"
 
 static void
 worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
@@ -186,7 +185,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 
 	/* shared catalogs only: to be seen in pg_stat_activity */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	pgstat_report_appname(ZKLOCK_WORKER_NAME);
+	pgstat_report_appname(WORKER_NAME);
 
 	contenders_init();
 	directories_forget();

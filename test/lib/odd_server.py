@@ -1,9 +1,14 @@
 #!/usr/bin/python3
-"""A server that is none: odd_server.py
+"""A server that is none: odd_server.py MANNER
 
 Prints the port of 127.0.0.1 that it listens on.  It grants every session, as
-ZooKeeper does, answers the first request, and then sends an answer that
-nobody has asked for.  The end of input ends it.
+ZooKeeper does, and answers the first request.  Then, with the MANNER
+
+unasked   it sends an answer that nobody has asked for;
+refuse    no znode exists; when the client begins to create the parents of a
+          lock directory, it says that it refuses the credentials: once.
+
+The end of input ends it.
 """
 
 import socket
@@ -11,34 +16,72 @@ import struct
 import sys
 import threading
 
+CREATE, CHECK, MULTI = 1, 13, 14
+AUTH_XID, PING_XID = -4, -2
+NO_NODE, AUTH_FAILED = -101, -115
+
+refused = False
+
 
 def packet(body):
     return struct.pack('>i', len(body)) + body
 
 
-def serve(connection):
+def answer(xid, error, body=b''):
+    return packet(struct.pack('>iqi', xid, 1, error) + body)
+
+
+def receive(connection):
+    size = struct.unpack('>i', connection.recv(4, socket.MSG_WAITALL))[0]
+    return connection.recv(size, socket.MSG_WAITALL)
+
+
+def greet(connection):
+    request = receive(connection)       # version, zxid, timeout, session, password
+    session = struct.unpack_from('>q', request, 16)[0] or 0x1234
+    connection.sendall(packet(
+        struct.pack('>iiqi', 0, 4000, session, 16) + b'p' * 16 + b'\0'))
+
+
+def unasked(connection):
+    xid = struct.unpack_from('>i', receive(connection))[0]
+    connection.sendall(answer(xid, 0, struct.pack('>i', 1) + b'/') + answer(5, 0))
+    connection.recv(4096)
+
+
+def refuse(connection):
+    global refused
+    while True:
+        request = receive(connection)
+        xid, kind = struct.unpack_from('>ii', request)
+        if kind == CREATE and not refused:
+            refused = True
+            reply = answer(AUTH_XID, AUTH_FAILED)
+        elif kind == MULTI and struct.unpack_from('>i', request, 8)[0] == CHECK:
+            reply = answer(xid, 0, struct.pack('>ibiibi', CHECK, 0, 0, -1, 1, -1))
+        else:
+            reply = answer(xid, 0 if xid in (AUTH_XID, PING_XID) else NO_NODE)
+        connection.sendall(reply)
+
+
+def serve(connection, manner):
     with connection:
         try:
-            connection.recv(4096)       # version, timeout of 4 s, session, password
-            connection.sendall(packet(
-                struct.pack('>iiqi', 0, 4000, 0x1234, 16) + b'p' * 16 + b'\0'))
-            xid = struct.unpack_from('>ii', connection.recv(4096))[1]
-            answer = struct.pack('>iqii', xid, 1, 0, 1) + b'/'
-            connection.sendall(packet(answer) +
-                               packet(struct.pack('>iqi', 5, 1, 0)))
-            connection.recv(4096)
+            greet(connection)
+            manner(connection)
         except (OSError, struct.error):
             pass
 
 
-def accept(listener):
+def accept(listener, manner):
     while True:
-        serve(listener.accept()[0])
+        serve(listener.accept()[0], manner)
 
 
 def main():
+    manner = {'unasked': unasked, 'refuse': refuse}[sys.argv[1]]
     listener = socket.create_server(('127.0.0.1', 0))
-    threading.Thread(target=accept, args=(listener,), daemon=True).start()
+    threading.Thread(target=accept, args=(listener, manner), daemon=True).start()
     print(listener.getsockname()[1], flush=True)
     sys.stdin.read()
 

@@ -1,5 +1,6 @@
 # What a server may answer that no client expects: an answer that makes the
-# client library fail an assertion, and a delete that it refuses.
+# client library fail an assertion, a delete that it refuses, and the end of
+# the session while a flight is being sent.
 
 use strict;
 use warnings;
@@ -44,32 +45,56 @@ my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '60s');
 	$_->quit for ($holder, $waiter);
 }
 
+# A server of odd_server.py, and where it listens.
+sub start_odd
+{
+	my ($manner) = @_;
+	my ($in, $port) = ('', '');
+	my $run = IPC::Run::start(
+		[ '/usr/bin/python3', "$FindBin::Bin/../lib/odd_server.py", $manner ],
+		'<', \$in, '>', \$port);
+
+	poll_until(sub { $run->pump_nb; $port =~ /\n/ }, 'the odd server to listen');
+	chomp $port;
+	return { run => $run, in => \$in, address => "127.0.0.1:$port" };
+}
+
+sub stop_odd
+{
+	my ($odd) = @_;
+
+	${ $odd->{in} } = undef;
+	$odd->{run}->finish;
+	return;
+}
+
+sub wait_server
+{
+	my ($address) = @_;
+
+	poll_until(
+		sub { $a->safe_psql('postgres', 'SELECT server FROM zk_session') eq $address },
+		"the worker to be with $address");
+	return;
+}
+
 #
 # An assertion of the client library takes down the worker, and nothing else
 #
 
 {
 	my $session = ZkSession->new($a);
-	my ($in, $port) = ('', '');
-	my $odd = IPC::Run::start([ '/usr/bin/python3', "$FindBin::Bin/../lib/odd_server.py" ],
-		'<', \$in, '>', \$port);
+	my $odd = start_odd('unasked');
 
 	$session->run_ok('CREATE TEMP TABLE alive AS SELECT 1');
-	poll_until(sub { $odd->pump_nb; $port =~ /\n/ }, 'the odd server to listen');
-	chomp $port;
-
-	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '127.0.0.1:$port'");
+	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '$odd->{address}'");
 	$a->reload;
 	$a->wait_for_log(qr/FATAL:  the ZooKeeper client library failed an assertion/);
 	$session->run_ok('SELECT * FROM alive', 'other sessions live on');
 
 	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
 	$a->reload;
-	poll_until(
-		sub {
-			$a->safe_psql('postgres', 'SELECT server FROM zk_session') eq $zk->connstr;
-		},
-		'the worker to be with ZooKeeper again');
+	wait_server($zk->connstr);
 	$session->run_ok("BEGIN; SELECT zk_lock('x')", 'and lock');
 	$session->run_ok('COMMIT');
 	wait_no_contenders($zk, 'x');
@@ -77,8 +102,39 @@ my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '60s');
 
 	unlike(slurp_file($a->logfile), qr/terminating any other active server processes/,
 		'the server has not crashed');
-	$in = undef;
-	$odd->finish;
+	stop_odd($odd);
+}
+
+#
+# The session ends while the worker sends a long flight, which has a multi at
+# its end
+#
+
+for my $chroot ('', '/below')
+{
+	my $root = '/d' x 40;
+	my $session = ZkSession->new($a);
+	my $odd = start_odd('refuse');
+	my $log = -s $a->logfile;
+
+	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '$odd->{address}$chroot'");
+	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.auth = 'odd:secret'");
+	$a->reload;
+	wait_server($odd->{address});
+	$session->run_ok("BEGIN; SET LOCAL zklock.root = '$root'");
+	$session->send("SELECT zk_lock_all(array_agg('d' || i)) FROM generate_series(1, 200) i");
+	$a->wait_for_log(qr/ZooKeeper refused the credentials/, $log);
+
+	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
+	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.auth');
+	$a->reload;
+	wait_server($zk->connstr);
+	is($session->result->{sqlstate}, undef, "locks after a session that ended: \"$chroot\"");
+	$session->run_ok('COMMIT');
+	$session->quit;
+	unlike(slurp_file($a->logfile), qr/terminating any other active server processes/,
+		'the server has not crashed');
+	stop_odd($odd);
 }
 
 $a->stop('fast');

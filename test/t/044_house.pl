@@ -25,13 +25,16 @@ my @offences = offences($top);
 is_deeply(\@offences, [], 'the sources are in order');
 
 # The same sources with some more files, or lines: what is reported is what was
-# there before, and one that is like each pattern.
+# there before, and one that is like each pattern.  New rooms are drawn, unless
+# the caller gives lines of the drawing.
 sub plant
 {
 	my ($what, $files, @patterns) = @_;
 	my $dir = tempdir(CLEANUP => 1);
 	my %before = map { $_ => 1 } @offences;
 
+	$files->{'rooms.dot'} //= join('',
+		map { qq("$_" [label=""];\n) } grep { m{/} } map { s/\.[ch]$//r } keys %$files);
 	system("cp -r $top/src $dir") == 0 or die "could not copy the sources\n";
 	foreach my $file (sort keys %$files)
 	{
@@ -148,5 +151,16 @@ plant('a long function',
 plant('a long machine may be, a long function in it not',
 	{ 'core/semaphore.c' => function('planted', ('') x 61) },
 	'core/semaphore.c: planted\(\) has 61 lines, more than 60');
+
+# the drawing
+plant('a room is not drawn',
+	{ 'shared/planted.c' => '', 'rooms.dot' => '' },
+	'rooms.dot: shared/planted is missing');
+plant('a room is drawn that does not exist',
+	{ 'rooms.dot' => qq("shared/planted" [label="planted"];\n) },
+	'rooms.dot: there is no room shared/planted');
+plant('an arrow is drawn that is no dependency',
+	{ 'rooms.dot' => qq("core/znode" -> "core/recipe" [label="1"];\n) },
+	'rooms.dot: core/znode does not use core/recipe');
 
 done_testing();

@@ -29,6 +29,7 @@
 
 #include <cmocka.h>
 
+#include "core/note.h"
 #include "model.h"
 
 #define KIND(shared)	((shared) ? ZNODE_READER : ZNODE_MUTEX)
@@ -338,9 +339,9 @@ static const struct
 		.stale = true},
 	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me"},
 	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK,
-		.data = RECIPE_REVOKE_DATA},
+		.data = NOTE_REVOCATION_DATA},
 	[IN_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK,
-		.data = "me" RECIPE_RETAIN_MARK},
+		.data = "me" NOTE_RETAIN_MARK},
 	[IN_WATCH_STRAY] = {RECIPE_WATCH_DONE, RECIPE_OK, .ours = true,
 		.data = "me", .stray = true},
 	[IN_WATCH_PERSISTENT] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me",
@@ -351,9 +352,9 @@ static const struct
 	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
 	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, true},
 	[IN_STALE_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
-		.data = RECIPE_REVOKE_DATA},
+		.data = NOTE_REVOCATION_DATA},
 	[IN_STALE_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
-		.data = "me" RECIPE_RETAIN_MARK},
+		.data = "me" NOTE_RETAIN_MARK},
 	[IN_STALE_WATCH_STRAY] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
 		.ours = true, .data = "me", .stray = true},
 	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN, true},
@@ -361,13 +362,13 @@ static const struct
 	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED, true},
 	[IN_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me"},
 	[IN_GET_REVOKED] = {RECIPE_GET_DONE, RECIPE_OK,
-		.data = RECIPE_REVOKE_DATA},
+		.data = NOTE_REVOCATION_DATA},
 	[IN_GET_CLUSTER] = {RECIPE_GET_DONE, RECIPE_OK,
-		.data = RECIPE_DATA_PREFIX "host=x"},
+		.data = NOTE_PREFIX "host=x"},
 	[IN_GET_OTHER] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me",
 	.other = true},
 	[IN_GET_PERSISTENT] = {RECIPE_GET_DONE, RECIPE_OK,
-	.data = RECIPE_DATA_PREFIX "host=x", .persistent = true},
+	.data = NOTE_PREFIX "host=x", .persistent = true},
 	[IN_STALE_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, true, .data = "me"},
 	[IN_STALE_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE, true},
 	[IN_STALE_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED, true},
@@ -3173,8 +3174,8 @@ test_retain_mark(void **state)
 		{"postgresql pid=1 retain=yes", 27, true},
 		{"postgresql pid=1 retain=yesx", 27, true}, /* not terminated */
 		{"postgresql pid=1 retain=yesx", 28, false},
-		{"postgresql pid=1 retain=yes ", 28, false},
-		{"postgresql retain=yes pid=1", 27, false},
+		{"postgresql pid=1 retain=yes ", 28, true},
+		{"postgresql retain=yes pid=1", 27, true},
 		{"postgresql pid=1 retain=no", 26, false},
 		{"postgresql pid=1 retain=ye", 26, false},
 		{"postgresql pid=1_retain=yes", 27, false},

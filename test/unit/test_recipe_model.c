@@ -32,6 +32,7 @@
 
 #include <cmocka.h>
 
+#include "core/note.h"
 #include "core/succession.h"
 #include "model.h"
 
@@ -54,7 +55,7 @@
 
 /* Data of other clients' nodes. */
 #define FOREIGN_DATA		"me"
-#define FOREIGN_RETAINED	"me" RECIPE_RETAIN_MARK
+#define FOREIGN_RETAINED	"me" NOTE_RETAIN_MARK
 
 #define MAX_CLIENTS		3
 /* random schedules make no more of these */
@@ -208,13 +209,13 @@ node_exists(const ModelNode *node)
 static bool
 asks_for_lock(const ModelNode *node, int64_t zxid)
 {
-	return strcmp(model_data_at(&node->data, zxid), RECIPE_REVOKE_DATA) == 0;
+	return strcmp(model_data_at(&node->data, zxid), NOTE_REVOCATION_DATA) == 0;
 }
 
 static bool
 is_marked_text(const char *text)
 {
-	return strstr(text, RECIPE_RETAIN_MARK) != NULL;
+	return strstr(text, NOTE_RETAIN_MARK) != NULL;
 }
 
 /* Does the data say that the lock may not be needed, as of a zxid? */
@@ -229,7 +230,7 @@ static bool
 was_asked(const ModelNode *node)
 {
 	for (int i = 0; i < node->data.n; i++)
-		if (strcmp(node->data.text[i], RECIPE_REVOKE_DATA) == 0)
+		if (strcmp(node->data.text[i], NOTE_REVOCATION_DATA) == 0)
 			return true;
 	return false;
 }
@@ -237,8 +238,8 @@ was_asked(const ModelNode *node)
 static const char *
 cluster_data(bool retain)
 {
-	return retain ? RECIPE_DATA_PREFIX "me" RECIPE_RETAIN_MARK :
-		RECIPE_DATA_PREFIX "me";
+	return retain ? NOTE_PREFIX "me" NOTE_RETAIN_MARK :
+		NOTE_PREFIX "me";
 }
 
 static Client *
@@ -922,7 +923,7 @@ check_queued(const Client *client, const ModelEntry *entry)
 			return;				/* it only had to be there */
 		model_check(client->asks_retained && !is_marked_text(entry->data),
 					"queued behind one that needs the lock");
-		model_check(strcmp(entry->data, RECIPE_REVOKE_DATA) == 0 ||
+		model_check(strcmp(entry->data, NOTE_REVOCATION_DATA) == 0 ||
 					!is_marked_text(model->nodes[node].data.text[0]) ||
 					scene->answered[node] ||
 					model->nodes[node].session == FOREIGN,
@@ -1276,7 +1277,7 @@ revoke(Client *client)
 	if (node >= 0 && model->nodes[node].data.n < MAX_CHANGES - 5)
 	{
 		note(client, "is asked for the lock", 0);
-		model_set_data(&model->nodes[node].data, RECIPE_REVOKE_DATA);
+		model_set_data(&model->nodes[node].data, NOTE_REVOCATION_DATA);
 	}
 }
 
@@ -2353,7 +2354,7 @@ random_foreigner(const Mix *mix)
 		{
 			if (model->nodes[node].data.n <= MAX_CHANGES)
 				model_set_data(&model->nodes[node].data, model_one_in(2) ?
-							   RECIPE_REVOKE_DATA : FOREIGN_DATA);
+							   NOTE_REVOCATION_DATA : FOREIGN_DATA);
 		}
 		else
 			foreigner_leaves(node);

@@ -46,8 +46,8 @@
 
 #define UUID_TEXT	"_c_0123456f-89ab-4def-8edc-ba9876543210"
 #define LOCK		UUID_TEXT "-lock-0000000005"
-#define LEASE		UUID_TEXT "-lease-0000000007"
-#define LEASE_PREFIX UUID_TEXT "-lease-"
+#define PERMIT		UUID_TEXT "-lease-0000000007"
+#define PERMIT_PREFIX UUID_TEXT "-lease-"
 #define LOCK_PREFIX	UUID_TEXT "-lock-"
 #define OTHER(kind, number) \
 	"_c_11111111-1111-4111-8111-111111111111-" kind "-000000000" #number
@@ -80,9 +80,9 @@ typedef enum Input
 	IN_EMPTY,					/* children: none */
 	IN_STRANGER,				/* children: "locks", which is no contender */
 	IN_MIXED,					/* children: the same, and a contender */
-	IN_ONE,						/* children: a lease or contender of another */
-	IN_TWO,						/* children: two leases of others */
-	IN_OURS,					/* children: our lease */
+	IN_ONE,						/* children: a permit or contender of another */
+	IN_TWO,						/* children: two permits of others */
+	IN_OURS,					/* children: our permit */
 	IN_OURS_SECOND,				/* children: and one before it */
 	IN_OURS_FIRST,				/* children: and two behind it */
 	IN_OURS_THIRD,				/* children: and two before it */
@@ -111,7 +111,7 @@ typedef enum Input
 	IN_DELETE_UNKNOWN,
 	IN_DELETE_NO_NODE,
 	IN_DELETE_REFUSED,
-	IN_WATCH_OK,				/* of our lease; not our session's any more */
+	IN_WATCH_OK,				/* of our permit; not our session's any more */
 	IN_WATCH_OURS,
 	IN_WATCH_REVOKED,
 	IN_WATCH_UNKNOWN,
@@ -154,8 +154,8 @@ static const struct
 	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
 	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
 	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, RECIPE_REFUSED},
-	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = LEASE},
-	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = LEASE_PREFIX},
+	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = PERMIT},
+	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = PERMIT_PREFIX},
 	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, RECIPE_UNKNOWN},
 	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, RECIPE_NO_NODE},
 	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED},
@@ -166,13 +166,13 @@ static const struct
 	[IN_ONE] = {RECIPE_CHILDREN_DONE, .children = {OTHER("lease", 3)}},
 	[IN_TWO] = {RECIPE_CHILDREN_DONE,
 		.children = {OTHER("lease", 3), THIRD("lease", 4)}},
-	[IN_OURS] = {RECIPE_CHILDREN_DONE, .children = {LEASE}},
+	[IN_OURS] = {RECIPE_CHILDREN_DONE, .children = {PERMIT}},
 	[IN_OURS_SECOND] = {RECIPE_CHILDREN_DONE,
-		.children = {LEASE, OTHER("lease", 3)}},
+		.children = {PERMIT, OTHER("lease", 3)}},
 	[IN_OURS_FIRST] = {RECIPE_CHILDREN_DONE,
-		.children = {OTHER("lease", 8), LEASE, THIRD("lease", 9)}},
+		.children = {OTHER("lease", 8), PERMIT, THIRD("lease", 9)}},
 	[IN_OURS_THIRD] = {RECIPE_CHILDREN_DONE,
-		.children = {OTHER("lease", 3), LEASE, THIRD("lease", 4)}},
+		.children = {OTHER("lease", 3), PERMIT, THIRD("lease", 4)}},
 	[IN_QUEUE_SECOND] = {RECIPE_CHILDREN_DONE,
 		.children = {OTHER("lock", 4), LOCK, THIRD("lock", 8)}},
 	[IN_QUEUE_THIRD] = {RECIPE_CHILDREN_DONE,
@@ -240,38 +240,38 @@ typedef enum Situation
 	AT_PREPARING_MKDIR,			/* the directories are being made */
 	AT_PREPARING_MKDIRS,		/* with parents */
 	AT_PREPARING_IN_VAIN,		/* they cannot be made */
-	AT_PREPARING_LEASES,		/* <name> is read, the leases are next */
+	AT_PREPARING_PERMITS,		/* <name> is read, the permits are next */
 	AT_PREPARING_FREE,			/* there are none; the agreement is next */
 	AT_PREPARING_USED,			/* there is one; the agreement is next */
 	AT_ENTERING,				/* queueing: the lock's create is out */
 	AT_READING,					/* queueing: created */
-	AT_QUEUEING,				/* one is ahead; the leases are being read */
-	AT_QUEUEING_ONE,			/* a lease is in use, the queue is next */
+	AT_QUEUEING,				/* one is ahead; the permits are being read */
+	AT_QUEUEING_ONE,			/* a permit is in use, the queue is next */
 	AT_QUEUEING_TWO,			/* two are, the queue is next */
 	AT_QUEUEING_READ,			/* nothing of ours is out */
 	AT_CHECKING,
-	AT_CHECKING_LEASES,
+	AT_CHECKING_PERMITS,
 	AT_CHECKING_FREE,
 	AT_CHECKING_USED,
 	AT_AGREEING,
-	AT_AGREEING_LEASED,			/* with a lease already */
+	AT_AGREEING_PERMIT,			/* with a permit already */
 	AT_CREATING,
 	AT_SEARCHING,
 	AT_COUNTING,
-	AT_COUNTING_ALONE,			/* no other lease; the agreement is next */
+	AT_COUNTING_ALONE,			/* no other permit; the agreement is next */
 	AT_COUNTING_SECOND,			/* one before ours; the agreement is next */
 	AT_COUNTING_THIRD,			/* two before ours; the agreement is next */
 	AT_WAITING,
 	AT_OWNER,					/* the lock is being given up */
 	AT_OWNER_ALONE,				/* it has been */
-	AT_OWNER_GUARDED,			/* our lease is watched */
+	AT_OWNER_GUARDED,			/* our permit is watched */
 	AT_RECLAIMING,
 	AT_CANCELLING,
 	AT_ABANDONING,
-	AT_LEAVING,					/* lease and lock are being deleted */
-	AT_LEAVING_LEASE,			/* the lease alone is */
+	AT_LEAVING,					/* permit and lock are being deleted */
+	AT_LEAVING_PERMIT,			/* the permit alone is */
 	AT_LEAVING_LOCK,			/* the lock alone is */
-	AT_LEAVING_REFUSED,			/* the delete of the lease was refused */
+	AT_LEAVING_REFUSED,			/* the delete of the permit was refused */
 	NSITUATIONS
 } Situation;
 
@@ -304,34 +304,34 @@ static const struct
 	[AT_PREPARING_IN_VAIN] = {"PREPARING, in vain", SEMAPHORE_PREPARING, 0,
 		{IN_WANT, IN_CHILDREN_NO_NODE, IN_CHILDREN_NO_NODE, IN_MKDIR_REFUSED,
 	IN_MKDIR_NO_NODE}},
-	[AT_PREPARING_LEASES] = {"PREPARING, name read", SEMAPHORE_PREPARING, 0,
+	[AT_PREPARING_PERMITS] = {"PREPARING, name read", SEMAPHORE_PREPARING, 0,
 	{IN_WANT, IN_EMPTY}},
-	[AT_PREPARING_FREE] = {"PREPARING, no lease", SEMAPHORE_PREPARING, 0,
+	[AT_PREPARING_FREE] = {"PREPARING, no permit", SEMAPHORE_PREPARING, 0,
 	{TO_PREPARING_FREE}},
-	[AT_PREPARING_USED] = {"PREPARING, a lease", SEMAPHORE_PREPARING, 0,
+	[AT_PREPARING_USED] = {"PREPARING, a permit", SEMAPHORE_PREPARING, 0,
 	{IN_WANT, IN_EMPTY, IN_ONE}},
 	[AT_ENTERING] = {"QUEUEING, entering", SEMAPHORE_QUEUEING, 0,
 	{TO_PREPARING_FREE, IN_GET_SAME}},
 	[AT_READING] = {"QUEUEING, created", SEMAPHORE_QUEUEING, 0,
 	{TO_READING}},
-	[AT_QUEUEING] = {"QUEUEING, leases being read", SEMAPHORE_QUEUEING, 0,
+	[AT_QUEUEING] = {"QUEUEING, permits being read", SEMAPHORE_QUEUEING, 0,
 	{TO_READING, IN_LOCK_QUEUED}},
-	[AT_QUEUEING_ONE] = {"QUEUEING, a lease", SEMAPHORE_QUEUEING, 0,
+	[AT_QUEUEING_ONE] = {"QUEUEING, a permit", SEMAPHORE_QUEUEING, 0,
 	{TO_READING, IN_LOCK_QUEUED, IN_ONE}},
-	[AT_QUEUEING_TWO] = {"QUEUEING, two leases", SEMAPHORE_QUEUEING, 0,
+	[AT_QUEUEING_TWO] = {"QUEUEING, two permits", SEMAPHORE_QUEUEING, 0,
 	{TO_READING, IN_LOCK_QUEUED, IN_TWO}},
 	[AT_QUEUEING_READ] = {"QUEUEING, all read", SEMAPHORE_QUEUEING, 0,
 	{TO_READING, IN_LOCK_QUEUED, IN_ONE, IN_QUEUE_SECOND}},
 	[AT_CHECKING] = {"CHECKING", SEMAPHORE_CHECKING, 0, {TO_CHECKING}},
-	[AT_CHECKING_LEASES] = {"CHECKING, name read", SEMAPHORE_CHECKING, 0,
+	[AT_CHECKING_PERMITS] = {"CHECKING, name read", SEMAPHORE_CHECKING, 0,
 	{TO_CHECKING, IN_EMPTY}},
-	[AT_CHECKING_FREE] = {"CHECKING, no lease", SEMAPHORE_CHECKING, 0,
+	[AT_CHECKING_FREE] = {"CHECKING, no permit", SEMAPHORE_CHECKING, 0,
 	{TO_CHECKING, IN_EMPTY, IN_EMPTY}},
-	[AT_CHECKING_USED] = {"CHECKING, a lease", SEMAPHORE_CHECKING, 0,
+	[AT_CHECKING_USED] = {"CHECKING, a permit", SEMAPHORE_CHECKING, 0,
 	{TO_CHECKING, IN_EMPTY, IN_ONE}},
 	[AT_AGREEING] = {"AGREEING", SEMAPHORE_AGREEING, 0,
 	{TO_CHECKING, IN_EMPTY, IN_EMPTY, IN_GET_MORE}},
-	[AT_AGREEING_LEASED] = {"AGREEING, with a lease", SEMAPHORE_AGREEING, 0,
+	[AT_AGREEING_PERMIT] = {"AGREEING, with a permit", SEMAPHORE_AGREEING, 0,
 	{TO_CREATING, IN_CREATE_OK, IN_OURS, IN_GET_NONE}},
 	[AT_CREATING] = {"CREATING", SEMAPHORE_CREATING, 0, {TO_CREATING}},
 	[AT_SEARCHING] = {"SEARCHING", SEMAPHORE_SEARCHING, 0,
@@ -359,7 +359,7 @@ static const struct
 	{TO_CREATING, IN_CREATE_UNKNOWN, IN_RELEASE}},
 	[AT_LEAVING] = {"LEAVING", SEMAPHORE_LEAVING, 0,
 	{TO_CREATING, IN_CREATE_OK, IN_RELEASE}},
-	[AT_LEAVING_LEASE] = {"LEAVING, lease only", SEMAPHORE_LEAVING, 0,
+	[AT_LEAVING_PERMIT] = {"LEAVING, permit only", SEMAPHORE_LEAVING, 0,
 	{TO_OWNER, IN_LOCK_GONE, IN_RELEASE}},
 	[AT_LEAVING_LOCK] = {"LEAVING, lock only", SEMAPHORE_LEAVING, 0,
 	{TO_READING, IN_RELEASE}},
@@ -469,23 +469,23 @@ static const Transition transitions[] = {
 	{AT_PREPARING_IN_VAIN, IN_CHILDREN_NO_NODE, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_MKDIRS},
 
-	{AT_PREPARING_LEASES, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
-	{AT_PREPARING_LEASES, IN_ONE, SEMAPHORE_PREPARING, "", 0, 0},
-	{AT_PREPARING_LEASES, IN_TWO, SEMAPHORE_PREPARING, "", 0, 0},
-	/* leases of ours that are not wanted go, and do not count */
-	{AT_PREPARING_LEASES, IN_OURS, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_LEASES, IN_OURS_FIRST, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_LEASES, IN_OURS_SECOND, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_LEASES, IN_OURS_THIRD, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_LEASES, IN_STRANGER, SEMAPHORE_PREPARING, "",
+	{AT_PREPARING_PERMITS, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
+	{AT_PREPARING_PERMITS, IN_ONE, SEMAPHORE_PREPARING, "", 0, 0},
+	{AT_PREPARING_PERMITS, IN_TWO, SEMAPHORE_PREPARING, "", 0, 0},
+	/* permits of ours that are not wanted go, and do not count */
+	{AT_PREPARING_PERMITS, IN_OURS, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_FIRST, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_SECOND, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_THIRD, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_STRANGER, SEMAPHORE_PREPARING, "",
 	RECIPE_TOLD_STRANGER, 0},
-	{AT_PREPARING_LEASES, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK,
+	{AT_PREPARING_PERMITS, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK,
 	0, 0},
-	{AT_PREPARING_LEASES, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
+	{AT_PREPARING_PERMITS, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
 	LOOK_MADE, 0, 0},
-	{AT_PREPARING_LEASES, IN_CHILDREN_REFUSED, SEMAPHORE_NONE, "",
+	{AT_PREPARING_PERMITS, IN_CHILDREN_REFUSED, SEMAPHORE_NONE, "",
 	TOLD_FAILED | TOLD_GONE, ERROR_REFUSED},
-	{AT_PREPARING_LEASES, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	{AT_PREPARING_PERMITS, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
 
 	{AT_PREPARING_FREE, IN_GET_NONE, SEMAPHORE_QUEUEING, "+create +children",
 	0, 0},
@@ -547,7 +547,7 @@ static const Transition transitions[] = {
 	{AT_QUEUEING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING,
 	"+unwatch +delete", TOLD_FAILED, ERROR_REFUSED},
 	{AT_QUEUEING, IN_RELEASE, SEMAPHORE_LEAVING, "+unwatch +delete", 0, 0},
-	/* one lease, one ahead: both get through */
+	/* one permit, one ahead: both get through */
 	{AT_QUEUEING_ONE, IN_QUEUE_SECOND, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING_ONE, IN_QUEUE_THIRD, SEMAPHORE_QUEUEING, "",
 	TOLD_QUEUED, 0},
@@ -582,19 +582,19 @@ static const Transition transitions[] = {
 	{AT_CHECKING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 	{AT_CHECKING, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
-	{AT_CHECKING_LEASES, IN_LOCK_LOST, SEMAPHORE_NONE, "",
+	{AT_CHECKING_PERMITS, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
 	{AT_CHECKING_FREE, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
 	{AT_CHECKING_USED, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
-	{AT_CHECKING_LEASES, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
-	{AT_CHECKING_LEASES, IN_OURS_SECOND, SEMAPHORE_CHECKING, "stray", 0, 0},
-	{AT_CHECKING_LEASES, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK,
+	{AT_CHECKING_PERMITS, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
+	{AT_CHECKING_PERMITS, IN_OURS_SECOND, SEMAPHORE_CHECKING, "stray", 0, 0},
+	{AT_CHECKING_PERMITS, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK,
 	0, 0},
-	{AT_CHECKING_LEASES, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
+	{AT_CHECKING_PERMITS, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
 	0, 0},
-	{AT_CHECKING_LEASES, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
+	{AT_CHECKING_PERMITS, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
 	TOLD_FAILED, ERROR_REFUSED},
 	{AT_CHECKING_FREE, IN_GET_SAME, SEMAPHORE_CREATING, "create " COUNT,
 	0, 0},
@@ -621,15 +621,15 @@ static const Transition transitions[] = {
 	{AT_AGREEING, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
 
-	{AT_AGREEING_LEASED, IN_SET_OK, SEMAPHORE_COUNTING, COUNT, 0, 0},
-	{AT_AGREEING_LEASED, IN_SET_UNKNOWN, SEMAPHORE_AGREEING, "set", 0, 0},
-	{AT_AGREEING_LEASED, IN_SET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
+	{AT_AGREEING_PERMIT, IN_SET_OK, SEMAPHORE_COUNTING, COUNT, 0, 0},
+	{AT_AGREEING_PERMIT, IN_SET_UNKNOWN, SEMAPHORE_AGREEING, "set", 0, 0},
+	{AT_AGREEING_PERMIT, IN_SET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
 	0, 0},
-	{AT_AGREEING_LEASED, IN_SET_REFUSED, SEMAPHORE_LEAVING,
+	{AT_AGREEING_PERMIT, IN_SET_REFUSED, SEMAPHORE_LEAVING,
 	"delete +delete", TOLD_FAILED, ERROR_REFUSED},
-	{AT_AGREEING_LEASED, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete",
+	{AT_AGREEING_PERMIT, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete",
 	0, 0},
-	{AT_AGREEING_LEASED, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
+	{AT_AGREEING_PERMIT, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
 	0, 0},
 
 	{AT_CREATING, IN_CREATE_OK, SEMAPHORE_COUNTING, "", 0, 0},
@@ -827,10 +827,10 @@ static const Transition transitions[] = {
 	{AT_LEAVING, IN_LOCK_GONE, SEMAPHORE_LEAVING, "", 0, 0},
 	{AT_LEAVING, IN_LOCK_LEFT, SEMAPHORE_LEAVING, "",
 	TOLD_LEFT, ERROR_REFUSED},
-	{AT_LEAVING_LEASE, IN_DELETE_OK, SEMAPHORE_NONE, "", TOLD_GONE, 0},
-	{AT_LEAVING_LEASE, IN_DELETE_NO_NODE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
-	{AT_LEAVING_LEASE, IN_DELETE_UNKNOWN, SEMAPHORE_LEAVING, "delete", 0, 0},
-	{AT_LEAVING_LEASE, IN_DELETE_REFUSED, SEMAPHORE_LEAVING, "",
+	{AT_LEAVING_PERMIT, IN_DELETE_OK, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	{AT_LEAVING_PERMIT, IN_DELETE_NO_NODE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	{AT_LEAVING_PERMIT, IN_DELETE_UNKNOWN, SEMAPHORE_LEAVING, "delete", 0, 0},
+	{AT_LEAVING_PERMIT, IN_DELETE_REFUSED, SEMAPHORE_LEAVING, "",
 	TOLD_LEFT, ERROR_REFUSED},
 	{AT_LEAVING_LOCK, IN_LOCK_GONE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
 	{AT_LEAVING_LOCK, IN_LOCK_LEFT, SEMAPHORE_LEAVING, "",
@@ -853,12 +853,12 @@ expected_node(RecipeOpKind kind)
 	switch (kind)
 	{
 		case RECIPE_OP_CREATE:
-			return LEASE_PREFIX;
+			return PERMIT_PREFIX;
 		case RECIPE_OP_WATCH:
 		case RECIPE_OP_STAT:
 		case RECIPE_OP_DELETE:
 		case RECIPE_OP_DELETE_STRAY:
-			return LEASE;
+			return PERMIT;
 		default:
 			return NULL;		/* the directory */
 	}
@@ -878,9 +878,9 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 		const RecipeOp *op = &out->ops[i].op;
 		SemaphorePlace place = out->ops[i].place;
 		bool		our_data = op->kind == RECIPE_OP_SET && semaphore->revocation_watched;
-		const char *node = our_data ? LEASE : expected_node(op->kind);
+		const char *node = our_data ? PERMIT : expected_node(op->kind);
 		bool		agreement = (op->kind == RECIPE_OP_SET && !our_data) ||
-			(op->kind == RECIPE_OP_MKDIR && place == SEMAPHORE_LEASES);
+			(op->kind == RECIPE_OP_MKDIR && place == SEMAPHORE_PERMITS);
 
 		if (out->ops[i].for_lock)
 		{
@@ -988,12 +988,12 @@ test_transition(void **state)
 	if (out.told & RECIPE_TOLD_STRANGER)
 	{
 		assert_string_equal(out.stranger, "locks");
-		assert_int_equal(out.stranger_place, SEMAPHORE_LEASES);
+		assert_int_equal(out.stranger_place, SEMAPHORE_PERMITS);
 	}
 	if (out.told & RECIPE_TOLD_LEFT)
 	{
 		assert_int_equal(out.left_place, inputs[line->input].for_lock ?
-						 SEMAPHORE_LOCKS : SEMAPHORE_LEASES);
+						 SEMAPHORE_LOCKS : SEMAPHORE_PERMITS);
 		assert_ptr_equal(out.left, inputs[line->input].for_lock ?
 						 semaphore.lock.node : semaphore.node);
 	}
@@ -1236,15 +1236,15 @@ test_agreement(void **state)
 	}
 }
 
-/* A number is no agreement any more when its leases are ours, or gone. */
+/* A number is no agreement any more when its permits are ours, or gone. */
 static void
-test_own_lease_is_no_agreement(void **state)
+test_own_permit_is_no_agreement(void **state)
 {
 	Semaphore	semaphore;
 	SemaphoreOutput out;
 
 	(void) state;
-	bring_to(&semaphore, AT_CHECKING_LEASES);
+	bring_to(&semaphore, AT_CHECKING_PERMITS);
 	give(&semaphore, IN_OURS, &out);
 	give(&semaphore, IN_GET_MORE, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), "set");
@@ -1256,7 +1256,7 @@ test_own_lease_is_no_agreement(void **state)
 static void
 test_queued_is_certain(void **state)
 {
-	static const char *const leases[] = {
+	static const char *const theirs[] = {
 		OTHER("lease", 1), OTHER("lease", 2), OTHER("lease", 3)
 	};
 	static const char *const locks[] = {
@@ -1266,7 +1266,7 @@ test_queued_is_certain(void **state)
 	(void) state;
 	for (int permits = 1; permits <= 5; permits++)
 	{
-		for (int nleases = 0; nleases <= 3; nleases++)
+		for (int npermits = 0; npermits <= 3; npermits++)
 		{
 			for (int ahead = 1; ahead <= 3; ahead++)
 			{
@@ -1277,14 +1277,14 @@ test_queued_is_certain(void **state)
 				bring_to(&semaphore, AT_QUEUEING);
 				semaphore.permits = permits;
 				in.serial = semaphore.serial;
-				in.children = leases;
-				in.nchildren = nleases;
+				in.children = theirs;
+				in.nchildren = npermits;
 				semaphore_step(&semaphore, false, &in, &out);
 				assert_int_equal(out.told, 0);
 				in.children = locks;
 				in.nchildren = 1 + ahead;
 				semaphore_step(&semaphore, false, &in, &out);
-				assert_int_equal(out.told, nleases + ahead > permits ?
+				assert_int_equal(out.told, npermits + ahead > permits ?
 								 TOLD_QUEUED : 0);
 				assert_int_equal(out.nops, 0);
 				semaphore_free(&semaphore);
@@ -1293,7 +1293,7 @@ test_queued_is_certain(void **state)
 	}
 }
 
-/* Each news of the queue has the leases read again; older answers are void. */
+/* Each news of the queue has the permits read again; older answers are stale. */
 static void
 test_queue_is_read_again(void **state)
 {
@@ -1340,12 +1340,12 @@ test_queue_is_read_again(void **state)
 	semaphore_free(&semaphore);
 }
 
-/* Another lease of ours is deleted as soon as it is seen, and never counts. */
+/* Another permit of ours is deleted as soon as it is seen and never counts. */
 static void
-test_stray_lease(void **state)
+test_stray_permit(void **state)
 {
 	static const char *const children[] = {
-		UUID_TEXT "-lease-0000000005", LEASE, OTHER("lease", 3),
+		UUID_TEXT "-lease-0000000005", PERMIT, OTHER("lease", 3),
 		UUID_TEXT "-lease-0000000009"
 	};
 	Semaphore	semaphore;
@@ -1385,7 +1385,7 @@ test_strays_leave_room(void **state)
 		znode_contender_name(our_uuid, ZNODE_PERMIT, 100 + i, names[i]);
 		children[i] = names[i];
 	}
-	children[30] = LEASE;
+	children[30] = PERMIT;
 	for (int with = 0; with < 2; with++)
 	{
 		bring_to(&semaphore, AT_WAITING);
@@ -1405,9 +1405,9 @@ test_strays_leave_room(void **state)
 	}
 }
 
-/* A number without order is that of the last lease: all others count. */
+/* A number without order is that of the last permit: all others count. */
 static void
-test_lease_without_order(void **state)
+test_permit_without_order(void **state)
 {
 	static const char *const children[] = {
 		OTHER("lease", 1), UUID_TEXT "-lease-2147483647",
@@ -1527,7 +1527,7 @@ test_resume(void **state)
 	assert_int_equal(out.told, TOLD_QUEUED);
 	semaphore_free(&semaphore);
 
-	/* wanted, with the lock and a lease: that goes, the lock stays */
+	/* wanted, with the lock and a permit: that goes, the lock stays */
 	bring_to(&semaphore, AT_RETRACTING);
 	give(&semaphore, IN_LOCK_FOUND, &out);
 	give(&semaphore, IN_DELETE_OK, &out);
@@ -1673,12 +1673,12 @@ main(void)
 		cmocka_unit_test(test_everything_else_is_ignored),
 		cmocka_unit_test(test_ends_everywhere),
 		cmocka_unit_test(test_agreement),
-		cmocka_unit_test(test_own_lease_is_no_agreement),
+		cmocka_unit_test(test_own_permit_is_no_agreement),
 		cmocka_unit_test(test_queued_is_certain),
 		cmocka_unit_test(test_queue_is_read_again),
-		cmocka_unit_test(test_stray_lease),
+		cmocka_unit_test(test_stray_permit),
 		cmocka_unit_test(test_strays_leave_room),
-		cmocka_unit_test(test_lease_without_order),
+		cmocka_unit_test(test_permit_without_order),
 		cmocka_unit_test(test_lock_stands_by),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_lock_left_behind),

@@ -321,7 +321,7 @@ check_rules(void)
 						own_node(client, permit, SEMAPHORE_LOCKS) < 0,
 						"a contender is accounted for");
 			model_check(!client->session.alive || semaphore_may_have_permit(semaphore) ||
-						own_node(client, permit, SEMAPHORE_LEASES) < 0,
+						own_node(client, permit, SEMAPHORE_PERMITS) < 0,
 						"a permit's node is accounted for");
 			model_check(!semaphore_is_leaving(semaphore) ||
 						(!permit->owner && !permit->wanted) || scene->vandals,
@@ -330,7 +330,7 @@ check_rules(void)
 			/* an owner whose session has ended is what the lease is for */
 			if (!permit->owner || !client->session.alive)
 				continue;
-			if (own_node(client, permit, SEMAPHORE_LEASES) < 0)
+			if (own_node(client, permit, SEMAPHORE_PERMITS) < 0)
 			{
 				model_check(scene->vandals, "an owner has its node");
 				continue;
@@ -371,13 +371,13 @@ used_at(const char *uuid, const ModelNode *own, int64_t zxid)
 			node->place == SEMAPHORE_NAME ||
 			strncmp(node->name, uuid, UUID_LEN) == 0)
 			continue;
-		if (node->place == SEMAPHORE_LEASES)
+		if (node->place == SEMAPHORE_PERMITS)
 		{
 			used++;
 			continue;
 		}
 		for (int j = 0; j < model->nnodes; j++)
-			if (model->nodes[j].place == SEMAPHORE_LEASES &&
+			if (model->nodes[j].place == SEMAPHORE_PERMITS &&
 				model_exists_at(model->nodes[j].czxid, model->nodes[j].dzxid, zxid) &&
 				strncmp(model->nodes[j].name, node->name, UUID_LEN) == 0)
 				has_permit = true;
@@ -416,7 +416,7 @@ check_queued(const Client *client, const Permit *permit)
 static void
 check_granted(const Client *client, const Permit *permit)
 {
-	int			node = own_node(client, permit, SEMAPHORE_LEASES);
+	int			node = own_node(client, permit, SEMAPHORE_PERMITS);
 
 	tally.grants++;
 	if (!client->session.alive || scene->vandals)
@@ -471,7 +471,7 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 	}
 	if (out->told & RECIPE_TOLD_TOKEN)
 	{
-		int			node = own_node(client, permit, SEMAPHORE_LEASES);
+		int			node = own_node(client, permit, SEMAPHORE_PERMITS);
 
 		model_check(permit->owner, "only an owner has a token");
 		model_check(!client->session.alive || scene->vandals ||
@@ -511,7 +511,7 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 					"who wants a permit goes on");
 		model_check(!client->session.alive ||
 					(own_node(client, permit, SEMAPHORE_LOCKS) < 0 &&
-					 own_node(client, permit, SEMAPHORE_LEASES) < 0),
+					 own_node(client, permit, SEMAPHORE_PERMITS) < 0),
 					"gone is told when no node is left");
 		permit->active = permit->wanted = permit->owner = false;
 		permit->left = permit->queued = false;
@@ -529,7 +529,7 @@ check_sets_watch(Client *client, Permit *permit, const SemaphoreOp *op)
 											   op->op.node ? op->op.node : "");
 
 	if (op->op.kind == RECIPE_OP_LIST)
-		model_check(op->place == SEMAPHORE_LEASES && !op->for_lock &&
+		model_check(op->place == SEMAPHORE_PERMITS && !op->for_lock &&
 					permit->semaphore.state == SEMAPHORE_WAITING,
 					"who waits watches the permits");
 	model_check(claim == NULL ||
@@ -746,16 +746,16 @@ foreigner_acts(Foreigner *foreigner)
 				model->nodes[i].place == SEMAPHORE_LOCKS &&
 				znode_before(model->nodes[i].sequence, lock->sequence))
 				return false;
-		make_directory(SEMAPHORE_LEASES, 0);
+		make_directory(SEMAPHORE_PERMITS, 0);
 		snprintf(prefix, sizeof(prefix), "%.*s-lease-", UUID_LEN, lock->name);
-		foreigner->permit = model_make_node(SEMAPHORE_LEASES, prefix, true,
+		foreigner->permit = model_make_node(SEMAPHORE_PERMITS, prefix, true,
 											FOREIGN, "me");
 		foreigner->state = FOREIGN_WAITING;
 		model_note(-1, -1, "another client has a permit's node", 0);
 		return true;
 	}
 	if (foreigner->state == FOREIGN_WAITING &&
-		model_count_at(SEMAPHORE_LEASES, model->zxid) <= scene->permits)
+		model_count_at(SEMAPHORE_PERMITS, model->zxid) <= scene->permits)
 	{
 		foreigner->state = FOREIGN_HOLDER;
 		model_note(-1, -1, "another client has a permit", 0);
@@ -794,7 +794,7 @@ locker_acts(void)
 			model_note(-1, -1, "the name is locked", 0);
 			break;
 		case LOCKER_CREATED:
-			if (!model_is_made(SEMAPHORE_LOCKS) && !model_is_made(SEMAPHORE_LEASES))
+			if (!model_is_made(SEMAPHORE_LOCKS) && !model_is_made(SEMAPHORE_PERMITS))
 			{
 				scene->locker_state = LOCKER_OWNER;
 				model_note(-1, -1, "the name's lock is owned", 0);
@@ -900,7 +900,7 @@ check_watches(Client *client)
 			claim = model_find_claim(&client->session, SEMAPHORE_LOCKS,
 							   semaphore->lock.predecessor);
 		else if (semaphore->state == SEMAPHORE_WAITING)
-			claim = model_find_claim(&client->session, SEMAPHORE_LEASES, "");
+			claim = model_find_claim(&client->session, SEMAPHORE_PERMITS, "");
 		else
 			continue;
 		waiting++;
@@ -929,7 +929,7 @@ check_watches(Client *client)
 static void
 check_liveness(void)
 {
-	int			used = model_count_at(SEMAPHORE_LEASES, model->zxid);
+	int			used = model_count_at(SEMAPHORE_PERMITS, model->zxid);
 	int			first = -1;
 
 	for (int i = model->oldest; i < model->nnodes; i++)
@@ -950,7 +950,7 @@ check_liveness(void)
 			Permit	   *permit = &client->permits[j];
 			SemaphoreState state = permit->semaphore.state;
 			int			lock = own_node(client, permit, SEMAPHORE_LOCKS);
-			int			node = own_node(client, permit, SEMAPHORE_LEASES);
+			int			node = own_node(client, permit, SEMAPHORE_PERMITS);
 
 			model_check(state == SEMAPHORE_NONE || state == SEMAPHORE_QUEUEING ||
 				  state == SEMAPHORE_WAITING || state == SEMAPHORE_OWNER,
@@ -1079,7 +1079,7 @@ set_scene(const Scenario *scenario)
 	else
 	{
 		make_directory(SEMAPHORE_LOCKS, 0);
-		make_directory(SEMAPHORE_LEASES, scenario->stale ? 7 : 0);
+		make_directory(SEMAPHORE_PERMITS, scenario->stale ? 7 : 0);
 	}
 	for (int i = 0; i < scenario->holders + (scenario->waiter ? 1 : 0); i++)
 	{
@@ -1332,7 +1332,7 @@ random_try(Client *client, int semaphore)
 	if (!all_at_rest() || permit->active)
 		return;
 	check_liveness();
-	used = model_count_at(SEMAPHORE_LEASES, model->zxid);
+	used = model_count_at(SEMAPHORE_PERMITS, model->zxid);
 	if (used > 0 && scene->disagreement)
 		return;
 	want(client, semaphore, scene->permits);
@@ -1423,7 +1423,7 @@ random_step(const Mix *mix)
 		case 8:
 			if (mix->vandals && model_one_in(3))
 				vandalize(mix->lock_vandals && model_one_in(2) ? SEMAPHORE_LOCKS :
-						  SEMAPHORE_LEASES);
+						  SEMAPHORE_PERMITS);
 			break;
 		case 9:
 			if (model_one_in(4) && model->nnodes < MAX_NODES - 96)
@@ -1535,7 +1535,7 @@ test_random_schedules(void **state)
 			case 1:
 				make_directory(SEMAPHORE_LOCKS, 0);
 				/* an old number is as good as none while nobody has a permit */
-				make_directory(SEMAPHORE_LEASES, mix->foreigners ?
+				make_directory(SEMAPHORE_PERMITS, mix->foreigners ?
 							   (int) model_choose(2) * scene->permits :
 							   (int) model_choose(3));
 				break;

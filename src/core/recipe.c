@@ -26,11 +26,54 @@
  *	- if the only contender that excluded us was the predecessor and that is
  *	  deleted, we own the lock, with no second read: nobody can have queued
  *	  ahead of us since;
+ *	- a contender whose number alone tells that nobody is ahead reads nothing;
  *	- the directory begins anew before its counter ends;
  *	- a child that is not ephemeral is no contender, whatever its name: lock
  *	  directories of others, below a root that is itself a lock directory, may
  *	  end in ten digits.  The get that watches a predecessor tells.  For news
  *	  that cannot wait for it, names of Curator's form are taken for contenders.
+ *
+ * Ownership without a read.  A sequential node's number is its parent's count
+ * of creates: PrepRequestProcessor.java (pRequest2TxnCreate) takes the parent's
+ * cversion, which each create adds one to, sequential or not, and no delete does;
+ * rollbackPendingChanges() takes back what a multi has added that fails.  So
+ * two contenders with numbers s and s + 1 in one directory had no create
+ * between them, and one with number 0 had none before it.
+ *
+ *	- Number 0 owns the lock: nothing else has been in the directory.
+ *	- Number s + 1 owns it, if a contender of our session owned the lock
+ *	  exclusively with s, that node is deleted, and the directory is the same.
+ *	  All nodes that have been in it are those of up to s, and s + 1.  When s
+ *	  owned the lock exclusively, all contenders below s were gone, or it would
+ *	  not have; they do not come back, and a create takes a new number.  What
+ *	  is no contender was none then.  With s deleted, nobody is ahead.
+ *	- This holds for a reader s + 1 as well.  It does not if s was a reader:
+ *	  other readers may still be there, ahead of an exclusive s + 1.
+ *	- The directory is the same if a watch of it, set by a get that was sent
+ *	  ahead of the delete of s, has not fired when the create of s + 1 is
+ *	  answered.  The get found the directory in which s was: our delete of s
+ *	  was answered OK, so s was in it at the time of the get, or until later,
+ *	  and no directory is deleted that has children.  (Answered "no node", s
+ *	  may have been deleted by anybody at any time: then nothing is known.)
+ *	  Since then the directory cannot have been deleted unnoticed:
+ *	  DataTree.deleteNode() triggers the watch when the server applies the
+ *	  deletion, writes are applied in the order of their zxids
+ *	  (CommitProcessor.java), and one connection has events and answers in the
+ *	  order in which they came about.  So the event comes ahead of the answer
+ *	  to a create in a later directory.
+ *	- It is asked for when the answer to the create is heard, not when the
+ *	  create is sent: in between the directory may have gone.  The answer to
+ *	  the delete of s must have been heard as well; of two operations in one
+ *	  flight the delete may be the later one, if the flight goes in parts.
+ *	- Once the connection is lost nothing is known: the next server may have
+ *	  applied less, and events on their way are lost.  The same goes for a new
+ *	  session, for a worker that takes over, and when the watch was removed.
+ *	- One thing is taken for granted: that nobody takes the right to read the
+ *	  directory from us while we watch it.  Servers from 3.8.4 and 3.9.2 on tell
+ *	  those of no event who may not read the node.
+ *
+ * core/succession.c remembers the number, and hands it out by "next" in the
+ * answer to the create.  Late numbers own nothing in any case.
  *
  * The end of the counter.  From 2147483647 on numbers have no order (see
  * znode_is_unordered()), so the directory has to be deleted and made again
@@ -67,7 +110,10 @@
  * answers to reads and watches count only with the latest serial number):
  *
  *	NONE		want -> ENTERING: create, children
- *	ENTERING	create ok -> READING (the children are on their way)
+ *				want, likely to own the lock unread -> ENTERING: create
+ *	ENTERING	create ok, number 0 or the next -> as READING, nobody excludes us
+ *				create ok -> READING (the children are on their way)
+ *				create ok, and no read is behind it -> READING: children
  *				create unknown -> SEARCHING: search
  *				create no node -> ENTERING: make the directories, all again;
  *				  or, if they could not be made, -> NONE: failed

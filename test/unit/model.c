@@ -503,6 +503,17 @@ forget_claim(ModelSession *session, ModelClaim *claim)
 		*claim = session->claims[--session->nclaims];
 }
 
+/* The client's library forgets a watch, and nobody waits for it. */
+void
+model_drop_watch(ModelSession *session, int place, const char *node)
+{
+	ModelWatch *watch = model_find_watch(session, place, node);
+
+	if (watch != NULL)
+		forget_watch(session, watch);
+	forget_claim(session, model_find_claim(session, place, node));
+}
+
 static ModelEntry *
 add_entry(ModelSession *session, int at)
 {
@@ -616,7 +627,15 @@ check_watch(ModelSession *session, ModelWatch *watch)
 	int64_t		dzxid;
 	bool		changed;
 
-	if (watch->node[0] != '\0')
+	if (strcmp(watch->node, MODEL_SELF) == 0)
+	{
+		const ModelDirectory *dir = &model->dirs[watch->place][watch->index];
+
+		czxid = dir->czxid;
+		dzxid = dir->dzxid;
+		changed = data_changed(&dir->data, watch->since, session->view);
+	}
+	else if (watch->node[0] != '\0')
 	{
 		const ModelNode *node = &model->nodes[watch->index];
 
@@ -728,16 +747,21 @@ static void
 execute_get(ModelSession *session, ModelEntry *todo)
 {
 	ModelDirectory *dir = model_directory_at(todo->place, session->view);
-	int			node = todo->node[0] == '\0' ? -1 :
+	bool		self = todo->node[0] == '\0' ||
+		strcmp(todo->node, MODEL_SELF) == 0;
+	int			node = self ? -1 :
 		model_node_at(todo->place, todo->node, session->view);
 
-	if (dir == NULL || (node < 0 && todo->node[0] != '\0'))
+	if (dir == NULL || (node < 0 && !self))
 	{
 		todo->result = RECIPE_NO_NODE;
 		return;
 	}
 	if (node < 0)
 	{
+		if (todo->kind == RECIPE_OP_WATCH)
+			set_watch(session, todo,
+					  directory_index_at(todo->place, session->view));
 		todo->czxid = dir->czxid;
 		strcpy(todo->data, model_data_at(&dir->data, session->view));
 		return;

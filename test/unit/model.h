@@ -36,6 +36,8 @@
 #define MODEL_CHOICES		256
 #define MODEL_DATA_SIZE		64		/* of a node, with the terminator */
 
+#define MODEL_SELF			"."		/* a watched node: the directory itself */
+
 #define FOREIGN				0		/* the session of other clients' nodes */
 
 /* The directories that there may be. */
@@ -262,6 +264,8 @@ extern ModelWatch *model_find_watch(ModelSession *session, int place,
 									const char *node);
 extern ModelClaim *model_find_claim(ModelSession *session, int place,
 									const char *node);
+extern void model_drop_watch(ModelSession *session, int place,
+							 const char *node);
 extern int	model_unapplied(const ModelSession *session);
 
 #endif							/* ZKLOCK_MODEL_H */

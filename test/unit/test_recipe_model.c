@@ -33,6 +33,7 @@
 #include <cmocka.h>
 
 #include "core/note.h"
+#include "core/succession.h"
 #include "model.h"
 
 /* How many schedules the model plays at random, of each kind. */
@@ -43,6 +44,14 @@
 /* Prefixes of other clients' contenders. */
 #define W	"_c_44444444-4444-4444-8444-444444444444-lock-"
 #define R	"_c_55555555-5555-4555-8555-555555555555-__READ__"
+
+/* The same of a reader that a client's cluster has, too. */
+#define KIN_READER	"_c_88888888-8888-4888-8888-888888888888-__READ__"
+
+/* Of a client's operations: its recipe's, its directories', that reader's. */
+#define OF_RECIPE		0
+#define OF_DIRECTORY	1
+#define OF_KIN			2
 
 /* Data of other clients' nodes. */
 #define FOREIGN_DATA		"me"
@@ -65,6 +74,9 @@ typedef struct Client
 {
 	Recipe		recipe;
 	ModelSession session;
+	Succession	succession;		/* if scene->unread */
+	uint32_t	last_serial;	/* of its watches */
+	bool		robbed;			/* somebody deleted the owner's node */
 	/* what the slot knows */
 	bool		active;			/* wanted, and not told gone */
 	bool		wanted;
@@ -125,6 +137,10 @@ typedef struct Tally
 	unsigned long retained_in_vain;
 	unsigned long retained_granted;
 	unsigned long strays;
+	unsigned long first;		/* owners by the number 0, */
+	unsigned long next;			/* or by that next to an owner's before */
+	unsigned long not_next;		/* contenders that had hoped for it */
+	unsigned long kin_next;
 } Tally;
 
 static Tally tally;
@@ -137,6 +153,7 @@ typedef struct Scene
 	bool		tokens;			/* creates are answered with the czxid */
 	bool		strangers;
 	bool		semaphores;		/* the name may become one */
+	bool		unread;			/* clients remember their directory */
 	bool		ended;			/* another client got a number without order */
 	bool		answered[MODEL_NODES];	/* its owner wrote that it is in use */
 	/* the latest grants of each directory, which follow the queue */
@@ -170,7 +187,7 @@ start_scene(const char *title, unsigned long run)
 	model_start(title, run);
 	model->negative = true;
 	scene->nclients = 0;
-	scene->tokens = scene->strangers = false;
+	scene->tokens = scene->strangers = scene->unread = false;
 	scene->semaphores = scene->ended = false;
 	memset(scene->answered, 0, sizeof(scene->answered));
 	memset(scene->grants, 0, sizeof(scene->grants));
@@ -232,6 +249,7 @@ add_client(void)
 
 	memset(client, 0, sizeof(*client));
 	recipe_init(&client->recipe);
+	succession_init(&client->succession);
 	model_begin_session(&client->session, client_number(client));
 	return client;
 }
@@ -243,15 +261,21 @@ has_uuid_of(const ModelNode *node, const Client *client)
 		znode_has_uuid(node->name, client->recipe.uuid);
 }
 
+static bool
+is_kin(const ModelNode *node)
+{
+	return node->kin || strncmp(node->name, KIN_READER, strlen(KIN_READER)) == 0;
+}
+
 /* What the server is about to do must not break these rules. */
 static void
 check_executing(const ModelSession *session, const ModelEntry *entry)
 {
-	if (entry->kind == RECIPE_OP_CREATE)
+	if (entry->kind == RECIPE_OP_CREATE && entry->contender == OF_RECIPE)
 	{
 		for (int i = model->oldest; i < model->nnodes; i++)
 			model_check(!node_exists(&model->nodes[i]) ||
-						model->nodes[i].kin || model->nodes[i].stray ||
+						is_kin(&model->nodes[i]) || model->nodes[i].stray ||
 						model->nodes[i].session != session->id,
 						"a contender has at most one node");
 	}
@@ -382,7 +406,8 @@ check_rules(void)
 			  recipe->predecessor != NULL, "who stands by knows for whom");
 
 		/* an owner whose session has ended is what leases are for */
-		if (recipe->state != RECIPE_OWNER || !client->session.alive)
+		if (recipe->state != RECIPE_OWNER || !client->session.alive ||
+			client->robbed)
 			continue;
 		if (recipe->queue_watch != 0)
 			check_queue_watch(client);
@@ -526,6 +551,7 @@ take_grant(Client *client, const RecipeOutput *out)
 		model_check(client->wanted && !client->owner,
 					"granted once, to who wants it");
 		client->owner = true;
+		client->robbed = false;
 		client->token = client->revoked = false;
 		client->guarded = client->watch_refused = client->set_refused = false;
 		client->looking = false;
@@ -542,7 +568,7 @@ take_grant(Client *client, const RecipeOutput *out)
 		int			node = node_at(recipe->node, model->zxid);
 
 		model_check(client->owner, "only an owner has a token");
-		model_check(!client->session.alive ||
+		model_check(!client->session.alive || client->robbed ||
 					(node >= 0 && model->nodes[node].czxid == out->token),
 					"the token is the node's czxid");
 		client->token = true;
@@ -579,7 +605,7 @@ take_end_news(Client *client, const RecipeOutput *out)
 	if (out->told & RECIPE_TOLD_LOST)
 	{
 		model_check(client->owner, "only an owner can lose the lock");
-		model_check(!client->session.alive,
+		model_check(!client->session.alive || client->robbed,
 					"a lock is lost with the session only");
 		tally.lost++;
 		client->owner = client->wanted = false;
@@ -701,6 +727,8 @@ check_op(Client *client, const RecipeOutput *out, int i)
 		case RECIPE_OP_CREATE:
 			for (int j = 0; j < client->session.nentries; j++)
 				model_check(client->session.entries[j].is_event ||
+							client->session.entries[j].contender !=
+							OF_RECIPE ||
 							client->session.entries[j].kind !=
 							RECIPE_OP_CREATE, "one create at a time");
 			model_check(client->creates++ == 0 || !recipe->grouped,
@@ -784,12 +812,35 @@ take_output(Client *client, const RecipeOutput *out)
 	}
 }
 
+/*
+ * An exclusive owner is about to be deleted: the worker has the directory
+ * watched, and remembers the number.
+ */
+static void
+note_leaving(Client *client)
+{
+	Succession *succession = &client->succession;
+	RecipeOp	op = {.kind = RECIPE_OP_WATCH,.node = MODEL_SELF};
+
+	if (succession->watch == SUCCESSION_UNWATCHED)
+	{
+		op.serial = ++client->last_serial;
+		succession_watch(succession, op.serial);
+		model_submit(&client->session, OF_DIRECTORY, false, MODEL_NAME, &op);
+	}
+	succession_leave(succession, client->recipe.sequence);
+}
+
 static void
 step(Client *client, const RecipeInput *in)
 {
 	RecipeOutput out;
+	bool		owned = client->recipe.state == RECIPE_OWNER &&
+		client->recipe.kind != ZNODE_READER;
 
 	recipe_step(&client->recipe, in, &out);
+	if (scene->unread && owned && client->recipe.state == RECIPE_LEAVING)
+		note_leaving(client);
 	take_output(client, &out);
 }
 
@@ -968,10 +1019,69 @@ note_answer(Client *client, const ModelEntry *entry)
 		client->set_refused = true;
 }
 
+/* The directory's watch is set, or not, or used up. */
+static void
+hear_directory(Client *client, const RecipeInput *in)
+{
+	note(client, "hears of its directory", in->result);
+	if (in->event == RECIPE_WATCH_DONE)
+		succession_watched(&client->succession, in->serial,
+						   in->result == RECIPE_OK);
+	else
+		succession_fired(&client->succession, in->serial);
+}
+
+/* The other contender of a cluster, a reader, owns the lock if it may. */
+static void
+hear_kin(Client *client, const ModelEntry *entry)
+{
+	int			own = node_at(entry->node, model->zxid);
+	ZnodeContender contender;
+
+	if (entry->result != RECIPE_OK || own < 0 ||
+		!znode_parse_contender(entry->node, &contender) ||
+		contender.sequence == 0 ||
+		contender.sequence != succession_next(&client->succession))
+		return;
+	tally.kin_next++;
+	note(client, "its other contender owns", contender.sequence);
+	for (int i = model->oldest; i < model->nnodes; i++)
+		model_check(model->nodes[i].dzxid != 0 || i == own ||
+					!stands_ahead(&model->nodes[i], contender.sequence, true),
+					"nothing that excludes a reader with the next number is ahead");
+}
+
+/* What the worker knows of the directory when a recipe's answer is in. */
+static void
+note_succession(Client *client, const ModelEntry *entry, RecipeInput *in)
+{
+	if (entry->kind == RECIPE_OP_CREATE)
+		in->next = succession_next(&client->succession);
+	else if (entry->kind == RECIPE_OP_DELETE)
+		succession_left(&client->succession, client->recipe.sequence,
+						entry->result == RECIPE_OK);
+}
+
+/* An answer to a create: who owns the lock by its number alone? */
+static void
+tally_unread(const Client *client, const RecipeInput *in, bool unread)
+{
+	if (client->told & RECIPE_TOLD_GRANTED)
+	{
+		if (client->recipe.sequence == 0)
+			tally.first++;
+		else
+			tally.next++;
+	}
+	else if (unread && in->result == RECIPE_OK)
+		tally.not_next++;
+}
+
 /* The client hears the next answer or event. */
 static void
 deliver(Client *client)
 {
+	bool		unread = client->recipe.unread;
 	ModelEntry	entry;
 	RecipeInput in;
 	const char *children[MODEL_CHILDREN];
@@ -985,6 +1095,14 @@ deliver(Client *client)
 		return;
 	}
 	model_input(&entry, &in, children);
+	if (entry.contender != OF_RECIPE)
+	{
+		if (entry.contender == OF_DIRECTORY)
+			hear_directory(client, &in);
+		else
+			hear_kin(client, &entry);
+		return;
+	}
 	if (entry.is_event)
 	{
 		step(client, &in);
@@ -995,6 +1113,7 @@ deliver(Client *client)
 		entry.result == RECIPE_OK)
 		in.token = entry.czxid;
 	note_answer(client, &entry);
+	note_succession(client, &entry, &in);
 	if (client->looking && entry.kind == RECIPE_OP_CHILDREN &&
 		entry.serial == client->recipe.writer_check &&
 		entry.result != RECIPE_UNKNOWN)
@@ -1007,6 +1126,33 @@ deliver(Client *client)
 		step(client, &in);
 		check_queued(client, &entry);
 	}
+	if (entry.kind == RECIPE_OP_CREATE)
+		tally_unread(client, &in, unread);
+}
+
+/*
+ * The connection is lost.  The worker has the library forget the directory's
+ * watch, so that it is not set again.
+ */
+static void
+lose_connection(Client *client, int applied)
+{
+	model_lose_connection(&client->session, applied);
+	model_drop_watch(&client->session, MODEL_NAME, MODEL_SELF);
+	succession_disconnect(&client->succession);
+}
+
+/* The worker remembers too many directories, and no longer this one's watch. */
+static void
+unwatch_directory(Client *client)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_UNWATCH,.node = MODEL_SELF};
+
+	if (client->succession.watch != SUCCESSION_WATCHED)
+		return;
+	note(client, "no longer watches the directory", 0);
+	model_submit(&client->session, OF_DIRECTORY, false, MODEL_NAME, &op);
+	succession_fired(&client->succession, client->succession.serial);
 }
 
 static void
@@ -1027,6 +1173,7 @@ hear_of_expiry(Client *client)
 	model_check(client->session.nentries == 0,
 				"nothing is sent in an ended session");
 	model_begin_session(&client->session, client_number(client));
+	succession_init(&client->succession);
 	model_check(client->recipe.state == RECIPE_NONE,
 				"a contender ends with its session");
 }
@@ -1046,7 +1193,8 @@ want(Client *client, bool shared, bool grouped, bool dir_known)
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
 	recipe_want(&client->recipe, uuid, kind_of(shared), grouped, dir_known,
-				false, &out);
+				succession_next(&client->succession) != 0 || model_one_in(8),
+				&out);
 	take_output(client, &out);
 }
 
@@ -1176,6 +1324,7 @@ restart_worker(Client *client, int applied)
 	model_lose_connection(&client->session, applied);
 	note(client, "worker restarted", applied);
 	model_forget_all(&client->session);
+	succession_init(&client->succession);
 	client->told_retained = client->alone = client->set_in_use = false;
 	client->watches_queue = client->owner && client->retains;
 	if (client->giving_way)
@@ -1244,7 +1393,7 @@ first_foreigner(void)
 {
 	for (int i = model->oldest; i < model->nnodes; i++)
 		if (model->nodes[i].dzxid == 0 &&
-			(model->nodes[i].session == FOREIGN || model->nodes[i].kin))
+			(model->nodes[i].session == FOREIGN || is_kin(&model->nodes[i])))
 			return i;
 	return -1;
 }
@@ -1330,6 +1479,8 @@ check_watches(Client *client)
 	bool		guards = recipe->state == RECIPE_OWNER &&
 		client->guarded && !client->watch_refused;
 	bool		lists = model_find_claim(session, MODEL_NAME, "") != NULL;
+	bool		remembers =
+		model_find_claim(session, MODEL_NAME, MODEL_SELF) != NULL;
 	const char *node = waits ? recipe->predecessor : recipe->node;
 	const ModelClaim *claim;
 
@@ -1353,8 +1504,14 @@ check_watches(Client *client)
 		model_check(model_find_watch(session, MODEL_NAME, node) != NULL,
 					"at rest worker and library agree on a watch");
 	}
-	model_check(session->nclaims == (waits || guards) + lists,
+	model_check(session->nclaims == (waits || guards) + lists + remembers,
 				"nobody else has a watch");
+	model_check(remembers ==
+				(client->succession.watch == SUCCESSION_WATCHED),
+				"at rest the directory is watched as the worker believes");
+	model_check(!remembers ||
+				model_find_watch(session, MODEL_NAME, MODEL_SELF) != NULL,
+				"and the library knows of it");
 	model_check(!lists || client->watches_queue || !client->owner,
 				"only who watches the queue lists it");
 }
@@ -1525,6 +1682,13 @@ wind_up(void)
 				release(&scene->clients[i]);
 		}
 	}
+	settle();
+	for (int i = 0; i < scene->nclients; i++)
+		unwatch_directory(&scene->clients[i]);
+	/* or, if the library has not heard of that, it fires with the directory */
+	settle();
+	if (scene->unread)
+		(void) model_collect_directory(MODEL_NAME);
 	settle();
 	for (int i = 0; i < scene->nclients; i++)
 	{
@@ -1791,7 +1955,7 @@ make_fault(Play *play, unsigned which, unsigned nrefusals,
 	}
 	which -= nexpiries;
 	if (which < nlosses)
-		model_lose_connection(&play->client->session, (int) which);
+		lose_connection(play->client, (int) which);
 	else
 		restart_worker(play->client, (int) (which - nlosses));
 }
@@ -1885,6 +2049,200 @@ test_scenario(void **state)
 }
 
 /*-------------------------------------------------------------------------
+ * The model: every small schedule of a directory that is remembered
+ *
+ * One client owns the lock and releases it, again and again, and remembers its
+ * directory.  At every step, up to "events" of those things happen from which it
+ * must not take another directory for it, nor another contender for its own: the
+ * directory is collected, another client enters, somebody deletes the owner's
+ * node, the connection breaks with all or none of the operations sent applied,
+ * the worker restarts or remembers too much, the cluster has a reader, too.
+ *-------------------------------------------------------------------------
+ */
+
+typedef struct Relay
+{
+	const char *title;
+	bool		shared;			/* the first contender, and no other */
+	const char *ahead;			/* of the first contender; or NULL */
+	int			wants;			/* contenders behind the first */
+	int			events;
+} Relay;
+
+static const Relay relays[] = {
+	{"one after the other", .wants = 1, .events = 3},
+	{"three, one after the other", .wants = 2, .events = 2},
+	{"a reader first, behind another client's", .shared = true, .ahead = R,
+	.wants = 1, .events = 2},
+	{"one after the other, another client ahead", .ahead = W, .wants = 1,
+	.events = 2}
+};
+
+typedef enum RelayEvent
+{
+	RELAY_COLLECT,
+	RELAY_FOREIGNER,
+	RELAY_ROB,
+	RELAY_LOSE_NONE,			/* nothing that was sent is applied */
+	RELAY_LOSE_ALL,				/* or all is */
+	RELAY_RESTART,
+	RELAY_UNWATCH,
+	RELAY_KIN,
+	RELAY_EVENTS
+} RelayEvent;
+
+static bool
+may_happen(const Client *client, RelayEvent event)
+{
+	const ModelSession *session = &client->session;
+
+	switch (event)
+	{
+		case RELAY_COLLECT:
+			return model_is_made(MODEL_NAME) &&
+				model_count_at(MODEL_NAME, model->zxid) == 0;
+		case RELAY_FOREIGNER:
+			return first_foreigner() < 0;
+		case RELAY_ROB:
+			return client->owner &&
+				node_at(client->recipe.node, model->zxid) >= 0;
+		case RELAY_LOSE_NONE:
+			return session->connected;
+		case RELAY_LOSE_ALL:
+			return session->connected && model_unapplied(session) > 0;
+		case RELAY_RESTART:
+			return true;
+		case RELAY_UNWATCH:
+			return session->connected &&
+				client->succession.watch == SUCCESSION_WATCHED;
+		case RELAY_KIN:
+			return session->connected && first_foreigner() < 0;
+		case RELAY_EVENTS:
+			break;
+	}
+	return false;
+}
+
+static void
+happen(Client *client, RelayEvent event)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_CREATE,.node = KIN_READER,
+		.data = cluster_data(false)
+	};
+	int			unapplied = model_unapplied(&client->session);
+
+	switch (event)
+	{
+		case RELAY_COLLECT:
+			(void) model_collect_directory(MODEL_NAME);
+			break;
+		case RELAY_FOREIGNER:
+			foreigner_enters(W, true);
+			break;
+		case RELAY_ROB:
+			note(client, "is robbed of its node", client->recipe.sequence);
+			client->robbed = true;
+			model_delete_node(node_at(client->recipe.node, model->zxid));
+			break;
+		case RELAY_LOSE_NONE:
+			lose_connection(client, 0);
+			break;
+		case RELAY_LOSE_ALL:
+			lose_connection(client, unapplied);
+			break;
+		case RELAY_RESTART:
+			restart_worker(client, client->session.connected ? unapplied : 0);
+			break;
+		case RELAY_UNWATCH:
+			unwatch_directory(client);
+			break;
+		case RELAY_KIN:
+			model_submit(&client->session, OF_KIN, false, MODEL_NAME, &op);
+			break;
+		case RELAY_EVENTS:
+			break;
+	}
+}
+
+/* The plain next thing to happen; false if there is none. */
+static bool
+relay_on(Client *client, int *wants)
+{
+	ModelSession *session = &client->session;
+
+	if (session->nready > 0)
+		deliver(client);
+	else if (!session->connected)
+		model_reconnect(session, session->seen);
+	else if (model_unapplied(session) > 0)
+		model_execute(session);
+	else if (client->owner)
+		release(client);
+	else if (!client->active && *wants > 0)
+	{
+		(*wants)--;
+		want(client, false, false, true);
+	}
+	else if (session->view < model->zxid)
+		model_advance(session, model->zxid);
+	else if (first_foreigner() >= 0)
+		foreigner_leaves(first_foreigner());
+	else
+		return false;
+	return true;
+}
+
+static void
+play_relay(const Relay *relay)
+{
+	Client	   *client;
+	int			wants = relay->wants;
+	int			events = relay->events;
+
+	model_make_directory(MODEL_NAME, NULL);
+	if (relay->ahead)
+		foreigner_enters(relay->ahead, true);
+	client = add_client();
+	scene->unread = true;
+	want(client, relay->shared, false, true);
+	for (;;)
+	{
+		RelayEvent	possible[RELAY_EVENTS];
+		unsigned	n = 0;
+		unsigned	which;
+
+		for (int i = 0; events > 0 && i < RELAY_EVENTS; i++)
+			if (may_happen(client, i))
+				possible[n++] = i;
+		which = model_choose(1 + n);
+		if (which > 0)
+		{
+			happen(client, possible[which - 1]);
+			events--;
+		}
+		else if (!relay_on(client, &wants))
+			break;
+	}
+	wind_up();
+}
+
+static void
+test_relay(void **state)
+{
+	const Relay *relay = *state;
+	unsigned long run = 0;
+
+	model_reset(&hooks, true);
+	do
+	{
+		start_scene(relay->title, run++);
+		play_relay(relay);
+	} while (model_next_schedule());
+	model->explore = false;
+	assert_in_range(run, 1000, ULONG_MAX);
+}
+
+/*-------------------------------------------------------------------------
  * The model: random schedules
  *-------------------------------------------------------------------------
  */
@@ -1901,6 +2259,7 @@ typedef struct Mix
 	bool		retaining;		/* some keep locks, some ask for them */
 	bool		tokens;
 	bool		kin;			/* a cluster has other contenders, and strays */
+	bool		unread;			/* clients remember their directory */
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
 
@@ -1932,6 +2291,13 @@ static const Mix mixes[] = {
 	.refusals = true, .retaining = true, .calm = 20},
 	{"locks are retained, the counter ends", .clients = 3, .end = true,
 	.retaining = true, .calm = 50},
+	{"with nothing read, hardly a fault", .clients = 1, .foreigners = true,
+	.unread = true, .calm = 100},
+	{"with nothing read", .foreigners = true, .restarts = true,
+	.unread = true, .calm = 20},
+	{"with nothing read, the counter ends", .foreigners = true, .end = true,
+		.refusals = true, .unread = true, .semaphores = true,
+	.calm = 30},
 	{"locks are retained, and everything", .foreigners = true, .end = true,
 		.refusals = true, .restarts = true, .semaphores = true,
 	.retaining = true, .tokens = true, .calm = 10}
@@ -2006,8 +2372,7 @@ random_fault(const Mix *mix, Client *client)
 		case 1:
 		case 2:
 			if (client->session.connected)
-				model_lose_connection(&client->session,
-									  (int) model_choose(unapplied + 1));
+				lose_connection(client, (int) model_choose(unapplied + 1));
 			else if (client->session.alive && model_one_in(2))
 				model_drop_answers(&client->session);
 			break;
@@ -2105,8 +2470,11 @@ random_other(const Mix *mix, Client *client)
 	if (mix->kin && client->session.alive &&
 		model->nnodes < MAX_NODES - 64 && model_one_in(3))
 		kin_enters(client, model_one_in(2) ? W : R, model_one_in(2));
-	else if (mix->kin && model_one_in(2) && first_foreigner() >= 0)
+	else if ((mix->kin || mix->unread) && model_one_in(2) &&
+			 first_foreigner() >= 0)
 		foreigner_leaves(first_foreigner());
+	else if (mix->unread && client->session.connected && model_one_in(6))
+		happen(client, model_one_in(2) ? RELAY_KIN : RELAY_UNWATCH);
 	else if (mix->foreigners)
 		random_foreigner(mix);
 }
@@ -2199,6 +2567,7 @@ play_random(const Mix *mix, unsigned long run)
 			(int32_t) model_choose(4);
 	model->refusals = mix->refusals;
 	scene->tokens = mix->tokens;
+	scene->unread = mix->unread;
 	switch (model_choose(3))
 	{
 		case 0:
@@ -2272,6 +2641,13 @@ check_tally(const Mix *mix, const Tally *before,
 		assert_true(tally.mixed > before->mixed + 100);
 	if (mix->kin)
 		assert_true(tally.strays > before->strays + 100);
+	if (mix->unread)
+	{
+		assert_true(tally.first > before->first + 100);
+		assert_true(tally.next > before->next + 3);
+		assert_true(tally.not_next > before->not_next + 20);
+		assert_true(tally.kin_next > before->kin_next);
+	}
 }
 
 /* The same, of what owners and those who ask them do. */
@@ -2319,6 +2695,7 @@ int
 main(void)
 {
 	struct CMUnitTest explored[lengthof(scenarios)];
+	struct CMUnitTest relayed[lengthof(relays)];
 	struct CMUnitTest random[lengthof(mixes)];
 	int			failed = 0;
 
@@ -2329,6 +2706,13 @@ main(void)
 		explored[i].test_func = test_scenario;
 		explored[i].initial_state = (void *) &scenarios[i];
 	}
+	memset(relayed, 0, sizeof(relayed));
+	for (size_t i = 0; i < lengthof(relays); i++)
+	{
+		relayed[i].name = relays[i].title;
+		relayed[i].test_func = test_relay;
+		relayed[i].initial_state = (void *) &relays[i];
+	}
 	memset(random, 0, sizeof(random));
 	for (size_t i = 0; i < lengthof(mixes); i++)
 	{
@@ -2338,6 +2722,7 @@ main(void)
 	}
 
 	failed += cmocka_run_group_tests_name("explored", explored, NULL, NULL);
+	failed += cmocka_run_group_tests_name("relayed", relayed, NULL, NULL);
 	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
 	return failed;
 }

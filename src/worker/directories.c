@@ -10,8 +10,8 @@
  * Ownership without a read (core/recipe.c has the proof, core/succession.c
  * what is remembered for it) takes a watch of the directory, which is set by a
  * get in the flight in which our owner's node is deleted, ahead of that.  It is
- * a read, so it is sent for names only that come again: when an owner leaves
- * for the second time.  From then on a cycle of create and delete reads
+ * a read, so it is sent for names only that come again and again: when an owner
+ * leaves for the third time.  From then on a cycle of create and delete reads
  * nothing, for as long as nobody else comes, and the directory is not deleted.
  *
  * The library keeps a watch for each directory, and would set all of them
@@ -55,7 +55,7 @@
 #define MAX_WATCH_BYTES		(512 * 1024)
 
 /* The watch is set when an owner leaves for so many times. */
-#define LEAVES_TO_WATCH		2
+#define LEAVES_TO_WATCH		3
 
 /* A lock directory. */
 typedef struct Directory

@@ -631,11 +631,10 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	int			nagain;
 
 	Assert(!request->try || request->nkeys == 1);
-	*result = (ZkResult) {
-		.outcome = ZK_NOT_IN_TIME,
-		.name = request->name,
-		.key = request->keys
-	};
+	memset(result, 0, sizeof(*result));
+	result->outcome = ZK_NOT_IN_TIME;
+	result->name = request->name;
+	result->key = request->keys;
 	begin_wait(&wait, request);
 	if (!holds_exist())
 		commit_check_first();

@@ -389,8 +389,8 @@ warn_of_lost_holds(void)
 		ereport(WARNING,
 				(errmsg("lock \"%s\" has been lost while the command was running",
 						key_name(&lock->key)),
-				 errdetail("The ZooKeeper session of this server has ended.  What the command has done stays."),
-				 errhint("zk_unlock() acknowledges the loss; until then no transaction of this session can commit.")));
+				 errdetail("The ZooKeeper session of this server has ended.  The changes that the command has made remain."),
+				 errhint("Call zk_unlock() to acknowledge the loss; until then no transaction of this session can commit.")));
 	}
 	if (holds_exist())
 		ForceSyncCommit();
@@ -494,7 +494,7 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds a lock in ZooKeeper"),
-						 errhint("Locks go with the server's ZooKeeper session, which a prepared transaction may outlive.")));
+						 errhint("Locks end with the server's ZooKeeper session, which a prepared transaction may outlive.")));
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:

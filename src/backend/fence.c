@@ -92,7 +92,7 @@ open_table(Oid function)
 				 errmsg("relation \"%s\" does not exist",
 						quote_qualified_identifier(get_namespace_name(schema),
 												   FENCE_TABLE)),
-				 errhint("It is part of extension \"zklock\".")));
+				 errhint("The table is part of extension \"zklock\".")));
 	return table_open(table, RowExclusiveLock);
 }
 
@@ -234,7 +234,7 @@ fence_write(Oid function, const char *name, int64 token)
 						   (long long) token, FENCE_TABLE,
 						   (long long) highest,
 						   timestamptz_to_str(fenced_at)),
-				 errhint("Retry the transaction.  If the error persists, ZooKeeper's data has been lost or replaced, and tokens have started over: then delete the row of the lock, after making sure that no transaction from before the loss is left.")));
+				 errhint("Retry the transaction.  If the error persists, ZooKeeper's data has been lost or replaced, and tokens have started over.  Then make sure that no transaction from before the loss is left, and delete the row of the lock.")));
 }
 
 static int

@@ -119,9 +119,9 @@ report_mixed(const char *name, bool permit)
 			 errmsg("\"%s\" is in use as a lock, not as a semaphore", name) :
 			 errmsg("\"%s\" is in use as a semaphore, not as a lock", name),
 			 permit ?
-			 errdetail("Somebody takes it as a lock.") :
-			 errdetail("Somebody uses zk_acquire() with this name, or Curator's semaphore."),
-			 errhint("Use different names.  ZooKeeper forgets a name that is not used any more within a minute or two.")));
+			 errdetail("Another session or client uses it as a lock.") :
+			 errdetail("Another session uses zk_acquire() with this name, or another client uses Curator's semaphore."),
+			 errhint("Use different names.  ZooKeeper removes the directory of an unused name within a minute or two.")));
 }
 
 static void
@@ -145,7 +145,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("the sequence numbers of \"%s\" in ZooKeeper are used up",
 							name),
-					 errdetail("ZooKeeper's counter of the directory \"%s\" has ended at 2147483647, and znodes in the directory keep it from beginning anew.",
+					 errdetail("ZooKeeper's counter of the directory \"%s\" has ended at 2147483647, and znodes in the directory prevent it from being made anew.",
 							   path),
 					 errhint("Stop the other clients that use this name, and delete their znodes and the directory.")));
 			break;
@@ -172,7 +172,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 					 errdetail("The paths of this server's znodes take %lld bytes; each of its %d sessions may have %d bytes of them.",
 							   (long long) path_bytes_read_all(),
 							   ZK_SESSIONS_BOUND, ZK_PATH_BYTES_BOUND),
-					 errhint("Hold and await fewer locks at a time, or use shorter names.")));
+					 errhint("Hold and wait for fewer locks at a time, or use shorter names.")));
 			break;
 		case ZK_REFUSAL_NONE:
 		case ZK_REFUSAL_OTHER:

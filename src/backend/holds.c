@@ -386,7 +386,10 @@ mark_hold(HeldLock *lock, int number)
 	lock->nundone++;
 	touch(lock);
 
-	/* it leaves its entry, and joins the one above or below, or gets a new one */
+	/*
+	 * it leaves its entry, and joins the one above or below, or gets a new
+	 * one
+	 */
 	if (--holds[number].count == 0)
 	{
 		lock->nholds--;
@@ -624,8 +627,8 @@ end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,
 
 static void
 end_subxact_callback(SubXactEvent event, SubTransactionId subid,
-					SubTransactionId parent,
-					void *arg pg_attribute_unused())
+					 SubTransactionId parent,
+					 void *arg pg_attribute_unused())
 {
 	dlist_head	left = DLIST_STATIC_INIT(left);
 

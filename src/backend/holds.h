@@ -39,8 +39,8 @@ typedef struct HeldLock
 	int64		nsession;		/* holds of the session, each counted */
 	int64		nundone;		/* holds that are marked, likewise */
 	dlist_node	node;			/* in held_list, unless nholds is 0 */
-	SubTransactionId touched;	/* in which the holds may have changed; Invalid:
-								 * in none but Top */
+	SubTransactionId touched;	/* in which the holds may have changed;
+								 * Invalid: in none but Top */
 	dlist_node	touched_node;	/* in touched_list, unless Invalid */
 } HeldLock;
 

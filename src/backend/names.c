@@ -58,7 +58,7 @@ check_settings(void)
 			 wrong.value ?
 			 errdetail("The value is \"%s\".  %s", wrong.value, wrong.problem) :
 			 errdetail("%s", wrong.problem),
-			 errhint("Correct it where it is set: the view pg_settings tells where.  In a configuration file, reload it then.")));
+			 errhint("Correct the value where it is set, which the view pg_settings shows.  If that is a configuration file, reload it.")));
 }
 
 /*
@@ -102,7 +102,7 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("lock name is too long"),
-				 errdetail("In a znode path, where letters, digits and \"-_.~:@=+,\" take one byte and every other byte of UTF-8 takes three, it is longer than %d bytes.",
+				 errdetail("It is longer than %d bytes in a znode path, where letters, digits and \"-_.~:@=+,\" take one byte and every other byte of UTF-8 takes three.",
 						   ZNODE_MAX_NAME)));
 	key_make(zklock_root, encoded, &lock->key);
 }

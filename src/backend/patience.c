@@ -76,7 +76,7 @@ zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 			 info->worker_pid == 0 ?
 			 errdetail("The zklock worker is not running.") :
 			 info->draining ?
-			 errdetail("\"zklock.servers\" has a new chroot, and locks in the old one have been held for %d ms.",
+			 errdetail("\"zklock.servers\" has a new chroot, but locks below the old one are still held after %d ms.",
 					   info->timeout) :
 			 info->last_error[0] != '\0' ?
 			 errdetail("There was no session with \"%s\" for %d ms: %s",

@@ -125,7 +125,7 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 		case ZK_REFUSAL_OTHER:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
-					 errmsg("ZooKeeper refused a query of lock \"%s\"",
+					 errmsg("ZooKeeper refused a request for lock \"%s\"",
 							lock->name),
 					 errhint("The server log has the details.")));
 			break;
@@ -317,7 +317,7 @@ may_cancel(const PGPROC *proc, int pid, const ZkLockName *lock)
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("permission denied to cancel query"),
 			 OidIsValid(role) ?
-			 errdetail("Process %d holds lock \"%s\" in the name of a superuser.",
+			 errdetail("Process %d, which holds lock \"%s\", belongs to a superuser.",
 					   pid, lock->name) :
 			 errdetail("Process %d, which holds lock \"%s\", belongs to no role.",
 					   pid, lock->name)));

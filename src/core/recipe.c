@@ -1130,7 +1130,7 @@ on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		recipe->predecessor = strdup(last);
 		if (recipe->predecessor == NULL)
 		{
-			remove_directory(recipe, out); /* out of memory: read again */
+			remove_directory(recipe, out);	/* out of memory: read again */
 			return;
 		}
 	}

@@ -37,7 +37,7 @@ typedef enum RecipeEvent
 {
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
 	RECIPE_CHECK_WRITERS,		/* tell if a writer waits behind our reader */
-	RECIPE_WATCH_QUEUE,				/* tell when anybody waits behind us */
+	RECIPE_WATCH_QUEUE,			/* tell when anybody waits behind us */
 	RECIPE_SET_IN_USE,			/* tell those behind that we use the lock */
 	RECIPE_WATCH_REVOCATION,	/* watch our own node for a revocation */
 	RECIPE_MKDIR_DONE,
@@ -97,8 +97,8 @@ typedef enum RecipeOpKind
 	RECIPE_OP_MKDIRS,			/* the same, with its missing parents */
 	RECIPE_OP_CREATE,			/* create "node", ephemeral and sequential */
 	RECIPE_OP_CHILDREN,			/* list the lock directory */
-	RECIPE_OP_SEARCH,			/* the same, behind a write of our own: has all
-								 * that was done before it was sent */
+	RECIPE_OP_SEARCH,			/* the same, behind a write of our own: has
+								 * all that was done before it was sent */
 	RECIPE_OP_SYNC,				/* the same, behind a sync: has that as a rule */
 	RECIPE_OP_LIST,				/* the same as CHILDREN, and watch them */
 	RECIPE_OP_WATCH,			/* get "node" and watch it */
@@ -134,19 +134,22 @@ typedef struct RecipeOp
 #define RECIPE_TOLD_STRANGER	(1 << 8)	/* a child that is no contender */
 #define RECIPE_TOLD_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
 											 * under one name */
-#define RECIPE_TOLD_NO_WRITER		(1 << 10)	/* checked: no writer is behind us */
+#define RECIPE_TOLD_NO_WRITER		(1 << 10)	/* checked: no writer is
+												 * behind us */
 #define RECIPE_TOLD_WRITER		(1 << 11)	/* checked: a writer is behind us */
 #define RECIPE_TOLD_REVOKED		(1 << 12)	/* somebody asks for the lock */
 #define RECIPE_TOLD_ALONE		(1 << 13)	/* queue watched: nobody waits
 											 * behind us, until we tell */
-#define RECIPE_TOLD_CONTENDED		(1 << 14)	/* queue watched: somebody does */
+#define RECIPE_TOLD_CONTENDED		(1 << 14)	/* queue watched: somebody
+												 * does */
 #define RECIPE_TOLD_RETAINED	(1 << 15)	/* only owners are ahead, and the
 											 * last may not need the lock: it
 											 * answers */
 #define RECIPE_TOLD_ENDED		(1 << 16)	/* with FAILED: the counter has
 											 * ended, and others use it */
-#define RECIPE_TOLD_RENEWED		(1 << 17)	/* the directory begins anew, since
-											 * its counter comes to an end */
+#define RECIPE_TOLD_RENEWED		(1 << 17)	/* the directory begins anew,
+											 * since its counter comes to an
+											 * end */
 #define RECIPE_TOLD_PERSISTENT	(1 << 18)	/* out->stranger is named like a
 											 * contender, but is not ephemeral */
 
@@ -186,8 +189,8 @@ typedef struct Recipe
 	bool		rewritten;		/* OWNER: we have set our data */
 	uint32_t	queue_watch;	/* OWNER: serial of the list of the queue and
 								 * its watch, or 0 */
-	uint32_t	writer_check;	/* OWNER: serial of the check for writers,
-								 * or 0 */
+	uint32_t	writer_check;	/* OWNER: serial of the check for writers, or
+								 * 0 */
 	bool		has_sibling;	/* OWNER: a writer of this cluster is known, */
 	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which does not count behind us */
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own

@@ -812,7 +812,7 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 /* The permits are in, of which one should be ours. */
 static void
 on_permits_listed(Semaphore *semaphore, const RecipeInput *in,
-			   SemaphoreOutput *out)
+				  SemaphoreOutput *out)
 {
 	bool		found;
 
@@ -853,7 +853,7 @@ on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 /* We have looked for a permit of ours; it is there, or it is not. */
 static void
 on_permit_searched(Semaphore *semaphore, SemaphoreOutput *out, bool found,
-				  bool directory)
+				   bool directory)
 {
 	switch (semaphore->state)
 	{
@@ -1078,7 +1078,7 @@ watch_revocation(Semaphore *semaphore, SemaphoreOutput *out)
 /* The watch stands for a stat that it may have overtaken. */
 static void
 on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
-			  SemaphoreOutput *out)
+					SemaphoreOutput *out)
 {
 	if (semaphore->state != SEMAPHORE_OWNER || !semaphore->revocation_watched)
 		return;

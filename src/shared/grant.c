@@ -77,7 +77,7 @@ slots_detach_worker(void)
  *
  * Slots that only an earlier worker's mail had kept are removed.
  */
-ZkSlot **
+ZkSlot	  **
 slots_list(int *nslots)
 {
 	HASH_SEQ_STATUS scan;

@@ -188,7 +188,7 @@ pin(const char *root)
 				 errmsg("out of roots for locks"),
 				 errdetail("Locks are in use below %d different values of \"zklock.root\".",
 						   ZK_MAX_ROOTS),
-				 errhint("Use fewer values, and longer names of locks.")));
+				 errhint("Use fewer roots, and tell tenants apart by the names of their locks.")));
 	unpin();
 	pinned = number;
 	return number;

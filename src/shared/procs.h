@@ -33,8 +33,8 @@ typedef struct ZkProcLock
 	bool		session;		/* has a session-scoped hold */
 	bool		together;		/* wants it only together with others */
 	bool		asked;			/* has asked for a contender */
-	uint8		zk_session;		/* granted: number of the slot's session;
-								 * or that to ask, after ZK_UNPROVED */
+	uint8		zk_session;		/* granted: number of the slot's session; or
+								 * that to ask, after ZK_UNPROVED */
 	bool		committing;		/* past the commit check: not to be canceled */
 	ZnodeKind	kind;			/* of the contender that it wanted */
 	int64		since;			/* that it wants it, or holds it; as of

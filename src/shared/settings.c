@@ -167,7 +167,7 @@ warn_of_wrong_value(const char *name, const char *value, const char *problem)
 			 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value) :
 			 errmsg("invalid value for parameter \"%s\"", name),
 			 errdetail("%s", problem),
-			 errhint("Until it is corrected, locks in ZooKeeper cannot be used.")));
+			 errhint("Locks in ZooKeeper cannot be used until the value is corrected.")));
 }
 
 /*
@@ -401,8 +401,8 @@ define_session_settings(void)
 							   0,
 							   check_servers, assign_servers, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
-							"Sets the session timeout that is asked of ZooKeeper.",
-							"What the server grants counts; the view zk_session shows it.",
+							"Sets the session timeout to request from ZooKeeper.",
+							"ZooKeeper may grant a different one; the view zk_session shows it.",
 							&zklock_session_timeout,
 							10000, 2000, INT_MAX / 2,
 							PGC_SIGHUP,
@@ -418,7 +418,7 @@ define_session_settings(void)
 							   GUC_NOT_IN_SAMPLE,
 							   check_auth, assign_auth, show_auth);
 	DefineCustomEnumVariable("zklock.acl",
-							 "Sets who may use our znodes: anyone, or only who has the credentials of zklock.auth.",
+							 "Sets who may use the znodes of this server: anyone, or only clients with the credentials in zklock.auth.",
 							 NULL,
 							 &zklock_acl,
 							 ZK_ACL_OPEN,
@@ -435,7 +435,7 @@ define_lock_settings(void)
 	admit_wrong_word("zklock.node_format", format_options);
 
 	DefineCustomStringVariable("zklock.root",
-							   "Sets the znode below which the lock directories are.",
+							   "Sets the znode that contains the lock directories.",
 							   NULL,
 							   &zklock_root,
 							   "/zklock",
@@ -451,8 +451,8 @@ define_lock_settings(void)
 							0,
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.node_format",
-							 "Sets how our exclusive contenders are named, so that other clients know them.",
-							 "As those of Curator's InterProcessMutex or of its InterProcessReadWriteLock.",
+							 "Sets how exclusive contenders are named, so that other clients recognize them.",
+							 "They are named like those of Curator's InterProcessMutex or InterProcessReadWriteLock.",
 							 &zklock_node_format,
 							 ZK_FORMAT_MUTEX,
 							 format_options,
@@ -468,7 +468,7 @@ define_transaction_settings(void)
 	admit_wrong_word("zklock.commit_check", check_options);
 
 	DefineCustomIntVariable("zklock.handoff_quantum",
-							"Sets how long a lock may go from backend to backend before other servers have a turn.",
+							"Sets how long backends may hand a lock on to each other while other servers wait for it.",
 							"Zero gives the lock up after each transaction, unless it may be retained.",
 							&zklock_handoff_quantum,
 							10, 0, INT_MAX,
@@ -476,8 +476,8 @@ define_transaction_settings(void)
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.retain_time",
-							"Sets how long a lock is kept for the next transaction of this server when none holds it.",
-							"It goes at once when another server waits for it.  Zero gives the lock up at transaction end.",
+							"Sets how long an idle lock is kept for the next transaction of this server.",
+							"The lock is given up at once when another server waits for it.  Zero gives it up at transaction end.",
 							&zklock_retain_time,
 							0, 0, INT_MAX,
 							PGC_SIGHUP,
@@ -485,7 +485,7 @@ define_transaction_settings(void)
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.commit_check",
 							 "Sets how a commit makes sure that its locks are not lost.",
-							 "By the lease of the session, by asking ZooKeeper each time, or not beyond what is known already.",
+							 "By the lease of the session, by asking ZooKeeper each time, or only by what the server knows already.",
 							 &zklock_commit_check,
 							 ZK_CHECK_LEASE,
 							 check_options,

@@ -82,7 +82,7 @@ test_settings_define(void)
 							   0,
 							   NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.stop_at_end",
-							 "Stops the process where other callbacks of the transaction's end run.",
+							 "Stops the process where other callbacks of the end of the transaction run.",
 							 NULL,
 							 &zklock_stop_at_end,
 							 false,

@@ -87,7 +87,7 @@ static const char *const place_directory[] = {
 
 typedef struct AnswerEntry
 {
-	AnswerPlace	place;
+	AnswerPlace place;
 	const char *node;
 	ZnodeContender contender;
 	bool		gone;
@@ -100,7 +100,7 @@ typedef struct AnswerEntry
 
 typedef struct Answer
 {
-	AnswerState	state;
+	AnswerState state;
 	uint32		owner;			/* id of its operations */
 	uint32		serial;			/* of the question in its box */
 	ZkQuestion	question;
@@ -168,7 +168,7 @@ start(Answer *answer)
 	if (!question_is_open(box_of(answer), answer->serial))
 		return;
 	answer->context = AllocSetContextCreate(TopMemoryContext, "zklock answer",
-										   ALLOCSET_DEFAULT_SIZES);
+											ALLOCSET_DEFAULT_SIZES);
 	last_attempt++;
 	answer->owner = ANSWERS_OWNER |
 		((last_attempt * ZK_QUESTION_BOXES + box_of(answer)) & ~ANSWERS_OWNER);
@@ -194,7 +194,7 @@ finish_refused(Answer *answer, int error)
 	reply.refusal = session_error_is_access(error) ?
 		ZK_REFUSAL_ACCESS : ZK_REFUSAL_OTHER;
 	ereport(LOG,
-			(errmsg("ZooKeeper refused a query of \"%s\": %s",
+			(errmsg("ZooKeeper refused a request for \"%s\": %s",
 					answer->path, session_error_text(error))));
 	finish(answer, &reply, NULL);
 }
@@ -396,7 +396,7 @@ add_entry(Answer *answer, AnswerPlace place, const char *child,
 static void
 on_list(Answer *answer, const RecipeInput *in)
 {
-	AnswerPlace	place = (AnswerPlace) in->serial;
+	AnswerPlace place = (AnswerPlace) in->serial;
 
 	if (in->result == RECIPE_REFUSED)
 	{
@@ -510,7 +510,7 @@ answers_collect(void)
 
 	while ((box = questions_take(&serial, &question, path)) >= 0)
 	{
-		Answer    *answer = &answers[box];
+		Answer	   *answer = &answers[box];
 
 		forget(answer);
 		answer->serial = serial;
@@ -539,7 +539,7 @@ answers_begin(void)
 void
 answers_event(uint32_t owner, const RecipeInput *in)
 {
-	Answer    *answer = &answers[owner % ZK_QUESTION_BOXES];
+	Answer	   *answer = &answers[owner % ZK_QUESTION_BOXES];
 
 	if (answer->owner != owner)
 		return;					/* it has been given up meanwhile */

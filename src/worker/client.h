@@ -43,10 +43,10 @@ typedef struct News
 	struct News *next;
 	struct Client *client;		/* whose queue this belongs to */
 	NewsKind	kind;
-	int			code;			/* ANSWER: ZOO_ERRORS, or
-								 * CLIENT_BATCH_FAILED, or a code of the
-								 * flight's; WATCH: type of event; STATE:
-								 * state of the handle; GREETED: ZOO_ERRORS */
+	int			code;			/* ANSWER: ZOO_ERRORS, or CLIENT_BATCH_FAILED,
+								 * or a code of the flight's; WATCH: type of
+								 * event; STATE: state of the handle; GREETED:
+								 * ZOO_ERRORS */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 

@@ -194,7 +194,7 @@ connection_set_suspended(int session)
 	if (session_is_stuck(session) && !lives_is_last_worker())
 	{
 		ereport(LOG,
-				(errmsg("restarting the zklock worker, since ZooKeeper answers on no connection")));
+				(errmsg("restarting the zklock worker, because ZooKeeper does not answer on any connection")));
 		proc_exit(1);
 	}
 }
@@ -326,7 +326,7 @@ connection_check(int session)
 	if (lives_is_last_worker())
 		return 0;
 	ereport(LOG,
-			(errmsg("restarting the zklock worker, since ZooKeeper could not be reached for %lld ms",
+			(errmsg("restarting the zklock worker, because ZooKeeper could not be reached for %lld ms",
 					(long long) (zk_now_ms() - since_ms))));
 	proc_exit(1);
 }

@@ -62,8 +62,8 @@ typedef struct Directory
 {
 	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
 	bool		exists;			/* it has been seen to */
-	bool		deleted;		/* its watch told so, and nobody has since made
-								 * it for us */
+	bool		deleted;		/* its watch told so, and nobody has since
+								 * made it for us */
 	int			leaves;			/* of our owners, up to LEAVES_TO_WATCH */
 	Succession	succession;
 	dlist_node	node;			/* in "directories.used" */
@@ -391,9 +391,9 @@ directory_made(void)
 	ereport(WARNING,
 			(errmsg("more than %d lock directories have been created in ZooKeeper within a minute",
 					DIRECTORIES_PER_MINUTE),
-			 errdetail("By default ZooKeeper removes no more than %d idle ones a minute: if this goes on, they pile up.",
+			 errdetail("By default ZooKeeper removes no more than %d idle ones a minute; the others pile up.",
 					   DIRECTORIES_PER_MINUTE),
-			 errhint("Use fewer different names of locks, or raise \"znode.container.maxPerMinute\" of the ZooKeeper servers.")));
+			 errhint("Use fewer different lock names, or raise \"znode.container.maxPerMinute\" on the ZooKeeper servers.")));
 }
 
 /*
@@ -414,9 +414,9 @@ directory_warn(const char *path, const char *child, bool persistent)
 			(errmsg("ignoring znode \"%s\" in lock directory \"%s\"",
 					child, path),
 			 persistent ?
-			 errdetail("Its name ends in a sequence number, but it is not ephemeral, so it is no contender for the lock.") :
-			 errdetail("Its name does not end in a sequence number, so it is no contender for the lock."),
+			 errdetail("Its name ends in a sequence number, but it is not ephemeral, so it is not a contender for the lock.") :
+			 errdetail("Its name does not end in a sequence number, so it is not a contender for the lock."),
 			 persistent ?
-			 errhint("Other clients may wait for it forever: do not keep other znodes in lock directories, and do not set \"zklock.root\" to a path below another root.") :
-			 errhint("Curator clients count it as one and may wait for it forever: do not keep other znodes in lock directories.")));
+			 errhint("Other clients may wait for it forever.  Do not keep other znodes in lock directories, and do not set \"zklock.root\" to a path below another root.") :
+			 errhint("Curator clients count it as a contender and may wait for it forever.  Do not keep other znodes in lock directories.")));
 }

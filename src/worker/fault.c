@@ -171,7 +171,7 @@ fault_check(void)
 			 library_died == SIGABRT ?
 			 errmsg("the ZooKeeper client library failed an assertion") :
 			 errmsg("the ZooKeeper client library crashed"),
-			 errdetail("The next zklock worker will go on with the session."),
+			 errdetail("The next zklock worker will continue the session."),
 			 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
 }
 

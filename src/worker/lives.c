@@ -66,13 +66,12 @@
 
 static struct
 {
-	SessionKey	old[ZK_MAX_SESSIONS];	/* of before a crash, to be closed, the
-										 * last of these next */
+	SessionKey	old[ZK_MAX_SESSIONS];	/* of before a crash, to be closed,
+										 * the last of these next */
 	int			nold;
 	int64		close_at_ms;	/* zk_now_ms() at which to close the sessions,
 								 * whatever they have; 0: they are not to be */
-	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is
-													 * not */
+	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is not */
 }			lives;
 
 /*
@@ -200,7 +199,7 @@ lives_attach(void)
 		lives.nold = session_file_read(lives.old);
 	for (int i = 0; i < lives.nold; i++)
 		ereport(LOG,
-				(errmsg("ending ZooKeeper session 0x%llx of before the crash",
+				(errmsg("ending ZooKeeper session 0x%llx from before the crash",
 						(unsigned long long) lives.old[i].client_id)));
 	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
 		if (status(i)->client_id != 0)
@@ -238,7 +237,7 @@ lives_has_old_session(void)
 
 /*
  * lives_end_old_session
- *		We are attached to a session of before the crash, or it has expired.
+ *		We are attached to a session from before the crash, or it has expired.
  *
  * If it is to be closed, we come back until ZooKeeper says that it is gone:
  * the request may get lost with the connection.
@@ -254,7 +253,7 @@ lives_end_old_session(bool expired)
 	if (expired)
 	{
 		ereport(LOG,
-				(errmsg("ZooKeeper session 0x%llx of before the crash has ended",
+				(errmsg("ZooKeeper session 0x%llx from before the crash has ended",
 						(unsigned long long) lives.old[lives.nold - 1].client_id)));
 		if (--lives.nold == 0)
 			session_file_remove();
@@ -451,7 +450,7 @@ lives_renew_auths(void)
 		return;
 	auths_collect(false);
 	ereport(LOG,
-			(errmsg("restarting the zklock worker, since its session does not need former credentials any more")));
+			(errmsg("restarting the zklock worker, because its session no longer needs the former credentials")));
 	proc_exit(1);
 }
 
@@ -499,7 +498,7 @@ lives_shut_down(void)
 	if (!server_is_stopping())
 	{
 		ereport(LOG,
-				(errmsg("zklock worker is terminated, its session goes on")));
+				(errmsg("zklock worker is terminating, its session continues")));
 		proc_exit(1);
 	}
 	if (!slots_retire())

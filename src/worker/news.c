@@ -93,7 +93,7 @@ revoked(const Contender *contender)
 	int			n = slot_cancel_holders(contender->slot);
 
 	ereport(LOG,
-			(errmsg("another client asks for lock \"%s\"", contender->directory),
+			(errmsg("another client requests revocation of lock \"%s\"", contender->directory),
 			 errdetail_plural("The statement of %d holder has been canceled.",
 							  "The statements of %d holders have been canceled.",
 							  n, n)));
@@ -179,7 +179,7 @@ news_tell(Contender *contender, const SlotNews *news)
 		revoked(contender);
 	if (told & RECIPE_TOLD_RENEWED)
 		ereport(LOG,
-				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, since its sequence numbers were nearly used up",
+				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, because its sequence numbers were nearly used up",
 						contender->directory)));
 	if (told & RECIPE_TOLD_TOKEN)
 		slot_set_token(contender->slot, news->token);

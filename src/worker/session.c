@@ -451,8 +451,8 @@ check_granted(const Session *session)
 		return;
 	ereport(FATAL,
 			(errcode(ERRCODE_PROTOCOL_VIOLATION),
-			 errmsg("ZooKeeper granted a session that cannot be"),
-			 errdetail("Its id is 0x%llx, its timeout %d ms.",
+			 errmsg("ZooKeeper granted an invalid session"),
+			 errdetail("The session ID is 0x%llx, the timeout %d ms.",
 					   (unsigned long long) client_id, timeout_ms),
 			 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
 }

@@ -74,7 +74,7 @@
 /* To be changed with the struct below, of which there is one a session. */
 #define SESSION_FILE_MAGIC	0x7A6B0001
 
-#define NOT_OURS			"It is not what this version of zklock writes."
+#define NOT_OURS			"It does not have the format of this version of zklock."
 
 typedef struct SessionFile
 {
@@ -235,7 +235,7 @@ what_is_wrong(const SessionFile *record, const SessionFile *here)
 	if (record->device != here->device || record->inode != here->inode)
 		return "It was written in another data directory.";
 	if (memcmp(record->boot_id, here->boot_id, BOOT_ID_SIZE) != 0)
-		return "It was written before the machine was started.";
+		return "It was written before the last start of the machine.";
 	return NULL;
 }
 

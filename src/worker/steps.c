@@ -492,7 +492,7 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
 	ereport(LOG,
 			(errmsg("deleting znode \"%s\" of a lost contender of this cluster for \"%s\"",
 					recipe->predecessor, contender->directory),
-			 errdetail("It is of a session of this cluster, and nobody here knows of it.")));
+			 errdetail("It belongs to a session of this cluster, but no contender of this cluster knows it.")));
 	return true;
 }
 

@@ -74,7 +74,7 @@ session_expired(int session)
 	if (lives_old_session(passwd) != 0)
 		lives_end_old_session(true);
 	else
-		lives_end_session(session, "ZooKeeper has let it expire.");
+		lives_end_session(session, "The session has expired.");
 }
 
 /* Deal with all that the sessions tell. */

@@ -80,7 +80,7 @@ sub times_asked
 	my ($node, $path) = @_;
 
 	return scalar(() = slurp_file($node->logfile) =~
-		  /another client asks for lock "\Q$path\E"/g);
+		  /another client requests revocation of lock "\Q$path\E"/g);
 }
 
 sub is_cancelled
@@ -455,7 +455,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	is(sql($d, "SELECT zk_cancel_holder('committing')")->{out}, 0,
 		'a holder of this cluster that waits for a standby is not asked');
 	is(sql($a, "SELECT zk_cancel_holder('committing')")->{out}, 1, 'another cluster is');
-	$d->wait_for_log(qr/another client asks for lock.*\n.*DETAIL:  .*0/);
+	$d->wait_for_log(qr/another client requests revocation of lock.*\n.*DETAIL:  .*0/);
 	ok(!$holder->done, 'it goes on waiting');
 	$d->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
 	$d->reload;
@@ -509,7 +509,7 @@ SQL
 	is($result->{warnings}[0]{sqlstate}, '42501', '... by a warning');
 	my $log = -s $d->logfile;
 	is(sql($a, "SELECT zk_cancel_holder('auto')")->{out}, 1, 'nor from another cluster');
-	$d->wait_for_log(qr/another client asks for lock.*\n.*DETAIL:  .*0/, $log);
+	$d->wait_for_log(qr/another client requests revocation of lock.*\n.*DETAIL:  .*0/, $log);
 	is($d->safe_psql('postgres', "SELECT pid FROM zk_locks WHERE name = 'auto' AND granted"), $auto,
 		'... and goes on');
 	is(sql($d, "SELECT zk_cancel_holder('auto')")->{out}, 1, 'but for a superuser');

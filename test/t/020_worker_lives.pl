@@ -252,7 +252,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 	my $offset = -s $a->logfile;
 	$a->start;
 	wait_connected($a);
-	$a->wait_for_log(qr/ZooKeeper session \Q$session\E of before the crash has ended/, $offset);
+	$a->wait_for_log(qr/ZooKeeper session \Q$session\E from before the crash has ended/, $offset);
 	file_is_right($a, 'an old session that had expired');
 	is(sql($a, "SELECT zk_try_lock('x')")->{out}, 't', 'locks can be had');
 }
@@ -301,7 +301,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 	my $file = session_file($a);
 
 	my %change = (
-		'not what this version' => {
+		'not have the format of this version' => {
 			'an empty file' => sub { '' },
 			'a truncated file' => sub { substr($_[0], 0, 40) },
 			'another format' => sub { "\0" . substr($_[0], 1) },
@@ -311,7 +311,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 				return pack($layout, @field);
 			},
 		},
-		'before the machine was started' => {
+		'before the last start of the machine' => {
 			'another boot id' => sub { changed($_[0], 1, '7' x 36) },
 		},
 		'another data directory' => {

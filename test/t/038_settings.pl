@@ -46,7 +46,7 @@ sub wrong
 		message => 'cannot use locks in ZooKeeper because of an invalid value for'
 		  . " parameter \"$name\"",
 		detail => $detail,
-		hint => qr/^Correct it where it is set/
+		hint => qr/^Correct the value where it is set/
 	};
 }
 
@@ -336,7 +336,7 @@ sub apply
 
 	# nothing is held any more: from now on with the new ones only
 	poll_until(
-		sub { slurp_file($a->logfile) =~ /does not need former credentials any more.*connected to ZooKeeper/s },
+		sub { slurp_file($a->logfile) =~ /no longer needs the former credentials.*connected to ZooKeeper/s },
 		'a worker with the new ones only');
 	is(session_of($a), $session, 'with the new ones only, in the same session');
 	$held{tx}->run_ok("BEGIN; SELECT zk_lock('late')");

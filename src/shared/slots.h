@@ -3,8 +3,9 @@
  * slots.h
  *		The locks of this cluster in shared memory: slots, states, locks.
  *
- * What take.c, drop.c (backends) and grant.c (the worker) are built on, and the types
- * that both wings use.  See slots.c for the states and the locking protocol.
+ * What take.c and drop.c (backends) and grant.c (the worker) are built on, and
+ * the types that both wings use.  See slots.c for the states and the locking
+ * protocol.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -3,9 +3,9 @@
  * fault.c
  *		A fault in a thread of libzookeeper_mt does not end the server.
  *
- * Signals.  The library's threads start with all signals blocked but SIGQUIT,
- * since PostgreSQL's handlers must run in the main thread only; the handler
- * of SIGQUIT does no more than _exit().
+ * Signals.  The library's threads start with all signals blocked but SIGQUIT and
+ * those of a fault, since PostgreSQL's handlers must run in the main thread
+ * only; the handler of SIGQUIT does no more than _exit().
  *
  * A server may send anything: it may be no ZooKeeper, or a broken one.
  * Debian builds the library with assertions, and some of them fail on that.

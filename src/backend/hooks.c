@@ -78,8 +78,10 @@ has_foreign_table(const PlannedStmt *statement)
 	ListCell   *cell;
 
 	foreach(cell, statement->rtable)
-		if (((RangeTblEntry *) lfirst(cell))->relkind == RELKIND_FOREIGN_TABLE)
-		return true;
+	{
+		if (lfirst_node(RangeTblEntry, cell)->relkind == RELKIND_FOREIGN_TABLE)
+			return true;
+	}
 	return false;
 }
 
@@ -148,8 +150,10 @@ has_option(List *options, const char *name)
 	ListCell   *cell;
 
 	foreach(cell, options)
-		if (strcmp(((DefElem *) lfirst(cell))->defname, name) == 0)
-		return true;
+	{
+		if (strcmp(lfirst_node(DefElem, cell)->defname, name) == 0)
+			return true;
+	}
 	return false;
 }
 

@@ -56,9 +56,7 @@ worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 static void
 session_up(int session)
 {
-	char		passwd[ZK_PASSWD_SIZE];
-
-	if (lives_old_session(passwd) != 0)
+	if (lives_has_old_session())
 		lives_end_old_session(false);
 	else
 		connection_set_up(session);
@@ -69,9 +67,7 @@ session_up(int session)
 static void
 session_expired(int session)
 {
-	char		passwd[ZK_PASSWD_SIZE];
-
-	if (lives_old_session(passwd) != 0)
+	if (lives_has_old_session())
 		lives_end_old_session(true);
 	else
 		lives_end_session(session, "The session has expired.");

@@ -267,11 +267,12 @@ logged_of_late(const char *line)
 void
 connection_message(int session, const char *message)
 {
-	char	   *line = strchr(message, '@');
+	const char *text = strchr(message, '@');
+	char	   *line;
 
 	/* "<time>:<pid>(<thread>):ZOO_ERROR@<function>@<line>: <line>" */
-	line = line ? strstr(line, ": ") : NULL;
-	line = pstrdup(line ? line + 2 : message);
+	text = text ? strstr(text, ": ") : NULL;
+	line = pstrdup(text ? text + 2 : message);
 	line[strcspn(line, "\r\n")] = '\0';
 
 	for (int i = 0; i < sessions_end(); i++)

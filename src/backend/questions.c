@@ -34,6 +34,7 @@
 #include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(zk_queue);
 PG_FUNCTION_INFO_V1(zk_cancel_holder);

@@ -20,6 +20,7 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
+#include "utils/wait_event.h"
 
 /* 15 exports what it calls by name only if all is exported. */
 #if PG_VERSION_NUM < 160000
@@ -88,6 +89,16 @@ extern int no_such_variable
 #define ZkGucAlloc(size)	guc_malloc(LOG, size)
 #else
 #define ZkGucAlloc(size)	malloc(size)
+#endif
+
+/* 19 hands more to signal handlers than a number. */
+#ifndef PG_SIG_DFL
+#define PG_SIG_DFL	SIG_DFL
+#endif
+
+/* 19 has its compilers take no comment for that. */
+#ifndef pg_fallthrough
+#define pg_fallthrough	((void) 0)
 #endif
 
 /* 17 knows infinite intervals. */

@@ -45,6 +45,7 @@
 #include <unistd.h>
 #include <zookeeper/zookeeper.jute.h>
 
+#include "shared/compat.h"
 #include "storage/ipc.h"
 #include "worker/fault.h"
 
@@ -130,7 +131,7 @@ fault_handler(SIGNAL_ARGS)
 	{
 		if (in_library || library_died)
 			proc_exit(1);
-		pqsignal(postgres_signal_arg, SIG_DFL);
+		pqsignal(postgres_signal_arg, PG_SIG_DFL);
 		raise(postgres_signal_arg); /* delivered when we return */
 		return;
 	}

@@ -22,6 +22,7 @@
  */
 #include "postgres.h"
 
+#include "shared/compat.h"
 #include "utils/memutils.h"
 #include "worker/operation.h"
 
@@ -181,7 +182,7 @@ send_by_kind(Operation *op, Watches *watches)
 	{
 		case RECIPE_OP_MKDIRS:
 			send_mkdir_parents(client, op->path);
-			/* FALLTHROUGH */
+			pg_fallthrough;		/* FALLTHROUGH */
 		case RECIPE_OP_MKDIR:
 			return zoo_acreate(handle, op->path, op->data, data_len(op),
 							   client->acl, ZOO_CONTAINER,
@@ -194,7 +195,7 @@ send_by_kind(Operation *op, Watches *watches)
 			return send_search(op);
 		case RECIPE_OP_SYNC:
 			zoo_async(handle, op->path, client_answer_string, NULL);
-			/* FALLTHROUGH */
+			pg_fallthrough;		/* FALLTHROUGH */
 		case RECIPE_OP_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0,
 									 client_answer_strings, news);

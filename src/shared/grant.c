@@ -282,6 +282,7 @@ int64
 slot_set_granted(ZkSlot *slot)
 {
 	int64		check_at = 0;
+	bool		wakes = false;
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	if (slot->state == ZK_SLOT_WANTED)
@@ -289,7 +290,7 @@ slot_set_granted(ZkSlot *slot)
 		int64		now = zk_now_us();
 		bool		queued = slot->queued;
 
-		slot_event(slot, SLOT_GRANTED);
+		wakes = slot_change(slot, SLOT_GRANTED);
 		slot->checked_at = now;
 		slot->writer_behind = false;
 		check_at = turn_granted(&slot->turn, queued, slot->contender.retain,
@@ -298,6 +299,10 @@ slot_set_granted(ZkSlot *slot)
 			check_at = 0;
 	}
 	slot_unlock(slot);
+
+	/* it stays in use until we say that its contender is gone */
+	if (wakes)
+		ConditionVariableBroadcast(&slot->cv);
 	return ms_of_us(check_at);
 }
 

@@ -602,19 +602,21 @@ next_state(const ZkSlot *slot, SlotEvent event)
 }
 
 /*
- * slot_event
+ * slot_change
  *		The transition function: see the table in this file's header.
  *
- * The caller holds the partition lock exclusively.
+ * The caller holds the partition lock exclusively.  Returns whether it must
+ * broadcast the slot's condition variable.  To do so without the lock is faster:
+ * who is woken needs the lock at once.  But then the slot must stay in use.
  */
-void
-slot_event(ZkSlot *slot, SlotEvent event)
+bool
+slot_change(ZkSlot *slot, SlotEvent event)
 {
 	ZkSlotState last = slot->state;
 	ZkSlotState next = next_state(slot, event);
 
 	if (next == last && event != SLOT_CONTENDER_GONE)
-		return;
+		return false;
 	slot->state = next;
 	slot->queued = false;
 
@@ -628,7 +630,17 @@ slot_event(ZkSlot *slot, SlotEvent event)
 		slot_mail(slot);
 
 	/* a backend that asked for the next contender waits on, unaware */
-	if (!(last == ZK_SLOT_RELEASING && next == ZK_SLOT_WANTED &&
-		  slot->nwanting == 1))
+	return !(last == ZK_SLOT_RELEASING && next == ZK_SLOT_WANTED &&
+			 slot->nwanting == 1);
+}
+
+/*
+ * slot_event
+ *		The same, and wake those that wait for the slot.
+ */
+void
+slot_event(ZkSlot *slot, SlotEvent event)
+{
+	if (slot_change(slot, event))
 		ConditionVariableBroadcast(&slot->cv);
 }

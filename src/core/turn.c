@@ -21,18 +21,18 @@
  * lock that no backend can take is given up, unless nobody else waits and it
  * may be retained, or the worker could not send anything now anyway.
  *
- * The least length is a part of the quantum, or what it takes to release a lock
- * in ZooKeeper if that is longer, but never more than the quantum.  While the
- * lock goes from one cluster to the next, nobody has it.  With turns of length t
- * and handovers of length h, the part t / (t + h) of the time is of use, over any
- * number of clusters.  A release takes about as long as a handover: the one ends
- * when its answer has come back, the other when the next cluster has heard of it.
- * So at least half of the time is of use, and when a turn ends, the cluster that
- * had the one before stands in the queue again.  More is not better for all.  The
- * backends that get the lock several times in a turn wait for each other in
- * between, which is short, and then for the turns of the others; with one round
- * of the backends or two in a turn, at least half of the waits are of the second
- * kind, and the longest is not far from the usual one.
+ * The least length is a part of the quantum, or somewhat more than it takes to
+ * release a lock in ZooKeeper if that is longer, but never more than the quantum.
+ * While the lock goes from one cluster to the next, nobody has it.  With turns of
+ * length t and handovers of length h, the part t / (t + h) of the time is of use,
+ * over any number of clusters.  A release takes about as long as a handover: the
+ * one ends when its answer has come back, the other when the next cluster has
+ * heard of it.  So more than half of the time is of use, and when a turn ends, the
+ * cluster that had the one before has created its next contender.  More is not
+ * better for all.  The backends that get the lock several times in a turn wait
+ * for each other in between, which is short, and then for the turns of the
+ * others; with one round of the backends or two in a turn, at least half of the
+ * waits are of the second kind, and the longest is not far from the usual one.
  *
  * A cluster that releases slowly takes longer turns than one that releases fast,
  * but by no more than its own handover keeps the others waiting in any case, and
@@ -90,8 +90,8 @@
  *	D6	contended or contested, no taker		give up
  *	D7	contended or contested, quantum over	give up
  *	D8	contended or contested, its least length (a TURN_PART-th of the
- *		quantum, or the time of R if longer) not over
- *												go on
+ *		quantum, or TURN_RELEASE_QUARTERS quarters of the time of R if that
+ *		is longer) not over						go on
  *	D9	contended or contested, some are due	go on
  *	D10	contended or contested, none is due		give up
  *	D11	quantum not over						go on
@@ -325,7 +325,8 @@ some_are_due(Turn *turn, const TurnInput *in)
 	int64_t		lasted = in->now - turn->start;
 
 	if (turn->due <= 0 &&
-		(lasted < in->quantum / TURN_PART || lasted < in->release_time))
+		(lasted < in->quantum / TURN_PART ||
+		 lasted < (int64_t) in->release_time * TURN_RELEASE_QUARTERS / 4))
 		turn->due = in->waiting;
 	return turn->due > 0;
 }

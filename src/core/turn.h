@@ -24,9 +24,11 @@
 
 /*
  * The part of the quantum for which a turn goes on in any case, however fast
- * locks are released.
+ * locks are released; and for how many quarters of the time that a release
+ * takes it does.
  */
 #define TURN_PART		10
+#define TURN_RELEASE_QUARTERS	5
 
 /* What the cluster knows of contenders of others behind its own. */
 typedef enum TurnBehind

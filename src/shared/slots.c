@@ -602,6 +602,20 @@ next_state(const ZkSlot *slot, SlotEvent event)
 }
 
 /*
+ * The next contender is wanted.  Does anybody wait for the slot but backends that
+ * have asked for it?  Those wait on, unaware, and so do those in the lock
+ * manager.
+ */
+static bool
+has_other_waiter(const ZkSlot *slot)
+{
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (!proc->granted && (proc->together || (proc->ready && !proc->asked)))
+			return true;
+	return false;
+}
+
+/*
  * slot_change
  *		The transition function: see the table in this file's header.
  *
@@ -629,9 +643,8 @@ slot_change(ZkSlot *slot, SlotEvent event)
 	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)
 		slot_mail(slot);
 
-	/* a backend that asked for the next contender waits on, unaware */
-	return !(last == ZK_SLOT_RELEASING && next == ZK_SLOT_WANTED &&
-			 slot->nwanting == 1);
+	return last != ZK_SLOT_RELEASING || next != ZK_SLOT_WANTED ||
+		has_other_waiter(slot);
 }
 
 /*

@@ -664,7 +664,7 @@ d8_or_as_long_as_a_release_takes(void **state)
 		TurnInput	in = drop_at(DROPPED_AT + PART);
 
 		turn.due = 0;
-		in.release_time = PART;
+		in.release_time = PART * 4 / 5;
 		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
 		in.release_time++;
 		assert_int_equal(dropped(turn, in), TURN_HAND_ON);

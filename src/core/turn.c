@@ -34,12 +34,13 @@
  * others; with one round of the backends or two in a turn, at least half of the
  * waits are of the second kind, and the longest is not far from the usual one.
  *
- * A cluster that releases slowly takes longer turns than one that releases fast,
- * but by no more than its own handover keeps the others waiting in any case, and
- * within the quantum.  The time counts from when the slot is given up, so it does
- * not matter for how long backends hold the lock, nor how many clusters there
- * are.  It is smoothed so that one slow release matters little, and not for long:
- * it can add a quarter of what is known, and the next goes half of the way back.
+ * A cluster that releases slowly takes longer turns than one that releases fast:
+ * the others wait for them about as long as they wait for its handovers in any
+ * case, and never longer than the quantum.  The time counts from when the slot is
+ * given up, so it does not matter for how long backends hold the lock, nor how
+ * many clusters there are.  It is smoothed so that one slow release matters
+ * little, and not for long: it can add a quarter of what is known, and the next
+ * goes half of the way back.
  *
  * The table.  In each group the first line that fits counts; a line that says
  * nothing of a field leaves it alone.  test_turn.c has a test for each line, by

@@ -17,22 +17,21 @@
  * for zklock.handoff_quantum.  When others do wait (contended), or did of late
  * (contested: those that were ahead of us are about to come again), the turn
  * also ends as soon as all who waited here at its beginning have had the lock,
- * and its least length has passed; until then, all who wait are due again.  A
+ * and the turn has been long enough; until then, all who wait are due again.  A
  * lock that no backend can take is given up, unless nobody else waits and it
  * may be retained, or the worker could not send anything now anyway.
  *
- * The least length is a part of the quantum, or somewhat more than it takes to
- * release a lock in ZooKeeper if that is longer, but never more than the quantum.
- * While the lock goes from one cluster to the next, nobody has it.  With turns of
- * length t and handovers of length h, the part t / (t + h) of the time is of use,
- * over any number of clusters.  A release takes about as long as a handover: the
- * one ends when its answer has come back, the other when the next cluster has
- * heard of it.  So more than half of the time is of use, and when a turn ends, the
- * cluster that had the one before has created its next contender.  More is not
- * better for all.  The backends that get the lock several times in a turn wait
- * for each other in between, which is short, and then for the turns of the
- * others; with one round of the backends or two in a turn, at least half of the
- * waits are of the second kind, and the longest is not far from the usual one.
+ * What is long enough depends on how long it takes to release a lock in
+ * ZooKeeper.  While the lock goes from one cluster to the next, nobody has it.
+ * With turns of length t and handovers of length h, the part t / (t + h) of the
+ * time is of use, over any number of clusters.  A release takes about as long as
+ * a handover: the one ends when its answer has come back, the other when the next
+ * cluster has heard of it.  So a turn lasts for at least one release, and half of
+ * the time is of use.  There is a second round unless the first one was as long as
+ * two releases: in two rounds, a backend waits as often for the turns of others
+ * as for its neighbours, so that the usual wait is still a long one, and the
+ * longest not far from it.  A third would make most waits short, and the others
+ * longer.
  *
  * A cluster that releases slowly takes longer turns than one that releases fast:
  * the others wait for them about as long as they wait for its handovers in any
@@ -72,6 +71,7 @@
  *											now, anew; all who wait are due
  *	T4	dropped, and not given up			one less is due
  *	T5	dropped, D8, and none is due		ahead of T4: all who wait are due
+ *											again
  *
  *	how long a release takes, from when an owned slot is given up until its
  *	contender is gone; at most TURN_MAX_IDLE
@@ -90,9 +90,9 @@
  *	D5	alone, not contested					go on
  *	D6	contended or contested, no taker		give up
  *	D7	contended or contested, quantum over	give up
- *	D8	contended or contested, its least length (a TURN_PART-th of the
- *		quantum, or TURN_RELEASE_QUARTERS quarters of the time of R if that
- *		is longer) not over						go on
+ *	D8	contended or contested, not over yet: a TURN_PART-th of the quantum;
+ *		the time of R; in the first round TURN_RELEASES times that
+ *												go on
  *	D9	contended or contested, some are due	go on
  *	D10	contended or contested, none is due		give up
  *	D11	quantum not over						go on
@@ -155,6 +155,7 @@ begin_turn(Turn *turn, int waiting, int64_t now)
 {
 	turn->start = now;
 	turn->due = waiting;
+	turn->again = false;
 }
 
 /* Lines K: until when is an idle slot not given up? */
@@ -325,10 +326,14 @@ some_are_due(Turn *turn, const TurnInput *in)
 {
 	int64_t		lasted = in->now - turn->start;
 
-	if (turn->due <= 0 &&
-		(lasted < in->quantum / TURN_PART ||
-		 lasted < (int64_t) in->release_time * TURN_RELEASE_QUARTERS / 4))
+	int64_t		releases = turn->again ? 1 : TURN_RELEASES;
+
+	if (turn->due <= 0 && (lasted < in->quantum / TURN_PART ||
+						   lasted < releases * in->release_time))
+	{
 		turn->due = in->waiting;
+		turn->again = true;
+	}
 	return turn->due > 0;
 }
 

@@ -24,11 +24,15 @@
 
 /*
  * The part of the quantum for which a turn goes on in any case, however fast
- * locks are released; and for how many quarters of the time that a release
- * takes it does.
+ * locks are released.
  */
 #define TURN_PART		10
-#define TURN_RELEASE_QUARTERS	5
+
+/*
+ * There is a second round in a turn unless the first one took as long as so many
+ * releases.
+ */
+#define TURN_RELEASES	2
 
 /* What the cluster knows of contenders of others behind its own. */
 typedef enum TurnBehind
@@ -67,6 +71,7 @@ typedef struct Turn
 	uint8_t		idle;			/* TurnIdle; while idle or given up */
 	uint8_t		contested;		/* grants, this one and later ones, for which
 								 * others may be about to come again */
+	bool		again;			/* those who are due have had it in this turn */
 } Turn;
 
 typedef enum TurnDecision

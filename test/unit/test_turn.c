@@ -376,7 +376,7 @@ t4_each_drop_that_goes_on_is_one_less(void **state)
 }
 
 static void
-t5_within_the_least_length_all_are_due_again(void **state)
+t5_until_it_is_long_enough_all_are_due_again(void **state)
 {
 	Turn		turn = begun((Story) {.behind = TURN_CONTENDED});
 	TurnInput	in = drop_at(DROPPED_AT + PART - 1);
@@ -389,7 +389,7 @@ t5_within_the_least_length_all_are_due_again(void **state)
 	(void) turn_dropped(&turn, &in);
 	assert_int_equal(turn.due, 8);	/* T4, too */
 
-	/* they have it, though the least length is over then */
+	/* they have it, though it is long enough by then */
 	in.now++;
 	for (int left = 7; left >= 0; left--)
 	{
@@ -664,7 +664,8 @@ d8_or_as_long_as_a_release_takes(void **state)
 		TurnInput	in = drop_at(DROPPED_AT + PART);
 
 		turn.due = 0;
-		in.release_time = PART * 4 / 5;
+		turn.again = true;
+		in.release_time = PART;
 		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
 		in.release_time++;
 		assert_int_equal(dropped(turn, in), TURN_HAND_ON);
@@ -677,6 +678,41 @@ d8_or_as_long_as_a_release_takes(void **state)
 		assert_int_equal(dropped(turn, in), TURN_HAND_ON);
 		in.now++;
 		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
+	}
+}
+
+static void
+d8_or_twice_as_long_in_the_first_round(void **state)
+{
+	(void) state;
+	for (int i = 0; i < NOTHERS; i++)
+	{
+		Turn		turn = begun(others[i]);
+		TurnInput	in = drop_at(DROPPED_AT + 2 * PART - 1);
+
+		turn.due = 0;
+		in.release_time = PART;
+		in.waiting = 1;
+		assert_int_equal(turn_dropped(&turn, &in), TURN_HAND_ON);
+
+		/* that was the second round */
+		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
+		turn.again = false;
+		in.now++;
+		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
+		in.release_time++;
+		assert_int_equal(dropped(turn, in), TURN_HAND_ON);
+
+		/* a turn begins with its first round */
+		turn = begun(others[i]);
+		turn.due = 0;
+		assert_int_equal(turn_dropped(&turn, &in), TURN_HAND_ON);
+		(void) turn_granted(&turn, true, false, DROPPED_AT + QUANTUM);
+		in.now = DROPPED_AT + 2 * QUANTUM;
+		(void) turn_dropped(&turn, &in);
+		turn.due = 0;
+		in.now += 2 * PART;
+		assert_int_equal(dropped(turn, in), TURN_HAND_ON);
 	}
 }
 
@@ -1083,7 +1119,7 @@ main(void)
 		cmocka_unit_test(t2_the_first_drop_does),
 		cmocka_unit_test(t3_others_begin_it_anew),
 		cmocka_unit_test(t4_each_drop_that_goes_on_is_one_less),
-		cmocka_unit_test(t5_within_the_least_length_all_are_due_again),
+		cmocka_unit_test(t5_until_it_is_long_enough_all_are_due_again),
 		cmocka_unit_test(r1_what_no_owner_gave_up_tells_nothing),
 		cmocka_unit_test(r2_the_first_release_counts_as_it_is),
 		cmocka_unit_test(r3_a_longer_one_adds_a_quarter_at_most),
@@ -1099,6 +1135,7 @@ main(void)
 		cmocka_unit_test(d7_a_turn_ends_with_the_quantum),
 		cmocka_unit_test(d8_a_part_of_the_quantum_is_ours),
 		cmocka_unit_test(d8_or_as_long_as_a_release_takes),
+		cmocka_unit_test(d8_or_twice_as_long_in_the_first_round),
 		cmocka_unit_test(d8_so_is_the_next_grant),
 		cmocka_unit_test(d9_all_who_waited_have_it_once),
 		cmocka_unit_test(d10_and_then_others_have_it),

@@ -22,24 +22,24 @@
  * may be retained, or the worker could not send anything now anyway.
  *
  * What is long enough depends on how long it takes to release a lock in
- * ZooKeeper.  While the lock goes from one cluster to the next, nobody has it.
- * With turns of length t and handovers of length h, the part t / (t + h) of the
- * time is of use, over any number of clusters.  A release takes about as long as
- * a handover: the one ends when its answer has come back, the other when the next
- * cluster has heard of it.  So a turn lasts for at least one release, and half of
- * the time is of use.  There is a second round unless the first one was as long as
- * two releases: in two rounds, a backend waits as often for the turns of others
- * as for its neighbours, so that the usual wait is still a long one, and the
- * longest not far from it.  A third would make most waits short, and the others
- * longer.
+ * ZooKeeper.  While the lock goes from one cluster to the next, nobody has
+ * it.  With turns of length t and handovers of length h, the part t / (t + h)
+ * of the time is of use, over any number of clusters.  A release takes about
+ * as long as a handover: the one ends when its answer has come back, the
+ * other when the next cluster has heard of it.  So a turn lasts for at least
+ * one release, and half of the time is of use.  There is a second round
+ * unless the first one was as long as two releases: in two rounds, a backend
+ * waits as often for the turns of others as for its neighbours, so that the
+ * usual wait is still a long one, and the longest not far from it.  A third
+ * would make most waits short, and the others longer.
  *
- * A cluster that releases slowly takes longer turns than one that releases fast:
- * the others wait for them about as long as they wait for its handovers in any
- * case, and never longer than the quantum.  The time counts from when the slot is
- * given up, so it does not matter for how long backends hold the lock, nor how
- * many clusters there are.  It is smoothed so that one slow release matters
- * little, and not for long: it can add a quarter of what is known, and the next
- * goes half of the way back.
+ * A cluster that releases slowly takes longer turns than one that releases
+ * fast: the others wait for them about as long as they wait for its handovers
+ * in any case, and never longer than the quantum.  The time counts from when
+ * the slot is given up, so it does not matter for how long backends hold the
+ * lock, nor how many clusters there are.  It is smoothed so that one slow
+ * release matters little, and not for long: it can add a quarter of what is
+ * known, and the next goes half of the way back.
  *
  * The table.  In each group the first line that fits counts; a line that says
  * nothing of a field leaves it alone.  test_turn.c has a test for each line, by
@@ -70,15 +70,15 @@
  *	T3	contended, and we were alone, and not contested
  *											now, anew; all who wait are due
  *	T4	dropped, and not given up			one less is due
- *	T5	dropped, D8, and none is due		ahead of T4: all who wait are due
- *											again
+ *	T5	dropped, D8, and none is due		ahead of T4: all who wait are
+ *											due again
  *
  *	how long a release takes, from when an owned slot is given up until its
  *	contender is gone; at most TURN_MAX_IDLE
  *	R1	gone, not given up as an owner		as it is
  *	R2	gone; nothing is known				that time
- *	R3	gone; longer than known				a quarter of the way, but at most a
- *											quarter more than known
+ *	R3	gone; longer than known				a quarter of the way, but at most
+ *											a quarter more than known
  *	R4	gone; not longer					half of the way
  *
  *	dropped: the last holder gives the slot back
@@ -232,8 +232,8 @@ smooth_release(int32_t known, int64_t took)
  * turn_gone
  *		The contender is no more.
  *
- * "release_time" (us) is how long it takes the cluster to release a lock, as far
- * as is known, or 0.  Returns what is known of that now.
+ * "release_time" (us) is how long it takes the cluster to release a lock, as
+ * far as is known, or 0.  Returns what is known of that now.
  */
 int32_t
 turn_gone(Turn *turn, int32_t release_time, int64_t now)
@@ -318,8 +318,8 @@ turn_take_ask(Turn *turn)
 }
 
 /*
- * Lines D8 to D10, and T5: others wait, or are about to.  Is any backend due that
- * goes ahead of them?
+ * Lines D8 to D10, and T5: others wait, or are about to.  Is any backend due
+ * that goes ahead of them?
  */
 static bool
 some_are_due(Turn *turn, const TurnInput *in)

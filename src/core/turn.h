@@ -29,8 +29,8 @@
 #define TURN_PART		10
 
 /*
- * There is a second round in a turn unless the first one took as long as so many
- * releases.
+ * There is a second round in a turn unless the first one took as long as so
+ * many releases.
  */
 #define TURN_RELEASES	2
 
@@ -71,7 +71,8 @@ typedef struct Turn
 	uint8_t		idle;			/* TurnIdle; while idle or given up */
 	uint8_t		contested;		/* grants, this one and later ones, for which
 								 * others may be about to come again */
-	bool		again;			/* those who are due have had it in this turn */
+	bool		again;			/* those who are due have had it, in this
+								 * turn */
 } Turn;
 
 typedef enum TurnDecision
@@ -90,8 +91,7 @@ typedef struct TurnInput
 	int64_t		now;
 	int64_t		quantum;		/* zklock.handoff_quantum */
 	int64_t		retain_time;	/* zklock.retain_time; 0: none is retained */
-	int32_t		release_time;	/* what turn_gone() returned last; 0: nothing
-								 * is known */
+	int32_t		release_time;	/* what turn_gone() returned last, or 0 */
 	int			waiting;		/* backends that want the slot */
 	bool		taker;			/* one of them can take it */
 	bool		mail_waiting;	/* other mail waits for the worker's flight */

@@ -392,8 +392,8 @@ slots_have_room(void)
 
 /*
  * slots_release_time
- *		How long the cluster takes to release a lock in ZooKeeper, in us; 0: it is
- *		not known.
+ *		How long the cluster takes to release a lock in ZooKeeper, in us; 0: it
+ *		is not known.
  */
 int32
 slots_release_time(void)
@@ -602,15 +602,16 @@ next_state(const ZkSlot *slot, SlotEvent event)
 }
 
 /*
- * The next contender is wanted.  Does anybody wait for the slot but backends that
- * have asked for it?  Those wait on, unaware, and so do those in the lock
+ * The next contender is wanted.  Does anybody wait for the slot but backends
+ * that have asked for it?  Those wait on, unaware, and so do those in the lock
  * manager.
  */
 static bool
 has_other_waiter(const ZkSlot *slot)
 {
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (!proc->granted && (proc->together || (proc->ready && !proc->asked)))
+		if (!proc->granted &&
+			(proc->together || (proc->ready && !proc->asked)))
 			return true;
 	return false;
 }
@@ -620,8 +621,9 @@ has_other_waiter(const ZkSlot *slot)
  *		The transition function: see the table in this file's header.
  *
  * The caller holds the partition lock exclusively.  Returns whether it must
- * broadcast the slot's condition variable.  To do so without the lock is faster:
- * who is woken needs the lock at once.  But then the slot must stay in use.
+ * broadcast the slot's condition variable.  To do so without the lock is
+ * faster: who is woken needs the lock at once.  But then the slot must stay in
+ * use.
  */
 bool
 slot_change(ZkSlot *slot, SlotEvent event)

@@ -282,15 +282,16 @@ int64
 slot_set_granted(ZkSlot *slot)
 {
 	int64		check_at = 0;
-	bool		wakes = false;
+	bool		granted;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	if (slot->state == ZK_SLOT_WANTED)
+	granted = slot->state == ZK_SLOT_WANTED;
+	if (granted)
 	{
 		int64		now = zk_now_us();
 		bool		queued = slot->queued;
 
-		wakes = slot_change(slot, SLOT_GRANTED);
+		slot_event(slot, SLOT_GRANTED);
 		slot->checked_at = now;
 		slot->writer_behind = false;
 		check_at = turn_granted(&slot->turn, queued, slot->contender.retain,
@@ -300,8 +301,8 @@ slot_set_granted(ZkSlot *slot)
 	}
 	slot_unlock(slot);
 
-	/* it stays in use until we say that its contender is gone */
-	if (wakes)
+	/* it has a contender, which the worker alone ends */
+	if (granted)
 		ConditionVariableBroadcast(&slot->cv);
 	return ms_of_us(check_at);
 }

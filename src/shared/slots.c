@@ -617,22 +617,21 @@ has_other_waiter(const ZkSlot *slot)
 }
 
 /*
- * slot_change
+ * slot_event
  *		The transition function: see the table in this file's header.
  *
- * The caller holds the partition lock exclusively.  Returns whether it must
- * broadcast the slot's condition variable.  To do so without the lock is
- * faster: who is woken needs the lock at once.  But then the slot must stay in
- * use.
+ * The caller holds the partition lock exclusively.  Wakes who waits for the
+ * slot, but that it is granted the caller tells without the lock: those who wake
+ * up need it at once, and would have to wait for it.
  */
-bool
-slot_change(ZkSlot *slot, SlotEvent event)
+void
+slot_event(ZkSlot *slot, SlotEvent event)
 {
 	ZkSlotState last = slot->state;
 	ZkSlotState next = next_state(slot, event);
 
 	if (next == last && event != SLOT_CONTENDER_GONE)
-		return false;
+		return;
 	slot->state = next;
 	slot->queued = false;
 
@@ -645,17 +644,8 @@ slot_change(ZkSlot *slot, SlotEvent event)
 	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)
 		slot_mail(slot);
 
-	return last != ZK_SLOT_RELEASING || next != ZK_SLOT_WANTED ||
-		has_other_waiter(slot);
-}
-
-/*
- * slot_event
- *		The same, and wake those that wait for the slot.
- */
-void
-slot_event(ZkSlot *slot, SlotEvent event)
-{
-	if (slot_change(slot, event))
+	if (event != SLOT_GRANTED &&
+		(last != ZK_SLOT_RELEASING || next != ZK_SLOT_WANTED ||
+		 has_other_waiter(slot)))
 		ConditionVariableBroadcast(&slot->cv);
 }

@@ -145,7 +145,6 @@ extern int32 slots_release_time(void);
 extern uint32 slots_new_group(void);
 
 /* the states */
-extern bool slot_change(ZkSlot *slot, SlotEvent event);
 extern void slot_event(ZkSlot *slot, SlotEvent event);
 extern void slot_mail(ZkSlot *slot);
 extern void slot_lose_holders(ZkSlot *slot);

@@ -17,9 +17,29 @@
  * for zklock.handoff_quantum.  When others do wait (contended), or did of late
  * (contested: those that were ahead of us are about to come again), the turn
  * also ends as soon as all who waited here at its beginning have had the lock,
- * and a part of the quantum has passed.  A lock that no backend can take is
- * given up, unless nobody else waits and it may be retained, or the worker
- * could not send anything now anyway.
+ * and the turn has been long enough; until then, all who wait are due again.  A
+ * lock that no backend can take is given up, unless nobody else waits and it
+ * may be retained, or the worker could not send anything now anyway.
+ *
+ * What is long enough depends on how long it takes to release a lock in
+ * ZooKeeper.  While the lock goes from one cluster to the next, nobody has
+ * it.  With turns of length t and handovers of length h, the part t / (t + h)
+ * of the time is of use, over any number of clusters.  A release takes about
+ * as long as a handover: the one ends when its answer has come back, the
+ * other when the next cluster has heard of it.  So a turn lasts for at least
+ * one release, and half of the time is of use.  There is a second round
+ * unless the first one was as long as two releases: in two rounds, a backend
+ * waits as often for the turns of others as for its neighbours, so that the
+ * usual wait is still a long one, and the longest not far from it.  A third
+ * would make most waits short, and the others longer.
+ *
+ * A cluster that releases slowly takes longer turns than one that releases
+ * fast: the others wait for them about as long as they wait for its handovers
+ * in any case, and never longer than the quantum.  The time counts from when
+ * the slot is given up, so it does not matter for how long backends hold the
+ * lock, nor how many clusters there are.  It is smoothed so that one slow
+ * release matters little, and not for long: it can add a quarter of what is
+ * known, and the next goes half of the way back.
  *
  * The table.  In each group the first line that fits counts; a line that says
  * nothing of a field leaves it alone.  test_turn.c has a test for each line, by
@@ -50,6 +70,16 @@
  *	T3	contended, and we were alone, and not contested
  *											now, anew; all who wait are due
  *	T4	dropped, and not given up			one less is due
+ *	T5	dropped, D8, and none is due		ahead of T4: all who wait are
+ *											due again
+ *
+ *	how long a release takes, from when an owned slot is given up until its
+ *	contender is gone; at most TURN_MAX_IDLE
+ *	R1	gone, not given up as an owner		as it is
+ *	R2	gone; nothing is known				that time
+ *	R3	gone; longer than known				a quarter of the way, but at most
+ *											a quarter more than known
+ *	R4	gone; not longer					half of the way
  *
  *	dropped: the last holder gives the slot back
  *	D1	a permit, which is one backend's own	give up
@@ -60,7 +90,8 @@
  *	D5	alone, not contested					go on
  *	D6	contended or contested, no taker		give up
  *	D7	contended or contested, quantum over	give up
- *	D8	contended or contested, in the first part of it
+ *	D8	contended or contested, not over yet: a TURN_PART-th of the quantum;
+ *		the time of R; in the first round TURN_RELEASES times that
  *												go on
  *	D9	contended or contested, some are due	go on
  *	D10	contended or contested, none is due		give up
@@ -71,7 +102,7 @@
  *
  *	idle: until when is the slot kept?
  *	K1	granted, handed on		TURN_MAX_IDLE
- *	K2	left					not at all
+ *	K2	left, given up			not at all
  *	K3	retained				as long as zklock.retain_time is now
  *
  *	idle: what becomes of it?
@@ -124,6 +155,7 @@ begin_turn(Turn *turn, int waiting, int64_t now)
 {
 	turn->start = now;
 	turn->due = waiting;
+	turn->again = false;
 }
 
 /* Lines K: until when is an idle slot not given up? */
@@ -136,6 +168,7 @@ keep_until(const Turn *turn, int64_t retain_time)
 		case TURN_HANDED_ON:
 			return turn->idle_since + TURN_MAX_IDLE;
 		case TURN_LEFT:
+		case TURN_GIVEN_UP:
 			break;
 		case TURN_RETAINED:
 			return turn->idle_since + retain_time;
@@ -167,13 +200,49 @@ turn_granted(Turn *turn, bool queued, bool retainable, int64_t now)
 }
 
 /*
- * turn_gone
- *		The contender is no more.
+ * turn_given_up
+ *		The contender, which owns the lock, is to be deleted.
  */
 void
-turn_gone(Turn *turn)
+turn_given_up(Turn *turn, int64_t now)
 {
+	turn->idle = TURN_GIVEN_UP;
+	turn->idle_since = now;
+}
+
+/* Lines R2 to R4: what is known when a release has taken so long. */
+static int32_t
+smooth_release(int32_t known, int64_t took)
+{
+	int32_t		more;
+
+	if (took > TURN_MAX_IDLE)
+		took = TURN_MAX_IDLE;
+	if (took <= 0)
+		return known;			/* no release takes no time */
+	if (known == 0)
+		return (int32_t) took;
+	more = (int32_t) took - known;
+	if (more <= 0)
+		return known + more / 2;
+	return known + ((more < known ? more : known) + 3) / 4;
+}
+
+/*
+ * turn_gone
+ *		The contender is no more.
+ *
+ * "release_time" (us) is how long it takes the cluster to release a lock, as
+ * far as is known, or 0.  Returns what is known of that now.
+ */
+int32_t
+turn_gone(Turn *turn, int32_t release_time, int64_t now)
+{
+	if (turn->idle == TURN_GIVEN_UP)
+		release_time = smooth_release(release_time, now - turn->idle_since);
+	turn->idle = TURN_LEFT;
 	turn->behind = TURN_UNKNOWN;
+	return release_time;
 }
 
 /*
@@ -248,9 +317,29 @@ turn_take_ask(Turn *turn)
 	return true;
 }
 
+/*
+ * Lines D8 to D10, and T5: others wait, or are about to.  Is any backend due
+ * that goes ahead of them?
+ */
+static bool
+some_are_due(Turn *turn, const TurnInput *in)
+{
+	int64_t		lasted = in->now - turn->start;
+
+	int64_t		releases = turn->again ? 1 : TURN_RELEASES;
+
+	if (turn->due <= 0 && (lasted < in->quantum / TURN_PART ||
+						   lasted < releases * in->release_time))
+	{
+		turn->due = in->waiting;
+		turn->again = true;
+	}
+	return turn->due > 0;
+}
+
 /* Lines D1 to D4 and D6 to D12: does the cluster go on with the lock? */
 static bool
-goes_on(const Turn *turn, const TurnInput *in)
+goes_on(Turn *turn, const TurnInput *in)
 {
 	int64_t		lasted = in->now - turn->start;
 
@@ -259,8 +348,7 @@ goes_on(const Turn *turn, const TurnInput *in)
 	if (turn->behind == TURN_ALONE && turn->contested == 0)
 		return true;
 	if (turn->behind == TURN_CONTENDED || turn->contested > 0)
-		return in->taker && lasted < in->quantum &&
-			(lasted < in->quantum / TURN_PART || turn->due > 0);
+		return in->taker && lasted < in->quantum && some_are_due(turn, in);
 	return lasted < in->quantum;
 }
 

@@ -23,10 +23,16 @@
 #define TURN_MAX_IDLE	INT64_C(100000)
 
 /*
- * The part of the quantum for which a turn goes on in any case: to let others
- * have the lock and get it back takes its time, too.
+ * The part of the quantum for which a turn goes on in any case, however fast
+ * locks are released.
  */
 #define TURN_PART		10
+
+/*
+ * There is a second round in a turn unless the first one took as long as so
+ * many releases.
+ */
+#define TURN_RELEASES	2
 
 /* What the cluster knows of contenders of others behind its own. */
 typedef enum TurnBehind
@@ -45,7 +51,8 @@ typedef enum TurnIdle
 	TURN_GRANTED,				/* it has just become ours */
 	TURN_HANDED_ON,				/* a backend is about to take it */
 	TURN_LEFT,					/* until the worker opens its mail */
-	TURN_RETAINED				/* for zklock.retain_time */
+	TURN_RETAINED,				/* for zklock.retain_time */
+	TURN_GIVEN_UP				/* its contender is to be deleted */
 } TurnIdle;
 
 /*
@@ -61,9 +68,11 @@ typedef struct Turn
 	int32_t		due;			/* backends that waited at the start and have
 								 * not had the lock since */
 	uint8_t		behind;			/* TurnBehind */
-	uint8_t		idle;			/* TurnIdle; while idle */
+	uint8_t		idle;			/* TurnIdle; while idle or given up */
 	uint8_t		contested;		/* grants, this one and later ones, for which
 								 * others may be about to come again */
+	bool		again;			/* those who are due have had it, in this
+								 * turn */
 } Turn;
 
 typedef enum TurnDecision
@@ -82,6 +91,7 @@ typedef struct TurnInput
 	int64_t		now;
 	int64_t		quantum;		/* zklock.handoff_quantum */
 	int64_t		retain_time;	/* zklock.retain_time; 0: none is retained */
+	int32_t		release_time;	/* what turn_gone() returned last, or 0 */
 	int			waiting;		/* backends that want the slot */
 	bool		taker;			/* one of them can take it */
 	bool		mail_waiting;	/* other mail waits for the worker's flight */
@@ -96,7 +106,8 @@ typedef struct TurnInput
 /* news of the contender and of the queue */
 extern int64_t turn_granted(Turn *turn, bool queued, bool retainable,
 							int64_t now);
-extern void turn_gone(Turn *turn);
+extern void turn_given_up(Turn *turn, int64_t now);
+extern int32_t turn_gone(Turn *turn, int32_t release_time, int64_t now);
 extern void turn_alone(Turn *turn);
 extern void turn_unheard(Turn *turn);
 extern TurnDecision turn_contended(Turn *turn, bool idle, bool taker,

@@ -31,6 +31,7 @@ turn_input(const ZkSlot *slot, int64 now)
 	input.taker = slot_has_taker(slot);
 	input.mail_waiting = !input.taker && mail_is_waiting();
 	input.room = !input.taker && slots_have_room();
+	input.release_time = input.taker ? slots_release_time() : 0;
 	input.retainable = slot->contender.retain;
 	input.permit = slot->contender.kind == ZNODE_PERMIT;
 	input.readers = znode_is_shared(slot->contender.kind);

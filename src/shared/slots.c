@@ -83,6 +83,7 @@
 #include <signal.h>
 
 #include "port/atomics.h"
+#include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/mail.h"
 #include "shared/proof.h"
@@ -98,6 +99,7 @@ typedef struct SlotsShared
 {
 	pg_atomic_uint32 nslots;	/* entries of the hash table, exactly */
 	pg_atomic_uint32 last_group;	/* see slots_new_group() */
+	pg_atomic_uint32 release_time;	/* see slots_release_time() */
 } SlotsShared;
 
 static SlotsShared *counts = NULL;
@@ -146,6 +148,7 @@ slots_startup_shmem(void)
 	{
 		pg_atomic_init_u32(&counts->nslots, 0);
 		pg_atomic_init_u32(&counts->last_group, 0);
+		pg_atomic_init_u32(&counts->release_time, 0);
 	}
 
 	memset(&ctl, 0, sizeof(ctl));
@@ -388,6 +391,17 @@ slots_have_room(void)
 }
 
 /*
+ * slots_release_time
+ *		How long the cluster takes to release a lock in ZooKeeper, in us; 0: it
+ *		is not known.
+ */
+int32
+slots_release_time(void)
+{
+	return (int32) pg_atomic_read_u32(&counts->release_time);
+}
+
+/*
  * slots_new_group
  *		A number for contenders that are to be created in one step; never 0.
  */
@@ -529,6 +543,17 @@ want_contender(ZkSlot *slot)
 	slot->contender.asker_pid = slot->ask.pid;
 }
 
+/* The contender is gone; the worker alone learns of that. */
+static void
+learn_release_time(ZkSlot *slot)
+{
+	int32		known = slots_release_time();
+	int32		now_known = turn_gone(&slot->turn, known, zk_now_us());
+
+	if (now_known != known)
+		pg_atomic_write_u32(&counts->release_time, now_known);
+}
+
 /* The contender is gone, and with it all that the cluster owned by it. */
 static void
 end_contender(ZkSlot *slot)
@@ -537,7 +562,7 @@ end_contender(ZkSlot *slot)
 	slot->token = 0;
 	slot->check_start = 0;
 	slot->check_wanted = false;
-	turn_gone(&slot->turn);
+	learn_release_time(slot);
 	slot_lose_holders(slot);
 }
 
@@ -577,10 +602,27 @@ next_state(const ZkSlot *slot, SlotEvent event)
 }
 
 /*
+ * The next contender is wanted.  Does anybody wait for the slot but backends
+ * that have asked for it?  Those wait on, unaware, and so do those in the lock
+ * manager.
+ */
+static bool
+has_other_waiter(const ZkSlot *slot)
+{
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (!proc->granted &&
+			(proc->together || (proc->ready && !proc->asked)))
+			return true;
+	return false;
+}
+
+/*
  * slot_event
  *		The transition function: see the table in this file's header.
  *
- * The caller holds the partition lock exclusively.
+ * The caller holds the partition lock exclusively.  Wakes who waits for the
+ * slot, but that it is granted the caller tells without the lock: those who wake
+ * up need it at once, and would have to wait for it.
  */
 void
 slot_event(ZkSlot *slot, SlotEvent event)
@@ -593,6 +635,8 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	slot->state = next;
 	slot->queued = false;
 
+	if (event == SLOT_GIVEN_UP && last != ZK_SLOT_WANTED)
+		turn_given_up(&slot->turn, zk_now_us());
 	if (event == SLOT_CONTENDER_GONE)
 		end_contender(slot);
 	if (next == ZK_SLOT_WANTED)
@@ -600,8 +644,8 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)
 		slot_mail(slot);
 
-	/* a backend that asked for the next contender waits on, unaware */
-	if (!(last == ZK_SLOT_RELEASING && next == ZK_SLOT_WANTED &&
-		  slot->nwanting == 1))
+	if (event != SLOT_GRANTED &&
+		(last != ZK_SLOT_RELEASING || next != ZK_SLOT_WANTED ||
+		 has_other_waiter(slot)))
 		ConditionVariableBroadcast(&slot->cv);
 }

@@ -141,6 +141,7 @@ extern void slot_remove_unused(ZkSlot *slot);
 extern void slots_scan(HASH_SEQ_STATUS *scan);
 extern int	slots_in_use(void);
 extern bool slots_have_room(void);
+extern int32 slots_release_time(void);
 extern uint32 slots_new_group(void);
 
 /* the states */

@@ -12,8 +12,8 @@
  *
  * Locking.  news_lock, one for the process, guards the last four fields of
  * each Client (queue, queue_end, answers_left, wants_main) and the statics
- * nwaiting and news_dropped.  It is held for a few assignments and at most
- * one read or write of the eventfd.  Nobody waits for another lock under it,
+ * nwaiting and news_dropped.  It is held for a few assignments, and not while
+ * the eventfd is read or written.  Nobody waits for another lock under it,
  * and no PostgreSQL error leaves it held.  What a News, an Operation or a
  * Multi contains belongs to the library's threads from the request until the
  * callback has queued it, and to the main thread otherwise.  A main thread
@@ -56,6 +56,7 @@
 #define UNHEARD		ZCONNECTIONLOSS
 
 static int	wake_fd = -1;
+static int64_t nunread = 0;		/* of its writes, for news that are taken */
 static Client *log_reader;		/* gets the lines of the library's log */
 
 /* Shared with the library's threads; guarded by news_lock. */
@@ -93,20 +94,25 @@ code_of(int rc)
 }
 
 /*
- * Wake the main thread for news of this client, unless earlier ones have.
- * The caller holds news_lock.
+ * The main thread must see news of this client.  Returns whether to wake_main()
+ * when the caller has released news_lock, which the main thread takes at once.
  */
+static bool
+want_main(Client *client)
+{
+	if (client->wants_main)
+		return false;
+	client->wants_main = true;
+	return nwaiting++ == 0;
+}
+
 static void
-wake_main(Client *client)
+wake_main(void)
 {
 	uint64_t	one = 1;
 
-	if (client->wants_main)
-		return;
-	client->wants_main = true;
-
 	/* fails only if the counter is full, and then the reader wakes anyway */
-	if (nwaiting++ == 0 && write(wake_fd, &one, sizeof(one)) < 0)
+	if (write(wake_fd, &one, sizeof(one)) < 0)
 		return;
 }
 
@@ -129,9 +135,10 @@ post_chain(News *first, News *last, int count)
 		client->answers_left -= count;
 		wakes = client->answers_left <= 0 || first->wakes;
 	}
-	if (wakes)
-		wake_main(client);
+	wakes = wakes && want_main(client);
 	pthread_mutex_unlock(&news_lock);
+	if (wakes)
+		wake_main();
 }
 
 /* Post news that answer no operation. */
@@ -154,10 +161,14 @@ post_notice(Client *client, NewsKind kind, int code, const char *string)
 	}
 	else
 	{
+		bool		wakes;
+
 		pthread_mutex_lock(&news_lock);
 		news_dropped = true;
-		wake_main(client);
+		wakes = want_main(client);
 		pthread_mutex_unlock(&news_lock);
+		if (wakes)
+			wake_main();
 	}
 }
 
@@ -605,6 +616,18 @@ client_expect_answers(Client *client, int count)
 	pthread_mutex_unlock(&news_lock);
 }
 
+/* What is still to be written for news that are taken will be read later. */
+static void
+read_wakes(void)
+{
+	uint64_t	count;
+
+	if (read(wake_fd, &count, sizeof(count)) == sizeof(count))
+		nunread -= (int64_t) count;
+	else if (errno != EAGAIN)
+		elog(ERROR, "could not read from eventfd: %m");
+}
+
 /*
  * client_next_news
  *		The oldest of the news, or NULL if there are none.
@@ -618,19 +641,16 @@ client_next_news(Client *client)
 
 	if (client->taken == NULL)
 	{
-		uint64_t	count;
-		bool		failed = false;
-
 		pthread_mutex_lock(&news_lock);
 		client->taken = client->queue;
 		client->queue = NULL;
 		client->queue_end = &client->queue;
 		if (client->wants_main && --nwaiting == 0)
-			failed = read(wake_fd, &count, sizeof(count)) < 0;
+			nunread++;
 		client->wants_main = false;
 		pthread_mutex_unlock(&news_lock);
-		if (failed && errno != EAGAIN)
-			elog(ERROR, "could not read from eventfd: %m");
+		if (nunread > 0)
+			read_wakes();
 	}
 	news = client->taken;
 	if (news)

@@ -269,7 +269,7 @@ b9_a_contender_that_is_gone_takes_all_with_it(void **state)
 	{
 		Turn		turn = granted((Story) {.behind = all_behind[i]});
 
-		turn_gone(&turn);
+		(void) turn_gone(&turn, 0, DROPPED_AT);
 		assert_int_equal(turn.behind, TURN_UNKNOWN);
 	}
 }
@@ -289,7 +289,7 @@ c1_who_had_to_queue_is_contested_twice(void **state)
 	{
 		(void) turn_granted(&turn, true, false, GRANTED_AT);
 		assert_int_equal(turn.contested, 2);
-		turn_gone(&turn);
+		(void) turn_gone(&turn, 0, DROPPED_AT);
 		assert_int_equal(turn.contested, 2);
 	}
 }
@@ -373,6 +373,116 @@ t4_each_drop_that_goes_on_is_one_less(void **state)
 	in.retainable = false;
 	assert_int_equal(turn_dropped(&turn, &in), TURN_GIVE_UP);
 	assert_int_equal(turn.due, -1);
+}
+
+static void
+t5_until_it_is_long_enough_all_are_due_again(void **state)
+{
+	Turn		turn = begun((Story) {.behind = TURN_CONTENDED});
+	TurnInput	in = drop_at(DROPPED_AT + PART - 1);
+
+	(void) state;
+	turn.due = 1;
+	in.waiting = 9;
+	(void) turn_dropped(&turn, &in);
+	assert_int_equal(turn.due, 0);	/* one was due, so not yet */
+	(void) turn_dropped(&turn, &in);
+	assert_int_equal(turn.due, 8);	/* T4, too */
+
+	/* they have it, though it is long enough by then */
+	in.now++;
+	for (int left = 7; left >= 0; left--)
+	{
+		assert_int_equal(turn_dropped(&turn, &in), TURN_HAND_ON);
+		assert_int_equal(turn.due, left);
+	}
+	assert_int_equal(turn_dropped(&turn, &in), TURN_GIVE_UP);
+	assert_int_equal(turn.due, 0);
+}
+
+/*
+ * Lines R: how long a release takes
+ */
+
+/* What is known when a release that was given up then has taken so long. */
+static int
+released(int known, int64_t took)
+{
+	Turn		turn = granted((Story) {.behind = TURN_CONTENDED});
+
+	turn_given_up(&turn, DROPPED_AT);
+	return turn_gone(&turn, known, DROPPED_AT + took);
+}
+
+static void
+r1_what_no_owner_gave_up_tells_nothing(void **state)
+{
+	(void) state;
+	for (int why = TURN_GRANTED; why <= TURN_RETAINED; why++)
+	{
+		Turn		turn = idle(why, TURN_ALONE);
+
+		assert_int_equal(turn_gone(&turn, 800, DROPPED_AT + 10), 800);
+		assert_int_equal(turn_gone(&turn, 0, DROPPED_AT + 10), 0);
+
+		/* an owner that gave up does, once */
+		turn_given_up(&turn, DROPPED_AT);
+		assert_int_equal(turn_gone(&turn, 0, DROPPED_AT + 900), 900);
+		assert_int_equal(turn_gone(&turn, 800, DROPPED_AT + 910), 800);
+	}
+	assert_int_equal(released(800, 0), 800);
+	assert_int_equal(released(800, -5), 800);
+}
+
+static void
+r2_the_first_release_counts_as_it_is(void **state)
+{
+	(void) state;
+	assert_int_equal(released(0, 1), 1);
+	assert_int_equal(released(0, 800), 800);
+	assert_int_equal(released(0, IDLE), IDLE);
+	assert_int_equal(released(0, IDLE + 1), IDLE);
+}
+
+static void
+r3_a_longer_one_adds_a_quarter_at_most(void **state)
+{
+	(void) state;
+	assert_int_equal(released(800, 1200), 900);
+	assert_int_equal(released(800, 1600), 1000);
+	assert_int_equal(released(800, 1700), 1000);
+	assert_int_equal(released(800, INT64_C(1000000000000)), 1000);
+	assert_int_equal(released(IDLE, INT64_C(1000000000000)), IDLE);
+
+	/* however little is known */
+	assert_int_equal(released(1, 2), 2);
+	assert_int_equal(released(800, 801), 801);
+}
+
+static void
+r4_a_shorter_one_counts_half(void **state)
+{
+	(void) state;
+	assert_int_equal(released(800, 800), 800);
+	assert_int_equal(released(800, 400), 600);
+	assert_int_equal(released(800, 1), 401);
+}
+
+/* R3, R4: one slow release is soon forgotten, a slow server soon known. */
+static void
+r_one_slow_release_is_soon_forgotten(void **state)
+{
+	int			known = 1000;
+
+	(void) state;
+	known = released(known, 50 * 1000);
+	assert_true(known <= 1250);
+	known = released(known, 1000);
+	known = released(known, 1000);
+	assert_true(known < 1100);
+	for (int i = 0; i < 20; i++)
+		known = released(known, 50 * 1000);
+	assert_true(known > 45 * 1000 && known <= 50 * 1000);
 }
 
 /*
@@ -544,6 +654,68 @@ d8_a_part_of_the_quantum_is_ours(void **state)
 	}
 }
 
+static void
+d8_or_as_long_as_a_release_takes(void **state)
+{
+	(void) state;
+	for (int i = 0; i < NOTHERS; i++)
+	{
+		Turn		turn = begun(others[i]);
+		TurnInput	in = drop_at(DROPPED_AT + PART);
+
+		turn.due = 0;
+		turn.again = true;
+		in.release_time = PART;
+		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
+		in.release_time++;
+		assert_int_equal(dropped(turn, in), TURN_HAND_ON);
+		in.now++;
+		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
+
+		/* D7: but not beyond the quantum */
+		in.release_time = 2 * QUANTUM;
+		in.now = DROPPED_AT + QUANTUM - 1;
+		assert_int_equal(dropped(turn, in), TURN_HAND_ON);
+		in.now++;
+		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
+	}
+}
+
+static void
+d8_or_twice_as_long_in_the_first_round(void **state)
+{
+	(void) state;
+	for (int i = 0; i < NOTHERS; i++)
+	{
+		Turn		turn = begun(others[i]);
+		TurnInput	in = drop_at(DROPPED_AT + 2 * PART - 1);
+
+		turn.due = 0;
+		in.release_time = PART;
+		in.waiting = 1;
+		assert_int_equal(turn_dropped(&turn, &in), TURN_HAND_ON);
+
+		/* that was the second round */
+		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
+		turn.again = false;
+		in.now++;
+		assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
+		in.release_time++;
+		assert_int_equal(dropped(turn, in), TURN_HAND_ON);
+
+		/* a turn begins with its first round */
+		turn = begun(others[i]);
+		turn.due = 0;
+		assert_int_equal(turn_dropped(&turn, &in), TURN_HAND_ON);
+		(void) turn_granted(&turn, true, false, DROPPED_AT + QUANTUM);
+		in.now = DROPPED_AT + 2 * QUANTUM;
+		(void) turn_dropped(&turn, &in);
+		turn.due = 0;
+		in.now += 2 * PART;
+		assert_int_equal(dropped(turn, in), TURN_HAND_ON);
+	}
+}
+
 /* C2: the grant after one for which we had to queue is contested, too. */
 static void
 d8_so_is_the_next_grant(void **state)
@@ -682,6 +854,7 @@ k2_what_is_left_is_not_kept(void **state)
 {
 	(void) state;
 	assert_kept_until(idle(TURN_LEFT, TURN_ALONE), RETAIN, DROPPED_AT);
+	assert_kept_until(idle(TURN_GIVEN_UP, TURN_ALONE), RETAIN, DROPPED_AT);
 }
 
 static void
@@ -946,6 +1119,12 @@ main(void)
 		cmocka_unit_test(t2_the_first_drop_does),
 		cmocka_unit_test(t3_others_begin_it_anew),
 		cmocka_unit_test(t4_each_drop_that_goes_on_is_one_less),
+		cmocka_unit_test(t5_until_it_is_long_enough_all_are_due_again),
+		cmocka_unit_test(r1_what_no_owner_gave_up_tells_nothing),
+		cmocka_unit_test(r2_the_first_release_counts_as_it_is),
+		cmocka_unit_test(r3_a_longer_one_adds_a_quarter_at_most),
+		cmocka_unit_test(r4_a_shorter_one_counts_half),
+		cmocka_unit_test(r_one_slow_release_is_soon_forgotten),
 		cmocka_unit_test(d1_a_permit_is_given_up),
 		cmocka_unit_test(d2_readers_give_way_to_a_writer),
 		cmocka_unit_test(d3_what_nobody_else_wants_is_retained),
@@ -955,6 +1134,8 @@ main(void)
 		cmocka_unit_test(d6_others_do_not_wait_for_our_mail),
 		cmocka_unit_test(d7_a_turn_ends_with_the_quantum),
 		cmocka_unit_test(d8_a_part_of_the_quantum_is_ours),
+		cmocka_unit_test(d8_or_as_long_as_a_release_takes),
+		cmocka_unit_test(d8_or_twice_as_long_in_the_first_round),
 		cmocka_unit_test(d8_so_is_the_next_grant),
 		cmocka_unit_test(d9_all_who_waited_have_it_once),
 		cmocka_unit_test(d10_and_then_others_have_it),

@@ -1037,7 +1037,8 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			recipe->batch = in->batch;
 			if (!wanted)
 				leave(recipe, out);
-			else if (recipe->sequence == last + 1)
+			else if (recipe->sequence == last + 1 ||
+					 ZK_MUTATED(ZK_REQUEUED_OWNS))
 				take_turn(recipe, out, true);
 			else
 				read_queue(recipe, out);

@@ -21,10 +21,10 @@
  * that has failed.  Creates of a group are a multi of their own, behind the
  * batches.
  *
- * One flight at a time.  Two at a time, with half of the operations in each,
- * were slower in the raw client, 35,231 cycles a second instead of 44,056
- * (doc/bench, "two flights at a time"): ZooKeeper has one log, and each write
- * of it carries fewer operations.
+ * One flight is out at a time.  Two, with half of the operations in each, do
+ * not pay: the raw client of bench/ does 35,231 cycles a second with them, and
+ * 44,056 with one (64 locks, multis without reads), since each write of
+ * ZooKeeper's log carries fewer operations.
  *
  * Tokens.  All that one multi creates has the same czxid:
  * PrepRequestProcessor.java gets one zxid for it ("Each op in a multi-op must

@@ -2556,6 +2556,21 @@ random_owner(const Mix *mix, Client *client)
 	}
 }
 
+/* A reader must not; so it stays what it is, whoever asks. */
+static void
+random_requeue(const Mix *mix, Client *client)
+{
+	RecipeInput in = {.event = RECIPE_REQUEUE};
+
+	if (client->recipe.kind == ZNODE_READER)
+		step(client, &in);
+	else
+	{
+		choose_retaining(mix, client);
+		requeue(client);
+	}
+}
+
 static void
 random_want(const Mix *mix, Client *client)
 {
@@ -2564,12 +2579,8 @@ random_want(const Mix *mix, Client *client)
 		if (!model_one_in(client->owner ? 3 : 10))
 			;
 		else if (mix->requeues && client->owner && client->session.alive &&
-				 client->recipe.kind != ZNODE_READER &&
 				 model->nnodes < MAX_NODES - 32 && !model_one_in(3))
-		{
-			choose_retaining(mix, client);
-			requeue(client);
-		}
+			random_requeue(mix, client);
 		else
 			release(client);
 	}

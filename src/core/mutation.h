@@ -26,6 +26,8 @@ typedef enum ZkMutation
 	ZK_RELEASE_BEFORE_COMMIT,	/* give the locks up ahead of the commit */
 	ZK_RECOVERED_CREATE_OWNS,	/* take a contender that had to be searched
 								 * for to own its lock */
+	ZK_REQUEUED_OWNS,			/* take a contender that has queued again to
+								 * own its lock, whatever its number */
 	ZK_LOST_WAKEUP				/* now and then, do not notice that the
 								 * predecessor has gone */
 } ZkMutation;

@@ -27,6 +27,7 @@
  *	  deleted, we own the lock, with no second read: nobody can have queued
  *	  ahead of us since;
  *	- a contender whose number alone tells that nobody is ahead reads nothing;
+ *	- an owner that wants the lock again leaves and queues anew in one step;
  *	- the directory begins anew before its counter ends;
  *	- a child that is not ephemeral is no contender, whatever its name: lock
  *	  directories of others, below a root that is itself a lock directory, may
@@ -74,6 +75,30 @@
  *
  * core/succession.c remembers the number, and hands it out by "next" in the
  * answer to the create.  Late numbers own nothing in any case.
+ *
+ * Queueing again in one step.  An exclusive owner that is to give the lock up
+ * while its cluster wants it again (REQUEUEING) deletes its node s and creates
+ * the next one in one multi: either both is done, or nothing.  Whoever stood
+ * behind s is then ahead of us, as after a delete and a create.
+ *
+ *	- The new node owns the lock if its number is s + 1, by what is said above
+ *	  and with no watch: s was in the directory until the step in which s + 1 was
+ *	  created there, so it is one directory, and not another one made later.  All
+ *	  of this is true at the server, whatever became of connections since.
+ *	- Both nodes have the same UUID, and only the new one's number is not known.
+ *	  So if the answer is lost, or the worker with it, the children tell, read
+ *	  behind a write of our own: if s is there, the multi was not carried out,
+ *	  and never will be; if another node of ours is there, it was; if neither is,
+ *	  we have no node, as somebody has deleted it, or the session has ended.  Both
+ *	  cannot be there; if they were, s would go first, and the other one as a
+ *	  stray.
+ *	- "No node" is the answer to the delete: the lock was lost before, with
+ *	  nobody holding it.  If the multi is refused, s is still there.
+ *	- No answer to this contender's earlier operations counts for the new node:
+ *	  they came ahead of that to the multi, or carry another serial number.
+ *	- A session never has both nodes, so one takes no more room in it than before.
+ *	- A reader does not do this: others may own the lock together with it, ahead
+ *	  of s + 1 if that is exclusive.
  *
  * The end of the counter.  From 2147483647 on numbers have no order (see
  * znode_is_unordered()), so the directory has to be deleted and made again
@@ -126,12 +151,21 @@
  *				create no node, refused -> NONE: gone
  *				create ok, but under no name that it can have -> ABANDONING:
  *				  search
- *	SEARCHING	children ok, our node among them -> as READING
+ *				requeue ok -> LEAVING: delete
+ *				requeue unknown -> ABANDONING: search
+ *				requeue no node -> NONE: gone
+ *				requeue refused -> LEAVING: delete (the node of before)
+ *				requeue ok, but under no name that it can have -> ABANDONING:
+ *				  search
+ *	SEARCHING	children ok, the node of before a requeue among them ->
+ *				  REQUEUEING: requeue
+ *				children ok, our node among them -> as READING
  *				children ok, without it; no node -> ENTERING: create, children
  *				children unknown -> SEARCHING: search
  *				children refused -> NONE: failed, and perhaps left behind
  *				release -> ABANDONING
- *	ABANDONING	children ok, our node among them -> LEAVING: delete
+ *	ABANDONING	children ok, our node, or that of before a requeue, among them ->
+ *				  LEAVING: delete
  *				children ok, without it; no node -> NONE: gone
  *				children refused -> NONE: perhaps left behind
  *				children unknown -> ABANDONING: search
@@ -182,7 +216,16 @@
  *				  (who we are); revoked
  *				that watch no node; own node deleted -> OWNER: stat
  *				set unknown -> OWNER: set
+ *				requeue, if we are exclusive -> REQUEUEING: requeue
  *				release -> LEAVING: delete
+ *	REQUEUEING	requeue ok, the next number -> as READING, nobody excludes us
+ *				requeue ok -> READING: children
+ *				requeue unknown -> SEARCHING: search
+ *				requeue no node -> ENTERING: as new
+ *				requeue refused -> LEAVING: delete (the node of before); failed
+ *				requeue ok, but under no name that it can have -> SEARCHING:
+ *				  search
+ *				release -> CANCELLING
  *	LEAVING		delete ok, no node -> NONE: gone
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
@@ -378,6 +421,7 @@ static void
 enter(Recipe *recipe, bool unread, RecipeOutput *out)
 {
 	znode_contender_prefix(recipe->uuid, recipe->kind, recipe->node);
+	recipe->requeued = false;
 	recipe->token = 0;
 	recipe->batch = 0;
 	forget_predecessor(recipe);
@@ -405,6 +449,17 @@ reenter(Recipe *recipe, RecipeOutput *out)
 		end(recipe, out, 0);
 	else
 		enter(recipe, false, out);
+}
+
+/* Delete our node, and create the next one in the same step. */
+static void
+requeue(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->requeued = true;
+	recipe->token = 0;
+	recipe->batch = 0;
+	send_op(out, RECIPE_OP_REQUEUE, recipe->node, 0);
+	recipe->state = RECIPE_REQUEUEING;
 }
 
 static void
@@ -557,6 +612,7 @@ static void
 created(Recipe *recipe, RecipeOutput *out, int32_t sequence)
 {
 	recipe->sequence = sequence;
+	recipe->requeued = false;
 	recipe->dir_known = true;
 	znode_contender_name(recipe->uuid, recipe->kind, sequence, recipe->node);
 	out->told |= RECIPE_TOLD_CREATED;
@@ -575,6 +631,18 @@ enter_without_directory(Recipe *recipe, RecipeOutput *out)
 		recipe->parents_tried = true;
 		reenter(recipe, out);
 	}
+}
+
+/* Is the node still there that we had before we queued again? */
+static bool
+find_old(const Recipe *recipe, const RecipeInput *in)
+{
+	if (!recipe->requeued)
+		return false;
+	for (int i = 0; i < in->nchildren; i++)
+		if (strcmp(in->children[i], recipe->node) == 0)
+			return true;
+	return false;
 }
 
 /* Find the node that we created, by its UUID, in a list of children. */
@@ -800,6 +868,7 @@ on_release(Recipe *recipe, RecipeOutput *out)
 	switch (recipe->state)
 	{
 		case RECIPE_ENTERING:
+		case RECIPE_REQUEUEING:
 			recipe->state = RECIPE_CANCELLING;
 			break;
 		case RECIPE_SEARCHING:
@@ -854,7 +923,7 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	bool		wanted = recipe->state == RECIPE_ENTERING;
 	ZnodeContender contender;
 
-	if (!wanted && recipe->state != RECIPE_CANCELLING)
+	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
 		return;
 
 	switch (in->result)
@@ -902,7 +971,14 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	{
 		case RECIPE_OK:
 			recipe->dir_known = true;
-			if (find_created(recipe, in, out))
+			if (find_old(recipe, in))
+			{
+				if (wanted)
+					requeue(recipe, out);
+				else
+					leave(recipe, out);
+			}
+			else if (find_created(recipe, in, out))
 			{
 				if (!wanted)
 					leave(recipe, out);
@@ -930,6 +1006,59 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			out->told |= RECIPE_TOLD_LEFT;
 			out->error = in->error;
 			end(recipe, out, wanted ? RECIPE_TOLD_FAILED : 0);
+			break;
+	}
+}
+
+/*
+ * Our node has been deleted, and another one created, in one step; or neither.
+ * The number of the one before tells whether anybody came in between.
+ */
+static void
+on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	bool		wanted = recipe->state == RECIPE_REQUEUEING;
+	int32_t		last = recipe->sequence;
+	ZnodeContender contender;
+
+	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (!znode_parse_contender(in->node, &contender))
+			{
+				search(recipe, out,
+					   wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+				break;
+			}
+			created(recipe, out, contender.sequence);
+			recipe->batch = in->batch;
+			if (!wanted)
+				leave(recipe, out);
+			else if (recipe->sequence == last + 1 ||
+					 ZK_MUTATED(ZK_REQUEUED_OWNS))
+				take_turn(recipe, out, true);
+			else
+				read_queue(recipe, out);
+			break;
+		case RECIPE_UNKNOWN:
+			search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+			break;
+		case RECIPE_NO_NODE:
+			/* the one before was gone, and so none has been created */
+			if (wanted)
+				reenter(recipe, out);
+			else
+				end(recipe, out, 0);
+			break;
+		case RECIPE_REFUSED:
+			/* the one before is still there */
+			if (wanted)
+				fail_and_leave(recipe, out, 0, in->error);
+			else
+				leave(recipe, out);
 			break;
 	}
 }
@@ -1513,6 +1642,27 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	}
 }
 
+/*
+ * recipe_resume_requeued
+ *		As recipe_resume(), for a contender that was about to queue again.
+ *
+ * "sequence" is that of the node which it had before.  "wanted" tells whether
+ * a node is still wanted, or is to be given up.
+ */
+void
+recipe_resume_requeued(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
+					   ZnodeKind kind, bool wanted, int32_t sequence,
+					   RecipeOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
+	recipe->kind = kind;
+	recipe->sequence = sequence;
+	znode_contender_name(uuid, kind, sequence, recipe->node);
+	recipe->requeued = true;
+	search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+}
+
 /* The worker asks an owner for something. */
 static void
 on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
@@ -1541,6 +1691,13 @@ on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (in->event == RECIPE_WATCH_REVOCATION &&
 			 recipe->revocation_watch == 0)
 		watch_revocation(recipe, out);
+	else if (in->event == RECIPE_REQUEUE && recipe->kind != ZNODE_READER)
+	{
+		recipe->grouped = false;
+		recipe->parents_tried = false;
+		recipe->mkdir_error = 0;
+		requeue(recipe, out);
+	}
 }
 
 /* Our data has been set, or not. */
@@ -1580,6 +1737,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_RELEASE:
 			on_release(recipe, out);
 			break;
+		case RECIPE_REQUEUE:
 		case RECIPE_CHECK_WRITERS:
 		case RECIPE_WATCH_QUEUE:
 		case RECIPE_SET_IN_USE:
@@ -1613,6 +1771,9 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case RECIPE_DELETE_DONE:
 			on_delete_done(recipe, in, out);
+			break;
+		case RECIPE_REQUEUE_DONE:
+			on_requeue_done(recipe, in, out);
 			break;
 		case RECIPE_NODE_DELETED:
 			on_node_deleted(recipe, in, out);
@@ -1679,6 +1840,8 @@ recipe_state_name(RecipeState state)
 			return "watching";
 		case RECIPE_OWNER:
 			return "owner";
+		case RECIPE_REQUEUEING:
+			return "requeueing";
 		case RECIPE_LEAVING:
 			return "leaving";
 		case RECIPE_READING_CHILD:

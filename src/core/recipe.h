@@ -25,6 +25,7 @@ typedef enum RecipeState
 	RECIPE_READING,				/* our node exists; children are being read */
 	RECIPE_WATCHING,			/* queued behind the predecessor */
 	RECIPE_OWNER,				/* we own the lock */
+	RECIPE_REQUEUEING,			/* delete and create are out, as one multi */
 	RECIPE_LEAVING,				/* delete is out, its answer not in */
 	RECIPE_READING_CHILD,		/* reading a child that has no order */
 	RECIPE_RETREATING,			/* our number is too late: delete is out */
@@ -36,6 +37,7 @@ typedef enum RecipeState
 typedef enum RecipeEvent
 {
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
+	RECIPE_REQUEUE,				/* give up the lock, and queue for it again */
 	RECIPE_CHECK_WRITERS,		/* tell if a writer waits behind our reader */
 	RECIPE_WATCH_QUEUE,			/* tell when anybody waits behind us */
 	RECIPE_SET_IN_USE,			/* tell those behind that we use the lock */
@@ -48,6 +50,7 @@ typedef enum RecipeEvent
 	RECIPE_SET_DONE,
 	RECIPE_STAT_DONE,
 	RECIPE_DELETE_DONE,
+	RECIPE_REQUEUE_DONE,
 	RECIPE_RMDIR_DONE,
 	RECIPE_NODE_DELETED,		/* a watch: the node is gone */
 	RECIPE_NODE_TOUCHED,		/* a watch was used up by anything else */
@@ -71,10 +74,12 @@ typedef struct RecipeInput
 	int			error;			/* ZooKeeper's code; 0: it did as asked */
 	bool		not_empty;		/* RMDIR_DONE: refused because of that */
 	uint32_t	serial;			/* of the read, watch or RMDIR answered */
-	const char *node;			/* CREATE_DONE: name of the new znode */
+	const char *node;			/* CREATE_DONE, REQUEUE_DONE: name of the new
+								 * znode */
 	int64_t		token;			/* CREATE_DONE: its czxid, or 0: not told */
-	uint32_t	batch;			/* CREATE_DONE: what has been created with it,
-								 * and so has the same czxid, or 0 */
+	uint32_t	batch;			/* CREATE_DONE, REQUEUE_DONE: what has been
+								 * created with it, and so has the same czxid,
+								 * or 0 */
 	int32_t		next;			/* CREATE_DONE: this number owns the lock with
 								 * nothing read, as 0 does in any case */
 	const char *const *children;	/* CHILDREN_DONE: names in the directory */
@@ -107,6 +112,8 @@ typedef enum RecipeOpKind
 	RECIPE_OP_SET,				/* set the data of "node" */
 	RECIPE_OP_STAT,				/* stat our own "node" */
 	RECIPE_OP_DELETE,			/* delete our own "node" */
+	RECIPE_OP_REQUEUE,			/* the same, and create another one of its
+								 * name but for the number, in one multi */
 	RECIPE_OP_DELETE_STRAY,		/* delete "node"; nobody waits */
 	RECIPE_OP_RMDIR				/* delete the lock directory, if empty */
 } RecipeOpKind;
@@ -117,7 +124,8 @@ typedef struct RecipeOp
 	uint32_t	serial;			/* to be handed back with the answer */
 	const char *node;			/* valid until the next step; or NULL: the
 								 * directory */
-	const char *data;			/* of MKDIR, CREATE, SET; NULL: our note */
+	const char *data;			/* of MKDIR, CREATE, REQUEUE, SET; NULL: our
+								 * note */
 	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
 	bool		untouched;		/* of SET: only if nobody has ever done so */
 } RecipeOp;
@@ -173,6 +181,8 @@ typedef struct Recipe
 	bool		grouped;		/* one of several that are enqueued together */
 	bool		dir_known;		/* the lock directory has been seen to exist */
 	bool		unread;			/* ENTERING: no read is behind the create */
+	bool		requeued;		/* our node may be the one before, whose name
+								 * and number we have, or another one */
 	bool		parents_tried;	/* MKDIRS has been sent for this contender */
 	int			mkdir_error;	/* why that failed, or 0 */
 	bool		refused;		/* LEAVING: the delete was; to be retried */
@@ -225,6 +235,10 @@ extern void recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 						  ZnodeKind kind, bool grouped, RecipeResume how,
 						  const int32_t *sequence, RecipeOutput *out);
+extern void recipe_resume_requeued(Recipe *recipe,
+								   const uint8_t uuid[ZNODE_UUID_BYTES],
+								   ZnodeKind kind, bool wanted,
+								   int32_t sequence, RecipeOutput *out);
 extern void recipe_step(Recipe *recipe, const RecipeInput *in,
 						RecipeOutput *out);
 extern bool recipe_is_ephemeral(const RecipeInput *in);

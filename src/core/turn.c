@@ -74,7 +74,8 @@
  *											due again
  *
  *	how long a release takes, from when an owned slot is given up until its
- *	contender is gone; at most TURN_MAX_IDLE
+ *	contender is gone (or another has its place, made in the same step); at most
+ *	TURN_MAX_IDLE
  *	R1	gone, not given up as an owner		as it is
  *	R2	gone; nothing is known				that time
  *	R3	gone; longer than known				a quarter of the way, but at most
@@ -226,6 +227,17 @@ smooth_release(int32_t known, int64_t took)
 	if (more <= 0)
 		return known + more / 2;
 	return known + ((more < known ? more : known) + 3) / 4;
+}
+
+/*
+ * turn_unknown
+ *		The contender is gone, or is to go in one step with the creation of the
+ *		next: nothing is known of who stands behind.
+ */
+void
+turn_unknown(Turn *turn)
+{
+	turn->behind = TURN_UNKNOWN;
 }
 
 /*

@@ -107,6 +107,7 @@ typedef struct TurnInput
 extern int64_t turn_granted(Turn *turn, bool queued, bool retainable,
 							int64_t now);
 extern void turn_given_up(Turn *turn, int64_t now);
+extern void turn_unknown(Turn *turn);
 extern int32_t turn_gone(Turn *turn, int32_t release_time, int64_t now);
 extern void turn_alone(Turn *turn);
 extern void turn_unheard(Turn *turn);

@@ -28,6 +28,9 @@
 
 #define ZNODE_UUID_BYTES	16
 
+/* The name of a sequential node ends in so many digits at least. */
+#define ZNODE_SEQUENCE_DIGITS	10
+
 /* "_c_<uuid>-__READ__-2147483648" and the terminator, rounded up. */
 #define ZNODE_CONTENDER_SIZE	64
 

@@ -204,20 +204,24 @@ slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
 	slot->contender.has_uuid = true;
 	slot->contender.session = session;
 	slot->contender.retain = retain;
-	slot->contender.has_sequence = false;
+	slot->contender.has_sequence = slot->contender.requeued = false;
 	slot_unlock(slot);
 }
 
 /*
  * slot_set_created
- *		The contender exists, with this sequence number.
+ *		The contender exists, with this sequence number; and if it is that of
+ *		slot_requeue(), the one ahead of it is gone.
  */
 void
 slot_set_created(ZkSlot *slot, int32 sequence)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
+	if (slot->contender.requeued)
+		slot_learn_release(slot);
 	slot->contender.sequence = sequence;
 	slot->contender.has_sequence = true;
+	slot->contender.requeued = false;
 	slot_unlock(slot);
 }
 
@@ -230,8 +234,49 @@ void
 slot_set_uncreated(ZkSlot *slot)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
-	slot->contender.has_sequence = false;
+	slot->contender.has_sequence = slot->contender.requeued = false;
 	slot_unlock(slot);
+}
+
+/*
+ * slot_requeue
+ *		The slot is being released: if a contender of the same kind is wanted
+ *		again, note that it is about to be created in the step in which this
+ *		one is deleted.
+ *
+ * The next contender has the UUID and the session of this one, and until it is
+ * created the slot has this one's number.  So whichever of the two the next
+ * worker finds, if this one does not live to see the answer, it can tell.
+ * "retain" is as for slot_set_uuid().  Returns whether it is wanted, and sets
+ * *wanted to what for.
+ */
+bool
+slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted)
+{
+	ZkContender last;
+	bool		requeued = false;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	last = slot->contender;
+	if (slot->state == ZK_SLOT_RELEASING && last.has_sequence &&
+		last.kind == slot->ask.kind)
+	{
+		slot_event(slot, SLOT_REQUEUED);
+		requeued = slot->state == ZK_SLOT_WANTED;
+	}
+	if (requeued)
+	{
+		memcpy(slot->contender.uuid, last.uuid, ZNODE_UUID_BYTES);
+		slot->contender.has_uuid = true;
+		slot->contender.session = last.session;
+		slot->contender.sequence = last.sequence;
+		slot->contender.has_sequence = true;
+		slot->contender.requeued = true;
+		slot->contender.retain = retain;
+		*wanted = slot->contender;
+	}
+	slot_unlock(slot);
+	return requeued;
 }
 
 /* Waiters are to know that it may take long, if the slot is in this state. */

@@ -9,12 +9,12 @@
  * has the heavyweight lock of a name orders the backends, but safety rests on
  * the slot's state alone.  The states, and what moves a slot between them:
  *
- *				asked	granted	taken	handed	given up  contender gone
- *	NONE		WANTED	-		-		-		-		  -
- *	WANTED		-		IDLE	-		-		RELEASING NONE, or WANTED
- *	IDLE		-		-		HELD	-		RELEASING NONE, or WANTED
- *	HELD		-		-		HELD	IDLE	RELEASING NONE, or WANTED
- *	RELEASING	-		-		-		-		-		  NONE, or WANTED
+ *				asked	granted	taken	handed	given up  requeued	gone
+ *	NONE		WANTED	-		-		-		-		  -			-
+ *	WANTED		-		IDLE	-		-		RELEASING -			NONE*
+ *	IDLE		-		-		HELD	-		RELEASING -			NONE*
+ *	HELD		-		-		HELD	IDLE	RELEASING -			NONE*
+ *	RELEASING	-		-		-		-		-		  WANTED	NONE*
  *
  *	asked			by a backend that has the heavyweight lock, or by a writer
  *					that waits for it
@@ -28,9 +28,13 @@
  *					a backend that waits for something else first; by the
  *					worker, if the lock is lost, others wait for it, or no
  *					backend takes it
- *	contender gone	told by the worker: deleted, or expired with its session;
- *					WANTED if a backend waits for another one.  The holders,
- *					if there are any, have lost the lock, and are marked so.
+ *	requeued		by the worker, before it sends the delete, if a backend waits
+ *					for another contender: the delete and that one's create go
+ *					in one step
+ *	gone			told by the worker: our contender is deleted, or expired
+ *					with its session; *: WANTED if a backend waits for another
+ *					one.  The holders, if there are any, have lost the lock, and
+ *					are marked so.
  *
  * "-": ignored.  The worker's news may be overtaken: a grant that arrives when
  * the slot has been given up changes nothing.
@@ -543,9 +547,14 @@ want_contender(ZkSlot *slot)
 	slot->contender.asker_pid = slot->ask.pid;
 }
 
-/* The contender is gone; the worker alone learns of that. */
-static void
-learn_release_time(ZkSlot *slot)
+/*
+ * slot_learn_release
+ *		The contender that was given up is gone, if one was.
+ *
+ * The caller is the worker, and holds the partition lock exclusively.
+ */
+void
+slot_learn_release(ZkSlot *slot)
 {
 	int32		known = slots_release_time();
 	int32		now_known = turn_gone(&slot->turn, known, zk_now_us());
@@ -562,8 +571,15 @@ end_contender(ZkSlot *slot)
 	slot->token = 0;
 	slot->check_start = 0;
 	slot->check_wanted = false;
-	learn_release_time(slot);
+	turn_unknown(&slot->turn);
 	slot_lose_holders(slot);
+}
+
+/* Does a backend wait for another contender? */
+static bool
+is_wanted_again(const ZkSlot *slot)
+{
+	return slot->asked && !slot->reserved && slot->refusal == ZK_REFUSAL_NONE;
 }
 
 /* The table in this file's header; the state itself if an event is ignored. */
@@ -592,9 +608,12 @@ next_state(const ZkSlot *slot, SlotEvent event)
 			if (slot->state != ZK_SLOT_NONE)
 				return ZK_SLOT_RELEASING;
 			break;
+		case SLOT_REQUEUED:
+			if (slot->state == ZK_SLOT_RELEASING && is_wanted_again(slot))
+				return ZK_SLOT_WANTED;
+			break;
 		case SLOT_CONTENDER_GONE:
-			if (slot->state != ZK_SLOT_NONE && slot->asked &&
-				!slot->reserved && slot->refusal == ZK_REFUSAL_NONE)
+			if (slot->state != ZK_SLOT_NONE && is_wanted_again(slot))
 				return ZK_SLOT_WANTED;
 			return ZK_SLOT_NONE;
 	}
@@ -637,8 +656,10 @@ slot_event(ZkSlot *slot, SlotEvent event)
 
 	if (event == SLOT_GIVEN_UP && last != ZK_SLOT_WANTED)
 		turn_given_up(&slot->turn, zk_now_us());
-	if (event == SLOT_CONTENDER_GONE)
+	if (event == SLOT_CONTENDER_GONE || event == SLOT_REQUEUED)
 		end_contender(slot);
+	if (event == SLOT_CONTENDER_GONE)
+		slot_learn_release(slot);
 	if (next == ZK_SLOT_WANTED)
 		want_contender(slot);
 	if (event == SLOT_ASKED || event == SLOT_GIVEN_UP)

@@ -49,6 +49,7 @@ typedef enum SlotEvent
 	SLOT_TAKEN,
 	SLOT_HANDED,
 	SLOT_GIVEN_UP,
+	SLOT_REQUEUED,
 	SLOT_CONTENDER_GONE
 } SlotEvent;
 
@@ -65,6 +66,8 @@ typedef struct ZkContender
 	uint8		session;		/* number of the session that it is in */
 	bool		has_uuid;
 	bool		has_sequence;
+	bool		requeued;		/* its node is the one of this number, or has
+								 * this UUID and another number */
 	bool		retain;			/* its znode says that it may be idle */
 } ZkContender;
 
@@ -142,6 +145,7 @@ extern void slots_scan(HASH_SEQ_STATUS *scan);
 extern int	slots_in_use(void);
 extern bool slots_have_room(void);
 extern int32 slots_release_time(void);
+extern void slot_learn_release(ZkSlot *slot);
 extern uint32 slots_new_group(void);
 
 /* the states */

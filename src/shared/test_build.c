@@ -29,6 +29,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"commit_check_off", ZK_COMMIT_CHECK_OFF, false},
 	{"release_before_commit", ZK_RELEASE_BEFORE_COMMIT, false},
 	{"recovered_create_owns", ZK_RECOVERED_CREATE_OWNS, false},
+	{"requeued_owns", ZK_REQUEUED_OWNS, false},
 	{"lost_wakeup", ZK_LOST_WAKEUP, false},
 	{NULL, 0, false}
 };

@@ -196,10 +196,22 @@ client_post_answer(News *answer, int code)
 void
 client_post_multi(const Multi *multi)
 {
-	for (int i = 1; i < multi->count; i++)
-		multi->answers[i - 1]->next = multi->answers[i];
-	post_chain(multi->answers[0], multi->answers[multi->count - 1],
-			   multi->count);
+	News	   *first = NULL;
+	News	   *last = NULL;
+	int			count = 0;
+
+	for (int i = 0; i < multi->count; i++)
+	{
+		if (multi->answers[i] == NULL)
+			continue;
+		if (last == NULL)
+			first = multi->answers[i];
+		else
+			last->next = multi->answers[i];
+		last = multi->answers[i];
+		count++;
+	}
+	post_chain(first, last, count);
 }
 
 void
@@ -348,6 +360,14 @@ client_answer_data(int rc, const char *value, int value_len,
 	client_post_answer(news, code);
 }
 
+/* Does this one's answer go to the news of that one, which has some? */
+static bool
+is_part(const Multi *multi, int one, int that)
+{
+	return one == that ||
+		(one >= 0 && one == that - 1 && multi->answers[one] == NULL);
+}
+
 /*
  * A multi can fail in two ways.  If one of its operations fails, that one has
  * an error of its own, those ahead of it have none, and those behind it have
@@ -375,14 +395,15 @@ client_answer_multi(int rc, const void *data)
 		News	   *news = multi->answers[i];
 		int			own = multi->results[i].err;
 
+		if (news == NULL)
+			continue;
 		news->code = code_of(rc);
 		news->failed = failed;
-		if (one_failed && multi->is_batch)
-		{
-			if (i != failed)
-				news->code = CLIENT_BATCH_FAILED;
-		}
-		else if (one_failed && rc < ZAPIERROR)
+		if (!one_failed || is_part(multi, failed, i))
+			;
+		else if (multi->is_batch)
+			news->code = CLIENT_BATCH_FAILED;
+		else if (rc < ZAPIERROR)
 			news->code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
 		if (news->code == ZOK)
 			news->created = multi->results[i].value;

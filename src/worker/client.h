@@ -70,7 +70,7 @@ typedef struct Multi
 	bool		is_batch;
 	int			count;
 	zoo_op_result_t *results;
-	News	   *answers[FLEXIBLE_ARRAY_MEMBER];
+	News	   *answers[FLEXIBLE_ARRAY_MEMBER]; /* NULL: the next one's */
 } Multi;
 
 /* One handle of the library. */

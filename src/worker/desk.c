@@ -229,6 +229,8 @@ desk_release(ZkSlot *slot)
 		contender_drop(contender);
 		contender = NULL;
 	}
+	if (contender != NULL && step_requeue(contender))
+		return;
 	if (contender != NULL)
 		step(contender, false, &input);
 	else if (slot_set_gone(slot))

@@ -71,7 +71,22 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 		strcat(op->path, "/");
 		strcat(op->path, recipe_op->node);
 	}
+	if (recipe_op->kind == RECIPE_OP_REQUEUE)
+	{
+		op->prefix = MemoryContextStrdup(context, op->path);
+		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
+	}
 	return op;
+}
+
+/*
+ * operation_parts
+ *		How many operations of a multi is this?
+ */
+int
+operation_parts(const Operation *op)
+{
+	return op->kind == RECIPE_OP_REQUEUE ? 2 : 1;
 }
 
 /*
@@ -215,6 +230,8 @@ send_by_kind(Operation *op, Watches *watches)
 		case RECIPE_OP_DELETE_STRAY:
 		case RECIPE_OP_RMDIR:
 			return zoo_adelete(handle, op->path, -1, client_answer_void, news);
+		case RECIPE_OP_REQUEUE:
+			break;				/* it is a multi: operation_send_multi() */
 	}
 	return ZBADARGUMENTS;
 }
@@ -259,22 +276,43 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 		   MemoryContext context)
 {
 	Multi	   *multi;
-	Size		size = offsetof(Multi, answers) +
-		count * (sizeof(News *) + sizeof(zoo_op_result_t));
+	Size		size = offsetof(Multi, answers);
+	int			parts = 0;
 
 	for (int i = 0; i < count; i++)
+	{
 		size += strlen(ops[i]->path) + SEQUENCE_SIZE;
+		parts += operation_parts(ops[i]);
+	}
+	size += parts * (sizeof(News *) + sizeof(zoo_op_result_t));
 	multi = MemoryContextAlloc(context, size);
 	multi->is_batch = is_batch;
-	multi->count = count;
-	multi->results = (zoo_op_result_t *) &multi->answers[count];
-	memset(multi->results, 0, count * sizeof(zoo_op_result_t));
+	multi->count = parts;
+	multi->results = (zoo_op_result_t *) &multi->answers[parts];
+	memset(multi->results, 0, parts * sizeof(zoo_op_result_t));
+	parts = 0;
 	for (int i = 0; i < count; i++)
 	{
-		multi->answers[i] = &ops[i]->news;
-		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
+		if (operation_parts(ops[i]) > 1)
+			multi->answers[parts++] = NULL;
+		multi->answers[parts++] = &ops[i]->news;
 	}
+	for (int i = 0; i < parts; i++)
+		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
 	return multi;
+}
+
+/* Add a create to a multi; *room is where its path goes. */
+static void
+add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
+{
+	int			size = strlen(path) + SEQUENCE_SIZE;
+
+	**room = '\0';
+	zoo_create_op_init(zop, path, op->data, data_len(op),
+					   op->news.client->acl, ZOO_EPHEMERAL_SEQUENTIAL, *room,
+					   size);
+	*room += size;
 }
 
 /*
@@ -292,40 +330,36 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 {
 	Multi	   *multi = make_multi(ops, count, is_batch, context);
 	Client	   *client = ops[0]->news.client;
-	zoo_op_t   *zops = palloc(count * sizeof(zoo_op_t));
-	char	   *path = (char *) &multi->results[count];
+	zoo_op_t   *zops = palloc(multi->count * sizeof(zoo_op_t));
+	char	   *room = (char *) &multi->results[multi->count];
+	int			n = 0;
 	int			rc;
 
 	for (int i = 0; i < count; i++)
 	{
 		Operation  *op = ops[i];
 
-		op->place = i;
-		op->place_count = count;
-		if (op->kind == RECIPE_OP_DELETE)
-			zoo_delete_op_init(&zops[i], op->path, -1);
-		else
-		{
-			int			path_size = strlen(op->path) + SEQUENCE_SIZE;
-
+		if (op->kind != RECIPE_OP_CREATE)
+			zoo_delete_op_init(&zops[n++], op->path, -1);
+		if (op->kind == RECIPE_OP_CREATE)
+			add_create(&zops[n++], op, op->path, &room);
+		else if (op->kind == RECIPE_OP_REQUEUE)
+			add_create(&zops[n++], op, op->prefix, &room);
+		if (op->kind != RECIPE_OP_DELETE)
 			op->batch = id;
-			path[0] = '\0';
-			zoo_create_op_init(&zops[i], op->path, op->data, data_len(op),
-							   client->acl, ZOO_EPHEMERAL_SEQUENTIAL, path,
-							   path_size);
-			path += path_size;
-		}
+		op->place = n - 1;
+		op->place_count = multi->count;
 	}
 	ops[count - 1]->multi = multi;
 
-	rc = client_send_multi(client, count, zops, multi->results,
+	rc = client_send_multi(client, multi->count, zops, multi->results,
 						   client_answer_multi, multi);
 	if (was_refused(rc))
 	{
 		for (int i = 0; i < count; i++)
 		{
-			multi->answers[i]->code = is_batch ? CLIENT_BATCH_FAILED : rc;
-			multi->answers[i]->failed = -1;
+			ops[i]->news.code = is_batch ? CLIENT_BATCH_FAILED : rc;
+			ops[i]->news.failed = -1;
 		}
 		client_post_multi(multi);
 	}
@@ -380,6 +414,8 @@ operation_free(Operation *op)
 	free_answer(op);
 	if (op->data)
 		pfree(op->data);
+	if (op->prefix)
+		pfree(op->prefix);
 	pfree(op);
 }
 
@@ -394,6 +430,7 @@ operation_is_proof(const Operation *op)
 		return false;
 	return op->heartbeat || op->kind == RECIPE_OP_CREATE ||
 		op->kind == RECIPE_OP_SET || op->kind == RECIPE_OP_DELETE ||
+		op->kind == RECIPE_OP_REQUEUE ||
 		op->kind == RECIPE_OP_DELETE_STRAY;
 }
 
@@ -443,6 +480,7 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_SET] = RECIPE_SET_DONE,
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
+	[RECIPE_OP_REQUEUE] = RECIPE_REQUEUE_DONE,
 	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
 };
 
@@ -465,7 +503,8 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->result = operation_result(op);
 	input->error = news->code;
 	input->not_empty = news->code == ZNOTEMPTY;
-	if (op->kind == RECIPE_OP_CREATE && news->code == ZOK)
+	if ((op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE) &&
+		news->code == ZOK)
 	{
 		const char *created = news->created ? news->created : news->string;
 		const char *slash = created ? strrchr(created, '/') : NULL;

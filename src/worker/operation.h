@@ -34,9 +34,10 @@ typedef struct Operation
 	RecipeOpKind kind;
 	uint32_t	serial;
 	uint32_t	group;			/* CREATE: that of its multi, or 0 */
-	uint32_t	batch;			/* CREATE: id of its multi; STAT: id of the
-								 * multi that created the node; or 0 */
-	int			place;			/* its number in its multi */
+	uint32_t	batch;			/* CREATE, REQUEUE: id of its multi; STAT: id
+								 * of the multi that created the node; or 0 */
+	int			place;			/* its number in its multi, or the last of
+								 * them */
 	int			place_count;	/* and how many that multi has */
 	int			piece;			/* the most that go in one batch with this
 								 * one, since it was in one that has failed;
@@ -47,6 +48,8 @@ typedef struct Operation
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */
+	char	   *prefix;			/* REQUEUE: path to create, without the number;
+								 * else NULL */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
 
@@ -55,6 +58,7 @@ extern Operation *operation_make(Client *client, MemoryContext context,
 								 const RecipeOp *recipe_op, uint32_t group);
 extern Operation *operation_make_heartbeat(Client *client,
 										   MemoryContext context);
+extern int	operation_parts(const Operation *op);
 extern void operation_send(Operation *op, Watches *watches);
 extern void operation_send_multi(Operation *const *ops, int count,
 								 bool is_batch, uint32_t id,

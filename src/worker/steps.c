@@ -6,7 +6,8 @@
  * An event goes into a contender's recipe or semaphore; what that comes out
  * with is carried out here: operations go to its session, news to its slot.
  * A contender whose slot is wanted again when nothing of it is left begins
- * anew at once, if there is room.
+ * anew at once, if there is room.  If that is known before an exclusive owner's
+ * node is deleted, the next one is created in the same step (requeue).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -81,7 +82,8 @@ contender_data(int pid, bool retain)
 static void
 submit(Contender *contender, RecipeOp *op, uint32 group)
 {
-	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET)
+	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE ||
+		op->kind == RECIPE_OP_SET)
 		op->data = contender_data(contender->asker_pid,
 								  contender->recipe.retain);
 	session_submit(contender->session, contender->id, contender->directory,
@@ -196,6 +198,13 @@ is_remembered(const Contender *contender)
 	return !contender->is_permit && contender->session == 0;
 }
 
+/* May the data of a new contender say that it is retained? */
+static bool
+may_retain(void)
+{
+	return zklock_retain_time > 0 && !auths_are_old();
+}
+
 /* Queue for a lock or a permit that is wanted. */
 static void
 want(Contender *contender, const ZkContender *wanted, StepOutput *out)
@@ -210,7 +219,7 @@ want(Contender *contender, const ZkContender *wanted, StepOutput *out)
 					   &out->semaphore);
 		return;
 	}
-	contender->recipe.retain = zklock_retain_time > 0 && !auths_are_old();
+	contender->recipe.retain = may_retain();
 	contender->recipe.asks_retained = true;
 	new_uuid(contender, uuid, contender->recipe.retain);
 	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
@@ -384,6 +393,31 @@ step_submit_part(Contender *contender, RecipeOutput *out, RecipeOpKind kind,
 }
 
 /*
+ * step_requeue
+ *		The slot is being released: if the contender owns its lock alone, and
+ *		the slot is wanted again, have it queue anew in the same step.
+ *
+ * Returns whether it does.
+ */
+bool
+step_requeue(Contender *contender)
+{
+	RecipeInput input = {.event = RECIPE_REQUEUE};
+	ZkContender wanted;
+
+	if (contender->is_permit || contender->recipe.state != RECIPE_OWNER ||
+		contender->recipe.kind == ZNODE_READER || status_is_ending() ||
+		!slot_requeue(contender->slot, may_retain(), &wanted))
+		return false;
+	contender->recipe.retain = wanted.retain;
+	contender->recipe.asks_retained = true;
+	contender->asker_pid = wanted.asker_pid;
+	contender->owner_since_ms = 0;
+	step(contender, false, &input);
+	return true;
+}
+
+/*
  * step_resume
  *		Go on with a contender of the worker before this one, as its slot
  *		knows it.
@@ -412,10 +446,15 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	{
 		contender->recipe.retain = known->retain;
 		contender->recipe.asks_retained = true;
-		recipe_resume(&contender->recipe, known->uuid, known->kind,
-					  known->group != 0, how,
-					  known->has_sequence ? &known->sequence : NULL,
-					  &out.recipe);
+		if (known->requeued)
+			recipe_resume_requeued(&contender->recipe, known->uuid,
+								   known->kind, how == RECIPE_RESUME_WANTED,
+								   known->sequence, &out.recipe);
+		else
+			recipe_resume(&contender->recipe, known->uuid, known->kind,
+						  known->group != 0, how,
+						  known->has_sequence ? &known->sequence : NULL,
+						  &out.recipe);
 	}
 	carry_out(contender, &out);
 }

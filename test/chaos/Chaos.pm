@@ -194,6 +194,8 @@ sub showing
 		release_before_commit => { locks => $locks, quiet => 0, faults => [], slow => 0.5 },
 		# a run like any other
 		lost_wakeup => {},
+		# locks that all clusters want all the time
+		requeued_owns => { locks => $locks, quiet => 0, faults => [] },
 		# connections that are lost between a request and its answer
 		recovered_create_owns => {
 			locks => $locks, quiet => 0, faults => ['reset-links'], gap => [ 0.02, 0.05 ],

@@ -88,10 +88,14 @@ stay; new ones are accepted, and get nothing.
 
 Reset the present connections, and refuse new ones.
 
+=item mute(@names)
+
+What the servers send does not arrive; what they are sent does.
+
 =item thaw(@names)
 
-The end of freeze and refuse.  What was held back goes on its way, as TCP would
-send it again.
+The end of freeze, refuse and mute.  What was held back goes on its way, as TCP
+would send it again.
 
 =item reset(@names)
 
@@ -120,6 +124,7 @@ a "check".  What is counted may not have reached the server yet.
 
 sub freeze { my $self = shift; return $self->_call('freeze', @_); }
 sub refuse { my $self = shift; return $self->_call('refuse', @_); }
+sub mute { my $self = shift; return $self->_call('mute', @_); }
 sub thaw { my $self = shift; return $self->_call('thaw', @_); }
 sub reset { my $self = shift; return $self->_call('reset', @_); }
 sub delay { my ($self, $ms, @names) = @_; return $self->_call('delay', 0 + $ms, @names); }

@@ -83,9 +83,16 @@ class Link:
         self._listener = self._port = None
         self._open = asyncio.Event()
         self._open.set()
+        self._loud = asyncio.Event()
+        self._loud.set()
 
-    async def passable(self):
+    async def passable(self, answers=False):
         await self._open.wait()
+        if answers:
+            await self._loud.wait()
+
+    def mute(self):
+        self._loud.clear()
 
     def freeze(self):
         self._open.clear()
@@ -101,6 +108,7 @@ class Link:
 
     def thaw(self):
         self.refusing = False
+        self._loud.set()
         if self._port and not self._listener:
             self._listen()
         self._open.set()
@@ -159,7 +167,7 @@ class Connection:
                         (self._server, self._client, None)):
                     under_way = asyncio.Queue(64)
                     group.create_task(self._read(source, under_way, reader))
-                    group.create_task(self._write(sink, under_way))
+                    group.create_task(self._write(sink, under_way, sink is self._client))
             linger = struct.pack('ii', 0, 0)
         except* OSError:
             pass
@@ -199,14 +207,14 @@ class Connection:
                 reader.feed(data)
             await under_way.put((loop.time() + self._link.delay, data))
 
-    async def _write(self, sink, under_way):
+    async def _write(self, sink, under_way, answers):
         loop = asyncio.get_running_loop()
         data = True
         while data:
             due, data = await under_way.get()
             if (wait := due - loop.time()) > 0:
                 await asyncio.sleep(wait)
-            await self._link.passable()
+            await self._link.passable(answers)
             if data:
                 await loop.sock_sendall(sink, data)
             else:
@@ -289,6 +297,10 @@ class Proxy:
     def freeze(self, *names):
         for link in self._named(names):
             link.freeze()
+
+    def mute(self, *names):
+        for link in self._named(names):
+            link.mute()
 
     def thaw(self, *names):
         for link in self._named(names):

@@ -451,7 +451,7 @@ sub run
 	return ($history, Checker::check($history));
 }
 
-for my $mutation (qw(commit_check_off recovered_create_owns release_before_commit))
+for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns release_before_commit))
 {
 	my $begin = time;
 	my ($history, $verdict) = run(

@@ -72,6 +72,7 @@ model_op_name(RecipeOpKind kind)
 		[RECIPE_OP_SET] = "set",
 		[RECIPE_OP_STAT] = "stat",
 		[RECIPE_OP_DELETE] = "delete",
+		[RECIPE_OP_REQUEUE] = "requeue",
 		[RECIPE_OP_DELETE_STRAY] = "stray",
 		[RECIPE_OP_RMDIR] = "rmdir"
 	};
@@ -404,13 +405,19 @@ model_make_node(int place, const char *name, bool sequential, int session,
 	return model->nnodes++;
 }
 
-void
-model_delete_node(int node)
+static void
+delete_node_at(int node, int64_t zxid)
 {
-	model->nodes[node].dzxid = ++model->zxid;
+	model->nodes[node].dzxid = zxid;
 	while (model->oldest < model->nnodes &&
 		   model->nodes[model->oldest].dzxid != 0)
 		model->oldest++;
+}
+
+void
+model_delete_node(int node)
+{
+	delete_node_at(node, ++model->zxid);
 }
 
 static bool
@@ -867,6 +874,22 @@ execute_delete(ModelEntry *todo)
 		}
 }
 
+/* A delete and a create in one multi, which has one zxid. */
+static void
+execute_requeue(const ModelSession *session, ModelEntry *todo)
+{
+	int			last = model_node_at(todo->place, todo->node, model->zxid);
+
+	if (last < 0)
+	{
+		todo->result = RECIPE_NO_NODE;
+		return;
+	}
+	todo->node[strlen(todo->node) - ZNODE_SEQUENCE_DIGITS] = '\0';
+	execute_create(session, todo);
+	delete_node_at(last, model->zxid);
+}
+
 static void
 execute_operation(ModelSession *session, ModelEntry *todo)
 {
@@ -899,6 +922,9 @@ execute_operation(ModelSession *session, ModelEntry *todo)
 		case RECIPE_OP_DELETE:
 		case RECIPE_OP_DELETE_STRAY:
 			execute_delete(todo);
+			break;
+		case RECIPE_OP_REQUEUE:
+			execute_requeue(session, todo);
 			break;
 		case RECIPE_OP_RMDIR:
 			execute_rmdir(todo, todo->place);
@@ -1076,6 +1102,7 @@ model_input(const ModelEntry *entry, RecipeInput *in,
 		[RECIPE_OP_SET] = RECIPE_SET_DONE,
 		[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 		[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
+		[RECIPE_OP_REQUEUE] = RECIPE_REQUEUE_DONE,
 		[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE
 	};
 

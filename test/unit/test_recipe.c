@@ -89,6 +89,10 @@ typedef enum Situation
 	AT_ENTERING_IN_VAIN,		/* they could not be made */
 	AT_ENTERING_UNREAD,			/* no read is behind the create */
 	AT_CANCELLING,
+	AT_REQUEUEING,				/* delete and create are out together */
+	AT_CANCELLING_REQUEUED,
+	AT_SEARCHING_REQUEUED,
+	AT_ABANDONING_REQUEUED,
 	AT_SEARCHING,
 	AT_SEARCHING_IN_VAIN,		/* after the parents could not be made */
 	AT_ABANDONING,
@@ -132,7 +136,9 @@ typedef enum Situation
 
 static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_NONE, RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_ENTERING,
-	RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_SEARCHING,
+	RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_REQUEUEING,
+	RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_ABANDONING,
+	RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_ENTERING, RECIPE_SEARCHING,
 	RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
@@ -151,6 +157,8 @@ static const RecipeState situation_state[NSITUATIONS] = {
 static const Situation situation_base[NSITUATIONS] = {
 	[AT_ENTERING_UNREAD] = AT_ENTERING,
 	[AT_ENTERING_GROUPED] = AT_ENTERING,
+	[AT_SEARCHING_REQUEUED] = AT_SEARCHING,
+	[AT_ABANDONING_REQUEUED] = AT_ABANDONING,
 	[AT_SEARCHING_GROUPED] = AT_SEARCHING,
 	[AT_READING_GROUPED] = AT_READING,
 	[AT_OWNER_CHECKING_WRITERS] = AT_OWNER,
@@ -182,6 +190,7 @@ typedef enum Input
 	IN_WANT_NEW_DIR,
 	IN_WANT_UNREAD,				/* its number is likely to own the lock */
 	IN_RELEASE,
+	IN_REQUEUE,
 	IN_CHECK_WRITERS,
 	IN_WATCH_QUEUE,
 	IN_SET_IN_USE,
@@ -257,6 +266,12 @@ typedef enum Input
 	IN_DELETE_UNKNOWN,
 	IN_DELETE_NO_NODE,
 	IN_DELETE_REFUSED,
+	IN_REQUEUE_NEXT,			/* succeeded, and nobody came in between */
+	IN_REQUEUE_BEHIND,			/* succeeded, but somebody did */
+	IN_REQUEUE_ODD,
+	IN_REQUEUE_UNKNOWN,
+	IN_REQUEUE_NO_NODE,
+	IN_REQUEUE_REFUSED,
 	IN_RMDIR_OK,
 	IN_RMDIR_UNKNOWN,
 	IN_RMDIR_NO_NODE,
@@ -293,6 +308,7 @@ static const struct
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
+	[IN_REQUEUE] = {.event = RECIPE_REQUEUE},
 	[IN_CHECK_WRITERS] = {.event = RECIPE_CHECK_WRITERS},
 	[IN_WATCH_QUEUE] = {.event = RECIPE_WATCH_QUEUE},
 	[IN_SET_IN_USE] = {.event = RECIPE_SET_IN_USE},
@@ -388,6 +404,12 @@ static const struct
 	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, RECIPE_UNKNOWN},
 	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, RECIPE_NO_NODE},
 	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, RECIPE_REFUSED},
+	[IN_REQUEUE_NEXT] = {RECIPE_REQUEUE_DONE, RECIPE_OK, .node = STRAY(6)},
+	[IN_REQUEUE_BEHIND] = {RECIPE_REQUEUE_DONE, RECIPE_OK, .node = STRAY(7)},
+	[IN_REQUEUE_ODD] = {RECIPE_REQUEUE_DONE, RECIPE_OK, .node = OUR_PREFIX},
+	[IN_REQUEUE_UNKNOWN] = {RECIPE_REQUEUE_DONE, RECIPE_UNKNOWN},
+	[IN_REQUEUE_NO_NODE] = {RECIPE_REQUEUE_DONE, RECIPE_NO_NODE},
+	[IN_REQUEUE_REFUSED] = {RECIPE_REQUEUE_DONE, RECIPE_REFUSED},
 	[IN_RMDIR_OK] = {RECIPE_RMDIR_DONE, RECIPE_OK},
 	[IN_RMDIR_UNKNOWN] = {RECIPE_RMDIR_DONE, RECIPE_UNKNOWN},
 	[IN_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, RECIPE_NO_NODE},
@@ -763,6 +785,73 @@ static const Transition transitions[] = {
 		AT_OWNER, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"OWNER: expired -> NONE: lost",
 		AT_OWNER, IN_EXPIRED, RECIPE_NONE, "", TOLD_LOST, 0},
+	{"OWNER: requeue -> REQUEUEING: requeue",
+		AT_OWNER, IN_REQUEUE, RECIPE_REQUEUEING, "requeue", 0, 0},
+
+	{"REQUEUEING: requeue ok, the next number -> OWNER: stat",
+		AT_REQUEUEING, IN_REQUEUE_NEXT, RECIPE_OWNER, "stat(6)",
+	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	{"REQUEUEING: requeue ok -> READING: children",
+		AT_REQUEUEING, IN_REQUEUE_BEHIND, RECIPE_READING, "children",
+	RECIPE_TOLD_CREATED, 0},
+	{"REQUEUEING: requeue ok, under no name -> SEARCHING: search",
+		AT_REQUEUEING, IN_REQUEUE_ODD, RECIPE_SEARCHING, "search", 0, 0},
+	{"REQUEUEING: requeue unknown -> SEARCHING: search",
+		AT_REQUEUEING, IN_REQUEUE_UNKNOWN, RECIPE_SEARCHING, "search", 0, 0},
+	{"REQUEUEING: requeue no node -> ENTERING: as new",
+		AT_REQUEUEING, IN_REQUEUE_NO_NODE, RECIPE_ENTERING, "create children",
+	0, 0},
+	{"REQUEUEING: requeue refused -> LEAVING: delete; failed",
+		AT_REQUEUEING, IN_REQUEUE_REFUSED, RECIPE_LEAVING, "delete",
+	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	{"REQUEUEING: release -> CANCELLING",
+		AT_REQUEUEING, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
+	{"REQUEUEING: expired -> NONE: gone",
+		AT_REQUEUEING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+
+	{"CANCELLING: requeue ok, the next number -> LEAVING: delete",
+		AT_CANCELLING_REQUEUED, IN_REQUEUE_NEXT, RECIPE_LEAVING, "delete(6)",
+	RECIPE_TOLD_CREATED, 0},
+	{"CANCELLING: requeue ok -> LEAVING: delete",
+		AT_CANCELLING_REQUEUED, IN_REQUEUE_BEHIND, RECIPE_LEAVING, "delete(7)",
+	RECIPE_TOLD_CREATED, 0},
+	{"CANCELLING: requeue ok, under no name -> ABANDONING: search",
+		AT_CANCELLING_REQUEUED, IN_REQUEUE_ODD, RECIPE_ABANDONING, "search",
+	0, 0},
+	{"CANCELLING: requeue unknown -> ABANDONING: search",
+		AT_CANCELLING_REQUEUED, IN_REQUEUE_UNKNOWN, RECIPE_ABANDONING,
+	"search", 0, 0},
+	{"CANCELLING: requeue no node -> NONE: gone",
+		AT_CANCELLING_REQUEUED, IN_REQUEUE_NO_NODE, RECIPE_NONE, "",
+	RECIPE_TOLD_GONE, 0},
+	{"CANCELLING: requeue refused -> LEAVING: delete",
+		AT_CANCELLING_REQUEUED, IN_REQUEUE_REFUSED, RECIPE_LEAVING, "delete",
+	0, 0},
+	{"CANCELLING: expired, requeued -> NONE: gone",
+		AT_CANCELLING_REQUEUED, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE,
+	0},
+
+	{"SEARCHING: children ok, the node of before alone -> REQUEUEING: requeue",
+		AT_SEARCHING_REQUEUED, IN_ALONE, RECIPE_REQUEUEING, "requeue", 0, 0},
+	{"SEARCHING: children ok, that and others -> REQUEUEING: requeue",
+		AT_SEARCHING_REQUEUED, IN_SECOND, RECIPE_REQUEUEING, "requeue", 0, 0},
+	{"SEARCHING: children ok, that behind two -> REQUEUEING: requeue",
+		AT_SEARCHING_REQUEUED, IN_THIRD, RECIPE_REQUEUEING, "requeue", 0, 0},
+	{"SEARCHING: children ok, that and a semaphore's -> REQUEUEING: requeue",
+		AT_SEARCHING_REQUEUED, IN_MIXED, RECIPE_REQUEUEING, "requeue", 0, 0},
+	{"SEARCHING: children ok, that and one without order -> REQUEUEING: requeue",
+		AT_SEARCHING_REQUEUED, IN_UNORDERED, RECIPE_REQUEUEING, "requeue",
+	0, 0},
+	{"ABANDONING: children ok, the node of before alone -> LEAVING: delete",
+		AT_ABANDONING_REQUEUED, IN_ALONE, RECIPE_LEAVING, "delete", 0, 0},
+	{"ABANDONING: children ok, that and others -> LEAVING: delete",
+		AT_ABANDONING_REQUEUED, IN_SECOND, RECIPE_LEAVING, "delete", 0, 0},
+	{"ABANDONING: children ok, that behind two -> LEAVING: delete",
+		AT_ABANDONING_REQUEUED, IN_THIRD, RECIPE_LEAVING, "delete", 0, 0},
+	{"ABANDONING: children ok, that and a semaphore's -> LEAVING: delete",
+		AT_ABANDONING_REQUEUED, IN_MIXED, RECIPE_LEAVING, "delete", 0, 0},
+	{"ABANDONING: children ok, that and one without order -> LEAVING: delete",
+		AT_ABANDONING_REQUEUED, IN_UNORDERED, RECIPE_LEAVING, "delete", 0, 0},
 
 	{"OWNER: check for writers -> OWNER: children",
 		AT_OWNER, IN_CHECK_WRITERS, RECIPE_OWNER, "children", 0, 0},
@@ -1218,10 +1307,15 @@ describe_ops(const RecipeOutput *out)
 			case RECIPE_OP_SET:
 			case RECIPE_OP_STAT:
 			case RECIPE_OP_DELETE:
+			case RECIPE_OP_REQUEUE:
 				if (strcmp(node, OURS) == 0 || strcmp(node, OUR_READER) == 0)
 					node = NULL;
 				else if (strcmp(node, OUR_FIRST) == 0)
 					node = "0";
+				else if (strcmp(node, STRAY(6)) == 0)
+					node = "6";
+				else if (strcmp(node, STRAY(7)) == 0)
+					node = "7";
 				break;
 			case RECIPE_OP_WATCH:
 			case RECIPE_OP_UNWATCH:
@@ -1326,6 +1420,13 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_ENTERING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
 		[AT_ENTERING_UNREAD] = {IN_WANT_UNREAD},
 		[AT_CANCELLING] = {IN_WANT, IN_RELEASE},
+		[AT_REQUEUEING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_REQUEUE},
+		[AT_CANCELLING_REQUEUED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_REQUEUE, IN_RELEASE},
+		[AT_SEARCHING_REQUEUED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_REQUEUE, IN_REQUEUE_UNKNOWN},
+		[AT_ABANDONING_REQUEUED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		IN_REQUEUE, IN_REQUEUE_UNKNOWN, IN_RELEASE},
 		[AT_SEARCHING] = {IN_WANT, IN_CREATE_UNKNOWN},
 		[AT_SEARCHING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
 		[AT_ABANDONING] = {IN_WANT, IN_CREATE_UNKNOWN, IN_RELEASE},
@@ -1429,6 +1530,8 @@ bring_to(Recipe *recipe, Situation situation)
 		assert_int_equal(recipe->refused, situation == AT_LEAVING_REFUSED);
 	assert_int_equal(recipe_is_leaving(recipe),
 					 situation == AT_CANCELLING || situation == AT_ABANDONING ||
+					 situation == AT_CANCELLING_REQUEUED ||
+					 situation == AT_ABANDONING_REQUEUED ||
 					 situation == AT_LEAVING);
 	if (recipe->state == RECIPE_WATCHING)
 		assert_int_equal(recipe->retained_ahead,
@@ -1464,7 +1567,10 @@ check_line(Situation at, const Transition *line)
 	assert_int_equal(out.error, line->error);
 	if (out.told & RECIPE_TOLD_CREATED)
 		assert_string_equal(recipe.node, line->input == IN_CREATE_FIRST ?
-							OUR_FIRST : OURS);
+							OUR_FIRST :
+							line->input == IN_REQUEUE_NEXT ? STRAY(6) :
+							line->input == IN_REQUEUE_BEHIND ? STRAY(7) :
+							OURS);
 	if (out.told & RECIPE_TOLD_TOKEN)
 		assert_true(out.token == TOKEN);
 	if (out.told & RECIPE_TOLD_QUEUED)
@@ -2501,6 +2607,97 @@ test_resume_and_go_on(void **state)
 				  RECIPE_RESUME_RELEASING, NULL, &out);
 	give(&recipe, IN_THIRD, &out);
 	assert_string_equal(describe_ops(&out), "delete");
+	recipe_free(&recipe);
+}
+
+/*
+ * A contender that was to queue again: the next worker tells the node of
+ * before, which has the number that it knows, from the one behind it.
+ */
+static void
+test_resume_requeued(void **state)
+{
+	static const struct
+	{
+		bool		wanted;
+		const char *children[3];
+		RecipeState state;
+		const char *ops;
+		unsigned	told;
+	}			cases[] =
+	{
+		{true, {OURS}, RECIPE_REQUEUEING, "requeue", 0},
+		{true, {LATER, OURS}, RECIPE_REQUEUEING, "requeue", 0},
+		{true, {STRAY(6)}, RECIPE_OWNER, "stat(6)",
+		RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED},
+		{true, {STRAY(7), LATER}, RECIPE_WATCHING, "watch(later)",
+		RECIPE_TOLD_CREATED},
+		{true, {FIRST}, RECIPE_ENTERING, "create children", 0},
+		{false, {OURS}, RECIPE_LEAVING, "delete", 0},
+		{false, {LATER, STRAY(7)}, RECIPE_LEAVING, "delete(7)",
+		RECIPE_TOLD_CREATED},
+		{false, {FIRST}, RECIPE_NONE, "", RECIPE_TOLD_GONE},
+		/* both cannot be, but if they are, the one of before goes first */
+		{true, {STRAY(6), OURS}, RECIPE_REQUEUEING, "requeue", 0},
+		{false, {STRAY(6), OURS}, RECIPE_LEAVING, "delete", 0}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(cases); i++)
+	{
+		RecipeInput in = {.event = RECIPE_CHILDREN_DONE};
+		Recipe		recipe;
+		RecipeOutput out;
+
+		recipe_init(&recipe);
+		recipe_resume_requeued(&recipe, our_uuid, ZNODE_MUTEX,
+							   cases[i].wanted, our_sequence, &out);
+		assert_string_equal(describe_ops(&out), "search");
+		assert_int_equal(out.told, 0);
+		in.serial = recipe.serial;
+		in.children = cases[i].children;
+		while (in.nchildren < (int) lengthof(cases[i].children) &&
+			   in.children[in.nchildren] != NULL)
+			in.nchildren++;
+		recipe_step(&recipe, &in, &out);
+		assert_int_equal(recipe.state, cases[i].state);
+		assert_string_equal(describe_ops(&out), cases[i].ops);
+		assert_int_equal(out.told, cases[i].told);
+		recipe_free(&recipe);
+	}
+}
+
+/*
+ * A reader is not alone with its number, so it does not queue again in one
+ * step; and a late number does not own the lock, though it is the next.
+ */
+static void
+test_requeue_conditions(void **state)
+{
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	recipe_init(&recipe);
+	recipe_resume(&recipe, our_uuid, ZNODE_READER, false, RECIPE_RESUME_OWNED,
+				  &our_sequence, &out);
+	give(&recipe, IN_REQUEUE, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	assert_int_equal(out.nops, 0);
+	recipe_free(&recipe);
+
+	bring_to(&recipe, AT_OWNER);
+	recipe.sequence = ZNODE_LATE_SEQUENCE - 1;
+	give(&recipe, IN_REQUEUE, &out);
+	{
+		RecipeInput in = {
+			.event = RECIPE_REQUEUE_DONE,
+			.node = OUR_PREFIX "2000000000"
+		};
+
+		recipe_step(&recipe, &in, &out);
+	}
+	assert_int_equal(recipe.state, RECIPE_RETREATING);
 	recipe_free(&recipe);
 }
 
@@ -3569,6 +3766,8 @@ main(void)
 		cmocka_unit_test(test_directory_is_remembered),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_resume_and_go_on),
+		cmocka_unit_test(test_resume_requeued),
+		cmocka_unit_test(test_requeue_conditions),
 		cmocka_unit_test(test_check_writers),
 		cmocka_unit_test(test_check_ignores_sibling),
 		cmocka_unit_test(test_check_and_revocation),

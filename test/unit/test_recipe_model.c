@@ -82,6 +82,7 @@ typedef struct Client
 	bool		wanted;
 	bool		owner;
 	bool		created;
+	bool		requeued;		/* the number may be of the node before */
 	bool		token;			/* known, or refused */
 	int32_t		sequence;
 	bool		revoked;		/* told so at least once */
@@ -141,6 +142,11 @@ typedef struct Tally
 	unsigned long next;			/* or by that next to an owner's before */
 	unsigned long not_next;		/* contenders that had hoped for it */
 	unsigned long kin_next;
+	unsigned long requeued;		/* owners by the number next to their own, */
+	unsigned long requeued_behind;	/* contenders that others had overtaken, */
+	unsigned long requeued_again;	/* that were found not to have queued, */
+	unsigned long requeued_found;	/* or to have, */
+	unsigned long requeued_lost;	/* and nodes that were gone before */
 } Tally;
 
 static Tally tally;
@@ -271,11 +277,15 @@ is_kin(const ModelNode *node)
 static void
 check_executing(const ModelSession *session, const ModelEntry *entry)
 {
-	if (entry->kind == RECIPE_OP_CREATE && entry->contender == OF_RECIPE)
+	bool		requeues = entry->kind == RECIPE_OP_REQUEUE;
+
+	if ((entry->kind == RECIPE_OP_CREATE || requeues) &&
+		entry->contender == OF_RECIPE)
 	{
 		for (int i = model->oldest; i < model->nnodes; i++)
 			model_check(!node_exists(&model->nodes[i]) ||
 						is_kin(&model->nodes[i]) || model->nodes[i].stray ||
+						(requeues && strcmp(model->nodes[i].name, entry->node) == 0) ||
 						model->nodes[i].session != session->id,
 						"a contender has at most one node");
 	}
@@ -517,6 +527,7 @@ take_waiter_news(Client *client, const RecipeOutput *out)
 	{
 		model_check(client->active, "created only what was wanted");
 		client->created = true;
+		client->requeued = false;
 		client->sequence = recipe->sequence;
 	}
 	if (out->told & RECIPE_TOLD_QUEUED)
@@ -637,6 +648,7 @@ take_end_news(Client *client, const RecipeOutput *out)
 		}
 		client->active = client->wanted = client->owner = false;
 		client->created = client->left = client->looking = false;
+		client->requeued = false;
 		client->in_use = client->giving_way = client->watches_queue = false;
 	}
 }
@@ -736,6 +748,18 @@ check_op(Client *client, const RecipeOutput *out, int i)
 			model_check(recipe->retain == client->retains,
 						"a contender says what it is from the beginning");
 			break;
+		case RECIPE_OP_REQUEUE:
+			for (int j = 0; j < client->session.nentries; j++)
+				model_check(client->session.entries[j].is_event ||
+							client->session.entries[j].kind !=
+							RECIPE_OP_REQUEUE, "one requeue at a time");
+			model_check(client->requeued && client->wanted && !client->owner &&
+						recipe->kind != ZNODE_READER &&
+						strcmp(op->node, own) == 0,
+						"an exclusive owner queues again, if it is to");
+			model_check(recipe->retain == client->retains,
+						"a contender says what it is from the beginning");
+			break;
 		case RECIPE_OP_LIST:
 			model_check(client->owner && client->watches_queue,
 						"only an owner that watches the queue lists it");
@@ -786,7 +810,7 @@ take_output(Client *client, const RecipeOutput *out)
 	note(client, recipe_state_name(recipe->state), out->told);
 	client->told = out->told;
 	if (recipe->state == RECIPE_ENTERING)
-		client->created = false;
+		client->created = client->requeued = false;
 	take_waiter_news(client, out);
 	take_grant(client, out);
 	check_other_news(client, out);
@@ -800,7 +824,8 @@ take_output(Client *client, const RecipeOutput *out)
 		RecipeOp	op = out->ops[i];
 
 		check_op(client, out, i);
-		if (op.kind == RECIPE_OP_CREATE || op.kind == RECIPE_OP_SET)
+		if (op.kind == RECIPE_OP_CREATE || op.kind == RECIPE_OP_REQUEUE ||
+			op.kind == RECIPE_OP_SET)
 			op.data = cluster_data(recipe->retain);
 		model_submit(&client->session, 0, false, MODEL_NAME, &op);
 	}
@@ -1006,6 +1031,13 @@ note_answer(Client *client, const ModelEntry *entry)
 	{
 		for (int i = 0; i < entry->nchildren; i++)
 			hit = hit || has_uuid_of(&model->nodes[entry->children[i]], client);
+		if (client->recipe.requeued && hit)
+		{
+			if (node_at(client->recipe.node, entry->view) >= 0)
+				tally.requeued_again++;
+			else
+				tally.requeued_found++;
+		}
 		if (hit)
 			tally.search_hits++;
 		else
@@ -1077,6 +1109,18 @@ tally_unread(const Client *client, const RecipeInput *in, bool unread)
 		tally.not_next++;
 }
 
+/* An answer to a requeue. */
+static void
+tally_requeue(const Client *client, const RecipeInput *in)
+{
+	if (in->result == RECIPE_NO_NODE)
+		tally.requeued_lost++;
+	else if (client->told & RECIPE_TOLD_GRANTED)
+		tally.requeued++;
+	else if (in->result == RECIPE_OK && client->wanted)
+		tally.requeued_behind++;
+}
+
 /* The client hears the next answer or event. */
 static void
 deliver(Client *client)
@@ -1128,6 +1172,8 @@ deliver(Client *client)
 	}
 	if (entry.kind == RECIPE_OP_CREATE)
 		tally_unread(client, &in, unread);
+	else if (entry.kind == RECIPE_OP_REQUEUE)
+		tally_requeue(client, &in);
 }
 
 /*
@@ -1206,6 +1252,24 @@ release(Client *client)
 	note(client, "releases", 0);
 	client->wanted = client->owner = client->looking = false;
 	client->in_use = client->giving_way = client->watches_queue = false;
+	step(client, &in);
+}
+
+/* An exclusive owner gives the lock up, and queues for it again. */
+static void
+requeue(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_REQUEUE};
+
+	note(client, "queues again", 0);
+	client->requeued = true;
+	client->owner = client->looking = false;
+	client->in_use = client->giving_way = client->watches_queue = false;
+	client->queued = client->told_retained = client->contended = false;
+	client->set_in_use = false;
+	client->creates = 0;
+	client->recipe.retain = client->retains;
+	client->recipe.asks_retained = client->asks_retained;
 	step(client, &in);
 }
 
@@ -1339,6 +1403,13 @@ restart_worker(Client *client, int applied)
 		return;
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
+	if (client->requeued)
+	{
+		recipe_resume_requeued(&client->recipe, old.uuid, old.kind,
+							   client->wanted, client->sequence, &out);
+		take_output(client, &out);
+		return;
+	}
 	recipe_resume(&client->recipe, old.uuid, old.kind, old.grouped,
 				  client->owner ? RECIPE_RESUME_OWNED :
 				  client->wanted ? RECIPE_RESUME_WANTED :
@@ -2065,6 +2136,7 @@ typedef struct Relay
 	const char *title;
 	bool		shared;			/* the first contender, and no other */
 	const char *ahead;			/* of the first contender; or NULL */
+	bool		requeues;		/* each but the last queues again */
 	int			wants;			/* contenders behind the first */
 	int			events;
 } Relay;
@@ -2075,7 +2147,11 @@ static const Relay relays[] = {
 	{"a reader first, behind another client's", .shared = true, .ahead = R,
 	.wants = 1, .events = 2},
 	{"one after the other, another client ahead", .ahead = W, .wants = 1,
-	.events = 2}
+	.events = 2},
+	{"in one step", .requeues = true, .wants = 1, .events = 3},
+	{"three, in one step each", .requeues = true, .wants = 2, .events = 2},
+	{"in one step, another client ahead", .requeues = true, .ahead = W,
+	.wants = 1, .events = 2}
 };
 
 typedef enum RelayEvent
@@ -2088,6 +2164,7 @@ typedef enum RelayEvent
 	RELAY_RESTART,
 	RELAY_UNWATCH,
 	RELAY_KIN,
+	RELAY_CANCEL,
 	RELAY_EVENTS
 } RelayEvent;
 
@@ -2117,6 +2194,8 @@ may_happen(const Client *client, RelayEvent event)
 				client->succession.watch == SUCCESSION_WATCHED;
 		case RELAY_KIN:
 			return session->connected && first_foreigner() < 0;
+		case RELAY_CANCEL:
+			return client->wanted && !client->owner;
 		case RELAY_EVENTS:
 			break;
 	}
@@ -2159,6 +2238,9 @@ happen(Client *client, RelayEvent event)
 		case RELAY_KIN:
 			model_submit(&client->session, OF_KIN, false, MODEL_NAME, &op);
 			break;
+		case RELAY_CANCEL:
+			release(client);
+			break;
 		case RELAY_EVENTS:
 			break;
 	}
@@ -2166,7 +2248,7 @@ happen(Client *client, RelayEvent event)
 
 /* The plain next thing to happen; false if there is none. */
 static bool
-relay_on(Client *client, int *wants)
+relay_on(Client *client, bool requeues, int *wants)
 {
 	ModelSession *session = &client->session;
 
@@ -2176,6 +2258,11 @@ relay_on(Client *client, int *wants)
 		model_reconnect(session, session->seen);
 	else if (model_unapplied(session) > 0)
 		model_execute(session);
+	else if (client->owner && requeues && *wants > 0)
+	{
+		(*wants)--;
+		requeue(client);
+	}
 	else if (client->owner)
 		release(client);
 	else if (!client->active && *wants > 0)
@@ -2220,7 +2307,7 @@ play_relay(const Relay *relay)
 			happen(client, possible[which - 1]);
 			events--;
 		}
-		else if (!relay_on(client, &wants))
+		else if (!relay_on(client, relay->requeues, &wants))
 			break;
 	}
 	wind_up();
@@ -2230,6 +2317,7 @@ static void
 test_relay(void **state)
 {
 	const Relay *relay = *state;
+	Tally		before = tally;
 	unsigned long run = 0;
 
 	model_reset(&hooks, true);
@@ -2240,6 +2328,14 @@ test_relay(void **state)
 	} while (model_next_schedule());
 	model->explore = false;
 	assert_in_range(run, 1000, ULONG_MAX);
+	if (relay->requeues)
+	{
+		assert_true(tally.requeued > before.requeued + 100);
+		assert_true(tally.requeued_behind > before.requeued_behind + 20);
+		assert_true(tally.requeued_again > before.requeued_again + 20);
+		assert_true(tally.requeued_found > before.requeued_found + 20);
+		assert_true(tally.requeued_lost > before.requeued_lost + 20);
+	}
 }
 
 /*-------------------------------------------------------------------------
@@ -2260,6 +2356,7 @@ typedef struct Mix
 	bool		tokens;
 	bool		kin;			/* a cluster has other contenders, and strays */
 	bool		unread;			/* clients remember their directory */
+	bool		requeues;		/* owners queue again */
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
 
@@ -2298,6 +2395,16 @@ static const Mix mixes[] = {
 	{"with nothing read, the counter ends", .foreigners = true, .end = true,
 		.refusals = true, .unread = true, .semaphores = true,
 	.calm = 30},
+	{"owners queue again", .foreigners = true, .restarts = true,
+	.requeues = true, .calm = 12},
+	{"an owner queues again, hardly a fault", .clients = 1, .restarts = true,
+	.requeues = true, .calm = 60},
+	{"owners queue again, with nothing read", .foreigners = true,
+		.restarts = true, .kin = true, .unread = true, .requeues = true,
+	.calm = 20},
+	{"owners queue again, and everything", .foreigners = true, .end = true,
+		.refusals = true, .restarts = true, .semaphores = true,
+	.retaining = true, .tokens = true, .requeues = true, .calm = 15},
 	{"locks are retained, and everything", .foreigners = true, .end = true,
 		.refusals = true, .restarts = true, .semaphores = true,
 	.retaining = true, .tokens = true, .calm = 10}
@@ -2449,12 +2556,32 @@ random_owner(const Mix *mix, Client *client)
 	}
 }
 
+/* A reader must not; so it stays what it is, whoever asks. */
+static void
+random_requeue(const Mix *mix, Client *client)
+{
+	RecipeInput in = {.event = RECIPE_REQUEUE};
+
+	if (client->recipe.kind == ZNODE_READER)
+		step(client, &in);
+	else
+	{
+		choose_retaining(mix, client);
+		requeue(client);
+	}
+}
+
 static void
 random_want(const Mix *mix, Client *client)
 {
 	if (client->wanted)
 	{
-		if (model_one_in(client->owner ? 3 : 10))
+		if (!model_one_in(client->owner ? 3 : 10))
+			;
+		else if (mix->requeues && client->owner && client->session.alive &&
+				 model->nnodes < MAX_NODES - 32 && !model_one_in(3))
+			random_requeue(mix, client);
+		else
 			release(client);
 	}
 	else if (!client->active && model->nnodes < MAX_NODES - 32)
@@ -2641,7 +2768,15 @@ check_tally(const Mix *mix, const Tally *before,
 		assert_true(tally.mixed > before->mixed + 100);
 	if (mix->kin)
 		assert_true(tally.strays > before->strays + 100);
-	if (mix->unread)
+	if (mix->requeues)
+	{
+		assert_true(tally.requeued > before->requeued + 15);
+		assert_true(tally.requeued_again > before->requeued_again + 20);
+		assert_true(tally.requeued_found > before->requeued_found + 20);
+		if (mix->foreigners)
+			assert_true(tally.requeued_behind > before->requeued_behind + 50);
+	}
+	if (mix->unread && !mix->requeues)
 	{
 		assert_true(tally.first > before->first + 100);
 		assert_true(tally.next > before->next + 3);

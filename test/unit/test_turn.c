@@ -271,6 +271,9 @@ b9_a_contender_that_is_gone_takes_all_with_it(void **state)
 
 		(void) turn_gone(&turn, 0, DROPPED_AT);
 		assert_int_equal(turn.behind, TURN_UNKNOWN);
+		turn = granted((Story) {.behind = all_behind[i]});
+		turn_unknown(&turn);
+		assert_int_equal(turn.behind, TURN_UNKNOWN);
 	}
 }
 
@@ -427,6 +430,7 @@ r1_what_no_owner_gave_up_tells_nothing(void **state)
 
 		/* an owner that gave up does, once */
 		turn_given_up(&turn, DROPPED_AT);
+		turn_unknown(&turn);
 		assert_int_equal(turn_gone(&turn, 0, DROPPED_AT + 900), 900);
 		assert_int_equal(turn_gone(&turn, 800, DROPPED_AT + 910), 800);
 	}

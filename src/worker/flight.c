@@ -42,7 +42,8 @@
  *	 directories that nobody uses.
  * - But the reading of the queue behind a create tells whether its directory
  *	 is missing.  If it is, the create is answered so, too; else it is taken
- *	 to be good.
+ *	 to be good.  Where nothing is read, the directory is watched: the event
+ *	 of its deletion, which comes ahead of the answer, tells the same.
  * - The good ones go again as one batch, and the others as another, both
  *	 apart from what is new.
  * - If such a batch fails, what is behind its failed write goes in several,
@@ -254,6 +255,42 @@ board(Flight *flight, dlist_head *list)
 
 	dlist_push_tail(&flight->out, &op->node);
 	return op;
+}
+
+/* Is this the directory of the node with that path? */
+static bool
+is_directory_of(const char *directory, const char *path)
+{
+	size_t		len = strlen(directory);
+
+	return strncmp(directory, path, len) == 0 && path[len] == '/' &&
+		strchr(path + len + 1, '/') == NULL;
+}
+
+static void
+note_deleted(dlist_head *list, const char *directory)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, list)
+	{
+		Operation  *op = dlist_container(Operation, node, iter.cur);
+
+		if (op->kind == RECIPE_OP_CREATE && is_directory_of(directory, op->path))
+			op->directory_deleted = true;
+	}
+}
+
+/*
+ * flight_directory_deleted
+ *		A watch has told that this directory has been deleted.
+ */
+void
+flight_directory_deleted(Flight *flight, const char *directory)
+{
+	note_deleted(&flight->out, directory);
+	note_deleted(&flight->again, directory);
+	note_deleted(&flight->submitted, directory);
 }
 
 /* Send the first operation of a list by itself. */
@@ -546,16 +583,6 @@ goes_again(Flight *flight, Operation *op)
 	return passenger && passenger->put_back;
 }
 
-/* Is this the directory of the node with that path? */
-static bool
-is_directory_of(const char *directory, const char *path)
-{
-	size_t		len = strlen(directory);
-
-	return strncmp(directory, path, len) == 0 && path[len] == '/' &&
-		strchr(path + len + 1, '/') == NULL;
-}
-
 /*
  * This answers something that was sent behind a write that goes again: does
  * it tell what would become of the write?  If the directory in which the
@@ -609,6 +636,18 @@ is_lost_stray(const Operation *op)
 }
 
 /*
+ * A create whose batch has failed would have failed itself, if its directory
+ * has been deleted.  The server has heard it.
+ */
+static void
+answer_without_directory(Operation *op)
+{
+	if (op->directory_deleted && op->news.code == CLIENT_BATCH_FAILED &&
+		op->news.failed >= 0)
+		op->news.code = ZNONODE;
+}
+
+/*
  * flight_answer
  *		An answer has come.
  *
@@ -626,6 +665,7 @@ flight_answer(Flight *flight, News *news)
 		send_again(flight, op);
 		return NULL;
 	}
+	answer_without_directory(op);
 	if (goes_again(flight, op))
 	{
 		Operation  *write = known_to_fail(flight, op);

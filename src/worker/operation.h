@@ -43,6 +43,7 @@ typedef struct Operation
 								 * or 0 */
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	Multi	   *multi;			/* to be freed with this operation, or NULL */
+	bool		directory_deleted;	/* CREATE: since it was submitted */
 	bool		untouched;		/* SET: only if nobody has ever done so */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */

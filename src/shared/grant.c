@@ -282,9 +282,11 @@ int64
 slot_set_granted(ZkSlot *slot)
 {
 	int64		check_at = 0;
+	bool		granted;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	if (slot->state == ZK_SLOT_WANTED)
+	granted = slot->state == ZK_SLOT_WANTED;
+	if (granted)
 	{
 		int64		now = zk_now_us();
 		bool		queued = slot->queued;
@@ -298,6 +300,10 @@ slot_set_granted(ZkSlot *slot)
 			check_at = 0;
 	}
 	slot_unlock(slot);
+
+	/* it has a contender, which the worker alone ends */
+	if (granted)
+		ConditionVariableBroadcast(&slot->cv);
 	return ms_of_us(check_at);
 }
 

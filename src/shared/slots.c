@@ -580,7 +580,9 @@ next_state(const ZkSlot *slot, SlotEvent event)
  * slot_event
  *		The transition function: see the table in this file's header.
  *
- * The caller holds the partition lock exclusively.
+ * The caller holds the partition lock exclusively.  Wakes who waits for the
+ * slot, but that it is granted the caller tells without the lock: those who wake
+ * up need it at once, and would have to wait for it.
  */
 void
 slot_event(ZkSlot *slot, SlotEvent event)
@@ -601,7 +603,8 @@ slot_event(ZkSlot *slot, SlotEvent event)
 		slot_mail(slot);
 
 	/* a backend that asked for the next contender waits on, unaware */
-	if (!(last == ZK_SLOT_RELEASING && next == ZK_SLOT_WANTED &&
+	if (event != SLOT_GRANTED &&
+		!(last == ZK_SLOT_RELEASING && next == ZK_SLOT_WANTED &&
 		  slot->nwanting == 1))
 		ConditionVariableBroadcast(&slot->cv);
 }

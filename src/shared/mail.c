@@ -7,6 +7,9 @@
  * It says only that there is something to see; a slot's state tells the rest,
  * so a new worker needs no old mail.
  *
+ * While the worker cannot send anything ("held"), mail does not wake it: what
+ * makes it able to send wakes it, and it looks for mail then.
+ *
  * Locking protocol.  The chain's head and links, the worker's latch and "held"
  * are read and changed under the spinlock, which may be taken inside any
  * LWLock.  "waiting" follows from them: it is changed under the spinlock, and
@@ -81,7 +84,8 @@ set_waiting(void)
 
 /*
  * mail_put
- *		Add a node that is not in the chain, and wake the worker.
+ *		Add a node that is not in the chain, and wake the worker, if it can do
+ *		something about it.
  */
 void
 mail_put(slist_node *node)
@@ -91,7 +95,7 @@ mail_put(slist_node *node)
 	SpinLockAcquire(&mail->lock);
 	slist_push_head(&mail->chain, node);
 	set_waiting();
-	latch = mail->worker_latch;
+	latch = mail->held ? NULL : mail->worker_latch;
 	SpinLockRelease(&mail->lock);
 	if (latch)
 		SetLatch(latch);
@@ -153,16 +157,21 @@ mail_detach_worker(void)
 
 /*
  * mail_hold
- *		The worker does not open its mail until it can send something again; or
- *		does.
+ *		The worker, which calls this, does not open its mail until it can send
+ *		something again; or does, and does not sleep if there is some.
  */
 void
 mail_hold(bool held)
 {
+	bool		missed;
+
 	SpinLockAcquire(&mail->lock);
+	missed = mail->held && !held && !slist_is_empty(&mail->chain);
 	mail->held = held;
 	set_waiting();
 	SpinLockRelease(&mail->lock);
+	if (missed)
+		SetLatch(mail->worker_latch);
 }
 
 /*

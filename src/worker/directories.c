@@ -9,19 +9,31 @@
  *
  * Ownership without a read (core/recipe.c has the proof, core/succession.c
  * what is remembered for it) takes a watch of the directory, which is set by a
- * get in the flight in which our owner's node is deleted, ahead of that.  It is
- * a read, so it is sent for names only that come again and again: when an owner
- * leaves for the third time.  From then on a cycle of create and delete reads
- * nothing, for as long as nobody else comes, and the directory is not deleted.
+ * get in the flight in which our owner's node is deleted, ahead of that.  From
+ * then on a cycle of create and delete reads nothing, for as long as nobody else
+ * comes, and the directory is not deleted.  So the first cycle with a name reads
+ * twice, or once in a new directory, and those that follow do not read.
  *
  * The library keeps a watch for each directory, and would set all of them
  * again when it reconnects, in one request.  So they end with the connection
  * (SESSION_BRIEF_OWNER), and there are no more than MAX_WATCH_BYTES of them,
  * half of what a server takes in a request: that is for the case that the
- * library is faster than the worker.  It is room for 16,000 names of 28 bytes,
- * about as many as are remembered at all; a watch takes some 200 bytes here,
- * the same in the library, and less in the server.  The directory whose lock
- * was wanted longest ago is forgotten first, and its watch removed.
+ * library is faster than the worker.  It is room for 16,000 names of 28 bytes;
+ * a watch takes some 200 bytes here, the same in the library, and less in the
+ * server.
+ *
+ * While there is room, a directory is watched when an owner leaves it for the
+ * first time.  When there is none, a get is sent for names only that come again,
+ * and that come more often than those whose watches have to be removed for it:
+ * the ones that were left longest ago, if that is at least IDLE_FACTOR times as
+ * long as it took this name to come again.  So names that are used only once
+ * cost no more than reading their queue; and of more names than there is room
+ * for, used in turn, as many as there is room for stay watched.  If always the
+ * one that was used longest ago made room, none would be watched when its turn
+ * comes.
+ *
+ * Beside those that are watched, MAX_UNWATCHED directories are remembered; the
+ * one that was used longest ago is forgotten first.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -48,14 +60,18 @@
 #define DIRECTORIES_PER_MINUTE	10000
 #define DIRECTORIES_WARN_MS		(10 * 60000)
 
-/* The most lock directories that are remembered. */
-#define MAX_DIRECTORIES		16384
+/* The most lock directories that are remembered, watched or not. */
+#define MAX_WATCHED			16384
+#define MAX_UNWATCHED		16384
 
 /* The most that their watches' paths may have, each with 4 bytes more. */
 #define MAX_WATCH_BYTES		(512 * 1024)
 
-/* The watch is set when an owner leaves for so many times. */
-#define LEAVES_TO_WATCH		3
+/*
+ * A watch is removed for that of another directory if it has not been of use
+ * for so many times as long as it took the other one's name to come again.
+ */
+#define IDLE_FACTOR			4
 
 /* A lock directory. */
 typedef struct Directory
@@ -64,11 +80,11 @@ typedef struct Directory
 	bool		exists;			/* it has been seen to */
 	bool		deleted;		/* its watch told so, and nobody has since
 								 * made it for us */
-	int			leaves;			/* of our owners, up to LEAVES_TO_WATCH */
-	Succession	succession;
-	dlist_node	node;			/* in "directories.used" */
-	dlist_node	watched_node;	/* in "directories.watched", if that has it */
 	bool		watched;
+	int64		left_ms;		/* zk_now_ms() when an owner of ours left it;
+								 * 0: none has */
+	Succession	succession;
+	dlist_node	node;			/* in one of the lists of "directories" */
 } Directory;
 
 /* The get that watches a directory. */
@@ -82,9 +98,11 @@ static struct
 {
 	HTAB	   *by_path;		/* of Directories */
 	HTAB	   *by_serial;		/* of DirectoryWatches, of those watched */
-	dlist_head	used;			/* Directories, the latest used at the end */
-	dlist_head	watched;		/* the same, of those that are watched */
-	Size		watch_bytes;	/* of their paths */
+	dlist_head	watched;		/* Directories, the latest used at the end */
+	dlist_head	unwatched;		/* the same */
+	int			nwatched;
+	int			nunwatched;
+	Size		watch_bytes;	/* of the paths of those that are watched */
 	uint32		last_serial;
 	bool		warned_of_stranger;
 	bool		warned_of_persistent;
@@ -122,8 +140,9 @@ directories_forget(void)
 	directories.by_serial = create_table("zklock directory watches",
 										 sizeof(uint32),
 										 sizeof(DirectoryWatch), HASH_BLOBS);
-	dlist_init(&directories.used);
 	dlist_init(&directories.watched);
+	dlist_init(&directories.unwatched);
+	directories.nwatched = directories.nunwatched = 0;
 	directories.watch_bytes = 0;
 }
 
@@ -142,17 +161,40 @@ send(const Directory *directory, RecipeOpKind kind)
 	session_submit(0, SESSION_BRIEF_OWNER, directory->path, &op, 0);
 }
 
+/* Forget the unwatched directory that was used longest ago. */
+static void
+forget_oldest(void)
+{
+	Directory  *directory = dlist_container(Directory, node,
+											dlist_pop_head_node(&directories.unwatched));
+
+	directories.nunwatched--;
+	hash_search(directories.by_path, directory->path, HASH_REMOVE, NULL);
+}
+
+/* Have the directory in the list for those that are not watched. */
+static void
+add_unwatched(Directory *directory)
+{
+	if (directories.nunwatched == MAX_UNWATCHED)
+		forget_oldest();
+	directory->watched = false;
+	dlist_push_tail(&directories.unwatched, &directory->node);
+	directories.nunwatched++;
+}
+
 /* The watch of the directory is none any more, or is not to be one. */
 static void
 forget_watch(Directory *directory)
 {
 	if (!directory->watched)
 		return;
-	directory->watched = false;
-	dlist_delete(&directory->watched_node);
 	hash_search(directories.by_serial, &directory->succession.serial,
 				HASH_REMOVE, NULL);
 	directories.watch_bytes -= watch_bytes(directory);
+	directories.nwatched--;
+	dlist_delete(&directory->node);
+	add_unwatched(directory);
 }
 
 /* Remove the watch of the directory. */
@@ -160,23 +202,44 @@ static void
 unwatch(Directory *directory)
 {
 	send(directory, RECIPE_OP_UNWATCH);
-	forget_watch(directory);
 	succession_fired(&directory->succession, directory->succession.serial);
+	forget_watch(directory);
 }
 
-/* Watch the directory, in place of those that were used longest ago. */
+/*
+ * Make room for a watch of this directory, which an owner of ours is leaving.
+ * Returns false if there is none.
+ */
+static bool
+make_room(const Directory *directory, int64 now_ms)
+{
+	while (directories.nwatched == MAX_WATCHED ||
+		   directories.watch_bytes + watch_bytes(directory) > MAX_WATCH_BYTES)
+	{
+		Directory  *oldest = dlist_head_element(Directory, node,
+												&directories.watched);
+
+		if (directory->left_ms == 0 ||
+			now_ms - oldest->left_ms <=
+			IDLE_FACTOR * (now_ms - directory->left_ms))
+			return false;
+		unwatch(oldest);
+	}
+	return true;
+}
+
+/* Watch the directory. */
 static void
 watch(Directory *directory)
 {
 	DirectoryWatch *entry;
 
-	directories.watch_bytes += watch_bytes(directory);
-	while (directories.watch_bytes > MAX_WATCH_BYTES &&
-		   !dlist_is_empty(&directories.watched))
-		unwatch(dlist_head_element(Directory, watched_node,
-								   &directories.watched));
+	dlist_delete(&directory->node);
+	directories.nunwatched--;
 	directory->watched = true;
-	dlist_push_tail(&directories.watched, &directory->watched_node);
+	dlist_push_tail(&directories.watched, &directory->node);
+	directories.nwatched++;
+	directories.watch_bytes += watch_bytes(directory);
 	succession_watch(&directory->succession, ++directories.last_serial);
 	entry = hash_search(directories.by_serial, &directories.last_serial,
 						HASH_ENTER, NULL);
@@ -190,30 +253,41 @@ find(const char *path)
 	return hash_search(directories.by_path, path, HASH_FIND, NULL);
 }
 
-static void
-forget(Directory *directory)
-{
-	if (directory->watched)
-		unwatch(directory);
-	dlist_delete(&directory->node);
-	hash_search(directories.by_path, directory->path, HASH_REMOVE, NULL);
-}
-
 static Directory *
 find_or_make(const char *path)
 {
-	Directory  *directory = find(path);
+	bool		found;
+	Directory  *directory = hash_search(directories.by_path, path, HASH_ENTER,
+										&found);
 
-	if (directory != NULL)
+	if (found)
 		return directory;
-	if (hash_get_num_entries(directories.by_path) >= MAX_DIRECTORIES)
-		forget(dlist_head_element(Directory, node, &directories.used));
-	directory = hash_search(directories.by_path, path, HASH_ENTER, NULL);
-	directory->exists = directory->deleted = directory->watched = false;
-	directory->leaves = 0;
+	directory->exists = directory->deleted = false;
+	directory->left_ms = 0;
 	succession_init(&directory->succession);
-	dlist_push_tail(&directories.used, &directory->node);
+	add_unwatched(directory);
 	return directory;
+}
+
+/* The directory is used: it is the last to be forgotten. */
+static void
+touch(Directory *directory)
+{
+	dlist_move_tail(directory->watched ? &directories.watched :
+					&directories.unwatched, &directory->node);
+}
+
+static void
+disconnect_all(dlist_head *list)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, list)
+	{
+		Directory  *directory = dlist_container(Directory, node, iter.cur);
+
+		succession_disconnect(&directory->succession);
+	}
 }
 
 /*
@@ -223,21 +297,15 @@ find_or_make(const char *path)
 void
 directories_disconnect(void)
 {
-	dlist_iter	all;
 	dlist_mutable_iter iter;
 
-	dlist_foreach(all, &directories.used)
-	{
-		Directory  *directory = dlist_container(Directory, node, all.cur);
-
-		succession_disconnect(&directory->succession);
-	}
+	disconnect_all(&directories.watched);
+	disconnect_all(&directories.unwatched);
 
 	/* a get that has not been answered will be */
 	dlist_foreach_modify(iter, &directories.watched)
 	{
-		Directory  *directory = dlist_container(Directory, watched_node,
-												iter.cur);
+		Directory  *directory = dlist_container(Directory, node, iter.cur);
 
 		if (directory->succession.watch == SUCCESSION_UNWATCHED)
 			forget_watch(directory);
@@ -268,6 +336,7 @@ directories_event(const RecipeInput *in)
 	{
 		directory->exists = false;
 		directory->deleted = true;
+		session_directory_deleted(0, directory->path);
 	}
 	if (directory->succession.watch == SUCCESSION_UNWATCHED)
 		forget_watch(directory);
@@ -300,9 +369,7 @@ directory_note(const char *path, bool known)
 	if (known)
 	{
 		directory->deleted = false;
-		dlist_move_tail(&directories.used, &directory->node);
-		if (directory->watched)
-			dlist_move_tail(&directories.watched, &directory->watched_node);
+		touch(directory);
 	}
 	else
 		succession_doubt(&directory->succession);
@@ -345,11 +412,12 @@ void
 directory_leave(const char *path, int32_t number)
 {
 	Directory  *directory = find_or_make(path);
+	int64		now_ms = zk_now_ms();
 
-	if (directory->leaves < LEAVES_TO_WATCH)
-		directory->leaves++;
-	if (directory->leaves == LEAVES_TO_WATCH && !directory->watched)
+	touch(directory);
+	if (!directory->watched && make_room(directory, now_ms))
 		watch(directory);
+	directory->left_ms = now_ms;
 	succession_leave(&directory->succession, number);
 }
 

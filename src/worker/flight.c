@@ -49,7 +49,8 @@
  *	 directories that nobody uses.
  * - But the reading of the queue behind a create tells whether its directory
  *	 is missing.  If it is, the create is answered so, too; else it is taken
- *	 to be good.
+ *	 to be good.  Where nothing is read, the directory is watched: the event
+ *	 of its deletion, which comes ahead of the answer, tells the same.
  * - The good ones go again as one batch, and the others as another, both
  *	 apart from what is new.
  * - If such a batch fails, what is behind its failed write goes in several,
@@ -261,6 +262,27 @@ board(Flight *flight, dlist_head *list)
 
 	dlist_push_tail(&flight->out, &op->node);
 	return op;
+}
+
+/*
+ * flight_directory_deleted
+ *		A watch has told that this directory has been deleted.
+ */
+void
+flight_directory_deleted(Flight *flight, const char *directory)
+{
+	dlist_head *lists[] = {&flight->out, &flight->again, &flight->submitted};
+
+	for (int i = 0; i < (int) lengthof(lists); i++)
+	{
+		dlist_iter	iter;
+
+		dlist_foreach(iter, lists[i])
+		{
+			operation_note_deletion(dlist_container(Operation, node, iter.cur),
+									directory);
+		}
+	}
 }
 
 /* Send the first operation of a list by itself. */
@@ -559,16 +581,6 @@ goes_again(Flight *flight, Operation *op)
 	return passenger && passenger->put_back;
 }
 
-/* Is this the directory of the node with that path? */
-static bool
-is_directory_of(const char *directory, const char *path)
-{
-	size_t		len = strlen(directory);
-
-	return strncmp(directory, path, len) == 0 && path[len] == '/' &&
-		strchr(path + len + 1, '/') == NULL;
-}
-
 /*
  * This answers something that was sent behind a write that goes again: does
  * it tell what would become of the write?  If the directory in which the
@@ -583,7 +595,7 @@ known_to_fail(Flight *flight, Operation *op)
 
 	if (op->kind != RECIPE_OP_CHILDREN || write == NULL ||
 		write->kind != RECIPE_OP_CREATE ||
-		!is_directory_of(op->path, write->path))
+		!operation_is_in(write, op->path))
 		return NULL;
 	if (op->news.code == ZOK && write->piece == UNKNOWN_PIECE)
 		write->piece = GOOD_PIECE;
@@ -622,6 +634,18 @@ is_lost_stray(const Operation *op)
 }
 
 /*
+ * A create whose batch has failed would have failed itself, if its directory
+ * has been deleted.  The server has heard it.
+ */
+static void
+answer_without_directory(Operation *op)
+{
+	if (op->directory_deleted && op->news.code == CLIENT_BATCH_FAILED &&
+		op->news.failed >= 0)
+		op->news.code = ZNONODE;
+}
+
+/*
  * flight_answer
  *		An answer has come.
  *
@@ -639,6 +663,7 @@ flight_answer(Flight *flight, News *news)
 		send_again(flight, op);
 		return NULL;
 	}
+	answer_without_directory(op);
 	if (goes_again(flight, op))
 	{
 		Operation  *write = known_to_fail(flight, op);

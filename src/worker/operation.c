@@ -420,6 +420,30 @@ operation_free(Operation *op)
 }
 
 /*
+ * operation_is_in
+ *		Is the operation about a znode in this directory?
+ */
+bool
+operation_is_in(const Operation *op, const char *directory)
+{
+	size_t		len = strlen(directory);
+
+	return strncmp(directory, op->path, len) == 0 && op->path[len] == '/' &&
+		strchr(op->path + len + 1, '/') == NULL;
+}
+
+/*
+ * operation_note_deletion
+ *		This directory has been deleted since the operation was submitted.
+ */
+void
+operation_note_deletion(Operation *op, const char *directory)
+{
+	if (op->kind == RECIPE_OP_CREATE && operation_is_in(op, directory))
+		op->directory_deleted = true;
+}
+
+/*
  * operation_is_proof
  *		Has the leader worked on this, and has a quorum logged the outcome?
  */

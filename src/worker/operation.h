@@ -44,6 +44,7 @@ typedef struct Operation
 								 * or 0 */
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	Multi	   *multi;			/* to be freed with this operation, or NULL */
+	bool		directory_deleted;	/* CREATE: since it was submitted */
 	bool		untouched;		/* SET: only if nobody has ever done so */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
@@ -66,6 +67,8 @@ extern void operation_send_multi(Operation *const *ops, int count,
 extern void operation_reset(Operation *op, Watches *watches);
 extern void operation_free(Operation *op);
 extern void operation_forget_watch(const Operation *op, Watches *watches);
+extern bool operation_is_in(const Operation *op, const char *directory);
+extern void operation_note_deletion(Operation *op, const char *directory);
 extern bool operation_is_proof(const Operation *op);
 extern RecipeResult operation_result(const Operation *op);
 extern void operation_fill_input(const Operation *op, RecipeInput *input);

@@ -237,6 +237,17 @@ session_submit(int number, uint32_t owner, const char *directory,
 }
 
 /*
+ * session_directory_deleted
+ *		A watch has told that this directory has been deleted: what is to be
+ *		created there fails.
+ */
+void
+session_directory_deleted(int number, const char *directory)
+{
+	flight_directory_deleted(&sessions[number].flight, directory);
+}
+
+/*
  * The session timeout that can be relied on, in ms.  If it has been changed
  * since the session began, the new one counts, but ZooKeeper remembers the
  * old one, and goes by that if it is restarted or has a new leader.

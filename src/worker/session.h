@@ -74,6 +74,7 @@ extern bool session_is_stuck(int number);
 extern void session_close(int number);
 extern void session_submit(int number, uint32_t owner, const char *directory,
 						   const RecipeOp *op, uint32_t group);
+extern void session_directory_deleted(int number, const char *directory);
 extern bool session_ready(int number);
 extern int64_t session_flush(int number);
 extern int64_t session_keep_lease(int number, uint32_t ticket, bool needed);

@@ -50,13 +50,13 @@ sub requests
 	return $received;
 }
 
-# Watches of the cluster, a request each: one for each lock that has been owned
-# for a second.
+# Watches of the cluster's own contenders, a request each: one for each lock that
+# has been owned for a second.
 sub watches
 {
 	my ($list) = $zk->fourlw('wchc') =~ /^$session_id\n((?:\t.*\n)*)/m;
 
-	return scalar(() = ($list // '') =~ /\n/g);
+	return scalar(() = ($list // '') =~ /-lock-\d+\n/g);
 }
 
 # Wait for the end of what sessions run; they must all succeed.

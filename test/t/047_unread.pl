@@ -1,0 +1,97 @@
+
+# Ownership with nothing read: which names' queues are read, and how often.
+#
+# A proxy between the worker and ZooKeeper counts the requests by their kinds.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkProxy;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $proxy = ZkProxy->new;
+my $servers = $zk->connstr_through($proxy, 'a');
+$proxy->count('a-0');
+my $foreign = $zk->client(timeout => 60);
+my $node = zk_cluster('a', $zk,
+	'zklock.servers' => $servers,
+	'zklock.session_timeout' => '60s',
+	'zklock.commit_check' => 'off',
+	'max_locks_per_transaction' => 128);
+
+# The names of a set, each of which has a directory that nobody collects.
+sub names
+{
+	my ($prefix, $n) = @_;
+	my @names = map { $prefix . $_ } (1 .. $n);
+
+	$foreign->create(lock_dir($_), makepath => 1) for @names;
+	return \@names;
+}
+
+# Take and release each of the locks once, some together.  Returns how often
+# which kind of request was sent for that.
+sub cycle
+{
+	my ($names) = @_;
+	my @left = @$names;
+	my $before = $proxy->requests('a-0');
+	my $now;
+
+	while (my @some = splice @left, 0, 500)
+	{
+		$node->safe_psql('postgres',
+			"SELECT zk_lock_all(ARRAY[" . join(',', map { "'$_'" } @some) . '])');
+		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+	}
+	$now = $proxy->requests('a-0');
+	return { map { $_ => $now->{$_} - ($before->{$_} // 0) } keys %$now };
+}
+
+sub reads
+{
+	my ($asked) = @_;
+
+	return ($asked->{children} // 0) + ($asked->{get} // 0);
+}
+
+# The first time takes two reads for each name, and all later ones take none.
+{
+	my $names = names('few/', 50);
+
+	is(reads(cycle($names)), 2 * 50, 'names that come for the first time');
+	is(reads(cycle($names)), 0, 'the same names again') for (1 .. 3);
+}
+
+# There is room to watch some 1,900 directories of such names.
+{
+	my $n = 2500;
+	my $names = names('many/' . 'x' x 240 . '/', $n);
+	my $asked;
+
+	cycle($names);
+	for my $turn (2 .. 4)
+	{
+		$asked = cycle($names);
+		cmp_ok(reads($asked), '<=', $n / 3,
+			"turn $turn: most of more names than can be watched are not read");
+		cmp_ok($asked->{get} // 0, '<=', 100, '... and it is always the same ones');
+	}
+}
+
+# Others that come often take the place of those that do not come any more.
+{
+	my $names = names('often/' . 'x' x 240 . '/', 20);
+
+	poll_until(sub { reads(cycle($names)) == 0 }, 'new names to be watched');
+	is(reads(cycle($names)), 0, 'new names that come again and again');
+}
+
+$node->stop;
+done_testing();

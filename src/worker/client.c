@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *		libzookeeper_mt: its threads, its callbacks, and the queue of news.
+ *		libzookeeper_mt: its threads, and the queue of news.
  *
  * Each handle of the library has two threads of its own, in which the library
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of news, and wakes the main thread.  Code
- * that runs in the library's threads is in this file and in fault.c only,
- * where comments mark it.
+ * that runs in the library's threads is in this file, in callbacks.c and in
+ * fault.c only, where comments mark it.
  *
  * Locking.  news_lock, one for the process, guards the last four fields of
  * each Client (queue, queue_end, answers_left, wants_main) and the statics
@@ -33,9 +33,6 @@
  * the session ends at the wrong moment (ZOOKEEPER-2802).  watches.c has the
  * one exception, which asks no server.
  *
- * Callbacks do not trust what the library hands on.  A missing string or a
- * code that does not exist counts as an answer that was lost.
- *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -51,9 +48,6 @@
 
 #include "worker/client.h"
 #include "worker/fault.h"
-
-/* What came in place of an answer that makes no sense: as if none had come. */
-#define UNHEARD		ZCONNECTIONLOSS
 
 static int	wake_fd = -1;
 static int64_t nunread = 0;		/* of its writes, for news that are taken */
@@ -85,13 +79,6 @@ client_is_leaders(int code)
 /*
  * What follows runs in the library's threads.
  */
-
-/* An error code of the server, which has no positive ones; we do. */
-static int
-code_of(int rc)
-{
-	return rc > 0 ? UNHEARD : rc;
-}
 
 /*
  * The main thread must see news of this client.  Returns whether to wake_main()
@@ -212,203 +199,6 @@ client_post_multi(const Multi *multi)
 		count++;
 	}
 	post_chain(first, last, count);
-}
-
-void
-client_answer_void(int rc, const void *data)
-{
-	News	   *news = (News *) data;
-
-	if (news)					/* else a step of an operation, not its end */
-		client_post_answer(news, code_of(rc));
-}
-
-void
-client_answer_string(int rc, const char *value, const void *data)
-{
-	News	   *news = (News *) data;
-	int			code = code_of(rc);
-
-	if (news == NULL)
-		return;
-	if (rc == ZOK)
-	{
-		news->string = value ? strdup(value) : NULL;
-		if (news->string == NULL)
-			code = UNHEARD;
-	}
-	client_post_answer(news, code);
-}
-
-void
-client_answer_create(int rc, const char *value, const struct Stat *stat,
-					 const void *data)
-{
-	News	   *news = (News *) data;
-
-	if (rc == ZOK && stat)
-		news->stat = *stat;
-	client_answer_string(rc, value, data);
-}
-
-/* The barrier ahead of an operation is answered ahead of it. */
-void
-client_answer_barrier(int rc, const void *data)
-{
-	Barrier    *barrier = (Barrier *) data;
-
-	barrier->code = rc;
-}
-
-/*
- * A list that was cut short has no strings at its end, or none at all.  Part
- * of a queue would look like a queue in which others are missing.  The list
- * may claim to have 2^31 strings, which the library would free one by one:
- * set the count to what there is.
- */
-static bool
-list_is_whole(const struct String_vector *strings)
-{
-	if (strings == NULL || strings->count < 0 ||
-		(strings->count > 0 && strings->data == NULL))
-		return false;
-	for (int i = 0; i < strings->count; i++)
-	{
-		if (strings->data[i] != NULL)
-			continue;
-		((struct String_vector *) strings)->count = i;
-		return false;
-	}
-	return true;
-}
-
-/* Copy a list into one block; false if there is no memory. */
-static bool
-copy_children(News *news, const struct String_vector *strings)
-{
-	Size		size = strings->count * sizeof(char *);
-	char	   *end;
-
-	for (int i = 0; i < strings->count; i++)
-		size += strlen(strings->data[i]) + 1;
-	news->children = malloc(size);
-	if (news->children == NULL)
-		return false;
-	end = (char *) (news->children + strings->count);
-	for (int i = 0; i < strings->count; i++)
-	{
-		news->children[i] = end;
-		strcpy(end, strings->data[i]);
-		end += strlen(end) + 1;
-	}
-	news->nchildren = strings->count;
-	return true;
-}
-
-void
-client_answer_strings(int rc, const struct String_vector *strings,
-					  const void *data)
-{
-	News	   *news = (News *) data;
-	int			code;
-
-	/* what was read behind a barrier that has failed does not count */
-	if ((rc == ZOK || rc == ZNONODE) &&
-		news->barrier && !client_is_leaders(news->barrier->code))
-		rc = UNHEARD;
-	code = code_of(rc);
-	if (rc == ZOK && !list_is_whole(strings))
-		code = UNHEARD;
-	else if (rc == ZOK && strings->count > 0 && !copy_children(news, strings))
-		code = UNHEARD;
-	client_post_answer(news, code);
-}
-
-void
-client_answer_stat(int rc, const struct Stat *stat, const void *data)
-{
-	News	   *news = (News *) data;
-
-	if (rc == ZOK && stat)
-		news->stat = *stat;
-	client_post_answer(news, code_of(rc));
-}
-
-void
-client_answer_data(int rc, const char *value, int value_len,
-				   const struct Stat *stat, const void *data)
-{
-	News	   *news = (News *) data;
-	int			code = code_of(rc);
-
-	news->data_len = -1;
-	if (rc == ZOK && stat)
-		news->stat = *stat;
-	if (rc == ZOK && (stat == NULL || Max(value_len, 0) != stat->dataLength))
-		code = UNHEARD;			/* cut short, so it is not even there */
-	else if (rc == ZOK && value && value_len >= 0)
-	{
-		news->data = malloc((Size) value_len + 1);
-		if (news->data == NULL)
-			code = UNHEARD;
-		else
-		{
-			memcpy(news->data, value, value_len);
-			news->data_len = value_len;
-		}
-	}
-	client_post_answer(news, code);
-}
-
-/* Does this one's answer go to the news of that one, which has some? */
-static bool
-is_part(const Multi *multi, int one, int that)
-{
-	return one == that ||
-		(one >= 0 && one == that - 1 && multi->answers[one] == NULL);
-}
-
-/*
- * A multi can fail in two ways.  If one of its operations fails, that one has
- * an error of its own, those ahead of it have none, and those behind it have
- * ZRUNTIMEINCONSISTENCY, since the server did not try them.  If the request
- * fails or the connection is lost, all have the same error.
- */
-void
-client_answer_multi(int rc, const void *data)
-{
-	const Multi *multi = data;
-	bool		one_failed = false;
-	int			failed = -1;
-
-	for (int i = 0; i < multi->count; i++)
-	{
-		int			own = multi->results[i].err;
-
-		if (own != rc)
-			one_failed = true;
-		else if (failed < 0 && own < ZAPIERROR && own != ZRUNTIMEINCONSISTENCY)
-			failed = i;
-	}
-	for (int i = 0; i < multi->count; i++)
-	{
-		News	   *news = multi->answers[i];
-		int			own = multi->results[i].err;
-
-		if (news == NULL)
-			continue;
-		news->code = code_of(rc);
-		news->failed = failed;
-		if (!one_failed || is_part(multi, failed, i))
-			;
-		else if (multi->is_batch)
-			news->code = CLIENT_BATCH_FAILED;
-		else if (rc < ZAPIERROR)
-			news->code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
-		if (news->code == ZOK)
-			news->created = multi->results[i].value;
-	}
-	client_post_multi(multi);
 }
 
 /* The first request on a connection has been answered, or not. */

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * client.h
- *		libzookeeper_mt: its threads, its callbacks, and the queue of news.
+ *		libzookeeper_mt: its threads, and the queue of news.
  *
- * Includes zookeeper.h, so only watches, operation, flight and session
+ * Includes zookeeper.h, so only callbacks, watches, operation, flight and session
  * include this.
  *
  * Copyright (c) 2026, zklock developers
@@ -115,22 +115,9 @@ extern void client_free_answer(News *news);
 extern void client_free_notice(News *news);
 
 /*
- * Callbacks, for the calls that take them.  "data" is the News that they fill
- * in; of client_answer_barrier the Barrier, of client_answer_multi the Multi,
- * of client_answer_greeting and client_watch_fired the Client.
+ * Callbacks, for the calls that take them; "data" is the Client.  Those for the
+ * answers to operations are in callbacks.c.
  */
-extern void client_answer_void(int rc, const void *data);
-extern void client_answer_string(int rc, const char *value, const void *data);
-extern void client_answer_create(int rc, const char *value,
-								 const struct Stat *stat, const void *data);
-extern void client_answer_strings(int rc, const struct String_vector *strings,
-								  const void *data);
-extern void client_answer_stat(int rc, const struct Stat *stat,
-							   const void *data);
-extern void client_answer_data(int rc, const char *value, int value_len,
-							   const struct Stat *stat, const void *data);
-extern void client_answer_multi(int rc, const void *data);
-extern void client_answer_barrier(int rc, const void *data);
 extern void client_answer_greeting(int rc, const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,
 							   const char *path, void *ctx);

@@ -24,6 +24,7 @@
 
 #include "shared/compat.h"
 #include "utils/memutils.h"
+#include "worker/callbacks.h"
 #include "worker/operation.h"
 
 /* What a sequence number can add to a path, and a good deal more. */
@@ -117,7 +118,7 @@ send_mkdir_parents(const Client *client, const char *path)
 	{
 		strlcpy(parent, path, slash - path + 1);
 		zoo_acreate(client->handle, parent, NULL, -1, client->acl,
-					ZOO_PERSISTENT, client_answer_string, NULL);
+					ZOO_PERSISTENT, callback_string, NULL);
 	}
 }
 
@@ -137,9 +138,9 @@ send_watch(Operation *op, Watches *watches)
 	if (op->kind == RECIPE_OP_LIST)
 		return zoo_awget_children(client->handle, op->path,
 								  client_watch_fired, client,
-								  client_answer_strings, &op->news);
+								  callback_strings, &op->news);
 	return zoo_awget(client->handle, op->path, client_watch_fired, client,
-					 client_answer_data, &op->news);
+					 callback_data, &op->news);
 }
 
 static int
@@ -148,7 +149,7 @@ send_unwatch(Operation *op, Watches *watches)
 	if (watches_remove(watches, op->path, op->owner))
 		return zoo_aremove_all_watches(op->news.client->handle, op->path,
 									   ZWATCHTYPE_ANY, 0,
-									   (void_completion_t *) client_answer_void,
+									   (void_completion_t *) callback_void,
 									   &op->news);
 	client_post_answer(&op->news, ZOK);
 	return ZOK;
@@ -171,7 +172,7 @@ send_search(Operation *op)
 	if (news->barrier == NULL)
 		return ZSYSTEMERROR;
 	rc = client_send_check(news->client, &news->barrier->checked,
-						   client_answer_barrier, news->barrier);
+						   callback_barrier, news->barrier);
 	if (rc != ZOK)
 	{
 		free(news->barrier);
@@ -179,7 +180,7 @@ send_search(Operation *op)
 		return rc;
 	}
 	rc = zoo_aget_children(news->client->handle, op->path, 0,
-						   client_answer_strings, news);
+						   callback_strings, news);
 	if (rc != ZOK)
 		news->barrier = NULL;	/* leave it to its answer; memory is short */
 	return rc;
@@ -201,35 +202,35 @@ send_by_kind(Operation *op, Watches *watches)
 		case RECIPE_OP_MKDIR:
 			return zoo_acreate(handle, op->path, op->data, data_len(op),
 							   client->acl, ZOO_CONTAINER,
-							   client_answer_string, news);
+							   callback_string, news);
 		case RECIPE_OP_CREATE:
 			return zoo_acreate2(handle, op->path, op->data, data_len(op),
 								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
-								client_answer_create, news);
+								callback_create, news);
 		case RECIPE_OP_SEARCH:
 			return send_search(op);
 		case RECIPE_OP_SYNC:
-			zoo_async(handle, op->path, client_answer_string, NULL);
+			zoo_async(handle, op->path, callback_string, NULL);
 			pg_fallthrough;		/* FALLTHROUGH */
 		case RECIPE_OP_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0,
-									 client_answer_strings, news);
+									 callback_strings, news);
 		case RECIPE_OP_LIST:
 		case RECIPE_OP_WATCH:
 			return send_watch(op, watches);
 		case RECIPE_OP_GET:
-			return zoo_aget(handle, op->path, 0, client_answer_data, news);
+			return zoo_aget(handle, op->path, 0, callback_data, news);
 		case RECIPE_OP_SET:
 			return zoo_aset(handle, op->path, op->data, data_len(op),
-							op->untouched ? 0 : -1, client_answer_stat, news);
+							op->untouched ? 0 : -1, callback_stat, news);
 		case RECIPE_OP_UNWATCH:
 			return send_unwatch(op, watches);
 		case RECIPE_OP_STAT:
-			return zoo_aexists(handle, op->path, 0, client_answer_stat, news);
+			return zoo_aexists(handle, op->path, 0, callback_stat, news);
 		case RECIPE_OP_DELETE:
 		case RECIPE_OP_DELETE_STRAY:
 		case RECIPE_OP_RMDIR:
-			return zoo_adelete(handle, op->path, -1, client_answer_void, news);
+			return zoo_adelete(handle, op->path, -1, callback_void, news);
 		case RECIPE_OP_REQUEUE:
 			break;				/* it is a multi: operation_send_multi() */
 	}
@@ -260,7 +261,7 @@ operation_send(Operation *op, Watches *watches)
 
 	if (op->heartbeat)
 		rc = client_send_check(op->news.client, &op->checked,
-							   client_answer_void, &op->news);
+							   callback_void, &op->news);
 	else
 		rc = send_by_kind(op, watches);
 	if (was_refused(rc))
@@ -353,7 +354,7 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 	ops[count - 1]->multi = multi;
 
 	rc = client_send_multi(client, multi->count, zops, multi->results,
-						   client_answer_multi, multi);
+						   callback_multi, multi);
 	if (was_refused(rc))
 	{
 		for (int i = 0; i < count; i++)

@@ -30,6 +30,10 @@ static const struct config_enum_entry mutation_options[] = {
 	{"release_before_commit", ZK_RELEASE_BEFORE_COMMIT, false},
 	{"recovered_create_owns", ZK_RECOVERED_CREATE_OWNS, false},
 	{"lost_wakeup", ZK_LOST_WAKEUP, false},
+	{"gap_owns", ZK_GAP_OWNS, false},
+	{"reader_precedes", ZK_READER_PRECEDES, false},
+	{"reconnected_owns", ZK_RECONNECTED_OWNS, false},
+	{"collected_owns", ZK_COLLECTED_OWNS, false},
 	{NULL, 0, false}
 };
 

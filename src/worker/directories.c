@@ -4,8 +4,8 @@
  *		What the worker knows of lock directories.
  *
  * Which ones exist, so that a contender can be created without making its
- * directory first; which number owns the lock with nothing read; how many are
- * made; and what else was found in them.
+ * directory first (seen.c); which number owns the lock with nothing read; how
+ * many are made; and what else was found in them.
  *
  * Ownership without a read (core/recipe.c has the proof, core/succession.c
  * what is remembered for it) takes a watch of the directory, which is set by a
@@ -39,6 +39,7 @@
 #include "shared/session_info.h"
 #include "utils/hsearch.h"
 #include "worker/directories.h"
+#include "worker/seen.h"
 #include "worker/session.h"
 
 /*
@@ -61,7 +62,6 @@
 typedef struct Directory
 {
 	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
-	bool		exists;			/* it has been seen to */
 	bool		deleted;		/* its watch told so, and nobody has since
 								 * made it for us */
 	int			leaves;			/* of our owners, up to LEAVES_TO_WATCH */
@@ -125,6 +125,7 @@ directories_forget(void)
 	dlist_init(&directories.used);
 	dlist_init(&directories.watched);
 	directories.watch_bytes = 0;
+	seen_forget_all();
 }
 
 /* What the path takes in the request in which watches are set again. */
@@ -209,7 +210,7 @@ find_or_make(const char *path)
 	if (hash_get_num_entries(directories.by_path) >= MAX_DIRECTORIES)
 		forget(dlist_head_element(Directory, node, &directories.used));
 	directory = hash_search(directories.by_path, path, HASH_ENTER, NULL);
-	directory->exists = directory->deleted = directory->watched = false;
+	directory->deleted = directory->watched = false;
 	directory->leaves = 0;
 	succession_init(&directory->succession);
 	dlist_push_tail(&directories.used, &directory->node);
@@ -266,7 +267,7 @@ directories_event(const RecipeInput *in)
 		succession_fired(&directory->succession, serial);
 	if (in->event == RECIPE_NODE_DELETED)
 	{
-		directory->exists = false;
+		seen_note(directory->path, false);
 		directory->deleted = true;
 	}
 	if (directory->succession.watch == SUCCESSION_UNWATCHED)
@@ -280,9 +281,7 @@ directories_event(const RecipeInput *in)
 bool
 directory_is_known(const char *path)
 {
-	Directory  *directory = find(path);
-
-	return directory != NULL && directory->exists;
+	return seen_has(path);
 }
 
 /*
@@ -294,9 +293,9 @@ directory_note(const char *path, bool known)
 {
 	Directory  *directory = known ? find_or_make(path) : find(path);
 
+	seen_note(path, known);
 	if (directory == NULL)
 		return;
-	directory->exists = known;
 	if (known)
 	{
 		directory->deleted = false;

@@ -753,7 +753,8 @@ def instructions(r):
                 ["valgrind", "-q", "--trace-children=yes", "--tool=callgrind",
                  "--callgrind-out-file=callgrind.%s.%%p" % name,
                  "postgres", "-D", "pgbench_" + name,
-                 *(word for setting in ["autovacuum=off", *PGBENCH_SETTINGS[name]]
+                 *(word for setting in ["log_disconnections=on", "log_line_prefix=%p ",
+                                     *PGBENCH_SETTINGS[name]]
                    for word in ("-c", setting))],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         wait_until(lambda: accepts(name), "the server under valgrind starts")
@@ -762,21 +763,28 @@ def instructions(r):
         return subprocess.run(["pg_isready", "-q", "-h", env["BENCH_SOCKETS"],
                                "-p", PGBENCH_PORTS[name]], check=False).returncode == 0
 
-    def files(name):
-        return {file for file in os.listdir(".") if file.startswith("callgrind.%s." % name)}
+    def ended(name):
+        """The server processes whose clients have gone, in that order."""
+        with open("pgbench_%s.valgrind.log" % name, errors="replace") as log:
+            return [line.split()[0] for line in log if " disconnection: " in line]
 
     def total(file_name):
-        with open(file_name) as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("totals:")), 0)
+        try:
+            with open(file_name) as file:
+                return next((int(line.split()[1]) for line in file
+                             if line.startswith("totals:")), 0)
+        except FileNotFoundError:
+            return 0
 
     def executed(name, transactions):
-        """By the server process of a run: that which has executed most.  pgbench
-        has had another one to look at its tables."""
-        before = files(name)
+        """By the server process of a run.  pgbench has had another one before, to
+        look at its tables."""
+        before = len(ended(name))
         run_command(pgbench_command(name, "--random-seed=1", *selects(transactions)))
-        wait_until(lambda: sum(total(file) > 1e7 for file in files(name) - before) >= 2,
-                   "the counts of the server processes")
-        return max(map(total, files(name) - before))
+        wait_until(lambda: len(ended(name)) == before + 2, "both are disconnected")
+        file_name = "callgrind.%s.%s" % (name, ended(name)[-1])
+        wait_until(lambda: total(file_name), "the count of the server process")
+        return total(file_name)
 
     if not r.wants("instructions", "with", 1):
         return

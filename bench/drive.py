@@ -764,7 +764,7 @@ def instructions(r):
                                "-p", PGBENCH_PORTS[name]], check=False).returncode == 0
 
     def ended(name):
-        """The server processes whose clients have gone, in that order."""
+        """The server processes whose clients have gone."""
         with open("pgbench_%s.valgrind.log" % name, errors="replace") as log:
             return [line.split()[0] for line in log if " disconnection: " in line]
 
@@ -777,14 +777,14 @@ def instructions(r):
             return 0
 
     def executed(name, transactions):
-        """By the server process of a run.  pgbench has had another one before, to
-        look at its tables."""
+        """By the server processes of a run: pgbench has two, one after the other.
+        The first looks at its tables, which is the same in each run."""
         before = len(ended(name))
         run_command(pgbench_command(name, "--random-seed=1", *selects(transactions)))
         wait_until(lambda: len(ended(name)) == before + 2, "both are disconnected")
-        file_name = "callgrind.%s.%s" % (name, ended(name)[-1])
-        wait_until(lambda: total(file_name), "the count of the server process")
-        return total(file_name)
+        files = ["callgrind.%s.%s" % (name, pid) for pid in ended(name)[before:]]
+        wait_until(lambda: all(map(total, files)), "the counts of the server processes")
+        return sum(map(total, files))
 
     if not r.wants("instructions", "with", 1):
         return
@@ -795,7 +795,8 @@ def instructions(r):
                 with pgbench_servers(lambda name: pg_ctl("start", "pgbench_" + name), name):
                     fill(name)
             with pgbench_servers(start, name):
-                short, long = (executed(name, n) for n in (mode.counted, 3 * mode.counted))
+                # the first run fills caches
+                _, short, long = (executed(name, mode.counted * n) for n in (2, 1, 3))
             counts[name] = (long - short) / (2 * mode.counted)
             record("instructions", name, 1, r.turn, instructions=counts[name])
         record("instructions", "with", 1, r.turn,

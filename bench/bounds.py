@@ -126,7 +126,10 @@ ROWS = [
         [("retained_hot", "zklock-r", 16, "rate"), ("retained_hot", "advisory", 16, "rate")]),
     # close: the interval is narrower than 1 %
     row("pgbench", "pgbench -S with zklock loaded over without", ">= 0.99", "1",
-        [("pgbench", "with", 2, "over_without")], close=0.005),
+        [("pgbench", "with", 1, "over_without")], close=0.005),
+    row("pgbench-code", "the same, instructions that a backend executes for a transaction,"
+        " with over without", "<= 1.01", "1",
+        [("instructions", "with", 1, "over_without")], close=None),
     row("held", "acquire p50 with %s locks held, over that with %s", "<= 1.3", "1.1",
         [("most", "zklock", 1, "acquire_p50"), ("most", "zklock-few", 1, "acquire_p50")]),
     row("slot", "bytes of shared memory a slot", "<= 512", "448",

@@ -37,14 +37,14 @@ MODES = {
         clients=(1, 16, 64, 256), clusters=(1, 2, 4),
         held=(10, 100, 1000, 10000), most=100000,
         waiters=(1, 10, 100, 1000), units=5000, sale_ms=10000, single_round=1,
-        pgbench_rounds=4, pgbench_pairs=20, pgbench_transactions=2000,
-        limit=1020, reserve=160, scenario_limit=120, pgbench_limit=120, held_limit=60),
+        pgbench_rounds=4, pgbench_turns=8, pgbench_transactions=8000, counted=1000,
+        limit=1020, reserve=160, scenario_limit=120, pgbench_limit=180, held_limit=60),
     "quick": SimpleNamespace(
         rounds=1, others=1, ms=250, warmup=100, java=1000,
         clients=(1, 64), clusters=(1, 2),
         held=(10, 1000), most=2000,
         waiters=(1, 100), units=200, sale_ms=1000, single_round=1,
-        pgbench_rounds=1, pgbench_pairs=3, pgbench_transactions=500,
+        pgbench_rounds=1, pgbench_turns=2, pgbench_transactions=1000, counted=200,
         limit=300, reserve=0, scenario_limit=0, pgbench_limit=0, held_limit=0),
 }
 PAUSE = 2000                # us between the cycles of a lone client
@@ -337,8 +337,8 @@ def wait_until(condition, what):
         time.sleep(0.02)
 
 
-def pg_ctl(action, directory, *settings):
-    command = ["pg_ctl", action, "-w", "-t", "180", "-m", "fast", "-D", directory,
+def pg_ctl(action, directory, *settings, before=()):
+    command = [*before, "pg_ctl", action, "-w", "-t", "180", "-m", "fast", "-D", directory,
                "-l", directory + ".log"]
     if settings:
         command += ["-o", " ".join("-c " + s for s in settings)]
@@ -621,62 +621,186 @@ def sales(r):
                    oversold=max(0, -left))
 
 
+PGBENCH_PORTS = dict(zip(("without", "with"), env["BENCH_PGBENCH"].split(",")))
+PGBENCH_SETTINGS = {"without": [], "with": ["shared_preload_libraries=zklock"]}
+
+
+def pgbench_command(name, *options):
+    return ["pgbench", "-h", env["BENCH_SOCKETS"], "-p", PGBENCH_PORTS[name], "-U", "postgres",
+            *options, "postgres"]
+
+
+pgbench_filled = set()
+
+
+def fill(name):
+    if name not in pgbench_filled:
+        run_command(pgbench_command(name, "-i", "-q"))
+        pgbench_filled.add(name)
+
+
+def selects(transactions):
+    return ["-S", "-n", "-M", "prepared", "-c", "1", "-t", str(transactions)]
+
+
+@contextmanager
+def pgbench_servers(start, *names):
+    """Started by start(name), and stopped in any case."""
+    try:
+        for name in names:
+            start(name)
+        yield
+    finally:
+        for name in names:
+            if os.path.exists("pgbench_%s/postmaster.pid" % name):
+                pg_ctl("stop", "pgbench_" + name)
+
+
+def pinned(cpu):
+    return ["taskset", "-c", str(cpu)]
+
+
+def server_time(name):
+    """Processor time of a server's processes that have ended, in seconds."""
+    with open("pgbench_%s/postmaster.pid" % name) as file:
+        pid = int(file.readline())
+    with open("/proc/%d/stat" % pid) as file:
+        children = file.read().rpartition(")")[2].split()[13:15]
+    return sum(map(int, children)) / os.sysconf("SC_CLK_TCK")
+
+
+def at_once(cpus):
+    """pgbench -S on both servers at the same time, each with its server on a
+    processor of its own: the rates, and pgbench's processor times."""
+    programs = {name: subprocess.Popen(
+        pinned(cpus[name]) + pgbench_command(name, *selects(mode.pgbench_transactions)),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for name in cpus}
+    rates, seconds = {}, {}
+    for name, program in programs.items():
+        answer = program.stdout.read()
+        _, status, usage = os.wait4(program.pid, 0)
+        program.returncode = os.waitstatus_to_exitcode(status)
+        program.stdout.close()
+        rates[name] = next((float(line.split()[2]) for line in answer.splitlines()
+                            if line.startswith("tps")), None)
+        seconds[name] = usage.ru_utime + usage.ru_stime
+        if program.returncode != 0 or not rates[name]:
+            raise Failed("pgbench says: " + last_words(answer))
+    return rates, seconds
+
+
 def pgbench(r):
     """pgbench -S, without zklock and with it loaded: two servers with the same
-    data take turns of less than a tenth of a second.  They are restarted in
-    each round.  And the shared memory of a slot."""
-    ports = dict(zip(("without", "with"), env["BENCH_PGBENCH"].split(",")))
-    loaded = ["shared_preload_libraries=zklock"]
+    data at the same time, each on a processor, and then the other way round.
+    What counts is the processor time of pgbench and its server process: what
+    else runs on the machine takes none of that.  And the shared memory of a
+    slot."""
+    def one_way(cpus):
+        """Ratios of with to without: of the rates, and of the same for a second
+        of processor time."""
+        def start(name):
+            pg_ctl("start", "pgbench_" + name, *PGBENCH_SETTINGS[name], before=pinned(cpus[name]))
 
-    def run(name, *options):
-        return run_command(["pgbench", "-h", env["BENCH_SOCKETS"], "-p", ports[name],
-                            "-U", "postgres", *options, "postgres"])
+        with pgbench_servers(start, *cpus):
+            for name in cpus:
+                fill(name)
+            at_once(cpus)       # warms up
+            time.sleep(0.1)     # the server processes have ended
+            spent = {name: -server_time(name) for name in cpus}
+            turns = [at_once(cpus) for _ in range(mode.pgbench_turns)]
+            time.sleep(0.1)
+            for name in cpus:
+                spent[name] += server_time(name) + sum(seconds[name] for _, seconds in turns)
+                rates[name] += [of[name] for of, _ in turns]
+        return (median(of["with"] / of["without"] for of, _ in turns),
+                spent["without"] / spent["with"])
 
-    def transactions_a_second(name):
-        answer = run(name, "-S", "-n", "-M", "prepared", "-c", "2", "-j", "2",
-                     "-t", str(mode.pgbench_transactions))
-        for line in answer.splitlines():
-            if line.startswith("tps"):
-                return float(line.split()[2])
-        raise Failed("pgbench says: " + last_words(answer))
-
-    def take_turns():
-        rates = {name: [] for name in ports}
-        for name in sorted(ports, reverse=r.turn % 2):
-            pg_ctl("start", "pgbench_" + name, *(loaded if name == "with" else []))
-        for i in range(-1, mode.pgbench_pairs):
-            for name in sorted(ports, reverse=i % 2):
-                if r.turn == 0 and i < 0:
-                    run(name, "-i", "-q")
-                of = transactions_a_second(name)
-                if i >= 0:          # the first turn warms up
-                    rates[name].append(of)
-        for name in ports:
-            record("pgbench", name, 2, r.turn, rate=median(rates[name]))
-        record("pgbench", "with", 2, r.turn, over_without=median(
-            a / b for a, b in zip(rates["with"], rates["without"])))
+    def measure():
+        first, *_, last = sorted(os.sched_getaffinity(0)) * 2
+        ratios = [one_way({"without": a, "with": b}) for a, b in ((first, last), (last, first))]
+        for name, values in rates.items():
+            record("pgbench", name, 1, r.turn, rate=median(values))
+        elapsed, processor = [(a * b) ** 0.5 for a, b in zip(*ratios)]
+        record("pgbench", "with", 1, r.turn, elapsed=elapsed, over_without=processor)
 
     def memory_of_a_slot():
         size = {}
         for locks in (1000, 11000):
-            pg_ctl("start", "pgbench_with", "zklock.max_locks=%d" % locks, *loaded)
-            # of the whole segment: elements of hash tables have no name there
-            size[locks] = int(sql(ports["with"], "postgres",
-                                  "SELECT sum(allocated_size) FROM pg_shmem_allocations"))
-            pg_ctl("stop", "pgbench_with")
+            with pgbench_servers(lambda name: pg_ctl(
+                    "start", "pgbench_" + name, "zklock.max_locks=%d" % locks,
+                    *PGBENCH_SETTINGS[name]), "with"):
+                # of the whole segment: elements of hash tables have no name there
+                size[locks] = int(sql(PGBENCH_PORTS["with"], "postgres",
+                                      "SELECT sum(allocated_size) FROM pg_shmem_allocations"))
         record("slot", "zklock", 1, r.turn, bytes=(size[11000] - size[1000]) / 10000)
 
-    if r.wants("pgbench", "with", 2):
+    rates = {name: [] for name in PGBENCH_PORTS}
+    if r.wants("pgbench", "with", 1):
         with contest("pgbench", "pgbench"):
-            try:
-                take_turns()
-            finally:
-                for name in ports:
-                    if os.path.exists("pgbench_%s/postmaster.pid" % name):
-                        pg_ctl("stop", "pgbench_" + name)
+            measure()
     if r.turn == 0 and r.wants("slot", "zklock", 1):
         with contest("slot", "pgbench"):
             memory_of_a_slot()
+
+
+def instructions(r):
+    """How many instructions a backend executes for a transaction of pgbench -S,
+    outside the kernel: valgrind counts them, and nothing disturbs that."""
+    def start(name):
+        # its processes each write a file when they end
+        with open("pgbench_%s.valgrind.log" % name, "w") as log:
+            subprocess.Popen(
+                ["valgrind", "-q", "--trace-children=yes", "--tool=callgrind",
+                 "--callgrind-out-file=callgrind.%s.%%p" % name,
+                 "postgres", "-D", "pgbench_" + name,
+                 *(word for setting in ["log_disconnections=on", "log_line_prefix=%p ",
+                                     *PGBENCH_SETTINGS[name]]
+                   for word in ("-c", setting))],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        wait_until(lambda: accepts(name), "the server under valgrind starts")
+
+    def accepts(name):
+        return subprocess.run(["pg_isready", "-q", "-h", env["BENCH_SOCKETS"],
+                               "-p", PGBENCH_PORTS[name]], check=False).returncode == 0
+
+    def ended(name):
+        """The server processes whose clients have gone."""
+        with open("pgbench_%s.valgrind.log" % name, errors="replace") as log:
+            return [line.split()[0] for line in log if " disconnection: " in line]
+
+    def total(file_name):
+        try:
+            with open(file_name) as file:
+                return next((int(line.split()[1]) for line in file
+                             if line.startswith("totals:")), 0)
+        except FileNotFoundError:
+            return 0
+
+    def executed(name, transactions):
+        """By the server processes of a run: pgbench has two, one after the other.
+        The first looks at its tables, which is the same in each run."""
+        before = len(ended(name))
+        run_command(pgbench_command(name, "--random-seed=1", *selects(transactions)))
+        wait_until(lambda: len(ended(name)) == before + 2, "both are disconnected")
+        files = ["callgrind.%s.%s" % (name, pid) for pid in ended(name)[before:]]
+        wait_until(lambda: all(map(total, files)), "the counts of the server processes")
+        return sum(map(total, files))
+
+    if not r.wants("instructions", "with", 1):
+        return
+    with contest("instructions", "pgbench"):
+        counts = {}
+        for name in PGBENCH_PORTS:
+            if name not in pgbench_filled:
+                with pgbench_servers(lambda name: pg_ctl("start", "pgbench_" + name), name):
+                    fill(name)
+            with pgbench_servers(start, name):
+                # the first run fills caches
+                _, short, long = (executed(name, mode.counted * n) for n in (2, 1, 3))
+            counts[name] = (long - short) / (2 * mode.counted)
+            record("instructions", name, 1, r.turn, instructions=counts[name])
+        record("instructions", "with", 1, r.turn,
+               over_without=counts["with"] / counts["without"])
 
 
 # ---------------------------------------------------------------------------
@@ -807,7 +931,8 @@ def main():
 PLAN = [Scenario(lone), Scenario(distinct), Scenario(many), Scenario(counted), Scenario(hot),
         Scenario(relay), Scenario(retained, labels=["retained_hot"]),
         Scenario(waiters),
-        Scenario(pgbench, "pgbench_rounds", ["slot"], "pgbench_limit")]
+        Scenario(pgbench, "pgbench_rounds", ["slot"], "pgbench_limit"),
+        Scenario(instructions, "single_round")]
 # these leave much that ZooKeeper clears away during the next minute
 LAST = [Scenario(held, "single_round", ["most"]), Scenario(sales, "single_round")]
 deadline = time.monotonic() + float(env.get("BENCH_SECONDS") or mode.limit)

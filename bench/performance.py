@@ -36,8 +36,8 @@ TABLE = [
      "ZooKeeper's C client, delete to watch", ("relay", "raw", 2, "handover_p50")),
     ("the [demo](../demo/README.md)'s inventory, two clusters (sales/s)",
      ("sales", "zklock", 64, "rate"), "Curator", ("sales", "curator", 64, "rate")),
-    ("`pgbench -S`, no zk lock (transactions/s)", ("pgbench", "with", 2, "rate"),
-     "without zklock loaded", ("pgbench", "without", 2, "rate")),
+    ("`pgbench -S`, no zk lock (transactions/s)", ("pgbench", "with", 1, "rate"),
+     "without zklock loaded", ("pgbench", "without", 1, "rate")),
 ]
 
 

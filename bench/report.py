@@ -179,7 +179,7 @@ def sections():
     yield ""
     yield "`pgbench -S`, transactions a second."
     yield ""
-    yield from by_metric("pgbench", 2, rate="transactions a second")
+    yield from by_metric("pgbench", 1, rate="transactions a second")
 
 
 # The same in all plots: colour, and whether the line is dashed

@@ -611,6 +611,26 @@ begin_wait(SlotWait *wait, const ZkRequest *request)
 }
 
 /*
+ * This process is about to hold its first lock, or the first since it had
+ * none.  One that never takes a lock has no callbacks at the end of its
+ * transactions.
+ */
+static void
+begin_to_hold(void)
+{
+	static bool attached = false;
+
+	if (!attached)
+	{
+		commit_attach();
+		holds_attach();
+		attempt_attach();
+		attached = true;
+	}
+	commit_check_first();
+}
+
+/*
  * acquire_locks
  *		Take the locks of a request, once more where this backend holds them
  *		already: all or none.
@@ -637,7 +657,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	result->key = request->keys;
 	begin_wait(&wait, request);
 	if (!holds_exist())
-		commit_check_first();
+		begin_to_hold();
 	if (!sort_locks(request, locks, &nagain, result))
 		return result->outcome;
 	if (attempt.nlocks > 0 && !acquire_tiers(request, &wait))

@@ -122,11 +122,11 @@ abort_subxact_callback(SubXactEvent event, SubTransactionId subid,
 }
 
 /*
- * attempt_init
- *		Install the callback for subtransactions, at module load.
+ * attempt_attach
+ *		Install callbacks, ahead of the first lock of this process.
  */
 void
-attempt_init(void)
+attempt_attach(void)
 {
 	RegisterSubXactCallback(abort_subxact_callback, NULL);
 }

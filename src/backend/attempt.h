@@ -29,7 +29,7 @@ typedef struct Attempt
 
 extern Attempt attempt;
 
-extern void attempt_init(void);
+extern void attempt_attach(void);
 extern void attempt_make_room(int nlocks);
 extern void attempt_add(HeldLock *lock);
 extern void attempt_succeed(void);

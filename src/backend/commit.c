@@ -53,8 +53,8 @@
 /* How long to keep others from NOTIFY meanwhile, in ms. */
 #define QUEUE_LOCK_MS		1000
 
-/* Of the current transaction: it uses foreign tables, perhaps. */
-static bool transaction_used_foreign = false;
+/* The latest transaction that uses foreign tables, perhaps. */
+static LocalTransactionId used_foreign_in = InvalidLocalTransactionId;
 
 /* Of a command with lasting effects. */
 typedef enum Lasting
@@ -100,7 +100,7 @@ commit_check_first(void)
 void
 commit_note_foreign(void)
 {
-	transaction_used_foreign = true;
+	used_foreign_in = ZkMyLocalTransactionId;
 }
 
 /*
@@ -363,7 +363,8 @@ check_holds(void)
 	 * The foreign server may be this one, and a trigger there use NOTIFY: to
 	 * keep the lock while postgres_fdw commits would be a deadlock.
 	 */
-	if (check.queue_locked_at != 0 && transaction_used_foreign)
+	if (check.queue_locked_at != 0 &&
+		used_foreign_in == ZkMyLocalTransactionId)
 		unlock_notify_queue();
 
 	/* the lock must never be free before its commit is durable */
@@ -469,7 +470,6 @@ end_transaction(void)
 		lasting = LASTING_NONE;
 		end_commit_of_holds();
 	}
-	transaction_used_foreign = false;
 }
 
 static void
@@ -540,15 +540,24 @@ stop_at_end_callback(XactEvent event, void *arg pg_attribute_unused())
 
 /*
  * commit_init
- *		Install callbacks, at module load.
+ *		At module load; see commit_attach().
  */
 void
 commit_init(void)
 {
 #ifdef ZKLOCK_TEST_BUILD
-	/* behind ours, as others' are: the latest is called first */
+	/* behind all others: the latest is called first */
 	RegisterXactCallback(stop_at_end_callback, NULL);
 #endif
+}
+
+/*
+ * commit_attach
+ *		Install callbacks, ahead of the first lock of this process.
+ */
+void
+commit_attach(void)
+{
 	RegisterXactCallback(zk_xact_callback, NULL);
 	RegisterResourceReleaseCallback(zk_release_callback, NULL);
 }

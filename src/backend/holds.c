@@ -39,6 +39,7 @@
 #include "backend/names.h"
 #include "core/znode.h"
 #include "shared/clock.h"
+#include "shared/compat.h"
 #include "shared/drop.h"
 #include "shared/key.h"
 #include "shared/stats.h"
@@ -63,8 +64,8 @@ static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* nholds > 0 */
 /* Locks that the present subtransactions have touched, the innermost first. */
 static dlist_head touched_list = DLIST_STATIC_INIT(touched_list);
 
-/* The current transaction has changed something, a foreign table perhaps. */
-static bool transaction_wrote = false;
+/* The latest transaction that has changed something, a foreign table perhaps. */
+static LocalTransactionId wrote_in = InvalidLocalTransactionId;
 
 static void release_at_exit(int code, Datum arg);
 
@@ -348,14 +349,12 @@ hold_report_lost(const ZkKey *key, bool committing)
 			 errhint("Retry the transaction.")));
 }
 
-/*
- * Has the transaction changed anything?  Then nobody else may get a lock before
- * that is visible.
- */
+/* Has it changed anything?  Then nobody else may have a lock until all see it. */
 static bool
 transaction_has_written(void)
 {
-	return transaction_wrote || TransactionIdIsValid(GetTopTransactionIdIfAny());
+	return wrote_in == ZkMyLocalTransactionId ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
 static int
@@ -666,7 +665,7 @@ end_subxact_callback(SubXactEvent event, SubTransactionId subid,
 void
 holds_note_write(void)
 {
-	transaction_wrote = true;
+	wrote_in = ZkMyLocalTransactionId;
 }
 
 /*
@@ -686,15 +685,14 @@ holds_end_transaction(void)
 	dlist_foreach_modify(iter, &held_list)
 		remove_holds(dlist_container(HeldLock, node, iter.cur),
 					 ends_with_transaction, false);
-	transaction_wrote = false;
 }
 
 /*
- * holds_init
- *		Install the callback for subtransactions, at module load.
+ * holds_attach
+ *		Install callbacks, ahead of the first lock of this process.
  */
 void
-holds_init(void)
+holds_attach(void)
 {
 	RegisterSubXactCallback(end_subxact_callback, NULL);
 }

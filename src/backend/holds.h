@@ -44,7 +44,7 @@ typedef struct HeldLock
 	dlist_node	touched_node;	/* in touched_list, unless Invalid */
 } HeldLock;
 
-extern void holds_init(void);
+extern void holds_attach(void);
 
 /* all locks that are held */
 extern bool holds_exist(void);

@@ -26,35 +26,14 @@
 #include "shared/compat.h"
 #include "tcop/utility.h"
 
-/* How many statements are running: a function of one may run others. */
-static int	nesting = 0;
+/* A statement is running: what its functions run is part of it. */
+static bool in_statement = false;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static ExecutorEnd_hook_type prev_ExecutorEnd = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
-
-/*
- * Around what runs a statement, in the way of PG_TRY(): if the outermost one
- * was canceled because a lock was lost, the error says so.
- */
-#define BEGIN_NESTED() \
-	do { \
-		MemoryContext nested_context = CurrentMemoryContext; \
-		nesting++; \
-		PG_TRY()
-
-#define END_NESTED() \
-		PG_CATCH(); \
-		{ \
-			if (--nesting == 0) \
-				fail_statement(nested_context); \
-			PG_RE_THROW(); \
-		} \
-		PG_END_TRY(); \
-		nesting--; \
-	} while (0)
 
 static void
 fail_statement(MemoryContext context)
@@ -64,12 +43,41 @@ fail_statement(MemoryContext context)
 	commit_fail_lasting();
 }
 
+/*
+ * Around what runs a statement that is no part of another: if it was canceled
+ * because a lock was lost, the error says so.
+ */
+#define AS_STATEMENT(call) \
+	do { \
+		MemoryContext statement_context = CurrentMemoryContext; \
+		in_statement = true; \
+		PG_TRY(); \
+		{ \
+			call; \
+		} \
+		PG_CATCH(); \
+		{ \
+			in_statement = false; \
+			fail_statement(statement_context); \
+			PG_RE_THROW(); \
+		} \
+		PG_END_TRY(); \
+		in_statement = false; \
+	} while (0)
+
 /* A statement begins, perhaps in the transaction of one that is over. */
 static void
 begin_statement(void)
 {
-	if (nesting == 0)
+	if (!in_statement)
 		commit_leave_lasting();
+}
+
+static bool
+changes_data(const QueryDesc *queryDesc)
+{
+	return queryDesc->operation != CMD_SELECT ||
+		queryDesc->plannedstmt->hasModifyingCTE;
 }
 
 static bool
@@ -90,9 +98,7 @@ static void
 zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
 	begin_statement();
-	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 &&
-		(queryDesc->operation != CMD_SELECT ||
-		 queryDesc->plannedstmt->hasModifyingCTE))
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 && changes_data(queryDesc))
 		holds_note_write();
 	if (has_foreign_table(queryDesc->plannedstmt))
 		commit_note_foreign();
@@ -104,31 +110,50 @@ zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
 }
 
 static void
+next_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction, uint64 count
+				 ZK_EXECUTE_ONCE_PARAMETER)
+{
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
+	else
+		standard_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
+}
+
+static void
 zk_ExecutorRun(QueryDesc *queryDesc, ScanDirection direction, uint64 count
 			   ZK_EXECUTE_ONCE_PARAMETER)
 {
-	BEGIN_NESTED();
-	{
-		if (prev_ExecutorRun)
-			prev_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
-		else
-			standard_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
-	}
-	END_NESTED();
+	if (in_statement)
+		next_ExecutorRun(queryDesc, direction, count ZK_EXECUTE_ONCE);
+	else
+		AS_STATEMENT(next_ExecutorRun(queryDesc, direction, count
+									  ZK_EXECUTE_ONCE));
 }
 
-/* The same for AFTER triggers. */
+static void
+next_ExecutorFinish(QueryDesc *queryDesc)
+{
+	if (prev_ExecutorFinish)
+		prev_ExecutorFinish(queryDesc);
+	else
+		standard_ExecutorFinish(queryDesc);
+}
+
+/* apart, so that others do not pay for its stack frame */
+static pg_noinline void
+finish_statement(QueryDesc *queryDesc)
+{
+	AS_STATEMENT(next_ExecutorFinish(queryDesc));
+}
+
+/* The same for AFTER triggers, which a statement that only reads has not. */
 static void
 zk_ExecutorFinish(QueryDesc *queryDesc)
 {
-	BEGIN_NESTED();
-	{
-		if (prev_ExecutorFinish)
-			prev_ExecutorFinish(queryDesc);
-		else
-			standard_ExecutorFinish(queryDesc);
-	}
-	END_NESTED();
+	if (in_statement || !changes_data(queryDesc))
+		next_ExecutorFinish(queryDesc);
+	else
+		finish_statement(queryDesc);
 }
 
 /* The statement may have brought in a foreign data wrapper's callback. */
@@ -299,6 +324,20 @@ begin_command(const PlannedStmt *pstmt, bool top_level)
 }
 
 static void
+next_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
+					bool readOnlyTree, ProcessUtilityContext context,
+					ParamListInfo params, QueryEnvironment *queryEnv,
+					DestReceiver *dest, QueryCompletion *qc)
+{
+	if (prev_ProcessUtility)
+		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+							params, queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+}
+
+static void
 zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 				  bool readOnlyTree, ProcessUtilityContext context,
 				  ParamListInfo params, QueryEnvironment *queryEnv,
@@ -307,19 +346,17 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	begin_statement();
 	begin_command(pstmt, context == PROCESS_UTILITY_TOPLEVEL);
 
-	BEGIN_NESTED();
+	if (in_statement)
+		next_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+							params, queryEnv, dest, qc);
+	else
 	{
-		if (prev_ProcessUtility)
-			prev_ProcessUtility(pstmt, queryString, readOnlyTree, context,
-								params, queryEnv, dest, qc);
-		else
-			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
-									params, queryEnv, dest, qc);
+		AS_STATEMENT(next_ProcessUtility(pstmt, queryString, readOnlyTree,
+										 context, params, queryEnv, dest, qc));
+		/* not otherwise: a ROLLBACK may have freed *pstmt */
+		if (commit_is_lasting())
+			end_command(pstmt->utilityStmt);
 	}
-	END_NESTED();
-	/* not otherwise: a ROLLBACK may have freed *pstmt */
-	if (nesting == 0 && commit_is_lasting())
-		end_command(pstmt->utilityStmt);
 
 	if (holds_exist())
 		commit_check_first();
@@ -333,8 +370,6 @@ void
 hooks_init(void)
 {
 	commit_init();
-	holds_init();
-	attempt_init();
 
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = zk_ExecutorStart;

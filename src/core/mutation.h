@@ -28,8 +28,13 @@ typedef enum ZkMutation
 								 * for to own its lock */
 	ZK_REQUEUED_OWNS,			/* take a contender that has queued again to
 								 * own its lock, whatever its number */
-	ZK_LOST_WAKEUP				/* now and then, do not notice that the
+	ZK_LOST_WAKEUP,				/* now and then, do not notice that the
 								 * predecessor has gone */
+	ZK_GAP_OWNS,				/* own with a number that is not next to our
+								 * last owner's, too */
+	ZK_READER_PRECEDES,			/* remember a reader's number as an owner's */
+	ZK_RECONNECTED_OWNS,		/* remember that over a lost connection */
+	ZK_COLLECTED_OWNS			/* and in the next directory of the name */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

@@ -897,6 +897,15 @@ on_release(Recipe *recipe, RecipeOutput *out)
 	}
 }
 
+/* Does our number tell that nobody is ahead?  "next": that of the answer. */
+static bool
+owns_by_number(const Recipe *recipe, int32_t next)
+{
+	if (ZK_MUTATED(ZK_GAP_OWNS) && next != 0 && recipe->sequence > next)
+		return true;
+	return recipe->sequence == 0 || recipe->sequence == next;
+}
+
 /*
  * Our node is created: own the lock, if its number tells so, or hear of the
  * queue.
@@ -904,7 +913,7 @@ on_release(Recipe *recipe, RecipeOutput *out)
 static void
 on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->sequence == 0 || recipe->sequence == in->next)
+	if (owns_by_number(recipe, in->next))
 	{
 		/* what was read behind the create does not count */
 		if (!recipe->unread)

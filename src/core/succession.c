@@ -40,6 +40,7 @@
 
 #include <string.h>
 
+#include "core/mutation.h"
 #include "core/znode.h"
 
 /*
@@ -94,7 +95,7 @@ succession_watched(Succession *succession, uint32_t serial, bool ok)
 void
 succession_fired(Succession *succession, uint32_t serial)
 {
-	if (!is_latest(succession, serial))
+	if (!is_latest(succession, serial) || ZK_MUTATED(ZK_COLLECTED_OWNS))
 		return;
 	succession->watch = SUCCESSION_UNWATCHED;
 	succession->state = SUCCESSION_UNKNOWN;
@@ -107,6 +108,8 @@ succession_fired(Succession *succession, uint32_t serial)
 void
 succession_disconnect(Succession *succession)
 {
+	if (ZK_MUTATED(ZK_RECONNECTED_OWNS))
+		return;
 	if (succession->watch == SUCCESSION_WATCHED)
 		succession->watch = SUCCESSION_UNWATCHED;
 	succession->state = SUCCESSION_UNKNOWN;

@@ -44,6 +44,13 @@ extern int no_such_variable
 #define ZkMyProcNumber	((int) MyProc->pgprocno)
 #endif
 
+/* Of the transaction of this process: another number in the next one. */
+#if PG_VERSION_NUM >= 170000
+#define ZkMyLocalTransactionId	(MyProc->vxid.lxid)
+#else
+#define ZkMyLocalTransactionId	(MyProc->lxid)
+#endif
+
 /* 17 has wait events of extensions by name, 15 and 16 one for all of them. */
 #if PG_VERSION_NUM >= 170000
 #define ZkWaitEvent(var, name) \

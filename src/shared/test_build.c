@@ -31,6 +31,10 @@ static const struct config_enum_entry mutation_options[] = {
 	{"recovered_create_owns", ZK_RECOVERED_CREATE_OWNS, false},
 	{"requeued_owns", ZK_REQUEUED_OWNS, false},
 	{"lost_wakeup", ZK_LOST_WAKEUP, false},
+	{"gap_owns", ZK_GAP_OWNS, false},
+	{"reader_precedes", ZK_READER_PRECEDES, false},
+	{"reconnected_owns", ZK_RECONNECTED_OWNS, false},
+	{"collected_owns", ZK_COLLECTED_OWNS, false},
 	{NULL, 0, false}
 };
 

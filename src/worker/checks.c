@@ -32,6 +32,14 @@
  */
 #define MAX_REVOCABLE		1000
 
+/*
+ * From one sweep over the owners to the next is so many times the time that it
+ * took, if that is more than SWEEP_INTERVAL_MS: with 100,000 of them it takes
+ * tens of ms.  Not more than SWEEP_MAX_MS, as the process may have been stopped.
+ */
+#define SWEEP_PAUSE			50
+#define SWEEP_MAX_MS		10000
+
 /* Try again what ZooKeeper has refused. */
 static void
 retry_refused(void)
@@ -109,6 +117,7 @@ sweep_owners(void)
 	int64		now_ms = zk_now_ms();
 	int			n;
 	int			revocable = 0;
+	bool		again = false;
 	Contender **list;
 	RecipeInput input = {.event = RECIPE_WATCH_REVOCATION};
 
@@ -125,7 +134,7 @@ sweep_owners(void)
 
 		if (contender->owner_since_ms == 0)
 			continue;
-		wake_set(WAKE_SWEEP, now_ms + SWEEP_INTERVAL_MS);
+		again = true;
 		check_contender(contender, now_ms);
 		if (now_ms - contender->owner_since_ms >= SWEEP_INTERVAL_MS &&
 			!contender_is_revocable(contender) && revocable < MAX_REVOCABLE)
@@ -133,6 +142,13 @@ sweep_owners(void)
 			revocable++;
 			step(contender, false, &input);
 		}
+	}
+	if (again)
+	{
+		int64		pause_ms = SWEEP_PAUSE * (zk_now_ms() - now_ms);
+
+		wake_set(WAKE_SWEEP, now_ms + Min(Max(pause_ms, SWEEP_INTERVAL_MS),
+										  SWEEP_MAX_MS));
 	}
 	ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
 }

@@ -4,8 +4,8 @@
  *		What the worker knows of lock directories.
  *
  * Which ones exist, so that a contender can be created without making its
- * directory first; which number owns the lock with nothing read; how many are
- * made; and what else was found in them.
+ * directory first (seen.c); which number owns the lock with nothing read; how
+ * many are made; and what else was found in them.
  *
  * Ownership without a read (core/recipe.c has the proof, core/succession.c
  * what is remembered for it) takes a watch of the directory, which is set by a
@@ -51,6 +51,7 @@
 #include "shared/session_info.h"
 #include "utils/hsearch.h"
 #include "worker/directories.h"
+#include "worker/seen.h"
 #include "worker/session.h"
 
 /*
@@ -77,7 +78,6 @@
 typedef struct Directory
 {
 	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
-	bool		exists;			/* it has been seen to */
 	bool		deleted;		/* its watch told so, and nobody has since
 								 * made it for us */
 	bool		watched;
@@ -144,6 +144,7 @@ directories_forget(void)
 	dlist_init(&directories.unwatched);
 	directories.nwatched = directories.nunwatched = 0;
 	directories.watch_bytes = 0;
+	seen_forget_all();
 }
 
 /* What the path takes in the request in which watches are set again. */
@@ -262,7 +263,7 @@ find_or_make(const char *path)
 
 	if (found)
 		return directory;
-	directory->exists = directory->deleted = false;
+	directory->deleted = false;
 	directory->left_ms = 0;
 	succession_init(&directory->succession);
 	add_unwatched(directory);
@@ -334,7 +335,7 @@ directories_event(const RecipeInput *in)
 		succession_fired(&directory->succession, serial);
 	if (in->event == RECIPE_NODE_DELETED)
 	{
-		directory->exists = false;
+		seen_note(directory->path, false);
 		directory->deleted = true;
 		session_directory_deleted(0, directory->path);
 	}
@@ -349,9 +350,7 @@ directories_event(const RecipeInput *in)
 bool
 directory_is_known(const char *path)
 {
-	Directory  *directory = find(path);
-
-	return directory != NULL && directory->exists;
+	return seen_has(path);
 }
 
 /*
@@ -363,9 +362,9 @@ directory_note(const char *path, bool known)
 {
 	Directory  *directory = known ? find_or_make(path) : find(path);
 
+	seen_note(path, known);
 	if (directory == NULL)
 		return;
-	directory->exists = known;
 	if (known)
 	{
 		directory->deleted = false;

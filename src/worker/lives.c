@@ -279,7 +279,8 @@ end_session(int session, const char *why)
 	session_close(session);
 	if (lives.nold == 0)
 		session_file_write(others, nothers);
-	directories_forget();
+	if (session == 0)
+		directories_forget();	/* no other session watches any */
 	status_set_ended(session, session == 0);
 	if (session > 0)
 	{

@@ -20,6 +20,7 @@
 
 #include <unistd.h>
 
+#include "core/mutation.h"
 #include "core/note.h"
 #include "core/recipe.h"
 #include "core/semaphore.h"
@@ -326,7 +327,7 @@ take_recipe_step(Contender *contender, const RecipeInput *input,
 {
 	Recipe	   *recipe = &contender->recipe;
 	bool		owned = recipe->state == RECIPE_OWNER &&
-		recipe->kind != ZNODE_READER;
+		(recipe->kind != ZNODE_READER || ZK_MUTATED(ZK_READER_PRECEDES));
 
 	recipe_step(recipe, input, out);
 	if (owned && recipe->state == RECIPE_LEAVING && !status_is_ending() &&

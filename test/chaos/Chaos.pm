@@ -184,6 +184,7 @@ sub showing
 {
 	my ($mutation) = @_;
 	my $locks = { map { ("w$_" => 1) } (1 .. 16) };
+	my $seldom = { map { ("w$_" => 1) } (1 .. 40) };
 	my %how = (
 		none => {},
 		# holders that are idle for long, and are cut off
@@ -200,6 +201,20 @@ sub showing
 		recovered_create_owns => {
 			locks => $locks, quiet => 0, faults => ['reset-links'], gap => [ 0.02, 0.05 ],
 			long => 0.5, long_lasts => [ 0.1, 0.4 ]
+		},
+		# nothing but two clusters that want the same locks
+		gap_owns => { locks => $locks, quiet => 0, faults => [] },
+		# readers of all clusters, and writers among them, whom no number tells of
+		reader_precedes => {
+			locks => $locks, quiet => 0, faults => [], shared => 0.6, medium => 0.7, duration => 30
+		},
+		# directories that begin anew while a number of the old one is remembered
+		collected_owns => {
+			locks => $seldom, quiet => 0, faults => ['collect-directories'], gap => [ 0.02, 0.05 ]
+		},
+		reconnected_owns => {
+			locks => $seldom, quiet => 0, faults => [ 'collect-directories', 'reset-links' ],
+			gap => [ 0.02, 0.05 ]
 		});
 
 	return %{ $how{$mutation} // die "no such mutation: $mutation\n" };
@@ -391,8 +406,8 @@ left behind.  Options: duration (seconds), transactions (end after so many, if
 that is given), faults (kinds), gap (lowest and highest pause between faults, in
 seconds), mutation (in test builds), locks (name to weight), long and
 medium (the chance that a section takes so long), long_lasts and medium_lasts
-(from and to how long, in session timeouts), slow (the chance that its COMMIT is slow), drain (how long
-to wait for answers at the end, default 60), quiet (how long all faults pause
+(from and to how long, in session timeouts), slow (the chance that its COMMIT is slow),
+shared (the chance that it only reads), drain (how long to wait for answers at the end, default 60), quiet (how long all faults pause
 together, again and again; seconds, default 4 session timeouts + 6 s; 0: never),
 foreign (names of foreign clients, default all, or none unless acl is open), until (ends the run if it
 returns true; called again and again).
@@ -412,7 +427,7 @@ sub run
 		},
 		foreign => $self->{acl} eq 'open' ? [ sort keys %foreign ] : [], quiet => 4 * $self->{timeout} + 6,
 		long => 0.004, long_lasts => [ 0.3, 1.5 ],
-		medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, drain => 60, until => sub { 0 }, %options);
+		medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, shared => 0.15, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common
@@ -431,7 +446,7 @@ sub run
 			name => $name, node => $self->{node}{$name}, seed => $self->{seed},
 			clients => $self->{clients}, locks => $run{locks}, history => $files{$name},
 			permits => \%permits,
-			(map { ($_ => $run{$_}) } qw(long medium slow)),
+			(map { ($_ => $run{$_}) } qw(long medium slow shared)),
 			(map { my $list = $run{$_}; ($_ => [ map { $_ * $self->{timeout} } @$list ]) }
 				qw(long_lasts medium_lasts)),
 			pause_lasts => [ map { $_ * $self->{timeout} } @long ],

@@ -117,7 +117,7 @@ Chaos.pm), permits (of semaphores),
 history (file to append to), long and medium (the chance that a section
 takes so long), long_lasts and medium_lasts (lowest and highest number of
 seconds), slow (the chance of a slow
-COMMIT), checks (whether there is zklock.commit_check), pauses (whether the
+COMMIT), shared (the chance of a reader), checks (whether there is zklock.commit_check), pauses (whether the
 build can pause a COMMIT), pause_lasts.
 
 =item tell($what)
@@ -539,7 +539,7 @@ sub _plan
 	my $quoted = sub { return "'" . join(',', @_) . "'" };
 
 	my $call = $dice->weighted(zk_lock => 78, zk_try_lock => 14, zk_lock_all => 8);
-	my $mode = $dice->chance(0.15) ? 'shared' : 'exclusive';
+	my $mode = $dice->chance($self->{shared}) ? 'shared' : 'exclusive';
 	my $scope = $dice->chance(0.12) ? 'session' : 'transaction';
 	my @locks = ($dice->weighted(%locks));
 

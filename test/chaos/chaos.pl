@@ -39,10 +39,11 @@ sub distribution
 my $seed = $ENV{SEED} // time % 1_000_000;
 my $mutation = $ENV{MUTATION} // 'none';
 my %run = (
-	duration => $ENV{DURATION} // ($ENV{TRANSACTIONS} ? 86400 : 300),
+	duration => $ENV{TRANSACTIONS} ? 86400 : 300,
 	# that is what one wants to see of a mutation
 	$mutation ne 'none' && $mutation ne 'lost_wakeup' ? (until => sub { $_[0]->has_same_numbers }) : (),
 	$ENV{FAULTS} ? () : Chaos::showing($mutation),
+	$ENV{DURATION} ? (duration => $ENV{DURATION}) : (),
 	mutation => $mutation);
 
 if ($ENV{FAULTS})

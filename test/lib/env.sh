@@ -284,6 +284,7 @@ zk_fourlw()
 
 # zk_start_zookeeper DIR: start a standalone ZooKeeper that keeps its data and
 # log in DIR, wait until it serves, and set ZK_SERVERS to its address.
+# ZK_JAVA_OPTIONS replaces the bound of its memory.
 zk_start_zookeeper()
 {
 	local dir=$1 port pid
@@ -303,7 +304,7 @@ zk_start_zookeeper()
 	EOF
 	zk_as_user bash -c 'cd "$1"; shift
 		"$@" >zookeeper.log 2>&1 </dev/null & echo $! >zookeeper.pid' - "$dir" \
-		java -Xmx256m -XX:+UseSerialGC -XX:-UsePerfData \
+		java ${ZK_JAVA_OPTIONS:--Xmx256m} -XX:+UseSerialGC -XX:-UsePerfData \
 		-Dorg.slf4j.simpleLogger.showDateTime=true \
 		-cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg"

@@ -451,7 +451,8 @@ sub run
 	return ($history, Checker::check($history));
 }
 
-for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns release_before_commit))
+for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns release_before_commit
+	gap_owns collected_owns reconnected_owns))
 {
 	my $begin = time;
 	my ($history, $verdict) = run(
@@ -463,6 +464,18 @@ for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns releas
 	note sprintf('%s: found after %.1f s (%d s in all), %d sections: %s', $mutation,
 		$history->{faults_end} - $history->{start}, time - $begin,
 		scalar @{ $history->{sections} }, $same ? $same->{text} : '');
+}
+
+# A writer beside readers: they write nothing down, so no end is known ahead.
+{
+	my $begin = time;
+	my ($history, $verdict) =
+	  run(Chaos::showing('reader_precedes'), mutation => 'reader_precedes');
+	my ($beside) = grep { $_->{kind} =~ /^(overlap|stale read)$/ } @{ $verdict->{violations} };
+
+	ok($beside, 'reader_precedes is found') or diag(explain($verdict->{violations}));
+	note sprintf('reader_precedes: %d s in all, %d sections: %s', time - $begin,
+		scalar @{ $history->{sections} }, $beside ? $beside->{text} : '');
 }
 
 {

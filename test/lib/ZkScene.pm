@@ -200,26 +200,27 @@ sub closes
 
 sub closed { $_[0]{closed} = now(); return; }
 
-# Lines of an error: a hash of pid, cluster, what it waits for, whom it waits
-# for; undef if a line is not as it should be.
+# Lines of an error: hashes of who waits, and for whom; none if a line is not as
+# it should be.
 sub _lines
 {
 	my ($detail) = @_;
+	my $process = qr/process \d+ of cluster \w+/i;
 	my @lines;
 
 	for (split /\n/, $detail // '')
 	{
-		my %line;
-		if (/^Process (\d+) of cluster (\w+) waits for (\w+) on (lock|semaphore) "([^"]+)" in ZooKeeper; blocked by process (\d+) of cluster (\w+)\.$/)
+		my $of = sub { return $_[0] =~ /process (\d+ of cluster \w+)/gi; };
+
+		if (/^($process) waits for (?:(?:Exclusive|Share)Lock on lock|a permit of semaphore) "[^"]+" in ZooKeeper; blocked by ($process(?:, $process)*)\.$/)
 		{
-			@line{qw(who mode lock whom)} = ("$1 of $2", $3, $5, "$6 of $7");
+			push @lines, { who => $of->($1), for => [ $of->($2) ] };
 		}
 		elsif (/^Process (\d+) of cluster (\w+) waits for process (\d+) of the same cluster\.$/)
 		{
-			@line{qw(who whom)} = ("$1 of $2", "$3 of $2");
+			push @lines, { who => "$1 of cluster $2", for => ["$3 of cluster $2"] };
 		}
 		else { return; }
-		push @lines, \%line;
 	}
 	return @lines;
 }
@@ -231,7 +232,7 @@ sub _test_error
 	my @lines = _lines($result->{detail});
 	my %told = map { ($_->{who} => 1) } @lines;
 	my @members = map {
-		join(', ', sort map { $self->pid($_) . ' of ' . $self->{node}{$_}->name } @$_)
+		join(', ', sort map { $self->pid($_) . ' of cluster ' . $self->{node}{$_}->name } @$_)
 	} @groups;
 	my @wrong;
 
@@ -241,8 +242,11 @@ sub _test_error
 	push @wrong, 'a line' unless @lines;
 	push @wrong, 'the members, which are ' . join(' or ', @members)
 	  unless grep { $_ eq join(', ', sort keys %told) } @members;
+	push @wrong, 'whom somebody waits for' if grep { !$told{$_} } map { @{ $_->{for} } } @lines;
 	push @wrong, 'the order'
-	  if !$loose && grep { $lines[$_]{who} ne $lines[ $_ - 1 ]{whom} } (0 .. $#lines);
+	  if !$loose && grep { "@{ $lines[ $_ - 1 ]{for} }" ne $lines[$_]{who} } (0 .. $#lines);
+	push @wrong, 'the context'
+	  unless ($result->{context} // '') =~ /^while waiting for (lock|.*semaphore) ".+" in ZooKeeper$/m;
 	ok(!@wrong, "$self->{title}: the error tells of the members")
 	  or diag("wrong: @wrong\n", explain($result));
 	return;

@@ -20,6 +20,7 @@ use ZkWire;
 use ZooKeeper;
 
 my $timeout = 0.3;
+my %caught;
 
 my $zk = ZooKeeper->new;
 $zk->start;
@@ -52,6 +53,19 @@ $a->safe_psql('postgres', q{
 sub lock { my ($name, $more) = @_; return "SELECT zk_lock('$name'" . ($more // '') . ')'; }
 sub shared { return lock($_[0], ', shared => true'); }
 sub permit { my ($name, $n) = @_; return "SELECT zk_acquire('$name', $n)"; }
+
+# Wait until the owner of a lock says in ZooKeeper what it waits for.
+sub wait_published
+{
+	my ($lock) = @_;
+	my $client = $zk->client;
+	my $owner = lock_dir($lock) . '/' . (contenders($zk, $lock))[0];
+
+	poll_until(sub { $client->get($owner)->{data} =~ /\bwaits=/ }, "the owner of $lock to wait for long");
+	$client->disconnect;
+	return;
+}
+
 sub scene { return ZkScene->new($zk, @_); }
 
 #
@@ -103,6 +117,7 @@ sub scene { return ZkScene->new($zk, @_); }
 		EXCEPTION WHEN deadlock_detected THEN PERFORM pg_advisory_xact_lock(1); END $$});
 	# it goes on, and nobody has seen the error
 	$s->ends(victims => 0);
+	$caught{ $b->name }++;
 }
 
 #
@@ -252,7 +267,7 @@ for my $youngest ('one', 'two')
 	$s->waits(one => 'UPDATE stock SET quantity = 7 WHERE item = 2', tier => 1);
 	$s->waits(three => lock('r2'), queue => { r2 => 2 });
 	$s->closes(two => lock('r1'));
-	$s->ends(among => [ 'two', 'three' ]);
+	$s->ends(among => [ 'two', 'three' ], members => [ 'one', 'two', 'three' ]);
 }
 {
 	my $s = scene('a table', one => $a, two => $b, three => $a);
@@ -273,7 +288,7 @@ for my $youngest ('one', 'two')
 	$s->waits(one => 'SELECT count(*) FROM other', tier => 1);
 	$s->waits(three => lock('t2'), queue => { t2 => 2 });
 	$s->closes(two => lock('t1'));
-	$s->ends(among => [ 'two', 'three' ]);
+	$s->ends(among => [ 'two', 'three' ], members => [ 'one', 'two', 'three' ]);
 }
 {
 	my $s = scene('an advisory lock', one => $a, two => $b, three => $a);
@@ -299,7 +314,7 @@ for my $youngest ('one', 'two')
 	$s->waits(two => 'SELECT pg_advisory_xact_lock(8)', tier => 1);
 	$s->waits(three => lock('v2'), queue => { v2 => 2 });
 	$s->closes(four => lock('v1'));
-	$s->ends(first => 'four');
+	$s->ends(first => 'four', members => [ 'one', 'two', 'three', 'four' ]);
 }
 
 #
@@ -391,7 +406,7 @@ for my $youngest ('two', 'three')
 	$s->waits(two => lock('B1'), queue => { B1 => 2 });
 	$s->waits(three => lock('B1'), tier => 1);
 	$s->waits(one => lock('B3'), queue => { B3 => 2 });
-	$s->does(four => 'SELECT pg_sleep(' . 2 * $timeout . ')');
+	wait_published('B1') if ZkScene::checks();
 	$s->does(four => 'COMMIT');
 	$s->goes_on('one');
 	$s->does(one => 'COMMIT');
@@ -550,5 +565,35 @@ for my $n (3, 5, 8)
 # What is left of it
 #
 
+if (!ZkScene::checks())
+{
+	done_testing();
+	exit 0;
+}
+my %victims = %{ ZkScene::victims() };
+for my $node ($a, $b, $c)
+{
+	my $name = $node->name;
+	my $logged = $victims{$name} // 0;
+	my $n = $logged + ($caught{$name} // 0);
+	my $log = slurp_file($node->logfile);
+
+	ok( $node->poll_query_until('postgres',
+			"SELECT deadlocks = $n FROM pg_stat_database WHERE datname = 'postgres'"),
+		"$name: pg_stat_database counts $n deadlocks");
+	is($node->safe_psql('postgres', 'SELECT deadlocks >= ' . $n . ' FROM zk_stats'),
+		't', "$name: so does zk_stats");
+	is(scalar(() = $log =~ /DETAIL:  Process.*\n(?:\tProcess \d+ of cluster.*\n)+\tProcess \d+: /g),
+		$logged, "$name: the log has the statements");
+}
+
+# each cluster of the last ring of eight was told of it
+ok( $_->poll_query_until('postgres',
+		q{SELECT count(*) = 8 AND count(*) FILTER (WHERE victim) = 1
+			FROM (SELECT *, count(*) OVER (PARTITION BY id) FROM zk_deadlocks) d
+			WHERE count = 8 AND name LIKE 'ring8%'}),
+	$_->name . ': zk_deadlocks shows the ring') for @nodes;
+unlike(slurp_file($_->logfile), qr/PANIC|TRAP|was terminated by signal/,
+	$_->name . ' has not crashed') for @nodes;
 ZkScene::report($timeout);
 done_testing();

@@ -21,10 +21,11 @@ Cycles - was there a deadlock, by what clients have written down of their waits?
 A record is what a client knows of one call: cluster and client (who), locks,
 mode (exclusive, shared, permit), asked (just before the call), entered (just
 after its answer; undef if it did not get them), left (just after they were
-certainly given back, or the call has failed), sqlstate.  All times are of one
+certainly given back, or the call has failed), waited (just after the call has
+failed, if left is later), sqlstate.  All times are of one
 clock.  (The holds in the history of make chaos are such records.)
 
-So a record waits at most from C<asked> to C<entered>, or C<left>; it holds
+So a record waits at most from C<asked> to C<entered>, C<waited> or C<left>; it holds
 certainly from C<entered> until it begins to give back, and at most until
 C<left>.  A client that waits gives nothing back: for members of a deadlock this
 is exact.
@@ -73,7 +74,7 @@ sub new
 
 sub _who { return "$_[0]{cluster} $_[0]{client}"; }
 
-sub _wait_ends { return $_[0]{entered} // $_[0]{left}; }
+sub _wait_ends { return $_[0]{entered} // $_[0]{waited} // $_[0]{left}; }
 
 # What was so for all of a time: who waits with which record, and which records
 # hold a lock or keep it from others.  Waits of %$except are left out.
@@ -231,7 +232,7 @@ sub explain
 	my $end = _wait_ends($r);
 	my @times = reverse $self->_beginnings($r->{asked}, $end);
 	my %before = map { ($_ => 1) } grep {
-		$_ != $r && ($_->{sqlstate} // '') eq '40P01' && $_->{left} <= $end
+		$_ != $r && ($_->{sqlstate} // '') eq '40P01' && _wait_ends($_) <= $end
 	} map { @{ $self->{at}{$_} // [] } } (int($r->{asked}) .. int($end));
 
 	for my $except (\%before, {})

@@ -27,7 +27,6 @@ $zk->start;
 my @nodes = zk_clusters(
 	$zk, [ map { "shop_$_" } qw(a b c d e f g h) ],
 	'zklock.session_timeout' => '60s',
-	'zklock.handoff_quantum' => '10s',
 	'deadlock_timeout' => 1000 * $timeout . 'ms',
 	'autovacuum' => 'off',
 	'max_connections' => 30,
@@ -63,6 +62,27 @@ sub wait_published
 
 	poll_until(sub { $client->get($owner)->{data} =~ /\bwaits=/ }, "the owner of $lock to wait for long");
 	$client->disconnect;
+	return;
+}
+
+sub set
+{
+	my ($node, $name, $value) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET $name = '$value'");
+	$node->reload;
+	$node->poll_query_until('postgres', "SHOW $name", $value);
+	return;
+}
+
+# Wait until the cluster knows that a writer of another one stands behind its
+# readers, so that new ones have to wait.
+sub wait_refused
+{
+	my ($node, $lock) = @_;
+
+	poll_until(
+		sub { $node->safe_psql('postgres', "SELECT zk_try_lock('$lock', shared => true)") eq 'f' },
+		"a reader of $lock to be refused");
 	return;
 }
 
@@ -176,6 +196,32 @@ for my $who ('one', 'three')
 	$s->waits(two => shared('j1'), queue => { j1 => 3 });
 	$s->closes(one => lock('j2'));
 	$s->ends(among => [ 'one', 'two' ], members => [ 'one', 'two' ]);
+}
+
+# The same inside of a cluster: it waits for the readers and for the writer, though
+# the cluster has one contender for all its readers.
+{
+	my $s = scene('a reader behind a writer behind a reader of its own cluster',
+		one => $a, two => $b, three => $a);
+	$s->does(one => shared('jj1'));
+	$s->does(three => 'SELECT pg_advisory_xact_lock(9)');
+	$s->waits(two => lock('jj1'), queue => { jj1 => 2 });
+	wait_refused($a, 'jj1');
+	$s->waits(three => shared('jj1'));
+	$s->closes(one => 'SELECT pg_advisory_xact_lock(9)');
+	$s->ends(among => ['three'], members => [ 'one', 'three' ], loose => 1);
+}
+{
+	my $s = scene('the same over three clusters', one => $a, two => $b, three => $a, four => $c);
+	$s->does(one => shared('kk1'));
+	$s->does(three => lock('kk2'));
+	$s->does(four => lock('kk3'));
+	$s->waits(two => lock('kk1'), queue => { kk1 => 2 });
+	wait_refused($a, 'kk1');
+	$s->waits(three => shared('kk1'));
+	$s->waits(four => lock('kk2'), queue => { kk2 => 2 });
+	$s->closes(one => lock('kk3'));
+	$s->ends(among => [ 'one', 'three', 'four' ], members => [ 'one', 'three', 'four' ], loose => 1);
 }
 
 #
@@ -383,6 +429,8 @@ for my $youngest ('two', 'three')
 # Locks that were handed on, or kept
 #
 
+set($a, 'zklock.handoff_quantum', '10s');
+
 {
 	my $s = scene('a lock that was handed on', one => $a, two => $b, three => $a);
 	$s->does(one => lock('A1'));
@@ -415,16 +463,8 @@ for my $youngest ('two', 'three')
 	$s->ends(first => 'three', members => [ 'two', 'three' ]);
 }
 
-sub retain
 {
-	my ($node, $time) = @_;
-	$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.retain_time = '$time'");
-	$node->reload;
-	$node->poll_query_until('postgres', 'SHOW zklock.retain_time', $time);
-	return;
-}
-{
-	retain($a, '1h');
+	set($a, 'zklock.retain_time', '1h');
 	$a->safe_psql('postgres', lock('C1'));
 	my @before = contenders($zk, 'C1');
 	my $s = scene('a lock that was kept', one => $a, two => $b);
@@ -434,7 +474,7 @@ sub retain
 	$s->waits(two => lock('C1'), queue => { C1 => 2 });
 	$s->closes(one => lock('C2'));
 	$s->ends(first => 'two');
-	retain($a, '0');
+	set($a, 'zklock.retain_time', '0');
 }
 
 #

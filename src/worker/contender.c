@@ -175,7 +175,7 @@ new_id(Contender *contender)
 		by_id = hash_search(contenders.by_id, &contenders.last_id, HASH_ENTER,
 							&found);
 	} while (found || contenders.last_id == NOBODY ||
-			 contenders.last_id == SESSION_BRIEF_OWNER);
+			 contenders.last_id >= SESSION_FIRST_OWNER);
 	by_id->contender = contender;
 	return contenders.last_id;
 }

@@ -16,8 +16,8 @@
  * library aborts on a container in one.  So each owner's operations keep
  * their order, though those of different owners may not.  Of each owner at
  * most one such write goes in a flight.  A write that is alone in its flight
- * goes alone.  Creates of a group are a multi of their own, behind the
- * batches.
+ * goes alone.  Those of a group, with checks and sets if there are any, are a
+ * multi of their own, behind the batches.
  *
  * Tokens.  All that one multi creates has the same czxid:
  * PrepRequestProcessor.java gets one zxid for it ("Each op in a multi-op must
@@ -320,7 +320,7 @@ send_writes(Flight *flight, dlist_head *list)
 	}
 }
 
-/* Send creates that must succeed or fail together: each group as a multi. */
+/* Send what must succeed or fail together: each group as a multi. */
 static void
 send_groups(Flight *flight, dlist_head *list)
 {

@@ -39,11 +39,20 @@ make_empty(Client *client, MemoryContext context, Size path_size)
 	return op;
 }
 
+/* May this be in the multi of a group? */
+static bool
+can_be_grouped(const Operation *op)
+{
+	return op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET ||
+		op->kind == RECIPE_OP_CHECK;
+}
+
 /*
  * operation_make
  *		Make an operation of a recipe, in "context".
  *
- * Creates of the same "group", other than 0, are to be one multi.
+ * Creates, sets and checks of the same "group", other than 0, are to be one
+ * multi.
  */
 Operation *
 operation_make(Client *client, MemoryContext context, uint32_t owner,
@@ -59,9 +68,9 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 	op->owner = owner;
 	op->kind = recipe_op->kind;
 	op->serial = recipe_op->serial;
-	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
+	op->group = can_be_grouped(op) ? group : 0;
 	op->batch = recipe_op->batch;
-	op->untouched = recipe_op->untouched;
+	op->version = recipe_op->has_version ? recipe_op->version : -1;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(context, recipe_op->data);
 	strcpy(op->path, directory);
@@ -205,7 +214,7 @@ send_by_kind(Operation *op, Watches *watches)
 			return zoo_aget(handle, op->path, 0, client_answer_data, news);
 		case RECIPE_OP_SET:
 			return zoo_aset(handle, op->path, op->data, data_len(op),
-							op->untouched ? 0 : -1, client_answer_stat, news);
+							op->version, client_answer_stat, news);
 		case RECIPE_OP_UNWATCH:
 			return send_unwatch(op, watches);
 		case RECIPE_OP_STAT:
@@ -214,6 +223,8 @@ send_by_kind(Operation *op, Watches *watches)
 		case RECIPE_OP_DELETE_STRAY:
 		case RECIPE_OP_RMDIR:
 			return zoo_adelete(handle, op->path, -1, client_answer_void, news);
+		case RECIPE_OP_CHECK:
+			break;				/* in a multi only */
 	}
 	return ZBADARGUMENTS;
 }
@@ -277,8 +288,40 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 }
 
 /*
+ * Make a part of a multi.  A create's path goes to *path, which it advances.
+ */
+static void
+init_part(Operation *op, zoo_op_t *zop, char **path, uint32_t id)
+{
+	int			path_size = strlen(op->path) + SEQUENCE_SIZE;
+
+	switch (op->kind)
+	{
+		case RECIPE_OP_DELETE:
+			zoo_delete_op_init(zop, op->path, -1);
+			break;
+		case RECIPE_OP_CHECK:
+			zoo_check_op_init(zop, op->path, op->version);
+			break;
+		case RECIPE_OP_SET:
+			zoo_set_op_init(zop, op->path, op->data, data_len(op),
+							op->version, &op->news.stat);
+			break;
+		default:
+			op->batch = id;
+			(*path)[0] = '\0';
+			zoo_create_op_init(zop, op->path, op->data, data_len(op),
+							   op->news.client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
+							   *path, path_size);
+			*path += path_size;
+			break;
+	}
+}
+
+/*
  * operation_send_multi
- *		Hand creates and deletes to the library, as one multi.
+ *		Hand creates and deletes, or those of a group, to the library, as one
+ *		multi.
  *
  * What it creates has "id" as its batch.  "is_batch": they do not belong
  * together, and if one fails the others are answered CLIENT_BATCH_FAILED.
@@ -301,19 +344,7 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 
 		op->place = i;
 		op->place_count = count;
-		if (op->kind == RECIPE_OP_DELETE)
-			zoo_delete_op_init(&zops[i], op->path, -1);
-		else
-		{
-			int			path_size = strlen(op->path) + SEQUENCE_SIZE;
-
-			op->batch = id;
-			path[0] = '\0';
-			zoo_create_op_init(&zops[i], op->path, op->data, data_len(op),
-							   client->acl, ZOO_EPHEMERAL_SEQUENTIAL, path,
-							   path_size);
-			path += path_size;
-		}
+		init_part(op, &zops[i], &path, id);
 	}
 	ops[count - 1]->multi = multi;
 
@@ -443,6 +474,7 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
 	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
+	[RECIPE_OP_CHECK] = RECIPE_CHECK_DONE,
 };
 
 /*
@@ -478,6 +510,7 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->data = news->data;
 	input->data_len = news->data_len;
 	input->czxid = news->stat.czxid;
+	input->version = news->stat.version;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;
 	input->ours = ours;

@@ -55,6 +55,8 @@ extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern int	slot_cancel_holders(ZkSlot *slot);
+extern bool slot_end_wait(ZkSlot *slot, int pid, int64 since,
+						  uint32 deadlock);
 extern int64 slot_check_idle(ZkSlot *slot, int64 now_ms);
 extern bool slot_give_up_idle(ZkSlot *slot);
 

@@ -24,8 +24,8 @@
 /* An owner's note tells at most so many of the waits that keep it. */
 #define NOTE_MAX_WAITS	16
 
-/* "waits=", a wait with the longest of numbers and paths, encoded, a space */
-#define NOTE_WAIT_SIZE	(6 + 118 + 3 * NOTE_VERTEX_SIZE + 1)
+/* " waits=", the longest of numbers, and the longest vertex, encoded */
+#define NOTE_WAIT_SIZE	(7 + 140 + 3 * NOTE_VERTEX_SIZE)
 
 /* No note of ours is longer, with its terminating zero. */
 #define NOTE_FULL_SIZE	(NOTE_SIZE + NOTE_MAX_WAITS * NOTE_WAIT_SIZE)

@@ -262,6 +262,7 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->batch = 0;
 	op->has_version = false;
 	op->version = 0;
+	op->barrier = false;
 }
 
 /* For a read or watch; 0 stands for none. */

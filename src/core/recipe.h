@@ -126,6 +126,7 @@ typedef struct RecipeOp
 	bool		has_version;	/* of SET and CHECK: only if the data have ... */
 	int32_t		version;		/* ... this version; 0: nobody has ever set
 								 * them */
+	bool		barrier;		/* of LIST and GET: as SEARCH is */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */

@@ -204,6 +204,7 @@ slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
 	slot->contender.has_uuid = true;
 	slot->contender.session = session;
 	slot->contender.retain = retain;
+	slot->contender.tells_waits = false;
 	slot->contender.has_sequence = false;
 	slot_unlock(slot);
 }
@@ -231,6 +232,19 @@ slot_set_uncreated(ZkSlot *slot)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
 	slot->contender.has_sequence = false;
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_tells_waits
+ *		The contender's note is about to tell of waits: a worker that takes it
+ *		over must take them back.
+ */
+void
+slot_set_tells_waits(ZkSlot *slot)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	slot->contender.tells_waits = true;
 	slot_unlock(slot);
 }
 

@@ -42,6 +42,7 @@ extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
 						  bool retain);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
 extern void slot_set_uncreated(ZkSlot *slot);
+extern void slot_set_tells_waits(ZkSlot *slot);
 extern void slot_set_queued(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
 extern int64 slot_set_granted(ZkSlot *slot);

@@ -140,7 +140,8 @@ slots_holders(const ZkKey *lock, int *npids)
  * once that is queued.  Or it is HELD: a reader waits behind other readers of
  * this cluster, since a writer of another one stands behind the contender of
  * them all; so it waits for its own cluster's holders first.  Slots that are
- * being granted or given up are left out: they change by themselves.
+ * being granted or given up are left out: they change by themselves.  So are
+ * waits that are to end because of a deadlock.
  *
  * The worker may use the slots until it has said slot_set_gone().
  */
@@ -157,14 +158,14 @@ slots_waits(int *nwaits)
 		const ZkProcLock *proc = proc_at(i);
 		const ZkSlot *slot;
 
-		if (!proc->ready || proc->granted)
+		if (!proc->ready || proc->granted || proc->victim_of != 0)
 			continue;
 		if (nfound == room)
 			waits = repalloc_huge(waits, (room *= 2) * sizeof(ZkWait));
 		slot = proc_lock_slot(proc, LW_SHARED);
 		if (slot == NULL)
 			continue;
-		if (proc->ready && !proc->granted &&
+		if (proc->ready && !proc->granted && proc->victim_of == 0 &&
 			(slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD))
 			fill_wait(&waits[nfound++], slot, proc);
 		slot_unlock(slot);
@@ -174,8 +175,22 @@ slots_waits(int *nwaits)
 }
 
 /*
+ * Is the slot the backend's?  So is one that the cluster owns and keeps for it
+ * until it can have others together with that.
+ */
+static bool
+has_slot(const ZkProcLock *proc, const ZkSlot *slot)
+{
+	if (proc->granted)
+		return !proc->lost && slot->state == ZK_SLOT_HELD;
+	return proc->together && proc->ready && slot->reserved &&
+		slot->state == ZK_SLOT_IDLE;
+}
+
+/*
  * slots_holds_of
- *		What these backends hold, and have not lost: an array, palloc'd.
+ *		What these backends hold, and have not lost, or what is kept for them:
+ *		an array, palloc'd.
  *
  * "pids" are in ascending order.  The worker may use the slots until it has
  * said slot_set_gone().
@@ -194,7 +209,7 @@ slots_holds_of(const int *pids, int npids, int *nholds)
 		int			pid = proc->pid;
 		const ZkSlot *slot;
 
-		if (!proc->granted || proc->lost ||
+		if (!(proc->granted || proc->together) || proc->lost ||
 			bsearch(&pid, pids, npids, sizeof(int), compare_pids) == NULL)
 			continue;
 		if (nfound == room)
@@ -202,8 +217,7 @@ slots_holds_of(const int *pids, int npids, int *nholds)
 		slot = proc_lock_slot(proc, LW_SHARED);
 		if (slot == NULL)
 			continue;
-		if (proc->pid == pid && proc->granted && !proc->lost &&
-			slot->state == ZK_SLOT_HELD)
+		if (proc->pid == pid && has_slot(proc, slot))
 			fill_hold(&holds[nfound++], slot, proc);
 		slot_unlock(slot);
 	}

@@ -66,6 +66,7 @@ typedef struct ZkContender
 	bool		has_uuid;
 	bool		has_sequence;
 	bool		retain;			/* its znode says that it may be idle */
+	bool		tells_waits;	/* its znode may tell of waits that keep it */
 } ZkContender;
 
 /* What the waiters of a slot need a contender for. */

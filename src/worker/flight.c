@@ -648,13 +648,14 @@ flight_answer(Flight *flight, News *news)
  *		Tell the answer to an operation in the terms of the recipe.
  *
  * As operation_fill_input().  If nothing is known of the outcome, the next
- * flight is held back.
+ * flight is held back; but not if it is another one of its group that failed.
  */
 void
 flight_fill_input(Flight *flight, const Operation *op, RecipeInput *input)
 {
 	operation_fill_input(op, input);
 	if (input->result == RECIPE_UNKNOWN &&
-		op->news.code != OPERATION_NOT_SHARED)
+		op->news.code != OPERATION_NOT_SHARED &&
+		!(op->group != 0 && op->news.code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back(flight);
 }

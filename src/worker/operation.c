@@ -71,6 +71,7 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 	op->group = can_be_grouped(op) ? group : 0;
 	op->batch = recipe_op->batch;
 	op->version = recipe_op->has_version ? recipe_op->version : -1;
+	op->barrier = recipe_op->barrier || recipe_op->kind == RECIPE_OP_SEARCH;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(context, recipe_op->data);
 	strcpy(op->path, directory);
@@ -153,31 +154,6 @@ data_len(const Operation *op)
 	return op->data ? (int) strlen(op->data) : -1;
 }
 
-/* List the children behind a barrier: see session.c. */
-static int
-send_search(Operation *op)
-{
-	News	   *news = &op->news;
-	int			rc;
-
-	news->barrier = calloc(1, sizeof(Barrier));
-	if (news->barrier == NULL)
-		return ZSYSTEMERROR;
-	rc = client_send_check(news->client, &news->barrier->checked,
-						   client_answer_barrier, news->barrier);
-	if (rc != ZOK)
-	{
-		free(news->barrier);
-		news->barrier = NULL;
-		return rc;
-	}
-	rc = zoo_aget_children(news->client->handle, op->path, 0,
-						   client_answer_strings, news);
-	if (rc != ZOK)
-		news->barrier = NULL;	/* leave it to its answer; memory is short */
-	return rc;
-}
-
 /* Hand the operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_by_kind(Operation *op, Watches *watches)
@@ -199,11 +175,10 @@ send_by_kind(Operation *op, Watches *watches)
 			return zoo_acreate2(handle, op->path, op->data, data_len(op),
 								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
 								client_answer_create, news);
-		case RECIPE_OP_SEARCH:
-			return send_search(op);
 		case RECIPE_OP_SYNC:
 			zoo_async(handle, op->path, client_answer_string, NULL);
 			/* FALLTHROUGH */
+		case RECIPE_OP_SEARCH:
 		case RECIPE_OP_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0,
 									 client_answer_strings, news);
@@ -227,6 +202,32 @@ send_by_kind(Operation *op, Watches *watches)
 			break;				/* in a multi only */
 	}
 	return ZBADARGUMENTS;
+}
+
+/* The same behind a barrier, if it is to be: see session.c. */
+static int
+send_behind_barrier(Operation *op, Watches *watches)
+{
+	News	   *news = &op->news;
+	int			rc;
+
+	if (!op->barrier)
+		return send_by_kind(op, watches);
+	news->barrier = calloc(1, sizeof(Barrier));
+	if (news->barrier == NULL)
+		return ZSYSTEMERROR;
+	rc = client_send_check(news->client, &news->barrier->checked,
+						   client_answer_barrier, news->barrier);
+	if (rc != ZOK)
+	{
+		free(news->barrier);
+		news->barrier = NULL;
+		return rc;
+	}
+	rc = send_by_kind(op, watches);
+	if (rc != ZOK)
+		news->barrier = NULL;	/* leave it to its answer; memory is short */
+	return rc;
 }
 
 /*
@@ -255,7 +256,7 @@ operation_send(Operation *op, Watches *watches)
 		rc = client_send_check(op->news.client, &op->checked,
 							   client_answer_void, &op->news);
 	else
-		rc = send_by_kind(op, watches);
+		rc = send_behind_barrier(op, watches);
 	if (was_refused(rc))
 		client_post_answer(&op->news, rc);
 }

@@ -655,8 +655,10 @@ session_error_text(int error)
 }
 
 /*
- * session_error_is_access, session_error_is_no_node
- *		What kind of refusal is this?
+ * session_error_is_access, session_error_is_no_node,
+ * session_error_is_bad_version, session_error_is_untried
+ *		What kind of refusal is this?  The last: another operation of the same
+ *		group has failed.
  */
 bool
 session_error_is_access(int error)
@@ -668,4 +670,16 @@ bool
 session_error_is_no_node(int error)
 {
 	return error == ZNONODE;
+}
+
+bool
+session_error_is_bad_version(int error)
+{
+	return error == ZBADVERSION;
+}
+
+bool
+session_error_is_untried(int error)
+{
+	return error == ZRUNTIMEINCONSISTENCY;
 }

@@ -94,5 +94,7 @@ extern void session_identity(int number, SessionIdentity *identity);
 extern const char *session_error_text(int error);
 extern bool session_error_is_access(int error);
 extern bool session_error_is_no_node(int error);
+extern bool session_error_is_bad_version(int error);
+extern bool session_error_is_untried(int error);
 
 #endif							/* ZKLOCK_SESSION_H */

@@ -70,6 +70,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/mutation.h"
+
 /* The same without its space: as a word. */
 static const char *const retain_word = &NOTE_RETAIN_MARK[1];
 
@@ -540,9 +542,8 @@ put_wait(Writer *writer, const NoteWait *wait)
 {
 	char		numbers[160];
 
-	(void) snprintf(numbers, sizeof(numbers),
-					" %s%d,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRIX64
-					",%s,%d,%d,", waits_key,
+	(void) snprintf(numbers, sizeof(numbers), "%d,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRIX64
+					",%s,%d,%d,",
 					wait->hold.pid, wait->hold.since,
 					wait->wait.pid, wait->wait.since, wait->began,
 					wait->chain, kinds[wait->kind], wait->permits,
@@ -576,6 +577,8 @@ write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 	for (int i = 0; i < nwaits && i < NOTE_MAX_WAITS; i++)
 	{
 		writer.size += NOTE_WAIT_SIZE;
+		put_byte(&writer, ' ');
+		put_text(&writer, waits_key);
 		put_wait(&writer, &waits[i]);
 	}
 	if (nwaits > 0)
@@ -625,6 +628,54 @@ note_write(const Note *note, char data[NOTE_SIZE])
 }
 
 /*
+ * note_write_wait
+ *		A wait alone, as it is written behind "waits="; returns its length.
+ */
+int
+note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE])
+{
+	Writer		writer = {.data = text,.size = NOTE_WAIT_SIZE};
+
+	put_wait(&writer, wait);
+	return writer.len;
+}
+
+/*
+ * note_parse_wait
+ *		Read that again; false if it is no wait.
+ */
+bool
+note_parse_wait(const char *text, int len, NoteWait *wait)
+{
+	return parse_wait(make_bytes(text, len), wait);
+}
+
+/*
+ * note_encode
+ *		Write a string as the value of a word; returns its length, or -1 if it is
+ *		longer than "size", with its terminating zero, has room for.
+ */
+int
+note_encode(const char *value, char *text, int size)
+{
+	Writer		writer = {.data = text,.size = size};
+
+	text[0] = '\0';
+	put_encoded(&writer, make_bytes(value, (int) strlen(value)), true);
+	return writer.full ? -1 : writer.len;
+}
+
+/*
+ * note_decode
+ *		Read that again; false if it is longer than "size" has room for.
+ */
+bool
+note_decode(const char *text, int len, char *value, int size)
+{
+	return parse_text(make_bytes(text, len), value, size);
+}
+
+/*
  * note_same_wait
  *		Are these the same wait of the same hold?
  *
@@ -633,6 +684,8 @@ note_write(const Note *note, char data[NOTE_SIZE])
 bool
 note_same_wait(const NoteWait *a, const NoteWait *b)
 {
+	if (ZK_MUTATED(ZK_DEADLOCK_ANY_GENERATION))
+		return strcmp(a->to, b->to) == 0;
 	return a->hold.pid == b->hold.pid && a->hold.since == b->hold.since &&
 		a->wait.pid == b->wait.pid && a->wait.since == b->wait.since &&
 		a->chain == b->chain && strcmp(a->to, b->to) == 0;

@@ -291,7 +291,7 @@ fill_member(ZkDeadlockMember *to, const WaitMember *from)
 	memset(to, 0, sizeof(*to));
 	strlcpy(to->cluster, from->cluster[0] != '\0' ? from->cluster : "unnamed",
 			sizeof(to->cluster));
-	waits_lock_of(from->edge.wait.to, path);
+	waits_lock_of(&from->edge.wait, path);
 	strlcpy(to->path, path, sizeof(to->path));
 	to->kind = kind_of(from->edge.wait.kind);
 	to->pid = from->edge.wait.wait.pid;
@@ -569,6 +569,7 @@ deadlock_event(const RecipeInput *in)
 		.data = in->data,
 		.len = in->data_len,
 		.version = in->version,
+		.ephemeral = recipe_is_ephemeral(in),
 		.ours = in->ours,
 		.node = in->node
 	};

@@ -19,11 +19,11 @@ my $zk = ZooKeeper->new;
 $zk->start;
 my $foreign = $zk->client(timeout => 60);
 my $proxy = ZkProxy->new;
+my $servers = $zk->connstr_through($proxy, 'a');
 $proxy->count('a-0');
 
 # PostgreSQL::Test::Cluster sets cluster_name, too.
-my $a = zk_cluster('shop_a', $zk,
-	'zklock.servers' => $zk->connstr_through($proxy, 'a'));
+my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers);
 my $b = zk_cluster('shop_b', $zk);
 my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
 

@@ -16,8 +16,8 @@
  * library aborts on a container in one.  So each owner's operations keep
  * their order, though those of different owners may not.  Of each owner at
  * most one such write goes in a flight.  A write that is alone in its flight
- * goes alone.  Creates of a group are a multi of their own, behind the
- * batches.
+ * goes alone.  Those of a group, with checks and sets if there are any, are a
+ * multi of their own, behind the batches.
  *
  * Tokens.  All that one multi creates has the same czxid:
  * PrepRequestProcessor.java gets one zxid for it ("Each op in a multi-op must
@@ -320,7 +320,7 @@ send_writes(Flight *flight, dlist_head *list)
 	}
 }
 
-/* Send creates that must succeed or fail together: each group as a multi. */
+/* Send what must succeed or fail together: each group as a multi. */
 static void
 send_groups(Flight *flight, dlist_head *list)
 {
@@ -648,13 +648,14 @@ flight_answer(Flight *flight, News *news)
  *		Tell the answer to an operation in the terms of the recipe.
  *
  * As operation_fill_input().  If nothing is known of the outcome, the next
- * flight is held back.
+ * flight is held back; but not if it is another one of its group that failed.
  */
 void
 flight_fill_input(Flight *flight, const Operation *op, RecipeInput *input)
 {
 	operation_fill_input(op, input);
 	if (input->result == RECIPE_UNKNOWN &&
-		op->news.code != OPERATION_NOT_SHARED)
+		op->news.code != OPERATION_NOT_SHARED &&
+		!(op->group != 0 && op->news.code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back(flight);
 }

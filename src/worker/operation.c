@@ -39,11 +39,20 @@ make_empty(Client *client, MemoryContext context, Size path_size)
 	return op;
 }
 
+/* May this be in the multi of a group? */
+static bool
+can_be_grouped(const Operation *op)
+{
+	return op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET ||
+		op->kind == RECIPE_OP_CHECK;
+}
+
 /*
  * operation_make
  *		Make an operation of a recipe, in "context".
  *
- * Creates of the same "group", other than 0, are to be one multi.
+ * Creates, sets and checks of the same "group", other than 0, are to be one
+ * multi.
  */
 Operation *
 operation_make(Client *client, MemoryContext context, uint32_t owner,
@@ -59,9 +68,10 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 	op->owner = owner;
 	op->kind = recipe_op->kind;
 	op->serial = recipe_op->serial;
-	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
+	op->group = can_be_grouped(op) ? group : 0;
 	op->batch = recipe_op->batch;
-	op->untouched = recipe_op->untouched;
+	op->version = recipe_op->has_version ? recipe_op->version : -1;
+	op->barrier = recipe_op->barrier || recipe_op->kind == RECIPE_OP_SEARCH;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(context, recipe_op->data);
 	strcpy(op->path, directory);
@@ -144,31 +154,6 @@ data_len(const Operation *op)
 	return op->data ? (int) strlen(op->data) : -1;
 }
 
-/* List the children behind a barrier: see session.c. */
-static int
-send_search(Operation *op)
-{
-	News	   *news = &op->news;
-	int			rc;
-
-	news->barrier = calloc(1, sizeof(Barrier));
-	if (news->barrier == NULL)
-		return ZSYSTEMERROR;
-	rc = client_send_check(news->client, &news->barrier->checked,
-						   client_answer_barrier, news->barrier);
-	if (rc != ZOK)
-	{
-		free(news->barrier);
-		news->barrier = NULL;
-		return rc;
-	}
-	rc = zoo_aget_children(news->client->handle, op->path, 0,
-						   client_answer_strings, news);
-	if (rc != ZOK)
-		news->barrier = NULL;	/* leave it to its answer; memory is short */
-	return rc;
-}
-
 /* Hand the operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_by_kind(Operation *op, Watches *watches)
@@ -190,11 +175,10 @@ send_by_kind(Operation *op, Watches *watches)
 			return zoo_acreate2(handle, op->path, op->data, data_len(op),
 								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
 								client_answer_create, news);
-		case RECIPE_OP_SEARCH:
-			return send_search(op);
 		case RECIPE_OP_SYNC:
 			zoo_async(handle, op->path, client_answer_string, NULL);
 			/* FALLTHROUGH */
+		case RECIPE_OP_SEARCH:
 		case RECIPE_OP_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0,
 									 client_answer_strings, news);
@@ -205,7 +189,7 @@ send_by_kind(Operation *op, Watches *watches)
 			return zoo_aget(handle, op->path, 0, client_answer_data, news);
 		case RECIPE_OP_SET:
 			return zoo_aset(handle, op->path, op->data, data_len(op),
-							op->untouched ? 0 : -1, client_answer_stat, news);
+							op->version, client_answer_stat, news);
 		case RECIPE_OP_UNWATCH:
 			return send_unwatch(op, watches);
 		case RECIPE_OP_STAT:
@@ -214,8 +198,36 @@ send_by_kind(Operation *op, Watches *watches)
 		case RECIPE_OP_DELETE_STRAY:
 		case RECIPE_OP_RMDIR:
 			return zoo_adelete(handle, op->path, -1, client_answer_void, news);
+		case RECIPE_OP_CHECK:
+			break;				/* in a multi only */
 	}
 	return ZBADARGUMENTS;
+}
+
+/* The same behind a barrier, if it is to be: see session.c. */
+static int
+send_behind_barrier(Operation *op, Watches *watches)
+{
+	News	   *news = &op->news;
+	int			rc;
+
+	if (!op->barrier)
+		return send_by_kind(op, watches);
+	news->barrier = calloc(1, sizeof(Barrier));
+	if (news->barrier == NULL)
+		return ZSYSTEMERROR;
+	rc = client_send_check(news->client, &news->barrier->checked,
+						   client_answer_barrier, news->barrier);
+	if (rc != ZOK)
+	{
+		free(news->barrier);
+		news->barrier = NULL;
+		return rc;
+	}
+	rc = send_by_kind(op, watches);
+	if (rc != ZOK)
+		news->barrier = NULL;	/* leave it to its answer; memory is short */
+	return rc;
 }
 
 /*
@@ -244,7 +256,7 @@ operation_send(Operation *op, Watches *watches)
 		rc = client_send_check(op->news.client, &op->checked,
 							   client_answer_void, &op->news);
 	else
-		rc = send_by_kind(op, watches);
+		rc = send_behind_barrier(op, watches);
 	if (was_refused(rc))
 		client_post_answer(&op->news, rc);
 }
@@ -277,8 +289,40 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 }
 
 /*
+ * Make a part of a multi.  A create's path goes to *path, which it advances.
+ */
+static void
+init_part(Operation *op, zoo_op_t *zop, char **path, uint32_t id)
+{
+	int			path_size = strlen(op->path) + SEQUENCE_SIZE;
+
+	switch (op->kind)
+	{
+		case RECIPE_OP_DELETE:
+			zoo_delete_op_init(zop, op->path, -1);
+			break;
+		case RECIPE_OP_CHECK:
+			zoo_check_op_init(zop, op->path, op->version);
+			break;
+		case RECIPE_OP_SET:
+			zoo_set_op_init(zop, op->path, op->data, data_len(op),
+							op->version, &op->news.stat);
+			break;
+		default:
+			op->batch = id;
+			(*path)[0] = '\0';
+			zoo_create_op_init(zop, op->path, op->data, data_len(op),
+							   op->news.client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
+							   *path, path_size);
+			*path += path_size;
+			break;
+	}
+}
+
+/*
  * operation_send_multi
- *		Hand creates and deletes to the library, as one multi.
+ *		Hand creates and deletes, or those of a group, to the library, as one
+ *		multi.
  *
  * What it creates has "id" as its batch.  "is_batch": they do not belong
  * together, and if one fails the others are answered CLIENT_BATCH_FAILED.
@@ -301,19 +345,7 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 
 		op->place = i;
 		op->place_count = count;
-		if (op->kind == RECIPE_OP_DELETE)
-			zoo_delete_op_init(&zops[i], op->path, -1);
-		else
-		{
-			int			path_size = strlen(op->path) + SEQUENCE_SIZE;
-
-			op->batch = id;
-			path[0] = '\0';
-			zoo_create_op_init(&zops[i], op->path, op->data, data_len(op),
-							   client->acl, ZOO_EPHEMERAL_SEQUENTIAL, path,
-							   path_size);
-			path += path_size;
-		}
+		init_part(op, &zops[i], &path, id);
 	}
 	ops[count - 1]->multi = multi;
 
@@ -443,6 +475,7 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
 	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
+	[RECIPE_OP_CHECK] = RECIPE_CHECK_DONE,
 };
 
 /*
@@ -478,6 +511,7 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->data = news->data;
 	input->data_len = news->data_len;
 	input->czxid = news->stat.czxid;
+	input->version = news->stat.version;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;
 	input->ours = ours;

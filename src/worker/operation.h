@@ -33,7 +33,7 @@ typedef struct Operation
 	uint32_t	owner;
 	RecipeOpKind kind;
 	uint32_t	serial;
-	uint32_t	group;			/* CREATE: that of its multi, or 0 */
+	uint32_t	group;			/* CREATE, SET, CHECK: that of its multi, or 0 */
 	uint32_t	batch;			/* CREATE: id of its multi; STAT: id of the
 								 * multi that created the node; or 0 */
 	int			place;			/* its number in its multi */
@@ -43,7 +43,8 @@ typedef struct Operation
 								 * or 0 */
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	Multi	   *multi;			/* to be freed with this operation, or NULL */
-	bool		untouched;		/* SET: only if nobody has ever done so */
+	int32		version;		/* SET, CHECK: that the data must have, or -1 */
+	bool		barrier;		/* it goes behind one */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */

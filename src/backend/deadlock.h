@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.h
+ *		The error of a deadlock with other clusters.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/deadlock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DEADLOCK_H
+#define ZKLOCK_DEADLOCK_H
+
+#include "shared/deadlocks.h"
+
+extern void deadlock_report(uint32 number) pg_attribute_noreturn();
+extern bool deadlock_is_blocked_by(const ZkDeadlock *deadlock, int member,
+								   int other);
+
+#endif							/* ZKLOCK_DEADLOCK_H */

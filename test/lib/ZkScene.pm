@@ -315,7 +315,7 @@ sub ends
 
 	my @victims = sort keys %failed;
 	my ($least, $most) = ref $expected{victims} ? @{ $expected{victims} }
-	  : (($expected{victims} // @groups) x 2);
+	  : (($expected{victims} // scalar @groups) x 2);
 
 	is(join('; ', @wrong), '', "$self->{title}: all others go on");
 	if (!$check)

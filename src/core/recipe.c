@@ -263,6 +263,7 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->has_version = false;
 	op->version = 0;
 	op->barrier = false;
+	op->exact = false;
 }
 
 /* For a read or watch; 0 stands for none. */

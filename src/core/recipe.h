@@ -127,6 +127,7 @@ typedef struct RecipeOp
 	int32_t		version;		/* ... this version; 0: nobody has ever set
 								 * them */
 	bool		barrier;		/* of LIST and GET: as SEARCH is */
+	bool		exact;			/* of CREATE in a group: not sequential */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */

@@ -10,7 +10,9 @@
  * pid of its leader.  Prepared transactions have no process, and lead nowhere.
  *
  * A wait that is younger than deadlock_timeout does not count.  (One of which
- * the lock manager has not noted the beginning is.)
+ * the lock manager has not noted the beginning is.)  The answers of the lock
+ * manager do not tell when a wait began, so that is read from the process ahead
+ * of the questions, and again behind them: if it is the same, so was the wait.
  *
  * Cost.  GetBlockerStatusData() takes all partition locks of the lock manager,
  * and returns all that hold or want the lock that one process waits for, and
@@ -46,6 +48,14 @@
 #include "worker/blockers.h"
 
 #define MAX_QUESTIONS		256
+
+/* That a process waits, alone or in a lock group. */
+typedef struct WaitStart
+{
+	int			pid;			/* hash key, must be first */
+	PGPROC	   *proc;
+	TimestampTz since;
+} WaitStart;
 
 /* A process in the queue of a lock. */
 typedef struct Waiter
@@ -95,6 +105,7 @@ typedef struct Process
 static struct
 {
 	HTAB	   *processes;
+	HTAB	   *starts;			/* of WaitStarts */
 	List	   *locks;			/* of WaitedLocks */
 	int			questions;
 	uint32		walk;
@@ -116,10 +127,39 @@ find_process(int pid)
 	return process;
 }
 
+/* When a process began to wait, or 0: it does not, or not for the same. */
+static TimestampTz
+wait_start(int pid)
+{
+	const WaitStart *start = hash_search(blockers.starts, &pid, HASH_FIND,
+										 NULL);
+
+	if (start == NULL || start->proc->pid != pid ||
+		(TimestampTz) pg_atomic_read_u64(&start->proc->waitStart) != start->since)
+		return 0;
+	return start->since;
+}
+
 static bool
 is_old(TimestampTz since)
 {
 	return since != 0 && since <= blockers.since;
+}
+
+/* A process waits for a heavyweight lock. */
+static void
+note_waiting(PGPROC *proc, int pid, TimestampTz since, int leader)
+{
+	WaitStart  *start = hash_search(blockers.starts, &pid, HASH_ENTER, NULL);
+	Process    *process;
+
+	start->proc = proc;
+	start->since = since;
+	if (!is_old(since))
+		return;
+	process = find_process(leader);
+	process->waits = true;
+	process->in_group = proc->lockGroupLeader != NULL;
 }
 
 /*
@@ -141,6 +181,9 @@ blockers_begin(int64 wait_us)
 	ctl.hcxt = CurrentMemoryContext;
 	blockers.processes = hash_create("zklock processes", 64, &ctl,
 									 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ctl.entrysize = sizeof(WaitStart);
+	blockers.starts = hash_create("zklock wait starts", 64, &ctl,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	blockers.locks = NIL;
 	blockers.questions = 0;
 	blockers.since = GetCurrentTimestamp() - wait_us;
@@ -149,13 +192,12 @@ blockers_begin(int64 wait_us)
 	{
 		PGPROC	   *proc = &ProcGlobal->allProcs[i];
 		PGPROC	   *leader = proc->lockGroupLeader;
-		Process    *process;
+		int			pid = proc->pid;
+		TimestampTz since = pg_atomic_read_u64(&proc->waitStart);
 
-		if (proc->pid == 0 || !is_old(pg_atomic_read_u64(&proc->waitStart)))
+		if (pid == 0 || since == 0)
 			continue;
-		process = find_process(leader ? leader->pid : proc->pid);
-		process->waits = true;
-		process->in_group = leader != NULL;
+		note_waiting(proc, pid, since, leader ? leader->pid : pid);
 	}
 }
 
@@ -233,7 +275,7 @@ add_waiter(WaitedLock *lock, const LockInstanceData *instance)
 
 	waiter->pid = instance->leaderPid;
 	waiter->mode = instance->waitLockMode;
-	waiter->since = instance->waitStart;
+	waiter->since = wait_start(instance->pid);
 	for (int mode = 0; mode < MAX_LOCKMODES; mode++)
 		waiter->last[mode] = number == 0 ? -1 : waiter[-1].last[mode];
 	if (number > 0)
@@ -278,17 +320,24 @@ add_lock(const BlockedProcsData *data, const BlockedProcData *blocked)
 static int
 newest_waiter(const BlockedProcsData *data, const BlockedProcData *blocked)
 {
-	const LockInstanceData *newest = NULL;
+	int			newest = blocked->pid;
+	TimestampTz newest_since = wait_start(newest);
 
 	for (int i = 0; i < blocked->num_locks; i++)
 	{
 		const LockInstanceData *instance = &data->locks[blocked->first_lock + i];
+		TimestampTz since;
 
-		if (instance->waitLockMode != NoLock &&
-			(newest == NULL || instance->waitStart > newest->waitStart))
-			newest = instance;
+		if (instance->waitLockMode == NoLock)
+			continue;
+		since = wait_start(instance->pid);
+		if (since > newest_since)
+		{
+			newest = instance->pid;
+			newest_since = since;
+		}
 	}
-	return newest ? newest->pid : blocked->pid;
+	return newest;
 }
 
 /* The part of the data that is about this lock, or NULL. */

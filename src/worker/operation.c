@@ -71,6 +71,7 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 	op->group = can_be_grouped(op) ? group : 0;
 	op->batch = recipe_op->batch;
 	op->version = recipe_op->has_version ? recipe_op->version : -1;
+	op->exact = recipe_op->exact;
 	op->barrier = recipe_op->barrier || recipe_op->kind == RECIPE_OP_SEARCH;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(context, recipe_op->data);
@@ -312,7 +313,8 @@ init_part(Operation *op, zoo_op_t *zop, char **path, uint32_t id)
 			op->batch = id;
 			(*path)[0] = '\0';
 			zoo_create_op_init(zop, op->path, op->data, data_len(op),
-							   op->news.client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
+							   op->news.client->acl, op->exact ?
+							   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL,
 							   *path, path_size);
 			*path += path_size;
 			break;

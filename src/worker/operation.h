@@ -45,6 +45,7 @@ typedef struct Operation
 	Multi	   *multi;			/* to be freed with this operation, or NULL */
 	int32		version;		/* SET, CHECK: that the data must have, or -1 */
 	bool		barrier;		/* it goes behind one */
+	bool		exact;			/* CREATE in a multi: not sequential */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */

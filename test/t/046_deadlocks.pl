@@ -33,7 +33,11 @@ sub wait_quiet
 	my ($name) = @_;
 
 	poll_until(
-		sub { !$foreign->exists($room) || !(() = $foreign->ls($room)) },
+		sub {
+			my @left = $foreign->exists($room) ? $foreign->ls($room) : ();
+
+			return !@left;
+		},
 		'the clusters to tidy up');
 	pass($name);
 	return;
@@ -73,6 +77,57 @@ sub is_in_time
 }
 
 #
+# Nothing while nobody waits for long: other clusters' contenders come and go,
+# and only the last wait lasts for deadlock_timeout, of a backend that holds
+# nothing.
+#
+
+sub asked
+{
+	my ($before) = @_;
+	my $now = $proxy->requests('a-0');
+	my %asked = map { $_ => $now->{$_} - ($before->{$_} // 0) } keys %$now;
+
+	delete @asked{ grep { !$asked{$_} } keys %asked };
+	return \%asked;
+}
+
+{
+	my $first = ZkSession->new($a);
+	my $second = ZkSession->new($b);
+
+	my $before = $proxy->requests('a-0');
+	for my $round (1 .. 20)
+	{
+		$second->run_ok("BEGIN; SELECT zk_lock('x')", 'b takes x') if $round == 1;
+		$second->run("BEGIN; SELECT zk_lock('x')") if $round > 1;
+		$first->send("BEGIN; SELECT zk_lock('z'); SELECT zk_lock('x'); COMMIT");
+		wait_contenders($zk, 'x', 2);
+		$second->run('COMMIT');
+		is($first->result->{message}, undef, 'a waits for a moment') if $round == 1;
+		$first->result if $round > 1;
+	}
+	my $asked = asked($before);
+	is($asked->{set}, undef, 'nothing is written to any note') or diag(explain($asked));
+	ok(!$foreign->exists($room), 'there is no room for deadlocks');
+
+	# long, but it keeps nobody
+	$second->run("BEGIN; SELECT zk_lock('x')");
+	$first->run('BEGIN');
+	$first->send("SELECT zk_lock('x')");
+	$first->wait_waiting(2);
+	$before = $proxy->requests('a-0');
+	poll_until(sub { (asked($before)->{check} // 0) >= 8 }, 'three seconds');
+	$asked = asked($before);
+	delete @$asked{qw(check ping)};
+	is_deeply($asked, {}, 'nothing for a long wait that keeps nobody');
+	$second->run('COMMIT');
+	$first->result;
+	$first->run('COMMIT');
+	$_->quit for ($first, $second);
+}
+
+#
 # Two clusters, two locks
 #
 
@@ -94,7 +149,6 @@ sub is_in_time
 			line($first, 'shop_a', 'y', $second, 'shop_b') ],
 		'the transaction that began last fails');
 	like($result->{stderr}, qr/while waiting for lock "x" in ZooKeeper/, 'its wait is named');
-	ok(!$first->done, 'the other one waits until the victim has rolled back');
 	$second->run_ok('ROLLBACK');
 	is($first->result->{message}, undef, 'then it goes on');
 	$first->run_ok('COMMIT');
@@ -106,8 +160,6 @@ sub is_in_time
 		qr/Process ${\$second->pid}: SELECT zk_lock\('x'\)/,
 		'... with its statement');
 	unlike(slurp_file($a->logfile, $log_a), qr/deadlock detected/, 'that of the other has no error');
-	is($b->safe_psql('postgres', "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'"),
-		1, 'it is counted') if 0;
 	$_->quit for ($first, $second);
 	wait_quiet('nothing is left of it');
 }
@@ -150,58 +202,6 @@ $a->safe_psql('postgres', 'INSERT INTO stock VALUES (1, 0)');
 	$second->run_ok('COMMIT');
 	$_->quit for ($first, $second, $third);
 	wait_quiet('nothing is left of that');
-}
-
-#
-# Nothing while nobody waits for long: other clusters' contenders come and go,
-# and only the last wait lasts for deadlock_timeout, of a backend that holds
-# nothing.
-#
-
-sub asked
-{
-	my ($before) = @_;
-	my $now = $proxy->requests('a-0');
-	my %asked = map { $_ => $now->{$_} - ($before->{$_} // 0) } keys %$now;
-
-	delete @asked{ grep { !$asked{$_} } keys %asked };
-	return \%asked;
-}
-
-{
-	my $first = ZkSession->new($a);
-	my $second = ZkSession->new($b);
-
-	$foreign->delete($room) if $foreign->exists($room);
-	my $before = $proxy->requests('a-0');
-	for my $round (1 .. 20)
-	{
-		$second->run_ok("BEGIN; SELECT zk_lock('x')", 'b takes x') if $round == 1;
-		$second->run("BEGIN; SELECT zk_lock('x')") if $round > 1;
-		$first->send("BEGIN; SELECT zk_lock('z'); SELECT zk_lock('x'); COMMIT");
-		wait_contenders($zk, 'x', 2);
-		$second->run('COMMIT');
-		is($first->result->{message}, undef, 'a waits for a moment') if $round == 1;
-		$first->result if $round > 1;
-	}
-	my $asked = asked($before);
-	is($asked->{set}, undef, 'nothing is written to any note') or diag(explain($asked));
-	ok(!$foreign->exists($room), 'there is no room for deadlocks');
-
-	# long, but it keeps nobody
-	$second->run("BEGIN; SELECT zk_lock('x')");
-	$first->run('BEGIN');
-	$first->send("SELECT zk_lock('x')");
-	$first->wait_waiting(2);
-	$before = $proxy->requests('a-0');
-	poll_until(sub { (asked($before)->{check} // 0) >= 8 }, 'three seconds');
-	$asked = asked($before);
-	delete @$asked{qw(check ping)};
-	is_deeply($asked, {}, 'nothing for a long wait that keeps nobody');
-	$second->run('COMMIT');
-	$first->result;
-	$first->run('COMMIT');
-	$_->quit for ($first, $second);
 }
 
 undef $foreign;

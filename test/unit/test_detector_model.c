@@ -1,0 +1,335 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_detector_model.c
+ *		Random schedules of up to five clusters with detectors.
+ *
+ * Backends take locks in any order, for themselves or behind one another, give
+ * up, or end; servers lag, connections break, workers and sessions end, between
+ * any two steps.  What is true of it all is in truth.c.  At the end nobody gives
+ * up any more: then no deadlock may stay.
+ *
+ * In the calm schedules nothing fails: there a deadlock has to end in a bounded
+ * time, before anybody looks again.
+ *
+ * Each mutation breaks a rule in its runs; without one, none is broken.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/unit/test_detector_model.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/mutation.h"
+#include "world.h"
+
+#define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
+
+#define RANDOM_RUNS		1500
+#define CALM_RUNS		1500
+
+/* What may happen in a schedule. */
+typedef struct Mix
+{
+	const char *title;
+	int			clusters;		/* 0: two to five */
+	bool		shared;
+	bool		semaphores;
+	bool		several;		/* zk_lock_all, zk_lock_any */
+	bool		blocks;			/* backends wait for others of their cluster */
+	bool		gives_up;		/* waits fail, and transactions end */
+	bool		faults;			/* connections, workers and sessions */
+} Mix;
+
+static const Mix mixes[] = {
+	{.title = "exclusive locks",.gives_up = true},
+	{.title = "shared locks",.shared = true,.gives_up = true},
+	{.title = "local waits",.shared = true,.blocks = true,.gives_up = true},
+	{.title = "semaphores",.semaphores = true,.blocks = true,.gives_up = true},
+	{.title = "several locks",.several = true,.gives_up = true},
+	{.title = "two clusters, faults",.clusters = 2,.blocks = true,
+	.gives_up = true,.faults = true},
+	{.title = "all",.shared = true,.semaphores = true,.several = true,
+	.blocks = true,.gives_up = true,.faults = true},
+};
+
+static int
+random_lock(const Mix *mix)
+{
+	return (int) world_dice(mix->semaphores ? WORLD_LOCKS :
+							WORLD_LOCKS - WORLD_SEMAPHORES);
+}
+
+/* A backend does something. */
+static void
+random_backend(const Mix *mix, int cluster)
+{
+	int			number = (int) world_dice(WORLD_BACKENDS);
+	WorldBackend *backend = &world->clusters[cluster].backends[number];
+	int			locks[2] = {random_lock(mix), random_lock(mix)};
+
+	if (world->ncontenders > WORLD_CONTENDERS - 100)
+		return;
+	if (backend->state >= BACKEND_WAITING)
+	{
+		if (mix->gives_up && world_one_in(12))
+		{
+			if (backend->state == BACKEND_WAITING && world_one_in(3))
+				world_leave(cluster, number);
+			else
+				world_finish(cluster, number);
+		}
+	}
+	else if (backend->state == BACKEND_RUNNING && mix->gives_up &&
+			 world_one_in(4))
+		world_finish(cluster, number);
+	else if (!world->clusters[cluster].session.alive)
+		return;
+	else if (mix->blocks && world_one_in(4))
+		(void) world_block(cluster, number, (int) world_dice(WORLD_BACKENDS));
+	else if (mix->several && world_one_in(3) && locks[0] != locks[1] &&
+			 locks[0] < WORLD_LOCKS - WORLD_SEMAPHORES &&
+			 locks[1] < WORLD_LOCKS - WORLD_SEMAPHORES)
+		(void) world_lock_several(cluster, number, locks, 2, world_one_in(2));
+	else
+		(void) world_lock(cluster, number, locks[0], mix->shared &&
+						  locks[0] < WORLD_LOCKS - WORLD_SEMAPHORES &&
+						  world_one_in(2));
+}
+
+/* The worker does what is due at this time. */
+static void
+turn_worker(int cluster)
+{
+	WorldCluster *own = &world->clusters[cluster];
+	DetectorInput in = {.event = DETECTOR_TICK};
+
+	if (own->wake_at <= world->now)
+		world_step(cluster, &in);
+}
+
+static void
+random_fault(int cluster)
+{
+	WorldCluster *own = &world->clusters[cluster];
+	TreeSession *session = &own->session;
+
+	switch (world_dice(8))
+	{
+		case 0:
+		case 1:
+		case 2:
+			if (session->connected)
+				world_lose_connection(cluster);
+			break;
+		case 3:
+			if (session->connected)
+			{
+				world_lose_connection(cluster);
+				world_lose_worker(cluster);
+			}
+			break;
+		case 4:
+			if (!session->connected && session->alive && world_one_in(6))
+				world_expire(cluster);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+reconnect(int cluster)
+{
+	TreeSession *session = &world->clusters[cluster].session;
+	int64_t		lag = tree_zxid() - session->seen;
+
+	if (lag >= TREE_HISTORY / 2)
+		lag = TREE_HISTORY / 2;
+	if (!session->connected)
+		world_reconnect(cluster, tree_zxid() -
+						(int64_t) world_dice((unsigned) lag + 1));
+}
+
+/* No server lags by more than is remembered. */
+static void
+bound_lag(void)
+{
+	for (int i = 0; i < world->nclusters; i++)
+		if (world->clusters[i].session.view < tree_zxid() - TREE_HISTORY / 2)
+			tree_advance(&world->clusters[i].session,
+						 tree_zxid() - TREE_HISTORY / 4);
+}
+
+static void
+random_step(const Mix *mix)
+{
+	int			cluster = (int) world_dice(world->nclusters);
+	WorldCluster *own = &world->clusters[cluster];
+	TreeSession *session = &own->session;
+
+	world->step++;
+	switch (world_dice(16))
+	{
+		case 0:
+		case 1:
+			random_backend(mix, cluster);
+			break;
+		case 2:
+			(void) world_learn(cluster);
+			break;
+		case 3:
+			(void) world_release_idle(cluster);
+			break;
+		case 4:
+			world_scan(cluster, own->scan);
+			break;
+		case 5:
+			world->now += WORLD_TIMEOUT / (1 + world_dice(40));
+			turn_worker(cluster);
+			break;
+		case 6:
+			(void) world_kill_victim(cluster);
+			break;
+		case 7:
+			if (mix->faults && world_one_in(4))
+				random_fault(cluster);
+			else if (mix->faults)
+				reconnect(cluster);
+			break;
+		case 8:
+			tree_advance(session, session->view + 1 + world_dice(4) <
+						 tree_zxid() ? session->view + 1 : tree_zxid());
+			break;
+		case 9:
+		case 10:
+		case 11:
+			if (session->alive && session->connected)
+				(void) tree_execute(session);
+			break;
+		default:
+			(void) world_deliver(cluster);
+			break;
+	}
+	bound_lag();
+	truth_update();
+}
+
+/* One cluster does all that it can, but ends no wait by itself. */
+static bool
+settle_cluster(int cluster)
+{
+	WorldCluster *own = &world->clusters[cluster];
+	bool		busy = false;
+
+	reconnect(cluster);
+	tree_advance(&own->session, tree_zxid());
+	while (tree_execute(&own->session))
+		;
+	while (world_deliver(cluster))
+		busy = true;
+	while (world_learn(cluster))
+		busy = true;
+	if (own->scan != 0 || own->scan_at <= world->now)
+		world_scan(cluster, own->scan);
+	turn_worker(cluster);
+	busy |= world_kill_victim(cluster);
+	for (int i = 0; i < WORLD_BACKENDS; i++)
+		if (own->backends[i].state == BACKEND_RUNNING)
+		{
+			world_finish(cluster, i);
+			busy = true;
+		}
+	while (world_release_idle(cluster))
+		busy = true;
+	return busy;
+}
+
+static bool
+is_at_rest(void)
+{
+	for (int i = 0; i < world->nclusters; i++)
+	{
+		for (int j = 0; j < WORLD_BACKENDS; j++)
+			if (world->clusters[i].backends[j].state != BACKEND_IDLE)
+				return false;
+		if (!detector_is_idle(&world->clusters[i].detector))
+			return false;
+	}
+	return true;
+}
+
+/* All come to rest, in a time that is bounded. */
+static void
+settle(void)
+{
+	truth_update();
+	world->found += truth_deadlocked() > 0;
+	for (int i = 0; i < 1500; i++)
+	{
+		for (int j = 0; j < world->nclusters; j++)
+		{
+			world->step++;
+			(void) settle_cluster(j);
+			bound_lag();
+			truth_update();
+		}
+		world->now += WORLD_TIMEOUT / 50;
+		if (is_at_rest())
+			break;
+	}
+	world_check(is_at_rest(), "T5: no deadlock stays");
+	world_check(tree_count_below("/zklock/%waits") == 0,
+				"nothing is left below %waits");
+}
+
+static void
+play_random(const Mix *mix, unsigned long run)
+{
+	world_reset(mix->title, run,
+				mix->clusters ? mix->clusters : 2 + (int) (run % 4));
+	for (int steps = 200 + (int) world_dice(600); steps > 0; steps--)
+		random_step(mix);
+	settle();
+}
+
+static void
+test_random(void **state)
+{
+	const Mix  *mix = *state;
+
+	world->acts = world->victims = world->found = 0;
+	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
+		play_random(mix, run);
+	world_end();
+	tree_reset();
+	printf("%s: %lu acts, %lu victims, %lu with deadlocks at the end\n",
+		   mix->title, world->acts, world->victims, world->found);
+}
+
+int
+main(void)
+{
+	struct CMUnitTest random[lengthof(mixes)];
+	int			failed = 0;
+
+	memset(random, 0, sizeof(random));
+	for (size_t i = 0; i < lengthof(mixes); i++)
+	{
+		random[i].name = mixes[i].title;
+		random[i].test_func = test_random;
+		random[i].initial_state = (void *) &mixes[i];
+	}
+	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
+	return failed;
+}

@@ -505,15 +505,9 @@ act(Detection *state, Probe *probe)
 	char		path[NOTE_VERTEX_SIZE];
 	DetectorOp *op;
 
-	if (waits == NULL)
+	/* while the note is being written, nobody knows its version */
+	if (waits == NULL || holder == NULL || holder->out != 0 || holder->unsure)
 		return;
-	if (holder == NULL || holder->out != 0 || holder->unsure)
-	{
-		/* the note is about to change, so the act would fail */
-		state->counts->failed_acts++;
-		answer(state, probe, 0);
-		return;
-	}
 	op = detection_send(state, DETECTOR_OP_ACT, TASK_ACT, victim->edge.from,
 						probe->number);
 	if (op == NULL || !fill_checks(state, probe, op))
@@ -882,9 +876,14 @@ need_rooms(Detection *state)
 	{
 		const WaitEdge *edge = &state->edges[i].edge;
 
-		if (room_of(edge->from, is_permit(edge->from), room))
-			need_room(state, room);
 		if (room_of(edge->wait.to, edge->wait.kind == NOTE_WAIT_PERMIT, room))
+			need_room(state, room);
+	}
+	for (int i = 0; i < state->nholders; i++)
+	{
+		const char *path = state->holders[i].path;
+
+		if (room_of(path, is_permit(path), room))
 			need_room(state, room);
 	}
 	for (int i = 0; i < state->nprobes; i++)
@@ -963,9 +962,11 @@ advance_probe(Detection *state, Probe *probe)
 		state->counts->denied++;
 		end_probe(state, probe);
 	}
-	else if (probe->state != PROBE_OVER && probe->ours &&
-			 has_elder(state, probe))
-		end_probe(state, probe);
+	else if (probe->state != PROBE_OVER && has_elder(state, probe))
+	{
+		if (probe->ours)
+			end_probe(state, probe);
+	}
 	else if (probe->state == PROBE_WAITING && !probe->denied &&
 			 is_mine(probe, 0) && probe->confirmed == all_members(probe) &&
 			 state->connected)

@@ -126,6 +126,17 @@ tree_count_below(const char *path)
 	return n;
 }
 
+void
+tree_print(const char *path)
+{
+	const TreeState *state = state_at(zxid);
+
+	for (int i = 0; i < state->n; i++)
+		if (is_child(state->nodes[i], path))
+			printf("  %s of %d: %s\n", state->nodes[i]->path,
+				   state->nodes[i]->session, state->nodes[i]->data);
+}
+
 /* The state that the next write makes. */
 static TreeState *
 new_state(void)

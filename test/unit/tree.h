@@ -76,6 +76,7 @@ extern void *tree_alloc(size_t size);
 extern const char *tree_copy(const char *text);
 extern int64_t tree_zxid(void);
 extern const TreeNode *tree_find(int64_t zxid, const char *path);
+extern void tree_print(const char *path);
 extern int	tree_count_below(const char *path);
 extern const char *tree_create(const char *path, const char *data, int session,
 							   bool sequential);

@@ -43,6 +43,39 @@ world_one_in(unsigned n)
 	return world_dice(n) == 0;
 }
 
+/* What is to be seen when a rule does not hold. */
+static void
+describe(void)
+{
+	static const char *const states[] = {"idle", "running", "waits", "blocked"};
+
+	for (int i = 0; i < world->nclusters; i++)
+		for (int j = 0; j < WORLD_BACKENDS; j++)
+		{
+			const WorldBackend *backend = &world->clusters[i].backends[j];
+
+			if (backend->state == BACKEND_IDLE)
+				continue;
+			printf("  %d %s%s%s", backend->pid, states[backend->state],
+				   backend->any ? " any" : "",
+				   backend->victim ? " victim" : "");
+			for (int k = 0; k < backend->nholds; k++)
+				printf(" holds %d", backend->holds[k]);
+			for (int k = 0; k < backend->nwants; k++)
+				printf(" wants %d", backend->wants[k]);
+			if (backend->state == BACKEND_BLOCKED)
+				printf(" behind %d", 100 * (i + 1) + backend->blocker);
+			printf("\n");
+		}
+	for (int i = 0; i < world->ncontenders; i++)
+		if (world->contenders[i].death == FOREVER)
+			printf("  %d of %d: %s %s%s\n", i, world->contenders[i].cluster,
+				   world->contenders[i].path,
+				   world->contenders[i].granted ? "granted " : "",
+				   tree_find(tree_zxid(), world->contenders[i].path)->data);
+	tree_print("/zklock/%waits");
+}
+
 void
 world_check(bool holds, const char *rule)
 {
@@ -51,6 +84,7 @@ world_check(bool holds, const char *rule)
 	world->violation = rule;
 	if (world->mutated)
 		longjmp(world->violated, 1);
+	describe();
 	fail_msg("%s, run %lu, step %" PRId64 ": %s", world->title, world->run,
 			 world->step, rule);
 }
@@ -785,6 +819,7 @@ world_lose_worker(int cluster)
 								(int) world_dice(own->session.n + 1), serials);
 	detector_free(&own->detector);
 	truth_forget_acts(cluster);
+	world->lost_workers++;
 	assert_true(detector_init(&own->detector, WORLD_TIMEOUT, true));
 	own->scan = 0;
 	own->wake_at = FOREVER;
@@ -836,6 +871,7 @@ world_reset(const char *title, unsigned long run, int nclusters)
 	world->now = WORLD_TIMEOUT;
 	world->stamp = 0;
 	world->largest = 0;
+	world->lost_workers = 0;
 	tree_on_act = truth_on_act;
 	(void) tree_create("/zklock", "", 0, false);
 	for (int i = 0; i < WORLD_LOCKS; i++)

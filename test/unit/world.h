@@ -125,6 +125,7 @@ typedef struct World
 	unsigned long verdicts;
 	unsigned long found;		/* true deadlocks that there were at the end */
 	int			largest;
+	int			lost_workers;	/* in this run */
 } World;
 
 extern World *const world;

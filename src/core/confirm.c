@@ -481,16 +481,84 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 	return checks[0].path != NULL;
 }
 
-/* Is it what the victim waits for, or an alternative to it? */
+/* Is it the wait that is to end, or an alternative to it? */
 static bool
 is_ended(const NoteWait *wait, const NoteWait *victim)
 {
-	return note_same_wait(wait, victim) ||
-		(victim->alternatives > 1 &&
-		 wait->alternatives == victim->alternatives &&
-		 wait->hold.pid == victim->hold.pid &&
-		 wait->hold.since == victim->hold.since &&
-		 wait->wait.pid == victim->wait.pid && wait->chain == victim->chain);
+	return wait->wait.pid == victim->wait.pid &&
+		(wait->wait.since == victim->wait.since ||
+		 (victim->alternatives > 1 &&
+		  wait->alternatives == victim->alternatives));
+}
+
+/* The waits of a note without the one that is to end; returns how many. */
+static int
+without(const Holder *holder, const NoteWait *victim,
+		NoteWait waits[NOTE_MAX_WAITS])
+{
+	int			n = 0;
+
+	for (int i = 0; i < holder->nsent; i++)
+		if (!is_ended(&holder->sent[i], victim))
+			waits[n++] = holder->sent[i];
+	return n;
+}
+
+/* Is the wait in any note that is just being written? */
+static bool
+is_being_written(const Detection *state, const NoteWait *victim)
+{
+	for (int i = 0; i < state->nholders; i++)
+	{
+		const Holder *holder = &state->holders[i];
+
+		for (int j = 0; j < holder->nsent; j++)
+			if ((holder->out != 0 || holder->unsure) &&
+				is_ended(&holder->sent[j], victim))
+				return true;
+	}
+	return false;
+}
+
+/*
+ * Take the victim's wait out of all notes that it is in: so no other deadlock
+ * that it is a part of is ended by another victim.
+ */
+static bool
+fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
+{
+	DetectorNote *others = detection_alloc(state, (state->nholders + 1) *
+										   sizeof(DetectorNote));
+
+	if (others == NULL)
+		return false;
+	for (int i = 0; i < state->nholders; i++)
+	{
+		Holder	   *holder = &state->holders[i];
+		NoteWait   *waits = detection_alloc(state, NOTE_MAX_WAITS *
+											sizeof(NoteWait));
+		int			n;
+
+		if (waits == NULL)
+			return false;
+		n = without(holder, victim, waits);
+		if (strcmp(holder->path, op->path) == 0)
+		{
+			op->waits = waits;
+			op->nwaits = n;
+		}
+		else if (n == holder->nsent)
+			continue;
+		else
+		{
+			others[op->nothers].path = detection_strdup(state, holder->path);
+			others[op->nothers].waits = waits;
+			others[op->nothers++].nwaits = n;
+		}
+		holder->out = op->serial;
+	}
+	op->others = others;
+	return true;
 }
 
 /* All is confirmed, and the victim is ours: end the deadlock. */
@@ -498,30 +566,23 @@ static void
 act(Detection *state, Probe *probe)
 {
 	const WaitMember *victim = &probe->deadlock.members[0];
-	Holder	   *holder = detection_find_holder(state, victim->edge.from);
-	NoteWait   *waits = detection_alloc(state, sizeof(NoteWait) *
-										NOTE_MAX_WAITS);
 	char		name[PROBE_NAME_SIZE];
 	char		path[NOTE_VERTEX_SIZE];
 	DetectorOp *op;
 
 	/* while the note is being written, nobody knows its version */
-	if (waits == NULL || holder == NULL || holder->out != 0 || holder->unsure)
+	if (is_being_written(state, &victim->edge.wait))
 		return;
 	op = detection_send(state, DETECTOR_OP_ACT, TASK_ACT, victim->edge.from,
 						probe->number);
-	if (op == NULL || !fill_checks(state, probe, op))
+	if (op == NULL || !fill_checks(state, probe, op) ||
+		!fill_notes(state, &victim->edge.wait, op))
 		return;
 	strcpy(state->pending[state->npending - 1].path, probe->room);
-	for (int i = 0; i < holder->nsent; i++)
-		if (!is_ended(&holder->sent[i], &victim->edge.wait))
-			waits[op->nwaits++] = holder->sent[i];
-	op->waits = waits;
 	op->version = victim->version;
 	probe_verdict_name(probe->number, name);
 	path_in(probe->room, name, path);
 	op->verdict = detection_strdup(state, path);
-	holder->out = op->serial;
 	probe->state = PROBE_ACTING;
 }
 
@@ -529,22 +590,17 @@ act(Detection *state, Probe *probe)
 static void
 end_victim(Detection *state, Probe *probe)
 {
-	const WaitMember *victim = &probe->deadlock.members[0];
-	Holder	   *holder = detection_find_holder(state, victim->edge.from);
+	const NoteWait *victim = &probe->deadlock.members[0].edge.wait;
 
 	for (int i = 0; i < state->nedges; i++)
-		if (state->edges[i].edge.wait.wait.pid == victim->edge.wait.wait.pid &&
-			state->edges[i].edge.wait.wait.since ==
-			victim->edge.wait.wait.since)
-			state->edges[i].ended = true;
-	if (holder != NULL)
+		state->edges[i].ended |= is_ended(&state->edges[i].edge.wait, victim);
+	for (int i = 0; i < state->nholders; i++)
 	{
-		int			n = 0;
+		NoteWait	waits[NOTE_MAX_WAITS];
+		Holder	   *holder = &state->holders[i];
 
-		for (int i = 0; i < holder->nsent; i++)
-			if (!is_ended(&holder->sent[i], &victim->edge.wait))
-				holder->sent[n++] = holder->sent[i];
-		holder->nsent = n;
+		holder->nsent = without(holder, victim, waits);
+		memcpy(holder->sent, waits, holder->nsent * sizeof(NoteWait));
 	}
 	state->counts->victims++;
 	detection_tell(state, &probe->deadlock, true);
@@ -556,23 +612,29 @@ static void
 on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	Probe	   *probe = find_probe(state, pending->path, pending->number);
-	Holder	   *holder;
 
+	for (int i = 0; i < state->nholders; i++)
+		if (state->holders[i].out == pending->serial)
+		{
+			state->holders[i].out = 0;
+			state->holders[i].unsure |= in->result == DETECTOR_UNKNOWN;
+		}
 	if (probe == NULL || probe->state != PROBE_ACTING)
 		return;
-	holder = detection_find_holder(state, probe->deadlock.members[0].edge.from);
-	if (holder != NULL && holder->out == pending->serial)
-	{
-		holder->out = 0;
-		holder->unsure |= in->result == DETECTOR_UNKNOWN;
-	}
 	if (in->result == DETECTOR_OK)
 		end_victim(state, probe);
 	else if (in->result == DETECTOR_UNKNOWN)
 	{
+		Room	   *room = find_room(state, probe->room);
+
+		/* the next list is to have been sent after this */
 		probe->state = PROBE_CHECKING;
 		probe->checked = state->serial + 1;
-		probe->answer[0] = '\0';
+		if (room != NULL)
+		{
+			room->barrier = true;
+			room->watch = 0;
+		}
 	}
 	else
 	{

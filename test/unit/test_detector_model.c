@@ -35,8 +35,8 @@
 
 #define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
 
-#define RANDOM_RUNS		1500
-#define CALM_RUNS		1500
+#define RANDOM_RUNS		700
+#define CALM_RUNS		400
 
 /* What may happen in a schedule. */
 typedef struct Mix
@@ -82,7 +82,7 @@ random_backend(const Mix *mix, int cluster)
 		return;
 	if (backend->state >= BACKEND_WAITING)
 	{
-		if (mix->gives_up && world_one_in(12))
+		if (mix->gives_up && world_one_in(20))
 		{
 			if (backend->state == BACKEND_WAITING && world_one_in(3))
 				world_leave(cluster, number);
@@ -298,7 +298,7 @@ play_random(const Mix *mix, unsigned long run)
 {
 	world_reset(mix->title, run,
 				mix->clusters ? mix->clusters : 2 + (int) (run % 4));
-	for (int steps = 200 + (int) world_dice(600); steps > 0; steps--)
+	for (int steps = 300 + (int) world_dice(1500); steps > 0; steps--)
 		random_step(mix);
 	settle();
 }
@@ -315,12 +315,150 @@ test_random(void **state)
 	tree_reset();
 	printf("%s: %lu acts, %lu victims, %lu with deadlocks at the end\n",
 		   mix->title, world->acts, world->victims, world->found);
+	assert_true(world->victims > RANDOM_RUNS / 10);
+	assert_true(world->acts > world->found + RANDOM_RUNS / 100);
 }
+
+/*
+ * Calm schedules: a ring of clusters, in which each has one lock and wants the
+ * next.  Nothing fails, an operation takes at most a hundredth of
+ * deadlock_timeout, and all that is due is done at once.
+ */
+
+#define LATENCY		(WORLD_TIMEOUT / 100)
+
+/* Each cluster comes on by at most one operation. */
+static void
+calm_round(void)
+{
+	for (int i = 0; i < world->nclusters; i++)
+	{
+		WorldCluster *own = &world->clusters[i];
+
+		world->step++;
+		if (own->scan != 0 || own->scan_at <= world->now)
+			world_scan(i, own->scan);
+		turn_worker(i);
+		if (world_one_in(4))
+			continue;
+		tree_advance(&own->session, tree_zxid() - world_dice(2));
+		for (int j = (int) world_dice(4); j >= 0; j--)
+			if (world_one_in(2))
+				(void) tree_execute(&own->session);
+			else
+				(void) world_deliver(i);
+		bound_lag();
+		truth_update();
+	}
+	world->now += LATENCY / 4;
+}
+
+/* How long after the last wait has lasted deadlock_timeout is it ended? */
+static int64_t
+play_ring(int nclusters, unsigned long run)
+{
+	int64_t		due;
+
+	world_reset("a ring", run, nclusters);
+	for (int i = 0; i < nclusters; i++)
+	{
+		assert_true(world_lock(i, 0, i, false));
+		(void) world_learn(i);
+	}
+	for (int i = 0; i < nclusters; i++)
+	{
+		assert_true(world_lock(i, 0, (i + 1) % nclusters, false));
+		for (int j = (int) world_dice(3); j > 0; j--)
+			calm_round();
+	}
+	due = world->now + WORLD_TIMEOUT;
+	while (world->now < due + 5 * WORLD_TIMEOUT)
+	{
+		calm_round();
+		for (int i = 0; i < nclusters; i++)
+			if (world_kill_victim(i))
+				return world->now - due;
+	}
+	world_check(false, "T5: no deadlock stays");
+	return 0;
+}
+
+static void
+test_rings(void **state)
+{
+	int64_t		longest = 0;
+
+	(void) state;
+	for (int nclusters = 2; nclusters <= (WORLD_LOCKS - WORLD_SEMAPHORES); nclusters++)
+		for (unsigned long run = 0; run < CALM_RUNS; run++)
+		{
+			int64_t		time = play_ring(nclusters, run);
+
+			longest = time > longest ? time : longest;
+			world_check(time < 3 * WORLD_TIMEOUT / 4,
+						"T5: the first look finds it");
+		}
+	printf("rings: at most %ld us\n", (long) longest);
+	world_end();
+	tree_reset();
+}
+
+/*
+ * Mutations
+ */
+
+static void
+test_mutation(void **state)
+{
+	volatile int violated = 0;
+	volatile unsigned long first = 0;
+	const char *volatile rule = "";
+
+	zklock_mutation = *(const int *) *state;
+	world->mutated = true;
+	for (volatile unsigned long run = 0; run < RANDOM_RUNS; run++)
+		for (volatile size_t i = 0; i <= lengthof(mixes); i++)
+			if (setjmp(world->violated) != 0)
+			{
+				if (violated++ == 0)
+				{
+					first = run;
+					rule = world->violation;
+				}
+				if (violated == 20)
+					run = RANDOM_RUNS;
+			}
+			else if (i < lengthof(mixes))
+				play_random(&mixes[i], run);
+			else
+				world_check(play_ring(2, run) < 3 * WORLD_TIMEOUT / 4,
+							"T5: the first look finds it");
+	zklock_mutation = ZK_MUTATION_NONE;
+	world->mutated = false;
+	printf("%d runs break rules, first %lu: %s\n", violated, first, rule);
+	assert_true(violated >= 3);
+}
+
+static const struct
+{
+	const char *title;
+	int			mutation;
+}			mutations[] = {
+	{"no confirming round", ZK_DEADLOCK_UNCONFIRMED},
+	{"generation not compared", ZK_DEADLOCK_ANY_GENERATION},
+	{"edges not taken back", ZK_DEADLOCK_EDGES_STAY},
+	{"not minimal", ZK_DEADLOCK_NOT_MINIMAL},
+	{"looking ahead of one's own write", ZK_DEADLOCK_LOOK_AHEAD},
+};
 
 int
 main(void)
 {
+	const struct CMUnitTest calm[] = {
+		cmocka_unit_test(test_rings),
+	};
 	struct CMUnitTest random[lengthof(mixes)];
+	struct CMUnitTest mutated[lengthof(mutations)];
 	int			failed = 0;
 
 	memset(random, 0, sizeof(random));
@@ -330,6 +468,15 @@ main(void)
 		random[i].test_func = test_random;
 		random[i].initial_state = (void *) &mixes[i];
 	}
+	memset(mutated, 0, sizeof(mutated));
+	for (size_t i = 0; i < lengthof(mutations); i++)
+	{
+		mutated[i].name = mutations[i].title;
+		mutated[i].test_func = test_mutation;
+		mutated[i].initial_state = (void *) &mutations[i].mutation;
+	}
+	failed += cmocka_run_group_tests_name("calm", calm, NULL, NULL);
 	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
+	failed += cmocka_run_group_tests_name("mutated", mutated, NULL, NULL);
 	return failed;
 }

@@ -236,12 +236,16 @@ tree_begin_session(TreeSession *session)
 	session->seen = zxid;
 }
 
-/* "note" is for SET_WAITS and ACT: the data to be written. */
-void
+/*
+ * "note" is for SET_WAITS and ACT: the data to be written.  Those of others are
+ * to be filled in.
+ */
+TreeRequest *
 tree_submit(TreeSession *session, const DetectorOp *op, const char *note)
 {
 	TreeRequest *request = &session->queue[session->n];
 	DetectorCheck *checks;
+	DetectorNote *others;
 
 	assert(session->n < TREE_QUEUE);
 	session->n++;
@@ -259,6 +263,12 @@ tree_submit(TreeSession *session, const DetectorOp *op, const char *note)
 		checks[i].version = op->checks[i].version;
 	}
 	request->op.checks = checks;
+	others = tree_alloc((op->nothers + 1) * sizeof(DetectorNote));
+	for (int i = 0; i < op->nothers; i++)
+		others[i].path = tree_copy(op->others[i].path);
+	request->op.others = others;
+	request->other_notes = tree_alloc((op->nothers + 1) * sizeof(char *));
+	return request;
 }
 
 /* Let events go out for what the session's server has applied. */
@@ -368,10 +378,16 @@ execute_act(TreeSession *session, TreeRequest *request)
 							 op->checks[i].version != node->version))
 			return;
 	}
+	for (int i = 0; i < op->nothers; i++)
+		if (request->other_notes[i] == NULL ||
+			tree_find(zxid, op->others[i].path) == NULL)
+			return;
 	request->result = DETECTOR_OK;
 	probe = tree_find(zxid, op->checks[0].path)->data;
 	state = new_state();
 	set_in(state, op->path, request->note);
+	for (int i = 0; i < op->nothers; i++)
+		set_in(state, op->others[i].path, request->other_notes[i]);
 	(void) create_in(state, op->verdict, "", session->id, false);
 	if (tree_on_act)
 		tree_on_act(op, probe);

@@ -37,6 +37,7 @@ typedef struct TreeRequest
 	DetectorOp	op;				/* a deep copy */
 	const char *note;			/* SET_WAITS, ACT: the data; NULL: there is no
 								 * such contender of ours */
+	const char **other_notes;	/* ACT: the same for the others */
 	bool		event;
 	DetectorResult result;
 	const char **children;
@@ -83,8 +84,8 @@ extern const char *tree_create(const char *path, const char *data, int session,
 extern bool tree_delete(const char *path);
 
 extern void tree_begin_session(TreeSession *session);
-extern void tree_submit(TreeSession *session, const DetectorOp *op,
-						const char *note);
+extern TreeRequest *tree_submit(TreeSession *session, const DetectorOp *op,
+								const char *note);
 extern bool tree_execute(TreeSession *session);
 extern void tree_advance(TreeSession *session, int64_t view);
 extern bool tree_hear(TreeSession *session, DetectorInput *in);

@@ -552,10 +552,10 @@ contender_at(const char *path)
 
 /* The note that goes with an operation; NULL: no such contender is ours. */
 static const char *
-compose_note(int cluster, const DetectorOp *op)
+compose_note(int cluster, const char *path, const NoteWait *waits, int nwaits)
 {
 	static char data[NOTE_FULL_SIZE];
-	int			number = contender_at(op->path);
+	int			number = contender_at(path);
 	char		name[8];
 	Note		note;
 
@@ -564,10 +564,29 @@ compose_note(int cluster, const DetectorOp *op)
 		return NULL;
 	sprintf(name, "c%d", cluster);
 	note_set_contender(&note, "h", 1, name, 1, false);
-	(void) note_write_waits(&note, op->waits, op->nwaits, data);
-	world->contenders[number].noted |= op->nwaits > 0 ||
-		op->kind == DETECTOR_OP_ACT;
+	(void) note_write_waits(&note, waits, nwaits, data);
+	world->contenders[number].noted = true;
 	return data;
+}
+
+static void
+submit(int cluster, const DetectorOp *op)
+{
+	TreeRequest *request;
+
+	request = tree_submit(&world->clusters[cluster].session, op,
+						  op->kind != DETECTOR_OP_SET_WAITS &&
+						  op->kind != DETECTOR_OP_ACT ? NULL :
+						  compose_note(cluster, op->path, op->waits,
+									   op->nwaits));
+	for (int i = 0; i < op->nothers; i++)
+	{
+		const DetectorNote *other = &op->others[i];
+		const char *note = compose_note(cluster, other->path, other->waits,
+										other->nwaits);
+
+		request->other_notes[i] = note == NULL ? NULL : tree_copy(note);
+	}
 }
 
 /* The worker marks the victim, if it still waits in that very wait. */
@@ -594,10 +613,7 @@ world_step(int cluster, DetectorInput *in)
 	in->now = world->now;
 	detector_step(&own->detector, in, &out);
 	for (int i = 0; i < out.nops; i++)
-		tree_submit(&own->session, &out.ops[i],
-					out.ops[i].kind == DETECTOR_OP_SET_WAITS ||
-					out.ops[i].kind == DETECTOR_OP_ACT ?
-					compose_note(cluster, &out.ops[i]) : NULL);
+		submit(cluster, &out.ops[i]);
 	if (out.scan != 0)
 		own->scan = out.scan;
 	for (int i = 0; i < out.nverdicts; i++)

@@ -353,8 +353,12 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	*strrchr(room_path, '/') = '\0';
 	if (pending->task == TASK_SWEEP)
 	{
+		Room	   *room = find_room(state, room_path);
+
 		if (ours)
 			throw_away(state, room_path, name);
+		else if (room != NULL)
+			room->sweep |= in->result == DETECTOR_UNKNOWN;
 		return;
 	}
 	probe = find_probe(state, room_path, pending->number);
@@ -933,7 +937,7 @@ need_rooms(Detection *state)
 	char		room[NOTE_VERTEX_SIZE];
 
 	for (int i = 0; i < state->nrooms; i++)
-		state->rooms[i].needed = false;
+		state->rooms[i].needed = state->rooms[i].sweep;
 	for (int i = 0; i < state->nedges; i++)
 	{
 		const WaitEdge *edge = &state->edges[i].edge;

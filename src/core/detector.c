@@ -86,6 +86,17 @@ is_sent(const Holder *holder, const NoteWait *waits, int n)
 	return true;
 }
 
+/* Has there been no look yet from an edge of this holder, or is it under way? */
+static bool
+is_to_look(const Detection *state, const Holder *holder)
+{
+	for (int i = 0; i < state->nedges; i++)
+		if (strcmp(state->edges[i].edge.from, holder->path) == 0 &&
+			(state->looking || state->edges[i].look_at == 0))
+			return true;
+	return false;
+}
+
 /* Write a note if it is not as it should be. */
 static void
 publish(Detection *state, Holder *holder)
@@ -96,6 +107,8 @@ publish(Detection *state, Holder *holder)
 	int			n;
 
 	if (holder->out != 0 || holder->gone)
+		return;
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_look(state, holder))
 		return;
 	n = choose_waits(state, holder, waits);
 	if (!holder->unsure && is_sent(holder, waits, n))
@@ -143,8 +156,9 @@ is_in_note(Detection *state, const WaitEdge *edge)
 {
 	const Holder *holder = detection_find_holder(state, edge->from);
 
-	if (holder == NULL || holder->gone || holder->unsure ||
-		(holder->out != 0 && !ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD)))
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		return true;
+	if (holder == NULL || holder->gone || holder->unsure || holder->out != 0)
 		return false;
 	for (int i = 0; i < holder->nsent; i++)
 		if (note_same_wait(&holder->sent[i], &edge->wait))
@@ -531,6 +545,8 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_expired(state);
 			break;
 	}
+	if (state->connected && ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		look(state);
 	publish_all(state);
 	if (state->connected)
 		look(state);
@@ -548,6 +564,9 @@ detector_is_idle(const Detector *detector)
 {
 	const Detection *state = detector->state;
 
+	for (int i = 0; i < state->nrooms; i++)
+		if (state->rooms[i].sweep)
+			return false;
 	return state->nedges == 0 && state->nholders == 0 &&
 		state->npending == 0 && state->nlitter == 0 && state->nprobes == 0;
 }

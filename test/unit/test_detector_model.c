@@ -49,6 +49,8 @@ typedef struct Mix
 	bool		blocks;			/* backends wait for others of their cluster */
 	bool		gives_up;		/* waits fail, and transactions end */
 	bool		faults;			/* connections, workers and sessions */
+	int			locks;			/* so many, if not 0 */
+	unsigned	patience;		/* how rarely waits fail, if not 0 */
 } Mix;
 
 static const Mix mixes[] = {
@@ -59,6 +61,10 @@ static const Mix mixes[] = {
 	{.title = "several locks",.several = true,.gives_up = true},
 	{.title = "two clusters, faults",.clusters = 2,.blocks = true,
 	.gives_up = true,.faults = true},
+	{.title = "handoffs",.clusters = 2,.gives_up = true,.locks = 3,
+	.patience = 5},
+	{.title = "handoffs, faults",.clusters = 3,.shared = true,.gives_up = true,
+	.faults = true,.locks = 3,.patience = 5},
 	{.title = "all",.shared = true,.semaphores = true,.several = true,
 	.blocks = true,.gives_up = true,.faults = true},
 };
@@ -66,6 +72,8 @@ static const Mix mixes[] = {
 static int
 random_lock(const Mix *mix)
 {
+	if (mix->locks)
+		return (int) world_dice((unsigned) mix->locks);
 	return (int) world_dice(mix->semaphores ? WORLD_LOCKS :
 							WORLD_LOCKS - WORLD_SEMAPHORES);
 }
@@ -82,7 +90,7 @@ random_backend(const Mix *mix, int cluster)
 		return;
 	if (backend->state >= BACKEND_WAITING)
 	{
-		if (mix->gives_up && world_one_in(20))
+		if (mix->gives_up && world_one_in(mix->patience ? mix->patience : 20))
 		{
 			if (backend->state == BACKEND_WAITING && world_one_in(3))
 				world_leave(cluster, number);
@@ -192,7 +200,8 @@ random_step(const Mix *mix)
 			(void) world_release_idle(cluster);
 			break;
 		case 4:
-			world_scan(cluster, own->scan);
+			if (own->scan != 0 || world_one_in(3))
+				world_scan(cluster, own->scan);
 			break;
 		case 5:
 			world->now += WORLD_TIMEOUT / (1 + world_dice(40));

@@ -268,6 +268,7 @@ world_block(int cluster, int backend, int blocker)
 		return false;
 	begin(waiter);
 	waiter->blocker = blocker;
+	waiter->lock = -1;
 	begin_wait(waiter, BACKEND_BLOCKED);
 	return true;
 }
@@ -340,7 +341,11 @@ world_lock_several(int cluster, int backend, const int *locks, int nlocks,
 		if (contender < 0)
 		{
 			/* tier 1 comes first, and leaves nothing behind */
-			return taker->nwants == 0 && world_block(cluster, backend, blocker);
+			if (taker->nwants > 0 || !world_block(cluster, backend, blocker))
+				return false;
+			taker->lock = locks[i];
+			taker->shared = shared;
+			return true;
 		}
 		if (world->contenders[contender].granted && nlocks == 1)
 		{
@@ -354,7 +359,7 @@ world_lock_several(int cluster, int backend, const int *locks, int nlocks,
 	return true;
 }
 
-/* Whoever was blocked by this backend goes on. */
+/* Whoever was blocked by this backend goes on, and takes what it wanted. */
 static void
 unblock(int cluster, int blocker)
 {
@@ -362,8 +367,13 @@ unblock(int cluster, int blocker)
 	{
 		WorldBackend *backend = backend_at(cluster, i);
 
-		if (backend->state == BACKEND_BLOCKED && backend->blocker == blocker)
-			backend->state = BACKEND_RUNNING;
+		if (backend->state != BACKEND_BLOCKED || backend->blocker != blocker)
+			continue;
+		backend->state = BACKEND_RUNNING;
+		if (backend->lock >= 0 &&
+			world->clusters[cluster].session.alive &&
+			world->ncontenders < WORLD_CONTENDERS - 100)
+			(void) world_lock(cluster, i, backend->lock, backend->shared);
 	}
 }
 
@@ -389,6 +399,7 @@ world_finish(int cluster, int backend)
 	leaver->nholds = 0;
 	leaver->nwants = 0;
 	leaver->victim = false;
+	unblock(cluster, backend);
 	for (int i = 0; i < nholds; i++)
 		maybe_release(cluster, leaver->holds[i]);
 	for (int i = 0; i < nwants; i++)
@@ -396,7 +407,6 @@ world_finish(int cluster, int backend)
 			delete_contender(leaver->wants[i]);
 		else
 			maybe_release(cluster, leaver->wants[i]);
-	unblock(cluster, backend);
 }
 
 /* The wait fails, as that of zk_try_lock; the transaction goes on. */
@@ -409,15 +419,15 @@ world_leave(int cluster, int backend)
 	leaver->state = BACKEND_RUNNING;
 	leaver->nwants = 0;
 	leaver->victim = false;
+
+	/* whoever waited for us in tier 1 may take what we wanted */
+	if (nwants > 0 && leaver->nholds == 0)
+		unblock(cluster, backend);
 	for (int i = 0; i < nwants; i++)
 		if (is_semaphore(world->contenders[leaver->wants[i]].lock))
 			delete_contender(leaver->wants[i]);
 		else
 			maybe_release(cluster, leaver->wants[i]);
-
-	/* whoever waited for us in tier 1 may take what we wanted */
-	if (nwants > 0 && leaver->nholds == 0)
-		unblock(cluster, backend);
 }
 
 /* Give a waiter what is granted now; true if its wait is over. */

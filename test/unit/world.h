@@ -68,6 +68,8 @@ typedef struct WorldBackend
 	int			nwants;
 	bool		any;			/* one of them is enough; else all */
 	int			blocker;		/* BLOCKED */
+	int			lock;			/* the same: in tier 1 for this one; -1: no */
+	bool		shared;
 	int64_t		wait_since;		/* unique */
 	int64_t		wait_at;		/* time */
 	bool		victim;			/* marked: this very wait is to fail */

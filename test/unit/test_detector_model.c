@@ -265,16 +265,21 @@ settle_cluster(int cluster)
 }
 
 static bool
-is_at_rest(void)
+are_backends_idle(void)
 {
 	for (int i = 0; i < world->nclusters; i++)
-	{
 		for (int j = 0; j < WORLD_BACKENDS; j++)
 			if (world->clusters[i].backends[j].state != BACKEND_IDLE)
 				return false;
+	return true;
+}
+
+static bool
+are_detectors_idle(void)
+{
+	for (int i = 0; i < world->nclusters; i++)
 		if (!detector_is_idle(&world->clusters[i].detector))
 			return false;
-	}
 	return true;
 }
 
@@ -294,10 +299,11 @@ settle(void)
 			truth_update();
 		}
 		world->now += WORLD_TIMEOUT / 50;
-		if (is_at_rest())
+		if (are_backends_idle() && are_detectors_idle())
 			break;
 	}
-	world_check(is_at_rest(), "T5: no deadlock stays");
+	world_check(are_backends_idle(), "T5: no deadlock stays");
+	world_check(are_detectors_idle(), "T6: no edge stays published");
 	world_check(world->lost_workers || tree_count_below("/zklock/%waits") == 0,
 				"nothing is left below %waits");
 }
@@ -392,6 +398,51 @@ play_ring(int nclusters, unsigned long run)
 	return 0;
 }
 
+/*
+ * Cluster 0 has published an edge that is not there any more: its backend 0 held
+ * lock 0 and waited for lock 1; now backend 1 holds the one, and backend 2 waits
+ * for the other.  Before the worker looks again, cluster 1, which owns lock 1,
+ * waits for lock 0.
+ */
+static void
+play_stale(unsigned long run)
+{
+	bool		shared = run % 2 != 0;
+
+	world_reset("a stale edge", run, 2);
+	assert_true(world_lock(0, 0, 0, shared));
+	(void) world_learn(0);
+	assert_true(world_lock(1, 0, 1, false));
+	(void) world_learn(1);
+	assert_true(world_lock(0, 1, 0, shared));
+	assert_true(world_lock(0, 0, 1, shared));
+	assert_true(world_lock(0, 2, 1, shared));
+	while (world->now < 3 * WORLD_TIMEOUT)
+		calm_round();
+	world_finish(0, 0);
+	world->clusters[0].scan_at = FOREVER;
+	assert_true(world_lock(1, 0, 0, false));
+	for (int i = (int) world_dice(1600); i > 0; i--)
+	{
+		calm_round();
+		if (world->clusters[0].scan_at < FOREVER && world_one_in(2))
+			world->clusters[0].scan_at = FOREVER;
+	}
+	for (int i = 0; i < world->nclusters; i++)
+		world->clusters[i].scan_at = 0;
+	settle();
+}
+
+static void
+test_stale(void **state)
+{
+	(void) state;
+	for (unsigned long run = 0; run < CALM_RUNS; run++)
+		play_stale(run);
+	world_end();
+	tree_reset();
+}
+
 static void
 test_rings(void **state)
 {
@@ -426,7 +477,7 @@ test_mutation(void **state)
 	zklock_mutation = *(const int *) *state;
 	world->mutated = true;
 	for (volatile unsigned long run = 0; run < RANDOM_RUNS; run++)
-		for (volatile size_t i = 0; i <= lengthof(mixes); i++)
+		for (volatile size_t i = 0; i <= lengthof(mixes) + 1; i++)
 			if (setjmp(world->violated) != 0)
 			{
 				if (violated++ == 0)
@@ -439,6 +490,8 @@ test_mutation(void **state)
 			}
 			else if (i < lengthof(mixes))
 				play_random(&mixes[i], run);
+			else if (i == lengthof(mixes))
+				play_stale(run);
 			else
 				world_check(play_ring(2, run) < 3 * WORLD_TIMEOUT / 4,
 							"T5: the first look finds it");
@@ -465,6 +518,7 @@ main(void)
 {
 	const struct CMUnitTest calm[] = {
 		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_stale),
 	};
 	struct CMUnitTest random[lengthof(mixes)];
 	struct CMUnitTest mutated[lengthof(mutations)];

@@ -16,7 +16,7 @@
 #include "lib/stringinfo.h"
 #include "shared/deadlocks.h"
 
-extern void deadlock_report(uint32 number) pg_attribute_noreturn();
+extern void deadlock_report(uint32 number);
 extern void deadlock_append_wait(StringInfo buf, const char *cluster,
 								 int holder_pid, int pid, ZnodeKind kind,
 								 const char *path);

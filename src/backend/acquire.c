@@ -154,14 +154,14 @@ lock_word(ZnodeKind kind)
 
 /*
  * As the lock manager does for log_lock_waits: tell once which contender has
- * kept us waiting for deadlock_timeout.  Returns in how many ms that is due, or
- * -1 if it is not.
+ * kept us waiting for deadlock_timeout, and what it waits for itself.  Returns
+ * in how many ms that is due, or -1 if it is not.
  */
 static int64
 log_wait(SlotWait *wait, const HeldLock *lock)
 {
 	char		path[ZNODE_PATH_SIZE];
-	char		owner[256];
+	StringInfoData owner;
 	int64		waited;
 	bool		known;
 
@@ -174,15 +174,17 @@ log_wait(SlotWait *wait, const HeldLock *lock)
 	wait->logged = true;
 	wait->prepared = NULL;		/* the question sleeps, too */
 	key_path(&lock->key, path);
+	initStringInfo(&owner);
 	known = ask_owner(path,
 					  wait->deadline < 0 ? OWNER_QUESTION_MS :
 					  (int) Min(zk_time_left(wait->deadline), OWNER_QUESTION_MS),
-					  owner, sizeof(owner));
+					  &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
 					MyProcPid, lock_word(lock->kind), wait->result->name,
 					(long long) waited),
-			 known ? errdetail_log("First in the queue: %s", owner) : 0));
+			 known ? errdetail_log("%s", owner.data) : 0));
+	pfree(owner.data);
 	return -1;
 }
 

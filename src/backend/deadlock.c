@@ -17,7 +17,6 @@
 
 #include "backend/deadlock.h"
 #include "backend/names.h"
-#include "lib/stringinfo.h"
 #include "pgstat.h"
 #include "utils/backend_status.h"
 
@@ -35,14 +34,28 @@ deadlock_is_blocked_by(const ZkDeadlock *deadlock, int member, int other)
 	return (blocked_by & (UINT64CONST(1) << other)) != 0;
 }
 
-/* What a member waits for, as PostgreSQL says it of a heavyweight lock. */
-static void
-append_wanted(StringInfo buf, const ZkDeadlockMember *member)
+/*
+ * deadlock_append_wait
+ *		Say which process of a cluster waits for which lock, as PostgreSQL says
+ *		it of its own locks, in a line of its own.
+ *
+ * That process is "pid"; "holder_pid" is another one that waits for it, or the
+ * same.  The sentence is left open.
+ */
+void
+deadlock_append_wait(StringInfo buf, const char *cluster, int holder_pid,
+					 int pid, ZnodeKind kind, const char *path)
 {
-	appendStringInfo(buf, "%s \"%s\" in ZooKeeper",
-					 member->kind == ZNODE_PERMIT ? "a permit of semaphore" :
-					 member->kind == ZNODE_READER ? "ShareLock on lock" :
-					 "ExclusiveLock on lock", path_lock_name(member->path));
+	if (buf->len > 0)
+		appendStringInfoChar(buf, '\n');
+	if (holder_pid != pid)
+		appendStringInfo(buf, "Process %d of cluster %s waits for process %d of the same cluster.\n",
+						 holder_pid, cluster, pid);
+	appendStringInfo(buf, "Process %d of cluster %s waits for %s \"%s\" in ZooKeeper",
+					 pid, cluster,
+					 kind == ZNODE_PERMIT ? "a permit of semaphore" :
+					 kind == ZNODE_READER ? "ShareLock on lock" :
+					 "ExclusiveLock on lock", path_lock_name(path));
 }
 
 /* Whom a member waits for. */
@@ -69,14 +82,8 @@ append_member(StringInfo buf, const ZkDeadlock *deadlock, int i)
 {
 	const ZkDeadlockMember *member = &deadlock->members[i];
 
-	if (buf->len > 0)
-		appendStringInfoChar(buf, '\n');
-	if (member->holder_pid != member->pid)
-		appendStringInfo(buf, "Process %d of cluster %s waits for process %d of the same cluster.\n",
-						 member->holder_pid, member->cluster, member->pid);
-	appendStringInfo(buf, "Process %d of cluster %s waits for ",
-					 member->pid, member->cluster);
-	append_wanted(buf, member);
+	deadlock_append_wait(buf, member->cluster, member->holder_pid, member->pid,
+						 member->kind, member->path);
 	append_blockers(buf, deadlock, i);
 	appendStringInfoChar(buf, '.');
 }
@@ -89,14 +96,40 @@ append_statement(StringInfo buf, int pid)
 					 pgstat_get_backend_current_activity(pid, false));
 }
 
-/* Is this process of ours in one of the members ahead? */
+/*
+ * The order in which to tell of the members: from the victim on, each followed
+ * by the first that blocks it; then those that are left.
+ */
+static void
+order_members(const ZkDeadlock *deadlock, int order[ZK_DEADLOCK_MEMBERS])
+{
+	bool		done[ZK_DEADLOCK_MEMBERS] = {0};
+	int			member = deadlock->victim;
+
+	for (int n = 0; n < deadlock->nmembers; n++)
+	{
+		int			next = 0;
+
+		/* the victim may be among those for which there was no room */
+		if (member >= deadlock->nmembers || done[member])
+			for (member = 0; done[member]; member++)
+				;
+		order[n] = member;
+		done[member] = true;
+		while (next < deadlock->nmembers &&
+			   !deadlock_is_blocked_by(deadlock, member, next))
+			next++;
+		member = next;
+	}
+}
+
+/* Was this process of ours among the first members already? */
 static bool
-is_ahead(const ZkDeadlock *deadlock, int first, int n, int pid)
+is_ahead(const ZkDeadlock *deadlock, const int *order, int n, int pid)
 {
 	for (int i = 0; i < n; i++)
 	{
-		const ZkDeadlockMember *member =
-			&deadlock->members[(first + i) % deadlock->nmembers];
+		const ZkDeadlockMember *member = &deadlock->members[order[i]];
 
 		if (member->local && (member->pid == pid || member->holder_pid == pid))
 			return true;
@@ -105,19 +138,18 @@ is_ahead(const ZkDeadlock *deadlock, int first, int n, int pid)
 }
 
 static void
-append_statements(StringInfo buf, const ZkDeadlock *deadlock, int first)
+append_statements(StringInfo buf, const ZkDeadlock *deadlock, const int *order)
 {
 	for (int i = 0; i < deadlock->nmembers; i++)
 	{
-		const ZkDeadlockMember *member =
-			&deadlock->members[(first + i) % deadlock->nmembers];
+		const ZkDeadlockMember *member = &deadlock->members[order[i]];
 
 		if (!member->local)
 			continue;
-		if (!is_ahead(deadlock, first, i, member->pid))
+		if (!is_ahead(deadlock, order, i, member->pid))
 			append_statement(buf, member->pid);
 		if (member->holder_pid != member->pid &&
-			!is_ahead(deadlock, first, i, member->holder_pid))
+			!is_ahead(deadlock, order, i, member->holder_pid))
 			append_statement(buf, member->holder_pid);
 	}
 }
@@ -138,11 +170,13 @@ deadlock_report(uint32 number)
 	initStringInfo(&server);
 	if (deadlock_read(number, &deadlock))
 	{
+		int			order[ZK_DEADLOCK_MEMBERS];
+
+		order_members(&deadlock, order);
 		for (int i = 0; i < deadlock.nmembers; i++)
-			append_member(&client, &deadlock,
-						  (deadlock.victim + i) % deadlock.nmembers);
+			append_member(&client, &deadlock, order[i]);
 		appendBinaryStringInfo(&server, client.data, client.len);
-		append_statements(&server, &deadlock, deadlock.victim);
+		append_statements(&server, &deadlock, order);
 	}
 	pgstat_report_deadlock();
 	ereport(ERROR,

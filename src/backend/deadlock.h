@@ -13,9 +13,13 @@
 #ifndef ZKLOCK_DEADLOCK_H
 #define ZKLOCK_DEADLOCK_H
 
+#include "lib/stringinfo.h"
 #include "shared/deadlocks.h"
 
-extern void deadlock_report(uint32 number) pg_attribute_noreturn();
+extern void deadlock_report(uint32 number);
+extern void deadlock_append_wait(StringInfo buf, const char *cluster,
+								 int holder_pid, int pid, ZnodeKind kind,
+								 const char *path);
 extern bool deadlock_is_blocked_by(const ZkDeadlock *deadlock, int member,
 								   int other);
 

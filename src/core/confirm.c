@@ -43,54 +43,15 @@
  */
 #include "core/confirm.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/act.h"
 #include "core/mutation.h"
+#include "core/room.h"
 
 /* Probes of ours that are there at a time. */
 #define MAX_OURS	8
-
-static void
-path_in(const char *room, const char *name, char path[NOTE_VERTEX_SIZE])
-{
-	if (snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", room, name) >=
-		NOTE_VERTEX_SIZE)
-		path[0] = '\0';
-}
-
-/* The room of the root below which a contender is; false if there is none. */
-static bool
-room_of(const char *contender, bool permit, char room[NOTE_VERTEX_SIZE])
-{
-	char		path[NOTE_VERTEX_SIZE];
-	int			levels = permit ? 3 : 2;
-
-	strcpy(path, contender);
-	if (path[0] != '/')
-		return false;
-	while (levels-- > 0)
-	{
-		char	   *slash = strrchr(path, '/');
-
-		if (slash == NULL)
-			return false;
-		*slash = '\0';
-	}
-	path_in(path, PROBE_ROOM, room);
-	return room[0] != '\0';
-}
-
-static Room *
-find_room(Detection *state, const char *path)
-{
-	for (int i = 0; i < state->nrooms; i++)
-		if (strcmp(state->rooms[i].path, path) == 0)
-			return &state->rooms[i];
-	return NULL;
-}
 
 static Probe *
 find_probe(Detection *state, const char *room, int32_t number)
@@ -130,26 +91,6 @@ remove_probe(Detection *state, Probe *probe)
 			(&state->probes[state->nprobes] - probe) * sizeof(Probe));
 }
 
-/* Have a znode of ours deleted, now or when there is a connection. */
-static void
-throw_away(Detection *state, const char *room, const char *name)
-{
-	Litter	   *litter = detection_grow(state, state->litter, state->nlitter,
-										sizeof(Litter));
-
-	if (litter == NULL)
-		return;
-	state->litter = litter;
-	path_in(room, name, litter[state->nlitter++].path);
-}
-
-static void
-probe_node(const Probe *probe, char name[PROBE_NAME_SIZE])
-{
-	(void) snprintf(name, PROBE_NAME_SIZE, PROBE_PREFIX "%010" PRId32,
-					probe->number);
-}
-
 /* Nothing more is to be done about a probe. */
 static void
 end_probe(Detection *state, Probe *probe)
@@ -161,11 +102,11 @@ end_probe(Detection *state, Probe *probe)
 	probe->state = PROBE_OVER;
 	if (probe->ours)
 	{
-		probe_node(probe, name);
-		throw_away(state, probe->room, name);
+		act_probe_node(probe, name);
+		room_throw_away(state, probe->room, name);
 	}
 	if (probe->answer[0] != '\0')
-		throw_away(state, probe->room, probe->answer);
+		room_throw_away(state, probe->room, probe->answer);
 	probe->answer[0] = '\0';
 }
 
@@ -203,7 +144,7 @@ answer(Detection *state, Probe *probe, uint64_t confirmed)
 	else
 		state->counts->confirmed++;
 	probe_answer_prefix(probe->number, confirmed, prefix);
-	path_in(probe->room, prefix, path);
+	room_path_in(probe->room, prefix, path);
 	op = detection_send(state, DETECTOR_OP_CREATE, TASK_ANSWER, path,
 						probe->number);
 	if (op == NULL)
@@ -247,7 +188,7 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 	}
 	if (room[0] == '\0')
 		ours = MAX_OURS;
-	path_in(room, PROBE_PREFIX, path);
+	room_path_in(room, PROBE_PREFIX, path);
 	data = ours < MAX_OURS ? probe_write(deadlock) : NULL;
 	op = data == NULL ? NULL :
 		detection_send(state, DETECTOR_OP_CREATE, TASK_PROBE, path, -1);
@@ -302,7 +243,7 @@ on_probe_created(Detection *state, const Pending *pending,
 	}
 	if (in->result == DETECTOR_UNKNOWN || in->result == DETECTOR_OK)
 	{
-		Room	   *room = find_room(state, probe->room);
+		Room	   *room = room_find(state, probe->room);
 
 		if (room != NULL)
 			room->sweep = true;
@@ -320,7 +261,7 @@ on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 	strcpy(room_path, pending->path);
 	*strrchr(room_path, '/') = '\0';
 	probe = find_probe(state, room_path, pending->number);
-	room = find_room(state, room_path);
+	room = room_find(state, room_path);
 	if (probe != NULL)
 		probe->answering = false;
 	if (in->result == DETECTOR_UNKNOWN)
@@ -334,7 +275,7 @@ on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 	{
 		if (probe == NULL || probe->state == PROBE_OVER ||
 			strlen(in->node) >= PROBE_NAME_SIZE)
-			throw_away(state, room_path, in->node);
+			room_throw_away(state, room_path, in->node);
 		else
 			strcpy(probe->answer, in->node);
 	}
@@ -353,8 +294,12 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	*strrchr(room_path, '/') = '\0';
 	if (pending->task == TASK_SWEEP)
 	{
+		Room	   *room = room_find(state, room_path);
+
 		if (ours)
-			throw_away(state, room_path, name);
+			room_throw_away(state, room_path, name);
+		else if (room != NULL)
+			room->sweep |= in->result == DETECTOR_UNKNOWN;
 		return;
 	}
 	probe = find_probe(state, room_path, pending->number);
@@ -367,7 +312,7 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 		return;
 	}
 	if (ours)
-		throw_away(state, room_path, name);
+		room_throw_away(state, room_path, name);
 	if (in->result != DETECTOR_OK || ours ||
 		!probe_parse(in->data, in->len, &probe->deadlock))
 	{
@@ -440,121 +385,11 @@ confirm_scanned(Detection *state, uint32_t scanned)
 			check_own(state, &state->probes[i]);
 }
 
-/* Fill in what is to be checked before the victim dies. */
-static bool
-fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
-{
-	const WaitDeadlock *deadlock = &probe->deadlock;
-	char		name[PROBE_NAME_SIZE];
-	char		path[NOTE_VERTEX_SIZE];
-	DetectorCheck *checks = detection_alloc(state, (3 * deadlock->nmembers + 1) *
-											sizeof(DetectorCheck));
-
-	if (checks == NULL)
-		return false;
-	probe_node(probe, name);
-	path_in(probe->room, name, path);
-	checks[0].path = detection_strdup(state, path);
-	checks[0].version = -1;
-	op->nchecks = 1;
-	for (int i = 0; i < deadlock->nmembers; i++)
-	{
-		const WaitMember *member = &deadlock->members[i];
-
-		if (strcmp(member->edge.from, op->path) != 0)
-		{
-			checks[op->nchecks].path = member->edge.from;
-			checks[op->nchecks++].version = member->version;
-		}
-		if (member->edge.wait.kind != NOTE_WAIT_SESSION)
-		{
-			checks[op->nchecks].path = member->edge.wait.to;
-			checks[op->nchecks++].version = -1;
-		}
-		if (member->between[0] != '\0')
-		{
-			checks[op->nchecks].path = member->between;
-			checks[op->nchecks++].version = -1;
-		}
-	}
-	op->checks = checks;
-	return checks[0].path != NULL;
-}
-
-/* Is it what the victim waits for, or an alternative to it? */
-static bool
-is_ended(const NoteWait *wait, const NoteWait *victim)
-{
-	return note_same_wait(wait, victim) ||
-		(victim->alternatives > 1 &&
-		 wait->alternatives == victim->alternatives &&
-		 wait->hold.pid == victim->hold.pid &&
-		 wait->hold.since == victim->hold.since &&
-		 wait->wait.pid == victim->wait.pid && wait->chain == victim->chain);
-}
-
-/* All is confirmed, and the victim is ours: end the deadlock. */
-static void
-act(Detection *state, Probe *probe)
-{
-	const WaitMember *victim = &probe->deadlock.members[0];
-	Holder	   *holder = detection_find_holder(state, victim->edge.from);
-	NoteWait   *waits = detection_alloc(state, sizeof(NoteWait) *
-										NOTE_MAX_WAITS);
-	char		name[PROBE_NAME_SIZE];
-	char		path[NOTE_VERTEX_SIZE];
-	DetectorOp *op;
-
-	if (waits == NULL)
-		return;
-	if (holder == NULL || holder->out != 0 || holder->unsure)
-	{
-		/* the note is about to change, so the act would fail */
-		state->counts->failed_acts++;
-		answer(state, probe, 0);
-		return;
-	}
-	op = detection_send(state, DETECTOR_OP_ACT, TASK_ACT, victim->edge.from,
-						probe->number);
-	if (op == NULL || !fill_checks(state, probe, op))
-		return;
-	strcpy(state->pending[state->npending - 1].path, probe->room);
-	for (int i = 0; i < holder->nsent; i++)
-		if (!is_ended(&holder->sent[i], &victim->edge.wait))
-			waits[op->nwaits++] = holder->sent[i];
-	op->waits = waits;
-	op->version = victim->version;
-	probe_verdict_name(probe->number, name);
-	path_in(probe->room, name, path);
-	op->verdict = detection_strdup(state, path);
-	holder->out = op->serial;
-	probe->state = PROBE_ACTING;
-}
-
-/* Our victim is to die: tell it, and take its edges for ended. */
+/* Our victim is to die. */
 static void
 end_victim(Detection *state, Probe *probe)
 {
-	const WaitMember *victim = &probe->deadlock.members[0];
-	Holder	   *holder = detection_find_holder(state, victim->edge.from);
-
-	for (int i = 0; i < state->nedges; i++)
-		if (state->edges[i].edge.wait.wait.pid == victim->edge.wait.wait.pid &&
-			state->edges[i].edge.wait.wait.since ==
-			victim->edge.wait.wait.since)
-			state->edges[i].ended = true;
-	if (holder != NULL)
-	{
-		int			n = 0;
-
-		for (int i = 0; i < holder->nsent; i++)
-			if (!is_ended(&holder->sent[i], &victim->edge.wait))
-				holder->sent[n++] = holder->sent[i];
-		holder->nsent = n;
-	}
-	state->counts->victims++;
-	detection_tell(state, &probe->deadlock, true);
-	probe->verdict = true;
+	act_done(state, probe);
 	end_probe(state, probe);
 }
 
@@ -562,23 +397,29 @@ static void
 on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	Probe	   *probe = find_probe(state, pending->path, pending->number);
-	Holder	   *holder;
 
+	for (int i = 0; i < state->nholders; i++)
+		if (state->holders[i].out == pending->serial)
+		{
+			state->holders[i].out = 0;
+			state->holders[i].unsure |= in->result == DETECTOR_UNKNOWN;
+		}
 	if (probe == NULL || probe->state != PROBE_ACTING)
 		return;
-	holder = detection_find_holder(state, probe->deadlock.members[0].edge.from);
-	if (holder != NULL && holder->out == pending->serial)
-	{
-		holder->out = 0;
-		holder->unsure |= in->result == DETECTOR_UNKNOWN;
-	}
 	if (in->result == DETECTOR_OK)
 		end_victim(state, probe);
 	else if (in->result == DETECTOR_UNKNOWN)
 	{
+		Room	   *room = room_find(state, probe->room);
+
+		/* the next list is to have been sent after this */
 		probe->state = PROBE_CHECKING;
 		probe->checked = state->serial + 1;
-		probe->answer[0] = '\0';
+		if (room != NULL)
+		{
+			room->barrier = true;
+			room->watch = 0;
+		}
 	}
 	else
 	{
@@ -599,7 +440,7 @@ on_new_child(Detection *state, Room *room, const char *child, uint32_t serial)
 	probe_parse_name(child, &name);
 	if (name.kind == PROBE_NOTHING)
 		return;
-	path_in(room->path, child, path);
+	room_path_in(room->path, child, path);
 	probe = find_probe(state, room->path, name.number);
 	if (probe == NULL && name.kind == PROBE_QUESTION)
 	{
@@ -623,10 +464,8 @@ on_child(Detection *state, const Room *room, const char *child,
 	Probe	   *probe;
 
 	probe_parse_name(child, &name);
-	if (name.kind == PROBE_NOTHING)
-		return;
 	probe = find_probe(state, room->path, name.number);
-	if (probe == NULL)
+	if (name.kind == PROBE_NOTHING || probe == NULL)
 		return;
 	if (name.kind == PROBE_VERDICT)
 		verdicts[probe - state->probes] = true;
@@ -639,13 +478,22 @@ on_child(Detection *state, const Room *room, const char *child,
 	}
 }
 
+static void
+delete_verdict(Detection *state, Probe *probe)
+{
+	char		name[PROBE_NAME_SIZE];
+
+	probe_verdict_name(probe->number, name);
+	if (probe->verdict)
+		room_throw_away(state, probe->room, name);
+	probe->verdict = false;
+}
+
 /* What a list says of one probe; true if nothing is left of it. */
 static bool
 on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 				uint32_t serial)
 {
-	char		name[PROBE_NAME_SIZE];
-
 	if (probe->state == PROBE_CREATING || probe->state == PROBE_ACTING)
 		return false;
 	if (probe->state == PROBE_CHECKING)
@@ -670,11 +518,7 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 	}
 	if (seen || (int32_t) (serial - probe->born) <= 0)
 		return false;
-	if (probe->verdict)
-	{
-		probe_verdict_name(probe->number, name);
-		throw_away(state, probe->room, name);
-	}
+	delete_verdict(state, probe);
 	end_probe(state, probe);
 	return !probe->answering;
 }
@@ -706,7 +550,7 @@ on_children(Detection *state, Room *room, const Pending *pending,
 static void
 on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 {
-	Room	   *room = find_room(state, pending->path);
+	Room	   *room = room_find(state, pending->path);
 	DetectorInput empty = *in;
 
 	if (room == NULL)
@@ -733,34 +577,6 @@ on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 }
 
-static void
-on_made(Detection *state, const Pending *pending, const DetectorInput *in)
-{
-	Room	   *room = find_room(state, pending->path);
-
-	if (room == NULL)
-		return;
-	room->making = false;
-	if (in->result == DETECTOR_NO_NODE || in->result == DETECTOR_REFUSED)
-		room->retry_at = state->now + state->timeout;
-}
-
-static void
-on_deleted(Detection *state, const Pending *pending, const DetectorInput *in)
-{
-	for (int i = 0; i < state->nlitter; i++)
-		if (strcmp(state->litter[i].path, pending->path) == 0)
-		{
-			state->litter[i].out = false;
-			if (in->result == DETECTOR_UNKNOWN)
-				return;
-			state->nlitter--;
-			memmove(&state->litter[i], &state->litter[i + 1],
-					(state->nlitter - i) * sizeof(Litter));
-			return;
-		}
-}
-
 /*
  * confirm_done
  *		An operation of ours has been answered; others are ignored.
@@ -774,7 +590,7 @@ confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 			on_listed(state, pending, in);
 			break;
 		case TASK_MKDIR:
-			on_made(state, pending, in);
+			room_made(state, pending, in);
 			break;
 		case TASK_READ:
 		case TASK_SWEEP:
@@ -790,37 +606,10 @@ confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 			on_acted(state, pending, in);
 			break;
 		case TASK_DELETE:
-			on_deleted(state, pending, in);
+			room_deleted(state, pending, in);
 			break;
 		default:
 			break;
-	}
-}
-
-/*
- * confirm_room_changed
- *		The watch of the list with this serial was used up.
- */
-void
-confirm_room_changed(Detection *state, uint32_t serial)
-{
-	for (int i = 0; i < state->nrooms; i++)
-		if (state->rooms[i].watch == serial)
-			state->rooms[i].watch = 0;
-}
-
-/*
- * confirm_resumed
- *		There is a connection again: nothing is known of what happened meanwhile.
- */
-void
-confirm_resumed(Detection *state)
-{
-	for (int i = 0; i < state->nrooms; i++)
-	{
-		state->rooms[i].watch = 0;
-		state->rooms[i].barrier = true;
-		state->rooms[i].retry_at = state->now;
 	}
 }
 
@@ -836,88 +625,6 @@ confirm_forget(Detection *state)
 	state->nprobes = 0;
 	state->nrooms = 0;
 	state->nlitter = 0;
-}
-
-/* Is this contender a permit? */
-static bool
-is_permit(const char *contender)
-{
-	const char *name = strrchr(contender, '/');
-	size_t		len = strlen("/" ZNODE_PERMITS_DIR);
-
-	return name != NULL && name >= contender + len &&
-		memcmp(name - len, "/" ZNODE_PERMITS_DIR, len) == 0 &&
-		strstr(name, "-lease-") != NULL;
-}
-
-static void
-need_room(Detection *state, const char *path)
-{
-	Room	   *rooms = find_room(state, path);
-
-	if (rooms == NULL)
-	{
-		rooms = detection_grow(state, state->rooms, state->nrooms,
-							   sizeof(Room));
-		if (rooms == NULL)
-			return;
-		state->rooms = rooms;
-		rooms += state->nrooms++;
-		strcpy(rooms->path, path);
-		rooms->barrier = true;
-		rooms->sweep = state->resumed;
-	}
-	rooms->needed = true;
-}
-
-/* Which rooms do our edges and probes need? */
-static void
-need_rooms(Detection *state)
-{
-	char		room[NOTE_VERTEX_SIZE];
-
-	for (int i = 0; i < state->nrooms; i++)
-		state->rooms[i].needed = false;
-	for (int i = 0; i < state->nedges; i++)
-	{
-		const WaitEdge *edge = &state->edges[i].edge;
-
-		if (room_of(edge->from, is_permit(edge->from), room))
-			need_room(state, room);
-		if (room_of(edge->wait.to, edge->wait.kind == NOTE_WAIT_PERMIT, room))
-			need_room(state, room);
-	}
-	for (int i = 0; i < state->nprobes; i++)
-		if (state->probes[i].state != PROBE_OVER || state->probes[i].verdict)
-			need_room(state, state->probes[i].room);
-}
-
-/* List what is needed and not watched. */
-static void
-watch_rooms(Detection *state)
-{
-	need_rooms(state);
-	for (int i = 0; i < state->nrooms; i++)
-	{
-		Room	   *room = &state->rooms[i];
-		DetectorOp *op;
-
-		if (!room->needed || room->listing || room->making || room->watch != 0)
-			continue;
-		if (room->retry_at > state->now)
-		{
-			detection_wake(state, room->retry_at);
-			continue;
-		}
-		op = detection_send(state, DETECTOR_OP_LIST_WATCH, TASK_LIST,
-							room->path, 0);
-		if (op == NULL)
-			return;
-		op->barrier = room->barrier;
-		room->barrier = false;
-		room->watch = op->serial;
-		room->listing = true;
-	}
 }
 
 /* Is there an older probe about the same deadlock? */
@@ -940,20 +647,13 @@ has_elder(const Detection *state, const Probe *probe)
 static void
 advance_probe(Detection *state, Probe *probe)
 {
-	char		name[PROBE_NAME_SIZE];
-
 	if (probe->state == PROBE_CREATING || probe->state == PROBE_ACTING ||
 		probe->state == PROBE_CHECKING)
 		return;
 	if (probe->deadline <= state->now)
 	{
 		end_probe(state, probe);
-		if (probe->verdict)
-		{
-			probe_verdict_name(probe->number, name);
-			throw_away(state, probe->room, name);
-		}
-		probe->verdict = false;
+		delete_verdict(state, probe);
 		return;
 	}
 	if (probe->state != PROBE_OVER || probe->verdict)
@@ -963,13 +663,15 @@ advance_probe(Detection *state, Probe *probe)
 		state->counts->denied++;
 		end_probe(state, probe);
 	}
-	else if (probe->state != PROBE_OVER && probe->ours &&
-			 has_elder(state, probe))
-		end_probe(state, probe);
+	else if (probe->state != PROBE_OVER && has_elder(state, probe))
+	{
+		if (probe->ours)
+			end_probe(state, probe);
+	}
 	else if (probe->state == PROBE_WAITING && !probe->denied &&
 			 is_mine(probe, 0) && probe->confirmed == all_members(probe) &&
 			 state->connected)
-		act(state, probe);
+		act_send(state, probe);
 }
 
 /*
@@ -986,17 +688,13 @@ confirm_advance(Detection *state)
 		Room	   *room;
 
 		advance_probe(state, probe);
-		room = find_room(state, probe->room);
+		room = room_find(state, probe->room);
 		if (probe->state == PROBE_OVER && !probe->verdict &&
 			!probe->answering && (room == NULL || !room->needed))
 			remove_probe(state, probe);
 	}
 	if (!state->connected)
 		return;
-	watch_rooms(state);
-	for (int i = 0; i < state->nlitter; i++)
-		if (!state->litter[i].out)
-			state->litter[i].out =
-				detection_send(state, DETECTOR_OP_DELETE, TASK_DELETE,
-							   state->litter[i].path, 0) != NULL;
+	room_watch_needed(state);
+	room_clean_up(state);
 }

@@ -18,9 +18,7 @@
 extern void confirm_found(Detection *state, WaitDeadlock *deadlock);
 extern void confirm_done(Detection *state, const Pending *pending,
 						 const DetectorInput *in);
-extern void confirm_room_changed(Detection *state, uint32_t serial);
 extern void confirm_scanned(Detection *state, uint32_t scan);
-extern void confirm_resumed(Detection *state);
 extern void confirm_forget(Detection *state);
 extern void confirm_advance(Detection *state);
 

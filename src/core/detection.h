@@ -89,8 +89,9 @@ typedef enum DetectorOpKind
 	DETECTOR_OP_DELETE,			/* "path", whatever its version */
 	DETECTOR_OP_ACT				/* one multi, which goes alone: the checks;
 								 * the note of our contender "path" with
-								 * these waits, if it has "version"; create
-								 * "verdict", ephemeral, without data */
+								 * these waits, if it has "version"; the
+								 * notes of "others"; create "verdict",
+								 * ephemeral, without data */
 } DetectorOpKind;
 
 typedef struct DetectorCheck
@@ -98,6 +99,14 @@ typedef struct DetectorCheck
 	const char *path;
 	int32_t		version;		/* -1: it exists */
 } DetectorCheck;
+
+/* The note of a contender of ours, whatever its version. */
+typedef struct DetectorNote
+{
+	const char *path;
+	const NoteWait *waits;
+	int			nwaits;
+} DetectorNote;
 
 /* What it points to is valid until the next step. */
 typedef struct DetectorOp
@@ -112,6 +121,8 @@ typedef struct DetectorOp
 	const DetectorCheck *checks;	/* ACT: without that of "path" */
 	int			nchecks;
 	int32_t		version;		/* ACT: that of "path" */
+	const DetectorNote *others; /* ACT */
+	int			nothers;
 	const char *verdict;		/* ACT: path */
 } DetectorOp;
 

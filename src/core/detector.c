@@ -3,6 +3,80 @@
  * detector.c
  *		Deadlocks between clusters: the part of one cluster.
  *
+ * One Detector is one cluster's.  Events go in (the local edges that there are,
+ * answers of ZooKeeper, the time); operations, a request to look at the locks,
+ * and deadlocks that have been ended come out.  Nothing here knows PostgreSQL or
+ * libzookeeper, so the unit tests drive it with a scripted server.
+ *
+ * A local edge H -> W says that our contender H is held, and who holds it waits
+ * for our contender W, himself or by way of other backends.  It has identities
+ * that are not used again: the hold, the wait, and the chain of waits between
+ * the two.  See waits.c for what the edges are a part of.
+ *
+ *	1	Publish.  The edges are written into H's note, and taken back when they
+ *		are no longer there.  Past NOTE_MAX_WAITS they take turns.
+ *	2	Look.  When the write has been answered we look once from the edge, and
+ *		again each deadlock_timeout while it lasts; after a lost connection at
+ *		once.  What is read is the queues and the notes of owners, our own, too.
+ *	3	Probe.  A deadlock that was read may never have been.  So whoever finds
+ *		one creates a probe in <root>/%waits that lists its edges, unless one
+ *		with the same is there.  The oldest counts; others are deleted.
+ *	4	Answer.  Who publishes watches the children of %waits.  Whoever finds an
+ *		edge of his own in a probe has the locks looked at afresh, and creates an
+ *		answer: the edge is still the same, or not.
+ *	5	Act.  When all edges are confirmed, the victim's cluster, and nobody else,
+ *		sends one multi (act.c): if anything has moved, it does nothing.
+ *	6	All who took part read the verdict.  Everybody deletes what is his own when
+ *		the verdict is there, an edge was denied, or 2 x deadlock_timeout have
+ *		passed.
+ *
+ * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
+ *
+ * The deadlock that an act ends existed at one moment: when the first answer was
+ * given (or the victim's cluster looked at its own locks, if that was earlier).
+ *
+ *	- Each edge was there before the probe was: it was in the note.  It was
+ *	  there again when its cluster answered.
+ *	- If it has the same hold, wait and chain both times, it was there in between.
+ *	  A process that is blocked acquires nothing and releases nothing, and each
+ *	  process of the chain was in the same wait at both times: wait and chain say
+ *	  so.  The hold did not change hands: its identity says so.
+ *	- So at the first answer all edges were there: each from before the probe to
+ *	  its own answer, which was not earlier.
+ *	- W waited behind H then.  That H is ahead was read before the probe, and the
+ *	  order of a queue does not change.  The act finds H, W, and whoever stands
+ *	  between two readers, so they were there all the time: a name is used once.
+ *	  Permits are counted from the front, so those that the act finds were in
+ *	  the way all the time.
+ *	- A deadlock does not end by itself.  If somebody gave up after his answer,
+ *	  the victim dies too late, but not for a deadlock that never was.
+ *
+ * A deadlock that lasts is seen.  Of its edges' writes one is the last.  Its
+ * writer's server has applied all writes before it when it answers, and a
+ * session never goes back to a server that has applied less than it has heard.
+ * So a look that begins behind the answer sees all the notes; it sees the queues
+ * as well, since an edge is published when its wait is long in the queue.  By
+ * waits.c one of those who look reports it or another, smaller one.  (A look
+ * ahead of one's own write is not enough: two who look at the same time, and
+ * then write, see nothing.)
+ *
+ * One act for one deadlock.  Each act writes the notes of all edges of the
+ * victim's wait, and checks the version of each note that it has an edge of.  So
+ * of two acts whose deadlocks have the victim of one of them in common only the
+ * first succeeds.  Two probes with the same edges have the same victim.
+ *
+ * If the answer to the act is lost, the verdict tells behind a barrier whether it
+ * was carried out.  If the worker is lost with it nobody has been told, no wait
+ * fails, and the next worker publishes the edge again.
+ *
+ * A new worker in an old session is given the contenders whose notes may have
+ * waits (ADOPT), and writes them again.  In the rooms that it comes to it looks
+ * for znodes of its session that it does not know, and deletes them.  What is
+ * left in others goes with the session; nobody answers it twice.
+ *
+ * When the session has ended all that it has created is gone; but contenders of
+ * another session of ours may be there, so notes are written again.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -17,6 +91,7 @@
 
 #include "core/confirm.h"
 #include "core/mutation.h"
+#include "core/room.h"
 
 /* From how many edges one look looks. */
 #define MAX_STARTS	16
@@ -86,6 +161,17 @@ is_sent(const Holder *holder, const NoteWait *waits, int n)
 	return true;
 }
 
+/* Has there been no look yet from an edge of this holder, or is it under way? */
+static bool
+is_to_look(const Detection *state, const Holder *holder)
+{
+	for (int i = 0; i < state->nedges; i++)
+		if (strcmp(state->edges[i].edge.from, holder->path) == 0 &&
+			(state->looking || state->edges[i].look_at == 0))
+			return true;
+	return false;
+}
+
 /* Write a note if it is not as it should be. */
 static void
 publish(Detection *state, Holder *holder)
@@ -96,6 +182,8 @@ publish(Detection *state, Holder *holder)
 	int			n;
 
 	if (holder->out != 0 || holder->gone)
+		return;
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_look(state, holder))
 		return;
 	n = choose_waits(state, holder, waits);
 	if (!holder->unsure && is_sent(holder, waits, n))
@@ -143,8 +231,9 @@ is_in_note(Detection *state, const WaitEdge *edge)
 {
 	const Holder *holder = detection_find_holder(state, edge->from);
 
-	if (holder == NULL || holder->gone || holder->unsure ||
-		(holder->out != 0 && !ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD)))
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		return true;
+	if (holder == NULL || holder->gone || holder->unsure || holder->out != 0)
 		return false;
 	for (int i = 0; i < holder->nsent; i++)
 		if (note_same_wait(&holder->sent[i], &edge->wait))
@@ -370,7 +459,7 @@ static void
 on_resumed(Detection *state)
 {
 	state->connected = true;
-	confirm_resumed(state);
+	room_resumed(state);
 
 	/* what is on its way may have changed while nothing was heard */
 	for (int i = 0; i < state->nedges; i++)
@@ -514,7 +603,7 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_done(state, in);
 			break;
 		case DETECTOR_ROOM_CHANGED:
-			confirm_room_changed(state, in->serial);
+			room_changed(state, in->serial);
 			break;
 		case DETECTOR_TICK:
 			break;
@@ -531,6 +620,8 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_expired(state);
 			break;
 	}
+	if (state->connected && ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		look(state);
 	publish_all(state);
 	if (state->connected)
 		look(state);
@@ -548,6 +639,9 @@ detector_is_idle(const Detector *detector)
 {
 	const Detection *state = detector->state;
 
+	for (int i = 0; i < state->nrooms; i++)
+		if (state->rooms[i].sweep)
+			return false;
 	return state->nedges == 0 && state->nholders == 0 &&
 		state->npending == 0 && state->nlitter == 0 && state->nprobes == 0;
 }

@@ -50,8 +50,7 @@ typedef struct ZkDeadlock
 	TimestampTz detected;		/* when this cluster heard of it */
 	int			victim;			/* the member whose wait ends */
 	int			nmembers;
-	ZkDeadlockMember *members;	/* each blocked by the next, the last by the
-								 * first, unless blocked_by tells otherwise */
+	ZkDeadlockMember *members;
 } ZkDeadlock;
 
 /* module load */

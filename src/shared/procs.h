@@ -20,7 +20,8 @@
 
 /*
  * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
- * manager.
+ * manager.  There may be many of these, so they are kept small; "committing",
+ * which alone may change under a shared lock, has a byte of its own.
  */
 typedef struct ZkProcLock
 {
@@ -31,8 +32,8 @@ typedef struct ZkProcLock
 	bool		lost;			/* granted, but the contender is gone */
 	bool		ready;			/* has the heavyweight lock, and only waits
 								 * for the slot */
-	bool		session;		/* has a session-scoped hold */
-	bool		together;		/* wants it only together with others */
+	bool		session:1;		/* has a session-scoped hold */
+	bool		together:1;		/* wants it only together with others */
 	bool		asked;			/* has asked for a contender */
 	uint8		zk_session;		/* granted: number of the slot's session; or
 								 * that to ask, after ZK_UNPROVED */

@@ -22,13 +22,34 @@
 #include "shared/compat.h"
 #include "shared/deadlocks.h"
 #include "shared/grant.h"
-#include "shared/holders.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(zk_test_deadlock);
 
+/* The latest wait of a backend for a slot, and for nothing else; or NULL. */
+static const ZkProcLock *
+find_wait(int pid)
+{
+	const ZkProcLock *found = NULL;
+	int			n = procs_used();
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkProcLock *proc = proc_at(i);
+		const ZkSlot *slot = proc_lock_slot(proc, LW_SHARED);
+
+		if (slot == NULL)
+			continue;
+		if (proc->pid == pid && proc->ready && !proc->granted &&
+			(slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD))
+			found = proc;
+		slot_unlock(slot);
+	}
+	return found;
+}
+
 static ZkDeadlockMember
-member(const char *cluster, const ZkWait *wait, int pid, int holder_pid)
+member(const char *cluster, const ZkProcLock *wait, int pid, int holder_pid)
 {
 	ZkDeadlockMember result = {0};
 
@@ -58,14 +79,8 @@ zk_test_deadlock(PG_FUNCTION_ARGS)
 	int			others = PG_GETARG_INT32(2);
 	ZkDeadlockMember members[ZK_DEADLOCK_MEMBERS + 1];
 	ZkDeadlock	deadlock = {.members = members};
-	const ZkWait *found = NULL;
-	ZkWait	   *waits;
-	int			nwaits;
+	const ZkProcLock *found = find_wait(pid);
 
-	waits = slots_waits(&nwaits);
-	for (int i = 0; i < nwaits; i++)
-		if (waits[i].pid == pid)
-			found = &waits[i];
 	if (found == NULL)
 		PG_RETURN_BOOL(false);
 	members[0] = member("here", found, pid, holder);

@@ -284,6 +284,48 @@ $_->quit for ($first, $second);
 $foreign->unlock($_) for ($first_node, $second_node);
 
 #
+# What the owner waits for itself, for log_lock_waits
+#
+
+# Log a wait for a lock whose owner has this note, and return the detail.
+sub logged
+{
+	my ($note) = @_;
+	my $node = $foreign->lock(lock_dir('x'));
+	my $s = ZkSession->new($a);
+	my $log = -s $a->logfile;
+
+	$foreign->set($node, $note);
+	$s->run_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
+	$s->send(q{SELECT zk_lock('x')});
+	$a->wait_for_log(qr/still waiting for exclusive lock "x"/, $log);
+	$foreign->unlock($node);
+	is($s->result->{sqlstate}, undef, 'the wait ends');
+	$a->wait_for_log(qr/acquired exclusive lock "x"/, $log);
+	$s->quit;
+	return join("\n",
+		substr(slurp_file($a->logfile), $log) =~ /DETAIL:  (.*(?:\n\t.*)*)/) =~ s/\n\t/\n/gr;
+}
+
+my $owner = 'postgresql host=h port=1 cluster=shop%20b pid=71';
+my @waits = (
+	'waits=71,5,71,6,1,0,exclusive,0,1,/zklock/a%252Fb/_c_1-lock-0000000003',
+	'waits=71,5,92,7,1,f00,permit,2,1,/zklock/sem/locks/_c_2-lock-0000000004',
+	'waits=72,5,72,8,1,0,shared,0,1,/zklock/r/_c_3-__READ__-0000000005');
+is(logged($owner), "First in the queue: $owner", 'an owner that waits for nothing');
+is( logged("$owner @waits retain=yes"),
+	"First in the queue: $owner retain=yes\n"
+	  . qq{Process 71 of cluster shop b waits for ExclusiveLock on lock "a/b" in ZooKeeper.\n}
+	  . qq{Process 71 of cluster shop b waits for process 92 of the same cluster.\n}
+	  . qq{Process 92 of cluster shop b waits for a permit of semaphore "sem" in ZooKeeper.\n}
+	  . qq{Process 72 of cluster shop b waits for ShareLock on lock "r" in ZooKeeper.},
+	'one that waits');
+my $long = join ' ', ($waits[0]) x 20;
+my $told = () = logged("$owner $long") =~ /lock "a\/b"/g;
+cmp_ok($told, '>', 10, 'one that waits for more than is read');
+is(logged("other\\ client"), 'First in the queue: other\\\\ client', 'another client');
+
+#
 # Within the cluster
 #
 

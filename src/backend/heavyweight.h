@@ -13,10 +13,8 @@
 #ifndef ZKLOCK_HEAVYWEIGHT_H
 #define ZKLOCK_HEAVYWEIGHT_H
 
-#include "shared/key.h"
 #include "storage/lock.h"
 
-extern void heavyweight_tag(const ZkKey *key, const char *path, LOCKTAG *tag);
 extern bool heavyweight_lock(const LOCKTAG *tag, LOCKMODE mode, bool session,
 							 bool wait, int64 deadline);
 extern bool heavyweight_try_until(const LOCKTAG *tag, LOCKMODE mode,

@@ -99,7 +99,8 @@ typedef struct Process
 	bool		asked;			/* its places are known */
 	Place	   *places;
 	uint32		walk;			/* that has come to it, ... */
-	uint64		chain;			/* ... in this way */
+	uint64		chain;			/* ... in this way, ... */
+	const LOCKTAG *last;		/* ... at last by this lock */
 } Process;
 
 static struct
@@ -411,8 +412,9 @@ ask(Process *process)
 
 /* The walk comes to a process by way of another one's wait. */
 static void
-reach(int pid, const Process *from, const Waiter *wait, List **todo)
+reach(int pid, const Process *from, const Place *place, List **todo)
 {
+	const Waiter *wait = &place->lock->waiters[place->number];
 	Process    *process;
 	struct
 	{
@@ -426,6 +428,7 @@ reach(int pid, const Process *from, const Waiter *wait, List **todo)
 	if (process->walk == blockers.walk)
 		return;
 	process->walk = blockers.walk;
+	process->last = &place->lock->tag;
 	process->chain = hash_bytes_extended((unsigned char *) &step, sizeof(step),
 										 from->chain);
 	if (process->chain == 0)
@@ -451,13 +454,13 @@ follow(const Process *process, const Place *place, List **todo)
 	if (lock->followed[waiter->mode] < 0)
 		for (int i = 0; i < lock->ninstances; i++)
 			if (lock->instances[i].holdMask & conflicts)
-				reach(lock->instances[i].leaderPid, process, waiter, todo);
+				reach(lock->instances[i].leaderPid, process, place, todo);
 	lock->followed[waiter->mode] = Max(lock->followed[waiter->mode],
 									   place->number);
 	for (int mode = 1; mode <= lock->method->numLockModes; mode++)
 		if ((conflicts & LOCKBIT_ON(mode)) &&
 			waiter->last[mode] > lock->followed[mode])
-			reach(lock->waiters[waiter->last[mode]].pid, process, waiter, todo);
+			reach(lock->waiters[waiter->last[mode]].pid, process, place, todo);
 }
 
 /*
@@ -479,7 +482,7 @@ blockers_walk(int pid, BlockersVisit visit, void *arg)
 	{
 		Process    *process = list_nth(todo, i);
 
-		if (i > 0 && !visit(process->pid, process->chain, arg))
+		if (i > 0 && !visit(process->pid, process->chain, process->last, arg))
 			break;
 		ask(process);
 		for (Place *place = process->places; place; place = place->next)

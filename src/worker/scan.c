@@ -48,6 +48,7 @@ typedef struct WaitsOf
 typedef struct LongWait
 {
 	NoteWait	wait;			/* "hold" and "chain" are not set */
+	LOCKTAG		tag;			/* of the heavyweight lock of what it is for */
 	int			next;			/* of the same backend, or -1 */
 } LongWait;
 
@@ -130,6 +131,8 @@ find_waits(int64 since_ms)
 		memset(wait, 0, sizeof(*wait));
 		if (!fill_wait(&rows[i], since_ms, &wait->wait))
 			continue;
+		key_tag(&rows[i].slot->key, contender_find(rows[i].slot)->directory,
+				&wait->tag);
 		of = hash_search(scanning.by_pid, &rows[i].pid, HASH_ENTER, &found);
 		wait->next = found ? of->first : -1;
 		of->first = scanning.nwaits++;
@@ -171,9 +174,21 @@ list_waiting(int *n)
 	return pids;
 }
 
+/*
+ * Would another one take the place of who waits, if that gave up?  So it is if the
+ * one on the way to it waits for the same lock, behind it in its cluster: then
+ * the end of this wait ends no deadlock.
+ */
+static bool
+is_replaced(const LongWait *wait, const LOCKTAG *last)
+{
+	return last && memcmp(&wait->tag, last, sizeof(LOCKTAG)) == 0;
+}
+
 /* The hold has an edge to what this process waits for, if it does. */
 static bool
-add_edges(int pid, uint64 chain, void *arg pg_attribute_unused())
+add_edges(int pid, uint64 chain, const LOCKTAG *last,
+		  void *arg pg_attribute_unused())
 {
 	const ZkHold *hold = scanning.hold;
 	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
@@ -199,6 +214,8 @@ add_edges(int pid, uint64 chain, void *arg pg_attribute_unused())
 		edge->wait.hold.pid = hold->pid;
 		edge->wait.hold.since = hold->since;
 		edge->wait.chain = chain;
+		if (is_replaced(&scanning.waits[i], last))
+			edge->wait.began = 0;
 		scan->nedges++;
 	}
 	return true;
@@ -217,7 +234,7 @@ scan_hold(const ZkHold *hold)
 		!is_of_contender(scanning.contender, &hold->contender) ||
 		!contender_owned_path(scanning.contender, path))
 		return;
-	if (add_edges(hold->pid, 0, NULL))
+	if (add_edges(hold->pid, 0, NULL, NULL))
 		blockers_walk(hold->pid, add_edges, NULL);
 }
 

@@ -12,7 +12,9 @@
  *	  looked at, since they wait for the owners themselves.
  *	- Only a reader behind readers that own the lock waits for one of those in
  *	  between, the first that is exclusive.  That one is named with the deadlock
- *	  ("between"), since the deadlock ends when it leaves.
+ *	  ("between"), since the deadlock ends when it leaves.  The same goes for a
+ *	  reader without a contender of its own, whose cluster has one that owns the
+ *	  lock: it may not join because of the writer, and names that contender.
  *	- Who waits for a permit waits for any of the permits that there are: in
  *	  <name>/leases, the first as many as the semaphore has.  Wherever he is
  *	  in the queue, he gets none while none of these goes.
@@ -224,7 +226,9 @@ find_need(WaitGraph *graph, const NoteWait *wait, WaitNeed *need)
 	while (place < directory->ncontenders &&
 		   strcmp(directory->contenders[place].name, name + 1) != 0)
 		place++;
-	if (place == directory->ncontenders || place < need->nowners)
+	if (place == directory->ncontenders ||
+		need->nowners == directory->ncontenders ||
+		(place < need->nowners && !directory->contenders[place].shared))
 		return false;			/* it is gone, or owns the lock itself */
 	if (directory->contenders[place].shared && directory->contenders[0].shared)
 		need->between = &directory->contenders[need->nowners];

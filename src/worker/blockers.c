@@ -99,7 +99,8 @@ typedef struct Process
 	bool		asked;			/* its places are known */
 	Place	   *places;
 	uint32		walk;			/* that has come to it, ... */
-	uint64		chain;			/* ... in this way */
+	uint64		chain;			/* ... in this way, */
+	const LOCKTAG *last;		/* ... of which the last wait is for that */
 } Process;
 
 static struct
@@ -411,7 +412,8 @@ ask(Process *process)
 
 /* The walk comes to a process by way of another one's wait. */
 static void
-reach(int pid, const Process *from, const Waiter *wait, List **todo)
+reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
+	  List **todo)
 {
 	Process    *process;
 	struct
@@ -430,6 +432,7 @@ reach(int pid, const Process *from, const Waiter *wait, List **todo)
 										 from->chain);
 	if (process->chain == 0)
 		process->chain = 1;
+	process->last = tag;
 	*todo = lappend(*todo, process);
 }
 
@@ -451,13 +454,15 @@ follow(const Process *process, const Place *place, List **todo)
 	if (lock->followed[waiter->mode] < 0)
 		for (int i = 0; i < lock->ninstances; i++)
 			if (lock->instances[i].holdMask & conflicts)
-				reach(lock->instances[i].leaderPid, process, waiter, todo);
+				reach(lock->instances[i].leaderPid, process, waiter,
+					  &lock->tag, todo);
 	lock->followed[waiter->mode] = Max(lock->followed[waiter->mode],
 									   place->number);
 	for (int mode = 1; mode <= lock->method->numLockModes; mode++)
 		if ((conflicts & LOCKBIT_ON(mode)) &&
 			waiter->last[mode] > lock->followed[mode])
-			reach(lock->waiters[waiter->last[mode]].pid, process, waiter, todo);
+			reach(lock->waiters[waiter->last[mode]].pid, process, waiter,
+				  &lock->tag, todo);
 }
 
 /*
@@ -479,7 +484,7 @@ blockers_walk(int pid, BlockersVisit visit, void *arg)
 	{
 		Process    *process = list_nth(todo, i);
 
-		if (i > 0 && !visit(process->pid, process->chain, arg))
+		if (i > 0 && !visit(process->pid, process->chain, process->last, arg))
 			break;
 		ask(process);
 		for (Place *place = process->places; place; place = place->next)

@@ -13,12 +13,16 @@
 #ifndef ZKLOCK_BLOCKERS_H
 #define ZKLOCK_BLOCKERS_H
 
+#include "storage/lock.h"
+
 /*
  * Called for each process that another one waits for, itself or by way of
- * others; "chain" is a hash of those on the way, with their waits, and never 0.
- * Returns false to be called no more.
+ * others; "chain" is a hash of those on the way, with their waits, and never 0;
+ * "last" is the lock that the last of them waits for.  Returns false to be
+ * called no more.
  */
-typedef bool (*BlockersVisit) (int pid, uint64 chain, void *arg);
+typedef bool (*BlockersVisit) (int pid, uint64 chain, const LOCKTAG *last,
+							   void *arg);
 
 extern void blockers_begin(int64 wait_us);
 extern int	blockers_add_waiting(int *pids, int max);

@@ -17,6 +17,16 @@
  * with the same ids and the same chain, all of it was there at each moment
  * from the end of the first to the beginning of the second.
  *
+ * Who waits for the heavyweight lock of the very slot that the waiter behind it
+ * waits for would take its place if that failed, and the deadlock would stay.
+ * So the waiter counts as the eldest of all: it is chosen as the victim only if
+ * all others are like that.
+ *
+ * A reader may wait without a contender of its own, behind readers of its own
+ * cluster that hold the slot, since a writer of another cluster stands behind
+ * their contender.  It waits for that writer, and so for whatever that waits
+ * for: it is told as a wait for the contender of the holders.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -26,7 +36,6 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "shared/holders.h"
 #include "utils/timestamp.h"
 #include "worker/blockers.h"
@@ -48,6 +57,7 @@ typedef struct WaitsOf
 typedef struct LongWait
 {
 	NoteWait	wait;			/* "hold" and "chain" are not set */
+	LOCKTAG		tag;			/* of the heavyweight lock of its slot */
 	int			next;			/* of the same backend, or -1 */
 } LongWait;
 
@@ -80,17 +90,19 @@ unix_us(TimestampTz time)
 		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }
 
-/* Does this wait count?  If so, fills in *wait. */
+/* Does this wait count?  If so, fills in *wait; the slot's key may be read. */
 static bool
 fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 {
 	const Contender *contender = contender_find(row->slot);
 
-	if (row->state != ZK_SLOT_WANTED ||
-		!is_of_contender(contender, &row->contender) ||
+	if (!is_of_contender(contender, &row->contender) ||
+		contender->queued_since_ms == 0 ||
 		contender->queued_since_ms > since_ms ||
 		row->since > since_ms * 1000 ||
-		!contender_queued_path(contender, wait->to))
+		!(row->state == ZK_SLOT_WANTED ?
+		  contender_queued_path(contender, wait->to) :
+		  contender_owned_path(contender, wait->to)))
 		return false;
 	wait->wait.pid = row->pid;
 	wait->wait.since = row->since;
@@ -130,6 +142,8 @@ find_waits(int64 since_ms)
 		memset(wait, 0, sizeof(*wait));
 		if (!fill_wait(&rows[i], since_ms, &wait->wait))
 			continue;
+		key_tag(&rows[i].slot->key, contender_find(rows[i].slot)->directory,
+				&wait->tag);
 		of = hash_search(scanning.by_pid, &rows[i].pid, HASH_ENTER, &found);
 		wait->next = found ? of->first : -1;
 		of->first = scanning.nwaits++;
@@ -173,7 +187,8 @@ list_waiting(int *n)
 
 /* The hold has an edge to what this process waits for, if it does. */
 static bool
-add_edges(int pid, uint64 chain, void *arg pg_attribute_unused())
+add_edges(int pid, uint64 chain, const LOCKTAG *last,
+		  void *arg pg_attribute_unused())
 {
 	const ZkHold *hold = scanning.hold;
 	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
@@ -199,6 +214,8 @@ add_edges(int pid, uint64 chain, void *arg pg_attribute_unused())
 		edge->wait.hold.pid = hold->pid;
 		edge->wait.hold.since = hold->since;
 		edge->wait.chain = chain;
+		if (last && memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
+			edge->wait.began = 0;
 		scan->nedges++;
 	}
 	return true;
@@ -217,7 +234,7 @@ scan_hold(const ZkHold *hold)
 		!is_of_contender(scanning.contender, &hold->contender) ||
 		!contender_owned_path(scanning.contender, path))
 		return;
-	if (add_edges(hold->pid, 0, NULL))
+	if (add_edges(hold->pid, 0, NULL, NULL))
 		blockers_walk(hold->pid, add_edges, NULL);
 }
 

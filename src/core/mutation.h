@@ -26,8 +26,15 @@ typedef enum ZkMutation
 	ZK_RELEASE_BEFORE_COMMIT,	/* give the locks up ahead of the commit */
 	ZK_RECOVERED_CREATE_OWNS,	/* take a contender that had to be searched
 								 * for to own its lock */
-	ZK_LOST_WAKEUP				/* now and then, do not notice that the
+	ZK_LOST_WAKEUP,				/* now and then, do not notice that the
 								 * predecessor has gone */
+	ZK_DEADLOCK_UNCONFIRMED,	/* end a deadlock as soon as it has been read */
+	ZK_DEADLOCK_ANY_GENERATION, /* take an edge for the same whoever holds and
+								 * waits */
+	ZK_DEADLOCK_EDGES_STAY,		/* take no edge back */
+	ZK_DEADLOCK_NOT_MINIMAL,	/* take all that is in any deadlock for one */
+	ZK_DEADLOCK_LOOK_AHEAD		/* look before our own edge is
+								 * written */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

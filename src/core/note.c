@@ -70,6 +70,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/mutation.h"
+#include "core/word.h"
+
 /* The same without its space: as a word. */
 static const char *const retain_word = &NOTE_RETAIN_MARK[1];
 
@@ -104,231 +107,11 @@ static const char *const kinds[] = {"exclusive", "shared", "permit", "session"};
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
 
-/* Some bytes of a note, not terminated. */
-typedef struct Bytes
-{
-	const char *data;
-	int			len;
-} Bytes;
-
-static Bytes
-make_bytes(const char *data, int len)
-{
-	Bytes		bytes = {data, len};
-
-	return bytes;
-}
-
-static bool
-bytes_are(Bytes bytes, const char *text)
-{
-	return bytes.len == (int) strlen(text) &&
-		memcmp(bytes.data, text, bytes.len) == 0;
-}
-
-static bool
-bytes_begin_with(Bytes bytes, const char *text)
-{
-	int			len = (int) strlen(text);
-
-	return bytes.len >= len && memcmp(bytes.data, text, len) == 0;
-}
-
-static bool
-bytes_end_with(Bytes bytes, const char *text)
-{
-	int			len = (int) strlen(text);
-
-	return bytes.len >= len &&
-		memcmp(bytes.data + bytes.len - len, text, len) == 0;
-}
-
-/* Take the next word off the rest of a note; false if there is none. */
-static bool
-next_word(Bytes *rest, Bytes *word)
-{
-	while (rest->len > 0 && *rest->data == ' ')
-	{
-		rest->data++;
-		rest->len--;
-	}
-	word->data = rest->data;
-	word->len = 0;
-	while (rest->len > 0 && *rest->data != ' ')
-	{
-		rest->data++;
-		rest->len--;
-		word->len++;
-	}
-	return word->len > 0;
-}
-
-/* A string that is being written; what does not fit is left out. */
-typedef struct Writer
-{
-	char	   *data;
-	int			len;
-	int			size;			/* with the terminating zero */
-	bool		full;			/* something did not fit */
-} Writer;
-
-static void
-put_byte(Writer *writer, char byte)
-{
-	if (writer->len + 1 >= writer->size)
-		writer->full = true;
-	else
-		writer->data[writer->len++] = byte;
-	writer->data[writer->len] = '\0';
-}
-
-static void
-put_text(Writer *writer, const char *text)
-{
-	while (*text)
-		put_byte(writer, *text++);
-}
-
-/* Bytes of a note; with "percent", that is encoded, too. */
-static void
-put_encoded(Writer *writer, Bytes bytes, bool percent)
-{
-	static const char digits[] = "0123456789ABCDEF";
-
-	for (int i = 0; i < bytes.len; i++)
-	{
-		unsigned char byte = (unsigned char) bytes.data[i];
-
-		if (byte > ' ' && byte < 0x7F && !(percent && byte == '%'))
-			put_byte(writer, (char) byte);
-		else
-		{
-			put_byte(writer, '%');
-			put_byte(writer, digits[byte >> 4]);
-			put_byte(writer, digits[byte & 0x0F]);
-		}
-	}
-}
-
-/* A word has been written from there on: it stays only if all of it fits. */
-static void
-end_word(Writer *writer, int start)
-{
-	if (writer->full)
-	{
-		writer->len = start;
-		writer->data[start] = '\0';
-		writer->full = false;
-	}
-}
-
-static int
-digit_value(char digit)
-{
-	if (digit >= '0' && digit <= '9')
-		return digit - '0';
-	if (digit >= 'A' && digit <= 'F')
-		return digit - 'A' + 10;
-	if (digit >= 'a' && digit <= 'f')
-		return digit - 'a' + 10;
-	return -1;
-}
-
-/* Decode a text of so many bytes at most; false if it is too long. */
-static bool
-parse_text(Bytes bytes, char *text, int size)
-{
-	Writer		writer = {.data = text,.size = size};
-
-	text[0] = '\0';
-	for (int i = 0; i < bytes.len; i++)
-	{
-		char		byte = bytes.data[i];
-
-		if (byte == '%' && i + 2 < bytes.len &&
-			digit_value(bytes.data[i + 1]) >= 0 &&
-			digit_value(bytes.data[i + 2]) >= 0)
-		{
-			byte = (char) (digit_value(bytes.data[i + 1]) * 16 +
-						   digit_value(bytes.data[i + 2]));
-			i += 2;
-		}
-		if (byte == '\0')
-			put_text(&writer, "%00");
-		else
-			put_byte(&writer, byte);
-	}
-	if (writer.full)
-		text[0] = '\0';
-	return !writer.full;
-}
-
-/* A number without sign or leading zeros. */
-static bool
-parse_unsigned(Bytes bytes, unsigned base, uint64_t max, uint64_t *number)
-{
-	uint64_t	value = 0;
-
-	if (bytes.len == 0 || (bytes.len > 1 && bytes.data[0] == '0'))
-		return false;
-	for (int i = 0; i < bytes.len; i++)
-	{
-		int			digit = digit_value(bytes.data[i]);
-
-		if (digit < 0 || (unsigned) digit >= base ||
-			value > (max - (unsigned) digit) / base)
-			return false;
-		value = value * base + (unsigned) digit;
-	}
-	*number = value;
-	return true;
-}
-
-static bool
-parse_number(Bytes bytes, int *number)
-{
-	uint64_t	value;
-
-	if (!parse_unsigned(bytes, 10, INT_MAX, &value))
-		return false;
-	*number = (int) value;
-	return true;
-}
-
-static bool
-parse_time(Bytes bytes, int64_t *time)
-{
-	uint64_t	value;
-
-	if (!parse_unsigned(bytes, 10, INT64_MAX, &value))
-		return false;
-	*time = (int64_t) value;
-	return true;
-}
-
-/* Take the next field, up to a comma or the end, off the rest of a value. */
-static Bytes
-next_field(Bytes *rest)
-{
-	Bytes		field = make_bytes(rest->data, 0);
-
-	while (field.len < rest->len && field.data[field.len] != ',')
-		field.len++;
-	rest->data += field.len;
-	rest->len -= field.len;
-	if (rest->len > 0)
-	{
-		rest->data++;
-		rest->len--;
-	}
-	return field;
-}
-
 static bool
 parse_kind(Bytes bytes, NoteWaitKind *kind)
 {
 	for (int i = 0; i < NKINDS; i++)
-		if (bytes_are(bytes, kinds[i]))
+		if (word_bytes_are(bytes, kinds[i]))
 		{
 			*kind = (NoteWaitKind) i;
 			return true;
@@ -342,16 +125,16 @@ parse_wait(Bytes rest, NoteWait *wait)
 {
 	bool		slash;
 
-	if (!parse_number(next_field(&rest), &wait->hold.pid) ||
-		!parse_time(next_field(&rest), &wait->hold.since) ||
-		!parse_number(next_field(&rest), &wait->wait.pid) ||
-		!parse_time(next_field(&rest), &wait->wait.since) ||
-		!parse_time(next_field(&rest), &wait->began) ||
-		!parse_unsigned(next_field(&rest), 16, UINT64_MAX, &wait->chain) ||
-		!parse_kind(next_field(&rest), &wait->kind) ||
-		!parse_number(next_field(&rest), &wait->permits) ||
-		!parse_number(next_field(&rest), &wait->alternatives) ||
-		!parse_text(rest, wait->to, NOTE_VERTEX_SIZE))
+	if (!word_parse_number(word_next_field(&rest), &wait->hold.pid) ||
+		!word_parse_time(word_next_field(&rest), &wait->hold.since) ||
+		!word_parse_number(word_next_field(&rest), &wait->wait.pid) ||
+		!word_parse_time(word_next_field(&rest), &wait->wait.since) ||
+		!word_parse_time(word_next_field(&rest), &wait->began) ||
+		!word_parse_unsigned(word_next_field(&rest), 16, UINT64_MAX, &wait->chain) ||
+		!parse_kind(word_next_field(&rest), &wait->kind) ||
+		!word_parse_number(word_next_field(&rest), &wait->permits) ||
+		!word_parse_number(word_next_field(&rest), &wait->alternatives) ||
+		!word_parse_text(rest, wait->to, NOTE_VERTEX_SIZE))
 		return false;
 	slash = wait->to[0] == '/';
 	return wait->to[0] != '\0' && slash == (wait->kind != NOTE_WAIT_SESSION) &&
@@ -367,7 +150,7 @@ find_key(Bytes word, Bytes *value)
 	{
 		int			len = (int) strlen(keys[i].key);
 
-		if (!bytes_begin_with(word, keys[i].key) || word.len == len ||
+		if (!word_begins_with(word, keys[i].key) || word.len == len ||
 			word.data[len] != '=')
 			continue;
 		value->data = word.data + len + 1;
@@ -389,7 +172,7 @@ parse_word(Note *note, Bytes word, unsigned *seen)
 	char	   *field;
 	bool		first;
 
-	if (bytes_are(word, retain_word))
+	if (word_bytes_are(word, retain_word))
 	{
 		note->words |= NOTE_RETAIN;
 		return true;
@@ -400,8 +183,8 @@ parse_word(Note *note, Bytes word, unsigned *seen)
 	*seen |= key->word;
 	field = (char *) note + key->offset;
 	if (!first ||
-		!(key->type == NOTE_TEXT ? parse_text(value, field, NOTE_VALUE_SIZE) :
-		  parse_number(value, (int *) field)))
+		!(key->type == NOTE_TEXT ? word_parse_text(value, field, NOTE_VALUE_SIZE) :
+		  word_parse_number(value, (int *) field)))
 		return false;
 	note->words |= key->word;
 	return true;
@@ -417,25 +200,25 @@ parse_words(Note *note, Bytes rest, NoteWait waits[NOTE_MAX_WAITS])
 	Writer		others = {.data = note->others,.size = NOTE_SIZE};
 	unsigned	seen = 0;
 
-	(void) next_word(&rest, &word);
-	while (next_word(&rest, &word))
+	(void) word_next(&rest, &word);
+	while (word_next(&rest, &word))
 	{
 		int			start = others.len;
 		NoteWait	wait;
 
 		if (parse_word(note, word, &seen))
 			continue;
-		if (nwaits < NOTE_MAX_WAITS && bytes_begin_with(word, waits_key) &&
-			parse_wait(make_bytes(word.data + waits_len, word.len - waits_len),
+		if (nwaits < NOTE_MAX_WAITS && word_begins_with(word, waits_key) &&
+			parse_wait(word_bytes(word.data + waits_len, word.len - waits_len),
 					   waits != NULL ? &waits[nwaits] : &wait))
 		{
 			nwaits++;
 			continue;
 		}
 		if (start > 0)
-			put_byte(&others, ' ');
-		put_encoded(&others, word, false);
-		end_word(&others, start);
+			word_put_byte(&others, ' ');
+		word_put_encoded(&others, word, false);
+		word_end(&others, start);
 	}
 	return nwaits;
 }
@@ -458,12 +241,12 @@ note_parse(Note *note, const char *data, int len)
 	else if (note_is_of_cluster(data, len))
 	{
 		note->kind = NOTE_OF_CLUSTER;
-		(void) parse_words(note, make_bytes(data, len), NULL);
+		(void) parse_words(note, word_bytes(data, len), NULL);
 	}
 	else
 	{
 		note->kind = NOTE_OF_ANOTHER;
-		if (bytes_end_with(make_bytes(data, len), NOTE_RETAIN_MARK))
+		if (word_ends_with(word_bytes(data, len), NOTE_RETAIN_MARK))
 			note->words = NOTE_RETAIN;
 	}
 }
@@ -483,7 +266,7 @@ note_parse_waits(const char *data, int len, NoteWait waits[NOTE_MAX_WAITS])
 	memset(&note, 0, sizeof(note));
 	if (data == NULL || len <= 0 || !note_is_of_cluster(data, len))
 		return 0;
-	return parse_words(&note, make_bytes(data, len), waits);
+	return parse_words(&note, word_bytes(data, len), waits);
 }
 
 static void
@@ -522,17 +305,17 @@ put_known(Writer *writer, const Note *note, const NoteKey *key)
 	int			start = writer->len;
 	char		number[16];
 
-	put_byte(writer, ' ');
-	put_text(writer, key->key);
-	put_byte(writer, '=');
+	word_put_byte(writer, ' ');
+	word_put_text(writer, key->key);
+	word_put_byte(writer, '=');
 	if (key->type == NOTE_TEXT)
-		put_encoded(writer, make_bytes(field, (int) strlen(field)), true);
+		word_put_encoded(writer, word_bytes(field, (int) strlen(field)), true);
 	else
 	{
 		(void) snprintf(number, sizeof(number), "%d", *(const int *) field);
-		put_text(writer, number);
+		word_put_text(writer, number);
 	}
-	end_word(writer, start);
+	word_end(writer, start);
 }
 
 static void
@@ -540,15 +323,14 @@ put_wait(Writer *writer, const NoteWait *wait)
 {
 	char		numbers[160];
 
-	(void) snprintf(numbers, sizeof(numbers),
-					" %s%d,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRIX64
-					",%s,%d,%d,", waits_key,
+	(void) snprintf(numbers, sizeof(numbers), "%d,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRIX64
+					",%s,%d,%d,",
 					wait->hold.pid, wait->hold.since,
 					wait->wait.pid, wait->wait.since, wait->began,
 					wait->chain, kinds[wait->kind], wait->permits,
 					wait->alternatives);
-	put_text(writer, numbers);
-	put_encoded(writer, make_bytes(wait->to, (int) strlen(wait->to)), true);
+	word_put_text(writer, numbers);
+	word_put_encoded(writer, word_bytes(wait->to, (int) strlen(wait->to)), true);
 }
 
 /* "data" has room for NOTE_SIZE bytes, and for the waits. */
@@ -563,7 +345,7 @@ write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 	int			start;
 
 	/* each word brings its space */
-	put_text(&writer, NOTE_PREFIX);
+	word_put_text(&writer, NOTE_PREFIX);
 	writer.len = prefix_len - 1;
 	if (retain)
 		writer.size -= (int) strlen(NOTE_RETAIN_MARK);
@@ -576,26 +358,28 @@ write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 	for (int i = 0; i < nwaits && i < NOTE_MAX_WAITS; i++)
 	{
 		writer.size += NOTE_WAIT_SIZE;
+		word_put_byte(&writer, ' ');
+		word_put_text(&writer, waits_key);
 		put_wait(&writer, &waits[i]);
 	}
 	if (nwaits > 0)
 		writer.size = NOTE_SIZE + writer.len - start -
 			(retain ? (int) strlen(NOTE_RETAIN_MARK) : 0);
 
-	while (next_word(&rest, &word))
+	while (word_next(&rest, &word))
 	{
 		start = writer.len;
-		put_byte(&writer, ' ');
-		put_encoded(&writer, word, false);
-		end_word(&writer, start);
+		word_put_byte(&writer, ' ');
+		word_put_encoded(&writer, word, false);
+		word_end(&writer, start);
 	}
 	if (retain)
 	{
 		writer.size += (int) strlen(NOTE_RETAIN_MARK);
-		put_text(&writer, NOTE_RETAIN_MARK);
+		word_put_text(&writer, NOTE_RETAIN_MARK);
 	}
 	if (writer.len < prefix_len)
-		put_byte(&writer, ' ');
+		word_put_byte(&writer, ' ');
 	return writer.len;
 }
 
@@ -625,6 +409,54 @@ note_write(const Note *note, char data[NOTE_SIZE])
 }
 
 /*
+ * note_write_wait
+ *		A wait alone, as it is written behind "waits="; returns its length.
+ */
+int
+note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE])
+{
+	Writer		writer = {.data = text,.size = NOTE_WAIT_SIZE};
+
+	put_wait(&writer, wait);
+	return writer.len;
+}
+
+/*
+ * note_parse_wait
+ *		Read that again; false if it is no wait.
+ */
+bool
+note_parse_wait(const char *text, int len, NoteWait *wait)
+{
+	return parse_wait(word_bytes(text, len), wait);
+}
+
+/*
+ * note_encode
+ *		Write a string as the value of a word; returns its length, or -1 if it is
+ *		longer than "size", with its terminating zero, has room for.
+ */
+int
+note_encode(const char *value, char *text, int size)
+{
+	Writer		writer = {.data = text,.size = size};
+
+	text[0] = '\0';
+	word_put_encoded(&writer, word_bytes(value, (int) strlen(value)), true);
+	return writer.full ? -1 : writer.len;
+}
+
+/*
+ * note_decode
+ *		Read that again; false if it is longer than "size" has room for.
+ */
+bool
+note_decode(const char *text, int len, char *value, int size)
+{
+	return word_parse_text(word_bytes(text, len), value, size);
+}
+
+/*
  * note_same_wait
  *		Are these the same wait of the same hold?
  *
@@ -633,6 +465,8 @@ note_write(const Note *note, char data[NOTE_SIZE])
 bool
 note_same_wait(const NoteWait *a, const NoteWait *b)
 {
+	if (ZK_MUTATED(ZK_DEADLOCK_ANY_GENERATION))
+		return strcmp(a->to, b->to) == 0;
 	return a->hold.pid == b->hold.pid && a->hold.since == b->hold.since &&
 		a->wait.pid == b->wait.pid && a->wait.since == b->wait.since &&
 		a->chain == b->chain && strcmp(a->to, b->to) == 0;
@@ -647,7 +481,7 @@ note_same_wait(const NoteWait *a, const NoteWait *b)
 bool
 note_is_of_cluster(const char *data, int len)
 {
-	return bytes_begin_with(make_bytes(data, len), NOTE_PREFIX);
+	return word_begins_with(word_bytes(data, len), NOTE_PREFIX);
 }
 
 /*
@@ -670,5 +504,5 @@ note_may_be_retained(const char *data, int len)
 bool
 note_is_revocation(const char *data, int len)
 {
-	return bytes_are(make_bytes(data, len), NOTE_REVOCATION_DATA);
+	return word_bytes_are(word_bytes(data, len), NOTE_REVOCATION_DATA);
 }

@@ -128,6 +128,10 @@ extern int	note_write_waits(const Note *note, const NoteWait *waits,
 extern void note_parse(Note *note, const char *data, int len);
 extern int	note_parse_waits(const char *data, int len,
 							 NoteWait waits[NOTE_MAX_WAITS]);
+extern int	note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE]);
+extern bool note_parse_wait(const char *text, int len, NoteWait *wait);
+extern int	note_encode(const char *value, char *text, int size);
+extern bool note_decode(const char *text, int len, char *value, int size);
 extern bool note_same_wait(const NoteWait *a, const NoteWait *b);
 extern bool note_is_of_cluster(const char *data, int len);
 extern bool note_may_be_retained(const char *data, int len);

@@ -30,6 +30,11 @@ static const struct config_enum_entry mutation_options[] = {
 	{"release_before_commit", ZK_RELEASE_BEFORE_COMMIT, false},
 	{"recovered_create_owns", ZK_RECOVERED_CREATE_OWNS, false},
 	{"lost_wakeup", ZK_LOST_WAKEUP, false},
+	{"deadlock_unconfirmed", ZK_DEADLOCK_UNCONFIRMED, false},
+	{"deadlock_any_generation", ZK_DEADLOCK_ANY_GENERATION, false},
+	{"deadlock_edges_stay", ZK_DEADLOCK_EDGES_STAY, false},
+	{"deadlock_not_minimal", ZK_DEADLOCK_NOT_MINIMAL, false},
+	{"deadlock_look_ahead", ZK_DEADLOCK_LOOK_AHEAD, false},
 	{NULL, 0, false}
 };
 

@@ -12,7 +12,9 @@
  *	  looked at, since they wait for the owners themselves.
  *	- Only a reader behind readers that own the lock waits for one of those in
  *	  between, the first that is exclusive.  That one is named with the deadlock
- *	  ("between"), since the deadlock ends when it leaves.
+ *	  ("between"), since the deadlock ends when it leaves.  The same goes for a
+ *	  reader without a contender of its own, whose cluster has one that owns the
+ *	  lock: it may not join because of the writer, and names that contender.
  *	- Who waits for a permit waits for any of the permits that there are: in
  *	  <name>/leases, the first as many as the semaphore has.  Wherever he is
  *	  in the queue, he gets none while none of these goes.
@@ -25,12 +27,14 @@
  * edges that have been read, those that are in any deadlock are easily found:
  * take all, and take out what is not kept, until nothing changes (keep_only).
  *
- * What is reported is minimal: no part of it is a deadlock.  So each member's
- * end is the end of the deadlock, and there are no bystanders.  One such set is
- * found by trying to do without each edge in turn:
+ * What is reported is minimal: without any of its contenders, and all their
+ * edges, nothing of it is a deadlock.  So each member's end is the end of the
+ * deadlock, and there are no bystanders, as there would be in a cycle of which a
+ * member also waits for a later one.  One such set is found by trying to do
+ * without each contender in turn, and then without each edge:
  *
  *	- First we keep the edge from which we look, and see whether what remains
- *	  is minimal: that is so if nothing is left of it without that edge.
+ *	  is minimal.
  *	- If not, the edge may only wait for a deadlock of others.  We try again
  *	  without keeping it, and report what remains if it has our edge.  This
  *	  makes sure that somebody reports something: the edges are taken in an
@@ -144,25 +148,74 @@ is_empty(const WaitSearch *search, const bool *set)
 }
 
 /*
- * Make the set, a deadlock, as small as it can be; with element "kept" in it,
- * unless that is -1.
+ * What is left in deadlocks of the set without an element, or without all of
+ * its owner's: the attempt.
  */
 static void
-minimize(WaitSearch *search, int kept)
+do_without(WaitSearch *search, int element, bool whole_owner)
 {
-	size_t		size = search->nelements * sizeof(bool);
+	memcpy(search->attempt, search->set, search->nelements * sizeof(bool));
+	for (int i = 0; i < search->nelements; i++)
+		if (i == element || (whole_owner && search->elements[i].owner ==
+							 search->elements[element].owner))
+			search->attempt[i] = false;
+	keep_only(search, search->attempt);
+}
 
+/*
+ * Make the set, a deadlock, as small as it can be by doing without elements, or
+ * without owners; with element "kept" in it, unless that is -1.
+ */
+static void
+minimize(WaitSearch *search, int kept, bool whole_owners)
+{
 	for (int i = 0; i < search->nelements; i++)
 	{
 		if (!search->set[i] || i == kept)
 			continue;
-		memcpy(search->attempt, search->set, size);
-		search->attempt[i] = false;
-		keep_only(search, search->attempt);
+		do_without(search, i, whole_owners);
 		if (kept >= 0 ? search->attempt[kept] :
 			!is_empty(search, search->attempt))
-			memcpy(search->set, search->attempt, size);
+			memcpy(search->set, search->attempt,
+				   search->nelements * sizeof(bool));
 	}
+}
+
+/* Is nothing left of the set without any of its elements, or owners? */
+static bool
+is_minimal(WaitSearch *search, bool whole_owners)
+{
+	for (int i = 0; i < search->nelements; i++)
+		if (search->set[i])
+		{
+			do_without(search, i, whole_owners);
+			if (!is_empty(search, search->attempt))
+				return false;
+		}
+	return true;
+}
+
+/* Of a set that has no needless owner, one without needless elements. */
+static bool
+minimize_elements(WaitSearch *search, int start)
+{
+	size_t		size = search->nelements * sizeof(bool);
+	bool	   *owners = malloc(size);
+
+	if (owners == NULL || !search->set[start])
+	{
+		free(owners);
+		return false;
+	}
+	memcpy(owners, search->set, size);
+	minimize(search, start, false);
+	if (!is_minimal(search, false))
+	{
+		memcpy(search->set, owners, size);
+		minimize(search, -1, false);
+	}
+	free(owners);
+	return search->set[start];
 }
 
 /* Find a minimal deadlock that "start" is in: the set. */
@@ -177,24 +230,18 @@ find_set(WaitSearch *search, int start)
 		return false;
 	memset(all, true, size);
 	keep_only(search, all);
-	if (all[start])
+	memcpy(search->set, all, size);
+	if (all[start] && ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL))
+		found = true;
+	else if (all[start])
 	{
-		memcpy(search->set, all, size);
-		if (ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL))
-		{
-			free(all);
-			return true;
-		}
-		minimize(search, start);
-		memcpy(search->attempt, search->set, size);
-		search->attempt[start] = false;
-		keep_only(search, search->attempt);
-		found = is_empty(search, search->attempt);
+		minimize(search, start, true);
+		found = is_minimal(search, true) && minimize_elements(search, start);
 		if (!found)
 		{
 			memcpy(search->set, all, size);
-			minimize(search, -1);
-			found = search->set[start];
+			minimize(search, -1, true);
+			found = minimize_elements(search, start);
 		}
 	}
 	free(all);
@@ -226,7 +273,9 @@ find_need(WaitGraph *graph, const NoteWait *wait, WaitNeed *need)
 	while (place < directory->ncontenders &&
 		   strcmp(directory->contenders[place].name, name + 1) != 0)
 		place++;
-	if (place == directory->ncontenders || place < need->nowners)
+	if (place == directory->ncontenders ||
+		need->nowners == directory->ncontenders ||
+		(place < need->nowners && !directory->contenders[place].shared))
 		return false;			/* it is gone, or owns the lock itself */
 	if (directory->contenders[place].shared && directory->contenders[0].shared)
 		need->between = &directory->contenders[need->nowners];

@@ -559,6 +559,8 @@ contender_bytes_of_first(void)
 /*
  * contender_set_queued
  *		The contender stands behind others from now on, or does not any more.
+ *
+ * So does one of readers with a writer behind it: other readers wait for that.
  */
 void
 contender_set_queued(Contender *contender, bool queued)

@@ -50,8 +50,10 @@ typedef struct Contender
 	bool		parked;			/* not begun, until there is room */
 	uint32		group;			/* parked: that of the slot */
 	dlist_node	parked_node;	/* in contender.c's list, if parked */
-	int64		queued_since_ms;	/* zk_now_ms(): it stands behind others; 0:
-									 * it does not, for all we know */
+	int64		queued_since_ms;	/* zk_now_ms(): it stands behind others, or
+									 * a writer behind it, which backends
+									 * wait for; 0: neither, for all we
+									 * know */
 	dlist_node	queued_node;	/* in contender.c's list, unless that is 0 */
 	NoteWait   *waits;			/* that its note tells, palloc'd, or NULL */
 	int			nwaits;

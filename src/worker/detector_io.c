@@ -37,6 +37,7 @@ typedef struct Request
 	int			session;
 	int			parts;			/* ACT: answers that are missing */
 	DetectorResult result;		/* ACT: so far */
+	bool		noted;			/* ACT: the note of "path" has been written */
 	char		path[NOTE_VERTEX_SIZE];
 } Request;
 
@@ -91,6 +92,7 @@ new_request(const DetectorOp *op, int session)
 	request->session = session;
 	request->parts = 1;
 	request->result = DETECTOR_OK;
+	request->noted = false;
 	strlcpy(request->path, op->path, sizeof(request->path));
 	return request;
 }
@@ -181,6 +183,21 @@ submit_part(Request *request, RecipeOp *part, const char *path)
 				   GROUP_BIT | io.last_group);
 }
 
+/* Submit the note of another contender of ours, if it still is one. */
+static void
+submit_other(Request *request, const DetectorNote *note)
+{
+	Contender  *contender = find_owner(note->path);
+	RecipeOp	set = {.kind = RECIPE_OP_SET};
+
+	if (contender == NULL)
+		return;
+	notes_set_waits(contender, note->waits, note->nwaits);
+	contender->note_version = -1;
+	set.data = notes_write(contender);
+	submit_part(request, &set, note->path);
+}
+
 /* End a deadlock, if it is still there; false if it is not. */
 static bool
 act(const DetectorOp *op)
@@ -216,6 +233,8 @@ act(const DetectorOp *op)
 	notes_set_waits(contender, op->waits, op->nwaits);
 	set.data = notes_write(contender);
 	submit_part(request, &set, op->path);
+	for (int i = 0; i < op->nothers; i++)
+		submit_other(request, &op->others[i]);
 	submit_part(request, &create, op->verdict);
 	return true;
 }
@@ -292,10 +311,12 @@ take_part(Request *request, const RecipeInput *in)
 		request->result = DETECTOR_UNKNOWN;
 	else if (in->result == RECIPE_NO_NODE || in->result == RECIPE_REFUSED)
 		request->result = DETECTOR_NO_NODE;
-	if (in->event == RECIPE_SET_DONE && in->result == RECIPE_OK)
+	if (in->event == RECIPE_SET_DONE && in->result == RECIPE_OK &&
+		!request->noted)
 	{
 		Contender  *contender = find_owner(request->path);
 
+		request->noted = true;
 		if (contender)
 			contender->note_version = in->version;
 	}

@@ -159,7 +159,10 @@ tell_queue(Contender *contender, unsigned told)
 	if (told & RECIPE_TOLD_ALONE)
 		slot_set_alone(slot);
 	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
+	{
 		slot_set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
+		contender_set_queued(contender, (told & RECIPE_TOLD_WRITER) != 0);
+	}
 }
 
 /*

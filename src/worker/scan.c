@@ -17,6 +17,16 @@
  * with the same ids and the same chain, all of it was there at each moment
  * from the end of the first to the beginning of the second.
  *
+ * Who waits for the heavyweight lock of the very slot that the waiter behind it
+ * waits for would take its place if that failed, and the deadlock would stay.
+ * So the waiter counts as the eldest of all: it is chosen as the victim only if
+ * all others are like that.
+ *
+ * A reader may wait without a contender of its own, behind readers of its own
+ * cluster that hold the slot, since a writer of another cluster stands behind
+ * their contender.  It waits for that writer, and so for whatever that waits
+ * for: it is told as a wait for the contender of the holders.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -26,7 +36,6 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "shared/holders.h"
 #include "utils/timestamp.h"
 #include "worker/blockers.h"
@@ -48,7 +57,11 @@ typedef struct WaitsOf
 typedef struct LongWait
 {
 	NoteWait	wait;			/* "hold" and "chain" are not set */
+<<<<<<< HEAD
 	LOCKTAG		tag;			/* of the heavyweight lock of what it is for */
+=======
+	LOCKTAG		tag;			/* of the heavyweight lock of its slot */
+>>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
 	int			next;			/* of the same backend, or -1 */
 } LongWait;
 
@@ -81,17 +94,19 @@ unix_us(TimestampTz time)
 		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }
 
-/* Does this wait count?  If so, fills in *wait. */
+/* Does this wait count?  If so, fills in *wait; the slot's key may be read. */
 static bool
 fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 {
 	const Contender *contender = contender_find(row->slot);
 
-	if (row->state != ZK_SLOT_WANTED ||
-		!is_of_contender(contender, &row->contender) ||
+	if (!is_of_contender(contender, &row->contender) ||
+		contender->queued_since_ms == 0 ||
 		contender->queued_since_ms > since_ms ||
 		row->since > since_ms * 1000 ||
-		!contender_queued_path(contender, wait->to))
+		!(row->state == ZK_SLOT_WANTED ?
+		  contender_queued_path(contender, wait->to) :
+		  contender_owned_path(contender, wait->to)))
 		return false;
 	wait->wait.pid = row->pid;
 	wait->wait.since = row->since;
@@ -214,7 +229,11 @@ add_edges(int pid, uint64 chain, const LOCKTAG *last,
 		edge->wait.hold.pid = hold->pid;
 		edge->wait.hold.since = hold->since;
 		edge->wait.chain = chain;
+<<<<<<< HEAD
 		if (is_replaced(&scanning.waits[i], last))
+=======
+		if (last && memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
+>>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
 			edge->wait.began = 0;
 		scan->nedges++;
 	}

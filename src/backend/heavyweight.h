@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_HEAVYWEIGHT_H
 #define ZKLOCK_HEAVYWEIGHT_H
 
+#include "shared/key.h"
 #include "storage/lock.h"
 
 extern bool heavyweight_lock(const LOCKTAG *tag, LOCKMODE mode, bool session,

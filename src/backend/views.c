@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "backend/deadlock.h"
+#include "backend/heavyweight.h"
 #include "backend/names.h"
 #include "catalog/pg_type.h"
 #include "core/histogram.h"

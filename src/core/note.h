@@ -90,8 +90,7 @@ typedef struct NoteWait
 {
 	NoteId		hold;			/* who holds the contender of this note */
 	NoteId		wait;			/* who waits for "to" */
-	int64_t		began;			/* his transaction; us since 1970, UTC; or 0:
-								 * another one would take his place */
+	int64_t		began;			/* his transaction; us since 1970, UTC */
 	uint64_t	chain;			/* hash of the backends between the two and
 								 * their waits, in order; 0: they are one */
 	NoteWaitKind kind;

@@ -44,9 +44,7 @@
  *	  has m in it.
  *
  * The victim is the edge whose waiting transaction began last; if there are
- * several, that with the last path.  All who find the set agree on that.  An
- * edge whose wait another one of its cluster would take over has began = 0, so
- * that its end, which ends nothing, is the last choice.
+ * several, that with the last path.  All who find the set agree on that.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -99,13 +99,8 @@ typedef struct Process
 	bool		asked;			/* its places are known */
 	Place	   *places;
 	uint32		walk;			/* that has come to it, ... */
-<<<<<<< HEAD
-	uint64		chain;			/* ... in this way, ... */
-	const LOCKTAG *last;		/* ... at last by this lock */
-=======
 	uint64		chain;			/* ... in this way, */
 	const LOCKTAG *last;		/* ... of which the last wait is for that */
->>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
 } Process;
 
 static struct
@@ -417,14 +412,9 @@ ask(Process *process)
 
 /* The walk comes to a process by way of another one's wait. */
 static void
-<<<<<<< HEAD
-reach(int pid, const Process *from, const Place *place, List **todo)
-=======
 reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
 	  List **todo)
->>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
 {
-	const Waiter *wait = &place->lock->waiters[place->number];
 	Process    *process;
 	struct
 	{
@@ -438,7 +428,6 @@ reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
 	if (process->walk == blockers.walk)
 		return;
 	process->walk = blockers.walk;
-	process->last = &place->lock->tag;
 	process->chain = hash_bytes_extended((unsigned char *) &step, sizeof(step),
 										 from->chain);
 	if (process->chain == 0)
@@ -465,23 +454,15 @@ follow(const Process *process, const Place *place, List **todo)
 	if (lock->followed[waiter->mode] < 0)
 		for (int i = 0; i < lock->ninstances; i++)
 			if (lock->instances[i].holdMask & conflicts)
-<<<<<<< HEAD
-				reach(lock->instances[i].leaderPid, process, place, todo);
-=======
 				reach(lock->instances[i].leaderPid, process, waiter,
 					  &lock->tag, todo);
->>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
 	lock->followed[waiter->mode] = Max(lock->followed[waiter->mode],
 									   place->number);
 	for (int mode = 1; mode <= lock->method->numLockModes; mode++)
 		if ((conflicts & LOCKBIT_ON(mode)) &&
 			waiter->last[mode] > lock->followed[mode])
-<<<<<<< HEAD
-			reach(lock->waiters[waiter->last[mode]].pid, process, place, todo);
-=======
 			reach(lock->waiters[waiter->last[mode]].pid, process, waiter,
 				  &lock->tag, todo);
->>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
 }
 
 /*

@@ -17,15 +17,9 @@
 
 /*
  * Called for each process that another one waits for, itself or by way of
-<<<<<<< HEAD
- * others; "chain" is a hash of those on the way, with their waits, and never 0.
- * "last" is the lock that the last one on the way waits for.  Returns false to
- * be called no more.
-=======
  * others; "chain" is a hash of those on the way, with their waits, and never 0;
  * "last" is the lock that the last of them waits for.  Returns false to be
  * called no more.
->>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
  */
 typedef bool (*BlockersVisit) (int pid, uint64 chain, const LOCKTAG *last,
 							   void *arg);

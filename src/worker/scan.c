@@ -57,11 +57,7 @@ typedef struct WaitsOf
 typedef struct LongWait
 {
 	NoteWait	wait;			/* "hold" and "chain" are not set */
-<<<<<<< HEAD
-	LOCKTAG		tag;			/* of the heavyweight lock of what it is for */
-=======
 	LOCKTAG		tag;			/* of the heavyweight lock of its slot */
->>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
 	int			next;			/* of the same backend, or -1 */
 } LongWait;
 
@@ -189,17 +185,6 @@ list_waiting(int *n)
 	return pids;
 }
 
-/*
- * Would another one take the place of who waits, if that gave up?  So it is if the
- * one on the way to it waits for the same lock, behind it in its cluster: then
- * the end of this wait ends no deadlock.
- */
-static bool
-is_replaced(const LongWait *wait, const LOCKTAG *last)
-{
-	return last && memcmp(&wait->tag, last, sizeof(LOCKTAG)) == 0;
-}
-
 /* The hold has an edge to what this process waits for, if it does. */
 static bool
 add_edges(int pid, uint64 chain, const LOCKTAG *last,
@@ -229,11 +214,7 @@ add_edges(int pid, uint64 chain, const LOCKTAG *last,
 		edge->wait.hold.pid = hold->pid;
 		edge->wait.hold.since = hold->since;
 		edge->wait.chain = chain;
-<<<<<<< HEAD
-		if (is_replaced(&scanning.waits[i], last))
-=======
 		if (last && memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
->>>>>>> 7e7fd337fbca32d7b7bbd3489d6fce7234c1a901
 			edge->wait.began = 0;
 		scan->nedges++;
 	}

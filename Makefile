@@ -100,7 +100,7 @@ drawing:
 UNIT_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
 UNIT_SRC = $(wildcard src/core/*.c) $(filter-out test/unit/test_%,$(wildcard test/unit/*.c))
 UNIT_HEADERS = $(wildcard src/*/*.h test/unit/*.h)
-UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc -Itest/unit
+UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc -Itest/unit -DZKLOCK_TEST_BUILD
 UNIT_ASAN = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 build/unit/obj/%.o: %.c $(UNIT_HEADERS)

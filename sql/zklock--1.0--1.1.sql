@@ -46,6 +46,96 @@ GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
 ALTER EXTENSION zklock DROP FUNCTION zk_session_status_1_0();
 DROP FUNCTION zk_session_status_1_0();
 
+-- zk_stats has one more column.
+ALTER FUNCTION zk_stats_status() RENAME TO zk_stats_status_1_0;
+
+CREATE FUNCTION zk_stats_status(OUT taken bigint,
+                                OUT handed_off bigint,
+                                OUT waited bigint,
+                                OUT timed_out bigint,
+                                OUT failed bigint,
+                                OUT lost bigint,
+                                OUT wait_time double precision,
+                                OUT hold_time double precision,
+                                OUT wait_histogram bigint[],
+                                OUT hold_histogram bigint[],
+                                OUT slots integer,
+                                OUT slot_users integer,
+                                OUT stats_reset timestamptz,
+                                OUT deadlocks bigint)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_stats_status_1_1'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_stats_status() IS
+'counters of this server; use the view zk_stats';
+
+CREATE OR REPLACE VIEW zk_stats AS
+    SELECT * FROM zk_stats_status();
+
+COMMENT ON COLUMN zk_stats.deadlocks IS
+'calls that failed to end a deadlock, within this server or with others';
+
+REVOKE ALL ON FUNCTION zk_stats_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_stats_status() TO pg_monitor;
+
+ALTER EXTENSION zklock DROP FUNCTION zk_stats_status_1_0();
+DROP FUNCTION zk_stats_status_1_0();
+
+-- The latest deadlocks with other servers
+CREATE FUNCTION zk_deadlock_status(OUT id bigint,
+                                   OUT detected timestamptz,
+                                   OUT member integer,
+                                   OUT cluster text,
+                                   OUT pid integer,
+                                   OUT mode text,
+                                   OUT name text,
+                                   OUT path text,
+                                   OUT holder_pid integer,
+                                   OUT blocked_by integer[],
+                                   OUT victim boolean,
+                                   OUT local boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_deadlock_status'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_deadlock_status() IS
+'latest deadlocks with other servers; use the view zk_deadlocks';
+
+CREATE VIEW zk_deadlocks AS
+    SELECT * FROM zk_deadlock_status();
+
+COMMENT ON VIEW zk_deadlocks IS
+'latest deadlocks that sessions of this server were part of, with sessions of other servers: a row for each member';
+COMMENT ON COLUMN zk_deadlocks.id IS
+'number of the deadlock on this server, since its start';
+COMMENT ON COLUMN zk_deadlocks.detected IS
+'when this server heard of the deadlock';
+COMMENT ON COLUMN zk_deadlocks.member IS
+'number of the member in the deadlock';
+COMMENT ON COLUMN zk_deadlocks.cluster IS
+'cluster_name of the member''s server';
+COMMENT ON COLUMN zk_deadlocks.pid IS
+'process that waits for the lock';
+COMMENT ON COLUMN zk_deadlocks.mode IS
+'mode of the lock waited for: exclusive, shared or permit';
+COMMENT ON COLUMN zk_deadlocks.name IS
+'lock or semaphore that is waited for';
+COMMENT ON COLUMN zk_deadlocks.path IS
+'its directory in ZooKeeper';
+COMMENT ON COLUMN zk_deadlocks.holder_pid IS
+'process that holds what others wait for: the same as pid, or one that waits for it in its server';
+COMMENT ON COLUMN zk_deadlocks.blocked_by IS
+'members that this one waits for';
+COMMENT ON COLUMN zk_deadlocks.victim IS
+'whether its wait was ended';
+COMMENT ON COLUMN zk_deadlocks.local IS
+'whether it is a session of this server';
+
+REVOKE ALL ON FUNCTION zk_deadlock_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_deadlock_status() TO pg_monitor;
+GRANT SELECT ON zk_deadlocks TO pg_monitor;
+
 -- Each database keeps its own tokens: what arrives for zk_fences by logical
 -- replication, as of a publication FOR ALL TABLES, changes nothing.
 CREATE FUNCTION zk_fences_keep()
@@ -77,6 +167,8 @@ COMMENT ON FUNCTION zk_queue(text) IS
 'holders of and waiters for a lock, on all servers and of all clients, as ZooKeeper has them';
 COMMENT ON FUNCTION zk_cancel_holder(text) IS
 'cancel the running statements of the holders of a lock, on all servers';
+COMMENT ON FUNCTION zk_stats_reset() IS
+'set the counters of zk_stats to zero, and empty zk_deadlocks';
 COMMENT ON COLUMN zk_stats.wait_time IS
 'total time from the call to the grant, over all locks taken, in milliseconds';
 COMMENT ON COLUMN zk_stats.hold_time IS

@@ -16,6 +16,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "shared/deadlocks.h"
 #include "shared/questions.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
@@ -62,6 +63,7 @@ zk_shmem_request(void)
 	slots_request_shmem();
 	questions_request_shmem();
 	stats_request_shmem();
+	deadlocks_request_shmem();
 }
 
 static void
@@ -73,6 +75,7 @@ zk_shmem_startup(void)
 	slots_startup_shmem();
 	questions_startup_shmem();
 	stats_startup_shmem();
+	deadlocks_startup_shmem();
 }
 
 /*

@@ -94,9 +94,11 @@ waiting_callback(void *arg)
 {
 	acquire_error_context(((const SlotWait *) arg)->result->name);
 
-	/* lock_timeout within the lock manager */
+	/* lock_timeout, or a deadlock, within the lock manager */
 	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
 		attempt.failure = ZK_FAILURE_TIMEOUT;
+	else if (geterrcode() == ERRCODE_T_R_DEADLOCK_DETECTED)
+		attempt.failure = ZK_FAILURE_DEADLOCK;
 }
 
 /*
@@ -119,16 +121,28 @@ check_session(SlotWait *wait)
 	return patience;
 }
 
-/* ZooKeeper has refused the lock. */
+/* ZooKeeper has refused the lock, or the wait ends because of a deadlock. */
 static void
-note_refusal(ZkResult *result, const HeldLock *lock, ZkRefusal refusal,
-			 int permits_found)
+note_end(ZkResult *result, const HeldLock *lock, ZkTake take,
+		 const ZkTakeNews *news)
 {
 	/* the entry goes in a moment */
 	result->key = key_copy(palloc(sizeof(ZkKey)), &lock->key, sizeof(ZkKey));
+	if (take == ZK_DEADLOCK)
+	{
+		result->outcome = ZK_DEADLOCKED;
+		result->deadlock = news->deadlock;
+		return;
+	}
 	result->outcome = ZK_DENIED;
-	result->refusal = refusal;
-	result->permits_found = permits_found;
+	result->refusal = news->refusal;
+	result->permits_found = news->permits_found;
+}
+
+static bool
+is_end(ZkTake take)
+{
+	return take == ZK_REFUSED || take == ZK_DEADLOCK;
 }
 
 static const char *
@@ -140,14 +154,14 @@ lock_word(ZnodeKind kind)
 
 /*
  * As the lock manager does for log_lock_waits: tell once which contender has
- * kept us waiting for deadlock_timeout.  Returns in how many ms that is due, or
- * -1 if it is not.
+ * kept us waiting for deadlock_timeout, and what it waits for itself.  Returns
+ * in how many ms that is due, or -1 if it is not.
  */
 static int64
 log_wait(SlotWait *wait, const HeldLock *lock)
 {
 	char		path[ZNODE_PATH_SIZE];
-	char		owner[256];
+	StringInfoData owner;
 	int64		waited;
 	bool		known;
 
@@ -160,15 +174,17 @@ log_wait(SlotWait *wait, const HeldLock *lock)
 	wait->logged = true;
 	wait->prepared = NULL;		/* the question sleeps, too */
 	key_path(&lock->key, path);
+	initStringInfo(&owner);
 	known = ask_owner(path,
 					  wait->deadline < 0 ? OWNER_QUESTION_MS :
 					  (int) Min(zk_time_left(wait->deadline), OWNER_QUESTION_MS),
-					  owner, sizeof(owner));
+					  &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
 					MyProcPid, lock_word(lock->kind), wait->result->name,
 					(long long) waited),
-			 known ? errdetail_log("First in the queue: %s", owner) : 0));
+			 known ? errdetail_log("%s", owner.data) : 0));
+	pfree(owner.data);
 	return -1;
 }
 
@@ -299,13 +315,12 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		return false;
 	for (;;)
 	{
-		ZkRefusal	refusal;
-		int			permits_found;
+		ZkTakeNews	news;
 
-		take = slot_take(lock->proc, lock->permits, &refusal, &permits_found);
-		if (take == ZK_REFUSED)
+		take = slot_take(lock->proc, lock->permits, &news);
+		if (is_end(take))
 		{
-			note_refusal(wait->result, lock, refusal, permits_found);
+			note_end(wait->result, lock, take, &news);
 			break;
 		}
 		if (take != ZK_TAKEN &&
@@ -330,18 +345,18 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 		procs[i] = locks[i]->proc;
 	for (;;)
 	{
-		ZkRefusal	refusal;
+		ZkTakeNews	news;
 		int			which;
 
-		take = slots_take_together(procs, nlocks, &group, &which, &refusal);
+		take = slots_take_together(procs, nlocks, &group, &which, &news);
 		if (take == ZK_TAKEN)
 			break;
 		for (int i = 0; i < nlocks; i++)
 			slot_yield_other_mode(locks[i]->proc);
 		wait->result->name = key_name(&locks[which]->key);
-		if (take == ZK_REFUSED)
-			note_refusal(wait->result, locks[which], refusal, 0);
-		if (take == ZK_REFUSED || !wait_for_slot(wait, locks[which], take))
+		if (is_end(take))
+			note_end(wait->result, locks[which], take, &news);
+		if (is_end(take) || !wait_for_slot(wait, locks[which], take))
 			break;
 	}
 	ConditionVariableCancelSleep();
@@ -468,6 +483,8 @@ fail_tiers(bool tier1, const ZkResult *result)
 {
 	HeldLock   *first = attempt.locks[0];
 
+	if (result->outcome == ZK_DEADLOCKED)
+		attempt.failure = ZK_FAILURE_DEADLOCK;
 	if (result->outcome == ZK_NOT_IN_TIME)
 	{
 		attempt.failure = ZK_FAILURE_TIMEOUT;

@@ -41,6 +41,7 @@ typedef enum ZkOutcome
 	ZK_NOT_IN_TIME,				/* or not without waiting, if it must not */
 	ZK_NO_SESSION,				/* there was none for too long */
 	ZK_DENIED,					/* ZooKeeper refused */
+	ZK_DEADLOCKED,				/* with other clusters; this wait was ended */
 	ZK_LOST,					/* the lock was held already, and is lost */
 	ZK_HELD_SHARED,				/* it is held shared, and wanted exclusive */
 	ZK_HELD_OTHER_PERMITS,		/* the semaphore is held with another size */
@@ -54,6 +55,7 @@ typedef struct ZkResult
 	const char *name;			/* of the lock in question */
 	const ZkKey *key;			/* of its hold */
 	ZkRefusal	refusal;		/* of ZK_DENIED */
+	uint32		deadlock;		/* of ZK_DEADLOCKED: its number */
 	int			permits_found;	/* of ZK_HELD_OTHER_PERMITS, and of ZK_DENIED
 								 * because of ZK_REFUSAL_PERMITS */
 	ZkSessionInfo *session;		/* of ZK_NO_SESSION, palloc'd */

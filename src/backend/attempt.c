@@ -94,7 +94,9 @@ attempt_abandon(void)
 			slot_drop(lock->proc, zk_now_us());
 		else if (lock->proc)
 			slot_unwant(lock->proc);
-		stats_count_failure(attempt.failure);
+		/* one wait was ended, whatever the number of locks */
+		if (i == 0 || attempt.failure != ZK_FAILURE_DEADLOCK)
+			stats_count_failure(attempt.failure);
 		hold_forget(lock);
 	}
 	attempt.nlocks = 0;

@@ -18,6 +18,7 @@
 #include <limits.h>
 
 #include "backend/acquire.h"
+#include "backend/deadlock.h"
 #include "backend/fence.h"
 #include "backend/holds.h"
 #include "backend/names.h"
@@ -210,6 +211,10 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 			error_context_stack = &context;
 			report_refusal(request, result);
 			break;
+		case ZK_DEADLOCKED:
+			error_context_stack = &context;
+			deadlock_report(result->deadlock);
+			break;
 		case ZK_LOST:
 			hold_report_lost(result->key, false);
 			break;
@@ -244,7 +249,7 @@ report_failure(const ZkRequest *request, const ZkResult *result)
  *
  * Errors: 55P03 timeout; 53200 out of slots, or of room in the session; 57P03 no
  * session; 42501, 55000, F0000 or 58000 refused by ZooKeeper; 57014 cancelled;
- * 40P01 deadlock within the cluster; 40001 if a lock is held, but has been
+ * 40P01 deadlock, within the cluster or with others; 40001 if a lock is held, but has been
  * lost; 55000 if a shared lock would have to be made exclusive, a semaphore has
  * other permits, or a name is a lock here and a semaphore there.
  */

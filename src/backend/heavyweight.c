@@ -25,38 +25,10 @@
 #include "access/xact.h"
 #include "backend/heavyweight.h"
 #include "backend/patience.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "storage/proc.h"
 #include "utils/resowner.h"
-
-/* In field4 of our lock tags, which tells them from others' user locks: "ZK". */
-#define ZK_LOCKTAG_MAGIC	0x5A4B
-
-/*
- * heavyweight_tag
- *		The tag of the heavyweight lock of a hold or slot.
- *
- * It is the same for all slots of a lock; a permit is one backend's own, so
- * no other has its tag.  "path" is that of key_path().  Two locks may share a
- * tag: that costs a wait, and nothing else.
- */
-void
-heavyweight_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
-{
-	uint64		seed = key->mode == ZK_KEY_PERMIT ? key->for_whom + 1 : 0;
-	uint64		hash = hash_bytes_extended((const unsigned char *) path,
-										   strlen(path), seed);
-
-	memset(tag, 0, sizeof(*tag));
-	tag->locktag_field1 = 0;
-	tag->locktag_field2 = (uint32) (hash >> 32);
-	tag->locktag_field3 = (uint32) hash;
-	tag->locktag_field4 = ZK_LOCKTAG_MAGIC;
-	tag->locktag_type = LOCKTAG_USERLOCK;
-	tag->locktag_lockmethodid = USER_LOCKMETHOD;
-}
 
 /*
  * heavyweight_lock

@@ -16,7 +16,6 @@
 #include "shared/key.h"
 #include "storage/lock.h"
 
-extern void heavyweight_tag(const ZkKey *key, const char *path, LOCKTAG *tag);
 extern bool heavyweight_lock(const LOCKTAG *tag, LOCKMODE mode, bool session,
 							 bool wait, int64 deadline);
 extern bool heavyweight_try_until(const LOCKTAG *tag, LOCKMODE mode,

@@ -188,7 +188,7 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 		lock->permits = permits;
 		lock->loss_told = false;
 		key_path(key, path);
-		heavyweight_tag(key, path, &lock->tag);
+		key_tag(key, path, &lock->tag);
 	}
 	make_room_for_hold(lock);
 	return lock;

@@ -138,6 +138,17 @@ zk_text_of_utf8(const char *utf8, int len)
 	return text;
 }
 
+/* A name as it stands in a path, in the server encoding, palloc'd. */
+static char *
+decoded_name(const char *encoded)
+{
+	char		utf8[ZNODE_MAX_NAME + 1];
+	int			len = znode_decode_name(encoded, utf8, sizeof(utf8));
+	char	   *name = len < 0 ? NULL : zk_text_of_utf8(utf8, len);
+
+	return name ? name : pstrdup(encoded);
+}
+
 /*
  * key_name
  *		The name of the lock, palloc'd, in the server encoding.
@@ -148,9 +159,17 @@ zk_text_of_utf8(const char *utf8, int len)
 char *
 key_name(const ZkKey *key)
 {
-	char		utf8[ZNODE_MAX_NAME + 1];
-	int			len = znode_decode_name(key->name, utf8, sizeof(utf8));
-	char	   *name = len < 0 ? NULL : zk_text_of_utf8(utf8, len);
+	return decoded_name(key->name);
+}
 
-	return name ? name : pstrdup(key->name);
+/*
+ * path_lock_name
+ *		The same of the lock with this directory, whoever has made it.
+ */
+char *
+path_lock_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return decoded_name(slash ? slash + 1 : path);
 }

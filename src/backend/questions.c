@@ -17,9 +17,12 @@
 
 #include <limits.h>
 
+#include "backend/deadlock.h"
 #include "backend/names.h"
 #include "backend/patience.h"
 #include "backend/questions.h"
+#include "core/note.h"
+#include "core/waits.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -386,31 +389,75 @@ zk_cancel_holder(PG_FUNCTION_ARGS)
 }
 
 /*
+ * How an owner describes itself, in printable ASCII, and what it waits for.  The
+ * last word may be cut: it does not count.
+ */
+static void
+describe_owner(StringInfo buf, const char *data, int len)
+{
+	char		text[NOTE_SIZE];
+	Note		note;
+	NoteWait	waits[NOTE_MAX_WAITS];
+	int			nwaits;
+
+	while (len == ZK_ANSWER_MAX_DATA && len > 0 && data[len - 1] != ' ')
+		len--;
+	note_parse(&note, data, len);
+	if (note.kind == NOTE_OF_CLUSTER)
+		(void) note_write(&note, text);
+	else
+		escape_bytes(data, len, text, sizeof(text));
+	appendStringInfo(buf, "First in the queue: %s", text);
+
+	nwaits = note_parse_waits(data, len, waits);
+	for (int i = 0; i < nwaits; i++)
+	{
+		char		lock[NOTE_VERTEX_SIZE];
+
+		if (waits[i].kind == NOTE_WAIT_SESSION)
+			continue;
+		waits_lock_of(&waits[i], lock);
+		deadlock_append_wait(buf, note.words & NOTE_CLUSTER ? note.cluster :
+							 note.words & NOTE_HOST ? note.host : "?",
+							 waits[i].hold.pid, waits[i].wait.pid,
+							 waits[i].kind == NOTE_WAIT_PERMIT ? ZNODE_PERMIT :
+							 waits[i].kind == NOTE_WAIT_SHARED ? ZNODE_READER :
+							 ZNODE_MUTEX, lock);
+		appendStringInfoChar(buf, '.');
+	}
+}
+
+/*
  * ask_owner
- *		How the first contender for a lock describes itself, for the log.
+ *		How the first contender for a lock describes itself, and what it waits
+ *		for, for the log.
  *
- * In printable ASCII, whatever the encodings; false if it is not known within
- * the timeout.  Throws nothing but interrupts.  May be called while the caller
- * has prepared to sleep on a condition variable: its next sleep prepares anew,
- * and returns at once.
+ * A line each; false, and nothing is appended, if it is not known within the
+ * timeout.  May be called while the caller has prepared to sleep on a condition
+ * variable: its next sleep prepares anew, and returns at once.
+ *
+ * Errors: 57014 cancelled; out of memory.
  */
 bool
-ask_owner(const char *path, int timeout_ms, char *owner, size_t size)
+ask_owner(const char *path, int timeout_ms, StringInfo owner)
 {
 	Asking		asking = {0};
-	volatile bool known = false;
+	char		data[ZK_ANSWER_MAX_DATA];
+	volatile int len = -1;
 
 	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
 	{
 		ask(&asking, ZK_QUESTION_OWNER, path, zk_now_ms() + timeout_ms);
 		if (asking.answer && asking.answer->data_len >= 0)
 		{
-			escape_bytes(asking.answer->data, asking.answer->data_len,
-						 owner, size);
-			known = true;
+			len = asking.answer->data_len;
+			memcpy(data, asking.answer->data, len);
 		}
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
 	end_asking(0, PointerGetDatum(&asking));
-	return known;
+	if (len < 0)
+		return false;
+	describe_owner(owner, data, len);
+	return true;
 }

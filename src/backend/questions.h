@@ -13,7 +13,8 @@
 #ifndef ZKLOCK_BACKEND_QUESTIONS_H
 #define ZKLOCK_BACKEND_QUESTIONS_H
 
-extern bool ask_owner(const char *path, int timeout_ms,
-					  char *owner, size_t size);
+#include "lib/stringinfo.h"
+
+extern bool ask_owner(const char *path, int timeout_ms, StringInfo owner);
 
 #endif							/* ZKLOCK_BACKEND_QUESTIONS_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *		What the views zk_locks, zk_session and zk_stats show.
+ *		What the views zk_locks, zk_session, zk_stats and zk_deadlocks show.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "backend/deadlock.h"
 #include "backend/heavyweight.h"
 #include "backend/names.h"
 #include "catalog/pg_type.h"
@@ -23,6 +24,7 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
+#include "shared/deadlocks.h"
 #include "shared/holders.h"
 #include "shared/proof.h"
 #include "shared/session_info.h"
@@ -39,12 +41,16 @@ PG_FUNCTION_INFO_V1(zk_lock_status);
 PG_FUNCTION_INFO_V1(zk_session_status);
 PG_FUNCTION_INFO_V1(zk_session_status_1_1);
 PG_FUNCTION_INFO_V1(zk_stats_status);
+PG_FUNCTION_INFO_V1(zk_stats_status_1_1);
 PG_FUNCTION_INFO_V1(zk_stats_reset);
+PG_FUNCTION_INFO_V1(zk_deadlock_status);
 
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	14
 #define SESSION_STATUS_COLUMNS_1_0	11
-#define STATS_STATUS_COLUMNS	13
+#define STATS_STATUS_COLUMNS	14
+#define STATS_STATUS_COLUMNS_1_0	13
+#define DEADLOCK_STATUS_COLUMNS	12
 
 static const char *
 mode_name(ZnodeKind kind)
@@ -86,7 +92,7 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		int			n = 0;
 
 		CHECK_FOR_INTERRUPTS();
-		heavyweight_tag(&rows[i].key, rows[i].path, &tag);
+		key_tag(&rows[i].key, rows[i].path, &tag);
 		values[n++] = CStringGetTextDatum(key_name(&rows[i].key));
 		values[n++] = Int32GetDatum(rows[i].pid);
 		values[n++] = CStringGetTextDatum(mode_name(rows[i].kind));
@@ -251,13 +257,9 @@ histogram(const int64 *buckets)
 										   typlen, typbyval, typalign));
 }
 
-/*
- * zk_stats_status() returns record
- *
- * The counters of this cluster; behind the view zk_stats.
- */
-Datum
-zk_stats_status(PG_FUNCTION_ARGS)
+/* The counters as a row with so many columns, the first ones. */
+static Datum
+stats_row(FunctionCallInfo fcinfo, int columns)
 {
 	TupleDesc	tupdesc;
 	Datum		values[STATS_STATUS_COLUMNS];
@@ -270,6 +272,7 @@ zk_stats_status(PG_FUNCTION_ARGS)
 	zk_check_preloaded();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
+	check_columns(tupdesc, columns);
 	stats_read(&stats);
 	slots_count(&nslots, &nusers);
 
@@ -286,21 +289,102 @@ zk_stats_status(PG_FUNCTION_ARGS)
 	values[n++] = Int32GetDatum(nslots);
 	values[n++] = Int32GetDatum(nusers);
 	values[n++] = TimestampTzGetDatum(stats.reset_at);
+	Assert(n == STATS_STATUS_COLUMNS_1_0);
+	values[n++] = Int64GetDatum(stats.deadlocks);
 	Assert(n == STATS_STATUS_COLUMNS);
 
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+											 values, nulls));
+}
+
+/*
+ * zk_stats_status() returns record
+ *
+ * The counters of this cluster; behind the view zk_stats.
+ */
+Datum
+zk_stats_status_1_1(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(stats_row(fcinfo, STATS_STATUS_COLUMNS));
+}
+
+/* As in version 1.0 of the extension. */
+Datum
+zk_stats_status(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(stats_row(fcinfo, STATS_STATUS_COLUMNS_1_0));
 }
 
 /*
  * zk_stats_reset() returns void
  *
- * Set the counters of this cluster to zero.
+ * Set the counters of this cluster to zero, and forget its deadlocks.
  */
 Datum
 zk_stats_reset(PG_FUNCTION_ARGS pg_attribute_unused())
 {
 	zk_check_preloaded();
 	stats_reset();
+	deadlocks_forget();
 	PG_RETURN_VOID();
+}
+
+/* The members that block one member, by their numbers from 1, as an array. */
+static Datum
+blockers(const ZkDeadlock *deadlock, int member)
+{
+	Datum		elements[ZK_DEADLOCK_MEMBERS];
+	int			n = 0;
+
+	for (int i = 0; i < deadlock->nmembers; i++)
+		if (deadlock_is_blocked_by(deadlock, member, i))
+			elements[n++] = Int32GetDatum(i + 1);
+	return PointerGetDatum(construct_array(elements, n, INT4OID,
+										   sizeof(int32), true, TYPALIGN_INT));
+}
+
+static void
+put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
+{
+	const ZkDeadlockMember *member = &deadlock->members[i];
+	Datum		values[DEADLOCK_STATUS_COLUMNS];
+	bool		nulls[DEADLOCK_STATUS_COLUMNS] = {0};
+	int			n = 0;
+
+	values[n++] = Int64GetDatum(deadlock->number);
+	values[n++] = TimestampTzGetDatum(deadlock->detected);
+	values[n++] = Int32GetDatum(i + 1);
+	values[n++] = CStringGetTextDatum(member->cluster);
+	values[n++] = Int32GetDatum(member->pid);
+	values[n++] = CStringGetTextDatum(mode_name(member->kind));
+	values[n++] = CStringGetTextDatum(path_lock_name(member->path));
+	values[n++] = CStringGetTextDatum(member->path);
+	values[n++] = Int32GetDatum(member->holder_pid);
+	values[n++] = blockers(deadlock, i);
+	values[n++] = BoolGetDatum(i == deadlock->victim);
+	values[n++] = BoolGetDatum(member->local);
+	Assert(n == DEADLOCK_STATUS_COLUMNS);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * zk_deadlock_status() returns setof record
+ *
+ * The latest deadlocks with other clusters, a row for each member; behind the
+ * view zk_deadlocks.
+ */
+Datum
+zk_deadlock_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkDeadlock *deadlocks;
+	int			ndeadlocks;
+
+	zk_check_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+	deadlocks = deadlocks_list(&ndeadlocks);
+	for (int i = 0; i < ndeadlocks; i++)
+		for (int j = 0; j < deadlocks[i].nmembers; j++)
+			put_member(rsinfo, &deadlocks[i], j);
+	return (Datum) 0;
 }

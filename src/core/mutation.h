@@ -34,7 +34,14 @@ typedef enum ZkMutation
 								 * last owner's, too */
 	ZK_READER_PRECEDES,			/* remember a reader's number as an owner's */
 	ZK_RECONNECTED_OWNS,		/* remember that over a lost connection */
-	ZK_COLLECTED_OWNS			/* and in the next directory of the name */
+	ZK_COLLECTED_OWNS,			/* and in the next directory of the name */
+	ZK_DEADLOCK_UNCONFIRMED,	/* end a deadlock as soon as it has been read */
+	ZK_DEADLOCK_ANY_GENERATION, /* take an edge for the same whoever holds and
+								 * waits */
+	ZK_DEADLOCK_EDGES_STAY,		/* take no edge back */
+	ZK_DEADLOCK_NOT_MINIMAL,	/* take all that is in any deadlock for one */
+	ZK_DEADLOCK_LOOK_AHEAD		/* look before our own edge is
+								 * written */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

@@ -8,15 +8,21 @@
  * apart here only.
  *
  *	note	= "postgresql" { " " word } [ " retain=yes" ]
- *	word	= key "=" value
+ *	word	= key "=" value | "waits=" wait
  *	key		= one or more of a-z and _
  *	value	= any of the printing characters of ASCII but the space; % and two
  *			  hexadecimal digits are another byte, but never 00
+ *	wait	= hold "," wait "," began "," chain "," kind "," permits ","
+ *			  alternatives "," vertex, as in NoteWait; hold and wait are a pid
+ *			  "," a time; chain is hexadecimal, a vertex a value; kind is
+ *			  exclusive, shared, permit or session
  *
- *	W1	Written are host, port, cluster, pid, then the words that we do not
- *		know, then retain=yes: each at most once, and only if it is set.
+ *	W1	Written are host, port, cluster, pid, the waits, then the words that we
+ *		do not know, then retain=yes: each but waits at most once, and only if
+ *		it is set.
  *	W2	A word that would make the note longer than NOTE_SIZE is left out; for
- *		retain=yes there is always room.
+ *		retain=yes there is always room, and for NOTE_MAX_WAITS waits, which do
+ *		not count here.
  *	W3	In a value the space, %, and whatever does not print or is no ASCII, are
  *		encoded.  So a note is text in any encoding of a server.
  *
@@ -32,6 +38,10 @@
  *		0 has no place in a string: it is read as "%00", encoded or not.
  *	R6	All else is of another client.  It may be retained if it ends in
  *		" retain=yes", as any client may have it.
+ *	R7	The first NOTE_MAX_WAITS waits count, and are not kept in "others".  The
+ *		vertex of a wait begins with a slash unless its kind is session; a
+ *		permit has permits, and nothing else has; of alternatives there is one
+ *		at least.
  *
  * Version 1.0 and later ones understand each other.  A reader of 1.0 takes what
  * begins with "postgresql " for a cluster's, and for retained what ends in
@@ -54,10 +64,14 @@
  */
 #include "core/note.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "core/mutation.h"
+#include "core/word.h"
 
 /* The same without its space: as a word. */
 static const char *const retain_word = &NOTE_RETAIN_MARK[1];
@@ -86,182 +100,46 @@ static const NoteKey keys[] = {
 
 #define NKEYS	((int) (sizeof(keys) / sizeof(keys[0])))
 
-/* Some bytes of a note, not terminated. */
-typedef struct Bytes
-{
-	const char *data;
-	int			len;
-} Bytes;
+static const char *const waits_key = "waits=";
 
-static Bytes
-make_bytes(const char *data, int len)
-{
-	Bytes		bytes = {data, len};
+/* How a NoteWaitKind is written. */
+static const char *const kinds[] = {"exclusive", "shared", "permit", "session"};
 
-	return bytes;
-}
+#define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
 
 static bool
-bytes_are(Bytes bytes, const char *text)
+parse_kind(Bytes bytes, NoteWaitKind *kind)
 {
-	return bytes.len == (int) strlen(text) &&
-		memcmp(bytes.data, text, bytes.len) == 0;
-}
-
-static bool
-bytes_begin_with(Bytes bytes, const char *text)
-{
-	int			len = (int) strlen(text);
-
-	return bytes.len >= len && memcmp(bytes.data, text, len) == 0;
-}
-
-static bool
-bytes_end_with(Bytes bytes, const char *text)
-{
-	int			len = (int) strlen(text);
-
-	return bytes.len >= len &&
-		memcmp(bytes.data + bytes.len - len, text, len) == 0;
-}
-
-/* Take the next word off the rest of a note; false if there is none. */
-static bool
-next_word(Bytes *rest, Bytes *word)
-{
-	while (rest->len > 0 && *rest->data == ' ')
-	{
-		rest->data++;
-		rest->len--;
-	}
-	word->data = rest->data;
-	word->len = 0;
-	while (rest->len > 0 && *rest->data != ' ')
-	{
-		rest->data++;
-		rest->len--;
-		word->len++;
-	}
-	return word->len > 0;
-}
-
-/* A string that is being written; what does not fit is left out. */
-typedef struct Writer
-{
-	char	   *data;
-	int			len;
-	int			size;			/* with the terminating zero */
-	bool		full;			/* something did not fit */
-} Writer;
-
-static void
-put_byte(Writer *writer, char byte)
-{
-	if (writer->len + 1 >= writer->size)
-		writer->full = true;
-	else
-		writer->data[writer->len++] = byte;
-	writer->data[writer->len] = '\0';
-}
-
-static void
-put_text(Writer *writer, const char *text)
-{
-	while (*text)
-		put_byte(writer, *text++);
-}
-
-/* Bytes of a note; with "percent", that is encoded, too. */
-static void
-put_encoded(Writer *writer, Bytes bytes, bool percent)
-{
-	static const char digits[] = "0123456789ABCDEF";
-
-	for (int i = 0; i < bytes.len; i++)
-	{
-		unsigned char byte = (unsigned char) bytes.data[i];
-
-		if (byte > ' ' && byte < 0x7F && !(percent && byte == '%'))
-			put_byte(writer, (char) byte);
-		else
+	for (int i = 0; i < NKINDS; i++)
+		if (word_bytes_are(bytes, kinds[i]))
 		{
-			put_byte(writer, '%');
-			put_byte(writer, digits[byte >> 4]);
-			put_byte(writer, digits[byte & 0x0F]);
+			*kind = (NoteWaitKind) i;
+			return true;
 		}
-	}
+	return false;
 }
 
-/* A word has been written from there on: it stays only if all of it fits. */
-static void
-end_word(Writer *writer, int start)
-{
-	if (writer->full)
-	{
-		writer->len = start;
-		writer->data[start] = '\0';
-		writer->full = false;
-	}
-}
-
-static int
-digit_value(char digit)
-{
-	if (digit >= '0' && digit <= '9')
-		return digit - '0';
-	if (digit >= 'A' && digit <= 'F')
-		return digit - 'A' + 10;
-	if (digit >= 'a' && digit <= 'f')
-		return digit - 'a' + 10;
-	return -1;
-}
-
-/* Decode a text; false if it is too long. */
+/* The value of a word waits=; false if it is none. */
 static bool
-parse_text(Bytes bytes, char text[NOTE_VALUE_SIZE])
+parse_wait(Bytes rest, NoteWait *wait)
 {
-	Writer		writer = {.data = text,.size = NOTE_VALUE_SIZE};
+	bool		slash;
 
-	text[0] = '\0';
-	for (int i = 0; i < bytes.len; i++)
-	{
-		char		byte = bytes.data[i];
-
-		if (byte == '%' && i + 2 < bytes.len &&
-			digit_value(bytes.data[i + 1]) >= 0 &&
-			digit_value(bytes.data[i + 2]) >= 0)
-		{
-			byte = (char) (digit_value(bytes.data[i + 1]) * 16 +
-						   digit_value(bytes.data[i + 2]));
-			i += 2;
-		}
-		if (byte == '\0')
-			put_text(&writer, "%00");
-		else
-			put_byte(&writer, byte);
-	}
-	if (writer.full)
-		text[0] = '\0';
-	return !writer.full;
-}
-
-static bool
-parse_number(Bytes bytes, int *number)
-{
-	long long	value = 0;
-
-	if (bytes.len == 0 || (bytes.len > 1 && bytes.data[0] == '0'))
+	if (!word_parse_number(word_next_field(&rest), &wait->hold.pid) ||
+		!word_parse_time(word_next_field(&rest), &wait->hold.since) ||
+		!word_parse_number(word_next_field(&rest), &wait->wait.pid) ||
+		!word_parse_time(word_next_field(&rest), &wait->wait.since) ||
+		!word_parse_time(word_next_field(&rest), &wait->began) ||
+		!word_parse_unsigned(word_next_field(&rest), 16, UINT64_MAX, &wait->chain) ||
+		!parse_kind(word_next_field(&rest), &wait->kind) ||
+		!word_parse_number(word_next_field(&rest), &wait->permits) ||
+		!word_parse_number(word_next_field(&rest), &wait->alternatives) ||
+		!word_parse_text(rest, wait->to, NOTE_VERTEX_SIZE))
 		return false;
-	for (int i = 0; i < bytes.len; i++)
-	{
-		if (bytes.data[i] < '0' || bytes.data[i] > '9')
-			return false;
-		value = value * 10 + (bytes.data[i] - '0');
-		if (value > INT_MAX)
-			return false;
-	}
-	*number = (int) value;
-	return true;
+	slash = wait->to[0] == '/';
+	return wait->to[0] != '\0' && slash == (wait->kind != NOTE_WAIT_SESSION) &&
+		wait->alternatives > 0 &&
+		(wait->permits > 0) == (wait->kind == NOTE_WAIT_PERMIT);
 }
 
 /* Which of the known keys does a word have?  Sets *value. */
@@ -272,7 +150,7 @@ find_key(Bytes word, Bytes *value)
 	{
 		int			len = (int) strlen(keys[i].key);
 
-		if (!bytes_begin_with(word, keys[i].key) || word.len == len ||
+		if (!word_begins_with(word, keys[i].key) || word.len == len ||
 			word.data[len] != '=')
 			continue;
 		value->data = word.data + len + 1;
@@ -294,7 +172,7 @@ parse_word(Note *note, Bytes word, unsigned *seen)
 	char	   *field;
 	bool		first;
 
-	if (bytes_are(word, retain_word))
+	if (word_bytes_are(word, retain_word))
 	{
 		note->words |= NOTE_RETAIN;
 		return true;
@@ -305,55 +183,90 @@ parse_word(Note *note, Bytes word, unsigned *seen)
 	*seen |= key->word;
 	field = (char *) note + key->offset;
 	if (!first ||
-		!(key->type == NOTE_TEXT ? parse_text(value, field) :
-		  parse_number(value, (int *) field)))
+		!(key->type == NOTE_TEXT ? word_parse_text(value, field, NOTE_VALUE_SIZE) :
+		  word_parse_number(value, (int *) field)))
 		return false;
 	note->words |= key->word;
 	return true;
+}
+
+/* Read the words of a cluster's note; returns how many of them are waits. */
+static int
+parse_words(Note *note, Bytes rest, NoteWait waits[NOTE_MAX_WAITS])
+{
+	int			waits_len = (int) strlen(waits_key);
+	int			nwaits = 0;
+	Bytes		word;
+	Writer		others = {.data = note->others,.size = NOTE_SIZE};
+	unsigned	seen = 0;
+
+	(void) word_next(&rest, &word);
+	while (word_next(&rest, &word))
+	{
+		int			start = others.len;
+		NoteWait	wait;
+
+		if (parse_word(note, word, &seen))
+			continue;
+		if (nwaits < NOTE_MAX_WAITS && word_begins_with(word, waits_key) &&
+			parse_wait(word_bytes(word.data + waits_len, word.len - waits_len),
+					   waits != NULL ? &waits[nwaits] : &wait))
+		{
+			nwaits++;
+			continue;
+		}
+		if (start > 0)
+			word_put_byte(&others, ' ');
+		word_put_encoded(&others, word, false);
+		word_end(&others, start);
+	}
+	return nwaits;
 }
 
 /*
  * note_parse
  *		Read the data of a contender, of any client: "len" bytes, or -1 if there
  *		are none.
+ *
+ * Its waits are left to note_parse_waits().
  */
 void
 note_parse(Note *note, const char *data, int len)
 {
-	Bytes		rest = {data, len};
-	Bytes		word;
-	Writer		others = {.data = note->others,.size = NOTE_SIZE};
-	unsigned	seen = 0;
-
 	memset(note, 0, sizeof(*note));
 	if (data == NULL || len <= 0)
 		return;
 	if (note_is_revocation(data, len))
-	{
 		note->kind = NOTE_REVOCATION;
-		return;
+	else if (note_is_of_cluster(data, len))
+	{
+		note->kind = NOTE_OF_CLUSTER;
+		(void) parse_words(note, word_bytes(data, len), NULL);
 	}
-	if (!note_is_of_cluster(data, len))
+	else
 	{
 		note->kind = NOTE_OF_ANOTHER;
-		if (bytes_end_with(rest, NOTE_RETAIN_MARK))
+		if (word_ends_with(word_bytes(data, len), NOTE_RETAIN_MARK))
 			note->words = NOTE_RETAIN;
-		return;
 	}
+}
 
-	note->kind = NOTE_OF_CLUSTER;
-	(void) next_word(&rest, &word);
-	while (next_word(&rest, &word))
-	{
-		int			start = others.len;
+/*
+ * note_parse_waits
+ *		Read what the holders of a contender wait for; returns how many there
+ *		are.
+ *
+ * "data" and "len" are as for note_parse().
+ */
+int
+note_parse_waits(const char *data, int len, NoteWait waits[NOTE_MAX_WAITS])
+{
+	Note		note;
 
-		if (parse_word(note, word, &seen))
-			continue;
-		if (start > 0)
-			put_byte(&others, ' ');
-		put_encoded(&others, word, false);
-		end_word(&others, start);
-	}
+	memset(&note, 0, sizeof(note));
+	if (data == NULL || len <= 0 || !note_is_of_cluster(data, len))
+		return 0;
+	return parse_words(&note, word_bytes(data, len), waits);
 }
 
 static void
@@ -392,54 +305,171 @@ put_known(Writer *writer, const Note *note, const NoteKey *key)
 	int			start = writer->len;
 	char		number[16];
 
-	put_byte(writer, ' ');
-	put_text(writer, key->key);
-	put_byte(writer, '=');
+	word_put_byte(writer, ' ');
+	word_put_text(writer, key->key);
+	word_put_byte(writer, '=');
 	if (key->type == NOTE_TEXT)
-		put_encoded(writer, make_bytes(field, (int) strlen(field)), true);
+		word_put_encoded(writer, word_bytes(field, (int) strlen(field)), true);
 	else
 	{
 		(void) snprintf(number, sizeof(number), "%d", *(const int *) field);
-		put_text(writer, number);
+		word_put_text(writer, number);
 	}
-	end_word(writer, start);
+	word_end(writer, start);
 }
 
-/*
- * note_write
- *		Write the note of a cluster: a string, whose length is returned.
- */
-int
-note_write(const Note *note, char data[NOTE_SIZE])
+static void
+put_wait(Writer *writer, const NoteWait *wait)
+{
+	char		numbers[160];
+
+	(void) snprintf(numbers, sizeof(numbers), "%d,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRIX64
+					",%s,%d,%d,",
+					wait->hold.pid, wait->hold.since,
+					wait->wait.pid, wait->wait.since, wait->began,
+					wait->chain, kinds[wait->kind], wait->permits,
+					wait->alternatives);
+	word_put_text(writer, numbers);
+	word_put_encoded(writer, word_bytes(wait->to, (int) strlen(wait->to)), true);
+}
+
+/* "data" has room for NOTE_SIZE bytes, and for the waits. */
+static int
+write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 {
 	Writer		writer = {.data = data,.size = NOTE_SIZE};
 	Bytes		rest = {note->others, (int) strlen(note->others)};
 	Bytes		word;
 	bool		retain = (note->words & NOTE_RETAIN) != 0;
 	int			prefix_len = (int) strlen(NOTE_PREFIX);
+	int			start;
 
 	/* each word brings its space */
-	put_text(&writer, NOTE_PREFIX);
+	word_put_text(&writer, NOTE_PREFIX);
 	writer.len = prefix_len - 1;
 	if (retain)
 		writer.size -= (int) strlen(NOTE_RETAIN_MARK);
 	for (int i = 0; i < NKEYS; i++)
 		if (note->words & keys[i].word)
 			put_known(&writer, note, &keys[i]);
-	while (next_word(&rest, &word))
-	{
-		int			start = writer.len;
 
-		put_byte(&writer, ' ');
-		put_encoded(&writer, word, false);
-		end_word(&writer, start);
+	/* there is room for them beside the rest */
+	start = writer.len;
+	for (int i = 0; i < nwaits && i < NOTE_MAX_WAITS; i++)
+	{
+		writer.size += NOTE_WAIT_SIZE;
+		word_put_byte(&writer, ' ');
+		word_put_text(&writer, waits_key);
+		put_wait(&writer, &waits[i]);
 	}
-	writer.size = NOTE_SIZE;
+	if (nwaits > 0)
+		writer.size = NOTE_SIZE + writer.len - start -
+			(retain ? (int) strlen(NOTE_RETAIN_MARK) : 0);
+
+	while (word_next(&rest, &word))
+	{
+		start = writer.len;
+		word_put_byte(&writer, ' ');
+		word_put_encoded(&writer, word, false);
+		word_end(&writer, start);
+	}
 	if (retain)
-		put_text(&writer, NOTE_RETAIN_MARK);
+	{
+		writer.size += (int) strlen(NOTE_RETAIN_MARK);
+		word_put_text(&writer, NOTE_RETAIN_MARK);
+	}
 	if (writer.len < prefix_len)
-		put_byte(&writer, ' ');
+		word_put_byte(&writer, ' ');
 	return writer.len;
+}
+
+/*
+ * note_write_waits
+ *		Write the note of a cluster, with what the holders of its contender wait
+ *		for: a string, whose length is returned.
+ *
+ * Of more waits than NOTE_MAX_WAITS the first are written.
+ */
+int
+note_write_waits(const Note *note, const NoteWait *waits, int nwaits,
+				 char data[NOTE_FULL_SIZE])
+{
+	return write_words(note, waits, nwaits, data);
+}
+
+/*
+ * note_write
+ *		Write the note of a cluster without waits: a string, whose length is
+ *		returned.
+ */
+int
+note_write(const Note *note, char data[NOTE_SIZE])
+{
+	return write_words(note, NULL, 0, data);
+}
+
+/*
+ * note_write_wait
+ *		A wait alone, as it is written behind "waits="; returns its length.
+ */
+int
+note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE])
+{
+	Writer		writer = {.data = text,.size = NOTE_WAIT_SIZE};
+
+	put_wait(&writer, wait);
+	return writer.len;
+}
+
+/*
+ * note_parse_wait
+ *		Read that again; false if it is no wait.
+ */
+bool
+note_parse_wait(const char *text, int len, NoteWait *wait)
+{
+	return parse_wait(word_bytes(text, len), wait);
+}
+
+/*
+ * note_encode
+ *		Write a string as the value of a word; returns its length, or -1 if it is
+ *		longer than "size", with its terminating zero, has room for.
+ */
+int
+note_encode(const char *value, char *text, int size)
+{
+	Writer		writer = {.data = text,.size = size};
+
+	text[0] = '\0';
+	word_put_encoded(&writer, word_bytes(value, (int) strlen(value)), true);
+	return writer.full ? -1 : writer.len;
+}
+
+/*
+ * note_decode
+ *		Read that again; false if it is longer than "size" has room for.
+ */
+bool
+note_decode(const char *text, int len, char *value, int size)
+{
+	return word_parse_text(word_bytes(text, len), value, size);
+}
+
+/*
+ * note_same_wait
+ *		Are these the same wait of the same hold?
+ *
+ * What is told twice of it may have changed in its details, not in its being.
+ */
+bool
+note_same_wait(const NoteWait *a, const NoteWait *b)
+{
+	if (ZK_MUTATED(ZK_DEADLOCK_ANY_GENERATION))
+		return strcmp(a->to, b->to) == 0;
+	return a->hold.pid == b->hold.pid && a->hold.since == b->hold.since &&
+		a->wait.pid == b->wait.pid && a->wait.since == b->wait.since &&
+		a->chain == b->chain && strcmp(a->to, b->to) == 0;
 }
 
 /*
@@ -451,7 +481,7 @@ note_write(const Note *note, char data[NOTE_SIZE])
 bool
 note_is_of_cluster(const char *data, int len)
 {
-	return bytes_begin_with(make_bytes(data, len), NOTE_PREFIX);
+	return word_begins_with(word_bytes(data, len), NOTE_PREFIX);
 }
 
 /*
@@ -474,5 +504,5 @@ note_may_be_retained(const char *data, int len)
 bool
 note_is_revocation(const char *data, int len)
 {
-	return bytes_are(make_bytes(data, len), NOTE_REVOCATION_DATA);
+	return word_bytes_are(word_bytes(data, len), NOTE_REVOCATION_DATA);
 }

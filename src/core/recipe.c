@@ -303,7 +303,10 @@ send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
 	op->serial = serial;
 	op->data = NULL;
 	op->batch = 0;
-	op->untouched = false;
+	op->has_version = false;
+	op->version = 0;
+	op->barrier = false;
+	op->exact = false;
 }
 
 /* For a read or watch; 0 stands for none. */
@@ -1695,7 +1698,7 @@ on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		send_op(out, RECIPE_OP_SET, recipe->node, 0);
 
 		/* not over a revocation that we have not read yet */
-		out->ops[out->nops - 1].untouched = !recipe->rewritten;
+		out->ops[out->nops - 1].has_version = !recipe->rewritten;
 	}
 	else if (in->event == RECIPE_WATCH_REVOCATION &&
 			 recipe->revocation_watch == 0)
@@ -1784,6 +1787,8 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_REQUEUE_DONE:
 			on_requeue_done(recipe, in, out);
 			break;
+		case RECIPE_CHECK_DONE:
+			break;				/* of no operation of ours */
 		case RECIPE_NODE_DELETED:
 			on_node_deleted(recipe, in, out);
 			break;

@@ -52,6 +52,7 @@ typedef enum RecipeEvent
 	RECIPE_DELETE_DONE,
 	RECIPE_REQUEUE_DONE,
 	RECIPE_RMDIR_DONE,
+	RECIPE_CHECK_DONE,
 	RECIPE_NODE_DELETED,		/* a watch: the node is gone */
 	RECIPE_NODE_TOUCHED,		/* a watch was used up by anything else */
 	RECIPE_RETRY,				/* try again what was refused, if anything */
@@ -89,6 +90,7 @@ typedef struct RecipeInput
 	const char *data;			/* WATCH_DONE, GET_DONE: not terminated */
 	int			data_len;		/* -1: none */
 	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
+	int32_t		version;		/* the same, and SET_DONE: of the data */
 	int64_t		ctime;			/* the same; ms since 1970 */
 	int64_t		ephemeral_owner;	/* the same; 0 or INT64_MIN, which
 									 * containers have: not ephemeral */
@@ -115,7 +117,9 @@ typedef enum RecipeOpKind
 	RECIPE_OP_REQUEUE,			/* the same, and create another one of its
 								 * name but for the number, in one multi */
 	RECIPE_OP_DELETE_STRAY,		/* delete "node"; nobody waits */
-	RECIPE_OP_RMDIR				/* delete the lock directory, if empty */
+	RECIPE_OP_RMDIR,			/* delete the lock directory, if empty */
+	RECIPE_OP_CHECK				/* "node" exists, with "version"; in a group
+								 * only: no recipe does this by itself */
 } RecipeOpKind;
 
 typedef struct RecipeOp
@@ -127,7 +131,11 @@ typedef struct RecipeOp
 	const char *data;			/* of MKDIR, CREATE, REQUEUE, SET; NULL: our
 								 * note */
 	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
-	bool		untouched;		/* of SET: only if nobody has ever done so */
+	bool		has_version;	/* of SET and CHECK: only if the data have ... */
+	int32_t		version;		/* ... this version; 0: nobody has ever set
+								 * them */
+	bool		barrier;		/* of LIST and GET: as SEARCH is */
+	bool		exact;			/* of CREATE in a group: not sequential */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */

@@ -204,6 +204,7 @@ slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
 	slot->contender.has_uuid = true;
 	slot->contender.session = session;
 	slot->contender.retain = retain;
+	slot->contender.tells_waits = false;
 	slot->contender.has_sequence = slot->contender.requeued = false;
 	slot_unlock(slot);
 }
@@ -277,6 +278,19 @@ slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted)
 	}
 	slot_unlock(slot);
 	return requeued;
+}
+
+/*
+ * slot_set_tells_waits
+ *		The contender's note is about to tell of waits: a worker that takes it
+ *		over must take them back.
+ */
+void
+slot_set_tells_waits(ZkSlot *slot)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	slot->contender.tells_waits = true;
+	slot_unlock(slot);
 }
 
 /* Waiters are to know that it may take long, if the slot is in this state. */
@@ -539,6 +553,64 @@ slot_cancel_holders(ZkSlot *slot)
 			n++;
 	slot_unlock(slot);
 	return n;
+}
+
+/* Wake a backend that waits for several slots: for one of them it sleeps. */
+static void
+wake_together(int pid)
+{
+	int			n = procs_used();
+
+	for (int i = 0; i < n; i++)
+	{
+		ZkProcLock *proc = proc_at(i);
+		ZkSlot	   *slot;
+
+		if (proc->pid != pid || !proc->ready)
+			continue;
+		slot = proc_lock_slot(proc, LW_EXCLUSIVE);
+		if (slot == NULL)
+			continue;
+		if (proc->pid == pid && proc->ready && !proc->granted)
+			ConditionVariableBroadcast(&slot->cv);
+		slot_unlock(slot);
+	}
+}
+
+/*
+ * slot_end_wait
+ *		A backend's wait for the slot is to end because of a deadlock with
+ *		other clusters.
+ *
+ * The wait is that of ZkWait: "pid" wants the slot since "since".  "deadlock" is
+ * the number that deadlock_add() gave.  The slot is one that the worker knows a
+ * contender of.  Returns false, and does nothing, if it is not the same wait
+ * any more.  The backend goes on waiting after all if the slot changes its
+ * state before the backend looks.
+ */
+bool
+slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
+{
+	bool		found = false;
+	bool		together = false;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD)
+		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+			if (proc->pid == pid && proc->since == since &&
+				proc->ready && !proc->granted)
+			{
+				found = true;
+				together = proc->together;
+				proc->victim_of = deadlock;
+				slot->has_victim = true;
+			}
+	if (found)
+		ConditionVariableBroadcast(&slot->cv);
+	slot_unlock(slot);
+	if (together)
+		wake_together(pid);
+	return found;
 }
 
 /*

@@ -43,6 +43,7 @@ extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
 extern void slot_set_created(ZkSlot *slot, int32 sequence);
 extern void slot_set_uncreated(ZkSlot *slot);
 extern bool slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted);
+extern void slot_set_tells_waits(ZkSlot *slot);
 extern void slot_set_queued(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
 extern int64 slot_set_granted(ZkSlot *slot);
@@ -56,6 +57,8 @@ extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 extern void slot_set_lost(ZkSlot *slot);
 extern bool slot_set_gone(ZkSlot *slot);
 extern int	slot_cancel_holders(ZkSlot *slot);
+extern bool slot_end_wait(ZkSlot *slot, int pid, int64 since,
+						  uint32 deadlock);
 extern int64 slot_check_idle(ZkSlot *slot, int64 now_ms);
 extern bool slot_give_up_idle(ZkSlot *slot);
 

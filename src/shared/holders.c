@@ -1,10 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * holders.c
- *		Which backends hold slots, or wait for them: for views, and to cancel
- *		them.
+ *		Which backends hold slots, or wait for them: for views, to cancel
+ *		them, and to find deadlocks.
  *
- * Each function takes all partition locks, as slots.c tells.
+ * What is shown as of one moment is read under all partition locks, as slots.c
+ * tells.  slots_waits() and slots_holds_of(), which the worker calls again and
+ * again while there are long waits, lock one partition at a time: what they
+ * return was true at some moment of the call, each row at its own.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -34,6 +37,40 @@ fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 	row->lost = proc->lost;
 	row->since = boot + proc->since;
 	row->token = proc->granted && !proc->lost ? slot->token : 0;
+}
+
+/* The partition lock is held. */
+static void
+fill_wait(ZkWait *wait, const ZkSlot *slot, const ZkProcLock *proc)
+{
+	wait->slot = proc->slot;
+	wait->pid = proc->pid;
+	wait->since = proc->since;
+	wait->xact_start = proc->xact_start;
+	wait->kind = proc->kind;
+	wait->together = proc->together;
+	wait->state = slot->state;
+	wait->contender = slot->contender;
+}
+
+/* Likewise. */
+static void
+fill_hold(ZkHold *hold, const ZkSlot *slot, const ZkProcLock *proc)
+{
+	hold->slot = proc->slot;
+	hold->pid = proc->pid;
+	hold->since = proc->since;
+	hold->behind = slot->turn.behind;
+	hold->contender = slot->contender;
+}
+
+static int
+compare_pids(const void *a, const void *b)
+{
+	int			pid = *(const int *) a;
+	int			other = *(const int *) b;
+
+	return (pid > other) - (pid < other);
 }
 
 /*
@@ -92,6 +129,100 @@ slots_holders(const ZkKey *lock, int *npids)
 
 	*npids = n;
 	return pids;
+}
+
+/*
+ * slots_waits
+ *		The waits of this cluster's backends that wait for nothing but a slot: an
+ *		array, palloc'd.
+ *
+ * The slot is WANTED: the backend waits for what stands ahead of the contender,
+ * once that is queued.  Or it is HELD: a reader waits behind other readers of
+ * this cluster, since a writer of another one stands behind the contender of
+ * them all; so it waits for its own cluster's holders first.  Slots that are
+ * being granted or given up are left out: they change by themselves.  So are
+ * waits that are to end because of a deadlock.
+ *
+ * The worker may use the slots until it has said slot_set_gone().
+ */
+ZkWait *
+slots_waits(int *nwaits)
+{
+	int			n = procs_used();
+	int			room = 16;
+	int			nfound = 0;
+	ZkWait	   *waits = palloc(room * sizeof(ZkWait));
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkProcLock *proc = proc_at(i);
+		const ZkSlot *slot;
+
+		if (!proc->ready || proc->granted || proc->victim_of != 0)
+			continue;
+		if (nfound == room)
+			waits = repalloc_huge(waits, (room *= 2) * sizeof(ZkWait));
+		slot = proc_lock_slot(proc, LW_SHARED);
+		if (slot == NULL)
+			continue;
+		if (proc->ready && !proc->granted && proc->victim_of == 0 &&
+			(slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD))
+			fill_wait(&waits[nfound++], slot, proc);
+		slot_unlock(slot);
+	}
+	*nwaits = nfound;
+	return waits;
+}
+
+/*
+ * Is the slot the backend's?  So is one that the cluster owns and keeps for it
+ * until it can have others together with that.
+ */
+static bool
+has_slot(const ZkProcLock *proc, const ZkSlot *slot)
+{
+	if (proc->granted)
+		return !proc->lost && slot->state == ZK_SLOT_HELD;
+	return proc->together && proc->ready && slot->reserved &&
+		slot->state == ZK_SLOT_IDLE;
+}
+
+/*
+ * slots_holds_of
+ *		What these backends hold, and have not lost, or what is kept for them:
+ *		an array, palloc'd.
+ *
+ * "pids" are in ascending order.  The worker may use the slots until it has
+ * said slot_set_gone().
+ */
+ZkHold *
+slots_holds_of(const int *pids, int npids, int *nholds)
+{
+	int			n = npids > 0 ? procs_used() : 0;
+	int			room = 16;
+	int			nfound = 0;
+	ZkHold	   *holds = palloc(room * sizeof(ZkHold));
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkProcLock *proc = proc_at(i);
+		int			pid = proc->pid;
+		const ZkSlot *slot;
+
+		if (!(proc->granted || proc->together) || proc->lost ||
+			bsearch(&pid, pids, npids, sizeof(int), compare_pids) == NULL)
+			continue;
+		if (nfound == room)
+			holds = repalloc_huge(holds, (room *= 2) * sizeof(ZkHold));
+		slot = proc_lock_slot(proc, LW_SHARED);
+		if (slot == NULL)
+			continue;
+		if (proc->pid == pid && has_slot(proc, slot))
+			fill_hold(&holds[nfound++], slot, proc);
+		slot_unlock(slot);
+	}
+	*nholds = nfound;
+	return holds;
 }
 
 static bool

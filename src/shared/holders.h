@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * holders.h
- *		Which backends hold slots, or wait for them: for views, and to cancel
- *		them.
+ *		Which backends hold slots, or wait for them: for views, to cancel
+ *		them, and to find deadlocks.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -31,6 +31,37 @@ typedef struct ZkLockRow
 	int64		token;
 } ZkLockRow;
 
+/*
+ * A wait for nothing but a slot.  Together, the pid and "since" are those of one
+ * wait and of no other for the slot.
+ */
+typedef struct ZkWait
+{
+	ZkSlot	   *slot;
+	int			pid;
+	int64		since;			/* as of zk_now_us(); in tier 1, too */
+	TimestampTz xact_start;		/* of the transaction that waits */
+	ZnodeKind	kind;
+	bool		together;		/* with others of the same backend */
+	ZkSlotState state;			/* WANTED, or HELD: see slots_waits() */
+	ZkContender contender;
+} ZkWait;
+
+/*
+ * A hold of a slot.  Together, the pid and "since" are those of one hold and of
+ * no other of the slot.
+ */
+typedef struct ZkHold
+{
+	ZkSlot	   *slot;
+	int			pid;
+	int64		since;			/* as of zk_now_us() */
+	TurnBehind	behind;			/* what is known of others */
+	ZkContender contender;
+} ZkHold;
+
+extern ZkWait *slots_waits(int *nwaits);
+extern ZkHold *slots_holds_of(const int *pids, int npids, int *nholds);
 extern ZkLockRow *slots_snapshot(int *nrows);
 extern int *slots_holders(const ZkKey *lock, int *npids);
 extern int	slots_cancel_holders(const ZkKey *lock, const int *pids,

@@ -40,6 +40,9 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+/* In field4 of our lock tags, which tells them from others' user locks: "ZK". */
+#define ZK_LOCKTAG_MAGIC	0x5A4B
+
 #define ROOTS_TRANCHE	"zklock roots"
 
 /* Where the hashed part of a key begins. */
@@ -287,6 +290,30 @@ key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
 
 	path[length++] = '/';
 	memcpy(path + length, key->name, key->length + 1);
+}
+
+/*
+ * key_tag
+ *		The tag of the heavyweight lock of a hold or slot.
+ *
+ * It is the same for all slots of a lock; a permit is one backend's own, so
+ * no other has its tag.  "path" is that of key_path().  Two locks may share a
+ * tag: that costs a wait, and nothing else.
+ */
+void
+key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
+{
+	uint64		seed = key->mode == ZK_KEY_PERMIT ? key->for_whom + 1 : 0;
+	uint64		hash = hash_bytes_extended((const unsigned char *) path,
+										   strlen(path), seed);
+
+	memset(tag, 0, sizeof(*tag));
+	tag->locktag_field1 = 0;
+	tag->locktag_field2 = (uint32) (hash >> 32);
+	tag->locktag_field3 = (uint32) hash;
+	tag->locktag_field4 = ZK_LOCKTAG_MAGIC;
+	tag->locktag_type = LOCKTAG_USERLOCK;
+	tag->locktag_lockmethodid = USER_LOCKMETHOD;
 }
 
 /*

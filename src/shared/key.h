@@ -16,6 +16,7 @@
 #define ZKLOCK_KEY_H
 
 #include "core/znode.h"
+#include "storage/lock.h"
 
 /* At least so many roots can be in use at the same time. */
 #define ZK_MAX_ROOTS		256
@@ -59,6 +60,7 @@ extern bool key_in_other_mode(const ZkKey *key, ZkKey *result);
 extern bool key_is_of_lock(const ZkKey *key, const ZkKey *lock);
 extern int	key_compare(const void *a, const void *b);
 extern void key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE]);
+extern void key_tag(const ZkKey *key, const char *path, LOCKTAG *tag);
 
 /* for hash tables, as ZK_KEY_HASH of hash_create() */
 #define ZK_KEY_HASH			(HASH_FUNCTION | HASH_COMPARE | HASH_KEYCOPY)

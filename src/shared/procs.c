@@ -8,7 +8,9 @@
  *
  * Locking protocol.  The list of free ones and their number are guarded by the
  * spinlock, which is taken inside partition locks.  A ZkProcLock that is in
- * use belongs to its slot, and is guarded as that: see slots.c.
+ * use belongs to its slot, and is guarded as that: see slots.c.  Its slot is
+ * NULL in any other, so that who comes by procs_used() and proc_at() can tell:
+ * see proc_lock_slot().
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -34,6 +36,7 @@ typedef struct ProcsShared
 {
 	slock_t		lock;
 	int			nused;
+	int			nused_ever;		/* those behind were never in use */
 	ZkProcLock *free;
 	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
 } ProcsShared;
@@ -82,9 +85,9 @@ procs_startup_shmem(void)
 	{
 		memset(pool, 0, shared_size());
 		SpinLockInit(&pool->lock);
-		for (int i = 0; i < procs_max(); i++)
-			pool->procs[i].next = i > 0 ? &pool->procs[i - 1] : NULL;
-		pool->free = &pool->procs[procs_max() - 1];
+		for (int i = 0; i < procs_max() - 1; i++)
+			pool->procs[i].next = &pool->procs[i + 1];
+		pool->free = &pool->procs[0];
 	}
 }
 
@@ -104,6 +107,32 @@ procs_in_use(void)
 }
 
 /*
+ * procs_used
+ *		How many ZkProcLocks were ever in use: the first ones.
+ */
+int
+procs_used(void)
+{
+	int			n;
+
+	SpinLockAcquire(&pool->lock);
+	n = pool->nused_ever;
+	SpinLockRelease(&pool->lock);
+	return n;
+}
+
+/*
+ * proc_at
+ *		One of the first procs_used() ZkProcLocks, by its number from 0; it may
+ *		be in use or not.
+ */
+ZkProcLock *
+proc_at(int i)
+{
+	return &pool->procs[i];
+}
+
+/*
  * proc_new
  *		Take a ZkProcLock from the free ones; NULL if there is none.
  */
@@ -118,6 +147,8 @@ proc_new(void)
 	{
 		pool->free = proc->next;
 		pool->nused++;
+		pool->nused_ever = Max(pool->nused_ever,
+							   (int) (proc - pool->procs) + 1);
 	}
 	SpinLockRelease(&pool->lock);
 	if (proc)

@@ -16,10 +16,12 @@
 #define ZKLOCK_PROCS_H
 
 #include "core/znode.h"
+#include "datatype/timestamp.h"
 
 /*
  * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
- * manager.
+ * manager.  There may be many of these, so they are kept small; "committing",
+ * which alone may change under a shared lock, has a byte of its own.
  */
 typedef struct ZkProcLock
 {
@@ -30,24 +32,29 @@ typedef struct ZkProcLock
 	bool		lost;			/* granted, but the contender is gone */
 	bool		ready;			/* has the heavyweight lock, and only waits
 								 * for the slot */
-	bool		session;		/* has a session-scoped hold */
-	bool		together;		/* wants it only together with others */
+	bool		session:1;		/* has a session-scoped hold */
+	bool		together:1;		/* wants it only together with others */
 	bool		asked;			/* has asked for a contender */
 	uint8		zk_session;		/* granted: number of the slot's session; or
 								 * that to ask, after ZK_UNPROVED */
 	bool		committing;		/* past the commit check: not to be canceled */
-	ZnodeKind	kind;			/* of the contender that it wanted */
+	uint8		kind;			/* ZnodeKind of the contender that it wanted */
+	uint32		victim_of;		/* number of the deadlock that the wait is to
+								 * end for, or 0 */
 	int64		since;			/* that it wants it, or holds it; as of
 								 * zk_now_us() */
+	TimestampTz xact_start;		/* when its transaction began that wanted it */
 } ZkProcLock;
 
 /* module load */
 extern void procs_request_shmem(void);
 extern void procs_startup_shmem(void);
 
-/* for take.c, drop.c, grant.c and slots.c */
+/* for take.c, drop.c, grant.c, holders.c and slots.c */
 extern int	procs_max(void);
 extern int	procs_in_use(void);
+extern int	procs_used(void);
+extern ZkProcLock *proc_at(int i);
 extern ZkProcLock *proc_new(void);
 extern void proc_free(ZkProcLock *proc);
 extern bool proc_has_role(const ZkProcLock *proc);

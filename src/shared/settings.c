@@ -43,6 +43,7 @@ char	   *zklock_auth;
 int			zklock_acl;
 int			zklock_node_format;
 int			zklock_commit_check;
+bool		zklock_deadlock_check;
 
 /*
  * What is wrong with the value in force, as a sentence, or NULL.  The check
@@ -459,6 +460,14 @@ define_lock_settings(void)
 							 PGC_SUSET,
 							 0,
 							 check_node_format, NULL, NULL);
+	DefineCustomBoolVariable("zklock.deadlock_check",
+							 "Checks for deadlocks with other servers.",
+							 "A wait that has lasted deadlock_timeout is published in ZooKeeper and followed there.",
+							 &zklock_deadlock_check,
+							 true,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
 }
 
 /* Settings of the end of a transaction. */

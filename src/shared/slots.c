@@ -68,6 +68,12 @@
  * partition locks takes them in ascending order.  A slot in use keeps the root
  * of its key in use (key.c), so its key, too, can be read without the lock.
  *
+ * A backend that waits for a slot, and for nothing else, may be part of a
+ * deadlock with other clusters.  To end its wait the worker notes in its
+ * ZkProcLock which deadlock that is (slot_end_wait()); the backend finds the note
+ * when it next tries to take the slot.  The note goes with the wait, and with
+ * any change of the slot's state: the wait is another one then.
+ *
  * A change that the worker must see puts the slot into the worker's mail
  * (mail.c).  "mailed" is set and cleared under the partition lock, and stays
  * set until the worker has opened the mail under that lock, so that a slot is
@@ -213,6 +219,37 @@ slot_unlock_last(ZkSlot *slot)
 
 	slot_remove_unused(slot);
 	LWLockRelease(lock);
+}
+
+/*
+ * proc_lock_slot
+ *		Lock the partition of a ZkProcLock's slot, whoever's it is; NULL, and
+ *		nothing is locked, if it has none.
+ *
+ * The ZkProcLock is any of proc_at().  Its slot is read without the lock, and
+ * may be another one by then, or in no use.  But if the ZkProcLock belongs to
+ * the slot and the slot has the hash of the partition that is locked, neither
+ * changes any more; a slot whose key is that of another partition would have to
+ * be entered in this one in between.
+ */
+ZkSlot *
+proc_lock_slot(const ZkProcLock *proc, LWLockMode mode)
+{
+	ZkSlot	   *slot = *(ZkSlot *volatile const *) &proc->slot;
+	uint32		hash;
+
+	if (slot == NULL)
+		return NULL;
+	hash = *(volatile uint32 *) &slot->key.hash;
+	LWLockAcquire(partition_lock(hash), mode);
+	if (*(ZkSlot *volatile const *) &proc->slot == slot)
+	{
+		pg_read_barrier();
+		if (*(volatile uint32 *) &slot->key.hash == hash)
+			return slot;
+	}
+	LWLockRelease(partition_lock(hash));
+	return NULL;
 }
 
 /*
@@ -467,6 +504,7 @@ slot_remove_proc(ZkProcLock *proc)
 	*link = proc->next;
 	if (slot->procs_end == &proc->next)
 		slot->procs_end = link;
+	proc->slot = NULL;
 	proc_free(proc);
 }
 
@@ -582,6 +620,17 @@ is_wanted_again(const ZkSlot *slot)
 	return slot->asked && !slot->reserved && slot->refusal == ZK_REFUSAL_NONE;
 }
 
+/* What was found to be a deadlock is none any more. */
+static void
+spare_victims(ZkSlot *slot)
+{
+	if (!slot->has_victim)
+		return;
+	slot->has_victim = false;
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		proc->victim_of = 0;
+}
+
 /* The table in this file's header; the state itself if an event is ignored. */
 static ZkSlotState
 next_state(const ZkSlot *slot, SlotEvent event)
@@ -653,6 +702,7 @@ slot_event(ZkSlot *slot, SlotEvent event)
 		return;
 	slot->state = next;
 	slot->queued = false;
+	spare_victims(slot);
 
 	if (event == SLOT_GIVEN_UP && last != ZK_SLOT_WANTED)
 		turn_given_up(&slot->turn, zk_now_us());

@@ -69,6 +69,7 @@ typedef struct ZkContender
 	bool		requeued;		/* its node is the one of this number, or has
 								 * this UUID and another number */
 	bool		retain;			/* its znode says that it may be idle */
+	bool		tells_waits;	/* its znode may tell of waits that keep it */
 } ZkContender;
 
 /* What the waiters of a slot need a contender for. */
@@ -94,6 +95,7 @@ typedef struct ZkSlot
 	bool		mailed;			/* in the worker's mail */
 	bool		check_wanted;	/* see ZK_MAIL_CHECK_WRITERS */
 	bool		writer_behind;	/* seen at checked_at, behind our readers */
+	bool		has_victim;		/* a waiter may have a "victim_of" */
 	ZkAsk		ask;
 	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
 	ZkContender contender;		/* in any state but NONE */
@@ -124,13 +126,14 @@ extern ZkSlotState slot_find_contender(const ZkKey *key,
 									   ZkContender *contender);
 
 /*
- * The rest is for take.c, drop.c and grant.c alone.
+ * The rest is for take.c, drop.c, grant.c and holders.c alone.
  */
 
 /* the partition locks */
 extern void slot_lock(const ZkSlot *slot, LWLockMode mode);
 extern void slot_unlock(const ZkSlot *slot);
 extern void slot_unlock_last(ZkSlot *slot);
+extern ZkSlot *proc_lock_slot(const ZkProcLock *proc, LWLockMode mode);
 extern void slots_lock_of(ZkProcLock **procs, int n,
 						  bool partitions[ZK_PARTITIONS]);
 extern void slots_unlock_of(const bool partitions[ZK_PARTITIONS]);

@@ -42,6 +42,7 @@ typedef enum Counter
 	TIMED_OUT,
 	FAILED,
 	LOST,
+	DEADLOCKS,
 	WAIT_TIME,
 	HOLD_TIME,
 	WAIT_HISTOGRAM,				/* and the buckets after the first */
@@ -127,7 +128,8 @@ stats_count_take(bool handed_off, bool waited, int64 wait_us)
 void
 stats_count_failure(ZkFailure failure)
 {
-	add(failure == ZK_FAILURE_TIMEOUT ? TIMED_OUT : FAILED, 1);
+	add(failure == ZK_FAILURE_TIMEOUT ? TIMED_OUT :
+		failure == ZK_FAILURE_DEADLOCK ? DEADLOCKS : FAILED, 1);
 }
 
 /*
@@ -163,6 +165,7 @@ stats_read(ZkStats *stats)
 	stats->timed_out = get(TIMED_OUT);
 	stats->failed = get(FAILED);
 	stats->lost = get(LOST);
+	stats->deadlocks = get(DEADLOCKS);
 	stats->wait_time = get(WAIT_TIME);
 	stats->hold_time = get(HOLD_TIME);
 	stats->taken = 0;

@@ -20,7 +20,8 @@
 typedef enum ZkFailure
 {
 	ZK_FAILURE_ERROR,
-	ZK_FAILURE_TIMEOUT			/* also: not to be had at once */
+	ZK_FAILURE_TIMEOUT,			/* also: not to be had at once */
+	ZK_FAILURE_DEADLOCK			/* in this cluster or between several */
 } ZkFailure;
 
 /* All counters, as read at about one moment; the view zk_stats says more. */
@@ -32,6 +33,7 @@ typedef struct ZkStats
 	int64		timed_out;
 	int64		failed;
 	int64		lost;
+	int64		deadlocks;
 	int64		wait_time;		/* us, in total */
 	int64		hold_time;		/* us, in total */
 	int64		wait_histogram[HISTOGRAM_BUCKETS];

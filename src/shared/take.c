@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/proof.h"
@@ -47,6 +48,7 @@ want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 	proc->session = session;
 	proc->together = together;
 	proc->since = zk_now_us();
+	proc->xact_start = GetCurrentTransactionStartTimestamp();
 	slot_add_proc(proc);
 	slot->nwanting++;
 	slot_unlock(slot);
@@ -197,6 +199,7 @@ take(ZkProcLock *proc, int64 now)
 	slot->nwanting--;
 	slot->nholding++;
 	proc->granted = true;
+	proc->victim_of = 0;
 	proc->zk_session = slot->contender.session;
 	proc->since = now;
 	slot_event(slot, SLOT_TAKEN);
@@ -287,6 +290,17 @@ slot_ask_for_others(const ZkKey *key)
 }
 
 /*
+ * Is this wait to end because of a deadlock?  A backend that has just taken the
+ * slot waits no more, and one whose slot has changed its state waits anew.
+ */
+static bool
+is_victim(const ZkProcLock *proc, ZkTakeNews *news)
+{
+	news->deadlock = proc->victim_of;
+	return proc->victim_of != 0;
+}
+
+/*
  * slot_take
  *		Take the slot if the cluster owns it and nobody is in the way; else ask
  *		the worker for a contender.
@@ -294,12 +308,11 @@ slot_ask_for_others(const ZkKey *key)
  * The caller must want the slot and have the heavyweight lock of its name.
  * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_TAKEN, the
  * caller goes on wanting the slot; the condition variable of the slot is
- * broadcast when another try is worthwhile.  ZK_REFUSED sets *refusal, and
- * with ZK_REFUSAL_PERMITS *permits_found, once.
+ * broadcast when another try is worthwhile.  ZK_REFUSED, which is told once,
+ * and ZK_DEADLOCK fill in *news.
  */
 ZkTake
-slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
-		  int *permits_found)
+slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
 {
 	ZkSlot	   *slot = proc->slot;
 	ZkTake		result = ZK_PENDING;
@@ -311,8 +324,8 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 	if (slot->refusal != ZK_REFUSAL_NONE)
 	{
 		slot->asked = false;
-		*refusal = slot->refusal;
-		*permits_found = slot->permits_found;
+		news->refusal = slot->refusal;
+		news->permits_found = slot->permits_found;
 		slot->refusal = ZK_REFUSAL_NONE;
 		result = ZK_REFUSED;
 	}
@@ -342,6 +355,8 @@ slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
 					try_join(proc) : ZK_QUEUED;
 				break;
 		}
+	if (is_victim(proc, news))
+		result = ZK_DEADLOCK;
 	slot_unlock(slot);
 	return result;
 }
@@ -402,10 +417,11 @@ ask_together(ZkProcLock **procs, int n)
 
 /*
  * Reserve all slots, so that no other backend of this cluster asks for one of
- * them.  Sets *which and *refusal if one was refused.
+ * them.  Sets *which, and fills in *news, if one was refused, or the wait is to
+ * end because of a deadlock.
  */
 static ZkTake
-reserve_together(ZkProcLock **procs, int n, int *which, ZkRefusal *refusal)
+reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
 {
 	ZkTake		result = ZK_PENDING;
 
@@ -418,10 +434,16 @@ reserve_together(ZkProcLock **procs, int n, int *which, ZkRefusal *refusal)
 		slot->asked = false;
 		if (slot->refusal != ZK_REFUSAL_NONE)
 		{
-			*refusal = slot->refusal;
+			news->refusal = slot->refusal;
+			news->permits_found = 0;
 			slot->refusal = ZK_REFUSAL_NONE;
 			*which = i;
 			return ZK_REFUSED;
+		}
+		if (is_victim(procs[i], news))
+		{
+			*which = i;
+			return ZK_DEADLOCK;
 		}
 		if (slot->queued || slot->state == ZK_SLOT_HELD)
 			result = ZK_QUEUED;
@@ -463,13 +485,13 @@ give_up_together(ZkProcLock **procs, int n)
  *
  * *group tells the last such step of this call; it is 0 at first.  The caller
  * must want all of the slots and have the heavyweight locks of their names.
- * Answers as slot_take(); ZK_REFUSED sets *which.  Unless all are taken,
- * *which is a slot whose condition variable to wait for; others may change,
- * too.
+ * Answers as slot_take(); ZK_REFUSED and ZK_DEADLOCK set *which.  Unless
+ * all are taken, *which is a slot whose condition variable to wait for; others
+ * may change, too.
  */
 ZkTake
 slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
-					ZkRefusal *refusal)
+					ZkTakeNews *news)
 {
 	bool		partitions[ZK_PARTITIONS];
 	ZkTake		result;
@@ -478,8 +500,8 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 	slots_lock_of(procs, n, partitions);
 	together = how_together(procs, n, *group);
 	*which = -1;
-	result = reserve_together(procs, n, which, refusal);
-	if (result == ZK_REFUSED)
+	result = reserve_together(procs, n, which, news);
+	if (result == ZK_REFUSED || result == ZK_DEADLOCK)
 		;
 	else if (together == ZK_ALL_READY)
 		result = take_all(procs, n);

@@ -21,8 +21,17 @@ typedef enum ZkTake
 	ZK_PENDING,					/* wait: no word from ZooKeeper yet */
 	ZK_UNPROVED,				/* wait: is the cluster still the owner? */
 	ZK_QUEUED,					/* wait: contenders are ahead */
-	ZK_REFUSED					/* ZooKeeper refused: *refusal tells why */
+	ZK_REFUSED,					/* ZooKeeper refused */
+	ZK_DEADLOCK					/* the wait is to end, or nobody's would */
 } ZkTake;
+
+/* What two of them tell in addition. */
+typedef struct ZkTakeNews
+{
+	ZkRefusal	refusal;		/* of ZK_REFUSED */
+	int			permits_found;	/* ... because of ZK_REFUSAL_PERMITS */
+	uint32		deadlock;		/* of ZK_DEADLOCK: its number */
+} ZkTakeNews;
 
 extern ZkProcLock *slot_want(const ZkKey *key, ZnodeKind kind, bool session,
 							 bool together);
@@ -30,10 +39,9 @@ extern ZkProcLock *slot_want_leaving(const ZkProcLock *proc);
 extern void slot_unwant(ZkProcLock *proc);
 extern void slot_ask(ZkProcLock *proc);
 extern void slot_ask_for_others(const ZkKey *key);
-extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkRefusal *refusal,
-						int *permits_found);
+extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news);
 extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
-								  int *which, ZkRefusal *refusal);
+								  int *which, ZkTakeNews *news);
 extern void slot_yield(const ZkKey *key);
 extern void slot_yield_other_mode(const ZkProcLock *proc);
 extern ZkSlotState slot_read_state(ZkSlot *slot);

@@ -120,6 +120,16 @@ copy_children(News *news, const struct String_vector *strings)
 	return true;
 }
 
+/* What was read behind a barrier that has failed does not count. */
+static int
+behind_barrier(const News *news, int rc)
+{
+	if ((rc == ZOK || rc == ZNONODE) &&
+		news->barrier && !client_is_leaders(news->barrier->code))
+		return UNHEARD;
+	return rc;
+}
+
 void
 callback_strings(int rc, const struct String_vector *strings,
 					  const void *data)
@@ -127,10 +137,7 @@ callback_strings(int rc, const struct String_vector *strings,
 	News	   *news = (News *) data;
 	int			code;
 
-	/* what was read behind a barrier that has failed does not count */
-	if ((rc == ZOK || rc == ZNONODE) &&
-		news->barrier && !client_is_leaders(news->barrier->code))
-		rc = UNHEARD;
+	rc = behind_barrier(news, rc);
 	code = code_of(rc);
 	if (rc == ZOK && !list_is_whole(strings))
 		code = UNHEARD;
@@ -154,8 +161,10 @@ callback_data(int rc, const char *value, int value_len,
 				   const struct Stat *stat, const void *data)
 {
 	News	   *news = (News *) data;
-	int			code = code_of(rc);
+	int			code;
 
+	rc = behind_barrier(news, rc);
+	code = code_of(rc);
 	news->data_len = -1;
 	if (rc == ZOK && stat)
 		news->stat = *stat;

@@ -70,6 +70,7 @@ check_answer(Contender *contender, int64 now_ms)
 	{
 		contender->answer_due_ms = 0;
 		slot_set_queued(contender->slot);
+		contender_set_queued(contender, true);
 	}
 }
 

@@ -20,6 +20,7 @@
 #include "core/recipe.h"
 #include "core/semaphore.h"
 #include "core/znode.h"
+#include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/session_info.h"
 #include "shared/slots.h"
@@ -40,6 +41,7 @@ typedef struct ContenderId
 typedef struct ContenderUuid
 {
 	uint8		uuid[ZNODE_UUID_BYTES]; /* hash key, must be first */
+	Contender  *contender;
 } ContenderUuid;
 
 /* Those of all sessions. */
@@ -51,6 +53,8 @@ static struct
 	uint32		last_id;
 	int			counts[ZK_MAX_SESSIONS];	/* how many are in each session */
 	dlist_head	parked;			/* those that wait for room, in order */
+	dlist_head	queued;			/* those that stand behind others, the first
+								 * to be told so ahead */
 	pairingheap *checks;		/* those with a time to be looked after, the
 								 * earliest first */
 }			contenders;
@@ -94,6 +98,7 @@ contenders_init(void)
 									ZNODE_UUID_BYTES, sizeof(ContenderUuid));
 	contenders.checks = pairingheap_allocate(compare_checks, NULL);
 	dlist_init(&contenders.parked);
+	dlist_init(&contenders.queued);
 }
 
 /*
@@ -175,7 +180,7 @@ new_id(Contender *contender)
 		by_id = hash_search(contenders.by_id, &contenders.last_id, HASH_ENTER,
 							&found);
 	} while (found || contenders.last_id == NOBODY ||
-			 contenders.last_id == SESSION_BRIEF_OWNER);
+			 contenders.last_id >= SESSION_FIRST_OWNER);
 	by_id->contender = contender;
 	return contenders.last_id;
 }
@@ -220,6 +225,11 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->bytes = contender->leaving = 0;
 	contender->parked = false;
 	contender->owner_since_ms = contender->answer_due_ms = 0;
+	contender->queued_since_ms = 0;
+	contender->waits = NULL;
+	contender->nwaits = 0;
+	contender->tells_waits = contender->adopted = contender->awaited = false;
+	contender->note_version = -1;
 	contender->place_bytes =
 		path_bytes(contender->directory,
 				   contender->is_permit ? "/" ZNODE_LOCKS_DIR : "",
@@ -268,6 +278,21 @@ forget_uuid(Contender *contender)
 }
 
 /*
+ * contender_forget_note
+ *		The contender's node is another one, or none: so is its note.
+ */
+void
+contender_forget_note(Contender *contender)
+{
+	if (contender->waits)
+		pfree(contender->waits);
+	contender->waits = NULL;
+	contender->nwaits = 0;
+	contender->tells_waits = contender->adopted = contender->awaited = false;
+	contender->note_version = -1;
+}
+
+/*
  * contender_note_uuid
  *		The contender goes by this UUID from now on, and by no other, and
  *		begins anew.
@@ -275,13 +300,18 @@ forget_uuid(Contender *contender)
 void
 contender_note_uuid(Contender *contender, const uint8 *uuid)
 {
+	ContenderUuid *by_uuid;
+
 	forget_uuid(contender);
 	memcpy(contender->uuid, uuid, ZNODE_UUID_BYTES);
-	hash_search(contenders.uuids, contender->uuid, HASH_ENTER, NULL);
+	by_uuid = hash_search(contenders.uuids, contender->uuid, HASH_ENTER, NULL);
+	by_uuid->contender = contender;
 	contender->has_uuid = true;
 	contender->owner_since_ms = 0;
 	contender->answer_due_ms = 0;
 	contender->created = false;
+	contender_set_queued(contender, false);
+	contender_forget_note(contender);
 }
 
 /*
@@ -295,6 +325,68 @@ contender_has_uuid(const uint8 *uuid)
 }
 
 /*
+ * contender_owned_path
+ *		The path of the node with which the contender owns its lock, or has its
+ *		permit; false if it does not.
+ */
+bool
+contender_owned_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
+{
+	if (contender->is_permit)
+		snprintf(path, NOTE_VERTEX_SIZE, "%s/%s/%s", contender->directory,
+				 ZNODE_PERMITS_DIR, contender->semaphore.node);
+	else
+		snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", contender->directory,
+				 contender->recipe.node);
+	return contender->is_permit ?
+		contender->semaphore.state == SEMAPHORE_OWNER :
+		contender->recipe.state == RECIPE_OWNER;
+}
+
+/*
+ * contender_queued_path
+ *		The path of the node with which the contender stands behind others;
+ *		false if it does not.
+ */
+bool
+contender_queued_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
+{
+	const Recipe *recipe = contender->is_permit ?
+		&contender->semaphore.lock : &contender->recipe;
+
+	snprintf(path, NOTE_VERTEX_SIZE, "%s%s/%s", contender->directory,
+			 contender->is_permit ? "/" ZNODE_LOCKS_DIR : "", recipe->node);
+	return contender->queued_since_ms != 0 &&
+		(recipe->state == RECIPE_WATCHING || recipe->state == RECIPE_READING ||
+		 (contender->is_permit && recipe->state == RECIPE_OWNER &&
+		  contender->semaphore.state != SEMAPHORE_OWNER));
+}
+
+/*
+ * contender_find_path
+ *		The contender whose node has this path, or NULL.
+ */
+Contender *
+contender_find_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	uint8		uuid[ZNODE_UUID_BYTES];
+	char		own[NOTE_VERTEX_SIZE];
+	ContenderUuid *by_uuid;
+
+	if (slash == NULL || !znode_parse_uuid(slash + 1, uuid))
+		return NULL;
+	by_uuid = hash_search(contenders.uuids, uuid, HASH_FIND, NULL);
+	if (by_uuid == NULL)
+		return NULL;
+	if ((contender_owned_path(by_uuid->contender, own) ||
+		 contender_queued_path(by_uuid->contender, own)) &&
+		strcmp(own, path) == 0)
+		return by_uuid->contender;
+	return NULL;
+}
+
+/*
  * contender_drop
  *		Forget a contender, and all that it is known by.
  */
@@ -302,7 +394,9 @@ void
 contender_drop(Contender *contender)
 {
 	forget_uuid(contender);
+	contender_forget_note(contender);
 	unschedule_check(contender);
+	contender_set_queued(contender, false);
 	if (contender->session != NO_SESSION)
 		quota_change(contender->session, -contender->bytes,
 					 -contender->leaving);
@@ -463,6 +557,58 @@ contender_bytes_of_first(void)
 		bytes += contender_bytes_wanted(contender);
 	}
 	return bytes;
+}
+
+/*
+ * contender_set_queued
+ *		The contender stands behind others from now on, or does not any more.
+ *
+ * So does one of readers with a writer behind it: other readers wait for that.
+ */
+void
+contender_set_queued(Contender *contender, bool queued)
+{
+	if (queued == (contender->queued_since_ms != 0))
+		return;
+	contender->queued_since_ms = queued ? zk_now_ms() : 0;
+	if (queued)
+		dlist_push_tail(&contenders.queued, &contender->queued_node);
+	else
+		dlist_delete(&contender->queued_node);
+}
+
+/*
+ * contender_first_queued
+ *		The contender that stands behind others for longest, or NULL.
+ */
+Contender *
+contender_first_queued(void)
+{
+	return dlist_is_empty(&contenders.queued) ? NULL :
+		dlist_head_element(Contender, queued_node, &contenders.queued);
+}
+
+/*
+ * contender_queued_after
+ *		When the first contender began to stand behind others that did so after
+ *		"at_ms", or 0; as of zk_now_ms().
+ */
+int64
+contender_queued_after(int64 at_ms)
+{
+	int64		first_ms = 0;
+	dlist_iter	iter;
+
+	dlist_reverse_foreach(iter, &contenders.queued)
+	{
+		const Contender *contender = dlist_container(Contender, queued_node,
+													 iter.cur);
+
+		if (contender->queued_since_ms <= at_ms)
+			break;
+		first_ms = contender->queued_since_ms;
+	}
+	return first_ms;
 }
 
 /*

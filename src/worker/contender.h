@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_CONTENDER_H
 #define ZKLOCK_CONTENDER_H
 
+#include "core/note.h"
 #include "core/recipe.h"
 #include "core/semaphore.h"
 #include "core/znode.h"
@@ -49,6 +50,17 @@ typedef struct Contender
 	bool		parked;			/* not begun, until there is room */
 	uint32		group;			/* parked: that of the slot */
 	dlist_node	parked_node;	/* in contender.c's list, if parked */
+	int64		queued_since_ms;	/* zk_now_ms(): it stands behind others, or
+									 * a writer behind it, which backends
+									 * wait for; 0: neither, for all we
+									 * know */
+	dlist_node	queued_node;	/* in contender.c's list, unless that is 0 */
+	NoteWait   *waits;			/* that its note tells, palloc'd, or NULL */
+	int			nwaits;
+	bool		tells_waits;	/* its note may tell of some */
+	bool		adopted;		/* this worker has looked after that */
+	int32		note_version;	/* of its node's data, or -1: not known */
+	bool		awaited;		/* a scan waits to hear if it is contended */
 	bool		is_permit;
 	union
 	{
@@ -67,7 +79,13 @@ extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
 extern void contender_set_session(Contender *contender, int session);
 extern void contender_drop(Contender *contender);
 extern void contender_note_uuid(Contender *contender, const uint8 *uuid);
+extern void contender_forget_note(Contender *contender);
 extern bool contender_has_uuid(const uint8 *uuid);
+extern Contender *contender_find_path(const char *path);
+extern bool contender_owned_path(const Contender *contender,
+								 char path[NOTE_VERTEX_SIZE]);
+extern bool contender_queued_path(const Contender *contender,
+								  char path[NOTE_VERTEX_SIZE]);
 
 extern bool contender_is_begun(const Contender *contender);
 extern bool contender_is_revocable(const Contender *contender);
@@ -79,6 +97,10 @@ extern int	contender_bytes_wanted(const Contender *contender);
 extern void contender_park(Contender *contender, uint32 group);
 extern Contender *contender_first_parked(void);
 extern int64 contender_bytes_of_first(void);
+
+extern void contender_set_queued(Contender *contender, bool queued);
+extern Contender *contender_first_queued(void);
+extern int64 contender_queued_after(int64 at_ms);
 
 extern void contender_schedule_check(Contender *contender, int64 at_ms);
 extern Contender *contender_next_due(int64 now_ms);

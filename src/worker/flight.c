@@ -18,8 +18,8 @@
  * most one such write goes in a flight.  A write that is alone in its flight
  * goes alone.  The delete and the create of a requeue are one write, which
  * never goes in two parts; its answer is one, and an error is that of the part
- * that has failed.  Creates of a group are a multi of their own, behind the
- * batches.
+ * that has failed.  Those of a group, with checks and sets if there are any, are
+ * a multi of their own, behind the batches.
  *
  * One flight is out at a time.  Two, with half of the operations in each, do
  * not pay: the raw client of bench/ does 35,231 cycles a second with them, and
@@ -354,7 +354,7 @@ send_writes(Flight *flight, dlist_head *list)
 	}
 }
 
-/* Send creates that must succeed or fail together: each group as a multi. */
+/* Send what must succeed or fail together: each group as a multi. */
 static void
 send_groups(Flight *flight, dlist_head *list)
 {
@@ -686,13 +686,14 @@ flight_answer(Flight *flight, News *news)
  *		Tell the answer to an operation in the terms of the recipe.
  *
  * As operation_fill_input().  If nothing is known of the outcome, the next
- * flight is held back.
+ * flight is held back; but not if it is another one of its group that failed.
  */
 void
 flight_fill_input(Flight *flight, const Operation *op, RecipeInput *input)
 {
 	operation_fill_input(op, input);
 	if (input->result == RECIPE_UNKNOWN &&
-		op->news.code != OPERATION_NOT_SHARED)
+		op->news.code != OPERATION_NOT_SHARED &&
+		!(op->group != 0 && op->news.code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back(flight);
 }

@@ -37,6 +37,7 @@
 #include "worker/answers.h"
 #include "worker/auths.h"
 #include "worker/contender.h"
+#include "worker/deadlock.h"
 #include "worker/desk.h"
 #include "worker/directories.h"
 #include "worker/lives.h"
@@ -289,6 +290,7 @@ end_session(int session, const char *why)
 		quota_publish(session);
 	}
 	lives.empty_since_ms[session] = 0;
+	deadlock_end_session(session);
 }
 
 /*

@@ -120,6 +120,7 @@ note_created(Contender *contender, unsigned told)
 	{
 		slot_set_created(contender->slot, contender->recipe.sequence);
 		contender->created = true;
+		contender->note_version = 0;
 		directory_note(contender->directory, true);
 	}
 	else if (contender->created && contender->recipe.state == RECIPE_ENTERING)
@@ -127,6 +128,7 @@ note_created(Contender *contender, unsigned told)
 		/* the next worker must not look for the node of before */
 		slot_set_uncreated(contender->slot);
 		contender->created = false;
+		contender_set_queued(contender, false);
 	}
 }
 
@@ -139,7 +141,10 @@ tell_queue(Contender *contender, unsigned told)
 	if (told & (RECIPE_TOLD_QUEUED | RECIPE_TOLD_GRANTED))
 		contender->answer_due_ms = 0;
 	if (told & RECIPE_TOLD_QUEUED)
+	{
 		slot_set_queued(slot);
+		contender_set_queued(contender, true);
+	}
 	if (told & RECIPE_TOLD_RETAINED)
 	{
 		contender->answer_due_ms = zk_now_ms() + RETAINED_ANSWER_MS;
@@ -147,13 +152,17 @@ tell_queue(Contender *contender, unsigned told)
 	}
 	if (told & RECIPE_TOLD_GRANTED)
 	{
+		contender_set_queued(contender, false);
 		news_note_owner(contender);
 		contender_schedule_check(contender, slot_set_granted(slot));
 	}
 	if (told & RECIPE_TOLD_ALONE)
 		slot_set_alone(slot);
 	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
+	{
 		slot_set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
+		contender_set_queued(contender, (told & RECIPE_TOLD_WRITER) != 0);
+	}
 }
 
 /*

@@ -41,11 +41,20 @@ make_empty(Client *client, MemoryContext context, Size path_size)
 	return op;
 }
 
+/* May this be in the multi of a group? */
+static bool
+can_be_grouped(const Operation *op)
+{
+	return op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET ||
+		op->kind == RECIPE_OP_CHECK;
+}
+
 /*
  * operation_make
  *		Make an operation of a recipe, in "context".
  *
- * Creates of the same "group", other than 0, are to be one multi.
+ * Creates, sets and checks of the same "group", other than 0, are to be one
+ * multi.
  */
 Operation *
 operation_make(Client *client, MemoryContext context, uint32_t owner,
@@ -61,9 +70,11 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 	op->owner = owner;
 	op->kind = recipe_op->kind;
 	op->serial = recipe_op->serial;
-	op->group = recipe_op->kind == RECIPE_OP_CREATE ? group : 0;
+	op->group = can_be_grouped(op) ? group : 0;
 	op->batch = recipe_op->batch;
-	op->untouched = recipe_op->untouched;
+	op->version = recipe_op->has_version ? recipe_op->version : -1;
+	op->exact = recipe_op->exact;
+	op->barrier = recipe_op->barrier || recipe_op->kind == RECIPE_OP_SEARCH;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(context, recipe_op->data);
 	strcpy(op->path, directory);
@@ -161,31 +172,6 @@ data_len(const Operation *op)
 	return op->data ? (int) strlen(op->data) : -1;
 }
 
-/* List the children behind a barrier: see session.c. */
-static int
-send_search(Operation *op)
-{
-	News	   *news = &op->news;
-	int			rc;
-
-	news->barrier = calloc(1, sizeof(Barrier));
-	if (news->barrier == NULL)
-		return ZSYSTEMERROR;
-	rc = client_send_check(news->client, &news->barrier->checked,
-						   callback_barrier, news->barrier);
-	if (rc != ZOK)
-	{
-		free(news->barrier);
-		news->barrier = NULL;
-		return rc;
-	}
-	rc = zoo_aget_children(news->client->handle, op->path, 0,
-						   callback_strings, news);
-	if (rc != ZOK)
-		news->barrier = NULL;	/* leave it to its answer; memory is short */
-	return rc;
-}
-
 /* Hand the operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_by_kind(Operation *op, Watches *watches)
@@ -207,11 +193,10 @@ send_by_kind(Operation *op, Watches *watches)
 			return zoo_acreate2(handle, op->path, op->data, data_len(op),
 								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
 								callback_create, news);
-		case RECIPE_OP_SEARCH:
-			return send_search(op);
 		case RECIPE_OP_SYNC:
 			zoo_async(handle, op->path, callback_string, NULL);
 			pg_fallthrough;		/* FALLTHROUGH */
+		case RECIPE_OP_SEARCH:
 		case RECIPE_OP_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0,
 									 callback_strings, news);
@@ -222,7 +207,7 @@ send_by_kind(Operation *op, Watches *watches)
 			return zoo_aget(handle, op->path, 0, callback_data, news);
 		case RECIPE_OP_SET:
 			return zoo_aset(handle, op->path, op->data, data_len(op),
-							op->untouched ? 0 : -1, callback_stat, news);
+							op->version, callback_stat, news);
 		case RECIPE_OP_UNWATCH:
 			return send_unwatch(op, watches);
 		case RECIPE_OP_STAT:
@@ -232,9 +217,36 @@ send_by_kind(Operation *op, Watches *watches)
 		case RECIPE_OP_RMDIR:
 			return zoo_adelete(handle, op->path, -1, callback_void, news);
 		case RECIPE_OP_REQUEUE:
-			break;				/* it is a multi: operation_send_multi() */
+		case RECIPE_OP_CHECK:
+			break;				/* in a multi only: operation_send_multi() */
 	}
 	return ZBADARGUMENTS;
+}
+
+/* The same behind a barrier, if it is to be: see session.c. */
+static int
+send_behind_barrier(Operation *op, Watches *watches)
+{
+	News	   *news = &op->news;
+	int			rc;
+
+	if (!op->barrier)
+		return send_by_kind(op, watches);
+	news->barrier = calloc(1, sizeof(Barrier));
+	if (news->barrier == NULL)
+		return ZSYSTEMERROR;
+	rc = client_send_check(news->client, &news->barrier->checked,
+						   callback_barrier, news->barrier);
+	if (rc != ZOK)
+	{
+		free(news->barrier);
+		news->barrier = NULL;
+		return rc;
+	}
+	rc = send_by_kind(op, watches);
+	if (rc != ZOK)
+		news->barrier = NULL;	/* leave it to its answer; memory is short */
+	return rc;
 }
 
 /*
@@ -263,7 +275,7 @@ operation_send(Operation *op, Watches *watches)
 		rc = client_send_check(op->news.client, &op->checked,
 							   callback_void, &op->news);
 	else
-		rc = send_by_kind(op, watches);
+		rc = send_behind_barrier(op, watches);
 	if (was_refused(rc))
 		client_post_answer(&op->news, rc);
 }
@@ -311,14 +323,41 @@ add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 
 	**room = '\0';
 	zoo_create_op_init(zop, path, op->data, data_len(op),
-					   op->news.client->acl, ZOO_EPHEMERAL_SEQUENTIAL, *room,
-					   size);
+					   op->news.client->acl, op->exact ?
+					   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL, *room, size);
 	*room += size;
+}
+
+/* The same for an operation: as many as operation_parts(). */
+static void
+add_operation(zoo_op_t *zop, Operation *op, char **room)
+{
+	switch (op->kind)
+	{
+		case RECIPE_OP_DELETE:
+			zoo_delete_op_init(zop, op->path, -1);
+			break;
+		case RECIPE_OP_CHECK:
+			zoo_check_op_init(zop, op->path, op->version);
+			break;
+		case RECIPE_OP_SET:
+			zoo_set_op_init(zop, op->path, op->data, data_len(op),
+							op->version, &op->news.stat);
+			break;
+		case RECIPE_OP_REQUEUE:
+			zoo_delete_op_init(zop, op->path, -1);
+			add_create(zop + 1, op, op->prefix, room);
+			break;
+		default:
+			add_create(zop, op, op->path, room);
+			break;
+	}
 }
 
 /*
  * operation_send_multi
- *		Hand creates and deletes to the library, as one multi.
+ *		Hand creates and deletes, or those of a group, to the library, as one
+ *		multi.
  *
  * What it creates has "id" as its batch.  "is_batch": they do not belong
  * together, and if one fails the others are answered CLIENT_BATCH_FAILED.
@@ -340,13 +379,9 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 	{
 		Operation  *op = ops[i];
 
-		if (op->kind != RECIPE_OP_CREATE)
-			zoo_delete_op_init(&zops[n++], op->path, -1);
-		if (op->kind == RECIPE_OP_CREATE)
-			add_create(&zops[n++], op, op->path, &room);
-		else if (op->kind == RECIPE_OP_REQUEUE)
-			add_create(&zops[n++], op, op->prefix, &room);
-		if (op->kind != RECIPE_OP_DELETE)
+		add_operation(&zops[n], op, &room);
+		n += operation_parts(op);
+		if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE)
 			op->batch = id;
 		op->place = n - 1;
 		op->place_count = multi->count;
@@ -507,6 +542,7 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
 	[RECIPE_OP_REQUEUE] = RECIPE_REQUEUE_DONE,
 	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
+	[RECIPE_OP_CHECK] = RECIPE_CHECK_DONE,
 };
 
 /*
@@ -543,6 +579,7 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->data = news->data;
 	input->data_len = news->data_len;
 	input->czxid = news->stat.czxid;
+	input->version = news->stat.version;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;
 	input->ours = ours;

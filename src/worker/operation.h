@@ -33,7 +33,7 @@ typedef struct Operation
 	uint32_t	owner;
 	RecipeOpKind kind;
 	uint32_t	serial;
-	uint32_t	group;			/* CREATE: that of its multi, or 0 */
+	uint32_t	group;			/* CREATE, SET, CHECK: that of its multi, or 0 */
 	uint32_t	batch;			/* CREATE, REQUEUE: id of its multi; STAT: id
 								 * of the multi that created the node; or 0 */
 	int			place;			/* its number in its multi, or the last of
@@ -45,7 +45,9 @@ typedef struct Operation
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	Multi	   *multi;			/* to be freed with this operation, or NULL */
 	bool		directory_deleted;	/* CREATE: since it was submitted */
-	bool		untouched;		/* SET: only if nobody has ever done so */
+	int32		version;		/* SET, CHECK: that the data must have, or -1 */
+	bool		barrier;		/* it goes behind one */
+	bool		exact;			/* CREATE in a multi: not sequential */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */

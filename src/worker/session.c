@@ -221,9 +221,9 @@ session_close(int number)
  * session_submit
  *		Submit an operation of a contender; it leaves with session_flush().
  *
- * "owner" is handed back with the answer.  Creates that are submitted one
- * after the other with the same "group", other than 0, are one multi: they
- * succeed or fail together.  Accepted in any state: without a connection it
+ * "owner" is handed back with the answer.  Creates, sets and checks that are
+ * submitted one after the other with the same "group", other than 0, are one
+ * multi: they succeed or fail together.  Accepted in any state: without a connection it
  * waits for one, or for the end of the session.
  */
 void
@@ -490,6 +490,7 @@ end_connection(Session *session)
 	session->client.connected = false;
 	session->greeted = session->greeting_out = false;
 	watches_drop(&session->watches, SESSION_BRIEF_OWNER);
+	watches_drop(&session->watches, SESSION_DEADLOCK_OWNER);
 	watches_bound(&session->watches);
 	lease_disconnect(&session->lease);
 }
@@ -665,8 +666,10 @@ session_error_text(int error)
 }
 
 /*
- * session_error_is_access, session_error_is_no_node
- *		What kind of refusal is this?
+ * session_error_is_access, session_error_is_no_node,
+ * session_error_is_bad_version, session_error_is_untried
+ *		What kind of refusal is this?  The last: another operation of the same
+ *		group has failed.
  */
 bool
 session_error_is_access(int error)
@@ -678,4 +681,16 @@ bool
 session_error_is_no_node(int error)
 {
 	return error == ZNONODE;
+}
+
+bool
+session_error_is_bad_version(int error)
+{
+	return error == ZBADVERSION;
+}
+
+bool
+session_error_is_untried(int error)
+{
+	return error == ZRUNTIMEINCONSISTENCY;
 }

@@ -23,6 +23,17 @@
  */
 #define SESSION_BRIEF_OWNER		UINT32_C(0x7FFFFFFF)
 
+/*
+ * Owners of operations of deadlock.c, whose watches end with the connection,
+ * too: of those that write notes, and of all others, each of which keep their
+ * order.
+ */
+#define SESSION_NOTES_OWNER		UINT32_C(0x7FFFFFFE)
+#define SESSION_DEADLOCK_OWNER	UINT32_C(0x7FFFFFFD)
+
+/* No contender has an owner id from this on. */
+#define SESSION_FIRST_OWNER		SESSION_DEADLOCK_OWNER
+
 typedef struct SessionOptions
 {
 	const char *servers;		/* host:port,... with an optional chroot */
@@ -84,5 +95,7 @@ extern void session_identity(int number, SessionIdentity *identity);
 extern const char *session_error_text(int error);
 extern bool session_error_is_access(int error);
 extern bool session_error_is_no_node(int error);
+extern bool session_error_is_bad_version(int error);
+extern bool session_error_is_untried(int error);
 
 #endif							/* ZKLOCK_SESSION_H */

@@ -18,28 +18,27 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "core/mutation.h"
 #include "core/note.h"
 #include "core/recipe.h"
 #include "core/semaphore.h"
 #include "core/znode.h"
-#include "postmaster/postmaster.h"
+#include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
-#include "utils/guc.h"
 #include "worker/auths.h"
 #include "worker/contender.h"
 #include "worker/directories.h"
 #include "worker/news.h"
+#include "worker/notes.h"
 #include "worker/quota.h"
 #include "worker/request.h"
 #include "worker/session.h"
 #include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
+#include "worker/wake.h"
 
 /* What a step of either machine comes out with. */
 typedef union StepOutput
@@ -55,38 +54,12 @@ StaticAssertDecl(ZK_MAX_TOGETHER *
 				 SESSION_REQUEST_BYTES,
 				 "zk_lock_all() must fit in one request");
 
-/*
- * The data of a contender of ours, for a create and for each set alike.
- *
- * A set, after a revocation or to say that a retained lock is in use, writes
- * the whole note anew: only this cluster and other clients' revocations write
- * there, so it has no words but those that are set here.
- */
-static const char *
-contender_data(int pid, bool retain)
-{
-	static char data[NOTE_SIZE];
-	static char host[NOTE_VALUE_SIZE] = "";
-	Note		note;
-
-	if (host[0] == '\0')
-	{
-		if (gethostname(host, sizeof(host)) != 0)
-			strlcpy(host, "unknown", sizeof(host));
-		host[sizeof(host) - 1] = '\0';
-	}
-	note_set_contender(&note, host, PostPortNumber, cluster_name, pid, retain);
-	(void) note_write(&note, data);
-	return data;
-}
-
 static void
 submit(Contender *contender, RecipeOp *op, uint32 group)
 {
 	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE ||
 		op->kind == RECIPE_OP_SET)
-		op->data = contender_data(contender->asker_pid,
-								  contender->recipe.retain);
+		op->data = notes_write(contender);
 	session_submit(contender->session, contender->id, contender->directory,
 				   op, group);
 }
@@ -110,7 +83,7 @@ submit_permit(Contender *contender, SemaphoreOp *op)
 
 	if (op->op.data == NULL && (op->op.kind == RECIPE_OP_CREATE ||
 								op->op.kind == RECIPE_OP_SET))
-		op->op.data = contender_data(contender->asker_pid, false);
+		op->op.data = notes_write(contender);
 
 	/* that of the name itself is a container, too; nobody waits for it */
 	if (op->op.kind == RECIPE_OP_MKDIRS)
@@ -254,6 +227,11 @@ set_in_use(Contender *contender, unsigned told, StepOutput *out)
 {
 	RecipeInput input = {.event = RECIPE_SET_IN_USE};
 
+	if ((told & RECIPE_TOLD_CONTENDED) && contender->awaited)
+	{
+		contender->awaited = false;
+		wake_set(WAKE_SCAN, zk_now_ms());
+	}
 	if (!(told & RECIPE_TOLD_CONTENDED) ||
 		!slot_set_contended(contender->slot) || !contender->recipe.retain)
 		return false;
@@ -307,6 +285,8 @@ carry_out(Contender *contender, StepOutput *out)
 								 contender->directory, contender->recipe.node,
 								 recipe_state_name(contender->recipe.state))));
 		contender_count_bytes(contender);
+		if (contender->leaving > 0 || !contender_is_begun(contender))
+			contender_set_queued(contender, false);
 		submit_all(contender, out);
 		read_news(contender, out, &news);
 		news_tell(contender, &news);
@@ -430,6 +410,7 @@ step_requeue(Contender *contender)
 	contender->recipe.asks_retained = true;
 	contender->asker_pid = wanted.asker_pid;
 	contender->owner_since_ms = 0;
+	contender_forget_note(contender);
 	step(contender, false, &input);
 	return true;
 }
@@ -454,6 +435,7 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	contender_set_session(contender, known->session);
 	contender_note_uuid(contender, known->uuid);
 	contender->asker_pid = known->asker_pid;
+	contender->tells_waits = known->tells_waits;
 	if (how == RECIPE_RESUME_OWNED)
 		news_note_owner(contender);
 	if (contender->is_permit)
@@ -569,6 +551,9 @@ step_answered(uint32 owner, RecipeInput *input)
 	contender = contender_find_owner(owner, &for_lock);
 	if (contender == NULL)
 		return;
+	if (input->event == RECIPE_SET_DONE && input->result == RECIPE_OK &&
+		(!contender->is_permit || contender->semaphore.state == SEMAPHORE_OWNER))
+		contender->note_version = input->version;
 	input->stray = is_stray(contender, for_lock, input);
 	if (is_remembered(contender) && input->event == RECIPE_CREATE_DONE)
 		input->next = directory_next(contender->directory);

@@ -22,10 +22,13 @@ typedef enum WakeReason
 	WAKE_FLUSH,					/* send what has been collected */
 	WAKE_RETRY,					/* try again what ZooKeeper has refused */
 	WAKE_SWEEP,					/* look after all owners */
-	WAKE_CHECK					/* look after one contender */
+	WAKE_CHECK,					/* look after one contender */
+	WAKE_SCAN,					/* scan for deadlocks, not at a time of its
+								 * own */
+	WAKE_DEADLOCK				/* look for deadlocks between clusters */
 } WakeReason;
 
-#define WAKE_REASONS		(WAKE_CHECK + 1)
+#define WAKE_REASONS		(WAKE_DEADLOCK + 1)
 
 extern void wake_set(WakeReason reason, int64 at_ms);
 extern int64 wake_time(WakeReason reason);

@@ -34,6 +34,7 @@
 #include "worker/checks.h"
 #include "worker/connection.h"
 #include "worker/contender.h"
+#include "worker/deadlock.h"
 #include "worker/desk.h"
 #include "worker/directories.h"
 #include "worker/lives.h"
@@ -59,7 +60,11 @@ session_up(int session)
 	if (lives_has_old_session())
 		lives_end_old_session(false);
 	else
+	{
 		connection_set_up(session);
+		if (session == 0)
+			deadlock_set_connected(true);
+	}
 	SetLatch(MyLatch);			/* collect what was asked meanwhile */
 }
 
@@ -89,6 +94,8 @@ session_events(void)
 			case SESSION_SUSPENDED:
 				directories_disconnect();
 				connection_set_suspended(event.session);
+				if (event.session == 0)
+					deadlock_set_connected(false);
 				break;
 			case SESSION_EXPIRED:
 				session_expired(event.session);
@@ -102,6 +109,9 @@ session_events(void)
 					answers_event(event.owner, &event.input);
 				else if (event.owner == SESSION_BRIEF_OWNER)
 					directories_event(&event.input);
+				else if (event.owner == SESSION_NOTES_OWNER ||
+						 event.owner == SESSION_DEADLOCK_OWNER)
+					deadlock_event(&event.input);
 				else
 					step_answered(event.owner, &event.input);
 				break;
@@ -266,6 +276,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	questions_attach_worker();
 	MemoryContextSwitchTo(loop_context);
 	lives_attach();
+	deadlock_attach(status(0)->client_id != 0);
 
 	for (;;)
 	{
@@ -279,6 +290,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		desk_begin_parked();
 		publish_quotas();
 		checks_run();
+		deadlock_run();
 		lives_close_empty();
 		keep_sessions();
 		slots_hold_mail(all_are_busy());

@@ -40,6 +40,11 @@ A counter in the cluster itself, fenced by zk_fence.
 
 A semaphore: the section only notes in the warehouse that it was there.
 
+=item d
+
+A lock that is taken beside one or more of these, ahead of it or behind it, and
+guards nothing: with them there are deadlocks.
+
 =back
 
 And how it is used:
@@ -278,6 +283,7 @@ sub start
 			handoff_settings(Dice->new($self->{seed}, 'handoffs', $name)),
 			'zklock.auth' => 'chaos:secret', 'zklock.acl' => $self->{acl},
 			'max_connections' => $self->{clients} + 20,
+			'deadlock_timeout' => '100ms',
 			'log_statement' => 'none');
 		$self->_prepare($node);
 		$self->_note_shared_memory($node);
@@ -406,7 +412,8 @@ left behind.  Options: duration (seconds), transactions (end after so many, if
 that is given), faults (kinds), gap (lowest and highest pause between faults, in
 seconds), mutation (in test builds), locks (name to weight), long and
 medium (the chance that a section takes so long), long_lasts and medium_lasts
-(from and to how long, in session timeouts), slow (the chance that its COMMIT is slow),
+(from and to how long, in session timeouts), beside (how many locks there are that are taken
+beside others, in any order), besides (the chance of that), slow (the chance that its COMMIT is slow),
 shared (the chance that it only reads), drain (how long to wait for answers at the end, default 60), quiet (how long all faults pause
 together, again and again; seconds, default 4 session timeouts + 6 s; 0: never),
 foreign (names of foreign clients, default all, or none unless acl is open), until (ends the run if it
@@ -427,7 +434,7 @@ sub run
 		},
 		foreign => $self->{acl} eq 'open' ? [ sort keys %foreign ] : [], quiet => 4 * $self->{timeout} + 6,
 		long => 0.004, long_lasts => [ 0.3, 1.5 ],
-		medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, shared => 0.15, drain => 60, until => sub { 0 }, %options);
+		beside => 6, besides => 0.25, medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, shared => 0.15, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common
@@ -446,7 +453,8 @@ sub run
 			name => $name, node => $self->{node}{$name}, seed => $self->{seed},
 			clients => $self->{clients}, locks => $run{locks}, history => $files{$name},
 			permits => \%permits,
-			(map { ($_ => $run{$_}) } qw(long medium slow shared)),
+			beside => [ map { "d$_.$self->{runs}" } (1 .. $run{beside}) ],
+			(map { ($_ => $run{$_}) } qw(long medium slow shared besides)),
 			(map { my $list = $run{$_}; ($_ => [ map { $_ * $self->{timeout} } @$list ]) }
 				qw(long_lasts medium_lasts)),
 			pause_lasts => [ map { $_ * $self->{timeout} } @long ],

@@ -68,6 +68,12 @@ after.  Apart from that, a lock may be free with waiters for 8 s, and whatever
 happens, for 90 s.  So that this means anything, each lock must have been
 undisturbed for a tenth of the run, if that took a minute.
 
+B<A victim needs a deadlock, and no deadlock lasts.>  Who fails with 40P01 because of
+other clusters was a member of a deadlock (Cycles.pm), and, if no fault was
+near, the only victim of it.  A deadlock lasts for 8 s at most, apart from faults of
+the clusters of its members, or of all.  Whom PostgreSQL's own detector has chosen,
+within a cluster, is its own matter.
+
 There are three things that a check of the lease cannot see.  These are no
 violations, but "holes", and are listed as that:
 
@@ -102,6 +108,7 @@ package Checker;
 use strict;
 use warnings;
 
+use Cycles;
 use List::Util qw(max min);
 
 # Errors that faults may bring about.  A holder's statement that is canceled
@@ -143,6 +150,7 @@ sub check
 	$self->_answers;
 	$self->_savepoints;
 	$self->_free_with_waiters;
+	$self->_deadlocks;
 	return {
 		violations => $self->{violations},
 		holes => $self->{holes},
@@ -150,6 +158,7 @@ sub check
 		undisturbed => $self->{undisturbed},
 		waited => $self->{waited},
 		half => $self->{half},
+		deadlocks => $self->{deadlocks},
 		committed => $self->{committed_by_lock},
 		recovery => $self->_recovery,
 		after_crash => $self->_after_crash,
@@ -571,6 +580,8 @@ sub _answers
 			next if $state eq '';
 		}
 		next if $state eq '57014' && $self->_may_be_canceled($h);
+		# see _deadlocks
+		next if $state eq '40P01';
 		next if $state eq '' || $expected{$state};
 		next if $denied{$state} && grep { $_->{denies} } @{ $self->{faults} };
 		$odd{"$state: " . ($h->{message} // '')}++;
@@ -612,6 +623,57 @@ sub _savepoints
 			"after ROLLBACK TO there must be $keeps, and there is $kept: " . $self->_who($s->{id}),
 			$s->{id})
 		  if $keeps ne $kept;
+	}
+	return;
+}
+
+# Who fails with 40P01 was a member of a deadlock, and no deadlock lasts.
+sub _deadlocks
+{
+	my ($self) = @_;
+	my $cycles = Cycles->new($self->{holds}, permits => $self->{permits} // {});
+	my $disturbed = sub {
+		my %clusters = map { ($_ => 1) } @_;
+		return $self->_with_recovery(
+			grep { !$_->{clusters} || grep { $clusters{$_} } @{ $_->{clusters} } } @{ $self->{faults} });
+	};
+
+	$self->{deadlocks} = [];
+	for my $h (@{ $self->{holds} })
+	{
+		# that it failed with something else, or PostgreSQL's own
+		next if ($h->{sqlstate} // '') ne '40P01' || defined $h->{entered};
+		next if ($h->{detail} // '') !~ /in ZooKeeper/;
+
+		my $why = $cycles->explain($h);
+		my $who = "$h->{hold} (pid $h->{pid}, $h->{mode}, waited from "
+		  . sprintf('%.3f to %.3f)', map { $_ - $self->{start} } $h->{asked}, $h->{waited} // $h->{left});
+
+		if (!$why)
+		{
+			$self->_violation('victim without a deadlock', $h->{locks}[0], $h->{left},
+				"$who: $h->{detail}", $h->{hold});
+			next;
+		}
+		my $end = $h->{waited} // $h->{left};
+		my $faults = $disturbed->(map { s/ .*//r } @{ $why->{members} });
+		next if _outside($why->{since}, $end, $faults) < $end - $why->{since};
+		if ($why->{vain})
+		{
+			$self->_violation('victim in vain', $h->{locks}[0], $h->{left},
+				"$who: " . join(', ', @{ $why->{members} }) . ": $h->{detail}", $h->{hold});
+		}
+		else { push @{ $self->{deadlocks} }, $end - $why->{since}; }
+	}
+	for my $d ($cycles->lasting($patience,
+		sub {
+			my ($records, $from, $to) = @_;
+			return _outside($from, $to, $disturbed->(map { $_->{cluster} } @$records));
+		}))
+	{
+		$self->_violation('deadlock lasts', $d->{records}[0]{locks}[0], $d->{since},
+			sprintf('from %.3f, %s', $d->{since} - $self->{start}, $d->{text}),
+			map { $_->{hold} } @{ $d->{records} });
 	}
 	return;
 }

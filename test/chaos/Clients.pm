@@ -36,8 +36,9 @@ request.
 
 hold (an id), cluster, client, pid, locks, mode (exclusive, shared, permit), scope,
 call, foreign (see Foreigners.pm); asked; entered (undef: not
-got), left (certainly not held any more); result: "got", "no" (not in time),
-"failed", "died" (the connection has ended), "hangs"; sqlstate, message
+got), waited (the answer, if it was an error), left (certainly not held any more);
+result: "got", "no" (not in time), "failed", "died" (the connection has ended),
+"hangs"; sqlstate, message, detail
 
 =item section
 
@@ -113,7 +114,8 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 name (of the cluster), node, seed, clients (how many), locks (name to weight;
 what a name begins with tells what kind of data it guards, and how it is used: see
-Chaos.pm), permits (of semaphores),
+Chaos.pm), permits (of semaphores), beside (names of locks that are taken beside
+the others, one after the other in any order),
 history (file to append to), long and medium (the chance that a section
 takes so long), long_lasts and medium_lasts (lowest and highest number of
 seconds), slow (the chance of a slow
@@ -329,6 +331,14 @@ sub _step
 	{
 		$c->{hold}{asked} = now();
 	}
+	elsif ($step->{is} eq 'beside')
+	{
+		$c->{wanted} = {
+			t => 'hold', hold => "$c->{hold}{hold}.$step->{lock}", call => 'zk_lock',
+			locks => [ $step->{lock} ], mode => $step->{mode}, asked => now(),
+			map { ($_ => $c->{hold}{$_}) } qw(cluster client pid scope)
+		};
+	}
 	elsif ($step->{is} eq 'second')
 	{
 		$c->{second} = {
@@ -401,11 +411,20 @@ sub _answer
 			unshift @{ $c->{steps} }, $step;
 			return;
 		}
-		@{ $c->{second} }{qw(sqlstate message)} = ($state, $result->{message}) if $c->{second};
+		my $why = $state eq '55P03' ? 'no' : 'failed';
+		my @waited = qw(waited sqlstate message detail);
+
+		@{ $c->{second} }{@waited} = ($now, @$result{qw(sqlstate message detail)}) if $c->{second};
 		if ($step->{is} eq 'enter')
 		{
-			@{ $c->{hold} }{qw(result sqlstate message)} =
-			  ($state eq '55P03' ? 'no' : 'failed', $state, $result->{message});
+			@{ $c->{hold} }{ 'result', @waited } =
+			  ($why, $now, @$result{qw(sqlstate message detail)});
+		}
+		elsif ($step->{is} eq 'beside')
+		{
+			@{ $c->{wanted} }{ 'result', @waited } =
+			  ($why, $now, @$result{qw(sqlstate message detail)});
+			push @{ $c->{beside} }, delete $c->{wanted};
 		}
 		else
 		{
@@ -444,6 +463,11 @@ sub _answer
 		{
 			$c->{hold}{entered} = $now;
 		}
+	}
+	elsif ($step->{is} eq 'beside')
+	{
+		$c->{wanted}{entered} = $now;
+		push @{ $c->{beside} }, delete $c->{wanted};
 	}
 	elsif ($step->{is} eq 'second')
 	{
@@ -502,10 +526,33 @@ sub _end_second
 	return;
 }
 
+# The locks beside it.
+sub _end_beside
+{
+	my ($self, $c, @how) = @_;
+
+	push @{ $c->{beside} }, delete $c->{wanted} if $c->{wanted};
+	for my $hold (@{ delete $c->{beside} // [] })
+	{
+		$hold->{left} = now();
+		@$hold{qw(result sqlstate message)} = @how unless $hold->{result};
+		$self->_record($hold);
+	}
+	return;
+}
+
 sub _end_hold
 {
 	my ($self, $c, $result, $state, $message) = @_;
 	my $hold = delete $c->{hold} or return;
+
+	$self->_end_beside($c, $result, $state, $message);
+	# an error came ahead of it
+	if (!defined $hold->{asked})
+	{
+		delete @$c{qw(plan steps)};
+		return;
+	}
 
 	@{ $c->{second} }{qw(sqlstate message)} = ($state, $message)
 	  if $c->{second} && defined $state && !defined $c->{second}{sqlstate};
@@ -581,6 +628,25 @@ sub _plan
 	  . ($mode eq 'shared' ? ', shared => true' : '')
 	  . ($scope eq 'session' ? ', session => true' : '') . ')';
 
+	# Locks ahead of it and behind it, in any order: there are deadlocks.
+	my (@ahead, @behind);
+	if (@{ $self->{beside} // [] } && $scope eq 'transaction' && $dice->chance($self->{besides}))
+	{
+		my @names = @{ $self->{beside} };
+
+		for (1 .. 1 + $dice->below(3))
+		{
+			my $lock = splice(@names, $dice->below(scalar @names), 1);
+			my $shared = $dice->chance(0.3);
+			my $step = {
+				is => 'beside', lock => $lock, mode => $shared ? 'shared' : 'exclusive',
+				sql => "SELECT zk_lock('$lock'"
+				  . ($dice->chance(0.3) ? sprintf(", timeout => '%.3f s'", $dice->between(0.2, 3)) : '')
+				  . ($shared ? ', shared => true' : '') . ')' };
+			push @{ $dice->chance(0.5) ? \@ahead : \@behind }, $step;
+		}
+	}
+
 	# another lock behind a savepoint
 	my @second;
 	my @seconds = grep { /^wm/ } sort keys %locks;
@@ -592,7 +658,8 @@ sub _plan
 				sql => "SAVEPOINT s; SELECT zk_try_lock('$lock', timeout => '0.25 s')" },
 			{ think => $dice->chance(0.3) ? $dice->between(@{ $self->{medium_lasts} }) : 0 },
 			{ is => 'back', sql => 'ROLLBACK TO s;'
-				  . ' SELECT DISTINCT name FROM zk_locks WHERE pid = pg_backend_pid()' });
+				  . ' SELECT DISTINCT name FROM zk_locks WHERE pid = pg_backend_pid()'
+				  . q{ AND name !~ '^d'} });
 	}
 
 	my $transactions = $scope eq 'session' ? 1 + $dice->below(3) : 1;
@@ -606,7 +673,8 @@ sub _plan
 		  . ($check eq 'quorum' ? 'SET LOCAL zklock.commit_check = quorum; ' : '');
 		if ($scope eq 'transaction')
 		{
-			push @steps, { is => 'enter', sql => $begin . $enter };
+			push @steps, @ahead, { is => 'enter', sql => $enter }, @behind;
+			$steps[0] = { %{ $steps[0] }, sql => $begin . $steps[0]{sql} };
 			$begin = '';
 		}
 

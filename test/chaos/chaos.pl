@@ -106,6 +106,8 @@ say_it('from a crashed cluster accepting connections to the next grant of each l
 say_it('  ' . distribution(@{ $verdict->{after_crash} }));
 say_it('longest time a lock was free with waiters, apart from faults: '
 	  . sprintf('%.2f s', max(0, values %{ $verdict->{gaps} })));
+say_it('from the closing of a deadlock to its victim, in seconds, apart from faults: '
+	  . distribution(@{ $verdict->{deadlocks} }));
 my $undisturbed = $verdict->{undisturbed};
 say_it('part of the run without a fault that excuses waiting: by lock ' . parts('locks')
 	  . '; by cluster ' . join(', ',
@@ -173,6 +175,8 @@ my @verdicts = (
 	[ 'everybody got an answer', 'no answer', 'connection lost', 'unexpected error' ],
 	[ 'a savepoint gives back what was taken behind it, and no more', 'savepoint' ],
 	[ 'nobody waited for a free lock', 'free with waiters' ],
+	[ 'a victim needs a deadlock', 'victim without a deadlock', 'victim in vain' ],
+	[ 'no deadlock lasts', 'deadlock lasts' ],
 	[ 'that could be seen: there was enough quiet', 'hardly undisturbed' ],
 	[ 'nothing is left behind', 'left behind' ]);
 my $failed = @{ $history->{diverged} } ? 1 : 0;

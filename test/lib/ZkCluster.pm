@@ -23,10 +23,11 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
+use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use ZooKeeper;
 
-our @EXPORT = qw(zk_cluster lock_dir contenders wait_contenders
+our @EXPORT = qw(zk_cluster zk_clusters lock_dir contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected session_of session_file);
 
@@ -70,6 +71,52 @@ sub zk_cluster
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
 	return $node;
+}
+
+=pod
+
+=item zk_clusters($zk, \@names, %settings)
+
+The same for several clusters that differ in nothing but their names; returns
+them in that order.  They are copies of one data directory, which is made much
+faster than as many new ones.  A setting that is a function gets the name, and
+returns the value.
+
+=cut
+
+sub zk_clusters
+{
+	my ($zk, $names, %settings) = @_;
+	my ($first, @others) = @$names;
+	my $of = sub {
+		my ($name) = @_;
+		return map { $_ => ref $settings{$_} ? $settings{$_}->($name) : $settings{$_} }
+		  keys %settings;
+	};
+	my $path = $settings{install_path};
+	my @nodes = zk_cluster($first, $zk, $of->($first));
+
+	if (@others)
+	{
+		$nodes[0]->stop;
+		$nodes[0]->backup_fs_cold('copy');
+		unlink $nodes[0]->backup_dir . '/copy/' . basename(session_file($nodes[0]));
+		$nodes[0]->start;
+	}
+	for my $name (@others)
+	{
+		my $node = PostgreSQL::Test::Cluster->new($name,
+			$path ? (install_path => $path) : ());
+		my %own = $of->($name);
+
+		delete $own{install_path};
+		$node->init_from_backup($nodes[0], 'copy');
+		$node->append_conf('postgresql.conf', "$_ = '$own{$_}'")
+		  for grep { ref $settings{$_} } sort keys %own;
+		$node->start;
+		push @nodes, $node;
+	}
+	return @nodes;
 }
 
 =pod

@@ -96,7 +96,7 @@ Has the connection ended?
 
 What became of it, once it is not busy: a hash of out (the rows, as psql -At
 prints them), status (of the transaction: "I", "T" or "E"), and after an error
-sqlstate and message.
+sqlstate, message, and detail, hint and context if it has them.
 
 =item run($sql)
 
@@ -192,7 +192,7 @@ sub _message
 	elsif ($type eq 'E')
 	{
 		my %field = map { substr($_, 0, 1) => substr($_, 1) } split /\0/, $body;
-		@$current{qw(sqlstate message)} = @field{qw(C M)};
+		@$current{qw(sqlstate message detail hint context)} = @field{qw(C M D H W)};
 	}
 	elsif ($type eq 'K')
 	{

@@ -15,6 +15,7 @@ SELECT proname, provolatile AS v, proparallel AS p
 -- views
 \d zk_locks
 \d zk_session
+\d zk_deadlocks
 
 -- every object of the extension has a comment
 SELECT pg_describe_object(classid, objid, 0) AS "has no comment"
@@ -42,12 +43,14 @@ COMMIT;
 SELECT * FROM zk_locks;
 \echo :SQLSTATE
 SELECT * FROM zk_session;
+SELECT * FROM zk_deadlocks;
 SELECT * FROM zk_lock_status();
 SELECT * FROM zk_session_status();
 
 SET ROLE regress_zk_monitor;
 SELECT count(*) FROM zk_locks;
 SELECT count(*) FROM zk_session;
+SELECT count(*) FROM zk_deadlocks;
 RESET ROLE;
 
 -- an administrator may narrow it, as for any function

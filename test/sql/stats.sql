@@ -2,7 +2,7 @@
 
 -- how many locks were taken and released, by the histograms
 CREATE VIEW counted AS
-SELECT taken, handed_off, waited, timed_out, failed, lost,
+SELECT taken, handed_off, waited, timed_out, failed, lost, deadlocks,
        (SELECT sum(n) FROM unnest(wait_histogram) n) AS waits,
        (SELECT sum(n) FROM unnest(hold_histogram) n) AS holds
   FROM zk_stats;

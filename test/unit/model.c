@@ -929,6 +929,9 @@ execute_operation(ModelSession *session, ModelEntry *todo)
 		case RECIPE_OP_RMDIR:
 			execute_rmdir(todo, todo->place);
 			break;
+		case RECIPE_OP_CHECK:
+			model_check(false, "no recipe checks a node");
+			break;
 	}
 }
 

@@ -1298,6 +1298,7 @@ describe_ops(const RecipeOutput *out)
 					node = NULL;
 				break;
 			case RECIPE_OP_SYNC:
+			case RECIPE_OP_CHECK:
 				fail_msg("%s is not for a recipe to send", model_op_name(op->kind));
 				break;
 			case RECIPE_OP_GET:

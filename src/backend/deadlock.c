@@ -1,0 +1,188 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.c
+ *		The error of a deadlock with other clusters.
+ *
+ * It reads as PostgreSQL's own, with the cluster of each process.  The server
+ * log has in addition what the processes of this cluster were running.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/deadlock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/deadlock.h"
+#include "backend/names.h"
+#include "pgstat.h"
+#include "utils/backend_status.h"
+
+/*
+ * deadlock_is_blocked_by
+ *		Does one member of a deadlock wait for what another one holds?
+ */
+bool
+deadlock_is_blocked_by(const ZkDeadlock *deadlock, int member, int other)
+{
+	uint64		blocked_by = deadlock->members[member].blocked_by;
+
+	if (blocked_by == 0)
+		return other == (member + 1) % deadlock->nmembers;
+	return (blocked_by & (UINT64CONST(1) << other)) != 0;
+}
+
+/*
+ * deadlock_append_wait
+ *		Say which process of a cluster waits for which lock, as PostgreSQL says
+ *		it of its own locks, in a line of its own.
+ *
+ * That process is "pid"; "holder_pid" is another one that waits for it, or the
+ * same.  The sentence is left open.
+ */
+void
+deadlock_append_wait(StringInfo buf, const char *cluster, int holder_pid,
+					 int pid, ZnodeKind kind, const char *path)
+{
+	if (buf->len > 0)
+		appendStringInfoChar(buf, '\n');
+	if (holder_pid != pid)
+		appendStringInfo(buf, "Process %d of cluster %s waits for process %d of the same cluster.\n",
+						 holder_pid, cluster, pid);
+	appendStringInfo(buf, "Process %d of cluster %s waits for %s \"%s\" in ZooKeeper",
+					 pid, cluster,
+					 kind == ZNODE_PERMIT ? "a permit of semaphore" :
+					 kind == ZNODE_READER ? "ShareLock on lock" :
+					 "ExclusiveLock on lock", path_lock_name(path));
+}
+
+/* Whom a member waits for. */
+static void
+append_blockers(StringInfo buf, const ZkDeadlock *deadlock, int member)
+{
+	const char *before = "; blocked by ";
+
+	for (int i = 0; i < deadlock->nmembers; i++)
+	{
+		const ZkDeadlockMember *other = &deadlock->members[i];
+
+		if (!deadlock_is_blocked_by(deadlock, member, i))
+			continue;
+		appendStringInfo(buf, "%sprocess %d of cluster %s", before,
+						 other->holder_pid, other->cluster);
+		before = ", ";
+	}
+}
+
+/* The lines about a member: which of its processes waits for which, and why. */
+static void
+append_member(StringInfo buf, const ZkDeadlock *deadlock, int i)
+{
+	const ZkDeadlockMember *member = &deadlock->members[i];
+
+	deadlock_append_wait(buf, member->cluster, member->holder_pid, member->pid,
+						 member->kind, member->path);
+	append_blockers(buf, deadlock, i);
+	appendStringInfoChar(buf, '.');
+}
+
+/* What a process of this cluster is running. */
+static void
+append_statement(StringInfo buf, int pid)
+{
+	appendStringInfo(buf, "\nProcess %d: %s", pid,
+					 pgstat_get_backend_current_activity(pid, false));
+}
+
+/*
+ * The order in which to tell of the members: from the victim on, each followed
+ * by the first that blocks it; then those that are left.
+ */
+static void
+order_members(const ZkDeadlock *deadlock, int order[ZK_DEADLOCK_MEMBERS])
+{
+	bool		done[ZK_DEADLOCK_MEMBERS] = {0};
+	int			member = deadlock->victim;
+
+	for (int n = 0; n < deadlock->nmembers; n++)
+	{
+		int			next = 0;
+
+		/* the victim may be among those for which there was no room */
+		if (member >= deadlock->nmembers || done[member])
+			for (member = 0; done[member]; member++)
+				;
+		order[n] = member;
+		done[member] = true;
+		while (next < deadlock->nmembers &&
+			   !deadlock_is_blocked_by(deadlock, member, next))
+			next++;
+		member = next;
+	}
+}
+
+/* Was this process of ours among the first members already? */
+static bool
+is_ahead(const ZkDeadlock *deadlock, const int *order, int n, int pid)
+{
+	for (int i = 0; i < n; i++)
+	{
+		const ZkDeadlockMember *member = &deadlock->members[order[i]];
+
+		if (member->local && (member->pid == pid || member->holder_pid == pid))
+			return true;
+	}
+	return false;
+}
+
+static void
+append_statements(StringInfo buf, const ZkDeadlock *deadlock, const int *order)
+{
+	for (int i = 0; i < deadlock->nmembers; i++)
+	{
+		const ZkDeadlockMember *member = &deadlock->members[order[i]];
+
+		if (!member->local)
+			continue;
+		if (!is_ahead(deadlock, order, i, member->pid))
+			append_statement(buf, member->pid);
+		if (member->holder_pid != member->pid &&
+			!is_ahead(deadlock, order, i, member->holder_pid))
+			append_statement(buf, member->holder_pid);
+	}
+}
+
+/*
+ * deadlock_report
+ *		Report (40P01) the deadlock with this number, of which this backend is
+ *		the victim.
+ */
+void
+deadlock_report(uint32 number)
+{
+	ZkDeadlock	deadlock;
+	StringInfoData client;
+	StringInfoData server;
+
+	initStringInfo(&client);
+	initStringInfo(&server);
+	if (deadlock_read(number, &deadlock))
+	{
+		int			order[ZK_DEADLOCK_MEMBERS];
+
+		order_members(&deadlock, order);
+		for (int i = 0; i < deadlock.nmembers; i++)
+			append_member(&client, &deadlock, order[i]);
+		appendBinaryStringInfo(&server, client.data, client.len);
+		append_statements(&server, &deadlock, order);
+	}
+	pgstat_report_deadlock();
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+			 errmsg("deadlock detected"),
+			 client.len > 0 ? errdetail_internal("%s", client.data) : 0,
+			 client.len > 0 ? errdetail_log("%s", server.data) : 0,
+			 errhint("See server log for query details.")));
+}

@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * act.h
+ *		The end of a deadlock: one multi of the victim's cluster.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/act.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ACT_H
+#define ZKLOCK_ACT_H
+
+#include "core/detection.h"
+
+extern void act_probe_node(const Probe *probe, char name[PROBE_NAME_SIZE]);
+extern void act_send(Detection *state, Probe *probe);
+extern void act_done(Detection *state, Probe *probe);
+
+#endif							/* ZKLOCK_ACT_H */

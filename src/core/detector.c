@@ -1,0 +1,647 @@
+/*-------------------------------------------------------------------------
+ *
+ * detector.c
+ *		Deadlocks between clusters: the part of one cluster.
+ *
+ * One Detector is one cluster's.  Events go in (the local edges that there are,
+ * answers of ZooKeeper, the time); operations, a request to look at the locks,
+ * and deadlocks that have been ended come out.  Nothing here knows PostgreSQL or
+ * libzookeeper, so the unit tests drive it with a scripted server.
+ *
+ * A local edge H -> W says that our contender H is held, and who holds it waits
+ * for our contender W, himself or by way of other backends.  It has identities
+ * that are not used again: the hold, the wait, and the chain of waits between
+ * the two.  See waits.c for what the edges are a part of.
+ *
+ *	1	Publish.  The edges are written into H's note, and taken back when they
+ *		are no longer there.  Past NOTE_MAX_WAITS they take turns.
+ *	2	Look.  When the write has been answered we look once from the edge, and
+ *		again each deadlock_timeout while it lasts; after a lost connection at
+ *		once.  What is read is the queues and the notes of owners, our own, too.
+ *	3	Probe.  A deadlock that was read may never have been.  So whoever finds
+ *		one creates a probe in <root>/%waits that lists its edges, unless one
+ *		with the same is there.  The oldest counts; others are deleted.
+ *	4	Answer.  Who publishes watches the children of %waits.  Whoever finds an
+ *		edge of his own in a probe has the locks looked at afresh, and creates an
+ *		answer: the edge is still the same, or not.
+ *	5	Act.  When all edges are confirmed, the victim's cluster, and nobody else,
+ *		sends one multi (act.c): if anything has moved, it does nothing.
+ *	6	All who took part read the verdict.  Everybody deletes what is his own when
+ *		the verdict is there, an edge was denied, or 2 x deadlock_timeout have
+ *		passed.
+ *
+ * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
+ *
+ * The deadlock that an act ends existed at one moment: when the first answer was
+ * given (or the victim's cluster looked at its own locks, if that was earlier).
+ *
+ *	- Each edge was there before the probe was: it was in the note.  It was
+ *	  there again when its cluster answered.
+ *	- If it has the same hold, wait and chain both times, it was there in between.
+ *	  A process that is blocked acquires nothing and releases nothing, and each
+ *	  process of the chain was in the same wait at both times: wait and chain say
+ *	  so.  The hold did not change hands: its identity says so.
+ *	- So at the first answer all edges were there: each from before the probe to
+ *	  its own answer, which was not earlier.
+ *	- W waited behind H then.  That H is ahead was read before the probe, and the
+ *	  order of a queue does not change.  The act finds H, W, and whoever stands
+ *	  between two readers, so they were there all the time: a name is used once.
+ *	  Permits are counted from the front, so those that the act finds were in
+ *	  the way all the time.
+ *	- A deadlock does not end by itself.  If somebody gave up after his answer,
+ *	  the victim dies too late, but not for a deadlock that never was.
+ *
+ * A deadlock that lasts is seen.  Of its edges' writes one is the last.  Its
+ * writer's server has applied all writes before it when it answers, and a
+ * session never goes back to a server that has applied less than it has heard.
+ * So a look that begins behind the answer sees all the notes; it sees the queues
+ * as well, since an edge is published when its wait is long in the queue.  By
+ * waits.c one of those who look reports it or another, smaller one.  (A look
+ * ahead of one's own write is not enough: two who look at the same time, and
+ * then write, see nothing.)
+ *
+ * One act for one deadlock.  Each act writes the notes of all edges of the
+ * victim's wait, and checks the version of each note that it has an edge of.  So
+ * of two acts whose deadlocks have the victim of one of them in common only the
+ * first succeeds.  Two probes with the same edges have the same victim.
+ *
+ * If the answer to the act is lost, the verdict tells behind a barrier whether it
+ * was carried out.  If the worker is lost with it nobody has been told, no wait
+ * fails, and the next worker publishes the edge again.
+ *
+ * A new worker in an old session is given the contenders whose notes may have
+ * waits (ADOPT), and writes them again.  In the rooms that it comes to it looks
+ * for znodes of its session that it does not know, and deletes them.  What is
+ * left in others goes with the session; nobody answers it twice.
+ *
+ * When the session has ended all that it has created is gone; but contenders of
+ * another session of ours may be there, so notes are written again.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/detector.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/detector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/confirm.h"
+#include "core/mutation.h"
+#include "core/room.h"
+
+/* From how many edges one look looks. */
+#define MAX_STARTS	16
+
+/*
+ * Publishing
+ */
+
+/* The edges of a note: all that there are, or those whose turn it is. */
+static int
+choose_waits(Detection *state, Holder *holder, NoteWait *waits)
+{
+	int			total = 0;
+	int			n = 0;
+	int			place = 0;
+
+	if (ZK_MUTATED(ZK_DEADLOCK_EDGES_STAY))
+	{
+		memcpy(waits, holder->sent, holder->nsent * sizeof(NoteWait));
+		n = holder->nsent;
+	}
+	for (int i = 0; i < state->nedges; i++)
+		total += !state->edges[i].ended &&
+			strcmp(state->edges[i].edge.from, holder->path) == 0;
+	if (total <= NOTE_MAX_WAITS)
+		holder->first = 0;
+	else if (holder->turn_at <= state->now)
+	{
+		/* half of them stay, so that alternatives are together at times */
+		holder->first = (holder->first + NOTE_MAX_WAITS / 2) % total;
+		holder->turn_at = state->now + state->timeout;
+	}
+	if (total > NOTE_MAX_WAITS)
+		detection_wake(state, holder->turn_at);
+	for (int i = 0; i < state->nedges; i++)
+	{
+		const LocalEdge *edge = &state->edges[i];
+		bool		there = false;
+
+		if (edge->ended || strcmp(edge->edge.from, holder->path) != 0)
+			continue;
+		for (int j = 0; j < n; j++)
+			there |= note_same_wait(&waits[j], &edge->edge.wait);
+		if (!there && n < NOTE_MAX_WAITS &&
+			(place - holder->first + total) % total < NOTE_MAX_WAITS)
+			waits[n++] = edge->edge.wait;
+		place++;
+	}
+	return n;
+}
+
+/* Is this what was last written? */
+static bool
+is_sent(const Holder *holder, const NoteWait *waits, int n)
+{
+	if (n != holder->nsent)
+		return false;
+	for (int i = 0; i < n; i++)
+	{
+		bool		there = false;
+
+		for (int j = 0; j < n; j++)
+			there |= note_same_wait(&holder->sent[j], &waits[i]);
+		if (!there)
+			return false;
+	}
+	return true;
+}
+
+/* Has there been no look yet from an edge of this holder, or is it under way? */
+static bool
+is_to_look(const Detection *state, const Holder *holder)
+{
+	for (int i = 0; i < state->nedges; i++)
+		if (strcmp(state->edges[i].edge.from, holder->path) == 0 &&
+			(state->looking || state->edges[i].look_at == 0))
+			return true;
+	return false;
+}
+
+/* Write a note if it is not as it should be. */
+static void
+publish(Detection *state, Holder *holder)
+{
+	NoteWait	waits[NOTE_MAX_WAITS];
+	NoteWait   *copy;
+	DetectorOp *op;
+	int			n;
+
+	if (holder->out != 0 || holder->gone)
+		return;
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_look(state, holder))
+		return;
+	n = choose_waits(state, holder, waits);
+	if (!holder->unsure && is_sent(holder, waits, n))
+		return;
+	if (holder->retry_at > state->now)
+	{
+		detection_wake(state, holder->retry_at);
+		return;
+	}
+	copy = detection_alloc(state, sizeof(waits));
+	op = copy == NULL ? NULL :
+		detection_send(state, DETECTOR_OP_SET_WAITS, TASK_SET, holder->path, 0);
+	if (op == NULL)
+		return;
+	memcpy(copy, waits, n * sizeof(NoteWait));
+	op->waits = copy;
+	op->nwaits = n;
+	memcpy(holder->sent, waits, n * sizeof(NoteWait));
+	holder->nsent = n;
+	holder->out = op->serial;
+	holder->unsure = false;
+	state->counts->published += n;
+}
+
+static Holder *
+add_holder(Detection *state, const char *path)
+{
+	Holder	   *holders = detection_find_holder(state, path);
+
+	if (holders != NULL)
+		return holders;
+	holders = detection_grow(state, state->holders, state->nholders,
+							 sizeof(Holder));
+	if (holders == NULL)
+		return NULL;
+	state->holders = holders;
+	holders += state->nholders++;
+	strcpy(holders->path, path);
+	return holders;
+}
+
+/* Is an edge in its note, as that was written and answered? */
+static bool
+is_in_note(Detection *state, const WaitEdge *edge)
+{
+	const Holder *holder = detection_find_holder(state, edge->from);
+
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		return true;
+	if (holder == NULL || holder->gone || holder->unsure || holder->out != 0)
+		return false;
+	for (int i = 0; i < holder->nsent; i++)
+		if (note_same_wait(&holder->sent[i], &edge->wait))
+			return true;
+	return false;
+}
+
+static void
+on_set(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	Holder	   *holder = detection_find_holder(state, pending->path);
+
+	if (holder == NULL || holder->out != pending->serial)
+		return;
+	holder->out = 0;
+	switch (in->result)
+	{
+		case DETECTOR_OK:
+			break;
+		case DETECTOR_NO_NODE:
+			holder->gone = true;
+			holder->nsent = 0;
+			break;
+		case DETECTOR_UNKNOWN:
+			holder->unsure = true;
+			break;
+		case DETECTOR_REFUSED:
+			holder->unsure = true;
+			holder->retry_at = state->now + state->timeout;
+			break;
+	}
+}
+
+static void
+publish_all(Detection *state)
+{
+	for (int i = 0; i < state->nedges; i++)
+		(void) add_holder(state, state->edges[i].edge.from);
+	for (int i = state->nholders - 1; i >= 0; i--)
+	{
+		Holder	   *holder = &state->holders[i];
+
+		if (state->connected)
+			publish(state, holder);
+		if (holder->nsent == 0 && !holder->unsure && holder->out == 0 &&
+			!detection_has_edge_from(state, holder->path))
+		{
+			state->nholders--;
+			memmove(holder, holder + 1,
+					(state->nholders - i) * sizeof(Holder));
+		}
+	}
+}
+
+/* The edges that there are now; what is known of them stays known. */
+static void
+on_edges(Detection *state, const DetectorInput *in)
+{
+	LocalEdge  *edges = calloc(in->nedges + 1, sizeof(LocalEdge));
+
+	if (edges == NULL)
+	{
+		state->failed = true;
+		return;
+	}
+	for (int i = 0; i < in->nedges; i++)
+	{
+		const LocalEdge *known = detection_find_edge(state, &in->edges[i]);
+
+		if (known != NULL)
+			edges[i] = *known;
+		edges[i].edge = in->edges[i];
+	}
+	free(state->edges);
+	state->edges = edges;
+	state->nedges = in->nedges;
+	if (in->scan != 0)
+		confirm_scanned(state, in->scan);
+}
+
+/*
+ * Looking
+ */
+
+static void
+end_look(Detection *state)
+{
+	graph_free(&state->graph);
+	free(state->starts);
+	state->starts = NULL;
+	state->nstarts = 0;
+	state->nreading = 0;
+	state->looking = false;
+}
+
+/* All has been read that there is to be read. */
+static void
+search(Detection *state)
+{
+	for (int i = 0; i < state->nstarts; i++)
+	{
+		const LocalEdge *edge = detection_find_edge(state, &state->starts[i]);
+		WaitDeadlock deadlock;
+
+		if (edge != NULL && !edge->ended &&
+			waits_find(&state->graph, &state->starts[i], &deadlock))
+			confirm_found(state, &deadlock);
+	}
+	end_look(state);
+}
+
+/* Send what the look needs next; if that is nothing, it is over. */
+static void
+read_on(Detection *state)
+{
+	WaitRead	read;
+
+	while (graph_next_read(&state->graph, &read))
+	{
+		if (detection_send(state, read.kind == GRAPH_READ_CHILDREN ?
+						   DETECTOR_OP_LIST : DETECTOR_OP_GET, TASK_LOOK,
+						   read.path, 0) == NULL)
+			return;
+		state->nreading++;
+		state->counts->reads++;
+	}
+	if (state->nreading == 0)
+		search(state);
+}
+
+static void
+on_look_read(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	bool		ok = true;
+
+	if (!state->looking || state->nreading == 0)
+		return;
+	state->nreading--;
+	if (in->result == DETECTOR_OK && in->children != NULL)
+		ok = graph_told_children(&state->graph, pending->path, in->children,
+								 in->nchildren);
+	else if (in->result == DETECTOR_OK)
+		ok = graph_told_note(&state->graph, pending->path, in->data, in->len,
+							 in->version, in->ephemeral);
+	if (!ok)
+		state->failed = true;
+	else if (state->nreading == 0)
+		read_on(state);
+}
+
+/* Look from the edges whose time has come, unless a look is under way. */
+static void
+look(Detection *state)
+{
+	for (int i = 0; i < state->nedges; i++)
+	{
+		LocalEdge  *edge = &state->edges[i];
+		WaitEdge   *starts;
+
+		edge->published = !edge->ended && is_in_note(state, &edge->edge);
+		if (!edge->published || state->looking)
+			continue;
+		if (edge->look_at > state->now)
+		{
+			detection_wake(state, edge->look_at);
+			continue;
+		}
+		if (state->nstarts == MAX_STARTS)
+			continue;
+		starts = detection_grow(state, state->starts, state->nstarts,
+								sizeof(WaitEdge));
+		if (starts == NULL || !graph_start(&state->graph, &edge->edge))
+		{
+			state->failed = true;
+			return;
+		}
+		state->starts = starts;
+		starts[state->nstarts++] = edge->edge;
+		edge->look_at = state->now + state->timeout;
+		detection_wake(state, edge->look_at);
+	}
+	if (state->nstarts > 0 && !state->looking)
+	{
+		state->looking = true;
+		state->counts->looks++;
+		read_on(state);
+	}
+}
+
+/* The look that was under way has been in vain. */
+static void
+break_look(Detection *state)
+{
+	for (int i = 0; i < state->nstarts; i++)
+	{
+		LocalEdge  *edge = detection_find_edge(state, &state->starts[i]);
+
+		if (edge != NULL)
+			edge->look_at = state->now;
+	}
+	for (int i = state->npending - 1; i >= 0; i--)
+		if (state->pending[i].task == TASK_LOOK)
+		{
+			state->npending--;
+			memmove(&state->pending[i], &state->pending[i + 1],
+					(state->npending - i) * sizeof(Pending));
+		}
+	end_look(state);
+}
+
+/*
+ * Lives
+ */
+
+static void
+on_suspended(Detection *state)
+{
+	state->connected = false;
+	break_look(state);
+}
+
+static void
+on_resumed(Detection *state)
+{
+	state->connected = true;
+	room_resumed(state);
+
+	/* what is on its way may have changed while nothing was heard */
+	for (int i = 0; i < state->nedges; i++)
+		state->edges[i].look_at = state->now;
+}
+
+/* No answer comes any more; notes of other sessions may be there still. */
+static void
+on_expired(Detection *state)
+{
+	on_suspended(state);
+	confirm_forget(state);
+	state->npending = 0;
+	state->resumed = false;
+	for (int i = 0; i < state->nholders; i++)
+	{
+		state->holders[i].unsure = true;
+		state->holders[i].out = 0;
+	}
+}
+
+static void
+on_adopt(Detection *state, const char *path)
+{
+	Holder	   *holder = add_holder(state, path);
+
+	if (holder != NULL)
+		holder->unsure = true;
+}
+
+static void
+on_done(Detection *state, const DetectorInput *in)
+{
+	Pending		pending;
+
+	if (!detection_take(state, in->serial, &pending))
+		return;
+	if (pending.task == TASK_SET)
+		on_set(state, &pending, in);
+	else if (pending.task == TASK_LOOK)
+		on_look_read(state, &pending, in);
+	else
+		confirm_done(state, &pending, in);
+}
+
+/* Memory is short: know nothing but whose notes are to be written again. */
+static void
+begin_anew(Detection *state)
+{
+	bool		connected = state->connected;
+
+	on_expired(state);
+	state->connected = connected;
+	state->resumed = true;
+	state->nedges = 0;
+	state->out->nops = 0;
+	state->out->nverdicts = 0;
+	state->failed = false;
+	detection_wake(state, state->now + state->timeout);
+}
+
+/*
+ * detector_init
+ *		Set up a detector, without a connection as yet; false if memory is short.
+ *
+ * "deadlock_timeout" is in us.  "resumed" tells that the session is that of an
+ * earlier worker, which may have left znodes behind.
+ */
+bool
+detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
+{
+	memset(detector, 0, sizeof(*detector));
+	detector->state = calloc(1, sizeof(Detection));
+	if (detector->state == NULL)
+		return false;
+	detector->state->timeout = deadlock_timeout;
+	detector->state->resumed = resumed;
+	return true;
+}
+
+/*
+ * detector_free
+ *		Free what a detector has allocated; the struct is the caller's.
+ */
+void
+detector_free(Detector *detector)
+{
+	Detection  *state = detector->state;
+
+	if (state == NULL)
+		return;
+	end_look(state);
+	confirm_forget(state);
+	detection_free_blocks(state);
+	free(state->blocks);
+	free(state->edges);
+	free(state->holders);
+	free(state->rooms);
+	free(state->probes);
+	free(state->litter);
+	free(state->pending);
+	free(state);
+	detector->state = NULL;
+}
+
+/*
+ * detector_set_timeout
+ *		deadlock_timeout, in us, is another one from now on.
+ */
+void
+detector_set_timeout(Detector *detector, int64_t deadlock_timeout)
+{
+	detector->state->timeout = deadlock_timeout;
+}
+
+/*
+ * detector_step
+ *		The transition function: one event in, operations and news out.
+ *
+ * Operations must be sent in the order given; each is to be answered once, by
+ * its serial and in the order sent, unless the session has expired.  "out" is
+ * filled anew; what it points to is valid until the next step.
+ */
+void
+detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
+{
+	Detection  *state = detector->state;
+
+	detection_free_blocks(state);
+	memset(out, 0, sizeof(*out));
+	out->wake_at = INT64_MAX;
+	state->out = out;
+	state->counts = &detector->counts;
+	state->now = in->now;
+	switch (in->event)
+	{
+		case DETECTOR_EDGES:
+			on_edges(state, in);
+			break;
+		case DETECTOR_DONE:
+			on_done(state, in);
+			break;
+		case DETECTOR_ROOM_CHANGED:
+			room_changed(state, in->serial);
+			break;
+		case DETECTOR_TICK:
+			break;
+		case DETECTOR_ADOPT:
+			on_adopt(state, in->path);
+			break;
+		case DETECTOR_SUSPENDED:
+			on_suspended(state);
+			break;
+		case DETECTOR_RESUMED:
+			on_resumed(state);
+			break;
+		case DETECTOR_EXPIRED:
+			on_expired(state);
+			break;
+	}
+	if (state->connected && ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		look(state);
+	publish_all(state);
+	if (state->connected)
+		look(state);
+	confirm_advance(state);
+	if (state->failed)
+		begin_anew(state);
+}
+
+/*
+ * detector_is_idle
+ *		Is there nothing to be looked at, read, written or waited for?
+ */
+bool
+detector_is_idle(const Detector *detector)
+{
+	const Detection *state = detector->state;
+
+	for (int i = 0; i < state->nrooms; i++)
+		if (state->rooms[i].sweep)
+			return false;
+	return state->nedges == 0 && state->nholders == 0 &&
+		state->npending == 0 && state->nlitter == 0 && state->nprobes == 0;
+}

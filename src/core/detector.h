@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * detector.h
+ *		Deadlocks between clusters: the part of one cluster.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/detector.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DETECTOR_H
+#define ZKLOCK_DETECTOR_H
+
+#include "core/detection.h"
+
+/* All but "counts" is the detector's own. */
+typedef struct Detector
+{
+	Detection  *state;			/* malloc'd */
+	DetectionCounts counts;
+} Detector;
+
+extern bool detector_init(Detector *detector, int64_t deadlock_timeout,
+						  bool resumed);
+extern void detector_free(Detector *detector);
+extern void detector_set_timeout(Detector *detector,
+								 int64_t deadlock_timeout);
+extern void detector_step(Detector *detector, const DetectorInput *in,
+						  DetectorOutput *out);
+extern bool detector_is_idle(const Detector *detector);
+
+#endif							/* ZKLOCK_DETECTOR_H */

@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * graph.h
+ *		What has been read of the graph of waits between clusters.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/graph.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_GRAPH_H
+#define ZKLOCK_GRAPH_H
+
+#include "core/note.h"
+
+/* How much is read for one look. */
+#define GRAPH_MAX_READS		256
+
+/* A semaphore with more permits is not looked at. */
+#define GRAPH_MAX_PERMITS	64
+
+/*
+ * A local edge: the contender "from" is held, and who holds it waits for
+ * wait.to.
+ */
+typedef struct WaitEdge
+{
+	char		from[NOTE_VERTEX_SIZE];
+	NoteWait	wait;
+} WaitEdge;
+
+/* What the graph needs to be told next. */
+typedef enum WaitReadKind
+{
+	GRAPH_READ_CHILDREN,		/* of the directory "path" */
+	GRAPH_READ_NOTE				/* data and version of the znode "path" */
+} WaitReadKind;
+
+typedef struct WaitRead
+{
+	WaitReadKind kind;
+	char		path[NOTE_VERTEX_SIZE];
+} WaitRead;
+
+/* A contender in a directory. */
+typedef struct WaitContender
+{
+	char	   *name;
+	int32_t		sequence;
+	bool		shared;			/* and may own the lock with others */
+	const struct WaitOwner *owner;	/* for a search: if it has a note */
+} WaitContender;
+
+/* A lock directory, or that of a semaphore's permits. */
+typedef struct WaitDirectory
+{
+	char		path[NOTE_VERTEX_SIZE];
+	int			permits;		/* 0: it is a lock's */
+	bool		asked;
+	WaitContender *contenders;	/* in their order */
+	int			ncontenders;
+} WaitDirectory;
+
+/* An owner: a contender whose note has been asked for. */
+typedef struct WaitOwner
+{
+	char		path[NOTE_VERTEX_SIZE];
+	bool		asked;
+	char		cluster[NOTE_VALUE_SIZE];
+	int32_t		version;
+	NoteWait   *waits;
+	int			nwaits;
+	int			first;			/* for a search: its elements */
+	int			nelements;
+} WaitOwner;
+
+/* One look: what has been read so far; all malloc'd. */
+typedef struct WaitGraph
+{
+	WaitDirectory *directories;
+	int			ndirectories;
+	WaitOwner  *owners;
+	int			nowners;
+	int			nreads;
+} WaitGraph;
+
+extern void graph_init(WaitGraph *graph);
+extern void graph_free(WaitGraph *graph);
+extern bool graph_start(WaitGraph *graph, const WaitEdge *edge);
+extern bool graph_next_read(WaitGraph *graph, WaitRead *read);
+extern bool graph_told_children(WaitGraph *graph, const char *path,
+								const char *const *children, int nchildren);
+extern bool graph_told_note(WaitGraph *graph, const char *path,
+							const char *data, int len, int32_t version,
+							bool ephemeral);
+
+/* for waits.c */
+extern void graph_copy_vertex(char to[NOTE_VERTEX_SIZE], const char *from);
+extern bool graph_cut_last(char path[NOTE_VERTEX_SIZE]);
+extern bool graph_directory_of(const NoteWait *wait,
+							   char directory[NOTE_VERTEX_SIZE]);
+extern WaitDirectory *graph_find_directory(const WaitGraph *graph,
+										   const char *path);
+extern WaitOwner *graph_find_owner(const WaitGraph *graph, const char *path);
+extern int	graph_count_owners(const WaitDirectory *directory, int permits);
+
+#endif							/* ZKLOCK_GRAPH_H */

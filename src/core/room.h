@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * room.h
+ *		The znodes %waits: made, listed, watched, and cleaned up.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/room.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ROOM_H
+#define ZKLOCK_ROOM_H
+
+#include "core/detection.h"
+
+extern void room_path_in(const char *room, const char *name,
+						 char path[NOTE_VERTEX_SIZE]);
+extern bool room_of(const char *contender, bool permit,
+					char room[NOTE_VERTEX_SIZE]);
+extern Room *room_find(Detection *state, const char *path);
+extern void room_throw_away(Detection *state, const char *room,
+							const char *name);
+extern void room_made(Detection *state, const Pending *pending,
+					  const DetectorInput *in);
+extern void room_deleted(Detection *state, const Pending *pending,
+						 const DetectorInput *in);
+extern void room_changed(Detection *state, uint32_t serial);
+extern void room_resumed(Detection *state);
+extern void room_watch_needed(Detection *state);
+extern void room_clean_up(Detection *state);
+
+#endif							/* ZKLOCK_ROOM_H */

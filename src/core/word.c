@@ -1,0 +1,272 @@
+/*-------------------------------------------------------------------------
+ *
+ * word.c
+ *		The words of a note: bytes, numbers and values as they are written.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/word.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/word.h"
+
+#include <limits.h>
+#include <string.h>
+
+/*
+ * word_bytes
+ *		So many bytes from there on.
+ */
+Bytes
+word_bytes(const char *data, int len)
+{
+	Bytes		bytes = {data, len};
+
+	return bytes;
+}
+
+/*
+ * word_bytes_are
+ *		Are the bytes this text?
+ */
+bool
+word_bytes_are(Bytes bytes, const char *text)
+{
+	return bytes.len == (int) strlen(text) &&
+		memcmp(bytes.data, text, bytes.len) == 0;
+}
+
+/*
+ * word_begins_with
+ *		Do the bytes begin with this text?
+ */
+bool
+word_begins_with(Bytes bytes, const char *text)
+{
+	int			len = (int) strlen(text);
+
+	return bytes.len >= len && memcmp(bytes.data, text, len) == 0;
+}
+
+/*
+ * word_ends_with
+ *		Do the bytes end with this text?
+ */
+bool
+word_ends_with(Bytes bytes, const char *text)
+{
+	int			len = (int) strlen(text);
+
+	return bytes.len >= len &&
+		memcmp(bytes.data + bytes.len - len, text, len) == 0;
+}
+
+/*
+ * word_next
+ *		Take the next word off the rest of a note; false if there is none.
+ */
+bool
+word_next(Bytes *rest, Bytes *word)
+{
+	while (rest->len > 0 && *rest->data == ' ')
+	{
+		rest->data++;
+		rest->len--;
+	}
+	word->data = rest->data;
+	word->len = 0;
+	while (rest->len > 0 && *rest->data != ' ')
+	{
+		rest->data++;
+		rest->len--;
+		word->len++;
+	}
+	return word->len > 0;
+}
+
+/*
+ * word_put_byte
+ *		Write a byte.
+ */
+void
+word_put_byte(Writer *writer, char byte)
+{
+	if (writer->len + 1 >= writer->size)
+		writer->full = true;
+	else
+		writer->data[writer->len++] = byte;
+	writer->data[writer->len] = '\0';
+}
+
+/*
+ * word_put_text
+ *		Write a text as it is.
+ */
+void
+word_put_text(Writer *writer, const char *text)
+{
+	while (*text)
+		word_put_byte(writer, *text++);
+}
+
+/*
+ * word_put_encoded
+ *		Bytes of a note; with "percent", that is encoded, too.
+ */
+void
+word_put_encoded(Writer *writer, Bytes bytes, bool percent)
+{
+	static const char digits[] = "0123456789ABCDEF";
+
+	for (int i = 0; i < bytes.len; i++)
+	{
+		unsigned char byte = (unsigned char) bytes.data[i];
+
+		if (byte > ' ' && byte < 0x7F && !(percent && byte == '%'))
+			word_put_byte(writer, (char) byte);
+		else
+		{
+			word_put_byte(writer, '%');
+			word_put_byte(writer, digits[byte >> 4]);
+			word_put_byte(writer, digits[byte & 0x0F]);
+		}
+	}
+}
+
+/*
+ * word_end
+ *		A word has been written from there on: it stays only if all of it
+ *		fits.
+ */
+void
+word_end(Writer *writer, int start)
+{
+	if (writer->full)
+	{
+		writer->len = start;
+		writer->data[start] = '\0';
+		writer->full = false;
+	}
+}
+
+static int
+digit_value(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	if (digit >= 'A' && digit <= 'F')
+		return digit - 'A' + 10;
+	if (digit >= 'a' && digit <= 'f')
+		return digit - 'a' + 10;
+	return -1;
+}
+
+/*
+ * word_parse_text
+ *		Decode a text of so many bytes at most; false if it is too long.
+ */
+bool
+word_parse_text(Bytes bytes, char *text, int size)
+{
+	Writer		writer = {.data = text,.size = size};
+
+	text[0] = '\0';
+	for (int i = 0; i < bytes.len; i++)
+	{
+		char		byte = bytes.data[i];
+
+		if (byte == '%' && i + 2 < bytes.len &&
+			digit_value(bytes.data[i + 1]) >= 0 &&
+			digit_value(bytes.data[i + 2]) >= 0)
+		{
+			byte = (char) (digit_value(bytes.data[i + 1]) * 16 +
+						   digit_value(bytes.data[i + 2]));
+			i += 2;
+		}
+		if (byte == '\0')
+			word_put_text(&writer, "%00");
+		else
+			word_put_byte(&writer, byte);
+	}
+	if (writer.full)
+		text[0] = '\0';
+	return !writer.full;
+}
+
+/*
+ * word_parse_unsigned
+ *		A number without sign or leading zeros.
+ */
+bool
+word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max, uint64_t *number)
+{
+	uint64_t	value = 0;
+
+	if (bytes.len == 0 || (bytes.len > 1 && bytes.data[0] == '0'))
+		return false;
+	for (int i = 0; i < bytes.len; i++)
+	{
+		int			digit = digit_value(bytes.data[i]);
+
+		if (digit < 0 || (unsigned) digit >= base ||
+			value > (max - (unsigned) digit) / base)
+			return false;
+		value = value * base + (unsigned) digit;
+	}
+	*number = value;
+	return true;
+}
+
+/*
+ * word_parse_number
+ *		The same, of an int that is not negative.
+ */
+bool
+word_parse_number(Bytes bytes, int *number)
+{
+	uint64_t	value;
+
+	if (!word_parse_unsigned(bytes, 10, INT_MAX, &value))
+		return false;
+	*number = (int) value;
+	return true;
+}
+
+/*
+ * word_parse_time
+ *		The same, of a time.
+ */
+bool
+word_parse_time(Bytes bytes, int64_t *time)
+{
+	uint64_t	value;
+
+	if (!word_parse_unsigned(bytes, 10, INT64_MAX, &value))
+		return false;
+	*time = (int64_t) value;
+	return true;
+}
+
+/*
+ * word_next_field
+ *		Take the next field, up to a comma or the end, off the rest of a
+ *		value.
+ */
+Bytes
+word_next_field(Bytes *rest)
+{
+	Bytes		field = word_bytes(rest->data, 0);
+
+	while (field.len < rest->len && field.data[field.len] != ',')
+		field.len++;
+	rest->data += field.len;
+	rest->len -= field.len;
+	if (rest->len > 0)
+	{
+		rest->data++;
+		rest->len--;
+	}
+	return field;
+}

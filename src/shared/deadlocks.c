@@ -1,0 +1,267 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlocks.c
+ *		The latest deadlocks between this cluster and others.
+ *
+ * The worker enters each that a backend of this cluster was a member of,
+ * whether the victim was ours or not.  The victim's backend reads it for its
+ * error, and the view zk_deadlocks shows all.  They are not kept over a restart
+ * of the server.
+ *
+ * An entry has its members one after the other, each with its two strings.
+ * Those that do not fit into ENTRY_BYTES are left out, the last ones first.
+ *
+ * Locking protocol.  All fields are guarded by one LWLock, of the tranche
+ * ZK_TRANCHE, which may be taken inside any other.  The entry with number n is
+ * the one at n % ZK_DEADLOCKS, and is overwritten by that with number
+ * n + ZK_DEADLOCKS.  What is forgotten is only not listed: its victim can
+ * still read it.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/deadlocks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/deadlocks.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#define ZK_TRANCHE		"zklock deadlocks"
+
+#define ENTRY_BYTES		4096
+
+/* A member in an entry; its strings follow, with their terminators. */
+typedef struct PackedMember
+{
+	uint64		blocked_by;
+	int32		pid;
+	int32		holder_pid;
+	uint8		kind;
+	bool		local;
+	uint16		cluster_len;
+	uint16		path_len;
+} PackedMember;
+
+typedef struct DeadlockEntry
+{
+	uint32		number;			/* 0: none */
+	int			victim;
+	int			nmembers;
+	TimestampTz detected;
+	char		bytes[ENTRY_BYTES];
+} DeadlockEntry;
+
+typedef struct DeadlocksShared
+{
+	uint32		last;			/* the latest number, or 0 */
+	uint32		forgotten;		/* up to this number */
+	DeadlockEntry entries[ZK_DEADLOCKS];
+} DeadlocksShared;
+
+static DeadlocksShared *shared = NULL;
+static LWLock *deadlocks_lock = NULL;
+
+/*
+ * deadlocks_request_shmem
+ *		Reserve shared memory and a lock; for the shmem_request_hook.
+ */
+void
+deadlocks_request_shmem(void)
+{
+	RequestAddinShmemSpace(sizeof(DeadlocksShared));
+	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
+}
+
+/*
+ * deadlocks_startup_shmem
+ *		Create or attach to the deadlocks; for the shmem_startup_hook.
+ */
+void
+deadlocks_startup_shmem(void)
+{
+	bool		found;
+
+	/* in case this is a restart within the postmaster */
+	shared = NULL;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct(ZK_TRANCHE, sizeof(DeadlocksShared), &found);
+	if (!found)
+		memset(shared, 0, sizeof(DeadlocksShared));
+	deadlocks_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * Append a string with its terminator, and return its length.  It may come from
+ * another cluster: what does not print in any encoding is replaced.
+ */
+static uint16
+pack_string(char *bytes, const char *string)
+{
+	size_t		len = strlen(string);
+
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = string[i] >= 0x20 && string[i] < 0x7F ? string[i] : '?';
+	bytes[len] = '\0';
+	return (uint16) len;
+}
+
+/* Append a member; false if there is no room for it. */
+static bool
+pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
+{
+	char	   *bytes = entry->bytes + *used;
+	PackedMember packed = {0};
+	size_t		size = sizeof(packed) + strlen(member->cluster) + 1 +
+		strlen(member->path) + 1;
+
+	if (entry->nmembers == ZK_DEADLOCK_MEMBERS ||
+		*used + size > sizeof(entry->bytes))
+		return false;
+	packed.blocked_by = member->blocked_by;
+	packed.pid = member->pid;
+	packed.holder_pid = member->holder_pid;
+	packed.kind = member->kind;
+	packed.local = member->local;
+	packed.cluster_len = pack_string(bytes + sizeof(packed), member->cluster);
+	packed.path_len = pack_string(bytes + sizeof(packed) +
+								  packed.cluster_len + 1, member->path);
+	memcpy(bytes, &packed, sizeof(packed));
+	*used += size;
+	entry->nmembers++;
+	return true;
+}
+
+/* Take the next member from an entry. */
+static void
+unpack_member(const DeadlockEntry *entry, int *used, ZkDeadlockMember *member)
+{
+	const char *bytes = entry->bytes + *used;
+	PackedMember packed;
+
+	memcpy(&packed, bytes, sizeof(packed));
+	bytes += sizeof(packed);
+	strlcpy(member->cluster, bytes, sizeof(member->cluster));
+	bytes += packed.cluster_len + 1;
+	strlcpy(member->path, bytes, sizeof(member->path));
+	bytes += packed.path_len + 1;
+	member->kind = packed.kind;
+	member->pid = packed.pid;
+	member->holder_pid = packed.holder_pid;
+	member->local = packed.local;
+	member->blocked_by = packed.blocked_by;
+	*used = bytes - entry->bytes;
+}
+
+/* Fill in *deadlock, whose members have been palloc'd. */
+static void
+unpack(const DeadlockEntry *entry, ZkDeadlock *deadlock)
+{
+	int			used = 0;
+
+	deadlock->number = entry->number;
+	deadlock->detected = entry->detected;
+	deadlock->victim = entry->victim;
+	deadlock->nmembers = entry->nmembers;
+	for (int i = 0; i < entry->nmembers; i++)
+		unpack_member(entry, &used, &deadlock->members[i]);
+}
+
+/*
+ * deadlock_add
+ *		Note a deadlock that was found, and return its number, which is never 0;
+ *		the worker only.
+ *
+ * Its number and time are set here.
+ */
+uint32
+deadlock_add(const ZkDeadlock *deadlock)
+{
+	DeadlockEntry *entry;
+	uint32		number;
+	int			used = 0;
+
+	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
+	number = ++shared->last;
+	entry = &shared->entries[number % ZK_DEADLOCKS];
+	entry->number = number;
+	entry->detected = GetCurrentTimestamp();
+	entry->victim = deadlock->victim;
+	entry->nmembers = 0;
+	for (int i = 0; i < deadlock->nmembers; i++)
+		if (!pack_member(entry, &used, &deadlock->members[i]))
+			break;
+	LWLockRelease(deadlocks_lock);
+	return number;
+}
+
+static ZkDeadlockMember *
+palloc_members(int n)
+{
+	return palloc(n * sizeof(ZkDeadlockMember));
+}
+
+/*
+ * deadlock_read
+ *		Read the deadlock with this number, its members palloc'd; false if it
+ *		has been overwritten.
+ */
+bool
+deadlock_read(uint32 number, ZkDeadlock *deadlock)
+{
+	const DeadlockEntry *entry = &shared->entries[number % ZK_DEADLOCKS];
+	bool		found;
+
+	deadlock->members = palloc_members(ZK_DEADLOCK_MEMBERS);
+	LWLockAcquire(deadlocks_lock, LW_SHARED);
+	found = number != 0 && entry->number == number;
+	if (found)
+		unpack(entry, deadlock);
+	LWLockRelease(deadlocks_lock);
+	return found;
+}
+
+/*
+ * deadlocks_list
+ *		All deadlocks that are kept, the oldest first: an array, palloc'd.
+ */
+ZkDeadlock *
+deadlocks_list(int *ndeadlocks)
+{
+	ZkDeadlock *deadlocks = palloc(ZK_DEADLOCKS * sizeof(ZkDeadlock));
+	int			n = 0;
+
+	for (int i = 0; i < ZK_DEADLOCKS; i++)
+		deadlocks[i].members = palloc_members(ZK_DEADLOCK_MEMBERS);
+	LWLockAcquire(deadlocks_lock, LW_SHARED);
+	for (int i = 1; i <= ZK_DEADLOCKS; i++)
+	{
+		const DeadlockEntry *entry =
+			&shared->entries[(shared->last + i) % ZK_DEADLOCKS];
+
+		if (entry->number > shared->forgotten)
+			unpack(entry, &deadlocks[n++]);
+	}
+	LWLockRelease(deadlocks_lock);
+	*ndeadlocks = n;
+	return deadlocks;
+}
+
+/*
+ * deadlocks_forget
+ *		List those that have been found so far no more.
+ */
+void
+deadlocks_forget(void)
+{
+	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
+	shared->forgotten = shared->last;
+	LWLockRelease(deadlocks_lock);
+}

@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlocks.h
+ *		The latest deadlocks between this cluster and others.
+ *
+ * See deadlocks.c for the locking protocol.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/deadlocks.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DEADLOCKS_H
+#define ZKLOCK_DEADLOCKS_H
+
+#include "core/znode.h"
+#include "datatype/timestamp.h"
+
+/* So many are kept, each with so many members. */
+#define ZK_DEADLOCKS			32
+#define ZK_DEADLOCK_MEMBERS		64
+
+/* The name of a cluster, with its terminator; a longer one is cut. */
+#define ZK_CLUSTER_SIZE			128
+
+/*
+ * A member of a deadlock: a process that waits for a lock, of a cluster that
+ * holds what the members that it blocks wait for.
+ */
+typedef struct ZkDeadlockMember
+{
+	char		cluster[ZK_CLUSTER_SIZE];	/* cluster_name, or what else tells
+											 * which cluster it is */
+	char		path[ZNODE_PATH_SIZE];	/* of the lock waited for: that of its
+										 * lock directory, or of the
+										 * semaphore's */
+	ZnodeKind	kind;			/* of the contender that waits */
+	int			pid;			/* of the process that waits for it */
+	int			holder_pid;		/* of the process that blocks others: the same,
+								 * or one that waits for it in its cluster */
+	bool		local;			/* it is ours */
+	uint64		blocked_by;		/* bit i: the member i; 0: the next one */
+} ZkDeadlockMember;
+
+typedef struct ZkDeadlock
+{
+	uint32		number;			/* from 1 on, since server start */
+	TimestampTz detected;		/* when this cluster heard of it */
+	int			victim;			/* the member whose wait ends */
+	int			nmembers;
+	ZkDeadlockMember *members;
+} ZkDeadlock;
+
+/* module load */
+extern void deadlocks_request_shmem(void);
+extern void deadlocks_startup_shmem(void);
+
+/* the worker */
+extern uint32 deadlock_add(const ZkDeadlock *deadlock);
+
+/* any process */
+extern bool deadlock_read(uint32 number, ZkDeadlock *deadlock);
+extern ZkDeadlock *deadlocks_list(int *ndeadlocks);
+extern void deadlocks_forget(void);
+
+#endif							/* ZKLOCK_DEADLOCKS_H */

@@ -1,0 +1,419 @@
+/*-------------------------------------------------------------------------
+ *
+ * detector_io.c
+ *		What the detector asks of ZooKeeper, and the answers.
+ *
+ * Sessions.  The detector goes by the first session; a note is written in the
+ * session of its contender, and so in order with what the recipe writes there.
+ *
+ * Versions.  A note is written only if it has the version that we know, since
+ * another client may have written a revocation over it.  If it has another one,
+ * the recipe is made to read that first.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/detector_io.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/hsearch.h"
+#include "worker/contender.h"
+#include "worker/detector_io.h"
+#include "worker/notes.h"
+#include "worker/session.h"
+#include "worker/steps.h"
+
+/* Groups of ours have this bit, which those of slots come to late. */
+#define GROUP_BIT			UINT32_C(0x80000000)
+
+/* An operation of the detector that is on its way. */
+typedef struct Request
+{
+	uint32		serial;			/* hash key, must be first */
+	DetectorOpKind kind;
+	int			session;
+	int			parts;			/* ACT: answers that are missing */
+	DetectorResult result;		/* ACT: so far */
+	bool		noted;			/* ACT: the note of "path" has been written */
+	char		path[NOTE_VERTEX_SIZE];
+} Request;
+
+static struct
+{
+	HTAB	   *requests;
+	uint32		last_group;
+}			io;
+
+/*
+ * detector_io_forget
+ *		The first session is over, or there was none: forget what was submitted.
+ */
+void
+detector_io_forget(void)
+{
+	HASHCTL		ctl;
+
+	if (io.requests)
+		hash_destroy(io.requests);
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(uint32);
+	ctl.entrysize = sizeof(Request);
+	io.requests = hash_create("zklock deadlock requests", 64, &ctl,
+									HASH_ELEM | HASH_BLOBS);
+}
+
+static DetectorResult
+result_of(RecipeResult result)
+{
+	switch (result)
+	{
+		case RECIPE_OK:
+			return DETECTOR_OK;
+		case RECIPE_UNKNOWN:
+			return DETECTOR_UNKNOWN;
+		case RECIPE_NO_NODE:
+			return DETECTOR_NO_NODE;
+		case RECIPE_REFUSED:
+			break;
+	}
+	return DETECTOR_REFUSED;
+}
+
+static Request *
+new_request(const DetectorOp *op, int session)
+{
+	Request    *request = hash_search(io.requests, &op->serial,
+									  HASH_ENTER, NULL);
+
+	request->kind = op->kind;
+	request->session = session;
+	request->parts = 1;
+	request->result = DETECTOR_OK;
+	request->noted = false;
+	strlcpy(request->path, op->path, sizeof(request->path));
+	return request;
+}
+
+/* Submit an operation that is one request. */
+static void
+submit(const DetectorOp *op, RecipeOpKind kind)
+{
+	RecipeOp	recipe_op = {
+		.kind = kind,
+		.serial = op->serial,
+		.data = op->data,
+		.barrier = op->barrier
+	};
+
+	new_request(op, 0);
+	session_submit(0, SESSION_DEADLOCK_OWNER, op->path, &recipe_op, 0);
+}
+
+/* Submit the write of a contender's note. */
+static void
+submit_note(const Contender *contender, const char *path, uint32 serial)
+{
+	RecipeOp	set = {
+		.kind = RECIPE_OP_SET,
+		.serial = serial,
+		.data = notes_write(contender),
+		.has_version = contender->note_version >= 0,
+		.version = contender->note_version
+	};
+
+	session_submit(contender->session, SESSION_NOTES_OWNER, path, &set, 0);
+}
+
+/*
+ * The note of our contender has another version than we know: read it, in case
+ * it is a revocation, ahead of writing it whatever its version is.
+ *
+ * If the node is watched for a revocation, the watch has come ahead of the
+ * answer that told us, and the read is on its way.
+ */
+static void
+write_again(Contender *contender, const char *path, uint32 serial)
+{
+	RecipeInput input = {.event = RECIPE_WATCH_REVOCATION};
+
+	if (!contender_is_revocable(contender))
+		step(contender, false, &input);
+	contender->note_version = -1;
+	submit_note(contender, path, serial);
+}
+
+/* Our contender that owns its lock with this node, or NULL. */
+static Contender *
+find_owner(const char *path)
+{
+	Contender  *contender = contender_find_path(path);
+	char		owned[NOTE_VERTEX_SIZE];
+
+	return contender && contender_owned_path(contender, owned) ?
+		contender : NULL;
+}
+
+/* Write a note; false if there is none to be written. */
+static bool
+set_waits(const DetectorOp *op)
+{
+	Contender  *contender = find_owner(op->path);
+
+	if (contender == NULL)
+		return false;
+	notes_set_waits(contender, op->waits, op->nwaits);
+	new_request(op, contender->session);
+	if (contender->note_version < 0)
+		write_again(contender, op->path, op->serial);
+	else
+		submit_note(contender, op->path, op->serial);
+	return true;
+}
+
+/* Submit a part of an act. */
+static void
+submit_part(Request *request, RecipeOp *part, const char *path)
+{
+	part->serial = request->serial;
+	request->parts++;
+	session_submit(0, SESSION_DEADLOCK_OWNER, path, part,
+				   GROUP_BIT | io.last_group);
+}
+
+/* Submit the note of another contender of ours, if it still is one. */
+static void
+submit_other(Request *request, const DetectorNote *note)
+{
+	Contender  *contender = find_owner(note->path);
+	RecipeOp	set = {.kind = RECIPE_OP_SET};
+
+	if (contender == NULL)
+		return;
+	notes_set_waits(contender, note->waits, note->nwaits);
+	contender->note_version = -1;
+	set.data = notes_write(contender);
+	submit_part(request, &set, note->path);
+}
+
+/* End a deadlock, if it is still there; false if it is not. */
+static bool
+act(const DetectorOp *op)
+{
+	Contender  *contender = find_owner(op->path);
+	Request    *request;
+	RecipeOp	set = {
+		.kind = RECIPE_OP_SET,
+		.has_version = true,
+		.version = op->version
+	};
+	RecipeOp	create = {
+		.kind = RECIPE_OP_CREATE,
+		.data = "",
+		.exact = true
+	};
+
+	if (contender == NULL)
+		return false;
+	request = new_request(op, 0);
+	request->parts = 0;
+	io.last_group = (io.last_group + 1) & ~GROUP_BIT;
+	for (int i = 0; i < op->nchecks; i++)
+	{
+		RecipeOp	check = {
+			.kind = RECIPE_OP_CHECK,
+			.has_version = op->checks[i].version >= 0,
+			.version = op->checks[i].version
+		};
+
+		submit_part(request, &check, op->checks[i].path);
+	}
+	notes_set_waits(contender, op->waits, op->nwaits);
+	set.data = notes_write(contender);
+	submit_part(request, &set, op->path);
+	for (int i = 0; i < op->nothers; i++)
+		submit_other(request, &op->others[i]);
+	submit_part(request, &create, op->verdict);
+	return true;
+}
+
+static const char *
+op_name(DetectorOpKind kind)
+{
+	static const char *const names[] = {
+		[DETECTOR_OP_LIST] = "list",
+		[DETECTOR_OP_LIST_WATCH] = "list and watch",
+		[DETECTOR_OP_GET] = "get",
+		[DETECTOR_OP_SET_WAITS] = "set waits",
+		[DETECTOR_OP_MKDIR] = "mkdir",
+		[DETECTOR_OP_CREATE] = "create",
+		[DETECTOR_OP_DELETE] = "delete",
+		[DETECTOR_OP_ACT] = "act"
+	};
+
+	return names[kind];
+}
+
+/*
+ * detector_io_submit
+ *		Submit an operation of the detector.
+ *
+ * Returns false if it has to be answered "no node", without asking ZooKeeper.
+ */
+bool
+detector_io_submit(const DetectorOp *op)
+{
+	ereport(DEBUG3,
+			(errmsg_internal("deadlock request %u: %s %s%s", op->serial,
+							 op_name(op->kind), op->path,
+							 op->barrier ? ", behind a barrier" : "")));
+	switch (op->kind)
+	{
+		case DETECTOR_OP_LIST:
+			submit(op, RECIPE_OP_CHILDREN);
+			break;
+		case DETECTOR_OP_LIST_WATCH:
+			submit(op, RECIPE_OP_LIST);
+			break;
+		case DETECTOR_OP_GET:
+			submit(op, RECIPE_OP_GET);
+			break;
+		case DETECTOR_OP_MKDIR:
+			submit(op, RECIPE_OP_MKDIR);
+			break;
+		case DETECTOR_OP_CREATE:
+			submit(op, RECIPE_OP_CREATE);
+			break;
+		case DETECTOR_OP_DELETE:
+			submit(op, RECIPE_OP_DELETE);
+			break;
+		case DETECTOR_OP_SET_WAITS:
+			return set_waits(op);
+		case DETECTOR_OP_ACT:
+			return act(op);
+	}
+	return true;
+}
+
+/*
+ * Take one answer of an act.  That a part was not tried means nothing: another
+ * one tells why.
+ */
+static void
+take_part(Request *request, const RecipeInput *in)
+{
+	request->parts--;
+	if (session_error_is_untried(in->error))
+		return;
+	if (in->result == RECIPE_UNKNOWN && request->result == DETECTOR_OK)
+		request->result = DETECTOR_UNKNOWN;
+	else if (in->result == RECIPE_NO_NODE || in->result == RECIPE_REFUSED)
+		request->result = DETECTOR_NO_NODE;
+	if (in->event == RECIPE_SET_DONE && in->result == RECIPE_OK &&
+		!request->noted)
+	{
+		Contender  *contender = find_owner(request->path);
+
+		request->noted = true;
+		if (contender)
+			contender->note_version = in->version;
+	}
+}
+
+/* The note of a contender has been written, or not; false: it goes again. */
+static bool
+note_written(const Request *request, const RecipeInput *in)
+{
+	Contender  *contender = find_owner(request->path);
+
+	if (contender == NULL)
+		return true;
+	if (in->result == RECIPE_OK)
+		contender->note_version = in->version;
+	else if (in->result == RECIPE_UNKNOWN)
+		contender->note_version = -1;
+	else if (session_error_is_bad_version(in->error))
+	{
+		write_again(contender, request->path, request->serial);
+		return false;
+	}
+	return true;
+}
+
+/*
+ * detector_io_answer
+ *		The server has answered an operation, or the watch of one has come:
+ *		fills in what to tell the detector.
+ *
+ * Returns false if it is not to be told (yet).
+ */
+bool
+detector_io_answer(const RecipeInput *in, DetectorInput *answer)
+{
+	Request    *request;
+
+	memset(answer, 0, sizeof(*answer));
+	answer->serial = in->serial;
+	answer->event = DETECTOR_ROOM_CHANGED;
+	if (in->event == RECIPE_NODE_DELETED || in->event == RECIPE_NODE_TOUCHED)
+		return true;
+	request = hash_search(io.requests, &in->serial, HASH_FIND, NULL);
+	if (request == NULL)
+		return false;			/* of a session that has ended */
+	answer->event = DETECTOR_DONE;
+	answer->result = result_of(in->result);
+	answer->children = in->children;
+	answer->nchildren = in->nchildren;
+	answer->data = in->data;
+	answer->len = in->data_len;
+	answer->version = in->version;
+	answer->ephemeral = recipe_is_ephemeral(in);
+	answer->ours = in->ours;
+	answer->node = in->node;
+	if (request->kind == DETECTOR_OP_ACT)
+	{
+		take_part(request, in);
+		if (request->parts > 0)
+			return false;
+		answer->result = request->result;
+	}
+	else if (request->kind == DETECTOR_OP_SET_WAITS &&
+			 !note_written(request, in))
+		return false;
+	hash_search(io.requests, &in->serial, HASH_REMOVE, NULL);
+	ereport(DEBUG3,
+			(errmsg_internal("deadlock request %u answered: %d", in->serial,
+							 answer->result)));
+	return true;
+}
+
+/*
+ * detector_io_lost
+ *		A session other than the first is over: fills in what to tell the
+ *		detector of an operation that was on its way in it.
+ *
+ * To be called until it returns false: there is none left.
+ */
+bool
+detector_io_lost(int session, DetectorInput *answer)
+{
+	HASH_SEQ_STATUS scan;
+	Request    *request;
+
+	hash_seq_init(&scan, io.requests);
+	while ((request = hash_seq_search(&scan)) != NULL)
+	{
+		if (request->session != session)
+			continue;
+		hash_seq_term(&scan);
+		memset(answer, 0, sizeof(*answer));
+		answer->event = DETECTOR_DONE;
+		answer->serial = request->serial;
+		answer->result = DETECTOR_NO_NODE;
+		hash_search(io.requests, &answer->serial, HASH_REMOVE, NULL);
+		return true;
+	}
+	return false;
+}

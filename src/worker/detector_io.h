@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * detector_io.h
+ *		What the detector asks of ZooKeeper, and the answers.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/detector_io.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DETECTOR_IO_H
+#define ZKLOCK_DETECTOR_IO_H
+
+#include "core/detector.h"
+#include "core/recipe.h"
+
+extern void detector_io_forget(void);
+extern bool detector_io_submit(const DetectorOp *op);
+extern bool detector_io_answer(const RecipeInput *in, DetectorInput *answer);
+extern bool detector_io_lost(int session, DetectorInput *answer);
+
+#endif							/* ZKLOCK_DETECTOR_IO_H */

@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * notes.h
+ *		The notes of our contenders.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/notes.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_NOTES_H
+#define ZKLOCK_NOTES_H
+
+#include "core/note.h"
+#include "worker/contender.h"
+
+extern void notes_set_waits(Contender *contender, const NoteWait *waits,
+							int nwaits);
+extern const char *notes_write(const Contender *contender);
+
+#endif							/* ZKLOCK_NOTES_H */

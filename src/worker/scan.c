@@ -1,0 +1,270 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *		Which backends of this cluster keep a contender while they wait for
+ *		another one.
+ *
+ * The local edges of the graph in which deadlocks between clusters are looked
+ * for: from a contender of ours that is held, and that others stand behind, to
+ * one of ours that stands behind others, if the backend that holds the first,
+ * or one that it waits for in the lock manager (blockers.c), waits for the
+ * second, and all these waits have lasted long enough.
+ *
+ * What is read here is not of one moment: each row of slots_waits() and
+ * slots_holds_of(), and each answer of the lock manager, is of its own.  That
+ * is enough.  A backend that waits gets and releases nothing, and the ids of
+ * holds and waits are never used again.  So if two scans find the same edge,
+ * with the same ids and the same chain, all of it was there at each moment
+ * from the end of the first to the beginning of the second.
+ *
+ * Who waits for the heavyweight lock of the very slot that the waiter behind it
+ * waits for would take its place if that failed, and the deadlock would stay.
+ * So the waiter counts as the eldest of all: it is chosen as the victim only if
+ * all others are like that.
+ *
+ * A reader may wait without a contender of its own, behind readers of its own
+ * cluster that hold the slot, since a writer of another cluster stands behind
+ * their contender.  It waits for that writer, and so for whatever that waits
+ * for: it is told as a wait for the contender of the holders.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/scan.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/holders.h"
+#include "utils/timestamp.h"
+#include "worker/blockers.h"
+#include "worker/contender.h"
+#include "worker/scan.h"
+
+/* The most edges of one scan, and of one hold in it. */
+#define MAX_EDGES			1024
+#define MAX_EDGES_OF_HOLD	64
+
+/* The waits of one backend. */
+typedef struct WaitsOf
+{
+	int			pid;			/* hash key, must be first */
+	int			first;			/* number of its first wait, or -1 */
+} WaitsOf;
+
+/* A wait that counts. */
+typedef struct LongWait
+{
+	NoteWait	wait;			/* "hold" and "chain" are not set */
+	LOCKTAG		tag;			/* of the heavyweight lock of its slot */
+	int			next;			/* of the same backend, or -1 */
+} LongWait;
+
+/* The scan under way. */
+static struct
+{
+	Scan	   *scan;
+	HTAB	   *by_pid;			/* of WaitsOf */
+	LongWait   *waits;
+	int			nwaits;
+
+	/* the hold that edges are looked for of */
+	const ZkHold *hold;
+	Contender  *contender;
+	int			nedges;			/* of it */
+}			scanning;
+
+static bool
+is_of_contender(const Contender *contender, const ZkContender *known)
+{
+	return contender && contender->has_uuid && known->has_uuid &&
+		memcmp(contender->uuid, known->uuid, ZNODE_UUID_BYTES) == 0;
+}
+
+/* Microseconds since 1970. */
+static int64
+unix_us(TimestampTz time)
+{
+	return time +
+		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}
+
+/* Does this wait count?  If so, fills in *wait; the slot's key may be read. */
+static bool
+fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
+{
+	const Contender *contender = contender_find(row->slot);
+
+	if (!is_of_contender(contender, &row->contender) ||
+		contender->queued_since_ms == 0 ||
+		contender->queued_since_ms > since_ms ||
+		row->since > since_ms * 1000 ||
+		!(row->state == ZK_SLOT_WANTED ?
+		  contender_queued_path(contender, wait->to) :
+		  contender_owned_path(contender, wait->to)))
+		return false;
+	wait->wait.pid = row->pid;
+	wait->wait.since = row->since;
+	wait->began = unix_us(row->xact_start);
+	wait->alternatives = 1;
+	wait->kind = contender->is_permit ? NOTE_WAIT_PERMIT :
+		contender->recipe.kind == ZNODE_READER ? NOTE_WAIT_SHARED :
+		NOTE_WAIT_EXCLUSIVE;
+	wait->permits = contender->is_permit ? contender->semaphore.permits : 0;
+	return true;
+}
+
+/* Find the waits for contenders that stand behind others. */
+static void
+find_waits(int64 since_ms)
+{
+	int			n;
+	ZkWait	   *rows = slots_waits(&n);
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(int);
+	ctl.entrysize = sizeof(WaitsOf);
+	ctl.hcxt = CurrentMemoryContext;
+	scanning.by_pid = hash_create("zklock waits", 64, &ctl,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	scanning.waits = MemoryContextAllocHuge(CurrentMemoryContext,
+											mul_size(Max(n, 1),
+													 sizeof(LongWait)));
+	scanning.nwaits = 0;
+	for (int i = 0; i < n; i++)
+	{
+		LongWait   *wait = &scanning.waits[scanning.nwaits];
+		WaitsOf    *of;
+		bool		found;
+
+		memset(wait, 0, sizeof(*wait));
+		if (!fill_wait(&rows[i], since_ms, &wait->wait))
+			continue;
+		key_tag(&rows[i].slot->key, contender_find(rows[i].slot)->directory,
+				&wait->tag);
+		of = hash_search(scanning.by_pid, &rows[i].pid, HASH_ENTER, &found);
+		wait->next = found ? of->first : -1;
+		of->first = scanning.nwaits++;
+	}
+	pfree(rows);
+}
+
+static int
+compare_ints(const void *a, const void *b)
+{
+	int			left = *(const int *) a;
+	int			right = *(const int *) b;
+
+	return (left > right) - (left < right);
+}
+
+/*
+ * The backends that wait, for a contender or in the lock manager: an array,
+ * palloc'd and sorted.
+ */
+static int *
+list_waiting(int *n)
+{
+	int		   *pids = palloc((hash_get_num_entries(scanning.by_pid) +
+							   blockers_max() + 1) * sizeof(int));
+	HASH_SEQ_STATUS seq;
+	WaitsOf    *of;
+	int			last = 0;
+
+	*n = blockers_add_waiting(pids, blockers_max());
+	hash_seq_init(&seq, scanning.by_pid);
+	while ((of = hash_seq_search(&seq)) != NULL)
+		pids[(*n)++] = of->pid;
+	qsort(pids, *n, sizeof(int), compare_ints);
+	for (int i = 1; i < *n; i++)
+		if (pids[i] != pids[last])
+			pids[++last] = pids[i];
+	*n = Min(*n, last + 1);
+	return pids;
+}
+
+/* The hold has an edge to what this process waits for, if it does. */
+static bool
+add_edges(int pid, uint64 chain, const LOCKTAG *last,
+		  void *arg pg_attribute_unused())
+{
+	const ZkHold *hold = scanning.hold;
+	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
+	Scan	   *scan = scanning.scan;
+
+	for (int i = of ? of->first : -1; i >= 0; i = scanning.waits[i].next)
+	{
+		WaitEdge   *edge = &scan->edges[scan->nedges];
+
+		if (scan->nedges == MAX_EDGES ||
+			scanning.nedges == MAX_EDGES_OF_HOLD)
+			return false;
+		scanning.nedges++;
+		if (hold->behind != TURN_CONTENDED && !scanning.contender->is_permit)
+		{
+			/* it is enough to know that it has any */
+			scan->unknown = list_append_unique_ptr(scan->unknown,
+												   scanning.contender);
+			return false;
+		}
+		(void) contender_owned_path(scanning.contender, edge->from);
+		edge->wait = scanning.waits[i].wait;
+		edge->wait.hold.pid = hold->pid;
+		edge->wait.hold.since = hold->since;
+		edge->wait.chain = chain;
+		if (last && memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
+			edge->wait.began = 0;
+		scan->nedges++;
+	}
+	return true;
+}
+
+/* Find the edges of a hold. */
+static void
+scan_hold(const ZkHold *hold)
+{
+	char		path[NOTE_VERTEX_SIZE];
+
+	scanning.hold = hold;
+	scanning.contender = contender_find(hold->slot);
+	scanning.nedges = 0;
+	if (hold->behind == TURN_ALONE ||
+		!is_of_contender(scanning.contender, &hold->contender) ||
+		!contender_owned_path(scanning.contender, path))
+		return;
+	if (add_edges(hold->pid, 0, NULL, NULL))
+		blockers_walk(hold->pid, add_edges, NULL);
+}
+
+/*
+ * scan_run
+ *		Find the local edges whose waits have all lasted for "wait_ms".
+ *
+ * Takes some time, but no locks for long: see blockers.c and holders.c.  All
+ * is palloc'd in the current context.
+ */
+void
+scan_run(Scan *scan, int64 now_ms, int wait_ms)
+{
+	int		   *pids;
+	int			npids;
+	ZkHold	   *holds;
+	int			nholds;
+
+	memset(scan, 0, sizeof(*scan));
+	scanning.scan = scan;
+	find_waits(now_ms - wait_ms);
+	if (scanning.nwaits == 0)
+		return;
+	scan->edges = palloc(MAX_EDGES * sizeof(WaitEdge));
+	blockers_begin((int64) wait_ms * 1000);
+	pids = list_waiting(&npids);
+	holds = slots_holds_of(pids, npids, &nholds);
+	for (int i = 0; i < nholds; i++)
+		scan_hold(&holds[i]);
+	ereport(DEBUG2,
+			(errmsg_internal("%d long waits, %d holds of waiting backends, %d edges between them",
+							 scanning.nwaits, nholds, scan->nedges)));
+}

@@ -1,0 +1,108 @@
+/*-------------------------------------------------------------------------
+ *
+ * verdicts.c
+ *		Deadlocks that have been ended, for backends.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/verdicts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/deadlocks.h"
+#include "shared/grant.h"
+#include "worker/contender.h"
+#include "worker/verdicts.h"
+
+static ZnodeKind
+kind_of(NoteWaitKind kind)
+{
+	return kind == NOTE_WAIT_SHARED ? ZNODE_READER :
+		kind == NOTE_WAIT_PERMIT ? ZNODE_PERMIT : ZNODE_MUTEX;
+}
+
+static void
+fill_member(ZkDeadlockMember *to, const WaitMember *from)
+{
+	char		path[NOTE_VERTEX_SIZE];
+
+	memset(to, 0, sizeof(*to));
+	strlcpy(to->cluster, from->cluster[0] != '\0' ? from->cluster : "unnamed",
+			sizeof(to->cluster));
+	waits_lock_of(&from->edge.wait, path);
+	strlcpy(to->path, path, sizeof(to->path));
+	to->kind = kind_of(from->edge.wait.kind);
+	to->pid = from->edge.wait.wait.pid;
+	to->holder_pid = from->edge.wait.hold.pid;
+	to->local = contender_find_path(from->edge.wait.to) != NULL ||
+		contender_find_path(from->edge.from) != NULL;
+}
+
+/*
+ * Note a deadlock for backends to read, and return its number: the victim comes
+ * first, and each is blocked by the next, as far as they are on one way.
+ */
+static uint32
+note_deadlock(const WaitDeadlock *found)
+{
+	ZkDeadlock	result;
+	int			n = Min(found->nmembers, ZK_DEADLOCK_MEMBERS);
+	int		   *place = palloc(found->nmembers * sizeof(int));
+	int		   *order = palloc(found->nmembers * sizeof(int));
+	int			count = 0;
+
+	for (int i = 0; i < found->nmembers; i++)
+		place[i] = -1;
+	for (int i = 0; place[i] < 0; i = found->members[i].blocked_by)
+	{
+		place[i] = count;
+		order[count++] = i;
+	}
+	for (int i = 0; i < found->nmembers; i++)
+		if (place[i] < 0)
+		{
+			place[i] = count;
+			order[count++] = i;
+		}
+	memset(&result, 0, sizeof(result));
+	result.nmembers = n;
+	result.members = palloc(n * sizeof(ZkDeadlockMember));
+	for (int i = 0; i < n; i++)
+	{
+		const WaitMember *member = &found->members[order[i]];
+
+		fill_member(&result.members[i], member);
+		if (place[member->blocked_by] < n)
+			result.members[i].blocked_by =
+				UINT64CONST(1) << place[member->blocked_by];
+	}
+	return deadlock_add(&result);
+}
+
+/*
+ * verdict_tell
+ *		A deadlock has been ended that we are a part of: note it, and if the
+ *		victim is ours, end its wait.
+ */
+void
+verdict_tell(const DetectorVerdict *verdict)
+{
+	uint32		number = note_deadlock(verdict->deadlock);
+	const NoteWait *wait = &verdict->deadlock->members[0].edge.wait;
+	Contender  *contender;
+
+	ereport(DEBUG1,
+			(errmsg_internal("deadlock %u with other clusters, %d members, the victim is %s",
+							 number, verdict->deadlock->nmembers,
+							 verdict->ours ? "ours" : "another cluster's")));
+	if (!verdict->ours)
+		return;
+	contender = contender_find_path(wait->to);
+	if (contender == NULL ||
+		!slot_end_wait(contender->slot, wait->wait.pid, wait->wait.since,
+					   number))
+		ereport(DEBUG1, (errmsg_internal("the victim does not wait any more")));
+}

@@ -1,0 +1,297 @@
+
+=pod
+
+=head1 NAME
+
+Cycles - was there a deadlock, by what clients have written down of their waits?
+
+=head1 SYNOPSIS
+
+  my $cycles = Cycles->new(\@records, permits => { s1 => 3 });
+  for my $victim (grep { ($_->{sqlstate} // '') eq '40P01' } @records)
+  {
+      my $why = $cycles->explain($victim);
+      print "nobody would have waited for ever\n" if !$why;
+      print "one victim was enough\n" if $why && $why->{vain};
+  }
+  print "$_->{text}\n" for $cycles->lasting(8);
+
+=head1 DESCRIPTION
+
+A record is what a client knows of one call: cluster and client (who), locks,
+mode (exclusive, shared, permit), asked (just before the call), entered (just
+after its answer; undef if it did not get them), left (just after they were
+certainly given back, or the call has failed), waited (just after the call has
+failed, if left is later), sqlstate.  All times are of one
+clock.  (The holds in the history of make chaos are such records.)
+
+So a record waits at most from C<asked> to C<entered>, C<waited> or C<left>; it holds
+certainly from C<entered> until it begins to give back, and at most until
+C<left>.  A client that waits gives nothing back: for members of a deadlock this
+is exact.
+
+A client is deadlocked at a moment if it waits for a lock one of whose holders
+excludes it and is deadlocked; for a permit, if as many holders as there are
+permits are deadlocked.  A reader waits for other readers if somebody waits to
+write.  A call for several locks keeps those that it is in front for from
+others while it waits for the rest.  A client is a member if it waits for
+itself in the end, and no bystander, whose end would change nothing.
+
+A victim is explained if it was a member of a deadlock at one moment of its
+wait.  It has died in vain if each such deadlock had another victim before.
+
+=cut
+
+package Cycles;
+
+use strict;
+use warnings;
+
+use List::Util qw(max min);
+
+=pod
+
+=head1 METHODS
+
+=over
+
+=item Cycles->new(\@records, permits => \%permits)
+
+=cut
+
+sub new
+{
+	my ($class, $records, %options) = @_;
+	my $self = bless { permits => {}, %options, at => {} }, $class;
+
+	for my $r (grep { defined $_->{asked} && defined $_->{left} } @$records)
+	{
+		push @{ $self->{at}{$_} }, $r for (int($r->{asked}) .. int($r->{left}));
+		push @{ $self->{records} }, $r;
+	}
+	return $self;
+}
+
+sub _who { return "$_[0]{cluster} $_[0]{client}"; }
+
+sub _wait_ends { return $_[0]{entered} // $_[0]{waited} // $_[0]{left}; }
+
+# What was so for all of a time: who waits with which record, and which records
+# hold a lock or keep it from others.  Waits of %$except are left out.
+sub _span
+{
+	my ($self, $from, $to, $except) = @_;
+	my (%waits, %keep);
+
+	for my $r (@{ $self->{at}{ int $from } // [] })
+	{
+		next if $r->{asked} > $from || $r->{left} < $to;
+		if (defined $r->{entered} && $r->{entered} <= $from)
+		{
+			push @{ $keep{$_} }, $r for @{ $r->{locks} };
+		}
+		elsif (_wait_ends($r) >= $to && !$except->{$r})
+		{
+			$waits{ _who($r) } = $r;
+			next if @{ $r->{locks} } == 1;
+			push @{ $keep{$_} }, $r for @{ $r->{locks} };
+		}
+	}
+	return (\%waits, \%keep);
+}
+
+# Whom a wait is for: a list, for each lock, of lists of clients.
+sub _blockers
+{
+	my ($r, $waits, $keep) = @_;
+	my $who = _who($r);
+	my @found;
+
+	for my $lock (@{ $r->{locks} })
+	{
+		my $writer = grep {
+			_who($_) ne $who
+			  && $_->{mode} eq 'exclusive'
+			  && grep { $_ eq $lock } @{ $_->{locks} }
+		} values %$waits;
+
+		push @found, {
+			lock => $lock,
+			who => [
+				map { _who($_) } grep {
+					_who($_) ne $who
+					  && ($r->{mode} ne 'shared' || $_->{mode} ne 'shared' || $writer)
+				} @{ $keep->{$lock} // [] } ]
+		};
+	}
+	return @found;
+}
+
+# The clients that a deadlock holds up for all of a time: by name, whom each
+# waits for.
+sub _deadlocked
+{
+	my ($self, @span) = @_;
+	my ($waits, $keep) = $self->_span(@span);
+	my %blockers = map { ($_ => [ _blockers($waits->{$_}, $waits, $keep) ]) } keys %$waits;
+	my $again = 1;
+
+	while ($again)
+	{
+		$again = 0;
+		for my $who (keys %blockers)
+		{
+			my $permit = $waits->{$who}{mode} eq 'permit';
+			my $stays = grep {
+				my %in = map { ($_ => 1) } grep { $blockers{$_} } @{ $_->{who} };
+				keys %in >= ($permit ? $self->{permits}{ $_->{lock} } // 1 : 1)
+			} @{ $blockers{$who} };
+
+			next if $stays;
+			delete $blockers{$who};
+			$again = 1;
+		}
+	}
+	return {
+		map {
+			my %for = map { ($_ => 1) } grep { $blockers{$_} } map { @{ $_->{who} } } @{ $blockers{$_} };
+			($_ => [ sort keys %for ])
+		} keys %blockers
+	};
+}
+
+# The shortest way of a client to itself, or nothing.
+sub _cycle
+{
+	my ($for, $who) = @_;
+	my %from;
+	my @look = ($who);
+
+	while (defined(my $at = shift @look))
+	{
+		for my $next (@{ $for->{$at} // [] })
+		{
+			if ($next eq $who)
+			{
+				my @cycle = ($at);
+
+				unshift @cycle, $from{ $cycle[0] } while $cycle[0] ne $who;
+				return @cycle;
+			}
+			next if exists $from{$next};
+			$from{$next} = $at;
+			push @look, $next;
+		}
+	}
+	return;
+}
+
+# When something began between two times, in order.
+sub _beginnings
+{
+	my ($self, $from, $to) = @_;
+	my %at = ($from => 1);
+
+	for my $r (map { @{ $self->{at}{$_} // [] } } (int($from) .. int($to)))
+	{
+		$at{$_} = 1 for grep { defined && $_ >= $from && $_ <= $to } @$r{qw(asked entered)};
+	}
+	return sort { $a <=> $b } keys %at;
+}
+
+# The members of the deadlock of a record that lasted until a moment, and since
+# when it was there.
+sub _closed
+{
+	my ($self, $r, $to, $except) = @_;
+	my $who = _who($r);
+
+	return unless _cycle($self->_deadlocked($to, $to, $except), $who);
+	for my $from ($self->_beginnings($r->{asked}, $to))
+	{
+		my @cycle = _cycle($self->_deadlocked($from, $to, $except), $who) or next;
+		return { since => $from, at => $to, members => \@cycle };
+	}
+	return;
+}
+
+=pod
+
+=item explain($record)
+
+Was there a deadlock that this wait was a member of, and which?  A hash of
+members (a list of "cluster client"), since (when it closed), at (until when it
+lasted at least); vain, if all such deadlocks had a victim before this one.
+Nothing, if there was none.
+
+=cut
+
+sub explain
+{
+	my ($self, $r) = @_;
+	my $end = _wait_ends($r);
+	my @times = reverse $self->_beginnings($r->{asked}, $end);
+	my %before = map { ($_ => 1) } grep {
+		$_ != $r && ($_->{sqlstate} // '') eq '40P01' && _wait_ends($_) <= $end
+	} map { @{ $self->{at}{$_} // [] } } (int($r->{asked}) .. int($end));
+
+	for my $except (\%before, {})
+	{
+		for my $at (@times)
+		{
+			my $why = $self->_closed($r, $at, $except) or next;
+
+			$why->{vain} = 1 if $except != \%before;
+			return $why;
+		}
+		last unless %before;
+	}
+	return;
+}
+
+=pod
+
+=item lasting($seconds, $length)
+
+Deadlocks that lasted longer: a list of hashes as C<explain> returns them, with
+lasts, records (of the members), and text.  C<$length> is a function that takes
+the members' records and two times, and returns how much of the time between
+counts (default: all of it).
+
+=cut
+
+sub lasting
+{
+	my ($self, $seconds, $length) = @_;
+	my %seen;
+	my @found;
+
+	$length //= sub { return $_[2] - $_[1]; };
+	for my $r (@{ $self->{records} // [] })
+	{
+		my $end = _wait_ends($r);
+
+		next if $end - $r->{asked} <= $seconds;
+		my $why = $self->_closed($r, $end, {}) or next;
+		my ($waits) = $self->_span($why->{since}, $end, {});
+		my @records = map { $waits->{$_} } @{ $why->{members} };
+
+		# of one deadlock, the wait that ended first
+		next if $seen{ join('; ', sort map { "$_->{cluster} $_->{client} $_->{asked}" } @records) }++;
+		$why->{records} = \@records;
+		$why->{lasts} = $length->(\@records, $why->{since}, $end);
+		next if $why->{lasts} <= $seconds;
+		$why->{text} = sprintf('%.1f s: %s', $why->{lasts},
+			join('; ', map { _who($_) . ' for ' . join(',', @{ $_->{locks} }) } @records));
+		push @found, $why;
+	}
+	return @found;
+}
+
+=pod
+
+=back
+
+=cut
+
+1;

@@ -1,0 +1,208 @@
+
+# Deadlocks between two clusters: one victim, which gets 40P01, and the other
+# goes on; by way of other backends of its cluster as well.  While nobody has
+# waited for long there is no request for that.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkCluster;
+use ZkProxy;
+use ZkSession;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $foreign = $zk->client(timeout => 60);
+my $proxy = ZkProxy->new;
+my $servers = $zk->connstr_through($proxy, 'a');
+$proxy->count('a-0');
+
+# PostgreSQL::Test::Cluster sets cluster_name, too.
+my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers);
+my $b = zk_cluster('shop_b', $zk);
+my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
+
+# The room where clusters confirm deadlocks becomes empty.
+sub wait_quiet
+{
+	my ($name) = @_;
+
+	poll_until(
+		sub {
+			my @left = $foreign->exists($room) ? $foreign->ls($room) : ();
+
+			return !@left;
+		},
+		'the clusters to tidy up');
+	pass($name);
+	return;
+}
+
+sub victim_like
+{
+	my ($result, $lines, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return error_is(
+		$result,
+		{   sqlstate => '40P01',
+			message => 'deadlock detected',
+			detail => join("\n", @$lines),
+			hint => 'See server log for query details.' },
+		$name);
+}
+
+sub line
+{
+	my ($waiter, $cluster, $lock, $owner, $other) = @_;
+
+	return sprintf
+	  'Process %d of cluster %s waits for ExclusiveLock on lock "%s" in ZooKeeper; blocked by process %d of cluster %s.',
+	  $waiter->pid, $cluster, $lock, $owner->pid, $other;
+}
+
+# Longest that a deadlock may last; a loaded machine is slow.
+sub is_in_time
+{
+	my ($from) = @_;
+	my $took = time - $from;
+
+	note(sprintf 'the deadlock lasted for %.2f s', $took);
+	return;
+}
+
+#
+# Nothing while nobody waits for long: other clusters' contenders come and go,
+# and only the last wait lasts for deadlock_timeout, of a backend that holds
+# nothing.
+#
+
+sub asked
+{
+	my ($before) = @_;
+	my $now = $proxy->requests('a-0');
+	my %asked = map { $_ => $now->{$_} - ($before->{$_} // 0) } keys %$now;
+
+	delete @asked{ grep { !$asked{$_} } keys %asked };
+	return \%asked;
+}
+
+{
+	my $first = ZkSession->new($a);
+	my $second = ZkSession->new($b);
+
+	my $before = $proxy->requests('a-0');
+	for my $round (1 .. 20)
+	{
+		$second->run_ok("BEGIN; SELECT zk_lock('x')", 'b takes x') if $round == 1;
+		$second->run("BEGIN; SELECT zk_lock('x')") if $round > 1;
+		$first->send("BEGIN; SELECT zk_lock('z'); SELECT zk_lock('x'); COMMIT");
+		wait_contenders($zk, 'x', 2);
+		$second->run('COMMIT');
+		is($first->result->{message}, undef, 'a waits for a moment') if $round == 1;
+		$first->result if $round > 1;
+	}
+	my $asked = asked($before);
+	is($asked->{set}, undef, 'nothing is written to any note') or diag(explain($asked));
+	ok(!$foreign->exists($room), 'there is no room for deadlocks');
+
+	# long, but it keeps nobody
+	$second->run("BEGIN; SELECT zk_lock('x')");
+	$first->run('BEGIN');
+	$first->send("SELECT zk_lock('x')");
+	$first->wait_waiting(2);
+	$before = $proxy->requests('a-0');
+	poll_until(sub { (asked($before)->{check} // 0) >= 8 }, 'three seconds');
+	$asked = asked($before);
+	delete @$asked{qw(check ping)};
+	is_deeply($asked, {}, 'nothing for a long wait that keeps nobody');
+	$second->run('COMMIT');
+	$first->result;
+	$first->run('COMMIT');
+	$_->quit for ($first, $second);
+}
+
+#
+# Two clusters, two locks
+#
+
+{
+	my $first = holder($a, 'x');
+	my $second = holder($b, 'y');
+	my $log_a = -s $a->logfile;
+	my $log_b = -s $b->logfile;
+
+	$first->send("SELECT zk_lock('y')");
+	$first->wait_waiting(2);
+	my $closed = time;
+	$second->send("SELECT zk_lock('x')");
+	my $result = $second->result;
+	is_in_time($closed);
+	victim_like(
+		$result,
+		[   line($second, 'shop_b', 'x', $first, 'shop_a'),
+			line($first, 'shop_a', 'y', $second, 'shop_b') ],
+		'the transaction that began last fails');
+	like($result->{stderr}, qr/while waiting for lock "x" in ZooKeeper/, 'its wait is named');
+	$second->run_ok('ROLLBACK');
+	is($first->result->{message}, undef, 'then it goes on');
+	$first->run_ok('COMMIT');
+
+	my $log = slurp_file($b->logfile, $log_b);
+	like($log, qr/deadlock detected/, 'the log of its cluster has the deadlock');
+	like(
+		$log,
+		qr/Process ${\$second->pid}: SELECT zk_lock\('x'\)/,
+		'... with its statement');
+	unlike(slurp_file($a->logfile, $log_a), qr/deadlock detected/, 'that of the other has no error');
+	$_->quit for ($first, $second);
+	wait_quiet('nothing is left of it');
+}
+
+#
+# By way of a row: first waits in its cluster for third, that in ZooKeeper
+#
+
+$a->safe_psql('postgres', 'CREATE TABLE stock (id int PRIMARY KEY, n int)');
+$a->safe_psql('postgres', 'INSERT INTO stock VALUES (1, 0)');
+{
+	my $first = holder($a, 'x');
+	my $second = holder($b, 'y');
+	my $third = ZkSession->new($a);
+
+	$third->run_ok('BEGIN');
+	$third->run_ok('UPDATE stock SET n = n + 1 WHERE id = 1');
+	$second->send("SELECT zk_lock('x')");
+	$second->wait_waiting(2);
+	$third->send("SELECT zk_lock('y')");
+	$third->wait_waiting(2);
+	my $closed = time;
+	$first->send('UPDATE stock SET n = n + 1 WHERE id = 1');
+	my $result = $third->result;
+	is_in_time($closed);
+	victim_like(
+		$result,
+		[   'Process '
+			  . $first->pid
+			  . ' of cluster shop_a waits for process '
+			  . $third->pid
+			  . ' of the same cluster.',
+			line($third, 'shop_a', 'y', $second, 'shop_b'),
+			line($second, 'shop_b', 'x', $first, 'shop_a') ],
+		'a deadlock through a row lock');
+	$third->run_ok('ROLLBACK');
+	is($first->result->{message}, undef, 'who waited for the row goes on');
+	$first->run_ok('COMMIT');
+	is($second->result->{message}, undef, '... and then the other cluster');
+	$second->run_ok('COMMIT');
+	$_->quit for ($first, $second, $third);
+	wait_quiet('nothing is left of that');
+}
+
+undef $foreign;
+done_testing();

@@ -1,0 +1,546 @@
+# Copyright (c) 2026, zklock developers
+
+# Nobody fails with 40P01 who was not a member of a deadlock, where all that
+# workers publish is soon out of date: 24 clients in three clusters,
+# deadlock_timeout = 10 ms, lock timeouts of 5 to 50 ms, statements that are
+# canceled at random, and workers that are terminated.
+#
+# 1. Those who take three of eight locks in ascending order take the lock "gate"
+#    shared first, those in descending order exclusively: there can be no
+#    deadlock, and nobody fails.
+# 2. In random order and without the gate: each who fails was a member of a
+#    deadlock, by what the clients have written down (Cycles.pm), and none has
+#    failed in vain; and none of the deadlocks stays.  Whom PostgreSQL's own
+#    detector has chosen, inside of a cluster, is its own matter.
+#
+# ZKLOCK_TEST_TRANSACTIONS is how many transactions there are in each part;
+# default: as many as there are in ZKLOCK_TEST_SECONDS (15) seconds.
+
+use strict;
+use warnings;
+
+use Cycles;
+use List::Util qw(max min shuffle sum);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+use ZkCluster;
+use ZkWire;
+use ZooKeeper;
+
+my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 15;
+my $transactions = $ENV{ZKLOCK_TEST_TRANSACTIONS};
+my $check = ($ENV{ZKLOCK_TEST_DEADLOCK_CHECK} // 'on') ne 'off';
+my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
+my $timeout = 0.01;
+my $clients_each = 8;
+my @locks = map { "l$_" } (1 .. 8);
+
+srand $seed;
+note "ZKLOCK_TEST_SEED=$seed";
+
+sub now { return clock_gettime(CLOCK_MONOTONIC); }
+
+#
+# Made-up records: what explains a victim, and what does not
+#
+
+my @records;
+
+# A call of client c1 in cluster c, and so on: name, locks, mode, asked, entered,
+# left.
+sub call
+{
+	my ($who, $locks, $mode, $asked, $entered, $left, %more) = @_;
+	my %r = (
+		cluster => substr($who, 0, 1), client => substr($who, 1), locks => [ split / /, $locks ],
+		mode => { x => 'exclusive', s => 'shared', p => 'permit' }->{$mode},
+		asked => $asked, entered => $entered, left => $left, %more);
+
+	push @records, \%r;
+	return \%r;
+}
+
+sub victim { return call(@_[ 0 .. 3 ], undef, $_[4], sqlstate => '40P01'); }
+
+sub explains
+{
+	my ($victim, $want, $name, %permits) = @_;
+	my $why = Cycles->new(\@records, permits => \%permits)->explain($victim);
+	my $is = $why ? join(' ', sort map { s/ //r } @{ $why->{members} }) . ($why->{vain} ? ' in vain' : '')
+	  : 'nothing';
+
+	is($is, $want, "records: $name");
+	@records = ();
+	return;
+}
+
+# a1 holds x from 1, b1 holds y from 1, a1 waits for y from 2 to 9
+sub half
+{
+	call('a1', 'x', 'x', 0, 1, 9.1);
+	call('b1', 'y', 'x', 0, 1, 8.1);
+	return call('a1', 'y', 'x', 2, 8.05, 9.1);
+}
+
+half();
+explains(victim('b1', 'x', 'x', 3, 8), 'a1 b1', 'two that wait for each other');
+half();
+explains(victim('b1', 'z', 'x', 3, 8), 'nothing', 'one that waits for what nobody holds');
+half();
+explains(victim('c1', 'x', 'x', 3, 8), 'nothing', 'one that waits for a deadlock');
+half()->{entered} = 2.9;
+explains(victim('b1', 'x', 'x', 3, 8), 'nothing', 'a wait that was over before');
+half();
+$records[0]{left} = 3.05;
+explains(victim('b1', 'x', 'x', 3.1, 8), 'nothing', 'a lock that was given back before');
+half()->{asked} = 7.6;
+call('c1', 'q', 'x', 7.2, 7.3, 7.4);
+explains(victim('b1', 'x', 'x', 3, 7.5), 'nothing', 'a wait that began later');
+half();
+$records[1]{entered} = 8;
+explains(victim('b1', 'x', 'x', 3, 7), 'nothing', 'a lock that came later');
+half();
+call('b1', 'x', 'x', 3, undef, 7, sqlstate => '55P03');
+explains(victim('b1', 'x', 'x', 7.5, 8), 'a1 b1', 'one after a timeout');
+
+# each edge was there, but never all of them: a1 gives up when c1 begins
+call('a1', 'x', 'x', 0, 1, 5);
+call('b1', 'y', 'x', 0, 1, 20);
+call('c1', 'z', 'x', 0, 1, 20);
+call('a1', 'y', 'x', 2, undef, 4.9, sqlstate => '57014');
+call('b1', 'z', 'x', 3, 19, 20);
+explains(victim('c1', 'x', 'x', 5.2, 8), 'nothing', 'edges of different times');
+
+# one cycle, two victims
+half()->{entered} = undef;
+@{ $records[-1] }{qw(left sqlstate)} = (7.9, '40P01');
+explains(victim('b1', 'x', 'x', 3, 8), 'a1 b1 in vain', 'a second victim of one deadlock');
+half()->{entered} = undef;
+@{ $records[-1] }{qw(left sqlstate)} = (2.9, '40P01');
+call('a1', 'y', 'x', 2.95, 8.05, 9.1);
+explains(victim('b1', 'x', 'x', 3, 8), 'a1 b1', 'the victim of the next one');
+
+# readers
+sub reader
+{
+	my ($mode) = @_;
+	call('a1', 'x', 's', 0, 1, 9.1);
+	call('b1', 'y', 'x', 0, 1, 8.1);
+	call('a1', 'y', 'x', 2, 8.05, 9.1);
+	call('c1', 'x', $_[0], 2.5, 9.2, 9.3) if $_[0];
+	return victim('b1', 'x', 's', 3, 8);
+}
+explains(reader(), 'nothing', 'readers do not wait for each other');
+explains(reader('x'), 'a1 b1', 'but behind a writer they do');
+explains(reader('s'), 'nothing', 'and not behind a reader');
+
+# who calls for several
+half();
+$records[1]{locks} = [ 'y', 'w' ];
+explains(victim('b1', 'q x', 'x', 3, 8), 'a1 b1', 'a call for two locks');
+call('a1', 'x', 'x', 0, 1, 9.1);
+call('a1', 'y', 'x', 2, 8.05, 9.1);
+explains(victim('b1', 'x y', 'x', 1.5, 8), 'a1 b1', 'it keeps those that it is in front for');
+call('a1', 'x', 'x', 0, 1, 9.1);
+call('a1', 'y', 'x', 2, 8.05, 9.1);
+explains(victim('b1', 'x', 'x', 1.5, 8), 'nothing', 'a call for one keeps nothing');
+
+# semaphores
+sub permits
+{
+	my ($waits) = @_;
+	call('a1', 'p', 'p', 0, 1, 9.1);
+	call('b1', 'p', 'p', 0, 1, 9.1);
+	call('c1', 'x', 'x', 0, 1, 9.1);
+	call('a1', 'x', 'x', 2, 8.05, 9.1);
+	call('b1', 'x', 'x', 2, 8.05, 9.1) if $_[0];
+	return victim('c1', 'p', 'p', 3, 8);
+}
+explains(permits(1), 'a1 c1', 'all permits are held by members', p => 2);
+explains(permits(0), 'nothing', 'one permit is not', p => 2);
+explains(permits(0), 'a1 c1', 'unless one is enough', p => 1);
+
+# b1 waits for d1, who waits for e1, and so on, and the last of them for nobody
+call('b1', 'd', 'x', 2, undef, 9.1);
+for my $who ('d' .. 'j')
+{
+	call("${who}1", $who, 'x', 0, 1, 9.2);
+	call("${who}1", chr(1 + ord $who), 'x', 2, undef, 9.1) if $who ne 'j';
+}
+explains(permits(0), 'nothing', 'one permit is not, in the end', p => 2);
+
+# which last
+sub lasting
+{
+	my ($seconds, $want, $name, $length) = @_;
+	is(join('; ', map { $_->{text} } Cycles->new(\@records)->lasting($seconds, $length)),
+		$want, "records: $name");
+	@records = ();
+	return;
+}
+half();
+call('b1', 'x', 'x', 3, undef, 8, sqlstate => '55P03');
+lasting(4, '5.0 s: b 1 for x; a 1 for y', 'a deadlock that lasts');
+half();
+call('b1', 'x', 'x', 3, undef, 8, sqlstate => '55P03');
+lasting(6, '', 'it closed later than its waits began');
+half();
+call('b1', 'x', 'x', 1.5, undef, 8, sqlstate => '55P03');
+lasting(4, '6.0 s: b 1 for x; a 1 for y', 'it closed later than the first of its waits began');
+half();
+@{ $records[1] }{qw(locks left)} = ([ 'y', 'w' ], 9);
+@{ $records[2] }{qw(locks entered)} = (['w'], 5);
+call('a1', 'y', 'x', 5.1, 8.05, 9.1);
+call('b1', 'x', 'x', 3, undef, 8, sqlstate => '55P03');
+lasting(2, '2.9 s: b 1 for x; a 1 for y', 'of two that follow each other');
+half();
+lasting(4, '', 'a wait that lasts, and no deadlock');
+half();
+call('b1', 'x', 'x', 3, undef, 8, sqlstate => '55P03');
+lasting(4, '', 'what does not count', sub { return 3; });
+
+#
+# Clients
+#
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my %cluster;
+@cluster{qw(a b c)} = zk_clusters(
+	$zk, [qw(a b c)],
+	'zklock.session_timeout' => '60s',
+	'log_statement' => 'none',
+	'autovacuum' => 'off',
+	'deadlock_timeout' => 1000 * $timeout . 'ms');
+my %admin = map { $_ => ZkWire->new($cluster{$_}) } keys %cluster;
+my @clients = map {
+	my $name = $_;
+	map { { cluster => $name, client => $_, wire => ZkWire->new($cluster{$name}) } } (1 .. $clients_each)
+} sort keys %cluster;
+my %run;
+my $cycles;
+
+sub chance { return rand() < $_[0]; }
+
+# The calls of a transaction: [ lock, mode ].
+sub calls_of_transaction
+{
+	my @three = (shuffle @locks)[ 0 .. 2 ];
+
+	return map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three unless $run{gate};
+
+	my $up = chance(0.8);
+	@three = sort @three;
+	@three = reverse @three unless $up;
+	return ([ 'gate', $up ? 'shared' : 'exclusive' ], map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three);
+}
+
+# Begin the next statement of a client.
+sub step
+{
+	my ($c) = @_;
+
+	if (!$c->{calls})
+	{
+		return if $run{over};
+		$c->{calls} = [ calls_of_transaction() ];
+		$c->{held} = [];
+		$c->{begin} = 'BEGIN; '
+		  . (!$check || chance(0.5) ? sprintf("SET LOCAL lock_timeout = '%dms'; ",
+				$check ? 5 + rand 46 : 50 + rand 200) : '');
+	}
+	if (my $call = shift @{ $c->{calls} })
+	{
+		my ($lock, $mode) = @$call;
+
+		$c->{record} = {
+			cluster => $c->{cluster}, client => $c->{client}, locks => [$lock],
+			mode => $mode, asked => now()
+		};
+		$c->{wire}->send(($c->{begin} // '') . "SELECT zk_lock('$lock'"
+			  . ($mode eq 'shared' ? ', shared => true' : '') . ')');
+		$c->{begin} = '';
+		$c->{is} = 'call';
+	}
+	else
+	{
+		$c->{is} = 'end';
+		$c->{wire}->send($c->{failed} ? 'ROLLBACK' : 'COMMIT');
+	}
+	return;
+}
+
+# An answer has come.
+sub answer
+{
+	my ($c, $now) = @_;
+	my $result = $c->{wire}->result;
+	my $state = $result->{sqlstate};
+	my $r = delete $c->{record};
+
+	die "the connection of $c->{cluster}$c->{client} has ended\n" if $c->{wire}->gone;
+	if ($r)
+	{
+		push @{ $run{records} }, $r;
+		if (defined $state)
+		{
+			@$r{qw(left sqlstate message detail)} = ($now, @$result{qw(sqlstate message detail)});
+			$run{errors}{$state}++;
+			push @{ $run{odd} }, "$state: $result->{message}"
+			  unless $state =~ /^(55P03|57014|40P01)$/;
+			# what the transaction had is given back ahead of the answer
+			$_->{left} = $now for splice @{ $c->{held} };
+			@$c{qw(failed calls)} = (1, []);
+		}
+		else
+		{
+			$r->{entered} = $now;
+			push @{ $c->{held} }, $r;
+			# some hold it for a while
+			$c->{wake} = $now + rand 0.02 if chance(0.5);
+		}
+		return;
+	}
+	if (defined $state && $state ne '57014')
+	{
+		push @{ $run{odd} }, "$state: $result->{message}";
+	}
+	if ($result->{status} ne 'I')
+	{
+		# a cancel that was meant for what came before
+		$c->{failed} = 1;
+		return;
+	}
+	$_->{left} = $now for splice @{ $c->{held} };
+	$run{ended}++;
+	push @{ $run{commits} }, $now unless $c->{failed} || defined $state;
+	delete @$c{qw(calls failed)};
+	return;
+}
+
+# Cancel somebody who waits, and terminate a worker now and then.
+sub disturb
+{
+	my ($now) = @_;
+
+	if ($now > $run{next_cancel})
+	{
+		my @waiting = grep { $_->{record} && $_->{wire}->busy } @clients;
+
+		$run{next_cancel} = $now + rand 0.1;
+		if (@waiting)
+		{
+			my $c = $waiting[ rand @waiting ];
+			$admin{ $c->{cluster} }->run('SELECT pg_cancel_backend(' . $c->{wire}->pid . ')');
+			$run{cancels}++;
+		}
+	}
+	if ($run{outage} && $now > $run{next_look})
+	{
+		my $o = $run{outage};
+
+		$run{next_look} = $now + 0.05;
+		if ($admin{ $o->{cluster} }->run("SELECT worker_pid <> $o->{pid} AND state = 'connected'"
+				. ' FROM zk_session')->{out} eq 't')
+		{
+			$o->{to} = now();
+			push @{ $run{outages} }, delete $run{outage};
+			$run{next_restart} = $now + 1 + rand 3;
+		}
+	}
+	if (!$run{outage} && $now > $run{next_restart} && !$run{over})
+	{
+		my $name = (sort keys %cluster)[ rand 3 ];
+		my $pid = $admin{$name}->run('SELECT worker_pid FROM zk_session')->{out};
+
+		if ($pid)
+		{
+			$run{outage} = { cluster => $name, pid => $pid, from => $now };
+			$admin{$name}->run("SELECT pg_terminate_backend($pid)");
+		}
+		$run{next_look} = $now;
+	}
+	return;
+}
+
+sub run_part
+{
+	my ($gate) = @_;
+	my $begin = now();
+
+	%run = (
+		gate => $gate, ended => 0, cancels => 0, records => [], errors => {}, odd => [], commits => [$begin],
+		outages => [], next_cancel => $begin, next_restart => $begin + 1);
+	my $progress = $begin;
+	while (1)
+	{
+		my $now = now();
+
+		$run{over} ||= $transactions ? $run{ended} >= $transactions : $now > $begin + $seconds;
+		for my $c (grep { !$_->{wire}->busy && ($_->{wake} // 0) <= $now } @clients)
+		{
+			delete $c->{wake};
+			step($c);
+		}
+		my @busy = grep { $_->{wire}->busy } @clients;
+		my @wakes = grep { defined } map { $_->{wake} } @clients;
+		last if !@busy && !@wakes && !$run{outage};
+
+		my $wait = max(0, min(0.02, map { $_ - now() } @wakes));
+		my %client = map { ($_->{wire} => $_) } @busy;
+		my @ended = @busy ? ZkWire::wait_any($wait, map { $_->{wire} } @busy)
+		  : Time::HiRes::sleep($wait) && ();
+		$now = now();
+		answer($client{$_}, $now) for @ended;
+		$progress = $now if @ended;
+		if ($now > $progress + $PostgreSQL::Test::Utils::timeout_default)
+		{
+			die "ZKLOCK_TEST_SEED=$seed; a deadlock that stays: "
+			  . join('; ', map { $_->{record} ? "$_->{cluster}$_->{client} for @{ $_->{record}{locks} }" : () } @busy)
+			  . "\n";
+		}
+		disturb($now);
+	}
+	$run{took} = now() - $begin;
+	return;
+}
+
+# Times without a commit, apart from outages and the time to recover.
+sub longest_stall
+{
+	my @all = @{ $run{commits} };
+	my ($longest, $at) = (0, 0);
+
+	for my $i (1 .. $#all)
+	{
+		my ($from, $to) = @all[ $i - 1, $i ];
+
+		next if $to - $from <= $longest;
+		next if grep { $_->{from} < $to && $_->{to} + 1 > $from } @{ $run{outages} };
+		($longest, $at) = ($to - $from, $from - $all[0]);
+	}
+	return sprintf('%.3f s at %.1f s', $longest, $at);
+}
+
+sub report
+{
+	my ($what) = @_;
+	my @errors = map { "$_ $run{errors}{$_}" } sort keys %{ $run{errors} };
+
+	diag sprintf('%s: %d transactions in %.1f s (%.0f/s), %d commits, %d waits; errors: %s; '
+		  . '%d cancels, %d restarts of workers; longest time without a commit apart from those: %s',
+		$what, $run{ended}, $run{took}, $run{ended} / $run{took}, scalar @{ $run{commits} } - 1,
+		scalar @{ $run{records} }, join(', ', @errors) || 'none', $run{cancels},
+		scalar @{ $run{outages} }, longest_stall());
+	return;
+}
+
+# A victim, what it was told, and what else happened then, for people.
+sub around
+{
+	my ($r) = @_;
+	my $line = sub {
+		my ($o) = @_;
+		return sprintf("%s%s %s %s: %.4f %s %.4f %s\n", @$o{qw(cluster client mode)},
+			"@{ $o->{locks} }", $o->{asked} - $r->{asked},
+			defined $o->{entered} ? sprintf('%.4f', $o->{entered} - $r->{asked}) : '-',
+			$o->{left} - $r->{asked}, $o->{sqlstate} // '');
+	};
+	return ('victim ', $line->($r), ($r->{detail} // '') . "\n",
+		map { $line->($_) } grep { $_->{asked} < $r->{left} && $_->{left} > $r->{asked} } @{ $run{records} });
+}
+
+# Did the victim fail in place of a member?  So it may be if all members wait in the
+# lock manager, each behind one of its cluster that waits in ZooKeeper for the same
+# lock.
+sub is_ahead
+{
+	my ($r) = @_;
+	my $waits = () = $r->{detail} =~ /in ZooKeeper/g;
+	my $behind = () = $r->{detail} =~ /of the same cluster\.$/mg;
+
+	return $waits == $behind && grep {
+		my $why = $_ != $r
+		  && $_->{cluster} eq $r->{cluster}
+		  && "@{ $_->{locks} }" eq "@{ $r->{locks} }"
+		  && $_->{asked} < $r->{left}
+		  && ($_->{entered} // $_->{left}) >= $r->{left}
+		  && $cycles->explain($_);
+		$why && $why->{since} <= $r->{left};
+	} @{ $run{records} };
+}
+
+sub nothing_is_left
+{
+	my ($what) = @_;
+
+	wait_no_contenders($zk, $_) for ('gate', @locks);
+	my $client = $zk->client;
+	poll_until(
+		sub { !eval { $client->ls('/zklock/%waits') } },
+		'what workers ask each other to be gone');
+	$client->disconnect;
+	pass("$what: nothing is left");
+	return;
+}
+
+#
+# 1. With the gate
+#
+
+run_part(1);
+report('with the gate');
+is(join('; ', @{ $run{odd} }), '', 'with the gate: no unexpected error');
+is($run{errors}{'40P01'} // 0, 0, 'with the gate: no victim')
+  or diag(explain([ grep { ($_->{sqlstate} // '') eq '40P01' } @{ $run{records} } ]));
+cmp_ok(scalar @{ $run{outages} }, '>', 0, 'with the gate: workers were restarted');
+# nor did the records have any
+is(join('; ', map { $_->{text} } Cycles->new($run{records})->lasting(0.05)),
+	'', 'with the gate: there was no deadlock');
+nothing_is_left('with the gate');
+
+#
+# 2. Without
+#
+
+run_part(0);
+report('without');
+is(join('; ', @{ $run{odd} }), '', 'without: no unexpected error');
+$cycles = Cycles->new($run{records});
+my (@false, @vain, @ahead, @lasted);
+my @victims = grep { ($_->{sqlstate} // '') eq '40P01' && $_->{detail} =~ /in ZooKeeper/ }
+  @{ $run{records} };
+for my $r (@victims)
+{
+	my $why = $cycles->explain($r);
+
+	if (is_ahead($r)) { push @ahead, $r; }
+	elsif (!$why) { push @false, $r; }
+	elsif ($why->{vain}) { push @vain, $r; }
+	else
+	{
+		push @lasted, $r->{left} - $why->{since}
+		  unless grep { $_->{from} < $r->{left} && $_->{to} + 1 > $why->{since} } @{ $run{outages} };
+	}
+}
+@lasted = sort { $a <=> $b } @lasted;
+diag sprintf('%d victims, %d of them ahead of members, and %d of PostgreSQL alone; from the closing of the cycle to the error, apart from restarts: '
+	  . 'median %.3f s, longest %.3f s', scalar @victims, scalar @ahead, ($run{errors}{'40P01'} // 0) - @victims,
+	$lasted[ @lasted / 2 ] // 0, $lasted[-1] // 0);
+TODO:
+{
+	local $TODO = 'where all members wait in their clusters, the one ahead of a member fails';
+	is(scalar @ahead, 0, 'without: nobody fails in place of a member');
+}
+is(scalar @false, 0, 'without: each victim was a member of a deadlock')
+  or diag(map { around($_) } @false);
+is(scalar @vain, 0, 'without: and the only victim of it')
+  or diag(map { around($_) } @vain);
+cmp_ok(scalar @victims, '>', 0, 'without: there were victims') if $check;
+nothing_is_left('without');
+
+$_->{wire}->vanish for @clients;
+$_->stop for values %cluster;
+done_testing();

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, zklock developers
+
+# A deadlock between clusters that closes while a worker restarts, a connection
+# is lost or ZooKeeper is away ends as any other: with one victim.  What a worker
+# has said of a wait that is over does not stay.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkProxy;
+use ZkScene;
+use ZkSession;
+use ZooKeeper;
+
+my $timeout = 0.3;
+
+my $proxy = ZkProxy->new;
+my $zk = ZooKeeper->new;
+$zk->start;
+my %node;
+@node{qw(a b c)} = zk_clusters(
+	$zk, [qw(a b c)],
+	'zklock.servers' => sub { $zk->connstr_through($proxy, $_[0]) },
+	'zklock.session_timeout' => '60s',
+	'autovacuum' => 'off',
+	'deadlock_timeout' => 1000 * $timeout . 'ms');
+my $client = $zk->client(timeout => 60);
+
+sub lock { return "SELECT zk_lock('$_[0]')"; }
+
+# Faults: each is a function that takes names of clusters, begins, and returns
+# one that ends it and waits until they are connected again.
+
+sub new_worker
+{
+	my (@names) = @_;
+	my %pid = map { $_ => $node{$_}->safe_psql('postgres', 'SELECT worker_pid FROM zk_session') } @names;
+
+	$node{$_}->safe_psql('postgres', "SELECT pg_terminate_backend($pid{$_})") for @names;
+	return sub {
+		$node{$_}->poll_query_until('postgres',
+			"SELECT worker_pid <> $pid{$_} AND state = 'connected' FROM zk_session") for @names;
+	};
+}
+
+sub lost_connection
+{
+	my (@names) = @_;
+
+	$proxy->refuse(map { "$_-0" } @names);
+	$node{$_}->poll_query_until('postgres', "SELECT state <> 'connected' FROM zk_session") for @names;
+	return sub {
+		$proxy->thaw(map { "$_-0" } @names);
+		wait_connected($node{$_}) for @names;
+	};
+}
+
+sub no_zookeeper
+{
+	$zk->kill9;
+	return sub {
+		$zk->start;
+		wait_connected($_) for values %node;
+	};
+}
+
+my $n = 0;
+for my $fault (
+	[ 'a new worker', \&new_worker ],
+	[ 'a lost connection', \&lost_connection ],
+	[ 'no ZooKeeper', \&no_zookeeper ])
+{
+	my ($what, $begin) = @$fault;
+
+	for my $names ($what eq 'no ZooKeeper' ? ['a'] : (['a'], ['b'], [ 'a', 'b' ]))
+	{
+		my $title = $what eq 'no ZooKeeper' ? $what : "$what of " . join(' and ', @$names);
+
+		# the last wait is asked for meanwhile
+		for my $closing ('one', 'two')
+		{
+			my $other = $closing eq 'one' ? 'two' : 'one';
+			my %wants = (one => "y$n", two => "x$n");
+			my $s = ZkScene->new($zk, "$title, then $closing closes it", one => $node{a}, two => $node{b});
+
+			$s->does(one => lock("x$n"));
+			$s->does(two => lock("y$n"));
+			$s->waits($other => lock($wants{$other}), queue => { $wants{$other} => 2 });
+			my $end = $begin->(@$names);
+			$s->closes($closing => lock($wants{$closing}));
+			$end->();
+			$s->closed;
+			$s->ends(first => 'two');
+			$n++;
+		}
+
+		# or all wait already
+		my $s = ZkScene->new($zk, "$title, once it is closed",
+			one => $node{a}, two => $node{b}, three => $node{c});
+		$s->does(one => lock("x$n"));
+		$s->does(two => lock("y$n"));
+		$s->does(three => lock("z$n"));
+		$s->waits(one => lock("y$n"), queue => { "y$n" => 2 });
+		$s->waits(two => lock("z$n"), queue => { "z$n" => 2 });
+		$s->closes(three => lock("x$n"));
+		wait_contenders($zk, "x$n", 2);
+		$begin->(@$names)->();
+		$s->closed;
+		$s->ends(first => 'three');
+		$n++;
+	}
+}
+
+# Again and again, at any moment of the search.
+for my $i (1 .. 6)
+{
+	my $s = ZkScene->new($zk, "a worker at any moment, $i", one => $node{a}, two => $node{b});
+
+	$s->does(one => lock("v$i"));
+	$s->does(two => lock("w$i"));
+	$s->waits(one => lock("w$i"), queue => { "w$i" => 2 });
+	$s->closes(two => lock("v$i"));
+
+	# from when somebody has published to the end of the search, by chance
+	poll_until(
+		sub {
+			$s->wire('one')->busy && ZkWire::wait_any(0, grep { $_->busy } map { $s->wire($_) } qw(one two));
+			return !$s->wire('one')->busy
+			  || !$s->wire('two')->busy
+			  || grep { owner_waits("$_$i") } qw(v w);
+		},
+		'somebody to publish') if ZkScene::checks();
+	select(undef, undef, undef, rand 0.02);
+	new_worker($i % 2 ? 'a' : 'b')->();
+	$s->closed;
+	$s->ends(first => 'two');
+}
+
+#
+# What was published is taken back
+#
+
+sub owner_waits
+{
+	my ($lock) = @_;
+	my ($owner) = contenders($zk, $lock) or return 0;
+	my $node = eval { $client->get(lock_dir($lock) . "/$owner") } or return 0;
+
+	return $node->{data} =~ /\bwaits=/;
+}
+
+# One that holds x and has waited for y for long, behind another client.
+sub published
+{
+	my $s = ZkSession->new($node{a});
+	my $y = $client->lock(lock_dir('y'));
+	my $w = ZkSession->new($node{b});
+
+	$s->run_ok(q{BEGIN; SELECT zk_lock('x'); SAVEPOINT s});
+	$w->send(lock('x'));
+	$s->send(lock('y'));
+	poll_until(sub { owner_waits('x') }, 'the wait to be published');
+	return ($s, $w, $y);
+}
+
+sub taken_back
+{
+	my ($what, $s, $w, $y) = @_;
+
+	poll_until(sub { !owner_waits('x') }, 'the wait to be taken back');
+	is(scalar(grep { /./ } contenders($zk, 'x')), 2, "$what: it is taken back, and the lock is kept");
+	$client->unlock($y);
+	$s->run_ok('ROLLBACK');
+	$w->result;
+	$_->quit for ($s, $w);
+	wait_no_contenders($zk, $_) for ('x', 'y');
+	return;
+}
+
+if (ZkScene::checks())
+{
+	my @all = my ($s, $w, $y) = published();
+	$node{a}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid . ')');
+	is($s->result->{sqlstate}, '57014', 'a wait that is canceled');
+	$s->run_ok('ROLLBACK TO s');
+	taken_back('canceled', @all);
+
+	for my $fault ([ 'a new worker', \&new_worker ], [ 'a lost connection', \&lost_connection ])
+	{
+		my ($what, $begin) = @$fault;
+
+		@all = ($s, $w, $y) = published();
+		my $end = $begin->('a');
+		$node{a}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid . ')');
+		is($s->result->{sqlstate}, '57014', "$what: the wait is canceled meanwhile");
+		$s->run_ok('ROLLBACK TO s');
+		$end->();
+		taken_back($what, @all);
+	}
+
+	@all = ($s, $w, $y) = published();
+	$node{a}->safe_psql('postgres', 'ALTER SYSTEM SET zklock.deadlock_check = off');
+	$node{a}->reload;
+	poll_until(sub { !owner_waits('x') }, 'the wait to be taken back');
+	pass('off: it is taken back');
+	$node{a}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid . ')');
+	is($s->result->{sqlstate}, '57014', 'off: the wait goes on');
+	$s->run_ok('ROLLBACK TO s');
+	$node{a}->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.deadlock_check');
+	$node{a}->reload;
+	taken_back('off', @all);
+
+	poll_until(sub { !eval { $client->ls('/zklock/%waits') } }, '%waits to be empty');
+	pass('nothing is left below %waits');
+	ZkScene::report($timeout);
+}
+is(join(' ', map { $_->safe_psql('postgres', 'SELECT sessions FROM zk_session') } values %node),
+	'1 1 1', 'no session has ended');
+done_testing();

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, zklock developers
+
+# How long it takes from the closing of a cycle to the error: reported, and no
+# test.  ZKLOCK_TEST_CYCLES is how many cycles of two clusters there are (default
+# 4), and 0.3 times as many of five, for each deadlock_timeout.
+
+use strict;
+use warnings;
+
+use List::Util qw(max);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use POSIX qw(ceil);
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+use ZkCluster;
+use ZkWire;
+use ZooKeeper;
+
+my $cycles = $ENV{ZKLOCK_TEST_CYCLES} || 4;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my @nodes = zk_clusters(
+	$zk, [qw(a b c d e)],
+	'zklock.session_timeout' => '60s',
+	'log_statement' => 'none',
+	'autovacuum' => 'off');
+my @wires = map { ZkWire->new($_) } @nodes;
+my $round = 0;
+
+sub now { return clock_gettime(CLOCK_MONOTONIC); }
+
+# One cycle of n clusters; returns the time from its closing to the error.
+sub cycle
+{
+	my ($n) = @_;
+	my @in = @wires[ 0 .. $n - 1 ];
+	my @names = map { "cycle$round.$_" } (0 .. $n - 1);
+	my ($victims, $error) = (0);
+
+	$round++;
+	for my $i (0 .. $n - 1)
+	{
+		my $result = $in[$i]->run("BEGIN; SELECT zk_lock('$names[$i]')");
+		die $result->{message} if $result->{sqlstate};
+	}
+	for my $i (0 .. $n - 2)
+	{
+		$in[$i]->send("SELECT zk_lock('$names[$i + 1]')");
+		wait_contenders($zk, $names[ $i + 1 ], 2);
+	}
+	my $closed = now();
+	$in[-1]->send("SELECT zk_lock('$names[0]')");
+	while (my @busy = grep { $_->busy } @in)
+	{
+		my @ended = ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, @busy)
+		  or die "a deadlock that stays\n";
+		my $now = now();
+
+		for my $wire (@ended)
+		{
+			my $state = $wire->result->{sqlstate} // '';
+
+			if ($state eq '40P01')
+			{
+				$victims++;
+				$error //= $now;
+			}
+			elsif ($state ne '') { die $wire->result->{message}; }
+			$wire->run('COMMIT');
+		}
+	}
+	die "$victims victims\n" if $victims != 1;
+	return $error - $closed;
+}
+
+for my $timeout (1000, 100)
+{
+	for my $node (@nodes)
+	{
+		$node->append_conf('postgresql.conf', "deadlock_timeout = ${timeout}ms");
+		$node->reload;
+	}
+	for my $node (@nodes)
+	{
+		$node->poll_query_until('postgres',
+			"SELECT setting = '$timeout' FROM pg_settings WHERE name = 'deadlock_timeout'");
+	}
+	for my $n (2, 5)
+	{
+		my $many = $n == 2 ? $cycles : ceil(0.3 * $cycles);
+		my @times = sort { $a <=> $b } map { cycle($n) } (1 .. $many);
+		my $bound = 2 * $timeout / 1000 + 1;
+
+		diag sprintf('deadlock_timeout = %d ms, %d cycles of %d clusters: median %.3f s, longest %.3f s, '
+			  . '%d longer than %.1f s', $timeout, $many, $n, $times[ @times / 2 ], $times[-1],
+			scalar(grep { $_ > $bound } @times), $bound);
+		is(scalar @times, $many, "$many cycles of $n clusters: each has one victim");
+	}
+}
+done_testing();

@@ -1,0 +1,472 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_waits.c
+ *		Unit tests of graph.c and waits.c: what is read, and what is found in it.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/unit/test_waits.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/waits.h"
+
+/*
+ * A small ZooKeeper: contenders as "x/1w" (number 1 in lock x, a writer) or
+ * "x/2r" (a reader); as "s/1q" and "s/1p" those in the locks and the leases of
+ * a semaphore.
+ */
+#define MAX_CONTENDERS	80
+
+typedef struct Contender
+{
+	char		path[NOTE_VERTEX_SIZE];
+	NoteWait	waits[NOTE_MAX_WAITS];
+	int			nwaits;
+	bool		persistent;
+} Contender;
+
+static Contender contenders[MAX_CONTENDERS];
+static int	ncontenders;
+static int	nreads;
+static WaitGraph graph;
+static WaitDeadlock deadlock;
+
+static const char *
+path_of(const char *contender)
+{
+	static char paths[4][NOTE_VERTEX_SIZE];
+	static int	next;
+	char	   *path = paths[next++ % 4];
+	char		lock;
+	int			number;
+	char		kind;
+
+	assert_int_equal(sscanf(contender, "%c/%d%c", &lock, &number, &kind), 3);
+	sprintf(path, "/z/%c%s/_c_%08d-0000-0000-0000-000000000000-%s%010d", lock,
+			kind == 'q' ? "/locks" : kind == 'p' ? "/leases" : "",
+			number, kind == 'r' ? "__READ__" : kind == 'p' ? "lease-" :
+			kind == 'q' ? "lock-" : "__WRIT__", number);
+	return path;
+}
+
+static int
+reset(void **state)
+{
+	(void) state;
+	graph_free(&graph);
+	waits_free_deadlock(&deadlock);
+	ncontenders = 0;
+	nreads = 0;
+	return 0;
+}
+
+static Contender *
+add(const char *contender)
+{
+	const char *path = path_of(contender);
+
+	for (int i = 0; i < ncontenders; i++)
+		if (strcmp(contenders[i].path, path) == 0)
+			return &contenders[i];
+	assert_true(ncontenders < MAX_CONTENDERS);
+	memset(&contenders[ncontenders], 0, sizeof(Contender));
+	strcpy(contenders[ncontenders].path, path);
+	return &contenders[ncontenders++];
+}
+
+/* An edge from one to another, whose transaction began then. */
+static NoteWait *
+edge(const char *from, const char *to, int began)
+{
+	Contender  *holder = add(from);
+	NoteWait   *wait = &holder->waits[holder->nwaits++];
+
+	(void) add(to);
+	memset(wait, 0, sizeof(*wait));
+	wait->hold.pid = 100 + began;
+	wait->wait.pid = 200 + began;
+	wait->wait.since = began;
+	wait->began = began;
+	wait->kind = to[3] == 'q' ? NOTE_WAIT_PERMIT :
+		to[3] == 'r' ? NOTE_WAIT_SHARED : NOTE_WAIT_EXCLUSIVE;
+	wait->permits = to[3] == 'q' ? 2 : 0;
+	wait->alternatives = 1;
+	strcpy(wait->to, path_of(to));
+	return wait;
+}
+
+static void
+read_directory(const char *path)
+{
+	const char *children[MAX_CONTENDERS + 1];
+	int			n = 0;
+	size_t		len = strlen(path);
+
+	children[n++] = "a child that is no contender";
+	for (int i = ncontenders - 1; i >= 0; i--)
+		if (strncmp(contenders[i].path, path, len) == 0 &&
+			contenders[i].path[len] == '/' &&
+			strchr(contenders[i].path + len + 1, '/') == NULL)
+			children[n++] = contenders[i].path + len + 1;
+	assert_true(graph_told_children(&graph, path, children, n));
+}
+
+static void
+read_note(const char *path)
+{
+	char		data[NOTE_FULL_SIZE];
+	Note		note;
+
+	for (int i = 0; i < ncontenders; i++)
+		if (strcmp(contenders[i].path, path) == 0)
+		{
+			note_set_contender(&note, "h", 1, "shop", 1, false);
+			(void) note_write_waits(&note, contenders[i].waits,
+									contenders[i].nwaits, data);
+			assert_true(graph_told_note(&graph, path, data,
+										(int) strlen(data), 7 + i,
+										!contenders[i].persistent));
+		}
+}
+
+/* Look from the first edge of a contender: is a deadlock found? */
+static bool
+look(const char *from)
+{
+	const Contender *holder = add(from);
+	WaitEdge	start;
+	WaitRead	read;
+
+	graph_free(&graph);
+	waits_free_deadlock(&deadlock);
+	memset(&start, 0, sizeof(start));
+	strcpy(start.from, holder->path);
+	start.wait = holder->waits[0];
+	graph_init(&graph);
+	assert_true(graph_start(&graph, &start));
+	while (graph_next_read(&graph, &read))
+	{
+		nreads++;
+		if (read.kind == GRAPH_READ_CHILDREN)
+			read_directory(read.path);
+		else
+			read_note(read.path);
+	}
+	return waits_find(&graph, &start, &deadlock);
+}
+
+/* The members' contenders that are held, the victim first; NULL ends. */
+static void
+assert_members(const char *first, ...)
+{
+	va_list		args;
+	int			n = 0;
+
+	va_start(args, first);
+	for (const char *next = first; next != NULL; next = va_arg(args, const char *))
+	{
+		assert_true(n < deadlock.nmembers);
+		assert_string_equal(deadlock.members[n].edge.from, path_of(next));
+		n++;
+	}
+	va_end(args);
+	assert_int_equal(deadlock.nmembers, n);
+}
+
+static void
+two_clusters(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);
+	edge("y/1w", "x/2w", 2);
+	for (int i = 0; i < 2; i++)
+	{
+		assert_true(look(i == 0 ? "x/1w" : "y/1w"));
+		assert_members("y/1w", "x/1w", NULL);
+		assert_int_equal(deadlock.members[0].blocked_by, 1);
+		assert_int_equal(deadlock.members[1].blocked_by, 0);
+		assert_string_equal(deadlock.members[0].cluster, "shop");
+		assert_int_equal(deadlock.members[0].version, 7 + 2);
+		assert_string_equal(deadlock.members[0].between, "");
+	}
+	assert_int_equal(nreads, 2 * 4);
+}
+
+static void
+no_cycle_no_deadlock(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);
+	add("y/1w");
+	add("x/2w");
+	assert_false(look("x/1w"));
+
+	/* nor is it one that W owns its lock, or is not in the queue */
+	edge("z/1w", "z/1w", 1);
+	assert_false(look("z/1w"));
+	edge("u/1w", "v/1w", 1);
+	edge("v/2w", "u/2w", 1);
+	assert_false(look("u/1w"));
+}
+
+/* a owns x; c queues for x; b, who holds y, queues behind; a waits for y. */
+static void
+nobody_dies_in_vain(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);	/* a */
+	edge("z/1w", "x/2w", 9);	/* c, for whom somebody waits as well */
+	add("z/2w");
+	edge("y/1w", "x/3w", 2);	/* b */
+	assert_true(look("x/1w"));
+	assert_members("y/1w", "x/1w", NULL);
+	assert_true(look("y/1w"));
+	assert_members("y/1w", "x/1w", NULL);
+	assert_false(look("z/1w"));
+}
+
+/* The same with one more edge: b waits for c's lock, too. */
+static void
+the_shorter_cycle_counts(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);	/* a waits for b */
+	edge("y/1w", "z/2w", 2);	/* b waits for c */
+	edge("y/1w", "x/3w", 3);	/* and for a */
+	edge("z/1w", "x/2w", 9);	/* c waits for a */
+	assert_true(look("x/1w"));
+	assert_members("y/1w", "x/1w", NULL);
+	assert_int_equal(deadlock.members[0].edge.wait.began, 3);
+	assert_false(look("z/1w"));
+	assert_false(look("y/1w")); /* from its edge to c's lock */
+}
+
+/* Two backends that hold a lock wait for the same: one edge is enough. */
+static void
+one_of_two_holders_is_enough(void **state)
+{
+	(void) state;
+	edge("x/1r", "y/2w", 1);
+	edge("x/1r", "y/2w", 4);
+	edge("y/1w", "x/2w", 2);
+	assert_true(look("y/1w"));
+	assert_int_equal(deadlock.nmembers, 2);
+	assert_true(look("x/1r"));
+	assert_int_equal(deadlock.nmembers, 2);
+}
+
+static void
+the_victim_began_last(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 5);
+	edge("y/1w", "z/2w", 7);
+	edge("z/1w", "x/2w", 6);
+	assert_true(look("x/1w"));
+	assert_members("y/1w", "z/1w", "x/1w", NULL);
+
+	/* and has the last path, if they began together */
+	reset(NULL);
+	edge("x/1w", "y/2w", 5);
+	edge("y/1w", "x/2w", 5);
+	assert_true(look("x/1w"));
+	assert_members("y/1w", "x/1w", NULL);
+}
+
+static void
+who_waits_behind_a_deadlock_reports_nothing(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);
+	edge("y/1w", "x/2w", 2);
+	edge("z/1w", "x/3w", 3);
+	add("z/2w");
+	assert_false(look("z/1w"));
+	assert_true(look("x/1w"));
+}
+
+static void
+readers(void **state)
+{
+	(void) state;
+
+	/* a writer waits for each reader in front */
+	edge("x/1r", "y/2w", 1);
+	add("x/2r");
+	edge("y/1w", "x/3w", 2);
+	assert_true(look("y/1w"));
+	assert_members("y/1w", "x/1r", NULL);
+
+	/* a reader among them waits for nobody */
+	reset(NULL);
+	edge("x/1r", "y/2w", 1);
+	edge("y/1w", "x/2r", 2);
+	assert_false(look("y/1w"));
+
+	/* but he does behind a writer, who is named */
+	add("x/3w");
+	edge("y/1w", "x/4r", 3);
+	contenders[1].nwaits = 0;
+	for (int i = 0; i < ncontenders; i++)
+		if (strcmp(contenders[i].path, path_of("y/1w")) == 0)
+		{
+			contenders[i].waits[0] = contenders[i].waits[1];
+			contenders[i].nwaits = 1;
+		}
+	assert_true(look("y/1w"));
+	assert_members("y/1w", "x/1r", NULL);
+	assert_string_equal(deadlock.members[0].between, path_of("x/3w"));
+	assert_string_equal(deadlock.members[1].between, "");
+}
+
+static void
+semaphores(void **state)
+{
+	(void) state;
+	edge("x/1w", "s/1q", 1);
+	edge("s/1p", "x/2w", 2);
+	add("s/2p");
+	assert_false(look("x/1w"));
+	edge("s/2p", "x/3w", 3);
+	assert_true(look("x/1w"));
+	assert_members("s/2p", "x/1w", "s/1p", NULL);
+	assert_int_equal(deadlock.members[1].blocked_by, 0);
+	assert_int_equal(deadlock.members[2].blocked_by, 1);
+
+	/* a third permit is not granted: it may be that of who waits */
+	add("s/3p");
+	assert_true(look("x/1w"));
+
+	/* with a free permit nobody waits */
+	reset(NULL);
+	edge("x/1w", "s/1q", 1);
+	edge("s/1p", "x/2w", 2);
+	assert_false(look("x/1w"));
+}
+
+static void
+alternatives(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1)->alternatives = 2;
+	edge("x/1w", "z/2w", 1)->alternatives = 2;
+	edge("y/1w", "x/2w", 2);
+	add("z/1w");
+	assert_false(look("x/1w"));
+	edge("z/1w", "x/3w", 3);
+	assert_true(look("x/1w"));
+	assert_int_equal(deadlock.nmembers, 4);
+
+	/* one of three has not been published */
+	for (int i = 0; i < 2; i++)
+		contenders[0].waits[i].alternatives = 3;
+	assert_false(look("x/1w"));
+}
+
+/* Who waits for several locks together waits for each. */
+static void
+several_locks(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);
+	edge("x/1w", "z/2w", 1);
+	edge("z/1w", "x/2w", 2);
+	add("y/1w");
+	assert_true(look("z/1w"));
+	assert_members("z/1w", "x/1w", NULL);
+	assert_false(look("x/1w"));
+	assert_string_equal(contenders[0].waits[0].to, path_of("y/2w"));
+}
+
+static void
+what_is_no_contender_is_passed_over(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);
+	edge("y/1w", "x/2w", 2);
+	add("y/0w")->persistent = true;
+	add("x/0r")->persistent = true;
+	assert_true(look("x/1w"));
+	assert_members("y/1w", "x/1w", NULL);
+}
+
+static void
+reads_are_bounded(void **state)
+{
+	char		from[8];
+	char		to[8];
+
+	(void) state;
+	for (int i = 0; i < 30; i++)
+	{
+		sprintf(from, "%c/1w", 'A' + i);
+		sprintf(to, "%c/2w", 'A' + (i + 1) % 30);
+		edge(from, to, i);
+	}
+	assert_true(look("A/1w"));
+	assert_int_equal(deadlock.nmembers, 30);
+	assert_int_equal(nreads, 60);
+	graph.nreads = GRAPH_MAX_READS;
+	assert_false(graph_next_read(&graph, &(WaitRead) {0}));
+
+	/* a semaphore with more permits than a deadlock may have is not read */
+	reset(NULL);
+	edge("x/1w", "s/1q", 1)->permits = GRAPH_MAX_PERMITS + 1;
+	add("s/1p");
+	assert_false(look("x/1w"));
+	assert_int_equal(nreads, 0);
+}
+
+static void
+locks_are_named(void **state)
+{
+	NoteWait	wait = {.kind = NOTE_WAIT_SHARED};
+	char		lock[NOTE_VERTEX_SIZE];
+
+	(void) state;
+	strcpy(wait.to, path_of("x/1r"));
+	waits_lock_of(&wait, lock);
+	assert_string_equal(lock, "/z/x");
+	wait.kind = NOTE_WAIT_PERMIT;
+	strcpy(wait.to, path_of("s/1q"));
+	waits_lock_of(&wait, lock);
+	assert_string_equal(lock, "/z/s");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(two_clusters, reset, reset),
+		cmocka_unit_test_setup_teardown(no_cycle_no_deadlock, reset, reset),
+		cmocka_unit_test_setup_teardown(nobody_dies_in_vain, reset, reset),
+		cmocka_unit_test_setup_teardown(the_shorter_cycle_counts, reset, reset),
+		cmocka_unit_test_setup_teardown(one_of_two_holders_is_enough, reset,
+										reset),
+		cmocka_unit_test_setup_teardown(the_victim_began_last, reset, reset),
+		cmocka_unit_test_setup_teardown(who_waits_behind_a_deadlock_reports_nothing,
+										reset, reset),
+		cmocka_unit_test_setup_teardown(readers, reset, reset),
+		cmocka_unit_test_setup_teardown(semaphores, reset, reset),
+		cmocka_unit_test_setup_teardown(alternatives, reset, reset),
+		cmocka_unit_test_setup_teardown(several_locks, reset, reset),
+		cmocka_unit_test_setup_teardown(what_is_no_contender_is_passed_over,
+										reset, reset),
+		cmocka_unit_test_setup_teardown(reads_are_bounded, reset, reset),
+		cmocka_unit_test_setup_teardown(locks_are_named, reset, reset),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -47,7 +47,6 @@
 #include "shared/take.h"
 #include "shared/test_build.h"
 #include "storage/proc.h"
-#include "utils/snapmgr.h"
 
 /*
  * How long to wait for news of a slot, in ms: readers look again whether a
@@ -364,27 +363,6 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 	return take == ZK_TAKEN;
 }
 
-/*
- * A transaction whose snapshot was taken ahead of the wait does not see what
- * the previous holder has committed.
- */
-static void
-warn_of_old_snapshot(const char *name, bool session)
-{
-	if (attempt.snapshot_warned || !IsolationUsesXactSnapshot() ||
-		!FirstSnapshotSet)
-		return;
-	if (session && !IsTransactionBlock())
-		return;					/* the snapshot ends with this statement */
-	attempt.snapshot_warned = true;
-	ZK_FAIL_AT("warn");
-	ereport(WARNING,
-			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
-					name),
-			 errdetail("Changes that the previous holder committed under the lock are not visible."),
-			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
-}
-
 /* The first tier of one lock. */
 static bool
 acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
@@ -516,7 +494,7 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 			slot_ask_for_others(&attempt.locks[i]->key);
 	log_wait_end(wait, attempt.locks[0]);
 	if (wait->queued)
-		warn_of_old_snapshot(wait->result->name, request->session);
+		attempt_warn_of_snapshot(wait->result->name, request->session);
 }
 
 /*

@@ -23,7 +23,9 @@
 #include "shared/drop.h"
 #include "shared/stats.h"
 #include "shared/take.h"
+#include "shared/test_build.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 /* What acquire.c changes as the call goes on; the rest changes here only. */
 Attempt		attempt = {.failure = ZK_FAILURE_ERROR};
@@ -131,4 +133,26 @@ void
 attempt_attach(void)
 {
 	RegisterSubXactCallback(abort_subxact_callback, NULL);
+}
+
+/*
+ * attempt_warn_of_snapshot
+ *		Warn, once in a transaction, if its snapshot was taken ahead of the wait
+ *		for this lock: it does not see what the previous holder has committed.
+ */
+void
+attempt_warn_of_snapshot(const char *name, bool session)
+{
+	if (attempt.snapshot_warned || !IsolationUsesXactSnapshot() ||
+		!FirstSnapshotSet)
+		return;
+	if (session && !IsTransactionBlock())
+		return;					/* the snapshot ends with this statement */
+	attempt.snapshot_warned = true;
+	ZK_FAIL_AT("warn");
+	ereport(WARNING,
+			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
+					name),
+			 errdetail("Changes that the previous holder committed under the lock are not visible."),
+			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
 }

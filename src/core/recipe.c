@@ -1729,6 +1729,13 @@ on_expired(Recipe *recipe, RecipeOutput *out)
 			recipe->state == RECIPE_OWNER ? RECIPE_TOLD_LOST : 0);
 }
 
+static void
+on_mkdir_done(Recipe *recipe, const RecipeInput *in)
+{
+	recipe->mkdir_error = in->result == RECIPE_NO_NODE ||
+		in->result == RECIPE_REFUSED ? in->error : 0;
+}
+
 /*
  * recipe_step
  *		The transition function: one event in, operations and news out.
@@ -1757,8 +1764,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_owner_event(recipe, in, out);
 			break;
 		case RECIPE_MKDIR_DONE:
-			recipe->mkdir_error = in->result == RECIPE_NO_NODE ||
-				in->result == RECIPE_REFUSED ? in->error : 0;
+			on_mkdir_done(recipe, in);
 			break;
 		case RECIPE_CREATE_DONE:
 			on_create_done(recipe, in, out);

@@ -17,6 +17,7 @@
 #include "shared/drop.h"
 #include "shared/mail.h"
 #include "shared/settings.h"
+#include "shared/slot_procs.h"
 
 /* What the rules of a turn depend on. */
 static TurnInput

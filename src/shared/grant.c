@@ -21,6 +21,7 @@
 #include "shared/grant.h"
 #include "shared/mail.h"
 #include "shared/settings.h"
+#include "shared/slot_procs.h"
 #include "utils/memutils.h"
 
 /* When a time as of zk_now_us() has come, as of zk_now_ms(). */

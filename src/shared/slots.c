@@ -477,68 +477,6 @@ slot_find_contender(const ZkKey *key, ZkContender *contender)
 }
 
 /*
- * slot_add_proc
- *		Link to its slot; the partition lock is held exclusively.
- */
-void
-slot_add_proc(ZkProcLock *proc)
-{
-	proc->next = NULL;
-	*proc->slot->procs_end = proc;
-	proc->slot->procs_end = &proc->next;
-}
-
-/*
- * slot_remove_proc
- *		Unlink from the slot and free; the partition lock is held exclusively.
- */
-void
-slot_remove_proc(ZkProcLock *proc)
-{
-	ZkSlot	   *slot = proc->slot;
-	ZkProcLock **link = &slot->procs;
-
-	/* a holder has come long ago, and is one of the first */
-	while (*link != proc)
-		link = &(*link)->next;
-	*link = proc->next;
-	if (slot->procs_end == &proc->next)
-		slot->procs_end = link;
-	proc->slot = NULL;
-	proc_free(proc);
-}
-
-/*
- * slot_has_taker
- *		Is there a backend that can take the slot from the last holder?
- *
- * A writer gets the heavyweight lock in a moment, unless it waits for several;
- * but a reader that has not got it already stands behind a writer there.
- */
-bool
-slot_has_taker(const ZkSlot *slot)
-{
-	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (!proc->granted &&
-			(proc->ready || (!znode_is_shared(proc->kind) && !proc->together)))
-			return true;
-	return false;
-}
-
-/*
- * slot_has_ready_waiter
- *		Is there a backend that waits for nothing but the slot?
- */
-bool
-slot_has_ready_waiter(const ZkSlot *slot)
-{
-	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (!proc->granted && proc->ready)
-			return true;
-	return false;
-}
-
-/*
  * slot_mail
  *		Have the worker look at the slot; the partition lock is held
  *		exclusively.

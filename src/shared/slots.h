@@ -156,10 +156,4 @@ extern void slot_event(ZkSlot *slot, SlotEvent event);
 extern void slot_mail(ZkSlot *slot);
 extern void slot_lose_holders(ZkSlot *slot);
 
-/* the backends of a slot */
-extern void slot_add_proc(ZkProcLock *proc);
-extern void slot_remove_proc(ZkProcLock *proc);
-extern bool slot_has_taker(const ZkSlot *slot);
-extern bool slot_has_ready_waiter(const ZkSlot *slot);
-
 #endif							/* ZKLOCK_SLOTS_H */

@@ -19,6 +19,7 @@
 #include "shared/clock.h"
 #include "shared/proof.h"
 #include "shared/settings.h"
+#include "shared/slot_procs.h"
 #include "shared/take.h"
 
 /* How long to believe that a writer waits behind readers, in us. */

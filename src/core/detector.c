@@ -27,8 +27,8 @@
  *	5	Act.  When all edges are confirmed, the victim's cluster, and nobody else,
  *		sends one multi (act.c): if anything has moved, it does nothing.
  *	6	All who took part read the verdict.  Everybody deletes what is his own when
- *		the verdict is there, an edge was denied, or 2 x deadlock_timeout have
- *		passed.
+ *		the verdict is there, an edge was denied, or twice deadlock_timeout and a
+ *		second have passed.
  *
  * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
  *

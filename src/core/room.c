@@ -70,6 +70,20 @@ room_find(Detection *state, const char *path)
 }
 
 /*
+ * room_sweep
+ *		There may be znodes of ours in a room that we do not know of: look for
+ *		them, and delete them.
+ */
+void
+room_sweep(Detection *state, const char *path)
+{
+	Room	   *room = room_find(state, path);
+
+	if (room != NULL)
+		room->sweep = true;
+}
+
+/*
  * room_throw_away
  *		Have a znode of ours deleted, now or when there is a connection.
  */

@@ -433,6 +433,52 @@ play_stale(unsigned long run)
 	settle();
 }
 
+/*
+ * a owns lock 0; c queues for it; b, who holds lock 1, queues behind c; a waits
+ * for lock 1.  For c, who began last, somebody waits as well.
+ */
+static void
+play_bystander(unsigned long run)
+{
+	const WorldBackend *c;
+
+	world_reset("a bystander", run, 4);
+	assert_true(world_lock(0, 0, 0, false));
+	assert_true(world_lock(1, 0, 1, false));
+	assert_true(world_lock(2, 0, 2, false));
+	for (int i = 0; i < 3; i++)
+		(void) world_learn(i);
+	assert_true(world_lock(2, 0, 0, false));
+	assert_true(world_lock(3, 0, 2, false));
+	for (int i = 0; i < 2; i++)
+	{
+		int			who = (int) (run + i) % 2;
+
+		for (int j = (int) world_dice(500); j > 0; j--)
+			calm_round();
+		assert_true(world_lock(who, 0, 1 - who, false));
+	}
+	c = &world->clusters[2].backends[0];
+	for (int i = 0; i < 1000; i++)
+	{
+		calm_round();
+		world_check(!c->victim, "nobody dies in vain");
+	}
+	world_check(world->clusters[0].backends[0].victim !=
+				world->clusters[1].backends[0].victim, "one of two dies");
+	settle();
+}
+
+static void
+test_bystander(void **state)
+{
+	(void) state;
+	for (unsigned long run = 0; run < CALM_RUNS / 4; run++)
+		play_bystander(run);
+	world_end();
+	tree_reset();
+}
+
 static void
 test_stale(void **state)
 {
@@ -519,6 +565,7 @@ main(void)
 	const struct CMUnitTest calm[] = {
 		cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_bystander),
 	};
 	struct CMUnitTest random[lengthof(mixes)];
 	struct CMUnitTest mutated[lengthof(mutations)];

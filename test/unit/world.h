@@ -140,6 +140,9 @@ extern void world_reset(const char *title, unsigned long run, int nclusters);
 extern void world_end(void);
 
 /* backends */
+extern bool world_exists(int contender);
+extern bool world_is_semaphore(int lock);
+extern WorldBackend *world_backend(int cluster, int backend);
 extern bool world_lock(int cluster, int backend, int lock, bool shared);
 extern bool world_lock_several(int cluster, int backend, const int *locks,
 							   int nlocks, bool any);

@@ -100,6 +100,14 @@
  * Publishing
  */
 
+/* There will be a note to be written at this time. */
+static void
+write_later(Detection *state, int64_t at)
+{
+	if (at < state->write_at)
+		state->write_at = at;
+}
+
 /* The edges of a note: all that there are, or those whose turn it is. */
 static int
 choose_waits(Detection *state, Holder *holder, NoteWait *waits)
@@ -125,7 +133,7 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 		holder->turn_at = state->now + state->timeout;
 	}
 	if (total > NOTE_MAX_WAITS)
-		detection_wake(state, holder->turn_at);
+		write_later(state, holder->turn_at);
 	for (int i = 0; i < state->nedges; i++)
 	{
 		const LocalEdge *edge = &state->edges[i];
@@ -190,7 +198,7 @@ publish(Detection *state, Holder *holder)
 		return;
 	if (holder->retry_at > state->now)
 	{
-		detection_wake(state, holder->retry_at);
+		write_later(state, holder->retry_at);
 		return;
 	}
 	copy = detection_alloc(state, sizeof(waits));
@@ -267,9 +275,12 @@ on_set(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 }
 
+/* Write what is to be written, and note which edges are in their notes. */
 static void
 publish_all(Detection *state)
 {
+	state->changed = false;
+	state->write_at = INT64_MAX;
 	for (int i = 0; i < state->nedges; i++)
 		(void) add_holder(state, state->edges[i].edge.from);
 	for (int i = state->nholders - 1; i >= 0; i--)
@@ -286,6 +297,9 @@ publish_all(Detection *state)
 					(state->nholders - i) * sizeof(Holder));
 		}
 	}
+	for (int i = 0; i < state->nedges; i++)
+		state->edges[i].published = !state->edges[i].ended &&
+			is_in_note(state, &state->edges[i].edge);
 }
 
 /* The edges that there are now; what is known of them stays known. */
@@ -393,8 +407,7 @@ look(Detection *state)
 		LocalEdge  *edge = &state->edges[i];
 		WaitEdge   *starts;
 
-		edge->published = !edge->ended && is_in_note(state, &edge->edge);
-		if (!edge->published || state->looking)
+		if (!edge->published || edge->ended || state->looking)
 			continue;
 		if (edge->look_at > state->now)
 		{
@@ -497,6 +510,8 @@ on_done(Detection *state, const DetectorInput *in)
 
 	if (!detection_take(state, in->serial, &pending))
 		return;
+	state->changed |= pending.task == TASK_SET || pending.task == TASK_ACT ||
+		pending.task == TASK_LIST;
 	if (pending.task == TASK_SET)
 		on_set(state, &pending, in);
 	else if (pending.task == TASK_LOOK)
@@ -518,6 +533,7 @@ begin_anew(Detection *state)
 	state->out->nops = 0;
 	state->out->nverdicts = 0;
 	state->failed = false;
+	state->changed = true;
 	detection_wake(state, state->now + state->timeout);
 }
 
@@ -536,6 +552,7 @@ detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
 	if (detector->state == NULL)
 		return false;
 	detector->state->timeout = deadlock_timeout;
+	detector->state->write_at = INT64_MAX;
 	detector->state->resumed = resumed;
 	return true;
 }
@@ -594,6 +611,8 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	state->out = out;
 	state->counts = &detector->counts;
 	state->now = in->now;
+	state->changed |= in->event != DETECTOR_DONE &&
+		in->event != DETECTOR_ROOM_CHANGED && in->event != DETECTOR_TICK;
 	switch (in->event)
 	{
 		case DETECTOR_EDGES:
@@ -620,9 +639,10 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_expired(state);
 			break;
 	}
-	if (state->connected && ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
-		look(state);
-	publish_all(state);
+	if (state->changed || state->write_at <= state->now ||
+		ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		publish_all(state);
+	detection_wake(state, state->write_at);
 	if (state->connected)
 		look(state);
 	confirm_advance(state);

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_detector_model.c
- *		Random schedules of up to five clusters with detectors.
+ *		Random schedules of up to five clusters with detectors, and rings of up to
+ *		eight.
  *
  * Backends take locks in any order, for themselves or behind one another, give
  * up, or end; servers lag, connections break, workers and sessions end, between
@@ -72,10 +73,9 @@ static const Mix mixes[] = {
 static int
 random_lock(const Mix *mix)
 {
-	if (mix->locks)
-		return (int) world_dice((unsigned) mix->locks);
-	return (int) world_dice(mix->semaphores ? WORLD_LOCKS :
-							WORLD_LOCKS - WORLD_SEMAPHORES);
+	if (mix->semaphores && world_one_in(3))
+		return WORLD_LOCKS - 1 - (int) world_dice(WORLD_SEMAPHORES);
+	return (int) world_dice(mix->locks ? (unsigned) mix->locks : 5);
 }
 
 /* A backend does something. */

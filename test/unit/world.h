@@ -18,9 +18,9 @@
 
 #include "tree.h"
 
-#define WORLD_CLUSTERS		5
+#define WORLD_CLUSTERS		8
 #define WORLD_BACKENDS		4		/* of each cluster */
-#define WORLD_LOCKS			7
+#define WORLD_LOCKS			10
 #define WORLD_SEMAPHORES	2		/* the last of the locks are */
 #define WORLD_PERMITS		2
 #define WORLD_CONTENDERS	600

@@ -31,8 +31,9 @@
  *				deadline -> OVER
  *	all			expired -> forgotten
  *
- * In OVER our probe and our answer are deleted.  The verdict is deleted by whose
- * victim it names when neither probe nor answers are left, or at the deadline.
+ * In OVER our probe and our answer are deleted.  The verdict is deleted by
+ * whose victim it names when neither probe nor answers are left, or at the
+ * deadline.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -669,8 +670,8 @@ advance_probe(Detection *state, Probe *probe)
 
 /*
  * confirm_advance
- *		Do what can be done now: with a connection, send; without, forget what is
- *		too old.
+ *		Do what can be done now: with a connection, send; without, forget what
+ *		is too old.
  */
 void
 confirm_advance(Detection *state)

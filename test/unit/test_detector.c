@@ -145,7 +145,7 @@ note(const WaitEdge *told)
 	Note		written;
 
 	note_set_contender(&written, "h", 1, "shop", 1, false);
-	(void) note_write_waits(&written, &told->wait, told->wait.wait.pid != 0, text);
+	(void) note_write_waits(&written, &told->wait, 1, text);
 	return text;
 }
 

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * test_detector_model.c
- *		Random schedules of up to five clusters with detectors, and rings of up to
- *		eight.
+ *		Random schedules of up to five clusters with detectors, and rings of up
+ *		to eight.
  *
  * Backends take locks in any order, for themselves or behind one another, give
- * up, or end; servers lag, connections break, workers and sessions end, between
- * any two steps.  What is true of it all is in truth.c.  At the end nobody gives
- * up any more: then no deadlock may stay.
+ * up, or end; servers lag, connections break, workers and sessions end,
+ * between any two steps.  What is true of it all is in truth.c.  At the end
+ * nobody gives up any more: then no deadlock may stay.
  *
  * In the calm schedules nothing fails: there a deadlock has to end in a bounded
  * time, before anybody looks again.
@@ -399,10 +399,10 @@ play_ring(int nclusters, unsigned long run)
 }
 
 /*
- * Cluster 0 has published an edge that is not there any more: its backend 0 held
- * lock 0 and waited for lock 1; now backend 1 holds the one, and backend 2 waits
- * for the other.  Before the worker looks again, cluster 1, which owns lock 1,
- * waits for lock 0.
+ * Cluster 0 has published an edge that is not there any more: its backend 0
+ * held lock 0 and waited for lock 1; now backend 1 holds the one, and backend
+ * 2 waits for the other.  Before the worker looks again, cluster 1, which owns
+ * lock 1, waits for lock 0.
  */
 static void
 play_stale(unsigned long run)
@@ -495,7 +495,7 @@ test_rings(void **state)
 	int64_t		longest = 0;
 
 	(void) state;
-	for (int nclusters = 2; nclusters <= (WORLD_LOCKS - WORLD_SEMAPHORES); nclusters++)
+	for (int nclusters = 2; nclusters <= WORLD_CLUSTERS; nclusters++)
 		for (unsigned long run = 0; run < CALM_RUNS; run++)
 		{
 			int64_t		time = play_ring(nclusters, run);

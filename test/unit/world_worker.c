@@ -41,7 +41,8 @@ compose_note(int cluster, const char *path, const NoteWait *waits, int nwaits)
 	char		name[8];
 	Note		note;
 
-	if (number < 0 || !world_exists(number) || !world->contenders[number].granted ||
+	if (number < 0 || !world_exists(number) ||
+		!world->contenders[number].granted ||
 		world->contenders[number].cluster != cluster)
 		return NULL;
 	sprintf(name, "c%d", cluster);

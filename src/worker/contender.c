@@ -228,7 +228,7 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->queued_since_ms = 0;
 	contender->waits = NULL;
 	contender->nwaits = 0;
-	contender->tells_waits = contender->awaited = false;
+	contender->tells_waits = contender->adopted = contender->awaited = false;
 	contender->note_version = -1;
 	contender->place_bytes =
 		path_bytes(contender->directory,
@@ -285,7 +285,7 @@ forget_note(Contender *contender)
 		pfree(contender->waits);
 	contender->waits = NULL;
 	contender->nwaits = 0;
-	contender->tells_waits = contender->awaited = false;
+	contender->tells_waits = contender->adopted = contender->awaited = false;
 	contender->note_version = -1;
 }
 

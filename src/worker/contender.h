@@ -58,6 +58,7 @@ typedef struct Contender
 	NoteWait   *waits;			/* that its note tells, palloc'd, or NULL */
 	int			nwaits;
 	bool		tells_waits;	/* its note may tell of some */
+	bool		adopted;		/* this worker has looked after that */
 	int32		note_version;	/* of its node's data, or -1: not known */
 	bool		awaited;		/* a scan waits to hear if it is contended */
 	bool		is_permit;

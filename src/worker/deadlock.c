@@ -48,6 +48,7 @@ static struct
 {
 	Detector	detector;
 	int			timeout_ms;		/* deadlock_timeout, as the detector knows it */
+	bool		to_adopt;		/* some note has to be, and can not yet */
 	uint32		scan;			/* that the detector asks for, or 0 */
 	bool		soon;			/* something has been heard that calls for one */
 	int64		scanned_ms;		/* zk_now_ms() of the latest scan; 0: none */
@@ -98,20 +99,31 @@ tell_detector(DetectorEvent event)
 	step_detector(&in);
 }
 
-/* Notes of the worker before this one, or of another session, may have waits. */
+/*
+ * Notes of the worker before this one may have waits.  A contender whose node has to be found first is adopted later.
+ */
 static void
 adopt_notes(void)
 {
 	int			n;
 	Contender **list = contenders_list(&n);
 
+	deadlock.to_adopt = false;
 	for (int i = 0; i < n; i++)
 	{
 		DetectorInput in = {.event = DETECTOR_ADOPT};
 		char		path[NOTE_VERTEX_SIZE];
 
-		if (!list[i]->tells_waits || !contender_owned_path(list[i], path))
+		if (!list[i]->tells_waits || list[i]->adopted)
 			continue;
+		if (!contender_owned_path(list[i], path))
+		{
+			if (list[i]->is_permit &&
+				list[i]->semaphore.state == SEMAPHORE_RECLAIMING)
+				deadlock.to_adopt = true;
+			continue;
+		}
+		list[i]->adopted = true;
 		in.path = path;
 		step_detector(&in);
 	}
@@ -162,7 +174,6 @@ deadlock_end_session(int session)
 	{
 		detector_io_forget();
 		tell_detector(DETECTOR_EXPIRED);
-		adopt_notes();
 		return;
 	}
 	while (detector_io_lost(session, &in))
@@ -274,6 +285,8 @@ deadlock_run(void)
 		detector_set_timeout(&deadlock.detector,
 							 (int64) DeadlockTimeout * 1000);
 	}
+	if (deadlock.to_adopt)
+		adopt_notes();
 	if (wake_time(WAKE_SCAN) != 0)
 		deadlock.soon = true;
 	wake_set(WAKE_SCAN, 0);

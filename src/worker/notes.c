@@ -45,7 +45,7 @@ notes_set_waits(Contender *contender, const NoteWait *waits, int nwaits)
 	memcpy(contender->waits, waits, nwaits * sizeof(NoteWait));
 	if (!contender->tells_waits)
 		slot_set_tells_waits(contender->slot);
-	contender->tells_waits = true;
+	contender->tells_waits = contender->adopted = true;
 }
 
 /*

@@ -1,0 +1,97 @@
+
+# A deadlock of a cluster whose contenders are in several sessions: notes are
+# written in the session of their contender.  And no deadlock is looked for with
+# zklock.deadlock_check off; what was published is taken back.  Needs a test
+# build, in which two locks can be made to fill a session.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+
+my $bytes = length(lock_dir('x') . '/_c_' . '0' x 36 . '-lock-' . '0' x 10) + 4;
+my $zk = ZooKeeper->new;
+$zk->start;
+my $client = $zk->client;
+my $a = zk_cluster(
+	'a', $zk,
+	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
+	'deadlock_timeout' => '200ms',
+	'zklock.path_bytes' => 2 * $bytes,
+	'zklock.sessions' => 4);
+my $b = zk_cluster('b', $zk, 'deadlock_timeout' => '200ms');
+
+# What the owner of a lock says of itself.
+sub note_of
+{
+	my ($name) = @_;
+	my ($owner) = contenders($zk, $name);
+
+	return $client->get(lock_dir($name) . "/$owner")->{data};
+}
+
+sub check
+{
+	my ($value) = @_;
+
+	for my $node ($a, $b)
+	{
+		$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.deadlock_check = $value");
+		$node->reload;
+		$node->poll_query_until('postgres', 'SHOW zklock.deadlock_check', $value);
+	}
+	return;
+}
+
+# The first two locks fill the first session of a, so x and z are in the next.
+my $full = ZkSession->new($a);
+$full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'the first session is full');
+my $second = ZkSession->new($a);
+my $third = ZkSession->new($b);
+$second->run_ok("BEGIN; SELECT zk_lock('x')");
+is($a->safe_psql('postgres', 'SELECT count(*) FROM zk_session'), 2, 'the next lock is in another one');
+$third->run_ok("BEGIN; SELECT zk_lock('y')");
+$second->send("SELECT zk_lock('y')");
+$second->wait_waiting(2);
+$third->send("SELECT zk_lock('x')");
+is($third->result->{sqlstate}, '40P01', 'a deadlock is found');
+is($second->result->{message}, undef, 'the other one goes on');
+$_->run('ROLLBACK') for ($second, $third);
+
+# Now the victim is of the cluster with two sessions.
+$third->run_ok("BEGIN; SELECT zk_lock('y')");
+$second->run_ok("BEGIN; SELECT zk_lock('x')");
+$third->send("SELECT zk_lock('x')");
+$third->wait_waiting(2);
+$second->send("SELECT zk_lock('y')");
+is($second->result->{sqlstate}, '40P01', 'its act goes through, too');
+is($third->result->{message}, undef, 'the other one goes on again');
+$_->run('ROLLBACK') for ($second, $third);
+
+# A wait that keeps others, and no deadlock: its edge comes and goes.
+my $fourth = ZkSession->new($b);
+$third->run_ok("BEGIN; SELECT zk_lock('y')");
+$second->run_ok("BEGIN; SELECT zk_lock('x')");
+$fourth->send("SELECT zk_lock('x')");
+$fourth->wait_waiting(2);
+$second->send("SELECT zk_lock('y')");
+poll_until(sub { note_of('x') =~ / waits=/ }, 'the wait to be published');
+pass('the wait is published');
+check('off');
+poll_until(sub { note_of('x') !~ / waits=/ }, 'the wait to be taken back');
+pass('it is taken back when the check is off');
+$third->send("SELECT zk_lock('x')");
+$third->wait_waiting(1);
+check('on');
+my $result = $third->result;
+is($result->{sqlstate}, '40P01', 'the deadlock is found when the check is on again') or diag(explain($result));
+$_->quit for ($third, $fourth, $second, $full);
+
+done_testing();

@@ -217,19 +217,19 @@ sub _closed
 
 =pod
 
-=item explain($record)
+=item explain($record, $until)
 
 Was there a deadlock that this wait was a member of, and which?  A hash of
 members (a list of "cluster client"), since (when it closed), at (until when it
 lasted at least); vain, if all such deadlocks had a victim before this one.
-Nothing, if there was none.
+Nothing, if there was none.  With C<$until>, as if the wait had ended then.
 
 =cut
 
 sub explain
 {
-	my ($self, $r) = @_;
-	my $end = _wait_ends($r);
+	my ($self, $r, $until) = @_;
+	my $end = min(_wait_ends($r), $until // _wait_ends($r));
 	my @times = reverse $self->_beginnings($r->{asked}, $end);
 	my %before = map { ($_ => 1) } grep {
 		$_ != $r && ($_->{sqlstate} // '') eq '40P01' && _wait_ends($_) <= $end

@@ -148,6 +148,7 @@ sub waits
 	  if !$watcher || $watcher->gone;
 	note "$name: $sql";
 	$self->{waits} //= now();
+	$self->{sent}{$name} = 1;
 	$wire->send($sql);
 	poll_until(
 		sub {
@@ -185,6 +186,7 @@ sub goes_on
 	  or die "$self->{title}: $name waits for ever\n";
 	die "$self->{title}: $name: " . $wire->result->{message} . "\n"
 	  if $wire->result->{sqlstate};
+	delete $self->{sent}{$name};
 	return $wire->result->{out};
 }
 
@@ -194,6 +196,7 @@ sub closes
 
 	note "$name: $sql";
 	$self->{closed} = now();
+	$self->{sent}{$name} = 1;
 	$self->{wire}{$name}->send($sql);
 	return;
 }
@@ -256,18 +259,22 @@ sub ends
 {
 	my ($self, %expected) = @_;
 	my $wires = $self->{wire};
-	my @waiting = grep { $wires->{$_}->busy } @{ $self->{names} };
+	my $sent = $self->{sent};
+	my @waiting = grep { $sent->{$_} } @{ $self->{names} };
 	my @groups = @{ $expected{groups} // [ $expected{members} // \@waiting ] };
 	my %members = map { map { ($_ => 1) } @$_ } @groups;
 	my %among = map { ($_ => 1) } @{ $expected{among} // $self->{names} };
 	my @idle = @{ $expected{idle} // [] };
 	my (%failed, @wrong, $timed_out, $error);
 
-	while (my @busy = grep { $wires->{$_}->busy } @{ $self->{names} })
+	while (my @busy = grep { $sent->{$_} } @{ $self->{names} })
 	{
 		my %name = map { ($wires->{$_} => $_) } @busy;
-		my @ended = ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default,
-			map { $wires->{$_} } @busy);
+		# the test may have seen some end
+		my @ended = grep { !$_->busy } map { $wires->{$_} } @busy;
+
+		@ended = ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default,
+			map { $wires->{$_} } @busy) unless @ended;
 
 		if (!@ended)
 		{
@@ -278,6 +285,7 @@ sub ends
 		{
 			my $name = $name{$wire};
 			my $result = $wire->result;
+			delete $sent->{$name};
 			my $state = $result->{sqlstate} // '';
 			my $then = $expected{commits}{$name} // 'COMMIT';
 

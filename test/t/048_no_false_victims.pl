@@ -462,13 +462,12 @@ sub is_ahead
 	my $behind = () = $r->{detail} =~ /of the same cluster\.$/mg;
 
 	return $waits == $behind && grep {
-		my $why = $_ != $r
+		$_ != $r
 		  && $_->{cluster} eq $r->{cluster}
 		  && "@{ $_->{locks} }" eq "@{ $r->{locks} }"
 		  && $_->{asked} < $r->{left}
 		  && ($_->{entered} // $_->{left}) >= $r->{left}
-		  && $cycles->explain($_);
-		$why && $why->{since} <= $r->{left};
+		  && $cycles->explain($_, $r->{left})
 	} @{ $run{records} };
 }
 

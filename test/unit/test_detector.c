@@ -30,6 +30,7 @@
 #define X_OTHER		"/z/x/_c_00000002-0000-0000-0000-000000000000-__WRIT__0000000002"
 #define Y			"/z/y/_c_00000003-0000-0000-0000-000000000000-__WRIT__0000000002"
 #define Y_OTHER		"/z/y/_c_00000004-0000-0000-0000-000000000000-__WRIT__0000000001"
+#define V			"/z/v/_c_00000005-0000-0000-0000-000000000000-__WRIT__0000000001"
 #define ROOM		"/z/%waits"
 
 static Detector detector;
@@ -590,6 +591,23 @@ others_ask(void **state)
 	expect_nothing();
 }
 
+/* The same backend holds another contender, and nobody knows that yet. */
+static void
+others_ask_before_all_is_told(void **state)
+{
+	WaitEdge	ours[2] = {edge(X, Y, 71), edge(V, Y, 71)};
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+
+	(void) state;
+	publish();
+	hear(probe(&theirs, &ours[0]));
+	edges(2, ours, 1);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000000-");
+	expect(0, DETECTOR_OP_SET_WAITS, V);
+	expect_nothing();
+	assert_int_equal(detector.counts.refuted, 1);
+}
+
 static void
 others_ask_for_what_is_not_there(void **state)
 {
@@ -817,6 +835,7 @@ main(void)
 		LINE(others_deny_theirs),
 		LINE(a_probe_has_a_deadline),
 		LINE(others_ask),
+		LINE(others_ask_before_all_is_told),
 		LINE(others_ask_for_what_is_not_there),
 		LINE(others_ask_others),
 		LINE(what_is_no_probe_is_ignored),

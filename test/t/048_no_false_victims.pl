@@ -6,15 +6,20 @@
 # canceled at random, and workers that are terminated.
 #
 # 1. Those who take three of eight locks in ascending order take the lock "gate"
-#    shared first, those in descending order exclusively: there can be no
-#    deadlock, and nobody fails.
+#    shared first, those in descending order exclusively, and give it back when they
+#    have all three: whoever waits for one of the eight has the gate, so there can
+#    be no deadlock, and nobody fails.  But soon after waits in one direction
+#    there are waits in the other one.
 # 2. In random order and without the gate: each who fails was a member of a
 #    deadlock, by what the clients have written down (Cycles.pm), and none has
 #    failed in vain; and none of the deadlocks stays.  Whom PostgreSQL's own
 #    detector has chosen, inside of a cluster, is its own matter.
 #
+# 3. What is out of date for certain; and that this can fail, with a test build that
+#    is broken on purpose.
+#
 # ZKLOCK_TEST_TRANSACTIONS is how many transactions there are in each part;
-# default: as many as there are in ZKLOCK_TEST_SECONDS (15) seconds.
+# default: as many as there are in ZKLOCK_TEST_SECONDS (12) seconds.
 
 use strict;
 use warnings;
@@ -26,10 +31,12 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 use ZkCluster;
+use ZkScene;
 use ZkWire;
 use ZooKeeper;
 
-my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 15;
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 12;
 my $transactions = $ENV{ZKLOCK_TEST_TRANSACTIONS};
 my $check = ($ENV{ZKLOCK_TEST_DEADLOCK_CHECK} // 'on') ne 'off';
 my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
@@ -210,10 +217,12 @@ $zk->start;
 my %cluster;
 @cluster{qw(a b c)} = zk_clusters(
 	$zk, [qw(a b c)],
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
 	'zklock.session_timeout' => '60s',
 	'log_statement' => 'none',
 	'autovacuum' => 'off',
 	'deadlock_timeout' => 1000 * $timeout . 'ms');
+my $client = $zk->client(timeout => 60);
 my %admin = map { $_ => ZkWire->new($cluster{$_}) } keys %cluster;
 my @clients = map {
 	my $name = $_;
@@ -231,7 +240,7 @@ sub calls_of_transaction
 
 	return map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three unless $run{gate};
 
-	my $up = chance(0.8);
+	my $up = chance(0.9);
 	@three = sort @three;
 	@three = reverse @three unless $up;
 	return ([ 'gate', $up ? 'shared' : 'exclusive' ], map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three);
@@ -263,6 +272,12 @@ sub step
 			  . ($mode eq 'shared' ? ', shared => true' : '') . ')');
 		$c->{begin} = '';
 		$c->{is} = 'call';
+	}
+	elsif (@{ $c->{held} } && $c->{held}[0]{locks}[0] eq 'gate' && !$c->{failed})
+	{
+		# nothing has been written, so it is given back at once
+		$c->{is} = 'unlock';
+		$c->{wire}->send("SELECT zk_unlock('gate')");
 	}
 	else
 	{
@@ -303,6 +318,19 @@ sub answer
 		}
 		return;
 	}
+	if ($c->{is} eq 'unlock')
+	{
+		if (defined $state)
+		{
+			$_->{left} = $now for splice @{ $c->{held} };
+			$c->{failed} = 1;
+			push @{ $run{odd} }, "$state: $result->{message}" unless $state eq '57014';
+			return;
+		}
+		(shift @{ $c->{held} })->{left} = $now;
+		$c->{wake} = $now + rand 0.05;
+		return;
+	}
 	if (defined $state && $state ne '57014')
 	{
 		push @{ $run{odd} }, "$state: $result->{message}";
@@ -337,6 +365,11 @@ sub disturb
 			$run{cancels}++;
 		}
 	}
+	if ($now > $run{next_note})
+	{
+		$run{next_note} = $now + 0.03;
+		look_at_notes();
+	}
 	if ($run{outage} && $now > $run{next_look})
 	{
 		my $o = $run{outage};
@@ -365,20 +398,43 @@ sub disturb
 	return;
 }
 
+# How often something was made or deleted in the directory of probes.
+sub changes_of_probes
+{
+	my $node = $client->create('/zklock/%waits/test-', ephemeral => 1, sequence => 1, makepath => 1);
+
+	$client->delete($node);
+	return $node =~ /(\d+)$/ ? 0 + $1 : die $node;
+}
+
+# Is there a lock whose owner says that it waits?
+sub look_at_notes
+{
+	my $lock = $locks[ rand @locks ];
+	my ($owner) = contenders($zk, $lock) or return;
+	my $node = eval { $client->get(lock_dir($lock) . "/$owner") } or return;
+
+	$run{published}++ if $node->{data} =~ /\bwaits=/;
+	return;
+}
+
 sub run_part
 {
-	my ($gate) = @_;
+	my ($gate, $until) = @_;
 	my $begin = now();
 
 	%run = (
 		gate => $gate, ended => 0, cancels => 0, records => [], errors => {}, odd => [], commits => [$begin],
-		outages => [], next_cancel => $begin, next_restart => $begin + 1);
+		outages => [], next_cancel => $begin, next_restart => $begin + 1, next_note => $begin,
+		published => 0, probes => changes_of_probes());
 	my $progress = $begin;
 	while (1)
 	{
 		my $now = now();
 
-		$run{over} ||= $transactions ? $run{ended} >= $transactions : $now > $begin + $seconds;
+		$run{over} ||= $until ? $until->($now - $begin)
+		  : $transactions ? $run{ended} >= $transactions
+		  : $now > $begin + $seconds;
 		for my $c (grep { !$_->{wire}->busy && ($_->{wake} // 0) <= $now } @clients)
 		{
 			delete $c->{wake};
@@ -404,6 +460,7 @@ sub run_part
 		disturb($now);
 	}
 	$run{took} = now() - $begin;
+	$run{probes} = changes_of_probes() - $run{probes};
 	return;
 }
 
@@ -430,10 +487,11 @@ sub report
 	my @errors = map { "$_ $run{errors}{$_}" } sort keys %{ $run{errors} };
 
 	diag sprintf('%s: %d transactions in %.1f s (%.0f/s), %d commits, %d waits; errors: %s; '
-		  . '%d cancels, %d restarts of workers; longest time without a commit apart from those: %s',
+		  . '%d cancels, %d restarts of workers; %d of the notes seen told of waits; '
+		  . '%d changes among the probes; longest time without a commit apart from those: %s',
 		$what, $run{ended}, $run{took}, $run{ended} / $run{took}, scalar @{ $run{commits} } - 1,
 		scalar @{ $run{records} }, join(', ', @errors) || 'none', $run{cancels},
-		scalar @{ $run{outages} }, longest_stall());
+		scalar @{ $run{outages} }, @run{qw(published probes)}, longest_stall());
 	return;
 }
 
@@ -476,11 +534,9 @@ sub nothing_is_left
 	my ($what) = @_;
 
 	wait_no_contenders($zk, $_) for ('gate', @locks);
-	my $client = $zk->client;
 	poll_until(
 		sub { !eval { $client->ls('/zklock/%waits') } },
 		'what workers ask each other to be gone');
-	$client->disconnect;
 	pass("$what: nothing is left");
 	return;
 }
@@ -495,6 +551,7 @@ is(join('; ', @{ $run{odd} }), '', 'with the gate: no unexpected error');
 is($run{errors}{'40P01'} // 0, 0, 'with the gate: no victim')
   or diag(explain([ grep { ($_->{sqlstate} // '') eq '40P01' } @{ $run{records} } ]));
 cmp_ok(scalar @{ $run{outages} }, '>', 0, 'with the gate: workers were restarted');
+cmp_ok($run{published}, '>', 0, 'with the gate: waits were published') if $check;
 # nor did the records have any
 is(join('; ', map { $_->{text} } Cycles->new($run{records})->lasting(0.05)),
 	'', 'with the gate: there was no deadlock');
@@ -539,6 +596,94 @@ is(scalar @vain, 0, 'without: and the only victim of it')
   or diag(map { around($_) } @vain);
 cmp_ok(scalar @victims, '>', 0, 'without: there were victims') if $check;
 nothing_is_left('without');
+
+#
+# 3. What is out of date for certain, and workers that are broken on purpose
+#
+
+sub mutate
+{
+	my ($mutation) = @_;
+
+	for my $node (values %cluster)
+	{
+		$node->append_conf('postgresql.conf', "zklock.mutation = $mutation");
+		$node->reload;
+		$node->poll_query_until('postgres', "SELECT current_setting('zklock.mutation') = '$mutation'");
+	}
+	return;
+}
+
+sub owner_waits
+{
+	my ($lock) = @_;
+	my ($owner) = contenders($zk, $lock) or return 0;
+	my $node = eval { $client->get(lock_dir($lock) . "/$owner") } or return 0;
+
+	return $node->{data} =~ /\bwaits=/;
+}
+
+# In a, the holder of m1 has told that it waits for m5, and waits no more; but the
+# contender stays, for another one, or since a has no worker.  In b, the owner of
+# m5 waits for m1.  Returns the scene.
+sub out_of_date
+{
+	my ($title, $without_worker) = @_;
+	my $s = ZkScene->new($zk, $title, holder => $cluster{a}, other => $cluster{a},
+		owner => $cluster{b}, third => $cluster{c});
+
+	$s->does(owner => "SELECT zk_lock('m5')");
+	$s->does(holder => "SELECT zk_lock('m1')");
+	$s->does(holder => 'SAVEPOINT s');
+	$s->waits(third => "SELECT zk_lock('m1')", queue => { m1 => 2 });
+	$s->waits(holder => "SELECT zk_lock('m5')", queue => { m5 => 2 });
+	$s->waits(other => "SELECT zk_lock('m5')", tier => 1);
+	poll_until(sub { owner_waits('m1') }, 'the wait to be published');
+	$admin{a}->run('SELECT pg_terminate_backend(worker_pid) FROM zk_session') if $without_worker;
+	$admin{a}->run('SELECT pg_cancel_backend(' . $s->pid('holder') . ')');
+	$s->gives_up(holder => 'ROLLBACK TO s');
+	$s->closes(owner => "SELECT zk_lock('m1')");
+	return $s;
+}
+
+sub nobody_fails
+{
+	my ($s) = @_;
+
+	poll_until(sub { owner_waits('m5') && !owner_waits('m1') }, 'what is out of date to be taken back');
+	$s->does(holder => 'COMMIT');
+	$s->ends(victims => 0);
+	wait_no_contenders($zk, $_) for ('m1', 'm5');
+	return;
+}
+
+if ($check)
+{
+	nobody_fails(out_of_date('out of date, and no worker', 1));
+
+	my $probes = changes_of_probes();
+	nobody_fails(out_of_date('out of date'));
+	$probes = changes_of_probes() - $probes;
+	cmp_ok($probes, '<', 20, 'out of date: hardly a probe');
+
+	mutate('deadlock_unconfirmed');
+	my $s = out_of_date('unconfirmed', 1);
+	poll_until(sub { ZkWire::wait_any(0, $s->wire('owner')) }, 'a false victim');
+	is($s->wire('owner')->result->{sqlstate}, '40P01', 'unconfirmed: there is a false victim');
+	mutate('none');
+	$s->does(owner => 'ROLLBACK');
+	$s->does(holder => 'COMMIT');
+	$s->goes_on($_), $s->does($_ => 'COMMIT') for ('third', 'other');
+	wait_no_contenders($zk, $_) for ('m1', 'm5');
+
+	mutate('deadlock_edges_stay');
+	$s = out_of_date('edges that stay');
+	$probes = changes_of_probes();
+	poll_until(sub { changes_of_probes() - $probes > 40 }, 'one probe after the other');
+	pass('edges that stay: one probe after the other');
+	mutate('none');
+	nobody_fails($s);
+}
 
 $_->{wire}->vanish for @clients;
 $_->stop for values %cluster;

@@ -129,6 +129,31 @@ half()->{entered} = undef;
 call('a1', 'y', 'x', 2.95, 8.05, 9.1);
 explains(victim('b1', 'x', 'x', 3, 8), 'a1 b1', 'the victim of the next one');
 
+# all members wait behind others of their clusters: a2 for y ahead of a1, b2 for x
+# ahead of b1
+sub behind
+{
+	my ($detail) = @_;
+	my $line = "Process 1 waits for x in ZooKeeper.\n";
+
+	half();
+	call('b1', 'x', 'x', 3, 8.1, 8.2);
+	call('b2', 'x', 'x', 2, 8.1, 8.2);
+	my $r = victim('a2', 'y', 'x', 1.5, 7);
+	$r->{detail} = ($line . "Process 2 waits for process 1 of the same cluster.\n") x 2 . $line x $_[0];
+	my $ahead = Cycles->new(\@records)->is_ahead($r);
+	@records = ();
+	return $ahead ? 1 : 0;
+}
+is(behind(0), 1, 'records: one that fails in place of a member');
+is(behind(1), 0, 'records: not if there is another one to fail');
+half();
+$records[2]{cluster} = 'c';
+my $alone = victim('a2', 'y', 'x', 1.5, 7);
+$alone->{detail} = '';
+ok(!Cycles->new(\@records)->is_ahead($alone), 'records: nor if no other one of the cluster is a member');
+@records = ();
+
 # readers
 sub reader
 {
@@ -229,7 +254,6 @@ my @clients = map {
 	map { { cluster => $name, client => $_, wire => ZkWire->new($cluster{$name}) } } (1 .. $clients_each)
 } sort keys %cluster;
 my %run;
-my $cycles;
 
 sub chance { return rand() < $_[0]; }
 
@@ -510,25 +534,6 @@ sub around
 		map { $line->($_) } grep { $_->{asked} < $r->{left} && $_->{left} > $r->{asked} } @{ $run{records} });
 }
 
-# Did the victim fail in place of a member?  So it may be if all members wait in the
-# lock manager, each behind one of its cluster that waits in ZooKeeper for the same
-# lock.
-sub is_ahead
-{
-	my ($r) = @_;
-	my $waits = () = $r->{detail} =~ /in ZooKeeper/g;
-	my $behind = () = $r->{detail} =~ /of the same cluster\.$/mg;
-
-	return $waits == $behind && grep {
-		$_ != $r
-		  && $_->{cluster} eq $r->{cluster}
-		  && "@{ $_->{locks} }" eq "@{ $r->{locks} }"
-		  && $_->{asked} < $r->{left}
-		  && ($_->{entered} // $_->{left}) >= $r->{left}
-		  && $cycles->explain($_, $r->{left})
-	} @{ $run{records} };
-}
-
 sub nothing_is_left
 {
 	my ($what) = @_;
@@ -564,7 +569,7 @@ nothing_is_left('with the gate');
 run_part(0);
 report('without');
 is(join('; ', @{ $run{odd} }), '', 'without: no unexpected error');
-$cycles = Cycles->new($run{records});
+my $cycles = Cycles->new($run{records});
 my (@false, @vain, @ahead, @lasted);
 my @victims = grep { ($_->{sqlstate} // '') eq '40P01' && $_->{detail} =~ /in ZooKeeper/ }
   @{ $run{records} };
@@ -572,7 +577,7 @@ for my $r (@victims)
 {
 	my $why = $cycles->explain($r);
 
-	if (is_ahead($r)) { push @ahead, $r; }
+	if ($cycles->is_ahead($r)) { push @ahead, $r; }
 	elsif (!$why) { push @false, $r; }
 	elsif ($why->{vain}) { push @vain, $r; }
 	else

@@ -5,8 +5,8 @@
  *
  * The multi checks that nothing has moved: that the note of each H is the one
  * that was read, that each W is there, and whoever stands between readers and
- * owners that are readers, and the probe.  It takes the victim's wait out of our
- * notes, and creates the verdict.  See detector.c.
+ * owners that are readers, and the probe.  It takes the victim's wait out of
+ * our notes, and creates the verdict.  See detector.c.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -41,8 +41,8 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 	const WaitDeadlock *deadlock = &probe->deadlock;
 	char		name[PROBE_NAME_SIZE];
 	char		path[NOTE_VERTEX_SIZE];
-	DetectorCheck *checks = detection_alloc(state, (3 * deadlock->nmembers + 1) *
-											sizeof(DetectorCheck));
+	DetectorCheck *checks = detection_alloc(state, sizeof(DetectorCheck) *
+											(3 * deadlock->nmembers + 1));
 
 	if (checks == NULL)
 		return false;

@@ -31,8 +31,9 @@
  *				deadline -> OVER
  *	all			expired -> forgotten
  *
- * In OVER our probe and our answer are deleted.  The verdict is deleted by whose
- * victim it names when neither probe nor answers are left, or at the deadline.
+ * In OVER our probe and our answer are deleted.  The verdict is deleted by
+ * whose victim it names when neither probe nor answers are left, or at the
+ * deadline.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -49,6 +50,9 @@
 #include "core/act.h"
 #include "core/mutation.h"
 #include "core/room.h"
+
+/* A probe lives as long as that, and twice deadlock_timeout; us. */
+#define MIN_LIFE	INT64_C(1000000)
 
 /* Probes of ours that are there at a time. */
 #define MAX_OURS	8
@@ -78,7 +82,7 @@ add_probe(Detection *state, const char *room, int32_t number,
 	strcpy(probes->room, room);
 	probes->number = number;
 	probes->born = born;
-	probes->deadline = state->now + 2 * state->timeout;
+	probes->deadline = state->now + 2 * state->timeout + MIN_LIFE;
 	return probes;
 }
 
@@ -242,12 +246,7 @@ on_probe_created(Detection *state, const Pending *pending,
 		return;
 	}
 	if (in->result == DETECTOR_UNKNOWN || in->result == DETECTOR_OK)
-	{
-		Room	   *room = room_find(state, probe->room);
-
-		if (room != NULL)
-			room->sweep = true;
-	}
+		room_sweep(state, probe->room);
 	remove_probe(state, probe);
 }
 
@@ -256,18 +255,15 @@ on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	char		room_path[NOTE_VERTEX_SIZE];
 	Probe	   *probe;
-	Room	   *room;
 
 	strcpy(room_path, pending->path);
 	*strrchr(room_path, '/') = '\0';
 	probe = find_probe(state, room_path, pending->number);
-	room = room_find(state, room_path);
 	if (probe != NULL)
 		probe->answering = false;
 	if (in->result == DETECTOR_UNKNOWN)
 	{
-		if (room != NULL)
-			room->sweep = true;
+		room_sweep(state, room_path);
 		if (probe != NULL)
 			end_probe(state, probe);
 	}
@@ -294,12 +290,10 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	*strrchr(room_path, '/') = '\0';
 	if (pending->task == TASK_SWEEP)
 	{
-		Room	   *room = room_find(state, room_path);
-
 		if (ours)
 			room_throw_away(state, room_path, name);
-		else if (room != NULL)
-			room->sweep |= in->result == DETECTOR_UNKNOWN;
+		else if (in->result == DETECTOR_UNKNOWN)
+			room_sweep(state, room_path);
 		return;
 	}
 	probe = find_probe(state, room_path, pending->number);
@@ -676,8 +670,8 @@ advance_probe(Detection *state, Probe *probe)
 
 /*
  * confirm_advance
- *		Do what can be done now: with a connection, send; without, forget what is
- *		too old.
+ *		Do what can be done now: with a connection, send; without, forget what
+ *		is too old.
  */
 void
 confirm_advance(Detection *state)

@@ -3,9 +3,9 @@
  * detection.c
  *		What a detector is told, what it tells, and what it knows.
  *
- * Here is what detector.c and confirm.c share: operations that go out, who waits
- * for their answers, and memory.  Where memory is short the detector begins
- * anew, as a new worker does.
+ * Here is what detector.c and confirm.c share: operations that go out, who
+ * waits for their answers, and memory.  Where memory is short the detector
+ * begins anew, as a new worker does.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -21,8 +21,8 @@
 
 /*
  * detection_alloc
- *		Memory, all 0, that is the output's until the next step; NULL if there is
- *		none.
+ *		Memory, all 0, that is the output's until the next step; NULL if there
+ *		is none.
  */
 void *
 detection_alloc(Detection *state, size_t size)
@@ -58,8 +58,8 @@ detection_strdup(Detection *state, const char *text)
 
 /*
  * detection_grow
- *		Make room for one more in an array of n; NULL if memory is short, and the
- *		array is as it was.
+ *		Make room for one more in an array of n; NULL if memory is short, and
+ *		the array is as it was.
  *
  * The new element is all 0.
  */
@@ -157,7 +157,8 @@ void
 detection_tell(Detection *state, const WaitDeadlock *deadlock, bool ours)
 {
 	int			n = state->out->nverdicts;
-	DetectorVerdict *verdicts = detection_alloc(state, (n + 1) * sizeof(*verdicts));
+	DetectorVerdict *verdicts = detection_alloc(state, (n + 1) *
+												sizeof(*verdicts));
 	WaitDeadlock *copy = detection_alloc(state, sizeof(*copy));
 	WaitMember *members = detection_alloc(state, deadlock->nmembers *
 										  sizeof(*members));

@@ -269,6 +269,8 @@ typedef struct Detection
 	int64_t		now;
 	bool		connected;
 	bool		failed;			/* memory is short: begin anew */
+	bool		changed;		/* notes may have to be written */
+	int64_t		write_at;		/* so they may then */
 	uint32_t	serial;			/* of the last operation */
 	uint32_t	scan;			/* the last that was asked for */
 	LocalEdge  *edges;

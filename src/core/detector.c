@@ -3,10 +3,11 @@
  * detector.c
  *		Deadlocks between clusters: the part of one cluster.
  *
- * One Detector is one cluster's.  Events go in (the local edges that there are,
- * answers of ZooKeeper, the time); operations, a request to look at the locks,
- * and deadlocks that have been ended come out.  Nothing here knows PostgreSQL or
- * libzookeeper, so the unit tests drive it with a scripted server.
+ * One Detector is one cluster's.  Events go in (the local edges that there
+ * are, answers of ZooKeeper, the time); operations, a request to look at the
+ * locks, and deadlocks that have been ended come out.  Nothing here knows
+ * PostgreSQL or libzookeeper, so the unit tests drive it with a scripted
+ * server.
  *
  * A local edge H -> W says that our contender H is held, and who holds it waits
  * for our contender W, himself or by way of other backends.  It has identities
@@ -21,53 +22,55 @@
  *	3	Probe.  A deadlock that was read may never have been.  So whoever finds
  *		one creates a probe in <root>/%waits that lists its edges, unless one
  *		with the same is there.  The oldest counts; others are deleted.
- *	4	Answer.  Who publishes watches the children of %waits.  Whoever finds an
- *		edge of his own in a probe has the locks looked at afresh, and creates an
- *		answer: the edge is still the same, or not.
- *	5	Act.  When all edges are confirmed, the victim's cluster, and nobody else,
- *		sends one multi (act.c): if anything has moved, it does nothing.
- *	6	All who took part read the verdict.  Everybody deletes what is his own when
- *		the verdict is there, an edge was denied, or 2 x deadlock_timeout have
- *		passed.
+ *	4	Answer.  Who publishes watches the children of %waits.  Whoever finds
+ *		an edge of his own in a probe has the locks looked at afresh, and
+ *		creates an answer: the edge is still the same, or not.
+ *	5	Act.  When all edges are confirmed, the victim's cluster, and nobody
+ *		else, sends one multi (act.c): if anything has moved, it does nothing.
+ *	6	All who took part read the verdict.  Everybody deletes what is his own
+ *		when the verdict is there, an edge was denied, or twice
+ *		deadlock_timeout and a second have passed.
  *
  * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
  *
- * The deadlock that an act ends existed at one moment: when the first answer was
- * given (or the victim's cluster looked at its own locks, if that was earlier).
+ * The deadlock that an act ends existed at one moment: when the first answer
+ * was given (or the victim's cluster looked at its own locks, if that was
+ * earlier).
  *
  *	- Each edge was there before the probe was: it was in the note.  It was
  *	  there again when its cluster answered.
- *	- If it has the same hold, wait and chain both times, it was there in between.
- *	  A process that is blocked acquires nothing and releases nothing, and each
- *	  process of the chain was in the same wait at both times: wait and chain say
- *	  so.  The hold did not change hands: its identity says so.
- *	- So at the first answer all edges were there: each from before the probe to
- *	  its own answer, which was not earlier.
- *	- W waited behind H then.  That H is ahead was read before the probe, and the
- *	  order of a queue does not change.  The act finds H, W, and whoever stands
- *	  between two readers, so they were there all the time: a name is used once.
- *	  Permits are counted from the front, so those that the act finds were in
- *	  the way all the time.
+ *	- If it has the same hold, wait and chain both times, it was there in
+ *	  between.  A process that is blocked acquires nothing and releases
+ *	  nothing, and each process of the chain was in the same wait at both
+ *	  times: wait and chain say so.  The hold did not change hands: its
+ *	  identity says so.
+ *	- So at the first answer all edges were there: each from before the probe
+ *	  to its own answer, which was not earlier.
+ *	- W waited behind H then.  That H is ahead was read before the probe, and
+ *	  the order of a queue does not change.  The act finds H, W, and whoever
+ *	  stands between two readers, so they were there all the time: a name is
+ *	  used once.  Permits are counted from the front, so those that the act
+ *	  finds were in the way all the time.
  *	- A deadlock does not end by itself.  If somebody gave up after his answer,
  *	  the victim dies too late, but not for a deadlock that never was.
  *
  * A deadlock that lasts is seen.  Of its edges' writes one is the last.  Its
  * writer's server has applied all writes before it when it answers, and a
  * session never goes back to a server that has applied less than it has heard.
- * So a look that begins behind the answer sees all the notes; it sees the queues
- * as well, since an edge is published when its wait is long in the queue.  By
- * waits.c one of those who look reports it or another, smaller one.  (A look
- * ahead of one's own write is not enough: two who look at the same time, and
- * then write, see nothing.)
+ * So a look that begins behind the answer sees all the notes; it sees the
+ * queues as well, since an edge is published when its wait is long in the
+ * queue.  By waits.c one of those who look reports it or another, smaller one.
+ * (A look ahead of one's own write is not enough: two who look at the same
+ * time, and then write, see nothing.)
  *
  * One act for one deadlock.  Each act writes the notes of all edges of the
- * victim's wait, and checks the version of each note that it has an edge of.  So
- * of two acts whose deadlocks have the victim of one of them in common only the
- * first succeeds.  Two probes with the same edges have the same victim.
+ * victim's wait, and checks the version of each note that it has an edge of.
+ * So of two acts whose deadlocks have the victim of one of them in common only
+ * the first succeeds.  Two probes with the same edges have the same victim.
  *
- * If the answer to the act is lost, the verdict tells behind a barrier whether it
- * was carried out.  If the worker is lost with it nobody has been told, no wait
- * fails, and the next worker publishes the edge again.
+ * If the answer to the act is lost, the verdict tells behind a barrier whether
+ * it was carried out.  If the worker is lost with it nobody has been told, no
+ * wait fails, and the next worker publishes the edge again.
  *
  * A new worker in an old session is given the contenders whose notes may have
  * waits (ADOPT), and writes them again.  In the rooms that it comes to it looks
@@ -100,6 +103,14 @@
  * Publishing
  */
 
+/* There will be a note to be written at this time. */
+static void
+write_later(Detection *state, int64_t at)
+{
+	if (at < state->write_at)
+		state->write_at = at;
+}
+
 /* The edges of a note: all that there are, or those whose turn it is. */
 static int
 choose_waits(Detection *state, Holder *holder, NoteWait *waits)
@@ -125,7 +136,7 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 		holder->turn_at = state->now + state->timeout;
 	}
 	if (total > NOTE_MAX_WAITS)
-		detection_wake(state, holder->turn_at);
+		write_later(state, holder->turn_at);
 	for (int i = 0; i < state->nedges; i++)
 	{
 		const LocalEdge *edge = &state->edges[i];
@@ -190,7 +201,7 @@ publish(Detection *state, Holder *holder)
 		return;
 	if (holder->retry_at > state->now)
 	{
-		detection_wake(state, holder->retry_at);
+		write_later(state, holder->retry_at);
 		return;
 	}
 	copy = detection_alloc(state, sizeof(waits));
@@ -267,9 +278,12 @@ on_set(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 }
 
+/* Write what is to be written, and note which edges are in their notes. */
 static void
 publish_all(Detection *state)
 {
+	state->changed = false;
+	state->write_at = INT64_MAX;
 	for (int i = 0; i < state->nedges; i++)
 		(void) add_holder(state, state->edges[i].edge.from);
 	for (int i = state->nholders - 1; i >= 0; i--)
@@ -286,6 +300,9 @@ publish_all(Detection *state)
 					(state->nholders - i) * sizeof(Holder));
 		}
 	}
+	for (int i = 0; i < state->nedges; i++)
+		state->edges[i].published = !state->edges[i].ended &&
+			is_in_note(state, &state->edges[i].edge);
 }
 
 /* The edges that there are now; what is known of them stays known. */
@@ -393,8 +410,7 @@ look(Detection *state)
 		LocalEdge  *edge = &state->edges[i];
 		WaitEdge   *starts;
 
-		edge->published = !edge->ended && is_in_note(state, &edge->edge);
-		if (!edge->published || state->looking)
+		if (!edge->published || edge->ended || state->looking)
 			continue;
 		if (edge->look_at > state->now)
 		{
@@ -497,6 +513,8 @@ on_done(Detection *state, const DetectorInput *in)
 
 	if (!detection_take(state, in->serial, &pending))
 		return;
+	state->changed |= pending.task == TASK_SET || pending.task == TASK_ACT ||
+		pending.task == TASK_LIST;
 	if (pending.task == TASK_SET)
 		on_set(state, &pending, in);
 	else if (pending.task == TASK_LOOK)
@@ -518,12 +536,14 @@ begin_anew(Detection *state)
 	state->out->nops = 0;
 	state->out->nverdicts = 0;
 	state->failed = false;
+	state->changed = true;
 	detection_wake(state, state->now + state->timeout);
 }
 
 /*
  * detector_init
- *		Set up a detector, without a connection as yet; false if memory is short.
+ *		Set up a detector, without a connection as yet; false if memory is
+ *		short.
  *
  * "deadlock_timeout" is in us.  "resumed" tells that the session is that of an
  * earlier worker, which may have left znodes behind.
@@ -536,6 +556,7 @@ detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
 	if (detector->state == NULL)
 		return false;
 	detector->state->timeout = deadlock_timeout;
+	detector->state->write_at = INT64_MAX;
 	detector->state->resumed = resumed;
 	return true;
 }
@@ -594,6 +615,8 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	state->out = out;
 	state->counts = &detector->counts;
 	state->now = in->now;
+	state->changed |= in->event != DETECTOR_DONE &&
+		in->event != DETECTOR_ROOM_CHANGED && in->event != DETECTOR_TICK;
 	switch (in->event)
 	{
 		case DETECTOR_EDGES:
@@ -620,9 +643,10 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_expired(state);
 			break;
 	}
-	if (state->connected && ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
-		look(state);
-	publish_all(state);
+	if (state->changed || state->write_at <= state->now ||
+		ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		publish_all(state);
+	detection_wake(state, state->write_at);
 	if (state->connected)
 		look(state);
 	confirm_advance(state);

@@ -3,10 +3,11 @@
  * graph.c
  *		What has been read of the graph of waits between clusters.
  *
- * A look begins with edges of this cluster (graph_start).  The graph says what it
- * needs next (graph_next_read): the children of a lock directory, which tell who
- * owns the lock, and the notes of the owners, which tell whom they wait for.
- * When there is nothing more to be read, waits.c looks for deadlocks in it.
+ * A look begins with edges of this cluster (graph_start).  The graph says what
+ * it needs next (graph_next_read): the children of a lock directory, which
+ * tell who owns the lock, and the notes of the owners, which tell whom they
+ * wait for. When there is nothing more to be read, waits.c looks for deadlocks
+ * in it.
  *
  * A directory in which some number has no order is given up; so is what would
  * need more than GRAPH_MAX_READS reads.  Then edges are missing, and a deadlock
@@ -261,7 +262,8 @@ graph_told_children(WaitGraph *graph, const char *path,
 		return false;
 	for (int i = 0; i < nchildren; i++)
 	{
-		WaitContender *contender = &directory->contenders[directory->ncontenders];
+		WaitContender *contender =
+			&directory->contenders[directory->ncontenders];
 		ZnodeContender parsed;
 
 		if (!znode_parse_contender(children[i], &parsed))

@@ -130,7 +130,8 @@ parse_wait(Bytes rest, NoteWait *wait)
 		!word_parse_number(word_next_field(&rest), &wait->wait.pid) ||
 		!word_parse_time(word_next_field(&rest), &wait->wait.since) ||
 		!word_parse_time(word_next_field(&rest), &wait->began) ||
-		!word_parse_unsigned(word_next_field(&rest), 16, UINT64_MAX, &wait->chain) ||
+		!word_parse_unsigned(word_next_field(&rest), 16, UINT64_MAX,
+							 &wait->chain) ||
 		!parse_kind(word_next_field(&rest), &wait->kind) ||
 		!word_parse_number(word_next_field(&rest), &wait->permits) ||
 		!word_parse_number(word_next_field(&rest), &wait->alternatives) ||
@@ -183,7 +184,8 @@ parse_word(Note *note, Bytes word, unsigned *seen)
 	*seen |= key->word;
 	field = (char *) note + key->offset;
 	if (!first ||
-		!(key->type == NOTE_TEXT ? word_parse_text(value, field, NOTE_VALUE_SIZE) :
+		!(key->type == NOTE_TEXT ?
+		  word_parse_text(value, field, NOTE_VALUE_SIZE) :
 		  word_parse_number(value, (int *) field)))
 		return false;
 	note->words |= key->word;
@@ -323,14 +325,16 @@ put_wait(Writer *writer, const NoteWait *wait)
 {
 	char		numbers[160];
 
-	(void) snprintf(numbers, sizeof(numbers), "%d,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRIX64
+	(void) snprintf(numbers, sizeof(numbers),
+					"%d,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRIX64
 					",%s,%d,%d,",
 					wait->hold.pid, wait->hold.since,
 					wait->wait.pid, wait->wait.since, wait->began,
 					wait->chain, kinds[wait->kind], wait->permits,
 					wait->alternatives);
 	word_put_text(writer, numbers);
-	word_put_encoded(writer, word_bytes(wait->to, (int) strlen(wait->to)), true);
+	word_put_encoded(writer, word_bytes(wait->to, (int) strlen(wait->to)),
+					 true);
 }
 
 /* "data" has room for NOTE_SIZE bytes, and for the waits. */
@@ -433,8 +437,8 @@ note_parse_wait(const char *text, int len, NoteWait *wait)
 
 /*
  * note_encode
- *		Write a string as the value of a word; returns its length, or -1 if it is
- *		longer than "size", with its terminating zero, has room for.
+ *		Write a string as the value of a word; returns its length, or -1 if it
+ *		is longer than "size", with its terminating zero, has room for.
  */
 int
 note_encode(const char *value, char *text, int size)

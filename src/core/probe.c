@@ -9,8 +9,8 @@
  *						member, as below; the number is ZooKeeper's
  *	answer-NNNNNNNNNN-BBBBBBBBBBBBBBBB-nnnnnnnnnn
  *						a participant of probe N has confirmed its edges: bit i
- *						of B, which is hexadecimal, is that of line i; no bit: an
- *						edge of its own is not there any more
+ *						of B, which is hexadecimal, is that of line i; no bit:
+ *						an edge of its own is not there any more
  *	verdict-NNNNNNNNNN	the first member of probe N has been made the victim
  *
  * All are ephemeral.  A line is
@@ -18,8 +18,8 @@
  *	version " " blocked_by " " cluster " " from " " between " " wait "\n"
  *
  * where cluster, from and between are encoded as values of note.c, and may be
- * empty, and wait is as there.  What is not of this form in each of its lines is
- * no probe.
+ * empty, and wait is as there.  What is not of this form in each of its lines
+ * is no probe.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -124,7 +124,8 @@ void
 probe_answer_prefix(int32_t number, uint64_t confirmed,
 					char name[PROBE_NAME_SIZE])
 {
-	(void) snprintf(name, PROBE_NAME_SIZE, "answer-%010" PRId32 "-%016" PRIx64 "-",
+	(void) snprintf(name, PROBE_NAME_SIZE,
+					"answer-%010" PRId32 "-%016" PRIx64 "-",
 					number, confirmed);
 }
 

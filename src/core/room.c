@@ -3,9 +3,13 @@
  * room.c
  *		The znodes %waits: made, listed, watched, and cleaned up.
  *
- * Each root that our edges have to do with has a room, <root>/%waits.  It is made
- * if it is missing, and listed and watched as long as it is needed: while there
- * is an edge, a note that has waits, or a probe.
+ * Each root that our edges have to do with has a room, <root>/%waits.  It is
+ * made if it is missing, and listed and watched as long as it is needed: while
+ * there is an edge, a note that has waits, or a probe.
+ *
+ * A probe is in the room of the first of the roots in which its members wait.
+ * Who has no edge to do with that root does not see it; so a deadlock through
+ * locks below three roots or more may stay.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -67,6 +71,20 @@ room_find(Detection *state, const char *path)
 		if (strcmp(state->rooms[i].path, path) == 0)
 			return &state->rooms[i];
 	return NULL;
+}
+
+/*
+ * room_sweep
+ *		There may be znodes of ours in a room that we do not know of: look for
+ *		them, and delete them.
+ */
+void
+room_sweep(Detection *state, const char *path)
+{
+	Room	   *room = room_find(state, path);
+
+	if (room != NULL)
+		room->sweep = true;
 }
 
 /*
@@ -135,7 +153,8 @@ room_changed(Detection *state, uint32_t serial)
 
 /*
  * room_resumed
- *		There is a connection again: nothing is known of what happened meanwhile.
+ *		There is a connection again: nothing is known of what happened
+ *		meanwhile.
  */
 void
 room_resumed(Detection *state)

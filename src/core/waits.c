@@ -29,8 +29,8 @@
  *
  * What is reported is minimal: without any of its contenders, and all their
  * edges, nothing of it is a deadlock.  So each member's end is the end of the
- * deadlock, and there are no bystanders, as there would be in a cycle of which a
- * member also waits for a later one.  One such set is found by trying to do
+ * deadlock, and there are no bystanders, as there would be in a cycle of which
+ * a member also waits for a later one.  One such set is found by trying to do
  * without each contender in turn, and then without each edge:
  *
  *	- First we keep the edge from which we look, and see whether what remains
@@ -429,7 +429,8 @@ choose_victim(const WaitSearch *search)
 	{
 		const WaitElement *element = &search->elements[i];
 
-		if (search->set[i] && element->needs[0].wait->kind != NOTE_WAIT_SESSION &&
+		if (search->set[i] &&
+			element->needs[0].wait->kind != NOTE_WAIT_SESSION &&
 			(victim < 0 || element->needs[0].wait->began >=
 			 search->elements[victim].needs[0].wait->began))
 			victim = i;
@@ -510,7 +511,8 @@ add_member(WaitDeadlock *deadlock, const WaitElement *element,
 	member->version = element->owner->version;
 	if (need->between != NULL &&
 		snprintf(member->between, NOTE_VERTEX_SIZE, "%s/%s",
-				 need->directory->path, need->between->name) >= NOTE_VERTEX_SIZE)
+				 need->directory->path, need->between->name) >=
+		NOTE_VERTEX_SIZE)
 		return false;
 	return true;
 }

@@ -36,6 +36,7 @@
  */
 #include "postgres.h"
 
+#include "shared/clock.h"
 #include "shared/holders.h"
 #include "utils/timestamp.h"
 #include "worker/blockers.h"
@@ -252,6 +253,7 @@ scan_run(Scan *scan, int64 now_ms, int wait_ms)
 	int			npids;
 	ZkHold	   *holds;
 	int			nholds;
+	int64		begun_us = zk_now_us();
 
 	memset(scan, 0, sizeof(*scan));
 	scanning.scan = scan;
@@ -265,6 +267,7 @@ scan_run(Scan *scan, int64 now_ms, int wait_ms)
 	for (int i = 0; i < nholds; i++)
 		scan_hold(&holds[i]);
 	ereport(DEBUG2,
-			(errmsg_internal("%d long waits, %d holds of waiting backends, %d edges between them",
-							 scanning.nwaits, nholds, scan->nedges)));
+			(errmsg_internal("%d long waits, %d holds of waiting backends, %d edges between them, in %lld us",
+							 scanning.nwaits, nholds, scan->nedges,
+							 (long long) (zk_now_us() - begun_us))));
 }

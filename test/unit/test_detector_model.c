@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * test_detector_model.c
- *		Random schedules of up to five clusters with detectors.
+ *		Random schedules of up to five clusters with detectors, and rings of up
+ *		to eight.
  *
  * Backends take locks in any order, for themselves or behind one another, give
- * up, or end; servers lag, connections break, workers and sessions end, between
- * any two steps.  What is true of it all is in truth.c.  At the end nobody gives
- * up any more: then no deadlock may stay.
+ * up, or end; servers lag, connections break, workers and sessions end,
+ * between any two steps.  What is true of it all is in truth.c.  At the end
+ * nobody gives up any more: then no deadlock may stay.
  *
  * In the calm schedules nothing fails: there a deadlock has to end in a bounded
  * time, before anybody looks again.
@@ -72,10 +73,9 @@ static const Mix mixes[] = {
 static int
 random_lock(const Mix *mix)
 {
-	if (mix->locks)
-		return (int) world_dice((unsigned) mix->locks);
-	return (int) world_dice(mix->semaphores ? WORLD_LOCKS :
-							WORLD_LOCKS - WORLD_SEMAPHORES);
+	if (mix->semaphores && world_one_in(3))
+		return WORLD_LOCKS - 1 - (int) world_dice(WORLD_SEMAPHORES);
+	return (int) world_dice(mix->locks ? (unsigned) mix->locks : 5);
 }
 
 /* A backend does something. */
@@ -399,10 +399,10 @@ play_ring(int nclusters, unsigned long run)
 }
 
 /*
- * Cluster 0 has published an edge that is not there any more: its backend 0 held
- * lock 0 and waited for lock 1; now backend 1 holds the one, and backend 2 waits
- * for the other.  Before the worker looks again, cluster 1, which owns lock 1,
- * waits for lock 0.
+ * Cluster 0 has published an edge that is not there any more: its backend 0
+ * held lock 0 and waited for lock 1; now backend 1 holds the one, and backend
+ * 2 waits for the other.  Before the worker looks again, cluster 1, which owns
+ * lock 1, waits for lock 0.
  */
 static void
 play_stale(unsigned long run)
@@ -433,6 +433,52 @@ play_stale(unsigned long run)
 	settle();
 }
 
+/*
+ * a owns lock 0; c queues for it; b, who holds lock 1, queues behind c; a waits
+ * for lock 1.  For c, who began last, somebody waits as well.
+ */
+static void
+play_bystander(unsigned long run)
+{
+	const WorldBackend *c;
+
+	world_reset("a bystander", run, 4);
+	assert_true(world_lock(0, 0, 0, false));
+	assert_true(world_lock(1, 0, 1, false));
+	assert_true(world_lock(2, 0, 2, false));
+	for (int i = 0; i < 3; i++)
+		(void) world_learn(i);
+	assert_true(world_lock(2, 0, 0, false));
+	assert_true(world_lock(3, 0, 2, false));
+	for (int i = 0; i < 2; i++)
+	{
+		int			who = (int) (run + i) % 2;
+
+		for (int j = (int) world_dice(500); j > 0; j--)
+			calm_round();
+		assert_true(world_lock(who, 0, 1 - who, false));
+	}
+	c = &world->clusters[2].backends[0];
+	for (int i = 0; i < 1000; i++)
+	{
+		calm_round();
+		world_check(!c->victim, "nobody dies in vain");
+	}
+	world_check(world->clusters[0].backends[0].victim !=
+				world->clusters[1].backends[0].victim, "one of two dies");
+	settle();
+}
+
+static void
+test_bystander(void **state)
+{
+	(void) state;
+	for (unsigned long run = 0; run < CALM_RUNS / 4; run++)
+		play_bystander(run);
+	world_end();
+	tree_reset();
+}
+
 static void
 test_stale(void **state)
 {
@@ -449,7 +495,7 @@ test_rings(void **state)
 	int64_t		longest = 0;
 
 	(void) state;
-	for (int nclusters = 2; nclusters <= (WORLD_LOCKS - WORLD_SEMAPHORES); nclusters++)
+	for (int nclusters = 2; nclusters <= WORLD_CLUSTERS; nclusters++)
 		for (unsigned long run = 0; run < CALM_RUNS; run++)
 		{
 			int64_t		time = play_ring(nclusters, run);
@@ -519,6 +565,7 @@ main(void)
 	const struct CMUnitTest calm[] = {
 		cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_bystander),
 	};
 	struct CMUnitTest random[lengthof(mixes)];
 	struct CMUnitTest mutated[lengthof(mutations)];

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_waits.c
- *		Unit tests of graph.c and waits.c: what is read, and what is found in it.
+ *		Unit tests of graph.c and waits.c: what is read, and what is found in
+ *		it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -175,7 +176,8 @@ assert_members(const char *first, ...)
 	int			n = 0;
 
 	va_start(args, first);
-	for (const char *next = first; next != NULL; next = va_arg(args, const char *))
+	for (const char *next = first; next != NULL;
+		 next = va_arg(args, const char *))
 	{
 		assert_true(n < deadlock.nmembers);
 		assert_string_equal(deadlock.members[n].edge.from, path_of(next));

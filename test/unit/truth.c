@@ -12,8 +12,8 @@
  *	T4	No edge of it has been made a victim before.
  *	T5	No deadlock stays (the schedules look to that).
  *
- * Other than waits.c this takes each contender ahead for one that is waited for,
- * and follows the queue.
+ * Other than waits.c this takes each contender ahead for one that is waited
+ * for, and follows the queue.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -268,6 +268,7 @@ truth_on_act(const DetectorOp *op, const char *probe)
 	WaitDeadlock deadlock;
 	int64_t		step = 0;
 	int			nmembers;
+	int			between;
 
 	world_check(probe_parse(probe, (int) strlen(probe), &deadlock),
 				"a probe is well-formed");
@@ -288,9 +289,9 @@ truth_on_act(const DetectorOp *op, const char *probe)
 			step = edge->birth;
 		if (world->contenders[edge->to].birth > step)
 			step = world->contenders[edge->to].birth;
-		if (deadlock.members[i].between[0] != '\0' &&
-			world->contenders[contender_at(deadlock.members[i].between)].birth > step)
-			step = world->contenders[contender_at(deadlock.members[i].between)].birth;
+		between = contender_at(deadlock.members[i].between);
+		if (between >= 0 && world->contenders[between].birth > step)
+			step = world->contenders[between].birth;
 	}
 	nmembers = deadlock.nmembers;
 	if (set.n == nmembers)

@@ -18,9 +18,9 @@
 
 #include "tree.h"
 
-#define WORLD_CLUSTERS		5
+#define WORLD_CLUSTERS		8
 #define WORLD_BACKENDS		4		/* of each cluster */
-#define WORLD_LOCKS			7
+#define WORLD_LOCKS			10
 #define WORLD_SEMAPHORES	2		/* the last of the locks are */
 #define WORLD_PERMITS		2
 #define WORLD_CONTENDERS	600
@@ -140,6 +140,9 @@ extern void world_reset(const char *title, unsigned long run, int nclusters);
 extern void world_end(void);
 
 /* backends */
+extern bool world_exists(int contender);
+extern bool world_is_semaphore(int lock);
+extern WorldBackend *world_backend(int cluster, int backend);
 extern bool world_lock(int cluster, int backend, int lock, bool shared);
 extern bool world_lock_several(int cluster, int backend, const int *locks,
 							   int nlocks, bool any);

@@ -1,0 +1,832 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_detector.c
+ *		Unit tests of the detector, line by line: detector.c's steps and
+ *		confirm.c's states, with a scripted server.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/unit/test_detector.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/detector.h"
+
+#define TIMEOUT		INT64_C(1000)
+
+/* Our contenders x and y, and those of another cluster, which wait for ours. */
+#define X			"/z/x/_c_00000001-0000-0000-0000-000000000000-__WRIT__0000000001"
+#define X_OTHER		"/z/x/_c_00000002-0000-0000-0000-000000000000-__WRIT__0000000002"
+#define Y			"/z/y/_c_00000003-0000-0000-0000-000000000000-__WRIT__0000000002"
+#define Y_OTHER		"/z/y/_c_00000004-0000-0000-0000-000000000000-__WRIT__0000000001"
+#define ROOM		"/z/%waits"
+
+static Detector detector;
+static DetectorOutput out;
+static int64_t now;
+static int	next_op;			/* of "out": the first not yet expected */
+
+/* Operations that have been put out, with copies of what we need. */
+static uint32_t serials[100];
+
+static void
+step(DetectorInput in)
+{
+	in.now = now;
+	detector_step(&detector, &in, &out);
+	next_op = 0;
+}
+
+static void
+event(DetectorEvent what)
+{
+	step((DetectorInput) {.event = what});
+}
+
+/* The next operation is of this kind, and about this; remembered as "name". */
+static const DetectorOp *
+expect(int name, DetectorOpKind kind, const char *path)
+{
+	const DetectorOp *op = &out.ops[next_op];
+
+	assert_true(next_op < out.nops);
+	assert_int_equal(op->kind, kind);
+	assert_string_equal(op->path, path);
+	serials[name] = op->serial;
+	next_op++;
+	return op;
+}
+
+static void
+expect_nothing(void)
+{
+	assert_int_equal(next_op, out.nops);
+}
+
+static void
+done(int name, DetectorResult result)
+{
+	step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[name],
+		.result = result});
+}
+
+static void
+created(int name, const char *node)
+{
+	step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[name],
+		.node = node});
+}
+
+static void
+children(int name, int n, const char *first, const char *second,
+		 const char *third)
+{
+	const char *list[] = {first, second, third};
+
+	step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[name],
+		.children = list,.nchildren = n});
+}
+
+static void
+data(int name, const char *text, int32_t version, bool ours)
+{
+	step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[name],
+		.data = text,.len = (int) strlen(text),.version = version,
+		.ephemeral = true,.ours = ours});
+}
+
+static WaitEdge
+edge(const char *from, const char *to, int number)
+{
+	WaitEdge	result;
+
+	memset(&result, 0, sizeof(result));
+	strcpy(result.from, from);
+	strcpy(result.wait.to, to);
+	result.wait.hold.pid = number;
+	result.wait.wait.pid = number;
+	result.wait.wait.since = number;
+	result.wait.began = number;
+	result.wait.alternatives = 1;
+	return result;
+}
+
+static void
+edges(int n, const WaitEdge *list, uint32_t scan)
+{
+	step((DetectorInput) {.event = DETECTOR_EDGES,.edges = list,.nedges = n,
+		.scan = scan});
+}
+
+/* We hold x and wait for y, whose owner waits for x. */
+static void
+edges_ours(uint32_t scan)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+
+	edges(1, &ours, scan);
+}
+
+static const char *
+note(const WaitEdge *told)
+{
+	static char text[NOTE_FULL_SIZE];
+	Note		written;
+
+	note_set_contender(&written, "h", 1, "shop", 1, false);
+	(void) note_write_waits(&written, &told->wait, 1, text);
+	return text;
+}
+
+/* The probe of that deadlock; the victim is the first that is told. */
+static const char *
+probe(const WaitEdge *first, const WaitEdge *second)
+{
+	static char text[10000];
+	WaitMember	members[2];
+	WaitDeadlock deadlock = {.nmembers = 2,.members = members};
+	char	   *written;
+
+	memset(members, 0, sizeof(members));
+	members[0].edge = *first;
+	members[1].edge = *second;
+	for (int i = 0; i < 2; i++)
+		members[i].version = strcmp(members[i].edge.from, X) == 0 ? 3 : 4;
+	members[0].blocked_by = 1;
+	strcpy(members[0].between, "/z/y/between");
+	written = probe_write(&deadlock);
+	strcpy(text, written);
+	free(written);
+	return text;
+}
+
+static int
+begin(void **state)
+{
+	(void) state;
+	now = 1000000;
+	assert_true(detector_init(&detector, TIMEOUT, false));
+	event(DETECTOR_RESUMED);
+	expect_nothing();
+	assert_true(detector_is_idle(&detector));
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	(void) state;
+	detector_free(&detector);
+	return 0;
+}
+
+/* Our edge is published, and the look has found nothing; the list is 1. */
+static void
+publish(void)
+{
+	edges_ours(0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+	done(0, DETECTOR_OK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect_nothing();
+	children(1, 0, NULL, NULL, NULL);
+	expect_nothing();
+	done(2, DETECTOR_NO_NODE);
+	expect_nothing();
+}
+
+static void
+an_edge_is_published_and_taken_back(void **state)
+{
+	const DetectorOp *op;
+	WaitEdge	other = edge(X, Y, 72);
+
+	(void) state;
+	edges_ours(0);
+	op = expect(0, DETECTOR_OP_SET_WAITS, X);
+	assert_int_equal(op->nwaits, 1);
+	assert_string_equal(op->waits[0].to, Y);
+	op = expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	assert_true(op->barrier);
+	expect_nothing();
+
+	/* the same once more; another wait, while the write is out */
+	edges_ours(0);
+	expect_nothing();
+	edges(1, &other, 0);
+	expect_nothing();
+	done(0, DETECTOR_OK);
+	op = expect(0, DETECTOR_OP_SET_WAITS, X);
+	assert_int_equal(op->waits[0].wait.pid, 72);
+	expect_nothing();
+
+	/* and none */
+	done(0, DETECTOR_OK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	edges(0, NULL, 0);
+	op = expect(0, DETECTOR_OP_SET_WAITS, X);
+	assert_int_equal(op->nwaits, 0);
+	done(0, DETECTOR_OK);
+	done(1, DETECTOR_OK);
+	done(2, DETECTOR_OK);
+	expect_nothing();
+	assert_true(detector_is_idle(&detector));
+	assert_true(out.wake_at == INT64_MAX);
+}
+
+static void
+a_note_that_cannot_be_written(void **state)
+{
+	(void) state;
+	edges_ours(0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	done(0, DETECTOR_REFUSED);
+	expect_nothing();
+	assert_true(out.wake_at == now + TIMEOUT);
+	now += TIMEOUT;
+	event(DETECTOR_TICK);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect_nothing();
+
+	/* the contender is gone: that is all */
+	done(0, DETECTOR_NO_NODE);
+	expect_nothing();
+	edges(0, NULL, 0);
+	expect_nothing();
+}
+
+static void
+many_edges_take_turns(void **state)
+{
+	WaitEdge	list[20];
+	bool		seen[20] = {false};
+	const DetectorOp *op;
+
+	(void) state;
+	for (int i = 0; i < 20; i++)
+		list[i] = edge(X, Y, 100 + i);
+	edges(20, list, 0);
+	for (int turn = 0; turn < 6; turn++)
+	{
+		op = turn == 0 ? expect(0, DETECTOR_OP_SET_WAITS, X) :
+			&out.ops[0];
+		assert_int_equal(op->kind, DETECTOR_OP_SET_WAITS);
+		serials[0] = op->serial;
+		assert_int_equal(op->nwaits, NOTE_MAX_WAITS);
+		for (int i = 0; i < op->nwaits; i++)
+			seen[op->waits[i].wait.pid - 100] = true;
+		done(0, DETECTOR_OK);
+		assert_true(out.wake_at <= now + TIMEOUT);
+		now += TIMEOUT;
+		event(DETECTOR_TICK);
+	}
+	for (int i = 0; i < 20; i++)
+		assert_true(seen[i]);
+}
+
+static void
+the_room_is_made(void **state)
+{
+	(void) state;
+	edges_ours(0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	done(1, DETECTOR_NO_NODE);
+	expect(2, DETECTOR_OP_MKDIR, ROOM);
+	done(2, DETECTOR_OK);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+	children(1, 0, NULL, NULL, NULL);
+	expect_nothing();
+
+	/* its watch: listed again; an old one: not */
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[0]});
+	expect_nothing();
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+
+	/* who may not read it tries again later */
+	done(1, DETECTOR_REFUSED);
+	expect_nothing();
+	now += TIMEOUT;
+	event(DETECTOR_TICK);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+}
+
+static void
+one_look_in_each_timeout(void **state)
+{
+	(void) state;
+	publish();
+	for (int i = 0; i < 3; i++)
+	{
+		assert_true(out.wake_at == now + TIMEOUT);
+		now += TIMEOUT - 1;
+		event(DETECTOR_TICK);
+		edges_ours(0);
+		expect_nothing();
+		now += 1;
+		event(DETECTOR_TICK);
+		expect(2, DETECTOR_OP_LIST, "/z/y");
+		expect_nothing();
+		children(2, 0, NULL, NULL, NULL);
+		expect_nothing();
+	}
+	assert_int_equal(detector.counts.looks, 4);
+}
+
+/* The second look finds a deadlock, and we ask: the probe is 5. */
+static void
+find(bool victim_is_ours)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, victim_is_ours ? 70 : 92);
+
+	now += TIMEOUT;
+	event(DETECTOR_TICK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	children(2, 2, strrchr(Y, '/') + 1, strrchr(Y_OTHER, '/') + 1, NULL);
+	expect(2, DETECTOR_OP_GET, Y_OTHER);
+	data(2, note(&theirs), 4, false);
+	expect(2, DETECTOR_OP_LIST, "/z/x");
+	children(2, 2, strrchr(X, '/') + 1, strrchr(X_OTHER, '/') + 1, NULL);
+	expect(2, DETECTOR_OP_GET, X);
+	data(2, note(&ours), 3, true);
+	assert_non_null(strstr(expect(5, DETECTOR_OP_CREATE, ROOM "/probe-")->data,
+						   "shop"));
+	expect_nothing();
+	created(5, "probe-0000000005");
+	expect_nothing();
+	assert_int_not_equal(out.scan, 0);
+}
+
+static void
+check_act(const DetectorOp *op)
+{
+	assert_int_equal(op->version, 3);
+	assert_int_equal(op->nwaits, 0);
+	assert_int_equal(op->nothers, 0);
+	assert_string_equal(op->verdict, ROOM "/verdict-0000000005");
+	assert_string_equal(op->checks[0].path, ROOM "/probe-0000000005");
+	assert_int_equal(op->nchecks, 4);
+	for (int i = 0; i < op->nchecks; i++)
+		assert_int_equal(op->checks[i].version,
+						 strcmp(op->checks[i].path, Y_OTHER) == 0 ? 4 : -1);
+}
+
+static void
+our_victim(void **state)
+{
+	(void) state;
+	publish();
+	find(true);
+	edges_ours(out.scan);
+	expect_nothing();			/* nobody need be told that we confirm */
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000005-0000000000000002-0000000006",
+			 "probe-0000000005", NULL);
+	check_act(expect(6, DETECTOR_OP_ACT, X));
+	expect_nothing();
+	done(6, DETECTOR_OK);
+	assert_int_equal(out.nverdicts, 1);
+	assert_true(out.verdicts[0].ours);
+	assert_string_equal(out.verdicts[0].deadlock->members[0].edge.from, X);
+	assert_int_equal(out.verdicts[0].deadlock->members[1].blocked_by, 0);
+	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect_nothing();
+
+	/* the edge is over, even if it is still there */
+	edges_ours(0);
+	expect_nothing();
+
+	/* when all have seen the verdict, it goes */
+	done(7, DETECTOR_OK);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000005-0000000000000002-0000000006",
+			 "verdict-0000000005", NULL);
+	expect_nothing();
+	assert_int_equal(out.nverdicts, 0);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, "verdict-0000000005", NULL, NULL);
+	expect(7, DETECTOR_OP_DELETE, ROOM "/verdict-0000000005");
+	done(7, DETECTOR_OK);
+	edges(0, NULL, 0);
+	expect_nothing();
+	assert_true(detector_is_idle(&detector));
+	assert_int_equal(detector.counts.victims, 1);
+}
+
+static void
+an_act_that_fails(void **state)
+{
+	(void) state;
+	publish();
+	find(true);
+	edges_ours(out.scan);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000005-0000000000000002-0000000006",
+			 "probe-0000000005", NULL);
+	expect(6, DETECTOR_OP_ACT, X);
+	done(6, DETECTOR_NO_NODE);
+	assert_int_equal(out.nverdicts, 0);
+	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect_nothing();
+	assert_int_equal(detector.counts.failed_acts, 1);
+}
+
+/* With or without the verdict in the list that comes afterwards. */
+static void
+an_act_whose_answer_is_lost(void **state)
+{
+	(void) state;
+	for (int verdict = 0; verdict < 2; verdict++)
+	{
+		publish();
+		find(true);
+		edges_ours(out.scan);
+		step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+			.serial = serials[1]});
+		expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+		children(1, 2, "answer-0000000005-0000000000000002-0000000006",
+				 "probe-0000000005", NULL);
+		expect(6, DETECTOR_OP_ACT, X);
+		event(DETECTOR_SUSPENDED);
+		done(6, DETECTOR_UNKNOWN);
+		expect_nothing();
+		event(DETECTOR_RESUMED);
+		expect(0, DETECTOR_OP_SET_WAITS, X);
+		assert_true(expect(1, DETECTOR_OP_LIST_WATCH, ROOM)->barrier);
+		children(1, 2, "probe-0000000005",
+				 verdict ? "verdict-0000000005" :
+				 "answer-0000000005-0000000000000002-0000000006", NULL);
+		assert_int_equal(out.nverdicts, verdict);
+		expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+		end(NULL);
+		begin(NULL);
+	}
+}
+
+static void
+our_edge_is_denied(void **state)
+{
+	WaitEdge	other = edge(X, Y, 71);
+
+	(void) state;
+	other.wait.hold.since++;	/* handed on */
+	publish();
+	find(true);
+	edges(1, &other, out.scan);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect_nothing();
+	assert_int_equal(detector.counts.denied, 1);
+}
+
+static void
+others_deny_theirs(void **state)
+{
+	(void) state;
+	publish();
+	find(false);
+	edges_ours(out.scan);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000005-0000000000000002-");
+	expect_nothing();
+	created(6, "answer-0000000005-0000000000000002-0000000006");
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 3, "answer-0000000005-0000000000000000-0000000007",
+			 "answer-0000000005-0000000000000002-0000000006",
+			 "probe-0000000005");
+	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(8, DETECTOR_OP_DELETE,
+		   ROOM "/answer-0000000005-0000000000000002-0000000006");
+	expect_nothing();
+}
+
+/* Nobody answers. */
+static void
+a_probe_has_a_deadline(void **state)
+{
+	(void) state;
+	publish();
+	find(true);
+	edges_ours(out.scan);
+	now += 2 * TIMEOUT + 999999;
+	event(DETECTOR_TICK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect_nothing();
+	now += 1;
+	event(DETECTOR_TICK);
+	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+}
+
+/* Another cluster's probe is listed and read; ours is edge "member". */
+static void
+hear(const char *text)
+{
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, "probe-0000000003", NULL, NULL);
+	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000003");
+	expect_nothing();
+	data(4, text, 0, false);
+	expect_nothing();
+}
+
+static void
+others_ask(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+
+	(void) state;
+	publish();
+	hear(probe(&theirs, &ours));
+	assert_int_not_equal(out.scan, 0);
+
+	/* a scan from before does not count */
+	edges_ours(out.scan - 1);
+	expect_nothing();
+	edges_ours(1);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+	created(6, "answer-0000000003-0000000000000002-0000000004");
+
+	/* their victim */
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 3, "answer-0000000003-0000000000000002-0000000004",
+			 "probe-0000000003", "verdict-0000000003");
+	assert_int_equal(out.nverdicts, 1);
+	assert_false(out.verdicts[0].ours);
+	expect(7, DETECTOR_OP_DELETE,
+		   ROOM "/answer-0000000003-0000000000000002-0000000004");
+	expect_nothing();
+}
+
+static void
+others_ask_for_what_is_not_there(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+
+	(void) state;
+	publish();
+	ours.wait.chain++;
+	hear(probe(&theirs, &ours));
+	edges_ours(out.scan);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000000-");
+	expect_nothing();
+	assert_int_equal(detector.counts.refuted, 1);
+}
+
+static void
+others_ask_others(void **state)
+{
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+	WaitEdge	third = edge("/z/a/b", "/z/c/d", 3);
+
+	(void) state;
+	publish();
+	hear(probe(&theirs, &third));
+	assert_int_equal(out.scan, 0);
+}
+
+static void
+what_is_no_probe_is_ignored(void **state)
+{
+	(void) state;
+	publish();
+	hear("no probe at all");
+	assert_int_equal(out.scan, 0);
+}
+
+/* They ask, and it is for us to act; whoever stands in between is checked. */
+static void
+others_ask_and_we_act(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 70);
+	const DetectorOp *op;
+	bool		between = false;
+
+	(void) state;
+	publish();
+	hear(probe(&ours, &theirs));
+	edges_ours(out.scan);
+	expect_nothing();
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000003-0000000000000002-0000000004",
+			 "probe-0000000003", NULL);
+	op = expect(6, DETECTOR_OP_ACT, X);
+	for (int i = 0; i < op->nchecks; i++)
+		between |= strcmp(op->checks[i].path, "/z/y/between") == 0;
+	assert_true(between);
+}
+
+/* What waits for the same in several notes ends in all of them. */
+static void
+all_notes_of_the_victim(void **state)
+{
+	WaitEdge	both[2] = {edge(X, Y, 71), edge(X_OTHER, Y, 71)};
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 70);
+	const DetectorOp *op;
+
+	(void) state;
+	publish();
+	edges(2, both, 0);
+	expect(0, DETECTOR_OP_SET_WAITS, X_OTHER);
+	done(0, DETECTOR_OK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	done(2, DETECTOR_NO_NODE);
+	hear(probe(&both[0], &theirs));
+	edges(2, both, out.scan);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000003-0000000000000002-0000000004",
+			 "probe-0000000003", NULL);
+	op = expect(6, DETECTOR_OP_ACT, X);
+	assert_int_equal(op->nothers, 1);
+	assert_string_equal(op->others[0].path, X_OTHER);
+	assert_int_equal(op->others[0].nwaits, 0);
+}
+
+static void
+the_older_probe_counts(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+
+	(void) state;
+	publish();
+	find(false);
+	edges_ours(out.scan);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000005-0000000000000002-");
+	created(6, "answer-0000000005-0000000000000002-0000000006");
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "probe-0000000003", "probe-0000000005", NULL);
+	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000003");
+	data(4, probe(&theirs, &ours), 0, false);
+	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(8, DETECTOR_OP_DELETE,
+		   ROOM "/answer-0000000005-0000000000000002-0000000006");
+	expect_nothing();
+	edges_ours(out.scan);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+}
+
+static void
+a_lost_connection(void **state)
+{
+	(void) state;
+	publish();
+	event(DETECTOR_SUSPENDED);
+	now += 3 * TIMEOUT;
+	event(DETECTOR_TICK);
+	edges_ours(0);
+	expect_nothing();
+
+	/* at once, whenever the last look was */
+	event(DETECTOR_RESUMED);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	assert_true(expect(1, DETECTOR_OP_LIST_WATCH, ROOM)->barrier);
+	expect_nothing();
+
+	/* the end of the session: all is written anew */
+	event(DETECTOR_EXPIRED);
+	expect_nothing();
+	event(DETECTOR_RESUMED);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+}
+
+static void
+a_new_worker_cleans_up(void **state)
+{
+	(void) state;
+	detector_free(&detector);
+	assert_true(detector_init(&detector, TIMEOUT, true));
+	step((DetectorInput) {.event = DETECTOR_ADOPT,.path = X});
+	expect_nothing();
+	event(DETECTOR_RESUMED);
+	assert_int_equal(expect(0, DETECTOR_OP_SET_WAITS, X)->nwaits, 0);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 3, "answer-0000000003-0000000000000002-0000000004",
+			 "probe-0000000005", "something else");
+	expect(2, DETECTOR_OP_GET,
+		   ROOM "/answer-0000000003-0000000000000002-0000000004");
+	expect(3, DETECTOR_OP_GET, ROOM "/probe-0000000005");
+	expect_nothing();
+	data(2, "", 0, true);
+	expect(7, DETECTOR_OP_DELETE,
+		   ROOM "/answer-0000000003-0000000000000002-0000000004");
+	data(3, "", 0, true);
+	expect(8, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect_nothing();
+}
+
+/* A probe is read as it was written; a name for what it is. */
+static void
+names_and_forms(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+	const char *text = probe(&ours, &theirs);
+	WaitDeadlock deadlock;
+	ProbeName	name;
+
+	(void) state;
+	assert_true(probe_parse(text, (int) strlen(text), &deadlock));
+	assert_int_equal(deadlock.nmembers, 2);
+	assert_true(waits_same_edge(&deadlock.members[0].edge, &ours));
+	assert_true(waits_same_edge(&deadlock.members[1].edge, &theirs));
+	assert_int_equal(deadlock.members[1].version, 4);
+	assert_string_equal(deadlock.members[0].between, "/z/y/between");
+	assert_string_equal(deadlock.members[1].cluster, "");
+	waits_free_deadlock(&deadlock);
+	for (int len = 0; len < (int) strlen(text); len++)
+		if (probe_parse(text, len, &deadlock))
+		{
+			/* the first line alone names the second */
+			fail_msg("%d bytes are taken for a probe", len);
+		}
+
+	probe_parse_name("probe-0000000042", &name);
+	assert_int_equal(name.kind, PROBE_QUESTION);
+	assert_int_equal(name.number, 42);
+	probe_parse_name("verdict-0000000042", &name);
+	assert_int_equal(name.kind, PROBE_VERDICT);
+	probe_parse_name("answer-0000000042-800000000000000f-0000000001", &name);
+	assert_int_equal(name.kind, PROBE_ANSWER);
+	assert_true(name.confirmed == 0x800000000000000F);
+	probe_parse_name("answer-0000000042-800000000000000g-0000000001", &name);
+	assert_int_equal(name.kind, PROBE_NOTHING);
+	probe_parse_name("probe-42", &name);
+	assert_int_equal(name.kind, PROBE_NOTHING);
+	probe_parse_name("probe-0000000042x", &name);
+	assert_int_equal(name.kind, PROBE_NOTHING);
+}
+
+#define LINE(test)	cmocka_unit_test_setup_teardown(test, begin, end)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LINE(an_edge_is_published_and_taken_back),
+		LINE(a_note_that_cannot_be_written),
+		LINE(many_edges_take_turns),
+		LINE(the_room_is_made),
+		LINE(one_look_in_each_timeout),
+		LINE(our_victim),
+		LINE(an_act_that_fails),
+		LINE(an_act_whose_answer_is_lost),
+		LINE(our_edge_is_denied),
+		LINE(others_deny_theirs),
+		LINE(a_probe_has_a_deadline),
+		LINE(others_ask),
+		LINE(others_ask_for_what_is_not_there),
+		LINE(others_ask_others),
+		LINE(what_is_no_probe_is_ignored),
+		LINE(others_ask_and_we_act),
+		LINE(all_notes_of_the_victim),
+		LINE(the_older_probe_counts),
+		LINE(a_lost_connection),
+		LINE(a_new_worker_cleans_up),
+		LINE(names_and_forms),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

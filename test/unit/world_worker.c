@@ -1,0 +1,346 @@
+/*-------------------------------------------------------------------------
+ *
+ * world_worker.c
+ *		The workers of world.c: they look at the locks and drive a detector.
+ *
+ * What detectors send goes by the sessions of tree.c.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/unit/world_worker.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "world.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int
+contender_at(const char *path)
+{
+	for (int i = 0; i < world->ncontenders; i++)
+		if (strcmp(world->contenders[i].path, path) == 0)
+			return i;
+	return -1;
+}
+
+/* The note that goes with an operation; NULL: no such contender is ours. */
+static const char *
+compose_note(int cluster, const char *path, const NoteWait *waits, int nwaits)
+{
+	static char data[NOTE_FULL_SIZE];
+	int			number = contender_at(path);
+	char		name[8];
+	Note		note;
+
+	if (number < 0 || !world_exists(number) ||
+		!world->contenders[number].granted ||
+		world->contenders[number].cluster != cluster)
+		return NULL;
+	sprintf(name, "c%d", cluster);
+	note_set_contender(&note, "h", 1, name, 1, false);
+	(void) note_write_waits(&note, waits, nwaits, data);
+	world->contenders[number].noted = true;
+	return data;
+}
+
+static void
+submit(int cluster, const DetectorOp *op)
+{
+	TreeRequest *request;
+
+	request = tree_submit(&world->clusters[cluster].session, op,
+						  op->kind != DETECTOR_OP_SET_WAITS &&
+						  op->kind != DETECTOR_OP_ACT ? NULL :
+						  compose_note(cluster, op->path, op->waits,
+									   op->nwaits));
+	for (int i = 0; i < op->nothers; i++)
+	{
+		const DetectorNote *other = &op->others[i];
+		const char *note = compose_note(cluster, other->path, other->waits,
+										other->nwaits);
+
+		request->other_notes[i] = note == NULL ? NULL : tree_copy(note);
+	}
+}
+
+/* The worker marks the victim, if it still waits in that very wait. */
+static void
+mark_victim(int cluster, const WaitEdge *edge)
+{
+	for (int i = 0; i < WORLD_BACKENDS; i++)
+	{
+		WorldBackend *backend = world_backend(cluster, i);
+
+		if (backend->state == BACKEND_WAITING &&
+			backend->pid == edge->wait.wait.pid &&
+			backend->wait_since == edge->wait.wait.since)
+			backend->victim = true;
+	}
+}
+
+void
+world_step(int cluster, DetectorInput *in)
+{
+	WorldCluster *own = &world->clusters[cluster];
+	DetectorOutput out;
+
+	in->now = world->now;
+	detector_step(&own->detector, in, &out);
+	for (int i = 0; i < out.nops; i++)
+		submit(cluster, &out.ops[i]);
+	if (out.scan != 0)
+		own->scan = out.scan;
+	for (int i = 0; i < out.nverdicts; i++)
+	{
+		const WaitDeadlock *deadlock = out.verdicts[i].deadlock;
+
+		world->verdicts++;
+		world_check(deadlock->nmembers > 0, "a verdict has members");
+		if (out.verdicts[i].ours)
+			mark_victim(cluster, &deadlock->members[0].edge);
+	}
+	own->wake_at = out.wake_at;
+}
+
+/* For whom does a backend wait in the end, if all waits are long? */
+static int
+follow_chain(int cluster, int backend, bool aged, uint64_t *chain)
+{
+	*chain = 0;
+	while (world_backend(cluster, backend)->state == BACKEND_BLOCKED)
+	{
+		const WorldBackend *link = world_backend(cluster, backend);
+
+		if (aged && link->wait_at + WORLD_TIMEOUT > world->now)
+			return -1;
+		*chain = (*chain + (uint64_t) link->wait_since) *
+			6364136223846793005ULL + 1442695040888963407ULL +
+			(uint64_t) link->pid;
+		backend = link->blocker;
+	}
+	return backend;
+}
+
+/* The edges from one hold, behind those in the list. */
+static void
+list_from(int cluster, int holder, int from, int64_t since, bool aged,
+		  WorldEdge *list, int *n)
+{
+	uint64_t	chain;
+	int			waiter = follow_chain(cluster, holder, aged, &chain);
+	const WorldBackend *last;
+
+	if (waiter < 0)
+		return;
+	last = world_backend(cluster, waiter);
+	if (last->state != BACKEND_WAITING ||
+		(aged && (last->victim || last->wait_at + WORLD_TIMEOUT > world->now)))
+		return;
+	for (int i = 0; last->any && i < last->nwants; i++)
+		if (world->contenders[last->wants[i]].granted)
+			return;
+	for (int i = 0; i < last->nwants; i++)
+	{
+		WorldEdge  *edge = &list[*n];
+
+		if (!world_exists(from) || !world_exists(last->wants[i]) ||
+			world->contenders[last->wants[i]].granted)
+			continue;
+		memset(edge, 0, sizeof(*edge));
+		edge->from = from;
+		edge->to = last->wants[i];
+		edge->hold.pid = world_backend(cluster, holder)->pid;
+		edge->hold.since = since;
+		edge->wait.pid = last->pid;
+		edge->wait.since = last->wait_since;
+		edge->began = last->began;
+		edge->chain = chain;
+		edge->alternatives = last->any ? last->nwants : 1;
+		if (++*n == WORLD_LISTED)
+			abort();
+	}
+}
+
+/*
+ * All edges of a cluster; "aged": as its worker would list them.  Returns how
+ * many there are.
+ */
+int
+world_list_edges(int cluster, bool aged, WorldEdge list[WORLD_LISTED])
+{
+	int			n = 0;
+
+	for (int i = 0; i < WORLD_BACKENDS; i++)
+	{
+		const WorldBackend *backend = world_backend(cluster, i);
+
+		for (int j = 0; j < backend->nholds; j++)
+			list_from(cluster, i, backend->holds[j], backend->hold_since[j],
+					  aged, list, &n);
+
+		/* what is in front counts as held while others are waited for */
+		for (int j = 0; backend->state == BACKEND_WAITING && !backend->any &&
+			 j < backend->nwants; j++)
+			if (world->contenders[backend->wants[j]].granted)
+				list_from(cluster, i, backend->wants[j], backend->wait_since,
+						  aged, list, &n);
+	}
+	return n;
+}
+
+/* The worker looks at the locks; 0: nobody has asked it to. */
+void
+world_scan(int cluster, uint32_t scan)
+{
+	static WorldEdge list[WORLD_LISTED];
+	static WaitEdge edges[WORLD_LISTED];
+	WorldCluster *own = &world->clusters[cluster];
+	DetectorInput in = {.event = DETECTOR_EDGES,.edges = edges,.scan = scan};
+
+	in.nedges = world_list_edges(cluster, true, list);
+	for (int i = 0; i < in.nedges; i++)
+	{
+		const WorldContender *to = &world->contenders[list[i].to];
+		WaitEdge   *edge = &edges[i];
+
+		memset(edge, 0, sizeof(*edge));
+		strcpy(edge->from, world->contenders[list[i].from].path);
+		edge->wait.hold = list[i].hold;
+		edge->wait.wait = list[i].wait;
+		edge->wait.began = list[i].began;
+		edge->wait.chain = list[i].chain;
+		edge->wait.kind = world_is_semaphore(to->lock) ? NOTE_WAIT_PERMIT :
+			to->shared ? NOTE_WAIT_SHARED : NOTE_WAIT_EXCLUSIVE;
+		edge->wait.permits = world_is_semaphore(to->lock) ? WORLD_PERMITS : 0;
+		edge->wait.alternatives = list[i].alternatives;
+		strcpy(edge->wait.to, to->path);
+	}
+	if (scan == own->scan)
+		own->scan = 0;
+	own->scan_at = world->now + WORLD_TIMEOUT / 4;
+	world_step(cluster, &in);
+}
+
+/* The worker hears an answer or an event; false if there is none. */
+bool
+world_deliver(int cluster)
+{
+	DetectorInput in;
+
+	memset(&in, 0, sizeof(in));
+	if (!world->clusters[cluster].worker ||
+		!world->clusters[cluster].session.connected ||
+		!tree_hear(&world->clusters[cluster].session, &in))
+		return false;
+	world_step(cluster, &in);
+	return true;
+}
+
+void
+world_lose_connection(int cluster)
+{
+	WorldCluster *own = &world->clusters[cluster];
+	uint32_t	serials[TREE_QUEUE];
+	int			n = tree_lose_connection(&own->session,
+										 (int) world_dice(own->session.n + 1),
+										 serials);
+	bool		early = world_one_in(2);
+	DetectorInput suspended = {.event = DETECTOR_SUSPENDED};
+
+	if (!early)
+		world_step(cluster, &suspended);
+	for (int i = 0; i < n; i++)
+	{
+		DetectorInput in = {.event = DETECTOR_DONE,.serial = serials[i],
+		.result = DETECTOR_UNKNOWN};
+
+		world_step(cluster, &in);
+	}
+	if (early)
+	{
+		world_step(cluster, &suspended);
+
+		/* what was sent in between went nowhere */
+		n = tree_lose_connection(&own->session, 0, serials);
+		for (int i = 0; i < n; i++)
+		{
+			DetectorInput in = {.event = DETECTOR_DONE,.serial = serials[i],
+			.result = DETECTOR_UNKNOWN};
+
+			world_step(cluster, &in);
+		}
+	}
+}
+
+/* Connect again: with the same session, or, if that has ended, a new one. */
+void
+world_reconnect(int cluster, int64_t view)
+{
+	WorldCluster *own = &world->clusters[cluster];
+	DetectorInput in = {.event = DETECTOR_RESUMED};
+
+	if (own->session.alive)
+		tree_reconnect(&own->session, view);
+	else
+	{
+		DetectorInput expired = {.event = DETECTOR_EXPIRED};
+
+		/* all that the cluster held is lost, and nobody waits any longer */
+		for (int i = 0; i < WORLD_BACKENDS; i++)
+			if (own->backends[i].state != BACKEND_IDLE)
+				world_finish(cluster, i);
+		if (own->worker)
+			world_step(cluster, &expired);
+		tree_begin_session(&own->session);
+	}
+	own->scan = 0;
+	if (own->worker)
+		world_step(cluster, &in);
+}
+
+/* The worker ends, and another one takes over, in the same session. */
+void
+world_lose_worker(int cluster)
+{
+	WorldCluster *own = &world->clusters[cluster];
+	uint32_t	serials[TREE_QUEUE];
+
+	(void) tree_lose_connection(&own->session,
+								(int) world_dice(own->session.n + 1), serials);
+	detector_free(&own->detector);
+	truth_forget_acts(cluster);
+	world->lost_workers++;
+	assert_true(detector_init(&own->detector, WORLD_TIMEOUT, true));
+	own->scan = 0;
+	own->wake_at = FOREVER;
+	for (int i = 0; i < world->ncontenders; i++)
+		if (world_exists(i) && world->contenders[i].cluster == cluster &&
+			world->contenders[i].noted)
+		{
+			DetectorInput in = {.event = DETECTOR_ADOPT,
+			.path = world->contenders[i].path};
+
+			world_step(cluster, &in);
+		}
+}
+
+/* The session ends at the server. */
+void
+world_expire(int cluster)
+{
+	WorldCluster *own = &world->clusters[cluster];
+
+	tree_expire(&own->session);
+	for (int i = 0; i < world->ncontenders; i++)
+		if (world_exists(i) && world->contenders[i].cluster == cluster)
+			world->contenders[i].death = world->step;
+}

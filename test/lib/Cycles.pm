@@ -251,6 +251,36 @@ sub explain
 
 =pod
 
+=item is_ahead($record)
+
+Did the victim fail in place of a member?  So it may be if all members wait in the
+lock manager, each behind one of its cluster that waits in ZooKeeper for the same
+lock: then there is no member that could be told.  The record has the C<detail>
+of the error.
+
+=cut
+
+sub is_ahead
+{
+	my ($self, $r) = @_;
+	my $end = _wait_ends($r);
+	my $waits = () = $r->{detail} =~ /in ZooKeeper/g;
+	my $behind = () = $r->{detail} =~ /of the same cluster\.$/mg;
+
+	return $waits == $behind && grep {
+		my $other = $_;
+
+		_who($other) ne _who($r)
+		  && $other->{cluster} eq $r->{cluster}
+		  && $other->{asked} < $end
+		  && _wait_ends($other) >= $end
+		  && grep({ my $lock = $_; grep { $_ eq $lock } @{ $r->{locks} } } @{ $other->{locks} })
+		  && $self->explain($other, $end)
+	} @{ $self->{at}{ int $end } // [] };
+}
+
+=pod
+
 =item lasting($seconds, $length)
 
 Deadlocks that lasted longer: a list of hashes as C<explain> returns them, with

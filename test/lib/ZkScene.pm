@@ -74,6 +74,10 @@ many contenders for that lock, or nodes in C<lock/leases> of a semaphore.
 
 Wait until the statement of a session has ended well.
 
+=item gives_up($name, $sql)
+
+Wait until the statement of a session has failed with 57014, and run another one.
+
 =item closes($name, $sql)
 
 The same, with which the cycle closes: returns at once.
@@ -188,6 +192,19 @@ sub goes_on
 	  if $wire->result->{sqlstate};
 	delete $self->{sent}{$name};
 	return $wire->result->{out};
+}
+
+sub gives_up
+{
+	my ($self, $name, $sql) = @_;
+	my $wire = $self->{wire}{$name};
+
+	!$wire->busy || ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, $wire)
+	  or die "$self->{title}: $name waits for ever\n";
+	my $state = $wire->result->{sqlstate} // '';
+	die "$self->{title}: $name: $state\n" if $state ne '57014';
+	delete $self->{sent}{$name};
+	return $self->does($name, $sql);
 }
 
 sub closes

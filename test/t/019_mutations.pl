@@ -221,7 +221,7 @@ sub waits
 	  {
 		hold => "$id.1", cluster => substr($id, 0, 1), client => 1, pid => 1, locks => $locks,
 		mode => 'exclusive', scope => 'transaction', call => 'zk_lock_all', asked => $asked,
-		entered => $entered, left => $entered + 0.1, result => 'got', %more
+		entered => $entered, left => ($entered // $asked) + 0.1, result => 'got', %more
 	  };
 	return;
 }
@@ -250,6 +250,58 @@ history();
 waits('a1', [ 'w', 'x' ], 2, 20);
 waits('b1', ['x'], 1, 1.5, left => 19.5);
 finds('', 'one that waits for a holder');
+
+# deadlocks: a and b each hold what the other one asks for; one of them fails
+sub beside
+{
+	my ($id, $lock, $asked, $entered, $left, %more) = @_;
+	waits($id, [$lock], $asked, $entered, call => 'zk_lock', client => $id, left => $left, %more);
+	return;
+}
+
+sub deadlock
+{
+	my (%victim) = @_;
+	history();
+	beside('a1', 'd', 1, 1.1, 9, client => 1);
+	beside('b1', 'e', 1, 1.1, 8.1, client => 1);
+	beside('a2', 'e', 2, 8.05, 9, client => 1);
+	beside('b2', 'd', 3, undef, 8.1, client => 1, waited => 8, result => 'failed', sqlstate => '40P01',
+		detail => 'waits in ZooKeeper', %victim);
+	return;
+}
+
+deadlock();
+finds('', 'a victim of a deadlock');
+is(join(', ', @{ Checker::check(\%history)->{deadlocks} }), 5, 'checker: how long it took');
+deadlock(locks => ['w']);
+finds('victim without a deadlock', 'a victim that waits for nobody');
+deadlock(locks => ['w'], detail => 'of PostgreSQL');
+finds('', "one of PostgreSQL's own");
+deadlock();
+@{ $history{holds}[2] }{qw(entered waited left sqlstate result)} = (undef, 7.9, 9, '40P01', 'failed');
+$history{holds}[2]{detail} = 'waits in ZooKeeper';
+finds('victim in vain', 'two victims of a deadlock');
+push @{ $history{faults} },
+  { kind => 'stop-cluster', begin => 5, end => 6, clusters => ['a'] };
+finds('', 'while one of the clusters stands still');
+$history{faults}[0]{clusters} = ['c'];
+finds('victim in vain', 'but not while another one does');
+
+# from 3 to 12.1
+sub deadlock_lasts
+{
+	deadlock(waited => 12, left => 12.1);
+	$history{holds}[$_]{left} = 13 for (0, 1, 2);
+	$history{holds}[2]{entered} = 12.05;
+	return;
+}
+deadlock_lasts();
+finds('deadlock lasts', 'a deadlock that lasts');
+push @{ $history{faults} }, { kind => 'lose-quorum', begin => 4, end => 5 };
+finds('', 'while there is no quorum');
+$history{faults}[0] = { kind => 'stop-cluster', begin => 4, end => 5, clusters => ['c'] };
+finds('deadlock lasts', 'but not while another cluster stands still');
 
 # semaphores
 sub permits

@@ -6,15 +6,20 @@
 # canceled at random, and workers that are terminated.
 #
 # 1. Those who take three of eight locks in ascending order take the lock "gate"
-#    shared first, those in descending order exclusively: there can be no
-#    deadlock, and nobody fails.
+#    shared first, those in descending order exclusively, and give it back when they
+#    have all three: whoever waits for one of the eight has the gate, so there can
+#    be no deadlock, and nobody fails.  But soon after waits in one direction
+#    there are waits in the other one.
 # 2. In random order and without the gate: each who fails was a member of a
 #    deadlock, by what the clients have written down (Cycles.pm), and none has
 #    failed in vain; and none of the deadlocks stays.  Whom PostgreSQL's own
 #    detector has chosen, inside of a cluster, is its own matter.
 #
+# 3. What is out of date for certain; and that this can fail, with a test build that
+#    is broken on purpose.
+#
 # ZKLOCK_TEST_TRANSACTIONS is how many transactions there are in each part;
-# default: as many as there are in ZKLOCK_TEST_SECONDS (15) seconds.
+# default: as many as there are in ZKLOCK_TEST_SECONDS (12) seconds.
 
 use strict;
 use warnings;
@@ -26,10 +31,12 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 use ZkCluster;
+use ZkScene;
 use ZkWire;
 use ZooKeeper;
 
-my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 15;
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 12;
 my $transactions = $ENV{ZKLOCK_TEST_TRANSACTIONS};
 my $check = ($ENV{ZKLOCK_TEST_DEADLOCK_CHECK} // 'on') ne 'off';
 my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
@@ -122,6 +129,31 @@ half()->{entered} = undef;
 call('a1', 'y', 'x', 2.95, 8.05, 9.1);
 explains(victim('b1', 'x', 'x', 3, 8), 'a1 b1', 'the victim of the next one');
 
+# all members wait behind others of their clusters: a2 for y ahead of a1, b2 for x
+# ahead of b1
+sub behind
+{
+	my ($detail) = @_;
+	my $line = "Process 1 waits for x in ZooKeeper.\n";
+
+	half();
+	call('b1', 'x', 'x', 3, 8.1, 8.2);
+	call('b2', 'x', 'x', 2, 8.1, 8.2);
+	my $r = victim('a2', 'y', 'x', 1.5, 7);
+	$r->{detail} = ($line . "Process 2 waits for process 1 of the same cluster.\n") x 2 . $line x $_[0];
+	my $ahead = Cycles->new(\@records)->is_ahead($r);
+	@records = ();
+	return $ahead ? 1 : 0;
+}
+is(behind(0), 1, 'records: one that fails in place of a member');
+is(behind(1), 0, 'records: not if there is another one to fail');
+half();
+$records[2]{cluster} = 'c';
+my $alone = victim('a2', 'y', 'x', 1.5, 7);
+$alone->{detail} = '';
+ok(!Cycles->new(\@records)->is_ahead($alone), 'records: nor if no other one of the cluster is a member');
+@records = ();
+
 # readers
 sub reader
 {
@@ -210,17 +242,18 @@ $zk->start;
 my %cluster;
 @cluster{qw(a b c)} = zk_clusters(
 	$zk, [qw(a b c)],
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
 	'zklock.session_timeout' => '60s',
 	'log_statement' => 'none',
 	'autovacuum' => 'off',
 	'deadlock_timeout' => 1000 * $timeout . 'ms');
+my $client = $zk->client(timeout => 60);
 my %admin = map { $_ => ZkWire->new($cluster{$_}) } keys %cluster;
 my @clients = map {
 	my $name = $_;
 	map { { cluster => $name, client => $_, wire => ZkWire->new($cluster{$name}) } } (1 .. $clients_each)
 } sort keys %cluster;
 my %run;
-my $cycles;
 
 sub chance { return rand() < $_[0]; }
 
@@ -231,7 +264,7 @@ sub calls_of_transaction
 
 	return map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three unless $run{gate};
 
-	my $up = chance(0.8);
+	my $up = chance(0.9);
 	@three = sort @three;
 	@three = reverse @three unless $up;
 	return ([ 'gate', $up ? 'shared' : 'exclusive' ], map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three);
@@ -263,6 +296,12 @@ sub step
 			  . ($mode eq 'shared' ? ', shared => true' : '') . ')');
 		$c->{begin} = '';
 		$c->{is} = 'call';
+	}
+	elsif (@{ $c->{held} } && $c->{held}[0]{locks}[0] eq 'gate' && !$c->{failed})
+	{
+		# nothing has been written, so it is given back at once
+		$c->{is} = 'unlock';
+		$c->{wire}->send("SELECT zk_unlock('gate')");
 	}
 	else
 	{
@@ -303,6 +342,19 @@ sub answer
 		}
 		return;
 	}
+	if ($c->{is} eq 'unlock')
+	{
+		if (defined $state)
+		{
+			$_->{left} = $now for splice @{ $c->{held} };
+			$c->{failed} = 1;
+			push @{ $run{odd} }, "$state: $result->{message}" unless $state eq '57014';
+			return;
+		}
+		(shift @{ $c->{held} })->{left} = $now;
+		$c->{wake} = $now + rand 0.05;
+		return;
+	}
 	if (defined $state && $state ne '57014')
 	{
 		push @{ $run{odd} }, "$state: $result->{message}";
@@ -337,6 +389,11 @@ sub disturb
 			$run{cancels}++;
 		}
 	}
+	if ($now > $run{next_note})
+	{
+		$run{next_note} = $now + 0.03;
+		look_at_notes();
+	}
 	if ($run{outage} && $now > $run{next_look})
 	{
 		my $o = $run{outage};
@@ -365,20 +422,43 @@ sub disturb
 	return;
 }
 
+# How often something was made or deleted in the directory of probes.
+sub changes_of_probes
+{
+	my $node = $client->create('/zklock/%waits/test-', ephemeral => 1, sequence => 1, makepath => 1);
+
+	$client->delete($node);
+	return $node =~ /(\d+)$/ ? 0 + $1 : die $node;
+}
+
+# Is there a lock whose owner says that it waits?
+sub look_at_notes
+{
+	my $lock = $locks[ rand @locks ];
+	my ($owner) = contenders($zk, $lock) or return;
+	my $node = eval { $client->get(lock_dir($lock) . "/$owner") } or return;
+
+	$run{published}++ if $node->{data} =~ /\bwaits=/;
+	return;
+}
+
 sub run_part
 {
-	my ($gate) = @_;
+	my ($gate, $until) = @_;
 	my $begin = now();
 
 	%run = (
 		gate => $gate, ended => 0, cancels => 0, records => [], errors => {}, odd => [], commits => [$begin],
-		outages => [], next_cancel => $begin, next_restart => $begin + 1);
+		outages => [], next_cancel => $begin, next_restart => $begin + 1, next_note => $begin,
+		published => 0, probes => changes_of_probes());
 	my $progress = $begin;
 	while (1)
 	{
 		my $now = now();
 
-		$run{over} ||= $transactions ? $run{ended} >= $transactions : $now > $begin + $seconds;
+		$run{over} ||= $until ? $until->($now - $begin)
+		  : $transactions ? $run{ended} >= $transactions
+		  : $now > $begin + $seconds;
 		for my $c (grep { !$_->{wire}->busy && ($_->{wake} // 0) <= $now } @clients)
 		{
 			delete $c->{wake};
@@ -404,6 +484,7 @@ sub run_part
 		disturb($now);
 	}
 	$run{took} = now() - $begin;
+	$run{probes} = changes_of_probes() - $run{probes};
 	return;
 }
 
@@ -430,10 +511,11 @@ sub report
 	my @errors = map { "$_ $run{errors}{$_}" } sort keys %{ $run{errors} };
 
 	diag sprintf('%s: %d transactions in %.1f s (%.0f/s), %d commits, %d waits; errors: %s; '
-		  . '%d cancels, %d restarts of workers; longest time without a commit apart from those: %s',
+		  . '%d cancels, %d restarts of workers; %d of the notes seen told of waits; '
+		  . '%d changes among the probes; longest time without a commit apart from those: %s',
 		$what, $run{ended}, $run{took}, $run{ended} / $run{took}, scalar @{ $run{commits} } - 1,
 		scalar @{ $run{records} }, join(', ', @errors) || 'none', $run{cancels},
-		scalar @{ $run{outages} }, longest_stall());
+		scalar @{ $run{outages} }, @run{qw(published probes)}, longest_stall());
 	return;
 }
 
@@ -452,35 +534,14 @@ sub around
 		map { $line->($_) } grep { $_->{asked} < $r->{left} && $_->{left} > $r->{asked} } @{ $run{records} });
 }
 
-# Did the victim fail in place of a member?  So it may be if all members wait in the
-# lock manager, each behind one of its cluster that waits in ZooKeeper for the same
-# lock.
-sub is_ahead
-{
-	my ($r) = @_;
-	my $waits = () = $r->{detail} =~ /in ZooKeeper/g;
-	my $behind = () = $r->{detail} =~ /of the same cluster\.$/mg;
-
-	return $waits == $behind && grep {
-		$_ != $r
-		  && $_->{cluster} eq $r->{cluster}
-		  && "@{ $_->{locks} }" eq "@{ $r->{locks} }"
-		  && $_->{asked} < $r->{left}
-		  && ($_->{entered} // $_->{left}) >= $r->{left}
-		  && $cycles->explain($_, $r->{left})
-	} @{ $run{records} };
-}
-
 sub nothing_is_left
 {
 	my ($what) = @_;
 
 	wait_no_contenders($zk, $_) for ('gate', @locks);
-	my $client = $zk->client;
 	poll_until(
 		sub { !eval { $client->ls('/zklock/%waits') } },
 		'what workers ask each other to be gone');
-	$client->disconnect;
 	pass("$what: nothing is left");
 	return;
 }
@@ -495,6 +556,7 @@ is(join('; ', @{ $run{odd} }), '', 'with the gate: no unexpected error');
 is($run{errors}{'40P01'} // 0, 0, 'with the gate: no victim')
   or diag(explain([ grep { ($_->{sqlstate} // '') eq '40P01' } @{ $run{records} } ]));
 cmp_ok(scalar @{ $run{outages} }, '>', 0, 'with the gate: workers were restarted');
+cmp_ok($run{published}, '>', 0, 'with the gate: waits were published') if $check;
 # nor did the records have any
 is(join('; ', map { $_->{text} } Cycles->new($run{records})->lasting(0.05)),
 	'', 'with the gate: there was no deadlock');
@@ -507,7 +569,7 @@ nothing_is_left('with the gate');
 run_part(0);
 report('without');
 is(join('; ', @{ $run{odd} }), '', 'without: no unexpected error');
-$cycles = Cycles->new($run{records});
+my $cycles = Cycles->new($run{records});
 my (@false, @vain, @ahead, @lasted);
 my @victims = grep { ($_->{sqlstate} // '') eq '40P01' && $_->{detail} =~ /in ZooKeeper/ }
   @{ $run{records} };
@@ -515,7 +577,7 @@ for my $r (@victims)
 {
 	my $why = $cycles->explain($r);
 
-	if (is_ahead($r)) { push @ahead, $r; }
+	if ($cycles->is_ahead($r)) { push @ahead, $r; }
 	elsif (!$why) { push @false, $r; }
 	elsif ($why->{vain}) { push @vain, $r; }
 	else
@@ -539,6 +601,94 @@ is(scalar @vain, 0, 'without: and the only victim of it')
   or diag(map { around($_) } @vain);
 cmp_ok(scalar @victims, '>', 0, 'without: there were victims') if $check;
 nothing_is_left('without');
+
+#
+# 3. What is out of date for certain, and workers that are broken on purpose
+#
+
+sub mutate
+{
+	my ($mutation) = @_;
+
+	for my $node (values %cluster)
+	{
+		$node->append_conf('postgresql.conf', "zklock.mutation = $mutation");
+		$node->reload;
+		$node->poll_query_until('postgres', "SELECT current_setting('zklock.mutation') = '$mutation'");
+	}
+	return;
+}
+
+sub owner_waits
+{
+	my ($lock) = @_;
+	my ($owner) = contenders($zk, $lock) or return 0;
+	my $node = eval { $client->get(lock_dir($lock) . "/$owner") } or return 0;
+
+	return $node->{data} =~ /\bwaits=/;
+}
+
+# In a, the holder of m1 has told that it waits for m5, and waits no more; but the
+# contender stays, for another one, or since a has no worker.  In b, the owner of
+# m5 waits for m1.  Returns the scene.
+sub out_of_date
+{
+	my ($title, $without_worker) = @_;
+	my $s = ZkScene->new($zk, $title, holder => $cluster{a}, other => $cluster{a},
+		owner => $cluster{b}, third => $cluster{c});
+
+	$s->does(owner => "SELECT zk_lock('m5')");
+	$s->does(holder => "SELECT zk_lock('m1')");
+	$s->does(holder => 'SAVEPOINT s');
+	$s->waits(third => "SELECT zk_lock('m1')", queue => { m1 => 2 });
+	$s->waits(holder => "SELECT zk_lock('m5')", queue => { m5 => 2 });
+	$s->waits(other => "SELECT zk_lock('m5')", tier => 1);
+	poll_until(sub { owner_waits('m1') }, 'the wait to be published');
+	$admin{a}->run('SELECT pg_terminate_backend(worker_pid) FROM zk_session') if $without_worker;
+	$admin{a}->run('SELECT pg_cancel_backend(' . $s->pid('holder') . ')');
+	$s->gives_up(holder => 'ROLLBACK TO s');
+	$s->closes(owner => "SELECT zk_lock('m1')");
+	return $s;
+}
+
+sub nobody_fails
+{
+	my ($s) = @_;
+
+	poll_until(sub { owner_waits('m5') && !owner_waits('m1') }, 'what is out of date to be taken back');
+	$s->does(holder => 'COMMIT');
+	$s->ends(victims => 0);
+	wait_no_contenders($zk, $_) for ('m1', 'm5');
+	return;
+}
+
+if ($check)
+{
+	nobody_fails(out_of_date('out of date, and no worker', 1));
+
+	my $probes = changes_of_probes();
+	nobody_fails(out_of_date('out of date'));
+	$probes = changes_of_probes() - $probes;
+	cmp_ok($probes, '<', 20, 'out of date: hardly a probe');
+
+	mutate('deadlock_unconfirmed');
+	my $s = out_of_date('unconfirmed', 1);
+	poll_until(sub { ZkWire::wait_any(0, $s->wire('owner')) }, 'a false victim');
+	is($s->wire('owner')->result->{sqlstate}, '40P01', 'unconfirmed: there is a false victim');
+	mutate('none');
+	$s->does(owner => 'ROLLBACK');
+	$s->does(holder => 'COMMIT');
+	$s->goes_on($_), $s->does($_ => 'COMMIT') for ('third', 'other');
+	wait_no_contenders($zk, $_) for ('m1', 'm5');
+
+	mutate('deadlock_edges_stay');
+	$s = out_of_date('edges that stay');
+	$probes = changes_of_probes();
+	poll_until(sub { changes_of_probes() - $probes > 40 }, 'one probe after the other');
+	pass('edges that stay: one probe after the other');
+	mutate('none');
+	nobody_fails($s);
+}
 
 $_->{wire}->vanish for @clients;
 $_->stop for values %cluster;

@@ -328,45 +328,6 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	end_probe(state, probe);
 }
 
-/* Is the edge about to be written into a note? */
-static bool
-is_yet_to_be_told(Detection *state, const WaitEdge *edge)
-{
-	const Holder *holder = detection_find_holder(state, edge->from);
-
-	if (holder == NULL)
-		return true;
-	if (holder->gone || holder->retry_at > state->now)
-		return false;
-	if (holder->out != 0)
-		return true;
-	for (int i = 0; i < holder->nsent; i++)
-		if (note_same_wait(&holder->sent[i], &edge->wait))
-			return false;
-	return holder->nsent < NOTE_MAX_WAITS;
-}
-
-/*
- * Is all told that keeps this one waiting?  If not, who has made the probe does
- * not know all edges of this wait, and the deadlock may have a smaller one in it,
- * of which the victim is no part.
- */
-static bool
-is_told(Detection *state, const NoteWait *wait)
-{
-	for (int i = 0; i < state->nedges; i++)
-	{
-		const LocalEdge *local = &state->edges[i];
-
-		if (!local->ended &&
-			local->edge.wait.wait.pid == wait->wait.pid &&
-			local->edge.wait.wait.since == wait->wait.since &&
-			is_yet_to_be_told(state, &local->edge))
-			return false;
-	}
-	return true;
-}
-
 /* The locks have been looked at: are our edges of a probe still there? */
 static void
 check_own(Detection *state, Probe *probe)
@@ -383,7 +344,7 @@ check_own(Detection *state, Probe *probe)
 			!detection_has_edge_from(state, edge->from))
 			continue;
 		probe->mine |= UINT64_C(1) << i;
-		if (local != NULL && !local->ended && is_told(state, &edge->wait))
+		if (local != NULL && !local->ended && detection_is_told(state, &edge->wait))
 			confirmed |= UINT64_C(1) << i;
 	}
 	probe->state = PROBE_WAITING;

@@ -225,3 +225,44 @@ detection_has_edge_from(const Detection *state, const char *path)
 			return true;
 	return false;
 }
+
+/* Is the edge about to be written into a note? */
+static bool
+is_yet_to_be_told(Detection *state, const WaitEdge *edge)
+{
+	const Holder *holder = detection_find_holder(state, edge->from);
+
+	if (holder == NULL)
+		return true;
+	if (holder->gone || holder->retry_at > state->now)
+		return false;
+	if (holder->out != 0)
+		return true;
+	for (int i = 0; i < holder->nsent; i++)
+		if (note_same_wait(&holder->sent[i], &edge->wait))
+			return false;
+	return holder->nsent < NOTE_MAX_WAITS;
+}
+
+/*
+ * detection_is_told
+ *		Are all local edges that end with this wait in our notes?
+ *
+ * If not, who has made a probe with it does not know all that it blocks, and the
+ * deadlock may have a smaller one in it, of which the victim is no part.
+ */
+bool
+detection_is_told(Detection *state, const NoteWait *wait)
+{
+	for (int i = 0; i < state->nedges; i++)
+	{
+		const LocalEdge *local = &state->edges[i];
+
+		if (!local->ended &&
+			local->edge.wait.wait.pid == wait->wait.pid &&
+			local->edge.wait.wait.since == wait->wait.since &&
+			is_yet_to_be_told(state, &local->edge))
+			return false;
+	}
+	return true;
+}

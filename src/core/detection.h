@@ -314,6 +314,7 @@ extern void detection_tell(Detection *state, const WaitDeadlock *deadlock,
 extern void detection_wake(Detection *state, int64_t at);
 extern Holder *detection_find_holder(Detection *state, const char *path);
 extern LocalEdge *detection_find_edge(Detection *state, const WaitEdge *edge);
+extern bool detection_is_told(Detection *state, const NoteWait *wait);
 extern bool detection_has_edge_from(const Detection *state, const char *path);
 
 #endif							/* ZKLOCK_DETECTION_H */

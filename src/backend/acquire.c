@@ -125,6 +125,8 @@ static void
 note_end(ZkResult *result, const HeldLock *lock, ZkTake take,
 		 const ZkTakeNews *news)
 {
+	if (take == ZK_GO_BACK)
+		return;
 	/* the entry goes in a moment */
 	result->key = key_copy(palloc(sizeof(ZkKey)), &lock->key, sizeof(ZkKey));
 	if (take == ZK_DEADLOCK)
@@ -141,7 +143,7 @@ note_end(ZkResult *result, const HeldLock *lock, ZkTake take,
 static bool
 is_end(ZkTake take)
 {
-	return take == ZK_REFUSED || take == ZK_DEADLOCK;
+	return take == ZK_REFUSED || take == ZK_DEADLOCK || take == ZK_GO_BACK;
 }
 
 static const char *
@@ -295,7 +297,8 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
- * Returns false if that ended without success.
+ * Returns ZK_TAKEN, or ZK_GO_BACK: both tiers have to be gone through again;
+ * all else is the end without success.
  *
  * We have the heavyweight lock, so no backend of this cluster can take the lock
  * in the other mode.  If the cluster has a contender of that mode all the same,
@@ -305,13 +308,13 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
  * Nothing may throw between the take and hold_push(): there is no hold yet that
  * an error could release.
  */
-static bool
+static ZkTake
 take_slot(HeldLock *lock, SlotWait *wait)
 {
 	ZkTake		take;
 
 	if (wait->immediate && !wait_for_other_mode(lock, wait))
-		return false;
+		return ZK_PENDING;
 	for (;;)
 	{
 		ZkTakeNews	news;
@@ -329,11 +332,11 @@ take_slot(HeldLock *lock, SlotWait *wait)
 			break;
 	}
 	ConditionVariableCancelSleep();
-	return take == ZK_TAKEN;
+	return take;
 }
 
 /* The same for several slots: all or none. */
-static bool
+static ZkTake
 take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 {
 	ZkProcLock **procs = palloc(nlocks * sizeof(ZkProcLock *));
@@ -360,7 +363,7 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 	}
 	ConditionVariableCancelSleep();
 	pfree(procs);
-	return take == ZK_TAKEN;
+	return take;
 }
 
 /* The first tier of one lock. */
@@ -497,6 +500,22 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 		attempt_warn_of_snapshot(wait->result->name, request->session);
 }
 
+/* Once through both tiers; sets *tier1 to whether the first was passed. */
+static ZkTake
+go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
+{
+	int			nlocks = attempt.nlocks;
+
+	if (nlocks == 1)
+		*tier1 = acquire_heavyweight(attempt.locks[0], request, wait);
+	else
+		*tier1 = acquire_heavyweights(attempt.locks, nlocks, wait);
+	if (!*tier1)
+		return ZK_PENDING;
+	return nlocks == 1 ? take_slot(attempt.locks[0], wait) :
+		take_slots(attempt.locks, nlocks, wait);
+}
+
 /*
  * Both tiers in order, for the locks in "attempt", which this backend does not
  * hold.  Returns false if they were not acquired.
@@ -509,24 +528,19 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		.callback = waiting_callback,
 		.arg = wait
 	};
-	int			nlocks = attempt.nlocks;
 	bool		tier1;
-	bool		got;
+	ZkTake		take;
 
 	error_context_stack = &context;
 	/* ahead of the wait, so that a holder hands the slot on */
 	want_slots(request);
-	if (nlocks == 1)
+	while ((take = go_through_tiers(request, wait, &tier1)) == ZK_GO_BACK)
 	{
-		tier1 = acquire_heavyweight(attempt.locks[0], request, wait);
-		got = tier1 && take_slot(attempt.locks[0], wait);
+		attempt_step_back(wait->result->name);
+		wait->in_queue = false;
+		wait->prepared = NULL;
 	}
-	else
-	{
-		tier1 = acquire_heavyweights(attempt.locks, nlocks, wait);
-		got = tier1 && take_slots(attempt.locks, nlocks, wait);
-	}
-	if (!got)
+	if (take != ZK_TAKEN)
 		fail_tiers(tier1, wait->result);
 	else
 	{
@@ -534,7 +548,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		hold_acquired(request, wait);
 	}
 	error_context_stack = context.previous;
-	return got;
+	return take == ZK_TAKEN;
 }
 
 /* May the request have one more hold of a lock that this backend holds? */
@@ -668,27 +682,4 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	if (request->session)
 		make_session_scoped(locks, request->nkeys);
 	return result->outcome = ZK_ACQUIRED;
-}
-
-/*
- * acquire_token
- *		The fencing token of a lock that this backend holds.
- *
- * Waits for the worker to learn it, if need be.  Returns ZK_ACQUIRED,
- * ZK_NOT_HELD or ZK_LOST.
- */
-ZkOutcome
-acquire_token(const ZkKey *key, int64 *token)
-{
-	static uint32 wait_event = 0;
-	HeldLock   *lock = hold_find(key);
-	bool		mine;
-
-	if (lock == NULL)
-		return ZK_NOT_HELD;
-	while ((mine = slot_is_mine(lock->proc, token)) && *token == 0)
-		ConditionVariableSleep(&lock->proc->slot->cv,
-							   ZkWaitEvent(wait_event, "ZkLockToken"));
-	ConditionVariableCancelSleep();
-	return mine ? ZK_ACQUIRED : ZK_LOST;
 }

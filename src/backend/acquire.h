@@ -62,7 +62,6 @@ typedef struct ZkResult
 } ZkResult;
 
 extern ZkOutcome acquire_locks(const ZkRequest *request, ZkResult *result);
-extern ZkOutcome acquire_token(const ZkKey *key, int64 *token);
 extern void acquire_error_context(const char *name);
 
 #endif							/* ZKLOCK_ACQUIRE_H */

@@ -18,7 +18,9 @@
 
 #include "access/xact.h"
 #include "backend/attempt.h"
+#include "backend/heavyweight.h"
 #include "backend/holds.h"
+#include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/drop.h"
 #include "shared/stats.h"
@@ -63,6 +65,29 @@ attempt_add(HeldLock *lock)
 	attempt.locks[attempt.nlocks++] = lock;
 	attempt_subid = GetCurrentSubTransactionId();
 	attempt.failure = ZK_FAILURE_ERROR;
+}
+
+/*
+ * attempt_step_back
+ *		Let those go ahead that wait for the heavyweight locks of the call.
+ *
+ * The call waited in ZooKeeper for the lock of this name, and has the heavyweight
+ * locks of all; it must acquire them again.  Nobody was to fail in its place:
+ * the deadlock is between other clusters and one that waits behind the call.
+ */
+void
+attempt_step_back(const char *name)
+{
+	ereport(DEBUG1,
+			(errmsg_internal("process %d waits for lock \"%s\" again behind others of this cluster",
+							 MyProcPid, name)));
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		HeldLock   *lock = attempt.locks[i];
+
+		slot_step_back(lock->proc);
+		heavyweight_unlock(&lock->tag, lock->mode, false, 1);
+	}
 }
 
 /*

@@ -29,6 +29,7 @@
 #include "lib/qunique.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/drop.h"
 #include "shared/refusal.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
@@ -448,22 +449,29 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 }
 
 /*
- * The fencing token of a lock that this session holds.
+ * The fencing token of a lock that this session holds.  Waits for the worker to
+ * learn it, if need be.
  *
  * Errors: 55000 if the lock is not held; 40001 if it has been lost.
  */
 static int64
 get_token(const ZkLockName *lock)
 {
+	static uint32 wait_event = 0;
 	int64		token = 0;
-	ZkOutcome	outcome = acquire_token(&lock->key, &token);
+	HeldLock   *held = hold_find(&lock->key);
+	bool		mine;
 
-	if (outcome == ZK_NOT_HELD)
+	if (held == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held", lock->name),
 				 errhint("Call zk_lock() first.")));
-	if (outcome == ZK_LOST)
+	while ((mine = slot_is_mine(held->proc, &token)) && token == 0)
+		ConditionVariableSleep(&held->proc->slot->cv,
+							   ZkWaitEvent(wait_event, "ZkLockToken"));
+	ConditionVariableCancelSleep();
+	if (!mine)
 		hold_report_lost(&lock->key, false);
 	return token;
 }

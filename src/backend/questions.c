@@ -227,6 +227,31 @@ copy_entries(const ZkAnswer *answer)
 	return copy;
 }
 
+/*
+ * The data of a contender as text; without the words of a note that tell what
+ * its holder waits for, which are for other workers.
+ */
+static char *
+text_of_owner(const char *data, int len)
+{
+	static const char word[] = " waits=";
+	char	   *kept = palloc(Max(len, 1));
+	int			nkept = 0;
+
+	if (!note_is_of_cluster(data, len))
+		return text_of_data(data, len);
+	for (int i = 0; i < len;)
+	{
+		if (len - i >= (int) strlen(word) &&
+			memcmp(data + i, word, strlen(word)) == 0)
+			for (i++; i < len && data[i] != ' '; i++)
+				;
+		else
+			kept[nkept++] = data[i++];
+	}
+	return text_of_data(kept, nkept);
+}
+
 static void
 put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
 		  const ZkQueueEntry *entry)
@@ -243,8 +268,8 @@ put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
 	values[n++] = CStringGetTextDatum(queue_mode_name(entry->mode));
 	nulls[n] = entry->data_len < 0;
 	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_data(entry->bytes + entry->node_len,
-													 entry->data_len));
+		values[n] = CStringGetTextDatum(text_of_owner(entry->bytes + entry->node_len,
+													  entry->data_len));
 	n++;
 	nulls[n] = entry->session_id == 0;
 	values[n++] = CStringGetTextDatum(psprintf("0x%llx",

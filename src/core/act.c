@@ -204,7 +204,10 @@ act_done(Detection *state, Probe *probe)
 		holder->nsent = without(holder, victim, waits);
 		memcpy(holder->sent, waits, holder->nsent * sizeof(NoteWait));
 	}
-	state->counts->victims++;
+	if (waits_steps_back(&probe->deadlock))
+		state->counts->steps_back++;
+	else
+		state->counts->victims++;
 	detection_tell(state, &probe->deadlock, true);
 	probe->verdict = true;
 }

@@ -28,6 +28,7 @@
  *				the same, without it -> as ACTING, no node
  *	all but CREATING, ACTING, CHECKING
  *				listed, with a verdict -> OVER; record, if we have answered
+ *				  and the victim fails
  *				listed, without the probe -> OVER
  *				deadline -> OVER
  *	all			expired -> forgotten
@@ -507,7 +508,8 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 	}
 	if (verdict && !probe->verdict && probe->state != PROBE_OVER)
 	{
-		if (probe->state == PROBE_WAITING && !probe->denied)
+		if (probe->state == PROBE_WAITING && !probe->denied &&
+			!waits_steps_back(&probe->deadlock))
 			detection_tell(state, &probe->deadlock, false);
 		end_probe(state, probe);
 	}

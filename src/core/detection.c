@@ -172,6 +172,7 @@ detection_tell(Detection *state, const WaitDeadlock *deadlock, bool ours)
 		memcpy(verdicts, state->out->verdicts, n * sizeof(*verdicts));
 	verdicts[n].deadlock = copy;
 	verdicts[n].ours = ours;
+	verdicts[n].steps_back = waits_steps_back(deadlock);
 	state->out->verdicts = verdicts;
 	state->out->nverdicts++;
 }

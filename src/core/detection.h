@@ -131,7 +131,8 @@ typedef struct DetectorVerdict
 {
 	const WaitDeadlock *deadlock;	/* members[0] is the victim */
 	bool		ours;			/* the victim is ours: its wait, named by
-								 * members[0].edge.wait, is to fail */
+								 * members[0].edge.wait, is to fail ... */
+	bool		steps_back;		/* ... or to go behind those of its cluster */
 } DetectorVerdict;
 
 typedef struct DetectorOutput
@@ -155,7 +156,8 @@ typedef struct DetectionCounts
 	int64_t		denied;			/* of these, some edge was not confirmed */
 	int64_t		confirmed;		/* probes of anybody's answered by us: yes */
 	int64_t		refuted;		/* the same: no */
-	int64_t		victims;		/* ours */
+	int64_t		victims;		/* ours, that failed */
+	int64_t		steps_back;		/* the same, that did not */
 	int64_t		failed_acts;	/* something had moved */
 } DetectionCounts;
 

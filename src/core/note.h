@@ -90,7 +90,8 @@ typedef struct NoteWait
 {
 	NoteId		hold;			/* who holds the contender of this note */
 	NoteId		wait;			/* who waits for "to" */
-	int64_t		began;			/* his transaction; us since 1970, UTC */
+	int64_t		began;			/* his transaction; us since 1970, UTC; 0: he
+								 * is only ahead of others of his cluster */
 	uint64_t	chain;			/* hash of the backends between the two and
 								 * their waits, in order; 0: they are one */
 	NoteWaitKind kind;

@@ -44,7 +44,11 @@
  *	  has m in it.
  *
  * The victim is the edge whose waiting transaction began last; if there are
- * several, that with the last path.  All who find the set agree on that.
+ * several, that with the last path.  All who find the set agree on that.  An edge
+ * that began at 0 is of somebody who is no part of the deadlock, but ahead of
+ * one who is.  He is chosen only if all edges are like that, and then he does
+ * not fail: he lets the other one go ahead, and a later look finds the deadlock
+ * with that one's wait (waits_steps_back).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -643,6 +647,16 @@ waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 			return false;
 	}
 	return true;
+}
+
+/*
+ * waits_steps_back
+ *		Is the victim only to step back in a queue of its own cluster?
+ */
+bool
+waits_steps_back(const WaitDeadlock *deadlock)
+{
+	return deadlock->members[0].edge.wait.began == 0;
 }
 
 /*

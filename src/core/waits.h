@@ -49,6 +49,7 @@ extern bool waits_find(WaitGraph *graph, const WaitEdge *edge,
 extern bool waits_same_edge(const WaitEdge *a, const WaitEdge *b);
 extern void waits_free_deadlock(WaitDeadlock *deadlock);
 extern bool waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b);
+extern bool waits_steps_back(const WaitDeadlock *deadlock);
 extern void waits_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE]);
 
 #endif							/* ZKLOCK_WAITS_H */

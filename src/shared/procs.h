@@ -18,6 +18,9 @@
 #include "core/znode.h"
 #include "datatype/timestamp.h"
 
+/* In place of a deadlock's number: others of the cluster are to go ahead. */
+#define ZK_STEPS_BACK		PG_UINT32_MAX
+
 /*
  * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
  * manager.  There may be many of these, so they are kept small; "committing",
@@ -40,7 +43,7 @@ typedef struct ZkProcLock
 	bool		committing;		/* past the commit check: not to be canceled */
 	uint8		kind;			/* ZnodeKind of the contender that it wanted */
 	uint32		victim_of;		/* number of the deadlock that the wait is to
-								 * end for, or 0 */
+								 * end for, or 0, or ZK_STEPS_BACK */
 	int64		since;			/* that it wants it, or holds it; as of
 								 * zk_now_us() */
 	TimestampTz xact_start;		/* when its transaction began that wanted it */

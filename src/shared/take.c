@@ -291,14 +291,19 @@ slot_ask_for_others(const ZkKey *key)
 }
 
 /*
- * Is this wait to end because of a deadlock?  A backend that has just taken the
- * slot waits no more, and one whose slot has changed its state waits anew.
+ * What a wait comes to that so far is "result": is it to end because of a
+ * deadlock, or to go on in tier 1?  A backend that has just taken the slot waits
+ * no more, and one whose slot has changed its state waits anew.
  */
-static bool
-is_victim(const ZkProcLock *proc, ZkTakeNews *news)
+static ZkTake
+look_for_deadlock(const ZkProcLock *proc, ZkTake result, ZkTakeNews *news)
 {
+	if (proc->victim_of == ZK_STEPS_BACK && result != ZK_REFUSED)
+		return ZK_GO_BACK;
+	if (proc->victim_of == 0 || proc->victim_of == ZK_STEPS_BACK)
+		return result;
 	news->deadlock = proc->victim_of;
-	return proc->victim_of != 0;
+	return ZK_DEADLOCK;
 }
 
 /*
@@ -310,7 +315,8 @@ is_victim(const ZkProcLock *proc, ZkTakeNews *news)
  * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_TAKEN, the
  * caller goes on wanting the slot; the condition variable of the slot is
  * broadcast when another try is worthwhile.  ZK_REFUSED, which is told once,
- * and ZK_DEADLOCK fill in *news.
+ * and ZK_DEADLOCK fill in *news.  After ZK_GO_BACK the caller waits for the
+ * heavyweight lock once more, at the end of its queue.
  */
 ZkTake
 slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
@@ -356,8 +362,7 @@ slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
 					try_join(proc) : ZK_QUEUED;
 				break;
 		}
-	if (is_victim(proc, news))
-		result = ZK_DEADLOCK;
+	result = look_for_deadlock(proc, result, news);
 	slot_unlock(slot);
 	return result;
 }
@@ -419,7 +424,7 @@ ask_together(ZkProcLock **procs, int n)
 /*
  * Reserve all slots, so that no other backend of this cluster asks for one of
  * them.  Sets *which, and fills in *news, if one was refused, or the wait is to
- * end because of a deadlock.
+ * end, or to go on elsewhere, because of a deadlock.
  */
 static ZkTake
 reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
@@ -441,11 +446,10 @@ reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
 			*which = i;
 			return ZK_REFUSED;
 		}
-		if (is_victim(procs[i], news))
-		{
-			*which = i;
-			return ZK_DEADLOCK;
-		}
+		*which = i;
+		if (look_for_deadlock(procs[i], ZK_PENDING, news) != ZK_PENDING)
+			return look_for_deadlock(procs[i], ZK_PENDING, news);
+		*which = -1;
 		if (slot->queued || slot->state == ZK_SLOT_HELD)
 			result = ZK_QUEUED;
 	}
@@ -486,8 +490,8 @@ give_up_together(ZkProcLock **procs, int n)
  *
  * *group tells the last such step of this call; it is 0 at first.  The caller
  * must want all of the slots and have the heavyweight locks of their names.
- * Answers as slot_take(); ZK_REFUSED and ZK_DEADLOCK set *which.  Unless
- * all are taken, *which is a slot whose condition variable to wait for; others
+ * Answers as slot_take(); ZK_REFUSED, ZK_DEADLOCK and ZK_GO_BACK set *which.
+ * Unless all are taken, *which is a slot whose condition variable to wait for; others
  * may change, too.
  */
 ZkTake
@@ -502,7 +506,7 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 	together = how_together(procs, n, *group);
 	*which = -1;
 	result = reserve_together(procs, n, which, news);
-	if (result == ZK_REFUSED || result == ZK_DEADLOCK)
+	if (*which >= 0)
 		;
 	else if (together == ZK_ALL_READY)
 		result = take_all(procs, n);
@@ -519,6 +523,35 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 	*which = Max(*which, 0);
 	slots_unlock_of(partitions);
 	return result;
+}
+
+/*
+ * slot_step_back
+ *		The backend has the heavyweight lock, and gives it up to wait for it
+ *		again: that is another wait for the slot.
+ *
+ * Those behind it use the contender from now on, if there is one; but one that
+ * was created together with others is given up, as they all are.
+ */
+void
+slot_step_back(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	proc->ready = false;
+	proc->victim_of = 0;
+	proc->since = zk_now_us();
+	if (proc->together)
+	{
+		slot->reserved = false;
+		if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
+		{
+			slot->asked = false;
+			slot_event(slot, SLOT_GIVEN_UP);
+		}
+	}
+	slot_unlock(slot);
 }
 
 /*

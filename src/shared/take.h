@@ -22,7 +22,8 @@ typedef enum ZkTake
 	ZK_UNPROVED,				/* wait: is the cluster still the owner? */
 	ZK_QUEUED,					/* wait: contenders are ahead */
 	ZK_REFUSED,					/* ZooKeeper refused */
-	ZK_DEADLOCK					/* the wait is to end, or nobody's would */
+	ZK_DEADLOCK,				/* the wait is to end, or nobody's would */
+	ZK_GO_BACK					/* call slot_step_back(), and wait in tier 1 */
 } ZkTake;
 
 /* What two of them tell in addition. */
@@ -42,6 +43,7 @@ extern void slot_ask_for_others(const ZkKey *key);
 extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news);
 extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
 								  int *which, ZkTakeNews *news);
+extern void slot_step_back(ZkProcLock *proc);
 extern void slot_yield(const ZkKey *key);
 extern void slot_yield_other_mode(const ZkProcLock *proc);
 extern ZkSlotState slot_read_state(ZkSlot *slot);

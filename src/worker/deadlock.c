@@ -287,9 +287,11 @@ deadlock_run(void)
 	}
 	if (deadlock.to_adopt)
 		adopt_notes();
-	if (wake_time(WAKE_SCAN) != 0)
+	if (wake_time(WAKE_SCAN) != 0 && wake_time(WAKE_SCAN) <= now_ms)
+	{
 		deadlock.soon = true;
-	wake_set(WAKE_SCAN, 0);
+		wake_set(WAKE_SCAN, 0);
+	}
 	at_ms = next_scan(now_ms);
 	if (at_ms != 0 && at_ms <= now_ms)
 	{

@@ -20,7 +20,8 @@
  * Who waits for the heavyweight lock of the very slot that the waiter behind it
  * waits for would take its place if that failed, and the deadlock would stay.
  * So the waiter counts as the eldest of all: it is chosen as the victim only if
- * all others are like that.
+ * all others are like that, and then it does not fail, but steps back behind
+ * those that wait for the heavyweight lock (slot_step_back()).
  *
  * A reader may wait without a contender of its own, behind readers of its own
  * cluster that hold the slot, since a writer of another cluster stands behind

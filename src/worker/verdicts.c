@@ -12,10 +12,15 @@
  */
 #include "postgres.h"
 
+#include "shared/clock.h"
 #include "shared/deadlocks.h"
 #include "shared/grant.h"
 #include "worker/contender.h"
 #include "worker/verdicts.h"
+#include "worker/wake.h"
+
+/* So long a backend may take to step back, before we scan again, in ms. */
+#define STEP_BACK_MS	20
 
 static ZnodeKind
 kind_of(NoteWaitKind kind)
@@ -39,6 +44,44 @@ fill_member(ZkDeadlockMember *to, const WaitMember *from)
 	to->holder_pid = from->edge.wait.hold.pid;
 	to->local = contender_find_path(from->edge.wait.to) != NULL ||
 		contender_find_path(from->edge.from) != NULL;
+}
+
+/* Does a member hold a permit of the semaphore that another one waits for? */
+static bool
+holds_permit(const WaitMember *member, const NoteWait *wait)
+{
+	char		permits[NOTE_VERTEX_SIZE];
+	size_t		len;
+
+	if (wait->kind != NOTE_WAIT_PERMIT || !graph_directory_of(wait, permits))
+		return false;
+	len = strlen(permits);
+	return strncmp(member->edge.from, permits, len) == 0 &&
+		member->edge.from[len] == '/';
+}
+
+/* The members, bit by bit, that block one; each by its place in "order". */
+static uint64
+blockers_of(const WaitDeadlock *found, const int *order, int n, int place)
+{
+	const WaitMember *member = &found->members[order[place]];
+	uint64		blockers = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		const WaitMember *other = &found->members[order[i]];
+		bool		is_first = true;
+
+		/* one that waits for any of several is there for each of them */
+		for (int j = 0; j < i; j++)
+			is_first &= strcmp(found->members[order[j]].edge.from,
+							   other->edge.from) != 0;
+		if (member->edge.wait.kind == NOTE_WAIT_PERMIT ?
+			is_first && holds_permit(other, &member->edge.wait) :
+			order[i] == member->blocked_by)
+			blockers |= UINT64CONST(1) << i;
+	}
+	return blockers;
 }
 
 /*
@@ -72,12 +115,8 @@ note_deadlock(const WaitDeadlock *found)
 	result.members = palloc(n * sizeof(ZkDeadlockMember));
 	for (int i = 0; i < n; i++)
 	{
-		const WaitMember *member = &found->members[order[i]];
-
-		fill_member(&result.members[i], member);
-		if (place[member->blocked_by] < n)
-			result.members[i].blocked_by =
-				UINT64CONST(1) << place[member->blocked_by];
+		fill_member(&result.members[i], &found->members[order[i]]);
+		result.members[i].blocked_by = blockers_of(found, order, n, i);
 	}
 	return deadlock_add(&result);
 }
@@ -86,18 +125,27 @@ note_deadlock(const WaitDeadlock *found)
  * verdict_tell
  *		A deadlock has been ended that we are a part of: note it, and if the
  *		victim is ours, end its wait.
+ *
+ * A victim of ours that only steps back is no end: nothing is noted, and the next
+ * scan finds who has come to its place.
  */
 void
 verdict_tell(const DetectorVerdict *verdict)
 {
-	uint32		number = note_deadlock(verdict->deadlock);
 	const NoteWait *wait = &verdict->deadlock->members[0].edge.wait;
 	Contender  *contender;
+	uint32		number = ZK_STEPS_BACK;
 
-	ereport(DEBUG1,
-			(errmsg_internal("deadlock %u with other clusters, %d members, the victim is %s",
-							 number, verdict->deadlock->nmembers,
-							 verdict->ours ? "ours" : "another cluster's")));
+	if (verdict->steps_back)
+		wake_set(WAKE_SCAN, zk_now_ms() + STEP_BACK_MS);
+	else
+	{
+		number = note_deadlock(verdict->deadlock);
+		ereport(DEBUG1,
+				(errmsg_internal("deadlock %u with other clusters, %d members, the victim is %s",
+								 number, verdict->deadlock->nmembers,
+								 verdict->ours ? "ours" : "another cluster's")));
+	}
 	if (!verdict->ours)
 		return;
 	contender = contender_find_path(wait->to);

@@ -292,6 +292,46 @@ for my $youngest ('one', 'two')
 	$s->closes(two => lock('p1'));
 	$s->ends(first => 'two', members => [ 'one', 'two', 'three' ], loose => 1);
 }
+
+# The same in both clusters: whoever is ahead goes behind the member, and waits on.
+for my $kind ('zk_lock', 'zk_try_lock', 'zk_lock_all', 'zk_lock, shared')
+{
+	my ($x, $y) = map { "$_ $kind" } qw(x y);
+	my %wait = (
+		'zk_lock' => lock('%s', ', session => true'),
+		'zk_try_lock' => q{SELECT 1 / zk_try_lock('%s', timeout => '1 hour')::int},
+		'zk_lock_all' => q{SELECT zk_lock_all('{%1$s 0,%1$s,%1$s 1}')},
+		'zk_lock, shared' => shared('%s'));
+	my $s = scene("members wait in tier 1 behind others in both clusters: $kind",
+		one => $a, two => $b, three => $a, four => $b);
+	$s->does(one => lock($x));
+	$s->does(two => lock($y));
+	$s->waits(three => sprintf($wait{$kind}, $y), queue => { $y => 2 });
+	$s->waits(one => lock($y), tier => 1);
+	$s->waits(four => sprintf($wait{$kind}, $x), queue => { $x => 2 });
+	$s->closes(two => lock($x));
+	$s->ends(
+		among => [ 'one', 'two' ],
+		either => [ [ 'one', 'two', 'three' ], [ 'one', 'two', 'four' ], [ 'one', 'two' ] ],
+		loose => 1,
+		commits => { map { ($_ => 'COMMIT; SELECT zk_unlock_all()') } ('three', 'four') });
+}
+{
+	my $s = scene('members wait in tier 1 behind two others each',
+		one => $a, two => $b, three => $a, four => $b, five => $a, six => $b);
+	$s->does(one => lock('pp1'));
+	$s->does(two => lock('pp2'));
+	$s->waits(three => lock('pp2'), queue => { pp2 => 2 });
+	$s->waits(five => lock('pp2'), tier => 1);
+	$s->waits(one => lock('pp2'), tier => 1);
+	$s->waits(four => lock('pp1'), queue => { pp1 => 2 });
+	$s->waits(six => lock('pp1'), tier => 1);
+	$s->closes(two => lock('pp1'));
+	$s->ends(
+		among => [ 'one', 'two' ],
+		either => [ map { [ 'one', 'two', $_ ] } qw(three four five six) ],
+		loose => 1);
+}
 {
 	my $s = scene('a row', one => $a, two => $b, three => $a);
 	$s->does(three => 'UPDATE stock SET quantity = 9 WHERE item = 1');
@@ -402,7 +442,9 @@ for my $youngest ('two', 'three')
 	$s->waits(three => permit($p, 2), queue => { "$p/locks" => 1, "$p/leases" => 3 });
 	$s->waits(one => lock($x), queue => { $x => 2 });
 	$s->closes(two => lock($x));
-	$s->ends(among => [$youngest], loose => 1);
+	my $failed = $s->ends(among => [$youngest], loose => 1);
+	like($_->{detail}, qr/ a permit of semaphore "$p" in ZooKeeper; blocked by process \d+ of cluster \w+, process /,
+		'the error tells of all permits') for values %$failed;
 }
 {
 	my $s = scene('a semaphore, all permits in one cluster', one => $a, two => $a, three => $b);

@@ -107,6 +107,9 @@ data(int name, const char *text, int32_t version, bool ours)
 		.ephemeral = true,.ours = ours});
 }
 
+/* All edges are of such as are only ahead of others. */
+static bool all_step_back;
+
 static WaitEdge
 edge(const char *from, const char *to, int number)
 {
@@ -118,7 +121,7 @@ edge(const char *from, const char *to, int number)
 	result.wait.hold.pid = number;
 	result.wait.wait.pid = number;
 	result.wait.wait.since = number;
-	result.wait.began = number;
+	result.wait.began = all_step_back ? 0 : number;
 	result.wait.alternatives = 1;
 	return result;
 }
@@ -177,6 +180,7 @@ begin(void **state)
 {
 	(void) state;
 	now = 1000000;
+	all_step_back = false;
 	assert_true(detector_init(&detector, TIMEOUT, false));
 	event(DETECTOR_RESUMED);
 	expect_nothing();
@@ -409,6 +413,7 @@ our_victim(void **state)
 	done(6, DETECTOR_OK);
 	assert_int_equal(out.nverdicts, 1);
 	assert_true(out.verdicts[0].ours);
+	assert_false(out.verdicts[0].steps_back);
 	assert_string_equal(out.verdicts[0].deadlock->members[0].edge.from, X);
 	assert_int_equal(out.verdicts[0].deadlock->members[1].blocked_by, 0);
 	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
@@ -561,12 +566,11 @@ hear(const char *text)
 }
 
 static void
-others_ask(void **state)
+check_others_ask(void)
 {
 	WaitEdge	ours = edge(X, Y, 71);
 	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
 
-	(void) state;
 	publish();
 	hear(probe(&theirs, &ours));
 	assert_int_not_equal(out.scan, 0);
@@ -584,8 +588,9 @@ others_ask(void **state)
 	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
 	children(1, 3, "answer-0000000003-0000000000000002-0000000004",
 			 "probe-0000000003", "verdict-0000000003");
-	assert_int_equal(out.nverdicts, 1);
-	assert_false(out.verdicts[0].ours);
+	assert_int_equal(out.nverdicts, all_step_back ? 0 : 1);
+	if (!all_step_back)
+		assert_false(out.verdicts[0].ours);
 	expect(7, DETECTOR_OP_DELETE,
 		   ROOM "/answer-0000000003-0000000000000002-0000000004");
 	expect_nothing();
@@ -606,6 +611,58 @@ others_ask_before_all_is_told(void **state)
 	expect(0, DETECTOR_OP_SET_WAITS, V);
 	expect_nothing();
 	assert_int_equal(detector.counts.refuted, 1);
+}
+
+static void
+others_ask(void **state)
+{
+	(void) state;
+	check_others_ask();
+}
+
+/* Their victim only steps back: that is nobody's business. */
+static void
+others_step_back(void **state)
+{
+	(void) state;
+	all_step_back = true;
+	check_others_ask();
+}
+
+static void
+our_victim_steps_back(void **state)
+{
+	WaitEdge	ours;
+	WaitEdge	theirs;
+
+	(void) state;
+	all_step_back = true;
+	ours = edge(X, Y, 71);
+	theirs = edge(Y_OTHER, X_OTHER, 92);
+	publish();
+	hear(probe(&ours, &theirs));
+	edges_ours(out.scan);
+	expect_nothing();
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000003-0000000000000002-0000000004",
+			 "probe-0000000003", NULL);
+	expect(6, DETECTOR_OP_ACT, X);
+	done(6, DETECTOR_OK);
+	assert_int_equal(out.nverdicts, 1);
+	assert_true(out.verdicts[0].ours);
+	assert_true(out.verdicts[0].steps_back);
+	assert_int_equal(detector.counts.steps_back, 1);
+	assert_int_equal(detector.counts.victims, 0);
+
+	/* that wait is over, and the next one is another edge */
+	edges_ours(0);
+	expect_nothing();
+	now += TIMEOUT;
+	ours.wait.wait.since = 72;
+	edges(1, &ours, 0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
 }
 
 static void
@@ -836,6 +893,8 @@ main(void)
 		LINE(a_probe_has_a_deadline),
 		LINE(others_ask),
 		LINE(others_ask_before_all_is_told),
+		LINE(others_step_back),
+		LINE(our_victim_steps_back),
 		LINE(others_ask_for_what_is_not_there),
 		LINE(others_ask_others),
 		LINE(what_is_no_probe_is_ignored),

@@ -288,6 +288,25 @@ the_victim_began_last(void **state)
 }
 
 static void
+who_is_only_ahead_of_others_steps_back(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 5);
+	edge("y/1w", "x/2w", 0);
+	assert_true(look("x/1w"));
+	assert_members("x/1w", "y/1w", NULL);
+	assert_false(waits_steps_back(&deadlock));
+
+	/* if there are only such, the one with the last path */
+	reset(NULL);
+	edge("x/1w", "y/2w", 0);
+	edge("y/1w", "x/2w", 0);
+	assert_true(look("x/1w"));
+	assert_members("y/1w", "x/1w", NULL);
+	assert_true(waits_steps_back(&deadlock));
+}
+
+static void
 who_waits_behind_a_deadlock_reports_nothing(void **state)
 {
 	(void) state;
@@ -458,6 +477,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(one_of_two_holders_is_enough, reset,
 										reset),
 		cmocka_unit_test_setup_teardown(the_victim_began_last, reset, reset),
+		cmocka_unit_test_setup_teardown(who_is_only_ahead_of_others_steps_back,
+										reset, reset),
 		cmocka_unit_test_setup_teardown(who_waits_behind_a_deadlock_reports_nothing,
 										reset, reset),
 		cmocka_unit_test_setup_teardown(readers, reset, reset),

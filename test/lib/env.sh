@@ -133,11 +133,17 @@ zk_find_postgres()
 }
 
 # zk_build: build the extension in the checkout, with no warning, and install
-# it.
+# it.  What was built for another PostgreSQL is built anew.
 zk_build()
 {
 	local make=(make -s -C "$ZK_TOP" PG_CONFIG="$ZK_PG_CONFIG" COPT=-Werror)
+	local stamp=$ZK_TOP/build/built_for
 
+	if [ "$("$ZK_PG_CONFIG" --version)" != "$(cat "$stamp" 2>/dev/null)" ]; then
+		"${make[@]}" clean
+		mkdir -p "$ZK_TOP/build"
+		"$ZK_PG_CONFIG" --version >"$stamp"
+	fi
 	"${make[@]}" -j"$(nproc)" all
 	zk_root "${make[@]}" install
 }

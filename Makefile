@@ -74,6 +74,7 @@ help:
 	@echo "make installcheck   regress and isolation tests on a running server: test/README.md"
 	@echo "make deb        Debian packages for the PostgreSQL servers that are installed, to build/deb"
 	@echo "make dist       zklock-VERSION.zip for PGXN, of what is committed, to build"
+	@echo "make matrix     tests on Debian 12, 13, sid and experimental: test/README.md"
 	@echo "make drawing    src/rooms.svg, the drawing of src/README.md, of src/rooms.dot"
 	@echo "make clean      remove what was built"
 
@@ -94,6 +95,9 @@ bench-quick:
 
 deb:
 	@packaging/deb
+
+matrix:
+	@test/matrix
 
 # The version of a distribution is that of META.json.
 DISTVERSION = $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' META.json)
@@ -144,4 +148,4 @@ unit-asan: $(UNIT_TESTS:%=build/asan/%)
 unit-valgrind: $(UNIT_TESTS:%=build/unit/%)
 	$(call run_unit,valgrind --quiet --leak-check=full --error-exitcode=99)
 
-.PHONY: all deb dist drawing help link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind
+.PHONY: all deb dist drawing help matrix link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind

@@ -43,7 +43,7 @@ include $(PGXS)
 else
 all install installcheck clean:
 	@echo "no PostgreSQL server headers found by PG_CONFIG=$(PG_CONFIG);" \
-	     "on Debian: apt install postgresql-server-dev-15"; exit 1
+	     "on Debian: apt install postgresql-server-dev-all"; exit 1
 endif
 .DEFAULT_GOAL := all
 
@@ -72,6 +72,9 @@ help:
 	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 100,000 locks"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
 	@echo "make installcheck   regress and isolation tests on a running server: test/README.md"
+	@echo "make deb        Debian packages for the PostgreSQL servers that are installed, to build/deb"
+	@echo "make dist       zklock-VERSION.zip for PGXN, of what is committed, to build"
+	@echo "make matrix     tests on Debian 12, 13, sid and experimental: test/README.md"
 	@echo "make drawing    src/rooms.svg, the drawing of src/README.md, of src/rooms.dot"
 	@echo "make clean      remove what was built"
 
@@ -89,6 +92,20 @@ bench:
 
 bench-quick:
 	@bench/run quick
+
+deb:
+	@packaging/deb
+
+matrix:
+	@test/matrix
+
+# The version of a distribution is that of META.json.
+DISTVERSION = $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' META.json)
+
+dist:
+	@mkdir -p build
+	git archive --format=zip --prefix=zklock-$(DISTVERSION)/ \
+		-o build/zklock-$(DISTVERSION).zip HEAD
 
 drawing:
 	@bash -ec '. test/lib/env.sh; zk_need_packages graphviz; \
@@ -131,4 +148,4 @@ unit-asan: $(UNIT_TESTS:%=build/asan/%)
 unit-valgrind: $(UNIT_TESTS:%=build/unit/%)
 	$(call run_unit,valgrind --quiet --leak-check=full --error-exitcode=99)
 
-.PHONY: all help drawing link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind
+.PHONY: all deb dist drawing help matrix link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind

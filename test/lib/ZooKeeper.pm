@@ -53,6 +53,10 @@ my @all;
 # unhandled signal would skip.
 $SIG{INT} = $SIG{TERM} = $SIG{HUP} = sub { exit 1 };
 
+# Those of PostgreSQL 17 and later would have a handler here, with which the end
+# of a child interrupts select().
+$SIG{CHLD} = 'DEFAULT';
+
 =pod
 
 =head1 FUNCTIONS

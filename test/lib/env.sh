@@ -8,30 +8,6 @@
 
 ZK_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
-# The PostgreSQL that is built for and tested is that of PG_CONFIG.  Where
-# Debian would keep one that is not installed yet, its package is needed.
-ZK_PG_CONFIG=$(command -v "${PG_CONFIG:-}" ||
-	echo "${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}")
-ZK_PG_PACKAGES=
-case $ZK_PG_CONFIG in
-	/usr/lib/postgresql/*/bin/pg_config)
-		ZK_PG_PACKAGES=${ZK_PG_CONFIG#/usr/lib/postgresql/}
-		ZK_PG_PACKAGES=${ZK_PG_PACKAGES%%/*}
-		ZK_PG_PACKAGES="postgresql-$ZK_PG_PACKAGES postgresql-server-dev-$ZK_PG_PACKAGES"
-		;;
-esac
-
-# Package "zookeeper" is only scripts around libzookeeper-java's server, and
-# wants a desktop JRE.
-ZK_BASE_PACKAGES="gcc make libc6-dev $ZK_PG_PACKAGES
-	libzookeeper-mt-dev libzookeeper-java openjdk-17-jre-headless"
-ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils \
-	libcurator-recipes-java openjdk-17-jdk-headless \
-	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer"
-
-# A make above us must not steer the makes below.
-unset MAKEFLAGS MFLAGS MAKELEVEL
-
 # zk_root CMD...: run CMD as root.
 zk_root()
 {
@@ -44,6 +20,60 @@ zk_root()
 		return 1
 	fi
 }
+
+# zk_stands_for PACKAGE PATTERN: print the package that Debian's PACKAGE, which
+# is empty, depends on; it has the version in its name.
+zk_stands_for()
+{
+	apt-cache depends "$1" 2>/dev/null |
+		sed -n "s/^ *Depends: \($2\)\$/\1/p" | head -n 1
+}
+
+# zk_default_pg_config: print the pg_config of the PostgreSQL that package
+# "postgresql" stands for; or, if there is no list of packages, of the newest
+# that is installed.
+zk_default_pg_config()
+{
+	local package
+
+	package=$(zk_stands_for postgresql 'postgresql-[0-9]*')
+	if [ -n "$package" ]; then
+		echo "/usr/lib/postgresql/${package#postgresql-}/bin/pg_config"
+	else
+		find /usr/lib/postgresql/*/bin/pg_config 2>/dev/null | sort -V | tail -n 1
+	fi
+}
+
+# The PostgreSQL that is built for and tested is that of PG_CONFIG.  Where
+# Debian would keep one that is not installed yet, its package is needed.
+ZK_PG_CONFIG=$(command -v "${PG_CONFIG:-}" || echo "${PG_CONFIG:-$(zk_default_pg_config)}")
+if [ -z "$ZK_PG_CONFIG" ]; then
+	# a new system, without lists of packages
+	zk_root apt-get -qq update
+	ZK_PG_CONFIG=$(zk_default_pg_config)
+fi
+ZK_PG_PACKAGES=
+case $ZK_PG_CONFIG in
+	/usr/lib/postgresql/*/bin/pg_config)
+		ZK_PG_PACKAGES=${ZK_PG_CONFIG#/usr/lib/postgresql/}
+		ZK_PG_PACKAGES=${ZK_PG_PACKAGES%%/*}
+		ZK_PG_PACKAGES="postgresql-$ZK_PG_PACKAGES postgresql-server-dev-$ZK_PG_PACKAGES"
+		;;
+esac
+
+# Package "zookeeper" is only scripts around libzookeeper-java's server, and
+# wants a desktop JRE.
+ZK_JRE_PACKAGE=$(zk_stands_for default-jre-headless 'openjdk-[0-9]*-jre-headless')
+ZK_JRE_PACKAGE=${ZK_JRE_PACKAGE:-default-jre-headless}
+ZK_JDK_PACKAGE=${ZK_JRE_PACKAGE/-jre-/-jdk-}
+ZK_BASE_PACKAGES="gcc make libc6-dev $ZK_PG_PACKAGES
+	libzookeeper-mt-dev libzookeeper-java $ZK_JRE_PACKAGE"
+ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils \
+	libcurator-recipes-java $ZK_JDK_PACKAGE \
+	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer"
+
+# A make above us must not steer the makes below.
+unset MAKEFLAGS MFLAGS MAKELEVEL
 
 # zk_need_packages PKG...: install those that are missing, from Debian.
 # Installing a PostgreSQL server must leave no cluster "main" behind, and no
@@ -103,11 +133,17 @@ zk_find_postgres()
 }
 
 # zk_build: build the extension in the checkout, with no warning, and install
-# it.
+# it.  What was built for another PostgreSQL is built anew.
 zk_build()
 {
 	local make=(make -s -C "$ZK_TOP" PG_CONFIG="$ZK_PG_CONFIG" COPT=-Werror)
+	local stamp=$ZK_TOP/build/built_for
 
+	if [ "$("$ZK_PG_CONFIG" --version)" != "$(cat "$stamp" 2>/dev/null)" ]; then
+		"${make[@]}" clean
+		mkdir -p "$ZK_TOP/build"
+		"$ZK_PG_CONFIG" --version >"$stamp"
+	fi
 	"${make[@]}" -j"$(nproc)" all
 	zk_root "${make[@]}" install
 }

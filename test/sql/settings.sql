@@ -33,12 +33,16 @@ ALTER SYSTEM RESET zklock.servers;
 ALTER SYSTEM SET zklock.auth = 'me:secret:with:colons';
 ALTER SYSTEM SET zklock.auth = 'me';
 ALTER SYSTEM RESET zklock.auth;
--- numbers and words
+-- numbers and words; PostgreSQL 17 shows units in ranges, 15 and 16 do not
 ALTER SYSTEM SET zklock.session_timeout = '1min';
+\set VERBOSITY sqlstate
 ALTER SYSTEM SET zklock.session_timeout = '1999ms';
+\set VERBOSITY default
 ALTER SYSTEM RESET zklock.session_timeout;
 ALTER SYSTEM SET zklock.handoff_quantum = 0;
+\set VERBOSITY sqlstate
 ALTER SYSTEM SET zklock.handoff_quantum = -1;
+\set VERBOSITY default
 ALTER SYSTEM RESET zklock.handoff_quantum;
 ALTER SYSTEM SET zklock.max_locks = 0;
 ALTER SYSTEM RESET zklock.max_locks;

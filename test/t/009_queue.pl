@@ -224,8 +224,11 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$other->create(lock_dir('half'));
 	my $node = $other->create(lock_dir('half') . '/x-lock-', ephemeral => 1,
 		sequence => 1, acl => 'creator', data => 'secret');
+	# Servers from 3.9.2 on do not tell of a znode either that may not be read.
 	is( join('|', queue($a, 'half', 'path, owner IS NULL, session_id, since IS NULL')),
-		join('|', $node, 't', sprintf('0x%x', $other->session), 'f'),
+		eval { $foreign->exists($node) }
+		? join('|', $node, 't', sprintf('0x%x', $other->session), 'f')
+		: join('|', $node, 't', '', 't'),
 		'a contender that may not be read is shown, but for its data');
 	sql_error(
 		$a,

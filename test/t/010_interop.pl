@@ -574,6 +574,8 @@ subtest 'readers and writers' => sub {
 subtest 'a reader of kazoo between two writers' => sub {
 	my $dir = lock_dir('between');
 	my $patterns = [ '-lock-', '-__WRIT__' ];
+	my $version = `/usr/bin/python3 -c 'import kazoo; print(kazoo.__version__)'`;
+	my $waits_for_later = $version =~ /^2\.[0-8]\./;
 
 	for my $kind ('CommonReadLock', 'ReadLock')
 	{
@@ -589,9 +591,9 @@ subtest 'a reader of kazoo between two writers' => sub {
 		$b1->send("SELECT zk_lock('between')");
 		my $later = (in_dir($dir, wait_contenders($zk, 'between', 3)))[2];
 		$a1->run_ok('COMMIT');
-		if ($kind eq 'ReadLock')
+		if ($kind eq 'ReadLock' and $waits_for_later)
 		{
-			# that waits for a writer that came later, which waits for it
+			# that of kazoo 2.8 waits for a writer that came later, which waits for it
 			$zk->wait_watched($later, $session);
 			ok(!$_->done, "$kind: both wait") for ($reader, $b1);
 			$b->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $b1->pid . ')');

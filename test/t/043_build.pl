@@ -2,6 +2,7 @@
 
 # What a packager does: a build apart from the sources, its installation, and
 # make installcheck on a running server.
+# Alternative expected outputs differ in PostgreSQL's own words only.
 # The library exports what PostgreSQL loads by name, and what stands in for
 # functions of the ZooKeeper client library, and nothing else.
 
@@ -59,6 +60,14 @@ is_deeply(
 	[ sort @installed ],
 	[ sort('zklock.so', 'zklock.control', map { s{.*/}{}r } @scripts) ],
 	'what is installed');
+
+# PostgreSQL 19 says in a line more which lock it waits for.
+foreach my $file (grep { !m{/unicode_1} } glob("$top/expected/*_1.out"))
+{
+	my $other = slurp_file($file) =~
+	  s/^CONTEXT:  waiting for \w+ on user lock \[[\d,]+\]\n/CONTEXT:  /mgr;
+	ok($other eq slurp_file($file =~ s/_1\.out$/.out/r), "$file differs in context only");
+}
 
 my $zk = ZooKeeper->new;
 $zk->start;

@@ -18,7 +18,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -1625,7 +1624,7 @@ test_common_lines(void **state)
 			}
 		}
 	}
-	assert_in_range(lines, 30, INT_MAX);
+	assert_true(lines >= 30);
 }
 
 /*
@@ -2362,7 +2361,7 @@ test_strays_leave_room(void **state)
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, many, lengthof(many), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
-	assert_in_range(out.nops, 2, RECIPE_MAX_OPS);
+	assert_true(out.nops >= 2 && out.nops <= RECIPE_MAX_OPS);
 	for (int i = 0; i < out.nops - 1; i++)
 		assert_int_equal(out.ops[i].kind, RECIPE_OP_DELETE_STRAY);
 	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_WATCH);
@@ -3513,7 +3512,7 @@ test_strays_leave_room_for_list(void **state)
 		n = (int) lengthof(many);
 		give_children(&recipe, many, n, &out);
 		assert_int_equal(recipe.state, RECIPE_OWNER);
-		assert_in_range(out.nops, 3, RECIPE_MAX_OPS);
+		assert_true(out.nops >= 3 && out.nops <= RECIPE_MAX_OPS);
 		for (int j = 0; j < out.nops - 2; j++)
 			assert_int_equal(out.ops[j].kind, RECIPE_OP_DELETE_STRAY);
 		assert_int_equal(out.ops[out.nops - 2].kind, RECIPE_OP_STAT);

@@ -21,7 +21,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -2116,7 +2115,7 @@ test_scenario(void **state)
 	} while (model_next_schedule());
 	model->explore = false;
 	/* not so few that the exploration must have been cut short */
-	assert_in_range(run, 1000, ULONG_MAX);
+	assert_true(run >= 1000);
 }
 
 /*-------------------------------------------------------------------------
@@ -2327,7 +2326,7 @@ test_relay(void **state)
 		play_relay(relay);
 	} while (model_next_schedule());
 	model->explore = false;
-	assert_in_range(run, 1000, ULONG_MAX);
+	assert_true(run >= 1000);
 	if (relay->requeues)
 	{
 		assert_true(tally.requeued > before.requeued + 100);

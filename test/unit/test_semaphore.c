@@ -1090,7 +1090,7 @@ test_everything_else_is_ignored(void **state)
 			}
 		}
 	}
-	assert_in_range(ignored, 1000, INT_MAX);
+	assert_true(ignored >= 1000);
 }
 
 /* Release, retry and the end of the session, wherever no line tells more. */
@@ -1393,7 +1393,7 @@ test_strays_leave_room(void **state)
 		in.children = children;
 		in.nchildren = 30 + with;
 		semaphore_step(&semaphore, false, &in, &out);
-		assert_in_range(out.nops, RECIPE_MAX_OPS + 3, SEMAPHORE_MAX_OPS);
+		assert_true(out.nops >= RECIPE_MAX_OPS + 3 && out.nops <= SEMAPHORE_MAX_OPS);
 		for (int i = 0; i < RECIPE_MAX_OPS; i++)
 			assert_int_equal(out.ops[i].op.kind, RECIPE_OP_DELETE_STRAY);
 		assert_int_equal(out.ops[RECIPE_MAX_OPS].op.kind, RECIPE_OP_UNWATCH);

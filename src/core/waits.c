@@ -27,11 +27,13 @@
  * edges that have been read, those that are in any deadlock are easily found:
  * take all, and take out what is not kept, until nothing changes (keep_only).
  *
- * What is reported is minimal: without any of its contenders, and all their
- * edges, nothing of it is a deadlock.  So each member's end is the end of the
+ * What is reported is minimal (minimal.c): without any of its units, nothing of
+ * it is a deadlock.  A unit is what goes together when a transaction ends: all
+ * edges of one contender, and all that end with the same wait, since who waits
+ * may hold several contenders.  So each member's end is the end of the
  * deadlock, and there are no bystanders, as there would be in a cycle of which
  * a member also waits for a later one.  One such set is found by trying to do
- * without each contender in turn, and then without each edge:
+ * without each unit in turn, and then without each edge:
  *
  *	- First we keep the edge from which we look, and see whether what remains
  *	  is minimal.
@@ -64,191 +66,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/mutation.h"
-
-/* For whom a contender waits: any of the first in a directory, or all. */
-typedef struct WaitNeed
-{
-	const NoteWait *wait;
-	const WaitDirectory *directory;
-	int			nowners;
-	const WaitContender *between;
-} WaitNeed;
-
-/* An edge, or those that are alternatives of one wait. */
-typedef struct WaitElement
-{
-	const WaitOwner *owner;
-	WaitNeed	needs[NOTE_MAX_WAITS];
-	int			nneeds;
-	int			distance;		/* from the victim against the edges */
-	int			best;			/* the need that is nearest to it */
-	int			member;			/* the first of its own in the deadlock */
-} WaitElement;
-
-/* A search: all elements, in an order that is the same for all clusters. */
-typedef struct WaitSearch
-{
-	WaitElement *elements;
-	int			nelements;
-	bool	   *set;			/* of elements: what is being made smaller */
-	bool	   *attempt;		/* the same without one of them */
-} WaitSearch;
-
-/* Is one of an owner's elements in the set? */
-static bool
-is_kept(const bool *set, const WaitOwner *owner)
-{
-	for (int i = 0; owner != NULL && i < owner->nelements; i++)
-		if (set[owner->first + i])
-			return true;
-	return false;
-}
-
-/* Does a set of elements keep somebody from what he waits for? */
-static bool
-keeps(const bool *set, const WaitNeed *need)
-{
-	bool		all = need->directory->permits > 0;
-
-	for (int i = 0; i < need->nowners; i++)
-		if (is_kept(set, need->directory->contenders[i].owner) != all)
-			return !all;
-	return all;
-}
-
-/* Take out of a set what it does not keep, until nothing changes. */
-static void
-keep_only(const WaitSearch *search, bool *set)
-{
-	bool		changed = true;
-
-	while (changed)
-	{
-		changed = false;
-		for (int i = 0; i < search->nelements; i++)
-		{
-			const WaitElement *element = &search->elements[i];
-
-			for (int j = 0; set[i] && j < element->nneeds; j++)
-				if (!keeps(set, &element->needs[j]))
-				{
-					set[i] = false;
-					changed = true;
-				}
-		}
-	}
-}
-
-static bool
-is_empty(const WaitSearch *search, const bool *set)
-{
-	for (int i = 0; i < search->nelements; i++)
-		if (set[i])
-			return false;
-	return true;
-}
-
-/*
- * What is left in deadlocks of the set without an element, or without all of
- * its owner's: the attempt.
- */
-static void
-do_without(WaitSearch *search, int element, bool whole_owner)
-{
-	memcpy(search->attempt, search->set, search->nelements * sizeof(bool));
-	for (int i = 0; i < search->nelements; i++)
-		if (i == element || (whole_owner && search->elements[i].owner ==
-							 search->elements[element].owner))
-			search->attempt[i] = false;
-	keep_only(search, search->attempt);
-}
-
-/*
- * Make the set, a deadlock, as small as it can be by doing without elements, or
- * without owners; with element "kept" in it, unless that is -1.
- */
-static void
-minimize(WaitSearch *search, int kept, bool whole_owners)
-{
-	for (int i = 0; i < search->nelements; i++)
-	{
-		if (!search->set[i] || i == kept)
-			continue;
-		do_without(search, i, whole_owners);
-		if (kept >= 0 ? search->attempt[kept] :
-			!is_empty(search, search->attempt))
-			memcpy(search->set, search->attempt,
-				   search->nelements * sizeof(bool));
-	}
-}
-
-/* Is nothing left of the set without any of its elements, or owners? */
-static bool
-is_minimal(WaitSearch *search, bool whole_owners)
-{
-	for (int i = 0; i < search->nelements; i++)
-		if (search->set[i])
-		{
-			do_without(search, i, whole_owners);
-			if (!is_empty(search, search->attempt))
-				return false;
-		}
-	return true;
-}
-
-/* Of a set that has no needless owner, one without needless elements. */
-static bool
-minimize_elements(WaitSearch *search, int start)
-{
-	size_t		size = search->nelements * sizeof(bool);
-	bool	   *owners = malloc(size);
-
-	if (owners == NULL || !search->set[start])
-	{
-		free(owners);
-		return false;
-	}
-	memcpy(owners, search->set, size);
-	minimize(search, start, false);
-	if (!is_minimal(search, false))
-	{
-		memcpy(search->set, owners, size);
-		minimize(search, -1, false);
-	}
-	free(owners);
-	return search->set[start];
-}
-
-/* Find a minimal deadlock that "start" is in: the set. */
-static bool
-find_set(WaitSearch *search, int start)
-{
-	size_t		size = search->nelements * sizeof(bool);
-	bool	   *all = malloc(size);
-	bool		found = false;
-
-	if (all == NULL)
-		return false;
-	memset(all, true, size);
-	keep_only(search, all);
-	memcpy(search->set, all, size);
-	if (all[start] && ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL))
-		found = true;
-	else if (all[start])
-	{
-		minimize(search, start, true);
-		found = is_minimal(search, true) && minimize_elements(search, start);
-		if (!found)
-		{
-			memcpy(search->set, all, size);
-			minimize(search, -1, true);
-			found = minimize_elements(search, start);
-		}
-	}
-	free(all);
-	return found;
-}
+#include "core/minimal.h"
 
 /* Whom does a wait wait for?  False if for nobody. */
 static bool
@@ -371,6 +189,48 @@ end_search(WaitSearch *search)
 }
 
 static bool
+is_same_unit(const WaitElement *a, const WaitElement *b)
+{
+	const NoteWait *one = a->needs[0].wait;
+	const NoteWait *other = b->needs[0].wait;
+
+	return a->owner == b->owner ||
+		(one->wait.pid == other->wait.pid &&
+		 one->wait.since == other->wait.since &&
+		 strcmp(one->to, other->to) == 0);
+}
+
+/*
+ * The elements that go together: those of one owner, those that end with the
+ * same wait, and so on.  Nobody can end one of them and leave the others, so a
+ * deadlock that would do without a whole unit has no need of it, and one that
+ * would do without a part of a unit may need it all the same.
+ */
+static void
+find_units(WaitSearch *search)
+{
+	bool		changed = true;
+
+	for (int i = 0; i < search->nelements; i++)
+		search->elements[i].unit = i;
+	while (changed)
+	{
+		changed = false;
+		for (int i = 0; i < search->nelements; i++)
+			for (int j = 0; j < i; j++)
+			{
+				WaitElement *a = &search->elements[i];
+				WaitElement *b = &search->elements[j];
+
+				if (a->unit == b->unit || !is_same_unit(a, b))
+					continue;
+				a->unit = b->unit = a->unit < b->unit ? a->unit : b->unit;
+				changed = true;
+			}
+	}
+}
+
+static bool
 begin_search(WaitSearch *search, WaitGraph *graph)
 {
 	int			nwaits = 1;
@@ -405,6 +265,7 @@ begin_search(WaitSearch *search, WaitGraph *graph)
 				search->nelements++;
 		owner->nelements = search->nelements - owner->first;
 	}
+	find_units(search);
 	return true;
 }
 
@@ -600,7 +461,7 @@ waits_find(WaitGraph *graph, const WaitEdge *edge, WaitDeadlock *deadlock)
 	if (!begin_search(&search, graph))
 		return false;
 	start = find_element(&search, edge);
-	if (start >= 0 && find_set(&search, start) &&
+	if (start >= 0 && minimal_find(&search, start) &&
 		(victim = choose_victim(&search)) >= 0)
 	{
 		deadlock->members = malloc(WAITS_MAX_MEMBERS * sizeof(WaitMember));

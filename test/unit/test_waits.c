@@ -255,6 +255,22 @@ the_shorter_cycle_counts(void **state)
 	assert_false(look("y/1w")); /* from its edge to c's lock */
 }
 
+/* Who keeps another waiting by two locks is the same by each of them. */
+static void
+one_that_holds_two_locks(void **state)
+{
+	(void) state;
+	edge("x/1r", "z/2w", 1);	/* a holds x and y, and waits for b */
+	edge("y/1w", "z/2w", 1);
+	edge("z/1w", "x/3w", 2);	/* b waits for a, and for c */
+	edge("x/2r", "y/2w", 9);	/* c waits for a */
+	assert_false(look("x/2r"));
+	assert_true(look("z/1w"));
+	assert_members("z/1w", "x/1r", NULL);
+	assert_true(look("x/1r"));
+	assert_members("z/1w", "x/1r", NULL);
+}
+
 /* Two backends that hold a lock wait for the same: one edge is enough. */
 static void
 one_of_two_holders_is_enough(void **state)
@@ -474,6 +490,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(no_cycle_no_deadlock, reset, reset),
 		cmocka_unit_test_setup_teardown(nobody_dies_in_vain, reset, reset),
 		cmocka_unit_test_setup_teardown(the_shorter_cycle_counts, reset, reset),
+		cmocka_unit_test_setup_teardown(one_that_holds_two_locks, reset,
+										reset),
 		cmocka_unit_test_setup_teardown(one_of_two_holders_is_enough, reset,
 										reset),
 		cmocka_unit_test_setup_teardown(the_victim_began_last, reset, reset),

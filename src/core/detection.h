@@ -195,7 +195,6 @@ typedef struct LocalEdge
 	WaitEdge	edge;
 	bool		published;		/* it is in a note, for all we know */
 	bool		ended;			/* its wait has been made a victim */
-	bool		found;			/* the last look from it found a deadlock */
 	int64_t		look_at;		/* not to be looked from before */
 } LocalEdge;
 

@@ -346,36 +346,18 @@ end_look(Detection *state)
 	state->looking = false;
 }
 
-/*
- * All has been read that there is to be read.  A deadlock must be found twice in
- * a row.  The notes of one cluster that were written together may have been
- * read in part before that, and in part behind it: then the second look finds
- * the smaller deadlock that the first could not see.
- */
+/* All has been read that there is to be read. */
 static void
 search(Detection *state)
 {
 	for (int i = 0; i < state->nstarts; i++)
 	{
-		LocalEdge  *edge = detection_find_edge(state, &state->starts[i]);
+		const LocalEdge *edge = detection_find_edge(state, &state->starts[i]);
 		WaitDeadlock deadlock;
 
-		if (edge == NULL)
-			continue;
-		if (edge->ended ||
-			!waits_find(&state->graph, &state->starts[i], &deadlock))
-			edge->found = false;
-		else if (edge->found)
-		{
-			edge->found = false;
+		if (edge != NULL && !edge->ended &&
+			waits_find(&state->graph, &state->starts[i], &deadlock))
 			confirm_found(state, &deadlock);
-		}
-		else
-		{
-			waits_free_deadlock(&deadlock);
-			edge->found = true;
-			edge->look_at = state->now;
-		}
 	}
 	end_look(state);
 }

@@ -222,7 +222,9 @@ sub showing
 			gap => [ 0.02, 0.05 ]
 		});
 
-	return %{ $how{$mutation} // die "no such mutation: $mutation\n" };
+	# what is to be seen is in these locks, and others would only wait beside them
+	my $how = $how{$mutation} // die "no such mutation: $mutation\n";
+	return (($how->{locks} ? (beside => 0, besides => 0) : ()), %$how);
 }
 
 sub now { return clock_gettime(CLOCK_MONOTONIC); }

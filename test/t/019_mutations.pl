@@ -542,7 +542,7 @@ for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns releas
 		} values %wire;
 	};
 	my ($history, $verdict) = run(
-		locks => { map { ("w$_" => 1) } (1 .. 16) }, besides => 0, mutation => 'lost_wakeup', faults => [],
+		locks => { map { ("w$_" => 1) } (1 .. 16) }, beside => 0, besides => 0, mutation => 'lost_wakeup', faults => [],
 		duration => 90, drain => 5, until => $waits_long);
 	my ($free) = grep { $_->{kind} eq 'free with waiters' } @{ $verdict->{violations} };
 

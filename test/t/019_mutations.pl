@@ -548,7 +548,8 @@ for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns releas
 
 	ok($free, 'lost_wakeup is found') or diag(explain($verdict->{gaps}));
 	is(scalar(grep { $_->{kind} !~ /^(free with waiters|no answer)$/ } @{ $verdict->{violations} }),
-		0, 'and nothing else');
+		0, 'and nothing else')
+	  or diag(join("\n", map { "$_->{kind}: " . ($_->{text} // '') } @{ $verdict->{violations} }));
 	note sprintf('lost_wakeup: %d s in all, %d sections: %s', time - $begin,
 		scalar @{ $history->{sections} }, $free ? $free->{text} : '');
 }

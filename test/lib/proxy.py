@@ -191,13 +191,13 @@ class Connection:
         if socks:
             await loop.sock_sendall(self._client, SOCKS_GRANTED)
 
-    # Read and write are apart, so that a delay limits no throughput.
+    # Read and write are apart, so that a delay limits no throughput, and what
+    # a client sends is counted also while nothing passes.
 
     async def _read(self, source, under_way, reader):
         loop = asyncio.get_running_loop()
         data = True
         while data:
-            await self._link.passable()
             try:
                 data = await loop.sock_recv(source, CHUNK)
             except OSError:

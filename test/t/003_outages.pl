@@ -688,7 +688,8 @@ sub end_session_of
 	{
 		$node->poll_query_until('postgres',
 			"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench'");
-		is(value($node, 'SELECT count(*) FROM zk_locks'), 0, 'no lock is left');
+		is(value($node, 'SELECT count(*) FROM zk_locks'), 0, 'no lock is left')
+		  or diag(value($node, 'SELECT l.*, a.* FROM zk_locks l LEFT JOIN pg_stat_activity a USING (pid)'));
 	}
 	poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
 	is_deeply([ all_contenders($zk) ], [], 'no contender is left');

@@ -96,40 +96,13 @@ append_statement(StringInfo buf, int pid)
 					 pgstat_get_backend_current_activity(pid, false));
 }
 
-/*
- * The order in which to tell of the members: from the victim on, each followed
- * by the first that blocks it; then those that are left.
- */
-static void
-order_members(const ZkDeadlock *deadlock, int order[ZK_DEADLOCK_MEMBERS])
-{
-	bool		done[ZK_DEADLOCK_MEMBERS] = {0};
-	int			member = deadlock->victim;
-
-	for (int n = 0; n < deadlock->nmembers; n++)
-	{
-		int			next = 0;
-
-		/* the victim may be among those for which there was no room */
-		if (member >= deadlock->nmembers || done[member])
-			for (member = 0; done[member]; member++)
-				;
-		order[n] = member;
-		done[member] = true;
-		while (next < deadlock->nmembers &&
-			   !deadlock_is_blocked_by(deadlock, member, next))
-			next++;
-		member = next;
-	}
-}
-
 /* Was this process of ours among the first members already? */
 static bool
-is_ahead(const ZkDeadlock *deadlock, const int *order, int n, int pid)
+is_ahead(const ZkDeadlock *deadlock, int n, int pid)
 {
 	for (int i = 0; i < n; i++)
 	{
-		const ZkDeadlockMember *member = &deadlock->members[order[i]];
+		const ZkDeadlockMember *member = &deadlock->members[i];
 
 		if (member->local && (member->pid == pid || member->holder_pid == pid))
 			return true;
@@ -138,18 +111,18 @@ is_ahead(const ZkDeadlock *deadlock, const int *order, int n, int pid)
 }
 
 static void
-append_statements(StringInfo buf, const ZkDeadlock *deadlock, const int *order)
+append_statements(StringInfo buf, const ZkDeadlock *deadlock)
 {
 	for (int i = 0; i < deadlock->nmembers; i++)
 	{
-		const ZkDeadlockMember *member = &deadlock->members[order[i]];
+		const ZkDeadlockMember *member = &deadlock->members[i];
 
 		if (!member->local)
 			continue;
-		if (!is_ahead(deadlock, order, i, member->pid))
+		if (!is_ahead(deadlock, i, member->pid))
 			append_statement(buf, member->pid);
 		if (member->holder_pid != member->pid &&
-			!is_ahead(deadlock, order, i, member->holder_pid))
+			!is_ahead(deadlock, i, member->holder_pid))
 			append_statement(buf, member->holder_pid);
 	}
 }
@@ -170,13 +143,10 @@ deadlock_report(uint32 number)
 	initStringInfo(&server);
 	if (deadlock_read(number, &deadlock))
 	{
-		int			order[ZK_DEADLOCK_MEMBERS];
-
-		order_members(&deadlock, order);
 		for (int i = 0; i < deadlock.nmembers; i++)
-			append_member(&client, &deadlock, order[i]);
+			append_member(&client, &deadlock, i);
 		appendBinaryStringInfo(&server, client.data, client.len);
-		append_statements(&server, &deadlock, order);
+		append_statements(&server, &deadlock);
 	}
 	pgstat_report_deadlock();
 	ereport(ERROR,

@@ -105,11 +105,11 @@ detection_send(Detection *state, DetectorOpKind kind, DetectionTask task,
 	if (pending == NULL)
 		return NULL;
 	state->pending = pending;
-	ops = detection_alloc(state, (state->out->nops + 1) * sizeof(DetectorOp));
+	ops = detection_grow(state, state->ops, state->out->nops,
+						 sizeof(DetectorOp));
 	if (ops == NULL)
 		return NULL;
-	if (state->out->nops > 0)
-		memcpy(ops, state->out->ops, state->out->nops * sizeof(DetectorOp));
+	state->ops = state->out->ops = ops;
 	op = &ops[state->out->nops];
 	op->path = detection_strdup(state, path);
 	if (op->path == NULL)
@@ -119,7 +119,6 @@ detection_send(Detection *state, DetectorOpKind kind, DetectionTask task,
 	op->kind = kind;
 	op->serial = state->serial;
 	op->version = -1;
-	state->out->ops = ops;
 	state->out->nops++;
 
 	pending += state->npending++;

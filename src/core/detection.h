@@ -299,6 +299,7 @@ typedef struct Detection
 	/* the output */
 	DetectorOutput *out;
 	DetectionCounts *counts;
+	DetectorOp *ops;			/* those of the output */
 	void	  **blocks;			/* what it points to: freed by the next step */
 	int			nblocks;
 } Detection;

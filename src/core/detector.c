@@ -576,6 +576,7 @@ detector_free(Detector *detector)
 	confirm_forget(state);
 	detection_free_blocks(state);
 	free(state->blocks);
+	free(state->ops);
 	free(state->edges);
 	free(state->holders);
 	free(state->rooms);

@@ -929,11 +929,37 @@ on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		recipe->state = RECIPE_READING;
 }
 
+/* Whether our node has been created is not known, or not its number: search. */
+static void
+search_created(Recipe *recipe, RecipeOutput *out)
+{
+	search(recipe, out, recipe->state == RECIPE_CANCELLING ?
+		   RECIPE_ABANDONING : RECIPE_SEARCHING);
+}
+
+/*
+ * Our node has been created.  False if its name is none that a sequential
+ * create can have; then we search.
+ */
+static bool
+accept_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	if (!znode_parse_contender(in->node, &contender))
+	{
+		search_created(recipe, out);
+		return false;
+	}
+	created(recipe, out, contender.sequence);
+	recipe->batch = in->batch;
+	return true;
+}
+
 static void
 on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_ENTERING;
-	ZnodeContender contender;
 
 	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
 		return;
@@ -941,23 +967,16 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			if (!znode_parse_contender(in->node, &contender))
-			{
-				/* not a name that a sequential create can have: search */
-				search(recipe, out,
-					   wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+			if (!accept_created(recipe, in, out))
 				break;
-			}
-			created(recipe, out, contender.sequence);
 			recipe->token = in->token;
-			recipe->batch = in->batch;
 			if (wanted)
 				on_entered(recipe, in, out);
 			else
 				leave(recipe, out);
 			break;
 		case RECIPE_UNKNOWN:
-			search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+			search_created(recipe, out);
 			break;
 		case RECIPE_NO_NODE:
 			if (wanted)
@@ -1031,7 +1050,6 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_REQUEUEING;
 	int32_t		last = recipe->sequence;
-	ZnodeContender contender;
 
 	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
 		return;
@@ -1039,14 +1057,8 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			if (!znode_parse_contender(in->node, &contender))
-			{
-				search(recipe, out,
-					   wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+			if (!accept_created(recipe, in, out))
 				break;
-			}
-			created(recipe, out, contender.sequence);
-			recipe->batch = in->batch;
 			if (!wanted)
 				leave(recipe, out);
 			else if (recipe->sequence == last + 1 ||
@@ -1056,7 +1068,7 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				read_queue(recipe, out);
 			break;
 		case RECIPE_UNKNOWN:
-			search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+			search_created(recipe, out);
 			break;
 		case RECIPE_NO_NODE:
 			/* the one before was gone, and so none has been created */

@@ -51,7 +51,6 @@ typedef struct PackedMember
 typedef struct DeadlockEntry
 {
 	uint32		number;			/* 0: none */
-	int			victim;
 	int			nmembers;
 	TimestampTz detected;
 	char		bytes[ENTRY_BYTES];
@@ -168,7 +167,6 @@ unpack(const DeadlockEntry *entry, ZkDeadlock *deadlock)
 
 	deadlock->number = entry->number;
 	deadlock->detected = entry->detected;
-	deadlock->victim = entry->victim;
 	deadlock->nmembers = entry->nmembers;
 	for (int i = 0; i < entry->nmembers; i++)
 		unpack_member(entry, &used, &deadlock->members[i]);
@@ -193,7 +191,6 @@ deadlock_add(const ZkDeadlock *deadlock)
 	entry = &shared->entries[number % ZK_DEADLOCKS];
 	entry->number = number;
 	entry->detected = GetCurrentTimestamp();
-	entry->victim = deadlock->victim;
 	entry->nmembers = 0;
 	for (int i = 0; i < deadlock->nmembers; i++)
 		if (!pack_member(entry, &used, &deadlock->members[i]))

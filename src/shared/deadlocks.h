@@ -48,9 +48,10 @@ typedef struct ZkDeadlock
 {
 	uint32		number;			/* from 1 on, since server start */
 	TimestampTz detected;		/* when this cluster heard of it */
-	int			victim;			/* the member whose wait ends */
 	int			nmembers;
-	ZkDeadlockMember *members;
+	ZkDeadlockMember *members;	/* the victim first, then as they are to be
+								 * told of: mostly each behind one that it
+								 * blocks */
 } ZkDeadlock;
 
 /* module load */

@@ -586,9 +586,9 @@ wake_together(int pid)
  * The wait is that of ZkWait: "pid" wants the slot since "since".  "deadlock" is
  * the number that deadlock_add() gave; or ZK_STEPS_BACK: the wait does not end,
  * but goes on behind those of other backends that wait for the heavyweight lock.
- * The slot is one that the worker knows a contender of.  Returns false, and does nothing, if it is not the same wait
- * any more.  The backend goes on waiting after all if the slot changes its
- * state before the backend looks.
+ * The slot is one that the worker knows a contender of.  Returns false, and does
+ * nothing, if it is not the same wait any more.  The backend goes on waiting
+ * after all if the slot changes its state before the backend looks.
  */
 bool
 slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)

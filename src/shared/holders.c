@@ -47,8 +47,6 @@ fill_wait(ZkWait *wait, const ZkSlot *slot, const ZkProcLock *proc)
 	wait->pid = proc->pid;
 	wait->since = proc->since;
 	wait->xact_start = proc->xact_start;
-	wait->kind = proc->kind;
-	wait->together = proc->together;
 	wait->state = slot->state;
 	wait->contender = slot->contender;
 }
@@ -64,7 +62,11 @@ fill_hold(ZkHold *hold, const ZkSlot *slot, const ZkProcLock *proc)
 	hold->contender = slot->contender;
 }
 
-static int
+/*
+ * compare_pids
+ *		A comparison for qsort(): the order of the pids of slots_holds_of().
+ */
+int
 compare_pids(const void *a, const void *b)
 {
 	int			pid = *(const int *) a;
@@ -192,7 +194,7 @@ has_slot(const ZkProcLock *proc, const ZkSlot *slot)
  *		What these backends hold, and have not lost, or what is kept for them:
  *		an array, palloc'd.
  *
- * "pids" are in ascending order.  The worker may use the slots until it has
+ * "pids" are in the order of compare_pids().  The worker may use the slots until it has
  * said slot_set_gone().
  */
 ZkHold *

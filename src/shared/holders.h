@@ -41,8 +41,6 @@ typedef struct ZkWait
 	int			pid;
 	int64		since;			/* as of zk_now_us(); in tier 1, too */
 	TimestampTz xact_start;		/* of the transaction that waits */
-	ZnodeKind	kind;
-	bool		together;		/* with others of the same backend */
 	ZkSlotState state;			/* WANTED, or HELD: see slots_waits() */
 	ZkContender contender;
 } ZkWait;
@@ -60,6 +58,7 @@ typedef struct ZkHold
 	ZkContender contender;
 } ZkHold;
 
+extern int	compare_pids(const void *a, const void *b);
 extern ZkWait *slots_waits(int *nwaits);
 extern ZkHold *slots_holds_of(const int *pids, int npids, int *nholds);
 extern ZkLockRow *slots_snapshot(int *nrows);

@@ -434,6 +434,7 @@ reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
 	for (int i = 0; i < n; i++)
 	{
 		ZkSlot	   *slot = procs[i]->slot;
+		ZkTake		end;
 
 		procs[i]->ready = true;
 		slot->reserved = true;
@@ -446,10 +447,12 @@ reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
 			*which = i;
 			return ZK_REFUSED;
 		}
-		*which = i;
-		if (look_for_deadlock(procs[i], ZK_PENDING, news) != ZK_PENDING)
-			return look_for_deadlock(procs[i], ZK_PENDING, news);
-		*which = -1;
+		end = look_for_deadlock(procs[i], ZK_PENDING, news);
+		if (end != ZK_PENDING)
+		{
+			*which = i;
+			return end;
+		}
 		if (slot->queued || slot->state == ZK_SLOT_HELD)
 			result = ZK_QUEUED;
 	}
@@ -491,8 +494,8 @@ give_up_together(ZkProcLock **procs, int n)
  * *group tells the last such step of this call; it is 0 at first.  The caller
  * must want all of the slots and have the heavyweight locks of their names.
  * Answers as slot_take(); ZK_REFUSED, ZK_DEADLOCK and ZK_GO_BACK set *which.
- * Unless all are taken, *which is a slot whose condition variable to wait for; others
- * may change, too.
+ * Unless all are taken, *which is a slot whose condition variable to wait for;
+ * others may change, too.
  */
 ZkTake
 slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,

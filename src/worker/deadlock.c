@@ -100,7 +100,8 @@ tell_detector(DetectorEvent event)
 }
 
 /*
- * Notes of the worker before this one may have waits.  A contender whose node has to be found first is adopted later.
+ * Notes of the worker before this one may have waits.  A contender whose node
+ * has to be found first is adopted later.
  */
 static void
 adopt_notes(void)

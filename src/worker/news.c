@@ -158,6 +158,11 @@ tell_queue(Contender *contender, unsigned told)
 	}
 	if (told & RECIPE_TOLD_ALONE)
 		slot_set_alone(slot);
+	if ((told & RECIPE_TOLD_CONTENDED) && contender->awaited)
+	{
+		contender->awaited = false;
+		wake_set(WAKE_SCAN, zk_now_ms());
+	}
 	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
 	{
 		slot_set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
@@ -170,7 +175,7 @@ tell_queue(Contender *contender, unsigned told)
  *		Tell the slot and the server log what a step of the contender came
  *		out with.
  *
- * Two of the news are left to the caller: GONE, and CONTENDED.
+ * Left to the caller is what another step may follow: GONE, and CONTENDED.
  */
 void
 news_tell(Contender *contender, const SlotNews *news)

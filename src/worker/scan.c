@@ -153,15 +153,6 @@ find_waits(int64 since_ms)
 	pfree(rows);
 }
 
-static int
-compare_ints(const void *a, const void *b)
-{
-	int			left = *(const int *) a;
-	int			right = *(const int *) b;
-
-	return (left > right) - (left < right);
-}
-
 /*
  * The backends that wait, for a contender or in the lock manager: an array,
  * palloc'd and sorted.
@@ -179,7 +170,7 @@ list_waiting(int *n)
 	hash_seq_init(&seq, scanning.by_pid);
 	while ((of = hash_seq_search(&seq)) != NULL)
 		pids[(*n)++] = of->pid;
-	qsort(pids, *n, sizeof(int), compare_ints);
+	qsort(pids, *n, sizeof(int), compare_pids);
 	for (int i = 1; i < *n; i++)
 		if (pids[i] != pids[last])
 			pids[++last] = pids[i];

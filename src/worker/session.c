@@ -223,8 +223,8 @@ session_close(int number)
  *
  * "owner" is handed back with the answer.  Creates, sets and checks that are
  * submitted one after the other with the same "group", other than 0, are one
- * multi: they succeed or fail together.  Accepted in any state: without a connection it
- * waits for one, or for the end of the session.
+ * multi: they succeed or fail together.  Accepted in any state: without a
+ * connection it waits for one, or for the end of the session.
  */
 void
 session_submit(int number, uint32_t owner, const char *directory,

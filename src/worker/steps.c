@@ -23,7 +23,6 @@
 #include "core/recipe.h"
 #include "core/semaphore.h"
 #include "core/znode.h"
-#include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
@@ -38,7 +37,6 @@
 #include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
-#include "worker/wake.h"
 
 /* What a step of either machine comes out with. */
 typedef union StepOutput
@@ -227,11 +225,6 @@ set_in_use(Contender *contender, unsigned told, StepOutput *out)
 {
 	RecipeInput input = {.event = RECIPE_SET_IN_USE};
 
-	if ((told & RECIPE_TOLD_CONTENDED) && contender->awaited)
-	{
-		contender->awaited = false;
-		wake_set(WAKE_SCAN, zk_now_ms());
-	}
 	if (!(told & RECIPE_TOLD_CONTENDED) ||
 		!slot_set_contended(contender->slot) || !contender->recipe.retain)
 		return false;

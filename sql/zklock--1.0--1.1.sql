@@ -136,6 +136,28 @@ REVOKE ALL ON FUNCTION zk_deadlock_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_deadlock_status() TO pg_monitor;
 GRANT SELECT ON zk_deadlocks TO pg_monitor;
 
+-- All locks in use, on all servers
+CREATE FUNCTION zk_queues(OUT name text,
+                          OUT mode text,
+                          OUT holders integer,
+                          OUT holder text,
+                          OUT cluster text,
+                          OUT pid integer,
+                          OUT since timestamptz,
+                          OUT waiters integer,
+                          OUT longest_wait interval,
+                          OUT waits_for text[],
+                          OUT seen timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_queues'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_queues() IS
+'all locks that are held or waited for below zklock.root, on all servers and of all clients, as ZooKeeper has them';
+
+REVOKE ALL ON FUNCTION zk_queues() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
+
 -- Each database keeps its own tokens: what arrives for zk_fences by logical
 -- replication, as of a publication FOR ALL TABLES, changes nothing.
 CREATE FUNCTION zk_fences_keep()

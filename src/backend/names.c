@@ -62,19 +62,14 @@ check_settings(void)
 }
 
 /*
- * zk_lock_name
- *		The lock that an SQL argument names.
- *
- * Errors: 22004 NULL; 22023 empty or too long; 55000 not preloaded, or in
- * single-user mode; 0A000 in a parallel worker; F0000 a setting is wrong; 53200
- * out of roots.
+ * zk_check_usable
+ *		Fail if this process cannot use locks in ZooKeeper: 55000 not preloaded,
+ *		or in single-user mode; 0A000 in a parallel worker; F0000 a setting is
+ *		wrong.
  */
 void
-zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
+zk_check_usable(void)
 {
-	char	   *utf8;
-	char		encoded[ZNODE_MAX_NAME + 1];
-
 	zk_check_preloaded();
 	if (!IsUnderPostmaster)
 		ereport(ERROR,
@@ -86,6 +81,22 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot use locks in ZooKeeper in a parallel worker")));
 	check_settings();
+}
+
+/*
+ * zk_lock_name
+ *		The lock that an SQL argument names.
+ *
+ * Errors: those of zk_check_usable(); 22004 NULL; 22023 empty or too long; 53200
+ * out of roots.
+ */
+void
+zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
+{
+	char	   *utf8;
+	char		encoded[ZNODE_MAX_NAME + 1];
+
+	zk_check_usable();
 	if (isnull)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -23,6 +23,7 @@ typedef struct ZkLockName
 } ZkLockName;
 
 extern void zk_check_preloaded(void);
+extern void zk_check_usable(void);
 extern void zk_lock_name(Datum name, bool isnull, ZkLockName *lock);
 extern char *key_name(const ZkKey *key);
 extern char *path_lock_name(const char *path);

@@ -65,14 +65,16 @@ zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
 
 /*
  * zk_report_no_session
- *		Report (57P03) that there was no session for too long.
+ *		Report (57P03) that there was no session for too long; for the lock with
+ *		this name, or, if that is NULL, for a question about all of them.
  */
 void
 zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 {
 	ereport(elevel,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-			 errmsg("could not reach ZooKeeper for lock \"%s\"", name),
+			 name ? errmsg("could not reach ZooKeeper for lock \"%s\"", name) :
+			 errmsg("could not reach ZooKeeper"),
 			 info->worker_pid == 0 ?
 			 errdetail("The zklock worker is not running.") :
 			 info->draining ?

@@ -21,6 +21,7 @@
 #include "backend/names.h"
 #include "backend/patience.h"
 #include "backend/questions.h"
+#include "catalog/pg_type.h"
 #include "core/note.h"
 #include "core/waits.h"
 #include "funcapi.h"
@@ -32,17 +33,21 @@
 #include "shared/questions.h"
 #include "shared/refusal.h"
 #include "shared/session_info.h"
+#include "shared/settings.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(zk_queue);
+PG_FUNCTION_INFO_V1(zk_queues);
 PG_FUNCTION_INFO_V1(zk_cancel_holder);
 
 #define QUEUE_COLUMNS	6
+#define QUEUES_COLUMNS	11
 
 /* A question, from before it is asked until its answer is no longer needed. */
 typedef struct Asking
@@ -98,15 +103,17 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 	ConditionVariableCancelSleep();
 }
 
-/* Fail if the question was refused. */
+/* Fail if the question about a lock was refused; NULL: about all of them. */
 static void
 check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 {
 	if (answer->out_of_memory)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of shared memory for the queue of lock \"%s\"",
-						lock->name),
+				 lock ? errmsg("out of shared memory for the queue of lock \"%s\"",
+							   lock->name) :
+				 errmsg("out of shared memory for the queues below \"%s\"",
+						path),
 				 errhint("The server log has the details.")));
 	switch (answer->refusal)
 	{
@@ -115,8 +122,9 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 		case ZK_REFUSAL_ACCESS:
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("ZooKeeper denied access to lock \"%s\"",
-							lock->name),
+					 lock ? errmsg("ZooKeeper denied access to lock \"%s\"",
+								   lock->name) :
+					 errmsg("ZooKeeper denied access to \"%s\"", path),
 					 errdetail("The credentials of this server do not allow it to read or change the znodes in \"%s\".",
 							   path),
 					 errhint("Check \"zklock.auth\", and the ACL of the znodes.")));
@@ -129,8 +137,9 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 		case ZK_REFUSAL_OTHER:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
-					 errmsg("ZooKeeper refused a request for lock \"%s\"",
-							lock->name),
+					 lock ? errmsg("ZooKeeper refused a request for lock \"%s\"",
+								   lock->name) :
+					 errmsg("ZooKeeper refused a request for \"%s\"", path),
 					 errhint("The server log has the details.")));
 			break;
 	}
@@ -228,28 +237,108 @@ copy_entries(const ZkAnswer *answer)
 }
 
 /*
- * The data of a contender as text; without the words of a note that tell what
- * its holder waits for, which are for other workers.
+ * The data of a contender as text; without what its holders wait for, which is
+ * for other workers.
  */
 static char *
 text_of_owner(const char *data, int len)
 {
-	static const char word[] = " waits=";
 	char	   *kept = palloc(Max(len, 1));
-	int			nkept = 0;
 
-	if (!note_is_of_cluster(data, len))
-		return text_of_data(data, len);
-	for (int i = 0; i < len;)
+	return text_of_data(kept, note_leave_out_waits(data, len, kept));
+}
+
+/* The locks that a cluster's note tells its holders to wait for; NULL: none. */
+static ArrayType *
+waited_for(const char *data, int len)
+{
+	NoteWait	waits[NOTE_MAX_WAITS];
+	int			nwaits = note_parse_waits(data, len, waits);
+	Datum		names[NOTE_MAX_WAITS];
+	int			n = 0;
+
+	for (int i = 0; i < nwaits; i++)
 	{
-		if (len - i >= (int) strlen(word) &&
-			memcmp(data + i, word, strlen(word)) == 0)
-			for (i++; i < len && data[i] != ' '; i++)
-				;
-		else
-			kept[nkept++] = data[i++];
+		char		lock[NOTE_VERTEX_SIZE];
+		bool		known = waits[i].kind == NOTE_WAIT_SESSION;
+
+		waits_lock_of(&waits[i], lock);
+		for (int j = 0; j < i && !known; j++)
+		{
+			char		other[NOTE_VERTEX_SIZE];
+
+			waits_lock_of(&waits[j], other);
+			known = strcmp(lock, other) == 0;
+		}
+		if (!known)
+			names[n++] = CStringGetTextDatum(path_lock_name(lock));
 	}
-	return text_of_data(kept, nkept);
+	return n == 0 ? NULL :
+		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
+/* From a time of ZooKeeper's clock to one of ours. */
+static Datum
+elapsed(TimestampTz from, TimestampTz to)
+{
+	Interval   *result = palloc0(sizeof(Interval));
+
+	result->time = Max(to - from, 0);
+	return IntervalPGetDatum(result);
+}
+
+/* What is known of the first holder: four columns from values[n] on. */
+static void
+put_holder(const ZkSurveyEntry *entry, Datum *values, bool *nulls, int n)
+{
+	const char *data = entry->bytes + entry->name_len;
+	Note		note;
+	TimestampTz since = 0;
+
+	note_parse(&note, data, entry->data_len);
+	nulls[n] = entry->data_len < 0;
+	if (!nulls[n])
+		values[n] = CStringGetTextDatum(text_of_owner(data, entry->data_len));
+	n++;
+	nulls[n] = (note.words & NOTE_CLUSTER) == 0;
+	if (!nulls[n])
+		values[n] = CStringGetTextDatum(text_of_data(note.cluster,
+													 strlen(note.cluster)));
+	n++;
+	nulls[n] = (note.words & NOTE_PID) == 0;
+	values[n++] = Int32GetDatum(note.pid);
+	nulls[n] = !timestamp_of_ctime(entry->since, &since);
+	values[n] = TimestampTzGetDatum(since);
+}
+
+static void
+put_survey_entry(ReturnSetInfo *rsinfo, const ZkSurveyEntry *entry)
+{
+	Datum		values[QUEUES_COLUMNS] = {0};
+	bool		nulls[QUEUES_COLUMNS] = {0};
+	char	   *directory = pnstrdup(entry->bytes, entry->name_len);
+	ArrayType  *waits = NULL;
+	TimestampTz since = 0;
+	int			n = 0;
+
+	if (entry->data_len > 0)
+		waits = waited_for(entry->bytes + entry->name_len, entry->data_len);
+	values[n++] = CStringGetTextDatum(path_lock_name(directory));
+	nulls[n] = entry->refused;
+	values[n++] = CStringGetTextDatum(queue_mode_name(entry->mode));
+	nulls[n] = entry->refused;
+	values[n++] = Int32GetDatum(entry->nholders);
+	put_holder(entry, values, nulls, n);
+	n += 4;
+	nulls[n] = entry->refused;
+	values[n++] = Int32GetDatum(entry->nwaiters);
+	nulls[n] = !timestamp_of_ctime(entry->waiter_since, &since);
+	values[n++] = elapsed(since, entry->seen);
+	nulls[n] = waits == NULL;
+	values[n++] = PointerGetDatum(waits);
+	values[n++] = TimestampTzGetDatum(entry->seen);
+	Assert(n == QUEUES_COLUMNS);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
 static void
@@ -325,6 +414,57 @@ zk_queue(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		put_entry(rsinfo, i, path, entry);
 		next += ZkQueueEntrySize(entry);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * zk_queues() returns setof record
+ *
+ * Each lock below zklock.root that anybody holds or waits for, of all clusters
+ * and other clients, as ZooKeeper had it when the worker read it.
+ *
+ * Errors: those of zk_check_usable(); 57P03 no session; 42501 or 58000 refused
+ * by ZooKeeper; 53200 no memory for the answer; 57014 cancelled.
+ */
+Datum
+zk_queues(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Asking		asking = {0};
+	char	   *volatile entries = NULL;
+	volatile int count = 0;
+	char	   *next;
+	MemoryContext row_context;
+
+	zk_check_usable();
+	InitMaterializedSRF(fcinfo, 0);
+
+	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	{
+		ask(&asking, ZK_QUESTION_QUEUES, zklock_root, -1);
+		if (asking.answer == NULL)
+			zk_report_no_session(ERROR, NULL, &asking.session);
+		check_answer(asking.answer, NULL, zklock_root);
+		entries = copy_entries(asking.answer);
+		count = asking.answer->count;
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	end_asking(0, PointerGetDatum(&asking));
+
+	row_context = AllocSetContextCreate(CurrentMemoryContext, "zklock row",
+										ALLOCSET_SMALL_SIZES);
+	next = entries;
+	for (int i = 0; i < count; i++)
+	{
+		const ZkSurveyEntry *entry = (ZkSurveyEntry *) next;
+		MemoryContext save = MemoryContextSwitchTo(row_context);
+
+		CHECK_FOR_INTERRUPTS();
+		put_survey_entry(rsinfo, entry);
+		next += ZkSurveyEntrySize(entry);
+		MemoryContextSwitchTo(save);
+		MemoryContextReset(row_context);
 	}
 	return (Datum) 0;
 }
@@ -445,9 +585,7 @@ describe_owner(StringInfo buf, const char *data, int len)
 		deadlock_append_wait(buf, note.words & NOTE_CLUSTER ? note.cluster :
 							 note.words & NOTE_HOST ? note.host : "?",
 							 waits[i].hold.pid, waits[i].wait.pid,
-							 waits[i].kind == NOTE_WAIT_PERMIT ? ZNODE_PERMIT :
-							 waits[i].kind == NOTE_WAIT_SHARED ? ZNODE_READER :
-							 ZNODE_MUTEX, lock);
+							 note_wait_kind(&waits[i]), lock);
 		appendStringInfoChar(buf, '.');
 	}
 }

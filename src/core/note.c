@@ -271,6 +271,44 @@ note_parse_waits(const char *data, int len, NoteWait waits[NOTE_MAX_WAITS])
 	return parse_words(&note, word_bytes(data, len), waits);
 }
 
+/*
+ * note_leave_out_waits
+ *		Copy the data of a contender, of any client, without the words that tell
+ *		what its holders wait for; returns the length.
+ *
+ * "kept" has room for "len" bytes.  Of a wait that has been cut, too, nothing is
+ * left.
+ */
+int
+note_leave_out_waits(const char *data, int len, char *kept)
+{
+	int			waits_len = (int) strlen(waits_key);
+	bool		ours = note_is_of_cluster(data, len);
+	int			nkept = 0;
+
+	for (int i = 0; i < len;)
+	{
+		if (ours && len - i > waits_len && data[i] == ' ' &&
+			memcmp(data + i + 1, waits_key, waits_len) == 0)
+			for (i++; i < len && data[i] != ' '; i++)
+				;
+		else
+			kept[nkept++] = data[i++];
+	}
+	return nkept;
+}
+
+/*
+ * note_wait_kind
+ *		What the contender is that somebody waits for.
+ */
+ZnodeKind
+note_wait_kind(const NoteWait *wait)
+{
+	return wait->kind == NOTE_WAIT_SHARED ? ZNODE_READER :
+		wait->kind == NOTE_WAIT_PERMIT ? ZNODE_PERMIT : ZNODE_MUTEX;
+}
+
 static void
 copy_text(char text[NOTE_VALUE_SIZE], const char *from)
 {

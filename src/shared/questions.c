@@ -26,8 +26,8 @@
  * boxes in state ASKED, may be read without the lock, so that the worker can
  * see at every turn of its loop that nobody asks.
  *
- * The answer to "who stands in the queue" can be long and is in a dynamic
- * shared memory segment of its own.  The worker pins it and detaches from it;
+ * The answer to "who stands in the queue", of one or of all, can be long and is
+ * in a dynamic shared memory segment of its own.  The worker pins it and detaches from it;
  * the pin belongs to the box, and whoever frees the box unpins the segment.
  * Until the handle is in the box nothing can fail that would lose it.
  *
@@ -63,7 +63,7 @@ struct ZkBox
 	BoxState	state;
 	uint32		serial;			/* of the question */
 	ZkQuestion	question;
-	char		path[ZNODE_PATH_SIZE];	/* of the lock directory */
+	char		path[ZNODE_PATH_SIZE];	/* of the lock directory, or the root */
 	ZkAnswer	answer;
 	ConditionVariable cv;		/* broadcast when it is ANSWERED */
 };
@@ -125,7 +125,7 @@ set_state(ZkBox *box, BoxState state)
 
 /*
  * question_ask
- *		Ask a question about a lock directory.
+ *		Ask a question about a lock directory, or about a root.
  *
  * Returns NULL if all boxes are in use; then sleep on question_cv(NULL) and
  * ask again.  Else question_end() has to follow, whatever happens.  Does not

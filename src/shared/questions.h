@@ -17,6 +17,7 @@
 #define ZKLOCK_QUESTIONS_H
 
 #include "core/znode.h"
+#include "datatype/timestamp.h"
 #include "shared/refusal.h"
 #include "storage/condition_variable.h"
 #include "storage/dsm.h"
@@ -32,7 +33,8 @@ typedef enum ZkQuestion
 {
 	ZK_QUESTION_QUEUE,			/* who stands in the queue? */
 	ZK_QUESTION_OWNER,			/* what does the first one say that it is? */
-	ZK_QUESTION_REVOKE			/* ask other clients' owners to give way */
+	ZK_QUESTION_REVOKE,			/* ask other clients' owners to give way */
+	ZK_QUESTION_QUEUES			/* who is first in each queue below a root? */
 } ZkQuestion;
 
 /* What a contender in a queue is. */
@@ -61,13 +63,35 @@ typedef struct ZkQueueEntry
 	MAXALIGN(offsetof(ZkQueueEntry, bytes) + \
 			 (entry)->node_len + Max((entry)->data_len, 0))
 
+/* One lock in the answer to QUEUES; they follow one another as those do. */
+typedef struct ZkSurveyEntry
+{
+	TimestampTz seen;			/* when its queue was listed */
+	int64		since;			/* ms since 1970: the first holder's ctime; 0:
+								 * not known */
+	int64		waiter_since;	/* the same of the first waiter */
+	bool		refused;		/* we may not list it: nothing else is known */
+	ZkQueueMode mode;			/* of the first holder, or else waiter */
+	int			nholders;
+	int			nwaiters;
+	int			name_len;		/* of the lock directory's name, encoded */
+	int			data_len;		/* of the first holder's data; -1: none, or
+								 * not to be read */
+	char		bytes[FLEXIBLE_ARRAY_MEMBER];	/* name, then data */
+} ZkSurveyEntry;
+
+#define ZkSurveyEntrySize(entry) \
+	MAXALIGN(offsetof(ZkSurveyEntry, bytes) + \
+			 (entry)->name_len + Max((entry)->data_len, 0))
+
 typedef struct ZkAnswer
 {
 	ZkRefusal	refusal;		/* why there is no answer */
 	bool		out_of_memory;	/* the same */
-	int			count;			/* QUEUE: of the entries; REVOKE: contenders
-								 * that were asked */
-	dsm_handle	segment;		/* QUEUE: of the entries, if there are any */
+	int			count;			/* QUEUE, QUEUES: of the entries; REVOKE:
+								 * contenders that were asked */
+	dsm_handle	segment;		/* QUEUE, QUEUES: of the entries, if there are
+								 * any */
 	int			data_len;		/* OWNER: -1 if not known */
 	char		data[ZK_ANSWER_MAX_DATA];
 } ZkAnswer;

@@ -12,6 +12,7 @@
  *
  *	IDLE		collected -> WAITING
  *	WAITING		begin -> LISTING: search the lock directory
+ *				begin, of all queues -> SURVEYING
  *	LISTING		children ok: note its contenders; of a directory that is a
  *				  semaphore, list both parts too
  *				children no node: it has none
@@ -24,13 +25,15 @@
  *				stat refused: leave it at its name
  *				all are read -> IDLE: answer; or, to revoke, -> REVOKING: set
  *				  the data of each owner that is another client's
+ *	SURVEYING	as survey.c has it; at its end -> IDLE: answer
  *	REVOKING	set ok: count it
  *				set no node: it has left meanwhile
  *				set refused: note that; it is the answer if none was ok
  *				all are set -> IDLE: answer
  *	any			unknown; session expired -> LISTING, all anew; or, if no
  *				  backend waits for the answer any more, -> IDLE
- *				no backend waits when the lists are in -> IDLE
+ *				no backend waits when the lists are in, or, SURVEYING, at
+ *				  any answer -> IDLE
  *				another question is collected from this box -> WAITING
  *
  * All operations of answers go to the first session.  Each beginning gives the
@@ -58,6 +61,7 @@
 #include "worker/answers.h"
 #include "worker/session.h"
 #include "worker/status.h"
+#include "worker/survey.h"
 
 /* How many operations of one answer may be out at a time. */
 #define MAX_OPEN		256
@@ -68,6 +72,7 @@ typedef enum AnswerState
 	ANSWER_WAITING,
 	ANSWER_LISTING,
 	ANSWER_READING,
+	ANSWER_SURVEYING,
 	ANSWER_REVOKING
 } AnswerState;
 
@@ -105,7 +110,8 @@ typedef struct Answer
 	uint32		serial;			/* of the question in its box */
 	ZkQuestion	question;
 	char		path[ZNODE_PATH_SIZE];
-	MemoryContext context;		/* of the entries and what they point to */
+	MemoryContext context;		/* of all that follows */
+	Survey	   *survey;			/* of all queues; else NULL */
 	AnswerEntry *entries;
 	int			nentries;
 	int			maxentries;
@@ -149,6 +155,7 @@ forget(Answer *answer)
 	if (answer->context)
 		MemoryContextDelete(answer->context);
 	answer->context = NULL;
+	answer->survey = NULL;
 	answer->entries = NULL;
 	answer->nentries = 0;
 	answer->maxentries = 0;
@@ -172,11 +179,20 @@ start(Answer *answer)
 	last_attempt++;
 	answer->owner = ANSWERS_OWNER |
 		((last_attempt * ZK_QUESTION_BOXES + box_of(answer)) & ~ANSWERS_OWNER);
+	if (answer->question == ZK_QUESTION_QUEUES)
+	{
+		MemoryContext save = MemoryContextSwitchTo(answer->context);
+
+		answer->state = ANSWER_SURVEYING;
+		answer->survey = survey_begin(answer->owner, answer->path);
+		MemoryContextSwitchTo(save);
+		return;
+	}
 	answer->state = ANSWER_LISTING;
 	send_op(answer, RECIPE_OP_SEARCH, PLACE_NAME, NULL, PLACE_NAME);
 }
 
-/* Give the backend its answer; "entries" are those of a queue. */
+/* Give the backend its answer; "entries" are those of one queue, or of all. */
 static void
 finish(Answer *answer, ZkAnswer *reply, StringInfo entries)
 {
@@ -323,6 +339,8 @@ read_more(Answer *answer)
 		case ZK_QUESTION_REVOKE:
 			revoke_owners(answer);
 			break;
+		case ZK_QUESTION_QUEUES:
+			break;				/* not here */
 	}
 }
 
@@ -353,6 +371,7 @@ count_relevant(const Answer *answer)
 		case ZK_QUESTION_OWNER:
 			return Min(answer->nentries, 1);
 		case ZK_QUESTION_REVOKE:
+		case ZK_QUESTION_QUEUES:
 			break;
 	}
 
@@ -491,6 +510,35 @@ on_set(Answer *answer, const RecipeInput *in)
 		finish_revoke(answer);
 }
 
+/* The server has answered an operation of a survey. */
+static void
+on_survey(Answer *answer, const RecipeInput *in)
+{
+	ZkAnswer	reply = {.data_len = -1};
+	StringInfoData buf;
+	MemoryContext save;
+	int			error;
+	bool		done = survey_event(answer->survey, in, &error);
+
+	if (!question_is_open(box_of(answer), answer->serial))
+	{
+		forget(answer);
+		return;
+	}
+	if (error != 0)
+	{
+		finish_refused(answer, error);
+		return;
+	}
+	if (!done)
+		return;
+	save = MemoryContextSwitchTo(answer->context);
+	initStringInfo(&buf);
+	reply.count = survey_entries(answer->survey, &buf);
+	MemoryContextSwitchTo(save);
+	finish(answer, &reply, &buf);
+}
+
 /*
  * answers_collect
  *		Collect the questions that backends have asked.
@@ -559,6 +607,9 @@ answers_event(uint32_t owner, const RecipeInput *in)
 			break;
 		case ANSWER_READING:
 			on_read(answer, in);
+			break;
+		case ANSWER_SURVEYING:
+			on_survey(answer, in);
 			break;
 		case ANSWER_REVOKING:
 			on_set(answer, in);

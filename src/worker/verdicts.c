@@ -22,13 +22,6 @@
 /* So long a backend may take to step back, before we scan again, in ms. */
 #define STEP_BACK_MS	20
 
-static ZnodeKind
-kind_of(NoteWaitKind kind)
-{
-	return kind == NOTE_WAIT_SHARED ? ZNODE_READER :
-		kind == NOTE_WAIT_PERMIT ? ZNODE_PERMIT : ZNODE_MUTEX;
-}
-
 static void
 fill_member(ZkDeadlockMember *to, const WaitMember *from)
 {
@@ -39,7 +32,7 @@ fill_member(ZkDeadlockMember *to, const WaitMember *from)
 			sizeof(to->cluster));
 	waits_lock_of(&from->edge.wait, path);
 	strlcpy(to->path, path, sizeof(to->path));
-	to->kind = kind_of(from->edge.wait.kind);
+	to->kind = note_wait_kind(&from->edge.wait);
 	to->pid = from->edge.wait.wait.pid;
 	to->holder_pid = from->edge.wait.hold.pid;
 	to->local = contender_find_path(from->edge.wait.to) != NULL ||

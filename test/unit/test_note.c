@@ -737,6 +737,32 @@ check_any_bytes(const char *data, int len)
 	assert_string_equal(first_written, second_written);
 }
 
+/* What is told of a contender to people. */
+static void
+assert_left(const char *data, const char *expected)
+{
+	int			len = (int) strlen(data);
+	char	   *kept = malloc(len > 0 ? len : 1);
+
+	assert_int_equal(note_leave_out_waits(data, len, kept), strlen(expected));
+	assert_memory_equal(kept, expected, strlen(expected));
+	free(kept);
+}
+
+static void
+waits_are_left_out(void **state)
+{
+	(void) state;
+	assert_left("postgresql host=h waits=1,2,3,4,5,0,shared,0,1,/a pid=7",
+				"postgresql host=h pid=7");
+	assert_left("postgresql waits=x waits=y retain=yes",
+				"postgresql retain=yes");
+	assert_left("postgresql host=h waits=1,2", "postgresql host=h");
+	assert_left("postgresql xwaits=1 waits", "postgresql xwaits=1 waits");
+	assert_left("another waits=x", "another waits=x");
+	assert_left("", "");
+}
+
 static void
 any_bytes_are_read(void **state)
 {
@@ -798,6 +824,7 @@ main(void)
 		cmocka_unit_test(we_write_as_1_0_did),
 		cmocka_unit_test(we_read_what_1_0_writes),
 		cmocka_unit_test(w1_waits_are_written_behind_the_known_words),
+		cmocka_unit_test(waits_are_left_out),
 		cmocka_unit_test(w2_there_is_room_for_all_waits),
 		cmocka_unit_test(r4_what_is_no_wait_is_kept),
 		cmocka_unit_test(r7_the_first_waits_count),

@@ -1,0 +1,483 @@
+/*-------------------------------------------------------------------------
+ *
+ * survey.c
+ *		Who holds and who waits for each lock below a root.
+ *
+ * The answer to zk_queues().  A survey lists the root, then each lock directory
+ * in it, and reads of each queue the first holder and the first waiter.  What
+ * the server answers goes in, operations come out, as in answers.c, which has
+ * one survey to a question.  The states of a lock:
+ *
+ *	LISTED		the root's children name it; there is room for an operation
+ *				  -> LISTING: list its directory
+ *	LISTING		children ok: note the contenders; of a directory that is a
+ *				  semaphore, list both parts too
+ *				children no node: it has none
+ *				children refused: note that -> DONE
+ *				all lists are in -> READING: get the first holder and the first
+ *				  waiter
+ *	READING		get ok: note it; or, if it is not ephemeral, that it is no
+ *				  contender, and get the next one
+ *				get refused: stat, which needs no permission to read
+ *				stat refused: leave it at that it is there
+ *				get or stat no node: the queue has moved; when what is out has
+ *				  been answered -> LISTING, or, after MAX_LISTS, -> DONE with
+ *				  a first holder of whom nothing is known
+ *				first holder and first waiter are read -> DONE
+ *
+ * So each row is of one lock at one moment, or nearly: the holder was read
+ * behind the list that it was the first of.  Rows of different locks are of
+ * different moments; each tells its own.
+ *
+ * No more than MAX_OPEN operations are out at a time, since operations of
+ * contenders go in the same flights.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/survey.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/znode.h"
+#include "shared/questions.h"
+#include "utils/timestamp.h"
+#include "worker/session.h"
+#include "worker/survey.h"
+
+/* How many operations of one survey may be out at a time. */
+#define MAX_OPEN		256
+
+/* How often a queue is listed that moves while it is read. */
+#define MAX_LISTS		4
+
+typedef enum LockState
+{
+	LOCK_LISTED,
+	LOCK_LISTING,
+	LOCK_READING,
+	LOCK_DONE
+} LockState;
+
+/* What an operation is about; in its serial number, beside the lock's. */
+typedef enum SurveyPart
+{
+	PART_NAME,					/* list of the lock directory */
+	PART_PERMITS,				/* list of the permits of a semaphore */
+	PART_LOCKS,					/* list of those that wait for one */
+	PART_HOLDER,
+	PART_WAITER
+} SurveyPart;
+
+#define NPARTS	(PART_WAITER + 1)
+
+static const char *const part_directory[] = {
+	[PART_NAME] = "",
+	[PART_PERMITS] = "/" ZNODE_PERMITS_DIR,
+	[PART_LOCKS] = "/" ZNODE_LOCKS_DIR,
+};
+
+/* The serial number of the list of the root. */
+#define ROOT_SERIAL		UINT32_MAX
+
+typedef struct SurveyChild
+{
+	SurveyPart	place;			/* the list that it is in */
+	char	   *node;
+	ZnodeContender contender;
+	bool		read;			/* there is no more to learn of it */
+	bool		dropped;		/* it is no contender */
+	int64		ctime;			/* 0: not known */
+	int			data_len;		/* -1: none, or not to be read */
+	char	   *data;
+} SurveyChild;
+
+typedef struct SurveyLock
+{
+	LockState	state;
+	char	   *name;			/* of its directory */
+	int			open;			/* operations that are not answered */
+	int			lists;			/* how often it was listed */
+	bool		moved;			/* what was to be read has gone */
+	bool		refused;
+	TimestampTz seen;			/* when the last list came in */
+	SurveyChild *children;		/* in the order of the queue */
+	int			nchildren;
+	int			maxchildren;
+
+	/* as of the children that are contenders; -1: there is none */
+	int			holder;
+	int			waiter;
+	int			nholders;
+	int			nwaiters;
+} SurveyLock;
+
+struct Survey
+{
+	uint32		owner;			/* id of its operations */
+	char		root[ZNODE_PATH_SIZE];
+	MemoryContext context;		/* of it, and of what it points to */
+	SurveyLock *locks;
+	int			nlocks;
+	int			next;			/* the first lock that is LISTED only */
+	int			open;
+	bool		listed;			/* the list of the root is in */
+};
+
+static void
+submit(Survey *survey, const RecipeOp *op, const char *directory)
+{
+	session_submit(0, survey->owner, directory, op, 0);
+	survey->open++;
+}
+
+static void
+send_op(Survey *survey, SurveyLock *lock, RecipeOpKind kind, SurveyPart part,
+		const SurveyChild *child)
+{
+	RecipeOp	op = {.kind = kind};
+	char		directory[ZNODE_PATH_SIZE * 2];
+
+	op.serial = (uint32) (lock - survey->locks) * NPARTS + part;
+	op.node = child ? child->node : NULL;
+	snprintf(directory, sizeof(directory), "%s/%s%s", survey->root, lock->name,
+			 part_directory[child ? child->place : part]);
+	submit(survey, &op, directory);
+	lock->open++;
+}
+
+static void
+list_lock(Survey *survey, SurveyLock *lock)
+{
+	lock->state = LOCK_LISTING;
+	lock->lists++;
+	lock->moved = false;
+	for (int i = 0; i < lock->nchildren; i++)
+		pfree(lock->children[i].node);
+	lock->nchildren = 0;
+	send_op(survey, lock, RECIPE_OP_CHILDREN, PART_NAME, NULL);
+}
+
+/* Go on listing locks. */
+static void
+list_more(Survey *survey)
+{
+	while (survey->next < survey->nlocks && survey->open < MAX_OPEN)
+		list_lock(survey, &survey->locks[survey->next++]);
+}
+
+static void
+add_child(SurveyLock *lock, SurveyPart place, const char *node,
+		  const ZnodeContender *contender)
+{
+	SurveyChild *child;
+
+	if (lock->nchildren == lock->maxchildren)
+	{
+		Size		size;
+
+		lock->maxchildren = Max(lock->maxchildren * 2, 4);
+		size = lock->maxchildren * sizeof(SurveyChild);
+		lock->children = lock->children == NULL ?
+			palloc_extended(size, MCXT_ALLOC_HUGE) :
+			repalloc_huge(lock->children, size);
+	}
+	child = &lock->children[lock->nchildren++];
+	memset(child, 0, sizeof(*child));
+	child->place = place;
+	child->node = pstrdup(node);
+	child->contender = *contender;
+	child->data_len = -1;
+}
+
+static int
+compare_children(const void *a, const void *b)
+{
+	const SurveyChild *left = a;
+	const SurveyChild *right = b;
+
+	if (left->place != right->place)
+		return left->place < right->place ? -1 : 1;
+	if (left->contender.sequence != right->contender.sequence)
+		return znode_before(left->contender.sequence,
+							right->contender.sequence) ? -1 : 1;
+	return strcmp(left->node, right->node);
+}
+
+/* Find the first holder and the first waiter, and count both kinds. */
+static void
+find_first(SurveyLock *lock)
+{
+	bool		writer = false;
+
+	lock->holder = lock->waiter = -1;
+	lock->nholders = lock->nwaiters = 0;
+	for (int i = 0; i < lock->nchildren; i++)
+	{
+		const SurveyChild *child = &lock->children[i];
+		bool		holds;
+
+		if (child->dropped)
+			continue;
+
+		/* the first of a lock; readers, up to a writer; who has a permit */
+		if (child->place == PART_NAME)
+		{
+			holds = lock->nholders == 0 ||
+				(child->contender.shared && !writer);
+			writer |= !child->contender.shared;
+		}
+		else
+			holds = child->place == PART_PERMITS;
+		if (holds && lock->nholders++ == 0)
+			lock->holder = i;
+		if (!holds && lock->nwaiters++ == 0)
+			lock->waiter = i;
+	}
+}
+
+/* Get what is to be known of the queue and is not; or be done with it. */
+static void
+read_first(Survey *survey, SurveyLock *lock)
+{
+	find_first(lock);
+	lock->state = LOCK_READING;
+	if (lock->holder >= 0 && !lock->children[lock->holder].read)
+		send_op(survey, lock, RECIPE_OP_GET, PART_HOLDER,
+				&lock->children[lock->holder]);
+	if (lock->waiter >= 0 && !lock->children[lock->waiter].read)
+		send_op(survey, lock, RECIPE_OP_GET, PART_WAITER,
+				&lock->children[lock->waiter]);
+	if (lock->open == 0)
+		lock->state = LOCK_DONE;
+}
+
+/* A list of a lock's children is in. */
+static void
+on_list(Survey *survey, SurveyLock *lock, SurveyPart part,
+		const RecipeInput *in)
+{
+	lock->refused |= in->result == RECIPE_REFUSED;
+	for (int i = 0; in->result == RECIPE_OK && i < in->nchildren; i++)
+	{
+		const char *node = in->children[i];
+		ZnodeContender contender;
+
+		if (znode_parse_contender(node, &contender))
+			add_child(lock, part, node, &contender);
+		else if (part == PART_NAME && strcmp(node, ZNODE_PERMITS_DIR) == 0)
+			send_op(survey, lock, RECIPE_OP_CHILDREN, PART_PERMITS, NULL);
+		else if (part == PART_NAME && strcmp(node, ZNODE_LOCKS_DIR) == 0)
+			send_op(survey, lock, RECIPE_OP_CHILDREN, PART_LOCKS, NULL);
+	}
+	if (lock->open > 0)
+		return;
+	lock->seen = GetCurrentTimestamp();
+	if (lock->nchildren > 0)
+		qsort(lock->children, lock->nchildren, sizeof(SurveyChild),
+			  compare_children);
+	read_first(survey, lock);
+}
+
+/* Keep so much of a node's data, and no part of a character of UTF-8. */
+static void
+note_data(SurveyChild *child, const RecipeInput *in)
+{
+	int			len = Min(in->data_len, ZK_ANSWER_MAX_DATA);
+
+	if (len < in->data_len)
+		for (int i = 0; i < 3 && (in->data[len] & 0xC0) == 0x80; i++)
+			len--;
+	child->data = palloc(len + 1);
+	memcpy(child->data, in->data, len);
+	child->data_len = len;
+}
+
+/* The first holder has been read, or the first waiter. */
+static void
+on_read(Survey *survey, SurveyLock *lock, SurveyPart part,
+		const RecipeInput *in)
+{
+	SurveyChild *child = &lock->children[part == PART_HOLDER ?
+										 lock->holder : lock->waiter];
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			child->read = true;
+			child->ctime = in->ctime;
+			child->dropped = !recipe_is_ephemeral(in);
+			if (part == PART_HOLDER && in->data && in->data_len >= 0)
+				note_data(child, in);
+			break;
+		case RECIPE_NO_NODE:
+			lock->moved = true;
+			break;
+		case RECIPE_REFUSED:
+			child->read = in->event != RECIPE_GET_DONE;
+			if (!child->read)
+				send_op(survey, lock, RECIPE_OP_STAT, part, child);
+			break;
+		case RECIPE_UNKNOWN:
+			break;				/* not here */
+	}
+	if (lock->open > 0)
+		return;
+	if (!lock->moved)
+		read_first(survey, lock);
+	else if (lock->lists < MAX_LISTS)
+		list_lock(survey, lock);
+	else
+		lock->state = LOCK_DONE;
+}
+
+/* The children of the root: lock directories, and what is no lock. */
+static void
+on_root(Survey *survey, const RecipeInput *in)
+{
+	survey->listed = true;
+	if (in->result != RECIPE_OK || in->nchildren == 0)
+		return;
+	survey->locks = palloc_extended(in->nchildren * sizeof(SurveyLock),
+									MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		const char *child = in->children[i];
+		char		name[ZNODE_MAX_NAME + 1];
+
+		/* %waits and its kin are what no name is encoded as */
+		if (znode_decode_name(child, name, sizeof(name)) >= 0 &&
+			(child[0] != '%' || name[0] != '%' || strncmp(child, "%25", 3) == 0))
+			survey->locks[survey->nlocks++].name = pstrdup(child);
+	}
+}
+
+/*
+ * survey_begin
+ *		Begin a survey of the locks below a root, in a memory context of the
+ *		caller's, which is the current one and is to be deleted with it.
+ *
+ * "owner" is the id of its operations.
+ */
+Survey *
+survey_begin(uint32 owner, const char *root)
+{
+	Survey	   *survey = palloc0(sizeof(Survey));
+	RecipeOp	op = {.kind = RECIPE_OP_SEARCH,.serial = ROOT_SERIAL};
+
+	survey->owner = owner;
+	survey->context = CurrentMemoryContext;
+	strlcpy(survey->root, root, sizeof(survey->root));
+	submit(survey, &op, root);
+	return survey;
+}
+
+/*
+ * survey_event
+ *		The server has answered an operation of the survey; not with UNKNOWN.
+ *
+ * Returns true if it was the last one.  *error is ZooKeeper's, if it refused to
+ * list the root; else 0.
+ */
+bool
+survey_event(Survey *survey, const RecipeInput *in, int *error)
+{
+	MemoryContext save = MemoryContextSwitchTo(survey->context);
+
+	*error = 0;
+	survey->open--;
+	if (!survey->listed)
+	{
+		on_root(survey, in);
+		if (in->result == RECIPE_REFUSED)
+			*error = in->error;
+	}
+	else
+	{
+		SurveyLock *lock = &survey->locks[in->serial / NPARTS];
+		SurveyPart	part = in->serial % NPARTS;
+
+		lock->open--;
+		if (lock->state == LOCK_LISTING)
+			on_list(survey, lock, part, in);
+		else
+			on_read(survey, lock, part, in);
+	}
+	list_more(survey);
+	MemoryContextSwitchTo(save);
+	return survey->open == 0;
+}
+
+static ZkQueueMode
+mode_of(const SurveyLock *lock)
+{
+	const SurveyChild *child =
+		&lock->children[lock->holder >= 0 ? lock->holder : lock->waiter];
+
+	if (child->place != PART_NAME)
+		return ZK_QUEUE_PERMIT;
+	return child->contender.shared ? ZK_QUEUE_SHARED : ZK_QUEUE_EXCLUSIVE;
+}
+
+static void
+append_entry(StringInfo buf, const SurveyLock *lock)
+{
+	const SurveyChild *holder =
+		lock->holder >= 0 ? &lock->children[lock->holder] : NULL;
+	ZkSurveyEntry head;
+	int			start = buf->len;
+	int			size;
+
+	memset(&head, 0, sizeof(head));
+	head.seen = lock->seen;
+	head.refused = lock->refused;
+	if (!lock->refused)
+	{
+		head.mode = mode_of(lock);
+		head.nholders = lock->nholders;
+		head.nwaiters = lock->nwaiters;
+	}
+	head.data_len = -1;
+	if (holder)
+	{
+		head.since = holder->ctime;
+		head.data_len = holder->data_len;
+	}
+	if (lock->waiter >= 0)
+		head.waiter_since = lock->children[lock->waiter].ctime;
+	head.name_len = strlen(lock->name);
+	size = ZkSurveyEntrySize(&head);
+
+	appendBinaryStringInfo(buf, (char *) &head, offsetof(ZkSurveyEntry, bytes));
+	appendStringInfoString(buf, lock->name);
+	if (head.data_len > 0)
+		appendBinaryStringInfo(buf, holder->data, head.data_len);
+	while (buf->len - start < size)
+		appendStringInfoChar(buf, '\0');
+}
+
+/*
+ * survey_entries
+ *		What the survey has found, as entries of questions.h; returns how many
+ *		there are.
+ *
+ * Locks that nobody holds or waits for are left out.
+ */
+int
+survey_entries(const Survey *survey, StringInfo buf)
+{
+	int			count = 0;
+
+	for (int i = 0; i < survey->nlocks; i++)
+	{
+		const SurveyLock *lock = &survey->locks[i];
+
+		if (!lock->refused && lock->nholders + lock->nwaiters == 0)
+			continue;
+		append_entry(buf, lock);
+		count++;
+	}
+	return count;
+}

@@ -1,0 +1,197 @@
+
+# All locks in use at a glance: over two clusters and with foreign clients, while
+# queues move, and with many directories.
+
+use strict;
+use warnings;
+use utf8;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkProxy;
+use ZkSession;
+use ZooKeeper;
+
+# As many operations of one answer may be out at a time.
+my $at_a_time = 256;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $proxy = ZkProxy->new;
+my $servers = $zk->connstr_through($proxy, 'a');
+$proxy->count('a-0');
+my %settings = ('zklock.session_timeout' => '60s', 'deadlock_timeout' => '100ms');
+my $a = zk_cluster('a', $zk, %settings, 'zklock.servers' => $servers);
+my $b = zk_cluster('b', $zk, %settings);
+my $foreign = $zk->client(timeout => 60);
+
+# Rows as strings.
+sub queues
+{
+	my ($node, $columns, $where) = @_;
+
+	my $rows = $node->safe_psql('postgres',
+		"SELECT $columns FROM zk_queues()" . ($where ? " WHERE $where" : '')
+		  . ' ORDER BY name COLLATE "C"');
+
+	utf8::decode($rows);
+	return [ split /\n/, $rows ];
+}
+
+sub listed { return $proxy->requests('a-0')->{children} // 0; }
+
+is_deeply(queues($a, '*'), [], 'at first there is none');
+
+#
+# Each kind of lock, held and waited for by each kind of client
+#
+
+my $x = holder($a, 'x y');
+my $x_waits = waiter($b, 'x y', 2);
+my $x_foreign = $foreign->enqueue(lock_dir('x y'));
+my @readers = map { ZkSession->new($_) } ($a, $b);
+for my $reader (@readers)
+{
+	$reader->run_ok($_) for ('BEGIN', "SELECT zk_lock('r', shared => true)");
+}
+my $r_foreign = $foreign->enqueue(lock_dir('r'));
+my $s = ZkSession->new($a);
+$s->run_ok($_) for ('BEGIN', "SELECT zk_acquire('s', 1)");
+my $s_waits = waiter($b, 's', 2, "SELECT zk_acquire('s', 1)");
+my $f_foreign = $foreign->lock(lock_dir('f'));
+my $odd = holder($b, '%25 ä');
+my $own = holder($b, '%waits');
+
+# what is there and in use by nobody: a directory, another root, and a child
+# that is not ephemeral
+$foreign->create('/zklock/nobody', makepath => 1);
+$foreign->create('/zklock/tenant/z/_c_1-lock-0000000000', makepath => 1);
+$foreign->create('/zklock/jobs/job-0000000000', makepath => 1);
+$foreign->create('/zklock/%clusters/a', makepath => 1);
+
+# who holds x waits for f
+$x->send("SELECT zk_lock('f')");
+$x->wait_waiting(2);
+poll_until(sub { queues($b, 'waits_for', "name = 'x y'")->[0] ne '' }, 'the wait to be told');
+
+my $expected = [
+	'%25 ä|exclusive|1|b|0|',
+	'%waits|exclusive|1|b|0|',
+	'f|exclusive|1||1|',
+	'r|shared|2|a|1|',
+	's|permit|2|a|1|',
+	'x y|exclusive|1|a|2|{f}' ];
+for my $node ($a, $b)
+{
+	is_deeply(queues($node, 'name, mode, holders, cluster, waiters, waits_for'), $expected,
+		$node->name . ' sees all of them');
+}
+is(queues($b, 'pid', "name = 'x y'")->[0], $x->pid, 'and the session');
+like(queues($b, 'holder', "name = 'x y'")->[0], qr/^postgresql host=\S+ port=\d+ cluster=a pid=\d+$/,
+	'and what it tells of itself, without what workers tell each other');
+is(queues($b, 'holder', "name = 'f'")->[0], 'foreign contender', 'other clients likewise');
+is($b->safe_psql('postgres',
+		'SELECT bool_and(since <= seen AND seen <= clock_timestamp() AND seen >= now()),'
+		  . " bool_and((longest_wait >= '0') = (waiters > 0)) FROM zk_queues()"),
+	't|t', 'and since when, how long, and how old the row is');
+my $before = queues($b, 'longest_wait', "name = 'x y'")->[0];
+poll_until(sub { queues($b, "longest_wait > '$before'", "name = 'x y'")->[0] eq 't' }, 'the wait to grow');
+pass('the longest wait grows');
+is($b->safe_psql('postgres', "SET zklock.root = '/zklock/tenant'; SELECT count(*) FROM zk_queues()"),
+	0, 'below another root there is none');
+is($b->safe_psql('postgres', "SET zklock.root = '/none'; SELECT count(*) FROM zk_queues()"),
+	0, 'nor below one that does not exist');
+
+# A waiter that leaves is no longer there.
+$foreign->unlock($x_foreign);
+is(queues($a, 'waiters', "name = 'x y'")->[0], 1, 'who leaves does not count');
+
+#
+# Who may ask, and what may be read
+#
+
+$b->safe_psql('postgres', 'CREATE ROLE alice; CREATE ROLE bob; GRANT pg_monitor TO bob');
+sql_error($b, 'SET ROLE alice; SELECT * FROM zk_queues()',
+	{ sqlstate => '42501', message => 'permission denied for function zk_queues' });
+is($b->safe_psql('postgres', 'SET ROLE bob; SELECT count(*) FROM zk_queues()'), 6,
+	'a member of pg_monitor may ask');
+
+$foreign->add_auth('digest', 'them:secret');
+$foreign->create('/zklock/theirs', makepath => 1);
+$foreign->set_acl('/zklock/theirs', 'creator');
+is_deeply(queues($b, 'name, mode, holders, holder, waiters, longest_wait', "name = 'theirs'"),
+	['theirs|||||'], 'of what may not be listed it tells only that it is there');
+
+#
+# The queue moves while it is read
+#
+
+# The first owner goes when the worker has sent what reads it, and the server
+# has not seen that: then the queue is listed again.
+{
+	my @queue = map { $foreign->enqueue(lock_dir('moves')) } (1 .. 30);
+	my $again = 0;
+
+	while (@queue > 1 && !$again)
+	{
+		my $session = ZkSession->new($a);
+		my $lists = listed();
+		my $reads = $proxy->requests('a-0')->{get} // 0;
+
+		$proxy->delay(200, 'a-0');
+		$session->send("SELECT waiters FROM zk_queues() WHERE name = 'moves' AND holder IS NOT NULL");
+		poll_until(sub { ($proxy->requests('a-0')->{get} // 0) > $reads }, 'the worker to read');
+		$proxy->freeze('a-0');
+		$lists = listed();
+		$foreign->unlock(shift @queue);
+		$proxy->thaw('a-0');
+		$proxy->delay(0, 'a-0');
+		my $waiters = $session->result->{out};
+		$again = listed() > $lists && $waiters == $#queue;
+		$session->quit;
+	}
+	ok($again, 'an owner that has gone is not told of: the queue is listed again');
+	$foreign->unlock($_) for @queue;
+}
+
+#
+# Many directories
+#
+
+$foreign->create("/zklock/many $_", makepath => 1) for (1 .. 2 * $at_a_time);
+{
+	my $session = ZkSession->new($a);
+	my $lists = listed();
+
+	$proxy->delay(200, 'a-0');
+	$session->send('SELECT count(*) FROM zk_queues()');
+	poll_until(sub { listed() > $lists + 10 }, 'the worker to list');
+	$proxy->mute('a-0');
+	poll_until(sub { listed() >= $lists + 1 + $at_a_time }, 'as many lists as may be out');
+	cmp_ok(listed(), '<', $lists + 2 * $at_a_time, 'it lists many directories at a time, and not all');
+	$proxy->delay(0, 'a-0');
+	$proxy->thaw('a-0');
+	is($session->result->{out}, 7, 'and answers');
+
+	# nobody waits for the answer any more
+	$lists = listed();
+	$proxy->delay(200, 'a-0');
+	$session->send('SELECT count(*) FROM zk_queues()');
+	poll_until(sub { listed() > $lists + 10 }, 'the worker to list');
+	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
+	is($session->result->{sqlstate}, '57014', 'it can be cancelled');
+	$proxy->delay(0, 'a-0');
+	is(sql($a, "SELECT count(*) FROM zk_queue('f')")->{out}, 2, 'the worker answers others');
+	cmp_ok(listed(), '<', $lists + 2 * $at_a_time, 'and does not go on listing');
+	$session->quit;
+}
+
+$foreign->unlock($_) for ($r_foreign, $f_foreign);
+is($x->result->{message}, undef, 'the waiter gets its lock');
+$_->quit for ($x, $x_waits, $s, $s_waits, $odd, $own, @readers);
+is_deeply(queues($b, 'name', 'holders + waiters > 0'), [], 'in the end there is none')
+  if poll_until(sub { !@{ queues($b, 'name', 'holders + waiters > 0') } }, 'all to be given back');
+
+done_testing();

@@ -82,6 +82,72 @@ GRANT EXECUTE ON FUNCTION zk_stats_status() TO pg_monitor;
 ALTER EXTENSION zklock DROP FUNCTION zk_stats_status_1_0();
 DROP FUNCTION zk_stats_status_1_0();
 
+-- Counters of single locks
+CREATE FUNCTION zk_stat_locks_status(OUT name text,
+                                     OUT root text,
+                                     OUT taken bigint,
+                                     OUT handed_off bigint,
+                                     OUT waited bigint,
+                                     OUT timed_out bigint,
+                                     OUT failed bigint,
+                                     OUT deadlocks bigint,
+                                     OUT lost bigint,
+                                     OUT wait_time double precision,
+                                     OUT max_wait double precision,
+                                     OUT hold_time double precision,
+                                     OUT max_hold double precision,
+                                     OUT wait_histogram bigint[],
+                                     OUT hold_histogram bigint[],
+                                     OUT since timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_stat_locks_status'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_stat_locks_status() IS
+'counters of single locks of this server; use the view zk_stat_locks';
+
+CREATE VIEW zk_stat_locks AS
+    SELECT * FROM zk_stat_locks_status();
+
+COMMENT ON VIEW zk_stat_locks IS
+'how often and how long sessions of this server wait for and hold each lock: a row for each of the zklock.track_locks locks that are used most';
+COMMENT ON COLUMN zk_stat_locks.name IS
+'name of the lock or semaphore';
+COMMENT ON COLUMN zk_stat_locks.root IS
+'the zklock.root it is below';
+COMMENT ON COLUMN zk_stat_locks.taken IS
+'times it was taken by a session that did not hold it';
+COMMENT ON COLUMN zk_stat_locks.handed_off IS
+'of these, when this server owned it already';
+COMMENT ON COLUMN zk_stat_locks.waited IS
+'of these, when somebody else had it';
+COMMENT ON COLUMN zk_stat_locks.timed_out IS
+'calls that ended without it because of a timeout, or because it was not free';
+COMMENT ON COLUMN zk_stat_locks.failed IS
+'calls that ended without it because of another error';
+COMMENT ON COLUMN zk_stat_locks.deadlocks IS
+'calls that failed to end a deadlock';
+COMMENT ON COLUMN zk_stat_locks.lost IS
+'times it was lost while it was held';
+COMMENT ON COLUMN zk_stat_locks.wait_time IS
+'total time from the call to the grant, in milliseconds';
+COMMENT ON COLUMN zk_stat_locks.max_wait IS
+'the longest of these times';
+COMMENT ON COLUMN zk_stat_locks.hold_time IS
+'total time from the grant to the release, in milliseconds';
+COMMENT ON COLUMN zk_stat_locks.max_hold IS
+'the longest of these times';
+COMMENT ON COLUMN zk_stat_locks.wait_histogram IS
+'times from the call to the grant, in the buckets of zk_stats';
+COMMENT ON COLUMN zk_stat_locks.hold_histogram IS
+'times from the grant to the release, in the same buckets';
+COMMENT ON COLUMN zk_stat_locks.since IS
+'when counting of this lock began';
+
+REVOKE ALL ON FUNCTION zk_stat_locks_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_stat_locks_status() TO pg_monitor;
+GRANT SELECT ON zk_stat_locks TO pg_monitor;
+
 -- The latest deadlocks with other servers
 CREATE FUNCTION zk_deadlock_status(OUT id bigint,
                                    OUT detected timestamptz,
@@ -190,7 +256,7 @@ COMMENT ON FUNCTION zk_queue(text) IS
 COMMENT ON FUNCTION zk_cancel_holder(text) IS
 'cancel the running statements of the holders of a lock, on all servers';
 COMMENT ON FUNCTION zk_stats_reset() IS
-'set the counters of zk_stats to zero, and empty zk_deadlocks';
+'set the counters of zk_stats to zero, and empty zk_stat_locks and zk_deadlocks';
 COMMENT ON COLUMN zk_stats.wait_time IS
 'total time from the call to the grant, over all locks taken, in milliseconds';
 COMMENT ON COLUMN zk_stats.hold_time IS

@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "shared/deadlocks.h"
+#include "shared/lock_stats.h"
 #include "shared/questions.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
@@ -63,6 +64,7 @@ zk_shmem_request(void)
 	slots_request_shmem();
 	questions_request_shmem();
 	stats_request_shmem();
+	lock_stats_request_shmem();
 	deadlocks_request_shmem();
 }
 
@@ -75,6 +77,7 @@ zk_shmem_startup(void)
 	slots_startup_shmem();
 	questions_startup_shmem();
 	stats_startup_shmem();
+	lock_stats_startup_shmem();
 	deadlocks_startup_shmem();
 }
 

@@ -38,6 +38,7 @@
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/drop.h"
+#include "shared/lock_stats.h"
 #include "shared/procs.h"
 #include "shared/proof.h"
 #include "shared/refusal.h"
@@ -484,9 +485,13 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 
 	for (int i = 0; i < nlocks; i++)
 	{
-		hold_push(attempt.locks[i]);
-		stats_count_take(!wait->asked, wait->queued,
-						 attempt.locks[i]->proc->since - wait->called_us);
+		HeldLock   *lock = attempt.locks[i];
+		int64		waited_us = lock->proc->since - wait->called_us;
+
+		hold_push(lock);
+		stats_count_take(!wait->asked, wait->queued, waited_us);
+		lock_stats_take(lock->stats_id, &lock->key, !wait->asked, wait->queued,
+						waited_us);
 	}
 	attempt_succeed();
 

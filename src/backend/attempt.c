@@ -23,6 +23,7 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/drop.h"
+#include "shared/lock_stats.h"
 #include "shared/stats.h"
 #include "shared/take.h"
 #include "shared/test_build.h"
@@ -123,7 +124,10 @@ attempt_abandon(void)
 			slot_unwant(lock->proc);
 		/* one wait was ended, whatever the number of locks */
 		if (i == 0 || attempt.failure != ZK_FAILURE_DEADLOCK)
+		{
 			stats_count_failure(attempt.failure);
+			lock_stats_failure(lock->stats_id, &lock->key, attempt.failure);
+		}
 		hold_forget(lock);
 	}
 	attempt.nlocks = 0;

@@ -42,7 +42,7 @@
 #include "shared/compat.h"
 #include "shared/drop.h"
 #include "shared/key.h"
-#include "shared/stats.h"
+#include "shared/lock_stats.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -189,6 +189,7 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 		lock->loss_told = false;
 		key_path(key, path);
 		key_tag(key, path, &lock->tag);
+		lock->stats_id = lock_stats_id(path);
 	}
 	make_room_for_hold(lock);
 	return lock;
@@ -291,6 +292,7 @@ drop_held(HeldLock *lock)
 	int64		now = zk_now_us();
 
 	stats_count_release(now - lock->proc->since);
+	lock_stats_release(lock->stats_id, now - lock->proc->since);
 	dlist_delete(&lock->node);
 	if (lock->touched != InvalidSubTransactionId)
 		dlist_delete(&lock->touched_node);

@@ -26,6 +26,7 @@ typedef struct HeldLock
 	ZkKey		key;			/* hash key, must be first: of the lock, or of
 								 * our permit */
 	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
+	uint64		stats_id;		/* what lock_stats.c knows it by */
 	LOCKTAG		tag;
 	LOCKMODE	mode;
 	ZnodeKind	kind;

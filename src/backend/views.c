@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *		What the views zk_locks, zk_session, zk_stats and zk_deadlocks show.
+ *		What the views zk_locks, zk_session, zk_stats, zk_stat_locks and
+ *		zk_deadlocks show.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -26,6 +27,7 @@
 #include "shared/compat.h"
 #include "shared/deadlocks.h"
 #include "shared/holders.h"
+#include "shared/lock_stats.h"
 #include "shared/proof.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
@@ -44,6 +46,7 @@ PG_FUNCTION_INFO_V1(zk_stats_status);
 PG_FUNCTION_INFO_V1(zk_stats_status_1_1);
 PG_FUNCTION_INFO_V1(zk_stats_reset);
 PG_FUNCTION_INFO_V1(zk_deadlock_status);
+PG_FUNCTION_INFO_V1(zk_stat_locks_status);
 
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	14
@@ -51,6 +54,7 @@ PG_FUNCTION_INFO_V1(zk_deadlock_status);
 #define STATS_STATUS_COLUMNS	14
 #define STATS_STATUS_COLUMNS_1_0	13
 #define DEADLOCK_STATUS_COLUMNS	12
+#define STAT_LOCKS_COLUMNS		16
 
 static const char *
 mode_name(ZnodeKind kind)
@@ -318,13 +322,15 @@ zk_stats_status(PG_FUNCTION_ARGS)
 /*
  * zk_stats_reset() returns void
  *
- * Set the counters of this cluster to zero, and forget its deadlocks.
+ * Set the counters of this cluster to zero, and forget its deadlocks and the
+ * counters of single locks.
  */
 Datum
 zk_stats_reset(PG_FUNCTION_ARGS pg_attribute_unused())
 {
 	zk_check_preloaded();
 	stats_reset();
+	lock_stats_reset();
 	deadlocks_forget();
 	PG_RETURN_VOID();
 }
@@ -361,7 +367,7 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	values[n++] = CStringGetTextDatum(member->path);
 	values[n++] = Int32GetDatum(member->holder_pid);
 	values[n++] = blockers(deadlock, i);
-	values[n++] = BoolGetDatum(i == deadlock->victim);
+	values[n++] = BoolGetDatum(i == 0);
 	values[n++] = BoolGetDatum(member->local);
 	Assert(n == DEADLOCK_STATUS_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -386,5 +392,55 @@ zk_deadlock_status(PG_FUNCTION_ARGS)
 	for (int i = 0; i < ndeadlocks; i++)
 		for (int j = 0; j < deadlocks[i].nmembers; j++)
 			put_member(rsinfo, &deadlocks[i], j);
+	return (Datum) 0;
+}
+
+static void
+put_lock_stats(ReturnSetInfo *rsinfo, const ZkLockStats *stats)
+{
+	Datum		values[STAT_LOCKS_COLUMNS];
+	bool		nulls[STAT_LOCKS_COLUMNS] = {0};
+	const char *slash = strrchr(stats->path, '/');
+	int			n = 0;
+
+	values[n++] = CStringGetTextDatum(path_lock_name(stats->path));
+	values[n++] = CStringGetTextDatum(pnstrdup(stats->path,
+											   slash - stats->path));
+	values[n++] = Int64GetDatum(stats->taken);
+	values[n++] = Int64GetDatum(stats->handed_off);
+	values[n++] = Int64GetDatum(stats->waited);
+	values[n++] = Int64GetDatum(stats->timed_out);
+	values[n++] = Int64GetDatum(stats->failed);
+	values[n++] = Int64GetDatum(stats->deadlocks);
+	values[n++] = Int64GetDatum(stats->lost);
+	values[n++] = Float8GetDatum(stats->wait_time / 1000.0);
+	values[n++] = Float8GetDatum(stats->max_wait / 1000.0);
+	values[n++] = Float8GetDatum(stats->hold_time / 1000.0);
+	values[n++] = Float8GetDatum(stats->max_hold / 1000.0);
+	values[n++] = histogram(stats->wait_histogram);
+	values[n++] = histogram(stats->hold_histogram);
+	values[n++] = TimestampTzGetDatum(stats->since);
+	Assert(n == STAT_LOCKS_COLUMNS);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * zk_stat_locks_status() returns setof record
+ *
+ * The counters of single locks of this cluster; behind the view zk_stat_locks.
+ */
+Datum
+zk_stat_locks_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkLockStats *stats;
+	int			n;
+
+	zk_check_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+	stats = lock_stats_read(&n);
+	for (int i = 0; i < n; i++)
+		put_lock_stats(rsinfo, &stats[i]);
+	pfree(stats);
 	return (Datum) 0;
 }

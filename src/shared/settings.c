@@ -37,6 +37,7 @@ char	   *zklock_servers;
 int			zklock_session_timeout;
 char	   *zklock_root;
 int			zklock_max_locks;
+int			zklock_track_locks;
 int			zklock_handoff_quantum;
 int			zklock_retain_time;
 char	   *zklock_auth;
@@ -448,6 +449,14 @@ define_lock_settings(void)
 							NULL,
 							&zklock_max_locks,
 							8192, 1, INT_MAX / 1024,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.track_locks",
+							"Sets the maximum number of locks that zk_stat_locks has counters of.",
+							"Zero turns them off.",
+							&zklock_track_locks,
+							1000, 0, 1000000,
 							PGC_POSTMASTER,
 							0,
 							NULL, NULL, NULL);

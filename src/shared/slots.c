@@ -95,6 +95,7 @@
 #include "port/atomics.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
+#include "shared/lock_stats.h"
 #include "shared/mail.h"
 #include "shared/proof.h"
 #include "shared/settings.h"
@@ -507,6 +508,7 @@ slot_lose_holders(ZkSlot *slot)
 			continue;
 		proc->lost = true;
 		stats_count_lost();
+		lock_stats_lost(&slot->key);
 		proof_wake_waiters();
 		if (!proc->committing)
 			kill(-proc->pid, SIGINT);

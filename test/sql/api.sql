@@ -15,6 +15,7 @@ SELECT proname, provolatile AS v, proparallel AS p
 -- views
 \d zk_locks
 \d zk_session
+\d zk_stat_locks
 \d zk_deadlocks
 
 -- every object of the extension has a comment
@@ -43,14 +44,18 @@ COMMIT;
 SELECT * FROM zk_locks;
 \echo :SQLSTATE
 SELECT * FROM zk_session;
+SELECT * FROM zk_stat_locks;
 SELECT * FROM zk_deadlocks;
+SELECT * FROM zk_queues();
 SELECT * FROM zk_lock_status();
 SELECT * FROM zk_session_status();
 
 SET ROLE regress_zk_monitor;
 SELECT count(*) FROM zk_locks;
 SELECT count(*) FROM zk_session;
+SELECT count(*) > 0 AS locks FROM zk_stat_locks;
 SELECT count(*) FROM zk_deadlocks;
+SELECT count(*) >= 0 AS queues FROM zk_queues();
 RESET ROLE;
 
 -- an administrator may narrow it, as for any function

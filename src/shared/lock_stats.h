@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock_stats.h
+ *		Counters of single locks in shared memory.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/lock_stats.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOCK_STATS_H
+#define ZKLOCK_LOCK_STATS_H
+
+#include "core/histogram.h"
+#include "datatype/timestamp.h"
+#include "shared/key.h"
+#include "shared/stats.h"
+
+/* What is counted of a lock; times in us. */
+typedef struct ZkLockStats
+{
+	uint64		id;				/* that of its path; 0: the entry is free */
+	char		path[ZNODE_PATH_SIZE];	/* of its lock directory */
+	TimestampTz since;			/* when counting began */
+	int64		taken;
+	int64		handed_off;
+	int64		waited;
+	int64		timed_out;
+	int64		failed;
+	int64		deadlocks;
+	int64		lost;
+	int64		wait_time;
+	int64		max_wait;
+	int64		hold_time;
+	int64		max_hold;
+	int64		wait_histogram[HISTOGRAM_BUCKETS];
+	int64		hold_histogram[HISTOGRAM_BUCKETS];
+} ZkLockStats;
+
+/* module load */
+extern void lock_stats_request_shmem(void);
+extern void lock_stats_startup_shmem(void);
+
+extern uint64 lock_stats_id(const char *path);
+extern void lock_stats_take(uint64 id, const ZkKey *key, bool handed_off,
+							bool waited, int64 wait_us);
+extern void lock_stats_failure(uint64 id, const ZkKey *key, ZkFailure failure);
+extern void lock_stats_release(uint64 id, int64 held_us);
+extern void lock_stats_lost(const ZkKey *key);
+extern ZkLockStats *lock_stats_read(int *n);
+extern void lock_stats_reset(void);
+
+#endif							/* ZKLOCK_LOCK_STATS_H */

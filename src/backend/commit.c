@@ -71,7 +71,8 @@ typedef struct CommitCheck
 {
 	uint32		sessions;		/* of our locks: a bit for each number */
 	uint32		tickets[ZK_MAX_SESSIONS];	/* of proof_ask() */
-	int64		asked_at;		/* of zk_now_ms(); 0: not asked */
+	int64		begun_at;		/* of zk_now_ms(): the wait; 0: none yet */
+	int64		asked_at;		/* the same; 0: not asked */
 	int64		queue_locked_at;	/* the same */
 	bool		notified;		/* the transaction has used NOTIFY */
 } CommitCheck;
@@ -286,11 +287,38 @@ is_session_proved(int64 lease, int64 proved_at)
 	}
 }
 
+/*
+ * How long the commit may still wait for a proof, in ms, as far as it does until
+ * it asks again.  Fails (40001) if that is over.
+ */
+static long
+time_for_proof(CommitCheck *check)
+{
+	int64		now = zk_now_ms();
+	int64		left;
+
+	if (check->begun_at == 0)
+		check->begun_at = now;
+	if (zklock_commit_timeout == 0)
+		return PROOF_RECHECK_MS;
+	left = check->begun_at + zklock_commit_timeout - now;
+	if (left <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not commit because lock \"%s\" may have been lost",
+						key_name(&holds_next(NULL)->key)),
+				 errdetail("ZooKeeper has not confirmed the session of this server within %d ms.",
+						   zklock_commit_timeout),
+				 errhint("Retry the transaction.")));
+	return (long) Min(left, PROOF_RECHECK_MS);
+}
+
 /* The session is not proved: ask, or wait until the worker has an answer. */
 static void
 wait_for_proof(CommitCheck *check, bool proved)
 {
 	static uint32 wait_event = 0;
+	long		timeout;
 
 	if (check->queue_locked_at != 0 &&
 		zk_now_ms() >= check->queue_locked_at + QUEUE_LOCK_MS)
@@ -299,11 +327,12 @@ wait_for_proof(CommitCheck *check, bool proved)
 		check->queue_locked_at = 0;
 	}
 	end_commit_of_holds();
+	timeout = time_for_proof(check);
 	if (check->asked_at != 0)
 	{
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 PROOF_RECHECK_MS,
+						 timeout,
 						 ZkWaitEvent(wait_event, "ZkLockCommit"));
 		ResetLatch(MyLatch);
 	}
@@ -323,7 +352,8 @@ wait_for_proof(CommitCheck *check, bool proved)
  * A process that ends cannot be, and its locks go in a moment.  What it still
  * commits is the removal of its temporary tables, which is right in any case.
  *
- * Errors: 40001 if a lock has been lost.
+ * Errors: 40001 if a lock has been lost, or may have been and
+ * zklock.commit_timeout is over.
  */
 static void
 check_holds(void)

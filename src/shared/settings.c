@@ -44,6 +44,7 @@ char	   *zklock_auth;
 int			zklock_acl;
 int			zklock_node_format;
 int			zklock_commit_check;
+int			zklock_commit_timeout;
 bool		zklock_deadlock_check;
 
 /*
@@ -510,6 +511,14 @@ define_transaction_settings(void)
 							 PGC_USERSET,
 							 0,
 							 check_commit_check, NULL, NULL);
+	DefineCustomIntVariable("zklock.commit_timeout",
+							"Sets how long a commit waits until ZooKeeper confirms that its locks are not lost.",
+							"Past that the transaction is rolled back.  Zero waits as long as it takes.",
+							&zklock_commit_timeout,
+							0, 0, INT_MAX,
+							PGC_USERSET,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
 }
 
 /*

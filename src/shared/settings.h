@@ -43,6 +43,7 @@ extern char *zklock_auth;
 extern int	zklock_acl;			/* a ZkAcl */
 extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
 extern int	zklock_commit_check;	/* a ZkCommitCheck */
+extern int	zklock_commit_timeout;	/* ms; 0: none */
 extern bool zklock_deadlock_check;
 
 /* Longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */

@@ -168,6 +168,34 @@ $s = ZkSession->new($a);
 is(rows(), 2, 'and then nothing is committed');
 wait_no_contenders($zk, 'x');
 
+# zklock.commit_timeout bounds the wait, of a command with lasting effects, too.
+my $unsure = {
+	sqlstate => '40001',
+	message => 'could not commit because lock "x" may have been lost',
+	detail => qr/^ZooKeeper has not confirmed the session of this server within 300 ms\.$/,
+	hint => 'Retry the transaction.'
+};
+
+$s->run("SET zklock.commit_timeout = '300ms'");
+$s->run("BEGIN; SELECT zk_lock('x', session => true); INSERT INTO sales VALUES (1)");
+wait_long_lease();
+$zk->pause(0);
+wait_no_lease();
+$s->run('NOTIFY channel');
+error_is($s->run('COMMIT'), $unsure, 'a bounded wait ends with an error');
+error_is($s->run('VACUUM sales'), $unsure, 'and so does one ahead of VACUUM');
+is(sql($a, 'NOTIFY channel')->{sqlstate}, undef, 'others can use NOTIFY');
+is(rows(), 2, 'nothing is committed');
+$s->send("BEGIN; SET LOCAL zklock.commit_timeout = '1h'; INSERT INTO sales VALUES (1); COMMIT");
+$s->wait_waiting(2);
+$zk->resume(0);
+is($s->result->{sqlstate}, undef, 'a wait that is not over yet goes on');
+is(rows(), 3, 'and commits');
+$s->run_ok('DELETE FROM sales WHERE ctid = (SELECT max(ctid) FROM sales)', 'without a wait nothing is over');
+$s->run_ok("SELECT zk_unlock('x')");
+$s->run_ok('RESET zklock.commit_timeout');
+wait_no_contenders($zk, 'x');
+
 #
 # The other ways
 #

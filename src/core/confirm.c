@@ -298,17 +298,19 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 			room_sweep(state, room_path);
 		return;
 	}
+	if (ours)
+		room_throw_away(state, room_path, name);
 	probe = find_probe(state, room_path, pending->number);
-	if (probe == NULL || probe->state != PROBE_READING)
+	if (probe == NULL)
 		return;
 	if (in->result == DETECTOR_UNKNOWN)
 	{
-		/* the next list shows it again */
+		/* the next list shows it again; it may be ours, and too old already */
 		remove_probe(state, probe);
 		return;
 	}
-	if (ours)
-		room_throw_away(state, room_path, name);
+	if (probe->state != PROBE_READING)
+		return;
 	if (in->result != DETECTOR_OK || ours ||
 		!probe_parse(in->data, in->len, &probe->deadlock))
 	{

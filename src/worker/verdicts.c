@@ -53,7 +53,7 @@ holds_permit(const WaitMember *member, const NoteWait *wait)
 	char		permits[NOTE_VERTEX_SIZE];
 	size_t		len;
 
-	if (wait->kind != NOTE_WAIT_PERMIT || !graph_directory_of(wait, permits))
+	if (wait->kind != NOTE_WAIT_PERMIT || !graph_path_of(wait, permits))
 		return false;
 	len = strlen(permits);
 	return strncmp(member->edge.from, permits, len) == 0 &&

@@ -16,6 +16,7 @@
 #include "shared/deadlocks.h"
 #include "shared/grant.h"
 #include "worker/contender.h"
+#include "worker/status.h"
 #include "worker/verdicts.h"
 #include "worker/wake.h"
 
@@ -27,6 +28,17 @@ kind_of(NoteWaitKind kind)
 {
 	return kind == NOTE_WAIT_SHARED ? ZNODE_READER :
 		kind == NOTE_WAIT_PERMIT ? ZNODE_PERMIT : ZNODE_MUTEX;
+}
+
+/* Is this the path of a session's znode that we have made? */
+static bool
+is_our_node(const char *path)
+{
+	VertexNode	node;
+
+	return vertex_is_node(path) &&
+		vertex_parse_node(strrchr(path, '/') + 1, &node) &&
+		status_is_ours((int64) node.publisher);
 }
 
 static void
@@ -43,7 +55,8 @@ fill_member(ZkDeadlockMember *to, const WaitMember *from)
 	to->pid = from->edge.wait.wait.pid;
 	to->holder_pid = from->edge.wait.hold.pid;
 	to->local = contender_find_path(from->edge.wait.to) != NULL ||
-		contender_find_path(from->edge.from) != NULL;
+		contender_find_path(from->edge.from) != NULL ||
+		is_our_node(from->edge.from);
 }
 
 /* Does a member hold a permit of the semaphore that another one waits for? */

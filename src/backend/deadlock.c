@@ -17,6 +17,7 @@
 
 #include "backend/deadlock.h"
 #include "backend/names.h"
+#include "core/vertex.h"
 #include "pgstat.h"
 #include "utils/backend_status.h"
 
@@ -76,12 +77,48 @@ append_blockers(StringInfo buf, const ZkDeadlock *deadlock, int member)
 	}
 }
 
+/*
+ * The lines about a member that waits for a session: for the one that it works
+ * for, or for those that work for it.
+ */
+static void
+append_session(StringInfo buf, const ZkDeadlock *deadlock, int i)
+{
+	const ZkDeadlockMember *member = &deadlock->members[i];
+	VertexSession session;
+
+	if (member->holder_pid != member->pid)
+		appendStringInfo(buf, "%sProcess %d of cluster %s waits for process %d of the same cluster.",
+						 buf->len > 0 ? "\n" : "", member->holder_pid,
+						 member->cluster, member->pid);
+	if (!vertex_parse(member->path, &session))
+		return;
+	if (session.remote)
+	{
+		appendStringInfo(buf, "%sProcess %d of cluster %s waits for a foreign server",
+						 buf->len > 0 ? "\n" : "", member->pid,
+						 member->cluster);
+		append_blockers(buf, deadlock, i);
+		appendStringInfoChar(buf, '.');
+	}
+	else if (session.pid != member->pid ||
+			 strcmp(session.cluster, member->cluster) != 0)
+		appendStringInfo(buf, "%sProcess %d of cluster %s works for process %d of cluster %s.",
+						 buf->len > 0 ? "\n" : "", member->pid,
+						 member->cluster, session.pid, session.cluster);
+}
+
 /* The lines about a member: which of its processes waits for which, and why. */
 static void
 append_member(StringInfo buf, const ZkDeadlock *deadlock, int i)
 {
 	const ZkDeadlockMember *member = &deadlock->members[i];
 
+	if (member->path[0] != '/')
+	{
+		append_session(buf, deadlock, i);
+		return;
+	}
 	deadlock_append_wait(buf, member->cluster, member->holder_pid, member->pid,
 						 member->kind, member->path);
 	append_blockers(buf, deadlock, i);

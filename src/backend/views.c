@@ -355,6 +355,7 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	const ZkDeadlockMember *member = &deadlock->members[i];
 	Datum		values[DEADLOCK_STATUS_COLUMNS];
 	bool		nulls[DEADLOCK_STATUS_COLUMNS] = {0};
+	bool		of_session = member->path[0] != '/';
 	int			n = 0;
 
 	values[n++] = Int64GetDatum(deadlock->number);
@@ -362,8 +363,11 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	values[n++] = Int32GetDatum(i + 1);
 	values[n++] = CStringGetTextDatum(member->cluster);
 	values[n++] = Int32GetDatum(member->pid);
+	nulls[n] = of_session;
 	values[n++] = CStringGetTextDatum(mode_name(member->kind));
-	values[n++] = CStringGetTextDatum(path_lock_name(member->path));
+	nulls[n] = of_session;
+	values[n++] = of_session ? (Datum) 0 :
+		CStringGetTextDatum(path_lock_name(member->path));
 	values[n++] = CStringGetTextDatum(member->path);
 	values[n++] = Int32GetDatum(member->holder_pid);
 	values[n++] = blockers(deadlock, i);

@@ -188,7 +188,7 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 
 		if (wait->kind == NOTE_WAIT_SESSION)
 			continue;
-		if (room_of(wait->to, wait->kind == NOTE_WAIT_PERMIT, path) &&
+		if (vertex_room_of(wait->to, wait->kind == NOTE_WAIT_PERMIT, path) &&
 			(room[0] == '\0' || strcmp(path, room) < 0))
 			strcpy(room, path);
 	}
@@ -298,17 +298,19 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 			room_sweep(state, room_path);
 		return;
 	}
+	if (ours)
+		room_throw_away(state, room_path, name);
 	probe = find_probe(state, room_path, pending->number);
-	if (probe == NULL || probe->state != PROBE_READING)
+	if (probe == NULL)
 		return;
 	if (in->result == DETECTOR_UNKNOWN)
 	{
-		/* the next list shows it again */
+		/* the next list shows it again; it may be ours, and too old already */
 		remove_probe(state, probe);
 		return;
 	}
-	if (ours)
-		room_throw_away(state, room_path, name);
+	if (probe->state != PROBE_READING)
+		return;
 	if (in->result != DETECTOR_OK || ours ||
 		!probe_parse(in->data, in->len, &probe->deadlock))
 	{
@@ -553,6 +555,7 @@ on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 	if (room == NULL)
 		return;
 	room->listing = false;
+	room_listed(state, room, in);
 	if (in->result == DETECTOR_OK)
 	{
 		on_children(state, room, pending, in);
@@ -620,8 +623,7 @@ confirm_forget(Detection *state)
 	for (int i = 0; i < state->nprobes; i++)
 		waits_free_deadlock(&state->probes[i].deadlock);
 	state->nprobes = 0;
-	state->nrooms = 0;
-	state->nlitter = 0;
+	room_forget(state);
 }
 
 /* Is there an older probe about the same deadlock? */

@@ -55,6 +55,9 @@ typedef struct DetectorInput
 	const WaitEdge *edges;
 	int			nedges;
 	uint32_t	scan;
+	const char *const *rooms;	/* EDGES: to be watched for sessions that are
+								 * named, though there are no edges */
+	int			nrooms;
 
 	/* DONE */
 	uint32_t	serial;			/* ROOM_CHANGED, too: of the LIST_WATCH */
@@ -81,7 +84,9 @@ typedef enum DetectorOpKind
 	DETECTOR_OP_SET_WAITS,		/* write the note of our contender "path" with
 								 * these waits; if that is no contender of
 								 * ours any more, or not owned: NO_NODE,
-								 * without asking ZooKeeper */
+								 * without asking ZooKeeper.  Or "path" is a
+								 * session's znode: set its note, or, if it
+								 * is not there, make it, ephemeral */
 	DETECTOR_OP_MKDIR,			/* make "path" as lock directories are made,
 								 * without its parents */
 	DETECTOR_OP_CREATE,			/* "path" as prefix: an ephemeral sequential
@@ -141,6 +146,8 @@ typedef struct DetectorOutput
 	int			nops;
 	uint32_t	scan;			/* look at the locks and hand in EDGES with
 								 * this, soon; 0: no need */
+	bool		named;			/* other sessions are named than before, see
+								 * detector_named(): look at the locks */
 	DetectorVerdict *verdicts;
 	int			nverdicts;
 	int64_t		wake_at;		/* give a TICK then; INT64_MAX: no need */
@@ -162,7 +169,7 @@ typedef struct DetectionCounts
 } DetectionCounts;
 
 /*
- * Private to detector.c and confirm.c.
+ * Private to the rooms of the detector.
  */
 
 /* What an operation is for. */
@@ -198,7 +205,10 @@ typedef struct LocalEdge
 	int64_t		look_at;		/* not to be looked from before */
 } LocalEdge;
 
-/* A contender of ours whose note has waits, or has had. */
+/*
+ * A contender of ours whose note has waits, or has had; or a session's znode,
+ * see vertex.c.
+ */
 typedef struct Holder
 {
 	char		path[NOTE_VERTEX_SIZE];
@@ -206,6 +216,8 @@ typedef struct Holder
 	int			nsent;
 	uint32_t	out;			/* serial of that write, until it is answered */
 	bool		unsure;			/* the note may have anything */
+	bool		session;		/* it is a session's znode, ... */
+	bool		made;			/* ... which may be there */
 	bool		gone;			/* there is no such contender */
 	int64_t		retry_at;		/* not to be written before */
 	int			first;			/* of more edges than a note has room for */
@@ -217,6 +229,10 @@ typedef struct Room
 {
 	char		path[NOTE_VERTEX_SIZE];
 	bool		needed;
+	bool		wanted;			/* EDGES has asked for it */
+	bool		exists;			/* for all we know */
+	char		(*named)[VERTEX_SESSION_SIZE];	/* sessions; malloc'd */
+	int			nnamed;
 	uint32_t	watch;			/* serial of the list whose watch is set, or is
 								 * out; 0: none */
 	bool		listing;		/* a list is out */

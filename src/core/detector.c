@@ -94,216 +94,11 @@
 
 #include "core/confirm.h"
 #include "core/mutation.h"
+#include "core/publish.h"
 #include "core/room.h"
 
 /* From how many edges one look looks. */
 #define MAX_STARTS	16
-
-/*
- * Publishing
- */
-
-/* There will be a note to be written at this time. */
-static void
-write_later(Detection *state, int64_t at)
-{
-	if (at < state->write_at)
-		state->write_at = at;
-}
-
-/* The edges of a note: all that there are, or those whose turn it is. */
-static int
-choose_waits(Detection *state, Holder *holder, NoteWait *waits)
-{
-	int			total = 0;
-	int			n = 0;
-	int			place = 0;
-
-	if (ZK_MUTATED(ZK_DEADLOCK_EDGES_STAY))
-	{
-		memcpy(waits, holder->sent, holder->nsent * sizeof(NoteWait));
-		n = holder->nsent;
-	}
-	for (int i = 0; i < state->nedges; i++)
-		total += !state->edges[i].ended &&
-			strcmp(state->edges[i].edge.from, holder->path) == 0;
-	if (total <= NOTE_MAX_WAITS)
-		holder->first = 0;
-	else if (holder->turn_at <= state->now)
-	{
-		/* half of them stay, so that alternatives are together at times */
-		holder->first = (holder->first + NOTE_MAX_WAITS / 2) % total;
-		holder->turn_at = state->now + state->timeout;
-	}
-	if (total > NOTE_MAX_WAITS)
-		write_later(state, holder->turn_at);
-	for (int i = 0; i < state->nedges; i++)
-	{
-		const LocalEdge *edge = &state->edges[i];
-		bool		there = false;
-
-		if (edge->ended || strcmp(edge->edge.from, holder->path) != 0)
-			continue;
-		for (int j = 0; j < n; j++)
-			there |= note_same_wait(&waits[j], &edge->edge.wait);
-		if (!there && n < NOTE_MAX_WAITS &&
-			(place - holder->first + total) % total < NOTE_MAX_WAITS)
-			waits[n++] = edge->edge.wait;
-		place++;
-	}
-	return n;
-}
-
-/* Is this what was last written? */
-static bool
-is_sent(const Holder *holder, const NoteWait *waits, int n)
-{
-	if (n != holder->nsent)
-		return false;
-	for (int i = 0; i < n; i++)
-	{
-		bool		there = false;
-
-		for (int j = 0; j < n; j++)
-			there |= note_same_wait(&holder->sent[j], &waits[i]);
-		if (!there)
-			return false;
-	}
-	return true;
-}
-
-/* Has there been no look yet from an edge of this holder, or is it under way? */
-static bool
-is_to_look(const Detection *state, const Holder *holder)
-{
-	for (int i = 0; i < state->nedges; i++)
-		if (strcmp(state->edges[i].edge.from, holder->path) == 0 &&
-			(state->looking || state->edges[i].look_at == 0))
-			return true;
-	return false;
-}
-
-/* Write a note if it is not as it should be. */
-static void
-publish(Detection *state, Holder *holder)
-{
-	NoteWait	waits[NOTE_MAX_WAITS];
-	NoteWait   *copy;
-	DetectorOp *op;
-	int			n;
-
-	if (holder->out != 0 || holder->gone)
-		return;
-	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_look(state, holder))
-		return;
-	n = choose_waits(state, holder, waits);
-	if (!holder->unsure && is_sent(holder, waits, n))
-		return;
-	if (holder->retry_at > state->now)
-	{
-		write_later(state, holder->retry_at);
-		return;
-	}
-	copy = detection_alloc(state, sizeof(waits));
-	op = copy == NULL ? NULL :
-		detection_send(state, DETECTOR_OP_SET_WAITS, TASK_SET, holder->path, 0);
-	if (op == NULL)
-		return;
-	memcpy(copy, waits, n * sizeof(NoteWait));
-	op->waits = copy;
-	op->nwaits = n;
-	memcpy(holder->sent, waits, n * sizeof(NoteWait));
-	holder->nsent = n;
-	holder->out = op->serial;
-	holder->unsure = false;
-	state->counts->published += n;
-}
-
-static Holder *
-add_holder(Detection *state, const char *path)
-{
-	Holder	   *holders = detection_find_holder(state, path);
-
-	if (holders != NULL)
-		return holders;
-	holders = detection_grow(state, state->holders, state->nholders,
-							 sizeof(Holder));
-	if (holders == NULL)
-		return NULL;
-	state->holders = holders;
-	holders += state->nholders++;
-	strcpy(holders->path, path);
-	return holders;
-}
-
-/* Is an edge in its note, as that was written and answered? */
-static bool
-is_in_note(Detection *state, const WaitEdge *edge)
-{
-	const Holder *holder = detection_find_holder(state, edge->from);
-
-	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
-		return true;
-	if (holder == NULL || holder->gone || holder->unsure || holder->out != 0)
-		return false;
-	for (int i = 0; i < holder->nsent; i++)
-		if (note_same_wait(&holder->sent[i], &edge->wait))
-			return true;
-	return false;
-}
-
-static void
-on_set(Detection *state, const Pending *pending, const DetectorInput *in)
-{
-	Holder	   *holder = detection_find_holder(state, pending->path);
-
-	if (holder == NULL || holder->out != pending->serial)
-		return;
-	holder->out = 0;
-	switch (in->result)
-	{
-		case DETECTOR_OK:
-			break;
-		case DETECTOR_NO_NODE:
-			holder->gone = true;
-			holder->nsent = 0;
-			break;
-		case DETECTOR_UNKNOWN:
-			holder->unsure = true;
-			break;
-		case DETECTOR_REFUSED:
-			holder->unsure = true;
-			holder->retry_at = state->now + state->timeout;
-			break;
-	}
-}
-
-/* Write what is to be written, and note which edges are in their notes. */
-static void
-publish_all(Detection *state)
-{
-	state->changed = false;
-	state->write_at = INT64_MAX;
-	for (int i = 0; i < state->nedges; i++)
-		(void) add_holder(state, state->edges[i].edge.from);
-	for (int i = state->nholders - 1; i >= 0; i--)
-	{
-		Holder	   *holder = &state->holders[i];
-
-		if (state->connected)
-			publish(state, holder);
-		if (holder->nsent == 0 && !holder->unsure && holder->out == 0 &&
-			!detection_has_edge_from(state, holder->path))
-		{
-			state->nholders--;
-			memmove(holder, holder + 1,
-					(state->nholders - i) * sizeof(Holder));
-		}
-	}
-	for (int i = 0; i < state->nedges; i++)
-		state->edges[i].published = !state->edges[i].ended &&
-			is_in_note(state, &state->edges[i].edge);
-}
 
 /* The edges that there are now; what is known of them stays known. */
 static void
@@ -327,6 +122,7 @@ on_edges(Detection *state, const DetectorInput *in)
 	free(state->edges);
 	state->edges = edges;
 	state->nedges = in->nedges;
+	room_want(state, in->rooms, in->nrooms);
 	if (in->scan != 0)
 		confirm_scanned(state, in->scan);
 }
@@ -410,7 +206,8 @@ look(Detection *state)
 		LocalEdge  *edge = &state->edges[i];
 		WaitEdge   *starts;
 
-		if (!edge->published || edge->ended || state->looking)
+		if (!edge->published || edge->ended || state->looking ||
+			vertex_only_names(edge->edge.from, &edge->edge.wait))
 			continue;
 		if (edge->look_at > state->now)
 		{
@@ -488,6 +285,7 @@ on_expired(Detection *state)
 {
 	on_suspended(state);
 	confirm_forget(state);
+	publish_forget_sessions(state);
 	state->npending = 0;
 	state->resumed = false;
 	for (int i = 0; i < state->nholders; i++)
@@ -500,7 +298,7 @@ on_expired(Detection *state)
 static void
 on_adopt(Detection *state, const char *path)
 {
-	Holder	   *holder = add_holder(state, path);
+	Holder	   *holder = publish_add_holder(state, path);
 
 	if (holder != NULL)
 		holder->unsure = true;
@@ -516,7 +314,7 @@ on_done(Detection *state, const DetectorInput *in)
 	state->changed |= pending.task == TASK_SET || pending.task == TASK_ACT ||
 		pending.task == TASK_LIST;
 	if (pending.task == TASK_SET)
-		on_set(state, &pending, in);
+		publish_answered(state, &pending, in);
 	else if (pending.task == TASK_LOOK)
 		on_look_read(state, &pending, in);
 	else
@@ -669,4 +467,28 @@ detector_is_idle(const Detector *detector)
 			return false;
 	return state->nedges == 0 && state->nholders == 0 &&
 		state->npending == 0 && state->nlitter == 0 && state->nprobes == 0;
+}
+
+/*
+ * detector_named
+ *		The session that others' edges name, and the room in which they do, by
+ *		number from 0 on; NULL: there are no more.
+ *
+ * Told of the rooms that EDGES has asked for.  Valid until the next step.
+ */
+const char *
+detector_named(const Detector *detector, int number, const char **room)
+{
+	const Detection *state = detector->state;
+
+	for (int i = 0; i < state->nrooms; i++)
+	{
+		if (!state->rooms[i].wanted)
+			continue;
+		*room = state->rooms[i].path;
+		if (number < state->rooms[i].nnamed)
+			return state->rooms[i].named[number];
+		number -= state->rooms[i].nnamed;
+	}
+	return NULL;
 }

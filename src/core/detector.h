@@ -30,5 +30,7 @@ extern void detector_set_timeout(Detector *detector,
 extern void detector_step(Detector *detector, const DetectorInput *in,
 						  DetectorOutput *out);
 extern bool detector_is_idle(const Detector *detector);
+extern const char *detector_named(const Detector *detector, int number,
+								  const char **room);
 
 #endif							/* ZKLOCK_DETECTOR_H */

@@ -7,7 +7,8 @@
  * it needs next (graph_next_read): the children of a lock directory, which
  * tell who owns the lock, and the notes of the owners, which tell whom they
  * wait for. When there is nothing more to be read, waits.c looks for deadlocks
- * in it.
+ * in it.  Who waits for a session (vertex.c) has its znodes read, in the room
+ * of the note that tells so.
  *
  * A directory in which some number has no order is given up; so is what would
  * need more than GRAPH_MAX_READS reads.  Then edges are missing, and a deadlock
@@ -44,9 +45,12 @@ graph_cut_last(char path[NOTE_VERTEX_SIZE])
 	return true;
 }
 
-/* The directory that tells for whom the contender of a wait waits. */
+/*
+ * The directory that tells for whom the contender of a wait waits; false if
+ * there is none.
+ */
 bool
-graph_directory_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
+graph_path_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
 {
 	graph_copy_vertex(directory, wait->to);
 	if (wait->kind == NOTE_WAIT_SESSION || !graph_cut_last(directory))
@@ -60,17 +64,46 @@ graph_directory_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
 	return true;
 }
 
-WaitDirectory *
-graph_find_directory(const WaitGraph *graph, const char *path)
+/*
+ * What tells for whom a wait, of the note of "from", waits: the path of a
+ * directory; and of whose znodes in it, if they are a session's, else "".
+ * False if there is none.
+ */
+static bool
+place_of(const char *from, const NoteWait *wait,
+		 char directory[NOTE_VERTEX_SIZE], char session[VERTEX_SESSION_SIZE])
+{
+	session[0] = '\0';
+	if (wait->kind != NOTE_WAIT_SESSION)
+		return graph_path_of(wait, directory);
+	return snprintf(session, VERTEX_SESSION_SIZE, "%s", wait->to) <
+		VERTEX_SESSION_SIZE && vertex_room_of_owner(from, directory);
+}
+
+static WaitDirectory *
+find_directory(const WaitGraph *graph, const char *path, const char *session)
 {
 	for (int i = 0; i < graph->ndirectories; i++)
-		if (strcmp(graph->directories[i].path, path) == 0)
+		if (strcmp(graph->directories[i].path, path) == 0 &&
+			strcmp(graph->directories[i].session, session) == 0)
 			return &graph->directories[i];
 	return NULL;
 }
 
-WaitOwner *
-graph_find_owner(const WaitGraph *graph, const char *path)
+/* The directory that tells for whom a wait of the note of "from" waits. */
+WaitDirectory *
+graph_directory_of(const WaitGraph *graph, const char *from,
+				   const NoteWait *wait)
+{
+	char		path[NOTE_VERTEX_SIZE];
+	char		session[VERTEX_SESSION_SIZE];
+
+	return place_of(from, wait, path, session) ?
+		find_directory(graph, path, session) : NULL;
+}
+
+static WaitOwner *
+find_owner(const WaitGraph *graph, const char *path)
 {
 	for (int i = 0; i < graph->nowners; i++)
 		if (strcmp(graph->owners[i].path, path) == 0)
@@ -80,13 +113,15 @@ graph_find_owner(const WaitGraph *graph, const char *path)
 
 /* Have the directory of a wait read; false if memory is short. */
 static bool
-want_directory(WaitGraph *graph, const NoteWait *wait)
+want_directory(WaitGraph *graph, const char *from, const NoteWait *wait)
 {
 	char		path[NOTE_VERTEX_SIZE];
+	char		session[VERTEX_SESSION_SIZE];
 	WaitDirectory *directories;
 
-	if (!graph_directory_of(wait, path) || wait->permits > GRAPH_MAX_PERMITS ||
-		graph_find_directory(graph, path) != NULL)
+	if (!place_of(from, wait, path, session) ||
+		wait->permits > GRAPH_MAX_PERMITS ||
+		find_directory(graph, path, session) != NULL)
 		return true;
 	directories = realloc(graph->directories,
 						  (graph->ndirectories + 1) * sizeof(*directories));
@@ -96,6 +131,7 @@ want_directory(WaitGraph *graph, const NoteWait *wait)
 	directories += graph->ndirectories++;
 	memset(directories, 0, sizeof(*directories));
 	graph_copy_vertex(directories->path, path);
+	strcpy(directories->session, session);
 	directories->permits = wait->permits;
 	return true;
 }
@@ -109,7 +145,7 @@ want_owner(WaitGraph *graph, const WaitDirectory *directory,
 
 	if (snprintf(path, sizeof(path), "%s/%s", directory->path,
 				 contender->name) >= NOTE_VERTEX_SIZE ||
-		graph_find_owner(graph, path) != NULL)
+		find_owner(graph, path) != NULL)
 		return true;
 	owners = realloc(graph->owners, (graph->nowners + 1) * sizeof(*owners));
 	if (owners == NULL)
@@ -123,13 +159,15 @@ want_owner(WaitGraph *graph, const WaitDirectory *directory,
 
 /*
  * How many of the first contenders in a directory own the lock, or have one of
- * so many permits?  None, if permits are free.
+ * so many permits?  None, if permits are free.  All znodes of a session count.
  */
 int
 graph_count_owners(const WaitDirectory *directory, int permits)
 {
 	int			n = 0;
 
+	if (directory->session[0] != '\0')
+		return directory->ncontenders;
 	if (permits > 0)
 		return directory->ncontenders < permits ? 0 : permits;
 	while (n < directory->ncontenders && directory->contenders[n].shared)
@@ -143,7 +181,8 @@ want_owners(WaitGraph *graph, const WaitDirectory *directory)
 	int			n = graph_count_owners(directory, directory->permits);
 
 	/* without anybody behind them nobody waits for them */
-	if (directory->permits == 0 && n == directory->ncontenders)
+	if (directory->permits == 0 && directory->session[0] == '\0' &&
+		n == directory->ncontenders)
 		return true;
 	for (int i = 0; i < n; i++)
 		if (!want_owner(graph, directory, &directory->contenders[i]))
@@ -205,7 +244,7 @@ graph_free(WaitGraph *graph)
 bool
 graph_start(WaitGraph *graph, const WaitEdge *edge)
 {
-	return want_directory(graph, &edge->wait);
+	return want_directory(graph, edge->from, &edge->wait);
 }
 
 /*
@@ -232,13 +271,70 @@ graph_next_read(WaitGraph *graph, WaitRead *read)
 	for (int i = 0; i < graph->ndirectories; i++)
 		if (!graph->directories[i].asked)
 		{
-			graph->directories[i].asked = true;
 			read->kind = GRAPH_READ_CHILDREN;
 			graph_copy_vertex(read->path, graph->directories[i].path);
 			graph->nreads++;
+
+			/* a room is read once for several sessions */
+			for (int j = i; j < graph->ndirectories; j++)
+				if (strcmp(graph->directories[j].path, read->path) == 0)
+					graph->directories[j].asked = true;
 			return true;
 		}
 	return false;
+}
+
+/*
+ * Fill in a contender by the name of a child; false if it is none of this
+ * directory.
+ */
+static bool
+parse_child(const WaitDirectory *directory, const char *child,
+			WaitContender *contender)
+{
+	ZnodeContender parsed;
+	VertexNode	node;
+
+	memset(contender, 0, sizeof(*contender));
+	if (directory->session[0] != '\0')
+		return vertex_parse_node(child, &node) &&
+			strcmp(node.vertex, directory->session) == 0;
+	if (!znode_parse_contender(child, &parsed))
+		return false;
+	contender->sequence = parsed.sequence;
+	contender->shared = parsed.shared && !znode_is_late(parsed.sequence);
+	return true;
+}
+
+/* The children of a directory are known; false if memory is short. */
+static bool
+fill_directory(WaitGraph *graph, WaitDirectory *directory,
+			   const char *const *children, int nchildren)
+{
+	directory->contenders = calloc(nchildren > 0 ? nchildren : 1,
+								   sizeof(WaitContender));
+	if (directory->contenders == NULL)
+		return false;
+	for (int i = 0; i < nchildren; i++)
+	{
+		WaitContender *contender =
+			&directory->contenders[directory->ncontenders];
+
+		if (!parse_child(directory, children[i], contender))
+			continue;
+		contender->name = strdup(children[i]);
+		if (contender->name == NULL)
+			return false;
+		directory->ncontenders++;
+		if (znode_is_unordered(contender->sequence))
+		{
+			forget_contenders(directory);
+			return true;
+		}
+	}
+	qsort(directory->contenders, directory->ncontenders,
+		  sizeof(WaitContender), compare_contenders);
+	return want_owners(graph, directory);
 }
 
 /*
@@ -252,53 +348,23 @@ bool
 graph_told_children(WaitGraph *graph, const char *path,
 					const char *const *children, int nchildren)
 {
-	WaitDirectory *directory = graph_find_directory(graph, path);
-
-	if (directory == NULL || directory->contenders != NULL)
-		return true;
-	directory->contenders = calloc(nchildren > 0 ? nchildren : 1,
-								   sizeof(WaitContender));
-	if (directory->contenders == NULL)
-		return false;
-	for (int i = 0; i < nchildren; i++)
+	for (int i = 0; i < graph->ndirectories; i++)
 	{
-		WaitContender *contender =
-			&directory->contenders[directory->ncontenders];
-		ZnodeContender parsed;
+		WaitDirectory *directory = &graph->directories[i];
 
-		if (!znode_parse_contender(children[i], &parsed))
-			continue;
-		contender->name = strdup(children[i]);
-		if (contender->name == NULL)
+		if (strcmp(directory->path, path) == 0 && directory->asked &&
+			directory->contenders == NULL &&
+			!fill_directory(graph, directory, children, nchildren))
 			return false;
-		directory->ncontenders++;
-		contender->sequence = parsed.sequence;
-		contender->shared = parsed.shared && !znode_is_late(parsed.sequence);
-		if (znode_is_unordered(parsed.sequence))
-		{
-			forget_contenders(directory);
-			return true;
-		}
 	}
-	qsort(directory->contenders, directory->ncontenders,
-		  sizeof(WaitContender), compare_contenders);
-	return want_owners(graph, directory);
+	return true;
 }
 
-/* An owner that was read is not ephemeral: it was no contender. */
+/* Take a contender out of a directory; false if memory is short. */
 static bool
-pass_over(WaitGraph *graph, const char *path)
+take_out(WaitGraph *graph, WaitDirectory *directory, const char *name)
 {
-	char		place[NOTE_VERTEX_SIZE];
-	const char *name;
-	WaitDirectory *directory;
-
-	graph_copy_vertex(place, path);
-	if (!graph_cut_last(place))
-		return true;
-	name = path + strlen(place) + 1;
-	directory = graph_find_directory(graph, place);
-	for (int i = 0; directory != NULL && i < directory->ncontenders; i++)
+	for (int i = 0; i < directory->ncontenders; i++)
 		if (strcmp(directory->contenders[i].name, name) == 0)
 		{
 			free(directory->contenders[i].name);
@@ -307,6 +373,23 @@ pass_over(WaitGraph *graph, const char *path)
 					(directory->ncontenders - i) * sizeof(WaitContender));
 			return want_owners(graph, directory);
 		}
+	return true;
+}
+
+/* An owner that was read is not ephemeral: it was no contender. */
+static bool
+pass_over(WaitGraph *graph, const char *path)
+{
+	char		place[NOTE_VERTEX_SIZE];
+
+	graph_copy_vertex(place, path);
+	if (!graph_cut_last(place))
+		return true;
+	for (int i = 0; i < graph->ndirectories; i++)
+		if (strcmp(graph->directories[i].path, place) == 0 &&
+			!take_out(graph, &graph->directories[i],
+					  path + strlen(place) + 1))
+			return false;
 	return true;
 }
 
@@ -322,7 +405,7 @@ bool
 graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
 				int32_t version, bool ephemeral)
 {
-	WaitOwner  *owner = graph_find_owner(graph, path);
+	WaitOwner  *owner = find_owner(graph, path);
 	NoteWait	waits[NOTE_MAX_WAITS];
 	int			nwaits;
 	Note		note;
@@ -332,6 +415,9 @@ graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
 	if (!ephemeral)
 		return pass_over(graph, path);
 	nwaits = note_parse_waits(data, len, waits);
+	for (int i = nwaits - 1; i >= 0; i--)
+		if (vertex_only_names(path, &waits[i]))
+			waits[i] = waits[--nwaits];
 	if (nwaits == 0)
 		return true;
 	note_parse(&note, data, len);
@@ -343,7 +429,67 @@ graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
 	memcpy(owner->waits, waits, nwaits * sizeof(NoteWait));
 	owner->nwaits = nwaits;
 	for (int i = 0; i < nwaits; i++)
-		if (!want_directory(graph, &waits[i]))
+		if (!want_directory(graph, path, &waits[i]))
 			return false;
 	return true;
+}
+
+/*
+ * What counts of the notes in the znodes of a session: only what its own
+ * cluster tells, and nothing if two seem to be that; of its remote sessions,
+ * what anybody tells.
+ */
+static void
+choose_notes(WaitDirectory *directory)
+{
+	VertexSession session;
+	const WaitContender *first = NULL;
+	bool		twice = false;
+
+	if (!vertex_parse(directory->session, &session) || session.remote)
+		return;
+	for (int i = 0; i < directory->ncontenders; i++)
+	{
+		WaitContender *contender = &directory->contenders[i];
+		VertexNode	node;
+		VertexNode	first_node;
+
+		if (contender->owner == NULL ||
+			strcmp(contender->owner->cluster, session.cluster) != 0 ||
+			!vertex_parse_node(contender->name, &node))
+			contender->owner = NULL;
+		else if (first == NULL)
+			first = contender;
+		else
+			twice |= vertex_parse_node(first->name, &first_node) &&
+				first_node.publisher != node.publisher;
+	}
+	for (int i = 0; twice && i < directory->ncontenders; i++)
+		directory->contenders[i].owner = NULL;
+}
+
+/*
+ * graph_link_owners
+ *		Tell each contender what note it has, for a search.
+ *
+ * The owners must not move from then on.
+ */
+void
+graph_link_owners(WaitGraph *graph)
+{
+	for (int i = 0; i < graph->ndirectories; i++)
+	{
+		WaitDirectory *directory = &graph->directories[i];
+
+		for (int j = 0; j < directory->ncontenders; j++)
+		{
+			char		path[2 * NOTE_VERTEX_SIZE];
+
+			(void) snprintf(path, sizeof(path), "%s/%s", directory->path,
+							directory->contenders[j].name);
+			directory->contenders[j].owner = find_owner(graph, path);
+		}
+		if (directory->session[0] != '\0')
+			choose_notes(directory);
+	}
 }

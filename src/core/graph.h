@@ -13,7 +13,7 @@
 #ifndef ZKLOCK_GRAPH_H
 #define ZKLOCK_GRAPH_H
 
-#include "core/note.h"
+#include "core/vertex.h"
 
 /* How much is read for one look. */
 #define GRAPH_MAX_READS		256
@@ -23,7 +23,7 @@
 
 /*
  * A local edge: the contender "from" is held, and who holds it waits for
- * wait.to.
+ * wait.to.  Or "from" is a session's znode, and that session waits for wait.to.
  */
 typedef struct WaitEdge
 {
@@ -53,17 +53,21 @@ typedef struct WaitContender
 	const struct WaitOwner *owner;	/* for a search: if it has a note */
 } WaitContender;
 
-/* A lock directory, or that of a semaphore's permits. */
+/*
+ * A lock directory, or that of a semaphore's permits; or the znodes of one
+ * session in a room.
+ */
 typedef struct WaitDirectory
 {
 	char		path[NOTE_VERTEX_SIZE];
+	char		session[VERTEX_SESSION_SIZE];	/* its vertex, or "" */
 	int			permits;		/* 0: it is a lock's */
 	bool		asked;
 	WaitContender *contenders;	/* in their order */
 	int			ncontenders;
 } WaitDirectory;
 
-/* An owner: a contender whose note has been asked for. */
+/* A contender that owns its lock, or a session's znode, whose note is read. */
 typedef struct WaitOwner
 {
 	char		path[NOTE_VERTEX_SIZE];
@@ -96,14 +100,15 @@ extern bool graph_told_note(WaitGraph *graph, const char *path,
 							const char *data, int len, int32_t version,
 							bool ephemeral);
 
-/* for waits.c */
+/* for waits.c and the worker's verdicts.c */
 extern void graph_copy_vertex(char to[NOTE_VERTEX_SIZE], const char *from);
 extern bool graph_cut_last(char path[NOTE_VERTEX_SIZE]);
-extern bool graph_directory_of(const NoteWait *wait,
-							   char directory[NOTE_VERTEX_SIZE]);
-extern WaitDirectory *graph_find_directory(const WaitGraph *graph,
-										   const char *path);
-extern WaitOwner *graph_find_owner(const WaitGraph *graph, const char *path);
+extern bool graph_path_of(const NoteWait *wait,
+						  char directory[NOTE_VERTEX_SIZE]);
+extern WaitDirectory *graph_directory_of(const WaitGraph *graph,
+										 const char *from,
+										 const NoteWait *wait);
+extern void graph_link_owners(WaitGraph *graph);
 extern int	graph_count_owners(const WaitDirectory *directory, int permits);
 
 #endif							/* ZKLOCK_GRAPH_H */

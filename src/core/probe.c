@@ -12,6 +12,7 @@
  *						of B, which is hexadecimal, is that of line i; no bit:
  *						an edge of its own is not there any more
  *	verdict-NNNNNNNNNN	the first member of probe N has been made the victim
+ *	session-...			see vertex.c
  *
  * All are ephemeral.  A line is
  *

@@ -15,9 +15,6 @@
 
 #include "core/waits.h"
 
-/* The directory below a root in which they do. */
-#define PROBE_ROOM		"%waits"
-
 /* The name of a znode in it, with its terminating zero. */
 #define PROBE_NAME_SIZE	48
 

@@ -5,7 +5,8 @@
  *
  * Each root that our edges have to do with has a room, <root>/%waits.  It is
  * made if it is missing, and listed and watched as long as it is needed: while
- * there is an edge, a note that has waits, or a probe.
+ * there is an edge, a note that has waits, or a probe; or while sessions of ours
+ * may be named there (vertex.c).
  *
  * A probe is in the room of the first of the roots in which its members wait.
  * Who has no edge to do with that root does not see it; so a deadlock through
@@ -21,6 +22,7 @@
 #include "core/room.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -33,31 +35,6 @@ room_path_in(const char *room, const char *name, char path[NOTE_VERTEX_SIZE])
 	if (snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", room, name) >=
 		NOTE_VERTEX_SIZE)
 		path[0] = '\0';
-}
-
-/*
- * room_of
- *		The room of the root below which a contender is; false if there is none.
- */
-bool
-room_of(const char *contender, bool permit, char room[NOTE_VERTEX_SIZE])
-{
-	char		path[NOTE_VERTEX_SIZE];
-	int			levels = permit ? 3 : 2;
-
-	strcpy(path, contender);
-	if (path[0] != '/')
-		return false;
-	while (levels-- > 0)
-	{
-		char	   *slash = strrchr(path, '/');
-
-		if (slash == NULL)
-			return false;
-		*slash = '\0';
-	}
-	room_path_in(path, PROBE_ROOM, room);
-	return room[0] != '\0';
 }
 
 /*
@@ -167,19 +144,8 @@ room_resumed(Detection *state)
 	}
 }
 
-/* Is this contender a permit? */
-static bool
-is_permit(const char *contender)
-{
-	const char *name = strrchr(contender, '/');
-	size_t		len = strlen("/" ZNODE_PERMITS_DIR);
-
-	return name != NULL && name >= contender + len &&
-		memcmp(name - len, "/" ZNODE_PERMITS_DIR, len) == 0 &&
-		strstr(name, "-lease-") != NULL;
-}
-
-static void
+/* A room that is needed; NULL if memory is short. */
+static Room *
 need_room(Detection *state, const char *path)
 {
 	Room	   *rooms = room_find(state, path);
@@ -189,7 +155,7 @@ need_room(Detection *state, const char *path)
 		rooms = detection_grow(state, state->rooms, state->nrooms,
 							   sizeof(Room));
 		if (rooms == NULL)
-			return;
+			return NULL;
 		state->rooms = rooms;
 		rooms += state->nrooms++;
 		strcpy(rooms->path, path);
@@ -197,6 +163,7 @@ need_room(Detection *state, const char *path)
 		rooms->sweep = state->resumed;
 	}
 	rooms->needed = true;
+	return rooms;
 }
 
 /* Which rooms do our edges and probes need? */
@@ -206,24 +173,137 @@ need_rooms(Detection *state)
 	char		room[NOTE_VERTEX_SIZE];
 
 	for (int i = 0; i < state->nrooms; i++)
-		state->rooms[i].needed = state->rooms[i].sweep;
+		state->rooms[i].needed = state->rooms[i].sweep ||
+			state->rooms[i].wanted;
 	for (int i = 0; i < state->nedges; i++)
 	{
 		const WaitEdge *edge = &state->edges[i].edge;
 
-		if (room_of(edge->wait.to, edge->wait.kind == NOTE_WAIT_PERMIT, room))
-			need_room(state, room);
+		if (vertex_room_of(edge->wait.to,
+						   edge->wait.kind == NOTE_WAIT_PERMIT, room))
+			(void) need_room(state, room);
 	}
 	for (int i = 0; i < state->nholders; i++)
 	{
-		const char *path = state->holders[i].path;
-
-		if (room_of(path, is_permit(path), room))
-			need_room(state, room);
+		if (vertex_room_of_owner(state->holders[i].path, room))
+			(void) need_room(state, room);
 	}
 	for (int i = 0; i < state->nprobes; i++)
 		if (state->probes[i].state != PROBE_OVER || state->probes[i].verdict)
-			need_room(state, state->probes[i].room);
+			(void) need_room(state, state->probes[i].room);
+}
+
+/*
+ * room_want
+ *		These rooms are to be watched, whether there are edges or not.
+ */
+void
+room_want(Detection *state, const char *const *rooms, int nrooms)
+{
+	for (int i = 0; i < nrooms; i++)
+		(void) need_room(state, rooms[i]);
+	for (int i = 0; i < state->nrooms; i++)
+	{
+		Room	   *room = &state->rooms[i];
+		bool		wanted = false;
+
+		for (int j = 0; j < nrooms; j++)
+			wanted |= strcmp(room->path, rooms[j]) == 0;
+		if (wanted && !room->wanted && room->nnamed > 0)
+			state->out->named = true;
+		room->wanted = wanted;
+	}
+}
+
+/*
+ * Is this znode ours, for all that we know?  One that is about to be deleted is,
+ * until the delete has been answered.
+ */
+static bool
+is_ours(Detection *state, const char *path)
+{
+	for (int i = 0; i < state->nlitter; i++)
+		if (strcmp(state->litter[i].path, path) == 0)
+			return true;
+	return detection_find_holder(state, path) != NULL;
+}
+
+/* Note that a session is named. */
+static void
+add_named(Detection *state, Room *room, const char *vertex)
+{
+	VertexSession session;
+	char		name[VERTEX_SESSION_SIZE];
+	void	   *grown;
+
+	(void) vertex_parse(vertex, &session);
+	session.remote = false;
+	vertex_write(&session, name);
+	for (int i = 0; i < room->nnamed; i++)
+		if (strcmp(room->named[i], name) == 0)
+			return;
+	grown = detection_grow(state, room->named, room->nnamed,
+						   sizeof(*room->named));
+	if (grown == NULL)
+		return;
+	room->named = grown;
+	strcpy(room->named[room->nnamed++], name);
+}
+
+/*
+ * room_listed
+ *		The list of a room has been answered: if the room has been listed, or
+ *		is not there, which sessions are named?
+ *
+ * What we tell of a session does not name it: it would be named as long as it
+ * waits.  If the room is to be swept, so are znodes of sessions.
+ */
+void
+room_listed(Detection *state, Room *room, const DetectorInput *in)
+{
+	char		(*before)[VERTEX_SESSION_SIZE] = room->named;
+	int			nbefore = room->nnamed;
+	int			same = 0;
+
+	if (in->result != DETECTOR_OK && in->result != DETECTOR_NO_NODE)
+		return;
+	room->exists = in->result == DETECTOR_OK;
+	room->named = NULL;
+	room->nnamed = 0;
+	for (int i = 0; room->exists && i < in->nchildren; i++)
+	{
+		char		path[NOTE_VERTEX_SIZE];
+		VertexNode	node;
+
+		if (!vertex_parse_node(in->children[i], &node))
+			continue;
+		room_path_in(room->path, in->children[i], path);
+		if (is_ours(state, path))
+			continue;
+		add_named(state, room, node.vertex);
+		if (room->sweep)
+			(void) detection_send(state, DETECTOR_OP_GET, TASK_SWEEP, path, 0);
+	}
+	for (int i = 0; i < room->nnamed; i++)
+		for (int j = 0; j < nbefore; j++)
+			same += strcmp(room->named[i], before[j]) == 0;
+	if (room->wanted && (same != nbefore || same != room->nnamed))
+		state->out->named = true;
+	free(before);
+}
+
+/*
+ * room_forget
+ *		The session has ended: forget all rooms, and what was to be deleted in
+ *		them.
+ */
+void
+room_forget(Detection *state)
+{
+	for (int i = 0; i < state->nrooms; i++)
+		free(state->rooms[i].named);
+	state->nrooms = 0;
+	state->nlitter = 0;
 }
 
 /*

@@ -19,6 +19,8 @@
  *	  <name>/leases, the first as many as the semaphore has.  Wherever he is
  *	  in the queue, he gets none while none of these goes.
  *	- Who waits for one of several locks (alternatives) waits for any of them.
+ *	- Who waits for a session (vertex.c) waits for whatever that waits for: one
+ *	  edge from it is enough, as with readers of which one is blocked.
  *
  * An owner of which one backend of several is blocked for ever is never given
  * up, so it is blocked if one of its edges is.  A deadlock is a set of edges
@@ -68,26 +70,24 @@
 
 #include "core/minimal.h"
 
-/* Whom does a wait wait for?  False if for nobody. */
+/* Whom does a wait of an owner wait for?  False if for nobody. */
 static bool
-find_need(WaitGraph *graph, const NoteWait *wait, WaitNeed *need)
+find_need(const WaitGraph *graph, const WaitOwner *owner, const NoteWait *wait,
+		  WaitNeed *need)
 {
-	char		path[NOTE_VERTEX_SIZE];
-	const WaitDirectory *directory;
+	const WaitDirectory *directory = graph_directory_of(graph, owner->path,
+														wait);
 	const char *name = strrchr(wait->to, '/');
 	int			place = 0;
 
 	memset(need, 0, sizeof(*need));
 	need->wait = wait;
-	if (!graph_directory_of(wait, path))
-		return false;
-	directory = graph_find_directory(graph, path);
 	if (directory == NULL ||
 		(directory->permits > 0) != (wait->kind == NOTE_WAIT_PERMIT))
 		return false;
 	need->directory = directory;
 	need->nowners = graph_count_owners(directory, wait->permits);
-	if (wait->kind == NOTE_WAIT_PERMIT)
+	if (wait->kind == NOTE_WAIT_PERMIT || wait->kind == NOTE_WAIT_SESSION)
 		return need->nowners > 0;
 
 	while (place < directory->ncontenders &&
@@ -155,29 +155,11 @@ fill_element(WaitGraph *graph, const WaitOwner *owner, int wait,
 		if (last != NULL && strcmp(last, waits[i].to) == 0)
 			continue;
 		last = waits[i].to;
-		if (!find_need(graph, &waits[i], &element->needs[element->nneeds++]))
+		if (!find_need(graph, owner, &waits[i],
+					   &element->needs[element->nneeds++]))
 			return false;
 	}
 	return element->nneeds == waits[wait].alternatives;
-}
-
-/* Tell each contender what note it has. */
-static void
-link_owners(WaitGraph *graph)
-{
-	for (int i = 0; i < graph->ndirectories; i++)
-	{
-		WaitDirectory *directory = &graph->directories[i];
-
-		for (int j = 0; j < directory->ncontenders; j++)
-		{
-			char		path[2 * NOTE_VERTEX_SIZE];
-
-			(void) snprintf(path, sizeof(path), "%s/%s", directory->path,
-							directory->contenders[j].name);
-			directory->contenders[j].owner = graph_find_owner(graph, path);
-		}
-	}
 }
 
 static void
@@ -250,7 +232,7 @@ begin_search(WaitSearch *search, WaitGraph *graph)
 
 	if (graph->nowners > 0)
 		qsort(graph->owners, graph->nowners, sizeof(WaitOwner), compare_owners);
-	link_owners(graph);
+	graph_link_owners(graph);
 	for (int i = 0; i < graph->nowners; i++)
 	{
 		WaitOwner  *owner = &graph->owners[i];

@@ -59,6 +59,13 @@ extern int no_such_variable
 #define ZkWaitEvent(var, name)	((void) (var), (uint32) PG_WAIT_EXTENSION)
 #endif
 
+/* The status of the backends of the snapshot, by number from 1 on. */
+#if PG_VERSION_NUM >= 160000
+#define ZkLocalBackendStatus(i) pgstat_get_local_beentry_by_index(i)
+#else
+#define ZkLocalBackendStatus(i) pgstat_fetch_stat_local_beentry(i)
+#endif
+
 /* Since 17 a resource owner, not a memory context, has the wait event sets. */
 #if PG_VERSION_NUM >= 170000
 #define ZkCreateWaitEventSet(n) CreateWaitEventSet(NULL, n)

@@ -35,7 +35,8 @@ typedef struct ZkDeadlockMember
 											 * which cluster it is */
 	char		path[ZNODE_PATH_SIZE];	/* of the lock waited for: that of its
 										 * lock directory, or of the
-										 * semaphore's */
+										 * semaphore's; or the vertex of a
+										 * session, see core/vertex.c */
 	ZnodeKind	kind;			/* of the contender that waits */
 	int			pid;			/* of the process that waits for it */
 	int			holder_pid;		/* of the process that blocks others: the same,

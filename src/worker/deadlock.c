@@ -11,9 +11,11 @@
  * deadlock_timeout; then when that is so of another one, when a scan is asked
  * for, when it is heard that others stand behind a contender that would have
  * edges, and at least once in deadlock_timeout for as long as there is such a
- * contender or the detector has something to do.  A scan may take long on a
- * busy server, so that the worker pauses for some times as long after each.
- * Nothing is asked of ZooKeeper before a scan has found something.
+ * contender or the detector has something to do.  And once in deadlock_timeout if
+ * at a glance at shared memory there may be sessions that have to do with
+ * foreign servers (foreign.c).  A scan may take long on a busy server, so that
+ * the worker pauses for some times as long after each.  Nothing is asked of
+ * ZooKeeper before a scan has found something.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -31,6 +33,7 @@
 #include "worker/contender.h"
 #include "worker/deadlock.h"
 #include "worker/detector_io.h"
+#include "worker/foreign.h"
 #include "worker/scan.h"
 #include "worker/session.h"
 #include "worker/steps.h"
@@ -50,12 +53,15 @@ static struct
 	int			timeout_ms;		/* deadlock_timeout, as the detector knows it */
 	bool		to_adopt;		/* some note has to be, and can not yet */
 	uint32		scan;			/* that the detector asks for, or 0 */
+	bool		named;			/* other sessions are named than before */
 	bool		soon;			/* something has been heard that calls for one */
 	int64		scanned_ms;		/* zk_now_ms() of the latest scan; 0: none */
 	int64		pause_ms;		/* the same, before which there is no other */
 	int64		new_ms;			/* the same: when the next contender will have
 								 * waited for long; 0: not known */
 	int64		tick_ms;		/* the same: when the detector wants to wake */
+	int64		glanced_ms;		/* the same, of the latest glance at what has to
+								 * do with foreign servers */
 }			deadlock;
 
 /* One step of the detector, and all that comes of it. */
@@ -79,6 +85,7 @@ step_detector(DetectorInput *in)
 			verdict_tell(&out.verdicts[i]);
 		if (out.scan != 0)
 			deadlock.scan = out.scan;
+		deadlock.named |= out.named;
 		deadlock.tick_ms = out.wake_at == PG_INT64_MAX ? 0 :
 			(out.wake_at + 999) / 1000;
 		if (not_sent == NIL)
@@ -213,9 +220,25 @@ watch_queues(const Scan *scan)
 	}
 }
 
+/* The sessions that others tell to be named: a list of vertices. */
+static List *
+list_named(void)
+{
+	List	   *named = NIL;
+	const char *room;
+	const char *vertex;
+
+	for (int i = 0;
+		 (vertex = detector_named(&deadlock.detector, i, &room)) != NULL; i++)
+		named = lappend(named, pstrdup(vertex));
+	return named;
+}
+
 static void
 run_scan(int64 now_ms)
 {
+	char		room[NOTE_VERTEX_SIZE];
+	const char *rooms[] = {room};
 	DetectorInput in = {.event = DETECTOR_EDGES,.scan = deadlock.scan};
 	Scan		scan = {0};
 	int64		begun_us = zk_now_us();
@@ -223,8 +246,9 @@ run_scan(int64 now_ms)
 
 	deadlock.scan = 0;
 	deadlock.soon = false;
+	deadlock.named = false;
 	if (zklock_deadlock_check)
-		scan_run(&scan, now_ms, deadlock.timeout_ms);
+		scan_run(&scan, now_ms, deadlock.timeout_ms, list_named());
 	took_us = zk_now_us() - begun_us;
 	deadlock.scanned_ms = now_ms;
 	deadlock.pause_ms = now_ms + took_us * SCAN_PART / 1000 +
@@ -232,6 +256,8 @@ run_scan(int64 now_ms)
 	deadlock.new_ms = 0;
 	in.edges = scan.edges;
 	in.nedges = scan.nedges;
+	in.rooms = rooms;
+	in.nrooms = scan.foreign && foreign_room(room) ? 1 : 0;
 	watch_queues(&scan);
 	step_detector(&in);
 }
@@ -264,9 +290,33 @@ next_scan(int64 now_ms)
 		}
 		at_ms = at_ms == 0 ? due_ms : Min(at_ms, due_ms);
 	}
-	if (at_ms != 0 && deadlock.soon)
+	if (deadlock.named || (at_ms != 0 && deadlock.soon))
 		at_ms = now_ms;
 	return at_ms == 0 ? 0 : Max(at_ms, deadlock.pause_ms);
+}
+
+/*
+ * A session that keeps a contender may wait for a foreign server, or for a
+ * session that works for another cluster, or work for one itself, while none of
+ * ours waits in ZooKeeper: have that scanned.  Returns when to look again, or 0.
+ *
+ * Deadlocks may lead by way of sessions that work for other clusters, and have
+ * others work for them, though this cluster has no contender.
+ */
+static int64
+glance(int64 now_ms)
+{
+	if (!zklock_deadlock_check ||
+		(contenders_count() == 0 && !foreign_is_set()))
+		return 0;
+	if (deadlock.glanced_ms + deadlock.timeout_ms <= now_ms)
+	{
+		deadlock.glanced_ms = now_ms;
+		if (deadlock.scanned_ms + deadlock.timeout_ms <= now_ms &&
+			foreign_may_matter((int64) deadlock.timeout_ms * 1000))
+			deadlock.named = true;
+	}
+	return deadlock.glanced_ms + deadlock.timeout_ms;
 }
 
 /*
@@ -277,6 +327,7 @@ void
 deadlock_run(void)
 {
 	int64		now_ms = zk_now_ms();
+	int64		glance_ms;
 	int64		at_ms;
 
 	if (deadlock.timeout_ms != DeadlockTimeout)
@@ -293,12 +344,15 @@ deadlock_run(void)
 		deadlock.soon = true;
 		wake_set(WAKE_SCAN, 0);
 	}
+	glance_ms = glance(now_ms);
 	at_ms = next_scan(now_ms);
 	if (at_ms != 0 && at_ms <= now_ms)
 	{
 		run_scan(now_ms);
 		at_ms = next_scan(now_ms);
 	}
+	if (glance_ms != 0)
+		at_ms = at_ms == 0 ? glance_ms : Min(at_ms, glance_ms);
 	if (deadlock.tick_ms != 0 && deadlock.tick_ms <= now_ms)
 		tell_detector(DETECTOR_TICK);
 	if (deadlock.tick_ms != 0)

@@ -6,6 +6,9 @@
  * Sessions.  The detector goes by the first session; a note is written in the
  * session of its contender, and so in order with what the recipe writes there.
  *
+ * Sessions' znodes (core/vertex.c) are of the first session, too: they are
+ * written, and if they are not there, made.
+ *
  * Versions.  A note is written only if it has the version that we know, since
  * another client may have written a revocation over it.  If it has another one,
  * the recipe is made to read that first.
@@ -19,6 +22,7 @@
  */
 #include "postgres.h"
 
+#include "core/vertex.h"
 #include "utils/hsearch.h"
 #include "worker/contender.h"
 #include "worker/detector_io.h"
@@ -38,6 +42,8 @@ typedef struct Request
 	int			parts;			/* ACT: answers that are missing */
 	DetectorResult result;		/* ACT: so far */
 	bool		noted;			/* ACT: the note of "path" has been written */
+	char	   *data;			/* SET_WAITS of a session's znode: its note,
+								 * malloc'd, until it is being made; or NULL */
 	char		path[NOTE_VERTEX_SIZE];
 } Request;
 
@@ -93,6 +99,7 @@ new_request(const DetectorOp *op, int session)
 	request->parts = 1;
 	request->result = DETECTOR_OK;
 	request->noted = false;
+	request->data = NULL;
 	strlcpy(request->path, op->path, sizeof(request->path));
 	return request;
 }
@@ -156,12 +163,58 @@ find_owner(const char *path)
 		contender : NULL;
 }
 
+/* Write the note of a session's znode; if that is not there it is made then. */
+static void
+set_session(const DetectorOp *op)
+{
+	RecipeOp	set = {
+		.kind = RECIPE_OP_SET,
+		.serial = op->serial,
+		.data = notes_write_session(op->waits, op->nwaits)
+	};
+
+	new_request(op, 0)->data = strdup(set.data);
+	session_submit(0, SESSION_DEADLOCK_OWNER, op->path, &set, 0);
+}
+
+/*
+ * The note of a session's znode has been written, or not; false: the znode is
+ * being made.
+ */
+static bool
+session_written(Request *request, const RecipeInput *in)
+{
+	char	   *data = request->data;
+
+	if (data && in->result == RECIPE_NO_NODE)
+	{
+		RecipeOp	create = {
+			.kind = RECIPE_OP_CREATE,
+			.serial = request->serial,
+			.data = data,
+			.exact = true
+		};
+
+		io.last_group = (io.last_group + 1) & ~GROUP_BIT;
+		session_submit(0, SESSION_DEADLOCK_OWNER, request->path, &create,
+					   GROUP_BIT | io.last_group);
+	}
+	free(data);
+	request->data = NULL;
+	return data == NULL || in->result != RECIPE_NO_NODE;
+}
+
 /* Write a note; false if there is none to be written. */
 static bool
 set_waits(const DetectorOp *op)
 {
 	Contender  *contender = find_owner(op->path);
 
+	if (vertex_is_node(op->path))
+	{
+		set_session(op);
+		return true;
+	}
 	if (contender == NULL)
 		return false;
 	notes_set_waits(contender, op->waits, op->nwaits);
@@ -190,6 +243,12 @@ submit_other(Request *request, const DetectorNote *note)
 	Contender  *contender = find_owner(note->path);
 	RecipeOp	set = {.kind = RECIPE_OP_SET};
 
+	if (vertex_is_node(note->path))
+	{
+		set.data = notes_write_session(note->waits, note->nwaits);
+		submit_part(request, &set, note->path);
+		return;
+	}
 	if (contender == NULL)
 		return;
 	notes_set_waits(contender, note->waits, note->nwaits);
@@ -215,7 +274,7 @@ act(const DetectorOp *op)
 		.exact = true
 	};
 
-	if (contender == NULL)
+	if (contender == NULL && !vertex_is_node(op->path))
 		return false;
 	request = new_request(op, 0);
 	request->parts = 0;
@@ -230,8 +289,13 @@ act(const DetectorOp *op)
 
 		submit_part(request, &check, op->checks[i].path);
 	}
-	notes_set_waits(contender, op->waits, op->nwaits);
-	set.data = notes_write(contender);
+	if (contender)
+	{
+		notes_set_waits(contender, op->waits, op->nwaits);
+		set.data = notes_write(contender);
+	}
+	else
+		set.data = notes_write_session(op->waits, op->nwaits);
 	submit_part(request, &set, op->path);
 	for (int i = 0; i < op->nothers; i++)
 		submit_other(request, &op->others[i]);
@@ -380,7 +444,8 @@ detector_io_answer(const RecipeInput *in, DetectorInput *answer)
 		answer->result = request->result;
 	}
 	else if (request->kind == DETECTOR_OP_SET_WAITS &&
-			 !note_written(request, in))
+			 !(vertex_is_node(request->path) ?
+			   session_written(request, in) : note_written(request, in)))
 		return false;
 	hash_search(io.requests, &in->serial, HASH_REMOVE, NULL);
 	ereport(DEBUG3,

@@ -19,5 +19,6 @@
 extern void notes_set_waits(Contender *contender, const NoteWait *waits,
 							int nwaits);
 extern const char *notes_write(const Contender *contender);
+extern const char *notes_write_session(const NoteWait *waits, int nwaits);
 
 #endif							/* ZKLOCK_NOTES_H */

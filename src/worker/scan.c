@@ -42,6 +42,7 @@
 #include "utils/timestamp.h"
 #include "worker/blockers.h"
 #include "worker/contender.h"
+#include "worker/foreign.h"
 #include "worker/scan.h"
 
 /* The most edges of one scan, and of one hold in it. */
@@ -70,11 +71,15 @@ static struct
 	HTAB	   *by_pid;			/* of WaitsOf */
 	LongWait   *waits;
 	int			nwaits;
+	int64		since_us;		/* what began later does not count */
 
-	/* the hold that edges are looked for of */
-	const ZkHold *hold;
-	Contender  *contender;
-	int			nedges;			/* of it */
+	/* what edges are looked for from */
+	char		from[NOTE_VERTEX_SIZE];
+	NoteId		hold;
+	Contender  *contender;		/* that is held; NULL: a session */
+	TurnBehind	behind;			/* contender: what is known of others */
+	bool		is_remote;		/* session: it works for the vertex "from" */
+	int			nedges;
 }			scanning;
 
 static bool
@@ -154,14 +159,17 @@ find_waits(int64 since_ms)
 }
 
 /*
- * The backends that wait, for a contender or in the lock manager: an array,
- * palloc'd and sorted.
+ * The backends that wait, for a contender, in the lock manager, or for a foreign
+ * server, and those that work for other clusters, whose sessions may wait: an
+ * array, palloc'd and sorted.
  */
 static int *
-list_waiting(int *n)
+list_waiting(List *sessions, int *n)
 {
 	int		   *pids = palloc((hash_get_num_entries(scanning.by_pid) +
+							   list_length(sessions) +
 							   blockers_max() + 1) * sizeof(int));
+	ListCell   *cell;
 	HASH_SEQ_STATUS seq;
 	WaitsOf    *of;
 	int			last = 0;
@@ -170,6 +178,13 @@ list_waiting(int *n)
 	hash_seq_init(&seq, scanning.by_pid);
 	while ((of = hash_seq_search(&seq)) != NULL)
 		pids[(*n)++] = of->pid;
+	foreach(cell, sessions)
+	{
+		const ForeignSession *session = lfirst(cell);
+
+		if (session->statement != 0 || session->works)
+			pids[(*n)++] = session->pid;
+	}
 	qsort(pids, *n, sizeof(int), compare_pids);
 	for (int i = 1; i < *n; i++)
 		if (pids[i] != pids[last])
@@ -178,69 +193,183 @@ list_waiting(int *n)
 	return pids;
 }
 
-/* The hold has an edge to what this process waits for, if it does. */
+/* Add an edge from the hold or session under way; false: there is no room. */
+static bool
+add_edge(const NoteWait *wait, uint64 chain)
+{
+	Scan	   *scan = scanning.scan;
+	WaitEdge   *edge = &scan->edges[scan->nedges];
+
+	if (scan->nedges == MAX_EDGES || scanning.nedges == MAX_EDGES_OF_HOLD)
+		return false;
+	scanning.nedges++;
+	if (scanning.contender && scanning.behind != TURN_CONTENDED &&
+		!scanning.contender->is_permit)
+	{
+		/* it is enough to know that it has any */
+		scan->unknown = list_append_unique_ptr(scan->unknown,
+											   scanning.contender);
+		return false;
+	}
+	strlcpy(edge->from, scanning.from, sizeof(edge->from));
+	edge->wait = *wait;
+	edge->wait.hold = scanning.hold;
+	edge->wait.chain = chain;
+	scan->nedges++;
+	return true;
+}
+
+/* Name a session of another cluster: it waits for itself, in a znode of ours. */
+static void
+name_session(const ForeignSession *session, const NoteWait *wait)
+{
+	Scan	   *scan = scanning.scan;
+	WaitEdge   *edge = &scan->edges[scan->nedges];
+
+	if (scan->nedges == MAX_EDGES ||
+		!foreign_node(&session->works_for, false, edge->from))
+		return;
+	edge->wait = *wait;
+	edge->wait.hold = wait->wait;
+	scan->nedges++;
+}
+
+/*
+ * The edge to a session of another cluster that this process works for, or to a
+ * session of ours that is in a statement on a foreign server.  Who does not wait
+ * here himself must have held for long.
+ *
+ * A session waits for the one that it works for only while it is idle; else that
+ * one waits for it.
+ */
+static bool
+add_foreign(int pid, uint64 chain)
+{
+	const ForeignSession *session = foreign_find(pid);
+	bool		itself = scanning.contender == NULL &&
+		scanning.hold.pid == pid;
+	NoteWait	wait = {.kind = NOTE_WAIT_SESSION,.alternatives = 1};
+
+	if (session == NULL || (scanning.contender && chain == 0 &&
+							scanning.hold.since > scanning.since_us))
+		return true;
+	wait.wait.pid = pid;
+	wait.wait.since = session->start;
+	if (session->works && (!itself || (session->idle && !scanning.is_remote)))
+	{
+		vertex_write(&session->works_for, wait.to);
+		if (!add_edge(&wait, chain))
+			return false;
+		name_session(session, &wait);
+	}
+	if (session->named && session->statement != 0 &&
+		!hash_search(scanning.by_pid, &pid, HASH_FIND, NULL))
+	{
+		VertexSession self = session->self;
+
+		self.remote = itself && !scanning.is_remote;
+		if (self.remote)
+			wait.wait.since = session->statement;
+		vertex_write(&self, wait.to);
+		return add_edge(&wait, chain);
+	}
+	return true;
+}
+
+/* The edges to what this process waits for, if it does. */
 static bool
 add_edges(int pid, uint64 chain, const LOCKTAG *last,
 		  void *arg pg_attribute_unused())
 {
-	const ZkHold *hold = scanning.hold;
 	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
-	Scan	   *scan = scanning.scan;
 
 	for (int i = of ? of->first : -1; i >= 0; i = scanning.waits[i].next)
 	{
-		WaitEdge   *edge = &scan->edges[scan->nedges];
+		NoteWait	wait = scanning.waits[i].wait;
 
-		if (scan->nedges == MAX_EDGES ||
-			scanning.nedges == MAX_EDGES_OF_HOLD)
-			return false;
-		scanning.nedges++;
-		if (hold->behind != TURN_CONTENDED && !scanning.contender->is_permit)
-		{
-			/* it is enough to know that it has any */
-			scan->unknown = list_append_unique_ptr(scan->unknown,
-												   scanning.contender);
-			return false;
-		}
-		(void) contender_owned_path(scanning.contender, edge->from);
-		edge->wait = scanning.waits[i].wait;
-		edge->wait.hold.pid = hold->pid;
-		edge->wait.hold.since = hold->since;
-		edge->wait.chain = chain;
 		if (last && memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
-			edge->wait.began = 0;
-		scan->nedges++;
+			wait.began = 0;
+		if (!add_edge(&wait, chain))
+			return false;
 	}
-	return true;
+	return add_foreign(pid, chain);
+}
+
+/* Find the edges from what has been made ready, held by this process. */
+static void
+walk(int pid, int64 since)
+{
+	scanning.hold.pid = pid;
+	scanning.hold.since = since;
+	scanning.nedges = 0;
+	if (add_edges(pid, 0, NULL, NULL))
+		blockers_walk(pid, add_edges, NULL);
 }
 
 /* Find the edges of a hold. */
 static void
 scan_hold(const ZkHold *hold)
 {
-	char		path[NOTE_VERTEX_SIZE];
-
-	scanning.hold = hold;
 	scanning.contender = contender_find(hold->slot);
-	scanning.nedges = 0;
-	if (hold->behind == TURN_ALONE ||
-		!is_of_contender(scanning.contender, &hold->contender) ||
-		!contender_owned_path(scanning.contender, path))
-		return;
-	if (add_edges(hold->pid, 0, NULL, NULL))
-		blockers_walk(hold->pid, add_edges, NULL);
+	scanning.behind = hold->behind;
+	if (hold->behind != TURN_ALONE &&
+		is_of_contender(scanning.contender, &hold->contender) &&
+		contender_owned_path(scanning.contender, scanning.from))
+		walk(hold->pid, hold->since);
+}
+
+/*
+ * Find the edges of a session that is named by others, and of the remote
+ * sessions of the one that it works for.
+ */
+static void
+scan_session(const ForeignSession *session)
+{
+	scanning.contender = NULL;
+	scanning.is_remote = false;
+	if (session->named && foreign_node(&session->self, false, scanning.from))
+		walk(session->pid, session->start);
+	scanning.is_remote = true;
+	if (session->works &&
+		foreign_node(&session->works_for, true, scanning.from))
+		walk(session->pid, session->start);
+}
+
+/*
+ * May sessions of ours be named, such as keep others waiting?  One does that waits
+ * in ZooKeeper, perhaps; and one that is in a statement on a foreign server, if
+ * it works for another cluster, or some session that waits holds anything.
+ */
+static bool
+may_be_named(List *sessions, int nholds)
+{
+	ListCell   *cell;
+
+	if (!foreign_is_set())
+		return false;
+	foreach(cell, sessions)
+	{
+		const ForeignSession *session = lfirst(cell);
+
+		if (session->statement != 0 && (session->works || nholds > 0))
+			return true;
+	}
+	return scanning.nwaits > 0;
 }
 
 /*
  * scan_run
- *		Find the local edges whose waits have all lasted for "wait_ms".
+ *		Find the local edges whose waits have all lasted for "wait_ms".  These
+ *		sessions of ours are named by other clusters: a list of vertices.
  *
  * Takes some time, but no locks for long: see blockers.c and holders.c.  All
  * is palloc'd in the current context.
  */
 void
-scan_run(Scan *scan, int64 now_ms, int wait_ms)
+scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named)
 {
+	List	   *sessions;
+	ListCell   *cell;
 	int		   *pids;
 	int			npids;
 	ZkHold	   *holds;
@@ -249,15 +378,20 @@ scan_run(Scan *scan, int64 now_ms, int wait_ms)
 
 	memset(scan, 0, sizeof(*scan));
 	scanning.scan = scan;
+	scanning.since_us = (now_ms - wait_ms) * 1000;
 	find_waits(now_ms - wait_ms);
-	if (scanning.nwaits == 0)
+	sessions = foreign_begin((int64) wait_ms * 1000, named);
+	if (scanning.nwaits == 0 && sessions == NIL)
 		return;
 	scan->edges = palloc(MAX_EDGES * sizeof(WaitEdge));
 	blockers_begin((int64) wait_ms * 1000);
-	pids = list_waiting(&npids);
+	pids = list_waiting(sessions, &npids);
 	holds = slots_holds_of(pids, npids, &nholds);
 	for (int i = 0; i < nholds; i++)
 		scan_hold(&holds[i]);
+	foreach(cell, sessions)
+		scan_session(lfirst(cell));
+	scan->foreign = may_be_named(sessions, nholds);
 	ereport(DEBUG2,
 			(errmsg_internal("%d long waits, %d holds of waiting backends, %d edges between them, in %lld us",
 							 scanning.nwaits, nholds, scan->nedges,

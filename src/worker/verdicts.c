@@ -16,11 +16,23 @@
 #include "shared/deadlocks.h"
 #include "shared/grant.h"
 #include "worker/contender.h"
+#include "worker/status.h"
 #include "worker/verdicts.h"
 #include "worker/wake.h"
 
 /* So long a backend may take to step back, before we scan again, in ms. */
 #define STEP_BACK_MS	20
+
+/* Is this the path of a session's znode that we have made? */
+static bool
+is_our_node(const char *path)
+{
+	VertexNode	node;
+
+	return vertex_is_node(path) &&
+		vertex_parse_node(strrchr(path, '/') + 1, &node) &&
+		status_is_ours((int64) node.publisher);
+}
 
 static void
 fill_member(ZkDeadlockMember *to, const WaitMember *from)
@@ -36,7 +48,8 @@ fill_member(ZkDeadlockMember *to, const WaitMember *from)
 	to->pid = from->edge.wait.wait.pid;
 	to->holder_pid = from->edge.wait.hold.pid;
 	to->local = contender_find_path(from->edge.wait.to) != NULL ||
-		contender_find_path(from->edge.from) != NULL;
+		contender_find_path(from->edge.from) != NULL ||
+		is_our_node(from->edge.from);
 }
 
 /* Does a member hold a permit of the semaphore that another one waits for? */
@@ -46,7 +59,7 @@ holds_permit(const WaitMember *member, const NoteWait *wait)
 	char		permits[NOTE_VERTEX_SIZE];
 	size_t		len;
 
-	if (wait->kind != NOTE_WAIT_PERMIT || !graph_directory_of(wait, permits))
+	if (wait->kind != NOTE_WAIT_PERMIT || !graph_path_of(wait, permits))
 		return false;
 	len = strlen(permits);
 	return strncmp(member->edge.from, permits, len) == 0 &&

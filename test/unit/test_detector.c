@@ -833,6 +833,193 @@ a_new_worker_cleans_up(void **state)
 }
 
 /* A probe is read as it was written; a name for what it is. */
+
+#define SESSION		"5f.a:shop_a"
+#define S_NODE		"session-5f.a%3Ashop_a-0000000000000001-0000000000000001"
+#define S_OTHER		"session-remote%3A5f.a%3Ashop_a-0000000000000002-0000000000000001"
+
+static void
+wanted(int n, const WaitEdge *list, bool room)
+{
+	static const char *const rooms[] = {ROOM};
+
+	step((DetectorInput) {.event = DETECTOR_EDGES,.edges = list,.nedges = n,
+		.rooms = rooms,.nrooms = room ? 1 : 0});
+}
+
+static void
+sessions_are_named(void **state)
+{
+	const char *room;
+
+	(void) state;
+	wanted(0, NULL, true);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+	assert_null(detector_named(&detector, 0, &room));
+	children(1, 2, S_OTHER, S_NODE, NULL);
+	expect_nothing();
+	assert_true(out.named);
+	assert_string_equal(detector_named(&detector, 0, &room), SESSION);
+	assert_string_equal(room, ROOM);
+	assert_null(detector_named(&detector, 1, &room));
+
+	/* news only, and only while it is wanted */
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, S_OTHER, NULL, NULL);
+	assert_false(out.named);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 0, NULL, NULL, NULL);
+	assert_true(out.named);
+	wanted(0, NULL, false);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect_nothing();
+	assert_true(detector_is_idle(&detector));
+}
+
+static void
+an_edge_from_a_session(void **state)
+{
+	WaitEdge	ours = edge(ROOM "/" S_NODE, Y, 71);
+	const DetectorOp *op;
+
+	(void) state;
+	edges(1, &ours, 0);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+	done(1, DETECTOR_NO_NODE);
+	expect(2, DETECTOR_OP_MKDIR, ROOM);
+	expect_nothing();
+	done(2, DETECTOR_OK);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+	children(1, 0, NULL, NULL, NULL);
+	op = expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	assert_int_equal(op->nwaits, 1);
+	expect_nothing();
+
+	/* the room goes meanwhile: it is made again, and the znode in it */
+	done(0, DETECTOR_NO_NODE);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+	children(1, 0, NULL, NULL, NULL);
+	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	done(0, DETECTOR_OK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	done(2, DETECTOR_NO_NODE);
+	expect_nothing();
+
+	/* it is over */
+	edges(0, NULL, 0);
+	expect(3, DETECTOR_OP_DELETE, ROOM "/" S_NODE);
+	expect_nothing();
+	done(3, DETECTOR_OK);
+	assert_true(detector_is_idle(&detector));
+}
+
+static void
+a_session_is_only_named(void **state)
+{
+	WaitEdge	ours = edge(ROOM "/" S_NODE, SESSION, 71);
+
+	(void) state;
+	ours.wait.kind = NOTE_WAIT_SESSION;
+	edges(1, &ours, 0);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 0, NULL, NULL, NULL);
+	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	done(0, DETECTOR_OK);
+	expect_nothing();
+}
+
+/* With the session its znodes go; other names are handed in then. */
+static void
+sessions_go_with_the_session(void **state)
+{
+	WaitEdge	ours = edge(ROOM "/" S_NODE, Y, 71);
+
+	(void) state;
+	edges(1, &ours, 0);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 0, NULL, NULL, NULL);
+	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	event(DETECTOR_EXPIRED);
+	event(DETECTOR_RESUMED);
+	expect_nothing();
+	assert_true(detector_is_idle(&detector));
+}
+
+/* The victim's edge is from a session: its znode is what the act changes. */
+static void
+our_session_is_the_victim(void **state)
+{
+	WaitEdge	ours = edge(ROOM "/" S_NODE, Y, 72);
+	WaitEdge	theirs = edge("/z/y/_c_00000004-0000-0000-0000-000000000000-__WRIT__0000000001",
+							  SESSION, 71);
+	const DetectorOp *op;
+
+	(void) state;
+	theirs.wait.kind = NOTE_WAIT_SESSION;
+	edges(1, &ours, 0);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 0, NULL, NULL, NULL);
+	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	done(0, DETECTOR_OK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	done(2, DETECTOR_NO_NODE);
+
+	/* others have found it */
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "probe-0000000001", S_NODE, NULL);
+	expect(3, DETECTOR_OP_GET, ROOM "/probe-0000000001");
+	expect_nothing();
+	data(3, probe(&ours, &theirs), 0, false);
+	assert_true(out.scan != 0);
+	edges(1, &ours, out.scan);
+	expect_nothing();
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 3, "probe-0000000001", S_NODE,
+			 "answer-0000000001-0000000000000002-0000000002");
+	op = expect(4, DETECTOR_OP_ACT, ROOM "/" S_NODE);
+	assert_int_equal(op->nwaits, 0);
+	assert_int_equal(op->version, 4);
+	assert_int_equal(op->nchecks, 4);	/* the probe, y twice, between */
+	done(4, DETECTOR_OK);
+	assert_int_equal(out.nverdicts, 1);
+	assert_true(out.verdicts[0].ours);
+	edges(0, NULL, 0);
+	expect(5, DETECTOR_OP_DELETE, ROOM "/" S_NODE);
+}
+
+static void
+a_new_worker_sweeps_sessions(void **state)
+{
+	(void) state;
+	detector_free(&detector);
+	assert_true(detector_init(&detector, TIMEOUT, true));
+	event(DETECTOR_RESUMED);
+	wanted(0, NULL, true);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, S_OTHER, S_NODE, NULL);
+	expect(2, DETECTOR_OP_GET, ROOM "/" S_OTHER);
+	expect(3, DETECTOR_OP_GET, ROOM "/" S_NODE);
+	expect_nothing();
+	data(2, "", 0, false);
+	expect_nothing();
+	data(3, "", 0, true);
+	expect(4, DETECTOR_OP_DELETE, ROOM "/" S_NODE);
+	expect_nothing();
+}
+
 static void
 names_and_forms(void **state)
 {
@@ -903,6 +1090,12 @@ main(void)
 		LINE(the_older_probe_counts),
 		LINE(a_lost_connection),
 		LINE(a_new_worker_cleans_up),
+		LINE(sessions_are_named),
+		LINE(an_edge_from_a_session),
+		LINE(a_session_is_only_named),
+		LINE(sessions_go_with_the_session),
+		LINE(our_session_is_the_victim),
+		LINE(a_new_worker_sweeps_sessions),
 		LINE(names_and_forms),
 	};
 

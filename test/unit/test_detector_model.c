@@ -50,6 +50,7 @@ typedef struct Mix
 	bool		blocks;			/* backends wait for others of their cluster */
 	bool		gives_up;		/* waits fail, and transactions end */
 	bool		faults;			/* connections, workers and sessions */
+	bool		sessions;		/* they work for one another, as by postgres_fdw */
 	int			locks;			/* so many, if not 0 */
 	unsigned	patience;		/* how rarely waits fail, if not 0 */
 } Mix;
@@ -66,8 +67,12 @@ static const Mix mixes[] = {
 	.patience = 5},
 	{.title = "handoffs, faults",.clusters = 3,.shared = true,.gives_up = true,
 	.faults = true,.locks = 3,.patience = 5},
+	{.title = "sessions of others",.blocks = true,.gives_up = true,
+	.sessions = true},
+	{.title = "two clusters, sessions of others, faults",.clusters = 2,
+	.blocks = true,.gives_up = true,.faults = true,.sessions = true},
 	{.title = "all",.shared = true,.semaphores = true,.several = true,
-	.blocks = true,.gives_up = true,.faults = true},
+	.blocks = true,.gives_up = true,.faults = true,.sessions = true},
 };
 
 static int
@@ -78,13 +83,47 @@ random_lock(const Mix *mix)
 	return (int) world_dice(mix->locks ? (unsigned) mix->locks : 5);
 }
 
+/* A backend takes locks, or waits for another one. */
+static void
+random_wait(const Mix *mix, int cluster, int number)
+{
+	int			locks[2] = {random_lock(mix), random_lock(mix)};
+
+	if (!world->clusters[cluster].session.alive)
+		return;
+	if (mix->blocks && world_one_in(4))
+		(void) world_block(cluster, number, (int) world_dice(WORLD_BACKENDS));
+	else if (mix->several && world_one_in(3) && locks[0] != locks[1] &&
+			 locks[0] < WORLD_LOCKS - WORLD_SEMAPHORES &&
+			 locks[1] < WORLD_LOCKS - WORLD_SEMAPHORES)
+		(void) world_lock_several(cluster, number, locks, 2, world_one_in(2));
+	else
+		(void) world_lock(cluster, number, locks[0], mix->shared &&
+						  locks[0] < WORLD_LOCKS - WORLD_SEMAPHORES &&
+						  world_one_in(2));
+}
+
+/* A backend has one of another cluster do something. */
+static void
+random_call(const Mix *mix, int cluster, int number)
+{
+	int			other = (int) world_dice(world->nclusters);
+	int			remote = world_call(cluster, number, other);
+
+	if (remote < 0)
+		return;
+	if (world_one_in(5))
+		random_call(mix, other, remote);
+	else
+		random_wait(mix, other, remote);
+}
+
 /* A backend does something. */
 static void
 random_backend(const Mix *mix, int cluster)
 {
 	int			number = (int) world_dice(WORLD_BACKENDS);
 	WorldBackend *backend = &world->clusters[cluster].backends[number];
-	int			locks[2] = {random_lock(mix), random_lock(mix)};
 
 	if (world->ncontenders > WORLD_CONTENDERS - 100)
 		return;
@@ -99,20 +138,15 @@ random_backend(const Mix *mix, int cluster)
 		}
 	}
 	else if (backend->state == BACKEND_RUNNING && mix->gives_up &&
-			 world_one_in(4))
+			 backend->employer < 0 && world_one_in(4))
 		world_finish(cluster, number);
-	else if (!world->clusters[cluster].session.alive)
+	else if (backend->employer >= 0)
 		return;
-	else if (mix->blocks && world_one_in(4))
-		(void) world_block(cluster, number, (int) world_dice(WORLD_BACKENDS));
-	else if (mix->several && world_one_in(3) && locks[0] != locks[1] &&
-			 locks[0] < WORLD_LOCKS - WORLD_SEMAPHORES &&
-			 locks[1] < WORLD_LOCKS - WORLD_SEMAPHORES)
-		(void) world_lock_several(cluster, number, locks, 2, world_one_in(2));
+	else if (mix->sessions && backend->state == BACKEND_RUNNING &&
+			 world_one_in(3))
+		random_call(mix, cluster, number);
 	else
-		(void) world_lock(cluster, number, locks[0], mix->shared &&
-						  locks[0] < WORLD_LOCKS - WORLD_SEMAPHORES &&
-						  world_one_in(2));
+		random_wait(mix, cluster, number);
 }
 
 /* The worker does what is due at this time. */
@@ -209,6 +243,7 @@ random_step(const Mix *mix)
 			break;
 		case 6:
 			(void) world_kill_victim(cluster);
+			(void) world_return(cluster);
 			break;
 		case 7:
 			if (mix->faults && world_one_in(4))
@@ -253,8 +288,10 @@ settle_cluster(int cluster)
 		world_scan(cluster, own->scan);
 	turn_worker(cluster);
 	busy |= world_kill_victim(cluster);
+	busy |= world_return(cluster);
 	for (int i = 0; i < WORLD_BACKENDS; i++)
-		if (own->backends[i].state == BACKEND_RUNNING)
+		if (own->backends[i].state == BACKEND_RUNNING &&
+			own->backends[i].employer < 0)
 		{
 			world_finish(cluster, i);
 			busy = true;
@@ -313,6 +350,7 @@ play_random(const Mix *mix, unsigned long run)
 {
 	world_reset(mix->title, run,
 				mix->clusters ? mix->clusters : 2 + (int) (run % 4));
+	world->sessions = mix->sessions;
 	for (int steps = 300 + (int) world_dice(1500); steps > 0; steps--)
 		random_step(mix);
 	settle();
@@ -323,13 +361,14 @@ test_random(void **state)
 {
 	const Mix  *mix = *state;
 
-	world->acts = world->victims = world->found = 0;
+	world->acts = world->victims = world->steps_back = world->found = 0;
 	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
 		play_random(mix, run);
 	world_end();
 	tree_reset();
-	printf("%s: %lu acts, %lu victims, %lu with deadlocks at the end\n",
-		   mix->title, world->acts, world->victims, world->found);
+	printf("%s: %lu acts, %lu victims, %lu steps back, %lu with deadlocks at the end\n",
+		   mix->title, world->acts, world->victims, world->steps_back,
+		   world->found);
 	assert_true(world->victims > RANDOM_RUNS / 10);
 	assert_true(world->acts > world->found + RANDOM_RUNS / 100);
 }

@@ -36,6 +36,7 @@ typedef struct Contender
 	NoteWait	waits[NOTE_MAX_WAITS];
 	int			nwaits;
 	bool		persistent;
+	const char *cluster;		/* NULL: "shop" */
 } Contender;
 
 static Contender contenders[MAX_CONTENDERS];
@@ -54,6 +55,8 @@ path_of(const char *contender)
 	int			number;
 	char		kind;
 
+	if (contender[0] == '/')
+		return contender;
 	assert_int_equal(sscanf(contender, "%c/%d%c", &lock, &number, &kind), 3);
 	sprintf(path, "/z/%c%s/_c_%08d-0000-0000-0000-000000000000-%s%010d", lock,
 			kind == 'q' ? "/locks" : kind == 'p' ? "/leases" : "",
@@ -133,7 +136,8 @@ read_note(const char *path)
 	for (int i = 0; i < ncontenders; i++)
 		if (strcmp(contenders[i].path, path) == 0)
 		{
-			note_set_contender(&note, "h", 1, "shop", 1, false);
+			note_set_contender(&note, "h", 1, contenders[i].cluster ?
+							   contenders[i].cluster : "shop", 1, false);
 			(void) note_write_waits(&note, contenders[i].waits,
 									contenders[i].nwaits, data);
 			assert_true(graph_told_note(&graph, path, data,
@@ -482,6 +486,113 @@ locks_are_named(void **state)
 	assert_string_equal(lock, "/z/s");
 }
 
+/*
+ * Sessions: a transaction of "far" has one of its sessions work for it in
+ * "shop".
+ */
+#define FAR			"5f.a:far"
+#define FAR_WORKERS	"remote:5f.a:far"
+#define FAR_NODE	"/z/%waits/session-5f.a%3Afar-0000000000000001-0000000000000001"
+#define FAR_TWIN	"/z/%waits/session-5f.a%3Afar-0000000000000002-0000000000000001"
+#define SHOP_NAMES	"/z/%waits/session-5f.a%3Afar-0000000000000003-0000000000000001"
+#define SHOP_NODE	"/z/%waits/session-remote%3A5f.a%3Afar-0000000000000003-0000000000000002"
+
+/* An edge to a session, or from one, as this cluster tells it. */
+static NoteWait *
+session_edge(const char *cluster, const char *from, const char *to, int began)
+{
+	NoteWait   *wait;
+
+	if (to[0] == '/' || to[1] == '/')
+		wait = edge(from, to, began);
+	else
+	{
+		wait = edge(from, "u/9w", began);
+		strcpy(wait->to, to);
+		wait->kind = NOTE_WAIT_SESSION;
+	}
+	add(from)->cluster = cluster;
+	return wait;
+}
+
+/* shop holds x and wants a row of a session that works for far's. */
+static void
+a_session_that_waits_itself(void **state)
+{
+	(void) state;
+	session_edge("shop", "x/1w", FAR, 9);
+	session_edge("shop", SHOP_NAMES, FAR, 9);
+	session_edge("far", FAR_NODE, "x/2w", 1);
+	for (int i = 0; i < 2; i++)
+	{
+		assert_true(look(i == 0 ? "x/1w" : FAR_NODE));
+		assert_members(FAR_NODE, "x/1w", NULL);
+		assert_int_equal(deadlock.members[0].blocked_by, 1);
+		assert_int_equal(deadlock.members[1].blocked_by, 0);
+		assert_string_equal(deadlock.members[0].cluster, "far");
+	}
+	assert_false(look(SHOP_NAMES));
+}
+
+/* far's session holds x, and the one that works for it waits for shop's. */
+static void
+a_session_whose_remote_one_waits(void **state)
+{
+	(void) state;
+	session_edge("far", "x/1w", FAR, 9);
+	session_edge("far", FAR_NODE, FAR_WORKERS, 9);
+	session_edge("shop", SHOP_NODE, "x/2w", 1);
+	for (int i = 0; i < 3; i++)
+	{
+		assert_true(look(i == 0 ? "x/1w" : i == 1 ? FAR_NODE : SHOP_NODE));
+		assert_members(SHOP_NODE, "x/1w", FAR_NODE, NULL);
+	}
+}
+
+/* What anybody says of a session counts only if its own cluster says it. */
+static void
+only_its_own_cluster_tells_of_a_session(void **state)
+{
+	(void) state;
+	session_edge("shop", "x/1w", FAR, 9);
+	session_edge("shop", FAR_NODE, "x/2w", 1);
+	assert_false(look("x/1w"));
+	add(FAR_NODE)->cluster = "";
+	assert_false(look("x/1w"));
+	add(FAR_NODE)->cluster = "far";
+	assert_true(look("x/1w"));
+
+	/* two clusters have its name, and a session like it */
+	session_edge("far", FAR_TWIN, "x/3w", 1);
+	assert_false(look("x/1w"));
+	assert_false(look(FAR_TWIN));
+}
+
+/* Nor is a session that only works for another, and does nothing. */
+static void
+a_session_that_does_not_wait(void **state)
+{
+	(void) state;
+	session_edge("far", "x/1w", FAR, 9);
+	session_edge("shop", SHOP_NODE, "x/2w", 1);
+	assert_false(look("x/1w"));
+	assert_false(look(SHOP_NODE));
+
+	/* it is named, by its own cluster, too */
+	session_edge("far", FAR_NODE, FAR, 9);
+	assert_false(look("x/1w"));
+}
+
+/* Without a wait for a lock there is nobody who could be ended. */
+static void
+sessions_alone_are_no_victims(void **state)
+{
+	(void) state;
+	session_edge("far", FAR_NODE, FAR_WORKERS, 1);
+	session_edge("shop", SHOP_NODE, FAR, 1);
+	assert_false(look(FAR_NODE));
+}
+
 int
 main(void)
 {
@@ -507,6 +618,11 @@ main(void)
 										reset, reset),
 		cmocka_unit_test_setup_teardown(reads_are_bounded, reset, reset),
 		cmocka_unit_test_setup_teardown(locks_are_named, reset, reset),
+		cmocka_unit_test_setup_teardown(a_session_that_waits_itself, reset, reset),
+		cmocka_unit_test_setup_teardown(a_session_whose_remote_one_waits, reset, reset),
+		cmocka_unit_test_setup_teardown(only_its_own_cluster_tells_of_a_session, reset, reset),
+		cmocka_unit_test_setup_teardown(a_session_that_does_not_wait, reset, reset),
+		cmocka_unit_test_setup_teardown(sessions_alone_are_no_victims, reset, reset),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -404,10 +404,13 @@ execute_write(TreeSession *session, TreeRequest *request)
 	switch (op->kind)
 	{
 		case DETECTOR_OP_SET_WAITS:
-			if (request->note == NULL || tree_find(zxid, op->path) == NULL)
-				request->result = DETECTOR_NO_NODE;
-			else
+			if (request->note != NULL && tree_find(zxid, op->path) != NULL)
 				set_in(new_state(), op->path, request->note);
+			else if (vertex_is_node(op->path) &&
+					 tree_find(zxid, parent) != NULL)
+				(void) tree_create(op->path, request->note, session->id, false);
+			else
+				request->result = DETECTOR_NO_NODE;
 			break;
 		case DETECTOR_OP_MKDIR:
 			if (tree_find(zxid, op->path) == NULL)

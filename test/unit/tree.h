@@ -16,7 +16,7 @@
 
 #include "core/detector.h"
 
-#define TREE_NODES		256
+#define TREE_NODES		512
 #define TREE_HISTORY	32		/* a server lags by less */
 #define TREE_QUEUE		512
 #define TREE_WATCHES	16

@@ -13,7 +13,7 @@
  *	T5	No deadlock stays (the schedules look to that).
  *
  * Other than waits.c this takes each contender ahead for one that is waited
- * for, and follows the queue.
+ * for, and follows the queue.  A session waits as long as it has an edge.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -72,10 +72,11 @@ truth_update(void)
 }
 
 static bool
-was_there(int contender, int64_t step)
+was_there(int vertex, int64_t step)
 {
-	return world->contenders[contender].birth <= step &&
-		step < world->contenders[contender].death;
+	return world_is_session(vertex) ||
+		(world->contenders[vertex].birth <= step &&
+		 step < world->contenders[vertex].death);
 }
 
 /* Edges: indexes into World.edges. */
@@ -87,10 +88,10 @@ typedef struct EdgeSet
 } EdgeSet;
 
 static bool
-has_edge(const EdgeSet *set, int contender)
+has_edge(const EdgeSet *set, int vertex)
 {
 	for (int i = 0; i < set->n; i++)
-		if (set->in[i] && world->edges[set->edges[i]].from == contender)
+		if (set->in[i] && world->edges[set->edges[i]].from == vertex)
 			return true;
 	return false;
 }
@@ -112,12 +113,17 @@ permits_are_kept(const EdgeSet *set, int lock, int64_t step)
 	return n >= WORLD_PERMITS;
 }
 
-/* Does the set keep this contender in its queue, as that was then? */
+/*
+ * Does the set keep this contender in its queue, as that was then; or this
+ * session from what it does?
+ */
 static bool
 is_kept(const EdgeSet *set, int number, int64_t step)
 {
 	const WorldContender *contender = &world->contenders[number];
 
+	if (world_is_session(number))
+		return has_edge(set, number);
 	if (!was_there(number, step))
 		return false;
 	if (contender->lock >= WORLD_LOCKS - WORLD_SEMAPHORES)
@@ -212,22 +218,13 @@ truth_deadlocked(void)
 	return keep_only(&set, world->step);
 }
 
-static int
-contender_at(const char *path)
-{
-	for (int i = 0; i < world->ncontenders; i++)
-		if (strcmp(world->contenders[i].path, path) == 0)
-			return i;
-	return -1;
-}
-
 /* The latest edge that a member tells of; -1: there never was one. */
 static int
 find_edge(const WaitMember *member)
 {
 	WorldEdge	edge = {
-		.from = contender_at(member->edge.from),
-		.to = contender_at(member->edge.wait.to),
+		.from = world_vertex(member->edge.from),
+		.to = world_vertex(member->edge.wait.to),
 		.hold = member->edge.wait.hold,
 		.wait = member->edge.wait.wait,
 		.chain = member->edge.wait.chain
@@ -254,6 +251,8 @@ check_minimal(EdgeSet *set, int64_t step)
 static void
 check_victim(const WaitDeadlock *deadlock)
 {
+	world_check(deadlock->members[0].edge.wait.kind != NOTE_WAIT_SESSION,
+				"T3: the victim waits for a lock");
 	for (int i = 1; i < deadlock->nmembers; i++)
 		world_check(deadlock->members[i].edge.wait.began <=
 					deadlock->members[0].edge.wait.began,
@@ -287,9 +286,10 @@ truth_on_act(const DetectorOp *op, const char *probe)
 		set.in[set.n++] = true;
 		if (edge->birth > step)
 			step = edge->birth;
-		if (world->contenders[edge->to].birth > step)
+		if (!world_is_session(edge->to) &&
+			world->contenders[edge->to].birth > step)
 			step = world->contenders[edge->to].birth;
-		between = contender_at(deadlock.members[i].between);
+		between = world_vertex(deadlock.members[i].between);
 		if (between >= 0 && world->contenders[between].birth > step)
 			step = world->contenders[between].birth;
 	}
@@ -305,8 +305,7 @@ truth_on_act(const DetectorOp *op, const char *probe)
 		world_check(!is_acted(&world->edges[set.edges[i]]),
 					"T4: no edge has been a victim");
 	}
-	world_check(strcmp(op->path, world->contenders
-					   [world->edges[set.edges[0]].from].path) == 0,
+	world_check(world_vertex(op->path) == world->edges[set.edges[0]].from,
 				"T3: the first member is the victim");
 	world_check(keep_only(&set, step) == set.n,
 				"T1: the deadlock was there at one moment");

@@ -47,7 +47,8 @@ world_one_in(unsigned n)
 static void
 describe(void)
 {
-	static const char *const states[] = {"idle", "running", "waits", "blocked"};
+	static const char *const states[] = {"idle", "running", "waits", "blocked",
+	"calls"};
 
 	for (int i = 0; i < world->nclusters; i++)
 		for (int j = 0; j < WORLD_BACKENDS; j++)
@@ -65,6 +66,10 @@ describe(void)
 				printf(" wants %d", backend->wants[k]);
 			if (backend->state == BACKEND_BLOCKED)
 				printf(" behind %d", 100 * (i + 1) + backend->blocker);
+			if (backend->state == BACKEND_CALLING)
+				printf(" number %d", backend->remote);
+			if (backend->employer >= 0)
+				printf(" works for number %d", backend->employer);
 			printf("\n");
 		}
 	for (int i = 0; i < world->ncontenders; i++)
@@ -215,8 +220,8 @@ find_contender(int cluster, int lock, bool shared)
  * Backends
  */
 
-static void
-begin(WorldBackend *backend)
+void
+world_begin(WorldBackend *backend)
 {
 	if (backend->state == BACKEND_IDLE)
 	{
@@ -232,6 +237,7 @@ begin_wait(WorldBackend *backend, BackendState how)
 	backend->wait_since = ++world->stamp;
 	backend->wait_at = world->now;
 	backend->victim = false;
+	backend->steps_back = false;
 }
 
 static void
@@ -242,21 +248,6 @@ hold(WorldBackend *backend, int contender)
 	backend->hold_since[backend->nholds++] = ++world->stamp;
 }
 
-/* Does a backend wait, by way of others of its cluster, for another one? */
-static bool
-waits_for(int cluster, int backend, int other)
-{
-	for (int i = 0; i < WORLD_BACKENDS; i++)
-	{
-		if (backend == other)
-			return true;
-		if (world_backend(cluster, backend)->state != BACKEND_BLOCKED)
-			return false;
-		backend = world_backend(cluster, backend)->blocker;
-	}
-	return true;
-}
-
 /* Wait for another backend of the cluster; not if that waits for us. */
 bool
 world_block(int cluster, int backend, int blocker)
@@ -264,9 +255,10 @@ world_block(int cluster, int backend, int blocker)
 	WorldBackend *waiter = world_backend(cluster, backend);
 
 	if (world_backend(cluster, blocker)->state == BACKEND_IDLE ||
-		waits_for(cluster, blocker, backend))
+		world_waits_for(world_number(cluster, blocker),
+						world_number(cluster, backend)))
 		return false;
-	begin(waiter);
+	world_begin(waiter);
 	waiter->blocker = blocker;
 	waiter->lock = -1;
 	begin_wait(waiter, BACKEND_BLOCKED);
@@ -331,7 +323,7 @@ world_lock_several(int cluster, int backend, const int *locks, int nlocks,
 		for (int j = 0; j < taker->nholds; j++)
 			if (world->contenders[taker->holds[j]].lock == locks[i])
 				return false;
-	begin(taker);
+	world_begin(taker);
 	taker->nwants = 0;
 	for (int i = 0; i < nlocks; i++)
 	{
@@ -389,7 +381,7 @@ maybe_release(int cluster, int contender)
 
 /* The wait fails, and the transaction with it; or it commits. */
 void
-world_finish(int cluster, int backend)
+world_end_transaction(int cluster, int backend)
 {
 	WorldBackend *leaver = world_backend(cluster, backend);
 	int			nholds = leaver->nholds;
@@ -514,6 +506,45 @@ world_release_idle(int cluster)
 	return false;
 }
 
+/* Does a backend wait in tier 1 for what the other one waits for in ZooKeeper? */
+static bool
+is_behind(const WorldBackend *backend, int ahead, int contender)
+{
+	return backend->state == BACKEND_BLOCKED && backend->blocker == ahead &&
+		backend->lock == world->contenders[contender].lock &&
+		backend->shared == world->contenders[contender].shared;
+}
+
+/* A backend goes to the end of the queue of tier 1. */
+static void
+step_back(int cluster, int number)
+{
+	WorldBackend *ahead = world_backend(cluster, number);
+	int			contender = ahead->wants[0];
+	int			first = -1;
+
+	for (int i = 0; i < WORLD_BACKENDS; i++)
+		if (is_behind(world_backend(cluster, i), number, contender) &&
+			(first < 0 || world_backend(cluster, i)->wait_since <
+			 world_backend(cluster, first)->wait_since))
+			first = i;
+	world->steps_back++;
+	begin_wait(ahead, first < 0 ? BACKEND_WAITING : BACKEND_BLOCKED);
+	if (first < 0)
+		return;
+	for (int i = 0; i < WORLD_BACKENDS; i++)
+		if (is_behind(world_backend(cluster, i), number, contender))
+			world_backend(cluster, i)->blocker = first;
+	ahead->nwants = 0;
+	ahead->lock = world->contenders[contender].lock;
+	ahead->shared = world->contenders[contender].shared;
+	ahead->blocker = first;
+	world_backend(cluster, first)->wants[0] = contender;
+	world_backend(cluster, first)->nwants = 1;
+	world_backend(cluster, first)->any = false;
+	begin_wait(world_backend(cluster, first), BACKEND_WAITING);
+}
+
 /* A marked backend finds its mark. */
 bool
 world_kill_victim(int cluster)
@@ -524,8 +555,13 @@ world_kill_victim(int cluster)
 
 		if (backend->state == BACKEND_WAITING && backend->victim)
 		{
-			world->victims++;
-			world_finish(cluster, i);
+			if (backend->steps_back)
+				step_back(cluster, i);
+			else
+			{
+				world->victims++;
+				world_finish(cluster, i);
+			}
 			return true;
 		}
 	}
@@ -557,6 +593,7 @@ world_reset(const char *title, unsigned long run, int nclusters)
 	char		path[64];
 	bool		mutated = world->mutated;
 
+	world->sessions = false;
 	world_end();
 	tree_reset();
 	world->title = title;
@@ -593,7 +630,10 @@ world_reset(const char *title, unsigned long run, int nclusters)
 
 		memset(cluster, 0, sizeof(*cluster));
 		for (int j = 0; j < WORLD_BACKENDS; j++)
+		{
 			cluster->backends[j].pid = 100 * (i + 1) + j;
+			cluster->backends[j].employer = -1;
+		}
 		cluster->worker = true;
 		tree_begin_session(&cluster->session);
 		assert_true(detector_init(&cluster->detector, WORLD_TIMEOUT, false));

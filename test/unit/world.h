@@ -24,9 +24,9 @@
 #define WORLD_SEMAPHORES	2		/* the last of the locks are */
 #define WORLD_PERMITS		2
 #define WORLD_CONTENDERS	600
-#define WORLD_EDGES			6000
+#define WORLD_EDGES			12000
 #define WORLD_HOLDS			8
-#define WORLD_LISTED		160		/* edges of one cluster at a time */
+#define WORLD_LISTED		320		/* edges of one cluster at a time */
 #define WORLD_WANTS			2
 
 #define WORLD_TIMEOUT		INT64_C(1000000)	/* deadlock_timeout, us */
@@ -53,7 +53,8 @@ typedef enum BackendState
 	BACKEND_IDLE,
 	BACKEND_RUNNING,
 	BACKEND_WAITING,			/* for contenders */
-	BACKEND_BLOCKED				/* by another backend of the cluster */
+	BACKEND_BLOCKED,			/* by another backend of the cluster */
+	BACKEND_CALLING				/* one that works for it in another cluster */
 } BackendState;
 
 typedef struct WorldBackend
@@ -70,10 +71,21 @@ typedef struct WorldBackend
 	int			blocker;		/* BLOCKED */
 	int			lock;			/* the same: in tier 1 for this one; -1: no */
 	bool		shared;
-	int64_t		wait_since;		/* unique */
+	int			remote;			/* CALLING: number of the one called */
+	int			employer;		/* number of the one it works for, or -1 */
+	int64_t		employed;		/* since then; unique */
+	int64_t		wait_since;		/* unique; CALLING, too */
 	int64_t		wait_at;		/* time */
-	bool		victim;			/* marked: this very wait is to fail */
+	bool		victim;			/* marked: this very wait is to fail, ... */
+	bool		steps_back;		/* ... or to let the next one in tier 1 ahead */
 } WorldBackend;
+
+/* The znode in which a cluster tells the edges of a session. */
+typedef struct WorldNode
+{
+	uint64_t	number;			/* 0: there has been none */
+	unsigned	scan;			/* the last one that had it */
+} WorldNode;
 
 typedef struct WorldCluster
 {
@@ -85,13 +97,16 @@ typedef struct WorldCluster
 	int64_t		wake_at;
 	int64_t		scan_at;		/* when to scan by itself */
 	WorldBackend backends[WORLD_BACKENDS];
+	WorldNode	nodes[2 * WORLD_CLUSTERS * WORLD_BACKENDS];
+	unsigned	scans;			/* so many of the worker so far */
 } WorldCluster;
 
 /* A true edge. */
 typedef struct WorldEdge
 {
-	int			from;			/* contenders */
+	int			from;			/* vertices */
 	int			to;
+	bool		works;			/* to a session that the process works for */
 	NoteId		hold;
 	NoteId		wait;
 	uint64_t	chain;
@@ -116,6 +131,7 @@ typedef struct World
 	int64_t		stamp;			/* last of the unique times */
 	uint64_t	random;
 	unsigned long run;
+	bool		sessions;		/* they work for one another */
 	const char *title;
 	/* a mutation: a rule that does not hold ends the run, not the test */
 	bool		mutated;
@@ -124,6 +140,7 @@ typedef struct World
 	/* what has happened */
 	unsigned long acts;
 	unsigned long victims;
+	unsigned long steps_back;
 	unsigned long verdicts;
 	unsigned long found;		/* true deadlocks that there were at the end */
 	int			largest;
@@ -146,13 +163,29 @@ extern WorldBackend *world_backend(int cluster, int backend);
 extern bool world_lock(int cluster, int backend, int lock, bool shared);
 extern bool world_lock_several(int cluster, int backend, const int *locks,
 							   int nlocks, bool any);
+extern void world_begin(WorldBackend *backend);
 extern bool world_block(int cluster, int backend, int blocker);
 extern void world_leave(int cluster, int backend);
-extern void world_finish(int cluster, int backend);
+extern void world_end_transaction(int cluster, int backend);
 extern bool world_learn(int cluster);
 extern bool world_release_idle(int cluster);
 extern bool world_kill_victim(int cluster);
 extern bool world_is_marked(int cluster, NoteId wait);
+
+/* sessions that work for others */
+extern int	world_number(int cluster, int backend);
+extern bool world_waits_for(int number, int other);
+extern int	world_call(int cluster, int backend, int other);
+extern bool world_return(int cluster);
+extern void world_finish(int cluster, int backend);
+extern int	world_session_vertex(int number, bool remote);
+extern bool world_is_session(int vertex);
+extern bool world_is_remote(int vertex);
+extern void world_write_vertex(int vertex, char text[VERTEX_SESSION_SIZE]);
+extern int	world_vertex(const char *path);
+extern void world_session_path(int cluster, int vertex,
+							   char path[NOTE_VERTEX_SIZE]);
+extern bool world_is_named(int cluster, int backend);
 
 /* detectors */
 extern void world_step(int cluster, DetectorInput *in);

@@ -23,32 +23,26 @@
 
 #include <cmocka.h>
 
-static int
-contender_at(const char *path)
-{
-	for (int i = 0; i < world->ncontenders; i++)
-		if (strcmp(world->contenders[i].path, path) == 0)
-			return i;
-	return -1;
-}
-
 /* The note that goes with an operation; NULL: no such contender is ours. */
 static const char *
 compose_note(int cluster, const char *path, const NoteWait *waits, int nwaits)
 {
 	static char data[NOTE_FULL_SIZE];
-	int			number = contender_at(path);
+	int			number = world_vertex(path);
+	bool		of_session = number >= 0 && world_is_session(number);
 	char		name[8];
 	Note		note;
 
-	if (number < 0 || !world_exists(number) ||
-		!world->contenders[number].granted ||
-		world->contenders[number].cluster != cluster)
+	if (number < 0 ||
+		(!of_session && (!world_exists(number) ||
+						 !world->contenders[number].granted ||
+						 world->contenders[number].cluster != cluster)))
 		return NULL;
 	sprintf(name, "c%d", cluster);
 	note_set_contender(&note, "h", 1, name, 1, false);
 	(void) note_write_waits(&note, waits, nwaits, data);
-	world->contenders[number].noted = true;
+	if (!of_session)
+		world->contenders[number].noted = true;
 	return data;
 }
 
@@ -74,7 +68,7 @@ submit(int cluster, const DetectorOp *op)
 
 /* The worker marks the victim, if it still waits in that very wait. */
 static void
-mark_victim(int cluster, const WaitEdge *edge)
+mark_victim(int cluster, const WaitEdge *edge, bool steps_back)
 {
 	for (int i = 0; i < WORLD_BACKENDS; i++)
 	{
@@ -83,7 +77,10 @@ mark_victim(int cluster, const WaitEdge *edge)
 		if (backend->state == BACKEND_WAITING &&
 			backend->pid == edge->wait.wait.pid &&
 			backend->wait_since == edge->wait.wait.since)
+		{
 			backend->victim = true;
+			backend->steps_back = steps_back;
+		}
 	}
 }
 
@@ -99,6 +96,8 @@ world_step(int cluster, DetectorInput *in)
 		submit(cluster, &out.ops[i]);
 	if (out.scan != 0)
 		own->scan = out.scan;
+	if (out.named)
+		own->scan_at = 0;
 	for (int i = 0; i < out.nverdicts; i++)
 	{
 		const WaitDeadlock *deadlock = out.verdicts[i].deadlock;
@@ -106,68 +105,134 @@ world_step(int cluster, DetectorInput *in)
 		world->verdicts++;
 		world_check(deadlock->nmembers > 0, "a verdict has members");
 		if (out.verdicts[i].ours)
-			mark_victim(cluster, &deadlock->members[0].edge);
+			mark_victim(cluster, &deadlock->members[0].edge,
+						out.verdicts[i].steps_back);
 	}
 	own->wake_at = out.wake_at;
 }
 
-/* For whom does a backend wait in the end, if all waits are long? */
-static int
-follow_chain(int cluster, int backend, bool aged, uint64_t *chain)
+static WorldEdge *
+add_edge(const WorldEdge *edge, int to, WorldEdge *list, int *n)
 {
-	*chain = 0;
-	while (world_backend(cluster, backend)->state == BACKEND_BLOCKED)
-	{
-		const WorldBackend *link = world_backend(cluster, backend);
-
-		if (aged && link->wait_at + WORLD_TIMEOUT > world->now)
-			return -1;
-		*chain = (*chain + (uint64_t) link->wait_since) *
-			6364136223846793005ULL + 1442695040888963407ULL +
-			(uint64_t) link->pid;
-		backend = link->blocker;
-	}
-	return backend;
+	list[*n] = *edge;
+	list[*n].to = to;
+	if (++*n == WORLD_LISTED)
+		abort();
+	return &list[*n - 1];
 }
 
-/* The edges from one hold, behind those in the list. */
-static void
-list_from(int cluster, int holder, int from, int64_t since, bool aged,
-		  WorldEdge *list, int *n)
+/*
+ * Would this backend wait for the same contender, if who waits for it did not?
+ */
+static bool
+is_next(const WorldBackend *backend, const WorldBackend *last)
 {
-	uint64_t	chain;
-	int			waiter = follow_chain(cluster, holder, aged, &chain);
-	const WorldBackend *last;
+	const WorldContender *wanted = &world->contenders[last->wants[0]];
 
-	if (waiter < 0)
-		return;
-	last = world_backend(cluster, waiter);
+	return backend != last && backend->lock == wanted->lock &&
+		backend->shared == wanted->shared && last->nwants == 1 && !last->any;
+}
+
+/*
+ * The edges to the contenders that a backend waits for; "before" waits for it,
+ * or is the same.
+ */
+static void
+list_waits(const WorldBackend *before, const WorldBackend *last, bool aged,
+		   WorldEdge *edge, WorldEdge *list, int *n)
+{
 	if (last->state != BACKEND_WAITING ||
 		(aged && (last->victim || last->wait_at + WORLD_TIMEOUT > world->now)))
 		return;
 	for (int i = 0; last->any && i < last->nwants; i++)
 		if (world->contenders[last->wants[i]].granted)
 			return;
+	edge->wait.pid = last->pid;
+	edge->wait.since = last->wait_since;
+	edge->began = is_next(before, last) ? 0 : last->began;
+	edge->alternatives = last->any ? last->nwants : 1;
 	for (int i = 0; i < last->nwants; i++)
-	{
-		WorldEdge  *edge = &list[*n];
+		if (world_exists(last->wants[i]) &&
+			!world->contenders[last->wants[i]].granted)
+			(void) add_edge(edge, last->wants[i], list, n);
+}
 
-		if (!world_exists(from) || !world_exists(last->wants[i]) ||
-			world->contenders[last->wants[i]].granted)
-			continue;
-		memset(edge, 0, sizeof(*edge));
-		edge->from = from;
-		edge->to = last->wants[i];
-		edge->hold.pid = world_backend(cluster, holder)->pid;
-		edge->hold.since = since;
-		edge->wait.pid = last->pid;
-		edge->wait.since = last->wait_since;
-		edge->began = last->began;
-		edge->chain = chain;
-		edge->alternatives = last->any ? last->nwants : 1;
-		if (++*n == WORLD_LISTED)
-			abort();
+/*
+ * The edges to the session that a backend works for, and to its own if it calls
+ * another cluster.
+ */
+static void
+list_sessions(int cluster, int backend, bool aged, WorldEdge *edge,
+			  WorldEdge *list, int *n)
+{
+	const WorldBackend *process = world_backend(cluster, backend);
+	int			number = world_number(cluster, backend);
+	bool		itself = world_is_session(edge->from) && edge->chain == 0;
+	bool		remote = itself && !world_is_remote(edge->from);
+
+	edge->alternatives = 1;
+	edge->began = 0;
+	edge->wait.pid = process->pid;
+	if (process->employer >= 0 &&
+		(!itself || (remote && process->state == BACKEND_RUNNING)))
+	{
+		edge->wait.since = process->employed;
+		add_edge(edge, world_session_vertex(process->employer, false),
+				 list, n)->works = true;
 	}
+	if (process->state != BACKEND_CALLING ||
+		(aged && (process->wait_at + WORLD_TIMEOUT > world->now ||
+				  !world_is_named(cluster, backend))))
+		return;
+	edge->wait.since = remote ? process->wait_since : 1;
+	(void) add_edge(edge, world_session_vertex(number, remote), list, n);
+}
+
+/* The edges from one hold, or one session, behind those in the list. */
+static void
+list_from(int cluster, int holder, int from, int64_t since, bool aged,
+		  WorldEdge *list, int *n)
+{
+	WorldEdge	edge = {.from = from};
+	const WorldBackend *before = world_backend(cluster, holder);
+	int			backend = holder;
+
+	if (!world_is_session(from) && !world_exists(from))
+		return;
+	edge.hold.pid = world_backend(cluster, holder)->pid;
+	edge.hold.since = since;
+	for (;;)
+	{
+		const WorldBackend *link = world_backend(cluster, backend);
+
+		list_waits(before, link, aged, &edge, list, n);
+		list_sessions(cluster, backend, aged, &edge, list, n);
+		if (link->state != BACKEND_BLOCKED ||
+			(aged && link->wait_at + WORLD_TIMEOUT > world->now))
+			return;
+		edge.chain = (edge.chain + (uint64_t) link->wait_since) *
+			6364136223846793005ULL + 1442695040888963407ULL +
+			(uint64_t) link->pid;
+		before = link;
+		backend = link->blocker;
+	}
+}
+
+/* The edges from a session of this cluster, and from those it works for. */
+static void
+list_of_session(int cluster, int backend, bool aged, WorldEdge *list, int *n)
+{
+	int			number = world_number(cluster, backend);
+	const WorldBackend *process = world_backend(cluster, backend);
+
+	if (process->state != BACKEND_IDLE &&
+		(!aged || world_is_named(cluster, backend)))
+		list_from(cluster, backend, world_session_vertex(number, false), 1,
+				  aged, list, n);
+	if (process->employer >= 0)
+		list_from(cluster, backend,
+				  world_session_vertex(process->employer, true),
+				  process->employed, aged, list, n);
 }
 
 /*
@@ -193,8 +258,47 @@ world_list_edges(int cluster, bool aged, WorldEdge list[WORLD_LISTED])
 			if (world->contenders[backend->wants[j]].granted)
 				list_from(cluster, i, backend->wants[j], backend->wait_since,
 						  aged, list, &n);
+		list_of_session(cluster, i, aged, list, &n);
 	}
 	return n;
+}
+
+/* An edge as the detector is told of it. */
+static void
+fill_edge(int cluster, const WorldEdge *known, WaitEdge *edge)
+{
+	const WorldContender *to = &world->contenders[known->to];
+
+	memset(edge, 0, sizeof(*edge));
+	if (world_is_session(known->from))
+		world_session_path(cluster, known->from, edge->from);
+	else
+		strcpy(edge->from, world->contenders[known->from].path);
+	edge->wait.hold = known->hold;
+	edge->wait.wait = known->wait;
+	edge->wait.began = known->began;
+	edge->wait.chain = known->chain;
+	edge->wait.alternatives = known->alternatives;
+	if (world_is_session(known->to))
+	{
+		edge->wait.kind = NOTE_WAIT_SESSION;
+		world_write_vertex(known->to, edge->wait.to);
+		return;
+	}
+	edge->wait.kind = world_is_semaphore(to->lock) ? NOTE_WAIT_PERMIT :
+		to->shared ? NOTE_WAIT_SHARED : NOTE_WAIT_EXCLUSIVE;
+	edge->wait.permits = world_is_semaphore(to->lock) ? WORLD_PERMITS : 0;
+	strcpy(edge->wait.to, to->path);
+}
+
+/* A session waits for itself, in a znode of ours: that only names it. */
+static void
+name_session(int cluster, const WorldEdge *known, WaitEdge *edge)
+{
+	fill_edge(cluster, known, edge);
+	world_session_path(cluster, known->to, edge->from);
+	edge->wait.hold = edge->wait.wait;
+	edge->wait.chain = 0;
 }
 
 /* The worker looks at the locks; 0: nobody has asked it to. */
@@ -202,27 +306,20 @@ void
 world_scan(int cluster, uint32_t scan)
 {
 	static WorldEdge list[WORLD_LISTED];
-	static WaitEdge edges[WORLD_LISTED];
+	static WaitEdge edges[2 * WORLD_LISTED];
+	static const char *const rooms[] = {"/zklock/" VERTEX_ROOM};
 	WorldCluster *own = &world->clusters[cluster];
-	DetectorInput in = {.event = DETECTOR_EDGES,.edges = edges,.scan = scan};
+	DetectorInput in = {.event = DETECTOR_EDGES,.edges = edges,.scan = scan,
+	.rooms = rooms,.nrooms = world->sessions};
+	int			n;
 
-	in.nedges = world_list_edges(cluster, true, list);
-	for (int i = 0; i < in.nedges; i++)
+	own->scans++;
+	n = world_list_edges(cluster, true, list);
+	for (int i = 0; i < n; i++)
 	{
-		const WorldContender *to = &world->contenders[list[i].to];
-		WaitEdge   *edge = &edges[i];
-
-		memset(edge, 0, sizeof(*edge));
-		strcpy(edge->from, world->contenders[list[i].from].path);
-		edge->wait.hold = list[i].hold;
-		edge->wait.wait = list[i].wait;
-		edge->wait.began = list[i].began;
-		edge->wait.chain = list[i].chain;
-		edge->wait.kind = world_is_semaphore(to->lock) ? NOTE_WAIT_PERMIT :
-			to->shared ? NOTE_WAIT_SHARED : NOTE_WAIT_EXCLUSIVE;
-		edge->wait.permits = world_is_semaphore(to->lock) ? WORLD_PERMITS : 0;
-		edge->wait.alternatives = list[i].alternatives;
-		strcpy(edge->wait.to, to->path);
+		fill_edge(cluster, &list[i], &edges[in.nedges++]);
+		if (list[i].works)
+			name_session(cluster, &list[i], &edges[in.nedges++]);
 	}
 	if (scan == own->scan)
 		own->scan = 0;
@@ -322,6 +419,7 @@ world_lose_worker(int cluster)
 	assert_true(detector_init(&own->detector, WORLD_TIMEOUT, true));
 	own->scan = 0;
 	own->wake_at = FOREVER;
+	memset(own->nodes, 0, sizeof(own->nodes));
 	for (int i = 0; i < world->ncontenders; i++)
 		if (world_exists(i) && world->contenders[i].cluster == cluster &&
 			world->contenders[i].noted)

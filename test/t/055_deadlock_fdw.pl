@@ -1,0 +1,402 @@
+# Copyright (c) 2026, zklock developers
+
+# Deadlocks by way of postgres_fdw: a session of one cluster has one of another
+# work for it, which tells so by its application_name.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkCluster;
+use ZkProxy;
+use ZkSession;
+use ZooKeeper;
+
+my $proxy = ZkProxy->new;
+my $zk = ZooKeeper->new;
+$zk->start;
+my $client = $zk->client(timeout => 60);
+my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
+
+my @names = qw(shop_a shop_b shop_c);
+my %servers = map { ($_ => $zk->connstr_through($proxy, $_)) } @names;
+my @links = map { "$_-0" } @names;
+$proxy->count(@links);
+
+my ($a, $b, $c) = zk_clusters(
+	$zk, \@names,
+	'zklock.servers' => sub { $servers{ $_[0] } },
+	'postgres_fdw.application_name' => 'zklock:%c:%C',
+	'deadlock_timeout' => '500ms');
+
+# A foreign table of one cluster that is a table of another.
+sub foreign_table
+{
+	my ($from, $name, $to) = @_;
+	my $user = $to->safe_psql('postgres', 'SELECT current_user');
+	my ($host, $port, $server) = ($to->host, $to->port, $to->name);
+
+	$from->safe_psql('postgres', qq{
+		CREATE EXTENSION IF NOT EXISTS postgres_fdw;
+		CREATE SERVER IF NOT EXISTS $server FOREIGN DATA WRAPPER postgres_fdw
+			OPTIONS (host '$host', port '$port', dbname 'postgres');
+		CREATE USER MAPPING IF NOT EXISTS FOR CURRENT_USER SERVER $server
+			OPTIONS (user '$user');
+		CREATE FOREIGN TABLE $name (id int, n int) SERVER $server});
+	return;
+}
+
+$_->[0]->safe_psql('postgres',
+	"CREATE TABLE $_->[1] (id int PRIMARY KEY, n int); INSERT INTO $_->[1] VALUES (1, 10)")
+  for ([ $b, 'stock' ], [ $b, 'locked' ], [ $c, 'far' ]);
+$b->safe_psql('postgres', q{
+	CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql
+		AS $$BEGIN PERFORM public.zk_lock('t'); RETURN new; END$$;
+	CREATE TRIGGER t BEFORE UPDATE ON locked FOR EACH ROW EXECUTE FUNCTION take()});
+foreign_table($a, 'stock', $b);
+foreign_table($a, 'locked', $b);
+foreign_table($b, 'far', $c);
+foreign_table($a, 'far', $b);
+
+sub update { return "UPDATE $_[0] SET n = n - 1 WHERE id = 1"; }
+
+sub zk_lock { return "SELECT zk_lock('$_[0]')"; }
+
+my $closed;
+
+# The last statement of a deadlock.
+sub closes
+{
+	my ($session, $sql) = @_;
+
+	$closed = time;
+	$session->send($sql);
+	return;
+}
+
+# One ends with 40P01, and the others go on, in the order given.
+sub ends
+{
+	my ($name, $victim, $others, $detail) = @_;
+	my $result = $victim->result;
+
+	note sprintf('%s: after %.1f s', $name, time - $closed);
+	is($result->{sqlstate}, '40P01', "$name: one is the victim")
+	  or diag(explain($result));
+	like($result->{detail}, $detail, "$name: its detail") if $detail;
+	$victim->run('ROLLBACK');
+	for my $other (@$others)
+	{
+		is($other->result->{message}, undef, "$name: the others go on");
+		$other->run('COMMIT');
+	}
+	$_->quit for ($victim, @$others);
+	return;
+}
+
+# The znodes of a session, or of all.
+sub named
+{
+	my ($session) = @_;
+	my $pid = $session ? sprintf('%x', $session->pid) : '[0-9a-f]+';
+	my @found = eval { $client->ls($room) };
+
+	# there is no such directory while nobody needs it
+	die $@ if $@ && $@ !~ /^NoNodeError/;
+	return grep { /^session-(remote:)?[0-9a-f]+\.$pid:/ } @found;
+}
+
+# The name of a session for those that work for it.
+sub name_of
+{
+	my ($node, $session) = @_;
+
+	return $node->safe_psql('postgres', sprintf(q{
+		SELECT format('zklock:%%s.%%s:%s',
+			to_hex(floor(extract(epoch FROM backend_start))::bigint), to_hex(pid))
+		FROM pg_stat_activity WHERE pid = %d}, $node->name, $session->pid));
+}
+
+# What the clusters ask of ZooKeeper, but for heartbeats, while one of them sends
+# so many of these, and we do something again and again.
+sub asked_during
+{
+	my ($n, $do) = @_;
+	my %before = map { ($_ => $proxy->requests($_)) } @links;
+	my %asked;
+
+	poll_until(
+		sub {
+			my $checks = 0;
+
+			$do->() if $do;
+			%asked = ();
+			for my $link (@links)
+			{
+				my $now = $proxy->requests($link);
+
+				for my $kind (keys %$now)
+				{
+					my $more = $now->{$kind} - ($before{$link}{$kind} // 0);
+
+					$asked{"$link: $kind"} = $more if $more && $kind !~ /^(check|ping)$/;
+					$checks = $more if $kind eq 'check' && $more > $checks;
+				}
+			}
+			return $checks >= $n;
+		},
+		"$n heartbeats");
+	return \%asked;
+}
+
+# Who holds a lock for long begins to watch its contender, once.
+sub settle
+{
+	for my $round (1 .. 5)
+	{
+		last unless %{ asked_during(3) };
+	}
+	return;
+}
+
+sub new_worker
+{
+	my ($node) = @_;
+	my $pid = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+	$node->poll_query_until('postgres',
+		"SELECT worker_pid <> $pid AND state = 'connected' FROM zk_session");
+	return;
+}
+
+# Nothing is asked while nobody waits for long, though sessions work for others.
+{
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($b);
+	my $calls = ZkSession->new($a);
+
+	$p->run_ok('BEGIN; ' . zk_lock('x') . '; ' . update('stock'), 'a holds x and a row of b');
+	$q->run_ok('BEGIN; ' . zk_lock('y'), 'b holds y');
+
+	settle();
+	is_deeply(asked_during(8, sub { $calls->run(update('far')); }),
+		{}, 'nothing is asked while nobody waits for long');
+	is_deeply([ named() ], [], '... and no session is named');
+	$_->run('ROLLBACK') for ($p, $q);
+	$_->quit for ($p, $q, $calls);
+}
+
+# p has updated b's row, for which q waits, who holds x; p waits for x.
+sub both_wait
+{
+	my ($lock, $set) = @_;
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($b);
+
+	$p->run_ok($set, $set) if $set;
+	$q->run_ok('BEGIN; ' . zk_lock($lock), "b holds $lock");
+	$p->run_ok('BEGIN; ' . update('stock'), 'a has updated the row of b');
+	$q->send(update('stock'));
+	$q->wait_waiting(1);
+	closes($p, zk_lock($lock));
+	return ($p, $q);
+}
+
+{
+	my ($p, $q) = both_wait('x1');
+	my ($pp, $pq) = ($p->pid, $q->pid);
+
+	ends('the session waits in ZooKeeper', $p, [$q], qr{\A
+Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ ExclusiveLock\ on\ lock\ "x1"\ in\ ZooKeeper;\ blocked\ by\ process\ $pq\ of\ cluster\ shop_b\.\n
+Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ process\ (\d+)\ of\ the\ same\ cluster\.\n
+Process\ \1\ of\ cluster\ shop_b\ works\ for\ process\ $pp\ of\ cluster\ shop_a\.\z}x);
+	is($_->safe_psql('postgres', 'SELECT count(*) FROM zk_deadlocks WHERE victim'), 1,
+		'both clusters know of it') for ($a, $b);
+	is($b->safe_psql('postgres', 'SELECT mode IS NULL AND name IS NULL AND local FROM zk_deadlocks WHERE NOT victim'),
+		't', 'who waits for a session waits for no lock');
+}
+
+# p holds x, and waits for b's row, which q has updated, who waits for x.
+{
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($b);
+	my ($pp, $pq) = ($p->pid, $q->pid);
+
+	$q->run_ok('BEGIN; ' . update('stock'), 'b has updated the row');
+	$p->run_ok('BEGIN; ' . zk_lock('x2'), 'a holds x2');
+	$p->send(update('stock'));
+	closes($q, zk_lock('x2'));
+	ends('the session waits on the foreign server', $q, [$p], qr{\A
+Process\ (\d+)\ of\ cluster\ shop_b\ waits\ for\ process\ $pq\ of\ the\ same\ cluster\.\n
+Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ ExclusiveLock\ on\ lock\ "x2"\ in\ ZooKeeper;\ blocked\ by\ process\ $pp\ of\ cluster\ shop_a\.\n
+Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\ process\ \1\ of\ cluster\ shop_b\.\z}x);
+}
+
+# The same, but x is held by another session of a, which waits for p.
+{
+	my $p = ZkSession->new($a);
+	my $other = ZkSession->new($a);
+	my $q = ZkSession->new($b);
+
+	$q->run_ok('BEGIN; ' . update('stock'), 'b has updated the row');
+	$p->run_ok('BEGIN; SELECT pg_advisory_xact_lock(1)', 'a holds an advisory lock');
+	$other->run_ok('BEGIN; ' . zk_lock('x3'), 'another one of a holds x3');
+	$other->send('SELECT pg_advisory_xact_lock(1)');
+	$other->wait_waiting(1);
+	$p->send(update('stock'));
+	closes($q, zk_lock('x3'));
+	ends('a session that waits for one on a foreign server', $q, [ $p, $other ]);
+}
+
+# Three clusters: p holds t by a trigger of b, in a session that does nothing
+# now.  Who waits for t is of c, and holds y, for which p waits.
+{
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($c);
+
+	$p->run_ok('BEGIN; ' . update('locked'), 'a holds t by a trigger of b');
+	$q->run_ok('BEGIN; ' . zk_lock('y1'), 'c holds y1');
+	$q->send(zk_lock('t'));
+	$q->wait_waiting(2);
+	closes($p, zk_lock('y1'));
+	ends('a lock held by an idle session that works for another', $q, [$p]);
+}
+
+# Three clusters, and the victim is the session of b that works for p: what began
+# last.  p's statement fails by that.
+{
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($c);
+	my $pp = $p->pid;
+
+	$q->run_ok('BEGIN; ' . zk_lock('t'), 'c holds t');
+	$p->run_ok('BEGIN; ' . zk_lock('x4'), 'a holds x4');
+	$p->send(update('locked'));
+	wait_contenders($zk, 't', 2);
+	closes($q, zk_lock('x4'));
+	ends('a session that works for another is the victim', $p, [$q],
+		qr{^Process $pp of cluster shop_a waits for a foreign server; blocked by process \d+ of cluster shop_b\.$}m);
+}
+
+# Three clusters: p holds z, and waits for a row of c by way of b.  b has no lock
+# at all.
+{
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($c);
+
+	$q->run_ok('BEGIN; ' . update('far'), 'c has updated the row');
+	$p->run_ok('BEGIN; ' . zk_lock('z1'), 'a holds z1');
+	$p->send(update('far'));
+	closes($q, zk_lock('z1'));
+	ends('a session works for one that works for another', $q, [$p]);
+}
+
+poll_until(sub { !named() }, 'nobody to be named any more');
+
+# Workers come and go in the deadlock.
+for my $nodes ([$a], [$b], [ $a, $b ])
+{
+	my $name = join(' and ', map { $_->name } @$nodes);
+	my ($p, $q) = both_wait('w' . @$nodes . $nodes->[0]->name);
+
+	new_worker($_) for @$nodes;
+	ends("a new worker of $name", $p, [$q]);
+}
+
+# At any moment of the search
+for my $i (1 .. 4)
+{
+	my ($p, $q) = both_wait("v$i");
+
+	poll_until(sub { named($p) || $p->done }, 'a session to be named');
+	select(undef, undef, undef, rand 0.02);
+	new_worker($i % 2 ? $a : $b);
+	ends("a new worker at any moment, $i", $p, [$q]);
+}
+
+# A role of b that gives itself the name of a session of a, which waits for
+# nobody: q waits for x of a, and holds what the forger wants, in vain.
+{
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($b);
+	my $forger = ZkSession->new($b);
+	my $name = name_of($a, $p);
+
+	$p->run_ok('BEGIN; ' . zk_lock('f1'), 'a holds f1');
+	$q->run_ok('BEGIN; SELECT pg_advisory_xact_lock(1)', 'b holds a lock');
+	$forger->run_ok("SET application_name = '$name'", "the name $name is forged");
+	$forger->send('SELECT pg_advisory_xact_lock(1)');
+	$q->send(zk_lock('f1'));
+	$q->wait_waiting(2);
+	poll_until(sub { named($p) }, 'b to tell for whom the forger seems to work');
+
+	# long enough to be looked at again and again
+	asked_during(8);
+	ok(!$q->done, 'a session that is idle makes nobody fail');
+	$p->run_ok('SELECT pg_sleep(3)', 'a sleeps');
+	ok(!$q->done, 'nor one that sleeps');
+	$p->run('COMMIT');
+	is($q->result->{message}, undef, 'q goes on when a commits');
+	$q->run('COMMIT');
+	$forger->result;
+	$_->quit for ($p, $q, $forger);
+}
+
+# What a forger can do: it has what q waits for, who has what p waits for.  It
+# says that it works for p.
+{
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($b);
+	my $forger = ZkSession->new($b);
+	my $name = name_of($a, $p);
+
+	$q->run_ok('BEGIN; ' . zk_lock('f2'), 'b holds f2');
+	$forger->run_ok("SET application_name = '$name'; SELECT pg_advisory_lock(1)", 'the forger has a lock');
+	$q->send('SELECT pg_advisory_xact_lock(1)');
+	closes($p, zk_lock('f2'));
+	is($p->result->{sqlstate}, '40P01', 'who waits for a forger in the end may fail');
+	ok(!$q->done, '... but nobody else');
+	$forger->run_ok('SELECT pg_advisory_unlock(1)');
+	is($q->result->{message}, undef, '... and no lock is given away');
+	$_->quit for ($p, $q, $forger);
+}
+
+# Without the setting, or if that does not name a cluster, nobody tells, looks or
+# fails: lock_timeout ends it.
+for my $value ('', 'zklock:%c:')
+{
+	my $old = ZkSession->new($a);
+
+	$a->safe_psql('postgres', "ALTER SYSTEM SET postgres_fdw.application_name = '$value'");
+	$a->reload;
+	poll_until(sub { $old->run('SHOW postgres_fdw.application_name')->{out} eq $value },
+		'the setting to be another one');
+	$old->quit;
+	my ($p, $q) = both_wait('n' . length $value, "SET lock_timeout = '15s'");
+
+	$p->wait_waiting(2);
+	settle();
+	is_deeply(asked_during(6), {}, "with \"$value\" nothing is asked");
+	is_deeply([ named($p) ], [], '... and nobody is named');
+	ok(!$p->done && !$q->done, '... and both wait');
+	if ($value eq '')
+	{
+		is($p->result->{sqlstate}, '55P03', '... until lock_timeout');
+	}
+	else
+	{
+		$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $p->pid . ')');
+		is($p->result->{sqlstate}, '57014', '... until one is canceled');
+	}
+	$p->run('ROLLBACK');
+	is($q->result->{message}, undef, '... and the other goes on');
+	$q->run('COMMIT');
+	$_->quit for ($p, $q);
+}
+
+$_->stop for ($a, $b, $c);
+done_testing();

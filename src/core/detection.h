@@ -26,6 +26,8 @@ typedef enum DetectorEvent
 	DETECTOR_ROOM_CHANGED,		/* the watch of a LIST_WATCH was used up */
 	DETECTOR_TICK,				/* wake_at has come, or any time before */
 	DETECTOR_ADOPT,				/* new worker: an owner's note may have waits */
+	DETECTOR_SWEEP,				/* new worker: an earlier one may have left
+								 * znodes in a room */
 	DETECTOR_SUSPENDED,			/* the connection is lost */
 	DETECTOR_RESUMED,			/* connected, for the first time or again */
 	DETECTOR_EXPIRED			/* the session has ended; RESUMED follows when
@@ -72,8 +74,8 @@ typedef struct DetectorInput
 	const char *node;			/* CREATE: the name that it has got, without
 								 * its directory */
 
-	/* ADOPT */
-	const char *path;			/* of our contender */
+	/* ADOPT, SWEEP */
+	const char *path;			/* of our contender; of the room */
 } DetectorInput;
 
 typedef enum DetectorOpKind

@@ -73,9 +73,9 @@
  * wait fails, and the next worker publishes the edge again.
  *
  * A new worker in an old session is given the contenders whose notes may have
- * waits (ADOPT), and writes them again.  In the rooms that it comes to it looks
- * for znodes of its session that it does not know, and deletes them.  What is
- * left in others goes with the session; nobody answers it twice.
+ * waits (ADOPT), and writes them again.  In the rooms in which an earlier one
+ * may have left znodes (SWEEP), and in those that it comes to, it looks for
+ * znodes of its session that it does not know, and deletes them.
  *
  * When the session has ended all that it has created is gone; but contenders of
  * another session of ours may be there, so notes are written again.
@@ -431,6 +431,9 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			break;
 		case DETECTOR_ADOPT:
 			on_adopt(state, in->path);
+			break;
+		case DETECTOR_SWEEP:
+			room_sweep_anew(state, in->path);
 			break;
 		case DETECTOR_SUSPENDED:
 			on_suspended(state);

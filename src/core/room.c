@@ -166,6 +166,19 @@ need_room(Detection *state, const char *path)
 	return rooms;
 }
 
+/*
+ * room_sweep_anew
+ *		The same, of a room that is not known yet: it is listed for that.
+ */
+void
+room_sweep_anew(Detection *state, const char *path)
+{
+	Room	   *room = need_room(state, path);
+
+	if (room != NULL)
+		room->sweep = true;
+}
+
 /* Which rooms do our edges and probes need? */
 static void
 need_rooms(Detection *state)

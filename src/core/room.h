@@ -19,6 +19,7 @@ extern void room_path_in(const char *room, const char *name,
 						 char path[NOTE_VERTEX_SIZE]);
 extern Room *room_find(Detection *state, const char *path);
 extern void room_sweep(Detection *state, const char *path);
+extern void room_sweep_anew(Detection *state, const char *path);
 extern void room_throw_away(Detection *state, const char *room,
 							const char *name);
 extern void room_made(Detection *state, const Pending *pending,

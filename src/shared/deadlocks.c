@@ -8,6 +8,9 @@
  * error, and the view zk_deadlocks shows all.  They are not kept over a restart
  * of the server.
  *
+ * Beside them the worker notes in which rooms (core/room.c) it has znodes, for
+ * the next worker to delete what it leaves there.
+ *
  * An entry has its members one after the other, each with its two strings.
  * Those that do not fit into ENTRY_BYTES are left out, the last ones first.
  *
@@ -60,6 +63,8 @@ typedef struct DeadlocksShared
 {
 	uint32		last;			/* the latest number, or 0 */
 	uint32		forgotten;		/* up to this number */
+	int			nrooms;
+	char		rooms[ZK_DEADLOCK_ROOMS][ZNODE_PATH_SIZE];
 	DeadlockEntry entries[ZK_DEADLOCKS];
 } DeadlocksShared;
 
@@ -260,5 +265,55 @@ deadlocks_forget(void)
 {
 	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
 	shared->forgotten = shared->last;
+	LWLockRelease(deadlocks_lock);
+}
+
+/*
+ * deadlock_note_room
+ *		The session is about to have a znode in this room; the worker only.
+ *
+ * When there are too many it is not noted: then what is left there goes with the
+ * session.
+ */
+void
+deadlock_note_room(const char *path)
+{
+	int			i = 0;
+
+	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
+	while (i < shared->nrooms && strcmp(shared->rooms[i], path) != 0)
+		i++;
+	if (i == shared->nrooms && i < ZK_DEADLOCK_ROOMS)
+		strlcpy(shared->rooms[shared->nrooms++], path, ZNODE_PATH_SIZE);
+	LWLockRelease(deadlocks_lock);
+}
+
+/*
+ * deadlock_read_room
+ *		A room that has been noted, by number from 0 on; false if there is none;
+ *		the worker only.
+ */
+bool
+deadlock_read_room(int number, char path[ZNODE_PATH_SIZE])
+{
+	bool		found;
+
+	LWLockAcquire(deadlocks_lock, LW_SHARED);
+	found = number < shared->nrooms;
+	if (found)
+		strlcpy(path, shared->rooms[number], ZNODE_PATH_SIZE);
+	LWLockRelease(deadlocks_lock);
+	return found;
+}
+
+/*
+ * deadlock_forget_rooms
+ *		The session has no znode in any of them; the worker only.
+ */
+void
+deadlock_forget_rooms(void)
+{
+	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
+	shared->nrooms = 0;
 	LWLockRelease(deadlocks_lock);
 }

@@ -138,6 +138,20 @@ adopt_notes(void)
 	pfree(list);
 }
 
+/* The worker before this one may have left znodes behind, if it had a session. */
+static void
+sweep_rooms(void)
+{
+	char		path[ZNODE_PATH_SIZE];
+
+	for (int i = 0; detector_io_left_room(i, path); i++)
+	{
+		DetectorInput in = {.event = DETECTOR_SWEEP,.path = path};
+
+		step_detector(&in);
+	}
+}
+
 /*
  * deadlock_attach
  *		Begin; "resumed" tells that there was a session ahead of this worker.
@@ -155,6 +169,7 @@ deadlock_attach(bool resumed)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
 	detector_io_forget();
+	sweep_rooms();
 	adopt_notes();
 }
 
@@ -181,6 +196,7 @@ deadlock_end_session(int session)
 	if (session == 0)
 	{
 		detector_io_forget();
+		detector_io_leave_rooms();
 		tell_detector(DETECTOR_EXPIRED);
 		return;
 	}
@@ -339,6 +355,8 @@ deadlock_run(void)
 	}
 	if (deadlock.to_adopt)
 		adopt_notes();
+	if (detector_is_idle(&deadlock.detector))
+		detector_io_leave_rooms();
 	if (wake_time(WAKE_SCAN) != 0 && wake_time(WAKE_SCAN) <= now_ms)
 	{
 		deadlock.soon = true;

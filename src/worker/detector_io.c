@@ -23,6 +23,7 @@
 #include "postgres.h"
 
 #include "core/vertex.h"
+#include "shared/deadlocks.h"
 #include "utils/hsearch.h"
 #include "worker/contender.h"
 #include "worker/detector_io.h"
@@ -51,6 +52,7 @@ static struct
 {
 	HTAB	   *requests;
 	uint32		last_group;
+	bool		rooms_noted;	/* for the next worker */
 }			io;
 
 /*
@@ -69,6 +71,32 @@ detector_io_forget(void)
 	ctl.entrysize = sizeof(Request);
 	io.requests = hash_create("zklock deadlock requests", 64, &ctl,
 									HASH_ELEM | HASH_BLOBS);
+}
+
+/*
+ * detector_io_left_room
+ *		A room in which an earlier worker may have left znodes, by number from 0
+ *		on; false if there is none.
+ */
+bool
+detector_io_left_room(int number, char path[ZNODE_PATH_SIZE])
+{
+	bool		found = deadlock_read_room(number, path);
+
+	io.rooms_noted |= found;
+	return found;
+}
+
+/*
+ * detector_io_leave_rooms
+ *		There is no znode of ours in any room.
+ */
+void
+detector_io_leave_rooms(void)
+{
+	if (io.rooms_noted)
+		deadlock_forget_rooms();
+	io.rooms_noted = false;
 }
 
 static DetectorResult
@@ -320,6 +348,23 @@ op_name(DetectorOpKind kind)
 	return names[kind];
 }
 
+/* If it creates a znode in a room: the next worker must know of that. */
+static void
+note_room(const DetectorOp *op)
+{
+	const char *path = op->kind == DETECTOR_OP_CREATE ||
+		(op->kind == DETECTOR_OP_SET_WAITS && vertex_is_node(op->path)) ?
+		op->path : op->kind == DETECTOR_OP_ACT ? op->verdict : NULL;
+	char		room[NOTE_VERTEX_SIZE];
+
+	if (path == NULL)
+		return;
+	strlcpy(room, path, sizeof(room));
+	*strrchr(room, '/') = '\0';
+	deadlock_note_room(room);
+	io.rooms_noted = true;
+}
+
 /*
  * detector_io_submit
  *		Submit an operation of the detector.
@@ -333,6 +378,7 @@ detector_io_submit(const DetectorOp *op)
 			(errmsg_internal("deadlock request %u: %s %s%s", op->serial,
 							 op_name(op->kind), op->path,
 							 op->barrier ? ", behind a barrier" : "")));
+	note_room(op);
 	switch (op->kind)
 	{
 		case DETECTOR_OP_LIST:

@@ -832,6 +832,34 @@ a_new_worker_cleans_up(void **state)
 	expect_nothing();
 }
 
+/* A room in which it may have left something is listed for nothing else. */
+static void
+a_new_worker_sweeps_a_room(void **state)
+{
+	(void) state;
+	detector_free(&detector);
+	assert_true(detector_init(&detector, TIMEOUT, true));
+	step((DetectorInput) {.event = DETECTOR_SWEEP,.path = ROOM});
+	expect_nothing();
+	assert_false(detector_is_idle(&detector));
+	event(DETECTOR_RESUMED);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+	children(1, 2, "verdict-0000000005", "verdict-0000000006", NULL);
+	expect(2, DETECTOR_OP_GET, ROOM "/verdict-0000000005");
+	expect(3, DETECTOR_OP_GET, ROOM "/verdict-0000000006");
+	expect_nothing();
+	data(2, "", 0, true);
+	expect(4, DETECTOR_OP_DELETE, ROOM "/verdict-0000000005");
+	expect_nothing();
+	data(3, "", 0, false);
+	expect_nothing();
+	assert_false(detector_is_idle(&detector));
+	done(4, DETECTOR_OK);
+	expect_nothing();
+	assert_true(detector_is_idle(&detector));
+}
+
 /* A probe is read as it was written; a name for what it is. */
 
 #define SESSION		"5f.a:shop_a"
@@ -1090,6 +1118,7 @@ main(void)
 		LINE(the_older_probe_counts),
 		LINE(a_lost_connection),
 		LINE(a_new_worker_cleans_up),
+		LINE(a_new_worker_sweeps_a_room),
 		LINE(sessions_are_named),
 		LINE(an_edge_from_a_session),
 		LINE(a_session_is_only_named),

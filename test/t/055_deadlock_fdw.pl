@@ -214,8 +214,8 @@ sub both_wait
 Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ ExclusiveLock\ on\ lock\ "x1"\ in\ ZooKeeper;\ blocked\ by\ process\ $pq\ of\ cluster\ shop_b\.\n
 Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ process\ (\d+)\ of\ the\ same\ cluster\.\n
 Process\ \1\ of\ cluster\ shop_b\ works\ for\ process\ $pp\ of\ cluster\ shop_a\.\z}x);
-	is($_->safe_psql('postgres', 'SELECT count(*) FROM zk_deadlocks WHERE victim'), 1,
-		'both clusters know of it') for ($a, $b);
+	ok($_->poll_query_until('postgres', 'SELECT count(*) = 1 FROM zk_deadlocks WHERE victim'),
+		$_->name . ' knows of it') for ($a, $b);
 	is($b->safe_psql('postgres', 'SELECT mode IS NULL AND name IS NULL AND local FROM zk_deadlocks WHERE NOT victim'),
 		't', 'who waits for a session waits for no lock');
 }
@@ -234,6 +234,9 @@ Process\ \1\ of\ cluster\ shop_b\ works\ for\ process\ $pp\ of\ cluster\ shop_a\
 Process\ (\d+)\ of\ cluster\ shop_b\ waits\ for\ process\ $pq\ of\ the\ same\ cluster\.\n
 Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ ExclusiveLock\ on\ lock\ "x2"\ in\ ZooKeeper;\ blocked\ by\ process\ $pp\ of\ cluster\ shop_a\.\n
 Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\ process\ \1\ of\ cluster\ shop_b\.\z}x);
+	ok($a->poll_query_until('postgres',
+			"SELECT count(*) = 1 FROM zk_deadlocks WHERE local AND pid = $pp AND path LIKE 'remote:%:shop_a'"),
+		'... who waits for a foreign server knows of it');
 }
 
 # The same, but x is held by another session of a, which waits for p.

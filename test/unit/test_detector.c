@@ -807,6 +807,36 @@ a_lost_connection(void **state)
 	expect_nothing();
 }
 
+/* A probe of ours that is there still, whatever has become of it meanwhile. */
+static void
+an_old_probe_is_cleaned_up(void **state)
+{
+	(void) state;
+	detector_free(&detector);
+	assert_true(detector_init(&detector, TIMEOUT, true));
+	step((DetectorInput) {.event = DETECTOR_ADOPT,.path = X});
+	event(DETECTOR_RESUMED);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, "probe-0000000005", NULL, NULL);
+	expect(2, DETECTOR_OP_GET, ROOM "/probe-0000000005");
+
+	/* no answer, for longer than a probe lives */
+	now += 10 * TIMEOUT + INT64_C(1000000);
+	event(DETECTOR_TICK);
+	done(2, DETECTOR_UNKNOWN);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, "probe-0000000005", NULL, NULL);
+	expect(2, DETECTOR_OP_GET, ROOM "/probe-0000000005");
+	now += 10 * TIMEOUT + INT64_C(1000000);
+	event(DETECTOR_TICK);
+	data(2, "", 0, true);
+	expect(3, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect_nothing();
+}
+
 static void
 a_new_worker_cleans_up(void **state)
 {
@@ -860,8 +890,6 @@ a_new_worker_sweeps_a_room(void **state)
 	assert_true(detector_is_idle(&detector));
 }
 
-/* A probe is read as it was written; a name for what it is. */
-
 #define SESSION		"5f.a:shop_a"
 #define S_NODE		"session-5f.a%3Ashop_a-0000000000000001-0000000000000001"
 #define S_OTHER		"session-remote%3A5f.a%3Ashop_a-0000000000000002-0000000000000001"
@@ -908,6 +936,55 @@ sessions_are_named(void **state)
 		.serial = serials[1]});
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
+}
+
+/* They are news, too, when the room is wanted after it was listed. */
+static void
+sessions_were_named_before(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+
+	(void) state;
+	edges(1, &ours, 0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, S_OTHER, NULL, NULL);
+	assert_false(out.named);
+	wanted(1, &ours, true);
+	assert_true(out.named);
+	wanted(1, &ours, true);
+	assert_false(out.named);
+}
+
+/* Else it would be named, and told of, as long as it waits. */
+static void
+what_we_tell_names_nobody(void **state)
+{
+	WaitEdge	ours = edge(ROOM "/" S_NODE, Y, 71);
+	const char *room;
+
+	(void) state;
+	wanted(1, &ours, true);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, S_OTHER, NULL, NULL);
+	assert_true(out.named);
+	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, S_NODE, NULL, NULL);
+	assert_true(out.named);
+	assert_null(detector_named(&detector, 0, &room));
+
+	/* not even while it is being deleted */
+	done(0, DETECTOR_OK);
+	wanted(0, NULL, true);
+	expect(2, DETECTOR_OP_DELETE, ROOM "/" S_NODE);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, S_NODE, NULL, NULL);
+	assert_false(out.named);
 }
 
 static void
@@ -1048,6 +1125,7 @@ a_new_worker_sweeps_sessions(void **state)
 	expect_nothing();
 }
 
+/* A probe is read as it was written; a name for what it is. */
 static void
 names_and_forms(void **state)
 {
@@ -1119,7 +1197,10 @@ main(void)
 		LINE(a_lost_connection),
 		LINE(a_new_worker_cleans_up),
 		LINE(a_new_worker_sweeps_a_room),
+		LINE(an_old_probe_is_cleaned_up),
 		LINE(sessions_are_named),
+		LINE(sessions_were_named_before),
+		LINE(what_we_tell_names_nobody),
 		LINE(an_edge_from_a_session),
 		LINE(a_session_is_only_named),
 		LINE(sessions_go_with_the_session),

@@ -523,6 +523,7 @@ a_session_that_waits_itself(void **state)
 	session_edge("shop", "x/1w", FAR, 9);
 	session_edge("shop", SHOP_NAMES, FAR, 9);
 	session_edge("far", FAR_NODE, "x/2w", 1);
+	session_edge("far", FAR_NODE, FAR, 9);	/* which only names it */
 	for (int i = 0; i < 2; i++)
 	{
 		assert_true(look(i == 0 ? "x/1w" : FAR_NODE));

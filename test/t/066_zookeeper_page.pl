@@ -73,12 +73,18 @@ for my $n (1 .. 3)
 	typed(here(join("\n", @mine), $n) =~ s/-o zookeeper -g zookeeper//r);
 	is(slurp_file($zk->data_dir($n - 1) . '/myid'), "$n\n", "zk$n knows who it is");
 }
+# Debian's own, with what the page adds
+for my $jar (split /:/, typed('CLASSPATH=; ' . $page->named('default') . "\nprintf %s \"\$CLASSPATH\""))
+{
+	ok(-e $jar, "there is $jar") if $jar ne '';
+}
 $zk->start;
 
 my $modes = typed(here($page->named('ask')));
 is(scalar(() = $modes =~ /^Mode: leader$/mg), 1, 'there is a leader');
 is(scalar(() = $modes =~ /^Mode: follower$/mg), 2, 'and two followers');
-like(slurp_file($zk->logfile), qr/autopurge\.snapRetainCount set to 3/, 'old snapshots will go');
+like(slurp_file($zk->logfile), $_, "the log has $_")
+  for (qr/autopurge\.snapRetainCount set to 3/, qr/Starting JVM Pause Monitor/);
 for my $i (0 .. 2)
 {
 	ok(-d $zk->data_dir($i) . '/log/version-2', "server $i has its log where it should");
@@ -211,5 +217,20 @@ for my $node ($a, $b)
 		$node->name . ' has not crashed');
 	$node->stop;
 }
+
+#
+# After a loss of all data
+#
+
+$zk->stop;
+for my $n (1 .. 3)
+{
+	my $data = $zk->data_dir($n - 1);
+
+	system_or_bail('rm', '-rf', "$data/version-2", "$data/log/version-2");
+	typed(here($operations->named('epoch'), $n));
+}
+$zk->start;
+like($zk->fourlw('srvr', $zk->leader), qr/^Zxid: 0x12\d{8}$/m, 'the next epoch is 18');
 
 done_testing();

@@ -147,8 +147,30 @@ $outcome{'doc/from-zookeeper-clients.md'} = sub {
 	$holder->run_ok('COMMIT');
 	$in .= "\n";
 	$run->finish;
-	is($out, "False\nTrue\n" . lock_dir("a b/\x{fc}") . "\n", 'and is free, and names are encoded alike');
+	is($out, "False\nTrue\n" . lock_dir("a b/\x{fc}") . "\n",
+		'and is free, and names are encoded alike');
 	$holder->quit;
+
+	# Java finds the same path; the recipes are only compiled
+	my ($function, $recipes) = map { $_->{text} } $page->blocks('java');
+	append_to_file("$dir/Page.java",
+		join("\n",
+			'import java.nio.charset.StandardCharsets;',
+			'import org.apache.curator.framework.CuratorFramework;',
+			'import org.apache.curator.framework.recipes.locks.*;',
+			"public class Page {\n$function",
+			"static void recipes(CuratorFramework client) {\n$recipes}",
+			'public static void main(String[] arg) {',
+			'    System.out.println(lockPath(arg[0], arg[1]));',
+			"}\n}\n"));
+	IPC::Run::run(
+		[
+			qw(java -XX:TieredStopAtLevel=1 -XX:-UsePerfData -cp),
+			join(':', map { "/usr/share/java/$_.jar" }
+				  qw(curator-client curator-framework curator-recipes zookeeper)),
+			"$dir/Page.java", '/zklock', 'a b:%' ],
+		'>', \$out);
+	is($out, lock_dir('a b:%') . "\n", 'Java, by the page, finds the same path');
 };
 
 # DROP EXTENSION while locks are held, and a server without the library.

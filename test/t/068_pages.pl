@@ -80,6 +80,14 @@ $outcome{'README.md'} = sub {
 	is( sql($a, 'SELECT count(*) FROM sales', 'shop')->{out} +
 		  sql($b, 'SELECT count(*) FROM sales', 'shop')->{out},
 		3, 'once each');
+
+	# the last one, which two want
+	$page->session('a')->run_ok("UPDATE shelf SET quantity = 1; BEGIN; CALL sell_one('teapot')");
+	$page->session('b')->send("CALL sell_one('teapot')");
+	$page->session('b')->wait_waiting(2);
+	$page->session('a')->run_ok('COMMIT');
+	is($page->session('b')->result->{out}, 'f', 'who has waited sees that nothing is left');
+	$page->end_section;
 	not_shared($page);
 };
 
@@ -168,9 +176,9 @@ $outcome{'doc/from-zookeeper-clients.md'} = sub {
 			qw(java -XX:TieredStopAtLevel=1 -XX:-UsePerfData -cp),
 			join(':', map { "/usr/share/java/$_.jar" }
 				  qw(curator-client curator-framework curator-recipes zookeeper)),
-			"$dir/Page.java", '/zklock', 'a b:%' ],
+			"$dir/Page.java", '/zklock', 'a b/:%' ],
 		'>', \$out);
-	is($out, lock_dir('a b:%') . "\n", 'Java, by the page, finds the same path');
+	is($out, lock_dir('a b/:%') . "\n", 'Java, by the page, finds the same path');
 };
 
 # DROP EXTENSION while locks are held, and a server without the library.

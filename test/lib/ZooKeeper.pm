@@ -132,6 +132,9 @@ Make, but do not start, a ZooKeeper.  Options:
   name           in the names of log files (default "zk")
   tick           tickTime in ms: sessions expire to this exactness (default 500)
   conf           more lines for zoo.cfg, as a hash
+  config         a function that makes zoo.cfg: it gets the number of a server,
+                 its data directory, its port, and for each server its ports for
+                 followers and for elections; the caller makes "myid"
   proxy          a ZkProxy through which the servers talk to each other: what
                  server I opens to server J is link "peer-I-J"
   counters       1: of one server, whose counters can be set (set_counter)
@@ -180,9 +183,12 @@ sub new
 		my %mine = (%conf, dataDir => "$dir/data", clientPort => $port->());
 
 		mkdir $_ or die "could not create $_: $!" for ($dir, "$dir/data");
-		append_to_file("$dir/data/myid", "$i\n");
-		append_to_file("$dir/zoo.cfg",
-			join('', map { "$_=$mine{$_}\n" } sort keys %mine));
+		append_to_file("$dir/data/myid", "$i\n") unless $options{config};
+		append_to_file(
+			"$dir/zoo.cfg",
+			$options{config}
+			? $options{config}->($i, $mine{dataDir}, $mine{clientPort}, @peers)
+			: join('', map { "$_=$mine{$_}\n" } sort keys %mine));
 		push @{ $self->{servers} },
 		  {
 			dir => $dir,
@@ -224,7 +230,7 @@ The ports as a list; all servers as "host:port,...", as zklock.servers wants it.
 
 The same by way of links "$name-0", "$name-1", ..., which are made on first use.
 
-=item logfile($i)
+=item logfile($i), data_dir($i)
 
 =cut
 
@@ -243,6 +249,8 @@ sub connstr_through
 }
 
 sub logfile { return $_[0]{servers}[ $_[1] // 0 ]{log}; }
+
+sub data_dir { return $_[0]{servers}[ $_[1] // 0 ]{dir} . '/data'; }
 
 # The servers numbered @i, or all.
 sub _servers

@@ -71,7 +71,8 @@ ZK_BASE_PACKAGES="gcc make libc6-dev $ZK_PG_PACKAGES
 ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils \
 	libcurator-recipes-java $ZK_JDK_PACKAGE \
 	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer \
-	prometheus-postgres-exporter prometheus"
+	prometheus-postgres-exporter prometheus \
+	python3-psycopg2 ruby-activerecord ruby-pg"
 
 # A make above us must not steer the makes below.
 unset MAKEFLAGS MFLAGS MAKELEVEL

@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use DocPage;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -22,144 +23,9 @@ my %cluster =
   map { $_ => zk_cluster($_, $zk, 'zklock.session_timeout' => '60s') } qw(a b);
 my ($a, $b) = @cluster{qw(a b)};
 
-# Of the section that is being run: its sessions by name, and the results of
-# the last block.
-my (%session, @results);
+my $page = DocPage->new("$doc/patterns.md", \%cluster);
 
-#
-# The page
-#
-
-# The sections, as title => [blocks]; a block has sql, run and, if it is there,
-# rows: what the last statement shows, as psql -At would.
-sub read_page
-{
-	my (@sections, $block, $run, $fence);
-
-	for (split /\n/, slurp_file("$doc/patterns.md"))
-	{
-		if (defined $fence)
-		{
-			if (/^```$/)
-			{
-				$block->{rows} = rows($fence) if $block->{kind} eq 'text';
-				$fence = undef;
-			}
-			else
-			{
-				$fence .= "$_\n";
-				$block->{sql} = $fence if $block->{kind} eq 'sql';
-			}
-		}
-		elsif (/^## (.*)/)
-		{
-			push @sections, [ $1, [] ];
-		}
-		elsif (/^<!-- run: (.*) -->$/)
-		{
-			$run = $1;
-		}
-		elsif (/^```(\w*)$/)
-		{
-			if ($1 eq 'sql')
-			{
-				die "a block of \"$sections[-1][0]\" does not tell where it is run"
-				  unless defined $run;
-				$block = { run => $run };
-				push @{ $sections[-1][1] }, $block;
-				$run = undef;
-			}
-			elsif ($1 ne 'text' || !$block)
-			{
-				die "what is this block of \"$sections[-1][0]\"?";
-			}
-			$block->{kind} = $1;
-			$fence = '';
-		}
-	}
-	return @sections;
-}
-
-# Rows as psql prints them, without heading and alignment.
-sub rows
-{
-	my @lines = grep { !/^\(\d+ rows?\)$/ } split /\n/, $_[0];
-
-	return join("\n", map { join('|', map { s/^\s+|\s+$//gr } split /\|/) } @lines[2 .. $#lines]);
-}
-
-#
-# Running it
-#
-
-sub session
-{
-	my ($name) = @_;
-	my ($cluster) = split /\./, $name;
-
-	return $session{$name} //= ZkSession->new($cluster{$cluster} // die $name);
-}
-
-# Run a block, and test that it ends as the page says.
-sub run_block
-{
-	my ($block, $title) = @_;
-	my ($names, $at_once, $times, $waits, $sqlstate) =
-	  $block->{run} =~ /^([ab](?:\.\w+)?(?: [ab](?:\.\w+)?)*)( at once)?(?: x(\d+))?( waits)?(?: fails (\w{5}))?$/
-	  or die "\"run: $block->{run}\" is not understood";
-	my ($first) = split /\n/, $block->{sql};
-	my @names = split / /, $names;
-	my $check = sub {
-		my ($name, $result) = @_;
-
-		push @results, $result;
-		is($result->{sqlstate}, $sqlstate, "$title: $first in $name")
-		  or diag($result->{message});
-		is(last_rows($result->{out}, $block->{rows}),
-			$block->{rows}, "$title: what $name shows")
-		  if defined $block->{rows};
-	};
-
-	if ($times)
-	{
-		@names = map { my $n = $_; map { "$_.$n" } @names } (1 .. $times);
-	}
-	session($_) for (@names);
-	@results = ();
-	for my $name (@names)
-	{
-		# a block before has left it waiting
-		is(session($name)->result->{message}, undef, "$title: $name has waited")
-		  if delete session($name)->{left_waiting};
-
-		session($name)->send($block->{sql});
-		if ($waits)
-		{
-			session($name)->wait_waiting(2);
-			session($name)->{left_waiting} = 1;
-		}
-		elsif (!$at_once)
-		{
-			$check->($name, session($name)->result);
-		}
-	}
-	if ($at_once)
-	{
-		$check->($_, session($_)->result) for (@names);
-	}
-	return;
-}
-
-# As many of the last lines as there are in what is expected.
-sub last_rows
-{
-	my ($out, $expected) = @_;
-	my @lines = split /\n/, $out, -1;
-	my $n = () = split /\n/, $expected, -1;
-
-	splice(@lines, 0, @lines - $n) if @lines > $n;
-	return join("\n", @lines);
-}
+sub session { return $page->session($_[0]); }
 
 # A query's result in all clusters, as a list.
 sub in_both { return map { $cluster{$_}->safe_psql('postgres', $_[0]) } qw(a b); }
@@ -238,7 +104,7 @@ $outcome{'Run a cron job on one cluster only'} = sub {
 };
 
 $outcome{'Leader with fencing'} = sub {
-	my ($old, $new) = @session{qw(b.leader a.leader)};
+	my ($old, $new) = map { session($_) } qw(b.leader a.leader);
 	my $lock = 'leader:dispatch';
 
 	no warnings 'portable';
@@ -325,17 +191,17 @@ $outcome{'Stored procedure with COMMIT in a loop'} = sub {
 # All sections
 #
 
-my @sections = read_page();
+my @sections = $page->sections;
 
-is_deeply([ sort map { $_->[0] } @sections ],
+is_deeply([ sort map { $_->{title} } @sections ],
 	[ sort keys %outcome ], 'each section has a check, and each check a section');
 
 for (@sections)
 {
-	my ($title, $blocks) = @$_;
-	my @blocks = grep { $_->{run} ne 'no' } @$blocks;
+	my ($title, $blocks) = @$_{qw(title blocks)};
 
-	cmp_ok(scalar(@blocks), '>', 0, "$title: there is something to run");
+	cmp_ok(scalar(grep { $_->{run} !~ /^no\b/ } @$blocks),
+		'>', 0, "$title: there is something to run");
 
 	# what the page has its reader say once to psql
 	session('b')->run(sprintf("\\set a_%s '%s'", @$_))
@@ -346,13 +212,9 @@ for (@sections)
 		[ user => getpwuid($<) ],
 		[ password => '' ]);
 
-	run_block($_, $title) for (@blocks);
+	$page->run_block($_, $title) for (@$blocks);
 	$outcome{$title}->();
-
-	$_->quit for (values %session);
-	%session = ();
-	$_->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks')
-	  for ($a, $b);
+	$page->end_section;
 }
 
 #
@@ -360,7 +222,8 @@ for (@sections)
 #
 
 {
-	my @queries = slurp_file("$doc/operations.md") =~ /^```sql\n(.*?)^```$/msg;
+	my @queries = map { $_->{text} }
+	  DocPage->new("$doc/operations.md", \%cluster, run => 'a')->blocks('sql');
 	my $holder = holder($a, 'stock/17');
 	my $waiter = waiter($b, 'stock/17', 2);
 	my %found;

@@ -1,0 +1,265 @@
+
+# Copyright (c) 2026, zklock developers
+
+# The blocks of README.md and of the pages in doc/ that have no test of their
+# own.  Each page is run from its top, in an empty database of two clusters, and
+# the outcome of some is checked.  012_patterns.pl has patterns.md and
+# operations.md; 066_zookeeper_page.pl zookeeper.md; 067_applications.pl
+# applications.md.
+#
+# Not run are commands that install something or restart a service, which are
+# indented and not fenced, and what is marked "run: no", with the reason.
+
+use strict;
+use warnings;
+
+use DocPage;
+use File::Basename qw(basename);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $top = $ENV{TESTDIR} // '.';
+my $zk = ZooKeeper->new;
+$zk->start;
+my %cluster;
+@cluster{qw(a b)} = zk_clusters($zk, [qw(a b)], 'zklock.session_timeout' => '10s');
+my ($a, $b) = @cluster{qw(a b)};
+
+for my $node ($a, $b)
+{
+	$node->safe_psql('postgres', "CREATE ROLE $_") for (qw(shop tenant1 monitoring));
+}
+
+# The address of db1, which pages name, is that of a.
+sub replace
+{
+	my ($sql) = @_;
+	my ($host, $port, $user) = ($a->host, $a->port, scalar getpwuid($<));
+
+	$sql =~ s/host 'db1', dbname 'shop'/host '$host', port '$port', dbname 'shop'/g;
+	$sql =~ s/user 'shop', password 'secret'/user '$user', password ''/g;
+	return $sql;
+}
+
+# The pages, in the order in which they are run, and what is in the empty
+# databases before.
+my @pages = (
+	[ 'doc/from-zookeeper-clients.md' => 'CREATE EXTENSION zklock' ],
+	[ 'doc/guarantees.md' => 'CREATE EXTENSION zklock' ],
+	[ 'doc/deadlocks.md' => 'CREATE EXTENSION zklock' ],
+	[ 'doc/performance.md' => 'CREATE EXTENSION zklock' ],
+	# its examples are of one call each, on tables that are not its subject
+	[ 'doc/reference.md' => q{
+		CREATE EXTENSION zklock;
+		CREATE TABLE stock (item integer, quantity integer);
+		CREATE TABLE payouts (item integer, amount numeric)} ],
+	[ 'doc/upgrade.md' => q{CREATE EXTENSION zklock VERSION '1.0'} ],
+	[ 'README.md' => '' ]);
+
+# Those that another test has, or that have no block.
+my @elsewhere = map { "doc/$_.md" }
+  qw(patterns operations zookeeper applications from-advisory-locks README);
+
+# Which page makes which objects.
+my %made;
+
+my %outcome;
+
+#
+# What must have come out; $page as it is at its end, in database shop
+#
+
+$outcome{'README.md'} = sub {
+	my ($page) = @_;
+
+	is(sql($a, 'SELECT quantity FROM shelf', 'shop')->{out}, 0, 'README: all are sold');
+	is( sql($a, 'SELECT count(*) FROM sales', 'shop')->{out} +
+		  sql($b, 'SELECT count(*) FROM sales', 'shop')->{out},
+		3, 'once each');
+
+	# the last one, which two want
+	$page->session('a')->run_ok("UPDATE shelf SET quantity = 1; BEGIN; CALL sell_one('teapot')");
+	$page->session('b')->send("CALL sell_one('teapot')");
+	$page->session('b')->wait_waiting(2);
+	$page->session('a')->run_ok('COMMIT');
+	is($page->session('b')->result->{out}, 'f', 'who has waited sees that nothing is left');
+	$page->end_section;
+	not_shared($page);
+};
+
+# The test of whether servers share their locks, where they do not.
+sub not_shared
+{
+	my ($page) = @_;
+	my %section = map { $_->{title} => $_ } $page->sections;
+	my ($take, $try, $compare) =
+	  map { $_->{text} } grep { $_->{kind} eq 'sql' && $_->{run} =~ /smoke/ } @{ $section{Install}{blocks} };
+	my $other = ZooKeeper->new(name => 'other');
+	my $first = ZkSession->new($a, 'shop');
+
+	$first->run_ok($take, 'the first server has the lock');
+
+	my $second = ZkSession->new($b, 'shop');
+	is($second->run_ok($try), 'f', 'the second one shares it');
+	$second->run_ok("SET zklock.root = '/other'");
+	is($second->run_ok($try), 't', 'another root is another lock');
+	like($second->run_ok($compare), qr{^/other\|}, 'and is seen');
+	$second->quit;
+
+	# each has a ZooKeeper of its own
+	$other->start;
+	$b->append_conf('postgresql.conf', "zklock.servers = '" . $other->connstr . "'\nzklock.session_timeout = '2s'");
+	$b->restart;
+	delete $b->{zk_watcher};
+	$second = ZkSession->new($b, 'shop');
+	is($second->run_ok($try), 't', 'another ZooKeeper, too');
+	my @compared = map { $_->run_ok($compare) } ($first, $second);
+	isnt($compared[0], $compared[1], 'and is seen');
+
+	# none
+	$other->kill9;
+	is($second->run("SELECT zk_try_lock('x')")->{sqlstate}, '57P03', 'none is an error');
+	$_->quit for ($first, $second);
+	return;
+}
+
+$outcome{'doc/guarantees.md'} = sub {
+	is(sql($a, 'SELECT quantity FROM goods', 'shop')->{out}, 98, 'two holders under a fence');
+	is(sql($a, 'SELECT token > 0 FROM fences', 'shop')->{out}, 't', 'which has the last token');
+};
+
+$outcome{'doc/from-zookeeper-clients.md'} = sub {
+	my ($page) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir('kazoo');
+	my $holder = holder($a, 'stock/17', 'postgres');
+	my $out = '';
+
+	# the page's lock, which waits for ours, and has it afterwards
+	append_to_file("$dir/page.py",
+		"import sys\nfrom kazoo.client import KazooClient\nclient = KazooClient(sys.argv[1])\nclient.start()\n"
+		  . join('', map { $_->{text} } $page->blocks('python'))
+		  . "print(lock.acquire(blocking=False), flush=True)\n"
+		  . "sys.stdin.readline()\n"
+		  . "print(lock.acquire(timeout=60), flush=True)\n"
+		  . "print(lock_path('a b/ü'))\n"
+		  . "client.stop()\n");
+	my $in = '';
+	my $run = IPC::Run::start([ '/usr/bin/python3', "$dir/page.py", $zk->connstr ],
+		'<', \$in, '>', \$out, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	poll_until(sub { $run->pump_nb; $out =~ /\n/ }, 'an answer');
+	is($out, "False\n", 'kazoo, by the page: the lock is held');
+	$holder->run_ok('COMMIT');
+	$in .= "\n";
+	$run->finish;
+	is($out, "False\nTrue\n" . lock_dir("a b/\x{fc}") . "\n",
+		'and is free, and names are encoded alike');
+	$holder->quit;
+
+	# Java finds the same path; the recipes are only compiled
+	my ($function, $recipes) = map { $_->{text} } $page->blocks('java');
+	append_to_file("$dir/Page.java",
+		join("\n",
+			'import java.nio.charset.StandardCharsets;',
+			'import org.apache.curator.framework.CuratorFramework;',
+			'import org.apache.curator.framework.recipes.locks.*;',
+			"public class Page {\n$function",
+			"static void recipes(CuratorFramework client) {\n$recipes}",
+			'public static void main(String[] arg) {',
+			'    System.out.println(lockPath(arg[0], arg[1]));',
+			"}\n}\n"));
+	IPC::Run::run(
+		[
+			qw(java -XX:TieredStopAtLevel=1 -XX:-UsePerfData -cp),
+			join(':', map { "/usr/share/java/$_.jar" }
+				  qw(curator-client curator-framework curator-recipes zookeeper)),
+			"$dir/Page.java", '/zklock', 'a b/:%' ],
+		'>', \$out);
+	is($out, lock_dir('a b/:%') . "\n", 'Java, by the page, finds the same path');
+};
+
+# DROP EXTENSION while locks are held, and a server without the library.
+$outcome{'doc/upgrade.md'} = sub {
+	sql($a, 'CREATE EXTENSION zklock', 'shop');
+	my $holder = holder($a, 'transaction', 'shop');
+	my $other = ZkSession->new($a, 'shop');
+	my $fenced = holder($a, 'fenced', 'shop');
+
+	$other->run_ok("SELECT zk_lock('session', session => true)");
+	$fenced->run_ok("SELECT zk_fence('fenced')");
+	is(sql($a, "SET lock_timeout = '100ms'; DROP EXTENSION zklock", 'shop')->{sqlstate},
+		'55P03', 'DROP EXTENSION waits for who has called zk_fence');
+	$fenced->run_ok('COMMIT');
+	is(sql($a, 'DROP EXTENSION zklock', 'shop')->{message}, undef, 'not for who holds a lock');
+
+	for my $lock (qw(transaction session))
+	{
+		is(sql($b, "SELECT zk_try_lock('$lock')")->{out}, 'f', 'which stays held');
+	}
+	$holder->run_ok('COMMIT', 'until the transaction ends');
+	is($other->run("SELECT zk_unlock('session')")->{sqlstate}, '42883', 'or, without zk_unlock,');
+	$other->run_ok('DISCARD ALL', 'the session');
+	is(sql($b, "SELECT zk_try_lock('$_', '10 s')")->{out}, 't', 'then it is free')
+	  for (qw(transaction session));
+	is(sql($a, "SELECT to_regclass('zk_fences') IS NULL", 'shop')->{out}, 't', 'tokens are gone');
+	$_->quit for ($holder, $other, $fenced);
+
+	# as if the file were gone
+	$a->stop;
+	$a->append_conf('postgresql.conf', "dynamic_library_path = '/nonexistent'");
+	is($a->start(fail_ok => 1), 0, 'without the file the server does not start');
+	like(slurp_file($a->logfile), qr/FATAL:  could not access file "zklock": No such file/,
+		'and tells why');
+	$a->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+	$a->start;
+	is(sql($a, 'SHOW zklock.servers')->{out}, $zk->connstr, 'without preload it does');
+	$a->append_conf('postgresql.conf',
+		"dynamic_library_path = '\$libdir'\nshared_preload_libraries = 'zklock'");
+	$a->restart;
+	wait_connected($a);
+};
+
+#
+# All pages
+#
+
+is_deeply(
+	[ sort(@elsewhere, map { $_->[0] } @pages) ],
+	[ sort('README.md', map { 'doc/' . basename($_) } glob("$top/doc/*.md")) ],
+	'each page is run, here or elsewhere');
+
+for ([ 'doc/patterns.md' ], [ 'doc/applications.md' ], @pages)
+{
+	my ($name, $begin) = @$_;
+	my $page = DocPage->new("$top/$name", \%cluster,
+		run => 'a', dbname => 'shop', replace => \&replace);
+
+	# who pastes one page after the other finds no name taken
+	for my $sql (map { $_->{text} } $name =~ /reference/ ? () : $page->blocks('sql'))
+	{
+		$made{"$1 $2"}{$name} = 1
+		  while $sql =~ /^CREATE (TABLE|PROCEDURE|FUNCTION|SERVER) (\w+)/mg;
+	}
+	next unless defined $begin;
+
+	for my $node ($a, $b)
+	{
+		$node->safe_psql('postgres', $_) for ('DROP DATABASE IF EXISTS shop', 'CREATE DATABASE shop');
+		$node->safe_psql('shop', $begin);
+	}
+	for my $section ($page->sections)
+	{
+		$page->run_block($_, "$name, $section->{title}")
+		  for grep { $_->{kind} eq 'sql' } @{ $section->{blocks} };
+		$page->end_section;
+	}
+	$outcome{$name}->($page) if $outcome{$name};
+}
+
+cmp_ok(scalar(keys %made), '>', 20, 'the pages make something');
+is_deeply([ grep { keys %{ $made{$_} } > 1 } sort keys %made ], [], 'each name is of one page');
+
+done_testing();

@@ -155,9 +155,12 @@ sub asked_during
 # Who holds a lock for long begins to watch its contender, once.
 sub settle
 {
-	for my $round (1 .. 5)
+	my $quiet = 0;
+
+	for my $round (1 .. 8)
 	{
-		last unless %{ asked_during(3) };
+		$quiet = %{ asked_during(3) } ? 0 : $quiet + 1;
+		last if $quiet == 2;
 	}
 	return;
 }

@@ -518,6 +518,62 @@ test_bystander(void **state)
 	tree_reset();
 }
 
+/* A backend has one of another cluster take a lock; returns which. */
+static int
+call_to_lock(int cluster, int backend, int other, int lock)
+{
+	int			remote = world_call(cluster, backend, other);
+
+	assert_true(remote >= 0);
+	assert_true(world_lock(other, remote, lock, false));
+	(void) world_learn(other);
+	return remote;
+}
+
+/*
+ * a has one of b have one of c take lock 0, and waits for lock 1 then, that d
+ * holds, who waits for lock 0.  Or c's part is a wait for lock 1.
+ */
+static void
+play_way(unsigned long run)
+{
+	bool		idle = run % 2 != 0;
+	int			middle;
+
+	world_reset("a way over three clusters", run, 4);
+	world->sessions = true;
+	assert_true(world_lock(3, 0, 1, false));
+	(void) world_learn(3);
+	assert_true(world_lock(0, 0, idle ? 2 : 0, false));
+	(void) world_learn(0);
+	middle = world_call(0, 0, 1);
+	assert_true(middle >= 0);
+	(void) call_to_lock(1, middle, 2, idle ? 0 : 1);
+	(void) world_return(1);
+	(void) world_return(0);
+	if (idle)
+		assert_true(world_lock(0, 0, 1, false));
+	for (int i = (int) world_dice(500); i > 0; i--)
+		calm_round();
+	assert_true(world_lock(3, 0, 0, false));
+	for (int i = 0; i < 1500; i++)
+		calm_round();
+	world_check(world->clusters[3].backends[0].victim !=
+				world->clusters[idle ? 0 : 2].backends[0].victim,
+				"T5: one of two dies");
+	settle();
+}
+
+static void
+test_ways(void **state)
+{
+	(void) state;
+	for (unsigned long run = 0; run < CALM_RUNS / 4; run++)
+		play_way(run);
+	world_end();
+	tree_reset();
+}
+
 static void
 test_stale(void **state)
 {
@@ -605,6 +661,7 @@ main(void)
 		cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_stale),
 		cmocka_unit_test(test_bystander),
+		cmocka_unit_test(test_ways),
 	};
 	struct CMUnitTest random[lengthof(mixes)];
 	struct CMUnitTest mutated[lengthof(mutations)];

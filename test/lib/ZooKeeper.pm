@@ -138,6 +138,8 @@ Make, but do not start, a ZooKeeper.  Options:
   proxy          a ZkProxy through which the servers talk to each other: what
                  server I opens to server J is link "peer-I-J"
   counters       1: of one server, whose counters can be set (set_counter)
+  root           the root of another Debian, whose ZooKeeper it is; it must have
+                 the same /tmp, and we must be allowed to chroot
 
 Sessions may be from 1 s to 60 s long.  Empty container nodes are collected
 every second.
@@ -175,6 +177,7 @@ sub new
 		  for (0 .. $n - 1);
 	}
 	$self->{proxy} = $options{proxy};
+	$self->{root} = $options{root};
 	$self->{control} = $port->() if $options{counters};
 
 	for my $i (0 .. $n - 1)
@@ -297,6 +300,7 @@ sub _spawn
 
 	# With pdeathsig the server ends with us, even if we are killed.
 	my @command = (
+		$self->{root} ? ('/usr/sbin/chroot', $self->{root}) : (),
 		qw(setpriv --pdeathsig KILL --),
 		qw(java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1),
 		qw(-XX:-UsePerfData -Dorg.slf4j.simpleLogger.showDateTime=true),

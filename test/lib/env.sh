@@ -159,14 +159,19 @@ zk_run_user()
 
 # zk_as_user CMD...: run CMD as that user, in a clean environment.  That user
 # may not be able to read the current directory: cd to the work directory
-# first, in a subshell, if CMD minds.
+# first, in a subshell, if CMD minds.  Tests that run programs of another root
+# (ZKLOCK_TEST_OTHER) may chroot.
 zk_as_user()
 {
 	local cmd=(env -i HOME="${ZK_WORK:-/}" TMPDIR="${ZK_WORK:-/tmp}" LANG=C.UTF-8
 		PATH="$ZK_PGBIN:/usr/bin:/bin" "$@")
+	local caps=()
 
+	[ -z "${ZKLOCK_TEST_OTHER:-}" ] ||
+		caps=(--inh-caps=+sys_chroot --ambient-caps=+sys_chroot)
 	if [ "$(id -u)" -eq 0 ]; then
-		setpriv --reuid=postgres --regid=postgres --init-groups -- "${cmd[@]}"
+		setpriv --reuid=postgres --regid=postgres --init-groups \
+			${caps[@]+"${caps[@]}"} -- "${cmd[@]}"
 	else
 		"${cmd[@]}"
 	fi

@@ -200,12 +200,15 @@ class Client:
         return sum(result.successful() for result in results)
 
     def kazoo_lock(self, directory, timeout):
-        lock = self._zk.Lock(directory, extra_lock_patterns=PATTERNS)
-        self._locks[directory] = lock
-        try:
-            return lock.acquire(timeout=timeout)
-        except LockTimeout:
-            return False
+        while True:
+            lock = self._zk.Lock(directory, extra_lock_patterns=PATTERNS)
+            self._locks[directory] = lock
+            try:
+                return lock.acquire(timeout=timeout)
+            except LockTimeout:
+                return False
+            except NoNodeError:
+                pass            # an idle directory was just collected
 
     def kazoo_unlock(self, directory):
         return self._locks.pop(directory).release()

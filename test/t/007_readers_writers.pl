@@ -530,7 +530,7 @@ sub wait_leases
 	got($waiting[0], 'a lock is told to be ours, though our place in the queue has gone');
 
 	# if its worker had heard of that ahead of its backend, it has another place
-	$foreign->delete("$dir/$_") for $foreign->ls($dir);
+	$foreign->delete("$dir/$_") for contenders($zk, 'deleted/rw');
 	$foreign->delete("$sem/leases/$_") for $foreign->ls("$sem/leases");
 	for my $session ($waiting[0], $second)
 	{

@@ -2,6 +2,7 @@
 
 # What a packager does: a build apart from the sources, its installation, and
 # make installcheck on a running server.
+# All that names a version names the same one.
 # Alternative expected outputs differ in PostgreSQL's own words only.
 # The library exports what PostgreSQL loads by name, and what stands in for
 # functions of the ZooKeeper client library, and nothing else.
@@ -10,6 +11,7 @@ use strict;
 use warnings;
 
 use File::Temp qw(tempdir);
+use JSON::PP;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -60,6 +62,24 @@ is_deeply(
 	[ sort @installed ],
 	[ sort('zklock.so', 'zklock.control', map { s{.*/}{}r } @scripts) ],
 	'what is installed');
+
+# What PGXN wants of META.json: its specification has more that is optional.
+my $meta = decode_json(slurp_file("$top/META.json"));
+my ($provides) = values %{ $meta->{provides} };
+is_deeply(
+	[ grep { !$meta->{$_} } qw(abstract maintainer license meta-spec name version provides) ],
+	[], 'META.json has what it must have');
+like($_, qr/^\d+\.\d+\.\d+$/, 'a version of three numbers')
+  for ($meta->{version}, $provides->{version}, $meta->{prereqs}{runtime}{requires}{PostgreSQL});
+ok(-e "$top/$provides->{$_}", "there is its $_") for ('file', 'docfile');
+
+my ($debian) = slurp_file("$top/debian/changelog") =~ /^zklock \((.*)-\d+\)/;
+my ($spec) = slurp_file("$top/packaging/zklock.spec") =~ /^Version:\s+(\S+)$/m;
+my ($control) = slurp_file("$top/zklock.control") =~ /^default_version = '(.*)'$/m;
+is_deeply(
+	[ $provides->{version}, $debian, $spec, $meta->{version} =~ s/\.\d+$//r ],
+	[ ($meta->{version}) x 3, $control ],
+	'versions in META.json, debian, the RPM spec and the control file');
 
 # PostgreSQL 19 says in a line more which lock it waits for.
 foreach my $file (grep { !m{/unicode_1} } glob("$top/expected/*_1.out"))

@@ -1,0 +1,348 @@
+# Copyright (c) 2026, zklock developers
+
+# Clusters of two releases of PostgreSQL, with two releases of ZooKeeper's client
+# library, use the same locks: with a ZooKeeper of the one release, and of the
+# other.
+#
+# ZKLOCK_TEST_OTHER is a directory with the root of another release of Debian,
+# whose zklock/bin has the programs of its PostgreSQL in a form that runs from
+# here.  "make matrix" makes one.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkScene;
+use ZkSession;
+use ZooKeeper;
+
+my $other = $ENV{ZKLOCK_TEST_OTHER}
+  or plan skip_all => 'needs another release of Debian: run "make matrix"';
+
+my %zk = (
+	new => ZooKeeper->new(name => 'new_zk'),
+	old => ZooKeeper->new(name => 'old_zk', root => $other));
+$_->start for values %zk;
+
+# Nothing in here waits for a session to expire.
+my %settings = (
+	'zklock.session_timeout' => '60s',
+	'deadlock_timeout' => '300ms',
+	'autovacuum' => 'off');
+my ($old_1, $old_2) = zk_clusters($zk{old}, [ 'old_1', 'old_2' ],
+	%settings, install_path => "$other/zklock");
+my ($new_1, $new_2) = zk_clusters($zk{old}, [ 'new_1', 'new_2' ], %settings);
+my @nodes = ($old_1, $new_1, $old_2, $new_2);
+
+my $referee = PostgreSQL::Test::Cluster->new('referee');
+$referee->init;
+$referee->append_conf('postgresql.conf', "log_statement = none\n");
+$referee->start;
+
+sub value { return $_[0]->safe_psql($_[2] // 'postgres', $_[1]); }
+
+#
+# Who waits for a lock on any of them gets it in turn, and all of them read the
+# same of each other
+#
+
+sub one_queue
+{
+	my ($zk, $title) = @_;
+	my $queue = q{
+		SELECT position, path, mode, owner, session_id, extract(epoch FROM since)
+		  FROM zk_queue('q') ORDER BY position};
+	my @sessions = (holder($nodes[0], 'q'));
+
+	for my $node (@nodes[ 1 .. $#nodes ])
+	{
+		push @sessions, waiter($node, 'q', 2);
+		wait_contenders($zk, 'q', scalar @sessions);
+	}
+
+	my @queues = map { value($_, $queue) } @nodes;
+	my @owners = $queues[0] =~ /\|(postgresql host=\S+ port=\d+ cluster=\w+ pid=\d+)\|/g;
+	is_deeply(
+		[ map { s/.* port=//r } @owners ],
+		[
+			map { $nodes[$_]->port . ' cluster=' . $nodes[$_]->name . ' pid=' . $sessions[$_]->pid }
+			  (0 .. $#nodes)
+		],
+		"$title: the queue tells who they are");
+	like($queues[0], qr/\|\Q$_\E\|\d+\.\d+$/m, "$title: and of which session")
+	  for map { session_of($_) } @nodes;
+	is($queues[$_], $queues[0], "$title: " . $nodes[$_]->name . ' reads the same')
+	  for (1 .. $#nodes);
+
+	while (my $holder = shift @sessions)
+	{
+		$holder->run_ok('COMMIT', "$title: one commits");
+		$holder->quit;
+		is($sessions[0]->result->{message}, undef, "$title: the next gets the lock") if @sessions;
+		ok(!$_->done, "$title: nobody else does") for @sessions[ 1 .. $#sessions ];
+	}
+	wait_no_contenders($zk, 'q');
+	return;
+}
+
+sub readers
+{
+	my ($zk, $title) = @_;
+	my $read = q{SELECT zk_lock('r', shared => true)};
+	my @readers = map { ZkSession->new($_) } ($old_1, $new_1);
+
+	$_->run_ok("BEGIN; $read", "$title: readers on both share a lock") for @readers;
+	my $writer = waiter($new_2, 'r', 2);
+	wait_contenders($zk, 'r', 3);
+	my $late = waiter($old_2, 'r', 2, $read);
+	wait_contenders($zk, 'r', 4);
+
+	$readers[0]->run_ok('COMMIT');
+	ok(!$writer->done, "$title: a writer waits for the readers of both");
+	$readers[1]->run_ok('COMMIT');
+	is($writer->result->{message}, undef, "$title: and gets the lock behind them");
+	ok(!$late->done, "$title: a later reader waits for the writer");
+	$writer->run_ok('COMMIT');
+	is($late->result->{message}, undef, "$title: and gets it then");
+	$late->run_ok('COMMIT');
+	$_->quit for (@readers, $writer, $late);
+	wait_no_contenders($zk, 'r');
+	return;
+}
+
+sub permits
+{
+	my ($zk, $title) = @_;
+	my $try = q{SELECT zk_try_acquire('s', 2)};
+	my ($one, $two) = map { ZkSession->new($_) } ($old_1, $new_1);
+
+	is($_->run_ok("BEGIN; $try"), 't', "$title: a permit for each") for ($one, $two);
+	is(value($_, $try), 'f', "$title: no third one for " . $_->name) for ($old_2, $new_2);
+	is(value($new_2, q{SELECT count(*) FROM zk_queue('s')}),
+		value($old_2, q{SELECT count(*) FROM zk_queue('s')}),
+		"$title: both see the same holders");
+	$one->run_ok('COMMIT');
+	is(value($new_2, $try), 't', "$title: one that is given back is there for another");
+	$two->run_ok('COMMIT');
+	$_->quit for ($one, $two);
+	return;
+}
+
+# The holder's cluster obeys what another one writes into its contender.
+sub cancels
+{
+	my ($title, $asked, $asking) = @_;
+	my $holder = holder($asked, 'c');
+
+	$holder->send('SELECT pg_sleep(600)');
+	$asked->poll_query_until('postgres',
+		'SELECT count(*) = 1 FROM pg_stat_activity'
+		  . q{ WHERE wait_event = 'PgSleep' AND pid = } . $holder->pid)
+	  or die 'the holder does not sleep';
+	is(value($asking, q{SELECT zk_cancel_holder('c')}), 1, "$title: a holder is asked");
+	is($holder->result->{sqlstate}, '57014', "$title: and is canceled");
+	$holder->quit;
+	return;
+}
+
+#
+# Each tells the other what its sessions wait for
+#
+
+sub deadlock
+{
+	my ($zk, $title, $first, $second) = @_;
+	my $scene = ZkScene->new($zk, $title, one => $first, two => $second);
+	my @pids = map { $scene->pid($_) } ('one', 'two');
+
+	$scene->does(one => q{SELECT zk_lock('x')});
+	$scene->does(two => q{SELECT zk_lock('y')});
+	$scene->waits(one => q{SELECT zk_lock('y')}, queue => { y => 2 });
+	$scene->closes(two => q{SELECT zk_lock('x')});
+	$scene->ends(first => 'two');
+
+	my @members = sort(
+		$first->name . " $pids[0] y false", $second->name . " $pids[1] x true");
+	for my $node ($first, $second)
+	{
+		ok( $node->poll_query_until(
+				'postgres', q{
+				SELECT coalesce(string_agg(
+					format('%s %s %s %s', cluster, pid, name, victim::text), ', ' ORDER BY cluster), '')
+				  FROM zk_deadlocks WHERE id = (SELECT max(id) FROM zk_deadlocks)},
+				join(', ', @members)),
+			"$title: " . $node->name . ' shows it');
+	}
+	return;
+}
+
+#
+# Under load no two critical sections overlap: each reads a counter of the
+# referee, and writes what it has read plus one.
+#
+
+$referee->safe_psql('postgres', q{
+	CREATE TABLE counter (n bigint);
+	INSERT INTO counter VALUES (0);
+	CREATE TABLE section (id bigserial PRIMARY KEY, cluster text);
+});
+
+my $sections = 20;
+
+sub make_work
+{
+	my ($node, $version) = @_;
+	my $connstr = $referee->connstr('postgres') =~ s/'/''/gr;
+	my $name = $node->name;
+
+	value($node, 'CREATE DATABASE work');
+	value($node, qq{
+		CREATE EXTENSION zklock $version;
+		CREATE EXTENSION dblink;
+		CREATE TABLE stop (now bool);
+		CREATE PROCEDURE work() LANGUAGE plpgsql AS \$\$
+		DECLARE
+			counter bigint;
+		BEGIN
+			PERFORM dblink_connect('referee', '$connstr');
+			LOOP
+				PERFORM zk_lock('counter');
+				EXIT WHEN EXISTS (SELECT FROM stop);
+				SELECT n FROM dblink('referee', 'SELECT n FROM counter') AS t(n bigint)
+					INTO counter;
+				PERFORM dblink_exec('referee', format('UPDATE counter SET n = %s;'
+					' INSERT INTO section (cluster) VALUES (%L)', counter + 1, '$name'));
+				COMMIT;
+			END LOOP;
+		END \$\$;
+	}, 'work');
+	return;
+}
+
+sub start_work
+{
+	my ($node) = @_;
+	my @sessions = map { ZkSession->new($node, 'work') } (1 .. 2);
+
+	value($node, 'TRUNCATE stop', 'work');
+	$_->send('CALL work()') for @sessions;
+	return @sessions;
+}
+
+sub stop_work
+{
+	my ($node, $title, @sessions) = @_;
+
+	value($node, 'INSERT INTO stop VALUES (true)', 'work');
+	is($_->result->{message}, undef, "$title: " . $node->name . ' has worked until it was told')
+	  for @sessions;
+	$_->quit for @sessions;
+	return;
+}
+
+# Wait until these clusters have done some more sections each.
+sub wait_work
+{
+	my ($title, @working) = @_;
+	my $from = value($referee, 'SELECT count(*) FROM section');
+
+	for my $node (@working)
+	{
+		my $name = $node->name;
+
+		ok( $referee->poll_query_until('postgres',
+				"SELECT count(*) >= $sections FROM section"
+				  . " WHERE id > $from AND cluster = '$name'"),
+			"$title: $name works");
+	}
+	return;
+}
+
+# One cluster gets the new version of the extension, and a restart as for a new
+# library, while the other one works all the time.
+sub rolling_upgrade
+{
+	my ($title, $upgraded, $working) = @_;
+	my $version = q{SELECT extversion FROM pg_extension WHERE extname = 'zklock'};
+	my $latest = value($upgraded, $version);
+
+	make_work($upgraded, q{VERSION '1.0'});
+	make_work($working, '');
+	my $session = session_of($working);
+	my @others = start_work($working);
+	my @work = start_work($upgraded);
+	wait_work("$title: before", $upgraded, $working);
+
+	value($upgraded, 'ALTER EXTENSION zklock UPDATE', 'work');
+	is(value($upgraded, $version, 'work'), $latest, "$title: one has the new version");
+	isnt($latest, '1.0', "$title: which is another one");
+	wait_work("$title: after", $upgraded, $working);
+
+	stop_work($upgraded, $title, @work);
+	$upgraded->stop;
+	delete @$upgraded{qw(zk_watcher zk_scene_watcher)};
+	wait_work("$title: while the other is down", $working);
+	$upgraded->start;
+	wait_connected($upgraded);
+	@work = start_work($upgraded);
+	wait_work("$title: after a restart", $upgraded, $working);
+
+	stop_work($upgraded, $title, @work);
+	stop_work($working, $title, @others);
+	is(session_of($working), $session, "$title: the other one kept its session");
+	is(value($referee, 'SELECT n FROM counter'),
+		value($referee, 'SELECT count(*) FROM section'),
+		"$title: no two sections overlapped");
+	cmp_ok(
+		value($referee, 'SELECT count(*) FROM (SELECT cluster <> lag(cluster) OVER (ORDER BY id)'
+			  . ' AS other FROM section) s WHERE other'),
+		'>=', 4, "$title: they took turns");
+
+	value($_, 'DROP DATABASE work') for ($upgraded, $working);
+	value($referee, 'TRUNCATE section; UPDATE counter SET n = 0');
+	return;
+}
+
+my @versions = map { value($_, 'SHOW server_version') =~ s/ .*//r } ($old_1, $new_1);
+cmp_ok($versions[0] =~ s/\D.*//r, '<', $versions[1] =~ s/\D.*//r, 'the clusters are of two releases');
+
+for my $server ('old', 'new')
+{
+	my $zk = $zk{$server};
+	my ($version) = $zk->fourlw('srvr') =~ /version: ([\d.]+)/;
+
+	for my $node ($server eq 'old' ? () : @nodes)
+	{
+		$node->stop;
+		$node->append_conf('postgresql.conf', "zklock.servers = '" . $zk->connstr . "'");
+		$node->start;
+		delete @$node{qw(zk_watcher zk_scene_watcher)};
+		wait_connected($node);
+	}
+	diag sprintf('PostgreSQL %s and %s on ZooKeeper %s', @versions, $version);
+	one_queue($zk, $version);
+	readers($zk, $version);
+	permits($zk, $version);
+	cancels("$version, old asks new", $new_1, $old_1);
+	cancels("$version, new asks old", $old_1, $new_1);
+	deadlock($zk, "$version, victim in new", $old_1, $new_1);
+	deadlock($zk, "$version, victim in old", $new_1, $old_1);
+	rolling_upgrade("$version, old is updated", $old_1, $new_1);
+	rolling_upgrade("$version, new is updated", $new_1, $old_1);
+
+	$_->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks') for @nodes;
+	poll_until(sub { !all_contenders($zk) }, 'the contenders to go');
+	pass("$version: nothing is left");
+}
+
+for my $node (@nodes)
+{
+	$node->stop;
+	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|was terminated by signal/,
+		$node->name . ' has not crashed');
+}
+
+done_testing();

@@ -134,6 +134,7 @@ Make, but do not start, a ZooKeeper.  Options:
   conf           more lines for zoo.cfg, as a hash
   proxy          a ZkProxy through which the servers talk to each other: what
                  server I opens to server J is link "peer-I-J"
+  netty          1: with Netty, which TLS needs
   counters       1: of one server, whose counters can be set (set_counter)
 
 Sessions may be from 1 s to 60 s long.  Empty container nodes are collected
@@ -173,6 +174,9 @@ sub new
 	}
 	$self->{proxy} = $options{proxy};
 	$self->{control} = $port->() if $options{counters};
+	$self->{netty} = $options{netty};
+	$conf{serverCnxnFactory} = 'org.apache.zookeeper.server.NettyServerCnxnFactory'
+	  if $self->{netty};
 
 	for my $i (0 .. $n - 1)
 	{
@@ -276,6 +280,7 @@ sub _spawn
 	die 'the ZooKeeper server is already running' if $server->{pid};
 
 	my $classpath = '/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar';
+	$classpath .= ":$_" for $self->{netty} ? glob('/usr/share/java/netty-*.jar') : ();
 	my @main = ('org.apache.zookeeper.server.quorum.QuorumPeerMain', "$server->{dir}/zoo.cfg");
 
 	if ($self->{control})

@@ -147,7 +147,7 @@ sub zookeeper
 
 $zk = zookeeper('zk', $tls->certificate('zk1.example.org'), $secure_port);
 my $b;
-($a, $b) = zk_clusters($zk, [ 'a', 'b' ]);
+($a, $b) = zk_clusters($zk, [ 'a', 'b' ], 'zklock.session_timeout' => '12s');
 edit($a, files($path), 'zklock.servers' => $secure);
 $a->restart;
 ok(wait_connected($a), 'connected');

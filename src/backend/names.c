@@ -41,8 +41,8 @@ zk_check_preloaded(void)
 }
 
 /*
- * Fail (F0000) if a setting was given an invalid value: with the default
- * in its place this would be another lock.
+ * Fail (F0000, or 0A000) if a setting was given an invalid value: with the
+ * default in its place this would be another lock, or a connection in clear.
  */
 static void
 check_settings(void)
@@ -52,7 +52,7 @@ check_settings(void)
 	if (!zk_wrong_setting(true, &wrong))
 		return;
 	ereport(ERROR,
-			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			(errcode(wrong.sqlstate),
 			 errmsg("cannot use locks in ZooKeeper because of an invalid value for parameter \"%s\"",
 					wrong.name),
 			 wrong.value ?

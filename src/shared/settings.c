@@ -46,6 +46,9 @@ int			zklock_node_format;
 int			zklock_commit_check;
 int			zklock_commit_timeout;
 bool		zklock_deadlock_check;
+char	   *zklock_tls_ca;
+char	   *zklock_tls_cert;
+char	   *zklock_tls_key;
 
 /*
  * What is wrong with the value in force, as a sentence, or NULL.  The check
@@ -54,6 +57,12 @@ bool		zklock_deadlock_check;
 static const char *servers_problem = NULL;
 static const char *root_problem = NULL;
 static const char *auth_problem = NULL;
+static const char *tls_ca_problem = NULL;
+static const char *tls_cert_problem = NULL;
+static const char *tls_key_problem = NULL;
+
+/* The only problem that is none of the value. */
+#define NO_TLS		"The ZooKeeper client library of this server was built without TLS."
 
 /* The value of an enum setting that was given a word it does not know. */
 #define WRONG_WORD			(-1)
@@ -158,6 +167,14 @@ is_replaced_if_refused(GucSource source)
 		source == PGC_S_USER || source == PGC_S_DATABASE_USER;
 }
 
+/* The SQLSTATE of a problem, if it is "otherwise" but for NO_TLS. */
+static int
+problem_code(const char *problem, int otherwise)
+{
+	return strcmp(problem, NO_TLS) == 0 ? ERRCODE_FEATURE_NOT_SUPPORTED :
+		otherwise;
+}
+
 /* Warn of a wrong value.  "value" is NULL if it must not be shown. */
 static void
 warn_of_wrong_value(const char *name, const char *value, const char *problem)
@@ -165,7 +182,7 @@ warn_of_wrong_value(const char *name, const char *value, const char *problem)
 	if (InitializingParallelWorker)
 		return;					/* the leader has warned */
 	ereport(WARNING,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			(errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE)),
 			 value ?
 			 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value) :
 			 errmsg("invalid value for parameter \"%s\"", name),
@@ -186,6 +203,7 @@ pass_string(const char *name, const char *value, const char *problem,
 		return true;
 	if (!is_replaced_if_refused(source))
 	{
+		GUC_check_errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE));
 		if (value == NULL)
 			GUC_check_errmsg("invalid value for parameter \"%s\"", name);
 		GUC_check_errdetail("%s", problem);
@@ -243,6 +261,57 @@ static void
 assign_auth(const char *newval pg_attribute_unused(), void *extra)
 {
 	auth_problem = extra;
+}
+
+/* The library gets the three paths in one string, separated by commas. */
+static bool
+check_tls(const char *name, const char *path, void **extra, GucSource source)
+{
+	const char *problem = NULL;
+
+	if (path[0] == '\0')
+		return true;
+	if (!tls_is_supported())
+		problem = NO_TLS;
+	else if (strchr(path, ',') != NULL)
+		problem = "The path must not contain a comma.";
+	return pass_string(name, NULL, problem, extra, source);
+}
+
+static bool
+check_tls_ca(char **newval, void **extra, GucSource source)
+{
+	return check_tls("zklock.tls_ca", *newval, extra, source);
+}
+
+static bool
+check_tls_cert(char **newval, void **extra, GucSource source)
+{
+	return check_tls("zklock.tls_cert", *newval, extra, source);
+}
+
+static bool
+check_tls_key(char **newval, void **extra, GucSource source)
+{
+	return check_tls("zklock.tls_key", *newval, extra, source);
+}
+
+static void
+assign_tls_ca(const char *newval pg_attribute_unused(), void *extra)
+{
+	tls_ca_problem = extra;
+}
+
+static void
+assign_tls_cert(const char *newval pg_attribute_unused(), void *extra)
+{
+	tls_cert_problem = extra;
+}
+
+static void
+assign_tls_key(const char *newval pg_attribute_unused(), void *extra)
+{
+	tls_key_problem = extra;
 }
 
 /*
@@ -331,6 +400,7 @@ is_wrong_string(const char *name, const char *value, const char *problem,
 	wrong->name = name;
 	wrong->value = value;
 	wrong->problem = problem;
+	wrong->sqlstate = problem_code(problem, ERRCODE_CONFIG_FILE_ERROR);
 	return true;
 }
 
@@ -342,6 +412,47 @@ is_wrong_word(const char *name, int val,
 		return false;
 	return is_wrong_string(name, find_word(options, val), list_words(options),
 						   wrong);
+}
+
+/* Of the settings for TLS, all or none must have a value. */
+static bool
+is_wrong_tls(ZkWrongSetting *wrong)
+{
+	const char *missing = zklock_tls_ca[0] == '\0' ? "zklock.tls_ca" :
+		zklock_tls_cert[0] == '\0' ? "zklock.tls_cert" :
+		zklock_tls_key[0] == '\0' ? "zklock.tls_key" : NULL;
+
+	return is_wrong_string("zklock.tls_ca", NULL, tls_ca_problem, wrong) ||
+		is_wrong_string("zklock.tls_cert", NULL, tls_cert_problem, wrong) ||
+		is_wrong_string("zklock.tls_key", NULL, tls_key_problem, wrong) ||
+		(tls_is_wanted() && missing != NULL &&
+		 is_wrong_string(missing, NULL,
+						 "TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\".",
+						 wrong));
+}
+
+/*
+ * tls_is_supported
+ *		Was the ZooKeeper client library built with TLS?
+ */
+bool
+tls_is_supported(void)
+{
+	return zookeeper_init_ssl != NULL;
+}
+
+/*
+ * tls_is_wanted
+ *		Are connections to ZooKeeper to be encrypted?
+ *
+ * So they are as soon as one of the settings has a value: what is missing must
+ * not end in a connection in clear.
+ */
+bool
+tls_is_wanted(void)
+{
+	return zklock_tls_ca[0] != '\0' || zklock_tls_cert[0] != '\0' ||
+		zklock_tls_key[0] != '\0';
 }
 
 /*
@@ -359,7 +470,8 @@ zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
 	memset(wrong, 0, sizeof(*wrong));
 	if (is_wrong_string("zklock.servers", zklock_servers, servers_problem, wrong) ||
 		is_wrong_string("zklock.auth", NULL, auth_problem, wrong) ||
-		is_wrong_word("zklock.acl", zklock_acl, acl_options, wrong))
+		is_wrong_word("zklock.acl", zklock_acl, acl_options, wrong) ||
+		is_wrong_tls(wrong))
 		return true;
 	return locks &&
 		(is_wrong_string("zklock.root", zklock_root, root_problem, wrong) ||
@@ -429,6 +541,32 @@ define_session_settings(void)
 							 PGC_SIGHUP,
 							 0,
 							 check_acl, NULL, NULL);
+}
+
+/* One of the files for TLS. */
+static void
+define_tls_setting(const char *name, const char *description, char **variable,
+				   GucStringCheckHook check, GucStringAssignHook assign)
+{
+	DefineCustomStringVariable(name, description, NULL, variable, "",
+							   PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
+							   GUC_NOT_IN_SAMPLE,
+							   check, assign, NULL);
+}
+
+static void
+define_tls_settings(void)
+{
+	define_tls_setting("zklock.tls_ca",
+					   "Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of.",
+					   &zklock_tls_ca, check_tls_ca, assign_tls_ca);
+	define_tls_setting("zklock.tls_cert",
+					   "Sets the file with the certificate to present to ZooKeeper.",
+					   &zklock_tls_cert, check_tls_cert, assign_tls_cert);
+	define_tls_setting("zklock.tls_key",
+					   "Sets the file with the private key of that certificate.",
+					   &zklock_tls_key, check_tls_key, assign_tls_key);
 }
 
 /* Settings of the locks: where they are, what they look like, how many. */
@@ -529,6 +667,7 @@ void
 settings_define(void)
 {
 	define_session_settings();
+	define_tls_settings();
 	define_lock_settings();
 	define_transaction_settings();
 	test_settings_define();

@@ -46,8 +46,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
+#include "shared/settings.h"
 #include "worker/client.h"
 #include "worker/fault.h"
+
+/* How long a handshake may take, at the least and in parts of a timeout. */
+#define MIN_HANDSHAKE_MS		1000
+#define HANDSHAKES_PER_TIMEOUT	3
 
 static int	wake_fd = -1;
 static int64_t nunread = 0;		/* of its writes, for news that are taken */
@@ -61,6 +67,13 @@ static bool news_dropped = false;	/* out of memory in a callback; the main
 									 * it has been woken */
 
 static __thread bool in_multi = false;	/* this thread is in zoo_amulti() */
+
+static bool left_open = false;	/* a handle that could not be closed */
+
+/* zookeeper_init_ssl(), which zookeeper.h has for its own build only. */
+typedef zhandle_t *(*InitSsl) (const char *servers, const char *files,
+							   watcher_fn watcher, int timeout_ms,
+							   const clientid_t *id, void *context, int flags);
 
 /*
  * client_is_leaders
@@ -261,13 +274,18 @@ is_unrecoverable(zhandle_t *zh)
  * client_check
  *		See that the library is alive and that no news are lost.
  *
- * Errors: FATAL if a thread of the library has been parked; 53200 if a
- * callback was out of memory.
+ * Errors: FATAL if a thread of the library has been parked, or a handle could
+ * not be closed; 53200 if a callback was out of memory.
  */
 void
 client_check(void)
 {
 	fault_check();
+	if (left_open)
+		ereport(FATAL,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("a TLS handshake with ZooKeeper takes too long"),
+				 errdetail("The next zklock worker will continue.")));
 	if (news_dropped)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -312,22 +330,31 @@ client_init(Client *client)
  *		Begin to connect: to the session "id", or to a new one if that is
  *		NULL.
  *
- * "timeout_ms" is asked of the server.  With "creator_acl" our znodes are for
- * our credentials only, else for everybody.  Returns false if the library
- * cannot begin.  Errors: as for fault_enter_library().
+ * "timeout_ms" is asked of the server.  "tls" names the files for an encrypted
+ * connection, as tls_files() does, or is NULL.  With "creator_acl" our znodes
+ * are for our credentials only, else for everybody.  Returns false if the
+ * library cannot begin.  Errors: as for fault_enter_library().
  */
 bool
 client_open(Client *client, const char *servers, int timeout_ms,
-			const clientid_t *id, bool creator_acl)
+			const char *tls, const clientid_t *id, bool creator_acl)
 {
+	InitSsl		init_ssl = (InitSsl) zookeeper_init_ssl;
 	sigset_t	saved;
 
 	Assert(client->handle == NULL);
 	log_reader = client;
 	client->acl = creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 	fault_enter_library(&saved);
-	client->handle = zookeeper_init2(servers, state_changed, timeout_ms, id,
-									 client, ZOO_NO_LOG_CLIENTENV, log_message);
+	if (tls == NULL)
+		client->handle = zookeeper_init2(servers, state_changed, timeout_ms,
+										 id, client, ZOO_NO_LOG_CLIENTENV,
+										 log_message);
+	else
+		client->handle = init_ssl(servers, tls, state_changed, timeout_ms, id,
+								  client, ZOO_NO_LOG_CLIENTENV);
+	if (tls != NULL && client->handle != NULL)
+		zoo_set_log_callback(client->handle, log_message);
 	fault_leave_library(&saved);
 
 	/* not at every turn of the IO thread, only without a connection */
@@ -337,11 +364,47 @@ client_open(Client *client, const char *servers, int timeout_ms,
 }
 
 /*
+ * Is the library in a TLS handshake, or about to begin one?  Its IO thread waits
+ * there for the server for ever, and does nothing else.
+ */
+static bool
+is_in_handshake(const Client *client)
+{
+	int			state = client->handle ? zoo_state(client->handle) : 0;
+
+	/* zookeeper.h does not have this state's name, but all others */
+	return state > 0 && state != ZOO_CONNECTING_STATE &&
+		state != ZOO_ASSOCIATING_STATE && state != ZOO_CONNECTED_STATE &&
+		state != ZOO_READONLY_STATE && state != ZOO_NOTCONNECTED_STATE;
+}
+
+/*
+ * client_hangs
+ *		Has the library been in a TLS handshake for too long?  To be called
+ *		again and again, as it only knows of how long from that.
+ */
+bool
+client_hangs(Client *client)
+{
+	int64		now_ms = zk_now_ms();
+
+	if (!is_in_handshake(client))
+		client->handshake_since_ms = 0;
+	else if (client->handshake_since_ms == 0)
+		client->handshake_since_ms = now_ms;
+	return client->handshake_since_ms != 0 &&
+		now_ms - client->handshake_since_ms >=
+		Max(zoo_recv_timeout(client->handle) / HANDSHAKES_PER_TIMEOUT,
+			MIN_HANDSHAKE_MS);
+}
+
+/*
  * client_close
  *		Close the handle, if it is open, and drop all news.
  *
  * Joins the threads, so no callback comes afterwards.  May block for a few
- * seconds.  The caller frees the operations, answered or not.  Errors: as for
+ * seconds.  A handle in a TLS handshake is left open, as the join might never
+ * return: then the worker must end, which client_check() sees to.  The caller frees the operations, answered or not.  Errors: as for
  * fault_enter_library().
  */
 void
@@ -350,7 +413,9 @@ client_close(Client *client)
 	sigset_t	saved;
 	News	   *news;
 
-	if (client->handle != NULL)
+	if (is_in_handshake(client))
+		left_open = true;
+	else if (client->handle != NULL)
 	{
 		fault_enter_library(&saved);
 		zookeeper_close(client->handle);

@@ -79,6 +79,7 @@ typedef struct Client
 	zhandle_t  *handle;			/* or NULL */
 	bool		connected;		/* as far as the main thread has been told */
 	const struct ACL_vector *acl;	/* of what it creates */
+	int64		handshake_since_ms; /* as of zk_now_ms(); 0: in none */
 	News	   *taken;			/* from the queue, and not yet given out */
 
 	/* Shared with the library's threads; guarded by news_lock of client.c. */
@@ -95,7 +96,9 @@ extern void client_check(void);
 /* One handle. */
 extern void client_init(Client *client);
 extern bool client_open(Client *client, const char *servers, int timeout_ms,
-						const clientid_t *id, bool creator_acl);
+						const char *tls, const clientid_t *id,
+						bool creator_acl);
+extern bool client_hangs(Client *client);
 extern void client_close(Client *client);
 extern int	client_send_multi(Client *client, int count, const zoo_op_t *zops,
 							  zoo_op_result_t *results,

@@ -32,6 +32,7 @@
 #include "worker/session_file.h"
 #include "worker/sessions.h"
 #include "worker/status.h"
+#include "worker/tls.h"
 
 /* How long to wait before trying to open a session again. */
 #define REOPEN_DELAY_MS		1000
@@ -49,6 +50,9 @@
 #define LOG_INTERVAL_MS		60000
 #define MAX_LOGGED			16
 
+/* How often to look if a TLS handshake hangs. */
+#define HANDSHAKE_CHECK_MS		500
+
 /* Of one session; times as of zk_now_ms(). */
 static struct
 {
@@ -58,16 +62,20 @@ static struct
 
 /*
  * With a setting that is wrong there is no session; a new worker comes when it
- * has been corrected.
+ * has been corrected.  Files for TLS may come right by themselves.
  */
 static bool
 settings_are_wrong(int session)
 {
 	ZkWrongSetting wrong;
+	char	   *problem;
 
-	if (!zk_wrong_setting(false, &wrong))
+	problem = zk_wrong_setting(false, &wrong) ?
+		zk_describe_wrong_setting(&wrong) : tls_find_problem();
+	if (problem == NULL)
 		return false;
-	(void) status_set_error(session, zk_describe_wrong_setting(&wrong));
+	if (status_set_error(session, problem) && wrong.name == NULL)
+		ereport(LOG, (errmsg("could not use TLS for ZooKeeper: %s", problem)));
 	status_publish(session, ZK_SESSION_DOWN);
 	connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
 	return true;
@@ -117,6 +125,7 @@ connection_open(int session)
 							   zklock_servers, status_settle_chroot(session));
 	options.timeout = zklock_session_timeout;
 	options.auths = auths_collect(contenders_count() > 0);
+	options.tls = tls_files();
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
 	options.ticket = proof_latest(session);
 	resume_options(session, &options);
@@ -178,6 +187,17 @@ connection_set_up(int session)
 					identity.timeout)));
 }
 
+/* Have another worker try if ZooKeeper answers on no connection. */
+static void
+replace_if_stuck(int session)
+{
+	if (!session_is_stuck(session) || lives_is_last_worker())
+		return;
+	ereport(LOG,
+			(errmsg("restarting the zklock worker, because ZooKeeper does not answer on any connection")));
+	proc_exit(1);
+}
+
 /*
  * connection_set_suspended
  *		The connection is lost; have another worker try if ZooKeeper
@@ -191,12 +211,7 @@ connection_set_suspended(int session)
 	checks_watch_queues(session, false);
 	status_set_suspended(session);
 	ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
-	if (session_is_stuck(session) && !lives_is_last_worker())
-	{
-		ereport(LOG,
-				(errmsg("restarting the zklock worker, because ZooKeeper does not answer on any connection")));
-		proc_exit(1);
-	}
+	replace_if_stuck(session);
 }
 
 /*
@@ -281,6 +296,14 @@ connection_message(int session, const char *message)
 			status_publish(i, status(i)->state);
 	ereport(logged_of_late(line) ? DEBUG1 : LOG,
 			(errmsg("ZooKeeper client: %s", line)));
+
+	/* it would try again at once, and again */
+	if (tls_is_hopeless(line) && !lives_is_last_worker())
+	{
+		ereport(LOG,
+				(errmsg("restarting the zklock worker, because the files for TLS do not fit")));
+		proc_exit(1);
+	}
 }
 
 /*
@@ -322,8 +345,12 @@ connection_check(int session)
 			Max(connections[session].reopen_at_ms, 1);
 	if (since_ms == 0)
 		return 0;
+	if (tls_is_wanted())
+		replace_if_stuck(session);
 	if (zk_now_ms() < since_ms + limit_ms)
-		return since_ms + limit_ms;
+		return tls_is_wanted() ?
+			Min(zk_now_ms() + HANDSHAKE_CHECK_MS, since_ms + limit_ms) :
+			since_ms + limit_ms;
 	if (lives_is_last_worker())
 		return 0;
 	ereport(LOG,

@@ -47,6 +47,7 @@
 #include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
+#include "worker/tls.h"
 #include "worker/wake.h"
 
 /* How often to check if the last holder is gone, if the session is to end. */
@@ -411,16 +412,20 @@ lives_reload(void)
 {
 	char	   *servers = pstrdup(zklock_servers);
 	char	   *auth = pstrdup(zklock_auth);
+	char	   *tls = tls_files();
 	int			timeout = zklock_session_timeout;
 	int			old_acl = zklock_acl;
+	char	   *new_tls;
 	bool		waiting = status_chroot_changed();
 
 	ProcessConfigFile(PGC_SIGHUP);
 
+	new_tls = tls_files();
 	servers[strcspn(servers, "/")] = '\0';
 	if ((strlen(servers) != strcspn(zklock_servers, "/") ||
 		 strncmp(servers, zklock_servers, strlen(servers)) != 0 ||
 		 strcmp(auth, zklock_auth) != 0 ||
+		 strcmp(tls ? tls : "", new_tls ? new_tls : "") != 0 ||
 		 timeout != zklock_session_timeout || old_acl != zklock_acl) &&
 		!lives_is_last_worker())
 	{
@@ -438,6 +443,10 @@ lives_reload(void)
 
 	pfree(servers);
 	pfree(auth);
+	if (tls)
+		pfree(tls);
+	if (new_tls)
+		pfree(new_tls);
 }
 
 /*

@@ -160,7 +160,8 @@ session_open(int number, const SessionOptions *options)
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
 	return client_open(&session->client, servers, options->timeout,
-					   id.client_id != 0 ? &id : NULL, options->creator_acl);
+					   options->tls, id.client_id != 0 ? &id : NULL,
+					   options->creator_acl);
 }
 
 /*
@@ -614,7 +615,8 @@ session_next_event(SessionEvent *event)
 
 /*
  * session_is_stuck
- *		Has one connection after the other been lost without any answer?
+ *		Has one connection after the other been lost without any answer, or
+ *		does a TLS handshake hang?
  *
  * The library sets all watches again on each connection, in one request that
  * the server may find too long.  Only a new process gets rid of them.
@@ -622,7 +624,8 @@ session_next_event(SessionEvent *event)
 bool
 session_is_stuck(int number)
 {
-	return sessions[number].silent_connections >= MAX_SILENT_CONNECTIONS;
+	return sessions[number].silent_connections >= MAX_SILENT_CONNECTIONS ||
+		client_hangs(&sessions[number].client);
 }
 
 /*

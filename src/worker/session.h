@@ -41,6 +41,7 @@ typedef struct SessionOptions
 	const char *auths;			/* ZK_AUTHS_SIZE bytes: "user:password" for
 								 * digest, each with its end, and "" behind
 								 * the last */
+	const char *tls;			/* as client_open(); NULL: in clear */
 	bool		creator_acl;	/* our znodes are for these credentials only */
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];

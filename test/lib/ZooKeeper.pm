@@ -137,6 +137,7 @@ Make, but do not start, a ZooKeeper.  Options:
                  followers and for elections; the caller makes "myid"
   proxy          a ZkProxy through which the servers talk to each other: what
                  server I opens to server J is link "peer-I-J"
+  netty          1: with Netty, which TLS needs
   counters       1: of one server, whose counters can be set (set_counter)
   root           the root of another Debian, whose ZooKeeper it is; it must have
                  the same /tmp, and we must be allowed to chroot
@@ -179,6 +180,9 @@ sub new
 	$self->{proxy} = $options{proxy};
 	$self->{root} = $options{root};
 	$self->{control} = $port->() if $options{counters};
+	$self->{netty} = $options{netty};
+	$conf{serverCnxnFactory} = 'org.apache.zookeeper.server.NettyServerCnxnFactory'
+	  if $self->{netty};
 
 	for my $i (0 .. $n - 1)
 	{
@@ -287,6 +291,7 @@ sub _spawn
 	die 'the ZooKeeper server is already running' if $server->{pid};
 
 	my $classpath = '/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar';
+	$classpath .= ":$_" for $self->{netty} ? glob('/usr/share/java/netty-*.jar') : ();
 	my @main = ('org.apache.zookeeper.server.quorum.QuorumPeerMain', "$server->{dir}/zoo.cfg");
 
 	if ($self->{control})

@@ -70,7 +70,7 @@ ZK_BASE_PACKAGES="gcc make libc6-dev $ZK_PG_PACKAGES
 	libzookeeper-mt-dev libzookeeper-java $ZK_JRE_PACKAGE"
 ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils \
 	libcurator-recipes-java $ZK_JDK_PACKAGE \
-	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer patroni \
+	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer patroni stunnel4 openssl \
 	prometheus-postgres-exporter prometheus \
 	python3-psycopg2 ruby-activerecord ruby-pg"
 

@@ -1,0 +1,302 @@
+# Copyright (c) 2026, zklock developers
+
+# Tenants that must not touch each other's locks, as doc/security.md has them:
+# clusters with a chroot and credentials of their own, and roles of one cluster
+# with roots of their own.  What is tried is tried both ways.  What nobody can
+# prevent is done, too: who reaches ZooKeeper can end a session.
+
+use strict;
+use warnings;
+
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $page = slurp_file(($ENV{TESTDIR} // '.') . '/doc/security.md');
+
+my $zk = ZooKeeper->new;
+$zk->start;
+
+#
+# The administrator's part, by ZooKeeper's shell
+#
+
+sub block
+{
+	my ($kind) = @_;
+	my ($block) = $page =~ /^\Q$kind\E\n(.*?)^```$/ms
+	  or die "doc/security.md has no block $kind";
+	return $block;
+}
+
+# Debian's zkCli.sh is in package zookeeper, which wants a desktop's Java.
+sub zkcli
+{
+	my ($commands) = @_;
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run(
+		[
+			qw(java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData),
+			'-cp', join(':', map { "/usr/share/java/$_.jar" } qw(zookeeper slf4j-simple commons-cli)),
+			'org.apache.zookeeper.ZooKeeperMain', '-server', $zk->connstr
+		],
+		'<', \$commands, '>', \$out, '2>', \$err,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default))
+	  or die "zkCli.sh: $out$err";
+	unlike("$out$err", qr/permission|KeeperErrorCode|not found|exist|scheme:id/, 'zkCli.sh does what the page says')
+	  or diag("$out$err");
+	return;
+}
+
+{
+	my $tenant1 = block("<!-- run: zkCli.sh for each tenant -->\n```text");
+
+	zkcli(block("<!-- run: zkCli.sh -->\n```text"));
+	zkcli($tenant1);
+	zkcli($tenant1 =~ s/(tenant|secret)1/${1}2/gr);
+}
+
+#
+# Tenants with clusters of their own
+#
+
+# As on the page, but for the addresses.
+sub settings
+{
+	my ($n) = @_;
+	my ($section) = $page =~ /^## Two tenants\n(.*?)^### /ms;
+	my %settings = $section =~ /^    (zklock\.\w+) = (\S.*?)\s*$/mg;
+	my $servers = $zk->connstr;
+
+	$settings{'zklock.servers'} =~ s{^'[^/]*/}{'$servers/};
+	for (values %settings)
+	{
+		s/^'(.*)'$/$1/;
+		s/(tenant|secret)1/$1$n/g;
+	}
+	return map { ($_ => $settings{$_}) } qw(zklock.servers zklock.auth zklock.acl);
+}
+
+sub servers { my %settings = settings(@_); return ('zklock.servers' => $settings{'zklock.servers'}); }
+
+is_deeply(
+	{ settings(2) },
+	{
+		'zklock.servers' => $zk->connstr . '/tenant2',
+		'zklock.auth' => 'tenant2:secret2',
+		'zklock.acl' => 'creator'
+	},
+	'the page has the settings of a tenant');
+
+my %names = settings(1);
+my %setting = map {
+	my $name = $_;
+	($name => sub { my %own = settings($_[0] eq 'a' ? 1 : 2); return $own{$name}; })
+} keys %names;
+my ($a, $b) = zk_clusters($zk, [ 'a', 'b' ], %setting);
+
+sub apply
+{
+	my ($node, %settings) = @_;
+
+	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") for sort keys %settings;
+	$node->restart;
+	wait_connected($node);
+	return;
+}
+
+# Both have a lock of the same name.
+{
+	my @holders = map { holder($_, 'x') } ($a, $b);
+
+	is(sql($_, 'SELECT count(*) FROM zk_queue(\'x\')')->{out}, 1, $_->name . ' sees its own queue')
+	  for ($a, $b);
+	$_->run_ok('COMMIT') for @holders;
+	$_->quit for @holders;
+}
+
+# Clients of ZooKeeper, with credentials of each tenant and with none.
+my %client = map { ($_ => $zk->client) } qw(tenant1 tenant2 none admin);
+$client{"tenant$_"}->add_auth('digest', "tenant$_:secret$_") for (1, 2);
+$client{admin}->add_auth('digest', 'admin:secret0');
+
+for my $case ([ 1, $a, 2, $b ], [ 2, $b, 1, $a ])
+{
+	my ($n, $victim, $m, $attacker) = @$case;
+	my $what = "tenant $m on tenant $n";
+	my $dir = "/tenant$n/zklock/x";
+	my $holder = holder($victim, 'x');
+	my ($node) = $client{"tenant$n"}->contenders($dir);
+	my %denied = (
+		sqlstate => '42501',
+		message => 'ZooKeeper denied access to lock "x"',
+		detail => qr/^The credentials of this server do not allow it /,
+		hint => qr/zklock\.auth/);
+
+	# a service of the tenant itself
+	my $service = $client{"tenant$n"}->enqueue($dir);
+	is($client{"tenant$n"}->position($service), 1, "a service of tenant $n queues with its cluster");
+	$client{"tenant$n"}->delete($service);
+
+	# a cluster that is pointed at it
+	apply($attacker, servers($n));
+	sql_error($attacker, "SET lock_timeout = '10s'; SELECT $_", \%denied, "$what: $_ is denied")
+	  for ("zk_lock('x')", "zk_try_lock('x')", "zk_lock('x', shared => true)", "(zk_queue('x')).*", "zk_cancel_holder('x')");
+	is(sql($attacker, "SELECT zk_try_lock('never_used')")->{sqlstate}, '42501',
+		"$what: so is a lock that is not in use");
+
+	# clients
+	for my $who ("tenant$m", 'none', 'admin')
+	{
+		my $c = $client{$who};
+		my %try = (
+			'list' => sub { $c->ls($dir) },
+			'list the locks' => sub { $c->ls("/tenant$n/zklock") },
+			'read a contender' => sub { $c->get("$dir/$node") },
+			'queue' => sub { $c->create("$dir/_c_x-lock-", ephemeral => 1, sequence => 1) },
+			'make a lock directory' => sub { $c->create("/tenant$n/zklock/y") },
+			'cancel' => sub { $c->set("$dir/$node", '__REVOKE__') },
+			'delete a contender' => sub { $c->delete("$dir/$node") },
+			'change the ACL of a contender' => sub { $c->set_acl("$dir/$node", 'open') },
+			'change the ACL of the root' => sub { $c->set_acl("/tenant$n/zklock", 'open') });
+
+		if ($who ne 'admin')
+		{
+			$try{'list the chroot'} = sub { $c->ls("/tenant$n") };
+			$try{'make another root'} = sub { $c->create("/tenant$n/other") };
+			$try{'change the ACL of the chroot'} = sub { $c->set_acl("/tenant$n", 'open') };
+			$try{'make a znode beside it'} = sub { $c->create('/beside') };
+		}
+		for (sort keys %try)
+		{
+			ok(!eval { $try{$_}->(); 1 } && $@ =~ /^NoAuthError/, "$who on tenant $n: cannot $_")
+			  or diag($@);
+		}
+	}
+	$holder->run_ok('COMMIT', "tenant $n has not noticed");
+	is(sql($victim, 'SELECT lost FROM zk_stats')->{out}, 0, '... and has lost nothing');
+
+	# what the ACL does not prevent
+	$holder->run_ok("BEGIN; SELECT zk_lock('x')");
+	{
+		no warnings 'portable';
+		ok($client{none}->kill_session(hex session_of($victim)), 'anybody can end a session');
+	}
+	$victim->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE name = 'x'");
+	error_is($holder->run('COMMIT'), $lock_lost, '... whose holders cannot commit');
+	$holder->quit;
+	wait_connected($victim);
+
+	apply($attacker, servers($m));
+	is(sql($attacker, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', "tenant $m at home");
+}
+
+#
+# Roles of one cluster
+#
+
+$a->safe_psql('postgres', block('```sql'));
+$a->safe_psql('postgres', 'GRANT pg_monitor TO tenant1, tenant2; GRANT CREATE ON SCHEMA public TO tenant1, tenant2');
+
+# A session of a role.
+sub session_as
+{
+	my ($role) = @_;
+	local $ENV{PGUSER} = $role;
+	my $session = ZkSession->new($a);
+
+	is($session->run('SELECT current_user')->{out}, $role, "a session of $role");
+	return $session;
+}
+
+{
+	my %session = map { ($_ => session_as("tenant$_")) } (1, 2);
+
+	$session{$_}->run_ok("BEGIN; SELECT zk_lock('x')") for (1, 2);
+	is(sql($a, 'SELECT string_agg(path, \' \' ORDER BY path) FROM zk_locks')->{out},
+		'/zklock-tenant1/x /zklock-tenant2/x', 'roles with roots of their own hold the same name');
+	$session{$_}->run_ok('COMMIT') for (1, 2);
+
+	for my $case ([ 1, 2 ], [ 2, 1 ])
+	{
+		my ($n, $m) = @$case;
+		my $session = $session{$n};
+		my $other = "'/zklock-tenant$m'";
+
+		# where its locks are, now and after it has connected again
+		my $at_home = sub {
+			my ($name) = @_;
+			my $again = session_as("tenant$n");
+
+			for my $s ($session, $again)
+			{
+				$s->run("SELECT zk_lock('home', session => true)");
+				is($s->run("SELECT path FROM zk_locks WHERE pid = $s->{pid}")->{out},
+					"/zklock-tenant$n/home", "$name: tenant $n is at home");
+				$s->run("SELECT zk_unlock('home')");
+			}
+			$again->quit;
+		};
+
+		for my $try (
+			"SET zklock.root = $other",
+			"SELECT set_config('zklock.root', $other, false)",
+			"ALTER ROLE tenant$n SET zklock.root = $other",
+			"ALTER ROLE tenant$n RESET zklock.root",
+			"ALTER ROLE tenant$n IN DATABASE postgres SET zklock.root = $other",
+			"CREATE FUNCTION f$n() RETURNS text LANGUAGE sql SET zklock.root = $other AS 'SELECT 1'",
+			'SET zklock.node_format = \'readwrite\'')
+		{
+			is($session->run($try)->{sqlstate}, '42501', "tenant $n: $try: refused");
+		}
+		$session->run($_), $at_home->($_)
+		  for ('RESET ALL', 'DISCARD ALL', "ALTER ROLE tenant$n RESET ALL");
+
+		local $ENV{PGOPTIONS} = "-c zklock.root=/zklock-tenant$m";
+		my $err;
+		$a->psql('postgres', 'SELECT 1', stderr => \$err, extra_params => [ '-U', "tenant$n" ]);
+		like($err, qr/permission denied to set parameter "zklock.root"/, "tenant $n: options of a connection");
+	}
+
+	# it is who connects that counts
+	$a->safe_psql('postgres', 'GRANT tenant2 TO tenant1');
+	$session{1}->run_ok("SET ROLE tenant2; BEGIN; SELECT zk_lock('x')");
+	is(sql($a, 'SELECT path FROM zk_locks')->{out}, '/zklock-tenant1/x', 'SET ROLE changes no root');
+	$session{1}->run_ok('COMMIT; RESET ROLE');
+	$_->quit for values %session;
+}
+
+# What they share
+apply($a, 'zklock.max_locks' => 4);
+{
+	my %session = map { ($_ => session_as("tenant$_")) } (1, 2);
+
+	$session{1}->run_ok("BEGIN; SELECT zk_lock('kept')");
+	$session{2}->run_ok("BEGIN; SELECT zk_lock_all('{1,2,3}')");
+	is($session{1}->run("SELECT zk_try_lock('more')")->{sqlstate}, '53200', 'one role can use up the slots');
+	$session{2}->run_ok('ROLLBACK');
+	$session{1}->run_ok('ROLLBACK; BEGIN');
+	is($session{1}->run("SELECT zk_try_lock('more', '1 min')")->{out}, 't', '... until it lets go');
+	$_->quit for values %session;
+}
+
+#
+# What is on disk
+#
+
+is(sprintf('%o', (stat session_file($a))[2] & 07777), '600', "the session's file is the owner's");
+$a->stop;
+chmod_recursive($a->data_dir, 0750, 0640);
+$a->start;
+wait_connected($a);
+is(sql($a, 'SHOW data_directory_mode')->{out}, '0750', 'where a group may read the data directory');
+is(sprintf('%o', (stat session_file($a))[2] & 07777), '600', '... it may not read that file');
+
+$_->stop for ($a, $b);
+
+done_testing();

@@ -330,10 +330,14 @@ for my $i (1 .. 4)
 	my $p = ZkSession->new($a);
 	my $q = ZkSession->new($b);
 	my $forger = ZkSession->new($b);
+	my $other = ZkSession->new($a);
 	my $name = name_of($a, $p);
 
 	$p->run_ok('BEGIN; ' . zk_lock('f1'), 'a holds f1');
-	$q->run_ok('BEGIN; SELECT pg_advisory_xact_lock(1)', 'b holds a lock');
+	$q->run_ok('BEGIN; SELECT pg_advisory_xact_lock(1); ' . zk_lock('f0'), 'b holds two locks');
+
+	# so that the worker of a looks
+	$other->send(zk_lock('f0'));
 	$forger->run_ok("SET application_name = '$name'", "the name $name is forged");
 	$forger->send('SELECT pg_advisory_xact_lock(1)');
 	$q->send(zk_lock('f1'));
@@ -348,8 +352,8 @@ for my $i (1 .. 4)
 	$p->run('COMMIT');
 	is($q->result->{message}, undef, 'q goes on when a commits');
 	$q->run('COMMIT');
-	$forger->result;
-	$_->quit for ($p, $q, $forger);
+	$_->result for ($forger, $other);
+	$_->quit for ($p, $q, $forger, $other);
 }
 
 # What a forger can do: it has what q waits for, who has what p waits for.  It

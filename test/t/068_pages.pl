@@ -62,7 +62,7 @@ my @pages = (
 
 # Those that another test has, or that have no block.
 my @elsewhere = map { "doc/$_.md" }
-  qw(patterns operations zookeeper applications from-advisory-locks README);
+  qw(patterns operations zookeeper applications company security from-advisory-locks README);
 
 # Which page makes which objects.
 my %made;

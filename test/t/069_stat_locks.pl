@@ -53,6 +53,7 @@ $waiter->run('ROLLBACK');
 $waiter->run('BEGIN');
 $waiter->send("SELECT zk_lock('theirs')");
 $waiter->wait_waiting(2);
+$zk->wait_watched($theirs);
 $foreign->unlock($theirs);
 is($waiter->result->{message}, undef, 'it is granted');
 is(counters('theirs'), '1|0|1|2|1|0|0', 'after a wait');
@@ -113,7 +114,7 @@ $a->restart;
 is(value('SELECT count(*) FROM zk_stat_locks'), 10, 'all of it is kept');
 
 $a->kill9;
-$a->start;
+poll_until(sub { $a->start(fail_ok => 1) }, 'the processes to end');
 is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'a crash keeps none');
 wait_connected($a);
 value("SELECT zk_lock('hot')");

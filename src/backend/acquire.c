@@ -484,7 +484,7 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 
 	for (int i = 0; i < nlocks; i++)
 	{
-		hold_push(attempt.locks[i]);
+		hold_push(attempt.locks[i], request->kind == ZNODE_READER);
 		stats_count_take(!wait->asked, wait->queued,
 						 attempt.locks[i]->proc->since - wait->called_us);
 	}
@@ -677,7 +677,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 		/* without waiting, as in make_session_scoped() */
 		(void) heavyweight_lock(&locks[i]->tag, locks[i]->mode, false, false,
 								-1);
-		hold_push(locks[i]);
+		hold_push(locks[i], request->kind == ZNODE_READER);
 	}
 	if (request->session)
 		make_session_scoped(locks, request->nkeys);

@@ -32,6 +32,12 @@ typedef enum ZkCommitCheck
 	ZK_CHECK_OFF				/* only what is known already */
 } ZkCommitCheck;
 
+typedef enum ZkAdvisoryLocks
+{
+	ZK_ADVISORY_OFF,			/* pg_advisory_lock() is PostgreSQL's */
+	ZK_ADVISORY_ON				/* it takes a lock in ZooKeeper */
+} ZkAdvisoryLocks;
+
 extern char *zklock_servers;
 extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
@@ -43,6 +49,8 @@ extern int	zklock_acl;			/* a ZkAcl */
 extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
 extern int	zklock_commit_check;	/* a ZkCommitCheck */
 extern bool zklock_deadlock_check;
+extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */
+extern bool zklock_advisory_used;	/* it has been on in this process */
 
 /* Longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */
 #define ZKLOCK_MAX_AUTH		1000

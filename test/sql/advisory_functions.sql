@@ -313,10 +313,16 @@ ROLLBACK;
 DROP ROLE regress_advisory;
 
 -- without the extension: not in silence
+PREPARE regress_p2 AS SELECT regress_inlined(1);
+EXECUTE regress_p2;
+SELECT pg_advisory_unlock(1);
 BEGIN;
 DROP EXTENSION zklock CASCADE;
 SELECT 1;
+SAVEPOINT s;
 \set VERBOSITY terse
+EXECUTE regress_p2;
+ROLLBACK TO s;
 SELECT pg_advisory_lock(1);
 \echo :SQLSTATE
 ROLLBACK;

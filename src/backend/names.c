@@ -23,6 +23,7 @@
 #include "backend/names.h"
 #include "catalog/namespace.h"
 #include "commands/dbcommands.h"
+#include "common/string.h"
 #include "core/znode.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -75,22 +76,22 @@ check_settings(void)
 static bool
 read_advisory_key(const char *text, ZkAdvisory *advisory)
 {
-	int			key1;
-	int			key2;
+	const char *comma = strchr(text, ',');
 	int64		key;
-	char	   *end;
 
-	if (strchr(text, ',') != NULL)
+	if (comma != NULL)
 	{
-		if (sscanf(text, "%d,%d", &key1, &key2) != 2 ||
-			strcmp(psprintf("%d,%d", key1, key2), text) != 0)
+		int			key1 = strtoint(text, NULL, 10);
+		int			key2 = strtoint(comma + 1, NULL, 10);
+
+		if (strcmp(psprintf("%d,%d", key1, key2), text) != 0)
 			return false;
 		advisory->classid = (uint32) key1;
 		advisory->objid = (uint32) key2;
 		advisory->objsubid = 2;
 		return true;
 	}
-	key = strtoi64(text, &end, 10);
+	key = strtoi64(text, NULL, 10);
 	if (strcmp(psprintf(INT64_FORMAT, key), text) != 0)
 		return false;
 	advisory->classid = (uint32) ((uint64) key >> 32);

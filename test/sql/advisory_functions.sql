@@ -222,6 +222,27 @@ SELECT format('SELECT %L, regress_took(%L)', what, query) FROM (VALUES
 
 -- what is seen of it
 EXPLAIN (VERBOSE, COSTS OFF) SELECT pg_try_advisory_lock(1), regress_inlined(2);
+-- what is stored stays as it was written
+CREATE MATERIALIZED VIEW regress_m AS SELECT pg_try_advisory_lock(20) AS got;
+SELECT pg_get_viewdef('regress_m');
+SELECT name FROM regress_held;
+SELECT pg_advisory_unlock(20);
+REFRESH MATERIALIZED VIEW regress_m;
+SELECT name FROM regress_held;
+SELECT pg_advisory_unlock(20);
+DROP MATERIALIZED VIEW regress_m;
+-- a cursor, COPY, EXPLAIN, and in parallel queries
+BEGIN;
+DECLARE c CURSOR FOR SELECT pg_try_advisory_xact_lock(i) FROM generate_series(21, 23) i;
+FETCH 2 FROM c;
+COPY (SELECT pg_try_advisory_xact_lock(24)) TO STDOUT;
+DO $$ BEGIN EXECUTE 'EXPLAIN ANALYZE SELECT pg_try_advisory_xact_lock(25)'; END $$;
+SET LOCAL parallel_setup_cost = 0;
+SET LOCAL parallel_tuple_cost = 0;
+SET LOCAL min_parallel_table_scan_size = 0;
+SELECT count(pg_try_advisory_xact_lock(26)) > 0 AS some FROM pg_class;
+SELECT name FROM regress_held;
+COMMIT;
 -- the other functions of that name are left alone
 SET search_path = regress_shadow, public, pg_catalog;
 SELECT pg_try_advisory_lock(1);

@@ -140,9 +140,21 @@ SKIP:
 	$other->run_ok('SET zklock.advisory_locks = on');
 	is($other->run_ok('SELECT pg_try_advisory_lock(4)'), 't', 'another database');
 
+	# a deadlock between the clusters: the transaction that began last fails
+	for my $at ($at_a, $at_b)
+	{
+		$at->run_ok('RESET lock_timeout');
+		$at->run_ok('BEGIN; SELECT pg_advisory_xact_lock(' . ($at == $at_a ? 7 : 8) . ')');
+	}
+	$at_a->send('SELECT pg_advisory_xact_lock(8)');
+	$at_a->wait_waiting(2);
+	is($at_b->run('SELECT pg_advisory_xact_lock(7)')->{sqlstate}, '40P01', 'a deadlock');
+	$at_b->run_ok('ROLLBACK');
+	is($at_a->result->{message}, undef, 'the other one goes on');
+	$at_a->run_ok('COMMIT');
+
 	# the end of a session
 	$at_a->quit;
-	$at_b->run_ok('RESET lock_timeout');
 	$at_b->run_ok('SELECT pg_advisory_lock(4)', 'the end of a session frees its locks');
 	$at_b->quit;
 	$other->quit;

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "backend/hooks.h"
+#include "backend/replace.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -96,6 +97,7 @@ _PG_init(void)
 
 	settings_define();
 	hooks_init();
+	replace_init();
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = zk_shmem_request;
 	prev_shmem_startup_hook = shmem_startup_hook;

@@ -488,7 +488,7 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 		HeldLock   *lock = attempt.locks[i];
 		int64		waited_us = lock->proc->since - wait->called_us;
 
-		hold_push(lock);
+		hold_push(lock, request->kind == ZNODE_READER);
 		stats_count_take(!wait->asked, wait->queued, waited_us);
 		lock_stats_take(lock->stats_id, &lock->key, !wait->asked, wait->queued,
 						waited_us);
@@ -682,7 +682,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 		/* without waiting, as in make_session_scoped() */
 		(void) heavyweight_lock(&locks[i]->tag, locks[i]->mode, false, false,
 								-1);
-		hold_push(locks[i]);
+		hold_push(locks[i], request->kind == ZNODE_READER);
 	}
 	if (request->session)
 		make_session_scoped(locks, request->nkeys);

@@ -20,6 +20,7 @@
 #include "backend/acquire.h"
 #include "backend/deadlock.h"
 #include "backend/fence.h"
+#include "backend/functions.h"
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/patience.h"
@@ -92,7 +93,11 @@ get_choice(FunctionCallInfo fcinfo, int argno)
 	return PG_GETARG_BOOL(argno);
 }
 
-static ZnodeKind
+/*
+ * kind_of_lock
+ *		The kind of contender that a lock of this mode needs.
+ */
+ZnodeKind
 kind_of_lock(bool shared)
 {
 	if (shared)
@@ -245,8 +250,9 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 }
 
 /*
- * Take the locks of a request.  Returns false if it may, and they cannot be had
- * in time.
+ * acquire_or_fail
+ *		Take the locks of a request.  Returns false if it may, and they cannot
+ *		be had in time.
  *
  * Errors: 55P03 timeout; 53200 out of slots, or of room in the session; 57P03 no
  * session; 42501, 55000, F0000 or 58000 refused by ZooKeeper; 57014 cancelled;
@@ -254,8 +260,8 @@ report_failure(const ZkRequest *request, const ZkResult *result)
  * but has been lost; 55000 if a shared lock would have to be made exclusive, a
  * semaphore has other permits, or a name is a lock here and a semaphore there.
  */
-static bool
-acquire(const ZkRequest *request)
+bool
+acquire_or_fail(const ZkRequest *request)
 {
 	ZkResult	result;
 	ZkOutcome	outcome = acquire_locks(request, &result);
@@ -279,7 +285,7 @@ acquire_lock(FunctionCallInfo fcinfo, bool try)
 	request.timeout = get_timeout(fcinfo, 1);
 	request.kind = kind_of_lock(get_choice(fcinfo, 2));
 	request.session = get_choice(fcinfo, 3);
-	return acquire(&request);
+	return acquire_or_fail(&request);
 }
 
 /*
@@ -290,7 +296,7 @@ acquire_lock(FunctionCallInfo fcinfo, bool try)
  * lock_timeout.
  *
  * Errors: 22004 NULL name, mode or scope; 22023 empty or overlong name,
- * negative timeout; 55000 not preloaded; and those of acquire().
+ * negative timeout; 55000 not preloaded; and those of acquire_or_fail().
  */
 Datum
 zk_lock(PG_FUNCTION_ARGS)
@@ -358,7 +364,7 @@ zk_lock_all(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("cannot take more than %d locks together",
 						ZK_MAX_TOGETHER)));
-	(void) acquire(&request);
+	(void) acquire_or_fail(&request);
 	PG_RETURN_VOID();
 }
 
@@ -385,7 +391,7 @@ acquire_permit(FunctionCallInfo fcinfo, bool try)
 	request.kind = ZNODE_PERMIT;
 	request.session = get_choice(fcinfo, 3);
 	key_in_mode(&lock.key, ZK_KEY_PERMIT, &key);
-	return acquire(&request);
+	return acquire_or_fail(&request);
 }
 
 /*

@@ -10,19 +10,21 @@
  * once for each hold, in the name of the session or of the current
  * (sub)transaction, and always in the mode of the first hold.
  *
- * A trigger may take one lock a million times, or be in a subtransaction a
- * million times while a thousand locks are held.  So adjacent holds that do not
- * differ are one entry of the stack, with a count.  The end of a subtransaction
- * looks only at locks that it has touched, and there only at the entries above
- * the latest hold that is older and not undone: what is below that cannot have
- * been undone since, as the latest is always undone first.
+ * A trigger may be in a subtransaction a million times while a thousand locks
+ * are held.  So the end of a subtransaction looks only at locks that it has
+ * touched, and there only at the entries above the latest hold of the
+ * transaction that is older and not undone: of those of the transaction what is
+ * below that cannot have been undone since, as the latest is always undone
+ * first; and to those of the session it does nothing.
  *
  * No callback but the one ahead of the commit may throw, so the functions that
  * end holds allocate nothing.
  *
  * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
- * away without telling us.  The slot remains ours, so others wait for it, though
- * where the lock manager does not see it.
+ * away without telling us, unless zklock.advisory_locks is on; so does
+ * pg_advisory_unlock() that of a lock that stands for an advisory lock.  The slot
+ * remains ours, so others wait for it, though where the lock manager does not
+ * see it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -37,6 +39,7 @@
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
+#include "backend/stack.h"
 #include "core/znode.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -46,17 +49,6 @@
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-
-/* Holds that do not differ. */
-typedef struct Hold
-{
-	SubTransactionId subid;		/* that it belongs to; Invalid: session */
-	SubTransactionId undone;	/* in which zk_unlock marked it, or Invalid;
-								 * Top for one of the session, since that is
-								 * not rolled back */
-	bool		session;
-	int64		count;			/* how many they are */
-} Hold;
 
 static HTAB *held_table = NULL; /* all HeldLocks, by key */
 static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* nholds > 0 */
@@ -103,7 +95,17 @@ holds_next(HeldLock *lock)
 bool
 hold_is_held(const HeldLock *lock)
 {
-	return lock->nholds > 0;
+	return lock->stack.nholds > 0;
+}
+
+/*
+ * hold_is_of_session
+ *		Has the session a hold of the lock, undone or not?
+ */
+bool
+hold_is_of_session(const HeldLock *lock)
+{
+	return lock->stack.nsession > 0;
 }
 
 /*
@@ -118,7 +120,7 @@ hold_find(const ZkKey *key)
 	if (held_table == NULL)
 		return NULL;
 	lock = hash_search(held_table, key, HASH_FIND, NULL);
-	return lock && lock->nholds > 0 ? lock : NULL;
+	return lock && lock->stack.nholds > 0 ? lock : NULL;
 }
 
 static void
@@ -135,22 +137,6 @@ make_held_table(void)
 	held_table = hash_create("zklock holds", 16, &ctl,
 							 HASH_ELEM | ZK_KEY_HASH);
 	before_shmem_exit(release_at_exit, (Datum) 0);
-}
-
-/* Have room for one more entry on the stack. */
-static void
-make_room_for_hold(HeldLock *lock)
-{
-	int			newmax = lock->maxholds == 0 ? 2 : lock->maxholds * 2;
-
-	if (lock->nholds < lock->maxholds)
-		return;
-	if (lock->holds == NULL)
-		lock->holds = MemoryContextAlloc(TopMemoryContext,
-										 newmax * sizeof(Hold));
-	else
-		lock->holds = repalloc_huge(lock->holds, newmax * sizeof(Hold));
-	lock->maxholds = newmax;
 }
 
 /*
@@ -173,13 +159,10 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 	lock = hash_search(held_table, key, HASH_ENTER, &found);
 	if (!found)
 	{
-		lock->nholds = 0;
-		lock->maxholds = 0;
-		lock->holds = NULL;
-		lock->nsession = lock->nundone = 0;
+		memset(&lock->stack, 0, sizeof(lock->stack));
 		lock->touched = InvalidSubTransactionId;
 	}
-	if (lock->nholds == 0)
+	if (lock->stack.nholds == 0)
 	{
 		lock->proc = NULL;
 		lock->kind = kind;
@@ -191,7 +174,7 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 		key_tag(key, path, &lock->tag);
 		lock->stats_id = lock_stats_id(path);
 	}
-	make_room_for_hold(lock);
+	stack_make_room(&lock->stack);
 	return lock;
 }
 
@@ -202,50 +185,8 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 void
 hold_forget(HeldLock *lock)
 {
-	if (lock->holds)
-		pfree(lock->holds);
+	stack_free(&lock->stack);
 	hash_search(held_table, &lock->key, HASH_REMOVE, NULL);
-}
-
-static bool
-is_undone(const Hold *hold)
-{
-	return hold->undone != InvalidSubTransactionId;
-}
-
-/* Put holds on top of the stack, where there is room. */
-static void
-add_holds(HeldLock *lock, Hold added)
-{
-	Hold	   *top = lock->nholds > 0 ? &lock->holds[lock->nholds - 1] : NULL;
-
-	if (added.session)
-		lock->nsession += added.count;
-	if (is_undone(&added))
-		lock->nundone += added.count;
-	if (top && top->session == added.session && top->subid == added.subid &&
-		top->undone == added.undone)
-		top->count += added.count;
-	else
-		lock->holds[lock->nholds++] = added;
-}
-
-/*
- * Take all entries but the lowest "kept" off the stack.  Their memory can still
- * be read: the caller goes through them from below, and adds again those that
- * stay, which take no more room than before.
- */
-static void
-take_off_holds(HeldLock *lock, int kept)
-{
-	for (int i = kept; i < lock->nholds; i++)
-	{
-		if (lock->holds[i].session)
-			lock->nsession -= lock->holds[i].count;
-		if (is_undone(&lock->holds[i]))
-			lock->nundone -= lock->holds[i].count;
-	}
-	lock->nholds = kept;
 }
 
 /* The current subtransaction changes the holds of a lock. */
@@ -264,21 +205,23 @@ touch(HeldLock *lock)
 
 /*
  * hold_push
- *		One more hold, of the transaction.  There is room for it.
+ *		One more hold, of the transaction, that was asked for in this mode.
+ *		There is room for it.
  */
 void
-hold_push(HeldLock *lock)
+hold_push(HeldLock *lock, bool shared)
 {
 	Hold		hold = {
 		.subid = GetCurrentSubTransactionId(),
 		.undone = InvalidSubTransactionId,
 		.session = false,
+		.shared = shared && lock->key.advisory.objsubid != 0,
 		.count = 1
 	};
 
-	if (lock->nholds == 0)
+	if (lock->stack.nholds == 0)
 		dlist_push_tail(&held_list, &lock->node);
-	add_holds(lock, hold);
+	stack_add(&lock->stack, hold);
 	touch(lock);
 }
 
@@ -304,7 +247,7 @@ drop_held(HeldLock *lock)
 static void
 show_scope(HeldLock *lock)
 {
-	bool		session = lock->nsession > 0;
+	bool		session = lock->stack.nsession > 0;
 
 	if (session != lock->proc->session)
 		slot_set_scope(lock->proc, session);
@@ -323,13 +266,13 @@ hold_move_to_session(HeldLock *lock)
 		.subid = InvalidSubTransactionId,
 		.undone = InvalidSubTransactionId,
 		.session = true,
+		.shared = lock->stack.holds[lock->stack.nholds - 1].shared,
 		.count = 1
 	};
 
 	/* there is room, since it has an entry of its own or needed none */
-	if (--lock->holds[lock->nholds - 1].count == 0)
-		lock->nholds--;
-	add_holds(lock, hold);
+	(void) stack_take_off_latest(&lock->stack);
+	stack_add(&lock->stack, hold);
 	show_scope(lock);
 }
 
@@ -359,65 +302,11 @@ transaction_has_written(void)
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
-static int
-latest_live_hold(const HeldLock *lock)
-{
-	for (int i = lock->nholds - 1; i >= 0; i--)
-		if (!is_undone(&lock->holds[i]))
-			return i;
-	return -1;
-}
-
-/*
- * Mark the latest hold of entry "number" as undone.  The entry is not marked,
- * all entries above it are.
- */
-static void
-mark_hold(HeldLock *lock, int number)
-{
-	Hold	   *holds;
-	Hold		marked;
-
-	make_room_for_hold(lock);
-	holds = lock->holds;
-	marked = holds[number];
-	marked.undone = marked.session ? TopSubTransactionId :
-		GetCurrentSubTransactionId();
-	marked.count = 1;
-	lock->nundone++;
-	touch(lock);
-
-	/*
-	 * it leaves its entry, and joins the one above or below, or gets a new
-	 * one
-	 */
-	if (--holds[number].count == 0)
-	{
-		lock->nholds--;
-		memmove(&holds[number], &holds[number + 1],
-				(lock->nholds - number) * sizeof(Hold));
-	}
-	else
-		number++;
-	for (int i = number; i >= number - 1; i--)
-	{
-		if (i < 0 || i >= lock->nholds || holds[i].session != marked.session ||
-			holds[i].subid != marked.subid || holds[i].undone != marked.undone)
-			continue;
-		holds[i].count++;
-		return;
-	}
-	memmove(&holds[number + 1], &holds[number],
-			(lock->nholds - number) * sizeof(Hold));
-	holds[number] = marked;
-	lock->nholds++;
-}
-
 /* Holds of a lock have been removed: go on with the others, or drop it. */
 static void
 settle_held(HeldLock *lock)
 {
-	if (lock->nholds == 0)
+	if (lock->stack.nholds == 0)
 		drop_held(lock);
 	else
 		show_scope(lock);
@@ -434,17 +323,17 @@ remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
 {
 	LOCKTAG		tag = lock->tag;
 	LOCKMODE	mode = lock->mode;
-	int			nholds = lock->nholds;
+	int			nholds = lock->stack.nholds;
 	int64		of_session = 0;
 	int64		of_transaction = 0;
 
-	take_off_holds(lock, 0);
+	stack_take_off(&lock->stack, 0);
 	for (int i = 0; i < nholds; i++)
 	{
-		Hold		hold = lock->holds[i];
+		Hold		hold = lock->stack.holds[i];
 
 		if (!goes(&hold))
-			add_holds(lock, hold);
+			stack_add(&lock->stack, hold);
 		else if (hold.session)
 			of_session += hold.count;
 		else
@@ -462,13 +351,8 @@ remove_latest(HeldLock *lock)
 {
 	LOCKTAG		tag = lock->tag;
 	LOCKMODE	mode = lock->mode;
-	Hold	   *hold = &lock->holds[lock->nholds - 1];
-	bool		session = hold->session;
+	bool		session = stack_take_off_latest(&lock->stack);
 
-	if (session)
-		lock->nsession--;
-	if (--hold->count == 0)
-		lock->nholds--;
 	settle_held(lock);
 	heavyweight_unlock(&tag, mode, session, 1);
 }
@@ -476,7 +360,7 @@ remove_latest(HeldLock *lock)
 static bool
 ends_with_transaction(const Hold *hold)
 {
-	return !hold->session || is_undone(hold);
+	return !hold->session || hold_is_undone(hold);
 }
 
 static bool
@@ -497,6 +381,30 @@ may_release_now(void)
 }
 
 /*
+ * Undo the latest hold of entry "number", which stack_mark() may mark: at once,
+ * or with the transaction.  Warns if the lock has been lost meanwhile.
+ */
+static void
+undo_hold(HeldLock *lock, int number)
+{
+	if (!slot_is_mine(lock->proc, NULL))
+		ereport(WARNING,
+				(errmsg("lock \"%s\" has been lost", key_name(&lock->key)),
+				 errdetail("The ZooKeeper session of this server has ended.")));
+
+	if (may_release_now() && lock->stack.nundone == 0 &&
+		number == lock->stack.nholds - 1)
+		remove_latest(lock);
+	else
+	{
+		stack_mark(&lock->stack, number);
+		touch(lock);
+		if (may_release_now())
+			remove_holds(lock, hold_is_undone, true);
+	}
+}
+
+/*
  * hold_release
  *		Undo the latest hold under a key that is not undone yet.
  *
@@ -510,23 +418,35 @@ hold_release(const ZkKey *key)
 	HeldLock   *lock = hold_find(key);
 	int			latest;
 
-	if (lock == NULL || (latest = latest_live_hold(lock)) < 0)
+	if (lock == NULL || (latest = stack_latest_live(&lock->stack)) < 0)
 		return false;
-
-	if (!slot_is_mine(lock->proc, NULL))
-		ereport(WARNING,
-				(errmsg("lock \"%s\" has been lost", key_name(key)),
-				 errdetail("The ZooKeeper session of this server has ended.")));
-
-	if (may_release_now() && lock->nundone == 0)
-		remove_latest(lock);
-	else
-	{
-		mark_hold(lock, latest);
-		if (may_release_now())
-			remove_holds(lock, is_undone, true);
-	}
+	undo_hold(lock, latest);
 	return true;
+}
+
+/*
+ * hold_release_advisory
+ *		The same for the latest hold of the session that was asked for in this
+ *		mode: what pg_advisory_unlock() undoes.
+ */
+bool
+hold_release_advisory(HeldLock *lock, bool shared)
+{
+	int			latest = stack_latest_of_session(&lock->stack, shared);
+
+	if (latest < 0)
+		return false;
+	undo_hold(lock, latest);
+	return true;
+}
+
+/* Undo all session-scoped holds of a lock, which may be gone afterwards. */
+static void
+undo_session_holds(HeldLock *lock)
+{
+	stack_mark_session(&lock->stack);
+	if (may_release_now())
+		remove_holds(lock, hold_is_undone, true);
 }
 
 /*
@@ -539,20 +459,58 @@ holds_release_session(void)
 	dlist_mutable_iter iter;
 
 	dlist_foreach_modify(iter, &held_list)
+		undo_session_holds(dlist_container(HeldLock, node, iter.cur));
+}
+
+/* May LockReleaseSession() be called as it is? */
+static bool
+has_session_holds(void)
+{
+	HeldLock   *lock = NULL;
+
+	while ((lock = holds_next(lock)) != NULL)
+		if (hold_is_of_session(lock))
+			return true;
+	return false;
+}
+
+/*
+ * holds_release_advisory
+ *		What pg_advisory_unlock_all() does: undo the session-scoped holds of
+ *		locks that stand for advisory locks, and release the session's advisory
+ *		locks that are PostgreSQL's own.
+ *
+ * The session keeps the heavyweight locks of the holds that are left, so they
+ * are acquired in the name of the transaction meanwhile, which never waits.
+ */
+void
+holds_release_advisory(void)
+{
+	dlist_mutable_iter iter;
+	HeldLock   *lock = NULL;
+
+	dlist_foreach_modify(iter, &held_list)
 	{
-		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+		lock = dlist_container(HeldLock, node, iter.cur);
+		if (lock->key.advisory.objsubid != 0)
+			undo_session_holds(lock);
+	}
+	if (!has_session_holds())
+	{
+		LockReleaseSession(USER_LOCKMETHOD);
+		return;
+	}
 
-		for (int i = 0; i < lock->nholds; i++)
-		{
-			Hold	   *hold = &lock->holds[i];
-
-			if (!hold->session || is_undone(hold))
-				continue;
-			hold->undone = TopSubTransactionId;
-			lock->nundone += hold->count;
-		}
-		if (may_release_now())
-			remove_holds(lock, is_undone, true);
+	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
+		if (lock->stack.nsession > 0)
+			(void) heavyweight_lock(&lock->tag, lock->mode, false, false, -1);
+	LockReleaseSession(USER_LOCKMETHOD);
+	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
+	{
+		for (int64 i = 0; i < lock->stack.nsession; i++)
+			(void) heavyweight_lock(&lock->tag, lock->mode, true, false, -1);
+		if (lock->stack.nsession > 0)
+			heavyweight_unlock(&lock->tag, lock->mode, false, 1);
 	}
 }
 
@@ -594,22 +552,22 @@ static bool
 end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,
 				   SubTransactionId parent)
 {
-	int			nholds = lock->nholds;
+	int			nholds = lock->stack.nholds;
 	int			first = nholds;
 	bool		left;
 
 	for (; first > 0; first--)
 	{
-		const Hold *hold = &lock->holds[first - 1];
+		const Hold *hold = &lock->stack.holds[first - 1];
 
-		if (!hold->session && !is_undone(hold) && hold->subid < subid)
+		if (!hold->session && !hold_is_undone(hold) && hold->subid < subid)
 			break;
 	}
 
-	take_off_holds(lock, first);
+	stack_take_off(&lock->stack, first);
 	for (int i = first; i < nholds; i++)
 	{
-		Hold		hold = lock->holds[i];
+		Hold		hold = lock->stack.holds[i];
 
 		if (!hold.session && hold.subid == subid)
 		{
@@ -619,9 +577,9 @@ end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,
 		}
 		if (!hold.session && hold.undone == subid)
 			hold.undone = commit ? parent : InvalidSubTransactionId;
-		add_holds(lock, hold);
+		stack_add(&lock->stack, hold);
 	}
-	left = lock->nholds > 0;
+	left = lock->stack.nholds > 0;
 	settle_held(lock);
 	return left;
 }

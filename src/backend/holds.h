@@ -13,13 +13,12 @@
 #ifndef ZKLOCK_HOLDS_H
 #define ZKLOCK_HOLDS_H
 
+#include "backend/stack.h"
 #include "core/znode.h"
 #include "lib/ilist.h"
 #include "shared/key.h"
 #include "shared/procs.h"
 #include "storage/lock.h"
-
-struct Hold;
 
 typedef struct HeldLock
 {
@@ -34,12 +33,8 @@ typedef struct HeldLock
 	bool		loss_told;		/* a WARNING has told that it is lost */
 
 	/* for holds.c alone */
-	int			nholds;			/* entries; 0: being acquired */
-	int			maxholds;
-	struct Hold *holds;			/* the latest is the last */
-	int64		nsession;		/* holds of the session, each counted */
-	int64		nundone;		/* holds that are marked, likewise */
-	dlist_node	node;			/* in held_list, unless nholds is 0 */
+	HoldStack	stack;			/* empty: being acquired */
+	dlist_node	node;			/* in held_list, unless that is empty */
 	SubTransactionId touched;	/* in which the holds may have changed;
 								 * Invalid: in none but Top */
 	dlist_node	touched_node;	/* in touched_list, unless Invalid */
@@ -51,6 +46,7 @@ extern void holds_attach(void);
 extern bool holds_exist(void);
 extern HeldLock *holds_next(HeldLock *lock);
 extern void holds_release_session(void);
+extern void holds_release_advisory(void);
 extern void holds_discard_session(void);
 extern void holds_note_write(void);
 extern void holds_end_transaction(void);
@@ -59,10 +55,12 @@ extern void holds_end_transaction(void);
 extern HeldLock *hold_find(const ZkKey *key);
 extern HeldLock *hold_prepare(const ZkKey *key, ZnodeKind kind, int permits);
 extern bool hold_is_held(const HeldLock *lock);
+extern bool hold_is_of_session(const HeldLock *lock);
 extern void hold_forget(HeldLock *lock);
-extern void hold_push(HeldLock *lock);
+extern void hold_push(HeldLock *lock, bool shared);
 extern void hold_move_to_session(HeldLock *lock);
 extern bool hold_release(const ZkKey *key);
+extern bool hold_release_advisory(HeldLock *lock, bool shared);
 extern void hold_report_lost(const ZkKey *key, bool committing);
 
 #endif							/* ZKLOCK_HOLDS_H */

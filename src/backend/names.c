@@ -3,8 +3,12 @@
  * names.c
  *		Names of locks.
  *
- * SQL gives a name in the server encoding.  Its key has it in UTF-8 and encoded
- * as one component of a path, below zklock.root.
+ * SQL gives a name in the server encoding.  Its key has it in UTF-8 and
+ * encoded as one component of a path, below zklock.root.
+ *
+ * A lock named "advisory/<database>/<key>", or "<key1>,<key2>" at the end,
+ * stands for PostgreSQL's advisory lock of that key in that database of this
+ * cluster, whoever takes it and in whatever database.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -18,6 +22,8 @@
 #include "access/parallel.h"
 #include "backend/names.h"
 #include "catalog/namespace.h"
+#include "commands/dbcommands.h"
+#include "common/string.h"
 #include "core/znode.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -25,6 +31,8 @@
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "utils/builtins.h"
+
+#define ADVISORY_PREFIX		"advisory/"
 
 /*
  * zk_check_preloaded
@@ -59,6 +67,58 @@ check_settings(void)
 			 errdetail("The value is \"%s\".  %s", wrong.value, wrong.problem) :
 			 errdetail("%s", wrong.problem),
 			 errhint("Correct the value where it is set, which the view pg_settings shows.  If that is a configuration file, reload it.")));
+}
+
+/*
+ * Which advisory lock the end of a name tells.  Only what zk_advisory_name()
+ * writes counts: two names must not stand for one lock.
+ */
+static bool
+read_advisory_key(const char *text, ZkAdvisory *advisory)
+{
+	const char *comma = strchr(text, ',');
+	int64		key;
+
+	if (comma != NULL)
+	{
+		int			key1 = strtoint(text, NULL, 10);
+		int			key2 = strtoint(comma + 1, NULL, 10);
+
+		if (strcmp(psprintf("%d,%d", key1, key2), text) != 0)
+			return false;
+		advisory->classid = (uint32) key1;
+		advisory->objid = (uint32) key2;
+		advisory->objsubid = 2;
+		return true;
+	}
+	key = strtoi64(text, NULL, 10);
+	if (strcmp(psprintf(INT64_FORMAT, key), text) != 0)
+		return false;
+	advisory->classid = (uint32) ((uint64) key >> 32);
+	advisory->objid = (uint32) key;
+	advisory->objsubid = 1;
+	return true;
+}
+
+/* If the name is that of an advisory lock, note which one in the key. */
+static void
+note_advisory(const char *name, ZkKey *key)
+{
+	const char *database = name + strlen(ADVISORY_PREFIX);
+	const char *slash;
+	char	   *own;
+	ZkAdvisory	advisory;
+
+	if (strncmp(name, ADVISORY_PREFIX, strlen(ADVISORY_PREFIX)) != 0 ||
+		(slash = strrchr(database, '/')) == NULL ||
+		!read_advisory_key(slash + 1, &advisory))
+		return;
+	database = pnstrdup(database, slash - database);
+	own = get_database_name(MyDatabaseId);
+	advisory.database = own && strcmp(own, database) == 0 ?
+		MyDatabaseId : get_database_oid(database, true);
+	if (OidIsValid(advisory.database))
+		key_set_advisory(key, &advisory);
 }
 
 /*
@@ -116,6 +176,31 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 				 errdetail("It is longer than %d bytes in a znode path, where letters, digits and \"-_.~:@=+,\" take one byte and every other byte of UTF-8 takes three.",
 						   ZNODE_MAX_NAME)));
 	key_make(zklock_root, encoded, &lock->key);
+	note_advisory(lock->name, &lock->key);
+}
+
+/*
+ * zk_advisory_name
+ *		The lock that stands for PostgreSQL's advisory lock of two integers, or
+ *		of "key" if "keys" is NULL, in this database.
+ *
+ * Errors: those of zk_lock_name(), but for NULL and the length.
+ */
+void
+zk_advisory_name(const int32 *keys, int64 key, ZkLockName *lock)
+{
+	char	   *database = get_database_name(MyDatabaseId);
+	StringInfoData name;
+
+	if (database == NULL)
+		elog(ERROR, "could not find the name of database %u", MyDatabaseId);
+	initStringInfo(&name);
+	appendStringInfo(&name, ADVISORY_PREFIX "%s/", database);
+	if (keys)
+		appendStringInfo(&name, "%d,%d", keys[0], keys[1]);
+	else
+		appendStringInfo(&name, INT64_FORMAT, key);
+	zk_lock_name(CStringGetTextDatum(name.data), false, lock);
 }
 
 /*

@@ -98,6 +98,24 @@ extern int no_such_variable
 #define ZK_EXECUTE_ONCE				, execute_once
 #endif
 
+/* 19 has the planner know what EXPLAIN asks for. */
+#if PG_VERSION_NUM >= 190000
+#define ZK_EXPLAIN_STATE_PARAMETER	, struct ExplainState *es
+#define ZK_EXPLAIN_STATE			, es
+#else
+#define ZK_EXPLAIN_STATE_PARAMETER
+#define ZK_EXPLAIN_STATE
+#endif
+
+/* 16 has one function for the privileges of all kinds of objects. */
+#if PG_VERSION_NUM >= 160000
+#define ZkCheckExecute(function, role) \
+	object_aclcheck(ProcedureRelationId, function, role, ACL_EXECUTE)
+#else
+#define ZkCheckExecute(function, role) \
+	pg_proc_aclcheck(function, role, ACL_EXECUTE)
+#endif
+
 /* What check hooks of settings leave behind is malloc'd until 15. */
 #if PG_VERSION_NUM >= 160000
 #define ZkGucAlloc(size)	guc_malloc(LOG, size)

@@ -45,7 +45,8 @@
 
 #define ROOTS_TRANCHE	"zklock roots"
 
-/* Where the hashed part of a key begins. */
+/* Where the part of a key begins that counts, and where the hashed part. */
+#define COUNTING		offsetof(ZkKey, hash)
 #define HASHED			offsetof(ZkKey, for_whom)
 
 typedef char Root[ZNODE_MAX_ROOT + 1];
@@ -216,12 +217,26 @@ set_hash(ZkKey *key)
 void
 key_make(const char *root, const char *name, ZkKey *key)
 {
+	memset(&key->advisory, 0, sizeof(key->advisory));
 	key->root = pinned >= 0 && strcmp(roots[pinned], root) == 0 ?
 		pinned : pin(root);
 	key->mode = ZK_KEY_EXCLUSIVE;
 	key->for_whom = -1;
 	key->length = strlcpy(key->name, name, sizeof(key->name));
 	set_hash(key);
+}
+
+/*
+ * key_set_advisory
+ *		Note that a lock stands for an advisory lock of PostgreSQL.
+ *
+ * To be called for each key that is made of such a name, so that all backends
+ * have the same heavyweight lock.
+ */
+void
+key_set_advisory(ZkKey *key, const ZkAdvisory *advisory)
+{
+	key->advisory = *advisory;
 }
 
 /*
@@ -299,6 +314,9 @@ key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
  * It is the same for all slots of a lock; a permit is one backend's own, so
  * no other has its tag.  "path" is that of key_path().  Two locks may share a
  * tag: that costs a wait, and nothing else.
+ *
+ * A lock that stands for an advisory lock of PostgreSQL has the tag of that,
+ * so that it excludes those who take that lock from PostgreSQL.
  */
 void
 key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
@@ -307,6 +325,13 @@ key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
 	uint64		hash = hash_bytes_extended((const unsigned char *) path,
 										   strlen(path), seed);
 
+	if (key->advisory.objsubid != 0 && key->mode != ZK_KEY_PERMIT)
+	{
+		SET_LOCKTAG_ADVISORY(*tag, key->advisory.database,
+							 key->advisory.classid, key->advisory.objid,
+							 key->advisory.objsubid);
+		return;
+	}
 	memset(tag, 0, sizeof(*tag));
 	tag->locktag_field1 = 0;
 	tag->locktag_field2 = (uint32) (hash >> 32);
@@ -330,7 +355,9 @@ int
 key_match(const void *a, const void *b, size_t size pg_attribute_unused())
 {
 	/* a difference in length is found ahead of the names */
-	return memcmp(a, b, offsetof(ZkKey, name) + ((const ZkKey *) a)->length);
+	return memcmp((const char *) a + COUNTING, (const char *) b + COUNTING,
+				  offsetof(ZkKey, name) - COUNTING +
+				  ((const ZkKey *) a)->length);
 }
 
 void *

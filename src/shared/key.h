@@ -33,11 +33,25 @@ typedef enum ZkKeyMode
 } ZkKeyMode;
 
 /*
+ * The advisory lock of PostgreSQL that a lock stands for: see key_tag().  Its
+ * numbers are those of pg_locks.
+ */
+typedef struct ZkAdvisory
+{
+	Oid			database;
+	uint32		classid;		/* first of two keys, or upper half of one */
+	uint32		objid;			/* second of two keys, or lower half of one */
+	uint16		objsubid;		/* 1: one key, a bigint; 2: two integers; 0: the
+								 * lock stands for none */
+} ZkAdvisory;
+
+/*
  * Made by key.c only.  What follows the name's terminator is not set, and does
  * not count.
  */
 typedef struct ZkKey
 {
+	ZkAdvisory	advisory;		/* follows from the name, and does not count */
 	uint32		hash;			/* of all that follows */
 	int32		for_whom;		/* number of the backend whose own slot this
 								 * is, or -1 */
@@ -53,6 +67,7 @@ extern void keys_startup_shmem(void);
 
 /* making keys */
 extern void key_make(const char *root, const char *name, ZkKey *key);
+extern void key_set_advisory(ZkKey *key, const ZkAdvisory *advisory);
 extern void key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result);
 extern bool key_in_other_mode(const ZkKey *key, ZkKey *result);
 

@@ -32,6 +32,7 @@
 #include "shared/test_build.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 
 char	   *zklock_servers;
 int			zklock_session_timeout;
@@ -49,6 +50,8 @@ bool		zklock_deadlock_check;
 char	   *zklock_tls_ca;
 char	   *zklock_tls_cert;
 char	   *zklock_tls_key;
+int			zklock_advisory_locks = ZK_ADVISORY_OFF;
+bool		zklock_advisory_used = false;
 
 /*
  * What is wrong with the value in force, as a sentence, or NULL.  The check
@@ -86,6 +89,20 @@ static struct config_enum_entry check_options[] = {
 	{"lease", ZK_CHECK_LEASE, false},
 	{"quorum", ZK_CHECK_QUORUM, false},
 	{"off", ZK_CHECK_OFF, false},
+	{NULL, 0, false},
+	{NULL, 0, false}
+};
+
+/* As for a boolean, whose wrong value PostgreSQL would replace by the default. */
+static struct config_enum_entry advisory_options[] = {
+	{"off", ZK_ADVISORY_OFF, false},
+	{"on", ZK_ADVISORY_ON, false},
+	{"false", ZK_ADVISORY_OFF, true},
+	{"true", ZK_ADVISORY_ON, true},
+	{"no", ZK_ADVISORY_OFF, true},
+	{"yes", ZK_ADVISORY_ON, true},
+	{"0", ZK_ADVISORY_OFF, true},
+	{"1", ZK_ADVISORY_ON, true},
 	{NULL, 0, false},
 	{NULL, 0, false}
 };
@@ -387,6 +404,28 @@ check_commit_check(int *newval, void **extra pg_attribute_unused(),
 	return pass_word("zklock.commit_check", check_options, *newval, source);
 }
 
+static bool
+check_advisory_locks(int *newval, void **extra pg_attribute_unused(),
+					 GucSource source)
+{
+	return pass_word("zklock.advisory_locks", advisory_options, *newval,
+					 source);
+}
+
+/*
+ * Plans that were made before the setting was on for the first time call
+ * PostgreSQL's functions; the others may call ours, which look at the setting:
+ * see backend/replace.c.
+ */
+static void
+assign_advisory_locks(int newval, void *extra pg_attribute_unused())
+{
+	if (newval == ZK_ADVISORY_OFF || zklock_advisory_used)
+		return;
+	zklock_advisory_used = true;
+	ResetPlanCache();
+}
+
 /*
  * For zk_wrong_setting(): fill in "wrong" if there is a problem with the
  * setting.  "value" is NULL if it must not be shown.
@@ -478,7 +517,9 @@ zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
 		 is_wrong_word("zklock.node_format", zklock_node_format,
 					   format_options, wrong) ||
 		 is_wrong_word("zklock.commit_check", zklock_commit_check,
-					   check_options, wrong));
+					   check_options, wrong) ||
+		 is_wrong_word("zklock.advisory_locks", zklock_advisory_locks,
+					   advisory_options, wrong));
 }
 
 /*
@@ -574,6 +615,7 @@ static void
 define_lock_settings(void)
 {
 	admit_wrong_word("zklock.node_format", format_options);
+	admit_wrong_word("zklock.advisory_locks", advisory_options);
 
 	DefineCustomStringVariable("zklock.root",
 							   "Sets the znode that contains the lock directories.",
@@ -616,6 +658,16 @@ define_lock_settings(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.advisory_locks",
+							 "Makes pg_advisory_lock and its kin take locks in ZooKeeper.",
+							 "They are named \"advisory/<database>/<key>\" and exclude the sessions of all servers.",
+							 &zklock_advisory_locks,
+							 ZK_ADVISORY_OFF,
+							 advisory_options,
+							 PGC_USERSET,
+							 0,
+							 check_advisory_locks, assign_advisory_locks,
+							 NULL);
 }
 
 /* Settings of the end of a transaction. */

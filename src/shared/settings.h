@@ -32,6 +32,12 @@ typedef enum ZkCommitCheck
 	ZK_CHECK_OFF				/* only what is known already */
 } ZkCommitCheck;
 
+typedef enum ZkAdvisoryLocks
+{
+	ZK_ADVISORY_OFF,			/* pg_advisory_lock() is PostgreSQL's */
+	ZK_ADVISORY_ON				/* it takes a lock in ZooKeeper */
+} ZkAdvisoryLocks;
+
 extern char *zklock_servers;
 extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
@@ -48,6 +54,8 @@ extern bool zklock_deadlock_check;
 extern char *zklock_tls_ca;
 extern char *zklock_tls_cert;
 extern char *zklock_tls_key;
+extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */
+extern bool zklock_advisory_used;	/* it has been on in this process */
 
 /* Longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */
 #define ZKLOCK_MAX_AUTH		1000

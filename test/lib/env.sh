@@ -269,6 +269,58 @@ zk_test_install()
 	ZKLOCK_TEST_INSTALL=${bin%/*}
 }
 
+# zk_fetch_source PACKAGE: download a source package of the system's package
+# archives into the current directory, which is empty, with lists of packages of
+# its own.  An archive need not have each version that its lists tell of.
+zk_fetch_source()
+{
+	local file version apt=(-qq -o Dir::Etc::SourceList=/dev/null
+		-o Dir::Etc::SourceParts="$PWD/parts" -o Dir::State::Lists="$PWD/lists"
+		-o Dir::Cache::SrcPkgCache= -o Dir::Cache::PkgCache=
+		-o APT::Sandbox::User=root)
+
+	mkdir -p parts lists/partial
+	for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+		case $file in
+			*.sources) sed 's/^Types:.*/Types: deb-src/' "$file" >"parts/${file##*/}" ;;
+			*.list)
+				[ ! -e "$file" ] ||
+					sed -n 's/^deb /deb-src /p' "$file" >"parts/${file##*/}"
+				;;
+		esac
+	done
+	apt-get "${apt[@]}" update || return
+	for version in $(apt-cache "${apt[@]}" showsrc "$1" | sed -n 's/^Version: //p' | sort -rV); do
+		apt-get "${apt[@]}" source --download-only "$1=$version" && return
+	done
+	return 1
+}
+
+# zk_postgres_tests DIR: have PostgreSQL's own regression test of advisory locks,
+# as it is, in DIR, from the source package of the server; it is kept in build/.
+# False if it cannot be had.
+zk_postgres_tests()
+{
+	local package=${ZK_PG_PACKAGES%% *} kept tmp
+
+	[ -n "$package" ] || return 1
+	kept=$ZK_TOP/build/$package-tests
+	if [ ! -e "$kept/advisory_lock.out" ]; then
+		tmp=$(mktemp -d)
+		(
+			cd "$tmp" && mkdir -p "$kept" && zk_fetch_source "$package" &&
+				tar -xf "$package"_*.orig.tar.* --wildcards --transform='s,.*/,,' \
+					'*/src/test/regress/sql/advisory_lock.sql' \
+					'*/src/test/regress/expected/advisory_lock.out' &&
+				mv advisory_lock.sql advisory_lock.out "$kept"
+		) >"$tmp/log" 2>&1 || tail -n 3 "$tmp/log" >&2
+		rm -rf "$tmp"
+	fi
+	[ -e "$kept/advisory_lock.out" ] || return 1
+	zk_as_user mkdir -p "$1"
+	tar -C "$kept" -cf - . | zk_as_user tar -C "$1" --no-same-owner -xf -
+}
+
 # zk_pids_in DIR: print the processes whose working directory is in DIR.  A
 # person's shell, which has a terminal for its input, is none of ours.
 zk_pids_in()

@@ -8,9 +8,17 @@ SELECT proname, pg_get_function_arguments(oid) AS arguments,
        provolatile AS v, proparallel AS p, proisstrict AS strict
   FROM pg_proc
  WHERE proname LIKE 'zk\_%' AND proname NOT LIKE '%\_status'
+   AND proname NOT LIKE '%\_advisory\_%'
  ORDER BY 1;
 SELECT proname, provolatile AS v, proparallel AS p
   FROM pg_proc WHERE proname LIKE 'zk\_%\_status' ORDER BY 1;
+-- those that stand in for PostgreSQL's are as these are, but parallel unsafe
+SELECT p.oid::regprocedure AS function, z.proparallel AS p,
+       (z.prorettype, z.proisstrict, z.provolatile, z.proretset, z.proacl) IS NOT DISTINCT FROM
+       (p.prorettype, p.proisstrict, p.provolatile, p.proretset, p.proacl) AS same
+  FROM pg_proc p LEFT JOIN pg_proc z
+       ON z.proname = regexp_replace(p.proname, '^pg', 'zk') AND z.proargtypes = p.proargtypes
+ WHERE p.proname LIKE 'pg\_%advisory%' ORDER BY p.oid;
 
 -- views
 \d zk_locks
@@ -32,7 +40,7 @@ CREATE ROLE regress_zk_monitor IN ROLE pg_monitor;
 SELECT p.oid::regprocedure AS function,
        has_function_privilege('regress_zk_user', p.oid, 'EXECUTE') AS "user",
        has_function_privilege('regress_zk_monitor', p.oid, 'EXECUTE') AS monitor
-  FROM pg_proc p WHERE proname LIKE 'zk\_%' ORDER BY proname;
+  FROM pg_proc p WHERE proname LIKE 'zk\_%' AND proname NOT LIKE '%\_advisory\_%' ORDER BY proname;
 
 SET ROLE regress_zk_user;
 BEGIN;

@@ -21,7 +21,7 @@ my @shares = (
 	[qw(unlock)], [qw(fence)], [qw(session)], [qw(savepoint)], [qw(shared)],
 	[qw(settings)], [qw(semaphore)], [qw(lock_all)], [qw(lock fencing)],
 	[qw(plpgsql names)], [qw(session_end stats)], [qw(queue advisory_lock)],
-	[qw(refused)]);
+	[qw(advisory_functions)], [qw(advisory_setting)], [qw(refused)]);
 
 my $pg_regress = $ENV{PG_REGRESS};
 plan skip_all => 'PG_REGRESS is not set' unless $pg_regress;

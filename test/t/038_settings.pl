@@ -200,7 +200,8 @@ for my $case (
 	[ 'zklock.auth', 'geheim', 'The credentials are not of the form user:password.', 'down' ],
 	[ 'zklock.root', 'zklock', 'The path must start with "/".', 'connected' ],
 	[ 'zklock.node_format', 'readwrit', 'Available values: mutex, readwrite.', 'connected' ],
-	[ 'zklock.commit_check', 'quroum', 'Available values: lease, quorum, off.', 'connected' ])
+	[ 'zklock.commit_check', 'quroum', 'Available values: lease, quorum, off.', 'connected' ],
+	[ 'zklock.advisory_locks', 'onn', 'Available values: off, on.', 'connected' ])
 {
 	my ($name, $value, $problem, $state) = @$case;
 	my $detail = $name eq 'zklock.auth' ? $problem : "The value is \"$value\".  $problem";
@@ -209,6 +210,9 @@ for my $case (
 	$a->restart;
 	ok(wait_connected($a), "$name: there is a session, for others") if $state eq 'connected';
 	all_fail($a, $name, $detail);
+	sql_error($a, 'SELECT pg_advisory_lock(1)', wrong($name, $detail),
+		"$name: PostgreSQL's lock does not stand in for it")
+	  if $name eq 'zklock.advisory_locks';
 	is(scalar(contenders($zk, 'x')), 0, "... and nothing is in ZooKeeper");
 	like(last_error($a), qr/^$state\|.*\|invalid value for parameter "\Q$name\E"/,
 		'zk_session tells');

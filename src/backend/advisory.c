@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * advisory.c
+ *		The functions that stand in for PostgreSQL's advisory lock functions.
+ *
+ * With zklock.advisory_locks on, replace.c puts them in the place of
+ * PostgreSQL's.  They take locks in ZooKeeper named
+ * "advisory/<database>/<key>", whose first tier is PostgreSQL's advisory lock
+ * of the same key, scope and mode (key_tag()).  So a session that takes that
+ * lock from PostgreSQL excludes them, and they exclude it, and pg_locks shows
+ * what PostgreSQL would show.
+ *
+ * A plan may be older than the present value of the setting.  So they look at
+ * it when they are called: if it is off, PostgreSQL's function is called.
+ * Unlocking does not depend on it: what is held in ZooKeeper is undone first.
+ *
+ * What PostgreSQL counts for each mode apart, locks of the session, is a hold
+ * with a mode here; but the lock itself, and the heavyweight lock of every
+ * hold, has the mode of the first hold (holds.c).
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/advisory.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/advisory.h"
+#include "backend/functions.h"
+#include "backend/holds.h"
+#include "backend/names.h"
+#include "catalog/pg_proc.h"
+#include "core/znode.h"
+#include "miscadmin.h"
+#include "shared/compat.h"
+#include "shared/settings.h"
+#include "utils/acl.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+
+PG_FUNCTION_INFO_V1(zk_advisory_call);
+
+#define BOTH_FORMS(FUNCTION, verb, act, shared, session) \
+	{F_PG_##FUNCTION##_INT8, "zk_" #verb, 1, pg_##verb##_int8, \
+	act, shared, session}, \
+	{F_PG_##FUNCTION##_INT4_INT4, "zk_" #verb, 2, pg_##verb##_int4, \
+	act, shared, session}
+
+const AdvisoryFunction advisory_functions[ADVISORY_FUNCTIONS] = {
+	BOTH_FORMS(ADVISORY_LOCK, advisory_lock,
+			   ADVISORY_LOCK, false, true),
+	BOTH_FORMS(ADVISORY_LOCK_SHARED, advisory_lock_shared,
+			   ADVISORY_LOCK, true, true),
+	BOTH_FORMS(ADVISORY_XACT_LOCK, advisory_xact_lock,
+			   ADVISORY_LOCK, false, false),
+	BOTH_FORMS(ADVISORY_XACT_LOCK_SHARED, advisory_xact_lock_shared,
+			   ADVISORY_LOCK, true, false),
+	BOTH_FORMS(TRY_ADVISORY_LOCK, try_advisory_lock,
+			   ADVISORY_TRY, false, true),
+	BOTH_FORMS(TRY_ADVISORY_LOCK_SHARED, try_advisory_lock_shared,
+			   ADVISORY_TRY, true, true),
+	BOTH_FORMS(TRY_ADVISORY_XACT_LOCK, try_advisory_xact_lock,
+			   ADVISORY_TRY, false, false),
+	BOTH_FORMS(TRY_ADVISORY_XACT_LOCK_SHARED, try_advisory_xact_lock_shared,
+			   ADVISORY_TRY, true, false),
+	BOTH_FORMS(ADVISORY_UNLOCK, advisory_unlock,
+			   ADVISORY_UNLOCK, false, true),
+	BOTH_FORMS(ADVISORY_UNLOCK_SHARED, advisory_unlock_shared,
+			   ADVISORY_UNLOCK, true, true),
+	{F_PG_ADVISORY_UNLOCK_ALL, "zk_advisory_unlock_all", 0,
+	pg_advisory_unlock_all, ADVISORY_UNLOCK_ALL, false, true}
+};
+
+/*
+ * advisory_find
+ *		The number of the function that has this name and so many arguments, or
+ *		-1.
+ */
+int
+advisory_find(const char *standin, int nargs)
+{
+	for (int i = 0; i < ADVISORY_FUNCTIONS; i++)
+		if (advisory_functions[i].nargs == nargs &&
+			strcmp(advisory_functions[i].standin, standin) == 0)
+			return i;
+	return -1;
+}
+
+/*
+ * Which function is called, and may it be?  Who was refused PostgreSQL's must
+ * not have ours instead.  As the executor does, once for each call in a plan.
+ */
+static const AdvisoryFunction *
+get_function(FunctionCallInfo fcinfo)
+{
+	FmgrInfo   *flinfo = fcinfo->flinfo;
+
+	if (flinfo->fn_extra == NULL)
+	{
+		char	   *name = get_func_name(flinfo->fn_oid);
+		int			number = name ? advisory_find(name, PG_NARGS()) : -1;
+		const AdvisoryFunction *function;
+		AclResult	allowed;
+
+		if (number < 0)
+			elog(ERROR, "function %u stands in for no advisory lock function",
+				 flinfo->fn_oid);
+		function = &advisory_functions[number];
+		allowed = ZkCheckExecute(function->oid, GetUserId());
+		if (allowed != ACLCHECK_OK)
+			aclcheck_error(allowed, OBJECT_FUNCTION,
+						   get_func_name(function->oid));
+		flinfo->fn_extra = unconstify(AdvisoryFunction *, function);
+	}
+	return flinfo->fn_extra;
+}
+
+/* The lock that the arguments tell. */
+static void
+get_lock(FunctionCallInfo fcinfo, ZkLockName *lock)
+{
+	int32		keys[2];
+
+	if (PG_NARGS() == 1)
+	{
+		zk_advisory_name(NULL, PG_GETARG_INT64(0), lock);
+		return;
+	}
+	keys[0] = PG_GETARG_INT32(0);
+	keys[1] = PG_GETARG_INT32(1);
+	zk_advisory_name(keys, 0, lock);
+}
+
+/* pg_advisory_lock() and others: returns whether the lock was taken. */
+static bool
+take(FunctionCallInfo fcinfo, const AdvisoryFunction *function)
+{
+	ZkLockName	lock;
+	ZkRequest	request = {.keys = &lock.key,.nkeys = 1};
+
+	get_lock(fcinfo, &lock);
+	request.name = lock.name;
+	request.kind = kind_of_lock(function->shared);
+	request.session = function->session;
+	request.try = function->act == ADVISORY_TRY;
+	request.timeout = request.try ? 0 : ZK_NO_TIMEOUT;
+	return acquire_or_fail(&request);
+}
+
+/*
+ * The lock that this session holds and that stands for this advisory lock, or
+ * NULL.  It may have been taken with another zklock.root.
+ */
+static HeldLock *
+find_held(const ZkKey *key)
+{
+	HeldLock   *lock = hold_find(key);
+	LOCKTAG		tag;
+	char		path[ZNODE_PATH_SIZE];
+
+	if (lock)
+		return lock;
+	key_path(key, path);
+	key_tag(key, path, &tag);
+	while ((lock = holds_next(lock)) != NULL)
+		if (memcmp(&lock->tag, &tag, sizeof(LOCKTAG)) == 0)
+			return lock;
+	return NULL;
+}
+
+/*
+ * pg_advisory_unlock() and pg_advisory_unlock_shared().
+ *
+ * PostgreSQL's own lock is released, or missed with PostgreSQL's WARNING,
+ * unless that may be the heavyweight lock of a hold of ours.
+ */
+static Datum
+undo(FunctionCallInfo fcinfo, const AdvisoryFunction *function)
+{
+	LOCKMODE	mode = function->shared ? ShareLock : ExclusiveLock;
+	ZkLockName	name;
+	HeldLock   *lock;
+
+	if (!holds_exist())
+		return function->function(fcinfo);
+	get_lock(fcinfo, &name);
+	lock = find_held(&name.key);
+	if (lock && hold_release_advisory(lock, function->shared))
+		PG_RETURN_BOOL(true);
+	if (lock == NULL || lock->mode != mode || !hold_is_of_session(lock))
+		return function->function(fcinfo);
+	ereport(WARNING,
+			(errmsg("you don't own a lock of type %s",
+					GetLockmodeName(USER_LOCKMETHOD, mode))));
+	PG_RETURN_BOOL(false);
+}
+
+/*
+ * zk_advisory_lock(bigint), zk_try_advisory_lock(integer, integer), ...
+ *
+ * Each does what PostgreSQL's function does whose name begins with "pg_", in
+ * ZooKeeper.
+ *
+ * Errors: 42501 without the privilege for that function; those of
+ * acquire_or_fail() and, to unlock too, of zk_advisory_name().
+ */
+Datum
+zk_advisory_call(PG_FUNCTION_ARGS)
+{
+	const AdvisoryFunction *function = get_function(fcinfo);
+
+	switch (function->act)
+	{
+		case ADVISORY_LOCK:
+		case ADVISORY_TRY:
+			if (zklock_advisory_locks == ZK_ADVISORY_OFF)
+				return function->function(fcinfo);
+			/* one that waits returns void, and has not come here without */
+			PG_RETURN_BOOL(take(fcinfo, function));
+		case ADVISORY_UNLOCK:
+			return undo(fcinfo, function);
+		case ADVISORY_UNLOCK_ALL:
+			holds_release_advisory();
+			break;
+	}
+	PG_RETURN_VOID();
+}

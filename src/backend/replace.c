@@ -1,0 +1,338 @@
+/*-------------------------------------------------------------------------
+ *
+ * replace.c
+ *		Calls of PostgreSQL's advisory lock functions become calls of ours.
+ *
+ * In the planner, so that it makes no difference where a query comes from:
+ * the client, a prepared statement, PL/pgSQL, which plans its expressions
+ * too, or the body of an SQL function.  By then views and rules are expanded,
+ * and the function is known by its OID, whatever the search_path.
+ *
+ * The query is changed ahead of the planner, so that it knows what it plans.
+ * But it adds calls: of functions in the body of an SQL function that it
+ * inlines, and in default arguments.  So its plan is looked through, too.
+ *
+ * What is not planned passes unseen: arguments of CALL and EXECUTE, column
+ * defaults of COPY FROM, conditions of triggers and checks of constraints and
+ * domains, USING of ALTER TABLE, and calls by the protocol's function call
+ * message.
+ *
+ * Once the setting has been on in this process, calls are replaced whatever
+ * its value; our functions look at it (advisory.c).  So a plan need not be
+ * made anew when the setting changes, but for the first time (settings.c).
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/replace.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "backend/advisory.h"
+#include "backend/replace.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_proc.h"
+#include "commands/dbcommands.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "optimizer/planner.h"
+#include "shared/compat.h"
+#include "shared/settings.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+/* Our functions, in the order of advisory_functions[]; Invalid: there is none. */
+static Oid	standins[ADVISORY_FUNCTIONS];
+static bool standins_known = false;
+static uint32 functions_changed = 0;	/* so often */
+
+static planner_hook_type prev_planner = NULL;
+
+static void
+forget_standins(Datum arg pg_attribute_unused(),
+				int cache pg_attribute_unused(),
+				uint32 hash pg_attribute_unused())
+{
+	standins_known = false;
+	functions_changed++;
+}
+
+/* A function of the extension. */
+static void
+note_standin(Oid function)
+{
+	char	   *name = get_func_name(function);
+	int			number = name ?
+		advisory_find(name, get_func_nargs(function)) : -1;
+
+	if (number >= 0)
+		standins[number] = function;
+}
+
+/*
+ * Find our functions in this database, whatever the schema of the extension.
+ * One that has only the name of ours, and belongs to no extension or to
+ * another one, does not count.
+ */
+static void
+find_standins(void)
+{
+	static bool registered = false;
+	uint32		before;
+	Oid			extension;
+	ScanKeyData key[2];
+	Relation	depend;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (!registered)
+		CacheRegisterSyscacheCallback(PROCOID, forget_standins, (Datum) 0);
+	registered = true;
+	before = functions_changed;
+	memset(standins, 0, sizeof(standins));
+	extension = get_extension_oid("zklock", true);
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(extension));
+	depend = table_open(DependRelationId, AccessShareLock);
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL,
+							  lengthof(key), key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend entry = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (entry->classid == ProcedureRelationId &&
+			entry->deptype == DEPENDENCY_EXTENSION)
+			note_standin(entry->objid);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	standins_known = functions_changed == before;
+}
+
+/*
+ * What takes the place of a function: it itself, if it is no advisory lock
+ * function.
+ *
+ * Errors: 55000 if the setting is on and the extension is not there.
+ */
+static Oid
+replacement(Oid function)
+{
+	int			number = 0;
+
+	while (number < ADVISORY_FUNCTIONS &&
+		   advisory_functions[number].oid != function)
+		number++;
+	if (number == ADVISORY_FUNCTIONS)
+		return function;
+	if (!standins_known)
+		find_standins();
+	if (OidIsValid(standins[number]))
+		return standins[number];
+	if (zklock_advisory_locks == ZK_ADVISORY_OFF)
+		return function;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot take or release advisory locks in ZooKeeper"),
+			 errdetail("\"zklock.advisory_locks\" is on, but database \"%s\" has no extension zklock of version 1.1 or later.",
+					   get_database_name(MyDatabaseId)),
+			 errhint("Run CREATE EXTENSION zklock, or ALTER EXTENSION zklock UPDATE.")));
+	return InvalidOid;			/* keep the compiler quiet */
+}
+
+/* A plan must be made anew when a function that it calls is dropped. */
+static void
+note_dependency(PlannedStmt *plan, Oid function)
+{
+	PlanInvalItem *item = makeNode(PlanInvalItem);
+
+	item->cacheId = PROCOID;
+	item->hashValue = GetSysCacheHashValue1(PROCOID,
+											ObjectIdGetDatum(function));
+	plan->invalItems = lappend(plan->invalItems, item);
+}
+
+/*
+ * Replace the calls in an expression, a list of them, or a query; "context"
+ * is the plan that it is part of, or NULL.
+ *
+ * It is changed where it is: a query that comes to the planner is its own.
+ */
+static bool
+replace_calls(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, FuncExpr))
+	{
+		FuncExpr   *call = (FuncExpr *) node;
+		Oid			function = replacement(call->funcid);
+
+		if (function != call->funcid && context != NULL)
+			note_dependency(context, function);
+		call->funcid = function;
+	}
+	else if (IsA(node, Query))
+		return query_tree_walker((Query *) node, replace_calls, context, 0);
+	return expression_tree_walker(node, replace_calls, context);
+}
+
+static void
+replace_in(void *expression, PlannedStmt *stmt)
+{
+	(void) replace_calls(expression, stmt);
+}
+
+static void replace_in_plan(Plan *plan, PlannedStmt *stmt);
+
+static void
+replace_in_plans(List *plans, PlannedStmt *stmt)
+{
+	ListCell   *cell;
+
+	foreach(cell, plans)
+		replace_in_plan(lfirst(cell), stmt);
+}
+
+static void
+replace_in_modify(const ModifyTable *modify, PlannedStmt *stmt)
+{
+	replace_in(modify->withCheckOptionLists, stmt);
+	replace_in(modify->returningLists, stmt);
+	replace_in(modify->onConflictSet, stmt);
+	replace_in(modify->onConflictWhere, stmt);
+	replace_in(modify->mergeActionLists, stmt);
+#if PG_VERSION_NUM >= 170000
+	replace_in(modify->mergeJoinConditions, stmt);
+#endif
+}
+
+/*
+ * The expressions that only a plan node of this kind has, and its plans but
+ * the left and right one.  Conditions that PostgreSQL gives no volatile
+ * functions, as those of indexes and hashes, are left out.
+ */
+static void
+replace_in_node(Plan *plan, PlannedStmt *stmt)
+{
+	switch (nodeTag(plan))
+	{
+		case T_ModifyTable:
+			replace_in_modify((ModifyTable *) plan, stmt);
+			break;
+		case T_Append:
+			replace_in_plans(((Append *) plan)->appendplans, stmt);
+			break;
+		case T_MergeAppend:
+			replace_in_plans(((MergeAppend *) plan)->mergeplans, stmt);
+			break;
+		case T_SubqueryScan:
+			replace_in_plan(((SubqueryScan *) plan)->subplan, stmt);
+			break;
+		case T_FunctionScan:
+			replace_in(((FunctionScan *) plan)->functions, stmt);
+			break;
+		case T_TableFuncScan:
+			replace_in(((TableFuncScan *) plan)->tablefunc, stmt);
+			break;
+		case T_ValuesScan:
+			replace_in(((ValuesScan *) plan)->values_lists, stmt);
+			break;
+		case T_SampleScan:
+			replace_in(((SampleScan *) plan)->tablesample, stmt);
+			break;
+		case T_ForeignScan:
+			replace_in(((ForeignScan *) plan)->fdw_exprs, stmt);
+			replace_in(((ForeignScan *) plan)->fdw_recheck_quals, stmt);
+			break;
+		case T_CustomScan:
+			replace_in_plans(((CustomScan *) plan)->custom_plans, stmt);
+			replace_in(((CustomScan *) plan)->custom_exprs, stmt);
+			break;
+		case T_NestLoop:
+		case T_MergeJoin:
+		case T_HashJoin:
+			replace_in(((Join *) plan)->joinqual, stmt);
+			break;
+		case T_Result:
+			replace_in(((Result *) plan)->resconstantqual, stmt);
+			break;
+		case T_WindowAgg:
+			replace_in(((WindowAgg *) plan)->startOffset, stmt);
+			replace_in(((WindowAgg *) plan)->endOffset, stmt);
+			break;
+		case T_Limit:
+			replace_in(((Limit *) plan)->limitOffset, stmt);
+			replace_in(((Limit *) plan)->limitCount, stmt);
+			break;
+		default:
+			break;
+	}
+}
+
+/* Replace the calls that the planner has added. */
+static void
+replace_in_plan(Plan *plan, PlannedStmt *stmt)
+{
+	if (plan == NULL)
+		return;
+	check_stack_depth();
+	replace_in(plan->targetlist, stmt);
+	replace_in(plan->qual, stmt);
+	replace_in_node(plan, stmt);
+	replace_in_plan(plan->lefttree, stmt);
+	replace_in_plan(plan->righttree, stmt);
+}
+
+static PlannedStmt *
+next_planner(Query *parse, const char *query_string, int cursorOptions,
+			 ParamListInfo boundParams ZK_EXPLAIN_STATE_PARAMETER)
+{
+	if (prev_planner)
+		return prev_planner(parse, query_string, cursorOptions,
+							boundParams ZK_EXPLAIN_STATE);
+	return standard_planner(parse, query_string, cursorOptions,
+							boundParams ZK_EXPLAIN_STATE);
+}
+
+static PlannedStmt *
+zk_planner(Query *parse, const char *query_string, int cursorOptions,
+		   ParamListInfo boundParams ZK_EXPLAIN_STATE_PARAMETER)
+{
+	PlannedStmt *stmt;
+
+	if (!zklock_advisory_used)
+		return next_planner(parse, query_string, cursorOptions,
+							boundParams ZK_EXPLAIN_STATE);
+	(void) replace_calls((Node *) parse, NULL);
+	stmt = next_planner(parse, query_string, cursorOptions,
+						boundParams ZK_EXPLAIN_STATE);
+	replace_in_plan(stmt->planTree, stmt);
+	replace_in_plans(stmt->subplans, stmt);
+	return stmt;
+}
+
+/*
+ * replace_init
+ *		Install the hook, at module load.
+ */
+void
+replace_init(void)
+{
+	prev_planner = planner_hook;
+	planner_hook = zk_planner;
+}

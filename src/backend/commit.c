@@ -500,6 +500,7 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 		case XACT_EVENT_PREPARE:
 			break;				/* not yet: see zk_release_callback() */
 		case XACT_EVENT_ABORT:
+			ZkForgetOrigin();
 			end_transaction();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:

@@ -1,0 +1,294 @@
+
+# Logical replication: a trigger of the subscriber takes locks for the apply
+# worker.  It waits as any session, and has the lock until its commit; when it
+# loses the lock, or is stopped, it applies the transaction again, once.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+# Nothing in here waits for a session to expire.
+my $zk = ZooKeeper->new;
+$zk->start;
+my $foreign = $zk->client;
+my ($a, $b) = zk_clusters($zk, [qw(a b)],
+	'zklock.session_timeout' => '60s',
+	'wal_level' => 'logical',
+	'max_wal_senders' => 10,
+	'max_replication_slots' => 10,
+	'wal_retrieve_retry_interval' => '100ms',
+	'log_line_prefix' => '%m [%p] %e ');
+my $n = 0;
+
+sub value { return $_[0]->safe_psql('postgres', $_[1]); }
+
+# b applies what a sells: under the lock, in a table of its own, and as long as a
+# latch is closed it waits for that, in the trigger or at the commit.
+value($_, 'CREATE TABLE sales (n int PRIMARY KEY)') for ($a, $b);
+value($b, <<'SQL');
+CREATE TABLE stock (sold int, times int);
+INSERT INTO stock VALUES (0, 0);
+CREATE FUNCTION sell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM public.zk_lock('stock');
+	PERFORM pg_advisory_xact_lock(TG_ARGV[0]::int);
+	UPDATE public.stock SET sold = sold + NEW.n, times = times + 1;
+	RETURN NEW;
+END $$;
+CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_advisory_xact_lock(TG_ARGV[0]::int);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER sell BEFORE INSERT ON sales FOR EACH ROW EXECUTE FUNCTION sell(1);
+CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON sales DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION at_commit(2);
+ALTER TABLE sales ENABLE REPLICA TRIGGER sell, ENABLE ALWAYS TRIGGER at_commit
+SQL
+
+my $latch = ZkSession->new($b);
+my %closed = ('in the trigger' => 1, 'at the commit' => 2);
+
+sub apply_pid { return value($b, 'SELECT pid FROM pg_stat_subscription WHERE relid IS NULL AND pid IS NOT NULL'); }
+
+# The worker, once it has the lock ("t") or waits for it ("f").
+sub apply_worker
+{
+	my ($granted) = @_;
+	my $pid;
+
+	poll_until(
+		sub {
+			$pid = value($b,
+				"SELECT pid FROM zk_locks JOIN pg_stat_subscription USING (pid) WHERE name = 'stock' AND granted = '$granted'");
+		},
+		'the apply worker');
+	return $pid;
+}
+
+# The worker that waits at the latch
+sub wait_at_latch
+{
+	my ($latch) = @_;
+	my $pid;
+
+	poll_until(
+		sub {
+			$pid = value($b,
+				"SELECT pid FROM pg_locks JOIN pg_stat_subscription USING (pid) WHERE locktype = 'advisory' AND objid = $latch AND NOT granted");
+		},
+		'the apply worker to be at the latch');
+	return $pid;
+}
+
+# a sells one more.
+sub sell
+{
+	$n++;
+	value($a, "INSERT INTO sales VALUES ($n)");
+	return;
+}
+
+sub is_applied
+{
+	my ($name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok($b->poll_query_until('postgres', "SELECT count(*) = $n FROM sales"), "$name: applied");
+	is(value($b, 'SELECT sold, times FROM stock'), join('|', $n * ($n + 1) / 2, $n), '... once');
+	$b->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks') or die 'a lock is held';
+	wait_no_contenders($zk, 'stock');
+	return;
+}
+
+# b's session with ZooKeeper ends.
+sub lose_locks
+{
+	my $session = session_of($b);
+
+	no warnings 'portable';
+	ok($foreign->kill_session(hex $session), 'the session with ZooKeeper is ended');
+	# zklock's worker may be silent for long, the next one is not
+	value($b, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
+	poll_until(sub { value($b, "SELECT state = 'connected' AND session_id <> '$session' FROM zk_session") eq 't' },
+		'another session');
+	return;
+}
+
+#
+# The first copy, and the wait for another cluster
+#
+
+my $holder = holder($a, 'stock');
+sell();
+value($a, 'CREATE PUBLICATION p FOR TABLE sales');
+value($b, sprintf("CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p", $a->connstr));
+apply_worker('f');
+is(value($b, 'SELECT count(*) FROM sales'), 0, 'the copy waits for another cluster');
+$holder->run_ok('COMMIT');
+is_applied('copy');
+
+$b->poll_query_until('postgres', "SELECT srsubstate = 'r' FROM pg_subscription_rel") or die 'no copy';
+$holder->run_ok("BEGIN; SELECT zk_lock('stock')");
+sell();
+my $worker = apply_worker('f');
+is(value($b, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $worker"), 'Extension',
+	'the apply worker waits for another cluster');
+is(value($b, 'SELECT count(*) FROM sales'), 1, '... and has not applied the row');
+$holder->run_ok('COMMIT');
+is_applied('another cluster');
+
+my $local = holder($b, 'stock');
+sell();
+poll_until(sub { value($b, "SELECT pg_blocking_pids($worker)") eq '{' . $local->pid . '}' },
+	'the worker to wait for a session of its server');
+$local->run_ok('COMMIT');
+is_applied('its own cluster');
+is(apply_pid(), $worker, 'it has waited, and not failed');
+
+#
+# Until its commit
+#
+
+for my $when (sort keys %closed)
+{
+	$latch->run_ok("SELECT pg_advisory_lock($closed{$when})", "$when: the latch is closed");
+	sell();
+	wait_at_latch($closed{$when});
+	is(sql($a, "SELECT zk_try_lock('stock')")->{out}, 'f', '... the worker holds the lock');
+	$holder->run('BEGIN');
+	$holder->send("SELECT zk_lock('stock')");
+	$holder->wait_waiting(2);
+	$latch->run_ok("SELECT pg_advisory_unlock($closed{$when})", '... the latch opens');
+	is($holder->result->{message}, undef, '... the next holder has the lock');
+	is(value($b, 'SELECT count(*) FROM sales'), $n, '... when the row is visible');
+	$holder->run_ok('COMMIT');
+	is_applied($when);
+}
+
+#
+# The lock is lost, or the worker canceled or terminated
+#
+
+my %end = (
+	'lost' => [ \&lose_locks, qr/40001 ERROR:  .*lock "stock" has been lost/ ],
+	'canceled' => [
+		sub { is(value($a, "SELECT zk_cancel_holder('stock')"), 1, 'the holder is asked') },
+		qr/57014 ERROR:  canceling statement due to user request/ ],
+	'terminated' => [
+		sub { value($b, 'SELECT pg_terminate_backend(' . apply_pid() . ')') },
+		qr/57P01 FATAL:  terminating (?:logical replication|background) worker/ ]);
+
+for my $when (sort keys %closed)
+{
+	for my $how (sort keys %end)
+	{
+		my $offset = -s $b->logfile;
+		my ($end, $log) = @{ $end{$how} };
+
+		$latch->run_ok("SELECT pg_advisory_lock($closed{$when})", "$how $when");
+		sell();
+		my $first = wait_at_latch($closed{$when});
+		$end->();
+		$b->wait_for_log($log, $offset);
+		poll_until(sub { wait_at_latch($closed{$when}) != $first }, 'the next worker');
+		is(sql($a, "SELECT zk_try_lock('stock')")->{out}, 'f', '... the next worker has the lock');
+		$latch->run_ok("SELECT pg_advisory_unlock($closed{$when})", '... and goes on');
+		is_applied("$how $when");
+	}
+}
+
+# With disable_on_error it is not tried again until somebody says so.
+{
+	value($b, 'ALTER SUBSCRIPTION s SET (disable_on_error = true)');
+	for my $when (sort keys %closed)
+	{
+		$latch->run_ok("SELECT pg_advisory_lock($closed{$when})", "disable_on_error, lost $when");
+		sell();
+		wait_at_latch($closed{$when});
+		lose_locks();
+		ok($b->poll_query_until('postgres', 'SELECT NOT subenabled FROM pg_subscription'),
+			'... disabled');
+		$latch->run_ok("SELECT pg_advisory_unlock($closed{$when})");
+		is(value($b, 'SELECT count(*) FROM sales'), $n - 1, '... not applied');
+		value($b, 'ALTER SUBSCRIPTION s ENABLE');
+		is_applied("... enabled");
+	}
+	value($b, 'ALTER SUBSCRIPTION s SET (disable_on_error = false)');
+}
+
+#
+# A wait that lasts longer than the publisher listens
+#
+
+{
+	my $offset = -s $a->logfile;
+
+	# the worker reads its subscription's options when a transaction begins
+	$holder->run_ok("BEGIN; SELECT zk_lock('stock')");
+	sell();
+	apply_worker('f');
+	value($a, "ALTER SYSTEM SET wal_sender_timeout = '500ms'");
+	$a->reload;
+	$a->wait_for_log(qr/terminating walsender process due to replication timeout/, $offset);
+	value($a, 'ALTER SYSTEM RESET wal_sender_timeout');
+	$a->reload;
+	is(value($b, "SELECT count(*) FROM zk_locks WHERE NOT granted AND name = 'stock'"), 1,
+		'the publisher has given up, the worker waits');
+	$holder->run_ok('COMMIT');
+	is_applied('wal_sender_timeout');
+}
+
+#
+# Prepared transactions
+#
+
+$n++;
+value($a, "BEGIN; INSERT INTO sales VALUES ($n); PREPARE TRANSACTION 'sale'");
+value($a, "COMMIT PREPARED 'sale'");
+is_applied('a prepared transaction arrives as one that is not');
+
+{
+	my $offset = -s $b->logfile;
+
+	value($_, 'CREATE TABLE orders (n int PRIMARY KEY)') for ($a, $b);
+	value($b, 'CREATE TRIGGER sell BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION sell(1)');
+	value($b, 'ALTER TABLE orders ENABLE REPLICA TRIGGER sell');
+	value($a, 'CREATE PUBLICATION p2 FOR TABLE orders');
+	value($b, sprintf(
+			"CREATE SUBSCRIPTION s2 CONNECTION '%s dbname=postgres' PUBLICATION p2 WITH (two_phase = true)",
+			$a->connstr));
+	$b->poll_query_until('postgres', "SELECT subtwophasestate = 'e' FROM pg_subscription WHERE subname = 's2'")
+	  or die 'no two_phase';
+	value($a, "BEGIN; INSERT INTO orders VALUES (1); PREPARE TRANSACTION 'order'");
+	$b->wait_for_log(qr/0A000 ERROR: .*lock/, $offset);
+	is(value($b, 'SELECT count(*) FROM pg_prepared_xacts'), 0, 'two_phase: the worker cannot prepare with a lock');
+	value($b, 'ALTER TABLE orders DISABLE TRIGGER sell');
+	$b->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_prepared_xacts') or die 'not prepared';
+	value($a, "COMMIT PREPARED 'order'");
+	ok($b->poll_query_until('postgres', 'SELECT count(*) = 1 FROM orders'), '... without the trigger it can');
+	value($b, 'DROP SUBSCRIPTION s2');
+}
+
+#
+# DROP SUBSCRIPTION ends a wait
+#
+
+$holder->run_ok("BEGIN; SELECT zk_lock('stock')");
+sell();
+apply_worker('f');
+value($b, 'DROP SUBSCRIPTION s');
+wait_contenders($zk, 'stock', 1);
+is(value($b, 'SELECT count(*) FROM zk_locks'), 0, 'dropped while the worker waits: nothing is left');
+$holder->run_ok('COMMIT');
+
+$_->quit for ($holder, $local, $latch);
+poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
+unlike(slurp_file($_->logfile), qr/PANIC|TRAP|was terminated by signal/, $_->name . ' has not crashed') for ($a, $b);
+done_testing();

@@ -1,7 +1,7 @@
 
 # The library works with the schema of each version of the extension that was
 # ever released, and ALTER EXTENSION UPDATE makes of each of them what CREATE
-# EXTENSION makes.
+# EXTENSION makes; in public, and in another schema, whatever the search_path.
 
 use strict;
 use warnings;
@@ -107,20 +107,30 @@ my $latest = value('postgres',
 my @old = split /\n/, value('postgres',
 	"SELECT version FROM pg_available_extension_versions
 	  WHERE name = 'zklock' AND version <> '$latest' ORDER BY 1");
-my $fresh = value('postgres', $schema);
 
+sub schema_of { return value($_[0], "SET search_path = public; $schema"); }
+
+my %fresh = (public => schema_of('postgres'));
+
+value('postgres', 'CREATE DATABASE fresh');
+value('fresh', 'CREATE SCHEMA "of locks"; CREATE EXTENSION zklock SCHEMA "of locks"');
+$fresh{'of locks'} = schema_of('fresh');
 cmp_ok(scalar @old, '>=', 1, "versions before $latest");
-like($fresh, qr/view zk_session/, 'the schema is seen');
+like($fresh{public}, qr/view zk_session/, 'the schema is seen');
+like($fresh{'of locks'}, qr/view "of locks"\.zk_session/, 'the other one, too');
 value('postgres', 'CREATE ROLE reader');
 
-for my $old (@old)
+for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 {
-	my $db = "old_$old";
+	my ($old, $in) = @$case;
+	my $db = "old_$old in $in";
 
 	value('postgres', qq{CREATE DATABASE "$db"});
-	value($db, "CREATE EXTENSION zklock VERSION '$old'");
-	isnt(value($db, $schema), $fresh, "$old is another one than $latest");
-	works($db, $old);
+	value('postgres', qq{ALTER DATABASE "$db" SET search_path = "$in"});
+	value($db, qq{CREATE SCHEMA IF NOT EXISTS "$in"});
+	value($db, qq{SET search_path = ''; CREATE EXTENSION zklock VERSION '$old' SCHEMA "$in"});
+	isnt(schema_of($db), $fresh{$in}, "$old is another one than $latest");
+	works($db, "$old in $in");
 
 	# what users have made of it
 	value($db, q{
@@ -131,7 +141,7 @@ for my $old (@old)
 	my $holder = ZkSession->new($a, $db);
 	$holder->run_ok("SELECT zk_lock('$db', session => true)");
 
-	value($db, 'ALTER EXTENSION zklock UPDATE');
+	value($db, "SET search_path = ''; ALTER EXTENSION zklock UPDATE");
 	is($holder->run_ok("SELECT zk_unlock('$db')"), 't', 'a lock of before is held');
 	$holder->quit;
 	is(value($db, 'SELECT state FROM connected'), 'connected', 'views of users work');
@@ -139,12 +149,12 @@ for my $old (@old)
 		SELECT bool_and(has_table_privilege('reader', v, 'SELECT'))
 		  FROM unnest('{zk_session, zk_locks, zk_stats}'::regclass[]) v}),
 		't', 'and privileges are kept');
-	works($db, "$old updated to $latest");
+	works($db, "$old in $in updated to $latest");
 
 	value($db, q{
 		DROP VIEW connected, busy, taken;
 		REVOKE SELECT ON zk_session, zk_locks, zk_stats FROM reader});
-	is(value($db, $schema), $fresh, "$old updated is as $latest");
+	is(schema_of($db), $fresh{$in}, "$old in $in updated is as $latest");
 	value($db, 'DROP EXTENSION zklock');
 }
 

@@ -32,8 +32,6 @@
 #include "commands/async.h"
 #include "core/mutation.h"
 #include "miscadmin.h"
-#include "replication/logicalworker.h"
-#include "replication/origin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/drop.h"
@@ -504,28 +502,6 @@ end_transaction(void)
 	}
 }
 
-/*
- * A transaction is rolled back, perhaps because the check of its locks has
- * failed.
- *
- * An apply worker of logical replication notes how far the publisher's
- * transaction goes ahead of the commit.  Up to 16, nothing removes that when the
- * commit fails, and what the worker commits before it ends, such as the end of
- * the subscription by disable_on_error, would say that the transaction has been
- * applied: it would be lost.
- */
-static void
-forget_origin(void)
-{
-#if PG_VERSION_NUM < 170000
-	if (IsLogicalWorker())
-	{
-		replorigin_session_origin_lsn = InvalidXLogRecPtr;
-		replorigin_session_origin_timestamp = 0;
-	}
-#endif
-}
-
 static void
 zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 {
@@ -554,7 +530,7 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 		case XACT_EVENT_PREPARE:
 			break;				/* not yet: see zk_release_callback() */
 		case XACT_EVENT_ABORT:
-			forget_origin();
+			ZkForgetOrigin();
 			end_transaction();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:

@@ -126,9 +126,8 @@ hold_find(const ZkKey *key)
 static void
 make_held_table(void)
 {
-	HASHCTL		ctl;
+	HASHCTL		ctl = {0};
 
-	memset(&ctl, 0, sizeof(ctl));
 	ctl.keysize = sizeof(ZkKey);
 	ctl.entrysize = sizeof(HeldLock);
 	ctl.hash = key_hash;
@@ -536,6 +535,7 @@ static void
 release_at_exit(int code pg_attribute_unused(),
 				Datum arg pg_attribute_unused())
 {
+	ZkForgetOrigin();
 	AbortOutOfAnyTransaction();
 	while (!dlist_is_empty(&held_list))
 		drop_held(dlist_container(HeldLock, node,

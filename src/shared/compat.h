@@ -15,6 +15,8 @@
 
 #include "fmgr.h"
 #include "pgstat.h"
+#include "replication/logicalworker.h"
+#include "replication/origin.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
@@ -114,6 +116,28 @@ extern int no_such_variable
 #else
 #define ZkCheckExecute(function, role) \
 	pg_proc_aclcheck(function, role, ACL_EXECUTE)
+#endif
+
+/*
+ * An apply worker of logical replication notes ahead of the commit how far the
+ * publisher's transaction goes.  When that is rolled back the note must go, or
+ * a later commit of the process writes it down, as that of disable_on_error
+ * does, or (from 16 on) a rollback, and the transaction is never sent again.
+ * From 17 on PostgreSQL removes it after an error, and at the end of the
+ * process: but there an extension's callback may have rolled back before.
+ */
+#if PG_VERSION_NUM >= 190000
+#define ZkForgetOrigin() \
+	do { if (IsLogicalWorker()) replorigin_xact_clear(false); } while (0)
+#else
+#define ZkForgetOrigin() \
+	do { \
+		if (IsLogicalWorker()) \
+		{ \
+			replorigin_session_origin_lsn = InvalidXLogRecPtr; \
+			replorigin_session_origin_timestamp = 0; \
+		} \
+	} while (0)
 #endif
 
 /* What check hooks of settings leave behind is malloc'd until 15. */

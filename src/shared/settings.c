@@ -20,7 +20,6 @@
  */
 #include "postgres.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -28,6 +27,7 @@
 #include "core/znode.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/servers.h"
 #include "shared/settings.h"
 #include "shared/test_build.h"
 #include "utils/guc.h"
@@ -107,68 +107,6 @@ static struct config_enum_entry advisory_options[] = {
 	{NULL, 0, false}
 };
 
-/* What is wrong with one "host:port" of zklock.servers; NULL: nothing. */
-static char *
-find_server_problem(const char *server, size_t len)
-{
-	const char *colon = NULL;
-	char	   *end;
-	long		port;
-	bool		blank = false;
-
-	for (size_t i = 0; i < len; i++)
-	{
-		if (server[i] == ':')
-			colon = server + i;
-		else if (isspace((unsigned char) server[i]))
-			blank = true;		/* as of a comma that was forgotten */
-	}
-	if (colon == NULL || colon == server || blank)
-		return psprintf("\"%.*s\" is not of the form host:port.",
-						(int) len, server);
-
-	/* no zero in front: the library would take it for octal */
-	port = strtol(colon + 1, &end, 10);
-	if (colon[1] < '1' || colon[1] > '9' || end != server + len ||
-		port > 65535)
-		return psprintf("\"%.*s\" does not end in a port number.",
-						(int) len, server);
-	return NULL;
-}
-
-/* The same of the whole list, with its chroot. */
-static char *
-find_servers_problem(const char *server)
-{
-	const char *chroot = strchr(server, '/');
-	const char *end = chroot ? chroot : server + strlen(server);
-	const char *problem;
-
-	for (;;)
-	{
-		size_t		len = strcspn(server, ",/");
-		char	   *server_problem;
-
-		while (len > 0 && isspace((unsigned char) *server))
-		{
-			server++;
-			len--;
-		}
-		server_problem = find_server_problem(server, len);
-		if (server_problem)
-			return server_problem;
-		server += len;
-		if (server == end)
-			break;
-		server++;
-	}
-
-	if (chroot && chroot[1] != '\0' &&
-		(problem = znode_check_root(chroot)) != NULL)
-		return psprintf("The chroot \"%s\" is not valid: %s", chroot, problem);
-	return NULL;
-}
-
 /*
  * Would PostgreSQL replace a refused value by the default?  It does so with the
  * configuration's when the library is loaded, and with the catalog's, of a role
@@ -238,7 +176,7 @@ static bool
 check_servers(char **newval, void **extra, GucSource source)
 {
 	return pass_string("zklock.servers", *newval,
-					   find_servers_problem(*newval), extra, source);
+					   servers_find_problem(*newval), extra, source);
 }
 
 static void

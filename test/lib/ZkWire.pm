@@ -29,6 +29,7 @@ package ZkWire;
 use strict;
 use warnings;
 
+use IO::Socket::INET;
 use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils;
 use Time::HiRes qw(time);
@@ -52,14 +53,12 @@ The process id of the backend.
 sub new
 {
 	my ($class, $node, $dbname) = @_;
-	my $path = $node->host . '/.s.PGSQL.' . $node->port;
 	my $self = bless {
 		node => $node,
 		in => '',
 		busy => 1,
 		current => {},
-		socket => IO::Socket::UNIX->new(Peer => $path)
-		  || die "could not connect to \"$path\": $!",
+		socket => _connect($node->host, $node->port),
 	}, $class;
 	my %options = (
 		user => scalar(getpwuid($>)),
@@ -74,6 +73,18 @@ sub new
 	my $result = $self->result;
 	die "could not connect: $result->{message}" if $self->gone;
 	return $self;
+}
+
+# A host is an address or the directory of a socket.
+sub _connect
+{
+	my ($host, $port) = @_;
+	my $socket =
+	  $host =~ m{^/}
+	  ? IO::Socket::UNIX->new(Peer => "$host/.s.PGSQL.$port")
+	  : IO::Socket::INET->new(PeerAddr => $host, PeerPort => $port);
+
+	return $socket // die "could not connect to $host, port $port: $!";
 }
 
 sub pid { return $_[0]{pid}; }
@@ -102,6 +113,11 @@ sqlstate, message, and detail, hint and context if it has them.
 
 send, wait, and result.
 
+=item prepare($name, $sql), run_prepared($name, @parameters)
+
+Prepare a statement, and run it, by messages of the protocol, as drivers do; for
+each the result, as of run.
+
 =item vanish()
 
 Just close the socket, whatever the backend is at.
@@ -112,10 +128,19 @@ sub send
 {
 	my ($self, $sql) = @_;
 
+	$self->_send([ 'Q', "$sql\0" ]);
+	return;
+}
+
+# Messages, each a type and what it has
+sub _send
+{
+	my ($self, @messages) = @_;
+
 	die 'the session is busy or gone' if $self->{busy} || $self->{gone};
 	$self->{busy} = 1;
 	$self->{current} = {};
-	$self->_write('Q' . pack('N', 5 + length $sql) . "$sql\0");
+	$self->_write(join('', map { $_->[0] . pack('N', 4 + length $_->[1]) . $_->[1] } @messages));
 	return;
 }
 
@@ -130,8 +155,37 @@ sub run
 	my ($self, $sql) = @_;
 
 	$self->send($sql);
+	return $self->_wait($sql);
+}
+
+sub prepare
+{
+	my ($self, $name, $sql) = @_;
+
+	# Parse, with no types of parameters, and Sync
+	$self->_send([ 'P', "$name\0$sql\0" . pack('n', 0) ], [ 'S', '' ]);
+	return $self->_wait($sql);
+}
+
+sub run_prepared
+{
+	my ($self, $name, @parameters) = @_;
+	my $values = join('', map { pack('N', length $_) . $_ } @parameters);
+
+	# Bind, of text, Execute, of all rows, and Sync
+	$self->_send(
+		[ 'B', "\0$name\0" . pack('n n', 0, scalar @parameters) . $values . pack('n', 0) ],
+		[ 'E', "\0" . pack('N', 0) ],
+		[ 'S', '' ]);
+	return $self->_wait("statement $name");
+}
+
+sub _wait
+{
+	my ($self, $what) = @_;
+
 	wait_any($PostgreSQL::Test::Utils::timeout_default, $self)
-	  or die "no answer to: $sql";
+	  or die "no answer to: $what";
 	return $self->result;
 }
 

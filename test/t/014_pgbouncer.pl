@@ -1,7 +1,7 @@
 
 # Locks behind pgbouncer, in its three pool modes: what the documentation says
-# of connection poolers, and what it warns of; cancel requests and clients that
-# vanish.
+# of connection poolers, and what it warns of; prepared statements; cancel
+# requests and clients that vanish.
 
 use strict;
 use warnings;
@@ -51,6 +51,8 @@ unix_socket_dir =
 auth_type = trust
 auth_file = $dir/users.txt
 admin_users = $user
+# ZkWire's
+ignore_startup_parameters = client_min_messages
 EOC
 
 	note "starting pgbouncer on port $port";
@@ -80,6 +82,10 @@ EOC
 }
 
 sub name { return 'pgbouncer'; }
+
+sub host { return '127.0.0.1'; }
+
+sub port { return $_[0]{port}; }
 
 sub connstr { return "host=127.0.0.1 port=$_[0]{port} dbname='$_[1]'"; }
 
@@ -141,7 +147,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkCluster;
 use ZkSession;
+use ZkWire;
 use ZooKeeper;
+use version;
 
 # Nothing in here waits for a session to expire.
 my %settings = ('zklock.session_timeout' => '60s');
@@ -315,6 +323,94 @@ for my $mode (qw(session transaction))
 	$client->run_ok('COMMIT');
 	is_free('n', 'another server connection');
 	$_->quit for ($client, $occupant);
+	$bouncer->wait_clients('transaction', 0);
+}
+
+# Prepared statements, by the protocol: pgbouncer prepares them in whichever
+# server connection is to run them
+SKIP:
+{
+	my ($version, $minor) = `/usr/sbin/pgbouncer --version` =~ /^PgBouncer ((\d+\.\d+)\S*)/m
+	  or die 'pgbouncer does not tell its version';
+	skip "pgbouncer $version: no prepared statements in transaction mode before 1.21", 1
+	  if version->parse("v$minor") < version->parse('v1.21');
+
+	$bouncer->admin('SET max_prepared_statements = 100');
+	my $client = ZkWire->new($bouncer, 'transaction');
+	my $pid_of = sub { return $_[0]->run_prepared('pid')->{out}; };
+	my %statement = (
+		lock => 'SELECT zk_lock($1)',
+		try => 'SELECT zk_try_lock($1, $2::interval)',
+		fence => 'SELECT zk_fence($1) > 0',
+		pid => 'SELECT pg_backend_pid()');
+
+	for my $name (sort keys %statement)
+	{
+		is($client->prepare($name, $statement{$name})->{sqlstate}, undef, "prepared: $name");
+	}
+	$client->run('BEGIN');
+	is($client->run_prepared('lock', 'p')->{sqlstate}, undef, 'prepared: the lock is taken');
+	is($client->run_prepared('fence', 'p')->{out}, 't', '... and fenced');
+	my $first = $pid_of->($client);
+	is(holds('p'), "$first|transaction", '... by its server connection');
+	is(try_b('p'), 'f', '... the other cluster does not get it');
+	$client->run('COMMIT');
+	is_free('p', 'prepared');
+
+	my $occupant = occupant('transaction', $first);
+	$client->run('BEGIN');
+	is($client->run_prepared('lock', 'p')->{sqlstate}, undef, 'prepared, another server connection: the lock is taken');
+	is($client->run_prepared('fence', 'p')->{out}, 't', '... and fenced');
+	my $second = $pid_of->($client);
+	isnt($second, $first, '... where nobody has prepared it');
+	is(holds('p'), "$second|transaction", '... which holds it');
+	is($client->run('SELECT 1/0')->{sqlstate}, '22012', '... an error');
+	$client->run('ROLLBACK');
+	is_free('p', 'prepared, rolled back');
+	$occupant->run_ok('COMMIT');
+
+	# another client, whose statement of that name is another one
+	my $other = ZkWire->new($bouncer, 'transaction');
+	is($other->prepare('lock', 'SELECT zk_try_lock($1)')->{sqlstate}, undef, 'another client prepares');
+	$client->run('BEGIN');
+	is($client->run_prepared('try', 'p', '1 min')->{out}, 't', 'a try');
+	is($other->run_prepared('lock', 'p')->{out}, 'f', '... excludes the other client');
+	$client->run('COMMIT');
+	is($other->run_prepared('lock', 'p')->{out}, 't', '... until COMMIT; a statement is a transaction');
+	is_free('p', 'prepared, no BEGIN');
+
+	# a wait that ends in an error
+	my $holder = ZkSession->new($b);
+	$holder->run_ok("BEGIN; SELECT zk_lock('p')");
+	$client->run('BEGIN');
+	$client->run("SET LOCAL lock_timeout = '10ms'");
+	is($client->run_prepared('lock', 'p')->{sqlstate}, '55P03', 'prepared: lock_timeout');
+	$client->run('ROLLBACK');
+	$holder->run_ok('COMMIT');
+	is($client->run_prepared('try', 'p', '1 min')->{out}, 't', '... and the statement is still prepared');
+	is_free('p', 'prepared, after an error');
+
+	# what drivers do under load
+	my $script = PostgreSQL::Test::Utils::tempdir('pgbench') . '/script';
+	$a->safe_psql('postgres', 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
+	append_to_file($script, <<'EOC');
+BEGIN;
+SELECT zk_lock('p');
+SELECT n FROM counter \gset
+UPDATE counter SET n = :n + 1;
+COMMIT;
+EOC
+	# a thread for each: pgbench waits for the end of a Parse
+	command_ok(
+		[
+			$a->installed_command('pgbench'), '-n', '-M', 'prepared', '-c', '8',
+			'-j', '8', '-t', '25', '-f', $script, $bouncer->connstr('transaction')
+		],
+		'pgbench, prepared');
+	is($a->safe_psql('postgres', 'SELECT n FROM counter'), 200, '... no update is lost');
+	is_free('p', 'pgbench');
+	$_->vanish for ($client, $other);
+	$_->quit for ($occupant, $holder);
 	$bouncer->wait_clients('transaction', 0);
 }
 

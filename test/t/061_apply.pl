@@ -230,11 +230,12 @@ for my $when (sort keys %closed)
 {
 	my $offset = -s $a->logfile;
 
-	value($a, "ALTER SYSTEM SET wal_sender_timeout = '500ms'");
-	$a->reload;
+	# the worker reads its subscription's options when a transaction begins
 	$holder->run_ok("BEGIN; SELECT zk_lock('stock')");
 	sell();
 	apply_worker('f');
+	value($a, "ALTER SYSTEM SET wal_sender_timeout = '500ms'");
+	$a->reload;
 	$a->wait_for_log(qr/terminating walsender process due to replication timeout/, $offset);
 	value($a, 'ALTER SYSTEM RESET wal_sender_timeout');
 	$a->reload;

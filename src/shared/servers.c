@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * servers.c
+ *		The form of zklock.servers: host:port,..., with an optional chroot.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/servers.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+
+#include "core/znode.h"
+#include "shared/servers.h"
+
+/* What is wrong with one "host:port" of zklock.servers; NULL: nothing. */
+static char *
+find_server_problem(const char *server, size_t len)
+{
+	const char *colon = NULL;
+	char	   *end;
+	long		port;
+	bool		blank = false;
+
+	for (size_t i = 0; i < len; i++)
+	{
+		if (server[i] == ':')
+			colon = server + i;
+		else if (isspace((unsigned char) server[i]))
+			blank = true;		/* as of a comma that was forgotten */
+	}
+	if (colon == NULL || colon == server || blank)
+		return psprintf("\"%.*s\" is not of the form host:port.",
+						(int) len, server);
+
+	/* no zero in front: the library would take it for octal */
+	port = strtol(colon + 1, &end, 10);
+	if (colon[1] < '1' || colon[1] > '9' || end != server + len ||
+		port > 65535)
+		return psprintf("\"%.*s\" does not end in a port number.",
+						(int) len, server);
+	return NULL;
+}
+
+/*
+ * servers_find_problem
+ *		What is wrong with a value of zklock.servers, as a sentence, palloc'd;
+ *		NULL: nothing.
+ */
+char *
+servers_find_problem(const char *server)
+{
+	const char *chroot = strchr(server, '/');
+	const char *end = chroot ? chroot : server + strlen(server);
+	const char *problem;
+
+	for (;;)
+	{
+		size_t		len = strcspn(server, ",/");
+		char	   *server_problem;
+
+		while (len > 0 && isspace((unsigned char) *server))
+		{
+			server++;
+			len--;
+		}
+		server_problem = find_server_problem(server, len);
+		if (server_problem)
+			return server_problem;
+		server += len;
+		if (server == end)
+			break;
+		server++;
+	}
+
+	if (chroot && chroot[1] != '\0' &&
+		(problem = znode_check_root(chroot)) != NULL)
+		return psprintf("The chroot \"%s\" is not valid: %s", chroot, problem);
+	return NULL;
+}

@@ -156,6 +156,12 @@ sub has_stopped
 #
 
 {
+	# A server that starts slowly answers a client that comes too early only when
+	# the client tries again, after two thirds of the timeout.
+	$a->append_conf('postgresql.conf', "zklock.session_timeout = '15s'");
+	$a->restart;
+	wait_connected($a);
+
 	my $s = holder_with_table('x');
 	my $worker = value('SELECT worker_pid FROM zk_session');
 	my $offset = -s $a->logfile;

@@ -15,9 +15,9 @@
  *
  * and these edges:
  *
- *	H -> S	who holds the contender H waits in the lock manager for a session
- *			that works for S; or for S itself, which is in a statement on a
- *			foreign server.  Told in the note of H.
+ *	H -> S	who holds the contender H works for S, or waits in the lock manager
+ *			for a session that does; or he is S, or waits for S, which is in a
+ *			statement on a foreign server.  Told in the note of H.
  *	S -> W	S waits for the contender W of its cluster, itself or by way of
  *			others.  Told by the cluster of S.
  *	S -> S* S is in a statement on a foreign server.  Told by the cluster of S.

@@ -120,12 +120,13 @@ permits_are_kept(const EdgeSet *set, int lock, int64_t step)
 static bool
 is_kept(const EdgeSet *set, int number, int64_t step)
 {
-	const WorldContender *contender = &world->contenders[number];
+	const WorldContender *contender;
 
 	if (world_is_session(number))
 		return has_edge(set, number);
 	if (!was_there(number, step))
 		return false;
+	contender = &world->contenders[number];
 	if (contender->lock >= WORLD_LOCKS - WORLD_SEMAPHORES)
 		return permits_are_kept(set, contender->lock, step);
 	for (int i = 0; i < world->ncontenders; i++)

@@ -267,7 +267,7 @@ world_list_edges(int cluster, bool aged, WorldEdge list[WORLD_LISTED])
 static void
 fill_edge(int cluster, const WorldEdge *known, WaitEdge *edge)
 {
-	const WorldContender *to = &world->contenders[known->to];
+	const WorldContender *to;
 
 	memset(edge, 0, sizeof(*edge));
 	if (world_is_session(known->from))
@@ -285,6 +285,7 @@ fill_edge(int cluster, const WorldEdge *known, WaitEdge *edge)
 		world_write_vertex(known->to, edge->wait.to);
 		return;
 	}
+	to = &world->contenders[known->to];
 	edge->wait.kind = world_is_semaphore(to->lock) ? NOTE_WAIT_PERMIT :
 		to->shared ? NOTE_WAIT_SHARED : NOTE_WAIT_EXCLUSIVE;
 	edge->wait.permits = world_is_semaphore(to->lock) ? WORLD_PERMITS : 0;

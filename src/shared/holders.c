@@ -49,6 +49,7 @@ fill_wait(ZkWait *wait, const ZkSlot *slot, const ZkProcLock *proc)
 	wait->xact_start = proc->xact_start;
 	wait->kind = proc->kind;
 	wait->together = proc->together;
+	wait->alternatives = proc->alternatives;
 	wait->state = slot->state;
 	wait->contender = slot->contender;
 }

@@ -43,6 +43,8 @@ typedef struct ZkWait
 	TimestampTz xact_start;		/* of the transaction that waits */
 	ZnodeKind	kind;
 	bool		together;		/* with others of the same backend */
+	int			alternatives;	/* it waits for any of so many slots; 0: for
+								 * this very one */
 	ZkSlotState state;			/* WANTED, or HELD: see slots_waits() */
 	ZkContender contender;
 } ZkWait;

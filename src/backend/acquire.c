@@ -413,6 +413,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		.arg = wait
 	};
 	bool		tier1;
+	bool		gave_way = false;
 	ZkTake		take;
 
 	error_context_stack = &context;
@@ -429,10 +430,11 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		tier1 = false;
 		if (take == ZK_GIVE_WAY)
 		{
-			/* one who only tries may be gone in a moment */
-			if (wait->immediate && wait->queued)
+			/* once, since one who only tries may be gone in a moment */
+			if (wait->immediate && gave_way)
 				break;
-			wait->queued = true;
+			gave_way = true;
+			wait->queued = !wait->immediate;
 			attempt_give_way();
 		}
 	}

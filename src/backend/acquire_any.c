@@ -46,8 +46,9 @@
  * wait in the lock manager, so PostgreSQL's detector has no edge from it.  The
  * worker tells other clusters of its waits, each with the number of alternatives
  * (scan.c), and a deadlock needs all of them.  An alternative that is held in
- * the same cluster, or of which somebody else has the heavyweight lock, has no
- * edge: a deadlock with one of those ends by timeout, lock_timeout or cancel.
+ * the same cluster has no edge, nor has one of which somebody else has the
+ * heavyweight lock who does not wait in ZooKeeper for it: a deadlock with one of
+ * those ends by timeout, lock_timeout or cancel.
  *
  * Copyright (c) 2026, zklock developers
  *

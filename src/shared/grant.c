@@ -601,7 +601,7 @@ slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
 	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD)
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			if (proc->pid == pid && proc->since == since &&
-				proc->ready && !proc->granted)
+				(proc->ready || proc->alternatives > 0) && !proc->granted)
 			{
 				found = true;
 				together = proc->together;

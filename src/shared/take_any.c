@@ -121,6 +121,24 @@ look_from_behind(ZkAnyWait *wait, int i)
 }
 
 /*
+ * Is the wait for a slot of which somebody else has the heavyweight lock to end?
+ * There is nothing to step back from.
+ */
+static bool
+is_victim(ZkAnyWait *wait, int i)
+{
+	ZkProcLock *proc = wait->procs[i];
+
+	if (proc->victim_of == ZK_STEPS_BACK)
+		proc->victim_of = 0;
+	if (proc->victim_of == 0)
+		return false;
+	wait->news.deadlock = proc->victim_of;
+	wait->which = i;
+	return true;
+}
+
+/*
  * Go through those slots of which the caller has the heavyweight lock, and which
  * the cluster owns, or does not.
  */
@@ -186,6 +204,9 @@ slots_take_any(ZkAnyWait *wait)
 				look_from_behind(wait, i);
 		take = wait->which >= 0 ? ZK_UNPROVED :
 			wait->npending > 0 ? ZK_PENDING : ZK_QUEUED;
+		for (int i = 0; i < wait->n; i++)
+			if (!wait->ready[i] && is_victim(wait, i))
+				take = ZK_DEADLOCK;
 	}
 	slots_unlock_of(partitions);
 	return take;

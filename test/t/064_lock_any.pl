@@ -379,6 +379,45 @@ for my $try (1 .. 5)
 }
 
 #
+# Retained locks, and the log
+#
+
+{
+	my $s = ZkSession->new($c);
+
+	value($c, q{ALTER SYSTEM SET zklock.retain_time = '10min'});
+	$c->reload;
+	poll_until(sub { $s->run(q{SELECT zk_lock('r0')}); queue('r0') eq 'c' },
+		'locks to be retained');
+	$s->run_ok('BEGIN');
+	my $got = $s->run_ok(q{SELECT zk_lock_any('{r1,r2,r3}')});
+	wait_queue($_, $_ eq $got ? 'c' : '') for qw(r1 r2 r3);
+	$s->run_ok('COMMIT');
+	is(queue($got), 'c', 'the lock that was held is retained');
+	is($s->run_ok(q{SELECT zk_lock_any('{r3,r2,r1}')}), $got, '... and taken first');
+	my $other = ZkSession->new($b);
+	$other->run_ok('BEGIN');
+	$other->run_ok(qq{SELECT zk_try_lock_any('{$got,r4}')});
+	$other->run_ok(qq{SELECT zk_try_lock_any('{$got,r4}', '1 min')});
+	is(slots_of($other), "$got* r4*", '... and is free for other clusters');
+	value($c, 'ALTER SYSTEM RESET zklock.retain_time');
+	$c->reload;
+	$other->run_ok('COMMIT');
+
+	my $offset = -s $c->logfile;
+	my %ahead = map { $_ => $foreign->lock(lock_dir($_)) } qw(l1 l2);
+	$s->run_ok('SET log_lock_waits = on');
+	$s->send(q{SELECT zk_lock_any('{l1,l2}')});
+	$c->wait_for_log(qr/process \d+ still waiting for any of 2 locks in ZooKeeper after \d+ ms\n.*DETAIL:  The first is "l1"\./, $offset);
+	$foreign->unlock($ahead{l2});
+	is($s->result->{out}, 'l2', 'a wait that is logged');
+	$c->wait_for_log(qr/process \d+ acquired exclusive lock "l2" in ZooKeeper after \d+ ms/, $offset);
+	$foreign->unlock($ahead{l1});
+	$_->quit for ($s, $other);
+	nothing_is_left('retained, and logged');
+}
+
+#
 # At the same time
 #
 
@@ -469,13 +508,16 @@ for my $try (1 .. 5)
 # Deadlocks
 #
 
-# All alternatives lead back.
+# All alternatives lead back, also one that another backend of the cluster waits
+# for, too, and came first.
+for my $more (0, 1)
 {
 	my $any = ZkSession->new($a);
 	my $other = ZkSession->new($b);
 
 	$any->run_ok("BEGIN; SELECT zk_lock('d1')");
 	$other->run_ok("BEGIN; SELECT zk_lock_all('{d2,d3}')");
+	my $first = $more ? waiter($a, 'd2', 2) : undef;
 	$any->send("SELECT zk_lock_any('{d2,d3}')");
 	$any->wait_waiting(2);
 	$other->send("SELECT zk_lock('d1')");
@@ -486,6 +528,12 @@ for my $try (1 .. 5)
 	my ($goes_on) = grep { $_ != $failed[0] } ($any, $other);
 	is($goes_on->result->{message}, undef, 'the other goes on');
 	$goes_on->run_ok('COMMIT');
+	if ($first)
+	{
+		is($first->result->{message}, undef, '... and who came first');
+		$first->run_ok('COMMIT');
+		$first->quit;
+	}
 	$_->quit for ($any, $other);
 	nothing_is_left('a deadlock');
 }

@@ -28,12 +28,12 @@
  * Tier 2.  All contenders that are needed are asked for in one step (take_any.c),
  * and created in one multi, as those of zk_lock_all() are; but then each is
  * granted, refused or lost by itself, and what has to be created again is not
- * created together.  While it waits the call has a place in each queue.  What the cluster owns already is taken
- * without asking.  When one slot has been taken, the heavyweight locks of the
- * others are released and their slots are left in one step: another backend of
- * the cluster that wants one goes on with its contender, and the rest is
- * deleted in one multi.  Of several that have been granted at once, the first in
- * the caller's order is taken.
+ * created together.  While it waits the call has a place in each queue.  What
+ * the cluster owns already is taken without asking.  When one slot has been
+ * taken, the heavyweight locks of the others are released and their slots are
+ * left in one step: another backend of the cluster that wants one goes on with
+ * its contender, and the rest is deleted together.  Of several that have been
+ * granted at once, the first in the caller's order is taken.
  *
  * Without waiting.  Then the call ends when it is known of each lock that
  * somebody is ahead.  That is not so while another backend of the cluster, which
@@ -90,7 +90,6 @@ typedef struct AnyCall
 	SlotWait	wait;
 	ZkAnyWait	slots;
 	bool	   *tier1;			/* by lock: we have the heavyweight lock */
-	bool	   *reachable;		/* by lock: it may be free */
 	bool		leaving;		/* a contender of our own is in the way */
 	int64		retry_ms;		/* until trying tier 1 again; 0: no need */
 } AnyCall;
@@ -108,12 +107,12 @@ try_heavyweights(AnyCall *call)
 	bool		failed = false;
 
 	call->leaving = false;
-	slots_find_reachable(&call->slots, call->reachable);
+	slots_find_reachable(&call->slots);
 	for (int i = 0; i < attempt.nlocks; i++)
 	{
 		const HeldLock *lock = attempt.locks[i];
 
-		if (!call->tier1[i] && call->reachable[i])
+		if (!call->tier1[i] && call->slots.reachable[i])
 		{
 			call->tier1[i] = heavyweight_lock(&lock->tag, lock->mode, false,
 											  false, -1);
@@ -176,7 +175,7 @@ log_wait(AnyCall *call)
 	return -1;
 }
 
-/* May the session's lease be proved, so that what the cluster owns can be taken? */
+/* Have the session proved, so that what the cluster owns can be taken. */
 static void
 ask_proof(AnyCall *call)
 {
@@ -336,9 +335,9 @@ want_any(AnyCall *call)
 	slots->procs = palloc(n * sizeof(ZkProcLock *));
 	slots->ready = palloc0(n * sizeof(bool));
 	slots->waited = palloc0(n * sizeof(bool));
+	slots->reachable = palloc0(n * sizeof(bool));
 	slots->immediate = call->wait.immediate;
 	call->tier1 = palloc0(n * sizeof(bool));
-	call->reachable = palloc0(n * sizeof(bool));
 	slots->n = n;
 	for (int i = 0; i < n; i++)
 	{

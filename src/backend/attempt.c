@@ -31,10 +31,10 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-/* What acquire.c changes as the call goes on; the rest changes here only. */
 /* How long to let others go ahead that want any of several locks, in ms. */
 #define GIVE_WAY_MS		100
 
+/* What acquire.c changes as the call goes on; the rest changes here only. */
 Attempt		attempt = {.failure = ZK_FAILURE_ERROR};
 
 static int	maxlocks = 0;		/* room in attempt.locks */

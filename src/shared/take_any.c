@@ -101,7 +101,29 @@ is_left_soon(const ZkProcLock *proc)
 	return false;
 }
 
-/* A slot of which somebody else has the heavyweight lock. */
+/*
+ * Could the backend have the heavyweight lock, as far as the slot tells?
+ * Readers can have it together, and those of a lock that is wanted exclusive
+ * have another slot.
+ */
+static bool
+is_reachable(const ZkProcLock *proc)
+{
+	const ZkSlot *slot = proc->slot;
+
+	if (znode_is_shared(proc->kind))
+		return true;
+	for (const ZkProcLock *other = slot->procs; other != NULL;
+		 other = other->next)
+		if (other != proc && ((other->granted && !other->lost) || other->ready))
+			return false;
+	return !slot_is_behind_any(proc);
+}
+
+/*
+ * A slot of which somebody else has the heavyweight lock, or had it when the
+ * caller looked for those that it might get.
+ */
 static void
 look_from_behind(ZkAnyWait *wait, int i)
 {
@@ -109,7 +131,7 @@ look_from_behind(ZkAnyWait *wait, int i)
 
 	if (wait->immediate)
 	{
-		if (is_left_soon(proc))
+		if (is_left_soon(proc) || (!wait->reachable[i] && is_reachable(proc)))
 			wait->npending++;
 		return;
 	}
@@ -183,6 +205,7 @@ try_all(ZkAnyWait *wait, bool owned)
  * there is nothing to wait for in that way: all the slots have others ahead.
  * ZK_TAKEN, ZK_REFUSED, ZK_DEADLOCK, ZK_GO_BACK and ZK_UNPROVED tell "which".
  * Unless one is taken the caller's latch is set when another try is worthwhile.
+ * slots_find_reachable() goes ahead of each.
  */
 ZkTake
 slots_take_any(ZkAnyWait *wait)
@@ -213,37 +236,18 @@ slots_take_any(ZkAnyWait *wait)
 }
 
 /*
- * Could the backend have the heavyweight lock, as far as the slot tells?
- * Readers can have it together, and those of a lock that is wanted exclusive
- * have another slot.
- */
-static bool
-is_reachable(const ZkProcLock *proc)
-{
-	const ZkSlot *slot = proc->slot;
-
-	if (znode_is_shared(proc->kind))
-		return true;
-	for (const ZkProcLock *other = slot->procs; other != NULL;
-		 other = other->next)
-		if (other != proc && ((other->granted && !other->lost) || other->ready))
-			return false;
-	return !slot_is_behind_any(proc);
-}
-
-/*
  * slots_find_reachable
- *		Tell by slot whether the caller, which does not have the heavyweight
- *		lock, might get it now.
+ *		Find the slots of which the caller does not have the heavyweight lock,
+ *		but might get it now.
  */
 void
-slots_find_reachable(const ZkAnyWait *wait, bool *reachable)
+slots_find_reachable(ZkAnyWait *wait)
 {
 	bool		partitions[ZK_PARTITIONS];
 
 	slots_lock_of(wait->procs, wait->n, partitions);
 	for (int i = 0; i < wait->n; i++)
-		reachable[i] = !wait->ready[i] && is_reachable(wait->procs[i]);
+		wait->reachable[i] = !wait->ready[i] && is_reachable(wait->procs[i]);
 	slots_unlock_of(partitions);
 }
 

@@ -25,6 +25,9 @@ typedef struct ZkAnyWait
 								 * lock */
 	bool	   *waited;			/* by slot: somebody was ahead of the caller */
 
+	/* by slots_find_reachable() */
+	bool	   *reachable;		/* by slot: the caller may try to get that */
+
 	/* by slots_take_any() */
 	int			which;			/* the slot that the answer is about */
 	int			npending;		/* slots of which nothing is known yet */
@@ -36,7 +39,7 @@ typedef struct ZkAnyWait
 extern ZkProcLock *slot_want_any(const ZkKey *key, ZnodeKind kind,
 								 bool session, int alternatives, bool tries);
 extern ZkTake slots_take_any(ZkAnyWait *wait);
-extern void slots_find_reachable(const ZkAnyWait *wait, bool *reachable);
+extern void slots_find_reachable(ZkAnyWait *wait);
 extern void slots_unwant_any(const ZkAnyWait *wait, int but);
 extern bool slot_other_mode_leaves(const ZkProcLock *proc);
 extern bool slot_call_ahead(const ZkProcLock *proc);

@@ -224,6 +224,28 @@ COMMENT ON FUNCTION zk_queues() IS
 REVOKE ALL ON FUNCTION zk_queues() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
 
+CREATE FUNCTION zk_lock_any(names text[],
+                            timeout interval DEFAULT NULL,
+                            shared boolean DEFAULT false,
+                            session boolean DEFAULT false)
+RETURNS text
+AS 'MODULE_PATHNAME', 'zk_lock_any'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_any(text[], interval, boolean, boolean) IS
+'wait for the first of several locks in ZooKeeper that is free, and take it';
+
+CREATE FUNCTION zk_try_lock_any(names text[],
+                                timeout interval DEFAULT '0',
+                                shared boolean DEFAULT false,
+                                session boolean DEFAULT false)
+RETURNS text
+AS 'MODULE_PATHNAME', 'zk_try_lock_any'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_lock_any(text[], interval, boolean, boolean) IS
+'take the first of several locks in ZooKeeper that can be had in time';
+
 -- Each database keeps its own tokens: what arrives for zk_fences by logical
 -- replication, as of a publication FOR ALL TABLES, changes nothing.
 CREATE FUNCTION zk_fences_keep()

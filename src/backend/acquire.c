@@ -32,8 +32,7 @@
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/patience.h"
-#include "backend/questions.h"
-#include "core/znode.h"
+#include "backend/waiting.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -49,50 +48,10 @@
 #include "shared/test_build.h"
 #include "storage/proc.h"
 
-/*
- * How long to wait for news of a slot, in ms: readers look again whether a
- * writer still waits behind the others.
- */
-#define RECHECK_MS			1000
-
-/* How long to wait for the owner's name, for the log, in ms. */
-#define OWNER_QUESTION_MS	1000
-
-/* How long to wait until looking again whether the session is sure, in ms. */
-#define UNPROVED_RECHECK_MS	10
-
-/* The wait of a call, through both tiers. */
-typedef struct SlotWait
-{
-	ZkResult   *result;			/* with the name of the lock waited for */
-	bool		immediate;		/* wait behind nobody */
-	int64		deadline;		/* of zk_now_ms(), or -1 */
-	int64		called_us;		/* of zk_now_us() */
-	int64		called_ms;		/* of zk_now_ms() */
-	bool		queued;			/* a backend or contender was ahead of us ... */
-	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
-	bool		asked;			/* the cluster did not own it already */
-	int64		no_session_since;	/* of zk_now_ms(), or 0 */
-	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
-	bool		logged;			/* for log_lock_waits */
-	ZkSlot	   *prepared;		/* whose condition variable we wait for */
-	uint32		ticket;			/* of proof_ask(), or 0 */
-} SlotWait;
-
-/*
- * acquire_error_context
- *		The context of an error in a wait, or about its outcome.
- */
-void
-acquire_error_context(const char *name)
-{
-	errcontext("while waiting for lock \"%s\" in ZooKeeper", name);
-}
-
 static void
 waiting_callback(void *arg)
 {
-	acquire_error_context(((const SlotWait *) arg)->result->name);
+	waiting_error_context(((const SlotWait *) arg)->result->name);
 
 	/* lock_timeout, or a deadlock, within the lock manager */
 	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
@@ -101,105 +60,11 @@ waiting_callback(void *arg)
 		attempt.failure = ZK_FAILURE_DEADLOCK;
 }
 
-/*
- * How long a call without a place in the queue may sleep, in ms; 0, and
- * ZK_NO_SESSION, if there was no session for too long.
- */
-static int64
-check_session(SlotWait *wait)
-{
-	ZkSessionInfo info;
-	int64		patience = zk_session_patience(wait->called_ms,
-											   &wait->no_session_since, &info);
-
-	if (patience == 0)
-	{
-		wait->result->outcome = ZK_NO_SESSION;
-		wait->result->session = palloc(sizeof(info));
-		*wait->result->session = info;
-	}
-	return patience;
-}
-
-/* ZooKeeper has refused the lock, or the wait ends because of a deadlock. */
-static void
-note_end(ZkResult *result, const HeldLock *lock, ZkTake take,
-		 const ZkTakeNews *news)
-{
-	if (take == ZK_GO_BACK)
-		return;
-	/* the entry goes in a moment */
-	result->key = key_copy(palloc(sizeof(ZkKey)), &lock->key, sizeof(ZkKey));
-	if (take == ZK_DEADLOCK)
-	{
-		result->outcome = ZK_DEADLOCKED;
-		result->deadlock = news->deadlock;
-		return;
-	}
-	result->outcome = ZK_DENIED;
-	result->refusal = news->refusal;
-	result->permits_found = news->permits_found;
-}
-
 static bool
 is_end(ZkTake take)
 {
-	return take == ZK_REFUSED || take == ZK_DEADLOCK || take == ZK_GO_BACK;
-}
-
-static const char *
-lock_word(ZnodeKind kind)
-{
-	return kind == ZNODE_READER ? "shared lock" :
-		kind == ZNODE_PERMIT ? "a permit of" : "exclusive lock";
-}
-
-/*
- * As the lock manager does for log_lock_waits: tell once which contender has
- * kept us waiting for deadlock_timeout, and what it waits for itself.  Returns
- * in how many ms that is due, or -1 if it is not.
- */
-static int64
-log_wait(SlotWait *wait, const HeldLock *lock)
-{
-	char		path[ZNODE_PATH_SIZE];
-	StringInfoData owner;
-	int64		waited;
-	bool		known;
-
-	if (!log_lock_waits || wait->logged)
-		return -1;
-	waited = zk_now_ms() - wait->started;
-	if (waited < DeadlockTimeout)
-		return DeadlockTimeout - waited;
-
-	wait->logged = true;
-	wait->prepared = NULL;		/* the question sleeps, too */
-	key_path(&lock->key, path);
-	initStringInfo(&owner);
-	known = ask_owner(path,
-					  wait->deadline < 0 ? OWNER_QUESTION_MS :
-					  (int) Min(zk_time_left(wait->deadline), OWNER_QUESTION_MS),
-					  &owner);
-	ereport(LOG,
-			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
-					MyProcPid, lock_word(lock->kind), wait->result->name,
-					(long long) waited),
-			 known ? errdetail_log("%s", owner.data) : 0));
-	pfree(owner.data);
-	return -1;
-}
-
-/* The end of a wait whose beginning was logged. */
-static void
-log_wait_end(const SlotWait *wait, const HeldLock *lock)
-{
-	ZK_FAIL_AT("log");
-	if (wait->logged)
-		ereport(LOG,
-				(errmsg("process %d acquired %s \"%s\" in ZooKeeper after %lld ms",
-						MyProcPid, lock_word(lock->kind), wait->result->name,
-						(long long) (zk_now_ms() - wait->started))));
+	return take == ZK_REFUSED || take == ZK_DEADLOCK ||
+		take == ZK_GO_BACK || take == ZK_GIVE_WAY;
 }
 
 /*
@@ -224,7 +89,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 		return false;
 	if (!wait->in_queue)
 	{
-		int64		recheck = check_session(wait);
+		int64		recheck = waiting_patience(wait);
 
 		if (recheck == 0)
 			return false;
@@ -240,7 +105,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 			wait->ticket = proof_ask(session);
 		sleep = Min(sleep, UNPROVED_RECHECK_MS);
 	}
-	log_in = log_wait(wait, lock);
+	log_in = waiting_log(wait, lock);
 	if (log_in >= 0)
 		sleep = Min(sleep, log_in);
 
@@ -280,7 +145,7 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 		int64		left = zk_time_left(wait->deadline);
 		int64		sleep;
 
-		if (stuck || left == 0 || (sleep = check_session(wait)) == 0)
+		if (stuck || left == 0 || (sleep = waiting_patience(wait)) == 0)
 		{
 			gone = false;
 			break;
@@ -298,8 +163,8 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
- * Returns ZK_TAKEN, or ZK_GO_BACK: both tiers have to be gone through again;
- * all else is the end without success.
+ * Returns ZK_TAKEN; or ZK_GO_BACK or ZK_GIVE_WAY: both tiers have to be gone
+ * through again; all else is the end without success.
  *
  * We have the heavyweight lock, so no backend of this cluster can take the lock
  * in the other mode.  If the cluster has a contender of that mode all the same,
@@ -323,7 +188,7 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		take = slot_take(lock->proc, lock->permits, &news);
 		if (is_end(take))
 		{
-			note_end(wait->result, lock, take, &news);
+			waiting_note_end(wait->result, lock, take, &news);
 			break;
 		}
 		if (take != ZK_TAKEN &&
@@ -358,7 +223,7 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 			slot_yield_other_mode(locks[i]->proc);
 		wait->result->name = key_name(&locks[which]->key);
 		if (is_end(take))
-			note_end(wait->result, locks[which], take, &news);
+			waiting_note_end(wait->result, locks[which], take, &news);
 		if (is_end(take) || !wait_for_slot(wait, locks[which], take))
 			break;
 	}
@@ -427,12 +292,14 @@ want_slots(const ZkRequest *request)
 }
 
 /*
- * Make the latest holds of these locks, which are of the transaction, the
- * session's: all or none.  That comes last, so that an earlier error leaves no
- * hold behind.
+ * acquire_for_session
+ *		Make the latest holds of these locks, which are of the transaction, the
+ *		session's: all or none.
+ *
+ * That comes last, so that an earlier error leaves no hold behind.
  */
-static void
-make_session_scoped(HeldLock **locks, int nlocks)
+void
+acquire_for_session(HeldLock **locks, int nlocks)
 {
 	volatile int n = 0;
 
@@ -477,32 +344,48 @@ fail_tiers(bool tier1, const ZkResult *result)
 	attempt_abandon();
 }
 
-/* A call that has acquired its locks: they are held from now on. */
+/*
+ * acquire_hold
+ *		A lock that a call has acquired is held from now on.  Does not throw.
+ */
+void
+acquire_hold(const SlotWait *wait, HeldLock *lock)
+{
+	int64		waited_us = lock->proc->since - wait->called_us;
+
+	hold_push(lock, lock->kind == ZNODE_READER);
+	stats_count_take(!wait->asked, wait->queued, waited_us);
+	lock_stats_take(lock->stats_id, &lock->key, !wait->asked, wait->queued,
+					waited_us);
+}
+
+/*
+ * acquire_end
+ *		The rest of a call that holds its locks.  An error ends the holds, too.
+ */
+void
+acquire_end(const ZkRequest *request, const SlotWait *wait, HeldLock **locks,
+			int nlocks)
+{
+	ZK_FAIL_AT("ask");
+	for (int i = 0; i < nlocks; i++)
+		if (locks[i]->kind == ZNODE_READER)
+			slot_ask_for_others(&locks[i]->key);
+	waiting_log_end(wait, locks[0]);
+	if (wait->queued)
+		attempt_warn_of_snapshot(wait->result->name, request->session);
+}
+
+/* A call that has acquired all its locks. */
 static void
 hold_acquired(const ZkRequest *request, const SlotWait *wait)
 {
 	int			nlocks = attempt.nlocks;
 
 	for (int i = 0; i < nlocks; i++)
-	{
-		HeldLock   *lock = attempt.locks[i];
-		int64		waited_us = lock->proc->since - wait->called_us;
-
-		hold_push(lock, request->kind == ZNODE_READER);
-		stats_count_take(!wait->asked, wait->queued, waited_us);
-		lock_stats_take(lock->stats_id, &lock->key, !wait->asked, wait->queued,
-						waited_us);
-	}
+		acquire_hold(wait, attempt.locks[i]);
 	attempt_succeed();
-
-	/* from here on an error ends the holds, too */
-	ZK_FAIL_AT("ask");
-	for (int i = 0; i < nlocks; i++)
-		if (attempt.locks[i]->kind == ZNODE_READER)
-			slot_ask_for_others(&attempt.locks[i]->key);
-	log_wait_end(wait, attempt.locks[0]);
-	if (wait->queued)
-		attempt_warn_of_snapshot(wait->result->name, request->session);
+	acquire_end(request, wait, attempt.locks, nlocks);
 }
 
 /* Once through both tiers; sets *tier1 to whether the first was passed. */
@@ -534,16 +417,30 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		.arg = wait
 	};
 	bool		tier1;
+	bool		gave_way = false;
 	ZkTake		take;
 
 	error_context_stack = &context;
 	/* ahead of the wait, so that a holder hands the slot on */
 	want_slots(request);
-	while ((take = go_through_tiers(request, wait, &tier1)) == ZK_GO_BACK)
+	for (;;)
 	{
+		take = go_through_tiers(request, wait, &tier1);
+		if (take != ZK_GO_BACK && take != ZK_GIVE_WAY)
+			break;
 		attempt_step_back(wait->result->name);
 		wait->in_queue = false;
 		wait->prepared = NULL;
+		tier1 = false;
+		if (take == ZK_GIVE_WAY)
+		{
+			/* once, since one who only tries may be gone in a moment */
+			if (wait->immediate && gave_way)
+				break;
+			gave_way = true;
+			wait->queued = !wait->immediate;
+			attempt_give_way();
+		}
 	}
 	if (take != ZK_TAKEN)
 		fail_tiers(tier1, wait->result);
@@ -606,34 +503,20 @@ sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 	return true;
 }
 
-/* The wait begins now. */
-static void
-begin_wait(SlotWait *wait, const ZkRequest *request)
-{
-	wait->immediate = request->timeout == 0;
-	wait->called_us = zk_now_us();
-	wait->called_ms = wait->called_us / 1000;
-	wait->deadline = -1;
-	if (request->timeout > 0)
-		wait->deadline = wait->called_ms + request->timeout;
-	if (LockTimeout > 0)
-	{
-		int64		limit = wait->called_ms + LockTimeout;
-
-		wait->deadline = wait->deadline < 0 ? limit : Min(wait->deadline, limit);
-	}
-}
-
 /*
- * This process is about to hold its first lock, or the first since it had
- * none.  One that never takes a lock has no callbacks at the end of its
- * transactions.
+ * acquire_begin
+ *		A call begins: this process may be about to hold its first lock, or the
+ *		first since it had none.
+ *
+ * One that never takes a lock has no callbacks at the end of its transactions.
  */
-static void
-begin_to_hold(void)
+void
+acquire_begin(void)
 {
 	static bool attached = false;
 
+	if (holds_exist())
+		return;
 	if (!attached)
 	{
 		commit_attach();
@@ -652,7 +535,7 @@ begin_to_hold(void)
  * Several keys cannot be tried, only waited for.  Returns the outcome, which is
  * in *result, too.  Any but ZK_ACQUIRED the caller must report as an error, with
  * one exception: ZK_NOT_IN_TIME if the request has "try".  The message of
- * ZK_NO_SESSION and of ZK_DENIED has acquire_error_context().
+ * ZK_NO_SESSION and of ZK_DENIED has waiting_error_context().
  *
  * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
  * cancelled; 40P01 deadlock within the cluster.
@@ -660,18 +543,13 @@ begin_to_hold(void)
 ZkOutcome
 acquire_locks(const ZkRequest *request, ZkResult *result)
 {
-	SlotWait	wait = {.result = result};
+	SlotWait	wait;
 	HeldLock  **locks = palloc(request->nkeys * sizeof(HeldLock *));
 	int			nagain;
 
 	Assert(!request->try || request->nkeys == 1);
-	memset(result, 0, sizeof(*result));
-	result->outcome = ZK_NOT_IN_TIME;
-	result->name = request->name;
-	result->key = request->keys;
-	begin_wait(&wait, request);
-	if (!holds_exist())
-		begin_to_hold();
+	waiting_begin(&wait, request, result);
+	acquire_begin();
 	if (!sort_locks(request, locks, &nagain, result))
 		return result->outcome;
 	if (attempt.nlocks > 0 && !acquire_tiers(request, &wait))
@@ -679,12 +557,12 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 
 	for (int i = 0; i < nagain; i++)
 	{
-		/* without waiting, as in make_session_scoped() */
+		/* without waiting, as in acquire_for_session() */
 		(void) heavyweight_lock(&locks[i]->tag, locks[i]->mode, false, false,
 								-1);
 		hold_push(locks[i], request->kind == ZNODE_READER);
 	}
 	if (request->session)
-		make_session_scoped(locks, request->nkeys);
+		acquire_for_session(locks, request->nkeys);
 	return result->outcome = ZK_ACQUIRED;
 }

@@ -20,8 +20,10 @@
 #include "backend/attempt.h"
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
+#include "backend/patience.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
+#include "shared/compat.h"
 #include "shared/drop.h"
 #include "shared/lock_stats.h"
 #include "shared/stats.h"
@@ -29,6 +31,9 @@
 #include "shared/test_build.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+
+/* How long to let others go ahead that want any of several locks, in ms. */
+#define GIVE_WAY_MS		100
 
 /* What acquire.c changes as the call goes on; the rest changes here only. */
 Attempt		attempt = {.failure = ZK_FAILURE_ERROR};
@@ -92,6 +97,33 @@ attempt_step_back(const char *name)
 }
 
 /*
+ * attempt_give_way
+ *		Let those get the heavyweight locks of the call that came before it, and
+ *		want any of several locks.
+ *
+ * They can be granted a heavyweight lock only while nobody queues for it, so
+ * the caller, who has just released its own, does not do that for a moment; but
+ * then they may not want it any more, or somebody else may have it.
+ */
+void
+attempt_give_way(void)
+{
+	static uint32 wait_event = 0;
+	int64		until = zk_now_ms() + GIVE_WAY_MS;
+
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		ZkProcLock *proc = attempt.locks[i]->proc;
+		int64		left;
+
+		while (slot_call_ahead(proc) && (left = zk_time_left(until)) > 0)
+			(void) ConditionVariableTimedSleep(&proc->slot->cv, left,
+											   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+		ConditionVariableCancelSleep();
+	}
+}
+
+/*
  * attempt_succeed
  *		End the call: its locks are held.
  */
@@ -99,6 +131,37 @@ void
 attempt_succeed(void)
 {
 	attempt.nlocks = 0;
+	attempt.any = false;
+}
+
+/*
+ * attempt_end_any
+ *		Leave all locks of a call that wants any of them but the one that is
+ *		held now, or NULL.
+ *
+ * The caller has released their heavyweight locks.  "wait" has the slots, in
+ * the order of the locks.  Unless there is a winner, attempt_abandon() ends the
+ * call.  Does not throw.
+ */
+void
+attempt_end_any(const ZkAnyWait *wait, HeldLock *winner)
+{
+	int			but = -1;
+
+	for (int i = 0; i < attempt.nlocks; i++)
+		if (attempt.locks[i] == winner)
+			but = i;
+	slots_unwant_any(wait, but);
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		if (i == but)
+			continue;
+		attempt.locks[i]->proc = NULL;
+		if (winner != NULL)
+			hold_forget(attempt.locks[i]);
+	}
+	if (winner != NULL)
+		attempt_succeed();
 }
 
 /*
@@ -123,14 +186,14 @@ attempt_abandon(void)
 		else if (lock->proc)
 			slot_unwant(lock->proc);
 		/* one wait was ended, whatever the number of locks */
-		if (i == 0 || attempt.failure != ZK_FAILURE_DEADLOCK)
+		if (i == 0 || (attempt.failure != ZK_FAILURE_DEADLOCK && !attempt.any))
 		{
 			stats_count_failure(attempt.failure);
 			lock_stats_failure(lock->stats_id, &lock->key, attempt.failure);
 		}
 		hold_forget(lock);
 	}
-	attempt.nlocks = 0;
+	attempt_succeed();
 }
 
 /*

@@ -16,6 +16,7 @@
 #include "backend/holds.h"
 #include "shared/procs.h"
 #include "shared/stats.h"
+#include "shared/take_any.h"
 
 typedef struct Attempt
 {
@@ -23,6 +24,7 @@ typedef struct Attempt
 	HeldLock  **locks;			/* that it acquires, none of them held yet */
 	ZkProcLock *other;			/* wants the slot of the other mode, to see it
 								 * go; or NULL */
+	bool		any;			/* one of the locks is enough */
 	ZkFailure	failure;		/* how to count it if it ends now */
 	bool		snapshot_warned;	/* in this transaction */
 } Attempt;
@@ -33,6 +35,8 @@ extern void attempt_attach(void);
 extern void attempt_make_room(int nlocks);
 extern void attempt_add(HeldLock *lock);
 extern void attempt_step_back(const char *name);
+extern void attempt_give_way(void);
+extern void attempt_end_any(const ZkAnyWait *wait, HeldLock *winner);
 extern void attempt_succeed(void);
 extern void attempt_warn_of_snapshot(const char *name, bool session);
 extern void attempt_abandon(void);

@@ -18,6 +18,7 @@
 #include <limits.h>
 
 #include "backend/acquire.h"
+#include "backend/acquire_any.h"
 #include "backend/deadlock.h"
 #include "backend/fence.h"
 #include "backend/functions.h"
@@ -43,6 +44,8 @@
 PG_FUNCTION_INFO_V1(zk_lock);
 PG_FUNCTION_INFO_V1(zk_try_lock);
 PG_FUNCTION_INFO_V1(zk_lock_all);
+PG_FUNCTION_INFO_V1(zk_lock_any);
+PG_FUNCTION_INFO_V1(zk_try_lock_any);
 PG_FUNCTION_INFO_V1(zk_acquire);
 PG_FUNCTION_INFO_V1(zk_try_acquire);
 PG_FUNCTION_INFO_V1(zk_unlock);
@@ -194,7 +197,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 static void
 waiting_callback(void *arg)
 {
-	acquire_error_context(arg);
+	waiting_error_context(arg);
 }
 
 /* Report why the locks of a request were not acquired. */
@@ -235,6 +238,12 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 		case ZK_HELD_OTHER_PERMITS:
 			report_permits(request->name, request->permits,
 						   result->permits_found);
+			break;
+		case ZK_HELD_ALL:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("this session holds all of these locks already"),
+					 errdetail("Locks that the session holds are not free, and nobody else can release them.")));
 			break;
 		case ZK_NOT_IN_TIME:
 			ereport(ERROR,
@@ -317,6 +326,51 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(acquire_lock(fcinfo, true));
 }
 
+static void
+report_too_many(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("cannot take more than %d locks together",
+					ZK_MAX_TOGETHER)));
+}
+
+/*
+ * The locks that the names in argument 0 stand for, in their order, an array;
+ * and the rest of the request.
+ *
+ * Errors: 22004 NULL array or element; and those of zk_lock_name().
+ */
+static ZkKey *
+get_locks(FunctionCallInfo fcinfo, ZkRequest *request)
+{
+	Datum	   *names;
+	bool	   *nulls;
+	ZkKey	   *keys;
+
+	zk_check_preloaded();
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lock names must not be null")));
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false,
+					  TYPALIGN_INT, &names, &nulls, &request->nkeys);
+	request->timeout = get_timeout(fcinfo, 1);
+	request->kind = kind_of_lock(get_choice(fcinfo, 2));
+	request->session = get_choice(fcinfo, 3);
+	request->keys = keys = palloc(Max(request->nkeys, 1) * sizeof(ZkKey));
+	for (int i = 0; i < request->nkeys; i++)
+	{
+		ZkLockName	lock;
+
+		zk_lock_name(names[i], nulls[i], &lock);
+		keys[i] = lock.key;
+		if (i == 0)
+			request->name = lock.name;
+	}
+	return keys;
+}
+
 /*
  * zk_lock_all(names text[], timeout interval, shared boolean, session boolean)
  *		returns void
@@ -328,44 +382,92 @@ zk_try_lock(PG_FUNCTION_ARGS)
 Datum
 zk_lock_all(PG_FUNCTION_ARGS)
 {
-	Datum	   *names;
-	bool	   *nulls;
-	int			nnames;
-	ZkKey	   *keys;
 	ZkRequest	request = {0};
+	ZkKey	   *keys = get_locks(fcinfo, &request);
 
-	zk_check_preloaded();
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lock names must not be null")));
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false,
-					  TYPALIGN_INT, &names, &nulls, &nnames);
-	request.timeout = get_timeout(fcinfo, 1);
-	request.kind = kind_of_lock(get_choice(fcinfo, 2));
-	request.session = get_choice(fcinfo, 3);
-	if (nnames == 0)
-		PG_RETURN_VOID();
-
-	request.keys = keys = palloc(nnames * sizeof(ZkKey));
-	for (int i = 0; i < nnames; i++)
-	{
-		ZkLockName	lock;
-
-		zk_lock_name(names[i], nulls[i], &lock);
-		keys[i] = lock.key;
-		if (i == 0)
-			request.name = lock.name;
-	}
-	qsort(keys, nnames, sizeof(ZkKey), key_compare);
-	request.nkeys = qunique(keys, nnames, sizeof(ZkKey), key_compare);
+	qsort(keys, request.nkeys, sizeof(ZkKey), key_compare);
+	request.nkeys = qunique(keys, request.nkeys, sizeof(ZkKey), key_compare);
 	if (request.nkeys > ZK_MAX_TOGETHER)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("cannot take more than %d locks together",
-						ZK_MAX_TOGETHER)));
-	(void) acquire_or_fail(&request);
+		report_too_many();
+	if (request.nkeys > 0)
+		(void) acquire_or_fail(&request);
 	PG_RETURN_VOID();
+}
+
+/* Leave out keys that have come before; the order stays. */
+static int
+leave_out_repeated(ZkKey *keys, int n)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		int			j = 0;
+
+		while (j < kept && key_compare(&keys[j], &keys[i]) != 0)
+			j++;
+		if (j < kept)
+			continue;
+		if (kept == ZK_MAX_TOGETHER)
+			report_too_many();
+		keys[kept++] = keys[i];
+	}
+	return kept;
+}
+
+/* zk_lock_any() and zk_try_lock_any(); NULL if none is free in time. */
+static Datum
+acquire_first(FunctionCallInfo fcinfo, bool try)
+{
+	ZkRequest	request = {.try = try};
+	ZkKey	   *keys = get_locks(fcinfo, &request);
+	ZkResult	result;
+	ZkOutcome	outcome;
+
+	request.nkeys = leave_out_repeated(keys, request.nkeys);
+	if (request.nkeys == 0 && !try)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there must be at least one lock name")));
+	if (request.nkeys == 0)
+		PG_RETURN_NULL();
+	outcome = acquire_any(&request, &result);
+	if (try && (outcome == ZK_NOT_IN_TIME || outcome == ZK_HELD_ALL))
+		PG_RETURN_NULL();
+	if (outcome == ZK_NOT_IN_TIME && request.nkeys > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not obtain any of %d locks in ZooKeeper",
+						request.nkeys)));
+	if (outcome != ZK_ACQUIRED)
+		report_failure(&request, &result);
+	PG_RETURN_TEXT_P(cstring_to_text(key_name(result.key)));
+}
+
+/*
+ * zk_lock_any(names text[], timeout interval, shared boolean, session boolean)
+ *		returns text
+ *
+ * Wait for the first of the locks that is free, take it, and return its name.
+ * Errors: as zk_lock_all(), and 22023 no name; 55000 if the session holds all
+ * of them already.
+ */
+Datum
+zk_lock_any(PG_FUNCTION_ARGS)
+{
+	return acquire_first(fcinfo, false);
+}
+
+/*
+ * zk_try_lock_any(names text[], timeout interval, shared boolean,
+ *				   session boolean) returns text
+ *
+ * As zk_lock_any(), but NULL if none of the locks can be had in time.
+ */
+Datum
+zk_try_lock_any(PG_FUNCTION_ARGS)
+{
+	return acquire_first(fcinfo, true);
 }
 
 /* zk_acquire() and zk_try_acquire(). */

@@ -54,7 +54,7 @@ slots_attach_worker(void)
 			/* a backend that waits for it asks again */
 			slot->check_wanted = false;
 			slot->check_start = 0;
-			ConditionVariableBroadcast(&slot->cv);
+			slot_wake(slot);
 		}
 	}
 	mail_attach_worker(MyLatch);
@@ -302,7 +302,7 @@ set_queued(ZkSlot *slot, ZkSlotState state)
 	if (!slot->queued && slot->state == state)
 	{
 		slot->queued = true;
-		ConditionVariableBroadcast(&slot->cv);
+		slot_wake(slot);
 	}
 	slot_unlock(slot);
 }
@@ -358,6 +358,7 @@ slot_set_granted(ZkSlot *slot)
 								now);
 		if (slot_has_ready_waiter(slot))
 			check_at = 0;
+		slot_wake_any(slot);
 	}
 	slot_unlock(slot);
 
@@ -430,7 +431,7 @@ slot_set_writers_checked(ZkSlot *slot, bool writer_behind)
 		slot->checked_at = slot->check_start;
 		slot->check_start = 0;
 		slot->writer_behind = writer_behind;
-		ConditionVariableBroadcast(&slot->cv);
+		slot_wake(slot);
 	}
 	slot_unlock(slot);
 }
@@ -600,7 +601,7 @@ slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
 	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD)
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			if (proc->pid == pid && proc->since == since &&
-				proc->ready && !proc->granted)
+				(proc->ready || proc->alternatives > 0) && !proc->granted)
 			{
 				found = true;
 				together = proc->together;
@@ -608,7 +609,7 @@ slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
 				slot->has_victim = true;
 			}
 	if (found)
-		ConditionVariableBroadcast(&slot->cv);
+		slot_wake(slot);
 	slot_unlock(slot);
 	if (together)
 		wake_together(pid);

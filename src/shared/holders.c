@@ -47,6 +47,7 @@ fill_wait(ZkWait *wait, const ZkSlot *slot, const ZkProcLock *proc)
 	wait->pid = proc->pid;
 	wait->since = proc->since;
 	wait->xact_start = proc->xact_start;
+	wait->alternatives = proc->alternatives;
 	wait->state = slot->state;
 	wait->contender = slot->contender;
 }
@@ -133,6 +134,14 @@ slots_holders(const ZkKey *lock, int *npids)
 	return pids;
 }
 
+/* Does the backend wait for the slot, and not in the lock manager? */
+static bool
+is_waiting(const ZkProcLock *proc)
+{
+	return !proc->granted && proc->victim_of == 0 &&
+		(proc->ready || proc->alternatives > 0);
+}
+
 /*
  * slots_waits
  *		The waits of this cluster's backends that wait for nothing but a slot: an
@@ -141,7 +150,9 @@ slots_holders(const ZkKey *lock, int *npids)
  * The slot is WANTED: the backend waits for what stands ahead of the contender,
  * once that is queued.  Or it is HELD: a reader waits behind other readers of
  * this cluster, since a writer of another one stands behind the contender of
- * them all; so it waits for its own cluster's holders first.  Slots that are
+ * them all; so it waits for its own cluster's holders first.  Who wants any of
+ * several slots may be behind another backend that waits for one of them: what
+ * keeps that one keeps both.  Slots that are
  * being granted or given up are left out: they change by themselves.  So are
  * waits that are to end because of a deadlock.
  *
@@ -160,14 +171,14 @@ slots_waits(int *nwaits)
 		const ZkProcLock *proc = proc_at(i);
 		const ZkSlot *slot;
 
-		if (!proc->ready || proc->granted || proc->victim_of != 0)
+		if (!is_waiting(proc))
 			continue;
 		if (nfound == room)
 			waits = repalloc_huge(waits, (room *= 2) * sizeof(ZkWait));
 		slot = proc_lock_slot(proc, LW_SHARED);
 		if (slot == NULL)
 			continue;
-		if (proc->ready && !proc->granted && proc->victim_of == 0 &&
+		if (is_waiting(proc) &&
 			(slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD))
 			fill_wait(&waits[nfound++], slot, proc);
 		slot_unlock(slot);

@@ -41,6 +41,8 @@ typedef struct ZkWait
 	int			pid;
 	int64		since;			/* as of zk_now_us(); in tier 1, too */
 	TimestampTz xact_start;		/* of the transaction that waits */
+	int			alternatives;	/* it waits for any of so many slots; 0: for
+								 * this very one */
 	ZkSlotState state;			/* WANTED, or HELD: see slots_waits() */
 	ZkContender contender;
 } ZkWait;

@@ -37,6 +37,8 @@ typedef struct ZkProcLock
 								 * for the slot */
 	bool		session:1;		/* has a session-scoped hold */
 	bool		together:1;		/* wants it only together with others */
+	bool		tries:1;		/* wants any of several, but waits behind
+								 * nobody */
 	bool		asked;			/* has asked for a contender */
 	uint8		zk_session;		/* granted: number of the slot's session; or
 								 * that to ask, after ZK_UNPROVED */
@@ -44,6 +46,9 @@ typedef struct ZkProcLock
 	uint8		kind;			/* ZnodeKind of the contender that it wanted */
 	uint32		victim_of;		/* number of the deadlock that the wait is to
 								 * end for, or 0, or ZK_STEPS_BACK */
+	int			procno;			/* number of its PGPROC */
+	uint16		alternatives;	/* not granted: wants any of so many slots; 0:
+								 * this very one */
 	int64		since;			/* that it wants it, or holds it; as of
 								 * zk_now_us() */
 	TimestampTz xact_start;		/* when its transaction began that wanted it */

@@ -29,12 +29,8 @@ slot_add_proc(ZkProcLock *proc)
 	proc->slot->procs_end = &proc->next;
 }
 
-/*
- * slot_remove_proc
- *		Unlink from the slot and free; the partition lock is held exclusively.
- */
-void
-slot_remove_proc(ZkProcLock *proc)
+static void
+unlink_proc(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
 	ZkProcLock **link = &slot->procs;
@@ -45,8 +41,30 @@ slot_remove_proc(ZkProcLock *proc)
 	*link = proc->next;
 	if (slot->procs_end == &proc->next)
 		slot->procs_end = link;
+}
+
+/*
+ * slot_remove_proc
+ *		Unlink from the slot and free; the partition lock is held exclusively.
+ */
+void
+slot_remove_proc(ZkProcLock *proc)
+{
+	unlink_proc(proc);
 	proc->slot = NULL;
 	proc_free(proc);
+}
+
+/*
+ * slot_move_to_end
+ *		Count as the latest that has come; the partition lock is held
+ *		exclusively.
+ */
+void
+slot_move_to_end(ZkProcLock *proc)
+{
+	unlink_proc(proc);
+	slot_add_proc(proc);
 }
 
 /*
@@ -75,6 +93,27 @@ slot_has_ready_waiter(const ZkSlot *slot)
 {
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 		if (!proc->granted && proc->ready)
+			return true;
+	return false;
+}
+
+/*
+ * slot_is_behind_any
+ *		Is the heavyweight lock due to one who came before this backend?
+ *
+ * Who wants any of several slots does not queue for heavyweight locks, so that
+ * a backend that came later may get one ahead of it.
+ */
+bool
+slot_is_behind_any(const ZkProcLock *proc)
+{
+	const ZkSlot *slot = proc->slot;
+
+	if (slot->nany == 0 || znode_is_shared(proc->kind))
+		return false;
+	for (const ZkProcLock *other = slot->procs; other != proc;
+		 other = other->next)
+		if (other->alternatives > 0 && !other->ready)
 			return true;
 	return false;
 }

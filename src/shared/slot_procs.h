@@ -19,7 +19,9 @@
 
 extern void slot_add_proc(ZkProcLock *proc);
 extern void slot_remove_proc(ZkProcLock *proc);
+extern void slot_move_to_end(ZkProcLock *proc);
 extern bool slot_has_taker(const ZkSlot *slot);
 extern bool slot_has_ready_waiter(const ZkSlot *slot);
+extern bool slot_is_behind_any(const ZkProcLock *proc);
 
 #endif							/* ZKLOCK_SLOT_PROCS_H */

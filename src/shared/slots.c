@@ -102,6 +102,8 @@
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 
 #define ZK_TRANCHE		"zklock"
@@ -658,5 +660,36 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	if (event != SLOT_GRANTED &&
 		(last != ZK_SLOT_RELEASING || next != ZK_SLOT_WANTED ||
 		 has_other_waiter(slot)))
-		ConditionVariableBroadcast(&slot->cv);
+		slot_wake(slot);
+}
+
+/*
+ * slot_wake
+ *		Wake all who wait for the slot; the partition lock is held.
+ */
+void
+slot_wake(ZkSlot *slot)
+{
+	ConditionVariableBroadcast(&slot->cv);
+	slot_wake_any(slot);
+}
+
+/*
+ * slot_wake_any
+ *		Wake those who want any of several slots; the partition lock is held.
+ *
+ * They sleep on their latches, since nobody can sleep on several condition
+ * variables.
+ */
+void
+slot_wake_any(const ZkSlot *slot)
+{
+	int			left = slot->nany;
+
+	for (const ZkProcLock *proc = slot->procs; left > 0; proc = proc->next)
+		if (proc->alternatives > 0)
+		{
+			SetLatch(&ProcGlobal->allProcs[proc->procno].procLatch);
+			left--;
+		}
 }

@@ -105,6 +105,7 @@ typedef struct ZkSlot
 	/* the backends, in the order in which they came */
 	int			nwanting;
 	int			nholding;		/* without those that have lost it */
+	int			nany;			/* those that want any of several slots */
 	ZkProcLock *procs;
 	ZkProcLock **procs_end;		/* the last "next" */
 
@@ -153,6 +154,8 @@ extern uint32 slots_new_group(void);
 
 /* the states */
 extern void slot_event(ZkSlot *slot, SlotEvent event);
+extern void slot_wake(ZkSlot *slot);
+extern void slot_wake_any(const ZkSlot *slot);
 extern void slot_mail(ZkSlot *slot);
 extern void slot_lose_holders(ZkSlot *slot);
 

@@ -17,6 +17,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
+#include "shared/compat.h"
 #include "shared/proof.h"
 #include "shared/settings.h"
 #include "shared/slot_procs.h"
@@ -25,9 +26,13 @@
 /* How long to believe that a writer waits behind readers, in us. */
 #define RECHECK_TIME	1000000
 
-/* slot_want() for the slot with this very key. */
-static ZkProcLock *
-want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
+/*
+ * slot_want_this
+ *		slot_want() for the slot with this very key.
+ */
+ZkProcLock *
+slot_want_this(const ZkKey *key, ZnodeKind kind, bool session,
+			   bool together, int alternatives, bool tries)
 {
 	ZkProcLock *proc = proc_new();
 	ZkSlot	   *slot = proc ? slot_enter_locked(key) : NULL;
@@ -48,10 +53,15 @@ want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 	proc->kind = kind;
 	proc->session = session;
 	proc->together = together;
+	proc->procno = ZkMyProcNumber;
+	proc->alternatives = alternatives;
+	proc->tries = tries;
 	proc->since = zk_now_us();
 	proc->xact_start = GetCurrentTransactionStartTimestamp();
 	slot_add_proc(proc);
 	slot->nwanting++;
+	if (alternatives > 0)
+		slot->nany++;
 	slot_unlock(slot);
 	return proc;
 }
@@ -75,12 +85,12 @@ slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 	ZkKey		readers;
 
 	if (kind != ZNODE_READER)
-		return want(key, kind, session, together);
+		return slot_want_this(key, kind, session, together, 0, false);
 
 	/* others, which ask for fewer, cannot share the contenders of several */
 	key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
 				&readers);
-	return want(&readers, kind, session, together);
+	return slot_want_this(&readers, kind, session, together, 0, false);
 }
 
 /*
@@ -99,7 +109,7 @@ slot_want_leaving(const ZkProcLock *proc)
 	if (!key_in_other_mode(&proc->slot->key, &other) ||
 		slot_find_contender(&other, &contender) != ZK_SLOT_RELEASING)
 		return NULL;
-	return want(&other, proc->kind, false, true);
+	return slot_want_this(&other, proc->kind, false, true, 0, false);
 }
 
 /* The backend needs a contender; the partition lock is held exclusively. */
@@ -133,6 +143,47 @@ retract_ask(ZkSlot *slot)
 		}
 }
 
+/* The slot is idle, and its last waiter wants it no more: is it given up? */
+static bool
+is_left_for_good(const ZkSlot *slot, bool any)
+{
+	/* what came too late for one who wanted any of several is not retained */
+	return (any && slot->turn.idle == TURN_GRANTED) ||
+		turn_unwanted(&slot->turn, slot->contender.retain, retain_time_us(),
+					  zk_now_us()) == TURN_GIVE_UP;
+}
+
+/*
+ * slot_note_unwanted
+ *		slot_unwant() under the partition lock, held exclusively.  The slot
+ *		stays.
+ */
+void
+slot_note_unwanted(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		asked = proc->asked;
+	bool		any = proc->alternatives > 0;
+
+	/* reserved by us, if we have tried to take several together */
+	if (proc->together && proc->ready)
+		slot->reserved = false;
+	if (any)
+		slot->nany--;
+	slot_remove_proc(proc);
+	slot->nwanting--;
+	if (asked)
+		retract_ask(slot);
+	if (any || slot->nany > 0)
+		slot_wake(slot);		/* others may get its heavyweight lock */
+	if (slot->nwanting > 0)
+		return;
+	slot->refusal = ZK_REFUSAL_NONE;
+	if (slot->state == ZK_SLOT_WANTED ||
+		(slot->state == ZK_SLOT_IDLE && is_left_for_good(slot, any)))
+		slot_event(slot, SLOT_GIVEN_UP);
+}
+
 /*
  * slot_unwant
  *		Say that this backend wants the slot no more: timeout, cancel, error.
@@ -144,26 +195,9 @@ void
 slot_unwant(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
-	bool		asked;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	asked = proc->asked;
-	/* reserved by us, if we have tried to take several together */
-	if (proc->together && proc->ready)
-		slot->reserved = false;
-	slot_remove_proc(proc);
-	slot->nwanting--;
-	if (asked)
-		retract_ask(slot);
-	if (slot->nwanting == 0)
-	{
-		slot->refusal = ZK_REFUSAL_NONE;
-		if (slot->state == ZK_SLOT_WANTED ||
-			(slot->state == ZK_SLOT_IDLE &&
-			 turn_unwanted(&slot->turn, slot->contender.retain,
-						   retain_time_us(), zk_now_us()) == TURN_GIVE_UP))
-			slot_event(slot, SLOT_GIVEN_UP);
-	}
+	slot_note_unwanted(proc);
 	slot_unlock_last(slot);
 }
 
@@ -199,6 +233,9 @@ take(ZkProcLock *proc, int64 now)
 	slot->reserved = false;
 	slot->nwanting--;
 	slot->nholding++;
+	if (proc->alternatives > 0)
+		slot->nany--;
+	proc->alternatives = 0;
 	proc->granted = true;
 	proc->victim_of = 0;
 	proc->zk_session = slot->contender.session;
@@ -238,9 +275,13 @@ try_join(ZkProcLock *proc)
 	return ZK_PENDING;
 }
 
-/* Ask for a backend that has not got the heavyweight lock yet. */
-static void
-ask_ahead(ZkProcLock *proc)
+/*
+ * slot_note_ahead
+ *		Ask for a backend that has not got the heavyweight lock yet; the
+ *		partition lock is held exclusively.
+ */
+void
+slot_note_ahead(ZkProcLock *proc)
 {
 	if (proc->slot->reserved)
 		return;
@@ -259,7 +300,7 @@ void
 slot_ask(ZkProcLock *proc)
 {
 	slot_lock(proc->slot, LW_EXCLUSIVE);
-	ask_ahead(proc);
+	slot_note_ahead(proc);
 	slot_unlock(proc->slot);
 }
 
@@ -286,7 +327,7 @@ slot_ask_for_others(const ZkKey *key)
 		if (!proc->granted && !proc->together)
 			break;
 	if (proc)
-		ask_ahead(proc);
+		slot_note_ahead(proc);
 	slot_unlock(slot);
 }
 
@@ -316,16 +357,33 @@ look_for_deadlock(const ZkProcLock *proc, ZkTake result, ZkTakeNews *news)
  * caller goes on wanting the slot; the condition variable of the slot is
  * broadcast when another try is worthwhile.  ZK_REFUSED, which is told once,
  * and ZK_DEADLOCK fill in *news.  After ZK_GO_BACK the caller waits for the
- * heavyweight lock once more, at the end of its queue.
+ * heavyweight lock once more, at the end of its queue; and so after ZK_GIVE_WAY,
+ * when one that came before it has got the lock.
  */
 ZkTake
 slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
+{
+	ZkTake		result;
+
+	slot_lock(proc->slot, LW_EXCLUSIVE);
+	result = slot_is_behind_any(proc) ? ZK_GIVE_WAY :
+		slot_try_take(proc, permits, news);
+	slot_unlock(proc->slot);
+	return result;
+}
+
+/*
+ * slot_try_take
+ *		The same under the partition lock, held exclusively, and never
+ *		ZK_GIVE_WAY.
+ */
+ZkTake
+slot_try_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
 {
 	ZkSlot	   *slot = proc->slot;
 	ZkTake		result = ZK_PENDING;
 	int64		now;
 
-	slot_lock(slot, LW_EXCLUSIVE);
 	proc->ready = true;
 	note_ask(proc, permits);
 	if (slot->refusal != ZK_REFUSAL_NONE)
@@ -362,9 +420,7 @@ slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
 					try_join(proc) : ZK_QUEUED;
 				break;
 		}
-	result = look_for_deadlock(proc, result, news);
-	slot_unlock(slot);
-	return result;
+	return look_for_deadlock(proc, result, news);
 }
 
 /* How far several slots are that must be had together. */
@@ -432,6 +488,12 @@ reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
 	ZkTake		result = ZK_PENDING;
 
 	for (int i = 0; i < n; i++)
+		if (slot_is_behind_any(procs[i]))
+		{
+			*which = i;
+			return ZK_GIVE_WAY;
+		}
+	for (int i = 0; i < n; i++)
 	{
 		ZkSlot	   *slot = procs[i]->slot;
 		ZkTake		end;
@@ -493,9 +555,9 @@ give_up_together(ZkProcLock **procs, int n)
  *
  * *group tells the last such step of this call; it is 0 at first.  The caller
  * must want all of the slots and have the heavyweight locks of their names.
- * Answers as slot_take(); ZK_REFUSED, ZK_DEADLOCK and ZK_GO_BACK set *which.
- * Unless all are taken, *which is a slot whose condition variable to wait for;
- * others may change, too.
+ * Answers as slot_take(); ZK_REFUSED, ZK_DEADLOCK, ZK_GO_BACK and ZK_GIVE_WAY
+ * set *which.  Unless all are taken, *which is a slot whose condition variable
+ * to wait for; others may change, too.
  */
 ZkTake
 slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
@@ -540,12 +602,16 @@ void
 slot_step_back(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
+	bool		was_ready;
 
 	slot_lock(slot, LW_EXCLUSIVE);
+	was_ready = proc->ready;
 	proc->ready = false;
 	proc->victim_of = 0;
 	proc->since = zk_now_us();
-	if (proc->together)
+	if (proc->alternatives > 0)
+		slot_move_to_end(proc);
+	if (proc->together && was_ready)
 	{
 		slot->reserved = false;
 		if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)

@@ -23,7 +23,8 @@ typedef enum ZkTake
 	ZK_QUEUED,					/* wait: contenders are ahead */
 	ZK_REFUSED,					/* ZooKeeper refused */
 	ZK_DEADLOCK,				/* the wait is to end, or nobody's would */
-	ZK_GO_BACK					/* call slot_step_back(), and wait in tier 1 */
+	ZK_GO_BACK,					/* call slot_step_back(), and wait in tier 1 */
+	ZK_GIVE_WAY					/* the same, once slot_call_ahead() is false */
 } ZkTake;
 
 /* What two of them tell in addition. */
@@ -48,5 +49,13 @@ extern void slot_yield(const ZkKey *key);
 extern void slot_yield_other_mode(const ZkProcLock *proc);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
 extern bool slot_is_leaving(ZkSlot *slot, bool *stuck);
+
+/* for take_any.c, which has the partition locks exclusively */
+extern ZkProcLock *slot_want_this(const ZkKey *key, ZnodeKind kind,
+								  bool session, bool together,
+								  int alternatives, bool tries);
+extern void slot_note_unwanted(ZkProcLock *proc);
+extern void slot_note_ahead(ZkProcLock *proc);
+extern ZkTake slot_try_take(ZkProcLock *proc, int permits, ZkTakeNews *news);
 
 #endif							/* ZKLOCK_TAKE_H */

@@ -23,6 +23,10 @@
  * all others are like that, and then it does not fail, but steps back behind
  * those that wait for the heavyweight lock (slot_step_back()).
  *
+ * Who waits for any of several slots is blocked by all of them together.  So its
+ * edges are told only if each of the slots is one that it waits for, and if they
+ * are not too many for the note of one contender.
+ *
  * A reader may wait without a contender of its own, behind readers of its own
  * cluster that hold the slot, since a writer of another cluster stands behind
  * their contender.  It waits for that writer, and so for whatever that waits
@@ -54,6 +58,7 @@ typedef struct WaitsOf
 {
 	int			pid;			/* hash key, must be first */
 	int			first;			/* number of its first wait, or -1 */
+	int			n;				/* how many there are */
 } WaitsOf;
 
 /* A wait that counts. */
@@ -114,7 +119,7 @@ fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 	wait->wait.pid = row->pid;
 	wait->wait.since = row->since;
 	wait->began = unix_us(row->xact_start);
-	wait->alternatives = 1;
+	wait->alternatives = Max(row->alternatives, 1);
 	wait->kind = contender->is_permit ? NOTE_WAIT_PERMIT :
 		contender->recipe.kind == ZNODE_READER ? NOTE_WAIT_SHARED :
 		NOTE_WAIT_EXCLUSIVE;
@@ -153,6 +158,7 @@ find_waits(int64 since_ms)
 				&wait->tag);
 		of = hash_search(scanning.by_pid, &rows[i].pid, HASH_ENTER, &found);
 		wait->next = found ? of->first : -1;
+		of->n = found ? of->n + 1 : 1;
 		of->first = scanning.nwaits++;
 	}
 	pfree(rows);
@@ -276,6 +282,16 @@ add_foreign(int pid, uint64 chain)
 	return true;
 }
 
+/* Do all the waits of a process count of which any one would end it? */
+static bool
+is_blocked(const WaitsOf *of)
+{
+	int			alternatives = scanning.waits[of->first].wait.alternatives;
+
+	return alternatives == 1 ||
+		(alternatives == of->n && alternatives <= NOTE_MAX_WAITS);
+}
+
 /* The edges to what this process waits for, if it does. */
 static bool
 add_edges(int pid, uint64 chain, const LOCKTAG *last,
@@ -283,6 +299,8 @@ add_edges(int pid, uint64 chain, const LOCKTAG *last,
 {
 	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
 
+	if (of != NULL && !is_blocked(of))
+		of = NULL;
 	for (int i = of ? of->first : -1; i >= 0; i = scanning.waits[i].next)
 	{
 		NoteWait	wait = scanning.waits[i].wait;

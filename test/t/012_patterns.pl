@@ -1,5 +1,5 @@
 
-# The patterns of doc/patterns.md: all SQL of the page is run, on two clusters,
+# The patterns of doc/patterns.md: all SQL of the page is run, on three clusters,
 # as the comments in the page tell, and the outcome of each pattern is checked.
 # And the queries of doc/operations.md, while there is something to be seen.
 
@@ -20,7 +20,7 @@ my $zk = ZooKeeper->new;
 $zk->start;
 my $foreign = $zk->client(timeout => 60);
 my %cluster =
-  map { $_ => zk_cluster($_, $zk, 'zklock.session_timeout' => '60s') } qw(a b);
+  map { $_ => zk_cluster($_, $zk, 'zklock.session_timeout' => '60s') } qw(a b c);
 my ($a, $b) = @cluster{qw(a b)};
 
 my $page = DocPage->new("$doc/patterns.md", \%cluster);
@@ -165,6 +165,41 @@ $outcome{'Limit N workers over the fleet'} = sub {
 	is($worker->result->{message}, undef, 'a worker has waited for a permit');
 };
 
+$outcome{'Shards, each worked on by one'} = sub {
+	my (%work, %holder);
+
+	for my $node (values %cluster)
+	{
+		for (split /\n/, $node->safe_psql('postgres',
+			'SELECT shard, extract(epoch FROM began), extract(epoch FROM ended) FROM shard_work'))
+		{
+			my ($shard, $interval) = split /\|/, $_, 2;
+			push @{ $work{$shard} }, $interval;
+		}
+		$holder{$_}++
+		  for split /\n/, $node->safe_psql('postgres', 'SELECT name FROM zk_locks WHERE granted');
+	}
+	is(sum(map { scalar @$_ } values %work), 60, 'all work is done');
+	is(most_at_once(@{ $work{$_} }), 1, "by one at a time at $_") for sort keys %work;
+	is_deeply(\%holder, { map { ("shard/$_" => 1) } (1 .. 4) },
+		'each shard has a worker, also that of the worker that has died');
+
+	# a worker's shard is lost with the session, and another cluster has it
+	my $last = session('a.last');
+	$last->send('SELECT zk_lock_any(shards(), session => true)');
+	$last->wait_waiting(2);
+	my $lost = $cluster{c}->safe_psql('postgres', 'SELECT name FROM zk_locks WHERE granted');
+	{
+		no warnings 'portable';
+		$foreign->kill_session(hex
+			  $cluster{c}->safe_psql('postgres', 'SELECT session_id FROM zk_session'));
+	}
+	is($last->result->{out}, $lost, 'the shard of a cluster that has lost its session is taken over');
+	$cluster{c}->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
+	is(session('c.one')->run('INSERT INTO shard_work VALUES (NULL)')->{sqlstate},
+		'40001', '... and its worker can do no more');
+};
+
 $outcome{'Stored procedure with COMMIT in a loop'} = sub {
 	my @purges = in_both('SELECT extract(epoch FROM began), extract(epoch FROM ended)'
 		  . ' FROM purges');
@@ -250,7 +285,7 @@ for (@sections)
 
 poll_until(sub { !all_contenders($zk) }, 'the last contender to go');
 
-for my $node ($a, $b)
+for my $node (values %cluster)
 {
 	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|was terminated by signal/,
 		$node->name . ' has not crashed');

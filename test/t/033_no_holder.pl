@@ -86,6 +86,7 @@ sub fails
 {
 	my $s = ZkSession->new($a);
 	my $all = "zk_lock_all('{x,y,z}'";
+	my $any = "zk_lock_any('{x,y,z}'";
 
 	for my $point (qw(taken ask))
 	{
@@ -96,10 +97,13 @@ sub fails
 		fails($s, $point, "zk_acquire('sem', 2)");
 		fails($s, $point, "$all)", qw(x y z));
 		fails($s, $point, "$all, shared => true)", qw(x y z));
+		fails($s, $point, "$any)", qw(x y z));
+		fails($s, $point, "$any, shared => true)", qw(x y z));
 	}
 	fails($s, 'session', "zk_lock('x', session => true)", 'x');
 	fails($s, 'session', "zk_acquire('sem', 2, session => true)");
 	fails($s, 'session', "$all, session => true)", qw(x y z));
+	fails($s, 'session', "$any, session => true)", qw(x y z));
 
 	# where one of them is held already
 	$s->run_ok("SELECT zk_lock('y', session => true)");

@@ -1,0 +1,418 @@
+/*-------------------------------------------------------------------------
+ *
+ * acquire_any.c
+ *		Taking the first of several locks that is free.
+ *
+ * A call wants the slots of all its locks, takes the first that it can have,
+ * and leaves the others.  It passes over locks that its session holds already:
+ * they are not free.  If one lock is left, it is acquired as zk_lock() does.
+ *
+ * Tier 1.  A backend can wait for one heavyweight lock at a time, and one that
+ * somebody else has must not keep it from the other locks.  So the call takes
+ * those heavyweight locks that it can have without waiting, and keeps them
+ * while it waits: for these locks it is as any backend that is past tier 1, and
+ * those that come later queue behind it.  For the others it has a place in the
+ * list of the slot's backends, which is in the order in which they came.  It
+ * tries again for such a heavyweight lock when something happens to the slot,
+ * and a few times behind that, since a holder drops its slot shortly before its
+ * heavyweight lock; and from time to time, for what the slot does not tell: a
+ * holder of the lock in the other mode, a backend that waits for several locks
+ * in tier 1.
+ *
+ * Fairness in the cluster.  The lock manager may grant a heavyweight lock to a
+ * backend that queues for it, but came later than one that wants any.  Such a
+ * backend finds that when it looks at the slot (slot_is_behind_any), releases
+ * the heavyweight lock, wakes the other, and queues for it again when that one
+ * has it (ZK_GIVE_WAY).  Of those that want any, the first gets it.
+ *
+ * Tier 2.  All contenders that are needed are asked for in one step (take_any.c),
+ * and created in one multi, as those of zk_lock_all() are; but then each is
+ * granted, refused or lost by itself, and what has to be created again is not
+ * created together.  While it waits the call has a place in each queue.  What
+ * the cluster owns already is taken without asking.  When one slot has been
+ * taken, the heavyweight locks of the others are released and their slots are
+ * left in one step: another backend of the cluster that wants one goes on with
+ * its contender, and the rest is deleted together.  Of several that have been
+ * granted at once, the first in the caller's order is taken.
+ *
+ * Without waiting.  Then the call ends when it is known of each lock that
+ * somebody is ahead.  That is not so while another backend of the cluster, which
+ * also wants any, has the heavyweight lock and ZooKeeper has not answered: it
+ * will take one lock only.  (Those of other clusters that try at the same time
+ * do count, since nothing tells that they do not wait.)
+ *
+ * Deadlocks.  Those who wait for a heavyweight lock that the call has are
+ * blocked by it, and the lock manager knows that.  The call itself does not
+ * wait in the lock manager, so PostgreSQL's detector has no edge from it.  The
+ * worker tells other clusters of its waits, each with the number of alternatives
+ * (scan.c), and a deadlock needs all of them.  An alternative that is held in
+ * the same cluster has no edge, nor has one of which somebody else has the
+ * heavyweight lock who does not wait in ZooKeeper for it: a deadlock with one of
+ * those ends by timeout, lock_timeout or cancel.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/acquire_any.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/acquire.h"
+#include "backend/acquire_any.h"
+#include "backend/attempt.h"
+#include "backend/heavyweight.h"
+#include "backend/holds.h"
+#include "backend/names.h"
+#include "backend/patience.h"
+#include "miscadmin.h"
+#include "shared/clock.h"
+#include "shared/compat.h"
+#include "shared/proof.h"
+#include "shared/stats.h"
+#include "shared/take_any.h"
+#include "shared/test_build.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+
+/*
+ * How long to wait until trying again for a heavyweight lock that may be
+ * released without news, in ms: at first, and in the end.
+ */
+#define RETRY_FIRST_MS		1
+#define RETRY_LAST_MS		100
+
+/* A call under way; its locks are those of "attempt". */
+typedef struct AnyCall
+{
+	const ZkRequest *request;
+	SlotWait	wait;
+	ZkAnyWait	slots;
+	bool	   *tier1;			/* by lock: we have the heavyweight lock */
+	bool		leaving;		/* a contender of our own is in the way */
+	int64		retry_ms;		/* until trying tier 1 again; 0: no need */
+} AnyCall;
+
+/*
+ * Try tier 1 of those locks that we do not have, without waiting.
+ *
+ * A call that waits behind nobody must not fail because of the cluster's own
+ * contender of the other mode, while that is being deleted: it does not ask for
+ * the lock before that is gone.
+ */
+static void
+try_heavyweights(AnyCall *call)
+{
+	bool		failed = false;
+
+	call->leaving = false;
+	slots_find_reachable(&call->slots);
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		const HeldLock *lock = attempt.locks[i];
+
+		if (!call->tier1[i] && call->slots.reachable[i])
+		{
+			call->tier1[i] = heavyweight_lock(&lock->tag, lock->mode, false,
+											  false, -1);
+			failed |= !call->tier1[i];
+		}
+		if (!call->tier1[i] || call->slots.ready[i])
+			continue;
+		slot_yield_other_mode(lock->proc);
+		if (call->wait.immediate && slot_other_mode_leaves(lock->proc))
+			call->leaving = true;
+		else
+			call->slots.ready[i] = true;
+	}
+	if (!failed)
+		call->retry_ms = 0;
+	else if (call->retry_ms == 0)
+		call->retry_ms = RETRY_FIRST_MS;
+}
+
+static void
+release_heavyweights(AnyCall *call, const HeldLock *but)
+{
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		const HeldLock *lock = attempt.locks[i];
+
+		if (lock != but && call->tier1[i])
+			heavyweight_unlock(&lock->tag, lock->mode, false, 1);
+	}
+}
+
+/* Let others of the cluster that wait for the lock go ahead. */
+static void
+step_back(AnyCall *call, int i)
+{
+	const HeldLock *lock = attempt.locks[i];
+
+	slot_step_back(lock->proc);
+	heavyweight_unlock(&lock->tag, lock->mode, false, 1);
+	call->tier1[i] = call->slots.ready[i] = false;
+	call->retry_ms = RETRY_FIRST_MS;
+}
+
+/* As the lock manager does for log_lock_waits; see waiting_log(). */
+static int64
+log_wait(AnyCall *call)
+{
+	SlotWait   *wait = &call->wait;
+	int64		waited = zk_now_ms() - wait->started;
+
+	if (!log_lock_waits || wait->logged)
+		return -1;
+	if (waited < DeadlockTimeout)
+		return DeadlockTimeout - waited;
+	wait->logged = true;
+	ereport(LOG,
+			(errmsg("process %d still waiting for any of %d locks in ZooKeeper after %lld ms",
+					MyProcPid, attempt.nlocks, (long long) waited),
+			 errdetail_log("The first is \"%s\".", wait->result->name)));
+	return -1;
+}
+
+/* Have the session proved, so that what the cluster owns can be taken. */
+static void
+ask_proof(AnyCall *call)
+{
+	SlotWait   *wait = &call->wait;
+	int			session = attempt.locks[call->slots.which]->proc->zk_session;
+
+	if (wait->ticket == 0 || proof_is_given(session, wait->ticket))
+		wait->ticket = proof_ask(session);
+}
+
+static int64
+shorter(int64 sleep, int64 other)
+{
+	return sleep < 0 || (other >= 0 && other < sleep) ? other : sleep;
+}
+
+/*
+ * Sleep until a slot has changed, or something else must be looked at.  Returns
+ * false if the wait is over without success.
+ */
+static bool
+sleep_for_any(AnyCall *call, ZkTake take)
+{
+	static uint32 wait_event = 0;
+	SlotWait   *wait = &call->wait;
+	int64		sleep = zk_time_left(wait->deadline);
+	int			events;
+
+	wait->asked = true;
+	if (call->slots.nqueued > 0)
+		wait->in_queue = true;
+	if (wait->started == 0)
+		wait->started = zk_now_ms();
+	if (sleep == 0 ||
+		(wait->immediate && !call->leaving && take == ZK_QUEUED))
+		return false;
+	if (!wait->in_queue && (call->leaving || take != ZK_QUEUED))
+	{
+		int64		patience = waiting_patience(wait);
+
+		if (patience == 0)
+			return false;
+		sleep = shorter(sleep, patience);
+	}
+	sleep = shorter(sleep, RECHECK_MS);
+	if (take == ZK_UNPROVED)
+		ask_proof(call);
+	if (take == ZK_UNPROVED || call->leaving)
+		sleep = shorter(sleep, UNPROVED_RECHECK_MS);
+	if (call->retry_ms > 0)
+		sleep = shorter(sleep, call->retry_ms);
+	sleep = shorter(sleep, log_wait(call));
+
+	events = WaitLatch(MyLatch,
+					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					   (long) sleep, ZkWaitEvent(wait_event, "ZkLockAcquire"));
+	CHECK_FOR_INTERRUPTS();
+	if (events & WL_LATCH_SET)
+		call->retry_ms = 0;
+	else
+		call->retry_ms = Min(2 * call->retry_ms, RETRY_LAST_MS);
+	return true;
+}
+
+/*
+ * Wait until a slot has been taken: returns ZK_TAKEN, and its number is in
+ * call->slots.which.  All else is the end without success.
+ *
+ * We have the heavyweight locks of what we wait for in ZooKeeper, so no backend
+ * of this cluster can take it in the other mode: see take_slot() in acquire.c.
+ */
+static ZkTake
+wait_for_any(AnyCall *call)
+{
+	ZkAnyWait  *slots = &call->slots;
+
+	for (;;)
+	{
+		ZkTake		take;
+
+		ResetLatch(MyLatch);
+		try_heavyweights(call);
+		take = slots_take_any(slots);
+		if (take == ZK_TAKEN)
+			return take;
+		if (take == ZK_GO_BACK)
+		{
+			step_back(call, slots->which);
+			continue;
+		}
+		if (take == ZK_REFUSED || take == ZK_DEADLOCK)
+		{
+			const HeldLock *lock = attempt.locks[slots->which];
+
+			call->wait.result->name = key_name(&lock->key);
+			waiting_note_end(call->wait.result, lock, take, &slots->news);
+			return take;
+		}
+		for (int i = 0; i < attempt.nlocks; i++)
+			if (slots->ready[i] &&
+				slot_read_state(attempt.locks[i]->proc->slot) != ZK_SLOT_HELD)
+				slot_yield_other_mode(attempt.locks[i]->proc);
+		if (!sleep_for_any(call, take))
+			return take;
+	}
+}
+
+static void
+waiting_callback(void *arg)
+{
+	errcontext("while waiting for any of %d locks in ZooKeeper",
+			   ((const AnyCall *) arg)->slots.n);
+}
+
+/* None was acquired.  The outcome is in the result. */
+static void
+fail_any(AnyCall *call)
+{
+	const ZkResult *result = call->wait.result;
+
+	if (result->outcome == ZK_DEADLOCKED)
+		attempt.failure = ZK_FAILURE_DEADLOCK;
+	if (result->outcome == ZK_NOT_IN_TIME)
+		attempt.failure = ZK_FAILURE_TIMEOUT;
+	release_heavyweights(call, NULL);
+	attempt_end_any(&call->slots, NULL);
+	attempt_abandon();
+}
+
+/* The lock of this number has been acquired: it is held from now on. */
+static void
+hold_any(AnyCall *call, int which)
+{
+	SlotWait   *wait = &call->wait;
+	HeldLock   *lock = attempt.locks[which];
+
+	ZK_FAIL_AT("taken");
+	wait->queued = call->slots.waited[which];
+	wait->result->outcome = ZK_ACQUIRED;
+	wait->result->key = &lock->key;
+	acquire_hold(wait, lock);
+	release_heavyweights(call, lock);
+	attempt_end_any(&call->slots, lock);
+	wait->result->name = key_name(&lock->key);
+	acquire_end(call->request, wait, &lock, 1);
+	if (call->request->session)
+		acquire_for_session(&lock, 1);
+}
+
+/* Want the slots of all locks in "attempt". */
+static void
+want_any(AnyCall *call)
+{
+	int			n = attempt.nlocks;
+	ZkAnyWait  *slots = &call->slots;
+
+	slots->procs = palloc(n * sizeof(ZkProcLock *));
+	slots->ready = palloc0(n * sizeof(bool));
+	slots->waited = palloc0(n * sizeof(bool));
+	slots->reachable = palloc0(n * sizeof(bool));
+	slots->immediate = call->wait.immediate;
+	call->tier1 = palloc0(n * sizeof(bool));
+	slots->n = n;
+	for (int i = 0; i < n; i++)
+	{
+		HeldLock   *lock = attempt.locks[i];
+
+		lock->proc = slot_want_any(&lock->key, lock->kind,
+								   call->request->session, n, slots->immediate);
+		slots->procs[i] = lock->proc;
+	}
+}
+
+/* The locks of a request that this session does not hold: an array, palloc'd. */
+static const ZkKey **
+list_not_held(const ZkRequest *request, int *n)
+{
+	const ZkKey **keys = palloc(Max(request->nkeys, 1) * sizeof(ZkKey *));
+
+	*n = 0;
+	for (int i = 0; i < request->nkeys; i++)
+		if (hold_find(&request->keys[i]) == NULL)
+			keys[(*n)++] = &request->keys[i];
+	return keys;
+}
+
+/* One lock is left. */
+static ZkOutcome
+acquire_one(const ZkRequest *request, const ZkKey *key, ZkResult *result)
+{
+	ZkRequest	one = *request;
+
+	one.keys = key;
+	one.nkeys = 1;
+	one.name = key_name(key);
+	return acquire_locks(&one, result);
+}
+
+/*
+ * acquire_any
+ *		Take the first lock of a request that is free, of those that this session
+ *		does not hold.
+ *
+ * Of several that are free, it is the first in the order of the keys.  Returns
+ * the outcome, which is in *result, too; the lock taken is that of
+ * result->key.  Outcomes and errors are those of acquire_locks(), with
+ * ZK_HELD_ALL, if the session holds all of them.
+ */
+ZkOutcome
+acquire_any(const ZkRequest *request, ZkResult *result)
+{
+	AnyCall		call = {.request = request};
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = waiting_callback,
+		.arg = &call
+	};
+	int			n;
+	const ZkKey **keys = list_not_held(request, &n);
+
+	if (n == 1)
+		return acquire_one(request, keys[0], result);
+	waiting_begin(&call.wait, request, result);
+	if (n == 0)
+		return result->outcome = ZK_HELD_ALL;
+	acquire_begin();
+	attempt_make_room(n);
+	attempt.any = true;
+	for (int i = 0; i < n; i++)
+		attempt_add(hold_prepare(keys[i], request->kind, 0));
+
+	error_context_stack = &context;
+	want_any(&call);
+	if (wait_for_any(&call) == ZK_TAKEN)
+		hold_any(&call, call.slots.which);
+	else
+		fail_any(&call);
+	error_context_stack = context.previous;
+	return result->outcome;
+}

@@ -22,6 +22,7 @@
 #include "access/parallel.h"
 #include "backend/names.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "common/string.h"
 #include "core/znode.h"
@@ -31,6 +32,7 @@
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 #define ADVISORY_PREFIX		"advisory/"
 

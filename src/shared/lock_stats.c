@@ -39,6 +39,7 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "shared/compat.h"
 #include "shared/lock_stats.h"
 #include "shared/settings.h"
 #include "storage/fd.h"
@@ -268,9 +269,8 @@ lock_stats_startup_shmem(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct(ZK_TRANCHE, shared_size(), &found);
-	ids = ShmemInitHash("zklock lock stats ids", Max(zklock_track_locks, 1),
-						Max(zklock_track_locks, 1), &info,
-						HASH_ELEM | HASH_BLOBS);
+	ids = ZkShmemInitHash("zklock lock stats ids", Max(zklock_track_locks, 1),
+						  &info, HASH_ELEM | HASH_BLOBS);
 	stats_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	if (!found)
 	{

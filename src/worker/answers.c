@@ -59,6 +59,7 @@
 #include "shared/refusal.h"
 #include "utils/memutils.h"
 #include "worker/answers.h"
+#include "worker/queue_list.h"
 #include "worker/session.h"
 #include "worker/status.h"
 #include "worker/survey.h"
@@ -76,33 +77,6 @@ typedef enum AnswerState
 	ANSWER_REVOKING
 } AnswerState;
 
-/* Where a contender stands, in the order in which they are told. */
-typedef enum AnswerPlace
-{
-	PLACE_NAME,					/* the lock directory */
-	PLACE_PERMITS,				/* of a semaphore: has a permit */
-	PLACE_LOCKS					/* of a semaphore: waits for one */
-} AnswerPlace;
-
-static const char *const place_directory[] = {
-	[PLACE_NAME] = NULL,
-	[PLACE_PERMITS] = ZNODE_PERMITS_DIR,
-	[PLACE_LOCKS] = ZNODE_LOCKS_DIR,
-};
-
-typedef struct AnswerEntry
-{
-	AnswerPlace place;
-	const char *node;
-	ZnodeContender contender;
-	bool		gone;
-	bool		ours;			/* one of our sessions' */
-	int64		session_id;
-	int64		ctime;
-	int			data_len;		/* -1: none */
-	const char *data;
-} AnswerEntry;
-
 typedef struct Answer
 {
 	AnswerState state;
@@ -112,9 +86,7 @@ typedef struct Answer
 	char		path[ZNODE_PATH_SIZE];
 	MemoryContext context;		/* of all that follows */
 	Survey	   *survey;			/* of all queues; else NULL */
-	AnswerEntry *entries;
-	int			nentries;
-	int			maxentries;
+	QueueList	queue;
 	int			next;			/* the first entry that no operation is for */
 	int			open;			/* operations that are not answered */
 	int			revoked;
@@ -125,17 +97,17 @@ static Answer answers[ZK_QUESTION_BOXES];
 static uint32 last_attempt = 0;
 
 static void
-send_op(Answer *answer, RecipeOpKind kind, AnswerPlace place, const char *node,
+send_op(Answer *answer, RecipeOpKind kind, QueuePlace place, const char *node,
 		uint32 serial)
 {
 	RecipeOp	op = {.kind = kind,.serial = serial,.node = node};
 	char		directory[ZNODE_PATH_SIZE + 8];
 
 	strlcpy(directory, answer->path, sizeof(directory));
-	if (place_directory[place])
+	if (queue_directory(place))
 	{
 		strlcat(directory, "/", sizeof(directory));
-		strlcat(directory, place_directory[place], sizeof(directory));
+		strlcat(directory, queue_directory(place), sizeof(directory));
 	}
 	if (kind == RECIPE_OP_SET)
 		op.data = NOTE_REVOCATION_DATA;
@@ -156,9 +128,7 @@ forget(Answer *answer)
 		MemoryContextDelete(answer->context);
 	answer->context = NULL;
 	answer->survey = NULL;
-	answer->entries = NULL;
-	answer->nentries = 0;
-	answer->maxentries = 0;
+	memset(&answer->queue, 0, sizeof(answer->queue));
 	answer->next = 0;
 	answer->open = 0;
 	answer->revoked = 0;
@@ -215,18 +185,10 @@ finish_refused(Answer *answer, int error)
 	finish(answer, &reply, NULL);
 }
 
-static ZkQueueMode
-mode_of(const AnswerEntry *entry)
-{
-	if (entry->place != PLACE_NAME)
-		return ZK_QUEUE_PERMIT;
-	return entry->contender.shared ? ZK_QUEUE_SHARED : ZK_QUEUE_EXCLUSIVE;
-}
-
 static void
-append_entry(StringInfo buf, const AnswerEntry *entry)
+append_entry(StringInfo buf, const QueueNode *entry)
 {
-	const char *directory = place_directory[entry->place];
+	const char *directory = queue_directory(entry->place);
 	ZkQueueEntry head;
 	int			start = buf->len;
 	Size		size;
@@ -234,7 +196,7 @@ append_entry(StringInfo buf, const AnswerEntry *entry)
 	memset(&head, 0, sizeof(head));
 	head.session_id = entry->session_id;
 	head.ctime = entry->ctime;
-	head.mode = mode_of(entry);
+	head.mode = queue_mode(entry);
 	head.node_len = strlen(entry->node) +
 		(directory ? strlen(directory) + 1 : 0);
 	head.data_len = entry->data_len;
@@ -261,10 +223,10 @@ finish_queue(Answer *answer)
 	MemoryContext save = MemoryContextSwitchTo(answer->context);
 
 	initStringInfo(&buf);
-	for (int i = 0; i < answer->nentries; i++)
-		if (!answer->entries[i].gone)
+	for (int i = 0; i < answer->queue.n; i++)
+		if (!answer->queue.nodes[i].gone)
 		{
-			append_entry(&buf, &answer->entries[i]);
+			append_entry(&buf, &answer->queue.nodes[i]);
 			reply.count++;
 		}
 	MemoryContextSwitchTo(save);
@@ -276,10 +238,10 @@ finish_owner(Answer *answer)
 {
 	ZkAnswer	reply = {.data_len = -1};
 
-	if (answer->nentries > 0 && answer->entries[0].data_len >= 0)
+	if (answer->queue.n > 0 && answer->queue.nodes[0].data_len >= 0)
 	{
-		reply.data_len = answer->entries[0].data_len;
-		memcpy(reply.data, answer->entries[0].data, reply.data_len);
+		reply.data_len = answer->queue.nodes[0].data_len;
+		memcpy(reply.data, answer->queue.nodes[0].data, reply.data_len);
 	}
 	finish(answer, &reply, NULL);
 }
@@ -303,9 +265,9 @@ static void
 revoke_owners(Answer *answer)
 {
 	answer->state = ANSWER_REVOKING;
-	for (int i = 0; i < answer->nentries; i++)
+	for (int i = 0; i < answer->queue.n; i++)
 	{
-		const AnswerEntry *entry = &answer->entries[i];
+		const QueueNode *entry = &answer->queue.nodes[i];
 
 		if (!entry->gone && !entry->ours)
 			send_op(answer, RECIPE_OP_SET, entry->place, entry->node, i);
@@ -318,9 +280,9 @@ revoke_owners(Answer *answer)
 static void
 read_more(Answer *answer)
 {
-	while (answer->next < answer->nentries && answer->open < MAX_OPEN)
+	while (answer->next < answer->queue.n && answer->open < MAX_OPEN)
 	{
-		const AnswerEntry *entry = &answer->entries[answer->next];
+		const QueueNode *entry = &answer->queue.nodes[answer->next];
 
 		send_op(answer, RECIPE_OP_GET, entry->place, entry->node,
 				answer->next);
@@ -344,20 +306,6 @@ read_more(Answer *answer)
 	}
 }
 
-static int
-compare_entries(const void *a, const void *b)
-{
-	const AnswerEntry *left = a;
-	const AnswerEntry *right = b;
-
-	if (left->place != right->place)
-		return left->place < right->place ? -1 : 1;
-	if (left->contender.sequence != right->contender.sequence)
-		return znode_before(left->contender.sequence,
-							right->contender.sequence) ? -1 : 1;
-	return strcmp(left->node, right->node);
-}
-
 /* How many of the sorted entries matter for the question? */
 static int
 count_relevant(const Answer *answer)
@@ -367,77 +315,43 @@ count_relevant(const Answer *answer)
 	switch (answer->question)
 	{
 		case ZK_QUESTION_QUEUE:
-			return Min(answer->nentries, ZK_ANSWER_MAX_ENTRIES);
+			return Min(answer->queue.n, ZK_ANSWER_MAX_ENTRIES);
 		case ZK_QUESTION_OWNER:
-			return Min(answer->nentries, 1);
+			return Min(answer->queue.n, 1);
 		case ZK_QUESTION_REVOKE:
 		case ZK_QUESTION_QUEUES:
 			break;
 	}
 
 	/* the first of a lock; readers, up to a writer; who has a permit */
-	while (n < answer->nentries && n < ZK_ANSWER_MAX_ENTRIES &&
-		   (answer->entries[n].place == PLACE_NAME ?
-			n == 0 || (answer->entries[0].contender.shared &&
-					   answer->entries[n].contender.shared) :
-			answer->entries[n].place == PLACE_PERMITS))
+	while (n < answer->queue.n && n < ZK_ANSWER_MAX_ENTRIES &&
+		   (answer->queue.nodes[n].place == PLACE_NAME ?
+			n == 0 || (answer->queue.nodes[0].contender.shared &&
+					   answer->queue.nodes[n].contender.shared) :
+			answer->queue.nodes[n].place == PLACE_PERMITS))
 		n++;
 	return n;
-}
-
-static void
-add_entry(Answer *answer, AnswerPlace place, const char *child,
-		  const ZnodeContender *contender)
-{
-	MemoryContext save = MemoryContextSwitchTo(answer->context);
-	AnswerEntry *entry;
-
-	if (answer->nentries == answer->maxentries)
-	{
-		Size		size;
-
-		answer->maxentries = Max(answer->maxentries * 2, 16);
-		size = answer->maxentries * sizeof(AnswerEntry);
-		answer->entries = answer->entries == NULL ?
-			palloc_extended(size, MCXT_ALLOC_HUGE) :
-			repalloc_huge(answer->entries, size);
-	}
-	entry = &answer->entries[answer->nentries++];
-	memset(entry, 0, sizeof(*entry));
-	entry->place = place;
-	entry->node = pstrdup(child);
-	entry->contender = *contender;
-	entry->data_len = -1;
-	MemoryContextSwitchTo(save);
 }
 
 /* A list of children is in; its serial number is the place. */
 static void
 on_list(Answer *answer, const RecipeInput *in)
 {
-	AnswerPlace place = (AnswerPlace) in->serial;
+	QueuePlace	place = (QueuePlace) in->serial;
+	bool		parts[NPLACES];
+	MemoryContext save;
 
 	if (in->result == RECIPE_REFUSED)
 	{
 		finish_refused(answer, in->error);
 		return;
 	}
-	for (int i = 0; in->result == RECIPE_OK && i < in->nchildren; i++)
-	{
-		const char *child = in->children[i];
-		ZnodeContender contender;
-
-		if (znode_parse_contender(child, &contender))
-			add_entry(answer, place, child, &contender);
-		else if (place == PLACE_NAME &&
-				 strcmp(child, ZNODE_PERMITS_DIR) == 0)
-			send_op(answer, RECIPE_OP_CHILDREN, PLACE_PERMITS, NULL,
-					PLACE_PERMITS);
-		else if (place == PLACE_NAME &&
-				 strcmp(child, ZNODE_LOCKS_DIR) == 0)
-			send_op(answer, RECIPE_OP_CHILDREN, PLACE_LOCKS, NULL,
-					PLACE_LOCKS);
-	}
+	save = MemoryContextSwitchTo(answer->context);
+	queue_add(&answer->queue, place, in, parts);
+	MemoryContextSwitchTo(save);
+	for (int part = 0; part < NPLACES; part++)
+		if (parts[part])
+			send_op(answer, RECIPE_OP_CHILDREN, part, NULL, part);
 	if (answer->open > 0)
 		return;
 
@@ -446,44 +360,24 @@ on_list(Answer *answer, const RecipeInput *in)
 		forget(answer);
 		return;
 	}
-	if (answer->nentries > 0)
-		qsort(answer->entries, answer->nentries, sizeof(AnswerEntry),
-			  compare_entries);
-	answer->nentries = count_relevant(answer);
+	queue_sort(&answer->queue);
+	answer->queue.n = count_relevant(answer);
 	answer->state = ANSWER_READING;
 	read_more(answer);
-}
-
-/* Keep so much of a node's data, and no part of a character of UTF-8. */
-static void
-note_data(Answer *answer, AnswerEntry *entry, const RecipeInput *in)
-{
-	int			len = Min(in->data_len, ZK_ANSWER_MAX_DATA);
-	char	   *data;
-
-	if (len < in->data_len)
-		for (int i = 0; i < 3 && (in->data[len] & 0xC0) == 0x80; i++)
-			len--;
-	data = MemoryContextAlloc(answer->context, len + 1);
-	memcpy(data, in->data, len);
-	entry->data = data;
-	entry->data_len = len;
 }
 
 static void
 on_read(Answer *answer, const RecipeInput *in)
 {
-	AnswerEntry *entry = &answer->entries[in->serial];
+	QueueNode  *entry = &answer->queue.nodes[in->serial];
+	MemoryContext save;
 
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			entry->ours = in->ours || status_is_ours(in->ephemeral_owner);
-			entry->session_id = in->ephemeral_owner;
-			entry->ctime = in->ctime;
-			entry->gone = !recipe_is_ephemeral(in);
-			if (in->data && in->data_len >= 0)
-				note_data(answer, entry, in);
+			save = MemoryContextSwitchTo(answer->context);
+			queue_note(entry, in);
+			MemoryContextSwitchTo(save);
 			break;
 		case RECIPE_NO_NODE:
 			entry->gone = true;

@@ -44,6 +44,7 @@
 #include "core/znode.h"
 #include "shared/questions.h"
 #include "utils/timestamp.h"
+#include "worker/queue_list.h"
 #include "worker/session.h"
 #include "worker/survey.h"
 
@@ -61,38 +62,17 @@ typedef enum LockState
 	LOCK_DONE
 } LockState;
 
-/* What an operation is about; in its serial number, beside the lock's. */
-typedef enum SurveyPart
-{
-	PART_NAME,					/* list of the lock directory */
-	PART_PERMITS,				/* list of the permits of a semaphore */
-	PART_LOCKS,					/* list of those that wait for one */
-	PART_HOLDER,
-	PART_WAITER
-} SurveyPart;
+/*
+ * What an operation is about, in its serial number beside the lock: the list of a
+ * QueuePlace, or one of these two.
+ */
+#define PART_HOLDER		NPLACES
+#define PART_WAITER		(NPLACES + 1)
 
-#define NPARTS	(PART_WAITER + 1)
-
-static const char *const part_directory[] = {
-	[PART_NAME] = "",
-	[PART_PERMITS] = "/" ZNODE_PERMITS_DIR,
-	[PART_LOCKS] = "/" ZNODE_LOCKS_DIR,
-};
+#define NPARTS			(PART_WAITER + 1)
 
 /* The serial number of the list of the root. */
 #define ROOT_SERIAL		UINT32_MAX
-
-typedef struct SurveyChild
-{
-	SurveyPart	place;			/* the list that it is in */
-	char	   *node;
-	ZnodeContender contender;
-	bool		read;			/* there is no more to learn of it */
-	bool		dropped;		/* it is no contender */
-	int64		ctime;			/* 0: not known */
-	int			data_len;		/* -1: none, or not to be read */
-	char	   *data;
-} SurveyChild;
 
 typedef struct SurveyLock
 {
@@ -103,11 +83,9 @@ typedef struct SurveyLock
 	bool		moved;			/* what was to be read has gone */
 	bool		refused;
 	TimestampTz seen;			/* when the last list came in */
-	SurveyChild *children;		/* in the order of the queue */
-	int			nchildren;
-	int			maxchildren;
+	QueueList	queue;
 
-	/* as of the children that are contenders; -1: there is none */
+	/* as of the nodes that are contenders; -1: there is none */
 	int			holder;
 	int			waiter;
 	int			nholders;
@@ -134,16 +112,18 @@ submit(Survey *survey, const RecipeOp *op, const char *directory)
 }
 
 static void
-send_op(Survey *survey, SurveyLock *lock, RecipeOpKind kind, SurveyPart part,
-		const SurveyChild *child)
+send_op(Survey *survey, SurveyLock *lock, RecipeOpKind kind, int part,
+		const QueueNode *node)
 {
 	RecipeOp	op = {.kind = kind};
+	QueuePlace	in = node ? node->place : (QueuePlace) part;
+	const char *place = queue_directory(in);
 	char		directory[ZNODE_PATH_SIZE * 2];
 
 	op.serial = (uint32) (lock - survey->locks) * NPARTS + part;
-	op.node = child ? child->node : NULL;
-	snprintf(directory, sizeof(directory), "%s/%s%s", survey->root, lock->name,
-			 part_directory[child ? child->place : part]);
+	op.node = node ? node->node : NULL;
+	snprintf(directory, sizeof(directory), "%s/%s%s%s", survey->root,
+			 lock->name, place ? "/" : "", place ? place : "");
 	submit(survey, &op, directory);
 	lock->open++;
 }
@@ -154,10 +134,8 @@ list_lock(Survey *survey, SurveyLock *lock)
 	lock->state = LOCK_LISTING;
 	lock->lists++;
 	lock->moved = false;
-	for (int i = 0; i < lock->nchildren; i++)
-		pfree(lock->children[i].node);
-	lock->nchildren = 0;
-	send_op(survey, lock, RECIPE_OP_CHILDREN, PART_NAME, NULL);
+	queue_clear(&lock->queue);
+	send_op(survey, lock, RECIPE_OP_CHILDREN, PLACE_NAME, NULL);
 }
 
 /* Go on listing locks. */
@@ -168,44 +146,6 @@ list_more(Survey *survey)
 		list_lock(survey, &survey->locks[survey->next++]);
 }
 
-static void
-add_child(SurveyLock *lock, SurveyPart place, const char *node,
-		  const ZnodeContender *contender)
-{
-	SurveyChild *child;
-
-	if (lock->nchildren == lock->maxchildren)
-	{
-		Size		size;
-
-		lock->maxchildren = Max(lock->maxchildren * 2, 4);
-		size = lock->maxchildren * sizeof(SurveyChild);
-		lock->children = lock->children == NULL ?
-			palloc_extended(size, MCXT_ALLOC_HUGE) :
-			repalloc_huge(lock->children, size);
-	}
-	child = &lock->children[lock->nchildren++];
-	memset(child, 0, sizeof(*child));
-	child->place = place;
-	child->node = pstrdup(node);
-	child->contender = *contender;
-	child->data_len = -1;
-}
-
-static int
-compare_children(const void *a, const void *b)
-{
-	const SurveyChild *left = a;
-	const SurveyChild *right = b;
-
-	if (left->place != right->place)
-		return left->place < right->place ? -1 : 1;
-	if (left->contender.sequence != right->contender.sequence)
-		return znode_before(left->contender.sequence,
-							right->contender.sequence) ? -1 : 1;
-	return strcmp(left->node, right->node);
-}
-
 /* Find the first holder and the first waiter, and count both kinds. */
 static void
 find_first(SurveyLock *lock)
@@ -214,23 +154,23 @@ find_first(SurveyLock *lock)
 
 	lock->holder = lock->waiter = -1;
 	lock->nholders = lock->nwaiters = 0;
-	for (int i = 0; i < lock->nchildren; i++)
+	for (int i = 0; i < lock->queue.n; i++)
 	{
-		const SurveyChild *child = &lock->children[i];
+		const QueueNode *child = &lock->queue.nodes[i];
 		bool		holds;
 
-		if (child->dropped)
+		if (child->gone)
 			continue;
 
 		/* the first of a lock; readers, up to a writer; who has a permit */
-		if (child->place == PART_NAME)
+		if (child->place == PLACE_NAME)
 		{
 			holds = lock->nholders == 0 ||
 				(child->contender.shared && !writer);
 			writer |= !child->contender.shared;
 		}
 		else
-			holds = child->place == PART_PERMITS;
+			holds = child->place == PLACE_PERMITS;
 		if (holds && lock->nholders++ == 0)
 			lock->holder = i;
 		if (!holds && lock->nwaiters++ == 0)
@@ -244,81 +184,54 @@ read_first(Survey *survey, SurveyLock *lock)
 {
 	find_first(lock);
 	lock->state = LOCK_READING;
-	if (lock->holder >= 0 && !lock->children[lock->holder].read)
+	if (lock->holder >= 0 && !lock->queue.nodes[lock->holder].read)
 		send_op(survey, lock, RECIPE_OP_GET, PART_HOLDER,
-				&lock->children[lock->holder]);
-	if (lock->waiter >= 0 && !lock->children[lock->waiter].read)
+				&lock->queue.nodes[lock->holder]);
+	if (lock->waiter >= 0 && !lock->queue.nodes[lock->waiter].read)
 		send_op(survey, lock, RECIPE_OP_GET, PART_WAITER,
-				&lock->children[lock->waiter]);
+				&lock->queue.nodes[lock->waiter]);
 	if (lock->open == 0)
 		lock->state = LOCK_DONE;
 }
 
 /* A list of a lock's children is in. */
 static void
-on_list(Survey *survey, SurveyLock *lock, SurveyPart part,
+on_list(Survey *survey, SurveyLock *lock, QueuePlace place,
 		const RecipeInput *in)
 {
-	lock->refused |= in->result == RECIPE_REFUSED;
-	for (int i = 0; in->result == RECIPE_OK && i < in->nchildren; i++)
-	{
-		const char *node = in->children[i];
-		ZnodeContender contender;
+	bool		parts[NPLACES];
 
-		if (znode_parse_contender(node, &contender))
-			add_child(lock, part, node, &contender);
-		else if (part == PART_NAME && strcmp(node, ZNODE_PERMITS_DIR) == 0)
-			send_op(survey, lock, RECIPE_OP_CHILDREN, PART_PERMITS, NULL);
-		else if (part == PART_NAME && strcmp(node, ZNODE_LOCKS_DIR) == 0)
-			send_op(survey, lock, RECIPE_OP_CHILDREN, PART_LOCKS, NULL);
-	}
+	lock->refused |= in->result == RECIPE_REFUSED;
+	queue_add(&lock->queue, place, in, parts);
+	for (int part = 0; part < NPLACES; part++)
+		if (parts[part])
+			send_op(survey, lock, RECIPE_OP_CHILDREN, part, NULL);
 	if (lock->open > 0)
 		return;
 	lock->seen = GetCurrentTimestamp();
-	if (lock->nchildren > 0)
-		qsort(lock->children, lock->nchildren, sizeof(SurveyChild),
-			  compare_children);
+	queue_sort(&lock->queue);
 	read_first(survey, lock);
-}
-
-/* Keep so much of a node's data, and no part of a character of UTF-8. */
-static void
-note_data(SurveyChild *child, const RecipeInput *in)
-{
-	int			len = Min(in->data_len, ZK_ANSWER_MAX_DATA);
-
-	if (len < in->data_len)
-		for (int i = 0; i < 3 && (in->data[len] & 0xC0) == 0x80; i++)
-			len--;
-	child->data = palloc(len + 1);
-	memcpy(child->data, in->data, len);
-	child->data_len = len;
 }
 
 /* The first holder has been read, or the first waiter. */
 static void
-on_read(Survey *survey, SurveyLock *lock, SurveyPart part,
-		const RecipeInput *in)
+on_read(Survey *survey, SurveyLock *lock, int part, const RecipeInput *in)
 {
-	SurveyChild *child = &lock->children[part == PART_HOLDER ?
-										 lock->holder : lock->waiter];
+	QueueNode  *node = &lock->queue.nodes[part == PART_HOLDER ?
+										  lock->holder : lock->waiter];
 
 	switch (in->result)
 	{
 		case RECIPE_OK:
-			child->read = true;
-			child->ctime = in->ctime;
-			child->dropped = !recipe_is_ephemeral(in);
-			if (part == PART_HOLDER && in->data && in->data_len >= 0)
-				note_data(child, in);
+			queue_note(node, in);
 			break;
 		case RECIPE_NO_NODE:
 			lock->moved = true;
 			break;
 		case RECIPE_REFUSED:
-			child->read = in->event != RECIPE_GET_DONE;
-			if (!child->read)
-				send_op(survey, lock, RECIPE_OP_STAT, part, child);
+			node->read = in->event != RECIPE_GET_DONE;
+			if (!node->read)
+				send_op(survey, lock, RECIPE_OP_STAT, part, node);
 			break;
 		case RECIPE_UNKNOWN:
 			break;				/* not here */
@@ -397,7 +310,7 @@ survey_event(Survey *survey, const RecipeInput *in, int *error)
 	else
 	{
 		SurveyLock *lock = &survey->locks[in->serial / NPARTS];
-		SurveyPart	part = in->serial % NPARTS;
+		int			part = in->serial % NPARTS;
 
 		lock->open--;
 		if (lock->state == LOCK_LISTING)
@@ -410,22 +323,13 @@ survey_event(Survey *survey, const RecipeInput *in, int *error)
 	return survey->open == 0;
 }
 
-static ZkQueueMode
-mode_of(const SurveyLock *lock)
-{
-	const SurveyChild *child =
-		&lock->children[lock->holder >= 0 ? lock->holder : lock->waiter];
-
-	if (child->place != PART_NAME)
-		return ZK_QUEUE_PERMIT;
-	return child->contender.shared ? ZK_QUEUE_SHARED : ZK_QUEUE_EXCLUSIVE;
-}
-
 static void
 append_entry(StringInfo buf, const SurveyLock *lock)
 {
-	const SurveyChild *holder =
-		lock->holder >= 0 ? &lock->children[lock->holder] : NULL;
+	const QueueNode *holder =
+		lock->holder >= 0 ? &lock->queue.nodes[lock->holder] : NULL;
+	const QueueNode *waiter =
+		lock->waiter >= 0 ? &lock->queue.nodes[lock->waiter] : NULL;
 	ZkSurveyEntry head;
 	int			start = buf->len;
 	int			size;
@@ -435,7 +339,7 @@ append_entry(StringInfo buf, const SurveyLock *lock)
 	head.refused = lock->refused;
 	if (!lock->refused)
 	{
-		head.mode = mode_of(lock);
+		head.mode = queue_mode(holder ? holder : waiter);
 		head.nholders = lock->nholders;
 		head.nwaiters = lock->nwaiters;
 	}
@@ -445,8 +349,8 @@ append_entry(StringInfo buf, const SurveyLock *lock)
 		head.since = holder->ctime;
 		head.data_len = holder->data_len;
 	}
-	if (lock->waiter >= 0)
-		head.waiter_since = lock->children[lock->waiter].ctime;
+	if (waiter)
+		head.waiter_since = waiter->ctime;
 	head.name_len = strlen(lock->name);
 	size = ZkSurveyEntrySize(&head);
 

@@ -237,6 +237,33 @@ copy_entries(const ZkAnswer *answer)
 }
 
 /*
+ * Ask for what a segment has, about a lock, or, if that is NULL, about all below
+ * "path"; a copy of the entries, of which there are *count.
+ */
+static char *
+ask_entries(ZkQuestion question, const char *path, const ZkLockName *lock,
+			int *count)
+{
+	Asking		asking = {0};
+	char	   *volatile entries = NULL;
+
+	*count = 0;
+	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	{
+		ask(&asking, question, path, -1);
+		if (asking.answer == NULL)
+			zk_report_no_session(ERROR, lock ? lock->name : NULL,
+								 &asking.session);
+		check_answer(asking.answer, lock, path);
+		entries = copy_entries(asking.answer);
+		*count = asking.answer->count;
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	end_asking(0, PointerGetDatum(&asking));
+	return entries;
+}
+
+/*
  * The data of a contender as text; without what its holders wait for, which is
  * for other workers.
  */
@@ -385,28 +412,14 @@ zk_queue(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkLockName	lock;
 	char		path[ZNODE_PATH_SIZE];
-	Asking		asking = {0};
-	char	   *volatile entries = NULL;
-	volatile int count = 0;
+	int			count;
 	char	   *next;
 
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
 	key_path(&lock.key, path);
 	InitMaterializedSRF(fcinfo, 0);
 
-	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
-	{
-		ask(&asking, ZK_QUESTION_QUEUE, path, -1);
-		if (asking.answer == NULL)
-			zk_report_no_session(ERROR, lock.name, &asking.session);
-		check_answer(asking.answer, &lock, path);
-		entries = copy_entries(asking.answer);
-		count = asking.answer->count;
-	}
-	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
-	end_asking(0, PointerGetDatum(&asking));
-
-	next = entries;
+	next = ask_entries(ZK_QUESTION_QUEUE, path, &lock, &count);
 	for (int i = 1; i <= count; i++)
 	{
 		const ZkQueueEntry *entry = (ZkQueueEntry *) next;
@@ -431,30 +444,16 @@ Datum
 zk_queues(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Asking		asking = {0};
-	char	   *volatile entries = NULL;
-	volatile int count = 0;
+	int			count;
 	char	   *next;
 	MemoryContext row_context;
 
 	zk_check_usable();
 	InitMaterializedSRF(fcinfo, 0);
 
-	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
-	{
-		ask(&asking, ZK_QUESTION_QUEUES, zklock_root, -1);
-		if (asking.answer == NULL)
-			zk_report_no_session(ERROR, NULL, &asking.session);
-		check_answer(asking.answer, NULL, zklock_root);
-		entries = copy_entries(asking.answer);
-		count = asking.answer->count;
-	}
-	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
-	end_asking(0, PointerGetDatum(&asking));
-
 	row_context = AllocSetContextCreate(CurrentMemoryContext, "zklock row",
 										ALLOCSET_SMALL_SIZES);
-	next = entries;
+	next = ask_entries(ZK_QUESTION_QUEUES, zklock_root, NULL, &count);
 	for (int i = 0; i < count; i++)
 	{
 		const ZkSurveyEntry *entry = (ZkSurveyEntry *) next;

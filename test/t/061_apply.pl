@@ -57,34 +57,31 @@ my %closed = ('in the trigger' => 1, 'at the commit' => 2);
 
 sub apply_pid { return value($b, 'SELECT pid FROM pg_stat_subscription WHERE relid IS NULL AND pid IS NOT NULL'); }
 
-# The worker, once it has the lock ("t") or waits for it ("f").
-sub apply_worker
+# The worker, once there is one that this is true of.
+sub worker_in
 {
-	my ($granted) = @_;
+	my ($from, $what) = @_;
 	my $pid;
 
 	poll_until(
-		sub {
-			$pid = value($b,
-				"SELECT pid FROM zk_locks JOIN pg_stat_subscription USING (pid) WHERE name = 'stock' AND granted = '$granted'");
-		},
-		'the apply worker');
+		sub { $pid = value($b, "SELECT pid FROM pg_stat_subscription JOIN $from"); },
+		$what);
 	return $pid;
+}
+
+# The worker, once it has the lock ("t") or waits for it ("f").
+sub apply_worker
+{
+	return worker_in("zk_locks USING (pid) WHERE name = 'stock' AND granted = '$_[0]'",
+		'the apply worker');
 }
 
 # The worker that waits at the latch
 sub wait_at_latch
 {
-	my ($latch) = @_;
-	my $pid;
-
-	poll_until(
-		sub {
-			$pid = value($b,
-				"SELECT pid FROM pg_locks JOIN pg_stat_subscription USING (pid) WHERE locktype = 'advisory' AND objid = $latch AND NOT granted");
-		},
+	return worker_in(
+		"pg_locks USING (pid) WHERE locktype = 'advisory' AND objid = $_[0] AND NOT granted",
 		'the apply worker to be at the latch');
-	return $pid;
 }
 
 # a sells one more.

@@ -29,7 +29,7 @@ use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster zk_clusters lock_dir contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
-  wait_connected session_of session_file);
+  wait_connected wait_state session_of session_file);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -224,6 +224,10 @@ sub wait_accepting
 
 Wait until a cluster has a session and a connection; true.
 
+=item wait_state($node, $state)
+
+Wait until its session is in this state; true.
+
 =item session_of($node)
 
 The id of its session, as zk_session has it.
@@ -234,12 +238,14 @@ Where it notes its session, for after a crash.
 
 =cut
 
-sub wait_connected
-{
-	my ($node) = @_;
+sub wait_connected { return wait_state($_[0], 'connected'); }
 
-	$node->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session")
-	  or die 'timed out waiting for ' . $node->name . " to be connected\n";
+sub wait_state
+{
+	my ($node, $state) = @_;
+
+	$node->poll_query_until('postgres', "SELECT state = '$state' FROM zk_session")
+	  or die 'timed out waiting for ' . $node->name . " to be $state\n";
 	return 1;
 }
 

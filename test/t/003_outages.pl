@@ -25,15 +25,6 @@ sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
 sub state_of { return value($_[0], 'SELECT state FROM zk_session'); }
 
-sub wait_state
-{
-	my ($node, $state) = @_;
-
-	poll_until(sub { state_of($node) eq $state },
-		$node->name . " to be $state");
-	return;
-}
-
 # Settings in postgresql.conf; undef takes one out.  Waits until they are
 # applied and, if $state is given, until the session is in that state again.
 sub set_and_reload

@@ -224,24 +224,31 @@ sub end_all
 	is(all_of_them(), 2 * $watches, "$watches contenders wait, and watch as many");
 	took('waiting');
 
-	# One more that waits shows that watches fire again.
+	# One more that waits shows that watches fire again.  The worker has the
+	# library forget what is too much to watch again in one request.  Where the
+	# library is at the server first, the server drops the connection, until it has.
 	my @how = (
-		[ 'the connection is reset' => sub { $proxy->reset('b-0') } ],
-		[ 'ZooKeeper is restarted' => sub { $zk->restart } ]);
+		[ 'the connection is refused' => sub { $proxy->refuse('b-0'); wait_state($b, 'suspended'); $proxy->thaw('b-0') } ],
+		[ 'the connection is reset' => sub { $proxy->reset('b-0') }, 1 ],
+		[ 'ZooKeeper is restarted' => sub { $zk->stop; wait_state($b, 'suspended'); $zk->start } ]);
+	my $expected = $before;
 	for my $round (1 .. @how)
 	{
-		my ($how, $cut) = @{ $how[ $round - 1 ] };
+		my ($how, $cut, $race) = @{ $how[ $round - 1 ] };
 		my $owner = holder($a, "probe $round");
 		my $waiter = waiter($b, "probe $round", 2);
 		my $requests = $proxy->requests('b-0');
 
 		wait_contenders($zk, "probe $round", 2);
 		$cut->();
-		poll_until(sub { reconnects() >= $before + $round }, 'cluster b to connect again');
+		poll_until(sub { reconnects() > $expected }, 'cluster b to connect again');
 		wait_connected($a);
 		$owner->run_ok('COMMIT');
 		is($waiter->result->{message}, undef, "$how: who waits goes on waiting, and gets the lock");
-		is(reconnects(), $before + $round, "$how: connected again at the first attempt");
+		my $times = reconnects() - $expected;
+		ok($times == 1 || $race, "$how: connected again at the first attempt, or the library was faster")
+		  or diag("$times reconnects");
+		$expected += $times;
 		is(session_of($b), $session, "$how: in the same session");
 		$waiter->run_ok('COMMIT');
 		$_->quit for ($owner, $waiter);
@@ -256,7 +263,7 @@ sub end_all
 	is_deeply([ end_all(@waiting) ], [], 'all who wait get their locks');
 	took('released');
 	is(locks($b), "t|$watches", 'all of them');
-	is(reconnects(), $before + @how, 'the connection has not been lost again');
+	is(reconnects(), $expected, 'the connection has not been lost again');
 	is_deeply([ run_all('COMMIT', @waiting) ], [], 'and can commit');
 	is_clean('after many watches');
 	took('released again');

@@ -36,15 +36,6 @@ my %client = map { ($_->[0] => $tls->client("$_->[1].example.org", @doors)) } ([
 my ($a, $b) = zk_clusters($zk, [ 'a', 'b' ],
 	'zklock.servers' => sub { $client{ $_[0] }->connstr });
 
-sub wait_state
-{
-	my ($node, $state) = @_;
-
-	$node->poll_query_until('postgres', "SELECT state = '$state' FROM zk_session")
-	  or die 'timed out waiting for ' . $node->name . " to be $state\n";
-	return;
-}
-
 sub restart_all { $_->restart for @_; return; }
 
 #

@@ -72,7 +72,7 @@ ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils \
 	libcurator-recipes-java $ZK_JDK_PACKAGE \
 	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer patroni stunnel4 openssl \
 	prometheus-postgres-exporter prometheus \
-	python3-psycopg2 ruby-activerecord ruby-pg"
+	python3-psycopg2 redis-server ruby-activerecord ruby-pg"
 
 # A make above us must not steer the makes below.
 unset MAKEFLAGS MFLAGS MAKELEVEL

@@ -5,7 +5,7 @@
 # own.  Each page is run from its top, in an empty database of two clusters, and
 # the outcome of some is checked.  012_patterns.pl has patterns.md and
 # operations.md; 066_zookeeper_page.pl zookeeper.md; 067_applications.pl
-# applications.md.
+# applications.md; 073_red_envelope.pl the lock in from-redis.md.
 #
 # Not run are commands that install something or restart a service, which are
 # indented and not fenced, and what is marked "run: no", with the reason.
@@ -49,6 +49,7 @@ sub replace
 # databases before.
 my @pages = (
 	[ 'doc/from-zookeeper-clients.md' => 'CREATE EXTENSION zklock' ],
+	[ 'doc/from-redis.md' => '' ],
 	[ 'doc/guarantees.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/deadlocks.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/performance.md' => 'CREATE EXTENSION zklock' ],
@@ -126,6 +127,13 @@ sub not_shared
 	$_->quit for ($first, $second);
 	return;
 }
+
+$outcome{'doc/from-redis.md'} = sub {
+	is(sql($a, "SELECT id FROM tickets WHERE buyer = 'anna'", 'shop')->{out}, 1, 'a ticket is sold');
+	my $holder = holder($b, 'rebuild', 'postgres');
+	is(sql($a, 'SELECT rebuild_index()', 'shop')->{out}, 'f', 'who comes too late returns at once');
+	$holder->quit;
+};
 
 $outcome{'doc/guarantees.md'} = sub {
 	is(sql($a, 'SELECT quantity FROM goods', 'shop')->{out}, 98, 'two holders under a fence');

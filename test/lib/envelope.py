@@ -1,0 +1,88 @@
+# Copyright (c) 2026, zklock developers
+
+"""What the blocks of Python in doc/patterns.md and doc/from-redis.md are run
+with: clients who open a red envelope, under a lock of the page.
+
+usage: envelope.py LOCK REDIS DSN ENVELOPE pause|go CLIENT...
+LOCK is one of the page's classes, REDIS the port of a redis-server.  Prints a
+line for each client: its name, and its share, None or the SQLSTATE.  With
+"pause" the process stops itself (SIGSTOP) where a client has read and not yet
+written, as if its machine were paused.
+
+073_red_envelope.pl puts the blocks of the pages ahead of this text.
+"""
+import os
+import signal
+import socket
+import sys
+
+import psycopg2
+
+SECONDS = 2                     # that a lock in Redis lasts
+
+
+class Redis:
+    """As much of redis-py's client as the pages call."""
+
+    def __init__(self, port):
+        self._file = socket.create_connection(('127.0.0.1', port)).makefile('rwb')
+
+    def _call(self, *words):
+        words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+        self._file.write(b'*%d\r\n' % len(words))
+        for word in words:
+            self._file.write(b'$%d\r\n%s\r\n' % (len(word), word))
+        self._file.flush()
+        kind, rest = self._file.read(1), self._file.readline().strip()
+        if kind == b'-':
+            raise RuntimeError(rest.decode())
+        if kind == b':':
+            return int(rest)
+        if kind == b'$':
+            return None if rest == b'-1' else self._file.read(int(rest) + 2)[:-2]
+        return rest
+
+    def setnx(self, name, value):
+        return self._call('SETNX', name, value) == 1
+
+    def get(self, name):
+        return self._call('GET', name)
+
+    def getset(self, name, value):
+        return self._call('GETSET', name, value)
+
+    def delete(self, name):
+        return self._call('DEL', name)
+
+    def set(self, name, value, nx, px):
+        return self._call('SET', name, value, 'PX', px, *(['NX'] if nx else [])) is not None
+
+    def eval(self, script, number, *words):
+        return self._call('EVAL', script, number, *words)
+
+
+class Pausing(psycopg2.extensions.cursor):
+    def execute(self, query, values=None):
+        super().execute(query, values)
+        if query.startswith('SELECT next_share'):
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def main(kind, port, dsn, envelope, pause, *clients):
+    db = psycopg2.connect(dsn)
+    if pause == 'pause':
+        db.cursor_factory = Pausing
+    name = 'envelope:' + envelope
+    if kind == 'ZkLock':
+        lock = ZkLock(db, name)
+    else:
+        lock = globals()[kind](Redis(int(port)), name, SECONDS)
+    for who in clients:
+        try:
+            share = open_envelope(lock, db, envelope, who)
+        except psycopg2.Error as error:
+            share = error.pgcode
+        print(who, share, flush=True)
+
+
+main(*sys.argv[1:])

@@ -3,6 +3,14 @@
 -- complain if script is sourced in psql, rather than via ALTER EXTENSION
 \echo Use "ALTER EXTENSION zklock UPDATE TO '1.1'" to load this file. \quit
 
+-- Tell now, and not only when a lock is wanted, if the library is not loaded.
+CREATE FUNCTION zk_warn_not_preloaded()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_warn_not_preloaded'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+SELECT zk_warn_not_preloaded();
+DROP FUNCTION zk_warn_not_preloaded();
+
 -- zk_session has more columns, and a row for each session.  The view is
 -- replaced, not dropped, so that privileges on it and views over it stay.
 ALTER FUNCTION zk_session_status() RENAME TO zk_session_status_1_0;

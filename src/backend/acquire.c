@@ -51,11 +51,23 @@
 static void
 waiting_callback(void *arg)
 {
-	waiting_error_context(((const SlotWait *) arg)->result->name);
+	const SlotWait *wait = arg;
+
+	if (wait->tier1 != NULL)
+		errcontext("while waiting for lock \"%s\" behind another session of this server",
+				   wait->result->name);
+	else
+		waiting_error_context(wait->result->name);
 
 	/* lock_timeout, or a deadlock, within the lock manager */
 	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
+	{
+		char	   *outage = waiting_describe_outage(wait);
+
 		attempt.failure = ZK_FAILURE_TIMEOUT;
+		if (outage != NULL)
+			errdetail("%s", outage);
+	}
 	else if (geterrcode() == ERRCODE_T_R_DEADLOCK_DETECTED)
 		attempt.failure = ZK_FAILURE_DEADLOCK;
 }
@@ -238,6 +250,7 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 {
 	if (heavyweight_lock(&lock->tag, lock->mode, false, false, -1))
 		return true;
+	wait->tier1 = lock;
 	if (wait->immediate)
 		return false;
 	wait->queued = true;
@@ -262,6 +275,7 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 
 		if (heavyweight_lock(&lock->tag, lock->mode, false, false, -1))
 			continue;
+		wait->tier1 = lock;
 		wait->queued = true;
 		if (wait->immediate)
 			return false;
@@ -328,8 +342,9 @@ acquire_for_session(HeldLock **locks, int nlocks)
 
 /* A call that has acquired no lock.  The caller has set the outcome. */
 static void
-fail_tiers(bool tier1, const ZkResult *result)
+fail_tiers(bool tier1, const SlotWait *wait)
 {
+	ZkResult   *result = wait->result;
 	HeldLock   *first = attempt.locks[0];
 
 	if (result->outcome == ZK_DEADLOCKED)
@@ -337,6 +352,7 @@ fail_tiers(bool tier1, const ZkResult *result)
 	if (result->outcome == ZK_NOT_IN_TIME)
 	{
 		attempt.failure = ZK_FAILURE_TIMEOUT;
+		result->outage = waiting_describe_outage(wait);
 		/* those of several, or in any other case, go with the error */
 		if (tier1 && attempt.nlocks == 1)
 			heavyweight_unlock(&first->tag, first->mode, false, 1);
@@ -400,6 +416,7 @@ go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
 		*tier1 = acquire_heavyweights(attempt.locks, nlocks, wait);
 	if (!*tier1)
 		return ZK_PENDING;
+	wait->tier1 = NULL;
 	return nlocks == 1 ? take_slot(attempt.locks[0], wait) :
 		take_slots(attempt.locks, nlocks, wait);
 }
@@ -443,7 +460,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		}
 	}
 	if (take != ZK_TAKEN)
-		fail_tiers(tier1, wait->result);
+		fail_tiers(tier1, wait);
 	else
 	{
 		ZK_FAIL_AT("taken");

@@ -294,12 +294,15 @@ waiting_callback(void *arg)
 static void
 fail_any(AnyCall *call)
 {
-	const ZkResult *result = call->wait.result;
+	ZkResult   *result = call->wait.result;
 
 	if (result->outcome == ZK_DEADLOCKED)
 		attempt.failure = ZK_FAILURE_DEADLOCK;
 	if (result->outcome == ZK_NOT_IN_TIME)
+	{
 		attempt.failure = ZK_FAILURE_TIMEOUT;
+		result->outage = waiting_describe_outage(&call->wait);
+	}
 	release_heavyweights(call, NULL);
 	attempt_end_any(&call->slots, NULL);
 	attempt_abandon();

@@ -249,13 +249,35 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 			ereport(ERROR,
 					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					 errmsg("could not obtain lock \"%s\" in ZooKeeper",
-							result->name)));
+							result->name),
+					 result->outage ? errdetail("%s", result->outage) : 0));
 			break;
 		case ZK_ACQUIRED:
 		case ZK_NOT_HELD:
 			Assert(false);
 			break;
 	}
+}
+
+/*
+ * A try comes back without a lock.  If that is because of ZooKeeper, and not
+ * because somebody has the lock, tell.
+ */
+static void
+warn_of_outage(const ZkRequest *request, const ZkResult *result)
+{
+	if (result->outage == NULL)
+		return;
+	ereport(WARNING,
+			(request->nkeys > 1 ?
+			 errmsg("could not learn in time whether any of %d locks is free",
+					request->nkeys) :
+			 request->kind == ZNODE_PERMIT ?
+			 errmsg("could not learn in time whether semaphore \"%s\" has a free permit",
+					result->name) :
+			 errmsg("could not learn in time whether lock \"%s\" is free",
+					result->name),
+			 errdetail("%s", result->outage)));
 }
 
 /*
@@ -276,7 +298,10 @@ acquire_or_fail(const ZkRequest *request)
 	ZkOutcome	outcome = acquire_locks(request, &result);
 
 	if (outcome == ZK_NOT_IN_TIME && request->try)
+	{
+		warn_of_outage(request, &result);
 		return false;
+	}
 	if (outcome != ZK_ACQUIRED)
 		report_failure(request, &result);
 	return true;
@@ -433,12 +458,16 @@ acquire_first(FunctionCallInfo fcinfo, bool try)
 		PG_RETURN_NULL();
 	outcome = acquire_any(&request, &result);
 	if (try && (outcome == ZK_NOT_IN_TIME || outcome == ZK_HELD_ALL))
+	{
+		warn_of_outage(&request, &result);
 		PG_RETURN_NULL();
+	}
 	if (outcome == ZK_NOT_IN_TIME && request.nkeys > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain any of %d locks in ZooKeeper",
-						request.nkeys)));
+						request.nkeys),
+				 result.outage ? errdetail("%s", result.outage) : 0));
 	if (outcome != ZK_ACQUIRED)
 		report_failure(&request, &result);
 	PG_RETURN_TEXT_P(cstring_to_text(key_name(result.key)));

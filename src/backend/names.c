@@ -36,6 +36,8 @@
 
 #define ADVISORY_PREFIX		"advisory/"
 
+PG_FUNCTION_INFO_V1(zk_warn_not_preloaded);
+
 /*
  * zk_check_preloaded
  *		Fail (55000) if zklock was not loaded at server start.
@@ -48,6 +50,24 @@ zk_check_preloaded(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("zklock must be loaded via \"shared_preload_libraries\""),
 				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
+}
+
+/*
+ * zk_warn_not_preloaded() returns void
+ *
+ * Warn whoever creates or updates the extension, if zklock was not loaded at
+ * server start.  For the extension's scripts alone.
+ */
+Datum
+zk_warn_not_preloaded(PG_FUNCTION_ARGS pg_attribute_unused())
+{
+	if (!slots_available())
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("zklock must be loaded via \"shared_preload_libraries\""),
+				 errdetail("Its functions and views fail until then."),
+				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
+	PG_RETURN_VOID();
 }
 
 /*

@@ -64,6 +64,27 @@ zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
 }
 
 /*
+ * zk_describe_outage
+ *		Since when and why there is no connection to ZooKeeper, as an error
+ *		detail, palloc'd; NULL if there is one.
+ */
+char *
+zk_describe_outage(void)
+{
+	ZkSessionInfo info;
+	const char *since;
+
+	session_read(0, &info);
+	if (info.state == ZK_SESSION_CONNECTED)
+		return NULL;
+	since = timestamptz_to_str(info.unreached_since);
+	if (info.last_error[0] == '\0')
+		return psprintf("ZooKeeper has not been reached since %s.", since);
+	return psprintf("ZooKeeper has not been reached since %s: %s", since,
+					info.last_error);
+}
+
+/*
  * zk_report_no_session
  *		Report (57P03) that there was no session for too long; for the lock with
  *		this name, or, if that is NULL, for a question about all of them.

@@ -18,11 +18,15 @@
 #include "core/znode.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
+#include "shared/holders.h"
 #include "shared/test_build.h"
 #include "storage/proc.h"
 
 /* How long to wait for the owner's name, for the log, in ms. */
 #define OWNER_QUESTION_MS	1000
+
+/* How long ZooKeeper may take to answer without a word about it, in ms. */
+#define SILENCE_MS			1000
 
 /*
  * waiting_error_context
@@ -32,6 +36,43 @@ void
 waiting_error_context(const char *name)
 {
 	errcontext("while waiting for lock \"%s\" in ZooKeeper", name);
+}
+
+/* Does a session of this server hold the lock, in whatever mode? */
+static bool
+is_held_here(const HeldLock *lock)
+{
+	int			npids;
+
+	pfree(slots_holders(&lock->key, &npids));
+	return npids > 0;
+}
+
+/*
+ * waiting_describe_outage
+ *		A wait is past its time: what to tell of ZooKeeper, as an error detail,
+ *		palloc'd; NULL if it is not to blame.
+ *
+ * It is not if the lock is held in this server, nor if contenders are ahead and
+ * the connection is there.
+ */
+char *
+waiting_describe_outage(const SlotWait *wait)
+{
+	char	   *outage = zk_describe_outage();
+	int64		silent_ms;
+
+	/* this looks through all slots, so it comes second */
+	if (outage != NULL && wait->tier1 != NULL && is_held_here(wait->tier1))
+		return NULL;
+	if (outage != NULL || wait->tier1 != NULL || wait->in_queue ||
+		wait->started == 0)
+		return outage;
+	silent_ms = zk_now_ms() - wait->started;
+	if (silent_ms < SILENCE_MS)
+		return NULL;
+	return psprintf("ZooKeeper has not told for %lld ms whether anybody is ahead.",
+					(long long) silent_ms);
 }
 
 /*

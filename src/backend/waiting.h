@@ -72,6 +72,8 @@ typedef struct ZkResult
 	int			permits_found;	/* of ZK_HELD_OTHER_PERMITS, and of ZK_DENIED
 								 * because of ZK_REFUSAL_PERMITS */
 	ZkSessionInfo *session;		/* of ZK_NO_SESSION, palloc'd */
+	char	   *outage;			/* of ZK_NOT_IN_TIME: why ZooKeeper is to blame,
+								 * palloc'd; NULL if it is not */
 } ZkResult;
 
 /* The wait of a call, through both tiers. */
@@ -79,6 +81,8 @@ typedef struct SlotWait
 {
 	ZkResult   *result;			/* with the name of the lock waited for */
 	bool		immediate;		/* wait behind nobody */
+	const HeldLock *tier1;		/* the lock whose heavyweight lock somebody
+								 * else has, while we wait for it; or NULL */
 	int64		deadline;		/* of zk_now_ms(), or -1 */
 	int64		called_us;		/* of zk_now_us() */
 	int64		called_ms;		/* of zk_now_ms() */
@@ -100,5 +104,6 @@ extern void waiting_note_end(ZkResult *result, const HeldLock *lock,
 extern int64 waiting_log(SlotWait *wait, const HeldLock *lock);
 extern void waiting_log_end(const SlotWait *wait, const HeldLock *lock);
 extern void waiting_error_context(const char *name);
+extern char *waiting_describe_outage(const SlotWait *wait);
 
 #endif							/* ZKLOCK_WAITING_H */

@@ -81,6 +81,7 @@ session_info_startup_shmem(void)
 
 			info->state = ZK_SESSION_DOWN;
 			info->state_since = GetCurrentTimestamp();
+			info->unreached_since = info->state_since;
 			info->timeout = zklock_session_timeout;
 		}
 	}

@@ -41,6 +41,8 @@ typedef struct ZkSessionInfo
 {
 	ZkSessionState state;
 	TimestampTz state_since;
+	TimestampTz unreached_since;	/* not connected since then, whatever the
+									 * state was; of no use while connected */
 	int			worker_pid;		/* 0: none */
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */

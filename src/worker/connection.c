@@ -18,6 +18,7 @@
 #include <ctype.h>
 
 #include "common/hashfn.h"
+#include "core/reason.h"
 #include "shared/clock.h"
 #include "shared/proof.h"
 #include "shared/session_info.h"
@@ -272,6 +273,21 @@ logged_of_late(const char *line)
 	return false;
 }
 
+/* What a line of the library's log means, as long as last_error may be. */
+static char *
+explain(int session, const char *line)
+{
+	const ZkSessionInfo *info = status(session);
+	char		passwd[ZK_PASSWD_SIZE];
+	char	   *reason = palloc(ZK_ERROR_SIZE);
+
+	reason_of_line(line, info->state == ZK_SESSION_CONNECTED,
+				   lives_has_old_session() ? lives_old_session(passwd) :
+				   info->client_id,
+				   reason, ZK_ERROR_SIZE);
+	return reason;
+}
+
 /*
  * connection_message
  *		A line of the library's log.
@@ -284,18 +300,20 @@ connection_message(int session, const char *message)
 {
 	const char *text = strchr(message, '@');
 	char	   *line;
+	char	   *reason;
 
 	/* "<time>:<pid>(<thread>):ZOO_ERROR@<function>@<line>: <line>" */
 	text = text ? strstr(text, ": ") : NULL;
 	line = pstrdup(text ? text + 2 : message);
 	line[strcspn(line, "\r\n")] = '\0';
+	reason = explain(session, line);
 
 	for (int i = 0; i < sessions_end(); i++)
 		if ((i == session || status(i)->state != ZK_SESSION_CONNECTED) &&
-			sessions_has(i) && status_set_error(i, line))
+			sessions_has(i) && status_set_error(i, reason))
 			status_publish(i, status(i)->state);
-	ereport(logged_of_late(line) ? DEBUG1 : LOG,
-			(errmsg("ZooKeeper client: %s", line)));
+	ereport(logged_of_late(reason) ? DEBUG1 : LOG,
+			(errmsg("ZooKeeper client: %s", reason)));
 
 	/* it would try again at once, and again */
 	if (tls_is_hopeless(line) && !lives_is_last_worker())

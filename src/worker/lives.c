@@ -24,6 +24,9 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
+#include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
@@ -32,6 +35,7 @@
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "utils/guc.h"
 #include "utils/pidfile.h"
 #include "worker/answers.h"
@@ -65,6 +69,9 @@
 
 /* A session other than the first is closed when it was empty for so long. */
 #define EMPTY_DELAY_MS		10000
+
+/* SIGTERM has come from the postmaster, which ends all its workers. */
+static volatile sig_atomic_t ended_by_postmaster = false;
 
 static struct
 {
@@ -186,6 +193,37 @@ server_is_stopping(void)
 							   strlen(PM_STATUS_STOPPING)) == 0;
 	fclose(file);
 	return stopping;
+}
+
+/* As PostgreSQL's own handler of it, but with who has sent it. */
+static void
+handle_sigterm(int signo pg_attribute_unused(), siginfo_t *info,
+			   void *context pg_attribute_unused())
+{
+	int			save_errno = errno;
+
+	if (info->si_pid == PostmasterPid)
+		ended_by_postmaster = true;
+	ShutdownRequestPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+/*
+ * lives_handle_sigterm
+ *		Have SIGTERM end the worker, when the loop comes to lives_shut_down().
+ */
+void
+lives_handle_sigterm(void)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = handle_sigterm;
+	action.sa_flags = SA_RESTART | SA_SIGINFO;
+	sigemptyset(&action.sa_mask);
+	if (sigaction(SIGTERM, &action, NULL) != 0)
+		elog(FATAL, "could not set the handler of SIGTERM: %m");
 }
 
 /*
@@ -521,6 +559,10 @@ lives_shut_down(void)
 	close_all_sessions();
 	status_set_closed();
 
-	/* not 0: in a smart shutdown of long, a new worker may be wanted */
-	proc_exit(1);
+	/*
+	 * The postmaster starts no other worker after 0, and logs nothing.  In a
+	 * smart shutdown it signals nobody until the last client has gone: if
+	 * another process has, clients may want another worker.
+	 */
+	proc_exit(ended_by_postmaster ? 0 : 1);
 }

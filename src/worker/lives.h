@@ -15,6 +15,7 @@
 
 #include "shared/session_info.h"
 
+extern void lives_handle_sigterm(void);
 extern void lives_attach(void);
 extern int64 lives_old_session(char passwd[ZK_PASSWD_SIZE]);
 extern bool lives_has_old_session(void);

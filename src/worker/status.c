@@ -141,8 +141,12 @@ status_publish(int session, ZkSessionState state)
 
 	if (info->state != state)
 	{
+		TimestampTz now = GetCurrentTimestamp();
+
+		if (info->state == ZK_SESSION_CONNECTED)
+			info->unreached_since = now;
 		info->state = state;
-		info->state_since = GetCurrentTimestamp();
+		info->state_since = now;
 	}
 	session_write(session, info);
 }

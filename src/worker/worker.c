@@ -256,7 +256,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	MemoryContext loop_context;
 	static uint32 wait_event = 0;
 
-	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	lives_handle_sigterm();
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
 

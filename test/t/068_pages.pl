@@ -3,12 +3,14 @@
 
 # The blocks of README.md and of the pages in doc/ that have no test of their
 # own.  Each page is run from its top, in an empty database of two clusters, and
-# the outcome of some is checked.  012_patterns.pl has patterns.md and
-# operations.md; 066_zookeeper_page.pl zookeeper.md; 067_applications.pl
-# applications.md; 073_red_envelope.pl the lock in from-redis.md.
+# the outcome of some is checked.  %others tells which test has what is not SQL,
+# and the SQL of the other pages, and what is no command at all; no block is
+# left out.
 #
 # Not run are commands that install something or restart a service, which are
 # indented and not fenced, and what is marked "run: no", with the reason.
+#
+# And the pictures: each is there, can be read, and is in a page.
 
 use strict;
 use warnings;
@@ -42,6 +44,7 @@ sub replace
 
 	$sql =~ s/host 'db1', dbname 'shop'/host '$host', port '$port', dbname 'shop'/g;
 	$sql =~ s/user 'shop', password 'secret'/user '$user', password ''/g;
+	$sql =~ s/zk1:2181,zk2:2181,zk3:2181/$zk->connstr/ge;
 	return $sql;
 }
 
@@ -53,6 +56,12 @@ my @pages = (
 	[ 'doc/guarantees.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/deadlocks.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/performance.md' => 'CREATE EXTENSION zklock' ],
+	[ 'doc/from-advisory-locks.md' => '' ],
+	# its triggers are of tables that are not its subject; it creates the
+	# extension in a schema of its own
+	[ 'doc/company.md' => q{
+		CREATE TABLE stock (item text, quantity integer);
+		CREATE TABLE sales (item text, quantity integer)} ],
 	# its examples are of one call each, on tables that are not its subject
 	[ 'doc/reference.md' => q{
 		CREATE EXTENSION zklock;
@@ -61,9 +70,22 @@ my @pages = (
 	[ 'doc/upgrade.md' => q{CREATE EXTENSION zklock VERSION '1.0'} ],
 	[ 'README.md' => '' ]);
 
-# Those that another test has, or that have no block.
-my @elsewhere = map { "doc/$_.md" }
-  qw(patterns operations zookeeper applications company security from-advisory-locks README);
+# Blocks that are not run as SQL here: by page and kind, the test that runs them,
+# or why there is nothing to run.
+my %others = (
+	'README.md' => { '' => 'a drawing' },
+	'doc/README.md' => {},
+	'doc/applications.md' =>
+	  { sql => '067_applications', python => '067_applications', ruby => '067_applications' },
+	'doc/company.md' => { yaml => '060_patroni' },
+	'doc/deadlocks.md' => { '' => 'messages' },
+	'doc/from-zookeeper-clients.md' => { python => '068_pages', java => '068_pages' },
+	'doc/operations.md' => { sql => '012_patterns', sh => '066_zookeeper_page' },
+	'doc/from-redis.md' => { python => '073_red_envelope' },
+	'doc/patterns.md' => { sql => '012_patterns', python => '073_red_envelope' },
+	'doc/security.md' => { sql => '059_tenants', text => '059_tenants', sh => '058_tls' },
+	'doc/zookeeper.md' =>
+	  { sql => '066_zookeeper_page', sh => '066_zookeeper_page', ini => '066_zookeeper_page' });
 
 # Which page makes which objects.
 my %made;
@@ -234,10 +256,24 @@ $outcome{'doc/upgrade.md'} = sub {
 # All pages
 #
 
-is_deeply(
-	[ sort(@elsewhere, map { $_->[0] } @pages) ],
-	[ sort('README.md', map { 'doc/' . basename($_) } glob("$top/doc/*.md")) ],
-	'each page is run, here or elsewhere');
+my @names = ('README.md', sort map { 'doc/' . basename($_) } glob("$top/doc/*.md"));
+my %here = map { $_->[0] => 1 } @pages;
+
+for my $name (@names)
+{
+	my @blocks = DocPage->new("$top/$name", \%cluster, run => 'a')->blocks;
+	my $others = $others{$name} // {};
+	my %kinds = map { $_->{kind} => 1 } @blocks;
+
+	delete $kinds{sql} if $here{$name};
+	is_deeply([ sort keys %kinds ], [ sort keys %$others ], "$name: no block is left out");
+	for my $test (sort grep { /^0/ } values %$others)
+	{
+		like(slurp_file("$top/test/t/$test.pl"), qr/\Q${\basename($name)}\E/, "$test has $name");
+	}
+	is(scalar(grep { $_->{kind} eq 'sql' && $_->{run} =~ /^no\b/ } @blocks),
+		$name eq 'doc/patterns.md' ? 1 : 0, "$name: what is marked not to be run");
+}
 
 for ([ 'doc/patterns.md' ], [ 'doc/applications.md' ], @pages)
 {
@@ -265,6 +301,49 @@ for ([ 'doc/patterns.md' ], [ 'doc/applications.md' ], @pages)
 		$page->end_section;
 	}
 	$outcome{$name}->($page) if $outcome{$name};
+}
+
+#
+# Pictures
+#
+
+my %pictures;
+
+for my $name (@names)
+{
+	my $text = slurp_file("$top/$name");
+	my $dir = $name =~ s/[^\/]*$//r;
+
+	while ($text =~ /!\[([^\]]*)\]\(([^)]+)\)/g)
+	{
+		my ($alt, $file) = ($1, "$dir$2");
+
+		ok(-f "$top/$file", "$name: $file is there");
+		cmp_ok(length $alt, '>', 30, '... and is described for who cannot see it');
+		$pictures{ basename($file) } = 1;
+	}
+}
+is_deeply([ sort keys %pictures ], [ sort map { basename($_) } glob("$top/doc/pictures/*") ],
+	'each picture is in a page');
+for my $file (glob("$top/doc/pictures/*"))
+{
+	my ($out, $err) = ('', '');
+
+	IPC::Run::run([ '/usr/bin/python3', '-c', 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])', $file ],
+		'>', \$out, '2>', \$err);
+	is($err, '', basename($file) . ' is well-formed');
+	like(slurp_file($file), qr/prefers-color-scheme: dark/, '... and has colours for the dark');
+}
+
+# the example of test/README.md, as a test of its own
+{
+	my ($example) = map { $_->{text} } DocPage->new("$top/test/README.md", \%cluster)->blocks('perl');
+	my $file = PostgreSQL::Test::Utils::tempdir('example') . '/example.pl';
+	my $out = '';
+
+	append_to_file($file, "use strict;\nuse warnings;\n$example");
+	IPC::Run::run([ $^X, (map { "-I$_" } grep { !ref } @INC), $file ], '>&', \$out);
+	is($?, 0, 'the example of test/README.md is a test') or diag($out);
 }
 
 cmp_ok(scalar(keys %made), '>', 20, 'the pages make something');

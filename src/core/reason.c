@@ -1,0 +1,92 @@
+/*-------------------------------------------------------------------------
+ *
+ * reason.c
+ *		Why there is no connection, by what the client library tells.
+ *
+ * The library's lines of log are for those who know its source.  Two of them
+ * mislead others: it tells by the error "Host is down" (EHOSTDOWN) that a server
+ * has closed the connection, and it counts by how much an answer is late from
+ * two thirds of the session timeout, which may be any number.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/reason.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/reason.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Is this "Socket <address> zk retcode=<n>, errno=<n>(<text>): <what>", about a
+ * server that has closed the connection?  Sets *address, of *len bytes.
+ */
+static bool
+is_closed(const char *line, const char **address, int *len)
+{
+	const char *retcode = strstr(line, " zk retcode=");
+	const char *error = strstr(line, ", errno=");
+
+	if (strncmp(line, "Socket ", strlen("Socket ")) != 0 || retcode == NULL ||
+		error == NULL ||
+		strtol(error + strlen(", errno="), NULL, 10) != EHOSTDOWN)
+		return false;
+	*address = line + strlen("Socket ");
+	*len = (int) (retcode - *address);
+	return *len > 0;
+}
+
+/*
+ * Is this "connection to <address> timed out (exceeded timeout by <n>ms)", with
+ * the address of the socket ahead or without?  Sets *text to its beginning, of
+ * *len bytes.
+ */
+static bool
+is_late(const char *line, const char **text, int *len)
+{
+	const char *end = strstr(line, " (exceeded timeout by ");
+
+	*text = strstr(line, "connection to ");
+	if (*text == NULL || end == NULL || end < *text)
+		return false;
+	*len = (int) (end - *text);
+	return true;
+}
+
+/*
+ * reason_of_line
+ *		What a line of the library's log means, in "size" bytes.
+ *
+ * "connected": as the line came, there was a connection.  Else "session" is the
+ * one that was to be resumed, or 0.
+ */
+void
+reason_of_line(const char *line, bool connected, int64_t session,
+			   char *reason, size_t size)
+{
+	const char *text;
+	int			len;
+
+	if (is_late(line, &text, &len))
+		snprintf(reason, size, "%.*s", len, text);
+	else if (!is_closed(line, &text, &len))
+		snprintf(reason, size, "%s", line);
+	else if (connected)
+		snprintf(reason, size,
+				 "server %.*s has closed the connection: it stops, has no majority any more, or the session has ended",
+				 len, text);
+	else if (session != 0)
+		snprintf(reason, size,
+				 "server %.*s has closed the connection instead of resuming session 0x%" PRIx64 ": it has no majority, too many connections of this host, or older data than the session has seen (restored or wiped)",
+				 len, text, (uint64_t) session);
+	else
+		snprintf(reason, size,
+				 "server %.*s has closed the connection before a session began: it has no majority, too many connections of this host, or expects TLS",
+				 len, text);
+}

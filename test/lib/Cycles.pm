@@ -47,7 +47,6 @@ package Cycles;
 use strict;
 use warnings;
 
-
 =pod
 
 =head1 METHODS

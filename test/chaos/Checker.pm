@@ -71,9 +71,7 @@ undisturbed for a tenth of the run, if that took a minute.
 B<A victim needs a deadlock, and no deadlock lasts.>  Who fails with 40P01 because of
 other clusters was a member of a deadlock (Cycles.pm), and, if no fault was
 near, the only victim of it.  A deadlock lasts for 8 s at most, apart from faults of
-the clusters of its members, or of all.  Where each member waits in the lock manager
-behind another one of its cluster, one of those fails in place of a member; they
-are counted only.  Whom PostgreSQL's own detector has chosen,
+the clusters of its members, or of all.  Whom PostgreSQL's own detector has chosen,
 within a cluster, is its own matter.
 
 There are three things that a check of the lease cannot see.  These are no
@@ -161,7 +159,6 @@ sub check
 		waited => $self->{waited},
 		half => $self->{half},
 		deadlocks => $self->{deadlocks},
-		ahead => $self->{ahead} // 0,
 		committed => $self->{committed_by_lock},
 		recovery => $self->_recovery,
 		after_crash => $self->_after_crash,
@@ -652,11 +649,6 @@ sub _deadlocks
 		my $who = "$h->{hold} (pid $h->{pid}, $h->{mode}, waited from "
 		  . sprintf('%.3f to %.3f)', map { $_ - $self->{start} } $h->{asked}, $h->{waited} // $h->{left});
 
-		if ($cycles->is_ahead($h))
-		{
-			$self->{ahead}++;
-			next;
-		}
 		if (!$why)
 		{
 			$self->_violation('victim without a deadlock', $h->{locks}[0], $h->{left},

@@ -108,7 +108,6 @@ say_it('longest time a lock was free with waiters, apart from faults: '
 	  . sprintf('%.2f s', max(0, values %{ $verdict->{gaps} })));
 say_it('from the closing of a deadlock to its victim, in seconds, apart from faults: '
 	  . distribution(@{ $verdict->{deadlocks} }));
-say_it("victims that failed in place of a member: $verdict->{ahead}");
 my $undisturbed = $verdict->{undisturbed};
 say_it('part of the run without a fault that excuses waiting: by lock ' . parts('locks')
 	  . '; by cluster ' . join(', ',

@@ -47,8 +47,6 @@ package Cycles;
 use strict;
 use warnings;
 
-use List::Util qw(max min);
-
 =pod
 
 =head1 METHODS
@@ -217,19 +215,19 @@ sub _closed
 
 =pod
 
-=item explain($record, $until)
+=item explain($record)
 
 Was there a deadlock that this wait was a member of, and which?  A hash of
 members (a list of "cluster client"), since (when it closed), at (until when it
 lasted at least); vain, if all such deadlocks had a victim before this one.
-Nothing, if there was none.  With C<$until>, as if the wait had ended then.
+Nothing, if there was none.
 
 =cut
 
 sub explain
 {
-	my ($self, $r, $until) = @_;
-	my $end = min(_wait_ends($r), $until // _wait_ends($r));
+	my ($self, $r) = @_;
+	my $end = _wait_ends($r);
 	my @times = reverse $self->_beginnings($r->{asked}, $end);
 	my %before = map { ($_ => 1) } grep {
 		$_ != $r && ($_->{sqlstate} // '') eq '40P01' && _wait_ends($_) <= $end
@@ -247,36 +245,6 @@ sub explain
 		last unless %before;
 	}
 	return;
-}
-
-=pod
-
-=item is_ahead($record)
-
-Did the victim fail in place of a member?  So it may be if all members wait in the
-lock manager, each behind one of its cluster that waits in ZooKeeper for the same
-lock: then there is no member that could be told.  The record has the C<detail>
-of the error.
-
-=cut
-
-sub is_ahead
-{
-	my ($self, $r) = @_;
-	my $end = _wait_ends($r);
-	my $waits = () = $r->{detail} =~ /in ZooKeeper/g;
-	my $behind = () = $r->{detail} =~ /of the same cluster\.$/mg;
-
-	return $waits == $behind && grep {
-		my $other = $_;
-
-		_who($other) ne _who($r)
-		  && $other->{cluster} eq $r->{cluster}
-		  && $other->{asked} < $end
-		  && _wait_ends($other) >= $end
-		  && grep({ my $lock = $_; grep { $_ eq $lock } @{ $r->{locks} } } @{ $other->{locks} })
-		  && $self->explain($other, $end)
-	} @{ $self->{at}{ int $end } // [] };
 }
 
 =pod

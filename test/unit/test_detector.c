@@ -356,16 +356,13 @@ one_look_in_each_timeout(void **state)
 	assert_int_equal(detector.counts.looks, 4);
 }
 
-/* The second look finds a deadlock, and we ask: the probe is 5. */
+/* A look whose first read is out reads that deadlock. */
 static void
-find(bool victim_is_ours)
+read_deadlock(bool victim_is_ours)
 {
 	WaitEdge	ours = edge(X, Y, 71);
 	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, victim_is_ours ? 70 : 92);
 
-	now += TIMEOUT;
-	event(DETECTOR_TICK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
 	children(2, 2, strrchr(Y, '/') + 1, strrchr(Y_OTHER, '/') + 1, NULL);
 	expect(2, DETECTOR_OP_GET, Y_OTHER);
 	data(2, note(&theirs), 4, false);
@@ -373,6 +370,16 @@ find(bool victim_is_ours)
 	children(2, 2, strrchr(X, '/') + 1, strrchr(X_OTHER, '/') + 1, NULL);
 	expect(2, DETECTOR_OP_GET, X);
 	data(2, note(&ours), 3, true);
+}
+
+/* The second look finds a deadlock, and we ask: the probe is 5. */
+static void
+find(bool victim_is_ours)
+{
+	now += TIMEOUT;
+	event(DETECTOR_TICK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	read_deadlock(victim_is_ours);
 	assert_non_null(strstr(expect(5, DETECTOR_OP_CREATE, ROOM "/probe-")->data,
 						   "shop"));
 	expect_nothing();
@@ -496,6 +503,93 @@ an_act_whose_answer_is_lost(void **state)
 	}
 }
 
+/* What was listed ahead of the act tells nothing about it. */
+static void
+an_act_that_may_have_been_carried_out(void **state)
+{
+	(void) state;
+	publish();
+	find(true);
+	edges_ours(out.scan);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000005-0000000000000002-0000000006",
+			 "probe-0000000005", NULL);
+	expect(6, DETECTOR_OP_ACT, X);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	done(6, DETECTOR_UNKNOWN);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect_nothing();
+	children(1, 2, "answer-0000000005-0000000000000002-0000000006",
+			 "probe-0000000005", NULL);
+	assert_true(expect(1, DETECTOR_OP_LIST_WATCH, ROOM)->barrier);
+	expect_nothing();
+	children(1, 2, "probe-0000000005", "verdict-0000000005", NULL);
+	assert_int_equal(out.nverdicts, 1);
+}
+
+/* While a note of the victim's is being written nobody knows its version. */
+static void
+our_note_is_being_written(void **state)
+{
+	WaitEdge	both[2] = {edge(X, Y, 71), edge(X, Y, 73)};
+
+	(void) state;
+	publish();
+	find(true);
+	edges(1, both, out.scan);
+	edges(2, both, 0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect_nothing();
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000005-0000000000000002-0000000006",
+			 "probe-0000000005", NULL);
+	expect_nothing();
+	done(0, DETECTOR_OK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect(6, DETECTOR_OP_ACT, X);
+	expect_nothing();
+}
+
+/* Who waits for any of several is out of all notes when one of them ends it. */
+static void
+our_victim_waits_for_any(void **state)
+{
+	WaitEdge	both[2] = {edge(X, Y, 71), edge(X, Y_OTHER, 71)};
+	WaitEdge	theirs = edge("/z/u/1", X_OTHER, 70);
+	const DetectorOp *op;
+
+	(void) state;
+	both[0].wait.alternatives = both[1].wait.alternatives = 2;
+	both[1].wait.wait.since++;
+	edges(2, both, 0);
+	assert_int_equal(expect(0, DETECTOR_OP_SET_WAITS, X)->nwaits, 2);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 0, NULL, NULL, NULL);
+	done(0, DETECTOR_OK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	done(2, DETECTOR_NO_NODE);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 1, "probe-0000000003", NULL, NULL);
+	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000003");
+	data(4, probe(&both[0], &theirs), 0, false);
+	edges(2, both, out.scan);
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "answer-0000000003-0000000000000002-0000000004",
+			 "probe-0000000003", NULL);
+	op = expect(6, DETECTOR_OP_ACT, X);
+	assert_int_equal(op->nwaits, 0);
+}
+
 static void
 our_edge_is_denied(void **state)
 {
@@ -613,6 +707,83 @@ others_ask_before_all_is_told(void **state)
 	assert_int_equal(detector.counts.refuted, 1);
 }
 
+/* Or the note that tells it is just being written; or cannot be. */
+static void
+others_ask_while_it_is_being_told(void **state)
+{
+	WaitEdge	ours[2] = {edge(X, Y, 71), edge(V, Y, 71)};
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+
+	(void) state;
+	for (int gone = 0; gone < 2; gone++)
+	{
+		publish();
+		edges(2, ours, 0);
+		expect(0, DETECTOR_OP_SET_WAITS, V);
+		if (gone)
+			done(0, DETECTOR_NO_NODE);
+		hear(probe(&theirs, &ours[0]));
+		edges(2, ours, out.scan);
+		expect(6, DETECTOR_OP_CREATE,
+			   gone ? ROOM "/answer-0000000003-0000000000000002-" :
+			   ROOM "/answer-0000000003-0000000000000000-");
+		expect_nothing();
+		end(NULL);
+		begin(NULL);
+	}
+}
+
+/* A note that is full tells as much as it can. */
+static void
+others_ask_about_a_full_note(void **state)
+{
+	WaitEdge	ours[NOTE_MAX_WAITS + 2];
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+
+	(void) state;
+	for (int i = 0; i < NOTE_MAX_WAITS + 2; i++)
+	{
+		ours[i] = edge(X, Y, 71);
+		ours[i].wait.hold.since = 100 + i;
+	}
+	edges(NOTE_MAX_WAITS + 2, ours, 0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 0, NULL, NULL, NULL);
+	done(0, DETECTOR_OK);
+	hear(probe(&theirs, &ours[0]));
+	edges(NOTE_MAX_WAITS + 2, ours, out.scan);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+}
+
+/* Each probe is answered by a scan that began when it had been read. */
+static void
+others_ask_twice(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+	WaitEdge	third = edge(Y_OTHER, X_OTHER, 93);
+	uint32_t	first;
+
+	(void) state;
+	publish();
+	hear(probe(&theirs, &ours));
+	first = out.scan;
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "probe-0000000003", "probe-0000000004", NULL);
+	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000004");
+	data(4, probe(&third, &ours), 0, false);
+	assert_int_not_equal(out.scan, first);
+	edges_ours(first);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+	expect_nothing();
+	edges_ours(first + 1);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000004-0000000000000002-");
+	expect_nothing();
+}
+
 static void
 others_ask(void **state)
 {
@@ -679,6 +850,18 @@ others_ask_for_what_is_not_there(void **state)
 	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000000-");
 	expect_nothing();
 	assert_int_equal(detector.counts.refuted, 1);
+
+	/* whatever comes of it, we are no part of it */
+	created(6, "answer-0000000003-0000000000000000-0000000004");
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 3, "answer-0000000003-0000000000000000-0000000004",
+			 "probe-0000000003", "verdict-0000000003");
+	assert_int_equal(out.nverdicts, 0);
+	expect(7, DETECTOR_OP_DELETE,
+		   ROOM "/answer-0000000003-0000000000000000-0000000004");
+	expect_nothing();
 }
 
 static void
@@ -781,11 +964,60 @@ the_older_probe_counts(void **state)
 	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
 }
 
+/* But not if it is over. */
+static void
+an_older_probe_that_is_over(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 92);
+
+	(void) state;
+	publish();
+	hear(probe(&theirs, &ours));
+	edges_ours(out.scan);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+	created(6, "answer-0000000003-0000000000000002-0000000004");
+	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+		.serial = serials[1]});
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 2, "probe-0000000003", "verdict-0000000003", NULL);
+	expect(7, DETECTOR_OP_DELETE,
+		   ROOM "/answer-0000000003-0000000000000002-0000000004");
+	find(false);
+	edges_ours(out.scan);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000005-0000000000000002-");
+	expect_nothing();
+}
+
+/* Nobody asks twice about a deadlock. */
+static void
+one_probe_for_a_deadlock(void **state)
+{
+	(void) state;
+	publish();
+	find(false);
+	edges_ours(out.scan);
+	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000005-0000000000000002-");
+	now += TIMEOUT;
+	event(DETECTOR_TICK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	read_deadlock(false);
+	expect_nothing();
+	assert_int_equal(detector.counts.probes, 1);
+}
+
 static void
 a_lost_connection(void **state)
 {
 	(void) state;
 	publish();
+	event(DETECTOR_SUSPENDED);
+	event(DETECTOR_RESUMED);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect_nothing();
+	done(2, DETECTOR_NO_NODE);
+	children(1, 0, NULL, NULL, NULL);
 	event(DETECTOR_SUSPENDED);
 	now += 3 * TIMEOUT;
 	event(DETECTOR_TICK);
@@ -1181,11 +1413,17 @@ main(void)
 		LINE(our_victim),
 		LINE(an_act_that_fails),
 		LINE(an_act_whose_answer_is_lost),
+		LINE(an_act_that_may_have_been_carried_out),
+		LINE(our_note_is_being_written),
+		LINE(our_victim_waits_for_any),
 		LINE(our_edge_is_denied),
 		LINE(others_deny_theirs),
 		LINE(a_probe_has_a_deadline),
 		LINE(others_ask),
+		LINE(others_ask_twice),
+		LINE(others_ask_about_a_full_note),
 		LINE(others_ask_before_all_is_told),
+		LINE(others_ask_while_it_is_being_told),
 		LINE(others_step_back),
 		LINE(our_victim_steps_back),
 		LINE(others_ask_for_what_is_not_there),
@@ -1194,6 +1432,8 @@ main(void)
 		LINE(others_ask_and_we_act),
 		LINE(all_notes_of_the_victim),
 		LINE(the_older_probe_counts),
+		LINE(an_older_probe_that_is_over),
+		LINE(one_probe_for_a_deadlock),
 		LINE(a_lost_connection),
 		LINE(a_new_worker_cleans_up),
 		LINE(a_new_worker_sweeps_a_room),

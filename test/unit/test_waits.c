@@ -60,7 +60,7 @@ path_of(const char *contender)
 	assert_int_equal(sscanf(contender, "%c/%d%c", &lock, &number, &kind), 3);
 	sprintf(path, "/z/%c%s/_c_%08d-0000-0000-0000-000000000000-%s%010d", lock,
 			kind == 'q' ? "/locks" : kind == 'p' ? "/leases" : "",
-			number, kind == 'r' ? "__READ__" : kind == 'p' ? "lease-" :
+			number % 100000000, kind == 'r' ? "__READ__" : kind == 'p' ? "lease-" :
 			kind == 'q' ? "lock-" : "__WRIT__", number);
 	return path;
 }
@@ -225,6 +225,55 @@ no_cycle_no_deadlock(void **state)
 	edge("u/1w", "v/1w", 1);
 	edge("v/2w", "u/2w", 1);
 	assert_false(look("u/1w"));
+
+	reset(NULL);
+	edge("x/1w", "y/1w", 1);
+	edge("y/1w", "x/2w", 2);
+	add("y/2w");
+	assert_false(look("x/1w"));
+
+	reset(NULL);
+	strcpy(edge("x/1w", "y/3w", 1)->to, path_of("y/2w"));
+	edge("y/1w", "x/2w", 2);
+	assert_false(look("x/1w"));
+}
+
+/* From each of two deadlocks that share a member its own is found. */
+static void
+of_several_deadlocks_ones_own(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);
+	edge("y/1w", "x/2w", 2);
+	edge("y/1w", "z/2w", 2);
+	edge("z/1w", "y/3w", 3);
+	assert_true(look("x/1w"));
+	assert_members("y/1w", "x/1w", NULL);
+	assert_true(look("z/1w"));
+	assert_members("z/1w", "y/1w", NULL);
+}
+
+/* It is the same if no note has been written in between. */
+static void
+the_same_deadlock(void **state)
+{
+	WaitDeadlock other;
+	WaitMember	members[2];
+
+	(void) state;
+	edge("x/1w", "y/2w", 1);
+	edge("y/1w", "x/2w", 2);
+	assert_true(look("x/1w"));
+	other = deadlock;
+	memcpy(members, deadlock.members, sizeof(members));
+	other.members = members;
+	assert_true(waits_same_deadlock(&deadlock, &other));
+	members[1].version++;
+	assert_false(waits_same_deadlock(&deadlock, &other));
+	members[1] = members[0];
+	assert_false(waits_same_deadlock(&deadlock, &other));
+	other.nmembers = 1;
+	assert_false(waits_same_deadlock(&deadlock, &other));
 }
 
 /* a owns x; c queues for x; b, who holds y, queues behind; a waits for y. */
@@ -289,6 +338,26 @@ one_of_two_holders_is_enough(void **state)
 	assert_int_equal(deadlock.nmembers, 2);
 }
 
+/* The same one of them is, in whatever order the note has them. */
+static void
+the_order_of_a_note_does_not_count(void **state)
+{
+	int64_t		since[2];
+
+	(void) state;
+	for (int i = 0; i < 2; i++)
+	{
+		reset(NULL);
+		edge("x/1r", "y/2w", i == 0 ? 1 : 4);
+		edge("x/1r", "y/2w", i == 0 ? 4 : 1);
+		edge("y/1w", "x/2w", 9);
+		assert_true(look("y/1w"));
+		assert_members("y/1w", "x/1r", NULL);
+		since[i] = deadlock.members[1].edge.wait.wait.since;
+	}
+	assert_int_equal(since[0], since[1]);
+}
+
 static void
 the_victim_began_last(void **state)
 {
@@ -350,11 +419,12 @@ readers(void **state)
 	assert_true(look("y/1w"));
 	assert_members("y/1w", "x/1r", NULL);
 
-	/* a reader among them waits for nobody */
+	/* a reader among them waits for nobody, and their notes are not read */
 	reset(NULL);
 	edge("x/1r", "y/2w", 1);
 	edge("y/1w", "x/2r", 2);
 	assert_false(look("y/1w"));
+	assert_int_equal(nreads, 1);
 
 	/* but he does behind a writer, who is named */
 	add("x/3w");
@@ -370,6 +440,19 @@ readers(void **state)
 	assert_members("y/1w", "x/1r", NULL);
 	assert_string_equal(deadlock.members[0].between, path_of("x/3w"));
 	assert_string_equal(deadlock.members[1].between, "");
+}
+
+/* The last numbers have no order, and a reader with a late one owns alone. */
+static void
+late_numbers(void **state)
+{
+	(void) state;
+	edge("x/2000000001r", "y/2w", 1);
+	edge("y/1w", "x/2000000002r", 2);
+	assert_true(look("y/1w"));
+	assert_members("y/1w", "x/2000000001r", NULL);
+	add("x/2147483647w");
+	assert_false(look("y/1w"));
 }
 
 static void
@@ -390,6 +473,14 @@ semaphores(void **state)
 	add("s/3p");
 	assert_true(look("x/1w"));
 
+	/* nor does anybody wait for a permit as for a lock */
+	reset(NULL);
+	edge("x/1w", "s/1q", 1);
+	edge("s/1p", "y/2w", 2);
+	edge("s/2p", "x/2w", 3);
+	edge("y/1w", "s/3p", 4);
+	assert_false(look("x/1w"));
+
 	/* with a free permit nobody waits */
 	reset(NULL);
 	edge("x/1w", "s/1q", 1);
@@ -409,6 +500,11 @@ alternatives(void **state)
 	edge("z/1w", "x/3w", 3);
 	assert_true(look("x/1w"));
 	assert_int_equal(deadlock.nmembers, 4);
+
+	/* they are not of one wait if there are two ways to it */
+	contenders[0].waits[1].chain = 7;
+	assert_false(look("x/1w"));
+	contenders[0].waits[1].chain = 0;
 
 	/* one of three has not been published */
 	for (int i = 0; i < 2; i++)
@@ -600,11 +696,15 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(two_clusters, reset, reset),
 		cmocka_unit_test_setup_teardown(no_cycle_no_deadlock, reset, reset),
+		cmocka_unit_test_setup_teardown(of_several_deadlocks_ones_own, reset, reset),
+		cmocka_unit_test_setup_teardown(the_same_deadlock, reset, reset),
 		cmocka_unit_test_setup_teardown(nobody_dies_in_vain, reset, reset),
 		cmocka_unit_test_setup_teardown(the_shorter_cycle_counts, reset, reset),
 		cmocka_unit_test_setup_teardown(one_that_holds_two_locks, reset,
 										reset),
 		cmocka_unit_test_setup_teardown(one_of_two_holders_is_enough, reset,
+										reset),
+		cmocka_unit_test_setup_teardown(the_order_of_a_note_does_not_count, reset,
 										reset),
 		cmocka_unit_test_setup_teardown(the_victim_began_last, reset, reset),
 		cmocka_unit_test_setup_teardown(who_is_only_ahead_of_others_steps_back,
@@ -612,6 +712,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(who_waits_behind_a_deadlock_reports_nothing,
 										reset, reset),
 		cmocka_unit_test_setup_teardown(readers, reset, reset),
+		cmocka_unit_test_setup_teardown(late_numbers, reset, reset),
 		cmocka_unit_test_setup_teardown(semaphores, reset, reset),
 		cmocka_unit_test_setup_teardown(alternatives, reset, reset),
 		cmocka_unit_test_setup_teardown(several_locks, reset, reset),

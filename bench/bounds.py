@@ -130,6 +130,11 @@ ROWS = [
     row("pgbench-code", "the same, instructions that a backend executes for a transaction,"
         " with over without", "<= 1.01", "1",
         [("instructions", "with", 1, "over_without")], close=None),
+    row("track-code", "a lock that is handed on, with zklock.track_locks over without:"
+        " instructions that a backend executes for a transaction", "<= 1.01", "1.005",
+        [("tracked", "on", 1, "over_off")], close=None),
+    row("track", "the same, 16 backends on one lock, transactions a second", ">= 0.95", "1",
+        [("tracked", "on", 16, "over_off")]),
     row("held", "acquire p50 with %s locks held, over that with %s", "<= 1.3", "1.1",
         [("most", "zklock", 1, "acquire_p50"), ("most", "zklock-few", 1, "acquire_p50")]),
     row("slot", "bytes of shared memory a slot", "<= 512", "448",

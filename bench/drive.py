@@ -743,31 +743,39 @@ def pgbench(r):
             memory_of_a_slot()
 
 
-def instructions(r):
-    """How many instructions a backend executes for a transaction of pgbench -S,
-    outside the kernel: valgrind counts them, and nothing disturbs that."""
-    def start(name):
+class Counting:
+    """One of the servers of pgbench under valgrind, which counts the instructions
+    that its server processes execute outside the kernel; nothing disturbs that."""
+
+    def __init__(self, name, label, *settings):
+        self.name = name
+        self.label = "callgrind.%s.%s" % (name, label)
+        self.log = "pgbench_%s.valgrind.log" % name
+        self.settings = settings
+
+    def start(self, name):
         # its processes each write a file when they end
-        with open("pgbench_%s.valgrind.log" % name, "w") as log:
+        with open(self.log, "w") as log:
             subprocess.Popen(
                 ["valgrind", "-q", "--trace-children=yes", "--tool=callgrind",
-                 "--callgrind-out-file=callgrind.%s.%%p" % name,
-                 "postgres", "-D", "pgbench_" + name,
-                 *(word for setting in ["log_disconnections=on", "log_line_prefix=%p ",
-                                     *PGBENCH_SETTINGS[name]]
+                 "--callgrind-out-file=%s.%%p" % self.label, "postgres", "-D", "pgbench_" + name,
+                 *(word for setting in ["log_disconnections=on", "log_line_prefix=%p %a ",
+                                     *PGBENCH_SETTINGS[name], *self.settings]
                    for word in ("-c", setting))],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        wait_until(lambda: accepts(name), "the server under valgrind starts")
+        wait_until(self.accepts, "the server under valgrind starts")
 
-    def accepts(name):
+    def accepts(self):
         return subprocess.run(["pg_isready", "-q", "-h", env["BENCH_SOCKETS"],
-                               "-p", PGBENCH_PORTS[name]], check=False).returncode == 0
+                               "-p", PGBENCH_PORTS[self.name]], check=False).returncode == 0
 
-    def ended(name):
-        """The server processes whose clients have gone."""
-        with open("pgbench_%s.valgrind.log" % name, errors="replace") as log:
-            return [line.split()[0] for line in log if " disconnection: " in line]
+    def ended(self):
+        """The server processes of pgbench that have gone."""
+        with open(self.log, errors="replace") as log:
+            return [line.split()[0] for line in log
+                    if " disconnection: " in line and line.split()[1] == "pgbench"]
 
+    @staticmethod
     def total(file_name):
         try:
             with open(file_name) as file:
@@ -776,16 +784,26 @@ def instructions(r):
         except FileNotFoundError:
             return 0
 
-    def executed(name, transactions):
+    def executed(self, options):
         """By the server processes of a run: pgbench has two, one after the other.
         The first looks at its tables, which is the same in each run."""
-        before = len(ended(name))
-        run_command(pgbench_command(name, "--random-seed=1", *selects(transactions)))
-        wait_until(lambda: len(ended(name)) == before + 2, "both are disconnected")
-        files = ["callgrind.%s.%s" % (name, pid) for pid in ended(name)[before:]]
-        wait_until(lambda: all(map(total, files)), "the counts of the server processes")
-        return sum(map(total, files))
+        before = len(self.ended())
+        run_command(pgbench_command(self.name, "--random-seed=1", "-n", *options))
+        wait_until(lambda: len(self.ended()) == before + 2, "both are disconnected")
+        files = ["%s.%s" % (self.label, pid) for pid in self.ended()[before:]]
+        wait_until(lambda: all(map(self.total, files)), "the counts of the server processes")
+        return sum(map(self.total, files))
 
+    def of_a_transaction(self, *options):
+        """The difference of two runs, so that only transactions count; a run ahead
+        of them fills caches."""
+        _, short, long = (self.executed([*options, "-t", str(mode.counted * n)])
+                          for n in (2, 1, 3))
+        return (long - short) / (2 * mode.counted)
+
+
+def instructions(r):
+    """What a backend executes for a transaction of pgbench -S."""
     if not r.wants("instructions", "with", 1):
         return
     with contest("instructions", "pgbench"):
@@ -794,13 +812,63 @@ def instructions(r):
             if name not in pgbench_filled:
                 with pgbench_servers(lambda name: pg_ctl("start", "pgbench_" + name), name):
                     fill(name)
-            with pgbench_servers(start, name):
-                # the first run fills caches
-                _, short, long = (executed(name, mode.counted * n) for n in (2, 1, 3))
-            counts[name] = (long - short) / (2 * mode.counted)
+            counting = Counting(name, "select")
+            with pgbench_servers(counting.start, name):
+                counts[name] = counting.of_a_transaction("-S", "-M", "prepared", "-c", "1")
             record("instructions", name, 1, r.turn, instructions=counts[name])
         record("instructions", "with", 1, r.turn,
                over_without=counts["with"] / counts["without"])
+
+
+TRACKED = "BEGIN;\nSELECT zk_lock('tracked');\nCOMMIT;\n"
+
+
+def tracked(r):
+    """What zk_stat_locks costs where a lock goes from one transaction to the next
+    with nothing asked of ZooKeeper: instructions that a backend executes for a
+    transaction, and rates, with zklock.track_locks on and off."""
+    ways = {"on": 1000, "off": 0}
+
+    def settings(way):
+        return ["zklock.track_locks=%d" % ways[way], "zklock.retain_time=1h",
+                "zklock.servers=" + env["BENCH_ZOOKEEPER"], "zklock.root=/tracked"]
+
+    def cycles(*options):
+        return ["-n", "-M", "prepared", "-f", "tracked.sql", *options]
+
+    def start(way, name):
+        pg_ctl("start", "pgbench_" + name, *PGBENCH_SETTINGS[name], *settings(way))
+        sql(PGBENCH_PORTS[name], "postgres", "CREATE EXTENSION IF NOT EXISTS zklock")
+
+    def rate_of(way):
+        with pgbench_servers(lambda name: start(way, name), "with"):
+            run_command(pgbench_command("with", *cycles("-c", "1", "-t", "1000")))
+            answers = [run_command(pgbench_command("with", *cycles(
+                "-c", "16", "-t", str(mode.pgbench_transactions // 8)))) for _ in range(3)]
+        return median(float(line.split()[2]) for answer in answers
+                      for line in answer.splitlines() if line.startswith("tps"))
+
+    with open("tracked.sql", "w") as file:
+        file.write(TRACKED)
+    if r.wants("tracked", "on", 16):
+        with contest("tracked", "pgbench"):
+            order = list(ways) if r.turn % 2 else list(reversed(ways))
+            rates = {way: rate_of(way) for way in order}
+            for way, value in rates.items():
+                record("tracked", way, 16, r.turn, rate=value)
+            record("tracked", "on", 16, r.turn, over_off=rates["on"] / rates["off"])
+    if r.turn == 0 and r.wants("tracked", "on", 1):
+        with contest("tracked", "pgbench"):
+            counts = {}
+            for way in ways:
+                counting = Counting("with", "tracked-" + way, *settings(way))
+                with pgbench_servers(lambda name: start("on", name), "with"):
+                    pass
+                with pgbench_servers(counting.start, "with"):
+                    counts[way] = counting.of_a_transaction(
+                        "-M", "prepared", "-f", "tracked.sql", "-c", "1")
+                record("tracked", way, 1, r.turn, instructions=counts[way])
+            record("tracked", "on", 1, r.turn, over_off=counts["on"] / counts["off"])
 
 
 # ---------------------------------------------------------------------------
@@ -932,7 +1000,7 @@ PLAN = [Scenario(lone), Scenario(distinct), Scenario(many), Scenario(counted), S
         Scenario(relay), Scenario(retained, labels=["retained_hot"]),
         Scenario(waiters),
         Scenario(pgbench, "pgbench_rounds", ["slot"], "pgbench_limit"),
-        Scenario(instructions, "single_round")]
+        Scenario(instructions, "single_round"), Scenario(tracked)]
 # these leave much that ZooKeeper clears away during the next minute
 LAST = [Scenario(held, "single_round", ["most"]), Scenario(sales, "single_round")]
 deadline = time.monotonic() + float(env.get("BENCH_SECONDS") or mode.limit)

@@ -9,8 +9,8 @@
  *
  * However many locks are lost at once, there is one process for a database at a
  * time, and ZK_NOTICES of them in all; the other databases follow.  Where none
- * can be started, or one ends without having told all, it is tried again, as
- * long as there are sessions to tell.
+ * can be started, or one ends without having told all, it is tried again a while
+ * later, as long as there are sessions to tell.
  *
  * A worker that ends leaves the processes that it has started, which are done
  * soon.  The next one does not know of them, and may start others beside them:
@@ -27,6 +27,7 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "shared/clock.h"
@@ -58,7 +59,9 @@ static struct
 	Notice		running[ZK_NOTICES];
 	bool		begun;			/* has looked for what is left to tell */
 	uint32		nlosses;		/* losses_count() when it last looked */
-	bool		crowded;		/* databases wait until one of "running" ends */
+	List	   *ended;			/* databases whose process has ended, which it
+								 * may have done with nothing told */
+	bool		crowded;		/* others wait until one of "running" ends */
 	bool		refused;		/* PostgreSQL could start no process at all */
 }			notices;
 
@@ -89,17 +92,16 @@ free_place(int *running)
 }
 
 /*
- * Forget the processes that have ended.  Returns whether to look at once for
- * more: what has been lost since, and other databases.
+ * Forget the processes that have ended.  Sets *room if one has, for which
+ * databases wait, and *more if locks have been lost that it may not have told of.
  */
-static bool
-reap(void)
+static void
+reap(bool *room, bool *more)
 {
-	bool		look = false;
-
 	for (int i = 0; i < ZK_NOTICES; i++)
 	{
 		Notice	   *notice = &notices.running[i];
+		MemoryContext old_context;
 		pid_t		pid;
 
 		if (notice->handle == NULL ||
@@ -107,9 +109,12 @@ reap(void)
 			continue;
 		pfree(notice->handle);
 		notice->handle = NULL;
-		look |= notices.crowded || notice->nlosses != losses_count();
+		old_context = MemoryContextSwitchTo(TopMemoryContext);
+		notices.ended = list_append_unique_oid(notices.ended, notice->database);
+		MemoryContextSwitchTo(old_context);
+		*room |= notices.crowded;
+		*more |= notice->nlosses != losses_count();
 	}
-	return look;
 }
 
 /* Have the postmaster start a process; false if there is no room for one. */
@@ -156,7 +161,8 @@ set_refused(bool refused)
 
 /*
  * Start a process in each database that has sessions to tell, and has none; if
- * there is no room for all, the others follow when one has ended.
+ * there is no room for all, the others follow when one has ended.  Those of
+ * "ended" are left out.
  */
 static void
 look(void)
@@ -169,7 +175,8 @@ look(void)
 	databases = losses_databases(&n);
 	notices.crowded = false;
 	for (int i = 0; i < n && !notices.crowded; i++)
-		if (find_notice(databases[i]) == NULL)
+		if (find_notice(databases[i]) == NULL &&
+			!list_member_oid(notices.ended, databases[i]))
 		{
 			Notice	   *notice = free_place(&running);
 
@@ -194,18 +201,25 @@ look(void)
 void
 notices_run(void)
 {
-	bool		look_now = reap() || !notices.begun ||
-		notices.nlosses != losses_count() || wake_is_due(WAKE_NOTICES);
+	bool		room = false;
+	bool		more = !notices.begun || notices.nlosses != losses_count() ||
+		wake_is_due(WAKE_NOTICES);
 
-	if (!look_now || ShutdownRequestPending)
-		return;
-	notices.begun = true;
-	if (RecoveryInProgress())
+	reap(&room, &more);
+	if (more)
+	{
+		list_free(notices.ended);
+		notices.ended = NIL;
+	}
+	if (ShutdownRequestPending)
+		wake_set(WAKE_NOTICES, 0);
+	else if ((room || more) && RecoveryInProgress())
 	{
 		notices.nlosses = losses_count();
 		losses_forget();
 		wake_set(WAKE_NOTICES, 0);
 	}
-	else
+	else if (room || more)
 		look();
+	notices.begun = true;
 }

@@ -502,12 +502,25 @@ end_transaction(void)
 	}
 }
 
+/*
+ * Is it a transaction of PostgreSQL's own, while the session waits for the
+ * client?  It has such for what NOTIFY of others has sent, and for changes of
+ * catalogs.  They change nothing; and an error in one would end the session.
+ */
+static bool
+is_between_commands(void)
+{
+	return pq_is_reading_msg();
+}
+
 static void
 zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 {
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			if (is_between_commands())
+				break;
 			if (lasting == LASTING_NONE)
 				check_holds();
 			else

@@ -147,6 +147,9 @@ extern int no_such_variable
 #define ZkGucAlloc(size)	malloc(size)
 #endif
 
+/* libpq/libpq.h wants Kerberos' headers where PostgreSQL was built with it. */
+extern bool pq_is_reading_msg(void);
+
 /* 19 hands more to signal handlers than a number. */
 #ifndef PG_SIG_DFL
 #define PG_SIG_DFL	SIG_DFL

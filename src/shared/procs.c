@@ -6,7 +6,7 @@
  * A fixed number of ZkProcLocks, of which backends take one for each slot that
  * they want, and give it back when they neither want nor hold the slot.
  *
- * Locking protocol.  The list of free ones and their number are guarded by the
+ * Locking protocol.  The list of free ones and their numbers are guarded by the
  * spinlock, which is taken inside partition locks.  A ZkProcLock that is in
  * use belongs to its slot, and is guarded as that: see slots.c.  Its slot is
  * NULL in any other, so that who comes by procs_used() and proc_at() can tell:
@@ -37,6 +37,7 @@ typedef struct ProcsShared
 	slock_t		lock;
 	int			nused;
 	int			nused_ever;		/* those behind were never in use */
+	uint32		nlosses;		/* see procs_losses() */
 	ZkProcLock *free;
 	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
 } ProcsShared;
@@ -200,4 +201,42 @@ proc_cancel(const ZkProcLock *proc)
 {
 	return proc->granted && !proc->lost && !proc->committing &&
 		kill(-proc->pid, SIGINT) == 0;
+}
+
+/*
+ * proc_lose
+ *		A backend has lost what it holds.
+ *
+ * What it is running is in vain, and is canceled.  Not so a commit that has
+ * passed its check: see proc_cancel().  If it holds the slot for its session,
+ * it is to be told.  The caller is the worker, and holds the partition lock
+ * exclusively.
+ */
+void
+proc_lose(ZkProcLock *proc)
+{
+	proc->lost = true;
+	if (!proc->committing)
+		kill(-proc->pid, SIGINT);
+	if (!proc->session)
+		return;
+	proc->untold = true;
+	SpinLockAcquire(&pool->lock);
+	pool->nlosses++;
+	SpinLockRelease(&pool->lock);
+}
+
+/*
+ * procs_losses
+ *		How many losses were to be told, ever: it has grown if there are more.
+ */
+uint32
+procs_losses(void)
+{
+	uint32		n;
+
+	SpinLockAcquire(&pool->lock);
+	n = pool->nlosses;
+	SpinLockRelease(&pool->lock);
+	return n;
 }

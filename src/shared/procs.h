@@ -39,6 +39,8 @@ typedef struct ZkProcLock
 	bool		together:1;		/* wants it only together with others */
 	bool		tries:1;		/* wants any of several, but waits behind
 								 * nobody */
+	bool		untold:1;		/* has lost a session-scoped hold, and is to be
+								 * told: see losses.c */
 	bool		asked;			/* has asked for a contender */
 	uint8		zk_session;		/* granted: number of the slot's session; or
 								 * that to ask, after ZK_UNPROVED */
@@ -58,7 +60,7 @@ typedef struct ZkProcLock
 extern void procs_request_shmem(void);
 extern void procs_startup_shmem(void);
 
-/* for take.c, drop.c, grant.c, holders.c and slots.c */
+/* for take.c, drop.c, grant.c, holders.c, losses.c and slots.c */
 extern int	procs_max(void);
 extern int	procs_in_use(void);
 extern int	procs_used(void);
@@ -67,5 +69,7 @@ extern ZkProcLock *proc_new(void);
 extern void proc_free(ZkProcLock *proc);
 extern bool proc_has_role(const ZkProcLock *proc);
 extern bool proc_cancel(const ZkProcLock *proc);
+extern void proc_lose(ZkProcLock *proc);
+extern uint32 procs_losses(void);
 
 #endif							/* ZKLOCK_PROCS_H */

@@ -90,8 +90,6 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "port/atomics.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -497,8 +495,7 @@ slot_mail(ZkSlot *slot)
  * slot_lose_holders
  *		The holders have lost the lock; the partition lock is held exclusively.
  *
- * What they are running is in vain, and is canceled.  Not so a commit that has
- * passed its check: see proc_cancel().
+ * What they are running is canceled: see proc_lose().
  */
 void
 slot_lose_holders(ZkSlot *slot)
@@ -508,12 +505,10 @@ slot_lose_holders(ZkSlot *slot)
 	{
 		if (!proc->granted || proc->lost)
 			continue;
-		proc->lost = true;
+		proc_lose(proc);
 		stats_count_lost();
 		lock_stats_lost(&slot->key);
 		proof_wake_waiters();
-		if (!proc->committing)
-			kill(-proc->pid, SIGINT);
 	}
 }
 

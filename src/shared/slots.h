@@ -127,7 +127,7 @@ extern ZkSlotState slot_find_contender(const ZkKey *key,
 									   ZkContender *contender);
 
 /*
- * The rest is for take.c, drop.c, grant.c and holders.c alone.
+ * The rest is for take.c, drop.c, grant.c, holders.c and losses.c alone.
  */
 
 /* the partition locks */

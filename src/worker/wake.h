@@ -25,10 +25,11 @@ typedef enum WakeReason
 	WAKE_CHECK,					/* look after one contender */
 	WAKE_SCAN,					/* scan for deadlocks, not at a time of its
 								 * own */
-	WAKE_DEADLOCK				/* look for deadlocks between clusters */
+	WAKE_DEADLOCK,				/* look for deadlocks between clusters */
+	WAKE_NOTICES				/* tell sessions of lost locks */
 } WakeReason;
 
-#define WAKE_REASONS		(WAKE_DEADLOCK + 1)
+#define WAKE_REASONS		(WAKE_NOTICES + 1)
 
 extern void wake_set(WakeReason reason, int64 at_ms);
 extern int64 wake_time(WakeReason reason);

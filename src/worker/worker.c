@@ -38,6 +38,7 @@
 #include "worker/desk.h"
 #include "worker/directories.h"
 #include "worker/lives.h"
+#include "worker/notices.h"
 #include "worker/quota.h"
 #include "worker/session.h"
 #include "worker/sessions.h"
@@ -291,6 +292,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		publish_quotas();
 		checks_run();
 		deadlock_run();
+		notices_run();
 		lives_close_empty();
 		keep_sessions();
 		slots_hold_mail(all_are_busy());

@@ -165,6 +165,47 @@ $outcome{'Limit N workers over the fleet'} = sub {
 	is($worker->result->{message}, undef, 'a worker has waited for a permit');
 };
 
+$outcome{'Several units at a time'} = sub {
+	my @jobs = map { split /\n/ }
+	  in_both('SELECT extract(epoch FROM began), extract(epoch FROM ended) FROM jobs, unnest(units)');
+
+	is(scalar(@jobs), 2 * 12 * (3 + 2), 'all jobs had their units');
+	cmp_ok(most_at_once(@jobs), '<=', 4, 'four at a time at most');
+	is(join('', in_both('SELECT id FROM jobs, unnest(units) u GROUP BY id HAVING count(DISTINCT u) <> cardinality(units)')),
+		'', 'none had the same unit twice');
+
+	# a.first has three, b.second and b.fourth have one each; b.third has failed
+	session('b.third')->run('ROLLBACK');
+	is(session('b.third')->run('SELECT count(*) FROM zk_locks WHERE pid = pg_backend_pid()')->{out},
+		0, 'who has failed has nothing');
+	my $waiter = waits('a.waiter', "BEGIN; SELECT cardinality(take_units('license', 4, 3))",
+		'license/1', 'exclusive', 'transaction');
+	my $behind = waits('b.behind', "BEGIN; SELECT cardinality(take_units('license', 4, 1))",
+		'license', 'exclusive', 'transaction');
+	session('b.second')->run_ok('ROLLBACK');
+	ok(!$behind->done, 'who comes later waits behind one that needs more');
+	session('a.first')->run_ok('ROLLBACK');
+	is($waiter->result->{out}, 3, 'who needs three has three');
+	is($behind->result->{out}, 1, 'then the next one has one');
+	session($_)->run_ok('ROLLBACK') for qw(a.waiter b.behind b.fourth);
+
+	# too many
+	is(session('a.waiter')->run("BEGIN; SELECT take_units('license', 4, 5)")->{sqlstate}, '55000', 'more than there are');
+	session('a.waiter')->run_ok('ROLLBACK');
+
+	# without the lock ahead
+	my ($one, $two) = (session('a.one'), session('b.one'));
+	for my $taker ($one, $two)
+	{
+		$taker->run("ROLLBACK");
+		$taker->run("BEGIN; SET LOCAL lock_timeout = '2s'; SELECT zk_lock_any('{u/1,u/2,u/3,u/4}'), zk_lock_any('{u/1,u/2,u/3,u/4}')");
+	}
+	$_->send("SELECT zk_lock_any('{u/1,u/2,u/3,u/4}')") for ($one, $two);
+	my @failed = grep { defined } map { $_->result->{sqlstate} } ($one, $two);
+	cmp_ok(scalar @failed, '>', 0, "without that lock they wait for each other: @failed");
+	$_->run('ROLLBACK') for ($one, $two);
+};
+
 $outcome{'Shards, each worked on by one'} = sub {
 	my (%work, %holder);
 

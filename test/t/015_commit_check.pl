@@ -276,6 +276,15 @@ is($s->run("SELECT zk_unlock('x')")->{out}, 't', 'lost: until it is acknowledged
 $s->run_ok('INSERT INTO sales VALUES (1)', 'lost: and then it goes on');
 is(rows(), 3, 'lost: and commits');
 
+# PostgreSQL has transactions of its own while a session is idle, for what NOTIFY
+# has sent and for changes of catalogs: an error there would end the session.
+$s->run("LISTEN channel; SELECT zk_lock('x', session => true)");
+lose_session();
+value('NOTIFY channel');
+value('DO $$ BEGIN FOR i IN 1 .. 1500 LOOP CREATE TABLE many (n int PRIMARY KEY); DROP TABLE many; END LOOP; END $$');
+error_is($s->run('SELECT 1'), \%lost_at_commit, 'lost: the idle session lives');
+$s->run_ok("SELECT zk_unlock('x'); UNLISTEN channel", 'lost: and acknowledges it');
+
 # A savepoint does not help.
 $s->run("BEGIN; SELECT zk_lock('x'); SAVEPOINT p");
 $s->send('SELECT pg_sleep(600)');

@@ -222,6 +222,8 @@ add_edge(const NoteWait *wait, uint64 chain)
 	edge->wait.hold = scanning.hold;
 	edge->wait.chain = chain;
 	scan->nedges++;
+	if (scanning.contender == NULL)
+		foreign_told(scanning.from);
 	return true;
 }
 
@@ -238,6 +240,7 @@ name_session(const ForeignSession *session, const NoteWait *wait)
 	edge->wait = *wait;
 	edge->wait.hold = wait->wait;
 	scan->nedges++;
+	foreign_told(edge->from);
 }
 
 /*

@@ -159,6 +159,9 @@ add_session(const PgBackendStatus *status, bool set, TimestampTz since,
 	session->start = unix_us(status->st_proc_start_timestamp);
 	session->works = works;
 	session->idle = status->st_state == STATE_IDLEINTRANSACTION;
+	session->rests = status->st_state != STATE_RUNNING &&
+		status->st_state != STATE_FASTPATH &&
+		status->st_state_start_timestamp <= since;
 	if (works)
 		session->works_for = employer;
 	if (!set || strlen(cluster_name) >= sizeof(session->self.cluster))

@@ -27,6 +27,7 @@ typedef struct ForeignSession
 								 * long */
 	bool		named;			/* others tell that sessions work for it */
 	bool		idle;			/* in a transaction */
+	bool		rests;			/* has run nothing for so long */
 	bool		works;			/* it works for a session of another cluster: */
 	VertexSession works_for;
 	VertexSession self;

@@ -40,8 +40,10 @@ typedef enum ZkMutation
 								 * waits */
 	ZK_DEADLOCK_EDGES_STAY,		/* take no edge back */
 	ZK_DEADLOCK_NOT_MINIMAL,	/* take all that is in any deadlock for one */
-	ZK_DEADLOCK_LOOK_AHEAD		/* look before our own edge is
+	ZK_DEADLOCK_LOOK_AHEAD,		/* look before our own edge is
 								 * written */
+	ZK_DEADLOCK_AHEAD_FAILS,	/* let fail who is only ahead of a member */
+	ZK_DEADLOCK_NAMES_AGAIN		/* use the names of sessions' znodes again */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

@@ -9,8 +9,10 @@
  * may be named there (vertex.c).
  *
  * A probe is in the room of the first of the roots in which its members wait.
- * Who has no edge to do with that root does not see it; so a deadlock through
- * locks below three roots or more may stay.
+ * Who has no edge to do with that root does not see it, if there are three roots
+ * or more, until it finds the deadlock itself: then it makes a probe in that
+ * room, too, and watches it for as long as that one lives; and answers the older
+ * one.
  *
  * Copyright (c) 2026, zklock developers
  *

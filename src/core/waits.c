@@ -69,6 +69,7 @@
 #include <string.h>
 
 #include "core/minimal.h"
+#include "core/mutation.h"
 
 /* Whom does a wait of an owner wait for?  False if for nobody. */
 static bool
@@ -499,7 +500,8 @@ waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 bool
 waits_steps_back(const WaitDeadlock *deadlock)
 {
-	return deadlock->members[0].edge.wait.began == 0;
+	return deadlock->members[0].edge.wait.began == 0 &&
+		!ZK_MUTATED(ZK_DEADLOCK_AHEAD_FAILS);
 }
 
 /*

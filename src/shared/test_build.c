@@ -40,6 +40,8 @@ static const struct config_enum_entry mutation_options[] = {
 	{"deadlock_edges_stay", ZK_DEADLOCK_EDGES_STAY, false},
 	{"deadlock_not_minimal", ZK_DEADLOCK_NOT_MINIMAL, false},
 	{"deadlock_look_ahead", ZK_DEADLOCK_LOOK_AHEAD, false},
+	{"deadlock_ahead_fails", ZK_DEADLOCK_AHEAD_FAILS, false},
+	{"deadlock_names_again", ZK_DEADLOCK_NAMES_AGAIN, false},
 	{NULL, 0, false}
 };
 

@@ -265,6 +265,8 @@ run_scan(int64 now_ms)
 	deadlock.named = false;
 	if (zklock_deadlock_check)
 		scan_run(&scan, now_ms, deadlock.timeout_ms, list_named());
+	else
+		foreign_skip();
 	took_us = zk_now_us() - begun_us;
 	deadlock.scanned_ms = now_ms;
 	deadlock.pause_ms = now_ms + took_us * SCAN_PART / 1000 +

@@ -22,6 +22,7 @@
  */
 #include "postgres.h"
 
+#include "core/mutation.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/settings.h"
@@ -44,7 +45,8 @@ typedef struct SessionNode
 {
 	char		vertex[VERTEX_SESSION_SIZE];	/* hash key, must be first */
 	uint64		number;
-	uint32		scan;			/* the last one that had it */
+	uint32		asked;			/* the last scan that asked for it */
+	uint32		told;			/* the last one that had an edge from it */
 } SessionNode;
 
 static struct
@@ -157,6 +159,9 @@ add_session(const PgBackendStatus *status, bool set, TimestampTz since,
 	session->start = unix_us(status->st_proc_start_timestamp);
 	session->works = works;
 	session->idle = status->st_state == STATE_IDLEINTRANSACTION;
+	session->rests = status->st_state != STATE_RUNNING &&
+		status->st_state != STATE_FASTPATH &&
+		status->st_state_start_timestamp <= since;
 	if (works)
 		session->works_for = employer;
 	if (!set || strlen(cluster_name) >= sizeof(session->self.cluster))
@@ -242,11 +247,22 @@ foreign_room(char room[NOTE_VERTEX_SIZE])
 }
 
 /*
+ * foreign_skip
+ *		A scan finds nothing, since nothing is looked for.
+ */
+void
+foreign_skip(void)
+{
+	foreign.scan++;
+}
+
+/*
  * foreign_node
  *		The path of the znode in which edges of a session, or of its remote
  *		sessions, are told; false if there is none.
  *
- * It is the same as long as each scan asks for it, and is another one then.
+ * It is the same as long as each scan has an edge from it (foreign_told()), and
+ * is another one then, since the detector deletes the znode.
  */
 bool
 foreign_node(const VertexSession *session, bool remote,
@@ -276,11 +292,33 @@ foreign_node(const VertexSession *session, bool remote,
 	vertex.remote = remote;
 	vertex_write(&vertex, name.vertex);
 	node = hash_search(foreign.nodes, name.vertex, HASH_ENTER, &found);
-	if (!found || foreign.scan - node->scan > 1)
+	if (!found)
+		node->told = foreign.scan - 2;
+	if ((!found || node->asked != foreign.scan) &&
+		foreign.scan - node->told > 1 &&
+		(!found || !ZK_MUTATED(ZK_DEADLOCK_NAMES_AGAIN)))
 		node->number = foreign.number = Max(foreign.number + 1,
 											(uint64) zk_now_us());
-	node->scan = foreign.scan;
+	node->asked = foreign.scan;
 	name.number = node->number;
 	return name.publisher != 0 && foreign_room(room) &&
 		vertex_node_path(room, &name, path);
+}
+
+/*
+ * foreign_told
+ *		The scan has an edge from the znode of a session with this path, as
+ *		foreign_node() has given it.
+ */
+void
+foreign_told(const char *path)
+{
+	VertexNode	name;
+	SessionNode *node;
+
+	if (!vertex_parse_node(strrchr(path, '/') + 1, &name))
+		return;
+	node = hash_search(foreign.nodes, name.vertex, HASH_FIND, NULL);
+	if (node && node->number == name.number)
+		node->told = foreign.scan;
 }

@@ -27,6 +27,7 @@ typedef struct ForeignSession
 								 * long */
 	bool		named;			/* others tell that sessions work for it */
 	bool		idle;			/* in a transaction */
+	bool		rests;			/* has run nothing for so long */
 	bool		works;			/* it works for a session of another cluster: */
 	VertexSession works_for;
 	VertexSession self;
@@ -35,9 +36,11 @@ typedef struct ForeignSession
 extern bool foreign_is_set(void);
 extern bool foreign_may_matter(int64 wait_us);
 extern List *foreign_begin(int64 wait_us, List *named);
+extern void foreign_skip(void);
 extern ForeignSession *foreign_find(int pid);
 extern bool foreign_room(char room[NOTE_VERTEX_SIZE]);
 extern bool foreign_node(const VertexSession *session, bool remote,
 						 char path[NOTE_VERTEX_SIZE]);
+extern void foreign_told(const char *path);
 
 #endif							/* ZKLOCK_FOREIGN_H */

@@ -222,6 +222,8 @@ add_edge(const NoteWait *wait, uint64 chain)
 	edge->wait.hold = scanning.hold;
 	edge->wait.chain = chain;
 	scan->nedges++;
+	if (scanning.contender == NULL)
+		foreign_told(scanning.from);
 	return true;
 }
 
@@ -238,6 +240,7 @@ name_session(const ForeignSession *session, const NoteWait *wait)
 	edge->wait = *wait;
 	edge->wait.hold = wait->wait;
 	scan->nedges++;
+	foreign_told(edge->from);
 }
 
 /*
@@ -246,7 +249,9 @@ name_session(const ForeignSession *session, const NoteWait *wait)
  * here himself must have held for long.
  *
  * A session waits for the one that it works for only while it is idle; else that
- * one waits for it.
+ * one waits for it.  So if it holds a contender, that one has waited for long for
+ * something else only if the session has been idle for as long; or else it waits
+ * itself.
  */
 static bool
 add_foreign(int pid, uint64 chain)
@@ -261,7 +266,9 @@ add_foreign(int pid, uint64 chain)
 		return true;
 	wait.wait.pid = pid;
 	wait.wait.since = session->start;
-	if (session->works && (!itself || (session->idle && !scanning.is_remote)))
+	if (session->works &&
+		(itself ? session->idle && !scanning.is_remote :
+		 scanning.contender == NULL || chain != 0 || session->rests))
 	{
 		vertex_write(&session->works_for, wait.to);
 		if (!add_edge(&wait, chain))

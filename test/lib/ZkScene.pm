@@ -175,7 +175,13 @@ sub waits
 			next;
 		};
 		my $client = $self->{zk}{scene_client} //= $self->{zk}->client(timeout => 60);
-		poll_until(sub { $n == (() = $client->ls(lock_dir($name) . "/$below")) },
+		poll_until(
+			sub {
+				my @found = eval { $client->ls(lock_dir($name) . "/$below") };
+
+				die $@ if $@ and $@ !~ /^NoNodeError/;
+				return @found == $n;
+			},
 			"$n nodes in $lock");
 	}
 	return;

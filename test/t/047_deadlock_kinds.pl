@@ -224,6 +224,25 @@ for my $who ('one', 'three')
 	$s->ends(among => [ 'one', 'three', 'four' ], members => [ 'one', 'three', 'four' ], loose => 1);
 }
 
+# Each below another root: who has nothing to do with the first one's does not
+# watch its %waits, until it finds the deadlock itself.
+{
+	my $s = scene('locks below three roots', one => $a, two => $b, three => $c);
+	my $root = sub { return "SET LOCAL zklock.root = '/zklock-root$_[0]'"; };
+
+	$s->does(one => $root->(1));
+	$s->does(two => $root->(2));
+	$s->does(three => $root->(3));
+	$s->does($_ => lock('r')) for ('one', 'two', 'three');
+	$s->does(one => $root->(2));
+	$s->does(two => $root->(3));
+	$s->does(three => $root->(1));
+	$s->waits(one => lock('r'));
+	$s->waits(two => lock('r'));
+	$s->closes(three => lock('r'));
+	$s->ends(first => 'three');
+}
+
 #
 # zk_lock_all
 #

@@ -57,7 +57,9 @@ $b->safe_psql('postgres', q{
 		AS $$BEGIN PERFORM public.zk_lock('t'); RETURN new; END$$;
 	CREATE TRIGGER t BEFORE UPDATE ON locked FOR EACH ROW EXECUTE FUNCTION take()});
 $b->safe_psql('postgres', 'CREATE VIEW slow AS SELECT 1 AS id, length(pg_sleep(0.1)::text) AS n');
+$b->safe_psql('postgres', 'CREATE VIEW endless AS SELECT 1 AS id, length(pg_sleep(600)::text) AS n');
 foreign_table($a, 'slow', $b);
+foreign_table($a, 'endless', $b);
 foreign_table($a, 'stock', $b);
 foreign_table($a, 'locked', $b);
 foreign_table($b, 'far', $c);
@@ -207,6 +209,84 @@ sub new_worker
 	$_->quit for ($p, $q, $calls);
 }
 
+# A session of a has one of b do something that lasts; until that is canceled.
+sub calls_for_long
+{
+	my ($begin) = @_;
+	my $p = ZkSession->new($a);
+
+	$p->send("BEGIN; $begin; SELECT n FROM endless");
+	$b->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+	  or die 'nobody sleeps';
+	return $p;
+}
+
+sub cancel
+{
+	my ($p) = @_;
+
+	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $p->pid . ')');
+	is($p->result->{sqlstate}, '57014', 'what lasts is canceled');
+	$p->run('ROLLBACK');
+	$p->quit;
+	return;
+}
+
+# The same but for the gets by which an owner watches its own znode for a
+# revocation, one for each lock that has been held for a while.
+sub asked_but_for_own
+{
+	my ($link, $nlocks) = @_;
+	my $asked = asked_during(6);
+
+	cmp_ok(delete $asked->{"$link: get"} // 0, '<=', $nlocks, 'each owner watches its own znode');
+	return $asked;
+}
+
+# Nor while locks are held for long, though one of them is held by a session that
+# works for another one, which waits for nothing but that.
+{
+	my $q = ZkSession->new($b);
+
+	$q->run_ok('BEGIN; ' . zk_lock('y'), 'b holds y');
+	my $p = calls_for_long(update('locked'));
+	is_deeply(asked_but_for_own('shop_b-0', 2), {}, 'nothing is asked while a session works for another one');
+	cancel($p);
+	$q->run('ROLLBACK');
+	$q->quit;
+}
+
+# If it rests, the other one may wait for anything, and so may somebody elsewhere
+# for the lock.  Nobody hears of that who does not ask.
+{
+	my $p = ZkSession->new($a);
+
+	$p->run_ok('BEGIN; ' . update('locked'), 'a session of b that works for one of a holds t');
+	my $asked = asked_but_for_own('shop_b-0', 1);
+	my $lists = delete $asked->{'shop_b-0: children'} // 0;
+	cmp_ok($lists, '<=', 1, 'who stands behind a lock of a session that rests is asked once');
+	is_deeply($asked, {}, 'and nothing else is');
+	is_deeply(asked_during(6), {}, 'and nothing more');
+	$p->run('ROLLBACK');
+	$p->quit;
+}
+
+# Who holds a lock and waits for a foreign server may be named: the room is made,
+# and watched.
+{
+	my $p = calls_for_long(zk_lock('x'));
+	my $asked = asked_but_for_own('shop_a-0', 1);
+
+	is(join(', ', sort grep { !/^shop_a-0: (children|create_container)$/ } keys %$asked),
+		'', 'a wait for a foreign server: nothing but the room is asked for');
+	cmp_ok($asked->{'shop_a-0: children'} // 0, '<=', 2, 'it is listed, and listed when it has been made');
+	is_deeply(asked_during(6), {}, 'and that once');
+	cancel($p);
+}
+
+poll_until(sub { !named() }, 'nobody to be named at first');
+
 # p has updated b's row, for which q waits, who holds x; p waits for x.
 sub both_wait
 {
@@ -316,6 +396,47 @@ Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\
 }
 
 poll_until(sub { !named() }, 'nobody to be named any more');
+
+# Each time that p waits, a tells so in a znode, the name of which is not used
+# again, though p is named all the time: b tells that q waits for who works for it.
+# That a takes notice of it while p does not wait is because of another one who does.
+{
+	my ($p, $q) = map { ZkSession->new($_) } ($a, $b);
+	my $behind_q = ZkSession->new($c);
+	my $holder = ZkSession->new($c);
+	my $also = ZkSession->new($a);
+	my @waits;
+
+	$holder->run_ok('BEGIN; ' . zk_lock('n1') . '; ' . zk_lock('n3'), 'c holds n1');
+	$also->send('BEGIN; ' . zk_lock('n3'));
+	$q->run_ok('BEGIN; ' . zk_lock('n2'), 'b holds n2');
+	$p->run_ok('BEGIN; ' . update('stock') . '; SAVEPOINT s', 'a has updated the row of b');
+	$q->send(update('stock'));
+	$behind_q->send('BEGIN; ' . zk_lock('n2'));
+	poll_until(sub { named($p) == 1 }, 'p to be named');
+	my ($name) = named($p);
+	for my $i (0 .. 1)
+	{
+		$p->send(zk_lock('n1'));
+		poll_until(sub { ($waits[$i]) = grep { $_ ne $name } named($p) }, 'the wait of p to be told');
+		$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $p->pid . ')');
+		is($p->result->{sqlstate}, '57014', 'p waits no more');
+		$p->run_ok('ROLLBACK TO s');
+		poll_until(sub { named($p) == 1 }, 'that to be taken back');
+		is((named($p))[0], $name, 'p is named all the time');
+	}
+	isnt($waits[1], $waits[0], 'no name is used again');
+	$p->run('ROLLBACK');
+	is($q->result->{message}, undef, 'q goes on');
+	$q->run('ROLLBACK');
+	is($behind_q->result->{message}, undef, 'and so does who waits for it');
+	$_->run('ROLLBACK') for ($behind_q, $holder);
+	is($also->result->{message}, undef, 'and the other one of a');
+	$also->run('ROLLBACK');
+	$_->quit for ($p, $q, $behind_q, $holder, $also);
+}
+
+poll_until(sub { !named() }, 'nobody to be named once more');
 
 # Workers come and go in the deadlock.
 for my $nodes ([$a], [$b], [ $a, $b ])

@@ -52,6 +52,7 @@ typedef struct Mix
 	bool		faults;			/* connections, workers and sessions */
 	bool		sessions;		/* they work for one another, as by postgres_fdw */
 	int			locks;			/* so many, if not 0 */
+	int			roots;			/* below so many, if not 0 */
 	unsigned	patience;		/* how rarely waits fail, if not 0 */
 } Mix;
 
@@ -67,6 +68,8 @@ static const Mix mixes[] = {
 	.patience = 5},
 	{.title = "handoffs, faults",.clusters = 3,.shared = true,.gives_up = true,
 	.faults = true,.locks = 3,.patience = 5},
+	{.title = "three roots, faults",.blocks = true,.gives_up = true,
+	.faults = true,.roots = 3},
 	{.title = "sessions of others",.blocks = true,.gives_up = true,
 	.sessions = true},
 	{.title = "two clusters, sessions of others, faults",.clusters = 2,
@@ -341,13 +344,21 @@ settle(void)
 	}
 	world_check(are_backends_idle(), "T5: no deadlock stays");
 	world_check(are_detectors_idle(), "T6: no edge stays published");
-	world_check(world->lost_workers || tree_count_below("/zklock/%waits") == 0,
-				"nothing is left below %waits");
+	for (int i = 0; i < world->roots; i++)
+	{
+		char		room[WORLD_ROOT_SIZE + sizeof("/%waits")];
+
+		world_write_root(i, room);
+		strcat(room, "/%waits");
+		world_check(world->lost_workers || tree_count_below(room) == 0,
+					"nothing is left below %waits");
+	}
 }
 
 static void
 play_random(const Mix *mix, unsigned long run)
 {
+	world->roots = mix->roots ? mix->roots : 1;
 	world_reset(mix->title, run,
 				mix->clusters ? mix->clusters : 2 + (int) (run % 4));
 	world->sessions = mix->sessions;
@@ -604,6 +615,30 @@ test_rings(void **state)
 	tree_reset();
 }
 
+/* The same with locks below several roots: not each watches the first one's. */
+static void
+test_roots(void **state)
+{
+	int64_t		longest = 0;
+
+	(void) state;
+	for (int nclusters = 3; nclusters <= WORLD_CLUSTERS; nclusters++)
+		for (unsigned long run = 0; run < CALM_RUNS / 4; run++)
+		{
+			int64_t		time;
+
+			world->roots = nclusters;
+			time = play_ring(nclusters, run);
+			world_check(time < 3 * WORLD_TIMEOUT / 2,
+						"T5: the second look finds it");
+			longest = time > longest ? time : longest;
+		}
+	world->roots = 1;
+	printf("rings below several roots: at most %ld us\n", (long) longest);
+	world_end();
+	tree_reset();
+}
+
 /*
  * Mutations
  */
@@ -652,6 +687,8 @@ static const struct
 	{"edges not taken back", ZK_DEADLOCK_EDGES_STAY},
 	{"not minimal", ZK_DEADLOCK_NOT_MINIMAL},
 	{"looking ahead of one's own write", ZK_DEADLOCK_LOOK_AHEAD},
+	{"who is only ahead fails", ZK_DEADLOCK_AHEAD_FAILS},
+	{"names used again", ZK_DEADLOCK_NAMES_AGAIN},
 };
 
 int
@@ -659,6 +696,7 @@ main(void)
 {
 	const struct CMUnitTest calm[] = {
 		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_roots),
 		cmocka_unit_test(test_stale),
 		cmocka_unit_test(test_bystander),
 		cmocka_unit_test(test_ways),

@@ -34,6 +34,7 @@ typedef struct Block
 } Block;
 
 void		(*tree_on_act) (const DetectorOp *op, const char *probe);
+void		(*tree_on_session_node) (const char *path);
 
 static TreeState states[TREE_HISTORY];
 static int64_t zxid;
@@ -408,7 +409,11 @@ execute_write(TreeSession *session, TreeRequest *request)
 				set_in(new_state(), op->path, request->note);
 			else if (vertex_is_node(op->path) &&
 					 tree_find(zxid, parent) != NULL)
+			{
+				if (tree_on_session_node)
+					tree_on_session_node(op->path);
 				(void) tree_create(op->path, request->note, session->id, false);
+			}
 			else
 				request->result = DETECTOR_NO_NODE;
 			break;

@@ -71,6 +71,7 @@ typedef struct TreeSession
 
 /* Called when an act has been carried out. */
 extern void (*tree_on_act) (const DetectorOp *op, const char *probe);
+extern void (*tree_on_session_node) (const char *path);
 
 extern void tree_reset(void);
 extern void *tree_alloc(size_t size);

@@ -11,6 +11,11 @@
  *	T3	The victim is one of its edges, that whose transaction began last.
  *	T4	No edge of it has been made a victim before.
  *	T5	No deadlock stays (the schedules look to that).
+ *	T6	No edge stays published (the same).
+ *	T7	Nobody fails who is only ahead of a member in tier 1 of his cluster:
+ *		the member would wait in his place.
+ *	T8	No name of a session's znode is used twice: a path and a version are
+ *		one text for ever.
  *
  * Other than waits.c this takes each contender ahead for one that is waited
  * for, and follows the queue.  A session waits as long as it has an edge.
@@ -326,4 +331,34 @@ truth_forget_acts(int cluster)
 			!world_is_marked(cluster, edge->wait))
 			edge->acted = false;
 	}
+}
+
+/* This backend's wait fails. */
+void
+truth_on_victim(const WorldBackend *victim)
+{
+	for (int i = 0; i < world->nedges; i++)
+	{
+		const WorldEdge *edge = &world->edges[i];
+
+		if (edge->acted && edge->wait.pid == victim->pid &&
+			edge->wait.since == victim->wait_since)
+			world_check(edge->began != 0,
+						"T7: nobody fails in place of a member");
+	}
+}
+
+/* A session's znode is made. */
+void
+truth_on_session_node(const char *path)
+{
+	VertexNode	node;
+
+	world_check(vertex_parse_node(strrchr(path, '/') + 1, &node),
+				"a session's znode has a name");
+	for (int i = 0; i < world->nnodes; i++)
+		world_check(memcmp(&world->nodes[i], &node, sizeof(node)) != 0,
+					"T8: no name is used twice");
+	world_check(world->nnodes < WORLD_NODES, "there is room for znodes");
+	world->nodes[world->nnodes++] = node;
 }

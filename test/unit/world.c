@@ -110,18 +110,30 @@ world_exists(int contender)
 	return world->contenders[contender].death == FOREVER;
 }
 
+/* The root below which a lock is. */
+void
+world_write_root(int lock, char root[WORLD_ROOT_SIZE])
+{
+	if (lock % world->roots == 0)
+		strcpy(root, "/zklock");
+	else
+		sprintf(root, "/root%d", lock % world->roots);
+}
+
 static int
 add_contender(int cluster, int lock, bool shared, bool permit)
 {
 	int			number = world->ncontenders++;
 	WorldContender *contender = &world->contenders[number];
 	char		prefix[NOTE_VERTEX_SIZE];
+	char		root[WORLD_ROOT_SIZE];
 	const char *name;
 
 	world_check(number < WORLD_CONTENDERS, "there is room for contenders");
 	memset(contender, 0, sizeof(*contender));
-	sprintf(prefix, "/zklock/%d%s/_c_%08x-0000-0000-0000-000000000000-%s",
-			lock, !world_is_semaphore(lock) ? "" : permit ? "/leases" : "/locks",
+	world_write_root(lock, root);
+	sprintf(prefix, "%s/%d%s/_c_%08x-0000-0000-0000-000000000000-%s",
+			root, lock, !world_is_semaphore(lock) ? "" : permit ? "/leases" : "/locks",
 			number, permit ? "lease-" : shared ? "__READ__" :
 			world_is_semaphore(lock) ? "lock-" : "__WRIT__");
 	name = tree_create(prefix, "postgresql ",
@@ -559,6 +571,7 @@ world_kill_victim(int cluster)
 				step_back(cluster, i);
 			else
 			{
+				truth_on_victim(backend);
 				world->victims++;
 				world_finish(cluster, i);
 			}
@@ -590,10 +603,13 @@ world_is_marked(int cluster, NoteId wait)
 void
 world_reset(const char *title, unsigned long run, int nclusters)
 {
+	char		root[WORLD_ROOT_SIZE];
 	char		path[64];
 	bool		mutated = world->mutated;
 
 	world->sessions = false;
+	if (world->roots == 0)
+		world->roots = 1;
 	world_end();
 	tree_reset();
 	world->title = title;
@@ -610,17 +626,24 @@ world_reset(const char *title, unsigned long run, int nclusters)
 	world->stamp = 0;
 	world->largest = 0;
 	world->lost_workers = 0;
+	world->nnodes = 0;
 	tree_on_act = truth_on_act;
-	(void) tree_create("/zklock", "", 0, false);
+	tree_on_session_node = truth_on_session_node;
+	for (int i = 0; i < world->roots; i++)
+	{
+		world_write_root(i, root);
+		(void) tree_create(root, "", 0, false);
+	}
 	for (int i = 0; i < WORLD_LOCKS; i++)
 	{
-		sprintf(path, "/zklock/%d", i);
+		world_write_root(i, root);
+		sprintf(path, "%s/%d", root, i);
 		(void) tree_create(path, "", 0, false);
 		if (!world_is_semaphore(i))
 			continue;
-		sprintf(path, "/zklock/%d/locks", i);
+		sprintf(path, "%s/%d/locks", root, i);
 		(void) tree_create(path, "", 0, false);
-		sprintf(path, "/zklock/%d/leases", i);
+		sprintf(path, "%s/%d/leases", root, i);
 		(void) tree_create(path, "", 0, false);
 	}
 	for (int i = 0; i < nclusters; i++)

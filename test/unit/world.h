@@ -26,6 +26,8 @@
 #define WORLD_CONTENDERS	600
 #define WORLD_EDGES			12000
 #define WORLD_HOLDS			8
+#define WORLD_NODES			4000
+#define WORLD_ROOT_SIZE		20
 #define WORLD_LISTED		320		/* edges of one cluster at a time */
 #define WORLD_WANTS			2
 
@@ -132,6 +134,7 @@ typedef struct World
 	uint64_t	random;
 	unsigned long run;
 	bool		sessions;		/* they work for one another */
+	int			roots;			/* the locks are below so many, in turn */
 	const char *title;
 	/* a mutation: a rule that does not hold ends the run, not the test */
 	bool		mutated;
@@ -145,6 +148,8 @@ typedef struct World
 	unsigned long found;		/* true deadlocks that there were at the end */
 	int			largest;
 	int			lost_workers;	/* in this run */
+	VertexNode	nodes[WORLD_NODES];	/* sessions' znodes that there were */
+	int			nnodes;
 } World;
 
 extern World *const world;
@@ -153,6 +158,7 @@ extern unsigned world_dice(unsigned n);
 extern bool world_one_in(unsigned n);
 extern void world_check(bool holds, const char *rule);
 
+extern void world_write_root(int lock, char root[WORLD_ROOT_SIZE]);
 extern void world_reset(const char *title, unsigned long run, int nclusters);
 extern void world_end(void);
 
@@ -202,6 +208,8 @@ extern void world_expire(int cluster);
 extern void truth_update(void);
 extern int	truth_deadlocked(void);
 extern void truth_forget_acts(int cluster);
+extern void truth_on_victim(const WorldBackend *victim);
+extern void truth_on_session_node(const char *path);
 extern void truth_on_act(const DetectorOp *op, const char *probe);
 
 #endif							/* ZKLOCK_WORLD_H */

@@ -19,6 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/mutation.h"
+
 int
 world_number(int cluster, int backend)
 {
@@ -219,7 +221,8 @@ world_session_path(int cluster, int vertex, char path[NOTE_VERTEX_SIZE])
 	WorldNode  *known = &own->nodes[vertex - WORLD_CONTENDERS];
 	VertexNode	node = {.publisher = (uint64_t) own->session.id};
 
-	if (known->number == 0 || own->scans - known->scan > 1)
+	if (known->number == 0 || (own->scans - known->scan > 1 &&
+							   !ZK_MUTATED(ZK_DEADLOCK_NAMES_AGAIN)))
 		known->number = (uint64_t) ++world->stamp;
 	known->scan = own->scans;
 	node.number = known->number;

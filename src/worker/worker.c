@@ -37,6 +37,7 @@
 #include "worker/deadlock.h"
 #include "worker/desk.h"
 #include "worker/directories.h"
+#include "worker/fleet.h"
 #include "worker/lives.h"
 #include "worker/quota.h"
 #include "worker/session.h"
@@ -63,7 +64,10 @@ session_up(int session)
 	{
 		connection_set_up(session);
 		if (session == 0)
+		{
 			deadlock_set_connected(true);
+			fleet_check();
+		}
 	}
 	SetLatch(MyLatch);			/* collect what was asked meanwhile */
 }
@@ -112,6 +116,8 @@ session_events(void)
 				else if (event.owner == SESSION_NOTES_OWNER ||
 						 event.owner == SESSION_DEADLOCK_OWNER)
 					deadlock_event(&event.input);
+				else if (event.owner == SESSION_FLEET_OWNER)
+					fleet_event(&event.input);
 				else
 					step_answered(event.owner, &event.input);
 				break;
@@ -277,6 +283,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	MemoryContextSwitchTo(loop_context);
 	lives_attach();
 	deadlock_attach(status(0)->client_id != 0);
+	fleet_attach();
 
 	for (;;)
 	{
@@ -291,6 +298,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		publish_quotas();
 		checks_run();
 		deadlock_run();
+		fleet_run();
 		lives_close_empty();
 		keep_sessions();
 		slots_hold_mail(all_are_busy());

@@ -411,6 +411,14 @@ fleet_event(const RecipeInput *in)
 	}
 }
 
+/* If we have told of a standby, it may be none any more. */
+static void
+check_promotion(void)
+{
+	if (fleet.standby && !RecoveryInProgress())
+		fleet_check();
+}
+
 /* Is there a reason not to begin? */
 static bool
 is_barred(void)
@@ -428,6 +436,7 @@ is_barred(void)
 bool
 fleet_is_settled(void)
 {
+	check_promotion();
 	return fleet.state == FLEET_LOOKING ||
 		(fleet.state == FLEET_IDLE && (!fleet.dirty || is_barred()));
 }
@@ -444,8 +453,7 @@ fleet_run(void)
 
 	if (status(0)->state != ZK_SESSION_CONNECTED || fleet.state != FLEET_IDLE)
 		return;
-	if (fleet.standby && !RecoveryInProgress())
-		fleet_check();
+	check_promotion();
 	if (!fleet.dirty || is_barred())
 		return;
 	fleet.dirty = fleet.joined = fleet.named = false;

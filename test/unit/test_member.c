@@ -266,6 +266,8 @@ left_over(void **state)
 	member_set_text(members[1].cluster, "old");
 	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
 	assert_true(members[1].left_over && !members[0].left_over);
+	member_set_text(members[1].cluster, "a");
+	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
 	members[1].since = 5;
 	assert_misfits(members, 2, (unsigned[]) {0, 0});
 

@@ -11,6 +11,7 @@ MODULE_big = zklock
 EXTENSION = zklock
 DATA = $(call sources,sql/zklock--*.sql)
 OBJS = $(patsubst %.c,%.o,$(call sources,src/*.c src/*/*.c))
+EXTVERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(TOP)/zklock.control)
 PGFILEDESC = "zklock - distributed transaction locks in ZooKeeper"
 
 # PostgreSQL's headers are not ours to keep free of -Wextra's warnings, hence
@@ -18,7 +19,8 @@ PGFILEDESC = "zklock - distributed transaction locks in ZooKeeper"
 # Symbols are hidden but those that PostgreSQL loads; before 16 PGDLLEXPORT is
 # empty.
 PG_CPPFLAGS = -I$(srcdir)/src -isystem $(includedir_server) -DTHREADED \
-	'-DPGDLLEXPORT=__attribute__((visibility("default")))'
+	'-DPGDLLEXPORT=__attribute__((visibility("default")))' \
+	'-DZKLOCK_VERSION="$(EXTVERSION)"'
 PG_CFLAGS = -Wall -Wextra -fvisibility=hidden
 SHLIB_LINK = -lzookeeper_mt
 

@@ -28,7 +28,8 @@ CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT last_error text,
                                   OUT path_bytes bigint,
                                   OUT max_path_bytes bigint,
-                                  OUT directories bigint)
+                                  OUT directories bigint,
+                                  OUT fleet uuid)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_session_status_1_1'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -45,6 +46,8 @@ COMMENT ON COLUMN zk_session.path_bytes IS
 'bytes that the paths of the session''s znodes take: the length of each plus 4';
 COMMENT ON COLUMN zk_session.max_path_bytes IS
 'limit of path_bytes; a lock that does not fit goes into another session';
+COMMENT ON COLUMN zk_session.fleet IS
+'identity of the fleet: the same on all servers that share the ensemble and zklock.root';
 COMMENT ON COLUMN zk_session.directories IS
 'lock directories that this server has made since its start; NULL but in the first row';
 
@@ -231,6 +234,30 @@ COMMENT ON FUNCTION zk_queues() IS
 
 REVOKE ALL ON FUNCTION zk_queues() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
+
+-- The servers that share the ensemble and the root
+CREATE FUNCTION zk_clusters(OUT cluster text,
+                            OUT host text,
+                            OUT port integer,
+                            OUT standby boolean,
+                            OUT version text,
+                            OUT server_version text,
+                            OUT system_identifier bigint,
+                            OUT node_format text,
+                            OUT session_timeout interval,
+                            OUT since timestamptz,
+                            OUT session_id text,
+                            OUT local boolean,
+                            OUT misfits text[])
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_clusters'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_clusters() IS
+'servers that share this server''s ZooKeeper ensemble and zklock.root, and what does not fit together';
+
+REVOKE ALL ON FUNCTION zk_clusters() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_clusters() TO pg_monitor;
 
 CREATE FUNCTION zk_lock_any(names text[],
                             timeout interval DEFAULT NULL,

@@ -173,8 +173,11 @@ escape_bytes(const char *bytes, int len, char *buf, size_t size)
 	buf[used] = '\0';
 }
 
-/* A contender's data as text, palloc'd. */
-static char *
+/*
+ * text_of_data
+ *		What somebody has written to ZooKeeper as text, palloc'd.
+ */
+char *
 text_of_data(const char *data, int len)
 {
 	char	   *text = zk_text_of_utf8(data, len);
@@ -188,8 +191,11 @@ text_of_data(const char *data, int len)
 	return text;
 }
 
-/* ZooKeeper's clock as ours; false if it is out of our range. */
-static bool
+/*
+ * timestamp_of_ctime
+ *		ZooKeeper's clock as ours; false if it is out of our range.
+ */
+bool
 timestamp_of_ctime(int64 ctime, TimestampTz *result)
 {
 	const int64 epoch_ms = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
@@ -237,10 +243,14 @@ copy_entries(const ZkAnswer *answer)
 }
 
 /*
- * Ask for what a segment has, about a lock, or, if that is NULL, about all below
- * "path"; a copy of the entries, of which there are *count.
+ * ask_entries
+ *		Ask for what a segment has, about a lock, or, if that is NULL, about all
+ *		below "path"; a copy of the entries, of which there are *count.
+ *
+ * Errors: 57P03 no session; 42501 or 58000 refused by ZooKeeper; 53200 no memory
+ * for the answer; 57014 cancelled.
  */
-static char *
+char *
 ask_entries(ZkQuestion question, const char *path, const ZkLockName *lock,
 			int *count)
 {

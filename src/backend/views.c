@@ -49,7 +49,7 @@ PG_FUNCTION_INFO_V1(zk_deadlock_status);
 PG_FUNCTION_INFO_V1(zk_stat_locks_status);
 
 #define LOCK_STATUS_COLUMNS		12
-#define SESSION_STATUS_COLUMNS	14
+#define SESSION_STATUS_COLUMNS	15
 #define SESSION_STATUS_COLUMNS_1_0	11
 #define STATS_STATUS_COLUMNS	14
 #define STATS_STATUS_COLUMNS_1_0	13
@@ -152,6 +152,7 @@ static bool
 fill_session_row(int session, Datum *values, bool *nulls)
 {
 	ZkSessionInfo info;
+	ZkFleetInfo fleet;
 	ZkWrongSetting wrong;
 	int64		lease;
 	int			n = 0;
@@ -189,6 +190,10 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	values[n++] = Int64GetDatum(ZK_PATH_BYTES_BOUND);
 	nulls[n] = session > 0;		/* they belong to none of the sessions */
 	values[n++] = Int64GetDatum(directories_read());
+	session_read_fleet(&fleet);
+	nulls[n] = fleet.id[0] == '\0';
+	values[n++] = fleet.id[0] == '\0' ? (Datum) 0 :
+		DirectFunctionCall1(uuid_in, CStringGetDatum(fleet.id));
 	Assert(n == SESSION_STATUS_COLUMNS);
 	return true;
 }

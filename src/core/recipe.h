@@ -136,6 +136,8 @@ typedef struct RecipeOp
 								 * them */
 	bool		barrier;		/* of LIST and GET: as SEARCH is */
 	bool		exact;			/* of CREATE in a group: not sequential */
+	bool		persistent;		/* of MKDIR, MKDIRS: not a container, and anybody
+								 * may read it and create in it */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */

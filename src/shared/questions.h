@@ -34,7 +34,8 @@ typedef enum ZkQuestion
 	ZK_QUESTION_QUEUE,			/* who stands in the queue? */
 	ZK_QUESTION_OWNER,			/* what does the first one say that it is? */
 	ZK_QUESTION_REVOKE,			/* ask other clients' owners to give way */
-	ZK_QUESTION_QUEUES			/* who is first in each queue below a root? */
+	ZK_QUESTION_QUEUES,			/* who is first in each queue below a root? */
+	ZK_QUESTION_CLUSTERS		/* which clusters are there? */
 } ZkQuestion;
 
 /* What a contender in a queue is. */
@@ -46,7 +47,7 @@ typedef enum ZkQueueMode
 } ZkQueueMode;
 
 /*
- * One contender.  In the segment of an answer such entries follow one another,
+ * One contender, or the znode of a cluster.  In the segment of an answer such entries follow one another,
  * each with its bytes and padded to the maximal alignment.
  */
 typedef struct ZkQueueEntry
@@ -88,10 +89,9 @@ typedef struct ZkAnswer
 {
 	ZkRefusal	refusal;		/* why there is no answer */
 	bool		out_of_memory;	/* the same */
-	int			count;			/* QUEUE, QUEUES: of the entries; REVOKE:
-								 * contenders that were asked */
-	dsm_handle	segment;		/* QUEUE, QUEUES: of the entries, if there are
-								 * any */
+	int			count;			/* QUEUE, QUEUES, CLUSTERS: of the entries;
+								 * REVOKE: contenders that were asked */
+	dsm_handle	segment;		/* of the entries, if there are any */
 	int			data_len;		/* OWNER: -1 if not known */
 	char		data[ZK_ANSWER_MAX_DATA];
 } ZkAnswer;

@@ -41,6 +41,7 @@ typedef struct SessionShared
 	SessionEntry entries[ZK_MAX_SESSIONS];
 	int64		directories;	/* lock directories made since server start */
 	char		auths[ZK_AUTHS_SIZE];	/* for the worker alone */
+	ZkFleetInfo fleet;
 } SessionShared;
 
 static SessionShared *shared = NULL;
@@ -205,5 +206,29 @@ directories_count(void)
 {
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
 	shared->directories++;
+	LWLockRelease(session_lock);
+}
+
+/*
+ * session_read_fleet
+ *		Copy what is known of the fleet.
+ */
+void
+session_read_fleet(ZkFleetInfo *info)
+{
+	LWLockAcquire(session_lock, LW_SHARED);
+	*info = shared->fleet;
+	LWLockRelease(session_lock);
+}
+
+/*
+ * session_write_fleet
+ *		Publish what is known of the fleet; the worker only.
+ */
+void
+session_write_fleet(const ZkFleetInfo *info)
+{
+	LWLockAcquire(session_lock, LW_EXCLUSIVE);
+	shared->fleet = *info;
 	LWLockRelease(session_lock);
 }

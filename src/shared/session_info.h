@@ -15,6 +15,7 @@
 #ifndef ZKLOCK_SESSION_INFO_H
 #define ZKLOCK_SESSION_INFO_H
 
+#include "core/member.h"
 #include "core/znode.h"
 #include "datatype/timestamp.h"
 #include "shared/bounds.h"
@@ -57,6 +58,17 @@ typedef struct ZkSessionInfo
 	char		last_error[ZK_ERROR_SIZE];	/* "" if none since connected */
 } ZkSessionInfo;
 
+/* What is known of the fleet; worker/fleet.c */
+typedef struct ZkFleetInfo
+{
+	char		root[ZNODE_MAX_ROOT + 1];	/* below which the worker tells of
+											 * us; "" if it does not yet */
+	char		node[MEMBER_NODE_SIZE]; /* of the first session; "": none yet */
+	char		id[MEMBER_FLEET_SIZE];	/* "" if not known */
+	uint32		told;			/* hash of what the log has last had of it; 0:
+								 * that all fits */
+} ZkFleetInfo;
+
 /* module load */
 extern void session_info_request_shmem(void);
 extern void session_info_startup_shmem(void);
@@ -66,6 +78,7 @@ extern void session_read(int session, ZkSessionInfo *info);
 extern int64 path_bytes_read(int session);
 extern int64 path_bytes_read_all(void);
 extern int64 directories_read(void);
+extern void session_read_fleet(ZkFleetInfo *info);
 
 /* the worker */
 extern void session_write(int session, const ZkSessionInfo *info);
@@ -73,5 +86,6 @@ extern void session_read_auths(char auths[ZK_AUTHS_SIZE]);
 extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
 extern void path_bytes_write(int session, int64 bytes);
 extern void directories_count(void);
+extern void session_write_fleet(const ZkFleetInfo *info);
 
 #endif							/* ZKLOCK_SESSION_INFO_H */

@@ -12,7 +12,8 @@
  *
  *	IDLE		collected -> WAITING
  *	WAITING		begin -> LISTING: search the lock directory
- *				begin, of all queues -> SURVEYING
+ *				begin, of all queues or of the clusters -> SURVEYING; of the
+ *				  clusters not before fleet.c is done with our own znode
  *	LISTING		children ok: note its contenders; of a directory that is a
  *				  semaphore, list both parts too
  *				children no node: it has none
@@ -25,7 +26,7 @@
  *				stat refused: leave it at its name
  *				all are read -> IDLE: answer; or, to revoke, -> REVOKING: set
  *				  the data of each owner that is another client's
- *	SURVEYING	as survey.c has it; at its end -> IDLE: answer
+ *	SURVEYING	as survey.c or census.c has it; at its end -> IDLE: answer
  *	REVOKING	set ok: count it
  *				set no node: it has left meanwhile
  *				set refused: note that; it is the answer if none was ok
@@ -57,8 +58,11 @@
 #include "lib/stringinfo.h"
 #include "shared/questions.h"
 #include "shared/refusal.h"
+#include "shared/settings.h"
 #include "utils/memutils.h"
 #include "worker/answers.h"
+#include "worker/census.h"
+#include "worker/fleet.h"
 #include "worker/queue_list.h"
 #include "worker/session.h"
 #include "worker/status.h"
@@ -86,6 +90,7 @@ typedef struct Answer
 	char		path[ZNODE_PATH_SIZE];
 	MemoryContext context;		/* of all that follows */
 	Survey	   *survey;			/* of all queues; else NULL */
+	Census	   *census;			/* of the clusters; else NULL */
 	QueueList	queue;
 	int			next;			/* the first entry that no operation is for */
 	int			open;			/* operations that are not answered */
@@ -128,6 +133,7 @@ forget(Answer *answer)
 		MemoryContextDelete(answer->context);
 	answer->context = NULL;
 	answer->survey = NULL;
+	answer->census = NULL;
 	memset(&answer->queue, 0, sizeof(answer->queue));
 	answer->next = 0;
 	answer->open = 0;
@@ -144,17 +150,29 @@ start(Answer *answer)
 	forget(answer);
 	if (!question_is_open(box_of(answer), answer->serial))
 		return;
+	if (answer->question == ZK_QUESTION_CLUSTERS && !fleet_is_settled())
+	{
+		answer->state = ANSWER_WAITING;
+		return;
+	}
 	answer->context = AllocSetContextCreate(TopMemoryContext, "zklock answer",
 											ALLOCSET_DEFAULT_SIZES);
 	last_attempt++;
 	answer->owner = ANSWERS_OWNER |
 		((last_attempt * ZK_QUESTION_BOXES + box_of(answer)) & ~ANSWERS_OWNER);
-	if (answer->question == ZK_QUESTION_QUEUES)
+	if (answer->question == ZK_QUESTION_QUEUES ||
+		answer->question == ZK_QUESTION_CLUSTERS)
 	{
 		MemoryContext save = MemoryContextSwitchTo(answer->context);
 
 		answer->state = ANSWER_SURVEYING;
-		answer->survey = survey_begin(answer->owner, answer->path);
+		if (answer->question == ZK_QUESTION_QUEUES)
+			answer->survey = survey_begin(answer->owner, answer->path);
+		else
+		{
+			census_room(zklock_root, answer->path);
+			answer->census = census_begin(answer->owner, zklock_root);
+		}
 		MemoryContextSwitchTo(save);
 		return;
 	}
@@ -186,36 +204,6 @@ finish_refused(Answer *answer, int error)
 }
 
 static void
-append_entry(StringInfo buf, const QueueNode *entry)
-{
-	const char *directory = queue_directory(entry->place);
-	ZkQueueEntry head;
-	int			start = buf->len;
-	Size		size;
-
-	memset(&head, 0, sizeof(head));
-	head.session_id = entry->session_id;
-	head.ctime = entry->ctime;
-	head.mode = queue_mode(entry);
-	head.node_len = strlen(entry->node) +
-		(directory ? strlen(directory) + 1 : 0);
-	head.data_len = entry->data_len;
-	size = ZkQueueEntrySize(&head);
-
-	appendBinaryStringInfo(buf, (char *) &head, offsetof(ZkQueueEntry, bytes));
-	if (directory)
-	{
-		appendStringInfoString(buf, directory);
-		appendStringInfoChar(buf, '/');
-	}
-	appendStringInfoString(buf, entry->node);
-	if (entry->data_len > 0)
-		appendBinaryStringInfo(buf, entry->data, entry->data_len);
-	while (buf->len - start < (int) size)
-		appendStringInfoChar(buf, '\0');
-}
-
-static void
 finish_queue(Answer *answer)
 {
 	ZkAnswer	reply = {.data_len = -1};
@@ -226,7 +214,7 @@ finish_queue(Answer *answer)
 	for (int i = 0; i < answer->queue.n; i++)
 		if (!answer->queue.nodes[i].gone)
 		{
-			append_entry(&buf, &answer->queue.nodes[i]);
+			queue_append_entry(&buf, &answer->queue.nodes[i]);
 			reply.count++;
 		}
 	MemoryContextSwitchTo(save);
@@ -302,6 +290,7 @@ read_more(Answer *answer)
 			revoke_owners(answer);
 			break;
 		case ZK_QUESTION_QUEUES:
+		case ZK_QUESTION_CLUSTERS:
 			break;				/* not here */
 	}
 }
@@ -320,6 +309,7 @@ count_relevant(const Answer *answer)
 			return Min(answer->queue.n, 1);
 		case ZK_QUESTION_REVOKE:
 		case ZK_QUESTION_QUEUES:
+		case ZK_QUESTION_CLUSTERS:
 			break;
 	}
 
@@ -404,7 +394,7 @@ on_set(Answer *answer, const RecipeInput *in)
 		finish_revoke(answer);
 }
 
-/* The server has answered an operation of a survey. */
+/* The server has answered an operation of a survey, or of a census. */
 static void
 on_survey(Answer *answer, const RecipeInput *in)
 {
@@ -412,7 +402,9 @@ on_survey(Answer *answer, const RecipeInput *in)
 	StringInfoData buf;
 	MemoryContext save;
 	int			error;
-	bool		done = survey_event(answer->survey, in, &error);
+	bool		done = answer->survey ?
+		survey_event(answer->survey, in, &error) :
+		census_event(answer->census, in, &error);
 
 	if (!question_is_open(box_of(answer), answer->serial))
 	{
@@ -428,8 +420,11 @@ on_survey(Answer *answer, const RecipeInput *in)
 		return;
 	save = MemoryContextSwitchTo(answer->context);
 	initStringInfo(&buf);
-	reply.count = survey_entries(answer->survey, &buf);
+	reply.count = answer->survey ? survey_entries(answer->survey, &buf) :
+		census_entries(answer->census, &buf);
 	MemoryContextSwitchTo(save);
+	if (answer->census)
+		fleet_judge(answer->census);
 	finish(answer, &reply, &buf);
 }
 

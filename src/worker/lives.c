@@ -44,6 +44,7 @@
 #include "worker/deadlock.h"
 #include "worker/desk.h"
 #include "worker/directories.h"
+#include "worker/fleet.h"
 #include "worker/lives.h"
 #include "worker/quota.h"
 #include "worker/session.h"
@@ -320,7 +321,10 @@ end_session(int session, const char *why)
 	if (lives.nold == 0)
 		session_file_write(others, nothers);
 	if (session == 0)
+	{
 		directories_forget();	/* no other session watches any */
+		fleet_end_session();
+	}
 	status_set_ended(session, session == 0);
 	if (session > 0)
 	{
@@ -471,6 +475,8 @@ lives_reload(void)
 				(errmsg("restarting the zklock worker to apply new settings")));
 		proc_exit(1);
 	}
+
+	fleet_check();
 
 	/* changed back: what was put off is wanted here after all */
 	if (waiting && !status_chroot_changed())

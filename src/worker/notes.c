@@ -17,12 +17,11 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "postmaster/postmaster.h"
 #include "shared/grant.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "worker/fleet.h"
 #include "worker/notes.h"
 
 /*
@@ -48,21 +47,6 @@ notes_set_waits(Contender *contender, const NoteWait *waits, int nwaits)
 	contender->tells_waits = contender->adopted = true;
 }
 
-/* The name of this host. */
-static const char *
-host_name(void)
-{
-	static char host[NOTE_VALUE_SIZE] = "";
-
-	if (host[0] == '\0')
-	{
-		if (gethostname(host, sizeof(host)) != 0)
-			strlcpy(host, "unknown", sizeof(host));
-		host[sizeof(host) - 1] = '\0';
-	}
-	return host;
-}
-
 /*
  * notes_write
  *		The contender's note, valid until the next call.
@@ -73,7 +57,7 @@ notes_write(const Contender *contender)
 	static char data[NOTE_FULL_SIZE];
 	Note		note;
 
-	note_set_contender(&note, host_name(), PostPortNumber, cluster_name,
+	note_set_contender(&note, fleet_host(), PostPortNumber, cluster_name,
 					   contender->asker_pid,
 					   !contender->is_permit && contender->recipe.retain);
 	if (contender->nwaits == 0)
@@ -94,7 +78,7 @@ notes_write_session(const NoteWait *waits, int nwaits)
 	static char data[NOTE_FULL_SIZE];
 	Note		note;
 
-	note_set_contender(&note, host_name(), PostPortNumber, cluster_name,
+	note_set_contender(&note, fleet_host(), PostPortNumber, cluster_name,
 					   nwaits > 0 ? waits[0].hold.pid : 0, false);
 	(void) note_write_waits(&note, waits, nwaits, data);
 	return data;

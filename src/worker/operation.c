@@ -74,6 +74,7 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 	op->batch = recipe_op->batch;
 	op->version = recipe_op->has_version ? recipe_op->version : -1;
 	op->exact = recipe_op->exact;
+	op->persistent = recipe_op->persistent;
 	op->barrier = recipe_op->barrier || recipe_op->kind == RECIPE_OP_SEARCH;
 	if (recipe_op->data)
 		op->data = MemoryContextStrdup(context, recipe_op->data);
@@ -172,6 +173,25 @@ data_len(const Operation *op)
 	return op->data ? (int) strlen(op->data) : -1;
 }
 
+/*
+ * The ACL of a node in which other clusters, perhaps with other credentials, are
+ * to find and to create something.
+ */
+static const struct ACL_vector *
+shared_acl(const Client *client)
+{
+	static struct ACL acls[2];
+	static const struct ACL_vector shared = {lengthof(acls), acls};
+
+	if (client->acl != &ZOO_CREATOR_ALL_ACL)
+		return client->acl;
+	acls[0].perms = ZOO_PERM_ALL;
+	acls[0].id = ZOO_AUTH_IDS;
+	acls[1].perms = ZOO_PERM_READ | ZOO_PERM_CREATE;
+	acls[1].id = ZOO_ANYONE_ID_UNSAFE;
+	return &shared;
+}
+
 /* Hand the operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_by_kind(Operation *op, Watches *watches)
@@ -187,7 +207,8 @@ send_by_kind(Operation *op, Watches *watches)
 			pg_fallthrough;		/* FALLTHROUGH */
 		case RECIPE_OP_MKDIR:
 			return zoo_acreate(handle, op->path, op->data, data_len(op),
-							   client->acl, ZOO_CONTAINER,
+							   op->persistent ? shared_acl(client) : client->acl,
+							   op->persistent ? ZOO_PERSISTENT : ZOO_CONTAINER,
 							   callback_string, news);
 		case RECIPE_OP_CREATE:
 			return zoo_acreate2(handle, op->path, op->data, data_len(op),

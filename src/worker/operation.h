@@ -48,6 +48,7 @@ typedef struct Operation
 	int32		version;		/* SET, CHECK: that the data must have, or -1 */
 	bool		barrier;		/* it goes behind one */
 	bool		exact;			/* CREATE in a multi: not sequential */
+	bool		persistent;		/* MKDIR, MKDIRS: as in RecipeOp */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */

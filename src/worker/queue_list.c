@@ -163,3 +163,37 @@ queue_mode(const QueueNode *node)
 		return ZK_QUEUE_PERMIT;
 	return node->contender.shared ? ZK_QUEUE_SHARED : ZK_QUEUE_EXCLUSIVE;
 }
+
+/*
+ * queue_append_entry
+ *		Append what is known of a contender as an entry of questions.h.
+ */
+void
+queue_append_entry(StringInfo buf, const QueueNode *entry)
+{
+	const char *directory = queue_directory(entry->place);
+	ZkQueueEntry head;
+	int			start = buf->len;
+	Size		size;
+
+	memset(&head, 0, sizeof(head));
+	head.session_id = entry->session_id;
+	head.ctime = entry->ctime;
+	head.mode = queue_mode(entry);
+	head.node_len = strlen(entry->node) +
+		(directory ? strlen(directory) + 1 : 0);
+	head.data_len = entry->data_len;
+	size = ZkQueueEntrySize(&head);
+
+	appendBinaryStringInfo(buf, (char *) &head, offsetof(ZkQueueEntry, bytes));
+	if (directory)
+	{
+		appendStringInfoString(buf, directory);
+		appendStringInfoChar(buf, '/');
+	}
+	appendStringInfoString(buf, entry->node);
+	if (entry->data_len > 0)
+		appendBinaryStringInfo(buf, entry->data, entry->data_len);
+	while (buf->len - start < (int) size)
+		appendStringInfoChar(buf, '\0');
+}

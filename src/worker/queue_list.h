@@ -14,6 +14,7 @@
 #define ZKLOCK_QUEUE_LIST_H
 
 #include "core/recipe.h"
+#include "lib/stringinfo.h"
 #include "shared/questions.h"
 
 /* Where a contender stands, in the order in which they are told. */
@@ -54,5 +55,6 @@ extern void queue_add(QueueList *list, QueuePlace place, const RecipeInput *in,
 extern void queue_sort(QueueList *list);
 extern void queue_note(QueueNode *node, const RecipeInput *in);
 extern ZkQueueMode queue_mode(const QueueNode *node);
+extern void queue_append_entry(StringInfo buf, const QueueNode *entry);
 
 #endif							/* ZKLOCK_QUEUE_LIST_H */

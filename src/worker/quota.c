@@ -15,8 +15,9 @@
  * So the worker counts the paths of what it creates, from when the create is
  * submitted until the node is known to be gone, and begins no contender that
  * would exceed ZK_MAX_PATH_BYTES.  The other half of jute.maxbuffer's room is
- * for what is not counted: a few bytes ahead of the list, and nodes that are
- * deleted as soon as they are seen (RECIPE_OP_DELETE_STRAY).  The bound alone
+ * for what is not counted: a few bytes ahead of the list, the node by which the
+ * cluster tells of itself (fleet.c), and nodes that are deleted as soon as they
+ * are seen (RECIPE_OP_DELETE_STRAY).  The bound alone
  * makes it safe to close the session of before a crash, whose nodes nobody
  * knows any more.
  *

@@ -31,8 +31,11 @@
 #define SESSION_NOTES_OWNER		UINT32_C(0x7FFFFFFE)
 #define SESSION_DEADLOCK_OWNER	UINT32_C(0x7FFFFFFD)
 
+/* The owner of operations of fleet.c, which watch nothing. */
+#define SESSION_FLEET_OWNER		UINT32_C(0x7FFFFFFC)
+
 /* No contender has an owner id from this on. */
-#define SESSION_FIRST_OWNER		SESSION_DEADLOCK_OWNER
+#define SESSION_FIRST_OWNER		SESSION_FLEET_OWNER
 
 typedef struct SessionOptions
 {

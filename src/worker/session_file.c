@@ -59,6 +59,7 @@
 #include <unistd.h>
 
 #include "common/file_utils.h"
+#include "common/hashfn.h"
 #include "port/pg_crc32c.h"
 #include "shared/session_info.h"
 #include "storage/fd.h"
@@ -148,6 +149,24 @@ tell_place(SessionFile *file)
 	file->device = st.st_dev;
 	file->inode = st.st_ino;
 	return read_bytes(BOOT_ID_FILE, file->boot_id, BOOT_ID_SIZE);
+}
+
+/*
+ * session_file_place
+ *		A hash of where and when the file counts, so that two servers have two:
+ *		of the data directory and the start of the machine; 0 if that cannot be
+ *		told.
+ */
+uint64
+session_file_place(void)
+{
+	SessionFile here;
+	uint64		place;
+
+	if (!tell_place(&here))
+		return 0;
+	place = hash_bytes_extended((const unsigned char *) &here, sizeof(here), 0);
+	return place == 0 ? 1 : place;
 }
 
 /* Create the file under its new name; false after an error, which is logged. */

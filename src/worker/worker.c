@@ -37,6 +37,7 @@
 #include "worker/deadlock.h"
 #include "worker/desk.h"
 #include "worker/directories.h"
+#include "worker/fleet.h"
 #include "worker/lives.h"
 #include "worker/notices.h"
 #include "worker/quota.h"
@@ -64,7 +65,10 @@ session_up(int session)
 	{
 		connection_set_up(session);
 		if (session == 0)
+		{
 			deadlock_set_connected(true);
+			fleet_check();
+		}
 	}
 	SetLatch(MyLatch);			/* collect what was asked meanwhile */
 }
@@ -113,6 +117,8 @@ session_events(void)
 				else if (event.owner == SESSION_NOTES_OWNER ||
 						 event.owner == SESSION_DEADLOCK_OWNER)
 					deadlock_event(&event.input);
+				else if (event.owner == SESSION_FLEET_OWNER)
+					fleet_event(&event.input);
 				else
 					step_answered(event.owner, &event.input);
 				break;
@@ -278,6 +284,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	MemoryContextSwitchTo(loop_context);
 	lives_attach();
 	deadlock_attach(status(0)->client_id != 0);
+	fleet_attach();
 
 	for (;;)
 	{
@@ -293,6 +300,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		checks_run();
 		deadlock_run();
 		notices_run();
+		fleet_run();
 		lives_close_empty();
 		keep_sessions();
 		slots_hold_mail(all_are_busy());

@@ -1351,7 +1351,7 @@ sub _left
 	my @nodes;
 	while (1)
 	{
-		@nodes = ($self->{zk}->fourlw('dump') // '') =~ m{^\s+(/zklock/\S+)}gm;
+		@nodes = ($self->{zk}->fourlw('dump') // '') =~ m{^\s+(/zklock/(?!%clusters/)\S+)}gm;
 		last if !@nodes || now() > $end;
 		sleep 0.1;
 	}

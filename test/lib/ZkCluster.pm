@@ -29,7 +29,7 @@ use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster zk_clusters lock_dir contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
-  wait_connected wait_state session_of session_file);
+  wait_connected wait_state session_of session_file members lock_ephemerals);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -275,6 +275,37 @@ sub all_contenders
 		die $@ if $@ and $@ !~ /^NoNodeError/;
 	}
 	return @found;
+}
+
+=pod
+
+=item members($zk, $root)
+
+The znodes by which clusters tell of themselves below C<%clusters>.
+
+=item lock_ephemerals($zk, $i)
+
+How many ephemeral nodes server C<$i> (default: 0) counts but for those; undef
+if it does not answer.
+
+=cut
+
+sub members
+{
+	my ($zk, $root) = @_;
+	my $client = $observer{$zk} //= $zk->client;
+	my @found = eval { $client->ls(($root // '/zklock') . '/%clusters') };
+
+	die $@ if $@ and $@ !~ /^NoNodeError/;
+	return @found;
+}
+
+sub lock_ephemerals
+{
+	my ($zk, $i) = @_;
+	my ($n) = ($zk->fourlw('mntr', $i // 0) // '') =~ /^zk_ephemerals_count\t(\d+)/m;
+
+	return defined $n ? $n - members($zk) : undef;
 }
 
 =pod

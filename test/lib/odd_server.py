@@ -6,7 +6,8 @@ ZooKeeper does, and answers the first request.  Then, with the MANNER
 
 unasked   it sends an answer that nobody has asked for;
 refuse    no znode exists; when the client begins to create the parents of a
-          lock directory, it says that it refuses the credentials: once.
+          lock directory below another root than /zklock, where clusters tell of
+          themselves, it says that it refuses the credentials: once.
 
 The end of input ends it.
 """
@@ -54,7 +55,7 @@ def refuse(connection):
     while True:
         request = receive(connection)
         xid, kind = struct.unpack_from('>ii', request)
-        if kind == CREATE and not refused:
+        if kind == CREATE and not refused and b'/zklock' not in request:
             refused = True
             reply = answer(AUTH_XID, AUTH_FAILED)
         elif kind == MULTI and struct.unpack_from('>i', request, 8)[0] == CHECK:

@@ -132,8 +132,7 @@ for my $run (@runs)
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'),
 		0, 'no lock is held');
 }
-poll_until(sub { $zk->fourlw('mntr') =~ /^zk_ephemerals_count\s+0$/m },
-	'the last contender to go');
+poll_until(sub { lock_ephemerals($zk) == 0 }, 'the last contender to go');
 pass('no contender is left');
 
 done_testing();

@@ -247,11 +247,11 @@ sub check_part
 	push @{ $group{ s/ \d+$//r } }, $seen{$_} for sort keys %seen;
 	note "$name: $_: " . join(' ', @{ $group{$_} }) for sort keys %group;
 
-	# "dump" lists the ephemeral nodes of all sessions
+	# "dump" lists the ephemeral nodes of all sessions, with those that stay
 	my @left;
 	poll_until(
 		sub {
-			@left = ($zk->fourlw('dump') =~ m{^\s+(/zklock/.*)$}mg);
+			@left = ($zk->fourlw('dump') =~ m{^\s+(/zklock/(?!%clusters/).*)$}mg);
 			return !@left;
 		},
 		"no node to be left: @left");

@@ -83,6 +83,15 @@ is(sql($s, "BEGIN READ ONLY; SELECT zk_try_lock('r', shared => true), zk_fencing
 	ok(alive($session_a), 'the session of the primary lives');
 }
 
+# Which is primary, which standby, and do they fit, as the other one sees it?
+sub members_of
+{
+	return join ' ', split /\n/, value($_[0],
+		'SELECT cluster, standby, misfits IS NULL FROM zk_clusters() ORDER BY 1');
+}
+
+is(members_of($a), 'a|f|t s|t|t', 'zk_clusters has the standby as one');
+
 #
 # Promotion, with holders and waiters
 #
@@ -98,6 +107,7 @@ $s->promote;
 $s->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 is(value($s, 'SELECT worker_pid, session_id, sessions FROM zk_session'),
 	"$worker|$session_s|1", 'promoted: the same worker, the same session');
+is(members_of($s), 'a|f|t s|f|t', 'and as a primary');
 is(sql($a, "SELECT zk_try_lock('s')")->{out}, 'f', 'the lock is held');
 ok(!$local->done && !$remote->done, 'who waits waits');
 $holder_s->run_ok('COMMIT', 'the holder commits');

@@ -78,8 +78,8 @@ sub locks
 }
 
 # How many contenders there are in ZooKeeper; nobody makes other ephemeral nodes
-# here.
-sub all_of_them { return ($zk->fourlw('mntr') =~ /^zk_ephemerals_count\s+(\d+)/m)[0]; }
+# here, but each cluster one that tells of it.
+sub all_of_them { return lock_ephemerals($zk); }
 
 # Nothing is left, not even for a moment longer than it takes.
 sub is_clean

@@ -33,13 +33,13 @@ sub value { return $a->safe_psql('postgres', $_[0]); }
 
 sub path_bytes { return value('SELECT path_bytes FROM zk_session'); }
 
-# How many ephemeral nodes there are, as the leader knows.
+# How many ephemeral nodes there are, as the leader knows, but for that by which
+# the cluster tells of itself.
 sub ephemerals
 {
 	my $leader = $zk->leader;
 
-	return -1 unless defined $leader;
-	return ($zk->fourlw('mntr', $leader) // '') =~ /^zk_ephemerals_count\t(\d+)/m ? $1 : -1;
+	return defined $leader ? lock_ephemerals($zk, $leader) // -1 : -1;
 }
 
 sub wait_ephemerals

@@ -119,7 +119,7 @@ sub not_shared
 {
 	my ($page) = @_;
 	my %section = map { $_->{title} => $_ } $page->sections;
-	my ($take, $try, $compare) =
+	my ($take, $try, $compare, $who) =
 	  map { $_->{text} } grep { $_->{kind} eq 'sql' && $_->{run} =~ /smoke/ } @{ $section{Install}{blocks} };
 	my $other = ZooKeeper->new(name => 'other');
 	my $first = ZkSession->new($a, 'shop');
@@ -128,9 +128,17 @@ sub not_shared
 
 	my $second = ZkSession->new($b, 'shop');
 	is($second->run_ok($try), 'f', 'the second one shares it');
+	is($second->run_ok($compare), $first->run_ok($compare), 'both are in one fleet');
+	for my $session ($first, $second)
+	{
+		is(join(' ', map { s/\|.*\|/|/r } sort split /\n/, $session->run_ok($who)), 'a| b|',
+			'which has both');
+	}
+	my ($fleet) = split /\|/, $first->run_ok($compare);
+	like($fleet, qr/^[0-9a-f-]{36}$/, 'it has an identity');
 	$second->run_ok("SET zklock.root = '/other'");
 	is($second->run_ok($try), 't', 'another root is another lock');
-	like($second->run_ok($compare), qr{^/other\|}, 'and is seen');
+	like($second->run_ok($compare), qr{^\Q$fleet\E\|/other\|}, 'and is seen');
 	$second->quit;
 
 	# each has a ZooKeeper of its own
@@ -140,8 +148,11 @@ sub not_shared
 	delete $b->{zk_watcher};
 	$second = ZkSession->new($b, 'shop');
 	is($second->run_ok($try), 't', 'another ZooKeeper, too');
-	my @compared = map { $_->run_ok($compare) } ($first, $second);
-	isnt($compared[0], $compared[1], 'and is seen');
+	$second->run_ok($who);
+	my @fleets = map { (split /\|/, $_->run_ok($compare))[0] } ($first, $second);
+	isnt($fleets[0], $fleets[1], 'and is seen');
+	is_deeply([ map { join ' ', map { s/\|.*//r } sort split /\n/, $_->run_ok($who) } ($first, $second) ],
+		[ 'a', 'b' ], 'each is alone there');
 
 	# none
 	$other->kill9;

@@ -1,0 +1,409 @@
+/*-------------------------------------------------------------------------
+ *
+ * member.c
+ *		Who is in the fleet: the data of %clusters and of its znodes.
+ *
+ * The fleet is the clusters of one ensemble and root.  Its znode, <root>/%clusters,
+ * is persistent, and its data are the identity of the fleet.  Below it each
+ * cluster has one ephemeral znode, of its first session, named "<uuid>-cluster": no
+ * contender's name ends like that, and it does not tell the session's id.
+ *
+ *	fleet	= "zklock fleet=" uuid
+ *	member	= "zklock" { " " key "=" value }
+ *	value	= as in note.c: printing characters of ASCII but the space and %;
+ *			  %XX is another byte, but never 00
+ *
+ *	W1	Written are host, port, cluster, system, place, version, server, format,
+ *		timeout, standby, in this order, each at most once, and only if it is
+ *		set.  A word that would make the data longer than MEMBER_SIZE is left out.
+ *	R1	Words come in any order, with one space or more between them.  The first
+ *		of each key counts.  A word that is not known, or that has a value which
+ *		its key cannot have, counts for nothing: later versions may add words.
+ *	R2	What does not begin with "zklock " is not of zklock.
+ *
+ * Anybody may write there who may write znodes at all.  So nothing depends on
+ * these data but what people are shown.
+ *
+ * What does not fit.  Two clusters of one name, since errors, the log and the
+ * search for deadlocks tell clusters apart by that, and an empty name.  Members of
+ * one primary and its standbys (the same system identifier, one of the two in
+ * recovery) may have one name: Patroni gives them one.  A node_format or session
+ * timeout that is not that of most: if no value is more common than all others,
+ * none fits.  A znode that an earlier session of the same server has left, which
+ * goes when that session times out, does not count.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/member.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/member.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/word.h"
+
+#define PREFIX		"zklock "
+
+#define FLEET_PREFIX PREFIX "fleet="
+
+typedef enum MemberType
+{
+	MEMBER_NUMBER,				/* an int, not negative */
+	MEMBER_LONG,				/* a uint64_t, written in hexadecimal */
+	MEMBER_TEXT					/* a char[MEMBER_VALUE_SIZE] */
+} MemberType;
+
+typedef struct MemberKey
+{
+	const char *key;			/* with the = */
+	unsigned	word;
+	MemberType	type;
+	size_t		offset;			/* of its value in a Member */
+} MemberKey;
+
+/* In the order in which they are written. */
+static const MemberKey keys[] = {
+	{"host=", MEMBER_HOST, MEMBER_TEXT, offsetof(Member, host)},
+	{"port=", MEMBER_PORT, MEMBER_NUMBER, offsetof(Member, port)},
+	{"cluster=", MEMBER_CLUSTER, MEMBER_TEXT, offsetof(Member, cluster)},
+	{"system=", MEMBER_SYSTEM, MEMBER_LONG, offsetof(Member, system)},
+	{"place=", MEMBER_PLACE, MEMBER_LONG, offsetof(Member, place)},
+	{"version=", MEMBER_VERSION, MEMBER_TEXT, offsetof(Member, version)},
+	{"server=", MEMBER_SERVER, MEMBER_TEXT, offsetof(Member, server)},
+	{"format=", MEMBER_FORMAT, MEMBER_TEXT, offsetof(Member, format)},
+	{"timeout=", MEMBER_TIMEOUT, MEMBER_NUMBER, offsetof(Member, timeout)},
+	{"standby=", MEMBER_STANDBY, MEMBER_NUMBER, offsetof(Member, standby)},
+};
+
+#define NKEYS	((int) (sizeof(keys) / sizeof(keys[0])))
+
+/* Write a UUID as text; there is room for MEMBER_FLEET_SIZE bytes. */
+static void
+put_uuid(const uint8_t uuid[16], char *text)
+{
+	for (int i = 0; i < 16; i++)
+		text += sprintf(text, "%s%02x",
+						i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+						uuid[i]);
+}
+
+/*
+ * member_node
+ *		The name of the znode of a cluster.
+ */
+void
+member_node(const uint8_t uuid[16], char node[MEMBER_NODE_SIZE])
+{
+	put_uuid(uuid, node);
+	strcat(node, "-cluster");
+}
+
+/*
+ * member_set_text
+ *		Set a value of a Member; what is too long is cut.
+ */
+void
+member_set_text(char text[MEMBER_VALUE_SIZE], const char *from)
+{
+	(void) snprintf(text, MEMBER_VALUE_SIZE, "%s", from);
+}
+
+static void
+put_word(Writer *writer, const Member *member, const MemberKey *key)
+{
+	const void *field = (const char *) member + key->offset;
+	int			start = writer->len;
+	char		number[24];
+
+	word_put_byte(writer, ' ');
+	word_put_text(writer, key->key);
+	switch (key->type)
+	{
+		case MEMBER_NUMBER:
+			(void) snprintf(number, sizeof(number), "%d", *(const int *) field);
+			word_put_text(writer, number);
+			break;
+		case MEMBER_LONG:
+			(void) snprintf(number, sizeof(number), "%" PRIx64,
+							*(const uint64_t *) field);
+			word_put_text(writer, number);
+			break;
+		case MEMBER_TEXT:
+			word_put_encoded(writer, word_bytes(field, (int) strlen(field)),
+							 true);
+			break;
+	}
+	word_end(writer, start);
+}
+
+/*
+ * member_write
+ *		The data of a cluster's znode: a string, whose length is returned.
+ */
+int
+member_write(const Member *member, char data[MEMBER_SIZE])
+{
+	Writer		writer = {.data = data,.size = MEMBER_SIZE};
+
+	/* each word brings its space */
+	word_put_text(&writer, PREFIX);
+	writer.len--;
+	for (int i = 0; i < NKEYS; i++)
+		if (member->words & keys[i].word)
+			put_word(&writer, member, &keys[i]);
+	data[writer.len] = '\0';
+	return writer.len;
+}
+
+/* Understand a word, if it is known, of a key that has not come before. */
+static void
+parse_word(Member *member, Bytes word, unsigned *seen)
+{
+	for (int i = 0; i < NKEYS; i++)
+	{
+		int			len = (int) strlen(keys[i].key);
+		Bytes		value = word_bytes(word.data + len, word.len - len);
+		void	   *field = (char *) member + keys[i].offset;
+		bool		valid = false;
+
+		if (!word_begins_with(word, keys[i].key) || *seen & keys[i].word)
+			continue;
+		*seen |= keys[i].word;
+		switch (keys[i].type)
+		{
+			case MEMBER_NUMBER:
+				valid = word_parse_number(value, field);
+				break;
+			case MEMBER_LONG:
+				valid = word_parse_unsigned(value, 16, UINT64_MAX, field);
+				break;
+			case MEMBER_TEXT:
+				valid = word_parse_text(value, field, MEMBER_VALUE_SIZE);
+				break;
+		}
+		if (valid)
+			member->words |= keys[i].word;
+	}
+}
+
+/*
+ * member_parse
+ *		Read the data of a znode below %clusters, whoever wrote them: "len"
+ *		bytes, or -1 if we may not read them.
+ */
+void
+member_parse(Member *member, const char *data, int len)
+{
+	Bytes		rest;
+	Bytes		word;
+	unsigned	seen = 0;
+
+	memset(member, 0, sizeof(*member));
+	member->kind = len < 0 ? MEMBER_UNREAD : MEMBER_STRANGE;
+	rest = word_bytes(data, len);
+	if (len <= 0 || !word_begins_with(rest, PREFIX))
+		return;
+	member->kind = MEMBER_READ;
+	(void) word_next(&rest, &word);
+	while (word_next(&rest, &word))
+		parse_word(member, word, &seen);
+}
+
+/* Are these two sessions of one server, as far as they tell? */
+static bool
+same_server(const Member *a, const Member *b)
+{
+	const unsigned needed = MEMBER_SYSTEM | MEMBER_PLACE;
+
+	return (a->words & b->words & needed) == needed &&
+		a->system == b->system && a->place == b->place;
+}
+
+/* Has a later session of the same server a znode, too? */
+static bool
+is_left_over(const Member *members, int n, int i)
+{
+	for (int j = 0; j < n; j++)
+		if (j != i && same_server(&members[i], &members[j]) &&
+			(members[j].since > members[i].since ||
+			 (members[j].since == members[i].since && j > i)))
+			return true;
+	return false;
+}
+
+static bool
+is_standby(const Member *member)
+{
+	return (member->words & MEMBER_STANDBY) && member->standby;
+}
+
+/* May two clusters have one name: a primary and its standbys? */
+static bool
+may_share_name(const Member *a, const Member *b)
+{
+	return (a->words & b->words & MEMBER_SYSTEM) && a->system == b->system &&
+		(is_standby(a) || is_standby(b));
+}
+
+static bool
+has_no_name(const Member *member)
+{
+	return !(member->words & MEMBER_CLUSTER) || member->cluster[0] == '\0';
+}
+
+static bool
+has_same_name(const Member *members, int n, int i)
+{
+	for (int j = 0; j < n; j++)
+		if (j != i && !members[j].left_over && !has_no_name(&members[j]) &&
+			strcmp(members[i].cluster, members[j].cluster) == 0 &&
+			!may_share_name(&members[i], &members[j]))
+			return true;
+	return false;
+}
+
+/* Does a member count that has this word? */
+static bool
+has(const Member *member, unsigned word)
+{
+	return !member->left_over && (member->words & word) != 0;
+}
+
+static bool
+has_same(const Member *a, const Member *b, unsigned word)
+{
+	return word == MEMBER_FORMAT ? strcmp(a->format, b->format) == 0 :
+		a->timeout == b->timeout;
+}
+
+/* Who has a value of which there is another that at least as many have? */
+static void
+judge_value(Member *members, int n, unsigned word, unsigned misfit)
+{
+	for (int i = 0; i < n; i++)
+	{
+		members[i].same = 0;
+		for (int j = 0; j < n; j++)
+			members[i].same += has(&members[j], word) &&
+				has_same(&members[i], &members[j], word);
+	}
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < n; j++)
+			if (has(&members[i], word) && has(&members[j], word) &&
+				!has_same(&members[i], &members[j], word) &&
+				members[j].same >= members[i].same)
+				members[i].misfits |= misfit;
+}
+
+/*
+ * member_judge
+ *		Find out what does not fit, among all that are there.
+ *
+ * Takes time with the square of their number.
+ */
+void
+member_judge(Member *members, int n)
+{
+	for (int i = 0; i < n; i++)
+		members[i].left_over = is_left_over(members, n, i);
+	for (int i = 0; i < n; i++)
+	{
+		Member	   *member = &members[i];
+
+		member->misfits = 0;
+		if (member->kind == MEMBER_UNREAD)
+			member->misfits = MEMBER_IS_UNREAD;
+		else if (member->kind == MEMBER_STRANGE)
+			member->misfits = MEMBER_IS_STRANGE;
+		else if (member->left_over)
+			continue;
+		else if (has_no_name(member))
+			member->misfits = MEMBER_NO_NAME;
+		else if (has_same_name(members, n, i))
+			member->misfits = MEMBER_SAME_NAME;
+	}
+	judge_value(members, n, MEMBER_FORMAT, MEMBER_OTHER_FORMAT);
+	judge_value(members, n, MEMBER_TIMEOUT, MEMBER_OTHER_TIMEOUT);
+}
+
+/*
+ * member_misfit_text
+ *		What a bit of that means, as people are told.
+ */
+const char *
+member_misfit_text(int bit)
+{
+	switch (bit)
+	{
+		case MEMBER_SAME_NAME:
+			return "another cluster has this cluster_name";
+		case MEMBER_NO_NAME:
+			return "cluster_name is empty";
+		case MEMBER_OTHER_FORMAT:
+			return "zklock.node_format differs";
+		case MEMBER_OTHER_TIMEOUT:
+			return "session timeout differs";
+		case MEMBER_IS_UNREAD:
+			return "this server may not read it";
+		case MEMBER_IS_STRANGE:
+			return "not written by zklock";
+	}
+	return "unknown";
+}
+
+/*
+ * member_write_fleet
+ *		The data of %clusters itself, for a new identity.
+ */
+void
+member_write_fleet(const uint8_t uuid[16], char data[MEMBER_SIZE])
+{
+	strcpy(data, FLEET_PREFIX);
+	put_uuid(uuid, data + strlen(data));
+}
+
+static bool
+is_uuid(Bytes bytes)
+{
+	if (bytes.len != MEMBER_FLEET_SIZE - 1)
+		return false;
+	for (int i = 0; i < bytes.len; i++)
+	{
+		char		byte = bytes.data[i];
+
+		if (i == 8 || i == 13 || i == 18 || i == 23 ? byte != '-' :
+			!((byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'f')))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * member_parse_fleet
+ *		Read that again; false if it is none.
+ *
+ * Words behind it are those of a later version.
+ */
+bool
+member_parse_fleet(const char *data, int len, char fleet[MEMBER_FLEET_SIZE])
+{
+	int			prefix_len = (int) strlen(FLEET_PREFIX);
+	Bytes		rest = word_bytes(data, len);
+	Bytes		word;
+
+	fleet[0] = '\0';
+	if (len <= prefix_len || !word_begins_with(rest, FLEET_PREFIX))
+		return false;
+	rest = word_bytes(data + prefix_len, len - prefix_len);
+	if (*rest.data == ' ' || !word_next(&rest, &word) || !is_uuid(word))
+		return false;
+	memcpy(fleet, word.data, word.len);
+	fleet[word.len] = '\0';
+	return true;
+}

@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * member.h
+ *		Who is in the fleet: the data of %clusters and of its znodes.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/member.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_MEMBER_H
+#define ZKLOCK_MEMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Below a root: no lock's name is encoded as that. */
+#define MEMBER_ROOM			"%clusters"
+
+/* No data of ours are longer, with the terminating zero. */
+#define MEMBER_SIZE			1024
+
+/* The same for a value, as it is before it is encoded. */
+#define MEMBER_VALUE_SIZE	128
+
+/* The fleet's identity, a UUID as text, and its terminator. */
+#define MEMBER_FLEET_SIZE	37
+
+/* "<uuid>-cluster" and the terminator. */
+#define MEMBER_NODE_SIZE	45
+
+/* The words that are known: bits of Member.words. */
+#define MEMBER_HOST			(1 << 0)
+#define MEMBER_PORT			(1 << 1)
+#define MEMBER_CLUSTER		(1 << 2)
+#define MEMBER_SYSTEM		(1 << 3)
+#define MEMBER_PLACE		(1 << 4)
+#define MEMBER_VERSION		(1 << 5)
+#define MEMBER_SERVER		(1 << 6)
+#define MEMBER_FORMAT		(1 << 7)
+#define MEMBER_TIMEOUT		(1 << 8)
+#define MEMBER_STANDBY		(1 << 9)
+
+typedef enum MemberKind
+{
+	MEMBER_UNREAD,				/* we may not read it */
+	MEMBER_STRANGE,				/* no version of zklock has written it */
+	MEMBER_READ
+} MemberKind;
+
+/* A cluster, as its znode tells. */
+typedef struct Member
+{
+	MemberKind	kind;
+	unsigned	words;			/* those that it has; the others' fields are
+								 * not set */
+	char		host[MEMBER_VALUE_SIZE];
+	int			port;
+	char		cluster[MEMBER_VALUE_SIZE]; /* its cluster_name */
+	uint64_t	system;			/* PostgreSQL's system identifier */
+	uint64_t	place;			/* hash of the data directory and the start of
+								 * the machine, other than 0 */
+	char		version[MEMBER_VALUE_SIZE]; /* of zklock */
+	char		server[MEMBER_VALUE_SIZE];	/* of PostgreSQL */
+	char		format[MEMBER_VALUE_SIZE];	/* its zklock.node_format */
+	int			timeout;		/* ms, as granted */
+	int			standby;		/* 1: in recovery */
+	int64_t		since;			/* of the znode, ms since 1970; not written */
+
+	/* set by member_judge() */
+	bool		left_over;		/* a later session of the server has a znode */
+	int			same;			/* so many have the value that is looked at */
+	unsigned	misfits;		/* bits, as follows */
+} Member;
+
+/* What does not fit; as bits. */
+#define MEMBER_SAME_NAME		(1 << 0)	/* as another cluster */
+#define MEMBER_NO_NAME			(1 << 1)
+#define MEMBER_OTHER_FORMAT		(1 << 2)	/* than most */
+#define MEMBER_OTHER_TIMEOUT	(1 << 3)	/* than most */
+#define MEMBER_IS_UNREAD		(1 << 4)
+#define MEMBER_IS_STRANGE		(1 << 5)
+
+#define MEMBER_MISFITS			6
+
+extern void member_node(const uint8_t uuid[16], char node[MEMBER_NODE_SIZE]);
+extern void member_set_text(char text[MEMBER_VALUE_SIZE], const char *from);
+extern int	member_write(const Member *member, char data[MEMBER_SIZE]);
+extern void member_parse(Member *member, const char *data, int len);
+extern void member_judge(Member *members, int n);
+extern const char *member_misfit_text(int bit);
+extern void member_write_fleet(const uint8_t uuid[16], char data[MEMBER_SIZE]);
+extern bool member_parse_fleet(const char *data, int len,
+							   char fleet[MEMBER_FLEET_SIZE]);
+
+#endif							/* ZKLOCK_MEMBER_H */

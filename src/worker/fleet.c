@@ -1,0 +1,571 @@
+/*-------------------------------------------------------------------------
+ *
+ * fleet.c
+ *		The worker tells the other clusters that this one is there.
+ *
+ * The fleet is the clusters of one ensemble and root, the worker's own
+ * zklock.root.  Each has an ephemeral znode of its first session below
+ * <root>/%clusters, whose own data are the fleet's identity: who makes it first
+ * gives it one.  core/member.c has the form of both.  %clusters is persistent:
+ * the identity is to stay when no cluster is there.  With zklock.acl = creator
+ * others may still read it and create their znodes in it.
+ *
+ * Our znode is made when the session has begun, and stays when a new worker
+ * resumes it: its name is in shared memory before, so it is never there twice.  It
+ * is written anew when what it tells has changed, and moves with zklock.root.
+ * Nothing is watched, and no lock waits for any of this.  What ZooKeeper refuses
+ * is logged, and tried again after a reload or in the next session.
+ *
+ *	IDLE		dirty, connected: we are below another root -> LEAVING: delete that
+ *				dirty, connected -> READING: get %clusters
+ *	LEAVING		any answer -> IDLE, dirty
+ *	READING		ok: has an identity -> ENTERING: create our znode
+ *				ok: has no data -> NAMING: set them, if nobody has since
+ *				ok: has others, or refused: no identity -> ENTERING
+ *				no node -> MAKING: create it, with its parents and an identity
+ *	NAMING		any answer -> READING
+ *	MAKING		ok -> READING
+ *	ENTERING	ok -> LOOKING: a census
+ *				refused: it may be there -> WRITING: set its data
+ *				no node: %clusters has gone -> MAKING
+ *	WRITING		ok -> LOOKING
+ *	LOOKING		all is read: log what does not fit -> IDLE
+ *	any			unknown -> IDLE, dirty
+ *				refused, or no node, and not as above: log that -> IDLE
+ *				the session ends -> IDLE, dirty
+ *
+ * Its path does not count in quota.c: it is one, in the room that is left for
+ * what does not count.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/fleet.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "common/hashfn.h"
+#include "postmaster/postmaster.h"
+#include "shared/session_info.h"
+#include "shared/settings.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "worker/census.h"
+#include "worker/fleet.h"
+#include "worker/session.h"
+#include "worker/session_file.h"
+#include "worker/status.h"
+
+/* How often to make what somebody else removes at once. */
+#define MAX_MADE		3
+
+/* The log has so many clusters that do not fit. */
+#define MAX_LOGGED		10
+
+typedef enum FleetState
+{
+	FLEET_IDLE,
+	FLEET_LEAVING,
+	FLEET_READING,
+	FLEET_NAMING,
+	FLEET_MAKING,
+	FLEET_ENTERING,
+	FLEET_WRITING,
+	FLEET_LOOKING
+} FleetState;
+
+static struct
+{
+	FleetState	state;
+	bool		dirty;			/* our znode may not be there as it should */
+	bool		joined;			/* it is there, with "data" */
+	bool		standby;		/* that is what "data" tell */
+	bool		named;			/* NAMING has been tried */
+	int			made;			/* how often MAKING was */
+	int			error;			/* of the create that was refused */
+	int			logged_error;	/* the refusal that was logged last, or 0 */
+	uint32		last_group;
+	char		data[MEMBER_SIZE];
+	ZkFleetInfo info;			/* as published */
+	MemoryContext context;		/* of the census */
+	Census	   *census;
+}			fleet;
+
+/*
+ * fleet_attach
+ *		Begin with what the worker before this one has published.
+ */
+void
+fleet_attach(void)
+{
+	session_read_fleet(&fleet.info);
+	fleet.dirty = true;
+}
+
+static void
+publish_identity(const char *id)
+{
+	strlcpy(fleet.info.id, id, sizeof(fleet.info.id));
+	session_write_fleet(&fleet.info);
+}
+
+static void
+publish_root(const char *root)
+{
+	strlcpy(fleet.info.root, root, sizeof(fleet.info.root));
+	session_write_fleet(&fleet.info);
+}
+
+/*
+ * fleet_host
+ *		The name of this host, as other clusters are told.
+ */
+const char *
+fleet_host(void)
+{
+	static char host[MEMBER_VALUE_SIZE] = "";
+
+	if (host[0] == '\0')
+	{
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "unknown", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+	}
+	return host;
+}
+
+/* What our znode is to tell. */
+static void
+compose(char data[MEMBER_SIZE])
+{
+	Member		member;
+	const char *server = GetConfigOption("server_version", false, false);
+
+	memset(&member, 0, sizeof(member));
+	member.words = MEMBER_HOST | MEMBER_PORT | MEMBER_CLUSTER | MEMBER_SYSTEM |
+		MEMBER_VERSION | MEMBER_SERVER | MEMBER_FORMAT | MEMBER_TIMEOUT |
+		MEMBER_STANDBY;
+	member_set_text(member.host, fleet_host());
+	member.port = PostPortNumber;
+	member_set_text(member.cluster, cluster_name);
+	member.system = GetSystemIdentifier();
+	member.place = session_file_place();
+	if (member.place != 0)
+		member.words |= MEMBER_PLACE;
+	member_set_text(member.version, ZKLOCK_VERSION);
+	member_set_text(member.server, server);
+	member.server[strcspn(member.server, " ")] = '\0';
+	member_set_text(member.format, zklock_node_format == ZK_FORMAT_READWRITE ?
+					"readwrite" : "mutex");
+	member.timeout = status(0)->timeout;
+	member.standby = fleet.standby = RecoveryInProgress();
+	(void) member_write(&member, data);
+}
+
+/*
+ * fleet_check
+ *		The first session is connected, or settings have changed: see that our
+ *		znode is there, and tells what is so.
+ */
+void
+fleet_check(void)
+{
+	char		data[MEMBER_SIZE];
+
+	compose(data);
+	if (!fleet.joined || strcmp(data, fleet.data) != 0 ||
+		strcmp(fleet.info.root, zklock_root) != 0)
+		fleet.dirty = true;
+}
+
+/*
+ * fleet_end_session
+ *		The first session is over, and with it our znode and what was submitted.
+ */
+void
+fleet_end_session(void)
+{
+	if (fleet.context)
+		MemoryContextDelete(fleet.context);
+	fleet.context = NULL;
+	fleet.census = NULL;
+	fleet.state = FLEET_IDLE;
+	fleet.dirty = true;
+	fleet.joined = false;
+	fleet.info.node[0] = '\0';
+	publish_identity("");
+	publish_root("");
+}
+
+static void
+new_uuid(uint8 uuid[ZNODE_UUID_BYTES])
+{
+	if (!pg_strong_random(uuid, ZNODE_UUID_BYTES))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	znode_make_uuid(uuid);
+}
+
+/* Submit an operation about %clusters or, if "ours", our znode in it. */
+static void
+submit(FleetState state, RecipeOp *op, const char *root, bool ours)
+{
+	char		path[ZNODE_PATH_SIZE + MEMBER_NODE_SIZE];
+	uint32		group = 0;
+
+	census_room(root, path);
+	if (ours)
+	{
+		strlcat(path, "/", sizeof(path));
+		strlcat(path, fleet.info.node, sizeof(path));
+	}
+	if (op->exact)
+		group = ++fleet.last_group == 0 ? ++fleet.last_group : fleet.last_group;
+	fleet.state = state;
+	session_submit(0, SESSION_FLEET_OWNER, path, op, group);
+}
+
+static void
+read_identity(void)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_GET};
+
+	submit(FLEET_READING, &op, fleet.info.root, false);
+}
+
+/* Write a new identity: make %clusters, or set its data. */
+static void
+write_identity(FleetState state, RecipeOp *op)
+{
+	uint8		uuid[ZNODE_UUID_BYTES];
+	char		data[MEMBER_SIZE];
+
+	new_uuid(uuid);
+	member_write_fleet(uuid, data);
+	op->data = data;
+	submit(state, op, fleet.info.root, false);
+}
+
+static void
+enter(void)
+{
+	RecipeOp	op = {
+		.kind = RECIPE_OP_CREATE,
+		.data = fleet.data,
+		.exact = true
+	};
+
+	submit(FLEET_ENTERING, &op, fleet.info.root, true);
+}
+
+/* Begin the census, behind our own create. */
+static void
+look(void)
+{
+	MemoryContext save;
+
+	fleet.joined = true;
+	fleet.logged_error = 0;
+	fleet.context = AllocSetContextCreate(TopMemoryContext, "zklock census",
+										  ALLOCSET_DEFAULT_SIZES);
+	save = MemoryContextSwitchTo(fleet.context);
+	fleet.census = census_begin(SESSION_FLEET_OWNER, fleet.info.root);
+	fleet.state = FLEET_LOOKING;
+	MemoryContextSwitchTo(save);
+}
+
+/* ZooKeeper does not let us; no lock needs it. */
+static void
+give_up(int error)
+{
+	fleet.state = FLEET_IDLE;
+	if (error == fleet.logged_error)
+		return;
+	fleet.logged_error = error;
+	ereport(LOG,
+			(errmsg("could not tell other servers of this one in \"%s/%s\": %s",
+					fleet.info.root, MEMBER_ROOM, session_error_text(error)),
+			 errdetail("zk_clusters() does not show this server; locks do not depend on that.")));
+}
+
+static void
+make(int error)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_MKDIRS,.persistent = true};
+
+	if (fleet.made++ == MAX_MADE)
+		give_up(error);
+	else
+		write_identity(FLEET_MAKING, &op);
+}
+
+/* What %clusters has has been read, or it may not be. */
+static void
+on_identity(const RecipeInput *in)
+{
+	RecipeOp	set = {
+		.kind = RECIPE_OP_SET,
+		.has_version = true,
+		.version = in->version
+	};
+	char		id[MEMBER_FLEET_SIZE] = "";
+
+	if (in->result == RECIPE_OK && in->data_len <= 0 && !fleet.named)
+	{
+		fleet.named = true;
+		write_identity(FLEET_NAMING, &set);
+		return;
+	}
+	if (in->result == RECIPE_OK)
+		(void) member_parse_fleet(in->data, in->data_len, id);
+	publish_identity(id);
+	enter();
+}
+
+static void
+on_entered(const RecipeInput *in)
+{
+	RecipeOp	set = {.kind = RECIPE_OP_SET,.data = fleet.data};
+
+	fleet.error = in->error;
+	if (in->result == RECIPE_OK)
+		look();
+	else if (in->result == RECIPE_NO_NODE)
+		make(in->error);
+	else
+		submit(FLEET_WRITING, &set, fleet.info.root, true);
+}
+
+static void
+on_looked(const RecipeInput *in)
+{
+	int			error;
+
+	if (!census_event(fleet.census, in, &error))
+		return;
+	if (census_is_unsure(fleet.census))
+		fleet.dirty = true;
+	else
+		fleet_judge(fleet.census);
+	fleet.state = FLEET_IDLE;
+	fleet.census = NULL;
+	MemoryContextDelete(fleet.context);
+	fleet.context = NULL;
+}
+
+/*
+ * fleet_event
+ *		The server has answered an operation of ours.
+ */
+void
+fleet_event(const RecipeInput *in)
+{
+	if (in->result == RECIPE_UNKNOWN && fleet.state != FLEET_LOOKING)
+	{
+		fleet.state = FLEET_IDLE;
+		fleet.dirty = true;
+		return;
+	}
+	switch (fleet.state)
+	{
+		case FLEET_IDLE:
+			break;
+		case FLEET_LEAVING:
+			publish_root("");
+			fleet.state = FLEET_IDLE;
+			fleet.dirty = true;
+			break;
+		case FLEET_READING:
+			if (in->result == RECIPE_NO_NODE)
+				make(in->error);
+			else
+				on_identity(in);
+			break;
+		case FLEET_NAMING:
+			read_identity();
+			break;
+		case FLEET_MAKING:
+			if (in->result == RECIPE_OK)
+				read_identity();
+			else
+				give_up(in->error);
+			break;
+		case FLEET_ENTERING:
+			on_entered(in);
+			break;
+		case FLEET_WRITING:
+			if (in->result == RECIPE_OK)
+				look();
+			else
+				give_up(in->result == RECIPE_NO_NODE ? fleet.error : in->error);
+			break;
+		case FLEET_LOOKING:
+			on_looked(in);
+			break;
+	}
+}
+
+/* If we have told of a standby, it may be none any more. */
+static void
+check_promotion(void)
+{
+	if (fleet.standby && !RecoveryInProgress())
+		fleet_check();
+}
+
+/* Is there a reason not to begin? */
+static bool
+is_barred(void)
+{
+	ZkWrongSetting wrong;
+
+	return status_is_ending() || zk_wrong_setting(true, &wrong);
+}
+
+/*
+ * fleet_is_settled
+ *		Has been done what is to be done, so that a census has our own znode, if
+ *		it can be there?
+ */
+bool
+fleet_is_settled(void)
+{
+	check_promotion();
+	return fleet.state == FLEET_LOOKING ||
+		(fleet.state == FLEET_IDLE && (!fleet.dirty || is_barred()));
+}
+
+/*
+ * fleet_run
+ *		Begin what is to be done, if there is a connection.
+ */
+void
+fleet_run(void)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_DELETE};
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	if (status(0)->state != ZK_SESSION_CONNECTED || fleet.state != FLEET_IDLE)
+		return;
+	check_promotion();
+	if (!fleet.dirty || is_barred())
+		return;
+	fleet.dirty = fleet.joined = fleet.named = false;
+	fleet.made = 0;
+	compose(fleet.data);
+	if (fleet.info.node[0] == '\0')
+	{
+		new_uuid(uuid);
+		member_node(uuid, fleet.info.node);
+	}
+	if (fleet.info.root[0] != '\0' &&
+		strcmp(fleet.info.root, zklock_root) != 0)
+	{
+		publish_identity("");
+		submit(FLEET_LEAVING, &op, fleet.info.root, true);
+		return;
+	}
+	publish_root(zklock_root);
+	read_identity();
+}
+
+static int
+compare_members(const void *a, const void *b)
+{
+	const Member *left = a;
+	const Member *right = b;
+	int			order = strcmp(left->cluster, right->cluster);
+
+	if (order == 0)
+		order = strcmp(left->host, right->host);
+	return order != 0 ? order : left->port - right->port;
+}
+
+/* What does not fit of a cluster, a line in ASCII. */
+static void
+append_misfits(StringInfo buf, const Member *member)
+{
+	int			start = buf->len;
+	const char *separator = ": ";
+
+	if (buf->len > 0)
+		appendStringInfoChar(buf, '\n');
+	if (member->kind == MEMBER_READ)
+		appendStringInfo(buf, "Cluster \"%s\" on %s, port %d", member->cluster,
+						 member->words & MEMBER_HOST ? member->host : "?",
+						 member->port);
+	else
+		appendStringInfoString(buf, "A cluster that is not known");
+	for (int i = start + 1; i < buf->len; i++)
+		if (buf->data[i] < ' ' || buf->data[i] > '~')
+			buf->data[i] = '?';
+	for (int i = 0; i < MEMBER_MISFITS; i++)
+	{
+		if (!(member->misfits & (1U << i)))
+			continue;
+		appendStringInfo(buf, "%s%s", separator, member_misfit_text(1 << i));
+		separator = ", ";
+	}
+	appendStringInfoChar(buf, '.');
+}
+
+/* Log what does not fit, if that has changed. */
+static void
+log_misfits(StringInfo misfits)
+{
+	uint32		told = misfits->len == 0 ? 0 :
+		hash_bytes((unsigned char *) misfits->data, misfits->len);
+
+	if (told == fleet.info.told)
+		return;
+	fleet.info.told = told;
+	session_write_fleet(&fleet.info);
+	if (misfits->len == 0)
+		ereport(LOG,
+				(errmsg("the servers that share \"%s\" in ZooKeeper fit together again",
+						fleet.info.root)));
+	else
+		ereport(WARNING,
+				(errmsg("the servers that share \"%s\" in ZooKeeper do not fit together",
+						fleet.info.root),
+				 errdetail_internal("%s", misfits->data),
+				 errhint("zk_clusters() shows all of them.")));
+}
+
+/*
+ * fleet_judge
+ *		A census has been taken: log what does not fit together, if that has
+ *		changed since it was logged last.
+ *
+ * If our own znode is not there, somebody has removed it: it is made again.
+ */
+void
+fleet_judge(const Census *census)
+{
+	int			count;
+	Member	   *members = census_members(census, &count);
+	StringInfoData misfits;
+	int			nlogged = 0;
+
+	if (fleet.state == FLEET_IDLE && fleet.joined &&
+		!census_has(census, fleet.info.node))
+		fleet.dirty = true;
+
+	member_judge(members, count);
+	qsort(members, count, sizeof(Member), compare_members);
+	initStringInfo(&misfits);
+	for (int i = 0; i < count; i++)
+		if (members[i].misfits != 0 && nlogged++ < MAX_LOGGED)
+			append_misfits(&misfits, &members[i]);
+	if (nlogged > MAX_LOGGED)
+		appendStringInfo(&misfits, "\nAnd %d more.", nlogged - MAX_LOGGED);
+	log_misfits(&misfits);
+	pfree(misfits.data);
+	pfree(members);
+}

@@ -1,0 +1,384 @@
+
+# Copyright (c) 2026, zklock developers
+
+# The clusters of an ensemble and root can be seen, and what does not fit: names,
+# settings, ACLs; through restarts, crashes and expired sessions; and the
+# identity by which two servers tell that they are on the same ensemble.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $client = $zk->client;
+my $room = '/zklock/%clusters';
+my ($a, $b, $c) = zk_clusters($zk, [ 'a', 'b', 'c' ], 'zklock.session_timeout' => '6s');
+wait_connected($_) for ($a, $b, $c);
+
+sub value { return $_[0]->safe_psql('postgres', $_[1]); }
+
+# Rows of zk_clusters(), as strings.
+sub clusters
+{
+	my ($node, $columns, $where) = @_;
+
+	return [ split /\n/, value($node, "SELECT $columns FROM zk_clusters() WHERE "
+		  . ($where // 'true') . ' ORDER BY cluster, since, session_id') ];
+}
+
+sub misfits { return clusters($_[0], "cluster, array_to_string(misfits, ', ')"); }
+
+sub wait_clusters
+{
+	my ($node, $columns, $expected, $what) = @_;
+	my $found;
+
+	is_deeply($found, $expected, $what)
+	  if poll_until(sub { $found = clusters($node, $columns); "@$found" eq "@$expected" }, $what);
+	return;
+}
+
+sub identity
+{
+	my ($node) = @_;
+
+	$node->poll_query_until('postgres', 'SELECT fleet IS NOT NULL FROM zk_session')
+	  or die 'no identity';
+	return value($node, 'SELECT DISTINCT fleet FROM zk_session');
+}
+
+sub reload
+{
+	my ($node, $settings) = @_;
+
+	$node->append_conf('postgresql.conf', $settings);
+	$node->reload;
+	return;
+}
+
+# How often the log tells that something does not fit, or fits again.
+sub told
+{
+	my ($node, $offset) = @_;
+	my $log = substr(slurp_file($node->logfile), $offset // 0);
+
+	return join ' ', $log =~ /(do not fit together|fit together again)/g;
+}
+
+#
+# Three clusters
+#
+
+for my $node ($a, $b, $c)
+{
+	is_deeply(misfits($node), [ 'a|', 'b|', 'c|' ], $node->name . ' sees all three, and they fit');
+	is_deeply(clusters($node, 'cluster, session_id', 'local'), [ $node->name . '|' . session_of($node) ],
+		'and itself');
+}
+my $version = value($a, "SELECT extversion || '|' || current_setting('server_version') FROM pg_extension WHERE extname = 'zklock'") =~ s/ .*//r;
+my $host = `hostname`;
+chomp $host;
+is_deeply(
+	clusters($a, 'cluster, host, port, standby, version, server_version, node_format, session_timeout'),
+	[ map { join '|', $_->name, $host, $_->port, 'f', $version, 'mutex', '00:00:06' } ($a, $b, $c) ],
+	'what each tells');
+is(value($a, 'SELECT bool_and(system_identifier = (SELECT system_identifier FROM pg_control_system()))'
+		  . ' AND bool_and(since BETWEEN pg_postmaster_start_time() - interval \'1 hour\' AND clock_timestamp()) FROM zk_clusters()'),
+	't', 'of which server, since when');
+is_deeply([ map { identity($_) } ($b, $c) ], [ (identity($a)) x 2 ], 'they have one identity');
+like(identity($a), qr/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'a UUID');
+is($client->get($room)->{data}, 'zklock fleet=' . identity($a), 'which ZooKeeper has');
+is($client->get($room)->{ephemeralOwner}, 0, 'in a persistent node: no container, and not ephemeral');
+is(value($a, 'SELECT count(*) FROM zk_queues()'), 0, 'no lock directory');
+is(told($_), '', $_->name . ' logs nothing') for ($a, $b, $c);
+
+# a semaphore and a lock of like names are other directories
+my $holder = holder($a, '%clusters');
+is(value($b, 'SELECT name, holders FROM zk_queues()'), '%clusters|1', 'a lock may have that name');
+$holder->quit;
+my $identity = identity($a);
+
+#
+# Who may ask
+#
+
+value($b, 'CREATE ROLE alice; CREATE ROLE bob; GRANT pg_monitor TO bob');
+sql_error($b, 'SET ROLE alice; SELECT * FROM zk_clusters()',
+	{ sqlstate => '42501', message => 'permission denied for function zk_clusters' });
+is(value($b, 'SET ROLE bob; SELECT count(*) FROM zk_clusters()'), 3, 'a member of pg_monitor may ask');
+is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$identity') FROM zk_clusters(), zk_session"),
+	'3|t', "it is about the worker's root, whatever the session has");
+
+#
+# A name twice, none, other settings
+#
+
+{
+	my $offset = -s $b->logfile;
+
+	$b->stop;
+	$b->append_conf('postgresql.conf', "zklock.node_format = 'readwrite'");
+	{
+		# PostgreSQL::Test::Cluster gives each server its name
+		local $b->{_name} = 'a';
+		$b->start;
+	}
+	wait_connected($b);
+	is_deeply(misfits($b),
+		[
+			'a|another cluster has this cluster_name',
+			'a|another cluster has this cluster_name, zklock.node_format differs',
+			'c|'
+		],
+		'two of one name, one with another format');
+	$b->wait_for_log(qr/WARNING:  the servers that share "\/zklock" in ZooKeeper do not fit together\n.*DETAIL:  Cluster "a" on \Q$host\E, port \d+: another cluster has this cluster_name[.,].*\n\tCluster "a"/, $offset);
+	misfits($b) for (1 .. 3);
+	is(told($b, $offset), 'do not fit together', 'the log tells it once');
+
+	my $before = -s $a->logfile;
+	misfits($a) for (1 .. 3);
+	is(told($a, $before), 'do not fit together', 'so does that of another cluster, when it is asked');
+	is(value($b, "SELECT pg_terminate_backend(worker_pid) FROM zk_session"), 't', 'the worker is terminated');
+	$b->poll_query_until('postgres', "SELECT reconnects > 0 AND state = 'connected' FROM zk_session");
+	is(scalar @{ misfits($b) }, 3, 'its cluster is there once');
+	is(told($b, $offset), 'do not fit together', 'and the next one does not tell it again');
+
+	reload($b, "zklock.node_format = 'mutex'");
+	wait_clusters($c, 'node_format', [ ('mutex') x 3 ], 'a reload applies another format');
+	$b->stop;
+	$b->start;
+	wait_connected($b);
+	is_deeply(misfits($b), [ 'a|', 'b|', 'c|' ], 'with a name of its own it fits');
+	misfits($a);
+	is(told($a, $before), 'do not fit together fit together again', 'and the log tells that it fits again');
+}
+
+{
+	my $offset = -s $c->logfile;
+
+	$c->stop;
+	{
+		local $c->{_name} = '';
+		$c->start;
+	}
+	wait_connected($c);
+	is_deeply(misfits($a), [ '|cluster_name is empty', 'a|', 'b|' ], 'an empty name');
+	$c->wait_for_log(qr/DETAIL:  Cluster "" on .*: cluster_name is empty/, $offset);
+	$c->stop;
+	$c->start;
+	wait_connected($c);
+
+	my $session = session_of($c);
+	reload($c, "zklock.session_timeout = '7s'");
+	wait_clusters($a, "cluster, array_to_string(misfits, ', '), session_timeout",
+		[ 'a||00:00:06', 'b||00:00:06', 'c|session timeout differs|00:00:07' ],
+		'another session timeout');
+	wait_connected($c);
+	is(session_of($c), $session, 'in the same session');
+	reload($c, "zklock.session_timeout = '6s'");
+	wait_clusters($a, "cluster, array_to_string(misfits, ', ')", [ 'a|', 'b|', 'c|' ], 'changed back');
+}
+
+#
+# Sessions that end
+#
+
+# Kill the postmaster; the other processes notice, and go.
+sub crash
+{
+	my ($node) = @_;
+	my $postmaster = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/ ? $1 : die;
+
+	$node->kill9;
+	poll_until(sub { !kill 0, $postmaster }, 'the postmaster to be gone');
+	return;
+}
+
+sub start_again
+{
+	my ($node) = @_;
+
+	poll_until(sub { $node->start(fail_ok => 1) }, 'the old processes to be gone');
+	wait_connected($node);
+	return;
+}
+
+{
+	my $session = session_of($a);
+	my $offset = -s $a->logfile;
+
+	$client->kill_session(hex $session);
+	$a->poll_query_until('postgres', "SELECT session_id <> '$session' AND state = 'connected' FROM zk_session");
+	is_deeply(clusters($b, 'cluster, session_id', "cluster = 'a'"), [ 'a|' . session_of($a) ],
+		'a session that has ended: the cluster is there with the next one')
+	  if poll_until(sub { clusters($a, 'session_id', 'local')->[0] eq session_of($a) }, 'a to be there');
+	is(identity($a), $identity, 'the identity stays');
+
+	# the session of before the crash is closed first
+	crash($a);
+	start_again($a);
+	is_deeply(misfits($a), [ 'a|', 'b|', 'c|' ], 'killed and started: once');
+
+	# nobody can close that of before, as the file is gone: it is no other server
+	crash($a);
+	unlink session_file($a);
+	start_again($a);
+	is_deeply(misfits($b), [ 'a|', 'a|', 'b|', 'c|' ], 'what its dead session has left does not count as another');
+	is(told($a, $offset), '', 'and is not logged');
+	wait_clusters($b, 'cluster', [ 'a', 'b', 'c' ], 'it goes with that session');
+}
+
+# all of them end: the identity stays
+$_->stop for ($a, $b, $c);
+is_deeply([ members($zk) ], [], 'after a shutdown no cluster is there');
+$_->start for ($a, $b, $c);
+is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, $c);
+
+#
+# What others write and remove
+#
+
+{
+	my %data = (
+		x => 'no zklock',
+		"%41 \\'x" => "zklock \x{1}",
+		long => 'zklock cluster=' . 'x' x 5000 . ' host=h',
+		hex => "zklock cluster=z\x{ff}%00\x{fe}",
+		many => 'zklock' . ' cluster=' x 200);
+
+	$client->create("$room/$_", hex => unpack('H*', $data{$_}), ephemeral => 1) for keys %data;
+	$client->create("$room/persistent", data => 'zklock cluster=p');
+	is_deeply(
+		[
+			sort @{ clusters($a, "cluster, array_to_string(misfits, ', ')",
+				"NOT coalesce(cluster IN ('a', 'b', 'c'), false)") }
+		],
+		[ 'z\xff%00\xfe|', ('|cluster_name is empty') x 3, '|not written by zklock' ],
+		'what others have written is shown, and harms nobody; what is not ephemeral does not count');
+	$client->delete("$room/$_") for keys %data, 'persistent';
+}
+
+{
+	$client->delete("$room/$_") for members($zk);
+	$client->delete($room);
+	is(value($b, 'SELECT count(*) FROM zk_clusters()'), 0, 'all has been removed');
+	wait_clusters($b, 'cluster', ['b'], 'who notices joins again');
+	isnt(identity($b), $identity, 'with a new identity');
+	$_->restart for ($a, $c);
+	is(identity($_), identity($b), $_->name . ' takes that') for ($a, $c);
+
+	# an administrator may make it, and leave the rest to us
+	$_->stop for ($a, $b, $c);
+	$client->set($room, '');
+	$_->start for ($a, $b);
+	is(identity($a), identity($b), 'a node without an identity gets one');
+	$_->stop for ($a, $b);
+	$client->set($room, 'zklock fleet=mine');
+	$_->start for ($a, $b, $c);
+	wait_connected($_) for ($a, $b, $c);
+	is_deeply(misfits($a), [ 'a|', 'b|', 'c|' ], 'a wrong identity harms nobody');
+	is(value($a, 'SELECT fleet IS NULL FROM zk_session'), 't', 'there is none then');
+	is(value($a, "SELECT zk_try_lock('x')"), 't', 'locks can be had');
+	$client->set($room, "zklock fleet=$identity");
+}
+
+#
+# Another root, another ensemble
+#
+
+{
+	$_->restart for ($a, $b, $c);
+	reload($c, "zklock.root = '/other'");
+	wait_clusters($a, 'cluster', [ 'a', 'b' ], 'another root: c has left');
+	wait_clusters($c, 'cluster', ['c'], 'and is alone there');
+	is(identity($_), $identity, $_->name . ' has the identity') for ($a, $b);
+	my $other = identity($c);
+	isnt($other, $identity, 'c has another');
+	is($client->get('/other/%clusters')->{data}, "zklock fleet=$other", 'that of the other root');
+
+	# both at once: another worker finds the node of the old root
+	reload($c, "zklock.root = '/zklock'\nzklock.session_timeout = '8s'");
+	wait_clusters($a, 'cluster', [ 'a', 'b', 'c' ], 'back again');
+	is_deeply([ members($zk, '/other') ], [], 'it is not there twice');
+	reload($c, "zklock.session_timeout = '6s'\nzklock.root = 'wrong'");
+	$c->wait_for_log(qr/invalid value for parameter "zklock.root": "wrong"/);
+	is_deeply(clusters($a, 'cluster'), [ 'a', 'b', 'c' ], 'a reload with a wrong root changes nothing');
+	$c->restart;
+	wait_connected($c);
+	is_deeply(clusters($a, 'cluster'), [ 'a', 'b' ], 'after a start with one, c has joined nobody');
+	is(sql($c, "SET zklock.root = '/zklock'; SELECT * FROM zk_clusters()")->{sqlstate}, '58000',
+		'and nobody waits for that');
+	reload($c, "zklock.root = '/zklock'");
+	wait_clusters($a, 'cluster', [ 'a', 'b', 'c' ], 'put right, it has');
+
+	my $second = ZooKeeper->new;
+	$second->start;
+	$c->append_conf('postgresql.conf', "zklock.servers = '" . $second->connstr . "'");
+	$c->restart;
+	isnt(identity($c), $identity, 'another ensemble has another identity');
+	is_deeply(clusters($c, 'cluster'), ['c'], 'and other clusters');
+	$c->append_conf('postgresql.conf', "zklock.servers = '" . $zk->connstr . "'");
+	$c->restart;
+	is(identity($c), $identity, 'and back');
+}
+
+#
+# The extension as of 1.0
+#
+
+value($a, 'CREATE DATABASE old');
+$a->safe_psql('old', "CREATE EXTENSION zklock VERSION '1.0'");
+is(sql($a, 'SELECT zk_clusters()', 'old')->{sqlstate}, '42883', '1.0 has no such function');
+is($a->safe_psql('old', 'SELECT count(*) FROM zk_session'), 1, 'and a view without the identity');
+$a->safe_psql('old', 'ALTER EXTENSION zklock UPDATE');
+is($a->safe_psql('old', 'SELECT count(*), count(DISTINCT fleet) FROM zk_clusters(), zk_session'), '3|1',
+	'an update brings both');
+
+#
+# ACLs
+#
+
+{
+	# b's node is for b
+	reload($b, "zklock.auth = 'b:secret'\nzklock.acl = 'creator'");
+	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
+	$b->restart;
+	wait_connected($b);
+	is_deeply(clusters($b, 'cluster'), [ 'a', 'b', 'c' ], 'b sees all');
+	is(value($a, "SELECT cluster IS NULL, misfits, since IS NULL OR session_id = '" . session_of($b)
+			  . "' FROM zk_clusters() WHERE cluster IS NULL"),
+		't|{"this server may not read it"}|t', 'of b another one sees that it is there');
+
+	# the room, too, is b's
+	$b->stop;
+	$client->delete("$room/$_") for members($zk);
+	$client->delete($room);
+	$b->start;
+	my $fleet = identity($b);
+	$_->restart for ($a, $c);
+	is(identity($_), $fleet, $_->name . ' may read the identity') for ($a, $c);
+	is_deeply(clusters($b, 'cluster'), [ 'a', 'b', 'c' ], 'and tell of itself');
+	ok(!eval { $client->set($room, ''); 1 }, 'but nobody else may change that');
+
+	# a room where nobody may do anything
+	$b->stop;
+	my $owner = $zk->client;
+	$owner->add_auth('digest', 'b:secret');
+	$owner->set_acl($room, 'creator');
+	my $offset = -s $c->logfile;
+	$c->restart;
+	wait_connected($c);
+	$c->wait_for_log(qr/LOG:  could not tell other servers of this one in "\/zklock\/%clusters": not authenticated/, $offset);
+	is(value($c, "SELECT zk_try_lock('x') FROM zk_session WHERE fleet IS NULL"), 't',
+		'who may not join has locks, and no identity');
+	is(sql($c, 'SELECT * FROM zk_clusters()')->{sqlstate}, '42501', 'and is told why it sees nobody');
+}
+
+done_testing();

@@ -1,0 +1,336 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_member.c
+ *		Unit tests of member.c: the data of %clusters, and what does not fit.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/unit/test_member.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/member.h"
+#include "core/znode.h"
+
+#define ALL_WORDS	((MEMBER_STANDBY << 1) - 1)
+
+static Member
+make(const char *cluster, uint64_t system, uint64_t place)
+{
+	Member		member;
+
+	memset(&member, 0, sizeof(member));
+	member.kind = MEMBER_READ;
+	member.words = ALL_WORDS;
+	member_set_text(member.host, "db1");
+	member.port = 5432;
+	member_set_text(member.cluster, cluster);
+	member.system = system;
+	member.place = place;
+	member_set_text(member.version, "1.1");
+	member_set_text(member.server, "15.18");
+	member_set_text(member.format, "mutex");
+	member.timeout = 10000;
+	member.since = 1;
+	return member;
+}
+
+/* Read a copy of just these bytes, so that ASan sees a read behind them. */
+static void
+parse(Member *member, const char *data, int len)
+{
+	char	   *copy = malloc(len > 0 ? len : 1);
+
+	if (len > 0)
+		memcpy(copy, data, len);
+	member_parse(member, copy, len);
+	free(copy);
+}
+
+static void
+there_and_back(void **state)
+{
+	Member		member = make("shop a/\xC3\xA4 100%", UINT64_MAX, 0xABC);
+	Member		again;
+	char		data[MEMBER_SIZE];
+	int			len;
+
+	(void) state;
+	member.standby = 1;
+	len = member_write(&member, data);
+	assert_int_equal(len, strlen(data));
+	assert_string_equal(data,
+						"zklock host=db1 port=5432 cluster=shop%20a/%C3%A4%20100%25 "
+						"system=ffffffffffffffff place=abc version=1.1 server=15.18 "
+						"format=mutex timeout=10000 standby=1");
+	parse(&again, data, (int) strlen(data));
+	assert_int_equal(again.kind, MEMBER_READ);
+	assert_int_equal(again.words, ALL_WORDS);
+	assert_string_equal(again.cluster, member.cluster);
+	assert_true(again.system == member.system && again.place == member.place);
+	assert_int_equal(again.timeout, 10000);
+	assert_int_equal(again.standby, 1);
+
+	/* an empty name is one; what is not set is not written */
+	member.words = MEMBER_CLUSTER;
+	member.cluster[0] = '\0';
+	(void) member_write(&member, data);
+	assert_string_equal(data, "zklock cluster=");
+	parse(&again, data, (int) strlen(data));
+	assert_int_equal(again.words, MEMBER_CLUSTER);
+	assert_string_equal(again.cluster, "");
+	member.words = 0;
+	(void) member_write(&member, data);
+	assert_string_equal(data, "zklock");
+}
+
+/* Values that are as long as can be, and take three bytes for each. */
+static void
+too_long(void **state)
+{
+	Member		member = make("", 1, 2);
+	char		data[MEMBER_SIZE + 1];
+	char		text[3 * MEMBER_VALUE_SIZE];
+
+	(void) state;
+	memset(text, '\xFF', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	member_set_text(member.host, text);
+	member_set_text(member.cluster, text);
+	member_set_text(member.version, text);
+	data[MEMBER_SIZE] = 'x';
+	assert_true(member_write(&member, data) < MEMBER_SIZE);
+	assert_int_equal(data[MEMBER_SIZE], 'x');
+	parse(&member, data, (int) strlen(data));
+	assert_int_equal(member.words, ALL_WORDS & ~MEMBER_VERSION);
+	assert_int_equal(strlen(member.cluster), MEMBER_VALUE_SIZE - 1);
+}
+
+static void
+what_others_write(void **state)
+{
+	static const char *const strange[] = {
+		"", "z", "zklock", "zklockx host=a", "postgresql host=a", "ZKLOCK host=a",
+		"\0zklock host=a"
+	};
+	char		data[512];
+	Member		member;
+
+	(void) state;
+	parse(&member, NULL, -1);
+	assert_int_equal(member.kind, MEMBER_UNREAD);
+	for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++)
+	{
+		parse(&member, strange[i], (int) strlen(strange[i]));
+		assert_int_equal(member.kind, MEMBER_STRANGE);
+		assert_int_equal(member.words, 0);
+	}
+
+	/* any order, the first counts, what is not known or wrong does not */
+	strcpy(data, "zklock   later=1 timeout=-1 port=70000000000 timeout=5 "
+		   "cluster=b cluster=c place=g system=10000000000000000 standby= x");
+	parse(&member, data, (int) strlen(data));
+	assert_int_equal(member.kind, MEMBER_READ);
+	assert_int_equal(member.words, MEMBER_CLUSTER);
+	assert_string_equal(member.cluster, "b");
+
+	/* cut anywhere, and with any byte anywhere */
+	for (int i = 0; i <= (int) strlen(data); i++)
+		parse(&member, data, i);
+	for (int i = 0; i < (int) strlen(data); i++)
+		for (int byte = 0; byte < 256; byte += 5)
+		{
+			char		save = data[i];
+
+			data[i] = (char) byte;
+			parse(&member, data, 100);
+			assert_true(memchr(member.cluster, '\0', MEMBER_VALUE_SIZE) != NULL);
+			data[i] = save;
+		}
+}
+
+static void
+names_of_znodes(void **state)
+{
+	uint8_t		uuid[16];
+	char		node[MEMBER_NODE_SIZE];
+	ZnodeContender contender;
+
+	(void) state;
+	for (int i = 0; i < 16; i++)
+		uuid[i] = (uint8_t) (0xF0 + i);
+	member_node(uuid, node);
+	assert_string_equal(node, "f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff-cluster");
+	assert_int_equal(strlen(node), MEMBER_NODE_SIZE - 1);
+	memset(uuid, 0, sizeof(uuid));
+	member_node(uuid, node);
+	assert_false(znode_parse_contender(node, &contender));
+}
+
+static void
+identity(void **state)
+{
+	static const char *const bad[] = {
+		"", "zklock", "zklock fleet=", "zklock fleet=1",
+		"zklock  fleet=00010203-0405-0607-0809-0a0b0c0d0e0f",
+		"zklock fleet= 00010203-0405-0607-0809-0a0b0c0d0e0f",
+		"zklock fleet=00010203-0405-0607-0809-0a0b0c0d0e0f0",
+		"zklock fleet=00010203-0405-0607-0809-0a0b0c0d0e0",
+		"zklock fleet=00010203-0405-0607-0809-0a0b0c0d0e0G",
+		"zklock fleet=0001020304050607-0809-0a0b-0c0d-0e0f"
+	};
+	uint8_t		uuid[16];
+	char		data[MEMBER_SIZE];
+	char		fleet[MEMBER_FLEET_SIZE];
+
+	(void) state;
+	for (int i = 0; i < 16; i++)
+		uuid[i] = (uint8_t) i;
+	member_write_fleet(uuid, data);
+	assert_string_equal(data, "zklock fleet=00010203-0405-0607-0809-0a0b0c0d0e0f");
+	assert_true(member_parse_fleet(data, (int) strlen(data), fleet));
+	assert_string_equal(fleet, "00010203-0405-0607-0809-0a0b0c0d0e0f");
+	strcat(data, " more=1");
+	assert_true(member_parse_fleet(data, (int) strlen(data), fleet));
+	assert_false(member_parse_fleet(NULL, -1, fleet));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (member_parse_fleet(bad[i], (int) strlen(bad[i]), fleet))
+			fail_msg("\"%s\" is an identity", bad[i]);
+	assert_string_equal(fleet, "");
+}
+
+static void
+assert_misfits(Member *members, int n, const unsigned *expected)
+{
+	member_judge(members, n);
+	for (int i = 0; i < n; i++)
+		assert_int_equal(members[i].misfits, expected[i]);
+}
+
+static void
+names(void **state)
+{
+	Member		members[4] = {
+		make("a", 1, 1), make("b", 2, 2), make("a", 3, 3), make("", 4, 4)
+	};
+
+	(void) state;
+	assert_misfits(members, 1, (unsigned[]) {0});
+	assert_misfits(members, 2, (unsigned[]) {0, 0});
+	assert_misfits(members, 4, (unsigned[]) {
+		MEMBER_SAME_NAME, 0, MEMBER_SAME_NAME, MEMBER_NO_NAME
+	});
+
+	/* a copy of a server is another one; a standby is its primary's */
+	members[2].system = 1;
+	assert_misfits(members, 3, (unsigned[]) {
+		MEMBER_SAME_NAME, 0, MEMBER_SAME_NAME
+	});
+	members[2].standby = 1;
+	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
+	members[2].system = 5;
+	assert_misfits(members, 3, (unsigned[]) {
+		MEMBER_SAME_NAME, 0, MEMBER_SAME_NAME
+	});
+
+	/* two empty names are no clash of names; nor is one that is not told */
+	members[0].words &= ~MEMBER_CLUSTER;
+	members[1].cluster[0] = '\0';
+	assert_misfits(members, 4, (unsigned[]) {
+		MEMBER_NO_NAME, MEMBER_NO_NAME, 0, MEMBER_NO_NAME
+	});
+}
+
+/* What an earlier session has left. */
+static void
+left_over(void **state)
+{
+	Member		members[3] = {
+		make("a", 1, 1), make("a", 1, 1), make("b", 2, 2)
+	};
+
+	(void) state;
+	members[0].since = 5;
+	member_set_text(members[0].format, "readwrite");
+	member_set_text(members[2].format, "readwrite");
+	member_set_text(members[1].cluster, "old");
+	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
+	assert_true(members[1].left_over && !members[0].left_over);
+	member_set_text(members[1].cluster, "a");
+	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
+	members[1].since = 5;
+	assert_misfits(members, 2, (unsigned[]) {0, 0});
+
+	/* who does not tell where he is, is another one */
+	members[1] = make("a", 1, 1);
+	members[1].words &= ~MEMBER_PLACE;
+	member_set_text(members[1].format, "readwrite");
+	assert_misfits(members, 2, (unsigned[]) {
+		MEMBER_SAME_NAME, MEMBER_SAME_NAME
+	});
+}
+
+static void
+settings(void **state)
+{
+	Member		members[4] = {
+		make("a", 1, 1), make("b", 2, 2), make("c", 3, 3), make("d", 4, 4)
+	};
+	const unsigned format = MEMBER_OTHER_FORMAT;
+
+	(void) state;
+	member_set_text(members[1].format, "readwrite");
+	members[2].timeout = 4000;
+	assert_misfits(members, 4, (unsigned[]) {0, format, MEMBER_OTHER_TIMEOUT, 0});
+	assert_misfits(members, 2, (unsigned[]) {format, format});
+	member_set_text(members[0].format, "readwrite");
+	members[2].timeout = 10000;
+	assert_misfits(members, 4, (unsigned[]) {format, format, format, format});
+	assert_misfits(members, 3, (unsigned[]) {0, 0, format});
+
+	/* who tells nothing does not count */
+	members[1].words = 0;
+	members[1].kind = MEMBER_UNREAD;
+	members[2].words = 0;
+	members[2].kind = MEMBER_STRANGE;
+	assert_misfits(members, 3, (unsigned[]) {
+		0, MEMBER_IS_UNREAD, MEMBER_IS_STRANGE
+	});
+}
+
+static void
+texts(void **state)
+{
+	(void) state;
+	for (int i = 0; i < MEMBER_MISFITS; i++)
+		assert_string_not_equal(member_misfit_text(1 << i), "unknown");
+	assert_string_equal(member_misfit_text(1 << MEMBER_MISFITS), "unknown");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(there_and_back),
+		cmocka_unit_test(too_long),
+		cmocka_unit_test(what_others_write),
+		cmocka_unit_test(names_of_znodes),
+		cmocka_unit_test(identity),
+		cmocka_unit_test(names),
+		cmocka_unit_test(left_over),
+		cmocka_unit_test(settings),
+		cmocka_unit_test(texts)
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -21,6 +21,9 @@
 #include "shared/settings.h"
 #include "utils/timestamp.h"
 
+/* How long connecting may take without a word about it, in ms. */
+#define CONNECT_MS			1000
+
 /*
  * zk_time_left
  *		The time until a deadline of zk_now_ms(), in ms; -1 if there is none.
@@ -64,9 +67,22 @@ zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
 }
 
 /*
+ * Is there a worker, which has had time to connect?  One that takes over needs a
+ * moment, for which ZooKeeper is not to blame.
+ */
+static bool
+worker_has_tried(const ZkSessionInfo *info)
+{
+	return info->worker_pid != 0 &&
+		(info->state != ZK_SESSION_CONNECTING ||
+		 TimestampDifferenceExceeds(info->state_since, GetCurrentTimestamp(),
+									CONNECT_MS));
+}
+
+/*
  * zk_describe_outage
  *		Since when and why there is no connection to ZooKeeper, as an error
- *		detail, palloc'd; NULL if there is one.
+ *		detail, palloc'd; NULL if there is one, or if none can be expected yet.
  */
 char *
 zk_describe_outage(void)
@@ -75,7 +91,7 @@ zk_describe_outage(void)
 	const char *since;
 
 	session_read(0, &info);
-	if (info.state == ZK_SESSION_CONNECTED)
+	if (info.state == ZK_SESSION_CONNECTED || !worker_has_tried(&info))
 		return NULL;
 	since = timestamptz_to_str(info.unreached_since);
 	if (info.last_error[0] == '\0')

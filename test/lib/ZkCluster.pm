@@ -305,7 +305,12 @@ sub lock_ephemerals
 	my ($zk, $i) = @_;
 	my ($n) = ($zk->fourlw('mntr', $i // 0) // '') =~ /^zk_ephemerals_count\t(\d+)/m;
 
-	return defined $n ? $n - members($zk) : undef;
+	return undef unless defined $n;
+
+	# each cluster may have a chroot of its own
+	my $client = $observer{$zk} //= $zk->client;
+	my @members = map { members($zk, $_) } '/zklock', map { "/$_/zklock" } $client->ls('/');
+	return $n - @members;
 }
 
 =pod

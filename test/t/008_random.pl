@@ -689,7 +689,7 @@ for my $name (sort keys %cluster)
 		"$name: it has not crashed");
 }
 
-# All ephemeral nodes, wherever they are.
+# All ephemeral nodes but those of %clusters, wherever they are.
 my $client = $zk->client;
 
 sub ephemeral_below
@@ -700,7 +700,7 @@ sub ephemeral_below
 
 	return (
 		($node && $node->{ephemeralOwner} ? $path : ()),
-		map { ephemeral_below("$path/$_") } @children);
+		map { ephemeral_below("$path/$_") } grep { $_ ne '%clusters' } @children);
 }
 poll_until(sub { !ephemeral_below('/zklock') }, 'no contender to be left');
 pass('no contender is left in ZooKeeper');

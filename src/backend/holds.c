@@ -283,6 +283,7 @@ void
 hold_report_lost(const ZkKey *key, bool committing)
 {
 	char	   *name = key_name(key);
+	HeldLock   *lock = hold_find(key);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -290,6 +291,8 @@ hold_report_lost(const ZkKey *key, bool committing)
 			 errmsg("could not commit because lock \"%s\" has been lost", name) :
 			 errmsg("lock \"%s\" has been lost", name),
 			 errdetail("The ZooKeeper session of this server has ended."),
+			 lock && hold_is_of_session(lock) ?
+			 errhint("Retry the transaction when you have unlocked the lock: until then every transaction of this session fails.") :
 			 errhint("Retry the transaction.")));
 }
 

@@ -54,7 +54,7 @@ my %lost = (
 	sqlstate => '40001',
 	message => 'could not commit because lock "x" has been lost',
 	detail => 'The ZooKeeper session of this server has ended.',
-	hint => 'Retry the transaction.');
+	hint => 'Retry the transaction when you have unlocked the lock: until then every transaction of this session fails.');
 
 # A transaction that waits for its second phase.
 sub prepared

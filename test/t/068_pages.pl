@@ -114,6 +114,17 @@ $outcome{'README.md'} = sub {
 	not_shared($page);
 };
 
+# What ALTER SYSTEM has set would prevail over what later pages set.
+$outcome{'doc/from-advisory-locks.md'} = sub {
+	for my $node ($a, $b)
+	{
+		is( sql($node, 'SHOW zklock.advisory_locks', 'shop')->{out},
+			'on', 'from-advisory-locks: both servers have the setting');
+		$node->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
+		$node->reload;
+	}
+};
+
 # The test of whether servers share their locks, where they do not.
 sub not_shared
 {

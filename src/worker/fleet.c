@@ -280,10 +280,13 @@ look(void)
 	MemoryContextSwitchTo(save);
 }
 
-/* ZooKeeper does not let us; no lock needs it. */
+/* ZooKeeper does not let us; no lock needs it, but the chroot. */
 static void
 give_up(int error)
 {
+	bool		no_chroot = fleet.state == FLEET_MAKING &&
+		session_error_is_no_node(error) && *status_chroot() != '\0';
+
 	fleet.state = FLEET_IDLE;
 	if (error == fleet.logged_error)
 		return;
@@ -291,6 +294,8 @@ give_up(int error)
 	ereport(LOG,
 			(errmsg("could not tell other servers of this one in \"%s/%s\": %s",
 					fleet.info.root, MEMBER_ROOM, session_error_text(error)),
+			 no_chroot ?
+			 errdetail("The chroot of \"zklock.servers\" does not exist in ZooKeeper.") :
 			 errdetail("zk_clusters() does not show this server; locks do not depend on that.")));
 }
 

@@ -188,9 +188,11 @@ act_send(Detection *state, Probe *probe)
  * act_done
  *		The act has been carried out: tell so, and take the victim's edges for
  *		ended.
+ *
+ * "zxid" is that of the act, or 0 if its answer was lost.
  */
 void
-act_done(Detection *state, Probe *probe)
+act_done(Detection *state, Probe *probe, int64_t zxid)
 {
 	const NoteWait *victim = &probe->deadlock.members[0].edge.wait;
 
@@ -208,6 +210,6 @@ act_done(Detection *state, Probe *probe)
 		state->counts->steps_back++;
 	else
 		state->counts->victims++;
-	detection_tell(state, &probe->deadlock, true);
+	detection_tell(state, &probe->deadlock, true, zxid);
 	probe->verdict = true;
 }

@@ -17,6 +17,6 @@
 
 extern void act_probe_node(const Probe *probe, char name[PROBE_NAME_SIZE]);
 extern void act_send(Detection *state, Probe *probe);
-extern void act_done(Detection *state, Probe *probe);
+extern void act_done(Detection *state, Probe *probe, int64_t zxid);
 
 #endif							/* ZKLOCK_ACT_H */

@@ -385,9 +385,9 @@ confirm_scanned(Detection *state, uint32_t scanned)
 
 /* Our victim is to die. */
 static void
-end_victim(Detection *state, Probe *probe)
+end_victim(Detection *state, Probe *probe, int64_t zxid)
 {
-	act_done(state, probe);
+	act_done(state, probe, zxid);
 	end_probe(state, probe);
 }
 
@@ -405,7 +405,7 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 	if (probe == NULL || probe->state != PROBE_ACTING)
 		return;
 	if (in->result == DETECTOR_OK)
-		end_victim(state, probe);
+		end_victim(state, probe, in->zxid);
 	else if (in->result == DETECTOR_UNKNOWN)
 	{
 		Room	   *room = room_find(state, probe->room);
@@ -499,7 +499,7 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 		if ((int32_t) (serial - probe->checked) < 0)
 			return false;
 		if (verdict)
-			end_victim(state, probe);
+			end_victim(state, probe, 0);
 		else
 		{
 			probe->state = PROBE_WAITING;
@@ -512,7 +512,7 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 	{
 		if (probe->state == PROBE_WAITING && !probe->denied &&
 			!waits_steps_back(&probe->deadlock))
-			detection_tell(state, &probe->deadlock, false);
+			detection_tell(state, &probe->deadlock, false, 0);
 		end_probe(state, probe);
 	}
 	if (seen || (int32_t) (serial - probe->born) <= 0)

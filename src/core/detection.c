@@ -150,10 +150,11 @@ detection_take(Detection *state, uint32_t serial, Pending *pending)
 
 /*
  * detection_tell
- *		Put out that a deadlock has been ended.
+ *		Put out that a deadlock has been ended, by the act with this zxid.
  */
 void
-detection_tell(Detection *state, const WaitDeadlock *deadlock, bool ours)
+detection_tell(Detection *state, const WaitDeadlock *deadlock, bool ours,
+			   int64_t zxid)
 {
 	int			n = state->out->nverdicts;
 	DetectorVerdict *verdicts = detection_alloc(state, (n + 1) *
@@ -172,6 +173,7 @@ detection_tell(Detection *state, const WaitDeadlock *deadlock, bool ours)
 	verdicts[n].deadlock = copy;
 	verdicts[n].ours = ours;
 	verdicts[n].steps_back = waits_steps_back(deadlock);
+	verdicts[n].zxid = zxid;
 	state->out->verdicts = verdicts;
 	state->out->nverdicts++;
 }

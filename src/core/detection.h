@@ -73,6 +73,7 @@ typedef struct DetectorInput
 	bool		ours;			/* GET: of our session */
 	const char *node;			/* CREATE: the name that it has got, without
 								 * its directory */
+	int64_t		zxid;			/* ACT: of the multi */
 
 	/* ADOPT, SWEEP */
 	const char *path;			/* of our contender; of the room */
@@ -140,6 +141,8 @@ typedef struct DetectorVerdict
 	bool		ours;			/* the victim is ours: its wait, named by
 								 * members[0].edge.wait, is to fail ... */
 	bool		steps_back;		/* ... or to go behind those of its cluster */
+	int64_t		zxid;			/* of the act, if it is ours; 0: its answer was
+								 * lost */
 } DetectorVerdict;
 
 typedef struct DetectorOutput
@@ -331,7 +334,7 @@ extern DetectorOp *detection_send(Detection *state, DetectorOpKind kind,
 								  int32_t number);
 extern bool detection_take(Detection *state, uint32_t serial, Pending *pending);
 extern void detection_tell(Detection *state, const WaitDeadlock *deadlock,
-						   bool ours);
+						   bool ours, int64_t zxid);
 extern void detection_wake(Detection *state, int64_t at);
 extern Holder *detection_find_holder(Detection *state, const char *path);
 extern LocalEdge *detection_find_edge(Detection *state, const WaitEdge *edge);

@@ -42,6 +42,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"deadlock_look_ahead", ZK_DEADLOCK_LOOK_AHEAD, false},
 	{"deadlock_ahead_fails", ZK_DEADLOCK_AHEAD_FAILS, false},
 	{"deadlock_names_again", ZK_DEADLOCK_NAMES_AGAIN, false},
+	{"deadlock_second_victim", ZK_DEADLOCK_SECOND_VICTIM, false},
 	{NULL, 0, false}
 };
 

@@ -43,6 +43,7 @@ typedef struct Request
 	int			parts;			/* ACT: answers that are missing */
 	DetectorResult result;		/* ACT: so far */
 	bool		noted;			/* ACT: the note of "path" has been written */
+	int64		zxid;			/* ACT: of the multi, if it has been done */
 	char	   *data;			/* SET_WAITS of a session's znode: its note,
 								 * malloc'd, until it is being made; or NULL */
 	char		path[NOTE_VERTEX_SIZE];
@@ -127,6 +128,7 @@ new_request(const DetectorOp *op, int session)
 	request->parts = 1;
 	request->result = DETECTOR_OK;
 	request->noted = false;
+	request->zxid = 0;
 	request->data = NULL;
 	strlcpy(request->path, op->path, sizeof(request->path));
 	return request;
@@ -427,6 +429,7 @@ take_part(Request *request, const RecipeInput *in)
 		Contender  *contender = find_owner(request->path);
 
 		request->noted = true;
+		request->zxid = in->mzxid;
 		if (contender)
 			contender->note_version = in->version;
 	}
@@ -488,6 +491,7 @@ detector_io_answer(const RecipeInput *in, DetectorInput *answer)
 		if (request->parts > 0)
 			return false;
 		answer->result = request->result;
+		answer->zxid = request->zxid;
 	}
 	else if (request->kind == DETECTOR_OP_SET_WAITS &&
 			 !(vertex_is_node(request->path) ?

@@ -600,6 +600,7 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->data = news->data;
 	input->data_len = news->data_len;
 	input->czxid = news->stat.czxid;
+	input->mzxid = news->stat.mzxid;
 	input->version = news->stat.version;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;

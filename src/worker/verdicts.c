@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "core/mutation.h"
 #include "shared/clock.h"
 #include "shared/deadlocks.h"
 #include "shared/grant.h"
@@ -127,6 +128,21 @@ note_deadlock(const WaitDeadlock *found)
 	return deadlock_add(&result);
 }
 
+/* The wait of ours that is to end, or NULL. */
+static const NoteWait *
+wait_to_end(const DetectorVerdict *verdict)
+{
+	const WaitDeadlock *deadlock = verdict->deadlock;
+
+	if (verdict->ours)
+		return &deadlock->members[0].edge.wait;
+	for (int i = 1; i < deadlock->nmembers &&
+		 ZK_MUTATED(ZK_DEADLOCK_SECOND_VICTIM); i++)
+		if (contender_find_path(deadlock->members[i].edge.wait.to))
+			return &deadlock->members[i].edge.wait;
+	return NULL;
+}
+
 /*
  * verdict_tell
  *		A deadlock has been ended that we are a part of: note it, and if the
@@ -134,11 +150,13 @@ note_deadlock(const WaitDeadlock *found)
  *
  * A victim of ours that only steps back is no end: nothing is noted, and the next
  * scan finds who has come to its place.
+ *
+ * The log tells of the act ahead of what the victim tells.
  */
 void
 verdict_tell(const DetectorVerdict *verdict)
 {
-	const NoteWait *wait = &verdict->deadlock->members[0].edge.wait;
+	const NoteWait *wait = wait_to_end(verdict);
 	Contender  *contender;
 	uint32		number = ZK_STEPS_BACK;
 
@@ -152,8 +170,12 @@ verdict_tell(const DetectorVerdict *verdict)
 								 number, verdict->deadlock->nmembers,
 								 verdict->ours ? "ours" : "another cluster's")));
 	}
-	if (!verdict->ours)
+	if (wait == NULL)
 		return;
+	ereport(DEBUG1,
+			(errmsg_internal("act 0x%llx: process %d %s",
+							 (unsigned long long) verdict->zxid, wait->wait.pid,
+							 verdict->steps_back ? "steps back" : "fails")));
 	contender = contender_find_path(wait->to);
 	if (contender == NULL ||
 		!slot_end_wait(contender->slot, wait->wait.pid, wait->wait.since,

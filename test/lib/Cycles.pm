@@ -25,6 +25,11 @@ certainly given back, or the call has failed), waited (just after the call has
 failed, if left is later), sqlstate.  All times are of one
 clock.  (The holds in the history of make chaos are such records.)
 
+A victim's record may tell more of the order in which victims were chosen, since
+clients hear of it late: act (its place among those that were chosen by such
+acts), failed (when it was chosen, of any clock).  Two victims are ordered by the
+first of act, failed, and the end of the wait that both have.
+
 So a record waits at most from C<asked> to C<entered>, C<waited> or C<left>; it holds
 certainly from C<entered> until it begins to give back, and at most until
 C<left>.  A client that waits gives nothing back: for members of a deadlock this
@@ -73,6 +78,16 @@ sub new
 sub _who { return "$_[0]{cluster} $_[0]{client}"; }
 
 sub _wait_ends { return $_[0]{entered} // $_[0]{waited} // $_[0]{left}; }
+
+# Was one victim chosen before another one, for certain?
+sub _chosen_before
+{
+	my ($one, $other) = @_;
+	my ($key) = grep { defined $one->{$_} && defined $other->{$_} } qw(act failed);
+
+	return $one->{$key} < $other->{$key} if $key;
+	return _wait_ends($one) < _wait_ends($other);
+}
 
 # What was so for all of a time: who waits with which record, and which records
 # hold a lock or keep it from others.  Waits of %$except are left out.
@@ -230,7 +245,7 @@ sub explain
 	my $end = _wait_ends($r);
 	my @times = reverse $self->_beginnings($r->{asked}, $end);
 	my %before = map { ($_ => 1) } grep {
-		$_ != $r && ($_->{sqlstate} // '') eq '40P01' && _wait_ends($_) <= $end
+		$_ != $r && ($_->{sqlstate} // '') eq '40P01' && _chosen_before($_, $r)
 	} map { @{ $self->{at}{$_} // [] } } (int($r->{asked}) .. int($end));
 
 	for my $except (\%before, {})

@@ -13,13 +13,15 @@
 # 2. In random order and without the gate: each who fails was a member of a
 #    deadlock, by what the clients have written down (Cycles.pm), and none has
 #    failed in vain; and none of the deadlocks stays.  Whom PostgreSQL's own
-#    detector has chosen, inside of a cluster, is its own matter.
+#    detector has chosen, inside of a cluster, is its own matter.  Which victim
+#    was the first, the zxids of the acts tell, which workers log.
 #
 # 3. What is out of date for certain; and that this can fail, with a test build that
 #    is broken on purpose.
 #
 # ZKLOCK_TEST_TRANSACTIONS is how many transactions there are in each part;
 # default: as many as there are in ZKLOCK_TEST_SECONDS (12) seconds.
+# ZKLOCK_TEST_PARTS=2 leaves the other parts out.
 
 use strict;
 use warnings;
@@ -40,6 +42,7 @@ my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 12;
 my $transactions = $ENV{ZKLOCK_TEST_TRANSACTIONS};
 my $check = ($ENV{ZKLOCK_TEST_DEADLOCK_CHECK} // 'on') ne 'off';
 my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
+my %parts = map { ($_ => 1) } split //, $ENV{ZKLOCK_TEST_PARTS} // '123';
 my $timeout = 0.01;
 my $clients_each = 8;
 my @locks = map { "l$_" } (1 .. 8);
@@ -128,6 +131,29 @@ half()->{entered} = undef;
 @{ $records[-1] }{qw(left sqlstate)} = (2.9, '40P01');
 call('a1', 'y', 'x', 2.95, 8.05, 9.1);
 explains(victim('b1', 'x', 'x', 3, 8), 'a1 b1', 'the victim of the next one');
+
+# of two that hear of it in another order
+sub two_victims
+{
+	my ($one, $other) = @_;
+
+	half();
+	@{ $records[-1] }{qw(entered left sqlstate)} = (undef, 7.9, '40P01');
+	@{ $records[-1] }{ keys %$one } = values %$one;
+	my $victim = victim('b1', 'x', 'x', 3, 8);
+	@$victim{ keys %$other } = values %$other;
+	return $victim;
+}
+explains(two_victims({ left => 8 }, {}), 'a1 b1', 'two victims at the same time');
+explains(two_victims({ act => 2 }, { act => 1 }), 'a1 b1', 'the first one hears of it later');
+explains(two_victims({ left => 8.05, act => 1 }, { act => 2 }),
+	'a1 b1 in vain', 'the second one hears of it earlier');
+explains(two_victims({ failed => 12 }, { failed => 11, act => 1 }),
+	'a1 b1', 'one that another detector has chosen later');
+explains(two_victims({ left => 8.05, failed => 11 }, { failed => 12, act => 1 }),
+	'a1 b1 in vain', 'one that another detector has chosen earlier');
+explains(two_victims({ failed => 11, act => 2 }, { failed => 12, act => 1 }),
+	'a1 b1', 'the acts tell more than the times');
 
 # all members wait behind others of their clusters: a2 for y ahead of a1, b2 for x
 # ahead of b1; who is ahead is no member
@@ -234,6 +260,7 @@ my %cluster;
 	install_path => $ENV{ZKLOCK_TEST_INSTALL},
 	'zklock.session_timeout' => '60s',
 	'log_statement' => 'none',
+	'log_min_messages' => 'debug1',
 	'autovacuum' => 'off',
 	'deadlock_timeout' => 1000 * $timeout . 'ms');
 my $client = $zk->client(timeout => 60);
@@ -439,7 +466,8 @@ sub run_part
 	%run = (
 		gate => $gate, ended => 0, cancels => 0, records => [], errors => {}, odd => [], commits => [$begin],
 		outages => [], next_cancel => $begin, next_restart => $begin + 1, next_note => $begin,
-		published => 0, probes => changes_of_probes());
+		published => 0, probes => changes_of_probes(),
+		log => { map { ($_ => -s $cluster{$_}->logfile) } keys %cluster });
 	my $progress = $begin;
 	while (1)
 	{
@@ -523,6 +551,74 @@ sub around
 		map { $line->($_) } grep { $_->{asked} < $r->{left} && $_->{left} > $r->{asked} } @{ $run{records} });
 }
 
+# Who failed as a member of a deadlock, by the log of a server: for each process,
+# when, and with which act; those since the part has begun.
+sub failures
+{
+	no warnings 'portable';    # zxids have 64 bits
+	my ($name) = @_;
+	my (%act, %failures);
+
+	for (split /\n/, slurp_file($cluster{$name}->logfile, $run{log}{$name}))
+	{
+		my ($at, $pid, $what) = /^(\S+ \S+) \S+ \[(\d+)\] .*?((?:DEBUG|ERROR):  .*)/ or next;
+
+		$at =~ s/\D//g;
+		# the worker tells of the act before it wakes the victim
+		if ($what =~ /: +act 0x([0-9a-f]+): process (\d+) fails/)
+		{
+			$act{$2} = { failed => $at, act => hex $1 || undef };
+		}
+		elsif ($what =~ /^ERROR/)
+		{
+			my $act = delete $act{$pid};
+			push @{ $failures{$pid} }, { at => $at, act => $act } if $what =~ /deadlock detected/;
+		}
+	}
+	return \%failures;
+}
+
+# Tell the records of victims when they were chosen, and by which act.
+sub order_victims
+{
+	my %failures = map { ($_ => failures($_)) } keys %cluster;
+	my %pid = map { ("$_->{cluster} $_->{client}" => $_->{wire}->pid) } @clients;
+
+	for my $r (grep { ($_->{sqlstate} // '') eq '40P01' } @{ $run{records} })
+	{
+		my $failure = shift @{ $failures{ $r->{cluster} }{ $pid{"$r->{cluster} $r->{client}"} } };
+
+		if ($r->{detail} !~ /in ZooKeeper/) { $r->{failed} = $failure->{at}; }
+		else { @$r{qw(failed act)} = @{ $failure->{act} // {} }{qw(failed act)}; }
+	}
+	return sum(0, map { scalar @$_ } map { values %$_ } values %failures);
+}
+
+# What is to be said of the victims of a part.
+sub judge
+{
+	my %found = map { ($_ => []) } qw(victims false vain lasted unknown);
+	$found{other} = order_victims();
+	my $cycles = Cycles->new($run{records});
+
+	for my $r (grep { ($_->{sqlstate} // '') eq '40P01' && $_->{detail} =~ /in ZooKeeper/ }
+		@{ $run{records} })
+	{
+		my $why = $cycles->explain($r);
+
+		push @{ $found{victims} }, $r;
+		push @{ $found{unknown} }, $r if !$r->{act};
+		if (!$why) { push @{ $found{false} }, $r; }
+		elsif ($why->{vain}) { push @{ $found{vain} }, $r; }
+		else
+		{
+			push @{ $found{lasted} }, $r->{left} - $why->{since}
+			  unless grep { $_->{from} < $r->{left} && $_->{to} + 1 > $why->{since} } @{ $run{outages} };
+		}
+	}
+	return \%found;
+}
+
 sub nothing_is_left
 {
 	my ($what) = @_;
@@ -539,17 +635,20 @@ sub nothing_is_left
 # 1. With the gate
 #
 
-run_part(1);
-report('with the gate');
-is(join('; ', @{ $run{odd} }), '', 'with the gate: no unexpected error');
-is($run{errors}{'40P01'} // 0, 0, 'with the gate: no victim')
-  or diag(explain([ grep { ($_->{sqlstate} // '') eq '40P01' } @{ $run{records} } ]));
-cmp_ok(scalar @{ $run{outages} }, '>', 0, 'with the gate: workers were restarted');
-cmp_ok($run{published}, '>', 0, 'with the gate: waits were published') if $check;
-# nor did the records have any
-is(join('; ', map { $_->{text} } Cycles->new($run{records})->lasting(0.05)),
-	'', 'with the gate: there was no deadlock');
-nothing_is_left('with the gate');
+if ($parts{1})
+{
+	run_part(1);
+	report('with the gate');
+	is(join('; ', @{ $run{odd} }), '', 'with the gate: no unexpected error');
+	is($run{errors}{'40P01'} // 0, 0, 'with the gate: no victim')
+	  or diag(explain([ grep { ($_->{sqlstate} // '') eq '40P01' } @{ $run{records} } ]));
+	cmp_ok(scalar @{ $run{outages} }, '>', 0, 'with the gate: workers were restarted');
+	cmp_ok($run{published}, '>', 0, 'with the gate: waits were published') if $check;
+	# nor did the records have any
+	is(join('; ', map { $_->{text} } Cycles->new($run{records})->lasting(0.05)),
+		'', 'with the gate: there was no deadlock');
+	nothing_is_left('with the gate');
+}
 
 #
 # 2. Without
@@ -558,30 +657,17 @@ nothing_is_left('with the gate');
 run_part(0);
 report('without');
 is(join('; ', @{ $run{odd} }), '', 'without: no unexpected error');
-my $cycles = Cycles->new($run{records});
-my (@false, @vain, @lasted);
-my @victims = grep { ($_->{sqlstate} // '') eq '40P01' && $_->{detail} =~ /in ZooKeeper/ }
-  @{ $run{records} };
-for my $r (@victims)
-{
-	my $why = $cycles->explain($r);
-
-	if (!$why) { push @false, $r; }
-	elsif ($why->{vain}) { push @vain, $r; }
-	else
-	{
-		push @lasted, $r->{left} - $why->{since}
-		  unless grep { $_->{from} < $r->{left} && $_->{to} + 1 > $why->{since} } @{ $run{outages} };
-	}
-}
-@lasted = sort { $a <=> $b } @lasted;
+my $found = judge();
+my @victims = @{ $found->{victims} };
+my @lasted = sort { $a <=> $b } @{ $found->{lasted} };
 diag sprintf('%d victims, and %d of PostgreSQL alone; from the closing of the cycle to the error, apart from restarts: '
 	  . 'median %.3f s, longest %.3f s', scalar @victims, ($run{errors}{'40P01'} // 0) - @victims,
 	$lasted[ @lasted / 2 ] // 0, $lasted[-1] // 0);
-is(scalar @false, 0, 'without: each victim was a member of a deadlock')
-  or diag(map { around($_) } @false);
-is(scalar @vain, 0, 'without: and the only victim of it')
-  or diag(map { around($_) } @vain);
+is(scalar @{ $found->{unknown} } + $found->{other}, 0, 'without: the acts are known');
+is(scalar @{ $found->{false} }, 0, 'without: each victim was a member of a deadlock')
+  or diag(map { around($_) } @{ $found->{false} });
+is(scalar @{ $found->{vain} }, 0, 'without: and the only victim of it')
+  or diag(map { around($_) } @{ $found->{vain} });
 cmp_ok(scalar @victims, '>', 0, 'without: there were victims') if $check;
 nothing_is_left('without');
 
@@ -645,7 +731,7 @@ sub nobody_fails
 	return;
 }
 
-if ($check)
+if ($check && $parts{3})
 {
 	nobody_fails(out_of_date('out of date, and no worker', 1));
 
@@ -671,6 +757,19 @@ if ($check)
 	pass('edges that stay: one probe after the other');
 	mutate('none');
 	nobody_fails($s);
+
+	# each deadlock has several victims
+	my $vain = 0;
+	my $end = now() + $PostgreSQL::Test::Utils::timeout_default;
+	mutate('deadlock_second_victim');
+	while (!$vain && now() < $end)
+	{
+		run_part(0, sub { return $_[0] > 3; });
+		$vain = @{ judge()->{vain} };
+	}
+	cmp_ok($vain, '>', 0, 'second victims: some are in vain');
+	mutate('none');
+	nothing_is_left('second victims');
 }
 
 $_->{wire}->vanish for @clients;

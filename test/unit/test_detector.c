@@ -417,10 +417,12 @@ our_victim(void **state)
 			 "probe-0000000005", NULL);
 	check_act(expect(6, DETECTOR_OP_ACT, X));
 	expect_nothing();
-	done(6, DETECTOR_OK);
+	step((DetectorInput) {.event = DETECTOR_DONE, .serial = serials[6],
+		.result = DETECTOR_OK, .zxid = 77});
 	assert_int_equal(out.nverdicts, 1);
 	assert_true(out.verdicts[0].ours);
 	assert_false(out.verdicts[0].steps_back);
+	assert_int_equal(out.verdicts[0].zxid, 77);
 	assert_string_equal(out.verdicts[0].deadlock->members[0].edge.from, X);
 	assert_int_equal(out.verdicts[0].deadlock->members[1].blocked_by, 0);
 	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");

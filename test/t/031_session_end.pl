@@ -42,6 +42,15 @@ sub ephemerals
 	return defined $leader ? lock_ephemerals($zk, $leader) // -1 : -1;
 }
 
+# How many sessions the servers have seen expire.
+sub expired
+{
+	my $n = 0;
+
+	$n += () = slurp_file($zk->logfile($_)) =~ /Expiring session/g for 0 .. 2;
+	return $n;
+}
+
 sub wait_ephemerals
 {
 	my ($n) = @_;
@@ -191,9 +200,13 @@ is($held, $before, 'until others need the room');
 # Fast shutdown
 #
 
+# it is expired() that tells whether the worker has closed the session
+my $expired = expired();
+cmp_ok($expired, '>', 0, 'servers log what expires');
 $a->stop('fast');
 $holder->quit;
-is(ephemerals(), 0, 'after a fast shutdown nothing is left');
+wait_ephemerals(0);
+is(expired(), $expired, 'after a fast shutdown nothing is left, and nothing had to expire');
 all_serve('after a fast shutdown');
 
 #

@@ -22,7 +22,7 @@
 #include "utils/timestamp.h"
 
 /* How long connecting may take without a word about it, in ms. */
-#define CONNECT_MS			1000
+#define CONNECT_MS			3000
 
 /*
  * zk_time_left

@@ -238,7 +238,7 @@ sub wait_error
 	$a->poll_query_until('postgres',
 		"SELECT coalesce(worker_pid, $worker) <> $worker AND last_error ~ 'refused' FROM zk_session");
 	poll_until(sub { sql($a, "SELECT zk_lock('y', '1 ms')")->{detail} },
-		'the outage to be told of: the next worker has a second to connect');
+		'the outage to be told of: the next worker has some seconds to connect');
 	like(sql($a, "SELECT zk_lock('y', '1 ms')")->{detail}, qr/ since \Q$since\E/,
 		'another worker: since the same time');
 

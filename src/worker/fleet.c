@@ -60,6 +60,7 @@
 #include "worker/session.h"
 #include "worker/session_file.h"
 #include "worker/status.h"
+#include "worker/uuid.h"
 
 /* How often to make what somebody else removes at once. */
 #define MAX_MADE		3
@@ -202,16 +203,6 @@ fleet_end_session(void)
 	publish_root("");
 }
 
-static void
-new_uuid(uint8 uuid[ZNODE_UUID_BYTES])
-{
-	if (!pg_strong_random(uuid, ZNODE_UUID_BYTES))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
-	znode_make_uuid(uuid);
-}
-
 /* Submit an operation about %clusters or, if "ours", our znode in it. */
 static void
 submit(FleetState state, RecipeOp *op, const char *root, bool ours)
@@ -246,7 +237,7 @@ write_identity(FleetState state, RecipeOp *op)
 	uint8		uuid[ZNODE_UUID_BYTES];
 	char		data[MEMBER_SIZE];
 
-	new_uuid(uuid);
+	uuid_make(uuid);
 	member_write_fleet(uuid, data);
 	op->data = data;
 	submit(state, op, fleet.info.root, false);
@@ -466,7 +457,7 @@ fleet_run(void)
 	compose(fleet.data);
 	if (fleet.info.node[0] == '\0')
 	{
-		new_uuid(uuid);
+		uuid_make(uuid);
 		member_node(uuid, fleet.info.node);
 	}
 	if (fleet.info.root[0] != '\0' &&

@@ -37,6 +37,7 @@
 #include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
+#include "worker/uuid.h"
 
 /* What a step of either machine comes out with. */
 typedef union StepOutput
@@ -146,31 +147,11 @@ read_news(const Contender *contender, const StepOutput *out, SlotNews *news)
 		place_path(contender, left_place, news->left_path);
 }
 
-/* Random bytes for a UUID.  They are had many at a time, which is cheaper. */
-static void
-random_uuid(uint8 *uuid)
-{
-	static uint8 pool[64 * ZNODE_UUID_BYTES];
-	static Size left = 0;
-
-	if (left == 0)
-	{
-		if (!pg_strong_random(pool, sizeof(pool)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate random values")));
-		left = sizeof(pool);
-	}
-	left -= ZNODE_UUID_BYTES;
-	memcpy(uuid, pool + left, ZNODE_UUID_BYTES);
-}
-
 /* A UUID for a new contender, noted in its slot ahead of all else. */
 static void
 new_uuid(Contender *contender, uint8 *uuid, bool retain)
 {
-	random_uuid(uuid);
-	znode_make_uuid(uuid);
+	uuid_make(uuid);
 	contender_note_uuid(contender, uuid);
 	slot_set_uuid(contender->slot, contender->session, uuid, retain);
 }

@@ -14,6 +14,7 @@
 
 #include "backend/names.h"
 #include "backend/questions.h"
+#include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/member.h"
 #include "funcapi.h"
@@ -34,15 +35,6 @@ static Datum
 text_value(const char *value)
 {
 	return CStringGetTextDatum(text_of_data(value, strlen(value)));
-}
-
-static Datum
-interval_of_ms(int ms)
-{
-	Interval   *interval = palloc0(sizeof(Interval));
-
-	interval->time = (TimeOffset) ms * 1000;
-	return IntervalPGetDatum(interval);
 }
 
 /* What does not fit, as an array. */
@@ -79,11 +71,9 @@ put_cluster(ReturnSetInfo *rsinfo, const Member *member,
 	PUT(member->words & MEMBER_SERVER, text_value(member->server));
 	PUT(member->words & MEMBER_SYSTEM, Int64GetDatum((int64) member->system));
 	PUT(member->words & MEMBER_FORMAT, text_value(member->format));
-	PUT(member->words & MEMBER_TIMEOUT, interval_of_ms(member->timeout));
+	PUT(member->words & MEMBER_TIMEOUT, interval_of_us((int64) member->timeout * 1000));
 	PUT(timestamp_of_ctime(entry->ctime, &since), TimestampTzGetDatum(since));
-	PUT(entry->session_id != 0,
-		CStringGetTextDatum(psprintf("0x%llx",
-									 (unsigned long long) entry->session_id)));
+	PUT(entry->session_id != 0, session_id_text(entry->session_id));
 	PUT(entry->session_id != 0, BoolGetDatum(entry->session_id == session_id));
 	PUT(member->misfits != 0, misfits_of(member));
 #undef PUT

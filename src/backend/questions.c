@@ -21,11 +21,11 @@
 #include "backend/names.h"
 #include "backend/patience.h"
 #include "backend/questions.h"
+#include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/note.h"
 #include "core/waits.h"
 #include "funcapi.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -145,68 +145,6 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 	}
 }
 
-/*
- * Show any bytes as printable ASCII, with backslashes doubled and the other
- * bytes as \xNN.  What does not fit into buf is left out.
- */
-static void
-escape_bytes(const char *bytes, int len, char *buf, size_t size)
-{
-	size_t		used = 0;
-
-	for (int i = 0; i < len; i++)
-	{
-		unsigned char c = (unsigned char) bytes[i];
-		char		piece[5];
-
-		if (c == '\\')
-			strcpy(piece, "\\\\");
-		else if (c >= 0x20 && c <= 0x7E)
-			snprintf(piece, sizeof(piece), "%c", c);
-		else
-			snprintf(piece, sizeof(piece), "\\x%02x", c);
-		if (used + strlen(piece) >= size)
-			break;
-		strcpy(buf + used, piece);
-		used += strlen(piece);
-	}
-	buf[used] = '\0';
-}
-
-/*
- * text_of_data
- *		What somebody has written to ZooKeeper as text, palloc'd.
- */
-char *
-text_of_data(const char *data, int len)
-{
-	char	   *text = zk_text_of_utf8(data, len);
-
-	if (text == NULL)
-	{
-		text = palloc(ZK_ANSWER_MAX_DATA + 1);
-
-		escape_bytes(data, len, text, ZK_ANSWER_MAX_DATA + 1);
-	}
-	return text;
-}
-
-/*
- * timestamp_of_ctime
- *		ZooKeeper's clock as ours; false if it is out of our range.
- */
-bool
-timestamp_of_ctime(int64 ctime, TimestampTz *result)
-{
-	const int64 epoch_ms = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
-		(USECS_PER_DAY / 1000);
-
-	if (ctime <= 0 || ctime > END_TIMESTAMP / 1000)
-		return false;
-	*result = (ctime - epoch_ms) * 1000;
-	return true;
-}
-
 static const char *
 queue_mode_name(ZkQueueMode mode)
 {
@@ -314,16 +252,6 @@ waited_for(const char *data, int len)
 		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
 }
 
-/* From a time of ZooKeeper's clock to one of ours. */
-static Datum
-elapsed(TimestampTz from, TimestampTz to)
-{
-	Interval   *result = palloc0(sizeof(Interval));
-
-	result->time = Max(to - from, 0);
-	return IntervalPGetDatum(result);
-}
-
 /* What is known of the first holder: four columns from values[n] on. */
 static void
 put_holder(const ZkSurveyEntry *entry, Datum *values, bool *nulls, int n)
@@ -370,7 +298,7 @@ put_survey_entry(ReturnSetInfo *rsinfo, const ZkSurveyEntry *entry)
 	nulls[n] = entry->refused;
 	values[n++] = Int32GetDatum(entry->nwaiters);
 	nulls[n] = !timestamp_of_ctime(entry->waiter_since, &since);
-	values[n++] = elapsed(since, entry->seen);
+	values[n++] = interval_of_us(Max(entry->seen - since, 0));
 	nulls[n] = waits == NULL;
 	values[n++] = PointerGetDatum(waits);
 	values[n++] = TimestampTzGetDatum(entry->seen);
@@ -398,8 +326,7 @@ put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
 													  entry->data_len));
 	n++;
 	nulls[n] = entry->session_id == 0;
-	values[n++] = CStringGetTextDatum(psprintf("0x%llx",
-											   (unsigned long long) entry->session_id));
+	values[n++] = session_id_text(entry->session_id);
 	nulls[n] = !timestamp_of_ctime(entry->ctime, &since);
 	values[n++] = TimestampTzGetDatum(since);
 	Assert(n == QUEUE_COLUMNS);

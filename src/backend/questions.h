@@ -19,8 +19,6 @@
 
 extern char *ask_entries(ZkQuestion question, const char *path,
 						 const ZkLockName *lock, int *count);
-extern bool timestamp_of_ctime(int64 ctime, TimestampTz *result);
-extern char *text_of_data(const char *data, int len);
 extern bool ask_owner(const char *path, int timeout_ms, StringInfo owner);
 
 #endif							/* ZKLOCK_BACKEND_QUESTIONS_H */

@@ -17,6 +17,7 @@
 #include "backend/deadlock.h"
 #include "backend/heavyweight.h"
 #include "backend/names.h"
+#include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/histogram.h"
 #include "core/znode.h"
@@ -135,15 +136,6 @@ session_state_name(ZkSessionState state)
 	return "unknown";
 }
 
-static Datum
-milliseconds(int ms)
-{
-	Interval   *interval = palloc0(sizeof(Interval));
-
-	interval->time = (TimeOffset) ms * 1000;
-	return IntervalPGetDatum(interval);
-}
-
 /*
  * Fill in the row of a session.  The first columns are those of 1.0.  Returns
  * false if there is no such session; there is always the first one.
@@ -166,14 +158,13 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
 	values[n++] = TimestampTzGetDatum(info.state_since);
 	nulls[n] = info.client_id == 0;
-	values[n++] = CStringGetTextDatum(psprintf("0x%llx",
-											   (unsigned long long) info.client_id));
+	values[n++] = session_id_text(info.client_id);
 	nulls[n] = info.server[0] == '\0';
 	values[n++] = CStringGetTextDatum(info.server);
 	values[n++] = CStringGetTextDatum(zklock_servers);
-	values[n++] = milliseconds(info.timeout);
+	values[n++] = interval_of_us((int64) info.timeout * 1000);
 	nulls[n] = lease == 0;
-	values[n++] = milliseconds((int) Max(lease - zk_now_ms(), 0));
+	values[n++] = interval_of_us(Max(lease - zk_now_ms(), 0) * 1000);
 	values[n++] = Int64GetDatum(info.sessions);
 	values[n++] = Int64GetDatum(info.reconnects);
 	nulls[n] = info.worker_pid == 0;

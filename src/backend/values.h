@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * values.h
+ *		SQL values of what ZooKeeper and the worker tell.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/values.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_VALUES_H
+#define ZKLOCK_VALUES_H
+
+#include "datatype/timestamp.h"
+
+extern void escape_bytes(const char *bytes, int len, char *buf, size_t size);
+extern char *text_of_data(const char *data, int len);
+extern bool timestamp_of_ctime(int64 ctime, TimestampTz *result);
+extern Datum interval_of_us(int64 us);
+extern Datum session_id_text(int64 session_id);
+
+#endif							/* ZKLOCK_VALUES_H */

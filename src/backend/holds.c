@@ -214,7 +214,7 @@ hold_push(HeldLock *lock, bool shared)
 		.subid = GetCurrentSubTransactionId(),
 		.undone = InvalidSubTransactionId,
 		.session = false,
-		.shared = shared && lock->key.advisory.objsubid != 0,
+		.shared = shared && key_is_advisory(&lock->key),
 		.count = 1
 	};
 
@@ -494,7 +494,7 @@ holds_release_advisory(void)
 	dlist_foreach_modify(iter, &held_list)
 	{
 		lock = dlist_container(HeldLock, node, iter.cur);
-		if (lock->key.advisory.objsubid != 0)
+		if (key_is_advisory(&lock->key))
 			undo_session_holds(lock);
 	}
 	if (!has_session_holds())

@@ -24,7 +24,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
-#include "common/string.h"
 #include "core/znode.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -91,56 +90,25 @@ check_settings(void)
 			 errhint("Correct the value where it is set, which the view pg_settings shows.  If that is a configuration file, reload it.")));
 }
 
-/*
- * Which advisory lock the end of a name tells.  Only what zk_advisory_name()
- * writes counts: two names must not stand for one lock.
- */
-static bool
-read_advisory_key(const char *text, ZkAdvisory *advisory)
-{
-	const char *comma = strchr(text, ',');
-	int64		key;
-
-	if (comma != NULL)
-	{
-		int			key1 = strtoint(text, NULL, 10);
-		int			key2 = strtoint(comma + 1, NULL, 10);
-
-		if (strcmp(psprintf("%d,%d", key1, key2), text) != 0)
-			return false;
-		advisory->classid = (uint32) key1;
-		advisory->objid = (uint32) key2;
-		advisory->objsubid = 2;
-		return true;
-	}
-	key = strtoi64(text, NULL, 10);
-	if (strcmp(psprintf(INT64_FORMAT, key), text) != 0)
-		return false;
-	advisory->classid = (uint32) ((uint64) key >> 32);
-	advisory->objid = (uint32) key;
-	advisory->objsubid = 1;
-	return true;
-}
-
-/* If the name is that of an advisory lock, note which one in the key. */
+/* If the name is that of an advisory lock, note that in the key. */
 static void
 note_advisory(const char *name, ZkKey *key)
 {
 	const char *database = name + strlen(ADVISORY_PREFIX);
 	const char *slash;
 	char	   *own;
-	ZkAdvisory	advisory;
+	Oid			oid;
+	ZkAdvisoryKey advisory;
 
 	if (strncmp(name, ADVISORY_PREFIX, strlen(ADVISORY_PREFIX)) != 0 ||
 		(slash = strrchr(database, '/')) == NULL ||
-		!read_advisory_key(slash + 1, &advisory))
+		!key_parse_advisory(slash + 1, &advisory))
 		return;
 	database = pnstrdup(database, slash - database);
 	own = get_database_name(MyDatabaseId);
-	advisory.database = own && strcmp(own, database) == 0 ?
+	oid = own && strcmp(own, database) == 0 ?
 		MyDatabaseId : get_database_oid(database, true);
-	if (OidIsValid(advisory.database))
-		key_set_advisory(key, &advisory);
+	key_set_advisory(key, oid);
 }
 
 /*

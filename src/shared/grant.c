@@ -261,7 +261,7 @@ slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted)
 	slot_lock(slot, LW_EXCLUSIVE);
 	last = slot->contender;
 	if (slot->state == ZK_SLOT_RELEASING && last.has_sequence &&
-		last.kind == slot->ask.kind)
+		last.kind == slot->asked_kind)
 	{
 		slot_event(slot, SLOT_REQUEUED);
 		requeued = slot->state == ZK_SLOT_WANTED;
@@ -568,12 +568,12 @@ wake_together(int pid)
 		ZkProcLock *proc = proc_at(i);
 		ZkSlot	   *slot;
 
-		if (proc->pid != pid || !proc->ready)
+		if (proc_backend(proc)->pid != pid || !proc->ready)
 			continue;
 		slot = proc_lock_slot(proc, LW_EXCLUSIVE);
 		if (slot == NULL)
 			continue;
-		if (proc->pid == pid && proc->ready && !proc->granted)
+		if (proc_backend(proc)->pid == pid && proc->ready && !proc->granted)
 			ConditionVariableBroadcast(&slot->cv);
 		slot_unlock(slot);
 	}
@@ -600,7 +600,7 @@ slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
 	slot_lock(slot, LW_EXCLUSIVE);
 	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD)
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-			if (proc->pid == pid && proc->since == since &&
+			if (proc_backend(proc)->pid == pid && proc->since == since &&
 				(proc->ready || proc->alternatives > 0) && !proc->granted)
 			{
 				found = true;

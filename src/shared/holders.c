@@ -30,7 +30,7 @@ fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 {
 	row->key = slot->key;
 	key_path(&slot->key, row->path);
-	row->pid = proc->pid;
+	row->pid = proc_backend(proc)->pid;
 	row->kind = proc->kind;
 	row->session = proc->session;
 	row->granted = proc->granted;
@@ -44,7 +44,7 @@ static void
 fill_wait(ZkWait *wait, const ZkSlot *slot, const ZkProcLock *proc)
 {
 	wait->slot = proc->slot;
-	wait->pid = proc->pid;
+	wait->pid = proc_backend(proc)->pid;
 	wait->since = proc->since;
 	wait->xact_start = proc->xact_start;
 	wait->alternatives = proc->alternatives;
@@ -57,7 +57,7 @@ static void
 fill_hold(ZkHold *hold, const ZkSlot *slot, const ZkProcLock *proc)
 {
 	hold->slot = proc->slot;
-	hold->pid = proc->pid;
+	hold->pid = proc_backend(proc)->pid;
 	hold->since = proc->since;
 	hold->behind = slot->turn.behind;
 	hold->contender = slot->contender;
@@ -126,7 +126,7 @@ slots_holders(const ZkKey *lock, int *npids)
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			if (proc->granted && !proc->lost)
-				pids[n++] = proc->pid;
+				pids[n++] = proc_backend(proc)->pid;
 	}
 	slots_unlock_all();
 
@@ -219,7 +219,7 @@ slots_holds_of(const int *pids, int npids, int *nholds)
 	for (int i = 0; i < n; i++)
 	{
 		const ZkProcLock *proc = proc_at(i);
-		int			pid = proc->pid;
+		int			pid = proc_backend(proc)->pid;
 		const ZkSlot *slot;
 
 		if (!(proc->granted || proc->together) || proc->lost ||
@@ -230,7 +230,7 @@ slots_holds_of(const int *pids, int npids, int *nholds)
 		slot = proc_lock_slot(proc, LW_SHARED);
 		if (slot == NULL)
 			continue;
-		if (proc->pid == pid && has_slot(proc, slot))
+		if (proc_backend(proc)->pid == pid && has_slot(proc, slot))
 			fill_hold(&holds[nfound++], slot, proc);
 		slot_unlock(slot);
 	}
@@ -271,7 +271,7 @@ slots_cancel_holders(const ZkKey *lock, const int *pids, int npids)
 		if (!key_is_of_lock(&slot->key, lock))
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-			if (is_one_of(proc->pid, pids, npids) && proc_cancel(proc))
+			if (is_one_of(proc_backend(proc)->pid, pids, npids) && proc_cancel(proc))
 				n++;
 	}
 	slots_unlock_all();

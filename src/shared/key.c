@@ -33,6 +33,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "common/string.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shared/compat.h"
@@ -217,7 +218,7 @@ set_hash(ZkKey *key)
 void
 key_make(const char *root, const char *name, ZkKey *key)
 {
-	memset(&key->advisory, 0, sizeof(key->advisory));
+	key->database = InvalidOid;
 	key->root = pinned >= 0 && strcmp(roots[pinned], root) == 0 ?
 		pinned : pin(root);
 	key->mode = ZK_KEY_EXCLUSIVE;
@@ -227,16 +228,53 @@ key_make(const char *root, const char *name, ZkKey *key)
 }
 
 /*
+ * key_parse_advisory
+ *		Which advisory lock the end of a name tells: "<key>", a bigint, or
+ *		"<key1>,<key2>", integers.
+ *
+ * Only what these are written as counts, without zeros ahead or a plus: two
+ * names must not stand for one lock.
+ */
+bool
+key_parse_advisory(const char *text, ZkAdvisoryKey *advisory)
+{
+	const char *comma = strchr(text, ',');
+	char		written[32];
+
+	if (comma != NULL)
+	{
+		int			key1 = strtoint(text, NULL, 10);
+		int			key2 = strtoint(comma + 1, NULL, 10);
+
+		advisory->classid = (uint32) key1;
+		advisory->objid = (uint32) key2;
+		advisory->objsubid = 2;
+		snprintf(written, sizeof(written), "%d,%d", key1, key2);
+	}
+	else
+	{
+		int64		key = strtoi64(text, NULL, 10);
+
+		advisory->classid = (uint32) ((uint64) key >> 32);
+		advisory->objid = (uint32) key;
+		advisory->objsubid = 1;
+		snprintf(written, sizeof(written), INT64_FORMAT, key);
+	}
+	return strcmp(written, text) == 0;
+}
+
+/*
  * key_set_advisory
- *		Note that a lock stands for an advisory lock of PostgreSQL.
+ *		Note that a lock stands for an advisory lock of PostgreSQL, in this
+ *		database.
  *
  * To be called for each key that is made of such a name, so that all backends
  * have the same heavyweight lock.
  */
 void
-key_set_advisory(ZkKey *key, const ZkAdvisory *advisory)
+key_set_advisory(ZkKey *key, Oid database)
 {
-	key->advisory = *advisory;
+	key->database = database;
 }
 
 /*
@@ -270,6 +308,16 @@ key_in_other_mode(const ZkKey *key, ZkKey *result)
 	key_in_mode(key, key->mode == ZK_KEY_EXCLUSIVE ?
 				ZK_KEY_SHARED : ZK_KEY_EXCLUSIVE, result);
 	return true;
+}
+
+/*
+ * key_is_advisory
+ *		Does the lock stand for an advisory lock of PostgreSQL?
+ */
+bool
+key_is_advisory(const ZkKey *key)
+{
+	return OidIsValid(key->database);
 }
 
 /*
@@ -324,12 +372,14 @@ key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
 	uint64		seed = key->mode == ZK_KEY_PERMIT ? key->for_whom + 1 : 0;
 	uint64		hash = hash_bytes_extended((const unsigned char *) path,
 										   strlen(path), seed);
+	ZkAdvisoryKey advisory;
 
-	if (key->advisory.objsubid != 0 && key->mode != ZK_KEY_PERMIT)
+	/* the name's last byte that is encoded is the slash ahead of the key */
+	if (key_is_advisory(key) && key->mode != ZK_KEY_PERMIT &&
+		key_parse_advisory(strrchr(key->name, '%') + strlen("%2F"), &advisory))
 	{
-		SET_LOCKTAG_ADVISORY(*tag, key->advisory.database,
-							 key->advisory.classid, key->advisory.objid,
-							 key->advisory.objsubid);
+		SET_LOCKTAG_ADVISORY(*tag, key->database, advisory.classid,
+							 advisory.objid, advisory.objsubid);
 		return;
 	}
 	memset(tag, 0, sizeof(*tag));

@@ -32,18 +32,13 @@ typedef enum ZkKeyMode
 	ZK_KEY_PERMIT				/* a backend's permit of a semaphore */
 } ZkKeyMode;
 
-/*
- * The advisory lock of PostgreSQL that a lock stands for: see key_tag().  Its
- * numbers are those of pg_locks.
- */
-typedef struct ZkAdvisory
+/* The key of one of PostgreSQL's advisory locks, as pg_locks shows it. */
+typedef struct ZkAdvisoryKey
 {
-	Oid			database;
 	uint32		classid;		/* first of two keys, or upper half of one */
 	uint32		objid;			/* second of two keys, or lower half of one */
-	uint16		objsubid;		/* 1: one key, a bigint; 2: two integers; 0: the
-								 * lock stands for none */
-} ZkAdvisory;
+	uint16		objsubid;		/* 1: one key, a bigint; 2: two integers */
+} ZkAdvisoryKey;
 
 /*
  * Made by key.c only.  What follows the name's terminator is not set, and does
@@ -51,7 +46,9 @@ typedef struct ZkAdvisory
  */
 typedef struct ZkKey
 {
-	ZkAdvisory	advisory;		/* follows from the name, and does not count */
+	Oid			database;		/* of the advisory lock of PostgreSQL that the
+								 * lock stands for, whose key the name ends in;
+								 * or InvalidOid.  Does not count */
 	uint32		hash;			/* of all that follows */
 	int32		for_whom;		/* number of the backend whose own slot this
 								 * is, or -1 */
@@ -67,11 +64,13 @@ extern void keys_startup_shmem(void);
 
 /* making keys */
 extern void key_make(const char *root, const char *name, ZkKey *key);
-extern void key_set_advisory(ZkKey *key, const ZkAdvisory *advisory);
+extern bool key_parse_advisory(const char *text, ZkAdvisoryKey *advisory);
+extern void key_set_advisory(ZkKey *key, Oid database);
 extern void key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result);
 extern bool key_in_other_mode(const ZkKey *key, ZkKey *result);
 
 /* reading keys */
+extern bool key_is_advisory(const ZkKey *key);
 extern bool key_is_of_lock(const ZkKey *key, const ZkKey *lock);
 extern int	key_compare(const void *a, const void *b);
 extern void key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE]);

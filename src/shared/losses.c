@@ -42,7 +42,6 @@
 #include "postgres.h"
 
 #include "shared/losses.h"
-#include "storage/proc.h"
 #include "utils/memutils.h"
 
 /*
@@ -62,16 +61,6 @@ lock_untold(int i, LWLockMode mode)
 		return slot;
 	slot_unlock(slot);
 	return NULL;
-}
-
-/*
- * The database of a session; the lock of the slot is held, so that the session
- * has its PGPROC.
- */
-static Oid
-database_of(const ZkProcLock *proc)
-{
-	return ProcGlobal->allProcs[proc->procno].databaseId;
 }
 
 /*
@@ -106,7 +95,7 @@ losses_databases(int *ndatabases)
 
 		if (slot == NULL)
 			continue;
-		database = database_of(proc_at(i));
+		database = proc_backend(proc_at(i))->databaseId;
 		slot_unlock(slot);
 		while (known < nfound && found[known] != database)
 			known++;
@@ -143,13 +132,13 @@ losses_of(Oid database, int *nlosses)
 		slot = lock_untold(i, LW_SHARED);
 		if (slot == NULL)
 			continue;
-		if (database_of(proc) == database)
+		if (proc_backend(proc)->databaseId == database)
 		{
 			ZkLoss	   *loss = &losses[nfound++];
 
 			loss->key = slot->key;
 			loss->number = i;
-			loss->pid = proc->pid;
+			loss->pid = proc_backend(proc)->pid;
 			loss->since = proc->since;
 		}
 		slot_unlock(slot);
@@ -172,7 +161,7 @@ losses_set_told(const ZkLoss *losses, int nlosses)
 
 		if (slot == NULL)
 			continue;
-		if (proc->pid == losses[i].pid && proc->since == losses[i].since)
+		if (proc_backend(proc)->pid == losses[i].pid && proc->since == losses[i].since)
 			proc->untold = false;
 		slot_unlock(slot);
 	}

@@ -27,8 +27,6 @@
 #include "shared/procs.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
@@ -175,16 +173,21 @@ proc_free(ZkProcLock *proc)
  * proc_has_role
  *		Does a backend belong to a role?  An autovacuum worker does not.
  *
- * The partition lock is held, so that the backend does not give back its
- * ZkProcLock, as it would before it ends: its PGPROC is its own, and the role
- * in it stays as it is from authentication on.  Takes ProcArrayLock.
+ * The partition lock is held.  The role stays as it is from authentication on.
  */
 bool
 proc_has_role(const ZkProcLock *proc)
 {
-	const PGPROC *backend = BackendPidGetProc(proc->pid);
+	return OidIsValid(proc_backend(proc)->roleId);
+}
 
-	return backend && OidIsValid(backend->roleId);
+/* Cancel what a backend is running; the partition lock is held. */
+static bool
+cancel(const ZkProcLock *proc)
+{
+	int			pid = proc_backend(proc)->pid;
+
+	return pid != 0 && kill(-pid, SIGINT) == 0;
 }
 
 /*
@@ -200,7 +203,7 @@ bool
 proc_cancel(const ZkProcLock *proc)
 {
 	return proc->granted && !proc->lost && !proc->committing &&
-		kill(-proc->pid, SIGINT) == 0;
+		cancel(proc);
 }
 
 /*
@@ -217,7 +220,7 @@ proc_lose(ZkProcLock *proc)
 {
 	proc->lost = true;
 	if (!proc->committing)
-		kill(-proc->pid, SIGINT);
+		(void) cancel(proc);
 	if (!proc->session)
 		return;
 	proc->untold = true;

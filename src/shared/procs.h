@@ -17,6 +17,7 @@
 
 #include "core/znode.h"
 #include "datatype/timestamp.h"
+#include "storage/proc.h"
 
 /* In place of a deadlock's number: others of the cluster are to go ahead. */
 #define ZK_STEPS_BACK		PG_UINT32_MAX
@@ -30,10 +31,15 @@ typedef struct ZkProcLock
 {
 	struct ZkSlot *slot;
 	struct ZkProcLock *next;	/* of the same slot, or of the free list */
-	int			pid;
+	int			procno;			/* number of its PGPROC */
 	bool		granted;		/* holds the slot; else wants it */
 	bool		lost;			/* granted, but the contender is gone */
-	bool		ready;			/* has the heavyweight lock, and only waits
+	bool		asked;			/* has asked for a contender */
+	uint8		zk_session;		/* granted: number of the slot's session; or
+								 * that to ask, after ZK_UNPROVED */
+	bool		committing;		/* past the commit check: not to be canceled */
+	uint8		kind;			/* ZnodeKind of the contender that it wanted */
+	bool		ready:1;		/* has the heavyweight lock, and only waits
 								 * for the slot */
 	bool		session:1;		/* has a session-scoped hold */
 	bool		together:1;		/* wants it only together with others */
@@ -41,20 +47,28 @@ typedef struct ZkProcLock
 								 * nobody */
 	bool		untold:1;		/* has lost a session-scoped hold, and is to be
 								 * told: see losses.c */
-	bool		asked;			/* has asked for a contender */
-	uint8		zk_session;		/* granted: number of the slot's session; or
-								 * that to ask, after ZK_UNPROVED */
-	bool		committing;		/* past the commit check: not to be canceled */
-	uint8		kind;			/* ZnodeKind of the contender that it wanted */
+	uint16		alternatives:9; /* not granted: wants any of so many slots; 0:
+								 * this very one */
 	uint32		victim_of;		/* number of the deadlock that the wait is to
 								 * end for, or 0, or ZK_STEPS_BACK */
-	int			procno;			/* number of its PGPROC */
-	uint16		alternatives;	/* not granted: wants any of so many slots; 0:
-								 * this very one */
 	int64		since;			/* that it wants it, or holds it; as of
 								 * zk_now_us() */
 	TimestampTz xact_start;		/* when its transaction began that wanted it */
 } ZkProcLock;
+
+/*
+ * proc_backend
+ *		The PGPROC of the backend.
+ *
+ * It is that backend's as long as the partition lock is held, since a backend
+ * gives back its ZkProcLocks before it ends.  Without the lock it may be
+ * anybody's, or nobody's (pid 0).
+ */
+static inline PGPROC *
+proc_backend(const ZkProcLock *proc)
+{
+	return &ProcGlobal->allProcs[proc->procno];
+}
 
 /* module load */
 extern void procs_request_shmem(void);

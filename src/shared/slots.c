@@ -101,7 +101,6 @@
 #include "shared/stats.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/proc.h"
 #include "storage/shmem.h"
 
 #define ZK_TRANCHE		"zklock"
@@ -517,9 +516,9 @@ static void
 want_contender(ZkSlot *slot)
 {
 	memset(&slot->contender, 0, sizeof(slot->contender));
-	slot->contender.kind = slot->ask.kind;
-	slot->contender.permits = slot->ask.permits;
-	slot->contender.asker_pid = slot->ask.pid;
+	slot->contender.kind = slot->asked_kind;
+	slot->contender.permits = slot->asked_permits;
+	slot->contender.asker_pid = slot->asker_pid;
 }
 
 /*
@@ -684,7 +683,7 @@ slot_wake_any(const ZkSlot *slot)
 	for (const ZkProcLock *proc = slot->procs; left > 0; proc = proc->next)
 		if (proc->alternatives > 0)
 		{
-			SetLatch(&ProcGlobal->allProcs[proc->procno].procLatch);
+			SetLatch(&proc_backend(proc)->procLatch);
 			left--;
 		}
 }

@@ -72,14 +72,6 @@ typedef struct ZkContender
 	bool		tells_waits;	/* its znode may tell of waits that keep it */
 } ZkContender;
 
-/* What the waiters of a slot need a contender for. */
-typedef struct ZkAsk
-{
-	ZnodeKind	kind;
-	int			permits;
-	int			pid;			/* of the latest of them */
-} ZkAsk;
-
 /*
  * There may be many of these, so they are kept small.  Times are in
  * microseconds, as of zk_now_us().
@@ -91,12 +83,14 @@ typedef struct ZkSlot
 	uint8		refusal;		/* ZkRefusal: news for the waiter that asked */
 	bool		queued;			/* WANTED, RELEASING: may take long */
 	bool		reserved;		/* for a backend that takes several together */
-	bool		asked;			/* a backend waits for a contender: see "ask" */
+	bool		asked;			/* a backend waits for a contender */
+	uint8		asked_kind;		/* ZnodeKind of the contender that is asked for */
 	bool		mailed;			/* in the worker's mail */
 	bool		check_wanted;	/* see ZK_MAIL_CHECK_WRITERS */
 	bool		writer_behind;	/* seen at checked_at, behind our readers */
 	bool		has_victim;		/* a waiter may have a "victim_of" */
-	ZkAsk		ask;
+	int			asked_permits;	/* ... of a semaphore, or 0 */
+	int			asker_pid;		/* of the latest backend that asked */
 	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
 	ZkContender contender;		/* in any state but NONE */
 	int64		token;			/* czxid, or 0 while not known */

@@ -49,11 +49,10 @@ slot_want_this(const ZkKey *key, ZnodeKind kind, bool session,
 				 errhint("You might need to increase \"zklock.max_locks\".")));
 	}
 	proc->slot = slot;
-	proc->pid = MyProcPid;
+	proc->procno = ZkMyProcNumber;
 	proc->kind = kind;
 	proc->session = session;
 	proc->together = together;
-	proc->procno = ZkMyProcNumber;
 	proc->alternatives = alternatives;
 	proc->tries = tries;
 	proc->since = zk_now_us();
@@ -120,9 +119,9 @@ note_ask(ZkProcLock *proc, int permits)
 
 	proc->asked = true;
 	slot->asked = true;
-	slot->ask.kind = proc->kind;
-	slot->ask.permits = permits;
-	slot->ask.pid = proc->pid;
+	slot->asked_kind = proc->kind;
+	slot->asked_permits = permits;
+	slot->asker_pid = proc_backend(proc)->pid;
 }
 
 /*
@@ -138,7 +137,7 @@ retract_ask(ZkSlot *slot)
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 		if (proc->asked && !proc->granted && !proc->together)
 		{
-			note_ask(proc, slot->ask.permits);
+			note_ask(proc, slot->asked_permits);
 			break;
 		}
 }

@@ -31,6 +31,7 @@ slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
 {
 	ZkKey		mine = *key;
 
+	StaticAssertStmt(ZK_MAX_TOGETHER < 1 << 9, "ZkProcLock.alternatives is too small");
 	if (kind == ZNODE_READER)
 		key_in_mode(key, ZK_KEY_SHARED, &mine);
 	return slot_want_this(&mine, kind, session, false, alternatives, tries);

@@ -40,7 +40,7 @@ find_wait(int pid)
 
 		if (slot == NULL)
 			continue;
-		if (proc->pid == pid && proc->ready && !proc->granted &&
+		if (proc_backend(proc)->pid == pid && proc->ready && !proc->granted &&
 			(slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD))
 			found = proc;
 		slot_unlock(slot);

@@ -112,14 +112,14 @@ zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 name ? errmsg("could not reach ZooKeeper for lock \"%s\"", name) :
 			 errmsg("could not reach ZooKeeper"),
-			 info->worker_pid == 0 ?
-			 errdetail("The zklock worker is not running.") :
 			 info->draining ?
 			 errdetail("\"zklock.servers\" has a new chroot, but locks below the old one are still held after %d ms.",
 					   info->timeout) :
 			 info->last_error[0] != '\0' ?
 			 errdetail("There was no session with \"%s\" for %d ms: %s",
 					   zklock_servers, info->timeout, info->last_error) :
+			 info->worker_pid == 0 ?
+			 errdetail("The zklock worker is not running.") :
 			 errdetail("There was no session with \"%s\" for %d ms.",
 					   zklock_servers, info->timeout),
 			 errhint("Check \"zklock.servers\" and that ZooKeeper is running; the view zk_session shows the state.")));

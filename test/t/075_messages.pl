@@ -288,6 +288,39 @@ sub wait_error
 }
 
 #
+# A worker that is being replaced, which it is when it has found no ZooKeeper for a
+# while
+#
+
+{
+	my $s = ZkSession->new($a);
+	my ($postmaster) = split /\n/, slurp_file($a->data_dir . '/postmaster.pid');
+	my $result;
+
+	$zk->kill9;
+	wait_error($a, qr/refused/);
+	stop_process($postmaster);
+	$s->run_ok('SELECT pg_terminate_backend(worker_pid) FROM zk_session');
+	poll_until(
+		sub { $s->run('SELECT worker_pid IS NULL FROM zk_session')->{out} eq 't' },
+		'the worker to end');
+	$result = $s->run("SELECT zk_lock('x')");
+	kill 'CONT', $postmaster;
+	error_is(
+		$result,
+		{
+			sqlstate => '57P03',
+			message => 'could not reach ZooKeeper for lock "x"',
+			detail => qr/^There was no session with ".*" for \d+ ms: .*refused/,
+			hint => qr/^Check "zklock\.servers"/
+		},
+		'without a worker for the moment: why there is no session');
+	$zk->start;
+	wait_connected($a);
+	$s->quit;
+}
+
+#
 # A server that runs, and refuses the session: its data has been replaced
 #
 

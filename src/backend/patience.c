@@ -67,16 +67,17 @@ zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
 }
 
 /*
- * Is there a worker, which has had time to connect?  One that takes over needs a
- * moment, for which ZooKeeper is not to blame.
+ * Is it ZooKeeper that cannot be reached?  A new worker needs a moment to connect,
+ * for which ZooKeeper is not to blame.
  */
 static bool
-worker_has_tried(const ZkSessionInfo *info)
+is_outage(const ZkSessionInfo *info)
 {
-	return info->worker_pid != 0 &&
-		(info->state != ZK_SESSION_CONNECTING ||
-		 TimestampDifferenceExceeds(info->state_since, GetCurrentTimestamp(),
-									CONNECT_MS));
+	if (info->state == ZK_SESSION_CONNECTED)
+		return false;
+	return (info->worker_pid != 0 && info->state != ZK_SESSION_CONNECTING) ||
+		TimestampDifferenceExceeds(info->unreached_since, GetCurrentTimestamp(),
+								   CONNECT_MS);
 }
 
 /*
@@ -91,7 +92,7 @@ zk_describe_outage(void)
 	const char *since;
 
 	session_read(0, &info);
-	if (info.state == ZK_SESSION_CONNECTED || !worker_has_tried(&info))
+	if (!is_outage(&info))
 		return NULL;
 	since = timestamptz_to_str(info.unreached_since);
 	if (info.last_error[0] == '\0')

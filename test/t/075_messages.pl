@@ -237,8 +237,6 @@ sub wait_error
 	value($a, "SELECT pg_terminate_backend($worker)");
 	$a->poll_query_until('postgres',
 		"SELECT coalesce(worker_pid, $worker) <> $worker AND last_error ~ 'refused' FROM zk_session");
-	poll_until(sub { sql($a, "SELECT zk_lock('y', '1 ms')")->{detail} },
-		'the outage to be told of: the next worker has some seconds to connect');
 	like(sql($a, "SELECT zk_lock('y', '1 ms')")->{detail}, qr/ since \Q$since\E/,
 		'another worker: since the same time');
 
@@ -295,17 +293,24 @@ sub wait_error
 {
 	my $s = ZkSession->new($a);
 	my ($postmaster) = split /\n/, slurp_file($a->data_dir . '/postmaster.pid');
-	my $result;
+	my ($try, $result);
 
 	$zk->kill9;
 	wait_error($a, qr/refused/);
+	# by then who has just begun to connect is told of, too
+	$a->poll_query_until('postgres',
+		q{SELECT clock_timestamp() - state_since > '3 s' FROM zk_session});
 	stop_process($postmaster);
 	$s->run_ok('SELECT pg_terminate_backend(worker_pid) FROM zk_session');
 	poll_until(
 		sub { $s->run('SELECT worker_pid IS NULL FROM zk_session')->{out} eq 't' },
 		'the worker to end');
+	$try = $s->run("SELECT zk_try_lock('x', '1 ms')");
 	$result = $s->run("SELECT zk_lock('x')");
 	kill 'CONT', $postmaster;
+	is($try->{out}, 'f', 'without a worker for the moment, in an outage: a try');
+	like($try->{warnings}[0]{detail} // 'no warning',
+		qr/^ZooKeeper has not been reached since .*refused/, '... warns');
 	error_is(
 		$result,
 		{
@@ -314,7 +319,7 @@ sub wait_error
 			detail => qr/^There was no session with ".*" for \d+ ms: .*refused/,
 			hint => qr/^Check "zklock\.servers"/
 		},
-		'without a worker for the moment: why there is no session');
+		'... and a call: why there is no session');
 	$zk->start;
 	wait_connected($a);
 	$s->quit;

@@ -105,6 +105,7 @@ use ZkWire;
 use ZooKeeper;
 
 my $json = JSON::PP->new->canonical->allow_nonref;
+my @all;
 
 # Durations are in units of the session timeout: short ones are survived by a
 # session, long ones are not.
@@ -258,6 +259,7 @@ sub new
 
 	$self->{dir} = "$PostgreSQL::Test::Utils::tmp_check/chaos";
 	mkdir $self->{dir};
+	push @all, $self;
 	return $self;
 }
 
@@ -1440,19 +1442,26 @@ sub _note_shared_memory
 	return;
 }
 
-# Whatever has been stopped must go on, or it could not be ended.
+# What has been stopped of our servers must go on, or it could not be ended.  Other
+# test files have theirs beside them, and stop processes of their own.
+sub _go_on
+{
+	my ($self) = @_;
+	my %ours = map { ($_->data_dir => 1) } grep { $_ } values %{ $self->{node} }, $self->{warehouse};
+
+	for my $cwd (glob '/proc/[0-9]*/cwd')
+	{
+		my ($pid) = $cwd =~ m{/(\d+)/};
+		kill 'CONT', $pid if $ours{ readlink($cwd) // '' };
+	}
+	return;
+}
+
 END
 {
 	my $status = $?;
-	if ($PostgreSQL::Test::Utils::tmp_check)
-	{
-		for my $cwd (glob '/proc/[0-9]*/cwd')
-		{
-			my ($pid) = $cwd =~ m{/(\d+)/};
-			kill 'CONT', $pid
-			  if (readlink($cwd) // '') =~ m{^\Q$PostgreSQL::Test::Utils::tmp_check\E/.*/pgdata$};
-		}
-	}
+
+	$_->{owner} == $$ && $_->_go_on for @all;
 	$? = $status;
 }
 

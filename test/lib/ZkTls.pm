@@ -281,8 +281,11 @@ sub start
 	$self->{pid} = $pid;
 	poll_until(
 		sub {
-			die "stunnel has ended, see $self->{log}\n"
-			  if waitpid($pid, POSIX::WNOHANG) != 0;
+			if (waitpid($pid, POSIX::WNOHANG) != 0)
+			{
+				delete $self->{pid};
+				die "stunnel has ended, see $self->{log}\n";
+			}
 			return !grep { !_is_listening($_) } $self->ports;
 		},
 		'stunnel to listen');

@@ -582,8 +582,11 @@ sub wait_ready
 		poll_until(
 			sub {
 				my $server = $self->{servers}[$i];
-				die "ZooKeeper has ended, see $server->{log}\n"
-				  if waitpid($server->{pid}, POSIX::WNOHANG) != 0;
+				if (waitpid($server->{pid}, POSIX::WNOHANG) != 0)
+				{
+					delete $server->{pid};
+					die "ZooKeeper has ended, see $server->{log}\n";
+				}
 				return $self->mode($i) ne '';
 			},
 			"ZooKeeper server $i to serve");

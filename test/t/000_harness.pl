@@ -1,12 +1,14 @@
 
 # The test house itself: servers start, stop and come back, an ensemble finds
-# a leader, the foreign client queues, owns and loses locks, and the proxy loses
-# and holds back what goes through it.
+# a leader, the foreign client queues, owns and loses locks, the proxy loses and
+# holds back what goes through it, and a chaos run ends what is its own.
 
 use strict;
 use warnings;
 
+use FindBin;
 use IO::Socket::INET;
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -215,5 +217,47 @@ poll_until(sub { defined $three->leader }, 'a leader instead of the paused one')
 pass('the ensemble survives a paused leader');
 $three->resume;
 $three->wait_ready;
+
+# The end of a chaos run: what it has stopped goes on, and nothing else.  All test
+# files have their servers in the same directory, and stop processes.
+
+# A process in the data directory of a cluster, that stands still.
+sub stopped_in
+{
+	my ($dir) = @_;
+	my $pid = fork // die "could not fork: $!";
+
+	if ($pid == 0)
+	{
+		chdir $dir or POSIX::_exit(1);
+		exec qw(setpriv --pdeathsig KILL -- sleep 600) or POSIX::_exit(1);
+	}
+	poll_until(sub { slurp_file("/proc/$pid/comm") eq "sleep\n" }, 'a process to begin');
+	stop_process($pid);
+	return $pid;
+}
+
+sub state_of { return (slurp_file("/proc/$_[0]/status") =~ /^State:\s+(\S)/m)[0]; }
+
+my %dir = map { ($_ => PostgreSQL::Test::Utils::tempdir($_) . '/pgdata') } qw(own others);
+my %pid;
+for (keys %dir)
+{
+	mkdir $dir{$_} or die "could not create $dir{$_}: $!";
+	$pid{$_} = stopped_in($dir{$_});
+}
+system_or_bail($^X, (map { "-I$_" } "$FindBin::RealBin/../chaos", @INC),
+	'-e', <<'EOF', $dir{own});
+BEGIN { $0 = '000_harness_end'; }
+use Chaos;
+sub Cluster::data_dir { return ${ $_[0] }; }
+my $chaos = Chaos->new;
+$chaos->{node}{a} = bless \$ARGV[0], 'Cluster';
+EOF
+poll_until(sub { state_of($pid{own}) eq 'S' }, 'a process to go on');
+pass('a chaos run ends: what it has stopped goes on');
+is(state_of($pid{others}), 'T', '... but nothing of another test');
+kill 'KILL', values %pid;
+waitpid($_, 0) for values %pid;
 
 done_testing();

@@ -73,8 +73,11 @@ EOC
 	push @all, $self;
 	ZooKeeper::poll_until(
 		sub {
-			die "pgbouncer has ended, see $self->{log}\n"
-			  if waitpid($pid, POSIX::WNOHANG) != 0;
+			if (waitpid($pid, POSIX::WNOHANG) != 0)
+			{
+				delete $self->{pid};
+				die "pgbouncer has ended, see $self->{log}\n";
+			}
 			return eval { $self->admin('SHOW VERSION'); 1 };
 		},
 		'pgbouncer to serve');

@@ -100,8 +100,11 @@ sub roles
 	my ($self) = @_;
 	my $answer = HTTP::Tiny->new(timeout => 5)->get("http://127.0.0.1:$self->{rest}/cluster");
 
-	die 'Patroni has ended, see ' . $self->logfile . "\n"
-	  if waitpid($self->{patroni}, POSIX::WNOHANG) != 0;
+	if (waitpid($self->{patroni}, POSIX::WNOHANG) != 0)
+	{
+		delete $self->{patroni};
+		die 'Patroni has ended, see ' . $self->logfile . "\n";
+	}
 	return {} unless $answer->{success};
 	return { map { $_->{name} => $_->{role} } @{ decode_json($answer->{content})->{members} } };
 }

@@ -42,7 +42,6 @@
 #include "core/member.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #define PREFIX		"zklock "
@@ -64,24 +63,15 @@ static const WordField keys[] = {
 	{.key = NULL}
 };
 
-/* Write a UUID as text; there is room for MEMBER_FLEET_SIZE bytes. */
-static void
-put_uuid(const uint8_t uuid[16], char *text)
-{
-	for (int i = 0; i < 16; i++)
-		text += sprintf(text, "%s%02x",
-						i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-						uuid[i]);
-}
-
 /*
  * member_node
  *		The name of the znode of a cluster.
  */
 void
-member_node(const uint8_t uuid[16], char node[MEMBER_NODE_SIZE])
+member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
+			char node[MEMBER_NODE_SIZE])
 {
-	put_uuid(uuid, node);
+	znode_write_uuid(uuid, node);
 	strcat(node, "-cluster");
 }
 
@@ -272,10 +262,11 @@ member_misfit_text(int bit)
  *		The data of %clusters itself, for a new identity.
  */
 void
-member_write_fleet(const uint8_t uuid[16], char data[MEMBER_SIZE])
+member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
+				   char data[MEMBER_SIZE])
 {
 	strcpy(data, FLEET_PREFIX);
-	put_uuid(uuid, data + strlen(data));
+	znode_write_uuid(uuid, data + strlen(data));
 }
 
 static bool

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "core/word.h"
+#include "core/znode.h"
 
 /* Below a root: no lock's name is encoded as that. */
 #define MEMBER_ROOM			"%clusters"
@@ -25,10 +26,10 @@
 #define MEMBER_SIZE			1024
 
 /* The fleet's identity, a UUID as text, and its terminator. */
-#define MEMBER_FLEET_SIZE	37
+#define MEMBER_FLEET_SIZE	ZNODE_UUID_SIZE
 
 /* "<uuid>-cluster" and the terminator. */
-#define MEMBER_NODE_SIZE	45
+#define MEMBER_NODE_SIZE	(ZNODE_UUID_SIZE + 8)
 
 /* The words that are known: bits of Member.words. */
 #define MEMBER_HOST			(1 << 0)
@@ -84,12 +85,14 @@ typedef struct Member
 
 #define MEMBER_MISFITS			6
 
-extern void member_node(const uint8_t uuid[16], char node[MEMBER_NODE_SIZE]);
+extern void member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
+						char node[MEMBER_NODE_SIZE]);
 extern int	member_write(const Member *member, char data[MEMBER_SIZE]);
 extern void member_parse(Member *member, const char *data, int len);
 extern void member_judge(Member *members, int n);
 extern const char *member_misfit_text(int bit);
-extern void member_write_fleet(const uint8_t uuid[16], char data[MEMBER_SIZE]);
+extern void member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
+							   char data[MEMBER_SIZE]);
 extern bool member_parse_fleet(const char *data, int len,
 							   char fleet[MEMBER_FLEET_SIZE]);
 

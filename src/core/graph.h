@@ -72,7 +72,7 @@ typedef struct WaitOwner
 {
 	char		path[NOTE_VERTEX_SIZE];
 	bool		asked;
-	char		cluster[NOTE_VALUE_SIZE];
+	char		cluster[WORD_VALUE_SIZE];
 	int32_t		version;
 	NoteWait   *waits;
 	int			nwaits;

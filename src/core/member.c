@@ -41,105 +41,38 @@
  */
 #include "core/member.h"
 
-#include <inttypes.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
-
-#include "core/word.h"
 
 #define PREFIX		"zklock "
 
 #define FLEET_PREFIX PREFIX "fleet="
 
-typedef enum MemberType
-{
-	MEMBER_NUMBER,				/* an int, not negative */
-	MEMBER_LONG,				/* a uint64_t, written in hexadecimal */
-	MEMBER_TEXT					/* a char[MEMBER_VALUE_SIZE] */
-} MemberType;
-
-typedef struct MemberKey
-{
-	const char *key;			/* with the = */
-	unsigned	word;
-	MemberType	type;
-	size_t		offset;			/* of its value in a Member */
-} MemberKey;
-
 /* In the order in which they are written. */
-static const MemberKey keys[] = {
-	{"host=", MEMBER_HOST, MEMBER_TEXT, offsetof(Member, host)},
-	{"port=", MEMBER_PORT, MEMBER_NUMBER, offsetof(Member, port)},
-	{"cluster=", MEMBER_CLUSTER, MEMBER_TEXT, offsetof(Member, cluster)},
-	{"system=", MEMBER_SYSTEM, MEMBER_LONG, offsetof(Member, system)},
-	{"place=", MEMBER_PLACE, MEMBER_LONG, offsetof(Member, place)},
-	{"version=", MEMBER_VERSION, MEMBER_TEXT, offsetof(Member, version)},
-	{"server=", MEMBER_SERVER, MEMBER_TEXT, offsetof(Member, server)},
-	{"format=", MEMBER_FORMAT, MEMBER_TEXT, offsetof(Member, format)},
-	{"timeout=", MEMBER_TIMEOUT, MEMBER_NUMBER, offsetof(Member, timeout)},
-	{"standby=", MEMBER_STANDBY, MEMBER_NUMBER, offsetof(Member, standby)},
+static const WordField keys[] = {
+	{"host=", MEMBER_HOST, WORD_TEXT, offsetof(Member, host)},
+	{"port=", MEMBER_PORT, WORD_NUMBER, offsetof(Member, port)},
+	{"cluster=", MEMBER_CLUSTER, WORD_TEXT, offsetof(Member, cluster)},
+	{"system=", MEMBER_SYSTEM, WORD_LONG, offsetof(Member, system)},
+	{"place=", MEMBER_PLACE, WORD_LONG, offsetof(Member, place)},
+	{"version=", MEMBER_VERSION, WORD_TEXT, offsetof(Member, version)},
+	{"server=", MEMBER_SERVER, WORD_TEXT, offsetof(Member, server)},
+	{"format=", MEMBER_FORMAT, WORD_TEXT, offsetof(Member, format)},
+	{"timeout=", MEMBER_TIMEOUT, WORD_NUMBER, offsetof(Member, timeout)},
+	{"standby=", MEMBER_STANDBY, WORD_NUMBER, offsetof(Member, standby)},
+	{.key = NULL}
 };
-
-#define NKEYS	((int) (sizeof(keys) / sizeof(keys[0])))
-
-/* Write a UUID as text; there is room for MEMBER_FLEET_SIZE bytes. */
-static void
-put_uuid(const uint8_t uuid[16], char *text)
-{
-	for (int i = 0; i < 16; i++)
-		text += sprintf(text, "%s%02x",
-						i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-						uuid[i]);
-}
 
 /*
  * member_node
  *		The name of the znode of a cluster.
  */
 void
-member_node(const uint8_t uuid[16], char node[MEMBER_NODE_SIZE])
+member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
+			char node[MEMBER_NODE_SIZE])
 {
-	put_uuid(uuid, node);
+	znode_write_uuid(uuid, node);
 	strcat(node, "-cluster");
-}
-
-/*
- * member_set_text
- *		Set a value of a Member; what is too long is cut.
- */
-void
-member_set_text(char text[MEMBER_VALUE_SIZE], const char *from)
-{
-	(void) snprintf(text, MEMBER_VALUE_SIZE, "%s", from);
-}
-
-static void
-put_word(Writer *writer, const Member *member, const MemberKey *key)
-{
-	const void *field = (const char *) member + key->offset;
-	int			start = writer->len;
-	char		number[24];
-
-	word_put_byte(writer, ' ');
-	word_put_text(writer, key->key);
-	switch (key->type)
-	{
-		case MEMBER_NUMBER:
-			(void) snprintf(number, sizeof(number), "%d", *(const int *) field);
-			word_put_text(writer, number);
-			break;
-		case MEMBER_LONG:
-			(void) snprintf(number, sizeof(number), "%" PRIx64,
-							*(const uint64_t *) field);
-			word_put_text(writer, number);
-			break;
-		case MEMBER_TEXT:
-			word_put_encoded(writer, word_bytes(field, (int) strlen(field)),
-							 true);
-			break;
-	}
-	word_end(writer, start);
 }
 
 /*
@@ -154,42 +87,9 @@ member_write(const Member *member, char data[MEMBER_SIZE])
 	/* each word brings its space */
 	word_put_text(&writer, PREFIX);
 	writer.len--;
-	for (int i = 0; i < NKEYS; i++)
-		if (member->words & keys[i].word)
-			put_word(&writer, member, &keys[i]);
+	word_put_fields(&writer, keys, member, member->words);
 	data[writer.len] = '\0';
 	return writer.len;
-}
-
-/* Understand a word, if it is known, of a key that has not come before. */
-static void
-parse_word(Member *member, Bytes word, unsigned *seen)
-{
-	for (int i = 0; i < NKEYS; i++)
-	{
-		int			len = (int) strlen(keys[i].key);
-		Bytes		value = word_bytes(word.data + len, word.len - len);
-		void	   *field = (char *) member + keys[i].offset;
-		bool		valid = false;
-
-		if (!word_begins_with(word, keys[i].key) || *seen & keys[i].word)
-			continue;
-		*seen |= keys[i].word;
-		switch (keys[i].type)
-		{
-			case MEMBER_NUMBER:
-				valid = word_parse_number(value, field);
-				break;
-			case MEMBER_LONG:
-				valid = word_parse_unsigned(value, 16, UINT64_MAX, field);
-				break;
-			case MEMBER_TEXT:
-				valid = word_parse_text(value, field, MEMBER_VALUE_SIZE);
-				break;
-		}
-		if (valid)
-			member->words |= keys[i].word;
-	}
 }
 
 /*
@@ -212,7 +112,7 @@ member_parse(Member *member, const char *data, int len)
 	member->kind = MEMBER_READ;
 	(void) word_next(&rest, &word);
 	while (word_next(&rest, &word))
-		parse_word(member, word, &seen);
+		member->words |= word_parse_field(word, keys, member, &seen);
 }
 
 /* Are these two sessions of one server, as far as they tell? */
@@ -362,10 +262,11 @@ member_misfit_text(int bit)
  *		The data of %clusters itself, for a new identity.
  */
 void
-member_write_fleet(const uint8_t uuid[16], char data[MEMBER_SIZE])
+member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
+				   char data[MEMBER_SIZE])
 {
 	strcpy(data, FLEET_PREFIX);
-	put_uuid(uuid, data + strlen(data));
+	znode_write_uuid(uuid, data + strlen(data));
 }
 
 static bool

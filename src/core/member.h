@@ -16,20 +16,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/word.h"
+#include "core/znode.h"
+
 /* Below a root: no lock's name is encoded as that. */
 #define MEMBER_ROOM			"%clusters"
 
 /* No data of ours are longer, with the terminating zero. */
 #define MEMBER_SIZE			1024
 
-/* The same for a value, as it is before it is encoded. */
-#define MEMBER_VALUE_SIZE	128
-
 /* The fleet's identity, a UUID as text, and its terminator. */
-#define MEMBER_FLEET_SIZE	37
+#define MEMBER_FLEET_SIZE	ZNODE_UUID_SIZE
 
 /* "<uuid>-cluster" and the terminator. */
-#define MEMBER_NODE_SIZE	45
+#define MEMBER_NODE_SIZE	(ZNODE_UUID_SIZE + 8)
 
 /* The words that are known: bits of Member.words. */
 #define MEMBER_HOST			(1 << 0)
@@ -56,15 +56,15 @@ typedef struct Member
 	MemberKind	kind;
 	unsigned	words;			/* those that it has; the others' fields are
 								 * not set */
-	char		host[MEMBER_VALUE_SIZE];
+	char		host[WORD_VALUE_SIZE];
 	int			port;
-	char		cluster[MEMBER_VALUE_SIZE]; /* its cluster_name */
+	char		cluster[WORD_VALUE_SIZE];	/* its cluster_name */
 	uint64_t	system;			/* PostgreSQL's system identifier */
 	uint64_t	place;			/* hash of the data directory and the start of
 								 * the machine, other than 0 */
-	char		version[MEMBER_VALUE_SIZE]; /* of zklock */
-	char		server[MEMBER_VALUE_SIZE];	/* of PostgreSQL */
-	char		format[MEMBER_VALUE_SIZE];	/* its zklock.node_format */
+	char		version[WORD_VALUE_SIZE];	/* of zklock */
+	char		server[WORD_VALUE_SIZE];	/* of PostgreSQL */
+	char		format[WORD_VALUE_SIZE];	/* its zklock.node_format */
 	int			timeout;		/* ms, as granted */
 	int			standby;		/* 1: in recovery */
 	int64_t		since;			/* of the znode, ms since 1970; not written */
@@ -85,13 +85,14 @@ typedef struct Member
 
 #define MEMBER_MISFITS			6
 
-extern void member_node(const uint8_t uuid[16], char node[MEMBER_NODE_SIZE]);
-extern void member_set_text(char text[MEMBER_VALUE_SIZE], const char *from);
+extern void member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
+						char node[MEMBER_NODE_SIZE]);
 extern int	member_write(const Member *member, char data[MEMBER_SIZE]);
 extern void member_parse(Member *member, const char *data, int len);
 extern void member_judge(Member *members, int n);
 extern const char *member_misfit_text(int bit);
-extern void member_write_fleet(const uint8_t uuid[16], char data[MEMBER_SIZE]);
+extern void member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
+							   char data[MEMBER_SIZE]);
 extern bool member_parse_fleet(const char *data, int len,
 							   char fleet[MEMBER_FLEET_SIZE]);
 

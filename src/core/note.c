@@ -71,34 +71,18 @@
 #include <string.h>
 
 #include "core/mutation.h"
-#include "core/word.h"
 
 /* The same without its space: as a word. */
 static const char *const retain_word = &NOTE_RETAIN_MARK[1];
 
-typedef enum NoteType
-{
-	NOTE_NUMBER,				/* an int, not negative */
-	NOTE_TEXT					/* a char[NOTE_VALUE_SIZE] */
-} NoteType;
-
-typedef struct NoteKey
-{
-	const char *key;
-	unsigned	word;
-	NoteType	type;
-	size_t		offset;			/* of its value in a Note */
-} NoteKey;
-
 /* In the order in which they are written. */
-static const NoteKey keys[] = {
-	{"host", NOTE_HOST, NOTE_TEXT, offsetof(Note, host)},
-	{"port", NOTE_PORT, NOTE_NUMBER, offsetof(Note, port)},
-	{"cluster", NOTE_CLUSTER, NOTE_TEXT, offsetof(Note, cluster)},
-	{"pid", NOTE_PID, NOTE_NUMBER, offsetof(Note, pid)},
+static const WordField keys[] = {
+	{"host=", NOTE_HOST, WORD_TEXT, offsetof(Note, host)},
+	{"port=", NOTE_PORT, WORD_NUMBER, offsetof(Note, port)},
+	{"cluster=", NOTE_CLUSTER, WORD_TEXT, offsetof(Note, cluster)},
+	{"pid=", NOTE_PID, WORD_NUMBER, offsetof(Note, pid)},
+	{.key = NULL}
 };
-
-#define NKEYS	((int) (sizeof(keys) / sizeof(keys[0])))
 
 static const char *const waits_key = "waits=";
 
@@ -143,24 +127,6 @@ parse_wait(Bytes rest, NoteWait *wait)
 		(wait->permits > 0) == (wait->kind == NOTE_WAIT_PERMIT);
 }
 
-/* Which of the known keys does a word have?  Sets *value. */
-static const NoteKey *
-find_key(Bytes word, Bytes *value)
-{
-	for (int i = 0; i < NKEYS; i++)
-	{
-		int			len = (int) strlen(keys[i].key);
-
-		if (!word_begins_with(word, keys[i].key) || word.len == len ||
-			word.data[len] != '=')
-			continue;
-		value->data = word.data + len + 1;
-		value->len = word.len - len - 1;
-		return &keys[i];
-	}
-	return NULL;
-}
-
 /*
  * Understand a word, of which "seen" has the keys that came before; false if it
  * is to be kept as it is.
@@ -168,28 +134,11 @@ find_key(Bytes word, Bytes *value)
 static bool
 parse_word(Note *note, Bytes word, unsigned *seen)
 {
-	Bytes		value;
-	const NoteKey *key = find_key(word, &value);
-	char	   *field;
-	bool		first;
+	unsigned	bit = word_bytes_are(word, retain_word) ? NOTE_RETAIN :
+		word_parse_field(word, keys, note, seen);
 
-	if (word_bytes_are(word, retain_word))
-	{
-		note->words |= NOTE_RETAIN;
-		return true;
-	}
-	if (key == NULL)
-		return false;
-	first = (*seen & key->word) == 0;
-	*seen |= key->word;
-	field = (char *) note + key->offset;
-	if (!first ||
-		!(key->type == NOTE_TEXT ?
-		  word_parse_text(value, field, NOTE_VALUE_SIZE) :
-		  word_parse_number(value, (int *) field)))
-		return false;
-	note->words |= key->word;
-	return true;
+	note->words |= bit;
+	return bit != 0;
 }
 
 /* Read the words of a cluster's note; returns how many of them are waits. */
@@ -309,12 +258,6 @@ note_wait_kind(const NoteWait *wait)
 		wait->kind == NOTE_WAIT_PERMIT ? ZNODE_PERMIT : ZNODE_MUTEX;
 }
 
-static void
-copy_text(char text[NOTE_VALUE_SIZE], const char *from)
-{
-	(void) snprintf(text, NOTE_VALUE_SIZE, "%s", from);
-}
-
 /*
  * note_set_contender
  *		The note of a contender of this cluster, for note_write().
@@ -331,31 +274,10 @@ note_set_contender(Note *note, const char *host, int port,
 	note->words = NOTE_HOST | NOTE_PORT | NOTE_CLUSTER | NOTE_PID;
 	if (retain)
 		note->words |= NOTE_RETAIN;
-	copy_text(note->host, host);
+	word_set_text(note->host, host);
 	note->port = port;
-	copy_text(note->cluster, cluster);
+	word_set_text(note->cluster, cluster);
 	note->pid = pid;
-}
-
-/* Write a known word of the note. */
-static void
-put_known(Writer *writer, const Note *note, const NoteKey *key)
-{
-	const char *field = (const char *) note + key->offset;
-	int			start = writer->len;
-	char		number[16];
-
-	word_put_byte(writer, ' ');
-	word_put_text(writer, key->key);
-	word_put_byte(writer, '=');
-	if (key->type == NOTE_TEXT)
-		word_put_encoded(writer, word_bytes(field, (int) strlen(field)), true);
-	else
-	{
-		(void) snprintf(number, sizeof(number), "%d", *(const int *) field);
-		word_put_text(writer, number);
-	}
-	word_end(writer, start);
 }
 
 static void
@@ -391,9 +313,7 @@ write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 	writer.len = prefix_len - 1;
 	if (retain)
 		writer.size -= (int) strlen(NOTE_RETAIN_MARK);
-	for (int i = 0; i < NKEYS; i++)
-		if (note->words & keys[i].word)
-			put_known(&writer, note, &keys[i]);
+	word_put_fields(&writer, keys, note, note->words);
 
 	/* there is room for them beside the rest */
 	start = writer.len;

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/word.h"
 #include "core/znode.h"
 
 /* No note without waits that we write is longer, with its terminating zero. */
@@ -29,9 +30,6 @@
 
 /* No note of ours is longer, with its terminating zero. */
 #define NOTE_FULL_SIZE	(NOTE_SIZE + NOTE_MAX_WAITS * NOTE_WAIT_SIZE)
-
-/* The same for a value, as it is before it is encoded. */
-#define NOTE_VALUE_SIZE	128
 
 /* The note of a contender of a cluster, ours or another, begins with this. */
 #define NOTE_PREFIX		"postgresql "
@@ -114,9 +112,9 @@ typedef struct Note
 	NoteKind	kind;
 	unsigned	words;			/* those that it has; the others' fields are
 								 * not set */
-	char		host[NOTE_VALUE_SIZE];	/* where the cluster runs */
+	char		host[WORD_VALUE_SIZE];	/* where the cluster runs */
 	int			port;
-	char		cluster[NOTE_VALUE_SIZE];	/* its cluster_name */
+	char		cluster[WORD_VALUE_SIZE];	/* its cluster_name */
 	int			pid;			/* of the backend that asked for the lock */
 	char		others[NOTE_SIZE];	/* all other words, as they are written */
 } Note;

@@ -37,7 +37,7 @@
 #include <string.h>
 
 /* A line: the numbers, a cluster, two vertices, a wait, spaces. */
-#define LINE_SIZE	(2 * 12 + 3 * NOTE_VALUE_SIZE + 6 * NOTE_VERTEX_SIZE + \
+#define LINE_SIZE	(2 * 12 + 3 * WORD_VALUE_SIZE + 6 * NOTE_VERTEX_SIZE + \
 					 NOTE_WAIT_SIZE + 8)
 
 /* The number behind a prefix, of ten digits; false if there is none. */
@@ -214,7 +214,7 @@ parse_member(const char *line, int line_len, WaitMember *member)
 		!take_up_to(&line, end, ' ', &part, &len) ||
 		!parse_int(part, len, &member->blocked_by) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||
-		!note_decode(part, len, member->cluster, NOTE_VALUE_SIZE) ||
+		!note_decode(part, len, member->cluster, WORD_VALUE_SIZE) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||
 		!note_decode(part, len, member->edge.from, NOTE_VERTEX_SIZE) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||

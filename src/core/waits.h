@@ -22,7 +22,7 @@
 typedef struct WaitMember
 {
 	WaitEdge	edge;
-	char		cluster[NOTE_VALUE_SIZE];	/* cluster_name of its cluster */
+	char		cluster[WORD_VALUE_SIZE];	/* cluster_name of its cluster */
 	int32_t		version;		/* of the data of edge.from when it was read */
 	char		between[NOTE_VERTEX_SIZE];	/* an exclusive contender that
 											 * stands between the reader

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * word.c
- *		The words of a note: bytes, numbers and values as they are written.
+ *		The words of a note or a member: bytes, numbers and values as they are
+ *		written, and the keys that are known.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -12,7 +13,9 @@
  */
 #include "core/word.h"
 
+#include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 /*
@@ -269,4 +272,98 @@ word_next_field(Bytes *rest)
 		rest->len--;
 	}
 	return field;
+}
+
+/*
+ * word_set_text
+ *		Set a value of type WORD_TEXT; what is too long is cut.
+ */
+void
+word_set_text(char text[WORD_VALUE_SIZE], const char *from)
+{
+	(void) snprintf(text, WORD_VALUE_SIZE, "%s", from);
+}
+
+/* A space, the key, and the value. */
+static void
+put_field(Writer *writer, const WordField *field, const void *value)
+{
+	int			start = writer->len;
+	char		number[24];
+
+	word_put_byte(writer, ' ');
+	word_put_text(writer, field->key);
+	switch (field->type)
+	{
+		case WORD_NUMBER:
+			(void) snprintf(number, sizeof(number), "%d", *(const int *) value);
+			word_put_text(writer, number);
+			break;
+		case WORD_LONG:
+			(void) snprintf(number, sizeof(number), "%" PRIx64,
+							*(const uint64_t *) value);
+			word_put_text(writer, number);
+			break;
+		case WORD_TEXT:
+			word_put_encoded(writer, word_bytes(value, (int) strlen(value)),
+							 true);
+			break;
+	}
+	word_end(writer, start);
+}
+
+/*
+ * word_put_fields
+ *		Write a word, with a space ahead of it, for each key in "set", with its
+ *		value in the struct "from"; without those that do not fit.
+ */
+void
+word_put_fields(Writer *writer, const WordField *fields, const void *from,
+				unsigned set)
+{
+	for (; fields->key != NULL; fields++)
+		if (set & fields->bit)
+			put_field(writer, fields, (const char *) from + fields->offset);
+}
+
+static bool
+parse_value(Bytes bytes, WordType type, void *value)
+{
+	switch (type)
+	{
+		case WORD_NUMBER:
+			return word_parse_number(bytes, value);
+		case WORD_LONG:
+			return word_parse_unsigned(bytes, 16, UINT64_MAX, value);
+		case WORD_TEXT:
+			return word_parse_text(bytes, value, WORD_VALUE_SIZE);
+	}
+	return false;
+}
+
+/*
+ * word_parse_field
+ *		Read a word into the struct "into"; returns the bit of its key.
+ *
+ * Returns 0 if the key is not known, has come before, or cannot have that
+ * value.  "seen" is the set of the keys that have come, with whatever value.
+ */
+unsigned
+word_parse_field(Bytes word, const WordField *fields, void *into,
+				 unsigned *seen)
+{
+	for (; fields->key != NULL; fields++)
+	{
+		int			len = (int) strlen(fields->key);
+
+		if (!word_begins_with(word, fields->key))
+			continue;
+		if (*seen & fields->bit)
+			return 0;
+		*seen |= fields->bit;
+		return parse_value(word_bytes(word.data + len, word.len - len),
+						   fields->type, (char *) into + fields->offset) ?
+			fields->bit : 0;
+	}
+	return 0;
 }

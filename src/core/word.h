@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * word.h
- *		The words of a note: bytes, numbers and values as they are written.
+ *		The words of a note or a member: bytes, numbers and values as they are
+ *		written, and the keys that are known.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -14,7 +15,11 @@
 #define ZKLOCK_WORD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+/* Room for a value before it is encoded, with its terminating zero. */
+#define WORD_VALUE_SIZE 128
 
 /* Some bytes of a note, not terminated. */
 typedef struct Bytes
@@ -32,6 +37,26 @@ typedef struct Writer
 	bool		full;			/* something did not fit */
 } Writer;
 
+/* How a struct has the value of a word. */
+typedef enum WordType
+{
+	WORD_NUMBER,				/* an int, not negative */
+	WORD_LONG,					/* a uint64_t, written in hexadecimal */
+	WORD_TEXT					/* a char[WORD_VALUE_SIZE] */
+} WordType;
+
+/*
+ * A key that is known.  The keys of a struct are an array, in the order in
+ * which they are written; its last entry has no key.
+ */
+typedef struct WordField
+{
+	const char *key;			/* with the = */
+	unsigned	bit;			/* stands for it in a set of keys */
+	WordType	type;
+	size_t		offset;			/* of its value in the struct */
+} WordField;
+
 extern Bytes word_bytes(const char *data, int len);
 extern bool word_bytes_are(Bytes bytes, const char *text);
 extern bool word_begins_with(Bytes bytes, const char *text);
@@ -47,5 +72,10 @@ extern bool word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max,
 extern bool word_parse_number(Bytes bytes, int *number);
 extern bool word_parse_time(Bytes bytes, int64_t *time);
 extern Bytes word_next_field(Bytes *rest);
+extern void word_set_text(char text[WORD_VALUE_SIZE], const char *from);
+extern void word_put_fields(Writer *writer, const WordField *fields,
+							const void *from, unsigned set);
+extern unsigned word_parse_field(Bytes word, const WordField *fields,
+								 void *into, unsigned *seen);
 
 #endif							/* ZKLOCK_WORD_H */

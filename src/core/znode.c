@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UUID_TEXT_LEN		36
 #define CONTENDER_PREFIX	"_c_"
 
 /* What stands between the UUID and the sequence number, by ZnodeKind. */
@@ -187,20 +186,30 @@ znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES])
 	uuid[8] = (uuid[8] & 0x3F) | 0x80;
 }
 
-/* "_c_<uuid>", as Curator's withProtection() names its znodes. */
-static void
-protected_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], char *buf)
+/*
+ * znode_write_uuid
+ *		Write a UUID as text, as names of znodes have it.
+ */
+void
+znode_write_uuid(const uint8_t uuid[ZNODE_UUID_BYTES],
+				 char text[ZNODE_UUID_SIZE])
 {
-	memcpy(buf, CONTENDER_PREFIX, strlen(CONTENDER_PREFIX));
-	buf += strlen(CONTENDER_PREFIX);
 	for (int i = 0; i < ZNODE_UUID_BYTES; i++)
 	{
 		if (i == 4 || i == 6 || i == 8 || i == 10)
-			*buf++ = '-';
-		*buf++ = hex_lower[uuid[i] >> 4];
-		*buf++ = hex_lower[uuid[i] & 0x0F];
+			*text++ = '-';
+		*text++ = hex_lower[uuid[i] >> 4];
+		*text++ = hex_lower[uuid[i] & 0x0F];
 	}
-	*buf = '\0';
+	*text = '\0';
+}
+
+/* "_c_<uuid>", as Curator's withProtection() names its znodes. */
+static void
+protected_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], char *prefix)
+{
+	strcpy(prefix, CONTENDER_PREFIX);
+	znode_write_uuid(uuid, prefix + strlen(CONTENDER_PREFIX));
 }
 
 /*

@@ -28,6 +28,9 @@
 
 #define ZNODE_UUID_BYTES	16
 
+/* A UUID as text, and the terminator. */
+#define ZNODE_UUID_SIZE		37
+
 /* The name of a sequential node ends in so many digits at least. */
 #define ZNODE_SEQUENCE_DIGITS	10
 
@@ -77,6 +80,8 @@ extern int	znode_decode_name(const char *encoded, char *name, size_t size);
 extern const char *znode_check_root(const char *root);
 
 extern void znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES]);
+extern void znode_write_uuid(const uint8_t uuid[ZNODE_UUID_BYTES],
+							 char text[ZNODE_UUID_SIZE]);
 extern void znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES],
 								   ZnodeKind kind,
 								   char prefix[ZNODE_CONTENDER_SIZE]);

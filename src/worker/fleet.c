@@ -129,7 +129,7 @@ publish_root(const char *root)
 const char *
 fleet_host(void)
 {
-	static char host[MEMBER_VALUE_SIZE] = "";
+	static char host[WORD_VALUE_SIZE] = "";
 
 	if (host[0] == '\0')
 	{
@@ -151,18 +151,18 @@ compose(char data[MEMBER_SIZE])
 	member.words = MEMBER_HOST | MEMBER_PORT | MEMBER_CLUSTER | MEMBER_SYSTEM |
 		MEMBER_VERSION | MEMBER_SERVER | MEMBER_FORMAT | MEMBER_TIMEOUT |
 		MEMBER_STANDBY;
-	member_set_text(member.host, fleet_host());
+	word_set_text(member.host, fleet_host());
 	member.port = PostPortNumber;
-	member_set_text(member.cluster, cluster_name);
+	word_set_text(member.cluster, cluster_name);
 	member.system = GetSystemIdentifier();
 	member.place = session_file_place();
 	if (member.place != 0)
 		member.words |= MEMBER_PLACE;
-	member_set_text(member.version, ZKLOCK_VERSION);
-	member_set_text(member.server, server);
+	word_set_text(member.version, ZKLOCK_VERSION);
+	word_set_text(member.server, server);
 	member.server[strcspn(member.server, " ")] = '\0';
-	member_set_text(member.format, zklock_node_format == ZK_FORMAT_READWRITE ?
-					"readwrite" : "mutex");
+	word_set_text(member.format, zklock_node_format == ZK_FORMAT_READWRITE ?
+				  "readwrite" : "mutex");
 	member.timeout = status(0)->timeout;
 	member.standby = fleet.standby = RecoveryInProgress();
 	(void) member_write(&member, data);

@@ -44,6 +44,19 @@ sub waits
 	return $session;
 }
 
+# The result of a call that has to wait for a lock: "holder" has made the same
+# call, and ends its transaction with "end" when this session waits.
+sub result_behind
+{
+	my ($holder, $name, $call, $lock, $end) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	session($holder)->run_ok("BEGIN; $call");
+	my $session = waits($name, $call, $lock, 'exclusive', 'transaction');
+	session($holder)->run_ok($end);
+	return $session->result;
+}
+
 sub sum { my $sum = 0; $sum += $_ for @_; return $sum; }
 
 # The most of these intervals that overlap: a list of "begin|end", in seconds.
@@ -77,12 +90,9 @@ $outcome{'Inventory decrement over two clusters'} = sub {
 
 	# one more caller each, behind a holder of the other cluster
 	$a->safe_psql('postgres', 'UPDATE stock SET quantity = 1');
-	my $seller = session('a.seller');
-	$seller->run_ok("BEGIN; CALL sell('teapot')");
-	my $other = waits('b.seller', "CALL sell('teapot')",
-		'stock:teapot', 'exclusive', 'transaction');
-	$seller->run_ok('COMMIT');
-	is($other->result->{out}, 'f', 'who has waited sees that nothing is left');
+	my $other = result_behind('a.seller', 'b.seller', "CALL sell('teapot')",
+		'stock:teapot', 'COMMIT');
+	is($other->{out}, 'f', 'who has waited sees that nothing is left');
 };
 
 $outcome{'Run a cron job on one cluster only'} = sub {
@@ -93,12 +103,9 @@ $outcome{'Run a cron job on one cluster only'} = sub {
 		$reports[0] ? 'a' : 'b', 'by the cluster that is noted');
 
 	# a run that fails is another cluster's
-	my $first = session('a.cron');
-	$first->run_ok("BEGIN; CALL nightly_report('2026-12-02')");
-	my $second = waits('b.cron', "CALL nightly_report('2026-12-02')",
-		'cron:nightly_report', 'exclusive', 'transaction');
-	$first->run_ok('ROLLBACK');
-	is($second->result->{message}, undef, 'the job of the other cluster');
+	my $second = result_behind('a.cron', 'b.cron', "CALL nightly_report('2026-12-02')",
+		'cron:nightly_report', 'ROLLBACK');
+	is($second->{message}, undef, 'the job of the other cluster');
 	is(join(' ', in_both("SELECT count(*) FROM reports WHERE due = '2026-12-02'")),
 		'0 1', 'the other cluster did what the first has failed to do');
 };
@@ -247,12 +254,9 @@ $outcome{'A budget in random shares'} = sub {
 
 	# a client that asks again, behind a holder of another cluster
 	$a->safe_psql('postgres', "INSERT INTO envelopes VALUES ('small', 3, 2)");
-	my $first = session('b.opener');
-	$first->run_ok("BEGIN; SELECT open_envelope('small', 'anna')");
-	my $again = waits('c.opener', "SELECT open_envelope('small', 'anna')",
-		'envelope:small', 'exclusive', 'transaction');
-	$first->run_ok('COMMIT');
-	is($again->result->{out}, '', 'who has waited sees that the client has had its share');
+	my $again = result_behind('b.opener', 'c.opener', "SELECT open_envelope('small', 'anna')",
+		'envelope:small', 'COMMIT');
+	is($again->{out}, '', 'who has waited sees that the client has had its share');
 };
 
 # 073_red_envelope.pl has the lock.

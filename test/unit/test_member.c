@@ -32,14 +32,14 @@ make(const char *cluster, uint64_t system, uint64_t place)
 	memset(&member, 0, sizeof(member));
 	member.kind = MEMBER_READ;
 	member.words = ALL_WORDS;
-	member_set_text(member.host, "db1");
+	word_set_text(member.host, "db1");
 	member.port = 5432;
-	member_set_text(member.cluster, cluster);
+	word_set_text(member.cluster, cluster);
 	member.system = system;
 	member.place = place;
-	member_set_text(member.version, "1.1");
-	member_set_text(member.server, "15.18");
-	member_set_text(member.format, "mutex");
+	word_set_text(member.version, "1.1");
+	word_set_text(member.server, "15.18");
+	word_set_text(member.format, "mutex");
 	member.timeout = 10000;
 	member.since = 1;
 	return member;
@@ -100,20 +100,20 @@ too_long(void **state)
 {
 	Member		member = make("", 1, 2);
 	char		data[MEMBER_SIZE + 1];
-	char		text[3 * MEMBER_VALUE_SIZE];
+	char		text[3 * WORD_VALUE_SIZE];
 
 	(void) state;
 	memset(text, '\xFF', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
-	member_set_text(member.host, text);
-	member_set_text(member.cluster, text);
-	member_set_text(member.version, text);
+	word_set_text(member.host, text);
+	word_set_text(member.cluster, text);
+	word_set_text(member.version, text);
 	data[MEMBER_SIZE] = 'x';
 	assert_true(member_write(&member, data) < MEMBER_SIZE);
 	assert_int_equal(data[MEMBER_SIZE], 'x');
 	parse(&member, data, (int) strlen(data));
 	assert_int_equal(member.words, ALL_WORDS & ~MEMBER_VERSION);
-	assert_int_equal(strlen(member.cluster), MEMBER_VALUE_SIZE - 1);
+	assert_int_equal(strlen(member.cluster), WORD_VALUE_SIZE - 1);
 }
 
 static void
@@ -154,7 +154,7 @@ what_others_write(void **state)
 
 			data[i] = (char) byte;
 			parse(&member, data, 100);
-			assert_true(memchr(member.cluster, '\0', MEMBER_VALUE_SIZE) != NULL);
+			assert_true(memchr(member.cluster, '\0', WORD_VALUE_SIZE) != NULL);
 			data[i] = save;
 		}
 }
@@ -261,12 +261,12 @@ left_over(void **state)
 
 	(void) state;
 	members[0].since = 5;
-	member_set_text(members[0].format, "readwrite");
-	member_set_text(members[2].format, "readwrite");
-	member_set_text(members[1].cluster, "old");
+	word_set_text(members[0].format, "readwrite");
+	word_set_text(members[2].format, "readwrite");
+	word_set_text(members[1].cluster, "old");
 	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
 	assert_true(members[1].left_over && !members[0].left_over);
-	member_set_text(members[1].cluster, "a");
+	word_set_text(members[1].cluster, "a");
 	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
 	members[1].since = 5;
 	assert_misfits(members, 2, (unsigned[]) {0, 0});
@@ -274,7 +274,7 @@ left_over(void **state)
 	/* who does not tell where he is, is another one */
 	members[1] = make("a", 1, 1);
 	members[1].words &= ~MEMBER_PLACE;
-	member_set_text(members[1].format, "readwrite");
+	word_set_text(members[1].format, "readwrite");
 	assert_misfits(members, 2, (unsigned[]) {
 		MEMBER_SAME_NAME, MEMBER_SAME_NAME
 	});
@@ -289,11 +289,11 @@ settings(void **state)
 	const unsigned format = MEMBER_OTHER_FORMAT;
 
 	(void) state;
-	member_set_text(members[1].format, "readwrite");
+	word_set_text(members[1].format, "readwrite");
 	members[2].timeout = 4000;
 	assert_misfits(members, 4, (unsigned[]) {0, format, MEMBER_OTHER_TIMEOUT, 0});
 	assert_misfits(members, 2, (unsigned[]) {format, format});
-	member_set_text(members[0].format, "readwrite");
+	word_set_text(members[0].format, "readwrite");
 	members[2].timeout = 10000;
 	assert_misfits(members, 4, (unsigned[]) {format, format, format, format});
 	assert_misfits(members, 3, (unsigned[]) {0, 0, format});

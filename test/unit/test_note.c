@@ -178,7 +178,7 @@ w2_what_does_not_fit_is_left_out(void **state)
 	note.kind = NOTE_OF_CLUSTER;
 	note.words = NOTE_HOST | NOTE_PORT;
 	note.port = 1;
-	memset(note.host, ' ', NOTE_VALUE_SIZE - 1);
+	memset(note.host, ' ', WORD_VALUE_SIZE - 1);
 	strcpy(note.others, "a=1 b=2");
 	(void) note_write(&note, data);
 	assert_string_equal(data, "postgresql port=1 a=1 b=2");
@@ -220,8 +220,8 @@ names_that_are_too_long_are_cut(void **state)
 
 	(void) state;
 	note_set_contender(&note, letters(500), 1, letters(500), 2, true);
-	assert_int_equal(strlen(note.host), NOTE_VALUE_SIZE - 1);
-	assert_int_equal(strlen(note.cluster), NOTE_VALUE_SIZE - 1);
+	assert_int_equal(strlen(note.host), WORD_VALUE_SIZE - 1);
+	assert_int_equal(strlen(note.cluster), WORD_VALUE_SIZE - 1);
 }
 
 /*
@@ -337,12 +337,12 @@ r4_as_far_as_there_is_room(void **state)
 
 	(void) state;
 	snprintf(data, sizeof(data), "postgresql host=%s",
-			 letters(NOTE_VALUE_SIZE - 1));
+			 letters(WORD_VALUE_SIZE - 1));
 	parse(&note, data);
 	assert_int_equal(note.words, NOTE_HOST);
-	assert_int_equal(strlen(note.host), NOTE_VALUE_SIZE - 1);
+	assert_int_equal(strlen(note.host), WORD_VALUE_SIZE - 1);
 	snprintf(data, sizeof(data), "postgresql host=%s",
-			 letters(NOTE_VALUE_SIZE));
+			 letters(WORD_VALUE_SIZE));
 	parse(&note, data);
 	assert_int_equal(note.words, 0);
 	assert_string_equal(note.host, "");

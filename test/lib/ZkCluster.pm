@@ -25,6 +25,7 @@ use warnings;
 use Exporter qw(import);
 use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
 use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster zk_clusters lock_dir contenders wait_contenders
@@ -33,6 +34,25 @@ our @EXPORT = qw(zk_cluster zk_clusters lock_dir contenders wait_contenders
 
 # the client that looks, one for each ZooKeeper
 my %observer;
+
+# A psql that cannot connect may end before it has been given the query.  Then
+# IPC::Run dies, where the query is to be asked again until the server is up.
+{
+	no warnings 'redefine';
+	my $poll = \&PostgreSQL::Test::Cluster::poll_query_until;
+
+	*PostgreSQL::Test::Cluster::poll_query_until = sub {
+		my @arguments = @_;
+		my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+		my $result;
+
+		until (eval { $result = $poll->(@arguments); 1 })
+		{
+			die $@ if $@ !~ /^ack Broken pipe/ || time > $end;
+		}
+		return $result;
+	};
+}
 
 =pod
 

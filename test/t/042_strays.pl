@@ -28,17 +28,35 @@ sub told
 	return scalar @found;
 }
 
+# The connections that the server has for a session, each as address and port.
+sub connections
+{
+	my ($session) = @_;
+
+	return $zk->fourlw('cons') =~ m{^ /(\S+?)\[[^\n]*\bsid=\Q$session\E\b}mg;
+}
+
 # A node in the session of the cluster, which has its connection back then; or
-# more than one, if the cluster was back ahead of the answer.
+# more than one, if the cluster was back ahead of the answer.  The server leaves
+# the cluster its connection if it does not know it as the session's any more:
+# where a client left the session at the moment at which the cluster came back.
 sub strays
 {
 	my ($dir, $kind) = @_;
+	my $session = session_of($a);
 	my $reconnects = value('SELECT reconnects FROM zk_session');
+	my ($before) = connections($session);
 
 	$foreign->create($dir, makepath => 1) if !$foreign->exists($dir);
-	$foreign->create_in_session(hex session_of($a), "$dir/_c_$uuid$kind");
+	$foreign->create_in_session(hex $session, "$dir/_c_$uuid$kind");
 	poll_until(
-		sub { value("SELECT reconnects > $reconnects AND state = 'connected' FROM zk_session") eq 't' },
+		sub {
+			my ($connected, $again) =
+			  split /\|/, value("SELECT state = 'connected', reconnects > $reconnects FROM zk_session");
+			my @now = connections($session);
+
+			return $connected eq 't' && @now == 1 && ($again eq 't' || $now[0] eq $before);
+		},
 		'the cluster to be connected again');
 	my @nodes = map { "$dir/$_" } grep { /$uuid/ } $foreign->ls($dir);
 	$strays += @nodes;

@@ -61,6 +61,10 @@ sub reads
 	return ($asked->{children} // 0) + ($asked->{get} // 0);
 }
 
+# What the worker reads when it joins its fleet is read then: %clusters, which is
+# not there, %clusters, its list, and the only one in it.
+poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the cluster to have joined');
+
 # The first time takes two reads for each name, and all later ones take none.
 {
 	my $names = names('few/', 50);

@@ -18,10 +18,13 @@
 #
 # 3. What is out of date for certain; and that this can fail, with a test build that
 #    is broken on purpose.
+# 4. Not by default: as 2., but with all clients in one cluster and PostgreSQL's own
+#    advisory locks, to compare how long there may be no commit.
 #
 # ZKLOCK_TEST_TRANSACTIONS is how many transactions there are in each part;
 # default: as many as there are in ZKLOCK_TEST_SECONDS (12) seconds.
-# ZKLOCK_TEST_PARTS=2 leaves the other parts out.
+# ZKLOCK_TEST_PARTS=2 leaves the other parts out.  ZKLOCK_TEST_DEADLOCK_TIMEOUT is
+# deadlock_timeout in ms (10); lock timeouts are 0.5 to 5 times as long.
 
 use strict;
 use warnings;
@@ -43,8 +46,8 @@ my $transactions = $ENV{ZKLOCK_TEST_TRANSACTIONS};
 my $check = ($ENV{ZKLOCK_TEST_DEADLOCK_CHECK} // 'on') ne 'off';
 my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
 my %parts = map { ($_ => 1) } split //, $ENV{ZKLOCK_TEST_PARTS} // '123';
-my $timeout = 0.01;
-my $clients_each = 8;
+my $timeout = ($ENV{ZKLOCK_TEST_DEADLOCK_TIMEOUT} || 10) / 1000;
+my $nclients = 24;
 my @locks = map { "l$_" } (1 .. 8);
 
 srand $seed;
@@ -265,11 +268,19 @@ my %cluster;
 	'deadlock_timeout' => 1000 * $timeout . 'ms');
 my $client = $zk->client(timeout => 60);
 my %admin = map { $_ => ZkWire->new($cluster{$_}) } keys %cluster;
-my @clients = map {
-	my $name = $_;
-	map { { cluster => $name, client => $_, wire => ZkWire->new($cluster{$name}) } } (1 .. $clients_each)
-} sort keys %cluster;
+my @clients = clients_of(sort keys %cluster);
+my $alone = 0;    # PostgreSQL's own locks
 my %run;
+
+sub clients_of
+{
+	my (@names) = @_;
+
+	return map {
+		my $name = $_;
+		map { { cluster => $name, client => $_, wire => ZkWire->new($cluster{$name}) } } (1 .. $nclients / @names)
+	} @names;
+}
 
 sub chance { return rand() < $_[0]; }
 
@@ -286,6 +297,14 @@ sub calls_of_transaction
 	return ([ 'gate', $up ? 'shared' : 'exclusive' ], map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three);
 }
 
+sub call_for
+{
+	my ($lock, $shared) = @_;
+
+	return 'pg_advisory_xact_lock' . ($shared ? '_shared' : '') . "(hashtext('$lock'))" if $alone;
+	return "zk_lock('$lock'" . ($shared ? ', shared => true' : '') . ')';
+}
+
 # Begin the next statement of a client.
 sub step
 {
@@ -298,7 +317,7 @@ sub step
 		$c->{held} = [];
 		$c->{begin} = 'BEGIN; '
 		  . (!$check || chance(0.5) ? sprintf("SET LOCAL lock_timeout = '%dms'; ",
-				$check ? 5 + rand 46 : 50 + rand 200) : '');
+				$check ? 1000 * $timeout * (0.5 + rand 4.6) : 50 + rand 200) : '');
 	}
 	if (my $call = shift @{ $c->{calls} })
 	{
@@ -308,8 +327,7 @@ sub step
 			cluster => $c->{cluster}, client => $c->{client}, locks => [$lock],
 			mode => $mode, asked => now()
 		};
-		$c->{wire}->send(($c->{begin} // '') . "SELECT zk_lock('$lock'"
-			  . ($mode eq 'shared' ? ', shared => true' : '') . ')');
+		$c->{wire}->send(($c->{begin} // '') . 'SELECT ' . call_for($lock, $mode eq 'shared'));
 		$c->{begin} = '';
 		$c->{is} = 'call';
 	}
@@ -397,7 +415,7 @@ sub disturb
 	{
 		my @waiting = grep { $_->{record} && $_->{wire}->busy } @clients;
 
-		$run{next_cancel} = $now + rand 0.1;
+		$run{next_cancel} = $now + rand 10 * $timeout;
 		if (@waiting)
 		{
 			my $c = $waiting[ rand @waiting ];
@@ -423,7 +441,7 @@ sub disturb
 			$run{next_restart} = $now + 1 + rand 3;
 		}
 	}
-	if (!$run{outage} && $now > $run{next_restart} && !$run{over})
+	if (!$run{outage} && $now > $run{next_restart} && !$run{over} && !$alone)
 	{
 		my $name = (sort keys %cluster)[ rand 3 ];
 		my $pid = $admin{$name}->run('SELECT worker_pid FROM zk_session')->{out};
@@ -770,6 +788,16 @@ if ($check && $parts{3})
 	cmp_ok($vain, '>', 0, 'second victims: some are in vain');
 	mutate('none');
 	nothing_is_left('second victims');
+}
+
+if ($parts{4})
+{
+	$_->{wire}->vanish for @clients;
+	@clients = clients_of('a');
+	$alone = 1;
+	run_part(0);
+	report('PostgreSQL alone');
+	cmp_ok($run{errors}{'40P01'} // 0, '>', 0, 'PostgreSQL alone: there were victims');
 }
 
 $_->{wire}->vanish for @clients;

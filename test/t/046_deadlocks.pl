@@ -114,8 +114,11 @@ sub asked
 	# long, but it keeps nobody
 	$second->run("BEGIN; SELECT zk_lock('x')");
 	$first->run('BEGIN');
+	$before = $proxy->requests('a-0');
 	$first->send("SELECT zk_lock('x')");
 	$first->wait_waiting(2);
+	# the last request of who queues is for the data of the contender ahead
+	poll_until(sub { asked($before)->{get} }, 'it to have queued');
 	$before = $proxy->requests('a-0');
 	poll_until(sub { (asked($before)->{check} // 0) >= 8 }, 'three seconds');
 	$asked = asked($before);

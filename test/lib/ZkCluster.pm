@@ -84,6 +84,8 @@ sub zk_cluster
 		'zklock.session_timeout' => '4s',
 		'max_prepared_transactions' => 10,
 		'restart_after_crash' => 'on',
+		# from PostgreSQL 19 on, that of its tests has the kind of process, too
+		'log_line_prefix' => '%m [%p] %q%a ',
 		%settings);
 	$node->init;
 	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'")

@@ -23,7 +23,8 @@ my $servers = $zk->connstr_through($proxy, 'a');
 $proxy->count('a-0');
 
 # PostgreSQL::Test::Cluster sets cluster_name, too.
-my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers);
+# log_lock_waits, which is on by default from PostgreSQL 19 on, has the queue read.
+my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers, 'log_lock_waits' => 'off');
 my $b = zk_cluster('shop_b', $zk);
 my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
 
@@ -114,8 +115,11 @@ sub asked
 	# long, but it keeps nobody
 	$second->run("BEGIN; SELECT zk_lock('x')");
 	$first->run('BEGIN');
+	$before = $proxy->requests('a-0');
 	$first->send("SELECT zk_lock('x')");
 	$first->wait_waiting(2);
+	# the last request of who queues is for the data of the contender ahead
+	poll_until(sub { asked($before)->{get} }, 'it to have queued');
 	$before = $proxy->requests('a-0');
 	poll_until(sub { (asked($before)->{check} // 0) >= 8 }, 'three seconds');
 	$asked = asked($before);

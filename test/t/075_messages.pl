@@ -298,8 +298,8 @@ sub wait_error
 	$zk->kill9;
 	wait_error($a, qr/refused/);
 	# by then who has just begun to connect is told of, too
-	$a->poll_query_until('postgres',
-		q{SELECT clock_timestamp() - state_since > '3 s' FROM zk_session});
+	$a->poll_query_until('postgres', q{SELECT clock_timestamp() - since > '3 s' FROM zk_session})
+	  or die 'the outage lasts';
 	stop_process($postmaster);
 	$s->run_ok('SELECT pg_terminate_backend(worker_pid) FROM zk_session');
 	poll_until(

@@ -281,11 +281,7 @@ sub start
 	$self->{pid} = $pid;
 	poll_until(
 		sub {
-			if (waitpid($pid, POSIX::WNOHANG) != 0)
-			{
-				delete $self->{pid};
-				die "stunnel has ended, see $self->{log}\n";
-			}
+			check_runs(\$self->{pid}, 'stunnel', $self->{log});
 			return !grep { !_is_listening($_) } $self->ports;
 		},
 		'stunnel to listen');

@@ -45,7 +45,7 @@ use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(poll_until stop_process wait_stopped);
+our @EXPORT = qw(poll_until check_runs stop_process wait_stopped);
 
 my @all;
 
@@ -86,6 +86,11 @@ sub poll_until
 
 =pod
 
+=item check_runs(\$pid, $what, $log)
+
+Die if a process that we have started has ended.  Its number may be another's
+then, so it is forgotten.
+
 =item stop_process($pid)
 
 Have a process stand still, by SIGSTOP, and wait until it does.
@@ -96,6 +101,15 @@ Wait until a process stands still.  One that has ended and has not been waited
 for does, too.
 
 =cut
+
+sub check_runs
+{
+	my ($pid, $what, $log) = @_;
+
+	return if waitpid($$pid, POSIX::WNOHANG) == 0;
+	undef $$pid;
+	die "$what has ended, see $log\n";
+}
 
 sub stop_process
 {
@@ -582,11 +596,7 @@ sub wait_ready
 		poll_until(
 			sub {
 				my $server = $self->{servers}[$i];
-				if (waitpid($server->{pid}, POSIX::WNOHANG) != 0)
-				{
-					delete $server->{pid};
-					die "ZooKeeper has ended, see $server->{log}\n";
-				}
+				check_runs(\$server->{pid}, 'ZooKeeper', $server->{log});
 				return $self->mode($i) ne '';
 			},
 			"ZooKeeper server $i to serve");

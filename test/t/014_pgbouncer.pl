@@ -73,11 +73,7 @@ EOC
 	push @all, $self;
 	ZooKeeper::poll_until(
 		sub {
-			if (waitpid($pid, POSIX::WNOHANG) != 0)
-			{
-				delete $self->{pid};
-				die "pgbouncer has ended, see $self->{log}\n";
-			}
+			ZooKeeper::check_runs(\$self->{pid}, 'pgbouncer', $self->{log});
 			return eval { $self->admin('SHOW VERSION'); 1 };
 		},
 		'pgbouncer to serve');

@@ -100,11 +100,7 @@ sub roles
 	my ($self) = @_;
 	my $answer = HTTP::Tiny->new(timeout => 5)->get("http://127.0.0.1:$self->{rest}/cluster");
 
-	if (waitpid($self->{patroni}, POSIX::WNOHANG) != 0)
-	{
-		delete $self->{patroni};
-		die 'Patroni has ended, see ' . $self->logfile . "\n";
-	}
+	ZooKeeper::check_runs(\$self->{patroni}, 'Patroni', $self->logfile);
 	return {} unless $answer->{success};
 	return { map { $_->{name} => $_->{role} } @{ decode_json($answer->{content})->{members} } };
 }

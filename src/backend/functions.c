@@ -33,6 +33,7 @@
 #include "shared/compat.h"
 #include "shared/drop.h"
 #include "shared/refusal.h"
+#include "shared/secure.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
@@ -165,7 +166,8 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 					 errmsg("ZooKeeper denied access to lock \"%s\"", name),
 					 errdetail("The credentials of this server do not allow it to create znodes in \"%s\".",
 							   path),
-					 errhint("Check \"zklock.auth\" and \"zklock.acl\", and the ACL of the znode.")));
+					 errhint("Check \"%s\" and \"zklock.acl\", and the ACL of the znode.",
+							 secure_name_of_credentials())));
 			break;
 		case ZK_REFUSAL_NO_CHROOT:
 			ereport(ERROR,

@@ -32,6 +32,7 @@
 #include "shared/holders.h"
 #include "shared/questions.h"
 #include "shared/refusal.h"
+#include "shared/secure.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
@@ -127,7 +128,8 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 					 errmsg("ZooKeeper denied access to \"%s\"", path),
 					 errdetail("The credentials of this server do not allow it to read or change the znodes in \"%s\".",
 							   path),
-					 errhint("Check \"zklock.auth\", and the ACL of the znodes.")));
+					 errhint("Check \"%s\", and the ACL of the znodes.",
+							 secure_name_of_credentials())));
 			break;
 		case ZK_REFUSAL_NO_CHROOT:
 		case ZK_REFUSAL_MIXED:

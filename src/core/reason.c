@@ -60,6 +60,18 @@ is_late(const char *line, const char **text, int *len)
 }
 
 /*
+ * Has a server that knows no SASL answered the request for it?  It sends an
+ * empty challenge.
+ */
+static bool
+is_without_sasl(const char *line)
+{
+	static const char start[] = "During SASL negotiation: invalid parameter";
+
+	return strncmp(line, start, strlen(start)) == 0;
+}
+
+/*
  * reason_of_line
  *		What a line of the library's log means, in "size" bytes.
  *
@@ -75,6 +87,9 @@ reason_of_line(const char *line, bool connected, int64_t session,
 
 	if (is_late(line, &text, &len))
 		snprintf(reason, size, "%.*s", len, text);
+	else if (is_without_sasl(line))
+		snprintf(reason, size,
+				 "the server does not offer SASL: it has no JAAS configuration");
 	else if (!is_closed(line, &text, &len))
 		snprintf(reason, size, "%s", line);
 	else if (connected)

@@ -21,13 +21,13 @@
 #include "postgres.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
-#include "access/parallel.h"
 #include "core/znode.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/secure.h"
 #include "shared/servers.h"
+#include "shared/setting_check.h"
 #include "shared/settings.h"
 #include "shared/test_build.h"
 #include "utils/guc.h"
@@ -47,9 +47,6 @@ int			zklock_node_format;
 int			zklock_commit_check;
 int			zklock_commit_timeout;
 bool		zklock_deadlock_check;
-char	   *zklock_tls_ca;
-char	   *zklock_tls_cert;
-char	   *zklock_tls_key;
 int			zklock_advisory_locks = ZK_ADVISORY_OFF;
 bool		zklock_advisory_used = false;
 
@@ -60,12 +57,6 @@ bool		zklock_advisory_used = false;
 static const char *servers_problem = NULL;
 static const char *root_problem = NULL;
 static const char *auth_problem = NULL;
-static const char *tls_ca_problem = NULL;
-static const char *tls_cert_problem = NULL;
-static const char *tls_key_problem = NULL;
-
-/* The only problem that is none of the value. */
-#define NO_TLS		"The ZooKeeper client library of this server was built without TLS."
 
 /* The value of an enum setting that was given a word it does not know. */
 #define WRONG_WORD			(-1)
@@ -107,76 +98,11 @@ static struct config_enum_entry advisory_options[] = {
 	{NULL, 0, false}
 };
 
-/*
- * Would PostgreSQL replace a refused value by the default?  It does so with the
- * configuration's when the library is loaded, and with the catalog's, of a role
- * or database, when a session begins.  A parallel worker must take whatever its
- * leader has.
- */
-static bool
-is_replaced_if_refused(GucSource source)
-{
-	return process_shared_preload_libraries_in_progress ||
-		InitializingParallelWorker ||
-		source == PGC_S_GLOBAL || source == PGC_S_DATABASE ||
-		source == PGC_S_USER || source == PGC_S_DATABASE_USER;
-}
-
-/* The SQLSTATE of a problem, if it is "otherwise" but for NO_TLS. */
-static int
-problem_code(const char *problem, int otherwise)
-{
-	return strcmp(problem, NO_TLS) == 0 ? ERRCODE_FEATURE_NOT_SUPPORTED :
-		otherwise;
-}
-
-/* Warn of a wrong value.  "value" is NULL if it must not be shown. */
-static void
-warn_of_wrong_value(const char *name, const char *value, const char *problem)
-{
-	if (InitializingParallelWorker)
-		return;					/* the leader has warned */
-	ereport(WARNING,
-			(errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE)),
-			 value ?
-			 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value) :
-			 errmsg("invalid value for parameter \"%s\"", name),
-			 errdetail("%s", problem),
-			 errhint("Locks in ZooKeeper cannot be used until the value is corrected.")));
-}
-
-/*
- * End of the check hook of a string: refuse a value that has a problem, or
- * accept it with a warning and set *extra to a copy of the problem.  "value" is
- * NULL if it must not be shown.
- */
-static bool
-pass_string(const char *name, const char *value, const char *problem,
-			void **extra, GucSource source)
-{
-	if (problem == NULL)
-		return true;
-	if (!is_replaced_if_refused(source))
-	{
-		GUC_check_errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE));
-		if (value == NULL)
-			GUC_check_errmsg("invalid value for parameter \"%s\"", name);
-		GUC_check_errdetail("%s", problem);
-		return false;
-	}
-	*extra = ZkGucAlloc(strlen(problem) + 1);
-	if (*extra == NULL)
-		return false;
-	strcpy(*extra, problem);
-	warn_of_wrong_value(name, value, problem);
-	return true;
-}
-
 static bool
 check_servers(char **newval, void **extra, GucSource source)
 {
-	return pass_string("zklock.servers", *newval,
-					   servers_find_problem(*newval), extra, source);
+	return setting_pass("zklock.servers", *newval,
+						servers_find_problem(*newval), extra, source);
 }
 
 static void
@@ -188,8 +114,8 @@ assign_servers(const char *newval pg_attribute_unused(), void *extra)
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	return pass_string("zklock.root", *newval,
-					   znode_check_root(*newval), extra, source);
+	return setting_pass("zklock.root", *newval,
+						znode_check_root(*newval), extra, source);
 }
 
 static void
@@ -209,64 +135,13 @@ check_auth(char **newval, void **extra, GucSource source)
 		problem = "The credentials are longer than 1000 bytes.";
 
 	/* without the value, which the usual message would show */
-	return pass_string("zklock.auth", NULL, problem, extra, source);
+	return setting_pass("zklock.auth", NULL, problem, extra, source);
 }
 
 static void
 assign_auth(const char *newval pg_attribute_unused(), void *extra)
 {
 	auth_problem = extra;
-}
-
-/* The library gets the three paths in one string, separated by commas. */
-static bool
-check_tls(const char *name, const char *path, void **extra, GucSource source)
-{
-	const char *problem = NULL;
-
-	if (path[0] == '\0')
-		return true;
-	if (!tls_is_supported())
-		problem = NO_TLS;
-	else if (strchr(path, ',') != NULL)
-		problem = "The path must not contain a comma.";
-	return pass_string(name, NULL, problem, extra, source);
-}
-
-static bool
-check_tls_ca(char **newval, void **extra, GucSource source)
-{
-	return check_tls("zklock.tls_ca", *newval, extra, source);
-}
-
-static bool
-check_tls_cert(char **newval, void **extra, GucSource source)
-{
-	return check_tls("zklock.tls_cert", *newval, extra, source);
-}
-
-static bool
-check_tls_key(char **newval, void **extra, GucSource source)
-{
-	return check_tls("zklock.tls_key", *newval, extra, source);
-}
-
-static void
-assign_tls_ca(const char *newval pg_attribute_unused(), void *extra)
-{
-	tls_ca_problem = extra;
-}
-
-static void
-assign_tls_cert(const char *newval pg_attribute_unused(), void *extra)
-{
-	tls_cert_problem = extra;
-}
-
-static void
-assign_tls_key(const char *newval pg_attribute_unused(), void *extra)
-{
-	tls_key_problem = extra;
 }
 
 /*
@@ -306,19 +181,19 @@ list_words(const struct config_enum_entry *options)
 	return psprintf("%s.", list);
 }
 
-/* End of the check hook of an enum, as pass_string(). */
+/* End of the check hook of an enum, as setting_pass(). */
 static bool
 pass_word(const char *name, const struct config_enum_entry *options,
 		  int val, GucSource source)
 {
 	if (val != WRONG_WORD)
 		return true;
-	if (!is_replaced_if_refused(source))
+	if (!setting_is_replaced(source))
 	{
 		GUC_check_errhint("%s", list_words(options));
 		return false;
 	}
-	warn_of_wrong_value(name, find_word(options, val), list_words(options));
+	setting_warn(name, find_word(options, val), list_words(options));
 	return true;
 }
 
@@ -364,72 +239,14 @@ assign_advisory_locks(int newval, void *extra pg_attribute_unused())
 	ResetPlanCache();
 }
 
-/*
- * For zk_wrong_setting(): fill in "wrong" if there is a problem with the
- * setting.  "value" is NULL if it must not be shown.
- */
-static bool
-is_wrong_string(const char *name, const char *value, const char *problem,
-				ZkWrongSetting *wrong)
-{
-	if (problem == NULL)
-		return false;
-	wrong->name = name;
-	wrong->value = value;
-	wrong->problem = problem;
-	wrong->sqlstate = problem_code(problem, ERRCODE_CONFIG_FILE_ERROR);
-	return true;
-}
-
 static bool
 is_wrong_word(const char *name, int val,
 			  const struct config_enum_entry *options, ZkWrongSetting *wrong)
 {
 	if (val != WRONG_WORD)
 		return false;
-	return is_wrong_string(name, find_word(options, val), list_words(options),
-						   wrong);
-}
-
-/* Of the settings for TLS, all or none must have a value. */
-static bool
-is_wrong_tls(ZkWrongSetting *wrong)
-{
-	const char *missing = zklock_tls_ca[0] == '\0' ? "zklock.tls_ca" :
-		zklock_tls_cert[0] == '\0' ? "zklock.tls_cert" :
-		zklock_tls_key[0] == '\0' ? "zklock.tls_key" : NULL;
-
-	return is_wrong_string("zklock.tls_ca", NULL, tls_ca_problem, wrong) ||
-		is_wrong_string("zklock.tls_cert", NULL, tls_cert_problem, wrong) ||
-		is_wrong_string("zklock.tls_key", NULL, tls_key_problem, wrong) ||
-		(tls_is_wanted() && missing != NULL &&
-		 is_wrong_string(missing, NULL,
-						 "TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\".",
-						 wrong));
-}
-
-/*
- * tls_is_supported
- *		Was the ZooKeeper client library built with TLS?
- */
-bool
-tls_is_supported(void)
-{
-	return zookeeper_init_ssl != NULL;
-}
-
-/*
- * tls_is_wanted
- *		Are connections to ZooKeeper to be encrypted?
- *
- * So they are as soon as one of the settings has a value: what is missing must
- * not end in a connection in clear.
- */
-bool
-tls_is_wanted(void)
-{
-	return zklock_tls_ca[0] != '\0' || zklock_tls_cert[0] != '\0' ||
-		zklock_tls_key[0] != '\0';
+	return setting_is_wrong(name, find_word(options, val), list_words(options),
+							wrong);
 }
 
 /*
@@ -445,13 +262,13 @@ bool
 zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
 {
 	memset(wrong, 0, sizeof(*wrong));
-	if (is_wrong_string("zklock.servers", zklock_servers, servers_problem, wrong) ||
-		is_wrong_string("zklock.auth", NULL, auth_problem, wrong) ||
+	if (setting_is_wrong("zklock.servers", zklock_servers, servers_problem, wrong) ||
+		setting_is_wrong("zklock.auth", NULL, auth_problem, wrong) ||
 		is_wrong_word("zklock.acl", zklock_acl, acl_options, wrong) ||
-		is_wrong_tls(wrong))
+		secure_is_wrong(wrong))
 		return true;
 	return locks &&
-		(is_wrong_string("zklock.root", zklock_root, root_problem, wrong) ||
+		(setting_is_wrong("zklock.root", zklock_root, root_problem, wrong) ||
 		 is_wrong_word("zklock.node_format", zklock_node_format,
 					   format_options, wrong) ||
 		 is_wrong_word("zklock.commit_check", zklock_commit_check,
@@ -520,32 +337,6 @@ define_session_settings(void)
 							 PGC_SIGHUP,
 							 0,
 							 check_acl, NULL, NULL);
-}
-
-/* One of the files for TLS. */
-static void
-define_tls_setting(const char *name, const char *description, char **variable,
-				   GucStringCheckHook check, GucStringAssignHook assign)
-{
-	DefineCustomStringVariable(name, description, NULL, variable, "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
-							   GUC_NOT_IN_SAMPLE,
-							   check, assign, NULL);
-}
-
-static void
-define_tls_settings(void)
-{
-	define_tls_setting("zklock.tls_ca",
-					   "Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of.",
-					   &zklock_tls_ca, check_tls_ca, assign_tls_ca);
-	define_tls_setting("zklock.tls_cert",
-					   "Sets the file with the certificate to present to ZooKeeper.",
-					   &zklock_tls_cert, check_tls_cert, assign_tls_cert);
-	define_tls_setting("zklock.tls_key",
-					   "Sets the file with the private key of that certificate.",
-					   &zklock_tls_key, check_tls_key, assign_tls_key);
 }
 
 /* Settings of the locks: where they are, what they look like, how many. */
@@ -657,7 +448,7 @@ void
 settings_define(void)
 {
 	define_session_settings();
-	define_tls_settings();
+	secure_define();
 	define_lock_settings();
 	define_transaction_settings();
 	test_settings_define();

@@ -13,6 +13,8 @@
 #ifndef ZKLOCK_SETTINGS_H
 #define ZKLOCK_SETTINGS_H
 
+#include "shared/setting_check.h"
+
 typedef enum ZkAcl
 {
 	ZK_ACL_OPEN,				/* anyone may do anything with our znodes */
@@ -51,32 +53,12 @@ extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
 extern int	zklock_commit_check;	/* a ZkCommitCheck */
 extern int	zklock_commit_timeout;	/* ms; 0: none */
 extern bool zklock_deadlock_check;
-extern char *zklock_tls_ca;
-extern char *zklock_tls_cert;
-extern char *zklock_tls_key;
 extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */
 extern bool zklock_advisory_used;	/* it has been on in this process */
 
 /* Longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */
 #define ZKLOCK_MAX_AUTH		1000
 
-/* A setting with a wrong value. */
-typedef struct ZkWrongSetting
-{
-	const char *name;
-	const char *value;			/* NULL: a secret */
-	const char *problem;		/* a sentence */
-	int			sqlstate;		/* of calls that need the setting */
-} ZkWrongSetting;
-
-/*
- * Of libzookeeper_mt if it was built with OpenSSL, else NULL; client.c has its
- * type.
- */
-extern void zookeeper_init_ssl(void) __attribute__((weak));
-
-extern bool tls_is_supported(void);
-extern bool tls_is_wanted(void);
 extern void settings_define(void);
 extern int64 handoff_quantum_us(void);
 extern int64 retain_time_us(void);

@@ -7,8 +7,8 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of news, and wakes the main thread.  Code
- * that runs in the library's threads is in this file, in callbacks.c and in
- * fault.c only, where comments mark it.
+ * that runs in the library's threads is in this file, in callbacks.c, fault.c
+ * and sasl.c only, where comments mark it.
  *
  * Locking.  news_lock, one for the process, guards the last four fields of
  * each Client (queue, queue_end, answers_left, wants_main) and the statics
@@ -47,7 +47,7 @@
 #include <unistd.h>
 
 #include "shared/clock.h"
-#include "shared/settings.h"
+#include "shared/secure.h"
 #include "worker/client.h"
 #include "worker/fault.h"
 
@@ -74,6 +74,12 @@ static bool left_open = false;	/* a handle that could not be closed */
 typedef zhandle_t *(*InitSsl) (const char *servers, const char *files,
 							   watcher_fn watcher, int timeout_ms,
 							   const clientid_t *id, void *context, int flags);
+
+/* zookeeper_init_sasl(), likewise. */
+typedef zhandle_t *(*InitSasl) (const char *servers, watcher_fn watcher,
+								int timeout_ms, const clientid_t *id,
+								void *context, int flags,
+								log_callback_fn log, const SaslParams *sasl);
 
 /*
  * client_is_leaders
@@ -214,10 +220,17 @@ client_post_multi(const Multi *multi)
 	post_chain(first, last, count);
 }
 
-/* The first request on a connection has been answered, or not. */
+/*
+ * The first request on a connection has been answered, or not.  The library does
+ * not log for what reason the server has refused it, but only that it closes the
+ * connection.
+ */
 void
 client_answer_greeting(int rc, const void *data)
 {
+	if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
+		post_notice((Client *) data, NEWS_MESSAGE, 0,
+					"ZooKeeper wants other credentials: see its settings enforce.auth.schemes and sessionRequireClientSASLAuth");
 	post_notice((Client *) data, NEWS_GREETED, rc, NULL);
 }
 
@@ -331,22 +344,29 @@ client_init(Client *client)
  *		NULL.
  *
  * "timeout_ms" is asked of the server.  "tls" names the files for an encrypted
- * connection, as tls_files() does, or is NULL.  With "creator_acl" our znodes
+ * connection, as tls_files() does, or is NULL; so is "sasl", from sasl_params(),
+ * and one of both is.  With "creator_acl" our znodes
  * are for our credentials only, else for everybody.  Returns false if the
  * library cannot begin.  Errors: as for fault_enter_library().
  */
 bool
 client_open(Client *client, const char *servers, int timeout_ms,
-			const char *tls, const clientid_t *id, bool creator_acl)
+			const char *tls, const SaslParams *sasl, const clientid_t *id,
+			bool creator_acl)
 {
 	InitSsl		init_ssl = (InitSsl) zookeeper_init_ssl;
+	InitSasl	init_sasl = (InitSasl) zookeeper_init_sasl;
 	sigset_t	saved;
 
 	Assert(client->handle == NULL);
 	log_reader = client;
 	client->acl = creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 	fault_enter_library(&saved);
-	if (tls == NULL)
+	if (sasl != NULL)
+		client->handle = init_sasl(servers, state_changed, timeout_ms, id,
+								   client, ZOO_NO_LOG_CLIENTENV, log_message,
+								   sasl);
+	else if (tls == NULL)
 		client->handle = zookeeper_init2(servers, state_changed, timeout_ms,
 										 id, client, ZOO_NO_LOG_CLIENTENV,
 										 log_message);
@@ -356,6 +376,7 @@ client_open(Client *client, const char *servers, int timeout_ms,
 	if (tls != NULL && client->handle != NULL)
 		zoo_set_log_callback(client->handle, log_message);
 	fault_leave_library(&saved);
+	client->may_be_refused = sasl != NULL && client->handle != NULL;
 
 	/* not at every turn of the IO thread, only without a connection */
 	if (client->handle != NULL)
@@ -422,7 +443,7 @@ client_close(Client *client)
 		fault_leave_library(&saved);
 	}
 	client->handle = NULL;
-	client->connected = false;
+	client->connected = client->may_be_refused = false;
 	while ((news = client_next_news(client)) != NULL)
 		if (news->kind != NEWS_ANSWER)
 			client_free_notice(news);
@@ -504,11 +525,23 @@ read_wakes(void)
 		elog(ERROR, "could not read from eventfd: %m");
 }
 
+/* Post what the library does not when SASL has failed. */
+static void
+note_refusal(Client *client)
+{
+	if (!client->may_be_refused ||
+		zoo_state(client->handle) != ZOO_AUTH_FAILED_STATE)
+		return;
+	client->may_be_refused = false;
+	post_notice(client, NEWS_STATE, ZOO_AUTH_FAILED_STATE, NULL);
+}
+
 /*
  * client_next_news
  *		The oldest of the news, or NULL if there are none.
  *
- * The caller frees them: client_free_notice(), or what owns the answer.
+ * That SASL has failed does not wake the main thread: while there is no
+ * connection, it must come back every now and then.  The caller frees them: client_free_notice(), or what owns the answer.
  */
 News *
 client_next_news(Client *client)
@@ -517,6 +550,7 @@ client_next_news(Client *client)
 
 	if (client->taken == NULL)
 	{
+		note_refusal(client);
 		pthread_mutex_lock(&news_lock);
 		client->taken = client->queue;
 		client->queue = NULL;

@@ -18,6 +18,8 @@
 
 #include <zookeeper/zookeeper.h>
 
+#include "worker/sasl.h"
+
 /* Not one of ZOO_ERRORS: another operation of the batch has failed. */
 #define CLIENT_BATCH_FAILED	1
 
@@ -80,6 +82,7 @@ typedef struct Client
 	bool		connected;		/* as far as the main thread has been told */
 	const struct ACL_vector *acl;	/* of what it creates */
 	int64		handshake_since_ms; /* as of zk_now_ms(); 0: in none */
+	bool		may_be_refused; /* by SASL, of which the library does not tell */
 	News	   *taken;			/* from the queue, and not yet given out */
 
 	/* Shared with the library's threads; guarded by news_lock of client.c. */
@@ -96,8 +99,8 @@ extern void client_check(void);
 /* One handle. */
 extern void client_init(Client *client);
 extern bool client_open(Client *client, const char *servers, int timeout_ms,
-						const char *tls, const clientid_t *id,
-						bool creator_acl);
+						const char *tls, const SaslParams *sasl,
+						const clientid_t *id, bool creator_acl);
 extern bool client_hangs(Client *client);
 extern void client_close(Client *client);
 extern int	client_send_multi(Client *client, int count, const zoo_op_t *zops,

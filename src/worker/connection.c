@@ -21,6 +21,7 @@
 #include "core/reason.h"
 #include "shared/clock.h"
 #include "shared/proof.h"
+#include "shared/secure.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
@@ -29,6 +30,7 @@
 #include "worker/connection.h"
 #include "worker/contender.h"
 #include "worker/lives.h"
+#include "worker/sasl.h"
 #include "worker/session.h"
 #include "worker/session_file.h"
 #include "worker/sessions.h"
@@ -51,7 +53,7 @@
 #define LOG_INTERVAL_MS		60000
 #define MAX_LOGGED			16
 
-/* How often to look if a TLS handshake hangs. */
+/* How often to look if a TLS handshake hangs, or SASL has failed. */
 #define HANDSHAKE_CHECK_MS		500
 
 /* Of one session; times as of zk_now_ms(). */
@@ -61,9 +63,12 @@ static struct
 	int64		unconnected_since_ms;	/* 0: connected, or not trying */
 }			connections[ZK_MAX_SESSIONS];
 
+/* The library has told why our credentials are no use. */
+static bool refusal_told = false;
+
 /*
  * With a setting that is wrong there is no session; a new worker comes when it
- * has been corrected.  Files for TLS may come right by themselves.
+ * has been corrected.  Files may come right by themselves.
  */
 static bool
 settings_are_wrong(int session)
@@ -72,11 +77,14 @@ settings_are_wrong(int session)
 	char	   *problem;
 
 	problem = zk_wrong_setting(false, &wrong) ?
-		zk_describe_wrong_setting(&wrong) : tls_find_problem();
+		zk_describe_wrong_setting(&wrong) :
+		tls_is_wanted() ? tls_find_problem() : sasl_find_problem();
 	if (problem == NULL)
 		return false;
 	if (status_set_error(session, problem) && wrong.name == NULL)
-		ereport(LOG, (errmsg("could not use TLS for ZooKeeper: %s", problem)));
+		ereport(LOG,
+				(errmsg("could not use %s for ZooKeeper: %s",
+						tls_is_wanted() ? "TLS" : "SASL", problem)));
 	status_publish(session, ZK_SESSION_DOWN);
 	connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
 	return true;
@@ -127,6 +135,8 @@ connection_open(int session)
 	options.timeout = zklock_session_timeout;
 	options.auths = auths_collect(contenders_count() > 0);
 	options.tls = tls_files();
+	options.sasl = sasl_params(session);
+	refusal_told = false;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
 	options.ticket = proof_latest(session);
 	resume_options(session, &options);
@@ -224,9 +234,15 @@ connection_set_suspended(int session)
 void
 connection_set_refused(int session)
 {
+	char	   *reason = psprintf("ZooKeeper refused the credentials of \"%s\"",
+								  secure_name_of_credentials());
+
 	auths_forget_refused();
-	ereport(LOG,
-			(errmsg("ZooKeeper refused the credentials of \"zklock.auth\"")));
+	if (!refusal_told)
+	{
+		status_set_error(session, reason);
+		ereport(LOG, (errmsg("%s", reason)));
+	}
 	if (!lives_is_last_worker())
 		proc_exit(1);
 	session_close(session);
@@ -306,6 +322,10 @@ connection_message(int session, const char *message)
 	text = text ? strstr(text, ": ") : NULL;
 	line = pstrdup(text ? text + 2 : message);
 	line[strcspn(line, "\r\n")] = '\0';
+	if (sasl_only_failed(line))
+		return;
+	if (sasl_tells_why(line))
+		refusal_told = true;
 	reason = explain(session, line);
 
 	for (int i = 0; i < sessions_end(); i++)
@@ -366,7 +386,7 @@ connection_check(int session)
 	if (tls_is_wanted())
 		replace_if_stuck(session);
 	if (zk_now_ms() < since_ms + limit_ms)
-		return tls_is_wanted() ?
+		return tls_is_wanted() || sasl_is_wanted() ?
 			Min(zk_now_ms() + HANDSHAKE_CHECK_MS, since_ms + limit_ms) :
 			since_ms + limit_ms;
 	if (lives_is_last_worker())

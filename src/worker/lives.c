@@ -31,6 +31,7 @@
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/proof.h"
+#include "shared/secure.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
@@ -52,7 +53,6 @@
 #include "worker/sessions.h"
 #include "worker/status.h"
 #include "worker/steps.h"
-#include "worker/tls.h"
 #include "worker/wake.h"
 
 /* How often to check if the last holder is gone, if the session is to end. */
@@ -454,20 +454,20 @@ lives_reload(void)
 {
 	char	   *servers = pstrdup(zklock_servers);
 	char	   *auth = pstrdup(zklock_auth);
-	char	   *tls = tls_files();
+	char	   *secure = secure_values();
 	int			timeout = zklock_session_timeout;
 	int			old_acl = zklock_acl;
-	char	   *new_tls;
+	char	   *new_secure;
 	bool		waiting = status_chroot_changed();
 
 	ProcessConfigFile(PGC_SIGHUP);
 
-	new_tls = tls_files();
+	new_secure = secure_values();
 	servers[strcspn(servers, "/")] = '\0';
 	if ((strlen(servers) != strcspn(zklock_servers, "/") ||
 		 strncmp(servers, zklock_servers, strlen(servers)) != 0 ||
 		 strcmp(auth, zklock_auth) != 0 ||
-		 strcmp(tls ? tls : "", new_tls ? new_tls : "") != 0 ||
+		 strcmp(secure, new_secure) != 0 ||
 		 timeout != zklock_session_timeout || old_acl != zklock_acl) &&
 		!lives_is_last_worker())
 	{
@@ -487,10 +487,8 @@ lives_reload(void)
 
 	pfree(servers);
 	pfree(auth);
-	if (tls)
-		pfree(tls);
-	if (new_tls)
-		pfree(new_tls);
+	pfree(secure);
+	pfree(new_secure);
 }
 
 /*

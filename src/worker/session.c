@@ -160,8 +160,8 @@ session_open(int number, const SessionOptions *options)
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
 	return client_open(&session->client, servers, options->timeout,
-					   options->tls, id.client_id != 0 ? &id : NULL,
-					   options->creator_acl);
+					   options->tls, options->sasl,
+					   id.client_id != 0 ? &id : NULL, options->creator_acl);
 }
 
 /*

@@ -26,19 +26,14 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-#include "shared/settings.h"
-#include "storage/fd.h"
+#include "shared/secure.h"
+#include "worker/file_check.h"
 #include "worker/tls.h"
 
 /* Not a passphrase: with a key that has one, the library fails. */
 #define NO_PASSPHRASE		"none"
-
-/* What a file may have at most. */
-#define MAX_FILE_BYTES		(1024 * 1024)
 
 /*
  * tls_files
@@ -52,58 +47,18 @@ tls_files(void)
 				 NO_PASSPHRASE) : NULL;
 }
 
-/*
- * As PostgreSQL does for its own key: our own key must be ours alone; one of
- * root may be readable by a group, of which we are a member.
- */
 static char *
-find_mode_problem(const char *path, const struct stat *st)
+check_certificate(const char *path, const char *text)
 {
-	if (!S_ISREG(st->st_mode))
-		return psprintf("private key file \"%s\" is not a regular file", path);
-	if (st->st_uid != geteuid() && st->st_uid != 0)
-		return psprintf("private key file \"%s\" must be owned by the database user or root",
-						path);
-	if (st->st_mode & (st->st_uid == geteuid() ? S_IRWXG | S_IRWXO :
-					   S_IWGRP | S_IXGRP | S_IRWXO))
-		return psprintf("private key file \"%s\" has group or world access: it must have mode 0600 if it is of the database user, 0640 if it is of root",
-						path);
-	return NULL;
+	return strstr(text, "BEGIN CERTIFICATE") == NULL ?
+		psprintf("file \"%s\" has no \"%s\"", path, "BEGIN CERTIFICATE") : NULL;
 }
 
-/* What is wrong with a file that must have a line with this; NULL: nothing. */
 static char *
-find_file_problem(const char *path, const char *mark, bool is_key)
+check_key(const char *path, const char *text)
 {
-	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
-	struct stat st;
-	char	   *problem = NULL;
-	char	   *text;
-	ssize_t		n;
-
-	if (fd < 0)
-		return psprintf("could not open file \"%s\": %m", path);
-	if (fstat(fd, &st) < 0)
-		problem = psprintf("could not stat file \"%s\": %m", path);
-	else if (is_key)
-		problem = find_mode_problem(path, &st);
-	if (problem == NULL)
-	{
-		text = palloc(MAX_FILE_BYTES + 1);
-		n = read(fd, text, MAX_FILE_BYTES);
-		if (n < 0)
-			problem = psprintf("could not read file \"%s\": %m", path);
-		else
-		{
-			text[n] = '\0';
-			if (strstr(text, mark) == NULL)
-				problem = psprintf("file \"%s\" has no \"%s\"", path, mark);
-			memset(text, 0, n);
-		}
-		pfree(text);
-	}
-	CloseTransientFile(fd);
-	return problem;
+	return strstr(text, "PRIVATE KEY") == NULL ?
+		psprintf("file \"%s\" has no \"%s\"", path, "PRIVATE KEY") : NULL;
 }
 
 /*
@@ -120,11 +75,11 @@ tls_find_problem(void)
 
 	if (!tls_is_wanted())
 		return NULL;
-	problem = find_file_problem(zklock_tls_ca, "BEGIN CERTIFICATE", false);
+	problem = file_find_problem(zklock_tls_ca, NULL, check_certificate);
 	if (problem == NULL)
-		problem = find_file_problem(zklock_tls_cert, "BEGIN CERTIFICATE", false);
+		problem = file_find_problem(zklock_tls_cert, NULL, check_certificate);
 	if (problem == NULL)
-		problem = find_file_problem(zklock_tls_key, "PRIVATE KEY", true);
+		problem = file_find_problem(zklock_tls_key, "private key", check_key);
 	if (problem == NULL)
 	{
 		setenv("SSL_CERT_FILE", zklock_tls_ca, 1);

@@ -152,6 +152,7 @@ Make, but do not start, a ZooKeeper.  Options:
   proxy          a ZkProxy through which the servers talk to each other: what
                  server I opens to server J is link "peer-I-J"
   netty          1: with Netty, which TLS needs
+  jaas           the text of a JAAS configuration, which SASL needs
   counters       1: of one server, whose counters can be set (set_counter)
   root           the root of another Debian, whose ZooKeeper it is; it must have
                  the same /tmp, and we must be allowed to chroot
@@ -210,10 +211,14 @@ sub new
 			$options{config}
 			? $options{config}->($i, $mine{dataDir}, $mine{clientPort}, @peers)
 			: join('', map { "$_=$mine{$_}\n" } sort keys %mine));
+		append_to_file("$dir/jaas.conf", $options{jaas}) if $options{jaas};
 		push @{ $self->{servers} },
 		  {
 			dir => $dir,
-			java => [ $self->_java_options($i, @peers) ],
+			java => [
+				$self->_java_options($i, @peers),
+				$options{jaas} ? ("-Djava.security.auth.login.config=$dir/jaas.conf") : ()
+			],
 			port => $mine{clientPort},
 			log => sprintf('%s/%s_%s%d.log',
 				$PostgreSQL::Test::Utils::log_path,

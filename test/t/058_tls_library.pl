@@ -2,7 +2,7 @@
 
 # Encrypted connections by the ZooKeeper client library.  Debian's was built
 # without TLS: there the settings are refused, and nothing goes out in clear.
-# With one that was built with it (test/lib/tls_library), against ZooKeeper's
+# With one that was built with it (test/lib/client_library), against ZooKeeper's
 # own TLS: what it is given is used, and what it does wrong is held in check.
 
 use strict;
@@ -15,41 +15,13 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkCluster;
+use ZkLibrary;
 use ZkSession;
 use ZkTls;
 use ZooKeeper;
 
 my $tls = ZkTls->new;
 my ($zk, $a);
-
-# undef removes a setting.
-sub edit
-{
-	my ($node, %settings) = @_;
-	my $file = $node->data_dir . '/postgresql.conf';
-	my $text = slurp_file($file);
-
-	for my $name (sort keys %settings)
-	{
-		$text =~ s/^\Q$name\E\b.*\n//mg;
-		$text .= "$name = '$settings{$name}'\n" if defined $settings{$name};
-	}
-	open my $out, '>', $file or die "$file: $!";
-	print $out $text;
-	close $out or die "$file: $!";
-	return;
-}
-
-sub last_error
-{
-	my ($node, $error) = @_;
-
-	$node->poll_query_until('postgres', q{SELECT last_error IS NOT NULL FROM zk_session})
-	  or die "timed out waiting for an error\n";
-	poll_until(sub { sql($node, 'SELECT last_error FROM zk_session')->{out} =~ $error },
-		"last_error to be $error");
-	return;
-}
 
 # The settings for a certificate.
 sub files
@@ -63,46 +35,11 @@ sub files
 }
 
 my $path = $tls->certificate('db1.example.org');
-my $pkglibdir = `pg_config --pkglibdir`;
-chomp $pkglibdir;
-my ($library) = `ldd $pkglibdir/zklock.so` =~ m{libzookeeper_mt\S* => (\S+)}
-  or die "zklock.so does not need libzookeeper_mt\n";
 
-if (`nm -D --defined-only $library` !~ /\bzookeeper_init_ssl\b/)
+if (!library_has('zookeeper_init_ssl'))
 {
-	$zk = ZooKeeper->new;
-	$zk->start;
-	$a = zk_cluster('a', $zk);
-
-	my %files = files($path);
-	for my $name (sort keys %files)
-	{
-		my $logged = -s $a->logfile;
-
-		is(sql($a, "ALTER SYSTEM SET $name = '$files{$name}'")->{sqlstate}, '0A000', "ALTER SYSTEM refuses $name");
-		edit($a, $name => $files{$name});
-		$a->restart;
-		sql_error(
-			$a,
-			"SELECT zk_lock('x')",
-			{
-				sqlstate => '0A000',
-				message => "cannot use locks in ZooKeeper because of an invalid value for parameter \"$name\"",
-				detail => 'The ZooKeeper client library of this server was built without TLS.',
-				hint => qr/^Correct the value where it is set/,
-			},
-			"with $name a lock call is refused");
-		last_error($a, qr/^invalid value for parameter "$name": The ZooKeeper client library .* without TLS\.$/);
-		is(sql($a, 'SELECT state FROM zk_session')->{out}, 'down', '... and there is no connection in clear');
-		like(substr(slurp_file($a->logfile), $logged), qr/WARNING:  (?:0A000: )?invalid value for parameter "$name"\n.*DETAIL:  .* without TLS\./,
-			'... and the log tells at start');
-		edit($a, $name => undef);
-		$a->reload;
-		ok(wait_connected($a), '... until it is taken away');
-	}
-	is(sql($a, "SELECT count(*) FROM pg_settings WHERE name LIKE 'zklock.tls%'")->{out}, '0', 'pg_settings does not have them');
-	$a->stop;
-	note 'the rest needs a library with TLS: see test/lib/tls_library';
+	settings_are_refused('TLS', files($path));
+	note 'the rest needs a library with TLS: see test/lib/client_library';
 	done_testing();
 	exit;
 }
@@ -148,7 +85,7 @@ sub zookeeper
 $zk = zookeeper('zk', $tls->certificate('zk1.example.org'), $secure_port);
 my $b;
 ($a, $b) = zk_clusters($zk, [ 'a', 'b' ], 'zklock.session_timeout' => '12s');
-edit($a, files($path), 'zklock.servers' => $secure);
+edit_settings($a, files($path), 'zklock.servers' => $secure);
 $a->restart;
 ok(wait_connected($a), 'connected');
 is(sql($a, 'SELECT server FROM zk_session')->{out}, $secure, '... to the port for TLS');
@@ -191,7 +128,7 @@ for my $node ($a)
 
 	chmod 0640, $key or die;
 	$reconnect->();
-	last_error($a, qr/^private key file "\Q$key\E" has group or world access/);
+	last_error_is($a, qr/^private key file "\Q$key\E" has group or world access/);
 	pass('a key that others may read is not used');
 	chmod 0600, $key or die;
 	ok(wait_connected($a), '... until it is right');
@@ -204,20 +141,20 @@ for my $node ($a)
 	{
 		my ($name, $value, $error) = @$case;
 
-		edit($a, $name => $value);
+		edit_settings($a, $name => $value);
 		$a->reload;
-		last_error($a, $error);
+		last_error_is($a, $error);
 		isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', "$name = $value: refused");
-		edit($a, files($path));
+		edit_settings($a, files($path));
 		$a->reload;
 		ok(wait_connected($a), '... until it is right');
 	}
-	edit($a, 'zklock.tls_key' => undef);
+	edit_settings($a, 'zklock.tls_key' => undef);
 	$a->reload;
-	last_error($a, qr/^invalid value for parameter "zklock.tls_key": TLS needs /);
+	last_error_is($a, qr/^invalid value for parameter "zklock.tls_key": TLS needs /);
 	is(sql($a, "SELECT zk_lock('x')")->{sqlstate}, 'F0000', 'all three are needed');
 	is(sql($a, "ALTER SYSTEM SET zklock.tls_key = '/a,b'")->{sqlstate}, '22023', 'a path has no comma');
-	edit($a, files($path));
+	edit_settings($a, files($path));
 	$a->reload;
 	ok(wait_connected($a), '... and used');
 }
@@ -227,12 +164,12 @@ for my $node ($a)
 	my $port = PostgreSQL::Test::Cluster::get_free_port();
 	my $impostor = zookeeper('impostor', $tls->certificate('zk1.example.org', 'other'), $port);
 
-	edit($a, 'zklock.servers' => "127.0.0.1:$port");
+	edit_settings($a, 'zklock.servers' => "127.0.0.1:$port");
 	{
 		local $ENV{SSL_CERT_FILE} = $tls->certificate('ca', 'other') . '.crt';
 		$a->restart;
 	}
-	last_error($a, qr/error in ssl connect/);
+	last_error_is($a, qr/error in ssl connect/);
 	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', 'a server of another CA is refused');
 	$impostor->stop;
 }
@@ -242,17 +179,17 @@ for my $node ($a)
 	my $silent = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1') or die "$!";
 	my $logged = -s $a->logfile;
 
-	edit($a, 'zklock.servers' => '127.0.0.1:' . $silent->sockport);
+	edit_settings($a, 'zklock.servers' => '127.0.0.1:' . $silent->sockport);
 	$a->reload;
 	$a->wait_for_log(qr/restarting the zklock worker, because ZooKeeper does not answer on any connection/, $logged);
 	pass('a handshake that does not end costs a worker');
-	edit($a, 'zklock.servers' => '127.0.0.1:' . $silent->sockport . ",$secure");
+	edit_settings($a, 'zklock.servers' => '127.0.0.1:' . $silent->sockport . ",$secure");
 	$a->reload;
 	ok(wait_connected($a), '... and another server is found');
 
 	# it is stopped in the middle of a handshake
 	$silent = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1') or die "$!";
-	edit($a, 'zklock.servers' => '127.0.0.1:' . $silent->sockport);
+	edit_settings($a, 'zklock.servers' => '127.0.0.1:' . $silent->sockport);
 	$a->reload;
 	poll_until(sub { IO::Select->new($silent)->can_read(0) }, 'a connection');
 	my $connection = $silent->accept;

@@ -60,12 +60,22 @@ a_time_that_is_none_is_left_out(void **state)
 }
 
 static void
+a_server_without_sasl_is_told(void **state)
+{
+	(void) state;
+	assert_string_equal(reason("During SASL negotiation: invalid parameter supplied SASL(-7): invalid parameter supplied: Parameter error in ../../lib/client.c near line 917",
+							   false, 0),
+						"the server does not offer SASL: it has no JAAS configuration");
+}
+
+static void
 other_lines_stay(void **state)
 {
 	static const char *const lines[] = {
 		"Socket 127.0.0.1:2181 zk retcode=-4, errno=111(Connection refused): server refused to accept the client",
 		"Socket 127.0.0.1:2181 zk retcode=-4, errno=104(Connection reset by peer): failed while receiving a server response",
 		"could not resolve zk1",
+		"During SASL negotiation: authentication failure SASL(-13): authentication failure: server failed",
 		"Socket ",
 		" zk retcode=, errno=112(",
 		"Socket  zk retcode=-4, errno=112(",
@@ -94,6 +104,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_closed_connection_is_told_by_what_it_was_for),
 		cmocka_unit_test(a_time_that_is_none_is_left_out),
+		cmocka_unit_test(a_server_without_sasl_is_told),
 		cmocka_unit_test(other_lines_stay),
 		cmocka_unit_test(what_does_not_fit_is_cut),
 	};

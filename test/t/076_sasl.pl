@@ -1,0 +1,228 @@
+# Copyright (c) 2026, zklock developers
+
+# Authentication by SASL.  Debian's client library was built without it: there
+# the settings are refused.  With one that was built with it
+# (test/lib/client_library): who is who for ZooKeeper's ACLs, a ZooKeeper that
+# lets nobody else in, wrong passwords, and what becomes of locks meanwhile.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkLibrary;
+use ZkSession;
+use ZkTls;
+use ZooKeeper;
+
+my $dir = PostgreSQL::Test::Utils::tempdir('sasl');
+
+if (!library_has('zookeeper_init_sasl'))
+{
+	settings_are_refused('SASL',
+		'zklock.sasl_user' => 'shop',
+		'zklock.sasl_password_file' => "$dir/password");
+	note 'the rest needs a library with SASL: see test/lib/client_library';
+	done_testing();
+	exit;
+}
+
+# The configuration of the servers, as on the page.
+my ($jaas) = slurp_file("$ENV{TESTDIR}/doc/security.md") =~ /^(    Server \{\n(?:    .*\n)+)/m
+  or die 'doc/security.md has no JAAS configuration';
+
+sub put_password
+{
+	my ($name, $password) = @_;
+	my $file = "$dir/$name";
+
+	unlink $file;
+	append_to_file($file, $password);
+	chmod 0600, $file or die "$file: $!";
+	return $file;
+}
+
+# The settings of a user whose password is in a file of his name.
+sub user
+{
+	my ($name) = @_;
+	return (
+		'zklock.sasl_user' => $name,
+		'zklock.sasl_password_file' => "$dir/$name");
+}
+
+sub zookeeper
+{
+	my ($name, %conf) = @_;
+	my $server = ZooKeeper->new(
+		name => $name,
+		conf => {
+			'authProvider.1' => 'org.apache.zookeeper.server.auth.SASLAuthenticationProvider',
+			%conf
+		},
+		jaas => $jaas);
+
+	$server->start;
+	return $server;
+}
+
+put_password(shop => "open sesame\nand what follows is of no interest\n");
+put_password(bank => "close sesame");
+
+my $zk = zookeeper('zk');
+my ($a, $b, $bank, $none) = zk_clusters($zk, [qw(a b bank none)],
+	'zklock.session_timeout' => '12s');
+for my $node ($a, $b, $bank)
+{
+	edit_settings($node, user($node == $bank ? 'bank' : 'shop'), 'zklock.acl' => 'creator');
+	$node->restart;
+	ok(wait_connected($node), $node->name . ' is connected');
+}
+
+# Who is who
+{
+	my $holder = holder($a, 'x');
+	my $waiter = waiter($b, 'x', 2);
+
+	for my $case ([ $bank, 'zklock.sasl_user' ], [ $none, 'zklock.auth' ])
+	{
+		my ($node, $setting) = @$case;
+
+		sql_error(
+			$node,
+			"SELECT zk_lock('x')",
+			{
+				sqlstate => '42501',
+				message => 'ZooKeeper denied access to lock "x"',
+				detail => 'The credentials of this server do not allow it to create znodes in "/zklock/x".',
+				hint => "Check \"$setting\" and \"zklock.acl\", and the ACL of the znode.",
+				context => 'while waiting for lock "x" in ZooKeeper'
+			},
+			'nobody else takes it: ' . $node->name);
+	}
+	$holder->run_ok('COMMIT');
+	is($waiter->result->{message}, undef, 'the same user does');
+	$waiter->run_ok('COMMIT');
+	$_->quit for ($holder, $waiter);
+}
+
+# An outage
+{
+	my $session = session_of($a);
+	my $holder = holder($a, 'x');
+	my $waiter = waiter($b, 'x', 2);
+
+	$zk->kill9;
+	wait_state($a, 'suspended');
+	$zk->start;
+	ok(wait_connected($a), 'connected again');
+	is(session_of($a), $session, '... to the same session');
+	$holder->run_ok('COMMIT');
+	is($waiter->result->{message}, undef, 'the lock goes on');
+	$waiter->run_ok('COMMIT');
+	$_->quit for ($holder, $waiter);
+}
+
+# Wrong passwords, and files that cannot be used.  The session is that of before
+# if it is put right in time.
+{
+	my $file = "$dir/shop";
+	my $session = session_of($a);
+	my $holder = holder($a, 'y');
+	my $reconnect = sub { sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session'); };
+	my $refused = qr/^ZooKeeper refused the credentials of "zklock\.sasl_user"$/;
+
+	put_password(shop => 'wrong');
+	$reconnect->();
+	last_error_is($a, $refused, 'a wrong password is refused');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
+	like(slurp_file($a->logfile), qr/LOG:  (?:00000: )?ZooKeeper refused the credentials of "zklock\.sasl_user"/, '... and the log tells');
+	put_password(shop => 'open sesame');
+	ok(wait_connected($a), '... until it is right');
+	is(session_of($a), $session, '... in the same session');
+	$holder->run_ok('COMMIT');
+	$holder->quit;
+
+	chmod 0640, $file or die;
+	$reconnect->();
+	last_error_is($a, qr/^password file "\Q$file\E" has group or world access/, 'a password that others may read is not used');
+	for my $case (
+		[ "\nopen sesame\n", qr/^file "\Q$file\E" has no password in its first line$/ ],
+		[ '', qr/^file "\Q$file\E" has no password in its first line$/ ],
+		[ 'x' x 1001, qr/^the password in file "\Q$file\E" is longer than 1000 bytes$/ ])
+	{
+		put_password(shop => $case->[0]);
+		last_error_is($a, $case->[1], 'nor is one of ' . length($case->[0]) . ' bytes');
+	}
+	unlink $file;
+	last_error_is($a, qr/^could not open file "\Q$file\E": No such file/, 'nor one that is not there');
+	put_password(shop => 'open sesame');
+	ok(wait_connected($a), '... until it is right');
+	unlike(slurp_file($a->logfile), qr/sesame/, 'no password is in the log');
+}
+
+# Settings
+{
+	is(sql($a, "SELECT count(*) FROM pg_settings WHERE name LIKE 'zklock.sasl%'")->{out}, '0', 'pg_settings does not have them');
+	is(sql($a, 'CREATE ROLE nobody; SET ROLE nobody; SHOW zklock.sasl_password_file')->{sqlstate}, '42501', '... and only superusers see them');
+
+	edit_settings($a, 'zklock.sasl_password_file' => undef);
+	$a->reload;
+	last_error_is($a, qr/^invalid value for parameter "zklock\.sasl_password_file": SASL needs /);
+	is(sql($a, "SELECT zk_lock('x')")->{sqlstate}, 'F0000', 'both are needed');
+	if (library_has('zookeeper_init_ssl'))
+	{
+		my $tls = ZkTls->new;
+		my $path = $tls->certificate('db1.example.org');
+
+		edit_settings($a, user('shop'),
+			'zklock.tls_ca' => $tls->certificate('ca') . '.crt',
+			'zklock.tls_cert' => "$path.crt",
+			'zklock.tls_key' => "$path.key");
+		$a->reload;
+		last_error_is($a, qr/^invalid value for parameter "zklock\.sasl_user": The ZooKeeper client library cannot combine SASL with its TLS\.$/, 'not with TLS');
+		edit_settings($a, map { ("zklock.tls_$_" => undef) } qw(ca cert key));
+	}
+	edit_settings($a, user('bank'), 'zklock.acl' => 'open');
+	$a->reload;
+	ok(wait_connected($a), 'connected as another user after a reload');
+	is(sql($a, "SELECT zk_try_lock('z')")->{out}, 't', '... which takes locks');
+	edit_settings($a, user('shop'));
+	$a->reload;
+}
+
+# A ZooKeeper that does not know SASL
+{
+	my $plain = ZooKeeper->new(name => 'plain');
+	my $servers = 'zklock.servers';
+
+	$plain->start;
+	edit_settings($a, $servers => $plain->connstr);
+	$a->reload;
+	last_error_is($a, qr/^the server does not offer SASL: it has no JAAS configuration$/, 'a server that does not offer SASL is told of');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
+	$plain->stop;
+}
+
+# A ZooKeeper that lets in only who has authenticated
+{
+	my $closed = zookeeper('closed', 'enforce.auth.enabled' => 'true', 'enforce.auth.schemes' => 'sasl');
+	my $port = $closed->connstr;
+
+	edit_settings($_, 'zklock.servers' => $port) for ($a, $none);
+	$_->restart for ($a, $none);
+	ok(wait_connected($a), 'a user is let in');
+	is(sql($a, "SELECT zk_try_lock('x')")->{out}, 't', '... and takes locks');
+	last_error_is($none, qr/^ZooKeeper wants other credentials: see its settings enforce\.auth\.schemes /, 'nobody else is');
+	$none->stop;
+	$a->stop;
+	$closed->stop;
+}
+
+unlike(slurp_file($_->logfile), qr/PANIC|TRAP|was terminated by signal/, $_->name . ' has not crashed')
+  for ($a, $b, $bank, $none);
+$_->stop for ($b, $bank);
+
+done_testing();

@@ -60,6 +60,7 @@ sub zookeeper
 		name => $name,
 		conf => {
 			'authProvider.1' => 'org.apache.zookeeper.server.auth.SASLAuthenticationProvider',
+			'fips-mode' => 'false',
 			%conf
 		},
 		jaas => $jaas);

@@ -445,7 +445,9 @@ slot_set_token(ZkSlot *slot, int64 token)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
 	slot->token = token;
-	ConditionVariableBroadcast(&slot->cv);
+	/* who waits for it holds the lock; the others would wake in vain */
+	if (slot->state == ZK_SLOT_HELD)
+		ConditionVariableBroadcast(&slot->cv);
 	slot_unlock(slot);
 }
 

@@ -204,6 +204,9 @@ for my $node ($a, $b, $bank)
 	$a->reload;
 	last_error_is($a, qr/^the server does not offer SASL: it has no JAAS configuration$/, 'a server that does not offer SASL is told of');
 	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
+	$a->stop('fast');
+	pass('... which costs no shutdown');
+	$a->start;
 	$plain->stop;
 }
 

@@ -37,14 +37,14 @@ MODES = {
         clients=(1, 16, 64, 256), clusters=(1, 2, 4),
         held=(10, 100, 1000, 10000), most=100000,
         waiters=(1, 10, 100, 1000), units=5000, sale_ms=10000, single_round=1,
-        pgbench_rounds=4, pgbench_turns=8, pgbench_transactions=8000, counted=1000,
+        pgbench_rounds=8, pgbench_warmup=2000, pgbench_transactions=30000, counted=1000,
         limit=1020, reserve=160, scenario_limit=120, pgbench_limit=180, held_limit=60),
     "quick": SimpleNamespace(
         rounds=1, others=1, ms=250, warmup=100, java=1000,
         clients=(1, 64), clusters=(1, 2),
         held=(10, 1000), most=2000,
         waiters=(1, 100), units=200, sale_ms=1000, single_round=1,
-        pgbench_rounds=1, pgbench_turns=2, pgbench_transactions=1000, counted=200,
+        pgbench_rounds=1, pgbench_warmup=200, pgbench_transactions=1000, counted=200,
         limit=300, reserve=0, scenario_limit=0, pgbench_limit=0, held_limit=0),
 }
 PAUSE = 2000                # us between the cycles of a lone client
@@ -669,11 +669,11 @@ def server_time(name):
     return sum(map(int, children)) / os.sysconf("SC_CLK_TCK")
 
 
-def at_once(cpus):
+def at_once(cpus, transactions):
     """pgbench -S on both servers at the same time, each with its server on a
     processor of its own: the rates, and pgbench's processor times."""
     programs = {name: subprocess.Popen(
-        pinned(cpus[name]) + pgbench_command(name, *selects(mode.pgbench_transactions)),
+        pinned(cpus[name]) + pgbench_command(name, *selects(transactions)),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for name in cpus}
     rates, seconds = {}, {}
     for name, program in programs.items():
@@ -704,16 +704,15 @@ def pgbench(r):
         with pgbench_servers(start, *cpus):
             for name in cpus:
                 fill(name)
-            at_once(cpus)       # warms up
+            at_once(cpus, mode.pgbench_warmup)
             time.sleep(0.1)     # the server processes have ended
             spent = {name: -server_time(name) for name in cpus}
-            turns = [at_once(cpus) for _ in range(mode.pgbench_turns)]
+            of, seconds = at_once(cpus, mode.pgbench_transactions)
             time.sleep(0.1)
             for name in cpus:
-                spent[name] += server_time(name) + sum(seconds[name] for _, seconds in turns)
-                rates[name] += [of[name] for of, _ in turns]
-        return (median(of["with"] / of["without"] for of, _ in turns),
-                spent["without"] / spent["with"])
+                spent[name] += server_time(name) + seconds[name]
+                rates[name].append(of[name])
+        return of["with"] / of["without"], spent["without"] / spent["with"]
 
     def measure():
         first, *_, last = sorted(os.sched_getaffinity(0)) * 2
@@ -884,7 +883,8 @@ class Scenario:
         self.name = function.__name__
         self.rounds = getattr(mode, rounds)
         self.labels = {self.name, *labels}
-        self.limit = getattr(mode, limit)
+        self.limit = (float(env["BENCH_SECONDS"]) if rows_asked and env.get("BENCH_SECONDS")
+                      else getattr(mode, limit))
         self.turn = 0
         self.spent = 0.0        # seconds of further rounds
         self.longest = 0.0      # of these

@@ -60,8 +60,9 @@ is_late(const char *line, const char **text, int *len)
 }
 
 /*
- * Has a server that knows no SASL answered the request for it?  It sends an
- * empty challenge.
+ * Has the server answered the request for SASL with an empty challenge?  So it
+ * does if it does not offer SASL, or not our mechanism, and if it lets in clients
+ * that fail.
  */
 static bool
 is_without_sasl(const char *line)
@@ -89,7 +90,7 @@ reason_of_line(const char *line, bool connected, int64_t session,
 		snprintf(reason, size, "%.*s", len, text);
 	else if (is_without_sasl(line))
 		snprintf(reason, size,
-				 "the server does not offer SASL: it has no JAAS configuration");
+				 "no SASL from the server: it has no JAAS configuration, does not offer DIGEST-MD5, or has refused us and lets such clients in (zookeeper.allowSaslFailedClients)");
 	else if (!is_closed(line, &text, &len))
 		snprintf(reason, size, "%s", line);
 	else if (connected)

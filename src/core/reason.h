@@ -17,6 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Not a line of the library: a server has refused the first request. */
+#define REASON_UNWELCOME \
+	"ZooKeeper wants other credentials: see its settings enforce.auth.schemes and sessionRequireClientSASLAuth"
+
 extern void reason_of_line(const char *line, bool connected, int64_t session,
 						   char *reason, size_t size);
 

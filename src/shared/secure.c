@@ -67,8 +67,12 @@ check_tls_key(char **newval, void **extra, GucSource source)
 static bool
 check_sasl(const char *name, const char *value, void **extra, GucSource source)
 {
+	bool		supported = zookeeper_init_sasl != NULL &&
+		zoo_sasl_make_basic_callbacks != NULL && sasl_client_init != NULL &&
+		sasl_set_mutex != NULL;
+
 	return setting_pass(name, NULL,
-						value[0] != '\0' && zookeeper_init_sasl == NULL ?
+						value[0] != '\0' && !supported ?
 						ZK_LIBRARY_LACKS "SASL." : NULL,
 						extra, source);
 }

@@ -39,7 +39,7 @@ setting_is_replaced(GucSource source)
 		source == PGC_S_USER || source == PGC_S_DATABASE_USER;
 }
 
-/* The SQLSTATE of a problem, if it is "otherwise" unless the library lacks it. */
+/* The SQLSTATE of a problem: "otherwise", unless the library lacks something. */
 static int
 problem_code(const char *problem, int otherwise)
 {

@@ -329,7 +329,7 @@ define_session_settings(void)
 							   GUC_NOT_IN_SAMPLE,
 							   check_auth, assign_auth, show_auth);
 	DefineCustomEnumVariable("zklock.acl",
-							 "Sets who may use the znodes of this server: anyone, or only clients with the credentials in zklock.auth.",
+							 "Sets who may use the znodes of this server: anyone, or only clients with the same credentials.",
 							 NULL,
 							 &zklock_acl,
 							 ZK_ACL_OPEN,

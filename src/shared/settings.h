@@ -18,7 +18,7 @@
 typedef enum ZkAcl
 {
 	ZK_ACL_OPEN,				/* anyone may do anything with our znodes */
-	ZK_ACL_CREATOR				/* only who has the credentials of zklock.auth */
+	ZK_ACL_CREATOR				/* only who has the same credentials */
 } ZkAcl;
 
 typedef enum ZkFormat

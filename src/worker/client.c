@@ -46,6 +46,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/reason.h"
 #include "shared/clock.h"
 #include "shared/secure.h"
 #include "worker/client.h"
@@ -229,8 +230,7 @@ void
 client_answer_greeting(int rc, const void *data)
 {
 	if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
-		post_notice((Client *) data, NEWS_MESSAGE, 0,
-					"ZooKeeper wants other credentials: see its settings enforce.auth.schemes and sessionRequireClientSASLAuth");
+		post_notice((Client *) data, NEWS_MESSAGE, 0, REASON_UNWELCOME);
 	post_notice((Client *) data, NEWS_GREETED, rc, NULL);
 }
 
@@ -344,8 +344,8 @@ client_init(Client *client)
  *		NULL.
  *
  * "timeout_ms" is asked of the server.  "tls" names the files for an encrypted
- * connection, as tls_files() does, or is NULL; so is "sasl", from sasl_params(),
- * and one of both is.  With "creator_acl" our znodes
+ * connection, as tls_files() does, or is NULL; so is "sasl", from sasl_params().
+ * At least one of them is NULL.  With "creator_acl" our znodes
  * are for our credentials only, else for everybody.  Returns false if the
  * library cannot begin.  Errors: as for fault_enter_library().
  */
@@ -525,12 +525,28 @@ read_wakes(void)
 		elog(ERROR, "could not read from eventfd: %m");
 }
 
-/* Post what the library does not when SASL has failed. */
+/* Are there news of this client that have not been given out? */
+static bool
+has_news(Client *client)
+{
+	bool		result;
+
+	pthread_mutex_lock(&news_lock);
+	result = client->taken != NULL || client->queue != NULL;
+	pthread_mutex_unlock(&news_lock);
+	return result;
+}
+
+/*
+ * Post what the library does not when SASL has failed: behind its reason, which
+ * may be among the news of another client.
+ */
 static void
 note_refusal(Client *client)
 {
 	if (!client->may_be_refused ||
-		zoo_state(client->handle) != ZOO_AUTH_FAILED_STATE)
+		zoo_state(client->handle) != ZOO_AUTH_FAILED_STATE ||
+		has_news(log_reader))
 		return;
 	client->may_be_refused = false;
 	post_notice(client, NEWS_STATE, ZOO_AUTH_FAILED_STATE, NULL);
@@ -541,7 +557,7 @@ note_refusal(Client *client)
  *		The oldest of the news, or NULL if there are none.
  *
  * That SASL has failed does not wake the main thread: while there is no
- * connection, it must come back every now and then.  The caller frees them: client_free_notice(), or what owns the answer.
+ * connection, the loop must call this every now and then.  The caller frees them: client_free_notice(), or what owns the answer.
  */
 News *
 client_next_news(Client *client)

@@ -25,6 +25,7 @@
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
+#include "utils/timestamp.h"
 #include "worker/auths.h"
 #include "worker/checks.h"
 #include "worker/connection.h"
@@ -63,7 +64,7 @@ static struct
 	int64		unconnected_since_ms;	/* 0: connected, or not trying */
 }			connections[ZK_MAX_SESSIONS];
 
-/* The library has told why our credentials are no use. */
+/* Since the last connection, we have been told why our credentials are no use. */
 static bool refusal_told = false;
 
 /*
@@ -191,6 +192,7 @@ connection_set_up(int session)
 	else
 		checks_watch_queues(session, true);
 	connections[session].unconnected_since_ms = 0;
+	refusal_told = false;
 	status_set_up(session, &identity);
 	ereport(LOG,
 			(errmsg("connected to ZooKeeper at %s, session 0x%llx, timeout %d ms",
@@ -226,10 +228,31 @@ connection_set_suspended(int session)
 }
 
 /*
+ * connection_is_locked_out
+ *		Has ZooKeeper refused the credentials for so long that the session is
+ *		to be given up?
+ *
+ * The library resumes the session ahead of authentication, and each time the
+ * servers count its timeout anew.  So it would never expire, and nobody get the
+ * locks.
+ */
+bool
+connection_is_locked_out(int session)
+{
+	const ZkSessionInfo *info = status(session);
+
+	return TimestampDifferenceExceeds(info->unreached_since,
+									  GetCurrentTimestamp(),
+									  Max(info->timeout,
+										  zklock_session_timeout));
+}
+
+/*
  * connection_set_refused
  *		ZooKeeper refused the credentials.
  *
- * The session lives on: the next worker tries to resume it.
+ * The session lives on: the next worker tries to resume it, unless it has been
+ * given up.
  */
 void
 connection_set_refused(int session)
@@ -322,10 +345,10 @@ connection_message(int session, const char *message)
 	text = text ? strstr(text, ": ") : NULL;
 	line = pstrdup(text ? text + 2 : message);
 	line[strcspn(line, "\r\n")] = '\0';
-	if (sasl_only_failed(line))
+	if (sasl_only_failed(line) || (refusal_told && !sasl_tells_why(line)))
 		return;
-	if (sasl_tells_why(line))
-		refusal_told = true;
+	refusal_told = sasl_tells_why(line) ||
+		strcmp(line, REASON_UNWELCOME) == 0;
 	reason = explain(session, line);
 
 	for (int i = 0; i < sessions_end(); i++)

@@ -17,6 +17,7 @@ extern bool connection_open(int session);
 extern void connection_note_failure(int session, int error);
 extern void connection_set_up(int session);
 extern void connection_set_suspended(int session);
+extern bool connection_is_locked_out(int session);
 extern void connection_set_refused(int session);
 extern void connection_message(int session, const char *message);
 extern int64 connection_keep_lease(int session);

@@ -16,8 +16,10 @@
  * - The library keeps the password with the callbacks that it makes: handles
  *	 must not share them.  It has no function to free them, so a session has
  *	 one set for the life of the process.
- * - It reads the password at each connection, the first line of the file, and
- *	 without a file it would ask for it on the terminal.
+ * - Cyrus SASL looks up the name of this machine at each connection, and fails if
+ *	 there is none.
+ * - The library reads the password at each connection, the first line of the
+ *	 file, and without a file it would ask for it on the terminal.
  * - When authentication has failed, its IO thread ends, and it tells nobody:
  *	 see client_next_news().
  * - It cannot have TLS at the same time.
@@ -47,19 +49,12 @@
 /* The library reads 1023 bytes of the file. */
 #define MAX_PASSWORD_BYTES	1000
 
-/* Of libzookeeper_mt and of libsasl2, whose headers need not be there. */
-extern void *zoo_sasl_make_basic_callbacks(const char *user, const char *realm,
-										   const char *password_file) __attribute__((weak));
-extern int	sasl_client_init(const void *callbacks) __attribute__((weak));
-extern void sasl_set_mutex(void *(*allocate) (void), int (*lock) (void *),
-						   int (*unlock) (void *), void (*dispose) (void *)) __attribute__((weak));
-
-static bool initialized = false;
 static SaslParams sessions[ZK_MAX_SESSIONS];
 
 /*
- * Mutexes for Cyrus SASL, which run in the library's threads, too.
+ * What follows runs in the library's threads, too.
  */
+
 static void *
 allocate_mutex(void)
 {
@@ -92,6 +87,10 @@ dispose_mutex(void *mutex)
 	free(mutex);
 }
 
+/*
+ * From here on, everything runs in the main thread.
+ */
+
 static char *
 check_password(const char *path, const char *text)
 {
@@ -105,16 +104,39 @@ check_password(const char *path, const char *text)
 	return NULL;
 }
 
+/* Once in a process.  Returns why it cannot be done, palloc'd; or NULL. */
+static char *
+find_library_problem(void)
+{
+	static bool initialized = false;
+	sigset_t	saved;
+	int			rc;
+
+	if (initialized)
+		return NULL;
+	fault_enter_library(&saved);
+	sasl_set_mutex(allocate_mutex, lock_mutex, unlock_mutex, dispose_mutex);
+	rc = sasl_client_init(NULL);
+	fault_leave_library(&saved);
+	initialized = rc == 0;
+	return initialized ? NULL :
+		psprintf("could not initialize Cyrus SASL: error %d", rc);
+}
+
 /*
  * sasl_find_problem
- *		Why the password cannot be read, palloc'd; or NULL.
+ *		Why SASL cannot be used, palloc'd; or NULL.
  */
 char *
 sasl_find_problem(void)
 {
-	return sasl_is_wanted() ?
-		file_find_problem(zklock_sasl_password_file, "password",
-						  check_password) : NULL;
+	char	   *problem;
+
+	if (!sasl_is_wanted())
+		return NULL;
+	problem = file_find_problem(zklock_sasl_password_file, "password",
+								check_password);
+	return problem ? problem : find_library_problem();
 }
 
 /*
@@ -122,8 +144,8 @@ sasl_find_problem(void)
  *		What the library wants to know to authenticate the handle of a
  *		session; NULL: no SASL.
  *
- * Valid until the process ends: another user, or another file, needs another
- * worker.  Errors: FATAL if Cyrus SASL cannot be initialized; 53200.
+ * To be called when sasl_find_problem() has found none.  Valid until the process
+ * ends: another user, or another file, needs another worker.  Errors: 53200.
  */
 SaslParams *
 sasl_params(int session)
@@ -137,20 +159,10 @@ sasl_params(int session)
 		return params;
 
 	fault_enter_library(&saved);
-	if (!initialized)
-	{
-		sasl_set_mutex(allocate_mutex, lock_mutex, unlock_mutex, dispose_mutex);
-		initialized = sasl_client_init(NULL) == 0;
-	}
-	if (initialized)
-		params->callbacks = zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
-														  zklock_sasl_password_file);
+	params->callbacks = zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
+													  zklock_sasl_password_file);
 	fault_leave_library(&saved);
 
-	if (!initialized)
-		ereport(FATAL,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not initialize Cyrus SASL")));
 	if (params->callbacks == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -170,8 +182,16 @@ sasl_params(int session)
 bool
 sasl_tells_why(const char *message)
 {
-	return strstr(message, " SASL negotiation: ") != NULL ||
-		strstr(message, " SASL connection state: ") != NULL;
+	static const char *const begins[] = {
+		"Starting SASL negotiation: ", "During SASL negotiation: ",
+		"allocating SASL connection state: ", "getsockname", "getpeername",
+		"getnameinfo: "
+	};
+
+	for (size_t i = 0; i < lengthof(begins); i++)
+		if (strncmp(message, begins[i], strlen(begins[i])) == 0)
+			return true;
+	return false;
 }
 
 /*

@@ -265,13 +265,13 @@ for my $round (1 .. 3)
 		$written += eval { $stranger->set_hex("$dir/$_", unpack 'H*', garble($notes[ rand @notes ])); 1 } // 0
 		  for $stranger->contenders($dir);
 	}
-	cmp_ok(@made, '>', 150, 'garbled znodes are made');
+	cmp_ok(@made, '>', 100, 'garbled znodes are made');
 	cmp_ok($written, '>', 40, '... and contenders garbled');
 
 	# what people ask for
 	for my $node ($a, $b)
 	{
-		cmp_ok(value($node, 'SELECT count(*) FROM zk_clusters()'), '>', 20, $node->name . ' reads garbled members');
+		cmp_ok(value($node, 'SELECT count(*) FROM zk_clusters()'), '>', 10, $node->name . ' reads garbled members');
 		cmp_ok(value($node, "SELECT count(*) FROM unnest('{x1,y1,x2,y2}'::text[]) n, zk_queue(n) WHERE owner !~ '^postgresql host=\\S+ port=\\d+ cluster=[ab] pid=\\d+\$'"),
 			'>', 0, '... and garbled contenders');
 		value($node, 'SELECT count(*) FROM zk_queues()');
@@ -281,10 +281,17 @@ for my $round (1 .. 3)
 	for my $node (map { $_->{node} } @wait)
 	{
 		my $name = $node->name;
-		my $probe = $stranger->create("$room/probe-", data => $probe{$name}, ephemeral => 1, sequence => 1);
+		my ($probe, $tries);
 
-		push @made, $probe;
-		ok(poll_until(sub { has_answered($node, $probe) }, "$name to answer"),
+		# an answer lasts as long as its probe
+		ok( poll_until(
+				sub {
+					push @made, $probe = $stranger->create("$room/probe-",
+						data => $probe{$name}, ephemeral => 1, sequence => 1)
+					  if $tries++ % 50 == 0;
+					return has_answered($node, $probe);
+				},
+				"$name to answer"),
 			"$name answers a probe among the garbled ones");
 		cmp_ok($proxy->requests("$name-0")->{get} - $gets{$name}, '>=', 80, '... which it has read');
 	}

@@ -771,7 +771,10 @@ acl => 'creator')
 Returns the path as created.  acl: "open" (default), "creator", "read" or
 "no delete".  hex: data as hexadecimal digits.
 
-=item set($path, $data), set_acl($path, $acl), delete($path)
+=item set($path, $data), set_hex($path, $digits), set_acl($path, $acl),
+delete($path)
+
+set_hex: data as hexadecimal digits.
 
 =item add_auth($scheme, $credentials)
 
@@ -801,6 +804,7 @@ sub exists { return $_[0]->_call('exists', $_[1]); }
 sub create { my $self = shift; return $self->_call('create', shift, {@_}); }
 sub set { return $_[0]->_call('set', $_[1], $_[2]); }
 sub delete { return $_[0]->_call('delete', $_[1]); }
+sub set_hex { return $_[0]->_call('set_hex', $_[1], $_[2]); }
 sub set_acl { return $_[0]->_call('set_acl', $_[1], $_[2]); }
 sub add_auth { return $_[0]->_call('add_auth', $_[1], $_[2]); }
 sub session { return $_[0]{session}; }

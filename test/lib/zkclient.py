@@ -104,6 +104,9 @@ class Client:
     def set(self, path, data):
         self._zk.set(path, data.encode())
 
+    def set_hex(self, path, digits):
+        self._zk.set(path, bytes.fromhex(digits))
+
     def set_acl(self, path, acl):
         self._zk.set_acls(path, ACLS[acl])
 

@@ -1,0 +1,408 @@
+# Copyright (c) 2026, zklock developers
+
+# What somebody can do who reaches ZooKeeper and is no cluster, with zklock.acl
+# open and creator: forge a deadlock, end a session while its cluster does not
+# hear of it, make znodes in its session, and write what nobody can read.
+
+use strict;
+use warnings;
+no warnings 'portable';	# the number of a session has 64 bits
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkProxy;
+use ZkSession;
+use ZooKeeper;
+
+my $proxy = ZkProxy->new;
+my $zk = ZooKeeper->new;
+$zk->start;
+$zk->connstr_through($proxy, $_) for qw(a b);
+$proxy->count('a-0', 'b-0');
+my ($a, $b) = zk_clusters(
+	$zk, [qw(a b)],
+	'zklock.servers' => sub { $zk->connstr_through($proxy, $_[0]) },
+	'zklock.session_timeout' => '40s',
+	'autovacuum' => 'off',
+	'deadlock_timeout' => '300ms',
+	'log_lock_waits' => 'off');
+my $stranger = $zk->client(timeout => 60);
+my $room = '/zklock/%waits';
+
+wait_connected($_) for ($a, $b);
+
+sub value { return $_[0]->safe_psql('postgres', $_[1]); }
+
+sub worker { return value($_[0], 'SELECT worker_pid FROM zk_session'); }
+
+my %worker = map { $_->name => worker($_) } ($a, $b);
+
+# What the owner of a lock tells.
+sub owner_data
+{
+	my ($dir) = @_;
+	my ($owner) = $stranger->contenders($dir) or return '';
+	return (eval { $stranger->get("$dir/$owner")->{data} } // '');
+}
+
+sub in_room { return eval { $stranger->ls($room) }; }
+
+sub wait_empty_room
+{
+	poll_until(sub { !in_room() }, 'the clusters to tidy up');
+	return;
+}
+
+#
+# A session that holds one lock, and waits for another, of a session that waits
+# for nothing: no deadlock.
+#
+
+{
+	my $p = ZkSession->new($a);
+	my $q = holder($b, 'y');
+	my $x = lock_dir('x');
+	my $y = lock_dir('y');
+	my %answered;
+
+	$p->run_ok("BEGIN; SELECT zk_lock('x')");
+	my $theirs = $stranger->enqueue($x);
+	$p->send("SELECT zk_lock('y')");
+	poll_until(sub { owner_data($x) =~ / waits=/ }, 'a to tell for whom it waits');
+
+	# the stranger says that the owner of y waits for the stranger's contender
+	my ($owner) = $stranger->contenders($y);
+	my $note = $stranger->get("$y/$owner")->{data};
+	my $forged = sprintf '%s waits=%d,1,%d,1,1,0,exclusive,0,1,%s', $note, $q->pid, $q->pid, $theirs;
+	$stranger->set("$y/$owner", $forged);
+
+	# a asks all members again and again, and nobody confirms that
+	my %probes;
+	poll_until(sub { $probes{$_} = 1 for grep { /^probe-/ } in_room(); keys %probes >= 2 },
+		'a to ask for the forged deadlock again');
+	ok(!$p->done, 'open: a forged note alone makes nobody fail');
+	is(owner_data($y), $forged, 'open: ... and it stays');
+
+	# the stranger does
+	poll_until(
+		sub {
+			for my $probe (grep { /^probe-/ && !$answered{$_} } in_room())
+			{
+				my $data = eval { $stranger->get("$room/$probe")->{data} } // next;
+				my @lines = split /\n/, $data;
+				my ($line) = grep { $lines[$_] =~ m{ \Q$y/$owner\E } } (0 .. $#lines);
+				my ($number) = $probe =~ /(\d+)$/;
+
+				$answered{$probe} = 1;
+				$stranger->create(sprintf('%s/answer-%s-%016x-', $room, $number, 1 << $line),
+					ephemeral => 1, sequence => 1) if defined $line;
+			}
+			return $p->done;
+		},
+		'the session to fail');
+	is($p->result->{sqlstate}, '40P01',
+		'open: who forges the answer, too, ends a session that waits in ZooKeeper');
+	$p->run_ok('ROLLBACK');
+	$q->run_ok('SELECT 1', 'open: a session that waits for nothing does not fail');
+	is(value($b, "SELECT count(*) FROM zk_locks WHERE name = 'y' AND NOT lost"), 1, '... and keeps its lock');
+	$q->run_ok('COMMIT');
+	$stranger->delete($theirs);
+	for (grep { /^answer-/ } in_room()) { eval { $stranger->delete("$room/$_") }; }
+	wait_empty_room();
+	$_->quit for ($p, $q);
+}
+
+#
+# The end of a session that its cluster does not hear of
+#
+
+sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_session'); }
+
+value($a, 'CREATE TABLE sales (n int)');
+
+for my $check ('quorum', 'lease')
+{
+	my $s = ZkSession->new($a);
+	my $other = ZkSession->new($b);
+	my $session = session_of($a);
+
+	$s->run_ok("SET zklock.commit_check = $check; BEGIN; SELECT zk_lock('w'); INSERT INTO sales VALUES (1)");
+	poll_until(sub { my $left = lease(); $left ne '' && $left > 10 }, 'a long lease') if $check eq 'lease';
+	$proxy->freeze('a-0');
+	ok($stranger->kill_session(hex $session), "$check: the session is ended, and no news arrives");
+	is($other->run("SELECT zk_try_lock('w', '3 min', session => true)")->{out}, 't',
+		"$check: another cluster gets the lock at once");
+	is(session_of($a), $session, "$check: the holder's does not know");
+	if ($check eq 'quorum')
+	{
+		$s->send('COMMIT');
+		$s->wait_waiting(2);
+		is(value($a, 'SELECT count(*) FROM sales'), 0, 'quorum: COMMIT waits for ZooKeeper');
+		$proxy->thaw('a-0');
+		error_is($s->result, $lock_lost, 'quorum: ... and fails');
+		is(value($a, 'SELECT count(*) FROM sales'), 0, 'quorum: nothing is committed');
+	}
+	else
+	{
+		cmp_ok(lease(), '>', 0, 'lease: it has a lease');
+		$s->run_ok('COMMIT', 'lease: COMMIT does not wait');
+		is(value($a, 'SELECT count(*) FROM sales'), 1, 'lease: what is done under a lost lock is committed');
+		$proxy->thaw('a-0');
+	}
+	$other->run_ok("SELECT zk_unlock('w')");
+	poll_until(sub { session_of($a) ne $session }, 'a new session');
+	wait_connected($a);
+	$_->quit for ($s, $other);
+}
+
+#
+# Data that nobody can read, while two clusters wait for each other
+#
+
+my $seed = time ^ $$;
+srand $seed;
+note("seed $seed");
+
+sub random_bytes { return join '', map { chr int rand 256 } 1 .. $_[0]; }
+
+# What is like a text, and is not: changed, cut, or longer.
+sub garble
+{
+	my ($text) = @_;
+	my $kind = int rand 5;
+
+	return random_bytes(1 + int rand 300) if $kind == 0 || $text eq '';
+	return substr $text, 0, int rand length $text if $kind == 1;
+	return $text x (1 + 200_000 / length $text) if $kind == 2;
+	for (0 .. rand 8)
+	{
+		substr $text, rand length $text, 1, $kind == 3 ? chr int rand 256 : (',', ' ', '%', '-', '/', "\n", '9' x 30)[ rand 7 ];
+	}
+	return $text;
+}
+
+# Names below a directory, which are there until they are thrown away.
+my @made;
+
+sub make
+{
+	my ($dir, $name, $data) = @_;
+
+	$name =~ s/[^!-.0-~]/?/g;
+	$name = substr $name, 0, 1000;
+	# a name may be there already, or not be allowed
+	push @made, eval { $stranger->create("$dir/$name", hex => unpack('H*', $data), ephemeral => 1) } // ();
+	return;
+}
+
+# A session that holds one lock and waits for another one, and whom it keeps.
+sub waits_for
+{
+	my ($node, $held, $wanted) = @_;
+	my $session = holder($node, $held);
+	my $theirs = $stranger->enqueue(lock_dir($held));
+
+	$session->send("SELECT zk_lock('$wanted')");
+	poll_until(sub { owner_data(lock_dir($held)) =~ / waits=/ }, 'a wait to be told');
+	return { session => $session, node => $node, held => $held, theirs => $theirs };
+}
+
+# A probe with the wait that is told for a lock: line 1, which its cluster is to
+# confirm.
+sub probe_about
+{
+	my ($held) = @_;
+	my $dir = lock_dir($held);
+	my ($owner) = $stranger->contenders($dir);
+	my ($wait) = owner_data($dir) =~ / waits=(\S+)/;
+
+	return "0 1 z $dir/_c_z-lock-0000000001  1,1,1,1,1,0,exclusive,0,1,$dir/_c_z-lock-0000000002\n"
+	  . "1 0 z $dir/$owner  $wait\n";
+}
+
+# Has the cluster answered a probe?
+sub has_answered
+{
+	my ($node, $probe) = @_;
+	my ($number) = $probe =~ /(\d{10})$/;
+	my $session = hex session_of($node);
+
+	for (grep { /^answer-$number-/ } in_room())
+	{
+		my $answer = eval { $stranger->get("$room/$_") };
+		return $_ if $answer && $answer->{ephemeralOwner} == $session;
+	}
+	return;
+}
+
+for my $round (1 .. 3)
+{
+	my $uuid = '89ab0123-4567-4def-8edc-ba9876543210';
+	my @keep = (holder($b, 'y1'), holder($a, 'y2'));
+	my @wait = (waits_for($a, 'x1', 'y1'), waits_for($b, 'x2', 'y2'));
+	my @dirs = map { lock_dir($_) } qw(x1 y1 x2 y2);
+	my %probe = map { $_->{node}->name => probe_about($_->{held}) } @wait;
+	my @probes = values %probe;
+	my @notes = map { owner_data(lock_dir($_)) } qw(x1 x2);
+	my @names = (
+		'probe-0000000007', 'probe-9999999999', 'answer-0000000007-ffffffffffffffff-0000000001',
+		'answer-0000000007-0000000000000000-9', 'verdict-0000000007',
+		'session-65.47:a-0000000000000001-0000000000000002',
+		'session-remote:65.47:a-0000000000000001-0000000000000002',
+		'session-%zz%0-ffffffffffffffff-ffffffffffffffff');
+	my %gets = map { $_ => $proxy->requests("$_-0")->{get} // 0 } qw(a b);
+	my $written = 0;
+
+	for my $i (1 .. 40)
+	{
+		make($room, sprintf('probe-%010d', rand 2**31), garble($probes[ rand @probes ])) for 1 .. 2;
+		make($room, garble($names[ rand @names ]), garble($notes[ rand @notes ]));
+		make('/zklock/%clusters', garble("$uuid-cluster") . $i, garble('zklock cluster=a host=db1 port=5432'));
+		make($dirs[ rand @dirs ], garble("_c_$uuid-lock-x"), garble($notes[ rand @notes ]));
+		my $dir = $dirs[ rand @dirs ];
+		$written += eval { $stranger->set_hex("$dir/$_", unpack 'H*', garble($notes[ rand @notes ])); 1 } // 0
+		  for $stranger->contenders($dir);
+	}
+	cmp_ok(@made, '>', 100, 'garbled znodes are made');
+	cmp_ok($written, '>', 40, '... and contenders garbled');
+
+	# what people ask for
+	for my $node ($a, $b)
+	{
+		cmp_ok(value($node, 'SELECT count(*) FROM zk_clusters()'), '>', 10, $node->name . ' reads garbled members');
+		cmp_ok(value($node, "SELECT count(*) FROM unnest('{x1,y1,x2,y2}'::text[]) n, zk_queue(n) WHERE owner !~ '^postgresql host=\\S+ port=\\d+ cluster=[ab] pid=\\d+\$'"),
+			'>', 0, '... and garbled contenders');
+		value($node, 'SELECT count(*) FROM zk_queues()');
+	}
+
+	# what detectors read
+	for my $node (map { $_->{node} } @wait)
+	{
+		my $name = $node->name;
+		my ($probe, $tries);
+
+		# an answer lasts as long as its probe
+		ok( poll_until(
+				sub {
+					push @made, $probe = $stranger->create("$room/probe-",
+						data => $probe{$name}, ephemeral => 1, sequence => 1)
+					  if $tries++ % 50 == 0;
+					return has_answered($node, $probe);
+				},
+				"$name to answer"),
+			"$name answers a probe among the garbled ones");
+		cmp_ok($proxy->requests("$name-0")->{get} - $gets{$name}, '>=', 80, '... which it has read');
+	}
+
+	value($_->{node}, 'SELECT pg_cancel_backend(' . $_->{session}->pid . ')') for @wait;
+	like($_->{session}->result->{sqlstate} // 'none', qr/^(57014|40P01)$/, 'who waits ends') for @wait;
+	$_->run('ROLLBACK') for @keep, map { $_->{session} } @wait;
+	$_->quit for @keep, map { $_->{session} } @wait;
+	for (splice(@made), map { $_->{theirs} } @wait) { eval { $stranger->delete($_) }; }
+	wait_empty_room();
+	wait_no_contenders($zk, $_) for qw(x1 y1 x2 y2);
+}
+
+# Afterwards all is as it was.
+sub deadlock
+{
+	my ($what) = @_;
+	my $p = holder($a, 'x3');
+	my $q = holder($b, 'y3');
+
+	$p->send("SELECT zk_lock('y3')");
+	wait_contenders($zk, 'y3', 2);
+	$q->send("SELECT zk_lock('x3')");
+
+	# the end of the one lets the other go on
+	my @states = sort map { $_->result->{sqlstate} // 'granted' } ($p, $q);
+	is("@states", '40P01 granted', "$what: a deadlock is found, and one session goes on");
+	$_->run('ROLLBACK') for ($p, $q);
+	$_->quit for ($p, $q);
+	wait_empty_room();
+	return;
+}
+
+deadlock('after all that');
+for my $node ($a, $b)
+{
+	my $name = $node->name;
+
+	is(worker($node), $worker{$name}, "$name has the worker that it began with");
+	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal|"zklock[^"]*" \(PID \d+\) exited/,
+		"$name: no process has failed");
+}
+
+#
+# With zklock.acl = creator, below a root of their own
+#
+
+for my $node ($a, $b)
+{
+	$node->append_conf('postgresql.conf', "$_->[0] = '$_->[1]'")
+	  for ([ 'zklock.root', '/own' ], [ 'zklock.auth', 'shop:secret' ], [ 'zklock.acl', 'creator' ]);
+	$node->restart;
+	wait_connected($node);
+}
+
+{
+	my $owner = $zk->client(timeout => 60);
+	my $p = holder($a, 'x');
+	my $q = holder($b, 'y');
+	my $w = ZkSession->new($b);
+	my $x = lock_dir('x', '/own');
+	my $y = lock_dir('y', '/own');
+
+	$owner->add_auth('digest', 'shop:secret');
+	$w->send("SELECT zk_lock('x')");
+	poll_until(sub { $owner->contenders($x) == 2 }, 'somebody to wait for a');
+	$p->send("SELECT zk_lock('y')");
+	poll_until(
+		sub { my ($node) = $owner->contenders($x); $owner->get("$x/$node")->{data} =~ / waits=/ },
+		'a to tell for whom it waits');
+	poll_until(sub { $owner->exists('/own/%waits') }, 'the directory where deadlocks are confirmed');
+
+	my ($node) = $owner->contenders($y);
+	my $data = $owner->get("$y/$node")->{data};
+	my $session = hex session_of($b);
+	my %try = (
+		'forge a note' => sub { $stranger->set("$y/$node", "$data waits=1,1,1,1,1,0,exclusive,0,1,$x/$node") },
+		'read a note' => sub { $stranger->get("$y/$node") },
+		'read the probes' => sub { $stranger->ls('/own/%waits') },
+		'make a probe' => sub { $stranger->create('/own/%waits/probe-', ephemeral => 1, sequence => 1) },
+		'make an answer' =>
+		  sub { $stranger->create('/own/%waits/answer-0000000000-0000000000000003-', ephemeral => 1, sequence => 1) },
+		'make a verdict' => sub { $stranger->create('/own/%waits/verdict-0000000000', ephemeral => 1) });
+
+	for (sort keys %try)
+	{
+		ok(!eval { $try{$_}->(); 1 } && $@ =~ /^NoAuthError/, "creator: cannot $_") or diag($@);
+	}
+
+	# the session's password does not bring its credentials
+	for my $path ("$x/_c_89ab0123-4567-4def-8edc-ba9876543210-lock-", '/own/%waits/probe-')
+	{
+		ok(!eval { $stranger->create_in_session($session, $path); 1 } && $@ =~ /the create failed with -102/,
+			"creator: cannot make $path in the session of a cluster") or diag($@);
+	}
+	my $made = $stranger->create_in_session($session, '/own/%clusters/forged-');
+	is($owner->get($made)->{ephemeralOwner}, $session, 'creator: but can make a znode that counts as its own in %clusters');
+	wait_connected($b);
+	like($stranger->get('/own/%clusters')->{data}, qr/^zklock fleet=/, 'creator: can read the identity of the fleet');
+	is(scalar($stranger->ls('/own/%clusters')), 3, '... and see how many clusters there are');
+	$stranger->create('/own/%clusters/another', data => 'zklock cluster=z', ephemeral => 1);
+	is(value($a, "SELECT count(*) FROM zk_clusters() WHERE cluster = 'z'"), 1, '... and pretend to be one more');
+	ok(!eval { $stranger->delete($made); 1 }, '... but not delete what others have made there');
+
+	ok(!$p->done, 'creator: who waits waits on');
+	$q->run_ok('COMMIT');
+	is($p->result->{message}, undef, 'creator: ... and gets its lock');
+	$p->run_ok('COMMIT');
+	is($w->result->{message}, undef, 'creator: ... and the next one as well');
+	$_->quit for ($p, $q, $w);
+}
+
+$_->stop for ($a, $b);
+done_testing();

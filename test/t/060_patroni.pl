@@ -1,6 +1,6 @@
 
-# Under Patroni, which keeps its own state in the same ZooKeeper: a switchover
-# with locks held.  Those of the old primary end with its sessions, and the new
+# Under Patroni, which keeps its own state in the same ZooKeeper, and zklock's
+# below a chroot: a switchover with locks held.  Those of the old primary end with its sessions, and the new
 # one takes them.  The configuration is that of doc/company.md.
 
 use strict;
@@ -181,9 +181,16 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new;
 $zk->start;
+my $observer = $zk->client;
+my $root = '/locks/zklock';
+$observer->create('/locks');
 my ($a, $b) = map { Member->new($_, $zk) } qw(a b);
 $a->start;
-my $c = zk_cluster('c', $zk, 'zklock.session_timeout' => '60s');
+my $c = zk_cluster('c', $zk,
+	'zklock.servers' => $zk->connstr . '/locks',
+	'zklock.session_timeout' => '60s');
+chomp(my $patroni = `/usr/bin/patroni --version`);
+diag sprintf('%s, PostgreSQL %s', $patroni, $c->pg_version);
 
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
@@ -221,7 +228,6 @@ $b->poll_query_until('postgres', "SELECT to_regclass('slow') IS NOT NULL");
 wait_connected($_) for ($a, $b);
 my ($session_a, $session_b) = map { session_of($_) } ($a, $b);
 my $worker_b = value($b, 'SELECT worker_pid FROM zk_session');
-my $observer = $zk->client;
 
 isnt($session_a, $session_b, 'each member has a session of its own');
 is(value($a, 'SHOW cluster_name') . ' ' . value($b, 'SHOW cluster_name'), 'shop shop',
@@ -310,7 +316,7 @@ $next->run_ok("BEGIN; SELECT zk_lock('early'), zk_lock('late'), zk_lock('fenced'
 	'it takes the locks of the old one');
 cmp_ok($next->run_ok("SELECT zk_fence('fenced')"), '>', $token, '... with higher tokens');
 $next->send("SELECT zk_lock('x')");
-wait_contenders($zk, 'x', 2);
+wait_contenders($zk, 'x', 2, $root);
 $other_cluster->run_ok('COMMIT');
 is($next->result->{message}, undef, '... and waits for those that others have');
 $next->run_ok("INSERT INTO sales VALUES ('next'); COMMIT");
@@ -333,7 +339,7 @@ is(sql($a, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', '... and takes locks
 $_->quit
   for ($holder, $session_scope, $local, $other_cluster, $standby, $latch, $early, $late, $reader, $next, $held);
 is(value($_, 'SELECT count(*) FROM zk_locks'), 0, $_->name . ' has no lock') for ($a, $b, $c);
-poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
+poll_until(sub { !all_contenders($zk, $root) }, 'all contenders to be gone');
 
 #
 # Nothing stays
@@ -343,8 +349,9 @@ my @sessions = map { session_of($_) } ($a, $b, $c);
 ok($_->stop, 'Patroni stops ' . $_->name) for ($a, $b);
 $c->stop;
 is(join(' ', grep { alive($_) } @sessions), '', 'no session is left');
-is(join(' ', grep { $_ ne 'zookeeper' } $observer->ls('/')), 'service zklock',
+is(join(' ', grep { $_ ne 'zookeeper' } $observer->ls('/')), 'locks service',
 	'Patroni and zklock are beside each other');
+is(join(' ', $observer->ls('/locks')), 'zklock', 'zklock has its chroot to itself');
 is(join(' ', grep { !/^(?:config|failover|history|initialize|members|status|sync|optime)$/ } $observer->ls('/service/shop')),
 	'', 'of Patroni there is only what it keeps');
 unlike(slurp_file($_->logfile), qr/PANIC|TRAP|was terminated by signal/, $_->name . ' has not crashed')

@@ -55,7 +55,12 @@ SQL
 my $latch = ZkSession->new($b);
 my %closed = ('in the trigger' => 1, 'at the commit' => 2);
 
-sub apply_pid { return value($b, 'SELECT pid FROM pg_stat_subscription WHERE relid IS NULL AND pid IS NOT NULL'); }
+# The one that is connected with the publisher.
+sub apply_pid
+{
+	return value($b, 'SELECT pid FROM pg_stat_subscription WHERE relid IS NULL AND pid IS NOT NULL'
+		  . ($b->pg_version >= 16 ? ' AND leader_pid IS NULL' : ''));
+}
 
 # The worker, once there is one that this is true of.
 sub worker_in
@@ -153,60 +158,79 @@ is(apply_pid(), $worker, 'it has waited, and not failed');
 # Until its commit
 #
 
-for my $when (sort keys %closed)
+sub keeps_lock
 {
-	$latch->run_ok("SELECT pg_advisory_lock($closed{$when})", "$when: the latch is closed");
-	sell();
-	wait_at_latch($closed{$when});
-	is(sql($a, "SELECT zk_try_lock('stock')")->{out}, 'f', '... the worker holds the lock');
-	$holder->run('BEGIN');
-	$holder->send("SELECT zk_lock('stock')");
-	$holder->wait_waiting(2);
-	$latch->run_ok("SELECT pg_advisory_unlock($closed{$when})", '... the latch opens');
-	is($holder->result->{message}, undef, '... the next holder has the lock');
-	is(value($b, 'SELECT count(*) FROM sales'), $n, '... when the row is visible');
-	$holder->run_ok('COMMIT');
-	is_applied($when);
+	my ($title) = @_;
+
+	for my $when (sort keys %closed)
+	{
+		$latch->run_ok("SELECT pg_advisory_lock($closed{$when})", "$title, $when: the latch is closed");
+		sell();
+		wait_at_latch($closed{$when});
+		is(sql($a, "SELECT zk_try_lock('stock')")->{out}, 'f', '... the worker holds the lock');
+		$holder->run('BEGIN');
+		$holder->send("SELECT zk_lock('stock')");
+		$holder->wait_waiting(2);
+		$latch->run_ok("SELECT pg_advisory_unlock($closed{$when})", '... the latch opens');
+		is($holder->result->{message}, undef, '... the next holder has the lock');
+		is(value($b, 'SELECT count(*) FROM sales'), $n, '... when the row is visible');
+		$holder->run_ok('COMMIT');
+		is_applied("$title, $when");
+	}
+	return;
 }
+
+keeps_lock('apply worker');
 
 #
 # The lock is lost, or the worker canceled or terminated
 #
 
+my $terminated = qr/57P01 FATAL:  terminating (?:logical replication|background) worker/;
 my %end = (
 	'lost' => [ \&lose_locks, qr/40001 ERROR:  .*lock "stock" has been lost/ ],
 	'canceled' => [
 		sub { is(value($a, "SELECT zk_cancel_holder('stock')"), 1, 'the holder is asked') },
 		qr/57014 ERROR:  canceling statement due to user request/ ],
-	'terminated' => [
-		sub { value($b, 'SELECT pg_terminate_backend(' . apply_pid() . ')') },
-		qr/57P01 FATAL:  terminating (?:logical replication|background) worker/ ]);
+	'terminated' => [ sub { value($b, "SELECT pg_terminate_backend($_[0])") }, $terminated ]);
 
-for my $when (sort keys %closed)
+sub applies_again
 {
-	for my $how (sort keys %end)
-	{
-		my $offset = -s $b->logfile;
-		my ($end, $log) = @{ $end{$how} };
+	my ($title, %end) = @_;
 
-		$latch->run_ok("SELECT pg_advisory_lock($closed{$when})", "$how $when");
-		sell();
-		my $first = wait_at_latch($closed{$when});
-		$end->();
-		$b->wait_for_log($log, $offset);
-		poll_until(sub { wait_at_latch($closed{$when}) != $first }, 'the next worker');
-		is(sql($a, "SELECT zk_try_lock('stock')")->{out}, 'f', '... the next worker has the lock');
-		$latch->run_ok("SELECT pg_advisory_unlock($closed{$when})", '... and goes on');
-		is_applied("$how $when");
+	for my $when (sort keys %closed)
+	{
+		for my $how (sort keys %end)
+		{
+			my $offset = -s $b->logfile;
+			my ($end, $log) = @{ $end{$how} };
+
+			$latch->run_ok("SELECT pg_advisory_lock($closed{$when})", "$title, $how $when");
+			sell();
+			my $first = wait_at_latch($closed{$when});
+			$end->($first);
+			$b->wait_for_log($log, $offset);
+			poll_until(sub { wait_at_latch($closed{$when}) != $first }, 'the next worker');
+			is(sql($a, "SELECT zk_try_lock('stock')")->{out}, 'f', '... the next worker has the lock');
+			$latch->run_ok("SELECT pg_advisory_unlock($closed{$when})", '... and goes on');
+			is_applied("$title, $how $when");
+		}
 	}
+	return;
 }
 
+applies_again('apply worker', %end);
+
 # With disable_on_error it is not tried again until somebody says so.
+sub is_disabled
 {
+	my ($title) = @_;
+
 	value($b, 'ALTER SUBSCRIPTION s SET (disable_on_error = true)');
 	for my $when (sort keys %closed)
 	{
-		$latch->run_ok("SELECT pg_advisory_lock($closed{$when})", "disable_on_error, lost $when");
+		$latch->run_ok("SELECT pg_advisory_lock($closed{$when})",
+			"$title, disable_on_error, lost $when");
 		sell();
 		wait_at_latch($closed{$when});
 		lose_locks();
@@ -218,7 +242,10 @@ for my $when (sort keys %closed)
 		is_applied("... enabled");
 	}
 	value($b, 'ALTER SUBSCRIPTION s SET (disable_on_error = false)');
+	return;
 }
+
+is_disabled('apply worker');
 
 #
 # A wait that lasts longer than the publisher listens
@@ -271,6 +298,126 @@ is_applied('a prepared transaction arrives as one that is not');
 	value($a, "COMMIT PREPARED 'order'");
 	ok($b->poll_query_until('postgres', 'SELECT count(*) = 1 FROM orders'), '... without the trigger it can');
 	value($b, 'DROP SUBSCRIPTION s2');
+}
+
+#
+# From PostgreSQL 16 on a parallel apply worker may apply a large transaction
+# while it is open in the publisher.  Here all are large.
+#
+
+sub set_streaming
+{
+	my ($how) = @_;
+	my $pid = apply_pid();
+
+	value($b, "ALTER SUBSCRIPTION s SET (streaming = $how)");
+	poll_until(sub { (apply_pid() || $pid) ne $pid }, "an apply worker with streaming = $how");
+	return;
+}
+
+sub is_parallel
+{
+	my ($pid, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(value($b, "SELECT leader_pid IS NOT NULL FROM pg_stat_subscription WHERE pid = $pid"), 't', $name);
+	return;
+}
+
+# A commit, with which the WAL of open transactions is flushed, and sent.
+sub flush_wal { return value($a, "SELECT pg_logical_emit_message(true, 'zklock', '')"); }
+
+# In a transaction of a that stays open, sell one more.
+sub sell_large
+{
+	my ($session) = @_;
+
+	$n++;
+	$session->run_ok("INSERT INTO sales VALUES ($n)");
+	flush_wal();
+	return;
+}
+
+if ($b->pg_version >= 16)
+{
+	my $large = ZkSession->new($a);
+
+	value($a, "ALTER SYSTEM SET debug_logical_replication_streaming = 'immediate'");
+	$a->reload;
+	# a new connection, and so a sender that has the setting, whatever the default
+	set_streaming('on');
+	set_streaming('parallel');
+
+	$holder->run_ok("BEGIN; SELECT zk_lock('stock')");
+	$large->run_ok('BEGIN');
+	sell_large($large);
+	is_parallel(apply_worker('f'), 'a parallel apply worker waits for another cluster');
+	$holder->run_ok('COMMIT');
+	is_parallel(apply_worker('t'), '... and takes the lock ahead of the commit in the publisher');
+	$holder->run('BEGIN');
+	$holder->send("SELECT zk_lock('stock')");
+	$holder->wait_waiting(2);
+	$large->run_ok('COMMIT');
+	is($holder->result->{message}, undef, '... until that');
+	is(value($b, 'SELECT count(*) FROM sales'), $n, '... when the row is visible');
+	$holder->run_ok('COMMIT');
+	is_applied('parallel');
+
+	$large->run_ok('BEGIN; SAVEPOINT s');
+	sell_large($large);
+	is_parallel(apply_worker('t'), 'a subtransaction');
+	$large->run_ok('ROLLBACK TO s');
+	flush_wal();
+	wait_no_contenders($zk, 'stock');
+	pass('... is rolled back, and with it goes the lock');
+	$n--;
+	sell_large($large);
+	is_parallel(apply_worker('t'), 'a transaction');
+	$large->run_ok('ROLLBACK');
+	$n--;
+	is_applied('... is rolled back');
+
+	keeps_lock('parallel');
+	applies_again('parallel', %end,
+		'leader terminated' => [
+			sub { value($b, "SELECT pg_terminate_backend(leader_pid) FROM pg_stat_subscription WHERE pid = $_[0]") },
+			$terminated ]);
+	is_disabled('parallel');
+
+	# The second worker waits for the lock, the one that receives for the second
+	# worker, and the first for the one that receives.
+	my $offset = -s $b->logfile;
+	$large->run_ok('BEGIN');
+	sell_large($large);
+	is_parallel(apply_worker('t'), 'two transactions, the first has the lock');
+	sell();
+	ok($b->wait_for_log(qr/40P01 ERROR:  deadlock detected/, $offset),
+		'... the second, which commits earlier, waits for it: a deadlock');
+	$large->run_ok('COMMIT');
+	is_applied('... both');
+
+	$large->run_ok('BEGIN');
+	sell_large($large);
+	is_parallel(apply_worker('t'), 'the publisher wants the lock of its own transaction');
+	$large->run("SET LOCAL lock_timeout = '1s'");
+	is($large->run("SELECT zk_lock('stock')")->{sqlstate}, '55P03', '... and does not get it');
+	$large->run_ok('ROLLBACK');
+	$n--;
+	is_applied('... is rolled back');
+
+	set_streaming('on');
+	my $streamed = q{SELECT coalesce(sum(stream_count), 0) FROM pg_stat_replication_slots};
+	my $before = value($a, $streamed);
+	$large->run_ok('BEGIN');
+	sell_large($large);
+	$a->poll_query_until('postgres', "SELECT ($streamed) > $before") or die 'nothing is streamed';
+	$large->run_ok("SELECT zk_lock('stock')", '... with streaming = on it does');
+	$large->run_ok('COMMIT');
+	is_applied('... the same');
+
+	$large->quit;
+	value($a, 'ALTER SYSTEM RESET debug_logical_replication_streaming');
+	$a->reload;
 }
 
 #

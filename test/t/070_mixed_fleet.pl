@@ -44,6 +44,8 @@ $referee->start;
 
 sub value { return $_[0]->safe_psql($_[2] // 'postgres', $_[1]); }
 
+sub server_version { return $_[0]->fourlw('srvr') =~ /version: ([\d.]+)/ ? $1 : die 'no version'; }
+
 #
 # Who waits for a lock on any of them gets it in turn, and all of them read the
 # same of each other
@@ -309,10 +311,20 @@ sub rolling_upgrade
 my @versions = map { value($_, 'SHOW server_version') =~ s/ .*//r } ($old_1, $new_1);
 cmp_ok($versions[0] =~ s/\D.*//r, '<', $versions[1] =~ s/\D.*//r, 'the clusters are of two releases');
 
+# What the clusters are linked with: a root's client library tells its version.
+my @libraries = map {
+	my ($file) = glob "$_/usr/lib/*/libzookeeper_mt.so.2";
+	slurp_file($file) =~ /zookeeper C client (\d[\d.]+)/ ? $1 : die "no version in $file";
+} ($other, '');
+isnt($libraries[0], $libraries[1], "so are the client libraries: @libraries");
+
+my @servers = map { server_version($zk{$_}) } ('old', 'new');
+isnt($servers[0], $servers[1], "and the ZooKeepers: @servers");
+
 for my $server ('old', 'new')
 {
 	my $zk = $zk{$server};
-	my ($version) = $zk->fourlw('srvr') =~ /version: ([\d.]+)/;
+	my $version = server_version($zk);
 
 	for my $node ($server eq 'old' ? () : @nodes)
 	{
@@ -322,7 +334,8 @@ for my $server ('old', 'new')
 		delete @$node{qw(zk_watcher zk_scene_watcher)};
 		wait_connected($node);
 	}
-	diag sprintf('PostgreSQL %s and %s on ZooKeeper %s', @versions, $version);
+	diag sprintf('PostgreSQL %s and %s, libraries %s and %s, on ZooKeeper %s',
+		@versions, @libraries, $version);
 	one_queue($zk, $version);
 	readers($zk, $version);
 	permits($zk, $version);

@@ -105,6 +105,11 @@ Reset the present connections.
 
 From now on, everything takes so long in each direction; 0: no delay.
 
+=item forge($name, $old, $new)
+
+From now on, replace in what the server sends what matches C<$old>, a regular
+expression of Python.  The length must stay the same.
+
 =item connections(@names)
 
 How many there are.
@@ -128,6 +133,7 @@ sub mute { my $self = shift; return $self->_call('mute', @_); }
 sub thaw { my $self = shift; return $self->_call('thaw', @_); }
 sub reset { my $self = shift; return $self->_call('reset', @_); }
 sub delay { my ($self, $ms, @names) = @_; return $self->_call('delay', 0 + $ms, @names); }
+sub forge { my ($self, $name, $old, $new) = @_; return $self->_call('forge', $name, $old, $new); }
 sub count { my $self = shift; return $self->_call('count', @_); }
 sub requests { return $_[0]->_call('requests', $_[1]); }
 sub connections { my $self = shift; return $self->_call('connections', @_); }

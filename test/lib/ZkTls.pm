@@ -58,6 +58,18 @@ or "other".
 
 Make a certificate of that name that has expired; returns its path likewise.
 
+=item revoked($name, $usage)
+
+Revoke the certificate of that name, and make another one for "clientAuth" or
+"serverAuth"; returns the path of the revoked one likewise.
+
+=item expire_crl(), renew_crl()
+
+Make the list of revoked certificates anew: one that has expired, or as the page
+does.
+
+Stunnels read the list when they are started or restarted.
+
 =cut
 
 sub hosts { return map { "zk$_.example.org" } (1 .. 3); }
@@ -70,14 +82,19 @@ sub new
 		dir => PostgreSQL::Test::Utils::tempdir('tls'),
 		stunnels => 0,
 	}, $class;
-	my ($commands) = slurp_file("$self->{doc}/security.md") =~ /^```sh\n(.*?)^```$/ms
+	my $page = slurp_file("$self->{doc}/security.md");
+	my ($commands) = $page =~ /^```sh\n(.*?)^```$/ms
 	  or die 'doc/security.md has no commands';
+
+	($self->{certificate}) = $commands =~ /^(certificate\(\).*?^\}\n)/ms
+	  or die 'doc/security.md has no function to make a certificate';
+	($self->{revoke}) = $page =~ /^<!-- name: revoke -->\n```sh\n(.*?)^```$/ms
+	  or die 'doc/security.md has no commands to revoke a certificate';
 
 	for my $ca (qw(ca other))
 	{
 		mkdir "$self->{dir}/$ca" or die "could not create $ca: $!";
-		append_to_file("$self->{dir}/$ca.sh", $commands);
-		_run("$self->{dir}/$ca", 'sh', '-e', "../$ca.sh");
+		$self->_run_sh($ca, $commands);
 	}
 	return $self;
 }
@@ -93,6 +110,18 @@ sub _run
 	return;
 }
 
+# The same for commands of the page, for one of the CAs.
+sub _run_sh
+{
+	my ($self, $ca, $commands) = @_;
+	my $script = "$self->{dir}/$ca.sh";
+
+	unlink $script;
+	append_to_file($script, $commands);
+	_run("$self->{dir}/$ca", 'sh', '-e', $script);
+	return;
+}
+
 sub certificate
 {
 	my ($self, $name, $ca) = @_;
@@ -104,9 +133,9 @@ sub expired
 	my ($self, $name) = @_;
 	my $dir = "$self->{dir}/ca";
 
-	if (!-e "$dir/ca.cnf")
+	if (!-e "$dir/expired.cnf")
 	{
-		append_to_file("$dir/ca.cnf", <<"EOC");
+		append_to_file("$dir/expired.cnf", <<"EOC");
 [ca]
 default_ca = trusted
 [trusted]
@@ -121,11 +150,41 @@ commonName = supplied
 EOC
 		append_to_file("$dir/index.txt", '');
 	}
-	_run($dir, qw(openssl ca -batch -notext -config ca.cnf -cert ca.crt -keyfile ca.key),
+	_run($dir, qw(openssl ca -batch -notext -config expired.cnf -cert ca.crt -keyfile ca.key),
 		qw(-startdate 20200101000000Z -enddate 20200102000000Z),
 		'-in', "$name.csr", '-extfile', "$name.ext", '-out', "expired-$name.crt");
 	_run($dir, 'cp', '-p', "$name.key", "expired-$name.key");
 	return "$dir/expired-$name";
+}
+
+sub revoked
+{
+	my ($self, $name, $usage) = @_;
+	my $dir = "$self->{dir}/ca";
+	my $commands = $self->{revoke} =~ s/\bdb2\.example\.org\b/$name/r;
+
+	_run($dir, 'cp', '-p', "$name.$_", "revoked-$name.$_") for qw(crt key);
+	$self->_run_sh('ca', "$commands$self->{certificate}certificate $name $usage\n");
+	return "$dir/revoked-$name";
+}
+
+sub expire_crl
+{
+	my ($self) = @_;
+
+	_run("$self->{dir}/ca", qw(openssl ca -config ca.cnf -gencrl -out ca.crl),
+		qw(-crl_lastupdate 20200101000000Z -crl_nextupdate 20200102000000Z));
+	return;
+}
+
+sub renew_crl
+{
+	my ($self) = @_;
+	my ($command) = $self->{revoke} =~ /^(.* -gencrl .*)$/m
+	  or die 'doc/security.md has no command to renew the list';
+
+	$self->_run_sh('ca', $command);
+	return;
 }
 
 =pod
@@ -137,8 +196,8 @@ name, or a path as certificate() returns it.
 
 =item client($certificate, @doors)
 
-Start a stunnel that reaches each of the hosts() through that one of the
-stunnels C<@doors>.
+Start a stunnel that reaches each of the hosts() through that one of C<@doors>:
+stunnels, or ports.
 
 =cut
 
@@ -164,7 +223,7 @@ sub client
 
 sub _through
 {
-	my @ports = map { $_->ports } @_;
+	my @ports = map { ref ? $_->ports : $_ } @_;
 	my @hosts = hosts();
 
 	return { map { ("$hosts[$_]:2281" => $ports[$_]) } (0 .. $#hosts) };
@@ -245,6 +304,7 @@ sub _configure
 	$replace->('cert', "/etc/stunnel/$own.crt", "$certificate.crt");
 	$replace->('key', "/etc/stunnel/$own.key", "$certificate.key");
 	$replace->('CAfile', '/etc/stunnel/zookeeper-ca.crt', $self->{tls}->certificate('ca') . '.crt');
+	$replace->('CRLfile', '/etc/stunnel/zookeeper-ca.crl', $self->{tls}->certificate('ca') . '.crl');
 	for my $option (qw(accept connect))
 	{
 		$replace->($option, $_, "127.0.0.1:$self->{$option}{$_}")

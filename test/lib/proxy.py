@@ -8,6 +8,7 @@ input ends the process.
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import sys
@@ -78,6 +79,7 @@ class Link:
     def __init__(self):
         self.delay = 0
         self.refusing = False
+        self.forgery = None
         self.connections = set()
         self.requests = None
         self._listener = self._port = None
@@ -215,6 +217,8 @@ class Connection:
             if (wait := due - loop.time()) > 0:
                 await asyncio.sleep(wait)
             await self._link.passable(answers)
+            if answers and self._link.forgery:
+                data = re.sub(*self._link.forgery, data)
             if data:
                 await loop.sock_sendall(sink, data)
             else:
@@ -317,6 +321,9 @@ class Proxy:
     def delay(self, ms, *names):
         for link in self._named(names):
             link.delay = ms / 1000
+
+    def forge(self, name, old, new):
+        self._links[name].forgery = (old.encode(), new.encode())
 
     def count(self, *names):
         for link in self._named(names):

@@ -5,9 +5,10 @@
 # stand before one ZooKeeper, as before an ensemble, and one beside each of two
 # clusters.
 #
-# They are cut off, and restarted under load; those that have no business are
-# refused: certificates that have expired, are of another CA or for another
-# purpose, a server by another name.
+# They are cut off, by an end of the connections and in silence, and restarted
+# under load; those that have no business are refused: certificates that have
+# expired, are revoked, of another CA or for another purpose, a server by another
+# name.
 #
 # ZKLOCK_TEST_SECONDS is how long the load takes at least (default 3).
 
@@ -20,6 +21,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkCluster;
+use ZkProxy;
 use ZkSession;
 use ZkTls;
 use ZooKeeper;
@@ -159,21 +161,83 @@ for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
 }
 
 #
+# A network that is slow, and one that loses everything without a word, between
+# the two stunnels
+#
+
+{
+	my $proxy = ZkProxy->new;
+	my @ports = map { $proxy->link("door-$_", ($doors[$_]->ports)[0]) } (0 .. $#doors);
+
+	$client{a}->restart(doors => \@ports);
+	ok(wait_connected($a), 'connected through a proxy');
+	$proxy->delay(100);
+	{
+		my $holder = holder($a, 'slow');
+		my $waiter = waiter($b, 'slow', 2);
+
+		wait_contenders($zk, 'slow', 2);
+		$holder->run_ok('COMMIT');
+		is($waiter->result->{message}, undef, 'a lock goes over a slow network');
+		$waiter->run_ok('COMMIT');
+		$_->quit for ($holder, $waiter);
+	}
+	$proxy->delay(0);
+
+	my $holder = holder($a, 'silent');
+	my $waiter = waiter($b, 'silent', 2);
+
+	wait_contenders($zk, 'silent', 2);
+	$proxy->freeze;
+	wait_state($a, 'suspended');
+	is($waiter->result->{message}, undef, 'who is cut off in silence loses its locks to others');
+	$holder->send('COMMIT');
+	$proxy->thaw;
+	error_is($holder->result, $lock_lost, '... and cannot commit');
+	$waiter->run_ok('COMMIT');
+	ok(wait_connected($a), '... but begins another session');
+	$_->quit for ($holder, $waiter);
+
+	$client{a}->restart(doors => \@doors);
+	ok(wait_connected($a), 'connected without the proxy');
+}
+
+#
 # Who is refused
 #
 
 {
 	my $db2 = $tls->certificate('db2.example.org');
+	my ($revoked_client, $revoked_server) = map { $tls->revoked(@$_) }
+	  ([ 'db2.example.org', 'clientAuth' ], [ 'zk1.example.org', 'serverAuth' ]);
 	my @foreign = map { $tls->server($_, $port) }
 	  ($tls->certificate('zk1.example.org', 'other'), $tls->expired('zk1.example.org'));
 	my $caller = ZkSession->new($b);
+
+	# A door to no ZooKeeper, one whose list has expired, and one whose
+	# certificate is revoked; all have the list with the revoked ones.
+	my $port_of_none = PostgreSQL::Test::Cluster::get_free_port();
+	my $deserted = $tls->server('zk1.example.org', $port_of_none);
+	my $revoked = $tls->server($revoked_server, $port);
+	$tls->expire_crl;
+	my $outdated = $tls->server('zk1.example.org', $port);
+	$tls->renew_crl;
+	restart_all(@doors);
+
+	# A port that does not answer: connections that nobody accepts fill it.
+	my $full = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1') or die "$!";
+	my @filling = map {
+		IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $full->sockport, Blocking => 0)
+		  // die "could not connect: $!"
+	} (1 .. 10);
+
 	my $refused = sub {
 		my ($name, $certificate, $through, $who_tells, $reason) = @_;
 		my $told = sub {
 			return join('', map { $_->log } $who_tells eq 'server' ? @$through : $client{b});
 		};
 
-		$_->mark for @$through;
+		$_->mark for grep { ref } @$through;
 		$client{b}->restart(certificate => $certificate, doors => $through);
 		poll_until(sub { $told->() =~ $reason }, "$name to be refused: $reason");
 		$b->poll_query_until('postgres',
@@ -196,6 +260,21 @@ for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
 		$db2, [ ($foreign[1]) x 3 ], 'client', qr/certificate has expired/);
 	$refused->('a server whose certificate is of another CA',
 		$db2, [ ($foreign[0]) x 3 ], 'client', qr/unable to get local issuer certificate/);
+	$refused->('a client whose certificate is revoked',
+		$revoked_client, \@doors, 'server', qr/certificate revoked/);
+	$refused->('a server whose certificate is revoked',
+		$db2, [ ($revoked) x 3 ], 'client', qr/certificate revoked/);
+	$refused->('a client, by a list that has expired',
+		$db2, [ ($outdated) x 3 ], 'server', qr/CRL has expired/);
+	$tls->expire_crl;
+	$refused->('a server, by a list that has expired', $db2, \@doors, 'client', qr/CRL has expired/);
+	$tls->renew_crl;
+	$refused->('nobody, but there is no other stunnel',
+		$db2, [ ($port_of_none) x 3 ], 'client', qr/Connection refused/);
+	$refused->('nobody, but the other machine does not answer',
+		$db2, [ ($full->sockport) x 3 ], 'client', qr/TIMEOUTconnect exceeded/);
+	$refused->('nobody, but there is no ZooKeeper',
+		$db2, [ ($deserted) x 3 ], 'server', qr/Connection refused/);
 	$refused->('a server by another name',
 		$db2, [ @doors[ 1, 2, 0 ] ], 'client', qr/Subject checks failed/);
 
@@ -220,7 +299,7 @@ for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
 	ok(wait_connected($b), 'with what is right it is connected again');
 	is($caller->run_ok("SELECT zk_try_lock('x', '1 min')"), 't', '... and locks');
 	$caller->quit;
-	$_->stop for @foreign;
+	$_->stop for (@foreign, $deserted, $revoked, $outdated);
 }
 
 #

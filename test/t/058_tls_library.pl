@@ -89,6 +89,13 @@ edit_settings($a, files($path), 'zklock.servers' => $secure);
 $a->restart;
 ok(wait_connected($a), 'connected');
 is(sql($a, 'SELECT server FROM zk_session')->{out}, $secure, '... to the port for TLS');
+{
+	# why the page wants stunnel
+	my $server = $tls->certificate('zk1.example.org');
+	my $names = `openssl x509 -in '$server.crt' -noout -checkip 127.0.0.1`;
+
+	like($names, qr/does NOT match/, '... although the certificate is that of another name, which the library does not check');
+}
 is(sql($a, "SELECT count(*) FROM pg_settings WHERE name LIKE 'zklock.tls%'")->{out}, '0', 'pg_settings does not have the files');
 is(sql($a, 'CREATE ROLE nobody; SET ROLE nobody; SHOW zklock.tls_key')->{sqlstate}, '42501', '... and only superusers see them');
 

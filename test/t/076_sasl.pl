@@ -3,7 +3,8 @@
 # Authentication by SASL.  Debian's client library was built without it: there
 # the settings are refused.  With one that was built with it
 # (test/lib/client_library): who is who for ZooKeeper's ACLs, a ZooKeeper that
-# lets nobody else in, wrong passwords, and what becomes of locks meanwhile.
+# lets nobody else in, wrong passwords, servers that do not know the password, and
+# what becomes of locks meanwhile.
 
 use strict;
 use warnings;
@@ -13,6 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkCluster;
 use ZkLibrary;
+use ZkProxy;
 use ZkSession;
 use ZkTls;
 use ZooKeeper;
@@ -29,9 +31,21 @@ if (!library_has('zookeeper_init_sasl'))
 	exit;
 }
 
-# The configuration of the servers, as on the page.
-my ($jaas) = slurp_file("$ENV{TESTDIR}/doc/security.md") =~ /^(    Server \{\n(?:    .*\n)+)/m
+# The configuration of the servers and of the clusters, as on the page.
+my ($page) = slurp_file("$ENV{TESTDIR}/doc/security.md") =~ /^## SASL\n(.*?)^## /ms
+  or die 'doc/security.md has no section SASL';
+my ($jaas) = $page =~ /^(    Server \{\n(?:    .*\n)+)/m
   or die 'doc/security.md has no JAAS configuration';
+my %conf = $page =~ /^    ([\w.-]+)=(\S+)$/mg;
+my %settings = $page =~ /^    (zklock\.\w+) = '?(.*?)'?(?:\s+#.*)?$/mg;
+
+is_deeply(
+	[ sort(keys %conf), sort(keys %settings) ],
+	[
+		qw(authProvider.1 enforce.auth.enabled enforce.auth.schemes fips-mode),
+		qw(zklock.acl zklock.sasl_password_file zklock.sasl_user)
+	],
+	'what the page configures');
 
 sub put_password
 {
@@ -49,21 +63,19 @@ sub user
 {
 	my ($name) = @_;
 	return (
+		%settings,
 		'zklock.sasl_user' => $name,
 		'zklock.sasl_password_file' => "$dir/$name");
 }
 
+# A server as on the page, or one that lets in others, too.
 sub zookeeper
 {
-	my ($name, %conf) = @_;
+	my ($name, %options) = @_;
 	my $server = ZooKeeper->new(
 		name => $name,
-		conf => {
-			'authProvider.1' => 'org.apache.zookeeper.server.auth.SASLAuthenticationProvider',
-			'fips-mode' => 'false',
-			%conf
-		},
-		jaas => $jaas);
+		conf => { map { ($_ => $conf{$_}) } grep { !$options{open} || !/^enforce/ } keys %conf },
+		jaas => $options{jaas} // $jaas);
 
 	$server->start;
 	return $server;
@@ -72,12 +84,12 @@ sub zookeeper
 put_password(shop => "open sesame\nand what follows is of no interest\n");
 put_password(bank => "close sesame");
 
-my $zk = zookeeper('zk');
+my $zk = zookeeper('zk', open => 1);
 my ($a, $b, $bank, $none) = zk_clusters($zk, [qw(a b bank none)],
 	'zklock.session_timeout' => '12s');
 for my $node ($a, $b, $bank)
 {
-	edit_settings($node, user($node == $bank ? 'bank' : 'shop'), 'zklock.acl' => 'creator');
+	edit_settings($node, user($node == $bank ? 'bank' : 'shop'));
 	$node->restart;
 	ok(wait_connected($node), $node->name . ' is connected');
 }
@@ -233,9 +245,34 @@ for my $node ($a, $b, $bank)
 	$plain->stop;
 }
 
+# Impostors, which know the user, but not the password: a ZooKeeper with another
+# one, and one that accepts any password, so that its proof is wrong.  It is the
+# right one here, whose proof is changed on the way.
+{
+	my $proxy = ZkProxy->new;
+	my $impostor = zookeeper('impostor', jaas => $jaas =~ s/open sesame/open barley/r);
+	my $forger = '127.0.0.1:' . $proxy->link('forger', ($zk->ports)[0]);
+
+	edit_settings($a, 'zklock.servers' => $impostor->connstr);
+	$a->restart;
+	last_error_is($a, qr/^ZooKeeper refused the credentials of "zklock\.sasl_user"$/, 'a server with another password refuses us');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection');
+	$impostor->stop;
+
+	edit_settings($a, 'zklock.servers' => $forger);
+	$a->reload;
+	ok(wait_connected($a), 'connected by way of a proxy');
+	$proxy->forge('forger', 'rspauth=[0-9a-f]{8}', 'rspauth=00000000');
+	$proxy->reset('forger');
+	last_error_is($a, qr/^During SASL negotiation: server failed mutual authentication step /, 'a server that cannot prove that it knows the password is refused');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection');
+	$proxy->forge('forger', 'rspauth=', 'rspauth=');
+	ok(wait_connected($a), '... until it can');
+}
+
 # A ZooKeeper that lets in only who has authenticated
 {
-	my $closed = zookeeper('closed', 'enforce.auth.enabled' => 'true', 'enforce.auth.schemes' => 'sasl');
+	my $closed = zookeeper('closed');
 	my $port = $closed->connstr;
 
 	edit_settings($_, 'zklock.servers' => $port) for ($a, $none);

@@ -68,7 +68,7 @@ ZK_JRE_PACKAGE=${ZK_JRE_PACKAGE:-default-jre-headless}
 ZK_JDK_PACKAGE=${ZK_JRE_PACKAGE/-jre-/-jdk-}
 ZK_BASE_PACKAGES="gcc make libc6-dev $ZK_PG_PACKAGES
 	libzookeeper-mt-dev libzookeeper-java $ZK_JRE_PACKAGE"
-ZK_TEST_PACKAGES="perl libipc-run-perl libcmocka-dev python3-kazoo diffutils bzip2 \
+ZK_TEST_PACKAGES="git perl libipc-run-perl libcmocka-dev python3-kazoo diffutils bzip2 \
 	libcurator-recipes-java $ZK_JDK_PACKAGE \
 	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer patroni stunnel4 openssl \
 	prometheus-postgres-exporter prometheus \

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, zklock developers
 
-# What a packager does: a build apart from the sources, its installation, and
-# make installcheck on a running server.
+# What a packager does: make dist, a build apart from the sources that are in it,
+# its installation, and make installcheck on a running server.
 # All that names a version names the same one.
 # Alternative expected outputs differ in PostgreSQL's own words only.
 # The library exports what PostgreSQL loads by name, and what stands in for
@@ -20,7 +20,9 @@ use ZooKeeper;
 
 my $top = $ENV{TESTDIR} or die "needs TESTDIR\n";
 my $build = tempdir(CLEANUP => 1);
-my $sources = tempdir(CLEANUP => 1);
+my $repository = tempdir(CLEANUP => 1);
+my ($version) = slurp_file("$top/META.json") =~ /^  "version": "(.*)"/m;
+my $sources = "$repository/build/zklock-$version";
 my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
 
 sub run_make
@@ -32,11 +34,21 @@ sub run_make
 	return $output;
 }
 
-# make would find what was built among the sources
-system("cp -r $top/Makefile $top/zklock.control $top/sql $top/src $top/expected $top/test $sources") == 0
-  or die "could not copy the sources\n";
-system("find $sources -name '*.o' -delete -o -name '*.bc' -delete") == 0
-  or die "could not clean the sources\n";
+# The distribution is of what is committed, so commit all.
+my $git = "git -C $repository -c user.name=a -c user.email=a\@example.org -c init.defaultBranch=main";
+system("tar -C $top --exclude=./.git --exclude=./build --exclude=./tmp_check -cf - . | tar -C $repository -xf -"
+	  . " && $git init -q && $git add . && $git commit -q -m all") == 0
+  or die "could not commit the sources\n";
+my $output = `make -C $repository PG_CONFIG=$pg_config dist 2>&1`;
+is($?, 0, 'make dist') or die $output;
+system('python3', '-m', 'zipfile', '-e', "$sources.zip", "$repository/build") == 0
+  or die "could not unpack $sources.zip\n";
+is_deeply(
+	[ sort `cd $sources && find . -type f -printf '%P\n'` ],
+	[ sort `$git ls-files` ],
+	'the distribution has all that is committed');
+ok(-s "$sources/$_", "it has $_")
+  for (qw(META.json README.md LICENSE Makefile zklock.control sql/zklock--1.0.sql src/zklock.c));
 
 run_make('-j2', 'all');
 
@@ -63,15 +75,17 @@ is_deeply(
 	[ sort('zklock.so', 'zklock.control', map { s{.*/}{}r } @scripts) ],
 	'what is installed');
 
-# What PGXN wants of META.json: its specification has more that is optional.
-my $meta = decode_json(slurp_file("$top/META.json"));
+# What PGXN wants of META.json; its specification has more that is optional.
+# PGXN's own check of all of it is in no release of Debian:
+#	cpan PGXN::Meta::Validator && validate_pgxn_meta META.json
+my $meta = decode_json(slurp_file("$sources/META.json"));
 my ($provides) = values %{ $meta->{provides} };
 is_deeply(
 	[ grep { !$meta->{$_} } qw(abstract maintainer license meta-spec name version provides) ],
 	[], 'META.json has what it must have');
 like($_, qr/^\d+\.\d+\.\d+$/, 'a version of three numbers')
   for ($meta->{version}, $provides->{version}, $meta->{prereqs}{runtime}{requires}{PostgreSQL});
-ok(-e "$top/$provides->{$_}", "there is its $_") for ('file', 'docfile');
+ok(-e "$sources/$provides->{$_}", "there is its $_") for ('file', 'docfile');
 
 my ($debian) = slurp_file("$top/debian/changelog") =~ /^zklock \((.*)-\d+\)/;
 my ($spec) = slurp_file("$top/packaging/zklock.spec") =~ /^Version:\s+(\S+)$/m;

@@ -24,99 +24,116 @@ char	   *zklock_tls_key;
 char	   *zklock_sasl_user;
 char	   *zklock_sasl_password_file;
 
-/* What is wrong with the value in force: see settings.c. */
-static const char *tls_ca_problem = NULL;
-static const char *tls_cert_problem = NULL;
-static const char *tls_key_problem = NULL;
-static const char *sasl_user_problem = NULL;
-static const char *sasl_password_file_problem = NULL;
-
-/* The library gets the three paths in one string, separated by commas. */
-static bool
-check_tls(const char *name, const char *path, void **extra, GucSource source)
+typedef enum SecureSetting
 {
-	const char *problem = NULL;
+	TLS_CA,
+	TLS_CERT,
+	TLS_KEY,
+	SASL_USER,
+	SASL_PASSWORD_FILE
+} SecureSetting;
 
-	if (path[0] == '\0')
-		return true;
+#define NSETTINGS	(SASL_PASSWORD_FILE + 1)
+
+static const struct
+{
+	const char *name;
+	const char *description;
+	char	  **value;
+}			settings[NSETTINGS] =
+{
+	[TLS_CA] = {
+		"zklock.tls_ca",
+		"Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of.",
+		&zklock_tls_ca
+	},
+	[TLS_CERT] = {
+		"zklock.tls_cert",
+		"Sets the file with the certificate to present to ZooKeeper.",
+		&zklock_tls_cert
+	},
+	[TLS_KEY] = {
+		"zklock.tls_key",
+		"Sets the file with the private key of that certificate.",
+		&zklock_tls_key
+	},
+	[SASL_USER] = {
+		"zklock.sasl_user",
+		"Sets the user to authenticate as to ZooKeeper by SASL, with DIGEST-MD5.",
+		&zklock_sasl_user
+	},
+	[SASL_PASSWORD_FILE] = {
+		"zklock.sasl_password_file",
+		"Sets the file with the password of that user.",
+		&zklock_sasl_password_file
+	}
+};
+
+static bool
+is_tls(SecureSetting setting)
+{
+	return setting <= TLS_KEY;
+}
+
+static bool
+sasl_is_supported(void)
+{
+	return zookeeper_init_sasl != NULL &&
+		zoo_sasl_make_basic_callbacks != NULL && sasl_client_init != NULL &&
+		sasl_set_mutex != NULL;
+}
+
+/*
+ * What is wrong with a value by itself, as a sentence, or NULL.  The library
+ * gets the three paths for TLS in one string, separated by commas.
+ */
+static const char *
+find_problem(SecureSetting setting, const char *value)
+{
+	if (value[0] == '\0')
+		return NULL;
+	if (!is_tls(setting))
+		return sasl_is_supported() ? NULL : ZK_LIBRARY_LACKS "SASL.";
 	if (zookeeper_init_ssl == NULL)
-		problem = ZK_LIBRARY_LACKS "TLS.";
-	else if (strchr(path, ',') != NULL)
-		problem = "The path must not contain a comma.";
-	return setting_pass(name, NULL, problem, extra, source);
+		return ZK_LIBRARY_LACKS "TLS.";
+	return strchr(value, ',') ? "The path must not contain a comma." : NULL;
+}
+
+static bool
+check(SecureSetting setting, const char *value, void **extra, GucSource source)
+{
+	return setting_pass(settings[setting].name, NULL,
+						find_problem(setting, value), extra, source);
 }
 
 static bool
 check_tls_ca(char **newval, void **extra, GucSource source)
 {
-	return check_tls("zklock.tls_ca", *newval, extra, source);
+	return check(TLS_CA, *newval, extra, source);
 }
 
 static bool
 check_tls_cert(char **newval, void **extra, GucSource source)
 {
-	return check_tls("zklock.tls_cert", *newval, extra, source);
+	return check(TLS_CERT, *newval, extra, source);
 }
 
 static bool
 check_tls_key(char **newval, void **extra, GucSource source)
 {
-	return check_tls("zklock.tls_key", *newval, extra, source);
-}
-
-static bool
-check_sasl(const char *name, const char *value, void **extra, GucSource source)
-{
-	bool		supported = zookeeper_init_sasl != NULL &&
-		zoo_sasl_make_basic_callbacks != NULL && sasl_client_init != NULL &&
-		sasl_set_mutex != NULL;
-
-	return setting_pass(name, NULL,
-						value[0] != '\0' && !supported ?
-						ZK_LIBRARY_LACKS "SASL." : NULL,
-						extra, source);
+	return check(TLS_KEY, *newval, extra, source);
 }
 
 static bool
 check_sasl_user(char **newval, void **extra, GucSource source)
 {
-	return check_sasl("zklock.sasl_user", *newval, extra, source);
+	return check(SASL_USER, *newval, extra, source);
 }
 
 static bool
 check_sasl_password_file(char **newval, void **extra, GucSource source)
 {
-	return check_sasl("zklock.sasl_password_file", *newval, extra, source);
-}
-
-static void
-assign_tls_ca(const char *newval pg_attribute_unused(), void *extra)
-{
-	tls_ca_problem = extra;
-}
-
-static void
-assign_tls_cert(const char *newval pg_attribute_unused(), void *extra)
-{
-	tls_cert_problem = extra;
-}
-
-static void
-assign_tls_key(const char *newval pg_attribute_unused(), void *extra)
-{
-	tls_key_problem = extra;
-}
-
-static void
-assign_sasl_user(const char *newval pg_attribute_unused(), void *extra)
-{
-	sasl_user_problem = extra;
-}
-
-static void
-assign_sasl_password_file(const char *newval pg_attribute_unused(), void *extra)
-{
-	sasl_password_file_problem = extra;
+	return check(SASL_PASSWORD_FILE, *newval, extra, source);
 }
 
 /*
@@ -153,41 +170,15 @@ secure_name_of_credentials(void)
 	return sasl_is_wanted() ? "zklock.sasl_user" : "zklock.auth";
 }
 
-/* Of the settings for TLS, all or none must have a value. */
+/* Is one without a value that these settings, all or none, must have? */
 static bool
-is_wrong_tls(ZkWrongSetting *wrong)
+is_incomplete(SecureSetting first, SecureSetting last, const char *problem,
+			  ZkWrongSetting *wrong)
 {
-	const char *missing = zklock_tls_ca[0] == '\0' ? "zklock.tls_ca" :
-		zklock_tls_cert[0] == '\0' ? "zklock.tls_cert" :
-		zklock_tls_key[0] == '\0' ? "zklock.tls_key" : NULL;
-
-	return setting_is_wrong("zklock.tls_ca", NULL, tls_ca_problem, wrong) ||
-		setting_is_wrong("zklock.tls_cert", NULL, tls_cert_problem, wrong) ||
-		setting_is_wrong("zklock.tls_key", NULL, tls_key_problem, wrong) ||
-		(tls_is_wanted() && missing != NULL &&
-		 setting_is_wrong(missing, NULL,
-						  "TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\".",
-						  wrong));
-}
-
-/* Likewise for SASL; and the library cannot have both. */
-static bool
-is_wrong_sasl(ZkWrongSetting *wrong)
-{
-	const char *missing = zklock_sasl_user[0] == '\0' ? "zklock.sasl_user" :
-		zklock_sasl_password_file[0] == '\0' ? "zklock.sasl_password_file" : NULL;
-
-	return setting_is_wrong("zklock.sasl_user", NULL, sasl_user_problem, wrong) ||
-		setting_is_wrong("zklock.sasl_password_file", NULL,
-						 sasl_password_file_problem, wrong) ||
-		(sasl_is_wanted() && missing != NULL &&
-		 setting_is_wrong(missing, NULL,
-						  "SASL needs \"zklock.sasl_user\" and \"zklock.sasl_password_file\".",
-						  wrong)) ||
-		(sasl_is_wanted() && tls_is_wanted() &&
-		 setting_is_wrong("zklock.sasl_user", NULL,
-						  "The ZooKeeper client library cannot combine SASL with its TLS.",
-						  wrong));
+	for (SecureSetting i = first; i <= last; i++)
+		if ((*settings[i].value)[0] == '\0')
+			return setting_is_wrong(settings[i].name, NULL, problem, wrong);
+	return false;
 }
 
 /*
@@ -197,7 +188,24 @@ is_wrong_sasl(ZkWrongSetting *wrong)
 bool
 secure_is_wrong(ZkWrongSetting *wrong)
 {
-	return is_wrong_tls(wrong) || is_wrong_sasl(wrong);
+	for (SecureSetting i = 0; i < NSETTINGS; i++)
+		if (setting_is_wrong(settings[i].name, NULL,
+							 find_problem(i, *settings[i].value), wrong))
+			return true;
+	if (tls_is_wanted() &&
+		is_incomplete(TLS_CA, TLS_KEY,
+					  "TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\".",
+					  wrong))
+		return true;
+	if (sasl_is_wanted() &&
+		is_incomplete(SASL_USER, SASL_PASSWORD_FILE,
+					  "SASL needs \"zklock.sasl_user\" and \"zklock.sasl_password_file\".",
+					  wrong))
+		return true;
+	return tls_is_wanted() && sasl_is_wanted() &&
+		setting_is_wrong(settings[SASL_USER].name, NULL,
+						 "The ZooKeeper client library cannot combine SASL with its TLS.",
+						 wrong);
 }
 
 /*
@@ -211,17 +219,6 @@ secure_values(void)
 					zklock_tls_key, zklock_sasl_user, zklock_sasl_password_file);
 }
 
-static void
-define_setting(const char *name, const char *description, char **variable,
-			   GucStringCheckHook check, GucStringAssignHook assign)
-{
-	DefineCustomStringVariable(name, description, NULL, variable, "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
-							   GUC_NOT_IN_SAMPLE,
-							   check, assign, NULL);
-}
-
 /*
  * secure_define
  *		Define these settings: see settings_define().
@@ -229,20 +226,16 @@ define_setting(const char *name, const char *description, char **variable,
 void
 secure_define(void)
 {
-	define_setting("zklock.tls_ca",
-				   "Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of.",
-				   &zklock_tls_ca, check_tls_ca, assign_tls_ca);
-	define_setting("zklock.tls_cert",
-				   "Sets the file with the certificate to present to ZooKeeper.",
-				   &zklock_tls_cert, check_tls_cert, assign_tls_cert);
-	define_setting("zklock.tls_key",
-				   "Sets the file with the private key of that certificate.",
-				   &zklock_tls_key, check_tls_key, assign_tls_key);
-	define_setting("zklock.sasl_user",
-				   "Sets the user to authenticate as to ZooKeeper by SASL, with DIGEST-MD5.",
-				   &zklock_sasl_user, check_sasl_user, assign_sasl_user);
-	define_setting("zklock.sasl_password_file",
-				   "Sets the file with the password of that user.",
-				   &zklock_sasl_password_file, check_sasl_password_file,
-				   assign_sasl_password_file);
+	static const GucStringCheckHook checks[NSETTINGS] = {
+		check_tls_ca, check_tls_cert, check_tls_key, check_sasl_user,
+		check_sasl_password_file
+	};
+
+	for (SecureSetting i = 0; i < NSETTINGS; i++)
+		DefineCustomStringVariable(settings[i].name, settings[i].description,
+								   NULL, settings[i].value, "",
+								   PGC_SIGHUP,
+								   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
+								   GUC_NOT_IN_SAMPLE,
+								   checks[i], NULL, NULL);
 }

@@ -23,6 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool
+begins_with(const char *line, const char *start)
+{
+	return strncmp(line, start, strlen(start)) == 0;
+}
+
 /*
  * Is this "Socket <address> zk retcode=<n>, errno=<n>(<text>): <what>", about a
  * server that has closed the connection?  Sets *address, of *len bytes.
@@ -33,7 +39,7 @@ is_closed(const char *line, const char **address, int *len)
 	const char *retcode = strstr(line, " zk retcode=");
 	const char *error = strstr(line, ", errno=");
 
-	if (strncmp(line, "Socket ", strlen("Socket ")) != 0 || retcode == NULL ||
+	if (!begins_with(line, "Socket ") || retcode == NULL ||
 		error == NULL ||
 		strtol(error + strlen(", errno="), NULL, 10) != EHOSTDOWN)
 		return false;
@@ -60,6 +66,39 @@ is_late(const char *line, const char **text, int *len)
 }
 
 /*
+ * reason_is_of_refusal
+ *		Does a line tell why our credentials are no use?
+ *
+ * The library tells so of what it finds itself, and not if the server refuses
+ * them.
+ */
+bool
+reason_is_of_refusal(const char *line)
+{
+	static const char *const starts[] = {
+		REASON_UNWELCOME,
+		"Starting SASL negotiation: ", "During SASL negotiation: ",
+		"allocating SASL connection state: ",
+		"getsockname", "getpeername", "getnameinfo: "
+	};
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (begins_with(line, starts[i]))
+			return true;
+	return false;
+}
+
+/*
+ * reason_is_none
+ *		Does a line only tell that our credentials are no use?
+ */
+bool
+reason_is_none(const char *line)
+{
+	return begins_with(line, "SASL authentication failed");
+}
+
+/*
  * Has the server answered the request for SASL with an empty challenge?  So it
  * does if it does not offer SASL, or not our mechanism, and if it lets in clients
  * that fail.
@@ -67,9 +106,7 @@ is_late(const char *line, const char **text, int *len)
 static bool
 is_without_sasl(const char *line)
 {
-	static const char start[] = "During SASL negotiation: invalid parameter";
-
-	return strncmp(line, start, strlen(start)) == 0;
+	return begins_with(line, "During SASL negotiation: invalid parameter");
 }
 
 /*

@@ -21,6 +21,8 @@
 #define REASON_UNWELCOME \
 	"ZooKeeper wants other credentials: see its settings enforce.auth.schemes and sessionRequireClientSASLAuth"
 
+extern bool reason_is_of_refusal(const char *line);
+extern bool reason_is_none(const char *line);
 extern void reason_of_line(const char *line, bool connected, int64_t session,
 						   char *reason, size_t size);
 

@@ -257,12 +257,12 @@ connection_is_locked_out(int session)
 void
 connection_set_refused(int session)
 {
-	char	   *reason = psprintf("ZooKeeper refused the credentials of \"%s\"",
-								  secure_name_of_credentials());
-
 	auths_forget_refused();
 	if (!refusal_told)
 	{
+		char	   *reason = psprintf("ZooKeeper refused the credentials of \"%s\"",
+									  secure_name_of_credentials());
+
 		status_set_error(session, reason);
 		ereport(LOG, (errmsg("%s", reason)));
 	}
@@ -345,10 +345,9 @@ connection_message(int session, const char *message)
 	text = text ? strstr(text, ": ") : NULL;
 	line = pstrdup(text ? text + 2 : message);
 	line[strcspn(line, "\r\n")] = '\0';
-	if (sasl_only_failed(line) || (refusal_told && !sasl_tells_why(line)))
+	if (reason_is_none(line) || (refusal_told && !reason_is_of_refusal(line)))
 		return;
-	refusal_told = sasl_tells_why(line) ||
-		strcmp(line, REASON_UNWELCOME) == 0;
+	refusal_told = reason_is_of_refusal(line);
 	reason = explain(session, line);
 
 	for (int i = 0; i < sessions_end(); i++)

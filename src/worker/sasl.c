@@ -172,35 +172,3 @@ sasl_params(int session)
 	params->mechanisms = "DIGEST-MD5";
 	return params;
 }
-
-/*
- * sasl_tells_why
- *		Has the library just told why it cannot authenticate?
- *
- * It does not if the server refuses it.
- */
-bool
-sasl_tells_why(const char *message)
-{
-	static const char *const begins[] = {
-		"Starting SASL negotiation: ", "During SASL negotiation: ",
-		"allocating SASL connection state: ", "getsockname", "getpeername",
-		"getnameinfo: "
-	};
-
-	for (size_t i = 0; i < lengthof(begins); i++)
-		if (strncmp(message, begins[i], strlen(begins[i])) == 0)
-			return true;
-	return false;
-}
-
-/*
- * sasl_only_failed
- *		Has the library just told that it could not authenticate, but not why?
- */
-bool
-sasl_only_failed(const char *message)
-{
-	return strncmp(message, "SASL authentication failed",
-				   strlen("SASL authentication failed")) == 0;
-}

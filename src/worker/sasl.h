@@ -26,7 +26,5 @@ typedef struct SaslParams
 
 extern char *sasl_find_problem(void);
 extern SaslParams *sasl_params(int session);
-extern bool sasl_tells_why(const char *message);
-extern bool sasl_only_failed(const char *message);
 
 #endif							/* ZKLOCK_SASL_H */

@@ -69,6 +69,19 @@ a_server_without_sasl_is_told(void **state)
 }
 
 static void
+a_refusal_is_known(void **state)
+{
+	(void) state;
+	assert_true(reason_is_of_refusal(REASON_UNWELCOME));
+	assert_true(reason_is_of_refusal("During SASL negotiation: authentication failure"));
+	assert_true(reason_is_of_refusal("getpeername"));
+	assert_false(reason_is_of_refusal("SASL authentication failed. rc=-1"));
+	assert_false(reason_is_of_refusal(CLOSED));
+	assert_true(reason_is_none("SASL authentication failed. rc=-1"));
+	assert_false(reason_is_none(""));
+}
+
+static void
 other_lines_stay(void **state)
 {
 	static const char *const lines[] = {
@@ -105,6 +118,7 @@ main(void)
 		cmocka_unit_test(a_closed_connection_is_told_by_what_it_was_for),
 		cmocka_unit_test(a_time_that_is_none_is_left_out),
 		cmocka_unit_test(a_server_without_sasl_is_told),
+		cmocka_unit_test(a_refusal_is_known),
 		cmocka_unit_test(other_lines_stay),
 		cmocka_unit_test(what_does_not_fit_is_cut),
 	};

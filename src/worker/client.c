@@ -345,9 +345,9 @@ client_init(Client *client)
  *
  * "timeout_ms" is asked of the server.  "tls" names the files for an encrypted
  * connection, as tls_files() does, or is NULL; so is "sasl", from sasl_params().
- * At least one of them is NULL.  With "creator_acl" our znodes
- * are for our credentials only, else for everybody.  Returns false if the
- * library cannot begin.  Errors: as for fault_enter_library().
+ * At least one of them is NULL.  With "creator_acl" our znodes are for our
+ * credentials only, else for everybody.  Returns false if the library cannot
+ * begin.  Errors: as for fault_enter_library().
  */
 bool
 client_open(Client *client, const char *servers, int timeout_ms,
@@ -557,7 +557,8 @@ note_refusal(Client *client)
  *		The oldest of the news, or NULL if there are none.
  *
  * That SASL has failed does not wake the main thread: while there is no
- * connection, the loop must call this every now and then.  The caller frees them: client_free_notice(), or what owns the answer.
+ * connection, the loop must call this every now and then.  The caller frees
+ * them: client_free_notice(), or what owns the answer.
  */
 News *
 client_next_news(Client *client)

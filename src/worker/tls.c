@@ -48,17 +48,22 @@ tls_files(void)
 }
 
 static char *
+check_mark(const char *path, const char *text, const char *mark)
+{
+	return strstr(text, mark) ? NULL :
+		psprintf("file \"%s\" has no \"%s\"", path, mark);
+}
+
+static char *
 check_certificate(const char *path, const char *text)
 {
-	return strstr(text, "BEGIN CERTIFICATE") == NULL ?
-		psprintf("file \"%s\" has no \"%s\"", path, "BEGIN CERTIFICATE") : NULL;
+	return check_mark(path, text, "BEGIN CERTIFICATE");
 }
 
 static char *
 check_key(const char *path, const char *text)
 {
-	return strstr(text, "PRIVATE KEY") == NULL ?
-		psprintf("file \"%s\" has no \"%s\"", path, "PRIVATE KEY") : NULL;
+	return check_mark(path, text, "PRIVATE KEY");
 }
 
 /*

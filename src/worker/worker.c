@@ -75,7 +75,7 @@ session_up(int session)
 
 /* A session has ended: begin another, if it is needed. */
 static void
-session_expired(int session, const char *why)
+session_ended(int session, const char *why)
 {
 	if (lives_has_old_session())
 		lives_end_old_session(true);
@@ -103,12 +103,12 @@ session_events(void)
 					deadlock_set_connected(false);
 				break;
 			case SESSION_EXPIRED:
-				session_expired(event.session, "The session has expired.");
+				session_ended(event.session, "The session has expired.");
 				break;
 			case SESSION_AUTH_FAILED:
 				if (connection_is_locked_out(event.session))
-					session_expired(event.session,
-									"ZooKeeper has refused the credentials for longer than the session timeout.");
+					session_ended(event.session,
+								  "ZooKeeper has refused the credentials for longer than the session timeout.");
 				connection_set_refused(event.session);
 				break;
 			case SESSION_ANSWER:

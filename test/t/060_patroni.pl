@@ -1,7 +1,8 @@
 
 # Under Patroni, which keeps its own state in the same ZooKeeper, and zklock's
-# below a chroot: a switchover with locks held.  Those of the old primary end with its sessions, and the new
-# one takes them.  The configuration is that of doc/company.md.
+# below a chroot: a switchover with locks held.  Those of the old primary end with
+# its sessions, and the new one takes them.  The configuration is that of
+# doc/company.md.
 
 use strict;
 use warnings;

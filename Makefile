@@ -138,16 +138,17 @@ build/asan/%: build/asan/obj/test/unit/%.o $(UNIT_SRC:%.c=build/asan/obj/%.o)
 
 .SECONDARY:
 
-# Runs every program, even after one has failed.
-run_unit = @status=0; for t in $^; do $(1) $$t || status=1; done; exit $$status
+unit: $(UNIT_TESTS:%=unit/%)
+unit-asan: $(UNIT_TESTS:%=unit-asan/%)
+unit-valgrind: $(UNIT_TESTS:%=unit-valgrind/%)
 
-unit: $(UNIT_TESTS:%=build/unit/%)
-	$(call run_unit)
+$(UNIT_TESTS:%=unit/%): unit/%: build/unit/%
+	@$<
 
-unit-asan: $(UNIT_TESTS:%=build/asan/%)
-	$(call run_unit)
+$(UNIT_TESTS:%=unit-asan/%): unit-asan/%: build/asan/%
+	@$<
 
-unit-valgrind: $(UNIT_TESTS:%=build/unit/%)
-	$(call run_unit,valgrind --quiet --leak-check=full --error-exitcode=99)
+$(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
+	@valgrind --quiet --leak-check=full --error-exitcode=99 $<
 
-.PHONY: all deb dist drawing help matrix link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind
+.PHONY: all deb dist drawing help matrix link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

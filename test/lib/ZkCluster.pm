@@ -30,7 +30,8 @@ use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster zk_clusters lock_dir contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
-  wait_connected wait_state session_of session_file members lock_ephemerals);
+  wait_connected wait_state wait_last_error session_of session_file
+  edit_settings members lock_ephemerals);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -250,6 +251,10 @@ Wait until a cluster has a session and a connection; true.
 
 Wait until its session is in this state; true.
 
+=item wait_last_error($node, $error)
+
+Wait until zk_session.last_error matches; returns it.
+
 =item session_of($node)
 
 The id of its session, as zk_session has it.
@@ -271,9 +276,48 @@ sub wait_state
 	return 1;
 }
 
+sub wait_last_error
+{
+	my ($node, $error) = @_;
+	my $found;
+
+	poll_until(
+		sub {
+			$found = $node->safe_psql('postgres', 'SELECT last_error FROM zk_session');
+			return $found =~ $error;
+		},
+		$node->name . " to have the error $error");
+	return $found;
+}
+
 sub session_of { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_session'); }
 
 sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
+
+=pod
+
+=item edit_settings($node, %settings)
+
+Put settings into postgresql.conf; those that are undef are taken away.
+
+=cut
+
+sub edit_settings
+{
+	my ($node, %settings) = @_;
+	my $file = $node->data_dir . '/postgresql.conf';
+	my @lines = split /^/, slurp_file($file);
+
+	for my $name (sort keys %settings)
+	{
+		@lines = grep { !/^\Q$name\E\b/ } @lines;
+		push @lines, "$name = '$settings{$name}'\n" if defined $settings{$name};
+	}
+	open my $out, '>', $file or die "$file: $!";
+	print $out @lines;
+	close $out or die "$file: $!";
+	return;
+}
 
 =pod
 

@@ -31,7 +31,7 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
-our @EXPORT = qw(library_has settings_are_refused edit_settings last_error_is);
+our @EXPORT = qw(library_has settings_are_refused);
 
 =pod
 
@@ -47,14 +47,6 @@ Has the library that zklock uses this function?
 
 Test that each of these settings, which need a library that was built with
 C<$what>, is refused, and that there is no connection while it is there.
-
-=item edit_settings($node, %settings)
-
-Put settings into postgresql.conf; those that are undef are taken away.
-
-=item last_error_is($node, $error, $name)
-
-Wait until zk_session.last_error matches.
 
 =back
 
@@ -96,7 +88,7 @@ sub settings_are_refused
 				hint => qr/^Correct the value where it is set/,
 			},
 			"with $name a lock call is refused");
-		last_error_is($node, qr/^invalid value for parameter "$name": $problem$/, "zk_session tells of $name");
+		ok(wait_last_error($node, qr/^invalid value for parameter "$name": $problem$/), "zk_session tells of $name");
 		is(sql($node, 'SELECT state FROM zk_session')->{out}, 'down', '... and there is no connection without it');
 		like(substr(slurp_file($node->logfile), $logged), qr/WARNING:  (?:0A000: )?invalid value for parameter "$name"\n.*DETAIL:  $problem/,
 			'... and the log tells at start');
@@ -106,33 +98,6 @@ sub settings_are_refused
 		is(sql($node, "SELECT count(*) FROM pg_settings WHERE name = '$name'")->{out}, '0', '... and pg_settings does not have it');
 	}
 	$node->stop;
-	return;
-}
-
-sub edit_settings
-{
-	my ($node, %settings) = @_;
-	my $file = $node->data_dir . '/postgresql.conf';
-	my $text = slurp_file($file);
-
-	for my $name (sort keys %settings)
-	{
-		$text =~ s/^\Q$name\E\b.*\n//mg;
-		$text .= "$name = '$settings{$name}'\n" if defined $settings{$name};
-	}
-	open my $out, '>', $file or die "$file: $!";
-	print $out $text;
-	close $out or die "$file: $!";
-	return;
-}
-
-sub last_error_is
-{
-	my ($node, $error, $name) = @_;
-
-	poll_until(sub { sql($node, 'SELECT last_error FROM zk_session')->{out} =~ $error },
-		"last_error to be $error");
-	pass($name) if defined $name;
 	return;
 }
 

@@ -36,7 +36,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 use ZooKeeper;
 
-our @EXPORT = qw(sql sql_error error_is $lock_lost holder waiter);
+our @EXPORT = qw(sql sql_error error_is $lock_lost holder waiter hand_over);
 
 =pod
 
@@ -384,6 +384,26 @@ sub waiter
 	$session->send($statement // "SELECT zk_lock('$lock')");
 	$session->wait_waiting($tier);
 	return $session;
+}
+
+=pod
+
+=item hand_over($holder, $waiter, $name)
+
+Test that the waiter gets the lock when the holder commits; end both.
+
+=cut
+
+sub hand_over
+{
+	my ($holder, $waiter, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$holder->run_ok('COMMIT');
+	is($waiter->result->{message}, undef, $name);
+	$waiter->run_ok('COMMIT');
+	$_->quit for ($holder, $waiter);
+	return;
 }
 
 =pod

@@ -156,11 +156,8 @@ for my $how (
 
 	$holder->run("BEGIN; SELECT zk_lock('u');");
 	my $waiter = waiter($b, 'u', 2);
-	$holder->run_ok('COMMIT');
-	is($waiter->result->{message}, undef, 'who waits gets it at its end');
-	$waiter->run_ok('COMMIT');
+	hand_over($holder, $waiter, 'who waits gets it at its end');
 	is(owner('u'), 'b', 'and keeps it');
-	$_->quit for ($holder, $waiter);
 }
 
 # Somebody of the same cluster wants it, too, but is held up: by the one who had

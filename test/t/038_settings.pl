@@ -20,24 +20,6 @@ my @lock_calls = (
 	"zk_fencing_token('x')", "zk_fence('x')", "(zk_queue('x')).*",
 	"zk_cancel_holder('x')");
 
-# Write settings as a person does who edits the file; undef removes one.
-sub edit
-{
-	my ($node, $file, %settings) = @_;
-	my $path = $node->data_dir . "/$file";
-	my @lines = split /^/, slurp_file($path);
-
-	for my $name (sort keys %settings)
-	{
-		@lines = grep { !/^\Q$name\E\b/ } @lines;
-		push @lines, "$name = '$settings{$name}'\n" if defined $settings{$name};
-	}
-	open my $out, '>', $path or die "$path: $!";
-	print $out @lines;
-	close $out or die "$path: $!";
-	return;
-}
-
 sub wrong
 {
 	my ($name, $detail) = @_;
@@ -63,8 +45,7 @@ sub all_fail
 
 sub last_error
 {
-	my ($node, $state) = @_;
-	my $found;
+	my ($node) = @_;
 
 	$node->poll_query_until('postgres', 'SELECT last_error IS NOT NULL FROM zk_session')
 	  or die "timed out waiting for an error\n";
@@ -97,7 +78,7 @@ for my $case (
 {
 	my ($value, $problem) = @$case;
 
-	edit($a, 'postgresql.conf', 'zklock.servers' => $value);
+	edit_settings($a, 'zklock.servers' => $value);
 	$a->restart;
 	is(sql($a, 'SHOW zklock.servers')->{out}, $value, "servers \"$value\": no default");
 	my $detail = ref $problem ? qr/^The value is "\Q$value\E"\.  The chroot/ :
@@ -122,7 +103,7 @@ is( sql($a, "SET force_parallel_mode = on; SET parallel_setup_cost = 0; SELECT c
 	't', 'parallel queries run');
 
 # ALTER SYSTEM refuses another one, and the worker's end changes nothing
-edit($a, 'postgresql.conf', 'zklock.servers' => '127.0.0.1');
+edit_settings($a, 'zklock.servers' => '127.0.0.1');
 $a->restart;
 is(sql($a, "ALTER SYSTEM SET zklock.servers = '127.0.0.1'")->{sqlstate}, '22023',
 	'ALTER SYSTEM refuses a wrong value, even that in force');
@@ -134,7 +115,7 @@ sql_error($a, "SELECT zk_lock('x')", wrong('zklock.servers', qr/^The value is "1
 
 # corrected, without a restart
 my $session = ZkSession->new($a);
-edit($a, 'postgresql.conf', %right);
+edit_settings($a, %right);
 $a->reload;
 ok(wait_connected($a), 'corrected and reloaded: connected');
 is(sql($a, 'SELECT last_error IS NULL FROM zk_session')->{out}, 't', '... and no error left');
@@ -147,7 +128,7 @@ $session->quit;
 # a reload with a wrong value keeps the right one
 $session = ZkSession->new($a);
 $session->run_ok("BEGIN; SELECT zk_lock('kept')");
-edit($a, 'postgresql.conf', 'zklock.servers' => '127.0.0.1');
+edit_settings($a, 'zklock.servers' => '127.0.0.1');
 my $logged = -s $a->logfile;
 $a->reload;
 $a->wait_for_log(qr/invalid value for parameter "zklock.servers": "127.0.0.1"/, $logged);
@@ -159,7 +140,7 @@ $session->quit;
 # taken away, without a restart: the default, as if there had never been one
 $a->restart;
 last_error($a);
-edit($a, 'postgresql.conf', 'zklock.servers' => undef, 'zklock.session_timeout' => '2s');
+edit_settings($a, 'zklock.servers' => undef, 'zklock.session_timeout' => '2s');
 $a->reload;
 wait_shown($a, 'zklock.servers', 'localhost:2181');
 poll_until(
@@ -168,8 +149,8 @@ poll_until(
 pass('taken away and reloaded: the default');
 
 # in the file that ALTER SYSTEM writes, and on the command line
-edit($a, 'postgresql.conf', %right, 'zklock.session_timeout' => '10min');
-edit($a, 'postgresql.auto.conf', 'zklock.servers' => 'localhost');
+edit_settings($a, %right, 'zklock.session_timeout' => '10min');
+$a->append_conf('postgresql.auto.conf', "zklock.servers = 'localhost'");
 $a->restart;
 sql_error($a, "SELECT zk_lock('x')", wrong('zklock.servers', qr/^The value is "localhost"\./),
 	'postgresql.auto.conf: a lock call fails');
@@ -206,7 +187,7 @@ for my $case (
 	my ($name, $value, $problem, $state) = @$case;
 	my $detail = $name eq 'zklock.auth' ? $problem : "The value is \"$value\".  $problem";
 
-	edit($a, 'postgresql.conf', $name => $value);
+	edit_settings($a, $name => $value);
 	$a->restart;
 	ok(wait_connected($a), "$name: there is a session, for others") if $state eq 'connected';
 	all_fail($a, $name, $detail);
@@ -227,7 +208,7 @@ for my $case (
 			'a session with a right one of its own locks');
 	}
 
-	edit($a, 'postgresql.conf', $name => undef);
+	edit_settings($a, $name => undef);
 	$a->reload;
 	poll_until(
 		sub { sql($a, "SELECT zk_try_lock('x', '1 min')")->{out} eq 't' },
@@ -238,7 +219,7 @@ unlike(join("\n", grep { !/STATEMENT:|statement:/ } split /\n/, slurp_file($a->l
 	qr/geheim/, 'wrong credentials are not logged');
 
 # one of a role or database, stored while nobody knew what is right
-edit($a, 'postgresql.conf', 'shared_preload_libraries' => '');
+edit_settings($a, 'shared_preload_libraries' => '');
 $a->restart;
 $a->safe_psql('postgres', q{
 	CREATE ROLE shop SUPERUSER LOGIN;
@@ -246,7 +227,7 @@ $a->safe_psql('postgres', q{
 	ALTER ROLE shop SET zklock.root = 'shop';
 	ALTER DATABASE postgres SET zklock.root = 'shops';
 	ALTER ROLE free IN DATABASE postgres SET zklock.root = '/free'});
-edit($a, 'postgresql.conf', 'shared_preload_libraries' => 'zklock');
+edit_settings($a, 'shared_preload_libraries' => 'zklock');
 $a->restart;
 poll_until(sub { sql($a, 'SELECT state FROM zk_session')->{out} eq 'connected' },
 	'the cluster to be connected');
@@ -276,7 +257,7 @@ sub apply
 	my ($node, %settings) = @_;
 	my $worker = sql($node, 'SELECT worker_pid FROM zk_session')->{out};
 
-	edit($node, 'postgresql.conf', %settings);
+	edit_settings($node, %settings);
 	$node->reload;
 	poll_until(
 		sub {

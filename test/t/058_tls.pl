@@ -107,11 +107,8 @@ for my $node ($a, $b)
 	my $waiter = waiter($b, 'both', 2);
 
 	wait_contenders($zk, 'both', 2);
-	$holder->run_ok('COMMIT');
-	is($waiter->result->{message}, undef, 'a lock goes from one cluster to the other');
-	$waiter->run_ok('COMMIT');
+	hand_over($holder, $waiter, 'a lock goes from one cluster to the other');
 	wait_no_contenders($zk, 'both');
-	$_->quit for ($holder, $waiter);
 }
 
 #
@@ -135,10 +132,7 @@ for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
 	is(session_of($_), $session{ $_->name }, '... in the same session') for ($a, $b);
 	wait_contenders($zk, 'kept', 2);
 	ok(!$waiter->done, '... and the waiter waits');
-	$holder->run_ok('COMMIT', '... and the holder commits');
-	is($waiter->result->{message}, undef, '... and the waiter is next');
-	$waiter->run_ok('COMMIT');
-	$_->quit for ($holder, $waiter);
+	hand_over($holder, $waiter, '... and the waiter is next');
 }
 
 #
@@ -177,10 +171,7 @@ for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
 		my $waiter = waiter($b, 'slow', 2);
 
 		wait_contenders($zk, 'slow', 2);
-		$holder->run_ok('COMMIT');
-		is($waiter->result->{message}, undef, 'a lock goes over a slow network');
-		$waiter->run_ok('COMMIT');
-		$_->quit for ($holder, $waiter);
+		hand_over($holder, $waiter, 'a lock goes over a slow network');
 	}
 	$proxy->delay(0);
 
@@ -281,8 +272,7 @@ for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
 	# what PostgreSQL tells
 	my $servers = $client{b}->connstr;
 	my $error = qr/Socket \[?127\.0\.0\.1:\d+\]? zk retcode=-4, errno=\d+\(.*\): failed while receiving a server response|server \[?127\.0\.0\.1:\d+\]? has closed the connection instead of resuming session/;
-	poll_until(sub { sql($b, 'SELECT last_error FROM zk_session')->{out} =~ $error },
-		'zk_session to tell that there is no answer');
+	wait_last_error($b, $error);
 	error_is(
 		$caller->result,
 		{

@@ -110,10 +110,7 @@ is(sql($a, 'CREATE ROLE nobody; SET ROLE nobody; SHOW zklock.tls_key')->{sqlstat
 	$zk->start;
 	ok(wait_connected($a), 'connected again');
 	is(session_of($a), $session, '... in the same session');
-	$holder->run_ok('COMMIT');
-	is($waiter->result->{message}, undef, 'a lock goes to a cluster without TLS');
-	$waiter->run_ok('COMMIT');
-	$_->quit for ($holder, $waiter);
+	hand_over($holder, $waiter, 'a lock goes to a cluster without TLS');
 }
 
 # Many at a time, in flights whose answers come together.
@@ -135,7 +132,7 @@ for my $node ($a)
 
 	chmod 0640, $key or die;
 	$reconnect->();
-	last_error_is($a, qr/^private key file "\Q$key\E" has group or world access/);
+	wait_last_error($a, qr/^private key file "\Q$key\E" has group or world access/);
 	pass('a key that others may read is not used');
 	chmod 0600, $key or die;
 	ok(wait_connected($a), '... until it is right');
@@ -150,7 +147,7 @@ for my $node ($a)
 
 		edit_settings($a, $name => $value);
 		$a->reload;
-		last_error_is($a, $error);
+		wait_last_error($a, $error);
 		isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', "$name = $value: refused");
 		edit_settings($a, files($path));
 		$a->reload;
@@ -158,7 +155,7 @@ for my $node ($a)
 	}
 	edit_settings($a, 'zklock.tls_key' => undef);
 	$a->reload;
-	last_error_is($a, qr/^invalid value for parameter "zklock.tls_key": TLS needs /);
+	wait_last_error($a, qr/^invalid value for parameter "zklock.tls_key": TLS needs /);
 	is(sql($a, "SELECT zk_lock('x')")->{sqlstate}, 'F0000', 'all three are needed');
 	is(sql($a, "ALTER SYSTEM SET zklock.tls_key = '/a,b'")->{sqlstate}, '22023', 'a path has no comma');
 	edit_settings($a, files($path));
@@ -176,7 +173,7 @@ for my $node ($a)
 		local $ENV{SSL_CERT_FILE} = $tls->certificate('ca', 'other') . '.crt';
 		$a->restart;
 	}
-	last_error_is($a, qr/error in ssl connect/);
+	wait_last_error($a, qr/error in ssl connect/);
 	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', 'a server of another CA is refused');
 	$impostor->stop;
 }

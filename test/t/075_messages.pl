@@ -21,15 +21,6 @@ my $foreign = $zk->client(timeout => 60);
 
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
-sub wait_error
-{
-	my ($node, $what) = @_;
-
-	poll_until(sub { value($node, 'SELECT last_error FROM zk_session') =~ $what },
-		"last_error to be $what");
-	return value($node, 'SELECT last_error FROM zk_session');
-}
-
 #
 # Without shared_preload_libraries
 #
@@ -170,7 +161,7 @@ sub wait_error
 
 	$zk->kill9;
 	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_session");
-	wait_error($a, qr/refused/);
+	wait_last_error($a, qr/refused/);
 	for my $call ("SELECT zk_lock('x', '300 ms')", "$set SELECT zk_lock('x')",
 		"SELECT zk_lock_all('{x,y}', '300 ms')", "SELECT zk_acquire('x', 2, '300 ms')")
 	{
@@ -279,7 +270,7 @@ sub wait_error
 	# from a limit of its own
 	$a->append_conf('postgresql.conf', "zklock.session_timeout = '4s'");
 	$a->reload;
-	is(wait_error($a, qr/timed out/), 'connection to 127.0.0.1:' . ($zk->ports)[0] . ' timed out',
+	is(wait_last_error($a, qr/timed out/), 'connection to 127.0.0.1:' . ($zk->ports)[0] . ' timed out',
 		'and last_error tells it');
 	$zk->resume;
 	wait_connected($a);
@@ -296,7 +287,7 @@ sub wait_error
 	my ($try, $result);
 
 	$zk->kill9;
-	wait_error($a, qr/refused/);
+	wait_last_error($a, qr/refused/);
 	# by then who has just begun to connect is told of, too
 	$a->poll_query_until('postgres', q{SELECT clock_timestamp() - since > '3 s' FROM zk_session})
 	  or die 'the outage lasts';
@@ -338,7 +329,7 @@ sub wait_error
 	$zk->kill9;
 	$zk->wipe;
 	$zk->start;
-	is( wait_error($a, qr/$session/),
+	is( wait_last_error($a, qr/$session/),
 		"server $address has closed the connection instead of resuming session $session:"
 		  . ' it has no majority, too many connections of this host, or older data than'
 		  . ' the session has seen (restored or wiped)',

@@ -115,10 +115,7 @@ for my $node ($a, $b, $bank)
 			},
 			'nobody else takes it: ' . $node->name);
 	}
-	$holder->run_ok('COMMIT');
-	is($waiter->result->{message}, undef, 'the same user does');
-	$waiter->run_ok('COMMIT');
-	$_->quit for ($holder, $waiter);
+	hand_over($holder, $waiter, 'the same user does');
 }
 
 # An outage
@@ -132,10 +129,7 @@ for my $node ($a, $b, $bank)
 	$zk->start;
 	ok(wait_connected($a), 'connected again');
 	is(session_of($a), $session, '... to the same session');
-	$holder->run_ok('COMMIT');
-	is($waiter->result->{message}, undef, 'the lock goes on');
-	$waiter->run_ok('COMMIT');
-	$_->quit for ($holder, $waiter);
+	hand_over($holder, $waiter, 'the lock goes on');
 }
 
 # Wrong passwords, and files that cannot be used.  The session is that of before
@@ -149,7 +143,7 @@ for my $node ($a, $b, $bank)
 
 	put_password(shop => 'wrong');
 	$reconnect->();
-	last_error_is($a, $refused, 'a wrong password is refused');
+	ok(wait_last_error($a, $refused), 'a wrong password is refused');
 	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
 	like(slurp_file($a->logfile), qr/LOG:  (?:00000: )?ZooKeeper refused the credentials of "zklock\.sasl_user"/, '... and the log tells');
 	put_password(shop => 'open sesame');
@@ -160,17 +154,17 @@ for my $node ($a, $b, $bank)
 
 	chmod 0640, $file or die;
 	$reconnect->();
-	last_error_is($a, qr/^password file "\Q$file\E" has group or world access/, 'a password that others may read is not used');
+	ok(wait_last_error($a, qr/^password file "\Q$file\E" has group or world access/), 'a password that others may read is not used');
 	for my $case (
 		[ "\nopen sesame\n", qr/^file "\Q$file\E" has no password in its first line$/ ],
 		[ '', qr/^file "\Q$file\E" has no password in its first line$/ ],
 		[ 'x' x 1001, qr/^the password in file "\Q$file\E" is longer than 1000 bytes$/ ])
 	{
 		put_password(shop => $case->[0]);
-		last_error_is($a, $case->[1], 'nor is one of ' . length($case->[0]) . ' bytes');
+		ok(wait_last_error($a, $case->[1]), 'nor is one of ' . length($case->[0]) . ' bytes');
 	}
 	unlink $file;
-	last_error_is($a, qr/^could not open file "\Q$file\E": No such file/, 'nor one that is not there');
+	ok(wait_last_error($a, qr/^could not open file "\Q$file\E": No such file/), 'nor one that is not there');
 	put_password(shop => 'open sesame');
 	ok(wait_connected($a), '... until it is right');
 	unlike(slurp_file($a->logfile), qr/sesame/, 'no password is in the log');
@@ -207,7 +201,7 @@ for my $node ($a, $b, $bank)
 
 	edit_settings($a, 'zklock.sasl_password_file' => undef);
 	$a->reload;
-	last_error_is($a, qr/^invalid value for parameter "zklock\.sasl_password_file": SASL needs /);
+	wait_last_error($a, qr/^invalid value for parameter "zklock\.sasl_password_file": SASL needs /);
 	is(sql($a, "SELECT zk_lock('x')")->{sqlstate}, 'F0000', 'both are needed');
 	if (library_has('zookeeper_init_ssl'))
 	{
@@ -219,7 +213,7 @@ for my $node ($a, $b, $bank)
 			'zklock.tls_cert' => "$path.crt",
 			'zklock.tls_key' => "$path.key");
 		$a->reload;
-		last_error_is($a, qr/^invalid value for parameter "zklock\.sasl_user": The ZooKeeper client library cannot combine SASL with its TLS\.$/, 'not with TLS');
+		ok(wait_last_error($a, qr/^invalid value for parameter "zklock\.sasl_user": The ZooKeeper client library cannot combine SASL with its TLS\.$/), 'not with TLS');
 		edit_settings($a, map { ("zklock.tls_$_" => undef) } qw(ca cert key));
 	}
 	edit_settings($a, user('bank'), 'zklock.acl' => 'open');
@@ -238,7 +232,7 @@ for my $node ($a, $b, $bank)
 	$plain->start;
 	edit_settings($a, $servers => $plain->connstr);
 	$a->reload;
-	last_error_is($a, qr/^no SASL from the server: it has no JAAS configuration, /, 'a server that does not offer SASL is told of');
+	ok(wait_last_error($a, qr/^no SASL from the server: it has no JAAS configuration, /), 'a server that does not offer SASL is told of');
 	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
 	$a->stop('fast');
 	$a->start;
@@ -255,7 +249,7 @@ for my $node ($a, $b, $bank)
 
 	edit_settings($a, 'zklock.servers' => $impostor->connstr);
 	$a->restart;
-	last_error_is($a, qr/^ZooKeeper refused the credentials of "zklock\.sasl_user"$/, 'a server with another password refuses us');
+	ok(wait_last_error($a, qr/^ZooKeeper refused the credentials of "zklock\.sasl_user"$/), 'a server with another password refuses us');
 	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection');
 	$impostor->stop;
 
@@ -264,7 +258,7 @@ for my $node ($a, $b, $bank)
 	ok(wait_connected($a), 'connected by way of a proxy');
 	$proxy->forge('forger', 'rspauth=[0-9a-f]{8}', 'rspauth=00000000');
 	$proxy->reset('forger');
-	last_error_is($a, qr/^During SASL negotiation: server failed mutual authentication step /, 'a server that cannot prove that it knows the password is refused');
+	ok(wait_last_error($a, qr/^During SASL negotiation: server failed mutual authentication step /), 'a server that cannot prove that it knows the password is refused');
 	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection');
 	$proxy->forge('forger', 'rspauth=', 'rspauth=');
 	ok(wait_connected($a), '... until it can');
@@ -279,7 +273,7 @@ for my $node ($a, $b, $bank)
 	$_->restart for ($a, $none);
 	ok(wait_connected($a), 'a user is let in');
 	is(sql($a, "SELECT zk_try_lock('x')")->{out}, 't', '... and takes locks');
-	last_error_is($none, qr/^ZooKeeper wants other credentials: see its settings enforce\.auth\.schemes /, 'nobody else is');
+	ok(wait_last_error($none, qr/^ZooKeeper wants other credentials: see its settings enforce\.auth\.schemes /), 'nobody else is');
 	$none->stop;
 	$a->stop;
 	$closed->stop;

@@ -22,6 +22,7 @@ package ZkCluster;
 use strict;
 use warnings;
 
+use Carp;
 use Exporter qw(import);
 use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
@@ -36,8 +37,9 @@ our @EXPORT = qw(zk_cluster zk_clusters lock_dir contenders wait_contenders
 # the client that looks, one for each ZooKeeper
 my %observer;
 
-# A psql that cannot connect may end before it has been given the query.  Then
-# IPC::Run dies, where the query is to be asked again until the server is up.
+# Who waits in vain fails, whether he looks at the result or not.  And a psql that
+# cannot connect may end before it has been given the query.  Then IPC::Run dies,
+# where the query is to be asked again until the server is up.
 {
 	no warnings 'redefine';
 	my $poll = \&PostgreSQL::Test::Cluster::poll_query_until;
@@ -51,7 +53,8 @@ my %observer;
 		{
 			die $@ if $@ !~ /^ack Broken pipe/ || time > $end;
 		}
-		return $result;
+		$result or croak 'timed out on ' . $_[0]->name;
+		return 1;
 	};
 }
 
@@ -271,8 +274,7 @@ sub wait_state
 {
 	my ($node, $state) = @_;
 
-	$node->poll_query_until('postgres', "SELECT state = '$state' FROM zk_session")
-	  or die 'timed out waiting for ' . $node->name . " to be $state\n";
+	$node->poll_query_until('postgres', "SELECT state = '$state' FROM zk_session");
 	return 1;
 }
 

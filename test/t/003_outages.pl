@@ -688,8 +688,7 @@ sub end_session_of
 	{
 		$node->poll_query_until('postgres',
 			q{SELECT count(*) = 0 FROM pg_stat_activity}
-			  . q{ WHERE query LIKE '%random%' AND pid <> pg_backend_pid()})
-		  or die 'the backends do not end';
+			  . q{ WHERE query LIKE '%random%' AND pid <> pg_backend_pid()});
 		is(value($node, 'SELECT count(*) FROM zk_locks'), 0, 'no lock is left')
 		  or diag(value($node, 'SELECT l.*, a.* FROM zk_locks l LEFT JOIN pg_stat_activity a USING (pid)'));
 	}

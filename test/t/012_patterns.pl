@@ -39,8 +39,7 @@ sub waits
 	$session->send($call);
 	$session->{node}->poll_query_until('postgres',
 		"SELECT count(*) = 1 FROM zk_locks WHERE NOT granted AND name = '$lock'"
-		  . " AND pid = $session->{pid} AND mode = '$mode' AND scope = '$scope'")
-	  or die "$name does not wait for $lock";
+		  . " AND pid = $session->{pid} AND mode = '$mode' AND scope = '$scope'");
 	return $session;
 }
 

@@ -64,8 +64,7 @@ sub setting
 
 	$node->safe_psql('postgres', "ALTER SYSTEM SET $name = '$value'");
 	$node->reload;
-	$node->poll_query_until('postgres', "SELECT current_setting('$name') = '$value'")
-	  or die "no reload";
+	$node->poll_query_until('postgres', "SELECT current_setting('$name') = '$value'");
 	return;
 }
 

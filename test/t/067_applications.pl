@@ -140,8 +140,7 @@ paid_once('invoice 1', 'the page, in PL/pgSQL');
 
 	$payer->run_ok("SET lock_timeout = '100ms'");
 	$payer->send("CALL pay_again('late', 1, 10, 50)");
-	$a->poll_query_until('postgres', "SELECT timed_out > $timed_out FROM zk_stats")
-	  or die 'there is no timeout';
+	$a->poll_query_until('postgres', "SELECT timed_out > $timed_out FROM zk_stats");
 	$holder->run_ok('COMMIT');
 	is($payer->result->{message}, undef, 'PL/pgSQL: a timeout');
 	paid_once('late', 'PL/pgSQL, a timeout');
@@ -169,7 +168,7 @@ paid_once('invoice 1', 'the page, in PL/pgSQL');
 	# ... and at COMMIT
 	$payer->run_ok("BEGIN; CALL pay_again('commit', 1, 10)");
 	lose($a);
-	$a->poll_query_until('postgres', 'SELECT lost FROM zk_locks') or die 'it is not lost';
+	$a->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
 	is($payer->run('COMMIT')->{sqlstate}, '40001', 'PL/pgSQL: COMMIT fails');
 	$_->quit for ($other, $payer);
 	wait_connected($a);

@@ -142,8 +142,7 @@ sub cancels
 	$holder->send('SELECT pg_sleep(600)');
 	$asked->poll_query_until('postgres',
 		'SELECT count(*) = 1 FROM pg_stat_activity'
-		  . q{ WHERE wait_event = 'PgSleep' AND pid = } . $holder->pid)
-	  or die 'the holder does not sleep';
+		  . q{ WHERE wait_event = 'PgSleep' AND pid = } . $holder->pid);
 	is(value($asking, q{SELECT zk_cancel_holder('c')}), 1, "$title: a holder is asked");
 	is($holder->result->{sqlstate}, '57014', "$title: and is canceled");
 	$holder->quit;

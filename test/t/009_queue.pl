@@ -442,16 +442,14 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 		'd', $zk, %settings,
 		'wal_level' => 'replica',
 		'max_wal_senders' => 2,
+		'synchronous_standby_names' => 'nobody',
+		'synchronous_commit' => 'local',
 		'autovacuum_naptime' => '1s');
 	my $holder = ZkSession->new($d);
 
 	# a COMMIT that waits for a synchronous standby
 	$d->safe_psql('postgres', 'CREATE TABLE t (n int)');
-	$holder->run("BEGIN; SELECT zk_lock('committing'); INSERT INTO t VALUES (1)");
-	$d->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-	$d->reload;
-	$d->poll_query_until('postgres',
-		"SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'");
+	$holder->run("SET synchronous_commit = on; BEGIN; SELECT zk_lock('committing'); INSERT INTO t VALUES (1)");
 	$holder->send('COMMIT');
 	$d->poll_query_until('postgres',
 		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $holder->pid);

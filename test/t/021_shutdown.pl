@@ -22,7 +22,12 @@ $zk->start;
 my %settings = (
 	'zklock.session_timeout' => '30s',
 	'log_statement' => 'none');
-my $a = zk_cluster('a', $zk, %settings, 'wal_level' => 'replica', 'max_wal_senders' => 2);
+my $a = zk_cluster(
+	'a', $zk, %settings,
+	'wal_level' => 'replica',
+	'max_wal_senders' => 2,
+	'synchronous_standby_names' => 'nobody',
+	'synchronous_commit' => 'local');
 my $b = zk_cluster('b', $zk, %settings);
 my $file = session_file($a);
 
@@ -49,8 +54,6 @@ sub begin
 	my $session = ZkWire->new($node);
 
 	$session->run('BEGIN');
-	# only one of our sessions is to wait for a standby
-	$session->run('SET LOCAL synchronous_commit = local');
 	$session->run($sql) if $sql;
 	return $session;
 }
@@ -111,20 +114,11 @@ sub all_phases
 	$s{commits} = begin($a, "SELECT zk_lock('commits')");
 	run_ok($s{commits}, "INSERT INTO t VALUES ('$round', 'commits')");
 	$s{commits}->run('SET LOCAL synchronous_commit = on');
-	$a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-	$a->reload;
-	$a->poll_query_until('postgres', "SELECT setting = 'nobody' FROM pg_settings WHERE name = 'synchronous_standby_names'");
 	$s{commits}->send('COMMIT');
 	wait_event($s{commits}, 'SyncRep');
 
 	$s{"behind $_"} = remote_waiter($_) for qw(idle runs commits);
 	return \%s;
-}
-
-sub no_standby_needed
-{
-	$a->append_conf('postgresql.auto.conf', "synchronous_standby_names = ''");
-	return;
 }
 
 sub stopping
@@ -213,7 +207,7 @@ sub is_clean
 	had($s->{'behind runs'}, 'and the other cluster has its lock');
 	ok(!ended($s->{commits}) && !ended($s->{'behind commits'}),
 		'a commit waits for its standby, and the other cluster for the lock');
-	no_standby_needed();
+	$a->append_conf('postgresql.auto.conf', "synchronous_standby_names = ''");
 	$a->reload;
 	is(wait_ended($s->{commits}, 'the commit')->{message}, undef, 'until none is needed');
 	had($s->{'behind commits'}, 'then the other cluster has its lock');
@@ -223,6 +217,7 @@ sub is_clean
 	stopped();
 	ok(!-e $file, 'the session is closed when the last client has gone');
 	is($zk->fourlw('dump') =~ m{/zklock/(?!%clusters/)} ? 1 : 0, 0, 'no contender is left');
+	$a->append_conf('postgresql.auto.conf', "synchronous_standby_names = 'nobody'");
 	$a->start;
 	wait_connected($a);
 	is(committed('smart'), 'commits idle waits', 'what was committed is there');
@@ -258,7 +253,6 @@ sub is_clean
 	run_ok($s->{'behind commits'}, 'COMMIT');
 	run_ok($s->{foreign}, 'COMMIT');
 	$_->vanish for (values %$s);
-	no_standby_needed();
 	$a->start;
 	wait_connected($a);
 	is(committed('fast'), 'commits', 'the commit that had waited for its standby is there, no other');
@@ -273,7 +267,6 @@ sub is_clean
 	my $s = all_phases('immediate');
 
 	$a->stop('immediate');
-	no_standby_needed();
 	ok(-e $file, 'immediate: the session goes on');
 	ok(!ended($s->{"behind $_"}), "the other cluster waits for the lock of who $_") for qw(idle runs commits);
 	is(scalar(contenders($zk, 'wait')), 2, 'who waited is in its queue');

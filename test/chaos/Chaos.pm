@@ -1116,13 +1116,14 @@ sub _cluster_fault
 		my $killed = eval { $self->_client->kill_session(hex $session) };
 
 		return ", $session, not done" if defined $killed && !$killed;
+		my $closed = now();
 		# until the cluster has heard of it
 		my $end = now() + 60;
 		1
 		  while $self->_ask($name, "SELECT session_id = '$session' FROM zk_session") eq 't'
 		  && now() < $end
 		  && $self->_rest(0.01);
-		return ", $session", closes => 1;
+		return ", $session", closes => $closed;
 	}
 	if ($kind eq 'change-auth')
 	{

@@ -24,10 +24,11 @@ As Clients.pm writes them.
 
 Hashes of kind, begin, end; clusters (names; all if not there); and if they are
 so: ends (connections of these clusters may end), stops (processes of these
-clusters stand still), pid (only this one), closes (the session was closed from
-outside, and the cluster has not heard of it yet); cancels (statements of
-these pids); harmless (no reason for anybody to wait).  Stalls of the machine are
-faults that concern everybody, and excuse three times their length at most.
+clusters stand still), pid (only this one), closes (when the session had been
+closed from outside, of which the cluster has not heard until the end); cancels
+(statements of these pids); harmless (no reason for anybody to wait).  Stalls of
+the machine are faults that concern everybody, and excuse three times their length
+at most.
 
 =item rows, counters
 
@@ -89,9 +90,9 @@ token, and so is not kept apart by a fence either;
 =item *
 
 the session being closed from outside, that is, by who is not its owner: a
-section was in COMMIT when its cluster could not have heard of that yet, with
-zklock.commit_check = lease, and, if numbers are the same, the lock is not
-fenced;
+section was in COMMIT when its cluster could not have heard of that yet, and, if
+numbers are the same, the lock is not fenced; with zklock.commit_check = quorum,
+COMMIT was asked for ahead of that;
 
 =item *
 
@@ -277,7 +278,8 @@ sub _excuse
 	{
 		next unless grep { $_ eq $h->{cluster} } @{ $f->{clusters} };
 		next if $f->{pid} && $f->{pid} != $h->{pid};
-		next if $what eq 'closes' && ($s->{check} // '') eq 'quorum';
+		# what ZooKeeper has answered it before that is true
+		next if $what eq 'closes' && ($s->{check} // '') eq 'quorum' && $f->{closes} < $s->{commit};
 		next if $what eq 'cancels' && !_is_canceled($f, $h, $s);
 		return $f if $f->{begin} < $s->{end} && $f->{end} > $s->{commit};
 	}

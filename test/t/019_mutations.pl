@@ -322,7 +322,7 @@ permits(1);
 finds('too many permits', 'two holders, and one permit');
 permits(2);
 push @{ $history{faults} },
-  { kind => 'kill-session', begin => 1.5, end => 5.05, closes => 1, clusters => ['a'] };
+  { kind => 'kill-session', begin => 1.5, end => 5.05, closes => 1.6, clusters => ['a'] };
 section('b2', 's', 4, 4.5, 1, hold => { mode => 'permit' });
 finds('', 'three, one of them in a session that was closed from outside');
 is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: is a hole');
@@ -446,7 +446,7 @@ sub closed
 	section('a1', 'w', 1, 5, 0, @_);
 	section('b1', 'w', 4, 6, 0);
 	push @{ $history{faults} },
-	  { kind => 'kill-session', begin => 3.9, end => 5.1, closes => 1, clusters => ['a'] };
+	  { kind => 'kill-session', begin => 3.9, end => 5.1, closes => 4, clusters => ['a'] };
 	return;
 }
 
@@ -455,6 +455,9 @@ finds('', 'a commit in a session that was closed from outside');
 is(scalar @{ Checker::check(\%history)->{holes} }, 2, 'checker: is a hole');
 closed(check => 'quorum');
 finds('counter, overlap, same number', 'but not with the quorum check');
+closed(check => 'quorum', commit => 2, end => 5.1);
+finds('', 'unless it had been asked before');
+is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: that is a hole');
 closed();
 $history{faults}[0]{end} = 4.9;
 finds('counter, overlap, same number', 'nor once the cluster has heard of it');

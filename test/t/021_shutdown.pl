@@ -359,6 +359,10 @@ sub is_clean
 	$new->append_conf('postgresql.conf',
 		"shared_preload_libraries = 'zklock'\nzklock.servers = '" . $zk->connstr . "'\n");
 	my $dir = PostgreSQL::Test::Utils::tempdir;
+	my $client = $zk->client;
+
+	# the server deletes idle directories by itself
+	poll_until(sub { !grep { !/^%/ } $client->ls('/zklock') }, 'the idle directories to be gone');
 	my $change = last_change();
 	my ($out, $err) = ('', '');
 	run_log(

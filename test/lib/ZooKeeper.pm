@@ -529,6 +529,17 @@ sub fourlw
 
 =pod
 
+=item last_change()
+
+The zxid of the last change that the first server knows; the begin and the end of
+a session are changes, too.
+
+=cut
+
+sub last_change { return ($_[0]->fourlw('srvr') =~ /^Zxid: (\w+)/m)[0]; }
+
+=pod
+
 =item wait_watched($path, $session)
 
 Wait until a node is watched, by the session with this number or any.  Whoever

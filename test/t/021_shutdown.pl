@@ -35,9 +35,6 @@ $a->safe_psql('postgres', 'CREATE TABLE t (round text, what text)');
 
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
-# The last change that ZooKeeper knows; a session that begins is one.
-sub last_change { return ($zk->fourlw('srvr') =~ /^Zxid: (\w+)/m)[0]; }
-
 sub run_ok
 {
 	my ($session, $sql, $name) = @_;
@@ -363,7 +360,7 @@ sub is_clean
 
 	# the server deletes idle directories by itself
 	poll_until(sub { !grep { !/^%/ } $client->ls('/zklock') }, 'the idle directories to be gone');
-	my $change = last_change();
+	my $change = $zk->last_change;
 	my ($out, $err) = ('', '');
 	run_log(
 		[
@@ -372,7 +369,7 @@ sub is_clean
 		],
 		'>', \$out, '2>', \$err, init => sub { chdir $dir or die "could not chdir: $!" });
 	is($?, 0, 'pg_upgrade works') or diag($out, $err);
-	is(last_change(), $change, 'and ZooKeeper has not heard of it');
+	is($zk->last_change, $change, 'and ZooKeeper has not heard of it');
 	$new->start;
 	wait_connected($new);
 	is(value($new, 'SELECT count(*) FROM t'), 5, 'the data is there');

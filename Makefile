@@ -138,6 +138,8 @@ build/asan/%: build/asan/obj/test/unit/%.o $(UNIT_SRC:%.c=build/asan/obj/%.o)
 
 .SECONDARY:
 
+# A target for each program: make -k runs all of them, even after one has failed,
+# and make -j several at a time.
 unit: $(UNIT_TESTS:%=unit/%)
 unit-asan: $(UNIT_TESTS:%=unit-asan/%)
 unit-valgrind: $(UNIT_TESTS:%=unit-valgrind/%)

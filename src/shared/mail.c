@@ -42,6 +42,7 @@ typedef struct MailShared
 } MailShared;
 
 static MailShared *mail = NULL;
+static Latch *due = NULL;		/* the worker's, which mail_send() sets */
 
 /*
  * mail_request_shmem
@@ -84,21 +85,36 @@ set_waiting(void)
 
 /*
  * mail_put
- *		Add a node that is not in the chain, and wake the worker, if it can do
- *		something about it.
+ *		Add a node that is not in the chain.  The caller holds its partition
+ *		lock, and calls mail_send() when it has released it.
  */
 void
 mail_put(slist_node *node)
 {
-	Latch	   *latch;
-
 	SpinLockAcquire(&mail->lock);
 	slist_push_head(&mail->chain, node);
 	set_waiting();
-	latch = mail->held ? NULL : mail->worker_latch;
+	if (!mail->held)
+		due = mail->worker_latch;
 	SpinLockRelease(&mail->lock);
-	if (latch)
-		SetLatch(latch);
+}
+
+/*
+ * mail_send
+ *		Wake the worker for what this process has put into the mail, if it can
+ *		do something about it.
+ *
+ * Not under the partition lock: the worker needs it at once.
+ */
+void
+mail_send(void)
+{
+	Latch	   *latch = due;
+
+	if (latch == NULL)
+		return;
+	due = NULL;
+	SetLatch(latch);
 }
 
 /*

@@ -24,6 +24,7 @@ extern void mail_startup_shmem(void);
 
 /* any process */
 extern void mail_put(slist_node *node);
+extern void mail_send(void);
 extern bool mail_is_waiting(void);
 extern void worker_wake(void);
 

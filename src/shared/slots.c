@@ -77,7 +77,8 @@
  * A change that the worker must see puts the slot into the worker's mail
  * (mail.c).  "mailed" is set and cleared under the partition lock, and stays
  * set until the worker has opened the mail under that lock, so that a slot is
- * neither linked twice nor removed meanwhile.
+ * neither linked twice nor removed meanwhile.  The functions that release
+ * partition locks wake the worker for what was put into the mail under them.
  *
  * What all slots share, SlotsShared, consists of atomics.
  *
@@ -205,6 +206,7 @@ void
 slot_unlock(const ZkSlot *slot)
 {
 	LWLockRelease(partition_lock(slot->key.hash));
+	mail_send();
 }
 
 /*
@@ -219,6 +221,7 @@ slot_unlock_last(ZkSlot *slot)
 
 	slot_remove_unused(slot);
 	LWLockRelease(lock);
+	mail_send();
 }
 
 /*
@@ -274,6 +277,7 @@ slots_unlock_of(const bool partitions[ZK_PARTITIONS])
 	for (int i = ZK_PARTITIONS - 1; i >= 0; i--)
 		if (partitions[i])
 			LWLockRelease(&locks[i].lock);
+	mail_send();
 }
 
 /*
@@ -292,6 +296,7 @@ slots_unlock_all(void)
 {
 	for (int i = ZK_PARTITIONS - 1; i >= 0; i--)
 		LWLockRelease(&locks[i].lock);
+	mail_send();
 }
 
 /*
@@ -479,7 +484,7 @@ slot_find_contender(const ZkKey *key, ZkContender *contender)
 /*
  * slot_mail
  *		Have the worker look at the slot; the partition lock is held
- *		exclusively.
+ *		exclusively, and the worker wakes up when it is released.
  */
 void
 slot_mail(ZkSlot *slot)

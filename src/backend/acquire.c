@@ -474,7 +474,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 static ZkOutcome
 check_again(const HeldLock *lock, const ZkRequest *request)
 {
-	if (!slot_is_mine(lock->proc, NULL))
+	if (!slot_is_mine(lock->proc))
 		return ZK_LOST;
 	if (request->kind != ZNODE_READER && lock->kind == ZNODE_READER)
 		return ZK_HELD_SHARED;

@@ -142,7 +142,7 @@ explain_cancel(MemoryContext context, bool committing)
 		return;
 	while ((lock = holds_next(lock)) != NULL)
 	{
-		if (slot_is_mine(lock->proc, NULL))
+		if (slot_is_mine(lock->proc))
 			continue;
 		MemoryContextSwitchTo(context);
 		FlushErrorState();

@@ -587,17 +587,41 @@ zk_unlock_all(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+static void
+report_no_token(const ZkLockName *lock, ZkRefusal refusal)
+{
+	char		path[ZNODE_PATH_SIZE];
+
+	if (refusal != ZK_REFUSAL_ACCESS)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("ZooKeeper refused the fencing token of lock \"%s\"",
+						lock->name),
+				 errhint("The server log has the details.")));
+	key_path(&lock->key, path);
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("ZooKeeper denied access to the fencing token of lock \"%s\"",
+					lock->name),
+			 errdetail("The lock is held, but the ACL of its contender in \"%s\" does not allow this server to read it.",
+					   path),
+			 errhint("Check \"%s\" and the ACL of the contender.  The server asks ZooKeeper again every few seconds.",
+					 secure_name_of_credentials())));
+}
+
 /*
  * The fencing token of a lock that this session holds.  Waits for the worker to
  * learn it, if need be.
  *
- * Errors: 55000 if the lock is not held; 40001 if it has been lost.
+ * Errors: 55000 if the lock is not held; 40001 if it has been lost; 42501 or
+ * 58000 refused by ZooKeeper; 57014 cancelled.
  */
 static int64
 get_token(const ZkLockName *lock)
 {
 	static uint32 wait_event = 0;
 	int64		token = 0;
+	ZkRefusal	refusal = ZK_REFUSAL_NONE;
 	HeldLock   *held = hold_find(&lock->key);
 	bool		mine;
 
@@ -606,12 +630,15 @@ get_token(const ZkLockName *lock)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held", lock->name),
 				 errhint("Call zk_lock() first.")));
-	while ((mine = slot_is_mine(held->proc, &token)) && token == 0)
+	while ((mine = slot_read_token(held->proc, &token, &refusal)) &&
+		   token == 0 && refusal == ZK_REFUSAL_NONE)
 		ConditionVariableSleep(&held->proc->slot->cv,
 							   ZkWaitEvent(wait_event, "ZkLockToken"));
 	ConditionVariableCancelSleep();
 	if (!mine)
 		hold_report_lost(&lock->key, false);
+	if (token == 0)
+		report_no_token(lock, refusal);
 	return token;
 }
 

@@ -389,7 +389,7 @@ may_release_now(void)
 static void
 undo_hold(HeldLock *lock, int number)
 {
-	if (!slot_is_mine(lock->proc, NULL))
+	if (!slot_is_mine(lock->proc))
 		ereport(WARNING,
 				(errmsg("lock \"%s\" has been lost", key_name(&lock->key)),
 				 errdetail("The ZooKeeper session of this server has ended.")));

@@ -199,7 +199,8 @@
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
  *				stat unknown -> OWNER: stat
- *				stat refused -> OWNER: the lock is ours, but has no token
+ *				stat refused -> OWNER; no token, if it is not known
+ *				retry, after that -> OWNER: stat
  *				check for writers -> OWNER: children
  *				children ok -> OWNER: no writer, or a writer is behind us
  *				children no node, refused -> OWNER: no writer
@@ -516,6 +517,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	recipe->revocation_watch = 0;
 	recipe->queue_watch = 0;
 	recipe->rewritten = false;
+	recipe->token_refused = false;
 	recipe->state = RECIPE_OWNER;
 	out->told |= RECIPE_TOLD_GRANTED;
 	if (recipe->token != 0)
@@ -1494,7 +1496,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			if (in->ours)
 			{
 				out->told |= RECIPE_TOLD_TOKEN;
-				out->token = in->czxid;
+				out->token = recipe->token = in->czxid;
 			}
 			else
 				end(recipe, out, RECIPE_TOLD_LOST);
@@ -1507,7 +1509,27 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			end(recipe, out, RECIPE_TOLD_LOST);
 			break;
 		case RECIPE_REFUSED:
-			break;				/* no token, but the lock is ours */
+			/* the lock is ours all the same */
+			if (recipe->token == 0)
+			{
+				recipe->token_refused = true;
+				out->told |= RECIPE_TOLD_NO_TOKEN;
+				out->error = in->error;
+			}
+			break;
+	}
+}
+
+/* Try again what was refused. */
+static void
+on_retry(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_LEAVING && recipe->refused)
+		leave(recipe, out);
+	else if (recipe->state == RECIPE_OWNER && recipe->token_refused)
+	{
+		recipe->token_refused = false;
+		stat_node(recipe, out, 0);
 	}
 }
 
@@ -1814,8 +1836,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_node_touched(recipe, in, out);
 			break;
 		case RECIPE_RETRY:
-			if (recipe->state == RECIPE_LEAVING && recipe->refused)
-				leave(recipe, out);
+			on_retry(recipe, out);
 			break;
 		case RECIPE_EXPIRED:
 			on_expired(recipe, out);

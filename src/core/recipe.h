@@ -171,6 +171,8 @@ typedef struct RecipeOp
 											 * end */
 #define RECIPE_TOLD_PERSISTENT	(1 << 18)	/* out->stranger is named like a
 											 * contender, but is not ephemeral */
+#define RECIPE_TOLD_NO_TOKEN	(1 << 19)	/* we own the lock, but the token is
+											 * refused: out->error */
 
 #define RECIPE_MAX_OPS			8
 
@@ -200,6 +202,7 @@ typedef struct Recipe
 	int32_t		sequence;		/* of our node, once created */
 	int64_t		token;			/* its czxid, if that is known, or 0 */
 	uint32_t	batch;			/* that of the input that it came with, or 0 */
+	bool		token_refused;	/* OWNER: the stat for it was; to be retried */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or its prefix before */
 	uint32_t	serial;			/* of the last read or watch sent */
 	bool		retain;			/* our note says retain=yes; set ahead of

@@ -1136,7 +1136,9 @@ on_retry(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	if (semaphore->state == SEMAPHORE_LEAVING && semaphore->has_node &&
 		semaphore->refused)
 		delete_permit(semaphore, out, SEMAPHORE_LEAVING);
-	step_lock(semaphore, in, out);
+	/* of the lock only its delete: nobody needs its token */
+	if (semaphore->lock.state == RECIPE_LEAVING)
+		step_lock(semaphore, in, out);
 }
 
 static void

@@ -16,7 +16,9 @@
 #include "shared/slots.h"
 
 extern void slot_drop(ZkProcLock *proc, int64 now);
-extern bool slot_is_mine(ZkProcLock *proc, int64 *token);
+extern bool slot_is_mine(ZkProcLock *proc);
+extern bool slot_read_token(ZkProcLock *proc, int64 *token,
+							ZkRefusal *refusal);
 extern bool slot_begin_commit(ZkProcLock *proc);
 extern void slot_end_commit(ZkProcLock *proc);
 extern void slot_set_scope(ZkProcLock *proc, bool session);

@@ -436,6 +436,14 @@ slot_set_writers_checked(ZkSlot *slot, bool writer_behind)
 	slot_unlock(slot);
 }
 
+/* Who waits for the token holds the lock; the others would wake in vain. */
+static void
+wake_for_token(ZkSlot *slot)
+{
+	if (slot->state == ZK_SLOT_HELD)
+		ConditionVariableBroadcast(&slot->cv);
+}
+
 /*
  * slot_set_token
  *		The fencing token of the contender that owns the lock.
@@ -445,10 +453,32 @@ slot_set_token(ZkSlot *slot, int64 token)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
 	slot->token = token;
-	/* who waits for it holds the lock; the others would wake in vain */
-	if (slot->state == ZK_SLOT_HELD)
-		ConditionVariableBroadcast(&slot->cv);
+	slot->token_refusal = ZK_REFUSAL_NONE;
+	wake_for_token(slot);
 	slot_unlock(slot);
+}
+
+/*
+ * slot_set_no_token
+ *		ZooKeeper refuses the fencing token of the contender that owns the lock.
+ *
+ * Returns whether that is news.
+ */
+bool
+slot_set_no_token(ZkSlot *slot, ZkRefusal refusal)
+{
+	bool		is_news;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	/* an earlier worker may have told it */
+	is_news = slot->token == 0 && slot->token_refusal != refusal;
+	if (is_news)
+	{
+		slot->token_refusal = refusal;
+		wake_for_token(slot);
+	}
+	slot_unlock(slot);
+	return is_news;
 }
 
 /*

@@ -52,6 +52,7 @@ extern void slot_set_alone(ZkSlot *slot);
 extern void slot_set_unheard(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);
 extern void slot_set_token(ZkSlot *slot, int64 token);
+extern bool slot_set_no_token(ZkSlot *slot, ZkRefusal refusal);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 							 int permits_found);
 extern void slot_set_lost(ZkSlot *slot);

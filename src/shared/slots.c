@@ -548,6 +548,7 @@ end_contender(ZkSlot *slot)
 {
 	memset(&slot->contender, 0, sizeof(slot->contender));
 	slot->token = 0;
+	slot->token_refusal = ZK_REFUSAL_NONE;
 	slot->check_start = 0;
 	slot->check_wanted = false;
 	turn_unknown(&slot->turn);

@@ -81,6 +81,7 @@ typedef struct ZkSlot
 	ZkKey		key;			/* hash key, must be first */
 	uint8		state;			/* ZkSlotState */
 	uint8		refusal;		/* ZkRefusal: news for the waiter that asked */
+	uint8		token_refusal;	/* ZkRefusal: why there is no token */
 	bool		queued;			/* WANTED, RELEASING: may take long */
 	bool		reserved;		/* for a backend that takes several together */
 	bool		asked;			/* a backend waits for a contender */

@@ -58,6 +58,14 @@ refuse(Contender *contender, const SlotNews *news)
 	slot_set_refused(contender->slot, refusal, news->permits_found);
 }
 
+/* Have what was refused tried again. */
+static void
+schedule_retry(void)
+{
+	if (wake_time(WAKE_RETRY) == 0)
+		wake_set(WAKE_RETRY, zk_now_ms() + RETRY_DELAY_MS);
+}
+
 /*
  * Our node may be left in ZooKeeper.  If its deletion was refused, the worker
  * tries again from time to time, and tells backends that want the slot that it
@@ -81,9 +89,25 @@ warn_of_left(Contender *contender, const SlotNews *news)
 		contender->recipe.state == RECIPE_LEAVING)
 	{
 		slot_set_stuck(contender->slot);
-		if (wake_time(WAKE_RETRY) == 0)
-			wake_set(WAKE_RETRY, zk_now_ms() + RETRY_DELAY_MS);
+		schedule_retry();
 	}
+}
+
+/*
+ * ZooKeeper does not tell the fencing token.  Holders that ask for it fail, and
+ * the worker tries again from time to time.
+ */
+static void
+refuse_token(const Contender *contender, int error)
+{
+	ZkRefusal	refusal = session_error_is_access(error) ? ZK_REFUSAL_ACCESS :
+		ZK_REFUSAL_OTHER;
+
+	if (slot_set_no_token(contender->slot, refusal))
+		ereport(LOG,
+				(errmsg("ZooKeeper refused the fencing token of \"%s\": %s",
+						contender->directory, session_error_text(error))));
+	schedule_retry();
 }
 
 /* Another client has written into our node that it wants the lock. */
@@ -197,6 +221,8 @@ news_tell(Contender *contender, const SlotNews *news)
 						contender->directory)));
 	if (told & RECIPE_TOLD_TOKEN)
 		slot_set_token(contender->slot, news->token);
+	if (told & RECIPE_TOLD_NO_TOKEN)
+		refuse_token(contender, news->error);
 	if (told & RECIPE_TOLD_LOST)
 	{
 		ereport(LOG,

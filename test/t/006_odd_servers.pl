@@ -1,6 +1,6 @@
 # What a server may answer that no client expects: an answer that makes the
-# client library fail an assertion, a delete that it refuses, and the end of
-# the session while a flight is being sent.
+# client library fail an assertion, a delete or the look at a contender that it
+# refuses, and the end of the session while a flight is being sent.
 
 use strict;
 use warnings;
@@ -11,13 +11,16 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkCluster;
+use ZkProxy;
 use ZkSession;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
 $zk->start;
+my $proxy = ZkProxy->new;
+my $servers = $zk->connstr_through($proxy, 'a');
 my $foreign = $zk->client(timeout => 60);
-my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '60s');
+my $a = zk_cluster('a', $zk, 'zklock.servers' => $servers, 'zklock.session_timeout' => '60s');
 
 #
 # A delete that is refused is tried again
@@ -43,6 +46,117 @@ my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '60s');
 	$waiter->run_ok('COMMIT');
 	wait_no_contenders($zk, 'kept');
 	$_->quit for ($holder, $waiter);
+}
+
+#
+# The look at a contender for the fencing token is refused: the lock is held, and
+# who asks for the token is told why there is none
+#
+
+# Servers since ZooKeeper 3.9.2 refuse that by the ACL.  Here they are made to: the
+# answer to each "exists" about an ephemeral node, 84 bytes, gets an error.
+sub refuse_stats
+{
+	my ($error) = @_;
+
+	$proxy->forge('a-0', '(?s)(\x00\x00\x00\x54.{12})\x00{4}(?=.{44}\x01)', "\\1$error");
+	return;
+}
+
+my $no_auth = '\377\377\377\232';
+my $throttled = '\377\377\377\201';
+my $bad_arguments = '\377\377\377\370';
+
+sub token_is_denied
+{
+	my ($session, $call, $name) = @_;
+
+	error_is(
+		defined $call ? $session->run($call) : $session->result,
+		{
+			sqlstate => '42501',
+			message => 'ZooKeeper denied access to the fencing token of lock "t1"',
+			detail => 'The lock is held, but the ACL of its contender in "' . lock_dir('t1') .
+			  '" does not allow this server to read it.',
+			hint => 'Check "zklock.auth" and the ACL of the contender.  The server asks ZooKeeper again every few seconds.'
+		},
+		$name);
+	return;
+}
+
+{
+	my $holder = ZkSession->new($a);
+	my @readers = map { ZkSession->new($a) } 1 .. 2;
+	my $both = "SELECT zk_lock_all('{t1,t2}', session => true)";
+	my $token = "SELECT zk_fencing_token('t1')";
+
+	# two creates are a multi, whose answer tells no token
+	$holder->run_ok("SET statement_timeout = '3min'");
+	refuse_stats($no_auth);
+	$holder->run_ok($both, 'a lock whose contender may not be looked at is held');
+	token_is_denied($holder, $token, 'zk_fencing_token fails');
+	token_is_denied($holder, "SELECT zk_fence('t1')", 'zk_fence fails');
+	is( $a->safe_psql('postgres', "SELECT granted, lost, token IS NULL FROM zk_locks WHERE name = 't1'"),
+		't|f|t', 'the lock is held, and zk_locks has no token');
+	$a->wait_for_log(qr/LOG:  ZooKeeper refused the fencing token of "\Q${\lock_dir('t1')}\E": not authenticated/);
+
+	# the next worker finds the same
+	my $worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	$a->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
+	poll_until(
+		sub { $a->safe_psql('postgres', "SELECT state = 'connected' AND worker_pid <> $worker FROM zk_session") eq 't' },
+		'the next worker');
+	token_is_denied($holder, $token, '... also after a restart of the worker');
+
+	# once it is allowed, the worker gets the token
+	refuse_stats('\000\000\000\000');
+	poll_until(sub { !defined $holder->run($token)->{sqlstate} }, 'the token to be told');
+	my ($node) = $foreign->contenders(lock_dir('t1'));
+	is($holder->run($token)->{out}, $foreign->get(lock_dir('t1') . "/$node")->{czxid},
+		'when it is not refused any more, the token is that of the contender');
+	refuse_stats($no_auth);
+	$holder->run_ok("SELECT zk_fence('t1')", 'what is known stays known');
+	$holder->run_ok('SELECT zk_unlock_all()');
+	wait_no_contenders($zk, $_) for qw(t1 t2);
+
+	# all who wait for it are told; until then they can be canceled
+	refuse_stats($throttled);
+	$_->run_ok("SET statement_timeout = '3min'; SELECT zk_lock_all('{t1,t2}', shared => true, session => true)")
+	  for @readers;
+	is($readers[0]->run("SET statement_timeout = '1ms'; $token")->{sqlstate}, '57014',
+		'while ZooKeeper puts off the answer, the call waits, and statement_timeout ends that');
+	$readers[0]->run_ok("SET statement_timeout = '3min'");
+	$_->send($token) for @readers;
+	$_->wait_waiting(2) for @readers;
+	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $readers[0]->pid . ')');
+	is($readers[0]->result->{sqlstate}, '57014', '... and so does a cancel');
+	$readers[0]->send($token);
+	$readers[0]->wait_waiting(2);
+	refuse_stats($no_auth);
+	token_is_denied($_, undef, 'every holder that waits is told') for @readers;
+	$_->run_ok('SELECT zk_unlock_all()') for @readers;
+	wait_no_contenders($zk, $_) for qw(t1 t2);
+
+	# any other error
+	refuse_stats($bad_arguments);
+	$holder->run_ok($both);
+	error_is(
+		$holder->run($token),
+		{
+			sqlstate => '58000',
+			message => 'ZooKeeper refused the fencing token of lock "t1"',
+			hint => 'The server log has the details.'
+		},
+		'an error that has nothing to do with rights');
+	refuse_stats('\000\000\000\000');
+
+	# the next contender is another one
+	$holder->run_ok('SELECT zk_unlock_all()');
+	wait_no_contenders($zk, $_) for qw(t1 t2);
+	$holder->run_ok($both);
+	like($holder->run_ok($token, 'a lock that is taken anew has a token'), qr/^\d+$/);
+	$_->quit for ($holder, @readers);
+	wait_no_contenders($zk, $_) for qw(t1 t2);
 }
 
 # A server of odd_server.py, and where it listens.
@@ -94,7 +208,7 @@ sub wait_server
 
 	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
 	$a->reload;
-	wait_server($zk->connstr);
+	wait_server($servers);
 	$session->run_ok("BEGIN; SELECT zk_lock('x')", 'and lock');
 	$session->run_ok('COMMIT');
 	wait_no_contenders($zk, 'x');
@@ -128,7 +242,7 @@ for my $chroot ('', '/below')
 	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
 	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.auth');
 	$a->reload;
-	wait_server($zk->connstr);
+	wait_server($servers);
 	is($session->result->{sqlstate}, undef, "locks after a session that ended: \"$chroot\"");
 	$session->run_ok('COMMIT');
 	$session->quit;

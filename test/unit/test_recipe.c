@@ -104,6 +104,7 @@ typedef enum Situation
 	AT_OWNER,
 	AT_OWNER_CHECKING_WRITERS,	/* its list is out */
 	AT_OWNER_REVOCABLE,			/* our own node is watched, or about to be */
+	AT_OWNER_NO_TOKEN,			/* the stat for it was refused */
 	AT_READING_ASKING,		/* will ask an owner ahead that may be idle */
 	AT_READING_RETAINING,		/* and will watch the queue, as an owner */
 	AT_WATCHING_ASKING,		/* the first answer to the watch is out */
@@ -140,7 +141,7 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_ENTERING, RECIPE_SEARCHING,
 	RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
 	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_READING_CHILD,
@@ -162,6 +163,7 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_READING_GROUPED] = AT_READING,
 	[AT_OWNER_CHECKING_WRITERS] = AT_OWNER,
 	[AT_OWNER_REVOCABLE] = AT_OWNER,
+	[AT_OWNER_NO_TOKEN] = AT_OWNER,
 	[AT_READING_ASKING] = AT_READING,
 	[AT_READING_RETAINING] = AT_READING,
 	[AT_WATCHING_ASKING] = AT_WATCHING,
@@ -780,6 +782,11 @@ static const Transition transitions[] = {
 	ERROR_NO_NODE},
 	{"OWNER: stat unknown -> OWNER: stat",
 		AT_OWNER, IN_STAT_UNKNOWN, RECIPE_OWNER, "stat", 0, 0},
+	{"OWNER: stat refused -> OWNER; no token",
+		AT_OWNER, IN_STAT_REFUSED, RECIPE_OWNER, "", RECIPE_TOLD_NO_TOKEN,
+	ERROR_REFUSED},
+	{"OWNER: retry, after that -> OWNER: stat",
+		AT_OWNER_NO_TOKEN, IN_RETRY, RECIPE_OWNER, "stat", 0, 0},
 	{"OWNER: release -> LEAVING: delete",
 		AT_OWNER, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"OWNER: expired -> NONE: lost",
@@ -1439,6 +1446,7 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
 		[AT_OWNER_CHECKING_WRITERS] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_CHECK_WRITERS},
 		[AT_OWNER_REVOCABLE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_WATCH_REVOCATION},
+		[AT_OWNER_NO_TOKEN] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_STAT_REFUSED},
 		[AT_READING_ASKING] = {IN_WANT, IN_CREATE_OK},
 		[AT_READING_RETAINING] = {IN_WANT, IN_CREATE_OK},
 		[AT_WATCHING_ASKING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
@@ -2038,7 +2046,10 @@ test_node_deleted_while_waiting(void **state)
 	recipe_free(&recipe);
 }
 
-/* No token, but the lock is ours; and it can be released as ever. */
+/*
+ * No token, but the lock is ours: the token is asked for again by a retry, as
+ * often as it is refused, and the lock can be released as ever.
+ */
 static void
 test_stat_refused_keeps_lock(void **state)
 {
@@ -2047,11 +2058,37 @@ test_stat_refused_keeps_lock(void **state)
 
 	(void) state;
 	bring_to(&recipe, AT_OWNER);
+	for (int i = 0; i < 3; i++)
+	{
+		give(&recipe, IN_RETRY, &out);
+		assert_int_equal(out.nops, 0);
+		give(&recipe, IN_STAT_REFUSED, &out);
+		assert_int_equal(recipe.state, RECIPE_OWNER);
+		assert_int_equal(out.told, RECIPE_TOLD_NO_TOKEN);
+		give(&recipe, IN_RETRY, &out);
+		assert_string_equal(describe_ops(&out), "stat");
+	}
+
+	/* what is known stays known */
+	give(&recipe, IN_STAT_OURS, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
 	give(&recipe, IN_STAT_REFUSED, &out);
-	assert_int_equal(recipe.state, RECIPE_OWNER);
 	assert_int_equal(out.told, 0);
+	give(&recipe, IN_RETRY, &out);
+	assert_int_equal(out.nops, 0);
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
+	give(&recipe, IN_DELETE_OK, &out);
+
+	/* that of the next contender is another one, and has not been refused */
+	bring_to(&recipe, AT_OWNER_NO_TOKEN);
+	give(&recipe, IN_REQUEUE, &out);
+	give(&recipe, IN_REQUEUE_NEXT, &out);
+	assert_int_equal(recipe.state, RECIPE_OWNER);
+	give(&recipe, IN_RETRY, &out);
+	assert_int_equal(out.nops, 0);
+	give(&recipe, IN_STAT_REFUSED, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_NO_TOKEN);
 	recipe_free(&recipe);
 }
 

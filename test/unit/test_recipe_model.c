@@ -82,7 +82,8 @@ typedef struct Client
 	bool		owner;
 	bool		created;
 	bool		requeued;		/* the number may be of the node before */
-	bool		token;			/* known, or refused */
+	bool		token;			/* known, or told that it is refused */
+	bool		no_token;		/* told so: to be retried while it owns */
 	int32_t		sequence;
 	bool		revoked;		/* told so at least once */
 	bool		retains;		/* the contender says that it may be idle */
@@ -123,6 +124,8 @@ typedef struct Tally
 	unsigned long search_misses;
 	unsigned long left;
 	unsigned long retried;
+	unsigned long no_token;
+	unsigned long asked_again;	/* for the token */
 	unsigned long no_writer;
 	unsigned long writer;
 	unsigned long revoked;
@@ -562,7 +565,7 @@ take_grant(Client *client, const RecipeOutput *out)
 					"granted once, to who wants it");
 		client->owner = true;
 		client->robbed = false;
-		client->token = client->revoked = false;
+		client->token = client->no_token = client->revoked = false;
 		client->guarded = client->watch_refused = client->set_refused = false;
 		client->looking = false;
 		if (client->told_retained && !client->queued)
@@ -582,6 +585,15 @@ take_grant(Client *client, const RecipeOutput *out)
 					(node >= 0 && model->nodes[node].czxid == out->token),
 					"the token is the node's czxid");
 		client->token = true;
+	}
+	if (out->told & RECIPE_TOLD_NO_TOKEN)
+	{
+		model_check(client->owner && !client->token,
+					"only who does not know the token is told that there is none");
+		model_check(model->refusals && out->error == ERROR_REFUSED,
+					"the token is told, if it is not refused");
+		tally.no_token++;
+		client->token = client->no_token = true;
 	}
 }
 
@@ -1042,8 +1054,6 @@ note_answer(Client *client, const ModelEntry *entry)
 		else
 			tally.search_misses++;
 	}
-	if (entry->kind == RECIPE_OP_STAT && refused)
-		client->token = true;
 	if (entry->kind == RECIPE_OP_WATCH && refused)
 		client->watch_refused = true;
 	if (entry->kind == RECIPE_OP_SET && refused)
@@ -1344,7 +1354,14 @@ revoke(Client *client)
 	}
 }
 
-/* The worker tries again what was refused, which is a delete or nothing. */
+/* Was something refused that a retry sends again? */
+static bool
+is_to_retry(const Client *client)
+{
+	return client->left || (client->owner && client->no_token);
+}
+
+/* The worker tries again what was refused: a delete, a stat, or nothing. */
 static void
 retry(Client *client)
 {
@@ -1354,12 +1371,19 @@ retry(Client *client)
 	Recipe		before = client->recipe;
 
 	recipe_step(&client->recipe, &in, &out);
-	if (left)
+	if (is_to_retry(client))
 	{
 		note(client, "retries", 0);
-		tally.retried++;
-		model_check(out.nops == 1 && out.ops[0].kind == RECIPE_OP_DELETE &&
-			  out.told == 0, "a retry sends the delete that was refused");
+		if (left)
+			tally.retried++;
+		else
+			tally.asked_again++;
+		model_check(out.nops == 1 && out.told == 0 &&
+					out.ops[0].kind ==
+					(left ? RECIPE_OP_DELETE : RECIPE_OP_STAT),
+					"a retry sends what was refused");
+		if (!left)
+			client->token = client->no_token = false;
 		client->left = false;
 		take_output(client, &out);
 	}
@@ -1392,7 +1416,7 @@ restart_worker(Client *client, int applied)
 	client->watches_queue = client->owner && client->retains;
 	if (client->giving_way)
 		client->owner = client->wanted = client->giving_way = false;
-	client->token = client->left = false;
+	client->token = client->no_token = client->left = false;
 	client->guarded = client->watch_refused = client->set_refused = false;
 	client->looking = false;
 	client->creates = 0;
@@ -1526,7 +1550,7 @@ settle(void)
 				model_advance(&client->session, model->zxid);
 			if (client->session.nready > 0)
 				busy = true;
-			if (client->left)
+			if (is_to_retry(client))
 				busy = true;
 			retry(client);
 			if (client->giving_way)
@@ -1708,7 +1732,7 @@ check_liveness(void)
 		}
 		model_check(client->owner == first,
 					"who is first in the queue has the lock");
-		model_check(!client->owner || client->token,
+		model_check(!client->owner || (client->token && !client->no_token),
 					"an owner comes to know its token");
 		model_check(!client->looking, "who checks for writers is told");
 		if (client->owner && client->guarded && !client->watch_refused)
@@ -1960,7 +1984,7 @@ others_go_on(Play *play)
 		check_retaining(client);
 		foreigner_leaves(node);
 	}
-	else if (client->left)
+	else if (is_to_retry(client))
 		retry(client);
 	else
 		return false;
@@ -2760,6 +2784,8 @@ check_tally(const Mix *mix, const Tally *before,
 		assert_true(tally.failed > before->failed);
 		assert_true(tally.left > before->left + 100);
 		assert_true(tally.retried > before->retried + 100);
+		assert_true(tally.no_token > before->no_token);
+		assert_true(tally.asked_again > before->asked_again);
 	}
 	if (mix->restarts)
 		assert_true(tally.restarts > before->restarts);

@@ -28,7 +28,7 @@
  *				the same, without it -> as ACTING, no node
  *	all but CREATING, ACTING, CHECKING
  *				listed, with a verdict -> OVER; record, if we have answered
- *				  and the victim fails
+ *				  and the victim, not one of ours, fails
  *				listed, without the probe -> OVER
  *				deadline -> OVER
  *	all			expired -> forgotten
@@ -510,9 +510,10 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 	}
 	if (verdict && !probe->verdict && probe->state != PROBE_OVER)
 	{
+		/* a verdict about ours that we have not made is forged */
 		if (probe->state == PROBE_WAITING && !probe->denied &&
-			!waits_steps_back(&probe->deadlock))
-			detection_tell(state, &probe->deadlock, false, 0);
+			!is_mine(probe, 0) && !waits_steps_back(&probe->deadlock))
+			detection_tell(state, probe, false, 0);
 		end_probe(state, probe);
 	}
 	if (seen || (int32_t) (serial - probe->born) <= 0)

@@ -150,12 +150,13 @@ detection_take(Detection *state, uint32_t serial, Pending *pending)
 
 /*
  * detection_tell
- *		Put out that a deadlock has been ended, by the act with this zxid.
+ *		Put out that the deadlock of a probe has been ended, by the act with
+ *		this zxid.
  */
 void
-detection_tell(Detection *state, const WaitDeadlock *deadlock, bool ours,
-			   int64_t zxid)
+detection_tell(Detection *state, const Probe *probe, bool ours, int64_t zxid)
 {
+	const WaitDeadlock *deadlock = &probe->deadlock;
 	int			n = state->out->nverdicts;
 	DetectorVerdict *verdicts = detection_alloc(state, (n + 1) *
 												sizeof(*verdicts));
@@ -171,6 +172,7 @@ detection_tell(Detection *state, const WaitDeadlock *deadlock, bool ours,
 	if (n > 0)
 		memcpy(verdicts, state->out->verdicts, n * sizeof(*verdicts));
 	verdicts[n].deadlock = copy;
+	verdicts[n].mine = probe->mine;
 	verdicts[n].ours = ours;
 	verdicts[n].steps_back = waits_steps_back(deadlock);
 	verdicts[n].zxid = zxid;

@@ -138,6 +138,7 @@ typedef struct DetectorOp
 typedef struct DetectorVerdict
 {
 	const WaitDeadlock *deadlock;	/* members[0] is the victim */
+	uint64_t	mine;			/* its members of this cluster, bit by bit */
 	bool		ours;			/* the victim is ours: its wait, named by
 								 * members[0].edge.wait, is to fail ... */
 	bool		steps_back;		/* ... or to go behind those of its cluster */
@@ -333,8 +334,8 @@ extern DetectorOp *detection_send(Detection *state, DetectorOpKind kind,
 								  DetectionTask task, const char *path,
 								  int32_t number);
 extern bool detection_take(Detection *state, uint32_t serial, Pending *pending);
-extern void detection_tell(Detection *state, const WaitDeadlock *deadlock,
-						   bool ours, int64_t zxid);
+extern void detection_tell(Detection *state, const Probe *probe, bool ours,
+						   int64_t zxid);
 extern void detection_wake(Detection *state, int64_t at);
 extern Holder *detection_find_holder(Detection *state, const char *path);
 extern LocalEdge *detection_find_edge(Detection *state, const WaitEdge *edge);

@@ -17,26 +17,14 @@
 #include "shared/deadlocks.h"
 #include "shared/grant.h"
 #include "worker/contender.h"
-#include "worker/status.h"
 #include "worker/verdicts.h"
 #include "worker/wake.h"
 
 /* So long a backend may take to step back, before we scan again, in ms. */
 #define STEP_BACK_MS	20
 
-/* Is this the path of a session's znode that we have made? */
-static bool
-is_our_node(const char *path)
-{
-	VertexNode	node;
-
-	return vertex_is_node(path) &&
-		vertex_parse_node(strrchr(path, '/') + 1, &node) &&
-		status_is_ours((int64) node.publisher);
-}
-
 static void
-fill_member(ZkDeadlockMember *to, const WaitMember *from)
+fill_member(ZkDeadlockMember *to, const WaitMember *from, bool local)
 {
 	char		path[NOTE_VERTEX_SIZE];
 
@@ -48,9 +36,7 @@ fill_member(ZkDeadlockMember *to, const WaitMember *from)
 	to->kind = note_wait_kind(&from->edge.wait);
 	to->pid = from->edge.wait.wait.pid;
 	to->holder_pid = from->edge.wait.hold.pid;
-	to->local = contender_find_path(from->edge.wait.to) != NULL ||
-		contender_find_path(from->edge.from) != NULL ||
-		is_our_node(from->edge.from);
+	to->local = local;
 }
 
 /* Does a member hold a permit of the semaphore that another one waits for? */
@@ -96,8 +82,9 @@ blockers_of(const WaitDeadlock *found, const int *order, int n, int place)
  * first, and each is blocked by the next, as far as they are on one way.
  */
 static uint32
-note_deadlock(const WaitDeadlock *found)
+note_deadlock(const DetectorVerdict *verdict)
 {
+	const WaitDeadlock *found = verdict->deadlock;
 	ZkDeadlock	result;
 	int			n = Min(found->nmembers, ZK_DEADLOCK_MEMBERS);
 	int		   *place = palloc(found->nmembers * sizeof(int));
@@ -122,7 +109,8 @@ note_deadlock(const WaitDeadlock *found)
 	result.members = palloc(n * sizeof(ZkDeadlockMember));
 	for (int i = 0; i < n; i++)
 	{
-		fill_member(&result.members[i], &found->members[order[i]]);
+		fill_member(&result.members[i], &found->members[order[i]],
+					(verdict->mine >> order[i] & 1) != 0);
 		result.members[i].blocked_by = blockers_of(found, order, n, i);
 	}
 	return deadlock_add(&result);
@@ -164,7 +152,7 @@ verdict_tell(const DetectorVerdict *verdict)
 		wake_set(WAKE_SCAN, zk_now_ms() + STEP_BACK_MS);
 	else
 	{
-		number = note_deadlock(verdict->deadlock);
+		number = note_deadlock(verdict);
 		ereport(DEBUG1,
 				(errmsg_internal("deadlock %u with other clusters, %d members, the victim is %s",
 								 number, verdict->deadlock->nmembers,

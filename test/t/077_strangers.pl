@@ -1,8 +1,9 @@
 # Copyright (c) 2026, zklock developers
 
 # What somebody can do who reaches ZooKeeper and is no cluster, with zklock.acl
-# open and creator: forge a deadlock, end a session while its cluster does not
-# hear of it, make znodes in its session, and write what nobody can read.
+# open and creator: forge a deadlock, or that one has been ended, end a session while
+# its cluster does not hear of it, make znodes in its session, and write what nobody
+# can read.
 
 use strict;
 use warnings;
@@ -267,6 +268,56 @@ sub has_answered
 		return $_ if $answer && $answer->{ephemeralOwner} == $session;
 	}
 	return;
+}
+
+#
+# A forged deadlock, and a forged verdict about it: nobody has failed
+#
+
+{
+	my $keep = holder($b, 'y0');
+	my $wait = waits_for($a, 'x0', 'y0');
+	my $latest = value($a, 'SELECT coalesce(max(id), 0) FROM zk_deadlocks');
+	my $forged = "FROM zk_deadlocks WHERE victim AND id > $latest";
+	my $theirs = probe_about('x0');
+	my ($other, $own) = split /^/, $theirs;
+	my ($wanted) = $own =~ /([^,]+)$/;
+	my ($probe, $tries);
+
+	# In the one its session is the victim.  In the other somebody else is, as if he
+	# waited for the lock that its session waits for.
+	my $ours = ($own =~ s/^1 0/1 1/r) . ($other =~ s/^0 1/0 0/r =~ s/0000000001/0000000003/r);
+	$theirs = ($other =~ s/[^,]+$/$wanted/r) . $own;
+	poll_until(
+		sub {
+			if ($tries++ % 50 == 0)
+			{
+				my ($first, $second) =
+				  map { $stranger->create("$room/probe-", data => $_, ephemeral => 1, sequence => 1) } ($ours, $theirs);
+
+				push @made, $first, $second;
+				$probe = { ours => $first, theirs => $second };
+			}
+			if ($probe && has_answered($a, $probe->{theirs}))
+			{
+				# when it has answered the second, it has looked at the first as well
+				push @made, map { $stranger->create($probe->{$_} =~ s/probe/verdict/r, ephemeral => 1) } qw(ours theirs);
+				$probe = undef;
+			}
+			return value($a, "SELECT count(*) $forged AND cluster = 'z'") ne '0';
+		},
+		'a to note a forged deadlock');
+	pass('open: who forges a probe and its verdict adds a deadlock to zk_deadlocks');
+	is(value($a, "SELECT count(*) $forged AND local"), 0, 'open: ... but none with a victim of the cluster that it is shown by');
+	ok(!$wait->{session}->done, 'open: ... and nobody fails');
+
+	value($a, 'SELECT pg_cancel_backend(' . $wait->{session}->pid . ')');
+	is($wait->{session}->result->{sqlstate}, '57014', 'who waits is canceled');
+	$_->run('ROLLBACK') for ($keep, $wait->{session});
+	$_->quit for ($keep, $wait->{session});
+	for (splice(@made), $wait->{theirs}) { eval { $stranger->delete($_) }; }
+	wait_empty_room();
+	wait_no_contenders($zk, $_) for qw(x0 y0);
 }
 
 for my $round (1 .. 3)

@@ -765,6 +765,36 @@ others_ask_twice(void **state)
 	expect_nothing();
 }
 
+/*
+ * Nobody else makes the verdict about a victim of ours: one that is there ahead of
+ * our act is forged, and tells of no deadlock that has been ended.
+ */
+static void
+a_verdict_that_is_not_ours(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 70);
+
+	(void) state;
+	publish();
+	find(true);
+	edges_ours(out.scan);
+	room_has(2, "probe-0000000005", "verdict-0000000005", NULL);
+	assert_int_equal(out.nverdicts, 0);
+	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect_nothing();
+
+	/* the same of a probe of somebody else */
+	end(NULL);
+	begin(NULL);
+	publish();
+	hear(probe(&ours, &theirs));
+	edges_ours(out.scan);
+	room_has(2, "probe-0000000003", "verdict-0000000003", NULL);
+	assert_int_equal(out.nverdicts, 0);
+	expect_nothing();
+}
+
 static void
 others_ask(void **state)
 {
@@ -1358,6 +1388,7 @@ main(void)
 		LINE(our_edge_is_denied),
 		LINE(others_deny_theirs),
 		LINE(a_probe_has_a_deadline),
+		LINE(a_verdict_that_is_not_ours),
 		LINE(others_ask),
 		LINE(others_ask_twice),
 		LINE(others_ask_about_a_full_note),

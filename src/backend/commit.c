@@ -42,6 +42,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "tcop/pquery.h"
 #include "utils/resowner.h"
 
 /* How long a commit waits for news of the session until it asks again, in ms. */
@@ -55,6 +56,13 @@
 
 /* The latest transaction that uses foreign tables, perhaps. */
 static LocalTransactionId used_foreign_in = InvalidLocalTransactionId;
+
+/*
+ * The latest transaction that a statement has begun or ended in, and when the
+ * command came from the client that the statement was part of.
+ */
+static LocalTransactionId statement_in = InvalidLocalTransactionId;
+static TimestampTz command_began_at = 0;
 
 /* Of a command with lasting effects. */
 typedef enum Lasting
@@ -102,6 +110,17 @@ void
 commit_note_foreign(void)
 {
 	used_foreign_in = ZkMyLocalTransactionId;
+}
+
+/*
+ * commit_note_statement
+ *		A statement begins or ends in the present transaction.
+ */
+void
+commit_note_statement(void)
+{
+	statement_in = ZkMyLocalTransactionId;
+	command_began_at = GetCurrentStatementStartTimestamp();
 }
 
 /*
@@ -504,13 +523,22 @@ end_transaction(void)
 
 /*
  * Is it a transaction of PostgreSQL's own, while the session waits for the
- * client?  It has such for what NOTIFY of others has sent, and for changes of
- * catalogs.  They change nothing; and an error in one would end the session.
+ * client, or is about to?  It has such for what NOTIFY of others has sent, and
+ * for changes of catalogs.  They change nothing; and an error in one would end
+ * the session, or would look like one of the command that is over, a ROLLBACK
+ * perhaps.
+ *
+ * The latter run no statement, but the command that is over has run one.  (A
+ * procedure may commit without a statement in between, but runs in a portal.)
  */
 static bool
 is_between_commands(void)
 {
-	return pq_is_reading_msg();
+	if (pq_is_reading_msg())
+		return true;
+	return MyBackendType == B_BACKEND && ActivePortal == NULL &&
+		statement_in != ZkMyLocalTransactionId &&
+		command_began_at == GetCurrentStatementStartTimestamp();
 }
 
 static void

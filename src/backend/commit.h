@@ -17,6 +17,7 @@ extern void commit_init(void);
 extern void commit_attach(void);
 extern void commit_check_first(void);
 extern void commit_note_foreign(void);
+extern void commit_note_statement(void);
 extern void commit_explain_cancel(MemoryContext context);
 
 /* a command whose effects a rollback does not undo */

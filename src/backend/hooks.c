@@ -51,6 +51,7 @@ fail_statement(MemoryContext context)
 	do { \
 		MemoryContext statement_context = CurrentMemoryContext; \
 		in_statement = true; \
+		commit_note_statement(); \
 		PG_TRY(); \
 		{ \
 			call; \
@@ -62,6 +63,7 @@ fail_statement(MemoryContext context)
 			PG_RE_THROW(); \
 		} \
 		PG_END_TRY(); \
+		commit_note_statement(); \
 		in_statement = false; \
 	} while (0)
 

@@ -289,7 +289,58 @@ lose_session();
 value('NOTIFY channel');
 value('DO $$ BEGIN FOR i IN 1 .. 1500 LOOP CREATE TABLE many (n int PRIMARY KEY); DROP TABLE many; END LOOP; END $$');
 error_is($s->run('SELECT 1'), \%lost_of_session, 'lost: the idle session lives');
-$s->run_ok("SELECT zk_unlock('x'); UNLISTEN channel", 'lost: and acknowledges it');
+$s->run_ok("SELECT zk_unlock('x')", 'lost: and acknowledges it');
+
+# It has such also behind a command, ahead of telling the client that it is idle.
+my $heard = qr/Asynchronous notification "channel"/;
+
+sub ends_in_notice
+{
+	my ($name) = @_;
+
+	value('NOTIFY channel');
+	$s->send('ROLLBACK');
+	my $result = $s->result;
+	is($result->{sqlstate}, undef, "$name: ROLLBACK");
+	like($result->{out}, $heard, "$name: what NOTIFY has sent arrives with it");
+	return;
+}
+
+$s->run("SELECT zk_lock('x', session => true)");
+wait_long_lease();
+$zk->pause(0);
+wait_no_lease();
+$s->run('BEGIN');
+ends_in_notice('past the lease');
+$zk->resume(0);
+$s->run("BEGIN; SELECT pg_backend_pid(), zk_lock('x')");
+lose_session();
+ends_in_notice('lost');
+$s->run('BEGIN');
+is($s->run('SELECT 1 / 0')->{sqlstate}, '22012', 'lost: a transaction fails');
+ends_in_notice('lost, of what has failed');
+$s->run('BEGIN');
+value('NOTIFY channel');
+my $commit = $s->run('COMMIT');
+error_is($commit, \%lost_of_session, 'lost: no COMMIT');
+like($commit->{out}, $heard, 'lost: what NOTIFY has sent arrives with its error');
+is(scalar(() = $commit->{stderr} =~ /ERROR:/g), 1, 'lost: which is one error');
+$s->run_ok("SELECT zk_unlock_all(); UNLISTEN channel", 'lost: and acknowledged');
+
+# The transactions of a procedure are the client's, though PL/pgSQL may run no
+# statement in them.
+for my $end ('', 'COMMIT;')
+{
+	$s->run("SELECT zk_lock('x', session => true)");
+	$s->send('DO $$ DECLARE x text; BEGIN COMMIT;'
+		  . ' BEGIN x := pg_sleep(600); EXCEPTION WHEN query_canceled THEN END;'
+		  . " x := lo_create(42); $end END \$\$");
+	wait_event_is($s, 'PgSleep');
+	lose_session();
+	error_is($s->result, \%lost_of_session, "lost: the second transaction of a procedure does not commit $end");
+	is(value('SELECT count(*) FROM pg_largeobject_metadata'), 0, "lost: nothing is committed $end");
+	$s->run_ok("SELECT zk_unlock('x')");
+}
 
 # A savepoint does not help.
 $s->run("BEGIN; SELECT zk_lock('x'); SAVEPOINT p");

@@ -158,10 +158,26 @@ zk_ExecutorFinish(QueryDesc *queryDesc)
 		finish_statement(queryDesc);
 }
 
+/* Have rows gone to partitions that are foreign tables?  The plan has none. */
+static bool
+has_filled_foreign_partition(const EState *estate)
+{
+	ListCell   *cell;
+
+	foreach(cell, estate->es_tuple_routing_result_relations)
+	{
+		if (((const ResultRelInfo *) lfirst(cell))->ri_FdwRoutine != NULL)
+			return true;
+	}
+	return false;
+}
+
 /* The statement may have brought in a foreign data wrapper's callback. */
 static void
 zk_ExecutorEnd(QueryDesc *queryDesc)
 {
+	if (has_filled_foreign_partition(queryDesc->estate))
+		commit_note_foreign();
 	if (prev_ExecutorEnd)
 		prev_ExecutorEnd(queryDesc);
 	else

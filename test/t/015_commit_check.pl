@@ -406,6 +406,21 @@ SQL
 $s->run("BEGIN; SELECT zk_lock('x'); NOTIFY channel; INSERT INTO near_sales VALUES (1)");
 $s->run_ok('COMMIT', 'NOTIFY here and in another database');
 
+# The same by way of a partition, which no plan shows.
+value(<<'SQL');
+CREATE TABLE all_sales (n int) PARTITION BY LIST (n);
+CREATE TABLE own_sales PARTITION OF all_sales FOR VALUES IN (1);
+CREATE FOREIGN TABLE their_sales PARTITION OF all_sales FOR VALUES IN (2)
+    SERVER here OPTIONS (table_name 'sales');
+INSERT INTO all_sales VALUES (1);
+SQL
+for my $statement ('INSERT INTO all_sales VALUES (2)', 'UPDATE all_sales SET n = 2 WHERE n = 1')
+{
+	$s->run("BEGIN; SELECT zk_lock('x'); NOTIFY channel");
+	$s->run_ok($statement);
+	$s->run_ok('COMMIT', "NOTIFY here and in another database: $statement");
+}
+
 #
 # Past the check
 #

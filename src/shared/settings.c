@@ -11,6 +11,10 @@
  * and code that needs the setting asks zk_wrong_setting() first.  In all other
  * cases they refuse it, and the former value stays in force.
  *
+ * An enum's check hook sees no word that is not among its options.  In the
+ * configuration's that is made one; what ALTER ROLE or ALTER DATABASE has stored
+ * while the library was not loaded PostgreSQL leaves out, with a warning.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION

@@ -113,8 +113,9 @@ heavyweight_try_until(const LOCKTAG *tag, LOCKMODE mode, int64 deadline)
  *		Release the lock so many times, in the name of the session or of the
  *		transaction.
  *
- * Stops when this backend does not hold it any more: pg_advisory_unlock_all()
- * takes away what the session has.
+ * Stops when it is not held in that name any more: pg_advisory_unlock_all()
+ * takes away what the session has.  The lock manager warns of that if it is held
+ * in the other name.
  */
 void
 heavyweight_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session,
@@ -123,7 +124,8 @@ heavyweight_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session,
 	ResourceOwner save_owner = CurrentResourceOwner;
 
 	CurrentResourceOwner = CurTransactionResourceOwner;
-	while (times-- > 0 && ZkLockHeldByMe(tag, mode))
-		LockRelease(tag, mode, session);
+	while (times-- > 0 && ZkLockHeldByMe(tag, mode) &&
+		   LockRelease(tag, mode, session))
+		;
 	CurrentResourceOwner = save_owner;
 }

@@ -82,6 +82,14 @@ DISCARD ALL;
 SELECT held(), is_free('a'), is_free('b');
 SELECT zk_unlock('a');
 
+-- the lock manager warns once that the session's lock has gone, not for each hold
+BEGIN;
+SELECT zk_lock('a'), zk_lock('a', session => true), zk_lock('a', session => true), zk_lock('a', session => true);
+SELECT pg_advisory_unlock_all();
+SELECT zk_unlock_all(), held();
+COMMIT;
+SELECT held(), is_free('a');
+
 -- its end
 SELECT dblink_connect('third', :'conninfo');
 SELECT * FROM dblink('third', $$SELECT zk_lock('a', session => true), zk_lock('b', shared => true, session => true)$$)

@@ -293,7 +293,9 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	my $ahead = $foreign->lock(lock_dir('e1'));
 	my $s = ZkSession->new($b);
 
-	value($b, q{SELECT zk_acquire('semaphore', 1)});
+	# as long as it has a permit, ZooKeeper keeps its directories
+	my $permit = ZkSession->new($a);
+	$permit->run_ok(q{BEGIN; SELECT zk_acquire('semaphore', 1)});
 	for my $call (qw(zk_lock_any zk_try_lock_any))
 	{
 		my $result = $s->run("SELECT $call(" . names('e1', 'semaphore') . ')');
@@ -302,7 +304,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	}
 	is($s->run('SELECT zk_lock_any(' . names('e2', 'e1') . ')')->{out}, 'e2', 'others are free');
 	$foreign->unlock($ahead);
-	$s->quit;
+	$_->quit for ($s, $permit);
 	nothing_is_left('refused');
 }
 

@@ -28,6 +28,20 @@ my $a = zk_cluster(
 	'zklock.sessions' => 4);
 my $b = zk_cluster('b', $zk, 'deadlock_timeout' => '200ms');
 
+# The members of the latest deadlock, as a knows it.
+sub members_are
+{
+	my ($expected, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($a->safe_psql('postgres', q{
+		SELECT string_agg(format('%s waits for %s, victim: %s, local: %s',
+								 cluster, d.name, victim, local), E'\n' ORDER BY cluster)
+		  FROM zk_deadlocks d WHERE id = (SELECT max(id) FROM zk_deadlocks)}),
+		$expected, $name);
+	return;
+}
+
 # What the owner of a lock says of itself.
 sub note_of
 {
@@ -63,6 +77,8 @@ $second->wait_waiting(2);
 $third->send("SELECT zk_lock('x')");
 is($third->result->{sqlstate}, '40P01', 'a deadlock is found');
 is($second->result->{message}, undef, 'the other one goes on');
+members_are("a waits for y, victim: f, local: t\nb waits for x, victim: t, local: f",
+	'zk_deadlocks has both members');
 $_->run('ROLLBACK') for ($second, $third);
 
 # Now the victim is of the cluster with two sessions.
@@ -73,6 +89,8 @@ $third->wait_waiting(2);
 $second->send("SELECT zk_lock('y')");
 is($second->result->{sqlstate}, '40P01', 'its act goes through, too');
 is($third->result->{message}, undef, 'the other one goes on again');
+members_are("a waits for y, victim: t, local: t\nb waits for x, victim: f, local: f",
+	'... and of the next deadlock');
 $_->run('ROLLBACK') for ($second, $third);
 
 # A wait that keeps others, and no deadlock: its edge comes and goes.

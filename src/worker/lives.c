@@ -296,8 +296,7 @@ lives_end_old_session(bool expired)
 		ereport(LOG,
 				(errmsg("ZooKeeper session 0x%llx from before the crash has ended",
 						(unsigned long long) lives.old[lives.nold - 1].client_id)));
-		if (--lives.nold == 0)
-			session_file_remove();
+		session_file_write(lives.old, --lives.nold);
 	}
 	directories_forget();
 	take_over();

@@ -203,6 +203,16 @@ create_file(const SessionFile *records, int n)
 	return written;
 }
 
+/* There is no session any more. */
+static void
+remove_file(void)
+{
+	if (unlink(SESSION_FILE) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", SESSION_FILE)));
+}
+
 /*
  * session_file_write
  *		Note which sessions there are, in place of what was noted before.
@@ -216,7 +226,7 @@ session_file_write(const SessionKey *keys, int n)
 
 	if (n == 0)
 	{
-		session_file_remove();
+		remove_file();
 		return;
 	}
 	if (!tell_place(&records[0]))
@@ -291,7 +301,7 @@ session_file_read(SessionKey *keys)
 		ereport(LOG,
 				(errmsg("ignoring file \"%s\"", SESSION_FILE),
 				 errdetail_internal("%s", wrong)));
-		session_file_remove();
+		remove_file();
 		return 0;
 	}
 	for (int i = 0; i < n; i++)
@@ -300,17 +310,4 @@ session_file_read(SessionKey *keys)
 		memcpy(keys[i].passwd, records[i].passwd, ZK_PASSWD_SIZE);
 	}
 	return n;
-}
-
-/*
- * session_file_remove
- *		There is no session any more.
- */
-void
-session_file_remove(void)
-{
-	if (unlink(SESSION_FILE) != 0 && errno != ENOENT)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not remove file \"%s\": %m", SESSION_FILE)));
 }

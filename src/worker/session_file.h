@@ -24,7 +24,6 @@ typedef struct SessionKey
 
 extern void session_file_write(const SessionKey *keys, int n);
 extern int	session_file_read(SessionKey *keys);
-extern void session_file_remove(void);
 extern uint64 session_file_place(void);
 
 #endif							/* ZKLOCK_SESSION_FILE_H */

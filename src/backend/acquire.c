@@ -101,7 +101,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 		return false;
 	if (!wait->in_queue)
 	{
-		int64		recheck = waiting_patience(wait);
+		int64		recheck = waiting_patience(wait, slot);
 
 		if (recheck == 0)
 			return false;
@@ -157,7 +157,7 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 		int64		left = zk_time_left(wait->deadline);
 		int64		sleep;
 
-		if (stuck || left == 0 || (sleep = waiting_patience(wait)) == 0)
+		if (stuck || left == 0 || (sleep = waiting_patience(wait, slot)) == 0)
 		{
 			gone = false;
 			break;

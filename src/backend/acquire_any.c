@@ -212,9 +212,14 @@ sleep_for_any(AnyCall *call, ZkTake take)
 	if (sleep == 0 ||
 		(wait->immediate && !call->leaving && take == ZK_QUEUED))
 		return false;
-	if (!wait->in_queue && (call->leaving || take != ZK_QUEUED))
+	if ((!wait->in_queue || wait->immediate) &&
+		(call->leaving || take != ZK_QUEUED))
 	{
-		int64		patience = waiting_patience(wait);
+		const ZkAnyWait *slots = &call->slots;
+		int64		patience;
+
+		/* when that has its answer, it is another one's turn */
+		patience = waiting_patience(wait, slots->procs[slots->pending]->slot);
 
 		if (patience == 0)
 			return false;

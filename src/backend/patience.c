@@ -42,16 +42,21 @@ zk_time_left(int64 deadline)
  *		for longer than a session would live.
  *
  * Returns how long it may sleep until it must look again, in ms, or 0 if it
- * has waited for long enough.  "called_at" is when the call began, as of
- * zk_now_ms(): it counts as waiting for a session since then, if there was
- * none.  *since is when the session was first missed, or 0.  Fills in *info.
+ * has waited for long enough.  "session" is the number of the session that it
+ * needs.  "called_at" is when the call began, as of zk_now_ms(): it counts as
+ * waiting for a session since then, if there was none.  *since is when the
+ * session was first missed, or 0.  Fills in *info.
  */
 int64
-zk_session_patience(int64 called_at, int64 *since, ZkSessionInfo *info)
+zk_session_patience(int session, int64 called_at, int64 *since,
+					ZkSessionInfo *info)
 {
 	int64		now = zk_now_ms();
+	ZkSessionInfo first;
 
-	session_read(0, info);
+	session_read(0, &first);
+	session_read(session, info);
+	info->draining = first.draining;
 	if (info->state == ZK_SESSION_CONNECTED && !info->draining)
 	{
 		*since = 0;

@@ -16,8 +16,8 @@
 #include "shared/session_info.h"
 
 extern int64 zk_time_left(int64 deadline);
-extern int64 zk_session_patience(int64 called_at, int64 *since,
-								 ZkSessionInfo *info);
+extern int64 zk_session_patience(int session, int64 called_at,
+								 int64 *since, ZkSessionInfo *info);
 extern char *zk_describe_outage(void);
 extern void zk_report_no_session(int elevel, const char *name,
 								 const ZkSessionInfo *info);

@@ -83,7 +83,7 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 
 	for (;;)
 	{
-		int64		sleep = zk_session_patience(called_at, &no_session_since,
+		int64		sleep = zk_session_patience(0, called_at, &no_session_since,
 												&asking->session);
 
 		if (asking->box == NULL)

@@ -104,23 +104,29 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 
 /*
  * waiting_patience
- *		How long a call without a place in the queue may sleep, in ms; 0, and
- *		ZK_NO_SESSION, if there was no session for too long.
+ *		How long a call without a place in the queue may sleep for this slot,
+ *		in ms; 0, and ZK_NO_SESSION, if its session was missing for too long.
+ *
+ * The slot does not tell when its contender goes into a session, so that the
+ * call looks again every now and then.
  */
 int64
-waiting_patience(SlotWait *wait)
+waiting_patience(SlotWait *wait, const ZkSlot *slot)
 {
 	ZkSessionInfo info;
-	int64		patience = zk_session_patience(wait->called_ms,
-											   &wait->no_session_since, &info);
+	ZkContender contender = {0};
+	int64		patience;
 
+	(void) slot_find_contender(&slot->key, &contender);
+	patience = zk_session_patience(contender.session, wait->called_ms,
+								   &wait->no_session_since, &info);
 	if (patience == 0)
 	{
 		wait->result->outcome = ZK_NO_SESSION;
 		wait->result->session = palloc(sizeof(info));
 		*wait->result->session = info;
 	}
-	return patience;
+	return Min(patience, RECHECK_MS);
 }
 
 /*

@@ -520,7 +520,6 @@ slot_lose_holders(ZkSlot *slot)
 static void
 want_contender(ZkSlot *slot)
 {
-	memset(&slot->contender, 0, sizeof(slot->contender));
 	slot->contender.kind = slot->asked_kind;
 	slot->contender.permits = slot->asked_permits;
 	slot->contender.asker_pid = slot->asker_pid;
@@ -546,7 +545,12 @@ slot_learn_release(ZkSlot *slot)
 static void
 end_contender(ZkSlot *slot)
 {
+	uint8		session = slot->contender.session;
+
 	memset(&slot->contender, 0, sizeof(slot->contender));
+
+	/* who has waited for that goes on doing so until the next one is begun */
+	slot->contender.session = session;
 	slot->token = 0;
 	slot->token_refusal = ZK_REFUSAL_NONE;
 	slot->check_start = 0;

@@ -63,7 +63,8 @@ typedef struct ZkContender
 	int32		sequence;
 	uint8		uuid[ZNODE_UUID_BYTES];
 	uint8		kind;			/* ZnodeKind */
-	uint8		session;		/* number of the session that it is in */
+	uint8		session;		/* number of the session that it is in; the
+								 * last one's, until it is begun */
 	bool		has_uuid;
 	bool		has_sequence;
 	bool		requeued;		/* its node is the one of this number, or has

@@ -69,6 +69,7 @@ try_take(ZkAnyWait *wait, int i)
 	if (take == ZK_PENDING || take == ZK_UNPROVED)
 	{
 		wait->npending++;
+		wait->pending = i;
 		if (take == ZK_UNPROVED && wait->which < 0)
 			wait->which = i;
 		return ZK_PENDING;
@@ -133,7 +134,10 @@ look_from_behind(ZkAnyWait *wait, int i)
 	if (wait->immediate)
 	{
 		if (is_left_soon(proc) || (!wait->reachable[i] && is_reachable(proc)))
+		{
 			wait->npending++;
+			wait->pending = i;
+		}
 		return;
 	}
 	wait->waited[i] = true;
@@ -215,7 +219,7 @@ slots_take_any(ZkAnyWait *wait)
 	ZkTake		take;
 
 	wait->which = -1;
-	wait->npending = wait->nqueued = 0;
+	wait->npending = wait->nqueued = wait->pending = 0;
 	wait->group = slots_new_group();
 	slots_lock_of(wait->procs, wait->n, partitions);
 	take = try_all(wait, true);

@@ -31,6 +31,7 @@ typedef struct ZkAnyWait
 	/* by slots_take_any() */
 	int			which;			/* the slot that the answer is about */
 	int			npending;		/* slots of which nothing is known yet */
+	int			pending;		/* one of them */
 	int			nqueued;		/* slots for which contenders are ahead */
 	uint32		group;			/* of the contenders that it has asked for */
 	ZkTakeNews	news;

@@ -227,6 +227,13 @@ connection_set_suspended(int session)
 	replace_if_stuck(session);
 }
 
+/* Is this a session beside the first, of which ZooKeeper does not know yet? */
+static bool
+has_not_begun(int session)
+{
+	return session > 0 && status(session)->client_id == 0;
+}
+
 /*
  * connection_is_locked_out
  *		Has ZooKeeper refused the credentials for so long that the session is
@@ -234,43 +241,18 @@ connection_set_suspended(int session)
  *
  * The library resumes the session ahead of authentication, and each time the
  * servers count its timeout anew.  So it would never expire, and nobody get the
- * locks.
+ * locks.  A further session that has not begun has nothing to give up.
  */
 bool
 connection_is_locked_out(int session)
 {
 	const ZkSessionInfo *info = status(session);
 
-	return TimestampDifferenceExceeds(info->unreached_since,
+	return has_not_begun(session) ||
+		TimestampDifferenceExceeds(info->unreached_since,
 									  GetCurrentTimestamp(),
 									  Max(info->timeout,
 										  zklock_session_timeout));
-}
-
-/*
- * connection_set_refused
- *		ZooKeeper refused the credentials.
- *
- * The session lives on: the next worker tries to resume it, unless it has been
- * given up.
- */
-void
-connection_set_refused(int session)
-{
-	auths_forget_refused();
-	if (!refusal_told)
-	{
-		char	   *reason = psprintf("ZooKeeper refused the credentials of \"%s\"",
-									  secure_name_of_credentials());
-
-		status_set_error(session, reason);
-		ereport(LOG, (errmsg("%s", reason)));
-	}
-	if (!lives_is_last_worker())
-		proc_exit(1);
-	session_close(session);
-	status_publish(session, ZK_SESSION_SUSPENDED);
-	connections[session].reopen_at_ms = PG_INT64_MAX;
 }
 
 /*
@@ -310,6 +292,60 @@ logged_of_late(const char *line)
 	logged[oldest].hash = hash;
 	logged[oldest].logged_ms = now_ms;
 	return false;
+}
+
+static bool
+is_connected(int session)
+{
+	return status(session)->state == ZK_SESSION_CONNECTED;
+}
+
+static bool
+is_one_connected(void)
+{
+	for (int i = 0; i < sessions_end(); i++)
+		if (is_connected(i))
+			return true;
+	return false;
+}
+
+/*
+ * connection_set_refused
+ *		ZooKeeper refused the credentials.
+ *
+ * The session lives on: the next worker tries to resume it, unless it has been
+ * given up.  But this worker goes on, and tries again itself, if it was to be a
+ * further session beside one that has a connection: that might not get another
+ * one.
+ */
+void
+connection_set_refused(int session)
+{
+	auths_forget_refused();
+	if (!refusal_told)
+	{
+		char	   *reason = psprintf("ZooKeeper refused the credentials of \"%s\"",
+									  secure_name_of_credentials());
+
+		for (int i = 0; i < sessions_end(); i++)
+			if (i == session || (sessions_has(i) && !is_connected(i)))
+				(void) status_set_error(i, reason);
+		ereport(logged_of_late(reason) ? DEBUG1 : LOG,
+				(errmsg("%s", reason)));
+	}
+	if (has_not_begun(session) && is_one_connected())
+	{
+		connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
+		refusal_told = false;
+		if (sessions_has(session))
+			status_publish(session, ZK_SESSION_CONNECTING);
+		return;
+	}
+	if (!lives_is_last_worker())
+		proc_exit(1);
+	session_close(session);
+	status_publish(session, ZK_SESSION_SUSPENDED);
+	connections[session].reopen_at_ms = PG_INT64_MAX;
 }
 
 /* What a line of the library's log means, as long as last_error may be. */
@@ -411,6 +447,12 @@ connection_check(int session)
 		return tls_is_wanted() || sasl_is_wanted() ?
 			Min(zk_now_ms() + HANDSHAKE_CHECK_MS, since_ms + limit_ms) :
 			since_ms + limit_ms;
+	if (has_not_begun(session))
+	{
+		/* what is wanted in it may have room elsewhere by now */
+		lives_end_session(session, "It could not be opened.");
+		return 1;
+	}
 	if (lives_is_last_worker())
 		return 0;
 	ereport(LOG,

@@ -83,6 +83,29 @@ session_ended(int session, const char *why)
 		lives_end_session(session, why);
 }
 
+/*
+ * ZooKeeper has refused the credentials of a session, which are those of all:
+ * end each one that it has refused for too long.  A worker that ends at the
+ * first refusal does not hear of the others'.
+ */
+static void
+end_locked_out(int refused)
+{
+	static const char *why = "ZooKeeper has refused the credentials for longer than the session timeout.";
+
+	if (lives_has_old_session())
+	{
+		if (connection_is_locked_out(refused))
+			session_ended(refused, why);
+		return;
+	}
+	for (int i = sessions_end() - 1; i >= 0; i--)
+		if (sessions_has(i) &&
+			(i == refused || status(i)->state != ZK_SESSION_CONNECTED) &&
+			connection_is_locked_out(i))
+			session_ended(i, why);
+}
+
 /* Deal with all that the sessions tell. */
 static void
 session_events(void)
@@ -106,9 +129,7 @@ session_events(void)
 				session_ended(event.session, "The session has expired.");
 				break;
 			case SESSION_AUTH_FAILED:
-				if (connection_is_locked_out(event.session))
-					session_ended(event.session,
-								  "ZooKeeper has refused the credentials for longer than the session timeout.");
+				end_locked_out(event.session);
 				connection_set_refused(event.session);
 				break;
 			case SESSION_ANSWER:

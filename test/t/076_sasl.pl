@@ -4,7 +4,8 @@
 # the settings are refused.  With one that was built with it
 # (test/lib/client_library): who is who for ZooKeeper's ACLs, a ZooKeeper that
 # lets nobody else in, wrong passwords, servers that do not know the password, and
-# what becomes of locks meanwhile.
+# what becomes of locks meanwhile, also those of a cluster with several sessions:
+# for that it needs a test build.
 
 use strict;
 use warnings;
@@ -30,6 +31,8 @@ if (!library_has('zookeeper_init_sasl'))
 	done_testing();
 	exit;
 }
+
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 
 # The configuration of the servers and of the clusters, as on the page.
 my ($page) = slurp_file("$ENV{TESTDIR}/doc/security.md") =~ /^## SASL\n(.*?)^## /ms
@@ -191,6 +194,51 @@ for my $node ($a, $b, $bank)
 	put_password(alone => 'open sesame');
 	ok(wait_connected($a), '... until the password is right');
 	edit_settings($a, user('shop'), 'zklock.session_timeout' => '12s');
+}
+
+# A cluster with several sessions, one for each lock
+{
+	my $bytes = length(lock_dir('m1') . '/_c_' . '0' x 36 . '-lock-' . '0' x 10) + 4;
+	my $several = zk_cluster('several', $zk,
+		install_path => $ENV{ZKLOCK_TEST_INSTALL},
+		user('shop'),
+		'zklock.session_timeout' => '4s',
+		'zklock.path_bytes' => $bytes,
+		'zklock.sessions' => 4,
+		'zklock.sasl_password_file' => put_password(several => 'open sesame'));
+	my $sessions = sub { sql($several, 'SELECT count(*) FROM zk_session')->{out} };
+	my @locks = qw(m1 m2 m3);
+
+	wait_connected($several);
+	my $session = session_of($several);
+	my @holders = holder($several, 'm1');
+	put_password(several => 'wrong');
+	my $error = sql($several, "SELECT zk_lock('m2')");
+	is($error->{sqlstate}, '57P03', 'a further session is refused');
+	like($error->{detail}, qr/ZooKeeper refused the credentials of "zklock\.sasl_user"$/, '... which the error tells');
+	is((split /\n/, session_of($several))[0], $session, '... and the first goes on');
+	put_password(several => 'open sesame');
+	push @holders, map { holder($several, $_) } qw(m2 m3);
+	is($sessions->(), 3, '... until the password is right');
+
+	my @waiters = map { waiter($b, $_, 2) } @locks;
+	put_password(several => 'wrong');
+	$zk->kill9;
+	$zk->start;
+	is($_->result->{message}, undef, 'locked out, it gives each of its sessions up') for @waiters;
+	is($_->run('COMMIT')->{sqlstate}, '40001', '... and no holder can commit') for @holders;
+	$_->quit for (@holders, @waiters);
+	put_password(several => 'open sesame');
+	ok(wait_connected($several), '... until the password is right');
+
+	@holders = map { holder($several, $_) } @locks;
+	@waiters = map { waiter($b, $_, 2) } @locks;
+	put_password(several => 'wrong');
+	kill 'KILL', $holders[0]->pid;
+	is($_->result->{message}, undef, 'locked out after a crash, it gives up those of before') for @waiters;
+	$_->kill_client for @holders;
+	$_->quit for @waiters;
+	$several->stop('immediate');
 }
 
 # Settings

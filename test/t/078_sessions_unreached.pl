@@ -1,0 +1,73 @@
+
+# A further session that cannot be opened, since ZooKeeper grants this host no
+# more connections: calls that need it fail in time, the first session and its
+# locks go on, and names that were wanted in it are to be had where there is room.
+# Needs a test build, in which two locks can be made to fill a session.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+
+my $bytes = length(lock_dir('x') . '/_c_' . '0' x 36 . '-lock-' . '0' x 10) + 4;
+my $zk = ZooKeeper->new(conf => { maxClientCnxns => 2 });
+$zk->start;
+my $a = zk_cluster(
+	'a', $zk,
+	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
+	'zklock.session_timeout' => '4s',
+	'zklock.path_bytes' => 2 * $bytes,
+	'zklock.sessions' => 4);
+wait_connected($a);
+my $other = $zk->client;
+
+sub value { return $a->safe_psql('postgres', $_[0]); }
+
+# The first session, and whose it is.
+sub first { return value('SELECT session_id, worker_pid FROM zk_session LIMIT 1'); }
+
+my $first = first();
+my $full = ZkSession->new($a);
+$full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'the first session is full');
+
+my %calls = map { ($_ => ZkSession->new($a)) }
+  q{zk_lock('s')}, q{zk_try_lock('t')}, q{zk_lock_any('{u,v}')}, q{zk_try_lock_any('{w,x}')};
+for my $call (sort keys %calls)
+{
+	$calls{$call}->run("SET statement_timeout = '30s'");
+	$calls{$call}->send("SELECT $call");
+}
+$a->poll_query_until('postgres',
+	q{SELECT bool_or(last_error ~ 'too many connections|refused') FROM zk_session WHERE state = 'connecting'})
+  or die 'no session is refused';
+is(value(q{SELECT count(*) FROM zk_session WHERE state = 'connected' AND last_error IS NOT NULL}),
+	0, 'the error is not that of the session that is connected');
+for my $call (sort keys %calls)
+{
+	my $result = $calls{$call}->result;
+
+	is($result->{sqlstate}, '57P03', "there is no session for $call");
+	like($result->{detail}, qr/^There was no session with "[^"]+" for 4000 ms: /, '... which tells why');
+	$calls{$call}->quit;
+}
+
+$full->run_ok('COMMIT', 'the holder in the first session commits');
+poll_until(sub { sql($a, q{SET statement_timeout = '30s'; SELECT zk_try_lock('s')})->{out} =~ /t$/ },
+	'a lock that was wanted in another session');
+pass('what was wanted in another session is to be had in the first');
+is(first(), $first, 'that and its worker are the same all the time');
+
+$other->disconnect;
+$full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'it is full again');
+is(sql($a, q{SELECT zk_try_lock('s')})->{out}, 't', 'another session is opened when it can be');
+is(value(q{SELECT count(*) > 1 FROM zk_session WHERE state = 'connected'}), 't', '... beside the first');
+$full->quit;
+
+done_testing();

@@ -67,6 +67,9 @@ static struct
 /* Since the last connection, we have been told why our credentials are no use. */
 static bool refusal_told = false;
 
+/* What the library told last, since then: for who loses the connection. */
+static char latest_reason[ZK_ERROR_SIZE] = "";
+
 /*
  * With a setting that is wrong there is no session; a new worker comes when it
  * has been corrected.  Files may come right by themselves.
@@ -193,6 +196,7 @@ connection_set_up(int session)
 		checks_watch_queues(session, true);
 	connections[session].unconnected_since_ms = 0;
 	refusal_told = false;
+	latest_reason[0] = '\0';
 	status_set_up(session, &identity);
 	ereport(LOG,
 			(errmsg("connected to ZooKeeper at %s, session 0x%llx, timeout %d ms",
@@ -222,6 +226,8 @@ connection_set_suspended(int session)
 	if (connections[session].unconnected_since_ms == 0)
 		connections[session].unconnected_since_ms = zk_now_ms();
 	checks_watch_queues(session, false);
+	if (latest_reason[0] != '\0')
+		(void) status_set_error(session, latest_reason);
 	status_set_suspended(session);
 	ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
 	replace_if_stuck(session);
@@ -368,7 +374,7 @@ explain(int session, const char *line)
  *		A line of the library's log.
  *
  * The library does not tell of which session it speaks: it may be any that is
- * not connected, and else that which was opened last.
+ * not connected, and else any that is about to lose its connection.
  */
 void
 connection_message(int session, const char *message)
@@ -385,11 +391,16 @@ connection_message(int session, const char *message)
 		return;
 	refusal_told = reason_is_of_refusal(line);
 	reason = explain(session, line);
+	strlcpy(latest_reason, reason, sizeof(latest_reason));
 
 	for (int i = 0; i < sessions_end(); i++)
-		if ((i == session || status(i)->state != ZK_SESSION_CONNECTED) &&
-			sessions_has(i) && status_set_error(i, reason))
+	{
+		if (!sessions_has(i) || is_connected(i))
+			continue;
+		reason = explain(i, line);
+		if (status_set_error(i, reason))
 			status_publish(i, status(i)->state);
+	}
 	ereport(logged_of_late(reason) ? DEBUG1 : LOG,
 			(errmsg("ZooKeeper client: %s", reason)));
 

@@ -289,6 +289,8 @@ commits($_, 'all commit') for @keepers;
 # the first, which has the answers, too
 $client->kill_session(hex $ids[0]);
 poll_until(sub { my ($id) = sessions(); $id && $id ne $ids[0] }, 'another first session');
+wait_rows(3);
+is(value($a, 'SELECT count(last_error) FROM zk_session'), 0, 'why it has ended is no error of the others');
 error_is($keepers[0]->run(q{INSERT INTO t VALUES ('expired')}), $lock_lost, 'the first: its holder cannot commit');
 commits($keepers[$_], 'the others commit') for (1, 2);
 is(value($a, q{SELECT count(*) FROM zk_queue('s25')}), 1, 'questions are answered');

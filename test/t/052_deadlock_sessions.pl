@@ -116,6 +116,27 @@ check('on');
 is($second->result->{sqlstate}, '40P01', 'the deadlock is found when the check is on again');
 $second->run('ROLLBACK');
 is($_->result->{message}, undef, 'others go on') for ($fourth, $third);
+$third->run('ROLLBACK');
+
+# The first session, in which a looks for deadlocks, ends while a wait is published
+# in the other one.
+my $first = (split /\n/, session_of($a))[0];
+$third->run_ok("BEGIN; SELECT zk_lock('y')");
+$second->run_ok("BEGIN; SELECT zk_lock('x')");
+$fourth->send("SELECT zk_lock('x')");
+$fourth->wait_waiting(2);
+$second->send("SELECT zk_lock('y')");
+poll_until(sub { note_of('x') =~ / waits=/ }, 'the wait to be published again');
+$client->kill_session(hex $first);
+$a->poll_query_until('postgres',
+	"SELECT count(*) = 2 AND bool_and(state = 'connected' AND session_id <> '$first') FROM zk_session")
+  or die 'no other first session';
+$third->send("SELECT zk_lock('x')");
+is($second->result->{sqlstate}, '40P01', 'the deadlock is found in the next one');
+members_are("a waits for y, victim: t, local: t\nb waits for x, victim: f, local: f",
+	'... by both clusters');
+$second->run('ROLLBACK');
+is($_->result->{message}, undef, 'others go on once more') for ($fourth, $third);
 $_->quit for ($third, $fourth, $second, $full);
 
 done_testing();

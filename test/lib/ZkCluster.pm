@@ -29,7 +29,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use ZooKeeper;
 
-our @EXPORT = qw(zk_cluster zk_clusters lock_dir contenders wait_contenders
+our @EXPORT = qw(zk_cluster zk_clusters lock_dir contender_bytes contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected wait_state wait_last_error session_of session_file
   edit_settings members lock_ephemerals);
@@ -161,6 +161,22 @@ sub lock_dir
 	$name =~ s/([^A-Za-z0-9\-_.~:@=+,])/sprintf('%%%02X', ord $1)/ge;
 	$name =~ s/\./%2E/g if $name =~ /^\.\.?$/;
 	return ($root // '/zklock') . "/$name";
+}
+
+=pod
+
+=item contender_bytes($name)
+
+How much an exclusive contender for the lock takes of zklock.path_bytes, which a
+test build has.
+
+=cut
+
+sub contender_bytes
+{
+	my ($name) = @_;
+
+	return length(lock_dir($name) . '/_c_' . '0' x 36 . '-lock-' . '0' x 10) + 4;
 }
 
 =pod

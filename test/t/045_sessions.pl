@@ -20,7 +20,7 @@ die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $per_session = 10;
 
 # the path of a contender for a lock with a name of three characters, and 4
-my $bytes = length(lock_dir('s01') . '/_c_' . '0' x 36 . '-lock-' . '0' x 10) + 4;
+my $bytes = contender_bytes('s01');
 
 my $zk = ZooKeeper->new;
 $zk->start;

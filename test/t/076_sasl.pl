@@ -198,7 +198,7 @@ for my $node ($a, $b, $bank)
 
 # A cluster with several sessions, one for each lock
 {
-	my $bytes = length(lock_dir('m1') . '/_c_' . '0' x 36 . '-lock-' . '0' x 10) + 4;
+	my $bytes = contender_bytes('m1');
 	my $several = zk_cluster('several', $zk,
 		install_path => $ENV{ZKLOCK_TEST_INSTALL},
 		user('shop'),

@@ -301,16 +301,10 @@ logged_of_late(const char *line)
 }
 
 static bool
-is_connected(int session)
-{
-	return status(session)->state == ZK_SESSION_CONNECTED;
-}
-
-static bool
 is_one_connected(void)
 {
 	for (int i = 0; i < sessions_end(); i++)
-		if (is_connected(i))
+		if (status_is_connected(i))
 			return true;
 	return false;
 }
@@ -334,7 +328,7 @@ connection_set_refused(int session)
 									  secure_name_of_credentials());
 
 		for (int i = 0; i < sessions_end(); i++)
-			if (i == session || (sessions_has(i) && !is_connected(i)))
+			if (i == session || (sessions_has(i) && !status_is_connected(i)))
 				(void) status_set_error(i, reason);
 		ereport(logged_of_late(reason) ? DEBUG1 : LOG,
 				(errmsg("%s", reason)));
@@ -395,7 +389,7 @@ connection_message(int session, const char *message)
 
 	for (int i = 0; i < sessions_end(); i++)
 	{
-		if (!sessions_has(i) || is_connected(i))
+		if (!sessions_has(i) || status_is_connected(i))
 			continue;
 		reason = explain(i, line);
 		if (status_set_error(i, reason))

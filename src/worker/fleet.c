@@ -447,7 +447,7 @@ fleet_run(void)
 	RecipeOp	op = {.kind = RECIPE_OP_DELETE};
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	if (status(0)->state != ZK_SESSION_CONNECTED || fleet.state != FLEET_IDLE)
+	if (!status_is_connected(0) || fleet.state != FLEET_IDLE)
 		return;
 	check_promotion();
 	if (!fleet.dirty || is_barred())

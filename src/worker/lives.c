@@ -141,7 +141,7 @@ static bool
 is_one_full(void)
 {
 	for (int i = 0; i < sessions_end(); i++)
-		if (status(i)->state == ZK_SESSION_CONNECTED &&
+		if (status_is_connected(i) &&
 			quota_held(i) > CLOSE_PATH_BYTES)
 			return true;
 	return false;
@@ -498,7 +498,7 @@ lives_reload(void)
 void
 lives_renew_auths(void)
 {
-	if (status(0)->state != ZK_SESSION_CONNECTED || ShutdownRequestPending ||
+	if (!status_is_connected(0) || ShutdownRequestPending ||
 		contenders_count() > 0 || !auths_are_old())
 		return;
 	auths_collect(false);

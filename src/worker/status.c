@@ -91,6 +91,16 @@ status_is_alive(void)
 }
 
 /*
+ * status_is_connected
+ *		Has the session a connection?
+ */
+bool
+status_is_connected(int session)
+{
+	return current.info[session].state == ZK_SESSION_CONNECTED;
+}
+
+/*
  * status_is_ours
  *		Is this the id of one of the sessions?
  */

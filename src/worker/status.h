@@ -21,6 +21,7 @@ extern void status_attach(void);
 extern void status_detach(void);
 extern const ZkSessionInfo *status(int session);
 extern bool status_is_alive(void);
+extern bool status_is_connected(int session);
 extern bool status_is_ours(int64 client_id);
 extern int	status_list_others(int session, SessionKey *keys);
 extern void status_publish(int session, ZkSessionState state);

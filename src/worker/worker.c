@@ -101,7 +101,7 @@ end_locked_out(int refused)
 	}
 	for (int i = sessions_end() - 1; i >= 0; i--)
 		if (sessions_has(i) &&
-			(i == refused || status(i)->state != ZK_SESSION_CONNECTED) &&
+			(i == refused || !status_is_connected(i)) &&
 			connection_is_locked_out(i))
 			session_ended(i, why);
 }
@@ -193,7 +193,7 @@ all_are_busy(void)
 
 	for (int i = 0; i < sessions_end(); i++)
 	{
-		if (!sessions_has(i) || status(i)->state != ZK_SESSION_CONNECTED)
+		if (!sessions_has(i) || !status_is_connected(i))
 			continue;
 		if (session_ready(i))
 			return false;
@@ -210,7 +210,7 @@ open_mail(void)
 
 	if (all_are_busy())
 		return;
-	may_ask = status(0)->state == ZK_SESSION_CONNECTED && session_ready(0);
+	may_ask = status_is_connected(0) && session_ready(0);
 	if (may_ask)
 		answers_collect();
 	desk_open_mail();

@@ -210,6 +210,6 @@ act_done(Detection *state, Probe *probe, int64_t zxid)
 		state->counts->steps_back++;
 	else
 		state->counts->victims++;
-	detection_tell(state, probe, true, zxid);
+	detection_tell(state, probe, zxid);
 	probe->verdict = true;
 }

@@ -513,7 +513,7 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 		/* a verdict about ours that we have not made is forged */
 		if (probe->state == PROBE_WAITING && !probe->denied &&
 			!is_mine(probe, 0) && !waits_steps_back(&probe->deadlock))
-			detection_tell(state, probe, false, 0);
+			detection_tell(state, probe, 0);
 		end_probe(state, probe);
 	}
 	if (seen || (int32_t) (serial - probe->born) <= 0)

@@ -154,7 +154,7 @@ detection_take(Detection *state, uint32_t serial, Pending *pending)
  *		this zxid.
  */
 void
-detection_tell(Detection *state, const Probe *probe, bool ours, int64_t zxid)
+detection_tell(Detection *state, const Probe *probe, int64_t zxid)
 {
 	const WaitDeadlock *deadlock = &probe->deadlock;
 	int			n = state->out->nverdicts;
@@ -173,7 +173,7 @@ detection_tell(Detection *state, const Probe *probe, bool ours, int64_t zxid)
 		memcpy(verdicts, state->out->verdicts, n * sizeof(*verdicts));
 	verdicts[n].deadlock = copy;
 	verdicts[n].mine = probe->mine;
-	verdicts[n].ours = ours;
+	verdicts[n].ours = (probe->mine & 1) != 0;
 	verdicts[n].steps_back = waits_steps_back(deadlock);
 	verdicts[n].zxid = zxid;
 	state->out->verdicts = verdicts;

@@ -334,7 +334,7 @@ extern DetectorOp *detection_send(Detection *state, DetectorOpKind kind,
 								  DetectionTask task, const char *path,
 								  int32_t number);
 extern bool detection_take(Detection *state, uint32_t serial, Pending *pending);
-extern void detection_tell(Detection *state, const Probe *probe, bool ours,
+extern void detection_tell(Detection *state, const Probe *probe,
 						   int64_t zxid);
 extern void detection_wake(Detection *state, int64_t at);
 extern Holder *detection_find_holder(Detection *state, const char *path);

@@ -52,11 +52,16 @@ zk_session_patience(int session, int64 called_at, int64 *since,
 					ZkSessionInfo *info)
 {
 	int64		now = zk_now_ms();
-	ZkSessionInfo first;
 
-	session_read(0, &first);
 	session_read(session, info);
-	info->draining = first.draining;
+	if (session != 0)
+	{
+		ZkSessionInfo first;
+
+		/* it tells for all of them */
+		session_read(0, &first);
+		info->draining = first.draining;
+	}
 	if (info->state == ZK_SESSION_CONNECTED && !info->draining)
 	{
 		*since = 0;

@@ -87,24 +87,9 @@ is_held(const ZkProcLock *proc)
 }
 
 /*
- * slot_is_mine
- *		Does this backend, which took the slot, still hold it?
- */
-bool
-slot_is_mine(ZkProcLock *proc)
-{
-	ZkSlot	   *slot = proc->slot;
-	bool		mine;
-
-	slot_lock(slot, LW_SHARED);
-	mine = is_held(proc);
-	slot_unlock(slot);
-	return mine;
-}
-
-/*
  * slot_read_token
- *		As slot_is_mine(), and what is the fencing token?
+ *		Does this backend, which took the slot, still hold it, and what is the
+ *		fencing token?
  *
  * Sets *token to 0 while the worker has not got it, and then *refusal to why
  * ZooKeeper does not tell it, or to ZK_REFUSAL_NONE before it has answered.
@@ -121,6 +106,19 @@ slot_read_token(ZkProcLock *proc, int64 *token, ZkRefusal *refusal)
 	*refusal = slot->token_refusal;
 	slot_unlock(slot);
 	return mine;
+}
+
+/*
+ * slot_is_mine
+ *		Does this backend, which took the slot, still hold it?
+ */
+bool
+slot_is_mine(ZkProcLock *proc)
+{
+	int64		token;
+	ZkRefusal	refusal;
+
+	return slot_read_token(proc, &token, &refusal);
 }
 
 /*

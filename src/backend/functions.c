@@ -25,10 +25,8 @@
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/patience.h"
-#include "catalog/pg_type.h"
 #include "core/znode.h"
 #include "fmgr.h"
-#include "lib/qunique.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/drop.h"
@@ -40,6 +38,7 @@
 #include "shared/test_build.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(zk_lock);
@@ -353,26 +352,71 @@ zk_try_lock(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(acquire_lock(fcinfo, true));
 }
 
-static void
-report_too_many(void)
+/* A hash table of keys, for get_keys(). */
+static HTAB *
+make_key_table(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("cannot take more than %d locks together",
-					ZK_MAX_TOGETHER)));
+	HASHCTL		ctl = {0};
+
+	ctl.keysize = sizeof(ZkKey);
+	ctl.entrysize = sizeof(ZkKey);
+	ctl.hash = key_hash;
+	ctl.match = key_match;
+	ctl.keycopy = key_copy;
+	ctl.hcxt = CurrentMemoryContext;
+	return hash_create("zklock names", 64, &ctl,
+					   HASH_ELEM | HASH_CONTEXT | ZK_KEY_HASH);
 }
 
 /*
- * The locks that the names in argument 0 stand for, in their order, an array;
- * and the rest of the request.
+ * The locks that the names in an array stand for, in their order: an array; a
+ * name that comes twice counts once.  An array of any length is read no
+ * further than to the first name too many.
+ */
+static ZkKey *
+get_keys(ArrayType *names, ZkRequest *request)
+{
+	ArrayIterator iterator = array_create_iterator(names, 0, NULL);
+	HTAB	   *seen = make_key_table();
+	ZkKey	   *keys = palloc(ZK_MAX_TOGETHER * sizeof(ZkKey));
+	Datum		name;
+	bool		isnull;
+
+	while (array_iterate(iterator, &name, &isnull))
+	{
+		ZkLockName	lock;
+		bool		found;
+
+		CHECK_FOR_INTERRUPTS();
+		zk_lock_name(name, isnull, &lock);
+		(void) hash_search(seen, &lock.key, HASH_ENTER, &found);
+		if (!found && request->nkeys == ZK_MAX_TOGETHER)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("cannot take more than %d locks together",
+							ZK_MAX_TOGETHER)));
+		if (request->nkeys == 0)
+			request->name = lock.name;
+		else
+			pfree(lock.name);
+		if (!found)
+			keys[request->nkeys++] = lock.key;
+	}
+	hash_destroy(seen);
+	array_free_iterator(iterator);
+	return keys;
+}
+
+/*
+ * The request of zk_lock_all() and the like: the locks that the names in
+ * argument 0 stand for, and the rest; returns the locks.
  *
- * Errors: 22004 NULL array or element; and those of zk_lock_name().
+ * Errors: 22004 NULL array or element; 54000 more than ZK_MAX_TOGETHER names;
+ * and those of zk_lock_name().
  */
 static ZkKey *
 get_locks(FunctionCallInfo fcinfo, ZkRequest *request)
 {
-	Datum	   *names;
-	bool	   *nulls;
 	ZkKey	   *keys;
 
 	zk_check_preloaded();
@@ -380,21 +424,10 @@ get_locks(FunctionCallInfo fcinfo, ZkRequest *request)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("lock names must not be null")));
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false,
-					  TYPALIGN_INT, &names, &nulls, &request->nkeys);
 	request->timeout = get_timeout(fcinfo, 1);
 	request->kind = kind_of_lock(get_choice(fcinfo, 2));
 	request->session = get_choice(fcinfo, 3);
-	request->keys = keys = palloc(Max(request->nkeys, 1) * sizeof(ZkKey));
-	for (int i = 0; i < request->nkeys; i++)
-	{
-		ZkLockName	lock;
-
-		zk_lock_name(names[i], nulls[i], &lock);
-		keys[i] = lock.key;
-		if (i == 0)
-			request->name = lock.name;
-	}
+	request->keys = keys = get_keys(PG_GETARG_ARRAYTYPE_P(0), request);
 	return keys;
 }
 
@@ -413,33 +446,9 @@ zk_lock_all(PG_FUNCTION_ARGS)
 	ZkKey	   *keys = get_locks(fcinfo, &request);
 
 	qsort(keys, request.nkeys, sizeof(ZkKey), key_compare);
-	request.nkeys = qunique(keys, request.nkeys, sizeof(ZkKey), key_compare);
-	if (request.nkeys > ZK_MAX_TOGETHER)
-		report_too_many();
 	if (request.nkeys > 0)
 		(void) acquire_or_fail(&request);
 	PG_RETURN_VOID();
-}
-
-/* Leave out keys that have come before; the order stays. */
-static int
-leave_out_repeated(ZkKey *keys, int n)
-{
-	int			kept = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		int			j = 0;
-
-		while (j < kept && key_compare(&keys[j], &keys[i]) != 0)
-			j++;
-		if (j < kept)
-			continue;
-		if (kept == ZK_MAX_TOGETHER)
-			report_too_many();
-		keys[kept++] = keys[i];
-	}
-	return kept;
 }
 
 /* zk_lock_any() and zk_try_lock_any(); NULL if none is free in time. */
@@ -447,11 +456,10 @@ static Datum
 acquire_first(FunctionCallInfo fcinfo, bool try)
 {
 	ZkRequest	request = {.try = try};
-	ZkKey	   *keys = get_locks(fcinfo, &request);
 	ZkResult	result;
 	ZkOutcome	outcome;
 
-	request.nkeys = leave_out_repeated(keys, request.nkeys);
+	(void) get_locks(fcinfo, &request);
 	if (request.nkeys == 0 && !try)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

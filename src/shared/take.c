@@ -544,6 +544,32 @@ give_up_together(ZkProcLock **procs, int n)
 }
 
 /*
+ * The slot to wait for until all are in this state.
+ *
+ * It is the middle one of those that are not yet.  Each time that the caller
+ * wakes up it looks at all; this way it does so a few times, whether they come
+ * from the first to the last or the other way, and not once for each.
+ */
+static int
+choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
+{
+	int			left = 0;
+	int			which = 0;
+
+	for (int i = 0; i < n; i++)
+		if (procs[i]->slot->state != state)
+			left++;
+	left = (left + 1) / 2;
+	for (int i = 0; left > 0; i++)
+		if (procs[i]->slot->state != state)
+		{
+			which = i;
+			left--;
+		}
+	return which;
+}
+
+/*
  * slots_take_together
  *		As slot_take(), for several slots: all or none.
  *
@@ -579,12 +605,9 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 	else if (together == ZK_APART)
 		give_up_together(procs, n);
 
-	/* one that is not yet as it should be */
-	for (int i = 0; i < n && *which < 0; i++)
-		if (procs[i]->slot->state != (together == ZK_APART ?
-									  ZK_SLOT_NONE : ZK_SLOT_IDLE))
-			*which = i;
-	*which = Max(*which, 0);
+	if (*which < 0)
+		*which = choose_awaited(procs, n, together == ZK_APART ?
+								ZK_SLOT_NONE : ZK_SLOT_IDLE);
 	slots_unlock_of(partitions);
 	return result;
 }

@@ -144,6 +144,13 @@ SELECT count(*) FROM zk_locks WHERE granted AND mode = 'exclusive';
 COMMIT;
 SELECT zk_lock_all(array_agg('lock_all/' || i)) FROM generate_series(1, 501) i;
 \echo :SQLSTATE
+-- which is found without looking at the rest
+SELECT zk_lock_all(array_agg('lock_all/' || i) || ''::text) FROM generate_series(1, 501) i;
+-- a long array of few names can be canceled
+CREATE TEMP TABLE long AS SELECT array_fill('lock_all/1'::text, '{1000000}') || ''::text AS names;
+SET statement_timeout = '20ms';
+SELECT zk_lock_all(names) FROM long;
+RESET statement_timeout;
 
 SELECT dblink_disconnect('other');
 DROP FUNCTION undo, held, free, other;

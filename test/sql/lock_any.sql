@@ -145,6 +145,11 @@ SELECT nheld(), heavyweight();
 COMMIT;
 SELECT zk_lock_any(array_agg('lock_any/' || i)) FROM generate_series(1, 501) i;
 \echo :SQLSTATE
+SELECT zk_lock_any(array_agg('lock_any/' || i) || ''::text) FROM generate_series(1, 501) i;
+CREATE TEMP TABLE long AS SELECT array_fill('lock_any/1'::text, '{1000000}') || ''::text AS names;
+SET statement_timeout = '20ms';
+SELECT zk_lock_any(names) FROM long;
+RESET statement_timeout;
 
 SELECT dblink_disconnect('other');
 DROP FUNCTION held, nheld, heavyweight, free, nfree, other;

@@ -323,6 +323,14 @@ for my $kind ('-lock-', '-__WRIT__')
 # zk_lock_all
 #
 
+# How often has this session's backend gone to sleep?
+sub wakes
+{
+	my ($session) = @_;
+
+	return (slurp_file('/proc/' . $session->pid . '/status') =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0];
+}
+
 {
 	my $holder = having($b, "SELECT zk_lock('all/y')");
 
@@ -380,6 +388,28 @@ for my $kind ('-lock-', '-__WRIT__')
 	is(sql($b, "SELECT zk_lock_all(array_agg('all/' || i), '1 min') FROM generate_series(1, 390) i")->{message},
 		undef, 'and then it has them');
 	wait_no_contenders($zk, "all/$_") for ('held', 1 .. 390);
+
+	# Locks that come one by one: a caller looks at all of them each time that it
+	# wakes up, so it must not wake up for each.
+	for my $order ('1 .. 390', 'REVERSE 390 .. 1')
+	{
+		$holder = ZkSession->new($b);
+		$holder->run_ok("SELECT zk_lock_all(array_agg('all/' || i), session => true) FROM generate_series(1, 390) i");
+		$all = waiting($a, "SELECT zk_lock_all(array_agg('all/' || i)) FROM generate_series(1, 390) i", 'exclusive');
+		my $before = wakes($all);
+
+		$holder->run_ok(qq{DO \$\$
+			BEGIN
+				FOR i IN $order LOOP
+					PERFORM zk_unlock('all/' || i), pg_sleep(0.002);
+				END LOOP;
+			END \$\$});
+		got($all, "all 390 locks, released one by one, $order");
+		cmp_ok(wakes($all) - $before, '<', 390 / 4, 'without waking up for each');
+		is_over($all);
+		$holder->quit;
+		wait_no_contenders($zk, "all/$_") for (1 .. 390);
+	}
 }
 
 #

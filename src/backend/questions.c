@@ -182,10 +182,23 @@ copy_entries(const ZkAnswer *answer)
 	return copy;
 }
 
+static void
+warn_of_left_out(const ZkAnswer *answer, const char *path)
+{
+	if (answer->left_out > 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("not all znodes in \"%s\" are shown", path),
+				 errdetail("%d are shown, %d more are not.",
+						   answer->count, answer->left_out)));
+}
+
 /*
  * ask_entries
  *		Ask for what a segment has, about a lock, or, if that is NULL, about all
  *		below "path"; a copy of the entries, of which there are *count.
+ *
+ * Warns (54000) if there are more than are shown.
  *
  * Errors: 57P03 no session; 42501 or 58000 refused by ZooKeeper; 53200 no memory
  * for the answer; 57014 cancelled.
@@ -207,6 +220,7 @@ ask_entries(ZkQuestion question, const char *path, const ZkLockName *lock,
 		check_answer(asking.answer, lock, path);
 		entries = copy_entries(asking.answer);
 		*count = asking.answer->count;
+		warn_of_left_out(asking.answer, path);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
 	end_asking(0, PointerGetDatum(&asking));

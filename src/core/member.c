@@ -19,7 +19,8 @@
  *	R1	Words come in any order, with one space or more between them.  The first
  *		of each key counts.  A word that is not known, or that has a value which
  *		its key cannot have, counts for nothing: later versions may add words.
- *	R2	What does not begin with "zklock " is not of zklock.
+ *	R2	What does not begin with "zklock " is not of zklock, and neither is what
+ *		is not ephemeral, or longer than MEMBER_SIZE.
  *
  * Anybody may write there who may write znodes at all.  So nothing depends on
  * these data but what people are shown.
@@ -48,6 +49,8 @@
 
 #define FLEET_PREFIX PREFIX "fleet="
 
+#define NODE_SUFFIX	"-cluster"
+
 /* In the order in which they are written. */
 static const WordField keys[] = {
 	{"host=", MEMBER_HOST, WORD_TEXT, offsetof(Member, host)},
@@ -72,7 +75,37 @@ member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
 			char node[MEMBER_NODE_SIZE])
 {
 	znode_write_uuid(uuid, node);
-	strcat(node, "-cluster");
+	strcat(node, NODE_SUFFIX);
+}
+
+static bool
+is_uuid(Bytes bytes)
+{
+	if (bytes.len != MEMBER_FLEET_SIZE - 1)
+		return false;
+	for (int i = 0; i < bytes.len; i++)
+	{
+		char		byte = bytes.data[i];
+
+		if (i == 8 || i == 13 || i == 18 || i == 23 ? byte != '-' :
+			!((byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'f')))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * member_is_node
+ *		Is this the name of such a znode?
+ */
+bool
+member_is_node(const char *node)
+{
+	int			uuid_len = MEMBER_FLEET_SIZE - 1;
+
+	return (int) strlen(node) == MEMBER_NODE_SIZE - 1 &&
+		strcmp(node + uuid_len, NODE_SUFFIX) == 0 &&
+		is_uuid(word_bytes(node, uuid_len));
 }
 
 /*
@@ -267,22 +300,6 @@ member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
 {
 	strcpy(data, FLEET_PREFIX);
 	znode_write_uuid(uuid, data + strlen(data));
-}
-
-static bool
-is_uuid(Bytes bytes)
-{
-	if (bytes.len != MEMBER_FLEET_SIZE - 1)
-		return false;
-	for (int i = 0; i < bytes.len; i++)
-	{
-		char		byte = bytes.data[i];
-
-		if (i == 8 || i == 13 || i == 18 || i == 23 ? byte != '-' :
-			!((byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'f')))
-			return false;
-	}
-	return true;
 }
 
 /*

@@ -87,6 +87,7 @@ typedef struct Member
 
 extern void member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
 						char node[MEMBER_NODE_SIZE]);
+extern bool member_is_node(const char *node);
 extern int	member_write(const Member *member, char data[MEMBER_SIZE]);
 extern void member_parse(Member *member, const char *data, int len);
 extern void member_judge(Member *members, int n);

@@ -36,10 +36,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line: the numbers, a cluster, two vertices, a wait, spaces. */
-#define LINE_SIZE	(2 * 12 + 3 * WORD_VALUE_SIZE + 6 * NOTE_VERTEX_SIZE + \
-					 NOTE_WAIT_SIZE + 8)
-
 /* The number behind a prefix, of ten digits; false if there is none. */
 static bool
 parse_digits(const char **text, int32_t *number)
@@ -147,7 +143,7 @@ probe_verdict_name(int32_t number, char name[PROBE_NAME_SIZE])
 char *
 probe_write(const WaitDeadlock *deadlock)
 {
-	char	   *data = malloc((size_t) deadlock->nmembers * LINE_SIZE + 1);
+	char	   *data = malloc((size_t) deadlock->nmembers * PROBE_LINE_SIZE + 1);
 	int			len = 0;
 
 	if (data == NULL)
@@ -158,11 +154,11 @@ probe_write(const WaitDeadlock *deadlock)
 
 		len += sprintf(data + len, "%" PRId32 " %d ", member->version,
 					   member->blocked_by);
-		len += note_encode(member->cluster, data + len, LINE_SIZE);
+		len += note_encode(member->cluster, data + len, PROBE_LINE_SIZE);
 		data[len++] = ' ';
-		len += note_encode(member->edge.from, data + len, LINE_SIZE);
+		len += note_encode(member->edge.from, data + len, PROBE_LINE_SIZE);
 		data[len++] = ' ';
-		len += note_encode(member->between, data + len, LINE_SIZE);
+		len += note_encode(member->between, data + len, PROBE_LINE_SIZE);
 		data[len++] = ' ';
 		len += note_write_wait(&member->edge.wait, data + len);
 		data[len++] = '\n';

@@ -20,6 +20,13 @@
 
 #define PROBE_PREFIX	"probe-"
 
+/* A line of a probe: the numbers, a cluster, two vertices, a wait, spaces. */
+#define PROBE_LINE_SIZE	(2 * 12 + 3 * WORD_VALUE_SIZE + 6 * NOTE_VERTEX_SIZE + \
+						 NOTE_WAIT_SIZE + 8)
+
+/* No probe of ours is longer. */
+#define PROBE_MAX_SIZE	(WAITS_MAX_MEMBERS * PROBE_LINE_SIZE)
+
 typedef enum ProbeKind
 {
 	PROBE_QUESTION,

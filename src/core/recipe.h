@@ -89,6 +89,7 @@ typedef struct RecipeInput
 								 * other contender of this cluster, or NULL */
 	const char *data;			/* WATCH_DONE, GET_DONE: not terminated */
 	int			data_len;		/* -1: none */
+	int			size;			/* STAT_DONE: so many bytes the data have */
 	int64_t		mzxid;			/* SET_DONE: of the request that has set it */
 	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
 	int32_t		version;		/* the same, and SET_DONE: of the data */

@@ -91,6 +91,7 @@ typedef struct ZkAnswer
 	bool		out_of_memory;	/* the same */
 	int			count;			/* QUEUE, QUEUES, CLUSTERS: of the entries;
 								 * REVOKE: contenders that were asked */
+	int			left_out;		/* QUEUE, CLUSTERS: entries that are too many */
 	dsm_handle	segment;		/* of the entries, if there are any */
 	int			data_len;		/* OWNER: -1 if not known */
 	char		data[ZK_ANSWER_MAX_DATA];

@@ -18,12 +18,12 @@
  *				  semaphore, list both parts too
  *				children no node: it has none
  *				children refused -> IDLE: answer that
- *				all lists are in -> READING: get each contender that matters
- *	READING		get ok: note what it says of itself; or, if it is not ephemeral,
- *				  that it is no contender
- *				get refused: stat, which needs no permission to read
+ *				all lists are in -> READING: stat each contender that matters
+ *	READING		stat ok: get it, if its data matter and are not too large; or, if
+ *				  it is not ephemeral, note that it is no contender
+ *				get ok: note what it says of itself
  *				get or stat no node: it has left meanwhile
- *				stat refused: leave it at its name
+ *				get or stat refused: leave it at what is known
  *				all are read -> IDLE: answer; or, to revoke, -> REVOKING: set
  *				  the data of each owner that is another client's
  *	SURVEYING	as survey.c or census.c has it; at its end -> IDLE: answer
@@ -94,6 +94,7 @@ typedef struct Answer
 	QueueList	queue;
 	int			next;			/* the first entry that no operation is for */
 	int			open;			/* operations that are not answered */
+	int			left_out;		/* contenders that are too many to tell of */
 	int			revoked;
 	int			error;			/* of a set that was refused, or 0 */
 } Answer;
@@ -137,6 +138,7 @@ forget(Answer *answer)
 	memset(&answer->queue, 0, sizeof(answer->queue));
 	answer->next = 0;
 	answer->open = 0;
+	answer->left_out = 0;
 	answer->revoked = 0;
 	answer->error = 0;
 	answer->owner = 0;
@@ -206,7 +208,7 @@ finish_refused(Answer *answer, int error)
 static void
 finish_queue(Answer *answer)
 {
-	ZkAnswer	reply = {.data_len = -1};
+	ZkAnswer	reply = {.data_len = -1,.left_out = answer->left_out};
 	StringInfoData buf;
 	MemoryContext save = MemoryContextSwitchTo(answer->context);
 
@@ -264,18 +266,20 @@ revoke_owners(Answer *answer)
 		finish_revoke(answer);
 }
 
+static void
+read_entry(Answer *answer, int i)
+{
+	const QueueNode *entry = &answer->queue.nodes[i];
+
+	send_op(answer, queue_next_op(entry), entry->place, entry->node, i);
+}
+
 /* Go on reading, or to what comes then. */
 static void
 read_more(Answer *answer)
 {
 	while (answer->next < answer->queue.n && answer->open < MAX_OPEN)
-	{
-		const QueueNode *entry = &answer->queue.nodes[answer->next];
-
-		send_op(answer, RECIPE_OP_GET, entry->place, entry->node,
-				answer->next);
-		answer->next++;
-	}
+		read_entry(answer, answer->next++);
 	if (answer->open > 0)
 		return;
 	switch (answer->question)
@@ -330,6 +334,7 @@ on_list(Answer *answer, const RecipeInput *in)
 	QueuePlace	place = (QueuePlace) in->serial;
 	bool		parts[NPLACES];
 	MemoryContext save;
+	int			n;
 
 	if (in->result == RECIPE_REFUSED)
 	{
@@ -351,7 +356,9 @@ on_list(Answer *answer, const RecipeInput *in)
 		return;
 	}
 	queue_sort(&answer->queue);
-	answer->queue.n = count_relevant(answer);
+	n = count_relevant(answer);
+	answer->left_out = answer->queue.n - n;
+	answer->queue.n = n;
 	answer->state = ANSWER_READING;
 	read_more(answer);
 }
@@ -360,26 +367,12 @@ static void
 on_read(Answer *answer, const RecipeInput *in)
 {
 	QueueNode  *entry = &answer->queue.nodes[in->serial];
-	MemoryContext save;
+	MemoryContext save = MemoryContextSwitchTo(answer->context);
 
-	switch (in->result)
-	{
-		case RECIPE_OK:
-			save = MemoryContextSwitchTo(answer->context);
-			queue_note(entry, in);
-			MemoryContextSwitchTo(save);
-			break;
-		case RECIPE_NO_NODE:
-			entry->gone = true;
-			break;
-		case RECIPE_REFUSED:
-			if (in->event == RECIPE_GET_DONE)
-				send_op(answer, RECIPE_OP_STAT, entry->place, entry->node,
-						in->serial);
-			break;
-		case RECIPE_UNKNOWN:
-			break;				/* not here */
-	}
+	queue_note(entry, in, NOTE_FULL_SIZE);
+	MemoryContextSwitchTo(save);
+	if (!entry->read && answer->question != ZK_QUESTION_REVOKE)
+		read_entry(answer, in->serial);
 	read_more(answer);
 }
 
@@ -424,7 +417,10 @@ on_survey(Answer *answer, const RecipeInput *in)
 		census_entries(answer->census, &buf);
 	MemoryContextSwitchTo(save);
 	if (answer->census)
+	{
+		reply.left_out = census_left_out(answer->census);
 		fleet_judge(answer->census);
+	}
 	finish(answer, &reply, &buf);
 }
 

@@ -5,9 +5,13 @@
  *
  * The answer to zk_clusters(), and what the worker itself looks at when it has
  * joined.  A census lists <root>/%clusters behind a barrier, and then reads each
- * znode there, all in one flight; of one that may not be read it asks for the
- * stat.  What the server answers goes in, operations come out, as in survey.c.
- * At most MAX_NODES are read: anybody may create znodes there.
+ * znode there whose name is a cluster's, MAX_OPEN at a time: first the stat, then
+ * the data, if it is ephemeral and they are no longer than a cluster's.  What the
+ * server answers goes in, operations come out, as in survey.c.
+ *
+ * Others may be allowed to create znodes there, of any name, number and size, and
+ * the operations of contenders go in the same flights.  So no more than MAX_NODES
+ * are read, and the census tells how many are left out.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -25,6 +29,9 @@
 
 #define MAX_NODES		1000
 
+/* How many operations of a census may be out at a time. */
+#define MAX_OPEN		16
+
 /* The serial number of the list; a node's is its place among them. */
 #define LIST_SERIAL		UINT32_MAX
 
@@ -35,6 +42,8 @@ struct Census
 	MemoryContext context;		/* of it, and of what it points to */
 	QueueNode  *nodes;
 	int			n;
+	int			nread;			/* as many of them are read at most */
+	int			next;			/* the first that no operation is for */
 	int			open;			/* operations that are not answered */
 	bool		unsure;			/* an answer was lost */
 };
@@ -78,18 +87,38 @@ census_begin(uint32 owner, const char *root)
 }
 
 static void
+read_node(Census *census, int i)
+{
+	const QueueNode *node = &census->nodes[i];
+
+	submit(census, queue_next_op(node), node->node, i);
+}
+
+/* Go on reading, unless all is to be done again. */
+static void
+read_more(Census *census)
+{
+	while (census->next < census->nread && census->open < MAX_OPEN &&
+		   !census->unsure)
+		read_node(census, census->next++);
+}
+
+static void
 on_list(Census *census, const RecipeInput *in)
 {
 	if (in->result != RECIPE_OK || in->nchildren == 0)
 		return;
-	census->n = Min(in->nchildren, MAX_NODES);
-	census->nodes = palloc0(census->n * sizeof(QueueNode));
-	for (int i = 0; i < census->n; i++)
-	{
-		census->nodes[i].node = pstrdup(in->children[i]);
-		census->nodes[i].data_len = -1;
-		submit(census, RECIPE_OP_GET, census->nodes[i].node, i);
-	}
+	census->nodes = palloc_extended(in->nchildren * sizeof(QueueNode),
+									MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	for (int i = 0; i < in->nchildren; i++)
+		if (member_is_node(in->children[i]))
+		{
+			QueueNode  *node = &census->nodes[census->n++];
+
+			node->node = pstrdup(in->children[i]);
+			node->data_len = -1;
+		}
+	census->nread = Min(census->n, MAX_NODES);
 }
 
 static void
@@ -97,21 +126,13 @@ on_read(Census *census, const RecipeInput *in)
 {
 	QueueNode  *node = &census->nodes[in->serial];
 
-	switch (in->result)
-	{
-		case RECIPE_OK:
-			queue_note(node, in);
-			break;
-		case RECIPE_NO_NODE:
-			node->gone = true;
-			break;
-		case RECIPE_REFUSED:
-			if (in->event == RECIPE_GET_DONE && !census->unsure)
-				submit(census, RECIPE_OP_STAT, node->node, in->serial);
-			break;
-		case RECIPE_UNKNOWN:
-			break;
-	}
+	if (in->result == RECIPE_UNKNOWN)
+		return;
+	queue_note(node, in, MEMBER_SIZE - 1);
+	if (in->size >= MEMBER_SIZE)
+		node->data_len = 0;		/* nothing of zklock's */
+	if (!node->read && !census->unsure)
+		read_node(census, in->serial);
 }
 
 /*
@@ -135,6 +156,7 @@ census_event(Census *census, const RecipeInput *in, int *error)
 		*error = in->error;
 	else
 		on_list(census, in);
+	read_more(census);
 	MemoryContextSwitchTo(save);
 	return census->open == 0;
 }
@@ -163,16 +185,26 @@ census_has(const Census *census, const char *node)
 }
 
 /*
+ * census_left_out
+ *		How many znodes of clusters were too many to read?
+ */
+int
+census_left_out(const Census *census)
+{
+	return census->n - census->nread;
+}
+
+/*
  * census_members
  *		The clusters, palloc'd, in no order.
  */
 Member *
 census_members(const Census *census, int *count)
 {
-	Member	   *members = palloc(Max(census->n, 1) * sizeof(Member));
+	Member	   *members = palloc(Max(census->nread, 1) * sizeof(Member));
 
 	*count = 0;
-	for (int i = 0; i < census->n; i++)
+	for (int i = 0; i < census->nread; i++)
 	{
 		const QueueNode *node = &census->nodes[i];
 		Member	   *member = &members[*count];
@@ -195,7 +227,7 @@ census_entries(const Census *census, StringInfo buf)
 {
 	int			count = 0;
 
-	for (int i = 0; i < census->n; i++)
+	for (int i = 0; i < census->nread; i++)
 	{
 		if (census->nodes[i].gone)
 			continue;

@@ -24,6 +24,7 @@ extern Census *census_begin(uint32 owner, const char *root);
 extern bool census_event(Census *census, const RecipeInput *in, int *error);
 extern bool census_is_unsure(const Census *census);
 extern bool census_has(const Census *census, const char *node);
+extern int	census_left_out(const Census *census);
 extern Member *census_members(const Census *census, int *count);
 extern int	census_entries(const Census *census, StringInfo buf);
 

@@ -9,6 +9,9 @@
  * Sessions' znodes (core/vertex.c) are of the first session, too: they are
  * written, and if they are not there, made.
  *
+ * Reads.  Anybody may have written what is read, so the stat comes first: of what is
+ * not ephemeral, or longer than any note or probe, the data are not read.
+ *
  * Versions.  A note is written only if it has the version that we know, since
  * another client may have written a revocation over it.  If it has another one,
  * the recipe is made to read that first.
@@ -22,6 +25,7 @@
  */
 #include "postgres.h"
 
+#include "core/probe.h"
 #include "core/vertex.h"
 #include "shared/deadlocks.h"
 #include "utils/hsearch.h"
@@ -390,7 +394,7 @@ detector_io_submit(const DetectorOp *op)
 			submit(op, RECIPE_OP_LIST);
 			break;
 		case DETECTOR_OP_GET:
-			submit(op, RECIPE_OP_GET);
+			submit(op, RECIPE_OP_STAT);
 			break;
 		case DETECTOR_OP_MKDIR:
 			submit(op, RECIPE_OP_MKDIR);
@@ -406,6 +410,24 @@ detector_io_submit(const DetectorOp *op)
 		case DETECTOR_OP_ACT:
 			return act(op);
 	}
+	return true;
+}
+
+/*
+ * The stat of what is to be read has come: read it, unless it is nothing of a
+ * cluster's; false: then it is to be told without data.
+ */
+static bool
+read_data(const Request *request, const RecipeInput *in)
+{
+	const char *name = strrchr(request->path, '/') + 1;
+	bool		is_probe = strncmp(name, PROBE_PREFIX, strlen(PROBE_PREFIX)) == 0;
+	int			max = is_probe ? PROBE_MAX_SIZE : NOTE_FULL_SIZE;
+	RecipeOp	get = {.kind = RECIPE_OP_GET,.serial = request->serial};
+
+	if (in->result != RECIPE_OK || !recipe_is_ephemeral(in) || in->size > max)
+		return false;
+	session_submit(0, SESSION_DEADLOCK_OWNER, request->path, &get, 0);
 	return true;
 }
 
@@ -496,6 +518,8 @@ detector_io_answer(const RecipeInput *in, DetectorInput *answer)
 	else if (request->kind == DETECTOR_OP_SET_WAITS &&
 			 !(vertex_is_node(request->path) ?
 			   session_written(request, in) : note_written(request, in)))
+		return false;
+	else if (in->event == RECIPE_STAT_DONE && read_data(request, in))
 		return false;
 	hash_search(io.requests, &in->serial, HASH_REMOVE, NULL);
 	ereport(DEBUG3,

@@ -561,6 +561,9 @@ fleet_judge(const Census *census)
 			append_misfits(&misfits, &members[i]);
 	if (nlogged > MAX_LOGGED)
 		appendStringInfo(&misfits, "\nAnd %d more.", nlogged - MAX_LOGGED);
+	if (census_left_out(census) > 0)
+		appendStringInfo(&misfits, "%s%d znodes have not been read.",
+						 misfits.len > 0 ? "\n" : "", census_left_out(census));
 	log_misfits(&misfits);
 	pfree(misfits.data);
 	pfree(members);

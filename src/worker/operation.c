@@ -599,6 +599,7 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->nchildren = news->nchildren;
 	input->data = news->data;
 	input->data_len = news->data_len;
+	input->size = news->stat.dataLength;
 	input->czxid = news->stat.czxid;
 	input->mzxid = news->stat.mzxid;
 	input->version = news->stat.version;

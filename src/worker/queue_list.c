@@ -137,17 +137,35 @@ note_data(QueueNode *node, const RecipeInput *in)
 }
 
 /*
+ * queue_next_op
+ *		What to ask next of a znode that is not read.
+ */
+RecipeOpKind
+queue_next_op(const QueueNode *node)
+{
+	return node->seen ? RECIPE_OP_GET : RECIPE_OP_STAT;
+}
+
+/*
  * queue_note
- *		Note what has been read of a contender.
+ *		Note what the server has answered to that; not UNKNOWN.
+ *
+ * The stat comes first, so that data of more than "max" bytes are not read, and
+ * because it needs no permission with servers before 3.9.2.
  */
 void
-queue_note(QueueNode *node, const RecipeInput *in)
+queue_note(QueueNode *node, const RecipeInput *in, int max)
 {
-	node->read = true;
+	node->read = node->seen || in->result != RECIPE_OK;
+	node->seen = true;
+	node->gone = in->result == RECIPE_NO_NODE;
+	if (in->result != RECIPE_OK)
+		return;
 	node->ours = in->ours || status_is_ours(in->ephemeral_owner);
 	node->session_id = in->ephemeral_owner;
 	node->ctime = in->ctime;
 	node->gone = !recipe_is_ephemeral(in);
+	node->read |= node->gone || in->size > max;
 	if (in->data && in->data_len >= 0)
 		note_data(node, in);
 }

@@ -32,6 +32,7 @@ typedef struct QueueNode
 	QueuePlace	place;
 	const char *node;
 	ZnodeContender contender;
+	bool		seen;			/* its stat is known, or refused */
 	bool		read;			/* there is no more to learn of it */
 	bool		gone;			/* it has left, or is no contender */
 	bool		ours;			/* one of our sessions' */
@@ -53,7 +54,8 @@ extern void queue_clear(QueueList *list);
 extern void queue_add(QueueList *list, QueuePlace place, const RecipeInput *in,
 					  bool parts[NPLACES]);
 extern void queue_sort(QueueList *list);
-extern void queue_note(QueueNode *node, const RecipeInput *in);
+extern RecipeOpKind queue_next_op(const QueueNode *node);
+extern void queue_note(QueueNode *node, const RecipeInput *in, int max);
 extern ZkQueueMode queue_mode(const QueueNode *node);
 extern void queue_append_entry(StringInfo buf, const QueueNode *entry);
 

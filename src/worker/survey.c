@@ -14,12 +14,13 @@
  *				  semaphore, list both parts too
  *				children no node: it has none
  *				children refused: note that -> DONE
- *				all lists are in -> READING: get the first holder and the first
+ *				all lists are in -> READING: stat the first holder and the first
  *				  waiter
- *	READING		get ok: note it; or, if it is not ephemeral, that it is no
- *				  contender, and get the next one
- *				get refused: stat, which needs no permission to read
- *				stat refused: leave it at that it is there
+ *	READING		stat ok: note it, and get the holder if it is not too large; or,
+ *				  if it is not ephemeral, that it is no contender, and stat the
+ *				  next one
+ *				get ok: note it
+ *				get or stat refused: leave it at what is known
  *				get or stat no node: the queue has moved; when what is out has
  *				  been answered -> LISTING, or, after MAX_LISTS, -> DONE with
  *				  a first holder of whom nothing is known
@@ -41,6 +42,7 @@
  */
 #include "postgres.h"
 
+#include "core/note.h"
 #include "core/znode.h"
 #include "shared/questions.h"
 #include "utils/timestamp.h"
@@ -178,18 +180,20 @@ find_first(SurveyLock *lock)
 	}
 }
 
-/* Get what is to be known of the queue and is not; or be done with it. */
+/* Ask what is to be known of the queue and is not; or be done with it. */
 static void
 read_first(Survey *survey, SurveyLock *lock)
 {
+	const QueueNode *nodes = lock->queue.nodes;
+
 	find_first(lock);
 	lock->state = LOCK_READING;
-	if (lock->holder >= 0 && !lock->queue.nodes[lock->holder].read)
-		send_op(survey, lock, RECIPE_OP_GET, PART_HOLDER,
-				&lock->queue.nodes[lock->holder]);
-	if (lock->waiter >= 0 && !lock->queue.nodes[lock->waiter].read)
-		send_op(survey, lock, RECIPE_OP_GET, PART_WAITER,
-				&lock->queue.nodes[lock->waiter]);
+	if (lock->holder >= 0 && !nodes[lock->holder].read)
+		send_op(survey, lock, queue_next_op(&nodes[lock->holder]), PART_HOLDER,
+				&nodes[lock->holder]);
+	if (lock->waiter >= 0 && !nodes[lock->waiter].seen)
+		send_op(survey, lock, RECIPE_OP_STAT, PART_WAITER,
+				&nodes[lock->waiter]);
 	if (lock->open == 0)
 		lock->state = LOCK_DONE;
 }
@@ -220,22 +224,8 @@ on_read(Survey *survey, SurveyLock *lock, int part, const RecipeInput *in)
 	QueueNode  *node = &lock->queue.nodes[part == PART_HOLDER ?
 										  lock->holder : lock->waiter];
 
-	switch (in->result)
-	{
-		case RECIPE_OK:
-			queue_note(node, in);
-			break;
-		case RECIPE_NO_NODE:
-			lock->moved = true;
-			break;
-		case RECIPE_REFUSED:
-			node->read = in->event != RECIPE_GET_DONE;
-			if (!node->read)
-				send_op(survey, lock, RECIPE_OP_STAT, part, node);
-			break;
-		case RECIPE_UNKNOWN:
-			break;				/* not here */
-	}
+	queue_note(node, in, NOTE_FULL_SIZE);
+	lock->moved |= in->result == RECIPE_NO_NODE;
 	if (lock->open > 0)
 		return;
 	if (!lock->moved)

@@ -32,7 +32,7 @@ use ZooKeeper;
 our @EXPORT = qw(zk_cluster zk_clusters lock_dir contender_bytes contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected wait_state wait_last_error session_of session_file
-  edit_settings members lock_ephemerals);
+  edit_settings members member_node lock_ephemerals);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -367,6 +367,10 @@ sub all_contenders
 
 The znodes by which clusters tell of themselves below C<%clusters>.
 
+=item member_node($n)
+
+The name of such a znode, for a stranger to make.
+
 =item lock_ephemerals($zk, $i)
 
 How many ephemeral nodes server C<$i> (default: 0) counts but for those; undef
@@ -383,6 +387,8 @@ sub members
 	die $@ if $@ and $@ !~ /^NoNodeError/;
 	return @found;
 }
+
+sub member_node { return sprintf('%08x-0000-4000-8000-000000000000-cluster', $_[0]); }
 
 sub lock_ephemerals
 {

@@ -782,6 +782,10 @@ acl => 'creator')
 Returns the path as created.  acl: "open" (default), "creator", "read" or
 "no delete".  hex: data as hexadecimal digits.
 
+=item create_all(\@paths, $data), delete_all(\@paths)
+
+Many ephemeral nodes at once.
+
 =item set($path, $data), set_hex($path, $digits), set_acl($path, $acl),
 delete($path)
 
@@ -813,6 +817,8 @@ sub ls { return @{ $_[0]->_call('ls', $_[1]) }; }
 sub get { return $_[0]->_call('get', $_[1]); }
 sub exists { return $_[0]->_call('exists', $_[1]); }
 sub create { my $self = shift; return $self->_call('create', shift, {@_}); }
+sub create_all { return $_[0]->_call('create_all', $_[1], $_[2] // ''); }
+sub delete_all { return $_[0]->_call('delete_all', $_[1]); }
 sub set { return $_[0]->_call('set', $_[1], $_[2]); }
 sub delete { return $_[0]->_call('delete', $_[1]); }
 sub set_hex { return $_[0]->_call('set_hex', $_[1], $_[2]); }

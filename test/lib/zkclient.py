@@ -101,6 +101,18 @@ class Client:
             sequence=bool(options.get('sequence')),
             makepath=bool(options.get('makepath')))
 
+    def create_all(self, paths, data):
+        """Ephemeral nodes, with many requests under way at a time."""
+        results = [self._zk.create_async(path, data.encode(), ephemeral=True)
+                   for path in paths]
+        for result in results:
+            result.get(timeout=180)
+
+    def delete_all(self, paths):
+        results = [self._zk.delete_async(path) for path in paths]
+        for result in results:
+            result.get(timeout=180)
+
     def set(self, path, data):
         self._zk.set(path, data.encode())
 

@@ -138,11 +138,11 @@ is_deeply(queues($b, 'name, mode, holders, holder, waiters, longest_wait', "name
 	{
 		my $session = ZkSession->new($a);
 		my $lists = listed();
-		my $reads = $proxy->requests('a-0')->{get} // 0;
+		my $reads = $proxy->requests('a-0')->{exists} // 0;
 
 		$proxy->delay(200, 'a-0');
 		$session->send("SELECT waiters FROM zk_queues() WHERE name = 'moves' AND holder IS NOT NULL");
-		poll_until(sub { ($proxy->requests('a-0')->{get} // 0) > $reads }, 'the worker to read');
+		poll_until(sub { ($proxy->requests('a-0')->{exists} // 0) > $reads }, 'the worker to read');
 		$proxy->freeze('a-0');
 		$lists = listed();
 		$foreign->unlock(shift @queue);

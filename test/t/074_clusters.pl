@@ -252,16 +252,20 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 		hex => "zklock cluster=z\x{ff}%00\x{fe}",
 		many => 'zklock' . ' cluster=' x 200);
 
-	$client->create("$room/$_", hex => unpack('H*', $data{$_}), ephemeral => 1) for keys %data;
-	$client->create("$room/persistent", data => 'zklock cluster=p');
+	my $n = 0;
+	my %node = map { $_ => "$room/" . member_node($n++) } sort(keys %data), 'persistent';
+
+	$client->create($node{$_}, hex => unpack('H*', $data{$_}), ephemeral => 1) for keys %data;
+	$client->create($node{persistent}, data => 'zklock cluster=p');
+	$client->create("$room/another", data => 'zklock cluster=n', ephemeral => 1);
 	is_deeply(
 		[
 			sort @{ clusters($a, "cluster, array_to_string(misfits, ', ')",
 				"NOT coalesce(cluster IN ('a', 'b', 'c'), false)") }
 		],
-		[ 'z\xff%00\xfe|', ('|cluster_name is empty') x 3, '|not written by zklock' ],
-		'what others have written is shown, and harms nobody; what is not ephemeral does not count');
-	$client->delete("$room/$_") for keys %data, 'persistent';
+		[ 'z\xff%00\xfe|', '|cluster_name is empty', ('|not written by zklock') x 3 ],
+		'what others have written is shown, and harms nobody; what is not ephemeral, or not named as ours, does not count');
+	$client->delete($_) for values %node, "$room/another";
 }
 
 {

@@ -335,14 +335,14 @@ for my $round (1 .. 3)
 		'session-65.47:a-0000000000000001-0000000000000002',
 		'session-remote:65.47:a-0000000000000001-0000000000000002',
 		'session-%zz%0-ffffffffffffffff-ffffffffffffffff');
-	my %gets = map { $_ => $proxy->requests("$_-0")->{get} // 0 } qw(a b);
+	my %reads = map { $_ => $proxy->requests("$_-0")->{exists} // 0 } qw(a b);
 	my $written = 0;
 
 	for my $i (1 .. 40)
 	{
 		make($room, sprintf('probe-%010d', rand 2**31), garble($probes[ rand @probes ])) for 1 .. 2;
 		make($room, garble($names[ rand @names ]), garble($notes[ rand @notes ]));
-		make('/zklock/%clusters', garble("$uuid-cluster") . $i, garble('zklock cluster=a host=db1 port=5432'));
+		make('/zklock/%clusters', member_node($i), garble('zklock cluster=a host=db1 port=5432'));
 		make($dirs[ rand @dirs ], garble("_c_$uuid-lock-x"), garble($notes[ rand @notes ]));
 		my $dir = $dirs[ rand @dirs ];
 		$written += eval { $stranger->set_hex("$dir/$_", unpack 'H*', garble($notes[ rand @notes ])); 1 } // 0
@@ -376,7 +376,7 @@ for my $round (1 .. 3)
 				},
 				"$name to answer"),
 			"$name answers a probe among the garbled ones");
-		cmp_ok($proxy->requests("$name-0")->{get} - $gets{$name}, '>=', 80, '... which it has read');
+		cmp_ok($proxy->requests("$name-0")->{exists} - $reads{$name}, '>=', 80, '... which it has read');
 	}
 
 	value($_->{node}, 'SELECT pg_cancel_backend(' . $_->{session}->pid . ')') for @wait;
@@ -475,7 +475,7 @@ for my $node ($a, $b)
 	wait_connected($b);
 	like($stranger->get('/own/%clusters')->{data}, qr/^zklock fleet=/, 'creator: can read the identity of the fleet');
 	is(scalar($stranger->ls('/own/%clusters')), 3, '... and see how many clusters there are');
-	$stranger->create('/own/%clusters/another', data => 'zklock cluster=z', ephemeral => 1);
+	$stranger->create('/own/%clusters/' . member_node(1), data => 'zklock cluster=z', ephemeral => 1);
 	is(value($a, "SELECT count(*) FROM zk_clusters() WHERE cluster = 'z'"), 1, '... and pretend to be one more');
 	ok(!eval { $stranger->delete($made); 1 }, '... but not delete what others have made there');
 

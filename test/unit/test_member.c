@@ -172,6 +172,20 @@ names_of_znodes(void **state)
 	member_node(uuid, node);
 	assert_string_equal(node, "f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff-cluster");
 	assert_int_equal(strlen(node), MEMBER_NODE_SIZE - 1);
+	assert_true(member_is_node(node));
+	for (size_t i = 0; i < strlen(node); i++)
+	{
+		char		other[MEMBER_NODE_SIZE + 1];
+
+		strcpy(other, node);
+		other[i] = 'x';
+		assert_false(member_is_node(other));
+		other[i] = '\0';
+		assert_false(member_is_node(other));
+		strcpy(other, node);
+		strcat(other, "s");
+		assert_false(member_is_node(other));
+	}
 	memset(uuid, 0, sizeof(uuid));
 	member_node(uuid, node);
 	assert_false(znode_parse_contender(node, &contender));

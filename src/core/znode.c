@@ -328,7 +328,9 @@ marks_reader(const char *child, size_t len)
  * A contender, ours or another client's, ends in the number as the server
  * formats it: ten digits, or once it has overflown a minus sign and nine or
  * ten.  Since most clients put a '-' of their own before the number, one is a
- * minus sign only if another mark ('-' or '_') stands before it.
+ * minus sign only if another mark ('-' or '_') stands before it, and the digits
+ * are nine, or ten without a zero in front.  So where a client's prefix ends in two
+ * such marks, its numbers are exact below 1,000,000,000.
  *
  * Returns false for anything else, which no lock recipe counts as a contender.
  */
@@ -344,7 +346,8 @@ znode_parse_contender(const char *child, ZnodeContender *contender)
 		start--;
 
 	negative = start >= 2 && child[start - 1] == '-' &&
-		(child[start - 2] == '-' || child[start - 2] == '_');
+		(child[start - 2] == '-' || child[start - 2] == '_') &&
+		(len - start < 10 || child[start] != '0');
 	if (len - start < (negative ? 9 : 10))
 		return false;
 

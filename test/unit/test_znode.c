@@ -511,6 +511,14 @@ test_parse_contender(void **state)
 		{"read--000000026", -26, true},
 		{"write--000000027", -27, false},
 
+		/* ten digits with a zero in front: the '-' is the prefix's */
+		{"lock_-0000000007", 7, false},
+		{"lock--0000000007", 7, false},
+		{"_c_" UUID_TEXT "-lock--0999999999", 999999999, false},
+		{"lock_-0000000000", 0, false},
+		/* from there on nobody can tell, and no order is assumed */
+		{"lock_-1000000000", -1000000000, false},
+
 		/* the client's own '-' is no minus sign */
 		{"_c_" UUID_TEXT "-lock-1000000000", 1000000000, false},
 		{"x-0123456789abcdef-2147483647", INT32_MAX, false}

@@ -325,3 +325,29 @@ member_parse_fleet(const char *data, int len, char fleet[MEMBER_FLEET_SIZE])
 	fleet[word.len] = '\0';
 	return true;
 }
+
+/*
+ * member_mark
+ *		A write of our znode, sent when the one before had been answered, has
+ *		been acknowledged: note what its stat tells.
+ *
+ * Returns false if that proves that ZooKeeper has lost the write before, since
+ * it has been restored from an older copy.  A server that is behind proves
+ * nothing, but it does not acknowledge writes before it has caught up.  An
+ * ensemble that is restored may begin an epoch with a higher zxid; then the
+ * version of the data is too low.  That counts all writes, those of others, too,
+ * and begins anew after the highest number.
+ */
+bool
+member_mark(MemberMark *mark, int64_t zxid, int64_t czxid, int32_t version)
+{
+	bool		later = zxid > mark->zxid;
+
+	if (czxid == mark->czxid &&
+		(int32_t) ((uint32_t) version - (uint32_t) mark->version) <= 0)
+		later = false;
+	mark->zxid = zxid;
+	mark->czxid = czxid;
+	mark->version = version;
+	return later;
+}

@@ -85,6 +85,14 @@ typedef struct Member
 
 #define MEMBER_MISFITS			6
 
+/* What ZooKeeper has told of the latest write of our znode; 0: nothing. */
+typedef struct MemberMark
+{
+	int64_t		zxid;			/* of that write */
+	int64_t		czxid;			/* of the znode */
+	int32_t		version;		/* of its data */
+} MemberMark;
+
 extern void member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
 						char node[MEMBER_NODE_SIZE]);
 extern bool member_is_node(const char *node);
@@ -96,5 +104,7 @@ extern void member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
 							   char data[MEMBER_SIZE]);
 extern bool member_parse_fleet(const char *data, int len,
 							   char fleet[MEMBER_FLEET_SIZE]);
+extern bool member_mark(MemberMark *mark, int64_t zxid, int64_t czxid,
+						int32_t version);
 
 #endif							/* ZKLOCK_MEMBER_H */

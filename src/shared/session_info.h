@@ -65,6 +65,7 @@ typedef struct ZkFleetInfo
 											 * us; "" if it does not yet */
 	char		node[MEMBER_NODE_SIZE]; /* of the first session; "": none yet */
 	char		id[MEMBER_FLEET_SIZE];	/* "" if not known */
+	MemberMark	mark;			/* of the latest write of that */
 	uint32		told;			/* hash of what the log has last had of it; 0:
 								 * that all fits */
 } ZkFleetInfo;

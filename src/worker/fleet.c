@@ -30,9 +30,20 @@
  *				no node: %clusters has gone -> MAKING
  *	WRITING		ok -> LOOKING
  *	LOOKING		all is read: log what does not fit -> IDLE
+ *	IDLE		connected anew, or something has changed -> MARKING: write our
+ *				znode as it is
+ *	MARKING		ok -> IDLE
+ *				no node: somebody has removed it -> IDLE, dirty
  *	any			unknown -> IDLE, dirty
  *				refused, or no node, and not as above: log that -> IDLE
  *				the session ends -> IDLE, dirty
+ *
+ * ZooKeeper may be restored from an older copy, in which our session is alive:
+ * what we have released since is there again, and what we have got is not.  The
+ * stat of each write of our znode tells (member_mark()).  So it is written after
+ * each connect, for what has become of the writes before, and after any change
+ * that we have made, at most MARKS_PER_TIMEOUT times in a session timeout: no
+ * more can be missed.  Then all sessions are ended.
  *
  * Its path does not count in quota.c: it is one, in the room that is left for
  * what does not count.
@@ -51,6 +62,7 @@
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "postmaster/postmaster.h"
+#include "shared/clock.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "utils/guc.h"
@@ -61,12 +73,16 @@
 #include "worker/session_file.h"
 #include "worker/status.h"
 #include "worker/uuid.h"
+#include "worker/wake.h"
 
 /* How often to make what somebody else removes at once. */
 #define MAX_MADE		3
 
 /* The log has so many clusters that do not fit. */
 #define MAX_LOGGED		10
+
+/* How often our znode is written in a session timeout, at the most. */
+#define MARKS_PER_TIMEOUT	10
 
 typedef enum FleetState
 {
@@ -77,7 +93,8 @@ typedef enum FleetState
 	FLEET_MAKING,
 	FLEET_ENTERING,
 	FLEET_WRITING,
-	FLEET_LOOKING
+	FLEET_LOOKING,
+	FLEET_MARKING
 } FleetState;
 
 static struct
@@ -86,6 +103,8 @@ static struct
 	bool		dirty;			/* our znode may not be there as it should */
 	bool		joined;			/* it is there, with "data" */
 	bool		standby;		/* that is what "data" tell */
+	bool		unmarked;		/* it is to be written as it is */
+	int64		mark_at_ms;		/* but not before zk_now_ms() is that */
 	bool		named;			/* NAMING has been tried */
 	int			made;			/* how often MAKING was */
 	int			error;			/* of the create that was refused */
@@ -178,6 +197,7 @@ fleet_check(void)
 {
 	char		data[MEMBER_SIZE];
 
+	fleet.unmarked = true;
 	compose(data);
 	if (!fleet.joined || strcmp(data, fleet.data) != 0 ||
 		strcmp(fleet.info.root, zklock_root) != 0)
@@ -187,10 +207,15 @@ fleet_check(void)
 /*
  * fleet_end_session
  *		The first session is over, and with it our znode and what was submitted.
+ *
+ * "last": no other session is left that could be in a copy of ZooKeeper's data;
+ * the next one may have another ZooKeeper.
  */
 void
-fleet_end_session(void)
+fleet_end_session(bool last)
 {
+	MemberMark	none = {.zxid = last ? 0 : fleet.info.mark.zxid};
+
 	if (fleet.context)
 		MemoryContextDelete(fleet.context);
 	fleet.context = NULL;
@@ -198,6 +223,7 @@ fleet_end_session(void)
 	fleet.state = FLEET_IDLE;
 	fleet.dirty = true;
 	fleet.joined = false;
+	fleet.info.mark = none;
 	fleet.info.node[0] = '\0';
 	publish_identity("");
 	publish_root("");
@@ -324,6 +350,50 @@ on_identity(const RecipeInput *in)
 	enter();
 }
 
+/*
+ * Our znode has been written.  Returns false if ZooKeeper has been restored from
+ * an older copy.
+ */
+static bool
+note_mark(const RecipeInput *in)
+{
+	bool		later = member_mark(&fleet.info.mark, in->mzxid, in->czxid,
+									in->version);
+
+	session_write_fleet(&fleet.info);
+	return later;
+}
+
+/* Write our znode as it is, behind all changes that have been acknowledged. */
+static void
+mark(void)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_SET,.data = fleet.data};
+
+	fleet.unmarked = false;
+	fleet.mark_at_ms = zk_now_ms() + status(0)->timeout / MARKS_PER_TIMEOUT;
+	submit(FLEET_MARKING, &op, fleet.info.root, true);
+}
+
+/* Its answer has come; returns as note_mark(). */
+static bool
+on_marked(const RecipeInput *in)
+{
+	if (in->result == RECIPE_OK)
+	{
+		fleet.state = FLEET_IDLE;
+		return note_mark(in);
+	}
+	if (in->result == RECIPE_NO_NODE)
+	{
+		fleet.state = FLEET_IDLE;
+		fleet.dirty = true;
+	}
+	else
+		give_up(in->error);
+	return true;
+}
+
 static void
 on_entered(const RecipeInput *in)
 {
@@ -358,15 +428,21 @@ on_looked(const RecipeInput *in)
 /*
  * fleet_event
  *		The server has answered an operation of ours.
+ *
+ * Returns false if that proves that ZooKeeper has been restored from an older
+ * copy; then all sessions are to be ended.
  */
-void
+bool
 fleet_event(const RecipeInput *in)
 {
 	if (in->result == RECIPE_UNKNOWN && fleet.state != FLEET_LOOKING)
 	{
+		if (fleet.state == FLEET_MARKING)
+			fleet.unmarked = true;
+		else
+			fleet.dirty = true;
 		fleet.state = FLEET_IDLE;
-		fleet.dirty = true;
-		return;
+		return true;
 	}
 	switch (fleet.state)
 	{
@@ -397,14 +473,19 @@ fleet_event(const RecipeInput *in)
 			break;
 		case FLEET_WRITING:
 			if (in->result == RECIPE_OK)
+			{
 				look();
-			else
-				give_up(in->result == RECIPE_NO_NODE ? fleet.error : in->error);
+				return note_mark(in);
+			}
+			give_up(in->result == RECIPE_NO_NODE ? fleet.error : in->error);
 			break;
 		case FLEET_LOOKING:
 			on_looked(in);
 			break;
+		case FLEET_MARKING:
+			return on_marked(in);
 	}
+	return true;
 }
 
 /* If we have told of a standby, it may be none any more. */
@@ -433,7 +514,7 @@ bool
 fleet_is_settled(void)
 {
 	check_promotion();
-	return fleet.state == FLEET_LOOKING ||
+	return fleet.state == FLEET_LOOKING || fleet.state == FLEET_MARKING ||
 		(fleet.state == FLEET_IDLE && (!fleet.dirty || is_barred()));
 }
 
@@ -447,11 +528,21 @@ fleet_run(void)
 	RecipeOp	op = {.kind = RECIPE_OP_DELETE};
 	uint8		uuid[ZNODE_UUID_BYTES];
 
+	wake_set(WAKE_FLEET, 0);
 	if (!status_is_connected(0) || fleet.state != FLEET_IDLE)
 		return;
 	check_promotion();
-	if (!fleet.dirty || is_barred())
+	fleet.unmarked |= session_take_changes();
+	if ((!fleet.dirty && !(fleet.unmarked && fleet.joined)) || is_barred())
 		return;
+	if (!fleet.dirty)
+	{
+		if (zk_now_ms() >= fleet.mark_at_ms)
+			mark();
+		else
+			wake_set(WAKE_FLEET, fleet.mark_at_ms);
+		return;
+	}
 	fleet.dirty = fleet.joined = fleet.named = false;
 	fleet.made = 0;
 	compose(fleet.data);

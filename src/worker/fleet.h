@@ -19,8 +19,8 @@ extern void fleet_attach(void);
 extern void fleet_check(void);
 extern void fleet_run(void);
 extern bool fleet_is_settled(void);
-extern void fleet_event(const RecipeInput *in);
-extern void fleet_end_session(void);
+extern bool fleet_event(const RecipeInput *in);
+extern void fleet_end_session(bool last);
 extern void fleet_judge(const Census *census);
 extern const char *fleet_host(void);
 

@@ -322,7 +322,7 @@ end_session(int session, const char *why)
 	if (session == 0)
 	{
 		directories_forget();	/* no other session watches any */
-		fleet_end_session();
+		fleet_end_session(nothers == 0);
 	}
 	status_set_ended(session, session == 0);
 	if (session > 0)
@@ -351,10 +351,7 @@ lives_end_session(int session, const char *why)
 		answers_restart();
 }
 
-/*
- * End all sessions, which takes slots_retire().  What is still wanted queues
- * again, in the next one.
- */
+/* End all sessions.  What is still wanted queues again, in the next one. */
 static void
 end_all_sessions(const char *why)
 {
@@ -364,6 +361,21 @@ end_all_sessions(const char *why)
 	lives.close_at_ms = 0;
 	take_over();
 	answers_restart();
+}
+
+/*
+ * lives_end_restored
+ *		ZooKeeper has been restored from an older copy: what our sessions have
+ *		there is not what we know.
+ */
+void
+lives_end_restored(void)
+{
+	ereport(LOG,
+			(errmsg("ZooKeeper has been restored from an older copy of its data"),
+			 errdetail("It has lost writes of this server that it had acknowledged."),
+			 errhint("Locks and fencing tokens of all servers are affected.")));
+	end_all_sessions("ZooKeeper has been restored from an older copy.");
 }
 
 /*

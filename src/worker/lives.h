@@ -21,6 +21,7 @@ extern int64 lives_old_session(char passwd[ZK_PASSWD_SIZE]);
 extern bool lives_has_old_session(void);
 extern void lives_end_old_session(bool expired);
 extern void lives_end_session(int session, const char *why);
+extern void lives_end_restored(void);
 extern void lives_close_empty(void);
 extern void lives_check_chroot(void);
 extern void lives_wake(void);

@@ -96,6 +96,7 @@ typedef struct Session
 static Session sessions[ZK_MAX_SESSIONS];
 static int	nsessions = 0;		/* so many have been opened at some time */
 static Session *delivering = NULL;	/* whose event was last given out */
+static bool changed = false;	/* see session_take_changes() */
 
 /* Have an empty session of each number up to this one. */
 static void
@@ -381,6 +382,8 @@ take_proof(Session *session, const Operation *op)
 		sent_ms != session->lease.last_sent)
 		lease_prove(&session->lease, lease_timeout_ms(session), sent_ms,
 					zk_now_ms());
+	if (proof && !op->heartbeat && op->owner != SESSION_FLEET_OWNER)
+		changed = true;
 	if (op->heartbeat)
 		end_heartbeat(session, proof);
 }
@@ -579,6 +582,20 @@ next_event_of(Session *session, SessionEvent *event)
 		session->delivered = take_news(session, news, event);
 	}
 	return true;
+}
+
+/*
+ * session_take_changes
+ *		Has any session changed anything since the last call, as far as is
+ *		acknowledged, other than for fleet.c?
+ */
+bool
+session_take_changes(void)
+{
+	bool		result = changed;
+
+	changed = false;
+	return result;
 }
 
 /*

@@ -26,10 +26,11 @@ typedef enum WakeReason
 	WAKE_SCAN,					/* scan for deadlocks, not at a time of its
 								 * own */
 	WAKE_DEADLOCK,				/* look for deadlocks between clusters */
-	WAKE_NOTICES				/* tell sessions of lost locks */
+	WAKE_NOTICES,				/* tell sessions of lost locks */
+	WAKE_FLEET					/* write our znode of the fleet */
 } WakeReason;
 
-#define WAKE_REASONS		(WAKE_NOTICES + 1)
+#define WAKE_REASONS		(WAKE_FLEET + 1)
 
 extern void wake_set(WakeReason reason, int64 at_ms);
 extern int64 wake_time(WakeReason reason);

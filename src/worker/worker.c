@@ -142,7 +142,10 @@ session_events(void)
 						 event.owner == SESSION_DEADLOCK_OWNER)
 					deadlock_event(&event.input);
 				else if (event.owner == SESSION_FLEET_OWNER)
-					fleet_event(&event.input);
+				{
+					if (!fleet_event(&event.input))
+						lives_end_restored();
+				}
 				else
 					step_answered(event.owner, &event.input);
 				break;

@@ -359,6 +359,11 @@ End servers by SIGTERM or SIGKILL, and wait until they are gone.
 
 Remove the data of stopped servers.
 
+=item save(), restore()
+
+Copy the data of all servers, which do nothing meanwhile and may be running; and
+have the servers, which are stopped, begin with that copy when they are started.
+
 =item set_epoch($epoch)
 
 Have an ensemble whose data has been removed begin with a higher epoch than
@@ -391,6 +396,30 @@ sub wipe
 	my ($self, @i) = @_;
 
 	system_or_bail('rm', '-rf', "$_->{dir}/data/version-2") for $self->_servers(@i);
+	return;
+}
+
+sub save
+{
+	my ($self) = @_;
+	my @running = grep { $self->{servers}[$_]{pid} } (0 .. $#{ $self->{servers} });
+
+	$self->pause(@running) if @running;
+	for my $server ($self->_servers)
+	{
+		system_or_bail('rm', '-rf', "$server->{dir}/copy");
+		system_or_bail('cp', '-a', "$server->{dir}/data/version-2", "$server->{dir}/copy");
+	}
+	$self->resume(@running) if @running;
+	return;
+}
+
+sub restore
+{
+	my ($self) = @_;
+
+	$self->wipe;
+	system_or_bail('cp', '-a', "$_->{dir}/copy", "$_->{dir}/data/version-2") for $self->_servers;
 	return;
 }
 

@@ -233,13 +233,15 @@ sub cancel
 }
 
 # The same but for the gets by which an owner watches its own znode for a
-# revocation, one for each lock that has been held for a while.
+# revocation, one for each lock that has been held for a while, and for the set
+# by which each cluster notes that something has changed.
 sub asked_but_for_own
 {
 	my ($link, $nlocks) = @_;
 	my $asked = asked_during(6);
 
 	cmp_ok(delete $asked->{"$link: get"} // 0, '<=', $nlocks, 'each owner watches its own znode');
+	cmp_ok(delete $asked->{"$_: set"} // 0, '<=', 1, 'what has changed is noted') for @links;
 	return $asked;
 }
 

@@ -322,6 +322,36 @@ settings(void **state)
 	});
 }
 
+/*
+ * The stat of a write of our znode: zxid, czxid, version.
+ */
+static void
+marks(void **state)
+{
+	MemberMark	mark = {0};
+
+	(void) state;
+	assert_true(member_mark(&mark, 20, 10, 1));
+	assert_true(member_mark(&mark, 21, 10, 2));
+	assert_true(member_mark(&mark, 30, 10, 9)); /* others write it, too */
+	assert_true(member_mark(&mark, 40, 39, 1)); /* made anew */
+
+	/* restored: one server, then an ensemble in a higher epoch */
+	assert_false(member_mark(&mark, 39, 35, 1));
+	assert_true(member_mark(&mark, 40, 35, 2));
+	assert_true(member_mark(&mark, 41, 35, 3));
+	assert_false(member_mark(&mark, 1000, 35, 3));
+	assert_true(member_mark(&mark, 1001, 35, 4));
+	assert_false(member_mark(&mark, 2000, 35, 1));
+	assert_false(member_mark(&mark, 2000, 36, 2));
+
+	/* the highest version, and the one that follows */
+	assert_true(member_mark(&mark, 3000, 40, INT32_MAX));
+	assert_true(member_mark(&mark, 3001, 40, INT32_MIN));
+	assert_true(member_mark(&mark, 3002, 40, INT32_MIN + 1));
+	assert_false(member_mark(&mark, 3003, 40, INT32_MAX));
+}
+
 static void
 texts(void **state)
 {
@@ -343,6 +373,7 @@ main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(left_over),
 		cmocka_unit_test(settings),
+		cmocka_unit_test(marks),
 		cmocka_unit_test(texts)
 	};
 

@@ -1,0 +1,178 @@
+# ZooKeeper's data restored from an older copy, in which the sessions are alive:
+# what has been released since is there again, and what has been got is not.  The
+# next write of a cluster tells, and its sessions are ended.  A server that is
+# merely behind tells nothing.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkProxy;
+use ZkSession;
+use ZooKeeper;
+
+my $restored = qr/ZooKeeper has been restored from an older copy of its data/;
+
+sub worker
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', q{
+		SELECT coalesce(min(pid), 0) FROM pg_stat_activity
+		 WHERE backend_type LIKE 'zklock%'});
+}
+
+sub next_worker
+{
+	my ($node) = @_;
+	my $before = worker($node);
+
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($before)");
+	poll_until(sub { my $now = worker($node); $now && $now != $before }, 'the next worker');
+	return;
+}
+
+# The version of a cluster's own znode, which counts its writes.
+sub version
+{
+	my ($zk, $name) = @_;
+	my $client = $zk->client;
+	my ($version) = map { $_->{version} } grep { $_->{data} =~ /\bcluster=$name\b/ }
+	  map { $client->get("/zklock/%clusters/$_") } $client->ls('/zklock/%clusters');
+
+	$client->disconnect;
+	return $version // -1;
+}
+
+# Wait until a cluster has noted what it has changed last.
+sub wait_noted
+{
+	my ($zk, $node, $do) = @_;
+	my $before = version($zk, $node->name);
+
+	$do->();
+	poll_until(sub { version($zk, $node->name) > $before }, 'the change to be noted');
+	return;
+}
+
+# A cluster holds "old", and "new" when its copy has been made.
+sub scene
+{
+	my ($zk, $node) = @_;
+	my $session = ZkSession->new($node);
+	my $name = $node->name;
+
+	$session->run_ok('CREATE TABLE t (i int)');
+	wait_noted($zk, $node, sub {
+		$session->run_ok("SELECT zk_lock('$name/old', session => true)") });
+	return $session;
+}
+
+sub after_copy
+{
+	my ($zk, $node, $session) = @_;
+	my $name = $node->name;
+
+	wait_noted($zk, $node, sub { $session->run_ok("SELECT zk_unlock('$name/old')") });
+	$session->run_ok($_)
+	  for ('BEGIN', "SELECT zk_lock('$name/new')", 'INSERT INTO t VALUES (1)');
+	return;
+}
+
+# What became of it
+sub outcome
+{
+	my ($zk, $node, $session, $other, $before) = @_;
+	my $name = $node->name;
+
+	my $error = $session->run('COMMIT');
+	is($error->{sqlstate}, '40001', "$name: what it got since is lost");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), '0', "$name: nothing is committed");
+	wait_connected($node);
+	isnt(session_of($node), $before, "$name: it has another session");
+	$other->safe_psql('postgres', "SELECT zk_lock('$name/old'), zk_lock('$name/new')");
+	pass("$name: what it had released since is free");
+	is($node->safe_psql('postgres', "SELECT zk_try_lock('$name/old', '60s')"), 't', "$name: it goes on");
+	return;
+}
+
+#
+# An ensemble
+#
+
+{
+	my $proxy = ZkProxy->new;
+	my $zk = ZooKeeper->new(servers => 3);
+	$zk->start;
+	my $a = zk_cluster('a', $zk,
+		'zklock.servers' => $zk->connstr_through($proxy, 'a'),
+		'zklock.session_timeout' => '40s');
+	wait_connected($a);
+	my $session = scene($zk, $a);
+	my $id = session_of($a);
+
+	# A follower that is held back, and knows nothing of the latest changes, lets
+	# the next worker in.
+	my ($follower) = $zk->followers;
+	$zk->pause($follower);
+	$proxy->refuse(map { "a-$_" } grep { $_ != $follower } (0 .. 2));
+	$zk->resume($follower);
+	next_worker($a);
+	wait_connected($a);
+	$session->run_ok("SELECT zk_lock('a/behind', session => true), zk_unlock('a/behind')");
+	is(session_of($a), $id, 'with a server that was behind the session goes on');
+	unlike(slurp_file($a->logfile), $restored, 'nothing has been restored yet');
+	$proxy->thaw(map { "a-$_" } (0 .. 2));
+
+	# The ensemble begins a new epoch, so that the connection is not refused.
+	$zk->save;
+	after_copy($zk, $a, $session);
+	$zk->stop;
+	$zk->restore;
+	my $at = -s $a->logfile;
+	$zk->start;
+	$a->wait_for_log($restored, $at);
+	unlike(slurp_file($a->logfile, $at), qr/restarting the zklock worker/, 'the same worker notices');
+	my $b = zk_cluster('b', $zk);
+	outcome($zk, $a, $session, $b, $id);
+	$session->quit;
+	$_->stop for ($a, $b);
+	$zk->stop;
+}
+
+#
+# One server, which refuses connections that have seen more than it knows
+#
+
+{
+	my $zk = ZooKeeper->new(name => 'one');
+	$zk->start;
+	my $c = zk_cluster('c', $zk, 'zklock.session_timeout' => '40s');
+	my $d = zk_cluster('d', $zk, 'zklock.session_timeout' => '5s');
+	wait_connected($_) for ($c, $d);
+	my ($of_c, $of_d) = map { scene($zk, $_) } ($c, $d);
+	my ($id_c, $id_d) = map { session_of($_) } ($c, $d);
+
+	$zk->save;
+	after_copy($zk, @$_) for ([ $c, $of_c ], [ $d, $of_d ]);
+	$zk->stop;
+	$zk->restore;
+	next_worker($c);
+	my $at = -s $c->logfile;
+	$zk->start;
+	$c->wait_for_log($restored, $at);
+	like(slurp_file($c->logfile, $at),
+		qr/connected to ZooKeeper at \S+, session \Q$id_c\E,.*$restored.*ZooKeeper session \Q$id_c\E has ended/s,
+		'the next worker resumes the session, and ends it');
+
+	# The other one is refused until it has a new worker, too.
+	$d->wait_for_log(qr/restarting the zklock worker, because ZooKeeper could not be reached/);
+	wait_connected($d);
+	outcome($zk, $c, $of_c, $d, $id_c);
+	outcome($zk, $d, $of_d, $c, $id_d);
+	$_->quit for ($of_c, $of_d);
+}
+
+done_testing();

@@ -44,8 +44,10 @@ typedef enum ZkMutation
 								 * written */
 	ZK_DEADLOCK_AHEAD_FAILS,	/* let fail who is only ahead of a member */
 	ZK_DEADLOCK_NAMES_AGAIN,	/* use the names of sessions' znodes again */
-	ZK_DEADLOCK_SECOND_VICTIM	/* let a member of ours fail with the victim of
+	ZK_DEADLOCK_SECOND_VICTIM,	/* let a member of ours fail with the victim of
 								 * another cluster */
+	ZK_WATCHES_OF_ONE_TYPE		/* forget all watches of a path when one of them
+								 * fires */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

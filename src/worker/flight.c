@@ -657,6 +657,7 @@ flight_answer(Flight *flight, News *news)
 {
 	Operation  *op = (Operation *) news;
 
+	operation_note_watch(op, flight->watches);
 	if (is_lost_stray(op))
 	{
 		flight_hold_back(flight);
@@ -676,8 +677,6 @@ flight_answer(Flight *flight, News *news)
 		op = write;
 	}
 	answer_sharers(flight, op);
-	if (op->news.code != ZOK)
-		operation_forget_watch(op, flight->watches);
 	return op;
 }
 

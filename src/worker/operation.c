@@ -134,10 +134,11 @@ send_mkdir_parents(const Client *client, const char *path)
 	}
 }
 
-static bool
-sets_watch(const Operation *op)
+/* The type of the watch that this sets. */
+static ZooWatcherType
+watch_type(const Operation *op)
 {
-	return op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST;
+	return op->kind == RECIPE_OP_LIST ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
 }
 
 /* Read the node or list its children, and watch. */
@@ -146,7 +147,8 @@ send_watch(Operation *op, Watches *watches)
 {
 	Client	   *client = op->news.client;
 
-	watches_add(watches, op->path, op->owner, op->serial);
+	op->adds_watcher = watches_add(watches, op->path, watch_type(op),
+								   op->owner, op->serial);
 	if (op->kind == RECIPE_OP_LIST)
 		return zoo_awget_children(client->handle, op->path,
 								  client_watch_fired, client,
@@ -158,9 +160,10 @@ send_watch(Operation *op, Watches *watches)
 static int
 send_unwatch(Operation *op, Watches *watches)
 {
-	if (watches_remove(watches, op->path, op->owner))
+	op->unwatched = watches_remove(watches, op->path, op->owner);
+	if (op->unwatched != 0)
 		return zoo_aremove_all_watches(op->news.client->handle, op->path,
-									   ZWATCHTYPE_ANY, 0,
+									   op->unwatched, 0,
 									   (void_completion_t *) callback_void,
 									   &op->news);
 	client_post_answer(&op->news, ZOK);
@@ -430,8 +433,23 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 void
 operation_forget_watch(const Operation *op, Watches *watches)
 {
-	if (sets_watch(op))
-		watches_forget(watches, op->path, op->owner, op->serial);
+	if (op->adds_watcher)
+		watches_forget(watches, op->path, watch_type(op), op->owner,
+					   op->serial);
+}
+
+/*
+ * operation_note_watch
+ *		If this was to set or to remove a watch, its answer tells whether that
+ *		was done.
+ */
+void
+operation_note_watch(const Operation *op, Watches *watches)
+{
+	if (op->news.code != ZOK)
+		operation_forget_watch(op, watches);
+	else if (op->unwatched != 0)
+		watches_removed(watches, op->path, op->unwatched);
 }
 
 static void

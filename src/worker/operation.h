@@ -49,6 +49,10 @@ typedef struct Operation
 	bool		barrier;		/* it goes behind one */
 	bool		exact;			/* CREATE in a multi: not sequential */
 	bool		persistent;		/* MKDIR, MKDIRS: as in RecipeOp */
+	bool		adds_watcher;	/* WATCH, LIST: its owner has not set this watch
+								 * before */
+	ZooWatcherType unwatched;	/* UNWATCH: what it has the server remove, or
+								 * 0 */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *data;			/* to be written, or NULL */
@@ -70,6 +74,7 @@ extern void operation_send_multi(Operation *const *ops, int count,
 extern void operation_reset(Operation *op, Watches *watches);
 extern void operation_free(Operation *op);
 extern void operation_forget_watch(const Operation *op, Watches *watches);
+extern void operation_note_watch(const Operation *op, Watches *watches);
 extern bool operation_is_in(const Operation *op, const char *directory);
 extern void operation_note_deletion(Operation *op, const char *directory);
 extern bool operation_is_proof(const Operation *op);

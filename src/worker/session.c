@@ -542,8 +542,7 @@ take_news(Session *session, News *news, SessionEvent *event)
 			found = fill_answer(session, op, event);
 			break;
 		case NEWS_WATCH:
-			watches_fire(&session->watches, news->string,
-						 news->code == ZOO_DELETED_EVENT);
+			watches_fire(&session->watches, news->string, news->code);
 			break;
 		case NEWS_GREETED:
 			end_greeting(session, news->code);

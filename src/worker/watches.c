@@ -3,12 +3,19 @@
  * watches.c
  *		Who watches which znodes.
  *
- * The library has one watch for each path, however often it is set.  So this
- * file keeps the owners that have set it, and when it fires each of them is
- * told, one after the other.  A watch is used up when it fires.
+ * The library has one watch for each path and type, however often it is set.
+ * The types are those of the request that sets the watch: ZWATCHTYPE_DATA is
+ * set by a get, ZWATCHTYPE_CHILD by a list of children.  (A watch of a node
+ * that does not exist yet is never set.)  This file keeps the owners that have
+ * set a watch, and when it fires each of them is told, one after the other.  A
+ * watch is used up when it fires: by the deletion of its node, or by a change of
+ * what its type is about.
  *
  * When the library reconnects, it sets all watches again, in one request.
- * watches_bound() keeps that request shorter than what a server takes.
+ * watches_bound() keeps that request shorter than what a server takes.  So each
+ * watch that the library may have must be in here.  A watch without owners is
+ * one that is being removed: it stays until the server has confirmed that, or
+ * the connection is lost.
  *
  * Everything here runs in the main thread.
  *
@@ -22,6 +29,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "core/mutation.h"
 #include "utils/memutils.h"
 #include "worker/fault.h"
 #include "worker/watches.h"
@@ -40,25 +48,38 @@ typedef struct Watcher
 	uint32_t	serial;
 } Watcher;
 
+/* Which watch. */
+typedef struct WatchKey
+{
+	char	   *path;			/* palloc'd in a Watch */
+	ZooWatcherType type;
+} WatchKey;
+
 /* The watch of a znode. */
 typedef struct Watch
 {
-	char	   *path;			/* hash key, must be first; palloc'd */
-	dlist_head	watchers;		/* one for each owner */
+	WatchKey	key;			/* hash key, must be first */
+	dlist_head	watchers;		/* one for each owner; empty: being removed */
 } Watch;
 
-static uint32
-hash_path(const void *key, Size keysize pg_attribute_unused())
-{
-	const char *path = *(char *const *) key;
+static const ZooWatcherType types[] = {ZWATCHTYPE_CHILD, ZWATCHTYPE_DATA};
 
-	return hash_bytes((const unsigned char *) path, strlen(path));
+static uint32
+hash_key(const void *key, Size keysize pg_attribute_unused())
+{
+	const WatchKey *watch = key;
+
+	return hash_bytes((const unsigned char *) watch->path,
+					  strlen(watch->path)) ^ watch->type;
 }
 
 static int
-match_path(const void *a, const void *b, Size keysize pg_attribute_unused())
+match_keys(const void *a, const void *b, Size keysize pg_attribute_unused())
 {
-	return strcmp(*(char *const *) a, *(char *const *) b);
+	const WatchKey *one = a;
+	const WatchKey *other = b;
+
+	return one->type == other->type ? strcmp(one->path, other->path) : 1;
 }
 
 /*
@@ -76,12 +97,12 @@ watches_init(Watches *watches, Client *client, MemoryContext context)
 	dlist_init(&watches->fired);
 
 	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = sizeof(char *);
+	ctl.keysize = sizeof(WatchKey);
 	ctl.entrysize = sizeof(Watch);
-	ctl.hash = hash_path;
-	ctl.match = match_path;
+	ctl.hash = hash_key;
+	ctl.match = match_keys;
 	ctl.hcxt = context;
-	watches->by_path =
+	watches->by_key =
 		hash_create("zklock watches", 64, &ctl,
 					HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 }
@@ -104,21 +125,23 @@ watch_bytes(const Watches *watches, const char *path)
 }
 
 static Watch *
-find_watch(Watches *watches, const char *path)
+find_watch(Watches *watches, const char *path, ZooWatcherType type)
 {
-	return hash_search(watches->by_path, &path, HASH_FIND, NULL);
+	WatchKey	key = {unconstify(char *, path), type};
+
+	return hash_search(watches->by_key, &key, HASH_FIND, NULL);
 }
 
 static Watch *
-make_watch(Watches *watches, const char *path)
+make_watch(Watches *watches, const char *path, ZooWatcherType type)
 {
+	WatchKey	key = {unconstify(char *, path), type};
 	bool		found;
-	Watch	   *watch = hash_search(watches->by_path, &path, HASH_ENTER,
-									&found);
+	Watch	   *watch = hash_search(watches->by_key, &key, HASH_ENTER, &found);
 
 	if (!found)
 	{
-		watch->path = MemoryContextStrdup(watches->context, path);
+		watch->key.path = MemoryContextStrdup(watches->context, path);
 		dlist_init(&watch->watchers);
 		watches->bytes += watch_bytes(watches, path);
 	}
@@ -128,11 +151,11 @@ make_watch(Watches *watches, const char *path)
 static void
 drop_watch(Watches *watches, Watch *watch)
 {
-	char	   *path = watch->path;
+	WatchKey	key = watch->key;
 
-	watches->bytes -= watch_bytes(watches, path);
-	hash_search(watches->by_path, &path, HASH_REMOVE, NULL);
-	pfree(path);
+	watches->bytes -= watch_bytes(watches, key.path);
+	hash_search(watches->by_key, &key, HASH_REMOVE, NULL);
+	pfree(key.path);
 }
 
 static Watcher *
@@ -150,16 +173,23 @@ find_watcher(Watch *watch, uint32_t owner)
 	return NULL;
 }
 
-/* Forget a watcher, and its watch if no other owner has set it: then true. */
-static bool
-forget_watcher(Watches *watches, Watch *watch, Watcher *watcher)
+static void
+forget_watcher(Watcher *watcher)
 {
 	dlist_delete(&watcher->node);
 	pfree(watcher);
-	if (!dlist_is_empty(&watch->watchers))
-		return false;
-	drop_watch(watches, watch);
-	return true;
+}
+
+/*
+ * Have the library forget a watch.  This call is a synchronous one, but to
+ * remove watches locally it waits for no server.  (Its asynchronous sibling
+ * then takes its own argument for that of a synchronous one.)
+ */
+static void
+remove_from_library(Watches *watches, const Watch *watch)
+{
+	zoo_remove_all_watches(watches->client->handle, watch->key.path,
+						   watch->key.type, 1);
 }
 
 /* Forget a watch, and have the owners that have set it told. */
@@ -178,7 +208,7 @@ fire_all_watches(Watches *watches)
 	Watch	   *watch;
 	HASH_SEQ_STATUS scan;
 
-	hash_seq_init(&scan, watches->by_path);
+	hash_seq_init(&scan, watches->by_key);
 	while ((watch = hash_seq_search(&scan)) != NULL)
 		fire_watch(watches, watch);
 }
@@ -198,24 +228,28 @@ watches_forget_all(Watches *watches)
 
 /*
  * watches_add
- *		"owner" is about to watch a path.
+ *		"owner" is about to set a watch.
  *
  * Of one owner the latest "serial" counts; watches_next() hands it back.
+ * Returns false if the owner has set the same watch before, and it has not
+ * fired: then it is there also if it cannot be set again.
  */
-void
-watches_add(Watches *watches, const char *path, uint32_t owner,
-			uint32_t serial)
+bool
+watches_add(Watches *watches, const char *path, ZooWatcherType type,
+			uint32_t owner, uint32_t serial)
 {
-	Watch	   *watch = make_watch(watches, path);
+	Watch	   *watch = make_watch(watches, path, type);
 	Watcher    *watcher = find_watcher(watch, owner);
+	bool		is_new = watcher == NULL;
 
-	if (watcher == NULL)
+	if (is_new)
 	{
 		watcher = MemoryContextAlloc(watches->context, sizeof(Watcher));
 		watcher->owner = owner;
 		dlist_push_tail(&watch->watchers, &watcher->node);
 	}
 	watcher->serial = serial;
+	return is_new;
 }
 
 /*
@@ -223,38 +257,68 @@ watches_add(Watches *watches, const char *path, uint32_t owner,
  *		The watch that "owner" asked for with this "serial" was not set.
  */
 void
-watches_forget(Watches *watches, const char *path, uint32_t owner,
-			   uint32_t serial)
+watches_forget(Watches *watches, const char *path, ZooWatcherType type,
+			   uint32_t owner, uint32_t serial)
 {
-	Watch	   *watch = find_watch(watches, path);
+	Watch	   *watch = find_watch(watches, path, type);
 	Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
 
-	if (watcher && watcher->serial == serial)
-		(void) forget_watcher(watches, watch, watcher);
+	if (watcher == NULL || watcher->serial != serial)
+		return;
+	forget_watcher(watcher);
+	if (dlist_is_empty(&watch->watchers))
+		drop_watch(watches, watch);
 }
 
 /*
  * watches_remove
  *		"owner" no longer watches a path.
  *
- * Returns true if the caller must have the server remove the watch, or false:
- * other owners go on watching, or it has fired.
+ * Returns the type that the caller must have the server remove, to call
+ * watches_removed() when it has; or 0: other owners go on watching, or the
+ * watch has fired.
  */
-bool
+ZooWatcherType
 watches_remove(Watches *watches, const char *path, uint32_t owner)
 {
-	Watch	   *watch = find_watch(watches, path);
-	Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
+	ZooWatcherType unused = 0;
 
-	return watcher && forget_watcher(watches, watch, watcher);
+	for (int i = 0; i < (int) lengthof(types); i++)
+	{
+		Watch	   *watch = find_watch(watches, path, types[i]);
+		Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
+
+		if (watcher == NULL)
+			continue;
+		forget_watcher(watcher);
+		if (dlist_is_empty(&watch->watchers))
+			unused |= types[i];
+	}
+	return unused;
+}
+
+/*
+ * watches_removed
+ *		The server and the library have removed the watch of a path.
+ */
+void
+watches_removed(Watches *watches, const char *path, ZooWatcherType type)
+{
+	for (int i = 0; i < (int) lengthof(types); i++)
+	{
+		Watch	   *watch = type & types[i] ?
+			find_watch(watches, path, types[i]) : NULL;
+
+		if (watch && dlist_is_empty(&watch->watchers))
+			drop_watch(watches, watch);
+	}
 }
 
 /*
  * watches_drop
  *		The connection is lost, and with it all that "owner" watches: have
- *		the library forget it, so that it is not set again.
- *
- * The library's call is the same as in watches_bound().
+ *		the library forget it, so that it is not set again; and what was being
+ *		removed, likewise.
  */
 void
 watches_drop(Watches *watches, uint32_t owner)
@@ -264,21 +328,17 @@ watches_drop(Watches *watches, uint32_t owner)
 	sigset_t	saved;
 
 	fault_enter_library(&saved);
-	hash_seq_init(&scan, watches->by_path);
+	hash_seq_init(&scan, watches->by_key);
 	while ((watch = hash_seq_search(&scan)) != NULL)
 	{
 		Watcher    *watcher = find_watcher(watch, owner);
 
-		if (watcher == NULL)
+		if (watcher)
+			forget_watcher(watcher);
+		if (!dlist_is_empty(&watch->watchers))
 			continue;
-		if (dlist_has_next(&watch->watchers, dlist_head_node(&watch->watchers)))
-		{
-			(void) forget_watcher(watches, watch, watcher);
-			continue;
-		}
-		zoo_remove_all_watches(watches->client->handle, watch->path,
-							   ZWATCHTYPE_ANY, 1);
-		(void) forget_watcher(watches, watch, watcher);
+		remove_from_library(watches, watch);
+		drop_watch(watches, watch);
 	}
 	fault_leave_library(&saved);
 }
@@ -292,10 +352,6 @@ watches_drop(Watches *watches, uint32_t owner)
  * forget all watches before it gets there, and tell their owners that the
  * watches are used up: the owners set them again one by one.  Should the
  * library be faster, the server drops the connection, which calls this again.
- *
- * The library's call is a synchronous one, but to remove watches locally it
- * waits for no server.  (Its asynchronous sibling then takes its own argument
- * for that of a synchronous one.)
  */
 void
 watches_bound(Watches *watches)
@@ -307,30 +363,44 @@ watches_bound(Watches *watches)
 	if (watches->bytes <= WATCH_BYTES)
 		return;
 	fault_enter_library(&saved);
-	hash_seq_init(&scan, watches->by_path);
+	hash_seq_init(&scan, watches->by_key);
 	while ((watch = hash_seq_search(&scan)) != NULL)
-		zoo_remove_all_watches(watches->client->handle, watch->path,
-							   ZWATCHTYPE_ANY, 1);
+		remove_from_library(watches, watch);
 	fault_leave_library(&saved);
 	watches->fired_deleted = false;
 	fire_all_watches(watches);
 }
 
+/* The types of watches that the library takes an event to use up. */
+static ZooWatcherType
+types_of_event(int event)
+{
+	if (event == ZOO_DELETED_EVENT || ZK_MUTATED(ZK_WATCHES_OF_ONE_TYPE))
+		return ZWATCHTYPE_ANY;
+	return event == ZOO_CHILD_EVENT ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
+}
+
 /*
  * watches_fire
- *		The watch of a path has fired, since its node was deleted or for any
- *		other reason.
+ *		Watches of a path have fired: those that this event, one of the
+ *		library's, uses up.
  *
  * To be called only when watches_next() has nothing left.
  */
 void
-watches_fire(Watches *watches, const char *path, bool deleted)
+watches_fire(Watches *watches, const char *path, int event)
 {
-	Watch	   *watch = find_watch(watches, path);
+	ZooWatcherType fired = types_of_event(event);
 
-	watches->fired_deleted = deleted;
-	if (watch)
-		fire_watch(watches, watch);
+	watches->fired_deleted = event == ZOO_DELETED_EVENT;
+	for (int i = 0; i < (int) lengthof(types); i++)
+	{
+		Watch	   *watch = fired & types[i] ?
+			find_watch(watches, path, types[i]) : NULL;
+
+		if (watch)
+			fire_watch(watches, watch);
+	}
 }
 
 /*

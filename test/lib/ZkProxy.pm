@@ -125,6 +125,10 @@ How many there were, by kind, as a hash: "connect", "ping", "create", "delete",
 "children", "multi" and so on; a multi that only checks, as a heartbeat does, is
 a "check".  What is counted may not have reached the server yet.
 
+=item longest($name)
+
+How long the longest one of each kind was, in bytes, as a hash.
+
 =cut
 
 sub freeze { my $self = shift; return $self->_call('freeze', @_); }
@@ -135,6 +139,7 @@ sub reset { my $self = shift; return $self->_call('reset', @_); }
 sub delay { my ($self, $ms, @names) = @_; return $self->_call('delay', 0 + $ms, @names); }
 sub forge { my ($self, $name, $old, $new) = @_; return $self->_call('forge', $name, $old, $new); }
 sub count { my $self = shift; return $self->_call('count', @_); }
+sub longest { return $_[0]->_call('longest', $_[1]); }
 sub requests { return $_[0]->_call('requests', $_[1]); }
 sub connections { my $self = shift; return $self->_call('connections', @_); }
 

@@ -33,10 +33,12 @@ MULTI_CHECK = 13
 
 
 class RequestReader:
-    """Counts the requests in what a ZooKeeper client sends on a connection."""
+    """Counts and measures the requests in what a ZooKeeper client sends on a
+    connection."""
 
-    def __init__(self, counts):
+    def __init__(self, counts, lengths):
         self._counts = counts
+        self._lengths = lengths
         self._data = bytearray()
         self._greeted = False
 
@@ -48,6 +50,7 @@ class RequestReader:
                 break
             kind = self._kind(bytes(self._data[4:end]))
             self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._lengths[kind] = max(self._lengths.get(kind, 0), end)
             del self._data[:end]
 
     def _kind(self, request):
@@ -82,6 +85,7 @@ class Link:
         self.forgery = None
         self.connections = set()
         self.requests = None
+        self.lengths = None
         self._listener = self._port = None
         self._open = asyncio.Event()
         self._open.set()
@@ -160,7 +164,7 @@ class Connection:
         # Unless both sides close it, it ends with a reset.
         linger = struct.pack('ii', 1, 0)
         counts = self._link.requests
-        reader = None if counts is None else RequestReader(counts)
+        reader = None if counts is None else RequestReader(counts, self._link.lengths)
         try:
             await self._connect(target, socks)
             async with asyncio.TaskGroup() as group:
@@ -328,9 +332,13 @@ class Proxy:
     def count(self, *names):
         for link in self._named(names):
             link.requests = {}
+            link.lengths = {}
 
     def requests(self, name):
         return self._links[name].requests
+
+    def longest(self, name):
+        return self._links[name].lengths
 
     def connections(self, *names):
         return sum(len(link.connections) for link in self._named(names))

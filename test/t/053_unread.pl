@@ -1,7 +1,9 @@
 
-# Ownership with nothing read: which names' queues are read, and how often.
+# Ownership with nothing read: which names' queues are read, and how often; and
+# how much the library watches for that.
 #
-# A proxy between the worker and ZooKeeper counts the requests by their kinds.
+# A proxy between the worker and ZooKeeper counts the requests by their kinds,
+# and measures them.
 
 use strict;
 use warnings;
@@ -13,6 +15,8 @@ use ZkCluster;
 use ZkProxy;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+
 my $zk = ZooKeeper->new;
 $zk->start;
 my $proxy = ZkProxy->new;
@@ -20,6 +24,7 @@ my $servers = $zk->connstr_through($proxy, 'a');
 $proxy->count('a-0');
 my $foreign = $zk->client(timeout => 60);
 my $node = zk_cluster('a', $zk,
+	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
 	'zklock.servers' => $servers,
 	'zklock.session_timeout' => '60s',
 	'zklock.commit_check' => 'off',
@@ -61,6 +66,31 @@ sub reads
 	return ($asked->{children} // 0) + ($asked->{get} // 0);
 }
 
+# Change settings, and wait until they are in force.
+sub set
+{
+	my (%settings) = @_;
+
+	$node->safe_psql('postgres', "ALTER SYSTEM SET $_ = '$settings{$_}'") for keys %settings;
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('$_') = '$settings{$_}'")
+	  for keys %settings;
+	return;
+}
+
+# How long is what the library asks to have watched again, after a connection
+# was lost?
+sub watched_again
+{
+	my $connections = $proxy->requests('a-0')->{connect};
+
+	$proxy->reset('a-0');
+	poll_until(sub { $proxy->requests('a-0')->{connect} > $connections }, 'the worker to connect');
+	wait_connected($node);
+	poll_until(sub { reads(cycle(['again'])) >= 0 }, 'a request on this connection');
+	return $proxy->longest('a-0')->{set_watches} // 0;
+}
+
 # What the worker reads when it joins its fleet is read then: %clusters, which is
 # not there, %clusters, its list, and the only one in it.
 poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the cluster to have joined');
@@ -71,6 +101,27 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the cluster to h
 
 	is(reads(cycle($names)), 2 * 50, 'names that come for the first time');
 	is(reads(cycle($names)), 0, 'the same names again') for (1 .. 3);
+}
+
+# A lock that is retained has the children of its directory watched, too.  That
+# this watch fires when the lock is given up leaves the one that tells whether
+# the directory is still the same.
+{
+	my $names = names('kept/', 50);
+	my $asked;
+
+	set('zklock.retain_time' => '20ms');
+	cycle($names);
+	$asked = cycle($names);
+	is($asked->{get} // 0, 0, 'retained locks: the directory is still watched');
+	is($asked->{children}, 50, '... and nothing is read but who is behind the owner');
+}
+
+# The library watches no more than the worker knows.
+{
+	cycle(names('bound/' . 'x' x 240 . '/', 2500));
+	cmp_ok(watched_again(), '<=', 512 * 1024, 'many retained locks: what is watched again is bounded');
+	set('zklock.retain_time' => '0');
 }
 
 # There is room to watch some 1,900 directories of such names.
@@ -95,6 +146,18 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the cluster to h
 
 	poll_until(sub { reads(cycle($names)) == 0 }, 'new names to be watched');
 	is(reads(cycle($names)), 0, 'new names that come again and again');
+}
+
+# All of this is seen if the worker forgets both watches when one has fired.
+{
+	my $names = names('mutated/', 50);
+
+	set('zklock.mutation' => 'watches_of_one_type', 'zklock.retain_time' => '20ms');
+	watched_again();
+	cycle($names);
+	is(cycle($names)->{get}, 50, 'watches_of_one_type: a directory is not watched any more');
+	cycle(names('last/' . 'x' x 240 . '/', 2500));
+	cmp_ok(watched_again(), '>', 512 * 1024, '... but by the library, with all others');
 }
 
 $node->stop;

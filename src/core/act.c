@@ -102,15 +102,12 @@ without(const Holder *holder, const NoteWait *victim,
 static bool
 is_being_written(const Detection *state, const NoteWait *victim)
 {
-	for (int i = 0; i < state->nholders; i++)
-	{
-		const Holder *holder = &state->holders[i];
-
-		for (int j = 0; j < holder->nsent; j++)
+	for (const Holder *holder = detection_next_holder(state, NULL);
+		 holder != NULL; holder = detection_next_holder(state, holder))
+		for (int i = 0; i < holder->nsent; i++)
 			if ((holder->out != 0 || holder->unsure) &&
-				is_ended(&holder->sent[j], victim))
+				is_ended(&holder->sent[i], victim))
 				return true;
-	}
 	return false;
 }
 
@@ -126,23 +123,24 @@ fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 
 	if (others == NULL)
 		return false;
-	for (int i = 0; i < state->nholders; i++)
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
 	{
-		Holder	   *holder = &state->holders[i];
-		NoteWait   *waits = detection_alloc(state, NOTE_MAX_WAITS *
-											sizeof(NoteWait));
-		int			n;
+		NoteWait	left[NOTE_MAX_WAITS];
+		NoteWait   *waits;
+		int			n = without(holder, victim, left);
 
+		if (n == holder->nsent && strcmp(holder->path, op->path) != 0)
+			continue;
+		waits = detection_alloc(state, (n + 1) * sizeof(NoteWait));
 		if (waits == NULL)
 			return false;
-		n = without(holder, victim, waits);
+		memcpy(waits, left, n * sizeof(NoteWait));
 		if (strcmp(holder->path, op->path) == 0)
 		{
 			op->waits = waits;
 			op->nwaits = n;
 		}
-		else if (n == holder->nsent)
-			continue;
 		else
 		{
 			others[op->nothers].path = detection_strdup(state, holder->path);
@@ -197,15 +195,14 @@ act_done(Detection *state, Probe *probe, int64_t zxid)
 	const NoteWait *victim = &probe->deadlock.members[0].edge.wait;
 
 	for (int i = 0; i < state->nedges; i++)
-		state->edges[i].ended |= is_ended(&state->edges[i].edge.wait, victim);
-	for (int i = 0; i < state->nholders; i++)
-	{
-		NoteWait	waits[NOTE_MAX_WAITS];
-		Holder	   *holder = &state->holders[i];
-
-		holder->nsent = without(holder, victim, waits);
-		memcpy(holder->sent, waits, holder->nsent * sizeof(NoteWait));
-	}
+		if (is_ended(&state->edges[i].edge.wait, victim))
+		{
+			state->edges[i].ended = true;
+			detection_note_changed(state, state->edges[i].holder, false);
+		}
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
+		holder->nsent = without(holder, victim, holder->sent);
 	if (waits_steps_back(&probe->deadlock))
 		state->counts->steps_back++;
 	else

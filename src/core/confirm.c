@@ -321,8 +321,7 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	{
 		const char *from = probe->deadlock.members[i].edge.from;
 
-		if (detection_find_holder(state, from) != NULL ||
-			detection_has_edge_from(state, from))
+		if (detection_find_holder(state, from) != NULL)
 		{
 			scan(state, probe);
 			return;
@@ -343,8 +342,7 @@ check_own(Detection *state, Probe *probe)
 		const WaitEdge *edge = &probe->deadlock.members[i].edge;
 		const LocalEdge *local = detection_find_edge(state, edge);
 
-		if (detection_find_holder(state, edge->from) == NULL &&
-			!detection_has_edge_from(state, edge->from))
+		if (detection_find_holder(state, edge->from) == NULL)
 			continue;
 		probe->mine |= UINT64_C(1) << i;
 		if (local != NULL && !local->ended && detection_is_told(state, &edge->wait))
@@ -396,11 +394,13 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	Probe	   *probe = find_probe(state, pending->path, pending->number);
 
-	for (int i = 0; i < state->nholders; i++)
-		if (state->holders[i].out == pending->serial)
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
+		if (holder->out == pending->serial)
 		{
-			state->holders[i].out = 0;
-			state->holders[i].unsure |= in->result == DETECTOR_UNKNOWN;
+			holder->out = 0;
+			holder->unsure |= in->result == DETECTOR_UNKNOWN;
+			detection_note_changed(state, holder, false);
 		}
 	if (probe == NULL || probe->state != PROBE_ACTING)
 		return;

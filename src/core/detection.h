@@ -198,7 +198,7 @@ typedef struct Pending
 {
 	uint32_t	serial;
 	DetectionTask task;
-	char		path[NOTE_VERTEX_SIZE]; /* that of the operation */
+	char	   *path;			/* that of the operation; malloc'd */
 	int32_t		number;			/* of the probe that it is about */
 } Pending;
 
@@ -206,6 +206,10 @@ typedef struct Pending
 typedef struct LocalEdge
 {
 	WaitEdge	edge;
+	struct Holder *holder;		/* of edge.from */
+	int			next_of_holder; /* index of another edge from there, or -1 */
+	int			next_of_hash;	/* the same, in Detection.edge_table */
+	bool		kept;			/* it is among those that have come */
 	bool		published;		/* it is in a note, for all we know */
 	bool		ended;			/* its wait has been made a victim */
 	int64_t		look_at;		/* not to be looked from before */
@@ -218,13 +222,19 @@ typedef struct LocalEdge
 typedef struct Holder
 {
 	char		path[NOTE_VERTEX_SIZE];
-	NoteWait	sent[NOTE_MAX_WAITS];	/* what was last written */
+	uint64_t	hash;			/* of that */
+	struct Holder *next;		/* in Detection.holders */
+	struct Holder *next_changed;	/* in Detection.changed, ... */
+	bool		changed;		/* ... if it is there */
+	int			edges;			/* index of the first from there, or -1 */
+	NoteWait   *sent;			/* what was last written; malloc'd */
 	int			nsent;
 	uint32_t	out;			/* serial of that write, until it is answered */
 	bool		unsure;			/* the note may have anything */
 	bool		session;		/* it is a session's znode, ... */
 	bool		made;			/* ... which may be there */
 	bool		gone;			/* there is no such contender */
+	int64_t		write_at;		/* it may have to be written then; 0: no */
 	int64_t		retry_at;		/* not to be written before */
 	int			first;			/* of more edges than a note has room for */
 	int64_t		turn_at;		/* when others have their turn */
@@ -235,6 +245,7 @@ typedef struct Room
 {
 	char		path[NOTE_VERTEX_SIZE];
 	bool		needed;
+	bool		used;			/* some edge or note has to do with it */
 	bool		wanted;			/* EDGES has asked for it */
 	bool		exists;			/* for all we know */
 	char		(*named)[VERTEX_SESSION_SIZE];	/* sessions; malloc'd */
@@ -293,14 +304,20 @@ typedef struct Detection
 	int64_t		now;
 	bool		connected;
 	bool		failed;			/* memory is short: begin anew */
-	bool		changed;		/* notes may have to be written */
-	int64_t		write_at;		/* so they may then */
+	int64_t		write_at;		/* notes may have to be written then */
 	uint32_t	serial;			/* of the last operation */
 	uint32_t	scan;			/* the last that was asked for */
 	LocalEdge  *edges;
 	int			nedges;
-	Holder	   *holders;
+	int		   *edge_table;		/* indexes by hash, or -1 */
+	uint64_t	edge_mask;		/* of those hashes */
+	Holder	  **holders;		/* by hash */
+	uint64_t	holder_mask;	/* of those hashes; 0: none */
 	int			nholders;
+	Holder	   *changed;		/* whose notes may have to be written, ... */
+	Holder	   *last_changed;	/* ... in this order */
+	int			nwriting;		/* writes that are out */
+	bool		recount;		/* rooms may be used by others than before */
 	Room	   *rooms;
 	int			nrooms;
 	Probe	   *probes;
@@ -313,6 +330,8 @@ typedef struct Detection
 
 	/* the look under way */
 	bool		looking;
+	int64_t		look_at;		/* there is no edge to be looked from before */
+	int			first_start;	/* where to begin to look for such */
 	WaitGraph	graph;
 	WaitEdge   *starts;
 	int			nstarts;
@@ -337,9 +356,17 @@ extern bool detection_take(Detection *state, uint32_t serial, Pending *pending);
 extern void detection_tell(Detection *state, const Probe *probe,
 						   int64_t zxid);
 extern void detection_wake(Detection *state, int64_t at);
-extern Holder *detection_find_holder(Detection *state, const char *path);
+
+extern bool detection_set_edges(Detection *state, LocalEdge *edges, int nedges);
 extern LocalEdge *detection_find_edge(Detection *state, const WaitEdge *edge);
-extern bool detection_is_told(Detection *state, const NoteWait *wait);
-extern bool detection_has_edge_from(const Detection *state, const char *path);
+extern Holder *detection_find_holder(const Detection *state, const char *path);
+extern Holder *detection_add_holder(Detection *state, const char *path);
+extern void detection_drop_holder(Detection *state, Holder *holder);
+extern Holder *detection_next_holder(const Detection *state,
+									 const Holder *holder);
+extern void detection_note_changed(Detection *state, Holder *holder,
+								   bool first);
+extern void detection_note_all_changed(Detection *state);
+extern bool detection_is_told(const Detection *state, const NoteWait *wait);
 
 #endif							/* ZKLOCK_DETECTION_H */

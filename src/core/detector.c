@@ -93,35 +93,16 @@
 #include <string.h>
 
 #include "core/confirm.h"
-#include "core/mutation.h"
 #include "core/publish.h"
 #include "core/room.h"
 
 /* From how many edges one look looks. */
 #define MAX_STARTS	16
 
-/* The edges that there are now; what is known of them stays known. */
 static void
 on_edges(Detection *state, const DetectorInput *in)
 {
-	LocalEdge  *edges = calloc(in->nedges + 1, sizeof(LocalEdge));
-
-	if (edges == NULL)
-	{
-		state->failed = true;
-		return;
-	}
-	for (int i = 0; i < in->nedges; i++)
-	{
-		const LocalEdge *known = detection_find_edge(state, &in->edges[i]);
-
-		if (known != NULL)
-			edges[i] = *known;
-		edges[i].edge = in->edges[i];
-	}
-	free(state->edges);
-	state->edges = edges;
-	state->nedges = in->nedges;
+	publish_edges(state, in->edges, in->nedges);
 	room_want(state, in->rooms, in->nrooms);
 	if (in->scan != 0)
 		confirm_scanned(state, in->scan);
@@ -197,38 +178,54 @@ on_look_read(Detection *state, const Pending *pending, const DetectorInput *in)
 		read_on(state);
 }
 
-/* Look from the edges whose time has come, unless a look is under way. */
+/* A look is to begin with this edge, too; false if memory is short. */
+static bool
+start(Detection *state, LocalEdge *edge)
+{
+	WaitEdge   *starts = detection_grow(state, state->starts, state->nstarts,
+										sizeof(WaitEdge));
+
+	if (starts == NULL)
+		return false;
+	state->starts = starts;
+	starts[state->nstarts++] = edge->edge;
+	edge->look_at = state->now + state->timeout;
+	return graph_start(&state->graph, &edge->edge);
+}
+
+/*
+ * Look from the edges whose time has come, unless a look is under way.  Where
+ * they are too many for one look, the next one begins behind them.
+ */
 static void
 look(Detection *state)
 {
-	for (int i = 0; i < state->nedges; i++)
-	{
-		LocalEdge  *edge = &state->edges[i];
-		WaitEdge   *starts;
+	int			n = 0;
 
-		if (!edge->published || edge->ended || state->looking ||
+	if (state->looking || state->look_at > state->now)
+		return;
+	state->look_at = INT64_MAX;
+	for (; n < state->nedges && state->nstarts < MAX_STARTS; n++)
+	{
+		LocalEdge  *edge = &state->edges[(state->first_start + n) %
+									   state->nedges];
+
+		if (!edge->published || edge->ended ||
 			vertex_only_names(edge->edge.from, &edge->edge.wait))
 			continue;
-		if (edge->look_at > state->now)
-		{
-			detection_wake(state, edge->look_at);
-			continue;
-		}
-		if (state->nstarts == MAX_STARTS)
-			continue;
-		starts = detection_grow(state, state->starts, state->nstarts,
-								sizeof(WaitEdge));
-		if (starts == NULL || !graph_start(&state->graph, &edge->edge))
+		if (edge->look_at <= state->now && !start(state, edge))
 		{
 			state->failed = true;
 			return;
 		}
-		state->starts = starts;
-		starts[state->nstarts++] = edge->edge;
-		edge->look_at = state->now + state->timeout;
-		detection_wake(state, edge->look_at);
+		if (edge->look_at < state->look_at)
+			state->look_at = edge->look_at;
 	}
-	if (state->nstarts > 0 && !state->looking)
+	if (n < state->nedges)
+		state->look_at = state->now;
+	state->first_start = state->nedges == 0 ? 0 :
+		(state->first_start + n) % state->nedges;
+	if (state->nstarts > 0)
 	{
 		state->looking = true;
 		state->counts->looks++;
@@ -247,9 +244,11 @@ break_look(Detection *state)
 		if (edge != NULL)
 			edge->look_at = state->now;
 	}
+	state->look_at = state->now;
 	for (int i = state->npending - 1; i >= 0; i--)
 		if (state->pending[i].task == TASK_LOOK)
 		{
+			free(state->pending[i].path);
 			state->npending--;
 			memmove(&state->pending[i], &state->pending[i + 1],
 					(state->npending - i) * sizeof(Pending));
@@ -277,6 +276,16 @@ on_resumed(Detection *state)
 	/* what is on its way may have changed while nothing was heard */
 	for (int i = 0; i < state->nedges; i++)
 		state->edges[i].look_at = state->now;
+	state->look_at = state->now;
+	detection_note_all_changed(state);
+}
+
+static void
+forget_pending(Detection *state)
+{
+	for (int i = 0; i < state->npending; i++)
+		free(state->pending[i].path);
+	state->npending = 0;
 }
 
 /* No answer comes any more; notes of other sessions may be there still. */
@@ -285,23 +294,20 @@ on_expired(Detection *state)
 {
 	on_suspended(state);
 	confirm_forget(state);
-	publish_forget_sessions(state);
-	state->npending = 0;
+	publish_expired(state);
+	forget_pending(state);
 	state->resumed = false;
-	for (int i = 0; i < state->nholders; i++)
-	{
-		state->holders[i].unsure = true;
-		state->holders[i].out = 0;
-	}
 }
 
 static void
 on_adopt(Detection *state, const char *path)
 {
-	Holder	   *holder = publish_add_holder(state, path);
+	Holder	   *holder = detection_add_holder(state, path);
 
-	if (holder != NULL)
-		holder->unsure = true;
+	if (holder == NULL)
+		return;
+	holder->unsure = true;
+	detection_note_changed(state, holder, false);
 }
 
 static void
@@ -311,14 +317,13 @@ on_done(Detection *state, const DetectorInput *in)
 
 	if (!detection_take(state, in->serial, &pending))
 		return;
-	state->changed |= pending.task == TASK_SET || pending.task == TASK_ACT ||
-		pending.task == TASK_LIST;
 	if (pending.task == TASK_SET)
 		publish_answered(state, &pending, in);
 	else if (pending.task == TASK_LOOK)
 		on_look_read(state, &pending, in);
 	else
 		confirm_done(state, &pending, in);
+	free(pending.path);
 }
 
 /* Memory is short: know nothing but whose notes are to be written again. */
@@ -327,14 +332,13 @@ begin_anew(Detection *state)
 {
 	bool		connected = state->connected;
 
+	(void) detection_set_edges(state, NULL, 0);
 	on_expired(state);
 	state->connected = connected;
 	state->resumed = true;
-	state->nedges = 0;
 	state->out->nops = 0;
 	state->out->nverdicts = 0;
 	state->failed = false;
-	state->changed = true;
 	detection_wake(state, state->now + state->timeout);
 }
 
@@ -355,6 +359,7 @@ detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
 		return false;
 	detector->state->timeout = deadlock_timeout;
 	detector->state->write_at = INT64_MAX;
+	detector->state->look_at = INT64_MAX;
 	detector->state->resumed = resumed;
 	return true;
 }
@@ -367,15 +372,19 @@ void
 detector_free(Detector *detector)
 {
 	Detection  *state = detector->state;
+	Holder	   *holder;
 
 	if (state == NULL)
 		return;
 	end_look(state);
 	confirm_forget(state);
+	(void) detection_set_edges(state, NULL, 0);
+	while ((holder = detection_next_holder(state, NULL)) != NULL)
+		detection_drop_holder(state, holder);
+	forget_pending(state);
 	detection_free_blocks(state);
 	free(state->blocks);
 	free(state->ops);
-	free(state->edges);
 	free(state->holders);
 	free(state->rooms);
 	free(state->probes);
@@ -414,8 +423,6 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	state->out = out;
 	state->counts = &detector->counts;
 	state->now = in->now;
-	state->changed |= in->event != DETECTOR_DONE &&
-		in->event != DETECTOR_ROOM_CHANGED && in->event != DETECTOR_TICK;
 	switch (in->event)
 	{
 		case DETECTOR_EDGES:
@@ -445,12 +452,12 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_expired(state);
 			break;
 	}
-	if (state->changed || state->write_at <= state->now ||
-		ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
-		publish_all(state);
+	publish_all(state);
 	detection_wake(state, state->write_at);
 	if (state->connected)
 		look(state);
+	if (state->connected && !state->looking)
+		detection_wake(state, state->look_at);
 	confirm_advance(state);
 	if (state->failed)
 		begin_anew(state);

@@ -16,15 +16,23 @@
  */
 #include "core/publish.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/mutation.h"
 #include "core/room.h"
 
+/*
+ * So many notes are being written at a time: what else goes to ZooKeeper is not
+ * behind all of them.
+ */
+#define MAX_WRITING		32
+
 /* There will be a note to be written at this time. */
 static void
-write_later(Detection *state, int64_t at)
+write_later(Detection *state, Holder *holder, int64_t at)
 {
+	holder->write_at = at;
 	if (at < state->write_at)
 		state->write_at = at;
 }
@@ -42,9 +50,8 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 		memcpy(waits, holder->sent, holder->nsent * sizeof(NoteWait));
 		n = holder->nsent;
 	}
-	for (int i = 0; i < state->nedges; i++)
-		total += !state->edges[i].ended &&
-			strcmp(state->edges[i].edge.from, holder->path) == 0;
+	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
+		total += !state->edges[i].ended;
 	if (total <= NOTE_MAX_WAITS)
 		holder->first = 0;
 	else if (holder->turn_at <= state->now)
@@ -54,13 +61,13 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 		holder->turn_at = state->now + state->timeout;
 	}
 	if (total > NOTE_MAX_WAITS)
-		write_later(state, holder->turn_at);
-	for (int i = 0; i < state->nedges; i++)
+		write_later(state, holder, holder->turn_at);
+	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
 	{
 		const LocalEdge *edge = &state->edges[i];
 		bool		there = false;
 
-		if (edge->ended || strcmp(edge->edge.from, holder->path) != 0)
+		if (edge->ended)
 			continue;
 		for (int j = 0; j < n; j++)
 			there |= note_same_wait(&waits[j], &edge->edge.wait);
@@ -94,9 +101,8 @@ is_sent(const Holder *holder, const NoteWait *waits, int n)
 static bool
 is_to_look(const Detection *state, const Holder *holder)
 {
-	for (int i = 0; i < state->nedges; i++)
-		if (strcmp(state->edges[i].edge.from, holder->path) == 0 &&
-			(state->looking || state->edges[i].look_at == 0))
+	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
+		if (state->looking || state->edges[i].look_at == 0)
 			return true;
 	return false;
 }
@@ -120,8 +126,7 @@ is_writable(Detection *state, const Holder *holder)
 	if (!holder->session)
 		return true;
 	room = find_room(state, holder);
-	return room != NULL && room->exists &&
-		detection_has_edge_from(state, holder->path);
+	return room != NULL && room->exists && holder->edges >= 0;
 }
 
 /* Write a note if it is not as it should be. */
@@ -130,7 +135,9 @@ publish(Detection *state, Holder *holder)
 {
 	NoteWait	waits[NOTE_MAX_WAITS];
 	NoteWait   *copy;
+	NoteWait   *sent;
 	DetectorOp *op;
+	size_t		size;
 	int			n;
 
 	if (holder->out != 0 || holder->gone || !is_writable(state, holder))
@@ -142,57 +149,39 @@ publish(Detection *state, Holder *holder)
 		return;
 	if (holder->retry_at > state->now)
 	{
-		write_later(state, holder->retry_at);
+		write_later(state, holder, holder->retry_at);
 		return;
 	}
-	copy = detection_alloc(state, sizeof(waits));
-	op = copy == NULL ? NULL :
+	size = (n > 0 ? n : 1) * sizeof(NoteWait);
+	copy = detection_alloc(state, size);
+	sent = realloc(holder->sent, size);
+	if (sent == NULL)
+		state->failed = true;
+	else
+		holder->sent = sent;
+	op = copy == NULL || sent == NULL ? NULL :
 		detection_send(state, DETECTOR_OP_SET_WAITS, TASK_SET, holder->path, 0);
 	if (op == NULL)
 		return;
 	memcpy(copy, waits, n * sizeof(NoteWait));
 	op->waits = copy;
 	op->nwaits = n;
-	memcpy(holder->sent, waits, n * sizeof(NoteWait));
+	memcpy(sent, waits, n * sizeof(NoteWait));
 	holder->nsent = n;
 	holder->out = op->serial;
 	holder->unsure = false;
 	holder->made = true;
+	state->nwriting++;
 	state->counts->published += n;
-}
-
-/*
- * publish_add_holder
- *		What is known of the note of a contender of ours, or of a session's
- *		znode, from now on; NULL if memory is short.
- */
-Holder *
-publish_add_holder(Detection *state, const char *path)
-{
-	Holder	   *holders = detection_find_holder(state, path);
-
-	if (holders != NULL)
-		return holders;
-	holders = detection_grow(state, state->holders, state->nholders,
-							 sizeof(Holder));
-	if (holders == NULL)
-		return NULL;
-	state->holders = holders;
-	holders += state->nholders++;
-	strcpy(holders->path, path);
-	holders->session = vertex_is_node(path);
-	return holders;
 }
 
 /* Is an edge in its note, as that was written and answered? */
 static bool
-is_in_note(Detection *state, const WaitEdge *edge)
+is_in_note(const Holder *holder, const WaitEdge *edge)
 {
-	const Holder *holder = detection_find_holder(state, edge->from);
-
 	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
 		return true;
-	if (holder == NULL || holder->gone || holder->unsure || holder->out != 0)
+	if (holder->gone || holder->unsure || holder->out != 0)
 		return false;
 	for (int i = 0; i < holder->nsent; i++)
 		if (note_same_wait(&holder->sent[i], &edge->wait))
@@ -219,10 +208,10 @@ is_done(Detection *state, const Holder *holder)
 {
 	char		path[NOTE_VERTEX_SIZE];
 
-	if (holder->out != 0 || detection_has_edge_from(state, holder->path))
+	if (holder->out != 0 || holder->edges >= 0)
 		return false;
 	if (!holder->session)
-		return holder->nsent == 0 && !holder->unsure;
+		return holder->gone || (holder->nsent == 0 && !holder->unsure);
 	if (holder->made)
 	{
 		strcpy(path, holder->path);
@@ -230,6 +219,73 @@ is_done(Detection *state, const Holder *holder)
 		room_throw_away(state, path, strrchr(holder->path, '/') + 1);
 	}
 	return true;
+}
+
+/*
+ * Do what is to be done about a note, and note which edges are in it; forget it
+ * if that is all.
+ */
+static void
+attend(Detection *state, Holder *holder)
+{
+	if (state->connected)
+		publish(state, holder);
+	if (is_done(state, holder))
+	{
+		detection_drop_holder(state, holder);
+		return;
+	}
+	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
+	{
+		LocalEdge  *edge = &state->edges[i];
+
+		edge->published = !edge->ended && is_in_note(holder, &edge->edge);
+		if (edge->published && edge->look_at < state->look_at)
+			state->look_at = edge->look_at;
+	}
+}
+
+/*
+ * publish_edges
+ *		These are the local edges from now on; what is known of them stays known.
+ */
+void
+publish_edges(Detection *state, const WaitEdge *list, int n)
+{
+	LocalEdge  *edges = calloc(n + 1, sizeof(LocalEdge));
+
+	if (edges == NULL)
+	{
+		state->failed = true;
+		return;
+	}
+	for (int i = 0; i < state->nedges; i++)
+		state->edges[i].kept = false;
+	for (int i = 0; i < n; i++)
+	{
+		LocalEdge  *known = detection_find_edge(state, &list[i]);
+
+		if (known != NULL)
+		{
+			known->kept = true;
+			edges[i] = *known;
+		}
+		else
+			edges[i].holder = detection_add_holder(state, list[i].from);
+		if (edges[i].holder == NULL)
+		{
+			free(edges);
+			return;
+		}
+		edges[i].edge = list[i];
+		if (known == NULL)
+			detection_note_changed(state, edges[i].holder, false);
+	}
+	for (int i = 0; i < state->nedges; i++)
+		if (!state->edges[i].kept)
+			detection_note_changed(state, state->edges[i].holder, false);
+	if (!detection_set_edges(state, edges, n))
+		free(edges);
 }
 
 /*
@@ -244,6 +300,8 @@ publish_answered(Detection *state, const Pending *pending, const DetectorInput *
 	if (holder == NULL || holder->out != pending->serial)
 		return;
 	holder->out = 0;
+	state->nwriting--;
+	detection_note_changed(state, holder, true);
 	switch (in->result)
 	{
 		case DETECTOR_OK:
@@ -265,6 +323,24 @@ publish_answered(Detection *state, const Pending *pending, const DetectorInput *
 	}
 }
 
+/* Notes that were to be written later may be now. */
+static void
+note_due(Detection *state)
+{
+	if (state->write_at > state->now)
+		return;
+	state->write_at = INT64_MAX;
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
+		if (holder->write_at > state->now)
+			write_later(state, holder, holder->write_at);
+		else if (holder->write_at != 0)
+		{
+			holder->write_at = 0;
+			detection_note_changed(state, holder, false);
+		}
+}
+
 /*
  * publish_all
  *		Write what is to be written, and note which edges are in their notes.
@@ -272,45 +348,43 @@ publish_answered(Detection *state, const Pending *pending, const DetectorInput *
 void
 publish_all(Detection *state)
 {
-	state->changed = false;
-	state->write_at = INT64_MAX;
-	for (int i = 0; i < state->nedges; i++)
-		(void) publish_add_holder(state, state->edges[i].edge.from);
-	for (int i = state->nholders - 1; i >= 0; i--)
-	{
-		Holder	   *holder = &state->holders[i];
+	Holder	   *holder;
 
-		if (state->connected)
-			publish(state, holder);
-		if (is_done(state, holder))
-		{
-			state->nholders--;
-			memmove(holder, holder + 1,
-					(state->nholders - i) * sizeof(Holder));
-		}
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
+		detection_note_all_changed(state);
+	note_due(state);
+	while ((holder = state->changed) != NULL && state->nwriting < MAX_WRITING)
+	{
+		state->changed = holder->next_changed;
+		holder->changed = false;
+		attend(state, holder);
 	}
-	for (int i = 0; i < state->nedges; i++)
-		state->edges[i].published = !state->edges[i].ended &&
-			is_in_note(state, &state->edges[i].edge);
 }
 
 /*
- * publish_forget_sessions
- *		The session has ended, and with it the znodes of sessions: the edges from
+ * publish_expired
+ *		The session has ended: no answer comes any more, and notes are to be
+ *		written again.  The znodes of sessions have ended with it: the edges from
  *		them will have other names.
  */
 void
-publish_forget_sessions(Detection *state)
+publish_expired(Detection *state)
 {
 	int			n = 0;
 
-	for (int i = 0; i < state->nholders; i++)
-		if (!state->holders[i].session)
-			memmove(&state->holders[n++], &state->holders[i], sizeof(Holder));
-	state->nholders = n;
-	n = 0;
 	for (int i = 0; i < state->nedges; i++)
-		if (!vertex_is_node(state->edges[i].edge.from))
-			memmove(&state->edges[n++], &state->edges[i], sizeof(LocalEdge));
-	state->nedges = n;
+		state->edges[i].holder->edges = -1;
+	for (int i = 0; i < state->nedges; i++)
+		if (!state->edges[i].holder->session)
+			state->edges[n++] = state->edges[i];
+	(void) detection_set_edges(state, state->edges, n);
+	state->nwriting = 0;
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
+	{
+		holder->unsure = true;
+		holder->made = false;
+		holder->out = 0;
+	}
+	detection_note_all_changed(state);
 }

@@ -15,10 +15,10 @@
 
 #include "core/detection.h"
 
-extern Holder *publish_add_holder(Detection *state, const char *path);
+extern void publish_edges(Detection *state, const WaitEdge *list, int n);
 extern void publish_answered(Detection *state, const Pending *pending,
 							 const DetectorInput *in);
 extern void publish_all(Detection *state);
-extern void publish_forget_sessions(Detection *state);
+extern void publish_expired(Detection *state);
 
 #endif							/* ZKLOCK_PUBLISH_H */

@@ -168,6 +168,39 @@ need_room(Detection *state, const char *path)
 	return rooms;
 }
 
+/* An edge or a note has to do with this room. */
+static void
+use_room(Detection *state, const char *path)
+{
+	Room	   *room = need_room(state, path);
+
+	if (room != NULL)
+		room->used = true;
+}
+
+/* Which rooms do our edges and notes have to do with? */
+static void
+recount_rooms(Detection *state)
+{
+	char		room[NOTE_VERTEX_SIZE];
+
+	state->recount = false;
+	for (int i = 0; i < state->nrooms; i++)
+		state->rooms[i].used = false;
+	for (int i = 0; i < state->nedges; i++)
+	{
+		const WaitEdge *edge = &state->edges[i].edge;
+
+		if (vertex_room_of(edge->wait.to,
+						   edge->wait.kind == NOTE_WAIT_PERMIT, room))
+			use_room(state, room);
+	}
+	for (const Holder *holder = detection_next_holder(state, NULL);
+		 holder != NULL; holder = detection_next_holder(state, holder))
+		if (vertex_room_of_owner(holder->path, room))
+			use_room(state, room);
+}
+
 /*
  * room_sweep_anew
  *		The same, of a room that is not known yet: it is listed for that.
@@ -185,24 +218,11 @@ room_sweep_anew(Detection *state, const char *path)
 static void
 need_rooms(Detection *state)
 {
-	char		room[NOTE_VERTEX_SIZE];
-
+	if (state->recount)
+		recount_rooms(state);
 	for (int i = 0; i < state->nrooms; i++)
-		state->rooms[i].needed = state->rooms[i].sweep ||
-			state->rooms[i].wanted;
-	for (int i = 0; i < state->nedges; i++)
-	{
-		const WaitEdge *edge = &state->edges[i].edge;
-
-		if (vertex_room_of(edge->wait.to,
-						   edge->wait.kind == NOTE_WAIT_PERMIT, room))
-			(void) need_room(state, room);
-	}
-	for (int i = 0; i < state->nholders; i++)
-	{
-		if (vertex_room_of_owner(state->holders[i].path, room))
-			(void) need_room(state, room);
-	}
+		state->rooms[i].needed = state->rooms[i].used ||
+			state->rooms[i].sweep || state->rooms[i].wanted;
 	for (int i = 0; i < state->nprobes; i++)
 		if (state->probes[i].state != PROBE_OVER || state->probes[i].verdict)
 			(void) need_room(state, state->probes[i].room);
@@ -282,6 +302,8 @@ room_listed(Detection *state, Room *room, const DetectorInput *in)
 
 	if (in->result != DETECTOR_OK && in->result != DETECTOR_NO_NODE)
 		return;
+	if (in->result == DETECTOR_OK && !room->exists)
+		detection_note_all_changed(state);	/* sessions' znodes can be made */
 	room->exists = in->result == DETECTOR_OK;
 	room->named = NULL;
 	room->nnamed = 0;
@@ -319,6 +341,7 @@ room_forget(Detection *state)
 		free(state->rooms[i].named);
 	state->nrooms = 0;
 	state->nlitter = 0;
+	state->recount = true;
 }
 
 /*

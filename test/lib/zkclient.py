@@ -197,6 +197,25 @@ class Client:
             except NoNodeError:
                 pass            # an idle directory was just collected
 
+    def enqueue_each(self, directories, kind):
+        """The same for many directories that are there, all at once."""
+        results = [self._zk.create_async(
+            '%s/_c_%s%s' % (directory, uuid.uuid4(), kind),
+            b'foreign contender', ephemeral=True, sequence=True)
+            for directory in directories]
+        return [result.get(60) for result in results]
+
+    def tellers(self, directories):
+        """How many contenders in these tell of a wait."""
+        lists = [(path, self._zk.get_children_async(path))
+                 for path in directories]
+        notes = [self._zk.get_async(path + '/' + child)
+                 for path, children in lists for child in children.get(60)]
+        for note in notes:
+            note.wait(60)
+        return sum(note.successful() and b' waits=' in (note.value[0] or b'')
+                   for note in notes)
+
     def contenders(self, directory):
         return in_order(self._zk.get_children(directory))
 

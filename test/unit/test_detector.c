@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -1009,6 +1010,7 @@ a_lost_connection(void **state)
 	done(2, DETECTOR_NO_NODE);
 	children(1, 0, NULL, NULL, NULL);
 	event(DETECTOR_SUSPENDED);
+	assert_true(out.wake_at == INT64_MAX);
 	now += 3 * TIMEOUT;
 	event(DETECTOR_TICK);
 	edges_ours(0);
@@ -1326,6 +1328,112 @@ a_new_worker_sweeps_sessions(void **state)
 	expect_nothing();
 }
 
+/*
+ * What many edges cost: comparisons of paths, which are counted, and time.
+ */
+
+static unsigned long comparisons;
+
+/* Instead of the library's. */
+int
+strcmp(const char *a, const char *b)
+{
+	comparisons++;
+	for (; *a != '\0' && *a == *b; a++)
+		b++;
+	return (unsigned char) *a - (unsigned char) *b;
+}
+
+/* Answer all operations of the last step, those that come of that, and so on. */
+static void
+answer_all(void)
+{
+	static struct
+	{
+		uint32_t	serial;
+		DetectorOpKind kind;
+	}			queue[10000];
+	int			n = 0;
+
+	for (int first = -1; first < n; first++)
+	{
+		if (first >= 0)
+			step((DetectorInput) {.event = DETECTOR_DONE,
+				.serial = queue[first].serial,
+				.result = queue[first].kind == DETECTOR_OP_LIST ?
+				DETECTOR_NO_NODE : DETECTOR_OK});
+		for (int i = 0; i < out.nops; i++)
+		{
+			assert_true(n < (int) (sizeof(queue) / sizeof(queue[0])));
+			queue[n].serial = out.ops[i].serial;
+			queue[n++].kind = out.ops[i].kind;
+		}
+	}
+}
+
+/*
+ * One session holds so many locks, and waits for one more: from the first scan
+ * until nothing of it is published any more.  Returns the time, in us.
+ */
+static double
+tell_many(int n)
+{
+	WaitEdge   *list = calloc(n, sizeof(WaitEdge));
+	struct timespec begun;
+	struct timespec ended;
+
+	for (int i = 0; i < n; i++)
+	{
+		char		path[NOTE_VERTEX_SIZE];
+
+		sprintf(path, "/z/held.%d/_c_00000001-0000-0000-0000-000000000000-__WRIT__0000000001", i);
+		list[i] = edge(path, Y, 71);
+		list[i].wait.hold.since = i;
+	}
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begun);
+	for (int scan = 0; scan < 3; scan++)
+	{
+		edges(n, list, 0);
+		answer_all();
+		now += TIMEOUT;
+		event(DETECTOR_TICK);
+		answer_all();
+	}
+	assert_true(detector.counts.published == n);
+	edges(0, NULL, 0);
+	answer_all();
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
+	assert_true(detector_is_idle(&detector));
+	free(list);
+	return (ended.tv_sec - begun.tv_sec) * 1e6 +
+		(ended.tv_nsec - begun.tv_nsec) / 1e3;
+}
+
+static void
+many_edges_cost_as_much_each(void **state)
+{
+	static const int many[] = {100, 1000};
+	double		compared[2];
+	double		took[2];
+
+	for (int i = 0; i < 2; i++)
+	{
+		/* the first time is for the caches */
+		for (int round = 0; round < 2; round++)
+		{
+			end(state);
+			begin(state);
+			comparisons = 0;
+			took[i] = tell_many(many[i]) / many[i];
+			compared[i] = (double) comparisons / many[i];
+		}
+		printf("%d edges: %.1f comparisons and %.1f us for each\n", many[i],
+			   compared[i], took[i]);
+	}
+	assert_true(compared[1] <= 1.3 * compared[0]);
+	assert_true(took[1] < 5 * took[0]);
+}
+
 /* A probe is read as it was written; a name for what it is. */
 static void
 names_and_forms(void **state)
@@ -1416,6 +1524,7 @@ main(void)
 		LINE(sessions_go_with_the_session),
 		LINE(our_session_is_the_victim),
 		LINE(a_new_worker_sweeps_sessions),
+		LINE(many_edges_cost_as_much_each),
 		LINE(names_and_forms),
 	};
 

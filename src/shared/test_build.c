@@ -44,6 +44,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"deadlock_names_again", ZK_DEADLOCK_NAMES_AGAIN, false},
 	{"deadlock_second_victim", ZK_DEADLOCK_SECOND_VICTIM, false},
 	{"watches_of_one_type", ZK_WATCHES_OF_ONE_TYPE, false},
+	{"wake_late", ZK_WAKE_LATE, false},
 	{NULL, 0, false}
 };
 

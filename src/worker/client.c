@@ -10,21 +10,22 @@
  * that runs in the library's threads is in this file, in callbacks.c, fault.c
  * and sasl.c only, where comments mark it.
  *
- * Locking.  news_lock, one for the process, guards the last four fields of
- * each Client (queue, queue_end, answers_left, wants_main) and the statics
- * nwaiting and news_dropped.  It is held for a few assignments, and not while
- * the eventfd is read or written.  Nobody waits for another lock under it,
- * and no PostgreSQL error leaves it held.  What a News, an Operation or a
- * Multi contains belongs to the library's threads from the request until the
- * callback has queued it, and to the main thread otherwise.  A main thread
- * that wants to free such memory earlier closes the handle first, which joins
- * the threads.
+ * Locking.  news_lock, one for the process, guards the last three fields of
+ * each Client (queue, queue_end, answers_left) and the static news_dropped.
+ * It is held for a few assignments, and not while the eventfd is read or
+ * written.  Nobody waits for another lock under it, and no PostgreSQL error
+ * leaves it held.  What a News, an Operation or a Multi contains belongs to
+ * the library's threads from the request until the callback has queued it, and
+ * to the main thread otherwise.  A main thread that wants to free such memory
+ * earlier closes the handle first, which joins the threads.
  *
- * The main loop waits on one eventfd for all clients.  It is readable while
- * any client's queue holds something that wakes the main thread.  A notice
- * does.  An answer does if it is the last of its flight, since nothing can
- * leave before, or if the flight marked it ("wakes").  The queues of several
- * clients may be taken in any order, and none is forgotten.
+ * The main loop waits on one eventfd for all clients.  News that wake the main
+ * thread are written to it, after they have been queued: each notice, and an
+ * answer if it is the last of its flight, since nothing can leave before, or
+ * if the flight marked it ("wakes").  The loop reads the eventfd first
+ * (client_reset_wake) and then takes from all queues until each has been seen
+ * empty.  So news whose write has been read are in a queue that has yet to be
+ * looked at, and all others make the next wait end at once.
  *
  * The library's log callback does not tell the handle.  Its lines go to the
  * client that was opened last (log_reader, which one assignment changes).
@@ -57,12 +58,10 @@
 #define HANDSHAKES_PER_TIMEOUT	3
 
 static int	wake_fd = -1;
-static int64_t nunread = 0;		/* of its writes, for news that are taken */
 static Client *log_reader;		/* gets the lines of the library's log */
 
 /* Shared with the library's threads; guarded by news_lock. */
 static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
-static int	nwaiting = 0;		/* clients with wants_main */
 static bool news_dropped = false;	/* out of memory in a callback; the main
 									 * thread reads it without the lock, after
 									 * it has been woken */
@@ -100,19 +99,6 @@ client_is_leaders(int code)
  * What follows runs in the library's threads.
  */
 
-/*
- * The main thread must see news of this client.  Returns whether to wake_main()
- * when the caller has released news_lock, which the main thread takes at once.
- */
-static bool
-want_main(Client *client)
-{
-	if (client->wants_main)
-		return false;
-	client->wants_main = true;
-	return nwaiting++ == 0;
-}
-
 static void
 wake_main(void)
 {
@@ -142,7 +128,6 @@ post_chain(News *first, News *last, int count)
 		client->answers_left -= count;
 		wakes = client->answers_left <= 0 || first->wakes;
 	}
-	wakes = wakes && want_main(client);
 	pthread_mutex_unlock(&news_lock);
 	if (wakes)
 		wake_main();
@@ -168,14 +153,10 @@ post_notice(Client *client, NewsKind kind, int code, const char *string)
 	}
 	else
 	{
-		bool		wakes;
-
 		pthread_mutex_lock(&news_lock);
 		news_dropped = true;
-		wakes = want_main(client);
 		pthread_mutex_unlock(&news_lock);
-		if (wakes)
-			wake_main();
+		wake_main();
 	}
 }
 
@@ -310,7 +291,7 @@ client_check(void)
  *		Prepare the process for handles; once.
  *
  * Returns the eventfd: it is readable when client_next_news() has something
- * new.  Errors: as for any failing system call.
+ * new since client_reset_wake().  Errors: as for any failing system call.
  */
 int
 client_init_process(void)
@@ -513,15 +494,17 @@ client_expect_answers(Client *client, int count)
 	pthread_mutex_unlock(&news_lock);
 }
 
-/* What is still to be written for news that are taken will be read later. */
-static void
-read_wakes(void)
+/*
+ * client_reset_wake
+ *		Have the eventfd tell of later news only: to be called ahead of
+ *		taking all that there are.
+ */
+void
+client_reset_wake(void)
 {
 	uint64_t	count;
 
-	if (read(wake_fd, &count, sizeof(count)) == sizeof(count))
-		nunread -= (int64_t) count;
-	else if (errno != EAGAIN)
+	if (read(wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		elog(ERROR, "could not read from eventfd: %m");
 }
 
@@ -572,12 +555,7 @@ client_next_news(Client *client)
 		client->taken = client->queue;
 		client->queue = NULL;
 		client->queue_end = &client->queue;
-		if (client->wants_main && --nwaiting == 0)
-			nunread++;
-		client->wants_main = false;
 		pthread_mutex_unlock(&news_lock);
-		if (nunread > 0)
-			read_wakes();
 	}
 	news = client->taken;
 	if (news)

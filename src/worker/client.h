@@ -89,7 +89,6 @@ typedef struct Client
 	News	   *queue;
 	News	  **queue_end;
 	int			answers_left;	/* operations of the flight without answer */
-	bool		wants_main;		/* "queue" has what wakes the main thread */
 } Client;
 
 /* The process. */
@@ -112,6 +111,7 @@ extern bool client_is_leaders(int code);
 extern bool client_is_ours(const Client *client, const struct Stat *stat);
 
 /* News. */
+extern void client_reset_wake(void);
 extern void client_expect_answers(Client *client, int count);
 extern void client_post_answer(News *answer, int code);
 extern void client_post_multi(const Multi *multi);

@@ -598,6 +598,17 @@ session_take_changes(void)
 }
 
 /*
+ * session_reset_wake
+ *		Have the file descriptor of session_init() tell of later events only: to
+ *		be called ahead of taking all that there are.
+ */
+void
+session_reset_wake(void)
+{
+	client_reset_wake();
+}
+
+/*
  * session_next_event
  *		The next thing that has happened, or false if there is none.
  *

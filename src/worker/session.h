@@ -97,6 +97,7 @@ extern int64_t session_flush(int number);
 extern int64_t session_keep_lease(int number, uint32_t ticket, bool needed);
 extern int64_t session_lease(int number, uint32_t *ticket);
 extern bool session_take_changes(void);
+extern void session_reset_wake(void);
 extern bool session_next_event(SessionEvent *event);
 extern void session_identity(int number, SessionIdentity *identity);
 extern const char *session_error_text(int error);

@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "core/mutation.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -47,6 +48,9 @@
 #include "worker/steps.h"
 #include "worker/wake.h"
 #include "worker/worker.h"
+
+/* How late ZK_WAKE_LATE is, so that news come meanwhile. */
+#define LATE_WAKE_US		50000
 
 static void
 worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
@@ -153,6 +157,12 @@ session_events(void)
 				connection_message(event.session, event.message);
 				break;
 		}
+	}
+
+	if (ZK_MUTATED(ZK_WAKE_LATE))
+	{
+		pg_usleep(LATE_WAKE_US);
+		session_reset_wake();
 	}
 }
 
@@ -338,5 +348,6 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		(void) WaitEventSetWait(wait_set, wake_timeout(), &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
 		ResetLatch(MyLatch);
+		session_reset_wake();
 	}
 }

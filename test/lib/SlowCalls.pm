@@ -1,0 +1,131 @@
+
+=pod
+
+=head1 NAME
+
+SlowCalls - system and library calls of the worker that take long, for TAP tests
+
+=head1 SYNOPSIS
+
+  my $slow = SlowCalls->new;
+  my $a = $slow->preloaded(sub { zk_cluster('a', $zk) });
+
+  $slow->hold_names;                 # whoever resolves a name waits ...
+  $slow->wait_resolving($worker);
+  $slow->release_names;              # ... until here
+
+=head1 DESCRIPTION
+
+Servers that are started with C<slow_calls.c> preloaded.  It acts in their
+workers only, and in all of them.
+
+=cut
+
+package SlowCalls;
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use PostgreSQL::Test::Utils;
+use ZooKeeper;
+
+my $source = dirname(__FILE__) . '/slow_calls.c';
+
+=pod
+
+=head1 METHODS
+
+=over
+
+=item SlowCalls->new
+
+=cut
+
+sub new
+{
+	my ($class) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+
+	system('gcc', '-shared', '-fPIC', '-o', "$dir/slow_calls.so", $source, '-ldl') == 0
+	  or die "could not compile $source\n";
+	return bless { dir => $dir }, $class;
+}
+
+=pod
+
+=item preloaded(function)
+
+Call the function, which starts servers, and return what it returns.
+
+=cut
+
+sub preloaded
+{
+	my ($self, $function) = @_;
+
+	local $ENV{LD_PRELOAD} = "$self->{dir}/slow_calls.so";
+	local $ENV{SLOW_CALLS} = $self->{dir};
+	return $function->();
+}
+
+=pod
+
+=item delay_read($ms)
+
+From now on, a read of the eventfd that wakes the worker begins so late.
+
+=item hold_names(), release_names()
+
+From now on, getaddrinfo() waits; or does not.
+
+=item fail_names($code)
+
+It fails with this code.
+
+=item wait_resolving($pid)
+
+Wait until a worker is in getaddrinfo().
+
+=cut
+
+sub delay_read { $_[0]->_write('read', $_[1]); return; }
+
+sub hold_names { $_[0]->_write('getaddrinfo', 0); return; }
+
+sub fail_names { $_[0]->_write('getaddrinfo', $_[1]); return; }
+
+sub release_names
+{
+	my ($self) = @_;
+
+	unlink map { "$self->{dir}/$_" } qw(getaddrinfo resolving);
+	return;
+}
+
+sub wait_resolving
+{
+	my ($self, $pid) = @_;
+	my $file = "$self->{dir}/resolving";
+
+	poll_until(sub { -s $file && slurp_file($file) =~ /^$pid$/m }, "process $pid to resolve a name");
+	return;
+}
+
+sub _write
+{
+	my ($self, $name, $text) = @_;
+	my $file = "$self->{dir}/$name";
+
+	append_to_file("$file.new", "$text\n");
+	rename "$file.new", $file or die "could not rename $file.new: $!\n";
+	return;
+}
+
+=pod
+
+=back
+
+=cut
+
+1;

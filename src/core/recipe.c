@@ -26,6 +26,8 @@
  *	- if the only contender that excluded us was the predecessor and that is
  *	  deleted, we own the lock, with no second read: nobody can have queued
  *	  ahead of us since;
+ *	- who waits for a watch for long sets it again, as if it had been used up:
+ *	  its event may have been lost;
  *	- a contender whose number alone tells that nobody is ahead reads nothing;
  *	- an owner that wants the lock again leaves and queues anew in one step;
  *	- the directory begins anew before its counter ends;

@@ -23,6 +23,7 @@ char	   *zklock_fail_at;
 bool		zklock_stop_at_end;
 int			zklock_path_bytes;
 int			zklock_sessions;
+bool		zklock_look_again;
 
 static const struct config_enum_entry mutation_options[] = {
 	{"none", ZK_MUTATION_NONE, false},
@@ -88,6 +89,14 @@ test_settings_define(void)
 							PGC_POSTMASTER,
 							0,
 							NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.look_again",
+							 "Has contenders that wait for a watch look again.",
+							 NULL,
+							 &zklock_look_again,
+							 true,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
 	DefineCustomStringVariable("zklock.fail_at",
 							   "Sets the point at which calls fail on purpose.",
 							   NULL,

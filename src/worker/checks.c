@@ -5,8 +5,18 @@
  *
  * Apart from mail and answers: to try again what ZooKeeper has refused, to
  * give up what is idle, to count a retained owner that does not answer as a
- * holder, and to have those watched for a revocation that own their locks for
- * some time.
+ * holder, to have those watched for a revocation that own their locks for
+ * some time, and to have those look again that wait for a watch.
+ *
+ * Looking again.  Who waits for a watch that never fires waits forever: no
+ * event is sent twice, and a server or the client library may lose one.  So a
+ * contender that has waited for its watch for a session timeout sets it again,
+ * which reads what it watches.  The one that has waited for longest is the
+ * first.  Of n of them one is due in each nth part of a timeout: so all have
+ * looked again after two timeouts, and never many at once.  There is a bound
+ * on how many do in a second, which more than 100 contenders in each second of
+ * the timeout meet: with 10,000 each looks again after 100 seconds.  They go a
+ * few together, since a flight of reads keeps others waiting.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -20,9 +30,11 @@
 #include "core/recipe.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
+#include "shared/test_build.h"
 #include "worker/checks.h"
 #include "worker/contender.h"
 #include "worker/news.h"
+#include "worker/status.h"
 #include "worker/steps.h"
 #include "worker/wake.h"
 
@@ -39,6 +51,10 @@
  */
 #define SWEEP_PAUSE			50
 #define SWEEP_MAX_MS		10000
+
+/* So many set their watches again at a time, and so often at the most. */
+#define WATCHES_AT_A_TIME	10
+#define WATCHES_PAUSE_MS	100
 
 /* Try again what ZooKeeper has refused. */
 static void
@@ -155,6 +171,65 @@ sweep_owners(void)
 }
 
 /*
+ * A contender looks again: as if its watch had been used up by a change of what
+ * it watches.  Not without a connection, since the library sets all watches
+ * again on the next one; what was missed comes as an event then.
+ */
+static void
+look_again(Contender *contender)
+{
+	RecipeInput input = {
+		.event = RECIPE_NODE_TOUCHED,
+		.serial = contender->watch_serial
+	};
+	bool		for_lock = contender->is_permit &&
+		contender->semaphore.state != SEMAPHORE_WAITING;
+
+	if (status_is_connected(contender->session))
+		step(contender, for_lock, &input);
+	else
+		contender_delay_watch(contender);
+}
+
+/* When the first of n contenders that wait for a watch is to look again. */
+static int64
+due_to_look(const Contender *first, int n, int64 last_ms)
+{
+	int			timeout_ms = status(0)->timeout;
+
+	return Max(first->watched_ms + timeout_ms,
+			   last_ms + Max(timeout_ms / n, WATCHES_PAUSE_MS));
+}
+
+/* Have those look again that have waited for a watch for long: see the header. */
+static void
+look_again_in_turn(void)
+{
+	static int64 last_ms = 0;
+	int64		now_ms = zk_now_ms();
+	int			timeout_ms = status(0)->timeout;
+	int			n;
+	Contender  *first = contender_first_watching(&n);
+
+	if (!ZK_LOOKS_AGAIN)
+		first = NULL;
+	if (first != NULL && now_ms >= due_to_look(first, n, last_ms))
+	{
+		int			count = Min((int64) n * WATCHES_PAUSE_MS / timeout_ms + 1,
+								WATCHES_AT_A_TIME);
+
+		last_ms = now_ms;
+		while (count-- > 0 && first != NULL &&
+			   now_ms >= first->watched_ms + timeout_ms)
+		{
+			look_again(first);
+			first = contender_first_watching(&n);
+		}
+	}
+	wake_set(WAKE_WATCH, first ? due_to_look(first, n, last_ms) : 0);
+}
+
+/*
  * checks_run
  *		Look after all contenders whose time has come.
  */
@@ -164,6 +239,7 @@ checks_run(void)
 	retry_refused();
 	sweep_owners();
 	check_due();
+	look_again_in_turn();
 }
 
 /*

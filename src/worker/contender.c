@@ -55,6 +55,9 @@ static struct
 	dlist_head	parked;			/* those that wait for room, in order */
 	dlist_head	queued;			/* those that stand behind others, the first
 								 * to be told so ahead */
+	dlist_head	watching;		/* those that wait for a watch, the first to
+								 * have set it ahead */
+	int			nwatching;
 	pairingheap *checks;		/* those with a time to be looked after, the
 								 * earliest first */
 }			contenders;
@@ -99,6 +102,7 @@ contenders_init(void)
 	contenders.checks = pairingheap_allocate(compare_checks, NULL);
 	dlist_init(&contenders.parked);
 	dlist_init(&contenders.queued);
+	dlist_init(&contenders.watching);
 }
 
 /*
@@ -226,6 +230,7 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->parked = false;
 	contender->owner_since_ms = contender->answer_due_ms = 0;
 	contender->queued_since_ms = 0;
+	contender->watch_serial = 0;
 	contender->waits = NULL;
 	contender->nwaits = 0;
 	contender->tells_waits = contender->adopted = contender->awaited = false;
@@ -386,6 +391,23 @@ contender_find_path(const char *path)
 	return NULL;
 }
 
+/* The contender waits for the watch with this serial number, or 0: for none. */
+static void
+set_watch(Contender *contender, uint32 serial)
+{
+	if (contender->watch_serial != 0)
+	{
+		dlist_delete(&contender->watching_node);
+		contenders.nwatching--;
+	}
+	contender->watch_serial = serial;
+	if (serial == 0)
+		return;
+	contender->watched_ms = zk_now_ms();
+	dlist_push_tail(&contenders.watching, &contender->watching_node);
+	contenders.nwatching++;
+}
+
 /*
  * contender_drop
  *		Forget a contender, and all that it is known by.
@@ -397,6 +419,7 @@ contender_drop(Contender *contender)
 	contender_forget_note(contender);
 	unschedule_check(contender);
 	contender_set_queued(contender, false);
+	set_watch(contender, 0);
 	if (contender->session != NO_SESSION)
 		quota_change(contender->session, -contender->bytes,
 					 -contender->leaving);
@@ -609,6 +632,56 @@ contender_queued_after(int64 at_ms)
 		first_ms = contender->queued_since_ms;
 	}
 	return first_ms;
+}
+
+/* The serial number of the watch that a recipe waits for, or 0. */
+static uint32
+recipe_watch(const Recipe *recipe)
+{
+	return recipe->state == RECIPE_WATCHING ||
+		recipe->state == RECIPE_AWAITING_EMPTY ? recipe->serial : 0;
+}
+
+/*
+ * contender_note_watch
+ *		Note which watch the contender waits for, after a change.
+ */
+void
+contender_note_watch(Contender *contender)
+{
+	uint32		serial;
+
+	if (!contender->is_permit)
+		serial = recipe_watch(&contender->recipe);
+	else if (contender->semaphore.state == SEMAPHORE_WAITING)
+		serial = contender->semaphore.serial;
+	else
+		serial = recipe_watch(&contender->semaphore.lock);
+	if (serial != contender->watch_serial)
+		set_watch(contender, serial);
+}
+
+/*
+ * contender_delay_watch
+ *		Take the watch that the contender waits for as set now.
+ */
+void
+contender_delay_watch(Contender *contender)
+{
+	set_watch(contender, contender->watch_serial);
+}
+
+/*
+ * contender_first_watching
+ *		The contender that has waited for its watch for longest since it set
+ *		that, or NULL; and how many wait.
+ */
+Contender *
+contender_first_watching(int *nwatching)
+{
+	*nwatching = contenders.nwatching;
+	return dlist_is_empty(&contenders.watching) ? NULL :
+		dlist_head_element(Contender, watching_node, &contenders.watching);
 }
 
 /*

@@ -55,6 +55,9 @@ typedef struct Contender
 									 * wait for; 0: neither, for all we
 									 * know */
 	dlist_node	queued_node;	/* in contender.c's list, unless that is 0 */
+	uint32		watch_serial;	/* of the watch that it waits for, or 0 */
+	int64		watched_ms;		/* zk_now_ms() when that was last set */
+	dlist_node	watching_node;	/* in contender.c's list, unless that is 0 */
 	NoteWait   *waits;			/* that its note tells, palloc'd, or NULL */
 	int			nwaits;
 	bool		tells_waits;	/* its note may tell of some */
@@ -101,6 +104,10 @@ extern int64 contender_bytes_of_first(void);
 extern void contender_set_queued(Contender *contender, bool queued);
 extern Contender *contender_first_queued(void);
 extern int64 contender_queued_after(int64 at_ms);
+
+extern void contender_note_watch(Contender *contender);
+extern void contender_delay_watch(Contender *contender);
+extern Contender *contender_first_watching(int *nwatching);
 
 extern void contender_schedule_check(Contender *contender, int64 at_ms);
 extern Contender *contender_next_due(int64 now_ms);

@@ -259,6 +259,7 @@ carry_out(Contender *contender, StepOutput *out)
 								 contender->directory, contender->recipe.node,
 								 recipe_state_name(contender->recipe.state))));
 		contender_count_bytes(contender);
+		contender_note_watch(contender);
 		if (contender->leaving > 0 || !contender_is_begun(contender))
 			contender_set_queued(contender, false);
 		submit_all(contender, out);

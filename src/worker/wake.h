@@ -23,6 +23,7 @@ typedef enum WakeReason
 	WAKE_RETRY,					/* try again what ZooKeeper has refused */
 	WAKE_SWEEP,					/* look after all owners */
 	WAKE_CHECK,					/* look after one contender */
+	WAKE_WATCH,					/* set watches again */
 	WAKE_SCAN,					/* scan for deadlocks, not at a time of its
 								 * own */
 	WAKE_DEADLOCK,				/* look for deadlocks between clusters */

@@ -285,6 +285,8 @@ sub start
 			'zklock.servers' => $zk->connstr_through($self->{links}, $name),
 			'zklock.session_timeout' => int(1000 * $self->{timeout}) . 'ms',
 			handoff_settings(Dice->new($self->{seed}, 'handoffs', $name)),
+			# or a lost wake-up would go unnoticed
+			'zklock.look_again' => 'off',
 			'zklock.auth' => 'chaos:secret', 'zklock.acl' => $self->{acl},
 			'max_connections' => $self->{clients} + 20,
 			'deadlock_timeout' => '100ms',

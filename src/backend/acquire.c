@@ -248,17 +248,17 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 static bool
 acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 {
-	if (heavyweight_lock(&lock->tag, lock->mode, false, false, -1))
+	if (heavyweight_lock(&lock->heavyweight, false, false, -1))
 		return true;
 	wait->tier1 = lock;
 	if (wait->immediate)
 		return false;
 	wait->queued = true;
-	if (lock->mode == ExclusiveLock)
+	if (lock->heavyweight.mode == ExclusiveLock)
 		slot_ask(lock->proc);
 	return request->try && wait->deadline >= 0 ?
-		heavyweight_try_until(&lock->tag, lock->mode, wait->deadline) :
-		heavyweight_lock(&lock->tag, lock->mode, false, true, wait->deadline);
+		heavyweight_try_until(&lock->heavyweight, wait->deadline) :
+		heavyweight_lock(&lock->heavyweight, false, true, wait->deadline);
 }
 
 /*
@@ -273,7 +273,7 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 	{
 		const HeldLock *lock = locks[i];
 
-		if (heavyweight_lock(&lock->tag, lock->mode, false, false, -1))
+		if (heavyweight_lock(&lock->heavyweight, false, false, -1))
 			continue;
 		wait->tier1 = lock;
 		wait->queued = true;
@@ -285,8 +285,7 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 			slot_yield_other_mode(locks[j]->proc);
 		}
 		wait->result->name = key_name(&lock->key);
-		if (!heavyweight_lock(&lock->tag, lock->mode, false, true,
-							  wait->deadline))
+		if (!heavyweight_lock(&lock->heavyweight, false, true, wait->deadline))
 			return false;
 	}
 	return true;
@@ -321,21 +320,20 @@ acquire_for_session(HeldLock **locks, int nlocks)
 	{
 		/* without waiting: pg_advisory_unlock_all() may have let others in */
 		for (; n < nlocks; n++)
-			(void) heavyweight_lock(&locks[n]->tag, locks[n]->mode, true,
-									false, -1);
+			(void) heavyweight_lock(&locks[n]->heavyweight, true, false, -1);
 		ZK_FAIL_AT("session");
 	}
 	PG_CATCH();
 	{
 		while (n-- > 0)
-			heavyweight_unlock(&locks[n]->tag, locks[n]->mode, true, 1);
+			heavyweight_unlock(&locks[n]->heavyweight, true, 1);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
 	for (int i = 0; i < nlocks; i++)
 	{
-		heavyweight_unlock(&locks[i]->tag, locks[i]->mode, false, 1);
+		heavyweight_unlock(&locks[i]->heavyweight, false, 1);
 		hold_move_to_session(locks[i]);
 	}
 }
@@ -355,7 +353,7 @@ fail_tiers(bool tier1, const SlotWait *wait)
 		result->outage = waiting_describe_outage(wait);
 		/* those of several, or in any other case, go with the error */
 		if (tier1 && attempt.nlocks == 1)
-			heavyweight_unlock(&first->tag, first->mode, false, 1);
+			heavyweight_unlock(&first->heavyweight, false, 1);
 	}
 	attempt_abandon();
 }
@@ -575,8 +573,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	for (int i = 0; i < nagain; i++)
 	{
 		/* without waiting, as in acquire_for_session() */
-		(void) heavyweight_lock(&locks[i]->tag, locks[i]->mode, false, false,
-								-1);
+		(void) heavyweight_lock(&locks[i]->heavyweight, false, false, -1);
 		hold_push(locks[i], request->kind == ZNODE_READER);
 	}
 	if (request->session)

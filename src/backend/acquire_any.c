@@ -114,8 +114,8 @@ try_heavyweights(AnyCall *call)
 
 		if (!call->tier1[i] && call->slots.reachable[i])
 		{
-			call->tier1[i] = heavyweight_lock(&lock->tag, lock->mode, false,
-											  false, -1);
+			call->tier1[i] = heavyweight_lock(&lock->heavyweight, false, false,
+											  -1);
 			failed |= !call->tier1[i];
 		}
 		if (!call->tier1[i] || call->slots.ready[i])
@@ -140,7 +140,7 @@ release_heavyweights(AnyCall *call, const HeldLock *but)
 		const HeldLock *lock = attempt.locks[i];
 
 		if (lock != but && call->tier1[i])
-			heavyweight_unlock(&lock->tag, lock->mode, false, 1);
+			heavyweight_unlock(&lock->heavyweight, false, 1);
 	}
 }
 
@@ -151,7 +151,7 @@ step_back(AnyCall *call, int i)
 	const HeldLock *lock = attempt.locks[i];
 
 	slot_step_back(lock->proc);
-	heavyweight_unlock(&lock->tag, lock->mode, false, 1);
+	heavyweight_unlock(&lock->heavyweight, false, 1);
 	call->tier1[i] = call->slots.ready[i] = false;
 	call->retry_ms = RETRY_FIRST_MS;
 }

@@ -5,8 +5,8 @@
  *
  * With zklock.advisory_locks on, replace.c puts them in the place of
  * PostgreSQL's.  They take locks in ZooKeeper named
- * "advisory/<database>/<key>", whose first tier is PostgreSQL's advisory lock
- * of the same key, scope and mode (key_tag()).  So a session that takes that
+ * "advisory/<database>/<key>", whose first tier has PostgreSQL's advisory lock
+ * of the same key, scope and mode (heavyweight.c).  So a session that takes that
  * lock from PostgreSQL excludes them, and they exclude it, and pg_locks shows
  * what PostgreSQL would show.
  *
@@ -159,14 +159,14 @@ find_held(const ZkKey *key)
 {
 	HeldLock   *lock = hold_find(key);
 	LOCKTAG		tag;
-	char		path[ZNODE_PATH_SIZE];
 
 	if (lock)
 		return lock;
-	key_path(key, path);
-	key_tag(key, path, &tag);
+	if (!key_advisory_tag(key, &tag))
+		return NULL;
 	while ((lock = holds_next(lock)) != NULL)
-		if (memcmp(&lock->tag, &tag, sizeof(LOCKTAG)) == 0)
+		if (lock->heavyweight.ntags == 2 &&
+			memcmp(&lock->heavyweight.tags[1], &tag, sizeof(LOCKTAG)) == 0)
 			return lock;
 	return NULL;
 }
@@ -190,7 +190,7 @@ undo(FunctionCallInfo fcinfo, const AdvisoryFunction *function)
 	lock = find_held(&name.key);
 	if (lock && hold_release_advisory(lock, function->shared))
 		PG_RETURN_BOOL(true);
-	if (lock == NULL || lock->mode != mode || !hold_is_of_session(lock))
+	if (lock == NULL || lock->heavyweight.mode != mode || !hold_is_of_session(lock))
 		return function->function(fcinfo);
 	ereport(WARNING,
 			(errmsg("you don't own a lock of type %s",

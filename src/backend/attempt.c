@@ -92,7 +92,7 @@ attempt_step_back(const char *name)
 		HeldLock   *lock = attempt.locks[i];
 
 		slot_step_back(lock->proc);
-		heavyweight_unlock(&lock->tag, lock->mode, false, 1);
+		heavyweight_unlock(&lock->heavyweight, false, 1);
 	}
 }
 

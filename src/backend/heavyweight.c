@@ -5,7 +5,11 @@
  *
  * The backends of a cluster queue for a heavyweight lock on a hash of the lock's
  * path, with all that PostgreSQL gives it: pg_locks, lock_timeout, cancel, the
- * deadlock detector.
+ * deadlock detector.  That lock is the same in all databases.
+ *
+ * A lock that stands for PostgreSQL's advisory lock of this database takes that,
+ * too, behind the other one, so that it excludes sessions that take it from
+ * PostgreSQL.  The functions here take and release both.
  *
  * It is acquired once for each hold, in the name of the session, or of the
  * current (sub)transaction rather than of the portal, so that a later
@@ -31,6 +35,45 @@
 #include "utils/resowner.h"
 
 /*
+ * heavyweight_set
+ *		Which heavyweight locks the lock with this key and path has.
+ */
+void
+heavyweight_set(Heavyweight *lock, const ZkKey *key, const char *path,
+				LOCKMODE mode)
+{
+	key_tag(key, path, &lock->tags[0]);
+	lock->ntags = key_advisory_tag(key, &lock->tags[1]) ? 2 : 1;
+	lock->mode = mode;
+}
+
+/* Release the first "n" of the lock's. */
+static void
+release_first(const Heavyweight *lock, int n, bool session)
+{
+	while (n-- > 0)
+		(void) LockRelease(&lock->tags[n], lock->mode, session);
+}
+
+/*
+ * Acquire the lock's in their order; *n tells how many have been.  In the name
+ * of the session an error releases them; of the transaction, its end.
+ */
+static void
+acquire_in_order(const Heavyweight *lock, bool session, bool wait,
+				 int64 deadline, int *n)
+{
+	for (*n = 0; *n < lock->ntags; (*n)++)
+	{
+		if (deadline >= 0)
+			LockTimeout = (int) Min(Max(zk_time_left(deadline), 1), INT_MAX);
+		if (LockAcquire(&lock->tags[*n], lock->mode, session, !wait) ==
+			LOCKACQUIRE_NOT_AVAIL)
+			break;
+	}
+}
+
+/*
  * heavyweight_lock
  *		Acquire the lock, in the name of the session or of the transaction.
  *
@@ -40,27 +83,32 @@
  * Errors: those of LockAcquire(), 55P03 among them if the deadline has passed.
  */
 bool
-heavyweight_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, bool wait,
+heavyweight_lock(const Heavyweight *lock, bool session, bool wait,
 				 int64 deadline)
 {
 	ResourceOwner save_owner = CurrentResourceOwner;
 	int			save_timeout = LockTimeout;
-	LockAcquireResult result;
+	int			n = 0;
 
 	PG_TRY();
 	{
 		CurrentResourceOwner = CurTransactionResourceOwner;
-		if (deadline >= 0)
-			LockTimeout = (int) Min(Max(zk_time_left(deadline), 1), INT_MAX);
-		result = LockAcquire(tag, mode, session, !wait);
+		acquire_in_order(lock, session, wait, deadline, &n);
+		if (n < lock->ntags)
+			release_first(lock, n, session);
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
+		if (session)
+			release_first(lock, n, true);
 		CurrentResourceOwner = save_owner;
 		LockTimeout = save_timeout;
+		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	return result != LOCKACQUIRE_NOT_AVAIL;
+	CurrentResourceOwner = save_owner;
+	LockTimeout = save_timeout;
+	return n == lock->ntags;
 }
 
 /*
@@ -72,7 +120,7 @@ heavyweight_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, bool wait,
  * subtransaction.
  */
 bool
-heavyweight_try_until(const LOCKTAG *tag, LOCKMODE mode, int64 deadline)
+heavyweight_try_until(const Heavyweight *lock, int64 deadline)
 {
 	MemoryContext save_context = CurrentMemoryContext;
 	ResourceOwner save_owner = CurrentResourceOwner;
@@ -81,7 +129,7 @@ heavyweight_try_until(const LOCKTAG *tag, LOCKMODE mode, int64 deadline)
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		got = heavyweight_lock(tag, mode, false, true, deadline);
+		got = heavyweight_lock(lock, false, true, deadline);
 
 		/* the timeout may have struck when the lock was just granted */
 		CHECK_FOR_INTERRUPTS();
@@ -113,19 +161,25 @@ heavyweight_try_until(const LOCKTAG *tag, LOCKMODE mode, int64 deadline)
  *		Release the lock so many times, in the name of the session or of the
  *		transaction.
  *
- * Stops when it is not held in that name any more: pg_advisory_unlock_all()
- * takes away what the session has.  The lock manager warns of that if it is held
- * in the other name.
+ * Of each of the two, stops when it is not held in that name any more:
+ * pg_advisory_unlock_all() takes away what the session has, and
+ * pg_advisory_unlock() the advisory lock.  The lock manager warns of that if it
+ * is held in the other name.
  */
 void
-heavyweight_unlock(const LOCKTAG *tag, LOCKMODE mode, bool session,
-				   int64 times)
+heavyweight_unlock(const Heavyweight *lock, bool session, int64 times)
 {
 	ResourceOwner save_owner = CurrentResourceOwner;
 
 	CurrentResourceOwner = CurTransactionResourceOwner;
-	while (times-- > 0 && ZkLockHeldByMe(tag, mode) &&
-		   LockRelease(tag, mode, session))
-		;
+	for (int i = lock->ntags - 1; i >= 0; i--)
+	{
+		const LOCKTAG *tag = &lock->tags[i];
+
+		for (int64 left = times; left > 0; left--)
+			if (!ZkLockHeldByMe(tag, lock->mode) ||
+				!LockRelease(tag, lock->mode, session))
+				break;
+	}
 	CurrentResourceOwner = save_owner;
 }

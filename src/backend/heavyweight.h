@@ -16,11 +16,21 @@
 #include "shared/key.h"
 #include "storage/lock.h"
 
-extern bool heavyweight_lock(const LOCKTAG *tag, LOCKMODE mode, bool session,
-							 bool wait, int64 deadline);
-extern bool heavyweight_try_until(const LOCKTAG *tag, LOCKMODE mode,
-								  int64 deadline);
-extern void heavyweight_unlock(const LOCKTAG *tag, LOCKMODE mode,
-							   bool session, int64 times);
+/* The heavyweight locks of a lock, in the order in which they are taken. */
+typedef struct Heavyweight
+{
+	LOCKTAG		tags[2];		/* that of the path; PostgreSQL's advisory
+								 * lock, if it stands for one */
+	int			ntags;
+	LOCKMODE	mode;
+} Heavyweight;
+
+extern void heavyweight_set(Heavyweight *lock, const ZkKey *key,
+							const char *path, LOCKMODE mode);
+extern bool heavyweight_lock(const Heavyweight *lock, bool session, bool wait,
+							 int64 deadline);
+extern bool heavyweight_try_until(const Heavyweight *lock, int64 deadline);
+extern void heavyweight_unlock(const Heavyweight *lock, bool session,
+							   int64 times);
 
 #endif							/* ZKLOCK_HEAVYWEIGHT_H */

@@ -21,10 +21,10 @@
  * end holds allocate nothing.
  *
  * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
- * away without telling us, unless zklock.advisory_locks is on; so does
- * pg_advisory_unlock() that of a lock that stands for an advisory lock.  The slot
+ * away without telling us, unless zklock.advisory_locks is on.  The slot
  * remains ours, so others wait for it, though where the lock manager does not
- * see it.
+ * see it.  pg_advisory_unlock() takes away the advisory lock that a lock stands
+ * for, and nothing else.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -165,12 +165,12 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 	{
 		lock->proc = NULL;
 		lock->kind = kind;
-		lock->mode = kind == ZNODE_READER || kind == ZNODE_PERMIT ?
-			ShareLock : ExclusiveLock;
 		lock->permits = permits;
 		lock->loss_told = false;
 		key_path(key, path);
-		key_tag(key, path, &lock->tag);
+		heavyweight_set(&lock->heavyweight, key, path,
+						kind == ZNODE_READER || kind == ZNODE_PERMIT ?
+						ShareLock : ExclusiveLock);
 		lock->stats_id = lock_stats_id(path);
 	}
 	stack_make_room(&lock->stack);
@@ -323,8 +323,7 @@ settle_held(HeldLock *lock)
 static void
 remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
 {
-	LOCKTAG		tag = lock->tag;
-	LOCKMODE	mode = lock->mode;
+	Heavyweight heavyweight = lock->heavyweight;
 	int			nholds = lock->stack.nholds;
 	int64		of_session = 0;
 	int64		of_transaction = 0;
@@ -342,21 +341,20 @@ remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
 			of_transaction += hold.count;
 	}
 	settle_held(lock);
-	heavyweight_unlock(&tag, mode, true, of_session);
+	heavyweight_unlock(&heavyweight, true, of_session);
 	if (transaction_too)
-		heavyweight_unlock(&tag, mode, false, of_transaction);
+		heavyweight_unlock(&heavyweight, false, of_transaction);
 }
 
 /* The same for the latest hold of any scope, if no hold is marked. */
 static void
 remove_latest(HeldLock *lock)
 {
-	LOCKTAG		tag = lock->tag;
-	LOCKMODE	mode = lock->mode;
+	Heavyweight heavyweight = lock->heavyweight;
 	bool		session = stack_take_off_latest(&lock->stack);
 
 	settle_held(lock);
-	heavyweight_unlock(&tag, mode, session, 1);
+	heavyweight_unlock(&heavyweight, session, 1);
 }
 
 static bool
@@ -505,14 +503,14 @@ holds_release_advisory(void)
 
 	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
 		if (lock->stack.nsession > 0)
-			(void) heavyweight_lock(&lock->tag, lock->mode, false, false, -1);
+			(void) heavyweight_lock(&lock->heavyweight, false, false, -1);
 	LockReleaseSession(USER_LOCKMETHOD);
 	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
 	{
 		for (int64 i = 0; i < lock->stack.nsession; i++)
-			(void) heavyweight_lock(&lock->tag, lock->mode, true, false, -1);
+			(void) heavyweight_lock(&lock->heavyweight, true, false, -1);
 		if (lock->stack.nsession > 0)
-			heavyweight_unlock(&lock->tag, lock->mode, false, 1);
+			heavyweight_unlock(&lock->heavyweight, false, 1);
 	}
 }
 

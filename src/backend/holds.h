@@ -13,12 +13,12 @@
 #ifndef ZKLOCK_HOLDS_H
 #define ZKLOCK_HOLDS_H
 
+#include "backend/heavyweight.h"
 #include "backend/stack.h"
 #include "core/znode.h"
 #include "lib/ilist.h"
 #include "shared/key.h"
 #include "shared/procs.h"
-#include "storage/lock.h"
 
 typedef struct HeldLock
 {
@@ -26,8 +26,7 @@ typedef struct HeldLock
 								 * our permit */
 	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
 	uint64		stats_id;		/* what lock_stats.c knows it by */
-	LOCKTAG		tag;
-	LOCKMODE	mode;
+	Heavyweight heavyweight;
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */
 	bool		loss_told;		/* a WARNING has told that it is lost */

@@ -7,8 +7,9 @@
  * encoded as one component of a path, below zklock.root.
  *
  * A lock named "advisory/<database>/<key>", or "<key1>,<key2>" at the end,
- * stands for PostgreSQL's advisory lock of that key in that database of this
- * cluster, whoever takes it and in whatever database.
+ * stands for PostgreSQL's advisory lock of that key, if it is taken in that
+ * database.  Taken in another one it is a lock like any other: who may not
+ * connect to a database must not keep its advisory locks from it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -90,25 +91,21 @@ check_settings(void)
 			 errhint("Correct the value where it is set, which the view pg_settings shows.  If that is a configuration file, reload it.")));
 }
 
-/* If the name is that of an advisory lock, note that in the key. */
-static void
-note_advisory(const char *name, ZkKey *key)
+/* Is the name that of an advisory lock in this database? */
+static bool
+is_advisory(const char *name)
 {
 	const char *database = name + strlen(ADVISORY_PREFIX);
 	const char *slash;
 	char	   *own;
-	Oid			oid;
 	ZkAdvisoryKey advisory;
 
 	if (strncmp(name, ADVISORY_PREFIX, strlen(ADVISORY_PREFIX)) != 0 ||
 		(slash = strrchr(database, '/')) == NULL ||
 		!key_parse_advisory(slash + 1, &advisory))
-		return;
-	database = pnstrdup(database, slash - database);
+		return false;
 	own = get_database_name(MyDatabaseId);
-	oid = own && strcmp(own, database) == 0 ?
-		MyDatabaseId : get_database_oid(database, true);
-	key_set_advisory(key, oid);
+	return own && strcmp(own, pnstrdup(database, slash - database)) == 0;
 }
 
 /*
@@ -166,7 +163,7 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 				 errdetail("It is longer than %d bytes in a znode path, where letters, digits and \"-_.~:@=+,\" take one byte and every other byte of UTF-8 takes three.",
 						   ZNODE_MAX_NAME)));
 	key_make(zklock_root, encoded, &lock->key);
-	note_advisory(lock->name, &lock->key);
+	key_set_advisory(&lock->key, is_advisory(lock->name));
 }
 
 /*

@@ -97,7 +97,8 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		int			n = 0;
 
 		CHECK_FOR_INTERRUPTS();
-		key_tag(&rows[i].key, rows[i].path, &tag);
+		if (!key_advisory_tag(&rows[i].key, &tag))
+			key_tag(&rows[i].key, rows[i].path, &tag);
 		values[n++] = CStringGetTextDatum(key_name(&rows[i].key));
 		values[n++] = Int32GetDatum(rows[i].pid);
 		values[n++] = CStringGetTextDatum(mode_name(rows[i].kind));

@@ -29,6 +29,7 @@ fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 		 TimestampTz boot)
 {
 	row->key = slot->key;
+	key_set_advisory(&row->key, proc->advisory);
 	key_path(&slot->key, row->path);
 	row->pid = proc_backend(proc)->pid;
 	row->kind = proc->kind;

@@ -218,7 +218,7 @@ set_hash(ZkKey *key)
 void
 key_make(const char *root, const char *name, ZkKey *key)
 {
-	key->database = InvalidOid;
+	key->advisory = false;
 	key->root = pinned >= 0 && strcmp(roots[pinned], root) == 0 ?
 		pinned : pin(root);
 	key->mode = ZK_KEY_EXCLUSIVE;
@@ -265,16 +265,17 @@ key_parse_advisory(const char *text, ZkAdvisoryKey *advisory)
 
 /*
  * key_set_advisory
- *		Note that a lock stands for an advisory lock of PostgreSQL, in this
- *		database.
+ *		Note whether a lock stands for an advisory lock of PostgreSQL in the
+ *		database of this process.
  *
  * To be called for each key that is made of such a name, so that all backends
- * have the same heavyweight lock.
+ * of the database have the same heavyweight locks; and for a copy of the key of
+ * a slot, which has what the backend noted that made the slot.
  */
 void
-key_set_advisory(ZkKey *key, Oid database)
+key_set_advisory(ZkKey *key, bool advisory)
 {
-	key->database = database;
+	key->advisory = advisory;
 }
 
 /*
@@ -317,7 +318,7 @@ key_in_other_mode(const ZkKey *key, ZkKey *result)
 bool
 key_is_advisory(const ZkKey *key)
 {
-	return OidIsValid(key->database);
+	return key->advisory && key->mode != ZK_KEY_PERMIT;
 }
 
 /*
@@ -359,12 +360,9 @@ key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
  * key_tag
  *		The tag of the heavyweight lock of a hold or slot.
  *
- * It is the same for all slots of a lock; a permit is one backend's own, so
- * no other has its tag.  "path" is that of key_path().  Two locks may share a
- * tag: that costs a wait, and nothing else.
- *
- * A lock that stands for an advisory lock of PostgreSQL has the tag of that,
- * so that it excludes those who take that lock from PostgreSQL.
+ * It is the same for all slots of a lock, and in all databases; a permit is one
+ * backend's own, so no other has its tag.  "path" is that of key_path().  Two
+ * locks may share a tag: that costs a wait, and nothing else.
  */
 void
 key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
@@ -372,16 +370,7 @@ key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
 	uint64		seed = key->mode == ZK_KEY_PERMIT ? key->for_whom + 1 : 0;
 	uint64		hash = hash_bytes_extended((const unsigned char *) path,
 										   strlen(path), seed);
-	ZkAdvisoryKey advisory;
 
-	/* the name's last byte that is encoded is the slash ahead of the key */
-	if (key_is_advisory(key) && key->mode != ZK_KEY_PERMIT &&
-		key_parse_advisory(strrchr(key->name, '%') + strlen("%2F"), &advisory))
-	{
-		SET_LOCKTAG_ADVISORY(*tag, key->database, advisory.classid,
-							 advisory.objid, advisory.objsubid);
-		return;
-	}
 	memset(tag, 0, sizeof(*tag));
 	tag->locktag_field1 = 0;
 	tag->locktag_field2 = (uint32) (hash >> 32);
@@ -389,6 +378,25 @@ key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
 	tag->locktag_field4 = ZK_LOCKTAG_MAGIC;
 	tag->locktag_type = LOCKTAG_USERLOCK;
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
+}
+
+/*
+ * key_advisory_tag
+ *		The tag of the advisory lock of PostgreSQL that the lock stands for, in
+ *		the database of this process; false if it stands for none.
+ */
+bool
+key_advisory_tag(const ZkKey *key, LOCKTAG *tag)
+{
+	ZkAdvisoryKey advisory;
+
+	/* the name's last byte that is encoded is the slash ahead of the key */
+	if (!key_is_advisory(key) ||
+		!key_parse_advisory(strrchr(key->name, '%') + strlen("%2F"), &advisory))
+		return false;
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, advisory.classid,
+						 advisory.objid, advisory.objsubid);
+	return true;
 }
 
 /*

@@ -46,9 +46,10 @@ typedef struct ZkAdvisoryKey
  */
 typedef struct ZkKey
 {
-	Oid			database;		/* of the advisory lock of PostgreSQL that the
-								 * lock stands for, whose key the name ends in;
-								 * or InvalidOid.  Does not count */
+	bool		advisory;		/* in the database of the process that has
+								 * made this key, the lock stands for the
+								 * advisory lock of PostgreSQL whose key the
+								 * name ends in.  Does not count */
 	uint32		hash;			/* of all that follows */
 	int32		for_whom;		/* number of the backend whose own slot this
 								 * is, or -1 */
@@ -65,7 +66,7 @@ extern void keys_startup_shmem(void);
 /* making keys */
 extern void key_make(const char *root, const char *name, ZkKey *key);
 extern bool key_parse_advisory(const char *text, ZkAdvisoryKey *advisory);
-extern void key_set_advisory(ZkKey *key, Oid database);
+extern void key_set_advisory(ZkKey *key, bool advisory);
 extern void key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result);
 extern bool key_in_other_mode(const ZkKey *key, ZkKey *result);
 
@@ -75,6 +76,7 @@ extern bool key_is_of_lock(const ZkKey *key, const ZkKey *lock);
 extern int	key_compare(const void *a, const void *b);
 extern void key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE]);
 extern void key_tag(const ZkKey *key, const char *path, LOCKTAG *tag);
+extern bool key_advisory_tag(const ZkKey *key, LOCKTAG *tag);
 
 /* for hash tables, as ZK_KEY_HASH of hash_create() */
 #define ZK_KEY_HASH			(HASH_FUNCTION | HASH_COMPARE | HASH_KEYCOPY)

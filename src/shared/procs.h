@@ -47,6 +47,8 @@ typedef struct ZkProcLock
 								 * nobody */
 	bool		untold:1;		/* has lost a session-scoped hold, and is to be
 								 * told: see losses.c */
+	bool		advisory:1;		/* the lock stands for an advisory lock of
+								 * its database */
 	uint16		alternatives:9; /* not granted: wants any of so many slots; 0:
 								 * this very one */
 	uint32		victim_of;		/* number of the deadlock that the wait is to

@@ -52,6 +52,7 @@ slot_want_this(const ZkKey *key, ZnodeKind kind, bool session,
 	proc->procno = ZkMyProcNumber;
 	proc->kind = kind;
 	proc->session = session;
+	proc->advisory = key_is_advisory(key);
 	proc->together = together;
 	proc->alternatives = alternatives;
 	proc->tries = tries;

@@ -1,13 +1,18 @@
 -- zklock.advisory_locks: PostgreSQL's advisory lock functions take locks in
 -- ZooKeeper.
 
--- what this session has in pg_locks, and what that is in ZooKeeper
+-- what this session has in pg_locks, and what that is in ZooKeeper; without the
+-- user lock that each lock has that stands for an advisory lock
 CREATE VIEW regress_held AS
     SELECT l.locktype, l.classid, l.objid, l.objsubid, l.mode,
            replace(z.name, current_database(), 'DB') AS name, z.scope
       FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-     WHERE l.locktype IN ('advisory', 'userlock') AND pid = pg_backend_pid()
+     WHERE (l.locktype = 'advisory' OR l.locktype = 'userlock' AND z.name IS NOT NULL)
+       AND pid = pg_backend_pid()
      ORDER BY 4, 2, 3, 5;
+CREATE VIEW regress_locks AS
+    SELECT locktype, mode FROM pg_locks
+     WHERE locktype IN ('advisory', 'userlock') AND pid = pg_backend_pid();
 
 -- off: PostgreSQL's
 SHOW zklock.advisory_locks;
@@ -30,12 +35,12 @@ SELECT pg_advisory_xact_lock(5), pg_advisory_xact_lock(5, 5),
        pg_try_advisory_xact_lock_shared(8), pg_try_advisory_xact_lock_shared(8, 8);
 SELECT * FROM regress_held WHERE scope = 'transaction';
 COMMIT;
-SELECT count(*) FROM regress_held;
+SELECT locktype, count(*) FROM regress_locks GROUP BY locktype ORDER BY locktype;
 SELECT pg_advisory_unlock(1), pg_advisory_unlock(1, 1),
        pg_advisory_unlock(2), pg_advisory_unlock(2, 2),
        pg_advisory_unlock_shared(3), pg_advisory_unlock_shared(3, 3),
        pg_advisory_unlock_shared(4), pg_advisory_unlock_shared(4, 4);
-SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_held;
+SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_locks;
 
 -- the ends of the range of keys, and strict as PostgreSQL's
 SELECT pg_advisory_lock(-1), pg_advisory_lock(9223372036854775807),
@@ -96,10 +101,10 @@ SELECT locktype, mode, name, scope FROM regress_held;
 SELECT zk_unlock('x'), zk_unlock('x');
 SELECT pg_advisory_lock(1);
 SELECT zk_unlock_all();
-SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_held;
+SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_locks;
 SELECT pg_advisory_lock(1);
 DISCARD ALL;
-SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_held;
+SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_locks;
 
 -- the name is the lock, whoever takes it; other names are other locks
 SET zklock.advisory_locks = on;
@@ -112,14 +117,25 @@ SELECT zk_lock('advisory/' || current_database() || '/' || key)
 SELECT zk_lock('advisory/1'), zk_lock('advisory//1'), zk_lock('advisory/no such database/1');
 SELECT DISTINCT locktype, count(*) OVER () FROM regress_held;
 ROLLBACK;
--- of another database, too
+-- that of another database, too, and a semaphore
 BEGIN;
-SELECT zk_lock('advisory/template1/7,-7');
-SELECT locktype, datname, classid, objid, objsubid
-  FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = 'advisory';
-SELECT zk_acquire('advisory/template1/8', 1);
-SELECT count(*) FROM pg_locks WHERE locktype = 'advisory';
+SELECT zk_lock('advisory/template1/7,-7'), zk_acquire('advisory/' || current_database() || '/8', 1);
+SELECT locktype, replace(name, current_database(), 'DB') AS name FROM regress_held ORDER BY name;
 ROLLBACK;
+-- the heavyweight locks of both kinds come and go together
+BEGIN;
+SELECT zk_lock('advisory/' || current_database() || '/1', shared => true);
+SAVEPOINT s;
+SELECT pg_advisory_xact_lock_shared(1), pg_advisory_xact_lock(2), pg_advisory_lock(3),
+       zk_lock_all(ARRAY['advisory/' || current_database() || '/4', 'x']),
+       zk_lock_any(ARRAY['advisory/' || current_database() || '/5', 'x']) IS NULL AS none;
+SELECT locktype, mode, count(*) FROM regress_locks GROUP BY 1, 2 ORDER BY 1, 2;
+ROLLBACK TO s;
+SELECT locktype, mode, count(*) FROM regress_locks GROUP BY 1, 2 ORDER BY 1, 2;
+COMMIT;
+SELECT locktype, mode, count(*) FROM regress_locks GROUP BY 1, 2 ORDER BY 1, 2;
+SELECT pg_advisory_unlock(3);
+SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_locks;
 
 --
 -- Wherever the call is
@@ -266,5 +282,5 @@ DROP FUNCTION regress_took, regress_inlined, regress_inlined_twice, regress_rows
               regress_two, regress_default, regress_perform, regress_expression, regress_definer;
 DROP TABLE regress_t, regress_d;
 DROP FUNCTION regress_trigger;
-DROP VIEW regress_v, regress_held;
+DROP VIEW regress_v, regress_held, regress_locks;
 SELECT count(*) AS held FROM zk_locks;

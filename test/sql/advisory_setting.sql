@@ -1,12 +1,17 @@
 -- zklock.advisory_locks: when it changes, who may use it, and where.
 
--- what this session has in pg_locks, and what that is in ZooKeeper
+-- what this session has in pg_locks, and what that is in ZooKeeper; without the
+-- user lock that each lock has that stands for an advisory lock
 CREATE VIEW regress_held AS
     SELECT l.locktype, l.classid, l.objid, l.objsubid, l.mode,
            replace(z.name, current_database(), 'DB') AS name, z.scope
       FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-     WHERE l.locktype IN ('advisory', 'userlock') AND pid = pg_backend_pid()
+     WHERE (l.locktype = 'advisory' OR l.locktype = 'userlock' AND z.name IS NOT NULL)
+       AND pid = pg_backend_pid()
      ORDER BY 4, 2, 3, 5;
+CREATE VIEW regress_locks AS
+    SELECT locktype, mode FROM pg_locks
+     WHERE locktype IN ('advisory', 'userlock') AND pid = pg_backend_pid();
 
 CREATE FUNCTION regress_inlined(k bigint) RETURNS boolean
 LANGUAGE sql AS 'SELECT pg_try_advisory_lock(k)';
@@ -47,7 +52,7 @@ SELECT objid, name FROM regress_held;
 SELECT pg_advisory_unlock(1), pg_advisory_unlock(1), pg_advisory_unlock(1);
 SELECT objid, name FROM regress_held;
 SELECT pg_advisory_unlock_all();
-SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_held;
+SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_locks;
 
 -- for a transaction, a function, and by a rollback
 BEGIN;
@@ -79,7 +84,7 @@ SELECT pg_advisory_lock(1);
 SELECT count(*), count(DISTINCT path) AS paths FROM zk_locks;
 SELECT pg_advisory_unlock(1), pg_advisory_unlock(1), pg_advisory_unlock(1);
 RESET zklock.root;
-SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_held;
+SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_locks;
 
 --
 -- Who may, and where
@@ -142,5 +147,5 @@ RESET zklock.advisory_locks;
 SHOW zklock.advisory_locks;
 
 DROP FUNCTION regress_inlined, regress_two, regress_perform, regress_expression;
-DROP VIEW regress_held;
+DROP VIEW regress_held, regress_locks;
 SELECT count(*) AS held FROM zk_locks;

@@ -160,6 +160,97 @@ SKIP:
 	$other->quit;
 }
 
+#
+# Another database of the same cluster takes the lock by its name
+#
+
+# A session in a transaction that has run this, of database shop or postgres.
+sub in_transaction
+{
+	my ($node, $dbname, $sql) = @_;
+	my $s = ZkSession->new($node, $dbname);
+
+	$s->run_ok("BEGIN; $sql");
+	return $s;
+}
+
+{
+	$a->safe_psql('postgres', 'CREATE ROLE stranger LOGIN; REVOKE CONNECT ON DATABASE shop FROM PUBLIC');
+	my $stranger = in_transaction($a, 'postgres',
+		q{SET LOCAL ROLE stranger; SELECT zk_lock('advisory/shop/10')});
+	my ($on, $off) = map { session($a) } 1 .. 2;
+
+	$off->run_ok('SET zklock.advisory_locks = off');
+	is($off->run_ok('SELECT pg_try_advisory_lock(10)'), 't',
+		"a role of another database does not take PostgreSQL's own lock");
+	$off->run_ok('SELECT pg_advisory_unlock(10)');
+	is($on->run_ok('SELECT pg_try_advisory_lock(10)'), 'f', 'but the lock in ZooKeeper');
+	is($stranger->run_ok(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), 0, '... and no other');
+	$stranger->run_ok('ROLLBACK');
+
+	# PostgreSQL's own lock is not to be had: what comes before it is given back
+	my $lock = q{'advisory/shop/10'};
+	$off->run_ok('SELECT pg_advisory_lock(10)');
+	for my $call (
+		'SELECT pg_try_advisory_lock(10)',
+		"SELECT zk_try_lock($lock, '20ms')",
+		"SELECT zk_lock($lock, '20ms')",
+		"SELECT zk_lock_all(ARRAY[$lock, 'x'], '20ms')",
+		"SELECT zk_try_lock_any(ARRAY[$lock, 'advisory/shop/10'])",
+		q{SET lock_timeout = '20ms'; SELECT pg_advisory_lock(10)})
+	{
+		$on->run_ok('BEGIN; SAVEPOINT s');
+		my $result = $on->run($call);
+		is($result->{sqlstate} // $result->{out}, $call =~ /zk_try_lock_any/ ? '' : $call =~ /try/ ? 'f' : '55P03', $call);
+		$on->run_ok('ROLLBACK TO s') if $result->{sqlstate};
+		is($stranger->run_ok("SELECT zk_try_lock($lock)"), 't', '... leaves nothing');
+		$on->run_ok('ROLLBACK');
+	}
+	is($on->run_ok("SELECT zk_lock_any(ARRAY[$lock, 'advisory/shop/11'])"),
+		'advisory/shop/11', 'zk_lock_any takes the other one');
+	$off->run_ok('SELECT pg_advisory_lock(11)');
+	$on->send("SELECT zk_lock_any(ARRAY[$lock, 'advisory/shop/11'])");
+	$on->wait_waiting(2);
+	$off->run_ok('SELECT pg_advisory_unlock(10)');
+	is($on->result->{out}, 'advisory/shop/10', '... or waits for one of them');
+	$off->run_ok('SELECT pg_advisory_unlock_all()');
+	$_->quit for ($stranger, $on, $off);
+}
+
+# Two databases meet in one slot.  A deadlock is found, whichever came first.
+for my $first (qw(shop postgres))
+{
+	my ($second) = grep { $_ ne $first } qw(shop postgres);
+	my $holder = in_transaction($a, $first, q{SELECT zk_lock('advisory/shop/20')});
+	my $other = in_transaction($a, $second, q{SELECT zk_lock('y')});
+
+	# the other one is to find it
+	$holder->run_ok(q{SET deadlock_timeout = '1h'});
+	$holder->send(q{SELECT zk_lock('y')});
+	$holder->wait_waiting(1);
+	is($other->run(q{SELECT zk_lock('advisory/shop/20')})->{sqlstate}, '40P01', "a deadlock of two databases, $first first");
+	$other->quit;
+	is($holder->result->{message}, undef, 'the other one goes on');
+	$holder->quit;
+
+	# and one with another cluster in it, where the transaction that began last
+	# fails
+	$holder = in_transaction($a, $first, q{SELECT zk_lock('advisory/shop/21')});
+	$other = in_transaction($a, $second, q{SELECT zk_lock('y')});
+	my $there = in_transaction($b, 'postgres', q{SELECT zk_lock('z')});
+
+	$holder->send(q{SELECT zk_lock('z')});
+	$holder->wait_waiting(2);
+	$other->send(q{SELECT zk_lock('advisory/shop/21')});
+	$other->wait_waiting(1);
+	is($there->run(q{SELECT zk_lock('y')})->{sqlstate}, '40P01', '... and of two clusters');
+	$there->quit;
+	is($holder->result->{message}, undef, '... where the others go on');
+	$holder->quit;
+	is($other->result->{message}, undef, '... one after the other');
+	$other->quit;
+}
+
 # For a role
 {
 	for my $node ($a, $b)

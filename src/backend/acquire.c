@@ -91,6 +91,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	ZkSlot	   *slot = lock->proc->slot;
 	int64		sleep = zk_time_left(wait->deadline);
 	int64		log_in;
+	int64		check_in;
 
 	wait->asked = true;
 	if (take == ZK_QUEUED)
@@ -120,6 +121,9 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	log_in = waiting_log(wait, lock);
 	if (log_in >= 0)
 		sleep = Min(sleep, log_in);
+	check_in = zk_check_client();
+	if (check_in >= 0)
+		sleep = Min(sleep, check_in);
 
 	if (wait->prepared != slot)
 	{

@@ -233,6 +233,7 @@ sleep_for_any(AnyCall *call, ZkTake take)
 	if (call->retry_ms > 0)
 		sleep = shorter(sleep, call->retry_ms);
 	sleep = shorter(sleep, log_wait(call));
+	sleep = shorter(sleep, zk_check_client());
 
 	events = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

@@ -55,13 +55,10 @@ release_first(const Heavyweight *lock, int n, bool session)
 		(void) LockRelease(&lock->tags[n], lock->mode, session);
 }
 
-/*
- * Acquire the lock's in their order; *n tells how many have been.  In the name
- * of the session an error releases them; of the transaction, its end.
- */
+/* Acquire the lock's in their order; *n tells how many have been. */
 static void
 acquire_in_order(const Heavyweight *lock, bool session, bool wait,
-				 int64 deadline, int *n)
+				 int64 deadline, volatile int *n)
 {
 	for (*n = 0; *n < lock->ntags; (*n)++)
 	{
@@ -88,26 +85,24 @@ heavyweight_lock(const Heavyweight *lock, bool session, bool wait,
 {
 	ResourceOwner save_owner = CurrentResourceOwner;
 	int			save_timeout = LockTimeout;
-	int			n = 0;
+	volatile int n = 0;
 
+	if (wait)
+		zk_watch_client();
 	PG_TRY();
 	{
 		CurrentResourceOwner = CurTransactionResourceOwner;
 		acquire_in_order(lock, session, wait, deadline, &n);
+	}
+	PG_FINALLY();
+	{
 		if (n < lock->ntags)
 			release_first(lock, n, session);
-	}
-	PG_CATCH();
-	{
-		if (session)
-			release_first(lock, n, true);
 		CurrentResourceOwner = save_owner;
 		LockTimeout = save_timeout;
-		PG_RE_THROW();
+		zk_unwatch_client();
 	}
 	PG_END_TRY();
-	CurrentResourceOwner = save_owner;
-	LockTimeout = save_timeout;
 	return n == lock->ntags;
 }
 

@@ -4,7 +4,9 @@
  *		How long a call may wait.
  *
  * A call has a deadline of its own, or none.  One without a place in a queue of
- * ZooKeeper also gives up when there was no session for too long.
+ * ZooKeeper also gives up when there was no session for too long.  And a session
+ * whose client has gone does not wait any more: where PostgreSQL does not look
+ * for that by client_connection_check_interval, a wait for a lock does.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -16,13 +18,25 @@
 #include "postgres.h"
 
 #include "backend/patience.h"
+#include "miscadmin.h"
 #include "shared/clock.h"
+#include "shared/compat.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 /* How long connecting may take without a word about it, in ms. */
 #define CONNECT_MS			3000
+
+/* How often a wait looks whether the client has gone, in ms, at the least. */
+#define CLIENT_CHECK_MS		1000
+
+/* By client_connection_check_interval, which we have set. */
+static bool watching = false;
 
 /*
  * zk_time_left
@@ -34,6 +48,76 @@ zk_time_left(int64 deadline)
 	if (deadline < 0)
 		return -1;
 	return Max(deadline - zk_now_ms(), 0);
+}
+
+/*
+ * How often a wait is to look whether its client has gone, in ms; 0 if it cannot
+ * have, or PostgreSQL looks.
+ *
+ * Not less often than deadlock_timeout: a session of another cluster may have had
+ * this one work for it, and go on without it.  By the time that this matters for
+ * deadlocks, the wait of this one is to have ended.
+ */
+static int
+client_interval(void)
+{
+	if (MyProcPort == NULL || client_connection_check_interval > 0 ||
+		!WaitEventSetCanReportClosed())
+		return 0;
+	return Min(CLIENT_CHECK_MS, DeadlockTimeout);
+}
+
+/*
+ * zk_watch_client, zk_unwatch_client
+ *		Have PostgreSQL look at the client in a wait of the lock manager, as if
+ *		client_connection_check_interval were set; and no more.
+ */
+void
+zk_watch_client(void)
+{
+	int			interval = client_interval();
+
+	if (interval == 0)
+		return;
+	watching = true;
+	client_connection_check_interval = interval;
+	enable_timeout_after(CLIENT_CONNECTION_CHECK_TIMEOUT, interval);
+}
+
+void
+zk_unwatch_client(void)
+{
+	if (!watching)
+		return;
+	disable_timeout(CLIENT_CONNECTION_CHECK_TIMEOUT, false);
+	client_connection_check_interval = 0;
+	watching = false;
+}
+
+/*
+ * zk_check_client
+ *		Look at the client if that is due, in a wait of ours; returns in how many
+ *		ms it is due again, or -1 if never.  Errors: FATAL if the client has gone.
+ *
+ * The latch is set afterwards, since pq_check_connection() may reset it.
+ */
+int64
+zk_check_client(void)
+{
+	static int64 checked_ms = 0;
+	int64		now_ms = zk_now_ms();
+	int			interval = client_interval();
+
+	if (interval == 0)
+		return -1;
+	if (now_ms - checked_ms < interval)
+		return checked_ms + interval - now_ms;
+	checked_ms = now_ms;
+	if (!pq_check_connection())
+		ClientConnectionLost = InterruptPending = true;
+	SetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	return interval;
 }
 
 /*

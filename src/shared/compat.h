@@ -149,6 +149,7 @@ extern int no_such_variable
 
 /* libpq/libpq.h wants Kerberos' headers where PostgreSQL was built with it. */
 extern bool pq_is_reading_msg(void);
+extern bool pq_check_connection(void);
 
 /* 19 hands more to signal handlers than a number. */
 #ifndef PG_SIG_DFL

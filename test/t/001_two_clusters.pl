@@ -410,7 +410,17 @@ $a->reload;
 			act => sub { $cancel->('pg_terminate_backend', @_) },
 			error => '57P01',
 		},
-		'a killed client' => {
+		'a killed client' => { act => sub { $_[0]->kill_client; } },
+		'a killed client of zk_lock_all' => {
+			call => "zk_lock_all('{w, w1}')",
+			act => sub { $_[0]->kill_client; },
+		},
+		'a killed client of zk_lock_any' => {
+			call => "zk_lock_any('{w, w1}')",
+			waits => 2,
+			act => sub { $_[0]->kill_client; },
+		},
+		'a killed client, with client_connection_check_interval' => {
 			before => "SET client_connection_check_interval = '50ms'",
 			act => sub { $_[0]->kill_client; },
 		},
@@ -434,6 +444,9 @@ $a->reload;
 			result => '',
 		});
 
+	# what several locks are asked for together with
+	my $also = $foreign->lock(lock_dir('w1'));
+
 	for my $tier (1, 2)
 	{
 		for my $how (sort keys %end)
@@ -452,7 +465,7 @@ $a->reload;
 			$session->send($statement);
 			if ($end->{act})
 			{
-				$session->wait_waiting($tier);
+				$session->wait_waiting($end->{waits} // $tier);
 				wait_contenders($zk, 'w', 2) if $tier == 2;
 				$end->{act}->($session);
 			}
@@ -476,6 +489,8 @@ $a->reload;
 			$owner->quit if $tier == 1;
 		}
 	}
+	wait_contenders($zk, 'w1', 1);
+	$foreign->unlock($also);
 }
 
 #

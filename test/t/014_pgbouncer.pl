@@ -665,22 +665,10 @@ for my $mode (qw(session transaction))
 		my @queue = wait_contenders($zk, 'v', 1);
 
 		$client = client($mode);
-		$client->run_ok("BEGIN; SET LOCAL client_connection_check_interval = '50ms'");
 		$pid = wait_for_lock($client, 'v', $tier);
 		$client->kill_client;
 		wait_gone($pid);
 		is(join(' ', wait_contenders($zk, 'v', 1)), $queue[0], "$name: nothing is left");
-
-		# which by default is when its turn has come
-		$client = client($mode);
-		$pid = wait_for_lock($client, 'v', $tier);
-		$client->kill_client;
-		$bouncer->wait_clients($mode, 0);
-		is($at_a->run('SELECT pid FROM zk_locks WHERE NOT granted')->{out},
-			$pid, "$name: the backend does not know it");
-		$holder->run_ok('COMMIT');
-		wait_gone($pid);
-		is_free('v', $name);
 		$holder->quit;
 	}
 }

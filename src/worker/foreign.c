@@ -37,16 +37,12 @@
 
 #define WAIT_CLASS_MASK		0xFF000000U
 
-/* More names of znodes than that are not remembered. */
-#define MAX_NODES			1000
-
-/* The znode of a session, as it was last named. */
+/* The znode of a session in the scan under way, or with an edge in the last one. */
 typedef struct SessionNode
 {
 	char		vertex[VERTEX_SESSION_SIZE];	/* hash key, must be first */
 	uint64		number;
-	uint32		asked;			/* the last scan that asked for it */
-	uint32		told;			/* the last one that had an edge from it */
+	uint32		told;			/* the last scan that had an edge from it */
 } SessionNode;
 
 static struct
@@ -179,6 +175,30 @@ add_session(const PgBackendStatus *status, bool set, TimestampTz since,
 		session->statement = unix_us(status->st_activity_start_timestamp);
 }
 
+/* A scan begins: forget the znodes from which the last one had no edge. */
+static void
+forget_nodes(void)
+{
+	HASH_SEQ_STATUS seq;
+	SessionNode *node;
+
+	if (foreign.nodes == NULL)
+	{
+		HASHCTL		ctl;
+
+		memset(&ctl, 0, sizeof(ctl));
+		ctl.keysize = VERTEX_SESSION_SIZE;
+		ctl.entrysize = sizeof(SessionNode);
+		foreign.nodes = hash_create("zklock session znodes", 64, &ctl,
+									HASH_ELEM | HASH_STRINGS);
+	}
+	hash_seq_init(&seq, foreign.nodes);
+	while ((node = hash_seq_search(&seq)) != NULL)
+		if (node->told != foreign.scan && !ZK_MUTATED(ZK_DEADLOCK_NAMES_AGAIN))
+			hash_search(foreign.nodes, node->vertex, HASH_REMOVE, NULL);
+	foreign.scan++;
+}
+
 /*
  * foreign_begin
  *		Begin a scan, in which statements count that have lasted for so long,
@@ -204,7 +224,7 @@ foreign_begin(int64 wait_us, List *named)
 	ctl.hcxt = CurrentMemoryContext;
 	foreign.sessions = hash_create("zklock foreign sessions", 64, &ctl,
 								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	foreign.scan++;
+	forget_nodes();
 	pgstat_clear_backend_activity_snapshot();
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 		add_session(&ZkLocalBackendStatus(i)->backendStatus, set, since,
@@ -274,32 +294,15 @@ foreign_node(const VertexSession *session, bool remote,
 	SessionNode *node;
 	bool		found;
 
-	if (foreign.nodes && hash_get_num_entries(foreign.nodes) > MAX_NODES)
-	{
-		hash_destroy(foreign.nodes);
-		foreign.nodes = NULL;
-	}
-	if (foreign.nodes == NULL)
-	{
-		HASHCTL		ctl;
-
-		memset(&ctl, 0, sizeof(ctl));
-		ctl.keysize = VERTEX_SESSION_SIZE;
-		ctl.entrysize = sizeof(SessionNode);
-		foreign.nodes = hash_create("zklock session znodes", 64, &ctl,
-									HASH_ELEM | HASH_STRINGS);
-	}
 	vertex.remote = remote;
 	vertex_write(&vertex, name.vertex);
 	node = hash_search(foreign.nodes, name.vertex, HASH_ENTER, &found);
 	if (!found)
-		node->told = foreign.scan - 2;
-	if ((!found || node->asked != foreign.scan) &&
-		foreign.scan - node->told > 1 &&
-		(!found || !ZK_MUTATED(ZK_DEADLOCK_NAMES_AGAIN)))
+	{
+		node->told = 0;
 		node->number = foreign.number = Max(foreign.number + 1,
 											(uint64) zk_now_us());
-	node->asked = foreign.scan;
+	}
 	name.number = node->number;
 	return name.publisher != 0 && foreign_room(room) &&
 		vertex_node_path(room, &name, path);

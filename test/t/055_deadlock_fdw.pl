@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -30,14 +31,19 @@ my ($a, $b, $c) = zk_clusters(
 	$zk, \@names,
 	'zklock.servers' => sub { $servers{ $_[0] } },
 	'postgres_fdw.application_name' => 'zklock:%c:%C',
+	'listen_addresses' => '127.0.0.1',
+	'max_connections' => sub { $_[0] eq 'shop_b' ? 1100 : 50 },
 	'deadlock_timeout' => '500ms');
 
-# A foreign table of one cluster that is a table of another.
+# A foreign table of one cluster that is a table of another; through the proxy,
+# if there is a link.
 sub foreign_table
 {
-	my ($from, $name, $to) = @_;
+	my ($from, $name, $to, $link) = @_;
 	my $user = $to->safe_psql('postgres', 'SELECT current_user');
-	my ($host, $port, $server) = ($to->host, $to->port, $to->name);
+	my $server = $to->name . ($link ? "_$link" : '');
+	my ($host, $port) = $link ? ('127.0.0.1', $proxy->link($link, $to->port)) : ($to->host, $to->port);
+	my $table = $link ? "${link}_$name" : $name;
 
 	$from->safe_psql('postgres', qq{
 		CREATE EXTENSION IF NOT EXISTS postgres_fdw;
@@ -45,7 +51,7 @@ sub foreign_table
 			OPTIONS (host '$host', port '$port', dbname 'postgres');
 		CREATE USER MAPPING IF NOT EXISTS FOR CURRENT_USER SERVER $server
 			OPTIONS (user '$user');
-		CREATE FOREIGN TABLE $name (id int, n int) SERVER $server});
+		CREATE FOREIGN TABLE $table (id int, n int) SERVER $server OPTIONS (table_name '$name')});
 	return;
 }
 
@@ -64,6 +70,7 @@ foreign_table($a, 'stock', $b);
 foreign_table($a, 'locked', $b);
 foreign_table($b, 'far', $c);
 foreign_table($a, 'far', $b);
+foreign_table($a, 'locked', $b, 'cut');
 
 sub update { return "UPDATE $_[0] SET n = n - 1 WHERE id = 1"; }
 
@@ -509,6 +516,68 @@ for my $i (1 .. 4)
 	$forger->run_ok('SELECT pg_advisory_unlock(1)');
 	is($q->result->{message}, undef, '... and no lock is given away');
 	$_->quit for ($p, $q, $forger);
+}
+
+# A session of b is left behind in its wait, since the connection by which it
+# works for p is cut.  It does not count as p's wait: p goes on to something else.
+{
+	my $p = ZkSession->new($a);
+	my $q = ZkSession->new($c);
+
+	$p->run_ok('BEGIN; SELECT n FROM cut_locked', 'a transaction of b works for one of a');
+	$q->run_ok('BEGIN; ' . zk_lock('t'), 'c holds t, in a younger transaction');
+	$p->send('UPDATE cut_locked SET n = n - 1 WHERE id = 1');
+	wait_contenders($zk, 't', 2);
+	$proxy->reset('cut');
+	isnt($p->result->{message}, undef, 'the connection is cut');
+	$p->run('ROLLBACK');
+	$p->run_ok('BEGIN; ' . zk_lock('h'), 'a holds h');
+	$q->send(zk_lock('h'));
+	$p->send('SELECT n FROM endless');
+	asked_during(6);
+	ok(!$p->done && !$q->done, 'a session that is left behind makes nobody fail');
+	is(scalar(contenders($zk, 't')), 1, '... and has left the queue');
+	cancel($p);
+	is($q->result->{message}, undef, 'who waits gets the lock');
+	$q->run('COMMIT');
+	$q->quit;
+}
+
+# More than a thousand sessions work for sessions of other clusters.
+{
+	my ($in, $out) = ('', '');
+	my $many = IPC::Run::start(
+		[
+			'python3', '-c', q{
+import resource, socket, struct, sys
+path, user, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+open_ones = []
+for i in range(n):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    words = ['user', user, 'database', 'postgres', 'application_name', 'zklock:1.%x:elsewhere' % (i + 1)]
+    body = struct.pack('>i', 196608) + b''.join(word.encode() + bytes(1) for word in words) + bytes(1)
+    connection.sendall(struct.pack('>i', len(body) + 4) + body)
+    answer = b''
+    while not answer.endswith(b'Z' + struct.pack('>i', 5) + b'I'):
+        more = connection.recv(8192)
+        if not more:
+            sys.exit(answer)
+        answer += more
+    open_ones.append(connection)
+print('ready', flush=True)
+sys.stdin.read()
+}, $b->host . '/.s.PGSQL.' . $b->port, $b->safe_psql('postgres', 'SELECT current_user'), 1010
+		],
+		'<', \$in, '>', \$out);
+
+	poll_until(sub { $many->pump_nb; $out =~ /ready/ }, 'a thousand sessions');
+	my ($p, $q) = both_wait('x9');
+	ends('among a thousand that work for others', $p, [$q]);
+	$many->finish;
+	$b->poll_query_until('postgres',
+		"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE '%:elsewhere'");
 }
 
 # Without the setting, or if that does not name a cluster, nobody tells, looks or

@@ -57,6 +57,16 @@
 /* The latest transaction that uses foreign tables, perhaps. */
 static LocalTransactionId used_foreign_in = InvalidLocalTransactionId;
 
+/* A foreign data wrapper may have come ahead of us: see commit_check_first(). */
+static bool be_first = false;
+
+/* The arguments of our transaction callback: a registration for each. */
+static uintptr_t first_registration = 1;
+static uintptr_t last_registration = 1;
+
+/* The latest transaction that has been checked. */
+static LocalTransactionId checked_in = InvalidLocalTransactionId;
+
 /*
  * The latest transaction that a statement has begun or ended in, and when the
  * command came from the client that the statement was part of.
@@ -89,17 +99,32 @@ static void zk_xact_callback(XactEvent event, void *arg);
 
 /*
  * commit_check_first
- *		Make our transaction callback the first one.
+ *		Make our transaction callback the first one, if another one may have come
+ *		ahead of it.
  *
- * Callbacks run in the reverse
- * order of registration, and our check ahead of the commit must come ahead of
- * postgres_fdw's, which commits the remote side there.
+ * Callbacks run in the reverse order of registration, and our check ahead of the
+ * commit must come ahead of postgres_fdw's, which commits the remote side there.
+ *
+ * This may be called by a statement of another callback, while PostgreSQL goes
+ * through the list.  A new registration is not in its way.  The older ones stay,
+ * and one of them is called if the new one is not, until the transaction is over.
  */
 void
 commit_check_first(void)
 {
-	UnregisterXactCallback(zk_xact_callback, NULL);
-	RegisterXactCallback(zk_xact_callback, NULL);
+	if (!be_first)
+		return;
+	RegisterXactCallback(zk_xact_callback, (void *) (last_registration + 1));
+	last_registration++;
+	be_first = false;
+}
+
+/* Take all but the latest registration back; not called by a callback. */
+static void
+forget_registrations(void)
+{
+	for (; first_registration < last_registration; first_registration++)
+		UnregisterXactCallback(zk_xact_callback, (void *) first_registration);
 }
 
 /*
@@ -110,6 +135,7 @@ void
 commit_note_foreign(void)
 {
 	used_foreign_in = ZkMyLocalTransactionId;
+	be_first = true;
 }
 
 /*
@@ -547,8 +573,9 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			if (is_between_commands())
+			if (checked_in == ZkMyLocalTransactionId || is_between_commands())
 				break;
+			checked_in = ZkMyLocalTransactionId;
 			if (lasting == LASTING_NONE)
 				check_holds();
 			else
@@ -594,9 +621,12 @@ zk_release_callback(ResourceReleasePhase phase,
 					bool isCommit, bool isTopLevel,
 					void *arg pg_attribute_unused())
 {
-	if (phase == RESOURCE_RELEASE_BEFORE_LOCKS && isCommit && isTopLevel &&
-		CurrentResourceOwner == TopTransactionResourceOwner)
+	if (phase != RESOURCE_RELEASE_BEFORE_LOCKS || !isTopLevel ||
+		CurrentResourceOwner != TopTransactionResourceOwner)
+		return;
+	if (isCommit)
 		end_transaction();
+	forget_registrations();
 }
 
 #ifdef ZKLOCK_TEST_BUILD
@@ -630,6 +660,6 @@ commit_init(void)
 void
 commit_attach(void)
 {
-	RegisterXactCallback(zk_xact_callback, NULL);
+	RegisterXactCallback(zk_xact_callback, (void *) last_registration);
 	RegisterResourceReleaseCallback(zk_release_callback, NULL);
 }

@@ -176,7 +176,8 @@ has_filled_foreign_partition(const EState *estate)
 static void
 zk_ExecutorEnd(QueryDesc *queryDesc)
 {
-	if (has_filled_foreign_partition(queryDesc->estate))
+	if (has_foreign_table(queryDesc->plannedstmt) ||
+		has_filled_foreign_partition(queryDesc->estate))
 		commit_note_foreign();
 	if (prev_ExecutorEnd)
 		prev_ExecutorEnd(queryDesc);

@@ -15,7 +15,7 @@
  *
  * The counters are kept over a restart of the server, in a file that the
  * postmaster writes at its end and reads, and removes, at its start.  A crash
- * loses them.
+ * loses them, and so does a file that is damaged, of which nothing is taken.
  *
  * Locking protocol.  The hash table, which tells the entry of an id, and the
  * ids and paths of all entries are changed under the LWLock of the tranche
@@ -39,6 +39,7 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "port/pg_crc32c.h"
 #include "shared/compat.h"
 #include "shared/lock_stats.h"
 #include "shared/settings.h"
@@ -53,7 +54,7 @@
 #define ZK_TRANCHE		"zklock lock stats"
 
 #define STATS_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/zklock_locks.stat"
-#define STATS_FORMAT	0x5A4B0001	/* changes with ZkLockStats */
+#define STATS_FORMAT	0x5A4B0002	/* changes with ZkLockStats */
 
 /* How many entries are looked at to find one that is used little. */
 #define STEPS			32
@@ -67,6 +68,14 @@ typedef struct StatsEntry
 	uint64		usage;
 	ZkLockStats stats;
 } StatsEntry;
+
+/* What the file begins with; the entries follow. */
+typedef struct StatsHeader
+{
+	uint32		format;
+	int32		n;				/* entries */
+	pg_crc32c	crc;			/* of all that follows */
+} StatsHeader;
 
 typedef struct IdEntry
 {
@@ -163,30 +172,46 @@ add_entry(uint64 id, const char *path)
 	return number;
 }
 
-/* What was written to the file; false if it is none that we can read. */
+/* The header of the file, if all of the file is what was written; else false. */
+static bool
+check_file(FILE *file, StatsHeader *header)
+{
+	ZkLockStats stats;
+	pg_crc32c	crc;
+
+	if (fread(header, sizeof(*header), 1, file) != 1 ||
+		header->format != STATS_FORMAT)
+		return false;
+	INIT_CRC32C(crc);
+	for (int i = 0; i < header->n; i++)
+	{
+		if (fread(&stats, sizeof(stats), 1, file) != 1)
+			return false;
+		COMP_CRC32C(crc, &stats, sizeof(stats));
+	}
+	FIN_CRC32C(crc);
+	return EQ_CRC32C(crc, header->crc) && fgetc(file) == EOF;
+}
+
+/* Take what was written to the file, or nothing: false if that is damaged. */
 static bool
 load_entries(FILE *file)
 {
-	uint32		format;
-	int32		n;
+	StatsHeader header;
 	ZkLockStats stats;
 
-	if (fread(&format, sizeof(format), 1, file) != 1 ||
-		fread(&n, sizeof(n), 1, file) != 1 || format != STATS_FORMAT)
+	if (!check_file(file, &header) ||
+		fseek(file, sizeof(header), SEEK_SET) != 0)
 		return false;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < Min(header.n, zklock_track_locks); i++)
 	{
-		if (fread(&stats, sizeof(stats), 1, file) != 1 || stats.id == 0 ||
-			memchr(stats.path, '\0', sizeof(stats.path)) == NULL)
-			return false;
-		if (shared->used < zklock_track_locks)
-		{
-			StatsEntry *entry =
-				&shared->entries[add_entry(stats.id, stats.path)];
+		StatsEntry *entry;
 
-			entry->stats = stats;
-			entry->usage = stats.taken;
-		}
+		if (fread(&stats, sizeof(stats), 1, file) != 1)
+			return false;
+		entry = &shared->entries[add_entry(stats.id, stats.path)];
+		entry->stats = stats;
+		entry->usage = stats.taken;
 	}
 	return true;
 }
@@ -217,13 +242,15 @@ read_file(void)
 static bool
 save_entries(FILE *file)
 {
-	uint32		format = STATS_FORMAT;
-	int32		n = shared->used;
+	StatsHeader header = {.format = STATS_FORMAT,.n = shared->used};
 
-	if (fwrite(&format, sizeof(format), 1, file) != 1 ||
-		fwrite(&n, sizeof(n), 1, file) != 1)
+	INIT_CRC32C(header.crc);
+	for (int i = 0; i < header.n; i++)
+		COMP_CRC32C(header.crc, &shared->entries[i].stats, sizeof(ZkLockStats));
+	FIN_CRC32C(header.crc);
+	if (fwrite(&header, sizeof(header), 1, file) != 1)
 		return false;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < header.n; i++)
 		if (fwrite(&shared->entries[i].stats, sizeof(ZkLockStats), 1,
 				   file) != 1)
 			return false;

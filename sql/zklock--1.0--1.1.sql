@@ -293,6 +293,9 @@ COMMENT ON FUNCTION zk_fences_keep() IS
 
 REVOKE ALL ON FUNCTION zk_fences_keep() FROM PUBLIC;
 
+-- Who may call it can add a row for each name to a table of the extension's.
+REVOKE ALL ON FUNCTION zk_fence(text) FROM PUBLIC;
+
 CREATE TRIGGER zk_keep_rows
     BEFORE INSERT OR UPDATE OR DELETE ON zk_fences
     FOR EACH ROW EXECUTE FUNCTION zk_fences_keep();

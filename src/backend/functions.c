@@ -617,11 +617,30 @@ report_no_token(const ZkLockName *lock, ZkRefusal refusal)
 					 secure_name_of_credentials())));
 }
 
+static void
+report_not_held(const ZkLockName *lock)
+{
+	ZkKey		permit;
+
+	key_in_mode(&lock->key, ZK_KEY_PERMIT, &permit);
+	if (hold_find(&permit) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a permit of semaphore \"%s\" has no fencing token",
+						lock->name),
+				 errdetail("A token tells a holder from the ones before it, but several sessions can have permits at the same time."),
+				 errhint("Use zk_lock() for what is to be fenced.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("lock \"%s\" is not held", lock->name),
+			 errhint("Call zk_lock() first.")));
+}
+
 /*
  * The fencing token of a lock that this session holds.  Waits for the worker to
  * learn it, if need be.
  *
- * Errors: 55000 if the lock is not held; 40001 if it has been lost; 42501 or
+ * Errors: 55000 if the lock is not held, or a permit is; 40001 if it has been lost; 42501 or
  * 58000 refused by ZooKeeper; 57014 cancelled.
  */
 static int64
@@ -634,10 +653,7 @@ get_token(const ZkLockName *lock)
 	bool		mine;
 
 	if (held == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is not held", lock->name),
-				 errhint("Call zk_lock() first.")));
+		report_not_held(lock);
 	while ((mine = slot_read_token(held->proc, &token, &refusal)) &&
 		   token == 0 && refusal == ZK_REFUSAL_NONE)
 		ConditionVariableSleep(&held->proc->slot->cv,

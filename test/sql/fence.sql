@@ -85,9 +85,16 @@ SELECT zk_fence('fence/a');
 \echo :SQLSTATE
 ROLLBACK;
 
--- who may take locks may fence, but write nothing else; what else there is of
--- that name does not matter
+-- who is granted the function may fence, but write nothing else; what else there
+-- is of that name does not matter
 CREATE ROLE regress_zk_user;
+SET ROLE regress_zk_user;
+BEGIN;
+SELECT zk_lock('a');
+SELECT zk_fence('a');
+ROLLBACK;
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION zk_fence TO regress_zk_user;
 CREATE SCHEMA regress_zk AUTHORIZATION regress_zk_user;
 SET ROLE regress_zk_user;
 SET search_path = regress_zk, public;
@@ -183,6 +190,7 @@ DROP FUNCTION fence;
 DROP SCHEMA regress_zk CASCADE;
 DROP SCHEMA "Regress";
 REVOKE USAGE ON SCHEMA public FROM regress_zk_owner;
+DROP OWNED BY regress_zk_user;
 DROP ROLE regress_zk_user, regress_zk_owner;
 DELETE FROM zk_fences;
 SELECT count(*) AS held FROM zk_locks;

@@ -80,6 +80,18 @@ COMMIT;
 SELECT held(), permits_left('s', 2);
 SELECT zk_unlock_all(), held(), permits_left('s', 2);
 
+-- a permit has no fencing token
+BEGIN;
+SELECT zk_acquire('s', 2);
+SELECT zk_fencing_token('s');
+\echo :SQLSTATE
+ROLLBACK;
+BEGIN;
+SELECT zk_acquire('s', 2);
+SELECT zk_fence('s');
+ROLLBACK;
+SELECT zk_fencing_token('s');
+
 -- savepoints, errors, what has been written
 BEGIN;
 SAVEPOINT s;

@@ -14,5 +14,6 @@
 #define ZKLOCK_SERVERS_H
 
 extern char *servers_find_problem(const char *server);
+extern char *servers_for_library(const char *servers);
 
 #endif							/* ZKLOCK_SERVERS_H */

@@ -22,6 +22,7 @@
 #include "shared/clock.h"
 #include "shared/proof.h"
 #include "shared/secure.h"
+#include "shared/servers.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
@@ -134,8 +135,8 @@ connection_open(int session)
 		return true;
 
 	memset(&options, 0, sizeof(options));
-	options.servers = psprintf("%.*s%s", (int) strcspn(zklock_servers, "/"),
-							   zklock_servers, status_settle_chroot(session));
+	options.servers = psprintf("%s%s", servers_for_library(zklock_servers),
+							   status_settle_chroot(session));
 	options.timeout = zklock_session_timeout;
 	options.auths = auths_collect(contenders_count() > 0);
 	options.tls = tls_files();

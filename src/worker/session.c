@@ -679,8 +679,8 @@ session_identity(int number, SessionIdentity *identity)
 									 &size) != NULL &&
 		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),
 					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(identity->address, sizeof(identity->address), "%s:%s",
-				 host, port);
+		snprintf(identity->address, sizeof(identity->address),
+				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
 	else
 		strlcpy(identity->address, "unknown address", sizeof(identity->address));
 }

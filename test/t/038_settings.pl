@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use IO::Socket::IP;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -11,7 +12,8 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
-my $zk = ZooKeeper->new;
+my $has_ipv6 = IO::Socket::IP->new(Listen => 1, LocalHost => '::1');
+my $zk = ZooKeeper->new($has_ipv6 ? (conf => { clientPortAddress => '::' }) : ());
 $zk->start;
 
 my @lock_calls = (
@@ -246,6 +248,33 @@ is( $a->safe_psql('postgres', "SELECT zk_try_lock('x', '1 min')", extra_params =
 	't', 'one with a right value can');
 $a->safe_psql('postgres', 'ALTER DATABASE postgres RESET zklock.root');
 is(sql($a, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', '... and all others can, once it is corrected');
+
+#
+# An IPv6 address, in brackets as everywhere, or bare as the library has it
+#
+
+SKIP:
+{
+	my ($port) = $zk->ports;
+
+	skip 'this machine has no IPv6', 4 unless $has_ipv6;
+	$zk->client->create('/chroot');
+	for my $servers ("[::1]:$port", "::1:$port", "[::1]:1,[::1]:$port/chroot")
+	{
+		edit_settings($a, 'zklock.servers' => $servers);
+		$a->reload;
+		poll_until(
+			sub { sql($a, 'SELECT server, servers FROM zk_session')->{out} eq "[::1]:$port|$servers" },
+			"the cluster to be connected to $servers");
+		pass("$servers: connected");
+	}
+	edit_settings($a, %right);
+	$a->reload;
+	poll_until(
+		sub { sql($a, 'SELECT server FROM zk_session')->{out} eq "127.0.0.1:$port" },
+		'the cluster to be connected as before');
+	is(sql($a, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', 'and it locks');
+}
 
 #
 # Credentials that change while locks are held

@@ -139,7 +139,9 @@ REVOKE EXECUTE ON FUNCTION zk_lock_status FROM regress_zk_user;
 REVOKE SELECT ON zk_locks FROM regress_zk_user;
 DROP ROLE regress_zk_user;
 
--- the credentials are never shown, not even to a superuser
+-- the credentials are in pg_file_settings for superusers, and shown nowhere else
+CREATE ROLE regress_zk_user;
+CREATE ROLE regress_zk_reader IN ROLE pg_read_all_settings, pg_monitor;
 CREATE EXTENSION dblink;
 CREATE FUNCTION wait_for_auth(expected text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -165,12 +167,26 @@ SELECT wait_for_auth('********');
 SHOW zklock.auth;
 SELECT current_setting('zklock.auth');
 SELECT name, setting, boot_val, reset_val FROM pg_settings WHERE name = 'zklock.auth';
+SELECT setting, applied FROM pg_file_settings WHERE name = 'zklock.auth';
+SET ROLE regress_zk_reader;
+SHOW zklock.auth;
+SELECT current_setting('zklock.auth');
+SELECT count(*) FROM pg_settings WHERE name = 'zklock.auth' OR setting LIKE '%secret%';
+SELECT setting FROM pg_file_settings WHERE name = 'zklock.auth';
+SET ROLE regress_zk_user;
+\set VERBOSITY sqlstate
+SHOW zklock.auth;
+\set VERBOSITY default
+SELECT count(*) FROM pg_settings WHERE name = 'zklock.auth' OR setting LIKE '%secret%';
+SELECT setting FROM pg_file_settings WHERE name = 'zklock.auth';
+RESET ROLE;
 ALTER SYSTEM RESET zklock.auth;
 SELECT pg_reload_conf();
 SELECT wait_for_auth('');
 -- and locks go on
 SELECT zk_lock('a');
 
+DROP ROLE regress_zk_user, regress_zk_reader;
 DROP FUNCTION wait_for_auth;
 DROP EXTENSION dblink;
 SELECT count(*) AS held FROM zk_locks;

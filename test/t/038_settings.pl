@@ -277,6 +277,23 @@ SKIP:
 }
 
 #
+# Credentials in a file of their own, which only the server's owner may read
+#
+
+{
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/zklock_auth.conf';
+
+	append_to_file($file, "zklock.auth = 'me:secret'\n");
+	chmod 0600, $file or die "chmod: $!";
+	$a->append_conf('postgresql.conf', "include '$file'");
+	$a->reload;
+	wait_shown($a, 'zklock.auth', '********');
+	append_to_file($file, "zklock.auth = ''\n");
+	$a->reload;
+	wait_shown($a, 'zklock.auth', '');
+}
+
+#
 # Credentials that change while locks are held
 #
 

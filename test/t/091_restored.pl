@@ -84,7 +84,7 @@ sub after_copy
 # What became of it
 sub outcome
 {
-	my ($zk, $node, $session, $other, $before) = @_;
+	my ($node, $session, $other, $before) = @_;
 	my $name = $node->name;
 
 	my $error = $session->run('COMMIT');
@@ -136,7 +136,7 @@ sub outcome
 	$a->wait_for_log($restored, $at);
 	unlike(slurp_file($a->logfile, $at), qr/restarting the zklock worker/, 'the same worker notices');
 	my $b = zk_cluster('b', $zk);
-	outcome($zk, $a, $session, $b, $id);
+	outcome($a, $session, $b, $id);
 	$session->quit;
 	$_->stop for ($a, $b);
 	$zk->stop;
@@ -170,8 +170,8 @@ sub outcome
 	# The other one is refused until it has a new worker, too.
 	$d->wait_for_log(qr/restarting the zklock worker, because ZooKeeper could not be reached/);
 	wait_connected($d);
-	outcome($zk, $c, $of_c, $d, $id_c);
-	outcome($zk, $d, $of_d, $c, $id_d);
+	outcome($c, $of_c, $d, $id_c);
+	outcome($d, $of_d, $c, $id_d);
 	$_->quit for ($of_c, $of_d);
 }
 

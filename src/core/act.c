@@ -154,8 +154,23 @@ fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 }
 
 /*
+ * act_is_possible
+ *		Can the deadlock be ended?  Not while a note of the victim's is being
+ *		written: nobody knows its version.
+ */
+bool
+act_is_possible(Detection *state, const Probe *probe)
+{
+	const WaitEdge *victim = &probe->deadlock.members[0].edge;
+
+	return detection_find_holder(state, victim->from) != NULL &&
+		!is_being_written(state, &victim->wait);
+}
+
+/*
  * act_send
- *		All is confirmed, and the victim is ours: end the deadlock.
+ *		All is confirmed, the victim is ours, and the act is possible: end the
+ *		deadlock.
  */
 void
 act_send(Detection *state, Probe *probe)
@@ -165,10 +180,6 @@ act_send(Detection *state, Probe *probe)
 	char		path[NOTE_VERTEX_SIZE];
 	DetectorOp *op;
 
-	/* while the note is being written, nobody knows its version */
-	if (detection_find_holder(state, victim->edge.from) == NULL ||
-		is_being_written(state, &victim->edge.wait))
-		return;
 	op = detection_send(state, DETECTOR_OP_ACT, TASK_ACT, victim->edge.from,
 						probe->number);
 	if (op == NULL || !fill_checks(state, probe, op) ||

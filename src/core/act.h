@@ -16,6 +16,7 @@
 #include "core/detection.h"
 
 extern void act_probe_node(const Probe *probe, char name[PROBE_NAME_SIZE]);
+extern bool act_is_possible(Detection *state, const Probe *probe);
 extern void act_send(Detection *state, Probe *probe);
 extern void act_done(Detection *state, Probe *probe, int64_t zxid);
 

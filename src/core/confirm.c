@@ -5,19 +5,23 @@
  *
  * See detector.c for the protocol.  The states of a probe and its events:
  *
- *	CREATING	create ok -> SCANNING: scan
+ *	CREATING	create ok, the victim is ours -> WAITING
+ *				create ok, it is not -> SCANNING: scan
  *				create unknown -> forgotten; the room is swept
  *				create no node, refused -> forgotten
- *	READING		get ok, it has an edge of ours -> SCANNING: scan
+ *	READING		get ok, it has an edge of ours -> as CREATING, ok
  *				get ok, it has none, or is no probe; no node, refused -> OVER
  *				get ok, it is of our session -> OVER: delete
  *				get unknown -> READING: get
- *	SCANNING	scanned, our edges are there -> WAITING: answer with them, unless
+ *	SCANNING	scanned, our edges are there, the victim is ours, and its notes
+ *				  are written -> ACTING: act
+ *				scanned, our edges are there -> WAITING: answer with them, unless
  *				  the victim is ours
  *				scanned, one is not, or its wait is part of an edge that has yet
  *				  to be told -> WAITING: answer no, or, if the probe is ours,
  *				  OVER: delete
- *	WAITING		all edges are confirmed and the victim is ours -> ACTING: act
+ *	WAITING		the victim is ours, all edges of others are confirmed, and its
+ *				  notes are written -> SCANNING: scan
  *				an answer says no, and the probe is ours -> OVER: delete
  *				an older probe is the same, and this is ours -> OVER: delete
  *	ACTING		act ok -> OVER: victim
@@ -226,6 +230,25 @@ scan(Detection *state, Probe *probe)
 	probe->scan = state->scan;
 }
 
+/*
+ * A probe is known: are our edges of it there?  If the victim is ours, that is
+ * looked at when all others have confirmed theirs, right before the act.
+ */
+static void
+take_up(Detection *state, Probe *probe)
+{
+	probe->mine = 0;
+	for (int i = 0; i < probe->deadlock.nmembers; i++)
+		if (detection_find_holder(state, probe->deadlock.members[i].edge.from))
+			probe->mine |= UINT64_C(1) << i;
+	probe->state = PROBE_WAITING;
+	if (probe->mine == 0)
+		end_probe(state, probe);
+	else if (!is_mine(probe, 0) || ZK_MUTATED(ZK_DEADLOCK_UNCONFIRMED) ||
+			 ZK_MUTATED(ZK_DEADLOCK_CHECKED_EARLY))
+		scan(state, probe);
+}
+
 static void
 on_probe_created(Detection *state, const Pending *pending,
 				 const DetectorInput *in)
@@ -244,7 +267,7 @@ on_probe_created(Detection *state, const Pending *pending,
 	if (in->result == DETECTOR_OK && name.kind == PROBE_QUESTION)
 	{
 		probe->number = name.number;
-		scan(state, probe);
+		take_up(state, probe);
 		return;
 	}
 	if (in->result == DETECTOR_UNKNOWN || in->result == DETECTOR_OK)
@@ -313,59 +336,38 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 		return;
 	if (in->result != DETECTOR_OK || ours ||
 		!probe_parse(in->data, in->len, &probe->deadlock))
-	{
 		end_probe(state, probe);
-		return;
-	}
-	for (int i = 0; i < probe->deadlock.nmembers; i++)
-	{
-		const char *from = probe->deadlock.members[i].edge.from;
-
-		if (detection_find_holder(state, from) != NULL)
-		{
-			scan(state, probe);
-			return;
-		}
-	}
-	end_probe(state, probe);
+	else
+		take_up(state, probe);
 }
 
 /* The locks have been looked at: are our edges of a probe still there? */
 static void
 check_own(Detection *state, Probe *probe)
 {
-	uint64_t	confirmed = 0;
+	bool		there = true;
 
-	probe->mine = 0;
 	for (int i = 0; i < probe->deadlock.nmembers; i++)
 	{
 		const WaitEdge *edge = &probe->deadlock.members[i].edge;
 		const LocalEdge *local = detection_find_edge(state, edge);
 
-		if (detection_find_holder(state, edge->from) == NULL)
-			continue;
-		probe->mine |= UINT64_C(1) << i;
-		if (local != NULL && !local->ended && detection_is_told(state, &edge->wait))
-			confirmed |= UINT64_C(1) << i;
+		if (is_mine(probe, i))
+			there &= local != NULL && !local->ended &&
+				detection_is_told(state, &edge->wait);
 	}
 	probe->state = PROBE_WAITING;
 	if (ZK_MUTATED(ZK_DEADLOCK_UNCONFIRMED))
 	{
-		confirmed = probe->mine;
+		there = true;
 		probe->confirmed = all_members(probe);
 	}
-	if (probe->mine == 0)
-		end_probe(state, probe);
-	else if (confirmed != probe->mine)
+	if (!there)
 		answer(state, probe, 0);
+	else if (!is_mine(probe, 0))
+		answer(state, probe, probe->mine);
 	else
-	{
-		probe->confirmed |= confirmed;
-		if (!is_mine(probe, 0))
-			answer(state, probe, confirmed);
-		else
-			state->counts->confirmed++;
-	}
+		probe->checked_own = true;
 }
 
 /*
@@ -399,7 +401,9 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 		if (holder->out == pending->serial)
 		{
 			holder->out = 0;
-			holder->unsure |= in->result == DETECTOR_UNKNOWN;
+
+			/* the worker's copy is without the victim's wait */
+			holder->unsure |= in->result != DETECTOR_OK;
 			detection_note_changed(state, holder, false);
 		}
 	if (probe == NULL || probe->state != PROBE_ACTING)
@@ -644,6 +648,24 @@ has_elder(const Detection *state, const Probe *probe)
 	return false;
 }
 
+/*
+ * The victim of a probe is ours, and all others have confirmed their edges: act,
+ * if ours have just been looked at.
+ */
+static void
+finish(Detection *state, Probe *probe)
+{
+	if (!act_is_possible(state, probe))
+		return;
+	if (!probe->checked_own)
+		scan(state, probe);
+	else
+	{
+		state->counts->confirmed++;
+		act_send(state, probe);
+	}
+}
+
 static void
 advance_probe(Detection *state, Probe *probe)
 {
@@ -669,9 +691,9 @@ advance_probe(Detection *state, Probe *probe)
 			end_probe(state, probe);
 	}
 	else if (probe->state == PROBE_WAITING && !probe->denied &&
-			 is_mine(probe, 0) && probe->confirmed == all_members(probe) &&
-			 state->connected)
-		act_send(state, probe);
+			 is_mine(probe, 0) && state->connected &&
+			 (probe->confirmed | probe->mine) == all_members(probe))
+		finish(state, probe);
 }
 
 /*
@@ -688,6 +710,7 @@ confirm_advance(Detection *state)
 		Room	   *room;
 
 		advance_probe(state, probe);
+		probe->checked_own &= ZK_MUTATED(ZK_DEADLOCK_CHECKED_EARLY);
 		room = room_find(state, probe->room);
 		if (probe->state == PROBE_OVER && !probe->verdict &&
 			!probe->answering && (room == NULL || !room->needed))

@@ -280,8 +280,10 @@ typedef struct Probe
 	bool		ours;
 	uint32_t	born;			/* later lists show it, as long as it exists */
 	WaitDeadlock deadlock;
-	uint64_t	mine;			/* its members that are ours, once scanned */
-	uint64_t	confirmed;		/* by us or by answers */
+	uint64_t	mine;			/* its members that are ours, once read */
+	uint64_t	confirmed;		/* by answers */
+	bool		checked_own;	/* the victim is ours, and all of ours have been
+								 * looked at in this step */
 	bool		denied;
 	bool		answering;		/* the create of our answer is out */
 	uint32_t	scan;			/* SCANNING: which one, or a later one */

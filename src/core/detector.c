@@ -25,8 +25,9 @@
  *	4	Answer.  Who publishes watches the children of %waits.  Whoever finds
  *		an edge of his own in a probe has the locks looked at afresh, and
  *		creates an answer: the edge is still the same, or not.
- *	5	Act.  When all edges are confirmed, the victim's cluster, and nobody
- *		else, sends one multi (act.c): if anything has moved, it does nothing.
+ *	5	Act.  When all others have confirmed their edges, the victim's cluster,
+ *		and nobody else, has the locks looked at, too, and at once sends one
+ *		multi (act.c): if anything has moved, it does nothing.
  *	6	All who took part read the verdict.  Everybody deletes what is his own
  *		when the verdict is there, an edge was denied, or twice
  *		deadlock_timeout and a second have passed.
@@ -34,11 +35,11 @@
  * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
  *
  * The deadlock that an act ends existed at one moment: when the first answer
- * was given (or the victim's cluster looked at its own locks, if that was
- * earlier).
+ * was given (or the victim's cluster looked at its own locks, if there is no
+ * other).
  *
  *	- Each edge was there before the probe was: it was in the note.  It was
- *	  there again when its cluster answered.
+ *	  there again when its cluster answered, or looked ahead of its act.
  *	- If it has the same hold, wait and chain both times, it was there in
  *	  between.  A process that is blocked acquires nothing and releases
  *	  nothing, and each process of the chain was in the same wait at both
@@ -52,7 +53,8 @@
  *	  used once.  Permits are counted from the front, so those that the act
  *	  finds were in the way all the time.
  *	- A deadlock does not end by itself.  If somebody gave up after his answer,
- *	  the victim dies too late, but not for a deadlock that never was.
+ *	  the victim dies too late, but not for a deadlock that never was.  Of the
+ *	  victim's own cluster nobody has given up when the act is sent.
  *
  * A deadlock that lasts is seen.  Of its edges' writes one is the last.  Its
  * writer's server has applied all writes before it when it answers, and a

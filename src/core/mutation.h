@@ -36,6 +36,8 @@ typedef enum ZkMutation
 	ZK_RECONNECTED_OWNS,		/* remember that over a lost connection */
 	ZK_COLLECTED_OWNS,			/* and in the next directory of the name */
 	ZK_DEADLOCK_UNCONFIRMED,	/* end a deadlock as soon as it has been read */
+	ZK_DEADLOCK_CHECKED_EARLY,	/* look at our own edges when a probe is known,
+								 * and not ahead of the act */
 	ZK_DEADLOCK_ANY_GENERATION, /* take an edge for the same whoever holds and
 								 * waits */
 	ZK_DEADLOCK_EDGES_STAY,		/* take no edge back */

@@ -37,6 +37,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"reconnected_owns", ZK_RECONNECTED_OWNS, false},
 	{"collected_owns", ZK_COLLECTED_OWNS, false},
 	{"deadlock_unconfirmed", ZK_DEADLOCK_UNCONFIRMED, false},
+	{"deadlock_checked_early", ZK_DEADLOCK_CHECKED_EARLY, false},
 	{"deadlock_any_generation", ZK_DEADLOCK_ANY_GENERATION, false},
 	{"deadlock_edges_stay", ZK_DEADLOCK_EDGES_STAY, false},
 	{"deadlock_not_minimal", ZK_DEADLOCK_NOT_MINIMAL, false},

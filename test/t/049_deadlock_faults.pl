@@ -221,4 +221,44 @@ if (ZkScene::checks())
 }
 is(join(' ', map { $_->safe_psql('postgres', 'SELECT sessions FROM zk_session') } values %node),
 	'1 1 1', 'no session has ended');
+#
+# A member gives up while others are asked
+#
+
+# The owner's cluster does not answer until the holder has given up: then its
+# own edge is there still, but the victim's cluster looks at its own once more.
+if (ZkScene::checks())
+{
+	for my $name (qw(a b))
+	{
+		$node{$name}->append_conf('postgresql.conf', "deadlock_timeout = '5s'");
+		$node{$name}->reload;
+		$node{$name}->poll_query_until('postgres',
+			"SELECT setting = '5000' FROM pg_settings WHERE name = 'deadlock_timeout'");
+	}
+	$node{a}->safe_psql('postgres', 'CREATE TABLE t AS SELECT 1 AS i');
+	my $worker = $node{b}->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	my $probes = sub { return scalar grep { /^probe-/ } eval { $client->ls('/zklock/%waits') } };
+	my $s = ZkScene->new($zk, 'a member gives up while others are asked',
+		holder => $node{a}, owner => $node{b}, victim => $node{a});
+
+	$s->does(holder => lock('x'));
+	$s->does(owner => lock('y'));
+	$s->does(victim => 'UPDATE t SET i = i');
+	$s->waits(owner => lock('x'), queue => { x => 2 });
+	$s->waits(victim => lock('y'), queue => { y => 2 });
+	poll_until(sub { owner_waits('y') }, 'the owner to publish');
+	kill STOP => $worker;
+	$s->does(holder => 'SAVEPOINT s');
+	$s->waits(holder => 'UPDATE t SET i = i', tier => 1);
+	poll_until(sub { $probes->() == 1 }, 'others to be asked');
+	$node{a}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid('holder') . ')');
+	$s->gives_up(holder => 'ROLLBACK TO s');
+	kill CONT => $worker;
+	poll_until(sub { $probes->() == 0 }, 'the answer');
+	$s->does(holder => 'COMMIT');
+	$s->ends(victims => 0);
+	wait_no_contenders($zk, $_) for ('x', 'y');
+}
+
 done_testing();

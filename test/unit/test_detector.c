@@ -414,7 +414,7 @@ find(bool victim_is_ours)
 	expect_nothing();
 	created(5, "probe-0000000005");
 	expect_nothing();
-	assert_int_not_equal(out.scan, 0);
+	assert_int_equal(out.scan != 0, !victim_is_ours);
 }
 
 /* From our edge to the act, which is 6: ours is the victim, others confirm. */
@@ -425,9 +425,12 @@ ask_and_act(void)
 
 	publish();
 	find(true);
-	edges_ours(out.scan);
-	expect_nothing();			/* nobody need be told that we confirm */
 	others_confirm(5);
+	expect_nothing();
+
+	/* only then are our own edges looked at, and nobody need be told of it */
+	assert_int_not_equal(out.scan, 0);
+	edges_ours(out.scan);
 	act = expect(6, DETECTOR_OP_ACT, X);
 	expect_nothing();
 	return act;
@@ -489,9 +492,27 @@ an_act_that_fails(void **state)
 	ask_and_act();
 	done(6, DETECTOR_NO_NODE);
 	assert_int_equal(out.nverdicts, 0);
+
+	/* what the worker has of the note is without the wait: with it again */
+	assert_int_equal(expect(0, DETECTOR_OP_SET_WAITS, X)->nwaits, 1);
 	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 	assert_int_equal(detector.counts.failed_acts, 1);
+}
+
+/* Our backend has given up while others were asked. */
+static void
+our_edge_ends_before_the_act(void **state)
+{
+	(void) state;
+	publish();
+	find(true);
+	others_confirm(5);
+	edges(0, NULL, out.scan);
+	expect(7, DETECTOR_OP_SET_WAITS, X);
+	expect(8, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect_nothing();
+	assert_int_equal(detector.counts.denied, 1);
 }
 
 /* With or without the verdict in the list that comes afterwards. */
@@ -545,14 +566,17 @@ our_note_is_being_written(void **state)
 	(void) state;
 	publish();
 	find(true);
-	edges(1, both, out.scan);
 	edges(2, both, 0);
 	expect(0, DETECTOR_OP_SET_WAITS, X);
 	expect_nothing();
 	others_confirm(5);
 	expect_nothing();
+	assert_int_equal(out.scan, 0);
 	done(0, DETECTOR_OK);
 	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect_nothing();
+	assert_int_not_equal(out.scan, 0);
+	edges(2, both, out.scan);
 	expect(6, DETECTOR_OP_ACT, X);
 	expect_nothing();
 }
@@ -578,8 +602,8 @@ our_victim_waits_for_any(void **state)
 	room_has(1, "probe-0000000003", NULL, NULL);
 	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000003");
 	data(4, probe(&both[0], &theirs), 0, false);
-	edges(2, both, out.scan);
 	others_confirm(3);
+	edges(2, both, out.scan);
 	op = expect(6, DETECTOR_OP_ACT, X);
 	assert_int_equal(op->nwaits, 0);
 }
@@ -593,6 +617,7 @@ our_edge_is_denied(void **state)
 	other.wait.hold.since++;	/* handed on */
 	publish();
 	find(true);
+	others_confirm(5);
 	edges(1, &other, out.scan);
 	expect(0, DETECTOR_OP_SET_WAITS, X);
 	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
@@ -824,9 +849,9 @@ our_victim_steps_back(void **state)
 	theirs = edge(Y_OTHER, X_OTHER, 92);
 	publish();
 	hear(probe(&ours, &theirs));
-	edges_ours(out.scan);
-	expect_nothing();
 	others_confirm(3);
+	expect_nothing();
+	edges_ours(out.scan);
 	expect(6, DETECTOR_OP_ACT, X);
 	done(6, DETECTOR_OK);
 	assert_int_equal(out.nverdicts, 1);
@@ -902,9 +927,9 @@ others_ask_and_we_act(void **state)
 	(void) state;
 	publish();
 	hear(probe(&ours, &theirs));
-	edges_ours(out.scan);
-	expect_nothing();
 	others_confirm(3);
+	expect_nothing();
+	edges_ours(out.scan);
 	op = expect(6, DETECTOR_OP_ACT, X);
 	for (int i = 0; i < op->nchecks; i++)
 		between |= strcmp(op->checks[i].path, "/z/y/between") == 0;
@@ -927,8 +952,8 @@ all_notes_of_the_victim(void **state)
 	expect(2, DETECTOR_OP_LIST, "/z/y");
 	done(2, DETECTOR_NO_NODE);
 	hear(probe(&both[0], &theirs));
-	edges(2, both, out.scan);
 	others_confirm(3);
+	edges(2, both, out.scan);
 	op = expect(6, DETECTOR_OP_ACT, X);
 	assert_int_equal(op->nothers, 1);
 	assert_string_equal(op->others[0].path, X_OTHER);
@@ -1292,11 +1317,11 @@ our_session_is_the_victim(void **state)
 	expect(3, DETECTOR_OP_GET, ROOM "/probe-0000000001");
 	expect_nothing();
 	data(3, probe(&ours, &theirs), 0, false);
-	assert_true(out.scan != 0);
-	edges(1, &ours, out.scan);
-	expect_nothing();
 	room_has(3, "probe-0000000001", S_NODE,
 			 "answer-0000000001-0000000000000002-0000000002");
+	expect_nothing();
+	assert_true(out.scan != 0);
+	edges(1, &ours, out.scan);
 	op = expect(4, DETECTOR_OP_ACT, ROOM "/" S_NODE);
 	assert_int_equal(op->nwaits, 0);
 	assert_int_equal(op->version, 4);
@@ -1489,6 +1514,7 @@ main(void)
 		LINE(one_look_in_each_timeout),
 		LINE(our_victim),
 		LINE(an_act_that_fails),
+		LINE(our_edge_ends_before_the_act),
 		LINE(an_act_whose_answer_is_lost),
 		LINE(an_act_that_may_have_been_carried_out),
 		LINE(our_note_is_being_written),

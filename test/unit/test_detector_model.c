@@ -683,6 +683,7 @@ static const struct
 	int			mutation;
 }			mutations[] = {
 	{"no confirming round", ZK_DEADLOCK_UNCONFIRMED},
+	{"own members not looked at ahead of the act", ZK_DEADLOCK_CHECKED_EARLY},
 	{"generation not compared", ZK_DEADLOCK_ANY_GENERATION},
 	{"edges not taken back", ZK_DEADLOCK_EDGES_STAY},
 	{"not minimal", ZK_DEADLOCK_NOT_MINIMAL},

@@ -16,6 +16,7 @@
  *		the member would wait in his place.
  *	T8	No name of a session's znode is used twice: a path and a version are
  *		one text for ever.
+ *	T9	When an act is sent, all edges of the victim's own cluster are there.
  *
  * Other than waits.c this takes each contender ahead for one that is waited
  * for, and follows the queue.  A session waits as long as it has an edge.
@@ -263,6 +264,33 @@ check_victim(const WaitDeadlock *deadlock)
 		world_check(deadlock->members[i].edge.wait.began <=
 					deadlock->members[0].edge.wait.began,
 					"T3: the victim began last");
+}
+
+/* A cluster sends an act. */
+void
+truth_on_act_sent(int cluster, const DetectorOp *op)
+{
+	const TreeNode *probe = tree_find(tree_zxid(), op->checks[0].path);
+	WaitDeadlock deadlock;
+
+	if (probe == NULL ||
+		!probe_parse(probe->data, (int) strlen(probe->data), &deadlock))
+		return;
+	for (int i = 0; i < deadlock.nmembers; i++)
+	{
+		int			number = find_edge(&deadlock.members[i]);
+		int			pid = deadlock.members[i].edge.wait.wait.pid;
+
+		if (number >= 0 && pid / 100 == cluster + 1 &&
+			world->edges[number].death != FOREVER)
+		{
+			waits_free_deadlock(&deadlock);
+			world_check(false,
+						"T9: what is its own is there when an act is sent");
+			return;
+		}
+	}
+	waits_free_deadlock(&deadlock);
 }
 
 /* An act has been carried out. */

@@ -210,6 +210,7 @@ extern int	truth_deadlocked(void);
 extern void truth_forget_acts(int cluster);
 extern void truth_on_victim(const WorldBackend *victim);
 extern void truth_on_session_node(const char *path);
+extern void truth_on_act_sent(int cluster, const DetectorOp *op);
 extern void truth_on_act(const DetectorOp *op, const char *probe);
 
 #endif							/* ZKLOCK_WORLD_H */

@@ -51,6 +51,8 @@ submit(int cluster, const DetectorOp *op)
 {
 	TreeRequest *request;
 
+	if (op->kind == DETECTOR_OP_ACT)
+		truth_on_act_sent(cluster, op);
 	request = tree_submit(&world->clusters[cluster].session, op,
 						  op->kind != DETECTOR_OP_SET_WAITS &&
 						  op->kind != DETECTOR_OP_ACT ? NULL :

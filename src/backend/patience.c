@@ -154,9 +154,7 @@ zk_session_patience(int session, int64 called_at, int64 *since,
 	if (*since == 0 && info->state == ZK_SESSION_CONNECTED)
 		*since = now;			/* draining */
 	else if (*since == 0)
-		*since = Max(called_at,
-					 now - TimestampDifferenceMilliseconds(info->state_since,
-														   GetCurrentTimestamp()));
+		*since = Max(called_at, info->state_since / 1000);
 	return Max(info->timeout - (now - *since), 0);
 }
 
@@ -170,8 +168,7 @@ is_outage(const ZkSessionInfo *info)
 	if (info->state == ZK_SESSION_CONNECTED)
 		return false;
 	return (info->worker_pid != 0 && info->state != ZK_SESSION_CONNECTING) ||
-		TimestampDifferenceExceeds(info->unreached_since, GetCurrentTimestamp(),
-								   CONNECT_MS);
+		zk_now_us() - info->unreached_since >= CONNECT_MS * 1000;
 }
 
 /*
@@ -188,7 +185,7 @@ zk_describe_outage(void)
 	session_read(0, &info);
 	if (!is_outage(&info))
 		return NULL;
-	since = timestamptz_to_str(info.unreached_since);
+	since = timestamptz_to_str(zk_wall_time(info.unreached_since));
 	if (info.last_error[0] == '\0')
 		return psprintf("ZooKeeper has not been reached since %s.", since);
 	return psprintf("ZooKeeper has not been reached since %s: %s", since,

@@ -37,7 +37,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(zk_lock_status);
@@ -157,7 +156,7 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	memset(nulls, 0, SESSION_STATUS_COLUMNS * sizeof(bool));
 
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
-	values[n++] = TimestampTzGetDatum(info.state_since);
+	values[n++] = TimestampTzGetDatum(zk_wall_time(info.state_since));
 	nulls[n] = info.client_id == 0;
 	values[n++] = session_id_text(info.client_id);
 	nulls[n] = info.server[0] == '\0';

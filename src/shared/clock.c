@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "shared/clock.h"
+#include "utils/timestamp.h"
 
 /*
  * zk_now_us, zk_now_ms
@@ -34,4 +35,15 @@ int64
 zk_now_ms(void)
 {
 	return zk_now_us() / 1000;
+}
+
+/*
+ * zk_wall_time
+ *		What is, or was, the time of day when zk_now_us() was "us", as far as
+ *		nobody has set the clock meanwhile: to be shown, not compared.
+ */
+TimestampTz
+zk_wall_time(int64 us)
+{
+	return GetCurrentTimestamp() - (zk_now_us() - us);
 }

@@ -13,9 +13,10 @@
 #ifndef ZKLOCK_CLOCK_H
 #define ZKLOCK_CLOCK_H
 
-#include "c.h"
+#include "datatype/timestamp.h"
 
 extern int64 zk_now_us(void);
 extern int64 zk_now_ms(void);
+extern TimestampTz zk_wall_time(int64 us);
 
 #endif							/* ZKLOCK_CLOCK_H */

@@ -21,9 +21,8 @@
 #include "shared/clock.h"
 #include "shared/holders.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
-/* "boot" is when zk_now_us() was 0; the partition lock is held. */
+/* "boot" is zk_wall_time(0); the partition lock is held. */
 static void
 fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 		 TimestampTz boot)
@@ -88,9 +87,7 @@ slots_snapshot(int *nrows)
 	ZkSlot	   *slot;
 	ZkLockRow  *rows;
 	int			n = 0;
-	TimestampTz boot = -zk_now_us();
-
-	boot += GetCurrentTimestamp();
+	TimestampTz boot = zk_wall_time(0);
 
 	/* allocated ahead of the locks */
 	rows = MemoryContextAllocHuge(CurrentMemoryContext,

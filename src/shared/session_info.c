@@ -20,12 +20,12 @@
  */
 #include "postgres.h"
 
+#include "shared/clock.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
 #define ZK_TRANCHE		"zklock session"
 
@@ -81,7 +81,7 @@ session_info_startup_shmem(void)
 			ZkSessionInfo *info = &shared->entries[i].info;
 
 			info->state = ZK_SESSION_DOWN;
-			info->state_since = GetCurrentTimestamp();
+			info->state_since = zk_now_us();
 			info->unreached_since = info->state_since;
 			info->timeout = zklock_session_timeout;
 		}

@@ -17,7 +17,6 @@
 
 #include "core/member.h"
 #include "core/znode.h"
-#include "datatype/timestamp.h"
 #include "shared/bounds.h"
 
 typedef enum ZkSessionState
@@ -41,9 +40,10 @@ typedef enum ZkSessionState
 typedef struct ZkSessionInfo
 {
 	ZkSessionState state;
-	TimestampTz state_since;
-	TimestampTz unreached_since;	/* not connected since then, whatever the
-									 * state was; of no use while connected */
+	int64		state_since;	/* of zk_now_us() */
+	int64		unreached_since;	/* the same: not connected since then,
+									 * whatever the state was; of no use while
+									 * connected */
 	int			worker_pid;		/* 0: none */
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */

@@ -10,9 +10,13 @@
  * pid of its leader.  Prepared transactions have no process, and lead nowhere.
  *
  * A wait that is younger than deadlock_timeout does not count.  (One of which
- * the lock manager has not noted the beginning is.)  The answers of the lock
- * manager do not tell when a wait began, so that is read from the process ahead
- * of the questions, and again behind them: if it is the same, so was the wait.
+ * the lock manager has not noted the beginning is.)  Its age is what looks have
+ * seen of it (ages.c).  These come BLOCKERS_LOOKS times in deadlock_timeout while
+ * a contender of ours is queued, and a wait counts when it has been seen for that
+ * time but the pause between two looks: so whatever waited when the contender came
+ * counts in the first scan.  The answers of the lock manager do not tell which
+ * wait it is, so its beginning is read from the process ahead of the questions,
+ * and again behind them: if it is the same, so was the wait.
  *
  * Cost.  GetBlockerStatusData() takes all partition locks of the lock manager,
  * and returns all that hold or want the lock that one process waits for, and
@@ -43,8 +47,9 @@
 #include "nodes/pg_list.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "shared/clock.h"
 #include "utils/hsearch.h"
-#include "utils/timestamp.h"
+#include "worker/ages.h"
 #include "worker/blockers.h"
 
 #define MAX_QUESTIONS		256
@@ -55,6 +60,7 @@ typedef struct WaitStart
 	int			pid;			/* hash key, must be first */
 	PGPROC	   *proc;
 	TimestampTz since;
+	bool		is_old;			/* it counts */
 } WaitStart;
 
 /* A process in the queue of a lock. */
@@ -62,7 +68,8 @@ typedef struct Waiter
 {
 	int			pid;			/* of the leader of its lock group */
 	LOCKMODE	mode;
-	TimestampTz since;
+	TimestampTz since;			/* identifies the wait; 0: it is over */
+	bool		is_old;			/* it counts */
 	int			last[MAX_LOCKMODES];	/* number of the last one ahead of it
 										 * that wants that mode, or -1 */
 } Waiter;
@@ -110,7 +117,6 @@ static struct
 	List	   *locks;			/* of WaitedLocks */
 	int			questions;
 	uint32		walk;
-	TimestampTz since;			/* waits that began later do not count */
 }			blockers;
 
 static Process *
@@ -128,8 +134,8 @@ find_process(int pid)
 	return process;
 }
 
-/* When a process began to wait, or 0: it does not, or not for the same. */
-static TimestampTz
+/* The wait of a process, if it is still the same; or NULL. */
+static const WaitStart *
 wait_start(int pid)
 {
 	const WaitStart *start = hash_search(blockers.starts, &pid, HASH_FIND,
@@ -137,30 +143,64 @@ wait_start(int pid)
 
 	if (start == NULL || start->proc->pid != pid ||
 		(TimestampTz) pg_atomic_read_u64(&start->proc->waitStart) != start->since)
-		return 0;
-	return start->since;
-}
-
-static bool
-is_old(TimestampTz since)
-{
-	return since != 0 && since <= blockers.since;
+		return NULL;
+	return start;
 }
 
 /* A process waits for a heavyweight lock. */
 static void
-note_waiting(PGPROC *proc, int pid, TimestampTz since, int leader)
+note_waiting(PGPROC *proc, int pid, TimestampTz since, bool is_old, int leader)
 {
 	WaitStart  *start = hash_search(blockers.starts, &pid, HASH_ENTER, NULL);
 	Process    *process;
 
 	start->proc = proc;
 	start->since = since;
-	if (!is_old(since))
+	start->is_old = is_old;
+	if (!is_old)
 		return;
 	process = find_process(leader);
 	process->waits = true;
 	process->in_group = proc->lockGroupLeader != NULL;
+}
+
+/* Look at each process, and note those that wait, for a scan. */
+static bool
+look(int64 wait_us, bool for_scan)
+{
+	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_LOOKS;
+	bool		found = false;
+
+	ages_look(AGE_OF_LOCK_WAIT);
+	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
+	{
+		PGPROC	   *proc = &ProcGlobal->allProcs[i];
+		PGPROC	   *leader = proc->lockGroupLeader;
+		int			pid = proc->pid;
+		TimestampTz since = pg_atomic_read_u64(&proc->waitStart);
+		bool		is_old;
+
+		if (pid == 0 || since == 0)
+			continue;
+		is_old = ages_first_seen(AGE_OF_LOCK_WAIT, pid, since) <= since_us;
+		found |= is_old;
+		if (for_scan)
+			note_waiting(proc, pid, since, is_old, leader ? leader->pid : pid);
+	}
+	return found;
+}
+
+/*
+ * blockers_look
+ *		Look at what waits there are, so that they have an age in a later scan;
+ *		has any lasted for so long already?
+ *
+ * To be called BLOCKERS_LOOKS times in that time, as long as there may be a scan.
+ */
+bool
+blockers_look(int64 wait_us)
+{
+	return look(wait_us, false);
 }
 
 /*
@@ -187,19 +227,7 @@ blockers_begin(int64 wait_us)
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	blockers.locks = NIL;
 	blockers.questions = 0;
-	blockers.since = GetCurrentTimestamp() - wait_us;
-
-	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
-	{
-		PGPROC	   *proc = &ProcGlobal->allProcs[i];
-		PGPROC	   *leader = proc->lockGroupLeader;
-		int			pid = proc->pid;
-		TimestampTz since = pg_atomic_read_u64(&proc->waitStart);
-
-		if (pid == 0 || since == 0)
-			continue;
-		note_waiting(proc, pid, since, leader ? leader->pid : pid);
-	}
+	(void) look(wait_us, true);
 }
 
 /*
@@ -269,6 +297,7 @@ find_lock(const LOCKTAG *tag)
 static void
 add_waiter(WaitedLock *lock, const LockInstanceData *instance)
 {
+	const WaitStart *start = wait_start(instance->pid);
 	int			number = lock->nwaiters++;
 	Waiter	   *waiter = &lock->waiters[number];
 	Process    *process;
@@ -276,7 +305,8 @@ add_waiter(WaitedLock *lock, const LockInstanceData *instance)
 
 	waiter->pid = instance->leaderPid;
 	waiter->mode = instance->waitLockMode;
-	waiter->since = wait_start(instance->pid);
+	waiter->since = start ? start->since : 0;
+	waiter->is_old = start && start->is_old;
 	for (int mode = 0; mode < MAX_LOCKMODES; mode++)
 		waiter->last[mode] = number == 0 ? -1 : waiter[-1].last[mode];
 	if (number > 0)
@@ -317,25 +347,25 @@ add_lock(const BlockedProcsData *data, const BlockedProcData *blocked)
 	blockers.locks = lappend(blockers.locks, lock);
 }
 
-/* Who has come last to the queue of the lock? */
+/* Who has come last to the queue of the lock, if nobody has set the clock? */
 static int
 newest_waiter(const BlockedProcsData *data, const BlockedProcData *blocked)
 {
 	int			newest = blocked->pid;
-	TimestampTz newest_since = wait_start(newest);
+	const WaitStart *start = wait_start(newest);
+	TimestampTz newest_since = start ? start->since : 0;
 
 	for (int i = 0; i < blocked->num_locks; i++)
 	{
 		const LockInstanceData *instance = &data->locks[blocked->first_lock + i];
-		TimestampTz since;
 
 		if (instance->waitLockMode == NoLock)
 			continue;
-		since = wait_start(instance->pid);
-		if (since > newest_since)
+		start = wait_start(instance->pid);
+		if (start && start->since > newest_since)
 		{
 			newest = instance->pid;
-			newest_since = since;
+			newest_since = start->since;
 		}
 	}
 	return newest;
@@ -444,7 +474,7 @@ follow(const Process *process, const Place *place, List **todo)
 	const Waiter *waiter = &lock->waiters[place->number];
 	LOCKMASK	conflicts = lock->method->conflictTab[waiter->mode];
 
-	if (!is_old(waiter->since))
+	if (!waiter->is_old)
 		return;
 	if (lock->walk != blockers.walk)
 	{

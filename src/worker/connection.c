@@ -26,7 +26,6 @@
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
-#include "utils/timestamp.h"
 #include "worker/auths.h"
 #include "worker/checks.h"
 #include "worker/connection.h"
@@ -256,10 +255,8 @@ connection_is_locked_out(int session)
 	const ZkSessionInfo *info = status(session);
 
 	return has_not_begun(session) ||
-		TimestampDifferenceExceeds(info->unreached_since,
-									  GetCurrentTimestamp(),
-									  Max(info->timeout,
-										  zklock_session_timeout));
+		zk_now_us() - info->unreached_since >=
+		Max(info->timeout, zklock_session_timeout) * INT64CONST(1000);
 }
 
 /*

@@ -30,6 +30,7 @@
 #include "shared/clock.h"
 #include "shared/settings.h"
 #include "storage/proc.h"
+#include "worker/blockers.h"
 #include "worker/contender.h"
 #include "worker/deadlock.h"
 #include "worker/detector_io.h"
@@ -60,6 +61,7 @@ static struct
 	int64		new_ms;			/* the same: when the next contender will have
 								 * waited for long; 0: not known */
 	int64		tick_ms;		/* the same: when the detector wants to wake */
+	int64		looked_ms;		/* the same, of the latest blockers_look() */
 	int64		glanced_ms;		/* the same, of the latest glance at what has to
 								 * do with foreign servers */
 }			deadlock;
@@ -314,6 +316,25 @@ next_scan(int64 now_ms)
 }
 
 /*
+ * Waits in the lock manager are as old as we have seen them, so look at them in
+ * advance of a scan.  Returns when to look again, or 0.
+ */
+static int64
+look_at_waits(int64 now_ms)
+{
+	int64		pause_ms = Max(deadlock.timeout_ms / BLOCKERS_LOOKS, 1);
+
+	if (!zklock_deadlock_check || contender_first_queued() == NULL)
+		return 0;
+	if (deadlock.looked_ms + pause_ms <= now_ms)
+	{
+		deadlock.looked_ms = now_ms;
+		(void) blockers_look((int64) deadlock.timeout_ms * 1000);
+	}
+	return deadlock.looked_ms + pause_ms;
+}
+
+/*
  * A session that keeps a contender may wait for a foreign server, or for a
  * session that works for another cluster, or work for one itself, while none of
  * ours waits in ZooKeeper: have that scanned.  Returns when to look again, or 0.
@@ -345,6 +366,7 @@ void
 deadlock_run(void)
 {
 	int64		now_ms = zk_now_ms();
+	int64		look_ms;
 	int64		glance_ms;
 	int64		at_ms;
 
@@ -364,6 +386,7 @@ deadlock_run(void)
 		deadlock.soon = true;
 		wake_set(WAKE_SCAN, 0);
 	}
+	look_ms = look_at_waits(now_ms);
 	glance_ms = glance(now_ms);
 	at_ms = next_scan(now_ms);
 	if (at_ms != 0 && at_ms <= now_ms)
@@ -371,6 +394,8 @@ deadlock_run(void)
 		run_scan(now_ms);
 		at_ms = next_scan(now_ms);
 	}
+	if (look_ms != 0)
+		at_ms = at_ms == 0 ? look_ms : Min(at_ms, look_ms);
 	if (glance_ms != 0)
 		at_ms = at_ms == 0 ? glance_ms : Min(at_ms, glance_ms);
 	if (deadlock.tick_ms != 0 && deadlock.tick_ms <= now_ms)

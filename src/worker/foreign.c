@@ -32,6 +32,8 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
+#include "worker/ages.h"
+#include "worker/blockers.h"
 #include "worker/foreign.h"
 #include "worker/status.h"
 
@@ -110,16 +112,15 @@ somebody_works(void)
 bool
 foreign_may_matter(int64 wait_us)
 {
-	TimestampTz since = GetCurrentTimestamp() - wait_us;
 	bool		is_set = foreign_is_set();
 
-	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
+	if (blockers_look(wait_us))
+		return true;
+	for (uint32 i = 0; is_set && i < ProcGlobal->allProcCount; i++)
 	{
-		PGPROC	   *proc = &ProcGlobal->allProcs[i];
-		TimestampTz start = pg_atomic_read_u64(&proc->waitStart);
+		const PGPROC *proc = &ProcGlobal->allProcs[i];
 
-		if (proc->pid != 0 && ((start != 0 && start <= since) ||
-							   (is_set && may_wait_remotely(proc))))
+		if (proc->pid != 0 && may_wait_remotely(proc))
 			return true;
 	}
 	return somebody_works();
@@ -134,14 +135,17 @@ unix_us(TimestampTz time)
 
 /*
  * Note a session, if it is of any interest; "set" as foreign_is_set().  Of a
- * statement that began after "since" nothing is noted.
+ * statement that was first seen after "since_us" nothing is noted.
  */
 static void
-add_session(const PgBackendStatus *status, bool set, TimestampTz since,
+add_session(const PgBackendStatus *status, bool set, int64 since_us,
 			List *named)
 {
 	VertexSession employer;
 	bool		works = works_for(status, &employer);
+	bool		runs = status->st_state == STATE_RUNNING ||
+		status->st_state == STATE_FASTPATH;
+	int64		seen_us;
 	ForeignSession *session;
 	char		vertex[VERTEX_SESSION_SIZE];
 	ListCell   *cell;
@@ -155,9 +159,9 @@ add_session(const PgBackendStatus *status, bool set, TimestampTz since,
 	session->start = unix_us(status->st_proc_start_timestamp);
 	session->works = works;
 	session->idle = status->st_state == STATE_IDLEINTRANSACTION;
-	session->rests = status->st_state != STATE_RUNNING &&
-		status->st_state != STATE_FASTPATH &&
-		status->st_state_start_timestamp <= since;
+	seen_us = ages_first_seen(AGE_OF_STATE, session->pid,
+							  status->st_state_start_timestamp);
+	session->rests = !runs && seen_us <= since_us;
 	if (works)
 		session->works_for = employer;
 	if (!set || strlen(cluster_name) >= sizeof(session->self.cluster))
@@ -169,9 +173,9 @@ add_session(const PgBackendStatus *status, bool set, TimestampTz since,
 	vertex_write(&session->self, vertex);
 	foreach(cell, named)
 		session->named |= strcmp(lfirst(cell), vertex) == 0;
-	if ((status->st_state == STATE_RUNNING ||
-		 status->st_state == STATE_FASTPATH) &&
-		status->st_activity_start_timestamp <= since)
+	seen_us = ages_first_seen(AGE_OF_STATEMENT, session->pid,
+							  status->st_activity_start_timestamp);
+	if (runs && seen_us <= since_us)
 		session->statement = unix_us(status->st_activity_start_timestamp);
 }
 
@@ -212,7 +216,7 @@ List *
 foreign_begin(int64 wait_us, List *named)
 {
 	bool		set = foreign_is_set();
-	TimestampTz since = GetCurrentTimestamp() - wait_us;
+	int64		since_us = zk_now_us() - wait_us;
 	List	   *result = NIL;
 	HASHCTL		ctl;
 	HASH_SEQ_STATUS seq;
@@ -225,9 +229,11 @@ foreign_begin(int64 wait_us, List *named)
 	foreign.sessions = hash_create("zklock foreign sessions", 64, &ctl,
 								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	forget_nodes();
+	ages_look(AGE_OF_STATEMENT);
+	ages_look(AGE_OF_STATE);
 	pgstat_clear_backend_activity_snapshot();
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
-		add_session(&ZkLocalBackendStatus(i)->backendStatus, set, since,
+		add_session(&ZkLocalBackendStatus(i)->backendStatus, set, since_us,
 					named);
 	pgstat_clear_backend_activity_snapshot();
 	for (uint32 i = 0; set && i < ProcGlobal->allProcCount; i++)

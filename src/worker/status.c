@@ -17,9 +17,9 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "shared/clock.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
-#include "utils/timestamp.h"
 #include "worker/session.h"
 #include "worker/session_file.h"
 #include "worker/status.h"
@@ -151,7 +151,7 @@ status_publish(int session, ZkSessionState state)
 
 	if (info->state != state)
 	{
-		TimestampTz now = GetCurrentTimestamp();
+		int64		now = zk_now_us();
 
 		if (info->state == ZK_SESSION_CONNECTED)
 			info->unreached_since = now;

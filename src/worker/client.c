@@ -57,6 +57,9 @@
 #define MIN_HANDSHAKE_MS		1000
 #define HANDSHAKES_PER_TIMEOUT	3
 
+/* A handle of the library is smaller. */
+#define NO_HANDLE_SIZE			(64 * 1024)
+
 static int	wake_fd = -1;
 static Client *log_reader;		/* gets the lines of the library's log */
 
@@ -70,6 +73,10 @@ static __thread bool in_multi = false;	/* this thread is in zoo_amulti() */
 
 static bool left_open = false;	/* a handle that could not be closed */
 
+/* check_stand_ins() asks for this one, which is none; it was asked for. */
+static const zhandle_t *no_handle = NULL;
+static bool asked_for_none = false;
+
 /* zookeeper_init_ssl(), which zookeeper.h has for its own build only. */
 typedef zhandle_t *(*InitSsl) (const char *servers, const char *files,
 							   watcher_fn watcher, int timeout_ms,
@@ -80,6 +87,9 @@ typedef zhandle_t *(*InitSasl) (const char *servers, watcher_fn watcher,
 								int timeout_ms, const clientid_t *id,
 								void *context, int flags,
 								log_callback_fn log, const SaslParams *sasl);
+
+/* Which zookeeper.h has only for programs without threads. */
+extern int	zookeeper_process(zhandle_t *zh, int events);
 
 /*
  * client_is_leaders
@@ -244,7 +254,8 @@ client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 }
 
 /*
- * In place of the library's own, as the functions of fault.c are.
+ * In place of the library's own, as the functions of fault.c are; see
+ * check_stand_ins().
  *
  * The library asks this for each operation of a multi, and from the first yes
  * on it frees, as a copy of the next operation's path, whatever its stack
@@ -257,6 +268,11 @@ extern PGDLLEXPORT int is_unrecoverable(zhandle_t *zh);
 int
 is_unrecoverable(zhandle_t *zh)
 {
+	if (no_handle != NULL && zh == no_handle)
+	{
+		asked_for_none = true;
+		return ZINVALIDSTATE;
+	}
 	return zoo_state(zh) < 0 && !in_multi ? ZINVALIDSTATE : ZOK;
 }
 
@@ -287,6 +303,29 @@ client_check(void)
 }
 
 /*
+ * Does the library call our functions, of this file and of fault.c, in place of
+ * its own?  It does not if it was linked before zklock was loaded.  The first
+ * thing that zookeeper_process() does is to ask whether its handle is
+ * unrecoverable.  This handle has all bits set: for the library, too, it is.
+ */
+static void
+check_stand_ins(void)
+{
+	char	   *block = palloc(NO_HANDLE_SIZE);
+
+	memset(block, 0xFF, NO_HANDLE_SIZE);
+	no_handle = (zhandle_t *) block;
+	zookeeper_process((zhandle_t *) block, 0);
+	no_handle = NULL;
+	pfree(block);
+	if (!asked_for_none)
+		ereport(WARNING,
+				(errmsg("zklock cannot replace functions of the ZooKeeper client library"),
+				 errdetail("Another module has loaded the library before zklock.  Locks are not affected, but where the library fails on the answer of a broken server, PostgreSQL may restart."),
+				 errhint("List zklock ahead of that module in \"shared_preload_libraries\".")));
+}
+
+/*
  * client_init_process
  *		Prepare the process for handles; once.
  *
@@ -302,6 +341,7 @@ client_init_process(void)
 				(errcode_for_socket_access(),
 				 errmsg("could not create eventfd: %m")));
 	fault_init(wake_fd);
+	check_stand_ins();
 
 	/* below that it warns of every late wake-up of a loaded machine */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);

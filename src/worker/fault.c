@@ -15,20 +15,34 @@
  * handler of the signal parks the library's thread for good, and the worker
  * ends and is replaced.
  *
- * The parked thread may have broken the heap, and may hold locks of the
- * library and of malloc.  So the main thread does as little as it can: it
- * calls the library no more, runs the exit callbacks, which work on shared
- * memory, and leaves by _exit().  If it has not got there after
- * LIBRARY_DEATH_SECONDS, because it waits for such a lock, the parked thread
- * interrupts it with a signal whose handler goes the same way.
+ * How the main thread ends.  The exit callbacks work on shared memory, so they
+ * must not run while the main thread is in the middle of a change of that: it
+ * may even hold a spinlock.  There are two places where it is not: the main
+ * loop, which learns of the fault (fault_check()), and the calls of the library
+ * that wait for its threads or locks, between fault_enter_library() and
+ * fault_leave_library().  From the second a signal takes it away, since the
+ * parked thread may hold what it waits for.  Anywhere else the main thread goes
+ * on until it gets to the main loop.  Then it calls the library no more, runs the
+ * exit callbacks, and leaves by _exit().
+ *
+ * It may never get there: the parked thread may hold a lock of malloc, or have
+ * broken the heap; and the fault may have been in the main thread, within a call
+ * of the library, with malloc's lock held.  So a timer is started with the fault.
+ * When it is over it sends SIGQUIT, which is what the postmaster ends a process
+ * with at once: any thread takes it, and the process ends with exit code 2 and no
+ * callbacks.  For the postmaster that is a crash.  It starts all of PostgreSQL
+ * anew, with new shared memory: nothing else is safe with a process that may have
+ * left a spinlock held.  The same goes for a fault of the main thread outside of
+ * the library, and for one in the exit callbacks, as for any backend.
  *
  * A thread that breaks the heap before it is parked would kill the main
  * thread.  So the functions by which the library frees what it may not have
- * parsed are ours (deallocate_*), and free only what looks parsed.
+ * parsed are ours (deallocate_*), and free only what looks parsed.  client.c
+ * checks that the library calls ours.
  *
  * The handler runs in any thread, so what it shares with the main thread is
- * set before the library has threads (wake_fd, main_thread), or is of
- * sig_atomic_t.
+ * set before the library has threads (wake_fd, main_thread, deadline), or is of
+ * sig_atomic_t.  It calls nothing but what may be called in a handler.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -41,20 +55,24 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 #include <zookeeper/zookeeper.jute.h>
 
+#include "port/atomics.h"
 #include "shared/compat.h"
 #include "storage/ipc.h"
 #include "worker/fault.h"
 
-/* How long a parked thread gives the main thread to end. */
-#define LIBRARY_DEATH_SECONDS	5
+/* How long the process may take to end after a fault. */
+#define FAULT_SECONDS	10
 
 static int	wake_fd;			/* the main loop waits on it */
 static pthread_t main_thread;
-static volatile sig_atomic_t in_library = false;	/* the main thread is */
+static timer_t deadline;		/* sends SIGQUIT when it is over */
+static volatile sig_atomic_t in_library = false;	/* the main thread is, and
+													 * may exit there */
 static volatile sig_atomic_t library_died = 0;	/* by this signal */
 
 /*
@@ -117,37 +135,58 @@ deallocate_WatcherEvent(struct WatcherEvent *v)
 	memset(v, 0, sizeof(*v));
 }
 
-/*
- * Handler of SIGABRT and of the signals of faults.  The main thread dies of
- * them as ever, unless the fault is the library's.
- */
+/* From now on the process has so much time to end. */
 static void
-fault_handler(SIGNAL_ARGS)
+start_deadline(void)
 {
-	struct timespec patience = {.tv_sec = LIBRARY_DEATH_SECONDS};
+	static const struct itimerspec time = {.it_value.tv_sec = FAULT_SECONDS};
+
+	timer_settime(deadline, 0, &time, NULL);
+}
+
+/* The main thread: it dies as ever, unless it is in the library. */
+static void
+fault_in_main(int signo)
+{
+	if (in_library)
+	{
+		in_library = false;
+		library_died = signo;
+		start_deadline();
+		proc_exit(1);
+	}
+	if (signo == SIGABRT && library_died)
+		return;					/* of a parked thread, and too late; or of
+								 * abort(), which goes on */
+	pqsignal(signo, PG_SIG_DFL);
+	raise(signo);				/* delivered when we return */
+}
+
+/* A thread of the library: it is parked. */
+static void
+fault_in_library(int signo)
+{
 	uint64_t	one = 1;
 
-	if (pthread_equal(pthread_self(), main_thread))
-	{
-		if (in_library || library_died)
-			proc_exit(1);
-		pqsignal(postgres_signal_arg, PG_SIG_DFL);
-		raise(postgres_signal_arg); /* delivered when we return */
-		return;
-	}
-
-	library_died = postgres_signal_arg;
+	start_deadline();
+	library_died = signo;
+	pg_memory_barrier();
 	if (in_library)
 		pthread_kill(main_thread, SIGABRT); /* it may wait for this thread */
 	if (write(wake_fd, &one, sizeof(one)) < 0)
-		pthread_kill(main_thread, SIGABRT); /* not that it can fail */
-	while (nanosleep(&patience, &patience) != 0)
-		;
-
-	/* or for a lock that this thread holds */
-	pthread_kill(main_thread, SIGABRT);
+		_exit(2);				/* not that it can fail */
 	for (;;)
 		pause();
+}
+
+/* Handler of SIGABRT and of the signals of faults. */
+static void
+fault_handler(SIGNAL_ARGS)
+{
+	if (pthread_equal(pthread_self(), main_thread))
+		fault_in_main(postgres_signal_arg);
+	else
+		fault_in_library(postgres_signal_arg);
 }
 
 /*
@@ -187,13 +226,21 @@ leave_at_once(int code, Datum arg pg_attribute_unused())
 		_exit(code);
 }
 
+/* The exit callbacks change shared memory, whatever the process has come from. */
+static void
+leave_library(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+{
+	in_library = false;
+}
+
 /*
  * fault_enter_library, fault_leave_library
- *		Go around a call of the library that starts threads, waits for them,
- *		or must not be interrupted.
+ *		Go around a call of the library that starts threads, waits for them or
+ *		for their locks, or must not be interrupted.
  *
- * "saved" keeps the signals that were blocked.  Errors: FATAL if a thread of
- * the library has been parked.
+ * In between the process may exit at any point: no lock of PostgreSQL is to be
+ * held, and no shared memory to be changed.  "saved" keeps the signals that
+ * were blocked.  Errors: FATAL if a thread of the library has been parked.
  */
 void
 fault_enter_library(sigset_t *saved)
@@ -207,6 +254,7 @@ fault_enter_library(sigset_t *saved)
 	sigdelset(&block, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &block, saved);
 	in_library = true;
+	pg_memory_barrier();		/* either thread sees what the other has set */
 	fault_check();
 }
 
@@ -221,15 +269,26 @@ fault_leave_library(const sigset_t *saved)
  * fault_init
  *		Prepare the process, ahead of the first call of the library.
  *
- * A thread that is parked makes "fd", an eventfd, readable.
+ * A thread that is parked makes "fd", an eventfd, readable.  Errors: as for any
+ * failing system call.
  */
 void
 fault_init(int fd)
 {
+	struct sigevent event;
+
+	memset(&event, 0, sizeof(event));
+	event.sigev_notify = SIGEV_SIGNAL;
+	event.sigev_signo = SIGQUIT;
+	if (timer_create(CLOCK_MONOTONIC, &event, &deadline) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not create timer: %m")));
 	wake_fd = fd;
 	main_thread = pthread_self();
 	pqsignal(SIGABRT, fault_handler);
 	pqsignal(SIGSEGV, fault_handler);
 	pqsignal(SIGBUS, fault_handler);
+	before_shmem_exit(leave_library, (Datum) 0);
 	on_proc_exit(leave_at_once, (Datum) 0);
 }

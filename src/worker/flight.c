@@ -74,6 +74,7 @@
 
 #include "common/hashfn.h"
 #include "shared/clock.h"
+#include "worker/fault.h"
 #include "worker/flight.h"
 #include "worker/request.h"
 
@@ -501,6 +502,7 @@ void
 flight_send(Flight *flight, int64 now_ms)
 {
 	FlightPlan	plan;
+	sigset_t	saved;
 
 	if (dlist_is_empty(&flight->submitted) && dlist_is_empty(&flight->again))
 		return;
@@ -508,10 +510,12 @@ flight_send(Flight *flight, int64 now_ms)
 	flight->batch_failed = false;
 	plan_flight(flight, &plan);
 	client_expect_answers(flight->client, plan.nsent);
+	fault_enter_library(&saved);
 	send_all(flight, &plan.ahead);
 	send_writes(flight, &plan.writes);
 	send_groups(flight, &plan.groups);
 	send_all(flight, &plan.behind);
+	fault_leave_library(&saved);
 }
 
 /*

@@ -55,6 +55,7 @@
 #include "shared/clock.h"
 #include "utils/memutils.h"
 #include "worker/client.h"
+#include "worker/fault.h"
 #include "worker/flight.h"
 #include "worker/session.h"
 #include "worker/watches.h"
@@ -266,9 +267,13 @@ lease_timeout_ms(const Session *session)
 static void
 send_greeting(Session *session)
 {
+	sigset_t	saved;
+
+	fault_enter_library(&saved);
 	session->greeting_out =
 		client_send_check(&session->client, &session->greeting_checked,
 						  client_answer_greeting, &session->client) == ZOK;
+	fault_leave_library(&saved);
 }
 
 /*
@@ -436,11 +441,14 @@ static void
 greet_server(Session *session)
 {
 	zhandle_t  *handle = session->client.handle;
+	sigset_t	saved;
 
+	fault_enter_library(&saved);
 	while (session->next_auth[0] != '\0' &&
 		   zoo_add_auth(handle, "digest", session->next_auth,
 						strlen(session->next_auth), NULL, NULL) == ZOK)
 		session->next_auth += strlen(session->next_auth) + 1;
+	fault_leave_library(&saved);
 	session->client.connected = true;
 	session->greeted = false;
 	send_greeting(session);

@@ -311,91 +311,116 @@ ALTER TABLE zk_fences
     ENABLE REPLICA TRIGGER zk_keep_after_truncate;
 
 -- With zklock.advisory_locks on, calls of PostgreSQL's advisory lock functions
--- become calls of these.
-CREATE FUNCTION zk_advisory_lock(bigint) RETURNS void
+-- become calls of these.  They are in the schema of those, with their
+-- privileges: what is revoked for the functions of another schema, or by default
+-- privileges, must not make such calls fail.
+CREATE FUNCTION pg_catalog.zk_advisory_lock(bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_lock(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_lock(bigint) IS
 'stands in for pg_advisory_lock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_lock(integer, integer) RETURNS void
+CREATE FUNCTION pg_catalog.zk_advisory_lock(integer, integer) RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_lock(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_lock(integer, integer) IS
 'stands in for pg_advisory_lock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_lock_shared(bigint) RETURNS void
+CREATE FUNCTION pg_catalog.zk_advisory_lock_shared(bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_lock_shared(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_lock_shared(bigint) IS
 'stands in for pg_advisory_lock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_lock_shared(integer, integer) RETURNS void
+CREATE FUNCTION pg_catalog.zk_advisory_lock_shared(integer, integer) RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_lock_shared(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_lock_shared(integer, integer) IS
 'stands in for pg_advisory_lock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_xact_lock(bigint) RETURNS void
+CREATE FUNCTION pg_catalog.zk_advisory_xact_lock(bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_xact_lock(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_xact_lock(bigint) IS
 'stands in for pg_advisory_xact_lock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_xact_lock(integer, integer) RETURNS void
+CREATE FUNCTION pg_catalog.zk_advisory_xact_lock(integer, integer) RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_xact_lock(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_xact_lock(integer, integer) IS
 'stands in for pg_advisory_xact_lock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_xact_lock_shared(bigint) RETURNS void
+CREATE FUNCTION pg_catalog.zk_advisory_xact_lock_shared(bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_xact_lock_shared(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_xact_lock_shared(bigint) IS
 'stands in for pg_advisory_xact_lock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_xact_lock_shared(integer, integer) RETURNS void
+CREATE FUNCTION pg_catalog.zk_advisory_xact_lock_shared(integer, integer) RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_xact_lock_shared(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_xact_lock_shared(integer, integer) IS
 'stands in for pg_advisory_xact_lock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_try_advisory_lock(bigint) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_try_advisory_lock(bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_try_advisory_lock(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_try_advisory_lock(bigint) IS
 'stands in for pg_try_advisory_lock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_try_advisory_lock(integer, integer) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_try_advisory_lock(integer, integer) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_try_advisory_lock(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_try_advisory_lock(integer, integer) IS
 'stands in for pg_try_advisory_lock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_try_advisory_lock_shared(bigint) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_try_advisory_lock_shared(bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_try_advisory_lock_shared(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_try_advisory_lock_shared(bigint) IS
 'stands in for pg_try_advisory_lock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_try_advisory_lock_shared(integer, integer) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_try_advisory_lock_shared(integer, integer) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_try_advisory_lock_shared(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_try_advisory_lock_shared(integer, integer) IS
 'stands in for pg_try_advisory_lock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_try_advisory_xact_lock(bigint) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_try_advisory_xact_lock(bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_try_advisory_xact_lock(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_try_advisory_xact_lock(bigint) IS
 'stands in for pg_try_advisory_xact_lock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_try_advisory_xact_lock(integer, integer) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_try_advisory_xact_lock(integer, integer) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_try_advisory_xact_lock(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_try_advisory_xact_lock(integer, integer) IS
 'stands in for pg_try_advisory_xact_lock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_try_advisory_xact_lock_shared(bigint) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_try_advisory_xact_lock_shared(bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_try_advisory_xact_lock_shared(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_try_advisory_xact_lock_shared(bigint) IS
 'stands in for pg_try_advisory_xact_lock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_try_advisory_xact_lock_shared(integer, integer) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_try_advisory_xact_lock_shared(integer, integer) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_try_advisory_xact_lock_shared(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_try_advisory_xact_lock_shared(integer, integer) IS
 'stands in for pg_try_advisory_xact_lock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_unlock(bigint) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_advisory_unlock(bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_unlock(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_unlock(bigint) IS
 'stands in for pg_advisory_unlock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_unlock(integer, integer) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_advisory_unlock(integer, integer) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_unlock(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_unlock(integer, integer) IS
 'stands in for pg_advisory_unlock with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_unlock_shared(bigint) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_advisory_unlock_shared(bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_unlock_shared(bigint) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_unlock_shared(bigint) IS
 'stands in for pg_advisory_unlock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_unlock_shared(integer, integer) RETURNS boolean
+CREATE FUNCTION pg_catalog.zk_advisory_unlock_shared(integer, integer) RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_unlock_shared(integer, integer) IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_unlock_shared(integer, integer) IS
 'stands in for pg_advisory_unlock_shared with zklock.advisory_locks; do not call it directly';
-CREATE FUNCTION zk_advisory_unlock_all() RETURNS void
+CREATE FUNCTION pg_catalog.zk_advisory_unlock_all() RETURNS void
 AS 'MODULE_PATHNAME', 'zk_advisory_call' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION zk_advisory_unlock_all() IS
+COMMENT ON FUNCTION pg_catalog.zk_advisory_unlock_all() IS
 'stands in for pg_advisory_unlock_all with zklock.advisory_locks; do not call it directly';
+GRANT EXECUTE ON FUNCTION
+    pg_catalog.zk_advisory_lock(bigint),
+    pg_catalog.zk_advisory_lock(integer, integer),
+    pg_catalog.zk_advisory_lock_shared(bigint),
+    pg_catalog.zk_advisory_lock_shared(integer, integer),
+    pg_catalog.zk_advisory_xact_lock(bigint),
+    pg_catalog.zk_advisory_xact_lock(integer, integer),
+    pg_catalog.zk_advisory_xact_lock_shared(bigint),
+    pg_catalog.zk_advisory_xact_lock_shared(integer, integer),
+    pg_catalog.zk_try_advisory_lock(bigint),
+    pg_catalog.zk_try_advisory_lock(integer, integer),
+    pg_catalog.zk_try_advisory_lock_shared(bigint),
+    pg_catalog.zk_try_advisory_lock_shared(integer, integer),
+    pg_catalog.zk_try_advisory_xact_lock(bigint),
+    pg_catalog.zk_try_advisory_xact_lock(integer, integer),
+    pg_catalog.zk_try_advisory_xact_lock_shared(bigint),
+    pg_catalog.zk_try_advisory_xact_lock_shared(integer, integer),
+    pg_catalog.zk_advisory_unlock(bigint),
+    pg_catalog.zk_advisory_unlock(integer, integer),
+    pg_catalog.zk_advisory_unlock_shared(bigint),
+    pg_catalog.zk_advisory_unlock_shared(integer, integer),
+    pg_catalog.zk_advisory_unlock_all()
+    TO PUBLIC;
 
 -- Comments on objects of 1.0, in plainer words
 COMMENT ON FUNCTION zk_queue(text) IS

@@ -29,6 +29,7 @@
 
 #include "backend/advisory.h"
 #include "backend/functions.h"
+#include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "catalog/pg_proc.h"
@@ -150,52 +151,81 @@ take(FunctionCallInfo fcinfo, const AdvisoryFunction *function)
 	return acquire_or_fail(&request);
 }
 
-/*
- * The lock that this session holds and that stands for this advisory lock, or
- * NULL.  It may have been taken with another zklock.root.
- */
-static HeldLock *
-find_held(const ZkKey *key)
+/* Does a lock that is held stand for this advisory lock? */
+static bool
+stands_for(const HeldLock *lock, const LOCKTAG *tag)
 {
-	HeldLock   *lock = hold_find(key);
-	LOCKTAG		tag;
-
-	if (lock)
-		return lock;
-	if (!key_advisory_tag(key, &tag))
-		return NULL;
-	while ((lock = holds_next(lock)) != NULL)
-		if (lock->heavyweight.ntags == 2 &&
-			memcmp(&lock->heavyweight.tags[1], &tag, sizeof(LOCKTAG)) == 0)
-			return lock;
-	return NULL;
+	return lock->heavyweight.ntags == 2 &&
+		memcmp(&lock->heavyweight.tags[1], tag, sizeof(LOCKTAG)) == 0;
 }
 
 /*
- * pg_advisory_unlock() and pg_advisory_unlock_shared().
- *
- * PostgreSQL's own lock is released, or missed with PostgreSQL's WARNING,
- * unless that may be the heavyweight lock of a hold of ours.
+ * Undo the latest hold of the session of this mode, if there is any.  It may
+ * have been taken with another zklock.root.
  */
+static bool
+undo_hold(const ZkKey *key, const LOCKTAG *tag, bool shared)
+{
+	HeldLock   *lock = hold_find(key);
+
+	if (lock && hold_release_advisory(lock, shared))
+		return true;
+	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
+		if (stands_for(lock, tag) && hold_release_advisory(lock, shared))
+			return true;
+	return false;
+}
+
+/*
+ * Have PostgreSQL's own lock released, or missed with PostgreSQL's WARNING, by
+ * PostgreSQL's function.
+ *
+ * Holds of the session that have been undone, but have not ended, keep theirs:
+ * they are put aside, and the lock is held for the transaction meanwhile, so
+ * that nothing waits and nobody else gets it.
+ */
+static Datum
+undo_own(FunctionCallInfo fcinfo, const AdvisoryFunction *function,
+		 const LOCKTAG *tag)
+{
+	Heavyweight own = {
+		.tags = {*tag},
+		.ntags = 1,
+		.mode = function->shared ? ShareLock : ExclusiveLock
+	};
+	int64		aside = 0;
+	Datum		result;
+
+	for (HeldLock *lock = holds_next(NULL); lock; lock = holds_next(lock))
+		if (stands_for(lock, tag) && lock->heavyweight.mode == own.mode)
+			aside += hold_count_of_session(lock);
+	if (aside == 0)
+		return function->function(fcinfo);
+
+	(void) heavyweight_lock(&own, false, false, -1);
+	heavyweight_unlock(&own, true, aside);
+	result = function->function(fcinfo);
+	while (aside-- > 0)
+		(void) heavyweight_lock(&own, true, false, -1);
+	heavyweight_unlock(&own, false, 1);
+	return result;
+}
+
+/* pg_advisory_unlock() and pg_advisory_unlock_shared(). */
 static Datum
 undo(FunctionCallInfo fcinfo, const AdvisoryFunction *function)
 {
-	LOCKMODE	mode = function->shared ? ShareLock : ExclusiveLock;
 	ZkLockName	name;
-	HeldLock   *lock;
+	LOCKTAG		tag;
 
 	if (!holds_exist())
 		return function->function(fcinfo);
 	get_lock(fcinfo, &name);
-	lock = find_held(&name.key);
-	if (lock && hold_release_advisory(lock, function->shared))
+	if (!key_advisory_tag(&name.key, &tag))
+		elog(ERROR, "\"%s\" stands for no advisory lock", name.name);
+	if (undo_hold(&name.key, &tag, function->shared))
 		PG_RETURN_BOOL(true);
-	if (lock == NULL || lock->heavyweight.mode != mode || !hold_is_of_session(lock))
-		return function->function(fcinfo);
-	ereport(WARNING,
-			(errmsg("you don't own a lock of type %s",
-					GetLockmodeName(USER_LOCKMETHOD, mode))));
-	PG_RETURN_BOOL(false);
+	return undo_own(fcinfo, function, &tag);
 }
 
 /*

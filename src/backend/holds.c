@@ -109,6 +109,16 @@ hold_is_of_session(const HeldLock *lock)
 }
 
 /*
+ * hold_count_of_session
+ *		How many holds of the lock has the session, undone or not?
+ */
+int64
+hold_count_of_session(const HeldLock *lock)
+{
+	return lock->stack.nsession;
+}
+
+/*
  * hold_find
  *		The lock that this backend holds under a key, or NULL.
  */

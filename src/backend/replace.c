@@ -15,11 +15,14 @@
  * What is not planned passes unseen: arguments of CALL and EXECUTE, column
  * defaults of COPY FROM, conditions of triggers and checks of constraints and
  * domains, USING of ALTER TABLE, and calls by the protocol's function call
- * message.
+ * message.  So does what has another OID, or is no call: a function of somebody
+ * else in language internal, an operator.
  *
  * Once the setting has been on in this process, calls are replaced whatever
- * its value; our functions look at it (advisory.c).  So a plan need not be
- * made anew when the setting changes, but for the first time (settings.c).
+ * its value; our functions look at it (advisory.c).  So what was locked while
+ * it was on can be unlocked, and a plan need not be made anew when it is turned
+ * off.  When it is turned on, all are (settings.c): there may have been nothing
+ * to replace a call by.
  *
  * Copyright (c) 2026, zklock developers
  *

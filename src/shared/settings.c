@@ -230,14 +230,14 @@ check_advisory_locks(int *newval, void **extra pg_attribute_unused(),
 }
 
 /*
- * Plans that were made before the setting was on for the first time call
- * PostgreSQL's functions; the others may call ours, which look at the setting:
- * see backend/replace.c.
+ * Plans that were made while the setting was off may call PostgreSQL's
+ * functions; the others may call ours, which look at the setting: see
+ * backend/replace.c.
  */
 static void
 assign_advisory_locks(int newval, void *extra pg_attribute_unused())
 {
-	if (newval == ZK_ADVISORY_OFF || zklock_advisory_used)
+	if (newval == ZK_ADVISORY_OFF || zklock_advisory_locks != ZK_ADVISORY_OFF)
 		return;
 	zklock_advisory_used = true;
 	ResetPlanCache();

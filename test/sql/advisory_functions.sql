@@ -275,6 +275,43 @@ SELECT pg_advisory_lock(2), pg_advisory_unlock(2), pg_advisory_unlock(2), pg_adv
 CALL regress_call(pg_try_advisory_lock(1));
 SELECT pg_advisory_unlock_all();
 SELECT * FROM regress_held;
+-- beside a hold that has been undone, but not ended: as many times as it is
+-- PostgreSQL's own, and not the hold's
+SELECT pg_advisory_lock(1), pg_advisory_lock(1);
+BEGIN;
+INSERT INTO regress_t VALUES (1);
+SELECT pg_advisory_unlock(1), pg_advisory_unlock(1);
+CALL regress_call(pg_try_advisory_lock(1));
+CALL regress_call(pg_try_advisory_lock(1));
+SELECT pg_advisory_unlock_shared(1);
+SELECT pg_advisory_unlock(1), pg_advisory_unlock(1), pg_advisory_unlock(1);
+SELECT * FROM regress_held;
+CALL regress_call(pg_try_advisory_lock(1));
+COMMIT;
+SELECT * FROM regress_held;
+SELECT pg_advisory_unlock(1), pg_advisory_unlock(1);
+SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_locks;
+-- a default that COPY fills in, a constraint, a domain, ALTER TABLE; a function in
+-- language internal, an operator
+CREATE TABLE regress_c (i int, got boolean DEFAULT pg_try_advisory_lock(1),
+                        CHECK (pg_try_advisory_lock(2)));
+COPY regress_c (i) FROM STDIN;
+1
+\.
+CREATE DOMAIN regress_domain AS bigint CHECK (pg_try_advisory_lock(VALUE));
+SELECT 3::regress_domain;
+ALTER TABLE regress_c ALTER got TYPE text USING pg_try_advisory_lock(4)::text;
+CREATE FUNCTION regress_alias(bigint) RETURNS boolean
+LANGUAGE internal VOLATILE STRICT AS 'pg_try_advisory_lock_int8';
+SELECT regress_alias(5);
+CREATE OPERATOR ?! (FUNCTION = pg_try_advisory_lock, RIGHTARG = bigint);
+SELECT ?! 6::bigint;
+SELECT objid, name FROM regress_held;
+SELECT pg_advisory_unlock_all();
+DROP TABLE regress_c;
+DROP DOMAIN regress_domain;
+DROP OPERATOR ?! (NONE, bigint);
+DROP FUNCTION regress_alias;
 
 DROP SCHEMA regress_shadow CASCADE;
 DROP PROCEDURE regress_call;

@@ -40,6 +40,13 @@ EXECUTE regress_p;
 SELECT regress_perform(2), regress_expression(3), regress_two(4), regress_inlined(5);
 SELECT objid, name FROM regress_held;
 SELECT pg_advisory_unlock_all();
+-- a cursor has its plan: PostgreSQL's lock
+BEGIN;
+DECLARE c CURSOR FOR SELECT pg_try_advisory_xact_lock(i) FROM generate_series(1, 2) i;
+SET LOCAL zklock.advisory_locks = on;
+FETCH ALL FROM c;
+SELECT objid, name FROM regress_held;
+COMMIT;
 SET zklock.advisory_locks = on;
 EXECUTE regress_p;
 SELECT regress_perform(2), regress_expression(3), regress_two(4), regress_inlined(5);
@@ -99,6 +106,28 @@ SELECT pg_try_advisory_xact_lock(1);
 SELECT pg_advisory_lock(1);
 \echo :SQLSTATE
 ROLLBACK;
+-- who may call PostgreSQL's may call ours, whatever is revoked elsewhere
+BEGIN;
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC;
+SET LOCAL ROLE regress_advisory;
+SELECT pg_advisory_xact_lock(1), pg_try_advisory_xact_lock(1, 1);
+SELECT pg_advisory_unlock_all();
+SAVEPOINT s;
+SELECT zk_lock('x');
+\echo :SQLSTATE
+ROLLBACK TO s;
+RESET ROLE;
+SELECT name FROM regress_held;
+ROLLBACK;
+BEGIN;
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+DROP EXTENSION zklock CASCADE;
+CREATE EXTENSION zklock;
+SET LOCAL ROLE regress_advisory;
+SELECT pg_advisory_xact_lock(1);
+RESET ROLE;
+SELECT count(*) FROM zk_locks;
+ROLLBACK;
 DROP ROLE regress_advisory;
 
 -- without the extension: not in silence
@@ -120,6 +149,19 @@ DROP EXTENSION zklock CASCADE;
 SET LOCAL zklock.advisory_locks = off;
 SELECT pg_advisory_xact_lock(1);
 ROLLBACK;
+-- a plan that was made without, while it was off, is not used when it is on
+BEGIN;
+DROP EXTENSION zklock CASCADE;
+SET LOCAL zklock.advisory_locks = off;
+PREPARE regress_p3 AS SELECT pg_try_advisory_xact_lock(1), regress_expression(2);
+EXECUTE regress_p3;
+CREATE EXTENSION zklock;
+SET LOCAL zklock.advisory_locks = on;
+EXECUTE regress_p3;
+SELECT replace(name, current_database(), 'DB') AS name FROM zk_locks ORDER BY name;
+SELECT pg_advisory_unlock(2), pg_advisory_unlock(2);
+ROLLBACK;
+DEALLOCATE regress_p3;
 -- or with something that only has the name
 BEGIN;
 ALTER EXTENSION zklock DROP FUNCTION zk_advisory_lock(bigint);

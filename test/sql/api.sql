@@ -14,8 +14,10 @@ SELECT proname, provolatile AS v, proparallel AS p
   FROM pg_proc WHERE proname LIKE 'zk\_%\_status' ORDER BY 1;
 -- those that stand in for PostgreSQL's are as these are, but parallel unsafe
 SELECT p.oid::regprocedure AS function, z.proparallel AS p,
-       (z.prorettype, z.proisstrict, z.provolatile, z.proretset, z.proacl) IS NOT DISTINCT FROM
-       (p.prorettype, p.proisstrict, p.provolatile, p.proretset, p.proacl) AS same
+       (z.pronamespace, z.prorettype, z.proisstrict, z.provolatile, z.proretset,
+        coalesce(z.proacl, acldefault('f', z.proowner))) IS NOT DISTINCT FROM
+       (p.pronamespace, p.prorettype, p.proisstrict, p.provolatile, p.proretset,
+        coalesce(p.proacl, acldefault('f', p.proowner))) AS same
   FROM pg_proc p LEFT JOIN pg_proc z
        ON z.proname = regexp_replace(p.proname, '^pg', 'zk') AND z.proargtypes = p.proargtypes
  WHERE p.proname LIKE 'pg\_%advisory%' ORDER BY p.oid;

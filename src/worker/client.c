@@ -7,17 +7,29 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of news, and wakes the main thread.  Code
- * that runs in the library's threads is in this file, in callbacks.c, fault.c
- * and sasl.c only, where comments mark it.
+ * that runs in other threads is in this file, in callbacks.c, fault.c and
+ * sasl.c only, where comments mark it.
  *
- * Locking.  news_lock, one for the process, guards the last three fields of
- * each Client (queue, queue_end, answers_left) and the static news_dropped.
- * It is held for a few assignments, and not while the eventfd is read or
- * written.  Nobody waits for another lock under it, and no PostgreSQL error
- * leaves it held.  What a News, an Operation or a Multi contains belongs to
- * the library's threads from the request until the callback has queued it, and
- * to the main thread otherwise.  A main thread that wants to free such memory
- * earlier closes the handle first, which joins the threads.
+ * Opening and closing.  The library resolves names when it makes a handle, and
+ * when it closes one it waits for its threads, one of which may resolve names,
+ * and for the server.  Either takes as long as it takes, so a thread of ours
+ * does it, which begins as the library's do (fault.c), and ends with that.  The
+ * main thread has no handle meanwhile.  News of a handle are not given out
+ * before the main thread has it, and dropped when it has parted with it, except
+ * the last (NEWS_CLOSED).  A handle that is not wanted any more when it has been
+ * made is closed by the same thread.  A process that ends waits for none of
+ * these threads.
+ *
+ * Locking.  news_lock, one for the process, guards the last four fields of each
+ * Client (passed, queue, queue_end, answers_left), the static news_dropped, and
+ * the end of CLIENT_OPENING, which the thread that makes the handle looks at;
+ * otherwise a state is the main thread's.  It is held for a few assignments,
+ * and not while the eventfd is read or written.  Nobody waits for another lock
+ * under it, and no PostgreSQL error leaves it held.  What a News, an Operation
+ * or a Multi contains belongs to the library's threads from the request until
+ * the callback has queued it, and to the main thread otherwise.  A main thread
+ * that wants to free such memory earlier closes the handle first, and waits for
+ * NEWS_CLOSED.
  *
  * The main loop waits on one eventfd for all clients.  News that wake the main
  * thread are written to it, after they have been queued: each notice, and an
@@ -27,8 +39,8 @@
  * empty.  So news whose write has been read are in a queue that has yet to be
  * looked at, and all others make the next wait end at once.
  *
- * The library's log callback does not tell the handle.  Its lines go to the
- * client that was opened last (log_reader, which one assignment changes).
+ * The library's log callback does not tell the handle.  Its lines have a queue
+ * of their own, that of log_client, which never has a handle.
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
  * the session ends at the wrong moment (ZOOKEEPER-2802).  watches.c has the
@@ -43,6 +55,7 @@
  */
 #include "postgres.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -61,7 +74,7 @@
 #define NO_HANDLE_SIZE			(64 * 1024)
 
 static int	wake_fd = -1;
-static Client *log_reader;		/* gets the lines of the library's log */
+static Client log_client;		/* gets the lines of the library's log */
 
 /* Shared with the library's threads; guarded by news_lock. */
 static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -76,6 +89,18 @@ static bool left_open = false;	/* a handle that could not be closed */
 /* check_stand_ins() asks for this one, which is none; it was asked for. */
 static const zhandle_t *no_handle = NULL;
 static bool asked_for_none = false;
+
+/* For the thread that makes a handle; malloc'd, as are the strings. */
+typedef struct Opening
+{
+	Client	   *client;
+	char	   *servers;
+	int			timeout_ms;
+	char	   *tls;			/* or NULL */
+	const SaslParams *sasl;		/* or NULL */
+	bool		resumes;		/* "id" */
+	clientid_t	id;
+} Opening;
 
 /* zookeeper_init_ssl(), which zookeeper.h has for its own build only. */
 typedef zhandle_t *(*InitSsl) (const char *servers, const char *files,
@@ -228,7 +253,7 @@ client_answer_greeting(int rc, const void *data)
 static void
 log_message(const char *message)
 {
-	post_notice(log_reader, NEWS_MESSAGE, 0, message);
+	post_notice(&log_client, NEWS_MESSAGE, 0, message);
 }
 
 static void
@@ -276,9 +301,92 @@ is_unrecoverable(zhandle_t *zh)
 	return zoo_state(zh) < 0 && !in_multi ? ZINVALIDSTATE : ZOK;
 }
 
+static zhandle_t *
+make_handle(const Opening *opening)
+{
+	InitSsl		init_ssl = (InitSsl) zookeeper_init_ssl;
+	InitSasl	init_sasl = (InitSasl) zookeeper_init_sasl;
+	const clientid_t *id = opening->resumes ? &opening->id : NULL;
+	zhandle_t  *handle;
+
+	if (opening->sasl != NULL)
+		handle = init_sasl(opening->servers, state_changed,
+						   opening->timeout_ms, id, opening->client,
+						   ZOO_NO_LOG_CLIENTENV, log_message, opening->sasl);
+	else if (opening->tls == NULL)
+		handle = zookeeper_init2(opening->servers, state_changed,
+								 opening->timeout_ms, id, opening->client,
+								 ZOO_NO_LOG_CLIENTENV, log_message);
+	else
+		handle = init_ssl(opening->servers, opening->tls, state_changed,
+						  opening->timeout_ms, id, opening->client,
+						  ZOO_NO_LOG_CLIENTENV);
+	if (handle == NULL)
+		return NULL;
+	if (opening->tls != NULL)
+		zoo_set_log_callback(handle, log_message);
+
+	/* resolve names not at every turn of the IO thread, only to reconnect */
+	zoo_set_servers_resolution_delay(handle, -1);
+	return handle;
+}
+
+/* Pass a new handle to the main thread; false if that does not want it. */
+static bool
+pass_handle(Client *client, zhandle_t *handle)
+{
+	bool		wanted;
+
+	pthread_mutex_lock(&news_lock);
+	wanted = client->state == CLIENT_OPENING;
+	if (wanted)
+		client->passed = handle;
+	pthread_mutex_unlock(&news_lock);
+	if (wanted)
+		wake_main();
+	return wanted;
+}
+
+static void *
+open_handle(void *argument)
+{
+	Opening    *opening = argument;
+	Client	   *client = opening->client;
+	zhandle_t  *handle = make_handle(opening);
+	int			error = handle ? 0 : errno;
+
+	free(opening->servers);
+	free(opening->tls);
+	free(opening);
+	if (handle != NULL && pass_handle(client, handle))
+		return NULL;
+	if (handle != NULL)
+		zookeeper_close(handle);
+	post_notice(client, NEWS_CLOSED, error, NULL);
+	return NULL;
+}
+
+static void *
+close_handle(void *argument)
+{
+	Client	   *client = argument;
+
+	zookeeper_close(client->passed);
+	post_notice(client, NEWS_CLOSED, 0, NULL);
+	return NULL;
+}
+
 /*
  * From here on, everything runs in the main thread.
  */
+
+static void
+report_out_of_memory(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory in the ZooKeeper client")));
+}
 
 /*
  * client_check
@@ -297,9 +405,7 @@ client_check(void)
 				 errmsg("a TLS handshake with ZooKeeper takes too long"),
 				 errdetail("The next zklock worker will continue.")));
 	if (news_dropped)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory in the ZooKeeper client")));
+		report_out_of_memory();
 }
 
 /*
@@ -341,6 +447,8 @@ client_init_process(void)
 				(errcode_for_socket_access(),
 				 errmsg("could not create eventfd: %m")));
 	fault_init(wake_fd);
+	client_init(&log_client);
+	log_client.state = CLIENT_OPEN;
 	check_stand_ins();
 
 	/* below that it warns of every late wake-up of a loaded machine */
@@ -359,50 +467,76 @@ client_init(Client *client)
 	client->queue_end = &client->queue;
 }
 
+/* Errors: FATAL if there can be no thread, or as for fault_enter_library(). */
+static void
+start_thread(void *(*function) (void *), void *argument)
+{
+	pthread_t	thread;
+	sigset_t	saved;
+	int			rc;
+
+	fault_enter_library(&saved);
+	rc = pthread_create(&thread, NULL, function, argument);
+	if (rc == 0)
+		pthread_detach(thread);
+	fault_leave_library(&saved);
+	errno = rc;
+	if (rc != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not create a thread for ZooKeeper: %m")));
+}
+
 /*
  * client_open
- *		Begin to connect: to the session "id", or to a new one if that is
- *		NULL.
+ *		Begin to make a handle that connects: to the session "id", or to a new
+ *		one if that is NULL.
  *
  * "timeout_ms" is asked of the server.  "tls" names the files for an encrypted
  * connection, as tls_files() does, or is NULL; so is "sasl", from sasl_params().
  * At least one of them is NULL.  With "creator_acl" our znodes are for our
- * credentials only, else for everybody.  Returns false if the library cannot
- * begin.  Errors: as for fault_enter_library().
+ * credentials only, else for everybody.  If the library cannot make a handle,
+ * NEWS_CLOSED tells.  Errors: 53200; as for start_thread().
  */
-bool
+void
 client_open(Client *client, const char *servers, int timeout_ms,
 			const char *tls, const SaslParams *sasl, const clientid_t *id,
 			bool creator_acl)
 {
-	InitSsl		init_ssl = (InitSsl) zookeeper_init_ssl;
-	InitSasl	init_sasl = (InitSasl) zookeeper_init_sasl;
-	sigset_t	saved;
+	Opening    *opening = calloc(1, sizeof(Opening));
 
-	Assert(client->handle == NULL);
-	log_reader = client;
+	Assert(client->state == CLIENT_CLOSED);
+	if (opening == NULL ||
+		(opening->servers = strdup(servers)) == NULL ||
+		(tls != NULL && (opening->tls = strdup(tls)) == NULL))
+		report_out_of_memory();
+	opening->client = client;
+	opening->timeout_ms = timeout_ms;
+	opening->sasl = sasl;
+	opening->resumes = id != NULL;
+	if (id != NULL)
+		opening->id = *id;
+
 	client->acl = creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
-	fault_enter_library(&saved);
-	if (sasl != NULL)
-		client->handle = init_sasl(servers, state_changed, timeout_ms, id,
-								   client, ZOO_NO_LOG_CLIENTENV, log_message,
-								   sasl);
-	else if (tls == NULL)
-		client->handle = zookeeper_init2(servers, state_changed, timeout_ms,
-										 id, client, ZOO_NO_LOG_CLIENTENV,
-										 log_message);
-	else
-		client->handle = init_ssl(servers, tls, state_changed, timeout_ms, id,
-								  client, ZOO_NO_LOG_CLIENTENV);
-	if (tls != NULL && client->handle != NULL)
-		zoo_set_log_callback(client->handle, log_message);
-	fault_leave_library(&saved);
-	client->may_be_refused = sasl != NULL && client->handle != NULL;
+	client->may_be_refused = sasl != NULL;
+	client->state = CLIENT_OPENING; /* nobody else reads it yet */
+	start_thread(open_handle, opening);
+}
 
-	/* not at every turn of the IO thread, only without a connection */
-	if (client->handle != NULL)
-		zoo_set_servers_resolution_delay(client->handle, -1);
-	return client->handle != NULL;
+/*
+ * Take the handle that is being made, if it has been.  Otherwise the client is
+ * left in the state "otherwise".
+ */
+static void
+take_handle(Client *client, ClientState otherwise)
+{
+	if (client->state != CLIENT_OPENING)
+		return;
+	pthread_mutex_lock(&news_lock);
+	client->handle = client->passed;
+	client->passed = NULL;
+	client->state = client->handle ? CLIENT_OPEN : otherwise;
+	pthread_mutex_unlock(&news_lock);
 }
 
 /*
@@ -410,9 +544,9 @@ client_open(Client *client, const char *servers, int timeout_ms,
  * there for the server for ever, and does nothing else.
  */
 static bool
-is_in_handshake(const Client *client)
+is_in_handshake(zhandle_t *handle)
 {
-	int			state = client->handle ? zoo_state(client->handle) : 0;
+	int			state = handle ? zoo_state(handle) : 0;
 
 	/* zookeeper.h does not have this state's name, but all others */
 	return state > 0 && state != ZOO_CONNECTING_STATE &&
@@ -430,7 +564,7 @@ client_hangs(Client *client)
 {
 	int64		now_ms = zk_now_ms();
 
-	if (!is_in_handshake(client))
+	if (!is_in_handshake(client->handle))
 		client->handshake_since_ms = 0;
 	else if (client->handshake_since_ms == 0)
 		client->handshake_since_ms = now_ms;
@@ -442,32 +576,44 @@ client_hangs(Client *client)
 
 /*
  * client_close
- *		Close the handle, if it is open, and drop all news.
+ *		Begin to close the handle, if there is one, or will be: NEWS_CLOSED tells
+ *		when the library uses the operations no more, and the client can be
+ *		opened again.
  *
- * Joins the threads, so no callback comes afterwards.  May block for a few
- * seconds.  A handle in a TLS handshake is left open, as the join might never
- * return: then the worker must end, which client_check() sees to.  The caller frees the operations, answered or not.  Errors: as for
- * fault_enter_library().
+ * A handle in a TLS handshake is left open, as its IO thread may never come back
+ * from that: then the worker must end, which client_check() sees to.  The caller
+ * frees the operations, answered or not.  Errors: as for start_thread().
  */
 void
 client_close(Client *client)
 {
-	sigset_t	saved;
-	News	   *news;
-
-	if (is_in_handshake(client))
-		left_open = true;
-	else if (client->handle != NULL)
-	{
-		fault_enter_library(&saved);
-		zookeeper_close(client->handle);
-		fault_leave_library(&saved);
-	}
-	client->handle = NULL;
+	take_handle(client, CLIENT_ABANDONED);
+	if (client->state != CLIENT_OPEN)
+		return;
+	client->state = client->connected ? CLIENT_CLOSING : CLIENT_ABANDONED;
 	client->connected = client->may_be_refused = false;
-	while ((news = client_next_news(client)) != NULL)
-		if (news->kind != NEWS_ANSWER)
-			client_free_notice(news);
+	client->passed = client->handle;
+	client->handle = NULL;
+	if (is_in_handshake(client->passed))
+		left_open = true;
+	else
+		start_thread(close_handle, client);
+}
+
+/*
+ * client_await_news
+ *		Wait until there may be news, or it is this time, as of zk_now_ms().
+ */
+void
+client_await_news(int64 until_ms)
+{
+	struct pollfd event = {.fd = wake_fd,.events = POLLIN};
+	int64		now_ms = zk_now_ms();
+
+	if (now_ms < until_ms)
+		(void) poll(&event, 1, (int) (until_ms - now_ms));
+	client_reset_wake();
+	fault_check();
 }
 
 /*
@@ -548,31 +694,44 @@ client_reset_wake(void)
 		elog(ERROR, "could not read from eventfd: %m");
 }
 
-/* Are there news of this client that have not been given out? */
+/* Have all messages of the library been given out? */
 static bool
-has_news(Client *client)
+log_is_read(void)
 {
 	bool		result;
 
 	pthread_mutex_lock(&news_lock);
-	result = client->taken != NULL || client->queue != NULL;
+	result = log_client.taken == NULL && log_client.queue == NULL;
 	pthread_mutex_unlock(&news_lock);
 	return result;
 }
 
 /*
  * Post what the library does not when SASL has failed: behind its reason, which
- * may be among the news of another client.
+ * is among the messages.
  */
 static void
 note_refusal(Client *client)
 {
-	if (!client->may_be_refused ||
-		zoo_state(client->handle) != ZOO_AUTH_FAILED_STATE ||
-		has_news(log_reader))
+	if (client->state != CLIENT_OPEN || !client->may_be_refused ||
+		zoo_state(client->handle) != ZOO_AUTH_FAILED_STATE || !log_is_read())
 		return;
 	client->may_be_refused = false;
 	post_notice(client, NEWS_STATE, ZOO_AUTH_FAILED_STATE, NULL);
+}
+
+/* Take all that is in the queue, if there is nothing left of the last time. */
+static void
+take_queue(Client *client)
+{
+	if (client->taken != NULL)
+		return;
+	note_refusal(client);
+	pthread_mutex_lock(&news_lock);
+	client->taken = client->queue;
+	client->queue = NULL;
+	client->queue_end = &client->queue;
+	pthread_mutex_unlock(&news_lock);
 }
 
 /*
@@ -588,19 +747,30 @@ client_next_news(Client *client)
 {
 	News	   *news;
 
-	if (client->taken == NULL)
+	take_handle(client, CLIENT_OPENING);
+	for (take_queue(client); (news = client->taken) != NULL; take_queue(client))
 	{
-		note_refusal(client);
-		pthread_mutex_lock(&news_lock);
-		client->taken = client->queue;
-		client->queue = NULL;
-		client->queue_end = &client->queue;
-		pthread_mutex_unlock(&news_lock);
-	}
-	news = client->taken;
-	if (news)
+		if (news->kind == NEWS_CLOSED)
+			client->state = CLIENT_CLOSED;
+		else if (client->state == CLIENT_OPENING)
+			return NULL;		/* the handle is about to be passed */
 		client->taken = news->next;
-	return news;
+		if (client->state == CLIENT_OPEN || news->kind == NEWS_CLOSED)
+			return news;
+		if (news->kind != NEWS_ANSWER)
+			client_free_notice(news);
+	}
+	return NULL;
+}
+
+/*
+ * client_next_message
+ *		The oldest of the messages of the library, as client_next_news().
+ */
+News *
+client_next_message(void)
+{
+	return client_next_news(&log_client);
 }
 
 /*

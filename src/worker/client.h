@@ -30,7 +30,8 @@ typedef enum NewsKind
 	NEWS_WATCH,
 	NEWS_GREETED,
 	NEWS_STATE,
-	NEWS_MESSAGE
+	NEWS_MESSAGE,				/* of any handle, or none */
+	NEWS_CLOSED					/* the last of a handle */
 } NewsKind;
 
 /* A request that changes nothing, but goes through the leader as a write. */
@@ -48,7 +49,8 @@ typedef struct News
 	int			code;			/* ANSWER: ZOO_ERRORS, or CLIENT_BATCH_FAILED,
 								 * or a code of the flight's; WATCH: type of
 								 * event; STATE: state of the handle; GREETED:
-								 * ZOO_ERRORS */
+								 * ZOO_ERRORS; CLOSED: errno if there has been
+								 * no handle, or 0 if it has been closed */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 
@@ -75,17 +77,29 @@ typedef struct Multi
 	News	   *answers[FLEXIBLE_ARRAY_MEMBER]; /* NULL: the next one's */
 } Multi;
 
+typedef enum ClientState
+{
+	CLIENT_CLOSED,
+	CLIENT_OPENING,				/* a thread makes the handle */
+	CLIENT_OPEN,
+	CLIENT_CLOSING,				/* a thread closes it, and tells the server */
+	CLIENT_ABANDONED			/* the same; no server hears of it */
+} ClientState;
+
 /* One handle of the library. */
 typedef struct Client
 {
-	zhandle_t  *handle;			/* or NULL */
+	ClientState state;
+	zhandle_t  *handle;			/* if it is open, else NULL */
 	bool		connected;		/* as far as the main thread has been told */
 	const struct ACL_vector *acl;	/* of what it creates */
 	int64		handshake_since_ms; /* as of zk_now_ms(); 0: in none */
 	bool		may_be_refused; /* by SASL, of which the library does not tell */
 	News	   *taken;			/* from the queue, and not yet given out */
 
-	/* Shared with the library's threads; guarded by news_lock of client.c. */
+	/* Shared with other threads; guarded by news_lock of client.c. */
+	zhandle_t  *passed;			/* from the thread that has opened it, or to that
+								 * which closes it */
 	News	   *queue;
 	News	  **queue_end;
 	int			answers_left;	/* operations of the flight without answer */
@@ -97,11 +111,12 @@ extern void client_check(void);
 
 /* One handle. */
 extern void client_init(Client *client);
-extern bool client_open(Client *client, const char *servers, int timeout_ms,
+extern void client_open(Client *client, const char *servers, int timeout_ms,
 						const char *tls, const SaslParams *sasl,
 						const clientid_t *id, bool creator_acl);
 extern bool client_hangs(Client *client);
 extern void client_close(Client *client);
+extern void client_await_news(int64 until_ms);
 extern int	client_send_multi(Client *client, int count, const zoo_op_t *zops,
 							  zoo_op_result_t *results,
 							  void_completion_t callback, const void *data);
@@ -116,6 +131,7 @@ extern void client_expect_answers(Client *client, int count);
 extern void client_post_answer(News *answer, int code);
 extern void client_post_multi(const Multi *multi);
 extern News *client_next_news(Client *client);
+extern News *client_next_message(void);
 extern void client_put_back(News *first, News *last);
 extern void client_free_answer(News *news);
 extern void client_free_notice(News *news);

@@ -118,20 +118,17 @@ resume_options(int session, SessionOptions *options)
  * connection_open
  *		Have a session: begin to connect if there is none and it is time
  *		for that.
- *
- * Returns false if that failed at once; then the caller collects what the
- * library has to say, and calls connection_note_failure(errno).
  */
-bool
+void
 connection_open(int session)
 {
 	SessionOptions options;
 
-	if (session_is_open(session) ||
+	if (!session_is_closed(session) ||
 		zk_now_ms() < connections[session].reopen_at_ms ||
 		(session > 0 && lives_has_old_session()) ||
 		settings_are_wrong(session))
-		return true;
+		return;
 
 	memset(&options, 0, sizeof(options));
 	options.servers = psprintf("%s%s", servers_for_library(zklock_servers),
@@ -144,17 +141,17 @@ connection_open(int session)
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
 	options.ticket = proof_latest(session);
 	resume_options(session, &options);
-	if (!session_open(session, &options))
-		return false;
-	connections[session].unconnected_since_ms = zk_now_ms();
-	status_publish(session, ZK_SESSION_CONNECTING);
-	return true;
+	session_open(session, &options);
+
+	/* if the last attempt has failed, that counts until this one gets further */
+	if (connections[session].reopen_at_ms == 0)
+		status_publish(session, ZK_SESSION_CONNECTING);
 }
 
 /*
  * connection_note_failure
- *		The attempt to connect failed, with this errno: try again after a
- *		while.
+ *		ZooKeeper's client could not begin to connect, with this errno: try
+ *		again after a while.
  */
 void
 connection_note_failure(int session, int error)
@@ -194,7 +191,7 @@ connection_set_up(int session)
 		write_file(session, &identity);
 	else
 		checks_watch_queues(session, true);
-	connections[session].unconnected_since_ms = 0;
+	connections[session].reopen_at_ms = 0;
 	refusal_told = false;
 	latest_reason[0] = '\0';
 	status_set_up(session, &identity);
@@ -223,8 +220,6 @@ replace_if_stuck(int session)
 void
 connection_set_suspended(int session)
 {
-	if (connections[session].unconnected_since_ms == 0)
-		connections[session].unconnected_since_ms = zk_now_ms();
 	checks_watch_queues(session, false);
 	if (latest_reason[0] != '\0')
 		(void) status_set_error(session, latest_reason);
@@ -429,27 +424,39 @@ connection_keep_lease(int session)
  *		Have a new worker try, if this one has been without a connection
  *		for long.
  *
+ * The time in which the library makes a handle does not count: that takes as
+ * long as it takes to resolve names, for any worker.
+ *
  * Returns when to come back, as of zk_now_ms(), or 0.
  */
 int64
 connection_check(int session)
 {
-	int64		since_ms = connections[session].unconnected_since_ms;
+	int64	   *since_ms = &connections[session].unconnected_since_ms;
+	int64		now_ms = zk_now_ms();
 	int64		limit_ms =
 		(int64) status(session)->timeout * MAX_UNCONNECTED_TIMEOUTS;
 
 	limit_ms = Max(limit_ms, MIN_UNCONNECTED_MS);
-	if (!session_is_open(session))
+	if (session_is_closed(session) || session_is_opening(session) ||
+		status_is_connected(session))
+		*since_ms = 0;
+	else if (*since_ms == 0)
+		*since_ms = now_ms;
+	if (session_is_closed(session))
 		return session > 0 && lives_has_old_session() ? 0 :
 			Max(connections[session].reopen_at_ms, 1);
-	if (since_ms == 0)
+	if (*since_ms == 0)
 		return 0;
+
+	if (session_is_open(session) && status(session)->state == ZK_SESSION_DOWN)
+		status_publish(session, ZK_SESSION_CONNECTING);
 	if (tls_is_wanted())
 		replace_if_stuck(session);
-	if (zk_now_ms() < since_ms + limit_ms)
+	if (now_ms < *since_ms + limit_ms)
 		return tls_is_wanted() || sasl_is_wanted() ?
-			Min(zk_now_ms() + HANDSHAKE_CHECK_MS, since_ms + limit_ms) :
-			since_ms + limit_ms;
+			Min(now_ms + HANDSHAKE_CHECK_MS, *since_ms + limit_ms) :
+			*since_ms + limit_ms;
 	if (has_not_begun(session))
 	{
 		/* what is wanted in it may have room elsewhere by now */
@@ -460,6 +467,6 @@ connection_check(int session)
 		return 0;
 	ereport(LOG,
 			(errmsg("restarting the zklock worker, because ZooKeeper could not be reached for %lld ms",
-					(long long) (zk_now_ms() - since_ms))));
+					(long long) (now_ms - *since_ms))));
 	proc_exit(1);
 }

@@ -13,7 +13,7 @@
 #ifndef ZKLOCK_CONNECTION_H
 #define ZKLOCK_CONNECTION_H
 
-extern bool connection_open(int session);
+extern void connection_open(int session);
 extern void connection_note_failure(int session, int error);
 extern void connection_set_up(int session);
 extern void connection_set_suspended(int session);

@@ -243,15 +243,24 @@ forget_list(dlist_head *list)
 }
 
 /*
- * flight_forget_all
- *		Free all operations; the client must be closed.
+ * flight_forget_waiting
+ *		Free the operations that the library does not have.
  */
 void
-flight_forget_all(Flight *flight)
+flight_forget_waiting(Flight *flight)
 {
-	forget_list(&flight->out);
 	forget_list(&flight->again);
 	forget_list(&flight->submitted);
+}
+
+/*
+ * flight_forget_out
+ *		Free those that it has; the client must be closed.
+ */
+void
+flight_forget_out(Flight *flight)
+{
+	forget_list(&flight->out);
 }
 
 /* Move the first operation of a list into the flight. */

@@ -49,6 +49,7 @@ extern Operation *flight_answer(Flight *flight, News *news);
 extern void flight_fill_input(Flight *flight, const Operation *op,
 							  RecipeInput *input);
 extern void flight_forget(Operation *op);
-extern void flight_forget_all(Flight *flight);
+extern void flight_forget_waiting(Flight *flight);
+extern void flight_forget_out(Flight *flight);
 
 #endif							/* ZKLOCK_FLIGHT_H */

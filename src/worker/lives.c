@@ -68,6 +68,12 @@
 #define CLOSE_PATH_BYTES	(64 * 1024)
 #define CLOSE_DELAY_MS		2000
 
+/*
+ * How long to wait, at the end of the server, until ZooKeeper has been told that
+ * the sessions end.  The library gives that up after 4.5 s.
+ */
+#define TELL_END_MS			6000
+
 /* A session other than the first is closed when it was empty for so long. */
 #define EMPTY_DELAY_MS		10000
 
@@ -545,6 +551,7 @@ close_all_sessions(void)
 		memcpy(unreached[n].passwd, info->passwd, ZK_PASSWD_SIZE);
 		n++;
 	}
+	session_await_closed(zk_now_ms() + TELL_END_MS);
 	if (reached)
 		session_file_write(unreached, n);
 }

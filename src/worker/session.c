@@ -136,13 +136,13 @@ session_init(void)
 /*
  * session_open
  *		Begin to connect: to a session of old, if options name one, or to a
- *		new one.
+ *		new one.  The session must be closed.
  *
- * Returns false if the library cannot even begin (it could not resolve any
- * server's name, say); a SESSION_MESSAGE may tell more.  Errors: FATAL if the
- * library has aborted.
+ * SESSION_FAILED tells if the library cannot even begin (it could not resolve
+ * any server's name, say), and SESSION_MESSAGE may tell more.  Errors: as for
+ * client_open().
  */
-bool
+void
 session_open(int number, const SessionOptions *options)
 {
 	Session    *session = &sessions[number];
@@ -161,19 +161,38 @@ session_open(int number, const SessionOptions *options)
 
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
-	return client_open(&session->client, servers, options->timeout,
-					   options->tls, options->sasl,
-					   id.client_id != 0 ? &id : NULL, options->creator_acl);
+	client_open(&session->client, servers, options->timeout,
+				options->tls, options->sasl,
+				id.client_id != 0 ? &id : NULL, options->creator_acl);
 }
 
 /*
  * session_is_open
  *		Is there a session, or an attempt at one?
+ *
+ * session_is_opening
+ *		Is there an attempt at one, which has not begun to connect?
+ *
+ * session_is_closed
+ *		Can it be opened: is there nothing left of the last time?
  */
 bool
 session_is_open(int number)
 {
-	return sessions[number].client.handle != NULL;
+	return sessions[number].client.state == CLIENT_OPEN ||
+		session_is_opening(number);
+}
+
+bool
+session_is_opening(int number)
+{
+	return sessions[number].client.state == CLIENT_OPENING;
+}
+
+bool
+session_is_closed(int number)
+{
+	return sessions[number].client.state == CLIENT_CLOSED;
 }
 
 /* Free news that have been delivered, or never will be. */
@@ -197,11 +216,10 @@ free_delivered(Session *session)
 
 /*
  * session_close
- *		End the session, if one is open: its znodes go at once if the
+ *		Begin to end the session, if one is open: its znodes go soon if the
  *		connection is up, else when it times out.
  *
- * Operations under way are forgotten.  May block for a few seconds.  Errors:
- * FATAL if the library has aborted.
+ * Operations under way are forgotten.  Errors: as for client_close().
  */
 void
 session_close(int number)
@@ -215,9 +233,35 @@ session_close(int number)
 	session->greeted = session->greeting_out = false;
 	session->silent_connections = 0;
 	watches_forget_all(&session->watches);
-	flight_forget_all(&session->flight);
+	flight_forget_waiting(&session->flight);
 	lease_begin(&session->lease, zk_now_ms());
 	session->heartbeat_out = false;
+}
+
+/*
+ * session_await_closed
+ *		Wait until ZooKeeper has been told of each session that is being
+ *		closed, or it is this time, as of zk_now_ms().
+ *
+ * For a worker that ends.  Errors: as for session_next_event().
+ */
+void
+session_await_closed(int64 until_ms)
+{
+	for (int i = 0; i < nsessions; i++)
+	{
+		Client	   *client = &sessions[i].client;
+
+		while (client->state == CLIENT_CLOSING && zk_now_ms() < until_ms)
+		{
+			News	   *news = client_next_news(client);
+
+			if (news)
+				client_free_notice(news);
+			else
+				client_await_news(until_ms);
+		}
+	}
 }
 
 /*
@@ -563,6 +607,12 @@ take_news(Session *session, News *news, SessionEvent *event)
 			event->message = news->string;
 			found = true;
 			break;
+		case NEWS_CLOSED:
+			flight_forget_out(&session->flight);
+			event->kind = SESSION_FAILED;
+			event->error = news->code;
+			found = news->code != 0;
+			break;
 	}
 	if (found)
 		return news;
@@ -570,7 +620,10 @@ take_news(Session *session, News *news, SessionEvent *event)
 	return NULL;
 }
 
-/* The next event of one session; one that is closed may still have some. */
+/*
+ * The next event of one session; one that is closed may still have some.  The
+ * first tells what the library logs, of whichever session.
+ */
 static bool
 next_event_of(Session *session, SessionEvent *event)
 {
@@ -583,7 +636,9 @@ next_event_of(Session *session, SessionEvent *event)
 			event->kind = SESSION_WATCH;
 			return true;
 		}
-		news = client_next_news(&session->client);
+		news = session == sessions ? client_next_message() : NULL;
+		if (news == NULL)
+			news = client_next_news(&session->client);
 		if (news == NULL)
 			return false;
 		session->delivered = take_news(session, news, event);

@@ -57,6 +57,8 @@ typedef struct SessionOptions
 
 typedef enum SessionEventKind
 {
+	SESSION_FAILED,				/* could not begin to connect: "error" tells
+								 * why, as errno */
 	SESSION_UP,					/* connected; see session_identity() */
 	SESSION_SUSPENDED,			/* connection lost, session perhaps alive */
 	SESSION_EXPIRED,			/* over; operations under way are forgotten */
@@ -72,6 +74,7 @@ typedef struct SessionEvent
 	int			session;		/* the number of the session */
 	uint32_t	owner;
 	RecipeInput input;
+	int			error;
 	const char *message;
 } SessionEvent;
 
@@ -85,10 +88,13 @@ typedef struct SessionIdentity
 } SessionIdentity;
 
 extern int	session_init(void);
-extern bool session_open(int number, const SessionOptions *options);
+extern void session_open(int number, const SessionOptions *options);
 extern bool session_is_open(int number);
+extern bool session_is_opening(int number);
+extern bool session_is_closed(int number);
 extern bool session_is_stuck(int number);
 extern void session_close(int number);
+extern void session_await_closed(int64 until_ms);
 extern void session_submit(int number, uint32_t owner, const char *directory,
 						   const RecipeOp *op, uint32_t group);
 extern void session_directory_deleted(int number, const char *directory);

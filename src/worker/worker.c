@@ -120,6 +120,9 @@ session_events(void)
 	{
 		switch (event.kind)
 		{
+			case SESSION_FAILED:
+				connection_note_failure(event.session, event.error);
+				break;
 			case SESSION_UP:
 				session_up(event.session);
 				break;
@@ -179,20 +182,13 @@ handle_signals(void)
 		lives_shut_down();
 }
 
-/* Have the sessions that are needed, or tell why there is none. */
+/* Have the sessions that are needed. */
 static void
 open_sessions(void)
 {
 	for (int i = 0; i < sessions_end(); i++)
-	{
-		int			save_errno;
-
-		if (!sessions_has(i) || connection_open(i))
-			continue;
-		save_errno = errno;
-		session_events();
-		connection_note_failure(i, save_errno);
-	}
+		if (sessions_has(i))
+			connection_open(i);
 }
 
 /*

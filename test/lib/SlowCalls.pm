@@ -10,9 +10,9 @@ SlowCalls - system and library calls of the worker that take long, for TAP tests
   my $slow = SlowCalls->new;
   my $a = $slow->preloaded(sub { zk_cluster('a', $zk) });
 
-  $slow->hold_names;                 # whoever resolves a name waits ...
-  $slow->wait_resolving($worker);
-  $slow->release_names;              # ... until here
+  $slow->hold('getaddrinfo');        # whoever resolves a name waits ...
+  $slow->wait_held('getaddrinfo', $worker);
+  $slow->release('getaddrinfo');     # ... until here
 
 =head1 DESCRIPTION
 
@@ -75,40 +75,40 @@ sub preloaded
 
 From now on, a read of the eventfd that wakes the worker begins so late.
 
-=item hold_names(), release_names()
+=item hold($function), release($function)
 
-From now on, getaddrinfo() waits; or does not.
+From now on, getaddrinfo() or zookeeper_close() waits; or does not.
 
-=item fail_names($code)
+=item fail($function, $code)
 
-It fails with this code.
+From now on, getaddrinfo() fails with this code, until it is released.
 
-=item wait_resolving($pid)
+=item wait_held($function, $pid)
 
-Wait until a worker is in getaddrinfo().
+Wait until a worker waits there.
 
 =cut
 
 sub delay_read { $_[0]->_write('read', $_[1]); return; }
 
-sub hold_names { $_[0]->_write('getaddrinfo', 0); return; }
+sub hold { $_[0]->_write($_[1], 0); return; }
 
-sub fail_names { $_[0]->_write('getaddrinfo', $_[1]); return; }
+sub fail { $_[0]->_write($_[1], $_[2]); return; }
 
-sub release_names
+sub release
 {
-	my ($self) = @_;
+	my ($self, $function) = @_;
 
-	unlink map { "$self->{dir}/$_" } qw(getaddrinfo resolving);
+	unlink map { "$self->{dir}/$function$_" } '', '.held';
 	return;
 }
 
-sub wait_resolving
+sub wait_held
 {
-	my ($self, $pid) = @_;
-	my $file = "$self->{dir}/resolving";
+	my ($self, $function, $pid) = @_;
+	my $file = "$self->{dir}/$function.held";
 
-	poll_until(sub { -s $file && slurp_file($file) =~ /^$pid$/m }, "process $pid to resolve a name");
+	poll_until(sub { -s $file && slurp_file($file) =~ /^$pid$/m }, "process $pid to be in $function()");
 	return;
 }
 

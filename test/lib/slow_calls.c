@@ -63,15 +63,18 @@ read(int fd, void *data, size_t size)
 	return real(fd, data, size);
 }
 
-int
-getaddrinfo(const char *node, const char *service,
-			const struct addrinfo *hints, struct addrinfo **result)
+/*
+ * Wait while there is a file of this name, and say so in another; but if there
+ * is a number in it, return that.
+ */
+static int
+hold(const char *name)
 {
-	int			(*real) (const char *, const char *, const struct addrinfo *,
-						 struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+	char		held[64];
 	FILE	   *file;
 
-	while (wake_fd >= 0 && (file = open_file("getaddrinfo", "r")) != NULL)
+	snprintf(held, sizeof(held), "%s.held", name);
+	while (wake_fd >= 0 && (file = open_file(name, "r")) != NULL)
 	{
 		int			rc = 0;
 
@@ -80,12 +83,34 @@ getaddrinfo(const char *node, const char *service,
 		fclose(file);
 		if (rc != 0)
 			return rc;
-		if ((file = open_file("resolving", "w")) != NULL)
+		if ((file = open_file(held, "w")) != NULL)
 		{
 			fprintf(file, "%d\n", (int) getpid());
 			fclose(file);
 		}
 		wait_ms(20);
 	}
-	return real(node, service, hints, result);
+	return 0;
+}
+
+int
+getaddrinfo(const char *node, const char *service,
+			const struct addrinfo *hints, struct addrinfo **result)
+{
+	int			(*real) (const char *, const char *, const struct addrinfo *,
+						 struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+	int			rc = hold("getaddrinfo");
+
+	return rc != 0 ? rc : real(node, service, hints, result);
+}
+
+/* The library is not loaded with the program, as this is. */
+int
+zookeeper_close(void *handle)
+{
+	void	   *library = dlopen("libzookeeper_mt.so.2", RTLD_NOLOAD | RTLD_LAZY);
+	int			(*real) (void *) = dlsym(library, "zookeeper_close");
+
+	hold("zookeeper_close");
+	return real(handle);
 }

@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use List::Util qw(sum);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SlowCalls;
@@ -18,7 +19,7 @@ use ZooKeeper;
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 
-my $timeout = 60;
+my $timeout = 20;
 my $bytes = contender_bytes('x');
 my $zk = ZooKeeper->new;
 $zk->start;
@@ -32,12 +33,23 @@ my $a = $slow->preloaded(
 			'zklock.servers' => $zk->connstr_through($proxy, 'a'),
 			'zklock.session_timeout' => "${timeout}s",
 			'zklock.path_bytes' => 2 * $bytes,
-			'zklock.sessions' => 4);
+			'zklock.sessions' => 5);
 	});
 wait_connected($a);
 $a->safe_psql('postgres', 'CREATE TABLE t (i int)');
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
+
+sub session_of_first { return value('SELECT session_id FROM zk_session LIMIT 1'); }
+
+# Wait until a backend waits for ZooKeeper.
+sub wait_waiting
+{
+	my ($session) = @_;
+
+	$a->poll_query_until('postgres', 'SELECT count(*) = 1 FROM zk_locks WHERE NOT granted AND pid = ' . $session->pid);
+	return;
+}
 
 # A backend that holds these locks until it unlocks them.
 sub keeper
@@ -119,13 +131,102 @@ cmp_ok($together / $apart, '<', 1.2, 'both together take no longer than one afte
 
 # Where such news are lost, they are seen when something else wakes the loop.
 $slow->delay_read(0);
-(undef, $together) = durations();
+my $total = sum(durations());
 $a->append_conf('postgresql.conf', 'zklock.mutation = wake_late');
 $a->reload;
 $a->poll_query_until('postgres', q{SELECT current_setting('zklock.mutation') = 'wake_late'});
-cmp_ok((durations())[1] / $together, '>', 1.5, 'a mutation that loses wake-ups is seen');
+cmp_ok(sum(durations()) / $total, '>', 1.5, 'a mutation that loses wake-ups is seen');
 $a->append_conf('postgresql.conf', 'zklock.mutation = none');
 $a->reload;
 
-$first->run('SELECT zk_unlock_all()');
+$proxy->delay(0);
+
+#
+# The library resolves names, for another session
+#
+
+# Make the first session prove that it is alive, by a COMMIT under its lock.
+sub commits
+{
+	my ($name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($first->run('INSERT INTO t VALUES (1)')->{message}, undef, $name);
+	return;
+}
+
+sub worker { return value('SELECT worker_pid FROM zk_session LIMIT 1'); }
+
+my $lease_end = q{SELECT clock_timestamp() + lease FROM zk_session LIMIT 1};
+
+# A backend that wants a lock in a session that is not there yet, while the
+# library resolves names for that.
+sub asks_for_another
+{
+	my ($lock) = @_;
+	my $waiter = ZkWire->new($a);
+
+	$slow->hold('getaddrinfo');
+	$waiter->send("SELECT zk_lock('$lock', session => true)");
+	wait_waiting($waiter);
+	$slow->wait_held('getaddrinfo', worker());
+	return $waiter;
+}
+
+$first->run(q{SET zklock.commit_check = 'quorum'; SET statement_timeout = '60s'});
+is($taker->run(q{SELECT zk_lock('y', session => true)})->{message}, undef, 'the first session is full');
+is($second->run(q{SELECT zk_lock('z', session => true)})->{message}, undef, 'the second session is full');
+
+my $waiter = asks_for_another('a');
+my $end = value($lease_end);
+commits('a COMMIT under a lock of the first session ends while names are resolved');
+$a->poll_query_until('postgres', "SELECT ($lease_end) > '$end'::timestamptz + interval '1 s'");
+pass('and its lease goes on');
+is($taker->run(q{SELECT zk_unlock('y')})->{out}, 't', 'a lock of the first session is given back');
+wait_no_contenders($zk, 'y');
+is($taker->run(q{SELECT zk_lock('y', session => true)})->{message}, undef, '... and taken');
+ok($waiter->busy, 'while the call that needs the third waits');
+
+$slow->release('getaddrinfo');
+end_calls($waiter);
+is(value(q{SELECT count(*) FROM zk_session WHERE state = 'connected'}), 3, 'it is there when they are resolved');
+
+#
+# It closes a session
+#
+
+$slow->hold('zookeeper_close');
+$waiter->vanish;
+$slow->wait_held('zookeeper_close', worker());
+commits('a COMMIT ends while a session is closed');
+$waiter = ZkWire->new($a);
+$waiter->send(q{SELECT zk_lock('b', session => true)});
+wait_waiting($waiter);
+$slow->release('zookeeper_close');
+end_calls($waiter);
+is(value(q{SELECT count(*) FROM zk_session WHERE state = 'connected'}), 3, 'then another is opened in its place');
+
+#
+# The worker, and the server, end while names are resolved
+#
+
+is($waiter->run(q{SELECT zk_lock('c', session => true)})->{message}, undef, 'the third session is full');
+my $id = session_of_first();
+my $worker = worker();
+my $other = asks_for_another('d');
+kill 'TERM', $worker;
+$a->poll_query_until('postgres', "SELECT worker_pid <> $worker AND worker_pid IS NOT NULL FROM zk_session LIMIT 1");
+pass('a worker that is terminated makes room for the next');
+$slow->release('getaddrinfo');
+end_calls($other);
+is(session_of_first(), $id, '... which goes on with the session');
+commits('a COMMIT ends');
+
+is($other->run(q{SELECT zk_lock('e', session => true)})->{message}, undef, 'the fourth session is full');
+$other = asks_for_another('f');
+$a->stop('fast');
+ok(!grep({ $zk->fourlw('dump') =~ /\b$_\b/ } $id), 'a fast shutdown ends the first session');
+ok(!-e session_file($a), '... and leaves nothing to the next start');
+$slow->release('getaddrinfo');
+
 done_testing();

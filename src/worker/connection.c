@@ -43,9 +43,10 @@
 
 /*
  * How long to be without a connection, at the least and in session timeouts,
- * before a new worker tries.  The library can get into states in which it
- * reaches no server any more: it may skip every other address
- * (ZOOKEEPER-2466), and servers refuse it that know less than it has seen.
+ * before a new worker tries, or a further session that has not begun is given
+ * up.  The library can get into states in which it reaches no server any more:
+ * it may skip every other address (ZOOKEEPER-2466), and servers refuse it that
+ * know less than it has seen.
  */
 #define MIN_UNCONNECTED_MS		10000
 #define MAX_UNCONNECTED_TIMEOUTS	2
@@ -242,14 +243,14 @@ has_not_begun(int session)
  *
  * The library resumes the session ahead of authentication, and each time the
  * servers count its timeout anew.  So it would never expire, and nobody get the
- * locks.  A further session that has not begun has nothing to give up.
+ * locks.
  */
 bool
 connection_is_locked_out(int session)
 {
 	const ZkSessionInfo *info = status(session);
 
-	return has_not_begun(session) ||
+	return !has_not_begun(session) &&
 		zk_now_us() - info->unreached_since >=
 		Max(info->timeout, zklock_session_timeout) * INT64CONST(1000);
 }
@@ -328,10 +329,10 @@ connection_set_refused(int session)
 	}
 	if (has_not_begun(session) && is_one_connected())
 	{
+		session_disconnect(session);
 		connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
 		refusal_told = false;
-		if (sessions_has(session))
-			status_publish(session, ZK_SESSION_CONNECTING);
+		status_publish(session, ZK_SESSION_CONNECTING);
 		return;
 	}
 	if (!lives_is_last_worker())
@@ -420,24 +421,18 @@ connection_keep_lease(int session)
 }
 
 /*
- * connection_check
- *		Have a new worker try, if this one has been without a connection
- *		for long.
+ * Have a new worker try, if this one has been without a connection for long.
  *
  * The time in which the library makes a handle does not count: that takes as
  * long as it takes to resolve names, for any worker.
  *
  * Returns when to come back, as of zk_now_ms(), or 0.
  */
-int64
-connection_check(int session)
+static int64
+check_handle(int session, int64 now_ms, int64 limit_ms)
 {
 	int64	   *since_ms = &connections[session].unconnected_since_ms;
-	int64		now_ms = zk_now_ms();
-	int64		limit_ms =
-		(int64) status(session)->timeout * MAX_UNCONNECTED_TIMEOUTS;
 
-	limit_ms = Max(limit_ms, MIN_UNCONNECTED_MS);
 	if (session_is_closed(session) || session_is_opening(session) ||
 		status_is_connected(session))
 		*since_ms = 0;
@@ -457,16 +452,40 @@ connection_check(int session)
 		return tls_is_wanted() || sasl_is_wanted() ?
 			Min(now_ms + HANDSHAKE_CHECK_MS, *since_ms + limit_ms) :
 			*since_ms + limit_ms;
-	if (has_not_begun(session))
-	{
-		/* what is wanted in it may have room elsewhere by now */
-		lives_end_session(session, "It could not be opened.");
-		return 1;
-	}
-	if (lives_is_last_worker())
+	if (has_not_begun(session) || lives_is_last_worker())
 		return 0;
 	ereport(LOG,
 			(errmsg("restarting the zklock worker, because ZooKeeper could not be reached for %lld ms",
 					(long long) (now_ms - *since_ms))));
 	proc_exit(1);
+}
+
+/*
+ * connection_check
+ *		Have a new worker try, if this one has been without a connection for
+ *		long; but a further session that has not begun is given up, whatever it
+ *		is that keeps it: what is wanted in it may have room elsewhere by now.
+ *
+ * Returns when to come back, as of zk_now_ms(), or 0.
+ */
+int64
+connection_check(int session)
+{
+	int64		now_ms = zk_now_ms();
+	int64		limit_ms =
+		(int64) status(session)->timeout * MAX_UNCONNECTED_TIMEOUTS;
+	int64		give_up_ms;
+	int64		again_ms;
+
+	limit_ms = Max(limit_ms, MIN_UNCONNECTED_MS);
+	if (!has_not_begun(session))
+		return check_handle(session, now_ms, limit_ms);
+	give_up_ms = sessions_since(session) + limit_ms;
+	if (now_ms >= give_up_ms)
+	{
+		lives_end_session(session, "It could not be opened.");
+		return 1;
+	}
+	again_ms = check_handle(session, now_ms, limit_ms);
+	return again_ms == 0 ? give_up_ms : Min(again_ms, give_up_ms);
 }

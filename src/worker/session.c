@@ -215,6 +215,26 @@ free_delivered(Session *session)
 }
 
 /*
+ * session_disconnect
+ *		Begin to close the handle of a session that has not begun, if it has one.
+ *
+ * What has been submitted waits for the next one.  Errors: as for
+ * client_close().
+ */
+void
+session_disconnect(int number)
+{
+	Session    *session = &sessions[number];
+
+	free_delivered(session);
+	client_close(&session->client);
+	session->greeted = session->greeting_out = false;
+	session->silent_connections = 0;
+	lease_begin(&session->lease, zk_now_ms());
+	session->heartbeat_out = false;
+}
+
+/*
  * session_close
  *		Begin to end the session, if one is open: its znodes go soon if the
  *		connection is up, else when it times out.
@@ -224,18 +244,11 @@ free_delivered(Session *session)
 void
 session_close(int number)
 {
-	Session    *session = &sessions[number];
-
 	if (number >= nsessions)
 		return;
-	free_delivered(session);
-	client_close(&session->client);
-	session->greeted = session->greeting_out = false;
-	session->silent_connections = 0;
-	watches_forget_all(&session->watches);
-	flight_forget_waiting(&session->flight);
-	lease_begin(&session->lease, zk_now_ms());
-	session->heartbeat_out = false;
+	session_disconnect(number);
+	watches_forget_all(&sessions[number].watches);
+	flight_forget_waiting(&sessions[number].flight);
 }
 
 /*

@@ -94,6 +94,7 @@ extern bool session_is_opening(int number);
 extern bool session_is_closed(int number);
 extern bool session_is_stuck(int number);
 extern void session_close(int number);
+extern void session_disconnect(int number);
 extern void session_await_closed(int64 until_ms);
 extern void session_submit(int number, uint32_t owner, const char *directory,
 						   const RecipeOp *op, uint32_t group);

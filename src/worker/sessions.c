@@ -21,12 +21,14 @@
  */
 #include "postgres.h"
 
+#include "shared/clock.h"
 #include "shared/session_info.h"
 #include "shared/test_build.h"
 #include "worker/quota.h"
 #include "worker/sessions.h"
 
 static bool used[ZK_MAX_SESSIONS] = {true};
+static int64 since_ms[ZK_MAX_SESSIONS];	/* as of zk_now_ms() */
 static int	end = 1;			/* one more than the highest number in use */
 
 /*
@@ -50,12 +52,25 @@ sessions_has(int session)
 }
 
 /*
+ * sessions_since
+ *		Since when is the session with this number, other than the first, in use,
+ *		as of zk_now_ms()?
+ */
+int64
+sessions_since(int session)
+{
+	return since_ms[session];
+}
+
+/*
  * sessions_add
  *		The session with this number is to be opened, if it is not.
  */
 void
 sessions_add(int session)
 {
+	if (!used[session])
+		since_ms[session] = zk_now_ms();
 	used[session] = true;
 	end = Max(end, session + 1);
 }

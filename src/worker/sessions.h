@@ -20,6 +20,7 @@
 
 extern int	sessions_end(void);
 extern bool sessions_has(int session);
+extern int64 sessions_since(int session);
 extern void sessions_add(int session);
 extern void sessions_remove(int session);
 extern int	sessions_choose(int64 bytes);

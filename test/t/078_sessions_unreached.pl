@@ -1,7 +1,8 @@
 
 # A further session that cannot be opened, since ZooKeeper grants this host no
-# more connections: calls that need it fail in time, the first session and its
-# locks go on, and names that were wanted in it are to be had where there is room.
+# more connections, or its name is not resolved: calls that need it fail in time,
+# the first session and its locks go on, and names that were wanted in it are to
+# be had where there is room.
 # Needs a test build, in which two locks can be made to fill a session.
 
 use strict;
@@ -9,6 +10,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SlowCalls;
 use Test::More;
 use ZkCluster;
 use ZkSession;
@@ -19,12 +21,16 @@ die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $bytes = contender_bytes('x');
 my $zk = ZooKeeper->new(conf => { maxClientCnxns => 2 });
 $zk->start;
-my $a = zk_cluster(
-	'a', $zk,
-	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
-	'zklock.session_timeout' => '4s',
-	'zklock.path_bytes' => 2 * $bytes,
-	'zklock.sessions' => 4);
+my $slow = SlowCalls->new;
+my $a = $slow->preloaded(
+	sub {
+		zk_cluster(
+			'a', $zk,
+			'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
+			'zklock.session_timeout' => '4s',
+			'zklock.path_bytes' => 2 * $bytes,
+			'zklock.sessions' => 4);
+	});
 wait_connected($a);
 my $other = $zk->client;
 
@@ -57,11 +63,34 @@ for my $call (sort keys %calls)
 	$calls{$call}->quit;
 }
 
-$full->run_ok('COMMIT', 'the holder in the first session commits');
-poll_until(sub { sql($a, q{SET statement_timeout = '30s'; SELECT zk_try_lock('s')})->{out} =~ /t$/ },
-	'a lock that was wanted in another session');
-pass('what was wanted in another session is to be had in the first');
-is(first(), $first, 'that and its worker are the same all the time');
+# The first session gets room: so does what was wanted in another one.
+sub comes_to_first
+{
+	my ($lock) = @_;
+
+	$full->run_ok('COMMIT', 'the holder in the first session commits');
+	poll_until(sub { sql($a, "SET statement_timeout = '30s'; SELECT zk_try_lock('$lock')")->{out} =~ /t$/ },
+		"lock $lock, which was wanted in another session");
+	pass('what was wanted in another session is to be had in the first');
+	is(first(), $first, 'that and its worker are the same all the time');
+	return;
+}
+
+comes_to_first('s');
+
+my %unresolved = (
+	'cannot be resolved' => sub { $slow->fail('getaddrinfo', -2); },    # EAI_NONAME
+	'takes long to resolve' => sub { $slow->hold('getaddrinfo'); });
+for my $what (sort keys %unresolved)
+{
+	$a->poll_query_until('postgres', 'SELECT count(*) = 1 AND max(path_bytes) = 0 FROM zk_session');
+	$full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'it is full again');
+	$unresolved{$what}->();
+	is(sql($a, q{SET statement_timeout = '30s'; SELECT zk_lock('r')})->{sqlstate},
+		'57P03', "the name of the server $what");
+	comes_to_first('r');
+	$slow->release('getaddrinfo');
+}
 
 $other->disconnect;
 $full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'it is full again');

@@ -14,6 +14,7 @@
 
 #include "backend/names.h"
 #include "backend/questions.h"
+#include "backend/text.h"
 #include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/member.h"
@@ -34,7 +35,7 @@ PG_FUNCTION_INFO_V1(zk_clusters);
 static Datum
 text_value(const char *value)
 {
-	return CStringGetTextDatum(text_of_data(value, strlen(value)));
+	return CStringGetTextDatum(text_of_string(value));
 }
 
 /* What does not fit, as an array. */

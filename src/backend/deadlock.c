@@ -17,6 +17,7 @@
 
 #include "backend/deadlock.h"
 #include "backend/names.h"
+#include "backend/text.h"
 #include "core/vertex.h"
 #include "pgstat.h"
 #include "utils/backend_status.h"
@@ -47,6 +48,7 @@ void
 deadlock_append_wait(StringInfo buf, const char *cluster, int holder_pid,
 					 int pid, ZnodeKind kind, const char *path)
 {
+	cluster = text_of_string(cluster);
 	if (buf->len > 0)
 		appendStringInfoChar(buf, '\n');
 	if (holder_pid != pid)
@@ -56,7 +58,7 @@ deadlock_append_wait(StringInfo buf, const char *cluster, int holder_pid,
 					 pid, cluster,
 					 kind == ZNODE_PERMIT ? "a permit of semaphore" :
 					 kind == ZNODE_READER ? "ShareLock on lock" :
-					 "ExclusiveLock on lock", path_lock_name(path));
+					 "ExclusiveLock on lock", path_lock_text(path));
 }
 
 /* Whom a member waits for. */
@@ -72,7 +74,7 @@ append_blockers(StringInfo buf, const ZkDeadlock *deadlock, int member)
 		if (!deadlock_is_blocked_by(deadlock, member, i))
 			continue;
 		appendStringInfo(buf, "%sprocess %d of cluster %s", before,
-						 other->holder_pid, other->cluster);
+						 other->holder_pid, text_of_string(other->cluster));
 		before = ", ";
 	}
 }
@@ -85,19 +87,19 @@ static void
 append_session(StringInfo buf, const ZkDeadlock *deadlock, int i)
 {
 	const ZkDeadlockMember *member = &deadlock->members[i];
+	const char *cluster = text_of_string(member->cluster);
 	VertexSession session;
 
 	if (member->holder_pid != member->pid)
 		appendStringInfo(buf, "%sProcess %d of cluster %s waits for process %d of the same cluster.",
 						 buf->len > 0 ? "\n" : "", member->holder_pid,
-						 member->cluster, member->pid);
+						 cluster, member->pid);
 	if (!vertex_parse(member->path, &session))
 		return;
 	if (session.remote)
 	{
 		appendStringInfo(buf, "%sProcess %d of cluster %s waits for a foreign server",
-						 buf->len > 0 ? "\n" : "", member->pid,
-						 member->cluster);
+						 buf->len > 0 ? "\n" : "", member->pid, cluster);
 		append_blockers(buf, deadlock, i);
 		appendStringInfoChar(buf, '.');
 	}
@@ -105,7 +107,7 @@ append_session(StringInfo buf, const ZkDeadlock *deadlock, int i)
 			 strcmp(session.cluster, member->cluster) != 0)
 		appendStringInfo(buf, "%sProcess %d of cluster %s works for process %d of cluster %s.",
 						 buf->len > 0 ? "\n" : "", member->pid,
-						 member->cluster, session.pid, session.cluster);
+						 cluster, session.pid, text_of_string(session.cluster));
 }
 
 /* The lines about a member: which of its processes waits for which, and why. */

@@ -22,6 +22,7 @@
 
 #include "access/parallel.h"
 #include "backend/names.h"
+#include "backend/text.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -190,46 +191,15 @@ zk_advisory_name(const int32 *keys, int64 key, ZkLockName *lock)
 	zk_lock_name(CStringGetTextDatum(name.data), false, lock);
 }
 
-/*
- * zk_text_of_utf8
- *		UTF-8 in the server encoding, palloc'd; NULL if it is not valid or has
- *		characters that this encoding does not have.
- */
-char *
-zk_text_of_utf8(const char *utf8, int len)
-{
-	int			encoding = GetDatabaseEncoding();
-	char	   *text;
-	Oid			conversion;
-
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
-		return pg_verify_mbstr(encoding, utf8, len, true) ?
-			pnstrdup(utf8, len) : NULL;
-
-	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
-	if (!OidIsValid(conversion) ||
-		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
-		return NULL;
-	text = palloc(len * MAX_CONVERSION_GROWTH + 1);
-
-	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
-									  (unsigned char *) unconstify(char *, utf8),
-									  len, (unsigned char *) text,
-									  len * MAX_CONVERSION_GROWTH + 1,
-									  true) != len)
-		return NULL;
-	return text;
-}
-
 /* A name as it stands in a path, in the server encoding, palloc'd. */
 static char *
 decoded_name(const char *encoded)
 {
 	char		utf8[ZNODE_MAX_NAME + 1];
 	int			len = znode_decode_name(encoded, utf8, sizeof(utf8));
-	char	   *name = len < 0 ? NULL : zk_text_of_utf8(utf8, len);
+	char	   *name = len < 0 ? NULL : text_of_utf8(utf8, len);
 
-	return name ? name : pstrdup(encoded);
+	return name ? name : text_of_string(encoded);
 }
 
 /*
@@ -245,6 +215,14 @@ key_name(const ZkKey *key)
 	return decoded_name(key->name);
 }
 
+static const char *
+last_component(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 /*
  * path_lock_name
  *		The same of the lock with this directory, whoever has made it.
@@ -252,7 +230,19 @@ key_name(const ZkKey *key)
 char *
 path_lock_name(const char *path)
 {
-	const char *slash = strrchr(path, '/');
+	return decoded_name(last_component(path));
+}
 
-	return decoded_name(slash ? slash + 1 : path);
+/*
+ * path_lock_text
+ *		That name for messages: with printing characters only.
+ */
+char *
+path_lock_text(const char *path)
+{
+	const char *encoded = last_component(path);
+	char		utf8[ZNODE_MAX_NAME + 1];
+	int			len = znode_decode_name(encoded, utf8, sizeof(utf8));
+
+	return len < 0 ? text_of_string(encoded) : text_of_data(utf8, len);
 }

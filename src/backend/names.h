@@ -28,6 +28,6 @@ extern void zk_lock_name(Datum name, bool isnull, ZkLockName *lock);
 extern void zk_advisory_name(const int32 *keys, int64 key, ZkLockName *lock);
 extern char *key_name(const ZkKey *key);
 extern char *path_lock_name(const char *path);
-extern char *zk_text_of_utf8(const char *utf8, int len);
+extern char *path_lock_text(const char *path);
 
 #endif							/* ZKLOCK_NAMES_H */

@@ -21,6 +21,7 @@
 #include "backend/names.h"
 #include "backend/patience.h"
 #include "backend/questions.h"
+#include "backend/text.h"
 #include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/note.h"
@@ -283,8 +284,7 @@ put_holder(const ZkSurveyEntry *entry, Datum *values, bool *nulls, int n)
 	n++;
 	nulls[n] = (note.words & NOTE_CLUSTER) == 0;
 	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_data(note.cluster,
-													 strlen(note.cluster)));
+		values[n] = CStringGetTextDatum(text_of_string(note.cluster));
 	n++;
 	nulls[n] = (note.words & NOTE_PID) == 0;
 	values[n++] = Int32GetDatum(note.pid);
@@ -506,8 +506,7 @@ zk_cancel_holder(PG_FUNCTION_ARGS)
 }
 
 /*
- * How an owner describes itself, in printable ASCII, and what it waits for.  The
- * last word may be cut: it does not count.
+ * How an owner describes itself, and what it waits for.  The last word may be cut: it does not count.
  */
 static void
 describe_owner(StringInfo buf, const char *data, int len)
@@ -522,9 +521,9 @@ describe_owner(StringInfo buf, const char *data, int len)
 	note_parse(&note, data, len);
 	if (note.kind == NOTE_OF_CLUSTER)
 		(void) note_write(&note, text);
-	else
-		escape_bytes(data, len, text, sizeof(text));
-	appendStringInfo(buf, "First in the queue: %s", text);
+	appendStringInfo(buf, "First in the queue: %s",
+					 note.kind == NOTE_OF_CLUSTER ? text :
+					 text_of_data(data, Min(len, NOTE_SIZE - 1)));
 
 	nwaits = note_parse_waits(data, len, waits);
 	for (int i = 0; i < nwaits; i++)

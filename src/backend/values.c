@@ -12,59 +12,9 @@
  */
 #include "postgres.h"
 
-#include "backend/names.h"
 #include "backend/values.h"
-#include "shared/questions.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-
-/*
- * escape_bytes
- *		Show any bytes as printable ASCII, with backslashes doubled and the
- *		other bytes as \xNN.
- *
- * What does not fit into "buf" is left out.
- */
-void
-escape_bytes(const char *bytes, int len, char *buf, size_t size)
-{
-	size_t		used = 0;
-
-	for (int i = 0; i < len; i++)
-	{
-		unsigned char c = (unsigned char) bytes[i];
-		char		piece[5];
-
-		if (c == '\\')
-			strcpy(piece, "\\\\");
-		else if (c >= 0x20 && c <= 0x7E)
-			snprintf(piece, sizeof(piece), "%c", c);
-		else
-			snprintf(piece, sizeof(piece), "\\x%02x", c);
-		if (used + strlen(piece) >= size)
-			break;
-		strcpy(buf + used, piece);
-		used += strlen(piece);
-	}
-	buf[used] = '\0';
-}
-
-/*
- * text_of_data
- *		What somebody has written to ZooKeeper as text, palloc'd.
- */
-char *
-text_of_data(const char *data, int len)
-{
-	char	   *text = zk_text_of_utf8(data, len);
-
-	if (text == NULL)
-	{
-		text = palloc(ZK_ANSWER_MAX_DATA + 1);
-		escape_bytes(data, len, text, ZK_ANSWER_MAX_DATA + 1);
-	}
-	return text;
-}
 
 /*
  * timestamp_of_ctime

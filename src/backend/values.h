@@ -15,8 +15,6 @@
 
 #include "datatype/timestamp.h"
 
-extern void escape_bytes(const char *bytes, int len, char *buf, size_t size);
-extern char *text_of_data(const char *data, int len);
 extern bool timestamp_of_ctime(int64 ctime, TimestampTz *result);
 extern Datum interval_of_us(int64 us);
 extern Datum session_id_text(int64 session_id);

@@ -17,6 +17,7 @@
 #include "backend/deadlock.h"
 #include "backend/heavyweight.h"
 #include "backend/names.h"
+#include "backend/text.h"
 #include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/histogram.h"
@@ -357,14 +358,14 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	values[n++] = Int64GetDatum(deadlock->number);
 	values[n++] = TimestampTzGetDatum(deadlock->detected);
 	values[n++] = Int32GetDatum(i + 1);
-	values[n++] = CStringGetTextDatum(member->cluster);
+	values[n++] = CStringGetTextDatum(text_of_string(member->cluster));
 	values[n++] = Int32GetDatum(member->pid);
 	nulls[n] = of_session;
 	values[n++] = CStringGetTextDatum(mode_name(member->kind));
 	nulls[n] = of_session;
 	values[n++] = of_session ? (Datum) 0 :
 		CStringGetTextDatum(path_lock_name(member->path));
-	values[n++] = CStringGetTextDatum(member->path);
+	values[n++] = CStringGetTextDatum(text_of_string(member->path));
 	values[n++] = Int32GetDatum(member->holder_pid);
 	values[n++] = blockers(deadlock, i);
 	values[n++] = BoolGetDatum(i == 0);

@@ -11,7 +11,7 @@
  *	fleet	= "zklock fleet=" uuid
  *	member	= "zklock" { " " key "=" value }
  *	value	= as in note.c: printing characters of ASCII but the space and %;
- *			  %XX is another byte, but never 00
+ *			  %XX is another byte
  *
  *	W1	Written are host, port, cluster, system, place, version, server, format,
  *		timeout, standby, in this order, each at most once, and only if it is

@@ -11,7 +11,7 @@
  *	word	= key "=" value | "waits=" wait
  *	key		= one or more of a-z and _
  *	value	= any of the printing characters of ASCII but the space; % and two
- *			  hexadecimal digits are another byte, but never 00
+ *			  hexadecimal digits are another byte
  *	wait	= hold "," wait "," began "," chain "," kind "," permits ","
  *			  alternatives "," vertex, as in NoteWait; hold and wait are a pid
  *			  "," a time; chain is hexadecimal, a vertex a value; kind is
@@ -34,8 +34,9 @@
  *		cannot have (no number, too long) is kept in "others", from which it is
  *		written again; bytes that do not print are encoded.  It does not count.
  *		What is longer than that has room for is left out, word by word.
- *	R5	A % that two hexadecimal digits do not follow stands for itself.  A byte
- *		0 has no place in a string: it is read as "%00", encoded or not.
+ *	R5	A % that two hexadecimal digits do not follow stands for itself.  What
+ *		does not print, or is not UTF-8, is read as \xNN, encoded or not, so
+ *		that people can be shown what is read.
  *	R6	All else is of another client.  It may be retained if it ends in
  *		" retain=yes", as any client may have it.
  *	R7	The first NOTE_MAX_WAITS waits count, and are not kept in "others".  The

@@ -167,8 +167,112 @@ digit_value(char digit)
 }
 
 /*
+ * How many bytes does the first character have, which prints?  0: they are not
+ * UTF-8, or it is a control or format character.
+ */
+static int
+printing_len(Bytes bytes)
+{
+	const unsigned char *byte = (const unsigned char *) bytes.data;
+	uint32_t	c = byte[0];
+	int			len = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 :
+		c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
+
+	if (len <= 1)
+		return len == 1 && c >= ' ' && c != 0x7F;
+	if (len > bytes.len)
+		return 0;
+	c &= 0xFFU >> (len + 1);
+	for (int i = 1; i < len; i++)
+	{
+		if ((byte[i] & 0xC0) != 0x80)
+			return 0;
+		c = c << 6 | (byte[i] & 0x3F);
+	}
+	if ((len == 3 && c < 0x800) || (len == 4 && c < 0x10000) || c > 0x10FFFF ||
+		(c >= 0xD800 && c <= 0xDFFF))
+		return 0;
+
+	/* C1; marks that are invisible, end a line, or turn the direction */
+	if (c < 0xA0 || (c >= 0x200B && c <= 0x200F) ||
+		(c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) ||
+		c == 0xFEFF)
+		return 0;
+	return len;
+}
+
+/* Write the first character so that it prints; returns how many bytes it had. */
+static int
+put_printable(Writer *writer, Bytes bytes, bool ascii)
+{
+	static const char digits[] = "0123456789abcdef";
+	int			len = printing_len(bytes);
+	int			start = writer->len;
+
+	if (len == 1 || (len > 1 && !ascii))
+		for (int i = 0; i < len; i++)
+			word_put_byte(writer, bytes.data[i]);
+	else
+	{
+		unsigned char byte = (unsigned char) bytes.data[0];
+
+		len = 1;
+		word_put_text(writer, "\\x");
+		word_put_byte(writer, digits[byte >> 4]);
+		word_put_byte(writer, digits[byte & 0x0F]);
+	}
+	if (writer->full)
+	{
+		writer->len = start;
+		writer->data[start] = '\0';
+	}
+	return len;
+}
+
+/*
+ * word_printable
+ *		Any bytes as a string of printing characters of UTF-8, or of ASCII; every
+ *		other byte is \xNN.  Returns its length.
+ *
+ * What does not fit into "size", with the terminating zero, is left out.
+ */
+int
+word_printable(Bytes bytes, bool ascii, char *text, int size)
+{
+	Writer		writer = {.data = text,.size = size};
+
+	text[0] = '\0';
+	while (bytes.len > 0 && !writer.full)
+	{
+		int			len = put_printable(&writer, bytes, ascii);
+
+		bytes = word_bytes(bytes.data + len, bytes.len - len);
+	}
+	return writer.len;
+}
+
+/* Take the next byte of a value, decoded. */
+static char
+take_decoded(Bytes *value)
+{
+	const char *data = value->data;
+	int			len = 1;
+	char		byte = data[0];
+
+	if (byte == '%' && value->len > 2 && digit_value(data[1]) >= 0 &&
+		digit_value(data[2]) >= 0)
+	{
+		byte = (char) (digit_value(data[1]) * 16 + digit_value(data[2]));
+		len = 3;
+	}
+	*value = word_bytes(data + len, value->len - len);
+	return byte;
+}
+
+/*
  * word_parse_text
- *		Decode a text of so many bytes at most; false if it is too long.
+ *		Decode a text of so many bytes at most, as word_printable() has it; false
+ *		if it is too long.
  */
 bool
 word_parse_text(Bytes bytes, char *text, int size)
@@ -176,22 +280,20 @@ word_parse_text(Bytes bytes, char *text, int size)
 	Writer		writer = {.data = text,.size = size};
 
 	text[0] = '\0';
-	for (int i = 0; i < bytes.len; i++)
+	while (bytes.len > 0 && !writer.full)
 	{
-		char		byte = bytes.data[i];
+		char		character[4];
+		Bytes		rest = bytes;
+		int			n = 0;
+		int			taken;
 
-		if (byte == '%' && i + 2 < bytes.len &&
-			digit_value(bytes.data[i + 1]) >= 0 &&
-			digit_value(bytes.data[i + 2]) >= 0)
-		{
-			byte = (char) (digit_value(bytes.data[i + 1]) * 16 +
-						   digit_value(bytes.data[i + 2]));
-			i += 2;
-		}
-		if (byte == '\0')
-			word_put_text(&writer, "%00");
-		else
-			word_put_byte(&writer, byte);
+		do
+			character[n++] = take_decoded(&rest);
+		while ((character[0] & 0x80) && n < (int) sizeof(character) &&
+			   rest.len > 0);
+		taken = put_printable(&writer, word_bytes(character, n), false);
+		while (taken-- > 0)
+			(void) take_decoded(&bytes);
 	}
 	if (writer.full)
 		text[0] = '\0';

@@ -21,6 +21,9 @@
 /* Room for a value before it is encoded, with its terminating zero. */
 #define WORD_VALUE_SIZE 128
 
+/* Of the bytes of another client, one may become so many: \xNN. */
+#define WORD_ESCAPE_SIZE 4
+
 /* Some bytes of a note, not terminated. */
 typedef struct Bytes
 {
@@ -66,6 +69,7 @@ extern void word_put_byte(Writer *writer, char byte);
 extern void word_put_text(Writer *writer, const char *text);
 extern void word_put_encoded(Writer *writer, Bytes bytes, bool percent);
 extern void word_end(Writer *writer, int start);
+extern int	word_printable(Bytes bytes, bool ascii, char *text, int size);
 extern bool word_parse_text(Bytes bytes, char *text, int size);
 extern bool word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max,
 								uint64_t *number);

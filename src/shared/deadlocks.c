@@ -102,18 +102,13 @@ deadlocks_startup_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/*
- * Append a string with its terminator, and return its length.  It may come from
- * another cluster: what does not print in any encoding is replaced.
- */
+/* Append a string with its terminator, and return its length. */
 static uint16
 pack_string(char *bytes, const char *string)
 {
 	size_t		len = strlen(string);
 
-	for (size_t i = 0; i < len; i++)
-		bytes[i] = string[i] >= 0x20 && string[i] < 0x7F ? string[i] : '?';
-	bytes[len] = '\0';
+	memcpy(bytes, string, len + 1);
 	return (uint16) len;
 }
 

@@ -25,6 +25,7 @@
 #include "shared/servers.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
+#include "shared/text.h"
 #include "storage/ipc.h"
 #include "worker/auths.h"
 #include "worker/checks.h"
@@ -354,7 +355,7 @@ explain(int session, const char *line)
 				   lives_has_old_session() ? lives_old_session(passwd) :
 				   info->client_id,
 				   reason, ZK_ERROR_SIZE);
-	return reason;
+	return text_for_log(reason);
 }
 
 /*

@@ -49,6 +49,7 @@
 #include "lib/ilist.h"
 #include "shared/clock.h"
 #include "shared/session_info.h"
+#include "shared/text.h"
 #include "utils/hsearch.h"
 #include "worker/directories.h"
 #include "worker/seen.h"
@@ -479,7 +480,7 @@ directory_warn(const char *path, const char *child, bool persistent)
 	*warned = true;
 	ereport(WARNING,
 			(errmsg("ignoring znode \"%s\" in lock directory \"%s\"",
-					child, path),
+					text_for_log(child), path),
 			 persistent ?
 			 errdetail("Its name ends in a sequence number, but it is not ephemeral, so it is not a contender for the lock.") :
 			 errdetail("Its name does not end in a sequence number, so it is not a contender for the lock."),

@@ -65,6 +65,7 @@
 #include "shared/clock.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
+#include "shared/text.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "worker/census.h"
@@ -574,24 +575,21 @@ compare_members(const void *a, const void *b)
 	return order != 0 ? order : left->port - right->port;
 }
 
-/* What does not fit of a cluster, a line in ASCII. */
+/* What does not fit of a cluster, a line. */
 static void
 append_misfits(StringInfo buf, const Member *member)
 {
-	int			start = buf->len;
 	const char *separator = ": ";
 
 	if (buf->len > 0)
 		appendStringInfoChar(buf, '\n');
 	if (member->kind == MEMBER_READ)
-		appendStringInfo(buf, "Cluster \"%s\" on %s, port %d", member->cluster,
-						 member->words & MEMBER_HOST ? member->host : "?",
-						 member->port);
+		appendStringInfo(buf, "Cluster \"%s\" on %s, port %d",
+						 text_for_log(member->cluster),
+						 member->words & MEMBER_HOST ?
+						 text_for_log(member->host) : "?", member->port);
 	else
 		appendStringInfoString(buf, "A cluster that is not known");
-	for (int i = start + 1; i < buf->len; i++)
-		if (buf->data[i] < ' ' || buf->data[i] > '~')
-			buf->data[i] = '?';
 	for (int i = 0; i < MEMBER_MISFITS; i++)
 	{
 		if (!(member->misfits & (1U << i)))

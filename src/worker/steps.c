@@ -26,6 +26,7 @@
 #include "shared/grant.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
+#include "shared/text.h"
 #include "worker/auths.h"
 #include "worker/contender.h"
 #include "worker/directories.h"
@@ -504,7 +505,7 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
 
 	ereport(LOG,
 			(errmsg("deleting znode \"%s\" of a lost contender of this cluster for \"%s\"",
-					recipe->predecessor, contender->directory),
+					text_for_log(recipe->predecessor), contender->directory),
 			 errdetail("It belongs to a session of this cluster, but no contender of this cluster knows it.")));
 	return true;
 }

@@ -776,7 +776,7 @@ sub _call
 	my ($self, $method, @args) = @_;
 
 	local $SIG{PIPE} = 'IGNORE';
-	my $json = JSON::PP->new->canonical->allow_nonref;
+	my $json = JSON::PP->new->canonical->ascii->allow_nonref;
 	print { $self->{in} } $json->encode([ $method, @args ]), "\n";
 	$self->{in}->flush;
 

@@ -145,13 +145,13 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	my @nodes = map { $foreign->enqueue($dir, $_) }
 	  ('-__READ__', '-lock-', '-__READ__', '-__WRIT__');
 	my %data = (
-		'ff005c0a6162' => '\xff\x00\\\\\x0aab',
+		'ff005c0a6162' => '\xff\x00\\\x0aab',
 		'' => '',
 		unpack('H*', "x\xc3\xa4" x 1000) => substr("x\xc3\xa4" x 1000, 0, 1024),
 		unpack('H*', "\xc3\xa4" x 1000) => "\xc3\xa4" x 512,
 		unpack('H*', "x" . "\xc3\xa4" x 1000) => 'x' . "\xc3\xa4" x 511,
-		'ff' x 2000 => '\xff' x 256,
-		unpack('H*', "tab\tand\xe2\x82\xac") => "tab\tand\xe2\x82\xac");
+		'ff' x 2000 => '\xff' x 1024,
+		unpack('H*', "tab\tand\xe2\x82\xac") => "tab\\x09and\xe2\x82\xac");
 	my @data = sort keys %data;
 
 	push @nodes, $foreign->create("$dir/read-", ephemeral => 1, sequence => 1);

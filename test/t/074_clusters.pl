@@ -263,7 +263,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 			sort @{ clusters($a, "cluster, array_to_string(misfits, ', ')",
 				"NOT coalesce(cluster IN ('a', 'b', 'c'), false)") }
 		],
-		[ 'z\xff%00\xfe|', '|cluster_name is empty', ('|not written by zklock') x 3 ],
+		[ 'z\xff\x00\xfe|', '|cluster_name is empty', ('|not written by zklock') x 3 ],
 		'what others have written is shown, and harms nobody; what is not ephemeral, or not named as ours, does not count');
 	$client->delete($_) for values %node, "$room/another";
 }

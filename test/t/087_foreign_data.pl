@@ -114,16 +114,19 @@ $stranger->delete_all(\@large);
 	my $theirs = $stranger->enqueue(lock_dir('x'));
 	$session->send("SELECT zk_lock('y')");
 	poll_until(sub { $stranger->exists('/zklock/%waits') }, 'a to watch for deadlocks');
-	reads_none('a deadlock', sub {
-		my $before = requests('get') + requests('exists');
-		my @probes = map {
-			$stranger->create('/zklock/%waits/probe-', data => $data, ephemeral => 1, sequence => 1)
-		} (1 .. $many);
 
-		poll_until(sub { requests('get') + requests('exists') >= $before + $many }, 'a to look at them');
-		value('SELECT count(*) FROM zk_clusters()');
-		$stranger->delete_all(\@probes);
-	});
+	# all are there when it lists them; it reads small ones all the time
+	my $peak = peak();
+	$proxy->freeze('a-0');
+	my @probes = map {
+		$stranger->create('/zklock/%waits/probe-', data => $data, ephemeral => 1, sequence => 1)
+	} (1 .. $many);
+	my $before = requests('get') + requests('exists');
+	$proxy->thaw('a-0');
+	poll_until(sub { requests('get') + requests('exists') >= $before + $many }, 'a to look at them');
+	value('SELECT count(*) FROM zk_clusters()');
+	cmp_ok(peak() - $peak, '<', $bound_kb, 'looking for deadlocks, the worker does not grow');
+	$stranger->delete_all(\@probes);
 	$stranger->delete($foreign);
 	$session->result;
 	$session->run_ok('COMMIT', 'who waits gets its lock');
@@ -160,6 +163,168 @@ $stranger->delete_all(\@large);
 	is(sql($a, 'SELECT count(*) FROM zk_clusters()')->{warnings}[0]{sqlstate}, '54000', 'so it is each time');
 	$stranger->delete_all(\@named);
 	is(sql($a, 'SELECT count(*) FROM zk_clusters()')->{out}, 1, 'when they have gone, all is shown');
+}
+
+#
+# Bytes
+#
+
+# What would forge a line of the log, drive a terminal, and be invalid in UTF-8,
+# behind a character that UTF-8 and EUC_JP have; as it is, and as it is shown.
+my $evil = "\xe6\x97\xa5\nFORGED\e[31m\xff\x00\xe2\x80\xae";
+my $shown = "\xe6\x97\xa5\\x0aFORGED\\x1b[31m\\xff\\x00\\xe2\\x80\\xae";
+my $coded = join '', map { sprintf '%%%02X', ord } split //, $evil;
+
+# What EUC_JP does not have.
+my $euro = "\xe2\x82\xac";
+
+value("CREATE DATABASE japan ENCODING 'EUC_JP' LOCALE 'C' TEMPLATE template0");
+$a->safe_psql('japan', 'CREATE EXTENSION zklock');
+
+sub create
+{
+	my ($path, $bytes, %options) = @_;
+
+	return $stranger->create($path, hex => unpack('H*', $bytes), ephemeral => 1, %options);
+}
+
+# A value as bytes of UTF-8; the database has checked that it is valid in its own
+# encoding.
+sub bytes_of
+{
+	my ($database, $query) = @_;
+
+	return pack 'H*', $a->safe_psql($database, "SELECT encode(convert_to(v, 'UTF8'), 'hex') FROM (SELECT $query) AS x (v)");
+}
+
+sub is_shown
+{
+	my ($name, $query, $expected) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(bytes_of($_, $query), ref $expected ? $expected->{$_} : $expected, "$name, in $_")
+	  for qw(postgres japan);
+	return;
+}
+
+# All columns that tell of others' words have only printing characters.
+sub all_printing
+{
+	my ($name, $query) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	for my $database (qw(postgres japan))
+	{
+		my $bytes = bytes_of($database, "string_agg(r::text, '|') FROM ($query) r");
+
+		like($bytes, qr/FORGED/, "$name, in $database");
+		unlike($bytes, qr/[\x00-\x1f\x7f]/, '... without a control character');
+		ok(utf8::decode($bytes), '... as text');
+	}
+	return;
+}
+
+my $log_offset = -s $a->logfile;
+
+# members
+create("$members/" . member_node(1), "zklock host=$coded port=1 cluster=$coded version=$coded server=$coded format=$coded timeout=1");
+create("$members/" . member_node(2), "zklock host=$evil port=1 cluster=$euro version=1");
+is_shown("a member's $_", "$_ FROM zk_clusters() WHERE cluster ~ 'FORGED'", $shown)
+  for qw(cluster host version server_version node_format);
+is_shown('a member that is not encoded', "host FROM zk_clusters() WHERE version = '1'",
+	substr($shown, 0, 3) . '\\x0aFORGED\\x1b[31m\\xff\\x00\\xe2\\x80\\xae');
+is_shown('a member whose name the encoding lacks', "cluster FROM zk_clusters() WHERE version = '1'",
+	{ postgres => $euro, japan => '\\xe2\\x82\\xac' });
+all_printing('zk_clusters', 'SELECT * FROM zk_clusters()');
+$stranger->delete("$members/" . member_node($_)) for (1, 2);
+value('SELECT count(*) FROM zk_clusters()');
+
+# A contender, the lock that it waits for, and the directories of locks.
+{
+	my $dir = lock_dir('evil');
+	my $node = "_c_\x{65e5}\x{202e}-lock-0000000001";
+	my $note = "postgresql host=$coded cluster=$coded pid=1 waits=1,1,1,1,1,0,exclusive,0,1,/zklock/$coded/_c_x-lock-0000000001"
+	  . " waits=1,1,1,1,1,0,exclusive,0,1,/zklock/%2541$euro/_c_x-lock-0000000001";
+	my @names = map { "/zklock/$_" } ('%E6%97%A5FORGED%FF', "\x{65e5}FORGED\x{202e}", '%E2%82%ACFORGED');
+
+	$stranger->create($dir);
+	create("$dir/$node", $note);
+	create("$dir/_c_x-lock-0000000002", $evil);
+	$stranger->create("$dir/\x{65e5}FORGED\x{202e}", ephemeral => 1);
+	$stranger->create($_) for @names;
+	create("$_/_c_x-lock-0000000001", $evil) for @names;
+
+	is_shown('the path of a contender', "path FROM zk_queue('evil') WHERE position = 1",
+		"$dir/_c_\xe6\x97\xa5\\xe2\\x80\\xae-lock-0000000001");
+	is_shown('the data of another client', "owner FROM zk_queue('evil') WHERE position = 2", $shown);
+	is_shown('its cluster', "cluster FROM zk_queues() WHERE name = 'evil'", $shown);
+	all_printing('zk_queue', "SELECT * FROM zk_queue('evil') UNION ALL SELECT 0, 'FORGED', '', '', '', now()");
+	all_printing('zk_queues', 'SELECT * FROM zk_queues()');
+	is_shown('names of locks', "string_agg(name, '|' ORDER BY name COLLATE \"C\") FROM zk_queues() WHERE name ~ 'FORGED'",
+		{
+			postgres => "%E6%97%A5FORGED%FF|\xe2\x82\xacFORGED|\xe6\x97\xa5FORGED\xe2\x80\xae",
+			japan => "%E2%82%ACFORGED|%E6%97%A5FORGED%FF|\xe6\x97\xa5FORGED\\xe2\\x80\\xae"
+		});
+
+	# the log
+	value("ALTER SYSTEM SET log_lock_waits = on");
+	$a->reload;
+	for my $database (qw(postgres japan))
+	{
+		my $offset = -s $a->logfile;
+
+		$a->psql($database, "SET lock_timeout = '2s'; SELECT zk_lock('evil')");
+		$a->wait_for_log(qr/still waiting for exclusive lock "evil" in ZooKeeper.*\n.*First in the queue: postgresql host=\S+ cluster=\S+ pid=1\n.*Process 1 of cluster .*FORGED.* waits for ExclusiveLock on lock ".*"/, $offset);
+	}
+	$a->wait_for_log(qr/WARNING:  ignoring znode "\\xe6\\x97\\xa5FORGED\\xe2\\x80\\xae" in lock directory/, $log_offset);
+	$stranger->delete($_) for map { "$_/_c_x-lock-0000000001" } @names;
+	$stranger->delete("$dir/$_") for $stranger->ls($dir);
+}
+
+# A deadlock with somebody whose cluster has such a name, and who confirms it.
+for my $database (qw(postgres japan))
+{
+	my $session = ZkSession->new($a, $database);
+	my ($x, $y) = map { lock_dir($_) } ('x', 'y');
+	my %answered;
+
+	$session->run_ok("BEGIN; SELECT zk_lock('x')");
+	my $wanted = $stranger->enqueue($x);
+	my $held = create("$y/_c_y-lock-", "postgresql cluster=$coded pid=1 waits=1,1,1,1,1,0,exclusive,0,1,$wanted",
+		sequence => 1, makepath => 1);
+	$session->send("SELECT zk_lock('y')");
+	poll_until(
+		sub {
+			for my $probe (grep { /^probe-/ && !$answered{$_} } eval { $stranger->ls('/zklock/%waits') })
+			{
+				my @lines = split /\n/, eval { $stranger->get("/zklock/%waits/$probe")->{data} } // next;
+				my ($line) = grep { $lines[$_] =~ m{ \Q$held\E } } (0 .. $#lines);
+				my ($number) = $probe =~ /(\d+)$/;
+
+				$answered{$probe} = 1;
+				$stranger->create(sprintf('/zklock/%%waits/answer-%s-%016x-', $number, 1 << $line),
+					ephemeral => 1, sequence => 1) if defined $line;
+			}
+			return $session->done;
+		},
+		'the session to fail');
+	my $result = $session->result;
+	is($result->{sqlstate}, '40P01', "a session in $database fails");
+	like($result->{detail}, qr/of cluster (?:\xe6\x97\xa5|\\xe6\\x97\\xa5|\xc6\xfc)\\x0aFORGED\\x1b\[31m\\xff\\x00\\xe2\\x80\\xae waits for/,
+		'... and is told of the cluster in printing characters');
+	$session->quit;
+	$stranger->delete($_) for ($wanted, $held);
+	for (eval { $stranger->ls('/zklock/%waits') }) { eval { $stranger->delete("/zklock/%waits/$_") } if /^answer-/; }
+}
+all_printing('zk_deadlocks', 'SELECT * FROM zk_deadlocks');
+
+# a forged line begins where a line of the log does, or behind a tab
+{
+	my $log = substr(slurp_file($a->logfile), $log_offset);
+
+	like($log, qr/FORGED/, 'the log tells of them');
+	unlike($log, qr/[\x00-\x08\x0b-\x1f\x7f]/, '... without a control character');
+	unlike($log, qr/^\t?FORGED/m, '... in lines of its own');
 }
 
 $a->stop;

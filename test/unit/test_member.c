@@ -103,7 +103,7 @@ too_long(void **state)
 	char		text[3 * WORD_VALUE_SIZE];
 
 	(void) state;
-	memset(text, '\xFF', sizeof(text) - 1);
+	memset(text, '%', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	word_set_text(member.host, text);
 	word_set_text(member.cluster, text);

@@ -201,12 +201,15 @@ w3_a_value_breaks_nothing(void **state)
 	for (int byte = 1; byte < 256; byte++)
 	{
 		char		name[] = {'a', (char) byte, 'b', '\0'};
+		char		read[8];
 
+		snprintf(read, sizeof(read), byte >= ' ' && byte < 0x7F ?
+				 "a%cb" : "a\\x%02xb", byte);
 		parse(&note, written(name, name, true));
 		assert_int_equal(note.words, NOTE_HOST | NOTE_PORT | NOTE_CLUSTER |
 						 NOTE_PID | NOTE_RETAIN);
-		assert_string_equal(note.host, name);
-		assert_string_equal(note.cluster, name);
+		assert_string_equal(note.host, read);
+		assert_string_equal(note.cluster, read);
 		assert_int_equal(note.port, 5432);
 		assert_int_equal(note.pid, 1234);
 		assert_string_equal(note.others, "");
@@ -373,13 +376,15 @@ r5_a_percent_sign_may_stand_for_itself(void **state)
 	parse(&note, "postgresql cluster=%41%4a%4Az%20%2541");
 	assert_string_equal(note.cluster, "AJJz %41");
 	parse(&note, "postgresql cluster=a%00b%");
-	assert_string_equal(note.cluster, "a%00b%");
+	assert_string_equal(note.cluster, "a\\x00b%");
 	note_parse(&note, "postgresql cluster=a\0b", 22);
-	assert_string_equal(note.cluster, "a%00b");
+	assert_string_equal(note.cluster, "a\\x00b");
 	note_parse(&note, "postgresql cluster=%41", 21);
 	assert_string_equal(note.cluster, "%4");
 	parse(&note, "postgresql cluster=%af%FA%9G%@0");
-	assert_string_equal(note.cluster, "\xaf\xfa%9G%@0");
+	assert_string_equal(note.cluster, "\\xaf\\xfa%9G%@0");
+	parse(&note, "postgresql cluster=%C3%A4\xc3\xa4\xc3%A4");
+	assert_string_equal(note.cluster, "\xc3\xa4\xc3\xa4\xc3\xa4");
 }
 
 static void
@@ -628,7 +633,7 @@ waits_are_read_as_they_were_written(void **state)
 					  (NoteWaitKind) dice(NOTE_WAIT_SESSION + 1));
 			waits[i].chain = dice(2) * random_state;
 			for (int j = (int) dice(30); j > 0; j--)
-				waits[i].to[5 + dice(3)] = (char) (1 + dice(255));
+				waits[i].to[5 + dice(3)] = (char) (' ' + dice(95));
 		}
 		len = write_with_waits(waits, n, "a=1", data);
 		assert_int_equal(note_parse_waits(data, len, again), n);
@@ -692,6 +697,83 @@ random_data(char *data)
 	return len;
 }
 
+/* Is this as word_printable() has it? */
+static void
+assert_printable(const char *text)
+{
+	char		again[4 * NOTE_FULL_SIZE];
+
+	(void) word_printable(word_bytes(text, (int) strlen(text)), false, again,
+						  sizeof(again));
+	assert_string_equal(text, again);
+}
+
+static void
+bytes_are_made_printable(void **state)
+{
+	static const struct
+	{
+		const char *bytes;
+		const char *utf8;
+		const char *ascii;
+	}			cases[] = {
+		{"", "", ""},
+		{"a b~\\", "a b~\\", "a b~\\"},
+		{"\x1b[31m\n\x7f", "\\x1b[31m\\x0a\\x7f", "\\x1b[31m\\x0a\\x7f"},
+		{"\xc3\xa4", "\xc3\xa4", "\\xc3\\xa4"},
+		{"\xe2\x82\xac!", "\xe2\x82\xac!", "\\xe2\\x82\\xac!"},
+		{"\xf0\x9f\x94\x92", "\xf0\x9f\x94\x92", "\\xf0\\x9f\\x94\\x92"},
+		/* cut, overlong, a surrogate, beyond the last, no first byte */
+		{"\xc3", "\\xc3", "\\xc3"},
+		{"\xe2\x82z", "\\xe2\\x82z", "\\xe2\\x82z"},
+		{"\xc0\x8a", "\\xc0\\x8a", "\\xc0\\x8a"},
+		{"\xe0\x82\xac", "\\xe0\\x82\\xac", "\\xe0\\x82\\xac"},
+		{"\xf0\x82\x82\xac", "\\xf0\\x82\\x82\\xac", "\\xf0\\x82\\x82\\xac"},
+		{"\xed\xa0\x80", "\\xed\\xa0\\x80", "\\xed\\xa0\\x80"},
+		{"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80", "\\xf4\\x90\\x80\\x80"},
+		{"\xf5\x80\x80\x80", "\\xf5\\x80\\x80\\x80", "\\xf5\\x80\\x80\\x80"},
+		{"\x80\xff", "\\x80\\xff", "\\x80\\xff"},
+		/* next line (C1), from right to left, end of line, no width, mark */
+		{"\xc2\x85", "\\xc2\\x85", "\\xc2\\x85"},
+		{"\xe2\x80\xae", "\\xe2\\x80\\xae", "\\xe2\\x80\\xae"},
+		{"\xe2\x80\xa8", "\\xe2\\x80\\xa8", "\\xe2\\x80\\xa8"},
+		{"\xe2\x80\x8b", "\\xe2\\x80\\x8b", "\\xe2\\x80\\x8b"},
+		{"\xe2\x81\xa9", "\\xe2\\x81\\xa9", "\\xe2\\x81\\xa9"},
+		{"\xef\xbb\xbf", "\\xef\\xbb\\xbf", "\\xef\\xbb\\xbf"},
+		/* and what is next to them */
+		{"\xc2\xa0", "\xc2\xa0", "\\xc2\\xa0"},
+		{"\xe2\x80\x90", "\xe2\x80\x90", "\\xe2\\x80\\x90"},
+		{"\xee\x80\x80", "\xee\x80\x80", "\\xee\\x80\\x80"},
+		{"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf", "\\xf4\\x8f\\xbf\\xbf"},
+	};
+	char		text[64];
+
+	(void) state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		Bytes		bytes = word_bytes(cases[i].bytes, (int) strlen(cases[i].bytes));
+
+		assert_int_equal(word_printable(bytes, false, text, sizeof(text)),
+						 strlen(cases[i].utf8));
+		assert_string_equal(text, cases[i].utf8);
+		(void) word_printable(bytes, true, text, sizeof(text));
+		assert_string_equal(text, cases[i].ascii);
+	}
+	assert_int_equal(word_printable(word_bytes("a\0b", 3), true, text,
+									sizeof(text)), 6);
+	assert_string_equal(text, "a\\x00b");
+
+	/* no part of a character is left of what does not fit */
+	for (int size = 1; size < 12; size++)
+	{
+		int			len = word_printable(word_bytes("\xff\xe2\x82\xac" "a", 5),
+										 false, text, size);
+
+		assert_int_equal(len, size <= 4 ? 0 : size <= 7 ? 4 : size == 8 ? 7 : 8);
+		assert_int_equal(text[len], '\0');
+	}
+}
+
 static void
 check_any_bytes(const char *data, int len)
 {
@@ -715,6 +797,9 @@ check_any_bytes(const char *data, int len)
 		assert_false(note_may_be_retained(data, len));
 	if (note.kind != NOTE_OF_CLUSTER)
 		return;
+
+	assert_printable(note.host);
+	assert_printable(note.cluster);
 
 	/* what is written is text, and a reader of 1.0 understands it */
 	written_len = note_write(&note, first_written);
@@ -796,7 +881,7 @@ any_words_are_written(void **state)
 		int			len = (int) dice(sizeof(name) - 1);
 
 		for (int j = 0; j < len; j++)
-			name[j] = (char) (dice(3) == 0 ? '%' : 1 + dice(255));
+			name[j] = (char) (dice(3) == 0 ? '%' : ' ' + dice(95));
 		name[len] = '\0';
 		note_set_contender(&note, "h", (int) dice(65536), name,
 						   (int) dice(INT_MAX), dice(2));
@@ -820,6 +905,7 @@ main(void)
 		cmocka_unit_test(r4_what_is_not_known_is_kept),
 		cmocka_unit_test(r4_as_far_as_there_is_room),
 		cmocka_unit_test(r5_a_percent_sign_may_stand_for_itself),
+		cmocka_unit_test(bytes_are_made_printable),
 		cmocka_unit_test(r6_others_have_forms_of_their_own),
 		cmocka_unit_test(we_write_as_1_0_did),
 		cmocka_unit_test(we_read_what_1_0_writes),

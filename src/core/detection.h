@@ -258,6 +258,7 @@ typedef struct Room
 	bool		sweep;			/* there may be znodes of ours that we do not
 								 * know of: look for them, too */
 	int64_t		retry_at;		/* neither before */
+	int64_t		leave_at;		/* not needed: to be deleted then; 0: no */
 } Room;
 
 typedef enum ProbeState

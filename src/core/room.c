@@ -8,6 +8,10 @@
  * there is an edge, a note that has waits, or a probe; or while sessions of ours
  * may be named there (vertex.c).
  *
+ * A room that has not been needed for some time is deleted.  That fails unless it
+ * is empty.  Others that need it hear of that by their watch, and make it anew;
+ * so does who finds that it is not there to make a znode in it.
+ *
  * A probe is in the room of the first of the roots in which its members wait.
  * Who has no edge to do with that root does not see it, if there are three roots
  * or more, until it finds the deadlock itself: then it makes a probe in that
@@ -26,6 +30,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* How many times deadlock_timeout a room stays that is not needed. */
+#define ROOM_LINGER			20
 
 /*
  * room_path_in
@@ -105,6 +112,14 @@ room_made(Detection *state, const Pending *pending, const DetectorInput *in)
 void
 room_deleted(Detection *state, const Pending *pending, const DetectorInput *in)
 {
+	Room	   *room = room_find(state, pending->path);
+
+	if (room != NULL && in->result != DETECTOR_REFUSED)
+	{
+		/* if it is needed again, it is to be listed */
+		room->exists = false;
+		room->watch = 0;
+	}
 	for (int i = 0; i < state->nlitter; i++)
 		if (strcmp(state->litter[i].path, pending->path) == 0)
 		{
@@ -344,9 +359,26 @@ room_forget(Detection *state)
 	state->recount = true;
 }
 
+/* A room is not needed, perhaps any more: delete it when that has lasted. */
+static void
+leave(Detection *state, Room *room)
+{
+	if (room->leave_at == 0)
+		return;
+	if (room->leave_at > state->now)
+	{
+		detection_wake(state, room->leave_at);
+		return;
+	}
+	room->leave_at = 0;
+	(void) detection_send(state, DETECTOR_OP_DELETE, TASK_DELETE, room->path,
+						  0);
+}
+
 /*
  * room_watch_needed
- *		List what is needed and not watched.
+ *		List what is needed and not watched, and delete what has not been needed
+ *		for long.
  */
 void
 room_watch_needed(Detection *state)
@@ -357,7 +389,13 @@ room_watch_needed(Detection *state)
 		Room	   *room = &state->rooms[i];
 		DetectorOp *op;
 
-		if (!room->needed || room->listing || room->making || room->watch != 0)
+		if (!room->needed)
+		{
+			leave(state, room);
+			continue;
+		}
+		room->leave_at = state->now + ROOM_LINGER * state->timeout;
+		if (room->listing || room->making || room->watch != 0)
 			continue;
 		if (room->retry_at > state->now)
 		{

@@ -280,7 +280,7 @@ an_edge_is_published_and_taken_back(void **state)
 	done(2, DETECTOR_OK);
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
-	assert_true(out.wake_at == INT64_MAX);
+	assert_true(out.wake_at > now + TIMEOUT);	/* to leave the room */
 }
 
 static void
@@ -360,6 +360,66 @@ the_room_is_made(void **state)
 	expect_nothing();
 	now += TIMEOUT;
 	event(DETECTOR_TICK);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+}
+
+/* The room has been made, and the edge taken back: wait until it is left. */
+static void
+leave_room(void)
+{
+	publish();
+	edges(0, NULL, 0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	done(0, DETECTOR_OK);
+	while (out.nops == 0)
+	{
+		assert_true(out.wake_at < INT64_MAX);
+		now = out.wake_at;
+		event(DETECTOR_TICK);
+	}
+	expect(3, DETECTOR_OP_DELETE, ROOM);
+	expect_nothing();
+}
+
+static void
+the_room_goes_when_nobody_needs_it(void **state)
+{
+	(void) state;
+	leave_room();
+	done(3, DETECTOR_OK);
+	assert_true(detector_is_idle(&detector) && out.wake_at == INT64_MAX);
+
+	/* it is needed again, and so made again */
+	edges_ours(0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	done(1, DETECTOR_NO_NODE);
+	expect(2, DETECTOR_OP_MKDIR, ROOM);
+}
+
+static void
+the_room_stays_that_others_use(void **state)
+{
+	(void) state;
+	leave_room();
+
+	/* it is not empty, and so watched as before */
+	done(3, DETECTOR_REFUSED);
+	assert_true(detector_is_idle(&detector) && out.wake_at == INT64_MAX);
+	edges_ours(0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect_nothing();
+}
+
+static void
+the_room_is_needed_while_it_goes(void **state)
+{
+	(void) state;
+	leave_room();
+	edges_ours(0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect_nothing();
+	done(3, DETECTOR_OK);
 	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
 }
 
@@ -1511,6 +1571,9 @@ main(void)
 		LINE(a_note_that_cannot_be_written),
 		LINE(many_edges_take_turns),
 		LINE(the_room_is_made),
+		LINE(the_room_goes_when_nobody_needs_it),
+		LINE(the_room_stays_that_others_use),
+		LINE(the_room_is_needed_while_it_goes),
 		LINE(one_look_in_each_timeout),
 		LINE(our_victim),
 		LINE(an_act_that_fails),

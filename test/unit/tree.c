@@ -431,6 +431,8 @@ execute_write(TreeSession *session, TreeRequest *request)
 		case DETECTOR_OP_DELETE:
 			if (tree_find(zxid, op->path) == NULL)
 				request->result = DETECTOR_NO_NODE;
+			else if (tree_count_below(op->path) > 0)
+				request->result = DETECTOR_REFUSED;
 			else
 				(void) tree_delete(op->path);
 			break;

@@ -293,6 +293,27 @@ sub asked_but_for_own
 	cancel($p);
 }
 
+# Who holds many locks and waits for long has the queue of each listed, once; and
+# the room.
+{
+	my $holder = ZkSession->new($c);
+	my $waits = ZkSession->new($b);
+
+	$holder->run_ok('BEGIN; ' . zk_lock('o'), 'c holds o');
+	$waits->run_ok("BEGIN; SELECT zk_lock('o' || i) FROM generate_series(1, 30) i", 'b holds 30 locks');
+	settle();
+	$waits->send(zk_lock('o'));
+	wait_contenders($zk, 'o', 2);
+	my $asked = asked_but_for_own('shop_b-0', 31);
+	my $lists = $asked->{'shop_b-0: children'} // 0;
+	cmp_ok($lists, '<=', 32, "a wait that keeps nobody waiting: $lists lists");
+	is_deeply(asked_during(3), {}, '... and nothing more');
+	$holder->run_ok('COMMIT');
+	is($waits->result->{message}, undef, 'b has o');
+	$waits->run_ok('COMMIT');
+	$_->quit for ($holder, $waits);
+}
+
 poll_until(sub { !named() }, 'nobody to be named at first');
 
 # p has updated b's row, for which q waits, who holds x; p waits for x.

@@ -81,6 +81,19 @@ sub after_copy
 	return;
 }
 
+# How long a cluster has taken to notice, in seconds, since it was connected.
+sub took
+{
+	my ($node, $at) = @_;
+	my $time = qr/^\S+ (\d+):(\d+):([\d.]+) /m;
+	my @times = slurp_file($node->logfile, $at) =~
+	  /$time.*connected to ZooKeeper at[^\0]*?$time[^\n]*$restored/;
+	my ($connected, $noticed) = map { $_->[0] * 3600 + $_->[1] * 60 + $_->[2] }
+	  ([ @times[ 0 .. 2 ] ], [ @times[ 3 .. 5 ] ]);
+
+	return ($noticed - $connected + 86400) % 86400;
+}
+
 # What became of it
 sub outcome
 {
@@ -135,6 +148,7 @@ sub outcome
 	$zk->start;
 	$a->wait_for_log($restored, $at);
 	unlike(slurp_file($a->logfile, $at), qr/restarting the zklock worker/, 'the same worker notices');
+	cmp_ok(took($a, $at), '<', 40, 'within a session timeout');
 	my $b = zk_cluster('b', $zk);
 	outcome($a, $session, $b, $id);
 	$session->quit;
@@ -166,6 +180,7 @@ sub outcome
 	like(slurp_file($c->logfile, $at),
 		qr/connected to ZooKeeper at \S+, session \Q$id_c\E,.*$restored.*ZooKeeper session \Q$id_c\E has ended/s,
 		'the next worker resumes the session, and ends it');
+	cmp_ok(took($c, $at), '<', 40, 'within a session timeout');
 
 	# The other one is refused until it has a new worker, too.
 	$d->wait_for_log(qr/restarting the zklock worker, because ZooKeeper could not be reached/);

@@ -8,8 +8,8 @@
  *
  * A lock named "advisory/<database>/<key>", or "<key1>,<key2>" at the end,
  * stands for PostgreSQL's advisory lock of that key, if it is taken in that
- * database.  Taken in another one it is a lock like any other: who may not
- * connect to a database must not keep its advisory locks from it.
+ * database.  Taken in another one it is a lock like any other: a role that may
+ * not connect to a database must not be able to block its advisory locks.
  *
  * Copyright (c) 2026, zklock developers
  *

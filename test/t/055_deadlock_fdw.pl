@@ -240,8 +240,9 @@ sub cancel
 }
 
 # The same but for the gets by which an owner watches its own znode for a
-# revocation, one for each lock that has been held for a while, and for the set
-# by which each cluster notes that something has changed.
+# revocation, one for each lock that has been held for a while, and by which a
+# waiter looks again after a session timeout or two; and for the set by which each
+# cluster notes that something has changed.
 sub asked_but_for_own
 {
 	my ($link, $nlocks) = @_;
@@ -307,7 +308,7 @@ sub asked_but_for_own
 	my $asked = asked_but_for_own('shop_b-0', 31);
 	my $lists = $asked->{'shop_b-0: children'} // 0;
 	cmp_ok($lists, '<=', 32, "a wait that keeps nobody waiting: $lists lists");
-	is_deeply(asked_during(3), {}, '... and nothing more');
+	is_deeply(asked_but_for_own('shop_b-0', 1), {}, '... and nothing more');
 	$holder->run_ok('COMMIT');
 	is($waits->result->{message}, undef, 'b has o');
 	$waits->run_ok('COMMIT');
@@ -616,7 +617,7 @@ for my $value ('', 'zklock:%c:')
 
 	$p->wait_waiting(2);
 	settle();
-	is_deeply(asked_during(6), {}, "with \"$value\" nothing is asked");
+	is_deeply(asked_but_for_own('shop_a-0', 1), {}, "with \"$value\" nothing is asked");
 	is_deeply([ named($p) ], [], '... and nobody is named');
 	ok(!$p->done && !$q->done, '... and both wait');
 	if ($value eq '')

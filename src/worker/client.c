@@ -590,7 +590,10 @@ client_close(Client *client)
 	take_handle(client, CLIENT_ABANDONED);
 	if (client->state != CLIENT_OPEN)
 		return;
-	client->state = client->connected ? CLIENT_CLOSING : CLIENT_ABANDONED;
+
+	/* the session may have begun without our having been told yet */
+	client->state = zoo_state(client->handle) == ZOO_CONNECTED_STATE ?
+		CLIENT_CLOSING : CLIENT_ABANDONED;
 	client->connected = client->may_be_refused = false;
 	client->passed = client->handle;
 	client->handle = NULL;

@@ -134,6 +134,12 @@ send_mkdir_parents(const Client *client, const char *path)
 	}
 }
 
+static bool
+sets_watch(const Operation *op)
+{
+	return op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST;
+}
+
 /* The type of the watch that this sets. */
 static ZooWatcherType
 watch_type(const Operation *op)
@@ -147,8 +153,7 @@ send_watch(Operation *op, Watches *watches)
 {
 	Client	   *client = op->news.client;
 
-	op->adds_watcher = watches_add(watches, op->path, watch_type(op),
-								   op->owner, op->serial);
+	watches_add(watches, op->path, watch_type(op), op->owner, op->serial);
 	if (op->kind == RECIPE_OP_LIST)
 		return zoo_awget_children(client->handle, op->path,
 								  client_watch_fired, client,
@@ -433,7 +438,7 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 void
 operation_forget_watch(const Operation *op, Watches *watches)
 {
-	if (op->adds_watcher)
+	if (sets_watch(op))
 		watches_forget(watches, op->path, watch_type(op), op->owner,
 					   op->serial);
 }
@@ -448,6 +453,8 @@ operation_note_watch(const Operation *op, Watches *watches)
 {
 	if (op->news.code != ZOK)
 		operation_forget_watch(op, watches);
+	else if (sets_watch(op))
+		watches_note_set(watches, op->path, watch_type(op), op->owner);
 	else if (op->unwatched != 0)
 		watches_removed(watches, op->path, op->unwatched);
 }

@@ -49,8 +49,6 @@ typedef struct Operation
 	bool		barrier;		/* it goes behind one */
 	bool		exact;			/* CREATE in a multi: not sequential */
 	bool		persistent;		/* MKDIR, MKDIRS: as in RecipeOp */
-	bool		adds_watcher;	/* WATCH, LIST: its owner has not set this watch
-								 * before */
 	ZooWatcherType unwatched;	/* UNWATCH: what it has the server remove, or
 								 * 0 */
 	bool		heartbeat;		/* this is all that it is for */

@@ -45,7 +45,8 @@ typedef struct Watcher
 {
 	dlist_node	node;			/* in the Watch, then in "fired" */
 	uint32_t	owner;
-	uint32_t	serial;
+	uint32_t	serial;			/* of the latest request to set the watch */
+	bool		set;			/* one of them has been answered OK */
 } Watcher;
 
 /* Which watch. */
@@ -231,30 +232,44 @@ watches_forget_all(Watches *watches)
  *		"owner" is about to set a watch.
  *
  * Of one owner the latest "serial" counts; watches_next() hands it back.
- * Returns false if the owner has set the same watch before, and it has not
- * fired: then it is there also if it cannot be set again.
  */
-bool
+void
 watches_add(Watches *watches, const char *path, ZooWatcherType type,
 			uint32_t owner, uint32_t serial)
 {
 	Watch	   *watch = make_watch(watches, path, type);
 	Watcher    *watcher = find_watcher(watch, owner);
-	bool		is_new = watcher == NULL;
 
-	if (is_new)
+	if (watcher == NULL)
 	{
 		watcher = MemoryContextAlloc(watches->context, sizeof(Watcher));
 		watcher->owner = owner;
+		watcher->set = false;
 		dlist_push_tail(&watch->watchers, &watcher->node);
 	}
 	watcher->serial = serial;
-	return is_new;
+}
+
+/*
+ * watches_note_set
+ *		The watch that "owner" asked for was set.
+ */
+void
+watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
+				 uint32_t owner)
+{
+	Watch	   *watch = find_watch(watches, path, type);
+	Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
+
+	if (watcher)
+		watcher->set = true;
 }
 
 /*
  * watches_forget
  *		The watch that "owner" asked for with this "serial" was not set.
+ *
+ * If it had been set before, and has not fired, it is still there.
  */
 void
 watches_forget(Watches *watches, const char *path, ZooWatcherType type,
@@ -263,7 +278,7 @@ watches_forget(Watches *watches, const char *path, ZooWatcherType type,
 	Watch	   *watch = find_watch(watches, path, type);
 	Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
 
-	if (watcher == NULL || watcher->serial != serial)
+	if (watcher == NULL || watcher->serial != serial || watcher->set)
 		return;
 	forget_watcher(watcher);
 	if (dlist_is_empty(&watch->watchers))

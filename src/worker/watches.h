@@ -37,8 +37,10 @@ extern void watches_init(Watches *watches, Client *client,
 						 MemoryContext context);
 extern void watches_begin(Watches *watches, Size chroot_len);
 extern void watches_forget_all(Watches *watches);
-extern bool watches_add(Watches *watches, const char *path,
+extern void watches_add(Watches *watches, const char *path,
 						ZooWatcherType type, uint32_t owner, uint32_t serial);
+extern void watches_note_set(Watches *watches, const char *path,
+							 ZooWatcherType type, uint32_t owner);
 extern void watches_forget(Watches *watches, const char *path,
 						   ZooWatcherType type, uint32_t owner,
 						   uint32_t serial);

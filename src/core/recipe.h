@@ -93,6 +93,7 @@ typedef struct RecipeInput
 	int64_t		mzxid;			/* SET_DONE: of the request that has set it */
 	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
 	int32_t		version;		/* the same, and SET_DONE: of the data */
+	int32_t		acl_version;	/* the same: how often its ACL was set */
 	int64_t		ctime;			/* the same; ms since 1970 */
 	int64_t		ephemeral_owner;	/* the same; 0 or INT64_MIN, which
 									 * containers have: not ephemeral */
@@ -120,8 +121,10 @@ typedef enum RecipeOpKind
 								 * name but for the number, in one multi */
 	RECIPE_OP_DELETE_STRAY,		/* delete "node"; nobody waits */
 	RECIPE_OP_RMDIR,			/* delete the lock directory, if empty */
-	RECIPE_OP_CHECK				/* "node" exists, with "version"; in a group
+	RECIPE_OP_CHECK,			/* "node" exists, with "version"; in a group
 								 * only: no recipe does this by itself */
+	RECIPE_OP_SET_ACL			/* give "node" the ACL that we would make it
+								 * with; nor does any do this */
 } RecipeOpKind;
 
 typedef struct RecipeOp
@@ -138,8 +141,8 @@ typedef struct RecipeOp
 								 * them */
 	bool		barrier;		/* of LIST and GET: as SEARCH is */
 	bool		exact;			/* of CREATE in a group: not sequential */
-	bool		persistent;		/* of MKDIR, MKDIRS: not a container, and anybody
-								 * may read it and create in it */
+	bool		persistent;		/* of MKDIR, MKDIRS: not a container; of these and
+								 * SET_ACL: anybody may read it */
 } RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */

@@ -66,6 +66,8 @@ typedef struct ZkFleetInfo
 	char		node[MEMBER_NODE_SIZE]; /* of the first session; "": none yet */
 	char		id[MEMBER_FLEET_SIZE];	/* "" if not known */
 	MemberMark	mark;			/* of the latest write of that */
+	bool		dropped;		/* former credentials are presented no more,
+								 * and %clusters is to be for the rest only */
 	uint32		told;			/* hash of what the log has last had of it; 0:
 								 * that all fits */
 } ZkFleetInfo;

@@ -7,7 +7,8 @@
  * contenders too, belong to whoever made them: with other credentials we
  * could not even delete them.  So the sessions go on presenting those that
  * they have begun with, together with the new ones, while there are
- * contenders.  When there are none, the next worker resumes them with the new
+ * contenders, and with zklock.acl = creator until %clusters and our znode in it
+ * have an ACL for both (fleet.c).  Then the next worker resumes them with the new
  * ones only: credentials are of a connection, and cannot be taken back from
  * one.
  *
@@ -86,6 +87,16 @@ auths_collect(bool needed)
 	}
 	session_write_auths(auths);
 	return auths;
+}
+
+/*
+ * auths_are_several
+ *		Do the sessions present more than one?
+ */
+bool
+auths_are_several(void)
+{
+	return auths[0] != '\0' && auths[strlen(auths) + 1] != '\0';
 }
 
 /*

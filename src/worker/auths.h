@@ -15,6 +15,7 @@
 
 extern void auths_attach(void);
 extern const char *auths_collect(bool needed);
+extern bool auths_are_several(void);
 extern bool auths_are_old(void);
 extern void auths_forget_refused(void);
 

@@ -136,7 +136,8 @@ connection_open(int session)
 	options.servers = psprintf("%s%s", servers_for_library(zklock_servers),
 							   status_settle_chroot(session));
 	options.timeout = zklock_session_timeout;
-	options.auths = auths_collect(contenders_count() > 0);
+	options.auths = auths_collect(zklock_acl == ZK_ACL_CREATOR ||
+								   contenders_count() > 0);
 	options.tls = tls_files();
 	options.sasl = sasl_params(session);
 	refusal_told = false;

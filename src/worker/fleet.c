@@ -7,8 +7,15 @@
  * zklock.root.  Each has an ephemeral znode of its first session below
  * <root>/%clusters, whose own data are the fleet's identity: who makes it first
  * gives it one.  core/member.c has the form of both.  %clusters is persistent:
- * the identity is to stay when no cluster is there.  With zklock.acl = creator
- * others may still read it and create their znodes in it.
+ * the identity is to stay when no cluster is there.
+ *
+ * With zklock.acl = creator others may read %clusters, but only clusters with its
+ * credentials create their znodes in it: a session that has many long names in a
+ * znode open to the world can destroy the ensemble (doc/security.md).  Whoever finds
+ * an ACL that nobody has set since %clusters was made, open by an earlier version,
+ * say, sets it.  After a change of zklock.auth a worker sets it, and that of our
+ * znode, for both credentials, which it presents, and the next one for the new ones
+ * (auths.c).  One that has not changed its own leaves it alone.
  *
  * Our znode is made when the session has begun, and stays when a new worker
  * resumes it: its name is in shared memory before, so it is never there twice.  It
@@ -19,15 +26,19 @@
  *	IDLE		dirty, connected: we are below another root -> LEAVING: delete that
  *				dirty, connected -> READING: get %clusters
  *	LEAVING		any answer -> IDLE, dirty
- *	READING		ok: has an identity -> ENTERING: create our znode
- *				ok: has no data -> NAMING: set them, if nobody has since
- *				ok: has others, or refused: no identity -> ENTERING
+ *	READING		ok: has no data -> NAMING: set them, if nobody has since
+ *				ok: has an identity; has others, or refused: no identity
+ *				  -> CLOSING: set its ACL; if that is to stay, as CLOSING's end
  *				no node -> MAKING: create it, with its parents and an identity
  *	NAMING		any answer -> READING
  *	MAKING		ok -> READING
+ *	CLOSING		ok -> ENTERING: create our znode
+ *				refused: it belongs to others; log that -> ENTERING
  *	ENTERING	ok -> LOOKING: a census
- *				refused: it may be there -> WRITING: set its data
+ *				refused: it may be there -> OWNING: set its ACL; if that is to be
+ *				  open, as OWNING's end
  *				no node: %clusters has gone -> MAKING
+ *	OWNING		any answer -> WRITING: set its data
  *	WRITING		ok -> LOOKING
  *	LOOKING		all is read: log what does not fit -> IDLE
  *	IDLE		connected anew, or something has changed -> MARKING: write our
@@ -68,6 +79,7 @@
 #include "shared/text.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "worker/auths.h"
 #include "worker/census.h"
 #include "worker/fleet.h"
 #include "worker/session.h"
@@ -92,7 +104,9 @@ typedef enum FleetState
 	FLEET_READING,
 	FLEET_NAMING,
 	FLEET_MAKING,
+	FLEET_CLOSING,
 	FLEET_ENTERING,
+	FLEET_OWNING,
 	FLEET_WRITING,
 	FLEET_LOOKING,
 	FLEET_MARKING
@@ -110,6 +124,7 @@ static struct
 	int			made;			/* how often MAKING was */
 	int			error;			/* of the create that was refused */
 	int			logged_error;	/* the refusal that was logged last, or 0 */
+	bool		open_logged;	/* it was logged that %clusters is others' */
 	uint32		last_group;
 	char		data[MEMBER_SIZE];
 	ZkFleetInfo info;			/* as published */
@@ -139,6 +154,17 @@ static void
 publish_root(const char *root)
 {
 	strlcpy(fleet.info.root, root, sizeof(fleet.info.root));
+	session_write_fleet(&fleet.info);
+}
+
+/*
+ * fleet_drop_auths
+ *		The next worker does not present the former credentials any more.
+ */
+void
+fleet_drop_auths(void)
+{
+	fleet.info.dropped = true;
 	session_write_fleet(&fleet.info);
 }
 
@@ -270,6 +296,18 @@ write_identity(FleetState state, RecipeOp *op)
 	submit(state, op, fleet.info.root, false);
 }
 
+/* Set the ACL of %clusters or of our znode; false if that is to be open. */
+static bool
+restrict_access(FleetState state, bool ours)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_SET_ACL,.persistent = !ours};
+
+	if (zklock_acl != ZK_ACL_CREATOR)
+		return false;
+	submit(state, &op, fleet.info.root, ours);
+	return true;
+}
+
 static void
 enter(void)
 {
@@ -314,6 +352,8 @@ give_up(int error)
 					fleet.info.root, MEMBER_ROOM, session_error_text(error)),
 			 no_chroot ?
 			 errdetail("The chroot of \"zklock.servers\" does not exist in ZooKeeper.") :
+			 session_error_is_access(error) ?
+			 errdetail("Servers with other credentials have made it.  This server cannot share locks with them, and zk_clusters() does not show it.") :
 			 errdetail("zk_clusters() does not show this server; locks do not depend on that.")));
 }
 
@@ -348,7 +388,34 @@ on_identity(const RecipeInput *in)
 	if (in->result == RECIPE_OK)
 		(void) member_parse_fleet(in->data, in->data_len, id);
 	publish_identity(id);
+	if ((in->acl_version > 0 && !auths_are_several() && !fleet.info.dropped) ||
+		!restrict_access(FLEET_CLOSING, false))
+		enter();
+}
+
+/* The ACL of %clusters has been set, or it may not be. */
+static void
+on_closed(const RecipeInput *in)
+{
+	if (in->result == RECIPE_REFUSED && !fleet.open_logged)
+		ereport(LOG,
+				(errmsg("could not set the ACL of \"%s/%s\" in ZooKeeper: %s",
+						fleet.info.root, MEMBER_ROOM,
+						session_error_text(in->error)),
+				 errdetail("It belongs to other credentials than those of this server.")));
+	fleet.open_logged = in->result == RECIPE_REFUSED;
+	fleet.info.dropped = false;
+	session_write_fleet(&fleet.info);
 	enter();
+}
+
+/* Our znode is there: tell anew. */
+static void
+write_member(void)
+{
+	RecipeOp	set = {.kind = RECIPE_OP_SET,.data = fleet.data};
+
+	submit(FLEET_WRITING, &set, fleet.info.root, true);
 }
 
 /*
@@ -398,15 +465,13 @@ on_marked(const RecipeInput *in)
 static void
 on_entered(const RecipeInput *in)
 {
-	RecipeOp	set = {.kind = RECIPE_OP_SET,.data = fleet.data};
-
 	fleet.error = in->error;
 	if (in->result == RECIPE_OK)
 		look();
 	else if (in->result == RECIPE_NO_NODE)
 		make(in->error);
-	else
-		submit(FLEET_WRITING, &set, fleet.info.root, true);
+	else if (!restrict_access(FLEET_OWNING, true))
+		write_member();
 }
 
 static void
@@ -469,8 +534,14 @@ fleet_event(const RecipeInput *in)
 			else
 				give_up(in->error);
 			break;
+		case FLEET_CLOSING:
+			on_closed(in);
+			break;
 		case FLEET_ENTERING:
 			on_entered(in);
+			break;
+		case FLEET_OWNING:
+			write_member();
 			break;
 		case FLEET_WRITING:
 			if (in->result == RECIPE_OK)

@@ -22,6 +22,7 @@ extern bool fleet_is_settled(void);
 extern bool fleet_event(const RecipeInput *in);
 extern void fleet_end_session(bool last);
 extern void fleet_judge(const Census *census);
+extern void fleet_drop_auths(void);
 extern const char *fleet_host(void);
 
 #endif							/* ZKLOCK_FLEET_H */

@@ -517,9 +517,10 @@ void
 lives_renew_auths(void)
 {
 	if (!status_is_connected(0) || ShutdownRequestPending ||
-		contenders_count() > 0 || !auths_are_old())
+		contenders_count() > 0 || !fleet_is_settled() || !auths_are_old())
 		return;
 	auths_collect(false);
+	fleet_drop_auths();
 	ereport(LOG,
 			(errmsg("restarting the zklock worker, because its session no longer needs the former credentials")));
 	proc_exit(1);

@@ -181,23 +181,21 @@ data_len(const Operation *op)
 	return op->data ? (int) strlen(op->data) : -1;
 }
 
-/*
- * The ACL of a node in which other clusters, perhaps with other credentials, are
- * to find and to create something.
- */
+/* The ACL of a node; of a persistent one others may read what it tells. */
 static const struct ACL_vector *
-shared_acl(const Client *client)
+acl_of(const Operation *op)
 {
+	const struct ACL_vector *acl = op->news.client->acl;
 	static struct ACL acls[2];
-	static const struct ACL_vector shared = {lengthof(acls), acls};
+	static const struct ACL_vector readable = {lengthof(acls), acls};
 
-	if (client->acl != &ZOO_CREATOR_ALL_ACL)
-		return client->acl;
+	if (acl != &ZOO_CREATOR_ALL_ACL || !op->persistent)
+		return acl;
 	acls[0].perms = ZOO_PERM_ALL;
 	acls[0].id = ZOO_AUTH_IDS;
-	acls[1].perms = ZOO_PERM_READ | ZOO_PERM_CREATE;
+	acls[1].perms = ZOO_PERM_READ;
 	acls[1].id = ZOO_ANYONE_ID_UNSAFE;
-	return &shared;
+	return &readable;
 }
 
 /* Hand the operation to the library; returns one of ZOO_ERRORS. */
@@ -215,8 +213,7 @@ send_by_kind(Operation *op, Watches *watches)
 			pg_fallthrough;		/* FALLTHROUGH */
 		case RECIPE_OP_MKDIR:
 			return zoo_acreate(handle, op->path, op->data, data_len(op),
-							   op->persistent ? shared_acl(client) : client->acl,
-							   op->persistent ? ZOO_PERSISTENT : ZOO_CONTAINER,
+							   acl_of(op), op->persistent ? ZOO_PERSISTENT : ZOO_CONTAINER,
 							   callback_string, news);
 		case RECIPE_OP_CREATE:
 			return zoo_acreate2(handle, op->path, op->data, data_len(op),
@@ -245,6 +242,10 @@ send_by_kind(Operation *op, Watches *watches)
 		case RECIPE_OP_DELETE_STRAY:
 		case RECIPE_OP_RMDIR:
 			return zoo_adelete(handle, op->path, -1, callback_void, news);
+		case RECIPE_OP_SET_ACL:
+			return zoo_aset_acl(handle, op->path, -1,
+								unconstify(struct ACL_vector *, acl_of(op)),
+								callback_void, news);
 		case RECIPE_OP_REQUEUE:
 		case RECIPE_OP_CHECK:
 			break;				/* in a multi only: operation_send_multi() */
@@ -589,6 +590,7 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_REQUEUE] = RECIPE_REQUEUE_DONE,
 	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
 	[RECIPE_OP_CHECK] = RECIPE_CHECK_DONE,
+	[RECIPE_OP_SET_ACL] = RECIPE_SET_DONE,
 };
 
 /*
@@ -628,6 +630,7 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->czxid = news->stat.czxid;
 	input->mzxid = news->stat.mzxid;
 	input->version = news->stat.version;
+	input->acl_version = news->stat.aversion;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;
 	input->ours = ours;

@@ -820,6 +820,10 @@ delete($path)
 
 set_hex: data as hexadecimal digits.
 
+=item get_acl($path)
+
+A list of "user:rwcda", sorted.
+
 =item add_auth($scheme, $credentials)
 
 =item session()
@@ -852,6 +856,7 @@ sub set { return $_[0]->_call('set', $_[1], $_[2]); }
 sub delete { return $_[0]->_call('delete', $_[1]); }
 sub set_hex { return $_[0]->_call('set_hex', $_[1], $_[2]); }
 sub set_acl { return $_[0]->_call('set_acl', $_[1], $_[2]); }
+sub get_acl { return @{ $_[0]->_call('get_acl', $_[1]) }; }
 sub add_auth { return $_[0]->_call('add_auth', $_[1], $_[2]); }
 sub session { return $_[0]{session}; }
 sub kill_session { return $_[0]->_call('kill_session', $_[1]); }

@@ -23,7 +23,7 @@ from kazoo.retry import KazooRetry
 PATTERNS = ['-lock-', '-__READ__', '-__WRIT__']
 
 # What a lost connection may have lost without harm, and is asked again.
-READS = {'ls', 'get', 'exists', 'contenders', 'position'}
+READS = {'ls', 'get', 'get_acl', 'exists', 'contenders', 'position'}
 
 ACLS = {
     'open': security.OPEN_ACL_UNSAFE,
@@ -121,6 +121,12 @@ class Client:
 
     def set_acl(self, path, acl):
         self._zk.set_acls(path, ACLS[acl])
+
+    def get_acl(self, path):
+        """Who may do what, as ZooKeeper's shell writes it."""
+        return sorted('%s:%s' % (acl.id.id.split(':')[0], ''.join(
+            letter for bit, letter in enumerate('rwcda') if acl.perms >> bit & 1))
+            for acl in self._zk.get_acls(path)[0])
 
     def delete(self, path):
         self._zk.delete(path)

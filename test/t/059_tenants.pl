@@ -170,7 +170,12 @@ for my $case ([ 1, $a, 2, $b ], [ 2, $b, 1, $a ])
 			$try{'list the chroot'} = sub { $c->ls("/tenant$n") };
 			$try{'make another root'} = sub { $c->create("/tenant$n/other") };
 			$try{'change the ACL of the chroot'} = sub { $c->set_acl("/tenant$n", 'open') };
-			$try{'make a znode beside it'} = sub { $c->create('/beside') };
+
+			# anywhere: names of ephemeral znodes can destroy the ensemble
+			for my $parent ('', '/zookeeper', '/zookeeper/quota', "/tenant$n/zklock/%clusters")
+			{
+				$try{"make a znode in $parent/"} = sub { $c->create("$parent/x", ephemeral => 1) };
+			}
 		}
 		for (sort keys %try)
 		{

@@ -349,26 +349,104 @@ is($a->safe_psql('old', 'SELECT count(*), count(DISTINCT fleet) FROM zk_clusters
 #
 
 {
-	# b's node is for b
+	# b's node is for b, and so is the room, which all others may only read
+	is_deeply([ $client->get_acl($room) ], ['anyone:rwcda'], 'with open ACLs the room is open');
 	reload($b, "zklock.auth = 'b:secret'\nzklock.acl = 'creator'");
 	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
 	$b->restart;
 	wait_connected($b);
 	is_deeply(clusters($b, 'cluster'), [ 'a', 'b', 'c' ], 'b sees all');
+	is_deeply([ $client->get_acl($room) ], [ 'anyone:r', 'b:rwcda' ], 'and has closed the room');
 	is(value($a, "SELECT cluster IS NULL, misfits, since IS NULL OR session_id = '" . session_of($b)
 			  . "' FROM zk_clusters() WHERE cluster IS NULL"),
 		't|{"this server may not read it"}|t', 'of b another one sees that it is there');
+	for my $try (
+		[ 'make a znode there' => sub { $client->create("$room/x", ephemeral => 1) } ],
+		[ 'remove one' => sub { $client->delete("$room/$_") for members($zk) } ],
+		[ 'change the identity' => sub { $client->set($room, '') } ],
+		[ 'change the ACL' => sub { $client->set_acl($room, 'open') } ])
+	{
+		ok(!eval { $try->[1]->(); 1 } && $@ =~ /^NoAuthError/, "others cannot $try->[0]") or diag($@);
+	}
 
-	# the room, too, is b's
-	$b->stop;
-	$client->delete("$room/$_") for members($zk);
-	$client->delete($room);
-	$b->start;
 	my $fleet = identity($b);
-	$_->restart for ($a, $c);
-	is(identity($_), $fleet, $_->name . ' may read the identity') for ($a, $c);
-	is_deeply(clusters($b, 'cluster'), [ 'a', 'b', 'c' ], 'and tell of itself');
-	ok(!eval { $client->set($room, ''); 1 }, 'but nobody else may change that');
+	for my $node ($a, $c)
+	{
+		my $offset = -s $node->logfile;
+
+		$node->restart;
+		$node->wait_for_log(qr/LOG:  could not tell other servers of this one in "\/zklock\/%clusters": not authenticated\n.*DETAIL:  Servers with other credentials have made it\. /, $offset);
+		is(identity($node), $fleet, $node->name . ', which has other credentials, may read the identity');
+	}
+	is_deeply(clusters($b, 'cluster'), ['b'], '... but is not in the list, as its log tells');
+
+	# a new room is like that from its beginning
+	$b->stop;
+	{
+		my $owner = $zk->client;
+
+		$owner->add_auth('digest', 'b:secret');
+		$owner->delete("$room/$_") for members($zk);
+		$owner->delete($room);
+	}
+	$b->start;
+	$fleet = identity($b);
+	is_deeply([ $client->get_acl($room) ], [ 'anyone:r', 'b:rwcda' ], 'a room that b makes');
+
+	#
+	# Other credentials for all, one cluster after the other
+	#
+
+	for my $node ($a, $c)
+	{
+		reload($node, "zklock.auth = 'b:secret'\nzklock.acl = 'creator'");
+	}
+	wait_clusters($b, 'cluster', [ 'a', 'b', 'c' ], 'with its credentials the others join');
+
+	my $acl = sub {
+		my ($expected, $what) = @_;
+		my @found;
+
+		is_deeply(\@found, $expected, $what)
+		  if poll_until(sub { @found = $client->get_acl($room); "@found" eq "@$expected" }, $what);
+	};
+	my @both = ('anyone:r', 'b:rwcda', 'n:rwcda');
+	my @new = ('anyone:r', 'n:rwcda');
+
+	# one that holds a lock presents both until it has given that up
+	my $holder = holder($a, 'kept');
+	reload($a, "zklock.auth = 'n:secret'");
+	$acl->(\@both, 'a, which presents both, makes the room for both');
+	$c->restart;
+	wait_connected($c);
+	is_deeply(clusters($c, 'cluster'), [ 'a', 'b', 'c' ], 'who has the old ones joins');
+	$holder->quit;
+	$acl->(\@new, '... and when it has dropped the old ones, for the new ones');
+	is(value($b, 'SELECT count(*) FROM zk_clusters()'), 3, 'the others are still there');
+
+	# those that hold nothing do the same
+	for my $node ($b, $c)
+	{
+		my $offset = -s $node->logfile;
+
+		reload($node, "zklock.auth = 'n:secret'");
+		$node->wait_for_log(qr/restarting the zklock worker, because its session no longer needs the former credentials/, $offset);
+		$node->wait_for_log(qr/connected to ZooKeeper.*connected to ZooKeeper/s, $offset);
+		wait_connected($node);
+		$acl->(\@new, $node->name . ' has the new ones');
+		unlike(substr(slurp_file($node->logfile), $offset), qr/could not (?:tell other servers|set the ACL)/,
+			'... and its log does not complain');
+	}
+	for my $node ($a, $b, $c)
+	{
+		is_deeply(clusters($node, 'cluster'), [ 'a', 'b', 'c' ], $node->name . ' sees all again');
+	}
+	is(identity($_), $fleet, $_->name . ' has the same identity') for ($a, $b, $c);
+	$_->restart for ($a, $b, $c);
+	is_deeply(clusters($a, 'cluster'), [ 'a', 'b', 'c' ], 'and so it is after a restart');
+	reload($b, "zklock.auth = 'b:secret'");
+	reload($_, "zklock.auth = ''\nzklock.acl = 'open'") for ($a, $c);
+	$acl->([ 'anyone:r', 'b:rwcda' ], 'b has its own again');
 
 	# a room where nobody may do anything
 	$b->stop;

@@ -930,6 +930,7 @@ execute_operation(ModelSession *session, ModelEntry *todo)
 			execute_rmdir(todo, todo->place);
 			break;
 		case RECIPE_OP_CHECK:
+		case RECIPE_OP_SET_ACL:
 			model_check(false, "no recipe checks a node");
 			break;
 	}

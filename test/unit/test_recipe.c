@@ -1305,6 +1305,7 @@ describe_ops(const RecipeOutput *out)
 				break;
 			case RECIPE_OP_SYNC:
 			case RECIPE_OP_CHECK:
+			case RECIPE_OP_SET_ACL:
 				fail_msg("%s is not for a recipe to send", model_op_name(op->kind));
 				break;
 			case RECIPE_OP_GET:

@@ -144,15 +144,23 @@ release_heavyweights(AnyCall *call, const HeldLock *but)
 	}
 }
 
-/* Let others of the cluster that wait for the lock go ahead. */
+/*
+ * Let others of the cluster that wait for any of the locks go ahead.  What
+ * nobody waits for is ours again in a moment.
+ */
 static void
-step_back(AnyCall *call, int i)
+step_back(AnyCall *call)
 {
-	const HeldLock *lock = attempt.locks[i];
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		const HeldLock *lock = attempt.locks[i];
 
-	slot_step_back(lock->proc);
-	heavyweight_unlock(&lock->heavyweight, false, 1);
-	call->tier1[i] = call->slots.ready[i] = false;
+		if (!call->tier1[i])
+			continue;
+		slot_step_back(lock->proc);
+		heavyweight_unlock(&lock->heavyweight, false, 1);
+		call->tier1[i] = call->slots.ready[i] = false;
+	}
 	call->retry_ms = RETRY_FIRST_MS;
 }
 
@@ -269,7 +277,7 @@ wait_for_any(AnyCall *call)
 			return take;
 		if (take == ZK_GO_BACK)
 		{
-			step_back(call, slots->which);
+			step_back(call);
 			continue;
 		}
 		if (take == ZK_REFUSED || take == ZK_DEADLOCK)

@@ -75,14 +75,12 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 	return checks[0].path != NULL;
 }
 
-/* Is it the wait that is to end, or an alternative to it? */
+/* Does this wait of ours end with the victim's?  All of one process do. */
 static bool
 is_ended(const NoteWait *wait, const NoteWait *victim)
 {
 	return wait->wait.pid == victim->wait.pid &&
-		(wait->wait.since == victim->wait.since ||
-		 (victim->alternatives > 1 &&
-		  wait->alternatives == victim->alternatives));
+		wait->kind != NOTE_WAIT_SESSION;
 }
 
 /* The waits of a note without the one that is to end; returns how many. */

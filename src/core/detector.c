@@ -129,15 +129,19 @@ end_look(Detection *state)
 static void
 search(Detection *state)
 {
-	for (int i = 0; i < state->nstarts; i++)
+	WaitSearch *search = waits_begin(&state->graph);
+
+	state->failed |= search == NULL;
+	for (int i = 0; search != NULL && i < state->nstarts; i++)
 	{
 		const LocalEdge *edge = detection_find_edge(state, &state->starts[i]);
 		WaitDeadlock deadlock;
 
 		if (edge != NULL && !edge->ended &&
-			waits_find(&state->graph, &state->starts[i], &deadlock))
+			waits_find(search, &state->starts[i], &deadlock))
 			confirm_found(state, &deadlock);
 	}
+	waits_end(search);
 	end_look(state);
 }
 

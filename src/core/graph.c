@@ -80,14 +80,26 @@ place_of(const char *from, const NoteWait *wait,
 		VERTEX_SESSION_SIZE && vertex_room_of_owner(from, directory);
 }
 
+/* The chain of a path in a hash table (FNV-1a). */
+static unsigned
+chain_of(const char *path)
+{
+	uint32_t	hash = 2166136261U;
+
+	for (; *path != '\0'; path++)
+		hash = (hash ^ (unsigned char) *path) * 16777619U;
+	return (hash ^ hash >> 16) % GRAPH_CHAINS;
+}
+
 static WaitDirectory *
 find_directory(const WaitGraph *graph, const char *path, const char *session)
 {
-	for (int i = 0; i < graph->ndirectories; i++)
-		if (strcmp(graph->directories[i].path, path) == 0 &&
-			strcmp(graph->directories[i].session, session) == 0)
-			return &graph->directories[i];
-	return NULL;
+	int			i = graph->directory_chains[chain_of(path)] - 1;
+
+	while (i >= 0 && (strcmp(graph->directories[i].path, path) != 0 ||
+					  strcmp(graph->directories[i].session, session) != 0))
+		i = graph->directories[i].next;
+	return i < 0 ? NULL : &graph->directories[i];
 }
 
 /* The directory that tells for whom a wait of the note of "from" waits. */
@@ -105,10 +117,22 @@ graph_directory_of(const WaitGraph *graph, const char *from,
 static WaitOwner *
 find_owner(const WaitGraph *graph, const char *path)
 {
-	for (int i = 0; i < graph->nowners; i++)
-		if (strcmp(graph->owners[i].path, path) == 0)
-			return &graph->owners[i];
-	return NULL;
+	int			i = graph->owner_chains[chain_of(path)] - 1;
+
+	while (i >= 0 && strcmp(graph->owners[i].path, path) != 0)
+		i = graph->owners[i].next;
+	return i < 0 ? NULL : &graph->owners[i];
+}
+
+/* Put the last of an array at the head of its chain; returns the next one. */
+static int
+chain_last(int chains[GRAPH_CHAINS], const char *path, int n)
+{
+	int		   *head = &chains[chain_of(path)];
+	int			next = *head - 1;
+
+	*head = n;
+	return next;
 }
 
 /* Have the directory of a wait read; false if memory is short. */
@@ -133,6 +157,8 @@ want_directory(WaitGraph *graph, const char *from, const NoteWait *wait)
 	graph_copy_vertex(directories->path, path);
 	strcpy(directories->session, session);
 	directories->permits = wait->permits;
+	directories->next = chain_last(graph->directory_chains, path,
+								   graph->ndirectories);
 	return true;
 }
 
@@ -154,16 +180,18 @@ want_owner(WaitGraph *graph, const WaitDirectory *directory,
 	owners += graph->nowners++;
 	memset(owners, 0, sizeof(*owners));
 	graph_copy_vertex(owners->path, path);
+	owners->next = chain_last(graph->owner_chains, path, graph->nowners);
 	return true;
 }
 
 /*
  * How many of the first contenders in a directory own the lock, or have one of
- * so many permits?  None, if permits are free.  All znodes of a session count.
+ * the permits?  None, if permits are free.  All znodes of a session count.
  */
 int
-graph_count_owners(const WaitDirectory *directory, int permits)
+graph_count_owners(const WaitDirectory *directory)
 {
+	int			permits = directory->permits;
 	int			n = 0;
 
 	if (directory->session[0] != '\0')
@@ -178,7 +206,7 @@ graph_count_owners(const WaitDirectory *directory, int permits)
 static bool
 want_owners(WaitGraph *graph, const WaitDirectory *directory)
 {
-	int			n = graph_count_owners(directory, directory->permits);
+	int			n = graph_count_owners(directory);
 
 	/* without anybody behind them nobody waits for them */
 	if (directory->permits == 0 && directory->session[0] == '\0' &&
@@ -199,6 +227,24 @@ compare_contenders(const void *a, const void *b)
 	if (one->sequence != other->sequence)
 		return znode_before(one->sequence, other->sequence) ? -1 : 1;
 	return strcmp(one->name, other->name);
+}
+
+/*
+ * The place of a contender in its directory, from 0 on, or -1: it is not in it.
+ */
+int
+graph_place_of(const WaitDirectory *directory, const char *name)
+{
+	ZnodeContender parsed;
+	WaitContender key = {.name = (char *) name};
+	const WaitContender *found;
+
+	if (directory->ncontenders == 0 || !znode_parse_contender(name, &parsed))
+		return -1;
+	key.sequence = parsed.sequence;
+	found = bsearch(&key, directory->contenders, directory->ncontenders,
+					sizeof(WaitContender), compare_contenders);
+	return found == NULL ? -1 : (int) (found - directory->contenders);
 }
 
 static void
@@ -470,9 +516,10 @@ choose_notes(WaitDirectory *directory)
 
 /*
  * graph_link_owners
- *		Tell each contender what note it has, for a search.
+ *		Tell the first contenders of each directory what note they have, and the
+ *		owners in which directory that is, for a search.
  *
- * The owners must not move from then on.
+ * The owners and the directories must not move from then on.
  */
 void
 graph_link_owners(WaitGraph *graph)
@@ -481,7 +528,8 @@ graph_link_owners(WaitGraph *graph)
 	{
 		WaitDirectory *directory = &graph->directories[i];
 
-		for (int j = 0; j < directory->ncontenders; j++)
+		directory->nowners = graph_count_owners(directory);
+		for (int j = 0; j < directory->nowners; j++)
 		{
 			char		path[2 * NOTE_VERTEX_SIZE];
 
@@ -491,5 +539,8 @@ graph_link_owners(WaitGraph *graph)
 		}
 		if (directory->session[0] != '\0')
 			choose_notes(directory);
+		for (int j = 0; j < directory->nowners; j++)
+			if (directory->contenders[j].owner != NULL)
+				directory->contenders[j].owner->directory = directory;
 	}
 }

@@ -21,6 +21,9 @@
 /* A semaphore with more permits is not looked at. */
 #define GRAPH_MAX_PERMITS	64
 
+/* Chains of the hash tables of a graph. */
+#define GRAPH_CHAINS		1024
+
 /*
  * A local edge: the contender "from" is held, and who holds it waits for
  * wait.to.  Or "from" is a session's znode, and that session waits for wait.to.
@@ -50,7 +53,7 @@ typedef struct WaitContender
 	char	   *name;
 	int32_t		sequence;
 	bool		shared;			/* and may own the lock with others */
-	const struct WaitOwner *owner;	/* for a search: if it has a note */
+	struct WaitOwner *owner;	/* for a search: if it has a note */
 } WaitContender;
 
 /*
@@ -65,6 +68,13 @@ typedef struct WaitDirectory
 	bool		asked;
 	WaitContender *contenders;	/* in their order */
 	int			ncontenders;
+	int			next;			/* in the hash table, or -1 */
+
+	/* for a search, see minimal.h */
+	int			nowners;		/* so many of the first are in the way */
+	int			first_need;		/* of those that wait here, or -1 */
+	int			kept;			/* owners with a link into the set */
+	unsigned	measured;
 } WaitDirectory;
 
 /* A contender that owns its lock, or a session's znode, whose note is read. */
@@ -76,8 +86,13 @@ typedef struct WaitOwner
 	int32_t		version;
 	NoteWait   *waits;
 	int			nwaits;
-	int			first;			/* for a search: its elements */
-	int			nelements;
+	int			next;			/* in the hash table, or -1 */
+
+	/* for a search, see minimal.h */
+	WaitDirectory *directory;	/* in which it is one of the first, or NULL */
+	int			first_link;
+	int			nlinks;
+	int			kept;			/* links into the set */
 } WaitOwner;
 
 /* One look: what has been read so far; all malloc'd. */
@@ -85,10 +100,15 @@ typedef struct WaitGraph
 {
 	WaitDirectory *directories;
 	int			ndirectories;
+	int			directory_chains[GRAPH_CHAINS]; /* numbers, from 1 on */
 	WaitOwner  *owners;
 	int			nowners;
+	int			owner_chains[GRAPH_CHAINS];
 	int			nreads;
 } WaitGraph;
+
+/* A search in it for deadlocks: see minimal.h. */
+typedef struct WaitSearch WaitSearch;
 
 extern void graph_init(WaitGraph *graph);
 extern void graph_free(WaitGraph *graph);
@@ -109,6 +129,7 @@ extern WaitDirectory *graph_directory_of(const WaitGraph *graph,
 										 const char *from,
 										 const NoteWait *wait);
 extern void graph_link_owners(WaitGraph *graph);
-extern int	graph_count_owners(const WaitDirectory *directory, int permits);
+extern int	graph_count_owners(const WaitDirectory *directory);
+extern int	graph_place_of(const WaitDirectory *directory, const char *name);
 
 #endif							/* ZKLOCK_GRAPH_H */

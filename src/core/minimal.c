@@ -5,6 +5,14 @@
  *
  * waits.c makes the elements of the graph, and tells what a deadlock is.
  *
+ * A set of elements goes with three kinds of counts: for each owner its links to
+ * elements of the set; for each directory its owners that have such links; for
+ * each element its needs for which the set has it wait.  Putting an element into
+ * the set or taking it out changes the counts along its links only.  If an
+ * element is kept no more by that, it goes out as well; each goes once, so to do
+ * without an element costs no more than there are links and needs, and so does
+ * to put all back.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -19,162 +27,293 @@
 
 #include "core/mutation.h"
 
-/* Is one of an owner's elements in the set? */
+/* Does the set keep the process from what it waits for? */
 static bool
-is_kept(const bool *set, const WaitOwner *owner)
+is_kept(const WaitElement *element)
 {
-	for (int i = 0; owner != NULL && i < owner->nelements; i++)
-		if (set[owner->first + i])
-			return true;
-	return false;
+	return element->any ? element->kept == element->nneeds : element->kept > 0;
 }
 
-/* Does a set of elements keep somebody from what he waits for? */
-static bool
-keeps(const bool *set, const WaitNeed *need)
+/* So many owners of a directory must be blocked to block who waits there. */
+static int
+enough_owners(const WaitDirectory *directory)
 {
-	bool		all = need->directory->permits > 0;
-
-	for (int i = 0; i < need->nowners; i++)
-		if (is_kept(set, need->directory->contenders[i].owner) != all)
-			return !all;
-	return all;
+	return directory->permits > 0 ? directory->nowners : 1;
 }
 
-/* Take out of a set what it does not keep, until nothing changes. */
+/* Who waits in a directory is blocked there from now on, or no more. */
 static void
-keep_only(const WaitSearch *search, bool *set)
+change_waiting(WaitSearch *search, const WaitDirectory *directory, int change)
 {
-	bool		changed = true;
-
-	while (changed)
+	for (int i = directory->first_need; i >= 0; i = search->needs[i].next_there)
 	{
-		changed = false;
-		for (int i = 0; i < search->nelements; i++)
-		{
-			const WaitElement *element = &search->elements[i];
+		WaitElement *element = &search->elements[search->needs[i].element];
 
-			for (int j = 0; set[i] && j < element->nneeds; j++)
-				if (!keeps(set, &element->needs[j]))
-				{
-					set[i] = false;
-					changed = true;
-				}
+		search->nsteps++;
+		element->kept += change;
+		if (change < 0 && element->in && !is_kept(element))
+		{
+			element->in = false;
+			search->nin--;
+			search->taken[search->ntaken++] = search->needs[i].element;
 		}
 	}
 }
 
-static bool
-is_empty(const WaitSearch *search, const bool *set)
-{
-	for (int i = 0; i < search->nelements; i++)
-		if (set[i])
-			return false;
-	return true;
-}
-
-/*
- * What is left in deadlocks of the set without an element, or without all of
- * its unit: the attempt.
- */
+/* An element has come into the set (1), or left it (-1): change the counts. */
 static void
-do_without(WaitSearch *search, int element, bool whole_unit)
+change_counts(WaitSearch *search, int element, int change)
 {
-	memcpy(search->attempt, search->set, search->nelements * sizeof(bool));
-	for (int i = 0; i < search->nelements; i++)
-		if (i == element || (whole_unit && search->elements[i].unit ==
-							 search->elements[element].unit))
-			search->attempt[i] = false;
-	keep_only(search, search->attempt);
-}
-
-/*
- * Make the set, a deadlock, as small as it can be by doing without elements, or
- * without units; with element "kept" in it, unless that is -1.
- */
-static void
-minimize(WaitSearch *search, int kept, bool whole_units)
-{
-	for (int i = 0; i < search->nelements; i++)
+	for (int i = search->elements[element].first_link; i >= 0;
+		 i = search->links[i].next)
 	{
-		if (!search->set[i] || i == kept)
+		WaitOwner  *owner = search->links[i].owner;
+		WaitDirectory *directory = owner->directory;
+		bool		was = owner->kept > 0;
+
+		search->nsteps++;
+		owner->kept += change;
+		if (was == (owner->kept > 0) || directory == NULL)
 			continue;
-		do_without(search, i, whole_units);
-		if (kept >= 0 ? search->attempt[kept] :
-			!is_empty(search, search->attempt))
-			memcpy(search->set, search->attempt,
-				   search->nelements * sizeof(bool));
+		directory->kept += change;
+		if ((change > 0 ? directory->kept : directory->kept + 1) ==
+			enough_owners(directory))
+			change_waiting(search, directory, change);
 	}
 }
 
-/* Is nothing left of the set without any of its elements, or units? */
-static bool
-is_minimal(WaitSearch *search, bool whole_units)
+static void
+put_in(WaitSearch *search, int element)
+{
+	search->elements[element].in = true;
+	search->nin++;
+	change_counts(search, element, 1);
+}
+
+/* Take an element out of the set, and what is not kept then. */
+static void
+do_without(WaitSearch *search, int element)
+{
+	search->elements[element].in = false;
+	search->nin--;
+	search->taken[0] = element;
+	search->ntaken = 1;
+	for (int i = 0; i < search->ntaken; i++)
+		change_counts(search, search->taken[i], -1);
+}
+
+/* Put back what that has taken out. */
+static void
+undo(WaitSearch *search)
+{
+	while (search->ntaken > 0)
+		put_in(search, search->taken[--search->ntaken]);
+}
+
+/*
+ * Make the set, a deadlock, as small as it can be; with element "start" in it,
+ * unless that is -1.
+ */
+static void
+minimize(WaitSearch *search, int start)
 {
 	for (int i = 0; i < search->nelements; i++)
-		if (search->set[i])
+	{
+		if (!search->elements[i].in || i == start)
+			continue;
+		do_without(search, i);
+		if (start >= 0 ? !search->elements[start].in : search->nin == 0)
+			undo(search);
+	}
+}
+
+/* Is nothing left of the set without any of its elements? */
+static bool
+is_minimal(WaitSearch *search)
+{
+	for (int i = 0; i < search->nelements; i++)
+		if (search->elements[i].in)
 		{
-			do_without(search, i, whole_units);
-			if (!is_empty(search, search->attempt))
+			bool		empty;
+
+			do_without(search, i);
+			empty = search->nin == 0;
+			undo(search);
+			if (!empty)
 				return false;
 		}
 	return true;
 }
 
-/* Of a set that has no needless unit, one without needless elements. */
-static bool
-minimize_elements(WaitSearch *search, int start)
+/*
+ * minimal_distance
+ *		How far is the element that a link leads to, as was measured last?
+ *		WAIT_FAR_AWAY: there is no such link (-1), or no way.
+ */
+int
+minimal_distance(const WaitSearch *search, int link)
 {
-	size_t		size = search->nelements * sizeof(bool);
-	bool	   *units = malloc(size);
+	return link < 0 ? WAIT_FAR_AWAY :
+		search->elements[search->links[link].element].distance;
+}
 
-	if (units == NULL || !search->set[start])
+/*
+ * minimal_nearest
+ *		The link of an owner that leads to the nearest element of the set, or of
+ *		all in deadlocks; -1: none does.
+ */
+int
+minimal_nearest(WaitSearch *search, const WaitOwner *owner, bool in_all)
+{
+	int			nearest = -1;
+
+	for (int i = owner->first_link; i < owner->first_link + owner->nlinks; i++)
 	{
-		free(units);
-		return false;
+		const WaitElement *element =
+			&search->elements[search->links[i].element];
+
+		search->nsteps++;
+		if ((in_all ? element->in_all : element->in) &&
+			(nearest < 0 ||
+			 element->distance < minimal_distance(search, nearest)))
+			nearest = i;
 	}
-	memcpy(units, search->set, size);
-	minimize(search, start, false);
-	if (!is_minimal(search, false))
+	return nearest;
+}
+
+/* Who waits in a directory has come to be so far away, if it was not nearer. */
+static void
+reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
+			  bool in_all, int *ntodo)
+{
+	if (directory == NULL || directory->measured == search->measured)
+		return;
+	directory->measured = search->measured;
+	for (int i = directory->first_need; i >= 0; i = search->needs[i].next_there)
 	{
-		memcpy(search->set, units, size);
-		minimize(search, -1, false);
+		WaitElement *from = &search->elements[search->needs[i].element];
+
+		search->nsteps++;
+		if (from->distance < WAIT_FAR_AWAY ||
+			!(in_all ? from->in_all : from->in))
+			continue;
+		from->distance = distance;
+		search->taken[(*ntodo)++] = search->needs[i].element;
 	}
-	free(units);
-	return search->set[start];
+}
+
+/*
+ * minimal_measure
+ *		How far is each element of the set, or of all in deadlocks, from this
+ *		one, on the way from a wait to whom it waits for?
+ */
+void
+minimal_measure(WaitSearch *search, int element, bool in_all)
+{
+	int			ntodo = 0;
+
+	for (int i = 0; i < search->nelements; i++)
+		search->elements[i].distance = WAIT_FAR_AWAY;
+	if (element < 0)
+		return;
+	search->measured++;
+	search->elements[element].distance = 0;
+	search->taken[ntodo++] = element;
+	for (int done = 0; done < ntodo; done++)
+	{
+		const WaitElement *to = &search->elements[search->taken[done]];
+
+		for (int i = to->first_link; i >= 0; i = search->links[i].next)
+		{
+			search->nsteps++;
+			reach_waiting(search, search->links[i].owner->directory,
+						  to->distance + 1, in_all, &ntodo);
+		}
+	}
+}
+
+/* The set has nothing in it. */
+static void
+clear(WaitSearch *search)
+{
+	WaitGraph  *graph = search->graph;
+
+	for (int i = 0; i < search->nelements; i++)
+	{
+		search->elements[i].in = false;
+		search->elements[i].kept = 0;
+	}
+	for (int i = 0; i < graph->nowners; i++)
+		graph->owners[i].kept = 0;
+	for (int i = 0; i < graph->ndirectories; i++)
+		graph->directories[i].kept = 0;
+	search->nin = 0;
+}
+
+/*
+ * Begin with a deadlock that is small already: of the elements that keep an
+ * owner one is enough, that which is nearest to the start, if there is one.  So
+ * it has no more elements than there are owners.
+ */
+static void
+begin_set(WaitSearch *search, int start)
+{
+	const WaitGraph *graph = search->graph;
+
+	minimal_measure(search, start, true);
+	clear(search);
+	if (start >= 0)
+		put_in(search, start);
+	for (int i = 0; i < graph->nowners; i++)
+	{
+		int			link = minimal_nearest(search, &graph->owners[i], true);
+
+		if (link >= 0 && !search->elements[search->links[link].element].in)
+			put_in(search, search->links[link].element);
+	}
+	if (ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL))
+		for (int i = 0; i < search->nelements; i++)
+			if (search->elements[i].in_all && !search->elements[i].in)
+				put_in(search, i);
+}
+
+/*
+ * minimal_begin
+ *		Find the elements that are in any deadlock: take all, and take out what
+ *		is not kept.
+ */
+void
+minimal_begin(WaitSearch *search)
+{
+	clear(search);
+	for (int i = 0; i < search->nelements; i++)
+		put_in(search, i);
+	for (int i = 0; i < search->nelements; i++)
+		if (search->elements[i].in && !is_kept(&search->elements[i]))
+			do_without(search, i);
+	for (int i = 0; i < search->nelements; i++)
+		search->elements[i].in_all = search->elements[i].in;
 }
 
 /*
  * minimal_find
  *		Find a minimal deadlock that element "start" is in: the set.
  *
- * False if there is none, or memory is short.
+ * False if there is none.
  */
 bool
 minimal_find(WaitSearch *search, int start)
 {
-	size_t		size = search->nelements * sizeof(bool);
-	bool	   *all = malloc(size);
-	bool		found = false;
-
-	if (all == NULL)
+	if (!search->elements[start].in_all)
 		return false;
-	memset(all, true, size);
-	keep_only(search, all);
-	memcpy(search->set, all, size);
-	if (all[start] && ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL))
-		found = true;
-	else if (all[start])
+	begin_set(search, start);
+	if (ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL))
+		return true;
+	minimize(search, start);
+	if (!is_minimal(search))
 	{
-		minimize(search, start, true);
-		found = is_minimal(search, true) && minimize_elements(search, start);
-		if (!found)
-		{
-			memcpy(search->set, all, size);
-			minimize(search, -1, true);
-			found = minimize_elements(search, start);
-		}
+		begin_set(search, -1);
+		minimize(search, -1);
 	}
-	free(all);
-	return found;
+	return search->elements[start].in;
 }

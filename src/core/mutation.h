@@ -45,6 +45,8 @@ typedef enum ZkMutation
 	ZK_DEADLOCK_LOOK_AHEAD,		/* look before our own edge is
 								 * written */
 	ZK_DEADLOCK_AHEAD_FAILS,	/* let fail who is only ahead of a member */
+	ZK_DEADLOCK_AHEAD_BY_ONE,	/* say of each wait by itself that it is only
+								 * ahead of a member */
 	ZK_DEADLOCK_NAMES_AGAIN,	/* use the names of sessions' znodes again */
 	ZK_DEADLOCK_SECOND_VICTIM,	/* let a member of ours fail with the victim of
 								 * another cluster */

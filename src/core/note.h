@@ -88,15 +88,19 @@ typedef struct NoteWait
 {
 	NoteId		hold;			/* who holds the contender of this note */
 	NoteId		wait;			/* who waits for "to" */
-	int64_t		began;			/* his transaction; us since 1970, UTC; 0: he
-								 * is only ahead of others of his cluster */
+	int64_t		began;			/* his transaction; us since 1970, UTC; 0: he is
+								 * only ahead of a backend between the two, in
+								 * the queue of his cluster for one of the
+								 * locks that he waits for; so in all waits
+								 * with the same hold, chain and wait.pid */
 	uint64_t	chain;			/* hash of the backends between the two and
 								 * their waits, in order; 0: they are one */
 	NoteWaitKind kind;
 	int			permits;		/* NOTE_WAIT_PERMIT: of the semaphore; else 0 */
 	int			alternatives;	/* he waits for one of so many (zk_lock_any):
 								 * each is an edge, with the same hold, chain
-								 * and wait.pid; else 1 */
+								 * and wait.pid; else 1, also if he waits for
+								 * several together (zk_lock_all) */
 	char		to[NOTE_VERTEX_SIZE];
 } NoteWait;
 

@@ -43,8 +43,10 @@ typedef struct WaitDeadlock
 	WaitMember *members;		/* malloc'd */
 } WaitDeadlock;
 
-extern bool waits_find(WaitGraph *graph, const WaitEdge *edge,
+extern WaitSearch *waits_begin(WaitGraph *graph);
+extern bool waits_find(WaitSearch *search, const WaitEdge *edge,
 					   WaitDeadlock *deadlock);
+extern void waits_end(WaitSearch *search);
 
 extern bool waits_same_edge(const WaitEdge *a, const WaitEdge *b);
 extern void waits_free_deadlock(WaitDeadlock *deadlock);

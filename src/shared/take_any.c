@@ -148,21 +148,22 @@ look_from_behind(ZkAnyWait *wait, int i)
 }
 
 /*
- * Is the wait for a slot of which somebody else has the heavyweight lock to end?
- * There is nothing to step back from.
+ * What the wait for a slot comes to of which somebody else has the heavyweight
+ * lock, if a deadlock is to end it, or "take".
  */
-static bool
-is_victim(ZkAnyWait *wait, int i)
+static ZkTake
+look_for_deadlock(ZkAnyWait *wait, int i, ZkTake take)
 {
 	ZkProcLock *proc = wait->procs[i];
 
-	if (proc->victim_of == ZK_STEPS_BACK)
-		proc->victim_of = 0;
 	if (proc->victim_of == 0)
-		return false;
-	wait->news.deadlock = proc->victim_of;
+		return take;
 	wait->which = i;
-	return true;
+	wait->news.deadlock = proc->victim_of;
+	if (proc->victim_of != ZK_STEPS_BACK)
+		return ZK_DEADLOCK;
+	proc->victim_of = 0;
+	return ZK_GO_BACK;
 }
 
 /*
@@ -233,8 +234,8 @@ slots_take_any(ZkAnyWait *wait)
 		take = wait->which >= 0 ? ZK_UNPROVED :
 			wait->npending > 0 ? ZK_PENDING : ZK_QUEUED;
 		for (int i = 0; i < wait->n; i++)
-			if (!wait->ready[i] && is_victim(wait, i))
-				take = ZK_DEADLOCK;
+			if (!wait->ready[i] && take != ZK_DEADLOCK)
+				take = look_for_deadlock(wait, i, take);
 	}
 	slots_unlock_of(partitions);
 	return take;

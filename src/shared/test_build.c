@@ -43,6 +43,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"deadlock_not_minimal", ZK_DEADLOCK_NOT_MINIMAL, false},
 	{"deadlock_look_ahead", ZK_DEADLOCK_LOOK_AHEAD, false},
 	{"deadlock_ahead_fails", ZK_DEADLOCK_AHEAD_FAILS, false},
+	{"deadlock_ahead_by_one", ZK_DEADLOCK_AHEAD_BY_ONE, false},
 	{"deadlock_names_again", ZK_DEADLOCK_NAMES_AGAIN, false},
 	{"deadlock_second_victim", ZK_DEADLOCK_SECOND_VICTIM, false},
 	{"watches_of_one_type", ZK_WATCHES_OF_ONE_TYPE, false},

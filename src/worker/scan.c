@@ -17,11 +17,13 @@
  * with the same ids and the same chain, all of it was there at each moment
  * from the end of the first to the beginning of the second.
  *
- * Who waits for the heavyweight lock of the very slot that the waiter behind it
- * waits for would take its place if that failed, and the deadlock would stay.
- * So the waiter counts as the eldest of all: it is chosen as the victim only if
- * all others are like that, and then it does not fail, but steps back behind
- * those that wait for the heavyweight lock (slot_step_back()).
+ * A process that waits for a slot keeps others of this cluster waiting for the
+ * slot's heavyweight lock.  If it failed, the first of them would wait for the
+ * slot in its place, and the deadlock would stay.  So by such an edge it is no
+ * member, whatever else it waits for: all its waits bear the mark, and it is
+ * chosen as the victim only if all others are like that.  Then it does not fail,
+ * but steps back behind those that wait for the heavyweight lock
+ * (slot_step_back()).
  *
  * Who waits for any of several slots is blocked by all of them together.  So its
  * edges are told only if each of the slots is one that it waits for, and if they
@@ -41,6 +43,7 @@
  */
 #include "postgres.h"
 
+#include "core/mutation.h"
 #include "shared/clock.h"
 #include "shared/holders.h"
 #include "utils/timestamp.h"
@@ -212,9 +215,8 @@ add_edge(const NoteWait *wait, uint64 chain)
 	if (scanning.contender && scanning.behind != TURN_CONTENDED &&
 		!scanning.contender->is_permit)
 	{
-		/* it is enough to know that it has any */
-		scan->unknown = list_append_unique_ptr(scan->unknown,
-											   scanning.contender);
+		/* it is enough to know that it has any; again for each reader */
+		scan->unknown = lappend(scan->unknown, scanning.contender);
 		return false;
 	}
 	strlcpy(edge->from, scanning.from, sizeof(edge->from));
@@ -299,20 +301,37 @@ is_blocked(const WaitsOf *of)
 		(alternatives == of->n && alternatives <= NOTE_MAX_WAITS);
 }
 
+/*
+ * Does somebody wait for this heavyweight lock only since the process waits for
+ * its slot?
+ */
+static bool
+is_ahead(const WaitsOf *of, const LOCKTAG *last)
+{
+	for (int i = of->first; i >= 0 && last; i = scanning.waits[i].next)
+		if (memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
+			return true;
+	return false;
+}
+
 /* The edges to what this process waits for, if it does. */
 static bool
 add_edges(int pid, uint64 chain, const LOCKTAG *last,
 		  void *arg pg_attribute_unused())
 {
 	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
+	bool		ahead;
 
 	if (of != NULL && !is_blocked(of))
 		of = NULL;
+	ahead = of && is_ahead(of, last);
 	for (int i = of ? of->first : -1; i >= 0; i = scanning.waits[i].next)
 	{
-		NoteWait	wait = scanning.waits[i].wait;
+		const LongWait *found = &scanning.waits[i];
+		NoteWait	wait = found->wait;
 
-		if (last && memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
+		if (ZK_MUTATED(ZK_DEADLOCK_AHEAD_BY_ONE) ?
+			last && memcmp(last, &found->tag, sizeof(LOCKTAG)) == 0 : ahead)
 			wait.began = 0;
 		if (!add_edge(&wait, chain))
 			return false;

@@ -22,7 +22,8 @@ A record is what a client knows of one call: cluster and client (who), locks,
 mode (exclusive, shared, permit), asked (just before the call), entered (just
 after its answer; undef if it did not get them), left (just after they were
 certainly given back, or the call has failed), waited (just after the call has
-failed, if left is later), sqlstate.  All times are of one
+failed, if left is later), sqlstate; any, if one of the locks is enough, and then
+took, a list of the one that it got.  All times are of one
 clock.  (The holds in the history of make chaos are such records.)
 
 A victim's record may tell more of the order in which victims were chosen, since
@@ -39,7 +40,8 @@ A client is deadlocked at a moment if it waits for a lock one of whose holders
 excludes it and is deadlocked; for a permit, if as many holders as there are
 permits are deadlocked.  A reader waits for other readers if somebody waits to
 write.  A call for several locks keeps those that it is in front for from
-others while it waits for the rest.  A client is a member if it waits for
+others while it waits for the rest; one for any of several keeps none, and is
+deadlocked if each of them is held by a deadlocked client.  A client is a member if it waits for
 itself in the end, and no bystander, whose end would change nothing.
 
 A victim is explained if it was a member of a deadlock at one moment of its
@@ -101,12 +103,12 @@ sub _span
 		next if $r->{asked} > $from || $r->{left} < $to;
 		if (defined $r->{entered} && $r->{entered} <= $from)
 		{
-			push @{ $keep{$_} }, $r for @{ $r->{locks} };
+			push @{ $keep{$_} }, $r for @{ $r->{took} // $r->{locks} };
 		}
 		elsif (_wait_ends($r) >= $to && !$except->{$r})
 		{
 			$waits{ _who($r) } = $r;
-			next if @{ $r->{locks} } == 1;
+			next if @{ $r->{locks} } == 1 || $r->{any};
 			push @{ $keep{$_} }, $r for @{ $r->{locks} };
 		}
 	}
@@ -160,7 +162,7 @@ sub _deadlocked
 				keys %in >= ($permit ? $self->{permits}{ $_->{lock} } // 1 : 1)
 			} @{ $blockers{$who} };
 
-			next if $stays;
+			next if $waits->{$who}{any} ? $stays == @{ $blockers{$who} } : $stays;
 			delete $blockers{$who};
 			$again = 1;
 		}

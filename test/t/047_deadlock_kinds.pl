@@ -335,6 +335,55 @@ for my $kind ('zk_lock', 'zk_try_lock', 'zk_lock_all', 'zk_lock, shared')
 		loose => 1,
 		commits => { map { ($_ => 'COMMIT; SELECT zk_unlock_all()') } ('three', 'four') });
 }
+
+# One is ahead by one lock only, and wants others, too: it is no member by these,
+# though it is the youngest.
+for my $kind ('zk_lock_all', 'zk_lock_any')
+{
+	for my $behind ('x', 'y')
+	{
+		for my $mine ('w', 'z')
+		{
+			my %name = map { ($_ => "$_ $kind $behind $mine") } ('x', 'y', $mine);
+			my $s = scene("one that wants both of two is ahead of a member: $kind, $behind, $mine",
+				one => $a, two => $b, three => $a);
+			$s->does(one => lock($name{$mine}));
+			$s->does(two => "SELECT zk_lock_all('{$name{x},$name{y}}')");
+			$s->waits(
+				three => "SELECT $kind('{$name{x},$name{y}}')",
+				queue => { $name{x} => 2, $name{y} => 2 });
+			$s->waits(one => lock($name{$behind}), tier => 1);
+			$s->closes(two => lock($name{$mine}));
+			$s->ends(first => 'two', members => [ 'one', 'two', 'three' ], loose => 1);
+		}
+	}
+}
+
+# The same in both clusters: whoever steps back does so from the right one.
+for my $kind ('zk_lock_all', 'zk_lock_any')
+{
+	for my $behind (0, 1)
+	{
+		my @x = map { "$_ both $kind $behind" } ('x', 'xx');
+		my @y = map { "$_ both $kind $behind" } ('y', 'yy');
+		my $s = scene("those who want both of two are ahead of both members: $kind, $behind",
+			one => $a, two => $b, three => $a, four => $b);
+		$s->does(one => "SELECT zk_lock_all('{$x[0],$x[1]}')");
+		$s->does(two => "SELECT zk_lock_all('{$y[0],$y[1]}')");
+		$s->waits(
+			three => "SELECT $kind('{$y[0],$y[1]}')",
+			queue => { $y[0] => 2, $y[1] => 2 });
+		$s->waits(one => lock($y[$behind]), tier => 1);
+		$s->waits(
+			four => "SELECT $kind('{$x[0],$x[1]}')",
+			queue => { $x[0] => 2, $x[1] => 2 });
+		$s->closes(two => lock($x[$behind]));
+		$s->ends(
+			among => [ 'one', 'two' ],
+			either => [ [ 'one', 'two', 'three' ], [ 'one', 'two', 'four' ], [ 'one', 'two' ] ],
+			loose => 1);
+	}
+}
 {
 	my $s = scene('members wait in tier 1 behind two others each',
 		one => $a, two => $b, three => $a, four => $b, five => $a, six => $b);

@@ -9,12 +9,16 @@
 #    shared first, those in descending order exclusively, and give it back when they
 #    have all three: whoever waits for one of the eight has the gate, so there can
 #    be no deadlock, and nobody fails.  But soon after waits in one direction
-#    there are waits in the other one.
+#    there are waits in the other one.  Some of the latter take all three in one
+#    call, and some of all take any one and no more.
 # 2. In random order and without the gate: each who fails was a member of a
 #    deadlock, by what the clients have written down (Cycles.pm), and none has
 #    failed in vain; and none of the deadlocks stays.  Whom PostgreSQL's own
 #    detector has chosen, inside of a cluster, is its own matter.  Which victim
-#    was the first, the zxids of the acts tell, which workers log.
+#    was the first, the zxids of the acts tell, which workers log.  Some calls are
+#    for two or three locks together, or for any of them; who wants any has a
+#    timeout, since a deadlock by way of a holder in its own cluster is found by
+#    nobody.
 #
 # 3. What is out of date for certain; and that this can fail, with a test build that
 #    is broken on purpose.
@@ -75,7 +79,12 @@ sub call
 	return \%r;
 }
 
-sub victim { return call(@_[ 0 .. 3 ], undef, $_[4], sqlstate => '40P01'); }
+sub victim
+{
+	my ($who, $locks, $mode, $asked, $left, %more) = @_;
+
+	return call($who, $locks, $mode, $asked, undef, $left, sqlstate => '40P01', %more);
+}
 
 sub explains
 {
@@ -197,6 +206,19 @@ call('a1', 'x', 'x', 0, 1, 9.1);
 call('a1', 'y', 'x', 2, 8.05, 9.1);
 explains(victim('b1', 'x', 'x', 1.5, 8), 'nothing', 'a call for one keeps nothing');
 
+# who calls for any of several
+half();
+explains(victim('b1', 'q x', 'x', 3, 8, any => 1), 'nothing', 'a call for any of two');
+half();
+call('a1', 'q', 'x', 0, 1, 9.1);
+explains(victim('b1', 'q x', 'x', 3, 8, any => 1), 'a1 b1', 'of which both are held by a member');
+half();
+@{ $records[1] }{qw(locks any took)} = ([ 'w', 'y' ], 1, ['w']);
+explains(victim('b1', 'x', 'x', 3, 8), 'nothing', 'it keeps what it got');
+call('a1', 'x', 'x', 0, 1, 9.1);
+call('a1', 'y', 'x', 2, 8.05, 9.1);
+explains(victim('b1', 'x y', 'x', 1.5, 8, any => 1), 'nothing', 'and nothing before');
+
 # semaphores
 sub permits
 {
@@ -284,25 +306,48 @@ sub clients_of
 
 sub chance { return rand() < $_[0]; }
 
-# The calls of a transaction: [ lock, mode ].
+# The calls of a transaction: { locks, mode, any }.
 sub calls_of_transaction
 {
 	my @three = (shuffle @locks)[ 0 .. 2 ];
-
-	return map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three unless $run{gate};
-
 	my $up = chance(0.9);
-	@three = sort @three;
-	@three = reverse @three unless $up;
-	return ([ 'gate', $up ? 'shared' : 'exclusive' ], map { [ $_, chance(0.2) ? 'shared' : 'exclusive' ] } @three);
+	my $call = sub {
+		my ($locks, %more) = @_;
+		return { locks => $locks, mode => chance(0.2) ? 'shared' : 'exclusive', %more };
+	};
+	my @gate;
+
+	if ($run{gate})
+	{
+		@three = sort @three;
+		@three = reverse @three unless $up;
+		@gate = { locks => ['gate'], mode => $up ? 'shared' : 'exclusive' };
+	}
+	my $how = $alone ? 1 : rand();
+	# of two such calls that wait the records do not tell which is ahead
+	return (@gate, $call->(\@three)) if $run{gate} ? !$up && $how < 0.5 : $how < 0.1;
+	return (@gate, $call->(\@three, any => 1)) if $how < 0.15;
+	if (!$run{gate})
+	{
+		my ($one, @two) = @three;
+
+		return ($call->([$one]), $call->(\@two)) if $how < 0.25;
+		return ($call->([$one]), $call->(\@two, any => 1)) if $how < 0.35;
+		return ($call->(\@two, any => 1), $call->([$one])) if $how < 0.4;
+	}
+	return (@gate, map { $call->([$_]) } @three);
 }
 
 sub call_for
 {
-	my ($lock, $shared) = @_;
+	my ($call) = @_;
+	my @locks = @{ $call->{locks} };
+	my $shared = $call->{mode} eq 'shared';
+	my $more = ($shared ? ', shared => true' : '') . ')';
 
-	return 'pg_advisory_xact_lock' . ($shared ? '_shared' : '') . "(hashtext('$lock'))" if $alone;
-	return "zk_lock('$lock'" . ($shared ? ', shared => true' : '') . ')';
+	return 'pg_advisory_xact_lock' . ($shared ? '_shared' : '') . "(hashtext('$locks[0]'))" if $alone;
+	return "zk_lock('$locks[0]'$more" if @locks == 1;
+	return 'zk_lock_' . ($call->{any} ? 'any' : 'all') . "('{" . join(',', @locks) . "}'$more";
 }
 
 # Begin the next statement of a client.
@@ -316,18 +361,16 @@ sub step
 		$c->{calls} = [ calls_of_transaction() ];
 		$c->{held} = [];
 		$c->{begin} = 'BEGIN; '
-		  . (!$check || chance(0.5) ? sprintf("SET LOCAL lock_timeout = '%dms'; ",
+		  . (!$check || chance(0.5) || (grep { $_->{any} } @{ $c->{calls} }) ? sprintf("SET LOCAL lock_timeout = '%dms'; ",
 				$check ? 1000 * $timeout * (0.5 + rand 4.6) : 50 + rand 200) : '');
 	}
 	if (my $call = shift @{ $c->{calls} })
 	{
-		my ($lock, $mode) = @$call;
-
 		$c->{record} = {
-			cluster => $c->{cluster}, client => $c->{client}, locks => [$lock],
-			mode => $mode, asked => now()
+			cluster => $c->{cluster}, client => $c->{client}, asked => now(), %$call
 		};
-		$c->{wire}->send(($c->{begin} // '') . 'SELECT ' . call_for($lock, $mode eq 'shared'));
+		$run{calls}{ $call->{any} ? 'any' : @{ $call->{locks} } > 1 ? 'all' : 'one' }++;
+		$c->{wire}->send(($c->{begin} // '') . 'SELECT ' . call_for($call));
 		$c->{begin} = '';
 		$c->{is} = 'call';
 	}
@@ -370,6 +413,7 @@ sub answer
 		else
 		{
 			$r->{entered} = $now;
+			$r->{took} = [ $result->{out} ] if $r->{any};
 			push @{ $c->{held} }, $r;
 			# some hold it for a while
 			$c->{wake} = $now + rand 0.02 if chance(0.5);
@@ -545,11 +589,12 @@ sub report
 	my ($what) = @_;
 	my @errors = map { "$_ $run{errors}{$_}" } sort keys %{ $run{errors} };
 
-	diag sprintf('%s: %d transactions in %.1f s (%.0f/s), %d commits, %d waits; errors: %s; '
+	diag sprintf('%s: %d transactions in %.1f s (%.0f/s), %d commits, %d calls (%s); errors: %s; '
 		  . '%d cancels, %d restarts of workers; %d of the notes seen told of waits; '
 		  . '%d changes among the probes; longest time without a commit apart from those: %s',
 		$what, $run{ended}, $run{took}, $run{ended} / $run{took}, scalar @{ $run{commits} } - 1,
-		scalar @{ $run{records} }, join(', ', @errors) || 'none', $run{cancels},
+		scalar @{ $run{records} }, join(', ', map { "$_ $run{calls}{$_}" } sort keys %{ $run{calls} }),
+		join(', ', @errors) || 'none', $run{cancels},
 		scalar @{ $run{outages} }, @run{qw(published probes)}, longest_stall());
 	return;
 }
@@ -774,6 +819,8 @@ if ($check && $parts{3})
 	poll_until(sub { changes_of_probes() - $probes > 40 }, 'one probe after the other');
 	pass('edges that stay: one probe after the other');
 	mutate('none');
+	# the next worker writes each note again
+	$admin{a}->run('SELECT pg_terminate_backend(worker_pid) FROM zk_session');
 	nobody_fails($s);
 
 	# each deadlock has several victims

@@ -689,6 +689,7 @@ static const struct
 	{"not minimal", ZK_DEADLOCK_NOT_MINIMAL},
 	{"looking ahead of one's own write", ZK_DEADLOCK_LOOK_AHEAD},
 	{"who is only ahead fails", ZK_DEADLOCK_AHEAD_FAILS},
+	{"who is ahead by one lock fails", ZK_DEADLOCK_AHEAD_BY_ONE},
 	{"names used again", ZK_DEADLOCK_NAMES_AGAIN},
 };
 

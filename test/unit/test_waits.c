@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "core/minimal.h"
 #include "core/waits.h"
 
 /*
@@ -28,7 +29,7 @@
  * "x/2r" (a reader); as "s/1q" and "s/1p" those in the locks and the leases of
  * a semaphore.
  */
-#define MAX_CONTENDERS	80
+#define MAX_CONTENDERS	2400
 
 typedef struct Contender
 {
@@ -42,6 +43,7 @@ typedef struct Contender
 static Contender contenders[MAX_CONTENDERS];
 static int	ncontenders;
 static int	nreads;
+static long nsteps;				/* of the last search */
 static WaitGraph graph;
 static WaitDeadlock deadlock;
 
@@ -153,6 +155,8 @@ look(const char *from)
 	const Contender *holder = add(from);
 	WaitEdge	start;
 	WaitRead	read;
+	WaitSearch *search;
+	bool		found;
 
 	graph_free(&graph);
 	waits_free_deadlock(&deadlock);
@@ -169,7 +173,12 @@ look(const char *from)
 		else
 			read_note(read.path);
 	}
-	return waits_find(&graph, &start, &deadlock);
+	search = waits_begin(&graph);
+	assert_non_null(search);
+	found = waits_find(search, &start, &deadlock);
+	nsteps = search->nsteps;
+	waits_end(search);
+	return found;
 }
 
 /* The members' contenders that are held, the victim first; NULL ends. */
@@ -292,20 +301,21 @@ nobody_dies_in_vain(void **state)
 	assert_false(look("z/1w"));
 }
 
-/* The same with one more edge: b waits for c's lock, too. */
+/* The same with one more edge: b waits for c's lock, too (zk_lock_all). */
 static void
 the_shorter_cycle_counts(void **state)
 {
 	(void) state;
 	edge("x/1w", "y/2w", 1);	/* a waits for b */
 	edge("y/1w", "z/2w", 2);	/* b waits for c */
-	edge("y/1w", "x/3w", 3);	/* and for a */
+	edge("y/1w", "x/3w", 2);	/* and for a */
 	edge("z/1w", "x/2w", 9);	/* c waits for a */
 	assert_true(look("x/1w"));
 	assert_members("y/1w", "x/1w", NULL);
-	assert_int_equal(deadlock.members[0].edge.wait.began, 3);
+	assert_string_equal(deadlock.members[0].edge.wait.to, path_of("x/3w"));
+	assert_true(look("y/1w"));	/* from its edge to c's lock, too */
+	assert_members("y/1w", "x/1w", NULL);
 	assert_false(look("z/1w"));
-	assert_false(look("y/1w")); /* from its edge to c's lock */
 }
 
 /* Who keeps another waiting by two locks is the same by each of them. */
@@ -392,6 +402,78 @@ who_is_only_ahead_of_others_steps_back(void **state)
 	edge("y/1w", "x/2w", 0);
 	assert_true(look("x/1w"));
 	assert_members("y/1w", "x/1w", NULL);
+	assert_true(waits_steps_back(&deadlock));
+}
+
+/*
+ * M holds z, and waits in tier 1 of x or y behind P, who wants both of T, and
+ * began last; T waits for M.  So M and T are the deadlock.  "all": P's waits all
+ * bear the mark; else only that for the lock of the two, as it was before.
+ */
+static void
+play_ahead(bool any, bool of_later, bool all)
+{
+	NoteWait   *waits[2];
+
+	reset(NULL);
+	edge("x/1w", "z/2w", 5);	/* T */
+	edge("y/1w", "z/2w", 5);
+	waits[0] = edge("z/1w", "x/2w", 9);	/* P */
+	waits[1] = edge("z/1w", "y/2w", 9);
+	for (int i = 0; i < 2; i++)
+	{
+		waits[i]->alternatives = any ? 2 : 1;
+		if (all || i == of_later)
+			waits[i]->began = 0;
+	}
+	for (int i = 0; i < 3; i++)
+	{
+		assert_true(look(i == 0 ? "x/1w" : i == 1 ? "y/1w" : "z/1w"));
+		assert_int_equal(deadlock.members[0].edge.wait.began, 5);
+		for (int j = 1; j < deadlock.nmembers; j++)
+			assert_true(deadlock.members[j].edge.wait.began == 0 ||
+						deadlock.members[j].edge.wait.began == 5);
+		assert_int_equal(deadlock.nmembers, any ? 4 : 2);
+		assert_false(waits_steps_back(&deadlock));
+	}
+}
+
+static void
+who_is_ahead_by_one_lock_is_no_member(void **state)
+{
+	(void) state;
+	for (int i = 0; i < 8; i++)
+		play_ahead((i & 1) != 0, (i & 2) != 0, (i & 4) != 0);
+}
+
+/* The same, but P holds a lock that T waits for, too: P is a member by that. */
+static void
+who_is_ahead_and_a_member_may_fail(void **state)
+{
+	(void) state;
+	play_ahead(false, false, true);
+	edge("w/1w", "x/2w", 9);
+	edge("x/1w", "w/2w", 5);
+	edge("y/1w", "w/2w", 5);
+	assert_true(look("w/1w"));
+	assert_members("w/1w", "x/1w", NULL);
+	assert_int_equal(deadlock.members[0].edge.wait.began, 9);
+	assert_true(look("z/1w"));
+	assert_members("x/1w", "z/1w", NULL);
+}
+
+/* If T is only ahead of somebody, too, one of both steps back. */
+static void
+who_steps_back_of_those_ahead(void **state)
+{
+	(void) state;
+	play_ahead(false, true, false);
+	for (int i = 0; i < ncontenders; i++)
+		for (int j = 0; j < contenders[i].nwaits; j++)
+			if (contenders[i].waits[j].began == 5)
+				contenders[i].waits[j].began = 0;
+	assert_true(look("x/1w"));
+	assert_int_equal(deadlock.nmembers, 2);
 	assert_true(waits_steps_back(&deadlock));
 }
 
@@ -488,6 +570,21 @@ semaphores(void **state)
 	assert_false(look("x/1w"));
 }
 
+/* A note may tell of waits that no call has: for a lock and a permit together. */
+static void
+a_permit_beside_a_lock(void **state)
+{
+	(void) state;
+	edge("x/1w", "y/2w", 1);
+	edge("x/1w", "s/1q", 1);
+	edge("y/1w", "x/2w", 2);
+	edge("s/1p", "x/3w", 2);
+	add("s/2p");
+	assert_true(look("x/1w"));
+	assert_members("y/1w", "x/1w", NULL);
+	assert_false(look("s/1p"));
+}
+
 static void
 alternatives(void **state)
 {
@@ -564,6 +661,62 @@ reads_are_bounded(void **state)
 	add("s/1p");
 	assert_false(look("x/1w"));
 	assert_int_equal(nreads, 0);
+}
+
+typedef enum Craft
+{
+	OF_MANY,					/* each wait is of another process */
+	ALL,						/* those of a note are of one, ... */
+	ANY,						/* ... or of one that wants any, ... */
+	OF_ONE						/* ... or all are of one */
+} Craft;
+
+/*
+ * What notes may be made to say within the limits: each of n locks has an owner
+ * that waits for 16 others.  Returns what a search costs.
+ */
+static long
+search_crafted(int n, Craft craft)
+{
+	char		from[NOTE_VERTEX_SIZE];
+	char		to[NOTE_VERTEX_SIZE];
+
+	reset(NULL);
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < NOTE_MAX_WAITS; j++)
+		{
+			int			lock = (i + 1 + j * (n / NOTE_MAX_WAITS)) % n;
+			NoteWait   *wait;
+
+			sprintf(from, "/z/L%03d/_c_%08d-0000-0000-0000-000000000000-__WRIT__%010d",
+					i, i, 1);
+			sprintf(to, "/z/L%03d/_c_%08d-0000-0000-0000-000000000000-__WRIT__%010d",
+					lock, 1000 * j + i, 2 + i);
+			wait = edge(from, to, 1 + i);
+			wait->wait.pid = craft == OF_ONE ? 1 :
+				craft == OF_MANY ? 1 + NOTE_MAX_WAITS * i + j : 1 + i;
+			wait->alternatives = craft == ANY ? NOTE_MAX_WAITS : 1;
+		}
+	(void) look(contenders[0].path);
+	assert_int_equal(nreads, 2 * n);
+	return nsteps;
+}
+
+/* A search costs no more than the square of what was read. */
+static void
+what_a_search_costs(void **state)
+{
+	(void) state;
+	for (int craft = OF_MANY; craft <= OF_ONE; craft++)
+	{
+		long		half = search_crafted(GRAPH_MAX_READS / 4, (Craft) craft);
+		long		whole = search_crafted(GRAPH_MAX_READS / 2, (Craft) craft);
+
+		printf("crafted notes, %d: %ld steps, %ld for half as many\n",
+			   craft, whole, half);
+		assert_true(whole < 5 * half);
+		assert_true(whole < 2000000);
+	}
 }
 
 static void
@@ -709,16 +862,24 @@ main(void)
 		cmocka_unit_test_setup_teardown(the_victim_began_last, reset, reset),
 		cmocka_unit_test_setup_teardown(who_is_only_ahead_of_others_steps_back,
 										reset, reset),
+		cmocka_unit_test_setup_teardown(who_is_ahead_by_one_lock_is_no_member,
+										reset, reset),
+		cmocka_unit_test_setup_teardown(who_is_ahead_and_a_member_may_fail,
+										reset, reset),
+		cmocka_unit_test_setup_teardown(who_steps_back_of_those_ahead, reset,
+										reset),
 		cmocka_unit_test_setup_teardown(who_waits_behind_a_deadlock_reports_nothing,
 										reset, reset),
 		cmocka_unit_test_setup_teardown(readers, reset, reset),
 		cmocka_unit_test_setup_teardown(late_numbers, reset, reset),
 		cmocka_unit_test_setup_teardown(semaphores, reset, reset),
+		cmocka_unit_test_setup_teardown(a_permit_beside_a_lock, reset, reset),
 		cmocka_unit_test_setup_teardown(alternatives, reset, reset),
 		cmocka_unit_test_setup_teardown(several_locks, reset, reset),
 		cmocka_unit_test_setup_teardown(what_is_no_contender_is_passed_over,
 										reset, reset),
 		cmocka_unit_test_setup_teardown(reads_are_bounded, reset, reset),
+		cmocka_unit_test_setup_teardown(what_a_search_costs, reset, reset),
 		cmocka_unit_test_setup_teardown(locks_are_named, reset, reset),
 		cmocka_unit_test_setup_teardown(a_session_that_waits_itself, reset, reset),
 		cmocka_unit_test_setup_teardown(a_session_whose_remote_one_waits, reset, reset),

@@ -69,6 +69,7 @@ truth_update(void)
 				world->edges[j].death = FOREVER;
 			}
 			world->edges[j].seen = world->step;
+			world->edges[j].ahead = list[i].ahead;
 		}
 	}
 	for (int i = 0; i < world->nedges; i++)
@@ -371,7 +372,7 @@ truth_on_victim(const WorldBackend *victim)
 
 		if (edge->acted && edge->wait.pid == victim->pid &&
 			edge->wait.since == victim->wait_since)
-			world_check(edge->began != 0,
+			world_check(!edge->ahead,
 						"T7: nobody fails in place of a member");
 	}
 }

@@ -277,34 +277,49 @@ world_block(int cluster, int backend, int blocker)
 	return true;
 }
 
-/* A contender to hold or to wait for; or -1: who is in the way is *blocker. */
+/*
+ * Who of the cluster has tier 1 of a lock, so that this backend has to wait; or
+ * -1.  Who waits for the second of two in tier 1 has the first one.
+ */
 static int
-use_contender(int cluster, int backend, int lock, bool shared, int *blocker)
+find_blocker(int cluster, int backend, int lock, bool shared)
+{
+	int			blocker = -1;
+
+	for (int i = 0; i < WORLD_BACKENDS; i++)
+	{
+		const WorldBackend *other = world_backend(cluster, i);
+
+		if (i != backend && other->state == BACKEND_BLOCKED &&
+			other->lock >= 0 && other->nlocks == 2 &&
+			other->lock != other->locks[0] && other->locks[0] == lock)
+			return i;
+	}
+
+	for (int i = 0; i < 2 && blocker < 0 && !world_is_semaphore(lock); i++)
+	{
+		int			contender = find_contender(cluster, lock, i == 0);
+
+		if (contender < 0 || (shared && i == 0))
+			continue;
+		blocker = find_user(cluster, contender, true, -1);
+		if (blocker < 0)
+			blocker = find_user(cluster, contender, false, -1);
+	}
+	return blocker;
+}
+
+/* A contender to hold or to wait for; nobody uses one of the other mode. */
+static int
+use_contender(int cluster, int lock, bool shared)
 {
 	int			other = world_is_semaphore(lock) ? -1 :
 		find_contender(cluster, lock, !shared);
 	int			mine = world_is_semaphore(lock) ? -1 :
 		find_contender(cluster, lock, shared);
 
-	*blocker = -1;
 	if (other >= 0)
-	{
-		*blocker = find_user(cluster, other, true, -1);
-		if (*blocker < 0)
-			*blocker = find_user(cluster, other, false, -1);
-		if (*blocker >= 0)
-			return -1;
 		delete_contender(other);
-	}
-	if (mine >= 0 && !shared)
-	{
-		*blocker = find_user(cluster, mine, true, -1);
-		if (*blocker < 0)
-			*blocker = find_user(cluster, mine, false, -1);
-		if (*blocker >= 0)
-			return -1;
-	}
-	(void) backend;
 	return mine >= 0 ? mine : add_contender(cluster, lock, shared, false);
 }
 
@@ -324,43 +339,63 @@ world_lock_several(int cluster, int backend, const int *locks, int nlocks,
 {
 	WorldBackend *taker = world_backend(cluster, backend);
 	bool		shared = nlocks == 101;
-	int			blocker;
+	int			n = shared ? 1 : nlocks;
 
-	if (shared)
-		nlocks = 1;
 	if (taker->state > BACKEND_RUNNING ||
 		taker->nholds > WORLD_HOLDS - WORLD_WANTS)
 		return false;
-	for (int i = 0; i < nlocks; i++)
+	for (int i = 0; i < n; i++)
 		for (int j = 0; j < taker->nholds; j++)
 			if (world->contenders[taker->holds[j]].lock == locks[i])
 				return false;
 	world_begin(taker);
+	memmove(taker->locks, locks, n * sizeof(int));
+	taker->nlocks = nlocks;
+	taker->any = any;
 	taker->nwants = 0;
-	for (int i = 0; i < nlocks; i++)
-	{
-		int			contender = use_contender(cluster, backend, locks[i],
-											  shared, &blocker);
 
-		if (contender < 0)
-		{
-			/* tier 1 comes first, and leaves nothing behind */
-			if (taker->nwants > 0 || !world_block(cluster, backend, blocker))
-				return false;
-			taker->lock = locks[i];
-			taker->shared = shared;
-			return true;
-		}
-		if (world->contenders[contender].granted && nlocks == 1)
+	/* tier 1 comes first, and leaves nothing behind */
+	for (int i = 0; i < n; i++)
+	{
+		int			blocker = find_blocker(cluster, backend, locks[i],
+											   shared);
+
+		if (blocker < 0)
+			continue;
+		if (!world_block(cluster, backend, blocker))
+			return false;
+		taker->lock = locks[i];
+		taker->shared = shared;
+		return true;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		int			contender = use_contender(cluster, locks[i], shared);
+
+		if (world->contenders[contender].granted && n == 1)
 		{
 			hold(taker, contender);
 			return true;
 		}
 		taker->wants[taker->nwants++] = contender;
 	}
-	taker->any = any;
 	begin_wait(taker, BACKEND_WAITING);
 	return true;
+}
+
+/* A backend that waited in tier 1 takes what it wanted. */
+static void
+go_on(int cluster, int number)
+{
+	WorldBackend *backend = world_backend(cluster, number);
+	int			locks[WORLD_WANTS];
+
+	backend->state = BACKEND_RUNNING;
+	memcpy(locks, backend->locks, sizeof(locks));
+	if (backend->lock >= 0 && world->clusters[cluster].session.alive &&
+		world->ncontenders < WORLD_CONTENDERS - 100)
+		(void) world_lock_several(cluster, number, locks, backend->nlocks,
+								  backend->any);
 }
 
 /* Whoever was blocked by this backend goes on, and takes what it wanted. */
@@ -373,11 +408,7 @@ unblock(int cluster, int blocker)
 
 		if (backend->state != BACKEND_BLOCKED || backend->blocker != blocker)
 			continue;
-		backend->state = BACKEND_RUNNING;
-		if (backend->lock >= 0 &&
-			world->clusters[cluster].session.alive &&
-			world->ncontenders < WORLD_CONTENDERS - 100)
-			(void) world_lock(cluster, i, backend->lock, backend->shared);
+		go_on(cluster, i);
 	}
 }
 
@@ -518,43 +549,56 @@ world_release_idle(int cluster)
 	return false;
 }
 
-/* Does a backend wait in tier 1 for what the other one waits for in ZooKeeper? */
-static bool
-is_behind(const WorldBackend *backend, int ahead, int contender)
+/*
+ * The backend of the cluster that has waited longest behind another one in tier
+ * 1 of this lock, or -1.
+ */
+static int
+first_behind(int cluster, int ahead, int lock)
 {
-	return backend->state == BACKEND_BLOCKED && backend->blocker == ahead &&
-		backend->lock == world->contenders[contender].lock &&
-		backend->shared == world->contenders[contender].shared;
+	int			first = -1;
+
+	for (int i = 0; i < WORLD_BACKENDS; i++)
+	{
+		const WorldBackend *backend = world_backend(cluster, i);
+
+		if (backend->state == BACKEND_BLOCKED && backend->blocker == ahead &&
+			backend->lock == lock &&
+			(first < 0 || backend->wait_since <
+			 world_backend(cluster, first)->wait_since))
+			first = i;
+	}
+	return first;
 }
 
-/* A backend goes to the end of the queue of tier 1. */
+/*
+ * A backend goes to the end of the queues of tier 1.  Contenders that were
+ * created together are given up; one is left to the next backend.
+ */
 static void
 step_back(int cluster, int number)
 {
 	WorldBackend *ahead = world_backend(cluster, number);
-	int			contender = ahead->wants[0];
-	int			first = -1;
+	int			wants[WORLD_WANTS];
+	int			nwants = ahead->nwants;
 
-	for (int i = 0; i < WORLD_BACKENDS; i++)
-		if (is_behind(world_backend(cluster, i), number, contender) &&
-			(first < 0 || world_backend(cluster, i)->wait_since <
-			 world_backend(cluster, first)->wait_since))
-			first = i;
 	world->steps_back++;
-	begin_wait(ahead, first < 0 ? BACKEND_WAITING : BACKEND_BLOCKED);
-	if (first < 0)
-		return;
-	for (int i = 0; i < WORLD_BACKENDS; i++)
-		if (is_behind(world_backend(cluster, i), number, contender))
-			world_backend(cluster, i)->blocker = first;
+	memcpy(wants, ahead->wants, sizeof(wants));
+	ahead->state = BACKEND_RUNNING;
 	ahead->nwants = 0;
-	ahead->lock = world->contenders[contender].lock;
-	ahead->shared = world->contenders[contender].shared;
-	ahead->blocker = first;
-	world_backend(cluster, first)->wants[0] = contender;
-	world_backend(cluster, first)->nwants = 1;
-	world_backend(cluster, first)->any = false;
-	begin_wait(world_backend(cluster, first), BACKEND_WAITING);
+	ahead->victim = false;
+	for (int i = 0; nwants > 1 && !ahead->any && i < nwants; i++)
+		delete_contender(wants[i]);
+	for (int i = 0; i < nwants; i++)
+	{
+		int			lock = world->contenders[wants[i]].lock;
+		int			next;
+
+		while ((next = first_behind(cluster, number, lock)) >= 0)
+			go_on(cluster, next);
+	}
+	ahead->lock = 0;
+	go_on(cluster, number);
 }
 
 /* A marked backend finds its mark. */

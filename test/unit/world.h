@@ -73,6 +73,8 @@ typedef struct WorldBackend
 	int			blocker;		/* BLOCKED */
 	int			lock;			/* the same: in tier 1 for this one; -1: no */
 	bool		shared;
+	int			locks[WORLD_WANTS]; /* what it takes then: see world_lock_several() */
+	int			nlocks;
 	int			remote;			/* CALLING: number of the one called */
 	int			employer;		/* number of the one it works for, or -1 */
 	int64_t		employed;		/* since then; unique */
@@ -113,6 +115,8 @@ typedef struct WorldEdge
 	NoteId		wait;
 	uint64_t	chain;
 	int64_t		began;
+	bool		ahead;			/* who waits is only ahead of who holds, or of
+								 * one between, in tier 1 */
 	int			alternatives;
 	bool		acted;			/* its wait has been made a victim */
 	int64_t		birth;

@@ -23,6 +23,8 @@
 
 #include <cmocka.h>
 
+#include "core/mutation.h"
+
 /* The note that goes with an operation; NULL: no such contender is ours. */
 static const char *
 compose_note(int cluster, const char *path, const NoteWait *waits, int nwaits)
@@ -123,16 +125,14 @@ add_edge(const WorldEdge *edge, int to, WorldEdge *list, int *n)
 	return &list[*n - 1];
 }
 
-/*
- * Would this backend wait for the same contender, if who waits for it did not?
- */
+/* Does a backend wait in tier 1 for this contender of one that waits? */
 static bool
-is_next(const WorldBackend *backend, const WorldBackend *last)
+is_behind(const WorldBackend *backend, const WorldBackend *last, int wanted)
 {
-	const WorldContender *wanted = &world->contenders[last->wants[0]];
+	const WorldContender *contender = &world->contenders[wanted];
 
-	return backend != last && backend->lock == wanted->lock &&
-		backend->shared == wanted->shared && last->nwants == 1 && !last->any;
+	return backend != last && backend->lock == contender->lock &&
+		backend->shared == contender->shared && !contender->granted;
 }
 
 /*
@@ -151,12 +151,21 @@ list_waits(const WorldBackend *before, const WorldBackend *last, bool aged,
 			return;
 	edge->wait.pid = last->pid;
 	edge->wait.since = last->wait_since;
-	edge->began = is_next(before, last) ? 0 : last->began;
 	edge->alternatives = last->any ? last->nwants : 1;
+	edge->ahead = false;
 	for (int i = 0; i < last->nwants; i++)
+		edge->ahead |= is_behind(before, last, last->wants[i]);
+	for (int i = 0; i < last->nwants; i++)
+	{
+		bool		marked = ZK_MUTATED(ZK_DEADLOCK_AHEAD_BY_ONE) ?
+			is_behind(before, last, last->wants[i]) : edge->ahead;
+
+		edge->began = marked ? 0 : last->began;
 		if (world_exists(last->wants[i]) &&
 			!world->contenders[last->wants[i]].granted)
 			(void) add_edge(edge, last->wants[i], list, n);
+	}
+	edge->ahead = false;
 }
 
 /*

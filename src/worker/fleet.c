@@ -409,13 +409,13 @@ on_closed(const RecipeInput *in)
 	enter();
 }
 
-/* Our znode is there: tell anew. */
+/* Set the data of our znode, which is there. */
 static void
-write_member(void)
+write_member(FleetState state)
 {
 	RecipeOp	set = {.kind = RECIPE_OP_SET,.data = fleet.data};
 
-	submit(FLEET_WRITING, &set, fleet.info.root, true);
+	submit(state, &set, fleet.info.root, true);
 }
 
 /*
@@ -436,11 +436,9 @@ note_mark(const RecipeInput *in)
 static void
 mark(void)
 {
-	RecipeOp	op = {.kind = RECIPE_OP_SET,.data = fleet.data};
-
 	fleet.unmarked = false;
 	fleet.mark_at_ms = zk_now_ms() + status(0)->timeout / MARKS_PER_TIMEOUT;
-	submit(FLEET_MARKING, &op, fleet.info.root, true);
+	write_member(FLEET_MARKING);
 }
 
 /* Its answer has come; returns as note_mark(). */
@@ -471,7 +469,7 @@ on_entered(const RecipeInput *in)
 	else if (in->result == RECIPE_NO_NODE)
 		make(in->error);
 	else if (!restrict_access(FLEET_OWNING, true))
-		write_member();
+		write_member(FLEET_WRITING);
 }
 
 static void
@@ -541,7 +539,7 @@ fleet_event(const RecipeInput *in)
 			on_entered(in);
 			break;
 		case FLEET_OWNING:
-			write_member();
+			write_member(FLEET_WRITING);
 			break;
 		case FLEET_WRITING:
 			if (in->result == RECIPE_OK)

@@ -234,7 +234,7 @@ look(Detection *state)
 	if (state->nstarts > 0)
 	{
 		state->looking = true;
-		state->counts->looks++;
+		state->graph.turn = (unsigned) state->counts->looks++;
 		read_on(state);
 	}
 }
@@ -467,6 +467,18 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	confirm_advance(state);
 	if (state->failed)
 		begin_anew(state);
+}
+
+/*
+ * detector_knows
+ *		Is there an edge from this contender, as the last EDGES have told?
+ */
+bool
+detector_knows(const Detector *detector, const char *path)
+{
+	const Holder *holder = detection_find_holder(detector->state, path);
+
+	return holder != NULL && holder->edges >= 0;
 }
 
 /*

@@ -29,6 +29,7 @@ extern void detector_set_timeout(Detector *detector,
 								 int64_t deadlock_timeout);
 extern void detector_step(Detector *detector, const DetectorInput *in,
 						  DetectorOutput *out);
+extern bool detector_knows(const Detector *detector, const char *path);
 extern bool detector_is_idle(const Detector *detector);
 extern const char *detector_named(const Detector *detector, int number,
 								  const char **room);

@@ -11,7 +11,7 @@
  * of the note that tells so.
  *
  * A directory in which some number has no order is given up; so is what would
- * need more than GRAPH_MAX_READS reads.  Then edges are missing, and a deadlock
+ * need more than GRAPH_MAX_READS reads: another look begins with other notes.  Then edges are missing, and a deadlock
  * may be found later, or not at all, but no false one.
  *
  * Copyright (c) 2026, zklock developers
@@ -26,6 +26,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* By so many notes a look begins behind the one before; a prime. */
+#define READS_STEP		127
 
 void
 graph_copy_vertex(char to[NOTE_VERTEX_SIZE], const char *from)
@@ -306,14 +309,19 @@ graph_next_read(WaitGraph *graph, WaitRead *read)
 	if (graph->nreads == GRAPH_MAX_READS)
 		return false;
 	for (int i = 0; i < graph->nowners; i++)
-		if (!graph->owners[i].asked)
+	{
+		WaitOwner  *owner = &graph->owners[(graph->turn * READS_STEP + i) %
+										   (unsigned) graph->nowners];
+
+		if (!owner->asked)
 		{
-			graph->owners[i].asked = true;
+			owner->asked = true;
 			read->kind = GRAPH_READ_NOTE;
-			graph_copy_vertex(read->path, graph->owners[i].path);
+			graph_copy_vertex(read->path, owner->path);
 			graph->nreads++;
 			return true;
 		}
+	}
 	for (int i = 0; i < graph->ndirectories; i++)
 		if (!graph->directories[i].asked)
 		{

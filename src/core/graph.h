@@ -105,6 +105,7 @@ typedef struct WaitGraph
 	int			nowners;
 	int			owner_chains[GRAPH_CHAINS];
 	int			nreads;
+	unsigned	turn;			/* with what to begin, if not all can be read */
 } WaitGraph;
 
 /* A search in it for deadlocks: see minimal.h. */

@@ -266,7 +266,8 @@ run_scan(int64 now_ms)
 	deadlock.soon = false;
 	deadlock.named = false;
 	if (zklock_deadlock_check)
-		scan_run(&scan, now_ms, deadlock.timeout_ms, list_named());
+		scan_run(&scan, now_ms, deadlock.timeout_ms, list_named(),
+				 &deadlock.detector);
 	else
 		foreign_skip();
 	took_us = zk_now_us() - begun_us;

@@ -29,6 +29,11 @@
  * edges are told only if each of the slots is one that it waits for, and if they
  * are not too many for the note of one contender.
  *
+ * Limits.  A scan tells all edges of the contenders of which the last one has
+ * told some, so that these stay as long as their waits, and adds a bounded number
+ * of others; for those, each scan begins with other holds.  Of more edges of one
+ * hold than MAX_EDGES_OF_HOLD those are told whose turn it is.
+ *
  * A reader may wait without a contender of its own, behind readers of its own
  * cluster that hold the slot, since a writer of another cluster stands behind
  * their contender.  It waits for that writer, and so for whatever that waits
@@ -52,9 +57,20 @@
 #include "worker/foreign.h"
 #include "worker/scan.h"
 
-/* The most edges of one scan, and of one hold in it. */
-#define MAX_EDGES			1024
+/*
+ * The most edges of one scan; of these, from contenders that the detector knows
+ * no edge from; and from one hold, or as many of it as are looked at.
+ */
+#define MAX_EDGES			16384
+#define MAX_NEW_EDGES		1024
 #define MAX_EDGES_OF_HOLD	64
+#define MAX_SEEN_OF_HOLD	1024
+
+/* Of a hold that has more, others are told after so many "wait_ms". */
+#define WINDOW_TIMEOUTS		8
+
+/* By so many holds a scan begins behind the one before; a prime. */
+#define HOLDS_STEP			257
 
 /* The waits of one backend. */
 typedef struct WaitsOf
@@ -80,6 +96,10 @@ static struct
 	LongWait   *waits;
 	int			nwaits;
 	int64		since_us;		/* what began later does not count */
+	int			room;			/* for edges, in scan->edges */
+	int			window;			/* the first that is told of a hold with too
+								 * many, modulo that number */
+	uint32		round;			/* of scans */
 
 	/* what edges are looked for from */
 	char		from[NOTE_VERTEX_SIZE];
@@ -87,7 +107,8 @@ static struct
 	Contender  *contender;		/* that is held; NULL: a session */
 	TurnBehind	behind;			/* contender: what is known of others */
 	bool		is_remote;		/* session: it works for the vertex "from" */
-	int			nedges;
+	int			nedges;			/* seen so far */
+	int			total;			/* of more than are told; 0: not known */
 }			scanning;
 
 static bool
@@ -202,16 +223,46 @@ list_waiting(List *sessions, int *n)
 	return pids;
 }
 
-/* Add an edge from the hold or session under way; false: there is no room. */
+/* The place of the next edge; NULL: there is no room. */
+static WaitEdge *
+next_edge(void)
+{
+	Scan	   *scan = scanning.scan;
+
+	if (scan->nedges == MAX_EDGES)
+		return NULL;
+	if (scan->nedges == scanning.room)
+	{
+		scanning.room *= 2;
+		scan->edges = repalloc(scan->edges, scanning.room * sizeof(WaitEdge));
+	}
+	return &scan->edges[scan->nedges];
+}
+
+/* Is it the turn of the edge with this number, of those of a hold? */
+static bool
+has_turn(int number)
+{
+	if (scanning.total != 0)
+		number = (number + scanning.total - scanning.window % scanning.total) %
+			scanning.total;
+	return number < MAX_EDGES_OF_HOLD;
+}
+
+/*
+ * Add an edge from the hold or session under way, if it is its turn; false: there
+ * is no room for more.
+ */
 static bool
 add_edge(const NoteWait *wait, uint64 chain)
 {
 	Scan	   *scan = scanning.scan;
-	WaitEdge   *edge = &scan->edges[scan->nedges];
+	WaitEdge   *edge = next_edge();
 
-	if (scan->nedges == MAX_EDGES || scanning.nedges == MAX_EDGES_OF_HOLD)
+	if (edge == NULL || scanning.nedges == MAX_SEEN_OF_HOLD)
 		return false;
-	scanning.nedges++;
+	if (!has_turn(scanning.nedges++))
+		return true;
 	if (scanning.contender && scanning.behind != TURN_CONTENDED &&
 		!scanning.contender->is_permit)
 	{
@@ -234,9 +285,9 @@ static void
 name_session(const ForeignSession *session, const NoteWait *wait)
 {
 	Scan	   *scan = scanning.scan;
-	WaitEdge   *edge = &scan->edges[scan->nedges];
+	WaitEdge   *edge = next_edge();
 
-	if (scan->nedges == MAX_EDGES ||
+	if (edge == NULL ||
 		!foreign_node(&session->works_for, false, edge->from))
 		return;
 	edge->wait = *wait;
@@ -339,27 +390,60 @@ add_edges(int pid, uint64 chain, const LOCKTAG *last,
 	return add_foreign(pid, chain);
 }
 
-/* Find the edges from what has been made ready, held by this process. */
 static void
-walk(int pid, int64 since)
+walk_once(int pid)
 {
-	scanning.hold.pid = pid;
-	scanning.hold.since = since;
 	scanning.nedges = 0;
 	if (add_edges(pid, 0, NULL, NULL))
 		blockers_walk(pid, add_edges, NULL);
 }
 
-/* Find the edges of a hold. */
+/*
+ * Find the edges from what has been made ready, held by this process.  If they
+ * are too many, find those whose turn it is.
+ */
 static void
-scan_hold(const ZkHold *hold)
+walk(int pid, int64 since)
+{
+	int			first = scanning.scan->nedges;
+
+	scanning.hold.pid = pid;
+	scanning.hold.since = since;
+	scanning.total = 0;
+	walk_once(pid);
+	if (scanning.nedges <= MAX_EDGES_OF_HOLD)
+		return;
+	scanning.scan->nedges = first;
+	scanning.total = scanning.nedges;
+	walk_once(pid);
+}
+
+/* Find the edges of a hold, if the detector knows some, or if it does not. */
+static void
+scan_hold(const ZkHold *hold, const Detector *detector, bool known)
 {
 	scanning.contender = contender_find(hold->slot);
 	scanning.behind = hold->behind;
 	if (hold->behind != TURN_ALONE &&
 		is_of_contender(scanning.contender, &hold->contender) &&
-		contender_owned_path(scanning.contender, scanning.from))
+		contender_owned_path(scanning.contender, scanning.from) &&
+		detector_knows(detector, scanning.from) == known)
 		walk(hold->pid, hold->since);
+}
+
+/* Find the edges of holds: those that are told already first. */
+static void
+scan_holds(const ZkHold *holds, int n, const Detector *detector)
+{
+	int			most;
+	uint32		first;
+
+	for (int i = 0; i < n; i++)
+		scan_hold(&holds[i], detector, true);
+	most = scanning.scan->nedges + MAX_NEW_EDGES;
+	first = scanning.round++ * HOLDS_STEP;
+	for (int i = 0; i < n && scanning.scan->nedges < most; i++)
+		scan_hold(&holds[(first + i) % n], detector, false);
 }
 
 /*
@@ -404,13 +488,15 @@ may_be_named(List *sessions, int nholds)
 /*
  * scan_run
  *		Find the local edges whose waits have all lasted for "wait_ms".  These
- *		sessions of ours are named by other clusters: a list of vertices.
+ *		sessions of ours are named by other clusters: a list of vertices.  The
+ *		detector knows the edges of the last scan.
  *
  * Takes some time, but no locks for long: see blockers.c and holders.c.  All
  * is palloc'd in the current context.
  */
 void
-scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named)
+scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
+		 const Detector *detector)
 {
 	List	   *sessions;
 	ListCell   *cell;
@@ -427,14 +513,16 @@ scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named)
 	sessions = foreign_begin((int64) wait_ms * 1000, named);
 	if (scanning.nwaits == 0 && sessions == NIL)
 		return;
-	scan->edges = palloc(MAX_EDGES * sizeof(WaitEdge));
+	scanning.room = 64;
+	scan->edges = palloc(scanning.room * sizeof(WaitEdge));
+	scanning.window = now_ms / (WINDOW_TIMEOUTS * (int64) wait_ms) %
+		MAX_SEEN_OF_HOLD * (MAX_EDGES_OF_HOLD / 2);
 	blockers_begin((int64) wait_ms * 1000);
 	pids = list_waiting(sessions, &npids);
 	holds = slots_holds_of(pids, npids, &nholds);
-	for (int i = 0; i < nholds; i++)
-		scan_hold(&holds[i]);
 	foreach(cell, sessions)
 		scan_session(lfirst(cell));
+	scan_holds(holds, nholds, detector);
 	scan->foreign = may_be_named(sessions, nholds);
 	ereport(DEBUG2,
 			(errmsg_internal("%d long waits, %d holds of waiting backends, %d edges between them, in %lld us",

@@ -14,7 +14,7 @@
 #ifndef ZKLOCK_SCAN_H
 #define ZKLOCK_SCAN_H
 
-#include "core/waits.h"
+#include "core/detector.h"
 #include "nodes/pg_list.h"
 
 /* What a scan has found, palloc'd. */
@@ -27,6 +27,7 @@ typedef struct Scan
 	bool		foreign;		/* sessions of ours may be named in the room */
 } Scan;
 
-extern void scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named);
+extern void scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
+					 const Detector *detector);
 
 #endif							/* ZKLOCK_SCAN_H */

@@ -5,7 +5,7 @@
 # deadlock by way of the lock that was taken last ends.
 #
 # The worker's CPU and the longest call of another session are reported.
-# ZKLOCK_TEST_EDGES is the number of locks (default 1000).
+# ZKLOCK_TEST_EDGES is the number of locks (default 1150).
 
 use strict;
 use warnings;
@@ -20,7 +20,7 @@ use ZkSession;
 use ZkWire;
 use ZooKeeper;
 
-my $edges = $ENV{ZKLOCK_TEST_EDGES} || 1000;
+my $edges = $ENV{ZKLOCK_TEST_EDGES} || 1150;
 my $timeout = 3;
 
 my $zk = ZooKeeper->new;
@@ -108,4 +108,36 @@ is($a->safe_psql('postgres', 'SELECT sum(deadlocks) FROM zk_stats')
 $holder->quit;
 $waiter->quit;
 $foreign->unlock($_) for @behind[ 0 .. $#behind - 1 ];
+
+#
+# One session holds one lock and waits for more than are looked at together,
+# whichever of them it is that matters
+#
+
+$timeout = 0.3;
+for my $node ($a, $b)
+{
+	$node->append_conf('postgresql.conf', "deadlock_timeout = '300ms'");
+	$node->reload;
+	$node->poll_query_until('postgres',
+		"SELECT setting = '300' FROM pg_settings WHERE name = 'deadlock_timeout'");
+}
+for my $which (1, 100)
+{
+	my @all = map { sprintf 'some.%03d', $_ } (1 .. 100);
+	my $wanted = $all[ $which - 1 ];
+	my @held = map { $foreign->lock(lock_dir($_)) } grep { $_ ne $wanted } @all;
+	my ($one, $two) = (ZkSession->new($a), ZkSession->new($b));
+
+	$one->run_ok("BEGIN; SELECT zk_lock('x.$which')", 'one holds a lock');
+	$two->run_ok("BEGIN; SELECT zk_lock('$wanted')", "and another one $wanted");
+	$one->send("SELECT zk_lock_all('{" . join(',', @all) . "}')");
+	wait_contenders($zk, $wanted, 2);
+	$two->send("SELECT zk_lock('x.$which')");
+	poll_until(sub { $one->done || $two->done }, 'the deadlock to end');
+	is(($one->done ? $one : $two)->result->{sqlstate},
+		'40P01', "of 100 locks that one waits for, $wanted closes a deadlock");
+	$foreign->unlock($_) for @held;
+	$_->quit for ($one, $two);
+}
 done_testing();

@@ -1519,6 +1519,120 @@ many_edges_cost_as_much_each(void **state)
 	assert_true(took[1] < 5 * took[0]);
 }
 
+#define MANY	300
+
+static bool was_read[MANY];		/* by the numbers at the end of paths */
+static uint32_t unanswered[MANY];
+static int	nunanswered;
+
+/* Answer all operations, but note reads of this kind, which looks have sent. */
+static void
+answer_all_but(DetectorOpKind kind)
+{
+	uint32_t	others[MANY];
+	int			nothers = 0;
+
+	for (int i = 0; i < out.nops; i++)
+	{
+		const char *path = out.ops[i].path;
+
+		if (out.ops[i].kind != kind)
+			others[nothers++] = out.ops[i].serial;
+		else
+		{
+			was_read[atoi(path + strlen(path) - 3)] = true;
+			unanswered[nunanswered++] = out.ops[i].serial;
+		}
+	}
+	for (int i = 0; i < nothers; i++)
+	{
+		step((DetectorInput) {.event = DETECTOR_DONE,.serial = others[i]});
+		answer_all_but(kind);
+	}
+}
+
+/* Time passes, and then what has been noted is answered. */
+static void
+answer_late(DetectorOpKind kind)
+{
+	uint32_t	reads[MANY];
+	int			n = nunanswered;
+
+	memcpy(reads, unanswered, sizeof(reads));
+	nunanswered = 0;
+	now += TIMEOUT;
+	for (int i = 0; i < n; i++)
+	{
+		step((DetectorInput) {.event = DETECTOR_DONE,.serial = reads[i],
+			.result = DETECTOR_NO_NODE});
+		answer_all_but(kind);
+	}
+}
+
+/*
+ * More edges than one look begins with, and a server that takes so long that the
+ * first are due again: each has its look.
+ */
+static void
+each_edge_has_its_look(void **state)
+{
+	WaitEdge	list[40];
+
+	(void) state;
+	memset(was_read, 0, sizeof(was_read));
+	for (int i = 0; i < 40; i++)
+	{
+		list[i] = edge("", "", 100 + i);
+		sprintf(list[i].from, "/z/held/%d", i);
+		sprintf(list[i].wait.to, "/z/%03d/wanted", i);
+	}
+	edges(40, list, 0);
+	answer_all_but(DETECTOR_OP_LIST);
+	for (int round = 0; round < 10; round++)
+		answer_late(DETECTOR_OP_LIST);
+	for (int i = 0; i < 40; i++)
+		assert_true(was_read[i]);
+}
+
+/* More readers ahead than one look reads notes of: others have theirs read. */
+static void
+each_note_is_read(void **state)
+{
+	static char names[MANY][ZNODE_CONTENDER_SIZE];
+	const char *list[MANY + 1];
+	WaitEdge	ours = edge(X, "/z/y/_c_00000003-0000-0000-0000-000000000000-__WRIT__0000000400", 71);
+
+	(void) state;
+	memset(was_read, 0, sizeof(was_read));
+	for (int i = 0; i < MANY; i++)
+	{
+		sprintf(names[i], "_c_00000004-0000-0000-0000-000000000000-__READ__%010d", i);
+		list[i] = names[i];
+	}
+	list[MANY] = strrchr(ours.wait.to, '/') + 1;
+	edges(1, &ours, 0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	children(1, 0, NULL, NULL, NULL);
+	done(0, DETECTOR_OK);
+	for (int look = 0; look < 3; look++)
+	{
+		expect(2, DETECTOR_OP_LIST, "/z/y");
+		step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[2],
+			.children = list,.nchildren = MANY + 1});
+		assert_int_equal(out.nops, GRAPH_MAX_READS - 1);
+		answer_all_but(DETECTOR_OP_GET);
+		for (; nunanswered > 0; nunanswered--)
+			step((DetectorInput) {.event = DETECTOR_DONE,
+				.serial = unanswered[nunanswered - 1],
+				.result = DETECTOR_NO_NODE});
+		now += TIMEOUT;
+		event(DETECTOR_TICK);
+	}
+	for (int i = 0; i < MANY; i++)
+		assert_true(was_read[i]);
+}
+
 /* A probe is read as it was written; a name for what it is. */
 static void
 names_and_forms(void **state)
@@ -1614,6 +1728,8 @@ main(void)
 		LINE(our_session_is_the_victim),
 		LINE(a_new_worker_sweeps_sessions),
 		LINE(many_edges_cost_as_much_each),
+		LINE(each_edge_has_its_look),
+		LINE(each_note_is_read),
 		LINE(names_and_forms),
 	};
 

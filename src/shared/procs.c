@@ -23,12 +23,14 @@
 
 #include <signal.h>
 
+#include "core/vertex.h"
 #include "miscadmin.h"
 #include "shared/procs.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "utils/guc.h"
 
 typedef struct ProcsShared
 {
@@ -36,6 +38,8 @@ typedef struct ProcsShared
 	int			nused;
 	int			nused_ever;		/* those behind were never in use */
 	uint32		nlosses;		/* see procs_losses() */
+	bool		remote_seen;	/* see procs_remote_seen(); without the lock,
+								 * as it is only ever set */
 	ZkProcLock *free;
 	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
 } ProcsShared;
@@ -139,7 +143,11 @@ ZkProcLock *
 proc_new(void)
 {
 	ZkProcLock *proc;
+	VertexSession employer;
 
+	if (!pool->remote_seen &&
+		vertex_of_application(application_name, &employer))
+		pool->remote_seen = true;
 	SpinLockAcquire(&pool->lock);
 	proc = pool->free;
 	if (proc)
@@ -153,6 +161,17 @@ proc_new(void)
 	if (proc)
 		memset(proc, 0, sizeof(ZkProcLock));
 	return proc;
+}
+
+/*
+ * procs_remote_seen
+ *		Has a session ever wanted a lock here that works for one of another
+ *		cluster, by postgres_fdw?
+ */
+bool
+procs_remote_seen(void)
+{
+	return pool->remote_seen;
 }
 
 /*

@@ -88,4 +88,7 @@ extern bool proc_cancel(const ZkProcLock *proc);
 extern void proc_lose(ZkProcLock *proc);
 extern uint32 procs_losses(void);
 
+/* for the worker's foreign.c */
+extern bool procs_remote_seen(void);
+
 #endif							/* ZKLOCK_PROCS_H */

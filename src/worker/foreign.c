@@ -25,6 +25,7 @@
 #include "core/mutation.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
+#include "shared/procs.h"
 #include "shared/settings.h"
 #include "storage/proc.h"
 #include "utils/backend_status.h"
@@ -88,12 +89,19 @@ works_for(const PgBackendStatus *status, VertexSession *session)
 		strcmp(session->cluster, cluster_name) != 0;
 }
 
+/*
+ * Does any session work for one of another cluster?  It matters only if it
+ * holds a lock, and the status of all sessions is not copied where none that
+ * does such work has ever wanted one.
+ */
 static bool
 somebody_works(void)
 {
 	VertexSession session;
 	bool		works = false;
 
+	if (!procs_remote_seen())
+		return false;
 	pgstat_clear_backend_activity_snapshot();
 	for (int i = pgstat_fetch_stat_numbackends(); i > 0 && !works; i--)
 		works = works_for(&ZkLocalBackendStatus(i)->backendStatus, &session);

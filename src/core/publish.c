@@ -46,10 +46,11 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 	int			place = 0;
 
 	if (ZK_MUTATED(ZK_DEADLOCK_EDGES_STAY))
-	{
-		memcpy(waits, holder->sent, holder->nsent * sizeof(NoteWait));
-		n = holder->nsent;
-	}
+		while (n < holder->nsent)
+		{
+			waits[n] = holder->sent[n];
+			n++;
+		}
 	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
 		total += !state->edges[i].ended;
 	if (total <= NOTE_MAX_WAITS)

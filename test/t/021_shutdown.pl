@@ -358,7 +358,9 @@ sub is_clean
 	my $dir = PostgreSQL::Test::Utils::tempdir;
 	my $client = $zk->client;
 
-	# the server deletes idle directories by itself
+	# the server deletes idle directories by itself, and b writes its own znode
+	# once more
+	$b->stop;
 	poll_until(sub { !grep { !/^%/ } $client->ls('/zklock') }, 'the idle directories to be gone');
 	my $change = $zk->last_change;
 	my ($out, $err) = ('', '');

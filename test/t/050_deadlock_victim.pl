@@ -323,7 +323,7 @@ is( logged("$owner @waits retain=yes"),
 my $long = join ' ', ($waits[0]) x 20;
 my $told = () = logged("$owner $long") =~ /lock "a\/b"/g;
 cmp_ok($told, '>', 10, 'one that waits for more than is read');
-is(logged("other\\ client"), 'First in the queue: other\\\\ client', 'another client');
+is(logged("other\\ \e client"), 'First in the queue: other\\ \\x1b client', 'another client');
 
 #
 # Within the cluster

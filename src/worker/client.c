@@ -372,6 +372,7 @@ close_handle(void *argument)
 	Client	   *client = argument;
 
 	zookeeper_close(client->passed);
+	client->passed = NULL;		/* the main thread has none, until it is told */
 	post_notice(client, NEWS_CLOSED, 0, NULL);
 	return NULL;
 }

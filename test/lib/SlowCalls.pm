@@ -87,6 +87,10 @@ From now on, getaddrinfo() fails with this code, until it is released.
 
 Wait until a worker waits there.
 
+=item handles($pid)
+
+How many handles of the library a worker has begun to make.
+
 =cut
 
 sub delay_read { $_[0]->_write('read', $_[1]); return; }
@@ -110,6 +114,13 @@ sub wait_held
 
 	poll_until(sub { -s $file && slurp_file($file) =~ /^$pid$/m }, "process $pid to be in $function()");
 	return;
+}
+
+sub handles
+{
+	my ($self, $pid) = @_;
+
+	return scalar grep { $_ == $pid } split /\n/, slurp_file("$self->{dir}/zookeeper_init2");
 }
 
 sub _write

@@ -198,6 +198,7 @@ is(value(q{SELECT count(*) FROM zk_session WHERE state = 'connected'}), 3, 'it i
 $slow->hold('zookeeper_close');
 $waiter->vanish;
 $slow->wait_held('zookeeper_close', worker());
+my $handles = $slow->handles(worker());
 commits('a COMMIT ends while a session is closed');
 $waiter = ZkWire->new($a);
 $waiter->send(q{SELECT zk_lock('b', session => true)});
@@ -205,6 +206,7 @@ wait_waiting($waiter);
 $slow->release('zookeeper_close');
 end_calls($waiter);
 is(value(q{SELECT count(*) FROM zk_session WHERE state = 'connected'}), 3, 'then another is opened in its place');
+is($slow->handles(worker()), $handles + 1, '... with one handle more');
 
 #
 # The worker, and the server, end while names are resolved

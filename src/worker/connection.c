@@ -334,7 +334,8 @@ connection_set_refused(int session)
 		session_disconnect(session);
 		connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
 		refusal_told = false;
-		status_publish(session, ZK_SESSION_CONNECTING);
+		if (sessions_has(session))	/* else it has just been given up */
+			status_publish(session, ZK_SESSION_CONNECTING);
 		return;
 	}
 	if (!lives_is_last_worker())

@@ -160,8 +160,9 @@ bool
 act_is_possible(Detection *state, const Probe *probe)
 {
 	const WaitEdge *victim = &probe->deadlock.members[0].edge;
+	const Holder *holder = detection_find_holder(state, victim->from);
 
-	return detection_find_holder(state, victim->from) != NULL &&
+	return holder != NULL && holder->out == 0 && !holder->unsure &&
 		!is_being_written(state, &victim->wait);
 }
 
@@ -192,6 +193,33 @@ act_send(Detection *state, Probe *probe)
 }
 
 /*
+ * act_answered
+ *		The act with this serial has been answered: the notes are as it wrote
+ *		them, if it was carried out for sure; or to be written again, since the
+ *		worker's copies are without the victim's wait.
+ *
+ * "probe" is NULL if it is not known any more.
+ */
+void
+act_answered(Detection *state, const Probe *probe, uint32_t serial, bool done)
+{
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
+	{
+		if (holder->out != serial)
+			continue;
+		holder->out = 0;
+		if (done && probe != NULL)
+			holder->nsent = without(holder,
+									&probe->deadlock.members[0].edge.wait,
+									holder->sent);
+		else
+			holder->unsure = true;
+		detection_note_changed(state, holder, false);
+	}
+}
+
+/*
  * act_done
  *		The act has been carried out: tell so, and take the victim's edges for
  *		ended.
@@ -209,9 +237,6 @@ act_done(Detection *state, Probe *probe, int64_t zxid)
 			state->edges[i].ended = true;
 			detection_note_changed(state, state->edges[i].holder, false);
 		}
-	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
-		 holder = detection_next_holder(state, holder))
-		holder->nsent = without(holder, victim, holder->sent);
 	if (waits_steps_back(&probe->deadlock))
 		state->counts->steps_back++;
 	else

@@ -18,6 +18,8 @@
 extern void act_probe_node(const Probe *probe, char name[PROBE_NAME_SIZE]);
 extern bool act_is_possible(Detection *state, const Probe *probe);
 extern void act_send(Detection *state, Probe *probe);
+extern void act_answered(Detection *state, const Probe *probe, uint32_t serial,
+						 bool done);
 extern void act_done(Detection *state, Probe *probe, int64_t zxid);
 
 #endif							/* ZKLOCK_ACT_H */

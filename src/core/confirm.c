@@ -396,16 +396,7 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	Probe	   *probe = find_probe(state, pending->path, pending->number);
 
-	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
-		 holder = detection_next_holder(state, holder))
-		if (holder->out == pending->serial)
-		{
-			holder->out = 0;
-
-			/* the worker's copy is without the victim's wait */
-			holder->unsure |= in->result != DETECTOR_OK;
-			detection_note_changed(state, holder, false);
-		}
+	act_answered(state, probe, pending->serial, in->result == DETECTOR_OK);
 	if (probe == NULL || probe->state != PROBE_ACTING)
 		return;
 	if (in->result == DETECTOR_OK)

@@ -298,10 +298,10 @@ publish_answered(Detection *state, const Pending *pending, const DetectorInput *
 {
 	Holder	   *holder = detection_find_holder(state, pending->path);
 
+	state->nwriting--;
 	if (holder == NULL || holder->out != pending->serial)
 		return;
 	holder->out = 0;
-	state->nwriting--;
 	detection_note_changed(state, holder, true);
 	switch (in->result)
 	{

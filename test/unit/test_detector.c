@@ -594,6 +594,15 @@ an_act_whose_answer_is_lost(void **state)
 				 "answer-0000000005-0000000000000002-0000000006", NULL);
 		assert_int_equal(out.nverdicts, verdict);
 		expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+		expect_nothing();
+
+		/* what has been written since is taken back, if the wait has ended */
+		done(0, DETECTOR_OK);
+		if (verdict)
+			assert_int_equal(expect(0, DETECTOR_OP_SET_WAITS, X)->nwaits, 0);
+		else
+			expect(2, DETECTOR_OP_LIST, "/z/y");
+		expect_nothing();
 		end(NULL);
 		begin(NULL);
 	}
@@ -638,6 +647,39 @@ our_note_is_being_written(void **state)
 	assert_int_not_equal(out.scan, 0);
 	edges(2, both, out.scan);
 	expect(6, DETECTOR_OP_ACT, X);
+	expect_nothing();
+}
+
+/*
+ * So it is where the note has more edges than it tells, and the victim's has just
+ * lost its turn.
+ */
+#define VICTIM_PLACE	(NOTE_MAX_WAITS - 4)
+
+static void
+our_note_is_written_without_the_victim(void **state)
+{
+	WaitEdge	many[NOTE_MAX_WAITS + 4];
+	int			n = NOTE_MAX_WAITS + 4;
+	const DetectorOp *op;
+
+	(void) state;
+	publish();
+	find(true);
+	for (int i = 0; i < n; i++)
+		many[i] = edge(X, Y, 71 + (i + n - VICTIM_PLACE) % n);
+	edges(n, many, 0);
+	expect(0, DETECTOR_OP_SET_WAITS, X);
+	done(0, DETECTOR_OK);
+	expect(2, DETECTOR_OP_LIST, "/z/y");
+	others_confirm(5);
+	assert_int_not_equal(out.scan, 0);
+	now += TIMEOUT;
+	edges(n, many, out.scan);
+	op = expect(0, DETECTOR_OP_SET_WAITS, X);
+	assert_int_equal(op->nwaits, NOTE_MAX_WAITS);
+	for (int i = 0; i < op->nwaits; i++)
+		assert_int_not_equal(op->waits[i].wait.pid, 71);
 	expect_nothing();
 }
 
@@ -1695,6 +1737,7 @@ main(void)
 		LINE(an_act_whose_answer_is_lost),
 		LINE(an_act_that_may_have_been_carried_out),
 		LINE(our_note_is_being_written),
+		LINE(our_note_is_written_without_the_victim),
 		LINE(our_victim_waits_for_any),
 		LINE(our_edge_is_denied),
 		LINE(others_deny_theirs),

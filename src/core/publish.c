@@ -80,6 +80,13 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 	return n;
 }
 
+/* Is either of these, or neither, that of one that is only ahead of others? */
+static bool
+same_mark(const NoteWait *one, const NoteWait *other)
+{
+	return (one->began == 0) == (other->began == 0);
+}
+
 /* Is this what was last written? */
 static bool
 is_sent(const Holder *holder, const NoteWait *waits, int n)
@@ -91,7 +98,8 @@ is_sent(const Holder *holder, const NoteWait *waits, int n)
 		bool		there = false;
 
 		for (int j = 0; j < n; j++)
-			there |= note_same_wait(&holder->sent[j], &waits[i]);
+			there |= note_same_wait(&holder->sent[j], &waits[i]) &&
+				same_mark(&holder->sent[j], &waits[i]);
 		if (!there)
 			return false;
 	}
@@ -279,7 +287,7 @@ publish_edges(Detection *state, const WaitEdge *list, int n)
 			return;
 		}
 		edges[i].edge = list[i];
-		if (known == NULL)
+		if (known == NULL || !same_mark(&known->edge.wait, &list[i].wait))
 			detection_note_changed(state, edges[i].holder, false);
 	}
 	for (int i = 0; i < state->nedges; i++)

@@ -381,6 +381,23 @@ leave_room(void)
 	expect_nothing();
 }
 
+/* Whether one is only ahead of others may change while it waits. */
+static void
+an_edge_is_told_with_its_mark(void **state)
+{
+	(void) state;
+	publish();
+	all_step_back = true;
+	edges_ours(0);
+	assert_true(expect(0, DETECTOR_OP_SET_WAITS, X)->waits[0].began == 0);
+	expect_nothing();
+	done(0, DETECTOR_OK);
+	all_step_back = false;
+	edges_ours(0);
+	assert_true(expect(0, DETECTOR_OP_SET_WAITS, X)->waits[0].began == 71);
+	expect_nothing();
+}
+
 static void
 the_room_goes_when_nobody_needs_it(void **state)
 {
@@ -1727,6 +1744,7 @@ main(void)
 		LINE(a_note_that_cannot_be_written),
 		LINE(many_edges_take_turns),
 		LINE(the_room_is_made),
+		LINE(an_edge_is_told_with_its_mark),
 		LINE(the_room_goes_when_nobody_needs_it),
 		LINE(the_room_stays_that_others_use),
 		LINE(the_room_is_needed_while_it_goes),

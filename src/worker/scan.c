@@ -76,25 +76,27 @@
 typedef struct WaitsOf
 {
 	int			pid;			/* hash key, must be first */
-	int			first;			/* number of its first wait, or -1 */
-	int			n;				/* how many there are */
+	int			first;			/* number of its first wait */
+	int			n;				/* how many count */
+	int			alternatives;	/* of any of so many one would end them */
 } WaitsOf;
 
-/* A wait that counts. */
-typedef struct LongWait
+/* A wait. */
+typedef struct SeenWait
 {
-	NoteWait	wait;			/* "hold" and "chain" are not set */
+	bool		counts;			/* it has lasted for long */
+	NoteWait	wait;			/* if so; "hold" and "chain" are not set */
 	LOCKTAG		tag;			/* of the heavyweight lock of its slot */
 	int			next;			/* of the same backend, or -1 */
-} LongWait;
+} SeenWait;
 
 /* The scan under way. */
 static struct
 {
 	Scan	   *scan;
 	HTAB	   *by_pid;			/* of WaitsOf */
-	LongWait   *waits;
-	int			nwaits;
+	SeenWait   *waits;
+	int			nwaits;			/* how many count */
 	int64		since_us;		/* what began later does not count */
 	int			room;			/* for edges, in scan->edges */
 	int			window;			/* the first that is told of a hold with too
@@ -126,7 +128,7 @@ unix_us(TimestampTz time)
 		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }
 
-/* Does this wait count?  If so, fills in *wait; the slot's key may be read. */
+/* Does this wait count?  If so, fills in *wait. */
 static bool
 fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 {
@@ -151,7 +153,10 @@ fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 	return true;
 }
 
-/* Find the waits for contenders that stand behind others. */
+/*
+ * Find the waits for contenders.  Those count that stand behind others, and have
+ * for long.
+ */
 static void
 find_waits(int64 since_ms)
 {
@@ -167,25 +172,36 @@ find_waits(int64 since_ms)
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	scanning.waits = MemoryContextAllocHuge(CurrentMemoryContext,
 											mul_size(Max(n, 1),
-													 sizeof(LongWait)));
+													 sizeof(SeenWait)));
 	scanning.nwaits = 0;
 	for (int i = 0; i < n; i++)
 	{
-		LongWait   *wait = &scanning.waits[scanning.nwaits];
+		SeenWait   *wait = &scanning.waits[i];
+		const Contender *contender = contender_find(rows[i].slot);
 		WaitsOf    *of;
 		bool		found;
 
 		memset(wait, 0, sizeof(*wait));
-		if (!fill_wait(&rows[i], since_ms, &wait->wait))
-			continue;
-		key_tag(&rows[i].slot->key, contender_find(rows[i].slot)->directory,
-				&wait->tag);
+		wait->counts = fill_wait(&rows[i], since_ms, &wait->wait);
+		if (contender)
+			key_tag(&rows[i].slot->key, contender->directory, &wait->tag);
 		of = hash_search(scanning.by_pid, &rows[i].pid, HASH_ENTER, &found);
 		wait->next = found ? of->first : -1;
-		of->n = found ? of->n + 1 : 1;
-		of->first = scanning.nwaits++;
+		of->n = (found ? of->n : 0) + wait->counts;
+		of->alternatives = Max(rows[i].alternatives, 1);
+		of->first = i;
+		scanning.nwaits += wait->counts;
 	}
 	pfree(rows);
+}
+
+/* The waits of a process, if any counts, or NULL. */
+static const WaitsOf *
+waits_of(int pid)
+{
+	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
+
+	return of && of->n > 0 ? of : NULL;
 }
 
 /*
@@ -207,7 +223,8 @@ list_waiting(List *sessions, int *n)
 	*n = blockers_add_waiting(pids, blockers_max());
 	hash_seq_init(&seq, scanning.by_pid);
 	while ((of = hash_seq_search(&seq)) != NULL)
-		pids[(*n)++] = of->pid;
+		if (of->n > 0)
+			pids[(*n)++] = of->pid;
 	foreach(cell, sessions)
 	{
 		const ForeignSession *session = lfirst(cell);
@@ -328,8 +345,7 @@ add_foreign(int pid, uint64 chain)
 			return false;
 		name_session(session, &wait);
 	}
-	if (session->named && session->statement != 0 &&
-		!hash_search(scanning.by_pid, &pid, HASH_FIND, NULL))
+	if (session->named && session->statement != 0 && waits_of(pid) == NULL)
 	{
 		VertexSession self = session->self;
 
@@ -346,15 +362,13 @@ add_foreign(int pid, uint64 chain)
 static bool
 is_blocked(const WaitsOf *of)
 {
-	int			alternatives = scanning.waits[of->first].wait.alternatives;
-
-	return alternatives == 1 ||
-		(alternatives == of->n && alternatives <= NOTE_MAX_WAITS);
+	return of->alternatives == 1 ||
+		(of->alternatives == of->n && of->alternatives <= NOTE_MAX_WAITS);
 }
 
 /*
  * Does somebody wait for this heavyweight lock only since the process waits for
- * its slot?
+ * its slot, for however short a time?
  */
 static bool
 is_ahead(const WaitsOf *of, const LOCKTAG *last)
@@ -370,7 +384,7 @@ static bool
 add_edges(int pid, uint64 chain, const LOCKTAG *last,
 		  void *arg pg_attribute_unused())
 {
-	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
+	const WaitsOf *of = waits_of(pid);
 	bool		ahead;
 
 	if (of != NULL && !is_blocked(of))
@@ -378,9 +392,11 @@ add_edges(int pid, uint64 chain, const LOCKTAG *last,
 	ahead = of && is_ahead(of, last);
 	for (int i = of ? of->first : -1; i >= 0; i = scanning.waits[i].next)
 	{
-		const LongWait *found = &scanning.waits[i];
+		const SeenWait *found = &scanning.waits[i];
 		NoteWait	wait = found->wait;
 
+		if (!found->counts)
+			continue;
 		if (ZK_MUTATED(ZK_DEADLOCK_AHEAD_BY_ONE) ?
 			last && memcmp(last, &found->tag, sizeof(LOCKTAG)) == 0 : ahead)
 			wait.began = 0;

@@ -311,6 +311,14 @@ end_command(Node *stmt)
 		commit_leave_lasting();
 }
 
+/* May a utility command use foreign tables? */
+static bool
+may_be_foreign(Node *stmt)
+{
+	return GetCommandLogLevel(stmt) < LOGSTMT_ALL ||
+		IsA(stmt, CopyStmt) || IsA(stmt, VacuumStmt);
+}
+
 /*
  * What a utility command, such as COPY FROM, TRUNCATE or DISCARD ALL, means for
  * the transaction and its locks.
@@ -325,11 +333,8 @@ begin_command(const PlannedStmt *pstmt, bool top_level)
 	Node	   *stmt = pstmt->utilityStmt;
 
 	if (GetCommandLogLevel(stmt) < LOGSTMT_ALL)
-	{
 		holds_note_write();
-		commit_note_foreign();
-	}
-	else if (IsA(stmt, CopyStmt) || IsA(stmt, VacuumStmt))
+	if (may_be_foreign(stmt))
 		commit_note_foreign();
 	if (IsA(stmt, DiscardStmt) &&
 		castNode(DiscardStmt, stmt)->target == DISCARD_ALL)
@@ -362,6 +367,8 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 				  ParamListInfo params, QueryEnvironment *queryEnv,
 				  DestReceiver *dest, QueryCompletion *qc)
 {
+	bool		foreign = may_be_foreign(pstmt->utilityStmt);
+
 	begin_statement();
 	begin_command(pstmt, context == PROCESS_UTILITY_TOPLEVEL);
 
@@ -377,6 +384,9 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 			end_command(pstmt->utilityStmt);
 	}
 
+	/* again: a trigger may have taken a lock ahead of the foreign table */
+	if (foreign)
+		commit_note_foreign();
 	if (holds_exist())
 		commit_check_first();
 }

@@ -368,6 +368,22 @@ error_is($s->result, \%lost_at_commit, 'postgres_fdw: lost while the commit wait
 is(rows(), 3, 'postgres_fdw: nothing is committed here');
 is($remote->safe_psql('postgres', 'SELECT count(*) FROM sales'), 0, 'postgres_fdw: nor there');
 
+# A command that brings postgres_fdw into the session, behind a lock that its
+# trigger takes.
+value(<<'SQL');
+CREATE TABLE near (n int);
+CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM zk_lock('x'); RETURN NULL; END $$;
+CREATE TRIGGER take BEFORE TRUNCATE ON near EXECUTE FUNCTION take();
+SQL
+$remote->safe_psql('postgres', 'INSERT INTO sales VALUES (1)');
+my $first_use = ZkSession->new($a);
+$first_use->run_ok($_) for ('BEGIN', 'TRUNCATE near, far_sales');
+lose_session();
+error_is($first_use->run('COMMIT'), \%lost_at_commit, 'postgres_fdw: lost after a TRUNCATE');
+is($remote->safe_psql('postgres', 'SELECT count(*) FROM sales'), 1, 'postgres_fdw: there is none');
+$first_use->quit;
+
 #
 # What PostgreSQL waits for behind our check, it waits for ahead of it
 #

@@ -119,12 +119,18 @@ commit_check_first(void)
 	be_first = false;
 }
 
-/* Take all but the latest registration back; not called by a callback. */
+/*
+ * Take all but the latest registration back; not called by a callback.
+ *
+ * The later ones go first, since PostgreSQL looks for each from the latest on:
+ * there are as many as statements that used a foreign table under locks.
+ */
 static void
 forget_registrations(void)
 {
-	for (; first_registration < last_registration; first_registration++)
-		UnregisterXactCallback(zk_xact_callback, (void *) first_registration);
+	for (uintptr_t i = last_registration - 1; i >= first_registration; i--)
+		UnregisterXactCallback(zk_xact_callback, (void *) i);
+	first_registration = last_registration;
 }
 
 /*

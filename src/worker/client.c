@@ -25,11 +25,12 @@
  * the end of CLIENT_OPENING, which the thread that makes the handle looks at;
  * otherwise a state is the main thread's.  It is held for a few assignments,
  * and not while the eventfd is read or written.  Nobody waits for another lock
- * under it, and no PostgreSQL error leaves it held.  What a News, an Operation
- * or a Multi contains belongs to the library's threads from the request until
- * the callback has queued it, and to the main thread otherwise.  A main thread
- * that wants to free such memory earlier closes the handle first, and waits for
- * NEWS_CLOSED.
+ * under it, and no PostgreSQL error leaves it held.  The main thread never takes
+ * init_ssl_lock, under which handles with TLS are made one by one.  What a
+ * News, an Operation or a Multi contains belongs to the library's threads from
+ * the request until the callback has queued it, and to the main thread
+ * otherwise.  A main thread that wants to free such memory earlier closes the
+ * handle first, and waits for NEWS_CLOSED.
  *
  * The main loop waits on one eventfd for all clients.  News that wake the main
  * thread are written to it, after they have been queued: each notice, and an
@@ -81,6 +82,9 @@ static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool news_dropped = false;	/* out of memory in a callback; the main
 									 * thread reads it without the lock, after
 									 * it has been woken */
+
+/* Held by a thread in zookeeper_init_ssl(), which uses strtok(). */
+static pthread_mutex_t init_ssl_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static __thread bool in_multi = false;	/* this thread is in zoo_amulti() */
 
@@ -318,9 +322,13 @@ make_handle(const Opening *opening)
 								 opening->timeout_ms, id, opening->client,
 								 ZOO_NO_LOG_CLIENTENV, log_message);
 	else
+	{
+		pthread_mutex_lock(&init_ssl_lock);
 		handle = init_ssl(opening->servers, opening->tls, state_changed,
 						  opening->timeout_ms, id, opening->client,
 						  ZOO_NO_LOG_CLIENTENV);
+		pthread_mutex_unlock(&init_ssl_lock);
+	}
 	if (handle == NULL)
 		return NULL;
 	if (opening->tls != NULL)

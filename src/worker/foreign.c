@@ -216,6 +216,10 @@ forget_nodes(void)
  *		Begin a scan, in which statements count that have lasted for so long,
  *		and these sessions of ours are named: a list of vertices.
  *
+ * It is enough that it has been seen for that time but a pause between two looks
+ * (blockers.c): so what one scan has seen counts in the next one, though that may
+ * come a moment sooner than after that time.
+ *
  * Returns the sessions that matter, a list of ForeignSessions: those that work
  * for others, and those that are named or in a statement on a foreign server.
  * All is palloc'd in the current context, and valid until the next scan begins.
@@ -224,7 +228,7 @@ List *
 foreign_begin(int64 wait_us, List *named)
 {
 	bool		set = foreign_is_set();
-	int64		since_us = zk_now_us() - wait_us;
+	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_LOOKS;
 	List	   *result = NIL;
 	HASHCTL		ctl;
 	HASH_SEQ_STATUS seq;

@@ -121,7 +121,7 @@ typedef struct DetectorOp
 {
 	DetectorOpKind kind;
 	uint32_t	serial;			/* to be handed back with the answer */
-	bool		barrier;		/* of LIST, LIST_WATCH, GET: behind a barrier */
+	bool		barrier;		/* of LIST_WATCH: behind a barrier */
 	const char *path;
 	const char *data;			/* CREATE: a string */
 	const NoteWait *waits;		/* SET_WAITS, ACT */

@@ -6,13 +6,14 @@
  * A look begins with edges of this cluster (graph_start).  The graph says what
  * it needs next (graph_next_read): the children of a lock directory, which
  * tell who owns the lock, and the notes of the owners, which tell whom they
- * wait for. When there is nothing more to be read, waits.c looks for deadlocks
- * in it.  Who waits for a session (vertex.c) has its znodes read, in the room
- * of the note that tells so.
+ * wait for.  When there is nothing more to be read, waits.c looks for deadlocks
+ * in it.  For a wait for a session (vertex.c) the session's znodes are read, in
+ * the room of the note that tells of the wait.
  *
- * A directory in which some number has no order is given up; so is what would
- * need more than GRAPH_MAX_READS reads: another look begins with other notes.  Then edges are missing, and a deadlock
- * may be found later, or not at all, but no false one.
+ * A directory in which some number has no order is given up, and so are more
+ * reads than GRAPH_MAX_READS; another look begins with other notes.  Then edges
+ * are missing, and a deadlock may be found later, or not at all, but no false
+ * one.
  *
  * Copyright (c) 2026, zklock developers
  *

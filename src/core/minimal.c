@@ -8,10 +8,10 @@
  * A set of elements goes with three kinds of counts: for each owner its links to
  * elements of the set; for each directory its owners that have such links; for
  * each element its needs for which the set has it wait.  Putting an element into
- * the set or taking it out changes the counts along its links only.  If an
- * element is kept no more by that, it goes out as well; each goes once, so to do
- * without an element costs no more than there are links and needs, and so does
- * to put all back.
+ * the set or taking it out changes the counts along its links only.  An element
+ * that is not kept any more then is taken out as well.  Each is taken out once, so
+ * doing without one, and putting all back, costs no more than there are links and
+ * needs.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -34,14 +34,14 @@ is_kept(const WaitElement *element)
 	return element->any ? element->kept == element->nneeds : element->kept > 0;
 }
 
-/* So many owners of a directory must be blocked to block who waits there. */
+/* So many owners of a directory must be blocked to block those who wait there. */
 static int
 enough_owners(const WaitDirectory *directory)
 {
 	return directory->permits > 0 ? directory->nowners : 1;
 }
 
-/* Who waits in a directory is blocked there from now on, or no more. */
+/* Those who wait in a directory are blocked there from now on, or no more. */
 static void
 change_waiting(WaitSearch *search, const WaitDirectory *directory, int change)
 {
@@ -90,7 +90,7 @@ put_in(WaitSearch *search, int element)
 	change_counts(search, element, 1);
 }
 
-/* Take an element out of the set, and what is not kept then. */
+/* Take an element out of the set, and those that are not kept then. */
 static void
 do_without(WaitSearch *search, int element)
 {
@@ -102,7 +102,7 @@ do_without(WaitSearch *search, int element)
 		change_counts(search, search->taken[i], -1);
 }
 
-/* Put back what that has taken out. */
+/* Put back those that do_without() has taken out. */
 static void
 undo(WaitSearch *search)
 {
@@ -181,7 +181,7 @@ minimal_nearest(WaitSearch *search, const WaitOwner *owner, bool in_all)
 	return nearest;
 }
 
-/* Who waits in a directory has come to be so far away, if it was not nearer. */
+/* Those who wait in a directory are so far away, if they were not nearer. */
 static void
 reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
 			  bool in_all, int *ntodo)
@@ -205,7 +205,7 @@ reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
 /*
  * minimal_measure
  *		How far is each element of the set, or of all in deadlocks, from this
- *		one, on the way from a wait to whom it waits for?
+ *		one, along the waits?
  */
 void
 minimal_measure(WaitSearch *search, int element, bool in_all)

@@ -23,7 +23,7 @@
  * the queue up to that process.  So it is asked at most twice for a lock: for
  * the process that we come from, and for the one that has come last, which has
  * all others ahead of it as a rule; and no more than MAX_QUESTIONS times in a
- * scan.  Who has a question unanswered then, leads nowhere.  Of those in a queue
+ * scan; a process past that leads nowhere.  Of those in a queue
  * that want the lock in the same mode only the last that blocks is followed,
  * since it is blocked by whatever blocks the others; and the holders of a lock
  * are looked at once for each mode.  So a walk takes few steps for each lock that

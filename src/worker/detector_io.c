@@ -9,8 +9,9 @@
  * Sessions' znodes (core/vertex.c) are of the first session, too: they are
  * written, and if they are not there, made.
  *
- * Reads.  Anybody may have written what is read, so the stat comes first: of what is
- * not ephemeral, or longer than any note or probe, the data are not read.
+ * Reads.  Anybody may have written what is read, so the stat comes first: the
+ * data are not read if the znode is not ephemeral, or if they are longer than
+ * any note or probe.
  *
  * Versions.  A note is written only if it has the version that we know, since
  * another client may have written a revocation over it.  If it has another one,

@@ -25,14 +25,14 @@
  * but steps back behind those that wait for the heavyweight lock
  * (slot_step_back()).
  *
- * Who waits for any of several slots is blocked by all of them together.  So its
- * edges are told only if each of the slots is one that it waits for, and if they
- * are not too many for the note of one contender.
+ * A backend that waits for any of several slots is blocked by all of them
+ * together.  So its edges are told only if each of the slots is one that it waits
+ * for, and if they are not too many for the note of one contender.
  *
- * Limits.  A scan tells all edges of the contenders of which the last one has
- * told some, so that these stay as long as their waits, and adds a bounded number
- * of others; for those, each scan begins with other holds.  Of more edges of one
- * hold than MAX_EDGES_OF_HOLD those are told whose turn it is.
+ * Limits.  A scan first tells all edges of the contenders of which the last scan
+ * has told some, so that these stay as long as their waits.  It adds a bounded
+ * number of others, and each scan begins to look for those with another hold.
+ * Edges of one hold past MAX_EDGES_OF_HOLD take turns.
  *
  * A reader may wait without a contender of its own, behind readers of its own
  * cluster that hold the slot, since a writer of another cluster stands behind
@@ -267,8 +267,8 @@ has_turn(int number)
 }
 
 /*
- * Add an edge from the hold or session under way, if it is its turn; false: there
- * is no room for more.
+ * Add an edge from the hold or session under way, if it is its turn; false if no
+ * more are to be looked for.
  */
 static bool
 add_edge(const NoteWait *wait, uint64 chain)
@@ -480,8 +480,8 @@ scan_session(const ForeignSession *session)
 }
 
 /*
- * May sessions of ours be named, such as keep others waiting?  One does that waits
- * in ZooKeeper, perhaps; and one that is in a statement on a foreign server, if
+ * May sessions of ours be named that keep others waiting?  A session that waits in
+ * ZooKeeper may do that; and one that is in a statement on a foreign server, if
  * it works for another cluster, or some session that waits holds anything.
  */
 static bool

@@ -7,8 +7,8 @@
  * PostgreSQL's.  They take locks in ZooKeeper named
  * "advisory/<database>/<key>", whose first tier has PostgreSQL's advisory lock
  * of the same key, scope and mode (heavyweight.c).  So a session that takes that
- * lock from PostgreSQL excludes them, and they exclude it, and pg_locks shows
- * what PostgreSQL would show.
+ * lock from PostgreSQL excludes them, and they exclude it, and pg_locks shows its
+ * holders.
  *
  * A plan may be older than the present value of the setting.  So they look at
  * it when they are called: if it is off, PostgreSQL's function is called.

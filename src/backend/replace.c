@@ -13,10 +13,11 @@
  * inlines, and in default arguments.  So its plan is looked through, too.
  *
  * What is not planned passes unseen: arguments of CALL and EXECUTE, column
- * defaults of COPY FROM, conditions of triggers and checks of constraints and
- * domains, USING of ALTER TABLE, and calls by the protocol's function call
- * message.  So does what has another OID, or is no call: a function of somebody
- * else in language internal, an operator.
+ * defaults and the condition of COPY FROM, conditions of triggers and checks of
+ * constraints and domains, defaults and USING of ALTER TABLE, bounds of partitions,
+ * and calls by the protocol's function call message.  So does what has another
+ * OID, or is no call: a function of somebody else in language internal, an
+ * operator.
  *
  * Once the setting has been on in this process, calls are replaced whatever
  * its value; our functions look at it (advisory.c).  So what was locked while

@@ -291,16 +291,18 @@ COMMIT;
 SELECT * FROM regress_held;
 SELECT pg_advisory_unlock(1), pg_advisory_unlock(1);
 SELECT count(*) AS in_pg_locks, (SELECT count(*) FROM zk_locks) AS held FROM regress_locks;
--- a default that COPY fills in, a constraint, a domain, ALTER TABLE, a condition of
--- a trigger; a function in language internal, an operator
+-- a default that COPY fills in, its condition, a constraint, a domain, ALTER TABLE, a
+-- condition of a trigger; a function in language internal, an operator
 CREATE TABLE regress_c (i int, got boolean DEFAULT pg_try_advisory_lock(1),
                         CHECK (pg_try_advisory_lock(2)));
-COPY regress_c (i) FROM STDIN;
+COPY regress_c (i) FROM STDIN WHERE pg_try_advisory_lock(8);
 1
 \.
 CREATE DOMAIN regress_domain AS bigint CHECK (pg_try_advisory_lock(VALUE));
 SELECT 3::regress_domain;
 ALTER TABLE regress_c ALTER got TYPE text USING pg_try_advisory_lock(4)::text;
+ALTER TABLE regress_c ADD added boolean DEFAULT pg_try_advisory_lock(9);
+ALTER TABLE regress_c DROP added;
 CREATE FUNCTION regress_when() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER regress_when BEFORE INSERT ON regress_c FOR EACH ROW
     WHEN (pg_try_advisory_lock(7)) EXECUTE FUNCTION regress_when();

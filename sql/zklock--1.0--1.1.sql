@@ -293,7 +293,7 @@ COMMENT ON FUNCTION zk_fences_keep() IS
 
 REVOKE ALL ON FUNCTION zk_fences_keep() FROM PUBLIC;
 
--- Who may call it can add a row for each name to a table of the extension's.
+-- Each name that it is called with can add a row to a table of the extension.
 REVOKE ALL ON FUNCTION zk_fence(text) FROM PUBLIC;
 
 CREATE TRIGGER zk_keep_rows

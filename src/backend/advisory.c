@@ -91,8 +91,8 @@ advisory_find(const char *standin, int nargs)
 }
 
 /*
- * Which function is called, and may it be?  Who was refused PostgreSQL's must
- * not have ours instead.  As the executor does, once for each call in a plan.
+ * Which function is called, and may it be?  A role that may not call PostgreSQL's
+ * must not have ours instead.  As the executor does, once for each call in a plan.
  */
 static const AdvisoryFunction *
 get_function(FunctionCallInfo fcinfo)

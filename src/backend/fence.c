@@ -7,11 +7,11 @@
  * transaction.  The row lock makes every later one wait for the end of that
  * transaction, and an earlier one that comes too late finds a higher token.
  *
- * Every role that may take locks may write its token, but only through this
+ * A role that is granted zk_fence() may write its tokens, but only through this
  * room: the statement runs as the owner of the table, and no other role may
- * write to it.  The table is the one
- * in the schema of the calling function, that is, of the extension; the
- * statement names it in full and depends on no search_path.
+ * write to it.  The table is the one in the schema of the calling function, that
+ * is, of the extension; the statement names it in full and depends on no
+ * search_path.
  *
  * The tokens are those of this database's holders.  A publication of all
  * tables has the table in it, and what arrives by logical replication could

@@ -640,8 +640,8 @@ report_not_held(const ZkLockName *lock)
  * The fencing token of a lock that this session holds.  Waits for the worker to
  * learn it, if need be.
  *
- * Errors: 55000 if the lock is not held, or a permit is; 40001 if it has been lost; 42501 or
- * 58000 refused by ZooKeeper; 57014 cancelled.
+ * Errors: 55000 if the lock is not held, or a permit is; 40001 if it has been
+ * lost; 42501 or 58000 refused by ZooKeeper; 57014 cancelled.
  */
 static int64
 get_token(const ZkLockName *lock)

@@ -11,8 +11,8 @@
  * too, behind the other one, so that it excludes sessions that take it from
  * PostgreSQL.  The functions here take and release both.
  *
- * It is acquired once for each hold, in the name of the session, or of the
- * current (sub)transaction rather than of the portal, so that a later
+ * Each of them is acquired once for each hold, in the name of the session, or of
+ * the current (sub)transaction rather than of the portal, so that a later
  * statement can release it.
  *
  * Copyright (c) 2026, zklock developers
@@ -47,7 +47,7 @@ heavyweight_set(Heavyweight *lock, const ZkKey *key, const char *path,
 	lock->mode = mode;
 }
 
-/* Release the first "n" of the lock's. */
+/* Release the first "n" heavyweight locks of the lock. */
 static void
 release_first(const Heavyweight *lock, int n, bool session)
 {
@@ -55,7 +55,7 @@ release_first(const Heavyweight *lock, int n, bool session)
 		(void) LockRelease(&lock->tags[n], lock->mode, session);
 }
 
-/* Acquire the lock's in their order; *n tells how many have been. */
+/* Acquire them in their order; *n tells how many have been acquired. */
 static void
 acquire_in_order(const Heavyweight *lock, bool session, bool wait,
 				 int64 deadline, volatile int *n)

@@ -32,10 +32,10 @@
 /* How long connecting may take without a word about it, in ms. */
 #define CONNECT_MS			3000
 
-/* How often a wait looks whether the client has gone, in ms, at the least. */
+/* The longest time until a wait looks again for whether its client has gone. */
 #define CLIENT_CHECK_MS		1000
 
-/* By client_connection_check_interval, which we have set. */
+/* We have set client_connection_check_interval for a wait. */
 static bool watching = false;
 
 /*
@@ -51,11 +51,11 @@ zk_time_left(int64 deadline)
 }
 
 /*
- * How often a wait is to look whether its client has gone, in ms; 0 if it cannot
- * have, or PostgreSQL looks.
+ * After how many ms a wait is to look again for whether its client has gone; 0 if
+ * there is no client, or PostgreSQL looks, or the operating system cannot tell.
  *
- * Not less often than deadlock_timeout: a session of another cluster may have had
- * this one work for it, and go on without it.  By the time that this matters for
+ * At least once in deadlock_timeout: a session of another cluster may have had this
+ * one work for it, and go on without it.  By the time that this matters for
  * deadlocks, the wait of this one is to have ended.
  */
 static int

@@ -14,8 +14,9 @@
  * When the library reconnects, it sets all watches again, in one request.
  * watches_bound() keeps that request shorter than what a server takes.  So each
  * watch that the library may have must be in here.  A watch without owners is
- * one that is being removed: it stays until the server has confirmed that, or
- * the connection is lost.
+ * one that is being removed, or that was set too late to be of use: it stays
+ * until the server has confirmed that it is removed, it fires, or the connection
+ * is lost.
  *
  * Everything here runs in the main thread.
  *
@@ -60,7 +61,7 @@ typedef struct WatchKey
 typedef struct Watch
 {
 	WatchKey	key;			/* hash key, must be first */
-	dlist_head	watchers;		/* one for each owner; empty: being removed */
+	dlist_head	watchers;		/* one for each owner, or none */
 } Watch;
 
 static const ZooWatcherType types[] = {ZWATCHTYPE_CHILD, ZWATCHTYPE_DATA};
@@ -253,13 +254,15 @@ watches_add(Watches *watches, const char *path, ZooWatcherType type,
 /*
  * watches_note_set
  *		The watch that "owner" asked for was set.
+ *
+ * The library has it now, even if it has been forgotten here meanwhile, because
+ * an earlier one fired, or the connection was lost.
  */
 void
 watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
 				 uint32_t owner)
 {
-	Watch	   *watch = find_watch(watches, path, type);
-	Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
+	Watcher    *watcher = find_watcher(make_watch(watches, path, type), owner);
 
 	if (watcher)
 		watcher->set = true;

@@ -11,8 +11,10 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(sleep);
 use ZkCluster;
 use ZkProxy;
+use ZkWire;
 use ZooKeeper;
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
@@ -143,6 +145,30 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the cluster to h
 
 	poll_until(sub { reads(cycle($names)) == 0 }, 'new names to be watched');
 	is(reads(cycle($names)), 0, 'new names that come again and again');
+}
+
+# The same where watches are set by a flight that leaves when the connection is
+# lost, but the worker does not know yet: on the next connection.  Its loop sleeps
+# for 50 ms between the two.
+{
+	my $names = names('late/', 1200);
+
+	set('zklock.mutation' => 'wake_late');
+	while (my @some = splice @$names, 0, 100)
+	{
+		my $taker = ZkWire->new($node);
+
+		$taker->send('SELECT zk_lock_all(ARRAY[' . join(',', map { "'$_'" } @some) . '])');
+		sleep 0.02 + rand 0.2;
+		watched_again();
+		while ($taker->busy) { ZkWire::wait_any(60, $taker); }
+		$taker->result;
+		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+	}
+	set('zklock.mutation' => 'none');
+	watched_again();
+	$proxy->count('a-0');
+	cmp_ok(watched_again(), '<', 200, 'what was watched on earlier connections is not watched again');
 }
 
 # All of this is seen if the worker forgets both watches when one has fired.

@@ -8,15 +8,14 @@
  * holder, to have those watched for a revocation that own their locks for
  * some time, and to have those look again that wait for a watch.
  *
- * Looking again.  Who waits for a watch that never fires waits forever: no
+ * Looking again.  A contender whose watch never fires would wait forever: no
  * event is sent twice, and a server or the client library may lose one.  So a
  * contender that has waited for its watch for a session timeout sets it again,
  * which reads what it watches.  The one that has waited for longest is the
  * first.  Of n of them one is due in each nth part of a timeout: so all have
- * looked again after two timeouts, and never many at once.  There is a bound
- * on how many do in a second, which more than 100 contenders in each second of
- * the timeout meet: with 10,000 each looks again after 100 seconds.  They go a
- * few together, since a flight of reads keeps others waiting.
+ * looked again after two timeouts, and never many at once.  No more than 100
+ * look again in a second: 10,000 contenders take 100 seconds.  They go a few
+ * together, since a flight of reads keeps others waiting.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -201,7 +200,7 @@ due_to_look(const Contender *first, int n, int64 last_ms)
 			   last_ms + Max(timeout_ms / n, WATCHES_PAUSE_MS));
 }
 
-/* Have those look again that have waited for a watch for long: see the header. */
+/* Have contenders look again that have waited for a watch for long. */
 static void
 look_again_in_turn(void)
 {

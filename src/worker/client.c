@@ -12,13 +12,13 @@
  *
  * Opening and closing.  The library resolves names when it makes a handle, and
  * when it closes one it waits for its threads, one of which may resolve names,
- * and for the server.  Either takes as long as it takes, so a thread of ours
- * does it, which begins as the library's do (fault.c), and ends with that.  The
- * main thread has no handle meanwhile.  News of a handle are not given out
- * before the main thread has it, and dropped when it has parted with it, except
- * the last (NEWS_CLOSED).  A handle that is not wanted any more when it has been
- * made is closed by the same thread.  A process that ends waits for none of
- * these threads.
+ * and for the server.  Either may take long, so a thread of ours does it, which
+ * starts with the same signals blocked as the library's (fault.c), and then
+ * ends.  The main thread has no handle meanwhile.  News of a handle are not
+ * given out before the main thread has it, and are dropped once it has given the
+ * handle up, except the last (NEWS_CLOSED).  A handle that is not wanted any
+ * more when it has been made is closed by the same thread.  A process that ends
+ * waits for none of these threads.
  *
  * Locking.  news_lock, one for the process, guards the last four fields of each
  * Client (passed, queue, queue_end, answers_left), the static news_dropped, and
@@ -90,7 +90,7 @@ static __thread bool in_multi = false;	/* this thread is in zoo_amulti() */
 
 static bool left_open = false;	/* a handle that could not be closed */
 
-/* check_stand_ins() asks for this one, which is none; it was asked for. */
+/* Of check_stand_ins(): what it passes as a handle, and whether that came. */
 static const zhandle_t *no_handle = NULL;
 static bool asked_for_none = false;
 
@@ -549,8 +549,8 @@ take_handle(Client *client, ClientState otherwise)
 }
 
 /*
- * Is the library in a TLS handshake, or about to begin one?  Its IO thread waits
- * there for the server for ever, and does nothing else.
+ * Is the library in a TLS handshake, or about to begin one?  Its IO thread
+ * waits there for the server without a limit, and does nothing else.
  */
 static bool
 is_in_handshake(zhandle_t *handle)

@@ -69,7 +69,7 @@ static struct
 /* Since the last connection, we have been told why our credentials are no use. */
 static bool refusal_told = false;
 
-/* What the library told last, since then: for who loses the connection. */
+/* What the library told last, since then: for a session that is suspended. */
 static char latest_reason[ZK_ERROR_SIZE] = "";
 
 /*

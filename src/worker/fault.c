@@ -226,7 +226,7 @@ leave_at_once(int code, Datum arg pg_attribute_unused())
 		_exit(code);
 }
 
-/* The exit callbacks change shared memory, whatever the process has come from. */
+/* The exit callbacks change shared memory, wherever the process has exited. */
 static void
 leave_library(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 {

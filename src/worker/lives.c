@@ -157,7 +157,7 @@ is_one_full(void)
  * May the sessions be closed now that nothing is held, or does that have to
  * wait until their nodes have been deleted?  For these a batch after the other
  * is cheaper for ZooKeeper than all at once.  But this must not take long, and
- * whoever cannot be reached is not waited for.
+ * a session that cannot be reached is not waited for.
  */
 static bool
 may_close_sessions(void)

@@ -181,7 +181,7 @@ data_len(const Operation *op)
 	return op->data ? (int) strlen(op->data) : -1;
 }
 
-/* The ACL of a node; of a persistent one others may read what it tells. */
+/* The ACL of a node; others may read a persistent one. */
 static const struct ACL_vector *
 acl_of(const Operation *op)
 {
@@ -213,7 +213,8 @@ send_by_kind(Operation *op, Watches *watches)
 			pg_fallthrough;		/* FALLTHROUGH */
 		case RECIPE_OP_MKDIR:
 			return zoo_acreate(handle, op->path, op->data, data_len(op),
-							   acl_of(op), op->persistent ? ZOO_PERSISTENT : ZOO_CONTAINER,
+							   acl_of(op), op->persistent ?
+							   ZOO_PERSISTENT : ZOO_CONTAINER,
 							   callback_string, news);
 		case RECIPE_OP_CREATE:
 			return zoo_acreate2(handle, op->path, op->data, data_len(op),

@@ -376,6 +376,10 @@ sub is_clean
 	wait_connected($new);
 	is(value($new, 'SELECT count(*) FROM t'), 5, 'the data is there');
 	is(value($new, "SELECT zk_try_lock('x')"), 't', 'and locks work');
+	is(value($new, 'SET zklock.advisory_locks = on; SELECT pg_try_advisory_xact_lock(1)'),
+		't', 'and so do the functions in pg_catalog');
+	is(value($new, q{DROP EXTENSION zklock; SELECT count(*) FROM pg_proc WHERE proname LIKE 'zk\_%'}),
+		0, 'which go with the extension');
 	$new->stop;
 }
 

@@ -93,12 +93,13 @@ typedef struct RecipeInput
 	int64_t		mzxid;			/* SET_DONE: of the request that has set it */
 	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
 	int32_t		version;		/* the same, and SET_DONE: of the data */
-	int32_t		acl_version;	/* the same: how often its ACL was set */
 	int64_t		ctime;			/* the same; ms since 1970 */
 	int64_t		ephemeral_owner;	/* the same; 0 or INT64_MIN, which
 									 * containers have: not ephemeral */
 	bool		ours;			/* the same: ephemeral of our session */
 	bool		stray;			/* WATCH_DONE: ours, and of no contender */
+	int			acl_count;		/* of GET_ACL: entries of the ACL; 0: not known */
+	bool		acl_open;		/* the same: anybody may do more than read */
 } RecipeInput;
 
 typedef enum RecipeOpKind
@@ -123,8 +124,9 @@ typedef enum RecipeOpKind
 	RECIPE_OP_RMDIR,			/* delete the lock directory, if empty */
 	RECIPE_OP_CHECK,			/* "node" exists, with "version"; in a group
 								 * only: no recipe does this by itself */
-	RECIPE_OP_SET_ACL			/* give "node" the ACL that we would make it
+	RECIPE_OP_SET_ACL,			/* give "node" the ACL that we would make it
 								 * with; nor does any do this */
+	RECIPE_OP_GET_ACL			/* get it; the same */
 } RecipeOpKind;
 
 typedef struct RecipeOp

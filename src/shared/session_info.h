@@ -68,6 +68,7 @@ typedef struct ZkFleetInfo
 	MemberMark	mark;			/* of the latest write of that */
 	bool		dropped;		/* former credentials are presented no more,
 								 * and %clusters is to be for the rest only */
+	bool		root_set;		/* the root, too: we have set its ACL */
 	uint32		told;			/* hash of what the log has last had of it; 0:
 								 * that all fits */
 } ZkFleetInfo;

@@ -156,6 +156,32 @@ callback_stat(int rc, const struct Stat *stat, const void *data)
 	client_post_answer(news, code_of(rc));
 }
 
+/* Does this let everybody do more than read? */
+static bool
+is_open(const struct ACL *acl)
+{
+	return (acl->perms & ~ZOO_PERM_READ) != 0 &&
+		(acl->id.scheme == NULL || strcmp(acl->id.scheme, "world") == 0);
+}
+
+void
+callback_acl(int rc, struct ACL_vector *acl,
+			 struct Stat *stat pg_attribute_unused(), const void *data)
+{
+	News	   *news = (News *) data;
+	int			code = code_of(rc);
+
+	if (rc == ZOK && (acl == NULL || acl->data == NULL))
+		code = UNHEARD;
+	else if (rc == ZOK)
+	{
+		news->acl_count = acl->count;
+		for (int i = 0; i < acl->count; i++)
+			news->acl_open |= is_open(&acl->data[i]);
+	}
+	client_post_answer(news, code);
+}
+
 void
 callback_data(int rc, const char *value, int value_len,
 				   const struct Stat *stat, const void *data)

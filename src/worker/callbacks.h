@@ -31,6 +31,8 @@ extern void callback_stat(int rc, const struct Stat *stat,
 						  const void *data);
 extern void callback_data(int rc, const char *value, int value_len,
 						  const struct Stat *stat, const void *data);
+extern void callback_acl(int rc, struct ACL_vector *acl, struct Stat *stat,
+						 const void *data);
 extern void callback_multi(int rc, const void *data);
 extern void callback_barrier(int rc, const void *data);
 

@@ -66,6 +66,9 @@ typedef struct News
 	char	   *data;			/* malloc'd */
 	int			data_len;
 	struct Stat stat;
+	int			acl_count;		/* entries of the ACL, and whether anybody may do
+								 * more than read */
+	bool		acl_open;
 } News;
 
 /* Operations that succeed or fail together: those of a group, or a batch. */

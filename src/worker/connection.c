@@ -31,6 +31,7 @@
 #include "worker/checks.h"
 #include "worker/connection.h"
 #include "worker/contender.h"
+#include "worker/fleet.h"
 #include "worker/lives.h"
 #include "worker/sasl.h"
 #include "worker/session.h"
@@ -125,6 +126,7 @@ void
 connection_open(int session)
 {
 	SessionOptions options;
+	bool		several = auths_are_several();
 
 	if (!session_is_closed(session) ||
 		zk_now_ms() < connections[session].reopen_at_ms ||
@@ -140,6 +142,8 @@ connection_open(int session)
 								   contenders_count() > 0);
 	options.tls = tls_files();
 	options.sasl = sasl_params(session);
+	if (several && !auths_are_several())
+		fleet_drop_auths();
 	refusal_told = false;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
 	options.ticket = proof_latest(session);

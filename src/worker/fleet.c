@@ -11,11 +11,12 @@
  *
  * With zklock.acl = creator others may read %clusters, but only clusters with its
  * credentials create their znodes in it: a session that has many long names in a
- * znode open to the world can destroy the ensemble (doc/security.md).  Whoever finds
- * an ACL that nobody has set since %clusters was made, open by an earlier version,
- * say, sets it.  After a change of zklock.auth a worker sets it, and that of our
- * znode, for both credentials, which it presents, and the next one for the new ones
- * (auths.c).  One that has not changed its own leaves it alone.
+ * znode open to the world can destroy the ensemble (doc/security.md).  A worker that
+ * finds an ACL with which others can do more than read sets it.  After a change of
+ * zklock.auth a worker sets it, and that of our znode, for both credentials, which
+ * it presents, and the next one for the new ones (auths.c).  The same is done with
+ * the root, which others could create no lock in, if its ACL is for one owner, as a
+ * cluster makes it.  A worker that has not changed its own leaves them alone.
  *
  * Our znode is made when the session has begun, and stays when a new worker
  * resumes it: its name is in shared memory before, so it is never there twice.  It
@@ -28,12 +29,18 @@
  *	LEAVING		any answer -> IDLE, dirty
  *	READING		ok: has no data -> NAMING: set them, if nobody has since
  *				ok: has an identity; has others, or refused: no identity
- *				  -> CLOSING: set its ACL; if that is to stay, as CLOSING's end
+ *				  -> ASKING: get its ACL; if all is to be open -> ENTERING
  *				no node -> MAKING: create it, with its parents and an identity
  *	NAMING		any answer -> READING
  *	MAKING		ok -> READING
- *	CLOSING		ok -> ENTERING: create our znode
- *				refused: it belongs to others; log that -> ENTERING
+ *	ASKING		open, or our credentials change -> CLOSING: set it
+ *				any other answer -> ENTERING: create our znode
+ *	CLOSING		refused: it belongs to others; log that
+ *				our credentials change -> ROOT_ASKING: get the root's
+ *				they do not -> ENTERING
+ *	ROOT_ASKING	it is to change with them -> ROOT_CLOSING: set it
+ *				any other answer -> ENTERING
+ *	ROOT_CLOSING	any answer -> ENTERING
  *	ENTERING	ok -> LOOKING: a census
  *				refused: it may be there -> OWNING: set its ACL; if that is to be
  *				  open, as OWNING's end
@@ -97,6 +104,14 @@
 /* How often our znode is written in a session timeout, at the most. */
 #define MARKS_PER_TIMEOUT	10
 
+/* What an operation is about. */
+typedef enum FleetNode
+{
+	NODE_ROOT,
+	NODE_ROOM,					/* %clusters */
+	NODE_OURS					/* our znode in it */
+} FleetNode;
+
 typedef enum FleetState
 {
 	FLEET_IDLE,
@@ -104,7 +119,10 @@ typedef enum FleetState
 	FLEET_READING,
 	FLEET_NAMING,
 	FLEET_MAKING,
+	FLEET_ASKING,
 	FLEET_CLOSING,
+	FLEET_ROOT_ASKING,
+	FLEET_ROOT_CLOSING,
 	FLEET_ENTERING,
 	FLEET_OWNING,
 	FLEET_WRITING,
@@ -256,15 +274,17 @@ fleet_end_session(bool last)
 	publish_root("");
 }
 
-/* Submit an operation about %clusters or, if "ours", our znode in it. */
 static void
-submit(FleetState state, RecipeOp *op, const char *root, bool ours)
+submit(FleetState state, RecipeOp *op, FleetNode node)
 {
 	char		path[ZNODE_PATH_SIZE + MEMBER_NODE_SIZE];
 	uint32		group = 0;
 
-	census_room(root, path);
-	if (ours)
+	if (node == NODE_ROOT)
+		strlcpy(path, fleet.info.root, sizeof(path));
+	else
+		census_room(fleet.info.root, path);
+	if (node == NODE_OURS)
 	{
 		strlcat(path, "/", sizeof(path));
 		strlcat(path, fleet.info.node, sizeof(path));
@@ -280,7 +300,7 @@ read_identity(void)
 {
 	RecipeOp	op = {.kind = RECIPE_OP_GET};
 
-	submit(FLEET_READING, &op, fleet.info.root, false);
+	submit(FLEET_READING, &op, NODE_ROOM);
 }
 
 /* Write a new identity: make %clusters, or set its data. */
@@ -293,21 +313,37 @@ write_identity(FleetState state, RecipeOp *op)
 	uuid_make(uuid);
 	member_write_fleet(uuid, data);
 	op->data = data;
-	submit(state, op, fleet.info.root, false);
+	submit(state, op, NODE_ROOM);
 }
 
-/* Set the ACL of %clusters or of our znode; false if that is to be open. */
-static bool
-restrict_access(FleetState state, bool ours)
+static void
+get_access(FleetState state, FleetNode node)
 {
-	RecipeOp	op = {.kind = RECIPE_OP_SET_ACL,.persistent = !ours};
+	RecipeOp	op = {.kind = RECIPE_OP_GET_ACL};
 
-	if (zklock_acl != ZK_ACL_CREATOR)
-		return false;
-	submit(state, &op, fleet.info.root, ours);
-	return true;
+	submit(state, &op, node);
 }
 
+/* Set an ACL: that of %clusters lets all others read. */
+static void
+restrict_access(FleetState state, FleetNode node)
+{
+	RecipeOp	op = {
+		.kind = RECIPE_OP_SET_ACL,
+		.persistent = node == NODE_ROOM
+	};
+
+	submit(state, &op, node);
+}
+
+/* Do ACLs have to change, since our credentials do? */
+static bool
+credentials_change(void)
+{
+	return auths_are_several() || fleet.info.dropped;
+}
+
+/* The ACLs are as they are to be: create our znode. */
 static void
 enter(void)
 {
@@ -317,7 +353,12 @@ enter(void)
 		.exact = true
 	};
 
-	submit(FLEET_ENTERING, &op, fleet.info.root, true);
+	if (fleet.info.dropped)
+	{
+		fleet.info.dropped = fleet.info.root_set = false;
+		session_write_fleet(&fleet.info);
+	}
+	submit(FLEET_ENTERING, &op, NODE_OURS);
 }
 
 /* Begin the census, behind our own create. */
@@ -388,8 +429,19 @@ on_identity(const RecipeInput *in)
 	if (in->result == RECIPE_OK)
 		(void) member_parse_fleet(in->data, in->data_len, id);
 	publish_identity(id);
-	if ((in->acl_version > 0 && !auths_are_several() && !fleet.info.dropped) ||
-		!restrict_access(FLEET_CLOSING, false))
+	if (zklock_acl == ZK_ACL_CREATOR)
+		get_access(FLEET_ASKING, NODE_ROOM);
+	else
+		enter();
+}
+
+/* What ACL %clusters has, or it may not be asked. */
+static void
+on_access(const RecipeInput *in)
+{
+	if (in->acl_open || credentials_change())
+		restrict_access(FLEET_CLOSING, NODE_ROOM);
+	else
 		enter();
 }
 
@@ -404,9 +456,29 @@ on_closed(const RecipeInput *in)
 						session_error_text(in->error)),
 				 errdetail("It belongs to other credentials than those of this server.")));
 	fleet.open_logged = in->result == RECIPE_REFUSED;
-	fleet.info.dropped = false;
+	if (credentials_change())
+		get_access(FLEET_ROOT_ASKING, NODE_ROOT);
+	else
+		enter();
+}
+
+/*
+ * What ACL the root has, or it has been set.  One with several owners is an
+ * administrator's, unless we have set it before.
+ */
+static void
+on_root(const RecipeInput *in)
+{
+	if (fleet.state == FLEET_ROOT_CLOSING ||
+		in->acl_open || in->acl_count == 0 ||
+		!(fleet.info.root_set || (in->acl_count == 1 && auths_are_several())))
+	{
+		enter();
+		return;
+	}
+	fleet.info.root_set = true;
 	session_write_fleet(&fleet.info);
-	enter();
+	restrict_access(FLEET_ROOT_CLOSING, NODE_ROOT);
 }
 
 /* Set the data of our znode, which is there. */
@@ -415,7 +487,7 @@ write_member(FleetState state)
 {
 	RecipeOp	set = {.kind = RECIPE_OP_SET,.data = fleet.data};
 
-	submit(state, &set, fleet.info.root, true);
+	submit(state, &set, NODE_OURS);
 }
 
 /*
@@ -430,6 +502,19 @@ note_mark(const RecipeInput *in)
 
 	session_write_fleet(&fleet.info);
 	return later;
+}
+
+/* It has been, when we joined; returns the same. */
+static bool
+on_written(const RecipeInput *in)
+{
+	if (in->result == RECIPE_OK)
+	{
+		look();
+		return note_mark(in);
+	}
+	give_up(in->result == RECIPE_NO_NODE ? fleet.error : in->error);
+	return true;
 }
 
 /* Write our znode as it is, behind all changes that have been acknowledged. */
@@ -468,7 +553,9 @@ on_entered(const RecipeInput *in)
 		look();
 	else if (in->result == RECIPE_NO_NODE)
 		make(in->error);
-	else if (!restrict_access(FLEET_OWNING, true))
+	else if (zklock_acl == ZK_ACL_CREATOR)
+		restrict_access(FLEET_OWNING, NODE_OURS);
+	else
 		write_member(FLEET_WRITING);
 }
 
@@ -513,6 +600,7 @@ fleet_event(const RecipeInput *in)
 		case FLEET_IDLE:
 			break;
 		case FLEET_LEAVING:
+			fleet.info.root_set = false;
 			publish_root("");
 			fleet.state = FLEET_IDLE;
 			fleet.dirty = true;
@@ -532,8 +620,15 @@ fleet_event(const RecipeInput *in)
 			else
 				give_up(in->error);
 			break;
+		case FLEET_ASKING:
+			on_access(in);
+			break;
 		case FLEET_CLOSING:
 			on_closed(in);
+			break;
+		case FLEET_ROOT_ASKING:
+		case FLEET_ROOT_CLOSING:
+			on_root(in);
 			break;
 		case FLEET_ENTERING:
 			on_entered(in);
@@ -542,13 +637,7 @@ fleet_event(const RecipeInput *in)
 			write_member(FLEET_WRITING);
 			break;
 		case FLEET_WRITING:
-			if (in->result == RECIPE_OK)
-			{
-				look();
-				return note_mark(in);
-			}
-			give_up(in->result == RECIPE_NO_NODE ? fleet.error : in->error);
-			break;
+			return on_written(in);
 		case FLEET_LOOKING:
 			on_looked(in);
 			break;
@@ -625,7 +714,7 @@ fleet_run(void)
 		strcmp(fleet.info.root, zklock_root) != 0)
 	{
 		publish_identity("");
-		submit(FLEET_LEAVING, &op, fleet.info.root, true);
+		submit(FLEET_LEAVING, &op, NODE_OURS);
 		return;
 	}
 	publish_root(zklock_root);

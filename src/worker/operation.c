@@ -247,6 +247,8 @@ send_by_kind(Operation *op, Watches *watches)
 			return zoo_aset_acl(handle, op->path, -1,
 								unconstify(struct ACL_vector *, acl_of(op)),
 								callback_void, news);
+		case RECIPE_OP_GET_ACL:
+			return zoo_aget_acl(handle, op->path, callback_acl, news);
 		case RECIPE_OP_REQUEUE:
 		case RECIPE_OP_CHECK:
 			break;				/* in a multi only: operation_send_multi() */
@@ -592,6 +594,7 @@ static const RecipeEvent event_of[] = {
 	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
 	[RECIPE_OP_CHECK] = RECIPE_CHECK_DONE,
 	[RECIPE_OP_SET_ACL] = RECIPE_SET_DONE,
+	[RECIPE_OP_GET_ACL] = RECIPE_STAT_DONE,
 };
 
 /*
@@ -631,7 +634,8 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->czxid = news->stat.czxid;
 	input->mzxid = news->stat.mzxid;
 	input->version = news->stat.version;
-	input->acl_version = news->stat.aversion;
+	input->acl_count = news->acl_count;
+	input->acl_open = news->acl_open;
 	input->ctime = news->stat.ctime;
 	input->ephemeral_owner = news->stat.ephemeralOwner;
 	input->ours = ours;

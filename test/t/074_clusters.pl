@@ -350,6 +350,7 @@ is($a->safe_psql('old', 'SELECT count(*), count(DISTINCT fleet) FROM zk_clusters
 
 {
 	# b's node is for b, and so is the room, which all others may only read
+	$client->set_acl($room, 'open');    # as anybody may
 	is_deeply([ $client->get_acl($room) ], ['anyone:rwcda'], 'with open ACLs the room is open');
 	reload($b, "zklock.auth = 'b:secret'\nzklock.acl = 'creator'");
 	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
@@ -444,9 +445,16 @@ is($a->safe_psql('old', 'SELECT count(*), count(DISTINCT fleet) FROM zk_clusters
 	is(identity($_), $fleet, $_->name . ' has the same identity') for ($a, $b, $c);
 	$_->restart for ($a, $b, $c);
 	is_deeply(clusters($a, 'cluster'), [ 'a', 'b', 'c' ], 'and so it is after a restart');
-	reload($b, "zklock.auth = 'b:secret'");
 	reload($_, "zklock.auth = ''\nzklock.acl = 'open'") for ($a, $c);
-	$acl->([ 'anyone:r', 'b:rwcda' ], 'b has its own again');
+
+	# the next session of one that has lost its own presents the new ones only
+	$holder = holder($b, 'kept');
+	reload($b, "zklock.auth = 'b:secret'");
+	$acl->(\@both, 'b, which presents both, makes the room for both again');
+	ok($client->kill_session(hex session_of($b)), "... loses its session");
+	$acl->([ 'anyone:r', 'b:rwcda' ], '... and in its next session for its own');
+	$holder->quit;
+	is_deeply([ $client->get_acl('/zklock') ], ['anyone:rwcda'], 'a root that is open stays as it is');
 
 	# a room where nobody may do anything
 	$b->stop;
@@ -460,6 +468,40 @@ is($a->safe_psql('old', 'SELECT count(*), count(DISTINCT fleet) FROM zk_clusters
 	is(value($c, "SELECT zk_try_lock('x') FROM zk_session WHERE fleet IS NULL"), 't',
 		'who may not join has locks, and no identity');
 	is(sql($c, 'SELECT * FROM zk_clusters()')->{sqlstate}, '42501', 'and is told why it sees nobody');
+}
+
+# A root that a cluster has made with its credentials changes with them, so that
+# new locks can be taken; one that has other owners, too, is theirs to change.
+{
+	my $owner = $zk->client;
+	my $change = sub {
+		my ($user) = @_;
+		my $offset = -s $c->logfile;
+
+		reload($c, "zklock.auth = '$user:secret'");
+		$c->wait_for_log(qr/restarting the zklock worker, because its session no longer needs the former credentials/, $offset);
+		$c->wait_for_log(qr/connected to ZooKeeper.*connected to ZooKeeper/s, $offset);
+		wait_connected($c);
+		identity($c);
+	};
+
+	$owner->add_auth('digest', "$_:secret") for ('admin', 'new');
+	$c->append_conf('postgresql.conf', "zklock.auth = 'old:secret'\nzklock.acl = 'creator'\nzklock.root = '/own/deep'");
+	$c->restart;
+	wait_connected($c);
+	identity($c);
+	for my $user ('new', 'old', 'new')
+	{
+		$change->($user);
+		is(value($c, "SELECT zk_try_lock('of $user')"), 't', "$user: takes a lock below a root of its own");
+	}
+	is_deeply([ $owner->get_acl('/own/deep') ], ['new:rwcda'], 'the root is for the new credentials only');
+
+	$owner->create('/both', acl => 'creator');
+	reload($c, "zklock.root = '/both'");
+	$c->poll_query_until('postgres', "SHOW zklock.root", '/both');
+	$change->('last');
+	is_deeply([ $owner->get_acl('/both') ], [ 'admin:rwcda', 'new:rwcda' ], 'a root of several owners stays as it is');
 }
 
 done_testing();

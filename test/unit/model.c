@@ -931,6 +931,7 @@ execute_operation(ModelSession *session, ModelEntry *todo)
 			break;
 		case RECIPE_OP_CHECK:
 		case RECIPE_OP_SET_ACL:
+		case RECIPE_OP_GET_ACL:
 			model_check(false, "no recipe checks a node");
 			break;
 	}

@@ -1306,6 +1306,7 @@ describe_ops(const RecipeOutput *out)
 			case RECIPE_OP_SYNC:
 			case RECIPE_OP_CHECK:
 			case RECIPE_OP_SET_ACL:
+			case RECIPE_OP_GET_ACL:
 				fail_msg("%s is not for a recipe to send", model_op_name(op->kind));
 				break;
 			case RECIPE_OP_GET:

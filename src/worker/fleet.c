@@ -538,7 +538,7 @@ on_marked(const RecipeInput *in)
 	if (in->result == RECIPE_NO_NODE)
 	{
 		fleet.state = FLEET_IDLE;
-		fleet.dirty = true;
+		fleet.dirty = fleet.unmarked = true;
 	}
 	else
 		give_up(in->error);

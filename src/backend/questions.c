@@ -506,7 +506,8 @@ zk_cancel_holder(PG_FUNCTION_ARGS)
 }
 
 /*
- * How an owner describes itself, and what it waits for.  The last word may be cut: it does not count.
+ * How an owner describes itself, and what it waits for.  The last word may be
+ * cut: it does not count.
  */
 static void
 describe_owner(StringInfo buf, const char *data, int len)

@@ -15,6 +15,8 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
+no warnings 'portable';             # 64 bits
+
 my $zk = ZooKeeper->new;
 $zk->start;
 my $client = $zk->client;

@@ -256,15 +256,14 @@ check_minimal(EdgeSet *set, int64_t step)
 	}
 }
 
-static void
-check_victim(const WaitDeadlock *deadlock)
+static bool
+victim_began_last(const WaitDeadlock *deadlock)
 {
-	world_check(deadlock->members[0].edge.wait.kind != NOTE_WAIT_SESSION,
-				"T3: the victim waits for a lock");
 	for (int i = 1; i < deadlock->nmembers; i++)
-		world_check(deadlock->members[i].edge.wait.began <=
-					deadlock->members[0].edge.wait.began,
-					"T3: the victim began last");
+		if (deadlock->members[i].edge.wait.began >
+			deadlock->members[0].edge.wait.began)
+			return false;
+	return true;
 }
 
 /* A cluster sends an act. */
@@ -303,6 +302,8 @@ truth_on_act(const DetectorOp *op, const char *probe)
 	int64_t		step = 0;
 	int			nmembers;
 	int			between;
+	bool		waits_for_lock;
+	bool		began_last;
 
 	world_check(probe_parse(probe, (int) strlen(probe), &deadlock),
 				"a probe is well-formed");
@@ -329,10 +330,13 @@ truth_on_act(const DetectorOp *op, const char *probe)
 			step = world->contenders[between].birth;
 	}
 	nmembers = deadlock.nmembers;
-	if (set.n == nmembers)
-		check_victim(&deadlock);
-	waits_free_deadlock(&deadlock);
+	waits_for_lock =
+		deadlock.members[0].edge.wait.kind != NOTE_WAIT_SESSION;
+	began_last = victim_began_last(&deadlock);
+	waits_free_deadlock(&deadlock); /* a check that fails does not return */
 	world_check(set.n == nmembers, "T1: each edge was there");
+	world_check(waits_for_lock, "T3: the victim waits for a lock");
+	world_check(began_last, "T3: the victim began last");
 	for (int i = 0; i < set.n; i++)
 	{
 		world_check(world->edges[set.edges[i]].death > step,

@@ -41,9 +41,14 @@ zk_now_ms(void)
  * zk_wall_time
  *		What is, or was, the time of day when zk_now_us() was "us", as far as
  *		nobody has set the clock meanwhile: to be shown, not compared.
+ *
+ * The two clocks are not read at the same moment.  Their difference is rounded
+ * to milliseconds, so that each call shows the same time.
  */
 TimestampTz
 zk_wall_time(int64 us)
 {
-	return GetCurrentTimestamp() - (zk_now_us() - us);
+	int64		difference = GetCurrentTimestamp() - zk_now_us();
+
+	return (difference + 500) / 1000 * 1000 + us;
 }

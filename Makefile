@@ -10,7 +10,7 @@ sources = $(patsubst $(TOP)/%,%,$(sort $(wildcard $(addprefix $(TOP)/,$(1)))))
 MODULE_big = zklock
 EXTENSION = zklock
 DATA = $(call sources,sql/zklock--*.sql)
-OBJS = $(patsubst %.c,%.o,$(call sources,src/*.c src/*/*.c))
+OBJS = $(patsubst %.c,%.o,$(call sources,src/*.c src/*/*.c src/*/*/*.c))
 EXTVERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(TOP)/zklock.control)
 PGFILEDESC = "zklock - distributed transaction locks in ZooKeeper"
 
@@ -53,7 +53,7 @@ endif
 $(filter src/core/%,$(OBJS) $(OBJS:.o=.bc)): override CPPFLAGS = -I$(srcdir)/src
 
 # PGXS tracks no header dependencies.
-$(OBJS) $(OBJS:.o=.bc): $(call sources,src/*.h src/*/*.h) Makefile
+$(OBJS) $(OBJS:.o=.bc): $(call sources,src/*.h src/*/*.h src/*/*/*.h) Makefile
 
 # Not by a rule: make would find the directories of the sources through VPATH.
 ifdef VPATH
@@ -117,8 +117,8 @@ drawing:
 # know neither PostgreSQL nor libzookeeper, and over what the programs share:
 # the other files of test/unit.
 UNIT_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
-UNIT_SRC = $(wildcard src/core/*.c) $(filter-out test/unit/test_%,$(wildcard test/unit/*.c))
-UNIT_HEADERS = $(wildcard src/*/*.h test/unit/*.h)
+UNIT_SRC = $(wildcard src/core/*.c src/core/*/*.c) $(filter-out test/unit/test_%,$(wildcard test/unit/*.c))
+UNIT_HEADERS = $(wildcard src/*/*.h src/*/*/*.h test/unit/*.h)
 UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc -Itest/unit -DZKLOCK_TEST_BUILD
 UNIT_ASAN = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 

@@ -33,7 +33,7 @@
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "catalog/pg_proc.h"
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/settings.h"

@@ -18,7 +18,7 @@
 #include "backend/deadlock.h"
 #include "backend/names.h"
 #include "backend/text.h"
-#include "core/vertex.h"
+#include "core/deadlock/vertex.h"
 #include "pgstat.h"
 #include "utils/backend_status.h"
 

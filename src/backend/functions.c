@@ -25,7 +25,7 @@
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/patience.h"
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "shared/compat.h"

@@ -40,7 +40,7 @@
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/stack.h"
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/drop.h"

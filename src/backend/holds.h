@@ -15,7 +15,7 @@
 
 #include "backend/heavyweight.h"
 #include "backend/stack.h"
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "lib/ilist.h"
 #include "shared/key.h"
 #include "shared/procs.h"

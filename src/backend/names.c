@@ -26,7 +26,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"

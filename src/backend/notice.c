@@ -3,7 +3,7 @@
  * notice.c
  *		Tells the sessions of a database that they have lost locks.
  *
- * In a process of its own, which the worker starts (worker/notices.c) and which
+ * In a process of its own, which the worker starts (worker/lock/notices.c) and which
  * ends when it has told all of them: by NOTIFY, a message for each session and
  * lock, all in one transaction.  See shared/losses.c for the protocol.
  *

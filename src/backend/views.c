@@ -21,7 +21,7 @@
 #include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/histogram.h"
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"

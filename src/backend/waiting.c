@@ -15,7 +15,7 @@
 #include "backend/patience.h"
 #include "backend/questions.h"
 #include "backend/waiting.h"
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/holders.h"

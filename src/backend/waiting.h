@@ -14,7 +14,7 @@
 #define ZKLOCK_WAITING_H
 
 #include "backend/holds.h"
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "shared/key.h"
 #include "shared/refusal.h"
 #include "shared/session_info.h"

@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/lock/znode.h"
 #include "core/word.h"
-#include "core/znode.h"
 
 /* Below a root: no lock's name is encoded as that. */
 #define MEMBER_ROOM			"%clusters"

@@ -8,7 +8,7 @@
  * error, and the view zk_deadlocks shows all.  They are not kept over a restart
  * of the server.
  *
- * Beside them the worker notes in which rooms (core/room.c) it has znodes, for
+ * Beside them the worker notes in which rooms (core/deadlock/room.c) it has znodes, for
  * the next worker to delete what it leaves there.
  *
  * An entry has its members one after the other, each with its two strings.

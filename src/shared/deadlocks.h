@@ -15,7 +15,7 @@
 #ifndef ZKLOCK_DEADLOCKS_H
 #define ZKLOCK_DEADLOCKS_H
 
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 
 /* So many rooms can have znodes of ours that the next worker is told of. */
@@ -39,7 +39,7 @@ typedef struct ZkDeadlockMember
 	char		path[ZNODE_PATH_SIZE];	/* of the lock waited for: that of its
 										 * lock directory, or of the
 										 * semaphore's; or the vertex of a
-										 * session, see core/vertex.c */
+										 * session, see core/deadlock/vertex.c */
 	ZnodeKind	kind;			/* of the contender that waits */
 	int			pid;			/* of the process that waits for it */
 	int			holder_pid;		/* of the process that blocks others: the same,

@@ -15,7 +15,7 @@
 #ifndef ZKLOCK_KEY_H
 #define ZKLOCK_KEY_H
 
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "storage/lock.h"
 
 /* At least so many roots can be in use at the same time. */

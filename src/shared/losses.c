@@ -7,7 +7,7 @@
  * the lock is lost, and hears of that with its next statement only.  So it is
  * told by NOTIFY.  That needs a transaction in the session's database, which
  * the worker cannot have: it starts a process there for a moment
- * (worker/notices.c), which sends all that is to be told (backend/notice.c).
+ * (worker/lock/notices.c), which sends all that is to be told (backend/notice.c).
  *
  * There is no queue of what is to be told: a lost hold stays in its slot until
  * the session has given it back, and ZkProcLock.untold says that nobody has

@@ -23,7 +23,7 @@
 
 #include <signal.h>
 
-#include "core/vertex.h"
+#include "core/deadlock/vertex.h"
 #include "miscadmin.h"
 #include "shared/procs.h"
 #include "shared/settings.h"

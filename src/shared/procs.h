@@ -15,7 +15,7 @@
 #ifndef ZKLOCK_PROCS_H
 #define ZKLOCK_PROCS_H
 
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 #include "storage/proc.h"
 

@@ -3,7 +3,7 @@
  * proof.h
  *		Until when, and how, it is proved that a session has not ended.
  *
- * See proof.c for how it is guarded; core/lease.h for the lease itself.
+ * See proof.c for how it is guarded; core/lock/lease.h for the lease itself.
  *
  * Copyright (c) 2026, zklock developers
  *

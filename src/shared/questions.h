@@ -16,7 +16,7 @@
 #ifndef ZKLOCK_QUESTIONS_H
 #define ZKLOCK_QUESTIONS_H
 
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 #include "shared/refusal.h"
 #include "storage/condition_variable.h"

@@ -19,7 +19,7 @@
 #include <ctype.h>
 #include <netinet/in.h>
 
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "shared/servers.h"
 
 /* Is this an IPv6 address in brackets, perhaps with a zone ("%eth0")? */

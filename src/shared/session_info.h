@@ -15,8 +15,8 @@
 #ifndef ZKLOCK_SESSION_INFO_H
 #define ZKLOCK_SESSION_INFO_H
 
+#include "core/lock/znode.h"
 #include "core/member.h"
-#include "core/znode.h"
 #include "shared/bounds.h"
 
 typedef enum ZkSessionState
@@ -58,7 +58,7 @@ typedef struct ZkSessionInfo
 	char		last_error[ZK_ERROR_SIZE];	/* "" if none since connected */
 } ZkSessionInfo;
 
-/* What is known of the fleet; worker/fleet.c */
+/* What is known of the fleet; worker/fleet/fleet.c */
 typedef struct ZkFleetInfo
 {
 	char		root[ZNODE_MAX_ROOT + 1];	/* below which the worker tells of

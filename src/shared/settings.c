@@ -26,7 +26,7 @@
 
 #include <limits.h>
 
-#include "core/znode.h"
+#include "core/lock/znode.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/secure.h"

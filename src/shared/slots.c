@@ -53,7 +53,7 @@
  * ready for is soon given up; readers hand on to ready backends only; and a
  * backend that is ready in one mode gives up what the cluster has of the
  * other.  When a slot that nobody holds is kept all the same is said in
- * core/turn.c.
+ * core/lock/turn.c.
  *
  * Locking protocol.  Each kind of shared state is guarded in one way.
  *

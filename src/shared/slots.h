@@ -17,8 +17,8 @@
 #ifndef ZKLOCK_SLOTS_H
 #define ZKLOCK_SLOTS_H
 
-#include "core/turn.h"
-#include "core/znode.h"
+#include "core/lock/turn.h"
+#include "core/lock/znode.h"
 #include "lib/ilist.h"
 #include "shared/key.h"
 #include "shared/procs.h"

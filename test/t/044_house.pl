@@ -61,7 +61,7 @@ sub function
 
 plant('nothing is reported of a room in order',
 	{   'worker/planted.h' => "extern void planted(void);\n",
-		'worker/planted.c' => include('"postgres.h"', '"core/znode.h"',
+		'worker/planted.c' => include('"postgres.h"', '"core/lock/znode.h"',
 			'"shared/grant.h"', '"worker/planted.h"')
 		  . function('planted', ('go()') x 60),
 		'backend/planted.c' => include('"postgres.h"', '"shared/take.h"')
@@ -108,9 +108,9 @@ plant('a room of worker/ includes zookeeper.h',
 	{ 'worker/planted.c' => include('<zookeeper/zookeeper.h>') },
 	'worker/planted.c includes <zookeeper/zookeeper.h>: only');
 plant('it includes it through another header',
-	{   'worker/planted.c' => include('"worker/watches.h"'),
-		'worker/watches.h' => include('<zookeeper/zookeeper.h>') },
-	'worker/planted.c includes <zookeeper/zookeeper.h> through worker/watches.h: only');
+	{   'worker/planted.c' => include('"worker/zookeeper/watches.h"'),
+		'worker/zookeeper/watches.h' => include('<zookeeper/zookeeper.h>') },
+	'worker/planted.c includes <zookeeper/zookeeper.h> through worker/zookeeper/watches.h: only');
 plant('another wing includes zookeeper.h',
 	{ 'shared/planted.h' => include('<zookeeper.h>') },
 	'shared/planted.h includes <zookeeper.h>: only');
@@ -146,8 +146,8 @@ plant('a long function',
 	{ 'shared/planted.c' => function('planted', ('go()') x 61) },
 	'shared/planted.c: planted\(\) has 61 lines, more than 60');
 plant('a long machine may be, a long function in it not',
-	{ 'core/semaphore.c' => function('planted', ('') x 61) },
-	'core/semaphore.c: planted\(\) has 61 lines, more than 60');
+	{ 'core/lock/semaphore.c' => function('planted', ('') x 61) },
+	'core/lock/semaphore.c: planted\(\) has 61 lines, more than 60');
 
 # the drawing
 plant('a room is not drawn',
@@ -157,7 +157,7 @@ plant('a room is drawn that does not exist',
 	{ 'rooms.dot' => qq("shared/planted" [label="planted"];\n) },
 	'rooms.dot: there is no room shared/planted');
 plant('an arrow is drawn that is no dependency',
-	{ 'rooms.dot' => qq("core/znode" -> "core/recipe" [label="1"];\n) },
-	'rooms.dot: core/znode does not use core/recipe');
+	{ 'rooms.dot' => qq("core/lock/znode" -> "core/lock/recipe" [label="1"];\n) },
+	'rooms.dot: core/lock/znode does not use core/lock/recipe');
 
 done_testing();

@@ -18,7 +18,7 @@
 #ifndef ZKLOCK_MODEL_H
 #define ZKLOCK_MODEL_H
 
-#include "core/recipe.h"
+#include "core/lock/recipe.h"
 
 #define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
 

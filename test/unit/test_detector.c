@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-#include "core/detector.h"
+#include "core/deadlock/detector.h"
 
 #define TIMEOUT		INT64_C(1000)
 

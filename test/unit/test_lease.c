@@ -27,7 +27,7 @@
 
 #include <cmocka.h>
 
-#include "core/lease.h"
+#include "core/lock/lease.h"
 
 #define TIMEOUT		1200		/* of the session, in ms */
 #define PING_INTERVAL	(TIMEOUT / 4 + TIMEOUT / 50)

@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
+#include "core/lock/znode.h"
 #include "core/member.h"
-#include "core/znode.h"
 
 #define ALL_WORDS	((MEMBER_STANDBY << 1) - 1)
 

@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-#include "core/note.h"
+#include "core/lock/note.h"
 
 #define NFUZZ		200000
 #define FUZZ_BYTES	700

@@ -28,7 +28,7 @@
 
 #include <cmocka.h>
 
-#include "core/note.h"
+#include "core/lock/note.h"
 #include "model.h"
 
 #define KIND(shared)	((shared) ? ZNODE_READER : ZNODE_MUTEX)

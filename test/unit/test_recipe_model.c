@@ -31,8 +31,8 @@
 
 #include <cmocka.h>
 
-#include "core/note.h"
-#include "core/succession.h"
+#include "core/lock/note.h"
+#include "core/lock/succession.h"
 #include "model.h"
 
 /* How many schedules the model plays at random, of each kind. */

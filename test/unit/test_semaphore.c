@@ -31,7 +31,7 @@
 
 #include <cmocka.h>
 
-#include "core/semaphore.h"
+#include "core/lock/semaphore.h"
 #include "model.h"
 
 /*-------------------------------------------------------------------------

@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-#include "core/semaphore.h"
+#include "core/lock/semaphore.h"
 #include "model.h"
 
 /* How many schedules the model plays at random, of each kind. */

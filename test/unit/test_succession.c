@@ -21,8 +21,8 @@
 
 #include <cmocka.h>
 
-#include "core/succession.h"
-#include "core/znode.h"
+#include "core/lock/succession.h"
+#include "core/lock/znode.h"
 
 #define NUMBER	7
 

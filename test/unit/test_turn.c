@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "core/turn.h"
+#include "core/lock/turn.h"
 
 /* Lengths of time, as their settings may have them, in us. */
 #define QUANTUM		INT64_C(50000)

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "core/vertex.h"
+#include "core/deadlock/vertex.h"
 
 static void
 names_of_applications(void **state)

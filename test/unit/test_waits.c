@@ -21,8 +21,8 @@
 
 #include <cmocka.h>
 
-#include "core/minimal.h"
-#include "core/waits.h"
+#include "core/deadlock/minimal.h"
+#include "core/deadlock/waits.h"
 
 /*
  * A small ZooKeeper: contenders as "x/1w" (number 1 in lock x, a writer) or

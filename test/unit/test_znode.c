@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#include "core/znode.h"
+#include "core/lock/znode.h"
 
 #define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
 

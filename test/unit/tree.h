@@ -14,7 +14,7 @@
 #ifndef ZKLOCK_TREE_H
 #define ZKLOCK_TREE_H
 
-#include "core/detector.h"
+#include "core/deadlock/detector.h"
 
 #define TREE_NODES		512
 #define TREE_HISTORY	32		/* a server lags by less */

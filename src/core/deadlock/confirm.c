@@ -1,0 +1,714 @@
+/*-------------------------------------------------------------------------
+ *
+ * confirm.c
+ *		Probes, answers and verdicts: the second half of a detector.
+ *
+ * See detector.c for the protocol.  The states of a probe and its events:
+ *
+ *	CREATING	create ok, the victim is ours -> WAITING
+ *				create ok, it is not -> SCANNING: scan
+ *				create unknown -> forgotten; the room is swept
+ *				create no node, refused -> forgotten
+ *	READING		get ok, it has an edge of ours -> as CREATING, ok
+ *				get ok, it has none, or is no probe; no node, refused -> OVER
+ *				get ok, it is of our session -> OVER: delete
+ *				get unknown -> READING: get
+ *	SCANNING	scanned, our edges are there, the victim is ours, and its notes
+ *				  are written -> ACTING: act
+ *				scanned, our edges are there -> WAITING: answer with them, unless
+ *				  the victim is ours
+ *				scanned, one is not, or its wait is part of an edge that has yet
+ *				  to be told -> WAITING: answer no, or, if the probe is ours,
+ *				  OVER: delete
+ *	WAITING		the victim is ours, all edges of others are confirmed, and its
+ *				  notes are written -> SCANNING: scan
+ *				an answer says no, and the probe is ours -> OVER: delete
+ *				an older probe is the same, and this is ours -> OVER: delete
+ *	ACTING		act ok -> OVER: victim
+ *				act unknown -> CHECKING
+ *				act no node, refused -> WAITING: answer no, or, if the probe is
+ *				  ours, OVER: delete
+ *	CHECKING	listed behind a barrier, with the verdict -> OVER: victim
+ *				the same, without it -> as ACTING, no node
+ *	all but CREATING, ACTING, CHECKING
+ *				listed, with a verdict -> OVER; record, if we have answered
+ *				  and the victim, not one of ours, fails
+ *				listed, without the probe -> OVER
+ *				deadline -> OVER
+ *	all			expired -> forgotten
+ *
+ * In OVER our probe and our answer are deleted.  The verdict is deleted by
+ * whose victim it names when neither probe nor answers are left, or at the
+ * deadline.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/confirm.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/deadlock/confirm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/deadlock/act.h"
+#include "core/deadlock/room.h"
+#include "core/mutation.h"
+
+/* A probe lives as long as that, and twice deadlock_timeout; us. */
+#define MIN_LIFE	INT64_C(1000000)
+
+/* Probes of ours that are there at a time. */
+#define MAX_OURS	8
+
+static Probe *
+find_probe(Detection *state, const char *room, int32_t number)
+{
+	for (int i = 0; i < state->nprobes; i++)
+		if (state->probes[i].number == number &&
+			strcmp(state->probes[i].room, room) == 0)
+			return &state->probes[i];
+	return NULL;
+}
+
+static Probe *
+add_probe(Detection *state, const char *room, int32_t number,
+		  ProbeState how, uint32_t born)
+{
+	Probe	   *probes = detection_grow(state, state->probes, state->nprobes,
+										sizeof(Probe));
+
+	if (probes == NULL)
+		return NULL;
+	state->probes = probes;
+	probes += state->nprobes++;
+	probes->state = how;
+	strcpy(probes->room, room);
+	probes->number = number;
+	probes->born = born;
+	probes->deadline = state->now + 2 * state->timeout + MIN_LIFE;
+	return probes;
+}
+
+static void
+remove_probe(Detection *state, Probe *probe)
+{
+	waits_free_deadlock(&probe->deadlock);
+	state->nprobes--;
+	memmove(probe, probe + 1,
+			(&state->probes[state->nprobes] - probe) * sizeof(Probe));
+}
+
+/* Nothing more is to be done about a probe. */
+static void
+end_probe(Detection *state, Probe *probe)
+{
+	char		name[PROBE_NAME_SIZE];
+
+	if (probe->state == PROBE_OVER)
+		return;
+	probe->state = PROBE_OVER;
+	if (probe->ours)
+	{
+		act_probe_node(probe, name);
+		room_throw_away(state, probe->room, name);
+	}
+	if (probe->answer[0] != '\0')
+		room_throw_away(state, probe->room, probe->answer);
+	probe->answer[0] = '\0';
+}
+
+static bool
+is_mine(const Probe *probe, int member)
+{
+	return (probe->mine >> member & 1) != 0;
+}
+
+static uint64_t
+all_members(const Probe *probe)
+{
+	return UINT64_MAX >> (64 - probe->deadlock.nmembers);
+}
+
+/* Create our answer, with these edges; none: no. */
+static void
+answer(Detection *state, Probe *probe, uint64_t confirmed)
+{
+	char		prefix[PROBE_NAME_SIZE];
+	char		path[NOTE_VERTEX_SIZE];
+	DetectorOp *op;
+
+	if (confirmed == 0)
+	{
+		probe->denied = true;
+		state->counts->refuted++;
+		if (probe->ours)
+		{
+			state->counts->denied++;
+			end_probe(state, probe);
+			return;
+		}
+	}
+	else
+		state->counts->confirmed++;
+	probe_answer_prefix(probe->number, confirmed, prefix);
+	room_path_in(probe->room, prefix, path);
+	op = detection_send(state, DETECTOR_OP_CREATE, TASK_ANSWER, path,
+						probe->number);
+	if (op == NULL)
+		return;
+	op->data = "";
+	probe->answering = true;
+}
+
+/*
+ * confirm_found
+ *		A look has found a deadlock: ask all members, unless somebody does.
+ *
+ * The deadlock is ours now.
+ */
+void
+confirm_found(Detection *state, WaitDeadlock *deadlock)
+{
+	char		room[NOTE_VERTEX_SIZE] = "";
+	char		path[NOTE_VERTEX_SIZE];
+	int			ours = 0;
+	char	   *data;
+	DetectorOp *op;
+	Probe	   *probe;
+
+	for (int i = 0; i < state->nprobes; i++)
+	{
+		ours += state->probes[i].ours;
+		if (state->probes[i].state != PROBE_OVER &&
+			waits_same_deadlock(&state->probes[i].deadlock, deadlock))
+			ours = MAX_OURS;
+	}
+	for (int i = 0; i < deadlock->nmembers; i++)
+	{
+		const NoteWait *wait = &deadlock->members[i].edge.wait;
+
+		if (wait->kind == NOTE_WAIT_SESSION)
+			continue;
+		if (vertex_room_of(wait->to, wait->kind == NOTE_WAIT_PERMIT, path) &&
+			(room[0] == '\0' || strcmp(path, room) < 0))
+			strcpy(room, path);
+	}
+	if (room[0] == '\0')
+		ours = MAX_OURS;
+	room_path_in(room, PROBE_PREFIX, path);
+	data = ours < MAX_OURS ? probe_write(deadlock) : NULL;
+	op = data == NULL ? NULL :
+		detection_send(state, DETECTOR_OP_CREATE, TASK_PROBE, path, -1);
+	probe = op == NULL ? NULL :
+		add_probe(state, room, -1, PROBE_CREATING, op->serial);
+	if (probe == NULL)
+		waits_free_deadlock(deadlock);
+	else
+	{
+		op->data = detection_strdup(state, data);
+		probe->deadlock = *deadlock;
+		probe->ours = true;
+		state->counts->probes++;
+	}
+	free(data);
+}
+
+/* Have the locks looked at for a probe that has been read. */
+static void
+scan(Detection *state, Probe *probe)
+{
+	if (state->out->scan == 0)
+	{
+		if (++state->scan == 0)
+			state->scan++;
+		state->out->scan = state->scan;
+	}
+	probe->state = PROBE_SCANNING;
+	probe->scan = state->scan;
+}
+
+/*
+ * A probe is known: are our edges of it there?  If the victim is ours, that is
+ * looked at when all others have confirmed theirs, right before the act.
+ */
+static void
+take_up(Detection *state, Probe *probe)
+{
+	probe->mine = 0;
+	for (int i = 0; i < probe->deadlock.nmembers; i++)
+		if (detection_find_holder(state, probe->deadlock.members[i].edge.from))
+			probe->mine |= UINT64_C(1) << i;
+	probe->state = PROBE_WAITING;
+	if (probe->mine == 0)
+		end_probe(state, probe);
+	else if (!is_mine(probe, 0) || ZK_MUTATED(ZK_DEADLOCK_UNCONFIRMED) ||
+			 ZK_MUTATED(ZK_DEADLOCK_CHECKED_EARLY))
+		scan(state, probe);
+}
+
+static void
+on_probe_created(Detection *state, const Pending *pending,
+				 const DetectorInput *in)
+{
+	Probe	   *probe = NULL;
+	ProbeName	name;
+
+	for (int i = 0; i < state->nprobes; i++)
+		if (state->probes[i].state == PROBE_CREATING &&
+			state->probes[i].born == pending->serial)
+			probe = &state->probes[i];
+	if (probe == NULL)
+		return;
+	if (in->result == DETECTOR_OK)
+		probe_parse_name(in->node, &name);
+	if (in->result == DETECTOR_OK && name.kind == PROBE_QUESTION)
+	{
+		probe->number = name.number;
+		take_up(state, probe);
+		return;
+	}
+	if (in->result == DETECTOR_UNKNOWN || in->result == DETECTOR_OK)
+		room_sweep(state, probe->room);
+	remove_probe(state, probe);
+}
+
+static void
+on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	char		room_path[NOTE_VERTEX_SIZE];
+	Probe	   *probe;
+
+	strcpy(room_path, pending->path);
+	*strrchr(room_path, '/') = '\0';
+	probe = find_probe(state, room_path, pending->number);
+	if (probe != NULL)
+		probe->answering = false;
+	if (in->result == DETECTOR_UNKNOWN)
+	{
+		room_sweep(state, room_path);
+		if (probe != NULL)
+			end_probe(state, probe);
+	}
+	else if (in->result == DETECTOR_OK)
+	{
+		if (probe == NULL || probe->state == PROBE_OVER ||
+			strlen(in->node) >= PROBE_NAME_SIZE)
+			room_throw_away(state, room_path, in->node);
+		else
+			strcpy(probe->answer, in->node);
+	}
+}
+
+/* A probe is being read; or a znode, to learn whether it is ours. */
+static void
+on_read(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	char		room_path[NOTE_VERTEX_SIZE];
+	Probe	   *probe;
+	const char *name = strrchr(pending->path, '/') + 1;
+	bool		ours = in->result == DETECTOR_OK && in->ours;
+
+	strcpy(room_path, pending->path);
+	*strrchr(room_path, '/') = '\0';
+	if (pending->task == TASK_SWEEP)
+	{
+		if (ours)
+			room_throw_away(state, room_path, name);
+		else if (in->result == DETECTOR_UNKNOWN)
+			room_sweep(state, room_path);
+		return;
+	}
+	if (ours)
+		room_throw_away(state, room_path, name);
+	probe = find_probe(state, room_path, pending->number);
+	if (probe == NULL)
+		return;
+	if (in->result == DETECTOR_UNKNOWN)
+	{
+		/* the next list shows it again; it may be ours, and too old already */
+		remove_probe(state, probe);
+		return;
+	}
+	if (probe->state != PROBE_READING)
+		return;
+	if (in->result != DETECTOR_OK || ours ||
+		!probe_parse(in->data, in->len, &probe->deadlock))
+		end_probe(state, probe);
+	else
+		take_up(state, probe);
+}
+
+/* The locks have been looked at: are our edges of a probe still there? */
+static void
+check_own(Detection *state, Probe *probe)
+{
+	bool		there = true;
+
+	for (int i = 0; i < probe->deadlock.nmembers; i++)
+	{
+		const WaitEdge *edge = &probe->deadlock.members[i].edge;
+		const LocalEdge *local = detection_find_edge(state, edge);
+
+		if (is_mine(probe, i))
+			there &= local != NULL && !local->ended &&
+				detection_is_told(state, &edge->wait);
+	}
+	probe->state = PROBE_WAITING;
+	if (ZK_MUTATED(ZK_DEADLOCK_UNCONFIRMED))
+	{
+		there = true;
+		probe->confirmed = all_members(probe);
+	}
+	if (!there)
+		answer(state, probe, 0);
+	else if (!is_mine(probe, 0))
+		answer(state, probe, probe->mine);
+	else
+		probe->checked_own = true;
+}
+
+/*
+ * confirm_scanned
+ *		The local edges are those of the scan with this number.
+ */
+void
+confirm_scanned(Detection *state, uint32_t scanned)
+{
+	for (int i = 0; i < state->nprobes; i++)
+		if (state->probes[i].state == PROBE_SCANNING &&
+			(int32_t) (scanned - state->probes[i].scan) >= 0)
+			check_own(state, &state->probes[i]);
+}
+
+/* Our victim is to die. */
+static void
+end_victim(Detection *state, Probe *probe, int64_t zxid)
+{
+	act_done(state, probe, zxid);
+	end_probe(state, probe);
+}
+
+static void
+on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	Probe	   *probe = find_probe(state, pending->path, pending->number);
+
+	act_answered(state, probe, pending->serial, in->result == DETECTOR_OK);
+	if (probe == NULL || probe->state != PROBE_ACTING)
+		return;
+	if (in->result == DETECTOR_OK)
+		end_victim(state, probe, in->zxid);
+	else if (in->result == DETECTOR_UNKNOWN)
+	{
+		Room	   *room = room_find(state, probe->room);
+
+		/* the next list is to have been sent after this */
+		probe->state = PROBE_CHECKING;
+		probe->checked = state->serial + 1;
+		if (room != NULL)
+		{
+			room->barrier = true;
+			room->watch = 0;
+		}
+	}
+	else
+	{
+		probe->state = PROBE_WAITING;
+		state->counts->failed_acts++;
+		answer(state, probe, 0);
+	}
+}
+
+/* A child of a room is new to us: a probe to be read, or perhaps one of ours. */
+static void
+on_new_child(Detection *state, Room *room, const char *child, uint32_t serial)
+{
+	ProbeName	name;
+	char		path[NOTE_VERTEX_SIZE];
+	Probe	   *probe;
+
+	probe_parse_name(child, &name);
+	if (name.kind == PROBE_NOTHING)
+		return;
+	room_path_in(room->path, child, path);
+	probe = find_probe(state, room->path, name.number);
+	if (probe == NULL && name.kind == PROBE_QUESTION)
+	{
+		if (add_probe(state, room->path, name.number, PROBE_READING,
+					  serial) != NULL)
+			(void) detection_send(state, DETECTOR_OP_GET, TASK_READ, path,
+								  name.number);
+	}
+	else if (room->sweep && name.kind != PROBE_QUESTION &&
+			 (probe == NULL || strcmp(probe->answer, child) != 0))
+		(void) detection_send(state, DETECTOR_OP_GET, TASK_SWEEP, path,
+							  name.number);
+}
+
+/* What a child of a room tells; "verdicts" and "seen" go by probes. */
+static void
+on_child(Detection *state, const Room *room, const char *child,
+		 bool *verdicts, bool *seen)
+{
+	ProbeName	name;
+	Probe	   *probe;
+
+	probe_parse_name(child, &name);
+	probe = find_probe(state, room->path, name.number);
+	if (name.kind == PROBE_NOTHING || probe == NULL)
+		return;
+	if (name.kind == PROBE_VERDICT)
+		verdicts[probe - state->probes] = true;
+	else
+		seen[probe - state->probes] = true;
+	if (name.kind == PROBE_ANSWER)
+	{
+		probe->denied |= name.confirmed == 0;
+		probe->confirmed |= name.confirmed;
+	}
+}
+
+static void
+delete_verdict(Detection *state, Probe *probe)
+{
+	char		name[PROBE_NAME_SIZE];
+
+	probe_verdict_name(probe->number, name);
+	if (probe->verdict)
+		room_throw_away(state, probe->room, name);
+	probe->verdict = false;
+}
+
+/* What a list says of one probe; true if nothing is left of it. */
+static bool
+on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
+				uint32_t serial)
+{
+	if (probe->state == PROBE_CREATING || probe->state == PROBE_ACTING)
+		return false;
+	if (probe->state == PROBE_CHECKING)
+	{
+		if ((int32_t) (serial - probe->checked) < 0)
+			return false;
+		if (verdict)
+			end_victim(state, probe, 0);
+		else
+		{
+			probe->state = PROBE_WAITING;
+			state->counts->failed_acts++;
+			answer(state, probe, 0);
+		}
+		return false;
+	}
+	if (verdict && !probe->verdict && probe->state != PROBE_OVER)
+	{
+		/* a verdict about ours that we have not made is forged */
+		if (probe->state == PROBE_WAITING && !probe->denied &&
+			!is_mine(probe, 0) && !waits_steps_back(&probe->deadlock))
+			detection_tell(state, probe, 0);
+		end_probe(state, probe);
+	}
+	if (seen || (int32_t) (serial - probe->born) <= 0)
+		return false;
+	delete_verdict(state, probe);
+	end_probe(state, probe);
+	return !probe->answering;
+}
+
+/* A room has been listed. */
+static void
+on_children(Detection *state, Room *room, const Pending *pending,
+			const DetectorInput *in)
+{
+	bool	   *verdicts;
+	bool	   *seen;
+
+	for (int i = 0; i < in->nchildren; i++)
+		on_new_child(state, room, in->children[i], pending->serial);
+	room->sweep = false;
+	verdicts = detection_alloc(state, state->nprobes + 1);
+	seen = detection_alloc(state, state->nprobes + 1);
+	if (verdicts == NULL || seen == NULL)
+		return;
+	for (int i = 0; i < in->nchildren; i++)
+		on_child(state, room, in->children[i], verdicts, seen);
+	for (int i = state->nprobes - 1; i >= 0; i--)
+		if (strcmp(state->probes[i].room, room->path) == 0 &&
+			on_probe_listed(state, &state->probes[i], seen[i], verdicts[i],
+							pending->serial))
+			remove_probe(state, &state->probes[i]);
+}
+
+static void
+on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	Room	   *room = room_find(state, pending->path);
+	DetectorInput empty = *in;
+
+	if (room == NULL)
+		return;
+	room->listing = false;
+	room_listed(state, room, in);
+	if (in->result == DETECTOR_OK)
+	{
+		on_children(state, room, pending, in);
+		return;
+	}
+	if (room->watch == pending->serial)
+		room->watch = 0;
+	if (in->result == DETECTOR_REFUSED)
+		room->retry_at = state->now + state->timeout;
+	else if (in->result == DETECTOR_NO_NODE)
+	{
+		empty.nchildren = 0;
+		on_children(state, room, pending, &empty);
+		room->making = room->needed &&
+			detection_send(state, DETECTOR_OP_MKDIR, TASK_MKDIR, room->path,
+						   0) != NULL;
+		if (!room->needed)
+			room->watch = 0;
+	}
+}
+
+/*
+ * confirm_done
+ *		An operation of ours has been answered; others are ignored.
+ */
+void
+confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	switch (pending->task)
+	{
+		case TASK_LIST:
+			on_listed(state, pending, in);
+			break;
+		case TASK_MKDIR:
+			room_made(state, pending, in);
+			break;
+		case TASK_READ:
+		case TASK_SWEEP:
+			on_read(state, pending, in);
+			break;
+		case TASK_PROBE:
+			on_probe_created(state, pending, in);
+			break;
+		case TASK_ANSWER:
+			on_answered(state, pending, in);
+			break;
+		case TASK_ACT:
+			on_acted(state, pending, in);
+			break;
+		case TASK_DELETE:
+			room_deleted(state, pending, in);
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * confirm_forget
+ *		The session has ended, and with it all that we have put into rooms.
+ */
+void
+confirm_forget(Detection *state)
+{
+	for (int i = 0; i < state->nprobes; i++)
+		waits_free_deadlock(&state->probes[i].deadlock);
+	state->nprobes = 0;
+	room_forget(state);
+}
+
+/* Is there an older probe about the same deadlock? */
+static bool
+has_elder(const Detection *state, const Probe *probe)
+{
+	for (int i = 0; i < state->nprobes; i++)
+	{
+		const Probe *other = &state->probes[i];
+
+		if (other != probe && other->number >= 0 &&
+			other->number < probe->number && other->state != PROBE_OVER &&
+			strcmp(other->room, probe->room) == 0 &&
+			waits_same_deadlock(&other->deadlock, &probe->deadlock))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The victim of a probe is ours, and all others have confirmed their edges: act,
+ * if ours have just been looked at.
+ */
+static void
+finish(Detection *state, Probe *probe)
+{
+	if (!act_is_possible(state, probe))
+		return;
+	if (!probe->checked_own)
+		scan(state, probe);
+	else
+	{
+		state->counts->confirmed++;
+		act_send(state, probe);
+	}
+}
+
+static void
+advance_probe(Detection *state, Probe *probe)
+{
+	if (probe->state == PROBE_CREATING || probe->state == PROBE_ACTING ||
+		probe->state == PROBE_CHECKING)
+		return;
+	if (probe->deadline <= state->now)
+	{
+		end_probe(state, probe);
+		delete_verdict(state, probe);
+		return;
+	}
+	if (probe->state != PROBE_OVER || probe->verdict)
+		detection_wake(state, probe->deadline);
+	if (probe->state == PROBE_WAITING && probe->denied && probe->ours)
+	{
+		state->counts->denied++;
+		end_probe(state, probe);
+	}
+	else if (probe->state != PROBE_OVER && has_elder(state, probe))
+	{
+		if (probe->ours)
+			end_probe(state, probe);
+	}
+	else if (probe->state == PROBE_WAITING && !probe->denied &&
+			 is_mine(probe, 0) && state->connected &&
+			 (probe->confirmed | probe->mine) == all_members(probe))
+		finish(state, probe);
+}
+
+/*
+ * confirm_advance
+ *		Do what can be done now: with a connection, send; without, forget what
+ *		is too old.
+ */
+void
+confirm_advance(Detection *state)
+{
+	for (int i = state->nprobes - 1; i >= 0; i--)
+	{
+		Probe	   *probe = &state->probes[i];
+		Room	   *room;
+
+		advance_probe(state, probe);
+		probe->checked_own &= ZK_MUTATED(ZK_DEADLOCK_CHECKED_EARLY);
+		room = room_find(state, probe->room);
+		if (probe->state == PROBE_OVER && !probe->verdict &&
+			!probe->answering && (room == NULL || !room->needed))
+			remove_probe(state, probe);
+	}
+	if (!state->connected)
+		return;
+	room_watch_needed(state);
+	room_clean_up(state);
+}

@@ -1,0 +1,485 @@
+/*-------------------------------------------------------------------------
+ *
+ * detection.c
+ *		What a detector is told, what it tells, and what it knows.
+ *
+ * Here is what the rooms of the detector share: operations that go out, who
+ * waits for their answers, and memory.  Where memory is short the detector
+ * begins anew, as a new worker does.
+ *
+ * Cost.  One scan may tell of thousands of edges, and each of their notes is
+ * written and answered by itself.  So edges and holders are found by hash, each
+ * holder knows its edges, and an event makes work only for the holders that it
+ * changes: detection_note_changed().
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/detection.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/deadlock/detection.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/mutation.h"
+
+/*
+ * detection_alloc
+ *		Memory, all 0, that is the output's until the next step; NULL if there
+ *		is none.
+ */
+void *
+detection_alloc(Detection *state, size_t size)
+{
+	void	  **blocks = detection_grow(state, state->blocks, state->nblocks,
+										sizeof(void *));
+	void	   *block;
+
+	if (blocks == NULL)
+		return NULL;
+	state->blocks = blocks;
+	block = calloc(1, size);
+	if (block == NULL)
+		state->failed = true;
+	else
+		blocks[state->nblocks++] = block;
+	return block;
+}
+
+/*
+ * detection_strdup
+ *		A copy of a text, as detection_alloc() makes it.
+ */
+char *
+detection_strdup(Detection *state, const char *text)
+{
+	char	   *copy = detection_alloc(state, strlen(text) + 1);
+
+	if (copy != NULL)
+		strcpy(copy, text);
+	return copy;
+}
+
+/*
+ * detection_grow
+ *		Make room for one more in an array of n; NULL if memory is short, and
+ *		the array is as it was.
+ *
+ * The new element is all 0.
+ */
+void *
+detection_grow(Detection *state, void *array, int n, size_t size)
+{
+	char	   *grown = array;
+
+	/* it has room for up to the next power of 2 */
+	if ((n & (n - 1)) == 0)
+		grown = realloc(array, (n == 0 ? 1 : 2 * (size_t) n) * size);
+	if (grown == NULL)
+		state->failed = true;
+	else
+		memset(grown + n * size, 0, size);
+	return grown;
+}
+
+/*
+ * detection_free_blocks
+ *		Free what the last output has pointed to.
+ */
+void
+detection_free_blocks(Detection *state)
+{
+	for (int i = 0; i < state->nblocks; i++)
+		free(state->blocks[i]);
+	state->nblocks = 0;
+}
+
+/*
+ * detection_send
+ *		Put out an operation, to be filled in further; NULL if memory is short.
+ *
+ * "number" is that of the probe that it is about, or 0.
+ */
+DetectorOp *
+detection_send(Detection *state, DetectorOpKind kind, DetectionTask task,
+			   const char *path, int32_t number)
+{
+	Pending    *pending = detection_grow(state, state->pending,
+										 state->npending, sizeof(Pending));
+	DetectorOp *ops;
+	DetectorOp *op;
+
+	if (pending == NULL)
+		return NULL;
+	state->pending = pending;
+	ops = detection_grow(state, state->ops, state->out->nops,
+						 sizeof(DetectorOp));
+	if (ops == NULL)
+		return NULL;
+	state->ops = state->out->ops = ops;
+	op = &ops[state->out->nops];
+	op->path = detection_strdup(state, path);
+	pending += state->npending;
+	pending->path = op->path == NULL ? NULL : strdup(path);
+	if (pending->path == NULL)
+	{
+		state->failed = true;
+		return NULL;
+	}
+	if (++state->serial == 0)
+		state->serial++;
+	op->kind = kind;
+	op->serial = state->serial;
+	op->version = -1;
+	state->out->nops++;
+
+	pending->serial = op->serial;
+	pending->task = task;
+	pending->number = number;
+	state->npending++;
+	return op;
+}
+
+/*
+ * detection_take
+ *		Who waits for this answer?  False if nobody.
+ *
+ * The path is the caller's then, to be freed.
+ */
+bool
+detection_take(Detection *state, uint32_t serial, Pending *pending)
+{
+	for (int i = 0; i < state->npending; i++)
+		if (state->pending[i].serial == serial)
+		{
+			*pending = state->pending[i];
+			state->npending--;
+			memmove(&state->pending[i], &state->pending[i + 1],
+					(state->npending - i) * sizeof(Pending));
+			return true;
+		}
+	return false;
+}
+
+/*
+ * detection_tell
+ *		Put out that the deadlock of a probe has been ended, by the act with
+ *		this zxid.
+ */
+void
+detection_tell(Detection *state, const Probe *probe, int64_t zxid)
+{
+	const WaitDeadlock *deadlock = &probe->deadlock;
+	int			n = state->out->nverdicts;
+	DetectorVerdict *verdicts = detection_alloc(state, (n + 1) *
+												sizeof(*verdicts));
+	WaitDeadlock *copy = detection_alloc(state, sizeof(*copy));
+	WaitMember *members = detection_alloc(state, deadlock->nmembers *
+										  sizeof(*members));
+
+	if (verdicts == NULL || copy == NULL || members == NULL)
+		return;
+	memcpy(members, deadlock->members, deadlock->nmembers * sizeof(*members));
+	copy->members = members;
+	copy->nmembers = deadlock->nmembers;
+	if (n > 0)
+		memcpy(verdicts, state->out->verdicts, n * sizeof(*verdicts));
+	verdicts[n].deadlock = copy;
+	verdicts[n].mine = probe->mine;
+	verdicts[n].ours = (probe->mine & 1) != 0;
+	verdicts[n].steps_back = waits_steps_back(deadlock);
+	verdicts[n].zxid = zxid;
+	state->out->verdicts = verdicts;
+	state->out->nverdicts++;
+}
+
+/*
+ * detection_wake
+ *		There will be something to do at this time.
+ */
+void
+detection_wake(Detection *state, int64_t at)
+{
+	if (at < state->out->wake_at)
+		state->out->wake_at = at;
+}
+
+/* FNV-1a, continued. */
+static uint64_t
+hash_bytes(uint64_t hash, const void *bytes, size_t len)
+{
+	const unsigned char *p = bytes;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ p[i]) * UINT64_C(0x100000001B3);
+	return hash;
+}
+
+static uint64_t
+hash_path(const char *path)
+{
+	return hash_bytes(UINT64_C(0xCBF29CE484222325), path, strlen(path));
+}
+
+/* Of an edge from a path with this hash; the same for all that are the same. */
+static uint64_t
+hash_edge(uint64_t hash, const NoteWait *wait)
+{
+	if (ZK_MUTATED(ZK_DEADLOCK_ANY_GENERATION))
+		return hash;
+	hash = hash_bytes(hash, &wait->hold.since, sizeof(wait->hold.since));
+	hash = hash_bytes(hash, &wait->wait.since, sizeof(wait->wait.since));
+	return hash_bytes(hash, wait->to, strlen(wait->to));
+}
+
+/*
+ * detection_find_edge
+ *		The same edge among those that there are; NULL: there is none.
+ */
+LocalEdge *
+detection_find_edge(Detection *state, const WaitEdge *edge)
+{
+	uint64_t	hash = hash_edge(hash_path(edge->from), &edge->wait);
+
+	if (state->nedges == 0)
+		return NULL;
+	for (int i = state->edge_table[hash & state->edge_mask]; i >= 0;
+		 i = state->edges[i].next_of_hash)
+		if (waits_same_edge(&state->edges[i].edge, edge))
+			return &state->edges[i];
+	return NULL;
+}
+
+/*
+ * detection_set_edges
+ *		These are the edges from now on, each with its holder: an array,
+ *		malloc'd; false if memory is short, and they are as they were.
+ */
+bool
+detection_set_edges(Detection *state, LocalEdge *edges, int nedges)
+{
+	uint64_t	size = 1;
+	int		   *table;
+
+	while (size < (uint64_t) nedges)
+		size *= 2;
+	table = nedges == 0 ? NULL : malloc(size * sizeof(int));
+	if (table == NULL && nedges > 0)
+	{
+		state->failed = true;
+		return false;
+	}
+	if (table != NULL)
+		memset(table, -1, size * sizeof(int));
+	for (int i = 0; i < state->nedges; i++)
+		state->edges[i].holder->edges = -1;
+	for (int i = nedges - 1; i >= 0; i--)
+	{
+		Holder	   *holder = edges[i].holder;
+		uint64_t	hash = hash_edge(holder->hash, &edges[i].edge.wait);
+
+		edges[i].next_of_hash = table[hash & (size - 1)];
+		table[hash & (size - 1)] = i;
+		edges[i].next_of_holder = holder->edges;
+		holder->edges = i;
+	}
+	free(state->edge_table);
+	state->edge_table = table;
+	state->edge_mask = size - 1;
+	if (edges != state->edges)
+		free(state->edges);
+	state->edges = edges;
+	state->nedges = nedges;
+	state->recount = true;
+	if (nedges == 0)
+		state->look_at = INT64_MAX;
+	return true;
+}
+
+/*
+ * detection_find_holder
+ *		What is known of the note of a contender of ours; NULL: nothing.
+ */
+Holder *
+detection_find_holder(const Detection *state, const char *path)
+{
+	Holder	   *holder = NULL;
+
+	if (state->holder_mask != 0)
+		holder = state->holders[hash_path(path) & state->holder_mask];
+	while (holder != NULL && strcmp(holder->path, path) != 0)
+		holder = holder->next;
+	return holder;
+}
+
+/* Have at least one bucket for each holder; false if memory is short. */
+static bool
+make_room_for_holder(Detection *state)
+{
+	uint64_t	size = 2 * (state->holder_mask + 1);
+	Holder	  **table;
+	Holder	   *holder;
+
+	if ((uint64_t) state->nholders < state->holder_mask)
+		return true;
+	table = calloc(size, sizeof(Holder *));
+	if (table == NULL)
+		return false;
+	for (uint64_t i = 0; i < size / 2 && state->holders != NULL; i++)
+		while ((holder = state->holders[i]) != NULL)
+		{
+			state->holders[i] = holder->next;
+			holder->next = table[holder->hash & (size - 1)];
+			table[holder->hash & (size - 1)] = holder;
+		}
+	free(state->holders);
+	state->holders = table;
+	state->holder_mask = size - 1;
+	return true;
+}
+
+/*
+ * detection_add_holder
+ *		What is known of the note of a contender of ours, or of a session's
+ *		znode, from now on; NULL if memory is short.
+ */
+Holder *
+detection_add_holder(Detection *state, const char *path)
+{
+	Holder	   *holder = detection_find_holder(state, path);
+	Holder	  **bucket;
+
+	if (holder != NULL)
+		return holder;
+	holder = calloc(1, sizeof(Holder));
+	if (holder == NULL || !make_room_for_holder(state))
+	{
+		free(holder);
+		state->failed = true;
+		return NULL;
+	}
+	strcpy(holder->path, path);
+	holder->hash = hash_path(path);
+	holder->edges = -1;
+	holder->session = vertex_is_node(path);
+	bucket = &state->holders[holder->hash & state->holder_mask];
+	holder->next = *bucket;
+	*bucket = holder;
+	state->nholders++;
+	state->recount = true;
+	return holder;
+}
+
+/*
+ * detection_drop_holder
+ *		Forget a holder without edges that is not among the changed.
+ */
+void
+detection_drop_holder(Detection *state, Holder *holder)
+{
+	Holder	  **link = &state->holders[holder->hash & state->holder_mask];
+
+	while (*link != holder)
+		link = &(*link)->next;
+	*link = holder->next;
+	free(holder->sent);
+	free(holder);
+
+	/* until the next edges come their rooms are taken to be used */
+	if (--state->nholders == 0)
+		state->recount = true;
+}
+
+/*
+ * detection_next_holder
+ *		Any holder, or the one that comes after another; NULL: there is none.
+ */
+Holder *
+detection_next_holder(const Detection *state, const Holder *holder)
+{
+	uint64_t	bucket = 0;
+
+	if (holder != NULL && holder->next != NULL)
+		return holder->next;
+	if (holder != NULL)
+		bucket = (holder->hash & state->holder_mask) + 1;
+	for (; state->holders != NULL && bucket <= state->holder_mask; bucket++)
+		if (state->holders[bucket] != NULL)
+			return state->holders[bucket];
+	return NULL;
+}
+
+/*
+ * detection_note_changed
+ *		A note may have to be written, ahead of others or behind them.
+ */
+void
+detection_note_changed(Detection *state, Holder *holder, bool first)
+{
+	if (holder->changed)
+		return;
+	holder->changed = true;
+	holder->next_changed = first ? state->changed : NULL;
+	if (state->changed == NULL)
+		state->last_changed = holder;
+	else if (!first)
+		state->last_changed->next_changed = holder;
+	if (first || state->changed == NULL)
+		state->changed = holder;
+	if (!first)
+		state->last_changed = holder;
+}
+
+/*
+ * detection_note_all_changed
+ *		Any note may have to be written.
+ */
+void
+detection_note_all_changed(Detection *state)
+{
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
+		detection_note_changed(state, holder, false);
+}
+
+/* Is the edge about to be written into a note? */
+static bool
+is_yet_to_be_told(const Detection *state, const LocalEdge *edge)
+{
+	const Holder *holder = edge->holder;
+
+	if (holder->gone || holder->retry_at > state->now)
+		return false;
+	if (holder->out != 0)
+		return true;
+	for (int i = 0; i < holder->nsent; i++)
+		if (note_same_wait(&holder->sent[i], &edge->edge.wait))
+			return false;
+	return holder->nsent < NOTE_MAX_WAITS;
+}
+
+/*
+ * detection_is_told
+ *		Are all local edges that end with this wait in our notes?
+ *
+ * If not, who has made a probe with it does not know all that it blocks, and the
+ * deadlock may have a smaller one in it, of which the victim is no part.
+ */
+bool
+detection_is_told(const Detection *state, const NoteWait *wait)
+{
+	for (int i = 0; i < state->nedges; i++)
+	{
+		const LocalEdge *local = &state->edges[i];
+
+		if (!local->ended &&
+			local->edge.wait.wait.pid == wait->wait.pid &&
+			local->edge.wait.wait.since == wait->wait.since &&
+			is_yet_to_be_told(state, local))
+			return false;
+	}
+	return true;
+}

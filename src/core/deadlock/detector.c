@@ -1,0 +1,522 @@
+/*-------------------------------------------------------------------------
+ *
+ * detector.c
+ *		Deadlocks between clusters: the part of one cluster.
+ *
+ * One Detector is one cluster's.  Events go in (the local edges that there
+ * are, answers of ZooKeeper, the time); operations, a request to look at the
+ * locks, and deadlocks that have been ended come out.  Nothing here knows
+ * PostgreSQL or libzookeeper, so the unit tests drive it with a scripted
+ * server.
+ *
+ * A local edge H -> W says that our contender H is held, and who holds it waits
+ * for our contender W, himself or by way of other backends.  It has identities
+ * that are not used again: the hold, the wait, and the chain of waits between
+ * the two.  See waits.c for what the edges are a part of.
+ *
+ *	1	Publish.  The edges are written into H's note, and taken back when they
+ *		are no longer there.  Past NOTE_MAX_WAITS they take turns.
+ *	2	Look.  When the write has been answered we look once from the edge, and
+ *		again each deadlock_timeout while it lasts; after a lost connection at
+ *		once.  What is read is the queues and the notes of owners, our own, too.
+ *	3	Probe.  A deadlock that was read may never have been.  So whoever finds
+ *		one creates a probe in <root>/%waits that lists its edges, unless one
+ *		with the same is there.  The oldest counts; others are deleted.
+ *	4	Answer.  Who publishes watches the children of %waits.  Whoever finds
+ *		an edge of his own in a probe has the locks looked at afresh, and
+ *		creates an answer: the edge is still the same, or not.
+ *	5	Act.  When all others have confirmed their edges, the victim's cluster,
+ *		and nobody else, has the locks looked at, too, and at once sends one
+ *		multi (act.c): if anything has moved, it does nothing.
+ *	6	All who took part read the verdict.  Everybody deletes what is his own
+ *		when the verdict is there, an edge was denied, or twice
+ *		deadlock_timeout and a second have passed.
+ *
+ * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
+ *
+ * The deadlock that an act ends existed at one moment: when the first answer
+ * was given (or the victim's cluster looked at its own locks, if there is no
+ * other).
+ *
+ *	- Each edge was there before the probe was: it was in the note.  It was
+ *	  there again when its cluster answered, or looked ahead of its act.
+ *	- If it has the same hold, wait and chain both times, it was there in
+ *	  between.  A process that is blocked acquires nothing and releases
+ *	  nothing, and each process of the chain was in the same wait at both
+ *	  times: wait and chain say so.  The hold did not change hands: its
+ *	  identity says so.
+ *	- So at the first answer all edges were there: each from before the probe
+ *	  to its own answer, which was not earlier.
+ *	- W waited behind H then.  That H is ahead was read before the probe, and
+ *	  the order of a queue does not change.  The act finds H, W, and whoever
+ *	  stands between two readers, so they were there all the time: a name is
+ *	  used once.  Permits are counted from the front, so those that the act
+ *	  finds were in the way all the time.
+ *	- A deadlock does not end by itself.  If somebody gave up after his answer,
+ *	  the victim dies too late, but not for a deadlock that never was.  Of the
+ *	  victim's own cluster nobody has given up when the act is sent.
+ *
+ * A deadlock that lasts is seen.  Of its edges' writes one is the last.  Its
+ * writer's server has applied all writes before it when it answers, and a
+ * session never goes back to a server that has applied less than it has heard.
+ * So a look that begins behind the answer sees all the notes; it sees the
+ * queues as well, since an edge is published when its wait is long in the
+ * queue.  By waits.c one of those who look reports it or another, smaller one.
+ * (A look ahead of one's own write is not enough: two who look at the same
+ * time, and then write, see nothing.)
+ *
+ * One act for one deadlock.  Each act writes the notes of all edges of the
+ * victim's wait, and checks the version of each note that it has an edge of.
+ * So of two acts whose deadlocks have the victim of one of them in common only
+ * the first succeeds.  Two probes with the same edges have the same victim.
+ *
+ * If the answer to the act is lost, the verdict tells behind a barrier whether
+ * it was carried out.  If the worker is lost with it nobody has been told, no
+ * wait fails, and the next worker publishes the edge again.
+ *
+ * A new worker in an old session is given the contenders whose notes may have
+ * waits (ADOPT), and writes them again.  In the rooms in which an earlier one
+ * may have left znodes (SWEEP), and in those that it comes to, it looks for
+ * znodes of its session that it does not know, and deletes them.
+ *
+ * When the session has ended all that it has created is gone; but contenders of
+ * another session of ours may be there, so notes are written again.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/detector.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/deadlock/detector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/deadlock/confirm.h"
+#include "core/deadlock/publish.h"
+#include "core/deadlock/room.h"
+
+/* From how many edges one look looks. */
+#define MAX_STARTS	16
+
+static void
+on_edges(Detection *state, const DetectorInput *in)
+{
+	publish_edges(state, in->edges, in->nedges);
+	room_want(state, in->rooms, in->nrooms);
+	if (in->scan != 0)
+		confirm_scanned(state, in->scan);
+}
+
+/*
+ * Looking
+ */
+
+static void
+end_look(Detection *state)
+{
+	graph_free(&state->graph);
+	free(state->starts);
+	state->starts = NULL;
+	state->nstarts = 0;
+	state->nreading = 0;
+	state->looking = false;
+}
+
+/* All has been read that there is to be read. */
+static void
+search(Detection *state)
+{
+	WaitSearch *search = waits_begin(&state->graph);
+
+	state->failed |= search == NULL;
+	for (int i = 0; search != NULL && i < state->nstarts; i++)
+	{
+		const LocalEdge *edge = detection_find_edge(state, &state->starts[i]);
+		WaitDeadlock deadlock;
+
+		if (edge != NULL && !edge->ended &&
+			waits_find(search, &state->starts[i], &deadlock))
+			confirm_found(state, &deadlock);
+	}
+	waits_end(search);
+	end_look(state);
+}
+
+/* Send what the look needs next; if that is nothing, it is over. */
+static void
+read_on(Detection *state)
+{
+	WaitRead	read;
+
+	while (graph_next_read(&state->graph, &read))
+	{
+		if (detection_send(state, read.kind == GRAPH_READ_CHILDREN ?
+						   DETECTOR_OP_LIST : DETECTOR_OP_GET, TASK_LOOK,
+						   read.path, 0) == NULL)
+			return;
+		state->nreading++;
+		state->counts->reads++;
+	}
+	if (state->nreading == 0)
+		search(state);
+}
+
+static void
+on_look_read(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	bool		ok = true;
+
+	if (!state->looking || state->nreading == 0)
+		return;
+	state->nreading--;
+	if (in->result == DETECTOR_OK && in->children != NULL)
+		ok = graph_told_children(&state->graph, pending->path, in->children,
+								 in->nchildren);
+	else if (in->result == DETECTOR_OK)
+		ok = graph_told_note(&state->graph, pending->path, in->data, in->len,
+							 in->version, in->ephemeral);
+	if (!ok)
+		state->failed = true;
+	else if (state->nreading == 0)
+		read_on(state);
+}
+
+/* A look is to begin with this edge, too; false if memory is short. */
+static bool
+start(Detection *state, LocalEdge *edge)
+{
+	WaitEdge   *starts = detection_grow(state, state->starts, state->nstarts,
+										sizeof(WaitEdge));
+
+	if (starts == NULL)
+		return false;
+	state->starts = starts;
+	starts[state->nstarts++] = edge->edge;
+	edge->look_at = state->now + state->timeout;
+	return graph_start(&state->graph, &edge->edge);
+}
+
+/*
+ * Look from the edges whose time has come, unless a look is under way.  Where
+ * they are too many for one look, the next one begins behind them.
+ */
+static void
+look(Detection *state)
+{
+	int			n = 0;
+
+	if (state->looking || state->look_at > state->now)
+		return;
+	state->look_at = INT64_MAX;
+	for (; n < state->nedges && state->nstarts < MAX_STARTS; n++)
+	{
+		LocalEdge  *edge = &state->edges[(state->first_start + n) %
+									   state->nedges];
+
+		if (!edge->published || edge->ended ||
+			vertex_only_names(edge->edge.from, &edge->edge.wait))
+			continue;
+		if (edge->look_at <= state->now && !start(state, edge))
+		{
+			state->failed = true;
+			return;
+		}
+		if (edge->look_at < state->look_at)
+			state->look_at = edge->look_at;
+	}
+	if (n < state->nedges)
+		state->look_at = state->now;
+	state->first_start = state->nedges == 0 ? 0 :
+		(state->first_start + n) % state->nedges;
+	if (state->nstarts > 0)
+	{
+		state->looking = true;
+		state->graph.turn = (unsigned) state->counts->looks++;
+		read_on(state);
+	}
+}
+
+/* The look that was under way has been in vain. */
+static void
+break_look(Detection *state)
+{
+	for (int i = 0; i < state->nstarts; i++)
+	{
+		LocalEdge  *edge = detection_find_edge(state, &state->starts[i]);
+
+		if (edge != NULL)
+			edge->look_at = state->now;
+	}
+	state->look_at = state->now;
+	for (int i = state->npending - 1; i >= 0; i--)
+		if (state->pending[i].task == TASK_LOOK)
+		{
+			free(state->pending[i].path);
+			state->npending--;
+			memmove(&state->pending[i], &state->pending[i + 1],
+					(state->npending - i) * sizeof(Pending));
+		}
+	end_look(state);
+}
+
+/*
+ * Lives
+ */
+
+static void
+on_suspended(Detection *state)
+{
+	state->connected = false;
+	break_look(state);
+}
+
+static void
+on_resumed(Detection *state)
+{
+	state->connected = true;
+	room_resumed(state);
+
+	/* what is on its way may have changed while nothing was heard */
+	for (int i = 0; i < state->nedges; i++)
+		state->edges[i].look_at = state->now;
+	state->look_at = state->now;
+	detection_note_all_changed(state);
+}
+
+static void
+forget_pending(Detection *state)
+{
+	for (int i = 0; i < state->npending; i++)
+		free(state->pending[i].path);
+	state->npending = 0;
+}
+
+/* No answer comes any more; notes of other sessions may be there still. */
+static void
+on_expired(Detection *state)
+{
+	on_suspended(state);
+	confirm_forget(state);
+	publish_expired(state);
+	forget_pending(state);
+	state->resumed = false;
+}
+
+static void
+on_adopt(Detection *state, const char *path)
+{
+	Holder	   *holder = detection_add_holder(state, path);
+
+	if (holder == NULL)
+		return;
+	holder->unsure = true;
+	detection_note_changed(state, holder, false);
+}
+
+static void
+on_done(Detection *state, const DetectorInput *in)
+{
+	Pending		pending;
+
+	if (!detection_take(state, in->serial, &pending))
+		return;
+	if (pending.task == TASK_SET)
+		publish_answered(state, &pending, in);
+	else if (pending.task == TASK_LOOK)
+		on_look_read(state, &pending, in);
+	else
+		confirm_done(state, &pending, in);
+	free(pending.path);
+}
+
+/* Memory is short: know nothing but whose notes are to be written again. */
+static void
+begin_anew(Detection *state)
+{
+	bool		connected = state->connected;
+
+	(void) detection_set_edges(state, NULL, 0);
+	on_expired(state);
+	state->connected = connected;
+	state->resumed = true;
+	state->out->nops = 0;
+	state->out->nverdicts = 0;
+	state->failed = false;
+	detection_wake(state, state->now + state->timeout);
+}
+
+/*
+ * detector_init
+ *		Set up a detector, without a connection as yet; false if memory is
+ *		short.
+ *
+ * "deadlock_timeout" is in us.  "resumed" tells that the session is that of an
+ * earlier worker, which may have left znodes behind.
+ */
+bool
+detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
+{
+	memset(detector, 0, sizeof(*detector));
+	detector->state = calloc(1, sizeof(Detection));
+	if (detector->state == NULL)
+		return false;
+	detector->state->timeout = deadlock_timeout;
+	detector->state->write_at = INT64_MAX;
+	detector->state->look_at = INT64_MAX;
+	detector->state->resumed = resumed;
+	return true;
+}
+
+/*
+ * detector_free
+ *		Free what a detector has allocated; the struct is the caller's.
+ */
+void
+detector_free(Detector *detector)
+{
+	Detection  *state = detector->state;
+	Holder	   *holder;
+
+	if (state == NULL)
+		return;
+	end_look(state);
+	confirm_forget(state);
+	(void) detection_set_edges(state, NULL, 0);
+	while ((holder = detection_next_holder(state, NULL)) != NULL)
+		detection_drop_holder(state, holder);
+	forget_pending(state);
+	detection_free_blocks(state);
+	free(state->blocks);
+	free(state->ops);
+	free(state->holders);
+	free(state->rooms);
+	free(state->probes);
+	free(state->litter);
+	free(state->pending);
+	free(state);
+	detector->state = NULL;
+}
+
+/*
+ * detector_set_timeout
+ *		deadlock_timeout, in us, is another one from now on.
+ */
+void
+detector_set_timeout(Detector *detector, int64_t deadlock_timeout)
+{
+	detector->state->timeout = deadlock_timeout;
+}
+
+/*
+ * detector_step
+ *		The transition function: one event in, operations and news out.
+ *
+ * Operations must be sent in the order given; each is to be answered once, by
+ * its serial and in the order sent, unless the session has expired.  "out" is
+ * filled anew; what it points to is valid until the next step.
+ */
+void
+detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
+{
+	Detection  *state = detector->state;
+
+	detection_free_blocks(state);
+	memset(out, 0, sizeof(*out));
+	out->wake_at = INT64_MAX;
+	state->out = out;
+	state->counts = &detector->counts;
+	state->now = in->now;
+	switch (in->event)
+	{
+		case DETECTOR_EDGES:
+			on_edges(state, in);
+			break;
+		case DETECTOR_DONE:
+			on_done(state, in);
+			break;
+		case DETECTOR_ROOM_CHANGED:
+			room_changed(state, in->serial);
+			break;
+		case DETECTOR_TICK:
+			break;
+		case DETECTOR_ADOPT:
+			on_adopt(state, in->path);
+			break;
+		case DETECTOR_SWEEP:
+			room_sweep_anew(state, in->path);
+			break;
+		case DETECTOR_SUSPENDED:
+			on_suspended(state);
+			break;
+		case DETECTOR_RESUMED:
+			on_resumed(state);
+			break;
+		case DETECTOR_EXPIRED:
+			on_expired(state);
+			break;
+	}
+	publish_all(state);
+	detection_wake(state, state->write_at);
+	if (state->connected)
+		look(state);
+	if (state->connected && !state->looking)
+		detection_wake(state, state->look_at);
+	confirm_advance(state);
+	if (state->failed)
+		begin_anew(state);
+}
+
+/*
+ * detector_knows
+ *		Is there an edge from this contender, as the last EDGES have told?
+ */
+bool
+detector_knows(const Detector *detector, const char *path)
+{
+	const Holder *holder = detection_find_holder(detector->state, path);
+
+	return holder != NULL && holder->edges >= 0;
+}
+
+/*
+ * detector_is_idle
+ *		Is there nothing to be looked at, read, written or waited for?
+ */
+bool
+detector_is_idle(const Detector *detector)
+{
+	const Detection *state = detector->state;
+
+	for (int i = 0; i < state->nrooms; i++)
+		if (state->rooms[i].sweep)
+			return false;
+	return state->nedges == 0 && state->nholders == 0 &&
+		state->npending == 0 && state->nlitter == 0 && state->nprobes == 0;
+}
+
+/*
+ * detector_named
+ *		The session that others' edges name, and the room in which they do, by
+ *		number from 0 on; NULL: there are no more.
+ *
+ * Told of the rooms that EDGES has asked for.  Valid until the next step.
+ */
+const char *
+detector_named(const Detector *detector, int number, const char **room)
+{
+	const Detection *state = detector->state;
+
+	for (int i = 0; i < state->nrooms; i++)
+	{
+		if (!state->rooms[i].wanted)
+			continue;
+		*room = state->rooms[i].path;
+		if (number < state->rooms[i].nnamed)
+			return state->rooms[i].named[number];
+		number -= state->rooms[i].nnamed;
+	}
+	return NULL;
+}

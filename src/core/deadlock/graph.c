@@ -1,0 +1,555 @@
+/*-------------------------------------------------------------------------
+ *
+ * graph.c
+ *		What has been read of the graph of waits between clusters.
+ *
+ * A look begins with edges of this cluster (graph_start).  The graph says what
+ * it needs next (graph_next_read): the children of a lock directory, which
+ * tell who owns the lock, and the notes of the owners, which tell whom they
+ * wait for.  When there is nothing more to be read, waits.c looks for deadlocks
+ * in it.  For a wait for a session (vertex.c) the session's znodes are read, in
+ * the room of the note that tells of the wait.
+ *
+ * A directory in which some number has no order is given up, and so are more
+ * reads than GRAPH_MAX_READS; another look begins with other notes.  Then edges
+ * are missing, and a deadlock may be found later, or not at all, but no false
+ * one.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/graph.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/deadlock/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* By so many notes a look begins behind the one before; a prime. */
+#define READS_STEP		127
+
+void
+graph_copy_vertex(char to[NOTE_VERTEX_SIZE], const char *from)
+{
+	(void) snprintf(to, NOTE_VERTEX_SIZE, "%s", from);
+}
+
+/* Cut the last component off a path; false if nothing is left. */
+bool
+graph_cut_last(char path[NOTE_VERTEX_SIZE])
+{
+	char	   *slash = strrchr(path, '/');
+
+	if (slash == NULL || slash == path)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
+/*
+ * The directory that tells for whom the contender of a wait waits; false if
+ * there is none.
+ */
+bool
+graph_path_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
+{
+	graph_copy_vertex(directory, wait->to);
+	if (wait->kind == NOTE_WAIT_SESSION || !graph_cut_last(directory))
+		return false;
+	if (wait->kind != NOTE_WAIT_PERMIT)
+		return true;
+	if (!graph_cut_last(directory) ||
+		strlen(directory) + sizeof("/" ZNODE_PERMITS_DIR) > NOTE_VERTEX_SIZE)
+		return false;
+	strcat(directory, "/" ZNODE_PERMITS_DIR);
+	return true;
+}
+
+/*
+ * What tells for whom a wait, of the note of "from", waits: the path of a
+ * directory; and of whose znodes in it, if they are a session's, else "".
+ * False if there is none.
+ */
+static bool
+place_of(const char *from, const NoteWait *wait,
+		 char directory[NOTE_VERTEX_SIZE], char session[VERTEX_SESSION_SIZE])
+{
+	session[0] = '\0';
+	if (wait->kind != NOTE_WAIT_SESSION)
+		return graph_path_of(wait, directory);
+	return snprintf(session, VERTEX_SESSION_SIZE, "%s", wait->to) <
+		VERTEX_SESSION_SIZE && vertex_room_of_owner(from, directory);
+}
+
+/* The chain of a path in a hash table (FNV-1a). */
+static unsigned
+chain_of(const char *path)
+{
+	uint32_t	hash = 2166136261U;
+
+	for (; *path != '\0'; path++)
+		hash = (hash ^ (unsigned char) *path) * 16777619U;
+	return (hash ^ hash >> 16) % GRAPH_CHAINS;
+}
+
+static WaitDirectory *
+find_directory(const WaitGraph *graph, const char *path, const char *session)
+{
+	int			i = graph->directory_chains[chain_of(path)] - 1;
+
+	while (i >= 0 && (strcmp(graph->directories[i].path, path) != 0 ||
+					  strcmp(graph->directories[i].session, session) != 0))
+		i = graph->directories[i].next;
+	return i < 0 ? NULL : &graph->directories[i];
+}
+
+/* The directory that tells for whom a wait of the note of "from" waits. */
+WaitDirectory *
+graph_directory_of(const WaitGraph *graph, const char *from,
+				   const NoteWait *wait)
+{
+	char		path[NOTE_VERTEX_SIZE];
+	char		session[VERTEX_SESSION_SIZE];
+
+	return place_of(from, wait, path, session) ?
+		find_directory(graph, path, session) : NULL;
+}
+
+static WaitOwner *
+find_owner(const WaitGraph *graph, const char *path)
+{
+	int			i = graph->owner_chains[chain_of(path)] - 1;
+
+	while (i >= 0 && strcmp(graph->owners[i].path, path) != 0)
+		i = graph->owners[i].next;
+	return i < 0 ? NULL : &graph->owners[i];
+}
+
+/* Put the last of an array at the head of its chain; returns the next one. */
+static int
+chain_last(int chains[GRAPH_CHAINS], const char *path, int n)
+{
+	int		   *head = &chains[chain_of(path)];
+	int			next = *head - 1;
+
+	*head = n;
+	return next;
+}
+
+/* Have the directory of a wait read; false if memory is short. */
+static bool
+want_directory(WaitGraph *graph, const char *from, const NoteWait *wait)
+{
+	char		path[NOTE_VERTEX_SIZE];
+	char		session[VERTEX_SESSION_SIZE];
+	WaitDirectory *directories;
+
+	if (!place_of(from, wait, path, session) ||
+		wait->permits > GRAPH_MAX_PERMITS ||
+		find_directory(graph, path, session) != NULL)
+		return true;
+	directories = realloc(graph->directories,
+						  (graph->ndirectories + 1) * sizeof(*directories));
+	if (directories == NULL)
+		return false;
+	graph->directories = directories;
+	directories += graph->ndirectories++;
+	memset(directories, 0, sizeof(*directories));
+	graph_copy_vertex(directories->path, path);
+	strcpy(directories->session, session);
+	directories->permits = wait->permits;
+	directories->next = chain_last(graph->directory_chains, path,
+								   graph->ndirectories);
+	return true;
+}
+
+static bool
+want_owner(WaitGraph *graph, const WaitDirectory *directory,
+		   const WaitContender *contender)
+{
+	char		path[2 * NOTE_VERTEX_SIZE];
+	WaitOwner  *owners;
+
+	if (snprintf(path, sizeof(path), "%s/%s", directory->path,
+				 contender->name) >= NOTE_VERTEX_SIZE ||
+		find_owner(graph, path) != NULL)
+		return true;
+	owners = realloc(graph->owners, (graph->nowners + 1) * sizeof(*owners));
+	if (owners == NULL)
+		return false;
+	graph->owners = owners;
+	owners += graph->nowners++;
+	memset(owners, 0, sizeof(*owners));
+	graph_copy_vertex(owners->path, path);
+	owners->next = chain_last(graph->owner_chains, path, graph->nowners);
+	return true;
+}
+
+/*
+ * How many of the first contenders in a directory own the lock, or have one of
+ * the permits?  None, if permits are free.  All znodes of a session count.
+ */
+int
+graph_count_owners(const WaitDirectory *directory)
+{
+	int			permits = directory->permits;
+	int			n = 0;
+
+	if (directory->session[0] != '\0')
+		return directory->ncontenders;
+	if (permits > 0)
+		return directory->ncontenders < permits ? 0 : permits;
+	while (n < directory->ncontenders && directory->contenders[n].shared)
+		n++;
+	return n == 0 && directory->ncontenders > 0 ? 1 : n;
+}
+
+static bool
+want_owners(WaitGraph *graph, const WaitDirectory *directory)
+{
+	int			n = graph_count_owners(directory);
+
+	/* without anybody behind them nobody waits for them */
+	if (directory->permits == 0 && directory->session[0] == '\0' &&
+		n == directory->ncontenders)
+		return true;
+	for (int i = 0; i < n; i++)
+		if (!want_owner(graph, directory, &directory->contenders[i]))
+			return false;
+	return true;
+}
+
+static int
+compare_contenders(const void *a, const void *b)
+{
+	const WaitContender *one = a;
+	const WaitContender *other = b;
+
+	if (one->sequence != other->sequence)
+		return znode_before(one->sequence, other->sequence) ? -1 : 1;
+	return strcmp(one->name, other->name);
+}
+
+/*
+ * The place of a contender in its directory, from 0 on, or -1: it is not in it.
+ */
+int
+graph_place_of(const WaitDirectory *directory, const char *name)
+{
+	ZnodeContender parsed;
+	WaitContender key = {.name = (char *) name};
+	const WaitContender *found;
+
+	if (directory->ncontenders == 0 || !znode_parse_contender(name, &parsed))
+		return -1;
+	key.sequence = parsed.sequence;
+	found = bsearch(&key, directory->contenders, directory->ncontenders,
+					sizeof(WaitContender), compare_contenders);
+	return found == NULL ? -1 : (int) (found - directory->contenders);
+}
+
+static void
+forget_contenders(WaitDirectory *directory)
+{
+	for (int i = 0; i < directory->ncontenders; i++)
+		free(directory->contenders[i].name);
+	free(directory->contenders);
+	directory->contenders = NULL;
+	directory->ncontenders = 0;
+}
+
+/*
+ * graph_init
+ *		Begin a look: a graph without vertices.
+ */
+void
+graph_init(WaitGraph *graph)
+{
+	memset(graph, 0, sizeof(*graph));
+}
+
+/*
+ * graph_free
+ *		Free what a graph has allocated; the struct is the caller's.
+ */
+void
+graph_free(WaitGraph *graph)
+{
+	for (int i = 0; i < graph->ndirectories; i++)
+		forget_contenders(&graph->directories[i]);
+	for (int i = 0; i < graph->nowners; i++)
+		free(graph->owners[i].waits);
+	free(graph->directories);
+	free(graph->owners);
+	graph_init(graph);
+}
+
+/*
+ * graph_start
+ *		Look from this edge, too; false if memory is short.
+ */
+bool
+graph_start(WaitGraph *graph, const WaitEdge *edge)
+{
+	return want_directory(graph, edge->from, &edge->wait);
+}
+
+/*
+ * graph_next_read
+ *		What is to be read next?  False if nothing more is, for now.
+ *
+ * Several reads may be under way at a time.  When all have been told of, there
+ * may be more.
+ */
+bool
+graph_next_read(WaitGraph *graph, WaitRead *read)
+{
+	if (graph->nreads == GRAPH_MAX_READS)
+		return false;
+	for (int i = 0; i < graph->nowners; i++)
+	{
+		WaitOwner  *owner = &graph->owners[(graph->turn * READS_STEP + i) %
+										   (unsigned) graph->nowners];
+
+		if (!owner->asked)
+		{
+			owner->asked = true;
+			read->kind = GRAPH_READ_NOTE;
+			graph_copy_vertex(read->path, owner->path);
+			graph->nreads++;
+			return true;
+		}
+	}
+	for (int i = 0; i < graph->ndirectories; i++)
+		if (!graph->directories[i].asked)
+		{
+			read->kind = GRAPH_READ_CHILDREN;
+			graph_copy_vertex(read->path, graph->directories[i].path);
+			graph->nreads++;
+
+			/* a room is read once for several sessions */
+			for (int j = i; j < graph->ndirectories; j++)
+				if (strcmp(graph->directories[j].path, read->path) == 0)
+					graph->directories[j].asked = true;
+			return true;
+		}
+	return false;
+}
+
+/*
+ * Fill in a contender by the name of a child; false if it is none of this
+ * directory.
+ */
+static bool
+parse_child(const WaitDirectory *directory, const char *child,
+			WaitContender *contender)
+{
+	ZnodeContender parsed;
+	VertexNode	node;
+
+	memset(contender, 0, sizeof(*contender));
+	if (directory->session[0] != '\0')
+		return vertex_parse_node(child, &node) &&
+			strcmp(node.vertex, directory->session) == 0;
+	if (!znode_parse_contender(child, &parsed))
+		return false;
+	contender->sequence = parsed.sequence;
+	contender->shared = parsed.shared && !znode_is_late(parsed.sequence);
+	return true;
+}
+
+/* The children of a directory are known; false if memory is short. */
+static bool
+fill_directory(WaitGraph *graph, WaitDirectory *directory,
+			   const char *const *children, int nchildren)
+{
+	directory->contenders = calloc(nchildren > 0 ? nchildren : 1,
+								   sizeof(WaitContender));
+	if (directory->contenders == NULL)
+		return false;
+	for (int i = 0; i < nchildren; i++)
+	{
+		WaitContender *contender =
+			&directory->contenders[directory->ncontenders];
+
+		if (!parse_child(directory, children[i], contender))
+			continue;
+		contender->name = strdup(children[i]);
+		if (contender->name == NULL)
+			return false;
+		directory->ncontenders++;
+		if (znode_is_unordered(contender->sequence))
+		{
+			forget_contenders(directory);
+			return true;
+		}
+	}
+	qsort(directory->contenders, directory->ncontenders,
+		  sizeof(WaitContender), compare_contenders);
+	return want_owners(graph, directory);
+}
+
+/*
+ * graph_told_children
+ *		A directory has been read.  If it has not, or is missing, it need not be
+ *		told of.
+ *
+ * False if memory is short.
+ */
+bool
+graph_told_children(WaitGraph *graph, const char *path,
+					const char *const *children, int nchildren)
+{
+	for (int i = 0; i < graph->ndirectories; i++)
+	{
+		WaitDirectory *directory = &graph->directories[i];
+
+		if (strcmp(directory->path, path) == 0 && directory->asked &&
+			directory->contenders == NULL &&
+			!fill_directory(graph, directory, children, nchildren))
+			return false;
+	}
+	return true;
+}
+
+/* Take a contender out of a directory; false if memory is short. */
+static bool
+take_out(WaitGraph *graph, WaitDirectory *directory, const char *name)
+{
+	for (int i = 0; i < directory->ncontenders; i++)
+		if (strcmp(directory->contenders[i].name, name) == 0)
+		{
+			free(directory->contenders[i].name);
+			directory->ncontenders--;
+			memmove(&directory->contenders[i], &directory->contenders[i + 1],
+					(directory->ncontenders - i) * sizeof(WaitContender));
+			return want_owners(graph, directory);
+		}
+	return true;
+}
+
+/* An owner that was read is not ephemeral: it was no contender. */
+static bool
+pass_over(WaitGraph *graph, const char *path)
+{
+	char		place[NOTE_VERTEX_SIZE];
+
+	graph_copy_vertex(place, path);
+	if (!graph_cut_last(place))
+		return true;
+	for (int i = 0; i < graph->ndirectories; i++)
+		if (strcmp(graph->directories[i].path, place) == 0 &&
+			!take_out(graph, &graph->directories[i],
+					  path + strlen(place) + 1))
+			return false;
+	return true;
+}
+
+/*
+ * graph_told_note
+ *		An owner's data has been read.  If it is gone, or may not be read, it
+ *		need not be told of.
+ *
+ * "data" and "len" are as for note_parse(); "ephemeral" as
+ * recipe_is_ephemeral() has it.  False if memory is short.
+ */
+bool
+graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
+				int32_t version, bool ephemeral)
+{
+	WaitOwner  *owner = find_owner(graph, path);
+	NoteWait	waits[NOTE_MAX_WAITS];
+	int			nwaits;
+	Note		note;
+
+	if (owner == NULL || owner->waits != NULL)
+		return true;
+	if (!ephemeral)
+		return pass_over(graph, path);
+	nwaits = note_parse_waits(data, len, waits);
+	for (int i = nwaits - 1; i >= 0; i--)
+		if (vertex_only_names(path, &waits[i]))
+			waits[i] = waits[--nwaits];
+	if (nwaits == 0)
+		return true;
+	note_parse(&note, data, len);
+	(void) snprintf(owner->cluster, sizeof(owner->cluster), "%s", note.cluster);
+	owner->version = version;
+	owner->waits = malloc(nwaits * sizeof(NoteWait));
+	if (owner->waits == NULL)
+		return false;
+	memcpy(owner->waits, waits, nwaits * sizeof(NoteWait));
+	owner->nwaits = nwaits;
+	for (int i = 0; i < nwaits; i++)
+		if (!want_directory(graph, path, &waits[i]))
+			return false;
+	return true;
+}
+
+/*
+ * What counts of the notes in the znodes of a session: only what its own
+ * cluster tells, and nothing if two seem to be that; of its remote sessions,
+ * what anybody tells.
+ */
+static void
+choose_notes(WaitDirectory *directory)
+{
+	VertexSession session;
+	const WaitContender *first = NULL;
+	bool		twice = false;
+
+	if (!vertex_parse(directory->session, &session) || session.remote)
+		return;
+	for (int i = 0; i < directory->ncontenders; i++)
+	{
+		WaitContender *contender = &directory->contenders[i];
+		VertexNode	node;
+		VertexNode	first_node;
+
+		if (contender->owner == NULL ||
+			strcmp(contender->owner->cluster, session.cluster) != 0 ||
+			!vertex_parse_node(contender->name, &node))
+			contender->owner = NULL;
+		else if (first == NULL)
+			first = contender;
+		else
+			twice |= vertex_parse_node(first->name, &first_node) &&
+				first_node.publisher != node.publisher;
+	}
+	for (int i = 0; twice && i < directory->ncontenders; i++)
+		directory->contenders[i].owner = NULL;
+}
+
+/*
+ * graph_link_owners
+ *		Tell the first contenders of each directory what note they have, and the
+ *		owners in which directory that is, for a search.
+ *
+ * The owners and the directories must not move from then on.
+ */
+void
+graph_link_owners(WaitGraph *graph)
+{
+	for (int i = 0; i < graph->ndirectories; i++)
+	{
+		WaitDirectory *directory = &graph->directories[i];
+
+		directory->nowners = graph_count_owners(directory);
+		for (int j = 0; j < directory->nowners; j++)
+		{
+			char		path[2 * NOTE_VERTEX_SIZE];
+
+			(void) snprintf(path, sizeof(path), "%s/%s", directory->path,
+							directory->contenders[j].name);
+			directory->contenders[j].owner = find_owner(graph, path);
+		}
+		if (directory->session[0] != '\0')
+			choose_notes(directory);
+		for (int j = 0; j < directory->nowners; j++)
+			if (directory->contenders[j].owner != NULL)
+				directory->contenders[j].owner->directory = directory;
+	}
+}

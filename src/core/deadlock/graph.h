@@ -1,0 +1,136 @@
+/*-------------------------------------------------------------------------
+ *
+ * graph.h
+ *		What has been read of the graph of waits between clusters.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/graph.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_GRAPH_H
+#define ZKLOCK_GRAPH_H
+
+#include "core/deadlock/vertex.h"
+
+/* How much is read for one look. */
+#define GRAPH_MAX_READS		256
+
+/* A semaphore with more permits is not looked at. */
+#define GRAPH_MAX_PERMITS	64
+
+/* Chains of the hash tables of a graph. */
+#define GRAPH_CHAINS		1024
+
+/*
+ * A local edge: the contender "from" is held, and who holds it waits for
+ * wait.to.  Or "from" is a session's znode, and that session waits for wait.to.
+ */
+typedef struct WaitEdge
+{
+	char		from[NOTE_VERTEX_SIZE];
+	NoteWait	wait;
+} WaitEdge;
+
+/* What the graph needs to be told next. */
+typedef enum WaitReadKind
+{
+	GRAPH_READ_CHILDREN,		/* of the directory "path" */
+	GRAPH_READ_NOTE				/* data and version of the znode "path" */
+} WaitReadKind;
+
+typedef struct WaitRead
+{
+	WaitReadKind kind;
+	char		path[NOTE_VERTEX_SIZE];
+} WaitRead;
+
+/* A contender in a directory. */
+typedef struct WaitContender
+{
+	char	   *name;
+	int32_t		sequence;
+	bool		shared;			/* and may own the lock with others */
+	struct WaitOwner *owner;	/* for a search: if it has a note */
+} WaitContender;
+
+/*
+ * A lock directory, or that of a semaphore's permits; or the znodes of one
+ * session in a room.
+ */
+typedef struct WaitDirectory
+{
+	char		path[NOTE_VERTEX_SIZE];
+	char		session[VERTEX_SESSION_SIZE];	/* its vertex, or "" */
+	int			permits;		/* 0: it is a lock's */
+	bool		asked;
+	WaitContender *contenders;	/* in their order */
+	int			ncontenders;
+	int			next;			/* in the hash table, or -1 */
+
+	/* for a search, see minimal.h */
+	int			nowners;		/* so many of the first are in the way */
+	int			first_need;		/* of those that wait here, or -1 */
+	int			kept;			/* owners with a link into the set */
+	unsigned	measured;
+} WaitDirectory;
+
+/* A contender that owns its lock, or a session's znode, whose note is read. */
+typedef struct WaitOwner
+{
+	char		path[NOTE_VERTEX_SIZE];
+	bool		asked;
+	char		cluster[WORD_VALUE_SIZE];
+	int32_t		version;
+	NoteWait   *waits;
+	int			nwaits;
+	int			next;			/* in the hash table, or -1 */
+
+	/* for a search, see minimal.h */
+	WaitDirectory *directory;	/* in which it is one of the first, or NULL */
+	int			first_link;
+	int			nlinks;
+	int			kept;			/* links into the set */
+} WaitOwner;
+
+/* One look: what has been read so far; all malloc'd. */
+typedef struct WaitGraph
+{
+	WaitDirectory *directories;
+	int			ndirectories;
+	int			directory_chains[GRAPH_CHAINS]; /* numbers, from 1 on */
+	WaitOwner  *owners;
+	int			nowners;
+	int			owner_chains[GRAPH_CHAINS];
+	int			nreads;
+	unsigned	turn;			/* with what to begin, if not all can be read */
+} WaitGraph;
+
+/* A search in it for deadlocks: see minimal.h. */
+typedef struct WaitSearch WaitSearch;
+
+extern void graph_init(WaitGraph *graph);
+extern void graph_free(WaitGraph *graph);
+extern bool graph_start(WaitGraph *graph, const WaitEdge *edge);
+extern bool graph_next_read(WaitGraph *graph, WaitRead *read);
+extern bool graph_told_children(WaitGraph *graph, const char *path,
+								const char *const *children, int nchildren);
+extern bool graph_told_note(WaitGraph *graph, const char *path,
+							const char *data, int len, int32_t version,
+							bool ephemeral);
+
+/* for waits.c and the worker's verdicts.c */
+extern void graph_copy_vertex(char to[NOTE_VERTEX_SIZE], const char *from);
+extern bool graph_cut_last(char path[NOTE_VERTEX_SIZE]);
+extern bool graph_path_of(const NoteWait *wait,
+						  char directory[NOTE_VERTEX_SIZE]);
+extern WaitDirectory *graph_directory_of(const WaitGraph *graph,
+										 const char *from,
+										 const NoteWait *wait);
+extern void graph_link_owners(WaitGraph *graph);
+extern int	graph_count_owners(const WaitDirectory *directory);
+extern int	graph_place_of(const WaitDirectory *directory, const char *name);
+
+#endif							/* ZKLOCK_GRAPH_H */

@@ -1,0 +1,294 @@
+/*-------------------------------------------------------------------------
+ *
+ * vertex.c
+ *		Sessions as vertices of the graph of waits, and their znodes.
+ *
+ * By way of postgres_fdw a session of one cluster has sessions of others work
+ * for it, its remote sessions; together they are one transaction.  If
+ * postgres_fdw.application_name is "zklock:%c:%C", the cluster of a remote
+ * session knows for whom that works.  There are two vertices for a session S:
+ *
+ *	S		"<session id>:<cluster_name>"; the id is %c, that is when the
+ *			session began, in s since 1970, and its pid, in hexadecimal, with a
+ *			point between
+ *	S*		"remote:<session id>:<cluster_name>": the remote sessions
+ *
+ * and these edges:
+ *
+ *	H -> S	who holds the contender H works for S, or waits in the lock manager
+ *			for a session that does; or he is S, or waits for S, which is in a
+ *			statement on a foreign server.  Told in the note of H.
+ *	S -> W	S waits for the contender W of its cluster, itself or by way of
+ *			others.  Told by the cluster of S.
+ *	S -> S* S is in a statement on a foreign server.  Told by the cluster of S.
+ *	S* -> W a session that works for S waits for the contender W of its own
+ *			cluster, itself or by way of others.  Told by that cluster.
+ *	S -> T, S* -> T
+ *			the same, where the way ends at a session that works for T; and S -> T
+ *			if S works for T and is idle.
+ *
+ * A name can be forged by who sets application_name.  So whatever goes through
+ * S leaves it by an edge that the cluster of S tells and confirms, from what it
+ * sees of its own session; what others tell of S does not count.
+ *
+ * An edge from a session is told in a znode of its own, that session's:
+ *
+ *	<root>/%waits/session-<vertex>-<publisher>-<number>
+ *
+ * where the vertex is encoded as a lock's name; publisher and number are of 16
+ * hexadecimal digits.  It is ephemeral, and its data are a note with waits.  No
+ * name is used twice, so that a path and a version are one text for ever.
+ *
+ * That cluster does not know that its session is named, nor look as long as it
+ * does not know.  So who tells an edge to S makes a znode of S as well, in which
+ * S waits for itself: that only names it.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/vertex.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/deadlock/vertex.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/word.h"
+
+static const char *const application_prefix = "zklock:";
+static const char *const remote_prefix = "remote:";
+static const char *const node_prefix = "session-";
+
+#define NODE_DIGITS		16
+
+/* A number in hexadecimal, as %x writes it, up to the delimiter. */
+static bool
+take_hex(const char **text, char delimiter, uint64_t max, uint64_t *number)
+{
+	const char *end = strchr(*text, delimiter);
+
+	if (end == NULL ||
+		!word_parse_unsigned(word_bytes(*text, (int) (end - *text)), 16, max,
+							 number))
+		return false;
+	for (const char *digit = *text; digit < end; digit++)
+		if (*digit >= 'A' && *digit <= 'F')
+			return false;		/* there is one text for each */
+	*text = end + 1;
+	return true;
+}
+
+/*
+ * vertex_parse
+ *		Read the text of a session's vertex; false if it is none.
+ */
+bool
+vertex_parse(const char *vertex, VertexSession *session)
+{
+	uint64_t	start;
+	uint64_t	pid;
+
+	memset(session, 0, sizeof(*session));
+	if (strncmp(vertex, remote_prefix, strlen(remote_prefix)) == 0)
+	{
+		session->remote = true;
+		vertex += strlen(remote_prefix);
+	}
+	if (!take_hex(&vertex, '.', INT64_MAX, &start) ||
+		!take_hex(&vertex, ':', INT_MAX, &pid) ||
+		*vertex == '\0' || strlen(vertex) >= sizeof(session->cluster))
+		return false;
+	session->start = (int64_t) start;
+	session->pid = (int) pid;
+	strcpy(session->cluster, vertex);
+	return true;
+}
+
+/*
+ * vertex_write
+ *		The text of a session's vertex.
+ */
+void
+vertex_write(const VertexSession *session, char vertex[VERTEX_SESSION_SIZE])
+{
+	(void) snprintf(vertex, VERTEX_SESSION_SIZE, "%s%" PRIx64 ".%x:%s",
+					session->remote ? remote_prefix : "",
+					(uint64_t) session->start, (unsigned) session->pid,
+					session->cluster);
+}
+
+/*
+ * vertex_of_application
+ *		For whom does a session with this application_name work?  False if for
+ *		nobody who is known.
+ *
+ * A name of the greatest length may have been cut, and tells nothing.
+ */
+bool
+vertex_of_application(const char *name, VertexSession *session)
+{
+	size_t		len = strlen(application_prefix);
+
+	return strncmp(name, application_prefix, len) == 0 &&
+		strlen(name) < VERTEX_NAME_SIZE - 1 &&
+		vertex_parse(name + len, session) && !session->remote;
+}
+
+/*
+ * vertex_node_path
+ *		The path of a session's znode; false if it is too long.
+ */
+bool
+vertex_node_path(const char *room, const VertexNode *node,
+				 char path[NOTE_VERTEX_SIZE])
+{
+	char		encoded[ZNODE_MAX_NAME + 1];
+
+	return znode_encode_name(node->vertex, strlen(node->vertex), encoded,
+							 sizeof(encoded)) >= 0 &&
+		snprintf(path, NOTE_VERTEX_SIZE,
+				 "%s/%s%s-%016" PRIx64 "-%016" PRIx64, room, node_prefix,
+				 encoded, node->publisher, node->number) < NOTE_VERTEX_SIZE;
+}
+
+/* The 16 digits at the end of a text that is cut ahead of them and of a -. */
+static bool
+cut_number(const char *text, size_t *len, uint64_t *number)
+{
+	*number = 0;
+	if (*len < NODE_DIGITS + 1 || text[*len - NODE_DIGITS - 1] != '-')
+		return false;
+	for (size_t i = *len - NODE_DIGITS; i < *len; i++)
+	{
+		static const char digits[] = "0123456789abcdef";
+		const char *digit = strchr(digits, text[i]);
+
+		if (digit == NULL)
+			return false;
+		*number = *number << 4 | (uint64_t) (digit - digits);
+	}
+	*len -= NODE_DIGITS + 1;
+	return true;
+}
+
+/*
+ * vertex_parse_node
+ *		Read the name of a session's znode; false if it is none.
+ */
+bool
+vertex_parse_node(const char *name, VertexNode *node)
+{
+	size_t		prefix_len = strlen(node_prefix);
+	size_t		len = strlen(name);
+	char		encoded[ZNODE_MAX_NAME + 1];
+	VertexSession session;
+
+	memset(node, 0, sizeof(*node));
+	if (strncmp(name, node_prefix, prefix_len) != 0 ||
+		!cut_number(name, &len, &node->number) ||
+		!cut_number(name, &len, &node->publisher) ||
+		len <= prefix_len || len - prefix_len > ZNODE_MAX_NAME)
+		return false;
+	memcpy(encoded, name + prefix_len, len - prefix_len);
+	encoded[len - prefix_len] = '\0';
+	return znode_decode_name(encoded, node->vertex,
+							 sizeof(node->vertex)) >= 0 &&
+		vertex_parse(node->vertex, &session);
+}
+
+/* Where the last component of a path begins; NULL: it has one at the most. */
+static const char *
+last_component(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash == NULL || slash == path ? NULL : slash + 1;
+}
+
+/* Is the directory of a path's last component called that? */
+static bool
+is_in_directory(const char *path, const char *directory)
+{
+	const char *name = last_component(path);
+	size_t		len = strlen(directory);
+
+	return name != NULL && (size_t) (name - path) >= len + 2 &&
+		name[-2 - (int) len] == '/' &&
+		memcmp(name - 1 - len, directory, len) == 0;
+}
+
+/*
+ * vertex_is_node
+ *		Is this the path of a session's znode?
+ */
+bool
+vertex_is_node(const char *path)
+{
+	VertexNode	node;
+
+	return is_in_directory(path, VERTEX_ROOM) &&
+		vertex_parse_node(last_component(path), &node);
+}
+
+/*
+ * vertex_room_of
+ *		The room of the root below which a contender is; false if there is none.
+ */
+bool
+vertex_room_of(const char *path, bool permit, char room[NOTE_VERTEX_SIZE])
+{
+	size_t		len = strlen(path);
+	int			levels = permit ? 3 : 2;
+
+	room[0] = '\0';
+	if (path[0] != '/')
+		return false;
+	for (; levels > 0; levels--)
+	{
+		while (len > 0 && path[len - 1] != '/')
+			len--;
+		if (len == 0)
+			return false;
+		len--;
+	}
+	if (len + sizeof("/" VERTEX_ROOM) > NOTE_VERTEX_SIZE)
+		return false;
+	memcpy(room, path, len);
+	strcpy(room + len, "/" VERTEX_ROOM);
+	return true;
+}
+
+/*
+ * vertex_room_of_owner
+ *		The same of a path whose note tells waits: a contender that owns its
+ *		lock, a permit, or a session's znode.
+ */
+bool
+vertex_room_of_owner(const char *path, char room[NOTE_VERTEX_SIZE])
+{
+	const char *name = last_component(path);
+
+	if (vertex_is_node(path))
+		return vertex_room_of(path, false, room);
+	return vertex_room_of(path, name != NULL &&
+						  is_in_directory(path, ZNODE_PERMITS_DIR) &&
+						  strstr(name, "-lease-") != NULL, room);
+}
+
+/*
+ * vertex_only_names
+ *		Does an edge only name the session from whose znode "path" it is?
+ */
+bool
+vertex_only_names(const char *path, const NoteWait *wait)
+{
+	VertexNode	node;
+	const char *name = last_component(path);
+
+	return wait->kind == NOTE_WAIT_SESSION && name != NULL &&
+		vertex_parse_node(name, &node) && strcmp(node.vertex, wait->to) == 0;
+}

@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ *
+ * vertex.h
+ *		Sessions as vertices of the graph of waits, and their znodes.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/vertex.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_VERTEX_H
+#define ZKLOCK_VERTEX_H
+
+#include "core/lock/note.h"
+
+/* The directory below a root in which clusters write about their waits. */
+#define VERTEX_ROOM		"%waits"
+
+/* postgres_fdw.application_name that tells for whom a session works. */
+#define VERTEX_APPLICATION_NAME	"zklock:%c:%C"
+
+/* PostgreSQL cuts names to one byte less. */
+#define VERTEX_NAME_SIZE	64
+
+/* The text of a session's vertex: "remote:", 16 digits, ".", 8, ":", a name */
+#define VERTEX_SESSION_SIZE	(33 + VERTEX_NAME_SIZE)
+
+/* A vertex that is a session. */
+typedef struct VertexSession
+{
+	bool		remote;			/* what works for it on foreign servers */
+	int64_t		start;			/* when the session began; s since 1970 */
+	int			pid;
+	char		cluster[VERTEX_NAME_SIZE];	/* its cluster_name */
+} VertexSession;
+
+/* The name of a session's znode. */
+typedef struct VertexNode
+{
+	char		vertex[VERTEX_SESSION_SIZE];
+	uint64_t	publisher;		/* the ZooKeeper session that has made it */
+	uint64_t	number;			/* of that one's; not used again */
+} VertexNode;
+
+extern bool vertex_of_application(const char *name, VertexSession *session);
+extern void vertex_write(const VertexSession *session,
+						 char vertex[VERTEX_SESSION_SIZE]);
+extern bool vertex_parse(const char *vertex, VertexSession *session);
+extern bool vertex_node_path(const char *room, const VertexNode *node,
+							 char path[NOTE_VERTEX_SIZE]);
+extern bool vertex_parse_node(const char *name, VertexNode *node);
+extern bool vertex_is_node(const char *path);
+extern bool vertex_room_of(const char *path, bool permit,
+						   char room[NOTE_VERTEX_SIZE]);
+extern bool vertex_room_of_owner(const char *path,
+								 char room[NOTE_VERTEX_SIZE]);
+extern bool vertex_only_names(const char *path, const NoteWait *wait);
+
+#endif							/* ZKLOCK_VERTEX_H */

@@ -1,0 +1,741 @@
+/*-------------------------------------------------------------------------
+ *
+ * waits.c
+ *		The deadlocks between clusters in what has been read of their waits.
+ *
+ * An edge H -> W is a fact that a cluster tells: H, a contender, is held, and
+ * who holds it waits for W, another contender of the cluster.  The rest is in
+ * the lock directories:
+ *
+ *	- W waits for each owner that excludes it: for the first contender, if that
+ *	  is exclusive, else for the readers in front.  Those in between need not be
+ *	  looked at, since they wait for the owners themselves.
+ *	- Only a reader behind readers that own the lock waits for one of those in
+ *	  between, the first that is exclusive.  That one is named with the deadlock
+ *	  ("between"), since the deadlock ends when it leaves.  The same goes for a
+ *	  reader without a contender of its own, whose cluster has one that owns the
+ *	  lock: it may not join because of the writer, and names that contender.
+ *	- Who waits for a permit waits for any of the permits that there are: in
+ *	  <name>/leases, the first as many as the semaphore has.  Wherever he is
+ *	  in the queue, he gets none while none of these goes.
+ *	- Who waits for one of several locks (alternatives) waits for any of them.
+ *	- Who waits for a session (vertex.c) waits for whatever that waits for: one
+ *	  edge from it is enough, as with readers of which one is blocked.
+ *
+ * The elements of the graph are the processes that wait, each with all its
+ * waits: a zk_lock_all needs all that it does not have yet, a zk_lock_any needs
+ * one.  A link leads from an owner to an element: the process holds the owner's
+ * contender, or its holder waits for the process.  A note tells it by waits with
+ * the same hold, process and chain; two notes tell of the same process if they
+ * have a wait in common.  An owner of which one backend of several is blocked
+ * for ever is never given up, so it is blocked if one of its links leads to a
+ * blocked element.
+ *
+ * A deadlock is a set of elements that keep one another: an owner is kept by a
+ * link into the set, who waits for a lock by one of its owners, who waits for a
+ * permit by all, and an element by one of its needs, or, if one is enough for
+ * it, by all of them.
+ *
+ * What is reported is minimal (minimal.c): without any of its elements nothing of
+ * it is a deadlock.  So each member's end is the end of the deadlock, and there
+ * are no bystanders, as there would be in a cycle of which a member also waits
+ * for a later one.  One such set is found by trying to do without each element
+ * in turn:
+ *
+ *	- First we keep the element from which we look, and see whether what remains
+ *	  is minimal.
+ *	- If not, the element may only wait for a deadlock of others.  We try again
+ *	  without keeping it, and report what remains if it is in that.  This makes
+ *	  sure that somebody reports something: the elements are taken in an order
+ *	  that is the same for all.  Of all elements in deadlocks take one, e, from
+ *	  which the least can be reached.  A member m of the set that e finds reaches
+ *	  no more than e, hence the same, and so finds the same set, which has m in
+ *	  it.
+ *
+ * A process that waits may keep others of its cluster waiting in tier 1, for what
+ * it waits for.  Its links from what those hold are marked ("ahead"), and lead to
+ * an element of their own, which has the same needs: it stands for the first of
+ * those others, who would wait in the place of the process, were that to end.
+ *
+ * The victim is the element whose transaction began last; if there are several,
+ * that with the last path.  All who find the set agree on that.  One that is
+ * ahead is chosen only if all are, and then the process does not fail: it lets
+ * the others of its cluster go ahead, and a later look finds the deadlock with
+ * their waits (waits_steps_back).
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/waits.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/deadlock/waits.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/deadlock/minimal.h"
+#include "core/mutation.h"
+
+/* Whom does a wait of an owner wait for?  False if for nobody. */
+static bool
+find_need(const WaitGraph *graph, const WaitOwner *owner, WaitTold *told)
+{
+	const NoteWait *wait = told->wait;
+	WaitDirectory *directory = graph_directory_of(graph, owner->path, wait);
+	int			place;
+
+	if (directory == NULL || directory->permits != wait->permits ||
+		directory->nowners == 0)
+		return false;
+	told->directory = directory;
+	if (wait->kind == NOTE_WAIT_PERMIT || wait->kind == NOTE_WAIT_SESSION)
+		return true;
+
+	place = graph_place_of(directory, strrchr(wait->to, '/') + 1);
+	if (place < 0 || directory->nowners == directory->ncontenders ||
+		(place < directory->nowners && !directory->contenders[place].shared))
+		return false;			/* it is gone, or owns the lock itself */
+	if (directory->contenders[place].shared && directory->contenders[0].shared)
+		told->between = &directory->contenders[directory->nowners];
+	return true;
+}
+
+/* Order the waits of a note, so that those of a link are together. */
+static int
+compare_links(const NoteWait *one, const NoteWait *other)
+{
+	int			order = one->wait.pid - other->wait.pid;
+
+	if (order == 0)
+		order = (one->hold.since > other->hold.since) -
+			(one->hold.since < other->hold.since);
+	if (order == 0)
+		order = one->hold.pid - other->hold.pid;
+	if (order == 0)
+		order = (one->chain > other->chain) - (one->chain < other->chain);
+	return order != 0 ? order : one->alternatives - other->alternatives;
+}
+
+/* A wait by itself, whoever tells it. */
+static int
+compare_ends(const NoteWait *one, const NoteWait *other)
+{
+	int			order = strcmp(one->to, other->to);
+
+	if (order == 0)
+		order = (one->wait.since > other->wait.since) -
+			(one->wait.since < other->wait.since);
+	if (order == 0)
+		order = one->wait.pid - other->wait.pid;
+	return order != 0 ? order : one->alternatives - other->alternatives;
+}
+
+static int
+compare_waits(const void *a, const void *b)
+{
+	int			order = compare_links(a, b);
+
+	return order != 0 ? order : compare_ends(a, b);
+}
+
+static int
+compare_owners(const void *a, const void *b)
+{
+	return strcmp((*(WaitOwner *const *) a)->path,
+				  (*(WaitOwner *const *) b)->path);
+}
+
+/* Order what is told, so that what is the same need is together. */
+static int
+compare_told(const void *a, const void *b)
+{
+	const WaitTold *one = *(WaitTold *const *) a;
+	const WaitTold *other = *(WaitTold *const *) b;
+	int			order = compare_ends(one->wait, other->wait);
+
+	if (order == 0)
+		order = one->ahead - other->ahead;
+	return order != 0 ? order :
+		strcmp(one->directory->path, other->directory->path);
+}
+
+/*
+ * Is the process of these waits of a note only ahead?  Instances of before mark
+ * those waits only that are for the lock in question.
+ */
+static bool
+is_ahead(const NoteWait *waits, int nwaits)
+{
+	bool		ahead = false;
+
+	if (ZK_MUTATED(ZK_DEADLOCK_AHEAD_BY_ONE))
+		nwaits = 1;
+	for (int i = 0; i < nwaits; i++)
+		ahead |= waits[i].began == 0 && waits[i].kind != NOTE_WAIT_SESSION;
+	return ahead;
+}
+
+/* Add the link that these waits of a note tell of, if they count. */
+static void
+add_link(WaitSearch *search, WaitOwner *owner, const NoteWait *waits, int nwaits)
+{
+	WaitLink   *link = &search->links[search->nlinks];
+	bool		ahead = is_ahead(waits, nwaits);
+	int			nvalid = 0;
+
+	for (int i = 0; i < nwaits; i++)
+	{
+		WaitTold   *told = &search->told[search->ntold + nvalid];
+
+		memset(told, 0, sizeof(*told));
+		told->wait = &waits[i];
+		told->link = search->nlinks;
+		told->ahead = ahead;
+		if ((i == 0 || strcmp(waits[i].to, waits[i - 1].to) != 0) &&
+			find_need(search->graph, owner, told))
+			nvalid++;
+	}
+	if (nvalid == 0 || (waits->alternatives > 1 && waits->alternatives != nvalid))
+		return;
+	link->owner = owner;
+	link->first_told = search->ntold;
+	link->ntold = nvalid;
+	search->ntold += nvalid;
+	search->nlinks++;
+	owner->nlinks++;
+}
+
+/* Add the links of an owner. */
+static void
+add_links(WaitSearch *search, WaitOwner *owner)
+{
+	int			end;
+
+	owner->first_link = search->nlinks;
+	owner->nlinks = 0;
+	if (owner->nwaits > 0)
+		qsort(owner->waits, owner->nwaits, sizeof(NoteWait), compare_waits);
+	for (int i = 0; i < owner->nwaits; i = end)
+	{
+		end = i + 1;
+		while (end < owner->nwaits &&
+			   compare_links(&owner->waits[i], &owner->waits[end]) == 0)
+			end++;
+		add_link(search, owner, &owner->waits[i], end - i);
+	}
+}
+
+/* The first link of a process; until all are known, of those that are. */
+static int
+first_link_of(int *firsts, int link)
+{
+	while (firsts[link] != link)
+		link = firsts[link] = firsts[firsts[link]];
+	return link;
+}
+
+/*
+ * Find the needs, one for each wait that is told, by however many notes.  Links
+ * that tell of the same one are of one element: "firsts" leads from each to the
+ * first one.
+ */
+static void
+find_needs(WaitSearch *search, WaitTold **sorted, int *firsts)
+{
+	for (int i = 0; i < search->nlinks; i++)
+		firsts[i] = i;
+	for (int i = 0; i < search->ntold; i++)
+		sorted[i] = &search->told[i];
+	qsort(sorted, search->ntold, sizeof(WaitTold *), compare_told);
+	for (int i = 0; i < search->ntold; i++)
+	{
+		WaitTold   *told = sorted[i];
+
+		if (i > 0 && compare_told(&sorted[i - 1], &sorted[i]) == 0)
+		{
+			int			one = first_link_of(firsts, told->link);
+			int			other = first_link_of(firsts, sorted[i - 1]->link);
+
+			firsts[one > other ? one : other] = one < other ? one : other;
+		}
+		else
+		{
+			WaitNeed   *need = &search->needs[search->nneeds++];
+
+			need->directory = told->directory;
+			need->between = told->between;
+			need->session = told->wait->kind == NOTE_WAIT_SESSION;
+		}
+		told->need = search->nneeds - 1;
+	}
+}
+
+/* Make the elements, in the order of their first links. */
+static void
+make_elements(WaitSearch *search, int *firsts)
+{
+	for (int i = 0; i < search->nlinks; i++)
+	{
+		WaitLink   *link = &search->links[i];
+		const WaitTold *told = &search->told[link->first_told];
+		int			first = first_link_of(firsts, i);
+		WaitElement *element;
+
+		if (first < i)
+			link->element = search->links[first].element;
+		else
+		{
+			link->element = search->nelements++;
+			element = &search->elements[link->element];
+			memset(element, 0, sizeof(*element));
+			element->any = told->wait->alternatives > 1;
+			element->first_link = element->first_need = -1;
+		}
+		element = &search->elements[link->element];
+		for (int j = 0; j < link->ntold; j++)
+			if (!told[j].ahead && element->began < told[j].wait->began)
+				element->began = told[j].wait->began;
+		link->next = element->first_link;
+		element->first_link = i;
+	}
+}
+
+/* Give each need to its element and its directory, the first ones first. */
+static void
+link_needs(WaitSearch *search)
+{
+	for (int i = 0; i < search->ntold; i++)
+	{
+		const WaitTold *told = &search->told[i];
+
+		search->needs[told->need].element = search->links[told->link].element;
+	}
+	for (int i = 0; i < search->graph->ndirectories; i++)
+		search->graph->directories[i].first_need = -1;
+	for (int i = search->nneeds - 1; i >= 0; i--)
+	{
+		WaitNeed   *need = &search->needs[i];
+		WaitElement *element = &search->elements[need->element];
+
+		need->next = element->first_need;
+		element->first_need = i;
+		element->nneeds++;
+		need->next_there = need->directory->first_need;
+		need->directory->first_need = i;
+	}
+}
+
+/* Make links, needs and elements; false if memory is short. */
+static bool
+make_graph(WaitSearch *search)
+{
+	WaitGraph  *graph = search->graph;
+	WaitOwner **owners = malloc((graph->nowners + 1) * sizeof(WaitOwner *));
+	WaitTold  **sorted = malloc((search->nwaits + 1) * sizeof(WaitTold *));
+
+	if (owners != NULL && sorted != NULL)
+	{
+		for (int i = 0; i < graph->nowners; i++)
+			owners[i] = &graph->owners[i];
+		qsort(owners, graph->nowners, sizeof(WaitOwner *), compare_owners);
+		graph_link_owners(graph);
+		for (int i = 0; i < graph->nowners; i++)
+			add_links(search, owners[i]);
+		find_needs(search, sorted, search->taken);
+		make_elements(search, search->taken);
+		link_needs(search);
+		minimal_begin(search);
+	}
+	free(owners);
+	free(sorted);
+	return owners != NULL && sorted != NULL;
+}
+
+/*
+ * waits_begin
+ *		Begin to search what has been read; NULL if memory is short.
+ *
+ * The graph must not change until waits_end().
+ */
+WaitSearch *
+waits_begin(WaitGraph *graph)
+{
+	WaitSearch *search = calloc(1, sizeof(WaitSearch));
+	size_t		n = 1;
+
+	if (search == NULL)
+		return NULL;
+	search->graph = graph;
+	for (int i = 0; i < graph->nowners; i++)
+		n += graph->owners[i].nwaits;
+	search->nwaits = (int) n;
+	search->elements = calloc(n, sizeof(WaitElement));
+	search->links = calloc(n, sizeof(WaitLink));
+	search->told = calloc(n, sizeof(WaitTold));
+	search->needs = calloc(n, sizeof(WaitNeed));
+	search->taken = calloc(n, sizeof(int));
+	if (search->elements != NULL && search->links != NULL &&
+		search->told != NULL && search->needs != NULL &&
+		search->taken != NULL && make_graph(search))
+		return search;
+	waits_end(search);
+	return NULL;
+}
+
+/*
+ * waits_end
+ *		End a search; NULL is none.
+ */
+void
+waits_end(WaitSearch *search)
+{
+	if (search == NULL)
+		return;
+	free(search->elements);
+	free(search->links);
+	free(search->told);
+	free(search->needs);
+	free(search->taken);
+	free(search);
+}
+
+/* The element that an edge leads to; -1: there is none. */
+static int
+find_element(const WaitSearch *search, const WaitEdge *edge)
+{
+	for (int i = 0; i < search->ntold; i++)
+	{
+		const WaitLink *link = &search->links[search->told[i].link];
+
+		if (note_same_wait(search->told[i].wait, &edge->wait) &&
+			strcmp(link->owner->path, edge->from) == 0)
+			return link->element;
+	}
+	return -1;
+}
+
+/*
+ * The link by which a need leads to the nearest element of the set; -1: the set
+ * does not keep it.
+ */
+static int
+nearest_link(WaitSearch *search, const WaitNeed *need)
+{
+	const WaitDirectory *directory = need->directory;
+	int			nearest = -1;
+
+	if (directory->permits > 0 && directory->kept < directory->nowners)
+		return -1;
+	for (int i = 0; i < directory->nowners; i++)
+	{
+		const WaitOwner *owner = directory->contenders[i].owner;
+		int			link = owner ? minimal_nearest(search, owner, false) : -1;
+
+		if (nearest < 0 || minimal_distance(search, link) <
+			minimal_distance(search, nearest))
+			nearest = link;
+	}
+	return nearest;
+}
+
+/*
+ * The need by which an element waits for the nearest one, and which link that
+ * is; the victim waits for a lock or a permit by it.
+ */
+static int
+best_need(WaitSearch *search, int element, int *link)
+{
+	int			best = -1;
+
+	*link = -1;
+	for (int i = search->elements[element].first_need; i >= 0;
+		 i = search->needs[i].next)
+	{
+		int			nearest = nearest_link(search, &search->needs[i]);
+
+		if (minimal_distance(search, nearest) >= minimal_distance(search, *link) ||
+			(search->needs[i].session &&
+			 search->elements[element].distance == 0))
+			continue;
+		best = i;
+		*link = nearest;
+	}
+	return best;
+}
+
+/*
+ * The element whose transaction began last, of those that wait for a lock or a
+ * permit in the deadlock that the set is; -1: there is none.
+ */
+static int
+choose_victim(WaitSearch *search)
+{
+	int			victim = -1;
+
+	for (int i = 0; i < search->nelements; i++)
+	{
+		bool		waits = false;
+
+		for (int j = search->elements[i].in ? search->elements[i].first_need : -1;
+			 j >= 0; j = search->needs[j].next)
+			waits |= !search->needs[j].session &&
+				nearest_link(search, &search->needs[j]) >= 0;
+		if (waits && (victim < 0 || search->elements[i].began >=
+					  search->elements[victim].began))
+			victim = i;
+	}
+	return victim;
+}
+
+/* A deadlock as it is told from one of its elements on. */
+typedef struct Telling
+{
+	WaitSearch *search;
+	WaitDeadlock *deadlock;
+	int			links[WAITS_MAX_MEMBERS];	/* by member */
+	int			needs[WAITS_MAX_MEMBERS];
+} Telling;
+
+static int
+find_member(const Telling *telling, int link, int need)
+{
+	for (int i = 0; i < telling->deadlock->nmembers; i++)
+		if (telling->links[i] == link &&
+			(need < 0 || telling->needs[i] == need))
+			return i;
+	return -1;
+}
+
+/* Add a member, if it is new: what a link tells of a need. */
+static bool
+add_member(Telling *telling, int number, int need)
+{
+	const WaitSearch *search = telling->search;
+	const WaitLink *link = &search->links[number];
+	const WaitContender *between = search->needs[need].between;
+	WaitDeadlock *deadlock = telling->deadlock;
+	WaitMember *member = &deadlock->members[deadlock->nmembers];
+	const WaitTold *told = &search->told[link->first_told];
+	const WaitTold *end = told + link->ntold;
+
+	if (find_member(telling, number, need) >= 0)
+		return true;
+	while (told < end && told->need != need)
+		told++;
+	if (told == end || deadlock->nmembers == WAITS_MAX_MEMBERS)
+		return false;
+	telling->links[deadlock->nmembers] = number;
+	telling->needs[deadlock->nmembers++] = need;
+	memset(member, 0, sizeof(*member));
+	graph_copy_vertex(member->edge.from, link->owner->path);
+	member->edge.wait = *told->wait;
+	if (told->ahead)
+		member->edge.wait.began = 0;
+	memcpy(member->cluster, link->owner->cluster, sizeof(member->cluster));
+	member->version = link->owner->version;
+	return between == NULL ||
+		snprintf(member->between, NOTE_VERTEX_SIZE, "%s/%s",
+				 told->directory->path, between->name) < NOTE_VERTEX_SIZE;
+}
+
+/*
+ * Add the way from the victim to itself.  Its first member is that by which the
+ * way comes back to the victim.
+ */
+static bool
+add_way(Telling *telling, int victim)
+{
+	WaitSearch *search = telling->search;
+	int			links[WAITS_MAX_MEMBERS];
+	int			needs[WAITS_MAX_MEMBERS];
+	int			element = victim;
+	int			n = 0;
+
+	do
+	{
+		if (n == WAITS_MAX_MEMBERS)
+			return false;
+		needs[n] = best_need(search, element, &links[n]);
+		if (needs[n] < 0)
+			return false;
+		element = search->links[links[n++]].element;
+	} while (element != victim);
+
+	for (int i = 0; i < n; i++)
+		if (!add_member(telling, links[(i + n - 1) % n], needs[i]))
+			return false;
+	return true;
+}
+
+/* Add a member of the process that a link leads to, if it has none by it. */
+static bool
+add_blocker(Telling *telling, int link)
+{
+	WaitSearch *search = telling->search;
+	int			need;
+	int			ignored;
+
+	if (link < 0)
+		return false;
+	if (find_member(telling, link, -1) >= 0)
+		return true;
+	need = best_need(search, search->links[link].element, &ignored);
+	return need >= 0 && add_member(telling, link, need);
+}
+
+/* Add what a member needs, and the alternatives to its wait. */
+static bool
+add_needed(Telling *telling, int member)
+{
+	WaitSearch *search = telling->search;
+	int			link = telling->links[member];
+	const WaitElement *element =
+		&search->elements[search->links[link].element];
+	const WaitNeed *need = &search->needs[telling->needs[member]];
+	const WaitDirectory *directory = need->directory;
+
+	if (directory->permits == 0 &&
+		!add_blocker(telling, nearest_link(search, need)))
+		return false;
+	for (int i = 0; directory->permits > 0 && i < directory->nowners; i++)
+		if (!add_blocker(telling,
+						 minimal_nearest(search,
+										 directory->contenders[i].owner,
+										 false)))
+			return false;
+	for (int i = element->first_need; element->any && i >= 0;
+		 i = search->needs[i].next)
+		if (!add_member(telling, link, i))
+			return false;
+	return true;
+}
+
+/*
+ * Tell the deadlock that the set is, with this victim; false if it is too large,
+ * or the notes do not tell all of it.
+ */
+static bool
+tell(WaitSearch *search, int victim, WaitDeadlock *deadlock)
+{
+	Telling		telling = {.search = search,.deadlock = deadlock};
+
+	minimal_measure(search, victim, false);
+	if (!add_way(&telling, victim))
+		return false;
+	for (int i = 0; ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL) && i < search->nlinks; i++)
+		if (search->elements[search->links[i].element].in)
+			(void) add_blocker(&telling, i);
+	/* more are added behind the one that we are at */
+	for (int i = 0; i < deadlock->nmembers; i++)
+		if (!add_needed(&telling, i))
+			return false;
+	for (int i = 0; i < deadlock->nmembers; i++)
+	{
+		const WaitNeed *need = &search->needs[telling.needs[i]];
+
+		deadlock->members[i].blocked_by =
+			find_member(&telling, nearest_link(search, need), -1);
+	}
+	return true;
+}
+
+/*
+ * waits_find
+ *		Find a minimal deadlock in what has been read, of which the process of
+ *		"edge" is a part, and its victim.
+ *
+ * False if there is none, it is too large, none of its members waits for a lock
+ * or a permit, or memory is short.  "deadlock" is filled anew, and to be freed
+ * by waits_free_deadlock() if the answer is true.
+ */
+bool
+waits_find(WaitSearch *search, const WaitEdge *edge, WaitDeadlock *deadlock)
+{
+	int			start = find_element(search, edge);
+	int			victim;
+
+	memset(deadlock, 0, sizeof(*deadlock));
+	if (start < 0 || !minimal_find(search, start) ||
+		(victim = choose_victim(search)) < 0)
+		return false;
+	deadlock->members = malloc(WAITS_MAX_MEMBERS * sizeof(WaitMember));
+	if (deadlock->members != NULL && tell(search, victim, deadlock))
+		return true;
+	waits_free_deadlock(deadlock);
+	return false;
+}
+
+/*
+ * waits_same_edge
+ *		Are these the same edge, of the same hold and the same wait?
+ */
+bool
+waits_same_edge(const WaitEdge *a, const WaitEdge *b)
+{
+	return strcmp(a->from, b->from) == 0 && note_same_wait(&a->wait, &b->wait);
+}
+
+/*
+ * waits_same_deadlock
+ *		Have two deadlocks the same members, with the same notes?
+ */
+bool
+waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
+{
+	if (a->nmembers != b->nmembers)
+		return false;
+	for (int i = 0; i < a->nmembers; i++)
+	{
+		int			j = 0;
+
+		while (j < b->nmembers &&
+			   !(waits_same_edge(&a->members[i].edge, &b->members[j].edge) &&
+				 a->members[i].version == b->members[j].version))
+			j++;
+		if (j == b->nmembers)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * waits_steps_back
+ *		Is the victim only to step back in a queue of its own cluster?
+ */
+bool
+waits_steps_back(const WaitDeadlock *deadlock)
+{
+	return deadlock->members[0].edge.wait.began == 0 &&
+		!ZK_MUTATED(ZK_DEADLOCK_AHEAD_FAILS);
+}
+
+/*
+ * waits_free_deadlock
+ *		Free what a deadlock has allocated; the struct is the caller's.
+ */
+void
+waits_free_deadlock(WaitDeadlock *deadlock)
+{
+	free(deadlock->members);
+	deadlock->members = NULL;
+	deadlock->nmembers = 0;
+}
+
+/*
+ * waits_lock_of
+ *		The lock that a contender waits for, or the semaphore:
+ *		"<root>/<encoded name>".
+ */
+void
+waits_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE])
+{
+	graph_copy_vertex(lock, wait->to);
+	if (wait->kind == NOTE_WAIT_SESSION)
+		return;
+	(void) graph_cut_last(lock);
+	if (wait->kind == NOTE_WAIT_PERMIT)
+		(void) graph_cut_last(lock);
+}

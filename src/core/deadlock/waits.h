@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * waits.h
+ *		The deadlocks between clusters in what has been read of their waits.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/waits.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_WAITS_H
+#define ZKLOCK_WAITS_H
+
+#include "core/deadlock/graph.h"
+
+/* How large a deadlock may be. */
+#define WAITS_MAX_MEMBERS	64
+
+/* An edge of a deadlock, with what is to be checked when it is ended. */
+typedef struct WaitMember
+{
+	WaitEdge	edge;
+	char		cluster[WORD_VALUE_SIZE];	/* cluster_name of its cluster */
+	int32_t		version;		/* of the data of edge.from when it was read */
+	char		between[NOTE_VERTEX_SIZE];	/* an exclusive contender that
+											 * stands between the reader
+											 * wait.to and readers that own
+											 * the lock; or "" */
+	int			blocked_by;		/* the member whose edge.from wait.to waits
+								 * for; the first, if there are several */
+} WaitMember;
+
+/*
+ * A deadlock of which each member's end is the end.  The victim is the first;
+ * from it one follows blocked_by, which comes back to it.  Where a semaphore or
+ * zk_lock_any is a part of it, there are members beside that way.
+ */
+typedef struct WaitDeadlock
+{
+	int			nmembers;
+	WaitMember *members;		/* malloc'd */
+} WaitDeadlock;
+
+extern WaitSearch *waits_begin(WaitGraph *graph);
+extern bool waits_find(WaitSearch *search, const WaitEdge *edge,
+					   WaitDeadlock *deadlock);
+extern void waits_end(WaitSearch *search);
+
+extern bool waits_same_edge(const WaitEdge *a, const WaitEdge *b);
+extern void waits_free_deadlock(WaitDeadlock *deadlock);
+extern bool waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b);
+extern bool waits_steps_back(const WaitDeadlock *deadlock);
+extern void waits_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE]);
+
+#endif							/* ZKLOCK_WAITS_H */

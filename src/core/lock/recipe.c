@@ -1,0 +1,1914 @@
+/*-------------------------------------------------------------------------
+ *
+ * recipe.c
+ *		The ZooKeeper lock recipe as a pure state machine.
+ *
+ * One Recipe is one contender of this cluster: at most one ephemeral
+ * sequential znode in one lock directory.  Events go in (what the slot wants,
+ * answers of the server, watches, the end of the session); operations to send
+ * and news for the slot come out.  Nothing here knows PostgreSQL or
+ * libzookeeper, so the unit tests drive it with a scripted server.
+ *
+ * The algorithm is ZooKeeper's lock recipe with Curator's protection: the
+ * node's name carries a UUID, so that a create whose answer was lost can be
+ * found again.  In addition to what Curator and kazoo do,
+ *
+ *	- create and getChildren are sent in one flight: a session's requests are
+ *	  answered in order, so the list has our node;
+ *	- the search for a create whose answer was lost goes behind a write of our
+ *	  own: the server that we reconnected to may not have heard of it yet.  A
+ *	  sync is not enough, since a leader answers it at once that does not know
+ *	  yet that there is another one (ZOOKEEPER-1675);
+ *	- another node with our UUID, from a create that was repeated although it
+ *	  had arrived, is deleted as soon as it is seen; so is a predecessor that
+ *	  is of our session and of none of our contenders, whatever it is from:
+ *	  nobody else would delete it before the session ends;
+ *	- if the only contender that excluded us was the predecessor and that is
+ *	  deleted, we own the lock, with no second read: nobody can have queued
+ *	  ahead of us since;
+ *	- who waits for a watch for long sets it again, as if it had been used up:
+ *	  its event may have been lost;
+ *	- a contender whose number alone tells that nobody is ahead reads nothing;
+ *	- an owner that wants the lock again leaves and queues anew in one step;
+ *	- the directory begins anew before its counter ends;
+ *	- a child that is not ephemeral is no contender, whatever its name: lock
+ *	  directories of others, below a root that is itself a lock directory, may
+ *	  end in ten digits.  The get that watches a predecessor tells.  For news
+ *	  that cannot wait for it, names of Curator's form are taken for contenders.
+ *
+ * Ownership without a read.  A sequential node's number is its parent's count
+ * of creates: PrepRequestProcessor.java (pRequest2TxnCreate) takes the parent's
+ * cversion, which each create adds one to, sequential or not, and no delete does;
+ * rollbackPendingChanges() takes back what a multi has added that fails.  So
+ * two contenders with numbers s and s + 1 in one directory had no create
+ * between them, and one with number 0 had none before it.
+ *
+ *	- Number 0 owns the lock: nothing else has been in the directory.
+ *	- Number s + 1 owns it, if a contender of our session owned the lock
+ *	  exclusively with s, that node is deleted, and the directory is the same.
+ *	  All nodes that have been in it are those of up to s, and s + 1.  When s
+ *	  owned the lock exclusively, all contenders below s were gone, or it would
+ *	  not have; they do not come back, and a create takes a new number.  What
+ *	  is no contender was none then.  With s deleted, nobody is ahead.
+ *	- This holds for a reader s + 1 as well.  It does not if s was a reader:
+ *	  other readers may still be there, ahead of an exclusive s + 1.
+ *	- The directory is the same if a watch of it, set by a get that was sent
+ *	  ahead of the delete of s, has not fired when the create of s + 1 is
+ *	  answered.  The get found the directory in which s was: our delete of s
+ *	  was answered OK, so s was in it at the time of the get, or until later,
+ *	  and no directory is deleted that has children.  (Answered "no node", s
+ *	  may have been deleted by anybody at any time: then nothing is known.)
+ *	  Since then the directory cannot have been deleted unnoticed:
+ *	  DataTree.deleteNode() triggers the watch when the server applies the
+ *	  deletion, writes are applied in the order of their zxids
+ *	  (CommitProcessor.java), and one connection has events and answers in the
+ *	  order in which they came about.  So the event comes ahead of the answer
+ *	  to a create in a later directory.
+ *	- It is asked for when the answer to the create is heard, not when the
+ *	  create is sent: in between the directory may have gone.  The answer to
+ *	  the delete of s must have been heard as well; of two operations in one
+ *	  flight the delete may be the later one, if the flight goes in parts.
+ *	- Once the connection is lost nothing is known: the next server may have
+ *	  applied less, and events on their way are lost.  The same goes for a new
+ *	  session, for a worker that takes over, and when the watch was removed.
+ *	- One thing is taken for granted: that nobody takes the right to read the
+ *	  directory from us while we watch it.  Servers from 3.8.4 and 3.9.2 on tell
+ *	  those of no event who may not read the node.
+ *
+ * core/lock/succession.c remembers the number, and hands it out by "next" in the
+ * answer to the create.  Late numbers own nothing in any case.
+ *
+ * Queueing again in one step.  An exclusive owner that is to give the lock up
+ * while its cluster wants it again (REQUEUEING) deletes its node s and creates
+ * the next one in one multi: either both is done, or nothing.  Whoever stood
+ * behind s is then ahead of us, as after a delete and a create.
+ *
+ *	- The new node owns the lock if its number is s + 1, by what is said above
+ *	  and with no watch: s was in the directory until the step in which s + 1 was
+ *	  created there, so it is one directory, and not another one made later.  All
+ *	  of this is true at the server, whatever became of connections since.
+ *	- Both nodes have the same UUID, and only the new one's number is not known.
+ *	  So if the answer is lost, or the worker with it, the children tell, read
+ *	  behind a write of our own: if s is there, the multi was not carried out,
+ *	  and never will be; if another node of ours is there, it was; if neither is,
+ *	  we have no node, as somebody has deleted it, or the session has ended.  Both
+ *	  cannot be there; if they were, s would go first, and the other one as a
+ *	  stray.
+ *	- "No node" is the answer to the delete: the lock was lost before, with
+ *	  nobody holding it.  If the multi is refused, s is still there.
+ *	- No answer to this contender's earlier operations counts for the new node:
+ *	  they came ahead of that to the multi, or carry another serial number.
+ *	- A session never has both nodes, so one takes no more room in it than before.
+ *	- A reader does not do this: others may own the lock together with it, ahead
+ *	  of s + 1 if that is exclusive.
+ *
+ * The end of the counter.  From 2147483647 on numbers have no order (see
+ * znode_is_unordered()), so the directory has to be deleted and made again
+ * before that, while it is empty.  A number is late from
+ * ZNODE_LATE_SEQUENCE on.  A contender with a late number queues, and is seen
+ * by those ahead, but never owns the lock, not even together with other
+ * readers: when nobody is ahead it deletes its node (RETREATING), waits until
+ * the others have left (REMOVING_DIR, LISTING_DIR, AWAITING_EMPTY), deletes the
+ * directory, and enters the new one.
+ *
+ *	- No owner's directory is deleted: its node is in it, and ZooKeeper deletes
+ *	  no node that has children.  For the same reason a deletion that comes late
+ *	  and hits the new directory does no harm: whoever is about to enter it
+ *	  makes it again, as he would if it had been collected.
+ *	- No two own the lock.  All owners have numbers that are not late, so they
+ *	  are in one directory that was never deleted, and there these numbers are
+ *	  distinct and in the order of the creates.
+ *	- Nobody is lost.  Who has retreated waits only for a contender in the
+ *	  directory that he has left, which he knows by its czxid, read while his
+ *	  node kept it from being deleted.  That directory gets no contender that is
+ *	  not late any more; late ones of a cluster leave it by themselves, and each
+ *	  deletion of a node that is waited for leads to another attempt.  When it
+ *	  is gone, all find it missing, or find the new one, and enter.
+ *	- Nobody is kept waiting unseen.  Who retreats was first, so no owner that
+ *	  goes by this table is left that would have to see him to give way.  (One
+ *	  with a number without order stays until all that have one are gone.)
+ *	- Other clients know nothing of this.  Late contenders of theirs own the
+ *	  lock when it is their turn, and the directory lasts until they have left
+ *	  it.  When one of theirs has a number without order, others of theirs may
+ *	  have the same: we do not queue with it (failed, ended).  One of another
+ *	  cluster, known by its data, does not count, since it will leave.
+ *
+ * The states and events (a state that an event is not listed for ignores it;
+ * answers to reads and watches count only with the latest serial number):
+ *
+ *	NONE		want -> ENTERING: create, children
+ *				want, likely to own the lock unread -> ENTERING: create
+ *	ENTERING	create ok, number 0 or the next -> as READING, nobody excludes us
+ *				create ok -> READING (the children are on their way)
+ *				create ok, and no read is behind it -> READING: children
+ *				create unknown -> SEARCHING: search
+ *				create no node -> ENTERING: make the directories, all again;
+ *				  or, if they could not be made, -> NONE: failed
+ *				create refused -> NONE: failed
+ *				create ok, but under no name that it can have -> SEARCHING:
+ *				  search
+ *				release -> CANCELLING
+ *	CANCELLING	create ok -> LEAVING: delete
+ *				create unknown -> ABANDONING: search
+ *				create no node, refused -> NONE: gone
+ *				create ok, but under no name that it can have -> ABANDONING:
+ *				  search
+ *				requeue ok -> LEAVING: delete
+ *				requeue unknown -> ABANDONING: search
+ *				requeue no node -> NONE: gone
+ *				requeue refused -> LEAVING: delete (the node of before)
+ *				requeue ok, but under no name that it can have -> ABANDONING:
+ *				  search
+ *	SEARCHING	children ok, the node of before a requeue among them ->
+ *				  REQUEUEING: requeue
+ *				children ok, our node among them -> as READING
+ *				children ok, without it; no node -> ENTERING: create, children
+ *				children unknown -> SEARCHING: search
+ *				children refused -> NONE: failed, and perhaps left behind
+ *				release -> ABANDONING
+ *	ABANDONING	children ok, our node, or that of before a requeue, among them ->
+ *				  LEAVING: delete
+ *				children ok, without it; no node -> NONE: gone
+ *				children refused -> NONE: perhaps left behind
+ *				children unknown -> ABANDONING: search
+ *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
+ *				  answer to the create told the token -> OWNER: token
+ *				children ok, nobody does, but our number is late -> RETREATING:
+ *				  get the directory, delete
+ *				children ok, somebody does -> WATCHING: watch the last of them
+ *				children ok, one has no order, and has not been read ->
+ *				  READING_CHILD: get it
+ *				children ok, without our node; no node -> ENTERING: as new
+ *				children ok, with those of a semaphore -> LEAVING: delete;
+ *				  failed, mixed
+ *				children unknown -> READING: children
+ *				children refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	WATCHING	predecessor deleted; watch no node: if it was the only one that
+ *				  excluded us -> OWNER: stat, and token if the answer to the
+ *				  create told it, or, if our number is late, -> RETREATING: get
+ *				  the directory, delete; else -> READING: children
+ *				watch used up otherwise; watch unknown -> WATCHING: watch
+ *				watch refused -> LEAVING: unwatch, delete; failed
+ *				watch ok, and it is not ephemeral -> as predecessor deleted, but
+ *				  unwatch ahead of all else; persistent
+ *				watch ok, if nobody ahead was surely a contender -> queued
+ *				watch ok, if only owners are ahead and we ask retained ones: it
+ *				  may not need the lock -> WATCHING: retained; it does -> queued
+ *				watch ok, and the predecessor is a stray of our session -> the
+ *				  same: delete it
+ *				release -> LEAVING: unwatch, delete
+ *	OWNER		stat ok, our session's -> OWNER: token
+ *				stat ok, not our session's; no node -> NONE: lost
+ *				stat unknown -> OWNER: stat
+ *				stat refused -> OWNER; no token, if it is not known
+ *				retry, after that -> OWNER: stat
+ *				check for writers -> OWNER: children
+ *				children ok -> OWNER: no writer, or a writer is behind us
+ *				children no node, refused -> OWNER: no writer
+ *				children unknown -> OWNER: children
+ *				watch the queue; the watch of the list used up; list unknown ->
+ *				  OWNER: list the children and watch them
+ *				list ok -> OWNER: alone, or, and then the list ends, contended
+ *				list no node, refused -> OWNER: contended, since nobody knows
+ *				set in use, if our data say that we may not need the lock ->
+ *				  OWNER: set (who we are)
+ *				watch for a revocation, once; that watch used up or unknown ->
+ *				  OWNER: watch our own node
+ *				that watch ok, with the data of a revocation -> OWNER: set
+ *				  (who we are); revoked
+ *				that watch no node; own node deleted -> OWNER: stat
+ *				set unknown -> OWNER: set
+ *				requeue, if we are exclusive -> REQUEUEING: requeue
+ *				release -> LEAVING: delete
+ *	REQUEUEING	requeue ok, the next number -> as READING, nobody excludes us
+ *				requeue ok -> READING: children
+ *				requeue unknown -> SEARCHING: search
+ *				requeue no node -> ENTERING: as new
+ *				requeue refused -> LEAVING: delete (the node of before); failed
+ *				requeue ok, but under no name that it can have -> SEARCHING:
+ *				  search
+ *				release -> CANCELLING
+ *	LEAVING		delete ok, no node -> NONE: gone
+ *				delete unknown -> LEAVING: delete
+ *				delete refused -> LEAVING: left behind
+ *				retry, after a refusal -> LEAVING: delete
+ *	READING_CHILD	get ok, one of a cluster's; no node -> READING: children
+ *				get ok, it is not ephemeral -> READING: children; persistent
+ *				get ok, one of another client's -> LEAVING: delete; failed,
+ *				  ended
+ *				get unknown -> READING_CHILD: get
+ *				get refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	RETREATING	get ok -> RETREATING (the directory is known)
+ *				get refused -> LEAVING (the delete is out); failed
+ *				delete ok, the directory is known -> REMOVING_DIR: delete it
+ *				delete ok, it is not; no node -> ENTERING: as new
+ *				delete unknown -> RETREATING: get the directory, delete
+ *				delete refused -> LEAVING: failed, left behind
+ *				release -> LEAVING (the delete is out)
+ *	REMOVING_DIR	rmdir ok -> ENTERING: as new; renewed
+ *				rmdir no node -> ENTERING: as new
+ *				rmdir refused, not empty -> LISTING_DIR: children
+ *				rmdir unknown -> REMOVING_DIR: rmdir
+ *				rmdir refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	LISTING_DIR	children ok -> LISTING_DIR: get the directory
+ *				get ok, another directory; no node -> ENTERING: as new
+ *				get ok, with contenders -> AWAITING_EMPTY: watch the last of them
+ *				get ok, with other children only -> LEAVING: delete; failed,
+ *				  ended
+ *				get ok, empty; children or get unknown -> REMOVING_DIR: rmdir
+ *				children or get refused -> LEAVING: delete; failed
+ *				release -> LEAVING: delete
+ *	AWAITING_EMPTY	watch ok -> AWAITING_EMPTY: queued
+ *				watch ok, and it is a stray of our session -> the same: delete it
+ *				watch ok, one of another client's, without order, or not
+ *				  ephemeral -> LEAVING: unwatch, delete; failed, ended
+ *				node deleted; watch no node -> REMOVING_DIR: rmdir
+ *				watch used up otherwise; watch unknown -> AWAITING_EMPTY: watch
+ *				watch refused -> LEAVING: unwatch, delete; failed
+ *				release -> LEAVING: unwatch, delete
+ *	any			expired -> NONE: lost if it was OWNER, else gone
+ *
+ * A contender whose data says that it may not need the lock watches the queue
+ * from the moment that it owns the lock.
+ *
+ * A grouped contender (zk_lock_all) never enters a second time: where the
+ * table says so, it is gone instead.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/lock/recipe.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/lock/recipe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/lock/note.h"
+#include "core/mutation.h"
+
+static void
+send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
+{
+	RecipeOp   *op;
+
+	/* The bound is the most that any step sends, strays being rationed. */
+	if (out->nops == RECIPE_MAX_OPS)
+		return;
+	op = &out->ops[out->nops++];
+	op->kind = kind;
+	op->node = node;
+	op->serial = serial;
+	op->data = NULL;
+	op->batch = 0;
+	op->has_version = false;
+	op->version = 0;
+	op->barrier = false;
+	op->exact = false;
+}
+
+/* For a read or watch; 0 stands for none. */
+static uint32_t
+next_serial(Recipe *recipe)
+{
+	if (++recipe->serial == 0)
+		recipe->serial++;
+	return recipe->serial;
+}
+
+static void
+forget_predecessor(Recipe *recipe)
+{
+	free(recipe->predecessor);
+	recipe->predecessor = NULL;
+}
+
+static void
+forget_passed(Recipe *recipe)
+{
+	free(recipe->passed);
+	recipe->passed = NULL;
+	for (int i = 0; i < recipe->npersistent; i++)
+		free(recipe->persistent[i]);
+	free(recipe->persistent);
+	recipe->persistent = NULL;
+	recipe->npersistent = 0;
+}
+
+/* The place of a child among those that are not ephemeral, or for it. */
+static int
+persistent_place(const Recipe *recipe, const char *child)
+{
+	int			low = 0;
+	int			high = recipe->npersistent;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (strcmp(recipe->persistent[middle], child) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool
+is_persistent(const Recipe *recipe, const char *child)
+{
+	int			place = persistent_place(recipe, child);
+
+	return place < recipe->npersistent &&
+		strcmp(recipe->persistent[place], child) == 0;
+}
+
+/*
+ * A child is not ephemeral: do not count it again.  Without memory for that
+ * it is read again.  Returns its name, which lasts.
+ */
+static const char *
+note_persistent(Recipe *recipe, const char *child, RecipeOutput *out)
+{
+	int			place = persistent_place(recipe, child);
+	char	   *name = strdup(child);
+	char	  **names = name == NULL ? NULL :
+		realloc(recipe->persistent, (recipe->npersistent + 1) * sizeof(char *));
+
+	if (names == NULL)
+	{
+		free(name);
+		return NULL;
+	}
+	recipe->persistent = names;
+	memmove(&names[place + 1], &names[place],
+			(recipe->npersistent - place) * sizeof(char *));
+	names[place] = name;
+	recipe->npersistent++;
+	out->told |= RECIPE_TOLD_PERSISTENT;
+	out->stranger = name;
+	return name;
+}
+
+/* Has the child a name that only contenders have, which are ephemeral? */
+static bool
+is_surely_contender(const char *child)
+{
+	return strncmp(child, "_c_", 3) == 0;
+}
+
+/* The contender is no more: forget everything about it. */
+static void
+end(Recipe *recipe, RecipeOutput *out, unsigned told)
+{
+	forget_predecessor(recipe);
+	forget_passed(recipe);
+	recipe->state = RECIPE_NONE;
+	out->told |= told | RECIPE_TOLD_GONE;
+}
+
+static void
+fail(Recipe *recipe, RecipeOutput *out, int error)
+{
+	out->error = error;
+	end(recipe, out, RECIPE_TOLD_FAILED);
+}
+
+/*
+ * Create our node, after making the directory if need be, and read the queue,
+ * unless the answer to the create is likely to tell that we own the lock.
+ */
+static void
+enter(Recipe *recipe, bool unread, RecipeOutput *out)
+{
+	znode_contender_prefix(recipe->uuid, recipe->kind, recipe->node);
+	recipe->requeued = false;
+	recipe->token = 0;
+	recipe->batch = 0;
+	forget_predecessor(recipe);
+	forget_passed(recipe);
+	if (recipe->parents_tried)
+		send_op(out, RECIPE_OP_MKDIRS, NULL, 0);
+	else if (!recipe->dir_known)
+		send_op(out, RECIPE_OP_MKDIR, NULL, 0);
+	send_op(out, RECIPE_OP_CREATE, recipe->node, 0);
+	recipe->unread = unread;
+	if (!unread)
+		send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+	recipe->state = RECIPE_ENTERING;
+}
+
+/*
+ * Our node was not created, or has been deleted: do it again.  Not so for one
+ * of several that must stand in all their queues at the same time: all are
+ * enqueued anew, which is for the caller to do.
+ */
+static void
+reenter(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->grouped)
+		end(recipe, out, 0);
+	else
+		enter(recipe, false, out);
+}
+
+/* Delete our node, and create the next one in the same step. */
+static void
+requeue(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->requeued = true;
+	recipe->token = 0;
+	recipe->batch = 0;
+	send_op(out, RECIPE_OP_REQUEUE, recipe->node, 0);
+	recipe->state = RECIPE_REQUEUEING;
+}
+
+static void
+search(Recipe *recipe, RecipeOutput *out, RecipeState state)
+{
+	send_op(out, RECIPE_OP_SEARCH, NULL, next_serial(recipe));
+	recipe->state = state;
+}
+
+static void
+read_queue(Recipe *recipe, RecipeOutput *out)
+{
+	send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+	recipe->state = RECIPE_READING;
+}
+
+static void
+watch(Recipe *recipe, RecipeOutput *out)
+{
+	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, next_serial(recipe));
+	recipe->state = RECIPE_WATCHING;
+}
+
+/* List the children and watch them: somebody may queue behind us. */
+static void
+watch_queue(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->queue_watch = next_serial(recipe);
+	send_op(out, RECIPE_OP_LIST, NULL, recipe->queue_watch);
+}
+
+static void
+stat_node(Recipe *recipe, RecipeOutput *out, uint32_t batch)
+{
+	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+	out->ops[out->nops - 1].batch = batch;
+}
+
+/*
+ * We own the lock.  The stat is for the token, and finds out whether our node is
+ * still there, and of our session.  If it has just been seen in the queue, then
+ * by the answer to a create of this session, so only the token may be missing,
+ * which any node that was created with ours tells as well.
+ */
+static void
+own(Recipe *recipe, RecipeOutput *out, bool seen)
+{
+	forget_predecessor(recipe);
+	recipe->blockers = 0;
+	recipe->writer_check = 0;
+	recipe->revocation_watch = 0;
+	recipe->queue_watch = 0;
+	recipe->rewritten = false;
+	recipe->token_refused = false;
+	recipe->state = RECIPE_OWNER;
+	out->told |= RECIPE_TOLD_GRANTED;
+	if (recipe->token != 0)
+	{
+		out->token = recipe->token;
+		out->told |= RECIPE_TOLD_TOKEN;
+	}
+	if (!seen)
+		stat_node(recipe, out, 0);
+	else if (recipe->token == 0)
+		stat_node(recipe, out, recipe->batch);
+	if (recipe->retain)
+		watch_queue(recipe, out);
+}
+
+/* Is the end of the predecessor to go unnoticed, for a test? */
+static bool
+lose_wakeup(void)
+{
+	static unsigned wakeups = 0;
+
+	return ZK_MUTATED(ZK_LOST_WAKEUP) && ++wakeups % 50 == 0;
+}
+
+static void
+leave(Recipe *recipe, RecipeOutput *out)
+{
+	/* a watch that stays would wait for a node that nobody cares about */
+	if (recipe->state == RECIPE_WATCHING ||
+		recipe->state == RECIPE_AWAITING_EMPTY)
+		send_op(out, RECIPE_OP_UNWATCH, recipe->predecessor, 0);
+	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
+	recipe->refused = false;
+	recipe->state = RECIPE_LEAVING;
+}
+
+static void
+fail_and_leave(Recipe *recipe, RecipeOutput *out, unsigned told, int error)
+{
+	out->told |= told | RECIPE_TOLD_FAILED;
+	out->error = error;
+	leave(recipe, out);
+}
+
+/*
+ * It is our turn, but our number is late.  The directory is read while our node
+ * keeps it from being deleted: so it is the one that we leave.
+ */
+static void
+retreat(Recipe *recipe, RecipeOutput *out)
+{
+	forget_predecessor(recipe);
+	recipe->blockers = 0;
+	recipe->directory = 0;
+	send_op(out, RECIPE_OP_GET, NULL, next_serial(recipe));
+	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
+	recipe->refused = false;
+	recipe->state = RECIPE_RETREATING;
+}
+
+/* It is our turn; "seen" as of own(). */
+static void
+take_turn(Recipe *recipe, RecipeOutput *out, bool seen)
+{
+	if (znode_is_late(recipe->sequence))
+		retreat(recipe, out);
+	else
+		own(recipe, out, seen);
+}
+
+/* The old directory may be empty now: try to delete it. */
+static void
+remove_directory(Recipe *recipe, RecipeOutput *out)
+{
+	forget_predecessor(recipe);
+	send_op(out, RECIPE_OP_RMDIR, NULL, next_serial(recipe));
+	recipe->state = RECIPE_REMOVING_DIR;
+}
+
+/* The old directory is not empty: watch the last contender in it. */
+static void
+await_empty(Recipe *recipe, RecipeOutput *out)
+{
+	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, next_serial(recipe));
+	recipe->state = RECIPE_AWAITING_EMPTY;
+}
+
+/* Is the child without order one that leaves by itself?  Its data tells. */
+static void
+read_child(Recipe *recipe, RecipeOutput *out)
+{
+	send_op(out, RECIPE_OP_GET, recipe->passed, next_serial(recipe));
+	recipe->state = RECIPE_READING_CHILD;
+}
+
+static void
+created(Recipe *recipe, RecipeOutput *out, int32_t sequence)
+{
+	recipe->sequence = sequence;
+	recipe->requeued = false;
+	recipe->dir_known = true;
+	znode_contender_name(recipe->uuid, recipe->kind, sequence, recipe->node);
+	out->told |= RECIPE_TOLD_CREATED;
+}
+
+/* The create, or a read behind it, told that the lock directory is missing. */
+static void
+enter_without_directory(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->dir_known = false;
+	if (recipe->parents_tried && recipe->mkdir_error != 0)
+		fail(recipe, out, recipe->mkdir_error);
+	else
+	{
+		/* missing parents, or an idle container that was just collected */
+		recipe->parents_tried = true;
+		reenter(recipe, out);
+	}
+}
+
+/* Is the node still there that we had before we queued again? */
+static bool
+find_old(const Recipe *recipe, const RecipeInput *in)
+{
+	if (!recipe->requeued)
+		return false;
+	for (int i = 0; i < in->nchildren; i++)
+		if (strcmp(in->children[i], recipe->node) == 0)
+			return true;
+	return false;
+}
+
+/* Find the node that we created, by its UUID, in a list of children. */
+static bool
+find_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		if (znode_has_uuid(in->children[i], recipe->uuid) &&
+			znode_parse_contender(in->children[i], &contender))
+		{
+			created(recipe, out, contender.sequence);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool
+is_semaphore_part(const char *child)
+{
+	return strcmp(child, ZNODE_LOCKS_DIR) == 0 ||
+		strcmp(child, ZNODE_PERMITS_DIR) == 0;
+}
+
+/* Does one with this number come ahead of us?  It has an order. */
+static bool
+is_ahead(const Recipe *recipe, int32_t sequence)
+{
+	return znode_is_unordered(recipe->sequence) ||
+		znode_before(sequence, recipe->sequence);
+}
+
+/* Is this child to be read, ahead of the one that is next otherwise? */
+static bool
+is_to_read(const Recipe *recipe, const char *child, const char *next)
+{
+	return (recipe->passed == NULL || strcmp(child, recipe->passed) > 0) &&
+		(next == NULL || strcmp(child, next) < 0);
+}
+
+/* What a list of children tells about our place in the queue. */
+typedef struct QueuePlace
+{
+	bool		found;			/* our own node is in the list */
+	bool		shared;			/* readers ahead do not exclude us */
+	const char *unordered;		/* a child that has to be read; or NULL */
+	const char *predecessor;	/* the last who excludes us; or NULL */
+	int32_t		predecessor_sequence;
+	int			ahead;			/* contenders ahead of us */
+	int			writers;		/* those who wait for everybody, as writers do */
+	int32_t		first;			/* the lowest number ahead of us */
+} QueuePlace;
+
+/* A contender stands ahead of us: note whether it excludes us. */
+static void
+note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
+		   const ZnodeContender *contender)
+{
+	/* readers that are late wait for all, as writers do */
+	bool		writer = !contender->shared ||
+		znode_is_late(contender->sequence);
+
+	if (place->ahead++ == 0 || znode_before(contender->sequence, place->first))
+		place->first = contender->sequence;
+	if (writer)
+		place->writers++;
+	else if (place->shared)
+		return;
+	recipe->blockers++;
+	if (is_surely_contender(child))
+		recipe->unsure = false;
+	if (place->predecessor == NULL ||
+		znode_before(place->predecessor_sequence, contender->sequence) ||
+		(place->predecessor_sequence == contender->sequence &&
+		 strcmp(place->predecessor, child) < 0))
+	{
+		place->predecessor = child;
+		place->predecessor_sequence = contender->sequence;
+	}
+}
+
+/* Take account of one child of the lock directory. */
+static void
+note_child(Recipe *recipe, QueuePlace *place, const char *child,
+		   RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	if (strcmp(child, recipe->node) == 0)
+		place->found = true;
+	else if (is_semaphore_part(child))
+		out->told |= RECIPE_TOLD_MIXED;
+	else if (!znode_parse_contender(child, &contender))
+	{
+		out->told |= RECIPE_TOLD_STRANGER;
+		out->stranger = child;
+	}
+	else if (znode_has_uuid(child, recipe->uuid))
+	{
+		/* leave room for the operation that this step is about */
+		if (out->nops < RECIPE_MAX_OPS - 3)
+			send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
+	}
+	else if (znode_is_unordered(contender.sequence))
+	{
+		if (is_to_read(recipe, child, place->unordered))
+			place->unordered = child;
+	}
+	else if (!is_persistent(recipe, child) &&
+			 is_ahead(recipe, contender.sequence))
+		note_ahead(recipe, place, child, &contender);
+}
+
+/* Do all who exclude us own the lock? */
+static bool
+only_owners_exclude(const QueuePlace *place)
+{
+	if (place->predecessor == NULL)
+		return false;
+	return place->writers == 0 ||
+		(place->writers == 1 && place->first == place->predecessor_sequence &&
+		 (place->shared || place->ahead == 1));
+}
+
+/*
+ * Our place in the queue: count the contenders that exclude us and keep the
+ * last of them as predecessor.  *unordered is one that has to be read, or
+ * NULL.  Returns false if our own node is missing.
+ */
+static bool
+find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
+		   const char **unordered)
+{
+	QueuePlace	place = {
+		.shared = recipe->kind == ZNODE_READER &&
+		!znode_is_late(recipe->sequence)
+	};
+
+	recipe->blockers = 0;
+	recipe->unsure = true;
+	for (int i = 0; i < in->nchildren; i++)
+		note_child(recipe, &place, in->children[i], out);
+
+	recipe->retained_ahead = recipe->asks_retained &&
+		only_owners_exclude(&place);
+	forget_predecessor(recipe);
+	if (place.found && place.predecessor != NULL)
+		recipe->predecessor = strdup(place.predecessor);
+	*unordered = place.unordered;
+	return place.found;
+}
+
+/* A list of children is in while we know our node's name. */
+static void
+evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	const char *unordered;
+
+	if (!find_place(recipe, in, out, &unordered))
+	{
+		out->told &= ~RECIPE_TOLD_MIXED;
+		reenter(recipe, out);	/* somebody deleted our node */
+	}
+	else if (out->told & RECIPE_TOLD_MIXED)
+	{
+		out->told |= RECIPE_TOLD_FAILED;
+		leave(recipe, out);
+	}
+	else if (unordered != NULL)
+	{
+		forget_predecessor(recipe);
+		free(recipe->passed);
+		recipe->passed = strdup(unordered);
+		if (recipe->passed == NULL)
+			read_queue(recipe, out);	/* out of memory: read again */
+		else
+			read_child(recipe, out);
+	}
+	else if (recipe->blockers == 0)
+		take_turn(recipe, out, true);
+	else if (recipe->predecessor == NULL)
+		read_queue(recipe, out);	/* out of memory: read again */
+	else
+	{
+		watch(recipe, out);
+		if (recipe->retained_ahead)
+			recipe->unsure = false;
+		else if (!recipe->unsure)
+			out->told |= RECIPE_TOLD_QUEUED;
+	}
+}
+
+static void
+predecessor_gone(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->blockers == 1)
+		take_turn(recipe, out, false);
+	else
+		read_queue(recipe, out);
+}
+
+/* It is no contender, whatever its name. */
+static void
+pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
+{
+	const char *node = note_persistent(recipe, recipe->predecessor, out);
+
+	if (node == NULL)
+		read_queue(recipe, out);
+	else
+	{
+		send_op(out, RECIPE_OP_UNWATCH, node, 0);
+		predecessor_gone(recipe, out);
+	}
+}
+
+static void
+on_release(Recipe *recipe, RecipeOutput *out)
+{
+	switch (recipe->state)
+	{
+		case RECIPE_ENTERING:
+		case RECIPE_REQUEUEING:
+			recipe->state = RECIPE_CANCELLING;
+			break;
+		case RECIPE_SEARCHING:
+			recipe->state = RECIPE_ABANDONING;
+			break;
+		case RECIPE_READING:
+		case RECIPE_WATCHING:
+		case RECIPE_OWNER:
+		case RECIPE_READING_CHILD:
+			leave(recipe, out);
+			break;
+		case RECIPE_RETREATING:
+			recipe->state = RECIPE_LEAVING; /* the delete is out */
+			break;
+		case RECIPE_REMOVING_DIR:
+		case RECIPE_LISTING_DIR:
+		case RECIPE_AWAITING_EMPTY:
+			/* our node is gone, which the delete will tell */
+			leave(recipe, out);
+			break;
+		case RECIPE_NONE:
+		case RECIPE_CANCELLING:
+		case RECIPE_ABANDONING:
+		case RECIPE_LEAVING:
+			break;
+	}
+}
+
+/* Does our number tell that nobody is ahead?  "next": that of the answer. */
+static bool
+owns_by_number(const Recipe *recipe, int32_t next)
+{
+	if (ZK_MUTATED(ZK_GAP_OWNS) && next != 0 && recipe->sequence > next)
+		return true;
+	return recipe->sequence == 0 || recipe->sequence == next;
+}
+
+/*
+ * Our node is created: own the lock, if its number tells so, or hear of the
+ * queue.
+ */
+static void
+on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (owns_by_number(recipe, in->next))
+	{
+		/* what was read behind the create does not count */
+		if (!recipe->unread)
+			(void) next_serial(recipe);
+		take_turn(recipe, out, true);
+	}
+	else if (recipe->unread)
+		read_queue(recipe, out);
+	else
+		recipe->state = RECIPE_READING;
+}
+
+/* Whether our node has been created is not known, or not its number: search. */
+static void
+search_created(Recipe *recipe, RecipeOutput *out)
+{
+	search(recipe, out, recipe->state == RECIPE_CANCELLING ?
+		   RECIPE_ABANDONING : RECIPE_SEARCHING);
+}
+
+/*
+ * Our node has been created.  False if its name is none that a sequential
+ * create can have; then we search.
+ */
+static bool
+accept_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	if (!znode_parse_contender(in->node, &contender))
+	{
+		search_created(recipe, out);
+		return false;
+	}
+	created(recipe, out, contender.sequence);
+	recipe->batch = in->batch;
+	return true;
+}
+
+static void
+on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	bool		wanted = recipe->state == RECIPE_ENTERING;
+
+	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (!accept_created(recipe, in, out))
+				break;
+			recipe->token = in->token;
+			if (wanted)
+				on_entered(recipe, in, out);
+			else
+				leave(recipe, out);
+			break;
+		case RECIPE_UNKNOWN:
+			search_created(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			if (wanted)
+				enter_without_directory(recipe, out);
+			else
+				end(recipe, out, 0);
+			break;
+		case RECIPE_REFUSED:
+			if (wanted)
+				fail(recipe, out, in->error);
+			else
+				end(recipe, out, 0);
+			break;
+	}
+}
+
+static void
+on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	bool		wanted = recipe->state == RECIPE_SEARCHING;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			recipe->dir_known = true;
+			if (find_old(recipe, in))
+			{
+				if (wanted)
+					requeue(recipe, out);
+				else
+					leave(recipe, out);
+			}
+			else if (find_created(recipe, in, out))
+			{
+				if (!wanted)
+					leave(recipe, out);
+				else if (ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
+					own(recipe, out, false);
+				else
+					evaluate(recipe, in, out);
+			}
+			else if (wanted)
+				reenter(recipe, out);
+			else
+				end(recipe, out, 0);
+			break;
+		case RECIPE_UNKNOWN:
+			search(recipe, out, recipe->state);
+			break;
+		case RECIPE_NO_NODE:
+			if (wanted)
+				enter_without_directory(recipe, out);
+			else
+				end(recipe, out, 0);
+			break;
+		case RECIPE_REFUSED:
+			/* whether our node exists cannot be found out */
+			out->told |= RECIPE_TOLD_LEFT;
+			out->error = in->error;
+			end(recipe, out, wanted ? RECIPE_TOLD_FAILED : 0);
+			break;
+	}
+}
+
+/*
+ * Our node has been deleted, and another one created, in one step; or neither.
+ * The number of the one before tells whether anybody came in between.
+ */
+static void
+on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	bool		wanted = recipe->state == RECIPE_REQUEUEING;
+	int32_t		last = recipe->sequence;
+
+	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (!accept_created(recipe, in, out))
+				break;
+			if (!wanted)
+				leave(recipe, out);
+			else if (recipe->sequence == last + 1 ||
+					 ZK_MUTATED(ZK_REQUEUED_OWNS))
+				take_turn(recipe, out, true);
+			else
+				read_queue(recipe, out);
+			break;
+		case RECIPE_UNKNOWN:
+			search_created(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			/* the one before was gone, and so none has been created */
+			if (wanted)
+				reenter(recipe, out);
+			else
+				end(recipe, out, 0);
+			break;
+		case RECIPE_REFUSED:
+			/* the one before is still there */
+			if (wanted)
+				fail_and_leave(recipe, out, 0, in->error);
+			else
+				leave(recipe, out);
+			break;
+	}
+}
+
+typedef void (*RecipeAction) (Recipe *recipe, RecipeOutput *out);
+
+/*
+ * A waiter's read or watch did not come out OK: "again" repeats it, "missing" is
+ * for what is not there.  Refused, the waiter fails.
+ */
+static void
+on_not_ok(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
+		  RecipeAction again, RecipeAction missing)
+{
+	if (in->result == RECIPE_UNKNOWN)
+		again(recipe, out);
+	else if (in->result == RECIPE_NO_NODE)
+		missing(recipe, out);
+	else
+		fail_and_leave(recipe, out, 0, in->error);
+}
+
+static void
+on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (in->result == RECIPE_OK)
+		evaluate(recipe, in, out);
+	else
+		on_not_ok(recipe, in, out, read_queue, enter_without_directory);
+}
+
+/* List the children: a writer may wait behind our reader. */
+static void
+check_writers(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->writer_check = next_serial(recipe);
+	send_op(out, RECIPE_OP_CHILDREN, NULL, recipe->writer_check);
+}
+
+/*
+ * Does a writer wait behind us, or anybody?  Whom this cluster has in the other
+ * mode does not count: those who wait inside it have an order of their own.  A
+ * reader with a late number waits for all, as a writer does.
+ */
+static bool
+somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
+{
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		const char *child = in->children[i];
+		ZnodeContender contender;
+
+		if (znode_parse_contender(child, &contender) &&
+			(znode_before(recipe->sequence, contender.sequence) ||
+			 znode_is_unordered(contender.sequence)) &&
+			(readers_too || !contender.shared ||
+			 znode_is_late(contender.sequence)) &&
+			!is_persistent(recipe, child) &&
+			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
+			return true;
+	}
+	return false;
+}
+
+/* The queue behind us has been listed, and from now on is watched. */
+static void
+on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->queue_watch == 0 || in->serial != recipe->queue_watch)
+		return;
+	if (in->result == RECIPE_UNKNOWN)
+		watch_queue(recipe, out);
+	else if (in->result == RECIPE_OK &&
+			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER))
+		out->told |= RECIPE_TOLD_ALONE;
+	else
+	{
+		/* or nobody knows: then the lock is not to be kept from anybody */
+		recipe->queue_watch = 0;
+		out->told |= RECIPE_TOLD_CONTENDED;
+	}
+}
+
+/* Does an exclusive contender wait behind our shared one? */
+static void
+on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->writer_check == 0 || in->serial != recipe->writer_check)
+		return;
+	if (in->result == RECIPE_UNKNOWN)
+	{
+		check_writers(recipe, out);
+		return;
+	}
+
+	recipe->writer_check = 0;
+	out->told |= in->result == RECIPE_OK && somebody_behind(recipe, in, false) ?
+		RECIPE_TOLD_WRITER : RECIPE_TOLD_NO_WRITER;
+}
+
+/* Watch our own node: somebody may ask for the lock by its data. */
+static void
+watch_revocation(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->revocation_watch = next_serial(recipe);
+	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->revocation_watch);
+}
+
+/* Does this event belong to the latest watch of the queue? */
+static bool
+is_of_queue_watch(const Recipe *recipe, const RecipeInput *in)
+{
+	return recipe->state == RECIPE_OWNER &&
+		recipe->queue_watch != 0 && in->serial == recipe->queue_watch;
+}
+
+/* Does this answer or event belong to the latest watch for a revocation? */
+static bool
+is_of_revocation_watch(const Recipe *recipe, const RecipeInput *in)
+{
+	return recipe->state == RECIPE_OWNER &&
+		recipe->revocation_watch != 0 && in->serial == recipe->revocation_watch;
+}
+
+/* Our own node has been read, and is being watched. */
+static void
+on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (note_is_revocation(in->data, in->data_len))
+			{
+				/* say again who we are, so that it can be asked again */
+				out->told |= RECIPE_TOLD_REVOKED;
+				recipe->rewritten = true;
+				send_op(out, RECIPE_OP_SET, recipe->node, 0);
+			}
+			break;
+		case RECIPE_UNKNOWN:
+			watch_revocation(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			stat_node(recipe, out, 0);
+			break;
+		case RECIPE_REFUSED:
+			break;				/* it cannot be asked for, that is all */
+	}
+}
+
+/* The old directory is gone, and another one is there: enter that. */
+static void
+enter_new_directory(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->dir_known = true;
+	reenter(recipe, out);
+}
+
+/* The old directory is gone. */
+static void
+enter_removed_directory(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->dir_known = false;
+	reenter(recipe, out);
+}
+
+/* Who is still in the old directory, if it is that: the last of them. */
+static void
+on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	const char *last = NULL;
+	int32_t		last_sequence = 0;
+
+	forget_predecessor(recipe);
+	recipe->blockers = in->nchildren;
+	for (int i = 0; i < in->nchildren; i++)
+	{
+		const char *child = in->children[i];
+		ZnodeContender contender;
+
+		if (!znode_parse_contender(child, &contender))
+		{
+			out->told |= RECIPE_TOLD_STRANGER;
+			out->stranger = child;
+			continue;
+		}
+		/* those without order last: they may go by themselves */
+		if (znode_is_unordered(contender.sequence))
+			contender.sequence = -1;
+		if (last == NULL || znode_before(last_sequence, contender.sequence))
+		{
+			last = child;
+			last_sequence = contender.sequence;
+		}
+	}
+	if (last != NULL)
+	{
+		recipe->predecessor = strdup(last);
+		if (recipe->predecessor == NULL)
+		{
+			remove_directory(recipe, out);	/* out of memory: read again */
+			return;
+		}
+	}
+	/* behind the list: if it is still the old one, the list was of that */
+	send_op(out, RECIPE_OP_GET, NULL, next_serial(recipe));
+}
+
+static void
+on_dir_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (in->result != RECIPE_OK)
+		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
+	else if (in->event == RECIPE_CHILDREN_DONE)
+		on_dir_listed(recipe, in, out);
+	else if (in->czxid != recipe->directory)
+		enter_new_directory(recipe, out);
+	else if (recipe->predecessor != NULL)
+		await_empty(recipe, out);
+	else if (recipe->blockers == 0)
+		remove_directory(recipe, out);
+	else
+		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+}
+
+static void
+on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_REMOVING_DIR || in->serial != recipe->serial)
+		return;
+
+	if (in->result == RECIPE_OK)
+	{
+		out->told |= RECIPE_TOLD_RENEWED;
+		enter_removed_directory(recipe, out);
+	}
+	else if (in->result == RECIPE_REFUSED && in->not_empty)
+	{
+		send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+		recipe->state = RECIPE_LISTING_DIR;
+	}
+	else
+		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
+}
+
+/* A child without order has been read. */
+static void
+on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (in->result != RECIPE_OK)
+		on_not_ok(recipe, in, out, read_child, read_queue);
+	else if (!recipe_is_ephemeral(in))
+	{
+		(void) note_persistent(recipe, recipe->passed, out);
+		read_queue(recipe, out);
+	}
+	else if (note_is_of_cluster(in->data, in->data_len))
+		read_queue(recipe, out);
+	else
+		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+}
+
+static void
+on_get_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (in->serial != recipe->serial)
+		return;
+	if (recipe->state == RECIPE_READING_CHILD)
+		on_child_read(recipe, in, out);
+	else if (recipe->state == RECIPE_LISTING_DIR)
+		on_dir_read(recipe, in, out);
+	else if (recipe->state == RECIPE_RETREATING && in->result == RECIPE_OK)
+		recipe->directory = in->czxid;
+	else if (recipe->state == RECIPE_RETREATING &&
+			 in->result == RECIPE_REFUSED)
+	{
+		out->told |= RECIPE_TOLD_FAILED;
+		out->error = in->error;
+		recipe->state = RECIPE_LEAVING; /* the delete is out */
+	}
+}
+
+static void
+on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_OWNER)
+	{
+		on_writers_listed(recipe, in, out);
+		on_queue_listed(recipe, in, out);
+	}
+	if (in->serial != recipe->serial)
+		return;
+	if (recipe->state == RECIPE_SEARCHING || recipe->state == RECIPE_ABANDONING)
+		on_search_done(recipe, in, out);
+	else if (recipe->state == RECIPE_READING)
+		on_read_done(recipe, in, out);
+	else if (recipe->state == RECIPE_LISTING_DIR)
+		on_dir_read(recipe, in, out);
+}
+
+/* The last contender in the old directory has been read, and is watched. */
+static void
+on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	if (in->result != RECIPE_OK)
+		on_not_ok(recipe, in, out, await_empty, remove_directory);
+	else if (!recipe_is_ephemeral(in) ||
+			 (znode_parse_contender(recipe->predecessor, &contender) &&
+			  znode_is_unordered(contender.sequence) &&
+			  !note_is_of_cluster(in->data, in->data_len)))
+		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+	else
+	{
+		if (in->stray)
+			send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
+		out->told |= RECIPE_TOLD_QUEUED;
+	}
+}
+
+/* The predecessor has been read, and is watched. */
+static void
+on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
+					   RecipeOutput *out)
+{
+	if (in->result != RECIPE_OK)
+	{
+		on_not_ok(recipe, in, out, watch, predecessor_gone);
+		return;
+	}
+	if (!recipe_is_ephemeral(in))
+	{
+		pass_over_predecessor(recipe, out);
+		return;
+	}
+
+	if (in->stray)
+		send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
+	if (recipe->unsure)
+	{
+		recipe->unsure = false;
+		out->told |= RECIPE_TOLD_QUEUED;
+	}
+	else if (recipe->retained_ahead)
+	{
+		recipe->retained_ahead =
+			note_may_be_retained(in->data, in->data_len);
+		out->told |= recipe->retained_ahead ?
+			RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED;
+	}
+}
+
+static void
+on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (is_of_revocation_watch(recipe, in))
+		on_own_node_watched(recipe, in, out);
+	else if (in->serial != recipe->serial)
+		return;
+	else if (recipe->state == RECIPE_AWAITING_EMPTY)
+		on_last_watched(recipe, in, out);
+	else if (recipe->state == RECIPE_WATCHING)
+		on_predecessor_watched(recipe, in, out);
+}
+
+/* A watch tells that its node, or the lock directory, is gone. */
+static void
+on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
+	{
+		if (!lose_wakeup())
+			predecessor_gone(recipe, out);
+	}
+	else if (recipe->state == RECIPE_AWAITING_EMPTY &&
+			 in->serial == recipe->serial)
+		remove_directory(recipe, out);
+	else if (is_of_revocation_watch(recipe, in))
+		stat_node(recipe, out, 0);
+	else if (is_of_queue_watch(recipe, in))
+		watch_queue(recipe, out);
+}
+
+/* A watch was used up by anything else: set it again. */
+static void
+on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
+		watch(recipe, out);
+	else if (recipe->state == RECIPE_AWAITING_EMPTY &&
+			 in->serial == recipe->serial)
+		await_empty(recipe, out);
+	else if (is_of_revocation_watch(recipe, in))
+		watch_revocation(recipe, out);
+	else if (is_of_queue_watch(recipe, in))
+		watch_queue(recipe, out);
+}
+
+static void
+on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_OWNER)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (in->ours)
+			{
+				out->told |= RECIPE_TOLD_TOKEN;
+				out->token = recipe->token = in->czxid;
+			}
+			else
+				end(recipe, out, RECIPE_TOLD_LOST);
+			break;
+		case RECIPE_UNKNOWN:
+			stat_node(recipe, out, 0);
+			break;
+		case RECIPE_NO_NODE:
+			out->error = in->error;
+			end(recipe, out, RECIPE_TOLD_LOST);
+			break;
+		case RECIPE_REFUSED:
+			/* the lock is ours all the same */
+			if (recipe->token == 0)
+			{
+				recipe->token_refused = true;
+				out->told |= RECIPE_TOLD_NO_TOKEN;
+				out->error = in->error;
+			}
+			break;
+	}
+}
+
+/* Try again what was refused. */
+static void
+on_retry(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_LEAVING && recipe->refused)
+		leave(recipe, out);
+	else if (recipe->state == RECIPE_OWNER && recipe->token_refused)
+	{
+		recipe->token_refused = false;
+		stat_node(recipe, out, 0);
+	}
+}
+
+/* Our node, which was late, is gone or not. */
+static void
+on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	switch (in->result)
+	{
+		case RECIPE_OK:
+			if (recipe->directory != 0)
+				remove_directory(recipe, out);
+			else
+				reenter(recipe, out);
+			break;
+		case RECIPE_UNKNOWN:
+			retreat(recipe, out);
+			break;
+		case RECIPE_NO_NODE:
+			/* gone already: what was read may be the new directory */
+			reenter(recipe, out);
+			break;
+		case RECIPE_REFUSED:
+			recipe->refused = true;
+			recipe->state = RECIPE_LEAVING;
+			out->told |= RECIPE_TOLD_FAILED | RECIPE_TOLD_LEFT;
+			out->error = in->error;
+			break;
+	}
+}
+
+static void
+on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_RETREATING)
+	{
+		on_retreat_done(recipe, in, out);
+		return;
+	}
+	if (recipe->state != RECIPE_LEAVING)
+		return;
+
+	switch (in->result)
+	{
+		case RECIPE_OK:
+		case RECIPE_NO_NODE:
+			end(recipe, out, 0);
+			break;
+		case RECIPE_UNKNOWN:
+			leave(recipe, out);
+			break;
+		case RECIPE_REFUSED:
+			recipe->refused = true;
+			out->error = in->error;
+			out->told |= RECIPE_TOLD_LEFT;
+			break;
+	}
+}
+
+/*
+ * recipe_init
+ *		Set up a recipe that has no contender.
+ */
+void
+recipe_init(Recipe *recipe)
+{
+	memset(recipe, 0, sizeof(*recipe));
+	recipe->state = RECIPE_NONE;
+}
+
+/*
+ * recipe_free
+ *		Free what a recipe has allocated; the struct is the caller's.
+ */
+void
+recipe_free(Recipe *recipe)
+{
+	forget_predecessor(recipe);
+	forget_passed(recipe);
+}
+
+/*
+ * recipe_want
+ *		Queue for the lock with a new contender.
+ *
+ * "uuid" must never have been used in this lock directory.  "grouped" tells
+ * that the contender is one of several that are created in one step, and so
+ * must not be created again alone: then it is gone.  "dir_known" tells that
+ * the directory has been seen, which spares an operation.  "unread" tells that
+ * the number that the create gets is likely to own the lock with nothing read,
+ * and spares the read; if it does not, the read takes another round trip.  The
+ * recipe must be in RECIPE_NONE.  "out" is filled anew.
+ */
+void
+recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
+			ZnodeKind kind, bool grouped, bool dir_known, bool unread,
+			RecipeOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (recipe->state != RECIPE_NONE)
+		return;
+	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
+	recipe->kind = kind;
+	recipe->grouped = grouped;
+	recipe->dir_known = dir_known;
+	recipe->parents_tried = grouped && !dir_known;	/* there is no second try */
+	recipe->mkdir_error = 0;
+	recipe->has_sibling = false;
+	enter(recipe, unread, out);
+}
+
+/*
+ * recipe_resume
+ *		Take over a contender from an earlier worker, in the same session.
+ *
+ * The recipe must be new.  What it sends must go behind a write of our own: the
+ * server that the session has moved to may not have heard of all that the
+ * earlier worker had seen.
+ *
+ * "sequence" is NULL if that worker did not live to see the create answered.
+ * "out" is filled anew.
+ */
+void
+recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
+			  ZnodeKind kind, bool grouped, RecipeResume how,
+			  const int32_t *sequence, RecipeOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
+	recipe->kind = kind;
+	recipe->grouped = grouped;
+
+	if (sequence == NULL)
+	{
+		search(recipe, out, how == RECIPE_RESUME_RELEASING ?
+			   RECIPE_ABANDONING : RECIPE_SEARCHING);
+		return;
+	}
+
+	created(recipe, out, *sequence);
+	switch (how)
+	{
+		case RECIPE_RESUME_WANTED:
+			read_queue(recipe, out);
+			break;
+		case RECIPE_RESUME_OWNED:
+			stat_node(recipe, out, 0);
+			recipe->state = RECIPE_OWNER;
+			recipe->rewritten = true;	/* perhaps */
+			if (recipe->retain)
+				watch_queue(recipe, out);
+			break;
+		case RECIPE_RESUME_RELEASING:
+			leave(recipe, out);
+			break;
+	}
+}
+
+/*
+ * recipe_resume_requeued
+ *		As recipe_resume(), for a contender that was about to queue again.
+ *
+ * "sequence" is that of the node which it had before.  "wanted" tells whether
+ * a node is still wanted, or is to be given up.
+ */
+void
+recipe_resume_requeued(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
+					   ZnodeKind kind, bool wanted, int32_t sequence,
+					   RecipeOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
+	recipe->kind = kind;
+	recipe->sequence = sequence;
+	znode_contender_name(uuid, kind, sequence, recipe->node);
+	recipe->requeued = true;
+	search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
+}
+
+/* The worker asks an owner for something. */
+static void
+on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_OWNER)
+		return;
+
+	if (in->event == RECIPE_CHECK_WRITERS || in->event == RECIPE_WATCH_QUEUE)
+	{
+		recipe->has_sibling = in->sibling != NULL;
+		if (in->sibling)
+			memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
+		if (in->event == RECIPE_CHECK_WRITERS)
+			check_writers(recipe, out);
+		else
+			watch_queue(recipe, out);
+	}
+	else if (in->event == RECIPE_SET_IN_USE && recipe->retain)
+	{
+		recipe->retain = false;
+		send_op(out, RECIPE_OP_SET, recipe->node, 0);
+
+		/* not over a revocation that we have not read yet */
+		out->ops[out->nops - 1].has_version = !recipe->rewritten;
+	}
+	else if (in->event == RECIPE_WATCH_REVOCATION &&
+			 recipe->revocation_watch == 0)
+		watch_revocation(recipe, out);
+	else if (in->event == RECIPE_REQUEUE && recipe->kind != ZNODE_READER)
+	{
+		recipe->grouped = false;
+		recipe->parents_tried = false;
+		recipe->mkdir_error = 0;
+		requeue(recipe, out);
+	}
+}
+
+/* Our data has been set, or not. */
+static void
+on_set_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	/* the next who reads it must not find the revocation again */
+	if (recipe->state == RECIPE_OWNER && in->result == RECIPE_UNKNOWN)
+		send_op(out, RECIPE_OP_SET, recipe->node, 0);
+}
+
+static void
+on_expired(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_NONE)
+		end(recipe, out,
+			recipe->state == RECIPE_OWNER ? RECIPE_TOLD_LOST : 0);
+}
+
+static void
+on_mkdir_done(Recipe *recipe, const RecipeInput *in)
+{
+	recipe->mkdir_error = in->result == RECIPE_NO_NODE ||
+		in->result == RECIPE_REFUSED ? in->error : 0;
+}
+
+/*
+ * recipe_step
+ *		The transition function: one event in, operations and news out.
+ *
+ * Operations must be sent in the order given.  Their answers must come back
+ * in the order sent, as ZooKeeper guarantees for a session; those of an ended
+ * session must not come back at all, once RECIPE_EXPIRED was given.  "out" is
+ * filled anew; it points into "in" and "recipe", so it is to be used before
+ * either changes.
+ */
+void
+recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	memset(out, 0, sizeof(*out));
+
+	switch (in->event)
+	{
+		case RECIPE_RELEASE:
+			on_release(recipe, out);
+			break;
+		case RECIPE_REQUEUE:
+		case RECIPE_CHECK_WRITERS:
+		case RECIPE_WATCH_QUEUE:
+		case RECIPE_SET_IN_USE:
+		case RECIPE_WATCH_REVOCATION:
+			on_owner_event(recipe, in, out);
+			break;
+		case RECIPE_MKDIR_DONE:
+			on_mkdir_done(recipe, in);
+			break;
+		case RECIPE_CREATE_DONE:
+			on_create_done(recipe, in, out);
+			break;
+		case RECIPE_CHILDREN_DONE:
+			on_children_done(recipe, in, out);
+			break;
+		case RECIPE_WATCH_DONE:
+			on_watch_done(recipe, in, out);
+			break;
+		case RECIPE_GET_DONE:
+			on_get_done(recipe, in, out);
+			break;
+		case RECIPE_RMDIR_DONE:
+			on_rmdir_done(recipe, in, out);
+			break;
+		case RECIPE_SET_DONE:
+			on_set_done(recipe, in, out);
+			break;
+		case RECIPE_STAT_DONE:
+			on_stat_done(recipe, in, out);
+			break;
+		case RECIPE_DELETE_DONE:
+			on_delete_done(recipe, in, out);
+			break;
+		case RECIPE_REQUEUE_DONE:
+			on_requeue_done(recipe, in, out);
+			break;
+		case RECIPE_CHECK_DONE:
+			break;				/* of no operation of ours */
+		case RECIPE_NODE_DELETED:
+			on_node_deleted(recipe, in, out);
+			break;
+		case RECIPE_NODE_TOUCHED:
+			on_node_touched(recipe, in, out);
+			break;
+		case RECIPE_RETRY:
+			on_retry(recipe, out);
+			break;
+		case RECIPE_EXPIRED:
+			on_expired(recipe, out);
+			break;
+	}
+}
+
+/*
+ * recipe_is_ephemeral
+ *		Is the node that was read ephemeral?  Else it is no contender.
+ *
+ * Containers are not, but their stat names INT64_MIN as the owner.
+ */
+bool
+recipe_is_ephemeral(const RecipeInput *in)
+{
+	return in->ephemeral_owner != 0 && in->ephemeral_owner != INT64_MIN;
+}
+
+/*
+ * recipe_is_leaving
+ *		Is our node about to be gone, as far as we can tell?
+ */
+bool
+recipe_is_leaving(const Recipe *recipe)
+{
+	return recipe->state == RECIPE_CANCELLING ||
+		recipe->state == RECIPE_ABANDONING ||
+		(recipe->state == RECIPE_LEAVING && !recipe->refused);
+}
+
+/*
+ * recipe_state_name
+ *		The name of a state, for log lines.
+ */
+const char *
+recipe_state_name(RecipeState state)
+{
+	switch (state)
+	{
+		case RECIPE_NONE:
+			return "none";
+		case RECIPE_ENTERING:
+			return "entering";
+		case RECIPE_CANCELLING:
+			return "cancelling";
+		case RECIPE_SEARCHING:
+			return "searching";
+		case RECIPE_ABANDONING:
+			return "abandoning";
+		case RECIPE_READING:
+			return "reading";
+		case RECIPE_WATCHING:
+			return "watching";
+		case RECIPE_OWNER:
+			return "owner";
+		case RECIPE_REQUEUEING:
+			return "requeueing";
+		case RECIPE_LEAVING:
+			return "leaving";
+		case RECIPE_READING_CHILD:
+			return "reading child";
+		case RECIPE_RETREATING:
+			return "retreating";
+		case RECIPE_REMOVING_DIR:
+			return "removing directory";
+		case RECIPE_LISTING_DIR:
+			return "listing directory";
+		case RECIPE_AWAITING_EMPTY:
+			return "awaiting empty directory";
+	}
+	return "unknown";
+}

@@ -1,0 +1,167 @@
+/*-------------------------------------------------------------------------
+ *
+ * succession.c
+ *		Which sequence number owns a lock with nothing read.
+ *
+ * A Succession is what a session remembers of one lock directory: which of its
+ * own exclusive owners has left it last, and whether the directory is still
+ * the one in which that owner was.  recipe.c has the proof that the next number
+ * then owns the lock, as soon as it is given to a contender of ours.
+ *
+ * That the directory is the same is what a watch of it tells, set by a get: it
+ * fires when the directory is deleted, and not when children come and go.  The
+ * get has to be sent ahead of the delete of our owner's node, of which it is
+ * then known that it was in the directory.
+ *
+ *	state	event -> state
+ *	UNKNOWN	leave, if the watch is ASKED or WATCHED -> LEAVING
+ *	LEAVING	left, this number, deleted -> LEFT
+ *			left, this number, anything else -> UNKNOWN
+ *	LEFT	leave -> LEAVING, or UNKNOWN, if it is UNWATCHED
+ *	any		fired, watched but not OK, disconnect, doubt -> UNKNOWN
+ *
+ *	watch	event -> watch
+ *	any		watch -> ASKED
+ *	ASKED	watched OK -> WATCHED; watched but not OK, fired -> UNWATCHED
+ *	WATCHED	fired, disconnect -> UNWATCHED
+ *
+ * What does not carry the serial number of the latest get is ignored.  A
+ * disconnect leaves a get ASKED, since it is answered in any case: as unknown,
+ * or, if it had not been sent yet, on the next connection.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/lock/succession.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/lock/succession.h"
+
+#include <string.h>
+
+#include "core/lock/znode.h"
+#include "core/mutation.h"
+
+/*
+ * succession_init
+ *		Nothing is known of the directory.
+ */
+void
+succession_init(Succession *succession)
+{
+	memset(succession, 0, sizeof(*succession));
+}
+
+/* Is the latest get out or answered, and this its serial number? */
+static bool
+is_latest(const Succession *succession, uint32_t serial)
+{
+	return succession->watch != SUCCESSION_UNWATCHED &&
+		succession->serial == serial;
+}
+
+/*
+ * succession_watch
+ *		A get that watches the directory is sent, with this serial number.
+ */
+void
+succession_watch(Succession *succession, uint32_t serial)
+{
+	succession->watch = SUCCESSION_ASKED;
+	succession->serial = serial;
+}
+
+/*
+ * succession_watched
+ *		The get is answered; "ok": the directory exists, and is watched.
+ */
+void
+succession_watched(Succession *succession, uint32_t serial, bool ok)
+{
+	if (!is_latest(succession, serial))
+		return;
+	if (ok)
+		succession->watch = SUCCESSION_WATCHED;
+	else
+		succession_fired(succession, serial);
+}
+
+/*
+ * succession_fired
+ *		The watch is used up, or has been removed: the directory may have
+ *		been deleted.
+ */
+void
+succession_fired(Succession *succession, uint32_t serial)
+{
+	if (!is_latest(succession, serial) || ZK_MUTATED(ZK_COLLECTED_OWNS))
+		return;
+	succession->watch = SUCCESSION_UNWATCHED;
+	succession->state = SUCCESSION_UNKNOWN;
+}
+
+/*
+ * succession_disconnect
+ *		The connection is lost, and with it the watch.
+ */
+void
+succession_disconnect(Succession *succession)
+{
+	if (ZK_MUTATED(ZK_RECONNECTED_OWNS))
+		return;
+	if (succession->watch == SUCCESSION_WATCHED)
+		succession->watch = SUCCESSION_UNWATCHED;
+	succession->state = SUCCESSION_UNKNOWN;
+}
+
+/*
+ * succession_doubt
+ *		The next contender has to read, whatever is watched.
+ */
+void
+succession_doubt(Succession *succession)
+{
+	succession->state = SUCCESSION_UNKNOWN;
+}
+
+/*
+ * succession_leave
+ *		The delete of the node of our exclusive owner is sent.
+ */
+void
+succession_leave(Succession *succession, int32_t number)
+{
+	succession->state = succession->watch == SUCCESSION_UNWATCHED ?
+		SUCCESSION_UNKNOWN : SUCCESSION_LEAVING;
+	succession->number = number;
+}
+
+/*
+ * succession_left
+ *		The delete is answered; "deleted": it has deleted that node.
+ */
+void
+succession_left(Succession *succession, int32_t number, bool deleted)
+{
+	if (succession->state == SUCCESSION_LEAVING &&
+		succession->number == number)
+		succession->state = deleted ? SUCCESSION_LEFT : SUCCESSION_UNKNOWN;
+}
+
+/*
+ * succession_next
+ *		The number that owns the lock with nothing read, or 0: none but that.
+ *
+ * To be asked when the answer to the create is dealt with, in the order of
+ * answers and events.
+ */
+int32_t
+succession_next(const Succession *succession)
+{
+	if (succession->state != SUCCESSION_LEFT ||
+		succession->watch != SUCCESSION_WATCHED ||
+		znode_is_late(succession->number + 1))
+		return 0;
+	return succession->number + 1;
+}

@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * ages.h
+ *		How long processes have been in what they do, by our own clock.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/ages.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_AGES_H
+#define ZKLOCK_AGES_H
+
+#include "datatype/timestamp.h"
+
+typedef enum AgeOf
+{
+	AGE_OF_LOCK_WAIT,			/* PGPROC.waitStart */
+	AGE_OF_STATEMENT,			/* st_activity_start_timestamp */
+	AGE_OF_STATE				/* st_state_start_timestamp */
+} AgeOf;
+
+extern void ages_look(AgeOf of);
+extern int64 ages_first_seen(AgeOf of, int pid, TimestampTz started);
+
+#endif							/* ZKLOCK_AGES_H */

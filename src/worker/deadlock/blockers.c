@@ -1,0 +1,524 @@
+/*-------------------------------------------------------------------------
+ *
+ * blockers.c
+ *		Who waits for whom in the lock manager.
+ *
+ * A graph of the processes of this server that wait for heavyweight locks, for
+ * one scan.  As pg_blocking_pids() tells it, a process is blocked by those
+ * that hold the lock in a conflicting mode, and by those ahead of it in the
+ * queue that want it in one; the processes of a lock group count as one, by the
+ * pid of its leader.  Prepared transactions have no process, and lead nowhere.
+ *
+ * A wait that is younger than deadlock_timeout does not count.  (One of which
+ * the lock manager has not noted the beginning is.)  Its age is what looks have
+ * seen of it (ages.c).  These come BLOCKERS_LOOKS times in deadlock_timeout while
+ * a contender of ours is queued, and a wait counts when it has been seen for that
+ * time but the pause between two looks: so whatever waited when the contender came
+ * counts in the first scan.  The answers of the lock manager do not tell which
+ * wait it is, so its beginning is read from the process ahead of the questions,
+ * and again behind them: if it is the same, so was the wait.
+ *
+ * Cost.  GetBlockerStatusData() takes all partition locks of the lock manager,
+ * and returns all that hold or want the lock that one process waits for, and
+ * the queue up to that process.  So it is asked at most twice for a lock: for
+ * the process that we come from, and for the one that has come last, which has
+ * all others ahead of it as a rule; and no more than MAX_QUESTIONS times in a
+ * scan; a process past that leads nowhere.  Of those in a queue
+ * that want the lock in the same mode only the last that blocks is followed,
+ * since it is blocked by whatever blocks the others; and the holders of a lock
+ * are looked at once for each mode.  So a walk takes few steps for each lock that
+ * it comes to, however long its queue is, and one for each of its holders.
+ *
+ * Waits that end by themselves.  Of the processes on a way from one to another
+ * each waits, so none of them releases anything meanwhile, not even what is
+ * held for a moment only as a rule: the lock of a tuple, or of a relation's
+ * extension.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/blockers.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "nodes/pg_list.h"
+#include "shared/clock.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/hsearch.h"
+#include "worker/deadlock/ages.h"
+#include "worker/deadlock/blockers.h"
+
+#define MAX_QUESTIONS		256
+
+/* That a process waits, alone or in a lock group. */
+typedef struct WaitStart
+{
+	int			pid;			/* hash key, must be first */
+	PGPROC	   *proc;
+	TimestampTz since;
+	bool		is_old;			/* it counts */
+} WaitStart;
+
+/* A process in the queue of a lock. */
+typedef struct Waiter
+{
+	int			pid;			/* of the leader of its lock group */
+	LOCKMODE	mode;
+	TimestampTz since;			/* identifies the wait; 0: it is over */
+	bool		is_old;			/* it counts */
+	int			last[MAX_LOCKMODES];	/* number of the last one ahead of it
+										 * that wants that mode, or -1 */
+} Waiter;
+
+/* A lock that somebody waits for. */
+typedef struct WaitedLock
+{
+	LOCKTAG		tag;
+	LockMethod	method;
+	int			nwaiters;
+	Waiter	   *waiters;		/* in the order of the queue */
+	int			ninstances;
+	LockInstanceData *instances;	/* all that hold or want it */
+	uint32		walk;			/* that has come to it, ... */
+	int			followed[MAX_LOCKMODES];	/* ... and the number of the last
+											 * waiter followed in it, by
+											 * mode; or -1 */
+} WaitedLock;
+
+/* That a process is in a queue. */
+typedef struct Place
+{
+	WaitedLock *lock;
+	int			number;			/* of the Waiter */
+	struct Place *next;			/* of the same process */
+} Place;
+
+/* A process, by the leader of its lock group. */
+typedef struct Process
+{
+	int			pid;			/* hash key, must be first */
+	bool		waits;			/* for a heavyweight lock, for long enough */
+	bool		in_group;		/* of more than one process, perhaps */
+	bool		asked;			/* its places are known */
+	Place	   *places;
+	uint32		walk;			/* that has come to it, ... */
+	uint64		chain;			/* ... in this way, */
+	const LOCKTAG *last;		/* ... of which the last wait is for that */
+} Process;
+
+static struct
+{
+	HTAB	   *processes;
+	HTAB	   *starts;			/* of WaitStarts */
+	List	   *locks;			/* of WaitedLocks */
+	int			questions;
+	uint32		walk;
+}			blockers;
+
+static Process *
+find_process(int pid)
+{
+	bool		found;
+	Process    *process = hash_search(blockers.processes, &pid, HASH_ENTER,
+									  &found);
+
+	if (!found)
+	{
+		memset(process, 0, sizeof(*process));
+		process->pid = pid;
+	}
+	return process;
+}
+
+/* The wait of a process, if it is still the same; or NULL. */
+static const WaitStart *
+wait_start(int pid)
+{
+	const WaitStart *start = hash_search(blockers.starts, &pid, HASH_FIND,
+										 NULL);
+
+	if (start == NULL || start->proc->pid != pid ||
+		(TimestampTz) pg_atomic_read_u64(&start->proc->waitStart) != start->since)
+		return NULL;
+	return start;
+}
+
+/* A process waits for a heavyweight lock. */
+static void
+note_waiting(PGPROC *proc, int pid, TimestampTz since, bool is_old, int leader)
+{
+	WaitStart  *start = hash_search(blockers.starts, &pid, HASH_ENTER, NULL);
+	Process    *process;
+
+	start->proc = proc;
+	start->since = since;
+	start->is_old = is_old;
+	if (!is_old)
+		return;
+	process = find_process(leader);
+	process->waits = true;
+	process->in_group = proc->lockGroupLeader != NULL;
+}
+
+/* Look at each process, and note those that wait, for a scan. */
+static bool
+look(int64 wait_us, bool for_scan)
+{
+	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_LOOKS;
+	bool		found = false;
+
+	ages_look(AGE_OF_LOCK_WAIT);
+	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
+	{
+		PGPROC	   *proc = &ProcGlobal->allProcs[i];
+		PGPROC	   *leader = proc->lockGroupLeader;
+		int			pid = proc->pid;
+		TimestampTz since = pg_atomic_read_u64(&proc->waitStart);
+		bool		is_old;
+
+		if (pid == 0 || since == 0)
+			continue;
+		is_old = ages_first_seen(AGE_OF_LOCK_WAIT, pid, since) <= since_us;
+		found |= is_old;
+		if (for_scan)
+			note_waiting(proc, pid, since, is_old, leader ? leader->pid : pid);
+	}
+	return found;
+}
+
+/*
+ * blockers_look
+ *		Look at what waits there are, so that they have an age in a later scan;
+ *		has any lasted for so long already?
+ *
+ * To be called BLOCKERS_LOOKS times in that time, as long as there may be a scan.
+ */
+bool
+blockers_look(int64 wait_us)
+{
+	return look(wait_us, false);
+}
+
+/*
+ * blockers_begin
+ *		Begin a scan, in which waits count that have lasted for so long.
+ *
+ * Looks at each process of the server, without a lock: what is read here only
+ * spares questions.  The memory is that of the current context, and must last
+ * until the next scan begins.
+ */
+void
+blockers_begin(int64 wait_us)
+{
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(int);
+	ctl.entrysize = sizeof(Process);
+	ctl.hcxt = CurrentMemoryContext;
+	blockers.processes = hash_create("zklock processes", 64, &ctl,
+									 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ctl.entrysize = sizeof(WaitStart);
+	blockers.starts = hash_create("zklock wait starts", 64, &ctl,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	blockers.locks = NIL;
+	blockers.questions = 0;
+	(void) look(wait_us, true);
+}
+
+/*
+ * blockers_max
+ *		So many processes wait for a heavyweight lock at the most.
+ */
+int
+blockers_max(void)
+{
+	return hash_get_num_entries(blockers.processes);
+}
+
+/*
+ * blockers_add_waiting
+ *		The processes that wait for a heavyweight lock: fills in "pids", with up
+ *		to "max", and returns how many.
+ */
+int
+blockers_add_waiting(int *pids, int max)
+{
+	HASH_SEQ_STATUS scan;
+	Process    *process;
+	int			n = 0;
+
+	hash_seq_init(&scan, blockers.processes);
+	while ((process = hash_seq_search(&scan)) != NULL)
+		if (process->waits && n < max)
+			pids[n++] = process->pid;
+	return n;
+}
+
+static int
+compare_instances(const void *a, const void *b)
+{
+	int			left = ((const LockInstanceData *) a)->pid;
+	int			right = ((const LockInstanceData *) b)->pid;
+
+	return left < right ? -1 : left > right;
+}
+
+static const LockInstanceData *
+find_instance(const WaitedLock *lock, int pid)
+{
+	LockInstanceData key;
+
+	key.pid = pid;
+	return bsearch(&key, lock->instances, lock->ninstances,
+				   sizeof(LockInstanceData), compare_instances);
+}
+
+static WaitedLock *
+find_lock(const LOCKTAG *tag)
+{
+	ListCell   *cell;
+
+	foreach(cell, blockers.locks)
+	{
+		WaitedLock *lock = lfirst(cell);
+
+		if (memcmp(&lock->tag, tag, sizeof(LOCKTAG)) == 0)
+			return lock;
+	}
+	return NULL;
+}
+
+/* Append a process to the queue of a lock. */
+static void
+add_waiter(WaitedLock *lock, const LockInstanceData *instance)
+{
+	const WaitStart *start = wait_start(instance->pid);
+	int			number = lock->nwaiters++;
+	Waiter	   *waiter = &lock->waiters[number];
+	Process    *process;
+	Place	   *place;
+
+	waiter->pid = instance->leaderPid;
+	waiter->mode = instance->waitLockMode;
+	waiter->since = start ? start->since : 0;
+	waiter->is_old = start && start->is_old;
+	for (int mode = 0; mode < MAX_LOCKMODES; mode++)
+		waiter->last[mode] = number == 0 ? -1 : waiter[-1].last[mode];
+	if (number > 0)
+		waiter->last[waiter[-1].mode] = number - 1;
+
+	process = find_process(instance->leaderPid);
+	if (!process->in_group)
+		process->asked = true;	/* it waits for no other lock */
+	place = palloc(sizeof(Place));
+	place->lock = lock;
+	place->number = number;
+	place->next = process->places;
+	process->places = place;
+}
+
+/* Note a lock that a process waits for, and its queue up to that. */
+static void
+add_lock(const BlockedProcsData *data, const BlockedProcData *blocked)
+{
+	WaitedLock *lock = palloc0(sizeof(WaitedLock));
+
+	lock->instances = &data->locks[blocked->first_lock];
+	lock->ninstances = blocked->num_locks;
+	lock->tag = lock->instances[0].locktag;
+	lock->method = GetLockTagsMethodTable(&lock->tag);
+	qsort(lock->instances, lock->ninstances, sizeof(LockInstanceData),
+		  compare_instances);
+	lock->waiters = palloc((blocked->num_waiters + 1) * sizeof(Waiter));
+	for (int i = 0; i <= blocked->num_waiters; i++)
+	{
+		int			pid = i == blocked->num_waiters ? blocked->pid :
+			data->waiter_pids[blocked->first_waiter + i];
+		const LockInstanceData *instance = find_instance(lock, pid);
+
+		if (instance && instance->waitLockMode != NoLock)
+			add_waiter(lock, instance);
+	}
+	blockers.locks = lappend(blockers.locks, lock);
+}
+
+/* Who has come last to the queue of the lock, if nobody has set the clock? */
+static int
+newest_waiter(const BlockedProcsData *data, const BlockedProcData *blocked)
+{
+	int			newest = blocked->pid;
+	const WaitStart *start = wait_start(newest);
+	TimestampTz newest_since = start ? start->since : 0;
+
+	for (int i = 0; i < blocked->num_locks; i++)
+	{
+		const LockInstanceData *instance = &data->locks[blocked->first_lock + i];
+
+		if (instance->waitLockMode == NoLock)
+			continue;
+		start = wait_start(instance->pid);
+		if (start && start->since > newest_since)
+		{
+			newest = instance->pid;
+			newest_since = start->since;
+		}
+	}
+	return newest;
+}
+
+/* The part of the data that is about this lock, or NULL. */
+static const BlockedProcData *
+find_blocked(const BlockedProcsData *data, const LOCKTAG *tag)
+{
+	for (int i = 0; i < data->nprocs; i++)
+	{
+		const BlockedProcData *blocked = &data->procs[i];
+
+		if (blocked->num_locks > 0 &&
+			memcmp(&data->locks[blocked->first_lock].locktag, tag,
+				   sizeof(LOCKTAG)) == 0)
+			return blocked;
+	}
+	return NULL;
+}
+
+/* Is the process in the queue of a lock, as far as that is known? */
+static bool
+has_place(int pid, const WaitedLock *lock)
+{
+	for (Place *place = find_process(pid)->places; place; place = place->next)
+		if (place->lock == lock)
+			return true;
+	return false;
+}
+
+/* A process waits for a lock: note that, and with it as many as possible. */
+static void
+note_blocked(int pid, const BlockedProcsData *data,
+			 const BlockedProcData *blocked)
+{
+	LOCKTAG		tag = data->locks[blocked->first_lock].locktag;
+	WaitedLock *known = find_lock(&tag);
+	int			newest = newest_waiter(data, blocked);
+
+	if (known && has_place(pid, known))
+		return;
+	if (known == NULL && newest != blocked->pid &&
+		blockers.questions < MAX_QUESTIONS)
+	{
+		const BlockedProcsData *more = GetBlockerStatusData(newest);
+		const BlockedProcData *same = find_blocked(more, &tag);
+
+		blockers.questions++;
+		if (same)
+			add_lock(more, same);
+		known = find_lock(&tag);
+	}
+	if (known == NULL || !has_place(pid, known))
+		add_lock(data, blocked);
+}
+
+/* Learn which locks a process waits for. */
+static void
+ask(Process *process)
+{
+	BlockedProcsData *data;
+
+	if (process->asked || !process->waits ||
+		blockers.questions >= MAX_QUESTIONS)
+		return;
+	process->asked = true;
+	blockers.questions++;
+	data = GetBlockerStatusData(process->pid);
+	for (int i = 0; i < data->nprocs; i++)
+		if (data->procs[i].num_locks > 0)
+			note_blocked(process->pid, data, &data->procs[i]);
+}
+
+/* The walk comes to a process by way of another one's wait. */
+static void
+reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
+	  List **todo)
+{
+	Process    *process;
+	struct
+	{
+		int64		since;
+		int64		pid;
+	}			step = {wait->since, from->pid};
+
+	if (pid == 0)
+		return;
+	process = find_process(pid);
+	if (process->walk == blockers.walk)
+		return;
+	process->walk = blockers.walk;
+	process->chain = hash_bytes_extended((unsigned char *) &step, sizeof(step),
+										 from->chain);
+	if (process->chain == 0)
+		process->chain = 1;
+	process->last = tag;
+	*todo = lappend(*todo, process);
+}
+
+/* From a process to those that block it in one queue. */
+static void
+follow(const Process *process, const Place *place, List **todo)
+{
+	WaitedLock *lock = place->lock;
+	const Waiter *waiter = &lock->waiters[place->number];
+	LOCKMASK	conflicts = lock->method->conflictTab[waiter->mode];
+
+	if (!waiter->is_old)
+		return;
+	if (lock->walk != blockers.walk)
+	{
+		lock->walk = blockers.walk;
+		memset(lock->followed, -1, sizeof(lock->followed));
+	}
+	if (lock->followed[waiter->mode] < 0)
+		for (int i = 0; i < lock->ninstances; i++)
+			if (lock->instances[i].holdMask & conflicts)
+				reach(lock->instances[i].leaderPid, process, waiter,
+					  &lock->tag, todo);
+	lock->followed[waiter->mode] = Max(lock->followed[waiter->mode],
+									   place->number);
+	for (int mode = 1; mode <= lock->method->numLockModes; mode++)
+		if ((conflicts & LOCKBIT_ON(mode)) &&
+			waiter->last[mode] > lock->followed[mode])
+			reach(lock->waiters[waiter->last[mode]].pid, process, waiter,
+				  &lock->tag, todo);
+}
+
+/*
+ * blockers_walk
+ *		Have "visit" called for each process that this one waits for, itself or
+ *		by way of others, those with the shortest way first.
+ */
+void
+blockers_walk(int pid, BlockersVisit visit, void *arg)
+{
+	Process    *start = find_process(pid);
+	List	   *todo = list_make1(start);
+
+	if (++blockers.walk == 0)
+		++blockers.walk;
+	start->walk = blockers.walk;
+	start->chain = 0;
+	for (int i = 0; i < list_length(todo); i++)
+	{
+		Process    *process = list_nth(todo, i);
+
+		if (i > 0 && !visit(process->pid, process->chain, process->last, arg))
+			break;
+		ask(process);
+		for (Place *place = process->places; place; place = place->next)
+			follow(process, place, &todo);
+	}
+	list_free(todo);
+}

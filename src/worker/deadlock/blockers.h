@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * blockers.h
+ *		Who waits for whom in the lock manager.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/blockers.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_BLOCKERS_H
+#define ZKLOCK_BLOCKERS_H
+
+#include "storage/lock.h"
+
+/*
+ * Called for each process that another one waits for, itself or by way of
+ * others; "chain" is a hash of those on the way, with their waits, and never 0;
+ * "last" is the lock that the last of them waits for.  Returns false to be
+ * called no more.
+ */
+typedef bool (*BlockersVisit) (int pid, uint64 chain, const LOCKTAG *last,
+							   void *arg);
+
+/* The looks in the time that waits have to last; see blockers.c. */
+#define BLOCKERS_LOOKS		4
+
+extern bool blockers_look(int64 wait_us);
+extern void blockers_begin(int64 wait_us);
+extern int	blockers_add_waiting(int *pids, int max);
+extern int	blockers_max(void);
+extern void blockers_walk(int pid, BlockersVisit visit, void *arg);
+
+#endif							/* ZKLOCK_BLOCKERS_H */

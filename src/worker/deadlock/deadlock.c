@@ -1,0 +1,407 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.c
+ *		Deadlocks between this cluster and others.
+ *
+ * core/deadlock/detector.c has the protocol.  This room hands it the local edges, from
+ * a scan (scan.c), and the answers to its operations; carries out what comes
+ * out; and tells backends what has been decided.
+ *
+ * When to scan.  Not before a contender has stood behind others for
+ * deadlock_timeout; then when that is so of another one, when a scan is asked
+ * for, when it is heard that others stand behind a contender that would have
+ * edges, and at least once in deadlock_timeout for as long as there is such a
+ * contender or the detector has something to do.  And once in deadlock_timeout if
+ * at a glance at shared memory there may be sessions that have to do with
+ * foreign servers (foreign.c).  A scan may take long on a busy server, so that
+ * the worker pauses for some times as long after each.  Nothing is asked of
+ * ZooKeeper before a scan has found something.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/deadlock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/deadlock/detector.h"
+#include "shared/clock.h"
+#include "shared/settings.h"
+#include "storage/proc.h"
+#include "worker/deadlock/blockers.h"
+#include "worker/deadlock/deadlock.h"
+#include "worker/deadlock/detector_io.h"
+#include "worker/deadlock/foreign.h"
+#include "worker/deadlock/scan.h"
+#include "worker/deadlock/verdicts.h"
+#include "worker/lock/contender.h"
+#include "worker/lock/steps.h"
+#include "worker/wake.h"
+#include "worker/zookeeper/session.h"
+
+/* After a scan the worker pauses for so many times as long as it took. */
+#define SCAN_PART			20
+
+/* How long to pause at the least after a scan, or a part of deadlock_timeout. */
+#define SCAN_PAUSE_MS		20
+#define SCAN_PAUSE_PART		4
+
+static struct
+{
+	Detector	detector;
+	int			timeout_ms;		/* deadlock_timeout, as the detector knows it */
+	bool		to_adopt;		/* some note has to be, and can not yet */
+	uint32		scan;			/* that the detector asks for, or 0 */
+	bool		named;			/* other sessions are named than before */
+	bool		soon;			/* something has been heard that calls for one */
+	int64		scanned_ms;		/* zk_now_ms() of the latest scan; 0: none */
+	int64		pause_ms;		/* the same, before which there is no other */
+	int64		new_ms;			/* the same: when the next contender will have
+								 * waited for long; 0: not known */
+	int64		tick_ms;		/* the same: when the detector wants to wake */
+	int64		looked_ms;		/* the same, of the latest blockers_look() */
+	int64		glanced_ms;		/* the same, of the latest glance at what has to
+								 * do with foreign servers */
+}			deadlock;
+
+/* One step of the detector, and all that comes of it. */
+static void
+step_detector(DetectorInput *in)
+{
+	List	   *not_sent = NIL;	/* serials */
+
+	for (;;)
+	{
+		DetectorOutput out;
+
+		in->now = zk_now_us();
+		detector_step(&deadlock.detector, in, &out);
+		for (int i = 0; i < out.nops; i++)
+		{
+			if (!detector_io_submit(&out.ops[i]))
+				not_sent = lappend_int(not_sent, (int) out.ops[i].serial);
+		}
+		for (int i = 0; i < out.nverdicts; i++)
+			verdict_tell(&out.verdicts[i]);
+		if (out.scan != 0)
+			deadlock.scan = out.scan;
+		deadlock.named |= out.named;
+		deadlock.tick_ms = out.wake_at == PG_INT64_MAX ? 0 :
+			(out.wake_at + 999) / 1000;
+		if (not_sent == NIL)
+			return;
+		memset(in, 0, sizeof(*in));
+		in->event = DETECTOR_DONE;
+		in->serial = (uint32) linitial_int(not_sent);
+		in->result = DETECTOR_NO_NODE;
+		not_sent = list_delete_first(not_sent);
+	}
+}
+
+static void
+tell_detector(DetectorEvent event)
+{
+	DetectorInput in = {.event = event};
+
+	step_detector(&in);
+}
+
+/*
+ * Notes of the worker before this one may have waits.  A contender whose node
+ * has to be found first is adopted later.
+ */
+static void
+adopt_notes(void)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	deadlock.to_adopt = false;
+	for (int i = 0; i < n; i++)
+	{
+		DetectorInput in = {.event = DETECTOR_ADOPT};
+		char		path[NOTE_VERTEX_SIZE];
+
+		if (!list[i]->tells_waits || list[i]->adopted)
+			continue;
+		if (!contender_owned_path(list[i], path))
+		{
+			if (list[i]->is_permit &&
+				list[i]->semaphore.state == SEMAPHORE_RECLAIMING)
+				deadlock.to_adopt = true;
+			continue;
+		}
+		list[i]->adopted = true;
+		in.path = path;
+		step_detector(&in);
+	}
+	pfree(list);
+}
+
+/* The worker before this one may have left znodes behind, if it had a session. */
+static void
+sweep_rooms(void)
+{
+	char		path[ZNODE_PATH_SIZE];
+
+	for (int i = 0; detector_io_left_room(i, path); i++)
+	{
+		DetectorInput in = {.event = DETECTOR_SWEEP,.path = path};
+
+		step_detector(&in);
+	}
+}
+
+/*
+ * deadlock_attach
+ *		Begin; "resumed" tells that there was a session ahead of this worker.
+ *
+ * To be called when the contenders have been taken over.  Errors: 53200 out of
+ * memory.
+ */
+void
+deadlock_attach(bool resumed)
+{
+	deadlock.timeout_ms = DeadlockTimeout;
+	if (!detector_init(&deadlock.detector, (int64) DeadlockTimeout * 1000,
+					   resumed))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	detector_io_forget();
+	sweep_rooms();
+	adopt_notes();
+}
+
+/*
+ * deadlock_set_connected
+ *		The first session has a connection, again or for the first time; or has
+ *		lost it.
+ */
+void
+deadlock_set_connected(bool connected)
+{
+	tell_detector(connected ? DETECTOR_RESUMED : DETECTOR_SUSPENDED);
+}
+
+/*
+ * deadlock_end_session
+ *		A session is over, and all that was on its way in it.
+ */
+void
+deadlock_end_session(int session)
+{
+	DetectorInput in;
+
+	if (session == 0)
+	{
+		detector_io_forget();
+		detector_io_leave_rooms();
+		tell_detector(DETECTOR_EXPIRED);
+		return;
+	}
+	while (detector_io_lost(session, &in))
+		step_detector(&in);
+}
+
+/*
+ * deadlock_event
+ *		The server has answered an operation of ours, or the watch has come.
+ */
+void
+deadlock_event(const RecipeInput *in)
+{
+	DetectorInput answer;
+
+	if (detector_io_answer(in, &answer))
+		step_detector(&answer);
+}
+
+/*
+ * Have those contenders hear if others stand behind them that would have edges
+ * then.
+ */
+static void
+watch_queues(const Scan *scan)
+{
+	ListCell   *cell;
+
+	foreach(cell, scan->unknown)
+	{
+		Contender  *contender = lfirst(cell);
+
+		contender->awaited = true;
+		if (!contender_watches_queue(contender))
+			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
+	}
+}
+
+/* The sessions that others tell to be named: a list of vertices. */
+static List *
+list_named(void)
+{
+	List	   *named = NIL;
+	const char *room;
+	const char *vertex;
+
+	for (int i = 0;
+		 (vertex = detector_named(&deadlock.detector, i, &room)) != NULL; i++)
+		named = lappend(named, pstrdup(vertex));
+	return named;
+}
+
+static void
+run_scan(int64 now_ms)
+{
+	char		room[NOTE_VERTEX_SIZE];
+	const char *rooms[] = {room};
+	DetectorInput in = {.event = DETECTOR_EDGES,.scan = deadlock.scan};
+	Scan		scan = {0};
+	int64		begun_us = zk_now_us();
+	int64		took_us;
+
+	deadlock.scan = 0;
+	deadlock.soon = false;
+	deadlock.named = false;
+	if (zklock_deadlock_check)
+		scan_run(&scan, now_ms, deadlock.timeout_ms, list_named(),
+				 &deadlock.detector);
+	else
+		foreign_skip();
+	took_us = zk_now_us() - begun_us;
+	deadlock.scanned_ms = now_ms;
+	deadlock.pause_ms = now_ms + took_us * SCAN_PART / 1000 +
+		Min(SCAN_PAUSE_MS, deadlock.timeout_ms / SCAN_PAUSE_PART);
+	deadlock.new_ms = 0;
+	in.edges = scan.edges;
+	in.nedges = scan.nedges;
+	in.rooms = rooms;
+	in.nrooms = scan.foreign && foreign_room(room) ? 1 : 0;
+	watch_queues(&scan);
+	step_detector(&in);
+}
+
+/* When to scan next, as of zk_now_ms(), or 0. */
+static int64
+next_scan(int64 now_ms)
+{
+	const Contender *first = contender_first_queued();
+	int64		timeout_ms = deadlock.timeout_ms;
+	int64		at_ms = 0;
+
+	if (deadlock.scan != 0)
+		return now_ms;			/* others wait for it */
+	if (!detector_is_idle(&deadlock.detector))
+		at_ms = deadlock.scanned_ms + timeout_ms;
+	if (first && zklock_deadlock_check)
+	{
+		int64		due_ms = first->queued_since_ms + timeout_ms;
+
+		if (due_ms <= deadlock.scanned_ms)
+		{
+			/* it was there already: look again, and for those that are new */
+			due_ms = deadlock.scanned_ms + timeout_ms;
+			if (deadlock.new_ms == 0)
+				deadlock.new_ms =
+					contender_queued_after(deadlock.scanned_ms - timeout_ms);
+			if (deadlock.new_ms != 0)
+				due_ms = Min(due_ms, deadlock.new_ms + timeout_ms);
+		}
+		at_ms = at_ms == 0 ? due_ms : Min(at_ms, due_ms);
+	}
+	if (deadlock.named || (at_ms != 0 && deadlock.soon))
+		at_ms = now_ms;
+	return at_ms == 0 ? 0 : Max(at_ms, deadlock.pause_ms);
+}
+
+/*
+ * Waits in the lock manager are as old as we have seen them, so look at them in
+ * advance of a scan.  Returns when to look again, or 0.
+ */
+static int64
+look_at_waits(int64 now_ms)
+{
+	int64		pause_ms = Max(deadlock.timeout_ms / BLOCKERS_LOOKS, 1);
+
+	if (!zklock_deadlock_check || contender_first_queued() == NULL)
+		return 0;
+	if (deadlock.looked_ms + pause_ms <= now_ms)
+	{
+		deadlock.looked_ms = now_ms;
+		(void) blockers_look((int64) deadlock.timeout_ms * 1000);
+	}
+	return deadlock.looked_ms + pause_ms;
+}
+
+/*
+ * A session that keeps a contender may wait for a foreign server, or for a
+ * session that works for another cluster, or work for one itself, while none of
+ * ours waits in ZooKeeper: have that scanned.  Returns when to look again, or 0.
+ *
+ * Deadlocks may lead by way of sessions that work for other clusters, and have
+ * others work for them, though this cluster has no contender.
+ */
+static int64
+glance(int64 now_ms)
+{
+	if (!zklock_deadlock_check ||
+		(contenders_count() == 0 && !foreign_is_set()))
+		return 0;
+	if (deadlock.glanced_ms + deadlock.timeout_ms <= now_ms)
+	{
+		deadlock.glanced_ms = now_ms;
+		if (deadlock.scanned_ms + deadlock.timeout_ms <= now_ms &&
+			foreign_may_matter((int64) deadlock.timeout_ms * 1000))
+			deadlock.named = true;
+	}
+	return deadlock.glanced_ms + deadlock.timeout_ms;
+}
+
+/*
+ * deadlock_run
+ *		Do what is due, and have the loop come back in time.
+ */
+void
+deadlock_run(void)
+{
+	int64		now_ms = zk_now_ms();
+	int64		look_ms;
+	int64		glance_ms;
+	int64		at_ms;
+
+	if (deadlock.timeout_ms != DeadlockTimeout)
+	{
+		deadlock.timeout_ms = DeadlockTimeout;
+		deadlock.new_ms = 0;
+		detector_set_timeout(&deadlock.detector,
+							 (int64) DeadlockTimeout * 1000);
+	}
+	if (deadlock.to_adopt)
+		adopt_notes();
+	if (detector_is_idle(&deadlock.detector))
+		detector_io_leave_rooms();
+	if (wake_time(WAKE_SCAN) != 0 && wake_time(WAKE_SCAN) <= now_ms)
+	{
+		deadlock.soon = true;
+		wake_set(WAKE_SCAN, 0);
+	}
+	look_ms = look_at_waits(now_ms);
+	glance_ms = glance(now_ms);
+	at_ms = next_scan(now_ms);
+	if (at_ms != 0 && at_ms <= now_ms)
+	{
+		run_scan(now_ms);
+		at_ms = next_scan(now_ms);
+	}
+	if (look_ms != 0)
+		at_ms = at_ms == 0 ? look_ms : Min(at_ms, look_ms);
+	if (glance_ms != 0)
+		at_ms = at_ms == 0 ? glance_ms : Min(at_ms, glance_ms);
+	if (deadlock.tick_ms != 0 && deadlock.tick_ms <= now_ms)
+		tell_detector(DETECTOR_TICK);
+	if (deadlock.tick_ms != 0)
+		at_ms = at_ms == 0 ? deadlock.tick_ms : Min(at_ms, deadlock.tick_ms);
+	wake_set(WAKE_DEADLOCK, at_ms);
+}

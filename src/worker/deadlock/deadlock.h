@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.h
+ *		Deadlocks between this cluster and others.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/deadlock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DEADLOCK_H
+#define ZKLOCK_DEADLOCK_H
+
+#include "core/lock/recipe.h"
+
+extern void deadlock_attach(bool resumed);
+extern void deadlock_set_connected(bool connected);
+extern void deadlock_end_session(int session);
+extern void deadlock_event(const RecipeInput *in);
+extern void deadlock_run(void);
+
+#endif							/* ZKLOCK_DEADLOCK_H */

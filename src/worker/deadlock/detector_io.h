@@ -1,0 +1,26 @@
+/*-------------------------------------------------------------------------
+ *
+ * detector_io.h
+ *		What the detector asks of ZooKeeper, and the answers.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/detector_io.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DETECTOR_IO_H
+#define ZKLOCK_DETECTOR_IO_H
+
+#include "core/deadlock/detector.h"
+#include "core/lock/recipe.h"
+
+extern void detector_io_forget(void);
+extern bool detector_io_left_room(int number, char path[ZNODE_PATH_SIZE]);
+extern void detector_io_leave_rooms(void);
+extern bool detector_io_submit(const DetectorOp *op);
+extern bool detector_io_answer(const RecipeInput *in, DetectorInput *answer);
+extern bool detector_io_lost(int session, DetectorInput *answer);
+
+#endif							/* ZKLOCK_DETECTOR_IO_H */

@@ -1,0 +1,345 @@
+/*-------------------------------------------------------------------------
+ *
+ * foreign.c
+ *		Sessions that work for sessions of other clusters, and sessions of ours
+ *		that have others work for them.
+ *
+ * See core/deadlock/vertex.c.  For whom a session works its application_name tells, which
+ * postgres_fdw sets by postgres_fdw.application_name.  If that is set in the
+ * configuration of this cluster, its own sessions may be named by others.
+ *
+ * That a session of ours is in a statement on a foreign server is seen by its
+ * wait event, which is one of an extension, or of an Append that has sent its
+ * queries.  Some other waits look the same, but then no remote session of this
+ * one waits for a lock, and there is no way on from its vertex.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/foreign.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/mutation.h"
+#include "shared/clock.h"
+#include "shared/compat.h"
+#include "shared/procs.h"
+#include "shared/settings.h"
+#include "storage/proc.h"
+#include "utils/backend_status.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+#include "worker/deadlock/ages.h"
+#include "worker/deadlock/blockers.h"
+#include "worker/deadlock/foreign.h"
+#include "worker/zookeeper/status.h"
+
+#define WAIT_CLASS_MASK		0xFF000000U
+
+/* The znode of a session in the scan under way, or with an edge in the last one. */
+typedef struct SessionNode
+{
+	char		vertex[VERTEX_SESSION_SIZE];	/* hash key, must be first */
+	uint64		number;
+	uint32		told;			/* the last scan that had an edge from it */
+} SessionNode;
+
+static struct
+{
+	HTAB	   *sessions;		/* of the scan under way */
+	HTAB	   *nodes;
+	uint32		scan;
+	uint64		number;			/* of the last znode */
+}			foreign;
+
+/*
+ * foreign_is_set
+ *		Do our sessions tell other clusters for whom they have others work?
+ */
+bool
+foreign_is_set(void)
+{
+	const char *name = GetConfigOption("postgres_fdw.application_name", true,
+									   false);
+
+	return name && strcmp(name, VERTEX_APPLICATION_NAME) == 0 &&
+		cluster_name[0] != '\0';
+}
+
+/* May a process wait for a foreign server? */
+static bool
+may_wait_remotely(const PGPROC *proc)
+{
+	uint32		event = proc->wait_event_info;
+
+	return (event & WAIT_CLASS_MASK) == PG_WAIT_EXTENSION ||
+		event == WAIT_EVENT_APPEND_READY;
+}
+
+/* Does this session work for one of another cluster?  Fills in which. */
+static bool
+works_for(const PgBackendStatus *status, VertexSession *session)
+{
+	return status->st_backendType == B_BACKEND && status->st_appname &&
+		vertex_of_application(status->st_appname, session) &&
+		strcmp(session->cluster, cluster_name) != 0;
+}
+
+/*
+ * Does any session work for one of another cluster?  It matters only if it
+ * holds a lock, and the status of all sessions is not copied where none that
+ * does such work has ever wanted one.
+ */
+static bool
+somebody_works(void)
+{
+	VertexSession session;
+	bool		works = false;
+
+	if (!procs_remote_seen())
+		return false;
+	pgstat_clear_backend_activity_snapshot();
+	for (int i = pgstat_fetch_stat_numbackends(); i > 0 && !works; i--)
+		works = works_for(&ZkLocalBackendStatus(i)->backendStatus, &session);
+	pgstat_clear_backend_activity_snapshot();
+	return works;
+}
+
+/*
+ * foreign_may_matter
+ *		May there be edges that have to do with foreign servers?
+ *
+ * Looks at each process, without a lock: is there one that waits in the lock
+ * manager for so long, or for a foreign server, or that works for another
+ * cluster?
+ */
+bool
+foreign_may_matter(int64 wait_us)
+{
+	bool		is_set = foreign_is_set();
+
+	if (blockers_look(wait_us))
+		return true;
+	for (uint32 i = 0; is_set && i < ProcGlobal->allProcCount; i++)
+	{
+		const PGPROC *proc = &ProcGlobal->allProcs[i];
+
+		if (proc->pid != 0 && may_wait_remotely(proc))
+			return true;
+	}
+	return somebody_works();
+}
+
+static int64
+unix_us(TimestampTz time)
+{
+	return time +
+		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}
+
+/*
+ * Note a session, if it is of any interest; "set" as foreign_is_set().  Of a
+ * statement that was first seen after "since_us" nothing is noted.
+ */
+static void
+add_session(const PgBackendStatus *status, bool set, int64 since_us,
+			List *named)
+{
+	VertexSession employer;
+	bool		works = works_for(status, &employer);
+	bool		runs = status->st_state == STATE_RUNNING ||
+		status->st_state == STATE_FASTPATH;
+	int64		seen_us;
+	ForeignSession *session;
+	char		vertex[VERTEX_SESSION_SIZE];
+	ListCell   *cell;
+
+	if (status->st_backendType != B_BACKEND || (!works && !set))
+		return;
+	session = hash_search(foreign.sessions, &status->st_procpid, HASH_ENTER,
+						  NULL);
+	memset(session, 0, sizeof(*session));
+	session->pid = status->st_procpid;
+	session->start = unix_us(status->st_proc_start_timestamp);
+	session->works = works;
+	session->idle = status->st_state == STATE_IDLEINTRANSACTION;
+	seen_us = ages_first_seen(AGE_OF_STATE, session->pid,
+							  status->st_state_start_timestamp);
+	session->rests = !runs && seen_us <= since_us;
+	if (works)
+		session->works_for = employer;
+	if (!set || strlen(cluster_name) >= sizeof(session->self.cluster))
+		return;
+	session->self.start =
+		(int64) timestamptz_to_time_t(status->st_proc_start_timestamp);
+	session->self.pid = session->pid;
+	strcpy(session->self.cluster, cluster_name);
+	vertex_write(&session->self, vertex);
+	foreach(cell, named)
+		session->named |= strcmp(lfirst(cell), vertex) == 0;
+	seen_us = ages_first_seen(AGE_OF_STATEMENT, session->pid,
+							  status->st_activity_start_timestamp);
+	if (runs && seen_us <= since_us)
+		session->statement = unix_us(status->st_activity_start_timestamp);
+}
+
+/* A scan begins: forget the znodes from which the last one had no edge. */
+static void
+forget_nodes(void)
+{
+	HASH_SEQ_STATUS seq;
+	SessionNode *node;
+
+	if (foreign.nodes == NULL)
+	{
+		HASHCTL		ctl;
+
+		memset(&ctl, 0, sizeof(ctl));
+		ctl.keysize = VERTEX_SESSION_SIZE;
+		ctl.entrysize = sizeof(SessionNode);
+		foreign.nodes = hash_create("zklock session znodes", 64, &ctl,
+									HASH_ELEM | HASH_STRINGS);
+	}
+	hash_seq_init(&seq, foreign.nodes);
+	while ((node = hash_seq_search(&seq)) != NULL)
+		if (node->told != foreign.scan && !ZK_MUTATED(ZK_DEADLOCK_NAMES_AGAIN))
+			hash_search(foreign.nodes, node->vertex, HASH_REMOVE, NULL);
+	foreign.scan++;
+}
+
+/*
+ * foreign_begin
+ *		Begin a scan, in which statements count that have lasted for so long,
+ *		and these sessions of ours are named: a list of vertices.
+ *
+ * It is enough that it has been seen for that time but a pause between two looks
+ * (blockers.c): so what one scan has seen counts in the next one, though that may
+ * come a moment sooner than after that time.
+ *
+ * Returns the sessions that matter, a list of ForeignSessions: those that work
+ * for others, and those that are named or in a statement on a foreign server.
+ * All is palloc'd in the current context, and valid until the next scan begins.
+ */
+List *
+foreign_begin(int64 wait_us, List *named)
+{
+	bool		set = foreign_is_set();
+	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_LOOKS;
+	List	   *result = NIL;
+	HASHCTL		ctl;
+	HASH_SEQ_STATUS seq;
+	ForeignSession *session;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(int);
+	ctl.entrysize = sizeof(ForeignSession);
+	ctl.hcxt = CurrentMemoryContext;
+	foreign.sessions = hash_create("zklock foreign sessions", 64, &ctl,
+								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	forget_nodes();
+	ages_look(AGE_OF_STATEMENT);
+	ages_look(AGE_OF_STATE);
+	pgstat_clear_backend_activity_snapshot();
+	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
+		add_session(&ZkLocalBackendStatus(i)->backendStatus, set, since_us,
+					named);
+	pgstat_clear_backend_activity_snapshot();
+	for (uint32 i = 0; set && i < ProcGlobal->allProcCount; i++)
+	{
+		PGPROC	   *proc = &ProcGlobal->allProcs[i];
+
+		session = proc->pid == 0 ? NULL : foreign_find(proc->pid);
+		if (session && !may_wait_remotely(proc))
+			session->statement = 0;
+	}
+	hash_seq_init(&seq, foreign.sessions);
+	while ((session = hash_seq_search(&seq)) != NULL)
+		if (session->works || session->named || session->statement != 0)
+			result = lappend(result, session);
+	return result;
+}
+
+/*
+ * foreign_find
+ *		What is known of the session of a process, or NULL.
+ */
+ForeignSession *
+foreign_find(int pid)
+{
+	return hash_search(foreign.sessions, &pid, HASH_FIND, NULL);
+}
+
+/*
+ * foreign_room
+ *		Where edges of sessions are told; false if there is no such place.
+ */
+bool
+foreign_room(char room[NOTE_VERTEX_SIZE])
+{
+	return snprintf(room, NOTE_VERTEX_SIZE, "%s/%s", zklock_root,
+					VERTEX_ROOM) < NOTE_VERTEX_SIZE;
+}
+
+/*
+ * foreign_skip
+ *		A scan finds nothing, since nothing is looked for.
+ */
+void
+foreign_skip(void)
+{
+	foreign.scan++;
+}
+
+/*
+ * foreign_node
+ *		The path of the znode in which edges of a session, or of its remote
+ *		sessions, are told; false if there is none.
+ *
+ * It is the same as long as each scan has an edge from it (foreign_told()), and
+ * is another one then, since the detector deletes the znode.
+ */
+bool
+foreign_node(const VertexSession *session, bool remote,
+			 char path[NOTE_VERTEX_SIZE])
+{
+	char		room[NOTE_VERTEX_SIZE];
+	VertexNode	name = {.publisher = (uint64) status(0)->client_id};
+	VertexSession vertex = *session;
+	SessionNode *node;
+	bool		found;
+
+	vertex.remote = remote;
+	vertex_write(&vertex, name.vertex);
+	node = hash_search(foreign.nodes, name.vertex, HASH_ENTER, &found);
+	if (!found)
+	{
+		node->told = 0;
+		node->number = foreign.number = Max(foreign.number + 1,
+											(uint64) zk_now_us());
+	}
+	name.number = node->number;
+	return name.publisher != 0 && foreign_room(room) &&
+		vertex_node_path(room, &name, path);
+}
+
+/*
+ * foreign_told
+ *		The scan has an edge from the znode of a session with this path, as
+ *		foreign_node() has given it.
+ */
+void
+foreign_told(const char *path)
+{
+	VertexNode	name;
+	SessionNode *node;
+
+	if (!vertex_parse_node(strrchr(path, '/') + 1, &name))
+		return;
+	node = hash_search(foreign.nodes, name.vertex, HASH_FIND, NULL);
+	if (node && node->number == name.number)
+		node->told = foreign.scan;
+}

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * foreign.h
+ *		Sessions that work for sessions of other clusters, and sessions of ours
+ *		that have others work for them.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/foreign.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_FOREIGN_H
+#define ZKLOCK_FOREIGN_H
+
+#include "core/deadlock/vertex.h"
+#include "nodes/pg_list.h"
+
+/* A session of this cluster. */
+typedef struct ForeignSession
+{
+	int			pid;			/* hash key, must be first */
+	int64		start;			/* us since 1970 */
+	int64		statement;		/* the same: its statement began; 0: it is not
+								 * in one on a foreign server, or not for so
+								 * long */
+	bool		named;			/* others tell that sessions work for it */
+	bool		idle;			/* in a transaction */
+	bool		rests;			/* has run nothing for so long */
+	bool		works;			/* it works for a session of another cluster: */
+	VertexSession works_for;
+	VertexSession self;
+} ForeignSession;
+
+extern bool foreign_is_set(void);
+extern bool foreign_may_matter(int64 wait_us);
+extern List *foreign_begin(int64 wait_us, List *named);
+extern void foreign_skip(void);
+extern ForeignSession *foreign_find(int pid);
+extern bool foreign_room(char room[NOTE_VERTEX_SIZE]);
+extern bool foreign_node(const VertexSession *session, bool remote,
+						 char path[NOTE_VERTEX_SIZE]);
+extern void foreign_told(const char *path);
+
+#endif							/* ZKLOCK_FOREIGN_H */

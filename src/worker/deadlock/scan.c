@@ -1,0 +1,547 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *		Which backends of this cluster keep a contender while they wait for
+ *		another one.
+ *
+ * The local edges of the graph in which deadlocks between clusters are looked
+ * for: from a contender of ours that is held, and that others stand behind, to
+ * one of ours that stands behind others, if the backend that holds the first,
+ * or one that it waits for in the lock manager (blockers.c), waits for the
+ * second, and all these waits have lasted long enough.
+ *
+ * What is read here is not of one moment: each row of slots_waits() and
+ * slots_holds_of(), and each answer of the lock manager, is of its own.  That
+ * is enough.  A backend that waits gets and releases nothing, and the ids of
+ * holds and waits are never used again.  So if two scans find the same edge,
+ * with the same ids and the same chain, all of it was there at each moment
+ * from the end of the first to the beginning of the second.
+ *
+ * A process that waits for a slot keeps others of this cluster waiting for the
+ * slot's heavyweight lock.  If it failed, the first of them would wait for the
+ * slot in its place, and the deadlock would stay.  So by such an edge it is no
+ * member, whatever else it waits for: all its waits bear the mark, and it is
+ * chosen as the victim only if all others are like that.  Then it does not fail,
+ * but steps back behind those that wait for the heavyweight lock
+ * (slot_step_back()).
+ *
+ * A backend that waits for any of several slots is blocked by all of them
+ * together.  So its edges are told only if each of the slots is one that it waits
+ * for, and if they are not too many for the note of one contender.
+ *
+ * Limits.  A scan first tells all edges of the contenders of which the last scan
+ * has told some, so that these stay as long as their waits.  It adds a bounded
+ * number of others, and each scan begins to look for those with another hold.
+ * Edges of one hold past MAX_EDGES_OF_HOLD take turns.
+ *
+ * A reader may wait without a contender of its own, behind readers of its own
+ * cluster that hold the slot, since a writer of another cluster stands behind
+ * their contender.  It waits for that writer, and so for whatever that waits
+ * for: it is told as a wait for the contender of the holders.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/scan.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/mutation.h"
+#include "shared/clock.h"
+#include "shared/holders.h"
+#include "utils/timestamp.h"
+#include "worker/deadlock/blockers.h"
+#include "worker/deadlock/foreign.h"
+#include "worker/deadlock/scan.h"
+#include "worker/lock/contender.h"
+
+/*
+ * The most edges of one scan; of these, from contenders that the detector knows
+ * no edge from; and from one hold, or as many of it as are looked at.
+ */
+#define MAX_EDGES			16384
+#define MAX_NEW_EDGES		1024
+#define MAX_EDGES_OF_HOLD	64
+#define MAX_SEEN_OF_HOLD	1024
+
+/* Of a hold that has more, others are told after so many "wait_ms". */
+#define WINDOW_TIMEOUTS		8
+
+/* By so many holds a scan begins behind the one before; a prime. */
+#define HOLDS_STEP			257
+
+/* The waits of one backend. */
+typedef struct WaitsOf
+{
+	int			pid;			/* hash key, must be first */
+	int			first;			/* number of its first wait */
+	int			n;				/* how many count */
+	int			alternatives;	/* of any of so many one would end them */
+} WaitsOf;
+
+/* A wait. */
+typedef struct SeenWait
+{
+	bool		counts;			/* it has lasted for long */
+	NoteWait	wait;			/* if so; "hold" and "chain" are not set */
+	LOCKTAG		tag;			/* of the heavyweight lock of its slot */
+	int			next;			/* of the same backend, or -1 */
+} SeenWait;
+
+/* The scan under way. */
+static struct
+{
+	Scan	   *scan;
+	HTAB	   *by_pid;			/* of WaitsOf */
+	SeenWait   *waits;
+	int			nwaits;			/* how many count */
+	int64		since_us;		/* what began later does not count */
+	int			room;			/* for edges, in scan->edges */
+	int			window;			/* the first that is told of a hold with too
+								 * many, modulo that number */
+	uint32		round;			/* of scans */
+
+	/* what edges are looked for from */
+	char		from[NOTE_VERTEX_SIZE];
+	NoteId		hold;
+	Contender  *contender;		/* that is held; NULL: a session */
+	TurnBehind	behind;			/* contender: what is known of others */
+	bool		is_remote;		/* session: it works for the vertex "from" */
+	int			nedges;			/* seen so far */
+	int			total;			/* of more than are told; 0: not known */
+}			scanning;
+
+static bool
+is_of_contender(const Contender *contender, const ZkContender *known)
+{
+	return contender && contender->has_uuid && known->has_uuid &&
+		memcmp(contender->uuid, known->uuid, ZNODE_UUID_BYTES) == 0;
+}
+
+/* Microseconds since 1970. */
+static int64
+unix_us(TimestampTz time)
+{
+	return time +
+		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}
+
+/* Does this wait count?  If so, fills in *wait. */
+static bool
+fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
+{
+	const Contender *contender = contender_find(row->slot);
+
+	if (!is_of_contender(contender, &row->contender) ||
+		contender->queued_since_ms == 0 ||
+		contender->queued_since_ms > since_ms ||
+		row->since > since_ms * 1000 ||
+		!(row->state == ZK_SLOT_WANTED ?
+		  contender_queued_path(contender, wait->to) :
+		  contender_owned_path(contender, wait->to)))
+		return false;
+	wait->wait.pid = row->pid;
+	wait->wait.since = row->since;
+	wait->began = unix_us(row->xact_start);
+	wait->alternatives = Max(row->alternatives, 1);
+	wait->kind = contender->is_permit ? NOTE_WAIT_PERMIT :
+		contender->recipe.kind == ZNODE_READER ? NOTE_WAIT_SHARED :
+		NOTE_WAIT_EXCLUSIVE;
+	wait->permits = contender->is_permit ? contender->semaphore.permits : 0;
+	return true;
+}
+
+/*
+ * Find the waits for contenders.  Those count that stand behind others, and have
+ * for long.
+ */
+static void
+find_waits(int64 since_ms)
+{
+	int			n;
+	ZkWait	   *rows = slots_waits(&n);
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(int);
+	ctl.entrysize = sizeof(WaitsOf);
+	ctl.hcxt = CurrentMemoryContext;
+	scanning.by_pid = hash_create("zklock waits", 64, &ctl,
+								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	scanning.waits = MemoryContextAllocHuge(CurrentMemoryContext,
+											mul_size(Max(n, 1),
+													 sizeof(SeenWait)));
+	scanning.nwaits = 0;
+	for (int i = 0; i < n; i++)
+	{
+		SeenWait   *wait = &scanning.waits[i];
+		const Contender *contender = contender_find(rows[i].slot);
+		WaitsOf    *of;
+		bool		found;
+
+		memset(wait, 0, sizeof(*wait));
+		wait->counts = fill_wait(&rows[i], since_ms, &wait->wait);
+		if (contender)
+			key_tag(&rows[i].slot->key, contender->directory, &wait->tag);
+		of = hash_search(scanning.by_pid, &rows[i].pid, HASH_ENTER, &found);
+		wait->next = found ? of->first : -1;
+		of->n = (found ? of->n : 0) + wait->counts;
+		of->alternatives = Max(rows[i].alternatives, 1);
+		of->first = i;
+		scanning.nwaits += wait->counts;
+	}
+	pfree(rows);
+}
+
+/* The waits of a process, if any counts, or NULL. */
+static const WaitsOf *
+waits_of(int pid)
+{
+	const WaitsOf *of = hash_search(scanning.by_pid, &pid, HASH_FIND, NULL);
+
+	return of && of->n > 0 ? of : NULL;
+}
+
+/*
+ * The backends that wait, for a contender, in the lock manager, or for a foreign
+ * server, and those that work for other clusters, whose sessions may wait: an
+ * array, palloc'd and sorted.
+ */
+static int *
+list_waiting(List *sessions, int *n)
+{
+	int		   *pids = palloc((hash_get_num_entries(scanning.by_pid) +
+							   list_length(sessions) +
+							   blockers_max() + 1) * sizeof(int));
+	ListCell   *cell;
+	HASH_SEQ_STATUS seq;
+	WaitsOf    *of;
+	int			last = 0;
+
+	*n = blockers_add_waiting(pids, blockers_max());
+	hash_seq_init(&seq, scanning.by_pid);
+	while ((of = hash_seq_search(&seq)) != NULL)
+		if (of->n > 0)
+			pids[(*n)++] = of->pid;
+	foreach(cell, sessions)
+	{
+		const ForeignSession *session = lfirst(cell);
+
+		if (session->statement != 0 || session->works)
+			pids[(*n)++] = session->pid;
+	}
+	qsort(pids, *n, sizeof(int), compare_pids);
+	for (int i = 1; i < *n; i++)
+		if (pids[i] != pids[last])
+			pids[++last] = pids[i];
+	*n = Min(*n, last + 1);
+	return pids;
+}
+
+/* The place of the next edge; NULL: there is no room. */
+static WaitEdge *
+next_edge(void)
+{
+	Scan	   *scan = scanning.scan;
+
+	if (scan->nedges == MAX_EDGES)
+		return NULL;
+	if (scan->nedges == scanning.room)
+	{
+		scanning.room *= 2;
+		scan->edges = repalloc(scan->edges, scanning.room * sizeof(WaitEdge));
+	}
+	return &scan->edges[scan->nedges];
+}
+
+/* Is it the turn of the edge with this number, of those of a hold? */
+static bool
+has_turn(int number)
+{
+	if (scanning.total != 0)
+		number = (number + scanning.total - scanning.window % scanning.total) %
+			scanning.total;
+	return number < MAX_EDGES_OF_HOLD;
+}
+
+/*
+ * Add an edge from the hold or session under way, if it is its turn; false if no
+ * more are to be looked for.
+ */
+static bool
+add_edge(const NoteWait *wait, uint64 chain)
+{
+	Scan	   *scan = scanning.scan;
+	WaitEdge   *edge = next_edge();
+
+	if (edge == NULL || scanning.nedges == MAX_SEEN_OF_HOLD)
+		return false;
+	if (!has_turn(scanning.nedges++))
+		return true;
+	if (scanning.contender && scanning.behind != TURN_CONTENDED &&
+		!scanning.contender->is_permit)
+	{
+		/* it is enough to know that it has any; again for each reader */
+		scan->unknown = lappend(scan->unknown, scanning.contender);
+		return false;
+	}
+	strlcpy(edge->from, scanning.from, sizeof(edge->from));
+	edge->wait = *wait;
+	edge->wait.hold = scanning.hold;
+	edge->wait.chain = chain;
+	scan->nedges++;
+	if (scanning.contender == NULL)
+		foreign_told(scanning.from);
+	return true;
+}
+
+/* Name a session of another cluster: it waits for itself, in a znode of ours. */
+static void
+name_session(const ForeignSession *session, const NoteWait *wait)
+{
+	Scan	   *scan = scanning.scan;
+	WaitEdge   *edge = next_edge();
+
+	if (edge == NULL ||
+		!foreign_node(&session->works_for, false, edge->from))
+		return;
+	edge->wait = *wait;
+	edge->wait.hold = wait->wait;
+	scan->nedges++;
+	foreign_told(edge->from);
+}
+
+/*
+ * The edge to a session of another cluster that this process works for, or to a
+ * session of ours that is in a statement on a foreign server.  Who does not wait
+ * here himself must have held for long.
+ *
+ * A session waits for the one that it works for only while it is idle; else that
+ * one waits for it.  So if it holds a contender, that one has waited for long for
+ * something else only if the session has been idle for as long; or else it waits
+ * itself.
+ */
+static bool
+add_foreign(int pid, uint64 chain)
+{
+	const ForeignSession *session = foreign_find(pid);
+	bool		itself = scanning.contender == NULL &&
+		scanning.hold.pid == pid;
+	NoteWait	wait = {.kind = NOTE_WAIT_SESSION,.alternatives = 1};
+
+	if (session == NULL || (scanning.contender && chain == 0 &&
+							scanning.hold.since > scanning.since_us))
+		return true;
+	wait.wait.pid = pid;
+	wait.wait.since = session->start;
+	if (session->works &&
+		(itself ? session->idle && !scanning.is_remote :
+		 scanning.contender == NULL || chain != 0 || session->rests))
+	{
+		vertex_write(&session->works_for, wait.to);
+		if (!add_edge(&wait, chain))
+			return false;
+		name_session(session, &wait);
+	}
+	if (session->named && session->statement != 0 && waits_of(pid) == NULL)
+	{
+		VertexSession self = session->self;
+
+		self.remote = itself && !scanning.is_remote;
+		if (self.remote)
+			wait.wait.since = session->statement;
+		vertex_write(&self, wait.to);
+		return add_edge(&wait, chain);
+	}
+	return true;
+}
+
+/* Do all the waits of a process count of which any one would end it? */
+static bool
+is_blocked(const WaitsOf *of)
+{
+	return of->alternatives == 1 ||
+		(of->alternatives == of->n && of->alternatives <= NOTE_MAX_WAITS);
+}
+
+/*
+ * Does somebody wait for this heavyweight lock only since the process waits for
+ * its slot, for however short a time?
+ */
+static bool
+is_ahead(const WaitsOf *of, const LOCKTAG *last)
+{
+	for (int i = of->first; i >= 0 && last; i = scanning.waits[i].next)
+		if (memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
+			return true;
+	return false;
+}
+
+/* The edges to what this process waits for, if it does. */
+static bool
+add_edges(int pid, uint64 chain, const LOCKTAG *last,
+		  void *arg pg_attribute_unused())
+{
+	const WaitsOf *of = waits_of(pid);
+	bool		ahead;
+
+	if (of != NULL && !is_blocked(of))
+		of = NULL;
+	ahead = of && is_ahead(of, last);
+	for (int i = of ? of->first : -1; i >= 0; i = scanning.waits[i].next)
+	{
+		const SeenWait *found = &scanning.waits[i];
+		NoteWait	wait = found->wait;
+
+		if (!found->counts)
+			continue;
+		if (ZK_MUTATED(ZK_DEADLOCK_AHEAD_BY_ONE) ?
+			last && memcmp(last, &found->tag, sizeof(LOCKTAG)) == 0 : ahead)
+			wait.began = 0;
+		if (!add_edge(&wait, chain))
+			return false;
+	}
+	return add_foreign(pid, chain);
+}
+
+static void
+walk_once(int pid)
+{
+	scanning.nedges = 0;
+	if (add_edges(pid, 0, NULL, NULL))
+		blockers_walk(pid, add_edges, NULL);
+}
+
+/*
+ * Find the edges from what has been made ready, held by this process.  If they
+ * are too many, find those whose turn it is.
+ */
+static void
+walk(int pid, int64 since)
+{
+	int			first = scanning.scan->nedges;
+
+	scanning.hold.pid = pid;
+	scanning.hold.since = since;
+	scanning.total = 0;
+	walk_once(pid);
+	if (scanning.nedges <= MAX_EDGES_OF_HOLD)
+		return;
+	scanning.scan->nedges = first;
+	scanning.total = scanning.nedges;
+	walk_once(pid);
+}
+
+/* Find the edges of a hold, if the detector knows some, or if it does not. */
+static void
+scan_hold(const ZkHold *hold, const Detector *detector, bool known)
+{
+	scanning.contender = contender_find(hold->slot);
+	scanning.behind = hold->behind;
+	if (hold->behind != TURN_ALONE &&
+		is_of_contender(scanning.contender, &hold->contender) &&
+		contender_owned_path(scanning.contender, scanning.from) &&
+		detector_knows(detector, scanning.from) == known)
+		walk(hold->pid, hold->since);
+}
+
+/* Find the edges of holds: those that are told already first. */
+static void
+scan_holds(const ZkHold *holds, int n, const Detector *detector)
+{
+	int			most;
+	uint32		first;
+
+	for (int i = 0; i < n; i++)
+		scan_hold(&holds[i], detector, true);
+	most = scanning.scan->nedges + MAX_NEW_EDGES;
+	first = scanning.round++ * HOLDS_STEP;
+	for (int i = 0; i < n && scanning.scan->nedges < most; i++)
+		scan_hold(&holds[(first + i) % n], detector, false);
+}
+
+/*
+ * Find the edges of a session that is named by others, and of the remote
+ * sessions of the one that it works for.
+ */
+static void
+scan_session(const ForeignSession *session)
+{
+	scanning.contender = NULL;
+	scanning.is_remote = false;
+	if (session->named && foreign_node(&session->self, false, scanning.from))
+		walk(session->pid, session->start);
+	scanning.is_remote = true;
+	if (session->works &&
+		foreign_node(&session->works_for, true, scanning.from))
+		walk(session->pid, session->start);
+}
+
+/*
+ * May sessions of ours be named that keep others waiting?  A session that waits in
+ * ZooKeeper may do that; and one that is in a statement on a foreign server, if
+ * it works for another cluster, or some session that waits holds anything.
+ */
+static bool
+may_be_named(List *sessions, int nholds)
+{
+	ListCell   *cell;
+
+	if (!foreign_is_set())
+		return false;
+	foreach(cell, sessions)
+	{
+		const ForeignSession *session = lfirst(cell);
+
+		if (session->statement != 0 && (session->works || nholds > 0))
+			return true;
+	}
+	return scanning.nwaits > 0;
+}
+
+/*
+ * scan_run
+ *		Find the local edges whose waits have all lasted for "wait_ms".  These
+ *		sessions of ours are named by other clusters: a list of vertices.  The
+ *		detector knows the edges of the last scan.
+ *
+ * Takes some time, but no locks for long: see blockers.c and holders.c.  All
+ * is palloc'd in the current context.
+ */
+void
+scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
+		 const Detector *detector)
+{
+	List	   *sessions;
+	ListCell   *cell;
+	int		   *pids;
+	int			npids;
+	ZkHold	   *holds;
+	int			nholds;
+	int64		begun_us = zk_now_us();
+
+	memset(scan, 0, sizeof(*scan));
+	scanning.scan = scan;
+	scanning.since_us = (now_ms - wait_ms) * 1000;
+	find_waits(now_ms - wait_ms);
+	sessions = foreign_begin((int64) wait_ms * 1000, named);
+	if (scanning.nwaits == 0 && sessions == NIL)
+		return;
+	scanning.room = 64;
+	scan->edges = palloc(scanning.room * sizeof(WaitEdge));
+	scanning.window = now_ms / (WINDOW_TIMEOUTS * (int64) wait_ms) %
+		MAX_SEEN_OF_HOLD * (MAX_EDGES_OF_HOLD / 2);
+	blockers_begin((int64) wait_ms * 1000);
+	pids = list_waiting(sessions, &npids);
+	holds = slots_holds_of(pids, npids, &nholds);
+	foreach(cell, sessions)
+		scan_session(lfirst(cell));
+	scan_holds(holds, nholds, detector);
+	scan->foreign = may_be_named(sessions, nholds);
+	ereport(DEBUG2,
+			(errmsg_internal("%d long waits, %d holds of waiting backends, %d edges between them, in %lld us",
+							 scanning.nwaits, nholds, scan->nedges,
+							 (long long) (zk_now_us() - begun_us))));
+}

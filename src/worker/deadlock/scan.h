@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.h
+ *		Which backends of this cluster keep a contender while they wait for
+ *		another one.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/deadlock/scan.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SCAN_H
+#define ZKLOCK_SCAN_H
+
+#include "core/deadlock/detector.h"
+#include "nodes/pg_list.h"
+
+/* What a scan has found, palloc'd. */
+typedef struct Scan
+{
+	WaitEdge   *edges;
+	int			nedges;
+	List	   *unknown;		/* Contenders that would have edges if it were
+								 * known that others stand behind them */
+	bool		foreign;		/* sessions of ours may be named in the room */
+} Scan;
+
+extern void scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
+					 const Detector *detector);
+
+#endif							/* ZKLOCK_SCAN_H */

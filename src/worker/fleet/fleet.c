@@ -1,0 +1,817 @@
+/*-------------------------------------------------------------------------
+ *
+ * fleet.c
+ *		The worker tells the other clusters that this one is there.
+ *
+ * The fleet is the clusters of one ensemble and root, the worker's own
+ * zklock.root.  Each has an ephemeral znode of its first session below
+ * <root>/%clusters, whose own data are the fleet's identity: who makes it first
+ * gives it one.  core/member.c has the form of both.  %clusters is persistent:
+ * the identity is to stay when no cluster is there.
+ *
+ * With zklock.acl = creator others may read %clusters, but only clusters with its
+ * credentials create their znodes in it: a session that has many long names in a
+ * znode open to the world can destroy the ensemble (doc/security.md).  A worker that
+ * finds an ACL with which others can do more than read sets it.  After a change of
+ * zklock.auth a worker sets it, and that of our znode, for both credentials, which
+ * it presents, and the next one for the new ones (auths.c).  The same is done with
+ * the root, which others could create no lock in, if its ACL is for one owner, as a
+ * cluster makes it.  A worker that has not changed its own leaves them alone.
+ *
+ * Our znode is made when the session has begun, and stays when a new worker
+ * resumes it: its name is in shared memory before, so it is never there twice.  It
+ * is written anew when what it tells has changed, and moves with zklock.root.
+ * Nothing is watched, and no lock waits for any of this.  What ZooKeeper refuses
+ * is logged, and tried again after a reload or in the next session.
+ *
+ *	IDLE		dirty, connected: we are below another root -> LEAVING: delete that
+ *				dirty, connected -> READING: get %clusters
+ *	LEAVING		any answer -> IDLE, dirty
+ *	READING		ok: has no data -> NAMING: set them, if nobody has since
+ *				ok: has an identity; has others, or refused: no identity
+ *				  -> ASKING: get its ACL; if all is to be open -> ENTERING
+ *				no node -> MAKING: create it, with its parents and an identity
+ *	NAMING		any answer -> READING
+ *	MAKING		ok -> READING
+ *	ASKING		open, or our credentials change -> CLOSING: set it
+ *				any other answer -> ENTERING: create our znode
+ *	CLOSING		refused: it belongs to others; log that
+ *				our credentials change -> ROOT_ASKING: get the root's
+ *				they do not -> ENTERING
+ *	ROOT_ASKING	it is to change with them -> ROOT_CLOSING: set it
+ *				any other answer -> ENTERING
+ *	ROOT_CLOSING	any answer -> ENTERING
+ *	ENTERING	ok -> LOOKING: a census
+ *				refused: it may be there -> OWNING: set its ACL; if that is to be
+ *				  open, as OWNING's end
+ *				no node: %clusters has gone -> MAKING
+ *	OWNING		any answer -> WRITING: set its data
+ *	WRITING		ok -> LOOKING
+ *	LOOKING		all is read: log what does not fit -> IDLE
+ *	IDLE		connected anew, or something has changed -> MARKING: write our
+ *				znode as it is
+ *	MARKING		ok -> IDLE
+ *				no node: somebody has removed it -> IDLE, dirty
+ *	any			unknown -> IDLE, dirty
+ *				refused, or no node, and not as above: log that -> IDLE
+ *				the session ends -> IDLE, dirty
+ *
+ * ZooKeeper may be restored from an older copy, in which our session is alive:
+ * what we have released since is there again, and what we have got is not.  The
+ * stat of each write of our znode tells (member_mark()).  So it is written after
+ * each connect, for what has become of the writes before, and after any change
+ * that we have made, at most MARKS_PER_TIMEOUT times in a session timeout: no
+ * more can be missed.  Then all sessions are ended.
+ *
+ * Its path does not count in quota.c: it is one, in the room that is left for
+ * what does not count.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/fleet/fleet.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "common/hashfn.h"
+#include "postmaster/postmaster.h"
+#include "shared/clock.h"
+#include "shared/session_info.h"
+#include "shared/settings.h"
+#include "shared/text.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "worker/fleet/census.h"
+#include "worker/fleet/fleet.h"
+#include "worker/wake.h"
+#include "worker/zookeeper/auths.h"
+#include "worker/zookeeper/session.h"
+#include "worker/zookeeper/session_file.h"
+#include "worker/zookeeper/status.h"
+#include "worker/zookeeper/uuid.h"
+
+/* How often to make what somebody else removes at once. */
+#define MAX_MADE		3
+
+/* The log has so many clusters that do not fit. */
+#define MAX_LOGGED		10
+
+/* How often our znode is written in a session timeout, at the most. */
+#define MARKS_PER_TIMEOUT	10
+
+/* What an operation is about. */
+typedef enum FleetNode
+{
+	NODE_ROOT,
+	NODE_ROOM,					/* %clusters */
+	NODE_OURS					/* our znode in it */
+} FleetNode;
+
+typedef enum FleetState
+{
+	FLEET_IDLE,
+	FLEET_LEAVING,
+	FLEET_READING,
+	FLEET_NAMING,
+	FLEET_MAKING,
+	FLEET_ASKING,
+	FLEET_CLOSING,
+	FLEET_ROOT_ASKING,
+	FLEET_ROOT_CLOSING,
+	FLEET_ENTERING,
+	FLEET_OWNING,
+	FLEET_WRITING,
+	FLEET_LOOKING,
+	FLEET_MARKING
+} FleetState;
+
+static struct
+{
+	FleetState	state;
+	bool		dirty;			/* our znode may not be there as it should */
+	bool		joined;			/* it is there, with "data" */
+	bool		standby;		/* that is what "data" tell */
+	bool		unmarked;		/* it is to be written as it is */
+	int64		mark_at_ms;		/* but not before zk_now_ms() is that */
+	bool		named;			/* NAMING has been tried */
+	int			made;			/* how often MAKING was */
+	int			error;			/* of the create that was refused */
+	int			logged_error;	/* the refusal that was logged last, or 0 */
+	bool		open_logged;	/* it was logged that %clusters is others' */
+	uint32		last_group;
+	char		data[MEMBER_SIZE];
+	ZkFleetInfo info;			/* as published */
+	MemoryContext context;		/* of the census */
+	Census	   *census;
+}			fleet;
+
+/*
+ * fleet_attach
+ *		Begin with what the worker before this one has published.
+ */
+void
+fleet_attach(void)
+{
+	session_read_fleet(&fleet.info);
+	fleet.dirty = true;
+}
+
+static void
+publish_identity(const char *id)
+{
+	strlcpy(fleet.info.id, id, sizeof(fleet.info.id));
+	session_write_fleet(&fleet.info);
+}
+
+static void
+publish_root(const char *root)
+{
+	strlcpy(fleet.info.root, root, sizeof(fleet.info.root));
+	session_write_fleet(&fleet.info);
+}
+
+/*
+ * fleet_drop_auths
+ *		The next worker does not present the former credentials any more.
+ */
+void
+fleet_drop_auths(void)
+{
+	fleet.info.dropped = true;
+	session_write_fleet(&fleet.info);
+}
+
+/*
+ * fleet_host
+ *		The name of this host, as other clusters are told.
+ */
+const char *
+fleet_host(void)
+{
+	static char host[WORD_VALUE_SIZE] = "";
+
+	if (host[0] == '\0')
+	{
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "unknown", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+	}
+	return host;
+}
+
+/* What our znode is to tell. */
+static void
+compose(char data[MEMBER_SIZE])
+{
+	Member		member;
+	const char *server = GetConfigOption("server_version", false, false);
+
+	memset(&member, 0, sizeof(member));
+	member.words = MEMBER_HOST | MEMBER_PORT | MEMBER_CLUSTER | MEMBER_SYSTEM |
+		MEMBER_VERSION | MEMBER_SERVER | MEMBER_FORMAT | MEMBER_TIMEOUT |
+		MEMBER_STANDBY;
+	word_set_text(member.host, fleet_host());
+	member.port = PostPortNumber;
+	word_set_text(member.cluster, cluster_name);
+	member.system = GetSystemIdentifier();
+	member.place = session_file_place();
+	if (member.place != 0)
+		member.words |= MEMBER_PLACE;
+	word_set_text(member.version, ZKLOCK_VERSION);
+	word_set_text(member.server, server);
+	member.server[strcspn(member.server, " ")] = '\0';
+	word_set_text(member.format, zklock_node_format == ZK_FORMAT_READWRITE ?
+				  "readwrite" : "mutex");
+	member.timeout = status(0)->timeout;
+	member.standby = fleet.standby = RecoveryInProgress();
+	(void) member_write(&member, data);
+}
+
+/*
+ * fleet_check
+ *		The first session is connected, or settings have changed: see that our
+ *		znode is there, and tells what is so.
+ */
+void
+fleet_check(void)
+{
+	char		data[MEMBER_SIZE];
+
+	fleet.unmarked = true;
+	compose(data);
+	if (!fleet.joined || strcmp(data, fleet.data) != 0 ||
+		strcmp(fleet.info.root, zklock_root) != 0)
+		fleet.dirty = true;
+}
+
+/*
+ * fleet_end_session
+ *		The first session is over, and with it our znode and what was submitted.
+ *
+ * "last": no other session is left that could be in a copy of ZooKeeper's data;
+ * the next one may have another ZooKeeper.
+ */
+void
+fleet_end_session(bool last)
+{
+	MemberMark	none = {.zxid = last ? 0 : fleet.info.mark.zxid};
+
+	if (fleet.context)
+		MemoryContextDelete(fleet.context);
+	fleet.context = NULL;
+	fleet.census = NULL;
+	fleet.state = FLEET_IDLE;
+	fleet.dirty = true;
+	fleet.joined = false;
+	fleet.info.mark = none;
+	fleet.info.node[0] = '\0';
+	publish_identity("");
+	publish_root("");
+}
+
+static void
+submit(FleetState state, RecipeOp *op, FleetNode node)
+{
+	char		path[ZNODE_PATH_SIZE + MEMBER_NODE_SIZE];
+	uint32		group = 0;
+
+	if (node == NODE_ROOT)
+		strlcpy(path, fleet.info.root, sizeof(path));
+	else
+		census_room(fleet.info.root, path);
+	if (node == NODE_OURS)
+	{
+		strlcat(path, "/", sizeof(path));
+		strlcat(path, fleet.info.node, sizeof(path));
+	}
+	if (op->exact)
+		group = ++fleet.last_group == 0 ? ++fleet.last_group : fleet.last_group;
+	fleet.state = state;
+	session_submit(0, SESSION_FLEET_OWNER, path, op, group);
+}
+
+static void
+read_identity(void)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_GET};
+
+	submit(FLEET_READING, &op, NODE_ROOM);
+}
+
+/* Write a new identity: make %clusters, or set its data. */
+static void
+write_identity(FleetState state, RecipeOp *op)
+{
+	uint8		uuid[ZNODE_UUID_BYTES];
+	char		data[MEMBER_SIZE];
+
+	uuid_make(uuid);
+	member_write_fleet(uuid, data);
+	op->data = data;
+	submit(state, op, NODE_ROOM);
+}
+
+static void
+get_access(FleetState state, FleetNode node)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_GET_ACL};
+
+	submit(state, &op, node);
+}
+
+/* Set an ACL: that of %clusters lets all others read. */
+static void
+restrict_access(FleetState state, FleetNode node)
+{
+	RecipeOp	op = {
+		.kind = RECIPE_OP_SET_ACL,
+		.persistent = node == NODE_ROOM
+	};
+
+	submit(state, &op, node);
+}
+
+/* Do ACLs have to change, since our credentials do? */
+static bool
+credentials_change(void)
+{
+	return auths_are_several() || fleet.info.dropped;
+}
+
+/* The ACLs are as they are to be: create our znode. */
+static void
+enter(void)
+{
+	RecipeOp	op = {
+		.kind = RECIPE_OP_CREATE,
+		.data = fleet.data,
+		.exact = true
+	};
+
+	if (fleet.info.dropped)
+	{
+		fleet.info.dropped = fleet.info.root_set = false;
+		session_write_fleet(&fleet.info);
+	}
+	submit(FLEET_ENTERING, &op, NODE_OURS);
+}
+
+/* Begin the census, behind our own create. */
+static void
+look(void)
+{
+	MemoryContext save;
+
+	fleet.joined = true;
+	fleet.logged_error = 0;
+	fleet.context = AllocSetContextCreate(TopMemoryContext, "zklock census",
+										  ALLOCSET_DEFAULT_SIZES);
+	save = MemoryContextSwitchTo(fleet.context);
+	fleet.census = census_begin(SESSION_FLEET_OWNER, fleet.info.root);
+	fleet.state = FLEET_LOOKING;
+	MemoryContextSwitchTo(save);
+}
+
+/* ZooKeeper does not let us; no lock needs it, but the chroot. */
+static void
+give_up(int error)
+{
+	bool		no_chroot = fleet.state == FLEET_MAKING &&
+		session_error_is_no_node(error) && *status_chroot() != '\0';
+
+	fleet.state = FLEET_IDLE;
+	if (error == fleet.logged_error)
+		return;
+	fleet.logged_error = error;
+	ereport(LOG,
+			(errmsg("could not tell other servers of this one in \"%s/%s\": %s",
+					fleet.info.root, MEMBER_ROOM, session_error_text(error)),
+			 no_chroot ?
+			 errdetail("The chroot of \"zklock.servers\" does not exist in ZooKeeper.") :
+			 session_error_is_access(error) ?
+			 errdetail("Servers with other credentials have made it.  This server cannot share locks with them, and zk_clusters() does not show it.") :
+			 errdetail("zk_clusters() does not show this server; locks do not depend on that.")));
+}
+
+static void
+make(int error)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_MKDIRS,.persistent = true};
+
+	if (fleet.made++ == MAX_MADE)
+		give_up(error);
+	else
+		write_identity(FLEET_MAKING, &op);
+}
+
+/* What %clusters has has been read, or it may not be. */
+static void
+on_identity(const RecipeInput *in)
+{
+	RecipeOp	set = {
+		.kind = RECIPE_OP_SET,
+		.has_version = true,
+		.version = in->version
+	};
+	char		id[MEMBER_FLEET_SIZE] = "";
+
+	if (in->result == RECIPE_OK && in->data_len <= 0 && !fleet.named)
+	{
+		fleet.named = true;
+		write_identity(FLEET_NAMING, &set);
+		return;
+	}
+	if (in->result == RECIPE_OK)
+		(void) member_parse_fleet(in->data, in->data_len, id);
+	publish_identity(id);
+	if (zklock_acl == ZK_ACL_CREATOR)
+		get_access(FLEET_ASKING, NODE_ROOM);
+	else
+		enter();
+}
+
+/* What ACL %clusters has, or it may not be asked. */
+static void
+on_access(const RecipeInput *in)
+{
+	if (in->acl_open || credentials_change())
+		restrict_access(FLEET_CLOSING, NODE_ROOM);
+	else
+		enter();
+}
+
+/* The ACL of %clusters has been set, or it may not be. */
+static void
+on_closed(const RecipeInput *in)
+{
+	if (in->result == RECIPE_REFUSED && !fleet.open_logged)
+		ereport(LOG,
+				(errmsg("could not set the ACL of \"%s/%s\" in ZooKeeper: %s",
+						fleet.info.root, MEMBER_ROOM,
+						session_error_text(in->error)),
+				 errdetail("It belongs to other credentials than those of this server.")));
+	fleet.open_logged = in->result == RECIPE_REFUSED;
+	if (credentials_change())
+		get_access(FLEET_ROOT_ASKING, NODE_ROOT);
+	else
+		enter();
+}
+
+/*
+ * What ACL the root has, or it has been set.  One with several owners is an
+ * administrator's, unless we have set it before.
+ */
+static void
+on_root(const RecipeInput *in)
+{
+	if (fleet.state == FLEET_ROOT_CLOSING ||
+		in->acl_open || in->acl_count == 0 ||
+		!(fleet.info.root_set || (in->acl_count == 1 && auths_are_several())))
+	{
+		enter();
+		return;
+	}
+	fleet.info.root_set = true;
+	session_write_fleet(&fleet.info);
+	restrict_access(FLEET_ROOT_CLOSING, NODE_ROOT);
+}
+
+/* Set the data of our znode, which is there. */
+static void
+write_member(FleetState state)
+{
+	RecipeOp	set = {.kind = RECIPE_OP_SET,.data = fleet.data};
+
+	submit(state, &set, NODE_OURS);
+}
+
+/*
+ * Our znode has been written.  Returns false if ZooKeeper has been restored from
+ * an older copy.
+ */
+static bool
+note_mark(const RecipeInput *in)
+{
+	bool		later = member_mark(&fleet.info.mark, in->mzxid, in->czxid,
+									in->version);
+
+	session_write_fleet(&fleet.info);
+	return later;
+}
+
+/* It has been, when we joined; returns the same. */
+static bool
+on_written(const RecipeInput *in)
+{
+	if (in->result == RECIPE_OK)
+	{
+		look();
+		return note_mark(in);
+	}
+	give_up(in->result == RECIPE_NO_NODE ? fleet.error : in->error);
+	return true;
+}
+
+/* Write our znode as it is, behind all changes that have been acknowledged. */
+static void
+mark(void)
+{
+	fleet.unmarked = false;
+	fleet.mark_at_ms = zk_now_ms() + status(0)->timeout / MARKS_PER_TIMEOUT;
+	write_member(FLEET_MARKING);
+}
+
+/* Its answer has come; returns as note_mark(). */
+static bool
+on_marked(const RecipeInput *in)
+{
+	if (in->result == RECIPE_OK)
+	{
+		fleet.state = FLEET_IDLE;
+		return note_mark(in);
+	}
+	if (in->result == RECIPE_NO_NODE)
+	{
+		fleet.state = FLEET_IDLE;
+		fleet.dirty = fleet.unmarked = true;
+	}
+	else
+		give_up(in->error);
+	return true;
+}
+
+static void
+on_entered(const RecipeInput *in)
+{
+	fleet.error = in->error;
+	if (in->result == RECIPE_OK)
+		look();
+	else if (in->result == RECIPE_NO_NODE)
+		make(in->error);
+	else if (zklock_acl == ZK_ACL_CREATOR)
+		restrict_access(FLEET_OWNING, NODE_OURS);
+	else
+		write_member(FLEET_WRITING);
+}
+
+static void
+on_looked(const RecipeInput *in)
+{
+	int			error;
+
+	if (!census_event(fleet.census, in, &error))
+		return;
+	if (census_is_unsure(fleet.census))
+		fleet.dirty = true;
+	else
+		fleet_judge(fleet.census);
+	fleet.state = FLEET_IDLE;
+	fleet.census = NULL;
+	MemoryContextDelete(fleet.context);
+	fleet.context = NULL;
+}
+
+/*
+ * fleet_event
+ *		The server has answered an operation of ours.
+ *
+ * Returns false if that proves that ZooKeeper has been restored from an older
+ * copy; then all sessions are to be ended.
+ */
+bool
+fleet_event(const RecipeInput *in)
+{
+	if (in->result == RECIPE_UNKNOWN && fleet.state != FLEET_LOOKING)
+	{
+		if (fleet.state == FLEET_MARKING)
+			fleet.unmarked = true;
+		else
+			fleet.dirty = true;
+		fleet.state = FLEET_IDLE;
+		return true;
+	}
+	switch (fleet.state)
+	{
+		case FLEET_IDLE:
+			break;
+		case FLEET_LEAVING:
+			fleet.info.root_set = false;
+			publish_root("");
+			fleet.state = FLEET_IDLE;
+			fleet.dirty = true;
+			break;
+		case FLEET_READING:
+			if (in->result == RECIPE_NO_NODE)
+				make(in->error);
+			else
+				on_identity(in);
+			break;
+		case FLEET_NAMING:
+			read_identity();
+			break;
+		case FLEET_MAKING:
+			if (in->result == RECIPE_OK)
+				read_identity();
+			else
+				give_up(in->error);
+			break;
+		case FLEET_ASKING:
+			on_access(in);
+			break;
+		case FLEET_CLOSING:
+			on_closed(in);
+			break;
+		case FLEET_ROOT_ASKING:
+		case FLEET_ROOT_CLOSING:
+			on_root(in);
+			break;
+		case FLEET_ENTERING:
+			on_entered(in);
+			break;
+		case FLEET_OWNING:
+			write_member(FLEET_WRITING);
+			break;
+		case FLEET_WRITING:
+			return on_written(in);
+		case FLEET_LOOKING:
+			on_looked(in);
+			break;
+		case FLEET_MARKING:
+			return on_marked(in);
+	}
+	return true;
+}
+
+/* If we have told of a standby, it may be none any more. */
+static void
+check_promotion(void)
+{
+	if (fleet.standby && !RecoveryInProgress())
+		fleet_check();
+}
+
+/* Is there a reason not to begin? */
+static bool
+is_barred(void)
+{
+	ZkWrongSetting wrong;
+
+	return status_is_ending() || zk_wrong_setting(true, &wrong);
+}
+
+/*
+ * fleet_is_settled
+ *		Has been done what is to be done, so that a census has our own znode, if
+ *		it can be there?
+ */
+bool
+fleet_is_settled(void)
+{
+	check_promotion();
+	return fleet.state == FLEET_LOOKING || fleet.state == FLEET_MARKING ||
+		(fleet.state == FLEET_IDLE && (!fleet.dirty || is_barred()));
+}
+
+/*
+ * fleet_run
+ *		Begin what is to be done, if there is a connection.
+ */
+void
+fleet_run(void)
+{
+	RecipeOp	op = {.kind = RECIPE_OP_DELETE};
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	wake_set(WAKE_FLEET, 0);
+	if (!status_is_connected(0) || fleet.state != FLEET_IDLE)
+		return;
+	check_promotion();
+	fleet.unmarked |= session_take_changes();
+	if ((!fleet.dirty && !(fleet.unmarked && fleet.joined)) || is_barred())
+		return;
+	if (!fleet.dirty)
+	{
+		if (zk_now_ms() >= fleet.mark_at_ms)
+			mark();
+		else
+			wake_set(WAKE_FLEET, fleet.mark_at_ms);
+		return;
+	}
+	fleet.dirty = fleet.joined = fleet.named = false;
+	fleet.made = 0;
+	compose(fleet.data);
+	if (fleet.info.node[0] == '\0')
+	{
+		uuid_make(uuid);
+		member_node(uuid, fleet.info.node);
+	}
+	if (fleet.info.root[0] != '\0' &&
+		strcmp(fleet.info.root, zklock_root) != 0)
+	{
+		publish_identity("");
+		submit(FLEET_LEAVING, &op, NODE_OURS);
+		return;
+	}
+	publish_root(zklock_root);
+	read_identity();
+}
+
+static int
+compare_members(const void *a, const void *b)
+{
+	const Member *left = a;
+	const Member *right = b;
+	int			order = strcmp(left->cluster, right->cluster);
+
+	if (order == 0)
+		order = strcmp(left->host, right->host);
+	return order != 0 ? order : left->port - right->port;
+}
+
+/* What does not fit of a cluster, a line. */
+static void
+append_misfits(StringInfo buf, const Member *member)
+{
+	const char *separator = ": ";
+
+	if (buf->len > 0)
+		appendStringInfoChar(buf, '\n');
+	if (member->kind == MEMBER_READ)
+		appendStringInfo(buf, "Cluster \"%s\" on %s, port %d",
+						 text_for_log(member->cluster),
+						 member->words & MEMBER_HOST ?
+						 text_for_log(member->host) : "?", member->port);
+	else
+		appendStringInfoString(buf, "A cluster that is not known");
+	for (int i = 0; i < MEMBER_MISFITS; i++)
+	{
+		if (!(member->misfits & (1U << i)))
+			continue;
+		appendStringInfo(buf, "%s%s", separator, member_misfit_text(1 << i));
+		separator = ", ";
+	}
+	appendStringInfoChar(buf, '.');
+}
+
+/* Log what does not fit, if that has changed. */
+static void
+log_misfits(StringInfo misfits)
+{
+	uint32		told = misfits->len == 0 ? 0 :
+		hash_bytes((unsigned char *) misfits->data, misfits->len);
+
+	if (told == fleet.info.told)
+		return;
+	fleet.info.told = told;
+	session_write_fleet(&fleet.info);
+	if (misfits->len == 0)
+		ereport(LOG,
+				(errmsg("the servers that share \"%s\" in ZooKeeper fit together again",
+						fleet.info.root)));
+	else
+		ereport(WARNING,
+				(errmsg("the servers that share \"%s\" in ZooKeeper do not fit together",
+						fleet.info.root),
+				 errdetail_internal("%s", misfits->data),
+				 errhint("zk_clusters() shows all of them.")));
+}
+
+/*
+ * fleet_judge
+ *		A census has been taken: log what does not fit together, if that has
+ *		changed since it was logged last.
+ *
+ * If our own znode is not there, somebody has removed it: it is made again.
+ */
+void
+fleet_judge(const Census *census)
+{
+	int			count;
+	Member	   *members = census_members(census, &count);
+	StringInfoData misfits;
+	int			nlogged = 0;
+
+	if (fleet.state == FLEET_IDLE && fleet.joined &&
+		!census_has(census, fleet.info.node))
+		fleet.dirty = true;
+
+	member_judge(members, count);
+	qsort(members, count, sizeof(Member), compare_members);
+	initStringInfo(&misfits);
+	for (int i = 0; i < count; i++)
+		if (members[i].misfits != 0 && nlogged++ < MAX_LOGGED)
+			append_misfits(&misfits, &members[i]);
+	if (nlogged > MAX_LOGGED)
+		appendStringInfo(&misfits, "\nAnd %d more.", nlogged - MAX_LOGGED);
+	if (census_left_out(census) > 0)
+		appendStringInfo(&misfits, "%s%d znodes have not been read.",
+						 misfits.len > 0 ? "\n" : "", census_left_out(census));
+	log_misfits(&misfits);
+	pfree(misfits.data);
+	pfree(members);
+}

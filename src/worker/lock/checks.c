@@ -1,0 +1,271 @@
+/*-------------------------------------------------------------------------
+ *
+ * checks.c
+ *		Contenders that are looked after at times of their own.
+ *
+ * Apart from mail and answers: to try again what ZooKeeper has refused, to
+ * give up what is idle, to count a retained owner that does not answer as a
+ * holder, to have those watched for a revocation that own their locks for
+ * some time, and to have those look again that wait for a watch.
+ *
+ * Looking again.  A contender whose watch never fires would wait forever: no
+ * event is sent twice, and a server or the client library may lose one.  So a
+ * contender that has waited for its watch for a session timeout sets it again,
+ * which reads what it watches.  The one that has waited for longest is the
+ * first.  Of n of them one is due in each nth part of a timeout: so all have
+ * looked again after two timeouts, and never many at once.  No more than 100
+ * look again in a second: 10,000 contenders take 100 seconds.  They go a few
+ * together, since a flight of reads keeps others waiting.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/lock/checks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/lock/recipe.h"
+#include "shared/clock.h"
+#include "shared/grant.h"
+#include "shared/test_build.h"
+#include "worker/lock/checks.h"
+#include "worker/lock/contender.h"
+#include "worker/lock/news.h"
+#include "worker/lock/steps.h"
+#include "worker/wake.h"
+#include "worker/zookeeper/status.h"
+
+/*
+ * So many contenders are watched for a revocation at the most, since the
+ * library sets all watches again in one request when it reconnects.
+ */
+#define MAX_REVOCABLE		1000
+
+/*
+ * From one sweep over the owners to the next is so many times the time that it
+ * took, if that is more than SWEEP_INTERVAL_MS: with 100,000 of them it takes
+ * tens of ms.  Not more than SWEEP_MAX_MS, as the process may have been stopped.
+ */
+#define SWEEP_PAUSE			50
+#define SWEEP_MAX_MS		10000
+
+/* So many set their watches again at a time, and so often at the most. */
+#define WATCHES_AT_A_TIME	10
+#define WATCHES_PAUSE_MS	100
+
+/* Try again what ZooKeeper has refused. */
+static void
+retry_refused(void)
+{
+	int			n;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_RETRY};
+
+	if (!wake_is_due(WAKE_RETRY))
+		return;
+	wake_set(WAKE_RETRY, 0);
+	list = contenders_list(&n);
+	for (int i = 0; i < n; i++)
+		step(list[i], false, &input);
+}
+
+/* A retained owner that does not answer in time counts as a holder. */
+static void
+check_answer(Contender *contender, int64 now_ms)
+{
+	if (contender->answer_due_ms == 0)
+		return;
+	if (contender->recipe.state != RECIPE_WATCHING)
+		contender->answer_due_ms = 0;
+	else if (now_ms < contender->answer_due_ms)
+		contender_schedule_check(contender, contender->answer_due_ms);
+	else
+	{
+		contender->answer_due_ms = 0;
+		slot_set_queued(contender->slot);
+		contender_set_queued(contender, true);
+	}
+}
+
+/*
+ * Look after a contender: give it up if it owns its lock and no backend takes
+ * it, and see if a retained owner ahead of it has had its time to answer.
+ */
+static void
+check_contender(Contender *contender, int64 now_ms)
+{
+	check_answer(contender, now_ms);
+	if (contender->owner_since_ms != 0)
+		contender_schedule_check(contender,
+								 slot_check_idle(contender->slot, now_ms));
+}
+
+/*
+ * Look after those contenders whose time has come: each at its own time, since
+ * thousands may be retained.
+ */
+static void
+check_due(void)
+{
+	int64		now_ms = zk_now_ms();
+	int			n = 0;
+	Contender  *contender;
+
+	while ((contender = contender_next_due(now_ms)) != NULL)
+	{
+		check_contender(contender, now_ms);
+		n++;
+	}
+	if (n > 0)
+		ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+	wake_set(WAKE_CHECK, contender_next_check());
+}
+
+/*
+ * Look after all contenders that own their locks: have those watched for a
+ * revocation that do so for some time, and find those that have become idle.
+ */
+static void
+sweep_owners(void)
+{
+	int64		now_ms = zk_now_ms();
+	int			n;
+	int			revocable = 0;
+	bool		again = false;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_WATCH_REVOCATION};
+
+	if (!wake_is_due(WAKE_SWEEP))
+		return;
+	wake_set(WAKE_SWEEP, 0);
+	list = contenders_list(&n);
+	for (int i = 0; i < n; i++)
+		if (contender_is_revocable(list[i]))
+			revocable++;
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->owner_since_ms == 0)
+			continue;
+		again = true;
+		check_contender(contender, now_ms);
+		if (now_ms - contender->owner_since_ms >= SWEEP_INTERVAL_MS &&
+			!contender_is_revocable(contender) && revocable < MAX_REVOCABLE)
+		{
+			revocable++;
+			step(contender, false, &input);
+		}
+	}
+	if (again)
+	{
+		int64		pause_ms = SWEEP_PAUSE * (zk_now_ms() - now_ms);
+
+		wake_set(WAKE_SWEEP, now_ms + Min(Max(pause_ms, SWEEP_INTERVAL_MS),
+										  SWEEP_MAX_MS));
+	}
+	ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+}
+
+/*
+ * A contender looks again: as if its watch had been used up by a change of what
+ * it watches.  Not without a connection, since the library sets all watches
+ * again on the next one; what was missed comes as an event then.
+ */
+static void
+look_again(Contender *contender)
+{
+	RecipeInput input = {
+		.event = RECIPE_NODE_TOUCHED,
+		.serial = contender->watch_serial
+	};
+	bool		for_lock = contender->is_permit &&
+		contender->semaphore.state != SEMAPHORE_WAITING;
+
+	if (status_is_connected(contender->session))
+		step(contender, for_lock, &input);
+	else
+		contender_delay_watch(contender);
+}
+
+/* When the first of n contenders that wait for a watch is to look again. */
+static int64
+due_to_look(const Contender *first, int n, int64 last_ms)
+{
+	int			timeout_ms = status(0)->timeout;
+
+	return Max(first->watched_ms + timeout_ms,
+			   last_ms + Max(timeout_ms / n, WATCHES_PAUSE_MS));
+}
+
+/* Have contenders look again that have waited for a watch for long. */
+static void
+look_again_in_turn(void)
+{
+	static int64 last_ms = 0;
+	int64		now_ms = zk_now_ms();
+	int			timeout_ms = status(0)->timeout;
+	int			n;
+	Contender  *first = contender_first_watching(&n);
+
+	if (!ZK_LOOKS_AGAIN)
+		first = NULL;
+	if (first != NULL && now_ms >= due_to_look(first, n, last_ms))
+	{
+		int			count = Min((int64) n * WATCHES_PAUSE_MS / timeout_ms + 1,
+								WATCHES_AT_A_TIME);
+
+		last_ms = now_ms;
+		while (count-- > 0 && first != NULL &&
+			   now_ms >= first->watched_ms + timeout_ms)
+		{
+			look_again(first);
+			first = contender_first_watching(&n);
+		}
+	}
+	wake_set(WAKE_WATCH, first ? due_to_look(first, n, last_ms) : 0);
+}
+
+/*
+ * checks_run
+ *		Look after all contenders whose time has come.
+ */
+void
+checks_run(void)
+{
+	retry_refused();
+	sweep_owners();
+	check_due();
+	look_again_in_turn();
+}
+
+/*
+ * checks_watch_queues
+ *		The connection of a session is lost, or is back.
+ *
+ * Without one we do not hear who queues behind our contenders.  When there is
+ * one again, we watch the queues again of those contenders that are to hear
+ * of it.
+ */
+void
+checks_watch_queues(int session, bool connected)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->session != session ||
+			!contender_watches_queue(contender))
+			continue;
+		if (connected)
+			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
+		else
+			slot_set_unheard(contender->slot);
+	}
+	pfree(list);
+}

@@ -1,0 +1,738 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender.c
+ *		Contenders: what the worker keeps in ZooKeeper for slots.
+ *
+ * There is one for each slot that is wanted or owned: its recipe or
+ * semaphore, and what the worker knows of it.  This room keeps them: by slot,
+ * by the ids of their operations, by UUID, by when to look after them, and
+ * those that wait for room in the sessions.  steps.c has what they do.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/lock/contender.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/lock/recipe.h"
+#include "core/lock/semaphore.h"
+#include "core/lock/znode.h"
+#include "shared/clock.h"
+#include "shared/grant.h"
+#include "shared/session_info.h"
+#include "shared/slots.h"
+#include "utils/hsearch.h"
+#include "worker/fleet/answers.h"
+#include "worker/lock/contender.h"
+#include "worker/lock/quota.h"
+#include "worker/zookeeper/session.h"
+#include "worker/zookeeper/status.h"
+
+typedef struct ContenderId
+{
+	uint32		id;				/* hash key, must be first */
+	Contender  *contender;
+} ContenderId;
+
+/* A UUID that one of the contenders goes by. */
+typedef struct ContenderUuid
+{
+	uint8		uuid[ZNODE_UUID_BYTES]; /* hash key, must be first */
+	Contender  *contender;
+} ContenderUuid;
+
+/* Those of all sessions. */
+static struct
+{
+	HTAB	   *by_slot;		/* of Contenders */
+	HTAB	   *by_id;			/* of ContenderIds */
+	HTAB	   *uuids;			/* of ContenderUuids */
+	uint32		last_id;
+	int			counts[ZK_MAX_SESSIONS];	/* how many are in each session */
+	dlist_head	parked;			/* those that wait for room, in order */
+	dlist_head	queued;			/* those that stand behind others, the first
+								 * to be told so ahead */
+	dlist_head	watching;		/* those that wait for a watch, the first to
+								 * have set it ahead */
+	int			nwatching;
+	pairingheap *checks;		/* those with a time to be looked after, the
+								 * earliest first */
+}			contenders;
+
+static HTAB *
+create_table(const char *name, Size keysize, Size entrysize)
+{
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = keysize;
+	ctl.entrysize = entrysize;
+	return hash_create(name, 256, &ctl, HASH_ELEM | HASH_BLOBS);
+}
+
+static int
+compare_checks(const pairingheap_node *a, const pairingheap_node *b,
+			   void *arg pg_attribute_unused())
+{
+	int64		check_a =
+		pairingheap_const_container(Contender, check_node, a)->check_at_ms;
+	int64		check_b =
+		pairingheap_const_container(Contender, check_node, b)->check_at_ms;
+
+	/* a heap has the greatest first */
+	return check_a < check_b ? 1 : check_a > check_b ? -1 : 0;
+}
+
+/*
+ * contenders_init
+ *		Begin with no contenders.
+ */
+void
+contenders_init(void)
+{
+	contenders.by_slot = create_table("zklock contenders", sizeof(ZkSlot *),
+									  sizeof(Contender));
+	contenders.by_id = create_table("zklock contender ids", sizeof(uint32),
+									sizeof(ContenderId));
+	contenders.uuids = create_table("zklock contender UUIDs",
+									ZNODE_UUID_BYTES, sizeof(ContenderUuid));
+	contenders.checks = pairingheap_allocate(compare_checks, NULL);
+	dlist_init(&contenders.parked);
+	dlist_init(&contenders.queued);
+	dlist_init(&contenders.watching);
+}
+
+/*
+ * contenders_count
+ *		How many contenders there are, parked ones included.
+ */
+int
+contenders_count(void)
+{
+	return hash_get_num_entries(contenders.by_slot);
+}
+
+/*
+ * contenders_count_of
+ *		How many contenders are in this session.
+ */
+int
+contenders_count_of(int session)
+{
+	return contenders.counts[session];
+}
+
+/*
+ * contenders_list
+ *		All contenders, palloc'd: a step changes the table.
+ */
+Contender **
+contenders_list(int *n)
+{
+	HASH_SEQ_STATUS scan;
+	Contender  *contender;
+	Contender **list;
+
+	list = palloc(sizeof(Contender *) * Max(contenders_count(), 1));
+	*n = 0;
+	hash_seq_init(&scan, contenders.by_slot);
+	while ((contender = hash_seq_search(&scan)) != NULL)
+		list[(*n)++] = contender;
+	return list;
+}
+
+/*
+ * contender_find
+ *		The contender of a slot, or NULL.
+ */
+Contender *
+contender_find(ZkSlot *slot)
+{
+	return hash_search(contenders.by_slot, &slot, HASH_FIND, NULL);
+}
+
+/*
+ * contender_find_owner
+ *		The contender that owns an operation, or NULL if it is gone.
+ *
+ * *for_lock tells if that is of a semaphore's lock.
+ */
+Contender *
+contender_find_owner(uint32 id, bool *for_lock)
+{
+	ContenderId *by_id = hash_search(contenders.by_id, &id, HASH_FIND, NULL);
+
+	if (by_id == NULL)
+		return NULL;
+	*for_lock = id == by_id->contender->lock_id;
+	return by_id->contender;
+}
+
+static uint32
+new_id(Contender *contender)
+{
+	ContenderId *by_id;
+	bool		found;
+
+	/* they wrap around, and some contenders live long */
+	do
+	{
+		contenders.last_id = (contenders.last_id + 1) & ~ANSWERS_OWNER;
+		by_id = hash_search(contenders.by_id, &contenders.last_id, HASH_ENTER,
+							&found);
+	} while (found || contenders.last_id == NOBODY ||
+			 contenders.last_id >= SESSION_FIRST_OWNER);
+	by_id->contender = contender;
+	return contenders.last_id;
+}
+
+/*
+ * What a node of this kind, in a directory or in one below it, adds to the
+ * list of the session's nodes, which has their full paths.
+ */
+static int
+path_bytes(const char *directory, const char *below, ZnodeKind kind)
+{
+	static const uint8 uuid[ZNODE_UUID_BYTES];
+	const char *chroot = status_chroot();
+	char		name[ZNODE_CONTENDER_SIZE];
+
+	znode_contender_name(uuid, kind, 0, name);
+	return ZK_PATH_BYTES + strlen(chroot) + strlen(directory) + 1 +
+		strlen(below) + strlen(name);
+}
+
+/*
+ * contender_make
+ *		The contender of a slot; if it has none, one that is not begun.
+ */
+Contender *
+contender_make(ZkSlot *slot, ZnodeKind kind)
+{
+	Contender  *contender;
+	bool		found;
+
+	contender = hash_search(contenders.by_slot, &slot, HASH_ENTER, &found);
+	if (found)
+		return contender;
+
+	key_path(&slot->key, contender->directory);
+	contender->session = NO_SESSION;
+	contender->id = new_id(contender);
+	contender->lock_id = 0;
+	contender->has_uuid = false;
+	contender->check_at_ms = 0;
+	contender->is_permit = kind == ZNODE_PERMIT;
+	contender->bytes = contender->leaving = 0;
+	contender->parked = false;
+	contender->owner_since_ms = contender->answer_due_ms = 0;
+	contender->queued_since_ms = 0;
+	contender->watch_serial = 0;
+	contender->waits = NULL;
+	contender->nwaits = 0;
+	contender->tells_waits = contender->adopted = contender->awaited = false;
+	contender->note_version = -1;
+	contender->place_bytes =
+		path_bytes(contender->directory,
+				   contender->is_permit ? "/" ZNODE_LOCKS_DIR : "",
+				   contender->is_permit ? ZNODE_MUTEX : kind);
+	contender->permit_bytes = !contender->is_permit ? 0 :
+		path_bytes(contender->directory, "/" ZNODE_PERMITS_DIR, kind);
+	if (contender->is_permit)
+	{
+		contender->lock_id = new_id(contender);
+		semaphore_init(&contender->semaphore);
+	}
+	else
+		recipe_init(&contender->recipe);
+	return contender;
+}
+
+/*
+ * contender_set_session
+ *		The contender is in this session from now on, or in none; it has
+ *		nothing in ZooKeeper yet, or any more, as far as we know.
+ */
+void
+contender_set_session(Contender *contender, int session)
+{
+	if (contender->session != NO_SESSION)
+		contenders.counts[contender->session]--;
+	contender->session = session;
+	if (session != NO_SESSION)
+		contenders.counts[session]++;
+}
+
+static void
+unschedule_check(Contender *contender)
+{
+	if (contender->check_at_ms != 0)
+		pairingheap_remove(contenders.checks, &contender->check_node);
+	contender->check_at_ms = 0;
+}
+
+static void
+forget_uuid(Contender *contender)
+{
+	if (contender->has_uuid)
+		hash_search(contenders.uuids, contender->uuid, HASH_REMOVE, NULL);
+	contender->has_uuid = false;
+}
+
+/*
+ * contender_forget_note
+ *		The contender's node is another one, or none: so is its note.
+ */
+void
+contender_forget_note(Contender *contender)
+{
+	if (contender->waits)
+		pfree(contender->waits);
+	contender->waits = NULL;
+	contender->nwaits = 0;
+	contender->tells_waits = contender->adopted = contender->awaited = false;
+	contender->note_version = -1;
+}
+
+/*
+ * contender_note_uuid
+ *		The contender goes by this UUID from now on, and by no other, and
+ *		begins anew.
+ */
+void
+contender_note_uuid(Contender *contender, const uint8 *uuid)
+{
+	ContenderUuid *by_uuid;
+
+	forget_uuid(contender);
+	memcpy(contender->uuid, uuid, ZNODE_UUID_BYTES);
+	by_uuid = hash_search(contenders.uuids, contender->uuid, HASH_ENTER, NULL);
+	by_uuid->contender = contender;
+	contender->has_uuid = true;
+	contender->owner_since_ms = 0;
+	contender->answer_due_ms = 0;
+	contender->created = false;
+	contender_set_queued(contender, false);
+	contender_forget_note(contender);
+}
+
+/*
+ * contender_has_uuid
+ *		Does one of the contenders go by this UUID?
+ */
+bool
+contender_has_uuid(const uint8 *uuid)
+{
+	return hash_search(contenders.uuids, uuid, HASH_FIND, NULL) != NULL;
+}
+
+/*
+ * contender_owned_path
+ *		The path of the node with which the contender owns its lock, or has its
+ *		permit; false if it does not.
+ */
+bool
+contender_owned_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
+{
+	if (contender->is_permit)
+		snprintf(path, NOTE_VERTEX_SIZE, "%s/%s/%s", contender->directory,
+				 ZNODE_PERMITS_DIR, contender->semaphore.node);
+	else
+		snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", contender->directory,
+				 contender->recipe.node);
+	return contender->is_permit ?
+		contender->semaphore.state == SEMAPHORE_OWNER :
+		contender->recipe.state == RECIPE_OWNER;
+}
+
+/*
+ * contender_queued_path
+ *		The path of the node with which the contender stands behind others;
+ *		false if it does not.
+ */
+bool
+contender_queued_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
+{
+	const Recipe *recipe = contender->is_permit ?
+		&contender->semaphore.lock : &contender->recipe;
+
+	snprintf(path, NOTE_VERTEX_SIZE, "%s%s/%s", contender->directory,
+			 contender->is_permit ? "/" ZNODE_LOCKS_DIR : "", recipe->node);
+	return contender->queued_since_ms != 0 &&
+		(recipe->state == RECIPE_WATCHING || recipe->state == RECIPE_READING ||
+		 (contender->is_permit && recipe->state == RECIPE_OWNER &&
+		  contender->semaphore.state != SEMAPHORE_OWNER));
+}
+
+/*
+ * contender_find_path
+ *		The contender whose node has this path, or NULL.
+ */
+Contender *
+contender_find_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	uint8		uuid[ZNODE_UUID_BYTES];
+	char		own[NOTE_VERTEX_SIZE];
+	ContenderUuid *by_uuid;
+
+	if (slash == NULL || !znode_parse_uuid(slash + 1, uuid))
+		return NULL;
+	by_uuid = hash_search(contenders.uuids, uuid, HASH_FIND, NULL);
+	if (by_uuid == NULL)
+		return NULL;
+	if ((contender_owned_path(by_uuid->contender, own) ||
+		 contender_queued_path(by_uuid->contender, own)) &&
+		strcmp(own, path) == 0)
+		return by_uuid->contender;
+	return NULL;
+}
+
+/* The contender waits for the watch with this serial number, or 0: for none. */
+static void
+set_watch(Contender *contender, uint32 serial)
+{
+	if (contender->watch_serial != 0)
+	{
+		dlist_delete(&contender->watching_node);
+		contenders.nwatching--;
+	}
+	contender->watch_serial = serial;
+	if (serial == 0)
+		return;
+	contender->watched_ms = zk_now_ms();
+	dlist_push_tail(&contenders.watching, &contender->watching_node);
+	contenders.nwatching++;
+}
+
+/*
+ * contender_drop
+ *		Forget a contender, and all that it is known by.
+ */
+void
+contender_drop(Contender *contender)
+{
+	forget_uuid(contender);
+	contender_forget_note(contender);
+	unschedule_check(contender);
+	contender_set_queued(contender, false);
+	set_watch(contender, 0);
+	if (contender->session != NO_SESSION)
+		quota_change(contender->session, -contender->bytes,
+					 -contender->leaving);
+	contender_set_session(contender, NO_SESSION);
+	if (contender->parked)
+		dlist_delete(&contender->parked_node);
+	if (contender->is_permit)
+	{
+		semaphore_free(&contender->semaphore);
+		hash_search(contenders.by_id, &contender->lock_id, HASH_REMOVE, NULL);
+	}
+	else
+		recipe_free(&contender->recipe);
+	hash_search(contenders.by_id, &contender->id, HASH_REMOVE, NULL);
+	hash_search(contenders.by_slot, &contender->slot, HASH_REMOVE, NULL);
+}
+
+/*
+ * contender_is_begun
+ *		Has the contender, or may it have, anything in ZooKeeper?
+ */
+bool
+contender_is_begun(const Contender *contender)
+{
+	return contender->is_permit ?
+		contender->semaphore.state != SEMAPHORE_NONE :
+		contender->recipe.state != RECIPE_NONE;
+}
+
+/*
+ * contender_is_revocable
+ *		Is the contender's own node watched for a revocation?
+ */
+bool
+contender_is_revocable(const Contender *contender)
+{
+	return contender->is_permit ?
+		contender->semaphore.revocation_watched : contender->recipe.revocation_watch != 0;
+}
+
+/*
+ * contender_is_retained
+ *		Does the contender own its lock, and say in ZooKeeper that it may
+ *		not need it?
+ */
+bool
+contender_is_retained(const Contender *contender)
+{
+	return !contender->is_permit && contender->recipe.retain &&
+		contender->recipe.state == RECIPE_OWNER;
+}
+
+/*
+ * contender_watches_queue
+ *		Does the contender own its lock, and watch the queue behind it?
+ */
+bool
+contender_watches_queue(const Contender *contender)
+{
+	return !contender->is_permit && contender->recipe.state == RECIPE_OWNER &&
+		contender->recipe.queue_watch != 0;
+}
+
+/*
+ * contender_count_bytes
+ *		Count what the contender has in ZooKeeper, or may have, after a
+ *		change.
+ */
+void
+contender_count_bytes(Contender *contender)
+{
+	int			bytes = 0;
+	int			leaving = 0;
+
+	if (!contender->is_permit)
+	{
+		const Recipe *recipe = &contender->recipe;
+
+		if (recipe->state != RECIPE_NONE)
+			bytes = contender->place_bytes;
+		if (recipe_is_leaving(recipe))
+			leaving = bytes;
+	}
+	else
+	{
+		const Semaphore *semaphore = &contender->semaphore;
+
+		if (semaphore_may_have_permit(semaphore))
+			bytes = contender->permit_bytes;
+		if (semaphore_is_leaving(semaphore))
+			leaving = bytes;
+		if (semaphore_may_queue(semaphore))
+			bytes += contender->place_bytes;
+		if (semaphore->state >= SEMAPHORE_OWNER &&
+			recipe_is_leaving(&semaphore->lock))
+			leaving += contender->place_bytes;
+	}
+	if (contender->session != NO_SESSION)
+		quota_change(contender->session, bytes - contender->bytes,
+					 leaving - contender->leaving);
+	contender->bytes = bytes;
+	contender->leaving = leaving;
+}
+
+/*
+ * contender_bytes_wanted
+ *		What it takes of the quota to begin the contender.
+ */
+int
+contender_bytes_wanted(const Contender *contender)
+{
+	return contender->place_bytes + contender->permit_bytes;
+}
+
+/*
+ * contender_park
+ *		The contender has to wait for room, behind others that do.
+ */
+void
+contender_park(Contender *contender, uint32 group)
+{
+	contender_set_session(contender, NO_SESSION);
+	contender->parked = true;
+	contender->group = group;
+	dlist_push_tail(&contenders.parked, &contender->parked_node);
+}
+
+/*
+ * contender_first_parked
+ *		The first of the contenders that wait for room, or NULL.
+ */
+Contender *
+contender_first_parked(void)
+{
+	return dlist_is_empty(&contenders.parked) ? NULL :
+		dlist_head_element(Contender, parked_node, &contenders.parked);
+}
+
+/*
+ * contender_bytes_of_first
+ *		What it takes to begin the first of the parked contenders and its
+ *		group; there must be one.
+ */
+int64
+contender_bytes_of_first(void)
+{
+	uint32		group = contender_first_parked()->group;
+	int64		bytes = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &contenders.parked)
+	{
+		Contender  *contender = dlist_container(Contender, parked_node,
+												iter.cur);
+
+		if (contender->group != group || (group == 0 && bytes > 0))
+			break;
+		bytes += contender_bytes_wanted(contender);
+	}
+	return bytes;
+}
+
+/*
+ * contender_set_queued
+ *		The contender stands behind others from now on, or does not any more.
+ *
+ * So does one of readers with a writer behind it: other readers wait for that.
+ */
+void
+contender_set_queued(Contender *contender, bool queued)
+{
+	if (queued == (contender->queued_since_ms != 0))
+		return;
+	contender->queued_since_ms = queued ? zk_now_ms() : 0;
+	if (queued)
+		dlist_push_tail(&contenders.queued, &contender->queued_node);
+	else
+		dlist_delete(&contender->queued_node);
+}
+
+/*
+ * contender_first_queued
+ *		The contender that stands behind others for longest, or NULL.
+ */
+Contender *
+contender_first_queued(void)
+{
+	return dlist_is_empty(&contenders.queued) ? NULL :
+		dlist_head_element(Contender, queued_node, &contenders.queued);
+}
+
+/*
+ * contender_queued_after
+ *		When the first contender began to stand behind others that did so after
+ *		"at_ms", or 0; as of zk_now_ms().
+ */
+int64
+contender_queued_after(int64 at_ms)
+{
+	int64		first_ms = 0;
+	dlist_iter	iter;
+
+	dlist_reverse_foreach(iter, &contenders.queued)
+	{
+		const Contender *contender = dlist_container(Contender, queued_node,
+													 iter.cur);
+
+		if (contender->queued_since_ms <= at_ms)
+			break;
+		first_ms = contender->queued_since_ms;
+	}
+	return first_ms;
+}
+
+/* The serial number of the watch that a recipe waits for, or 0. */
+static uint32
+recipe_watch(const Recipe *recipe)
+{
+	return recipe->state == RECIPE_WATCHING ||
+		recipe->state == RECIPE_AWAITING_EMPTY ? recipe->serial : 0;
+}
+
+/*
+ * contender_note_watch
+ *		Note which watch the contender waits for, after a change.
+ */
+void
+contender_note_watch(Contender *contender)
+{
+	uint32		serial;
+
+	if (!contender->is_permit)
+		serial = recipe_watch(&contender->recipe);
+	else if (contender->semaphore.state == SEMAPHORE_WAITING)
+		serial = contender->semaphore.serial;
+	else
+		serial = recipe_watch(&contender->semaphore.lock);
+	if (serial != contender->watch_serial)
+		set_watch(contender, serial);
+}
+
+/*
+ * contender_delay_watch
+ *		Take the watch that the contender waits for as set now.
+ */
+void
+contender_delay_watch(Contender *contender)
+{
+	set_watch(contender, contender->watch_serial);
+}
+
+/*
+ * contender_first_watching
+ *		The contender that has waited for its watch for longest since it set
+ *		that, or NULL; and how many wait.
+ */
+Contender *
+contender_first_watching(int *nwatching)
+{
+	*nwatching = contenders.nwatching;
+	return dlist_is_empty(&contenders.watching) ? NULL :
+		dlist_head_element(Contender, watching_node, &contenders.watching);
+}
+
+/*
+ * contender_schedule_check
+ *		Look after a contender at that time, as of zk_now_ms(), or before;
+ *		0: no need to.
+ */
+void
+contender_schedule_check(Contender *contender, int64 at_ms)
+{
+	if (at_ms == 0 ||
+		(contender->check_at_ms != 0 && contender->check_at_ms <= at_ms))
+		return;
+	unschedule_check(contender);
+	contender->check_at_ms = at_ms;
+	pairingheap_add(contenders.checks, &contender->check_node);
+}
+
+/*
+ * contender_next_due
+ *		A contender whose time to be looked after has come, or NULL; the
+ *		time is forgotten.
+ */
+Contender *
+contender_next_due(int64 now_ms)
+{
+	Contender  *contender;
+
+	if (pairingheap_is_empty(contenders.checks))
+		return NULL;
+	contender = pairingheap_container(Contender, check_node,
+									  pairingheap_first(contenders.checks));
+	if (contender->check_at_ms > now_ms)
+		return NULL;
+	unschedule_check(contender);
+	return contender;
+}
+
+/*
+ * contender_next_check
+ *		When the first contender is to be looked after, as of zk_now_ms(),
+ *		or 0.
+ */
+int64
+contender_next_check(void)
+{
+	Contender  *contender;
+
+	if (pairingheap_is_empty(contenders.checks))
+		return 0;
+	contender = pairingheap_container(Contender, check_node,
+									  pairingheap_first(contenders.checks));
+	return contender->check_at_ms;
+}

@@ -1,0 +1,433 @@
+/*-------------------------------------------------------------------------
+ *
+ * desk.c
+ *		The mail of the slots: contenders are begun, parked and released.
+ *
+ * A contender goes into the first session with room (sessions.c).  What fits
+ * in none is refused with an error, but ahead of that it is parked until room
+ * is made by what is being given up already, or is only retained.  What is
+ * parked is begun in its order, a group whole.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/lock/desk.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "core/lock/recipe.h"
+#include "nodes/pg_list.h"
+#include "shared/grant.h"
+#include "shared/refusal.h"
+#include "shared/slots.h"
+#include "worker/lock/contender.h"
+#include "worker/lock/desk.h"
+#include "worker/lock/quota.h"
+#include "worker/lock/sessions.h"
+#include "worker/lock/steps.h"
+#include "worker/zookeeper/status.h"
+
+/* A slot that is to be asked for together with others. */
+typedef struct GroupMember
+{
+	ZkSlot	   *slot;
+	ZkContender wanted;
+	RecipeOutput out;
+} GroupMember;
+
+/* The slot is wanted: have a contender for it, if it has none. */
+static void
+begin(ZkSlot *slot, const ZkContender *wanted)
+{
+	Contender  *contender;
+	int			session = NO_SESSION;
+
+	if (status_is_ending())
+		return;					/* desk_begin_wanted() does, in the next one */
+	contender = contender_make(slot, wanted->kind);
+	if (contender_is_begun(contender) || contender->parked)
+		return;
+	if (contender_first_parked() == NULL)
+		session = sessions_choose(contender_bytes_wanted(contender));
+	if (session != NO_SESSION)
+		step_start(contender, session, wanted);
+	else
+		contender_park(contender, wanted->group);
+}
+
+static int
+compare_groups(const ListCell *a, const ListCell *b)
+{
+	uint32		group_a = ((GroupMember *) lfirst(a))->wanted.group;
+	uint32		group_b = ((GroupMember *) lfirst(b))->wanted.group;
+
+	return group_a < group_b ? -1 : group_a > group_b;
+}
+
+static void
+add_to_groups(List **members, ZkSlot *slot, const ZkContender *wanted)
+{
+	GroupMember *member = palloc(sizeof(GroupMember));
+
+	member->slot = slot;
+	member->wanted = *wanted;
+	*members = lappend(*members, member);
+}
+
+static Contender *
+contender_of(const GroupMember *member)
+{
+	return contender_find(member->slot);
+}
+
+/*
+ * Submit the operations of members first to last (not included) that are of
+ * this kind.
+ */
+static void
+submit_group_part(List *members, int first, int last, RecipeOpKind kind)
+{
+	for (int i = first; i < last; i++)
+	{
+		GroupMember *member = list_nth(members, i);
+
+		step_submit_part(contender_of(member), &member->out, kind,
+						 member->wanted.group);
+	}
+}
+
+/*
+ * Begin the members first to last (not included), of one group, in a session
+ * that has room for all: the directories first, then all the contenders in one
+ * step.
+ */
+static void
+start_group(List *members, int first, int last, int session)
+{
+	for (int i = first; i < last; i++)
+	{
+		GroupMember *member = list_nth(members, i);
+		Contender  *contender = contender_of(member);
+
+		member->out.nops = 0;
+		if (!contender_is_begun(contender))
+			step_start_together(contender, session, &member->wanted,
+								&member->out);
+	}
+	submit_group_part(members, first, last, RECIPE_OP_MKDIRS);
+	submit_group_part(members, first, last, RECIPE_OP_CREATE);
+	submit_group_part(members, first, last, RECIPE_OP_CHILDREN);
+}
+
+/*
+ * There is no room for these members, of one group: the backend that wants
+ * them gets none.  It looks at all of them, so it is enough to tell it by the
+ * first, but ahead of the end of the others.
+ */
+static void
+refuse_group(List *members)
+{
+	ListCell   *cell;
+
+	foreach(cell, members)
+	{
+		GroupMember *member = lfirst(cell);
+
+		if (member == linitial(members))
+			slot_set_refused(member->slot, ZK_REFUSAL_NO_ROOM, 0);
+		if (slot_set_gone(member->slot))
+		{
+			slot_read_contender(member->slot, &member->wanted);
+			begin(member->slot, &member->wanted);
+		}
+	}
+}
+
+/* Begin or park the members first to last (not included), of one group. */
+static void
+begin_group(List *members, int first, int last)
+{
+	int64		bytes = 0;
+	int			session = NO_SESSION;
+
+	for (int i = first; i < last; i++)
+	{
+		GroupMember *member = list_nth(members, i);
+		Contender  *contender = contender_make(member->slot,
+											   member->wanted.kind);
+
+		if (contender->parked)
+			return;
+		if (!contender_is_begun(contender))
+			bytes += contender_bytes_wanted(contender);
+	}
+	if (contender_first_parked() == NULL)
+		session = sessions_choose(bytes);
+	if (session != NO_SESSION)
+		start_group(members, first, last, session);
+	else
+		for (int i = first; i < last; i++)
+		{
+			GroupMember *member = list_nth(members, i);
+			Contender  *contender = contender_of(member);
+
+			if (!contender_is_begun(contender))
+				contender_park(contender, member->wanted.group);
+		}
+}
+
+/* Begin the contenders of slots that are asked for together. */
+static void
+begin_groups(List *members)
+{
+	int			first = 0;
+	int			last;
+
+	if (status_is_ending())
+		return;
+	list_sort(members, compare_groups);
+	for (; first < list_length(members); first = last)
+	{
+		GroupMember *member = list_nth(members, first);
+		uint32		group = member->wanted.group;
+
+		for (last = first; last < list_length(members); last++)
+		{
+			member = list_nth(members, last);
+			if (member->wanted.group != group)
+				break;
+		}
+		begin_group(members, first, last);
+	}
+}
+
+static void
+queue_behind(ZkSlot *slot, RecipeEvent event)
+{
+	Contender  *contender = contender_find(slot);
+
+	if (contender != NULL)
+		step_queue_behind(contender, event);
+}
+
+/*
+ * desk_release
+ *		The slot is released: give its contender up, or forget that it was
+ *		to have one.
+ */
+void
+desk_release(ZkSlot *slot)
+{
+	ZkContender wanted;
+	RecipeInput input = {.event = RECIPE_RELEASE};
+	Contender  *contender = contender_find(slot);
+
+	if (contender != NULL && contender->parked)
+	{
+		contender_drop(contender);
+		contender = NULL;
+	}
+	if (contender != NULL && step_requeue(contender))
+		return;
+	if (contender != NULL)
+		step(contender, false, &input);
+	else if (slot_set_gone(slot))
+	{
+		slot_read_contender(slot, &wanted);
+		begin(slot, &wanted);
+	}
+}
+
+/*
+ * desk_open_mail
+ *		Do what the slots in the mail ask for.
+ *
+ * What is asked for together is in the mail together, but perhaps not in the
+ * part of it that was collected first.  It may be given up in the mail behind
+ * that: so releases come last, when what they are about has been begun, and
+ * the slots have not gone.
+ */
+void
+desk_open_mail(void)
+{
+	List	   *members = NIL;
+	List	   *released = NIL;
+	ZkSlot	   *slot;
+	ListCell   *cell;
+
+	while ((slot = slots_collect_mail()) != NULL)
+	{
+		while (slot != NULL)
+		{
+			ZkSlot	   *next;
+			ZkContender wanted;
+			ZkMail		mail = slot_open_mail(slot, &next, &wanted);
+
+			if (mail == ZK_MAIL_WANT && wanted.group != 0)
+				add_to_groups(&members, slot, &wanted);
+			else if (mail == ZK_MAIL_WANT)
+				begin(slot, &wanted);
+			else if (mail == ZK_MAIL_CHECK_WRITERS)
+				queue_behind(slot, RECIPE_CHECK_WRITERS);
+			else if (mail == ZK_MAIL_WATCH_QUEUE)
+				queue_behind(slot, RECIPE_WATCH_QUEUE);
+			else if (mail == ZK_MAIL_RELEASE)
+				released = lappend(released, slot);
+			slot = next;
+		}
+	}
+	begin_groups(members);
+	foreach(cell, released)
+		desk_release(lfirst(cell));
+}
+
+/*
+ * desk_begin_wanted
+ *		Have a contender for each slot that wants one and has none, or
+ *		release the slot if no worker had seen it wanted.
+ */
+void
+desk_begin_wanted(void)
+{
+	int			nslots;
+	ZkSlot	  **list = slots_list(&nslots);
+	List	   *members = NIL;
+
+	for (int i = 0; i < nslots; i++)
+	{
+		ZkSlot	   *slot = list[i];
+		ZkContender wanted;
+		ZkSlotState state = slot_read_contender(slot, &wanted);
+
+		if (contender_find(slot) != NULL)
+			continue;
+		if (state == ZK_SLOT_RELEASING)
+			desk_release(slot);
+		else if (wanted.group != 0)
+			add_to_groups(&members, slot, &wanted);
+		else
+			begin(slot, &wanted);
+	}
+	begin_groups(members);
+	pfree(list);
+}
+
+/*
+ * Make room for so many bytes in a session by giving up what is only retained.
+ */
+static void
+give_up_retained(int session, int64 bytes)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n && bytes > 0; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->session != session ||
+			!contender_is_retained(contender) ||
+			!slot_give_up_idle(contender->slot))
+			continue;
+		bytes -= contender->bytes;
+		desk_release(contender->slot);
+	}
+	pfree(list);
+}
+
+/*
+ * The first of the parked contenders, and those of its group, as GroupMembers;
+ * they are parked no more, but have been dropped.  Those that no backend wants
+ * any more are left out: their mail is on its way.
+ */
+static List *
+unpark_first(void)
+{
+	Contender  *contender = contender_first_parked();
+	uint32		group = contender->group;
+	List	   *members = NIL;
+
+	do
+	{
+		ZkSlot	   *slot = contender->slot;
+		ZkContender wanted;
+
+		if (contender->group != group)
+			break;
+		contender_drop(contender);
+		if (slot_read_contender(slot, &wanted) == ZK_SLOT_WANTED)
+			add_to_groups(&members, slot, &wanted);
+		contender = contender_first_parked();
+	} while (group != 0 && contender != NULL);
+	return members;
+}
+
+/*
+ * Will some session have room for so many bytes when all is gone that is being
+ * given up?  What is only retained is given up for that.
+ */
+static bool
+will_have_room(int64 bytes)
+{
+	for (int i = 0; i < sessions_end(); i++)
+		if (quota_will_fit(i, bytes))
+			return true;
+	for (int i = 0; i < sessions_end(); i++)
+	{
+		give_up_retained(i, quota_excess(i, bytes));
+		if (quota_will_fit(i, bytes))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Begin members of one group, or a single one, in a session that has room for
+ * all.
+ */
+static void
+start_members(List *members, int session)
+{
+	GroupMember *first = linitial(members);
+	ListCell   *cell;
+
+	foreach(cell, members)
+	{
+		GroupMember *member = lfirst(cell);
+
+		(void) contender_make(member->slot, member->wanted.kind);
+	}
+	if (first->wanted.group != 0)
+		start_group(members, 0, list_length(members), session);
+	else
+		step_start(contender_of(first), session, &first->wanted);
+}
+
+/*
+ * desk_begin_parked
+ *		Begin what is parked and fits now.
+ *
+ * Refuses what will not fit when all is gone that is being given up.
+ */
+void
+desk_begin_parked(void)
+{
+	while (contender_first_parked() != NULL)
+	{
+		int64		bytes = contender_bytes_of_first();
+		int			session = sessions_choose(bytes);
+		List	   *members;
+
+		if (session == NO_SESSION && will_have_room(bytes))
+			return;				/* in a moment */
+		members = unpark_first();
+		if (members == NIL)
+			continue;
+		if (session == NO_SESSION)
+			refuse_group(members);
+		else if (!status_is_ending())
+			start_members(members, session);
+	}
+}

@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * directories.h
+ *		What the worker knows of lock directories.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/lock/directories.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DIRECTORIES_H
+#define ZKLOCK_DIRECTORIES_H
+
+#include "core/lock/recipe.h"
+
+extern void directories_forget(void);
+extern void directories_disconnect(void);
+extern void directories_event(const RecipeInput *in);
+extern bool directory_is_known(const char *path);
+extern void directory_note(const char *path, bool known);
+extern bool directory_owns_unread(const char *path);
+extern int32_t directory_next(const char *path);
+extern void directory_leave(const char *path, int32_t number);
+extern void directory_left(const char *path, int32_t number, bool deleted);
+extern void directory_made(void);
+extern void directory_warn(const char *path, const char *child,
+						   bool persistent);
+
+#endif							/* ZKLOCK_DIRECTORIES_H */

@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * notices.c
+ *		Has sessions told that they have lost locks.
+ *
+ * The worker is connected to no database, so it cannot use NOTIFY.  It has the
+ * postmaster start a process for a moment in each database that has sessions to
+ * tell: backend/notice.c.  See shared/losses.c for the protocol.
+ *
+ * However many locks are lost at once, there is one process for a database at a
+ * time, and ZK_NOTICES of them in all; the other databases follow.  Where none
+ * can be started, or one ends without having told all, it is tried again a while
+ * later, as long as there are sessions to tell.
+ *
+ * A worker that ends leaves the processes that it has started, which are done
+ * soon.  The next one does not know of them, and may start others beside them:
+ * then sessions are told twice.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/lock/notices.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "shared/clock.h"
+#include "shared/losses.h"
+#include "utils/memutils.h"
+#include "worker/lock/notices.h"
+#include "worker/wake.h"
+
+/* The most processes at a time. */
+#define ZK_NOTICES		4
+
+/* The postmaster finds the process by its function's name. */
+#define NOTICE_MAIN		"zklock_notice_main"
+#define NOTICE_NAME		"zklock notice"
+
+/* When to try again if PostgreSQL can start no process; if one has failed. */
+#define START_AGAIN_MS	1000
+#define TELL_AGAIN_MS	30000
+
+typedef struct Notice
+{
+	Oid			database;
+	BackgroundWorkerHandle *handle; /* NULL: not in use */
+	uint32		nlosses;		/* losses_count() when it was started */
+} Notice;
+
+static struct
+{
+	Notice		running[ZK_NOTICES];
+	bool		begun;			/* has looked for what is left to tell */
+	uint32		nlosses;		/* losses_count() when it last looked */
+	List	   *ended;			/* databases whose process has ended, which it
+								 * may have done with nothing told */
+	bool		crowded;		/* others wait until one of "running" ends */
+	bool		refused;		/* PostgreSQL could start no process at all */
+}			notices;
+
+/* The process for a database; NULL if there is none. */
+static Notice *
+find_notice(Oid database)
+{
+	for (int i = 0; i < ZK_NOTICES; i++)
+		if (notices.running[i].handle != NULL &&
+			notices.running[i].database == database)
+			return &notices.running[i];
+	return NULL;
+}
+
+/* A place that is not in use, or NULL; sets *running to how many are. */
+static Notice *
+free_place(int *running)
+{
+	Notice	   *place = NULL;
+
+	*running = 0;
+	for (int i = 0; i < ZK_NOTICES; i++)
+		if (notices.running[i].handle != NULL)
+			(*running)++;
+		else
+			place = &notices.running[i];
+	return place;
+}
+
+/*
+ * Forget the processes that have ended.  Sets *room if one has, for which
+ * databases wait, and *more if locks have been lost that it may not have told of.
+ */
+static void
+reap(bool *room, bool *more)
+{
+	for (int i = 0; i < ZK_NOTICES; i++)
+	{
+		Notice	   *notice = &notices.running[i];
+		MemoryContext old_context;
+		pid_t		pid;
+
+		if (notice->handle == NULL ||
+			GetBackgroundWorkerPid(notice->handle, &pid) != BGWH_STOPPED)
+			continue;
+		pfree(notice->handle);
+		notice->handle = NULL;
+		old_context = MemoryContextSwitchTo(TopMemoryContext);
+		notices.ended = list_append_unique_oid(notices.ended, notice->database);
+		MemoryContextSwitchTo(old_context);
+		*room |= notices.crowded;
+		*more |= notice->nlosses != losses_count();
+	}
+}
+
+/* Have the postmaster start a process; false if there is no room for one. */
+static bool
+start_notice(Notice *notice, Oid database)
+{
+	BackgroundWorker worker;
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+	bool		started;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, "zklock", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, NOTICE_MAIN,
+			sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, NOTICE_NAME, sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, NOTICE_NAME, sizeof(worker.bgw_type));
+	worker.bgw_main_arg = ObjectIdGetDatum(database);
+	worker.bgw_notify_pid = MyProcPid;	/* sets our latch when it ends */
+
+	notice->nlosses = losses_count();
+	notice->database = database;
+	started = RegisterDynamicBackgroundWorker(&worker, &notice->handle);
+	MemoryContextSwitchTo(old_context);
+	if (!started)
+		notice->handle = NULL;
+	return started;
+}
+
+/* No process can be started; say so once, until there is one. */
+static void
+set_refused(bool refused)
+{
+	if (refused && !notices.refused)
+		ereport(LOG,
+				(errmsg("could not start a process to tell sessions of lost locks"),
+				 errdetail("It is tried again."),
+				 errhint("You might need to increase \"max_worker_processes\".")));
+	notices.refused = refused;
+}
+
+/*
+ * Start a process in each database that has sessions to tell, and has none; if
+ * there is no room for all, the others follow when one has ended.  Those of
+ * "ended" are left out.
+ */
+static void
+look(void)
+{
+	int			n;
+	int			running = 0;
+	Oid		   *databases;
+
+	notices.nlosses = losses_count();
+	databases = losses_databases(&n);
+	notices.crowded = false;
+	for (int i = 0; i < n && !notices.crowded; i++)
+		if (find_notice(databases[i]) == NULL &&
+			!list_member_oid(notices.ended, databases[i]))
+		{
+			Notice	   *notice = free_place(&running);
+
+			notices.crowded = notice == NULL ||
+				!start_notice(notice, databases[i]);
+		}
+	set_refused(notices.crowded && running == 0);
+
+	/* have all been told by then? */
+	wake_set(WAKE_NOTICES, n == 0 ? 0 : zk_now_ms() +
+			 (notices.refused ? START_AGAIN_MS : TELL_AGAIN_MS));
+	pfree(databases);
+}
+
+/*
+ * notices_run
+ *		Have sessions told of the locks that they have lost.
+ *
+ * Nothing is done while the server or this worker stops.  On a standby NOTIFY
+ * cannot be used, nor LISTEN.
+ */
+void
+notices_run(void)
+{
+	bool		room = false;
+	bool		more = !notices.begun || notices.nlosses != losses_count() ||
+		wake_is_due(WAKE_NOTICES);
+
+	reap(&room, &more);
+	if (more)
+	{
+		list_free(notices.ended);
+		notices.ended = NIL;
+	}
+	if (ShutdownRequestPending)
+		wake_set(WAKE_NOTICES, 0);
+	else if ((room || more) && RecoveryInProgress())
+	{
+		notices.nlosses = losses_count();
+		losses_forget();
+		wake_set(WAKE_NOTICES, 0);
+	}
+	else if (room || more)
+		look();
+	notices.begun = true;
+}

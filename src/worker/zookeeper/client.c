@@ -1,0 +1,825 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.c
+ *		libzookeeper_mt: its threads, and the queue of news.
+ *
+ * Each handle of the library has two threads of its own, in which the library
+ * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
+ * main thread.  It fills in the answer of an operation, or a malloc'd notice,
+ * appends it to its client's queue of news, and wakes the main thread.  Code
+ * that runs in other threads is in this file, in callbacks.c, fault.c and
+ * sasl.c only, where comments mark it.
+ *
+ * Opening and closing.  The library resolves names when it makes a handle, and
+ * when it closes one it waits for its threads, one of which may resolve names,
+ * and for the server.  Either may take long, so a thread of ours does it, which
+ * starts with the same signals blocked as the library's (fault.c), and then
+ * ends.  The main thread has no handle meanwhile.  News of a handle are not
+ * given out before the main thread has it, and are dropped once it has given the
+ * handle up, except the last (NEWS_CLOSED).  A handle that is not wanted any
+ * more when it has been made is closed by the same thread.  A process that ends
+ * waits for none of these threads.
+ *
+ * Locking.  news_lock, one for the process, guards the last four fields of each
+ * Client (passed, queue, queue_end, answers_left), the static news_dropped, and
+ * the end of CLIENT_OPENING, which the thread that makes the handle looks at;
+ * otherwise a state is the main thread's.  It is held for a few assignments,
+ * and not while the eventfd is read or written.  Nobody waits for another lock
+ * under it, and no PostgreSQL error leaves it held.  The main thread never takes
+ * init_ssl_lock, under which handles with TLS are made one by one.  What a
+ * News, an Operation or a Multi contains belongs to the library's threads from
+ * the request until the callback has queued it, and to the main thread
+ * otherwise.  A main thread that wants to free such memory earlier closes the
+ * handle first, and waits for NEWS_CLOSED.
+ *
+ * The main loop waits on one eventfd for all clients.  News that wake the main
+ * thread are written to it, after they have been queued: each notice, and an
+ * answer if it is the last of its flight, since nothing can leave before, or
+ * if the flight marked it ("wakes").  The loop reads the eventfd first
+ * (client_reset_wake) and then takes from all queues until each has been seen
+ * empty.  So news whose write has been read are in a queue that has yet to be
+ * looked at, and all others make the next wait end at once.
+ *
+ * The library's log callback does not tell the handle.  Its lines have a queue
+ * of their own, that of log_client, which never has a handle.
+ *
+ * Only asynchronous calls are used: the synchronous ones can hang for good if
+ * the session ends at the wrong moment (ZOOKEEPER-2802).  watches.c has the
+ * one exception, which asks no server.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/client.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/reason.h"
+#include "shared/clock.h"
+#include "shared/secure.h"
+#include "worker/zookeeper/client.h"
+#include "worker/zookeeper/fault.h"
+
+/* How long a handshake may take, at the least and in parts of a timeout. */
+#define MIN_HANDSHAKE_MS		1000
+#define HANDSHAKES_PER_TIMEOUT	3
+
+/* A handle of the library is smaller. */
+#define NO_HANDLE_SIZE			(64 * 1024)
+
+static int	wake_fd = -1;
+static Client log_client;		/* gets the lines of the library's log */
+
+/* Shared with the library's threads; guarded by news_lock. */
+static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool news_dropped = false;	/* out of memory in a callback; the main
+									 * thread reads it without the lock, after
+									 * it has been woken */
+
+/* Held by a thread in zookeeper_init_ssl(), which uses strtok(). */
+static pthread_mutex_t init_ssl_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static __thread bool in_multi = false;	/* this thread is in zoo_amulti() */
+
+static bool left_open = false;	/* a handle that could not be closed */
+
+/* Of check_stand_ins(): what it passes as a handle, and whether that came. */
+static const zhandle_t *no_handle = NULL;
+static bool asked_for_none = false;
+
+/* For the thread that makes a handle; malloc'd, as are the strings. */
+typedef struct Opening
+{
+	Client	   *client;
+	char	   *servers;
+	int			timeout_ms;
+	char	   *tls;			/* or NULL */
+	const SaslParams *sasl;		/* or NULL */
+	bool		resumes;		/* "id" */
+	clientid_t	id;
+} Opening;
+
+/* zookeeper_init_ssl(), which zookeeper.h has for its own build only. */
+typedef zhandle_t *(*InitSsl) (const char *servers, const char *files,
+							   watcher_fn watcher, int timeout_ms,
+							   const clientid_t *id, void *context, int flags);
+
+/* zookeeper_init_sasl(), likewise. */
+typedef zhandle_t *(*InitSasl) (const char *servers, watcher_fn watcher,
+								int timeout_ms, const clientid_t *id,
+								void *context, int flags,
+								log_callback_fn log, const SaslParams *sasl);
+
+/* Which zookeeper.h has only for programs without threads. */
+extern int	zookeeper_process(zhandle_t *zh, int events);
+
+/*
+ * client_is_leaders
+ *		Is this the code of an answer that the leader gave to a write, and
+ *		that a quorum has logged?
+ *
+ * ZooKeeper logs a request that fails as it logs others.
+ */
+bool
+client_is_leaders(int code)
+{
+	return code == ZOK || code == ZNONODE || code == ZNODEEXISTS ||
+		code == ZNOAUTH;
+}
+
+/*
+ * What follows runs in the library's threads.
+ */
+
+static void
+wake_main(void)
+{
+	uint64_t	one = 1;
+
+	/* fails only if the counter is full, and then the reader wakes anyway */
+	if (write(wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+/*
+ * Append "count" news, chained from the first to the last, to the queue of
+ * their client.
+ */
+static void
+post_chain(News *first, News *last, int count)
+{
+	Client	   *client = first->client;
+	bool		wakes = true;
+
+	pthread_mutex_lock(&news_lock);
+	last->next = NULL;
+	*client->queue_end = first;
+	client->queue_end = &last->next;
+	if (first->kind == NEWS_ANSWER)
+	{
+		client->answers_left -= count;
+		wakes = client->answers_left <= 0 || first->wakes;
+	}
+	pthread_mutex_unlock(&news_lock);
+	if (wakes)
+		wake_main();
+}
+
+/* Post news that answer no operation. */
+static void
+post_notice(Client *client, NewsKind kind, int code, const char *string)
+{
+	News	   *news = calloc(1, sizeof(News));
+
+	if (news && string && (news->string = strdup(string)) == NULL)
+	{
+		free(news);
+		news = NULL;
+	}
+	if (news)
+	{
+		news->client = client;
+		news->kind = kind;
+		news->code = code;
+		post_chain(news, news, 1);
+	}
+	else
+	{
+		pthread_mutex_lock(&news_lock);
+		news_dropped = true;
+		pthread_mutex_unlock(&news_lock);
+		wake_main();
+	}
+}
+
+/*
+ * client_post_answer
+ *		Queue the answer to an operation.
+ *
+ * "code" is one of ZOO_ERRORS.  For the main thread, too, if the library does
+ * not take an operation.
+ */
+void
+client_post_answer(News *answer, int code)
+{
+	answer->code = code;
+	post_chain(answer, answer, 1);
+}
+
+/*
+ * client_post_multi
+ *		Queue all answers of a multi at once.
+ *
+ * The main thread may free the multi as soon as it has the last answer.  For
+ * the main thread, too, if the library does not take a multi.
+ */
+void
+client_post_multi(const Multi *multi)
+{
+	News	   *first = NULL;
+	News	   *last = NULL;
+	int			count = 0;
+
+	for (int i = 0; i < multi->count; i++)
+	{
+		if (multi->answers[i] == NULL)
+			continue;
+		if (last == NULL)
+			first = multi->answers[i];
+		else
+			last->next = multi->answers[i];
+		last = multi->answers[i];
+		count++;
+	}
+	post_chain(first, last, count);
+}
+
+/*
+ * The first request on a connection has been answered, or not.  The library does
+ * not log for what reason the server has refused it, but only that it closes the
+ * connection.
+ */
+void
+client_answer_greeting(int rc, const void *data)
+{
+	if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
+		post_notice((Client *) data, NEWS_MESSAGE, 0, REASON_UNWELCOME);
+	post_notice((Client *) data, NEWS_GREETED, rc, NULL);
+}
+
+static void
+log_message(const char *message)
+{
+	post_notice(&log_client, NEWS_MESSAGE, 0, message);
+}
+
+static void
+state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
+			  const char *path pg_attribute_unused(), void *ctx)
+{
+	if (type == ZOO_SESSION_EVENT)
+		post_notice(ctx, NEWS_STATE, state, NULL);
+}
+
+/*
+ * All watches of a handle have the same function and context: the library
+ * compares each with each at every session event.  Such an event leaves the
+ * watch set.
+ */
+void
+client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
+				   int state pg_attribute_unused(), const char *path,
+				   void *ctx)
+{
+	if (type != ZOO_SESSION_EVENT && path != NULL)
+		post_notice(ctx, NEWS_WATCH, type, path);
+}
+
+/*
+ * In place of the library's own, as the functions of fault.c are; see
+ * check_stand_ins().
+ *
+ * The library asks this for each operation of a multi, and from the first yes
+ * on it frees, as a copy of the next operation's path, whatever its stack
+ * holds there.  An IO thread that learns of the end of its session at that
+ * moment would have the main thread abort.  So this denies the end of the
+ * session to a thread that makes a multi.
+ */
+extern PGDLLEXPORT int is_unrecoverable(zhandle_t *zh);
+
+int
+is_unrecoverable(zhandle_t *zh)
+{
+	if (no_handle != NULL && zh == no_handle)
+	{
+		asked_for_none = true;
+		return ZINVALIDSTATE;
+	}
+	return zoo_state(zh) < 0 && !in_multi ? ZINVALIDSTATE : ZOK;
+}
+
+static zhandle_t *
+make_handle(const Opening *opening)
+{
+	InitSsl		init_ssl = (InitSsl) zookeeper_init_ssl;
+	InitSasl	init_sasl = (InitSasl) zookeeper_init_sasl;
+	const clientid_t *id = opening->resumes ? &opening->id : NULL;
+	zhandle_t  *handle;
+
+	if (opening->sasl != NULL)
+		handle = init_sasl(opening->servers, state_changed,
+						   opening->timeout_ms, id, opening->client,
+						   ZOO_NO_LOG_CLIENTENV, log_message, opening->sasl);
+	else if (opening->tls == NULL)
+		handle = zookeeper_init2(opening->servers, state_changed,
+								 opening->timeout_ms, id, opening->client,
+								 ZOO_NO_LOG_CLIENTENV, log_message);
+	else
+	{
+		pthread_mutex_lock(&init_ssl_lock);
+		handle = init_ssl(opening->servers, opening->tls, state_changed,
+						  opening->timeout_ms, id, opening->client,
+						  ZOO_NO_LOG_CLIENTENV);
+		pthread_mutex_unlock(&init_ssl_lock);
+	}
+	if (handle == NULL)
+		return NULL;
+	if (opening->tls != NULL)
+		zoo_set_log_callback(handle, log_message);
+
+	/* resolve names not at every turn of the IO thread, only to reconnect */
+	zoo_set_servers_resolution_delay(handle, -1);
+	return handle;
+}
+
+/* Pass a new handle to the main thread; false if that does not want it. */
+static bool
+pass_handle(Client *client, zhandle_t *handle)
+{
+	bool		wanted;
+
+	pthread_mutex_lock(&news_lock);
+	wanted = client->state == CLIENT_OPENING;
+	if (wanted)
+		client->passed = handle;
+	pthread_mutex_unlock(&news_lock);
+	if (wanted)
+		wake_main();
+	return wanted;
+}
+
+static void *
+open_handle(void *argument)
+{
+	Opening    *opening = argument;
+	Client	   *client = opening->client;
+	zhandle_t  *handle = make_handle(opening);
+	int			error = handle ? 0 : errno;
+
+	free(opening->servers);
+	free(opening->tls);
+	free(opening);
+	if (handle != NULL && pass_handle(client, handle))
+		return NULL;
+	if (handle != NULL)
+		zookeeper_close(handle);
+	post_notice(client, NEWS_CLOSED, error, NULL);
+	return NULL;
+}
+
+static void *
+close_handle(void *argument)
+{
+	Client	   *client = argument;
+
+	zookeeper_close(client->passed);
+	client->passed = NULL;		/* the main thread has none, until it is told */
+	post_notice(client, NEWS_CLOSED, 0, NULL);
+	return NULL;
+}
+
+/*
+ * From here on, everything runs in the main thread.
+ */
+
+static void
+report_out_of_memory(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory in the ZooKeeper client")));
+}
+
+/*
+ * client_check
+ *		See that the library is alive and that no news are lost.
+ *
+ * Errors: FATAL if a thread of the library has been parked, or a handle could
+ * not be closed; 53200 if a callback was out of memory.
+ */
+void
+client_check(void)
+{
+	fault_check();
+	if (left_open)
+		ereport(FATAL,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("a TLS handshake with ZooKeeper takes too long"),
+				 errdetail("The next zklock worker will continue.")));
+	if (news_dropped)
+		report_out_of_memory();
+}
+
+/*
+ * Does the library call our functions, of this file and of fault.c, in place of
+ * its own?  It does not if it was linked before zklock was loaded.  The first
+ * thing that zookeeper_process() does is to ask whether its handle is
+ * unrecoverable.  This handle has all bits set: for the library, too, it is.
+ */
+static void
+check_stand_ins(void)
+{
+	char	   *block = palloc(NO_HANDLE_SIZE);
+
+	memset(block, 0xFF, NO_HANDLE_SIZE);
+	no_handle = (zhandle_t *) block;
+	zookeeper_process((zhandle_t *) block, 0);
+	no_handle = NULL;
+	pfree(block);
+	if (!asked_for_none)
+		ereport(WARNING,
+				(errmsg("zklock cannot replace functions of the ZooKeeper client library"),
+				 errdetail("Another module has loaded the library before zklock.  Locks are not affected, but where the library fails on the answer of a broken server, PostgreSQL may restart."),
+				 errhint("List zklock ahead of that module in \"shared_preload_libraries\".")));
+}
+
+/*
+ * client_init_process
+ *		Prepare the process for handles; once.
+ *
+ * Returns the eventfd: it is readable when client_next_news() has something
+ * new since client_reset_wake().  Errors: as for any failing system call.
+ */
+int
+client_init_process(void)
+{
+	wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (wake_fd < 0)
+		ereport(ERROR,
+				(errcode_for_socket_access(),
+				 errmsg("could not create eventfd: %m")));
+	fault_init(wake_fd);
+	client_init(&log_client);
+	log_client.state = CLIENT_OPEN;
+	check_stand_ins();
+
+	/* below that it warns of every late wake-up of a loaded machine */
+	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	return wake_fd;
+}
+
+/*
+ * client_init
+ *		Make an empty client, whose memory must last as long as the process.
+ */
+void
+client_init(Client *client)
+{
+	memset(client, 0, sizeof(*client));
+	client->queue_end = &client->queue;
+}
+
+/* Errors: FATAL if there can be no thread, or as for fault_enter_library(). */
+static void
+start_thread(void *(*function) (void *), void *argument)
+{
+	pthread_t	thread;
+	sigset_t	saved;
+	int			rc;
+
+	fault_enter_library(&saved);
+	rc = pthread_create(&thread, NULL, function, argument);
+	if (rc == 0)
+		pthread_detach(thread);
+	fault_leave_library(&saved);
+	errno = rc;
+	if (rc != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not create a thread for ZooKeeper: %m")));
+}
+
+/*
+ * client_open
+ *		Begin to make a handle that connects: to the session "id", or to a new
+ *		one if that is NULL.
+ *
+ * "timeout_ms" is asked of the server.  "tls" names the files for an encrypted
+ * connection, as tls_files() does, or is NULL; so is "sasl", from sasl_params().
+ * At least one of them is NULL.  With "creator_acl" our znodes are for our
+ * credentials only, else for everybody.  If the library cannot make a handle,
+ * NEWS_CLOSED tells.  Errors: 53200; as for start_thread().
+ */
+void
+client_open(Client *client, const char *servers, int timeout_ms,
+			const char *tls, const SaslParams *sasl, const clientid_t *id,
+			bool creator_acl)
+{
+	Opening    *opening = calloc(1, sizeof(Opening));
+
+	Assert(client->state == CLIENT_CLOSED);
+	if (opening == NULL ||
+		(opening->servers = strdup(servers)) == NULL ||
+		(tls != NULL && (opening->tls = strdup(tls)) == NULL))
+		report_out_of_memory();
+	opening->client = client;
+	opening->timeout_ms = timeout_ms;
+	opening->sasl = sasl;
+	opening->resumes = id != NULL;
+	if (id != NULL)
+		opening->id = *id;
+
+	client->acl = creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+	client->may_be_refused = sasl != NULL;
+	client->state = CLIENT_OPENING; /* nobody else reads it yet */
+	start_thread(open_handle, opening);
+}
+
+/*
+ * Take the handle that is being made, if it has been.  Otherwise the client is
+ * left in the state "otherwise".
+ */
+static void
+take_handle(Client *client, ClientState otherwise)
+{
+	if (client->state != CLIENT_OPENING)
+		return;
+	pthread_mutex_lock(&news_lock);
+	client->handle = client->passed;
+	client->passed = NULL;
+	client->state = client->handle ? CLIENT_OPEN : otherwise;
+	pthread_mutex_unlock(&news_lock);
+}
+
+/*
+ * Is the library in a TLS handshake, or about to begin one?  Its IO thread
+ * waits there for the server without a limit, and does nothing else.
+ */
+static bool
+is_in_handshake(zhandle_t *handle)
+{
+	int			state = handle ? zoo_state(handle) : 0;
+
+	/* zookeeper.h does not have this state's name, but all others */
+	return state > 0 && state != ZOO_CONNECTING_STATE &&
+		state != ZOO_ASSOCIATING_STATE && state != ZOO_CONNECTED_STATE &&
+		state != ZOO_READONLY_STATE && state != ZOO_NOTCONNECTED_STATE;
+}
+
+/*
+ * client_hangs
+ *		Has the library been in a TLS handshake for too long?  To be called
+ *		again and again, as it only knows of how long from that.
+ */
+bool
+client_hangs(Client *client)
+{
+	int64		now_ms = zk_now_ms();
+
+	if (!is_in_handshake(client->handle))
+		client->handshake_since_ms = 0;
+	else if (client->handshake_since_ms == 0)
+		client->handshake_since_ms = now_ms;
+	return client->handshake_since_ms != 0 &&
+		now_ms - client->handshake_since_ms >=
+		Max(zoo_recv_timeout(client->handle) / HANDSHAKES_PER_TIMEOUT,
+			MIN_HANDSHAKE_MS);
+}
+
+/*
+ * client_close
+ *		Begin to close the handle, if there is one, or will be: NEWS_CLOSED tells
+ *		when the library uses the operations no more, and the client can be
+ *		opened again.
+ *
+ * A handle in a TLS handshake is left open, as its IO thread may never come back
+ * from that: then the worker must end, which client_check() sees to.  The caller
+ * frees the operations, answered or not.  Errors: as for start_thread().
+ */
+void
+client_close(Client *client)
+{
+	take_handle(client, CLIENT_ABANDONED);
+	if (client->state != CLIENT_OPEN)
+		return;
+
+	/* the session may have begun without our having been told yet */
+	client->state = zoo_state(client->handle) == ZOO_CONNECTED_STATE ?
+		CLIENT_CLOSING : CLIENT_ABANDONED;
+	client->connected = client->may_be_refused = false;
+	client->passed = client->handle;
+	client->handle = NULL;
+	if (is_in_handshake(client->passed))
+		left_open = true;
+	else
+		start_thread(close_handle, client);
+}
+
+/*
+ * client_await_news
+ *		Wait until there may be news, or it is this time, as of zk_now_ms().
+ */
+void
+client_await_news(int64 until_ms)
+{
+	struct pollfd event = {.fd = wake_fd,.events = POLLIN};
+	int64		now_ms = zk_now_ms();
+
+	if (now_ms < until_ms)
+		(void) poll(&event, 1, (int) (until_ms - now_ms));
+	client_reset_wake();
+	fault_check();
+}
+
+/*
+ * client_send_multi
+ *		As zoo_amulti(), which must not be called otherwise.
+ *
+ * If the session ends meanwhile, the multi may be taken all the same: it is
+ * answered when the handle is closed.
+ */
+int
+client_send_multi(Client *client, int count, const zoo_op_t *zops,
+				  zoo_op_result_t *results, void_completion_t callback,
+				  const void *data)
+{
+	int			rc;
+
+	if (is_unrecoverable(client->handle))
+		return ZINVALIDSTATE;
+	in_multi = true;
+	rc = zoo_amulti(client->handle, count, zops, results, callback, data);
+	in_multi = false;
+	return rc;
+}
+
+/*
+ * client_send_check
+ *		Send a multi that only checks that "/" exists: it changes nothing, but
+ *		goes through the leader as a write.
+ *
+ * "checked" must last until "callback" has been called with "data".  Returns
+ * one of ZOO_ERRORS.
+ */
+int
+client_send_check(Client *client, zoo_op_result_t *checked,
+				  void_completion_t callback, const void *data)
+{
+	zoo_op_t	zop;
+
+	zoo_check_op_init(&zop, "/", -1);
+	return client_send_multi(client, 1, &zop, checked, callback, data);
+}
+
+/*
+ * client_is_ours
+ *		Is this of an ephemeral node of our session?
+ */
+bool
+client_is_ours(const Client *client, const struct Stat *stat)
+{
+	return client->handle != NULL &&
+		stat->ephemeralOwner == zoo_client_id(client->handle)->client_id;
+}
+
+/*
+ * client_expect_answers
+ *		A flight of so many answers is about to leave: the last of them wakes
+ *		the main thread.
+ */
+void
+client_expect_answers(Client *client, int count)
+{
+	pthread_mutex_lock(&news_lock);
+	client->answers_left = count;
+	pthread_mutex_unlock(&news_lock);
+}
+
+/*
+ * client_reset_wake
+ *		Have the eventfd tell of later news only: to be called ahead of
+ *		taking all that there are.
+ */
+void
+client_reset_wake(void)
+{
+	uint64_t	count;
+
+	if (read(wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		elog(ERROR, "could not read from eventfd: %m");
+}
+
+/* Have all messages of the library been given out? */
+static bool
+log_is_read(void)
+{
+	bool		result;
+
+	pthread_mutex_lock(&news_lock);
+	result = log_client.taken == NULL && log_client.queue == NULL;
+	pthread_mutex_unlock(&news_lock);
+	return result;
+}
+
+/*
+ * Post what the library does not when SASL has failed: behind its reason, which
+ * is among the messages.
+ */
+static void
+note_refusal(Client *client)
+{
+	if (client->state != CLIENT_OPEN || !client->may_be_refused ||
+		zoo_state(client->handle) != ZOO_AUTH_FAILED_STATE || !log_is_read())
+		return;
+	client->may_be_refused = false;
+	post_notice(client, NEWS_STATE, ZOO_AUTH_FAILED_STATE, NULL);
+}
+
+/* Take all that is in the queue, if there is nothing left of the last time. */
+static void
+take_queue(Client *client)
+{
+	if (client->taken != NULL)
+		return;
+	note_refusal(client);
+	pthread_mutex_lock(&news_lock);
+	client->taken = client->queue;
+	client->queue = NULL;
+	client->queue_end = &client->queue;
+	pthread_mutex_unlock(&news_lock);
+}
+
+/*
+ * client_next_news
+ *		The oldest of the news, or NULL if there are none.
+ *
+ * That SASL has failed does not wake the main thread: while there is no
+ * connection, the loop must call this every now and then.  The caller frees
+ * them: client_free_notice(), or what owns the answer.
+ */
+News *
+client_next_news(Client *client)
+{
+	News	   *news;
+
+	take_handle(client, CLIENT_OPENING);
+	for (take_queue(client); (news = client->taken) != NULL; take_queue(client))
+	{
+		if (news->kind == NEWS_CLOSED)
+			client->state = CLIENT_CLOSED;
+		else if (client->state == CLIENT_OPENING)
+			return NULL;		/* the handle is about to be passed */
+		client->taken = news->next;
+		if (client->state == CLIENT_OPEN || news->kind == NEWS_CLOSED)
+			return news;
+		if (news->kind != NEWS_ANSWER)
+			client_free_notice(news);
+	}
+	return NULL;
+}
+
+/*
+ * client_next_message
+ *		The oldest of the messages of the library, as client_next_news().
+ */
+News *
+client_next_message(void)
+{
+	return client_next_news(&log_client);
+}
+
+/*
+ * client_put_back
+ *		Have client_next_news() give out these news next, chained from the
+ *		first to the last.
+ */
+void
+client_put_back(News *first, News *last)
+{
+	Client	   *client = first->client;
+
+	last->next = client->taken;
+	client->taken = first;
+}
+
+/*
+ * client_free_answer
+ *		Free what callbacks have put into an answer, but not the News itself,
+ *		which is part of an operation.
+ */
+void
+client_free_answer(News *news)
+{
+	free(news->string);
+	free(news->children);
+	free(news->data);
+	free(news->barrier);
+}
+
+/*
+ * client_free_notice
+ *		Free news that are no answer.
+ */
+void
+client_free_notice(News *news)
+{
+	free(news->string);
+	free(news);
+}

@@ -1,0 +1,150 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.h
+ *		libzookeeper_mt: its threads, and the queue of news.
+ *
+ * Includes zookeeper.h, so only callbacks, watches, operation, flight and session
+ * include this.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/client.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CLIENT_H
+#define ZKLOCK_CLIENT_H
+
+#include <zookeeper/zookeeper.h>
+
+#include "worker/zookeeper/sasl.h"
+
+/* Not one of ZOO_ERRORS: another operation of the batch has failed. */
+#define CLIENT_BATCH_FAILED	1
+
+/* What a callback has to tell the main thread. */
+typedef enum NewsKind
+{
+	NEWS_ANSWER,				/* embedded in an Operation */
+	NEWS_WATCH,
+	NEWS_GREETED,
+	NEWS_STATE,
+	NEWS_MESSAGE,				/* of any handle, or none */
+	NEWS_CLOSED					/* the last of a handle */
+} NewsKind;
+
+/* A request that changes nothing, but goes through the leader as a write. */
+typedef struct Barrier
+{
+	zoo_op_result_t checked;
+	int			code;			/* ZOO_ERRORS */
+} Barrier;
+
+typedef struct News
+{
+	struct News *next;
+	struct Client *client;		/* whose queue this belongs to */
+	NewsKind	kind;
+	int			code;			/* ANSWER: ZOO_ERRORS, or CLIENT_BATCH_FAILED,
+								 * or a code of the flight's; WATCH: type of
+								 * event; STATE: state of the handle; GREETED:
+								 * ZOO_ERRORS; CLOSED: errno if there has been
+								 * no handle, or 0 if it has been closed */
+	char	   *string;			/* MESSAGE; path of WATCH; created path of
+								 * ANSWER; malloc'd */
+
+	/* the rest is for ANSWER only */
+	bool		wakes;			/* it wakes the main thread */
+	int			failed;			/* CLIENT_BATCH_FAILED: number of the failed
+								 * operation in the batch, or -1: unknown */
+	const char *created;		/* path, in the memory of the multi, or NULL */
+	Barrier    *barrier;		/* what the request is behind, or NULL;
+								 * malloc'd */
+	char	  **children;		/* one malloc'd block */
+	int			nchildren;
+	char	   *data;			/* malloc'd */
+	int			data_len;
+	struct Stat stat;
+	int			acl_count;		/* entries of the ACL, and whether anybody may do
+								 * more than read */
+	bool		acl_open;
+} News;
+
+/* Operations that succeed or fail together: those of a group, or a batch. */
+typedef struct Multi
+{
+	bool		is_batch;
+	int			count;
+	zoo_op_result_t *results;
+	News	   *answers[FLEXIBLE_ARRAY_MEMBER]; /* NULL: the next one's */
+} Multi;
+
+typedef enum ClientState
+{
+	CLIENT_CLOSED,
+	CLIENT_OPENING,				/* a thread makes the handle */
+	CLIENT_OPEN,
+	CLIENT_CLOSING,				/* a thread closes it, and tells the server */
+	CLIENT_ABANDONED			/* the same; no server hears of it */
+} ClientState;
+
+/* One handle of the library. */
+typedef struct Client
+{
+	ClientState state;
+	zhandle_t  *handle;			/* if it is open, else NULL */
+	bool		connected;		/* as far as the main thread has been told */
+	const struct ACL_vector *acl;	/* of what it creates */
+	int64		handshake_since_ms; /* as of zk_now_ms(); 0: in none */
+	bool		may_be_refused; /* by SASL, of which the library does not tell */
+	News	   *taken;			/* from the queue, and not yet given out */
+
+	/* Shared with other threads; guarded by news_lock of client.c. */
+	zhandle_t  *passed;			/* from the thread that has opened it, or to that
+								 * which closes it */
+	News	   *queue;
+	News	  **queue_end;
+	int			answers_left;	/* operations of the flight without answer */
+} Client;
+
+/* The process. */
+extern int	client_init_process(void);
+extern void client_check(void);
+
+/* One handle. */
+extern void client_init(Client *client);
+extern void client_open(Client *client, const char *servers, int timeout_ms,
+						const char *tls, const SaslParams *sasl,
+						const clientid_t *id, bool creator_acl);
+extern bool client_hangs(Client *client);
+extern void client_close(Client *client);
+extern void client_await_news(int64 until_ms);
+extern int	client_send_multi(Client *client, int count, const zoo_op_t *zops,
+							  zoo_op_result_t *results,
+							  void_completion_t callback, const void *data);
+extern int	client_send_check(Client *client, zoo_op_result_t *checked,
+							  void_completion_t callback, const void *data);
+extern bool client_is_leaders(int code);
+extern bool client_is_ours(const Client *client, const struct Stat *stat);
+
+/* News. */
+extern void client_reset_wake(void);
+extern void client_expect_answers(Client *client, int count);
+extern void client_post_answer(News *answer, int code);
+extern void client_post_multi(const Multi *multi);
+extern News *client_next_news(Client *client);
+extern News *client_next_message(void);
+extern void client_put_back(News *first, News *last);
+extern void client_free_answer(News *news);
+extern void client_free_notice(News *news);
+
+/*
+ * Callbacks, for the calls that take them; "data" is the Client.  Those for the
+ * answers to operations are in callbacks.c.
+ */
+extern void client_answer_greeting(int rc, const void *data);
+extern void client_watch_fired(zhandle_t *zh, int type, int state,
+							   const char *path, void *ctx);
+
+#endif							/* ZKLOCK_CLIENT_H */

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * flight.h
+ *		Operations on their way to ZooKeeper and back.
+ *
+ * Includes zookeeper.h (operation.h), so only session includes this.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/flight.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_FLIGHT_H
+#define ZKLOCK_FLIGHT_H
+
+#include "core/lock/recipe.h"
+#include "lib/ilist.h"
+#include "worker/zookeeper/operation.h"
+
+/* The operations of one session. */
+typedef struct Flight
+{
+	Client	   *client;
+	Watches    *watches;
+	MemoryContext context;
+	dlist_head	submitted;
+	dlist_head	again;			/* go ahead of "submitted" */
+	dlist_head	out;			/* the flight that is out */
+	struct passengers_hash *passengers; /* in it */
+	bool		batch_failed;	/* one of it */
+	uint32_t	last_batch;		/* id of the latest multi; never 0 again */
+	int64		sent_ms;		/* zk_now_ms() when the latest left */
+	int64		resend_ms;		/* zk_now_ms() before which none may leave */
+} Flight;
+
+extern void flight_init(Flight *flight, Client *client, Watches *watches,
+						MemoryContext context);
+extern void flight_submit(Flight *flight, uint32_t owner,
+						  const char *directory, const RecipeOp *recipe_op,
+						  uint32_t group);
+extern void flight_submit_heartbeat(Flight *flight);
+extern void flight_directory_deleted(Flight *flight, const char *directory);
+extern bool flight_is_out(const Flight *flight);
+extern void flight_send(Flight *flight, int64 now_ms);
+extern void flight_hold_back(Flight *flight);
+extern Operation *flight_answer(Flight *flight, News *news);
+extern void flight_fill_input(Flight *flight, const Operation *op,
+							  RecipeInput *input);
+extern void flight_forget(Operation *op);
+extern void flight_forget_waiting(Flight *flight);
+extern void flight_forget_out(Flight *flight);
+
+#endif							/* ZKLOCK_FLIGHT_H */

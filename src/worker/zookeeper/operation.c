@@ -1,0 +1,642 @@
+/*-------------------------------------------------------------------------
+ *
+ * operation.c
+ *		One operation, as a request to the library and as its answer.
+ *
+ * Makes an operation of what a recipe puts out, hands it to the library, by
+ * itself or in a multi, and tells its answer in the terms of the recipe.
+ * When it is sent, and with which others, is for flight.c to say.
+ *
+ * An operation is allocated in one piece, with its answer at the beginning:
+ * the callback fills that in, so it must not be freed between the request and
+ * the answer, other than with the handle closed.
+ *
+ * Everything here runs in the main thread.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/operation.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/compat.h"
+#include "utils/memutils.h"
+#include "worker/zookeeper/callbacks.h"
+#include "worker/zookeeper/operation.h"
+
+/* What a sequence number can add to a path, and a good deal more. */
+#define SEQUENCE_SIZE		32
+
+static Operation *
+make_empty(Client *client, MemoryContext context, Size path_size)
+{
+	Size		size = offsetof(Operation, path) + path_size;
+	Operation  *op = MemoryContextAllocZero(context, size);
+
+	op->news.kind = NEWS_ANSWER;
+	op->news.client = client;
+	return op;
+}
+
+/* May this be in the multi of a group? */
+static bool
+can_be_grouped(const Operation *op)
+{
+	return op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET ||
+		op->kind == RECIPE_OP_CHECK;
+}
+
+/*
+ * operation_make
+ *		Make an operation of a recipe, in "context".
+ *
+ * Creates, sets and checks of the same "group", other than 0, are to be one
+ * multi.
+ */
+Operation *
+operation_make(Client *client, MemoryContext context, uint32_t owner,
+			   const char *directory, const RecipeOp *recipe_op,
+			   uint32_t group)
+{
+	Operation  *op;
+	Size		size = strlen(directory) + 1;
+
+	if (recipe_op->node)
+		size += strlen(recipe_op->node) + 1;
+	op = make_empty(client, context, size);
+	op->owner = owner;
+	op->kind = recipe_op->kind;
+	op->serial = recipe_op->serial;
+	op->group = can_be_grouped(op) ? group : 0;
+	op->batch = recipe_op->batch;
+	op->version = recipe_op->has_version ? recipe_op->version : -1;
+	op->exact = recipe_op->exact;
+	op->persistent = recipe_op->persistent;
+	op->barrier = recipe_op->barrier || recipe_op->kind == RECIPE_OP_SEARCH;
+	if (recipe_op->data)
+		op->data = MemoryContextStrdup(context, recipe_op->data);
+	strcpy(op->path, directory);
+	if (recipe_op->node)
+	{
+		strcat(op->path, "/");
+		strcat(op->path, recipe_op->node);
+	}
+	if (recipe_op->kind == RECIPE_OP_REQUEUE)
+	{
+		op->prefix = MemoryContextStrdup(context, op->path);
+		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
+	}
+	return op;
+}
+
+/*
+ * operation_parts
+ *		How many operations of a multi is this?
+ */
+int
+operation_parts(const Operation *op)
+{
+	return op->kind == RECIPE_OP_REQUEUE ? 2 : 1;
+}
+
+/*
+ * operation_make_heartbeat
+ *		Make a write that changes nothing, in "context".
+ */
+Operation *
+operation_make_heartbeat(Client *client, MemoryContext context)
+{
+	Operation  *op = make_empty(client, context, sizeof("/"));
+
+	op->heartbeat = true;
+	strcpy(op->path, "/");
+	return op;
+}
+
+/*
+ * Create the directory's parents, as plain nodes.  Whether that failed shows
+ * when the directory itself is created.
+ */
+static void
+send_mkdir_parents(const Client *client, const char *path)
+{
+	char		parent[ZNODE_PATH_SIZE];
+
+	for (const char *slash = strchr(path + 1, '/'); slash != NULL;
+		 slash = strchr(slash + 1, '/'))
+	{
+		strlcpy(parent, path, slash - path + 1);
+		zoo_acreate(client->handle, parent, NULL, -1, client->acl,
+					ZOO_PERSISTENT, callback_string, NULL);
+	}
+}
+
+static bool
+sets_watch(const Operation *op)
+{
+	return op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST;
+}
+
+/* The type of the watch that this sets. */
+static ZooWatcherType
+watch_type(const Operation *op)
+{
+	return op->kind == RECIPE_OP_LIST ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
+}
+
+/* Read the node or list its children, and watch. */
+static int
+send_watch(Operation *op, Watches *watches)
+{
+	Client	   *client = op->news.client;
+
+	watches_add(watches, op->path, watch_type(op), op->owner, op->serial);
+	if (op->kind == RECIPE_OP_LIST)
+		return zoo_awget_children(client->handle, op->path,
+								  client_watch_fired, client,
+								  callback_strings, &op->news);
+	return zoo_awget(client->handle, op->path, client_watch_fired, client,
+					 callback_data, &op->news);
+}
+
+static int
+send_unwatch(Operation *op, Watches *watches)
+{
+	op->unwatched = watches_remove(watches, op->path, op->owner);
+	if (op->unwatched != 0)
+		return zoo_aremove_all_watches(op->news.client->handle, op->path,
+									   op->unwatched, 0,
+									   (void_completion_t *) callback_void,
+									   &op->news);
+	client_post_answer(&op->news, ZOK);
+	return ZOK;
+}
+
+static int
+data_len(const Operation *op)
+{
+	return op->data ? (int) strlen(op->data) : -1;
+}
+
+/* The ACL of a node; others may read a persistent one. */
+static const struct ACL_vector *
+acl_of(const Operation *op)
+{
+	const struct ACL_vector *acl = op->news.client->acl;
+	static struct ACL acls[2];
+	static const struct ACL_vector readable = {lengthof(acls), acls};
+
+	if (acl != &ZOO_CREATOR_ALL_ACL || !op->persistent)
+		return acl;
+	acls[0].perms = ZOO_PERM_ALL;
+	acls[0].id = ZOO_AUTH_IDS;
+	acls[1].perms = ZOO_PERM_READ;
+	acls[1].id = ZOO_ANYONE_ID_UNSAFE;
+	return &readable;
+}
+
+/* Hand the operation to the library; returns one of ZOO_ERRORS. */
+static int
+send_by_kind(Operation *op, Watches *watches)
+{
+	News	   *news = &op->news;
+	Client	   *client = news->client;
+	zhandle_t  *handle = client->handle;
+
+	switch (op->kind)
+	{
+		case RECIPE_OP_MKDIRS:
+			send_mkdir_parents(client, op->path);
+			pg_fallthrough;		/* FALLTHROUGH */
+		case RECIPE_OP_MKDIR:
+			return zoo_acreate(handle, op->path, op->data, data_len(op),
+							   acl_of(op), op->persistent ?
+							   ZOO_PERSISTENT : ZOO_CONTAINER,
+							   callback_string, news);
+		case RECIPE_OP_CREATE:
+			return zoo_acreate2(handle, op->path, op->data, data_len(op),
+								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
+								callback_create, news);
+		case RECIPE_OP_SYNC:
+			zoo_async(handle, op->path, callback_string, NULL);
+			pg_fallthrough;		/* FALLTHROUGH */
+		case RECIPE_OP_SEARCH:
+		case RECIPE_OP_CHILDREN:
+			return zoo_aget_children(handle, op->path, 0,
+									 callback_strings, news);
+		case RECIPE_OP_LIST:
+		case RECIPE_OP_WATCH:
+			return send_watch(op, watches);
+		case RECIPE_OP_GET:
+			return zoo_aget(handle, op->path, 0, callback_data, news);
+		case RECIPE_OP_SET:
+			return zoo_aset(handle, op->path, op->data, data_len(op),
+							op->version, callback_stat, news);
+		case RECIPE_OP_UNWATCH:
+			return send_unwatch(op, watches);
+		case RECIPE_OP_STAT:
+			return zoo_aexists(handle, op->path, 0, callback_stat, news);
+		case RECIPE_OP_DELETE:
+		case RECIPE_OP_DELETE_STRAY:
+		case RECIPE_OP_RMDIR:
+			return zoo_adelete(handle, op->path, -1, callback_void, news);
+		case RECIPE_OP_SET_ACL:
+			return zoo_aset_acl(handle, op->path, -1,
+								unconstify(struct ACL_vector *, acl_of(op)),
+								callback_void, news);
+		case RECIPE_OP_GET_ACL:
+			return zoo_aget_acl(handle, op->path, callback_acl, news);
+		case RECIPE_OP_REQUEUE:
+		case RECIPE_OP_CHECK:
+			break;				/* in a multi only: operation_send_multi() */
+	}
+	return ZBADARGUMENTS;
+}
+
+/* The same behind a barrier, if it is to be: see session.c. */
+static int
+send_behind_barrier(Operation *op, Watches *watches)
+{
+	News	   *news = &op->news;
+	int			rc;
+
+	if (!op->barrier)
+		return send_by_kind(op, watches);
+	news->barrier = calloc(1, sizeof(Barrier));
+	if (news->barrier == NULL)
+		return ZSYSTEMERROR;
+	rc = client_send_check(news->client, &news->barrier->checked,
+						   callback_barrier, news->barrier);
+	if (rc != ZOK)
+	{
+		free(news->barrier);
+		news->barrier = NULL;
+		return rc;
+	}
+	rc = send_by_kind(op, watches);
+	if (rc != ZOK)
+		news->barrier = NULL;	/* leave it to its answer; memory is short */
+	return rc;
+}
+
+/*
+ * Did the library not take a request, so that we have to answer it?
+ * ZINVALIDSTATE is the end of the session, which comes as an event of its own
+ * and takes the operation with it.
+ */
+static bool
+was_refused(int rc)
+{
+	return rc != ZOK && rc != ZINVALIDSTATE;
+}
+
+/*
+ * operation_send
+ *		Hand an operation to the library, by itself.
+ *
+ * It is answered in any case, unless the session ends.
+ */
+void
+operation_send(Operation *op, Watches *watches)
+{
+	int			rc;
+
+	if (op->heartbeat)
+		rc = client_send_check(op->news.client, &op->checked,
+							   callback_void, &op->news);
+	else
+		rc = send_behind_barrier(op, watches);
+	if (was_refused(rc))
+		client_post_answer(&op->news, rc);
+}
+
+/*
+ * Make a multi, with room behind it for the results and for the paths that
+ * come with them: all that is the library's until it has answered.
+ */
+static Multi *
+make_multi(Operation *const *ops, int count, bool is_batch,
+		   MemoryContext context)
+{
+	Multi	   *multi;
+	Size		size = offsetof(Multi, answers);
+	int			parts = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		size += strlen(ops[i]->path) + SEQUENCE_SIZE;
+		parts += operation_parts(ops[i]);
+	}
+	size += parts * (sizeof(News *) + sizeof(zoo_op_result_t));
+	multi = MemoryContextAlloc(context, size);
+	multi->is_batch = is_batch;
+	multi->count = parts;
+	multi->results = (zoo_op_result_t *) &multi->answers[parts];
+	memset(multi->results, 0, parts * sizeof(zoo_op_result_t));
+	parts = 0;
+	for (int i = 0; i < count; i++)
+	{
+		if (operation_parts(ops[i]) > 1)
+			multi->answers[parts++] = NULL;
+		multi->answers[parts++] = &ops[i]->news;
+	}
+	for (int i = 0; i < parts; i++)
+		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
+	return multi;
+}
+
+/* Add a create to a multi; *room is where its path goes. */
+static void
+add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
+{
+	int			size = strlen(path) + SEQUENCE_SIZE;
+
+	**room = '\0';
+	zoo_create_op_init(zop, path, op->data, data_len(op),
+					   op->news.client->acl, op->exact ?
+					   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL, *room, size);
+	*room += size;
+}
+
+/* The same for an operation: as many as operation_parts(). */
+static void
+add_operation(zoo_op_t *zop, Operation *op, char **room)
+{
+	switch (op->kind)
+	{
+		case RECIPE_OP_DELETE:
+			zoo_delete_op_init(zop, op->path, -1);
+			break;
+		case RECIPE_OP_CHECK:
+			zoo_check_op_init(zop, op->path, op->version);
+			break;
+		case RECIPE_OP_SET:
+			zoo_set_op_init(zop, op->path, op->data, data_len(op),
+							op->version, &op->news.stat);
+			break;
+		case RECIPE_OP_REQUEUE:
+			zoo_delete_op_init(zop, op->path, -1);
+			add_create(zop + 1, op, op->prefix, room);
+			break;
+		default:
+			add_create(zop, op, op->path, room);
+			break;
+	}
+}
+
+/*
+ * operation_send_multi
+ *		Hand creates and deletes, or those of a group, to the library, as one
+ *		multi.
+ *
+ * What it creates has "id" as its batch.  "is_batch": they do not belong
+ * together, and if one fails the others are answered CLIENT_BATCH_FAILED.
+ * They are answered in any case, unless the session ends.  The multi, in
+ * "context", is freed with the last of them.
+ */
+void
+operation_send_multi(Operation *const *ops, int count, bool is_batch,
+					 uint32_t id, MemoryContext context)
+{
+	Multi	   *multi = make_multi(ops, count, is_batch, context);
+	Client	   *client = ops[0]->news.client;
+	zoo_op_t   *zops = palloc(multi->count * sizeof(zoo_op_t));
+	char	   *room = (char *) &multi->results[multi->count];
+	int			n = 0;
+	int			rc;
+
+	for (int i = 0; i < count; i++)
+	{
+		Operation  *op = ops[i];
+
+		add_operation(&zops[n], op, &room);
+		n += operation_parts(op);
+		if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE)
+			op->batch = id;
+		op->place = n - 1;
+		op->place_count = multi->count;
+	}
+	ops[count - 1]->multi = multi;
+
+	rc = client_send_multi(client, multi->count, zops, multi->results,
+						   callback_multi, multi);
+	if (was_refused(rc))
+	{
+		for (int i = 0; i < count; i++)
+		{
+			ops[i]->news.code = is_batch ? CLIENT_BATCH_FAILED : rc;
+			ops[i]->news.failed = -1;
+		}
+		client_post_multi(multi);
+	}
+	pfree(zops);
+}
+
+/*
+ * operation_forget_watch
+ *		If this was to set a watch, it was not set.
+ */
+void
+operation_forget_watch(const Operation *op, Watches *watches)
+{
+	if (sets_watch(op))
+		watches_forget(watches, op->path, watch_type(op), op->owner,
+					   op->serial);
+}
+
+/*
+ * operation_note_watch
+ *		If this was to set or to remove a watch, its answer tells whether that
+ *		was done.
+ */
+void
+operation_note_watch(const Operation *op, Watches *watches)
+{
+	if (op->news.code != ZOK)
+		operation_forget_watch(op, watches);
+	else if (sets_watch(op))
+		watches_note_set(watches, op->path, watch_type(op), op->owner);
+	else if (op->unwatched != 0)
+		watches_removed(watches, op->path, op->unwatched);
+}
+
+static void
+free_answer(Operation *op)
+{
+	client_free_answer(&op->news);
+	if (op->multi)
+		pfree(op->multi);
+	op->multi = NULL;
+}
+
+/*
+ * operation_reset
+ *		Forget the answer to an operation, to send it again.
+ */
+void
+operation_reset(Operation *op, Watches *watches)
+{
+	Client	   *client = op->news.client;
+
+	operation_forget_watch(op, watches);
+	free_answer(op);
+	memset(&op->news, 0, sizeof(op->news));
+	op->news.kind = NEWS_ANSWER;
+	op->news.client = client;
+	op->batch = 0;
+}
+
+/*
+ * operation_free
+ *		Free an operation and its answer; the caller has taken it off its
+ *		list.
+ */
+void
+operation_free(Operation *op)
+{
+	free_answer(op);
+	if (op->data)
+		pfree(op->data);
+	if (op->prefix)
+		pfree(op->prefix);
+	pfree(op);
+}
+
+/*
+ * operation_is_in
+ *		Is the operation about a znode in this directory?
+ */
+bool
+operation_is_in(const Operation *op, const char *directory)
+{
+	size_t		len = strlen(directory);
+
+	return strncmp(directory, op->path, len) == 0 && op->path[len] == '/' &&
+		strchr(op->path + len + 1, '/') == NULL;
+}
+
+/*
+ * operation_note_deletion
+ *		This directory has been deleted since the operation was submitted.
+ */
+void
+operation_note_deletion(Operation *op, const char *directory)
+{
+	if (op->kind == RECIPE_OP_CREATE && operation_is_in(op, directory))
+		op->directory_deleted = true;
+}
+
+/*
+ * operation_is_proof
+ *		Has the leader worked on this, and has a quorum logged the outcome?
+ */
+bool
+operation_is_proof(const Operation *op)
+{
+	if (!client_is_leaders(op->news.code))
+		return false;
+	return op->heartbeat || op->kind == RECIPE_OP_CREATE ||
+		op->kind == RECIPE_OP_SET || op->kind == RECIPE_OP_DELETE ||
+		op->kind == RECIPE_OP_REQUEUE ||
+		op->kind == RECIPE_OP_DELETE_STRAY;
+}
+
+/*
+ * operation_result
+ *		What has become of this, in the terms of the recipe?
+ */
+RecipeResult
+operation_result(const Operation *op)
+{
+	int			code = op->news.code;
+
+	switch (code)
+	{
+		case ZOK:
+			return RECIPE_OK;
+		case ZNONODE:
+			return RECIPE_NO_NODE;
+		case ZNODEEXISTS:
+			/* somebody else made the directory */
+			return op->kind == RECIPE_OP_MKDIR ||
+				op->kind == RECIPE_OP_MKDIRS ? RECIPE_OK : RECIPE_REFUSED;
+		case ZSESSIONEXPIRED:
+		case ZCLOSING:
+		case ZSESSIONMOVED:
+		case ZTHROTTLEDOP:
+			return RECIPE_UNKNOWN;
+		case ZBADARGUMENTS:
+		case ZUNIMPLEMENTED:
+			return RECIPE_REFUSED;
+		default:
+			/* up to ZAPIERROR it is the client's, which knows no more */
+			return code > ZAPIERROR ? RECIPE_UNKNOWN : RECIPE_REFUSED;
+	}
+}
+
+static const RecipeEvent event_of[] = {
+	[RECIPE_OP_MKDIR] = RECIPE_MKDIR_DONE,
+	[RECIPE_OP_MKDIRS] = RECIPE_MKDIR_DONE,
+	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
+	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_SYNC] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
+	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
+	[RECIPE_OP_GET] = RECIPE_GET_DONE,
+	[RECIPE_OP_SET] = RECIPE_SET_DONE,
+	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
+	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
+	[RECIPE_OP_REQUEUE] = RECIPE_REQUEUE_DONE,
+	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
+	[RECIPE_OP_CHECK] = RECIPE_CHECK_DONE,
+	[RECIPE_OP_SET_ACL] = RECIPE_SET_DONE,
+	[RECIPE_OP_GET_ACL] = RECIPE_STAT_DONE,
+};
+
+/*
+ * operation_fill_input
+ *		Tell the answer in the terms of the recipe.
+ *
+ * *input points into the operation.  Not for heartbeats, nor for UNWATCH and
+ * DELETE_STRAY, for whose answers nobody waits.
+ */
+void
+operation_fill_input(const Operation *op, RecipeInput *input)
+{
+	const News *news = &op->news;
+	bool		ours = client_is_ours(news->client, &news->stat);
+
+	memset(input, 0, sizeof(*input));
+	input->event = event_of[op->kind];
+	input->serial = op->serial;
+	input->result = operation_result(op);
+	input->error = news->code;
+	input->not_empty = news->code == ZNOTEMPTY;
+	if ((op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE) &&
+		news->code == ZOK)
+	{
+		const char *created = news->created ? news->created : news->string;
+		const char *slash = created ? strrchr(created, '/') : NULL;
+
+		input->node = slash ? slash + 1 : "";
+		input->batch = op->batch;
+		input->token = ours ? news->stat.czxid : 0;
+	}
+	input->children = (const char *const *) news->children;
+	input->nchildren = news->nchildren;
+	input->data = news->data;
+	input->data_len = news->data_len;
+	input->size = news->stat.dataLength;
+	input->czxid = news->stat.czxid;
+	input->mzxid = news->stat.mzxid;
+	input->version = news->stat.version;
+	input->acl_count = news->acl_count;
+	input->acl_open = news->acl_open;
+	input->ctime = news->stat.ctime;
+	input->ephemeral_owner = news->stat.ephemeralOwner;
+	input->ours = ours;
+}

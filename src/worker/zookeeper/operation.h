@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * operation.h
+ *		One operation, as a request to the library and as its answer.
+ *
+ * Includes zookeeper.h (client.h), so only flight and session include this.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/operation.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_OPERATION_H
+#define ZKLOCK_OPERATION_H
+
+#include "core/lock/recipe.h"
+#include "lib/ilist.h"
+#include "worker/zookeeper/client.h"
+#include "worker/zookeeper/watches.h"
+
+/*
+ * In place of one of ZOO_ERRORS: the stat that was to stand for this one has
+ * failed.
+ */
+#define OPERATION_NOT_SHARED	(CLIENT_BATCH_FAILED + 1)
+
+typedef struct Operation
+{
+	News		news;			/* the answer; must be first */
+	dlist_node	node;			/* in a list of the flight */
+	uint32_t	owner;
+	RecipeOpKind kind;
+	uint32_t	serial;
+	uint32_t	group;			/* CREATE, SET, CHECK: that of its multi, or 0 */
+	uint32_t	batch;			/* CREATE, REQUEUE: id of its multi; STAT: id
+								 * of the multi that created the node; or 0 */
+	int			place;			/* its number in its multi, or the last of
+								 * them */
+	int			place_count;	/* and how many that multi has */
+	int			piece;			/* the most that go in one batch with this
+								 * one, since it was in one that has failed;
+								 * or 0 */
+	struct Operation *sharer;	/* STAT: next of those that it stands for */
+	Multi	   *multi;			/* to be freed with this operation, or NULL */
+	bool		directory_deleted;	/* CREATE: since it was submitted */
+	int32		version;		/* SET, CHECK: that the data must have, or -1 */
+	bool		barrier;		/* it goes behind one */
+	bool		exact;			/* CREATE in a multi: not sequential */
+	bool		persistent;		/* MKDIR, MKDIRS: as in RecipeOp */
+	ZooWatcherType unwatched;	/* UNWATCH: what it has the server remove, or
+								 * 0 */
+	bool		heartbeat;		/* this is all that it is for */
+	zoo_op_result_t checked;	/* of a heartbeat */
+	char	   *data;			/* to be written, or NULL */
+	char	   *prefix;			/* REQUEUE: path to create, without the number;
+								 * else NULL */
+	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
+} Operation;
+
+extern Operation *operation_make(Client *client, MemoryContext context,
+								 uint32_t owner, const char *directory,
+								 const RecipeOp *recipe_op, uint32_t group);
+extern Operation *operation_make_heartbeat(Client *client,
+										   MemoryContext context);
+extern int	operation_parts(const Operation *op);
+extern void operation_send(Operation *op, Watches *watches);
+extern void operation_send_multi(Operation *const *ops, int count,
+								 bool is_batch, uint32_t id,
+								 MemoryContext context);
+extern void operation_reset(Operation *op, Watches *watches);
+extern void operation_free(Operation *op);
+extern void operation_forget_watch(const Operation *op, Watches *watches);
+extern void operation_note_watch(const Operation *op, Watches *watches);
+extern bool operation_is_in(const Operation *op, const char *directory);
+extern void operation_note_deletion(Operation *op, const char *directory);
+extern bool operation_is_proof(const Operation *op);
+extern RecipeResult operation_result(const Operation *op);
+extern void operation_fill_input(const Operation *op, RecipeInput *input);
+
+#endif							/* ZKLOCK_OPERATION_H */

@@ -1,0 +1,802 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *		The cluster's ZooKeeper sessions.
+ *
+ * Most clusters need one; sessions.c tells when there are more.  A session
+ * goes by its number, from 0 up to ZK_MAX_SESSIONS, in all rooms and in shared
+ * memory.
+ *
+ * The life of a session: it is opened, connects, is suspended and resumed,
+ * and ends.  A session has a client (client.c: the library's handle and the
+ * queue of news), its watches (watches.c) and its operations (flight.c,
+ * operation.c).  These do not know of this file: they are handed the parts of
+ * the session that they work on, and return what has come of it.
+ *
+ * session_next_event() turns each of the news into an event for the worker,
+ * or deals with it here.  session_flush() sends.  An operation that the
+ * library will never answer, because the session has ended, is forgotten with
+ * the session and not waited for.
+ *
+ * Lease.  Each answer to a request that changes the tree tells lease.c that
+ * the session was alive.  If there are none, a heartbeat does: a multi that
+ * only checks that "/" exists, which also goes through the leader.
+ *
+ * Barriers.  The same multi is a barrier: a server answers the reads of a
+ * session behind its writes (CommitProcessor.java), and a write when a
+ * majority has it.  So what is read behind a barrier on the same connection
+ * has all that was done anywhere before the barrier was sent.  A sync does
+ * not promise that: a deposed leader that has not noticed answers it at once,
+ * from old state.
+ *
+ * A barrier greets each server, and nothing else leaves before it has been
+ * answered: the server may be behind what a worker before this one had seen.
+ *
+ * What a server sends may be anything.  The end of a session that has not
+ * ended, as far as the library knows, counts as an answer that was lost, and
+ * a session with an impossible id or timeout as a reason to end the worker.
+ *
+ * Everything here runs in the main thread.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/session.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "core/lock/lease.h"
+#include "shared/clock.h"
+#include "utils/memutils.h"
+#include "worker/zookeeper/client.h"
+#include "worker/zookeeper/fault.h"
+#include "worker/zookeeper/flight.h"
+#include "worker/zookeeper/session.h"
+#include "worker/zookeeper/watches.h"
+
+/* Connections lost in a row without an answer that are more than bad luck. */
+#define MAX_SILENT_CONNECTIONS	10
+
+/*
+ * No server grants sessions that are shorter or longer than this.  The
+ * library reckons with twice the timeout, as an int.
+ */
+#define MIN_GRANTED_TIMEOUT_MS	100
+#define MAX_GRANTED_TIMEOUT_MS	(INT_MAX / 2)
+
+typedef struct Session
+{
+	Client		client;
+	Watches		watches;
+	Flight		flight;
+	News	   *delivered;		/* behind the event last given out, or NULL */
+
+	/* the connection */
+	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
+	const char *next_auth;		/* ... and that to be sent next, or "" */
+	bool		greeting_out;	/* to the server that we are connected to */
+	bool		greeted;		/* it has been answered */
+	zoo_op_result_t greeting_checked;
+	int			silent_connections; /* lost in a row without any answer */
+
+	/* the lease */
+	Lease		lease;
+	int			first_timeout_ms;	/* of the session when it began; 0: not
+									 * yet */
+	bool		heartbeat_out;
+	uint32		heartbeat_ticket;	/* of the one that is out */
+	uint32		proved_ticket;	/* of the latest that was answered */
+} Session;
+
+static Session sessions[ZK_MAX_SESSIONS];
+static int	nsessions = 0;		/* so many have been opened at some time */
+static Session *delivering = NULL;	/* whose event was last given out */
+static bool changed = false;	/* see session_take_changes() */
+
+/* Have an empty session of each number up to this one. */
+static void
+init_up_to(int number)
+{
+	while (nsessions <= number)
+	{
+		Session    *session = &sessions[nsessions++];
+		MemoryContext context;
+
+		context = AllocSetContextCreate(TopMemoryContext, "zklock session",
+										ALLOCSET_DEFAULT_SIZES);
+		client_init(&session->client);
+		watches_init(&session->watches, &session->client, context);
+		flight_init(&session->flight, &session->client, &session->watches,
+					context);
+	}
+}
+
+/*
+ * session_init
+ *		Prepare the process for sessions.
+ *
+ * Returns a file descriptor that is readable when session_next_event() has
+ * something new.  Errors: as for any failing system call.
+ */
+int
+session_init(void)
+{
+	int			fd = client_init_process();
+
+	init_up_to(0);
+	return fd;
+}
+
+/*
+ * session_open
+ *		Begin to connect: to a session of old, if options name one, or to a
+ *		new one.  The session must be closed.
+ *
+ * SESSION_FAILED tells if the library cannot even begin (it could not resolve
+ * any server's name, say), and SESSION_MESSAGE may tell more.  Errors: as for
+ * client_open().
+ */
+void
+session_open(int number, const SessionOptions *options)
+{
+	Session    *session = &sessions[number];
+	const char *servers = options->servers;
+	clientid_t	id;
+
+	init_up_to(number);
+	watches_begin(&session->watches, strlen(servers) - strcspn(servers, "/"));
+	memcpy(session->auths, options->auths, sizeof(session->auths));
+	session->next_auth = session->auths;
+
+	lease_begin(&session->lease, zk_now_ms());
+	session->lease.until = options->lease_until;
+	session->first_timeout_ms = options->first_timeout;
+	session->proved_ticket = options->ticket;
+
+	id.client_id = options->client_id;
+	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
+	client_open(&session->client, servers, options->timeout,
+				options->tls, options->sasl,
+				id.client_id != 0 ? &id : NULL, options->creator_acl);
+}
+
+/*
+ * session_is_open
+ *		Is there a session, or an attempt at one?
+ *
+ * session_is_opening
+ *		Is there an attempt at one, which has not begun to connect?
+ *
+ * session_is_closed
+ *		Can it be opened: is there nothing left of the last time?
+ */
+bool
+session_is_open(int number)
+{
+	return sessions[number].client.state == CLIENT_OPEN ||
+		session_is_opening(number);
+}
+
+bool
+session_is_opening(int number)
+{
+	return sessions[number].client.state == CLIENT_OPENING;
+}
+
+bool
+session_is_closed(int number)
+{
+	return sessions[number].client.state == CLIENT_CLOSED;
+}
+
+/* Free news that have been delivered, or never will be. */
+static void
+free_news(News *news)
+{
+	if (news->kind == NEWS_ANSWER)
+		flight_forget((Operation *) news);
+	else
+		client_free_notice(news);
+}
+
+/* Free what the last event points to. */
+static void
+free_delivered(Session *session)
+{
+	if (session->delivered)
+		free_news(session->delivered);
+	session->delivered = NULL;
+}
+
+/*
+ * session_disconnect
+ *		Begin to close the handle of a session that has not begun, if it has one.
+ *
+ * What has been submitted waits for the next one.  Errors: as for
+ * client_close().
+ */
+void
+session_disconnect(int number)
+{
+	Session    *session = &sessions[number];
+
+	free_delivered(session);
+	client_close(&session->client);
+	session->greeted = session->greeting_out = false;
+	session->silent_connections = 0;
+	lease_begin(&session->lease, zk_now_ms());
+	session->heartbeat_out = false;
+}
+
+/*
+ * session_close
+ *		Begin to end the session, if one is open: its znodes go soon if the
+ *		connection is up, else when it times out.
+ *
+ * Operations under way are forgotten.  Errors: as for client_close().
+ */
+void
+session_close(int number)
+{
+	if (number >= nsessions)
+		return;
+	session_disconnect(number);
+	watches_forget_all(&sessions[number].watches);
+	flight_forget_waiting(&sessions[number].flight);
+}
+
+/*
+ * session_await_closed
+ *		Wait until ZooKeeper has been told of each session that is being
+ *		closed, or it is this time, as of zk_now_ms().
+ *
+ * For a worker that ends.  Errors: as for session_next_event().
+ */
+void
+session_await_closed(int64 until_ms)
+{
+	for (int i = 0; i < nsessions; i++)
+	{
+		Client	   *client = &sessions[i].client;
+
+		while (client->state == CLIENT_CLOSING && zk_now_ms() < until_ms)
+		{
+			News	   *news = client_next_news(client);
+
+			if (news)
+				client_free_notice(news);
+			else
+				client_await_news(until_ms);
+		}
+	}
+}
+
+/*
+ * session_submit
+ *		Submit an operation of a contender; it leaves with session_flush().
+ *
+ * "owner" is handed back with the answer.  Creates, sets and checks that are
+ * submitted one after the other with the same "group", other than 0, are one
+ * multi: they succeed or fail together.  Accepted in any state: without a
+ * connection it waits for one, or for the end of the session.
+ */
+void
+session_submit(int number, uint32_t owner, const char *directory,
+			   const RecipeOp *op, uint32_t group)
+{
+	Session    *session = &sessions[number];
+
+	init_up_to(number);
+	flight_submit(&session->flight, owner, directory, op, group);
+}
+
+/*
+ * session_directory_deleted
+ *		A watch has told that this directory has been deleted: what is to be
+ *		created there fails.
+ */
+void
+session_directory_deleted(int number, const char *directory)
+{
+	flight_directory_deleted(&sessions[number].flight, directory);
+}
+
+/*
+ * The session timeout that can be relied on, in ms.  If it has been changed
+ * since the session began, the new one counts, but ZooKeeper remembers the
+ * old one, and goes by that if it is restarted or has a new leader.
+ */
+static int
+lease_timeout_ms(const Session *session)
+{
+	int			timeout_ms = zoo_recv_timeout(session->client.handle);
+
+	return session->first_timeout_ms == 0 ? timeout_ms :
+		Min(timeout_ms, session->first_timeout_ms);
+}
+
+static void
+send_greeting(Session *session)
+{
+	sigset_t	saved;
+
+	fault_enter_library(&saved);
+	session->greeting_out =
+		client_send_check(&session->client, &session->greeting_checked,
+						  client_answer_greeting, &session->client) == ZOK;
+	fault_leave_library(&saved);
+}
+
+/*
+ * session_ready
+ *		Would what is submitted now leave with the next session_flush()?
+ */
+bool
+session_ready(int number)
+{
+	Session    *session = &sessions[number];
+
+	return session->client.handle != NULL && session->client.connected &&
+		session->greeted && !flight_is_out(&session->flight) &&
+		zk_now_ms() >= session->flight.resend_ms;
+}
+
+/*
+ * session_flush
+ *		Send what has been submitted, if no flight is out and the connection
+ *		is up.  To be called whenever events have been dealt with.
+ *
+ * Returns when it wants to be called again, as of zk_now_ms(), or 0.
+ */
+int64
+session_flush(int number)
+{
+	Session    *session = &sessions[number];
+	int64		now_ms = zk_now_ms();
+	int64		resend_ms = session->flight.resend_ms;
+	int64		again_ms;
+
+	if (session->client.handle == NULL)
+		return 0;
+	again_ms = lease_turn(&session->lease, lease_timeout_ms(session), now_ms);
+	if (!session->client.connected || flight_is_out(&session->flight))
+		return again_ms;
+	if (now_ms < resend_ms)
+		return again_ms == 0 ? resend_ms : Min(resend_ms, again_ms);
+	if (session->greeted)
+		flight_send(&session->flight, now_ms);
+	else if (!session->greeting_out)
+		send_greeting(session);
+	return again_ms;
+}
+
+/*
+ * session_keep_lease
+ *		Submit a heartbeat, if none is out and one is due: because "ticket" is
+ *		not the one that was last proved, or because a lease is needed and the
+ *		latest proof is old.
+ *
+ * Returns when it wants to be called again, as of zk_now_ms(), or 0.
+ */
+int64
+session_keep_lease(int number, uint32 ticket, bool needed)
+{
+	Session    *session = &sessions[number];
+	int64		due_ms;
+
+	if (!session->client.connected || session->heartbeat_out)
+		return 0;
+	if (ticket == session->proved_ticket)
+	{
+		if (!needed)
+			return 0;
+		due_ms = lease_heartbeat_at(&session->lease,
+									lease_timeout_ms(session));
+		if (zk_now_ms() < due_ms)
+			return due_ms;
+	}
+	flight_submit_heartbeat(&session->flight);
+	session->heartbeat_out = true;
+	session->heartbeat_ticket = ticket;
+	return 0;
+}
+
+/*
+ * session_lease
+ *		Until when the session cannot have ended, as of zk_now_ms(), or 0.
+ *
+ * Sets *ticket to the latest of session_keep_lease() after which the session
+ * was alive.
+ */
+int64
+session_lease(int number, uint32 *ticket)
+{
+	Session    *session = &sessions[number];
+
+	*ticket = session->proved_ticket;
+	return session->lease.until;
+}
+
+static void
+end_heartbeat(Session *session, bool proof)
+{
+	session->heartbeat_out = false;
+	if (proof)
+		session->proved_ticket = session->heartbeat_ticket;
+	else
+		flight_hold_back(&session->flight);
+}
+
+/* Take note of what an answer proves of the session. */
+static void
+take_proof(Session *session, const Operation *op)
+{
+	bool		proof = operation_is_proof(op);
+	int64		sent_ms = session->flight.sent_ms;
+
+	if (proof && session->client.connected &&
+		sent_ms != session->lease.last_sent)
+		lease_prove(&session->lease, lease_timeout_ms(session), sent_ms,
+					zk_now_ms());
+	if (proof && !op->heartbeat && op->owner != SESSION_FLEET_OWNER)
+		changed = true;
+	if (op->heartbeat)
+		end_heartbeat(session, proof);
+}
+
+/* Does anybody wait for this answer? */
+static bool
+is_awaited(const Session *session, const Operation *op)
+{
+	/* it died with its session, which the library must agree to have ended */
+	if ((op->news.code == ZSESSIONEXPIRED || op->news.code == ZCLOSING) &&
+		is_unrecoverable(session->client.handle))
+		return false;
+	return !op->heartbeat && op->kind != RECIPE_OP_DELETE_STRAY &&
+		op->kind != RECIPE_OP_UNWATCH;
+}
+
+/* Returns false if nobody waits for this answer. */
+static bool
+fill_answer(Session *session, const Operation *op, SessionEvent *event)
+{
+	take_proof(session, op);
+	if (!is_awaited(session, op))
+		return false;
+	event->kind = SESSION_ANSWER;
+	event->owner = op->owner;
+	flight_fill_input(&session->flight, op, &event->input);
+	return true;
+}
+
+/* The greeting of the server has been answered, or not. */
+static void
+end_greeting(Session *session, int code)
+{
+	session->greeting_out = false;
+	if (session->client.connected && client_is_leaders(code))
+	{
+		session->greeted = true;
+		session->silent_connections = 0;
+	}
+	else
+		flight_hold_back(&session->flight);
+}
+
+/*
+ * A connection is up.  Ahead of all else our credentials go out, if the
+ * library has not got them yet (it refuses them while it has no connection),
+ * and a barrier.
+ */
+static void
+greet_server(Session *session)
+{
+	zhandle_t  *handle = session->client.handle;
+	sigset_t	saved;
+
+	fault_enter_library(&saved);
+	while (session->next_auth[0] != '\0' &&
+		   zoo_add_auth(handle, "digest", session->next_auth,
+						strlen(session->next_auth), NULL, NULL) == ZOK)
+		session->next_auth += strlen(session->next_auth) + 1;
+	fault_leave_library(&saved);
+	session->client.connected = true;
+	session->greeted = false;
+	send_greeting(session);
+
+	/* a shorter timeout counts from when the server has heard of it */
+	if (session->first_timeout_ms == 0 ||
+		session->first_timeout_ms > zoo_recv_timeout(handle))
+	{
+		session->first_timeout_ms = zoo_recv_timeout(handle);
+		lease_forget(&session->lease);
+	}
+}
+
+/* A server that grants such a session is none: let a new worker try. */
+static void
+check_granted(const Session *session)
+{
+	int			timeout_ms = zoo_recv_timeout(session->client.handle);
+	int64_t		client_id = zoo_client_id(session->client.handle)->client_id;
+
+	if (timeout_ms >= MIN_GRANTED_TIMEOUT_MS &&
+		timeout_ms <= MAX_GRANTED_TIMEOUT_MS && client_id != 0)
+		return;
+	ereport(FATAL,
+			(errcode(ERRCODE_PROTOCOL_VIOLATION),
+			 errmsg("ZooKeeper granted an invalid session"),
+			 errdetail("The session ID is 0x%llx, the timeout %d ms.",
+					   (unsigned long long) client_id, timeout_ms),
+			 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
+}
+
+/*
+ * Is this a change of the handle's state that we deal with?  A server may
+ * tell us any state; the library knows whether a session has really ended.
+ */
+static bool
+is_change(const Session *session, int state)
+{
+	if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
+		return zoo_state(session->client.handle) == state;
+	return state == ZOO_CONNECTED_STATE || state == ZOO_CONNECTING_STATE ||
+		state == ZOO_ASSOCIATING_STATE;
+}
+
+/* The connection is lost, perhaps with the session. */
+static void
+end_connection(Session *session)
+{
+	if (session->client.connected)
+		session->silent_connections++;
+	session->client.connected = false;
+	session->greeted = session->greeting_out = false;
+	watches_drop(&session->watches, SESSION_BRIEF_OWNER);
+	watches_drop(&session->watches, SESSION_DEADLOCK_OWNER);
+	watches_bound(&session->watches);
+	lease_disconnect(&session->lease);
+}
+
+/* Returns false if the change is none for us. */
+static bool
+fill_state(Session *session, int state, SessionEvent *event)
+{
+	if (!is_change(session, state))
+		return false;
+	if (state == ZOO_CONNECTED_STATE)
+	{
+		check_granted(session);
+		greet_server(session);
+		event->kind = SESSION_UP;
+		return true;
+	}
+	end_connection(session);
+	if (state == ZOO_EXPIRED_SESSION_STATE)
+		event->kind = SESSION_EXPIRED;
+	else if (state == ZOO_AUTH_FAILED_STATE)
+		event->kind = SESSION_AUTH_FAILED;
+	else
+		event->kind = SESSION_SUSPENDED;
+	return true;
+}
+
+/*
+ * Take one of the news.  Returns those that *event has been filled from,
+ * which it may point into, or NULL: it is dealt with.
+ */
+static News *
+take_news(Session *session, News *news, SessionEvent *event)
+{
+	bool		found = false;
+	Operation  *op;
+
+	switch (news->kind)
+	{
+		case NEWS_ANSWER:
+			op = flight_answer(&session->flight, news);
+			if (op == NULL)
+				return NULL;	/* it goes again */
+			news = &op->news;
+			found = fill_answer(session, op, event);
+			break;
+		case NEWS_WATCH:
+			watches_fire(&session->watches, news->string, news->code);
+			break;
+		case NEWS_GREETED:
+			end_greeting(session, news->code);
+			break;
+		case NEWS_STATE:
+			found = fill_state(session, news->code, event);
+			break;
+		case NEWS_MESSAGE:
+			event->kind = SESSION_MESSAGE;
+			event->message = news->string;
+			found = true;
+			break;
+		case NEWS_CLOSED:
+			flight_forget_out(&session->flight);
+			event->kind = SESSION_FAILED;
+			event->error = news->code;
+			found = news->code != 0;
+			break;
+	}
+	if (found)
+		return news;
+	free_news(news);
+	return NULL;
+}
+
+/*
+ * The next event of one session; one that is closed may still have some.  The
+ * first tells what the library logs, of whichever session.
+ */
+static bool
+next_event_of(Session *session, SessionEvent *event)
+{
+	News	   *news;
+
+	while (session->delivered == NULL)
+	{
+		if (watches_next(&session->watches, &event->owner, &event->input))
+		{
+			event->kind = SESSION_WATCH;
+			return true;
+		}
+		news = session == sessions ? client_next_message() : NULL;
+		if (news == NULL)
+			news = client_next_news(&session->client);
+		if (news == NULL)
+			return false;
+		session->delivered = take_news(session, news, event);
+	}
+	return true;
+}
+
+/*
+ * session_take_changes
+ *		Has any session changed anything since the last call, as far as is
+ *		acknowledged, other than for fleet.c?
+ */
+bool
+session_take_changes(void)
+{
+	bool		result = changed;
+
+	changed = false;
+	return result;
+}
+
+/*
+ * session_reset_wake
+ *		Have the file descriptor of session_init() tell of later events only: to
+ *		be called ahead of taking all that there are.
+ */
+void
+session_reset_wake(void)
+{
+	client_reset_wake();
+}
+
+/*
+ * session_next_event
+ *		The next thing that has happened, or false if there is none.
+ *
+ * What the event points to is valid until the next call.  After
+ * SESSION_EXPIRED and SESSION_AUTH_FAILED the caller must session_close()
+ * before it submits anything.
+ *
+ * Errors: 53200 if a callback was out of memory, so that an event is lost;
+ * FATAL if the library has aborted.  The caller must give up, and a new
+ * worker look at everything afresh.
+ */
+bool
+session_next_event(SessionEvent *event)
+{
+	if (delivering)
+		free_delivered(delivering);
+	delivering = NULL;
+	client_check();
+	for (int i = 0; i < nsessions; i++)
+	{
+		memset(event, 0, sizeof(*event));
+		event->session = i;
+		if (next_event_of(&sessions[i], event))
+		{
+			delivering = &sessions[i];
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * session_is_stuck
+ *		Has one connection after the other been lost without any answer, or
+ *		does a TLS handshake hang?
+ *
+ * The library sets all watches again on each connection, in one request that
+ * the server may find too long.  Only a new process gets rid of them.
+ */
+bool
+session_is_stuck(int number)
+{
+	return sessions[number].silent_connections >= MAX_SILENT_CONNECTIONS ||
+		client_hangs(&sessions[number].client);
+}
+
+/*
+ * session_identity
+ *		Who and where we are; after SESSION_UP.
+ */
+void
+session_identity(int number, SessionIdentity *identity)
+{
+	Session    *session = &sessions[number];
+	zhandle_t  *handle = session->client.handle;
+	const clientid_t *id = zoo_client_id(handle);
+	struct sockaddr_storage address;
+	socklen_t	size = sizeof(address);
+	char		host[NI_MAXHOST];
+	char		port[NI_MAXSERV];
+
+	memset(identity, 0, sizeof(*identity));
+	identity->client_id = id->client_id;
+	memcpy(identity->passwd, id->passwd, ZK_PASSWD_SIZE);
+	identity->timeout = zoo_recv_timeout(handle);
+	identity->first_timeout = session->first_timeout_ms;
+	if (zookeeper_get_connected_host(handle, (struct sockaddr *) &address,
+									 &size) != NULL &&
+		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),
+					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(identity->address, sizeof(identity->address),
+				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	else
+		strlcpy(identity->address, "unknown address", sizeof(identity->address));
+}
+
+/*
+ * session_error_text
+ *		ZooKeeper's words for an error code.
+ */
+const char *
+session_error_text(int error)
+{
+	return zerror(error);
+}
+
+/*
+ * session_error_is_access, session_error_is_no_node,
+ * session_error_is_bad_version, session_error_is_untried
+ *		What kind of refusal is this?  The last: another operation of the same
+ *		group has failed.
+ */
+bool
+session_error_is_access(int error)
+{
+	return error == ZNOAUTH || error == ZINVALIDACL || error == ZAUTHFAILED;
+}
+
+bool
+session_error_is_no_node(int error)
+{
+	return error == ZNONODE;
+}
+
+bool
+session_error_is_bad_version(int error)
+{
+	return error == ZBADVERSION;
+}
+
+bool
+session_error_is_untried(int error)
+{
+	return error == ZRUNTIMEINCONSISTENCY;
+}

@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *		The cluster's ZooKeeper sessions.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/session.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SESSION_H
+#define ZKLOCK_SESSION_H
+
+#include "core/lock/recipe.h"
+#include "shared/session_info.h"
+#include "worker/zookeeper/request.h"
+#include "worker/zookeeper/sasl.h"
+
+/*
+ * The owner of operations whose watches end with the connection: it is not told,
+ * and nobody sets them again.
+ */
+#define SESSION_BRIEF_OWNER		UINT32_C(0x7FFFFFFF)
+
+/*
+ * Owners of operations of deadlock.c, whose watches end with the connection,
+ * too: of those that write notes, and of all others, each of which keep their
+ * order.
+ */
+#define SESSION_NOTES_OWNER		UINT32_C(0x7FFFFFFE)
+#define SESSION_DEADLOCK_OWNER	UINT32_C(0x7FFFFFFD)
+
+/* The owner of operations of fleet.c, which watch nothing. */
+#define SESSION_FLEET_OWNER		UINT32_C(0x7FFFFFFC)
+
+/* No contender has an owner id from this on. */
+#define SESSION_FIRST_OWNER		SESSION_FLEET_OWNER
+
+typedef struct SessionOptions
+{
+	const char *servers;		/* host:port,... with an optional chroot */
+	int			timeout;		/* ms, asked of the server */
+	const char *auths;			/* ZK_AUTHS_SIZE bytes: "user:password" for
+								 * digest, each with its end, and "" behind
+								 * the last */
+	const char *tls;			/* as client_open(); NULL: in clear */
+	const SaslParams *sasl;		/* likewise; NULL: no SASL */
+	bool		creator_acl;	/* our znodes are for these credentials only */
+	int64_t		client_id;		/* session to resume, or 0 */
+	char		passwd[ZK_PASSWD_SIZE];
+	int			first_timeout;	/* ms, as granted when it began */
+	int64_t		lease_until;	/* as session_lease(), as known before */
+	uint32_t	ticket;			/* of the latest proof of any session */
+} SessionOptions;
+
+typedef enum SessionEventKind
+{
+	SESSION_FAILED,				/* could not begin to connect: "error" tells
+								 * why, as errno */
+	SESSION_UP,					/* connected; see session_identity() */
+	SESSION_SUSPENDED,			/* connection lost, session perhaps alive */
+	SESSION_EXPIRED,			/* over; operations under way are forgotten */
+	SESSION_AUTH_FAILED,		/* the server refused our credentials */
+	SESSION_ANSWER,				/* "input" answers an operation of "owner" */
+	SESSION_WATCH,				/* "input" is a watch of "owner" */
+	SESSION_MESSAGE				/* the library has something to say */
+} SessionEventKind;
+
+typedef struct SessionEvent
+{
+	SessionEventKind kind;
+	int			session;		/* the number of the session */
+	uint32_t	owner;
+	RecipeInput input;
+	int			error;
+	const char *message;
+} SessionEvent;
+
+typedef struct SessionIdentity
+{
+	int64_t		client_id;
+	char		passwd[ZK_PASSWD_SIZE];
+	int			timeout;		/* ms, as granted */
+	int			first_timeout;	/* the same, when the session began */
+	char		address[ZK_SERVER_SIZE];	/* of the server */
+} SessionIdentity;
+
+extern int	session_init(void);
+extern void session_open(int number, const SessionOptions *options);
+extern bool session_is_open(int number);
+extern bool session_is_opening(int number);
+extern bool session_is_closed(int number);
+extern bool session_is_stuck(int number);
+extern void session_close(int number);
+extern void session_disconnect(int number);
+extern void session_await_closed(int64 until_ms);
+extern void session_submit(int number, uint32_t owner, const char *directory,
+						   const RecipeOp *op, uint32_t group);
+extern void session_directory_deleted(int number, const char *directory);
+extern bool session_ready(int number);
+extern int64_t session_flush(int number);
+extern int64_t session_keep_lease(int number, uint32_t ticket, bool needed);
+extern int64_t session_lease(int number, uint32_t *ticket);
+extern bool session_take_changes(void);
+extern void session_reset_wake(void);
+extern bool session_next_event(SessionEvent *event);
+extern void session_identity(int number, SessionIdentity *identity);
+extern const char *session_error_text(int error);
+extern bool session_error_is_access(int error);
+extern bool session_error_is_no_node(int error);
+extern bool session_error_is_bad_version(int error);
+extern bool session_error_is_untried(int error);
+
+#endif							/* ZKLOCK_SESSION_H */

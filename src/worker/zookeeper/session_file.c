@@ -1,0 +1,313 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_file.c
+ *		The sessions' ids and passwords on disk, for after a crash.
+ *
+ * When a backend crashes, PostgreSQL kills all processes and sets up shared
+ * memory anew, and with that the sessions are forgotten whose contenders still
+ * stand in all the queues.  They would live on until they time out.  So a file
+ * in the data directory names them, and the first worker after the crash
+ * attaches to each and closes it (lives.c).  The file has a record for each
+ * session; all records tell the same place and time.
+ *
+ * To close a session that is not ours would be a disaster: another cluster
+ * would lose all its locks.  Data directories are copied, by backups, for
+ * standbys, for clones of whole machines, and the file with them.  Therefore
+ * it counts only
+ *
+ * - in the directory that it was written in, told by device and inode of the
+ *	 data directory.  A session belongs to one postmaster, which runs in one
+ *	 directory all its life.  The inode of the file itself would not do: copies
+ *	 may be hard links, and the number of a deleted file is used again.
+ * - since the same start of the machine, told by Linux' boot id.  A disk that
+ *	 has been cloned, by a snapshot or with its virtual machine, or that two
+ *	 machines share, looks the same elsewhere.  Where the system has no boot id
+ *	 there is no file, and the session has to time out.
+ *
+ * Any other file is removed.  As its name begins with "pgsql_tmp", base backups
+ * do not have it in the first place: pg_basebackup skips such names, and the
+ * documentation tells other tools to.  (pg_rewind does not, but what it copies
+ * names another directory.)  As only the same start of the machine counts, the
+ * file need not be synced to disk: it is to survive PostgreSQL, not Linux.
+ *
+ * Whoever finds the file to be valid knows that all processes that held locks
+ * in its session are dead.  After the crash of a backend, the postmaster waits
+ * for the end of all its children before it starts new ones.  If it has been
+ * killed itself, its children may live on for a while and even commit; but no
+ * postmaster starts in a data directory as long as any process is attached to
+ * the shared memory of the one before it.  PostgreSQL, too, tells whose that
+ * is by device and inode of the data directory, so removing postmaster.pid does
+ * not deceive it.  And since workers start when recovery is over (on a standby
+ * at consistency), the next owner of a lock finds what was committed under it.
+ *
+ * The session's chroot is not in the file: closing a session needs none.
+ *
+ * No error ends the worker.  What cannot be done is logged, and the price is
+ * that after a crash the session has to time out.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/session_file.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file_utils.h"
+#include "common/hashfn.h"
+#include "port/pg_crc32c.h"
+#include "shared/session_info.h"
+#include "storage/fd.h"
+#include "worker/zookeeper/session_file.h"
+
+/* In the data directory, which is every process's working directory. */
+#define SESSION_FILE		PG_TEMP_FILE_PREFIX ".zklock_session"
+#define SESSION_FILE_NEW	SESSION_FILE ".new"
+
+#define BOOT_ID_FILE		"/proc/sys/kernel/random/boot_id"
+#define BOOT_ID_SIZE		36
+
+/* To be changed with the struct below, of which there is one a session. */
+#define SESSION_FILE_MAGIC	0x7A6B0001
+
+#define NOT_OURS			"It does not have the format of this version of zklock."
+
+typedef struct SessionFile
+{
+	uint32		magic;
+	char		boot_id[BOOT_ID_SIZE];
+	uint64		device;			/* of the data directory */
+	uint64		inode;
+	int64		client_id;
+	char		passwd[ZK_PASSWD_SIZE];
+	pg_crc32c	crc;			/* of all that, must be last */
+} SessionFile;
+
+static pg_crc32c
+checksum(const SessionFile *file)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, file, offsetof(SessionFile, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/*
+ * Read a file of at least "size" bytes.  Returns false if there is none, or
+ * after an error, which is logged.
+ */
+static bool
+read_bytes(const char *path, void *buffer, size_t size)
+{
+	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	ssize_t		n;
+
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not open file \"%s\": %m", path)));
+		return false;
+	}
+	n = read(fd, buffer, size);
+	if (n < 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", path)));
+	else if ((size_t) n < size)
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("could not read file \"%s\": read %zd of %zu",
+						path, n, size)));
+	CloseTransientFile(fd);
+	return n >= 0 && (size_t) n == size;
+}
+
+/* Fill in where and when we are; false if that cannot be told. */
+static bool
+tell_place(SessionFile *file)
+{
+	struct stat st;
+
+	memset(file, 0, sizeof(*file));
+	if (stat(".", &st) != 0)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not stat data directory: %m")));
+		return false;
+	}
+	file->magic = SESSION_FILE_MAGIC;
+	file->device = st.st_dev;
+	file->inode = st.st_ino;
+	return read_bytes(BOOT_ID_FILE, file->boot_id, BOOT_ID_SIZE);
+}
+
+/*
+ * session_file_place
+ *		A hash of where and when the file counts, so that two servers have two:
+ *		of the data directory and the start of the machine; 0 if that cannot be
+ *		told.
+ */
+uint64
+session_file_place(void)
+{
+	SessionFile here;
+	uint64		place;
+
+	if (!tell_place(&here))
+		return 0;
+	place = hash_bytes_extended((const unsigned char *) &here, sizeof(here), 0);
+	return place == 0 ? 1 : place;
+}
+
+/* Create the file under its new name; false after an error, which is logged. */
+static bool
+create_file(const SessionFile *records, int n)
+{
+	ssize_t		size = n * sizeof(SessionFile);
+	bool		written;
+	int			fd;
+
+	/* a worker may have died in the middle of this */
+	(void) unlink(SESSION_FILE_NEW);
+	fd = OpenTransientFilePerm(SESSION_FILE_NEW,
+							   O_CREAT | O_EXCL | O_WRONLY | PG_BINARY,
+							   S_IRUSR | S_IWUSR);
+	if (fd < 0)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not create file \"%s\": %m", SESSION_FILE_NEW)));
+		return false;
+	}
+
+	errno = 0;
+	written = write(fd, records, size) == size;
+	if (!written && errno == 0)
+		errno = ENOSPC;
+	if (CloseTransientFile(fd) != 0)
+		written = false;
+	if (!written)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s\": %m", SESSION_FILE_NEW)));
+	return written;
+}
+
+/* There is no session any more. */
+static void
+remove_file(void)
+{
+	if (unlink(SESSION_FILE) != 0 && errno != ENOENT)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not remove file \"%s\": %m", SESSION_FILE)));
+}
+
+/*
+ * session_file_write
+ *		Note which sessions there are, in place of what was noted before.
+ *
+ * "n" is at most ZK_MAX_SESSIONS.  If it is 0, the file is removed.
+ */
+void
+session_file_write(const SessionKey *keys, int n)
+{
+	SessionFile records[ZK_MAX_SESSIONS];
+
+	if (n == 0)
+	{
+		remove_file();
+		return;
+	}
+	if (!tell_place(&records[0]))
+		return;
+	for (int i = 0; i < n; i++)
+	{
+		SessionFile *record = &records[i];
+
+		if (i > 0)
+			*record = records[0];
+		record->client_id = keys[i].client_id;
+		memcpy(record->passwd, keys[i].passwd, ZK_PASSWD_SIZE);
+		record->crc = checksum(record);
+	}
+
+	if (create_file(records, n))
+	{
+		if (rename(SESSION_FILE_NEW, SESSION_FILE) == 0)
+			return;
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not rename file \"%s\" to \"%s\": %m",
+						SESSION_FILE_NEW, SESSION_FILE)));
+	}
+	(void) unlink(SESSION_FILE_NEW);
+}
+
+/* Why a record does not count in this place at this time, or NULL. */
+static const char *
+what_is_wrong(const SessionFile *record, const SessionFile *here)
+{
+	if (record->magic != SESSION_FILE_MAGIC ||
+		record->crc != checksum(record) || record->client_id == 0)
+		return NOT_OURS;
+	if (record->device != here->device || record->inode != here->inode)
+		return "It was written in another data directory.";
+	if (memcmp(record->boot_id, here->boot_id, BOOT_ID_SIZE) != 0)
+		return "It was written before the last start of the machine.";
+	return NULL;
+}
+
+/*
+ * session_file_read
+ *		The sessions of the postmaster, or the time, before this one.
+ *
+ * "keys" has room for ZK_MAX_SESSIONS.  Returns how many there are that must
+ * be closed.  A file that does not count is removed.
+ */
+int
+session_file_read(SessionKey *keys)
+{
+	SessionFile here;
+	SessionFile records[ZK_MAX_SESSIONS];
+	const char *wrong = NULL;
+	struct stat st;
+	int			n = 1;
+
+	if (lstat(SESSION_FILE, &st) != 0 && errno == ENOENT)
+		return 0;
+	if (!tell_place(&here))
+		return 0;
+
+	if (st.st_size > (off_t) sizeof(SessionFile) &&
+		st.st_size <= (off_t) sizeof(records))
+		n = st.st_size / sizeof(SessionFile);
+	if (!read_bytes(SESSION_FILE, records, n * sizeof(SessionFile)))
+		n = 0;
+	for (int i = 0; i < Max(n, 1) && wrong == NULL; i++)
+		wrong = n == 0 ? NOT_OURS : what_is_wrong(&records[i], &here);
+	if (wrong)
+	{
+		ereport(LOG,
+				(errmsg("ignoring file \"%s\"", SESSION_FILE),
+				 errdetail_internal("%s", wrong)));
+		remove_file();
+		return 0;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		keys[i].client_id = records[i].client_id;
+		memcpy(keys[i].passwd, records[i].passwd, ZK_PASSWD_SIZE);
+	}
+	return n;
+}

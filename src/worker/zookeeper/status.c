@@ -1,0 +1,344 @@
+/*-------------------------------------------------------------------------
+ *
+ * status.c
+ *		What the worker and the backends know of the sessions.
+ *
+ * The worker's own copy of what is in shared memory (session_write()).  The
+ * next worker finds there how to resume the session: its id and password, and
+ * the chroot below which its nodes are.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/status.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "shared/clock.h"
+#include "shared/session_info.h"
+#include "shared/settings.h"
+#include "worker/zookeeper/session.h"
+#include "worker/zookeeper/session_file.h"
+#include "worker/zookeeper/status.h"
+
+static struct
+{
+	ZkSessionInfo info[ZK_MAX_SESSIONS];	/* what session_write() last
+											 * published of each */
+	bool		closing;		/* the server stops, and nothing is held */
+}			current;
+
+/*
+ * status_attach
+ *		Begin with what the worker before this one has published.
+ */
+void
+status_attach(void)
+{
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		ZkSessionInfo *info = &current.info[i];
+
+		session_read(i, info);
+		info->worker_pid = MyProcPid;
+		if (i == 0 || info->client_id != 0)
+			status_publish(i, ZK_SESSION_CONNECTING);
+	}
+}
+
+/*
+ * status_detach
+ *		This worker ends.
+ */
+void
+status_detach(void)
+{
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		ZkSessionInfo *info = &current.info[i];
+
+		info->worker_pid = 0;
+		info->server[0] = '\0';
+		if (i == 0 || info->state != ZK_SESSION_DOWN)
+			status_publish(i, ZK_SESSION_DOWN);
+	}
+}
+
+/*
+ * status
+ *		What was last published of a session, and what has been noted since.
+ */
+const ZkSessionInfo *
+status(int session)
+{
+	return &current.info[session];
+}
+
+/*
+ * status_is_alive
+ *		Is there any session, as far as we know?
+ */
+bool
+status_is_alive(void)
+{
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (current.info[i].client_id != 0)
+			return true;
+	return false;
+}
+
+/*
+ * status_is_connected
+ *		Has the session a connection?
+ */
+bool
+status_is_connected(int session)
+{
+	return current.info[session].state == ZK_SESSION_CONNECTED;
+}
+
+/*
+ * status_is_ours
+ *		Is this the id of one of the sessions?
+ */
+bool
+status_is_ours(int64 client_id)
+{
+	if (client_id == 0)
+		return false;
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (current.info[i].client_id == client_id)
+			return true;
+	return false;
+}
+
+/*
+ * status_list_others
+ *		List the sessions other than this one, for session_file_write().
+ *
+ * "keys" has room for ZK_MAX_SESSIONS.  Returns how many there are.
+ */
+int
+status_list_others(int session, SessionKey *keys)
+{
+	int			n = 0;
+
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		const ZkSessionInfo *info = &current.info[i];
+
+		if (i == session || info->client_id == 0)
+			continue;
+		keys[n].client_id = info->client_id;
+		memcpy(keys[n].passwd, info->passwd, sizeof(keys[n].passwd));
+		n++;
+	}
+	return n;
+}
+
+/*
+ * status_publish
+ *		The session is in this state now: publish that, and all that has
+ *		been noted.
+ */
+void
+status_publish(int session, ZkSessionState state)
+{
+	ZkSessionInfo *info = &current.info[session];
+
+	if (info->state != state)
+	{
+		int64		now = zk_now_us();
+
+		if (info->state == ZK_SESSION_CONNECTED)
+			info->unreached_since = now;
+		info->state = state;
+		info->state_since = now;
+	}
+	session_write(session, info);
+}
+
+/*
+ * status_set_up
+ *		The session is connected.
+ */
+void
+status_set_up(int session, const SessionIdentity *identity)
+{
+	ZkSessionInfo *info = &current.info[session];
+
+	if (info->client_id != identity->client_id)
+		info->sessions++;
+	else
+		info->reconnects++;
+	info->client_id = identity->client_id;
+	memcpy(info->passwd, identity->passwd, sizeof(info->passwd));
+	info->timeout = identity->timeout;
+	info->first_timeout = identity->first_timeout;
+	strlcpy(info->server, identity->address, sizeof(info->server));
+	info->last_error[0] = '\0';
+	status_publish(session, ZK_SESSION_CONNECTED);
+}
+
+/*
+ * status_set_suspended
+ *		The connection is lost; the session, if there is one, may be alive.
+ */
+void
+status_set_suspended(int session)
+{
+	ZkSessionInfo *info = &current.info[session];
+
+	info->server[0] = '\0';
+	status_publish(session, info->client_id != 0 ?
+				   ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
+}
+
+/*
+ * status_set_ended
+ *		The session has ended; another is to be opened, unless this number is
+ *		not needed any more.
+ */
+void
+status_set_ended(int session, bool needed)
+{
+	ZkSessionInfo *info = &current.info[session];
+
+	info->client_id = 0;
+	memset(info->passwd, 0, sizeof(info->passwd));
+	info->server[0] = '\0';
+	status_publish(session,
+				   needed ? ZK_SESSION_CONNECTING : ZK_SESSION_DOWN);
+}
+
+/*
+ * status_set_closed
+ *		All sessions are closed, as the server stops.
+ */
+void
+status_set_closed(void)
+{
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		if (i > 0 && current.info[i].client_id == 0)
+			continue;
+		current.info[i].client_id = 0;
+		session_write(i, &current.info[i]);
+	}
+}
+
+/*
+ * status_set_closing
+ *		The sessions are to be closed, as the server stops and nothing is
+ *		held.
+ */
+void
+status_set_closing(void)
+{
+	current.closing = true;
+}
+
+/*
+ * status_set_draining
+ *		Nothing new is begun until nothing is held; or that is over.
+ */
+void
+status_set_draining(bool draining)
+{
+	current.info[0].draining = draining;
+	session_write(0, &current.info[0]);
+}
+
+/*
+ * status_set_error
+ *		Note why there is no connection.  Returns false if that is known
+ *		already; it is not published yet.
+ */
+bool
+status_set_error(int session, const char *error)
+{
+	ZkSessionInfo *info = &current.info[session];
+
+	if (strncmp(info->last_error, error, sizeof(info->last_error) - 1) == 0)
+		return false;
+	strlcpy(info->last_error, error, sizeof(info->last_error));
+	return true;
+}
+
+/* The part of zklock.servers that says below which znode all our paths are. */
+static const char *
+chroot_of(const char *servers)
+{
+	const char *slash = strchr(servers, '/');
+
+	return slash && slash[1] != '\0' ? slash : "";
+}
+
+/* Has a session begun, or is about to, so that the chroot is settled? */
+static bool
+is_settled(void)
+{
+	if (status_is_alive())
+		return true;
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		if (session_is_open(i))
+			return true;
+	return false;
+}
+
+/*
+ * status_settle_chroot
+ *		The chroot of the session that is to be opened.
+ *
+ * All sessions live below the chroot that the first one has begun with, which
+ * is that of zklock.servers.
+ */
+const char *
+status_settle_chroot(int session)
+{
+	if (!is_settled())
+		strlcpy(current.info[0].chroot, chroot_of(zklock_servers),
+				sizeof(current.info[0].chroot));
+	if (session != 0)
+		strlcpy(current.info[session].chroot, current.info[0].chroot,
+				sizeof(current.info[0].chroot));
+	return current.info[0].chroot;
+}
+
+/*
+ * status_chroot
+ *		The chroot of the sessions that are open, or would be opened now.
+ */
+const char *
+status_chroot(void)
+{
+	return is_settled() ? current.info[0].chroot : chroot_of(zklock_servers);
+}
+
+/*
+ * status_chroot_changed
+ *		Has zklock.servers another chroot than the sessions have begun with?
+ *
+ * Then no contender is begun any more until nothing is held, and the sessions
+ * end.
+ */
+bool
+status_chroot_changed(void)
+{
+	return status_is_alive() &&
+		strcmp(current.info[0].chroot, chroot_of(zklock_servers)) != 0;
+}
+
+/*
+ * status_is_ending
+ *		Are the sessions to end, so that no contender is begun in them any
+ *		more?
+ */
+bool
+status_is_ending(void)
+{
+	return current.closing || status_chroot_changed();
+}

@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * watches.h
+ *		Who watches which znodes.
+ *
+ * Includes zookeeper.h (client.h), so only operation, flight and session
+ * include this.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/zookeeper/watches.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_WATCHES_H
+#define ZKLOCK_WATCHES_H
+
+#include "core/lock/recipe.h"
+#include "lib/ilist.h"
+#include "utils/hsearch.h"
+#include "worker/zookeeper/client.h"
+
+/* The watches of one session. */
+typedef struct Watches
+{
+	Client	   *client;
+	MemoryContext context;
+	HTAB	   *by_key;			/* of Watch: set, on their way, or being removed */
+	Size		bytes;			/* what it takes to set them again */
+	Size		chroot_len;		/* of which each path has that */
+	dlist_head	fired;			/* of Watcher: to be told */
+	bool		fired_deleted;	/* of the event that they wait for */
+} Watches;
+
+extern void watches_init(Watches *watches, Client *client,
+						 MemoryContext context);
+extern void watches_begin(Watches *watches, Size chroot_len);
+extern void watches_forget_all(Watches *watches);
+extern void watches_add(Watches *watches, const char *path,
+						ZooWatcherType type, uint32_t owner, uint32_t serial);
+extern void watches_note_set(Watches *watches, const char *path,
+							 ZooWatcherType type, uint32_t owner);
+extern void watches_forget(Watches *watches, const char *path,
+						   ZooWatcherType type, uint32_t owner,
+						   uint32_t serial);
+extern ZooWatcherType watches_remove(Watches *watches, const char *path,
+									 uint32_t owner);
+extern void watches_removed(Watches *watches, const char *path,
+							ZooWatcherType type);
+extern void watches_drop(Watches *watches, uint32_t owner);
+extern void watches_bound(Watches *watches);
+extern void watches_fire(Watches *watches, const char *path, int event);
+extern bool watches_next(Watches *watches, uint32_t *owner,
+						 RecipeInput *input);
+
+#endif							/* ZKLOCK_WATCHES_H */

@@ -24,7 +24,6 @@
 #include "backend/text.h"
 #include "backend/values.h"
 #include "catalog/pg_type.h"
-#include "core/deadlock/waits.h"
 #include "core/lock/note.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -254,12 +253,12 @@ waited_for(const char *data, int len)
 		char		lock[NOTE_VERTEX_SIZE];
 		bool		known = waits[i].kind == NOTE_WAIT_SESSION;
 
-		waits_lock_of(&waits[i], lock);
+		note_lock_of(&waits[i], lock);
 		for (int j = 0; j < i && !known; j++)
 		{
 			char		other[NOTE_VERTEX_SIZE];
 
-			waits_lock_of(&waits[j], other);
+			note_lock_of(&waits[j], other);
 			known = strcmp(lock, other) == 0;
 		}
 		if (!known)
@@ -533,7 +532,7 @@ describe_owner(StringInfo buf, const char *data, int len)
 
 		if (waits[i].kind == NOTE_WAIT_SESSION)
 			continue;
-		waits_lock_of(&waits[i], lock);
+		note_lock_of(&waits[i], lock);
 		deadlock_append_wait(buf, note.words & NOTE_CLUSTER ? note.cluster :
 							 note.words & NOTE_HOST ? note.host : "?",
 							 waits[i].hold.pid, waits[i].wait.pid,

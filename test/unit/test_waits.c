@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#include "core/deadlock/minimal.h"
+#include "core/deadlock/graph_private.h"
 #include "core/deadlock/waits.h"
 
 /*
@@ -176,7 +176,7 @@ look(const char *from)
 	search = waits_begin(&graph);
 	assert_non_null(search);
 	found = waits_find(search, &start, &deadlock);
-	nsteps = search->nsteps;
+	nsteps = graph.nsteps;
 	waits_end(search);
 	return found;
 }
@@ -727,11 +727,11 @@ locks_are_named(void **state)
 
 	(void) state;
 	strcpy(wait.to, path_of("x/1r"));
-	waits_lock_of(&wait, lock);
+	note_lock_of(&wait, lock);
 	assert_string_equal(lock, "/z/x");
 	wait.kind = NOTE_WAIT_PERMIT;
 	strcpy(wait.to, path_of("s/1q"));
-	waits_lock_of(&wait, lock);
+	note_lock_of(&wait, lock);
 	assert_string_equal(lock, "/z/s");
 }
 

@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_DETECTION_H
 #define ZKLOCK_DETECTION_H
 
+#include "core/deadlock/graph_private.h"
 #include "core/deadlock/probe.h"
 
 /*

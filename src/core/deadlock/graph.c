@@ -22,7 +22,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "core/deadlock/graph.h"
+#include "core/deadlock/graph_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,43 +30,6 @@
 
 /* By so many notes a look begins behind the one before; a prime. */
 #define READS_STEP		127
-
-void
-graph_copy_vertex(char to[NOTE_VERTEX_SIZE], const char *from)
-{
-	(void) snprintf(to, NOTE_VERTEX_SIZE, "%s", from);
-}
-
-/* Cut the last component off a path; false if nothing is left. */
-bool
-graph_cut_last(char path[NOTE_VERTEX_SIZE])
-{
-	char	   *slash = strrchr(path, '/');
-
-	if (slash == NULL || slash == path)
-		return false;
-	*slash = '\0';
-	return true;
-}
-
-/*
- * The directory that tells for whom the contender of a wait waits; false if
- * there is none.
- */
-bool
-graph_path_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
-{
-	graph_copy_vertex(directory, wait->to);
-	if (wait->kind == NOTE_WAIT_SESSION || !graph_cut_last(directory))
-		return false;
-	if (wait->kind != NOTE_WAIT_PERMIT)
-		return true;
-	if (!graph_cut_last(directory) ||
-		strlen(directory) + sizeof("/" ZNODE_PERMITS_DIR) > NOTE_VERTEX_SIZE)
-		return false;
-	strcat(directory, "/" ZNODE_PERMITS_DIR);
-	return true;
-}
 
 /*
  * What tells for whom a wait, of the note of "from", waits: the path of a
@@ -79,7 +42,7 @@ place_of(const char *from, const NoteWait *wait,
 {
 	session[0] = '\0';
 	if (wait->kind != NOTE_WAIT_SESSION)
-		return graph_path_of(wait, directory);
+		return note_queue_of(wait, directory);
 	return snprintf(session, VERTEX_SESSION_SIZE, "%s", wait->to) <
 		VERTEX_SESSION_SIZE && vertex_room_of_owner(from, directory);
 }
@@ -158,7 +121,7 @@ want_directory(WaitGraph *graph, const char *from, const NoteWait *wait)
 	graph->directories = directories;
 	directories += graph->ndirectories++;
 	memset(directories, 0, sizeof(*directories));
-	graph_copy_vertex(directories->path, path);
+	strcpy(directories->path, path);
 	strcpy(directories->session, session);
 	directories->permits = wait->permits;
 	directories->next = chain_last(graph->directory_chains, path,
@@ -183,7 +146,7 @@ want_owner(WaitGraph *graph, const WaitDirectory *directory,
 	graph->owners = owners;
 	owners += graph->nowners++;
 	memset(owners, 0, sizeof(*owners));
-	graph_copy_vertex(owners->path, path);
+	strcpy(owners->path, path);
 	owners->next = chain_last(graph->owner_chains, path, graph->nowners);
 	return true;
 }
@@ -192,8 +155,8 @@ want_owner(WaitGraph *graph, const WaitDirectory *directory,
  * How many of the first contenders in a directory own the lock, or have one of
  * the permits?  None, if permits are free.  All znodes of a session count.
  */
-int
-graph_count_owners(const WaitDirectory *directory)
+static int
+count_owners(const WaitDirectory *directory)
 {
 	int			permits = directory->permits;
 	int			n = 0;
@@ -210,7 +173,7 @@ graph_count_owners(const WaitDirectory *directory)
 static bool
 want_owners(WaitGraph *graph, const WaitDirectory *directory)
 {
-	int			n = graph_count_owners(directory);
+	int			n = count_owners(directory);
 
 	/* without anybody behind them nobody waits for them */
 	if (directory->permits == 0 && directory->session[0] == '\0' &&
@@ -318,7 +281,7 @@ graph_next_read(WaitGraph *graph, WaitRead *read)
 		{
 			owner->asked = true;
 			read->kind = GRAPH_READ_NOTE;
-			graph_copy_vertex(read->path, owner->path);
+			strcpy(read->path, owner->path);
 			graph->nreads++;
 			return true;
 		}
@@ -327,7 +290,7 @@ graph_next_read(WaitGraph *graph, WaitRead *read)
 		if (!graph->directories[i].asked)
 		{
 			read->kind = GRAPH_READ_CHILDREN;
-			graph_copy_vertex(read->path, graph->directories[i].path);
+			strcpy(read->path, graph->directories[i].path);
 			graph->nreads++;
 
 			/* a room is read once for several sessions */
@@ -436,10 +399,13 @@ static bool
 pass_over(WaitGraph *graph, const char *path)
 {
 	char		place[NOTE_VERTEX_SIZE];
+	char	   *slash;
 
-	graph_copy_vertex(place, path);
-	if (!graph_cut_last(place))
+	strcpy(place, path);
+	slash = strrchr(place, '/');
+	if (slash == NULL)
 		return true;
+	*slash = '\0';
 	for (int i = 0; i < graph->ndirectories; i++)
 		if (strcmp(graph->directories[i].path, place) == 0 &&
 			!take_out(graph, &graph->directories[i],
@@ -537,7 +503,7 @@ graph_link_owners(WaitGraph *graph)
 	{
 		WaitDirectory *directory = &graph->directories[i];
 
-		directory->nowners = graph_count_owners(directory);
+		directory->nowners = count_owners(directory);
 		for (int j = 0; j < directory->nowners; j++)
 		{
 			char		path[2 * NOTE_VERTEX_SIZE];

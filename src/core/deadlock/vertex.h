@@ -44,6 +44,16 @@ typedef struct VertexNode
 	uint64_t	number;			/* of that one's; not used again */
 } VertexNode;
 
+/*
+ * A local edge: the contender "from" is held, and who holds it waits for
+ * wait.to.  Or "from" is a session's znode, and that session waits for wait.to.
+ */
+typedef struct WaitEdge
+{
+	char		from[NOTE_VERTEX_SIZE];
+	NoteWait	wait;
+} WaitEdge;
+
 extern bool vertex_of_application(const char *name, VertexSession *session);
 extern void vertex_write(const VertexSession *session,
 						 char vertex[VERTEX_SESSION_SIZE]);

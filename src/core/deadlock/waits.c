@@ -36,11 +36,10 @@
  * permit by all, and an element by one of its needs, or, if one is enough for
  * it, by all of them.
  *
- * What is reported is minimal (minimal.c): without any of its elements nothing of
- * it is a deadlock.  So each member's end is the end of the deadlock, and there
- * are no bystanders, as there would be in a cycle of which a member also waits
- * for a later one.  One such set is found by trying to do without each element
- * in turn:
+ * What is reported is minimal: without any of its elements nothing of it is a
+ * deadlock.  So each member's end is the end of the deadlock, and there are no
+ * bystanders, as there would be in a cycle of which a member also waits for a
+ * later one.  One such set is found by trying to do without each element in turn:
  *
  *	- First we keep the element from which we look, and see whether what remains
  *	  is minimal.
@@ -51,6 +50,14 @@
  *	  which the least can be reached.  A member m of the set that e finds reaches
  *	  no more than e, hence the same, and so finds the same set, which has m in
  *	  it.
+ *
+ * A set of elements goes with three kinds of counts: for each owner its links to
+ * elements of the set; for each directory its owners that have such links; for
+ * each element its needs for which the set has it wait.  Putting an element into
+ * the set or taking it out changes the counts along its links only.  An element
+ * that is not kept any more then is taken out as well.  Each is taken out once, so
+ * doing without one, and putting all back, costs no more than there are links and
+ * needs.
  *
  * A process that waits may keep others of its cluster waiting in tier 1, for what
  * it waits for.  Its links from what those hold are marked ("ahead"), and lead to
@@ -76,8 +83,89 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/deadlock/minimal.h"
+#include "core/deadlock/graph_private.h"
 #include "core/mutation.h"
+
+/* One of the first in a directory, or all, for which a process waits. */
+typedef struct WaitNeed
+{
+	int			element;
+	WaitDirectory *directory;
+	const WaitContender *between;	/* see WaitMember */
+	bool		session;		/* it is a session that it waits for */
+	int			next;			/* of the same element, or -1 */
+	int			next_there;		/* in the same directory, or -1 */
+} WaitNeed;
+
+/* A wait of a note that counts, and the need that it tells of. */
+typedef struct WaitTold
+{
+	const NoteWait *wait;
+	WaitDirectory *directory;
+	const WaitContender *between;
+	bool		ahead;			/* that of the link */
+	int			link;
+	int			need;
+} WaitTold;
+
+/*
+ * An owner's contender is held by a process that waits, or by one that waits
+ * for it; the waits in the owner's note that tell so.
+ */
+typedef struct WaitLink
+{
+	WaitOwner  *owner;
+	int			element;
+	int			first_told;
+	int			ntold;
+	int			next;			/* of the same element, or -1 */
+} WaitLink;
+
+/*
+ * A process that waits, with all its waits; or those who wait behind it in tier
+ * 1 of what it waits for, and would wait in its place ("ahead").
+ */
+typedef struct WaitElement
+{
+	bool		any;			/* one of its needs is enough for it; else it
+								 * needs all */
+	int			nneeds;
+	int			first_need;
+	int			first_link;
+	int64_t		began;			/* its transaction; 0: ahead */
+	bool		in_all;			/* it is in a deadlock */
+	bool		in;				/* in the set that is being made smaller */
+	int			kept;			/* needs for which the set has it wait */
+	int			distance;		/* waits between it and another element */
+} WaitElement;
+
+/*
+ * A search: all elements, in an order that is the same for all clusters, and a
+ * set of them.
+ */
+struct WaitSearch
+{
+	WaitGraph  *graph;
+	int			nwaits;			/* there is room for so many of each */
+	WaitElement *elements;
+	int			nelements;
+	WaitLink   *links;
+	int			nlinks;
+	WaitTold   *told;
+	int			ntold;
+	WaitNeed   *needs;
+	int			nneeds;
+	int			nin;			/* elements in the set */
+	int		   *taken;			/* those taken out last, in order */
+	int			ntaken;
+	unsigned	measured;		/* so many times have distances been taken */
+};
+
+#define WAIT_FAR_AWAY	INT32_MAX
+
+/*
+ * Making the elements
+ */
 
 /* Whom does a wait of an owner wait for?  False if for nobody. */
 static bool
@@ -328,6 +416,296 @@ link_needs(WaitSearch *search)
 	}
 }
 
+/*
+ * The smallest deadlock
+ */
+
+/* Does the set keep the process from what it waits for? */
+static bool
+is_kept(const WaitElement *element)
+{
+	return element->any ? element->kept == element->nneeds : element->kept > 0;
+}
+
+/* So many owners of a directory must be blocked to block those who wait there. */
+static int
+enough_owners(const WaitDirectory *directory)
+{
+	return directory->permits > 0 ? directory->nowners : 1;
+}
+
+/* Those who wait in a directory are blocked there from now on, or no more. */
+static void
+change_waiting(WaitSearch *search, const WaitDirectory *directory, int change)
+{
+	for (int i = directory->first_need; i >= 0; i = search->needs[i].next_there)
+	{
+		WaitElement *element = &search->elements[search->needs[i].element];
+
+		search->graph->nsteps++;
+		element->kept += change;
+		if (change < 0 && element->in && !is_kept(element))
+		{
+			element->in = false;
+			search->nin--;
+			search->taken[search->ntaken++] = search->needs[i].element;
+		}
+	}
+}
+
+/* An element has come into the set (1), or left it (-1): change the counts. */
+static void
+change_counts(WaitSearch *search, int element, int change)
+{
+	for (int i = search->elements[element].first_link; i >= 0;
+		 i = search->links[i].next)
+	{
+		WaitOwner  *owner = search->links[i].owner;
+		WaitDirectory *directory = owner->directory;
+		bool		was = owner->kept > 0;
+
+		search->graph->nsteps++;
+		owner->kept += change;
+		if (was == (owner->kept > 0) || directory == NULL)
+			continue;
+		directory->kept += change;
+		if ((change > 0 ? directory->kept : directory->kept + 1) ==
+			enough_owners(directory))
+			change_waiting(search, directory, change);
+	}
+}
+
+static void
+put_in(WaitSearch *search, int element)
+{
+	search->elements[element].in = true;
+	search->nin++;
+	change_counts(search, element, 1);
+}
+
+/* Take an element out of the set, and those that are not kept then. */
+static void
+do_without(WaitSearch *search, int element)
+{
+	search->elements[element].in = false;
+	search->nin--;
+	search->taken[0] = element;
+	search->ntaken = 1;
+	for (int i = 0; i < search->ntaken; i++)
+		change_counts(search, search->taken[i], -1);
+}
+
+/* Put back those that do_without() has taken out. */
+static void
+undo(WaitSearch *search)
+{
+	while (search->ntaken > 0)
+		put_in(search, search->taken[--search->ntaken]);
+}
+
+/*
+ * Make the set, a deadlock, as small as it can be; with element "start" in it,
+ * unless that is -1.
+ */
+static void
+minimize(WaitSearch *search, int start)
+{
+	for (int i = 0; i < search->nelements; i++)
+	{
+		if (!search->elements[i].in || i == start)
+			continue;
+		do_without(search, i);
+		if (start >= 0 ? !search->elements[start].in : search->nin == 0)
+			undo(search);
+	}
+}
+
+/* Is nothing left of the set without any of its elements? */
+static bool
+is_minimal(WaitSearch *search)
+{
+	for (int i = 0; i < search->nelements; i++)
+		if (search->elements[i].in)
+		{
+			bool		empty;
+
+			do_without(search, i);
+			empty = search->nin == 0;
+			undo(search);
+			if (!empty)
+				return false;
+		}
+	return true;
+}
+
+/*
+ * How far is the element that a link leads to, as was measured last?
+ * WAIT_FAR_AWAY: there is no such link (-1), or no way.
+ */
+static int
+distance_of(const WaitSearch *search, int link)
+{
+	return link < 0 ? WAIT_FAR_AWAY :
+		search->elements[search->links[link].element].distance;
+}
+
+/*
+ * The link of an owner that leads to the nearest element of the set, or of
+ * all in deadlocks; -1: none does.
+ */
+static int
+nearest_of_owner(WaitSearch *search, const WaitOwner *owner, bool in_all)
+{
+	int			nearest = -1;
+
+	for (int i = owner->first_link; i < owner->first_link + owner->nlinks; i++)
+	{
+		const WaitElement *element =
+			&search->elements[search->links[i].element];
+
+		search->graph->nsteps++;
+		if ((in_all ? element->in_all : element->in) &&
+			(nearest < 0 ||
+			 element->distance < distance_of(search, nearest)))
+			nearest = i;
+	}
+	return nearest;
+}
+
+/* Those who wait in a directory are so far away, if they were not nearer. */
+static void
+reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
+			  bool in_all, int *ntodo)
+{
+	if (directory == NULL || directory->measured == search->measured)
+		return;
+	directory->measured = search->measured;
+	for (int i = directory->first_need; i >= 0; i = search->needs[i].next_there)
+	{
+		WaitElement *from = &search->elements[search->needs[i].element];
+
+		search->graph->nsteps++;
+		if (from->distance < WAIT_FAR_AWAY ||
+			!(in_all ? from->in_all : from->in))
+			continue;
+		from->distance = distance;
+		search->taken[(*ntodo)++] = search->needs[i].element;
+	}
+}
+
+/*
+ * How far is each element of the set, or of all in deadlocks, from this
+ * one, along the waits?
+ */
+static void
+measure(WaitSearch *search, int element, bool in_all)
+{
+	int			ntodo = 0;
+
+	for (int i = 0; i < search->nelements; i++)
+		search->elements[i].distance = WAIT_FAR_AWAY;
+	if (element < 0)
+		return;
+	search->measured++;
+	search->elements[element].distance = 0;
+	search->taken[ntodo++] = element;
+	for (int done = 0; done < ntodo; done++)
+	{
+		const WaitElement *to = &search->elements[search->taken[done]];
+
+		for (int i = to->first_link; i >= 0; i = search->links[i].next)
+		{
+			search->graph->nsteps++;
+			reach_waiting(search, search->links[i].owner->directory,
+						  to->distance + 1, in_all, &ntodo);
+		}
+	}
+}
+
+/* The set has nothing in it. */
+static void
+clear(WaitSearch *search)
+{
+	WaitGraph  *graph = search->graph;
+
+	for (int i = 0; i < search->nelements; i++)
+	{
+		search->elements[i].in = false;
+		search->elements[i].kept = 0;
+	}
+	for (int i = 0; i < graph->nowners; i++)
+		graph->owners[i].kept = 0;
+	for (int i = 0; i < graph->ndirectories; i++)
+		graph->directories[i].kept = 0;
+	search->nin = 0;
+}
+
+/*
+ * Begin with a deadlock that is small already: of the elements that keep an
+ * owner one is enough, that which is nearest to the start, if there is one.  So
+ * it has no more elements than there are owners.
+ */
+static void
+begin_set(WaitSearch *search, int start)
+{
+	const WaitGraph *graph = search->graph;
+
+	measure(search, start, true);
+	clear(search);
+	if (start >= 0)
+		put_in(search, start);
+	for (int i = 0; i < graph->nowners; i++)
+	{
+		int			link = nearest_of_owner(search, &graph->owners[i], true);
+
+		if (link >= 0 && !search->elements[search->links[link].element].in)
+			put_in(search, search->links[link].element);
+	}
+	if (ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL))
+		for (int i = 0; i < search->nelements; i++)
+			if (search->elements[i].in_all && !search->elements[i].in)
+				put_in(search, i);
+}
+
+/*
+ * Find the elements that are in any deadlock: take all, and take out what
+ * is not kept.
+ */
+static void
+find_in_all(WaitSearch *search)
+{
+	clear(search);
+	for (int i = 0; i < search->nelements; i++)
+		put_in(search, i);
+	for (int i = 0; i < search->nelements; i++)
+		if (search->elements[i].in && !is_kept(&search->elements[i]))
+			do_without(search, i);
+	for (int i = 0; i < search->nelements; i++)
+		search->elements[i].in_all = search->elements[i].in;
+}
+
+/*
+ * Find a minimal deadlock that element "start" is in: the set.
+ *
+ * False if there is none.
+ */
+static bool
+find_minimal(WaitSearch *search, int start)
+{
+	if (!search->elements[start].in_all)
+		return false;
+	begin_set(search, start);
+	if (ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL))
+		return true;
+	minimize(search, start);
+	if (!is_minimal(search))
+	{
+		begin_set(search, -1);
+		minimize(search, -1);
+	}
+	return search->elements[start].in;
+}
+
 /* Make links, needs and elements; false if memory is short. */
 static bool
 make_graph(WaitSearch *search)
@@ -347,7 +725,7 @@ make_graph(WaitSearch *search)
 		find_needs(search, sorted, search->taken);
 		make_elements(search, search->taken);
 		link_needs(search);
-		minimal_begin(search);
+		find_in_all(search);
 	}
 	free(owners);
 	free(sorted);
@@ -402,6 +780,10 @@ waits_end(WaitSearch *search)
 	free(search);
 }
 
+/*
+ * Telling it
+ */
+
 /* The element that an edge leads to; -1: there is none. */
 static int
 find_element(const WaitSearch *search, const WaitEdge *edge)
@@ -432,10 +814,10 @@ nearest_link(WaitSearch *search, const WaitNeed *need)
 	for (int i = 0; i < directory->nowners; i++)
 	{
 		const WaitOwner *owner = directory->contenders[i].owner;
-		int			link = owner ? minimal_nearest(search, owner, false) : -1;
+		int			link = owner ? nearest_of_owner(search, owner, false) : -1;
 
-		if (nearest < 0 || minimal_distance(search, link) <
-			minimal_distance(search, nearest))
+		if (nearest < 0 || distance_of(search, link) <
+			distance_of(search, nearest))
 			nearest = link;
 	}
 	return nearest;
@@ -456,7 +838,7 @@ best_need(WaitSearch *search, int element, int *link)
 	{
 		int			nearest = nearest_link(search, &search->needs[i]);
 
-		if (minimal_distance(search, nearest) >= minimal_distance(search, *link) ||
+		if (distance_of(search, nearest) >= distance_of(search, *link) ||
 			(search->needs[i].session &&
 			 search->elements[element].distance == 0))
 			continue;
@@ -530,7 +912,7 @@ add_member(Telling *telling, int number, int need)
 	telling->links[deadlock->nmembers] = number;
 	telling->needs[deadlock->nmembers++] = need;
 	memset(member, 0, sizeof(*member));
-	graph_copy_vertex(member->edge.from, link->owner->path);
+	strcpy(member->edge.from, link->owner->path);
 	member->edge.wait = *told->wait;
 	if (told->ahead)
 		member->edge.wait.began = 0;
@@ -602,9 +984,9 @@ add_needed(Telling *telling, int member)
 		return false;
 	for (int i = 0; directory->permits > 0 && i < directory->nowners; i++)
 		if (!add_blocker(telling,
-						 minimal_nearest(search,
-										 directory->contenders[i].owner,
-										 false)))
+						 nearest_of_owner(search,
+										  directory->contenders[i].owner,
+										  false)))
 			return false;
 	for (int i = element->first_need; element->any && i >= 0;
 		 i = search->needs[i].next)
@@ -622,7 +1004,7 @@ tell(WaitSearch *search, int victim, WaitDeadlock *deadlock)
 {
 	Telling		telling = {.search = search,.deadlock = deadlock};
 
-	minimal_measure(search, victim, false);
+	measure(search, victim, false);
 	if (!add_way(&telling, victim))
 		return false;
 	for (int i = 0; ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL) && i < search->nlinks; i++)
@@ -658,7 +1040,7 @@ waits_find(WaitSearch *search, const WaitEdge *edge, WaitDeadlock *deadlock)
 	int			victim;
 
 	memset(deadlock, 0, sizeof(*deadlock));
-	if (start < 0 || !minimal_find(search, start) ||
+	if (start < 0 || !find_minimal(search, start) ||
 		(victim = choose_victim(search)) < 0)
 		return false;
 	deadlock->members = malloc(WAITS_MAX_MEMBERS * sizeof(WaitMember));
@@ -722,20 +1104,4 @@ waits_free_deadlock(WaitDeadlock *deadlock)
 	free(deadlock->members);
 	deadlock->members = NULL;
 	deadlock->nmembers = 0;
-}
-
-/*
- * waits_lock_of
- *		The lock that a contender waits for, or the semaphore:
- *		"<root>/<encoded name>".
- */
-void
-waits_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE])
-{
-	graph_copy_vertex(lock, wait->to);
-	if (wait->kind == NOTE_WAIT_SESSION)
-		return;
-	(void) graph_cut_last(lock);
-	if (wait->kind == NOTE_WAIT_PERMIT)
-		(void) graph_cut_last(lock);
 }

@@ -13,7 +13,9 @@
 #ifndef ZKLOCK_WAITS_H
 #define ZKLOCK_WAITS_H
 
-#include "core/deadlock/graph.h"
+#include "core/deadlock/vertex.h"
+
+struct WaitGraph;
 
 /* How large a deadlock may be. */
 #define WAITS_MAX_MEMBERS	64
@@ -43,7 +45,10 @@ typedef struct WaitDeadlock
 	WaitMember *members;		/* malloc'd */
 } WaitDeadlock;
 
-extern WaitSearch *waits_begin(WaitGraph *graph);
+/* A search in what has been read; see waits.c. */
+typedef struct WaitSearch WaitSearch;
+
+extern WaitSearch *waits_begin(struct WaitGraph *graph);
 extern bool waits_find(WaitSearch *search, const WaitEdge *edge,
 					   WaitDeadlock *deadlock);
 extern void waits_end(WaitSearch *search);
@@ -52,6 +57,5 @@ extern bool waits_same_edge(const WaitEdge *a, const WaitEdge *b);
 extern void waits_free_deadlock(WaitDeadlock *deadlock);
 extern bool waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b);
 extern bool waits_steps_back(const WaitDeadlock *deadlock);
-extern void waits_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE]);
 
 #endif							/* ZKLOCK_WAITS_H */

@@ -259,6 +259,54 @@ note_wait_kind(const NoteWait *wait)
 		wait->kind == NOTE_WAIT_PERMIT ? ZNODE_PERMIT : ZNODE_MUTEX;
 }
 
+/* Cut the last component off a path; false if nothing is left. */
+static bool
+cut_last(char path[NOTE_VERTEX_SIZE])
+{
+	char	   *slash = strrchr(path, '/');
+
+	if (slash == NULL || slash == path)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
+/*
+ * note_lock_of
+ *		The lock that a contender waits for, or the semaphore:
+ *		"<root>/<encoded name>".
+ */
+void
+note_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE])
+{
+	strcpy(lock, wait->to);
+	if (wait->kind == NOTE_WAIT_SESSION)
+		return;
+	(void) cut_last(lock);
+	if (wait->kind == NOTE_WAIT_PERMIT)
+		(void) cut_last(lock);
+}
+
+/*
+ * note_queue_of
+ *		The directory that tells for whom a contender waits; false if there is
+ *		none.
+ */
+bool
+note_queue_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
+{
+	strcpy(directory, wait->to);
+	if (wait->kind == NOTE_WAIT_SESSION || !cut_last(directory))
+		return false;
+	if (wait->kind != NOTE_WAIT_PERMIT)
+		return true;
+	if (!cut_last(directory) ||
+		strlen(directory) + sizeof("/" ZNODE_PERMITS_DIR) > NOTE_VERTEX_SIZE)
+		return false;
+	strcat(directory, "/" ZNODE_PERMITS_DIR);
+	return true;
+}
+
 /*
  * note_set_contender
  *		The note of a contender of this cluster, for note_write().

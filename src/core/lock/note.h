@@ -133,6 +133,9 @@ extern int	note_parse_waits(const char *data, int len,
 							 NoteWait waits[NOTE_MAX_WAITS]);
 extern int	note_leave_out_waits(const char *data, int len, char *kept);
 extern ZnodeKind note_wait_kind(const NoteWait *wait);
+extern void note_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE]);
+extern bool note_queue_of(const NoteWait *wait,
+						  char directory[NOTE_VERTEX_SIZE]);
 extern int	note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE]);
 extern bool note_parse_wait(const char *text, int len, NoteWait *wait);
 extern int	note_encode(const char *value, char *text, int size);

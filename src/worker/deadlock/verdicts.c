@@ -31,7 +31,7 @@ fill_member(ZkDeadlockMember *to, const WaitMember *from, bool local)
 	memset(to, 0, sizeof(*to));
 	strlcpy(to->cluster, from->cluster[0] != '\0' ? from->cluster : "unnamed",
 			sizeof(to->cluster));
-	waits_lock_of(&from->edge.wait, path);
+	note_lock_of(&from->edge.wait, path);
 	strlcpy(to->path, path, sizeof(to->path));
 	to->kind = note_wait_kind(&from->edge.wait);
 	to->pid = from->edge.wait.wait.pid;
@@ -46,7 +46,7 @@ holds_permit(const WaitMember *member, const NoteWait *wait)
 	char		permits[NOTE_VERTEX_SIZE];
 	size_t		len;
 
-	if (wait->kind != NOTE_WAIT_PERMIT || !graph_path_of(wait, permits))
+	if (wait->kind != NOTE_WAIT_PERMIT || !note_queue_of(wait, permits))
 		return false;
 	len = strlen(permits);
 	return strncmp(member->edge.from, permits, len) == 0 &&

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * graph.h
+ * graph_private.h
  *		What has been read of the graph of waits between clusters.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/core/deadlock/graph.h
+ *		src/core/deadlock/graph_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_GRAPH_H
-#define ZKLOCK_GRAPH_H
+#ifndef ZKLOCK_GRAPH_PRIVATE_H
+#define ZKLOCK_GRAPH_PRIVATE_H
 
 #include "core/deadlock/vertex.h"
 
@@ -23,16 +23,6 @@
 
 /* Chains of the hash tables of a graph. */
 #define GRAPH_CHAINS		1024
-
-/*
- * A local edge: the contender "from" is held, and who holds it waits for
- * wait.to.  Or "from" is a session's znode, and that session waits for wait.to.
- */
-typedef struct WaitEdge
-{
-	char		from[NOTE_VERTEX_SIZE];
-	NoteWait	wait;
-} WaitEdge;
 
 /* What the graph needs to be told next. */
 typedef enum WaitReadKind
@@ -70,7 +60,7 @@ typedef struct WaitDirectory
 	int			ncontenders;
 	int			next;			/* in the hash table, or -1 */
 
-	/* for a search, see minimal.h */
+	/* for a search, see waits.c */
 	int			nowners;		/* so many of the first are in the way */
 	int			first_need;		/* of those that wait here, or -1 */
 	int			kept;			/* owners with a link into the set */
@@ -88,7 +78,7 @@ typedef struct WaitOwner
 	int			nwaits;
 	int			next;			/* in the hash table, or -1 */
 
-	/* for a search, see minimal.h */
+	/* for a search, see waits.c */
 	WaitDirectory *directory;	/* in which it is one of the first, or NULL */
 	int			first_link;
 	int			nlinks;
@@ -106,10 +96,9 @@ typedef struct WaitGraph
 	int			owner_chains[GRAPH_CHAINS];
 	int			nreads;
 	unsigned	turn;			/* with what to begin, if not all can be read */
+	long		nsteps;			/* what searches in it have cost: links and
+								 * needs looked at */
 } WaitGraph;
-
-/* A search in it for deadlocks: see minimal.h. */
-typedef struct WaitSearch WaitSearch;
 
 extern void graph_init(WaitGraph *graph);
 extern void graph_free(WaitGraph *graph);
@@ -121,16 +110,11 @@ extern bool graph_told_note(WaitGraph *graph, const char *path,
 							const char *data, int len, int32_t version,
 							bool ephemeral);
 
-/* for waits.c and the worker's verdicts.c */
-extern void graph_copy_vertex(char to[NOTE_VERTEX_SIZE], const char *from);
-extern bool graph_cut_last(char path[NOTE_VERTEX_SIZE]);
-extern bool graph_path_of(const NoteWait *wait,
-						  char directory[NOTE_VERTEX_SIZE]);
+/* for waits.c */
 extern WaitDirectory *graph_directory_of(const WaitGraph *graph,
 										 const char *from,
 										 const NoteWait *wait);
 extern void graph_link_owners(WaitGraph *graph);
-extern int	graph_count_owners(const WaitDirectory *directory);
 extern int	graph_place_of(const WaitDirectory *directory, const char *name);
 
-#endif							/* ZKLOCK_GRAPH_H */
+#endif							/* ZKLOCK_GRAPH_PRIVATE_H */

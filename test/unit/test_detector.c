@@ -23,6 +23,8 @@
 #include <cmocka.h>
 
 #include "core/deadlock/detector.h"
+#include "core/deadlock/graph_private.h"
+#include "core/deadlock/probe.h"
 
 #define TIMEOUT		INT64_C(1000)
 

@@ -33,6 +33,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/deadlock/probe.h"
+
 static bool
 same_edge(const WorldEdge *a, const WorldEdge *b)
 {

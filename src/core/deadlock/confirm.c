@@ -41,6 +41,11 @@
  * whose victim it names when neither probe nor answers are left, or at the
  * deadline.
  *
+ * The act is one multi of the victim's cluster.  It checks that nothing has
+ * moved: that the note of each H is the one that was read, that each W is there,
+ * and whoever stands between readers and owners that are readers, and the probe.
+ * It takes the victim's wait out of our notes, and creates the verdict.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -48,13 +53,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "core/deadlock/confirm.h"
+#include "core/deadlock/detection_private.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/deadlock/act.h"
-#include "core/deadlock/room.h"
 #include "core/mutation.h"
 
 /* A probe lives as long as that, and twice deadlock_timeout; us. */
@@ -101,6 +106,14 @@ remove_probe(Detection *state, Probe *probe)
 			(&state->probes[state->nprobes] - probe) * sizeof(Probe));
 }
 
+/* The name of a probe. */
+static void
+probe_node(const Probe *probe, char name[PROBE_NAME_SIZE])
+{
+	(void) snprintf(name, PROBE_NAME_SIZE, PROBE_PREFIX "%010" PRId32,
+					probe->number);
+}
+
 /* Nothing more is to be done about a probe. */
 static void
 end_probe(Detection *state, Probe *probe)
@@ -112,7 +125,7 @@ end_probe(Detection *state, Probe *probe)
 	probe->state = PROBE_OVER;
 	if (probe->ours)
 	{
-		act_probe_node(probe, name);
+		probe_node(probe, name);
 		room_throw_away(state, probe->room, name);
 	}
 	if (probe->answer[0] != '\0')
@@ -341,6 +354,44 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 		take_up(state, probe);
 }
 
+/* Is the edge about to be written into a note? */
+static bool
+is_yet_to_be_told(const Detection *state, const LocalEdge *edge)
+{
+	const Holder *holder = edge->holder;
+
+	if (holder->gone || holder->retry_at > state->now)
+		return false;
+	if (holder->out != 0)
+		return true;
+	for (int i = 0; i < holder->nsent; i++)
+		if (note_same_wait(&holder->sent[i], &edge->edge.wait))
+			return false;
+	return holder->nsent < NOTE_MAX_WAITS;
+}
+
+/*
+ * Are all local edges that end with this wait in our notes?
+ *
+ * If not, who has made a probe with it does not know all that it blocks, and the
+ * deadlock may have a smaller one in it, of which the victim is no part.
+ */
+static bool
+is_told(const Detection *state, const NoteWait *wait)
+{
+	for (int i = 0; i < state->nedges; i++)
+	{
+		const LocalEdge *local = &state->edges[i];
+
+		if (!local->ended &&
+			local->edge.wait.wait.pid == wait->wait.pid &&
+			local->edge.wait.wait.since == wait->wait.since &&
+			is_yet_to_be_told(state, local))
+			return false;
+	}
+	return true;
+}
+
 /* The locks have been looked at: are our edges of a probe still there? */
 static void
 check_own(Detection *state, Probe *probe)
@@ -354,7 +405,7 @@ check_own(Detection *state, Probe *probe)
 
 		if (is_mine(probe, i))
 			there &= local != NULL && !local->ended &&
-				detection_is_told(state, &edge->wait);
+				is_told(state, &edge->wait);
 	}
 	probe->state = PROBE_WAITING;
 	if (ZK_MUTATED(ZK_DEADLOCK_UNCONFIRMED))
@@ -383,11 +434,242 @@ confirm_scanned(Detection *state, uint32_t scanned)
 			check_own(state, &state->probes[i]);
 }
 
-/* Our victim is to die. */
+/*
+ * Put out that the deadlock of a probe has been ended, by the act with this
+ * zxid.
+ */
+static void
+tell(Detection *state, const Probe *probe, int64_t zxid)
+{
+	const WaitDeadlock *deadlock = &probe->deadlock;
+	int			n = state->out->nverdicts;
+	DetectorVerdict *verdicts = detection_alloc(state, (n + 1) *
+												sizeof(*verdicts));
+	WaitDeadlock *copy = detection_alloc(state, sizeof(*copy));
+	WaitMember *members = detection_alloc(state, deadlock->nmembers *
+										  sizeof(*members));
+
+	if (verdicts == NULL || copy == NULL || members == NULL)
+		return;
+	memcpy(members, deadlock->members, deadlock->nmembers * sizeof(*members));
+	copy->members = members;
+	copy->nmembers = deadlock->nmembers;
+	if (n > 0)
+		memcpy(verdicts, state->out->verdicts, n * sizeof(*verdicts));
+	verdicts[n].deadlock = copy;
+	verdicts[n].mine = probe->mine;
+	verdicts[n].ours = (probe->mine & 1) != 0;
+	verdicts[n].steps_back = waits_steps_back(deadlock);
+	verdicts[n].zxid = zxid;
+	state->out->verdicts = verdicts;
+	state->out->nverdicts++;
+}
+
+/* Fill in what is to be checked before the victim dies. */
+static bool
+fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
+{
+	const WaitDeadlock *deadlock = &probe->deadlock;
+	char		name[PROBE_NAME_SIZE];
+	char		path[NOTE_VERTEX_SIZE];
+	DetectorCheck *checks = detection_alloc(state, sizeof(DetectorCheck) *
+											(3 * deadlock->nmembers + 1));
+
+	if (checks == NULL)
+		return false;
+	probe_node(probe, name);
+	room_path_in(probe->room, name, path);
+	checks[0].path = detection_strdup(state, path);
+	checks[0].version = -1;
+	op->nchecks = 1;
+	for (int i = 0; i < deadlock->nmembers; i++)
+	{
+		const WaitMember *member = &deadlock->members[i];
+
+		if (strcmp(member->edge.from, op->path) != 0)
+		{
+			checks[op->nchecks].path = member->edge.from;
+			checks[op->nchecks++].version = member->version;
+		}
+		if (member->edge.wait.kind != NOTE_WAIT_SESSION)
+		{
+			checks[op->nchecks].path = member->edge.wait.to;
+			checks[op->nchecks++].version = -1;
+		}
+		if (member->between[0] != '\0')
+		{
+			checks[op->nchecks].path = member->between;
+			checks[op->nchecks++].version = -1;
+		}
+	}
+	op->checks = checks;
+	return checks[0].path != NULL;
+}
+
+/* Does this wait of ours end with the victim's?  All of one process do. */
+static bool
+is_ended(const NoteWait *wait, const NoteWait *victim)
+{
+	return wait->wait.pid == victim->wait.pid &&
+		wait->kind != NOTE_WAIT_SESSION;
+}
+
+/* The waits of a note without the one that is to end; returns how many. */
+static int
+without(const Holder *holder, const NoteWait *victim,
+		NoteWait waits[NOTE_MAX_WAITS])
+{
+	int			n = 0;
+
+	for (int i = 0; i < holder->nsent; i++)
+		if (!is_ended(&holder->sent[i], victim))
+			waits[n++] = holder->sent[i];
+	return n;
+}
+
+/* Is the wait in any note that is just being written? */
+static bool
+is_being_written(const Detection *state, const NoteWait *victim)
+{
+	for (const Holder *holder = detection_next_holder(state, NULL);
+		 holder != NULL; holder = detection_next_holder(state, holder))
+		for (int i = 0; i < holder->nsent; i++)
+			if ((holder->out != 0 || holder->unsure) &&
+				is_ended(&holder->sent[i], victim))
+				return true;
+	return false;
+}
+
+/*
+ * Take the victim's wait out of all notes that it is in: so no other deadlock
+ * that it is a part of is ended by another victim.
+ */
+static bool
+fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
+{
+	DetectorNote *others = detection_alloc(state, (state->nholders + 1) *
+										   sizeof(DetectorNote));
+
+	if (others == NULL)
+		return false;
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
+	{
+		NoteWait	left[NOTE_MAX_WAITS];
+		NoteWait   *waits;
+		int			n = without(holder, victim, left);
+
+		if (n == holder->nsent && strcmp(holder->path, op->path) != 0)
+			continue;
+		waits = detection_alloc(state, (n + 1) * sizeof(NoteWait));
+		if (waits == NULL)
+			return false;
+		memcpy(waits, left, n * sizeof(NoteWait));
+		if (strcmp(holder->path, op->path) == 0)
+		{
+			op->waits = waits;
+			op->nwaits = n;
+		}
+		else
+		{
+			others[op->nothers].path = detection_strdup(state, holder->path);
+			others[op->nothers].waits = waits;
+			others[op->nothers++].nwaits = n;
+		}
+		holder->out = op->serial;
+	}
+	op->others = others;
+	return true;
+}
+
+/*
+ * Can the deadlock be ended?  Not while a note of the victim's is being
+ * written: nobody knows its version.
+ */
+static bool
+can_act(Detection *state, const Probe *probe)
+{
+	const WaitEdge *victim = &probe->deadlock.members[0].edge;
+	const Holder *holder = detection_find_holder(state, victim->from);
+
+	return holder != NULL && holder->out == 0 && !holder->unsure &&
+		!is_being_written(state, &victim->wait);
+}
+
+/*
+ * All is confirmed, the victim is ours, and the act is possible: end the
+ * deadlock.
+ */
+static void
+send_act(Detection *state, Probe *probe)
+{
+	const WaitMember *victim = &probe->deadlock.members[0];
+	char		name[PROBE_NAME_SIZE];
+	char		path[NOTE_VERTEX_SIZE];
+	DetectorOp *op;
+
+	op = detection_send(state, DETECTOR_OP_ACT, TASK_ACT, victim->edge.from,
+						probe->number);
+	if (op == NULL || !fill_checks(state, probe, op) ||
+		!fill_notes(state, &victim->edge.wait, op))
+		return;
+	strcpy(state->pending[state->npending - 1].path, probe->room);
+	op->version = victim->version;
+	probe_verdict_name(probe->number, name);
+	room_path_in(probe->room, name, path);
+	op->verdict = detection_strdup(state, path);
+	probe->state = PROBE_ACTING;
+}
+
+/*
+ * The act with this serial has been answered: the notes are as it wrote
+ * them, if it was carried out for sure; or to be written again, since the
+ * worker's copies are without the victim's wait.
+ *
+ * "probe" is NULL if it is not known any more.
+ */
+static void
+act_answered(Detection *state, const Probe *probe, uint32_t serial, bool done)
+{
+	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
+		 holder = detection_next_holder(state, holder))
+	{
+		if (holder->out != serial)
+			continue;
+		holder->out = 0;
+		if (done && probe != NULL)
+			holder->nsent = without(holder,
+									&probe->deadlock.members[0].edge.wait,
+									holder->sent);
+		else
+			holder->unsure = true;
+		detection_note_changed(state, holder, false);
+	}
+}
+
+/*
+ * The act has been carried out: tell so, take the victim's edges for ended, and
+ * end the probe.
+ *
+ * "zxid" is that of the act, or 0 if its answer was lost.
+ */
 static void
 end_victim(Detection *state, Probe *probe, int64_t zxid)
 {
-	act_done(state, probe, zxid);
+	const NoteWait *victim = &probe->deadlock.members[0].edge.wait;
+
+	for (int i = 0; i < state->nedges; i++)
+		if (is_ended(&state->edges[i].edge.wait, victim))
+		{
+			state->edges[i].ended = true;
+			detection_note_changed(state, state->edges[i].holder, false);
+		}
+	if (waits_steps_back(&probe->deadlock))
+		state->counts->steps_back++;
+	else
+		state->counts->victims++;
+	tell(state, probe, zxid);
+	probe->verdict = true;
 	end_probe(state, probe);
 }
 
@@ -508,7 +790,7 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 		/* a verdict about ours that we have not made is forged */
 		if (probe->state == PROBE_WAITING && !probe->denied &&
 			!is_mine(probe, 0) && !waits_steps_back(&probe->deadlock))
-			detection_tell(state, probe, 0);
+			tell(state, probe, 0);
 		end_probe(state, probe);
 	}
 	if (seen || (int32_t) (serial - probe->born) <= 0)
@@ -646,14 +928,14 @@ has_elder(const Detection *state, const Probe *probe)
 static void
 finish(Detection *state, Probe *probe)
 {
-	if (!act_is_possible(state, probe))
+	if (!can_act(state, probe))
 		return;
 	if (!probe->checked_own)
 		scan(state, probe);
 	else
 	{
 		state->counts->confirmed++;
-		act_send(state, probe);
+		send_act(state, probe);
 	}
 }
 

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * detection.c
- *		What a detector is told, what it tells, and what it knows.
+ *		What a detector knows.
  *
- * Here is what the rooms of the detector share: operations that go out, who
+ * Here is what the files of the detector share: operations that go out, who
  * waits for their answers, and memory.  Where memory is short the detector
  * begins anew, as a new worker does.
  *
@@ -19,7 +19,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "core/deadlock/detection.h"
+#include "core/deadlock/detection_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -162,38 +162,6 @@ detection_take(Detection *state, uint32_t serial, Pending *pending)
 			return true;
 		}
 	return false;
-}
-
-/*
- * detection_tell
- *		Put out that the deadlock of a probe has been ended, by the act with
- *		this zxid.
- */
-void
-detection_tell(Detection *state, const Probe *probe, int64_t zxid)
-{
-	const WaitDeadlock *deadlock = &probe->deadlock;
-	int			n = state->out->nverdicts;
-	DetectorVerdict *verdicts = detection_alloc(state, (n + 1) *
-												sizeof(*verdicts));
-	WaitDeadlock *copy = detection_alloc(state, sizeof(*copy));
-	WaitMember *members = detection_alloc(state, deadlock->nmembers *
-										  sizeof(*members));
-
-	if (verdicts == NULL || copy == NULL || members == NULL)
-		return;
-	memcpy(members, deadlock->members, deadlock->nmembers * sizeof(*members));
-	copy->members = members;
-	copy->nmembers = deadlock->nmembers;
-	if (n > 0)
-		memcpy(verdicts, state->out->verdicts, n * sizeof(*verdicts));
-	verdicts[n].deadlock = copy;
-	verdicts[n].mine = probe->mine;
-	verdicts[n].ours = (probe->mine & 1) != 0;
-	verdicts[n].steps_back = waits_steps_back(deadlock);
-	verdicts[n].zxid = zxid;
-	state->out->verdicts = verdicts;
-	state->out->nverdicts++;
 }
 
 /*
@@ -443,43 +411,4 @@ detection_note_all_changed(Detection *state)
 	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
 		 holder = detection_next_holder(state, holder))
 		detection_note_changed(state, holder, false);
-}
-
-/* Is the edge about to be written into a note? */
-static bool
-is_yet_to_be_told(const Detection *state, const LocalEdge *edge)
-{
-	const Holder *holder = edge->holder;
-
-	if (holder->gone || holder->retry_at > state->now)
-		return false;
-	if (holder->out != 0)
-		return true;
-	for (int i = 0; i < holder->nsent; i++)
-		if (note_same_wait(&holder->sent[i], &edge->edge.wait))
-			return false;
-	return holder->nsent < NOTE_MAX_WAITS;
-}
-
-/*
- * detection_is_told
- *		Are all local edges that end with this wait in our notes?
- *
- * If not, who has made a probe with it does not know all that it blocks, and the
- * deadlock may have a smaller one in it, of which the victim is no part.
- */
-bool
-detection_is_told(const Detection *state, const NoteWait *wait)
-{
-	for (int i = 0; i < state->nedges; i++)
-	{
-		const LocalEdge *local = &state->edges[i];
-
-		if (!local->ended &&
-			local->edge.wait.wait.pid == wait->wait.pid &&
-			local->edge.wait.wait.since == wait->wait.since &&
-			is_yet_to_be_told(state, local))
-			return false;
-	}
-	return true;
 }

@@ -18,7 +18,7 @@
 /* All but "counts" is the detector's own. */
 typedef struct Detector
 {
-	Detection  *state;			/* malloc'd */
+	struct Detection *state;	/* malloc'd */
 	DetectionCounts counts;
 } Detector;
 

@@ -25,7 +25,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "core/deadlock/room.h"
+#include "core/deadlock/detection_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

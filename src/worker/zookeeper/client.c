@@ -7,7 +7,7 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of news, and wakes the main thread.  Code
- * that runs in other threads is in this file, in callbacks.c, fault.c and
+ * that runs in other threads is in this file, in operation.c, fault.c and
  * sasl.c only, where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle, and
@@ -149,11 +149,15 @@ wake_main(void)
 }
 
 /*
- * Append "count" news, chained from the first to the last, to the queue of
- * their client.
+ * client_post
+ *		Append "count" news, chained from the first to the last, to the queue of
+ *		their client.
+ *
+ * For the main thread, too, if the library does not take the operations that
+ * they are to answer.
  */
-static void
-post_chain(News *first, News *last, int count)
+void
+client_post(News *first, News *last, int count)
 {
 	Client	   *client = first->client;
 	bool		wakes = true;
@@ -188,7 +192,7 @@ post_notice(Client *client, NewsKind kind, int code, const char *string)
 		news->client = client;
 		news->kind = kind;
 		news->code = code;
-		post_chain(news, news, 1);
+		client_post(news, news, 1);
 	}
 	else
 	{
@@ -210,35 +214,7 @@ void
 client_post_answer(News *answer, int code)
 {
 	answer->code = code;
-	post_chain(answer, answer, 1);
-}
-
-/*
- * client_post_multi
- *		Queue all answers of a multi at once.
- *
- * The main thread may free the multi as soon as it has the last answer.  For
- * the main thread, too, if the library does not take a multi.
- */
-void
-client_post_multi(const Multi *multi)
-{
-	News	   *first = NULL;
-	News	   *last = NULL;
-	int			count = 0;
-
-	for (int i = 0; i < multi->count; i++)
-	{
-		if (multi->answers[i] == NULL)
-			continue;
-		if (last == NULL)
-			first = multi->answers[i];
-		else
-			last->next = multi->answers[i];
-		last = multi->answers[i];
-		count++;
-	}
-	post_chain(first, last, count);
+	client_post(answer, answer, 1);
 }
 
 /*

@@ -3,8 +3,8 @@
  * client.h
  *		libzookeeper_mt: its threads, and the queue of news.
  *
- * Includes zookeeper.h, so only callbacks, watches, operation, flight and session
- * include this.
+ * Includes zookeeper.h, so only watches, operation, flight and session include
+ * this.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -34,13 +34,6 @@ typedef enum NewsKind
 	NEWS_CLOSED					/* the last of a handle */
 } NewsKind;
 
-/* A request that changes nothing, but goes through the leader as a write. */
-typedef struct Barrier
-{
-	zoo_op_result_t checked;
-	int			code;			/* ZOO_ERRORS */
-} Barrier;
-
 typedef struct News
 {
 	struct News *next;
@@ -59,7 +52,7 @@ typedef struct News
 	int			failed;			/* CLIENT_BATCH_FAILED: number of the failed
 								 * operation in the batch, or -1: unknown */
 	const char *created;		/* path, in the memory of the multi, or NULL */
-	Barrier    *barrier;		/* what the request is behind, or NULL;
+	struct Barrier *barrier;	/* what the request is behind, or NULL;
 								 * malloc'd */
 	char	  **children;		/* one malloc'd block */
 	int			nchildren;
@@ -70,15 +63,6 @@ typedef struct News
 								 * more than read */
 	bool		acl_open;
 } News;
-
-/* Operations that succeed or fail together: those of a group, or a batch. */
-typedef struct Multi
-{
-	bool		is_batch;
-	int			count;
-	zoo_op_result_t *results;
-	News	   *answers[FLEXIBLE_ARRAY_MEMBER]; /* NULL: the next one's */
-} Multi;
 
 typedef enum ClientState
 {
@@ -132,7 +116,7 @@ extern bool client_is_ours(const Client *client, const struct Stat *stat);
 extern void client_reset_wake(void);
 extern void client_expect_answers(Client *client, int count);
 extern void client_post_answer(News *answer, int code);
-extern void client_post_multi(const Multi *multi);
+extern void client_post(News *first, News *last, int count);
 extern News *client_next_news(Client *client);
 extern News *client_next_message(void);
 extern void client_put_back(News *first, News *last);
@@ -141,7 +125,7 @@ extern void client_free_notice(News *news);
 
 /*
  * Callbacks, for the calls that take them; "data" is the Client.  Those for the
- * answers to operations are in callbacks.c.
+ * answers to operations are in operation.c.
  */
 extern void client_answer_greeting(int rc, const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,

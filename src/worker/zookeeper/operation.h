@@ -43,7 +43,7 @@ typedef struct Operation
 								 * one, since it was in one that has failed;
 								 * or 0 */
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
-	Multi	   *multi;			/* to be freed with this operation, or NULL */
+	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	bool		directory_deleted;	/* CREATE: since it was submitted */
 	int32		version;		/* SET, CHECK: that the data must have, or -1 */
 	bool		barrier;		/* it goes behind one */

@@ -33,12 +33,10 @@
 #include "worker/lock/checks.h"
 #include "worker/lock/contender.h"
 #include "worker/lock/sessions.h"
-#include "worker/zookeeper/auths.h"
-#include "worker/zookeeper/sasl.h"
+#include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/session_file.h"
 #include "worker/zookeeper/status.h"
-#include "worker/zookeeper/tls.h"
 
 /* How long to wait before trying to open a session again. */
 #define REOPEN_DELAY_MS		1000
@@ -84,8 +82,7 @@ settings_are_wrong(int session)
 	char	   *problem;
 
 	problem = zk_wrong_setting(false, &wrong) ?
-		zk_describe_wrong_setting(&wrong) :
-		tls_is_wanted() ? tls_find_problem() : sasl_find_problem();
+		zk_describe_wrong_setting(&wrong) : security_find_problem();
 	if (problem == NULL)
 		return false;
 	if (status_set_error(session, problem) && wrong.name == NULL)

@@ -50,7 +50,7 @@
 #include "worker/lock/sessions.h"
 #include "worker/lock/steps.h"
 #include "worker/wake.h"
-#include "worker/zookeeper/auths.h"
+#include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/session_file.h"
 #include "worker/zookeeper/status.h"

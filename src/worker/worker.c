@@ -45,7 +45,7 @@
 #include "worker/lock/steps.h"
 #include "worker/wake.h"
 #include "worker/worker.h"
-#include "worker/zookeeper/auths.h"
+#include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 

@@ -14,7 +14,7 @@
  * znode open to the world can destroy the ensemble (doc/security.md).  A worker that
  * finds an ACL with which others can do more than read sets it.  After a change of
  * zklock.auth a worker sets it, and that of our znode, for both credentials, which
- * it presents, and the next one for the new ones (auths.c).  The same is done with
+ * it presents, and the next one for the new ones (security.c).  The same is done with
  * the root, which others could create no lock in, if its ACL is for one owner, as a
  * cluster makes it.  A worker that has not changed its own leaves them alone.
  *
@@ -89,7 +89,7 @@
 #include "worker/fleet/census.h"
 #include "worker/fleet/fleet.h"
 #include "worker/wake.h"
-#include "worker/zookeeper/auths.h"
+#include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/session_file.h"
 #include "worker/zookeeper/status.h"

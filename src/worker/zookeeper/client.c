@@ -8,7 +8,7 @@
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of news, and wakes the main thread.  Code
  * that runs in other threads is in this file, in operation.c, fault.c and
- * sasl.c only, where comments mark it.
+ * security.c only, where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle, and
  * when it closes one it waits for its threads, one of which may resolve names,
@@ -101,7 +101,7 @@ typedef struct Opening
 	char	   *servers;
 	int			timeout_ms;
 	char	   *tls;			/* or NULL */
-	const SaslParams *sasl;		/* or NULL */
+	const struct SaslParams *sasl;	/* or NULL */
 	bool		resumes;		/* "id" */
 	clientid_t	id;
 } Opening;
@@ -115,7 +115,8 @@ typedef zhandle_t *(*InitSsl) (const char *servers, const char *files,
 typedef zhandle_t *(*InitSasl) (const char *servers, watcher_fn watcher,
 								int timeout_ms, const clientid_t *id,
 								void *context, int flags,
-								log_callback_fn log, const SaslParams *sasl);
+								log_callback_fn log,
+								const struct SaslParams *sasl);
 
 /* Which zookeeper.h has only for programs without threads. */
 extern int	zookeeper_process(zhandle_t *zh, int events);
@@ -485,8 +486,8 @@ start_thread(void *(*function) (void *), void *argument)
  */
 void
 client_open(Client *client, const char *servers, int timeout_ms,
-			const char *tls, const SaslParams *sasl, const clientid_t *id,
-			bool creator_acl)
+			const char *tls, const struct SaslParams *sasl,
+			const clientid_t *id, bool creator_acl)
 {
 	Opening    *opening = calloc(1, sizeof(Opening));
 

@@ -18,7 +18,7 @@
 
 #include <zookeeper/zookeeper.h>
 
-#include "worker/zookeeper/sasl.h"
+struct SaslParams;				/* security.c */
 
 /* Not one of ZOO_ERRORS: another operation of the batch has failed. */
 #define CLIENT_BATCH_FAILED	1
@@ -99,7 +99,7 @@ extern void client_check(void);
 /* One handle. */
 extern void client_init(Client *client);
 extern void client_open(Client *client, const char *servers, int timeout_ms,
-						const char *tls, const SaslParams *sasl,
+						const char *tls, const struct SaslParams *sasl,
 						const clientid_t *id, bool creator_acl);
 extern bool client_hangs(Client *client);
 extern void client_close(Client *client);

@@ -16,7 +16,6 @@
 #include "core/lock/recipe.h"
 #include "shared/session_info.h"
 #include "worker/zookeeper/request.h"
-#include "worker/zookeeper/sasl.h"
 
 /*
  * The owner of operations whose watches end with the connection: it is not told,
@@ -46,7 +45,7 @@ typedef struct SessionOptions
 								 * digest, each with its end, and "" behind
 								 * the last */
 	const char *tls;			/* as client_open(); NULL: in clear */
-	const SaslParams *sasl;		/* likewise; NULL: no SASL */
+	const struct SaslParams *sasl;	/* likewise; NULL: no SASL */
 	bool		creator_acl;	/* our znodes are for these credentials only */
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];

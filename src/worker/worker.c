@@ -30,7 +30,6 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
-#include "worker/connection.h"
 #include "worker/deadlock/deadlock.h"
 #include "worker/fleet/answers.h"
 #include "worker/fleet/fleet.h"
@@ -59,57 +58,6 @@ worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 	status_detach();
 }
 
-/* A session is connected: go on with it, or end it if it is an old one. */
-static void
-session_up(int session)
-{
-	if (lives_has_old_session())
-		lives_end_old_session(false);
-	else
-	{
-		connection_set_up(session);
-		if (session == 0)
-		{
-			deadlock_set_connected(true);
-			fleet_check();
-		}
-	}
-	SetLatch(MyLatch);			/* collect what was asked meanwhile */
-}
-
-/* A session has ended: begin another, if it is needed. */
-static void
-session_ended(int session, const char *why)
-{
-	if (lives_has_old_session())
-		lives_end_old_session(true);
-	else
-		lives_end_session(session, why);
-}
-
-/*
- * ZooKeeper has refused the credentials of a session, which are those of all:
- * end each one that it has refused for too long.  A worker that ends at the
- * first refusal does not hear of the others'.
- */
-static void
-end_locked_out(int refused)
-{
-	static const char *why = "ZooKeeper has refused the credentials for longer than the session timeout.";
-
-	if (lives_has_old_session())
-	{
-		if (connection_is_locked_out(refused))
-			session_ended(refused, why);
-		return;
-	}
-	for (int i = sessions_end() - 1; i >= 0; i--)
-		if (sessions_has(i) &&
-			(i == refused || !status_is_connected(i)) &&
-			connection_is_locked_out(i))
-			session_ended(i, why);
-}
-
 /* Deal with all that the sessions tell. */
 static void
 session_events(void)
@@ -120,25 +68,6 @@ session_events(void)
 	{
 		switch (event.kind)
 		{
-			case SESSION_FAILED:
-				connection_note_failure(event.session, event.error);
-				break;
-			case SESSION_UP:
-				session_up(event.session);
-				break;
-			case SESSION_SUSPENDED:
-				directories_disconnect();
-				connection_set_suspended(event.session);
-				if (event.session == 0)
-					deadlock_set_connected(false);
-				break;
-			case SESSION_EXPIRED:
-				session_ended(event.session, "The session has expired.");
-				break;
-			case SESSION_AUTH_FAILED:
-				end_locked_out(event.session);
-				connection_set_refused(event.session);
-				break;
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
 				if (event.owner & ANSWERS_OWNER)
@@ -156,8 +85,8 @@ session_events(void)
 				else
 					step_answered(event.owner, &event.input);
 				break;
-			case SESSION_MESSAGE:
-				connection_message(event.session, event.message);
+			default:
+				lives_event(&event);
 				break;
 		}
 	}
@@ -180,15 +109,6 @@ handle_signals(void)
 	}
 	if (ShutdownRequestPending)
 		lives_shut_down();
-}
-
-/* Have the sessions that are needed. */
-static void
-open_sessions(void)
-{
-	for (int i = 0; i < sessions_end(); i++)
-		if (sessions_has(i))
-			connection_open(i);
 }
 
 /*
@@ -227,13 +147,6 @@ open_mail(void)
 		answers_begin();
 }
 
-static void
-set_earlier(int64 *time_ms, int64 at_ms)
-{
-	if (at_ms != 0 && (*time_ms == 0 || at_ms < *time_ms))
-		*time_ms = at_ms;
-}
-
 /* Tell backends how many bytes of each session are taken. */
 static void
 publish_quotas(void)
@@ -241,36 +154,6 @@ publish_quotas(void)
 	for (int i = 0; i < sessions_end(); i++)
 		if (sessions_has(i))
 			quota_publish(i);
-}
-
-/* Publish what is known of the sessions, prove that they live, and send. */
-static void
-keep_sessions(void)
-{
-	int64		lease_ms = 0;
-	int64		flush_ms = 0;
-
-	for (int i = 0; i < sessions_end(); i++)
-	{
-		if (!sessions_has(i))
-			continue;
-		set_earlier(&lease_ms, connection_keep_lease(i));
-		set_earlier(&flush_ms, session_flush(i));
-	}
-	wake_set(WAKE_LEASE, lease_ms);
-	wake_set(WAKE_FLUSH, flush_ms);
-}
-
-/* Have a new worker try if one session is without a connection for long. */
-static void
-check_connections(void)
-{
-	int64		at_ms = 0;
-
-	for (int i = 0; i < sessions_end(); i++)
-		if (sessions_has(i))
-			set_earlier(&at_ms, connection_check(i));
-	wake_set(WAKE_CONNECTION, at_ms);
 }
 
 static WaitEventSet *
@@ -325,7 +208,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 
 		handle_signals();
 		lives_check_chroot();
-		open_sessions();
+		lives_open_sessions();
 		session_events();
 		open_mail();
 		desk_begin_parked();
@@ -335,12 +218,12 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		notices_run();
 		fleet_run();
 		lives_close_empty();
-		keep_sessions();
+		lives_keep_sessions();
 		slots_hold_mail(all_are_busy());
 		MemoryContextReset(loop_context);
 		lives_renew_auths();
 		lives_wake();
-		check_connections();
+		lives_check_connections();
 		(void) WaitEventSetWait(wait_set, wake_timeout(), &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
 		ResetLatch(MyLatch);

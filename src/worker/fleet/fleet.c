@@ -93,7 +93,6 @@
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/session_file.h"
 #include "worker/zookeeper/status.h"
-#include "worker/zookeeper/uuid.h"
 
 /* How often to make what somebody else removes at once. */
 #define MAX_MADE		3
@@ -310,7 +309,7 @@ write_identity(FleetState state, RecipeOp *op)
 	uint8		uuid[ZNODE_UUID_BYTES];
 	char		data[MEMBER_SIZE];
 
-	uuid_make(uuid);
+	session_make_uuid(uuid);
 	member_write_fleet(uuid, data);
 	op->data = data;
 	submit(state, op, NODE_ROOM);
@@ -707,7 +706,7 @@ fleet_run(void)
 	compose(fleet.data);
 	if (fleet.info.node[0] == '\0')
 	{
-		uuid_make(uuid);
+		session_make_uuid(uuid);
 		member_node(uuid, fleet.info.node);
 	}
 	if (fleet.info.root[0] != '\0' &&

@@ -38,7 +38,6 @@
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
-#include "worker/zookeeper/uuid.h"
 
 /* What a step of either machine comes out with. */
 typedef union StepOutput
@@ -152,7 +151,7 @@ read_news(const Contender *contender, const StepOutput *out, SlotNews *news)
 static void
 new_uuid(Contender *contender, uint8 *uuid, bool retain)
 {
-	uuid_make(uuid);
+	session_make_uuid(uuid);
 	contender_note_uuid(contender, uuid);
 	slot_set_uuid(contender->slot, contender->session, uuid, retain);
 }

@@ -297,6 +297,33 @@ session_submit(int number, uint32_t owner, const char *directory,
 }
 
 /*
+ * session_make_uuid
+ *		A random UUID for a znode, by which it is found if the answer to its
+ *		create is lost.
+ *
+ * Errors: XX000 if there are no random bytes to be had.
+ */
+void
+session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES])
+{
+	/* many at a time, which is cheaper */
+	static uint8 pool[64 * ZNODE_UUID_BYTES];
+	static Size left = 0;
+
+	if (left == 0)
+	{
+		if (!pg_strong_random(pool, sizeof(pool)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate random values")));
+		left = sizeof(pool);
+	}
+	left -= ZNODE_UUID_BYTES;
+	memcpy(uuid, pool + left, ZNODE_UUID_BYTES);
+	znode_make_uuid(uuid);
+}
+
+/*
  * session_directory_deleted
  *		A watch has told that this directory has been deleted: what is to be
  *		created there fails.

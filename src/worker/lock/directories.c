@@ -4,8 +4,16 @@
  *		What the worker knows of lock directories.
  *
  * Which ones exist, so that a contender can be created without making its
- * directory first (seen.c); which number owns the lock with nothing read; how
- * many are made; and what else was found in them.
+ * directory first; which number owns the lock with nothing read; how many are
+ * made; and what else was found in them.
+ *
+ * To make a directory that exists is one more write of
+ * ZooKeeper's log for a lock, which costs more than all the rest of the lock when
+ * many are taken at once.  So there is room for more directories than a cluster
+ * has locks.  A hash of the path stands for it, in 2 MB of which only what is used
+ * takes memory.  A directory that is taken for another, or has been removed since,
+ * is found missing, and made then.  In a full bucket the one that was seen longest
+ * ago makes room; with 100,000 directories 2 in 100 are forgotten by that.
  *
  * Ownership without a read (core/lock/recipe.c has the proof, core/lock/succession.c
  * what is remembered for it) takes a watch of the directory, which is set by a
@@ -44,6 +52,7 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
 #include "core/lock/succession.h"
 #include "core/lock/znode.h"
 #include "lib/ilist.h"
@@ -52,7 +61,6 @@
 #include "shared/text.h"
 #include "utils/hsearch.h"
 #include "worker/lock/directories.h"
-#include "worker/lock/seen.h"
 #include "worker/zookeeper/session.h"
 
 /*
@@ -74,6 +82,10 @@
  * for so many times as long as it took the other one's name to come again.
  */
 #define IDLE_FACTOR			4
+
+/* Of the directories that have been seen to exist. */
+#define SEEN_BUCKETS		65536
+#define SEEN_IN_BUCKET		4
 
 /* A lock directory. */
 typedef struct Directory
@@ -112,6 +124,56 @@ static struct
 	int64		warned_ms;		/* zk_now_ms() of the last warning; 0: none */
 }			directories;
 
+/* Hashes, those seen last first; 0: free.  NULL: nothing has been seen. */
+static uint64 (*seen)[SEEN_IN_BUCKET] = NULL;
+
+static uint64
+hash_path(const char *path)
+{
+	uint64		hash = hash_bytes_extended((const unsigned char *) path,
+										   strlen(path), 0);
+
+	return hash == 0 ? 1 : hash;
+}
+
+/* The hash's place in its bucket, or the last one. */
+static int
+find_place(const uint64 *bucket, uint64 hash)
+{
+	int			place = 0;
+
+	while (place < SEEN_IN_BUCKET - 1 && bucket[place] != hash)
+		place++;
+	return place;
+}
+
+/*
+ * The directory has been seen; or it is not known to exist any more.  Without
+ * memory nothing is noted.
+ */
+static void
+note_seen(const char *path, bool exists)
+{
+	uint64		hash = hash_path(path);
+	uint64	   *bucket;
+	int			place;
+
+	/* not palloc0(), which would use all of it */
+	if (seen == NULL)
+		seen = calloc(SEEN_BUCKETS, sizeof(seen[0]));
+	if (seen == NULL)
+		return;
+	bucket = seen[hash % SEEN_BUCKETS];
+	place = find_place(bucket, hash);
+	if (exists)
+	{
+		memmove(&bucket[1], &bucket[0], place * sizeof(bucket[0]));
+		bucket[0] = hash;
+	}
+	else if (bucket[place] == hash)
+		bucket[place] = 0;
+}
+
 static HTAB *
 create_table(const char *name, Size keysize, Size entrysize, int kind)
 {
@@ -145,7 +207,8 @@ directories_forget(void)
 	dlist_init(&directories.unwatched);
 	directories.nwatched = directories.nunwatched = 0;
 	directories.watch_bytes = 0;
-	seen_forget_all();
+	free(seen);
+	seen = NULL;
 }
 
 /* What the path takes in the request in which watches are set again. */
@@ -336,7 +399,7 @@ directories_event(const RecipeInput *in)
 		succession_fired(&directory->succession, serial);
 	if (in->event == RECIPE_NODE_DELETED)
 	{
-		seen_note(directory->path, false);
+		note_seen(directory->path, false);
 		directory->deleted = true;
 		session_directory_deleted(0, directory->path);
 	}
@@ -351,7 +414,13 @@ directories_event(const RecipeInput *in)
 bool
 directory_is_known(const char *path)
 {
-	return seen_has(path);
+	uint64		hash = hash_path(path);
+	const uint64 *bucket;
+
+	if (seen == NULL)
+		return false;
+	bucket = seen[hash % SEEN_BUCKETS];
+	return bucket[find_place(bucket, hash)] == hash;
 }
 
 /*
@@ -363,7 +432,7 @@ directory_note(const char *path, bool known)
 {
 	Directory  *directory = known ? find_or_make(path) : find(path);
 
-	seen_note(path, known);
+	note_seen(path, known);
 	if (directory == NULL)
 		return;
 	if (known)

@@ -15,7 +15,7 @@
 
 /*
  * The nodes of a session may have paths of so many bytes, each with
- * ZK_PATH_BYTES more: worker/lock/quota.c tells why.
+ * ZK_PATH_BYTES more: worker/sessions.c tells why.
  */
 #define ZK_MAX_PATH_BYTES	(1024 * 1024)
 #define ZK_PATH_BYTES		4

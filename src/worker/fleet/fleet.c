@@ -63,7 +63,7 @@
  * that we have made, at most MARKS_PER_TIMEOUT times in a session timeout: no
  * more can be missed.  Then all sessions are ended.
  *
- * Its path does not count in quota.c: it is one, in the room that is left for
+ * Its path does not count in sessions.c: it is one, in the room that is left for
  * what does not count.
  *
  * Copyright (c) 2026, zklock developers

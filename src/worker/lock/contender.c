@@ -27,7 +27,7 @@
 #include "utils/hsearch.h"
 #include "worker/fleet/answers.h"
 #include "worker/lock/contender.h"
-#include "worker/lock/quota.h"
+#include "worker/sessions.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 

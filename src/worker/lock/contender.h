@@ -20,7 +20,7 @@
 #include "lib/ilist.h"
 #include "lib/pairingheap.h"
 #include "shared/slots.h"
-#include "worker/lock/sessions.h"
+#include "worker/sessions.h"
 
 /* Owner of operations whose answers nobody waits for. */
 #define NOBODY				0

@@ -24,9 +24,8 @@
 #include "shared/slots.h"
 #include "worker/lock/contender.h"
 #include "worker/lock/desk.h"
-#include "worker/lock/quota.h"
-#include "worker/lock/sessions.h"
 #include "worker/lock/steps.h"
+#include "worker/sessions.h"
 #include "worker/zookeeper/status.h"
 
 /* A slot that is to be asked for together with others. */

@@ -7,41 +7,43 @@
  * directory first; which number owns the lock with nothing read; how many are
  * made; and what else was found in them.
  *
- * To make a directory that exists is one more write of
- * ZooKeeper's log for a lock, which costs more than all the rest of the lock when
- * many are taken at once.  So there is room for more directories than a cluster
- * has locks.  A hash of the path stands for it, in 2 MB of which only what is used
- * takes memory.  A directory that is taken for another, or has been removed since,
- * is found missing, and made then.  In a full bucket the one that was seen longest
- * ago makes room; with 100,000 directories 2 in 100 are forgotten by that.
+ * To make a directory that exists is one more write of ZooKeeper's log for a
+ * lock, which costs more than all the rest of the lock when many are taken at
+ * once.  So there is room for more directories than a cluster has locks.  A
+ * hash of the path stands for it, in 2 MB of which only what is used takes
+ * memory.  A directory that is taken for another, or has been removed since,
+ * is found missing, and made then.  In a full bucket the one that was seen
+ * longest ago makes room; with 100,000 directories 2 in 100 are forgotten by
+ * that.
  *
- * Ownership without a read (core/lock/recipe.c has the proof, core/lock/succession.c
- * what is remembered for it) takes a watch of the directory, which is set by a
- * get in the flight in which our owner's node is deleted, ahead of that.  From
- * then on a cycle of create and delete reads nothing, for as long as nobody else
- * comes, and the directory is not deleted.  So the first cycle with a name reads
- * twice, or once in a new directory, and those that follow do not read.
+ * Ownership without a read (core/lock/recipe.c has the proof,
+ * core/lock/succession.c what is remembered for it) takes a watch of the
+ * directory, which is set by a get in the flight in which our owner's node is
+ * deleted, ahead of that.  From then on a cycle of create and delete reads
+ * nothing, for as long as nobody else comes, and the directory is not
+ * deleted.  So the first cycle with a name reads twice, or once in a new
+ * directory, and those that follow do not read.
  *
  * The library keeps a watch for each directory, and would set all of them
  * again when it reconnects, in one request.  So they end with the connection
  * (SESSION_BRIEF_OWNER), and there are no more than MAX_WATCH_BYTES of them,
  * half of what a server takes in a request: that is for the case that the
- * library is faster than the worker.  It is room for 16,000 names of 28 bytes;
- * a watch takes some 200 bytes here, the same in the library, and less in the
- * server.
+ * library is faster than the worker.  It is room for 16,000 names of 28
+ * bytes; a watch takes some 200 bytes here, the same in the library, and less
+ * in the server.
  *
  * While there is room, a directory is watched when an owner leaves it for the
- * first time.  When there is none, a get is sent for names only that come again,
- * and that come more often than those whose watches have to be removed for it:
- * the ones that were left longest ago, if that is at least IDLE_FACTOR times as
- * long as it took this name to come again.  So names that are used only once
- * cost no more than reading their queue; and of more names than there is room
- * for, used in turn, as many as there is room for stay watched.  If always the
- * one that was used longest ago made room, none would be watched when its turn
- * comes.
+ * first time.  When there is none, a get is sent for names only that come
+ * again, and that come more often than those whose watches have to be removed
+ * for it: the ones that were left longest ago, if that is at least
+ * IDLE_FACTOR times as long as it took this name to come again.  So names
+ * that are used only once cost no more than reading their queue; and of more
+ * names than there is room for, used in turn, as many as there is room for
+ * stay watched.  If always the one that was used longest ago made room, none
+ * would be watched when its turn comes.
  *
- * Beside those that are watched, MAX_UNWATCHED directories are remembered; the
- * one that was used longest ago is forgotten first.
+ * Beside those that are watched, MAX_UNWATCHED directories are remembered;
+ * the one that was used longest ago is forgotten first.
  *
  * Copyright (c) 2026, zklock developers
  *

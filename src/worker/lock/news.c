@@ -24,7 +24,7 @@
 #include "worker/lock/contender.h"
 #include "worker/lock/directories.h"
 #include "worker/lock/news.h"
-#include "worker/lock/quota.h"
+#include "worker/sessions.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/session.h"
 

@@ -32,7 +32,6 @@
 #include "shared/test_build.h"
 #include "worker/lock/checks.h"
 #include "worker/lock/contender.h"
-#include "worker/lock/news.h"
 #include "worker/lock/steps.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/status.h"

@@ -22,6 +22,9 @@
 #include "shared/slots.h"
 #include "worker/sessions.h"
 
+/* How often to look after all the contenders that own their locks. */
+#define SWEEP_INTERVAL_MS	1000
+
 /* Owner of operations whose answers nobody waits for. */
 #define NOBODY				0
 

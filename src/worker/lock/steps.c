@@ -4,7 +4,8 @@
  *		Steps of contenders: events in, operations and news out.
  *
  * An event goes into a contender's recipe or semaphore; what that comes out
- * with is carried out here: operations go to its session, news to its slot.
+ * with is carried out here: operations go to its session, news to its slot,
+ * and so to backends, and to the server log.
  * A contender whose slot is wanted again when nothing of it is left begins
  * anew at once, if there is room.  If that is known before an exclusive owner's
  * node is deleted, the next one is created in the same step (requeue).
@@ -23,20 +24,44 @@
 #include "core/lock/semaphore.h"
 #include "core/lock/znode.h"
 #include "core/mutation.h"
+#include "shared/clock.h"
 #include "shared/grant.h"
+#include "shared/refusal.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/text.h"
 #include "worker/lock/contender.h"
 #include "worker/lock/directories.h"
-#include "worker/lock/news.h"
 #include "worker/lock/notes.h"
 #include "worker/lock/steps.h"
 #include "worker/sessions.h"
+#include "worker/wake.h"
 #include "worker/zookeeper/request.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
+
+/* How long to wait before trying again what ZooKeeper has refused. */
+#define RETRY_DELAY_MS		10000
+
+/* How long a retained owner may take to say whether it needs its lock. */
+#define RETAINED_ANSWER_MS	1000
+
+/* A lock directory, or one of the two parts of a semaphore. */
+#define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
+
+/* What a step of a contender came out with, apart from operations. */
+typedef struct SlotNews
+{
+	unsigned	told;			/* bits RECIPE_TOLD_* */
+	int			error;			/* FAILED, LEFT: ZooKeeper's code, or 0 */
+	int			permits_found;	/* FAILED: see SemaphoreOutput */
+	int64		token;			/* TOKEN */
+	const char *stranger;		/* STRANGER, PERSISTENT: the child's name */
+	char		stranger_path[PLACE_PATH_SIZE]; /* and its directory */
+	const char *left;			/* LEFT: the name of our node, or its prefix */
+	char		left_path[PLACE_PATH_SIZE];
+} SlotNews;
 
 /* What a step of either machine comes out with. */
 typedef union StepOutput
@@ -144,6 +169,202 @@ read_news(const Contender *contender, const StepOutput *out, SlotNews *news)
 		place_path(contender, stranger_place, news->stranger_path);
 	if (news->told & RECIPE_TOLD_LEFT)
 		place_path(contender, left_place, news->left_path);
+}
+
+static void
+refuse(Contender *contender, const SlotNews *news)
+{
+	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
+
+	if (news->told & RECIPE_TOLD_MIXED)
+		refusal = ZK_REFUSAL_MIXED;
+	else if (news->told & RECIPE_TOLD_ENDED)
+		refusal = ZK_REFUSAL_ENDED;
+	else if (news->permits_found != 0)
+		refusal = ZK_REFUSAL_PERMITS;
+	else
+	{
+		if (session_error_is_access(news->error))
+			refusal = ZK_REFUSAL_ACCESS;
+		else if (session_error_is_no_node(news->error))
+			refusal = ZK_REFUSAL_NO_CHROOT;
+		ereport(LOG,
+				(errmsg("ZooKeeper refused a contender for \"%s\": %s",
+						contender->directory, session_error_text(news->error))));
+	}
+	slot_set_refused(contender->slot, refusal, news->permits_found);
+}
+
+/* Have what was refused tried again. */
+static void
+schedule_retry(void)
+{
+	if (wake_time(WAKE_RETRY) == 0)
+		wake_set(WAKE_RETRY, zk_now_ms() + RETRY_DELAY_MS);
+}
+
+/*
+ * Our node may be left in ZooKeeper.  If its deletion was refused, the worker
+ * tries again from time to time, and tells backends that want the slot that it
+ * may take long.
+ */
+static void
+warn_of_left(Contender *contender, const SlotNews *news)
+{
+	ereport(WARNING,
+			(errmsg("could not delete contender \"%s/%s\": %s",
+					news->left_path, news->left,
+					session_error_text(news->error)),
+			 errdetail("If it exists, it blocks the lock until the session ends.")));
+	if (contender->is_permit ?
+		!contender->semaphore.refused && !contender->semaphore.lock.refused :
+		contender->recipe.state == RECIPE_NONE)
+		quota_leave(contender->session,
+					contender_bytes_wanted(contender));
+	if (contender->is_permit ?
+		contender->semaphore.state != SEMAPHORE_NONE :
+		contender->recipe.state == RECIPE_LEAVING)
+	{
+		slot_set_stuck(contender->slot);
+		schedule_retry();
+	}
+}
+
+/*
+ * ZooKeeper does not tell the fencing token.  Holders that ask for it fail, and
+ * the worker tries again from time to time.
+ */
+static void
+refuse_token(const Contender *contender, int error)
+{
+	ZkRefusal	refusal = session_error_is_access(error) ? ZK_REFUSAL_ACCESS :
+		ZK_REFUSAL_OTHER;
+
+	if (slot_set_no_token(contender->slot, refusal))
+		ereport(LOG,
+				(errmsg("ZooKeeper refused the fencing token of \"%s\": %s",
+						contender->directory, session_error_text(error))));
+	schedule_retry();
+}
+
+/* Another client has written into our node that it wants the lock. */
+static void
+revoked(const Contender *contender)
+{
+	int			n = slot_cancel_holders(contender->slot);
+
+	ereport(LOG,
+			(errmsg("another client requests revocation of lock \"%s\"", contender->directory),
+			 errdetail_plural("The statement of %d holder has been canceled.",
+							  "The statements of %d holders have been canceled.",
+							  n, n)));
+}
+
+/* The contender owns its lock: the sweep of all owners looks after it. */
+static void
+note_owner(Contender *contender)
+{
+	contender->owner_since_ms = zk_now_ms();
+	if (wake_time(WAKE_SWEEP) == 0)
+		wake_set(WAKE_SWEEP, contender->owner_since_ms + SWEEP_INTERVAL_MS);
+}
+
+/* The contender has a node in the queue, or has lost the one that it had. */
+static void
+note_created(Contender *contender, unsigned told)
+{
+	if (told & RECIPE_TOLD_CREATED)
+	{
+		slot_set_created(contender->slot, contender->recipe.sequence);
+		contender->created = true;
+		contender->note_version = 0;
+		directory_note(contender->directory, true);
+	}
+	else if (contender->created && contender->recipe.state == RECIPE_ENTERING)
+	{
+		/* the next worker must not look for the node of before */
+		slot_set_uncreated(contender->slot);
+		contender->created = false;
+		contender_set_queued(contender, false);
+	}
+}
+
+/* How the contender stands in its queue. */
+static void
+tell_queue(Contender *contender, unsigned told)
+{
+	ZkSlot	   *slot = contender->slot;
+
+	if (told & (RECIPE_TOLD_QUEUED | RECIPE_TOLD_GRANTED))
+		contender->answer_due_ms = 0;
+	if (told & RECIPE_TOLD_QUEUED)
+	{
+		slot_set_queued(slot);
+		contender_set_queued(contender, true);
+	}
+	if (told & RECIPE_TOLD_RETAINED)
+	{
+		contender->answer_due_ms = zk_now_ms() + RETAINED_ANSWER_MS;
+		contender_schedule_check(contender, contender->answer_due_ms);
+	}
+	if (told & RECIPE_TOLD_GRANTED)
+	{
+		contender_set_queued(contender, false);
+		note_owner(contender);
+		contender_schedule_check(contender, slot_set_granted(slot));
+	}
+	if (told & RECIPE_TOLD_ALONE)
+		slot_set_alone(slot);
+	if ((told & RECIPE_TOLD_CONTENDED) && contender->awaited)
+	{
+		contender->awaited = false;
+		wake_set(WAKE_SCAN, zk_now_ms());
+	}
+	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
+	{
+		slot_set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
+		contender_set_queued(contender, (told & RECIPE_TOLD_WRITER) != 0);
+	}
+}
+
+/*
+ * Tell the slot and the server log what a step of the contender came out with.
+ * Left to the caller is what another step may follow: GONE, and CONTENDED.
+ */
+static void
+tell_news(Contender *contender, const SlotNews *news)
+{
+	unsigned	told = news->told;
+
+	if (told & RECIPE_TOLD_STRANGER)
+		directory_warn(news->stranger_path, news->stranger, false);
+	if (told & RECIPE_TOLD_PERSISTENT)
+		directory_warn(news->stranger_path, news->stranger, true);
+	if (!contender->is_permit)
+		note_created(contender, told);
+	tell_queue(contender, told);
+	if (told & RECIPE_TOLD_REVOKED)
+		revoked(contender);
+	if (told & RECIPE_TOLD_RENEWED)
+		ereport(LOG,
+				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, because its sequence numbers were nearly used up",
+						contender->directory)));
+	if (told & RECIPE_TOLD_TOKEN)
+		slot_set_token(contender->slot, news->token);
+	if (told & RECIPE_TOLD_NO_TOKEN)
+		refuse_token(contender, news->error);
+	if (told & RECIPE_TOLD_LOST)
+	{
+		ereport(LOG,
+				(errmsg("lost the lock \"%s\"", contender->directory)));
+		slot_set_lost(contender->slot);
+	}
+	if (told & RECIPE_TOLD_FAILED)
+		refuse(contender, news);
+	if (told & RECIPE_TOLD_LEFT)
+		warn_of_left(contender, news);
+	if (!contender->is_permit && !contender->recipe.dir_known)
+		directory_note(contender->directory, false);
 }
 
 /* A UUID for a new contender, noted in its slot ahead of all else. */
@@ -263,7 +484,7 @@ carry_out(Contender *contender, StepOutput *out)
 			contender_set_queued(contender, false);
 		submit_all(contender, out);
 		read_news(contender, out, &news);
-		news_tell(contender, &news);
+		tell_news(contender, &news);
 		if (!contender->is_permit && set_in_use(contender, news.told, out))
 			continue;
 		if (!(news.told & RECIPE_TOLD_GONE) || !want_again(contender, out))
@@ -411,7 +632,7 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	contender->asker_pid = known->asker_pid;
 	contender->tells_waits = known->tells_waits;
 	if (how == RECIPE_RESUME_OWNED)
-		news_note_owner(contender);
+		note_owner(contender);
 	if (contender->is_permit)
 		semaphore_resume(&contender->semaphore, known->uuid, known->permits,
 						 how, &out.semaphore);

@@ -28,11 +28,13 @@
 
 #include "core/deadlock/probe.h"
 #include "core/deadlock/vertex.h"
+#include "core/lock/note.h"
+#include "postmaster/postmaster.h"
 #include "shared/deadlocks.h"
+#include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "worker/deadlock/detector_io.h"
 #include "worker/lock/contender.h"
-#include "worker/lock/notes.h"
 #include "worker/lock/steps.h"
 #include "worker/zookeeper/session.h"
 
@@ -161,7 +163,7 @@ submit_note(const Contender *contender, const char *path, uint32 serial)
 	RecipeOp	set = {
 		.kind = RECIPE_OP_SET,
 		.serial = serial,
-		.data = notes_write(contender),
+		.data = contender_note(contender),
 		.has_version = contender->note_version >= 0,
 		.version = contender->note_version
 	};
@@ -198,6 +200,19 @@ find_owner(const char *path)
 		contender : NULL;
 }
 
+/* The note of a session's znode, valid until the next call. */
+static const char *
+write_session(const NoteWait *waits, int nwaits)
+{
+	static char data[NOTE_FULL_SIZE];
+	Note		note;
+
+	note_set_contender(&note, host_name(), PostPortNumber, cluster_name,
+					   nwaits > 0 ? waits[0].hold.pid : 0, false);
+	(void) note_write_waits(&note, waits, nwaits, data);
+	return data;
+}
+
 /* Write the note of a session's znode; if that is not there it is made then. */
 static void
 set_session(const DetectorOp *op)
@@ -205,7 +220,7 @@ set_session(const DetectorOp *op)
 	RecipeOp	set = {
 		.kind = RECIPE_OP_SET,
 		.serial = op->serial,
-		.data = notes_write_session(op->waits, op->nwaits)
+		.data = write_session(op->waits, op->nwaits)
 	};
 
 	new_request(op, 0)->data = strdup(set.data);
@@ -252,7 +267,7 @@ set_waits(const DetectorOp *op)
 	}
 	if (contender == NULL)
 		return false;
-	notes_set_waits(contender, op->waits, op->nwaits);
+	contender_set_waits(contender, op->waits, op->nwaits);
 	new_request(op, contender->session);
 	if (contender->note_version < 0)
 		write_again(contender, op->path, op->serial);
@@ -280,15 +295,15 @@ submit_other(Request *request, const DetectorNote *note)
 
 	if (vertex_is_node(note->path))
 	{
-		set.data = notes_write_session(note->waits, note->nwaits);
+		set.data = write_session(note->waits, note->nwaits);
 		submit_part(request, &set, note->path);
 		return;
 	}
 	if (contender == NULL)
 		return;
-	notes_set_waits(contender, note->waits, note->nwaits);
+	contender_set_waits(contender, note->waits, note->nwaits);
 	contender->note_version = -1;
-	set.data = notes_write(contender);
+	set.data = contender_note(contender);
 	submit_part(request, &set, note->path);
 }
 
@@ -326,11 +341,11 @@ act(const DetectorOp *op)
 	}
 	if (contender)
 	{
-		notes_set_waits(contender, op->waits, op->nwaits);
-		set.data = notes_write(contender);
+		contender_set_waits(contender, op->waits, op->nwaits);
+		set.data = contender_note(contender);
 	}
 	else
-		set.data = notes_write_session(op->waits, op->nwaits);
+		set.data = write_session(op->waits, op->nwaits);
 	submit_part(request, &set, op->path);
 	for (int i = 0; i < op->nothers; i++)
 		submit_other(request, &op->others[i]);

@@ -75,8 +75,6 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "postmaster/postmaster.h"
@@ -185,24 +183,6 @@ fleet_drop_auths(void)
 	session_write_fleet(&fleet.info);
 }
 
-/*
- * fleet_host
- *		The name of this host, as other clusters are told.
- */
-const char *
-fleet_host(void)
-{
-	static char host[WORD_VALUE_SIZE] = "";
-
-	if (host[0] == '\0')
-	{
-		if (gethostname(host, sizeof(host)) != 0)
-			strlcpy(host, "unknown", sizeof(host));
-		host[sizeof(host) - 1] = '\0';
-	}
-	return host;
-}
-
 /* What our znode is to tell. */
 static void
 compose(char data[MEMBER_SIZE])
@@ -214,7 +194,7 @@ compose(char data[MEMBER_SIZE])
 	member.words = MEMBER_HOST | MEMBER_PORT | MEMBER_CLUSTER | MEMBER_SYSTEM |
 		MEMBER_VERSION | MEMBER_SERVER | MEMBER_FORMAT | MEMBER_TIMEOUT |
 		MEMBER_STANDBY;
-	word_set_text(member.host, fleet_host());
+	word_set_text(member.host, host_name());
 	member.port = PostPortNumber;
 	word_set_text(member.cluster, cluster_name);
 	member.system = GetSystemIdentifier();

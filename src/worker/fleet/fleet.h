@@ -23,6 +23,5 @@ extern bool fleet_event(const RecipeInput *in);
 extern void fleet_end_session(bool last);
 extern void fleet_judge(const Census *census);
 extern void fleet_drop_auths(void);
-extern const char *fleet_host(void);
 
 #endif							/* ZKLOCK_FLEET_H */

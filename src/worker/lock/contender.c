@@ -20,11 +20,14 @@
 #include "core/lock/recipe.h"
 #include "core/lock/semaphore.h"
 #include "core/lock/znode.h"
+#include "postmaster/postmaster.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/session_info.h"
 #include "shared/slots.h"
+#include "utils/guc.h"
 #include "utils/hsearch.h"
+#include "utils/memutils.h"
 #include "worker/fleet/answers.h"
 #include "worker/lock/contender.h"
 #include "worker/sessions.h"
@@ -295,6 +298,55 @@ contender_forget_note(Contender *contender)
 	contender->nwaits = 0;
 	contender->tells_waits = contender->adopted = contender->awaited = false;
 	contender->note_version = -1;
+}
+
+/*
+ * contender_set_waits
+ *		The contender's note is to tell these waits from now on.
+ *
+ * The caller sees to it that it is written.
+ */
+void
+contender_set_waits(Contender *contender, const NoteWait *waits, int nwaits)
+{
+	if (contender->waits)
+		pfree(contender->waits);
+	contender->waits = NULL;
+	contender->nwaits = nwaits;
+	if (nwaits == 0)
+		return;
+	contender->waits = MemoryContextAlloc(TopMemoryContext,
+										  nwaits * sizeof(NoteWait));
+	memcpy(contender->waits, waits, nwaits * sizeof(NoteWait));
+	if (!contender->tells_waits)
+		slot_set_tells_waits(contender->slot);
+	contender->tells_waits = contender->adopted = true;
+}
+
+/*
+ * contender_note
+ *		The contender's note, valid until the next call.
+ *
+ * Each write of a contender's data, the create and all sets, writes the whole
+ * note anew: who the contender is, whether it may be retained, and the waits
+ * that keep it.  Only this cluster and other clients' revocations write there,
+ * so it has no words but those.
+ */
+const char *
+contender_note(const Contender *contender)
+{
+	static char data[NOTE_FULL_SIZE];
+	Note		note;
+
+	note_set_contender(&note, host_name(), PostPortNumber, cluster_name,
+					   contender->asker_pid,
+					   !contender->is_permit && contender->recipe.retain);
+	if (contender->nwaits == 0)
+		(void) note_write(&note, data);
+	else
+		(void) note_write_waits(&note, contender->waits, contender->nwaits,
+								data);
+	return data;
 }
 
 /*

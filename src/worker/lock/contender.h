@@ -86,6 +86,9 @@ extern void contender_set_session(Contender *contender, int session);
 extern void contender_drop(Contender *contender);
 extern void contender_note_uuid(Contender *contender, const uint8 *uuid);
 extern void contender_forget_note(Contender *contender);
+extern void contender_set_waits(Contender *contender, const NoteWait *waits,
+								int nwaits);
+extern const char *contender_note(const Contender *contender);
 extern bool contender_has_uuid(const uint8 *uuid);
 extern Contender *contender_find_path(const char *path);
 extern bool contender_owned_path(const Contender *contender,

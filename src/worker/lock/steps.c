@@ -32,7 +32,6 @@
 #include "shared/text.h"
 #include "worker/lock/contender.h"
 #include "worker/lock/directories.h"
-#include "worker/lock/notes.h"
 #include "worker/lock/steps.h"
 #include "worker/sessions.h"
 #include "worker/wake.h"
@@ -82,7 +81,7 @@ submit(Contender *contender, RecipeOp *op, uint32 group)
 {
 	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE ||
 		op->kind == RECIPE_OP_SET)
-		op->data = notes_write(contender);
+		op->data = contender_note(contender);
 	session_submit(contender->session, contender->id, contender->directory,
 				   op, group);
 }
@@ -106,7 +105,7 @@ submit_permit(Contender *contender, SemaphoreOp *op)
 
 	if (op->op.data == NULL && (op->op.kind == RECIPE_OP_CREATE ||
 								op->op.kind == RECIPE_OP_SET))
-		op->op.data = notes_write(contender);
+		op->op.data = contender_note(contender);
 
 	/* that of the name itself is a container, too; nobody waits for it */
 	if (op->op.kind == RECIPE_OP_MKDIRS)

@@ -50,8 +50,10 @@
 #include <limits.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/lock/lease.h"
+#include "core/word.h"
 #include "shared/clock.h"
 #include "utils/memutils.h"
 #include "worker/zookeeper/client.h"
@@ -321,6 +323,24 @@ session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES])
 	left -= ZNODE_UUID_BYTES;
 	memcpy(uuid, pool + left, ZNODE_UUID_BYTES);
 	znode_make_uuid(uuid);
+}
+
+/*
+ * host_name
+ *		The name of this host, as other clusters are told.
+ */
+const char *
+host_name(void)
+{
+	static char host[WORD_VALUE_SIZE] = "";
+
+	if (host[0] == '\0')
+	{
+		if (gethostname(host, sizeof(host)) != 0)
+			strlcpy(host, "unknown", sizeof(host));
+		host[sizeof(host) - 1] = '\0';
+	}
+	return host;
 }
 
 /*

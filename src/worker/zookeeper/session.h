@@ -98,6 +98,7 @@ extern void session_await_closed(int64 until_ms);
 extern void session_submit(int number, uint32_t owner, const char *directory,
 						   const RecipeOp *op, uint32_t group);
 extern void session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES]);
+extern const char *host_name(void);
 extern void session_directory_deleted(int number, const char *directory);
 extern bool session_ready(int number);
 extern int64_t session_flush(int number);

@@ -34,7 +34,8 @@ sub plant
 	my %before = map { $_ => 1 } @offences;
 
 	$files->{'rooms.dot'} //= join('',
-		map { qq("$_" [label=""];\n) } grep { m{/} } map { s/\.[ch]$//r } keys %$files);
+		map { qq("$_" [label=""];\n) } grep { m{/} }
+		map { s/(_private)?\.[ch]$//r } keys %$files);
 	system("cp -r $top/src $dir") == 0 or die "could not copy the sources\n";
 	foreach my $file (sort keys %$files)
 	{
@@ -114,11 +115,69 @@ plant('it includes it through another header',
 plant('another wing includes zookeeper.h',
 	{ 'shared/planted.h' => include('<zookeeper.h>') },
 	'shared/planted.h includes <zookeeper.h>: only');
-plant('a wing includes what is private to another',
-	{   'worker/planted.c' => include('"shared/planted.h"'),
-		'shared/planted.c' => include('"shared/planted.h"'),
-		'shared/planted.h' => "/*\n * planted.h\n *\t\tPrivate to shared/.\n */\n" },
-	'worker/planted.c includes shared/planted.h: private to shared/');
+# private headers
+plant('a folder includes its own private header',
+	{   'worker/lock/planted.c' => include('"worker/lock/planted2_private.h"'),
+		'worker/lock/planted2_private.h' => include('"worker/lock/planted2.h"'),
+		'worker/lock/planted2.h' => '' });
+plant('a wing includes the private header of another',
+	{   'worker/planted.c' => include('"shared/planted_private.h"'),
+		'shared/planted.c' => include('"shared/planted_private.h"'),
+		'shared/planted_private.h' => '' },
+	'worker/planted.c includes shared/planted_private.h: private to shared/');
+plant('a folder includes that of another folder',
+	{   'worker/deadlock/planted.c' => include('"worker/lock/planted_private.h"'),
+		'worker/lock/planted_private.h' => '' },
+	'worker/deadlock/planted.c includes worker/lock/planted_private.h: private to worker/lock/');
+plant('a wing includes that of its own folder',
+	{   'core/planted.c' => include('"core/deadlock/planted_private.h"'),
+		'core/deadlock/planted_private.h' => '' },
+	'core/planted.c includes core/deadlock/planted_private.h: private to core/deadlock/');
+plant('a folder includes that of its own wing',
+	{   'core/lock/planted.c' => include('"core/planted_private.h"'),
+		'core/planted_private.h' => '' },
+	'core/lock/planted.c includes core/planted_private.h: private to core/');
+plant('it comes through another header',
+	{   'backend/planted.c' => include('"shared/planted2.h"'),
+		'shared/planted2.h' => include('"shared/planted_private.h"'),
+		'shared/planted_private.h' => '' },
+	'backend/planted.c includes shared/planted_private.h through shared/planted2.h: private to shared/');
+
+# folders
+plant('folders include what they may',
+	{   'core/deadlock/planted.h' => include('"core/lock/znode.h"', '"core/word.h"'),
+		'worker/zookeeper/planted.h' => include('"core/lock/znode.h"', '"worker/wake.h"'),
+		'worker/lock/planted.h' => include('"worker/zookeeper/planted.h"'),
+		'worker/deadlock/planted.h' => include('"core/deadlock/planted.h"',
+			'"worker/lock/planted.h"', '"worker/zookeeper/planted.h"'),
+		'worker/fleet/planted.h' => include('"worker/zookeeper/planted.h"'),
+		'worker/planted.h' => include('"worker/deadlock/planted.h"',
+			'"worker/fleet/planted.h"') });
+foreach (
+	[ 'core/lock', 'core/deadlock' ],
+	[ 'worker/zookeeper', 'worker/lock' ],
+	[ 'worker/zookeeper', 'worker/deadlock' ],
+	[ 'worker/zookeeper', 'worker/fleet' ],
+	[ 'worker/zookeeper', 'core/deadlock' ],
+	[ 'worker/lock', 'worker/deadlock' ],
+	[ 'worker/lock', 'worker/fleet' ],
+	[ 'worker/lock', 'core/deadlock' ],
+	[ 'worker/deadlock', 'worker/fleet' ],
+	[ 'worker/fleet', 'worker/lock' ],
+	[ 'worker/fleet', 'worker/deadlock' ],
+	[ 'worker/fleet', 'core/deadlock' ],
+	[ 'worker/lock', 'worker' ])
+{
+	my ($from, $to) = @$_;
+
+	plant("$from/ includes $to/",
+		{   "$from/planted.c" => include(qq("$to/planted2.h")),
+			"$to/planted2.h" => '' },
+		"$from/planted.c: $from/ includes $to/planted2.h");
+}
+plant('another folder',
+	{ 'worker/attic/planted.c' => '' },
+	'worker/attic/planted.c: there is no folder worker/attic/');
 
 # circles
 plant('two rooms include each other',

@@ -356,16 +356,11 @@ zk_try_lock(PG_FUNCTION_ARGS)
 static HTAB *
 make_key_table(void)
 {
-	HASHCTL		ctl = {0};
+	HASHCTL		ctl;
+	int			flags = key_hash_ctl(&ctl, sizeof(ZkKey));
 
-	ctl.keysize = sizeof(ZkKey);
-	ctl.entrysize = sizeof(ZkKey);
-	ctl.hash = key_hash;
-	ctl.match = key_match;
-	ctl.keycopy = key_copy;
 	ctl.hcxt = CurrentMemoryContext;
-	return hash_create("zklock names", 64, &ctl,
-					   HASH_ELEM | HASH_CONTEXT | ZK_KEY_HASH);
+	return hash_create("zklock names", 64, &ctl, flags | HASH_CONTEXT);
 }
 
 /*

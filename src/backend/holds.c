@@ -136,15 +136,10 @@ hold_find(const ZkKey *key)
 static void
 make_held_table(void)
 {
-	HASHCTL		ctl = {0};
+	HASHCTL		ctl;
+	int			flags = key_hash_ctl(&ctl, sizeof(HeldLock));
 
-	ctl.keysize = sizeof(ZkKey);
-	ctl.entrysize = sizeof(HeldLock);
-	ctl.hash = key_hash;
-	ctl.match = key_match;
-	ctl.keycopy = key_copy;
-	held_table = hash_create("zklock holds", 16, &ctl,
-							 HASH_ELEM | ZK_KEY_HASH);
+	held_table = hash_create("zklock holds", 16, &ctl, flags);
 	before_shmem_exit(release_at_exit, (Datum) 0);
 }
 

@@ -137,10 +137,14 @@ void
 waiting_note_end(ZkResult *result, const HeldLock *lock, ZkTake take,
 				 const ZkTakeNews *news)
 {
+	ZkKey	   *key;
+
 	if (take == ZK_GO_BACK || take == ZK_GIVE_WAY)
 		return;
 	/* the entry goes in a moment */
-	result->key = key_copy(palloc(sizeof(ZkKey)), &lock->key, sizeof(ZkKey));
+	key = palloc(sizeof(ZkKey));
+	*key = lock->key;
+	result->key = key;
 	if (take == ZK_DEADLOCK)
 	{
 		result->outcome = ZK_DEADLOCKED;

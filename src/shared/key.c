@@ -278,6 +278,15 @@ key_set_advisory(ZkKey *key, bool advisory)
 	key->advisory = advisory;
 }
 
+/* For hash tables, too; "size" does not count. */
+static void *
+copy_key(void *copy, const void *key, Size size pg_attribute_unused())
+{
+	/* the name's terminator, too */
+	return memcpy(copy, key,
+				  offsetof(ZkKey, name) + ((const ZkKey *) key)->length + 1);
+}
+
 /*
  * key_in_mode
  *		The key of the slot that serves the same lock in this mode: for this
@@ -286,7 +295,7 @@ key_set_advisory(ZkKey *key, bool advisory)
 void
 key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result)
 {
-	key_copy(result, key, sizeof(ZkKey));
+	copy_key(result, key, sizeof(ZkKey));
 	result->mode = mode;
 	result->for_whom = mode == ZK_KEY_SHARED_TOGETHER ||
 		mode == ZK_KEY_PERMIT ? ZkMyProcNumber : -1;
@@ -399,18 +408,15 @@ key_advisory_tag(const ZkKey *key, LOCKTAG *tag)
 	return true;
 }
 
-/*
- * key_hash, key_match, key_copy
- *		A hash table's functions; "size" does not count.
- */
-uint32
-key_hash(const void *key, size_t size pg_attribute_unused())
+/* For hash tables; "size" does not count. */
+static uint32
+hash_of_key(const void *key, Size size pg_attribute_unused())
 {
 	return ((const ZkKey *) key)->hash;
 }
 
-int
-key_match(const void *a, const void *b, size_t size pg_attribute_unused())
+static int
+match_keys(const void *a, const void *b, Size size pg_attribute_unused())
 {
 	/* a difference in length is found ahead of the names */
 	return memcmp((const char *) a + COUNTING, (const char *) b + COUNTING,
@@ -418,10 +424,19 @@ key_match(const void *a, const void *b, size_t size pg_attribute_unused())
 				  ((const ZkKey *) a)->length);
 }
 
-void *
-key_copy(void *copy, const void *key, size_t size pg_attribute_unused())
+/*
+ * key_hash_ctl
+ *		For a hash table whose entries begin with a ZkKey: fill in *ctl, which
+ *		the caller may add to, and return the flags that go with that.
+ */
+int
+key_hash_ctl(HASHCTL *ctl, Size entrysize)
 {
-	/* the name's terminator, too */
-	return memcpy(copy, key,
-				  offsetof(ZkKey, name) + ((const ZkKey *) key)->length + 1);
+	memset(ctl, 0, sizeof(*ctl));
+	ctl->keysize = sizeof(ZkKey);
+	ctl->entrysize = entrysize;
+	ctl->hash = hash_of_key;
+	ctl->match = match_keys;
+	ctl->keycopy = copy_key;
+	return HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_KEYCOPY;
 }

@@ -17,6 +17,7 @@
 
 #include "core/lock/znode.h"
 #include "storage/lock.h"
+#include "utils/hsearch.h"
 
 /* At least so many roots can be in use at the same time. */
 #define ZK_MAX_ROOTS		256
@@ -78,11 +79,8 @@ extern void key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE]);
 extern void key_tag(const ZkKey *key, const char *path, LOCKTAG *tag);
 extern bool key_advisory_tag(const ZkKey *key, LOCKTAG *tag);
 
-/* for hash tables, as ZK_KEY_HASH of hash_create() */
-#define ZK_KEY_HASH			(HASH_FUNCTION | HASH_COMPARE | HASH_KEYCOPY)
-extern uint32 key_hash(const void *key, size_t size);
-extern int	key_match(const void *a, const void *b, size_t size);
-extern void *key_copy(void *copy, const void *key, size_t size);
+/* hash tables by key */
+extern int	key_hash_ctl(HASHCTL *ctl, Size entrysize);
 
 /* for slots.c: a slot uses the root of its key */
 extern void root_use(uint16 root);

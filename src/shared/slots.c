@@ -144,6 +144,7 @@ slots_startup_shmem(void)
 {
 	bool		found;
 	HASHCTL		ctl;
+	int			flags;
 
 	/* in case this is a restart within the postmaster */
 	counts = NULL;
@@ -162,16 +163,10 @@ slots_startup_shmem(void)
 		pg_atomic_init_u32(&counts->release_time, 0);
 	}
 
-	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = sizeof(ZkKey);
-	ctl.entrysize = sizeof(ZkSlot);
-	ctl.hash = key_hash;
-	ctl.match = key_match;
-	ctl.keycopy = key_copy;
+	flags = key_hash_ctl(&ctl, sizeof(ZkSlot));
 	ctl.num_partitions = ZK_PARTITIONS;
 	slots = ZkShmemInitHash("zklock slots", zklock_max_locks, &ctl,
-							HASH_ELEM | ZK_KEY_HASH | HASH_PARTITION |
-							HASH_FIXED_SIZE);
+							flags | HASH_PARTITION | HASH_FIXED_SIZE);
 	locks = GetNamedLWLockTranche(ZK_TRANCHE);
 	LWLockRelease(AddinShmemInitLock);
 }

@@ -31,7 +31,6 @@
 #include "shared/compat.h"
 #include "shared/drop.h"
 #include "shared/refusal.h"
-#include "shared/secure.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"

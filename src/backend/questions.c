@@ -32,7 +32,6 @@
 #include "shared/holders.h"
 #include "shared/questions.h"
 #include "shared/refusal.h"
-#include "shared/secure.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"

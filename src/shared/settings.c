@@ -15,6 +15,10 @@
  * configuration's that is made one; what ALTER ROLE or ALTER DATABASE has stored
  * while the library was not loaded PostgreSQL leaves out, with a warning.
  *
+ * The ZooKeeper client library may have been built without TLS and SASL, as
+ * Debian's was.  What is asked for and cannot be had must not end in a connection
+ * without it, so such a value is an error.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -24,14 +28,16 @@
  */
 #include "postgres.h"
 
+#include <arpa/inet.h>
+#include <ctype.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <stdlib.h>
 
+#include "access/parallel.h"
 #include "core/lock/znode.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
-#include "shared/secure.h"
-#include "shared/servers.h"
-#include "shared/setting_check.h"
 #include "shared/settings.h"
 #include "shared/test_build.h"
 #include "utils/guc.h"
@@ -53,6 +59,11 @@ int			zklock_commit_timeout;
 bool		zklock_deadlock_check;
 int			zklock_advisory_locks = ZK_ADVISORY_OFF;
 bool		zklock_advisory_used = false;
+char	   *zklock_tls_ca;
+char	   *zklock_tls_cert;
+char	   *zklock_tls_key;
+char	   *zklock_sasl_user;
+char	   *zklock_sasl_password_file;
 
 /*
  * What is wrong with the value in force, as a sentence, or NULL.  The check
@@ -61,6 +72,10 @@ bool		zklock_advisory_used = false;
 static const char *servers_problem = NULL;
 static const char *root_problem = NULL;
 static const char *auth_problem = NULL;
+
+/* How a problem begins that is none of the value, but of the library at hand. */
+#define ZK_LIBRARY_LACKS \
+	"The ZooKeeper client library of this server was built without "
 
 /* The value of an enum setting that was given a word it does not know. */
 #define WRONG_WORD			(-1)
@@ -101,6 +116,202 @@ static struct config_enum_entry advisory_options[] = {
 	{NULL, 0, false},
 	{NULL, 0, false}
 };
+
+/*
+ * Would PostgreSQL replace a refused value by the default?
+ *
+ * It does so with the configuration's when the library is loaded, and with the
+ * catalog's, of a role or database, when a session begins.  A parallel worker
+ * must take whatever its leader has.
+ */
+static bool
+setting_is_replaced(GucSource source)
+{
+	return process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker ||
+		source == PGC_S_GLOBAL || source == PGC_S_DATABASE ||
+		source == PGC_S_USER || source == PGC_S_DATABASE_USER;
+}
+
+/* The SQLSTATE of a problem: "otherwise", unless the library lacks something. */
+static int
+problem_code(const char *problem, int otherwise)
+{
+	return strncmp(problem, ZK_LIBRARY_LACKS, strlen(ZK_LIBRARY_LACKS)) == 0 ?
+		ERRCODE_FEATURE_NOT_SUPPORTED : otherwise;
+}
+
+/* Warn of a wrong value that is accepted; NULL if it must not be shown. */
+static void
+setting_warn(const char *name, const char *value, const char *problem)
+{
+	if (InitializingParallelWorker)
+		return;					/* the leader has warned */
+	ereport(WARNING,
+			(errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE)),
+			 value ?
+			 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value) :
+			 errmsg("invalid value for parameter \"%s\"", name),
+			 errdetail("%s", problem),
+			 errhint("Locks in ZooKeeper cannot be used until the value is corrected.")));
+}
+
+/*
+ * End of the check hook of a string.
+ *
+ * Refuses a value that has a problem; or accepts it with a warning, and sets
+ * *extra to a copy of the problem, made by ZkGucAlloc().  "value" is NULL if it
+ * must not be shown.
+ */
+static bool
+setting_pass(const char *name, const char *value, const char *problem,
+			 void **extra, GucSource source)
+{
+	if (problem == NULL)
+		return true;
+	if (!setting_is_replaced(source))
+	{
+		GUC_check_errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE));
+		if (value == NULL)
+			GUC_check_errmsg("invalid value for parameter \"%s\"", name);
+		GUC_check_errdetail("%s", problem);
+		return false;
+	}
+	*extra = ZkGucAlloc(strlen(problem) + 1);
+	if (*extra == NULL)
+		return false;
+	strcpy(*extra, problem);
+	setting_warn(name, value, problem);
+	return true;
+}
+
+/*
+ * For zk_wrong_setting(): fill in "wrong" if there is a problem with the
+ * setting.
+ */
+static bool
+setting_is_wrong(const char *name, const char *value, const char *problem,
+				 ZkWrongSetting *wrong)
+{
+	if (problem == NULL)
+		return false;
+	wrong->name = name;
+	wrong->value = value;
+	wrong->problem = problem;
+	wrong->sqlstate = problem_code(problem, ERRCODE_CONFIG_FILE_ERROR);
+	return true;
+}
+
+/* Is this an IPv6 address in brackets, perhaps with a zone ("%eth0")? */
+static bool
+is_bracketed_address(const char *host, size_t len)
+{
+	char		address[INET6_ADDRSTRLEN];
+	struct in6_addr parsed;
+	size_t		address_len;
+
+	if (len < 2 || host[0] != '[' || host[len - 1] != ']')
+		return false;
+	address_len = strcspn(host + 1, "%]");
+	if (address_len >= sizeof(address))
+		return false;
+	memcpy(address, host + 1, address_len);
+	address[address_len] = '\0';
+	return inet_pton(AF_INET6, address, &parsed) == 1;
+}
+
+/* What is wrong with one "host:port" of zklock.servers; NULL: nothing. */
+static char *
+find_server_problem(const char *server, size_t len)
+{
+	const char *colon = NULL;
+	char	   *end;
+	long		port;
+	bool		blank = false;
+	bool		bracket = false;
+
+	for (size_t i = 0; i < len; i++)
+	{
+		if (server[i] == ':')
+			colon = server + i;
+		else if (isspace((unsigned char) server[i]))
+			blank = true;		/* as of a comma that was forgotten */
+		else if (server[i] == '[' || server[i] == ']')
+			bracket = true;
+	}
+	if (colon == NULL || colon == server || blank ||
+		(bracket && !is_bracketed_address(server, colon - server)))
+		return psprintf("\"%.*s\" is not of the form host:port.",
+						(int) len, server);
+
+	/* no zero in front: the library would take it for octal */
+	port = strtol(colon + 1, &end, 10);
+	if (colon[1] < '1' || colon[1] > '9' || end != server + len ||
+		port > 65535)
+		return psprintf("\"%.*s\" does not end in a port number.",
+						(int) len, server);
+	return NULL;
+}
+
+/*
+ * What is wrong with a value of zklock.servers, as a sentence, palloc'd; NULL:
+ * nothing.
+ *
+ * The form is host:port,..., with an optional chroot.  A host may be an IPv6
+ * address in brackets.
+ */
+static char *
+servers_find_problem(const char *server)
+{
+	const char *chroot = strchr(server, '/');
+	const char *end = chroot ? chroot : server + strlen(server);
+	const char *problem;
+
+	for (;;)
+	{
+		size_t		len = strcspn(server, ",/");
+		char	   *server_problem;
+
+		while (len > 0 && isspace((unsigned char) *server))
+		{
+			server++;
+			len--;
+		}
+		server_problem = find_server_problem(server, len);
+		if (server_problem)
+			return server_problem;
+		server += len;
+		if (server == end)
+			break;
+		server++;
+	}
+
+	if (chroot && chroot[1] != '\0' &&
+		(problem = znode_check_root(chroot)) != NULL)
+		return psprintf("The chroot \"%s\" is not valid: %s", chroot, problem);
+	return NULL;
+}
+
+/*
+ * servers_for_library
+ *		The servers of a valid value, without the chroot, as the client library
+ *		wants them, palloc'd.
+ *
+ * The library knows no brackets, and takes for the port what is behind the last
+ * colon.
+ */
+char *
+servers_for_library(const char *servers)
+{
+	char	   *result = palloc(strlen(servers) + 1);
+	int			len = 0;
+
+	for (const char *c = servers; *c != '\0' && *c != '/'; c++)
+		if (*c != '[' && *c != ']')
+			result[len++] = *c;
+	result[len] = '\0';
+	return result;
+}
 
 static bool
 check_servers(char **newval, void **extra, GucSource source)
@@ -253,6 +464,205 @@ is_wrong_word(const char *name, int val,
 							wrong);
 }
 
+/* Settings of what the library may have been built with: TLS and SASL. */
+char	   *zklock_tls_ca;
+char	   *zklock_tls_cert;
+char	   *zklock_tls_key;
+char	   *zklock_sasl_user;
+char	   *zklock_sasl_password_file;
+
+typedef enum SecureSetting
+{
+	TLS_CA,
+	TLS_CERT,
+	TLS_KEY,
+	SASL_USER,
+	SASL_PASSWORD_FILE
+} SecureSetting;
+
+#define NSECURE	(SASL_PASSWORD_FILE + 1)
+
+static const struct
+{
+	const char *name;
+	const char *description;
+	char	  **value;
+}			secure_settings[NSECURE] =
+{
+	[TLS_CA] = {
+		"zklock.tls_ca",
+		"Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of.",
+		&zklock_tls_ca
+	},
+	[TLS_CERT] = {
+		"zklock.tls_cert",
+		"Sets the file with the certificate to present to ZooKeeper.",
+		&zklock_tls_cert
+	},
+	[TLS_KEY] = {
+		"zklock.tls_key",
+		"Sets the file with the private key of that certificate.",
+		&zklock_tls_key
+	},
+	[SASL_USER] = {
+		"zklock.sasl_user",
+		"Sets the user to authenticate as to ZooKeeper by SASL, with DIGEST-MD5.",
+		&zklock_sasl_user
+	},
+	[SASL_PASSWORD_FILE] = {
+		"zklock.sasl_password_file",
+		"Sets the file with the password of that user.",
+		&zklock_sasl_password_file
+	}
+};
+
+static bool
+is_tls(SecureSetting setting)
+{
+	return setting <= TLS_KEY;
+}
+
+static bool
+sasl_is_supported(void)
+{
+	return zookeeper_init_sasl != NULL &&
+		zoo_sasl_make_basic_callbacks != NULL && sasl_client_init != NULL &&
+		sasl_set_mutex != NULL;
+}
+
+/*
+ * What is wrong with a value by itself, as a sentence, or NULL.  The library
+ * gets the three paths for TLS in one string, separated by commas.
+ */
+static const char *
+find_secure_problem(SecureSetting setting, const char *value)
+{
+	if (value[0] == '\0')
+		return NULL;
+	if (!is_tls(setting))
+		return sasl_is_supported() ? NULL : ZK_LIBRARY_LACKS "SASL.";
+	if (zookeeper_init_ssl == NULL)
+		return ZK_LIBRARY_LACKS "TLS.";
+	return strchr(value, ',') ? "The path must not contain a comma." : NULL;
+}
+
+static bool
+check_secure(SecureSetting setting, const char *value, void **extra, GucSource source)
+{
+	return setting_pass(secure_settings[setting].name, NULL,
+						find_secure_problem(setting, value), extra, source);
+}
+
+static bool
+check_tls_ca(char **newval, void **extra, GucSource source)
+{
+	return check_secure(TLS_CA, *newval, extra, source);
+}
+
+static bool
+check_tls_cert(char **newval, void **extra, GucSource source)
+{
+	return check_secure(TLS_CERT, *newval, extra, source);
+}
+
+static bool
+check_tls_key(char **newval, void **extra, GucSource source)
+{
+	return check_secure(TLS_KEY, *newval, extra, source);
+}
+
+static bool
+check_sasl_user(char **newval, void **extra, GucSource source)
+{
+	return check_secure(SASL_USER, *newval, extra, source);
+}
+
+static bool
+check_sasl_password_file(char **newval, void **extra, GucSource source)
+{
+	return check_secure(SASL_PASSWORD_FILE, *newval, extra, source);
+}
+
+/*
+ * tls_is_wanted
+ *		Are connections to ZooKeeper to be encrypted?
+ *
+ * So they are as soon as one of the settings has a value: what is missing must
+ * not end in a connection in clear.
+ */
+bool
+tls_is_wanted(void)
+{
+	return zklock_tls_ca[0] != '\0' || zklock_tls_cert[0] != '\0' ||
+		zklock_tls_key[0] != '\0';
+}
+
+/*
+ * sasl_is_wanted
+ *		Is this server to authenticate to ZooKeeper by SASL?  As for TLS.
+ */
+bool
+sasl_is_wanted(void)
+{
+	return zklock_sasl_user[0] != '\0' || zklock_sasl_password_file[0] != '\0';
+}
+
+/*
+ * secure_name_of_credentials
+ *		Which setting says who this server is for ZooKeeper?
+ */
+const char *
+secure_name_of_credentials(void)
+{
+	return sasl_is_wanted() ? "zklock.sasl_user" : "zklock.auth";
+}
+
+/* Is one without a value that these settings, all or none, must have? */
+static bool
+is_incomplete(SecureSetting first, SecureSetting last, const char *problem,
+			  ZkWrongSetting *wrong)
+{
+	for (SecureSetting i = first; i <= last; i++)
+		if ((*secure_settings[i].value)[0] == '\0')
+			return setting_is_wrong(secure_settings[i].name, NULL, problem, wrong);
+	return false;
+}
+
+/* For zk_wrong_setting(): is one of these settings wrong? */
+static bool
+secure_is_wrong(ZkWrongSetting *wrong)
+{
+	for (SecureSetting i = 0; i < NSECURE; i++)
+		if (setting_is_wrong(secure_settings[i].name, NULL,
+							 find_secure_problem(i, *secure_settings[i].value), wrong))
+			return true;
+	if (tls_is_wanted() &&
+		is_incomplete(TLS_CA, TLS_KEY,
+					  "TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\".",
+					  wrong))
+		return true;
+	if (sasl_is_wanted() &&
+		is_incomplete(SASL_USER, SASL_PASSWORD_FILE,
+					  "SASL needs \"zklock.sasl_user\" and \"zklock.sasl_password_file\".",
+					  wrong))
+		return true;
+	return tls_is_wanted() && sasl_is_wanted() &&
+		setting_is_wrong(secure_settings[SASL_USER].name, NULL,
+						 "The ZooKeeper client library cannot combine SASL with its TLS.",
+						 wrong);
+}
+
+/*
+ * secure_values
+ *		All of these settings as one string, palloc'd, to see if one changes.
+ */
+char *
+secure_values(void)
+{
+	return psprintf("%s\n%s\n%s\n%s\n%s", zklock_tls_ca, zklock_tls_cert,
+					zklock_tls_key, zklock_sasl_user, zklock_sasl_password_file);
+}
+
 /*
  * zk_wrong_setting
  *		Does a setting have a wrong value?
@@ -341,6 +751,24 @@ define_session_settings(void)
 							 PGC_SIGHUP,
 							 0,
 							 check_acl, NULL, NULL);
+}
+
+/* Settings of TLS and SASL. */
+static void
+define_secure_settings(void)
+{
+	static const GucStringCheckHook checks[NSECURE] = {
+		check_tls_ca, check_tls_cert, check_tls_key, check_sasl_user,
+		check_sasl_password_file
+	};
+
+	for (SecureSetting i = 0; i < NSECURE; i++)
+		DefineCustomStringVariable(secure_settings[i].name, secure_settings[i].description,
+								   NULL, secure_settings[i].value, "",
+								   PGC_SIGHUP,
+								   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
+								   GUC_NOT_IN_SAMPLE,
+								   checks[i], NULL, NULL);
 }
 
 /* Settings of the locks: where they are, what they look like, how many. */
@@ -452,7 +880,7 @@ void
 settings_define(void)
 {
 	define_session_settings();
-	secure_define();
+	define_secure_settings();
 	define_lock_settings();
 	define_transaction_settings();
 	test_settings_define();

@@ -13,7 +13,7 @@
 #ifndef ZKLOCK_SETTINGS_H
 #define ZKLOCK_SETTINGS_H
 
-#include "shared/setting_check.h"
+#include "utils/guc.h"
 
 typedef enum ZkAcl
 {
@@ -40,6 +40,15 @@ typedef enum ZkAdvisoryLocks
 	ZK_ADVISORY_ON				/* it takes a lock in ZooKeeper */
 } ZkAdvisoryLocks;
 
+/* A setting with a wrong value. */
+typedef struct ZkWrongSetting
+{
+	const char *name;
+	const char *value;			/* NULL: a secret */
+	const char *problem;		/* a sentence */
+	int			sqlstate;		/* of calls that need the setting */
+} ZkWrongSetting;
+
 extern char *zklock_servers;
 extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
@@ -55,14 +64,38 @@ extern int	zklock_commit_timeout;	/* ms; 0: none */
 extern bool zklock_deadlock_check;
 extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */
 extern bool zklock_advisory_used;	/* it has been on in this process */
+extern char *zklock_tls_ca;
+extern char *zklock_tls_cert;
+extern char *zklock_tls_key;
+extern char *zklock_sasl_user;
+extern char *zklock_sasl_password_file;
 
 /* Longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */
 #define ZKLOCK_MAX_AUTH		1000
+
+/*
+ * Of libzookeeper_mt if it was built with OpenSSL, or with Cyrus SASL, else
+ * NULL; client.c has the types of the first two.
+ */
+extern void zookeeper_init_ssl(void) __attribute__((weak));
+extern void zookeeper_init_sasl(void) __attribute__((weak));
+extern void *zoo_sasl_make_basic_callbacks(const char *user, const char *realm,
+										   const char *password_file) __attribute__((weak));
+
+/* Of libsasl2, if it is there. */
+extern int	sasl_client_init(const void *callbacks) __attribute__((weak));
+extern void sasl_set_mutex(void *(*allocate) (void), int (*lock) (void *),
+						   int (*unlock) (void *), void (*dispose) (void *)) __attribute__((weak));
 
 extern void settings_define(void);
 extern int64 handoff_quantum_us(void);
 extern int64 retain_time_us(void);
 extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
 extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
+extern char *servers_for_library(const char *servers);
+extern bool tls_is_wanted(void);
+extern bool sasl_is_wanted(void);
+extern char *secure_values(void);
+extern const char *secure_name_of_credentials(void);
 
 #endif							/* ZKLOCK_SETTINGS_H */

@@ -38,8 +38,6 @@
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/proof.h"
-#include "shared/secure.h"
-#include "shared/servers.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"

@@ -63,7 +63,7 @@
 
 #include "core/reason.h"
 #include "shared/clock.h"
-#include "shared/secure.h"
+#include "shared/settings.h"
 #include "worker/zookeeper/client.h"
 #include "worker/zookeeper/fault.h"
 

@@ -63,8 +63,8 @@
 #include <unistd.h>
 
 #include "shared/bounds.h"
-#include "shared/secure.h"
 #include "shared/session_info.h"
+#include "shared/settings.h"
 #include "shared/settings.h"
 #include "storage/fd.h"
 #include "worker/zookeeper/fault.h"

@@ -14,7 +14,6 @@
 
 #include "backend/names.h"
 #include "backend/questions.h"
-#include "backend/text.h"
 #include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/member.h"
@@ -23,6 +22,7 @@
 #include "shared/compat.h"
 #include "shared/questions.h"
 #include "shared/session_info.h"
+#include "shared/text.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"

@@ -17,9 +17,9 @@
 
 #include "backend/deadlock.h"
 #include "backend/names.h"
-#include "backend/text.h"
 #include "core/deadlock/vertex.h"
 #include "pgstat.h"
+#include "shared/text.h"
 #include "utils/backend_status.h"
 
 /*

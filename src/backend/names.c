@@ -22,7 +22,6 @@
 
 #include "access/parallel.h"
 #include "backend/names.h"
-#include "backend/text.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -32,6 +31,7 @@
 #include "shared/compat.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
+#include "shared/text.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 

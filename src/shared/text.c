@@ -6,8 +6,8 @@
  * Whoever reaches ZooKeeper chooses the bytes of data and of names there.  On
  * their way to people all of them pass word_printable(): here, or as words of a
  * note, where they are parsed.  So no such bytes forge a line of the log, drive a
- * terminal, or are invalid in UTF-8.  backend/text.c turns that into the encoding
- * of a database; the worker has none, and writes ASCII.
+ * terminal, or are invalid in UTF-8.  Backends show them in the encoding of their
+ * database; the worker has none, and writes ASCII.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -18,9 +18,12 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "core/word.h"
+#include "mb/pg_wchar.h"
 #include "shared/text.h"
 
+/* Any bytes as printing characters of UTF-8, or of ASCII, palloc'd. */
 static char *
 printable(const char *bytes, int len, bool ascii)
 {
@@ -32,31 +35,67 @@ printable(const char *bytes, int len, bool ascii)
 }
 
 /*
- * text_utf8
- *		Any bytes as printing characters of UTF-8, palloc'd.
- */
-char *
-text_utf8(const char *bytes, int len)
-{
-	return printable(bytes, len, false);
-}
-
-/*
- * text_ascii
- *		Any bytes as printing characters of ASCII, palloc'd.
- */
-char *
-text_ascii(const char *bytes, int len)
-{
-	return printable(bytes, len, true);
-}
-
-/*
  * text_for_log
- *		The same of a string, for the worker's messages.
+ *		A string in printing characters of ASCII, palloc'd: for the worker's
+ *		messages.
  */
 char *
 text_for_log(const char *text)
 {
-	return text_ascii(text, strlen(text));
+	return printable(text, strlen(text), true);
+}
+
+/*
+ * text_of_utf8
+ *		UTF-8 in the server encoding, palloc'd; NULL if it is not valid or has
+ *		characters that this encoding does not have.
+ */
+char *
+text_of_utf8(const char *utf8, int len)
+{
+	int			encoding = GetDatabaseEncoding();
+	char	   *text;
+	Oid			conversion;
+
+	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
+		return pg_verify_mbstr(encoding, utf8, len, true) ?
+			pnstrdup(utf8, len) : NULL;
+
+	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
+	if (!OidIsValid(conversion) ||
+		!pg_verify_mbstr(PG_UTF8, utf8, len, true))
+		return NULL;
+	text = palloc(len * MAX_CONVERSION_GROWTH + 1);
+
+	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
+									  (unsigned char *) unconstify(char *, utf8),
+									  len, (unsigned char *) text,
+									  len * MAX_CONVERSION_GROWTH + 1,
+									  true) != len)
+		return NULL;
+	return text;
+}
+
+/*
+ * text_of_data
+ *		What somebody has written to ZooKeeper as printable text, palloc'd: in
+ *		ASCII, if the server encoding lacks any of its characters.
+ */
+char *
+text_of_data(const char *data, int len)
+{
+	char	   *utf8 = printable(data, len, false);
+	char	   *text = text_of_utf8(utf8, strlen(utf8));
+
+	return text ? text : printable(data, len, true);
+}
+
+/*
+ * text_of_string
+ *		The same of a string.
+ */
+char *
+text_of_string(const char *string)
+{
+	return text_of_data(string, strlen(string));
 }

@@ -13,8 +13,12 @@
 #ifndef ZKLOCK_TEXT_H
 #define ZKLOCK_TEXT_H
 
-extern char *text_utf8(const char *bytes, int len);
-extern char *text_ascii(const char *bytes, int len);
+/* any process */
 extern char *text_for_log(const char *text);
+
+/* in the encoding of the database: backends */
+extern char *text_of_utf8(const char *utf8, int len);
+extern char *text_of_data(const char *data, int len);
+extern char *text_of_string(const char *string);
 
 #endif							/* ZKLOCK_TEXT_H */

@@ -38,6 +38,20 @@ zk_now_ms(void)
 }
 
 /*
+ * zk_cpu_us
+ *		How long this thread has been on a processor, in microseconds: what work
+ *		costs, however long others keep it waiting meanwhile.
+ */
+int64
+zk_cpu_us(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return (int64) used.tv_sec * 1000000 + used.tv_nsec / 1000;
+}
+
+/*
  * zk_wall_time
  *		What is, or was, the time of day when zk_now_us() was "us", as far as
  *		nobody has set the clock meanwhile: to be shown, not compared.

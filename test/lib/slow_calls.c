@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/types.h>
 #include <time.h>
@@ -43,23 +44,45 @@ wait_ms(int ms)
 		;
 }
 
+/* Wait for as long as a file of this name says, if there is one. */
+static void
+delay(const char *name)
+{
+	FILE	   *file = open_file(name, "r");
+	int			ms = 0;
+
+	if (file == NULL)
+		return;
+	if (fscanf(file, "%d", &ms) != 1)
+		ms = 0;
+	fclose(file);
+	wait_ms(ms);
+}
+
 ssize_t
 read(int fd, void *data, size_t size)
 {
 	static ssize_t (*real) (int, void *, size_t);
-	FILE	   *file;
 
 	if (real == NULL)
 		real = dlsym(RTLD_NEXT, "read");
-	if (fd == wake_fd && fd >= 0 && (file = open_file("read", "r")) != NULL)
-	{
-		int			ms = 0;
+	if (fd == wake_fd && fd >= 0)
+		delay("read");
+	return real(fd, data, size);
+}
 
-		if (fscanf(file, "%d", &ms) != 1)
-			ms = 0;
-		fclose(file);
-		wait_ms(ms);
-	}
+/* The last that is done in a scan for deadlocks is to log it, with DEBUG2. */
+ssize_t
+write(int fd, const void *data, size_t size)
+{
+	static const char of_scan[] = "holds of waiting backends";
+	static ssize_t (*real) (int, const void *, size_t);
+
+	if (real == NULL)
+		real = dlsym(RTLD_NEXT, "write");
+	if (fd == STDERR_FILENO && wake_fd >= 0 &&
+		memmem(data, size, of_scan, strlen(of_scan)) != NULL)
+		delay("scan");
 	return real(fd, data, size);
 }
 

@@ -1,8 +1,9 @@
 # Copyright (c) 2026, zklock developers
 
-# How long it takes from the closing of a cycle to the error: reported, and no
-# test.  ZKLOCK_TEST_CYCLES is how many cycles of two clusters there are (default
-# 4), and 0.3 times as many of five, for each deadlock_timeout.
+# How long it takes from the closing of a cycle to the error: reported, and tested
+# only where a worker is kept from the processor within a scan.
+# ZKLOCK_TEST_CYCLES is how many cycles of two clusters there are (default 4), and
+# 0.3 times as many of five, for each deadlock_timeout.
 
 use strict;
 use warnings;
@@ -11,6 +12,7 @@ use List::Util qw(max);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use POSIX qw(ceil);
+use SlowCalls;
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 use ZkCluster;
@@ -21,20 +23,25 @@ my $cycles = $ENV{ZKLOCK_TEST_CYCLES} || 4;
 
 my $zk = ZooKeeper->new;
 $zk->start;
-my @nodes = zk_clusters(
-	$zk, [qw(a b c d e)],
-	'zklock.session_timeout' => '60s',
-	'log_statement' => 'none',
-	'autovacuum' => 'off');
+my $slow = SlowCalls->new;
+my @nodes = $slow->preloaded(
+	sub {
+		zk_clusters(
+			$zk, [qw(a b c d e)],
+			'zklock.session_timeout' => '60s',
+			'log_statement' => 'none',
+			'autovacuum' => 'off');
+	});
 my @wires = map { ZkWire->new($_) } @nodes;
 my $round = 0;
 
 sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 # One cycle of n clusters; returns the time from its closing to the error.
+# "ready" is called when all but the last of them wait.
 sub cycle
 {
-	my ($n) = @_;
+	my ($n, $ready) = @_;
 	my @in = @wires[ 0 .. $n - 1 ];
 	my @names = map { "cycle$round.$_" } (0 .. $n - 1);
 	my ($victims, $error) = (0);
@@ -50,6 +57,7 @@ sub cycle
 		$in[$i]->send("SELECT zk_lock('$names[$i + 1]')");
 		wait_contenders($zk, $names[ $i + 1 ], 2);
 	}
+	$ready->() if $ready;
 	my $closed = now();
 	$in[-1]->send("SELECT zk_lock('$names[0]')");
 	while (my @busy = grep { $_->busy } @in)
@@ -98,5 +106,20 @@ for my $timeout (1000, 100)
 			scalar(grep { $_ > $bound } @times), $bound);
 		is(scalar @times, $many, "$many cycles of $n clusters: each has one victim");
 	}
+}
+
+# A scan in which the worker is kept from the processor for 0.5 s is followed by
+# others soon.
+{
+	my $a = $nodes[0];
+
+	$a->append_conf('postgresql.conf', 'log_min_messages = debug2');
+	$a->reload;
+	$a->poll_query_until('postgres', "SELECT current_setting('log_min_messages') = 'debug2'");
+	$slow->delay_scan(500);
+	my $time = cycle(2, sub { $a->wait_for_log(qr/holds of waiting backends/, -s $a->logfile); });
+	$slow->delay_scan(0);
+	diag sprintf('a deadlock where each scan takes 0.5 s: %.3f s', $time);
+	cmp_ok($time, '<', 6, 'a deadlock ends soon though scans take long');
 }
 done_testing();

@@ -14,8 +14,10 @@
  * contender or the detector has something to do.  And once in deadlock_timeout if
  * at a glance at shared memory there may be sessions that have to do with
  * foreign servers (foreign.c).  A scan may take long on a busy server, so that
- * the worker pauses for some times as long after each.  Nothing is asked of
- * ZooKeeper before a scan has found something.
+ * the worker pauses after each for as long, and for some times the CPU time of
+ * the scan.  (Not for some times as long: in a scan the worker may be kept from
+ * the processor, or from a lock, for so long that deadlocks would last.)  Nothing
+ * is asked of ZooKeeper before a scan has found something.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -41,7 +43,7 @@
 #include "worker/wake.h"
 #include "worker/zookeeper/session.h"
 
-/* After a scan the worker pauses for so many times as long as it took. */
+/* After a scan the worker pauses for so many times its CPU time. */
 #define SCAN_PART			20
 
 /* How long to pause at the least after a scan, or a part of deadlock_timeout. */
@@ -259,8 +261,8 @@ run_scan(int64 now_ms)
 	const char *rooms[] = {room};
 	DetectorInput in = {.event = DETECTOR_EDGES,.scan = deadlock.scan};
 	Scan		scan = {0};
-	int64		begun_us = zk_now_us();
-	int64		took_us;
+	int64		cpu_us = zk_cpu_us();
+	int64		end_ms;
 
 	deadlock.scan = 0;
 	deadlock.soon = false;
@@ -270,9 +272,10 @@ run_scan(int64 now_ms)
 				 &deadlock.detector);
 	else
 		foreign_skip();
-	took_us = zk_now_us() - begun_us;
+	cpu_us = zk_cpu_us() - cpu_us;
+	end_ms = zk_now_ms();
 	deadlock.scanned_ms = now_ms;
-	deadlock.pause_ms = now_ms + took_us * SCAN_PART / 1000 +
+	deadlock.pause_ms = end_ms + (end_ms - now_ms) + cpu_us * SCAN_PART / 1000 +
 		Min(SCAN_PAUSE_MS, deadlock.timeout_ms / SCAN_PAUSE_PART);
 	deadlock.new_ms = 0;
 	in.edges = scan.edges;

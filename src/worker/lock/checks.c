@@ -43,12 +43,10 @@
 #define MAX_REVOCABLE		1000
 
 /*
- * From one sweep over the owners to the next is so many times the time that it
- * took, if that is more than SWEEP_INTERVAL_MS: with 100,000 of them it takes
- * tens of ms.  Not more than SWEEP_MAX_MS, as the process may have been stopped.
+ * From one sweep over the owners to the next is so many times its CPU time, if
+ * that is more than SWEEP_INTERVAL_MS: with 100,000 of them it takes tens of ms.
  */
 #define SWEEP_PAUSE			50
-#define SWEEP_MAX_MS		10000
 
 /* So many set their watches again at a time, and so often at the most. */
 #define WATCHES_AT_A_TIME	10
@@ -130,6 +128,7 @@ static void
 sweep_owners(void)
 {
 	int64		now_ms = zk_now_ms();
+	int64		cpu_us = zk_cpu_us();
 	int			n;
 	int			revocable = 0;
 	bool		again = false;
@@ -160,10 +159,9 @@ sweep_owners(void)
 	}
 	if (again)
 	{
-		int64		pause_ms = SWEEP_PAUSE * (zk_now_ms() - now_ms);
+		int64		pause_ms = SWEEP_PAUSE * (zk_cpu_us() - cpu_us) / 1000;
 
-		wake_set(WAKE_SWEEP, now_ms + Min(Max(pause_ms, SWEEP_INTERVAL_MS),
-										  SWEEP_MAX_MS));
+		wake_set(WAKE_SWEEP, now_ms + Max(pause_ms, SWEEP_INTERVAL_MS));
 	}
 	ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
 }

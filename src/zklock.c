@@ -14,6 +14,7 @@
 
 #include "backend/hooks.h"
 #include "backend/replace.h"
+#include "core/memory.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -82,6 +83,15 @@ zk_shmem_startup(void)
 	deadlocks_startup_shmem();
 }
 
+/* What core/ needs cannot be had. */
+static void
+out_of_memory(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory")));
+}
+
 /*
  * _PG_init
  *		Entry point of the library.
@@ -95,6 +105,7 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade)
 		return;
 
+	memory_exhausted = out_of_memory;
 	settings_define();
 	hooks_init();
 	replace_init();

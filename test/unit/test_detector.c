@@ -214,7 +214,7 @@ begin(void **state)
 	(void) state;
 	now = 1000000;
 	all_step_back = false;
-	assert_true(detector_init(&detector, TIMEOUT, false));
+	detector_init(&detector, TIMEOUT, false);
 	event(DETECTOR_RESUMED);
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
@@ -1183,7 +1183,7 @@ an_old_probe_is_cleaned_up(void **state)
 {
 	(void) state;
 	detector_free(&detector);
-	assert_true(detector_init(&detector, TIMEOUT, true));
+	detector_init(&detector, TIMEOUT, true);
 	step((DetectorInput) {.event = DETECTOR_ADOPT,.path = X});
 	event(DETECTOR_RESUMED);
 	expect(0, DETECTOR_OP_SET_WAITS, X);
@@ -1209,7 +1209,7 @@ a_new_worker_cleans_up(void **state)
 {
 	(void) state;
 	detector_free(&detector);
-	assert_true(detector_init(&detector, TIMEOUT, true));
+	detector_init(&detector, TIMEOUT, true);
 	step((DetectorInput) {.event = DETECTOR_ADOPT,.path = X});
 	expect_nothing();
 	event(DETECTOR_RESUMED);
@@ -1235,7 +1235,7 @@ a_new_worker_sweeps_a_room(void **state)
 {
 	(void) state;
 	detector_free(&detector);
-	assert_true(detector_init(&detector, TIMEOUT, true));
+	detector_init(&detector, TIMEOUT, true);
 	step((DetectorInput) {.event = DETECTOR_SWEEP,.path = ROOM});
 	expect_nothing();
 	assert_false(detector_is_idle(&detector));
@@ -1459,7 +1459,7 @@ a_new_worker_sweeps_sessions(void **state)
 {
 	(void) state;
 	detector_free(&detector);
-	assert_true(detector_init(&detector, TIMEOUT, true));
+	detector_init(&detector, TIMEOUT, true);
 	event(DETECTOR_RESUMED);
 	wanted(0, NULL, true);
 	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);

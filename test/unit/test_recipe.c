@@ -33,21 +33,6 @@
 
 #define KIND(shared)	((shared) ? ZNODE_READER : ZNODE_MUTEX)
 
-/*
- * The recipe's only allocation goes through here, as the program's own
- * definition comes before the C library's, so that it can be made to fail.
- */
-static bool out_of_memory = false;
-
-char *
-strdup(const char *string)
-{
-	size_t		size = strlen(string) + 1;
-	char	   *copy = out_of_memory ? NULL : malloc(size);
-
-	return copy ? memcpy(copy, string, size) : NULL;
-}
-
 /*-------------------------------------------------------------------------
  * The transition table
  *-------------------------------------------------------------------------
@@ -3505,19 +3490,12 @@ test_ask_retained_goes_on(void **state)
 	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
 	recipe_free(&recipe);
 
-	/* without memory for its name nothing is said yet */
+	/* the next contender asks for itself */
 	bring_to(&recipe, AT_READING_ASKING);
-	out_of_memory = true;
-	give(&recipe, IN_SECOND, &out);
-	out_of_memory = false;
-	assert_string_equal(describe_ops(&out), "children");
-	assert_int_equal(out.told, 0);
 	give(&recipe, IN_SECOND, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	give(&recipe, IN_WATCH_RETAINED, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_RETAINED);
-
-	/* the next contender asks for itself */
 	give(&recipe, IN_EXPIRED, &out);
 	recipe.asks_retained = false;
 	give(&recipe, IN_WANT, &out);
@@ -3730,27 +3708,6 @@ test_kinds(void **state)
 	}
 }
 
-/* Without memory for the predecessor's name the recipe looks again. */
-static void
-test_out_of_memory(void **state)
-{
-	Recipe		recipe;
-	RecipeOutput out;
-
-	(void) state;
-	bring_to(&recipe, AT_READING);
-	out_of_memory = true;
-	give(&recipe, IN_SECOND, &out);
-	out_of_memory = false;
-	assert_int_equal(recipe.state, RECIPE_READING);
-	assert_string_equal(describe_ops(&out), "children");
-	assert_int_equal(out.told, 0);
-
-	give(&recipe, IN_SECOND, &out);
-	assert_int_equal(recipe.state, RECIPE_WATCHING);
-	recipe_free(&recipe);
-}
-
 static void
 test_free_is_repeatable(void **state)
 {
@@ -3824,7 +3781,6 @@ main(void)
 		cmocka_unit_test(test_revocation_data),
 		cmocka_unit_test(test_grouped_directories),
 		cmocka_unit_test(test_kinds),
-		cmocka_unit_test(test_out_of_memory),
 		cmocka_unit_test(test_free_is_repeatable),
 		cmocka_unit_test(test_state_names)
 	};

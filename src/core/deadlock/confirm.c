@@ -60,6 +60,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/mutation.h"
 
 /* A probe lives as long as that, and twice deadlock_timeout; us. */
@@ -82,19 +83,16 @@ static Probe *
 add_probe(Detection *state, const char *room, int32_t number,
 		  ProbeState how, uint32_t born)
 {
-	Probe	   *probes = detection_grow(state, state->probes, state->nprobes,
-										sizeof(Probe));
+	Probe	   *probe;
 
-	if (probes == NULL)
-		return NULL;
-	state->probes = probes;
-	probes += state->nprobes++;
-	probes->state = how;
-	strcpy(probes->room, room);
-	probes->number = number;
-	probes->born = born;
-	probes->deadline = state->now + 2 * state->timeout + MIN_LIFE;
-	return probes;
+	state->probes = memory_grow(state->probes, state->nprobes, sizeof(Probe));
+	probe = &state->probes[state->nprobes++];
+	probe->state = how;
+	strcpy(probe->room, room);
+	probe->number = number;
+	probe->born = born;
+	probe->deadline = state->now + 2 * state->timeout + MIN_LIFE;
+	return probe;
 }
 
 static void
@@ -170,8 +168,6 @@ answer(Detection *state, Probe *probe, uint64_t confirmed)
 	room_path_in(probe->room, prefix, path);
 	op = detection_send(state, DETECTOR_OP_CREATE, TASK_ANSWER, path,
 						probe->number);
-	if (op == NULL)
-		return;
 	op->data = "";
 	probe->answering = true;
 }
@@ -211,22 +207,20 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 	}
 	if (room[0] == '\0')
 		ours = MAX_OURS;
-	room_path_in(room, PROBE_PREFIX, path);
 	data = ours < MAX_OURS ? probe_write(deadlock) : NULL;
-	op = data == NULL ? NULL :
-		detection_send(state, DETECTOR_OP_CREATE, TASK_PROBE, path, -1);
-	probe = op == NULL ? NULL :
-		add_probe(state, room, -1, PROBE_CREATING, op->serial);
-	if (probe == NULL)
-		waits_free_deadlock(deadlock);
-	else
+	if (data == NULL)
 	{
-		op->data = detection_strdup(state, data);
-		probe->deadlock = *deadlock;
-		probe->ours = true;
-		state->counts->probes++;
+		waits_free_deadlock(deadlock);
+		return;
 	}
+	room_path_in(room, PROBE_PREFIX, path);
+	op = detection_send(state, DETECTOR_OP_CREATE, TASK_PROBE, path, -1);
+	op->data = detection_strdup(state, data);
 	free(data);
+	probe = add_probe(state, room, -1, PROBE_CREATING, op->serial);
+	probe->deadlock = *deadlock;
+	probe->ours = true;
+	state->counts->probes++;
 }
 
 /* Have the locks looked at for a probe that has been read. */
@@ -449,8 +443,6 @@ tell(Detection *state, const Probe *probe, int64_t zxid)
 	WaitMember *members = detection_alloc(state, deadlock->nmembers *
 										  sizeof(*members));
 
-	if (verdicts == NULL || copy == NULL || members == NULL)
-		return;
 	memcpy(members, deadlock->members, deadlock->nmembers * sizeof(*members));
 	copy->members = members;
 	copy->nmembers = deadlock->nmembers;
@@ -466,7 +458,7 @@ tell(Detection *state, const Probe *probe, int64_t zxid)
 }
 
 /* Fill in what is to be checked before the victim dies. */
-static bool
+static void
 fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 {
 	const WaitDeadlock *deadlock = &probe->deadlock;
@@ -475,8 +467,6 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 	DetectorCheck *checks = detection_alloc(state, sizeof(DetectorCheck) *
 											(3 * deadlock->nmembers + 1));
 
-	if (checks == NULL)
-		return false;
 	probe_node(probe, name);
 	room_path_in(probe->room, name, path);
 	checks[0].path = detection_strdup(state, path);
@@ -503,7 +493,6 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 		}
 	}
 	op->checks = checks;
-	return checks[0].path != NULL;
 }
 
 /* Does this wait of ours end with the victim's?  All of one process do. */
@@ -544,14 +533,12 @@ is_being_written(const Detection *state, const NoteWait *victim)
  * Take the victim's wait out of all notes that it is in: so no other deadlock
  * that it is a part of is ended by another victim.
  */
-static bool
+static void
 fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 {
 	DetectorNote *others = detection_alloc(state, (state->nholders + 1) *
 										   sizeof(DetectorNote));
 
-	if (others == NULL)
-		return false;
 	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
 		 holder = detection_next_holder(state, holder))
 	{
@@ -561,9 +548,7 @@ fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 
 		if (n == holder->nsent && strcmp(holder->path, op->path) != 0)
 			continue;
-		waits = detection_alloc(state, (n + 1) * sizeof(NoteWait));
-		if (waits == NULL)
-			return false;
+		waits = detection_alloc(state, n * sizeof(NoteWait));
 		memcpy(waits, left, n * sizeof(NoteWait));
 		if (strcmp(holder->path, op->path) == 0)
 		{
@@ -579,7 +564,6 @@ fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 		holder->out = op->serial;
 	}
 	op->others = others;
-	return true;
 }
 
 /*
@@ -610,9 +594,8 @@ send_act(Detection *state, Probe *probe)
 
 	op = detection_send(state, DETECTOR_OP_ACT, TASK_ACT, victim->edge.from,
 						probe->number);
-	if (op == NULL || !fill_checks(state, probe, op) ||
-		!fill_notes(state, &victim->edge.wait, op))
-		return;
+	fill_checks(state, probe, op);
+	fill_notes(state, &victim->edge.wait, op);
 	strcpy(state->pending[state->npending - 1].path, probe->room);
 	op->version = victim->version;
 	probe_verdict_name(probe->number, name);
@@ -719,10 +702,10 @@ on_new_child(Detection *state, Room *room, const char *child, uint32_t serial)
 	probe = find_probe(state, room->path, name.number);
 	if (probe == NULL && name.kind == PROBE_QUESTION)
 	{
-		if (add_probe(state, room->path, name.number, PROBE_READING,
-					  serial) != NULL)
-			(void) detection_send(state, DETECTOR_OP_GET, TASK_READ, path,
-								  name.number);
+		(void) add_probe(state, room->path, name.number, PROBE_READING,
+						 serial);
+		(void) detection_send(state, DETECTOR_OP_GET, TASK_READ, path,
+							  name.number);
 	}
 	else if (room->sweep && name.kind != PROBE_QUESTION &&
 			 (probe == NULL || strcmp(probe->answer, child) != 0))
@@ -813,8 +796,6 @@ on_children(Detection *state, Room *room, const Pending *pending,
 	room->sweep = false;
 	verdicts = detection_alloc(state, state->nprobes + 1);
 	seen = detection_alloc(state, state->nprobes + 1);
-	if (verdicts == NULL || seen == NULL)
-		return;
 	for (int i = 0; i < in->nchildren; i++)
 		on_child(state, room, in->children[i], verdicts, seen);
 	for (int i = state->nprobes - 1; i >= 0; i--)
@@ -847,10 +828,11 @@ on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 	{
 		empty.nchildren = 0;
 		on_children(state, room, pending, &empty);
-		room->making = room->needed &&
-			detection_send(state, DETECTOR_OP_MKDIR, TASK_MKDIR, room->path,
-						   0) != NULL;
-		if (!room->needed)
+		room->making = room->needed;
+		if (room->needed)
+			(void) detection_send(state, DETECTOR_OP_MKDIR, TASK_MKDIR,
+								  room->path, 0);
+		else
 			room->watch = 0;
 	}
 }

@@ -4,8 +4,7 @@
  *		What a detector knows.
  *
  * Here is what the files of the detector share: operations that go out, who
- * waits for their answers, and memory.  Where memory is short the detector
- * begins anew, as a new worker does.
+ * waits for their answers, and memory for both.
  *
  * Cost.  One scan may tell of thousands of edges, and each of their notes is
  * written and answered by itself.  So edges and holders are found by hash, each
@@ -24,29 +23,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/mutation.h"
 
 /*
  * detection_alloc
- *		Memory, all 0, that is the output's until the next step; NULL if there
- *		is none.
+ *		Memory, all 0, that is the output's until the next step.
  */
 void *
 detection_alloc(Detection *state, size_t size)
 {
-	void	  **blocks = detection_grow(state, state->blocks, state->nblocks,
-										sizeof(void *));
-	void	   *block;
-
-	if (blocks == NULL)
-		return NULL;
-	state->blocks = blocks;
-	block = calloc(1, size);
-	if (block == NULL)
-		state->failed = true;
-	else
-		blocks[state->nblocks++] = block;
-	return block;
+	state->blocks = memory_grow(state->blocks, state->nblocks, sizeof(void *));
+	return state->blocks[state->nblocks++] = memory_alloc(size);
 }
 
 /*
@@ -56,33 +44,7 @@ detection_alloc(Detection *state, size_t size)
 char *
 detection_strdup(Detection *state, const char *text)
 {
-	char	   *copy = detection_alloc(state, strlen(text) + 1);
-
-	if (copy != NULL)
-		strcpy(copy, text);
-	return copy;
-}
-
-/*
- * detection_grow
- *		Make room for one more in an array of n; NULL if memory is short, and
- *		the array is as it was.
- *
- * The new element is all 0.
- */
-void *
-detection_grow(Detection *state, void *array, int n, size_t size)
-{
-	char	   *grown = array;
-
-	/* it has room for up to the next power of 2 */
-	if ((n & (n - 1)) == 0)
-		grown = realloc(array, (n == 0 ? 1 : 2 * (size_t) n) * size);
-	if (grown == NULL)
-		state->failed = true;
-	else
-		memset(grown + n * size, 0, size);
-	return grown;
+	return strcpy(detection_alloc(state, strlen(text) + 1), text);
 }
 
 /*
@@ -99,7 +61,7 @@ detection_free_blocks(Detection *state)
 
 /*
  * detection_send
- *		Put out an operation, to be filled in further; NULL if memory is short.
+ *		Put out an operation, to be filled in further.
  *
  * "number" is that of the probe that it is about, or 0.
  */
@@ -107,39 +69,26 @@ DetectorOp *
 detection_send(Detection *state, DetectorOpKind kind, DetectionTask task,
 			   const char *path, int32_t number)
 {
-	Pending    *pending = detection_grow(state, state->pending,
-										 state->npending, sizeof(Pending));
-	DetectorOp *ops;
+	Pending    *pending;
 	DetectorOp *op;
 
-	if (pending == NULL)
-		return NULL;
-	state->pending = pending;
-	ops = detection_grow(state, state->ops, state->out->nops,
-						 sizeof(DetectorOp));
-	if (ops == NULL)
-		return NULL;
-	state->ops = state->out->ops = ops;
-	op = &ops[state->out->nops];
-	op->path = detection_strdup(state, path);
-	pending += state->npending;
-	pending->path = op->path == NULL ? NULL : strdup(path);
-	if (pending->path == NULL)
-	{
-		state->failed = true;
-		return NULL;
-	}
 	if (++state->serial == 0)
 		state->serial++;
+	state->ops = memory_grow(state->ops, state->out->nops, sizeof(DetectorOp));
+	state->out->ops = state->ops;
+	op = &state->ops[state->out->nops++];
 	op->kind = kind;
 	op->serial = state->serial;
+	op->path = detection_strdup(state, path);
 	op->version = -1;
-	state->out->nops++;
 
+	state->pending = memory_grow(state->pending, state->npending,
+								 sizeof(Pending));
+	pending = &state->pending[state->npending++];
 	pending->serial = op->serial;
 	pending->task = task;
+	pending->path = memory_copy(path);
 	pending->number = number;
-	state->npending++;
 	return op;
 }
 
@@ -224,9 +173,9 @@ detection_find_edge(Detection *state, const WaitEdge *edge)
 /*
  * detection_set_edges
  *		These are the edges from now on, each with its holder: an array,
- *		malloc'd; false if memory is short, and they are as they were.
+ *		malloc'd.
  */
-bool
+void
 detection_set_edges(Detection *state, LocalEdge *edges, int nedges)
 {
 	uint64_t	size = 1;
@@ -234,14 +183,8 @@ detection_set_edges(Detection *state, LocalEdge *edges, int nedges)
 
 	while (size < (uint64_t) nedges)
 		size *= 2;
-	table = nedges == 0 ? NULL : malloc(size * sizeof(int));
-	if (table == NULL && nedges > 0)
-	{
-		state->failed = true;
-		return false;
-	}
-	if (table != NULL)
-		memset(table, -1, size * sizeof(int));
+	table = memory_alloc(size * sizeof(int));
+	memset(table, -1, size * sizeof(int));
 	for (int i = 0; i < state->nedges; i++)
 		state->edges[i].holder->edges = -1;
 	for (int i = nedges - 1; i >= 0; i--)
@@ -264,7 +207,6 @@ detection_set_edges(Detection *state, LocalEdge *edges, int nedges)
 	state->recount = true;
 	if (nedges == 0)
 		state->look_at = INT64_MAX;
-	return true;
 }
 
 /*
@@ -283,8 +225,8 @@ detection_find_holder(const Detection *state, const char *path)
 	return holder;
 }
 
-/* Have at least one bucket for each holder; false if memory is short. */
-static bool
+/* Have at least one bucket for each holder. */
+static void
 make_room_for_holder(Detection *state)
 {
 	uint64_t	size = 2 * (state->holder_mask + 1);
@@ -292,10 +234,8 @@ make_room_for_holder(Detection *state)
 	Holder	   *holder;
 
 	if ((uint64_t) state->nholders < state->holder_mask)
-		return true;
-	table = calloc(size, sizeof(Holder *));
-	if (table == NULL)
-		return false;
+		return;
+	table = memory_alloc(size * sizeof(Holder *));
 	for (uint64_t i = 0; i < size / 2 && state->holders != NULL; i++)
 		while ((holder = state->holders[i]) != NULL)
 		{
@@ -306,13 +246,12 @@ make_room_for_holder(Detection *state)
 	free(state->holders);
 	state->holders = table;
 	state->holder_mask = size - 1;
-	return true;
 }
 
 /*
  * detection_add_holder
  *		What is known of the note of a contender of ours, or of a session's
- *		znode, from now on; NULL if memory is short.
+ *		znode, from now on.
  */
 Holder *
 detection_add_holder(Detection *state, const char *path)
@@ -322,13 +261,8 @@ detection_add_holder(Detection *state, const char *path)
 
 	if (holder != NULL)
 		return holder;
-	holder = calloc(1, sizeof(Holder));
-	if (holder == NULL || !make_room_for_holder(state))
-	{
-		free(holder);
-		state->failed = true;
-		return NULL;
-	}
+	make_room_for_holder(state);
+	holder = memory_alloc(sizeof(Holder));
 	strcpy(holder->path, path);
 	holder->hash = hash_path(path);
 	holder->edges = -1;

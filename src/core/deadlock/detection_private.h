@@ -145,7 +145,6 @@ typedef struct Detection
 	int64_t		timeout;		/* deadlock_timeout, us */
 	int64_t		now;
 	bool		connected;
-	bool		failed;			/* memory is short: begin anew */
 	int64_t		write_at;		/* notes may have to be written then */
 	uint32_t	serial;			/* of the last operation */
 	uint32_t	scan;			/* the last that was asked for */
@@ -191,14 +190,13 @@ typedef struct Detection
 
 extern void *detection_alloc(Detection *state, size_t size);
 extern char *detection_strdup(Detection *state, const char *text);
-extern void *detection_grow(Detection *state, void *array, int n, size_t size);
 extern void detection_free_blocks(Detection *state);
 extern DetectorOp *detection_send(Detection *state, DetectorOpKind kind,
 								  DetectionTask task, const char *path,
 								  int32_t number);
 extern bool detection_take(Detection *state, uint32_t serial, Pending *pending);
 extern void detection_wake(Detection *state, int64_t at);
-extern bool detection_set_edges(Detection *state, LocalEdge *edges, int nedges);
+extern void detection_set_edges(Detection *state, LocalEdge *edges, int nedges);
 extern LocalEdge *detection_find_edge(Detection *state, const WaitEdge *edge);
 extern Holder *detection_find_holder(const Detection *state, const char *path);
 extern Holder *detection_add_holder(Detection *state, const char *path);

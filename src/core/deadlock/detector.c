@@ -97,6 +97,7 @@
 #include <string.h>
 
 #include "core/deadlock/detection_private.h"
+#include "core/memory.h"
 #include "core/mutation.h"
 
 /*
@@ -228,7 +229,6 @@ publish(Detection *state, Holder *holder)
 {
 	NoteWait	waits[NOTE_MAX_WAITS];
 	NoteWait   *copy;
-	NoteWait   *sent;
 	DetectorOp *op;
 	size_t		size;
 	int			n;
@@ -245,21 +245,13 @@ publish(Detection *state, Holder *holder)
 		write_later(state, holder, holder->retry_at);
 		return;
 	}
-	size = (n > 0 ? n : 1) * sizeof(NoteWait);
-	copy = detection_alloc(state, size);
-	sent = realloc(holder->sent, size);
-	if (sent == NULL)
-		state->failed = true;
-	else
-		holder->sent = sent;
-	op = copy == NULL || sent == NULL ? NULL :
-		detection_send(state, DETECTOR_OP_SET_WAITS, TASK_SET, holder->path, 0);
-	if (op == NULL)
-		return;
-	memcpy(copy, waits, n * sizeof(NoteWait));
+	size = n * sizeof(NoteWait);
+	copy = memcpy(detection_alloc(state, size), waits, size);
+	op = detection_send(state, DETECTOR_OP_SET_WAITS, TASK_SET, holder->path, 0);
 	op->waits = copy;
 	op->nwaits = n;
-	memcpy(sent, waits, n * sizeof(NoteWait));
+	free(holder->sent);
+	holder->sent = memcpy(memory_alloc(size), waits, size);
 	holder->nsent = n;
 	holder->out = op->serial;
 	holder->unsure = false;
@@ -344,13 +336,8 @@ attend(Detection *state, Holder *holder)
 static void
 publish_edges(Detection *state, const WaitEdge *list, int n)
 {
-	LocalEdge  *edges = calloc(n + 1, sizeof(LocalEdge));
+	LocalEdge  *edges = memory_alloc(n * sizeof(LocalEdge));
 
-	if (edges == NULL)
-	{
-		state->failed = true;
-		return;
-	}
 	for (int i = 0; i < state->nedges; i++)
 		state->edges[i].kept = false;
 	for (int i = 0; i < n; i++)
@@ -364,11 +351,6 @@ publish_edges(Detection *state, const WaitEdge *list, int n)
 		}
 		else
 			edges[i].holder = detection_add_holder(state, list[i].from);
-		if (edges[i].holder == NULL)
-		{
-			free(edges);
-			return;
-		}
 		edges[i].edge = list[i];
 		if (known == NULL || !same_mark(&known->edge.wait, &list[i].wait))
 			detection_note_changed(state, edges[i].holder, false);
@@ -376,8 +358,7 @@ publish_edges(Detection *state, const WaitEdge *list, int n)
 	for (int i = 0; i < state->nedges; i++)
 		if (!state->edges[i].kept)
 			detection_note_changed(state, state->edges[i].holder, false);
-	if (!detection_set_edges(state, edges, n))
-		free(edges);
+	detection_set_edges(state, edges, n);
 }
 
 /* The write of a note has been answered. */
@@ -463,7 +444,7 @@ publish_expired(Detection *state)
 	for (int i = 0; i < state->nedges; i++)
 		if (!state->edges[i].holder->session)
 			state->edges[n++] = state->edges[i];
-	(void) detection_set_edges(state, state->edges, n);
+	detection_set_edges(state, state->edges, n);
 	state->nwriting = 0;
 	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
 		 holder = detection_next_holder(state, holder))
@@ -505,8 +486,7 @@ search(Detection *state)
 {
 	WaitSearch *search = waits_begin(&state->graph);
 
-	state->failed |= search == NULL;
-	for (int i = 0; search != NULL && i < state->nstarts; i++)
+	for (int i = 0; i < state->nstarts; i++)
 	{
 		const LocalEdge *edge = detection_find_edge(state, &state->starts[i]);
 		WaitDeadlock deadlock;
@@ -527,10 +507,9 @@ read_on(Detection *state)
 
 	while (graph_next_read(&state->graph, &read))
 	{
-		if (detection_send(state, read.kind == GRAPH_READ_CHILDREN ?
-						   DETECTOR_OP_LIST : DETECTOR_OP_GET, TASK_LOOK,
-						   read.path, 0) == NULL)
-			return;
+		(void) detection_send(state, read.kind == GRAPH_READ_CHILDREN ?
+							  DETECTOR_OP_LIST : DETECTOR_OP_GET, TASK_LOOK,
+							  read.path, 0);
 		state->nreading++;
 		state->counts->reads++;
 	}
@@ -541,36 +520,28 @@ read_on(Detection *state)
 static void
 on_look_read(Detection *state, const Pending *pending, const DetectorInput *in)
 {
-	bool		ok = true;
-
 	if (!state->looking || state->nreading == 0)
 		return;
 	state->nreading--;
 	if (in->result == DETECTOR_OK && in->children != NULL)
-		ok = graph_told_children(&state->graph, pending->path, in->children,
-								 in->nchildren);
+		graph_told_children(&state->graph, pending->path, in->children,
+							in->nchildren);
 	else if (in->result == DETECTOR_OK)
-		ok = graph_told_note(&state->graph, pending->path, in->data, in->len,
-							 in->version, in->ephemeral);
-	if (!ok)
-		state->failed = true;
-	else if (state->nreading == 0)
+		graph_told_note(&state->graph, pending->path, in->data, in->len,
+						in->version, in->ephemeral);
+	if (state->nreading == 0)
 		read_on(state);
 }
 
-/* A look is to begin with this edge, too; false if memory is short. */
-static bool
+/* A look is to begin with this edge, too. */
+static void
 start(Detection *state, LocalEdge *edge)
 {
-	WaitEdge   *starts = detection_grow(state, state->starts, state->nstarts,
-										sizeof(WaitEdge));
-
-	if (starts == NULL)
-		return false;
-	state->starts = starts;
-	starts[state->nstarts++] = edge->edge;
+	state->starts = memory_grow(state->starts, state->nstarts,
+								sizeof(WaitEdge));
+	state->starts[state->nstarts++] = edge->edge;
 	edge->look_at = state->now + state->timeout;
-	return graph_start(&state->graph, &edge->edge);
+	graph_start(&state->graph, &edge->edge);
 }
 
 /*
@@ -593,11 +564,8 @@ look(Detection *state)
 		if (!edge->published || edge->ended ||
 			vertex_only_names(edge->edge.from, &edge->edge.wait))
 			continue;
-		if (edge->look_at <= state->now && !start(state, edge))
-		{
-			state->failed = true;
-			return;
-		}
+		if (edge->look_at <= state->now)
+			start(state, edge);
 		if (edge->look_at < state->look_at)
 			state->look_at = edge->look_at;
 	}
@@ -684,8 +652,6 @@ on_adopt(Detection *state, const char *path)
 {
 	Holder	   *holder = detection_add_holder(state, path);
 
-	if (holder == NULL)
-		return;
 	holder->unsure = true;
 	detection_note_changed(state, holder, false);
 }
@@ -706,42 +672,22 @@ on_done(Detection *state, const DetectorInput *in)
 	free(pending.path);
 }
 
-/* Memory is short: know nothing but whose notes are to be written again. */
-static void
-begin_anew(Detection *state)
-{
-	bool		connected = state->connected;
-
-	(void) detection_set_edges(state, NULL, 0);
-	on_expired(state);
-	state->connected = connected;
-	state->resumed = true;
-	state->out->nops = 0;
-	state->out->nverdicts = 0;
-	state->failed = false;
-	detection_wake(state, state->now + state->timeout);
-}
-
 /*
  * detector_init
- *		Set up a detector, without a connection as yet; false if memory is
- *		short.
+ *		Set up a detector, without a connection as yet.
  *
  * "deadlock_timeout" is in us.  "resumed" tells that the session is that of an
  * earlier worker, which may have left znodes behind.
  */
-bool
+void
 detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
 {
 	memset(detector, 0, sizeof(*detector));
-	detector->state = calloc(1, sizeof(Detection));
-	if (detector->state == NULL)
-		return false;
+	detector->state = memory_alloc(sizeof(Detection));
 	detector->state->timeout = deadlock_timeout;
 	detector->state->write_at = INT64_MAX;
 	detector->state->look_at = INT64_MAX;
 	detector->state->resumed = resumed;
-	return true;
 }
 
 /*
@@ -758,7 +704,8 @@ detector_free(Detector *detector)
 		return;
 	end_look(state);
 	confirm_forget(state);
-	(void) detection_set_edges(state, NULL, 0);
+	free(state->edges);
+	free(state->edge_table);
 	while ((holder = detection_next_holder(state, NULL)) != NULL)
 		detection_drop_holder(state, holder);
 	forget_pending(state);
@@ -839,8 +786,6 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	if (state->connected && !state->looking)
 		detection_wake(state, state->look_at);
 	confirm_advance(state);
-	if (state->failed)
-		begin_anew(state);
 }
 
 /*

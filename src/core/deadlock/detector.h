@@ -22,7 +22,7 @@ typedef struct Detector
 	DetectionCounts counts;
 } Detector;
 
-extern bool detector_init(Detector *detector, int64_t deadlock_timeout,
+extern void detector_init(Detector *detector, int64_t deadlock_timeout,
 						  bool resumed);
 extern void detector_free(Detector *detector);
 extern void detector_set_timeout(Detector *detector,

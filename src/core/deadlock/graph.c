@@ -28,6 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
+
 /* By so many notes a look begins behind the one before; a prime. */
 #define READS_STEP		127
 
@@ -102,53 +104,44 @@ chain_last(int chains[GRAPH_CHAINS], const char *path, int n)
 	return next;
 }
 
-/* Have the directory of a wait read; false if memory is short. */
-static bool
+/* Have the directory of a wait read. */
+static void
 want_directory(WaitGraph *graph, const char *from, const NoteWait *wait)
 {
 	char		path[NOTE_VERTEX_SIZE];
 	char		session[VERTEX_SESSION_SIZE];
-	WaitDirectory *directories;
+	WaitDirectory *directory;
 
 	if (!place_of(from, wait, path, session) ||
 		wait->permits > GRAPH_MAX_PERMITS ||
 		find_directory(graph, path, session) != NULL)
-		return true;
-	directories = realloc(graph->directories,
-						  (graph->ndirectories + 1) * sizeof(*directories));
-	if (directories == NULL)
-		return false;
-	graph->directories = directories;
-	directories += graph->ndirectories++;
-	memset(directories, 0, sizeof(*directories));
-	strcpy(directories->path, path);
-	strcpy(directories->session, session);
-	directories->permits = wait->permits;
-	directories->next = chain_last(graph->directory_chains, path,
-								   graph->ndirectories);
-	return true;
+		return;
+	graph->directories = memory_grow(graph->directories, graph->ndirectories,
+									 sizeof(WaitDirectory));
+	directory = &graph->directories[graph->ndirectories++];
+	strcpy(directory->path, path);
+	strcpy(directory->session, session);
+	directory->permits = wait->permits;
+	directory->next = chain_last(graph->directory_chains, path,
+								 graph->ndirectories);
 }
 
-static bool
+static void
 want_owner(WaitGraph *graph, const WaitDirectory *directory,
 		   const WaitContender *contender)
 {
 	char		path[2 * NOTE_VERTEX_SIZE];
-	WaitOwner  *owners;
+	WaitOwner  *owner;
 
 	if (snprintf(path, sizeof(path), "%s/%s", directory->path,
 				 contender->name) >= NOTE_VERTEX_SIZE ||
 		find_owner(graph, path) != NULL)
-		return true;
-	owners = realloc(graph->owners, (graph->nowners + 1) * sizeof(*owners));
-	if (owners == NULL)
-		return false;
-	graph->owners = owners;
-	owners += graph->nowners++;
-	memset(owners, 0, sizeof(*owners));
-	strcpy(owners->path, path);
-	owners->next = chain_last(graph->owner_chains, path, graph->nowners);
-	return true;
+		return;
+	graph->owners = memory_grow(graph->owners, graph->nowners,
+								sizeof(WaitOwner));
+	owner = &graph->owners[graph->nowners++];
+	strcpy(owner->path, path);
+	owner->next = chain_last(graph->owner_chains, path, graph->nowners);
 }
 
 /*
@@ -170,7 +163,7 @@ count_owners(const WaitDirectory *directory)
 	return n == 0 && directory->ncontenders > 0 ? 1 : n;
 }
 
-static bool
+static void
 want_owners(WaitGraph *graph, const WaitDirectory *directory)
 {
 	int			n = count_owners(directory);
@@ -178,11 +171,9 @@ want_owners(WaitGraph *graph, const WaitDirectory *directory)
 	/* without anybody behind them nobody waits for them */
 	if (directory->permits == 0 && directory->session[0] == '\0' &&
 		n == directory->ncontenders)
-		return true;
+		return;
 	for (int i = 0; i < n; i++)
-		if (!want_owner(graph, directory, &directory->contenders[i]))
-			return false;
-	return true;
+		want_owner(graph, directory, &directory->contenders[i]);
 }
 
 static int
@@ -252,12 +243,12 @@ graph_free(WaitGraph *graph)
 
 /*
  * graph_start
- *		Look from this edge, too; false if memory is short.
+ *		Look from this edge, too.
  */
-bool
+void
 graph_start(WaitGraph *graph, const WaitEdge *edge)
 {
-	return want_directory(graph, edge->from, &edge->wait);
+	want_directory(graph, edge->from, &edge->wait);
 }
 
 /*
@@ -324,15 +315,12 @@ parse_child(const WaitDirectory *directory, const char *child,
 	return true;
 }
 
-/* The children of a directory are known; false if memory is short. */
-static bool
+/* The children of a directory are known. */
+static void
 fill_directory(WaitGraph *graph, WaitDirectory *directory,
 			   const char *const *children, int nchildren)
 {
-	directory->contenders = calloc(nchildren > 0 ? nchildren : 1,
-								   sizeof(WaitContender));
-	if (directory->contenders == NULL)
-		return false;
+	directory->contenders = memory_alloc(nchildren * sizeof(WaitContender));
 	for (int i = 0; i < nchildren; i++)
 	{
 		WaitContender *contender =
@@ -340,29 +328,25 @@ fill_directory(WaitGraph *graph, WaitDirectory *directory,
 
 		if (!parse_child(directory, children[i], contender))
 			continue;
-		contender->name = strdup(children[i]);
-		if (contender->name == NULL)
-			return false;
+		contender->name = memory_copy(children[i]);
 		directory->ncontenders++;
 		if (znode_is_unordered(contender->sequence))
 		{
 			forget_contenders(directory);
-			return true;
+			return;
 		}
 	}
 	qsort(directory->contenders, directory->ncontenders,
 		  sizeof(WaitContender), compare_contenders);
-	return want_owners(graph, directory);
+	want_owners(graph, directory);
 }
 
 /*
  * graph_told_children
  *		A directory has been read.  If it has not, or is missing, it need not be
  *		told of.
- *
- * False if memory is short.
  */
-bool
+void
 graph_told_children(WaitGraph *graph, const char *path,
 					const char *const *children, int nchildren)
 {
@@ -371,15 +355,13 @@ graph_told_children(WaitGraph *graph, const char *path,
 		WaitDirectory *directory = &graph->directories[i];
 
 		if (strcmp(directory->path, path) == 0 && directory->asked &&
-			directory->contenders == NULL &&
-			!fill_directory(graph, directory, children, nchildren))
-			return false;
+			directory->contenders == NULL)
+			fill_directory(graph, directory, children, nchildren);
 	}
-	return true;
 }
 
-/* Take a contender out of a directory; false if memory is short. */
-static bool
+/* Take a contender out of a directory. */
+static void
 take_out(WaitGraph *graph, WaitDirectory *directory, const char *name)
 {
 	for (int i = 0; i < directory->ncontenders; i++)
@@ -389,13 +371,13 @@ take_out(WaitGraph *graph, WaitDirectory *directory, const char *name)
 			directory->ncontenders--;
 			memmove(&directory->contenders[i], &directory->contenders[i + 1],
 					(directory->ncontenders - i) * sizeof(WaitContender));
-			return want_owners(graph, directory);
+			want_owners(graph, directory);
+			return;
 		}
-	return true;
 }
 
 /* An owner that was read is not ephemeral: it was no contender. */
-static bool
+static void
 pass_over(WaitGraph *graph, const char *path)
 {
 	char		place[NOTE_VERTEX_SIZE];
@@ -404,14 +386,11 @@ pass_over(WaitGraph *graph, const char *path)
 	strcpy(place, path);
 	slash = strrchr(place, '/');
 	if (slash == NULL)
-		return true;
+		return;
 	*slash = '\0';
 	for (int i = 0; i < graph->ndirectories; i++)
-		if (strcmp(graph->directories[i].path, place) == 0 &&
-			!take_out(graph, &graph->directories[i],
-					  path + strlen(place) + 1))
-			return false;
-	return true;
+		if (strcmp(graph->directories[i].path, place) == 0)
+			take_out(graph, &graph->directories[i], path + strlen(place) + 1);
 }
 
 /*
@@ -420,9 +399,9 @@ pass_over(WaitGraph *graph, const char *path)
  *		need not be told of.
  *
  * "data" and "len" are as for note_parse(); "ephemeral" as
- * recipe_is_ephemeral() has it.  False if memory is short.
+ * recipe_is_ephemeral() has it.
  */
-bool
+void
 graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
 				int32_t version, bool ephemeral)
 {
@@ -432,27 +411,26 @@ graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
 	Note		note;
 
 	if (owner == NULL || owner->waits != NULL)
-		return true;
+		return;
 	if (!ephemeral)
-		return pass_over(graph, path);
+	{
+		pass_over(graph, path);
+		return;
+	}
 	nwaits = note_parse_waits(data, len, waits);
 	for (int i = nwaits - 1; i >= 0; i--)
 		if (vertex_only_names(path, &waits[i]))
 			waits[i] = waits[--nwaits];
 	if (nwaits == 0)
-		return true;
+		return;
 	note_parse(&note, data, len);
 	(void) snprintf(owner->cluster, sizeof(owner->cluster), "%s", note.cluster);
 	owner->version = version;
-	owner->waits = malloc(nwaits * sizeof(NoteWait));
-	if (owner->waits == NULL)
-		return false;
+	owner->waits = memory_alloc(nwaits * sizeof(NoteWait));
 	memcpy(owner->waits, waits, nwaits * sizeof(NoteWait));
 	owner->nwaits = nwaits;
 	for (int i = 0; i < nwaits; i++)
-		if (!want_directory(graph, path, &waits[i]))
-			return false;
-	return true;
+		want_directory(graph, path, &waits[i]);
 }
 
 /*

@@ -102,11 +102,11 @@ typedef struct WaitGraph
 
 extern void graph_init(WaitGraph *graph);
 extern void graph_free(WaitGraph *graph);
-extern bool graph_start(WaitGraph *graph, const WaitEdge *edge);
+extern void graph_start(WaitGraph *graph, const WaitEdge *edge);
 extern bool graph_next_read(WaitGraph *graph, WaitRead *read);
-extern bool graph_told_children(WaitGraph *graph, const char *path,
+extern void graph_told_children(WaitGraph *graph, const char *path,
 								const char *const *children, int nchildren);
-extern bool graph_told_note(WaitGraph *graph, const char *path,
+extern void graph_told_note(WaitGraph *graph, const char *path,
 							const char *data, int len, int32_t version,
 							bool ephemeral);
 

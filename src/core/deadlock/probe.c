@@ -36,6 +36,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
+
 /* The number behind a prefix, of ten digits; false if there is none. */
 static bool
 parse_digits(const char **text, int32_t *number)
@@ -138,16 +140,15 @@ probe_verdict_name(int32_t number, char name[PROBE_NAME_SIZE])
 
 /*
  * probe_write
- *		The data of a probe: a string, malloc'd, or NULL if memory is short.
+ *		The data of a probe: a string, malloc'd.
  */
 char *
 probe_write(const WaitDeadlock *deadlock)
 {
-	char	   *data = malloc((size_t) deadlock->nmembers * PROBE_LINE_SIZE + 1);
+	char	   *data = memory_alloc((size_t) deadlock->nmembers *
+									PROBE_LINE_SIZE + 1);
 	int			len = 0;
 
-	if (data == NULL)
-		return NULL;
 	for (int i = 0; i < deadlock->nmembers; i++)
 	{
 		const WaitMember *member = &deadlock->members[i];
@@ -222,7 +223,7 @@ parse_member(const char *line, int line_len, WaitMember *member)
 
 /*
  * probe_parse
- *		Read the data of a probe; false if it is none, or memory is short.
+ *		Read the data of a probe; false if it is none.
  *
  * "deadlock" is filled anew, and to be freed by waits_free_deadlock() if the
  * answer is true.
@@ -237,9 +238,7 @@ probe_parse(const char *data, int len, WaitDeadlock *deadlock)
 	memset(deadlock, 0, sizeof(*deadlock));
 	if (data == NULL || len <= 0)
 		return false;
-	deadlock->members = malloc(WAITS_MAX_MEMBERS * sizeof(WaitMember));
-	if (deadlock->members == NULL)
-		return false;
+	deadlock->members = memory_alloc(WAITS_MAX_MEMBERS * sizeof(WaitMember));
 	while (data < end && deadlock->nmembers < WAITS_MAX_MEMBERS &&
 		   take_up_to(&data, end, '\n', &line, &line_len) &&
 		   parse_member(line, line_len,

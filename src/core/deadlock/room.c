@@ -31,6 +31,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
+
 /* How many times deadlock_timeout a room stays that is not needed. */
 #define ROOM_LINGER			20
 
@@ -80,13 +82,8 @@ room_sweep(Detection *state, const char *path)
 void
 room_throw_away(Detection *state, const char *room, const char *name)
 {
-	Litter	   *litter = detection_grow(state, state->litter, state->nlitter,
-										sizeof(Litter));
-
-	if (litter == NULL)
-		return;
-	state->litter = litter;
-	room_path_in(room, name, litter[state->nlitter++].path);
+	state->litter = memory_grow(state->litter, state->nlitter, sizeof(Litter));
+	room_path_in(room, name, state->litter[state->nlitter++].path);
 }
 
 /*
@@ -161,36 +158,22 @@ room_resumed(Detection *state)
 	}
 }
 
-/* A room that is needed; NULL if memory is short. */
+/* A room that is needed. */
 static Room *
 need_room(Detection *state, const char *path)
 {
-	Room	   *rooms = room_find(state, path);
+	Room	   *room = room_find(state, path);
 
-	if (rooms == NULL)
+	if (room == NULL)
 	{
-		rooms = detection_grow(state, state->rooms, state->nrooms,
-							   sizeof(Room));
-		if (rooms == NULL)
-			return NULL;
-		state->rooms = rooms;
-		rooms += state->nrooms++;
-		strcpy(rooms->path, path);
-		rooms->barrier = true;
-		rooms->sweep = state->resumed;
+		state->rooms = memory_grow(state->rooms, state->nrooms, sizeof(Room));
+		room = &state->rooms[state->nrooms++];
+		strcpy(room->path, path);
+		room->barrier = true;
+		room->sweep = state->resumed;
 	}
-	rooms->needed = true;
-	return rooms;
-}
-
-/* An edge or a note has to do with this room. */
-static void
-use_room(Detection *state, const char *path)
-{
-	Room	   *room = need_room(state, path);
-
-	if (room != NULL)
-		room->used = true;
+	room->needed = true;
+	return room;
 }
 
 /* Which rooms do our edges and notes have to do with? */
@@ -208,12 +191,12 @@ recount_rooms(Detection *state)
 
 		if (vertex_room_of(edge->wait.to,
 						   edge->wait.kind == NOTE_WAIT_PERMIT, room))
-			use_room(state, room);
+			need_room(state, room)->used = true;
 	}
 	for (const Holder *holder = detection_next_holder(state, NULL);
 		 holder != NULL; holder = detection_next_holder(state, holder))
 		if (vertex_room_of_owner(holder->path, room))
-			use_room(state, room);
+			need_room(state, room)->used = true;
 }
 
 /*
@@ -223,10 +206,7 @@ recount_rooms(Detection *state)
 void
 room_sweep_anew(Detection *state, const char *path)
 {
-	Room	   *room = need_room(state, path);
-
-	if (room != NULL)
-		room->sweep = true;
+	need_room(state, path)->sweep = true;
 }
 
 /* Which rooms do our edges and probes need? */
@@ -280,11 +260,10 @@ is_ours(Detection *state, const char *path)
 
 /* Note that a session is named. */
 static void
-add_named(Detection *state, Room *room, const char *vertex)
+add_named(Room *room, const char *vertex)
 {
 	VertexSession session;
 	char		name[VERTEX_SESSION_SIZE];
-	void	   *grown;
 
 	(void) vertex_parse(vertex, &session);
 	session.remote = false;
@@ -292,11 +271,8 @@ add_named(Detection *state, Room *room, const char *vertex)
 	for (int i = 0; i < room->nnamed; i++)
 		if (strcmp(room->named[i], name) == 0)
 			return;
-	grown = detection_grow(state, room->named, room->nnamed,
-						   sizeof(*room->named));
-	if (grown == NULL)
-		return;
-	room->named = grown;
+	room->named = memory_grow(room->named, room->nnamed,
+							  sizeof(*room->named));
 	strcpy(room->named[room->nnamed++], name);
 }
 
@@ -332,7 +308,7 @@ room_listed(Detection *state, Room *room, const DetectorInput *in)
 		room_path_in(room->path, in->children[i], path);
 		if (is_ours(state, path))
 			continue;
-		add_named(state, room, node.vertex);
+		add_named(room, node.vertex);
 		if (room->sweep)
 			(void) detection_send(state, DETECTOR_OP_GET, TASK_SWEEP, path, 0);
 	}
@@ -404,8 +380,6 @@ room_watch_needed(Detection *state)
 		}
 		op = detection_send(state, DETECTOR_OP_LIST_WATCH, TASK_LIST,
 							room->path, 0);
-		if (op == NULL)
-			return;
 		op->barrier = room->barrier;
 		room->barrier = false;
 		room->watch = op->serial;
@@ -422,7 +396,9 @@ room_clean_up(Detection *state)
 {
 	for (int i = 0; i < state->nlitter; i++)
 		if (!state->litter[i].out)
-			state->litter[i].out =
-				detection_send(state, DETECTOR_OP_DELETE, TASK_DELETE,
-							   state->litter[i].path, 0) != NULL;
+		{
+			(void) detection_send(state, DETECTOR_OP_DELETE, TASK_DELETE,
+								  state->litter[i].path, 0);
+			state->litter[i].out = true;
+		}
 }

@@ -84,6 +84,7 @@
 #include <string.h>
 
 #include "core/deadlock/graph_private.h"
+#include "core/memory.h"
 #include "core/mutation.h"
 
 /* One of the first in a directory, or all, for which a process waits. */
@@ -706,72 +707,60 @@ find_minimal(WaitSearch *search, int start)
 	return search->elements[start].in;
 }
 
-/* Make links, needs and elements; false if memory is short. */
-static bool
+/* Make links, needs and elements. */
+static void
 make_graph(WaitSearch *search)
 {
 	WaitGraph  *graph = search->graph;
-	WaitOwner **owners = malloc((graph->nowners + 1) * sizeof(WaitOwner *));
-	WaitTold  **sorted = malloc((search->nwaits + 1) * sizeof(WaitTold *));
+	WaitOwner **owners = memory_alloc(graph->nowners * sizeof(WaitOwner *));
+	WaitTold  **sorted = memory_alloc(search->nwaits * sizeof(WaitTold *));
 
-	if (owners != NULL && sorted != NULL)
-	{
-		for (int i = 0; i < graph->nowners; i++)
-			owners[i] = &graph->owners[i];
-		qsort(owners, graph->nowners, sizeof(WaitOwner *), compare_owners);
-		graph_link_owners(graph);
-		for (int i = 0; i < graph->nowners; i++)
-			add_links(search, owners[i]);
-		find_needs(search, sorted, search->taken);
-		make_elements(search, search->taken);
-		link_needs(search);
-		find_in_all(search);
-	}
+	for (int i = 0; i < graph->nowners; i++)
+		owners[i] = &graph->owners[i];
+	qsort(owners, graph->nowners, sizeof(WaitOwner *), compare_owners);
+	graph_link_owners(graph);
+	for (int i = 0; i < graph->nowners; i++)
+		add_links(search, owners[i]);
+	find_needs(search, sorted, search->taken);
+	make_elements(search, search->taken);
+	link_needs(search);
+	find_in_all(search);
 	free(owners);
 	free(sorted);
-	return owners != NULL && sorted != NULL;
 }
 
 /*
  * waits_begin
- *		Begin to search what has been read; NULL if memory is short.
+ *		Begin to search what has been read.
  *
  * The graph must not change until waits_end().
  */
 WaitSearch *
 waits_begin(WaitGraph *graph)
 {
-	WaitSearch *search = calloc(1, sizeof(WaitSearch));
-	size_t		n = 1;
+	WaitSearch *search = memory_alloc(sizeof(WaitSearch));
+	int			n = 0;
 
-	if (search == NULL)
-		return NULL;
-	search->graph = graph;
 	for (int i = 0; i < graph->nowners; i++)
 		n += graph->owners[i].nwaits;
-	search->nwaits = (int) n;
-	search->elements = calloc(n, sizeof(WaitElement));
-	search->links = calloc(n, sizeof(WaitLink));
-	search->told = calloc(n, sizeof(WaitTold));
-	search->needs = calloc(n, sizeof(WaitNeed));
-	search->taken = calloc(n, sizeof(int));
-	if (search->elements != NULL && search->links != NULL &&
-		search->told != NULL && search->needs != NULL &&
-		search->taken != NULL && make_graph(search))
-		return search;
-	waits_end(search);
-	return NULL;
+	search->graph = graph;
+	search->nwaits = n;
+	search->elements = memory_alloc(n * sizeof(WaitElement));
+	search->links = memory_alloc(n * sizeof(WaitLink));
+	search->told = memory_alloc(n * sizeof(WaitTold));
+	search->needs = memory_alloc(n * sizeof(WaitNeed));
+	search->taken = memory_alloc(n * sizeof(int));
+	make_graph(search);
+	return search;
 }
 
 /*
  * waits_end
- *		End a search; NULL is none.
+ *		End a search.
  */
 void
 waits_end(WaitSearch *search)
 {
-	if (search == NULL)
-		return;
 	free(search->elements);
 	free(search->links);
 	free(search->told);
@@ -1029,9 +1018,9 @@ tell(WaitSearch *search, int victim, WaitDeadlock *deadlock)
  *		Find a minimal deadlock in what has been read, of which the process of
  *		"edge" is a part, and its victim.
  *
- * False if there is none, it is too large, none of its members waits for a lock
- * or a permit, or memory is short.  "deadlock" is filled anew, and to be freed
- * by waits_free_deadlock() if the answer is true.
+ * False if there is none, it is too large, or none of its members waits for a
+ * lock or a permit.  "deadlock" is filled anew, and to be freed by
+ * waits_free_deadlock() if the answer is true.
  */
 bool
 waits_find(WaitSearch *search, const WaitEdge *edge, WaitDeadlock *deadlock)
@@ -1043,8 +1032,8 @@ waits_find(WaitSearch *search, const WaitEdge *edge, WaitDeadlock *deadlock)
 	if (start < 0 || !find_minimal(search, start) ||
 		(victim = choose_victim(search)) < 0)
 		return false;
-	deadlock->members = malloc(WAITS_MAX_MEMBERS * sizeof(WaitMember));
-	if (deadlock->members != NULL && tell(search, victim, deadlock))
+	deadlock->members = memory_alloc(WAITS_MAX_MEMBERS * sizeof(WaitMember));
+	if (tell(search, victim, deadlock))
 		return true;
 	waits_free_deadlock(deadlock);
 	return false;

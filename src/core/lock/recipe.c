@@ -290,6 +290,7 @@
 #include <string.h>
 
 #include "core/lock/note.h"
+#include "core/memory.h"
 #include "core/mutation.h"
 
 static void
@@ -369,22 +370,17 @@ is_persistent(const Recipe *recipe, const char *child)
 }
 
 /*
- * A child is not ephemeral: do not count it again.  Without memory for that
- * it is read again.  Returns its name, which lasts.
+ * A child is not ephemeral: do not count it again.  Returns its name, which
+ * lasts.
  */
 static const char *
 note_persistent(Recipe *recipe, const char *child, RecipeOutput *out)
 {
 	int			place = persistent_place(recipe, child);
-	char	   *name = strdup(child);
-	char	  **names = name == NULL ? NULL :
-		realloc(recipe->persistent, (recipe->npersistent + 1) * sizeof(char *));
+	char	   *name = memory_copy(child);
+	char	  **names = memory_grow(recipe->persistent, recipe->npersistent,
+									sizeof(char *));
 
-	if (names == NULL)
-	{
-		free(name);
-		return NULL;
-	}
 	recipe->persistent = names;
 	memmove(&names[place + 1], &names[place],
 			(recipe->npersistent - place) * sizeof(char *));
@@ -800,7 +796,7 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 		only_owners_exclude(&place);
 	forget_predecessor(recipe);
 	if (place.found && place.predecessor != NULL)
-		recipe->predecessor = strdup(place.predecessor);
+		recipe->predecessor = memory_copy(place.predecessor);
 	*unordered = place.unordered;
 	return place.found;
 }
@@ -825,16 +821,11 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	{
 		forget_predecessor(recipe);
 		free(recipe->passed);
-		recipe->passed = strdup(unordered);
-		if (recipe->passed == NULL)
-			read_queue(recipe, out);	/* out of memory: read again */
-		else
-			read_child(recipe, out);
+		recipe->passed = memory_copy(unordered);
+		read_child(recipe, out);
 	}
 	else if (recipe->blockers == 0)
 		take_turn(recipe, out, true);
-	else if (recipe->predecessor == NULL)
-		read_queue(recipe, out);	/* out of memory: read again */
 	else
 	{
 		watch(recipe, out);
@@ -860,13 +851,8 @@ pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
 {
 	const char *node = note_persistent(recipe, recipe->predecessor, out);
 
-	if (node == NULL)
-		read_queue(recipe, out);
-	else
-	{
-		send_op(out, RECIPE_OP_UNWATCH, node, 0);
-		predecessor_gone(recipe, out);
-	}
+	send_op(out, RECIPE_OP_UNWATCH, node, 0);
+	predecessor_gone(recipe, out);
 }
 
 static void
@@ -1283,14 +1269,7 @@ on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		}
 	}
 	if (last != NULL)
-	{
-		recipe->predecessor = strdup(last);
-		if (recipe->predecessor == NULL)
-		{
-			remove_directory(recipe, out);	/* out of memory: read again */
-			return;
-		}
-	}
+		recipe->predecessor = memory_copy(last);
 	/* behind the list: if it is still the old one, the list was of that */
 	send_op(out, RECIPE_OP_GET, NULL, next_serial(recipe));
 }

@@ -160,18 +160,13 @@ sweep_rooms(void)
  * deadlock_attach
  *		Begin; "resumed" tells that there was a session ahead of this worker.
  *
- * To be called when the contenders have been taken over.  Errors: 53200 out of
- * memory.
+ * To be called when the contenders have been taken over.
  */
 void
 deadlock_attach(bool resumed)
 {
 	deadlock.timeout_ms = DeadlockTimeout;
-	if (!detector_init(&deadlock.detector, (int64) DeadlockTimeout * 1000,
-					   resumed))
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
+	detector_init(&deadlock.detector, (int64) DeadlockTimeout * 1000, resumed);
 	detector_io_forget();
 	sweep_rooms();
 	adopt_notes();

@@ -56,25 +56,25 @@ ModelTally	model_tally;
 
 /* The name of an operation, for texts. */
 const char *
-model_op_name(RecipeOpKind kind)
+model_op_name(RequestKind kind)
 {
 	static const char *const names[] = {
-		[RECIPE_OP_MKDIR] = "mkdir",
-		[RECIPE_OP_MKDIRS] = "mkdirs",
-		[RECIPE_OP_CREATE] = "create",
-		[RECIPE_OP_CHILDREN] = "children",
-		[RECIPE_OP_SEARCH] = "search",
-		[RECIPE_OP_SYNC] = "sync",
-		[RECIPE_OP_LIST] = "list",
-		[RECIPE_OP_WATCH] = "watch",
-		[RECIPE_OP_UNWATCH] = "unwatch",
-		[RECIPE_OP_GET] = "get",
-		[RECIPE_OP_SET] = "set",
-		[RECIPE_OP_STAT] = "stat",
-		[RECIPE_OP_DELETE] = "delete",
-		[RECIPE_OP_REQUEUE] = "requeue",
-		[RECIPE_OP_DELETE_STRAY] = "stray",
-		[RECIPE_OP_RMDIR] = "rmdir"
+		[REQUEST_MKDIR] = "mkdir",
+		[REQUEST_MKDIRS] = "mkdirs",
+		[REQUEST_CREATE] = "create",
+		[REQUEST_CHILDREN] = "children",
+		[REQUEST_SEARCH] = "search",
+		[REQUEST_SYNC] = "sync",
+		[REQUEST_LIST] = "list",
+		[REQUEST_WATCH] = "watch",
+		[REQUEST_UNWATCH] = "unwatch",
+		[REQUEST_GET] = "get",
+		[REQUEST_SET] = "set",
+		[REQUEST_STAT] = "stat",
+		[REQUEST_DELETE] = "delete",
+		[REQUEST_REQUEUE] = "requeue",
+		[REQUEST_DELETE_STRAY] = "stray",
+		[REQUEST_RMDIR] = "rmdir"
 	};
 
 	return names[kind];
@@ -555,7 +555,7 @@ static bool
 sets_watch(const ModelEntry *entry)
 {
 	return !entry->is_event &&
-		(entry->kind == RECIPE_OP_LIST || entry->kind == RECIPE_OP_WATCH);
+		(entry->kind == REQUEST_LIST || entry->kind == REQUEST_WATCH);
 }
 
 static void
@@ -582,7 +582,7 @@ unclaim_watch(ModelSession *session, ModelEntry *entry)
  */
 ModelEntry *
 model_submit(ModelSession *session, int contender, bool for_lock, int place,
-			 const RecipeOp *op)
+			 const Request *op)
 {
 	ModelEntry *entry = add_entry(session, session->nentries);
 
@@ -597,7 +597,7 @@ model_submit(ModelSession *session, int contender, bool for_lock, int place,
 		snprintf(entry->data, sizeof(entry->data), "%s", op->data);
 	if (sets_watch(entry))
 		claim_watch(session, entry);
-	else if (entry->kind == RECIPE_OP_UNWATCH)
+	else if (entry->kind == REQUEST_UNWATCH)
 		unclaim_watch(session, entry);
 	return entry;
 }
@@ -741,11 +741,11 @@ execute_list(ModelSession *session, ModelEntry *todo)
 
 	if (dir < 0)
 	{
-		todo->result = RECIPE_NO_NODE;
+		todo->result = REQUEST_NO_NODE;
 		return;
 	}
 	list_children(session, todo);
-	if (todo->kind == RECIPE_OP_LIST)
+	if (todo->kind == REQUEST_LIST)
 		set_watch(session, todo, dir);
 }
 
@@ -761,19 +761,19 @@ execute_get(ModelSession *session, ModelEntry *todo)
 
 	if (dir == NULL || (node < 0 && !self))
 	{
-		todo->result = RECIPE_NO_NODE;
+		todo->result = REQUEST_NO_NODE;
 		return;
 	}
 	if (node < 0)
 	{
-		if (todo->kind == RECIPE_OP_WATCH)
+		if (todo->kind == REQUEST_WATCH)
 			set_watch(session, todo,
 					  directory_index_at(todo->place, session->view));
 		todo->czxid = dir->czxid;
 		strcpy(todo->data, model_data_at(&dir->data, session->view));
 		return;
 	}
-	if (todo->kind == RECIPE_OP_WATCH)
+	if (todo->kind == REQUEST_WATCH)
 		set_watch(session, todo, node);
 	todo->czxid = model->nodes[node].czxid;
 	todo->ours = model->nodes[node].session == session->id;
@@ -799,12 +799,12 @@ execute_unwatch(ModelSession *session, const ModelEntry *todo)
 static void
 execute_mkdir(ModelEntry *todo)
 {
-	if (todo->kind == RECIPE_OP_MKDIRS)
+	if (todo->kind == REQUEST_MKDIRS)
 		model_tally.mkdirs++;
-	if (todo->kind == RECIPE_OP_MKDIR &&
+	if (todo->kind == REQUEST_MKDIR &&
 		(todo->place == MODEL_NAME ? model->root_czxid == 0 :
 		 !model_is_made(MODEL_NAME)))
-		todo->result = RECIPE_NO_NODE;
+		todo->result = REQUEST_NO_NODE;
 	else
 		model_make_directory(todo->place, todo->data);
 }
@@ -816,7 +816,7 @@ execute_create(const ModelSession *session, ModelEntry *todo)
 
 	if (!model_is_made(todo->place))
 	{
-		todo->result = RECIPE_NO_NODE;
+		todo->result = REQUEST_NO_NODE;
 		return;
 	}
 	node = model_make_node(todo->place, todo->node, true, session->id,
@@ -836,7 +836,7 @@ execute_set(ModelEntry *todo)
 	else if (node >= 0)
 		model_set_data(&model->nodes[node].data, todo->data);
 	else
-		todo->result = RECIPE_NO_NODE;
+		todo->result = REQUEST_NO_NODE;
 }
 
 /* Only what is empty can be deleted. */
@@ -844,10 +844,10 @@ static void
 execute_rmdir(ModelEntry *todo, int place)
 {
 	if (!model_is_made(place))
-		todo->result = RECIPE_NO_NODE;
+		todo->result = REQUEST_NO_NODE;
 	else if (has_children(place))
 	{
-		todo->result = RECIPE_REFUSED;
+		todo->result = REQUEST_REFUSED;
 		todo->not_empty = true;
 	}
 	else
@@ -864,12 +864,12 @@ execute_delete(ModelEntry *todo)
 		model_delete_node(node);
 		return;
 	}
-	todo->result = RECIPE_NO_NODE;
+	todo->result = REQUEST_NO_NODE;
 	for (int i = MODEL_LOCKS; i < MODEL_PLACES; i++)
 		if (todo->place == MODEL_NAME &&
 			strcmp(todo->node, place_names[i]) == 0)
 		{
-			todo->result = RECIPE_OK;
+			todo->result = REQUEST_OK;
 			execute_rmdir(todo, i);
 		}
 }
@@ -882,7 +882,7 @@ execute_requeue(const ModelSession *session, ModelEntry *todo)
 
 	if (last < 0)
 	{
-		todo->result = RECIPE_NO_NODE;
+		todo->result = REQUEST_NO_NODE;
 		return;
 	}
 	todo->node[strlen(todo->node) - ZNODE_SEQUENCE_DIGITS] = '\0';
@@ -895,54 +895,54 @@ execute_operation(ModelSession *session, ModelEntry *todo)
 {
 	switch (todo->kind)
 	{
-		case RECIPE_OP_MKDIR:
-		case RECIPE_OP_MKDIRS:
+		case REQUEST_MKDIR:
+		case REQUEST_MKDIRS:
 			execute_mkdir(todo);
 			break;
-		case RECIPE_OP_CREATE:
+		case REQUEST_CREATE:
 			execute_create(session, todo);
 			break;
-		case RECIPE_OP_CHILDREN:
-		case RECIPE_OP_SEARCH:
-		case RECIPE_OP_SYNC:
-		case RECIPE_OP_LIST:
+		case REQUEST_CHILDREN:
+		case REQUEST_SEARCH:
+		case REQUEST_SYNC:
+		case REQUEST_LIST:
 			execute_list(session, todo);
 			break;
-		case RECIPE_OP_WATCH:
-		case RECIPE_OP_GET:
-		case RECIPE_OP_STAT:
+		case REQUEST_WATCH:
+		case REQUEST_GET:
+		case REQUEST_STAT:
 			execute_get(session, todo);
 			break;
-		case RECIPE_OP_UNWATCH:
+		case REQUEST_UNWATCH:
 			execute_unwatch(session, todo);
 			break;
-		case RECIPE_OP_SET:
+		case REQUEST_SET:
 			execute_set(todo);
 			break;
-		case RECIPE_OP_DELETE:
-		case RECIPE_OP_DELETE_STRAY:
+		case REQUEST_DELETE:
+		case REQUEST_DELETE_STRAY:
 			execute_delete(todo);
 			break;
-		case RECIPE_OP_REQUEUE:
+		case REQUEST_REQUEUE:
 			execute_requeue(session, todo);
 			break;
-		case RECIPE_OP_RMDIR:
+		case REQUEST_RMDIR:
 			execute_rmdir(todo, todo->place);
 			break;
-		case RECIPE_OP_CHECK:
-		case RECIPE_OP_SET_ACL:
-		case RECIPE_OP_GET_ACL:
+		case REQUEST_CHECK:
+		case REQUEST_SET_ACL:
+		case REQUEST_GET_ACL:
 			model_check(false, "no recipe checks a node");
 			break;
 	}
 }
 
 static bool
-is_read(RecipeOpKind kind)
+is_read(RequestKind kind)
 {
-	return kind == RECIPE_OP_CHILDREN || kind == RECIPE_OP_LIST ||
-		kind == RECIPE_OP_WATCH || kind == RECIPE_OP_GET ||
-		kind == RECIPE_OP_STAT;
+	return kind == REQUEST_CHILDREN || kind == REQUEST_LIST ||
+		kind == REQUEST_WATCH || kind == REQUEST_GET ||
+		kind == REQUEST_STAT;
 }
 
 /* Is the operation refused?  A stray that is to be deleted stays then. */
@@ -951,15 +951,15 @@ is_refused(const ModelEntry *todo)
 {
 	bool		may_refuse = model->refusals &&
 		/* whether a node exists could not be found out then */
-		todo->kind != RECIPE_OP_SEARCH &&
+		todo->kind != REQUEST_SEARCH &&
 		/* a watch is the session's own, and needs no permission */
-		todo->kind != RECIPE_OP_UNWATCH;
+		todo->kind != REQUEST_UNWATCH;
 	int			node;
 
 	if (!model->refuse_next &&
 		!(may_refuse && model_one_in(model->refuse_one_in)))
 		return false;
-	if (todo->kind == RECIPE_OP_DELETE_STRAY)
+	if (todo->kind == REQUEST_DELETE_STRAY)
 	{
 		node = model_node_at(todo->place, todo->node, model->zxid);
 		if (node >= 0)
@@ -982,24 +982,24 @@ model_execute(ModelSession *session)
 	 * a sync, but for a leader that does not know yet that it is none.
 	 */
 	if (is_read(todo.kind) ||
-		(todo.kind == RECIPE_OP_SYNC && model_one_in(2)))
+		(todo.kind == REQUEST_SYNC && model_one_in(2)))
 	{
 		if (session->view < model->zxid)
 			model_tally.lagging_reads++;
 	}
-	else if (todo.kind != RECIPE_OP_UNWATCH)
+	else if (todo.kind != REQUEST_UNWATCH)
 		model_advance(session, model->zxid);
 
-	todo.result = RECIPE_OK;
+	todo.result = REQUEST_OK;
 	if (is_refused(&todo))
-		todo.result = RECIPE_REFUSED;
+		todo.result = REQUEST_REFUSED;
 	else
 	{
 		if (model->hooks && model->hooks->executing)
 			model->hooks->executing(session, &todo);
 		execute_operation(session, &todo);
-		if (!is_read(todo.kind) && todo.kind != RECIPE_OP_UNWATCH &&
-			todo.kind != RECIPE_OP_SYNC)
+		if (!is_read(todo.kind) && todo.kind != REQUEST_UNWATCH &&
+			todo.kind != REQUEST_SYNC)
 			model_advance(session, model->zxid);
 	}
 
@@ -1040,13 +1040,13 @@ hear_watch_answer(ModelSession *session, const ModelEntry *entry)
 	ModelWatch *watch = model_find_watch(session, entry->place, entry->node);
 	ModelClaim *claim = model_find_claim(session, entry->place, entry->node);
 
-	if (entry->kind == RECIPE_OP_UNWATCH)
+	if (entry->kind == REQUEST_UNWATCH)
 	{
 		if (watch && !entry->in_vain && !watch->armed &&
-			entry->result == RECIPE_OK)
+			entry->result == REQUEST_OK)
 			forget_watch(session, watch);
 	}
-	else if (entry->result == RECIPE_OK)
+	else if (entry->result == REQUEST_OK)
 	{
 		if (watch)
 		{
@@ -1078,15 +1078,15 @@ model_hear(ModelSession *session, ModelEntry *entry)
 		return hear_event(session, entry);
 
 	/* events do not say how far their server was, but answers do */
-	if (entry->result != RECIPE_UNKNOWN && entry->view > session->seen)
+	if (entry->result != REQUEST_UNKNOWN && entry->view > session->seen)
 		session->seen = entry->view;
-	if (sets_watch(entry) || entry->kind == RECIPE_OP_UNWATCH)
+	if (sets_watch(entry) || entry->kind == REQUEST_UNWATCH)
 		hear_watch_answer(session, entry);
 	model_note(session->client, entry->contender, model_op_name(entry->kind),
 			   1000 + (long) entry->result);
 	/* nobody waits for the answers of these */
-	return entry->kind != RECIPE_OP_UNWATCH &&
-		entry->kind != RECIPE_OP_DELETE_STRAY;
+	return entry->kind != REQUEST_UNWATCH &&
+		entry->kind != REQUEST_DELETE_STRAY;
 }
 
 /* What was heard, as input of a step; it points into *entry and "children". */
@@ -1095,20 +1095,20 @@ model_input(const ModelEntry *entry, RecipeInput *in,
 			const char *children[MODEL_CHILDREN])
 {
 	static const RecipeEvent answers[] = {
-		[RECIPE_OP_MKDIR] = RECIPE_MKDIR_DONE,
-		[RECIPE_OP_MKDIRS] = RECIPE_MKDIR_DONE,
-		[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
-		[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
-		[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
-		[RECIPE_OP_SYNC] = RECIPE_CHILDREN_DONE,
-		[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
-		[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
-		[RECIPE_OP_GET] = RECIPE_GET_DONE,
-		[RECIPE_OP_SET] = RECIPE_SET_DONE,
-		[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
-		[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
-		[RECIPE_OP_REQUEUE] = RECIPE_REQUEUE_DONE,
-		[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE
+		[REQUEST_MKDIR] = RECIPE_MKDIR_DONE,
+		[REQUEST_MKDIRS] = RECIPE_MKDIR_DONE,
+		[REQUEST_CREATE] = RECIPE_CREATE_DONE,
+		[REQUEST_CHILDREN] = RECIPE_CHILDREN_DONE,
+		[REQUEST_SEARCH] = RECIPE_CHILDREN_DONE,
+		[REQUEST_SYNC] = RECIPE_CHILDREN_DONE,
+		[REQUEST_LIST] = RECIPE_CHILDREN_DONE,
+		[REQUEST_WATCH] = RECIPE_WATCH_DONE,
+		[REQUEST_GET] = RECIPE_GET_DONE,
+		[REQUEST_SET] = RECIPE_SET_DONE,
+		[REQUEST_STAT] = RECIPE_STAT_DONE,
+		[REQUEST_DELETE] = RECIPE_DELETE_DONE,
+		[REQUEST_REQUEUE] = RECIPE_REQUEUE_DONE,
+		[REQUEST_RMDIR] = RECIPE_RMDIR_DONE
 	};
 
 	memset(in, 0, sizeof(*in));
@@ -1120,8 +1120,8 @@ model_input(const ModelEntry *entry, RecipeInput *in,
 	}
 	in->event = answers[entry->kind];
 	in->result = entry->result;
-	in->error = entry->result == RECIPE_NO_NODE ? ERROR_NO_NODE :
-		entry->result == RECIPE_REFUSED ? ERROR_REFUSED : 0;
+	in->error = entry->result == REQUEST_NO_NODE ? ERROR_NO_NODE :
+		entry->result == REQUEST_REFUSED ? ERROR_REFUSED : 0;
 	in->node = entry->node;
 	in->czxid = entry->czxid;
 	in->not_empty = entry->not_empty;
@@ -1159,10 +1159,10 @@ model_drop_answers(ModelSession *session)
 
 		if (entry->is_event)
 			continue;
-		if (entry->kind == RECIPE_OP_UNWATCH && watch)
+		if (entry->kind == REQUEST_UNWATCH && watch)
 			watch->orphaned = true;
 		session->entries[kept] = *entry;
-		session->entries[kept].result = RECIPE_UNKNOWN;
+		session->entries[kept].result = REQUEST_UNKNOWN;
 		session->entries[kept].nchildren = 0;
 		kept++;
 	}
@@ -1225,6 +1225,6 @@ model_expire(ModelSession *session)
 			model_delete_node(i);
 	/* answers already on their way arrive, the rest is unknown */
 	for (int i = session->nready; i < session->nentries; i++)
-		session->entries[i].result = RECIPE_UNKNOWN;
+		session->entries[i].result = REQUEST_UNKNOWN;
 	session->nready = session->nentries;
 }

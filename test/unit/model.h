@@ -95,12 +95,12 @@ typedef struct ModelEntry
 	bool		is_event;
 	bool		deleted;		/* of an event: deleted, not changed */
 	bool		in_vain;		/* an UNWATCH of what the library knows not */
-	RecipeOpKind kind;
+	RequestKind kind;
 	int			place;
 	char		node[ZNODE_CONTENDER_SIZE]; /* "": the directory */
 	char		data[MODEL_DATA_SIZE];	/* written or read */
 	uint32_t	serial;
-	RecipeResult result;
+	RequestResult result;
 	int64_t		czxid;
 	bool		ours;
 	bool		persistent;		/* what was read is not ephemeral */
@@ -217,7 +217,7 @@ typedef struct ModelTally
 extern Model *const model;
 extern ModelTally model_tally;
 
-extern const char *model_op_name(RecipeOpKind kind);
+extern const char *model_op_name(RequestKind kind);
 
 /* runs, choices, and what is printed when a rule does not hold */
 extern void model_reset(const ModelHooks *hooks, bool explore);
@@ -248,7 +248,7 @@ extern void model_delete_node(int node);
 /* sessions */
 extern void model_begin_session(ModelSession *session, int client);
 extern ModelEntry *model_submit(ModelSession *session, int contender,
-								bool for_lock, int place, const RecipeOp *op);
+								bool for_lock, int place, const Request *op);
 extern void model_resubmit(ModelSession *session, const ModelEntry *entry);
 extern void model_advance(ModelSession *session, int64_t zxid);
 extern void model_execute(ModelSession *session);

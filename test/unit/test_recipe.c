@@ -279,7 +279,7 @@ typedef enum Input
 static const struct
 {
 	RecipeEvent event;
-	RecipeResult result;
+	RequestResult result;
 	bool		stale;
 	const char *node;
 	const char *children[4];
@@ -299,18 +299,18 @@ static const struct
 	[IN_WATCH_QUEUE] = {.event = RECIPE_WATCH_QUEUE},
 	[IN_SET_IN_USE] = {.event = RECIPE_SET_IN_USE},
 	[IN_WATCH_REVOCATION] = {.event = RECIPE_WATCH_REVOCATION},
-	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
-	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
-	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
-	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, RECIPE_REFUSED},
-	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OURS},
-	[IN_CREATE_NEXT] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OURS,
+	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, REQUEST_OK},
+	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, REQUEST_UNKNOWN},
+	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, REQUEST_NO_NODE},
+	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, REQUEST_REFUSED},
+	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OURS},
+	[IN_CREATE_NEXT] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OURS,
 	.next = 5},
-	[IN_CREATE_FIRST] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OUR_FIRST},
-	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = OUR_PREFIX},
-	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, RECIPE_UNKNOWN},
-	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, RECIPE_NO_NODE},
-	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED},
+	[IN_CREATE_FIRST] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_FIRST},
+	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_PREFIX},
+	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, REQUEST_UNKNOWN},
+	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, REQUEST_NO_NODE},
+	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, REQUEST_REFUSED},
 	[IN_ALONE] = {RECIPE_CHILDREN_DONE, .children = {OURS}},
 	[IN_SECOND] = {RECIPE_CHILDREN_DONE, .children = {LATER, OURS, FIRST}},
 	[IN_THIRD] = {RECIPE_CHILDREN_DONE, .children = {FIRST, OURS, SECOND}},
@@ -319,9 +319,9 @@ static const struct
 	[IN_MIXED] = {RECIPE_CHILDREN_DONE, .children = {"leases", OURS, FIRST}},
 	[IN_MIXED_MISSING] = {RECIPE_CHILDREN_DONE, .children = {"locks"}},
 	[IN_UNORDERED] = {RECIPE_CHILDREN_DONE, .children = {UNORDERED, OURS}},
-	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN},
-	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE},
-	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED},
+	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, REQUEST_UNKNOWN},
+	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, REQUEST_NO_NODE},
+	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, REQUEST_REFUSED},
 	[IN_STALE_ALONE] = {RECIPE_CHILDREN_DONE, .stale = true,
 		.children = {OURS}},
 	[IN_STALE_SECOND] = {RECIPE_CHILDREN_DONE, .stale = true,
@@ -333,78 +333,78 @@ static const struct
 	[IN_STALE_EMPTY] = {RECIPE_CHILDREN_DONE, .stale = true},
 	[IN_STALE_MIXED] = {RECIPE_CHILDREN_DONE, .stale = true,
 		.children = {"leases", OURS}},
-	[IN_STALE_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN,
+	[IN_STALE_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, REQUEST_UNKNOWN,
 		.stale = true},
-	[IN_STALE_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE,
+	[IN_STALE_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, REQUEST_NO_NODE,
 		.stale = true},
-	[IN_STALE_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED,
+	[IN_STALE_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, REQUEST_REFUSED,
 		.stale = true},
-	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me"},
-	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK,
+	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, REQUEST_OK, .data = "me"},
+	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, REQUEST_OK,
 		.data = NOTE_REVOCATION_DATA},
-	[IN_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK,
+	[IN_WATCH_RETAINED] = {RECIPE_WATCH_DONE, REQUEST_OK,
 		.data = "me" NOTE_RETAIN_MARK},
-	[IN_WATCH_STRAY] = {RECIPE_WATCH_DONE, RECIPE_OK, .ours = true,
+	[IN_WATCH_STRAY] = {RECIPE_WATCH_DONE, REQUEST_OK, .ours = true,
 		.data = "me", .stray = true},
-	[IN_WATCH_PERSISTENT] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "me",
+	[IN_WATCH_PERSISTENT] = {RECIPE_WATCH_DONE, REQUEST_OK, .data = "me",
 	.persistent = true},
-	[IN_WATCH_CONTAINER] = {RECIPE_WATCH_DONE, RECIPE_OK, .container = true},
-	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
-	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
-	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
-	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK, true},
-	[IN_STALE_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
+	[IN_WATCH_CONTAINER] = {RECIPE_WATCH_DONE, REQUEST_OK, .container = true},
+	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, REQUEST_UNKNOWN},
+	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, REQUEST_NO_NODE},
+	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, REQUEST_REFUSED},
+	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, REQUEST_OK, true},
+	[IN_STALE_WATCH_REVOKED] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
 		.data = NOTE_REVOCATION_DATA},
-	[IN_STALE_WATCH_RETAINED] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
+	[IN_STALE_WATCH_RETAINED] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
 		.data = "me" NOTE_RETAIN_MARK},
-	[IN_STALE_WATCH_STRAY] = {RECIPE_WATCH_DONE, RECIPE_OK, true,
+	[IN_STALE_WATCH_STRAY] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
 		.ours = true, .data = "me", .stray = true},
-	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN, true},
-	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE, true},
-	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED, true},
-	[IN_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me"},
-	[IN_GET_REVOKED] = {RECIPE_GET_DONE, RECIPE_OK,
+	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, REQUEST_UNKNOWN, true},
+	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, REQUEST_NO_NODE, true},
+	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, REQUEST_REFUSED, true},
+	[IN_GET_OK] = {RECIPE_GET_DONE, REQUEST_OK, .data = "me"},
+	[IN_GET_REVOKED] = {RECIPE_GET_DONE, REQUEST_OK,
 		.data = NOTE_REVOCATION_DATA},
-	[IN_GET_CLUSTER] = {RECIPE_GET_DONE, RECIPE_OK,
+	[IN_GET_CLUSTER] = {RECIPE_GET_DONE, REQUEST_OK,
 		.data = NOTE_PREFIX "host=x"},
-	[IN_GET_OTHER] = {RECIPE_GET_DONE, RECIPE_OK, .data = "me",
+	[IN_GET_OTHER] = {RECIPE_GET_DONE, REQUEST_OK, .data = "me",
 	.other = true},
-	[IN_GET_PERSISTENT] = {RECIPE_GET_DONE, RECIPE_OK,
+	[IN_GET_PERSISTENT] = {RECIPE_GET_DONE, REQUEST_OK,
 	.data = NOTE_PREFIX "host=x", .persistent = true},
-	[IN_STALE_GET_OK] = {RECIPE_GET_DONE, RECIPE_OK, true, .data = "me"},
-	[IN_STALE_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE, true},
-	[IN_STALE_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED, true},
-	[IN_GET_UNKNOWN] = {RECIPE_GET_DONE, RECIPE_UNKNOWN},
-	[IN_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE},
-	[IN_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED},
-	[IN_SET_OK] = {RECIPE_SET_DONE, RECIPE_OK},
-	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, RECIPE_UNKNOWN},
-	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, RECIPE_NO_NODE},
-	[IN_SET_REFUSED] = {RECIPE_SET_DONE, RECIPE_REFUSED},
-	[IN_STAT_OURS] = {RECIPE_STAT_DONE, RECIPE_OK, .ours = true},
-	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, RECIPE_OK},
-	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, RECIPE_UNKNOWN},
-	[IN_STAT_NO_NODE] = {RECIPE_STAT_DONE, RECIPE_NO_NODE},
-	[IN_STAT_REFUSED] = {RECIPE_STAT_DONE, RECIPE_REFUSED},
-	[IN_DELETE_OK] = {RECIPE_DELETE_DONE, RECIPE_OK},
-	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, RECIPE_UNKNOWN},
-	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, RECIPE_NO_NODE},
-	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, RECIPE_REFUSED},
-	[IN_REQUEUE_NEXT] = {RECIPE_REQUEUE_DONE, RECIPE_OK, .node = STRAY(6)},
-	[IN_REQUEUE_BEHIND] = {RECIPE_REQUEUE_DONE, RECIPE_OK, .node = STRAY(7)},
-	[IN_REQUEUE_ODD] = {RECIPE_REQUEUE_DONE, RECIPE_OK, .node = OUR_PREFIX},
-	[IN_REQUEUE_UNKNOWN] = {RECIPE_REQUEUE_DONE, RECIPE_UNKNOWN},
-	[IN_REQUEUE_NO_NODE] = {RECIPE_REQUEUE_DONE, RECIPE_NO_NODE},
-	[IN_REQUEUE_REFUSED] = {RECIPE_REQUEUE_DONE, RECIPE_REFUSED},
-	[IN_RMDIR_OK] = {RECIPE_RMDIR_DONE, RECIPE_OK},
-	[IN_RMDIR_UNKNOWN] = {RECIPE_RMDIR_DONE, RECIPE_UNKNOWN},
-	[IN_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, RECIPE_NO_NODE},
-	[IN_RMDIR_NOT_EMPTY] = {RECIPE_RMDIR_DONE, RECIPE_REFUSED,
+	[IN_STALE_GET_OK] = {RECIPE_GET_DONE, REQUEST_OK, true, .data = "me"},
+	[IN_STALE_GET_NO_NODE] = {RECIPE_GET_DONE, REQUEST_NO_NODE, true},
+	[IN_STALE_GET_REFUSED] = {RECIPE_GET_DONE, REQUEST_REFUSED, true},
+	[IN_GET_UNKNOWN] = {RECIPE_GET_DONE, REQUEST_UNKNOWN},
+	[IN_GET_NO_NODE] = {RECIPE_GET_DONE, REQUEST_NO_NODE},
+	[IN_GET_REFUSED] = {RECIPE_GET_DONE, REQUEST_REFUSED},
+	[IN_SET_OK] = {RECIPE_SET_DONE, REQUEST_OK},
+	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, REQUEST_UNKNOWN},
+	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, REQUEST_NO_NODE},
+	[IN_SET_REFUSED] = {RECIPE_SET_DONE, REQUEST_REFUSED},
+	[IN_STAT_OURS] = {RECIPE_STAT_DONE, REQUEST_OK, .ours = true},
+	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, REQUEST_OK},
+	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, REQUEST_UNKNOWN},
+	[IN_STAT_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE},
+	[IN_STAT_REFUSED] = {RECIPE_STAT_DONE, REQUEST_REFUSED},
+	[IN_DELETE_OK] = {RECIPE_DELETE_DONE, REQUEST_OK},
+	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, REQUEST_UNKNOWN},
+	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, REQUEST_NO_NODE},
+	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, REQUEST_REFUSED},
+	[IN_REQUEUE_NEXT] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = STRAY(6)},
+	[IN_REQUEUE_BEHIND] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = STRAY(7)},
+	[IN_REQUEUE_ODD] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = OUR_PREFIX},
+	[IN_REQUEUE_UNKNOWN] = {RECIPE_REQUEUE_DONE, REQUEST_UNKNOWN},
+	[IN_REQUEUE_NO_NODE] = {RECIPE_REQUEUE_DONE, REQUEST_NO_NODE},
+	[IN_REQUEUE_REFUSED] = {RECIPE_REQUEUE_DONE, REQUEST_REFUSED},
+	[IN_RMDIR_OK] = {RECIPE_RMDIR_DONE, REQUEST_OK},
+	[IN_RMDIR_UNKNOWN] = {RECIPE_RMDIR_DONE, REQUEST_UNKNOWN},
+	[IN_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, REQUEST_NO_NODE},
+	[IN_RMDIR_NOT_EMPTY] = {RECIPE_RMDIR_DONE, REQUEST_REFUSED,
 	.not_empty = true},
-	[IN_RMDIR_REFUSED] = {RECIPE_RMDIR_DONE, RECIPE_REFUSED},
-	[IN_STALE_RMDIR_OK] = {RECIPE_RMDIR_DONE, RECIPE_OK, true},
-	[IN_STALE_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, RECIPE_NO_NODE, true},
-	[IN_STALE_RMDIR_NOT_EMPTY] = {RECIPE_RMDIR_DONE, RECIPE_REFUSED, true,
+	[IN_RMDIR_REFUSED] = {RECIPE_RMDIR_DONE, REQUEST_REFUSED},
+	[IN_STALE_RMDIR_OK] = {RECIPE_RMDIR_DONE, REQUEST_OK, true},
+	[IN_STALE_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, REQUEST_NO_NODE, true},
+	[IN_STALE_RMDIR_NOT_EMPTY] = {RECIPE_RMDIR_DONE, REQUEST_REFUSED, true,
 	.not_empty = true},
 	[IN_DELETED] = {.event = RECIPE_NODE_DELETED},
 	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
@@ -1270,38 +1270,38 @@ describe_ops(const RecipeOutput *out)
 	text[0] = '\0';
 	for (int i = 0; i < out->nops; i++)
 	{
-		const RecipeOp *op = &out->ops[i];
+		const Request *op = &out->ops[i];
 		const char *node = op->node;
 
 		switch (op->kind)
 		{
-			case RECIPE_OP_MKDIR:
-			case RECIPE_OP_MKDIRS:
-			case RECIPE_OP_CHILDREN:
-			case RECIPE_OP_SEARCH:
-			case RECIPE_OP_LIST:
-			case RECIPE_OP_RMDIR:
+			case REQUEST_MKDIR:
+			case REQUEST_MKDIRS:
+			case REQUEST_CHILDREN:
+			case REQUEST_SEARCH:
+			case REQUEST_LIST:
+			case REQUEST_RMDIR:
 				assert_null(node);
 				break;
-			case RECIPE_OP_CREATE:
+			case REQUEST_CREATE:
 				if (strcmp(node, OUR_PREFIX) == 0 ||
 					strcmp(node, READER_PREFIX) == 0)
 					node = NULL;
 				break;
-			case RECIPE_OP_SYNC:
-			case RECIPE_OP_CHECK:
-			case RECIPE_OP_SET_ACL:
-			case RECIPE_OP_GET_ACL:
+			case REQUEST_SYNC:
+			case REQUEST_CHECK:
+			case REQUEST_SET_ACL:
+			case REQUEST_GET_ACL:
 				fail_msg("%s is not for a recipe to send", model_op_name(op->kind));
 				break;
-			case RECIPE_OP_GET:
+			case REQUEST_GET:
 				if (node != NULL && strcmp(node, UNORDERED) == 0)
 					node = "unordered";
 				break;
-			case RECIPE_OP_SET:
-			case RECIPE_OP_STAT:
-			case RECIPE_OP_DELETE:
-			case RECIPE_OP_REQUEUE:
+			case REQUEST_SET:
+			case REQUEST_STAT:
+			case REQUEST_DELETE:
+			case REQUEST_REQUEUE:
 				if (strcmp(node, OURS) == 0 || strcmp(node, OUR_READER) == 0)
 					node = NULL;
 				else if (strcmp(node, OUR_FIRST) == 0)
@@ -1311,10 +1311,10 @@ describe_ops(const RecipeOutput *out)
 				else if (strcmp(node, STRAY(7)) == 0)
 					node = "7";
 				break;
-			case RECIPE_OP_WATCH:
-			case RECIPE_OP_UNWATCH:
-			case RECIPE_OP_DELETE_STRAY:
-				if (strcmp(node, OURS) == 0 && op->kind == RECIPE_OP_WATCH)
+			case REQUEST_WATCH:
+			case REQUEST_UNWATCH:
+			case REQUEST_DELETE_STRAY:
+				if (strcmp(node, OURS) == 0 && op->kind == REQUEST_WATCH)
 					node = "own";
 				else if (strcmp(node, FIRST) == 0)
 					node = "first";
@@ -1339,11 +1339,11 @@ check_serials(const Recipe *recipe, uint32_t before, const RecipeOutput *out)
 {
 	for (int i = 0; i < out->nops; i++)
 	{
-		RecipeOpKind kind = out->ops[i].kind;
+		RequestKind kind = out->ops[i].kind;
 
-		if (kind == RECIPE_OP_CHILDREN || kind == RECIPE_OP_SEARCH ||
-			kind == RECIPE_OP_WATCH || kind == RECIPE_OP_LIST ||
-			kind == RECIPE_OP_GET || kind == RECIPE_OP_RMDIR)
+		if (kind == REQUEST_CHILDREN || kind == REQUEST_SEARCH ||
+			kind == REQUEST_WATCH || kind == REQUEST_LIST ||
+			kind == REQUEST_GET || kind == REQUEST_RMDIR)
 		{
 			assert_int_not_equal(recipe->serial, before);
 			assert_int_equal(out->ops[i].serial, recipe->serial);
@@ -1366,9 +1366,9 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 		memset(&in, 0, sizeof(in));
 		in.event = inputs[input].event;
 		in.result = inputs[input].result;
-		if (in.result == RECIPE_NO_NODE)
+		if (in.result == REQUEST_NO_NODE)
 			in.error = ERROR_NO_NODE;
-		else if (in.result == RECIPE_REFUSED)
+		else if (in.result == REQUEST_REFUSED)
 			in.error = ERROR_REFUSED;
 		in.serial = inputs[input].stale ? recipe->serial - 1 : recipe->serial;
 		in.node = inputs[input].node;
@@ -1396,7 +1396,7 @@ give_mkdirs_refused(Recipe *recipe, RecipeOutput *out)
 {
 	RecipeInput in = {
 		.event = RECIPE_MKDIR_DONE,
-		.result = RECIPE_REFUSED,
+		.result = REQUEST_REFUSED,
 		.error = ERROR_MKDIRS
 	};
 
@@ -1732,7 +1732,7 @@ give_children(Recipe *recipe, const char *const *children, int nchildren,
 {
 	RecipeInput in = {
 		.event = RECIPE_CHILDREN_DONE,
-		.result = RECIPE_OK,
+		.result = REQUEST_OK,
 		.serial = recipe->serial,
 		.children = children,
 		.nchildren = nchildren
@@ -1751,7 +1751,7 @@ bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
 	char		node[ZNODE_CONTENDER_SIZE];
 	RecipeInput in = {
 		.event = RECIPE_CREATE_DONE,
-		.result = RECIPE_OK,
+		.result = REQUEST_OK,
 		.node = node
 	};
 
@@ -1862,13 +1862,13 @@ test_place_in_queue(void **state)
 			{
 				assert_int_equal(recipe.state, RECIPE_OWNER);
 				assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
-				assert_int_equal(out.ops[0].kind, RECIPE_OP_STAT);
+				assert_int_equal(out.ops[0].kind, REQUEST_STAT);
 			}
 			else
 			{
 				assert_int_equal(recipe.state, RECIPE_WATCHING);
 				assert_int_equal(out.told, sure ? RECIPE_TOLD_QUEUED : 0);
-				assert_int_equal(out.ops[0].kind, RECIPE_OP_WATCH);
+				assert_int_equal(out.ops[0].kind, REQUEST_WATCH);
 				assert_string_equal(out.ops[0].node, places[i].predecessor);
 			}
 			recipe_free(&recipe);
@@ -1953,9 +1953,9 @@ test_persistent_children(void **state)
 		assert_int_equal(out.told, RECIPE_TOLD_PERSISTENT);
 		assert_string_equal(out.stranger, order[i]);
 		assert_int_equal(out.nops, 2);
-		assert_int_equal(out.ops[0].kind, RECIPE_OP_UNWATCH);
+		assert_int_equal(out.ops[0].kind, REQUEST_UNWATCH);
 		assert_string_equal(out.ops[0].node, order[i]);
-		assert_int_equal(out.ops[1].kind, RECIPE_OP_CHILDREN);
+		assert_int_equal(out.ops[1].kind, REQUEST_CHILDREN);
 		give_children(&recipe, children, lengthof(children), &out);
 	}
 
@@ -2358,8 +2358,8 @@ test_stray_is_deleted(void **state)
 	give_children(&recipe, before, lengthof(before), &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
 	assert_int_equal(out.nops, 2);
-	assert_int_equal(out.ops[0].kind, RECIPE_OP_DELETE_STRAY);
-	assert_int_equal(out.ops[1].kind, RECIPE_OP_STAT);
+	assert_int_equal(out.ops[0].kind, REQUEST_DELETE_STRAY);
+	assert_int_equal(out.ops[1].kind, REQUEST_STAT);
 	assert_string_equal(out.ops[1].node, recipe.node);
 	assert_string_not_equal(out.ops[0].node, recipe.node);
 	recipe_free(&recipe);
@@ -2387,8 +2387,8 @@ test_strays_leave_room(void **state)
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_true(out.nops >= 2 && out.nops <= RECIPE_MAX_OPS);
 	for (int i = 0; i < out.nops - 1; i++)
-		assert_int_equal(out.ops[i].kind, RECIPE_OP_DELETE_STRAY);
-	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_WATCH);
+		assert_int_equal(out.ops[i].kind, REQUEST_DELETE_STRAY);
+	assert_int_equal(out.ops[out.nops - 1].kind, REQUEST_WATCH);
 	recipe_free(&recipe);
 
 	/* the most that a step can be about: the directory, create, children */
@@ -2396,9 +2396,9 @@ test_strays_leave_room(void **state)
 	give(&recipe, IN_CREATE_OK, &out);
 	give_children(&recipe, lost, lengthof(lost), &out);
 	assert_int_equal(out.nops, RECIPE_MAX_OPS);
-	assert_int_equal(out.ops[out.nops - 3].kind, RECIPE_OP_MKDIRS);
-	assert_int_equal(out.ops[out.nops - 2].kind, RECIPE_OP_CREATE);
-	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_CHILDREN);
+	assert_int_equal(out.ops[out.nops - 3].kind, REQUEST_MKDIRS);
+	assert_int_equal(out.ops[out.nops - 2].kind, REQUEST_CREATE);
+	assert_int_equal(out.ops[out.nops - 1].kind, REQUEST_CHILDREN);
 	recipe_free(&recipe);
 
 	/* and with nothing to spare, those that are seen next time go then */
@@ -2407,7 +2407,7 @@ test_strays_leave_room(void **state)
 				  &sequence, &out);
 	give_children(&recipe, many, lengthof(many), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
-	assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_WATCH);
+	assert_int_equal(out.ops[out.nops - 1].kind, REQUEST_WATCH);
 	recipe_free(&recipe);
 }
 
@@ -2552,21 +2552,21 @@ test_resume(void **state)
 		bool		created;
 		bool		shared;
 		RecipeState state;
-		RecipeOpKind op;
+		RequestKind op;
 	}			cases[] =
 	{
 		{RECIPE_RESUME_WANTED, false, false, RECIPE_SEARCHING,
-		RECIPE_OP_SEARCH},
+		REQUEST_SEARCH},
 		{RECIPE_RESUME_OWNED, false, false, RECIPE_SEARCHING,
-		RECIPE_OP_SEARCH},
+		REQUEST_SEARCH},
 		{RECIPE_RESUME_RELEASING, false, false, RECIPE_ABANDONING,
-		RECIPE_OP_SEARCH},
+		REQUEST_SEARCH},
 		{RECIPE_RESUME_WANTED, true, true, RECIPE_READING,
-		RECIPE_OP_CHILDREN},
-		{RECIPE_RESUME_OWNED, true, false, RECIPE_OWNER, RECIPE_OP_STAT},
-		{RECIPE_RESUME_OWNED, true, true, RECIPE_OWNER, RECIPE_OP_STAT},
+		REQUEST_CHILDREN},
+		{RECIPE_RESUME_OWNED, true, false, RECIPE_OWNER, REQUEST_STAT},
+		{RECIPE_RESUME_OWNED, true, true, RECIPE_OWNER, REQUEST_STAT},
 		{RECIPE_RESUME_RELEASING, true, true, RECIPE_LEAVING,
-		RECIPE_OP_DELETE}
+		REQUEST_DELETE}
 	};
 
 	(void) state;
@@ -2589,8 +2589,8 @@ test_resume(void **state)
 		if (cases[i].created)
 			assert_string_equal(recipe.node,
 								cases[i].shared ? OUR_READER : OURS);
-		if (out.ops[0].kind == RECIPE_OP_STAT ||
-			out.ops[0].kind == RECIPE_OP_DELETE)
+		if (out.ops[0].kind == REQUEST_STAT ||
+			out.ops[0].kind == REQUEST_DELETE)
 			assert_ptr_equal(out.ops[0].node, recipe.node);
 		recipe_free(&recipe);
 	}
@@ -3531,9 +3531,9 @@ test_strays_leave_room_for_list(void **state)
 		assert_int_equal(recipe.state, RECIPE_OWNER);
 		assert_true(out.nops >= 3 && out.nops <= RECIPE_MAX_OPS);
 		for (int j = 0; j < out.nops - 2; j++)
-			assert_int_equal(out.ops[j].kind, RECIPE_OP_DELETE_STRAY);
-		assert_int_equal(out.ops[out.nops - 2].kind, RECIPE_OP_STAT);
-		assert_int_equal(out.ops[out.nops - 1].kind, RECIPE_OP_LIST);
+			assert_int_equal(out.ops[j].kind, REQUEST_DELETE_STRAY);
+		assert_int_equal(out.ops[out.nops - 2].kind, REQUEST_STAT);
+		assert_int_equal(out.ops[out.nops - 1].kind, REQUEST_LIST);
 		assert_int_equal(out.ops[out.nops - 1].serial, recipe.queue_watch);
 		recipe_free(&recipe);
 	}
@@ -3579,7 +3579,7 @@ test_serials_wrap(void **state)
 			recipe.queue_watch = recipe.serial;
 		give(&recipe, asks[i].ask, &out);
 		for (int j = 0; j < out.nops; j++)
-			if (out.ops[j].kind != RECIPE_OP_STAT)
+			if (out.ops[j].kind != REQUEST_STAT)
 				assert_int_not_equal(out.ops[j].serial, 0);
 		give(&recipe, asks[i].answer, &out);
 		assert_string_equal(describe_ops(&out), asks[i].ops);

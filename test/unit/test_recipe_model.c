@@ -279,9 +279,9 @@ is_kin(const ModelNode *node)
 static void
 check_executing(const ModelSession *session, const ModelEntry *entry)
 {
-	bool		requeues = entry->kind == RECIPE_OP_REQUEUE;
+	bool		requeues = entry->kind == REQUEST_REQUEUE;
 
-	if ((entry->kind == RECIPE_OP_CREATE || requeues) &&
+	if ((entry->kind == REQUEST_CREATE || requeues) &&
 		entry->contender == OF_RECIPE)
 	{
 		for (int i = model->oldest; i < model->nnodes; i++)
@@ -291,7 +291,7 @@ check_executing(const ModelSession *session, const ModelEntry *entry)
 						model->nodes[i].session != session->id,
 						"a contender has at most one node");
 	}
-	else if (entry->kind == RECIPE_OP_RMDIR &&
+	else if (entry->kind == REQUEST_RMDIR &&
 			 model_count_at(MODEL_NAME, model->zxid) == 0)
 	{
 		for (int i = 0; i < scene->nclients; i++)
@@ -359,7 +359,7 @@ check_queue_watch(Client *client)
 		const ModelEntry *entry = &session->entries[i];
 
 		if (entry->is_event ? entry->node[0] == '\0' :
-			entry->kind == RECIPE_OP_LIST &&
+			entry->kind == REQUEST_LIST &&
 			entry->serial == client->recipe.queue_watch)
 			pending = true;
 	}
@@ -730,7 +730,7 @@ check_unwatch(const Client *client, const RecipeOutput *out, int i)
 		return;
 	}
 	model_check(client->recipe.state == RECIPE_LEAVING && i + 1 < out->nops &&
-				out->ops[i + 1].kind == RECIPE_OP_DELETE,
+				out->ops[i + 1].kind == REQUEST_DELETE,
 				"who stops waiting leaves");
 	model_check(strcmp(out->ops[i].node, client->recipe.predecessor) == 0,
 				"who stops waiting waited for the predecessor");
@@ -741,29 +741,29 @@ static void
 check_op(Client *client, const RecipeOutput *out, int i)
 {
 	const Recipe *recipe = &client->recipe;
-	const RecipeOp *op = &out->ops[i];
+	const Request *op = &out->ops[i];
 	char		own[ZNODE_CONTENDER_SIZE];
 
 	znode_contender_name(recipe->uuid, recipe->kind, recipe->sequence, own);
 	switch (op->kind)
 	{
-		case RECIPE_OP_CREATE:
+		case REQUEST_CREATE:
 			for (int j = 0; j < client->session.nentries; j++)
 				model_check(client->session.entries[j].is_event ||
 							client->session.entries[j].contender !=
 							OF_RECIPE ||
 							client->session.entries[j].kind !=
-							RECIPE_OP_CREATE, "one create at a time");
+							REQUEST_CREATE, "one create at a time");
 			model_check(client->creates++ == 0 || !recipe->grouped,
 						"one of a group is not created alone");
 			model_check(recipe->retain == client->retains,
 						"a contender says what it is from the beginning");
 			break;
-		case RECIPE_OP_REQUEUE:
+		case REQUEST_REQUEUE:
 			for (int j = 0; j < client->session.nentries; j++)
 				model_check(client->session.entries[j].is_event ||
 							client->session.entries[j].kind !=
-							RECIPE_OP_REQUEUE, "one requeue at a time");
+							REQUEST_REQUEUE, "one requeue at a time");
 			model_check(client->requeued && client->wanted && !client->owner &&
 						recipe->kind != ZNODE_READER &&
 						strcmp(op->node, own) == 0,
@@ -771,11 +771,11 @@ check_op(Client *client, const RecipeOutput *out, int i)
 			model_check(recipe->retain == client->retains,
 						"a contender says what it is from the beginning");
 			break;
-		case RECIPE_OP_LIST:
+		case REQUEST_LIST:
 			model_check(client->owner && client->watches_queue,
 						"only an owner that watches the queue lists it");
 			break;
-		case RECIPE_OP_WATCH:
+		case REQUEST_WATCH:
 			if (recipe->state == RECIPE_OWNER)
 				model_check(client->guarded && strcmp(op->node, own) == 0,
 							"an owner watches its own node");
@@ -783,26 +783,26 @@ check_op(Client *client, const RecipeOutput *out, int i)
 				model_check(!znode_has_uuid(op->node, recipe->uuid),
 							"the predecessor is somebody else");
 			break;
-		case RECIPE_OP_SET:
+		case REQUEST_SET:
 			model_check((client->guarded || client->set_in_use) &&
 						strcmp(op->node, own) == 0,
 						"we touch our own node only");
 			break;
-		case RECIPE_OP_GET:
+		case REQUEST_GET:
 			if (op->node == NULL && recipe->state == RECIPE_RETREATING)
 				tally.late++;
 			else if (op->node != NULL)
 				tally.children_read++;
 			break;
-		case RECIPE_OP_UNWATCH:
+		case REQUEST_UNWATCH:
 			check_unwatch(client, out, i);
 			break;
-		case RECIPE_OP_STAT:
-		case RECIPE_OP_DELETE:
+		case REQUEST_STAT:
+		case REQUEST_DELETE:
 			model_check(strcmp(op->node, own) == 0,
 						"we touch our own node only");
 			break;
-		case RECIPE_OP_DELETE_STRAY:
+		case REQUEST_DELETE_STRAY:
 			model_check(is_stray(client, op->node),
 						"no create is repeated that had arrived");
 			tally.strays++;
@@ -832,11 +832,11 @@ take_output(Client *client, const RecipeOutput *out)
 
 	for (int i = 0; i < out->nops; i++)
 	{
-		RecipeOp	op = out->ops[i];
+		Request		op = out->ops[i];
 
 		check_op(client, out, i);
-		if (op.kind == RECIPE_OP_CREATE || op.kind == RECIPE_OP_REQUEUE ||
-			op.kind == RECIPE_OP_SET)
+		if (op.kind == REQUEST_CREATE || op.kind == REQUEST_REQUEUE ||
+			op.kind == REQUEST_SET)
 			op.data = cluster_data(recipe->retain);
 		model_submit(&client->session, 0, false, MODEL_NAME, &op);
 	}
@@ -856,7 +856,7 @@ static void
 note_leaving(Client *client)
 {
 	Succession *succession = &client->succession;
-	RecipeOp	op = {.kind = RECIPE_OP_WATCH,.node = MODEL_SELF};
+	Request		op = {.kind = REQUEST_WATCH,.node = MODEL_SELF};
 
 	if (succession->watch == SUCCESSION_UNWATCHED)
 	{
@@ -936,8 +936,8 @@ names_contender(const Client *client, const ModelEntry *entry)
 static void
 check_queued(const Client *client, const ModelEntry *entry)
 {
-	bool		list = entry->kind == RECIPE_OP_CHILDREN ||
-		entry->kind == RECIPE_OP_SEARCH;
+	bool		list = entry->kind == REQUEST_CHILDREN ||
+		entry->kind == REQUEST_SEARCH;
 	bool		queued = (client->told & RECIPE_TOLD_QUEUED) != 0;
 
 	if (list && client->recipe.state == RECIPE_WATCHING &&
@@ -952,8 +952,8 @@ check_queued(const Client *client, const ModelEntry *entry)
 	{
 		int			node = node_at(entry->node, entry->view);
 
-		model_check(entry->kind == RECIPE_OP_WATCH &&
-			  entry->result == RECIPE_OK && node >= 0 && !entry->persistent,
+		model_check(entry->kind == REQUEST_WATCH &&
+			  entry->result == REQUEST_OK && node >= 0 && !entry->persistent,
 			  "queued by what was read");
 		if (client->was_unsure)
 			return;				/* it only had to be there */
@@ -966,7 +966,8 @@ check_queued(const Client *client, const ModelEntry *entry)
 					"queued behind one that has answered");
 	}
 	if (client->told & RECIPE_TOLD_RETAINED)
-		model_check(entry->kind == RECIPE_OP_WATCH && is_marked_text(entry->data),
+		model_check(entry->kind == REQUEST_WATCH &&
+					is_marked_text(entry->data),
 					"retained is told of one that may not need the lock");
 }
 
@@ -979,9 +980,9 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 	if (client->recipe.state == RECIPE_OWNER &&
 		entry->serial == client->recipe.queue_watch)
 	{
-		if (entry->result == RECIPE_OK)
+		if (entry->result == REQUEST_OK)
 			told = RECIPE_TOLD_ALONE;
-		else if (entry->result != RECIPE_UNKNOWN)
+		else if (entry->result != REQUEST_UNKNOWN)
 		{
 			told = RECIPE_TOLD_CONTENDED;
 			tally.contended_unknown++;
@@ -1035,10 +1036,10 @@ hear_writers(Client *client, const ModelEntry *entry, const RecipeInput *in)
 static void
 note_answer(Client *client, const ModelEntry *entry)
 {
-	bool		refused = entry->result == RECIPE_REFUSED;
+	bool		refused = entry->result == REQUEST_REFUSED;
 	bool		hit = false;
 
-	if (entry->kind == RECIPE_OP_SEARCH && entry->result == RECIPE_OK)
+	if (entry->kind == REQUEST_SEARCH && entry->result == REQUEST_OK)
 	{
 		for (int i = 0; i < entry->nchildren; i++)
 			hit = hit || has_uuid_of(&model->nodes[entry->children[i]], client);
@@ -1054,9 +1055,9 @@ note_answer(Client *client, const ModelEntry *entry)
 		else
 			tally.search_misses++;
 	}
-	if (entry->kind == RECIPE_OP_WATCH && refused)
+	if (entry->kind == REQUEST_WATCH && refused)
 		client->watch_refused = true;
-	if (entry->kind == RECIPE_OP_SET && refused)
+	if (entry->kind == REQUEST_SET && refused)
 		client->set_refused = true;
 }
 
@@ -1067,7 +1068,7 @@ hear_directory(Client *client, const RecipeInput *in)
 	note(client, "hears of its directory", in->result);
 	if (in->event == RECIPE_WATCH_DONE)
 		succession_watched(&client->succession, in->serial,
-						   in->result == RECIPE_OK);
+						   in->result == REQUEST_OK);
 	else
 		succession_fired(&client->succession, in->serial);
 }
@@ -1079,7 +1080,7 @@ hear_kin(Client *client, const ModelEntry *entry)
 	int			own = node_at(entry->node, model->zxid);
 	ZnodeContender contender;
 
-	if (entry->result != RECIPE_OK || own < 0 ||
+	if (entry->result != REQUEST_OK || own < 0 ||
 		!znode_parse_contender(entry->node, &contender) ||
 		contender.sequence == 0 ||
 		contender.sequence != succession_next(&client->succession))
@@ -1096,11 +1097,11 @@ hear_kin(Client *client, const ModelEntry *entry)
 static void
 note_succession(Client *client, const ModelEntry *entry, RecipeInput *in)
 {
-	if (entry->kind == RECIPE_OP_CREATE)
+	if (entry->kind == REQUEST_CREATE)
 		in->next = succession_next(&client->succession);
-	else if (entry->kind == RECIPE_OP_DELETE)
+	else if (entry->kind == REQUEST_DELETE)
 		succession_left(&client->succession, client->recipe.sequence,
-						entry->result == RECIPE_OK);
+						entry->result == REQUEST_OK);
 }
 
 /* An answer to a create: who owns the lock by its number alone? */
@@ -1114,7 +1115,7 @@ tally_unread(const Client *client, const RecipeInput *in, bool unread)
 		else
 			tally.next++;
 	}
-	else if (unread && in->result == RECIPE_OK)
+	else if (unread && in->result == REQUEST_OK)
 		tally.not_next++;
 }
 
@@ -1122,11 +1123,11 @@ tally_unread(const Client *client, const RecipeInput *in, bool unread)
 static void
 tally_requeue(const Client *client, const RecipeInput *in)
 {
-	if (in->result == RECIPE_NO_NODE)
+	if (in->result == REQUEST_NO_NODE)
 		tally.requeued_lost++;
 	else if (client->told & RECIPE_TOLD_GRANTED)
 		tally.requeued++;
-	else if (in->result == RECIPE_OK && client->wanted)
+	else if (in->result == REQUEST_OK && client->wanted)
 		tally.requeued_behind++;
 }
 
@@ -1142,8 +1143,8 @@ deliver(Client *client)
 	if (!model_hear(&client->session, &entry))
 	{
 		/* nobody waits for it, but it is repeated until it is answered */
-		if (!entry.is_event && entry.kind == RECIPE_OP_DELETE_STRAY &&
-			entry.result == RECIPE_UNKNOWN && client->session.alive)
+		if (!entry.is_event && entry.kind == REQUEST_DELETE_STRAY &&
+			entry.result == REQUEST_UNKNOWN && client->session.alive)
 			model_resubmit(&client->session, &entry);
 		return;
 	}
@@ -1162,16 +1163,16 @@ deliver(Client *client)
 		return;
 	}
 
-	if (scene->tokens && entry.kind == RECIPE_OP_CREATE &&
-		entry.result == RECIPE_OK)
+	if (scene->tokens && entry.kind == REQUEST_CREATE &&
+		entry.result == REQUEST_OK)
 		in.token = entry.czxid;
 	note_answer(client, &entry);
 	note_succession(client, &entry, &in);
-	if (client->looking && entry.kind == RECIPE_OP_CHILDREN &&
+	if (client->looking && entry.kind == REQUEST_CHILDREN &&
 		entry.serial == client->recipe.writer_check &&
-		entry.result != RECIPE_UNKNOWN)
+		entry.result != REQUEST_UNKNOWN)
 		hear_writers(client, &entry, &in);
-	else if (entry.kind == RECIPE_OP_LIST)
+	else if (entry.kind == REQUEST_LIST)
 		hear_list(client, &entry, &in);
 	else
 	{
@@ -1179,9 +1180,9 @@ deliver(Client *client)
 		step(client, &in);
 		check_queued(client, &entry);
 	}
-	if (entry.kind == RECIPE_OP_CREATE)
+	if (entry.kind == REQUEST_CREATE)
 		tally_unread(client, &in, unread);
-	else if (entry.kind == RECIPE_OP_REQUEUE)
+	else if (entry.kind == REQUEST_REQUEUE)
 		tally_requeue(client, &in);
 }
 
@@ -1201,7 +1202,7 @@ lose_connection(Client *client, int applied)
 static void
 unwatch_directory(Client *client)
 {
-	RecipeOp	op = {.kind = RECIPE_OP_UNWATCH,.node = MODEL_SELF};
+	Request		op = {.kind = REQUEST_UNWATCH,.node = MODEL_SELF};
 
 	if (client->succession.watch != SUCCESSION_WATCHED)
 		return;
@@ -1380,7 +1381,7 @@ retry(Client *client)
 			tally.asked_again++;
 		model_check(out.nops == 1 && out.told == 0 &&
 					out.ops[0].kind ==
-					(left ? RECIPE_OP_DELETE : RECIPE_OP_STAT),
+					(left ? REQUEST_DELETE : REQUEST_STAT),
 					"a retry sends what was refused");
 		if (!left)
 			client->token = client->no_token = false;
@@ -2100,7 +2101,7 @@ play_scenario(const Scenario *scenario)
 		unsigned	nexpiries = session->alive && faults ? 1 : 0;
 		unsigned	nrefusals = scenario->refusals && up && faults &&
 			unapplied > 0 && session->entries[session->nready].kind ==
-			RECIPE_OP_DELETE ? 1 : 0;
+			REQUEST_DELETE ? 1 : 0;
 		unsigned	counts[4] = {
 			play.released || !client->wanted ? 0 : 1,
 			client->left ? 1 : 0,
@@ -2228,7 +2229,7 @@ may_happen(const Client *client, RelayEvent event)
 static void
 happen(Client *client, RelayEvent event)
 {
-	RecipeOp	op = {.kind = RECIPE_OP_CREATE,.node = KIN_READER,
+	Request		op = {.kind = REQUEST_CREATE,.node = KIN_READER,
 		.data = cluster_data(false)
 	};
 	int			unapplied = model_unapplied(&client->session);

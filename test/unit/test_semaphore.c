@@ -139,7 +139,7 @@ typedef enum Input
 static const struct
 {
 	RecipeEvent event;
-	RecipeResult result;
+	RequestResult result;
 	bool		for_lock;
 	const char *node;
 	const char *children[4];
@@ -150,15 +150,15 @@ static const struct
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
 	[IN_RETRY] = {.event = RECIPE_RETRY},
 	[IN_EXPIRED] = {.event = RECIPE_EXPIRED},
-	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, RECIPE_OK},
-	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, RECIPE_UNKNOWN},
-	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, RECIPE_NO_NODE},
-	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, RECIPE_REFUSED},
-	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = PERMIT},
-	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, RECIPE_OK, .node = PERMIT_PREFIX},
-	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, RECIPE_UNKNOWN},
-	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, RECIPE_NO_NODE},
-	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED},
+	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, REQUEST_OK},
+	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, REQUEST_UNKNOWN},
+	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, REQUEST_NO_NODE},
+	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, REQUEST_REFUSED},
+	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = PERMIT},
+	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = PERMIT_PREFIX},
+	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, REQUEST_UNKNOWN},
+	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, REQUEST_NO_NODE},
+	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, REQUEST_REFUSED},
 	[IN_EMPTY] = {RECIPE_CHILDREN_DONE},
 	[IN_STRANGER] = {RECIPE_CHILDREN_DONE, .children = {"locks"}},
 	[IN_MIXED] = {RECIPE_CHILDREN_DONE,
@@ -177,56 +177,56 @@ static const struct
 		.children = {OTHER("lock", 4), LOCK, THIRD("lock", 8)}},
 	[IN_QUEUE_THIRD] = {RECIPE_CHILDREN_DONE,
 		.children = {OTHER("lock", 4), LOCK, THIRD("lock", 3)}},
-	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, RECIPE_UNKNOWN},
-	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, RECIPE_NO_NODE},
-	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED},
+	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, REQUEST_UNKNOWN},
+	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, REQUEST_NO_NODE},
+	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, REQUEST_REFUSED},
 	[IN_GET_NONE] = {RECIPE_GET_DONE},
 	[IN_GET_OTHER] = {RECIPE_GET_DONE, .data = "127.0.0.1"},
 	[IN_GET_SAME] = {RECIPE_GET_DONE, .data = "permits=2"},
 	[IN_GET_MORE] = {RECIPE_GET_DONE, .data = "permits=12"},
-	[IN_GET_UNKNOWN] = {RECIPE_GET_DONE, RECIPE_UNKNOWN},
-	[IN_GET_NO_NODE] = {RECIPE_GET_DONE, RECIPE_NO_NODE},
-	[IN_GET_REFUSED] = {RECIPE_GET_DONE, RECIPE_REFUSED},
-	[IN_SET_OK] = {RECIPE_SET_DONE, RECIPE_OK},
-	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, RECIPE_UNKNOWN},
-	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, RECIPE_NO_NODE},
-	[IN_SET_REFUSED] = {RECIPE_SET_DONE, RECIPE_REFUSED},
-	[IN_STAT_OURS] = {RECIPE_STAT_DONE, RECIPE_OK, .ours = true},
-	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, RECIPE_OK},
-	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, RECIPE_UNKNOWN},
-	[IN_STAT_NO_NODE] = {RECIPE_STAT_DONE, RECIPE_NO_NODE},
-	[IN_STAT_REFUSED] = {RECIPE_STAT_DONE, RECIPE_REFUSED},
-	[IN_DELETE_OK] = {RECIPE_DELETE_DONE, RECIPE_OK},
-	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, RECIPE_UNKNOWN},
-	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, RECIPE_NO_NODE},
-	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, RECIPE_REFUSED},
-	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, RECIPE_OK},
-	[IN_WATCH_OURS] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "us", .ours = true},
-	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, RECIPE_OK, .data = "__REVOKE__",
+	[IN_GET_UNKNOWN] = {RECIPE_GET_DONE, REQUEST_UNKNOWN},
+	[IN_GET_NO_NODE] = {RECIPE_GET_DONE, REQUEST_NO_NODE},
+	[IN_GET_REFUSED] = {RECIPE_GET_DONE, REQUEST_REFUSED},
+	[IN_SET_OK] = {RECIPE_SET_DONE, REQUEST_OK},
+	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, REQUEST_UNKNOWN},
+	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, REQUEST_NO_NODE},
+	[IN_SET_REFUSED] = {RECIPE_SET_DONE, REQUEST_REFUSED},
+	[IN_STAT_OURS] = {RECIPE_STAT_DONE, REQUEST_OK, .ours = true},
+	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, REQUEST_OK},
+	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, REQUEST_UNKNOWN},
+	[IN_STAT_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE},
+	[IN_STAT_REFUSED] = {RECIPE_STAT_DONE, REQUEST_REFUSED},
+	[IN_DELETE_OK] = {RECIPE_DELETE_DONE, REQUEST_OK},
+	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, REQUEST_UNKNOWN},
+	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, REQUEST_NO_NODE},
+	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, REQUEST_REFUSED},
+	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, REQUEST_OK},
+	[IN_WATCH_OURS] = {RECIPE_WATCH_DONE, REQUEST_OK, .data = "us", .ours = true},
+	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, REQUEST_OK, .data = "__REVOKE__",
 		.ours = true},
-	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, RECIPE_UNKNOWN},
-	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, RECIPE_NO_NODE},
-	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, RECIPE_REFUSED},
+	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, REQUEST_UNKNOWN},
+	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, REQUEST_NO_NODE},
+	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, REQUEST_REFUSED},
 	[IN_GUARD] = {.event = RECIPE_WATCH_REVOCATION},
 	[IN_DELETED] = {.event = RECIPE_NODE_DELETED},
 	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
-	[IN_LOCK_CREATED] = {RECIPE_CREATE_DONE, RECIPE_OK, true, .node = LOCK},
-	[IN_LOCK_GRANTED] = {RECIPE_CHILDREN_DONE, RECIPE_OK, true,
+	[IN_LOCK_CREATED] = {RECIPE_CREATE_DONE, REQUEST_OK, true, .node = LOCK},
+	[IN_LOCK_GRANTED] = {RECIPE_CHILDREN_DONE, REQUEST_OK, true,
 		.children = {LOCK}},
-	[IN_LOCK_QUEUED] = {RECIPE_CHILDREN_DONE, RECIPE_OK, true,
+	[IN_LOCK_QUEUED] = {RECIPE_CHILDREN_DONE, REQUEST_OK, true,
 		.children = {LOCK, OTHER("lock", 4)}},
-	[IN_LOCK_TWO_AHEAD] = {RECIPE_CHILDREN_DONE, RECIPE_OK, true,
+	[IN_LOCK_TWO_AHEAD] = {RECIPE_CHILDREN_DONE, REQUEST_OK, true,
 		.children = {THIRD("lock", 3), LOCK, OTHER("lock", 4)}},
-	[IN_LOCK_DELETED] = {RECIPE_NODE_DELETED, RECIPE_OK, true},
-	[IN_LOCK_REFUSED] = {RECIPE_CHILDREN_DONE, RECIPE_REFUSED, true},
-	[IN_LOCK_MIXED] = {RECIPE_CHILDREN_DONE, RECIPE_OK, true,
+	[IN_LOCK_DELETED] = {RECIPE_NODE_DELETED, REQUEST_OK, true},
+	[IN_LOCK_REFUSED] = {RECIPE_CHILDREN_DONE, REQUEST_REFUSED, true},
+	[IN_LOCK_MIXED] = {RECIPE_CHILDREN_DONE, REQUEST_OK, true,
 		.children = {LOCK, "leases"}},
-	[IN_LOCK_CREATE_REFUSED] = {RECIPE_CREATE_DONE, RECIPE_REFUSED, true},
-	[IN_LOCK_LOST] = {RECIPE_STAT_DONE, RECIPE_NO_NODE, true},
-	[IN_LOCK_GONE] = {RECIPE_DELETE_DONE, RECIPE_OK, true},
-	[IN_LOCK_LEFT] = {RECIPE_DELETE_DONE, RECIPE_REFUSED, true},
-	[IN_LOCK_MISSING] = {RECIPE_CHILDREN_DONE, RECIPE_OK, true},
-	[IN_LOCK_FOUND] = {RECIPE_CHILDREN_DONE, RECIPE_OK, true,
+	[IN_LOCK_CREATE_REFUSED] = {RECIPE_CREATE_DONE, REQUEST_REFUSED, true},
+	[IN_LOCK_LOST] = {RECIPE_STAT_DONE, REQUEST_NO_NODE, true},
+	[IN_LOCK_GONE] = {RECIPE_DELETE_DONE, REQUEST_OK, true},
+	[IN_LOCK_LEFT] = {RECIPE_DELETE_DONE, REQUEST_REFUSED, true},
+	[IN_LOCK_MISSING] = {RECIPE_CHILDREN_DONE, REQUEST_OK, true},
+	[IN_LOCK_FOUND] = {RECIPE_CHILDREN_DONE, REQUEST_OK, true,
 		.children = {LOCK}}
 };
 
@@ -848,16 +848,16 @@ static const Transition transitions[] = {
 
 /* Which node an operation of our own must be about. */
 static const char *
-expected_node(RecipeOpKind kind)
+expected_node(RequestKind kind)
 {
 	switch (kind)
 	{
-		case RECIPE_OP_CREATE:
+		case REQUEST_CREATE:
 			return PERMIT_PREFIX;
-		case RECIPE_OP_WATCH:
-		case RECIPE_OP_STAT:
-		case RECIPE_OP_DELETE:
-		case RECIPE_OP_DELETE_STRAY:
+		case REQUEST_WATCH:
+		case REQUEST_STAT:
+		case REQUEST_DELETE:
+		case REQUEST_DELETE_STRAY:
 			return PERMIT;
 		default:
 			return NULL;		/* the directory */
@@ -875,12 +875,12 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 	text[0] = '\0';
 	for (int i = 0; i < out->nops; i++)
 	{
-		const RecipeOp *op = &out->ops[i].op;
+		const Request *op = &out->ops[i].op;
 		SemaphorePlace place = out->ops[i].place;
-		bool		our_data = op->kind == RECIPE_OP_SET && semaphore->revocation_watched;
+		bool		our_data = op->kind == REQUEST_SET && semaphore->revocation_watched;
 		const char *node = our_data ? PERMIT : expected_node(op->kind);
-		bool		agreement = (op->kind == RECIPE_OP_SET && !our_data) ||
-			(op->kind == RECIPE_OP_MKDIR && place == SEMAPHORE_PERMITS);
+		bool		agreement = (op->kind == REQUEST_SET && !our_data) ||
+			(op->kind == REQUEST_MKDIR && place == SEMAPHORE_PERMITS);
 
 		if (out->ops[i].for_lock)
 		{
@@ -889,7 +889,7 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 							 i > 0 ? " " : "", model_op_name(op->kind));
 			continue;
 		}
-		if (op->kind == RECIPE_OP_DELETE_STRAY && place == SEMAPHORE_NAME)
+		if (op->kind == REQUEST_DELETE_STRAY && place == SEMAPHORE_NAME)
 			assert_true(strcmp(op->node, "locks") == 0 ||
 						strcmp(op->node, "leases") == 0);
 		else if (node == NULL)
@@ -901,7 +901,7 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 		else
 			assert_null(op->data);
 		/* nobody waits for the answers of these */
-		if (op->kind != RECIPE_OP_UNWATCH && op->kind != RECIPE_OP_DELETE_STRAY)
+		if (op->kind != REQUEST_UNWATCH && op->kind != REQUEST_DELETE_STRAY)
 			assert_int_equal(op->serial, semaphore->serial);
 		used += snprintf(text + used, sizeof(text) - used, "%s%s%s",
 						 i > 0 ? " " : "", model_op_name(op->kind), places[place]);
@@ -917,9 +917,9 @@ fill_input(const Semaphore *semaphore, Input input, RecipeInput *in)
 	in->ephemeral_owner = 1;
 	in->event = inputs[input].event;
 	in->result = inputs[input].result;
-	if (in->result == RECIPE_NO_NODE)
+	if (in->result == REQUEST_NO_NODE)
 		in->error = ERROR_NO_NODE;
-	else if (in->result == RECIPE_REFUSED)
+	else if (in->result == REQUEST_REFUSED)
 		in->error = in->event == RECIPE_MKDIR_DONE ? ERROR_MKDIRS :
 			ERROR_REFUSED;
 	in->serial = inputs[input].for_lock ? semaphore->lock.serial :
@@ -1359,9 +1359,9 @@ test_stray_permit(void **state)
 	in.nchildren = lengthof(children);
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(out.nops, 2);
-	assert_int_equal(out.ops[0].op.kind, RECIPE_OP_DELETE_STRAY);
+	assert_int_equal(out.ops[0].op.kind, REQUEST_DELETE_STRAY);
 	assert_ptr_equal(out.ops[0].op.node, children[0]);
-	assert_int_equal(out.ops[1].op.kind, RECIPE_OP_DELETE_STRAY);
+	assert_int_equal(out.ops[1].op.kind, REQUEST_DELETE_STRAY);
 	assert_ptr_equal(out.ops[1].op.node, children[3]);
 	assert_int_equal(semaphore.others, 1);
 	give(&semaphore, IN_GET_SAME, &out);
@@ -1395,12 +1395,12 @@ test_strays_leave_room(void **state)
 		semaphore_step(&semaphore, false, &in, &out);
 		assert_true(out.nops >= RECIPE_MAX_OPS + 3 && out.nops <= SEMAPHORE_MAX_OPS);
 		for (int i = 0; i < RECIPE_MAX_OPS; i++)
-			assert_int_equal(out.ops[i].op.kind, RECIPE_OP_DELETE_STRAY);
-		assert_int_equal(out.ops[RECIPE_MAX_OPS].op.kind, RECIPE_OP_UNWATCH);
+			assert_int_equal(out.ops[i].op.kind, REQUEST_DELETE_STRAY);
+		assert_int_equal(out.ops[RECIPE_MAX_OPS].op.kind, REQUEST_UNWATCH);
 		assert_int_equal(out.ops[RECIPE_MAX_OPS + 1].op.kind,
-						 with ? RECIPE_OP_STAT : RECIPE_OP_CREATE);
+						 with ? REQUEST_STAT : REQUEST_CREATE);
 		assert_int_equal(out.ops[out.nops - 1].op.kind,
-						 with ? RECIPE_OP_DELETE : RECIPE_OP_GET);
+						 with ? REQUEST_DELETE : REQUEST_GET);
 		semaphore_free(&semaphore);
 	}
 }

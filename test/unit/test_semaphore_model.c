@@ -208,29 +208,29 @@ check_executing(const ModelSession *session, const ModelEntry *entry)
 	(void) session;
 	switch (entry->kind)
 	{
-		case RECIPE_OP_CREATE:
+		case REQUEST_CREATE:
 			check_create(entry);
 			break;
-		case RECIPE_OP_RMDIR:
+		case REQUEST_RMDIR:
 			model_check(entry->place == MODEL_LOCKS && entry->for_lock,
 						"the lock's directory begins anew");
 			if (model_is_made(entry->place) &&
 				model_count_at(entry->place, model->zxid) == 0)
 				tally.renewed++;
 			break;
-		case RECIPE_OP_GET:
+		case REQUEST_GET:
 			model_check((entry->place == MODEL_PERMITS || entry->for_lock) &&
 						entry->node[0] == '\0', "the agreement is read");
 			break;
-		case RECIPE_OP_SET:
+		case REQUEST_SET:
 			model_check(entry->place == MODEL_PERMITS &&
 						entry->node[0] == '\0' &&
 						atoi(entry->data + strlen("permits=")) > 0,
 						"the agreement is written");
 			tally.sets++;
 			break;
-		case RECIPE_OP_DELETE:
-		case RECIPE_OP_DELETE_STRAY:
+		case REQUEST_DELETE:
+		case REQUEST_DELETE_STRAY:
 			if (entry->place != MODEL_NAME)
 				break;
 			model_check(strcmp(entry->node, ZNODE_LOCKS_DIR) == 0 ||
@@ -527,7 +527,7 @@ check_sets_watch(Client *client, Permit *permit, const SemaphoreOp *op)
 	const ModelClaim *claim = model_find_claim(&client->session, op->place,
 											   op->op.node ? op->op.node : "");
 
-	if (op->op.kind == RECIPE_OP_LIST)
+	if (op->op.kind == REQUEST_LIST)
 		model_check(op->place == SEMAPHORE_PERMITS && !op->for_lock &&
 					permit->semaphore.state == SEMAPHORE_WAITING,
 					"who waits watches the permits");
@@ -545,16 +545,16 @@ submit(Client *client, Permit *permit, const SemaphoreOp *op)
 
 	switch (op->op.kind)
 	{
-		case RECIPE_OP_LIST:
-		case RECIPE_OP_WATCH:
+		case REQUEST_LIST:
+		case REQUEST_WATCH:
 			check_sets_watch(client, permit, op);
 			break;
-		case RECIPE_OP_UNWATCH:
+		case REQUEST_UNWATCH:
 			model_check(claim == NULL ||
 						&client->permits[claim->contender] == permit ||
 						scene->vandals, "nobody takes back another's watch");
 			break;
-		case RECIPE_OP_DELETE_STRAY:
+		case REQUEST_DELETE_STRAY:
 			model_check(op->place == SEMAPHORE_NAME,
 						"no create is repeated that had arrived");
 			break;
@@ -602,8 +602,8 @@ deliver(Client *client)
 	if (!model_hear(&client->session, &entry))
 		return;
 	model_input(&entry, &in, children);
-	if (!entry.is_event && entry.kind == RECIPE_OP_STAT &&
-		entry.result == RECIPE_REFUSED && !entry.for_lock)
+	if (!entry.is_event && entry.kind == REQUEST_STAT &&
+		entry.result == REQUEST_REFUSED && !entry.for_lock)
 		client->permits[entry.contender].token = true;
 	step(client, entry.contender, entry.for_lock, &in);
 }
@@ -672,7 +672,7 @@ retry(Client *client, int semaphore)
 	model_check(out.told == 0, "a retry tells nothing");
 	model_check((out.nops > 0) == left, "what was refused is tried again");
 	for (int i = 0; i < out.nops; i++)
-		model_check(out.ops[i].op.kind == RECIPE_OP_DELETE,
+		model_check(out.ops[i].op.kind == REQUEST_DELETE,
 					"which is a delete");
 	permit->left = false;
 	if (left)
@@ -1167,7 +1167,7 @@ play_scenario(const Scenario *scenario)
 		unsigned	which;
 
 		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
-			client->session.entries[client->session.nready].kind == RECIPE_OP_DELETE)
+			client->session.entries[client->session.nready].kind == REQUEST_DELETE)
 			nrefusals = 1;
 
 		/* 0: nothing special, so that the first schedule is the plain one */

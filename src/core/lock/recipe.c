@@ -294,9 +294,9 @@
 #include "core/mutation.h"
 
 static void
-send_op(RecipeOutput *out, RecipeOpKind kind, const char *node, uint32_t serial)
+send_op(RecipeOutput *out, RequestKind kind, const char *node, uint32_t serial)
 {
-	RecipeOp   *op;
+	Request    *op;
 
 	/* The bound is the most that any step sends, strays being rationed. */
 	if (out->nops == RECIPE_MAX_OPS)
@@ -429,13 +429,13 @@ enter(Recipe *recipe, bool unread, RecipeOutput *out)
 	forget_predecessor(recipe);
 	forget_passed(recipe);
 	if (recipe->parents_tried)
-		send_op(out, RECIPE_OP_MKDIRS, NULL, 0);
+		send_op(out, REQUEST_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
-		send_op(out, RECIPE_OP_MKDIR, NULL, 0);
-	send_op(out, RECIPE_OP_CREATE, recipe->node, 0);
+		send_op(out, REQUEST_MKDIR, NULL, 0);
+	send_op(out, REQUEST_CREATE, recipe->node, 0);
 	recipe->unread = unread;
 	if (!unread)
-		send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+		send_op(out, REQUEST_CHILDREN, NULL, next_serial(recipe));
 	recipe->state = RECIPE_ENTERING;
 }
 
@@ -460,28 +460,28 @@ requeue(Recipe *recipe, RecipeOutput *out)
 	recipe->requeued = true;
 	recipe->token = 0;
 	recipe->batch = 0;
-	send_op(out, RECIPE_OP_REQUEUE, recipe->node, 0);
+	send_op(out, REQUEST_REQUEUE, recipe->node, 0);
 	recipe->state = RECIPE_REQUEUEING;
 }
 
 static void
 search(Recipe *recipe, RecipeOutput *out, RecipeState state)
 {
-	send_op(out, RECIPE_OP_SEARCH, NULL, next_serial(recipe));
+	send_op(out, REQUEST_SEARCH, NULL, next_serial(recipe));
 	recipe->state = state;
 }
 
 static void
 read_queue(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+	send_op(out, REQUEST_CHILDREN, NULL, next_serial(recipe));
 	recipe->state = RECIPE_READING;
 }
 
 static void
 watch(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, next_serial(recipe));
+	send_op(out, REQUEST_WATCH, recipe->predecessor, next_serial(recipe));
 	recipe->state = RECIPE_WATCHING;
 }
 
@@ -490,13 +490,13 @@ static void
 watch_queue(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->queue_watch = next_serial(recipe);
-	send_op(out, RECIPE_OP_LIST, NULL, recipe->queue_watch);
+	send_op(out, REQUEST_LIST, NULL, recipe->queue_watch);
 }
 
 static void
 stat_node(Recipe *recipe, RecipeOutput *out, uint32_t batch)
 {
-	send_op(out, RECIPE_OP_STAT, recipe->node, 0);
+	send_op(out, REQUEST_STAT, recipe->node, 0);
 	out->ops[out->nops - 1].batch = batch;
 }
 
@@ -546,8 +546,8 @@ leave(Recipe *recipe, RecipeOutput *out)
 	/* a watch that stays would wait for a node that nobody cares about */
 	if (recipe->state == RECIPE_WATCHING ||
 		recipe->state == RECIPE_AWAITING_EMPTY)
-		send_op(out, RECIPE_OP_UNWATCH, recipe->predecessor, 0);
-	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
+		send_op(out, REQUEST_UNWATCH, recipe->predecessor, 0);
+	send_op(out, REQUEST_DELETE, recipe->node, 0);
 	recipe->refused = false;
 	recipe->state = RECIPE_LEAVING;
 }
@@ -570,8 +570,8 @@ retreat(Recipe *recipe, RecipeOutput *out)
 	forget_predecessor(recipe);
 	recipe->blockers = 0;
 	recipe->directory = 0;
-	send_op(out, RECIPE_OP_GET, NULL, next_serial(recipe));
-	send_op(out, RECIPE_OP_DELETE, recipe->node, 0);
+	send_op(out, REQUEST_GET, NULL, next_serial(recipe));
+	send_op(out, REQUEST_DELETE, recipe->node, 0);
 	recipe->refused = false;
 	recipe->state = RECIPE_RETREATING;
 }
@@ -591,7 +591,7 @@ static void
 remove_directory(Recipe *recipe, RecipeOutput *out)
 {
 	forget_predecessor(recipe);
-	send_op(out, RECIPE_OP_RMDIR, NULL, next_serial(recipe));
+	send_op(out, REQUEST_RMDIR, NULL, next_serial(recipe));
 	recipe->state = RECIPE_REMOVING_DIR;
 }
 
@@ -599,7 +599,7 @@ remove_directory(Recipe *recipe, RecipeOutput *out)
 static void
 await_empty(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, RECIPE_OP_WATCH, recipe->predecessor, next_serial(recipe));
+	send_op(out, REQUEST_WATCH, recipe->predecessor, next_serial(recipe));
 	recipe->state = RECIPE_AWAITING_EMPTY;
 }
 
@@ -607,7 +607,7 @@ await_empty(Recipe *recipe, RecipeOutput *out)
 static void
 read_child(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, RECIPE_OP_GET, recipe->passed, next_serial(recipe));
+	send_op(out, REQUEST_GET, recipe->passed, next_serial(recipe));
 	recipe->state = RECIPE_READING_CHILD;
 }
 
@@ -750,7 +750,7 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 	{
 		/* leave room for the operation that this step is about */
 		if (out->nops < RECIPE_MAX_OPS - 3)
-			send_op(out, RECIPE_OP_DELETE_STRAY, child, 0);
+			send_op(out, REQUEST_DELETE_STRAY, child, 0);
 	}
 	else if (znode_is_unordered(contender.sequence))
 	{
@@ -851,7 +851,7 @@ pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
 {
 	const char *node = note_persistent(recipe, recipe->predecessor, out);
 
-	send_op(out, RECIPE_OP_UNWATCH, node, 0);
+	send_op(out, REQUEST_UNWATCH, node, 0);
 	predecessor_gone(recipe, out);
 }
 
@@ -956,7 +956,7 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (!accept_created(recipe, in, out))
 				break;
 			recipe->token = in->token;
@@ -965,16 +965,16 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			else
 				leave(recipe, out);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			search_created(recipe, out);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			if (wanted)
 				enter_without_directory(recipe, out);
 			else
 				end(recipe, out, 0);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			if (wanted)
 				fail(recipe, out, in->error);
 			else
@@ -990,7 +990,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			recipe->dir_known = true;
 			if (find_old(recipe, in))
 			{
@@ -1013,16 +1013,16 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			else
 				end(recipe, out, 0);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			search(recipe, out, recipe->state);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			if (wanted)
 				enter_without_directory(recipe, out);
 			else
 				end(recipe, out, 0);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			/* whether our node exists cannot be found out */
 			out->told |= RECIPE_TOLD_LEFT;
 			out->error = in->error;
@@ -1046,7 +1046,7 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (!accept_created(recipe, in, out))
 				break;
 			if (!wanted)
@@ -1057,17 +1057,17 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			else
 				read_queue(recipe, out);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			search_created(recipe, out);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			/* the one before was gone, and so none has been created */
 			if (wanted)
 				reenter(recipe, out);
 			else
 				end(recipe, out, 0);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			/* the one before is still there */
 			if (wanted)
 				fail_and_leave(recipe, out, 0, in->error);
@@ -1087,9 +1087,9 @@ static void
 on_not_ok(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 		  RecipeAction again, RecipeAction missing)
 {
-	if (in->result == RECIPE_UNKNOWN)
+	if (in->result == REQUEST_UNKNOWN)
 		again(recipe, out);
-	else if (in->result == RECIPE_NO_NODE)
+	else if (in->result == REQUEST_NO_NODE)
 		missing(recipe, out);
 	else
 		fail_and_leave(recipe, out, 0, in->error);
@@ -1098,7 +1098,7 @@ on_not_ok(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 static void
 on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->result == RECIPE_OK)
+	if (in->result == REQUEST_OK)
 		evaluate(recipe, in, out);
 	else
 		on_not_ok(recipe, in, out, read_queue, enter_without_directory);
@@ -1109,7 +1109,7 @@ static void
 check_writers(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->writer_check = next_serial(recipe);
-	send_op(out, RECIPE_OP_CHILDREN, NULL, recipe->writer_check);
+	send_op(out, REQUEST_CHILDREN, NULL, recipe->writer_check);
 }
 
 /*
@@ -1143,9 +1143,9 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (recipe->queue_watch == 0 || in->serial != recipe->queue_watch)
 		return;
-	if (in->result == RECIPE_UNKNOWN)
+	if (in->result == REQUEST_UNKNOWN)
 		watch_queue(recipe, out);
-	else if (in->result == RECIPE_OK &&
+	else if (in->result == REQUEST_OK &&
 			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER))
 		out->told |= RECIPE_TOLD_ALONE;
 	else
@@ -1162,14 +1162,15 @@ on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (recipe->writer_check == 0 || in->serial != recipe->writer_check)
 		return;
-	if (in->result == RECIPE_UNKNOWN)
+	if (in->result == REQUEST_UNKNOWN)
 	{
 		check_writers(recipe, out);
 		return;
 	}
 
 	recipe->writer_check = 0;
-	out->told |= in->result == RECIPE_OK && somebody_behind(recipe, in, false) ?
+	out->told |=
+		in->result == REQUEST_OK && somebody_behind(recipe, in, false) ?
 		RECIPE_TOLD_WRITER : RECIPE_TOLD_NO_WRITER;
 }
 
@@ -1178,7 +1179,7 @@ static void
 watch_revocation(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->revocation_watch = next_serial(recipe);
-	send_op(out, RECIPE_OP_WATCH, recipe->node, recipe->revocation_watch);
+	send_op(out, REQUEST_WATCH, recipe->node, recipe->revocation_watch);
 }
 
 /* Does this event belong to the latest watch of the queue? */
@@ -1203,22 +1204,22 @@ on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (note_is_revocation(in->data, in->data_len))
 			{
 				/* say again who we are, so that it can be asked again */
 				out->told |= RECIPE_TOLD_REVOKED;
 				recipe->rewritten = true;
-				send_op(out, RECIPE_OP_SET, recipe->node, 0);
+				send_op(out, REQUEST_SET, recipe->node, 0);
 			}
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			watch_revocation(recipe, out);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			stat_node(recipe, out, 0);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			break;				/* it cannot be asked for, that is all */
 	}
 }
@@ -1271,13 +1272,13 @@ on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (last != NULL)
 		recipe->predecessor = memory_copy(last);
 	/* behind the list: if it is still the old one, the list was of that */
-	send_op(out, RECIPE_OP_GET, NULL, next_serial(recipe));
+	send_op(out, REQUEST_GET, NULL, next_serial(recipe));
 }
 
 static void
 on_dir_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->result != RECIPE_OK)
+	if (in->result != REQUEST_OK)
 		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
 	else if (in->event == RECIPE_CHILDREN_DONE)
 		on_dir_listed(recipe, in, out);
@@ -1297,14 +1298,14 @@ on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (recipe->state != RECIPE_REMOVING_DIR || in->serial != recipe->serial)
 		return;
 
-	if (in->result == RECIPE_OK)
+	if (in->result == REQUEST_OK)
 	{
 		out->told |= RECIPE_TOLD_RENEWED;
 		enter_removed_directory(recipe, out);
 	}
-	else if (in->result == RECIPE_REFUSED && in->not_empty)
+	else if (in->result == REQUEST_REFUSED && in->not_empty)
 	{
-		send_op(out, RECIPE_OP_CHILDREN, NULL, next_serial(recipe));
+		send_op(out, REQUEST_CHILDREN, NULL, next_serial(recipe));
 		recipe->state = RECIPE_LISTING_DIR;
 	}
 	else
@@ -1315,7 +1316,7 @@ on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->result != RECIPE_OK)
+	if (in->result != REQUEST_OK)
 		on_not_ok(recipe, in, out, read_child, read_queue);
 	else if (!recipe_is_ephemeral(in))
 	{
@@ -1337,10 +1338,10 @@ on_get_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_child_read(recipe, in, out);
 	else if (recipe->state == RECIPE_LISTING_DIR)
 		on_dir_read(recipe, in, out);
-	else if (recipe->state == RECIPE_RETREATING && in->result == RECIPE_OK)
+	else if (recipe->state == RECIPE_RETREATING && in->result == REQUEST_OK)
 		recipe->directory = in->czxid;
 	else if (recipe->state == RECIPE_RETREATING &&
-			 in->result == RECIPE_REFUSED)
+			 in->result == REQUEST_REFUSED)
 	{
 		out->told |= RECIPE_TOLD_FAILED;
 		out->error = in->error;
@@ -1372,7 +1373,7 @@ on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	ZnodeContender contender;
 
-	if (in->result != RECIPE_OK)
+	if (in->result != REQUEST_OK)
 		on_not_ok(recipe, in, out, await_empty, remove_directory);
 	else if (!recipe_is_ephemeral(in) ||
 			 (znode_parse_contender(recipe->predecessor, &contender) &&
@@ -1382,7 +1383,7 @@ on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else
 	{
 		if (in->stray)
-			send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
+			send_op(out, REQUEST_DELETE_STRAY, recipe->predecessor, 0);
 		out->told |= RECIPE_TOLD_QUEUED;
 	}
 }
@@ -1392,7 +1393,7 @@ static void
 on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
 					   RecipeOutput *out)
 {
-	if (in->result != RECIPE_OK)
+	if (in->result != REQUEST_OK)
 	{
 		on_not_ok(recipe, in, out, watch, predecessor_gone);
 		return;
@@ -1404,7 +1405,7 @@ on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
 	}
 
 	if (in->stray)
-		send_op(out, RECIPE_OP_DELETE_STRAY, recipe->predecessor, 0);
+		send_op(out, REQUEST_DELETE_STRAY, recipe->predecessor, 0);
 	if (recipe->unsure)
 	{
 		recipe->unsure = false;
@@ -1473,7 +1474,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (in->ours)
 			{
 				out->told |= RECIPE_TOLD_TOKEN;
@@ -1482,14 +1483,14 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			else
 				end(recipe, out, RECIPE_TOLD_LOST);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			stat_node(recipe, out, 0);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			out->error = in->error;
 			end(recipe, out, RECIPE_TOLD_LOST);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			/* the lock is ours all the same */
 			if (recipe->token == 0)
 			{
@@ -1520,20 +1521,20 @@ on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (recipe->directory != 0)
 				remove_directory(recipe, out);
 			else
 				reenter(recipe, out);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			retreat(recipe, out);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			/* gone already: what was read may be the new directory */
 			reenter(recipe, out);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			recipe->refused = true;
 			recipe->state = RECIPE_LEAVING;
 			out->told |= RECIPE_TOLD_FAILED | RECIPE_TOLD_LEFT;
@@ -1555,14 +1556,14 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
-		case RECIPE_NO_NODE:
+		case REQUEST_OK:
+		case REQUEST_NO_NODE:
 			end(recipe, out, 0);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			leave(recipe, out);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			recipe->refused = true;
 			out->error = in->error;
 			out->told |= RECIPE_TOLD_LEFT;
@@ -1710,7 +1711,7 @@ on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (in->event == RECIPE_SET_IN_USE && recipe->retain)
 	{
 		recipe->retain = false;
-		send_op(out, RECIPE_OP_SET, recipe->node, 0);
+		send_op(out, REQUEST_SET, recipe->node, 0);
 
 		/* not over a revocation that we have not read yet */
 		out->ops[out->nops - 1].has_version = !recipe->rewritten;
@@ -1732,8 +1733,8 @@ static void
 on_set_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	/* the next who reads it must not find the revocation again */
-	if (recipe->state == RECIPE_OWNER && in->result == RECIPE_UNKNOWN)
-		send_op(out, RECIPE_OP_SET, recipe->node, 0);
+	if (recipe->state == RECIPE_OWNER && in->result == REQUEST_UNKNOWN)
+		send_op(out, REQUEST_SET, recipe->node, 0);
 }
 
 static void
@@ -1747,8 +1748,8 @@ on_expired(Recipe *recipe, RecipeOutput *out)
 static void
 on_mkdir_done(Recipe *recipe, const RecipeInput *in)
 {
-	recipe->mkdir_error = in->result == RECIPE_NO_NODE ||
-		in->result == RECIPE_REFUSED ? in->error : 0;
+	recipe->mkdir_error = in->result == REQUEST_NO_NODE ||
+		in->result == REQUEST_REFUSED ? in->error : 0;
 }
 
 /*

@@ -14,6 +14,7 @@
 #define ZKLOCK_RECIPE_H
 
 #include "core/lock/znode.h"
+#include "core/request.h"
 
 typedef enum RecipeState
 {
@@ -59,19 +60,10 @@ typedef enum RecipeEvent
 	RECIPE_EXPIRED				/* the session, and with it our node, is gone */
 } RecipeEvent;
 
-typedef enum RecipeResult
-{
-	RECIPE_OK,
-	RECIPE_UNKNOWN,				/* connection lost: it may have happened */
-	RECIPE_NO_NODE,
-	RECIPE_REFUSED				/* any other error: "error" tells which; a
-								 * directory that exists already is OK */
-} RecipeResult;
-
 typedef struct RecipeInput
 {
 	RecipeEvent event;
-	RecipeResult result;		/* of the *_DONE events */
+	RequestResult result;		/* of the *_DONE events */
 	int			error;			/* ZooKeeper's code; 0: it did as asked */
 	bool		not_empty;		/* RMDIR_DONE: refused because of that */
 	uint32_t	serial;			/* of the read, watch or RMDIR answered */
@@ -101,51 +93,6 @@ typedef struct RecipeInput
 	int			acl_count;		/* of GET_ACL: entries of the ACL; 0: not known */
 	bool		acl_open;		/* the same: anybody may do more than read */
 } RecipeInput;
-
-typedef enum RecipeOpKind
-{
-	RECIPE_OP_MKDIR,			/* create the lock directory */
-	RECIPE_OP_MKDIRS,			/* the same, with its missing parents */
-	RECIPE_OP_CREATE,			/* create "node", ephemeral and sequential */
-	RECIPE_OP_CHILDREN,			/* list the lock directory */
-	RECIPE_OP_SEARCH,			/* the same, behind a write of our own: has
-								 * all that was done before it was sent */
-	RECIPE_OP_SYNC,				/* the same, behind a sync: has that as a rule */
-	RECIPE_OP_LIST,				/* the same as CHILDREN, and watch them */
-	RECIPE_OP_WATCH,			/* get "node" and watch it */
-	RECIPE_OP_UNWATCH,			/* remove that watch; nobody waits */
-	RECIPE_OP_GET,				/* get "node", or the lock directory */
-	RECIPE_OP_SET,				/* set the data of "node" */
-	RECIPE_OP_STAT,				/* stat our own "node" */
-	RECIPE_OP_DELETE,			/* delete our own "node" */
-	RECIPE_OP_REQUEUE,			/* the same, and create another one of its
-								 * name but for the number, in one multi */
-	RECIPE_OP_DELETE_STRAY,		/* delete "node"; nobody waits */
-	RECIPE_OP_RMDIR,			/* delete the lock directory, if empty */
-	RECIPE_OP_CHECK,			/* "node" exists, with "version"; in a group
-								 * only: no recipe does this by itself */
-	RECIPE_OP_SET_ACL,			/* give "node" the ACL that we would make it
-								 * with; nor does any do this */
-	RECIPE_OP_GET_ACL			/* get it; the same */
-} RecipeOpKind;
-
-typedef struct RecipeOp
-{
-	RecipeOpKind kind;
-	uint32_t	serial;			/* to be handed back with the answer */
-	const char *node;			/* valid until the next step; or NULL: the
-								 * directory */
-	const char *data;			/* of MKDIR, CREATE, REQUEUE, SET; NULL: our
-								 * note */
-	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
-	bool		has_version;	/* of SET and CHECK: only if the data have ... */
-	int32_t		version;		/* ... this version; 0: nobody has ever set
-								 * them */
-	bool		barrier;		/* of LIST and GET: as SEARCH is */
-	bool		exact;			/* of CREATE in a group: not sequential */
-	bool		persistent;		/* of MKDIR, MKDIRS: not a container; of these and
-								 * SET_ACL: anybody may read it */
-} RecipeOp;
 
 /* What the worker tells the slot, as bits: a step can have several. */
 #define RECIPE_TOLD_CREATED		(1 << 0)	/* recipe->sequence is now known */
@@ -184,7 +131,7 @@ typedef struct RecipeOp
 
 typedef struct RecipeOutput
 {
-	RecipeOp	ops[RECIPE_MAX_OPS];
+	Request		ops[RECIPE_MAX_OPS];
 	int			nops;
 	unsigned	told;
 	int			error;

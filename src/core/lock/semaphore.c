@@ -197,7 +197,7 @@ static void take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 							 SemaphoreOutput *out);
 
 static void
-add_op(SemaphoreOutput *out, const RecipeOp *op, SemaphorePlace place,
+add_op(SemaphoreOutput *out, const Request *op, SemaphorePlace place,
 	   bool for_lock)
 {
 	/* The bound is the most that any step sends, strays being rationed. */
@@ -211,10 +211,10 @@ add_op(SemaphoreOutput *out, const RecipeOp *op, SemaphorePlace place,
 
 /* Send an operation under the current serial number. */
 static void
-send_op(Semaphore *semaphore, SemaphoreOutput *out, RecipeOpKind kind,
+send_op(Semaphore *semaphore, SemaphoreOutput *out, RequestKind kind,
 		SemaphorePlace place, const char *node, const char *data)
 {
-	RecipeOp	op = {
+	Request		op = {
 		.kind = kind,
 		.serial = semaphore->serial,
 		.node = node,
@@ -226,7 +226,7 @@ send_op(Semaphore *semaphore, SemaphoreOutput *out, RecipeOpKind kind,
 
 /* The same under a new one: what was sent before does not count any more. */
 static void
-send_new(Semaphore *semaphore, SemaphoreOutput *out, RecipeOpKind kind,
+send_new(Semaphore *semaphore, SemaphoreOutput *out, RequestKind kind,
 		 SemaphorePlace place, const char *node, const char *data)
 {
 	semaphore->serial++;
@@ -306,14 +306,14 @@ static void
 stop_waiting(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	if (semaphore->state == SEMAPHORE_WAITING)
-		send_op(semaphore, out, RECIPE_OP_UNWATCH, SEMAPHORE_PERMITS, NULL,
+		send_op(semaphore, out, REQUEST_UNWATCH, SEMAPHORE_PERMITS, NULL,
 				NULL);
 }
 
 static void
 delete_permit(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 {
-	send_new(semaphore, out, RECIPE_OP_DELETE, SEMAPHORE_PERMITS,
+	send_new(semaphore, out, REQUEST_DELETE, SEMAPHORE_PERMITS,
 			 semaphore->node, NULL);
 	semaphore->has_node = true;
 	semaphore->refused = false;
@@ -415,7 +415,7 @@ count_permits(Semaphore *semaphore, const RecipeInput *in,
 				semaphore->ahead++;
 		}
 		else if (out->nops < RECIPE_MAX_OPS)
-			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_PERMITS,
+			send_op(semaphore, out, REQUEST_DELETE_STRAY, SEMAPHORE_PERMITS,
 					child, NULL);
 	}
 	return found;
@@ -495,15 +495,15 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 	if (semaphore->making > 0)
 	{
 		send_op(semaphore, out,
-				semaphore->making == 1 ? RECIPE_OP_MKDIR : RECIPE_OP_MKDIRS,
+				semaphore->making == 1 ? REQUEST_MKDIR : REQUEST_MKDIRS,
 				SEMAPHORE_NAME, NULL, NULL);
-		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_LOCKS, NULL, NULL);
-		send_op(semaphore, out, RECIPE_OP_MKDIR, SEMAPHORE_PERMITS, NULL,
+		send_op(semaphore, out, REQUEST_MKDIR, SEMAPHORE_LOCKS, NULL, NULL);
+		send_op(semaphore, out, REQUEST_MKDIR, SEMAPHORE_PERMITS, NULL,
 				semaphore->agreement);
 	}
-	send_op(semaphore, out, RECIPE_OP_SYNC, SEMAPHORE_NAME, NULL, NULL);
-	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_PERMITS, NULL, NULL);
-	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_PERMITS, NULL, NULL);
+	send_op(semaphore, out, REQUEST_SYNC, SEMAPHORE_NAME, NULL, NULL);
+	send_op(semaphore, out, REQUEST_CHILDREN, SEMAPHORE_PERMITS, NULL, NULL);
+	send_op(semaphore, out, REQUEST_GET, SEMAPHORE_PERMITS, NULL, NULL);
 }
 
 /* A directory was found missing: look around again, and make it. */
@@ -532,7 +532,7 @@ check_again(Semaphore *semaphore, SemaphoreOutput *out)
 static void
 agree(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	send_new(semaphore, out, RECIPE_OP_SET, SEMAPHORE_PERMITS, NULL,
+	send_new(semaphore, out, REQUEST_SET, SEMAPHORE_PERMITS, NULL,
 			 semaphore->agreement);
 	semaphore->state = SEMAPHORE_AGREEING;
 }
@@ -542,8 +542,8 @@ static void
 send_count(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	semaphore->others = -1;
-	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_PERMITS, NULL, NULL);
-	send_op(semaphore, out, RECIPE_OP_GET, SEMAPHORE_PERMITS, NULL, NULL);
+	send_op(semaphore, out, REQUEST_CHILDREN, SEMAPHORE_PERMITS, NULL, NULL);
+	send_op(semaphore, out, REQUEST_GET, SEMAPHORE_PERMITS, NULL, NULL);
 }
 
 static void
@@ -558,7 +558,7 @@ static void
 create(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	not_created(semaphore);
-	send_new(semaphore, out, RECIPE_OP_CREATE, SEMAPHORE_PERMITS,
+	send_new(semaphore, out, REQUEST_CREATE, SEMAPHORE_PERMITS,
 			 semaphore->node, NULL);
 	send_count(semaphore, out);
 	semaphore->state = SEMAPHORE_CREATING;
@@ -567,14 +567,14 @@ create(Semaphore *semaphore, SemaphoreOutput *out)
 static void
 search(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 {
-	send_new(semaphore, out, RECIPE_OP_SEARCH, SEMAPHORE_PERMITS, NULL, NULL);
+	send_new(semaphore, out, REQUEST_SEARCH, SEMAPHORE_PERMITS, NULL, NULL);
 	semaphore->state = state;
 }
 
 static void
 stat_permit(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	send_new(semaphore, out, RECIPE_OP_STAT, SEMAPHORE_PERMITS,
+	send_new(semaphore, out, REQUEST_STAT, SEMAPHORE_PERMITS,
 			 semaphore->node, NULL);
 	semaphore->state = SEMAPHORE_OWNER;
 }
@@ -599,7 +599,7 @@ lose(Semaphore *semaphore, SemaphoreOutput *out)
 static void
 list_permits(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	send_new(semaphore, out, RECIPE_OP_LIST, SEMAPHORE_PERMITS, NULL, NULL);
+	send_new(semaphore, out, REQUEST_LIST, SEMAPHORE_PERMITS, NULL, NULL);
 	semaphore->state = SEMAPHORE_WAITING;
 }
 
@@ -621,8 +621,8 @@ static void
 read_queue(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	semaphore->others = -1;
-	send_new(semaphore, out, RECIPE_OP_SYNC, SEMAPHORE_PERMITS, NULL, NULL);
-	send_op(semaphore, out, RECIPE_OP_CHILDREN, SEMAPHORE_LOCKS, NULL, NULL);
+	send_new(semaphore, out, REQUEST_SYNC, SEMAPHORE_PERMITS, NULL, NULL);
+	send_op(semaphore, out, REQUEST_CHILDREN, SEMAPHORE_LOCKS, NULL, NULL);
 }
 
 static void
@@ -696,20 +696,20 @@ can_see(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			return true;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			if (counting)
 				count(semaphore, out);
 			else
 				look_around(semaphore, out, semaphore->state);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			look_without_directories(semaphore, out,
 									 counting ? SEMAPHORE_CHECKING :
 									 semaphore->state);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			fail(semaphore, out, in->error);
 			break;
 	}
@@ -737,7 +737,7 @@ on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	for (int i = 0; i < in->nchildren; i++)
 		if (strcmp(in->children[i], ZNODE_LOCKS_DIR) == 0 ||
 			strcmp(in->children[i], ZNODE_PERMITS_DIR) == 0)
-			send_op(semaphore, out, RECIPE_OP_DELETE_STRAY, SEMAPHORE_NAME,
+			send_op(semaphore, out, REQUEST_DELETE_STRAY, SEMAPHORE_NAME,
 					in->children[i], NULL);
 }
 
@@ -778,12 +778,12 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	bool		found = false;
 	int			ahead = 0;
 
-	if (in->result == RECIPE_UNKNOWN)
+	if (in->result == REQUEST_UNKNOWN)
 	{
 		read_queue(semaphore, out);
 		return;
 	}
-	if (in->result == RECIPE_REFUSED)
+	if (in->result == REQUEST_REFUSED)
 	{
 		fail(semaphore, out, in->error);
 		return;
@@ -828,7 +828,7 @@ on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (count_permits(semaphore, in, out))
 				evaluate_permits(semaphore, out);
 			else
@@ -837,14 +837,14 @@ on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 				create(semaphore, out);
 			}
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			list_permits(semaphore, out);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			stop_waiting(semaphore, out);
 			check_again(semaphore, out);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			fail(semaphore, out, in->error);
 			break;
 	}
@@ -889,17 +889,17 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 {
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			on_permit_searched(semaphore, out, find_permit(semaphore, in),
 							   true);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			on_permit_searched(semaphore, out, false, false);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			search(semaphore, out, semaphore->state);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			/* whether our permit exists cannot be found out */
 			tell_left(out, in->error, SEMAPHORE_PERMITS, semaphore->node);
 			if (semaphore->state == SEMAPHORE_RECLAIMING)
@@ -952,8 +952,8 @@ static void
 on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
 {
 	if (semaphore->mkdir_error == 0 &&
-		(in->result == RECIPE_REFUSED ||
-		 (in->result == RECIPE_NO_NODE && !semaphore->name_made)))
+		(in->result == REQUEST_REFUSED ||
+		 (in->result == REQUEST_NO_NODE && !semaphore->name_made)))
 		semaphore->mkdir_error = in->error;
 	semaphore->name_made = true;
 }
@@ -964,27 +964,27 @@ on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	/* the next who reads it must not find the revocation again */
 	if (semaphore->state == SEMAPHORE_OWNER &&
 		semaphore->revocation_watched &&
-		in->result == RECIPE_UNKNOWN)
-		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_PERMITS,
+		in->result == REQUEST_UNKNOWN)
+		send_op(semaphore, out, REQUEST_SET, SEMAPHORE_PERMITS,
 				semaphore->node, NULL);
 	if (semaphore->state != SEMAPHORE_AGREEING)
 		return;
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (semaphore->has_node)
 				count(semaphore, out);
 			else
 				create(semaphore, out);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			agree(semaphore, out);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			check_again(semaphore, out);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			fail(semaphore, out, in->error);
 			break;
 	}
@@ -1004,7 +1004,7 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (!znode_parse_contender(in->node, &permit))
 			{
 				/* not a name that a sequential create can have: look */
@@ -1017,16 +1017,16 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 			else
 				leave(semaphore, out, true);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			search(semaphore, out, searching);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			if (wanted)
 				check_again(semaphore, out);
 			else
 				leave(semaphore, out, false);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			if (wanted)
 			{
 				out->told |= RECIPE_TOLD_FAILED;
@@ -1045,7 +1045,7 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			if (in->ours)
 			{
 				out->told |= RECIPE_TOLD_TOKEN;
@@ -1054,14 +1054,14 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			else
 				lose(semaphore, out);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			stat_permit(semaphore, out);
 			break;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			out->error = in->error;
 			lose(semaphore, out);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			break;				/* no token, but the permit is ours */
 	}
 }
@@ -1071,7 +1071,7 @@ static void
 watch_revocation(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	semaphore->revocation_watched = true;
-	send_new(semaphore, out, RECIPE_OP_WATCH, SEMAPHORE_PERMITS,
+	send_new(semaphore, out, REQUEST_WATCH, SEMAPHORE_PERMITS,
 			 semaphore->node, NULL);
 }
 
@@ -1082,19 +1082,19 @@ on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 {
 	if (semaphore->state != SEMAPHORE_OWNER || !semaphore->revocation_watched)
 		return;
-	if (in->result == RECIPE_UNKNOWN)
+	if (in->result == REQUEST_UNKNOWN)
 	{
 		watch_revocation(semaphore, out);
 		return;
 	}
-	if (in->result != RECIPE_REFUSED)
+	if (in->result != REQUEST_REFUSED)
 		on_stat_done(semaphore, in, out);
-	if (semaphore->state == SEMAPHORE_OWNER && in->result == RECIPE_OK &&
+	if (semaphore->state == SEMAPHORE_OWNER && in->result == REQUEST_OK &&
 		note_is_revocation(in->data, in->data_len))
 	{
 		/* say again who we are, so that it can be asked again */
 		out->told |= RECIPE_TOLD_REVOKED;
-		send_op(semaphore, out, RECIPE_OP_SET, SEMAPHORE_PERMITS,
+		send_op(semaphore, out, REQUEST_SET, SEMAPHORE_PERMITS,
 				semaphore->node, NULL);
 	}
 }
@@ -1111,17 +1111,17 @@ on_delete_done(Semaphore *semaphore, const RecipeInput *in,
 
 	switch (in->result)
 	{
-		case RECIPE_OK:
-		case RECIPE_NO_NODE:
+		case REQUEST_OK:
+		case REQUEST_NO_NODE:
 			semaphore->has_node = false;
 			if (wanted)
 				search(semaphore, out, SEMAPHORE_RESUMING);
 			end_if_gone(semaphore, out);
 			break;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			delete_permit(semaphore, out, semaphore->state);
 			break;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			semaphore->refused = true;
 			tell_left(out, in->error, SEMAPHORE_PERMITS, semaphore->node);
 			if (wanted)

@@ -45,7 +45,7 @@ typedef enum SemaphorePlace
 
 typedef struct SemaphoreOp
 {
-	RecipeOp	op;
+	Request		op;
 	SemaphorePlace place;
 	bool		for_lock;		/* to be handed back with answer and watch */
 } SemaphoreOp;

@@ -42,7 +42,7 @@
 #define GROUP_BIT			UINT32_C(0x80000000)
 
 /* An operation of the detector that is on its way. */
-typedef struct Request
+typedef struct SentRequest
 {
 	uint32		serial;			/* hash key, must be first */
 	DetectorOpKind kind;
@@ -54,7 +54,7 @@ typedef struct Request
 	char	   *data;			/* SET_WAITS of a session's znode: its note,
 								 * malloc'd, until it is being made; or NULL */
 	char		path[NOTE_VERTEX_SIZE];
-} Request;
+} SentRequest;
 
 static struct
 {
@@ -76,7 +76,7 @@ detector_io_forget(void)
 		hash_destroy(io.requests);
 	memset(&ctl, 0, sizeof(ctl));
 	ctl.keysize = sizeof(uint32);
-	ctl.entrysize = sizeof(Request);
+	ctl.entrysize = sizeof(SentRequest);
 	io.requests = hash_create("zklock deadlock requests", 64, &ctl,
 									HASH_ELEM | HASH_BLOBS);
 }
@@ -108,60 +108,60 @@ detector_io_leave_rooms(void)
 }
 
 static DetectorResult
-result_of(RecipeResult result)
+result_of(RequestResult result)
 {
 	switch (result)
 	{
-		case RECIPE_OK:
+		case REQUEST_OK:
 			return DETECTOR_OK;
-		case RECIPE_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			return DETECTOR_UNKNOWN;
-		case RECIPE_NO_NODE:
+		case REQUEST_NO_NODE:
 			return DETECTOR_NO_NODE;
-		case RECIPE_REFUSED:
+		case REQUEST_REFUSED:
 			break;
 	}
 	return DETECTOR_REFUSED;
 }
 
-static Request *
-new_request(const DetectorOp *op, int session)
+static SentRequest *
+new_sent(const DetectorOp *op, int session)
 {
-	Request    *request = hash_search(io.requests, &op->serial,
+	SentRequest *sent = hash_search(io.requests, &op->serial,
 									  HASH_ENTER, NULL);
 
-	request->kind = op->kind;
-	request->session = session;
-	request->parts = 1;
-	request->result = DETECTOR_OK;
-	request->noted = false;
-	request->zxid = 0;
-	request->data = NULL;
-	strlcpy(request->path, op->path, sizeof(request->path));
-	return request;
+	sent->kind = op->kind;
+	sent->session = session;
+	sent->parts = 1;
+	sent->result = DETECTOR_OK;
+	sent->noted = false;
+	sent->zxid = 0;
+	sent->data = NULL;
+	strlcpy(sent->path, op->path, sizeof(sent->path));
+	return sent;
 }
 
 /* Submit an operation that is one request. */
 static void
-submit(const DetectorOp *op, RecipeOpKind kind)
+submit(const DetectorOp *op, RequestKind kind)
 {
-	RecipeOp	recipe_op = {
+	Request		request = {
 		.kind = kind,
 		.serial = op->serial,
 		.data = op->data,
 		.barrier = op->barrier
 	};
 
-	new_request(op, 0);
-	session_submit(0, SESSION_DEADLOCK_OWNER, op->path, &recipe_op, 0);
+	new_sent(op, 0);
+	session_submit(0, SESSION_DEADLOCK_OWNER, op->path, &request, 0);
 }
 
 /* Submit the write of a contender's note. */
 static void
 submit_note(const Contender *contender, const char *path, uint32 serial)
 {
-	RecipeOp	set = {
-		.kind = RECIPE_OP_SET,
+	Request		set = {
+		.kind = REQUEST_SET,
 		.serial = serial,
 		.data = contender_note(contender),
 		.has_version = contender->note_version >= 0,
@@ -217,13 +217,13 @@ write_session(const NoteWait *waits, int nwaits)
 static void
 set_session(const DetectorOp *op)
 {
-	RecipeOp	set = {
-		.kind = RECIPE_OP_SET,
+	Request		set = {
+		.kind = REQUEST_SET,
 		.serial = op->serial,
 		.data = write_session(op->waits, op->nwaits)
 	};
 
-	new_request(op, 0)->data = strdup(set.data);
+	new_sent(op, 0)->data = strdup(set.data);
 	session_submit(0, SESSION_DEADLOCK_OWNER, op->path, &set, 0);
 }
 
@@ -232,26 +232,26 @@ set_session(const DetectorOp *op)
  * being made.
  */
 static bool
-session_written(Request *request, const RecipeInput *in)
+session_written(SentRequest *sent, const RecipeInput *in)
 {
-	char	   *data = request->data;
+	char	   *data = sent->data;
 
-	if (data && in->result == RECIPE_NO_NODE)
+	if (data && in->result == REQUEST_NO_NODE)
 	{
-		RecipeOp	create = {
-			.kind = RECIPE_OP_CREATE,
-			.serial = request->serial,
+		Request		create = {
+			.kind = REQUEST_CREATE,
+			.serial = sent->serial,
 			.data = data,
 			.exact = true
 		};
 
 		io.last_group = (io.last_group + 1) & ~GROUP_BIT;
-		session_submit(0, SESSION_DEADLOCK_OWNER, request->path, &create,
+		session_submit(0, SESSION_DEADLOCK_OWNER, sent->path, &create,
 					   GROUP_BIT | io.last_group);
 	}
 	free(data);
-	request->data = NULL;
-	return data == NULL || in->result != RECIPE_NO_NODE;
+	sent->data = NULL;
+	return data == NULL || in->result != REQUEST_NO_NODE;
 }
 
 /* Write a note; false if there is none to be written. */
@@ -268,7 +268,7 @@ set_waits(const DetectorOp *op)
 	if (contender == NULL)
 		return false;
 	contender_set_waits(contender, op->waits, op->nwaits);
-	new_request(op, contender->session);
+	new_sent(op, contender->session);
 	if (contender->note_version < 0)
 		write_again(contender, op->path, op->serial);
 	else
@@ -278,25 +278,25 @@ set_waits(const DetectorOp *op)
 
 /* Submit a part of an act. */
 static void
-submit_part(Request *request, RecipeOp *part, const char *path)
+submit_part(SentRequest *sent, Request *part, const char *path)
 {
-	part->serial = request->serial;
-	request->parts++;
+	part->serial = sent->serial;
+	sent->parts++;
 	session_submit(0, SESSION_DEADLOCK_OWNER, path, part,
 				   GROUP_BIT | io.last_group);
 }
 
 /* Submit the note of another contender of ours, if it still is one. */
 static void
-submit_other(Request *request, const DetectorNote *note)
+submit_other(SentRequest *sent, const DetectorNote *note)
 {
 	Contender  *contender = find_owner(note->path);
-	RecipeOp	set = {.kind = RECIPE_OP_SET};
+	Request		set = {.kind = REQUEST_SET};
 
 	if (vertex_is_node(note->path))
 	{
 		set.data = write_session(note->waits, note->nwaits);
-		submit_part(request, &set, note->path);
+		submit_part(sent, &set, note->path);
 		return;
 	}
 	if (contender == NULL)
@@ -304,7 +304,7 @@ submit_other(Request *request, const DetectorNote *note)
 	contender_set_waits(contender, note->waits, note->nwaits);
 	contender->note_version = -1;
 	set.data = contender_note(contender);
-	submit_part(request, &set, note->path);
+	submit_part(sent, &set, note->path);
 }
 
 /* End a deadlock, if it is still there; false if it is not. */
@@ -312,32 +312,32 @@ static bool
 act(const DetectorOp *op)
 {
 	Contender  *contender = find_owner(op->path);
-	Request    *request;
-	RecipeOp	set = {
-		.kind = RECIPE_OP_SET,
+	SentRequest *sent;
+	Request		set = {
+		.kind = REQUEST_SET,
 		.has_version = true,
 		.version = op->version
 	};
-	RecipeOp	create = {
-		.kind = RECIPE_OP_CREATE,
+	Request		create = {
+		.kind = REQUEST_CREATE,
 		.data = "",
 		.exact = true
 	};
 
 	if (contender == NULL && !vertex_is_node(op->path))
 		return false;
-	request = new_request(op, 0);
-	request->parts = 0;
+	sent = new_sent(op, 0);
+	sent->parts = 0;
 	io.last_group = (io.last_group + 1) & ~GROUP_BIT;
 	for (int i = 0; i < op->nchecks; i++)
 	{
-		RecipeOp	check = {
-			.kind = RECIPE_OP_CHECK,
+		Request		check = {
+			.kind = REQUEST_CHECK,
 			.has_version = op->checks[i].version >= 0,
 			.version = op->checks[i].version
 		};
 
-		submit_part(request, &check, op->checks[i].path);
+		submit_part(sent, &check, op->checks[i].path);
 	}
 	if (contender)
 	{
@@ -346,10 +346,10 @@ act(const DetectorOp *op)
 	}
 	else
 		set.data = write_session(op->waits, op->nwaits);
-	submit_part(request, &set, op->path);
+	submit_part(sent, &set, op->path);
 	for (int i = 0; i < op->nothers; i++)
-		submit_other(request, &op->others[i]);
-	submit_part(request, &create, op->verdict);
+		submit_other(sent, &op->others[i]);
+	submit_part(sent, &create, op->verdict);
 	return true;
 }
 
@@ -404,22 +404,22 @@ detector_io_submit(const DetectorOp *op)
 	switch (op->kind)
 	{
 		case DETECTOR_OP_LIST:
-			submit(op, RECIPE_OP_CHILDREN);
+			submit(op, REQUEST_CHILDREN);
 			break;
 		case DETECTOR_OP_LIST_WATCH:
-			submit(op, RECIPE_OP_LIST);
+			submit(op, REQUEST_LIST);
 			break;
 		case DETECTOR_OP_GET:
-			submit(op, RECIPE_OP_STAT);
+			submit(op, REQUEST_STAT);
 			break;
 		case DETECTOR_OP_MKDIR:
-			submit(op, RECIPE_OP_MKDIR);
+			submit(op, REQUEST_MKDIR);
 			break;
 		case DETECTOR_OP_CREATE:
-			submit(op, RECIPE_OP_CREATE);
+			submit(op, REQUEST_CREATE);
 			break;
 		case DETECTOR_OP_DELETE:
-			submit(op, RECIPE_OP_DELETE);
+			submit(op, REQUEST_DELETE);
 			break;
 		case DETECTOR_OP_SET_WAITS:
 			return set_waits(op);
@@ -434,16 +434,16 @@ detector_io_submit(const DetectorOp *op)
  * cluster's; false: then it is to be told without data.
  */
 static bool
-read_data(const Request *request, const RecipeInput *in)
+read_data(const SentRequest *sent, const RecipeInput *in)
 {
-	const char *name = strrchr(request->path, '/') + 1;
+	const char *name = strrchr(sent->path, '/') + 1;
 	bool		is_probe = strncmp(name, PROBE_PREFIX, strlen(PROBE_PREFIX)) == 0;
 	int			max = is_probe ? PROBE_MAX_SIZE : NOTE_FULL_SIZE;
-	RecipeOp	get = {.kind = RECIPE_OP_GET,.serial = request->serial};
+	Request		get = {.kind = REQUEST_GET,.serial = sent->serial};
 
-	if (in->result != RECIPE_OK || !recipe_is_ephemeral(in) || in->size > max)
+	if (in->result != REQUEST_OK || !recipe_is_ephemeral(in) || in->size > max)
 		return false;
-	session_submit(0, SESSION_DEADLOCK_OWNER, request->path, &get, 0);
+	session_submit(0, SESSION_DEADLOCK_OWNER, sent->path, &get, 0);
 	return true;
 }
 
@@ -452,22 +452,22 @@ read_data(const Request *request, const RecipeInput *in)
  * one tells why.
  */
 static void
-take_part(Request *request, const RecipeInput *in)
+take_part(SentRequest *sent, const RecipeInput *in)
 {
-	request->parts--;
+	sent->parts--;
 	if (session_error_is_untried(in->error))
 		return;
-	if (in->result == RECIPE_UNKNOWN && request->result == DETECTOR_OK)
-		request->result = DETECTOR_UNKNOWN;
-	else if (in->result == RECIPE_NO_NODE || in->result == RECIPE_REFUSED)
-		request->result = DETECTOR_NO_NODE;
-	if (in->event == RECIPE_SET_DONE && in->result == RECIPE_OK &&
-		!request->noted)
+	if (in->result == REQUEST_UNKNOWN && sent->result == DETECTOR_OK)
+		sent->result = DETECTOR_UNKNOWN;
+	else if (in->result == REQUEST_NO_NODE || in->result == REQUEST_REFUSED)
+		sent->result = DETECTOR_NO_NODE;
+	if (in->event == RECIPE_SET_DONE && in->result == REQUEST_OK &&
+		!sent->noted)
 	{
-		Contender  *contender = find_owner(request->path);
+		Contender  *contender = find_owner(sent->path);
 
-		request->noted = true;
-		request->zxid = in->mzxid;
+		sent->noted = true;
+		sent->zxid = in->mzxid;
 		if (contender)
 			contender->note_version = in->version;
 	}
@@ -475,19 +475,19 @@ take_part(Request *request, const RecipeInput *in)
 
 /* The note of a contender has been written, or not; false: it goes again. */
 static bool
-note_written(const Request *request, const RecipeInput *in)
+note_written(const SentRequest *sent, const RecipeInput *in)
 {
-	Contender  *contender = find_owner(request->path);
+	Contender  *contender = find_owner(sent->path);
 
 	if (contender == NULL)
 		return true;
-	if (in->result == RECIPE_OK)
+	if (in->result == REQUEST_OK)
 		contender->note_version = in->version;
-	else if (in->result == RECIPE_UNKNOWN)
+	else if (in->result == REQUEST_UNKNOWN)
 		contender->note_version = -1;
 	else if (session_error_is_bad_version(in->error))
 	{
-		write_again(contender, request->path, request->serial);
+		write_again(contender, sent->path, sent->serial);
 		return false;
 	}
 	return true;
@@ -503,15 +503,15 @@ note_written(const Request *request, const RecipeInput *in)
 bool
 detector_io_answer(const RecipeInput *in, DetectorInput *answer)
 {
-	Request    *request;
+	SentRequest *sent;
 
 	memset(answer, 0, sizeof(*answer));
 	answer->serial = in->serial;
 	answer->event = DETECTOR_ROOM_CHANGED;
 	if (in->event == RECIPE_NODE_DELETED || in->event == RECIPE_NODE_TOUCHED)
 		return true;
-	request = hash_search(io.requests, &in->serial, HASH_FIND, NULL);
-	if (request == NULL)
+	sent = hash_search(io.requests, &in->serial, HASH_FIND, NULL);
+	if (sent == NULL)
 		return false;			/* of a session that has ended */
 	answer->event = DETECTOR_DONE;
 	answer->result = result_of(in->result);
@@ -523,19 +523,19 @@ detector_io_answer(const RecipeInput *in, DetectorInput *answer)
 	answer->ephemeral = recipe_is_ephemeral(in);
 	answer->ours = in->ours;
 	answer->node = in->node;
-	if (request->kind == DETECTOR_OP_ACT)
+	if (sent->kind == DETECTOR_OP_ACT)
 	{
-		take_part(request, in);
-		if (request->parts > 0)
+		take_part(sent, in);
+		if (sent->parts > 0)
 			return false;
-		answer->result = request->result;
-		answer->zxid = request->zxid;
+		answer->result = sent->result;
+		answer->zxid = sent->zxid;
 	}
-	else if (request->kind == DETECTOR_OP_SET_WAITS &&
-			 !(vertex_is_node(request->path) ?
-			   session_written(request, in) : note_written(request, in)))
+	else if (sent->kind == DETECTOR_OP_SET_WAITS &&
+			 !(vertex_is_node(sent->path) ?
+			   session_written(sent, in) : note_written(sent, in)))
 		return false;
-	else if (in->event == RECIPE_STAT_DONE && read_data(request, in))
+	else if (in->event == RECIPE_STAT_DONE && read_data(sent, in))
 		return false;
 	hash_search(io.requests, &in->serial, HASH_REMOVE, NULL);
 	ereport(DEBUG3,
@@ -555,17 +555,17 @@ bool
 detector_io_lost(int session, DetectorInput *answer)
 {
 	HASH_SEQ_STATUS scan;
-	Request    *request;
+	SentRequest *sent;
 
 	hash_seq_init(&scan, io.requests);
-	while ((request = hash_seq_search(&scan)) != NULL)
+	while ((sent = hash_seq_search(&scan)) != NULL)
 	{
-		if (request->session != session)
+		if (sent->session != session)
 			continue;
 		hash_seq_term(&scan);
 		memset(answer, 0, sizeof(*answer));
 		answer->event = DETECTOR_DONE;
-		answer->serial = request->serial;
+		answer->serial = sent->serial;
 		answer->result = DETECTOR_NO_NODE;
 		hash_search(io.requests, &answer->serial, HASH_REMOVE, NULL);
 		return true;

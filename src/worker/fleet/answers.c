@@ -103,10 +103,10 @@ static Answer answers[ZK_QUESTION_BOXES];
 static uint32 last_attempt = 0;
 
 static void
-send_op(Answer *answer, RecipeOpKind kind, QueuePlace place, const char *node,
+send_op(Answer *answer, RequestKind kind, QueuePlace place, const char *node,
 		uint32 serial)
 {
-	RecipeOp	op = {.kind = kind,.serial = serial,.node = node};
+	Request		op = {.kind = kind,.serial = serial,.node = node};
 	char		directory[ZNODE_PATH_SIZE + 8];
 
 	strlcpy(directory, answer->path, sizeof(directory));
@@ -115,7 +115,7 @@ send_op(Answer *answer, RecipeOpKind kind, QueuePlace place, const char *node,
 		strlcat(directory, "/", sizeof(directory));
 		strlcat(directory, queue_directory(place), sizeof(directory));
 	}
-	if (kind == RECIPE_OP_SET)
+	if (kind == REQUEST_SET)
 		op.data = NOTE_REVOCATION_DATA;
 	session_submit(0, answer->owner, directory, &op, 0);
 	answer->open++;
@@ -179,7 +179,7 @@ start(Answer *answer)
 		return;
 	}
 	answer->state = ANSWER_LISTING;
-	send_op(answer, RECIPE_OP_SEARCH, PLACE_NAME, NULL, PLACE_NAME);
+	send_op(answer, REQUEST_SEARCH, PLACE_NAME, NULL, PLACE_NAME);
 }
 
 /* Give the backend its answer; "entries" are those of one queue, or of all. */
@@ -260,7 +260,7 @@ revoke_owners(Answer *answer)
 		const QueueNode *entry = &answer->queue.nodes[i];
 
 		if (!entry->gone && !entry->ours)
-			send_op(answer, RECIPE_OP_SET, entry->place, entry->node, i);
+			send_op(answer, REQUEST_SET, entry->place, entry->node, i);
 	}
 	if (answer->open == 0)
 		finish_revoke(answer);
@@ -336,7 +336,7 @@ on_list(Answer *answer, const RecipeInput *in)
 	MemoryContext save;
 	int			n;
 
-	if (in->result == RECIPE_REFUSED)
+	if (in->result == REQUEST_REFUSED)
 	{
 		finish_refused(answer, in->error);
 		return;
@@ -346,7 +346,7 @@ on_list(Answer *answer, const RecipeInput *in)
 	MemoryContextSwitchTo(save);
 	for (int part = 0; part < NPLACES; part++)
 		if (parts[part])
-			send_op(answer, RECIPE_OP_CHILDREN, part, NULL, part);
+			send_op(answer, REQUEST_CHILDREN, part, NULL, part);
 	if (answer->open > 0)
 		return;
 
@@ -379,9 +379,9 @@ on_read(Answer *answer, const RecipeInput *in)
 static void
 on_set(Answer *answer, const RecipeInput *in)
 {
-	if (in->result == RECIPE_OK)
+	if (in->result == REQUEST_OK)
 		answer->revoked++;
-	else if (in->result == RECIPE_REFUSED)
+	else if (in->result == REQUEST_REFUSED)
 		answer->error = in->error;
 	if (answer->open == 0)
 		finish_revoke(answer);
@@ -477,7 +477,7 @@ answers_event(uint32_t owner, const RecipeInput *in)
 	if (answer->owner != owner)
 		return;					/* it has been given up meanwhile */
 	answer->open--;
-	if (in->result == RECIPE_UNKNOWN)
+	if (in->result == REQUEST_UNKNOWN)
 	{
 		start(answer);
 		return;

@@ -59,9 +59,9 @@ census_room(const char *root, char room[ZNODE_PATH_SIZE])
 }
 
 static void
-submit(Census *census, RecipeOpKind kind, const char *node, uint32 serial)
+submit(Census *census, RequestKind kind, const char *node, uint32 serial)
 {
-	RecipeOp	op = {.kind = kind,.serial = serial,.node = node};
+	Request		op = {.kind = kind,.serial = serial,.node = node};
 
 	session_submit(0, census->owner, census->room, &op, 0);
 	census->open++;
@@ -82,7 +82,7 @@ census_begin(uint32 owner, const char *root)
 	census->owner = owner;
 	census->context = CurrentMemoryContext;
 	census_room(root, census->room);
-	submit(census, RECIPE_OP_SEARCH, NULL, LIST_SERIAL);
+	submit(census, REQUEST_SEARCH, NULL, LIST_SERIAL);
 	return census;
 }
 
@@ -106,7 +106,7 @@ read_more(Census *census)
 static void
 on_list(Census *census, const RecipeInput *in)
 {
-	if (in->result != RECIPE_OK || in->nchildren == 0)
+	if (in->result != REQUEST_OK || in->nchildren == 0)
 		return;
 	census->nodes = palloc_extended(in->nchildren * sizeof(QueueNode),
 									MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -126,7 +126,7 @@ on_read(Census *census, const RecipeInput *in)
 {
 	QueueNode  *node = &census->nodes[in->serial];
 
-	if (in->result == RECIPE_UNKNOWN)
+	if (in->result == REQUEST_UNKNOWN)
 		return;
 	queue_note(node, in, MEMBER_SIZE - 1);
 	if (in->size >= MEMBER_SIZE)
@@ -149,10 +149,10 @@ census_event(Census *census, const RecipeInput *in, int *error)
 
 	*error = 0;
 	census->open--;
-	census->unsure |= in->result == RECIPE_UNKNOWN;
+	census->unsure |= in->result == REQUEST_UNKNOWN;
 	if (in->serial != LIST_SERIAL)
 		on_read(census, in);
-	else if (in->result == RECIPE_REFUSED)
+	else if (in->result == REQUEST_REFUSED)
 		*error = in->error;
 	else
 		on_list(census, in);

@@ -254,7 +254,7 @@ fleet_end_session(bool last)
 }
 
 static void
-submit(FleetState state, RecipeOp *op, FleetNode node)
+submit(FleetState state, Request *op, FleetNode node)
 {
 	char		path[ZNODE_PATH_SIZE + MEMBER_NODE_SIZE];
 	uint32		group = 0;
@@ -277,14 +277,14 @@ submit(FleetState state, RecipeOp *op, FleetNode node)
 static void
 read_identity(void)
 {
-	RecipeOp	op = {.kind = RECIPE_OP_GET};
+	Request		op = {.kind = REQUEST_GET};
 
 	submit(FLEET_READING, &op, NODE_ROOM);
 }
 
 /* Write a new identity: make %clusters, or set its data. */
 static void
-write_identity(FleetState state, RecipeOp *op)
+write_identity(FleetState state, Request *op)
 {
 	uint8		uuid[ZNODE_UUID_BYTES];
 	char		data[MEMBER_SIZE];
@@ -298,7 +298,7 @@ write_identity(FleetState state, RecipeOp *op)
 static void
 get_access(FleetState state, FleetNode node)
 {
-	RecipeOp	op = {.kind = RECIPE_OP_GET_ACL};
+	Request		op = {.kind = REQUEST_GET_ACL};
 
 	submit(state, &op, node);
 }
@@ -307,8 +307,8 @@ get_access(FleetState state, FleetNode node)
 static void
 restrict_access(FleetState state, FleetNode node)
 {
-	RecipeOp	op = {
-		.kind = RECIPE_OP_SET_ACL,
+	Request		op = {
+		.kind = REQUEST_SET_ACL,
 		.persistent = node == NODE_ROOM
 	};
 
@@ -326,8 +326,8 @@ credentials_change(void)
 static void
 enter(void)
 {
-	RecipeOp	op = {
-		.kind = RECIPE_OP_CREATE,
+	Request		op = {
+		.kind = REQUEST_CREATE,
 		.data = fleet.data,
 		.exact = true
 	};
@@ -380,7 +380,7 @@ give_up(int error)
 static void
 make(int error)
 {
-	RecipeOp	op = {.kind = RECIPE_OP_MKDIRS,.persistent = true};
+	Request		op = {.kind = REQUEST_MKDIRS,.persistent = true};
 
 	if (fleet.made++ == MAX_MADE)
 		give_up(error);
@@ -392,20 +392,20 @@ make(int error)
 static void
 on_identity(const RecipeInput *in)
 {
-	RecipeOp	set = {
-		.kind = RECIPE_OP_SET,
+	Request		set = {
+		.kind = REQUEST_SET,
 		.has_version = true,
 		.version = in->version
 	};
 	char		id[MEMBER_FLEET_SIZE] = "";
 
-	if (in->result == RECIPE_OK && in->data_len <= 0 && !fleet.named)
+	if (in->result == REQUEST_OK && in->data_len <= 0 && !fleet.named)
 	{
 		fleet.named = true;
 		write_identity(FLEET_NAMING, &set);
 		return;
 	}
-	if (in->result == RECIPE_OK)
+	if (in->result == REQUEST_OK)
 		(void) member_parse_fleet(in->data, in->data_len, id);
 	publish_identity(id);
 	if (zklock_acl == ZK_ACL_CREATOR)
@@ -428,13 +428,13 @@ on_access(const RecipeInput *in)
 static void
 on_closed(const RecipeInput *in)
 {
-	if (in->result == RECIPE_REFUSED && !fleet.open_logged)
+	if (in->result == REQUEST_REFUSED && !fleet.open_logged)
 		ereport(LOG,
 				(errmsg("could not set the ACL of \"%s/%s\" in ZooKeeper: %s",
 						fleet.info.root, MEMBER_ROOM,
 						session_error_text(in->error)),
 				 errdetail("It belongs to other credentials than those of this server.")));
-	fleet.open_logged = in->result == RECIPE_REFUSED;
+	fleet.open_logged = in->result == REQUEST_REFUSED;
 	if (credentials_change())
 		get_access(FLEET_ROOT_ASKING, NODE_ROOT);
 	else
@@ -464,7 +464,7 @@ on_root(const RecipeInput *in)
 static void
 write_member(FleetState state)
 {
-	RecipeOp	set = {.kind = RECIPE_OP_SET,.data = fleet.data};
+	Request		set = {.kind = REQUEST_SET,.data = fleet.data};
 
 	submit(state, &set, NODE_OURS);
 }
@@ -487,12 +487,12 @@ note_mark(const RecipeInput *in)
 static bool
 on_written(const RecipeInput *in)
 {
-	if (in->result == RECIPE_OK)
+	if (in->result == REQUEST_OK)
 	{
 		look();
 		return note_mark(in);
 	}
-	give_up(in->result == RECIPE_NO_NODE ? fleet.error : in->error);
+	give_up(in->result == REQUEST_NO_NODE ? fleet.error : in->error);
 	return true;
 }
 
@@ -509,12 +509,12 @@ mark(void)
 static bool
 on_marked(const RecipeInput *in)
 {
-	if (in->result == RECIPE_OK)
+	if (in->result == REQUEST_OK)
 	{
 		fleet.state = FLEET_IDLE;
 		return note_mark(in);
 	}
-	if (in->result == RECIPE_NO_NODE)
+	if (in->result == REQUEST_NO_NODE)
 	{
 		fleet.state = FLEET_IDLE;
 		fleet.dirty = fleet.unmarked = true;
@@ -528,9 +528,9 @@ static void
 on_entered(const RecipeInput *in)
 {
 	fleet.error = in->error;
-	if (in->result == RECIPE_OK)
+	if (in->result == REQUEST_OK)
 		look();
-	else if (in->result == RECIPE_NO_NODE)
+	else if (in->result == REQUEST_NO_NODE)
 		make(in->error);
 	else if (zklock_acl == ZK_ACL_CREATOR)
 		restrict_access(FLEET_OWNING, NODE_OURS);
@@ -565,7 +565,7 @@ on_looked(const RecipeInput *in)
 bool
 fleet_event(const RecipeInput *in)
 {
-	if (in->result == RECIPE_UNKNOWN && fleet.state != FLEET_LOOKING)
+	if (in->result == REQUEST_UNKNOWN && fleet.state != FLEET_LOOKING)
 	{
 		if (fleet.state == FLEET_MARKING)
 			fleet.unmarked = true;
@@ -585,7 +585,7 @@ fleet_event(const RecipeInput *in)
 			fleet.dirty = true;
 			break;
 		case FLEET_READING:
-			if (in->result == RECIPE_NO_NODE)
+			if (in->result == REQUEST_NO_NODE)
 				make(in->error);
 			else
 				on_identity(in);
@@ -594,7 +594,7 @@ fleet_event(const RecipeInput *in)
 			read_identity();
 			break;
 		case FLEET_MAKING:
-			if (in->result == RECIPE_OK)
+			if (in->result == REQUEST_OK)
 				read_identity();
 			else
 				give_up(in->error);
@@ -663,7 +663,7 @@ fleet_is_settled(void)
 void
 fleet_run(void)
 {
-	RecipeOp	op = {.kind = RECIPE_OP_DELETE};
+	Request		op = {.kind = REQUEST_DELETE};
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	wake_set(WAKE_FLEET, 0);

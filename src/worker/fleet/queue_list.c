@@ -82,7 +82,7 @@ queue_add(QueueList *list, QueuePlace place, const RecipeInput *in,
 		  bool parts[NPLACES])
 {
 	memset(parts, 0, NPLACES * sizeof(bool));
-	for (int i = 0; in->result == RECIPE_OK && i < in->nchildren; i++)
+	for (int i = 0; in->result == REQUEST_OK && i < in->nchildren; i++)
 	{
 		const char *child = in->children[i];
 		ZnodeContender contender;
@@ -140,10 +140,10 @@ note_data(QueueNode *node, const RecipeInput *in)
  * queue_next_op
  *		What to ask next of a znode that is not read.
  */
-RecipeOpKind
+RequestKind
 queue_next_op(const QueueNode *node)
 {
-	return node->seen ? RECIPE_OP_GET : RECIPE_OP_STAT;
+	return node->seen ? REQUEST_GET : REQUEST_STAT;
 }
 
 /*
@@ -156,10 +156,10 @@ queue_next_op(const QueueNode *node)
 void
 queue_note(QueueNode *node, const RecipeInput *in, int max)
 {
-	node->read = node->seen || in->result != RECIPE_OK;
+	node->read = node->seen || in->result != REQUEST_OK;
 	node->seen = true;
-	node->gone = in->result == RECIPE_NO_NODE;
-	if (in->result != RECIPE_OK)
+	node->gone = in->result == REQUEST_NO_NODE;
+	if (in->result != REQUEST_OK)
 		return;
 	node->ours = in->ours || status_is_ours(in->ephemeral_owner);
 	node->session_id = in->ephemeral_owner;

@@ -54,7 +54,7 @@ extern void queue_clear(QueueList *list);
 extern void queue_add(QueueList *list, QueuePlace place, const RecipeInput *in,
 					  bool parts[NPLACES]);
 extern void queue_sort(QueueList *list);
-extern RecipeOpKind queue_next_op(const QueueNode *node);
+extern RequestKind queue_next_op(const QueueNode *node);
 extern void queue_note(QueueNode *node, const RecipeInput *in, int max);
 extern ZkQueueMode queue_mode(const QueueNode *node);
 extern void queue_append_entry(StringInfo buf, const QueueNode *entry);

@@ -107,17 +107,17 @@ struct Survey
 };
 
 static void
-submit(Survey *survey, const RecipeOp *op, const char *directory)
+submit(Survey *survey, const Request *op, const char *directory)
 {
 	session_submit(0, survey->owner, directory, op, 0);
 	survey->open++;
 }
 
 static void
-send_op(Survey *survey, SurveyLock *lock, RecipeOpKind kind, int part,
+send_op(Survey *survey, SurveyLock *lock, RequestKind kind, int part,
 		const QueueNode *node)
 {
-	RecipeOp	op = {.kind = kind};
+	Request		op = {.kind = kind};
 	QueuePlace	in = node ? node->place : (QueuePlace) part;
 	const char *place = queue_directory(in);
 	char		directory[ZNODE_PATH_SIZE * 2];
@@ -137,7 +137,7 @@ list_lock(Survey *survey, SurveyLock *lock)
 	lock->lists++;
 	lock->moved = false;
 	queue_clear(&lock->queue);
-	send_op(survey, lock, RECIPE_OP_CHILDREN, PLACE_NAME, NULL);
+	send_op(survey, lock, REQUEST_CHILDREN, PLACE_NAME, NULL);
 }
 
 /* Go on listing locks. */
@@ -192,7 +192,7 @@ read_first(Survey *survey, SurveyLock *lock)
 		send_op(survey, lock, queue_next_op(&nodes[lock->holder]), PART_HOLDER,
 				&nodes[lock->holder]);
 	if (lock->waiter >= 0 && !nodes[lock->waiter].seen)
-		send_op(survey, lock, RECIPE_OP_STAT, PART_WAITER,
+		send_op(survey, lock, REQUEST_STAT, PART_WAITER,
 				&nodes[lock->waiter]);
 	if (lock->open == 0)
 		lock->state = LOCK_DONE;
@@ -205,11 +205,11 @@ on_list(Survey *survey, SurveyLock *lock, QueuePlace place,
 {
 	bool		parts[NPLACES];
 
-	lock->refused |= in->result == RECIPE_REFUSED;
+	lock->refused |= in->result == REQUEST_REFUSED;
 	queue_add(&lock->queue, place, in, parts);
 	for (int part = 0; part < NPLACES; part++)
 		if (parts[part])
-			send_op(survey, lock, RECIPE_OP_CHILDREN, part, NULL);
+			send_op(survey, lock, REQUEST_CHILDREN, part, NULL);
 	if (lock->open > 0)
 		return;
 	lock->seen = GetCurrentTimestamp();
@@ -225,7 +225,7 @@ on_read(Survey *survey, SurveyLock *lock, int part, const RecipeInput *in)
 										  lock->holder : lock->waiter];
 
 	queue_note(node, in, NOTE_FULL_SIZE);
-	lock->moved |= in->result == RECIPE_NO_NODE;
+	lock->moved |= in->result == REQUEST_NO_NODE;
 	if (lock->open > 0)
 		return;
 	if (!lock->moved)
@@ -241,7 +241,7 @@ static void
 on_root(Survey *survey, const RecipeInput *in)
 {
 	survey->listed = true;
-	if (in->result != RECIPE_OK || in->nchildren == 0)
+	if (in->result != REQUEST_OK || in->nchildren == 0)
 		return;
 	survey->locks = palloc_extended(in->nchildren * sizeof(SurveyLock),
 									MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -268,7 +268,7 @@ Survey *
 survey_begin(uint32 owner, const char *root)
 {
 	Survey	   *survey = palloc0(sizeof(Survey));
-	RecipeOp	op = {.kind = RECIPE_OP_SEARCH,.serial = ROOT_SERIAL};
+	Request		op = {.kind = REQUEST_SEARCH,.serial = ROOT_SERIAL};
 
 	survey->owner = owner;
 	survey->context = CurrentMemoryContext;
@@ -294,7 +294,7 @@ survey_event(Survey *survey, const RecipeInput *in, int *error)
 	if (!survey->listed)
 	{
 		on_root(survey, in);
-		if (in->result == RECIPE_REFUSED)
+		if (in->result == REQUEST_REFUSED)
 			*error = in->error;
 	}
 	else

@@ -86,7 +86,7 @@ contender_of(const GroupMember *member)
  * this kind.
  */
 static void
-submit_group_part(List *members, int first, int last, RecipeOpKind kind)
+submit_group_part(List *members, int first, int last, RequestKind kind)
 {
 	for (int i = first; i < last; i++)
 	{
@@ -115,9 +115,9 @@ start_group(List *members, int first, int last, int session)
 			step_start_together(contender, session, &member->wanted,
 								&member->out);
 	}
-	submit_group_part(members, first, last, RECIPE_OP_MKDIRS);
-	submit_group_part(members, first, last, RECIPE_OP_CREATE);
-	submit_group_part(members, first, last, RECIPE_OP_CHILDREN);
+	submit_group_part(members, first, last, REQUEST_MKDIRS);
+	submit_group_part(members, first, last, REQUEST_CREATE);
+	submit_group_part(members, first, last, REQUEST_CHILDREN);
 }
 
 /*

@@ -221,9 +221,9 @@ watch_bytes(const Directory *directory)
 }
 
 static void
-send(const Directory *directory, RecipeOpKind kind)
+send(const Directory *directory, RequestKind kind)
 {
-	RecipeOp	op = {.kind = kind,.serial = directory->succession.serial};
+	Request		op = {.kind = kind,.serial = directory->succession.serial};
 
 	session_submit(0, SESSION_BRIEF_OWNER, directory->path, &op, 0);
 }
@@ -268,7 +268,7 @@ forget_watch(Directory *directory)
 static void
 unwatch(Directory *directory)
 {
-	send(directory, RECIPE_OP_UNWATCH);
+	send(directory, REQUEST_UNWATCH);
 	succession_fired(&directory->succession, directory->succession.serial);
 	forget_watch(directory);
 }
@@ -311,7 +311,7 @@ watch(Directory *directory)
 	entry = hash_search(directories.by_serial, &directories.last_serial,
 						HASH_ENTER, NULL);
 	entry->directory = directory;
-	send(directory, RECIPE_OP_WATCH);
+	send(directory, REQUEST_WATCH);
 }
 
 static Directory *
@@ -396,7 +396,7 @@ directories_event(const RecipeInput *in)
 	directory = watch->directory;
 	if (in->event == RECIPE_WATCH_DONE)
 		succession_watched(&directory->succession, serial,
-						   in->result == RECIPE_OK);
+						   in->result == REQUEST_OK);
 	else
 		succession_fired(&directory->succession, serial);
 	if (in->event == RECIPE_NODE_DELETED)

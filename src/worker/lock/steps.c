@@ -24,6 +24,7 @@
 #include "core/lock/semaphore.h"
 #include "core/lock/znode.h"
 #include "core/mutation.h"
+#include "core/request.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/refusal.h"
@@ -35,7 +36,6 @@
 #include "worker/lock/steps.h"
 #include "worker/sessions.h"
 #include "worker/wake.h"
-#include "worker/zookeeper/request.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
@@ -72,15 +72,15 @@ typedef union StepOutput
 /* What is asked for together goes in one request, chroots and all. */
 StaticAssertDecl(ZK_MAX_TOGETHER *
 				 (ZNODE_MAX_ROOT + ZNODE_PATH_SIZE + ZNODE_CONTENDER_SIZE +
-				  NOTE_SIZE + SESSION_OPERATION_BYTES) <
-				 SESSION_REQUEST_BYTES,
+				  NOTE_SIZE + REQUEST_OVERHEAD_BYTES) <
+				 REQUEST_MAX_BYTES,
 				 "zk_lock_all() must fit in one request");
 
 static void
-submit(Contender *contender, RecipeOp *op, uint32 group)
+submit(Contender *contender, Request *op, uint32 group)
 {
-	if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE ||
-		op->kind == RECIPE_OP_SET)
+	if (op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE ||
+		op->kind == REQUEST_SET)
 		op->data = contender_note(contender);
 	session_submit(contender->session, contender->id, contender->directory,
 				   op, group);
@@ -103,14 +103,14 @@ submit_permit(Contender *contender, SemaphoreOp *op)
 {
 	char		path[PLACE_PATH_SIZE];
 
-	if (op->op.data == NULL && (op->op.kind == RECIPE_OP_CREATE ||
-								op->op.kind == RECIPE_OP_SET))
+	if (op->op.data == NULL && (op->op.kind == REQUEST_CREATE ||
+								op->op.kind == REQUEST_SET))
 		op->op.data = contender_note(contender);
 
 	/* that of the name itself is a container, too; nobody waits for it */
-	if (op->op.kind == RECIPE_OP_MKDIRS)
+	if (op->op.kind == REQUEST_MKDIRS)
 	{
-		RecipeOp	mkdirs = {.kind = RECIPE_OP_MKDIRS};
+		Request		mkdirs = {.kind = REQUEST_MKDIRS};
 
 		session_submit(contender->session, NOBODY, contender->directory,
 					   &mkdirs, 0);
@@ -575,7 +575,7 @@ step_start_together(Contender *contender, int session,
  *		others of the same group.
  */
 void
-step_submit_part(Contender *contender, RecipeOutput *out, RecipeOpKind kind,
+step_submit_part(Contender *contender, RecipeOutput *out, RequestKind kind,
 				 uint32 group)
 {
 	for (int i = 0; i < out->nops; i++)
@@ -708,7 +708,7 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
 	const Recipe *recipe = &contender->recipe;
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	if (input->event != RECIPE_WATCH_DONE || input->result != RECIPE_OK ||
+	if (input->event != RECIPE_WATCH_DONE || input->result != REQUEST_OK ||
 		!(input->ours || status_is_ours(input->ephemeral_owner)))
 		return false;
 	if (contender->is_permit)
@@ -739,13 +739,13 @@ step_answered(uint32 owner, RecipeInput *input)
 	bool		for_lock;
 	Contender  *contender;
 
-	if (input->event == RECIPE_MKDIR_DONE && input->result == RECIPE_OK &&
+	if (input->event == RECIPE_MKDIR_DONE && input->result == REQUEST_OK &&
 		input->error == 0)
 		directory_made();		/* else it existed */
 	contender = contender_find_owner(owner, &for_lock);
 	if (contender == NULL)
 		return;
-	if (input->event == RECIPE_SET_DONE && input->result == RECIPE_OK &&
+	if (input->event == RECIPE_SET_DONE && input->result == REQUEST_OK &&
 		(!contender->is_permit || contender->semaphore.state == SEMAPHORE_OWNER))
 		contender->note_version = input->version;
 	input->stray = is_stray(contender, for_lock, input);
@@ -753,6 +753,6 @@ step_answered(uint32 owner, RecipeInput *input)
 		input->next = directory_next(contender->directory);
 	else if (is_remembered(contender) && input->event == RECIPE_DELETE_DONE)
 		directory_left(contender->directory, contender->recipe.sequence,
-					   input->result == RECIPE_OK);
+					   input->result == REQUEST_OK);
 	step(contender, for_lock, input);
 }

@@ -25,7 +25,7 @@ extern void step_start(Contender *contender, int session,
 extern void step_start_together(Contender *contender, int session,
 								const ZkContender *wanted, RecipeOutput *out);
 extern void step_submit_part(Contender *contender, RecipeOutput *out,
-							 RecipeOpKind kind, uint32 group);
+							 RequestKind kind, uint32 group);
 extern bool step_requeue(Contender *contender);
 extern void step_resume(ZkSlot *slot, ZkSlotState state,
 						const ZkContender *known);

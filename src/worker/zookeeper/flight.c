@@ -73,10 +73,10 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "core/request.h"
 #include "shared/clock.h"
 #include "worker/zookeeper/fault.h"
 #include "worker/zookeeper/flight.h"
-#include "worker/zookeeper/request.h"
 
 /*
  * How long to hold back the next flight after an answer that settles nothing
@@ -87,7 +87,7 @@
 /*
  * The most that goes in one multi: longer ones do not make operations
  * cheaper, and the server refuses requests of more than
- * SESSION_REQUEST_BYTES, which a group must not exceed either.
+ * REQUEST_MAX_BYTES, which a group must not exceed either.
  */
 #define BATCH_OPERATIONS	256
 #define BATCH_BYTES			(256 * 1024)
@@ -175,10 +175,10 @@ flight_init(Flight *flight, Client *client, Watches *watches,
  */
 void
 flight_submit(Flight *flight, uint32_t owner, const char *directory,
-			  const RecipeOp *recipe_op, uint32_t group)
+			  const Request *request, uint32_t group)
 {
 	Operation  *op = operation_make(flight->client, flight->context, owner,
-									directory, recipe_op, group);
+									directory, request, group);
 
 	dlist_push_tail(&flight->submitted, &op->node);
 }
@@ -348,7 +348,7 @@ send_writes(Flight *flight, dlist_head *list)
 
 			parts += operation_parts(op);
 			bytes += operation_parts(op) *
-				(SESSION_OPERATION_BYTES + strlen(op->path)) +
+				(REQUEST_OVERHEAD_BYTES + strlen(op->path)) +
 				(op->data ? strlen(op->data) : 0);
 			if (op->piece != piece ||
 				(count > 0 && (parts > limit || bytes > BATCH_BYTES)))
@@ -410,9 +410,9 @@ share_stat(FlightPlan *plan, Operation *op)
 static bool
 is_urgent(const Operation *op)
 {
-	return !op->heartbeat && op->kind != RECIPE_OP_MKDIR &&
-		op->kind != RECIPE_OP_MKDIRS && op->kind != RECIPE_OP_STAT &&
-		op->kind != RECIPE_OP_UNWATCH;
+	return !op->heartbeat && op->kind != REQUEST_MKDIR &&
+		op->kind != REQUEST_MKDIRS && op->kind != REQUEST_STAT &&
+		op->kind != REQUEST_UNWATCH;
 }
 
 /*
@@ -434,8 +434,8 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 	}
 	if (op->group != 0)
 		list = &plan->groups;
-	else if (op->kind != RECIPE_OP_CREATE && op->kind != RECIPE_OP_DELETE &&
-			 op->kind != RECIPE_OP_REQUEUE)
+	else if (op->kind != REQUEST_CREATE && op->kind != REQUEST_DELETE &&
+			 op->kind != REQUEST_REQUEUE)
 		list = passenger->wrote ? &plan->behind : &plan->ahead;
 	else
 	{
@@ -449,7 +449,7 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 		passenger->wrote = true;
 
 	/* answers of one owner must keep their order */
-	if (op->kind == RECIPE_OP_STAT && op->batch != 0 && !found &&
+	if (op->kind == REQUEST_STAT && op->batch != 0 && !found &&
 		share_stat(plan, op))
 		list = &flight->out;
 	else
@@ -606,8 +606,8 @@ known_to_fail(Flight *flight, Operation *op)
 	Passenger  *passenger = passengers_lookup(flight->passengers, op->owner);
 	Operation  *write = passenger->write;
 
-	if (op->kind != RECIPE_OP_CHILDREN || write == NULL ||
-		write->kind != RECIPE_OP_CREATE ||
+	if (op->kind != REQUEST_CHILDREN || write == NULL ||
+		write->kind != REQUEST_CREATE ||
 		!operation_is_in(write, op->path))
 		return NULL;
 	if (op->news.code == ZOK && write->piece == UNKNOWN_PIECE)
@@ -641,9 +641,9 @@ send_again(Flight *flight, Operation *op)
 static bool
 is_lost_stray(const Operation *op)
 {
-	return op->kind == RECIPE_OP_DELETE_STRAY &&
+	return op->kind == REQUEST_DELETE_STRAY &&
 		op->news.code != ZSESSIONEXPIRED && op->news.code != ZCLOSING &&
-		operation_result(op) == RECIPE_UNKNOWN;
+		operation_result(op) == REQUEST_UNKNOWN;
 }
 
 /*
@@ -704,7 +704,7 @@ void
 flight_fill_input(Flight *flight, const Operation *op, RecipeInput *input)
 {
 	operation_fill_input(op, input);
-	if (input->result == RECIPE_UNKNOWN &&
+	if (input->result == REQUEST_UNKNOWN &&
 		op->news.code != OPERATION_NOT_SHARED &&
 		!(op->group != 0 && op->news.code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back(flight);

@@ -342,8 +342,8 @@ make_empty(Client *client, MemoryContext context, Size path_size)
 static bool
 can_be_grouped(const Operation *op)
 {
-	return op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_SET ||
-		op->kind == RECIPE_OP_CHECK;
+	return op->kind == REQUEST_CREATE || op->kind == REQUEST_SET ||
+		op->kind == REQUEST_CHECK;
 }
 
 /*
@@ -355,33 +355,33 @@ can_be_grouped(const Operation *op)
  */
 Operation *
 operation_make(Client *client, MemoryContext context, uint32_t owner,
-			   const char *directory, const RecipeOp *recipe_op,
+			   const char *directory, const Request *request,
 			   uint32_t group)
 {
 	Operation  *op;
 	Size		size = strlen(directory) + 1;
 
-	if (recipe_op->node)
-		size += strlen(recipe_op->node) + 1;
+	if (request->node)
+		size += strlen(request->node) + 1;
 	op = make_empty(client, context, size);
 	op->owner = owner;
-	op->kind = recipe_op->kind;
-	op->serial = recipe_op->serial;
+	op->kind = request->kind;
+	op->serial = request->serial;
 	op->group = can_be_grouped(op) ? group : 0;
-	op->batch = recipe_op->batch;
-	op->version = recipe_op->has_version ? recipe_op->version : -1;
-	op->exact = recipe_op->exact;
-	op->persistent = recipe_op->persistent;
-	op->barrier = recipe_op->barrier || recipe_op->kind == RECIPE_OP_SEARCH;
-	if (recipe_op->data)
-		op->data = MemoryContextStrdup(context, recipe_op->data);
+	op->batch = request->batch;
+	op->version = request->has_version ? request->version : -1;
+	op->exact = request->exact;
+	op->persistent = request->persistent;
+	op->barrier = request->barrier || request->kind == REQUEST_SEARCH;
+	if (request->data)
+		op->data = MemoryContextStrdup(context, request->data);
 	strcpy(op->path, directory);
-	if (recipe_op->node)
+	if (request->node)
 	{
 		strcat(op->path, "/");
-		strcat(op->path, recipe_op->node);
+		strcat(op->path, request->node);
 	}
-	if (recipe_op->kind == RECIPE_OP_REQUEUE)
+	if (request->kind == REQUEST_REQUEUE)
 	{
 		op->prefix = MemoryContextStrdup(context, op->path);
 		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
@@ -396,7 +396,7 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 int
 operation_parts(const Operation *op)
 {
-	return op->kind == RECIPE_OP_REQUEUE ? 2 : 1;
+	return op->kind == REQUEST_REQUEUE ? 2 : 1;
 }
 
 /*
@@ -434,14 +434,14 @@ send_mkdir_parents(const Client *client, const char *path)
 static bool
 sets_watch(const Operation *op)
 {
-	return op->kind == RECIPE_OP_WATCH || op->kind == RECIPE_OP_LIST;
+	return op->kind == REQUEST_WATCH || op->kind == REQUEST_LIST;
 }
 
 /* The type of the watch that this sets. */
 static ZooWatcherType
 watch_type(const Operation *op)
 {
-	return op->kind == RECIPE_OP_LIST ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
+	return op->kind == REQUEST_LIST ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
 }
 
 /* Read the node or list its children, and watch. */
@@ -451,7 +451,7 @@ send_watch(Operation *op, Watches *watches)
 	Client	   *client = op->news.client;
 
 	watches_add(watches, op->path, watch_type(op), op->owner, op->serial);
-	if (op->kind == RECIPE_OP_LIST)
+	if (op->kind == REQUEST_LIST)
 		return zoo_awget_children(client->handle, op->path,
 								  client_watch_fired, client,
 								  callback_strings, &op->news);
@@ -505,49 +505,49 @@ send_by_kind(Operation *op, Watches *watches)
 
 	switch (op->kind)
 	{
-		case RECIPE_OP_MKDIRS:
+		case REQUEST_MKDIRS:
 			send_mkdir_parents(client, op->path);
 			pg_fallthrough;		/* FALLTHROUGH */
-		case RECIPE_OP_MKDIR:
+		case REQUEST_MKDIR:
 			return zoo_acreate(handle, op->path, op->data, data_len(op),
 							   acl_of(op), op->persistent ?
 							   ZOO_PERSISTENT : ZOO_CONTAINER,
 							   callback_string, news);
-		case RECIPE_OP_CREATE:
+		case REQUEST_CREATE:
 			return zoo_acreate2(handle, op->path, op->data, data_len(op),
 								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
 								callback_create, news);
-		case RECIPE_OP_SYNC:
+		case REQUEST_SYNC:
 			zoo_async(handle, op->path, callback_string, NULL);
 			pg_fallthrough;		/* FALLTHROUGH */
-		case RECIPE_OP_SEARCH:
-		case RECIPE_OP_CHILDREN:
+		case REQUEST_SEARCH:
+		case REQUEST_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0,
 									 callback_strings, news);
-		case RECIPE_OP_LIST:
-		case RECIPE_OP_WATCH:
+		case REQUEST_LIST:
+		case REQUEST_WATCH:
 			return send_watch(op, watches);
-		case RECIPE_OP_GET:
+		case REQUEST_GET:
 			return zoo_aget(handle, op->path, 0, callback_data, news);
-		case RECIPE_OP_SET:
+		case REQUEST_SET:
 			return zoo_aset(handle, op->path, op->data, data_len(op),
 							op->version, callback_stat, news);
-		case RECIPE_OP_UNWATCH:
+		case REQUEST_UNWATCH:
 			return send_unwatch(op, watches);
-		case RECIPE_OP_STAT:
+		case REQUEST_STAT:
 			return zoo_aexists(handle, op->path, 0, callback_stat, news);
-		case RECIPE_OP_DELETE:
-		case RECIPE_OP_DELETE_STRAY:
-		case RECIPE_OP_RMDIR:
+		case REQUEST_DELETE:
+		case REQUEST_DELETE_STRAY:
+		case REQUEST_RMDIR:
 			return zoo_adelete(handle, op->path, -1, callback_void, news);
-		case RECIPE_OP_SET_ACL:
+		case REQUEST_SET_ACL:
 			return zoo_aset_acl(handle, op->path, -1,
 								unconstify(struct ACL_vector *, acl_of(op)),
 								callback_void, news);
-		case RECIPE_OP_GET_ACL:
+		case REQUEST_GET_ACL:
 			return zoo_aget_acl(handle, op->path, callback_acl, news);
-		case RECIPE_OP_REQUEUE:
-		case RECIPE_OP_CHECK:
+		case REQUEST_REQUEUE:
+		case REQUEST_CHECK:
 			break;				/* in a multi only: operation_send_multi() */
 	}
 	return ZBADARGUMENTS;
@@ -664,17 +664,17 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 {
 	switch (op->kind)
 	{
-		case RECIPE_OP_DELETE:
+		case REQUEST_DELETE:
 			zoo_delete_op_init(zop, op->path, -1);
 			break;
-		case RECIPE_OP_CHECK:
+		case REQUEST_CHECK:
 			zoo_check_op_init(zop, op->path, op->version);
 			break;
-		case RECIPE_OP_SET:
+		case REQUEST_SET:
 			zoo_set_op_init(zop, op->path, op->data, data_len(op),
 							op->version, &op->news.stat);
 			break;
-		case RECIPE_OP_REQUEUE:
+		case REQUEST_REQUEUE:
 			zoo_delete_op_init(zop, op->path, -1);
 			add_create(zop + 1, op, op->prefix, room);
 			break;
@@ -711,7 +711,7 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 
 		add_operation(&zops[n], op, &room);
 		n += operation_parts(op);
-		if (op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE)
+		if (op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE)
 			op->batch = id;
 		op->place = n - 1;
 		op->place_count = multi->count;
@@ -822,7 +822,7 @@ operation_is_in(const Operation *op, const char *directory)
 void
 operation_note_deletion(Operation *op, const char *directory)
 {
-	if (op->kind == RECIPE_OP_CREATE && operation_is_in(op, directory))
+	if (op->kind == REQUEST_CREATE && operation_is_in(op, directory))
 		op->directory_deleted = true;
 }
 
@@ -835,17 +835,17 @@ operation_is_proof(const Operation *op)
 {
 	if (!client_is_leaders(op->news.code))
 		return false;
-	return op->heartbeat || op->kind == RECIPE_OP_CREATE ||
-		op->kind == RECIPE_OP_SET || op->kind == RECIPE_OP_DELETE ||
-		op->kind == RECIPE_OP_REQUEUE ||
-		op->kind == RECIPE_OP_DELETE_STRAY;
+	return op->heartbeat || op->kind == REQUEST_CREATE ||
+		op->kind == REQUEST_SET || op->kind == REQUEST_DELETE ||
+		op->kind == REQUEST_REQUEUE ||
+		op->kind == REQUEST_DELETE_STRAY;
 }
 
 /*
  * operation_result
  *		What has become of this, in the terms of the recipe?
  */
-RecipeResult
+RequestResult
 operation_result(const Operation *op)
 {
 	int			code = op->news.code;
@@ -853,45 +853,45 @@ operation_result(const Operation *op)
 	switch (code)
 	{
 		case ZOK:
-			return RECIPE_OK;
+			return REQUEST_OK;
 		case ZNONODE:
-			return RECIPE_NO_NODE;
+			return REQUEST_NO_NODE;
 		case ZNODEEXISTS:
 			/* somebody else made the directory */
-			return op->kind == RECIPE_OP_MKDIR ||
-				op->kind == RECIPE_OP_MKDIRS ? RECIPE_OK : RECIPE_REFUSED;
+			return op->kind == REQUEST_MKDIR ||
+				op->kind == REQUEST_MKDIRS ? REQUEST_OK : REQUEST_REFUSED;
 		case ZSESSIONEXPIRED:
 		case ZCLOSING:
 		case ZSESSIONMOVED:
 		case ZTHROTTLEDOP:
-			return RECIPE_UNKNOWN;
+			return REQUEST_UNKNOWN;
 		case ZBADARGUMENTS:
 		case ZUNIMPLEMENTED:
-			return RECIPE_REFUSED;
+			return REQUEST_REFUSED;
 		default:
 			/* up to ZAPIERROR it is the client's, which knows no more */
-			return code > ZAPIERROR ? RECIPE_UNKNOWN : RECIPE_REFUSED;
+			return code > ZAPIERROR ? REQUEST_UNKNOWN : REQUEST_REFUSED;
 	}
 }
 
 static const RecipeEvent event_of[] = {
-	[RECIPE_OP_MKDIR] = RECIPE_MKDIR_DONE,
-	[RECIPE_OP_MKDIRS] = RECIPE_MKDIR_DONE,
-	[RECIPE_OP_CREATE] = RECIPE_CREATE_DONE,
-	[RECIPE_OP_CHILDREN] = RECIPE_CHILDREN_DONE,
-	[RECIPE_OP_SEARCH] = RECIPE_CHILDREN_DONE,
-	[RECIPE_OP_SYNC] = RECIPE_CHILDREN_DONE,
-	[RECIPE_OP_LIST] = RECIPE_CHILDREN_DONE,
-	[RECIPE_OP_WATCH] = RECIPE_WATCH_DONE,
-	[RECIPE_OP_GET] = RECIPE_GET_DONE,
-	[RECIPE_OP_SET] = RECIPE_SET_DONE,
-	[RECIPE_OP_STAT] = RECIPE_STAT_DONE,
-	[RECIPE_OP_DELETE] = RECIPE_DELETE_DONE,
-	[RECIPE_OP_REQUEUE] = RECIPE_REQUEUE_DONE,
-	[RECIPE_OP_RMDIR] = RECIPE_RMDIR_DONE,
-	[RECIPE_OP_CHECK] = RECIPE_CHECK_DONE,
-	[RECIPE_OP_SET_ACL] = RECIPE_SET_DONE,
-	[RECIPE_OP_GET_ACL] = RECIPE_STAT_DONE,
+	[REQUEST_MKDIR] = RECIPE_MKDIR_DONE,
+	[REQUEST_MKDIRS] = RECIPE_MKDIR_DONE,
+	[REQUEST_CREATE] = RECIPE_CREATE_DONE,
+	[REQUEST_CHILDREN] = RECIPE_CHILDREN_DONE,
+	[REQUEST_SEARCH] = RECIPE_CHILDREN_DONE,
+	[REQUEST_SYNC] = RECIPE_CHILDREN_DONE,
+	[REQUEST_LIST] = RECIPE_CHILDREN_DONE,
+	[REQUEST_WATCH] = RECIPE_WATCH_DONE,
+	[REQUEST_GET] = RECIPE_GET_DONE,
+	[REQUEST_SET] = RECIPE_SET_DONE,
+	[REQUEST_STAT] = RECIPE_STAT_DONE,
+	[REQUEST_DELETE] = RECIPE_DELETE_DONE,
+	[REQUEST_REQUEUE] = RECIPE_REQUEUE_DONE,
+	[REQUEST_RMDIR] = RECIPE_RMDIR_DONE,
+	[REQUEST_CHECK] = RECIPE_CHECK_DONE,
+	[REQUEST_SET_ACL] = RECIPE_SET_DONE,
+	[REQUEST_GET_ACL] = RECIPE_STAT_DONE,
 };
 
 /*
@@ -913,7 +913,7 @@ operation_fill_input(const Operation *op, RecipeInput *input)
 	input->result = operation_result(op);
 	input->error = news->code;
 	input->not_empty = news->code == ZNOTEMPTY;
-	if ((op->kind == RECIPE_OP_CREATE || op->kind == RECIPE_OP_REQUEUE) &&
+	if ((op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE) &&
 		news->code == ZOK)
 	{
 		const char *created = news->created ? news->created : news->string;

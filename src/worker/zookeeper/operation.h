@@ -31,7 +31,7 @@ typedef struct Operation
 	News		news;			/* the answer; must be first */
 	dlist_node	node;			/* in a list of the flight */
 	uint32_t	owner;
-	RecipeOpKind kind;
+	RequestKind kind;
 	uint32_t	serial;
 	uint32_t	group;			/* CREATE, SET, CHECK: that of its multi, or 0 */
 	uint32_t	batch;			/* CREATE, REQUEUE: id of its multi; STAT: id
@@ -48,7 +48,7 @@ typedef struct Operation
 	int32		version;		/* SET, CHECK: that the data must have, or -1 */
 	bool		barrier;		/* it goes behind one */
 	bool		exact;			/* CREATE in a multi: not sequential */
-	bool		persistent;		/* MKDIR, MKDIRS: as in RecipeOp */
+	bool		persistent;		/* MKDIR, MKDIRS: as in Request */
 	ZooWatcherType unwatched;	/* UNWATCH: what it has the server remove, or
 								 * 0 */
 	bool		heartbeat;		/* this is all that it is for */
@@ -61,7 +61,7 @@ typedef struct Operation
 
 extern Operation *operation_make(Client *client, MemoryContext context,
 								 uint32_t owner, const char *directory,
-								 const RecipeOp *recipe_op, uint32_t group);
+								 const Request *request, uint32_t group);
 extern Operation *operation_make_heartbeat(Client *client,
 										   MemoryContext context);
 extern int	operation_parts(const Operation *op);
@@ -76,7 +76,7 @@ extern void operation_note_watch(const Operation *op, Watches *watches);
 extern bool operation_is_in(const Operation *op, const char *directory);
 extern void operation_note_deletion(Operation *op, const char *directory);
 extern bool operation_is_proof(const Operation *op);
-extern RecipeResult operation_result(const Operation *op);
+extern RequestResult operation_result(const Operation *op);
 extern void operation_fill_input(const Operation *op, RecipeInput *input);
 
 #endif							/* ZKLOCK_OPERATION_H */

@@ -290,7 +290,7 @@ session_await_closed(int64 until_ms)
  */
 void
 session_submit(int number, uint32_t owner, const char *directory,
-			   const RecipeOp *op, uint32_t group)
+			   const Request *op, uint32_t group)
 {
 	Session    *session = &sessions[number];
 
@@ -505,8 +505,8 @@ is_awaited(const Session *session, const Operation *op)
 	if ((op->news.code == ZSESSIONEXPIRED || op->news.code == ZCLOSING) &&
 		is_unrecoverable(session->client.handle))
 		return false;
-	return !op->heartbeat && op->kind != RECIPE_OP_DELETE_STRAY &&
-		op->kind != RECIPE_OP_UNWATCH;
+	return !op->heartbeat && op->kind != REQUEST_DELETE_STRAY &&
+		op->kind != REQUEST_UNWATCH;
 }
 
 /* Returns false if nobody waits for this answer. */

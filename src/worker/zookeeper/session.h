@@ -14,8 +14,8 @@
 #define ZKLOCK_SESSION_H
 
 #include "core/lock/recipe.h"
+#include "core/request.h"
 #include "shared/session_info.h"
-#include "worker/zookeeper/request.h"
 
 /*
  * The owner of operations whose watches end with the connection: it is not told,
@@ -96,7 +96,7 @@ extern void session_close(int number);
 extern void session_disconnect(int number);
 extern void session_await_closed(int64 until_ms);
 extern void session_submit(int number, uint32_t owner, const char *directory,
-						   const RecipeOp *op, uint32_t group);
+						   const Request *op, uint32_t group);
 extern void session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES]);
 extern const char *host_name(void);
 extern void session_directory_deleted(int number, const char *directory);

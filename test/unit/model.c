@@ -154,6 +154,95 @@ model_check(bool holds, const char *rule)
 		check_failed(rule);
 }
 
+/* Is "node" the name of the contender's node, or the prefix of that? */
+static bool
+is_named(const Recipe *recipe, bool by_number)
+{
+	char		name[ZNODE_CONTENDER_SIZE];
+
+	if (by_number)
+		znode_contender_name(recipe->uuid, recipe->kind, recipe->sequence,
+							 name);
+	else
+		znode_contender_prefix(recipe->uuid, recipe->kind, name);
+	return strcmp(recipe->node, name) == 0;
+}
+
+static bool
+has_predecessor(const Recipe *recipe)
+{
+	return recipe->predecessor != NULL;
+}
+
+/* What recipe.c says of its states has to hold. */
+void
+model_check_recipe(const Recipe *recipe)
+{
+	bool		late = znode_is_late(recipe->sequence);
+	bool		holds = false;
+
+	switch (recipe->state)
+	{
+		case RECIPE_NONE:
+			holds = !has_predecessor(recipe) && recipe->passed == NULL &&
+				recipe->npersistent == 0;
+			break;
+		case RECIPE_ENTERING:
+			holds = is_named(recipe, false) && !recipe->requeued &&
+				!has_predecessor(recipe) && recipe->token == 0;
+			break;
+		case RECIPE_CANCELLING:
+			holds = is_named(recipe, recipe->requeued) &&
+				!has_predecessor(recipe);
+			break;
+		case RECIPE_SEARCHING:
+		case RECIPE_ABANDONING:
+			/* a contender that is resumed without its number has no name yet */
+			holds = (is_named(recipe, recipe->requeued) ||
+					 recipe->node[0] == '\0') && !has_predecessor(recipe);
+			break;
+		case RECIPE_READING:
+			holds = is_named(recipe, true) && !recipe->requeued;
+			break;
+		case RECIPE_READING_CHILD:
+			holds = is_named(recipe, true) && !recipe->requeued &&
+				recipe->passed != NULL && !has_predecessor(recipe);
+			break;
+		case RECIPE_WATCHING:
+			holds = is_named(recipe, true) && !recipe->requeued &&
+				has_predecessor(recipe) && recipe->blockers > 0;
+			break;
+		case RECIPE_OWNER:
+			holds = is_named(recipe, true) && !recipe->requeued && !late &&
+				!has_predecessor(recipe) && recipe->blockers == 0;
+			break;
+		case RECIPE_REQUEUEING:
+			holds = is_named(recipe, true) && recipe->requeued &&
+				recipe->kind != ZNODE_READER && !has_predecessor(recipe);
+			break;
+		case RECIPE_LEAVING:
+			holds = is_named(recipe, true);
+			break;
+		case RECIPE_RETREATING:
+			holds = is_named(recipe, true) && !recipe->requeued && late &&
+				!has_predecessor(recipe);
+			break;
+		case RECIPE_REMOVING_DIR:
+			holds = !recipe->requeued && late && recipe->directory != 0 &&
+				!has_predecessor(recipe);
+			break;
+		case RECIPE_LISTING_DIR:
+			holds = !recipe->requeued && late && recipe->directory != 0;
+			break;
+		case RECIPE_AWAITING_EMPTY:
+			holds = !recipe->requeued && late && recipe->directory != 0 &&
+				has_predecessor(recipe);
+			break;
+	}
+	if (!holds)
+		check_failed(recipe_state_name(recipe->state));
+}
+
 /* splitmix64: the same numbers on every machine */
 uint64_t
 model_random(void)

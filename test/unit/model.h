@@ -225,6 +225,7 @@ extern void model_start(const char *title, unsigned long run);
 extern void model_note(int client, int contender, const char *what,
 					   long number);
 extern void model_check(bool holds, const char *rule);
+extern void model_check_recipe(const Recipe *recipe);
 extern uint64_t model_random(void);
 extern void model_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES]);
 extern unsigned model_choose(unsigned n);

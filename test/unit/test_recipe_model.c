@@ -819,6 +819,7 @@ take_output(Client *client, const RecipeOutput *out)
 	const Recipe *recipe = &client->recipe;
 
 	note(client, recipe_state_name(recipe->state), out->told);
+	model_check_recipe(recipe);
 	client->told = out->told;
 	if (recipe->state == RECIPE_ENTERING)
 		client->created = client->requeued = false;

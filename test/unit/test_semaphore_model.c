@@ -572,6 +572,7 @@ take_output(Client *client, Permit *permit, const SemaphoreOutput *out)
 
 	model_note(client_number(client), (int) (permit - client->permits),
 		 semaphore_state_name(state), (long) out->told);
+	model_check_recipe(&permit->semaphore.lock);
 	tally.states[state]++;
 	if (state == SEMAPHORE_WAITING && (out->told & RECIPE_TOLD_QUEUED))
 		tally.waits++;

@@ -36,102 +36,57 @@
  *	  end in ten digits.  The get that watches a predecessor tells.  For news
  *	  that cannot wait for it, names of Curator's form are taken for contenders.
  *
- * Ownership without a read.  A sequential node's number is its parent's count
- * of creates: PrepRequestProcessor.java (pRequest2TxnCreate) takes the parent's
- * cversion, which each create adds one to, sequential or not, and no delete does;
- * rollbackPendingChanges() takes back what a multi has added that fails.  So
- * two contenders with numbers s and s + 1 in one directory had no create
- * between them, and one with number 0 had none before it.
+ * Three of these need a proof, which is in src/ownership.md: that a number alone
+ * makes an owner, that an owner may queue again in one step, and that the
+ * directory may be deleted when its counter comes to an end.  For the last one, a
+ * number is late from ZNODE_LATE_SEQUENCE on.  A contender with a late number
+ * queues, but never owns the lock: when nobody is ahead of it, it deletes its
+ * node, waits until the others have left, deletes the directory, and enters the
+ * new one.
  *
- *	- Number 0 owns the lock: nothing else has been in the directory.
- *	- Number s + 1 owns it, if a contender of our session owned the lock
- *	  exclusively with s, that node is deleted, and the directory is the same.
- *	  All nodes that have been in it are those of up to s, and s + 1.  When s
- *	  owned the lock exclusively, all contenders below s were gone, or it would
- *	  not have; they do not come back, and a create takes a new number.  What
- *	  is no contender was none then.  With s deleted, nobody is ahead.
- *	- This holds for a reader s + 1 as well.  It does not if s was a reader:
- *	  other readers may still be there, ahead of an exclusive s + 1.
- *	- The directory is the same if a watch of it, set by a get that was sent
- *	  ahead of the delete of s, has not fired when the create of s + 1 is
- *	  answered.  The get found the directory in which s was: our delete of s
- *	  was answered OK, so s was in it at the time of the get, or until later,
- *	  and no directory is deleted that has children.  (Answered "no node", s
- *	  may have been deleted by anybody at any time: then nothing is known.)
- *	  Since then the directory cannot have been deleted unnoticed:
- *	  DataTree.deleteNode() triggers the watch when the server applies the
- *	  deletion, writes are applied in the order of their zxids
- *	  (CommitProcessor.java), and one connection has events and answers in the
- *	  order in which they came about.  So the event comes ahead of the answer
- *	  to a create in a later directory.
- *	- It is asked for when the answer to the create is heard, not when the
- *	  create is sent: in between the directory may have gone.  The answer to
- *	  the delete of s must have been heard as well; of two operations in one
- *	  flight the delete may be the later one, if the flight goes in parts.
- *	- Once the connection is lost nothing is known: the next server may have
- *	  applied less, and events on their way are lost.  The same goes for a new
- *	  session, for a worker that takes over, and when the watch was removed.
- *	- One thing is taken for granted: that nobody takes the right to read the
- *	  directory from us while we watch it.  Servers from 3.8.4 and 3.9.2 on tell
- *	  those of no event who may not read the node.
+ * What holds in each state, from one step to the next ("out" is an operation that
+ * has no answer yet; a read or watch that is out has the latest serial number;
+ * "there" is a node that the server has told of, and that nothing tells to be
+ * gone):
  *
- * core/lock/succession.c remembers the number, and hands it out by "next" in the
- * answer to the create.  Late numbers own nothing in any case.
+ *	NONE		There is no contender.  Nothing is kept of an earlier one.
+ *	ENTERING	The create is out, and decides whether we have a node; "node" is
+ *				the prefix of its name.  Behind it a list of the children is out,
+ *				unless "unread".
+ *	CANCELLING	As in ENTERING or REQUEUEING, but the node is not wanted.
+ *	SEARCHING	We may have a node.  A list is out, behind a write of our own: it
+ *				shows the node if there is one.  "node" is the prefix of its name,
+ *				or, if "requeued", the name of the node before.
+ *	ABANDONING	As in SEARCHING, but the node is not wanted.
+ *	READING		Our node is there; "node" is its name, "sequence" its number.  A
+ *				list is out, sent behind the create.
+ *	READING_CHILD	As in READING, but instead of the list the get of "passed" is
+ *				out.  All children without order up to that one have been read.
+ *	WATCHING	Our node is there.  "predecessor" is the last of "blockers"
+ *				contenders, at least one, that excluded us when the children were
+ *				listed; none has come ahead of us since.  It is watched, or the
+ *				watch is out.
+ *	OWNER		Our node is there, its number is not late, and no contender that
+ *				excludes us is ahead, nor will be.  If "token" is 0, a stat is
+ *				out, or was refused.
+ *	REQUEUEING	"requeued" is set, and we are exclusive.  The multi is out, and
+ *				decides which node we have; "node" and "sequence" are those of the
+ *				node before.
+ *	LEAVING		Our node, "node", may be there.  A delete is out, or was refused.
+ *	RETREATING	Our number is late, and no contender that excludes us is ahead.  A
+ *				get of the directory is out or answered, and behind it a delete of
+ *				our node is out.  "directory" is 0 until the get is answered.
+ *	REMOVING_DIR	We have no node.  "directory" is the czxid of the directory
+ *				that we have left.  Its delete is out.
+ *	LISTING_DIR	As in REMOVING_DIR, but a list, or behind it a get of the directory,
+ *				is out.
+ *	AWAITING_EMPTY	As in REMOVING_DIR, but "predecessor", a contender that was in
+ *				that directory, is watched, or the watch is out.
  *
- * Queueing again in one step.  An exclusive owner that is to give the lock up
- * while its cluster wants it again (REQUEUEING) deletes its node s and creates
- * the next one in one multi: either both is done, or nothing.  Whoever stood
- * behind s is then ahead of us, as after a delete and a create.
- *
- *	- The new node owns the lock if its number is s + 1, by what is said above
- *	  and with no watch: s was in the directory until the step in which s + 1 was
- *	  created there, so it is one directory, and not another one made later.  All
- *	  of this is true at the server, whatever became of connections since.
- *	- Both nodes have the same UUID, and only the new one's number is not known.
- *	  So if the answer is lost, or the worker with it, the children tell, read
- *	  behind a write of our own: if s is there, the multi was not carried out,
- *	  and never will be; if another node of ours is there, it was; if neither is,
- *	  we have no node, as somebody has deleted it, or the session has ended.  Both
- *	  cannot be there; if they were, s would go first, and the other one as a
- *	  stray.
- *	- "No node" is the answer to the delete: the lock was lost before, with
- *	  nobody holding it.  If the multi is refused, s is still there.
- *	- No answer to this contender's earlier operations counts for the new node:
- *	  they came ahead of that to the multi, or carry another serial number.
- *	- A session never has both nodes, so one takes no more room in it than before.
- *	- A reader does not do this: others may own the lock together with it, ahead
- *	  of s + 1 if that is exclusive.
- *
- * The end of the counter.  From 2147483647 on numbers have no order (see
- * znode_is_unordered()), so the directory has to be deleted and made again
- * before that, while it is empty.  A number is late from
- * ZNODE_LATE_SEQUENCE on.  A contender with a late number queues, and is seen
- * by those ahead, but never owns the lock, not even together with other
- * readers: when nobody is ahead it deletes its node (RETREATING), waits until
- * the others have left (REMOVING_DIR, LISTING_DIR, AWAITING_EMPTY), deletes the
- * directory, and enters the new one.
- *
- *	- No owner's directory is deleted: its node is in it, and ZooKeeper deletes
- *	  no node that has children.  For the same reason a deletion that comes late
- *	  and hits the new directory does no harm: whoever is about to enter it
- *	  makes it again, as he would if it had been collected.
- *	- No two own the lock.  All owners have numbers that are not late, so they
- *	  are in one directory that was never deleted, and there these numbers are
- *	  distinct and in the order of the creates.
- *	- Nobody is lost.  Who has retreated waits only for a contender in the
- *	  directory that he has left, which he knows by its czxid, read while his
- *	  node kept it from being deleted.  That directory gets no contender that is
- *	  not late any more; late ones of a cluster leave it by themselves, and each
- *	  deletion of a node that is waited for leads to another attempt.  When it
- *	  is gone, all find it missing, or find the new one, and enter.
- *	- Nobody is kept waiting unseen.  Who retreats was first, so no owner that
- *	  goes by this table is left that would have to see him to give way.  (One
- *	  with a number without order stays until all that have one are gone.)
- *	- Other clients know nothing of this.  Late contenders of theirs own the
- *	  lock when it is their turn, and the directory lasts until they have left
- *	  it.  When one of theirs has a number without order, others of theirs may
- *	  have the same: we do not queue with it (failed, ended).  One of another
- *	  cluster, known by its data, does not count, since it will leave.
+ * "requeued" is set only in REQUEUEING, SEARCHING and where the node is not wanted
+ * (CANCELLING, ABANDONING, LEAVING).  A "predecessor" may be left over in READING,
+ * LEAVING and LISTING_DIR; in all states but these and the two that watch it, it
+ * is NULL.  The models of test/unit check this after each step.
  *
  * The states and events (a state that an event is not listed for ignores it;
  * answers to reads and watches count only with the latest serial number):

@@ -5,8 +5,8 @@
  *
  * A Succession is what a session remembers of one lock directory: which of its
  * own exclusive owners has left it last, and whether the directory is still
- * the one in which that owner was.  recipe.c has the proof that the next number
- * then owns the lock, as soon as it is given to a contender of ours.
+ * the one in which that owner was.  src/ownership.md has the proof that the next
+ * number then owns the lock, as soon as it is given to a contender of ours.
  *
  * That the directory is the same is what a watch of it tells, set by a get: it
  * fires when the directory is deleted, and not when children come and go.  The

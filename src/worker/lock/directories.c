@@ -16,7 +16,7 @@
  * longest ago makes room; with 100,000 directories 2 in 100 are forgotten by
  * that.
  *
- * Ownership without a read (core/lock/recipe.c has the proof,
+ * Ownership with nothing read (src/ownership.md has the proof,
  * core/lock/succession.c what is remembered for it) takes a watch of the
  * directory, which is set by a get in the flight in which our owner's node is
  * deleted, ahead of that.  From then on a cycle of create and delete reads

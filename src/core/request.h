@@ -82,4 +82,50 @@ typedef enum RequestResult
 								 * directory that exists already is OK */
 } RequestResult;
 
+/* What a request's handler is called for. */
+typedef enum RequestEvent
+{
+	REQUEST_DONE,				/* the answer */
+	REQUEST_NODE_DELETED,		/* its watch: the node is gone */
+	REQUEST_NODE_TOUCHED		/* its watch was used up by anything else */
+} RequestEvent;
+
+/* What it points to is the handler's until it returns. */
+typedef struct RequestAnswer
+{
+	RequestEvent event;
+	uint32_t	serial;			/* that of the request */
+	RequestKind kind;			/* the same; DONE only, as all that follows */
+	RequestResult result;
+	int			error;			/* ZooKeeper's code; 0: it did as asked */
+	bool		not_empty;		/* of RMDIR: refused because of that */
+	const char *node;			/* of CREATE and REQUEUE: name of the znode */
+	int64_t		token;			/* of CREATE: its czxid, or 0: not told */
+	uint32_t	batch;			/* of CREATE and REQUEUE: what has been created
+								 * with it, and so has the same czxid, or 0 */
+	const char *const *children;	/* names in the directory */
+	int			nchildren;
+	const char *data;			/* of WATCH and GET: not terminated */
+	int			data_len;		/* -1: none */
+	int			size;			/* of STAT: so many bytes the data have */
+	int64_t		mzxid;			/* of SET: of the request that has set it */
+	int64_t		czxid;			/* of STAT, WATCH, GET */
+	int32_t		version;		/* the same, and SET: of the data */
+	int64_t		ctime;			/* the same; ms since 1970 */
+	int64_t		ephemeral_owner;	/* the same; 0 or INT64_MIN, which
+									 * containers have: not ephemeral */
+	bool		ours;			/* the same: ephemeral of our session */
+	int			acl_count;		/* of GET_ACL: entries of the ACL; 0: not
+								 * known */
+	bool		acl_open;		/* the same: anybody may do more than read */
+} RequestAnswer;
+
+/* Is the znode that was read ephemeral, as all contenders are? */
+static inline bool
+request_is_ephemeral(const RequestAnswer *answer)
+{
+	return answer->ephemeral_owner != 0 &&
+		answer->ephemeral_owner != INT64_MIN;
+}
+
 #endif							/* ZKLOCK_REQUEST_H */

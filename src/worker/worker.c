@@ -70,19 +70,19 @@ session_events(void)
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
 				if (event.owner & ANSWERS_OWNER)
-					answers_event(event.owner, &event.input);
+					answers_event(event.owner, &event.answer);
 				else if (event.owner == SESSION_BRIEF_OWNER)
-					directories_event(&event.input);
+					directories_event(&event.answer);
 				else if (event.owner == SESSION_NOTES_OWNER ||
 						 event.owner == SESSION_DEADLOCK_OWNER)
-					deadlock_event(&event.input);
+					deadlock_event(&event.answer);
 				else if (event.owner == SESSION_FLEET_OWNER)
 				{
-					if (!fleet_event(&event.input))
+					if (!fleet_event(&event.answer))
 						lives_end_restored();
 				}
 				else
-					step_answered(event.owner, &event.input);
+					step_answered(event.owner, &event.answer);
 				break;
 			default:
 				lives_event(&event);

@@ -1183,49 +1183,34 @@ void
 model_input(const ModelEntry *entry, RecipeInput *in,
 			const char *children[MODEL_CHILDREN])
 {
-	static const RecipeEvent answers[] = {
-		[REQUEST_MKDIR] = RECIPE_MKDIR_DONE,
-		[REQUEST_MKDIRS] = RECIPE_MKDIR_DONE,
-		[REQUEST_CREATE] = RECIPE_CREATE_DONE,
-		[REQUEST_CHILDREN] = RECIPE_CHILDREN_DONE,
-		[REQUEST_SEARCH] = RECIPE_CHILDREN_DONE,
-		[REQUEST_SYNC] = RECIPE_CHILDREN_DONE,
-		[REQUEST_LIST] = RECIPE_CHILDREN_DONE,
-		[REQUEST_WATCH] = RECIPE_WATCH_DONE,
-		[REQUEST_GET] = RECIPE_GET_DONE,
-		[REQUEST_SET] = RECIPE_SET_DONE,
-		[REQUEST_STAT] = RECIPE_STAT_DONE,
-		[REQUEST_DELETE] = RECIPE_DELETE_DONE,
-		[REQUEST_REQUEUE] = RECIPE_REQUEUE_DONE,
-		[REQUEST_RMDIR] = RECIPE_RMDIR_DONE
-	};
-
 	memset(in, 0, sizeof(*in));
-	in->serial = entry->serial;
+	in->answer.serial = entry->serial;
 	if (entry->is_event)
-	{
-		in->event = entry->deleted ? RECIPE_NODE_DELETED : RECIPE_NODE_TOUCHED;
+		in->answer.event = entry->deleted ?
+			REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED;
+	else
+		in->answer.kind = entry->kind;
+	in->event = recipe_event(&in->answer);
+	if (entry->is_event)
 		return;
-	}
-	in->event = answers[entry->kind];
-	in->result = entry->result;
-	in->error = entry->result == REQUEST_NO_NODE ? ERROR_NO_NODE :
+	in->answer.result = entry->result;
+	in->answer.error = entry->result == REQUEST_NO_NODE ? ERROR_NO_NODE :
 		entry->result == REQUEST_REFUSED ? ERROR_REFUSED : 0;
-	in->node = entry->node;
-	in->czxid = entry->czxid;
-	in->not_empty = entry->not_empty;
-	in->ephemeral_owner = entry->persistent ?
+	in->answer.node = entry->node;
+	in->answer.czxid = entry->czxid;
+	in->answer.not_empty = entry->not_empty;
+	in->answer.ephemeral_owner = entry->persistent ?
 		(model_one_in(2) ? 0 : INT64_MIN) : 1;
-	in->ours = entry->ours;
+	in->answer.ours = entry->ours;
 	in->stray = entry->stray;
-	in->data = entry->data[0] != '\0' ? entry->data : NULL;
-	in->data_len = in->data ? (int) strlen(in->data) : -1;
+	in->answer.data = entry->data[0] != '\0' ? entry->data : NULL;
+	in->answer.data_len = in->answer.data ? (int) strlen(in->answer.data) : -1;
 	for (int i = 0; i < entry->nchildren; i++)
 		children[i] = entry->children[i] < 0 ?
 			place_names[-1 - entry->children[i]] :
 			model->nodes[entry->children[i]].name;
-	in->children = children;
-	in->nchildren = entry->nchildren;
+	in->answer.children = children;
+	in->answer.nchildren = entry->nchildren;
 }
 
 /*

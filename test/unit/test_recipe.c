@@ -1365,25 +1365,27 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 	{
 		memset(&in, 0, sizeof(in));
 		in.event = inputs[input].event;
-		in.result = inputs[input].result;
-		if (in.result == REQUEST_NO_NODE)
-			in.error = ERROR_NO_NODE;
-		else if (in.result == REQUEST_REFUSED)
-			in.error = ERROR_REFUSED;
-		in.serial = inputs[input].stale ? recipe->serial - 1 : recipe->serial;
-		in.node = inputs[input].node;
+		in.answer.result = inputs[input].result;
+		if (in.answer.result == REQUEST_NO_NODE)
+			in.answer.error = ERROR_NO_NODE;
+		else if (in.answer.result == REQUEST_REFUSED)
+			in.answer.error = ERROR_REFUSED;
+		in.answer.serial = inputs[input].stale ?
+			recipe->serial - 1 : recipe->serial;
+		in.answer.node = inputs[input].node;
 		in.next = inputs[input].next;
-		in.children = inputs[input].children;
-		while (in.nchildren < (int) lengthof(inputs[input].children) &&
-			   in.children[in.nchildren] != NULL)
-			in.nchildren++;
-		in.data = inputs[input].data;
-		in.data_len = in.data ? (int) strlen(in.data) : -1;
-		in.czxid = inputs[input].other ? TOKEN + 1 : TOKEN;
-		in.not_empty = inputs[input].not_empty;
-		in.ephemeral_owner = inputs[input].container ? INT64_MIN :
+		in.answer.children = inputs[input].children;
+		while (in.answer.nchildren < (int) lengthof(inputs[input].children) &&
+			   in.answer.children[in.answer.nchildren] != NULL)
+			in.answer.nchildren++;
+		in.answer.data = inputs[input].data;
+		in.answer.data_len = in.answer.data ?
+			(int) strlen(in.answer.data) : -1;
+		in.answer.czxid = inputs[input].other ? TOKEN + 1 : TOKEN;
+		in.answer.not_empty = inputs[input].not_empty;
+		in.answer.ephemeral_owner = inputs[input].container ? INT64_MIN :
 			inputs[input].persistent ? 0 : 1;
-		in.ours = inputs[input].ours;
+		in.answer.ours = inputs[input].ours;
 		in.stray = inputs[input].stray;
 		recipe_step(recipe, &in, out);
 	}
@@ -1396,8 +1398,8 @@ give_mkdirs_refused(Recipe *recipe, RecipeOutput *out)
 {
 	RecipeInput in = {
 		.event = RECIPE_MKDIR_DONE,
-		.result = REQUEST_REFUSED,
-		.error = ERROR_MKDIRS
+		.answer.result = REQUEST_REFUSED,
+		.answer.error = ERROR_MKDIRS
 	};
 
 	recipe_step(recipe, &in, out);
@@ -1732,10 +1734,10 @@ give_children(Recipe *recipe, const char *const *children, int nchildren,
 {
 	RecipeInput in = {
 		.event = RECIPE_CHILDREN_DONE,
-		.result = REQUEST_OK,
-		.serial = recipe->serial,
-		.children = children,
-		.nchildren = nchildren
+		.answer.result = REQUEST_OK,
+		.answer.serial = recipe->serial,
+		.answer.children = children,
+		.answer.nchildren = nchildren
 	};
 	uint32_t	before = recipe->serial;
 
@@ -1751,8 +1753,8 @@ bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
 	char		node[ZNODE_CONTENDER_SIZE];
 	RecipeInput in = {
 		.event = RECIPE_CREATE_DONE,
-		.result = REQUEST_OK,
-		.node = node
+		.answer.result = REQUEST_OK,
+		.answer.node = node
 	};
 
 	recipe_init(recipe);
@@ -1931,7 +1933,7 @@ test_persistent_children(void **state)
 	};
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput in = {.event = RECIPE_WATCH_DONE, .data_len = -1};
+	RecipeInput in = {.event = RECIPE_WATCH_DONE, .answer.data_len = -1};
 	char		own[ZNODE_CONTENDER_SIZE];
 	const char *children[lengthof(others) + 1];
 
@@ -1947,8 +1949,8 @@ test_persistent_children(void **state)
 		assert_int_equal(recipe.blockers, (int) (lengthof(others) - i));
 		assert_int_equal(out.told, 0);
 		assert_string_equal(out.ops[0].node, order[i]);
-		in.serial = recipe.serial;
-		in.ephemeral_owner = i % 2 ? INT64_MIN : 0;
+		in.answer.serial = recipe.serial;
+		in.answer.ephemeral_owner = i % 2 ? INT64_MIN : 0;
 		recipe_step(&recipe, &in, &out);
 		assert_int_equal(out.told, RECIPE_TOLD_PERSISTENT);
 		assert_string_equal(out.stranger, order[i]);
@@ -1961,8 +1963,8 @@ test_persistent_children(void **state)
 
 	/* this one is a contender */
 	assert_string_equal(out.ops[0].node, "x-1-0000000002");
-	in.serial = recipe.serial;
-	in.ephemeral_owner = 1;
+	in.answer.serial = recipe.serial;
+	in.answer.ephemeral_owner = 1;
 	recipe_step(&recipe, &in, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
 	assert_int_equal(out.nops, 0);
@@ -1993,7 +1995,7 @@ test_overtaken_watch(void **state)
 
 	(void) state;
 	bring_to(&recipe, AT_WATCHING);
-	in.serial = recipe.serial;
+	in.answer.serial = recipe.serial;
 	give(&recipe, IN_TOUCHED, &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 
@@ -2001,7 +2003,7 @@ test_overtaken_watch(void **state)
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(out.nops, 0);
 
-	in.serial = recipe.serial;
+	in.answer.serial = recipe.serial;
 	recipe_step(&recipe, &in, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
 	recipe_free(&recipe);
@@ -2085,9 +2087,9 @@ give_created(Recipe *recipe, int64_t token, uint32_t batch, RecipeOutput *out)
 {
 	RecipeInput in = {
 		.event = RECIPE_CREATE_DONE,
-		.node = OURS,
-		.token = token,
-		.batch = batch
+		.answer.node = OURS,
+		.answer.token = token,
+		.answer.batch = batch
 	};
 
 	recipe_step(recipe, &in, out);
@@ -2678,11 +2680,11 @@ test_resume_requeued(void **state)
 							   cases[i].wanted, our_sequence, &out);
 		assert_string_equal(describe_ops(&out), "search");
 		assert_int_equal(out.told, 0);
-		in.serial = recipe.serial;
-		in.children = cases[i].children;
-		while (in.nchildren < (int) lengthof(cases[i].children) &&
-			   in.children[in.nchildren] != NULL)
-			in.nchildren++;
+		in.answer.serial = recipe.serial;
+		in.answer.children = cases[i].children;
+		while (in.answer.nchildren < (int) lengthof(cases[i].children) &&
+			   in.answer.children[in.answer.nchildren] != NULL)
+			in.answer.nchildren++;
 		recipe_step(&recipe, &in, &out);
 		assert_int_equal(recipe.state, cases[i].state);
 		assert_string_equal(describe_ops(&out), cases[i].ops);
@@ -2716,7 +2718,7 @@ test_requeue_conditions(void **state)
 	{
 		RecipeInput in = {
 			.event = RECIPE_REQUEUE_DONE,
-			.node = OUR_PREFIX "2000000000"
+			.answer.node = OUR_PREFIX "2000000000"
 		};
 
 		recipe_step(&recipe, &in, &out);
@@ -2831,9 +2833,9 @@ test_check_and_revocation(void **state)
 
 	(void) state;
 	bring_to(&recipe, AT_OWNER_CHECKING_WRITERS);
-	check.serial = recipe.serial;
+	check.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_REVOCATION, &out);
-	event.serial = recipe.serial;
+	event.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
 	recipe_step(&recipe, &check, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_NO_WRITER);
@@ -2848,8 +2850,8 @@ test_check_and_revocation(void **state)
 	assert_int_equal(out.told, RECIPE_TOLD_REVOKED);
 
 	/* what is out when the lock is given up is nobody's */
-	check.serial = recipe.writer_check;
-	event.serial = recipe.revocation_watch;
+	check.answer.serial = recipe.writer_check;
+	event.answer.serial = recipe.revocation_watch;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
@@ -3091,19 +3093,19 @@ test_all_three_of_an_owner(void **state)
 	static const char *const crowd[] = {OURS, LATER};
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput list = {.event = RECIPE_CHILDREN_DONE, .children = alone,
-	.nchildren = 1};
+	RecipeInput list = {.event = RECIPE_CHILDREN_DONE, .answer.children = alone,
+	.answer.nchildren = 1};
 	RecipeInput check = list;
 	RecipeInput listed = {.event = RECIPE_NODE_TOUCHED};
 	RecipeInput revocation = {.event = RECIPE_NODE_TOUCHED};
 
 	(void) state;
 	bring_to(&recipe, AT_OWNER_RETAINING);
-	list.serial = listed.serial = recipe.serial;
+	list.answer.serial = listed.answer.serial = recipe.serial;
 	give(&recipe, IN_CHECK_WRITERS, &out);
-	check.serial = recipe.serial;
+	check.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_REVOCATION, &out);
-	revocation.serial = recipe.serial;
+	revocation.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
 	assert_int_equal(out.told | out.nops, 0);
 
@@ -3115,12 +3117,12 @@ test_all_three_of_an_owner(void **state)
 	/* the one that is used up is set again, not the other */
 	recipe_step(&recipe, &revocation, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
-	revocation.serial = recipe.serial;
+	revocation.answer.serial = recipe.serial;
 	recipe_step(&recipe, &listed, &out);
 	assert_string_equal(describe_ops(&out), "list");
 	recipe_step(&recipe, &listed, &out);
 	assert_int_equal(out.told | out.nops, 0);
-	list.serial = listed.serial = recipe.serial;
+	list.answer.serial = listed.answer.serial = recipe.serial;
 	revocation.event = RECIPE_NODE_DELETED;
 	recipe_step(&recipe, &revocation, &out);
 	assert_string_equal(describe_ops(&out), "stat");
@@ -3129,8 +3131,8 @@ test_all_three_of_an_owner(void **state)
 	give(&recipe, IN_CHECK_WRITERS, &out);
 	give_children(&recipe, crowd, 2, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_WRITER);
-	list.children = crowd;
-	list.nchildren = 2;
+	list.answer.children = crowd;
+	list.answer.nchildren = 2;
 	recipe_step(&recipe, &list, &out);
 	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
 
@@ -3141,7 +3143,7 @@ test_all_three_of_an_owner(void **state)
 
 	/* what is out when the lock is given up is nobody's */
 	give(&recipe, IN_WATCH_QUEUE, &out);
-	list.serial = listed.serial = recipe.serial;
+	list.answer.serial = listed.answer.serial = recipe.serial;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
@@ -3411,12 +3413,12 @@ test_retain_mark(void **state)
 	{
 		Recipe		recipe;
 		RecipeOutput out;
-		RecipeInput in = {.event = RECIPE_WATCH_DONE, .ephemeral_owner = 1};
+		RecipeInput in = {.event = RECIPE_WATCH_DONE, .answer.ephemeral_owner = 1};
 
 		bring_to(&recipe, AT_WATCHING_ASKING);
-		in.serial = recipe.serial;
-		in.data = examples[i].data;
-		in.data_len = examples[i].len;
+		in.answer.serial = recipe.serial;
+		in.answer.data = examples[i].data;
+		in.answer.data_len = examples[i].len;
 		recipe_step(&recipe, &in, &out);
 		assert_int_equal(out.told, examples[i].marked ?
 						 RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED);
@@ -3433,14 +3435,15 @@ test_ask_retained_goes_on(void **state)
 	static const char *const first_left[] = {SECOND, OURS};
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput in = {.event = RECIPE_WATCH_DONE, .data = "me", .data_len = 2,
-	.ephemeral_owner = 1};
+	RecipeInput in = {.event = RECIPE_WATCH_DONE, .answer.data = "me",
+	.answer.data_len = 2,
+	.answer.ephemeral_owner = 1};
 
 	(void) state;
 
 	/* faults are no answer */
 	bring_to(&recipe, AT_WATCHING_ASKING);
-	in.serial = recipe.serial;
+	in.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_UNKNOWN, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	assert_int_equal(out.told, 0);
@@ -3616,9 +3619,9 @@ test_revocation_data(void **state)
 		RecipeInput in = {.event = RECIPE_WATCH_DONE};
 
 		bring_to(&recipe, AT_OWNER_REVOCABLE);
-		in.serial = recipe.serial;
-		in.data = examples[i].data;
-		in.data_len = examples[i].len;
+		in.answer.serial = recipe.serial;
+		in.answer.data = examples[i].data;
+		in.answer.data_len = examples[i].len;
 		recipe_step(&recipe, &in, &out);
 		assert_int_equal(out.told,
 						 examples[i].revokes ? RECIPE_TOLD_REVOKED : 0);

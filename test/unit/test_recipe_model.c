@@ -1066,12 +1066,12 @@ note_answer(Client *client, const ModelEntry *entry)
 static void
 hear_directory(Client *client, const RecipeInput *in)
 {
-	note(client, "hears of its directory", in->result);
+	note(client, "hears of its directory", in->answer.result);
 	if (in->event == RECIPE_WATCH_DONE)
-		succession_watched(&client->succession, in->serial,
-						   in->result == REQUEST_OK);
+		succession_watched(&client->succession, in->answer.serial,
+						   in->answer.result == REQUEST_OK);
 	else
-		succession_fired(&client->succession, in->serial);
+		succession_fired(&client->succession, in->answer.serial);
 }
 
 /* The other contender of a cluster, a reader, owns the lock if it may. */
@@ -1116,7 +1116,7 @@ tally_unread(const Client *client, const RecipeInput *in, bool unread)
 		else
 			tally.next++;
 	}
-	else if (unread && in->result == REQUEST_OK)
+	else if (unread && in->answer.result == REQUEST_OK)
 		tally.not_next++;
 }
 
@@ -1124,11 +1124,11 @@ tally_unread(const Client *client, const RecipeInput *in, bool unread)
 static void
 tally_requeue(const Client *client, const RecipeInput *in)
 {
-	if (in->result == REQUEST_NO_NODE)
+	if (in->answer.result == REQUEST_NO_NODE)
 		tally.requeued_lost++;
 	else if (client->told & RECIPE_TOLD_GRANTED)
 		tally.requeued++;
-	else if (in->result == REQUEST_OK && client->wanted)
+	else if (in->answer.result == REQUEST_OK && client->wanted)
 		tally.requeued_behind++;
 }
 
@@ -1166,7 +1166,7 @@ deliver(Client *client)
 
 	if (scene->tokens && entry.kind == REQUEST_CREATE &&
 		entry.result == REQUEST_OK)
-		in.token = entry.czxid;
+		in.answer.token = entry.czxid;
 	note_answer(client, &entry);
 	note_succession(client, &entry, &in);
 	if (client->looking && entry.kind == REQUEST_CHILDREN &&

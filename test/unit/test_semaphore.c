@@ -914,25 +914,25 @@ static void
 fill_input(const Semaphore *semaphore, Input input, RecipeInput *in)
 {
 	memset(in, 0, sizeof(*in));
-	in->ephemeral_owner = 1;
+	in->answer.ephemeral_owner = 1;
 	in->event = inputs[input].event;
-	in->result = inputs[input].result;
-	if (in->result == REQUEST_NO_NODE)
-		in->error = ERROR_NO_NODE;
-	else if (in->result == REQUEST_REFUSED)
-		in->error = in->event == RECIPE_MKDIR_DONE ? ERROR_MKDIRS :
+	in->answer.result = inputs[input].result;
+	if (in->answer.result == REQUEST_NO_NODE)
+		in->answer.error = ERROR_NO_NODE;
+	else if (in->answer.result == REQUEST_REFUSED)
+		in->answer.error = in->event == RECIPE_MKDIR_DONE ? ERROR_MKDIRS :
 			ERROR_REFUSED;
-	in->serial = inputs[input].for_lock ? semaphore->lock.serial :
+	in->answer.serial = inputs[input].for_lock ? semaphore->lock.serial :
 		semaphore->serial;
-	in->node = inputs[input].node;
-	in->children = inputs[input].children;
-	while (in->nchildren < (int) lengthof(inputs[input].children) &&
-		   in->children[in->nchildren] != NULL)
-		in->nchildren++;
-	in->data = inputs[input].data;
-	in->data_len = in->data ? (int) strlen(in->data) : -1;
-	in->czxid = TOKEN;
-	in->ours = inputs[input].ours;
+	in->answer.node = inputs[input].node;
+	in->answer.children = inputs[input].children;
+	while (in->answer.nchildren < (int) lengthof(inputs[input].children) &&
+		   in->answer.children[in->answer.nchildren] != NULL)
+		in->answer.nchildren++;
+	in->answer.data = inputs[input].data;
+	in->answer.data_len = in->answer.data ? (int) strlen(in->answer.data) : -1;
+	in->answer.czxid = TOKEN;
+	in->answer.ours = inputs[input].ours;
 }
 
 static void
@@ -1058,7 +1058,7 @@ test_everything_else_is_ignored(void **state)
 				bring_to(&semaphore, at);
 				before = semaphore;
 				fill_input(&semaphore, input, &in);
-				in.serial -= stale;
+				in.answer.serial -= stale;
 				memset(&out, 0xFF, sizeof(out));
 				semaphore_step(&semaphore, inputs[input].for_lock, &in, &out);
 
@@ -1202,9 +1202,9 @@ test_agreement(void **state)
 		RecipeInput in = {.event = RECIPE_GET_DONE};
 
 		bring_to(&semaphore, AT_PREPARING_USED);
-		in.serial = semaphore.serial;
-		in.data = examples[i].data;
-		in.data_len = examples[i].len >= 0 ? examples[i].len :
+		in.answer.serial = semaphore.serial;
+		in.answer.data = examples[i].data;
+		in.answer.data_len = examples[i].len >= 0 ? examples[i].len :
 			examples[i].data ? (int) strlen(examples[i].data) : -1;
 		semaphore_step(&semaphore, false, &in, &out);
 		assert_int_equal(out.permits_found, examples[i].permits);
@@ -1227,9 +1227,9 @@ test_agreement(void **state)
 		strcpy(data, semaphore.agreement);
 		give(&semaphore, IN_EXPIRED, &out);
 		bring_to(&semaphore, AT_PREPARING_USED);
-		in.serial = semaphore.serial;
-		in.data = data;
-		in.data_len = (int) strlen(data);
+		in.answer.serial = semaphore.serial;
+		in.answer.data = data;
+		in.answer.data_len = (int) strlen(data);
 		semaphore_step(&semaphore, false, &in, &out);
 		assert_int_equal(out.permits_found, permits == PERMITS ? 0 : permits);
 		semaphore_free(&semaphore);
@@ -1276,13 +1276,13 @@ test_queued_is_certain(void **state)
 
 				bring_to(&semaphore, AT_QUEUEING);
 				semaphore.permits = permits;
-				in.serial = semaphore.serial;
-				in.children = theirs;
-				in.nchildren = npermits;
+				in.answer.serial = semaphore.serial;
+				in.answer.children = theirs;
+				in.answer.nchildren = npermits;
 				semaphore_step(&semaphore, false, &in, &out);
 				assert_int_equal(out.told, 0);
-				in.children = locks;
-				in.nchildren = 1 + ahead;
+				in.answer.children = locks;
+				in.answer.nchildren = 1 + ahead;
 				semaphore_step(&semaphore, false, &in, &out);
 				assert_int_equal(out.told, npermits + ahead > permits ?
 								 TOLD_QUEUED : 0);
@@ -1327,8 +1327,8 @@ test_queue_is_read_again(void **state)
 	/* another contender of ours, which is about to go, is not ahead */
 	bring_to(&semaphore, AT_QUEUEING_ONE);
 	fill_input(&semaphore, IN_QUEUE_SECOND, &in);
-	in.children = strays;
-	in.nchildren = lengthof(strays);
+	in.answer.children = strays;
+	in.answer.nchildren = lengthof(strays);
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(out.told, 0);
 	semaphore_free(&semaphore);
@@ -1354,9 +1354,9 @@ test_stray_permit(void **state)
 
 	(void) state;
 	bring_to(&semaphore, AT_COUNTING);
-	in.serial = semaphore.serial;
-	in.children = children;
-	in.nchildren = lengthof(children);
+	in.answer.serial = semaphore.serial;
+	in.answer.children = children;
+	in.answer.nchildren = lengthof(children);
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(out.nops, 2);
 	assert_int_equal(out.ops[0].op.kind, REQUEST_DELETE_STRAY);
@@ -1389,9 +1389,9 @@ test_strays_leave_room(void **state)
 	for (int with = 0; with < 2; with++)
 	{
 		bring_to(&semaphore, AT_WAITING);
-		in.serial = semaphore.serial;
-		in.children = children;
-		in.nchildren = 30 + with;
+		in.answer.serial = semaphore.serial;
+		in.answer.children = children;
+		in.answer.nchildren = 30 + with;
 		semaphore_step(&semaphore, false, &in, &out);
 		assert_true(out.nops >= RECIPE_MAX_OPS + 3 && out.nops <= SEMAPHORE_MAX_OPS);
 		for (int i = 0; i < RECIPE_MAX_OPS; i++)
@@ -1419,12 +1419,12 @@ test_permit_without_order(void **state)
 
 	(void) state;
 	bring_to(&semaphore, AT_CREATING);
-	in.serial = semaphore.serial;
-	in.node = children[1];
+	in.answer.serial = semaphore.serial;
+	in.answer.node = children[1];
 	semaphore_step(&semaphore, false, &in, &out);
 	in.event = RECIPE_CHILDREN_DONE;
-	in.children = children;
-	in.nchildren = lengthof(children);
+	in.answer.children = children;
+	in.answer.nchildren = lengthof(children);
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(semaphore.others, 3);
 	assert_int_equal(semaphore.ahead, 3);
@@ -1440,14 +1440,14 @@ test_lock_stands_by(void **state)
 	static const char *const others[] = {"x-0-2000000007"};
 	Semaphore	semaphore;
 	SemaphoreOutput out;
-	RecipeInput in = {.event = RECIPE_WATCH_DONE, .ephemeral_owner = 1};
+	RecipeInput in = {.event = RECIPE_WATCH_DONE, .answer.ephemeral_owner = 1};
 
 	(void) state;
 	bring_to(&semaphore, AT_QUEUEING);
 	semaphore.lock.state = RECIPE_AWAITING_EMPTY;
 	free(semaphore.lock.predecessor);
 	semaphore.lock.predecessor = strdup(others[0]);
-	in.serial = semaphore.lock.serial;
+	in.answer.serial = semaphore.lock.serial;
 	semaphore_step(&semaphore, true, &in, &out);
 	assert_int_equal(semaphore.state, SEMAPHORE_QUEUEING);
 	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
@@ -1459,7 +1459,7 @@ test_lock_stands_by(void **state)
 	semaphore.lock.predecessor = NULL;
 	semaphore.lock.blockers = 1;
 	in.event = RECIPE_GET_DONE;
-	in.czxid = semaphore.lock.directory;
+	in.answer.czxid = semaphore.lock.directory;
 	semaphore_step(&semaphore, true, &in, &out);
 	assert_int_equal(semaphore.state, SEMAPHORE_LEAVING);
 	assert_int_equal(out.told, RECIPE_TOLD_FAILED | RECIPE_TOLD_ENDED);

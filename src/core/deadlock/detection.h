@@ -67,7 +67,7 @@ typedef struct DetectorInput
 	const char *data;			/* GET: not terminated */
 	int			len;			/* -1: none */
 	int32_t		version;		/* GET: of the data */
-	bool		ephemeral;		/* GET: it is, see recipe_is_ephemeral() */
+	bool		ephemeral;		/* GET: it is, see request_is_ephemeral() */
 	bool		ours;			/* GET: of our session */
 	const char *node;			/* CREATE: the name that it has got, without
 								 * its directory */

@@ -399,7 +399,7 @@ pass_over(WaitGraph *graph, const char *path)
  *		need not be told of.
  *
  * "data" and "len" are as for note_parse(); "ephemeral" as
- * recipe_is_ephemeral() has it.
+ * request_is_ephemeral() has it.
  */
 void
 graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,

@@ -597,8 +597,8 @@ find_old(const Recipe *recipe, const RecipeInput *in)
 {
 	if (!recipe->requeued)
 		return false;
-	for (int i = 0; i < in->nchildren; i++)
-		if (strcmp(in->children[i], recipe->node) == 0)
+	for (int i = 0; i < in->answer.nchildren; i++)
+		if (strcmp(in->answer.children[i], recipe->node) == 0)
 			return true;
 	return false;
 }
@@ -609,10 +609,10 @@ find_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	ZnodeContender contender;
 
-	for (int i = 0; i < in->nchildren; i++)
+	for (int i = 0; i < in->answer.nchildren; i++)
 	{
-		if (znode_has_uuid(in->children[i], recipe->uuid) &&
-			znode_parse_contender(in->children[i], &contender))
+		if (znode_has_uuid(in->answer.children[i], recipe->uuid) &&
+			znode_parse_contender(in->answer.children[i], &contender))
 		{
 			created(recipe, out, contender.sequence);
 			return true;
@@ -744,8 +744,8 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 
 	recipe->blockers = 0;
 	recipe->unsure = true;
-	for (int i = 0; i < in->nchildren; i++)
-		note_child(recipe, &place, in->children[i], out);
+	for (int i = 0; i < in->answer.nchildren; i++)
+		note_child(recipe, &place, in->answer.children[i], out);
 
 	recipe->retained_ahead = recipe->asks_retained &&
 		only_owners_exclude(&place);
@@ -891,13 +891,13 @@ accept_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	ZnodeContender contender;
 
-	if (!znode_parse_contender(in->node, &contender))
+	if (!znode_parse_contender(in->answer.node, &contender))
 	{
 		search_created(recipe, out);
 		return false;
 	}
 	created(recipe, out, contender.sequence);
-	recipe->batch = in->batch;
+	recipe->batch = in->answer.batch;
 	return true;
 }
 
@@ -909,12 +909,12 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
 		return;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 			if (!accept_created(recipe, in, out))
 				break;
-			recipe->token = in->token;
+			recipe->token = in->answer.token;
 			if (wanted)
 				on_entered(recipe, in, out);
 			else
@@ -931,7 +931,7 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case REQUEST_REFUSED:
 			if (wanted)
-				fail(recipe, out, in->error);
+				fail(recipe, out, in->answer.error);
 			else
 				end(recipe, out, 0);
 			break;
@@ -943,7 +943,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_SEARCHING;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 			recipe->dir_known = true;
@@ -980,7 +980,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case REQUEST_REFUSED:
 			/* whether our node exists cannot be found out */
 			out->told |= RECIPE_TOLD_LEFT;
-			out->error = in->error;
+			out->error = in->answer.error;
 			end(recipe, out, wanted ? RECIPE_TOLD_FAILED : 0);
 			break;
 	}
@@ -999,7 +999,7 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
 		return;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 			if (!accept_created(recipe, in, out))
@@ -1025,7 +1025,7 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case REQUEST_REFUSED:
 			/* the one before is still there */
 			if (wanted)
-				fail_and_leave(recipe, out, 0, in->error);
+				fail_and_leave(recipe, out, 0, in->answer.error);
 			else
 				leave(recipe, out);
 			break;
@@ -1042,18 +1042,18 @@ static void
 on_not_ok(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 		  RecipeAction again, RecipeAction missing)
 {
-	if (in->result == REQUEST_UNKNOWN)
+	if (in->answer.result == REQUEST_UNKNOWN)
 		again(recipe, out);
-	else if (in->result == REQUEST_NO_NODE)
+	else if (in->answer.result == REQUEST_NO_NODE)
 		missing(recipe, out);
 	else
-		fail_and_leave(recipe, out, 0, in->error);
+		fail_and_leave(recipe, out, 0, in->answer.error);
 }
 
 static void
 on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->result == REQUEST_OK)
+	if (in->answer.result == REQUEST_OK)
 		evaluate(recipe, in, out);
 	else
 		on_not_ok(recipe, in, out, read_queue, enter_without_directory);
@@ -1075,9 +1075,9 @@ check_writers(Recipe *recipe, RecipeOutput *out)
 static bool
 somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 {
-	for (int i = 0; i < in->nchildren; i++)
+	for (int i = 0; i < in->answer.nchildren; i++)
 	{
-		const char *child = in->children[i];
+		const char *child = in->answer.children[i];
 		ZnodeContender contender;
 
 		if (znode_parse_contender(child, &contender) &&
@@ -1096,11 +1096,11 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 static void
 on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->queue_watch == 0 || in->serial != recipe->queue_watch)
+	if (recipe->queue_watch == 0 || in->answer.serial != recipe->queue_watch)
 		return;
-	if (in->result == REQUEST_UNKNOWN)
+	if (in->answer.result == REQUEST_UNKNOWN)
 		watch_queue(recipe, out);
-	else if (in->result == REQUEST_OK &&
+	else if (in->answer.result == REQUEST_OK &&
 			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER))
 		out->told |= RECIPE_TOLD_ALONE;
 	else
@@ -1115,9 +1115,9 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->writer_check == 0 || in->serial != recipe->writer_check)
+	if (recipe->writer_check == 0 || in->answer.serial != recipe->writer_check)
 		return;
-	if (in->result == REQUEST_UNKNOWN)
+	if (in->answer.result == REQUEST_UNKNOWN)
 	{
 		check_writers(recipe, out);
 		return;
@@ -1125,7 +1125,7 @@ on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	recipe->writer_check = 0;
 	out->told |=
-		in->result == REQUEST_OK && somebody_behind(recipe, in, false) ?
+		in->answer.result == REQUEST_OK && somebody_behind(recipe, in, false) ?
 		RECIPE_TOLD_WRITER : RECIPE_TOLD_NO_WRITER;
 }
 
@@ -1142,7 +1142,7 @@ static bool
 is_of_queue_watch(const Recipe *recipe, const RecipeInput *in)
 {
 	return recipe->state == RECIPE_OWNER &&
-		recipe->queue_watch != 0 && in->serial == recipe->queue_watch;
+		recipe->queue_watch != 0 && in->answer.serial == recipe->queue_watch;
 }
 
 /* Does this answer or event belong to the latest watch for a revocation? */
@@ -1150,17 +1150,18 @@ static bool
 is_of_revocation_watch(const Recipe *recipe, const RecipeInput *in)
 {
 	return recipe->state == RECIPE_OWNER &&
-		recipe->revocation_watch != 0 && in->serial == recipe->revocation_watch;
+		recipe->revocation_watch != 0 &&
+		in->answer.serial == recipe->revocation_watch;
 }
 
 /* Our own node has been read, and is being watched. */
 static void
 on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
-			if (note_is_revocation(in->data, in->data_len))
+			if (note_is_revocation(in->answer.data, in->answer.data_len))
 			{
 				/* say again who we are, so that it can be asked again */
 				out->told |= RECIPE_TOLD_REVOKED;
@@ -1203,10 +1204,10 @@ on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	int32_t		last_sequence = 0;
 
 	forget_predecessor(recipe);
-	recipe->blockers = in->nchildren;
-	for (int i = 0; i < in->nchildren; i++)
+	recipe->blockers = in->answer.nchildren;
+	for (int i = 0; i < in->answer.nchildren; i++)
 	{
-		const char *child = in->children[i];
+		const char *child = in->answer.children[i];
 		ZnodeContender contender;
 
 		if (!znode_parse_contender(child, &contender))
@@ -1233,11 +1234,11 @@ on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_dir_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->result != REQUEST_OK)
+	if (in->answer.result != REQUEST_OK)
 		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
 	else if (in->event == RECIPE_CHILDREN_DONE)
 		on_dir_listed(recipe, in, out);
-	else if (in->czxid != recipe->directory)
+	else if (in->answer.czxid != recipe->directory)
 		enter_new_directory(recipe, out);
 	else if (recipe->predecessor != NULL)
 		await_empty(recipe, out);
@@ -1250,15 +1251,16 @@ on_dir_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state != RECIPE_REMOVING_DIR || in->serial != recipe->serial)
+	if (recipe->state != RECIPE_REMOVING_DIR ||
+		in->answer.serial != recipe->serial)
 		return;
 
-	if (in->result == REQUEST_OK)
+	if (in->answer.result == REQUEST_OK)
 	{
 		out->told |= RECIPE_TOLD_RENEWED;
 		enter_removed_directory(recipe, out);
 	}
-	else if (in->result == REQUEST_REFUSED && in->not_empty)
+	else if (in->answer.result == REQUEST_REFUSED && in->answer.not_empty)
 	{
 		send_op(out, REQUEST_CHILDREN, NULL, next_serial(recipe));
 		recipe->state = RECIPE_LISTING_DIR;
@@ -1271,14 +1273,14 @@ on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->result != REQUEST_OK)
+	if (in->answer.result != REQUEST_OK)
 		on_not_ok(recipe, in, out, read_child, read_queue);
-	else if (!recipe_is_ephemeral(in))
+	else if (!request_is_ephemeral(&in->answer))
 	{
 		(void) note_persistent(recipe, recipe->passed, out);
 		read_queue(recipe, out);
 	}
-	else if (note_is_of_cluster(in->data, in->data_len))
+	else if (note_is_of_cluster(in->answer.data, in->answer.data_len))
 		read_queue(recipe, out);
 	else
 		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
@@ -1287,19 +1289,20 @@ on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_get_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->serial != recipe->serial)
+	if (in->answer.serial != recipe->serial)
 		return;
 	if (recipe->state == RECIPE_READING_CHILD)
 		on_child_read(recipe, in, out);
 	else if (recipe->state == RECIPE_LISTING_DIR)
 		on_dir_read(recipe, in, out);
-	else if (recipe->state == RECIPE_RETREATING && in->result == REQUEST_OK)
-		recipe->directory = in->czxid;
 	else if (recipe->state == RECIPE_RETREATING &&
-			 in->result == REQUEST_REFUSED)
+			 in->answer.result == REQUEST_OK)
+		recipe->directory = in->answer.czxid;
+	else if (recipe->state == RECIPE_RETREATING &&
+			 in->answer.result == REQUEST_REFUSED)
 	{
 		out->told |= RECIPE_TOLD_FAILED;
-		out->error = in->error;
+		out->error = in->answer.error;
 		recipe->state = RECIPE_LEAVING; /* the delete is out */
 	}
 }
@@ -1312,7 +1315,7 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_writers_listed(recipe, in, out);
 		on_queue_listed(recipe, in, out);
 	}
-	if (in->serial != recipe->serial)
+	if (in->answer.serial != recipe->serial)
 		return;
 	if (recipe->state == RECIPE_SEARCHING || recipe->state == RECIPE_ABANDONING)
 		on_search_done(recipe, in, out);
@@ -1328,12 +1331,12 @@ on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	ZnodeContender contender;
 
-	if (in->result != REQUEST_OK)
+	if (in->answer.result != REQUEST_OK)
 		on_not_ok(recipe, in, out, await_empty, remove_directory);
-	else if (!recipe_is_ephemeral(in) ||
+	else if (!request_is_ephemeral(&in->answer) ||
 			 (znode_parse_contender(recipe->predecessor, &contender) &&
 			  znode_is_unordered(contender.sequence) &&
-			  !note_is_of_cluster(in->data, in->data_len)))
+			  !note_is_of_cluster(in->answer.data, in->answer.data_len)))
 		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
 	else
 	{
@@ -1348,12 +1351,12 @@ static void
 on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
 					   RecipeOutput *out)
 {
-	if (in->result != REQUEST_OK)
+	if (in->answer.result != REQUEST_OK)
 	{
 		on_not_ok(recipe, in, out, watch, predecessor_gone);
 		return;
 	}
-	if (!recipe_is_ephemeral(in))
+	if (!request_is_ephemeral(&in->answer))
 	{
 		pass_over_predecessor(recipe, out);
 		return;
@@ -1369,7 +1372,7 @@ on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
 	else if (recipe->retained_ahead)
 	{
 		recipe->retained_ahead =
-			note_may_be_retained(in->data, in->data_len);
+			note_may_be_retained(in->answer.data, in->answer.data_len);
 		out->told |= recipe->retained_ahead ?
 			RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED;
 	}
@@ -1380,7 +1383,7 @@ on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (is_of_revocation_watch(recipe, in))
 		on_own_node_watched(recipe, in, out);
-	else if (in->serial != recipe->serial)
+	else if (in->answer.serial != recipe->serial)
 		return;
 	else if (recipe->state == RECIPE_AWAITING_EMPTY)
 		on_last_watched(recipe, in, out);
@@ -1392,13 +1395,14 @@ on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
+	if (recipe->state == RECIPE_WATCHING &&
+		in->answer.serial == recipe->serial)
 	{
 		if (!lose_wakeup())
 			predecessor_gone(recipe, out);
 	}
 	else if (recipe->state == RECIPE_AWAITING_EMPTY &&
-			 in->serial == recipe->serial)
+			 in->answer.serial == recipe->serial)
 		remove_directory(recipe, out);
 	else if (is_of_revocation_watch(recipe, in))
 		stat_node(recipe, out, 0);
@@ -1410,10 +1414,11 @@ on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_WATCHING && in->serial == recipe->serial)
+	if (recipe->state == RECIPE_WATCHING &&
+		in->answer.serial == recipe->serial)
 		watch(recipe, out);
 	else if (recipe->state == RECIPE_AWAITING_EMPTY &&
-			 in->serial == recipe->serial)
+			 in->answer.serial == recipe->serial)
 		await_empty(recipe, out);
 	else if (is_of_revocation_watch(recipe, in))
 		watch_revocation(recipe, out);
@@ -1427,13 +1432,13 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (recipe->state != RECIPE_OWNER)
 		return;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
-			if (in->ours)
+			if (in->answer.ours)
 			{
 				out->told |= RECIPE_TOLD_TOKEN;
-				out->token = recipe->token = in->czxid;
+				out->token = recipe->token = in->answer.czxid;
 			}
 			else
 				end(recipe, out, RECIPE_TOLD_LOST);
@@ -1442,7 +1447,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			stat_node(recipe, out, 0);
 			break;
 		case REQUEST_NO_NODE:
-			out->error = in->error;
+			out->error = in->answer.error;
 			end(recipe, out, RECIPE_TOLD_LOST);
 			break;
 		case REQUEST_REFUSED:
@@ -1451,7 +1456,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			{
 				recipe->token_refused = true;
 				out->told |= RECIPE_TOLD_NO_TOKEN;
-				out->error = in->error;
+				out->error = in->answer.error;
 			}
 			break;
 	}
@@ -1474,7 +1479,7 @@ on_retry(Recipe *recipe, RecipeOutput *out)
 static void
 on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 			if (recipe->directory != 0)
@@ -1493,7 +1498,7 @@ on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			recipe->refused = true;
 			recipe->state = RECIPE_LEAVING;
 			out->told |= RECIPE_TOLD_FAILED | RECIPE_TOLD_LEFT;
-			out->error = in->error;
+			out->error = in->answer.error;
 			break;
 	}
 }
@@ -1509,7 +1514,7 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (recipe->state != RECIPE_LEAVING)
 		return;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 		case REQUEST_NO_NODE:
@@ -1520,7 +1525,7 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case REQUEST_REFUSED:
 			recipe->refused = true;
-			out->error = in->error;
+			out->error = in->answer.error;
 			out->told |= RECIPE_TOLD_LEFT;
 			break;
 	}
@@ -1688,7 +1693,7 @@ static void
 on_set_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	/* the next who reads it must not find the revocation again */
-	if (recipe->state == RECIPE_OWNER && in->result == REQUEST_UNKNOWN)
+	if (recipe->state == RECIPE_OWNER && in->answer.result == REQUEST_UNKNOWN)
 		send_op(out, REQUEST_SET, recipe->node, 0);
 }
 
@@ -1703,8 +1708,8 @@ on_expired(Recipe *recipe, RecipeOutput *out)
 static void
 on_mkdir_done(Recipe *recipe, const RecipeInput *in)
 {
-	recipe->mkdir_error = in->result == REQUEST_NO_NODE ||
-		in->result == REQUEST_REFUSED ? in->error : 0;
+	recipe->mkdir_error = in->answer.result == REQUEST_NO_NODE ||
+		in->answer.result == REQUEST_REFUSED ? in->answer.error : 0;
 }
 
 /*
@@ -1782,15 +1787,42 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 }
 
 /*
- * recipe_is_ephemeral
- *		Is the node that was read ephemeral?  Else it is no contender.
+ * recipe_event
+ *		What an answer, or a watch, is for a recipe or a semaphore.
  *
- * Containers are not, but their stat names INT64_MIN as the owner.
+ * Not for UNWATCH and DELETE_STRAY, for whose answers nobody waits, nor for
+ * requests that neither makes.
  */
-bool
-recipe_is_ephemeral(const RecipeInput *in)
+RecipeEvent
+recipe_event(const RequestAnswer *answer)
 {
-	return in->ephemeral_owner != 0 && in->ephemeral_owner != INT64_MIN;
+	static const RecipeEvent events[] = {
+		[REQUEST_MKDIR] = RECIPE_MKDIR_DONE,
+		[REQUEST_MKDIRS] = RECIPE_MKDIR_DONE,
+		[REQUEST_CREATE] = RECIPE_CREATE_DONE,
+		[REQUEST_CHILDREN] = RECIPE_CHILDREN_DONE,
+		[REQUEST_SEARCH] = RECIPE_CHILDREN_DONE,
+		[REQUEST_SYNC] = RECIPE_CHILDREN_DONE,
+		[REQUEST_LIST] = RECIPE_CHILDREN_DONE,
+		[REQUEST_WATCH] = RECIPE_WATCH_DONE,
+		[REQUEST_GET] = RECIPE_GET_DONE,
+		[REQUEST_SET] = RECIPE_SET_DONE,
+		[REQUEST_STAT] = RECIPE_STAT_DONE,
+		[REQUEST_DELETE] = RECIPE_DELETE_DONE,
+		[REQUEST_REQUEUE] = RECIPE_REQUEUE_DONE,
+		[REQUEST_RMDIR] = RECIPE_RMDIR_DONE
+	};
+
+	switch (answer->event)
+	{
+		case REQUEST_NODE_DELETED:
+			return RECIPE_NODE_DELETED;
+		case REQUEST_NODE_TOUCHED:
+			return RECIPE_NODE_TOUCHED;
+		case REQUEST_DONE:
+			break;
+	}
+	return events[answer->kind];
 }
 
 /*

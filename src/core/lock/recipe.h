@@ -63,35 +63,12 @@ typedef enum RecipeEvent
 typedef struct RecipeInput
 {
 	RecipeEvent event;
-	RequestResult result;		/* of the *_DONE events */
-	int			error;			/* ZooKeeper's code; 0: it did as asked */
-	bool		not_empty;		/* RMDIR_DONE: refused because of that */
-	uint32_t	serial;			/* of the read, watch or RMDIR answered */
-	const char *node;			/* CREATE_DONE, REQUEUE_DONE: name of the new
-								 * znode */
-	int64_t		token;			/* CREATE_DONE: its czxid, or 0: not told */
-	uint32_t	batch;			/* CREATE_DONE, REQUEUE_DONE: what has been
-								 * created with it, and so has the same czxid,
-								 * or 0 */
+	RequestAnswer answer;		/* of the *_DONE events; of watches "serial" */
 	int32_t		next;			/* CREATE_DONE: this number owns the lock with
 								 * nothing read, as 0 does in any case */
-	const char *const *children;	/* CHILDREN_DONE: names in the directory */
-	int			nchildren;
 	const uint8_t *sibling;		/* CHECK_WRITERS, WATCH_QUEUE: UUID of the
 								 * other contender of this cluster, or NULL */
-	const char *data;			/* WATCH_DONE, GET_DONE: not terminated */
-	int			data_len;		/* -1: none */
-	int			size;			/* STAT_DONE: so many bytes the data have */
-	int64_t		mzxid;			/* SET_DONE: of the request that has set it */
-	int64_t		czxid;			/* STAT_DONE, WATCH_DONE, GET_DONE */
-	int32_t		version;		/* the same, and SET_DONE: of the data */
-	int64_t		ctime;			/* the same; ms since 1970 */
-	int64_t		ephemeral_owner;	/* the same; 0 or INT64_MIN, which
-									 * containers have: not ephemeral */
-	bool		ours;			/* the same: ephemeral of our session */
 	bool		stray;			/* WATCH_DONE: ours, and of no contender */
-	int			acl_count;		/* of GET_ACL: entries of the ACL; 0: not known */
-	bool		acl_open;		/* the same: anybody may do more than read */
 } RecipeInput;
 
 /* What the worker tells the slot, as bits: a step can have several. */
@@ -208,7 +185,7 @@ extern void recipe_resume_requeued(Recipe *recipe,
 								   int32_t sequence, RecipeOutput *out);
 extern void recipe_step(Recipe *recipe, const RecipeInput *in,
 						RecipeOutput *out);
-extern bool recipe_is_ephemeral(const RecipeInput *in);
+extern RecipeEvent recipe_event(const RequestAnswer *answer);
 extern bool recipe_is_leaving(const Recipe *recipe);
 extern const char *recipe_state_name(RecipeState state);
 

@@ -393,9 +393,9 @@ count_permits(Semaphore *semaphore, const RecipeInput *in,
 
 	semaphore->others = 0;
 	semaphore->ahead = 0;
-	for (int i = 0; i < in->nchildren; i++)
+	for (int i = 0; i < in->answer.nchildren; i++)
 	{
-		const char *child = in->children[i];
+		const char *child = in->answer.children[i];
 		ZnodeContender permit;
 
 		if (strcmp(child, semaphore->node) == 0)
@@ -435,12 +435,12 @@ created(Semaphore *semaphore, int32_t sequence)
 static bool
 find_permit(Semaphore *semaphore, const RecipeInput *in)
 {
-	for (int i = 0; i < in->nchildren; i++)
+	for (int i = 0; i < in->answer.nchildren; i++)
 	{
 		ZnodeContender permit;
 
-		if (znode_has_uuid(in->children[i], semaphore->uuid) &&
-			znode_parse_contender(in->children[i], &permit))
+		if (znode_has_uuid(in->answer.children[i], semaphore->uuid) &&
+			znode_parse_contender(in->answer.children[i], &permit))
 		{
 			created(semaphore, permit.sequence);
 			return true;
@@ -694,7 +694,7 @@ can_see(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
 	bool		counting = semaphore->state == SEMAPHORE_COUNTING;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 			return true;
@@ -710,7 +710,7 @@ can_see(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 									 semaphore->state);
 			break;
 		case REQUEST_REFUSED:
-			fail(semaphore, out, in->error);
+			fail(semaphore, out, in->answer.error);
 			break;
 	}
 	return false;
@@ -726,19 +726,20 @@ on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	if (!can_see(semaphore, in, out))
 		return;
 	semaphore->name_read = true;
-	for (int i = 0; i < in->nchildren; i++)
-		mixed = mixed || znode_parse_contender(in->children[i], &contender);
+	for (int i = 0; i < in->answer.nchildren; i++)
+		mixed = mixed ||
+			znode_parse_contender(in->answer.children[i], &contender);
 	if (!mixed)
 		return;
 
 	out->told |= RECIPE_TOLD_MIXED;
 	fail(semaphore, out, 0);
 	/* who uses the lock must not find them, unless they are used as well */
-	for (int i = 0; i < in->nchildren; i++)
-		if (strcmp(in->children[i], ZNODE_LOCKS_DIR) == 0 ||
-			strcmp(in->children[i], ZNODE_PERMITS_DIR) == 0)
+	for (int i = 0; i < in->answer.nchildren; i++)
+		if (strcmp(in->answer.children[i], ZNODE_LOCKS_DIR) == 0 ||
+			strcmp(in->answer.children[i], ZNODE_PERMITS_DIR) == 0)
 			send_op(semaphore, out, REQUEST_DELETE_STRAY, SEMAPHORE_NAME,
-					in->children[i], NULL);
+					in->answer.children[i], NULL);
 }
 
 /* The last answer of reading: how many permits have others agreed on? */
@@ -755,7 +756,7 @@ on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	semaphore->making = 0;
 	semaphore->mkdir_error = 0;
 
-	agreed = parse_agreement(in->data, in->data_len);
+	agreed = parse_agreement(in->answer.data, in->answer.data_len);
 	if (agreed != 0 && agreed != semaphore->permits && semaphore->others > 0)
 	{
 		out->permits_found = agreed;
@@ -778,14 +779,14 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	bool		found = false;
 	int			ahead = 0;
 
-	if (in->result == REQUEST_UNKNOWN)
+	if (in->answer.result == REQUEST_UNKNOWN)
 	{
 		read_queue(semaphore, out);
 		return;
 	}
-	if (in->result == REQUEST_REFUSED)
+	if (in->answer.result == REQUEST_REFUSED)
 	{
-		fail(semaphore, out, in->error);
+		fail(semaphore, out, in->answer.error);
 		return;
 	}
 	if (semaphore->others < 0)
@@ -794,14 +795,14 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		return;
 	}
 
-	for (int i = 0; i < in->nchildren; i++)
+	for (int i = 0; i < in->answer.nchildren; i++)
 	{
 		ZnodeContender contender;
 
-		if (strcmp(in->children[i], semaphore->lock.node) == 0)
+		if (strcmp(in->answer.children[i], semaphore->lock.node) == 0)
 			found = true;
-		else if (znode_parse_contender(in->children[i], &contender) &&
-				 !znode_has_uuid(in->children[i], semaphore->uuid) &&
+		else if (znode_parse_contender(in->answer.children[i], &contender) &&
+				 !znode_has_uuid(in->answer.children[i], semaphore->uuid) &&
 				 znode_before(contender.sequence, semaphore->lock.sequence))
 			ahead++;
 	}
@@ -826,7 +827,7 @@ on_permits_listed(Semaphore *semaphore, const RecipeInput *in,
 static void
 on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 			if (count_permits(semaphore, in, out))
@@ -845,7 +846,7 @@ on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			check_again(semaphore, out);
 			break;
 		case REQUEST_REFUSED:
-			fail(semaphore, out, in->error);
+			fail(semaphore, out, in->answer.error);
 			break;
 	}
 }
@@ -887,7 +888,7 @@ static void
 on_search_done(Semaphore *semaphore, const RecipeInput *in,
 			   SemaphoreOutput *out)
 {
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 			on_permit_searched(semaphore, out, find_permit(semaphore, in),
@@ -901,7 +902,8 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 			break;
 		case REQUEST_REFUSED:
 			/* whether our permit exists cannot be found out */
-			tell_left(out, in->error, SEMAPHORE_PERMITS, semaphore->node);
+			tell_left(out, in->answer.error, SEMAPHORE_PERMITS,
+					  semaphore->node);
 			if (semaphore->state == SEMAPHORE_RECLAIMING)
 				out->told |= RECIPE_TOLD_LOST;
 			else if (semaphore->state != SEMAPHORE_ABANDONING)
@@ -952,9 +954,9 @@ static void
 on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
 {
 	if (semaphore->mkdir_error == 0 &&
-		(in->result == REQUEST_REFUSED ||
-		 (in->result == REQUEST_NO_NODE && !semaphore->name_made)))
-		semaphore->mkdir_error = in->error;
+		(in->answer.result == REQUEST_REFUSED ||
+		 (in->answer.result == REQUEST_NO_NODE && !semaphore->name_made)))
+		semaphore->mkdir_error = in->answer.error;
 	semaphore->name_made = true;
 }
 
@@ -964,13 +966,13 @@ on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	/* the next who reads it must not find the revocation again */
 	if (semaphore->state == SEMAPHORE_OWNER &&
 		semaphore->revocation_watched &&
-		in->result == REQUEST_UNKNOWN)
+		in->answer.result == REQUEST_UNKNOWN)
 		send_op(semaphore, out, REQUEST_SET, SEMAPHORE_PERMITS,
 				semaphore->node, NULL);
 	if (semaphore->state != SEMAPHORE_AGREEING)
 		return;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 			if (semaphore->has_node)
@@ -985,7 +987,7 @@ on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			check_again(semaphore, out);
 			break;
 		case REQUEST_REFUSED:
-			fail(semaphore, out, in->error);
+			fail(semaphore, out, in->answer.error);
 			break;
 	}
 }
@@ -1002,10 +1004,10 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 	if (!wanted && semaphore->state != SEMAPHORE_CANCELLING)
 		return;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
-			if (!znode_parse_contender(in->node, &permit))
+			if (!znode_parse_contender(in->answer.node, &permit))
 			{
 				/* not a name that a sequential create can have: look */
 				search(semaphore, out, searching);
@@ -1030,7 +1032,7 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 			if (wanted)
 			{
 				out->told |= RECIPE_TOLD_FAILED;
-				out->error = in->error;
+				out->error = in->answer.error;
 			}
 			leave(semaphore, out, false);
 			break;
@@ -1043,13 +1045,13 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	if (semaphore->state != SEMAPHORE_OWNER)
 		return;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
-			if (in->ours)
+			if (in->answer.ours)
 			{
 				out->told |= RECIPE_TOLD_TOKEN;
-				out->token = in->czxid;
+				out->token = in->answer.czxid;
 			}
 			else
 				lose(semaphore, out);
@@ -1058,7 +1060,7 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			stat_permit(semaphore, out);
 			break;
 		case REQUEST_NO_NODE:
-			out->error = in->error;
+			out->error = in->answer.error;
 			lose(semaphore, out);
 			break;
 		case REQUEST_REFUSED:
@@ -1082,15 +1084,16 @@ on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 {
 	if (semaphore->state != SEMAPHORE_OWNER || !semaphore->revocation_watched)
 		return;
-	if (in->result == REQUEST_UNKNOWN)
+	if (in->answer.result == REQUEST_UNKNOWN)
 	{
 		watch_revocation(semaphore, out);
 		return;
 	}
-	if (in->result != REQUEST_REFUSED)
+	if (in->answer.result != REQUEST_REFUSED)
 		on_stat_done(semaphore, in, out);
-	if (semaphore->state == SEMAPHORE_OWNER && in->result == REQUEST_OK &&
-		note_is_revocation(in->data, in->data_len))
+	if (semaphore->state == SEMAPHORE_OWNER &&
+		in->answer.result == REQUEST_OK &&
+		note_is_revocation(in->answer.data, in->answer.data_len))
 	{
 		/* say again who we are, so that it can be asked again */
 		out->told |= RECIPE_TOLD_REVOKED;
@@ -1109,7 +1112,7 @@ on_delete_done(Semaphore *semaphore, const RecipeInput *in,
 					!semaphore->has_node))
 		return;
 
-	switch (in->result)
+	switch (in->answer.result)
 	{
 		case REQUEST_OK:
 		case REQUEST_NO_NODE:
@@ -1123,9 +1126,10 @@ on_delete_done(Semaphore *semaphore, const RecipeInput *in,
 			break;
 		case REQUEST_REFUSED:
 			semaphore->refused = true;
-			tell_left(out, in->error, SEMAPHORE_PERMITS, semaphore->node);
+			tell_left(out, in->answer.error, SEMAPHORE_PERMITS,
+					  semaphore->node);
 			if (wanted)
-				fail(semaphore, out, in->error);
+				fail(semaphore, out, in->answer.error);
 			break;
 	}
 }
@@ -1161,7 +1165,7 @@ on_expired(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 static void
 on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
-	if (in->serial != semaphore->serial)
+	if (in->answer.serial != semaphore->serial)
 		return;
 
 	switch (in->event)

@@ -208,7 +208,7 @@ deadlock_end_session(int session)
  *		The server has answered an operation of ours, or the watch has come.
  */
 void
-deadlock_event(const RecipeInput *in)
+deadlock_event(const RequestAnswer *in)
 {
 	DetectorInput answer;
 

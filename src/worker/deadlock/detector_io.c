@@ -232,7 +232,7 @@ set_session(const DetectorOp *op)
  * being made.
  */
 static bool
-session_written(SentRequest *sent, const RecipeInput *in)
+session_written(SentRequest *sent, const RequestAnswer *in)
 {
 	char	   *data = sent->data;
 
@@ -434,14 +434,15 @@ detector_io_submit(const DetectorOp *op)
  * cluster's; false: then it is to be told without data.
  */
 static bool
-read_data(const SentRequest *sent, const RecipeInput *in)
+read_data(const SentRequest *sent, const RequestAnswer *in)
 {
 	const char *name = strrchr(sent->path, '/') + 1;
 	bool		is_probe = strncmp(name, PROBE_PREFIX, strlen(PROBE_PREFIX)) == 0;
 	int			max = is_probe ? PROBE_MAX_SIZE : NOTE_FULL_SIZE;
 	Request		get = {.kind = REQUEST_GET,.serial = sent->serial};
 
-	if (in->result != REQUEST_OK || !recipe_is_ephemeral(in) || in->size > max)
+	if (in->result != REQUEST_OK || !request_is_ephemeral(in) ||
+		in->size > max)
 		return false;
 	session_submit(0, SESSION_DEADLOCK_OWNER, sent->path, &get, 0);
 	return true;
@@ -452,7 +453,7 @@ read_data(const SentRequest *sent, const RecipeInput *in)
  * one tells why.
  */
 static void
-take_part(SentRequest *sent, const RecipeInput *in)
+take_part(SentRequest *sent, const RequestAnswer *in)
 {
 	sent->parts--;
 	if (session_error_is_untried(in->error))
@@ -461,7 +462,7 @@ take_part(SentRequest *sent, const RecipeInput *in)
 		sent->result = DETECTOR_UNKNOWN;
 	else if (in->result == REQUEST_NO_NODE || in->result == REQUEST_REFUSED)
 		sent->result = DETECTOR_NO_NODE;
-	if (in->event == RECIPE_SET_DONE && in->result == REQUEST_OK &&
+	if (in->kind == REQUEST_SET && in->result == REQUEST_OK &&
 		!sent->noted)
 	{
 		Contender  *contender = find_owner(sent->path);
@@ -475,7 +476,7 @@ take_part(SentRequest *sent, const RecipeInput *in)
 
 /* The note of a contender has been written, or not; false: it goes again. */
 static bool
-note_written(const SentRequest *sent, const RecipeInput *in)
+note_written(const SentRequest *sent, const RequestAnswer *in)
 {
 	Contender  *contender = find_owner(sent->path);
 
@@ -501,14 +502,14 @@ note_written(const SentRequest *sent, const RecipeInput *in)
  * Returns false if it is not to be told (yet).
  */
 bool
-detector_io_answer(const RecipeInput *in, DetectorInput *answer)
+detector_io_answer(const RequestAnswer *in, DetectorInput *answer)
 {
 	SentRequest *sent;
 
 	memset(answer, 0, sizeof(*answer));
 	answer->serial = in->serial;
 	answer->event = DETECTOR_ROOM_CHANGED;
-	if (in->event == RECIPE_NODE_DELETED || in->event == RECIPE_NODE_TOUCHED)
+	if (in->event != REQUEST_DONE)
 		return true;
 	sent = hash_search(io.requests, &in->serial, HASH_FIND, NULL);
 	if (sent == NULL)
@@ -520,7 +521,7 @@ detector_io_answer(const RecipeInput *in, DetectorInput *answer)
 	answer->data = in->data;
 	answer->len = in->data_len;
 	answer->version = in->version;
-	answer->ephemeral = recipe_is_ephemeral(in);
+	answer->ephemeral = request_is_ephemeral(in);
 	answer->ours = in->ours;
 	answer->node = in->node;
 	if (sent->kind == DETECTOR_OP_ACT)
@@ -535,7 +536,7 @@ detector_io_answer(const RecipeInput *in, DetectorInput *answer)
 			 !(vertex_is_node(sent->path) ?
 			   session_written(sent, in) : note_written(sent, in)))
 		return false;
-	else if (in->event == RECIPE_STAT_DONE && read_data(sent, in))
+	else if (in->kind == REQUEST_STAT && read_data(sent, in))
 		return false;
 	hash_search(io.requests, &in->serial, HASH_REMOVE, NULL);
 	ereport(DEBUG3,

@@ -53,7 +53,6 @@
 #include "postgres.h"
 
 #include "core/lock/note.h"
-#include "core/lock/recipe.h"
 #include "core/lock/znode.h"
 #include "lib/stringinfo.h"
 #include "shared/questions.h"
@@ -329,7 +328,7 @@ count_relevant(const Answer *answer)
 
 /* A list of children is in; its serial number is the place. */
 static void
-on_list(Answer *answer, const RecipeInput *in)
+on_list(Answer *answer, const RequestAnswer *in)
 {
 	QueuePlace	place = (QueuePlace) in->serial;
 	bool		parts[NPLACES];
@@ -364,7 +363,7 @@ on_list(Answer *answer, const RecipeInput *in)
 }
 
 static void
-on_read(Answer *answer, const RecipeInput *in)
+on_read(Answer *answer, const RequestAnswer *in)
 {
 	QueueNode  *entry = &answer->queue.nodes[in->serial];
 	MemoryContext save = MemoryContextSwitchTo(answer->context);
@@ -377,7 +376,7 @@ on_read(Answer *answer, const RecipeInput *in)
 }
 
 static void
-on_set(Answer *answer, const RecipeInput *in)
+on_set(Answer *answer, const RequestAnswer *in)
 {
 	if (in->result == REQUEST_OK)
 		answer->revoked++;
@@ -389,7 +388,7 @@ on_set(Answer *answer, const RecipeInput *in)
 
 /* The server has answered an operation of a survey, or of a census. */
 static void
-on_survey(Answer *answer, const RecipeInput *in)
+on_survey(Answer *answer, const RequestAnswer *in)
 {
 	ZkAnswer	reply = {.data_len = -1};
 	StringInfoData buf;
@@ -470,7 +469,7 @@ answers_begin(void)
  *		The server has answered an operation of an answer.
  */
 void
-answers_event(uint32_t owner, const RecipeInput *in)
+answers_event(uint32_t owner, const RequestAnswer *in)
 {
 	Answer	   *answer = &answers[owner % ZK_QUESTION_BOXES];
 

@@ -104,7 +104,7 @@ read_more(Census *census)
 }
 
 static void
-on_list(Census *census, const RecipeInput *in)
+on_list(Census *census, const RequestAnswer *in)
 {
 	if (in->result != REQUEST_OK || in->nchildren == 0)
 		return;
@@ -122,7 +122,7 @@ on_list(Census *census, const RecipeInput *in)
 }
 
 static void
-on_read(Census *census, const RecipeInput *in)
+on_read(Census *census, const RequestAnswer *in)
 {
 	QueueNode  *node = &census->nodes[in->serial];
 
@@ -143,7 +143,7 @@ on_read(Census *census, const RecipeInput *in)
  * list the clusters; else 0.
  */
 bool
-census_event(Census *census, const RecipeInput *in, int *error)
+census_event(Census *census, const RequestAnswer *in, int *error)
 {
 	MemoryContext save = MemoryContextSwitchTo(census->context);
 

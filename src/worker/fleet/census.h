@@ -13,15 +13,15 @@
 #ifndef ZKLOCK_CENSUS_H
 #define ZKLOCK_CENSUS_H
 
-#include "core/lock/recipe.h"
 #include "core/member.h"
+#include "core/request.h"
 #include "lib/stringinfo.h"
 
 typedef struct Census Census;
 
 extern void census_room(const char *root, char room[ZNODE_PATH_SIZE]);
 extern Census *census_begin(uint32 owner, const char *root);
-extern bool census_event(Census *census, const RecipeInput *in, int *error);
+extern bool census_event(Census *census, const RequestAnswer *in, int *error);
 extern bool census_is_unsure(const Census *census);
 extern bool census_has(const Census *census, const char *node);
 extern int	census_left_out(const Census *census);

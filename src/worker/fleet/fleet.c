@@ -390,7 +390,7 @@ make(int error)
 
 /* What %clusters has has been read, or it may not be. */
 static void
-on_identity(const RecipeInput *in)
+on_identity(const RequestAnswer *in)
 {
 	Request		set = {
 		.kind = REQUEST_SET,
@@ -416,7 +416,7 @@ on_identity(const RecipeInput *in)
 
 /* What ACL %clusters has, or it may not be asked. */
 static void
-on_access(const RecipeInput *in)
+on_access(const RequestAnswer *in)
 {
 	if (in->acl_open || credentials_change())
 		restrict_access(FLEET_CLOSING, NODE_ROOM);
@@ -426,7 +426,7 @@ on_access(const RecipeInput *in)
 
 /* The ACL of %clusters has been set, or it may not be. */
 static void
-on_closed(const RecipeInput *in)
+on_closed(const RequestAnswer *in)
 {
 	if (in->result == REQUEST_REFUSED && !fleet.open_logged)
 		ereport(LOG,
@@ -446,7 +446,7 @@ on_closed(const RecipeInput *in)
  * administrator's, unless we have set it before.
  */
 static void
-on_root(const RecipeInput *in)
+on_root(const RequestAnswer *in)
 {
 	if (fleet.state == FLEET_ROOT_CLOSING ||
 		in->acl_open || in->acl_count == 0 ||
@@ -474,7 +474,7 @@ write_member(FleetState state)
  * an older copy.
  */
 static bool
-note_mark(const RecipeInput *in)
+note_mark(const RequestAnswer *in)
 {
 	bool		later = member_mark(&fleet.info.mark, in->mzxid, in->czxid,
 									in->version);
@@ -485,7 +485,7 @@ note_mark(const RecipeInput *in)
 
 /* It has been, when we joined; returns the same. */
 static bool
-on_written(const RecipeInput *in)
+on_written(const RequestAnswer *in)
 {
 	if (in->result == REQUEST_OK)
 	{
@@ -507,7 +507,7 @@ mark(void)
 
 /* Its answer has come; returns as note_mark(). */
 static bool
-on_marked(const RecipeInput *in)
+on_marked(const RequestAnswer *in)
 {
 	if (in->result == REQUEST_OK)
 	{
@@ -525,7 +525,7 @@ on_marked(const RecipeInput *in)
 }
 
 static void
-on_entered(const RecipeInput *in)
+on_entered(const RequestAnswer *in)
 {
 	fleet.error = in->error;
 	if (in->result == REQUEST_OK)
@@ -539,7 +539,7 @@ on_entered(const RecipeInput *in)
 }
 
 static void
-on_looked(const RecipeInput *in)
+on_looked(const RequestAnswer *in)
 {
 	int			error;
 
@@ -563,7 +563,7 @@ on_looked(const RecipeInput *in)
  * copy; then all sessions are to be ended.
  */
 bool
-fleet_event(const RecipeInput *in)
+fleet_event(const RequestAnswer *in)
 {
 	if (in->result == REQUEST_UNKNOWN && fleet.state != FLEET_LOOKING)
 	{

@@ -19,7 +19,7 @@ extern void fleet_attach(void);
 extern void fleet_check(void);
 extern void fleet_run(void);
 extern bool fleet_is_settled(void);
-extern bool fleet_event(const RecipeInput *in);
+extern bool fleet_event(const RequestAnswer *in);
 extern void fleet_end_session(bool last);
 extern void fleet_judge(const Census *census);
 extern void fleet_drop_auths(void);

@@ -78,7 +78,7 @@ add_node(QueueList *list, QueuePlace place, const char *child,
  * is palloc'd in the current context.
  */
 void
-queue_add(QueueList *list, QueuePlace place, const RecipeInput *in,
+queue_add(QueueList *list, QueuePlace place, const RequestAnswer *in,
 		  bool parts[NPLACES])
 {
 	memset(parts, 0, NPLACES * sizeof(bool));
@@ -122,7 +122,7 @@ queue_sort(QueueList *list)
 
 /* Keep so much of a node's data, and no part of a character of UTF-8. */
 static void
-note_data(QueueNode *node, const RecipeInput *in)
+note_data(QueueNode *node, const RequestAnswer *in)
 {
 	int			len = Min(in->data_len, ZK_ANSWER_MAX_DATA);
 	char	   *data;
@@ -154,7 +154,7 @@ queue_next_op(const QueueNode *node)
  * because it needs no permission with servers before 3.9.2.
  */
 void
-queue_note(QueueNode *node, const RecipeInput *in, int max)
+queue_note(QueueNode *node, const RequestAnswer *in, int max)
 {
 	node->read = node->seen || in->result != REQUEST_OK;
 	node->seen = true;
@@ -164,7 +164,7 @@ queue_note(QueueNode *node, const RecipeInput *in, int max)
 	node->ours = in->ours || status_is_ours(in->ephemeral_owner);
 	node->session_id = in->ephemeral_owner;
 	node->ctime = in->ctime;
-	node->gone = !recipe_is_ephemeral(in);
+	node->gone = !request_is_ephemeral(in);
 	node->read |= node->gone || in->size > max;
 	if (in->data && in->data_len >= 0)
 		note_data(node, in);

@@ -13,7 +13,7 @@
 #ifndef ZKLOCK_QUEUE_LIST_H
 #define ZKLOCK_QUEUE_LIST_H
 
-#include "core/lock/recipe.h"
+#include "core/request.h"
 #include "lib/stringinfo.h"
 #include "shared/questions.h"
 
@@ -51,11 +51,11 @@ typedef struct QueueList
 
 extern const char *queue_directory(QueuePlace place);
 extern void queue_clear(QueueList *list);
-extern void queue_add(QueueList *list, QueuePlace place, const RecipeInput *in,
-					  bool parts[NPLACES]);
+extern void queue_add(QueueList *list, QueuePlace place,
+					  const RequestAnswer *in, bool parts[NPLACES]);
 extern void queue_sort(QueueList *list);
 extern RequestKind queue_next_op(const QueueNode *node);
-extern void queue_note(QueueNode *node, const RecipeInput *in, int max);
+extern void queue_note(QueueNode *node, const RequestAnswer *in, int max);
 extern ZkQueueMode queue_mode(const QueueNode *node);
 extern void queue_append_entry(StringInfo buf, const QueueNode *entry);
 

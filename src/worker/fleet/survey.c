@@ -201,7 +201,7 @@ read_first(Survey *survey, SurveyLock *lock)
 /* A list of a lock's children is in. */
 static void
 on_list(Survey *survey, SurveyLock *lock, QueuePlace place,
-		const RecipeInput *in)
+		const RequestAnswer *in)
 {
 	bool		parts[NPLACES];
 
@@ -219,7 +219,7 @@ on_list(Survey *survey, SurveyLock *lock, QueuePlace place,
 
 /* The first holder has been read, or the first waiter. */
 static void
-on_read(Survey *survey, SurveyLock *lock, int part, const RecipeInput *in)
+on_read(Survey *survey, SurveyLock *lock, int part, const RequestAnswer *in)
 {
 	QueueNode  *node = &lock->queue.nodes[part == PART_HOLDER ?
 										  lock->holder : lock->waiter];
@@ -238,7 +238,7 @@ on_read(Survey *survey, SurveyLock *lock, int part, const RecipeInput *in)
 
 /* The children of the root: lock directories, and what is no lock. */
 static void
-on_root(Survey *survey, const RecipeInput *in)
+on_root(Survey *survey, const RequestAnswer *in)
 {
 	survey->listed = true;
 	if (in->result != REQUEST_OK || in->nchildren == 0)
@@ -285,7 +285,7 @@ survey_begin(uint32 owner, const char *root)
  * list the root; else 0.
  */
 bool
-survey_event(Survey *survey, const RecipeInput *in, int *error)
+survey_event(Survey *survey, const RequestAnswer *in, int *error)
 {
 	MemoryContext save = MemoryContextSwitchTo(survey->context);
 

@@ -13,13 +13,13 @@
 #ifndef ZKLOCK_SURVEY_H
 #define ZKLOCK_SURVEY_H
 
-#include "core/lock/recipe.h"
+#include "core/request.h"
 #include "lib/stringinfo.h"
 
 typedef struct Survey Survey;
 
 extern Survey *survey_begin(uint32 owner, const char *root);
-extern bool survey_event(Survey *survey, const RecipeInput *in, int *error);
+extern bool survey_event(Survey *survey, const RequestAnswer *in, int *error);
 extern int	survey_entries(const Survey *survey, StringInfo buf);
 
 #endif							/* ZKLOCK_SURVEY_H */

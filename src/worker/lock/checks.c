@@ -176,7 +176,7 @@ look_again(Contender *contender)
 {
 	RecipeInput input = {
 		.event = RECIPE_NODE_TOUCHED,
-		.serial = contender->watch_serial
+		.answer.serial = contender->watch_serial
 	};
 	bool		for_lock = contender->is_permit &&
 		contender->semaphore.state != SEMAPHORE_WAITING;

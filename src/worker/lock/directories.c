@@ -384,7 +384,7 @@ directories_disconnect(void)
  *		An operation of ours is answered, or a watch has been used up.
  */
 void
-directories_event(const RecipeInput *in)
+directories_event(const RequestAnswer *in)
 {
 	uint32		serial = in->serial;
 	DirectoryWatch *watch = hash_search(directories.by_serial, &serial,
@@ -394,12 +394,12 @@ directories_event(const RecipeInput *in)
 	if (watch == NULL)
 		return;
 	directory = watch->directory;
-	if (in->event == RECIPE_WATCH_DONE)
+	if (in->event == REQUEST_DONE)
 		succession_watched(&directory->succession, serial,
 						   in->result == REQUEST_OK);
 	else
 		succession_fired(&directory->succession, serial);
-	if (in->event == RECIPE_NODE_DELETED)
+	if (in->event == REQUEST_NODE_DELETED)
 	{
 		note_seen(directory->path, false);
 		directory->deleted = true;

@@ -13,11 +13,11 @@
 #ifndef ZKLOCK_DIRECTORIES_H
 #define ZKLOCK_DIRECTORIES_H
 
-#include "core/lock/recipe.h"
+#include "core/request.h"
 
 extern void directories_forget(void);
 extern void directories_disconnect(void);
-extern void directories_event(const RecipeInput *in);
+extern void directories_event(const RequestAnswer *in);
 extern bool directory_is_known(const char *path);
 extern void directory_note(const char *path, bool known);
 extern bool directory_owns_unread(const char *path);

@@ -703,20 +703,22 @@ step_queue_behind(Contender *contender, RecipeEvent event)
  * then the node that is deleted here is gone already.)
  */
 static bool
-is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
+is_stray(const Contender *contender, bool for_lock,
+		 const RequestAnswer *answer)
 {
 	const Recipe *recipe = &contender->recipe;
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	if (input->event != RECIPE_WATCH_DONE || input->result != REQUEST_OK ||
-		!(input->ours || status_is_ours(input->ephemeral_owner)))
+	if (answer->event != REQUEST_DONE || answer->kind != REQUEST_WATCH ||
+		answer->result != REQUEST_OK ||
+		!(answer->ours || status_is_ours(answer->ephemeral_owner)))
 		return false;
 	if (contender->is_permit)
 		recipe = &contender->semaphore.lock;
 	if (contender->is_permit != for_lock ||
 		(recipe->state != RECIPE_WATCHING &&
 		 recipe->state != RECIPE_AWAITING_EMPTY) ||
-		input->serial != recipe->serial ||
+		answer->serial != recipe->serial ||
 		!znode_parse_uuid(recipe->predecessor, uuid) ||
 		contender_has_uuid(uuid))
 		return false;
@@ -734,25 +736,26 @@ is_stray(const Contender *contender, bool for_lock, const RecipeInput *input)
  *		answered; or its watch has come.
  */
 void
-step_answered(uint32 owner, RecipeInput *input)
+step_answered(uint32 owner, const RequestAnswer *answer)
 {
+	RecipeInput input = {.event = recipe_event(answer),.answer = *answer};
 	bool		for_lock;
 	Contender  *contender;
 
-	if (input->event == RECIPE_MKDIR_DONE && input->result == REQUEST_OK &&
-		input->error == 0)
+	if (input.event == RECIPE_MKDIR_DONE && answer->result == REQUEST_OK &&
+		answer->error == 0)
 		directory_made();		/* else it existed */
 	contender = contender_find_owner(owner, &for_lock);
 	if (contender == NULL)
 		return;
-	if (input->event == RECIPE_SET_DONE && input->result == REQUEST_OK &&
+	if (input.event == RECIPE_SET_DONE && answer->result == REQUEST_OK &&
 		(!contender->is_permit || contender->semaphore.state == SEMAPHORE_OWNER))
-		contender->note_version = input->version;
-	input->stray = is_stray(contender, for_lock, input);
-	if (is_remembered(contender) && input->event == RECIPE_CREATE_DONE)
-		input->next = directory_next(contender->directory);
-	else if (is_remembered(contender) && input->event == RECIPE_DELETE_DONE)
+		contender->note_version = answer->version;
+	input.stray = is_stray(contender, for_lock, answer);
+	if (is_remembered(contender) && input.event == RECIPE_CREATE_DONE)
+		input.next = directory_next(contender->directory);
+	else if (is_remembered(contender) && input.event == RECIPE_DELETE_DONE)
 		directory_left(contender->directory, contender->recipe.sequence,
-					   input->result == REQUEST_OK);
-	step(contender, for_lock, input);
+					   answer->result == REQUEST_OK);
+	step(contender, for_lock, &input);
 }

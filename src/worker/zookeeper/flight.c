@@ -694,17 +694,17 @@ flight_answer(Flight *flight, News *news)
 }
 
 /*
- * flight_fill_input
- *		Tell the answer to an operation in the terms of the recipe.
+ * flight_fill_answer
+ *		Tell the answer to an operation.
  *
- * As operation_fill_input().  If nothing is known of the outcome, the next
+ * As operation_fill_answer().  If nothing is known of the outcome, the next
  * flight is held back; but not if it is another one of its group that failed.
  */
 void
-flight_fill_input(Flight *flight, const Operation *op, RecipeInput *input)
+flight_fill_answer(Flight *flight, const Operation *op, RequestAnswer *answer)
 {
-	operation_fill_input(op, input);
-	if (input->result == REQUEST_UNKNOWN &&
+	operation_fill_answer(op, answer);
+	if (answer->result == REQUEST_UNKNOWN &&
 		op->news.code != OPERATION_NOT_SHARED &&
 		!(op->group != 0 && op->news.code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back(flight);

@@ -15,7 +15,6 @@
 #ifndef ZKLOCK_FLIGHT_H
 #define ZKLOCK_FLIGHT_H
 
-#include "core/lock/recipe.h"
 #include "lib/ilist.h"
 #include "worker/zookeeper/operation.h"
 
@@ -46,8 +45,8 @@ extern bool flight_is_out(const Flight *flight);
 extern void flight_send(Flight *flight, int64 now_ms);
 extern void flight_hold_back(Flight *flight);
 extern Operation *flight_answer(Flight *flight, News *news);
-extern void flight_fill_input(Flight *flight, const Operation *op,
-							  RecipeInput *input);
+extern void flight_fill_answer(Flight *flight, const Operation *op,
+							   RequestAnswer *answer);
 extern void flight_forget(Operation *op);
 extern void flight_forget_waiting(Flight *flight);
 extern void flight_forget_out(Flight *flight);

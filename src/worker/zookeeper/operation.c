@@ -3,8 +3,8 @@
  * operation.c
  *		One operation, as a request to the library and as its answer.
  *
- * Makes an operation of what a recipe puts out, hands it to the library, by
- * itself or in a multi, and tells its answer in the terms of the recipe.
+ * Makes an operation of a request, hands it to the library, by itself or in a
+ * multi, and tells its answer.
  * When it is sent, and with which others, is for flight.c to say.
  *
  * An operation is allocated in one piece, with its answer at the beginning:
@@ -23,6 +23,7 @@
  */
 #include "postgres.h"
 
+#include "core/lock/znode.h"
 #include "shared/compat.h"
 #include "utils/memutils.h"
 #include "worker/zookeeper/operation.h"
@@ -348,7 +349,7 @@ can_be_grouped(const Operation *op)
 
 /*
  * operation_make
- *		Make an operation of a recipe, in "context".
+ *		Make an operation of a request, in "context".
  *
  * Creates, sets and checks of the same "group", other than 0, are to be one
  * multi.
@@ -843,7 +844,7 @@ operation_is_proof(const Operation *op)
 
 /*
  * operation_result
- *		What has become of this, in the terms of the recipe?
+ *		What has become of this?
  */
 RequestResult
 operation_result(const Operation *op)
@@ -874,66 +875,47 @@ operation_result(const Operation *op)
 	}
 }
 
-static const RecipeEvent event_of[] = {
-	[REQUEST_MKDIR] = RECIPE_MKDIR_DONE,
-	[REQUEST_MKDIRS] = RECIPE_MKDIR_DONE,
-	[REQUEST_CREATE] = RECIPE_CREATE_DONE,
-	[REQUEST_CHILDREN] = RECIPE_CHILDREN_DONE,
-	[REQUEST_SEARCH] = RECIPE_CHILDREN_DONE,
-	[REQUEST_SYNC] = RECIPE_CHILDREN_DONE,
-	[REQUEST_LIST] = RECIPE_CHILDREN_DONE,
-	[REQUEST_WATCH] = RECIPE_WATCH_DONE,
-	[REQUEST_GET] = RECIPE_GET_DONE,
-	[REQUEST_SET] = RECIPE_SET_DONE,
-	[REQUEST_STAT] = RECIPE_STAT_DONE,
-	[REQUEST_DELETE] = RECIPE_DELETE_DONE,
-	[REQUEST_REQUEUE] = RECIPE_REQUEUE_DONE,
-	[REQUEST_RMDIR] = RECIPE_RMDIR_DONE,
-	[REQUEST_CHECK] = RECIPE_CHECK_DONE,
-	[REQUEST_SET_ACL] = RECIPE_SET_DONE,
-	[REQUEST_GET_ACL] = RECIPE_STAT_DONE,
-};
-
 /*
- * operation_fill_input
- *		Tell the answer in the terms of the recipe.
+ * operation_fill_answer
+ *		Tell the answer.
  *
- * *input points into the operation.  Not for heartbeats, nor for UNWATCH and
+ * *answer points into the operation.  Not for heartbeats, nor for UNWATCH and
  * DELETE_STRAY, for whose answers nobody waits.
  */
 void
-operation_fill_input(const Operation *op, RecipeInput *input)
+operation_fill_answer(const Operation *op, RequestAnswer *answer)
 {
 	const News *news = &op->news;
 	bool		ours = client_is_ours(news->client, &news->stat);
 
-	memset(input, 0, sizeof(*input));
-	input->event = event_of[op->kind];
-	input->serial = op->serial;
-	input->result = operation_result(op);
-	input->error = news->code;
-	input->not_empty = news->code == ZNOTEMPTY;
+	memset(answer, 0, sizeof(*answer));
+	answer->event = REQUEST_DONE;
+	answer->kind = op->kind;
+	answer->serial = op->serial;
+	answer->result = operation_result(op);
+	answer->error = news->code;
+	answer->not_empty = news->code == ZNOTEMPTY;
 	if ((op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE) &&
 		news->code == ZOK)
 	{
 		const char *created = news->created ? news->created : news->string;
 		const char *slash = created ? strrchr(created, '/') : NULL;
 
-		input->node = slash ? slash + 1 : "";
-		input->batch = op->batch;
-		input->token = ours ? news->stat.czxid : 0;
+		answer->node = slash ? slash + 1 : "";
+		answer->batch = op->batch;
+		answer->token = ours ? news->stat.czxid : 0;
 	}
-	input->children = (const char *const *) news->children;
-	input->nchildren = news->nchildren;
-	input->data = news->data;
-	input->data_len = news->data_len;
-	input->size = news->stat.dataLength;
-	input->czxid = news->stat.czxid;
-	input->mzxid = news->stat.mzxid;
-	input->version = news->stat.version;
-	input->acl_count = news->acl_count;
-	input->acl_open = news->acl_open;
-	input->ctime = news->stat.ctime;
-	input->ephemeral_owner = news->stat.ephemeralOwner;
-	input->ours = ours;
+	answer->children = (const char *const *) news->children;
+	answer->nchildren = news->nchildren;
+	answer->data = news->data;
+	answer->data_len = news->data_len;
+	answer->size = news->stat.dataLength;
+	answer->czxid = news->stat.czxid;
+	answer->mzxid = news->stat.mzxid;
+	answer->version = news->stat.version;
+	answer->acl_count = news->acl_count;
+	answer->acl_open = news->acl_open;
+	answer->ctime = news->stat.ctime;
+	answer->ephemeral_owner = news->stat.ephemeralOwner;
+	answer->ours = ours;
 }

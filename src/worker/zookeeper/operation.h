@@ -15,7 +15,7 @@
 #ifndef ZKLOCK_OPERATION_H
 #define ZKLOCK_OPERATION_H
 
-#include "core/lock/recipe.h"
+#include "core/request.h"
 #include "lib/ilist.h"
 #include "worker/zookeeper/client.h"
 #include "worker/zookeeper/watches.h"
@@ -77,6 +77,6 @@ extern bool operation_is_in(const Operation *op, const char *directory);
 extern void operation_note_deletion(Operation *op, const char *directory);
 extern bool operation_is_proof(const Operation *op);
 extern RequestResult operation_result(const Operation *op);
-extern void operation_fill_input(const Operation *op, RecipeInput *input);
+extern void operation_fill_answer(const Operation *op, RequestAnswer *answer);
 
 #endif							/* ZKLOCK_OPERATION_H */

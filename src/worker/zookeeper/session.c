@@ -518,7 +518,7 @@ fill_answer(Session *session, const Operation *op, SessionEvent *event)
 		return false;
 	event->kind = SESSION_ANSWER;
 	event->owner = op->owner;
-	flight_fill_input(&session->flight, op, &event->input);
+	flight_fill_answer(&session->flight, op, &event->answer);
 	return true;
 }
 
@@ -691,7 +691,7 @@ next_event_of(Session *session, SessionEvent *event)
 
 	while (session->delivered == NULL)
 	{
-		if (watches_next(&session->watches, &event->owner, &event->input))
+		if (watches_next(&session->watches, &event->owner, &event->answer))
 		{
 			event->kind = SESSION_WATCH;
 			return true;

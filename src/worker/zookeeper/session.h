@@ -13,7 +13,7 @@
 #ifndef ZKLOCK_SESSION_H
 #define ZKLOCK_SESSION_H
 
-#include "core/lock/recipe.h"
+#include "core/lock/znode.h"
 #include "core/request.h"
 #include "shared/session_info.h"
 
@@ -62,8 +62,8 @@ typedef enum SessionEventKind
 	SESSION_SUSPENDED,			/* connection lost, session perhaps alive */
 	SESSION_EXPIRED,			/* over; operations under way are forgotten */
 	SESSION_AUTH_FAILED,		/* the server refused our credentials */
-	SESSION_ANSWER,				/* "input" answers an operation of "owner" */
-	SESSION_WATCH,				/* "input" is a watch of "owner" */
+	SESSION_ANSWER,				/* "answer" is for "owner" */
+	SESSION_WATCH,				/* the same, of a watch */
 	SESSION_MESSAGE				/* the library has something to say */
 } SessionEventKind;
 
@@ -72,7 +72,7 @@ typedef struct SessionEvent
 	SessionEventKind kind;
 	int			session;		/* the number of the session */
 	uint32_t	owner;
-	RecipeInput input;
+	RequestAnswer answer;
 	int			error;
 	const char *message;
 } SessionEvent;

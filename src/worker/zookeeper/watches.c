@@ -425,11 +425,11 @@ watches_fire(Watches *watches, const char *path, int event)
  * watches_next
  *		The next owner to be told that its watch has fired.
  *
- * Sets *owner and, in *input, the event and the serial.  Returns false if
+ * Sets *owner and, in *answer, the event and the serial.  Returns false if
  * there is none.
  */
 bool
-watches_next(Watches *watches, uint32_t *owner, RecipeInput *input)
+watches_next(Watches *watches, uint32_t *owner, RequestAnswer *answer)
 {
 	Watcher    *watcher;
 
@@ -437,11 +437,11 @@ watches_next(Watches *watches, uint32_t *owner, RecipeInput *input)
 		return false;
 	watcher = dlist_container(Watcher, node,
 							  dlist_pop_head_node(&watches->fired));
-	memset(input, 0, sizeof(*input));
+	memset(answer, 0, sizeof(*answer));
 	*owner = watcher->owner;
-	input->event = watches->fired_deleted ?
-		RECIPE_NODE_DELETED : RECIPE_NODE_TOUCHED;
-	input->serial = watcher->serial;
+	answer->event = watches->fired_deleted ?
+		REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED;
+	answer->serial = watcher->serial;
 	pfree(watcher);
 	return true;
 }

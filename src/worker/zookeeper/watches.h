@@ -16,7 +16,7 @@
 #ifndef ZKLOCK_WATCHES_H
 #define ZKLOCK_WATCHES_H
 
-#include "core/lock/recipe.h"
+#include "core/request.h"
 #include "lib/ilist.h"
 #include "utils/hsearch.h"
 #include "worker/zookeeper/client.h"
@@ -52,6 +52,6 @@ extern void watches_drop(Watches *watches, uint32_t owner);
 extern void watches_bound(Watches *watches);
 extern void watches_fire(Watches *watches, const char *path, int event);
 extern bool watches_next(Watches *watches, uint32_t *owner,
-						 RecipeInput *input);
+						 RequestAnswer *answer);
 
 #endif							/* ZKLOCK_WATCHES_H */

@@ -36,7 +36,6 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/drop.h"
 #include "shared/lock_stats.h"
 #include "shared/procs.h"
 #include "shared/proof.h"

@@ -21,11 +21,11 @@
  *
  * Fairness in the cluster.  The lock manager may grant a heavyweight lock to a
  * backend that queues for it, but came later than one that wants any.  Such a
- * backend finds that when it looks at the slot (slot_is_behind_any), releases
+ * backend finds that when it looks at the slot (is_behind_any), releases
  * the heavyweight lock, wakes the other, and queues for it again when that one
  * has it (ZK_GIVE_WAY).  Of those that want any, the first gets it.
  *
- * Tier 2.  All contenders that are needed are asked for in one step (take_any.c),
+ * Tier 2.  All contenders that are needed are asked for in one step (take.c),
  * and created in one multi, as those of zk_lock_all() are; but then each is
  * granted, refused or lost by itself, and what has to be created again is not
  * created together.  While it waits the call has a place in each queue.  What
@@ -71,7 +71,7 @@
 #include "shared/compat.h"
 #include "shared/proof.h"
 #include "shared/stats.h"
-#include "shared/take_any.h"
+#include "shared/take.h"
 #include "shared/test_build.h"
 #include "storage/latch.h"
 #include "storage/proc.h"

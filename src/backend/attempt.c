@@ -24,7 +24,6 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/drop.h"
 #include "shared/lock_stats.h"
 #include "shared/stats.h"
 #include "shared/take.h"

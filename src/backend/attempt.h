@@ -16,7 +16,7 @@
 #include "backend/holds.h"
 #include "shared/procs.h"
 #include "shared/stats.h"
-#include "shared/take_any.h"
+#include "shared/take.h"
 
 typedef struct Attempt
 {

@@ -21,7 +21,7 @@
 #include "shared/grant.h"
 #include "shared/mail.h"
 #include "shared/settings.h"
-#include "shared/slot_procs.h"
+#include "shared/slots_private.h"
 #include "utils/memutils.h"
 
 /* When a time as of zk_now_us() has come, as of zk_now_ms(). */
@@ -29,6 +29,16 @@ static int64
 ms_of_us(int64 us)
 {
 	return (us + 999) / 1000;
+}
+
+/* Is there a backend that waits for nothing but the slot? */
+static bool
+has_ready_waiter(const ZkSlot *slot)
+{
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (!proc->granted && proc->ready)
+			return true;
+	return false;
 }
 
 /*
@@ -170,22 +180,6 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	slot->check_wanted = false;
 	slot_unlock_last(slot);
 	return mail;
-}
-
-/*
- * slot_read_contender
- *		What the slot needs a contender for, and what is known of it already.
- */
-ZkSlotState
-slot_read_contender(ZkSlot *slot, ZkContender *contender)
-{
-	ZkSlotState state;
-
-	slot_lock(slot, LW_SHARED);
-	state = slot->state;
-	*contender = slot->contender;
-	slot_unlock(slot);
-	return state;
 }
 
 /*
@@ -356,7 +350,7 @@ slot_set_granted(ZkSlot *slot)
 		slot->writer_behind = false;
 		check_at = turn_granted(&slot->turn, queued, slot->contender.retain,
 								now);
-		if (slot_has_ready_waiter(slot))
+		if (has_ready_waiter(slot))
 			check_at = 0;
 		slot_wake_any(slot);
 	}
@@ -663,7 +657,7 @@ slot_check_idle(ZkSlot *slot, int64 now_ms)
 	slot_lock(slot, LW_EXCLUSIVE);
 	if (slot->state == ZK_SLOT_IDLE &&
 		turn_checked(&slot->turn,
-					 slot->reserved && slot_has_ready_waiter(slot),
+					 slot->reserved && has_ready_waiter(slot),
 					 retain_time_us(), now_ms * 1000,
 					 &check_at) == TURN_GIVE_UP)
 	{

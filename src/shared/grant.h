@@ -37,7 +37,6 @@ extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 extern bool slots_retire(void);
 
 /* a slot's contender */
-extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
 						  bool retain);
 extern void slot_set_created(ZkSlot *slot, int32 sequence);

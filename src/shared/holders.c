@@ -20,6 +20,7 @@
 
 #include "shared/clock.h"
 #include "shared/holders.h"
+#include "shared/slots_private.h"
 #include "utils/memutils.h"
 
 /* "boot" is zk_wall_time(0); the partition lock is held. */

@@ -42,6 +42,7 @@
 #include "postgres.h"
 
 #include "shared/losses.h"
+#include "shared/slots_private.h"
 #include "utils/memutils.h"
 
 /*

@@ -4,7 +4,7 @@
  *		The locks of this cluster in shared memory: slots, states, locks.
  *
  * A slot is a lock's entry: what this cluster owns or wants of it.  Backends
- * ask for slots and take them (take.c); the worker keeps one contender in
+ * ask for slots, take and drop them (take.c); the worker keeps one contender in
  * ZooKeeper for each slot that is wanted or owned (grant.c).  That a backend
  * has the heavyweight lock of a name orders the backends, but safety rests on
  * the slot's state alone.  The states, and what moves a slot between them:
@@ -98,7 +98,7 @@
 #include "shared/mail.h"
 #include "shared/proof.h"
 #include "shared/settings.h"
-#include "shared/slots.h"
+#include "shared/slots_private.h"
 #include "shared/stats.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -477,6 +477,22 @@ slot_find_contender(const ZkKey *key, ZkContender *contender)
 }
 
 /*
+ * slot_read_contender
+ *		What the slot needs a contender for, and what is known of it already.
+ */
+ZkSlotState
+slot_read_contender(ZkSlot *slot, ZkContender *contender)
+{
+	ZkSlotState state;
+
+	slot_lock(slot, LW_SHARED);
+	state = slot->state;
+	*contender = slot->contender;
+	slot_unlock(slot);
+	return state;
+}
+
+/*
  * slot_mail
  *		Have the worker look at the slot; the partition lock is held
  *		exclusively, and the worker wakes up when it is released.
@@ -691,4 +707,21 @@ slot_wake_any(const ZkSlot *slot)
 			SetLatch(&proc_backend(proc)->procLatch);
 			left--;
 		}
+}
+
+/*
+ * slot_has_taker
+ *		Is there a backend that can take the slot from the last holder?
+ *
+ * A writer gets the heavyweight lock in a moment, unless it waits for several;
+ * but a reader that has not got it already stands behind a writer there.
+ */
+bool
+slot_has_taker(const ZkSlot *slot)
+{
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (!proc->granted &&
+			(proc->ready || (!znode_is_shared(proc->kind) && !proc->together)))
+			return true;
+	return false;
 }

@@ -3,9 +3,8 @@
  * slots.h
  *		The locks of this cluster in shared memory: slots, states, locks.
  *
- * What take.c and drop.c (backends) and grant.c (the worker) are built on, and
- * the types that both wings use.  See slots.c for the states and the locking
- * protocol.
+ * The types that both wings use.  Backends do the rest by take.h, the worker by
+ * grant.h.  See slots.c for the states and the locking protocol.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -30,8 +29,6 @@
 /* The most locks that are taken together, by one request to ZooKeeper. */
 #define ZK_MAX_TOGETHER		500
 
-#define ZK_PARTITIONS		64
-
 typedef enum ZkSlotState
 {
 	ZK_SLOT_NONE,				/* the cluster has and wants nothing */
@@ -40,18 +37,6 @@ typedef enum ZkSlotState
 	ZK_SLOT_HELD,				/* owned by the cluster, held by backends */
 	ZK_SLOT_RELEASING			/* being given up; nobody may take it */
 } ZkSlotState;
-
-/* What moves a slot from state to state: see the table in slots.c. */
-typedef enum SlotEvent
-{
-	SLOT_ASKED,
-	SLOT_GRANTED,
-	SLOT_TAKEN,
-	SLOT_HANDED,
-	SLOT_GIVEN_UP,
-	SLOT_REQUEUED,
-	SLOT_CONTENDER_GONE
-} SlotEvent;
 
 /* What the worker keeps in ZooKeeper for a slot, or is asked to. */
 typedef struct ZkContender
@@ -121,38 +106,6 @@ extern bool slots_available(void);
 /* any process; takes the partition lock itself */
 extern ZkSlotState slot_find_contender(const ZkKey *key,
 									   ZkContender *contender);
-
-/*
- * The rest is for take.c, drop.c, grant.c, holders.c and losses.c alone.
- */
-
-/* the partition locks */
-extern void slot_lock(const ZkSlot *slot, LWLockMode mode);
-extern void slot_unlock(const ZkSlot *slot);
-extern void slot_unlock_last(ZkSlot *slot);
-extern ZkSlot *proc_lock_slot(const ZkProcLock *proc, LWLockMode mode);
-extern void slots_lock_of(ZkProcLock **procs, int n,
-						  bool partitions[ZK_PARTITIONS]);
-extern void slots_unlock_of(const bool partitions[ZK_PARTITIONS]);
-extern void slots_lock_all(LWLockMode mode);
-extern void slots_unlock_all(void);
-
-/* the table */
-extern ZkSlot *slot_find_locked(const ZkKey *key, LWLockMode mode);
-extern ZkSlot *slot_enter_locked(const ZkKey *key);
-extern void slot_remove_unused(ZkSlot *slot);
-extern void slots_scan(HASH_SEQ_STATUS *scan);
-extern int	slots_in_use(void);
-extern bool slots_have_room(void);
-extern int32 slots_release_time(void);
-extern void slot_learn_release(ZkSlot *slot);
-extern uint32 slots_new_group(void);
-
-/* the states */
-extern void slot_event(ZkSlot *slot, SlotEvent event);
-extern void slot_wake(ZkSlot *slot);
-extern void slot_wake_any(const ZkSlot *slot);
-extern void slot_mail(ZkSlot *slot);
-extern void slot_lose_holders(ZkSlot *slot);
+extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 
 #endif							/* ZKLOCK_SLOTS_H */

@@ -1,9 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * take.c
- *		What backends that wait do to slots: want, ask, take, yield.
+ *		What backends do to slots: want, ask, take, yield, drop.
  *
  * Each function takes the partition locks that it needs, as slots.c tells.
+ *
+ * A backend that wants any of several slots looks at all of them at once, under
+ * all their partition locks, so that what it asks for goes to the worker
+ * together: the worker opens none of that mail until these locks are released.
+ * backend/acquire_any.c has the protocol.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -18,21 +23,81 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
+#include "shared/mail.h"
 #include "shared/proof.h"
 #include "shared/settings.h"
-#include "shared/slot_procs.h"
+#include "shared/slots_private.h"
 #include "shared/take.h"
 
 /* How long to believe that a writer waits behind readers, in us. */
 #define RECHECK_TIME	1000000
 
+/* Link to its slot; the partition lock is held exclusively. */
+static void
+add_proc(ZkProcLock *proc)
+{
+	proc->next = NULL;
+	*proc->slot->procs_end = proc;
+	proc->slot->procs_end = &proc->next;
+}
+
+static void
+unlink_proc(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+	ZkProcLock **link = &slot->procs;
+
+	/* a holder has come long ago, and is one of the first */
+	while (*link != proc)
+		link = &(*link)->next;
+	*link = proc->next;
+	if (slot->procs_end == &proc->next)
+		slot->procs_end = link;
+}
+
+/* Unlink from the slot and free; the partition lock is held exclusively. */
+static void
+remove_proc(ZkProcLock *proc)
+{
+	unlink_proc(proc);
+	proc->slot = NULL;
+	proc_free(proc);
+}
+
 /*
- * slot_want_this
- *		slot_want() for the slot with this very key.
+ * Count as the latest that has come; the partition lock is held exclusively.
  */
-ZkProcLock *
-slot_want_this(const ZkKey *key, ZnodeKind kind, bool session,
-			   bool together, int alternatives, bool tries)
+static void
+move_to_end(ZkProcLock *proc)
+{
+	unlink_proc(proc);
+	add_proc(proc);
+}
+
+/*
+ * Is the heavyweight lock due to one who came before this backend?
+ *
+ * Who wants any of several slots does not queue for heavyweight locks, so that
+ * a backend that came later may get one ahead of it.
+ */
+static bool
+is_behind_any(const ZkProcLock *proc)
+{
+	const ZkSlot *slot = proc->slot;
+
+	if (slot->nany == 0 || znode_is_shared(proc->kind))
+		return false;
+	for (const ZkProcLock *other = slot->procs; other != proc;
+		 other = other->next)
+		if (other->alternatives > 0 && !other->ready)
+			return true;
+	return false;
+}
+
+/* slot_want() for the slot with this very key. */
+static ZkProcLock *
+want_this(const ZkKey *key, ZnodeKind kind, bool session,
+		  bool together, int alternatives, bool tries)
 {
 	ZkProcLock *proc = proc_new();
 	ZkSlot	   *slot = proc ? slot_enter_locked(key) : NULL;
@@ -58,7 +123,7 @@ slot_want_this(const ZkKey *key, ZnodeKind kind, bool session,
 	proc->tries = tries;
 	proc->since = zk_now_us();
 	proc->xact_start = GetCurrentTransactionStartTimestamp();
-	slot_add_proc(proc);
+	add_proc(proc);
 	slot->nwanting++;
 	if (alternatives > 0)
 		slot->nany++;
@@ -85,12 +150,12 @@ slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 	ZkKey		readers;
 
 	if (kind != ZNODE_READER)
-		return slot_want_this(key, kind, session, together, 0, false);
+		return want_this(key, kind, session, together, 0, false);
 
 	/* others, which ask for fewer, cannot share the contenders of several */
 	key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
 				&readers);
-	return slot_want_this(&readers, kind, session, together, 0, false);
+	return want_this(&readers, kind, session, together, 0, false);
 }
 
 /*
@@ -109,7 +174,7 @@ slot_want_leaving(const ZkProcLock *proc)
 	if (!key_in_other_mode(&proc->slot->key, &other) ||
 		slot_find_contender(&other, &contender) != ZK_SLOT_RELEASING)
 		return NULL;
-	return slot_want_this(&other, proc->kind, false, true, 0, false);
+	return want_this(&other, proc->kind, false, true, 0, false);
 }
 
 /* The backend needs a contender; the partition lock is held exclusively. */
@@ -154,12 +219,10 @@ is_left_for_good(const ZkSlot *slot, bool any)
 }
 
 /*
- * slot_note_unwanted
- *		slot_unwant() under the partition lock, held exclusively.  The slot
- *		stays.
+ * slot_unwant() under the partition lock, held exclusively.  The slot stays.
  */
-void
-slot_note_unwanted(ZkProcLock *proc)
+static void
+note_unwanted(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
 	bool		asked = proc->asked;
@@ -170,7 +233,7 @@ slot_note_unwanted(ZkProcLock *proc)
 		slot->reserved = false;
 	if (any)
 		slot->nany--;
-	slot_remove_proc(proc);
+	remove_proc(proc);
 	slot->nwanting--;
 	if (asked)
 		retract_ask(slot);
@@ -197,7 +260,7 @@ slot_unwant(ZkProcLock *proc)
 	ZkSlot	   *slot = proc->slot;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	slot_note_unwanted(proc);
+	note_unwanted(proc);
 	slot_unlock_last(slot);
 }
 
@@ -276,12 +339,11 @@ try_join(ZkProcLock *proc)
 }
 
 /*
- * slot_note_ahead
- *		Ask for a backend that has not got the heavyweight lock yet; the
- *		partition lock is held exclusively.
+ * Ask for a backend that has not got the heavyweight lock yet; the partition
+ * lock is held exclusively.
  */
-void
-slot_note_ahead(ZkProcLock *proc)
+static void
+note_ahead(ZkProcLock *proc)
 {
 	if (proc->slot->reserved)
 		return;
@@ -300,7 +362,7 @@ void
 slot_ask(ZkProcLock *proc)
 {
 	slot_lock(proc->slot, LW_EXCLUSIVE);
-	slot_note_ahead(proc);
+	note_ahead(proc);
 	slot_unlock(proc->slot);
 }
 
@@ -327,7 +389,7 @@ slot_ask_for_others(const ZkKey *key)
 		if (!proc->granted && !proc->together)
 			break;
 	if (proc)
-		slot_note_ahead(proc);
+		note_ahead(proc);
 	slot_unlock(slot);
 }
 
@@ -348,37 +410,10 @@ look_for_deadlock(const ZkProcLock *proc, ZkTake result, ZkTakeNews *news)
 }
 
 /*
- * slot_take
- *		Take the slot if the cluster owns it and nobody is in the way; else ask
- *		the worker for a contender.
- *
- * The caller must want the slot and have the heavyweight lock of its name.
- * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_TAKEN, the
- * caller goes on wanting the slot; the condition variable of the slot is
- * broadcast when another try is worthwhile.  ZK_REFUSED, which is told once,
- * and ZK_DEADLOCK fill in *news.  After ZK_GO_BACK the caller waits for the
- * heavyweight lock once more, at the end of its queue; and so after ZK_GIVE_WAY,
- * when one that came before it has got the lock.
+ * slot_take() under the partition lock, held exclusively; never ZK_GIVE_WAY.
  */
-ZkTake
-slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
-{
-	ZkTake		result;
-
-	slot_lock(proc->slot, LW_EXCLUSIVE);
-	result = slot_is_behind_any(proc) ? ZK_GIVE_WAY :
-		slot_try_take(proc, permits, news);
-	slot_unlock(proc->slot);
-	return result;
-}
-
-/*
- * slot_try_take
- *		The same under the partition lock, held exclusively, and never
- *		ZK_GIVE_WAY.
- */
-ZkTake
-slot_try_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
+static ZkTake
+try_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
 {
 	ZkSlot	   *slot = proc->slot;
 	ZkTake		result = ZK_PENDING;
@@ -421,6 +456,31 @@ slot_try_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
 				break;
 		}
 	return look_for_deadlock(proc, result, news);
+}
+
+/*
+ * slot_take
+ *		Take the slot if the cluster owns it and nobody is in the way; else ask
+ *		the worker for a contender.
+ *
+ * The caller must want the slot and have the heavyweight lock of its name.
+ * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_TAKEN, the
+ * caller goes on wanting the slot; the condition variable of the slot is
+ * broadcast when another try is worthwhile.  ZK_REFUSED, which is told once,
+ * and ZK_DEADLOCK fill in *news.  After ZK_GO_BACK the caller waits for the
+ * heavyweight lock once more, at the end of its queue; and so after ZK_GIVE_WAY,
+ * when one that came before it has got the lock.
+ */
+ZkTake
+slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
+{
+	ZkTake		result;
+
+	slot_lock(proc->slot, LW_EXCLUSIVE);
+	result = is_behind_any(proc) ? ZK_GIVE_WAY :
+		try_take(proc, permits, news);
+	slot_unlock(proc->slot);
+	return result;
 }
 
 /* How far several slots are that must be had together. */
@@ -488,7 +548,7 @@ reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
 	ZkTake		result = ZK_PENDING;
 
 	for (int i = 0; i < n; i++)
-		if (slot_is_behind_any(procs[i]))
+		if (is_behind_any(procs[i]))
 		{
 			*which = i;
 			return ZK_GIVE_WAY;
@@ -633,7 +693,7 @@ slot_step_back(ZkProcLock *proc)
 	proc->victim_of = 0;
 	proc->since = zk_now_us();
 	if (proc->alternatives > 0)
-		slot_move_to_end(proc);
+		move_to_end(proc);
 	if (proc->together && was_ready)
 	{
 		slot->reserved = false;
@@ -719,4 +779,459 @@ slot_is_leaving(ZkSlot *slot, bool *stuck)
 	*stuck = slot->queued;
 	slot_unlock(slot);
 	return leaving;
+}
+
+/*
+ * slot_want_any
+ *		As slot_want(), for slots_take_any(): the backend wants any of so many
+ *		slots, and "tries" if it waits behind nobody.
+ */
+ZkProcLock *
+slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
+			  int alternatives, bool tries)
+{
+	ZkKey		mine = *key;
+
+	StaticAssertStmt(ZK_MAX_TOGETHER < 1 << 9, "ZkProcLock.alternatives is too small");
+	if (kind == ZNODE_READER)
+		key_in_mode(key, ZK_KEY_SHARED, &mine);
+	return want_this(&mine, kind, session, false, alternatives, tries);
+}
+
+static bool
+is_owned(const ZkSlot *slot)
+{
+	return slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
+}
+
+/*
+ * Try to take a slot of which the caller has the heavyweight lock.  Returns
+ * ZK_PENDING if that does not end the call, and counts what it has found.
+ */
+static ZkTake
+try_any_of(ZkAnyWait *wait, int i)
+{
+	ZkProcLock *proc = wait->procs[i];
+	ZkSlot	   *slot = proc->slot;
+	bool		was_ready = proc->ready;
+	ZkSlotState was = slot->state;
+	ZkTake		take = try_take(proc, 0, &wait->news);
+
+	if (!was_ready && slot->nwanting > 1)
+		slot_wake(slot);		/* those behind us may go on */
+	if (was == ZK_SLOT_NONE && slot->state == ZK_SLOT_WANTED)
+		slot->contender.group = wait->group;
+	if (take == ZK_QUEUED)
+	{
+		wait->waited[i] = true;
+		wait->nqueued++;
+		return ZK_PENDING;
+	}
+	if (take == ZK_PENDING || take == ZK_UNPROVED)
+	{
+		wait->npending++;
+		wait->pending = i;
+		if (take == ZK_UNPROVED && wait->which < 0)
+			wait->which = i;
+		return ZK_PENDING;
+	}
+	wait->which = i;
+	return take;
+}
+
+/*
+ * Another backend of the cluster that also wants any of several has the
+ * heavyweight lock, and takes the slot or leaves it as soon as ZooKeeper
+ * answers; or it came first, and is about to try to get that.
+ */
+static bool
+is_left_soon(const ZkProcLock *proc)
+{
+	const ZkSlot *slot = proc->slot;
+	bool		ahead = true;
+
+	if (slot->state == ZK_SLOT_HELD || slot->queued)
+		return false;
+	for (const ZkProcLock *other = slot->procs; other != NULL;
+		 other = other->next)
+	{
+		if (other == proc)
+			ahead = false;
+		else if (other->alternatives > 0 &&
+				 (other->ready || (ahead && other->tries)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Could the backend have the heavyweight lock, as far as the slot tells?
+ * Readers can have it together, and those of a lock that is wanted exclusive
+ * have another slot.
+ */
+static bool
+is_reachable(const ZkProcLock *proc)
+{
+	const ZkSlot *slot = proc->slot;
+
+	if (znode_is_shared(proc->kind))
+		return true;
+	for (const ZkProcLock *other = slot->procs; other != NULL;
+		 other = other->next)
+		if (other != proc && ((other->granted && !other->lost) || other->ready))
+			return false;
+	return !is_behind_any(proc);
+}
+
+/*
+ * A slot of which somebody else has the heavyweight lock, or had it when the
+ * caller looked for those that it might get.
+ */
+static void
+look_from_behind(ZkAnyWait *wait, int i)
+{
+	ZkProcLock *proc = wait->procs[i];
+
+	if (wait->immediate)
+	{
+		if (is_left_soon(proc) || (!wait->reachable[i] && is_reachable(proc)))
+		{
+			wait->npending++;
+			wait->pending = i;
+		}
+		return;
+	}
+	wait->waited[i] = true;
+
+	/* as a writer that waits for readers of its own cluster: once */
+	if (!znode_is_shared(proc->kind) && !proc->asked)
+		note_ahead(proc);
+}
+
+/*
+ * What the wait for a slot comes to of which somebody else has the heavyweight
+ * lock, if a deadlock is to end it, or "take".
+ */
+static ZkTake
+look_for_deadlock_behind(ZkAnyWait *wait, int i, ZkTake take)
+{
+	ZkProcLock *proc = wait->procs[i];
+
+	if (proc->victim_of == 0)
+		return take;
+	wait->which = i;
+	wait->news.deadlock = proc->victim_of;
+	if (proc->victim_of != ZK_STEPS_BACK)
+		return ZK_DEADLOCK;
+	proc->victim_of = 0;
+	return ZK_GO_BACK;
+}
+
+/*
+ * Go through those slots of which the caller has the heavyweight lock, and which
+ * the cluster owns, or does not.
+ */
+static ZkTake
+try_all(ZkAnyWait *wait, bool owned)
+{
+	ZkTake		result = ZK_PENDING;
+	ZkTakeNews	news = {0};
+	int			which = -1;
+
+	for (int i = 0; i < wait->n; i++)
+	{
+		ZkTake		take;
+
+		if (!wait->ready[i] || is_owned(wait->procs[i]->slot) != owned)
+			continue;
+		take = try_any_of(wait, i);
+		if (take == ZK_TAKEN)
+			return take;
+		if (take != ZK_PENDING && result == ZK_PENDING)
+		{
+			result = take;
+			news = wait->news;
+			which = i;
+		}
+	}
+	if (result != ZK_PENDING)
+	{
+		wait->news = news;
+		wait->which = which;
+	}
+	return result;
+}
+
+/*
+ * slots_take_any
+ *		Take the first of the slots that can be had; else ask the worker for
+ *		contenders for all of them, together.
+ *
+ * The caller must want all of the slots.  What the cluster owns is taken ahead
+ * of asking for anything else.  Answers as slot_take(), but ZK_QUEUED only if
+ * there is nothing to wait for in that way: all the slots have others ahead.
+ * ZK_TAKEN, ZK_REFUSED, ZK_DEADLOCK, ZK_GO_BACK and ZK_UNPROVED tell "which".
+ * Unless one is taken the caller's latch is set when another try is worthwhile.
+ * slots_find_reachable() goes ahead of each.
+ */
+ZkTake
+slots_take_any(ZkAnyWait *wait)
+{
+	bool		partitions[ZK_PARTITIONS];
+	ZkTake		take;
+
+	wait->which = -1;
+	wait->npending = wait->nqueued = wait->pending = 0;
+	wait->group = slots_new_group();
+	slots_lock_of(wait->procs, wait->n, partitions);
+	take = try_all(wait, true);
+	if (take == ZK_PENDING)
+		take = try_all(wait, false);
+	if (take == ZK_PENDING)
+	{
+		for (int i = 0; i < wait->n; i++)
+			if (!wait->ready[i])
+				look_from_behind(wait, i);
+		take = wait->which >= 0 ? ZK_UNPROVED :
+			wait->npending > 0 ? ZK_PENDING : ZK_QUEUED;
+		for (int i = 0; i < wait->n; i++)
+			if (!wait->ready[i] && take != ZK_DEADLOCK)
+				take = look_for_deadlock_behind(wait, i, take);
+	}
+	slots_unlock_of(partitions);
+	return take;
+}
+
+/*
+ * slots_find_reachable
+ *		Find the slots of which the caller does not have the heavyweight lock,
+ *		but might get it now.
+ */
+void
+slots_find_reachable(ZkAnyWait *wait)
+{
+	bool		partitions[ZK_PARTITIONS];
+
+	slots_lock_of(wait->procs, wait->n, partitions);
+	for (int i = 0; i < wait->n; i++)
+		wait->reachable[i] = !wait->ready[i] && is_reachable(wait->procs[i]);
+	slots_unlock_of(partitions);
+}
+
+/*
+ * slots_unwant_any
+ *		Want none of the slots any more, but the one of that number, or -1.
+ *
+ * What is to be deleted goes to the worker together.  The caller has released
+ * their heavyweight locks.  Does not throw.
+ */
+void
+slots_unwant_any(const ZkAnyWait *wait, int but)
+{
+	bool		partitions[ZK_PARTITIONS];
+
+	slots_lock_of(wait->procs, wait->n, partitions);
+	for (int i = 0; i < wait->n; i++)
+	{
+		ZkSlot	   *slot = wait->procs[i]->slot;
+
+		if (i == but)
+			continue;
+		note_unwanted(wait->procs[i]);
+		slot_remove_unused(slot);
+	}
+	slots_unlock_of(partitions);
+}
+
+/*
+ * slot_other_mode_leaves
+ *		Is the contender that the cluster has of the lock in the other mode
+ *		being given up, and gone in a moment?
+ */
+bool
+slot_other_mode_leaves(const ZkProcLock *proc)
+{
+	ZkKey		other;
+	ZkSlot	   *slot;
+	bool		leaves;
+
+	if (!key_in_other_mode(&proc->slot->key, &other))
+		return false;
+	slot = slot_find_locked(&other, LW_SHARED);
+	if (slot == NULL)
+		return false;
+	leaves = slot->state == ZK_SLOT_RELEASING && !slot->queued;
+	slot_unlock(slot);
+	return leaves;
+}
+
+/*
+ * slot_call_ahead
+ *		Wake those who came before this backend, and want any of several slots,
+ *		to get the heavyweight lock; false if there is none.
+ *
+ * The caller has released it, and waits for it again afterwards.
+ */
+bool
+slot_call_ahead(const ZkProcLock *proc)
+{
+	bool		behind;
+
+	slot_lock(proc->slot, LW_SHARED);
+	behind = is_behind_any(proc);
+	if (behind)
+		slot_wake_any(proc->slot);
+	slot_unlock(proc->slot);
+	return behind;
+}
+
+/* What the rules of a turn depend on. */
+static TurnInput
+turn_input(const ZkSlot *slot, int64 now)
+{
+	TurnInput	input = {0};
+
+	input.now = now;
+	input.quantum = handoff_quantum_us();
+	input.retain_time = retain_time_us();
+	input.waiting = slot->nwanting;
+	input.taker = slot_has_taker(slot);
+	input.mail_waiting = !input.taker && mail_is_waiting();
+	input.room = !input.taker && slots_have_room();
+	input.release_time = input.taker ? slots_release_time() : 0;
+	input.retainable = slot->contender.retain;
+	input.permit = slot->contender.kind == ZNODE_PERMIT;
+	input.readers = znode_is_shared(slot->contender.kind);
+	input.writer_behind = slot->writer_behind;
+	return input;
+}
+
+/* The last holder is gone. */
+static void
+leave_slot(ZkSlot *slot, int64 now)
+{
+	TurnInput	input = turn_input(slot, now);
+	TurnDecision decision = turn_dropped(&slot->turn, &input);
+
+	if (decision == TURN_GIVE_UP)
+	{
+		slot_event(slot, SLOT_GIVEN_UP);
+		return;
+	}
+	slot_event(slot, SLOT_HANDED);
+	if (decision == TURN_LEAVE || decision == TURN_HAND_ON_AND_ASK)
+		slot_mail(slot);
+}
+
+/*
+ * slot_drop
+ *		The holder gives the slot back, at the end of its transaction or of
+ *		its last hold.
+ *
+ * The slot may be gone afterwards.  Does not throw, and does not wait for
+ * more than LWLocks: to be called in transaction callbacks.  "now" is that of
+ * zk_now_us().
+ */
+void
+slot_drop(ZkProcLock *proc, int64 now)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		lost;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	lost = proc->lost;
+	remove_proc(proc);
+	if (!lost && --slot->nholding == 0)
+		leave_slot(slot, now);
+	slot_unlock_last(slot);
+}
+
+static bool
+is_held(const ZkProcLock *proc)
+{
+	return !proc->lost && proc->slot->state == ZK_SLOT_HELD;
+}
+
+/*
+ * slot_read_token
+ *		Does this backend, which took the slot, still hold it, and what is the
+ *		fencing token?
+ *
+ * Sets *token to 0 while the worker has not got it, and then *refusal to why
+ * ZooKeeper does not tell it, or to ZK_REFUSAL_NONE before it has answered.
+ */
+bool
+slot_read_token(ZkProcLock *proc, int64 *token, ZkRefusal *refusal)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		mine;
+
+	slot_lock(slot, LW_SHARED);
+	mine = is_held(proc);
+	*token = slot->token;
+	*refusal = slot->token_refusal;
+	slot_unlock(slot);
+	return mine;
+}
+
+/*
+ * slot_is_mine
+ *		Does this backend, which took the slot, still hold it?
+ */
+bool
+slot_is_mine(ZkProcLock *proc)
+{
+	int64		token;
+	ZkRefusal	refusal;
+
+	return slot_read_token(proc, &token, &refusal);
+}
+
+/*
+ * slot_begin_commit
+ *		As slot_is_mine(), for the check ahead of a commit.
+ *
+ * If so, the backend is not canceled any more, even if the lock is lost, until
+ * slot_end_commit().
+ */
+bool
+slot_begin_commit(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		mine;
+
+	/* shared will do: whoever reads it has the exclusive lock */
+	slot_lock(slot, LW_SHARED);
+	mine = is_held(proc);
+	proc->committing = mine;
+	slot_unlock(slot);
+	return mine;
+}
+
+/*
+ * slot_end_commit
+ *		The commit is over, and the backend goes on holding the slot.
+ */
+void
+slot_end_commit(ZkProcLock *proc)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot_lock(slot, LW_SHARED);
+	proc->committing = false;
+	slot_unlock(slot);
+}
+
+/*
+ * slot_set_scope
+ *		Tell zk_locks whether the backend has a session-scoped hold.
+ */
+void
+slot_set_scope(ZkProcLock *proc, bool session)
+{
+	ZkSlot	   *slot = proc->slot;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	proc->session = session;
+	slot_unlock(slot);
 }

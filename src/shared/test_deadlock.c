@@ -22,6 +22,7 @@
 #include "shared/compat.h"
 #include "shared/deadlocks.h"
 #include "shared/grant.h"
+#include "shared/slots_private.h"
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(zk_test_deadlock);

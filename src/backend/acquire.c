@@ -126,11 +126,11 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 
 	if (wait->prepared != slot)
 	{
-		ConditionVariablePrepareToSleep(&slot->cv);
+		ConditionVariablePrepareToSleep(slot_cv(slot));
 		wait->prepared = slot;
 		return true;
 	}
-	(void) ConditionVariableTimedSleep(&slot->cv, Min(sleep, INT_MAX),
+	(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
 									   ZkWaitEvent(wait_event, "ZkLockAcquire"));
 	CHECK_FOR_INTERRUPTS();
 	return true;
@@ -167,7 +167,7 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 		}
 		if (left > 0)
 			sleep = Min(sleep, left);
-		(void) ConditionVariableTimedSleep(&slot->cv, Min(sleep, INT_MAX),
+		(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
 										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
 	}
 	ConditionVariableCancelSleep();

@@ -116,7 +116,7 @@ attempt_give_way(void)
 		int64		left;
 
 		while (slot_call_ahead(proc) && (left = zk_time_left(until)) > 0)
-			(void) ConditionVariableTimedSleep(&proc->slot->cv, left,
+			(void) ConditionVariableTimedSleep(slot_cv(proc->slot), left,
 											   ZkWaitEvent(wait_event, "ZkLockAcquire"));
 		ConditionVariableCancelSleep();
 	}

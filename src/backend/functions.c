@@ -650,7 +650,7 @@ get_token(const ZkLockName *lock)
 		report_not_held(lock);
 	while ((mine = slot_read_token(held->proc, &token, &refusal)) &&
 		   token == 0 && refusal == ZK_REFUSAL_NONE)
-		ConditionVariableSleep(&held->proc->slot->cv,
+		ConditionVariableSleep(slot_cv(held->proc->slot),
 							   ZkWaitEvent(wait_event, "ZkLockToken"));
 	ConditionVariableCancelSleep();
 	if (!mine)

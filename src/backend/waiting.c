@@ -111,13 +111,13 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
  * call looks again every now and then.
  */
 int64
-waiting_patience(SlotWait *wait, const ZkSlot *slot)
+waiting_patience(SlotWait *wait, ZkSlot *slot)
 {
 	ZkSessionInfo info;
-	ZkContender contender = {0};
+	ZkContender contender;
 	int64		patience;
 
-	(void) slot_find_contender(&slot->key, &contender);
+	(void) slot_read_contender(slot, &contender);
 	patience = zk_session_patience(contender.session, wait->called_ms,
 								   &wait->no_session_since, &info);
 	if (patience == 0)

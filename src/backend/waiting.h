@@ -98,7 +98,7 @@ typedef struct SlotWait
 
 extern void waiting_begin(SlotWait *wait, const ZkRequest *request,
 						  ZkResult *result);
-extern int64 waiting_patience(SlotWait *wait, const ZkSlot *slot);
+extern int64 waiting_patience(SlotWait *wait, ZkSlot *slot);
 extern void waiting_note_end(ZkResult *result, const HeldLock *lock,
 							 ZkTake take, const ZkTakeNews *news);
 extern int64 waiting_log(SlotWait *wait, const HeldLock *lock);

@@ -14,6 +14,7 @@
 #ifndef ZKLOCK_GRANT_H
 #define ZKLOCK_GRANT_H
 
+#include "shared/procs.h"
 #include "shared/slots.h"
 
 /* What a slot in the worker's mail asks for. */

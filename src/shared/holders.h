@@ -14,6 +14,7 @@
 #ifndef ZKLOCK_HOLDERS_H
 #define ZKLOCK_HOLDERS_H
 
+#include "core/lock/turn.h"
 #include "datatype/timestamp.h"
 #include "shared/slots.h"
 

@@ -25,7 +25,7 @@
 
 #include "core/deadlock/vertex.h"
 #include "miscadmin.h"
-#include "shared/procs.h"
+#include "shared/procs_private.h"
 #include "shared/settings.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"

@@ -17,7 +17,6 @@
 
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
-#include "storage/proc.h"
 
 /* In place of a deadlock's number: others of the cluster are to go ahead. */
 #define ZK_STEPS_BACK		PG_UINT32_MAX
@@ -58,35 +57,9 @@ typedef struct ZkProcLock
 	TimestampTz xact_start;		/* when its transaction began that wanted it */
 } ZkProcLock;
 
-/*
- * proc_backend
- *		The PGPROC of the backend.
- *
- * It is that backend's as long as the partition lock is held, since a backend
- * gives back its ZkProcLocks before it ends.  Without the lock it may be
- * anybody's, or nobody's (pid 0).
- */
-static inline PGPROC *
-proc_backend(const ZkProcLock *proc)
-{
-	return &ProcGlobal->allProcs[proc->procno];
-}
-
 /* module load */
 extern void procs_request_shmem(void);
 extern void procs_startup_shmem(void);
-
-/* for take.c, drop.c, grant.c, holders.c, losses.c and slots.c */
-extern int	procs_max(void);
-extern int	procs_in_use(void);
-extern int	procs_used(void);
-extern ZkProcLock *proc_at(int i);
-extern ZkProcLock *proc_new(void);
-extern void proc_free(ZkProcLock *proc);
-extern bool proc_has_role(const ZkProcLock *proc);
-extern bool proc_cancel(const ZkProcLock *proc);
-extern void proc_lose(ZkProcLock *proc);
-extern uint32 procs_losses(void);
 
 /* for the worker's foreign.c */
 extern bool procs_remote_seen(void);

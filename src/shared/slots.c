@@ -181,6 +181,23 @@ slots_available(void)
 	return counts != NULL;
 }
 
+/*
+ * slot_key, slot_cv
+ *		The key of a slot in use, and its condition variable, which is broadcast
+ *		at every change for a waiter.
+ */
+const ZkKey *
+slot_key(const ZkSlot *slot)
+{
+	return &slot->key;
+}
+
+ConditionVariable *
+slot_cv(ZkSlot *slot)
+{
+	return &slot->cv;
+}
+
 static LWLock *
 partition_lock(uint32 hash)
 {

@@ -16,6 +16,9 @@
 #ifndef ZKLOCK_SLOTS_PRIVATE_H
 #define ZKLOCK_SLOTS_PRIVATE_H
 
+#include "core/lock/turn.h"
+#include "lib/ilist.h"
+#include "shared/procs_private.h"
 #include "shared/slots.h"
 #include "storage/lwlock.h"
 #include "utils/hsearch.h"
@@ -33,6 +36,46 @@ typedef enum SlotEvent
 	SLOT_REQUEUED,
 	SLOT_CONTENDER_GONE
 } SlotEvent;
+
+/*
+ * There may be many of these, so they are kept small.  Times are in
+ * microseconds, as of zk_now_us().
+ */
+struct ZkSlot
+{
+	ZkKey		key;			/* hash key, must be first */
+	uint8		state;			/* ZkSlotState */
+	uint8		refusal;		/* ZkRefusal: news for the waiter that asked */
+	uint8		token_refusal;	/* ZkRefusal: why there is no token */
+	bool		queued;			/* WANTED, RELEASING: may take long */
+	bool		reserved;		/* for a backend that takes several together */
+	bool		asked;			/* a backend waits for a contender */
+	uint8		asked_kind;		/* ZnodeKind of the contender that is asked for */
+	bool		mailed;			/* in the worker's mail */
+	bool		check_wanted;	/* see ZK_MAIL_CHECK_WRITERS */
+	bool		writer_behind;	/* seen at checked_at, behind our readers */
+	bool		has_victim;		/* a waiter may have a "victim_of" */
+	int			asked_permits;	/* ... of a semaphore, or 0 */
+	int			asker_pid;		/* of the latest backend that asked */
+	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
+	ZkContender contender;		/* in any state but NONE */
+	int64		token;			/* czxid, or 0 while not known */
+	ConditionVariable cv;		/* broadcast at every change for a waiter */
+
+	/* the backends, in the order in which they came */
+	int			nwanting;
+	int			nholding;		/* without those that have lost it */
+	int			nany;			/* those that want any of several slots */
+	ZkProcLock *procs;
+	ZkProcLock **procs_end;		/* the last "next" */
+
+	/* fairness to contenders of others */
+	Turn		turn;			/* in us as of zk_now_us() */
+	int64		checked_at;		/* when we checked for writers behind us */
+	int64		check_start;	/* of the check under way, or 0 */
+
+	slist_node	mail_node;
+};
 
 /* the partition locks */
 extern void slot_lock(const ZkSlot *slot, LWLockMode mode);

@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_TAKE_H
 #define ZKLOCK_TAKE_H
 
+#include "shared/procs.h"
 #include "shared/slots.h"
 
 typedef enum ZkTake

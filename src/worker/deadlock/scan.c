@@ -184,7 +184,7 @@ find_waits(int64 since_ms)
 		memset(wait, 0, sizeof(*wait));
 		wait->counts = fill_wait(&rows[i], since_ms, &wait->wait);
 		if (contender)
-			key_tag(&rows[i].slot->key, contender->directory, &wait->tag);
+			key_tag(slot_key(rows[i].slot), contender->directory, &wait->tag);
 		of = hash_search(scanning.by_pid, &rows[i].pid, HASH_ENTER, &found);
 		wait->next = found ? of->first : -1;
 		of->n = (found ? of->n : 0) + wait->counts;

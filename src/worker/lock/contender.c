@@ -222,7 +222,7 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	if (found)
 		return contender;
 
-	key_path(&slot->key, contender->directory);
+	key_path(slot_key(slot), contender->directory);
 	contender->session = NO_SESSION;
 	contender->id = new_id(contender);
 	contender->lock_id = 0;

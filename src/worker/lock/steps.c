@@ -686,7 +686,7 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 	ZkKey		key;
 
 	if (contender->recipe.kind == ZNODE_READER &&
-		key_in_other_mode(&contender->slot->key, &key) &&
+		key_in_other_mode(slot_key(contender->slot), &key) &&
 		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
 		input.sibling = writer.uuid;
 	step(contender, false, &input);

@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * procs_private.h
+ *		The pool of ZkProcLocks, for the rooms of the slots.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/procs_private.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PROCS_PRIVATE_H
+#define ZKLOCK_PROCS_PRIVATE_H
+
+#include "shared/procs.h"
+#include "storage/proc.h"
+
+/*
+ * proc_backend
+ *		The PGPROC of the backend.
+ *
+ * It is that backend's as long as the partition lock is held, since a backend
+ * gives back its ZkProcLocks before it ends.  Without the lock it may be
+ * anybody's, or nobody's (pid 0).
+ */
+static inline PGPROC *
+proc_backend(const ZkProcLock *proc)
+{
+	return &ProcGlobal->allProcs[proc->procno];
+}
+
+extern int	procs_max(void);
+extern int	procs_in_use(void);
+extern int	procs_used(void);
+extern ZkProcLock *proc_at(int i);
+extern ZkProcLock *proc_new(void);
+extern void proc_free(ZkProcLock *proc);
+extern bool proc_has_role(const ZkProcLock *proc);
+extern bool proc_cancel(const ZkProcLock *proc);
+extern void proc_lose(ZkProcLock *proc);
+extern uint32 procs_losses(void);
+
+#endif							/* ZKLOCK_PROCS_PRIVATE_H */

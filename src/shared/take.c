@@ -159,6 +159,28 @@ slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 }
 
 /*
+ * Is the contender that the cluster has of the lock in the other mode being given
+ * up?  Sets *other to the key of its slot, and *stuck to whether ZooKeeper does
+ * not let it go.
+ */
+static bool
+is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
+{
+	ZkSlot	   *slot;
+	bool		leaving;
+
+	if (!key_in_other_mode(&proc->slot->key, other))
+		return false;
+	slot = slot_find_locked(other, LW_SHARED);
+	if (slot == NULL)
+		return false;
+	leaving = slot->state == ZK_SLOT_RELEASING;
+	*stuck = slot->queued;
+	slot_unlock(slot);
+	return leaving;
+}
+
+/*
  * slot_want_leaving
  *		If the contender that the cluster has of the lock in the other mode is
  *		being given up, want its slot, to see it go; else NULL.
@@ -169,10 +191,9 @@ ZkProcLock *
 slot_want_leaving(const ZkProcLock *proc)
 {
 	ZkKey		other;
-	ZkContender contender;
+	bool		stuck;
 
-	if (!key_in_other_mode(&proc->slot->key, &other) ||
-		slot_find_contender(&other, &contender) != ZK_SLOT_RELEASING)
+	if (!is_other_mode_leaving(proc, &other, &stuck))
 		return NULL;
 	return want_this(&other, proc->kind, false, true, 0, false);
 }
@@ -376,19 +397,15 @@ slot_ask(ZkProcLock *proc)
 void
 slot_ask_for_others(const ZkKey *key)
 {
-	ZkContender contender;
-	ZkSlot	   *slot;
+	ZkSlot	   *slot = slot_find_locked(key, LW_EXCLUSIVE);
 	ZkProcLock *proc;
 
-	if (slot_find_contender(key, &contender) != ZK_SLOT_NONE)
-		return;
-	slot = slot_find_locked(key, LW_EXCLUSIVE);
 	if (slot == NULL)
 		return;
 	for (proc = slot->procs; proc != NULL; proc = proc->next)
 		if (!proc->granted && !proc->together)
 			break;
-	if (proc)
+	if (proc != NULL && slot->state == ZK_SLOT_NONE)
 		note_ahead(proc);
 	slot_unlock(slot);
 }
@@ -718,14 +735,10 @@ slot_step_back(ZkProcLock *proc)
 void
 slot_yield(const ZkKey *key)
 {
-	ZkContender contender;
-	ZkSlot	   *slot;
+	ZkSlot	   *slot = slot_find_locked(key, LW_EXCLUSIVE);
 
-	if (slot_find_contender(key, &contender) == ZK_SLOT_NONE)
-		return;					/* as nearly always */
-	slot = slot_find_locked(key, LW_EXCLUSIVE);
 	if (slot == NULL)
-		return;
+		return;					/* as nearly always */
 	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
 	{
 		slot->asked = false;
@@ -1052,17 +1065,9 @@ bool
 slot_other_mode_leaves(const ZkProcLock *proc)
 {
 	ZkKey		other;
-	ZkSlot	   *slot;
-	bool		leaves;
+	bool		stuck;
 
-	if (!key_in_other_mode(&proc->slot->key, &other))
-		return false;
-	slot = slot_find_locked(&other, LW_SHARED);
-	if (slot == NULL)
-		return false;
-	leaves = slot->state == ZK_SLOT_RELEASING && !slot->queued;
-	slot_unlock(slot);
-	return leaves;
+	return is_other_mode_leaving(proc, &other, &stuck) && !stuck;
 }
 
 /*

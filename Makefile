@@ -138,6 +138,9 @@ build/asan/%: build/asan/obj/test/unit/%.o $(UNIT_SRC:%.c=build/asan/obj/%.o)
 
 .SECONDARY:
 
+# Run a test program, and tell how long that took.
+timed = @bash -c 'from=$$(date +%s%3N); $(1); status=$$?; echo "$@: $$(($$(date +%s%3N) - from)) ms"; exit $$status'
+
 # A target for each program: make -k runs all of them, even after one has failed,
 # and make -j several at a time.
 unit: $(UNIT_TESTS:%=unit/%)
@@ -145,12 +148,12 @@ unit-asan: $(UNIT_TESTS:%=unit-asan/%)
 unit-valgrind: $(UNIT_TESTS:%=unit-valgrind/%)
 
 $(UNIT_TESTS:%=unit/%): unit/%: build/unit/%
-	@$<
+	$(call timed,$<)
 
 $(UNIT_TESTS:%=unit-asan/%): unit-asan/%: build/asan/%
-	@$<
+	$(call timed,$<)
 
 $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
-	@valgrind --quiet --leak-check=full --error-exitcode=99 $<
+	$(call timed,valgrind --quiet --leak-check=full --error-exitcode=99 $<)
 
 .PHONY: all deb dist drawing help matrix link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

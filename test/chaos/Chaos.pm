@@ -1114,8 +1114,7 @@ sub _cluster_fault
 		my $session = $self->_ask($name, 'SELECT session_id FROM zk_session');
 
 		return ', no session' unless $session =~ /^0x/;
-		no warnings 'portable';
-		my $killed = eval { $self->_client->kill_session(hex $session) };
+		my $killed = eval { $self->_client->kill_session($session) };
 
 		return ", $session, not done" if defined $killed && !$killed;
 		my $closed = now();

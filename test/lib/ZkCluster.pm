@@ -27,11 +27,13 @@ use Exporter qw(import);
 use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Test::More;
 use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster zk_clusters lock_dir contender_bytes contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
-  wait_connected wait_state wait_last_error session_of session_file
+  wait_connected wait_state wait_last_error worker_of session_of session_file
+  next_worker end_session lose_session
   edit_settings members member_node lock_ephemerals);
 
 # the client that looks, one for each ZooKeeper
@@ -274,6 +276,10 @@ Wait until its session is in this state; true.
 
 Wait until zk_session.last_error matches; returns it.
 
+=item worker_of($node)
+
+The process id of its worker.
+
 =item session_of($node)
 
 The id of its session, as zk_session has it.
@@ -308,9 +314,68 @@ sub wait_last_error
 	return $found;
 }
 
+sub worker_of
+{
+	return $_[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_session LIMIT 1');
+}
+
 sub session_of { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_session'); }
 
 sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
+
+=pod
+
+=item next_worker($node, $signal)
+
+End its worker, by SIGTERM or this signal, and wait until the next one is
+connected.
+
+=item end_session($node, $client, $id)
+
+End its session, or that one of several, by way of a foreign client, as if it had
+expired; false if there is none.  The worker stands still meanwhile: one that
+comes back for its connection at that very moment is told nothing, and notices
+after 2/3 of the timeout.
+
+=item lose_session($node, $client)
+
+The same, as a test, and wait until there is another session.
+
+=cut
+
+sub next_worker
+{
+	my ($node, $signal) = @_;
+	my $before = worker_of($node);
+
+	kill $signal // 'TERM', $before;
+	$node->poll_query_until('postgres',
+		"SELECT bool_and(worker_pid <> $before AND state = 'connected') FROM zk_session");
+	return;
+}
+
+sub end_session
+{
+	my ($node, $client, $id) = @_;
+	my $worker = worker_of($node);
+
+	stop_process($worker);
+	my $ended = $client->kill_session($id // session_of($node));
+	kill 'CONT', $worker;
+	return $ended;
+}
+
+sub lose_session
+{
+	my ($node, $client) = @_;
+	my $old = session_of($node);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok(end_session($node, $client), 'the session of ' . $node->name . ' is ended');
+	$node->poll_query_until('postgres',
+		"SELECT state = 'connected' AND session_id <> '$old' FROM zk_session");
+	return;
+}
 
 =pod
 

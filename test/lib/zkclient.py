@@ -137,6 +137,7 @@ class Client:
     def kill_session(self, session_id):
         """Attach to the session and close it, in one breath: its owner would
         come back for it."""
+        session_id = int(str(session_id), 0)
         password = session_password(session_id)
         connect = struct.pack('>iqiqi16s?', 0, 0, 10000, session_id,
                               len(password), password, False)
@@ -171,6 +172,7 @@ class Client:
         def string(text):
             return struct.pack('>i', len(text)) + text
 
+        session_id = int(str(session_id), 0)
         requests = (
             struct.pack('>iqiq', 0, 0, 10000, session_id) +
             string(session_password(session_id)) + b'\0',

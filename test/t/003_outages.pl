@@ -510,23 +510,6 @@ for my $how ('stop', 'kill9')
 # The session ends, as when it has expired
 #
 
-# End it from outside, while the worker cannot take the connection back.
-sub end_session_of
-{
-	my ($node) = @_;
-	my $old = session_of($node);
-	my $worker = value($node, 'SELECT worker_pid FROM zk_session');
-	no warnings 'portable';
-
-	stop_process($worker);
-	ok($foreign->kill_session(hex $old), $node->name . "'s session is ended");
-	kill 'CONT', $worker;
-	poll_until(
-		sub { value($node, "SELECT state = 'connected' AND session_id <> '$old' FROM zk_session") eq 't' },
-		'a new session');
-	return;
-}
-
 {
 	# while waiting: at the end of the queue again
 	my $node = $foreign->lock(lock_dir('w'));
@@ -534,7 +517,7 @@ sub end_session_of
 	my $second = waiter($b, 'w', 1);
 	my $behind = $foreign->enqueue(lock_dir('w'));
 
-	end_session_of($b);
+	lose_session($b, $foreign);
 	wait_contenders($zk, 'w', 3);
 	is($foreign->position($behind), 1, 'the waiter has lost its place');
 	ok(!$waiter->done, 'and waits in a new one');
@@ -573,7 +556,7 @@ sub end_session_of
 		$session->run_ok('INSERT INTO near VALUES (1)');
 		my $remote = waiter($a, 'l', 2);
 
-		end_session_of($b);
+		lose_session($b, $foreign);
 		is($remote->result->{message}, undef, 'the lost lock goes to another cluster');
 		is(value($b, q{SELECT name, granted, lost FROM zk_locks}), 'l|t|t', 'zk_locks tells that it is lost');
 		my $local = waiter($b, 'l', 1);
@@ -605,7 +588,7 @@ sub end_session_of
 	for my $end ('ROLLBACK', "SELECT zk_unlock('l'); COMMIT")
 	{
 		$session->run_ok("BEGIN; SELECT zk_lock('l')");
-		end_session_of($b);
+		lose_session($b, $foreign);
 		$session->run_ok($end, "a lost lock and $end");
 		is(value($b, 'SELECT count(*) FROM zk_locks'), 0, 'nothing is left of it');
 		works($b, 'a new session');

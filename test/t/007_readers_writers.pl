@@ -798,16 +798,9 @@ for my $node ($a, $b)
 
 	$_->run_ok('CREATE TABLE lost' . $_->pid . ' ()') for @lost;
 	wait_contenders($zk, 'lost/r', 2);
-	ok($foreign->kill_session(hex value($a, 'SELECT session_id FROM zk_session')),
-		'the session is ended');
+	ok(end_session($a, $foreign), 'the session is ended');
 	got($_, 'the lost lock goes to another cluster') for @waiting;
-	# the server tells it only who asks
-	poll_until(
-		sub {
-			try($a, 'poke');
-			value($a, 'SELECT count(*) = 5 AND bool_and(lost) FROM zk_locks') eq 't';
-		},
-		'the locks to be lost');
+	$a->poll_query_until('postgres', 'SELECT count(*) = 5 AND bool_and(lost) FROM zk_locks');
 	is($_->run('COMMIT')->{sqlstate}, '40001', 'its holder cannot commit') for @lost;
 	is(value($a, q{SELECT count(*) FROM pg_class WHERE relname ~ '^lost\d'}), 0, 'nothing is committed');
 	is(value($a, 'SELECT name, scope, lost FROM zk_locks'), 'lost/s|session|t',
@@ -834,14 +827,8 @@ for my $node ($a, $b)
 		waiting($b, "SELECT zk_lock_all('{next/1,next/2,next/3}', session => true)", 'exclusive'));
 
 	wait_contenders($zk, 'next/rw', 2);
-	ok($foreign->kill_session(hex value($b, 'SELECT session_id FROM zk_session')),
-		'the session of those who wait is ended');
-	poll_until(
-		sub {
-			try($b, 'poke');
-			value($b, 'SELECT sessions FROM zk_session') == 2;
-		},
-		'the next session');
+	ok(end_session($b, $foreign), 'the session of those who wait is ended');
+	$b->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_session');
 	wait_contenders($zk, 'next/rw', 2);
 	ok(!$_->done, 'they wait on') for @waiting;
 	is_over($_) for @held;

@@ -419,12 +419,11 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	is(sql($a, $ask)->{out}, 20, 'and so has who asks later');
 
 	# the session ends
-	no warnings 'portable';		# 64 bits
 	my $session = session_of($a);
 	$worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
 	kill 'STOP', $worker;
 	$asker = asker($a, $ask);
-	ok($foreign->kill_session(hex $session), 'the session is ended');
+	ok($foreign->kill_session($session), 'the session is ended');
 	kill 'CONT', $worker;
 	is($asker->result->{out}, 20, 'a question is answered in the next');
 	isnt(session_of($a), $session, '... which is another one');

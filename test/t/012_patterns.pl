@@ -113,16 +113,11 @@ $outcome{'Leader with fencing'} = sub {
 	my ($old, $new) = map { session($_) } qw(b.leader a.leader);
 	my $lock = 'leader:dispatch';
 
-	no warnings 'portable';
-
 	# the leader in b loses its lock, and one in a takes over
-	$foreign->kill_session(hex
-		  $b->safe_psql('postgres', 'SELECT session_id FROM zk_session'));
+	end_session($b, $foreign);
 	$new->run_ok("SELECT zk_lock('$lock', session => true)",
 		'another leader takes over');
 	$new->run_ok("CALL dispatch('third, by a')");
-	# the worker of b may be silent for long, the next one is not
-	$b->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
 	$b->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE name = '$lock'");
 	is($old->run("CALL dispatch('fourth, by b')")->{sqlstate},
 		'40001', 'who has lost the lock cannot dispatch');
@@ -236,11 +231,7 @@ $outcome{'Shards, each worked on by one'} = sub {
 	$last->send('SELECT zk_lock_any(shards(), session => true)');
 	$last->wait_waiting(2);
 	my $lost = $cluster{c}->safe_psql('postgres', 'SELECT name FROM zk_locks WHERE granted');
-	{
-		no warnings 'portable';
-		$foreign->kill_session(hex
-			  $cluster{c}->safe_psql('postgres', 'SELECT session_id FROM zk_session'));
-	}
+	end_session($cluster{c}, $foreign);
 	is($last->result->{out}, $lost, 'the shard of a cluster that has lost its session is taken over');
 	$cluster{c}->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
 	is(session('c.one')->run('INSERT INTO shard_work VALUES (NULL)')->{sqlstate},

@@ -38,10 +38,8 @@ sub stop_worker
 sub end_session_of
 {
 	my ($node) = @_;
-	no warnings 'portable';
 
-	ok( $foreign->kill_session(hex value($node, 'SELECT session_id FROM zk_session')),
-		$node->name . "'s session is ended");
+	ok($foreign->kill_session(session_of($node)), $node->name . "'s session is ended");
 	return;
 }
 

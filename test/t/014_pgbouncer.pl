@@ -577,8 +577,6 @@ $bouncer->admin("SET server_reset_query = 'DISCARD ALL'");
 # If it is lost, whoever comes to the server connection cannot commit.  In
 # session mode its client does, and DISCARD ALL acknowledges it.
 {
-	no warnings 'portable';
-
 	my ($client, $alone) = map { client($_) } qw(transaction session);
 	my $pid = run_pid($client, "SELECT zk_lock('z', session => true)");
 	my $alone_pid = server_pid($alone);
@@ -586,10 +584,7 @@ $bouncer->admin("SET server_reset_query = 'DISCARD ALL'");
 	$client->quit;
 	my $other = occupant('transaction', $pid);
 
-	ok($foreign->kill_session(hex $at_a->run('SELECT session_id FROM zk_session')->{out}),
-		'the session with ZooKeeper has ended');
-	# the worker may be silent for long, the next one is not
-	$at_a->run('SELECT pg_terminate_backend(worker_pid) FROM zk_session');
+	ok(end_session($a, $foreign), 'the session with ZooKeeper has ended');
 	poll_until(sub { $at_a->run('SELECT count(*) FROM zk_locks WHERE lost')->{out} == 2 },
 		'the locks to be lost');
 

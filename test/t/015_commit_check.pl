@@ -57,18 +57,6 @@ sub wait_no_lease { wait_lease(sub { $_[0] == 0 }, 'the lease to run out'); retu
 
 sub rows { return value('SELECT count(*) FROM sales'); }
 
-# End the session of cluster a, as if it had expired.
-sub lose_session
-{
-	my $old = value('SELECT session_id FROM zk_session');
-
-	ok($client->kill_session(hex $old), 'the session is ended');
-	poll_until(
-		sub { value("SELECT state = 'connected' AND session_id <> '$old' FROM zk_session") eq 't' },
-		'a new session');
-	return;
-}
-
 sub wait_event_is
 {
 	my ($session, $event) = @_;
@@ -227,7 +215,7 @@ $s->run_ok('COMMIT', 'off: a commit past the lease asks nobody');
 $zk->resume(0);
 wait_no_contenders($zk, 'x');
 $s->run("BEGIN; SELECT zk_lock('x')");
-lose_session();
+lose_session($a, $client);
 error_is($s->run('COMMIT'), \%lost_at_commit, 'off: what is known to be lost is lost');
 $s->run('RESET zklock.commit_check');
 
@@ -261,7 +249,7 @@ for my $statement ('SELECT pg_sleep(600)', 'DO $$ BEGIN PERFORM pg_sleep(600); E
 	poll_until(
 		sub { value('SELECT wait_event IS NOT NULL FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 't' },
 		'the statement to run');
-	lose_session();
+	lose_session($a, $client);
 	error_is($s->result, \%lost, "lost: $statement is canceled");
 	$s->run('ROLLBACK');
 	$blocker->run('ROLLBACK');
@@ -269,12 +257,12 @@ for my $statement ('SELECT pg_sleep(600)', 'DO $$ BEGIN PERFORM pg_sleep(600); E
 }
 
 $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
-lose_session();
+lose_session($a, $client);
 error_is($s->run('COMMIT'), \%lost_at_commit, 'lost: idle in transaction, then COMMIT');
 is(rows(), 2, 'lost: nothing is committed');
 
 $s->run("SELECT zk_lock('x', session => true)");
-lose_session();
+lose_session($a, $client);
 error_is($s->run('INSERT INTO sales VALUES (1)'), \%lost_of_session, "lost: no commit of the session, $_")
   for (1, 2);
 is(rows(), 2, 'lost: nothing is committed');
@@ -285,7 +273,7 @@ is(rows(), 3, 'lost: and commits');
 # PostgreSQL has transactions of its own while a session is idle, for what NOTIFY
 # has sent and for changes of catalogs: an error there would end the session.
 $s->run("LISTEN channel; SELECT zk_lock('x', session => true)");
-lose_session();
+lose_session($a, $client);
 value('NOTIFY channel');
 value('DO $$ BEGIN FOR i IN 1 .. 1500 LOOP CREATE TABLE many (n int PRIMARY KEY); DROP TABLE many; END LOOP; END $$');
 error_is($s->run('SELECT 1'), \%lost_of_session, 'lost: the idle session lives');
@@ -314,7 +302,7 @@ $s->run('BEGIN');
 ends_in_notice('past the lease');
 $zk->resume(0);
 $s->run("BEGIN; SELECT pg_backend_pid(), zk_lock('x')");
-lose_session();
+lose_session($a, $client);
 ends_in_notice('lost');
 $s->run('BEGIN');
 is($s->run('SELECT 1 / 0')->{sqlstate}, '22012', 'lost: a transaction fails');
@@ -336,7 +324,7 @@ for my $end ('', 'COMMIT;')
 		  . ' BEGIN x := pg_sleep(600); EXCEPTION WHEN query_canceled THEN END;'
 		  . " x := lo_create(42); $end END \$\$");
 	wait_event_is($s, 'PgSleep');
-	lose_session();
+	lose_session($a, $client);
 	error_is($s->result, \%lost_of_session, "lost: the second transaction of a procedure does not commit $end");
 	is(value('SELECT count(*) FROM pg_largeobject_metadata'), 0, "lost: nothing is committed $end");
 	$s->run_ok("SELECT zk_unlock('x')");
@@ -346,7 +334,7 @@ for my $end ('', 'COMMIT;')
 $s->run("BEGIN; SELECT zk_lock('x'); SAVEPOINT p");
 $s->send('SELECT pg_sleep(600)');
 wait_event_is($s, 'PgSleep');
-lose_session();
+lose_session($a, $client);
 error_is($s->result, \%lost, 'lost: within a savepoint');
 $s->run_ok('ROLLBACK TO p', 'lost: which is rolled back');
 error_is($s->run('COMMIT'), \%lost_at_commit, 'lost: and yet there is no commit');
@@ -359,7 +347,7 @@ $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); INSERT INTO f
 my ($worker, $session) =
   split /\|/, value('SELECT worker_pid, session_id FROM zk_session');
 kill 'STOP', $worker;
-ok($client->kill_session(hex $session), 'the session is ended behind the back of the worker');
+ok($client->kill_session($session), 'the session is ended behind the back of the worker');
 wait_no_lease();
 $s->send('COMMIT');
 $s->wait_waiting(2);
@@ -379,7 +367,7 @@ SQL
 $remote->safe_psql('postgres', 'INSERT INTO sales VALUES (1)');
 my $first_use = ZkSession->new($a);
 $first_use->run_ok($_) for ('BEGIN', 'TRUNCATE near, far_sales');
-lose_session();
+lose_session($a, $client);
 error_is($first_use->run('COMMIT'), \%lost_at_commit, 'postgres_fdw: lost after a TRUNCATE');
 is($remote->safe_psql('postgres', 'SELECT count(*) FROM sales'), 1, 'postgres_fdw: there is none');
 $first_use->quit;
@@ -398,7 +386,7 @@ for my $notify ('NOTIFY channel', "SELECT pg_notify('channel', 'x')")
 	$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); $notify");
 	$s->send('COMMIT');
 	wait_event_is($s, 'object');
-	lose_session();
+	lose_session($a, $client);
 	value('SELECT pg_cancel_backend(' . $notifier->pid . ')');
 	$notifier->result;
 	error_is($s->result, \%lost_at_commit, "$notify: who waits for another commit does not commit after a loss");
@@ -447,7 +435,7 @@ my $rows = rows();
 $writer->run("SET synchronous_commit = on; BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
 $writer->send('COMMIT');
 wait_event_is($writer, 'SyncRep');
-lose_session();
+lose_session($a, $client);
 wait_event_is($writer, 'SyncRep');
 $a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
 $a->reload;

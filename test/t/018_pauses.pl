@@ -86,8 +86,6 @@ sub continue_processes
 # Servers that stand still could not be shut down.
 END { kill 'CONT', keys %stopped; }
 
-sub worker_of { return value($_[0], 'SELECT worker_pid FROM zk_session'); }
-
 # All of a cluster: the postmaster first, then it starts no others.
 sub stop_cluster
 {

@@ -248,7 +248,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 	my $session = session_of($a);
 
 	$a->stop('immediate');
-	$zk->client->kill_session(hex $session);
+	$zk->client->kill_session($session);
 	my $offset = -s $a->logfile;
 	$a->start;
 	wait_connected($a);
@@ -349,7 +349,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 				qr/ignoring file "pgsql_tmp\.zklock_session"\n.*DETAIL: .*\Q$why\E/, "$what is ignored");
 			ok(alive($session), 'and the session is not closed');
 			file_is_right($a, $what);
-			$zk->client->kill_session(hex $session);
+			$zk->client->kill_session($session);
 		}
 	}
 

@@ -43,14 +43,13 @@ sub stopped_holder
 {
 	my ($fenced) = @_;
 	my $holder = holder($a, 'stock');
-	my $old = value('SELECT session_id FROM zk_session');
 
 	$holder->run_ok("SELECT zk_fence('stock')") if $fenced;
 	$holder->run_ok("INSERT INTO sold VALUES ('ours')");
 	$holder->run_ok('SET zklock.stop_before_commit = on');
 	$holder->send('COMMIT');
 	wait_stopped($holder->pid);
-	ok($foreign->kill_session(hex $old), 'its session ends');
+	ok(end_session($a, $foreign), 'its session ends');
 	my $node = $foreign->lock(lock_dir('stock'));
 	return ($holder, $node, $foreign->get($node)->{czxid});
 }
@@ -98,13 +97,12 @@ sub stopped_holder
 
 {
 	my $holder = holder($a, 'stock');
-	my $worker = value('SELECT worker_pid FROM zk_session');
-	my $old = value('SELECT session_id FROM zk_session');
+	my $worker = worker_of($a);
 
 	# the cluster knows its token, and does not hear of the rest
 	$holder->run_ok("SELECT zk_fencing_token('stock')");
 	kill 'STOP', $worker;
-	ok($foreign->kill_session(hex $old), 'the session ends');
+	ok($foreign->kill_session(session_of($a)), 'the session ends');
 	my $node = $foreign->lock(lock_dir('stock'));
 	my $token = $foreign->get($node)->{czxid};
 	is(value(sprintf($fence, $token)), $token, 'the next holder has fenced');

@@ -264,7 +264,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$waiter->quit;
 
 	take($a, 'e');
-	$foreign->kill_session(hex(session_of($a)));
+	end_session($a, $foreign);
 	$a->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_session');
 	wait_no_contenders($zk, 'e');
 	is(try($a, 'e'), 't', 'a retained lock goes with its session, and nothing is lost');

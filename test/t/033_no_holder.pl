@@ -209,7 +209,7 @@ for my $way ('tries', 'waited, too, and is canceled')
 		value('SELECT pg_cancel_backend(' . $neighbour->pid . ')');
 		is($neighbour->result->{sqlstate}, '57014', 'a neighbour is canceled');
 	}
-	ok($foreign->kill_session(hex session_of($a)), 'the session ends');
+	ok(end_session($a, $foreign), 'the session ends');
 	ok( eval { poll_until(sub {
 			my @queue = contenders($zk, 'asked');
 			return @queue == 2 && $ahead =~ /\Q$queue[0]\E$/;

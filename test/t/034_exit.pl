@@ -117,7 +117,7 @@ sub has_stopped
 	is(value(q{SELECT string_agg(name, ' ') FROM zk_locks}), 'lost', 'and so have their locks');
 
 	# so do those of who has lost its lock, if the session has not ended by itself
-	$foreign->kill_session(hex session_of($a));
+	$foreign->kill_session(session_of($a));
 	$proxy->thaw;
 	wait_connected($a);
 	$a->poll_query_until('postgres', 'SELECT lost FROM zk_locks');

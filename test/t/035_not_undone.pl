@@ -65,16 +65,10 @@ sub prepared
 	return;
 }
 
-sub lose_session
+sub lose_locks
 {
-	my $old = session_of($a);
-
-	ok($client->kill_session(hex $old), 'the session is ended');
-	poll_until(
-		sub { value("SELECT state = 'connected' AND session_id <> '$old' FROM zk_session") eq 't' },
-		'a new session');
-	poll_until(sub { value("SELECT count(*) FROM zk_locks WHERE granted AND NOT lost") == 0 },
-		'the locks to be lost');
+	lose_session($a, $client);
+	$a->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks WHERE granted AND NOT lost');
 	return;
 }
 
@@ -154,7 +148,7 @@ value('CLUSTER sales USING sales_n');
 my @before = state();
 my $s = ZkSession->new($a);
 $s->run_ok("SELECT zk_lock('x', session => true)");
-lose_session();
+lose_locks();
 for my $command (@commands)
 {
 	error_is($s->run($command), \%lost, "lost: $command");
@@ -213,7 +207,7 @@ prepared('p3', 13);
 $s->run('SET synchronous_commit = on');
 $s->send("COMMIT PREPARED 'p3'");
 wait_event_is($s, 'SyncRep');
-lose_session();
+lose_locks();
 wait_event_is($s, 'SyncRep');
 $a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
 $a->reload;
@@ -244,7 +238,7 @@ for (@waiting)
 	poll_until(
 		sub { value("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $s->pid) eq 't' },
 		"$command to wait");
-	lose_session();
+	lose_locks();
 	ok(!$s->done, "$command goes on");
 	$other->run_ok('ROLLBACK');
 	is_done_with_warning($command);
@@ -256,7 +250,7 @@ $a->safe_psql('new', 'SELECT 1');
 $other->run('BEGIN; LOCK sales IN ACCESS SHARE MODE');
 $s->send('VACUUM FULL sales');
 wait_event_is($s, 'relation');
-lose_session();
+lose_locks();
 is($s->result->{sqlstate}, '40001', 'lost while it runs: VACUUM is canceled');
 $other->run('ROLLBACK');
 $s->run("SELECT zk_unlock('x')");
@@ -265,7 +259,7 @@ $s->run("SELECT zk_unlock('x')");
 value('CREATE PROCEDURE sell() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO sales VALUES (99); COMMIT; INSERT INTO sales VALUES (99); END $$');
 $s->run_ok("SELECT zk_lock('x', session => true)");
 $s->run_ok("CALL sell()");
-lose_session();
+lose_locks();
 error_is({ %{ $s->run('CALL sell()') }, context => undef }, \%lost, 'lost: a procedure cannot commit');
 is(value('SELECT count(*) FROM sales WHERE n = 99'), 2, 'and has not');
 

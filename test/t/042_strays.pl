@@ -48,7 +48,7 @@ sub strays
 	my ($before) = connections($session);
 
 	$foreign->create($dir, makepath => 1) if !$foreign->exists($dir);
-	$foreign->create_in_session(hex $session, "$dir/_c_$uuid$kind");
+	$foreign->create_in_session($session, "$dir/_c_$uuid$kind");
 	poll_until(
 		sub {
 			my ($connected, $again) =

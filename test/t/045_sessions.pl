@@ -267,7 +267,7 @@ commits($_, 'holders commit') for @keepers;
 my $waiter = remote_waiter('s12');
 make_room();
 $all->run_ok($begin);
-$client->kill_session(hex $ids[1]);
+end_session($a, $client, $ids[1]);
 has_lock($waiter, 'one expires: another cluster gets a lock of it');
 
 # closed from outside, as here, it has no lease that would make a commit wait
@@ -287,7 +287,7 @@ is(scalar(@ids), 3, 'and another one again');
 commits($_, 'all commit') for @keepers;
 
 # the first, which has the answers, too
-$client->kill_session(hex $ids[0]);
+end_session($a, $client, $ids[0]);
 poll_until(sub { my ($id) = sessions(); $id && $id ne $ids[0] }, 'another first session');
 wait_rows(3);
 is(value($a, 'SELECT count(last_error) FROM zk_session'), 0, 'why it has ended is no error of the others');

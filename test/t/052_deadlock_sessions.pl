@@ -127,7 +127,7 @@ $fourth->send("SELECT zk_lock('x')");
 $fourth->wait_waiting(2);
 $second->send("SELECT zk_lock('y')");
 poll_until(sub { note_of('x') =~ / waits=/ }, 'the wait to be published again');
-$client->kill_session(hex $first);
+end_session($a, $client, $first);
 $a->poll_query_until('postgres',
 	"SELECT count(*) = 2 AND bool_and(state = 'connected' AND session_id <> '$first') FROM zk_session");
 $third->send("SELECT zk_lock('x')");

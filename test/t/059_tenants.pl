@@ -188,10 +188,7 @@ for my $case ([ 1, $a, 2, $b ], [ 2, $b, 1, $a ])
 
 	# what the ACL does not prevent
 	$holder->run_ok("BEGIN; SELECT zk_lock('x')");
-	{
-		no warnings 'portable';
-		ok($client{none}->kill_session(hex session_of($victim)), 'anybody can end a session');
-	}
+	ok(end_session($victim, $client{none}), 'anybody can end a session');
 	$victim->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE name = 'x'");
 	error_is($holder->run('COMMIT'), $lock_lost, '... whose holders cannot commit');
 	$holder->quit;

@@ -109,20 +109,6 @@ sub is_applied
 	return;
 }
 
-# b's session with ZooKeeper ends.
-sub lose_locks
-{
-	my $session = session_of($b);
-
-	no warnings 'portable';
-	ok($foreign->kill_session(hex $session), 'the session with ZooKeeper is ended');
-	# zklock's worker may be silent for long, the next one is not
-	value($b, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
-	poll_until(sub { value($b, "SELECT state = 'connected' AND session_id <> '$session' FROM zk_session") eq 't' },
-		'another session');
-	return;
-}
-
 #
 # The first copy, and the wait for another cluster
 #
@@ -188,7 +174,7 @@ keeps_lock('apply worker');
 
 my $terminated = qr/57P01 FATAL:  terminating (?:logical replication|background) worker/;
 my %end = (
-	'lost' => [ \&lose_locks, qr/40001 ERROR:  .*lock "stock" has been lost/ ],
+	'lost' => [ sub { lose_session($b, $foreign); }, qr/40001 ERROR:  .*lock "stock" has been lost/ ],
 	'canceled' => [
 		sub { is(value($a, "SELECT zk_cancel_holder('stock')"), 1, 'the holder is asked') },
 		qr/57014 ERROR:  canceling statement due to user request/ ],
@@ -233,7 +219,7 @@ sub is_disabled
 			"$title, disable_on_error, lost $when");
 		sell();
 		wait_at_latch($closed{$when});
-		lose_locks();
+		lose_session($b, $foreign);
 		ok($b->poll_query_until('postgres', 'SELECT NOT subenabled FROM pg_subscription'),
 			'... disabled');
 		$latch->run_ok("SELECT pg_advisory_unlock($closed{$when})");

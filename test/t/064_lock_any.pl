@@ -344,7 +344,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	$s->wait_waiting(2);
 	wait_queue($_, '-a') for @locks;
 	%place = map { $_ => (contenders($zk, $_))[1] } @locks;
-	ok($foreign->kill_session(hex session_of($a)), 'the session ends');
+	ok(end_session($a, $foreign), 'the session ends');
 	for my $lock (@locks)
 	{
 		poll_until(sub { my @q = contenders($zk, $lock); @q == 2 && $q[1] ne $place{$lock} },
@@ -356,7 +356,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	wait_queue('w1', '-');
 	wait_queue('w2', '-');
 
-	ok($foreign->kill_session(hex session_of($a)), 'the session ends again');
+	ok(end_session($a, $foreign), 'the session ends again');
 	poll_until(sub { value($a, q{SELECT count(*) FROM zk_locks WHERE lost}) }, 'the loss to be known');
 	is($s->run('COMMIT')->{sqlstate}, '40001', 'no commit under a lost lock');
 	$foreign->unlock($ahead{$_}) for qw(w1 w2);

@@ -44,18 +44,6 @@ sub paid_once
 	return;
 }
 
-# End the session of a cluster, so that its locks are lost.  The worker may be
-# silent for long, the next one is not.
-sub lose
-{
-	my ($node) = @_;
-
-	no warnings 'portable';
-	$foreign->kill_session(hex session_of($node));
-	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
-	return;
-}
-
 #
 # The page
 #
@@ -160,14 +148,14 @@ paid_once('invoice 1', 'the page, in PL/pgSQL');
 	$other->run_ok('BEGIN; SELECT FROM accounts FOR UPDATE');
 	$payer->send("CALL pay_again('lost', 1, 10)");
 	$payer->wait_waiting(1);
-	lose($a);
+	end_session($a, $foreign);
 	is($payer->result->{sqlstate}, '57014', 'PL/pgSQL: a statement under a lost lock is canceled');
 	$other->run_ok('COMMIT');
 	wait_connected($a);
 
 	# ... and at COMMIT
 	$payer->run_ok("BEGIN; CALL pay_again('commit', 1, 10)");
-	lose($a);
+	end_session($a, $foreign);
 	$a->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
 	is($payer->run('COMMIT')->{sqlstate}, '40001', 'PL/pgSQL: COMMIT fails');
 	$_->quit for ($other, $payer);
@@ -305,7 +293,7 @@ for my $language (sort keys %programs)
 	# the lock is lost, and COMMIT fails
 	$run = start_program($program);
 	type($run, pay("$language lost"), 'ok');
-	lose($a);
+	end_session($a, $foreign);
 	$a->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
 	type($run, 'return', 'attempt 2');
 	wait_connected($a);

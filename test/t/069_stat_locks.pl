@@ -59,10 +59,7 @@ is($waiter->result->{message}, undef, 'it is granted');
 like(counters('theirs'), qr/^1\|0\|[01]\|2\|1\|0\|0$/, 'and counted');
 ok(counters('theirs', 'hold_time = 0') eq 't', 'and is held');
 
-{
-	no warnings 'portable';		# 64 bits
-	$foreign->kill_session(hex session_of($a));
-}
+end_session($a, $foreign);
 poll_until(sub { counters('theirs', 'lost') eq '1' }, 'the loss to be counted');
 pass('a loss is counted');
 is($waiter->run('COMMIT')->{sqlstate}, '40001', 'the lock is lost');

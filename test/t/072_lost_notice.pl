@@ -122,16 +122,6 @@ sub quit
 	return;
 }
 
-sub lose_session
-{
-	my ($node) = @_;
-	my $old = session_of($node);
-
-	ok($client->kill_session(hex $old), 'the session is ended');
-	$node->poll_query_until('postgres', "SELECT state = 'connected' AND session_id <> '$old' FROM zk_session");
-	return;
-}
-
 sub notices { return "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'zklock notice'"; }
 
 sub wait_no_notices { poll_until(sub { value(notices()) == 0 }, 'the process to end'); return; }
@@ -165,7 +155,7 @@ my $elsewhere = ZkSession->new($a, 'latin1');
 $elsewhere->run("SELECT zk_lock('x' || i, session => true) FROM generate_series(1, 3) i");
 
 is(asked($a), 0, 'nobody is told of anything before that');
-lose_session($a);
+lose_session($a, $client);
 my $expected = [ sort map { "$holder->{pid} $_" } ('stock/17', "Tür \"\\\t1\"", 'mailers') ];
 is_deeply(told($holder, 3), $expected, 'the idle session is told');
 is_deeply(told($other, 3), $expected, 'and so is another one in the same database');
@@ -187,7 +177,7 @@ is(value('SELECT count(*) FROM zk_locks'), 0, 'given back');
 # in a transaction
 run_ok($holder, "SELECT zk_lock('y', session => true)");
 run_ok($holder, 'BEGIN');
-lose_session($a);
+lose_session($a, $client);
 is_deeply(told($other, 1), ["$holder->{pid} y"], 'in a transaction: others are told');
 is(run_sql($holder, 'COMMIT'), 'error 40001', '... its COMMIT fails');
 is_deeply(told($holder, 1), ["$holder->{pid} y"], '... and then it is told as well');
@@ -198,7 +188,7 @@ run_ok($holder, 'SELECT zk_unlock_all()');
 for my $round (1 .. 5)
 {
 	run_ok($holder, "SELECT zk_lock('round $round', session => true)");
-	lose_session($a);
+	lose_session($a, $client);
 	is_deeply(told($_, 1), ["$holder->{pid} round $round"], 'again') for ($holder, $other);
 	run_ok($holder, 'SELECT zk_unlock_all()');
 }
@@ -232,7 +222,7 @@ END
 	$leader->{run} = IPC::Run::start([ '/usr/bin/python3', "$dir/leader.py", $a->connstr('postgres') ],
 		'<', \$leader->{in}, '>', \$leader->{out});
 	is(next_line($leader), 'None', 'the page: nothing is lost yet');
-	lose_session($a);
+	lose_session($a, $client);
 	is(next_line($leader), 'leader', 'the page: lost');
 	is(next_line($leader), 'True', 'the page: and acknowledged');
 	$leader->{run}->finish;
@@ -245,7 +235,7 @@ END
 #
 
 run_ok($holder, "SELECT zk_lock('z', session => true)");
-lose_session($a);
+lose_session($a, $client);
 is_deeply(told($_, 1), ["$holder->{pid} z"], 'idle with a lost lock') for ($holder, $other);
 nothing_more($a, 'postgres', 'NOTIFY of others is heard', $holder, $other);
 value('DO $$ BEGIN FOR i IN 1 .. 1500 LOOP CREATE TABLE many (n int PRIMARY KEY); DROP TABLE many; END LOOP; END $$');
@@ -261,7 +251,7 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 
 	run_ok($holder,
 		"SELECT zk_lock_all(array_agg('m' || i), session => true) FROM generate_series(1, $n) i GROUP BY i % 6");
-	lose_session($a);
+	lose_session($a, $client);
 	my @expected = sort map { "$holder->{pid} m$_" } 1 .. $n;
 	is_deeply(told($holder, $n), \@expected, 'many locks at once');
 	is_deeply(told($other, $n), \@expected, 'many locks at once, elsewhere');
@@ -287,10 +277,10 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	poll_until(sub { value("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND wait_event = 'PgSleep'") == 1 },
 		'all processes to be in use');
 	run_ok($holder, "SELECT zk_lock('late', session => true)");
-	lose_session($a);
+	lose_session($a, $client);
 	poll_until(sub { slurp_file($a->logfile, $offset) =~ $started }, 'the log to tell');
 	run_ok($other, "SELECT zk_lock('too', session => true)");
-	lose_session($a);
+	lose_session($a, $client);
 	nothing_more($a, 'postgres', 'nobody can be told', $holder, $other);
 	value('SELECT pg_cancel_backend(' . $parallel->pid . ')');
 	is($parallel->result->{sqlstate}, '57014', 'a process is free again');
@@ -317,7 +307,7 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	poll_until(sub { value('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $notifier->pid) eq 'SyncRep' },
 		'the commit to wait');
 	run_ok($holder, "SELECT zk_lock('kept', session => true)");
-	lose_session($a);
+	lose_session($a, $client);
 	poll_until(sub { $pid = value($waiting) }, 'the process to wait');
 
 	value("SELECT pg_terminate_backend($pid)");
@@ -337,13 +327,13 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	poll_until(sub { value('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $notifier->pid) eq 'SyncRep' },
 		'the commit to wait');
 	run_ok($holder, "SELECT zk_lock('given back', session => true)");
-	lose_session($a);
+	lose_session($a, $client);
 	poll_until(sub { $pid = value($waiting) }, 'the process to wait');
 	value("SELECT pg_terminate_backend($pid)");
 	wait_no_notices();
 	run_ok($holder, 'SELECT zk_unlock_all()');
 	run_ok($holder, "SELECT zk_lock('kept', session => true)");
-	lose_session($a);
+	lose_session($a, $client);
 	poll_until(sub { value($waiting) }, 'the process to wait');
 	value('SELECT pg_cancel_backend(' . $notifier->pid . ')');
 	$notifier->result;
@@ -366,13 +356,13 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	wait_connected($s);
 	my $session = ZkSession->new($s);
 	$session->run_ok("SELECT zk_lock('s', session => true)");
-	lose_session($s);
+	lose_session($s, $client);
 	$s->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE name = 's'");
 	is($s->safe_psql('postgres', notices()), 0, 'a standby tells nobody');
 	$s->promote;
 	my $listener = listener($s);
 	run_ok($listener, "SELECT zk_lock('t', session => true)");
-	lose_session($s);
+	lose_session($s, $client);
 	is_deeply(told($listener, 1), ["$listener->{pid} t"], 'after promotion those are told who lose a lock from then on');
 	is(asked($s), 1, 'by one process, the only one');
 	is($session->run('SELECT 1')->{sqlstate}, '40001', 'what was lost before is lost');
@@ -383,7 +373,7 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 
 # a shutdown with a lost lock
 run_ok($holder, "SELECT zk_lock('last', session => true)");
-lose_session($a);
+lose_session($a, $client);
 is_deeply(told($_, 1), ["$holder->{pid} last"], 'the last one') for ($holder, $other);
 $_->quit for ($transaction, $elsewhere);
 quit($_) for ($holder, $other, $latin1, $closed);

@@ -245,12 +245,7 @@ sub start_others
 	my $paused = start_paused('ZkLock', $envelope);
 	my @others = start_others('ZkLock', $envelope, 16, qw(a c));
 	wait_contenders($zk, "envelope:$envelope", 3);
-	{
-		no warnings 'portable';
-		$foreign->kill_session(hex session_of($cluster{b}));
-	}
-	# its worker may be silent for long, the next one is not
-	$cluster{b}->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
+	end_session($cluster{b}, $foreign);
 	$cluster{b}->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
 	finish($_) for (@others);
 	is(wrong($envelope), '', 'ZkLock: who goes on gets all units');

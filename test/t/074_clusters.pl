@@ -15,7 +15,6 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
-no warnings 'portable';             # 64 bits
 
 my $zk = ZooKeeper->new;
 $zk->start;
@@ -215,7 +214,7 @@ sub start_again
 	my $session = session_of($a);
 	my $offset = -s $a->logfile;
 
-	$client->kill_session(hex $session);
+	end_session($a, $client);
 	$a->poll_query_until('postgres', "SELECT session_id <> '$session' AND state = 'connected' FROM zk_session");
 	is_deeply(clusters($b, 'cluster, session_id', "cluster = 'a'"), [ 'a|' . session_of($a) ],
 		'a session that has ended: the cluster is there with the next one')
@@ -453,7 +452,7 @@ is($a->safe_psql('old', 'SELECT count(*), count(DISTINCT fleet) FROM zk_clusters
 	$holder = holder($b, 'kept');
 	reload($b, "zklock.auth = 'b:secret'");
 	$acl->(\@both, 'b, which presents both, makes the room for both again');
-	ok($client->kill_session(hex session_of($b)), "... loses its session");
+	ok(end_session($b, $client), "... loses its session");
 	$acl->([ 'anyone:r', 'b:rwcda' ], '... and in its next session for its own');
 	$holder->quit;
 	is_deeply([ $client->get_acl('/zklock') ], ['anyone:rwcda'], 'a root that is open stays as it is');

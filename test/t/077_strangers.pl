@@ -132,7 +132,7 @@ for my $check ('quorum', 'lease')
 	$s->run_ok("SET zklock.commit_check = $check; BEGIN; SELECT zk_lock('w'); INSERT INTO sales VALUES (1)");
 	poll_until(sub { my $left = lease(); $left ne '' && $left > 10 }, 'a long lease') if $check eq 'lease';
 	$proxy->freeze('a-0');
-	ok($stranger->kill_session(hex $session), "$check: the session is ended, and no news arrives");
+	ok($stranger->kill_session($session), "$check: the session is ended, and no news arrives");
 	is($other->run("SELECT zk_try_lock('w', '3 min', session => true)")->{out}, 't',
 		"$check: another cluster gets the lock at once");
 	is(session_of($a), $session, "$check: the holder's does not know");
@@ -174,7 +174,7 @@ for my $check ('quorum', 'lease')
 		$proxy->mute('a-0');
 		$s->send('COMMIT');
 		poll_until(sub { $zk->last_change ne $change }, 'ZooKeeper to process the question');
-		$stranger->kill_session(hex $session);
+		$stranger->kill_session($session);
 		is($other->run("SELECT zk_try_lock('w', '3 min', session => true)")->{out}, 't',
 			'quorum: a session is ended behind the check, and another cluster gets the lock');
 		$proxy->thaw('a-0');
@@ -449,7 +449,7 @@ for my $node ($a, $b)
 
 	my ($node) = $owner->contenders($y);
 	my $data = $owner->get("$y/$node")->{data};
-	my $session = hex session_of($b);
+	my $session = session_of($b);
 	my %try = (
 		'forge a note' => sub { $stranger->set("$y/$node", "$data waits=1,1,1,1,1,0,exclusive,0,1,$x/$node") },
 		'read a note' => sub { $stranger->get("$y/$node") },

@@ -35,7 +35,7 @@ for my $statement ('TRUNCATE u', 'SELECT 1')
 		"SET late_callback.statement = '$statement'",
 		"SELECT zk_lock('x', session => true)");
 	$s->run_ok('INSERT INTO t VALUES (0)', "$statement: commits while the lock is held");
-	ok($foreign->kill_session(hex session_of($a)), 'the session is ended');
+	ok(end_session($a, $foreign), 'the session is ended');
 	$a->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE pid = $pid");
 	is($s->run('INSERT INTO t VALUES (1)')->{sqlstate}, '40001', 'does not commit when it is lost');
 	$s->run_ok('BEGIN');

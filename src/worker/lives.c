@@ -47,7 +47,6 @@
 #include "utils/guc.h"
 #include "utils/pidfile.h"
 #include "worker/deadlock/deadlock.h"
-#include "worker/fleet/answers.h"
 #include "worker/fleet/fleet.h"
 #include "worker/lives.h"
 #include "worker/lock/checks.h"

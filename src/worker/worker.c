@@ -31,7 +31,6 @@
 #include "storage/latch.h"
 #include "utils/memutils.h"
 #include "worker/deadlock/deadlock.h"
-#include "worker/fleet/answers.h"
 #include "worker/fleet/fleet.h"
 #include "worker/lives.h"
 #include "worker/lock/checks.h"
@@ -69,7 +68,7 @@ session_events(void)
 		{
 			case SESSION_ANSWER:
 			case SESSION_WATCH:
-				if (event.owner & ANSWERS_OWNER)
+				if (event.owner & SESSION_ANSWERS_OWNER)
 					answers_event(event.owner, &event.answer);
 				else if (event.owner == SESSION_BRIEF_OWNER)
 					directories_event(&event.answer);

@@ -11,37 +11,24 @@
  * than the first may still be seen.)  The states:
  *
  *	IDLE		collected -> WAITING
- *	WAITING		begin -> LISTING: search the lock directory
- *				begin, of all queues or of the clusters -> SURVEYING; of the
- *				  clusters not before fleet.c is done with our own znode
- *	LISTING		children ok: note its contenders; of a directory that is a
- *				  semaphore, list both parts too
- *				children no node: it has none
- *				children refused -> IDLE: answer that
- *				all lists are in -> READING: stat each contender that matters
- *	READING		stat ok: get it, if its data matter and are not too large; or, if
- *				  it is not ephemeral, note that it is no contender
- *				get ok: note what it says of itself
- *				get or stat no node: it has left meanwhile
- *				get or stat refused: leave it at what is known
- *				all are read -> IDLE: answer; or, to revoke, -> REVOKING: set
- *				  the data of each owner that is another client's
- *	SURVEYING	as survey.c or census.c has it; at its end -> IDLE: answer
+ *	WAITING		begin -> READING; of the clusters not before fleet.c is done with
+ *				  our own znode
+ *	READING		as reader.c has it; at its end -> IDLE: answer; or, to revoke,
+ *				  -> REVOKING: set the data of each owner that is another
+ *				  client's
+ *				the lock directory, the root or %clusters may not be listed
+ *				  -> IDLE: answer that
  *	REVOKING	set ok: count it
  *				set no node: it has left meanwhile
  *				set refused: note that; it is the answer if none was ok
  *				all are set -> IDLE: answer
- *	any			unknown; session expired -> LISTING, all anew; or, if no
- *				  backend waits for the answer any more, -> IDLE
- *				no backend waits when the lists are in, or, SURVEYING, at
- *				  any answer -> IDLE
+ *	any			unknown; session expired -> READING, all anew
+ *				no backend waits for the answer any more -> IDLE
  *				another question is collected from this box -> WAITING
  *
  * All operations of answers go to the first session.  Each beginning gives the
  * answer another owner id, so that what the server answers to operations of
- * before is no longer its own.  No more than MAX_OPEN operations are out at a
- * time: those of contenders go in the same flights, and must not wait for all
- * of a long queue to be read.
+ * before is no longer its own.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -58,25 +45,15 @@
 #include "shared/questions.h"
 #include "shared/refusal.h"
 #include "shared/settings.h"
-#include "utils/memutils.h"
-#include "worker/fleet/answers.h"
-#include "worker/fleet/census.h"
 #include "worker/fleet/fleet.h"
-#include "worker/fleet/queue_list.h"
-#include "worker/fleet/survey.h"
+#include "worker/fleet/reader_private.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/status.h"
-
-/* How many operations of one answer may be out at a time. */
-#define MAX_OPEN		256
 
 typedef enum AnswerState
 {
 	ANSWER_IDLE,
 	ANSWER_WAITING,
-	ANSWER_LISTING,
 	ANSWER_READING,
-	ANSWER_SURVEYING,
 	ANSWER_REVOKING
 } AnswerState;
 
@@ -87,38 +64,14 @@ typedef struct Answer
 	uint32		serial;			/* of the question in its box */
 	ZkQuestion	question;
 	char		path[ZNODE_PATH_SIZE];
-	MemoryContext context;		/* of all that follows */
-	Survey	   *survey;			/* of all queues; else NULL */
-	Census	   *census;			/* of the clusters; else NULL */
-	QueueList	queue;
-	int			next;			/* the first entry that no operation is for */
-	int			open;			/* operations that are not answered */
-	int			left_out;		/* contenders that are too many to tell of */
+	Reader	   *reader;			/* READING, REVOKING; else NULL */
+	int			open;			/* REVOKING: sets that are not answered */
 	int			revoked;
 	int			error;			/* of a set that was refused, or 0 */
 } Answer;
 
 static Answer answers[ZK_QUESTION_BOXES];
 static uint32 last_attempt = 0;
-
-static void
-send_op(Answer *answer, RequestKind kind, QueuePlace place, const char *node,
-		uint32 serial)
-{
-	Request		op = {.kind = kind,.serial = serial,.node = node};
-	char		directory[ZNODE_PATH_SIZE + 8];
-
-	strlcpy(directory, answer->path, sizeof(directory));
-	if (queue_directory(place))
-	{
-		strlcat(directory, "/", sizeof(directory));
-		strlcat(directory, queue_directory(place), sizeof(directory));
-	}
-	if (kind == REQUEST_SET)
-		op.data = NOTE_REVOCATION_DATA;
-	session_submit(0, answer->owner, directory, &op, 0);
-	answer->open++;
-}
 
 static int
 box_of(const Answer *answer)
@@ -129,15 +82,10 @@ box_of(const Answer *answer)
 static void
 forget(Answer *answer)
 {
-	if (answer->context)
-		MemoryContextDelete(answer->context);
-	answer->context = NULL;
-	answer->survey = NULL;
-	answer->census = NULL;
-	memset(&answer->queue, 0, sizeof(answer->queue));
-	answer->next = 0;
+	if (answer->reader)
+		reader_free(answer->reader);
+	answer->reader = NULL;
 	answer->open = 0;
-	answer->left_out = 0;
 	answer->revoked = 0;
 	answer->error = 0;
 	answer->owner = 0;
@@ -151,37 +99,25 @@ start(Answer *answer)
 	forget(answer);
 	if (!question_is_open(box_of(answer), answer->serial))
 		return;
-	if (answer->question == ZK_QUESTION_CLUSTERS && !fleet_is_settled())
+	if (answer->question == ZK_QUESTION_CLUSTERS)
 	{
-		answer->state = ANSWER_WAITING;
-		return;
-	}
-	answer->context = AllocSetContextCreate(TopMemoryContext, "zklock answer",
-											ALLOCSET_DEFAULT_SIZES);
-	last_attempt++;
-	answer->owner = ANSWERS_OWNER |
-		((last_attempt * ZK_QUESTION_BOXES + box_of(answer)) & ~ANSWERS_OWNER);
-	if (answer->question == ZK_QUESTION_QUEUES ||
-		answer->question == ZK_QUESTION_CLUSTERS)
-	{
-		MemoryContext save = MemoryContextSwitchTo(answer->context);
-
-		answer->state = ANSWER_SURVEYING;
-		if (answer->question == ZK_QUESTION_QUEUES)
-			answer->survey = survey_begin(answer->owner, answer->path);
-		else
+		if (!fleet_is_settled())
 		{
-			census_room(zklock_root, answer->path);
-			answer->census = census_begin(answer->owner, zklock_root);
+			answer->state = ANSWER_WAITING;
+			return;
 		}
-		MemoryContextSwitchTo(save);
-		return;
+		members_path(zklock_root, answer->path);
 	}
-	answer->state = ANSWER_LISTING;
-	send_op(answer, REQUEST_SEARCH, PLACE_NAME, NULL, PLACE_NAME);
+	last_attempt++;
+	answer->owner = SESSION_ANSWERS_OWNER |
+		((last_attempt * ZK_QUESTION_BOXES + box_of(answer)) &
+		 ~SESSION_ANSWERS_OWNER);
+	answer->state = ANSWER_READING;
+	answer->reader = reader_begin(answer->question, answer->owner,
+								  answer->path);
 }
 
-/* Give the backend its answer; "entries" are those of one queue, or of all. */
+/* Give the backend its answer; "entries" are those of questions.h, or NULL. */
 static void
 finish(Answer *answer, ZkAnswer *reply, StringInfo entries)
 {
@@ -204,33 +140,32 @@ finish_refused(Answer *answer, int error)
 	finish(answer, &reply, NULL);
 }
 
+/* All entries are the answer. */
 static void
-finish_queue(Answer *answer)
+finish_entries(Answer *answer)
 {
-	ZkAnswer	reply = {.data_len = -1,.left_out = answer->left_out};
+	ZkAnswer	reply = {.data_len = -1};
 	StringInfoData buf;
-	MemoryContext save = MemoryContextSwitchTo(answer->context);
 
 	initStringInfo(&buf);
-	for (int i = 0; i < answer->queue.n; i++)
-		if (!answer->queue.nodes[i].gone)
-		{
-			queue_append_entry(&buf, &answer->queue.nodes[i]);
-			reply.count++;
-		}
-	MemoryContextSwitchTo(save);
+	reply.count = reader_append(answer->reader, &buf);
+	reply.left_out = reader_left_out(answer->reader);
+	if (answer->question == ZK_QUESTION_CLUSTERS)
+		fleet_judge(answer->reader);
 	finish(answer, &reply, &buf);
+	pfree(buf.data);
 }
 
 static void
 finish_owner(Answer *answer)
 {
 	ZkAnswer	reply = {.data_len = -1};
+	const Queue *queue = answer->reader->queues;
 
-	if (answer->queue.n > 0 && answer->queue.nodes[0].data_len >= 0)
+	if (queue->n > 0 && queue->nodes[0].data_len >= 0)
 	{
-		reply.data_len = answer->queue.nodes[0].data_len;
-		memcpy(reply.data, answer->queue.nodes[0].data, reply.data_len);
+		reply.data_len = queue->nodes[0].data_len;
+		memcpy(reply.data, queue->nodes[0].data, reply.data_len);
 	}
 	finish(answer, &reply, NULL);
 }
@@ -249,178 +184,72 @@ finish_revoke(Answer *answer)
 	finish(answer, &reply, NULL);
 }
 
-/* All contenders are read: ask those of other clients to give way. */
+/* All owners are read: ask those of other clients to give way. */
 static void
 revoke_owners(Answer *answer)
 {
-	answer->state = ANSWER_REVOKING;
-	for (int i = 0; i < answer->queue.n; i++)
-	{
-		const QueueNode *entry = &answer->queue.nodes[i];
+	const Queue *queue = answer->reader->queues;
 
-		if (!entry->gone && !entry->ours)
-			send_op(answer, REQUEST_SET, entry->place, entry->node, i);
+	answer->state = ANSWER_REVOKING;
+	for (int i = 0; i < queue->nread; i++)
+	{
+		const QueueNode *node = &queue->nodes[i];
+		const char *place = queue_directory(node->place);
+		Request		set = {
+			.kind = REQUEST_SET,
+			.node = node->node,
+			.data = NOTE_REVOCATION_DATA
+		};
+		char		directory[ZNODE_PATH_SIZE + 8];
+
+		if (node->gone || node->ours)
+			continue;
+		snprintf(directory, sizeof(directory), "%s%s%s", answer->path,
+				 place ? "/" : "", place ? place : "");
+		session_submit(0, answer->owner, directory, &set, 0);
+		answer->open++;
 	}
 	if (answer->open == 0)
 		finish_revoke(answer);
 }
 
-static void
-read_entry(Answer *answer, int i)
-{
-	const QueueNode *entry = &answer->queue.nodes[i];
-
-	send_op(answer, queue_next_op(entry), entry->place, entry->node, i);
-}
-
-/* Go on reading, or to what comes then. */
-static void
-read_more(Answer *answer)
-{
-	while (answer->next < answer->queue.n && answer->open < MAX_OPEN)
-		read_entry(answer, answer->next++);
-	if (answer->open > 0)
-		return;
-	switch (answer->question)
-	{
-		case ZK_QUESTION_QUEUE:
-			finish_queue(answer);
-			break;
-		case ZK_QUESTION_OWNER:
-			finish_owner(answer);
-			break;
-		case ZK_QUESTION_REVOKE:
-			revoke_owners(answer);
-			break;
-		case ZK_QUESTION_QUEUES:
-		case ZK_QUESTION_CLUSTERS:
-			break;				/* not here */
-	}
-}
-
-/* How many of the sorted entries matter for the question? */
-static int
-count_relevant(const Answer *answer)
-{
-	int			n = 0;
-
-	switch (answer->question)
-	{
-		case ZK_QUESTION_QUEUE:
-			return Min(answer->queue.n, ZK_ANSWER_MAX_ENTRIES);
-		case ZK_QUESTION_OWNER:
-			return Min(answer->queue.n, 1);
-		case ZK_QUESTION_REVOKE:
-		case ZK_QUESTION_QUEUES:
-		case ZK_QUESTION_CLUSTERS:
-			break;
-	}
-
-	/* the first of a lock; readers, up to a writer; who has a permit */
-	while (n < answer->queue.n && n < ZK_ANSWER_MAX_ENTRIES &&
-		   (answer->queue.nodes[n].place == PLACE_NAME ?
-			n == 0 || (answer->queue.nodes[0].contender.shared &&
-					   answer->queue.nodes[n].contender.shared) :
-			answer->queue.nodes[n].place == PLACE_PERMITS))
-		n++;
-	return n;
-}
-
-/* A list of children is in; its serial number is the place. */
-static void
-on_list(Answer *answer, const RequestAnswer *in)
-{
-	QueuePlace	place = (QueuePlace) in->serial;
-	bool		parts[NPLACES];
-	MemoryContext save;
-	int			n;
-
-	if (in->result == REQUEST_REFUSED)
-	{
-		finish_refused(answer, in->error);
-		return;
-	}
-	save = MemoryContextSwitchTo(answer->context);
-	queue_add(&answer->queue, place, in, parts);
-	MemoryContextSwitchTo(save);
-	for (int part = 0; part < NPLACES; part++)
-		if (parts[part])
-			send_op(answer, REQUEST_CHILDREN, part, NULL, part);
-	if (answer->open > 0)
-		return;
-
-	if (!question_is_open(box_of(answer), answer->serial))
-	{
-		forget(answer);
-		return;
-	}
-	queue_sort(&answer->queue);
-	n = count_relevant(answer);
-	answer->left_out = answer->queue.n - n;
-	answer->queue.n = n;
-	answer->state = ANSWER_READING;
-	read_more(answer);
-}
-
+/* The server has answered an operation of the reader. */
 static void
 on_read(Answer *answer, const RequestAnswer *in)
 {
-	QueueNode  *entry = &answer->queue.nodes[in->serial];
-	MemoryContext save = MemoryContextSwitchTo(answer->context);
+	bool		done = reader_event(answer->reader, in);
 
-	queue_note(entry, in, NOTE_FULL_SIZE);
-	MemoryContextSwitchTo(save);
-	if (!entry->read && answer->question != ZK_QUESTION_REVOKE)
-		read_entry(answer, in->serial);
-	read_more(answer);
+	if (!question_is_open(box_of(answer), answer->serial))
+		forget(answer);
+	else if (answer->reader->error != 0)
+		finish_refused(answer, answer->reader->error);
+	else if (done)
+		switch (answer->question)
+		{
+			case ZK_QUESTION_QUEUE:
+			case ZK_QUESTION_QUEUES:
+			case ZK_QUESTION_CLUSTERS:
+				finish_entries(answer);
+				break;
+			case ZK_QUESTION_OWNER:
+				finish_owner(answer);
+				break;
+			case ZK_QUESTION_REVOKE:
+				revoke_owners(answer);
+				break;
+		}
 }
 
 static void
 on_set(Answer *answer, const RequestAnswer *in)
 {
+	answer->open--;
 	if (in->result == REQUEST_OK)
 		answer->revoked++;
 	else if (in->result == REQUEST_REFUSED)
 		answer->error = in->error;
 	if (answer->open == 0)
 		finish_revoke(answer);
-}
-
-/* The server has answered an operation of a survey, or of a census. */
-static void
-on_survey(Answer *answer, const RequestAnswer *in)
-{
-	ZkAnswer	reply = {.data_len = -1};
-	StringInfoData buf;
-	MemoryContext save;
-	int			error;
-	bool		done = answer->survey ?
-		survey_event(answer->survey, in, &error) :
-		census_event(answer->census, in, &error);
-
-	if (!question_is_open(box_of(answer), answer->serial))
-	{
-		forget(answer);
-		return;
-	}
-	if (error != 0)
-	{
-		finish_refused(answer, error);
-		return;
-	}
-	if (!done)
-		return;
-	save = MemoryContextSwitchTo(answer->context);
-	initStringInfo(&buf);
-	reply.count = answer->survey ? survey_entries(answer->survey, &buf) :
-		census_entries(answer->census, &buf);
-	MemoryContextSwitchTo(save);
-	if (answer->census)
-	{
-		reply.left_out = census_left_out(answer->census);
-		fleet_judge(answer->census);
-	}
-	finish(answer, &reply, &buf);
 }
 
 /*
@@ -475,30 +304,12 @@ answers_event(uint32_t owner, const RequestAnswer *in)
 
 	if (answer->owner != owner)
 		return;					/* it has been given up meanwhile */
-	answer->open--;
 	if (in->result == REQUEST_UNKNOWN)
-	{
 		start(answer);
-		return;
-	}
-	switch (answer->state)
-	{
-		case ANSWER_IDLE:
-		case ANSWER_WAITING:
-			break;
-		case ANSWER_LISTING:
-			on_list(answer, in);
-			break;
-		case ANSWER_READING:
-			on_read(answer, in);
-			break;
-		case ANSWER_SURVEYING:
-			on_survey(answer, in);
-			break;
-		case ANSWER_REVOKING:
-			on_set(answer, in);
-			break;
-	}
+	else if (answer->state == ANSWER_READING)
+		on_read(answer, in);
+	else if (answer->state == ANSWER_REVOKING)
+		on_set(answer, in);
 }
 
 /*

@@ -41,7 +41,7 @@
  *	ROOT_ASKING	it is to change with them -> ROOT_CLOSING: set it
  *				any other answer -> ENTERING
  *	ROOT_CLOSING	any answer -> ENTERING
- *	ENTERING	ok -> LOOKING: a census
+ *	ENTERING	ok -> LOOKING: read the members
  *				refused: it may be there -> OWNING: set its ACL; if that is to be
  *				  open, as OWNING's end
  *				no node: %clusters has gone -> MAKING
@@ -84,8 +84,8 @@
 #include "shared/text.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "worker/fleet/census.h"
 #include "worker/fleet/fleet.h"
+#include "worker/fleet/reader_private.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
@@ -143,8 +143,7 @@ static struct
 	uint32		last_group;
 	char		data[MEMBER_SIZE];
 	ZkFleetInfo info;			/* as published */
-	MemoryContext context;		/* of the census */
-	Census	   *census;
+	Reader	   *reader;			/* LOOKING: of the members; else NULL */
 }			fleet;
 
 /*
@@ -240,10 +239,9 @@ fleet_end_session(bool last)
 {
 	MemberMark	none = {.zxid = last ? 0 : fleet.info.mark.zxid};
 
-	if (fleet.context)
-		MemoryContextDelete(fleet.context);
-	fleet.context = NULL;
-	fleet.census = NULL;
+	if (fleet.reader)
+		reader_free(fleet.reader);
+	fleet.reader = NULL;
 	fleet.state = FLEET_IDLE;
 	fleet.dirty = true;
 	fleet.joined = false;
@@ -262,7 +260,7 @@ submit(FleetState state, Request *op, FleetNode node)
 	if (node == NODE_ROOT)
 		strlcpy(path, fleet.info.root, sizeof(path));
 	else
-		census_room(fleet.info.root, path);
+		members_path(fleet.info.root, path);
 	if (node == NODE_OURS)
 	{
 		strlcat(path, "/", sizeof(path));
@@ -340,20 +338,18 @@ enter(void)
 	submit(FLEET_ENTERING, &op, NODE_OURS);
 }
 
-/* Begin the census, behind our own create. */
+/* Read the members, behind our own create. */
 static void
 look(void)
 {
-	MemoryContext save;
+	char		path[ZNODE_PATH_SIZE];
 
 	fleet.joined = true;
 	fleet.logged_error = 0;
-	fleet.context = AllocSetContextCreate(TopMemoryContext, "zklock census",
-										  ALLOCSET_DEFAULT_SIZES);
-	save = MemoryContextSwitchTo(fleet.context);
-	fleet.census = census_begin(SESSION_FLEET_OWNER, fleet.info.root);
 	fleet.state = FLEET_LOOKING;
-	MemoryContextSwitchTo(save);
+	members_path(fleet.info.root, path);
+	fleet.reader = reader_begin(ZK_QUESTION_CLUSTERS, SESSION_FLEET_OWNER,
+								path);
 }
 
 /* ZooKeeper does not let us; no lock needs it, but the chroot. */
@@ -541,18 +537,15 @@ on_entered(const RequestAnswer *in)
 static void
 on_looked(const RequestAnswer *in)
 {
-	int			error;
-
-	if (!census_event(fleet.census, in, &error))
+	if (!reader_event(fleet.reader, in))
 		return;
-	if (census_is_unsure(fleet.census))
+	if (fleet.reader->unsure)
 		fleet.dirty = true;
 	else
-		fleet_judge(fleet.census);
+		fleet_judge(fleet.reader);
 	fleet.state = FLEET_IDLE;
-	fleet.census = NULL;
-	MemoryContextDelete(fleet.context);
-	fleet.context = NULL;
+	reader_free(fleet.reader);
+	fleet.reader = NULL;
 }
 
 /*
@@ -645,8 +638,8 @@ is_barred(void)
 
 /*
  * fleet_is_settled
- *		Has been done what is to be done, so that a census has our own znode, if
- *		it can be there?
+ *		Has been done what is to be done, so that the members have our own znode
+ *		among them, if it can be there?
  */
 bool
 fleet_is_settled(void)
@@ -762,21 +755,21 @@ log_misfits(StringInfo misfits)
 
 /*
  * fleet_judge
- *		A census has been taken: log what does not fit together, if that has
- *		changed since it was logged last.
+ *		The members have been read: log what does not fit together, if that
+ *		has changed since it was logged last.
  *
  * If our own znode is not there, somebody has removed it: it is made again.
  */
 void
-fleet_judge(const Census *census)
+fleet_judge(const Reader *reader)
 {
 	int			count;
-	Member	   *members = census_members(census, &count);
+	Member	   *members = reader_members(reader, &count);
 	StringInfoData misfits;
 	int			nlogged = 0;
 
 	if (fleet.state == FLEET_IDLE && fleet.joined &&
-		!census_has(census, fleet.info.node))
+		!reader_has(reader, fleet.info.node))
 		fleet.dirty = true;
 
 	member_judge(members, count);
@@ -787,9 +780,9 @@ fleet_judge(const Census *census)
 			append_misfits(&misfits, &members[i]);
 	if (nlogged > MAX_LOGGED)
 		appendStringInfo(&misfits, "\nAnd %d more.", nlogged - MAX_LOGGED);
-	if (census_left_out(census) > 0)
+	if (reader_left_out(reader) > 0)
 		appendStringInfo(&misfits, "%s%d znodes have not been read.",
-						 misfits.len > 0 ? "\n" : "", census_left_out(census));
+						 misfits.len > 0 ? "\n" : "", reader_left_out(reader));
 	log_misfits(&misfits);
 	pfree(misfits.data);
 	pfree(members);

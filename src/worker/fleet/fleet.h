@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * fleet.h
- *		The worker tells the other clusters that this one is there.
+ *		The worker tells the other clusters that this one is there, and
+ *		answers the questions of backends to ZooKeeper.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -13,7 +14,9 @@
 #ifndef ZKLOCK_FLEET_H
 #define ZKLOCK_FLEET_H
 
-#include "worker/fleet/census.h"
+#include "core/request.h"
+
+struct Reader;
 
 extern void fleet_attach(void);
 extern void fleet_check(void);
@@ -21,7 +24,13 @@ extern void fleet_run(void);
 extern bool fleet_is_settled(void);
 extern bool fleet_event(const RequestAnswer *in);
 extern void fleet_end_session(bool last);
-extern void fleet_judge(const Census *census);
+extern void fleet_judge(const struct Reader *reader);
 extern void fleet_drop_auths(void);
+
+/* answers to questions */
+extern void answers_collect(void);
+extern void answers_begin(void);
+extern void answers_event(uint32_t owner, const RequestAnswer *in);
+extern void answers_restart(void);
 
 #endif							/* ZKLOCK_FLEET_H */

@@ -28,7 +28,6 @@
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "worker/fleet/answers.h"
 #include "worker/lock/contender.h"
 #include "worker/sessions.h"
 #include "worker/zookeeper/session.h"
@@ -183,7 +182,7 @@ new_id(Contender *contender)
 	/* they wrap around, and some contenders live long */
 	do
 	{
-		contenders.last_id = (contenders.last_id + 1) & ~ANSWERS_OWNER;
+		contenders.last_id = (contenders.last_id + 1) & ~SESSION_ANSWERS_OWNER;
 		by_id = hash_search(contenders.by_id, &contenders.last_id, HASH_ENTER,
 							&found);
 	} while (found || contenders.last_id == NOBODY ||

@@ -34,6 +34,9 @@
 /* The owner of operations of fleet.c, which watch nothing. */
 #define SESSION_FLEET_OWNER		UINT32_C(0x7FFFFFFC)
 
+/* Set in the owner ids of answers.c, and in no other. */
+#define SESSION_ANSWERS_OWNER	UINT32_C(0x80000000)
+
 /* No contender has an owner id from this on. */
 #define SESSION_FIRST_OWNER		SESSION_FLEET_OWNER
 

@@ -64,8 +64,8 @@
 #include "core/reason.h"
 #include "shared/clock.h"
 #include "shared/settings.h"
-#include "worker/zookeeper/client.h"
-#include "worker/zookeeper/fault.h"
+#include "worker/zookeeper/client_private.h"
+#include "worker/zookeeper/fault_private.h"
 
 /* How long a handshake may take, at the least and in parts of a timeout. */
 #define MIN_HANDSHAKE_MS		1000

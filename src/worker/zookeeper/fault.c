@@ -63,7 +63,7 @@
 #include "port/atomics.h"
 #include "shared/compat.h"
 #include "storage/ipc.h"
-#include "worker/zookeeper/fault.h"
+#include "worker/zookeeper/fault_private.h"
 
 /* How long the process may take to end after a fault. */
 #define FAULT_SECONDS	10

@@ -75,8 +75,8 @@
 #include "common/hashfn.h"
 #include "core/request.h"
 #include "shared/clock.h"
-#include "worker/zookeeper/fault.h"
-#include "worker/zookeeper/flight.h"
+#include "worker/zookeeper/fault_private.h"
+#include "worker/zookeeper/flight_private.h"
 
 /*
  * How long to hold back the next flight after an answer that settles nothing

@@ -26,7 +26,7 @@
 #include "core/lock/znode.h"
 #include "shared/compat.h"
 #include "utils/memutils.h"
-#include "worker/zookeeper/operation.h"
+#include "worker/zookeeper/operation_private.h"
 
 /* What a sequence number can add to a path, and a good deal more. */
 #define SEQUENCE_SIZE		32

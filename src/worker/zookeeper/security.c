@@ -67,7 +67,7 @@
 #include "shared/settings.h"
 #include "shared/settings.h"
 #include "storage/fd.h"
-#include "worker/zookeeper/fault.h"
+#include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/status.h"
 

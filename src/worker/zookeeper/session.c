@@ -56,11 +56,11 @@
 #include "core/word.h"
 #include "shared/clock.h"
 #include "utils/memutils.h"
-#include "worker/zookeeper/client.h"
-#include "worker/zookeeper/fault.h"
-#include "worker/zookeeper/flight.h"
+#include "worker/zookeeper/client_private.h"
+#include "worker/zookeeper/fault_private.h"
+#include "worker/zookeeper/flight_private.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/watches.h"
+#include "worker/zookeeper/watches_private.h"
 
 /* Connections lost in a row without an answer that are more than bad luck. */
 #define MAX_SILENT_CONNECTIONS	10

@@ -32,8 +32,8 @@
 #include "common/hashfn.h"
 #include "core/mutation.h"
 #include "utils/memutils.h"
-#include "worker/zookeeper/fault.h"
-#include "worker/zookeeper/watches.h"
+#include "worker/zookeeper/fault_private.h"
+#include "worker/zookeeper/watches_private.h"
 
 /*
  * The most that the library may ask the server to watch again, in the one

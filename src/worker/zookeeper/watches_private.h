@@ -1,25 +1,22 @@
 /*-------------------------------------------------------------------------
  *
- * watches.h
+ * watches_private.h
  *		Who watches which znodes.
- *
- * Includes zookeeper.h (client.h), so only operation, flight and session
- * include this.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/zookeeper/watches.h
+ *		src/worker/zookeeper/watches_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_WATCHES_H
-#define ZKLOCK_WATCHES_H
+#ifndef ZKLOCK_WATCHES_PRIVATE_H
+#define ZKLOCK_WATCHES_PRIVATE_H
 
 #include "core/request.h"
 #include "lib/ilist.h"
 #include "utils/hsearch.h"
-#include "worker/zookeeper/client.h"
+#include "worker/zookeeper/client_private.h"
 
 /* The watches of one session. */
 typedef struct Watches
@@ -54,4 +51,4 @@ extern void watches_fire(Watches *watches, const char *path, int event);
 extern bool watches_next(Watches *watches, uint32_t *owner,
 						 RequestAnswer *answer);
 
-#endif							/* ZKLOCK_WATCHES_H */
+#endif							/* ZKLOCK_WATCHES_PRIVATE_H */

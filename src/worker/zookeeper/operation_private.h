@@ -1,24 +1,22 @@
 /*-------------------------------------------------------------------------
  *
- * operation.h
+ * operation_private.h
  *		One operation, as a request to the library and as its answer.
- *
- * Includes zookeeper.h (client.h), so only flight and session include this.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/zookeeper/operation.h
+ *		src/worker/zookeeper/operation_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_OPERATION_H
-#define ZKLOCK_OPERATION_H
+#ifndef ZKLOCK_OPERATION_PRIVATE_H
+#define ZKLOCK_OPERATION_PRIVATE_H
 
 #include "core/request.h"
 #include "lib/ilist.h"
-#include "worker/zookeeper/client.h"
-#include "worker/zookeeper/watches.h"
+#include "worker/zookeeper/client_private.h"
+#include "worker/zookeeper/watches_private.h"
 
 /*
  * In place of one of ZOO_ERRORS: the stat that was to stand for this one has
@@ -79,4 +77,4 @@ extern bool operation_is_proof(const Operation *op);
 extern RequestResult operation_result(const Operation *op);
 extern void operation_fill_answer(const Operation *op, RequestAnswer *answer);
 
-#endif							/* ZKLOCK_OPERATION_H */
+#endif							/* ZKLOCK_OPERATION_PRIVATE_H */

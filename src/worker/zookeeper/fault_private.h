@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * fault.h
+ * fault_private.h
  *		A fault in a thread of libzookeeper_mt does not end the server.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/zookeeper/fault.h
+ *		src/worker/zookeeper/fault_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_FAULT_H
-#define ZKLOCK_FAULT_H
+#ifndef ZKLOCK_FAULT_PRIVATE_H
+#define ZKLOCK_FAULT_PRIVATE_H
 
 #include <signal.h>
 
@@ -20,4 +20,4 @@ extern void fault_check(void);
 extern void fault_enter_library(sigset_t *saved);
 extern void fault_leave_library(const sigset_t *saved);
 
-#endif							/* ZKLOCK_FAULT_H */
+#endif							/* ZKLOCK_FAULT_PRIVATE_H */

@@ -1,20 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * client.h
+ * client_private.h
  *		libzookeeper_mt: its threads, and the queue of news.
- *
- * Includes zookeeper.h, so only watches, operation, flight and session include
- * this.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/zookeeper/client.h
+ *		src/worker/zookeeper/client_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_CLIENT_H
-#define ZKLOCK_CLIENT_H
+#ifndef ZKLOCK_CLIENT_PRIVATE_H
+#define ZKLOCK_CLIENT_PRIVATE_H
 
 #include <zookeeper/zookeeper.h>
 
@@ -131,4 +128,4 @@ extern void client_answer_greeting(int rc, const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,
 							   const char *path, void *ctx);
 
-#endif							/* ZKLOCK_CLIENT_H */
+#endif							/* ZKLOCK_CLIENT_PRIVATE_H */

@@ -1,22 +1,20 @@
 /*-------------------------------------------------------------------------
  *
- * flight.h
+ * flight_private.h
  *		Operations on their way to ZooKeeper and back.
- *
- * Includes zookeeper.h (operation.h), so only session includes this.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/zookeeper/flight.h
+ *		src/worker/zookeeper/flight_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_FLIGHT_H
-#define ZKLOCK_FLIGHT_H
+#ifndef ZKLOCK_FLIGHT_PRIVATE_H
+#define ZKLOCK_FLIGHT_PRIVATE_H
 
 #include "lib/ilist.h"
-#include "worker/zookeeper/operation.h"
+#include "worker/zookeeper/operation_private.h"
 
 /* The operations of one session. */
 typedef struct Flight
@@ -51,4 +49,4 @@ extern void flight_forget(Operation *op);
 extern void flight_forget_waiting(Flight *flight);
 extern void flight_forget_out(Flight *flight);
 
-#endif							/* ZKLOCK_FLIGHT_H */
+#endif							/* ZKLOCK_FLIGHT_PRIVATE_H */

@@ -41,9 +41,9 @@ typedef struct ZkSessionInfo
 {
 	ZkSessionState state;
 	int64		state_since;	/* of zk_now_us() */
-	int64		unreached_since;	/* the same: not connected since then,
-									 * whatever the state was; of no use while
-									 * connected */
+	int64		unreached_since;	/* the same: no server has answered since
+									 * then, whatever the state was; of no use
+									 * while connected */
 	int			worker_pid;		/* 0: none */
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */

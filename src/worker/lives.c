@@ -658,6 +658,7 @@ is_locked_out(int session)
 	const ZkSessionInfo *info = status(session);
 
 	return !has_not_begun(session) &&
+		!(info->state == ZK_SESSION_CONNECTED && session_is_greeted(session)) &&
 		zk_now_us() - info->unreached_since >=
 		Max(info->timeout, zklock_session_timeout) * INT64CONST(1000);
 }

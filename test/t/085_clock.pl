@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -173,6 +174,61 @@ for my $step (-$hour, $hour)
 	set_clock(-$hour);
 	$holder->send(zk_lock('z'));
 	ends('a wait on a foreign server', $holder, $caller);
+	set_clock(0);
+}
+
+# ZooKeeper takes credentials, or refuses them all.
+sub take_credentials
+{
+	my ($takes) = @_;
+
+	$zk->stop;
+	append_to_file(dirname($zk->data_dir) . '/zoo.cfg',
+		'DigestAuthenticationProvider.enabled=' . ($takes ? 'true' : 'false') . "\n");
+	$zk->start;
+	return;
+}
+
+# A session whose credentials ZooKeeper refuses is given up after its timeout: not
+# earlier ...
+edit_settings($a, 'zklock.auth' => 'shop:secret', 'zklock.session_timeout' => '60s');
+$a->reload;
+$a->poll_query_until('postgres', q{SELECT timeout = '60 s' AND state = 'connected' FROM zk_session});
+{
+	my $session = session_of($a);
+	my $holder = holder($a, 'kept');
+	take_credentials(0);
+	ok(wait_last_error($a, qr/^ZooKeeper refused the credentials of "zklock\.auth"$/),
+		'the credentials are refused');
+	set_clock($hour);
+	for (1 .. 3)
+	{
+		my $log = -s $a->logfile;
+
+		$a->wait_for_log(qr/background worker "zklock worker" .* exited/, $log);
+	}
+	take_credentials(1);
+	ok(wait_connected($a), 'connected again');
+	is(session_of($a), $session, "clock set by $hour s: ... to the same session");
+	is($holder->run('COMMIT')->{sqlstate}, undef, '... and the lock was never lost');
+	$holder->quit;
+	set_clock(0);
+}
+
+# ... and not later
+edit_settings($a, 'zklock.session_timeout' => '4s');
+$a->reload;
+$a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected' FROM zk_session});
+{
+	my $holder = holder($a, 'kept');
+	my $waiter = waiter($b, 'kept', 2);
+
+	take_credentials(0);
+	set_clock(-$hour);
+	is($waiter->result->{message}, undef, "clock set by -$hour s: the lock goes to another cluster");
+	$waiter->run_ok('COMMIT');
+	is($holder->run('COMMIT')->{sqlstate}, '40001', '... and its holder cannot commit');
+	$_->quit for ($holder, $waiter);
 	set_clock(0);
 }
 

@@ -83,7 +83,8 @@ typedef struct Session
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
 	const char *next_auth;		/* ... and that to be sent next, or "" */
 	bool		greeting_out;	/* to the server that we are connected to */
-	bool		greeted;		/* it has been answered */
+	bool		greeted;		/* it has answered; or the one before it had, as
+								 * long as there is no connection */
 	zoo_op_result_t greeting_checked;
 	int			silent_connections; /* lost in a row without any answer */
 
@@ -604,7 +605,7 @@ end_connection(Session *session)
 	if (session->client.connected)
 		session->silent_connections++;
 	session->client.connected = false;
-	session->greeted = session->greeting_out = false;
+	session->greeting_out = false;
 	watches_drop(&session->watches, SESSION_BRIEF_OWNER);
 	watches_drop(&session->watches, SESSION_DEADLOCK_OWNER);
 	watches_bound(&session->watches);
@@ -761,6 +762,16 @@ session_next_event(SessionEvent *event)
 		}
 	}
 	return false;
+}
+
+/*
+ * session_is_greeted
+ *		Has the server answered that the session is connected to, or was last?
+ */
+bool
+session_is_greeted(int number)
+{
+	return sessions[number].greeted;
 }
 
 /*

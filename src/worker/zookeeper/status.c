@@ -143,6 +143,10 @@ status_list_others(int session, SessionKey *keys)
  * status_publish
  *		The session is in this state now: publish that, and all that has
  *		been noted.
+ *
+ * A server that has not answered has not been reached.  Credentials go to it
+ * behind the request to connect, so it may refuse them on a connection that it
+ * has granted.
  */
 void
 status_publish(int session, ZkSessionState state)
@@ -153,7 +157,7 @@ status_publish(int session, ZkSessionState state)
 	{
 		int64		now = zk_now_us();
 
-		if (info->state == ZK_SESSION_CONNECTED)
+		if (info->state == ZK_SESSION_CONNECTED && session_is_greeted(session))
 			info->unreached_since = now;
 		info->state = state;
 		info->state_since = now;

@@ -103,6 +103,7 @@ zk_clusters(PG_FUNCTION_ARGS)
 
 	zk_check_usable();
 	InitMaterializedSRF(fcinfo, 0);
+	check_row_columns(rsinfo->setDesc, CLUSTERS_COLUMNS);
 
 	/* the worker's root, whatever this session's zklock.root */
 	session_read_fleet(&fleet);

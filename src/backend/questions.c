@@ -369,6 +369,7 @@ zk_queue(PG_FUNCTION_ARGS)
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
 	key_path(&lock.key, path);
 	InitMaterializedSRF(fcinfo, 0);
+	check_row_columns(rsinfo->setDesc, QUEUE_COLUMNS);
 
 	next = ask_entries(ZK_QUESTION_QUEUE, path, &lock, &count);
 	for (int i = 1; i <= count; i++)
@@ -401,6 +402,7 @@ zk_queues(PG_FUNCTION_ARGS)
 
 	zk_check_usable();
 	InitMaterializedSRF(fcinfo, 0);
+	check_row_columns(rsinfo->setDesc, QUEUES_COLUMNS);
 
 	row_context = AllocSetContextCreate(CurrentMemoryContext, "zklock row",
 										ALLOCSET_SMALL_SIZES);

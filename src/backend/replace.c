@@ -153,9 +153,9 @@ replacement(Oid function)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("cannot take or release advisory locks in ZooKeeper"),
-			 errdetail("\"zklock.advisory_locks\" is on, but database \"%s\" has no extension zklock of version 1.1 or later.",
+			 errdetail("\"zklock.advisory_locks\" is on, but database \"%s\" does not have the extension zklock.",
 					   get_database_name(MyDatabaseId)),
-			 errhint("Run CREATE EXTENSION zklock, or ALTER EXTENSION zklock UPDATE.")));
+			 errhint("Run CREATE EXTENSION zklock, or turn \"zklock.advisory_locks\" off.")));
 	return InvalidOid;			/* keep the compiler quiet */
 }
 

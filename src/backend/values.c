@@ -17,6 +17,24 @@
 #include "utils/timestamp.h"
 
 /*
+ * check_row_columns
+ *		Can rows of so many columns be returned as the schema has them?
+ *
+ * A newer version of the extension adds columns at the end.  The schema may be
+ * older than the library: it has the first columns.  If it is newer, the server
+ * has not been restarted since the update.
+ */
+void
+check_row_columns(TupleDesc tupdesc, int columns)
+{
+	if (tupdesc->natts > columns)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the extension zklock is newer than the library that the server has loaded"),
+				 errhint("Restart the server.")));
+}
+
+/*
  * timestamp_of_ctime
  *		ZooKeeper's clock as ours; false if it is out of our range.
  */

@@ -42,18 +42,14 @@
 
 PG_FUNCTION_INFO_V1(zk_lock_status);
 PG_FUNCTION_INFO_V1(zk_session_status);
-PG_FUNCTION_INFO_V1(zk_session_status_1_1);
 PG_FUNCTION_INFO_V1(zk_stats_status);
-PG_FUNCTION_INFO_V1(zk_stats_status_1_1);
 PG_FUNCTION_INFO_V1(zk_stats_reset);
 PG_FUNCTION_INFO_V1(zk_deadlock_status);
 PG_FUNCTION_INFO_V1(zk_stat_locks_status);
 
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	15
-#define SESSION_STATUS_COLUMNS_1_0	11
 #define STATS_STATUS_COLUMNS	14
-#define STATS_STATUS_COLUMNS_1_0	13
 #define DEADLOCK_STATUS_COLUMNS	12
 #define STAT_LOCKS_COLUMNS		16
 
@@ -87,6 +83,7 @@ zk_lock_status(PG_FUNCTION_ARGS)
 
 	zk_check_preloaded();
 	InitMaterializedSRF(fcinfo, 0);
+	check_row_columns(rsinfo->setDesc, LOCK_STATUS_COLUMNS);
 	rows = slots_snapshot(&nrows);
 
 	for (int i = 0; i < nrows; i++)
@@ -138,8 +135,8 @@ session_state_name(ZkSessionState state)
 }
 
 /*
- * Fill in the row of a session.  The first columns are those of 1.0.  Returns
- * false if there is no such session; there is always the first one.
+ * Fill in the row of a session.  Returns false if there is no such session;
+ * there is always the first one.
  */
 static bool
 fill_session_row(int session, Datum *values, bool *nulls)
@@ -177,7 +174,6 @@ fill_session_row(int session, Datum *values, bool *nulls)
 				sizeof(info.last_error));
 	nulls[n] = info.last_error[0] == '\0';
 	values[n++] = CStringGetTextDatum(info.last_error);
-	Assert(n == SESSION_STATUS_COLUMNS_1_0);
 	values[n++] = Int64GetDatum(path_bytes_read(session));
 	values[n++] = Int64GetDatum(ZK_PATH_BYTES_BOUND);
 	nulls[n] = session > 0;		/* they belong to none of the sessions */
@@ -190,27 +186,19 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	return true;
 }
 
-/* The schema may be older or newer than the library. */
-static void
-check_columns(TupleDesc tupdesc, int columns)
-{
-	if (tupdesc->natts != columns)
-		elog(ERROR, "incorrect number of output arguments");
-}
-
 /*
  * zk_session_status() returns setof record
  *
  * The state of each ZooKeeper session; behind the view zk_session.
  */
 Datum
-zk_session_status_1_1(PG_FUNCTION_ARGS)
+zk_session_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	zk_check_preloaded();
 	InitMaterializedSRF(fcinfo, 0);
-	check_columns(rsinfo->setDesc, SESSION_STATUS_COLUMNS);
+	check_row_columns(rsinfo->setDesc, SESSION_STATUS_COLUMNS);
 	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
 	{
 		Datum		values[SESSION_STATUS_COLUMNS];
@@ -221,26 +209,6 @@ zk_session_status_1_1(PG_FUNCTION_ARGS)
 								 nulls);
 	}
 	return (Datum) 0;
-}
-
-/*
- * The first of them, as in version 1.0 of the extension, which the library
- * still serves.
- */
-Datum
-zk_session_status(PG_FUNCTION_ARGS)
-{
-	TupleDesc	tupdesc;
-	Datum		values[SESSION_STATUS_COLUMNS];
-	bool		nulls[SESSION_STATUS_COLUMNS];
-
-	zk_check_preloaded();
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	check_columns(tupdesc, SESSION_STATUS_COLUMNS_1_0);
-	(void) fill_session_row(0, values, nulls);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
 }
 
 static Datum
@@ -258,9 +226,13 @@ histogram(const int64 *buckets)
 										   typlen, typbyval, typalign));
 }
 
-/* The counters as a row with so many columns, the first ones. */
-static Datum
-stats_row(FunctionCallInfo fcinfo, int columns)
+/*
+ * zk_stats_status() returns record
+ *
+ * The counters of this cluster; behind the view zk_stats.
+ */
+Datum
+zk_stats_status(PG_FUNCTION_ARGS)
 {
 	TupleDesc	tupdesc;
 	Datum		values[STATS_STATUS_COLUMNS];
@@ -273,7 +245,7 @@ stats_row(FunctionCallInfo fcinfo, int columns)
 	zk_check_preloaded();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	check_columns(tupdesc, columns);
+	check_row_columns(tupdesc, STATS_STATUS_COLUMNS);
 	stats_read(&stats);
 	slots_count(&nslots, &nusers);
 
@@ -282,6 +254,7 @@ stats_row(FunctionCallInfo fcinfo, int columns)
 	values[n++] = Int64GetDatum(stats.waited);
 	values[n++] = Int64GetDatum(stats.timed_out);
 	values[n++] = Int64GetDatum(stats.failed);
+	values[n++] = Int64GetDatum(stats.deadlocks);
 	values[n++] = Int64GetDatum(stats.lost);
 	values[n++] = Float8GetDatum(stats.wait_time / 1000.0);
 	values[n++] = Float8GetDatum(stats.hold_time / 1000.0);
@@ -290,30 +263,10 @@ stats_row(FunctionCallInfo fcinfo, int columns)
 	values[n++] = Int32GetDatum(nslots);
 	values[n++] = Int32GetDatum(nusers);
 	values[n++] = TimestampTzGetDatum(stats.reset_at);
-	Assert(n == STATS_STATUS_COLUMNS_1_0);
-	values[n++] = Int64GetDatum(stats.deadlocks);
 	Assert(n == STATS_STATUS_COLUMNS);
 
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-											 values, nulls));
-}
-
-/*
- * zk_stats_status() returns record
- *
- * The counters of this cluster; behind the view zk_stats.
- */
-Datum
-zk_stats_status_1_1(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_DATUM(stats_row(fcinfo, STATS_STATUS_COLUMNS));
-}
-
-/* As in version 1.0 of the extension. */
-Datum
-zk_stats_status(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_DATUM(stats_row(fcinfo, STATS_STATUS_COLUMNS_1_0));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
 }
 
 /*
@@ -389,6 +342,7 @@ zk_deadlock_status(PG_FUNCTION_ARGS)
 
 	zk_check_preloaded();
 	InitMaterializedSRF(fcinfo, 0);
+	check_row_columns(rsinfo->setDesc, DEADLOCK_STATUS_COLUMNS);
 	deadlocks = deadlocks_list(&ndeadlocks);
 	for (int i = 0; i < ndeadlocks; i++)
 		for (int j = 0; j < deadlocks[i].nmembers; j++)
@@ -439,6 +393,7 @@ zk_stat_locks_status(PG_FUNCTION_ARGS)
 
 	zk_check_preloaded();
 	InitMaterializedSRF(fcinfo, 0);
+	check_row_columns(rsinfo->setDesc, STAT_LOCKS_COLUMNS);
 	stats = lock_stats_read(&n);
 	for (int i = 0; i < n; i++)
 		put_lock_stats(rsinfo, &stats[i]);

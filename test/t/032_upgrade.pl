@@ -1,11 +1,18 @@
 
-# The library works with the schema of each version of the extension that was
-# ever released, and ALTER EXTENSION UPDATE makes of each of them what CREATE
-# EXTENSION makes; in public, and in another schema, whatever the search_path.
+# ALTER EXTENSION UPDATE makes of each version before this one what CREATE
+# EXTENSION makes, in public and in another schema, whatever the search_path; it
+# keeps what users have made of the objects, or says what is in its way; and the
+# library works with the schema of each.
+#
+# Those versions are all that have an upgrade script in sql/, and one that is
+# made here: its script shows how such scripts are written.
 
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
+use File::Copy qw(copy);
+use File::Path qw(make_path);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -13,9 +20,96 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
+#
+# An installation with a version more: "before" lacks the last column of
+# zk_queue() and of zk_session, and zk_clusters(); and has zk_gone().
+#
+
+my $top = $ENV{TESTDIR} // '.';
+my %dir = map { $_ => `pg_config --$_` =~ s/\n//r } qw(bindir pkglibdir sharedir);
+my $root = PostgreSQL::Test::Utils::tempdir;
+my $install = $root . dirname($dir{bindir});
+my $scripts = "$root$dir{sharedir}/extension";
+
+# The server finds its files from where its executable really is.
+make_path($install, "$root$dir{pkglibdir}", $scripts);
+system_or_bail('cp', '-r', $dir{bindir}, "$root$dir{bindir}");
+symlink($_, "$root$_") for grep { !m{/zklock[^/]*$} || m{\.so$} }
+  glob("$dir{pkglibdir}/* $dir{sharedir}/* $dir{sharedir}/extension/*");
+copy($_, $scripts) or die "could not copy $_: $!" for glob("$top/zklock.control $top/sql/*.sql");
+
+my ($latest) = slurp_file("$scripts/zklock.control") =~ /^default_version = '(.*)'/m;
+my $new = slurp_file("$scripts/zklock--$latest.sql");
+
+# The statements that begin with one that creates a function, up to the next one
+# that creates something.
+sub part
+{
+	my ($function) = @_;
+
+	return $new =~ /^(CREATE FUNCTION \Q$function\E\(.*?)(?=^--|^CREATE|\z)/ms ? $1 : die "no $function";
+}
+
+# The statement that creates a function, and its last column.
+sub create { return part($_[0]) =~ /^(.*?;\n)/s ? $1 : die; }
+sub last_column { return create($_[0]) =~ /,\s+OUT "?(\w+)"? [^,)]+\)\nRETURNS/ ? $1 : die "no column"; }
+
+my $column = last_column('zk_session_status');
+my ($comment) = $new =~ /^(COMMENT ON COLUMN zk_session\.$column IS\n.*?;\n)/ms;
+my $before = $new;
+
+for my $function ('zk_queue', 'zk_session_status')
+{
+	my $create = create($function);
+
+	$before =~ s/\Q$create/$create =~ s{,[^,]*(?=\)\nRETURNS)}{}r/e;
+}
+$before =~ s/\Q$_// for ($comment, part('zk_clusters'));
+$before .= "CREATE FUNCTION zk_gone() RETURNS integer LANGUAGE sql AS 'SELECT 1';\n";
+append_to_file("$scripts/zklock--before.sql", $before);
+
+# CREATE OR REPLACE FUNCTION refuses other columns, and DROP FUNCTION would take
+# privileges, and fail because of views of users.
+sub add_columns
+{
+	my ($function, $arguments) = @_;
+
+	return create($function) =~ s/^CREATE FUNCTION \w+/CREATE FUNCTION ${function}_new/r . qq{
+UPDATE pg_catalog.pg_proc p
+   SET proallargtypes = n.proallargtypes, proargmodes = n.proargmodes, proargnames = n.proargnames
+  FROM pg_catalog.pg_proc n
+ WHERE p.oid = '$function($arguments)'::pg_catalog.regprocedure AND
+       n.oid = '${function}_new($arguments)'::pg_catalog.regprocedure;
+DROP FUNCTION ${function}_new($arguments);
+};
+}
+
+append_to_file("$scripts/zklock--before--$latest.sql", join("\n",
+	"/* sql/zklock--before--$latest.sql */",
+	'',
+	'-- complain if script is sourced in psql, rather than via ALTER EXTENSION',
+	qq{\\echo Use "ALTER EXTENSION zklock UPDATE TO '$latest'" to load this file. \\quit},
+	'',
+	create('zk_warn_not_preloaded'),
+	'SELECT zk_warn_not_preloaded();',
+	'DROP FUNCTION zk_warn_not_preloaded();',
+	'',
+	'-- zk_queue has one more column.',
+	add_columns('zk_queue', 'text'),
+	'-- zk_session has one more column.',
+	add_columns('zk_session_status', ''),
+	'CREATE OR REPLACE VIEW zk_session AS',
+	'    SELECT * FROM zk_session_status();',
+	$comment,
+	'-- The servers that share the ensemble and the root',
+	part('zk_clusters'),
+	'-- Gone is what nobody should use any more.',
+	'DROP FUNCTION zk_gone();',
+	''));
+
 my $zk = ZooKeeper->new;
 $zk->start;
-my $a = zk_cluster('a', $zk);
+my $a = zk_cluster('a', $zk, install_path => $install);
 
 sub value { return $a->safe_psql($_[0], $_[1]); }
 
@@ -29,7 +123,9 @@ my $schema = qq{
 	WITH member AS ($members)
 	SELECT m.object, obj_description(objid, classid::regclass::name) FROM member m
 	UNION ALL
-	SELECT m.object, pg_get_functiondef(objid) || ' ' || coalesce(proacl::text, '')
+	SELECT m.object, pg_get_functiondef(objid) || ' ' ||
+	       (SELECT string_agg(a::text, ' ' ORDER BY a::text)
+	          FROM unnest(coalesce(proacl, acldefault('f', proowner))) a)
 	  FROM member m JOIN pg_proc p ON p.oid = objid AND classid = 'pg_proc'::regclass
 	UNION ALL
 	SELECT m.object, c.relkind::text || ' ' || coalesce(c.relacl::text, '') || ' ' ||
@@ -102,8 +198,6 @@ sub works
 	return;
 }
 
-my $latest = value('postgres',
-	"SELECT default_version FROM pg_available_extensions WHERE name = 'zklock'");
 my @old = split /\n/, value('postgres',
 	"SELECT version FROM pg_available_extension_versions
 	  WHERE name = 'zklock' AND version <> '$latest' ORDER BY 1");
@@ -115,7 +209,10 @@ my %fresh = (public => schema_of('postgres'));
 value('postgres', 'CREATE DATABASE fresh');
 value('fresh', 'CREATE SCHEMA "of locks"; CREATE EXTENSION zklock SCHEMA "of locks"');
 $fresh{'of locks'} = schema_of('fresh');
-cmp_ok(scalar @old, '>=', 1, "versions before $latest");
+is_deeply(
+	[ grep { $_ ne 'before' } @old ],
+	[ map { m/--([^-]+)--[^-]+\.sql$/ && $1 ne 'before' ? $1 : () } sort glob("$scripts/zklock--*--*.sql") ],
+	'the versions with an upgrade script');
 like($fresh{public}, qr/view zk_session/, 'the schema is seen');
 like($fresh{'of locks'}, qr/view "of locks"\.zk_session/, 'the other one, too');
 value('postgres', 'CREATE ROLE reader');
@@ -137,25 +234,93 @@ for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 		CREATE VIEW connected AS SELECT state, server FROM zk_session;
 		CREATE VIEW busy AS SELECT name, pid FROM zk_locks;
 		CREATE VIEW taken AS SELECT taken FROM zk_stats;
-		GRANT SELECT ON zk_session, zk_locks, zk_stats TO reader});
+		CREATE VIEW queue AS SELECT * FROM zk_queue('q');
+		GRANT SELECT ON zk_session, zk_locks, zk_stats TO reader;
+		GRANT EXECUTE ON FUNCTION zk_queue, zk_session_status TO reader;
+		REVOKE EXECUTE ON FUNCTION zk_lock FROM PUBLIC});
+	my $columns = columns($db, 'queue');
 	my $holder = ZkSession->new($a, $db);
 	$holder->run_ok("SELECT zk_lock('$db', session => true)");
 
-	value($db, "SET search_path = ''; ALTER EXTENSION zklock UPDATE");
+	is_stopped($db) if $old eq 'before';
+	is_deeply(sql($a, "SET search_path = ''; ALTER EXTENSION zklock UPDATE", $db)->{warnings}, [],
+		'an update without warnings');
 	is($holder->run_ok("SELECT zk_unlock('$db')"), 't', 'a lock of before is held');
-	$holder->quit;
 	is(value($db, 'SELECT state FROM connected'), 'connected', 'views of users work');
+	$holder->run_ok(q{SELECT zk_lock('q', session => true)});
+	is(value($db, 'SELECT position, mode FROM queue'), '1|exclusive', 'over functions, too');
+	is(columns($db, 'queue'), $columns, 'with the columns that they had');
+	value($db, 'CREATE OR REPLACE VIEW queue AS ' . value($db, q{SELECT pg_get_viewdef('queue')}));
+	is(columns($db, 'queue'), $columns, 'which a dump would restore');
+	$holder->quit;
 	is(value($db, q{
 		SELECT bool_and(has_table_privilege('reader', v, 'SELECT'))
 		  FROM unnest('{zk_session, zk_locks, zk_stats}'::regclass[]) v}),
-		't', 'and privileges are kept');
+		't', 'privileges on views are kept');
+	is(value($db, q{
+		SELECT p::text, has_function_privilege('reader', p, 'EXECUTE')
+		  FROM unnest('{zk_queue, zk_session_status, zk_lock}'::regproc[]) p}),
+		"zk_queue|t\nzk_session_status|t\nzk_lock|f", 'and on functions');
 	works($db, "$old in $in updated to $latest");
 
 	value($db, q{
-		DROP VIEW connected, busy, taken;
-		REVOKE SELECT ON zk_session, zk_locks, zk_stats FROM reader});
+		DROP VIEW connected, busy, taken, queue;
+		REVOKE SELECT ON zk_session, zk_locks, zk_stats FROM reader;
+		REVOKE EXECUTE ON FUNCTION zk_queue, zk_session_status FROM reader;
+		GRANT EXECUTE ON FUNCTION zk_lock TO PUBLIC});
 	is(schema_of($db), $fresh{$in}, "$old in $in updated is as $latest");
 	value($db, 'DROP EXTENSION zklock');
+}
+
+sub columns
+{
+	my ($db, $view) = @_;
+
+	return value($db, "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = '$view'::regclass AND attnum > 0");
+}
+
+# A user's view needs what the update takes away.
+sub is_stopped
+{
+	my ($db) = @_;
+	my $schema = schema_of($db);
+
+	value($db, 'CREATE VIEW mine AS SELECT zk_gone()');
+	my $result = sql($a, 'ALTER EXTENSION zklock UPDATE', $db);
+	is($result->{sqlstate}, '2BP01', 'a view of a user stops an update');
+	like($result->{detail}, qr/^view mine depends on function zk_gone\(\)$/, 'which tells so');
+	is(schema_of($db), $schema, 'and changes nothing');
+	value($db, 'DROP VIEW mine');
+	return;
+}
+
+# A schema that is newer than the library
+{
+	value('postgres', q{
+		UPDATE pg_proc SET proallargtypes = proallargtypes || 25::oid, proargmodes = proargmodes || 'o'::"char",
+		                   proargnames = proargnames || 'later'::text
+		 WHERE proname IN ('zk_lock_status', 'zk_queue')});
+	for my $call (q{zk_lock_status()}, q{zk_queue('x')})
+	{
+		my $result = sql($a, "SELECT * FROM $call");
+		is($result->{sqlstate}, '55000', "$call: an older library");
+		is($result->{hint}, 'Restart the server.', 'tells what is missing');
+	}
+}
+
+# A server that has not loaded it
+{
+	my $plain = PostgreSQL::Test::Cluster->new('plain', install_path => $install);
+
+	$plain->init;
+	$plain->start;
+	$plain->safe_psql('postgres', q{CREATE EXTENSION zklock VERSION 'before'});
+	is_deeply(
+		[ map { $_->{message} } @{ sql($plain, 'ALTER EXTENSION zklock UPDATE')->{warnings} } ],
+		['zklock must be loaded via "shared_preload_libraries"'],
+		'not preloaded: ALTER EXTENSION UPDATE warns');
+	$plain->stop;
 }
 
 done_testing();

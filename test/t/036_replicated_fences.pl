@@ -118,15 +118,6 @@ value($b, 'CREATE DATABASE copy');
 	value($b, 'DROP DATABASE copy');
 }
 
-# The old version of the extension, and the way to the new one
-value($b, 'CREATE DATABASE older');
-value($b, "CREATE EXTENSION zklock VERSION '1.0'", 'older');
-cmp_ok(fence($b, 'x', 'older'), '>', 0, 'version 1.0: fences work');
-$before = fences($b, 'older');
-value($b, "ALTER EXTENSION zklock UPDATE TO '1.1'", 'older');
-value($b, 'SET session_replication_role = replica; DELETE FROM zk_fences', 'older');
-is(fences($b, 'older'), $before, 'updated: tokens stay');
-cmp_ok(fence($b, 'x', 'older'), '>', 0, '... and fences work');
 sql_error($b, 'CREATE ROLE nobody; SET SESSION AUTHORIZATION nobody; CREATE TEMP TABLE t (n int); CREATE TRIGGER t BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION zk_fences_keep()',
 	{ sqlstate => '42501', message => 'permission denied for function zk_fences_keep' },
 	'the trigger is for no other tables');

@@ -157,10 +157,6 @@ commits($_, 'all commit') for @keepers;
 is(value($a, q{SELECT count(*) FROM zk_queue('s25')}), 1, 'a question is answered');
 is(value($a, q{SELECT zk_cancel_holder('s25')}), 1, 'and knows its own');
 
-$a->safe_psql('postgres', 'CREATE DATABASE old');
-$a->safe_psql('old', q{CREATE EXTENSION zklock VERSION '1.0'});
-is($a->safe_psql('old', 'SELECT session_id FROM zk_session'), $first, 'the view of 1.0 has the first');
-
 #
 # A transaction with locks in all of them
 #

@@ -334,18 +334,6 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 }
 
 #
-# The extension as of 1.0
-#
-
-value($a, 'CREATE DATABASE old');
-$a->safe_psql('old', "CREATE EXTENSION zklock VERSION '1.0'");
-is(sql($a, 'SELECT zk_clusters()', 'old')->{sqlstate}, '42883', '1.0 has no such function');
-is($a->safe_psql('old', 'SELECT count(*) FROM zk_session'), 1, 'and a view without the identity');
-$a->safe_psql('old', 'ALTER EXTENSION zklock UPDATE');
-is($a->safe_psql('old', 'SELECT count(*), count(DISTINCT fleet) FROM zk_clusters(), zk_session'), '3|1',
-	'an update brings both');
-
-#
 # ACLs
 #
 

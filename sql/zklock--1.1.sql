@@ -1,7 +1,7 @@
-/* sql/zklock--1.0--1.1.sql */
+/* sql/zklock--1.1.sql */
 
--- complain if script is sourced in psql, rather than via ALTER EXTENSION
-\echo Use "ALTER EXTENSION zklock UPDATE TO '1.1'" to load this file. \quit
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION zklock" to load this file. \quit
 
 -- Tell now, and not only when a lock is wanted, if the library is not loaded.
 CREATE FUNCTION zk_warn_not_preloaded()
@@ -11,9 +11,204 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 SELECT zk_warn_not_preloaded();
 DROP FUNCTION zk_warn_not_preloaded();
 
--- zk_session has more columns, and a row for each session.  The view is
--- replaced, not dropped, so that privileges on it and views over it stay.
-ALTER FUNCTION zk_session_status() RENAME TO zk_session_status_1_0;
+-- Locks
+CREATE FUNCTION zk_lock(name text,
+                        timeout interval DEFAULT NULL,
+                        shared boolean DEFAULT false,
+                        session boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_lock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock(text, interval, boolean, boolean) IS
+'wait for a lock in ZooKeeper and hold it until the end of the transaction';
+
+CREATE FUNCTION zk_try_lock(name text,
+                            timeout interval DEFAULT '0',
+                            shared boolean DEFAULT false,
+                            session boolean DEFAULT false)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_lock(text, interval, boolean, boolean) IS
+'take a lock in ZooKeeper if it can be had in time';
+
+CREATE FUNCTION zk_lock_all(names text[],
+                            timeout interval DEFAULT NULL,
+                            shared boolean DEFAULT false,
+                            session boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_lock_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_all(text[], interval, boolean, boolean) IS
+'wait for several locks in ZooKeeper and take all of them at once';
+
+CREATE FUNCTION zk_lock_any(names text[],
+                            timeout interval DEFAULT NULL,
+                            shared boolean DEFAULT false,
+                            session boolean DEFAULT false)
+RETURNS text
+AS 'MODULE_PATHNAME', 'zk_lock_any'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_any(text[], interval, boolean, boolean) IS
+'wait for the first of several locks in ZooKeeper that is free, and take it';
+
+CREATE FUNCTION zk_try_lock_any(names text[],
+                                timeout interval DEFAULT '0',
+                                shared boolean DEFAULT false,
+                                session boolean DEFAULT false)
+RETURNS text
+AS 'MODULE_PATHNAME', 'zk_try_lock_any'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_lock_any(text[], interval, boolean, boolean) IS
+'take the first of several locks in ZooKeeper that can be had in time';
+
+CREATE FUNCTION zk_acquire(name text,
+                           permits integer,
+                           timeout interval DEFAULT NULL,
+                           session boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_acquire(text, integer, interval, boolean) IS
+'wait for one of the permits of a semaphore in ZooKeeper';
+
+CREATE FUNCTION zk_try_acquire(name text,
+                               permits integer,
+                               timeout interval DEFAULT '0',
+                               session boolean DEFAULT false)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_acquire(text, integer, interval, boolean) IS
+'take one of the permits of a semaphore in ZooKeeper if it can be had in time';
+
+CREATE FUNCTION zk_unlock(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_unlock'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_unlock(text) IS
+'undo the latest hold of a lock, at the end of the transaction if it has changed anything';
+
+CREATE FUNCTION zk_unlock_all()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_unlock_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_unlock_all() IS
+'undo all session-scoped holds of this session';
+
+-- Fencing
+CREATE FUNCTION zk_fencing_token(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_fencing_token'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_fencing_token(text) IS
+'a number that grows with every change of the server that owns the lock';
+
+-- One row for each lock that was ever fenced; delete those of locks that are
+-- not used any more.  Collation C: a change of the operating system's sort
+-- order must not let a second row in.
+--
+-- Not dumped (pg_extension_config_dump): a token belongs to the ZooKeeper
+-- ensemble that gave it, and guards against transactions that are still open
+-- in this database.  In a restored copy there are none, and its ensemble may
+-- be another one, with lower tokens.  Backups of the server's files and
+-- pg_upgrade keep the rows.
+CREATE TABLE zk_fences (
+    name text COLLATE pg_catalog."C" NOT NULL,
+    root text COLLATE pg_catalog."C" NOT NULL,
+    token bigint NOT NULL,
+    fenced_at timestamptz NOT NULL,
+    PRIMARY KEY (name, root)
+);
+
+COMMENT ON TABLE zk_fences IS
+'the highest fencing token of each lock that zk_fence has seen in this database';
+COMMENT ON COLUMN zk_fences.name IS 'the lock';
+COMMENT ON COLUMN zk_fences.root IS 'setting zklock.root of the holder';
+COMMENT ON COLUMN zk_fences.token IS 'fencing token of the latest holder';
+COMMENT ON COLUMN zk_fences.fenced_at IS 'when the latest holder called zk_fence';
+
+REVOKE ALL ON zk_fences FROM PUBLIC;
+GRANT SELECT ON zk_fences TO pg_monitor;
+
+-- Each database keeps its own tokens: what arrives for zk_fences by logical
+-- replication, as of a publication FOR ALL TABLES, changes nothing.
+CREATE FUNCTION zk_fences_keep()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_fences_keep'
+LANGUAGE C;
+
+COMMENT ON FUNCTION zk_fences_keep() IS
+'discard changes of zk_fences that arrive by logical replication';
+
+REVOKE ALL ON FUNCTION zk_fences_keep() FROM PUBLIC;
+
+CREATE TRIGGER zk_keep_rows
+    BEFORE INSERT OR UPDATE OR DELETE ON zk_fences
+    FOR EACH ROW EXECUTE FUNCTION zk_fences_keep();
+CREATE TRIGGER zk_keep_before_truncate
+    BEFORE TRUNCATE ON zk_fences
+    FOR EACH STATEMENT EXECUTE FUNCTION zk_fences_keep();
+CREATE TRIGGER zk_keep_after_truncate
+    AFTER TRUNCATE ON zk_fences
+    FOR EACH STATEMENT EXECUTE FUNCTION zk_fences_keep();
+ALTER TABLE zk_fences
+    ENABLE REPLICA TRIGGER zk_keep_rows,
+    ENABLE REPLICA TRIGGER zk_keep_before_truncate,
+    ENABLE REPLICA TRIGGER zk_keep_after_truncate;
+
+CREATE FUNCTION zk_fence(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_fence'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_fence(text) IS
+'write the fencing token of a lock that is held into zk_fences; fail if a later holder has done so';
+
+-- Each name that it is called with can add a row to a table of the extension.
+REVOKE ALL ON FUNCTION zk_fence(text) FROM PUBLIC;
+
+-- Views: what is in shared memory of this server
+CREATE FUNCTION zk_lock_status(OUT name text,
+                               OUT pid integer,
+                               OUT mode text,
+                               OUT scope text,
+                               OUT granted boolean,
+                               OUT lost boolean,
+                               OUT since timestamptz,
+                               OUT path text,
+                               OUT token bigint,
+                               OUT classid oid,
+                               OUT objid oid,
+                               OUT objsubid smallint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_lock_status'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_lock_status() IS
+'holds and waits of this server; use the view zk_locks';
+
+CREATE VIEW zk_locks AS
+    SELECT l.*, a.datname, a.usename, a.application_name, a.query_start
+    FROM zk_lock_status() l
+        LEFT JOIN pg_catalog.pg_stat_activity a USING (pid);
+
+COMMENT ON VIEW zk_locks IS
+'locks in ZooKeeper that backends of this server hold or wait for';
+
+REVOKE ALL ON FUNCTION zk_lock_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_lock_status() TO pg_monitor;
+GRANT SELECT ON zk_locks TO pg_monitor;
 
 CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT since timestamptz,
@@ -31,13 +226,13 @@ CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT directories bigint,
                                   OUT fleet uuid)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_session_status_1_1'
+AS 'MODULE_PATHNAME', 'zk_session_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_session_status() IS
 'state of the ZooKeeper sessions; use the view zk_session';
 
-CREATE OR REPLACE VIEW zk_session AS
+CREATE VIEW zk_session AS
     SELECT * FROM zk_session_status();
 
 COMMENT ON VIEW zk_session IS
@@ -53,18 +248,14 @@ COMMENT ON COLUMN zk_session.directories IS
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
-
-ALTER EXTENSION zklock DROP FUNCTION zk_session_status_1_0();
-DROP FUNCTION zk_session_status_1_0();
-
--- zk_stats has one more column.
-ALTER FUNCTION zk_stats_status() RENAME TO zk_stats_status_1_0;
+GRANT SELECT ON zk_session TO pg_monitor;
 
 CREATE FUNCTION zk_stats_status(OUT taken bigint,
                                 OUT handed_off bigint,
                                 OUT waited bigint,
                                 OUT timed_out bigint,
                                 OUT failed bigint,
+                                OUT deadlocks bigint,
                                 OUT lost bigint,
                                 OUT wait_time double precision,
                                 OUT hold_time double precision,
@@ -72,28 +263,52 @@ CREATE FUNCTION zk_stats_status(OUT taken bigint,
                                 OUT hold_histogram bigint[],
                                 OUT slots integer,
                                 OUT slot_users integer,
-                                OUT stats_reset timestamptz,
-                                OUT deadlocks bigint)
+                                OUT stats_reset timestamptz)
 RETURNS record
-AS 'MODULE_PATHNAME', 'zk_stats_status_1_1'
+AS 'MODULE_PATHNAME', 'zk_stats_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_stats_status() IS
 'counters of this server; use the view zk_stats';
 
-CREATE OR REPLACE VIEW zk_stats AS
+CREATE VIEW zk_stats AS
     SELECT * FROM zk_stats_status();
 
+COMMENT ON VIEW zk_stats IS
+'how often and how long this server has waited for and held locks in ZooKeeper';
+COMMENT ON COLUMN zk_stats.taken IS
+'locks taken, not counting those that the session held already';
+COMMENT ON COLUMN zk_stats.handed_off IS
+'those that this server owned already, so that they were taken without ZooKeeper';
+COMMENT ON COLUMN zk_stats.waited IS
+'those that somebody else held, here or elsewhere';
+COMMENT ON COLUMN zk_stats.timed_out IS
+'calls that did not get their lock in time';
+COMMENT ON COLUMN zk_stats.failed IS
+'calls that ended in another error, or were cancelled';
 COMMENT ON COLUMN zk_stats.deadlocks IS
 'calls that failed to end a deadlock, within this server or with others';
+COMMENT ON COLUMN zk_stats.lost IS
+'locks that were lost while they were held';
+COMMENT ON COLUMN zk_stats.wait_time IS
+'total time from the call to the grant, over all locks taken, in milliseconds';
+COMMENT ON COLUMN zk_stats.hold_time IS
+'total time from the grant to the release, over all locks released, in milliseconds';
+COMMENT ON COLUMN zk_stats.wait_histogram IS
+'of the locks taken; element n counts waits from 2^(n-1) up to 2^n microseconds, the first also shorter ones, the last also longer ones';
+COMMENT ON COLUMN zk_stats.hold_histogram IS
+'of the locks released; elements as in wait_histogram';
+COMMENT ON COLUMN zk_stats.slots IS
+'locks that are held, waited for or being given up now; at most zklock.max_locks';
+COMMENT ON COLUMN zk_stats.slot_users IS
+'sessions'' holds of and waits for these locks';
+COMMENT ON COLUMN zk_stats.stats_reset IS
+'when counting began: the last reset or server start';
 
 REVOKE ALL ON FUNCTION zk_stats_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_stats_status() TO pg_monitor;
+GRANT SELECT ON zk_stats TO pg_monitor;
 
-ALTER EXTENSION zklock DROP FUNCTION zk_stats_status_1_0();
-DROP FUNCTION zk_stats_status_1_0();
-
--- Counters of single locks
 CREATE FUNCTION zk_stat_locks_status(OUT name text,
                                      OUT root text,
                                      OUT taken bigint,
@@ -159,7 +374,6 @@ REVOKE ALL ON FUNCTION zk_stat_locks_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_stat_locks_status() TO pg_monitor;
 GRANT SELECT ON zk_stat_locks TO pg_monitor;
 
--- The latest deadlocks with other servers
 CREATE FUNCTION zk_deadlock_status(OUT id bigint,
                                    OUT detected timestamptz,
                                    OUT member integer,
@@ -213,7 +427,34 @@ REVOKE ALL ON FUNCTION zk_deadlock_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_deadlock_status() TO pg_monitor;
 GRANT SELECT ON zk_deadlocks TO pg_monitor;
 
--- All locks in use, on all servers
+CREATE FUNCTION zk_stats_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_stats_reset'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stats_reset() IS
+'set the counters of zk_stats to zero, and empty zk_stat_locks and zk_deadlocks';
+
+REVOKE ALL ON FUNCTION zk_stats_reset() FROM PUBLIC;
+
+-- Functions that ask ZooKeeper about all servers
+CREATE FUNCTION zk_queue(name text,
+                         OUT "position" integer,
+                         OUT path text,
+                         OUT mode text,
+                         OUT owner text,
+                         OUT session_id text,
+                         OUT since timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_queue'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_queue(text) IS
+'holders of and waiters for a lock, on all servers and of all clients, as ZooKeeper has them';
+
+REVOKE ALL ON FUNCTION zk_queue(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_queue(text) TO pg_monitor;
+
 CREATE FUNCTION zk_queues(OUT name text,
                           OUT mode text,
                           OUT holders integer,
@@ -235,7 +476,6 @@ COMMENT ON FUNCTION zk_queues() IS
 REVOKE ALL ON FUNCTION zk_queues() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
 
--- The servers that share the ensemble and the root
 CREATE FUNCTION zk_clusters(OUT cluster text,
                             OUT host text,
                             OUT port integer,
@@ -259,56 +499,16 @@ COMMENT ON FUNCTION zk_clusters() IS
 REVOKE ALL ON FUNCTION zk_clusters() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_clusters() TO pg_monitor;
 
-CREATE FUNCTION zk_lock_any(names text[],
-                            timeout interval DEFAULT NULL,
-                            shared boolean DEFAULT false,
-                            session boolean DEFAULT false)
-RETURNS text
-AS 'MODULE_PATHNAME', 'zk_lock_any'
+CREATE FUNCTION zk_cancel_holder(name text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zk_cancel_holder'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_lock_any(text[], interval, boolean, boolean) IS
-'wait for the first of several locks in ZooKeeper that is free, and take it';
+COMMENT ON FUNCTION zk_cancel_holder(text) IS
+'cancel the running statements of the holders of a lock, on all servers';
 
-CREATE FUNCTION zk_try_lock_any(names text[],
-                                timeout interval DEFAULT '0',
-                                shared boolean DEFAULT false,
-                                session boolean DEFAULT false)
-RETURNS text
-AS 'MODULE_PATHNAME', 'zk_try_lock_any'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_try_lock_any(text[], interval, boolean, boolean) IS
-'take the first of several locks in ZooKeeper that can be had in time';
-
--- Each database keeps its own tokens: what arrives for zk_fences by logical
--- replication, as of a publication FOR ALL TABLES, changes nothing.
-CREATE FUNCTION zk_fences_keep()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zk_fences_keep'
-LANGUAGE C;
-
-COMMENT ON FUNCTION zk_fences_keep() IS
-'discard changes of zk_fences that arrive by logical replication';
-
-REVOKE ALL ON FUNCTION zk_fences_keep() FROM PUBLIC;
-
--- Each name that it is called with can add a row to a table of the extension.
-REVOKE ALL ON FUNCTION zk_fence(text) FROM PUBLIC;
-
-CREATE TRIGGER zk_keep_rows
-    BEFORE INSERT OR UPDATE OR DELETE ON zk_fences
-    FOR EACH ROW EXECUTE FUNCTION zk_fences_keep();
-CREATE TRIGGER zk_keep_before_truncate
-    BEFORE TRUNCATE ON zk_fences
-    FOR EACH STATEMENT EXECUTE FUNCTION zk_fences_keep();
-CREATE TRIGGER zk_keep_after_truncate
-    AFTER TRUNCATE ON zk_fences
-    FOR EACH STATEMENT EXECUTE FUNCTION zk_fences_keep();
-ALTER TABLE zk_fences
-    ENABLE REPLICA TRIGGER zk_keep_rows,
-    ENABLE REPLICA TRIGGER zk_keep_before_truncate,
-    ENABLE REPLICA TRIGGER zk_keep_after_truncate;
+REVOKE ALL ON FUNCTION zk_cancel_holder(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_cancel_holder(text) TO pg_signal_backend;
 
 -- With zklock.advisory_locks on, calls of PostgreSQL's advisory lock functions
 -- become calls of these.  They are in the schema of those, with their
@@ -421,17 +621,3 @@ GRANT EXECUTE ON FUNCTION
     pg_catalog.zk_advisory_unlock_shared(integer, integer),
     pg_catalog.zk_advisory_unlock_all()
     TO PUBLIC;
-
--- Comments on objects of 1.0, in plainer words
-COMMENT ON FUNCTION zk_queue(text) IS
-'holders of and waiters for a lock, on all servers and of all clients, as ZooKeeper has them';
-COMMENT ON FUNCTION zk_cancel_holder(text) IS
-'cancel the running statements of the holders of a lock, on all servers';
-COMMENT ON FUNCTION zk_stats_reset() IS
-'set the counters of zk_stats to zero, and empty zk_stat_locks and zk_deadlocks';
-COMMENT ON COLUMN zk_stats.wait_time IS
-'total time from the call to the grant, over all locks taken, in milliseconds';
-COMMENT ON COLUMN zk_stats.hold_time IS
-'total time from the grant to the release, over all locks released, in milliseconds';
-COMMENT ON COLUMN zk_stats.stats_reset IS
-'when counting began: the last reset or server start';

@@ -405,7 +405,7 @@ def take_all(port, prefix):
 
 
 def none_left(port):
-    wait_until(lambda: sql(port, "bench", "SELECT slots FROM zk_stats") == "0",
+    wait_until(lambda: sql(port, "bench", "SELECT slots FROM zk_stat") == "0",
                "the locks are given back")
 
 
@@ -469,7 +469,7 @@ def counted(r):
         counting = counting or CountingProxy()
         words = dict(clients=64, locks=ROUND_LOCKS, prefix="counted")
         take_all(counted_port, "counted")
-        taken = "SELECT taken FROM zk_stats"
+        taken = "SELECT taken FROM zk_stat"
         before, cycles = counting.requests(), -int(sql(counted_port, "bench", taken))
         lock("zklock-counted", **words)
         none_left(counted_port)

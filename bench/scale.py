@@ -126,7 +126,7 @@ class Cluster:
         return ask(self.worker, "SELECT bool_and(state = 'connected') FROM zk_session")
 
     def given_back(self):
-        return ask(self.worker, "SELECT slots = 0 FROM zk_stats")
+        return ask(self.worker, "SELECT slots = 0 FROM zk_stat")
 
     def set(self, **settings):
         """In force, also for the worker, when that is connected again."""
@@ -260,7 +260,7 @@ def expiry(size, sums):
     take_all(size)
     ask(cluster.user, "COMMIT")
     due = time.monotonic() + RETAINED
-    if ask(cluster.worker, "SELECT slots FROM zk_stats") < size:
+    if ask(cluster.worker, "SELECT slots FROM zk_stat") < size:
         sys.exit("bench: not all locks are retained")
     while time.monotonic() < due - 0.01:
         time.sleep(0.001)

@@ -250,7 +250,7 @@ REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
 GRANT SELECT ON zk_session TO pg_monitor;
 
-CREATE FUNCTION zk_stats_status(OUT taken bigint,
+CREATE FUNCTION zk_stat_status(OUT taken bigint,
                                 OUT handed_off bigint,
                                 OUT waited bigint,
                                 OUT timed_out bigint,
@@ -265,49 +265,49 @@ CREATE FUNCTION zk_stats_status(OUT taken bigint,
                                 OUT slot_users integer,
                                 OUT stats_reset timestamptz)
 RETURNS record
-AS 'MODULE_PATHNAME', 'zk_stats_status'
+AS 'MODULE_PATHNAME', 'zk_stat_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
-COMMENT ON FUNCTION zk_stats_status() IS
-'counters of this server; use the view zk_stats';
+COMMENT ON FUNCTION zk_stat_status() IS
+'counters of this server; use the view zk_stat';
 
-CREATE VIEW zk_stats AS
-    SELECT * FROM zk_stats_status();
+CREATE VIEW zk_stat AS
+    SELECT * FROM zk_stat_status();
 
-COMMENT ON VIEW zk_stats IS
+COMMENT ON VIEW zk_stat IS
 'how often and how long this server has waited for and held locks in ZooKeeper';
-COMMENT ON COLUMN zk_stats.taken IS
+COMMENT ON COLUMN zk_stat.taken IS
 'locks taken, not counting those that the session held already';
-COMMENT ON COLUMN zk_stats.handed_off IS
+COMMENT ON COLUMN zk_stat.handed_off IS
 'those that this server owned already, so that they were taken without ZooKeeper';
-COMMENT ON COLUMN zk_stats.waited IS
+COMMENT ON COLUMN zk_stat.waited IS
 'those that somebody else held, here or elsewhere';
-COMMENT ON COLUMN zk_stats.timed_out IS
+COMMENT ON COLUMN zk_stat.timed_out IS
 'calls that did not get their lock in time';
-COMMENT ON COLUMN zk_stats.failed IS
+COMMENT ON COLUMN zk_stat.failed IS
 'calls that ended in another error, or were cancelled';
-COMMENT ON COLUMN zk_stats.deadlocks IS
+COMMENT ON COLUMN zk_stat.deadlocks IS
 'calls that failed to end a deadlock, within this server or with others';
-COMMENT ON COLUMN zk_stats.lost IS
+COMMENT ON COLUMN zk_stat.lost IS
 'locks that were lost while they were held';
-COMMENT ON COLUMN zk_stats.wait_time IS
+COMMENT ON COLUMN zk_stat.wait_time IS
 'total time from the call to the grant, over all locks taken, in milliseconds';
-COMMENT ON COLUMN zk_stats.hold_time IS
+COMMENT ON COLUMN zk_stat.hold_time IS
 'total time from the grant to the release, over all locks released, in milliseconds';
-COMMENT ON COLUMN zk_stats.wait_histogram IS
+COMMENT ON COLUMN zk_stat.wait_histogram IS
 'of the locks taken; element n counts waits from 2^(n-1) up to 2^n microseconds, the first also shorter ones, the last also longer ones';
-COMMENT ON COLUMN zk_stats.hold_histogram IS
+COMMENT ON COLUMN zk_stat.hold_histogram IS
 'of the locks released; elements as in wait_histogram';
-COMMENT ON COLUMN zk_stats.slots IS
+COMMENT ON COLUMN zk_stat.slots IS
 'locks that are held, waited for or being given up now; at most zklock.max_locks';
-COMMENT ON COLUMN zk_stats.slot_users IS
+COMMENT ON COLUMN zk_stat.slot_users IS
 'sessions'' holds of and waits for these locks';
-COMMENT ON COLUMN zk_stats.stats_reset IS
+COMMENT ON COLUMN zk_stat.stats_reset IS
 'when counting began: the last reset or server start';
 
-REVOKE ALL ON FUNCTION zk_stats_status() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_stats_status() TO pg_monitor;
-GRANT SELECT ON zk_stats TO pg_monitor;
+REVOKE ALL ON FUNCTION zk_stat_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_stat_status() TO pg_monitor;
+GRANT SELECT ON zk_stat TO pg_monitor;
 
 CREATE FUNCTION zk_stat_locks_status(OUT name text,
                                      OUT root text,
@@ -364,7 +364,7 @@ COMMENT ON COLUMN zk_stat_locks.hold_time IS
 COMMENT ON COLUMN zk_stat_locks.max_hold IS
 'the longest of these times';
 COMMENT ON COLUMN zk_stat_locks.wait_histogram IS
-'times from the call to the grant, in the buckets of zk_stats';
+'times from the call to the grant, in the buckets of zk_stat';
 COMMENT ON COLUMN zk_stat_locks.hold_histogram IS
 'times from the grant to the release, in the same buckets';
 COMMENT ON COLUMN zk_stat_locks.since IS
@@ -433,7 +433,7 @@ AS 'MODULE_PATHNAME', 'zk_stats_reset'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_stats_reset() IS
-'set the counters of zk_stats to zero, and empty zk_stat_locks and zk_deadlocks';
+'set the counters of zk_stat to zero, and empty zk_stat_locks and zk_deadlocks';
 
 REVOKE ALL ON FUNCTION zk_stats_reset() FROM PUBLIC;
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *		What the views zk_locks, zk_session, zk_stats, zk_stat_locks and
+ *		What the views zk_locks, zk_session, zk_stat, zk_stat_locks and
  *		zk_deadlocks show.
  *
  * Copyright (c) 2026, zklock developers
@@ -42,7 +42,7 @@
 
 PG_FUNCTION_INFO_V1(zk_lock_status);
 PG_FUNCTION_INFO_V1(zk_session_status);
-PG_FUNCTION_INFO_V1(zk_stats_status);
+PG_FUNCTION_INFO_V1(zk_stat_status);
 PG_FUNCTION_INFO_V1(zk_stats_reset);
 PG_FUNCTION_INFO_V1(zk_deadlock_status);
 PG_FUNCTION_INFO_V1(zk_stat_locks_status);
@@ -227,12 +227,12 @@ histogram(const int64 *buckets)
 }
 
 /*
- * zk_stats_status() returns record
+ * zk_stat_status() returns record
  *
- * The counters of this cluster; behind the view zk_stats.
+ * The counters of this cluster; behind the view zk_stat.
  */
 Datum
-zk_stats_status(PG_FUNCTION_ARGS)
+zk_stat_status(PG_FUNCTION_ARGS)
 {
 	TupleDesc	tupdesc;
 	Datum		values[STATS_STATUS_COLUMNS];

@@ -24,7 +24,7 @@ typedef enum ZkFailure
 	ZK_FAILURE_DEADLOCK			/* in this cluster or between several */
 } ZkFailure;
 
-/* All counters, as read at about one moment; the view zk_stats says more. */
+/* All counters, as read at about one moment; the view zk_stat says more. */
 typedef struct ZkStats
 {
 	int64		taken;

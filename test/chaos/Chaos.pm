@@ -1320,7 +1320,7 @@ sub _left
 	{
 		my $query = q{SELECT
 			(SELECT count(*) FROM zk_locks) || ' in zk_locks, '
-			|| (SELECT slots || ' slots, ' || slot_users || ' slot_users' FROM zk_stats)
+			|| (SELECT slots || ' slots, ' || slot_users || ' slot_users' FROM zk_stat)
 			|| ', ' || (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock')
 			|| ' user locks'};
 		my $found;

@@ -5,12 +5,12 @@ CREATE VIEW counted AS
 SELECT taken, handed_off, waited, timed_out, failed, lost, deadlocks,
        (SELECT sum(n) FROM unnest(wait_histogram) n) AS waits,
        (SELECT sum(n) FROM unnest(hold_histogram) n) AS holds
-  FROM zk_stats;
+  FROM zk_stat;
 
 -- released is not yet gone from ZooKeeper
 DO $$
 BEGIN
-  WHILE (SELECT slots > 0 FROM zk_stats) LOOP
+  WHILE (SELECT slots > 0 FROM zk_stat) LOOP
     PERFORM pg_sleep(0.01);
   END LOOP;
 END$$;
@@ -19,17 +19,17 @@ SELECT * FROM counted;
 SELECT wait_time, hold_time, stats_reset BETWEEN now() - interval '1 hour' AND clock_timestamp() AS since,
        wait_histogram = array_fill(0::bigint, ARRAY[32]) AS wait_histogram,
        hold_histogram = array_fill(0::bigint, ARRAY[32]) AS hold_histogram
-  FROM zk_stats;
+  FROM zk_stat;
 
 -- a lock counts once, however often it is taken
 BEGIN;
 SELECT zk_lock('a');
 SELECT zk_lock('a'), zk_try_lock('a');
 SELECT * FROM counted;
-SELECT slots, slot_users FROM zk_stats;
+SELECT slots, slot_users FROM zk_stat;
 COMMIT;
 SELECT * FROM counted;
-SELECT wait_time > 0 AS wait_time, hold_time > 0 AS hold_time FROM zk_stats;
+SELECT wait_time > 0 AS wait_time, hold_time > 0 AS hold_time FROM zk_stat;
 
 -- and again when it was given back
 BEGIN;
@@ -52,29 +52,29 @@ SELECT zk_lock('a');
 SELECT zk_stats_reset();
 SELECT pg_sleep(0.01);
 COMMIT;
-SELECT hold_time >= 5 AS hold_time, wait_time FROM zk_stats;
+SELECT hold_time >= 5 AS hold_time, wait_time FROM zk_stat;
 SELECT n >= 13 AS "at least 2^12 us", c
-  FROM zk_stats, unnest(hold_histogram) WITH ORDINALITY AS h (c, n) WHERE c > 0;
+  FROM zk_stat, unnest(hold_histogram) WITH ORDINALITY AS h (c, n) WHERE c > 0;
 SELECT * FROM counted;
 
 -- nothing remains in shared memory
 DO $$
 BEGIN
-  WHILE (SELECT slots > 0 FROM zk_stats) LOOP
+  WHILE (SELECT slots > 0 FROM zk_stat) LOOP
     PERFORM pg_sleep(0.01);
   END LOOP;
 END$$;
-SELECT slots, slot_users FROM zk_stats;
+SELECT slots, slot_users FROM zk_stat;
 
 -- who may read, who may reset
 CREATE ROLE regress_zk_nobody;
 CREATE ROLE regress_zk_monitor IN ROLE pg_monitor;
 SET ROLE regress_zk_nobody;
-SELECT count(*) FROM zk_stats;
-SELECT zk_stats_status() IS NULL;
+SELECT count(*) FROM zk_stat;
+SELECT zk_stat_status() IS NULL;
 SELECT zk_stats_reset();
 SET ROLE regress_zk_monitor;
-SELECT count(*) FROM zk_stats;
+SELECT count(*) FROM zk_stat;
 SELECT zk_stats_reset();
 RESET ROLE;
 DROP ROLE regress_zk_nobody, regress_zk_monitor;

@@ -106,7 +106,7 @@ $plain->start;
 $plain->safe_psql('postgres', 'CREATE EXTENSION zklock');
 for my $call ("zk_lock('x')", "zk_try_lock('x')", "zk_unlock('x')",
 	"zk_fencing_token('x')", "zk_fence('x')", 'zk_stats_reset()',
-	'* FROM zk_locks', '* FROM zk_session', '* FROM zk_stats')
+	'* FROM zk_locks', '* FROM zk_session', '* FROM zk_stat')
 {
 	sql_error(
 		$plain,

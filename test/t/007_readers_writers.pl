@@ -372,7 +372,7 @@ sub wakes
 	is(sql($a, "SELECT zk_lock_all('{all/x,all/mine,all/z}')")->{sqlstate},
 		'42501', 'ZooKeeper refuses one of them');
 	wait_no_contenders($zk, "all/$_") for ('x', 'z');
-	$a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+	$a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 
 	# 400 slots are not enough for 450 locks
 	$holder = having($a, "SELECT zk_lock('all/held')");
@@ -844,7 +844,7 @@ for my $node ($a, $b)
 	my $name = $node->name;
 
 	is(value($node, 'SELECT count(*) FROM zk_locks'), 0, "$name has no lock");
-	ok($node->poll_query_until('postgres', 'SELECT slots = 0 AND slot_users = 0 FROM zk_stats'),
+	ok($node->poll_query_until('postgres', 'SELECT slots = 0 AND slot_users = 0 FROM zk_stat'),
 		"$name: no slot is in use");
 	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|was terminated by signal/,
 		"$name has not crashed");

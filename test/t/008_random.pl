@@ -681,7 +681,7 @@ for my $name (sort keys %cluster)
 			"SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'userlock'"),
 		"$name: so is pg_locks");
 	ok( $node->poll_query_until('postgres',
-			'SELECT slots = 0 AND slot_users = 0 FROM zk_stats'),
+			'SELECT slots = 0 AND slot_users = 0 FROM zk_stat'),
 		"$name: no slot is in use");
 	is($node->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
 		'1|0', "$name: it has had one session, and it never broke");

@@ -74,7 +74,7 @@ value($a, 'CREATE TABLE t (i int)');
 	continue_worker($a, $worker);
 	my $node = $foreign->lock(lock_dir('f'));
 	is(value($a, "SELECT lost FROM zk_locks WHERE granted"), 't', 'the lock is lost');
-	is(value($a, 'SELECT lost, slots, slot_users FROM zk_stats'), '1|1|2', 'and counted');
+	is(value($a, 'SELECT lost, slots, slot_users FROM zk_stat'), '1|1|2', 'and counted');
 
 	ok(!$second->done, 'the next in line waits all the same');
 	error_is(
@@ -99,7 +99,7 @@ value($a, 'CREATE TABLE t (i int)');
 	$second->run_ok('COMMIT');
 	is(fences('f'), $new, 'which is in the table');
 	wait_no_contenders($zk, 'f');
-	is( value($a, 'SELECT taken, handed_off, waited, timed_out, failed, lost FROM zk_stats'),
+	is( value($a, 'SELECT taken, handed_off, waited, timed_out, failed, lost FROM zk_stat'),
 		'2|0|1|0|0|1',
 		'the counters tell all that');
 	$_->quit for ($first, $second);
@@ -179,7 +179,7 @@ unlike($dump, qr/zk_fences/, 'and not its tokens');
 
 # counters begin with the server
 $a->restart;
-is(value($a, 'SELECT taken, lost FROM zk_stats'), '0|0', 'a restart sets the counters to zero');
+is(value($a, 'SELECT taken, lost FROM zk_stat'), '0|0', 'a restart sets the counters to zero');
 
 $_->stop('fast') for ($a, $b);
 

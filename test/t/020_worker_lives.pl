@@ -141,7 +141,7 @@ sub is_dead
 	is_deeply([ (stat session_file($a))[ 1, 9 ] ], [ @file[ 1, 9 ] ], 'the file is untouched');
 	$holder->run_ok("INSERT INTO t VALUES ('terminated'); COMMIT", 'the holder commits');
 	is($local->result->{message}, undef, 'the next one has the lock');
-	is(value($a, 'SELECT lost FROM zk_stats'), 0, 'and was not lost');
+	is(value($a, 'SELECT lost FROM zk_stat'), 0, 'and was not lost');
 	$local->run_ok('COMMIT');
 	has_lock($remote, 'and then the other cluster');
 	$_->quit for ($holder, $local);

@@ -198,7 +198,7 @@ for my $name (qw(a b))
 		"$name: what was committed is there");
 	is(value($name, 'SELECT sessions, session_id IS NOT NULL FROM zk_session'),
 		'1|t', "$name has kept its session");
-	is(value($name, 'SELECT lost, failed FROM zk_stats'), '0|0', "$name has lost no lock");
+	is(value($name, 'SELECT lost, failed FROM zk_stat'), '0|0', "$name has lost no lock");
 	is(value($name, 'SELECT count(*) FROM zk_locks'), 0, "$name: no lock is left");
 	unlike(slurp_file($cluster{$name}->logfile), qr/PANIC|TRAP|was terminated by signal/, "$name has not crashed");
 }

@@ -118,7 +118,7 @@ is($remote->result->{message}, undef, 'so has who waited for the old primary');
 $remote->run_ok('COMMIT');
 is($session_scope->run_ok("SELECT zk_unlock('session')"), 't', 'a session-scoped hold is still there');
 $holder_s->run_ok("BEGIN; SELECT zk_lock('s'); INSERT INTO t VALUES ('promoted')", 'and now locks protect changes');
-is(value($s, 'SELECT lost FROM zk_stats'), 0, 'no lock was lost');
+is(value($s, 'SELECT lost FROM zk_stat'), 0, 'no lock was lost');
 
 #
 # pg_rewind

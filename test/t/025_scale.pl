@@ -94,7 +94,7 @@ sub is_clean
 				SELECT slots = 0 AND slot_users = 0
 				   AND NOT EXISTS (SELECT FROM zk_locks)
 				   AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'userlock')
-				  FROM zk_stats}),
+				  FROM zk_stat}),
 			"$name: nothing is left in cluster " . $node->name);
 	}
 	return;

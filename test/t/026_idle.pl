@@ -70,7 +70,7 @@ sub is_only
 sub become_idle
 {
 	poll_until(sub { !all_contenders($zk) }, 'no contender to be left');
-	$a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+	$a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 	asked_during(1, 'ping');
 	return;
 }
@@ -159,7 +159,7 @@ is_idle('a cluster that has taken no lock yet');
 	}
 	$first->run_ok('SELECT * FROM zk_locks');
 	$first->run_ok('SELECT * FROM zk_session');
-	$first->run_ok('SELECT * FROM zk_stats');
+	$first->run_ok('SELECT * FROM zk_stat');
 	$first->run_ok('SELECT pg_advisory_xact_lock(1)');
 	$a->command_ok([ 'pgbench', '-n', '-S', '-c', 4, '-t', 200, 'postgres' ], 'pgbench -S');
 	$_->quit for ($first, $second);

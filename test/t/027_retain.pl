@@ -268,7 +268,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$a->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_session');
 	wait_no_contenders($zk, 'e');
 	is(try($a, 'e'), 't', 'a retained lock goes with its session, and nothing is lost');
-	is($a->safe_psql('postgres', 'SELECT lost FROM zk_stats'), 0, 'by anybody');
+	is($a->safe_psql('postgres', 'SELECT lost FROM zk_stat'), 0, 'by anybody');
 }
 
 #
@@ -364,7 +364,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 
 	$e->safe_psql('postgres',
 		"DO 'BEGIN FOR i IN 1..$n LOOP PERFORM zk_lock(''many'' || i); COMMIT; END LOOP; END'");
-	$e->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+	$e->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 
 	# The worker looks at all once a second, and besides that at those that are
 	# due: not at all of them whenever one is.

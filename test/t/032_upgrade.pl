@@ -181,7 +181,7 @@ sub works
 	is($s->run_ok("SELECT zk_unlock('$db 1')", 'an unlock'), 't', 'of what is held');
 	$s->run_ok('SELECT zk_unlock_all()', 'and of all');
 	is($s->run_ok("SELECT state FROM zk_session", 'the session'), 'connected', 'is connected');
-	is($s->run_ok('SELECT taken > 0 FROM zk_stats', 'counters'), 't', 'count');
+	is($s->run_ok('SELECT taken > 0 FROM zk_stat', 'counters'), 't', 'count');
 	is($s->run_ok("SELECT token > 0 FROM zk_fences WHERE name = '$db'", 'the fence'), 't', 'stands');
 	$s->run_ok('SELECT zk_stats_reset()', 'a reset');
 
@@ -233,9 +233,9 @@ for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 	value($db, q{
 		CREATE VIEW connected AS SELECT state, server FROM zk_session;
 		CREATE VIEW busy AS SELECT name, pid FROM zk_locks;
-		CREATE VIEW taken AS SELECT taken FROM zk_stats;
+		CREATE VIEW taken AS SELECT taken FROM zk_stat;
 		CREATE VIEW queue AS SELECT * FROM zk_queue('q');
-		GRANT SELECT ON zk_session, zk_locks, zk_stats TO reader;
+		GRANT SELECT ON zk_session, zk_locks, zk_stat TO reader;
 		GRANT EXECUTE ON FUNCTION zk_queue, zk_session_status TO reader;
 		REVOKE EXECUTE ON FUNCTION zk_lock FROM PUBLIC});
 	my $columns = columns($db, 'queue');
@@ -255,7 +255,7 @@ for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 	$holder->quit;
 	is(value($db, q{
 		SELECT bool_and(has_table_privilege('reader', v, 'SELECT'))
-		  FROM unnest('{zk_session, zk_locks, zk_stats}'::regclass[]) v}),
+		  FROM unnest('{zk_session, zk_locks, zk_stat}'::regclass[]) v}),
 		't', 'privileges on views are kept');
 	is(value($db, q{
 		SELECT p::text, has_function_privilege('reader', p, 'EXECUTE')
@@ -265,7 +265,7 @@ for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 
 	value($db, q{
 		DROP VIEW connected, busy, taken, queue;
-		REVOKE SELECT ON zk_session, zk_locks, zk_stats FROM reader;
+		REVOKE SELECT ON zk_session, zk_locks, zk_stat FROM reader;
 		REVOKE EXECUTE ON FUNCTION zk_queue, zk_session_status FROM reader;
 		GRANT EXECUTE ON FUNCTION zk_lock TO PUBLIC});
 	is(schema_of($db), $fresh{$in}, "$old in $in updated is as $latest");

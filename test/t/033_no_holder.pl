@@ -46,9 +46,9 @@ sub nothing_is_held
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( value(q{SELECT slot_users, (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock')}
-			  . ' FROM zk_stats'),
+			  . ' FROM zk_stat'),
 		'0|0', "$name: nobody holds or wants anything");
-	ok( $a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats'),
+	ok( $a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat'),
 		"$name: nothing stays taken")
 	  or die "the rest would wait for ever\n";
 	$foreign->unlock($foreign->lock(lock_dir($_))) for @locks;
@@ -245,7 +245,7 @@ for my $shared ('true', 'false')
 		"shared is $shared, and stays: a try of the other mode");
 	is($s->run("SELECT $_")->{sqlstate}, '55P03', $_)
 	  for ("zk_lock('$lock', '0', shared => $other)", "zk_lock_all('{$lock}', '0', shared => $other)");
-	is(value('SELECT slot_users FROM zk_stats'), 0, 'nobody wants it any more');
+	is(value('SELECT slot_users FROM zk_stat'), 0, 'nobody wants it any more');
 	$foreign->set_acl($dir, 'open');
 	is($s->run("SELECT zk_try_lock('$lock', '1 min', shared => $other)")->{out}, 't', 'in the end it is to be had');
 	$s->quit;
@@ -267,7 +267,7 @@ for my $shared ('true', 'false')
 	$s->wait_waiting(2);
 	value('SELECT pg_cancel_backend(' . $s->pid . ')');
 	is($s->result->{sqlstate}, '57014', '... and it can be canceled');
-	is(value('SELECT slot_users FROM zk_stats'), 0, 'nobody wants it any more');
+	is(value('SELECT slot_users FROM zk_stat'), 0, 'nobody wants it any more');
 	$zk->resume;
 	is($s->run("SELECT zk_try_lock('slow')")->{out}, 't', 'its own cluster is nobody to wait for');
 	$s->quit;

@@ -161,7 +161,7 @@ make_known('held');
 	is_deeply(errors(), {}, 'four contenders have been deleted behind our back: all commit');
 	kill 'CONT', $worker;
 	wait_no_contenders($zk, "held/$_") for (0 .. $n - 1);
-	$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+	$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 	my $deletes = requests('delete');
 	my $multis = requests('multi');
 	note("deletes alone $deletes, multis $multis");

@@ -267,7 +267,7 @@ end_session($a, $client, $ids[1]);
 has_lock($waiter, 'one expires: another cluster gets a lock of it');
 
 # closed from outside, as here, it has no lease that would make a commit wait
-ok($a->poll_query_until('postgres', 'SELECT lost = 10 FROM zk_stats'), 'ten locks are lost');
+ok($a->poll_query_until('postgres', 'SELECT lost = 10 FROM zk_stat'), 'ten locks are lost');
 error_is($keepers[1]->run(q{INSERT INTO t VALUES ('expired')}), $lock_lost, 'its holder cannot commit');
 commits($keepers[$_], 'the others commit') for (0, 2);
 error_is($all->run('COMMIT'), $lock_lost, 'nor does a transaction with a lock in each');

@@ -731,8 +731,8 @@ for my $node ($a, $b, $c)
 	ok( $node->poll_query_until('postgres',
 			"SELECT deadlocks = $n FROM pg_stat_database WHERE datname = 'postgres'"),
 		"$name: pg_stat_database counts $n deadlocks");
-	is($node->safe_psql('postgres', 'SELECT deadlocks >= ' . $n . ' FROM zk_stats'),
-		't', "$name: so does zk_stats");
+	is($node->safe_psql('postgres', 'SELECT deadlocks >= ' . $n . ' FROM zk_stat'),
+		't', "$name: so does zk_stat");
 	is(scalar(() = $log =~ /DETAIL:  Process.*\n(?:\tProcess \d+ of cluster.*\n)+\tProcess \d+: /g),
 		$logged, "$name: the log has the statements");
 }

@@ -93,7 +93,7 @@ is($s->run('SELECT 1')->{sqlstate}, '25P02', 'the transaction is aborted');
 $s->run_ok('ROLLBACK');
 is(value(q{SELECT count(*) FROM zk_locks}), 0, 'and its locks are released');
 
-is(value('SELECT deadlocks, failed, timed_out FROM zk_stats'), '1|0|0', 'zk_stats counts it');
+is(value('SELECT deadlocks, failed, timed_out FROM zk_stat'), '1|0|0', 'zk_stat counts it');
 ok( $a->poll_query_until('postgres',
 		q{SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = 'postgres'}),
 	'pg_stat_database counts it');
@@ -178,7 +178,7 @@ for my $call (q{zk_acquire('sem', 1)}, q{zk_try_acquire('sem', 1, '1h')})
 	$s->quit;
 }
 $permit->quit;
-is(value('SELECT deadlocks, failed, timed_out FROM zk_stats'), '9|0|0', 'each call counts once');
+is(value('SELECT deadlocks, failed, timed_out FROM zk_stat'), '9|0|0', 'each call counts once');
 
 # what is held stays: of the session, and of an earlier savepoint
 $s = victim(q{zk_lock('x', session => true)}, q{SELECT zk_lock('s', session => true)});
@@ -264,7 +264,7 @@ is(value('SELECT count(*) FROM zk_deadlocks'), 0, 'a reset empties the view');
 kill 'CONT', $s->pid;
 like($s->result->{detail}, qr/^Process \d+ of cluster here waits for .*\n.*there_20 waits/s,
 	'but not the error of a victim that has not looked');
-is(value('SELECT deadlocks FROM zk_stats'), 1, 'which counts from then on');
+is(value('SELECT deadlocks FROM zk_stat'), 1, 'which counts from then on');
 $s->quit;
 $foreign->unlock($node);
 
@@ -338,7 +338,7 @@ my @errors = grep { defined } $second->run(q{SELECT zk_lock('p')})->{sqlstate};
 $second->run('ROLLBACK');
 push @errors, grep { defined } $first->result->{sqlstate};
 is("@errors", '40P01', 'a deadlock within the cluster has one victim');
-is(value('SELECT deadlocks, failed FROM zk_stats'), '1|0', 'which counts, too');
+is(value('SELECT deadlocks, failed FROM zk_stat'), '1|0', 'which counts, too');
 is(value('SELECT count(*) FROM zk_deadlocks'), 0, 'but is none with others');
 
 done_testing();

@@ -55,7 +55,7 @@ sub cycle
 	{
 		$node->safe_psql('postgres',
 			"SELECT zk_lock_all(ARRAY[" . join(',', map { "'$_'" } @some) . '])');
-		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 	}
 	$now = $proxy->requests('a-0');
 	return { map { $_ => $now->{$_} - ($before->{$_} // 0) } keys %$now };
@@ -163,7 +163,7 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the cluster to h
 		watched_again();
 		while ($taker->busy) { ZkWire::wait_any(60, $taker); }
 		$taker->result;
-		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stats');
+		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 	}
 	set('zklock.mutation' => 'none');
 	watched_again();

@@ -184,7 +184,7 @@ for my $case ([ 1, $a, 2, $b ], [ 2, $b, 1, $a ])
 		}
 	}
 	$holder->run_ok('COMMIT', "tenant $n has not noticed");
-	is(sql($victim, 'SELECT lost FROM zk_stats')->{out}, 0, '... and has lost nothing');
+	is(sql($victim, 'SELECT lost FROM zk_stat')->{out}, 0, '... and has lost nothing');
 
 	# what the ACL does not prevent
 	$holder->run_ok("BEGIN; SELECT zk_lock('x')");

@@ -141,7 +141,7 @@ sub works
 	cmp_ok($s->run_ok("SELECT locks.zk_fencing_token('2')"), '>', 0, '... a token');
 	is($s->run_ok("SELECT locks.zk_unlock('1')"), 't', '... given back');
 	$s->run_ok('SELECT locks.zk_unlock_all()');
-	$s->run_ok("SELECT * FROM locks.$_") for qw(zk_locks zk_session zk_stats zk_deadlocks zk_fences);
+	$s->run_ok("SELECT * FROM locks.$_") for qw(zk_locks zk_session zk_stat zk_deadlocks zk_fences);
 	$s->run_ok('REFRESH MATERIALIZED VIEW app.session; SELECT locks.zk_stats_reset()');
 	is($s->run_ok("SELECT root FROM locks.zk_fences WHERE name = 'stock:teapot'"), '/shops/one', '... the fence');
 	$s->run_ok("SET session_replication_role = replica; DELETE FROM locks.zk_fences; TRUNCATE locks.zk_fences");
@@ -172,7 +172,7 @@ $holder->quit;
 is(dumped($b, 'shop'), $original, 'restored: a dump of the copy is the same');
 is(value($b, 'shop', 'SELECT count(*) FROM locks.zk_fences'), 0, '... without the tokens');
 is(value($b, 'shop', 'SELECT state FROM app.session'), 'connected', '... the materialized view is filled');
-is(value($b, 'shop', 'SELECT taken FROM locks.zk_stats'), 0, '... and no lock was taken');
+is(value($b, 'shop', 'SELECT taken FROM locks.zk_stat'), 0, '... and no lock was taken');
 works($b, $a);
 
 # Rows alone, into tables that are there: then triggers take locks.

@@ -94,7 +94,7 @@ SKIP:
 		diag scalar `diff -u $dir/advisory_lock.out $PostgreSQL::Test::Utils::tmp_check/advisory_lock.out`;
 	}
 	is($a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), 0, 'and leaves nothing');
-	is($a->safe_psql('postgres', 'SELECT taken > 0 FROM zk_stats'), 't', 'It went to ZooKeeper');
+	is($a->safe_psql('postgres', 'SELECT taken > 0 FROM zk_stat'), 't', 'It went to ZooKeeper');
 }
 
 #

@@ -59,7 +59,7 @@ sub nothing_is_left
 	for my $node (@nodes ? @nodes : ($a, $b, $c))
 	{
 		is( value($node, q{SELECT slot_users, (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock')}
-				  . ' FROM zk_stats'),
+				  . ' FROM zk_stat'),
 			'0|0', "$name: nobody holds or wants anything in " . $node->name);
 	}
 	return if @nodes;
@@ -233,7 +233,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	my %ahead = map { $_ => $foreign->lock(lock_dir($_)) } @locks;
 	my $local = holder($a, 'e0');
 	my $all = names('e0', @locks);
-	my %before = map { $_ => value($a, "SELECT $_ FROM zk_stats") } qw(timed_out failed);
+	my %before = map { $_ => value($a, "SELECT $_ FROM zk_stat") } qw(timed_out failed);
 
 	for my $shared ('false', 'true')
 	{
@@ -276,8 +276,8 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 		wait_queue($_, '-') for @locks;
 		$s->quit;
 	}
-	is(value($a, 'SELECT timed_out FROM zk_stats') - $before{timed_out}, 6, 'a call is counted once');
-	is(value($a, 'SELECT failed FROM zk_stats') - $before{failed}, 6, '... also one that fails');
+	is(value($a, 'SELECT timed_out FROM zk_stat') - $before{timed_out}, 6, 'a call is counted once');
+	is(value($a, 'SELECT failed FROM zk_stat') - $before{failed}, 6, '... also one that fails');
 
 	$local->run_ok('COMMIT');
 	$local->quit;
@@ -501,7 +501,7 @@ for my $try (1 .. 5)
 	$_->vanish for @s;
 	for my $node ($a, $b, $c)
 	{
-		$node->poll_query_until('postgres', 'SELECT slot_users = 0 FROM zk_stats');
+		$node->poll_query_until('postgres', 'SELECT slot_users = 0 FROM zk_stat');
 	}
 	nothing_is_left('many at a time');
 }
@@ -551,7 +551,7 @@ for my $more (0, 1)
 	$any->wait_waiting(2);
 	$other->send("SELECT zk_lock('d1')");
 	$other->wait_waiting(2);
-	my $before = value($a, 'SELECT deadlocks FROM zk_stats') + value($b, 'SELECT deadlocks FROM zk_stats');
+	my $before = value($a, 'SELECT deadlocks FROM zk_stat') + value($b, 'SELECT deadlocks FROM zk_stat');
 	my $s = waits_for_any($c, names('d2', 'd3'));
 	poll_until(sub { value($a, q{SELECT bool_and(clock_timestamp() > since + '2 s') FROM zk_locks WHERE NOT granted}) eq 't' },
 		'the wait to be long');
@@ -563,7 +563,7 @@ for my $more (0, 1)
 	$other->run_ok('COMMIT');
 	like($s->result->{out}, qr/^d[23]$/, 'who waits behind both has one');
 	$s->run_ok('COMMIT');
-	is(value($a, 'SELECT deadlocks FROM zk_stats') + value($b, 'SELECT deadlocks FROM zk_stats'),
+	is(value($a, 'SELECT deadlocks FROM zk_stat') + value($b, 'SELECT deadlocks FROM zk_stat'),
 		$before, 'there was no deadlock');
 	$_->quit for ($any, $other, $s);
 	nothing_is_left('no deadlock');

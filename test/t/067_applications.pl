@@ -94,7 +94,7 @@ for my $section ($page->sections)
 			'it sees that one waits for ZooKeeper');
 		like($out, qr/^$here[1]{pid}\|Lock\|userlock\|[^|]*\|\{$here[0]{pid}\}\|/m,
 			'and one for the other');
-		for my $what (qw(zk_locks zk_session zk_stats zk_deadlocks), "zk_queue('account:1')")
+		for my $what (qw(zk_locks zk_session zk_stat zk_deadlocks), "zk_queue('account:1')")
 		{
 			is($developer->run("SELECT * FROM $what")->{sqlstate}, '42501', "it may not see $what");
 		}
@@ -124,11 +124,11 @@ paid_once('invoice 1', 'the page, in PL/pgSQL');
 	my $payer = ZkSession->new($a);
 	my $other = ZkSession->new($a);
 	my $holder = holder($b, 'account:1');
-	my $timed_out = $a->safe_psql('postgres', 'SELECT timed_out FROM zk_stats');
+	my $timed_out = $a->safe_psql('postgres', 'SELECT timed_out FROM zk_stat');
 
 	$payer->run_ok("SET lock_timeout = '100ms'");
 	$payer->send("CALL pay_again('late', 1, 10, 50)");
-	$a->poll_query_until('postgres', "SELECT timed_out > $timed_out FROM zk_stats");
+	$a->poll_query_until('postgres', "SELECT timed_out > $timed_out FROM zk_stat");
 	$holder->run_ok('COMMIT');
 	is($payer->result->{message}, undef, 'PL/pgSQL: a timeout');
 	paid_once('late', 'PL/pgSQL, a timeout');

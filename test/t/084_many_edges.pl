@@ -102,8 +102,8 @@ error_is($waiter->result, { sqlstate => '40P01' }, 'the one that began last fail
   if $waiter->done;
 cmp_ok($took, '<', 10 * $timeout, 'the deadlock ends within 10 * deadlock_timeout');
 diag(sprintf 'the deadlock: %.1f s, %.2f s of CPU', $took, cpu() - $cpu);
-is($a->safe_psql('postgres', 'SELECT sum(deadlocks) FROM zk_stats')
-	  + $b->safe_psql('postgres', 'SELECT sum(deadlocks) FROM zk_stats'),
+is($a->safe_psql('postgres', 'SELECT sum(deadlocks) FROM zk_stat')
+	  + $b->safe_psql('postgres', 'SELECT sum(deadlocks) FROM zk_stat'),
 	1, 'one victim');
 $holder->quit;
 $waiter->quit;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_histogram.c
- *		Unit tests of the buckets of the histograms in zk_stats.
+ *		Unit tests of the buckets of the histograms in zk_stat.
  *
  * Copyright (c) 2026, zklock developers
  *

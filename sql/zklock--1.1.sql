@@ -427,15 +427,15 @@ REVOKE ALL ON FUNCTION zk_deadlock_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_deadlock_status() TO pg_monitor;
 GRANT SELECT ON zk_deadlocks TO pg_monitor;
 
-CREATE FUNCTION zk_stats_reset()
+CREATE FUNCTION zk_stat_reset()
 RETURNS void
-AS 'MODULE_PATHNAME', 'zk_stats_reset'
+AS 'MODULE_PATHNAME', 'zk_stat_reset'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_stats_reset() IS
+COMMENT ON FUNCTION zk_stat_reset() IS
 'set the counters of zk_stat to zero, and empty zk_stat_locks and zk_deadlocks';
 
-REVOKE ALL ON FUNCTION zk_stats_reset() FROM PUBLIC;
+REVOKE ALL ON FUNCTION zk_stat_reset() FROM PUBLIC;
 
 -- Functions that ask ZooKeeper about all servers
 CREATE FUNCTION zk_queue(name text,

@@ -43,7 +43,7 @@
 PG_FUNCTION_INFO_V1(zk_lock_status);
 PG_FUNCTION_INFO_V1(zk_session_status);
 PG_FUNCTION_INFO_V1(zk_stat_status);
-PG_FUNCTION_INFO_V1(zk_stats_reset);
+PG_FUNCTION_INFO_V1(zk_stat_reset);
 PG_FUNCTION_INFO_V1(zk_deadlock_status);
 PG_FUNCTION_INFO_V1(zk_stat_locks_status);
 
@@ -270,13 +270,13 @@ zk_stat_status(PG_FUNCTION_ARGS)
 }
 
 /*
- * zk_stats_reset() returns void
+ * zk_stat_reset() returns void
  *
  * Set the counters of this cluster to zero, and forget its deadlocks and the
  * counters of single locks.
  */
 Datum
-zk_stats_reset(PG_FUNCTION_ARGS pg_attribute_unused())
+zk_stat_reset(PG_FUNCTION_ARGS pg_attribute_unused())
 {
 	zk_check_preloaded();
 	stats_reset();

@@ -14,7 +14,7 @@ BEGIN
     PERFORM pg_sleep(0.01);
   END LOOP;
 END$$;
-SELECT zk_stats_reset();
+SELECT zk_stat_reset();
 SELECT * FROM counted;
 SELECT wait_time, hold_time, stats_reset BETWEEN now() - interval '1 hour' AND clock_timestamp() AS since,
        wait_histogram = array_fill(0::bigint, ARRAY[32]) AS wait_histogram,
@@ -49,7 +49,7 @@ SELECT * FROM counted;
 -- a hold is as long as it is
 BEGIN;
 SELECT zk_lock('a');
-SELECT zk_stats_reset();
+SELECT zk_stat_reset();
 SELECT pg_sleep(0.01);
 COMMIT;
 SELECT hold_time >= 5 AS hold_time, wait_time FROM zk_stat;
@@ -72,10 +72,10 @@ CREATE ROLE regress_zk_monitor IN ROLE pg_monitor;
 SET ROLE regress_zk_nobody;
 SELECT count(*) FROM zk_stat;
 SELECT zk_stat_status() IS NULL;
-SELECT zk_stats_reset();
+SELECT zk_stat_reset();
 SET ROLE regress_zk_monitor;
 SELECT count(*) FROM zk_stat;
-SELECT zk_stats_reset();
+SELECT zk_stat_reset();
 RESET ROLE;
 DROP ROLE regress_zk_nobody, regress_zk_monitor;
 DROP VIEW counted;

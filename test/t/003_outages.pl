@@ -105,7 +105,7 @@ $plain->append_conf('postgresql.conf', 'max_prepared_transactions = 10');
 $plain->start;
 $plain->safe_psql('postgres', 'CREATE EXTENSION zklock');
 for my $call ("zk_lock('x')", "zk_try_lock('x')", "zk_unlock('x')",
-	"zk_fencing_token('x')", "zk_fence('x')", 'zk_stats_reset()',
+	"zk_fencing_token('x')", "zk_fence('x')", 'zk_stat_reset()',
 	'* FROM zk_locks', '* FROM zk_session', '* FROM zk_stat')
 {
 	sql_error(

@@ -63,7 +63,7 @@ value($a, 'CREATE TABLE t (i int)');
 #
 
 {
-	value($a, 'SELECT zk_stats_reset()');
+	value($a, 'SELECT zk_stat_reset()');
 	my $first = holder($a, 'f');
 	my $old = $first->run_ok("SELECT zk_fence('f')");
 	$first->run_ok('INSERT INTO t VALUES (1)');

@@ -183,7 +183,7 @@ sub works
 	is($s->run_ok("SELECT state FROM zk_session", 'the session'), 'connected', 'is connected');
 	is($s->run_ok('SELECT taken > 0 FROM zk_stat', 'counters'), 't', 'count');
 	is($s->run_ok("SELECT token > 0 FROM zk_fences WHERE name = '$db'", 'the fence'), 't', 'stands');
-	$s->run_ok('SELECT zk_stats_reset()', 'a reset');
+	$s->run_ok('SELECT zk_stat_reset()', 'a reset');
 
 	# all there is to read, whatever it is
 	my @read = split /\n/, value($db, qq{

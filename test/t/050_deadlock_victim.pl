@@ -27,7 +27,7 @@ sub value { return $a->safe_psql('postgres', $_[0]); }
 
 value(q{CREATE FUNCTION zk_test_deadlock(pid integer, holder integer, others integer)
 	RETURNS boolean AS 'zklock' LANGUAGE C});
-value('SELECT zk_stats_reset()');
+value('SELECT zk_stat_reset()');
 
 # Tell that the wait of a session is part of a deadlock.
 sub deadlock
@@ -259,7 +259,7 @@ is(value('SELECT count(DISTINCT id), max(id) - min(id), count(*) FROM zk_deadloc
 wait_deadlock($s, undef, 63);
 is(value(q{SELECT count(*) > 20 FROM zk_deadlocks WHERE id = (SELECT max(id) FROM zk_deadlocks)}),
 	't', 'as many members as have room');
-value('SELECT zk_stats_reset()');
+value('SELECT zk_stat_reset()');
 is(value('SELECT count(*) FROM zk_deadlocks'), 0, 'a reset empties the view');
 kill 'CONT', $s->pid;
 like($s->result->{detail}, qr/^Process \d+ of cluster here waits for .*\n.*there_20 waits/s,
@@ -329,7 +329,7 @@ is(logged("other\\ \e client"), 'First in the queue: other\\ \\x1b client', 'ano
 # Within the cluster
 #
 
-value('SELECT zk_stats_reset()');
+value('SELECT zk_stat_reset()');
 $first = holder($a, 'p');
 $second = holder($a, 'q');
 $first->send(q{SELECT zk_lock('q')});

@@ -142,7 +142,7 @@ sub works
 	is($s->run_ok("SELECT locks.zk_unlock('1')"), 't', '... given back');
 	$s->run_ok('SELECT locks.zk_unlock_all()');
 	$s->run_ok("SELECT * FROM locks.$_") for qw(zk_locks zk_session zk_stat zk_deadlocks zk_fences);
-	$s->run_ok('REFRESH MATERIALIZED VIEW app.session; SELECT locks.zk_stats_reset()');
+	$s->run_ok('REFRESH MATERIALIZED VIEW app.session; SELECT locks.zk_stat_reset()');
 	is($s->run_ok("SELECT root FROM locks.zk_fences WHERE name = 'stock:teapot'"), '/shops/one', '... the fence');
 	$s->run_ok("SET session_replication_role = replica; DELETE FROM locks.zk_fences; TRUNCATE locks.zk_fences");
 	is($s->run_ok('SELECT count(*) FROM locks.zk_fences'), 1, '... which replication leaves alone');
@@ -163,7 +163,7 @@ my $original = dumped($a, 'shop');
 
 unlike($original, qr/^CREATE \w+ locks\.|^COPY locks\./m, 'what is the extension\'s is not dumped');
 like($original, qr/^CREATE EXTENSION IF NOT EXISTS zklock WITH SCHEMA locks;$/m, '... but the extension is');
-value($b, 'postgres', 'SELECT zk_stats_reset(); CREATE ROLE clerk; CREATE ROLE auditor');
+value($b, 'postgres', 'SELECT zk_stat_reset(); CREATE ROLE clerk; CREATE ROLE auditor');
 
 system_or_bail('pg_dump', '-Fd', '-j2', '-f', "$directory/shop", '-d', $a->connstr('shop'));
 system_or_bail('pg_restore', '--create', '-e', '-j2', '-d', $b->connstr('postgres'), "$directory/shop");

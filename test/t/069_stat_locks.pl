@@ -156,7 +156,7 @@ is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'a crash keeps none');
 wait_connected($a);
 value("SELECT zk_lock('hot')");
 is(counters('hot', 'taken'), 1, 'counting begins anew');
-value('SELECT zk_stats_reset()');
+value('SELECT zk_stat_reset()');
 is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'a reset forgets all');
 value("SELECT zk_lock('hot')");
 is(counters('hot', 'taken'), 1, 'and counting begins anew');

@@ -120,10 +120,10 @@ class Cluster:
         self.user_pid = ask(self.user, "SELECT pg_backend_pid()")
 
     def worker_pid(self):
-        return ask(self.worker, "SELECT worker_pid FROM zk_session LIMIT 1")
+        return ask(self.worker, "SELECT worker_pid FROM zk_sessions LIMIT 1")
 
     def is_connected(self):
-        return ask(self.worker, "SELECT bool_and(state = 'connected') FROM zk_session")
+        return ask(self.worker, "SELECT bool_and(state = 'connected') FROM zk_sessions")
 
     def given_back(self):
         return ask(self.worker, "SELECT slots = 0 FROM zk_stat")
@@ -290,11 +290,11 @@ def new_worker(size, sums):
 
 def reconnect(size, sums):
     pid = cluster.worker_pid()
-    before = ask(cluster.worker, "SELECT sum(reconnects) + count(*) FROM zk_session")
+    before = ask(cluster.worker, "SELECT sum(reconnects) + count(*) FROM zk_sessions")
     processor = processor_time(pid)
     began = time.monotonic()
     proxy.ask("reset", "zookeeper")
-    wait_until(lambda: ask(cluster.worker, "SELECT sum(reconnects) >= %d FROM zk_session"
+    wait_until(lambda: ask(cluster.worker, "SELECT sum(reconnects) >= %d FROM zk_sessions"
                            % before), "all sessions are connected again")
     sums.add("reconnect", cluster.work_ends(pid) - began, processor_time(pid) - processor)
 

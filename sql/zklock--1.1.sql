@@ -230,25 +230,25 @@ AS 'MODULE_PATHNAME', 'zk_session_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_session_status() IS
-'state of the ZooKeeper sessions; use the view zk_session';
+'state of the ZooKeeper sessions; use the view zk_sessions';
 
-CREATE VIEW zk_session AS
+CREATE VIEW zk_sessions AS
     SELECT * FROM zk_session_status();
 
-COMMENT ON VIEW zk_session IS
+COMMENT ON VIEW zk_sessions IS
 'state of this server''s sessions with ZooKeeper: one, or several if it has more locks than fit in one';
-COMMENT ON COLUMN zk_session.path_bytes IS
+COMMENT ON COLUMN zk_sessions.path_bytes IS
 'bytes that the paths of the session''s znodes take: the length of each plus 4';
-COMMENT ON COLUMN zk_session.max_path_bytes IS
+COMMENT ON COLUMN zk_sessions.max_path_bytes IS
 'limit of path_bytes; a lock that does not fit goes into another session';
-COMMENT ON COLUMN zk_session.fleet IS
+COMMENT ON COLUMN zk_sessions.fleet IS
 'identity of the fleet: the same on all servers that share the ensemble and zklock.root';
-COMMENT ON COLUMN zk_session.directories IS
+COMMENT ON COLUMN zk_sessions.directories IS
 'lock directories that this server has made since its start; NULL but in the first row';
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
-GRANT SELECT ON zk_session TO pg_monitor;
+GRANT SELECT ON zk_sessions TO pg_monitor;
 
 CREATE FUNCTION zk_stat_status(OUT taken bigint,
                                 OUT handed_off bigint,

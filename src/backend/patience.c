@@ -214,5 +214,5 @@ zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 			 errdetail("The zklock worker is not running.") :
 			 errdetail("There was no session with \"%s\" for %d ms.",
 					   zklock_servers, info->timeout),
-			 errhint("Check \"zklock.servers\" and that ZooKeeper is running; the view zk_session shows the state.")));
+			 errhint("Check \"zklock.servers\" and that ZooKeeper is running; the view zk_sessions shows the state.")));
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *		What the views zk_locks, zk_session, zk_stat, zk_stat_locks and
+ *		What the views zk_locks, zk_sessions, zk_stat, zk_stat_locks and
  *		zk_deadlocks show.
  *
  * Copyright (c) 2026, zklock developers
@@ -189,7 +189,7 @@ fill_session_row(int session, Datum *values, bool *nulls)
 /*
  * zk_session_status() returns setof record
  *
- * The state of each ZooKeeper session; behind the view zk_session.
+ * The state of each ZooKeeper session; behind the view zk_sessions.
  */
 Datum
 zk_session_status(PG_FUNCTION_ARGS)

@@ -1111,7 +1111,7 @@ sub _cluster_fault
 	}
 	if ($kind eq 'kill-session')
 	{
-		my $session = $self->_ask($name, 'SELECT session_id FROM zk_session');
+		my $session = $self->_ask($name, 'SELECT session_id FROM zk_sessions');
 
 		return ', no session' unless $session =~ /^0x/;
 		my $killed = eval { $self->_client->kill_session($session) };
@@ -1121,7 +1121,7 @@ sub _cluster_fault
 		# until the cluster has heard of it
 		my $end = now() + 60;
 		1
-		  while $self->_ask($name, "SELECT session_id = '$session' FROM zk_session") eq 't'
+		  while $self->_ask($name, "SELECT session_id = '$session' FROM zk_sessions") eq 't'
 		  && now() < $end
 		  && $self->_rest(0.01);
 		return ", $session", closes => $closed;
@@ -1266,7 +1266,7 @@ sub _look_around
 	for my $name (@{ $self->{clusters} })
 	{
 		for my $query (
-			'SELECT * FROM zk_session',
+			'SELECT * FROM zk_sessions',
 			'SELECT pid, name, mode, scope, granted, lost, since, token FROM zk_locks ORDER BY 2, 3, 5',
 			q{SELECT pid, state, wait_event_type, wait_event, state_change, left(query, 100)
 				FROM pg_stat_activity WHERE datname IS NOT NULL},

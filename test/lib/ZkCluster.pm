@@ -274,7 +274,7 @@ Wait until its session is in this state; true.
 
 =item wait_last_error($node, $error)
 
-Wait until zk_session.last_error matches; returns it.
+Wait until zk_sessions.last_error matches; returns it.
 
 =item worker_of($node)
 
@@ -282,7 +282,7 @@ The process id of its worker.
 
 =item session_of($node)
 
-The id of its session, as zk_session has it.
+The id of its session, as zk_sessions has it.
 
 =item session_file($node)
 
@@ -296,7 +296,7 @@ sub wait_state
 {
 	my ($node, $state) = @_;
 
-	$node->poll_query_until('postgres', "SELECT state = '$state' FROM zk_session");
+	$node->poll_query_until('postgres', "SELECT state = '$state' FROM zk_sessions");
 	return 1;
 }
 
@@ -307,7 +307,7 @@ sub wait_last_error
 
 	poll_until(
 		sub {
-			$found = $node->safe_psql('postgres', 'SELECT last_error FROM zk_session');
+			$found = $node->safe_psql('postgres', 'SELECT last_error FROM zk_sessions');
 			return $found =~ $error;
 		},
 		$node->name . " to have the error $error");
@@ -316,10 +316,10 @@ sub wait_last_error
 
 sub worker_of
 {
-	return $_[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_session LIMIT 1');
+	return $_[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions LIMIT 1');
 }
 
-sub session_of { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_session'); }
+sub session_of { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_sessions'); }
 
 sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
 
@@ -350,7 +350,7 @@ sub next_worker
 
 	kill $signal // 'TERM', $before;
 	$node->poll_query_until('postgres',
-		"SELECT bool_and(worker_pid <> $before AND state = 'connected') FROM zk_session");
+		"SELECT bool_and(worker_pid <> $before AND state = 'connected') FROM zk_sessions");
 	return;
 }
 
@@ -373,7 +373,7 @@ sub lose_session
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	ok(end_session($node, $client), 'the session of ' . $node->name . ' is ended');
 	$node->poll_query_until('postgres',
-		"SELECT state = 'connected' AND session_id <> '$old' FROM zk_session");
+		"SELECT state = 'connected' AND session_id <> '$old' FROM zk_sessions");
 	return;
 }
 

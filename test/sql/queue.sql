@@ -25,7 +25,7 @@ SELECT position,
        mode, owner ~ '^postgresql host=\S+ port=\d+ cluster=' AS owner,
        q.session_id = s.session_id AS session,
        q.since BETWEEN now() - '1 hour'::interval AND now() + '1 hour' AS since
-  FROM zk_queue('queue/own') q, zk_session s;
+  FROM zk_queue('queue/own') q, zk_sessions s;
 SELECT count(*) FROM zk_queue('queue/ow');
 
 -- one question after the other in one statement

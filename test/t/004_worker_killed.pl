@@ -62,7 +62,7 @@ sub start_tests
 			worker integer;
 		BEGIN
 			LOOP
-				SELECT worker_pid INTO worker FROM zk_session
+				SELECT worker_pid INTO worker FROM zk_sessions
 				 WHERE state = 'connected' AND worker_pid IS DISTINCT FROM last;
 				EXIT WHEN FOUND;
 				PERFORM pg_sleep(0.01);
@@ -101,7 +101,7 @@ sub session
 	return poll_until(
 		sub {
 			$node->safe_psql('postgres',
-				"SELECT session_id FROM zk_session WHERE state = 'connected'");
+				"SELECT session_id FROM zk_sessions WHERE state = 'connected'");
 		},
 		'a session');
 }
@@ -127,7 +127,7 @@ for my $run (@runs)
 	}
 
 	is(session($node), $run->{session}, 'it is still the same session');
-	is($node->safe_psql('postgres', 'SELECT sessions FROM zk_session'),
+	is($node->safe_psql('postgres', 'SELECT sessions FROM zk_sessions'),
 		1, '... and there was no other');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'),
 		0, 'no lock is held');

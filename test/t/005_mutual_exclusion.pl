@@ -235,12 +235,12 @@ sub disturb
 	else
 	{
 		my $node = $cluster{ substr($kind, -1) };
-		my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+		my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 
 		$times{$kind}++;
 		$node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
 		$node->poll_query_until('postgres',
-			"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session");
+			"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_sessions");
 	}
 	return;
 }
@@ -252,7 +252,7 @@ for my $kind (@kinds)
 }
 for my $name (sort keys %cluster)
 {
-	is($cluster{$name}->safe_psql('postgres', 'SELECT sessions FROM zk_session'),
+	is($cluster{$name}->safe_psql('postgres', 'SELECT sessions FROM zk_sessions'),
 		1, "cluster $name has kept its session");
 	unlike(slurp_file($cluster{$name}->logfile), qr/PANIC|TRAP|was terminated by signal/,
 		"cluster $name has not crashed");

@@ -101,10 +101,10 @@ sub token_is_denied
 	$a->wait_for_log(qr/LOG:  ZooKeeper refused the fencing token of "\Q${\lock_dir('t1')}\E": not authenticated/);
 
 	# the next worker finds the same
-	my $worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	my $worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 	$a->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
 	poll_until(
-		sub { $a->safe_psql('postgres', "SELECT state = 'connected' AND worker_pid <> $worker FROM zk_session") eq 't' },
+		sub { $a->safe_psql('postgres', "SELECT state = 'connected' AND worker_pid <> $worker FROM zk_sessions") eq 't' },
 		'the next worker');
 	token_is_denied($holder, $token, '... also after a restart of the worker');
 
@@ -187,7 +187,7 @@ sub wait_server
 	my ($address) = @_;
 
 	poll_until(
-		sub { $a->safe_psql('postgres', 'SELECT server FROM zk_session') eq $address },
+		sub { $a->safe_psql('postgres', 'SELECT server FROM zk_sessions') eq $address },
 		"the worker to be with $address");
 	return;
 }

@@ -584,7 +584,7 @@ sub restart_all
 {
 	for my $node ($a, $b)
 	{
-		my $worker = value($node, 'SELECT worker_pid FROM zk_session');
+		my $worker = value($node, 'SELECT worker_pid FROM zk_sessions');
 		value($node, "SELECT pg_terminate_backend($worker)");
 	}
 	$zk->kill9;
@@ -782,7 +782,7 @@ wait_leases(0, lock_dir('load') . '/leases');
 for my $node ($a, $b)
 {
 	is(value($node, 'SELECT count(*) FROM zk_locks'), 0, $node->name . ': no lock is left');
-	is(value($node, 'SELECT sessions FROM zk_session'), 1, $node->name . ': one session so far');
+	is(value($node, 'SELECT sessions FROM zk_sessions'), 1, $node->name . ': one session so far');
 }
 {
 	my @lost = (
@@ -828,7 +828,7 @@ for my $node ($a, $b)
 
 	wait_contenders($zk, 'next/rw', 2);
 	ok(end_session($b, $foreign), 'the session of those who wait is ended');
-	$b->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_session');
+	$b->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_sessions');
 	wait_contenders($zk, 'next/rw', 2);
 	ok(!$_->done, 'they wait on') for @waiting;
 	is_over($_) for @held;

@@ -344,7 +344,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	run_forever($a, $holder);
 	my $node = "$dir/" . (contenders($zk, 'r'))[0];
 	$zk->wait_watched($node);
-	my $pid = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	my $pid = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 	$a->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	$foreign->set($node, '__REVOKE__');
 	is_cancelled($holder, '__REVOKE__ and a new worker');
@@ -363,10 +363,10 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	# the worker ends
 	$zk->pause;
 	my $asker = asker($a, $ask);
-	my $worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	my $worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 	$a->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
 	$a->poll_query_until('postgres',
-		"SELECT worker_pid <> $worker FROM zk_session");
+		"SELECT worker_pid <> $worker FROM zk_sessions");
 	ok(!$asker->done, 'the question waits');
 	$zk->resume;
 	is($asker->result->{out}, 20, 'the next worker answers');
@@ -420,7 +420,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 
 	# the session ends
 	my $session = session_of($a);
-	$worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	$worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 	kill 'STOP', $worker;
 	$asker = asker($a, $ask);
 	ok($foreign->kill_session($session), 'the session is ended');
@@ -540,12 +540,12 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 		sqlstate => '57P03',
 		message => 'could not reach ZooKeeper for lock "away"',
 		detail => qr/^There was no session with/,
-		hint => qr/zk_session/);
+		hint => qr/zk_sessions/);
 
 	$zk->stop;
 	poll_until(
 		sub {
-			$c->safe_psql('postgres', 'SELECT state FROM zk_session') ne 'connected';
+			$c->safe_psql('postgres', 'SELECT state FROM zk_sessions') ne 'connected';
 		},
 		'the connection to be lost');
 	sql_error($c, "SELECT * FROM zk_queue('away')", \%no_session, 'zk_queue without ZooKeeper');

@@ -28,7 +28,7 @@ sub fences { return value($a, "SELECT token FROM zk_fences WHERE name = '$_[0]'"
 sub stop_worker
 {
 	my ($node) = @_;
-	my $worker = value($node, 'SELECT worker_pid FROM zk_session');
+	my $worker = value($node, 'SELECT worker_pid FROM zk_sessions');
 
 	stop_process($worker);
 	return $worker;
@@ -46,11 +46,11 @@ sub end_session_of
 sub continue_worker
 {
 	my ($node, $worker) = @_;
-	my $old = value($node, 'SELECT session_id FROM zk_session');
+	my $old = value($node, 'SELECT session_id FROM zk_sessions');
 
 	kill 'CONT', $worker;
 	poll_until(
-		sub { value($node, "SELECT state = 'connected' AND session_id <> '$old' FROM zk_session") eq 't' },
+		sub { value($node, "SELECT state = 'connected' AND session_id <> '$old' FROM zk_sessions") eq 't' },
 		'a new session');
 	return;
 }

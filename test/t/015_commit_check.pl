@@ -40,7 +40,7 @@ my $client = $zk->client;
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
 
-sub lease { return value('SELECT extract(epoch FROM lease) FROM zk_session'); }
+sub lease { return value('SELECT extract(epoch FROM lease) FROM zk_sessions'); }
 
 sub wait_lease
 {
@@ -104,7 +104,7 @@ $zk->resume(0);
 # after a restart.
 value("ALTER SYSTEM SET zklock.session_timeout = '20s'");
 $a->reload;
-poll_until(sub { value("SELECT timeout = '20s' AND state = 'connected' FROM zk_session") eq 't' },
+poll_until(sub { value("SELECT timeout = '20s' AND state = 'connected' FROM zk_sessions") eq 't' },
 	'the new timeout');
 $s->run("BEGIN; SELECT zk_lock('x')");
 my ($renewed, $last, $longest) = (0, 0, 0);
@@ -121,7 +121,7 @@ cmp_ok($longest, '<', 6, 'a timeout that was raised does not make the lease long
 $s->run('COMMIT');
 value('ALTER SYSTEM RESET zklock.session_timeout');
 $a->reload;
-poll_until(sub { value("SELECT timeout = '6s' AND state = 'connected' FROM zk_session") eq 't' },
+poll_until(sub { value("SELECT timeout = '6s' AND state = 'connected' FROM zk_sessions") eq 't' },
 	'the old timeout');
 
 #
@@ -345,7 +345,7 @@ error_is($s->run('COMMIT'), \%lost_at_commit, 'lost: and yet there is no commit'
 
 $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); INSERT INTO far_sales VALUES (1)");
 my ($worker, $session) =
-  split /\|/, value('SELECT worker_pid, session_id FROM zk_session');
+  split /\|/, value('SELECT worker_pid, session_id FROM zk_sessions');
 kill 'STOP', $worker;
 ok($client->kill_session($session), 'the session is ended behind the back of the worker');
 wait_no_lease();

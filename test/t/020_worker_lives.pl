@@ -131,12 +131,12 @@ sub is_dead
 	my $holder = holder($a, 'x');
 	my $local = waiter($a, 'x', 1);
 	my $remote = remote_waiter('x');
-	my $worker = value($a, 'SELECT worker_pid FROM zk_session');
+	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
 
 	file_is_right($a, 'at start');
 	kill 'TERM', $worker;
 	$a->poll_query_until('postgres',
-		"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session");
+		"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_sessions");
 	is(session_of($a), $session, 'terminated: the session goes on');
 	is_deeply([ (stat session_file($a))[ 1, 9 ] ], [ @file[ 1, 9 ] ], 'the file is untouched');
 	$holder->run_ok("INSERT INTO t VALUES ('terminated'); COMMIT", 'the holder commits');
@@ -195,7 +195,7 @@ for my $victim ('the holder', 'a waiter', 'the worker', 'a bystander')
 		'the holder' => $holder->pid,
 		'a waiter' => $waiter->pid,
 		'a bystander' => $bystander->pid,
-		'the worker' => value($a, 'SELECT worker_pid FROM zk_session'));
+		'the worker' => value($a, 'SELECT worker_pid FROM zk_sessions'));
 
 	$holder->run_ok("INSERT INTO t VALUES ('crash')");
 	my $delay = crash($pid{$victim}, $remote);
@@ -226,7 +226,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 		is((read_file(session_file($a)))[4], hex($session), "crash $n without ZooKeeper: the file stays");
 	}
 	my $early = waiter($a, 'y', 2);
-	is(value($a, 'SELECT state, session_id IS NULL FROM zk_session'), 'connecting|t', 'there is no session');
+	is(value($a, 'SELECT state, session_id IS NULL FROM zk_sessions'), 'connecting|t', 'there is no session');
 	ok(waits($remote), 'who waited waits');
 
 	$zk->start;

@@ -184,7 +184,7 @@ sub is_clean
 
 {
 	my $s = all_phases('smart');
-	my $worker = value($a, 'SELECT worker_pid FROM zk_session');
+	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
 
 	stopping('smart');
 	ok(!eval { ZkWire->new($a); 1 }, 'smart: nobody comes in any more');
@@ -286,7 +286,7 @@ sub is_clean
 	my $behind = remote_waiter('idle');
 
 	$zk->kill9;
-	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_session");
+	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_sessions");
 	$a->stop('fast');
 	ok(-e $file, 'without ZooKeeper: what could not be closed is remembered');
 	$zk->start;
@@ -316,7 +316,7 @@ sub is_clean
 	my $start = time;
 	run_log(
 		[ 'postgres', '--single', '-D', $a->data_dir, 'postgres' ], '<',
-		\join('', map { "SELECT $_\n" } @calls, 'zk_unlock_all()', 'count(*), 99 FROM zk_locks', 'state FROM zk_session'),
+		\join('', map { "SELECT $_\n" } @calls, 'zk_unlock_all()', 'count(*), 99 FROM zk_locks', 'state FROM zk_sessions'),
 		'>', \$out, '2>', \$err);
 	is($?, 0, 'single-user mode ends well');
 	is(scalar(() = $err =~ /ERROR:  cannot use locks in ZooKeeper in single-user mode/g),

@@ -165,7 +165,7 @@ sub hunt
 	  if time - $killed_at > $PostgreSQL::Test::Utils::timeout_default;
 	begin(
 		$killer,
-		'SELECT pg_sleep(random() * 0.1), worker_pid FROM zk_session'
+		'SELECT pg_sleep(random() * 0.1), worker_pid FROM zk_sessions'
 		  . " WHERE state = 'connected' AND worker_pid <> $last",
 		sub {
 			my ($pid) = ($_[1]{out} // '') =~ /(\d+)$/ or return hunt();
@@ -175,7 +175,7 @@ sub hunt
 	return;
 }
 
-my $session = value('a', 'SELECT session_id FROM zk_session');
+my $session = value('a', 'SELECT session_id FROM zk_sessions');
 my $start = time;
 hunt();
 1 while turn(@clients, $killer) && !$ending;
@@ -196,13 +196,13 @@ for my $name (qw(a b))
 {
 	is(value($name, 'SELECT count(*) FROM t'), $commits{$name} - @kept_waiting / 2,
 		"$name: what was committed is there");
-	is(value($name, 'SELECT sessions, session_id IS NOT NULL FROM zk_session'),
+	is(value($name, 'SELECT sessions, session_id IS NOT NULL FROM zk_sessions'),
 		'1|t', "$name has kept its session");
 	is(value($name, 'SELECT lost, failed FROM zk_stat'), '0|0', "$name has lost no lock");
 	is(value($name, 'SELECT count(*) FROM zk_locks'), 0, "$name: no lock is left");
 	unlike(slurp_file($cluster{$name}->logfile), qr/PANIC|TRAP|was terminated by signal/, "$name has not crashed");
 }
-is(value('a', "SELECT session_id FROM zk_session"), $session, 'it is still the same session');
+is(value('a', "SELECT session_id FROM zk_sessions"), $session, 'it is still the same session');
 poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
 $_->{wire}->vanish for (@clients, $killer);
 $_->stop for values %cluster;

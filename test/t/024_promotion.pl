@@ -101,11 +101,11 @@ my $session_scope = ZkSession->new($s);
 $session_scope->run_ok("SELECT zk_lock('session', session => true)");
 my $local = waiter($s, 's', 1);
 my $remote = waiter($s, 'x', 2);
-my $worker = value($s, 'SELECT worker_pid FROM zk_session');
+my $worker = value($s, 'SELECT worker_pid FROM zk_sessions');
 
 $s->promote;
 $s->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
-is(value($s, 'SELECT worker_pid, session_id, sessions FROM zk_session'),
+is(value($s, 'SELECT worker_pid, session_id, sessions FROM zk_sessions'),
 	"$worker|$session_s|1", 'promoted: the same worker, the same session');
 is(members_of($s), 'a|f|t s|f|t', 'and as a primary');
 is(sql($a, "SELECT zk_try_lock('s')")->{out}, 'f', 'the lock is held');

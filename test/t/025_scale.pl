@@ -62,7 +62,7 @@ sub took
 sub rss
 {
 	my ($node) = @_;
-	my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 
 	return (slurp_file("/proc/$worker/zookeeper/status") =~ /^VmRSS:\s+(\d+)/m)[0];
 }
@@ -166,7 +166,7 @@ END
 	took("$waiters locks after each other");
 	is($a->safe_psql('postgres', 'SELECT n FROM counter'), $waiters, 'and each alone');
 	is_clean('after many waiters');
-	is($a->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
+	is($a->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_sessions'),
 		'1|0', 'the session of all that time');
 	$holder->quit;
 }
@@ -185,7 +185,7 @@ sub watched_by
 	return ($paths // '') =~ tr/\n//;
 }
 
-sub reconnects { return $b->safe_psql('postgres', 'SELECT reconnects FROM zk_session'); }
+sub reconnects { return $b->safe_psql('postgres', 'SELECT reconnects FROM zk_sessions'); }
 
 # Run a transaction's next statement in all of some sessions, and return the
 # errors.

@@ -70,7 +70,7 @@ sub setting
 
 sub worker
 {
-	return $_[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	return $_[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 }
 
 #
@@ -82,7 +82,7 @@ sub worker
 {
 	take($a, 'first');
 	$a->poll_query_until('postgres',
-		"SELECT coalesce(lease, '0') <= '0' OR lease > '10 s' FROM zk_session");
+		"SELECT coalesce(lease, '0') <= '0' OR lease > '10 s' FROM zk_sessions");
 	is(sql($a, "SELECT zk_try_lock('first', '2 s')")->{out}, 't',
 		'whether the session is alive is asked when it matters');
 }
@@ -243,15 +243,15 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 
 	$a->safe_psql('postgres', "SELECT pg_terminate_backend($before)");
 	$a->poll_query_until('postgres',
-		"SELECT state = 'connected' AND worker_pid <> $before FROM zk_session");
+		"SELECT state = 'connected' AND worker_pid <> $before FROM zk_sessions");
 	is(take($a, 'w'), $token, 'the next worker keeps what this one has kept');
 	is(try($b, 'w'), 't', 'and gives it up as well');
 
 	take($a, 'w');
-	my $reconnects = $a->safe_psql('postgres', 'SELECT reconnects FROM zk_session');
+	my $reconnects = $a->safe_psql('postgres', 'SELECT reconnects FROM zk_sessions');
 	$proxy->reset('a-0');
 	$a->poll_query_until('postgres',
-		"SELECT state = 'connected' AND reconnects > $reconnects FROM zk_session");
+		"SELECT state = 'connected' AND reconnects > $reconnects FROM zk_sessions");
 	is(owner('w'), 'a', 'kept over a reconnect');
 	is(try($b, 'w'), 't', 'and given up after it');
 
@@ -265,7 +265,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 
 	take($a, 'e');
 	end_session($a, $foreign);
-	$a->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_session');
+	$a->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_sessions');
 	wait_no_contenders($zk, 'e');
 	is(try($a, 'e'), 't', 'a retained lock goes with its session, and nothing is lost');
 	is($a->safe_psql('postgres', 'SELECT lost FROM zk_stat'), 0, 'by anybody');

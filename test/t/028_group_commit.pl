@@ -28,12 +28,12 @@ my @sessions = map { ZkWire->new($node) } (1 .. $n + 8);
 
 sub value { return $node->safe_psql('postgres', $_[0]); }
 
-my $session_id = value('SELECT session_id FROM zk_session');
+my $session_id = value('SELECT session_id FROM zk_sessions');
 
 # While the worker stands still, all that is asked of it becomes pending.
 sub stop_worker
 {
-	my $worker = value('SELECT worker_pid FROM zk_session');
+	my $worker = value('SELECT worker_pid FROM zk_sessions');
 
 	kill 'STOP', $worker;
 	poll_until(sub { slurp_file("/proc/$worker/zookeeper/status") =~ /^State:\s+T/m },
@@ -205,7 +205,7 @@ for my $try (1 .. 3)
 
 	$_->run('BEGIN') for @clients;
 	my $worker = stop_worker();
-	my $before = value('SELECT reconnects FROM zk_session');
+	my $before = value('SELECT reconnects FROM zk_sessions');
 	$clients[$_]->send("SELECT zk_lock('lost/$_')") for (0 .. $n - 1);
 	$node->poll_query_until('postgres',
 		"SELECT count(*) = $n FROM zk_locks WHERE NOT granted");
@@ -217,7 +217,7 @@ for my $try (1 .. 3)
 	$proxy->reset('a-0');
 	succeed("try $try: commits", @clients);
 	wait_no_contenders($zk, "lost/$_") for (0 .. $n - 1);
-	is(value('SELECT session_id FROM zk_session'), $session_id, 'the session is the same');
+	is(value('SELECT session_id FROM zk_sessions'), $session_id, 'the session is the same');
 }
 
 done_testing();

@@ -31,7 +31,7 @@ my $foreign = $zk->client;
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
 
-sub path_bytes { return value('SELECT path_bytes FROM zk_session'); }
+sub path_bytes { return value('SELECT path_bytes FROM zk_sessions'); }
 
 # How many ephemeral nodes there are, as the leader knows, but for that by which
 # the cluster tells of itself.
@@ -145,10 +145,10 @@ $waiter->quit;
 wait_no_contenders($zk, 'before');
 
 # a worker that takes over knows what there is
-my $pid = value('SELECT worker_pid FROM zk_session');
+my $pid = value('SELECT worker_pid FROM zk_sessions');
 my $bytes = path_bytes();
 value("SELECT pg_terminate_backend($pid)");
-$a->poll_query_until('postgres', "SELECT worker_pid <> $pid AND state = 'connected' FROM zk_session");
+$a->poll_query_until('postgres', "SELECT worker_pid <> $pid AND state = 'connected' FROM zk_sessions");
 is(path_bytes(), $bytes, 'another worker keeps the account');
 is(sql($a, 'SELECT zk_lock(long_name(0))')->{sqlstate}, '53200', 'and refuses what does not fit');
 
@@ -175,7 +175,7 @@ is(path_bytes(), 0, 'the new session has no nodes');
 #
 
 ($holder, $held) = filler($fill);
-my $worker = value('SELECT worker_pid FROM zk_session');
+my $worker = value('SELECT worker_pid FROM zk_sessions');
 stop_process($worker);
 wait_ephemerals(0);
 kill 'CONT', $worker;
@@ -234,7 +234,7 @@ is(sql($a, "SELECT zk_lock('after')")->{sqlstate}, undef, 'and locks are to be h
 # More new names than ZooKeeper removes of idle ones: a WARNING
 #
 
-sub directories { return value('SELECT directories FROM zk_session'); }
+sub directories { return value('SELECT directories FROM zk_sessions'); }
 
 my $made = directories();
 sql($a, "SELECT zk_lock('after ' || i) FROM generate_series(1, 3) i");

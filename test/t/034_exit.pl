@@ -44,7 +44,7 @@ sub holder_with_table
 sub wait_no_lease
 {
 	$a->poll_query_until('postgres',
-		q{SELECT lease <= '0'::interval AND state <> 'connected' FROM zk_session});
+		q{SELECT lease <= '0'::interval AND state <> 'connected' FROM zk_sessions});
 	return;
 }
 
@@ -162,7 +162,7 @@ sub has_stopped
 	wait_connected($a);
 
 	my $s = holder_with_table('x');
-	my $worker = value('SELECT worker_pid FROM zk_session');
+	my $worker = value('SELECT worker_pid FROM zk_sessions');
 	my $offset = -s $a->logfile;
 	my $restarting = qr/restarting the zklock worker/;
 

@@ -171,7 +171,7 @@ is(value('SELECT count(*) FROM sold'), 1, 'and is committed');
 prepared('p2', 12);
 $s->run_ok("SELECT zk_lock('x', session => true)");
 $zk->pause;
-poll_until(sub { value('SELECT extract(epoch FROM lease) FROM zk_session') == 0 }, 'the lease to run out');
+poll_until(sub { value('SELECT extract(epoch FROM lease) FROM zk_sessions') == 0 }, 'the lease to run out');
 $s->send("COMMIT PREPARED 'p2'");
 $s->wait_waiting(2);
 value('SELECT pg_cancel_backend(' . $s->pid . ')');

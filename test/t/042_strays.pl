@@ -44,7 +44,7 @@ sub strays
 {
 	my ($dir, $kind) = @_;
 	my $session = session_of($a);
-	my $reconnects = value('SELECT reconnects FROM zk_session');
+	my $reconnects = value('SELECT reconnects FROM zk_sessions');
 	my ($before) = connections($session);
 
 	$foreign->create($dir, makepath => 1) if !$foreign->exists($dir);
@@ -52,7 +52,7 @@ sub strays
 	poll_until(
 		sub {
 			my ($connected, $again) =
-			  split /\|/, value("SELECT state = 'connected', reconnects > $reconnects FROM zk_session");
+			  split /\|/, value("SELECT state = 'connected', reconnects > $reconnects FROM zk_sessions");
 			my @now = connections($session);
 
 			return $connected eq 't' && @now == 1 && ($again eq 't' || $now[0] eq $before);

@@ -39,14 +39,14 @@ $a->safe_psql('postgres', 'CREATE TABLE t (what text)');
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
 # The ids of a's sessions, in the order of their numbers.
-sub sessions { return split /\n/, value($a, 'SELECT session_id FROM zk_session'); }
+sub sessions { return split /\n/, value($a, 'SELECT session_id FROM zk_sessions'); }
 
 sub wait_rows
 {
 	my ($n) = @_;
 
 	$a->poll_query_until('postgres',
-		"SELECT count(*) = $n AND bool_and(state = 'connected') FROM zk_session");
+		"SELECT count(*) = $n AND bool_and(state = 'connected') FROM zk_sessions");
 	return;
 }
 
@@ -56,7 +56,7 @@ sub wait_locks
 	my ($n) = @_;
 
 	$a->poll_query_until('postgres',
-		"SELECT sum(path_bytes) = $n * $bytes FROM zk_session");
+		"SELECT sum(path_bytes) = $n * $bytes FROM zk_sessions");
 	return;
 }
 
@@ -143,7 +143,7 @@ my @ids = sessions();
 
 is(scalar(@ids), 3, 'thirty locks have three sessions');
 is($ids[0], $first, 'the first is the one that was there');
-is(value($a, 'SELECT string_agg(DISTINCT path_bytes::text, \',\') FROM zk_session'),
+is(value($a, 'SELECT string_agg(DISTINCT path_bytes::text, \',\') FROM zk_sessions'),
 	$per_session * $bytes, 'each is full');
 for my $i (0 .. 2)
 {
@@ -151,8 +151,8 @@ for my $i (0 .. 2)
 
 	is_deeply([ keys %owners ], [ $ids[$i] ], "ten locks are in session $i");
 }
-ok($a->poll_query_until('postgres', q{SELECT bool_and(lease > '10 s') FROM zk_session}), 'each has a lease');
-is(value($a, 'SELECT count(directories) FROM zk_session'), 1, 'the directories are counted once');
+ok($a->poll_query_until('postgres', q{SELECT bool_and(lease > '10 s') FROM zk_sessions}), 'each has a lease');
+is(value($a, 'SELECT count(directories) FROM zk_sessions'), 1, 'the directories are counted once');
 commits($_, 'all commit') for @keepers;
 is(value($a, q{SELECT count(*) FROM zk_queue('s25')}), 1, 'a question is answered');
 is(value($a, q{SELECT zk_cancel_holder('s25')}), 1, 'and knows its own');
@@ -234,17 +234,17 @@ is_deeply([ sessions() ], \@ids, 'the others are as they were');
 sub new_worker
 {
 	my ($act) = @_;
-	my $worker = value($a, 'SELECT worker_pid FROM zk_session LIMIT 1');
+	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions LIMIT 1');
 
 	$act->($worker);
 	$a->poll_query_until('postgres',
-		"SELECT bool_and(worker_pid <> $worker AND state = 'connected') FROM zk_session");
+		"SELECT bool_and(worker_pid <> $worker AND state = 'connected') FROM zk_sessions");
 	return;
 }
 
 new_worker(sub { kill 'TERM', $_[0]; });
 is_deeply([ sessions() ], \@ids, 'terminated: the sessions go on');
-is(value($a, 'SELECT string_agg(DISTINCT path_bytes::text, \',\') FROM zk_session'),
+is(value($a, 'SELECT string_agg(DISTINCT path_bytes::text, \',\') FROM zk_sessions'),
 	$per_session * $bytes, 'and their accounts');
 commits($_, 'holders commit') for @keepers;
 
@@ -286,7 +286,7 @@ commits($_, 'all commit') for @keepers;
 end_session($a, $client, $ids[0]);
 poll_until(sub { my ($id) = sessions(); $id && $id ne $ids[0] }, 'another first session');
 wait_rows(3);
-is(value($a, 'SELECT count(last_error) FROM zk_session'), 0, 'why it has ended is no error of the others');
+is(value($a, 'SELECT count(last_error) FROM zk_sessions'), 0, 'why it has ended is no error of the others');
 error_is($keepers[0]->run(q{INSERT INTO t VALUES ('expired')}), $lock_lost, 'the first: its holder cannot commit');
 commits($keepers[$_], 'the others commit') for (1, 2);
 is(value($a, q{SELECT count(*) FROM zk_queue('s25')}), 1, 'questions are answered');
@@ -359,12 +359,12 @@ $many->run_ok(q{
 	  FROM generate_series(1, 30000) i GROUP BY i / 500}, '30,000 locks are taken');
 note sprintf('in %.1f s', time - $began);
 is(value($c, 'SELECT count(*) FROM zk_locks WHERE granted'), 30000, 'and held');
-cmp_ok(value($c, 'SELECT count(*) FROM zk_session'), '>', 1, 'in several sessions');
-is(value($c, 'SELECT max(path_bytes) <= max(max_path_bytes) FROM zk_session'), 't', 'within the bound');
+cmp_ok(value($c, 'SELECT count(*) FROM zk_sessions'), '>', 1, 'in several sessions');
+is(value($c, 'SELECT max(path_bytes) <= max(max_path_bytes) FROM zk_sessions'), 't', 'within the bound');
 $many->run_ok('CREATE TABLE t (i int)', 'their holder commits');
 $began = time;
 $many->run_ok('SELECT zk_unlock_all()', 'all are released');
-$c->poll_query_until('postgres', 'SELECT sum(path_bytes) = 0 FROM zk_session');
+$c->poll_query_until('postgres', 'SELECT sum(path_bytes) = 0 FROM zk_sessions');
 note sprintf('in %.1f s', time - $began);
 $many->quit;
 $c->stop('fast');

@@ -38,12 +38,12 @@ sub lock { return "SELECT zk_lock('$_[0]')"; }
 sub new_worker
 {
 	my (@names) = @_;
-	my %pid = map { $_ => $node{$_}->safe_psql('postgres', 'SELECT worker_pid FROM zk_session') } @names;
+	my %pid = map { $_ => $node{$_}->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions') } @names;
 
 	$node{$_}->safe_psql('postgres', "SELECT pg_terminate_backend($pid{$_})") for @names;
 	return sub {
 		$node{$_}->poll_query_until('postgres',
-			"SELECT worker_pid <> $pid{$_} AND state = 'connected' FROM zk_session") for @names;
+			"SELECT worker_pid <> $pid{$_} AND state = 'connected' FROM zk_sessions") for @names;
 	};
 }
 
@@ -52,7 +52,7 @@ sub lost_connection
 	my (@names) = @_;
 
 	$proxy->refuse(map { "$_-0" } @names);
-	$node{$_}->poll_query_until('postgres', "SELECT state <> 'connected' FROM zk_session") for @names;
+	$node{$_}->poll_query_until('postgres', "SELECT state <> 'connected' FROM zk_sessions") for @names;
 	return sub {
 		$proxy->thaw(map { "$_-0" } @names);
 		wait_connected($node{$_}) for @names;
@@ -219,7 +219,7 @@ if (ZkScene::checks())
 	pass('nothing is left below %waits');
 	ZkScene::report($timeout);
 }
-is(join(' ', map { $_->safe_psql('postgres', 'SELECT sessions FROM zk_session') } values %node),
+is(join(' ', map { $_->safe_psql('postgres', 'SELECT sessions FROM zk_sessions') } values %node),
 	'1 1 1', 'no session has ended');
 #
 # A member gives up while others are asked
@@ -237,7 +237,7 @@ if (ZkScene::checks())
 			"SELECT setting = '5000' FROM pg_settings WHERE name = 'deadlock_timeout'");
 	}
 	$node{a}->safe_psql('postgres', 'CREATE TABLE t AS SELECT 1 AS i');
-	my $worker = $node{b}->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	my $worker = $node{b}->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 	my $probes = sub { return scalar grep { /^probe-/ } eval { $client->ls('/zklock/%waits') } };
 	my $s = ZkScene->new($zk, 'a member gives up while others are asked',
 		holder => $node{a}, owner => $node{b}, victim => $node{a});

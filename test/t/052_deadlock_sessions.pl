@@ -70,7 +70,7 @@ $full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'the first session is full')
 my $second = ZkSession->new($a);
 my $third = ZkSession->new($b);
 $second->run_ok("BEGIN; SELECT zk_lock('x')");
-is($a->safe_psql('postgres', 'SELECT count(*) FROM zk_session'), 2, 'the next lock is in another one');
+is($a->safe_psql('postgres', 'SELECT count(*) FROM zk_sessions'), 2, 'the next lock is in another one');
 $third->run_ok("BEGIN; SELECT zk_lock('y')");
 $second->send("SELECT zk_lock('y')");
 $second->wait_waiting(2);
@@ -129,7 +129,7 @@ $second->send("SELECT zk_lock('y')");
 poll_until(sub { note_of('x') =~ / waits=/ }, 'the wait to be published again');
 end_session($a, $client, $first);
 $a->poll_query_until('postgres',
-	"SELECT count(*) = 2 AND bool_and(state = 'connected' AND session_id <> '$first') FROM zk_session");
+	"SELECT count(*) = 2 AND bool_and(state = 'connected' AND session_id <> '$first') FROM zk_sessions");
 $third->send("SELECT zk_lock('x')");
 is($second->result->{sqlstate}, '40P01', 'the deadlock is found in the next one');
 members_are("a waits for y, victim: t, local: t\nb waits for x, victim: f, local: f",

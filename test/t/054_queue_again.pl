@@ -28,7 +28,7 @@ my $foreign = $zk->client(timeout => 60);
 my $session_id = session_of($a);
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
-sub worker { return value('SELECT worker_pid FROM zk_session'); }
+sub worker { return value('SELECT worker_pid FROM zk_sessions'); }
 
 # The contenders for a lock of the cluster, as "uuid number" in their order.
 sub queue

@@ -179,11 +179,11 @@ sub settle
 sub new_worker
 {
 	my ($node) = @_;
-	my $pid = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
+	my $pid = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	$node->poll_query_until('postgres',
-		"SELECT worker_pid <> $pid AND state = 'connected' FROM zk_session");
+		"SELECT worker_pid <> $pid AND state = 'connected' FROM zk_sessions");
 	return;
 }
 

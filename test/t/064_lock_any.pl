@@ -200,7 +200,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 		my $behind = waiter($c, 'g3', 2);
 		my $local = waiter($b, 'g4', 1);
 		wait_queue($_, $_ eq 'g3' ? '-bc' : '-b') for @locks;
-		my $worker = value($b, 'SELECT worker_pid FROM zk_session');
+		my $worker = value($b, 'SELECT worker_pid FROM zk_sessions');
 		my ($place) = (contenders($zk, 'g4'))[1];
 
 		stop_process($worker);
@@ -320,15 +320,15 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	wait_queue($_, '-a') for @locks;
 	my %place = map { $_ => (contenders($zk, $_))[1] } @locks;
 	my $session = session_of($a);
-	my $worker = value($a, 'SELECT worker_pid FROM zk_session');
+	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
 
 	value($a, "SELECT pg_terminate_backend($worker)");
 	$a->poll_query_until('postgres',
-		"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_session");
+		"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_sessions");
 	is_deeply({ map { $_ => (contenders($zk, $_))[1] } @locks },
 		\%place, 'a new worker: the places are the same');
 	$proxy->reset('a-0');
-	$a->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
+	$a->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_sessions");
 	is(session_of($a), $session, 'the session goes on');
 	$foreign->unlock($ahead{w2});
 	is($s->result->{out}, 'w2', 'and the call comes to its end');

@@ -109,7 +109,7 @@ poll_until(sub { metric('zklock_locks_longest_wait_seconds') > $waits }, 'the wa
 pass('its wait grows');
 
 my $before = metric('zklock_worker_start_time_seconds');
-$a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
+$a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
 poll_until(sub { my $now = metric('zklock_worker_start_time_seconds'); $now > $before }, 'the next worker');
 pass('the next worker begins later');
 $zk->stop;

@@ -312,7 +312,7 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 
 	value("SELECT pg_terminate_backend($pid)");
 	wait_no_notices();
-	value('SELECT pg_terminate_backend(worker_pid) FROM zk_session');
+	value('SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
 	poll_until(sub { value($waiting) }, 'the next worker to start another process');
 	value('SELECT pg_cancel_backend(' . $notifier->pid . ')');
 	$notifier->result;

@@ -50,8 +50,8 @@ sub identity
 {
 	my ($node) = @_;
 
-	$node->poll_query_until('postgres', 'SELECT fleet IS NOT NULL FROM zk_session');
-	return value($node, 'SELECT DISTINCT fleet FROM zk_session');
+	$node->poll_query_until('postgres', 'SELECT fleet IS NOT NULL FROM zk_sessions');
+	return value($node, 'SELECT DISTINCT fleet FROM zk_sessions');
 }
 
 sub reload
@@ -113,7 +113,7 @@ value($b, 'CREATE ROLE alice; CREATE ROLE bob; GRANT pg_monitor TO bob');
 sql_error($b, 'SET ROLE alice; SELECT * FROM zk_clusters()',
 	{ sqlstate => '42501', message => 'permission denied for function zk_clusters' });
 is(value($b, 'SET ROLE bob; SELECT count(*) FROM zk_clusters()'), 3, 'a member of pg_monitor may ask');
-is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$identity') FROM zk_clusters(), zk_session"),
+is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$identity') FROM zk_clusters(), zk_sessions"),
 	'3|t', "it is about the worker's root, whatever the session has");
 
 #
@@ -145,8 +145,8 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 	my $before = -s $a->logfile;
 	misfits($a) for (1 .. 3);
 	is(told($a, $before), 'do not fit together', 'so does that of another cluster, when it is asked');
-	is(value($b, "SELECT pg_terminate_backend(worker_pid) FROM zk_session"), 't', 'the worker is terminated');
-	$b->poll_query_until('postgres', "SELECT reconnects > 0 AND state = 'connected' FROM zk_session");
+	is(value($b, "SELECT pg_terminate_backend(worker_pid) FROM zk_sessions"), 't', 'the worker is terminated');
+	$b->poll_query_until('postgres', "SELECT reconnects > 0 AND state = 'connected' FROM zk_sessions");
 	is(scalar @{ misfits($b) }, 3, 'its cluster is there once');
 	is(told($b, $offset), 'do not fit together', 'and the next one does not tell it again');
 
@@ -215,7 +215,7 @@ sub start_again
 	my $offset = -s $a->logfile;
 
 	end_session($a, $client);
-	$a->poll_query_until('postgres', "SELECT session_id <> '$session' AND state = 'connected' FROM zk_session");
+	$a->poll_query_until('postgres', "SELECT session_id <> '$session' AND state = 'connected' FROM zk_sessions");
 	is_deeply(clusters($b, 'cluster, session_id', "cluster = 'a'"), [ 'a|' . session_of($a) ],
 		'a session that has ended: the cluster is there with the next one')
 	  if poll_until(sub { clusters($a, 'session_id', 'local')->[0] eq session_of($a) }, 'a to be there');
@@ -288,7 +288,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$_->start for ($a, $b, $c);
 	wait_connected($_) for ($a, $b, $c);
 	is_deeply(misfits($a), [ 'a|', 'b|', 'c|' ], 'a wrong identity harms nobody');
-	is(value($a, 'SELECT fleet IS NULL FROM zk_session'), 't', 'there is none then');
+	is(value($a, 'SELECT fleet IS NULL FROM zk_sessions'), 't', 'there is none then');
 	is(value($a, "SELECT zk_try_lock('x')"), 't', 'locks can be had');
 	$client->set($room, "zklock fleet=$identity");
 }
@@ -342,7 +342,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$client->set_acl($room, 'open');    # as anybody may
 	is_deeply([ $client->get_acl($room) ], ['anyone:rwcda'], 'with open ACLs the room is open');
 	reload($b, "zklock.auth = 'b:secret'\nzklock.acl = 'creator'");
-	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
+	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_sessions");
 	$b->restart;
 	wait_connected($b);
 	is_deeply(clusters($b, 'cluster'), [ 'a', 'b', 'c' ], 'b sees all');
@@ -454,7 +454,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$c->restart;
 	wait_connected($c);
 	$c->wait_for_log(qr/LOG:  could not tell other servers of this one in "\/zklock\/%clusters": not authenticated/, $offset);
-	is(value($c, "SELECT zk_try_lock('x') FROM zk_session WHERE fleet IS NULL"), 't',
+	is(value($c, "SELECT zk_try_lock('x') FROM zk_sessions WHERE fleet IS NULL"), 't',
 		'who may not join has locks, and no identity');
 	is(sql($c, 'SELECT * FROM zk_clusters()')->{sqlstate}, '42501', 'and is told why it sees nobody');
 }

@@ -141,13 +141,13 @@ for my $node ($a, $b, $bank)
 	my $file = "$dir/shop";
 	my $session = session_of($a);
 	my $holder = holder($a, 'y');
-	my $reconnect = sub { sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session'); };
+	my $reconnect = sub { sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessions'); };
 	my $refused = qr/^ZooKeeper refused the credentials of "zklock\.sasl_user"$/;
 
 	put_password(shop => 'wrong');
 	$reconnect->();
 	ok(wait_last_error($a, $refused), 'a wrong password is refused');
-	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
+	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection without it');
 	like(slurp_file($a->logfile), qr/LOG:  (?:00000: )?ZooKeeper refused the credentials of "zklock\.sasl_user"/, '... and the log tells');
 	put_password(shop => 'open sesame');
 	ok(wait_connected($a), '... until it is right');
@@ -180,7 +180,7 @@ for my $node ($a, $b, $bank)
 		'zklock.session_timeout' => '4s',
 		'zklock.sasl_password_file' => put_password(alone => 'open sesame'));
 	$a->reload;
-	$a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected' FROM zk_session});
+	$a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected' FROM zk_sessions});
 	my $holder = holder($a, 'kept');
 	my $waiter = waiter($b, 'kept', 2);
 
@@ -206,7 +206,7 @@ for my $node ($a, $b, $bank)
 		'zklock.path_bytes' => $bytes,
 		'zklock.sessions' => 4,
 		'zklock.sasl_password_file' => put_password(several => 'open sesame'));
-	my $sessions = sub { sql($several, 'SELECT count(*) FROM zk_session')->{out} };
+	my $sessions = sub { sql($several, 'SELECT count(*) FROM zk_sessions')->{out} };
 	my @locks = qw(m1 m2 m3);
 
 	wait_connected($several);
@@ -280,7 +280,7 @@ for my $node ($a, $b, $bank)
 	edit_settings($a, $servers => $plain->connstr);
 	$a->reload;
 	ok(wait_last_error($a, qr/^no SASL from the server: it has no JAAS configuration, /), 'a server that does not offer SASL is told of');
-	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
+	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection without it');
 	$a->stop('fast');
 	$a->start;
 	$plain->stop;
@@ -297,7 +297,7 @@ for my $node ($a, $b, $bank)
 	edit_settings($a, 'zklock.servers' => $impostor->connstr);
 	$a->restart;
 	ok(wait_last_error($a, qr/^ZooKeeper refused the credentials of "zklock\.sasl_user"$/), 'a server with another password refuses us');
-	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection');
+	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection');
 	$impostor->stop;
 
 	edit_settings($a, 'zklock.servers' => $forger);
@@ -306,7 +306,7 @@ for my $node ($a, $b, $bank)
 	$proxy->forge('forger', 'rspauth=[0-9a-f]{8}', 'rspauth=00000000');
 	$proxy->reset('forger');
 	ok(wait_last_error($a, qr/^During SASL negotiation: server failed mutual authentication step /), 'a server that cannot prove that it knows the password is refused');
-	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection');
+	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection');
 	$proxy->forge('forger', 'rspauth=', 'rspauth=');
 	ok(wait_connected($a), '... until it can');
 }

@@ -36,7 +36,7 @@ wait_connected($_) for ($a, $b);
 
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
-sub worker { return value($_[0], 'SELECT worker_pid FROM zk_session'); }
+sub worker { return value($_[0], 'SELECT worker_pid FROM zk_sessions'); }
 
 my %worker = map { $_->name => worker($_) } ($a, $b);
 
@@ -119,7 +119,7 @@ sub wait_empty_room
 # The end of a session that its cluster does not hear of
 #
 
-sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_session'); }
+sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_sessions'); }
 
 value($a, 'CREATE TABLE sales (n int)');
 

@@ -37,7 +37,7 @@ my $other = $zk->client;
 sub value { return $a->safe_psql('postgres', $_[0]); }
 
 # The first session, and whose it is.
-sub first { return value('SELECT session_id, worker_pid FROM zk_session LIMIT 1'); }
+sub first { return value('SELECT session_id, worker_pid FROM zk_sessions LIMIT 1'); }
 
 my $first = first();
 my $full = ZkSession->new($a);
@@ -51,8 +51,8 @@ for my $call (sort keys %calls)
 	$calls{$call}->send("SELECT $call");
 }
 $a->poll_query_until('postgres',
-	q{SELECT bool_or(last_error ~ 'too many connections|refused') FROM zk_session WHERE state = 'connecting'});
-is(value(q{SELECT count(*) FROM zk_session WHERE state = 'connected' AND last_error IS NOT NULL}),
+	q{SELECT bool_or(last_error ~ 'too many connections|refused') FROM zk_sessions WHERE state = 'connecting'});
+is(value(q{SELECT count(*) FROM zk_sessions WHERE state = 'connected' AND last_error IS NOT NULL}),
 	0, 'the error is not that of the session that is connected');
 for my $call (sort keys %calls)
 {
@@ -83,7 +83,7 @@ my %unresolved = (
 	'takes long to resolve' => sub { $slow->hold('getaddrinfo'); });
 for my $what (sort keys %unresolved)
 {
-	$a->poll_query_until('postgres', 'SELECT count(*) = 1 AND max(path_bytes) = 0 FROM zk_session');
+	$a->poll_query_until('postgres', 'SELECT count(*) = 1 AND max(path_bytes) = 0 FROM zk_sessions');
 	$full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'it is full again');
 	$unresolved{$what}->();
 	is(sql($a, q{SET statement_timeout = '30s'; SELECT zk_lock('r')})->{sqlstate},
@@ -95,7 +95,7 @@ for my $what (sort keys %unresolved)
 $other->disconnect;
 $full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'it is full again');
 is(sql($a, q{SELECT zk_try_lock('s')})->{out}, 't', 'another session is opened when it can be');
-is(value(q{SELECT count(*) > 1 FROM zk_session WHERE state = 'connected'}), 't', '... beside the first');
+is(value(q{SELECT count(*) > 1 FROM zk_sessions WHERE state = 'connected'}), 't', '... beside the first');
 $full->quit;
 
 done_testing();

@@ -40,7 +40,7 @@ $a->safe_psql('postgres', 'CREATE TABLE t (i int)');
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
 
-sub session_of_first { return value('SELECT session_id FROM zk_session LIMIT 1'); }
+sub session_of_first { return value('SELECT session_id FROM zk_sessions LIMIT 1'); }
 
 # Wait until a backend waits for ZooKeeper.
 sub wait_waiting
@@ -67,9 +67,9 @@ sub keeper
 # The second session has x, the first has room for one lock.
 my $first = keeper(qw(p q));
 my $second = keeper('x');
-$a->poll_query_until('postgres', q{SELECT count(*) = 2 AND bool_and(state = 'connected') FROM zk_session});
+$a->poll_query_until('postgres', q{SELECT count(*) = 2 AND bool_and(state = 'connected') FROM zk_sessions});
 $first->run(q{SELECT zk_unlock('q')});
-$a->poll_query_until('postgres', "SELECT min(path_bytes) = $bytes FROM zk_session WHERE path_bytes > 0");
+$a->poll_query_until('postgres', "SELECT min(path_bytes) = $bytes FROM zk_sessions WHERE path_bytes > 0");
 $second->run(q{SET zklock.commit_check = 'quorum'});
 my $taker = ZkWire->new($a);
 $taker->run(q{SELECT zk_lock('y')});
@@ -77,7 +77,7 @@ $taker->run(q{SELECT zk_lock('y')});
 # The first session has nothing under way.
 sub wait_idle
 {
-	$a->poll_query_until('postgres', "SELECT path_bytes = $bytes FROM zk_session LIMIT 1");
+	$a->poll_query_until('postgres', "SELECT path_bytes = $bytes FROM zk_sessions LIMIT 1");
 	return;
 }
 
@@ -155,9 +155,9 @@ sub commits
 	return;
 }
 
-sub worker { return value('SELECT worker_pid FROM zk_session LIMIT 1'); }
+sub worker { return value('SELECT worker_pid FROM zk_sessions LIMIT 1'); }
 
-my $lease_end = q{SELECT clock_timestamp() + lease FROM zk_session LIMIT 1};
+my $lease_end = q{SELECT clock_timestamp() + lease FROM zk_sessions LIMIT 1};
 
 # A backend that wants a lock in a session that is not there yet, while the
 # library resolves names for that.
@@ -189,7 +189,7 @@ ok($waiter->busy, 'while the call that needs the third waits');
 
 $slow->release('getaddrinfo');
 end_calls($waiter);
-is(value(q{SELECT count(*) FROM zk_session WHERE state = 'connected'}), 3, 'it is there when they are resolved');
+is(value(q{SELECT count(*) FROM zk_sessions WHERE state = 'connected'}), 3, 'it is there when they are resolved');
 
 #
 # It closes a session
@@ -205,7 +205,7 @@ $waiter->send(q{SELECT zk_lock('b', session => true)});
 wait_waiting($waiter);
 $slow->release('zookeeper_close');
 end_calls($waiter);
-is(value(q{SELECT count(*) FROM zk_session WHERE state = 'connected'}), 3, 'then another is opened in its place');
+is(value(q{SELECT count(*) FROM zk_sessions WHERE state = 'connected'}), 3, 'then another is opened in its place');
 is($slow->handles(worker()), $handles + 1, '... with one handle more');
 
 #
@@ -217,7 +217,7 @@ my $id = session_of_first();
 my $worker = worker();
 my $other = asks_for_another('d');
 kill 'TERM', $worker;
-$a->poll_query_until('postgres', "SELECT worker_pid <> $worker AND worker_pid IS NOT NULL FROM zk_session LIMIT 1");
+$a->poll_query_until('postgres', "SELECT worker_pid <> $worker AND worker_pid IS NOT NULL FROM zk_sessions LIMIT 1");
 pass('a worker that is terminated makes room for the next');
 $slow->release('getaddrinfo');
 end_calls($other);

@@ -37,7 +37,7 @@ wait_connected($a);
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
 
-sub worker { return value('SELECT worker_pid FROM zk_session'); }
+sub worker { return value('SELECT worker_pid FROM zk_sessions'); }
 
 sub requests { return $proxy->requests('a-0')->{ $_[0] } // 0; }
 

@@ -476,7 +476,7 @@ COMMENT ON FUNCTION zk_queues() IS
 REVOKE ALL ON FUNCTION zk_queues() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
 
-CREATE FUNCTION zk_clusters(OUT cluster text,
+CREATE FUNCTION zk_fleet(OUT cluster text,
                             OUT host text,
                             OUT port integer,
                             OUT standby boolean,
@@ -490,14 +490,14 @@ CREATE FUNCTION zk_clusters(OUT cluster text,
                             OUT local boolean,
                             OUT misfits text[])
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_clusters'
+AS 'MODULE_PATHNAME', 'zk_fleet'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_clusters() IS
+COMMENT ON FUNCTION zk_fleet() IS
 'servers that share this server''s ZooKeeper ensemble and zklock.root, and what does not fit together';
 
-REVOKE ALL ON FUNCTION zk_clusters() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_clusters() TO pg_monitor;
+REVOKE ALL ON FUNCTION zk_fleet() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_fleet() TO pg_monitor;
 
 CREATE FUNCTION zk_cancel_holder(name text)
 RETURNS integer

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * clusters.c
- *		zk_clusters: who else is on this ensemble and root.
+ *		zk_fleet: who else is on this ensemble and root.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -28,7 +28,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-PG_FUNCTION_INFO_V1(zk_clusters);
+PG_FUNCTION_INFO_V1(zk_fleet);
 
 #define CLUSTERS_COLUMNS	13
 
@@ -83,7 +83,7 @@ put_cluster(ReturnSetInfo *rsinfo, const Member *member,
 }
 
 /*
- * zk_clusters() returns setof record
+ * zk_fleet() returns setof record
  *
  * The clusters that share the worker's ensemble and root, as ZooKeeper had them
  * when the worker read it, and what does not fit together.
@@ -91,7 +91,7 @@ put_cluster(ReturnSetInfo *rsinfo, const Member *member,
  * Errors: those of zk_check_usable() and ask_entries().
  */
 Datum
-zk_clusters(PG_FUNCTION_ARGS)
+zk_fleet(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	ZkFleetInfo fleet;

@@ -57,7 +57,7 @@ SELECT * FROM zk_sessions;
 SELECT * FROM zk_stat_locks;
 SELECT * FROM zk_deadlocks;
 SELECT * FROM zk_queues();
-SELECT * FROM zk_clusters();
+SELECT * FROM zk_fleet();
 SELECT * FROM zk_lock_status();
 SELECT * FROM zk_session_status();
 
@@ -67,7 +67,7 @@ SELECT count(*) FROM zk_sessions;
 SELECT count(*) > 0 AS locks FROM zk_stat_locks;
 SELECT count(*) FROM zk_deadlocks;
 SELECT count(*) >= 0 AS queues FROM zk_queues();
-SELECT count(*) FROM zk_clusters() WHERE local;
+SELECT count(*) FROM zk_fleet() WHERE local;
 RESET ROLE;
 
 -- an administrator may narrow it, as for any function

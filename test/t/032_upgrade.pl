@@ -22,7 +22,7 @@ use ZooKeeper;
 
 #
 # An installation with a version more: "before" lacks the last column of
-# zk_queue() and of zk_sessions, and zk_clusters(); and has zk_gone().
+# zk_queue() and of zk_sessions, and zk_fleet(); and has zk_gone().
 #
 
 my $top = $ENV{TESTDIR} // '.';
@@ -64,7 +64,7 @@ for my $function ('zk_queue', 'zk_session_status')
 
 	$before =~ s/\Q$create/$create =~ s{,[^,]*(?=\)\nRETURNS)}{}r/e;
 }
-$before =~ s/\Q$_// for ($comment, part('zk_clusters'));
+$before =~ s/\Q$_// for ($comment, part('zk_fleet'));
 $before .= "CREATE FUNCTION zk_gone() RETURNS integer LANGUAGE sql AS 'SELECT 1';\n";
 append_to_file("$scripts/zklock--before.sql", $before);
 
@@ -102,7 +102,7 @@ append_to_file("$scripts/zklock--before--$latest.sql", join("\n",
 	'    SELECT * FROM zk_session_status();',
 	$comment,
 	'-- The servers that share the ensemble and the root',
-	part('zk_clusters'),
+	part('zk_fleet'),
 	'-- Gone is what nobody should use any more.',
 	'DROP FUNCTION zk_gone();',
 	''));

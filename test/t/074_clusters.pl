@@ -25,12 +25,12 @@ wait_connected($_) for ($a, $b, $c);
 
 sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
-# Rows of zk_clusters(), as strings.
+# Rows of zk_fleet(), as strings.
 sub clusters
 {
 	my ($node, $columns, $where) = @_;
 
-	return [ split /\n/, value($node, "SELECT $columns FROM zk_clusters() WHERE "
+	return [ split /\n/, value($node, "SELECT $columns FROM zk_fleet() WHERE "
 		  . ($where // 'true') . ' ORDER BY cluster, since, session_id') ];
 }
 
@@ -90,7 +90,7 @@ is_deeply(
 	[ map { join '|', $_->name, $host, $_->port, 'f', $version, 'mutex', '00:00:06' } ($a, $b, $c) ],
 	'what each tells');
 is(value($a, 'SELECT bool_and(system_identifier = (SELECT system_identifier FROM pg_control_system()))'
-		  . ' AND bool_and(since BETWEEN pg_postmaster_start_time() - interval \'1 hour\' AND clock_timestamp()) FROM zk_clusters()'),
+		  . ' AND bool_and(since BETWEEN pg_postmaster_start_time() - interval \'1 hour\' AND clock_timestamp()) FROM zk_fleet()'),
 	't', 'of which server, since when');
 is_deeply([ map { identity($_) } ($b, $c) ], [ (identity($a)) x 2 ], 'they have one identity');
 like(identity($a), qr/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'a UUID');
@@ -110,10 +110,10 @@ my $identity = identity($a);
 #
 
 value($b, 'CREATE ROLE alice; CREATE ROLE bob; GRANT pg_monitor TO bob');
-sql_error($b, 'SET ROLE alice; SELECT * FROM zk_clusters()',
-	{ sqlstate => '42501', message => 'permission denied for function zk_clusters' });
-is(value($b, 'SET ROLE bob; SELECT count(*) FROM zk_clusters()'), 3, 'a member of pg_monitor may ask');
-is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$identity') FROM zk_clusters(), zk_sessions"),
+sql_error($b, 'SET ROLE alice; SELECT * FROM zk_fleet()',
+	{ sqlstate => '42501', message => 'permission denied for function zk_fleet' });
+is(value($b, 'SET ROLE bob; SELECT count(*) FROM zk_fleet()'), 3, 'a member of pg_monitor may ask');
+is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$identity') FROM zk_fleet(), zk_sessions"),
 	'3|t', "it is about the worker's root, whatever the session has");
 
 #
@@ -272,7 +272,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 {
 	$client->delete("$room/$_") for members($zk);
 	$client->delete($room);
-	is(value($b, 'SELECT count(*) FROM zk_clusters()'), 0, 'all has been removed');
+	is(value($b, 'SELECT count(*) FROM zk_fleet()'), 0, 'all has been removed');
 	wait_clusters($b, 'cluster', ['b'], 'who notices joins again');
 	isnt(identity($b), $identity, 'with a new identity');
 	$_->restart for ($a, $c);
@@ -317,7 +317,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$c->restart;
 	wait_connected($c);
 	is_deeply(clusters($a, 'cluster'), [ 'a', 'b' ], 'after a start with one, c has joined nobody');
-	is(sql($c, "SET zklock.root = '/zklock'; SELECT * FROM zk_clusters()")->{sqlstate}, '58000',
+	is(sql($c, "SET zklock.root = '/zklock'; SELECT * FROM zk_fleet()")->{sqlstate}, '58000',
 		'and nobody waits for that');
 	reload($c, "zklock.root = '/zklock'");
 	wait_clusters($a, 'cluster', [ 'a', 'b', 'c' ], 'put right, it has');
@@ -348,7 +348,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	is_deeply(clusters($b, 'cluster'), [ 'a', 'b', 'c' ], 'b sees all');
 	is_deeply([ $client->get_acl($room) ], [ 'anyone:r', 'b:rwcda' ], 'and has closed the room');
 	is(value($a, "SELECT cluster IS NULL, misfits, since IS NULL OR session_id = '" . session_of($b)
-			  . "' FROM zk_clusters() WHERE cluster IS NULL"),
+			  . "' FROM zk_fleet() WHERE cluster IS NULL"),
 		't|{"this server may not read it"}|t', 'of b another one sees that it is there');
 	for my $try (
 		[ 'make a znode there' => sub { $client->create("$room/x", ephemeral => 1) } ],
@@ -412,7 +412,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	is_deeply(clusters($c, 'cluster'), [ 'a', 'b', 'c' ], 'who has the old ones joins');
 	$holder->quit;
 	$acl->(\@new, '... and when it has dropped the old ones, for the new ones');
-	is(value($b, 'SELECT count(*) FROM zk_clusters()'), 3, 'the others are still there');
+	is(value($b, 'SELECT count(*) FROM zk_fleet()'), 3, 'the others are still there');
 
 	# those that hold nothing do the same
 	for my $node ($b, $c)
@@ -456,7 +456,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$c->wait_for_log(qr/LOG:  could not tell other servers of this one in "\/zklock\/%clusters": not authenticated/, $offset);
 	is(value($c, "SELECT zk_try_lock('x') FROM zk_sessions WHERE fleet IS NULL"), 't',
 		'who may not join has locks, and no identity');
-	is(sql($c, 'SELECT * FROM zk_clusters()')->{sqlstate}, '42501', 'and is told why it sees nobody');
+	is(sql($c, 'SELECT * FROM zk_fleet()')->{sqlstate}, '42501', 'and is told why it sees nobody');
 }
 
 # A root that a cluster has made with its credentials changes with them, so that

@@ -73,8 +73,8 @@ my @large = map { "$members/" . member_node($_) } (1 .. $many / 2);
 
 push @large, map { "$members/stranger $_" } (1 .. $many / 2);
 $stranger->create($_, data => $data, ephemeral => 1) for @large;
-reads_none('zk_clusters', sub {
-	is(value(q{SELECT string_agg(DISTINCT misfits::text, ' '), count(*) FROM zk_clusters() WHERE cluster IS DISTINCT FROM 'a'}),
+reads_none('zk_fleet', sub {
+	is(value(q{SELECT string_agg(DISTINCT misfits::text, ' '), count(*) FROM zk_fleet() WHERE cluster IS DISTINCT FROM 'a'}),
 		'{"not written by zklock"}|' . $many / 2, 'who is named as a cluster is shown');
 });
 {
@@ -84,7 +84,7 @@ reads_none('zk_clusters', sub {
 	value("SELECT pg_terminate_backend($worker)");
 	poll_until(sub { worker() ne $worker }, 'the next worker');
 	wait_connected($a);
-	is(value("SELECT count(*) FROM zk_clusters() WHERE local"), 1, 'the next worker has joined');
+	is(value("SELECT count(*) FROM zk_fleet() WHERE local"), 1, 'the next worker has joined');
 	cmp_ok(requests('get') - $gets, '<', $many / 2, '... and reads none of that either');
 	cmp_ok(peak() - $least, '<', $bound_kb, '... and is no larger');
 }
@@ -124,7 +124,7 @@ $stranger->delete_all(\@large);
 	my $before = requests('get') + requests('exists');
 	$proxy->thaw('a-0');
 	poll_until(sub { requests('get') + requests('exists') >= $before + $many }, 'a to look at them');
-	value('SELECT count(*) FROM zk_clusters()');
+	value('SELECT count(*) FROM zk_fleet()');
 	cmp_ok(peak() - $peak, '<', $bound_kb, 'looking for deadlocks, the worker does not grow');
 	$stranger->delete_all(\@probes);
 	$stranger->delete($foreign);
@@ -142,7 +142,7 @@ $stranger->delete_all(\@large);
 	my @named = map { "$members/$_" } (1 .. 7000);
 
 	$stranger->create_all(\@named);
-	my $result = sql($a, 'SELECT count(*), bool_or(local) FROM zk_clusters()');
+	my $result = sql($a, 'SELECT count(*), bool_or(local) FROM zk_fleet()');
 	is($result->{out}, '1|t', 'znodes of other names do not hide clusters');
 	is_deeply($result->{warnings}, [], '... nor is anything left out');
 	$stranger->delete_all(\@named);
@@ -153,16 +153,16 @@ $stranger->delete_all(\@large);
 	my $offset = -s $a->logfile;
 
 	$stranger->create_all(\@named);
-	my $result = sql($a, 'SELECT count(*) FROM zk_clusters()');
+	my $result = sql($a, 'SELECT count(*) FROM zk_fleet()');
 	my ($warning) = @{ $result->{warnings} };
 	is($result->{out}, 1000, 'of too many that are named as clusters some are shown');
 	is($warning->{sqlstate}, '54000', '... with a warning');
 	is($warning->{message}, 'not all znodes in "/zklock/%clusters" are shown', '... of which');
 	is($warning->{detail}, '1000 are shown, 201 more are not.', '... and how many');
 	ok($a->log_contains(qr/\n\t201 znodes have not been read\./, $offset), 'the log tells it as well');
-	is(sql($a, 'SELECT count(*) FROM zk_clusters()')->{warnings}[0]{sqlstate}, '54000', 'so it is each time');
+	is(sql($a, 'SELECT count(*) FROM zk_fleet()')->{warnings}[0]{sqlstate}, '54000', 'so it is each time');
 	$stranger->delete_all(\@named);
-	is(sql($a, 'SELECT count(*) FROM zk_clusters()')->{out}, 1, 'when they have gone, all is shown');
+	is(sql($a, 'SELECT count(*) FROM zk_fleet()')->{out}, 1, 'when they have gone, all is shown');
 }
 
 #
@@ -229,15 +229,15 @@ my $log_offset = -s $a->logfile;
 # members
 create("$members/" . member_node(1), "zklock host=$coded port=1 cluster=$coded version=$coded server=$coded format=$coded timeout=1");
 create("$members/" . member_node(2), "zklock host=$evil port=1 cluster=$euro version=1");
-is_shown("a member's $_", "$_ FROM zk_clusters() WHERE cluster ~ 'FORGED'", $shown)
+is_shown("a member's $_", "$_ FROM zk_fleet() WHERE cluster ~ 'FORGED'", $shown)
   for qw(cluster host version server_version node_format);
-is_shown('a member that is not encoded', "host FROM zk_clusters() WHERE version = '1'",
+is_shown('a member that is not encoded', "host FROM zk_fleet() WHERE version = '1'",
 	substr($shown, 0, 3) . '\\x0aFORGED\\x1b[31m\\xff\\x00\\xe2\\x80\\xae');
-is_shown('a member whose name the encoding lacks', "cluster FROM zk_clusters() WHERE version = '1'",
+is_shown('a member whose name the encoding lacks', "cluster FROM zk_fleet() WHERE version = '1'",
 	{ postgres => $euro, japan => '\\xe2\\x82\\xac' });
-all_printing('zk_clusters', 'SELECT * FROM zk_clusters()');
+all_printing('zk_fleet', 'SELECT * FROM zk_fleet()');
 $stranger->delete("$members/" . member_node($_)) for (1, 2);
-value('SELECT count(*) FROM zk_clusters()');
+value('SELECT count(*) FROM zk_fleet()');
 
 # A contender, the lock that it waits for, and the directories of locks.
 {

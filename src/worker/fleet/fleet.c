@@ -369,8 +369,8 @@ give_up(int error)
 			 no_chroot ?
 			 errdetail("The chroot of \"zklock.servers\" does not exist in ZooKeeper.") :
 			 session_error_is_access(error) ?
-			 errdetail("Servers with other credentials have made it.  This server cannot share locks with them, and zk_clusters() does not show it.") :
-			 errdetail("zk_clusters() does not show this server; locks do not depend on that.")));
+			 errdetail("Servers with other credentials have made it.  This server cannot share locks with them, and zk_fleet() does not show it.") :
+			 errdetail("zk_fleet() does not show this server; locks do not depend on that.")));
 }
 
 static void
@@ -750,7 +750,7 @@ log_misfits(StringInfo misfits)
 				(errmsg("the servers that share \"%s\" in ZooKeeper do not fit together",
 						fleet.info.root),
 				 errdetail_internal("%s", misfits->data),
-				 errhint("zk_clusters() shows all of them.")));
+				 errhint("zk_fleet() shows all of them.")));
 }
 
 /*

@@ -455,7 +455,7 @@ COMMENT ON FUNCTION zk_queue(text) IS
 REVOKE ALL ON FUNCTION zk_queue(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queue(text) TO pg_monitor;
 
-CREATE FUNCTION zk_queues(OUT name text,
+CREATE FUNCTION zk_fleet_locks(OUT name text,
                           OUT mode text,
                           OUT holders integer,
                           OUT holder text,
@@ -467,14 +467,14 @@ CREATE FUNCTION zk_queues(OUT name text,
                           OUT waits_for text[],
                           OUT seen timestamptz)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_queues'
+AS 'MODULE_PATHNAME', 'zk_fleet_locks'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_queues() IS
+COMMENT ON FUNCTION zk_fleet_locks() IS
 'all locks that are held or waited for below zklock.root, on all servers and of all clients, as ZooKeeper has them';
 
-REVOKE ALL ON FUNCTION zk_queues() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_queues() TO pg_monitor;
+REVOKE ALL ON FUNCTION zk_fleet_locks() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_fleet_locks() TO pg_monitor;
 
 CREATE FUNCTION zk_fleet(OUT cluster text,
                             OUT host text,

@@ -43,7 +43,7 @@
 #include "utils/tuplestore.h"
 
 PG_FUNCTION_INFO_V1(zk_queue);
-PG_FUNCTION_INFO_V1(zk_queues);
+PG_FUNCTION_INFO_V1(zk_fleet_locks);
 PG_FUNCTION_INFO_V1(zk_cancel_holder);
 
 #define QUEUE_COLUMNS	6
@@ -384,7 +384,7 @@ zk_queue(PG_FUNCTION_ARGS)
 }
 
 /*
- * zk_queues() returns setof record
+ * zk_fleet_locks() returns setof record
  *
  * Each lock below zklock.root that anybody holds or waits for, of all clusters
  * and other clients, as ZooKeeper had it when the worker read it.
@@ -393,7 +393,7 @@ zk_queue(PG_FUNCTION_ARGS)
  * by ZooKeeper; 53200 no memory for the answer; 57014 cancelled.
  */
 Datum
-zk_queues(PG_FUNCTION_ARGS)
+zk_fleet_locks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int			count;

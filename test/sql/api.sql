@@ -56,7 +56,7 @@ SELECT * FROM zk_locks;
 SELECT * FROM zk_sessions;
 SELECT * FROM zk_stat_locks;
 SELECT * FROM zk_deadlocks;
-SELECT * FROM zk_queues();
+SELECT * FROM zk_fleet_locks();
 SELECT * FROM zk_fleet();
 SELECT * FROM zk_lock_status();
 SELECT * FROM zk_session_status();
@@ -66,7 +66,7 @@ SELECT count(*) FROM zk_locks;
 SELECT count(*) FROM zk_sessions;
 SELECT count(*) > 0 AS locks FROM zk_stat_locks;
 SELECT count(*) FROM zk_deadlocks;
-SELECT count(*) >= 0 AS queues FROM zk_queues();
+SELECT count(*) >= 0 AS queues FROM zk_fleet_locks();
 SELECT count(*) FROM zk_fleet() WHERE local;
 RESET ROLE;
 

@@ -33,7 +33,7 @@ sub queues
 	my ($node, $columns, $where) = @_;
 
 	my $rows = $node->safe_psql('postgres',
-		"SELECT $columns FROM zk_queues()" . ($where ? " WHERE $where" : '')
+		"SELECT $columns FROM zk_fleet_locks()" . ($where ? " WHERE $where" : '')
 		  . ' ORDER BY name COLLATE "C"');
 
 	utf8::decode($rows);
@@ -94,14 +94,14 @@ like(queues($b, 'holder', "name = 'x y'")->[0], qr/^postgresql host=\S+ port=\d+
 is(queues($b, 'holder', "name = 'f'")->[0], 'foreign contender', 'other clients likewise');
 is($b->safe_psql('postgres',
 		'SELECT bool_and(since <= seen AND seen <= clock_timestamp() AND seen >= now()),'
-		  . " bool_and((longest_wait >= '0') = (waiters > 0)) FROM zk_queues()"),
+		  . " bool_and((longest_wait >= '0') = (waiters > 0)) FROM zk_fleet_locks()"),
 	't|t', 'and since when, how long, and how old the row is');
 my $before = queues($b, 'longest_wait', "name = 'x y'")->[0];
 poll_until(sub { queues($b, "longest_wait > '$before'", "name = 'x y'")->[0] eq 't' }, 'the wait to grow');
 pass('the longest wait grows');
-is($b->safe_psql('postgres', "SET zklock.root = '/zklock/tenant'; SELECT count(*) FROM zk_queues()"),
+is($b->safe_psql('postgres', "SET zklock.root = '/zklock/tenant'; SELECT count(*) FROM zk_fleet_locks()"),
 	0, 'below another root there is none');
-is($b->safe_psql('postgres', "SET zklock.root = '/none'; SELECT count(*) FROM zk_queues()"),
+is($b->safe_psql('postgres', "SET zklock.root = '/none'; SELECT count(*) FROM zk_fleet_locks()"),
 	0, 'nor below one that does not exist');
 
 # A waiter that leaves is no longer there.
@@ -113,9 +113,9 @@ is(queues($a, 'waiters', "name = 'x y'")->[0], 1, 'who leaves does not count');
 #
 
 $b->safe_psql('postgres', 'CREATE ROLE alice; CREATE ROLE bob; GRANT pg_monitor TO bob');
-sql_error($b, 'SET ROLE alice; SELECT * FROM zk_queues()',
-	{ sqlstate => '42501', message => 'permission denied for function zk_queues' });
-is($b->safe_psql('postgres', 'SET ROLE bob; SELECT count(*) FROM zk_queues()'), 6,
+sql_error($b, 'SET ROLE alice; SELECT * FROM zk_fleet_locks()',
+	{ sqlstate => '42501', message => 'permission denied for function zk_fleet_locks' });
+is($b->safe_psql('postgres', 'SET ROLE bob; SELECT count(*) FROM zk_fleet_locks()'), 6,
 	'a member of pg_monitor may ask');
 
 $foreign->add_auth('digest', 'them:secret');
@@ -141,7 +141,7 @@ is_deeply(queues($b, 'name, mode, holders, holder, waiters, longest_wait', "name
 		my $reads = $proxy->requests('a-0')->{exists} // 0;
 
 		$proxy->delay(200, 'a-0');
-		$session->send("SELECT waiters FROM zk_queues() WHERE name = 'moves' AND holder IS NOT NULL");
+		$session->send("SELECT waiters FROM zk_fleet_locks() WHERE name = 'moves' AND holder IS NOT NULL");
 		poll_until(sub { ($proxy->requests('a-0')->{exists} // 0) > $reads }, 'the worker to read');
 		$proxy->freeze('a-0');
 		$lists = listed();
@@ -166,7 +166,7 @@ $foreign->create("/zklock/many $_", makepath => 1) for (1 .. 2 * $at_a_time);
 	my $lists = listed();
 
 	$proxy->delay(200, 'a-0');
-	$session->send('SELECT count(*) FROM zk_queues()');
+	$session->send('SELECT count(*) FROM zk_fleet_locks()');
 	poll_until(sub { listed() > $lists + 10 }, 'the worker to list');
 	$proxy->mute('a-0');
 	poll_until(sub { listed() >= $lists + 1 + $at_a_time }, 'as many lists as may be out');
@@ -178,7 +178,7 @@ $foreign->create("/zklock/many $_", makepath => 1) for (1 .. 2 * $at_a_time);
 	# nobody waits for the answer any more
 	$lists = listed();
 	$proxy->delay(200, 'a-0');
-	$session->send('SELECT count(*) FROM zk_queues()');
+	$session->send('SELECT count(*) FROM zk_fleet_locks()');
 	poll_until(sub { listed() > $lists + 10 }, 'the worker to list');
 	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
 	is($session->result->{sqlstate}, '57014', 'it can be cancelled');

@@ -96,12 +96,12 @@ is_deeply([ map { identity($_) } ($b, $c) ], [ (identity($a)) x 2 ], 'they have 
 like(identity($a), qr/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'a UUID');
 is($client->get($room)->{data}, 'zklock fleet=' . identity($a), 'which ZooKeeper has');
 is($client->get($room)->{ephemeralOwner}, 0, 'in a persistent node: no container, and not ephemeral');
-is(value($a, 'SELECT count(*) FROM zk_queues()'), 0, 'no lock directory');
+is(value($a, 'SELECT count(*) FROM zk_fleet_locks()'), 0, 'no lock directory');
 is(told($_), '', $_->name . ' logs nothing') for ($a, $b, $c);
 
 # a semaphore and a lock of like names are other directories
 my $holder = holder($a, '%clusters');
-is(value($b, 'SELECT name, holders FROM zk_queues()'), '%clusters|1', 'a lock may have that name');
+is(value($b, 'SELECT name, holders FROM zk_fleet_locks()'), '%clusters|1', 'a lock may have that name');
 $holder->quit;
 my $identity = identity($a);
 

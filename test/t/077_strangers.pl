@@ -357,7 +357,7 @@ for my $round (1 .. 3)
 		cmp_ok(value($node, 'SELECT count(*) FROM zk_fleet()'), '>', 10, $node->name . ' reads garbled members');
 		cmp_ok(value($node, "SELECT count(*) FROM unnest('{x1,y1,x2,y2}'::text[]) n, zk_queue(n) WHERE owner !~ '^postgresql host=\\S+ port=\\d+ cluster=[ab] pid=\\d+\$'"),
 			'>', 0, '... and garbled contenders');
-		value($node, 'SELECT count(*) FROM zk_queues()');
+		value($node, 'SELECT count(*) FROM zk_fleet_locks()');
 	}
 
 	# what detectors read

@@ -99,8 +99,8 @@ reads_none('zk_queue', sub {
 	is(value("SELECT count(*), count(owner), count(session_id) FROM zk_queue('large')"), $many / 2 . '|0|' . $many / 2,
 		'large contenders are in their queue, without their data');
 });
-reads_none('zk_queues', sub {
-	is(value(q{SELECT count(*), count(holder), sum(holders + waiters) FROM zk_queues()}), $many / 2 + 1 . '|0|' . $many,
+reads_none('zk_fleet_locks', sub {
+	is(value(q{SELECT count(*), count(holder), sum(holders + waiters) FROM zk_fleet_locks()}), $many / 2 + 1 . '|0|' . $many,
 		'... and hold and wait for locks');
 });
 $stranger->delete_all(\@large);
@@ -257,10 +257,10 @@ value('SELECT count(*) FROM zk_fleet()');
 	is_shown('the path of a contender', "path FROM zk_queue('evil') WHERE position = 1",
 		"$dir/_c_\xe6\x97\xa5\\xe2\\x80\\xae-lock-0000000001");
 	is_shown('the data of another client', "owner FROM zk_queue('evil') WHERE position = 2", $shown);
-	is_shown('its cluster', "cluster FROM zk_queues() WHERE name = 'evil'", $shown);
+	is_shown('its cluster', "cluster FROM zk_fleet_locks() WHERE name = 'evil'", $shown);
 	all_printing('zk_queue', "SELECT * FROM zk_queue('evil') UNION ALL SELECT 0, 'FORGED', '', '', '', now()");
-	all_printing('zk_queues', 'SELECT * FROM zk_queues()');
-	is_shown('names of locks', "string_agg(name, '|' ORDER BY name COLLATE \"C\") FROM zk_queues() WHERE name ~ 'FORGED'",
+	all_printing('zk_fleet_locks', 'SELECT * FROM zk_fleet_locks()');
+	is_shown('names of locks', "string_agg(name, '|' ORDER BY name COLLATE \"C\") FROM zk_fleet_locks() WHERE name ~ 'FORGED'",
 		{
 			postgres => "%E6%97%A5FORGED%FF|\xe2\x82\xacFORGED|\xe6\x97\xa5FORGED\xe2\x80\xae",
 			japan => "%E2%82%ACFORGED|%E6%97%A5FORGED%FF|\xe6\x97\xa5FORGED\\xe2\\x80\\xae"

@@ -499,16 +499,16 @@ COMMENT ON FUNCTION zk_fleet() IS
 REVOKE ALL ON FUNCTION zk_fleet() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet() TO pg_monitor;
 
-CREATE FUNCTION zk_cancel_holder(name text)
+CREATE FUNCTION zk_cancel_holders(name text)
 RETURNS integer
-AS 'MODULE_PATHNAME', 'zk_cancel_holder'
+AS 'MODULE_PATHNAME', 'zk_cancel_holders'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-COMMENT ON FUNCTION zk_cancel_holder(text) IS
+COMMENT ON FUNCTION zk_cancel_holders(text) IS
 'cancel the running statements of the holders of a lock, on all servers';
 
-REVOKE ALL ON FUNCTION zk_cancel_holder(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_cancel_holder(text) TO pg_signal_backend;
+REVOKE ALL ON FUNCTION zk_cancel_holders(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_cancel_holders(text) TO pg_signal_backend;
 
 -- With zklock.advisory_locks on, calls of PostgreSQL's advisory lock functions
 -- become calls of these.  They are in the schema of those, with their

@@ -44,7 +44,7 @@
 
 PG_FUNCTION_INFO_V1(zk_queue);
 PG_FUNCTION_INFO_V1(zk_fleet_locks);
-PG_FUNCTION_INFO_V1(zk_cancel_holder);
+PG_FUNCTION_INFO_V1(zk_cancel_holders);
 
 #define QUEUE_COLUMNS	6
 #define QUEUES_COLUMNS	11
@@ -467,7 +467,7 @@ cancel_local_holders(const ZkLockName *lock)
 }
 
 /*
- * zk_cancel_holder(name text) returns integer
+ * zk_cancel_holders(name text) returns integer
  *
  * Cancel the running statements of the holders of a lock: those of backends of
  * this server at once.  Other clients are asked to give the lock up, by the data
@@ -477,7 +477,7 @@ cancel_local_holders(const ZkLockName *lock)
  * cancelled, 57P03 is only a WARNING.
  */
 Datum
-zk_cancel_holder(PG_FUNCTION_ARGS)
+zk_cancel_holders(PG_FUNCTION_ARGS)
 {
 	ZkLockName	lock;
 	char		path[ZNODE_PATH_SIZE];

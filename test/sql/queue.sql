@@ -1,4 +1,4 @@
--- zk_queue and zk_cancel_holder: what they refuse, and what they tell of a
+-- zk_queue and zk_cancel_holders: what they refuse, and what they tell of a
 -- lock that nobody wants, or this session only.
 
 -- names, as those of zk_lock
@@ -8,14 +8,14 @@ SELECT * FROM zk_queue('');
 \echo :SQLSTATE
 SELECT * FROM zk_queue(repeat('x', 256));
 \echo :SQLSTATE
-SELECT zk_cancel_holder(NULL);
+SELECT zk_cancel_holders(NULL);
 \echo :SQLSTATE
-SELECT zk_cancel_holder('');
+SELECT zk_cancel_holders('');
 \echo :SQLSTATE
 
 -- nobody there
 SELECT * FROM zk_queue('queue/nobody');
-SELECT zk_cancel_holder('queue/nobody');
+SELECT zk_cancel_holders('queue/nobody');
 
 -- our own contender
 BEGIN;
@@ -39,10 +39,10 @@ COMMIT;
 -- the holder is this session: its statement is cancelled
 BEGIN;
 SELECT zk_lock('queue/own');
-SELECT zk_cancel_holder('queue/own');
+SELECT zk_cancel_holders('queue/own');
 \echo :SQLSTATE
 ROLLBACK;
-SELECT zk_cancel_holder('queue/own');
+SELECT zk_cancel_holders('queue/own');
 
 -- a namespace
 SET zklock.root = '/zklock/queue_root';
@@ -73,14 +73,14 @@ CREATE ROLE regress_zk_signal IN ROLE pg_signal_backend;
 SET ROLE regress_zk_user;
 SELECT * FROM zk_queue('queue/own');
 \echo :SQLSTATE
-SELECT zk_cancel_holder('queue/own');
+SELECT zk_cancel_holders('queue/own');
 \echo :SQLSTATE
 SET ROLE regress_zk_monitor;
 SELECT count(*) FROM zk_queue('queue/own');
-SELECT zk_cancel_holder('queue/own');
+SELECT zk_cancel_holders('queue/own');
 SET ROLE regress_zk_signal;
 SELECT count(*) FROM zk_queue('queue/own');
-SELECT zk_cancel_holder('queue/own');
+SELECT zk_cancel_holders('queue/own');
 RESET ROLE;
 DROP ROLE regress_zk_user, regress_zk_monitor, regress_zk_signal;
 SELECT count(*) AS held FROM zk_locks;

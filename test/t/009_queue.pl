@@ -232,7 +232,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 		'a contender that may not be read is shown, but for its data');
 	sql_error(
 		$a,
-		"SELECT zk_cancel_holder('half')",
+		"SELECT zk_cancel_holders('half')",
 		{
 			sqlstate => '42501',
 			message => 'ZooKeeper denied access to lock "half"',
@@ -264,7 +264,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 			"4|$locks[1]|permit|foreign contender"
 		],
 		'permits, and then who waits for one');
-	is(sql($a, "SELECT zk_cancel_holder('sem')")->{out}, 2, 'both owners are asked');
+	is(sql($a, "SELECT zk_cancel_holders('sem')")->{out}, 2, 'both owners are asked');
 	is(join('|', map { $foreign->get($_)->{data} } (@leases, @locks)),
 		'__REVOKE__|__REVOKE__|foreign contender|foreign contender', '... and nobody else');
 	$foreign->unlock($_) for (@leases, @locks);
@@ -279,24 +279,24 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	my @nodes = map { $foreign->enqueue($dir, $_) }
 	  ('-__READ__', '-__READ__', '-__WRIT__', '-__READ__');
 
-	is(sql($a, "SELECT zk_cancel_holder('r')")->{out}, 2, 'readers that hold together');
+	is(sql($a, "SELECT zk_cancel_holders('r')")->{out}, 2, 'readers that hold together');
 	is(join('|', map { $foreign->get($_)->{data} } @nodes),
 		'__REVOKE__|__REVOKE__|foreign contender|foreign contender', 'are asked');
 	$foreign->unlock($_) for splice(@nodes, 0, 2);
-	is(sql($b, "SELECT zk_cancel_holder('r')")->{out}, 1, 'a writer');
+	is(sql($b, "SELECT zk_cancel_holders('r')")->{out}, 1, 'a writer');
 	is(join('|', map { $foreign->get($_)->{data} } @nodes),
 		'__REVOKE__|foreign contender', 'is asked');
 	$foreign->unlock($_) for @nodes;
 
 	# a holder of this cluster
 	my $holder = busy_holder($a, 'r');
-	is(sql($a, "SELECT zk_cancel_holder('r')")->{out}, 1, 'a holder of this cluster, once');
+	is(sql($a, "SELECT zk_cancel_holders('r')")->{out}, 1, 'a holder of this cluster, once');
 	is_cancelled($holder, 'it is cancelled');
 
 	# one that does nothing has nothing to cancel, and is not asked twice
 	$holder->run("BEGIN; SELECT zk_lock('r')");
 	my ($own) = contenders($zk, 'r');
-	is(sql($a, "SELECT zk_cancel_holder('r')")->{out}, 1, 'an idle holder');
+	is(sql($a, "SELECT zk_cancel_holders('r')")->{out}, 1, 'an idle holder');
 	like($foreign->get("$dir/$own")->{data}, qr/^postgresql /, '... is not asked by ZooKeeper too');
 	$holder->run_ok('COMMIT', '... and goes on');
 
@@ -308,7 +308,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 		{
 			$holder->run('SAVEPOINT s');
 			run_forever($a, $holder);
-			is(sql($b, "SELECT zk_cancel_holder('r')")->{out}, 1, "$name is asked");
+			is(sql($b, "SELECT zk_cancel_holders('r')")->{out}, 1, "$name is asked");
 			is($holder->result->{sqlstate}, '57014', "$name cancels its holder, $time");
 			$holder->run_ok('ROLLBACK TO s');
 			my ($node) = contenders($zk, 'r');
@@ -452,9 +452,9 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$holder->send('COMMIT');
 	$d->poll_query_until('postgres',
 		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $holder->pid);
-	is(sql($d, "SELECT zk_cancel_holder('committing')")->{out}, 0,
+	is(sql($d, "SELECT zk_cancel_holders('committing')")->{out}, 0,
 		'a holder of this cluster that waits for a standby is not asked');
-	is(sql($a, "SELECT zk_cancel_holder('committing')")->{out}, 1, 'another cluster is');
+	is(sql($a, "SELECT zk_cancel_holders('committing')")->{out}, 1, 'another cluster is');
 	$d->wait_for_log(qr/another client requests revocation of lock.*\n.*DETAIL:  .*0/);
 	ok(!$holder->done, 'it goes on waiting');
 	$d->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
@@ -469,7 +469,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$holder->send('COMMIT');
 	$holder->wait_waiting(2);
 	my $asker = ZkSession->new($d);
-	$asker->send("SELECT zk_cancel_holder('unproved')");
+	$asker->send("SELECT zk_cancel_holders('unproved')");
 	is($holder->result->{sqlstate}, '57014', 'a COMMIT that waits for ZooKeeper is canceled');
 	$zk->resume;
 	is($asker->result->{out}, 1, '... and counted');
@@ -503,16 +503,16 @@ SQL
 				"SELECT pid FROM pg_stat_activity JOIN zk_locks USING (pid) WHERE backend_type = 'autovacuum worker' AND granted AND wait_event_type = 'Lock'");
 		},
 		'an autovacuum worker to hold a lock');
-	$result = sql($d, "SET SESSION AUTHORIZATION canceller; SELECT zk_cancel_holder('auto')");
+	$result = sql($d, "SET SESSION AUTHORIZATION canceller; SELECT zk_cancel_holders('auto')");
 	is($result->{out}, 0, 'a process without a role is not canceled for a member of pg_signal_backend');
 	is($result->{warnings}[0]{message}, 'permission denied to cancel query', '... who is told');
 	is($result->{warnings}[0]{sqlstate}, '42501', '... by a warning');
 	my $log = -s $d->logfile;
-	is(sql($a, "SELECT zk_cancel_holder('auto')")->{out}, 1, 'nor from another cluster');
+	is(sql($a, "SELECT zk_cancel_holders('auto')")->{out}, 1, 'nor from another cluster');
 	$d->wait_for_log(qr/another client requests revocation of lock.*\n.*DETAIL:  .*0/, $log);
 	is($d->safe_psql('postgres', "SELECT pid FROM zk_locks WHERE name = 'auto' AND granted"), $auto,
 		'... and goes on');
-	is(sql($d, "SELECT zk_cancel_holder('auto')")->{out}, 1, 'but for a superuser');
+	is(sql($d, "SELECT zk_cancel_holders('auto')")->{out}, 1, 'but for a superuser');
 	$d->wait_for_log(qr/canceling autovacuum task/, $log);
 	pass('... it is canceled');
 	$blocker->quit;
@@ -549,11 +549,11 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 		},
 		'the connection to be lost');
 	sql_error($c, "SELECT * FROM zk_queue('away')", \%no_session, 'zk_queue without ZooKeeper');
-	my $result = sql($c, "SELECT zk_cancel_holder('away')");
-	is($result->{out}, 1, 'zk_cancel_holder without ZooKeeper');
+	my $result = sql($c, "SELECT zk_cancel_holders('away')");
+	is($result->{out}, 1, 'zk_cancel_holders without ZooKeeper');
 	is($result->{warnings}[0]{sqlstate}, '57P03', '... with a warning');
 	is($holder->result->{sqlstate}, '57014', '... cancels the local holder');
-	sql_error($c, "SELECT zk_cancel_holder('nobody')",
+	sql_error($c, "SELECT zk_cancel_holders('nobody')",
 		{ %no_session, message => 'could not reach ZooKeeper for lock "nobody"' },
 		'... and is an error if there is none');
 	my $asker = ZkSession->new($c);
@@ -574,7 +574,7 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 
 	$holder->run_ok("BEGIN; SELECT zk_acquire('permits asked for', 2)", 'a permit');
 	run_forever($a, $holder);
-	is(sql($b, "SELECT zk_cancel_holder('permits asked for')")->{out}, 1,
+	is(sql($b, "SELECT zk_cancel_holders('permits asked for')")->{out}, 1,
 		'who has a permit in another cluster is asked');
 	is_cancelled($holder, '... and cancelled');
 	is( (queue($a, 'permits asked for', 'count(*)'))[0], 0, '... which gives the permit back');

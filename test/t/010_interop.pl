@@ -745,7 +745,7 @@ subtest 'revocation' => sub {
 	$mutex->release;
 	wait_no_contenders($zk, 'revoke');
 
-	# zk_cancel_holder asks Curator's
+	# zk_cancel_holders asks Curator's
 	my $revocable =
 	  $client{curator}->make('revocable InterProcessMutex', $dir);
 	ok($revocable->acquire, 'they hold it');
@@ -753,22 +753,22 @@ subtest 'revocation' => sub {
 	$b1->run('BEGIN');
 	$b1->send("SELECT zk_lock('revoke')");
 	$b1->wait_waiting(2);
-	is($a1->run("SELECT zk_cancel_holder('revoke')")->{out}, 1, 'one holder is asked');
+	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'one holder is asked');
 	is_granted($b1, 'they release it, and we have it');
 	ok($revocable->revoked, 'because they were asked');
 
 	# and our own in another cluster
 	$b1->send('SELECT pg_sleep(3600)');
-	is($a1->run("SELECT zk_cancel_holder('revoke')")->{out}, 1, 'our holder is asked');
+	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'our holder is asked');
 	is($b1->result->{sqlstate}, '57014', 'and cancelled');
 	$b1->run_ok('ROLLBACK');
 	wait_no_contenders($zk, 'revoke');
-	is($a1->run("SELECT zk_cancel_holder('revoke')")->{out}, 0, 'nobody is asked');
+	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 0, 'nobody is asked');
 
 	# who has not agreed to be revoked holds on
 	ok($mutex->acquire, 'they hold it, and are not revocable');
 	($theirs) = in_dir($dir, contenders($zk, 'revoke'));
-	is($a1->run("SELECT zk_cancel_holder('revoke')")->{out}, 1, 'they are asked');
+	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'they are asked');
 	poll_until(sub { $observer->get($theirs)->{data} eq '__REVOKE__' }, 'the request');
 	is($a1->run("SELECT zk_try_lock('revoke')")->{out}, 'f', 'and hold on');
 	$mutex->release;

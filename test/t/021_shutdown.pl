@@ -308,7 +308,7 @@ sub is_clean
 	my @calls = (
 		"zk_lock('x')", "zk_try_lock('x')", "zk_lock_all('{x,y}')", "zk_acquire('x', 1)",
 		"zk_fencing_token('x')", "zk_fence('x')", "zk_unlock('x')", "* FROM zk_queue('x')",
-		"zk_cancel_holder('x')");
+		"zk_cancel_holders('x')");
 
 	$behind = remote_waiter('idle');
 	$a->stop('immediate');

@@ -91,7 +91,7 @@ for my $cluster ($a, $b)
 }
 is_deeply([ grep { !m{/(order|job)-} } all_contenders($zk) ], [], 'no contender is left');
 is($a->safe_psql('postgres', "SELECT count(*) FROM zk_queue('jobs')"), 0, 'nor does zk_queue show one');
-is($a->safe_psql('postgres', "SELECT zk_cancel_holder('jobs')"), 0, 'and zk_cancel_holder asks nobody');
+is($a->safe_psql('postgres', "SELECT zk_cancel_holders('jobs')"), 0, 'and zk_cancel_holders asks nobody');
 $_->stop for ($a, $b);
 
 done_testing();

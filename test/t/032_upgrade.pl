@@ -174,7 +174,7 @@ sub works
 	is($s->run_ok("SELECT count(*) FROM zk_locks WHERE granted AND name LIKE '$db%'", 'zk_locks'),
 		2, 'shows both');
 	is($s->run_ok("SELECT count(*) FROM zk_queue('$db')", 'the queue'), 1, 'has one');
-	is($other->run_ok("SELECT zk_cancel_holder('$db none')", 'nobody is canceled'), 0, 'who is not there');
+	is($other->run_ok("SELECT zk_cancel_holders('$db none')", 'nobody is canceled'), 0, 'who is not there');
 	$s->run_ok('COMMIT', 'commit');
 	$s->run_ok("SELECT zk_lock_all(ARRAY['$db 1', '$db 2'], session => true)", 'several locks');
 	$s->run_ok("SELECT zk_acquire('$db s', 2), zk_try_acquire('$db s', 2)", 'permits');

@@ -50,7 +50,7 @@ sub statements
 			"SELECT zk_lock($x, '20ms', session => true); SELECT zk_unlock($x); SELECT zk_unlock_all();",
 			"BEGIN; SET LOCAL zklock.commit_check = 'quorum'; SELECT zk_lock($x, '20ms'); COMMIT;",
 			"SELECT count(*) FROM zk_queue($x);",
-			"SELECT zk_cancel_holder($x);");
+			"SELECT zk_cancel_holders($x);");
 		push @statements, $choices[ int(rand(@choices)) ];
 	}
 	return join("\n", @statements);

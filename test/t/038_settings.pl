@@ -20,7 +20,7 @@ my @lock_calls = (
 	"zk_lock('x')", "zk_try_lock('x')", "zk_lock_all('{x}')",
 	"zk_acquire('x', 1)", "zk_try_acquire('x', 1)", "zk_unlock('x')",
 	"zk_fencing_token('x')", "zk_fence('x')", "(zk_queue('x')).*",
-	"zk_cancel_holder('x')");
+	"zk_cancel_holders('x')");
 
 sub wrong
 {

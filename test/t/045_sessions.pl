@@ -155,7 +155,7 @@ ok($a->poll_query_until('postgres', q{SELECT bool_and(lease > '10 s') FROM zk_se
 is(value($a, 'SELECT count(directories) FROM zk_sessions'), 1, 'the directories are counted once');
 commits($_, 'all commit') for @keepers;
 is(value($a, q{SELECT count(*) FROM zk_queue('s25')}), 1, 'a question is answered');
-is(value($a, q{SELECT zk_cancel_holder('s25')}), 1, 'and knows its own');
+is(value($a, q{SELECT zk_cancel_holders('s25')}), 1, 'and knows its own');
 
 #
 # A transaction with locks in all of them

@@ -146,7 +146,7 @@ for my $case ([ 1, $a, 2, $b ], [ 2, $b, 1, $a ])
 	# a cluster that is pointed at it
 	apply($attacker, servers($n));
 	sql_error($attacker, "SET lock_timeout = '10s'; SELECT $_", \%denied, "$what: $_ is denied")
-	  for ("zk_lock('x')", "zk_try_lock('x')", "zk_lock('x', shared => true)", "(zk_queue('x')).*", "zk_cancel_holder('x')");
+	  for ("zk_lock('x')", "zk_try_lock('x')", "zk_lock('x', shared => true)", "(zk_queue('x')).*", "zk_cancel_holders('x')");
 	is(sql($attacker, "SELECT zk_try_lock('never_used')")->{sqlstate}, '42501',
 		"$what: so is a lock that is not in use");
 

@@ -176,7 +176,7 @@ my $terminated = qr/57P01 FATAL:  terminating (?:logical replication|background)
 my %end = (
 	'lost' => [ sub { lose_session($b, $foreign); }, qr/40001 ERROR:  .*lock "stock" has been lost/ ],
 	'canceled' => [
-		sub { is(value($a, "SELECT zk_cancel_holder('stock')"), 1, 'the holder is asked') },
+		sub { is(value($a, "SELECT zk_cancel_holders('stock')"), 1, 'the holder is asked') },
 		qr/57014 ERROR:  canceling statement due to user request/ ],
 	'terminated' => [ sub { value($b, "SELECT pg_terminate_backend($_[0])") }, $terminated ]);
 

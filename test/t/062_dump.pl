@@ -137,7 +137,7 @@ sub works
 		  . "locks.zk_lock_all('{3, 4}', session => true), locks.zk_acquire('5', 2, session => true), locks.zk_try_acquire('6', 2, session => true)");
 	is($s->run_ok("SELECT count(*) FROM locks.zk_locks"), 6, "$name: holds");
 	is($s->run_ok("SELECT count(*) FROM locks.zk_queue('1')"), 1, '... a queue');
-	is($s->run_ok("SELECT locks.zk_cancel_holder('nobody''s')"), 0, '... no holder');
+	is($s->run_ok("SELECT locks.zk_cancel_holders('nobody''s')"), 0, '... no holder');
 	cmp_ok($s->run_ok("SELECT locks.zk_fencing_token('2')"), '>', 0, '... a token');
 	is($s->run_ok("SELECT locks.zk_unlock('1')"), 't', '... given back');
 	$s->run_ok('SELECT locks.zk_unlock_all()');

@@ -143,7 +143,7 @@ sub cancels
 	$asked->poll_query_until('postgres',
 		'SELECT count(*) = 1 FROM pg_stat_activity'
 		  . q{ WHERE wait_event = 'PgSleep' AND pid = } . $holder->pid);
-	is(value($asking, q{SELECT zk_cancel_holder('c')}), 1, "$title: a holder is asked");
+	is(value($asking, q{SELECT zk_cancel_holders('c')}), 1, "$title: a holder is asked");
 	is($holder->result->{sqlstate}, '57014', "$title: and is canceled");
 	$holder->quit;
 	return;

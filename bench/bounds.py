@@ -130,7 +130,7 @@ ROWS = [
     row("pgbench-code", "the same, instructions that a backend executes for a transaction,"
         " with over without", "<= 1.01", "1",
         [("instructions", "with", 1, "over_without")], close=None),
-    row("track-code", "a lock that is handed on, with zklock.track_locks over without:"
+    row("track-code", "a lock that is handed on, with zklock.max_tracked_locks over without:"
         " instructions that a backend executes for a transaction", "<= 1.01", "1.005",
         [("tracked", "on", 1, "over_off")], close=None),
     row("track", "the same, 16 backends on one lock, transactions a second", ">= 0.95", "1",

@@ -825,11 +825,11 @@ TRACKED = "BEGIN;\nSELECT zk_lock('tracked');\nCOMMIT;\n"
 def tracked(r):
     """What zk_stat_locks costs where a lock goes from one transaction to the next
     with nothing asked of ZooKeeper: instructions that a backend executes for a
-    transaction, and rates, with zklock.track_locks on and off."""
+    transaction, and rates, with zklock.max_tracked_locks on and off."""
     ways = {"on": 1000, "off": 0}
 
     def settings(way):
-        return ["zklock.track_locks=%d" % ways[way], "zklock.retain_time=1h",
+        return ["zklock.max_tracked_locks=%d" % ways[way], "zklock.retain_time=1h",
                 "zklock.servers=" + env["BENCH_ZOOKEEPER"], "zklock.root=/tracked"]
 
     def cycles(*options):

@@ -336,7 +336,7 @@ CREATE VIEW zk_stat_locks AS
     SELECT * FROM zk_stat_locks_status();
 
 COMMENT ON VIEW zk_stat_locks IS
-'how often and how long sessions of this server wait for and hold each lock: a row for each of the zklock.track_locks locks that are used most';
+'how often and how long sessions of this server wait for and hold each lock: a row for each of the zklock.max_tracked_locks locks that are used most';
 COMMENT ON COLUMN zk_stat_locks.name IS
 'name of the lock or semaphore';
 COMMENT ON COLUMN zk_stat_locks.root IS

@@ -3,12 +3,12 @@
  * lock_stats.c
  *		Counters of single locks in shared memory.
  *
- * For the view zk_stat_locks.  There is room for zklock.track_locks locks.  When
- * all is in use, a lock that has not been counted before takes the place of one
- * that is used little: a hand goes round the entries, halves the usage of each,
- * and takes the first that has none left; or of STEPS entries the one that had
- * the least.  Nothing is allocated for that, since locks are counted in
- * transaction callbacks, too.
+ * For the view zk_stat_locks.  There is room for zklock.max_tracked_locks
+ * locks.  When all is in use, a lock that has not been counted before takes
+ * the place of one that is used little: a hand goes round the entries, halves
+ * the usage of each, and takes the first that has none left; or of STEPS
+ * entries the one that had the least.  Nothing is allocated for that, since
+ * locks are counted in transaction callbacks, too.
  *
  * A lock is known by the hash of its path, of 64 bits: two locks with the same
  * would be counted as one.
@@ -101,7 +101,7 @@ static Size
 shared_size(void)
 {
 	return offsetof(LockStatsShared, entries) +
-		mul_size(zklock_track_locks, sizeof(StatsEntry));
+		mul_size(zklock_max_tracked_locks, sizeof(StatsEntry));
 }
 
 /*
@@ -111,9 +111,10 @@ shared_size(void)
 void
 lock_stats_request_shmem(void)
 {
-	RequestAddinShmemSpace(add_size(shared_size(),
-									hash_estimate_size(Max(zklock_track_locks, 1),
-													   sizeof(IdEntry))));
+	Size		ids_size = hash_estimate_size(Max(zklock_max_tracked_locks, 1),
+										  sizeof(IdEntry));
+
+	RequestAddinShmemSpace(add_size(shared_size(), ids_size));
 	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
 }
 
@@ -124,7 +125,7 @@ find_room(void)
 	int			victim = -1;
 	uint64		least = 0;
 
-	if (shared->used < zklock_track_locks)
+	if (shared->used < zklock_max_tracked_locks)
 		return shared->used++;
 	for (int i = 0; i < STEPS && (victim < 0 || least > 0); i++)
 	{
@@ -132,7 +133,7 @@ find_room(void)
 		StatsEntry *entry = &shared->entries[number];
 		uint64		usage;
 
-		shared->hand = (number + 1) % zklock_track_locks;
+		shared->hand = (number + 1) % zklock_max_tracked_locks;
 		SpinLockAcquire(&entry->mutex);
 		usage = entry->usage;
 		entry->usage /= 2;
@@ -203,7 +204,7 @@ load_entries(FILE *file)
 	if (!check_file(file, &header) ||
 		fseek(file, sizeof(header), SEEK_SET) != 0)
 		return false;
-	for (int i = 0; i < Min(header.n, zklock_track_locks); i++)
+	for (int i = 0; i < Min(header.n, zklock_max_tracked_locks); i++)
 	{
 		StatsEntry *entry;
 
@@ -296,13 +297,14 @@ lock_stats_startup_shmem(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct(ZK_TRANCHE, shared_size(), &found);
-	ids = ZkShmemInitHash("zklock lock stats ids", Max(zklock_track_locks, 1),
+	ids = ZkShmemInitHash("zklock lock stats ids",
+						  Max(zklock_max_tracked_locks, 1),
 						  &info, HASH_ELEM | HASH_BLOBS);
 	stats_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	if (!found)
 	{
 		shared->used = shared->hand = 0;
-		for (int i = 0; i < zklock_track_locks; i++)
+		for (int i = 0; i < zklock_max_tracked_locks; i++)
 		{
 			memset(&shared->entries[i], 0, sizeof(StatsEntry));
 			SpinLockInit(&shared->entries[i].mutex);
@@ -313,7 +315,7 @@ lock_stats_startup_shmem(void)
 	if (IsUnderPostmaster)
 		return;
 	on_shmem_exit(write_file, (Datum) 0);
-	if (!found && zklock_track_locks > 0)
+	if (!found && zklock_max_tracked_locks > 0)
 		read_file();
 }
 
@@ -359,7 +361,7 @@ find_entry(uint64 id, const ZkKey *key)
 	IdEntry    *found;
 	int			number = -1;
 
-	if (zklock_track_locks == 0)
+	if (zklock_max_tracked_locks == 0)
 		return NULL;
 	if (*last > 0 && (entry = lock_entry(*last - 1, id)) != NULL)
 		return entry;
@@ -471,7 +473,7 @@ lock_stats_lost(const ZkKey *key)
 ZkLockStats *
 lock_stats_read(int *n)
 {
-	ZkLockStats *copy = palloc_extended(Max(zklock_track_locks, 1) *
+	ZkLockStats *copy = palloc_extended(Max(zklock_max_tracked_locks, 1) *
 										sizeof(ZkLockStats), MCXT_ALLOC_HUGE);
 
 	LWLockAcquire(stats_lock, LW_SHARED);

@@ -48,7 +48,7 @@ char	   *zklock_servers;
 int			zklock_session_timeout;
 char	   *zklock_root;
 int			zklock_max_locks;
-int			zklock_track_locks;
+int			zklock_max_tracked_locks;
 int			zklock_handoff_quantum;
 int			zklock_retain_time;
 char	   *zklock_auth;
@@ -794,10 +794,10 @@ define_lock_settings(void)
 							PGC_POSTMASTER,
 							0,
 							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.track_locks",
+	DefineCustomIntVariable("zklock.max_tracked_locks",
 							"Sets the maximum number of locks that zk_stat_locks has counters of.",
 							"Zero turns them off.",
-							&zklock_track_locks,
+							&zklock_max_tracked_locks,
 							1000, 0, 1000000,
 							PGC_POSTMASTER,
 							0,

@@ -15,7 +15,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new;
 $zk->start;
 my $foreign = $zk->client;
-my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.track_locks' => 40);
+my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.max_tracked_locks' => 40);
 my $columns = 'taken, handed_off, waited, timed_out, failed, deadlocks, lost';
 
 sub value { return $a->safe_psql('postgres', $_[0]); }
@@ -138,7 +138,7 @@ for my $damage ([ 'taken', 500 ], [ 'name', 40 ], [ 'longer', undef ])
 	ok(-s $file, 'the next one is written');
 }
 truncate $file, 1000 or die "truncate: $!";
-$a->append_conf('postgresql.conf', 'zklock.track_locks = 10');
+$a->append_conf('postgresql.conf', 'zklock.max_tracked_locks = 10');
 $a->start;
 is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'a file that ends early does no harm');
 like(slurp_file($a->logfile), qr/LOG:  ignoring invalid data in file "pg_stat\/zklock_locks.stat"/, 'and is told of');
@@ -161,7 +161,7 @@ is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'a reset forgets all');
 value("SELECT zk_lock('hot')");
 is(counters('hot', 'taken'), 1, 'and counting begins anew');
 
-$a->append_conf('postgresql.conf', 'zklock.track_locks = 0');
+$a->append_conf('postgresql.conf', 'zklock.max_tracked_locks = 0');
 $a->restart;
 wait_connected($a);
 value("SELECT zk_lock('hot')");

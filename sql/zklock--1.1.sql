@@ -185,7 +185,7 @@ CREATE FUNCTION zk_lock_status(OUT name text,
                                OUT scope text,
                                OUT granted boolean,
                                OUT lost boolean,
-                               OUT since timestamptz,
+                               OUT state_change timestamptz,
                                OUT path text,
                                OUT token bigint,
                                OUT classid oid,
@@ -211,7 +211,7 @@ GRANT EXECUTE ON FUNCTION zk_lock_status() TO pg_monitor;
 GRANT SELECT ON zk_locks TO pg_monitor;
 
 CREATE FUNCTION zk_session_status(OUT state text,
-                                  OUT since timestamptz,
+                                  OUT state_change timestamptz,
                                   OUT session_id text,
                                   OUT server text,
                                   OUT servers text,
@@ -324,7 +324,7 @@ CREATE FUNCTION zk_stat_locks_status(OUT name text,
                                      OUT max_hold double precision,
                                      OUT wait_histogram bigint[],
                                      OUT hold_histogram bigint[],
-                                     OUT since timestamptz)
+                                     OUT stats_reset timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_stat_locks_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -367,7 +367,7 @@ COMMENT ON COLUMN zk_stat_locks.wait_histogram IS
 'times from the call to the grant, in the buckets of zk_stat';
 COMMENT ON COLUMN zk_stat_locks.hold_histogram IS
 'times from the grant to the release, in the same buckets';
-COMMENT ON COLUMN zk_stat_locks.since IS
+COMMENT ON COLUMN zk_stat_locks.stats_reset IS
 'when counting of this lock began';
 
 REVOKE ALL ON FUNCTION zk_stat_locks_status() FROM PUBLIC;
@@ -444,7 +444,7 @@ CREATE FUNCTION zk_queue(name text,
                          OUT mode text,
                          OUT owner text,
                          OUT session_id text,
-                         OUT since timestamptz)
+                         OUT queued_at timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_queue'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -461,7 +461,7 @@ CREATE FUNCTION zk_fleet_locks(OUT name text,
                           OUT holder text,
                           OUT cluster text,
                           OUT pid integer,
-                          OUT since timestamptz,
+                          OUT queued_at timestamptz,
                           OUT waiters integer,
                           OUT longest_wait interval,
                           OUT waits_for text[],
@@ -485,7 +485,7 @@ CREATE FUNCTION zk_fleet(OUT cluster text,
                             OUT system_identifier bigint,
                             OUT node_format text,
                             OUT session_timeout interval,
-                            OUT since timestamptz,
+                            OUT started_at timestamptz,
                             OUT session_id text,
                             OUT local boolean,
                             OUT misfits text[])

@@ -58,7 +58,7 @@ put_cluster(ReturnSetInfo *rsinfo, const Member *member,
 {
 	Datum		values[CLUSTERS_COLUMNS] = {0};
 	bool		nulls[CLUSTERS_COLUMNS];
-	TimestampTz since = 0;
+	TimestampTz started_at = 0;
 	int			n = 0;
 
 #define PUT(known, value) \
@@ -73,7 +73,8 @@ put_cluster(ReturnSetInfo *rsinfo, const Member *member,
 	PUT(member->words & MEMBER_SYSTEM, Int64GetDatum((int64) member->system));
 	PUT(member->words & MEMBER_FORMAT, text_value(member->format));
 	PUT(member->words & MEMBER_TIMEOUT, interval_of_us((int64) member->timeout * 1000));
-	PUT(timestamp_of_ctime(entry->ctime, &since), TimestampTzGetDatum(since));
+	PUT(timestamp_of_ctime(entry->ctime, &started_at),
+		TimestampTzGetDatum(started_at));
 	PUT(entry->session_id != 0, session_id_text(entry->session_id));
 	PUT(entry->session_id != 0, BoolGetDatum(entry->session_id == session_id));
 	PUT(member->misfits != 0, misfits_of(member));

@@ -273,7 +273,7 @@ put_holder(const ZkSurveyEntry *entry, Datum *values, bool *nulls, int n)
 {
 	const char *data = entry->bytes + entry->name_len;
 	Note		note;
-	TimestampTz since = 0;
+	TimestampTz queued_at = 0;
 
 	note_parse(&note, data, entry->data_len);
 	nulls[n] = entry->data_len < 0;
@@ -286,8 +286,8 @@ put_holder(const ZkSurveyEntry *entry, Datum *values, bool *nulls, int n)
 	n++;
 	nulls[n] = (note.words & NOTE_PID) == 0;
 	values[n++] = Int32GetDatum(note.pid);
-	nulls[n] = !timestamp_of_ctime(entry->since, &since);
-	values[n] = TimestampTzGetDatum(since);
+	nulls[n] = !timestamp_of_ctime(entry->since, &queued_at);
+	values[n] = TimestampTzGetDatum(queued_at);
 }
 
 static void
@@ -326,7 +326,7 @@ put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
 {
 	Datum		values[QUEUE_COLUMNS] = {0};
 	bool		nulls[QUEUE_COLUMNS] = {0};
-	TimestampTz since = 0;
+	TimestampTz queued_at = 0;
 	int			n = 0;
 
 	values[n++] = Int32GetDatum(position);
@@ -341,8 +341,8 @@ put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
 	n++;
 	nulls[n] = entry->session_id == 0;
 	values[n++] = session_id_text(entry->session_id);
-	nulls[n] = !timestamp_of_ctime(entry->ctime, &since);
-	values[n++] = TimestampTzGetDatum(since);
+	nulls[n] = !timestamp_of_ctime(entry->ctime, &queued_at);
+	values[n++] = TimestampTzGetDatum(queued_at);
 	Assert(n == QUEUE_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

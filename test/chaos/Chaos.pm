@@ -1195,7 +1195,7 @@ sub _victim
 	my ($self, $name, $dice, $waits) = @_;
 	my $order = $waits ? 'granted' : 'granted DESC';
 	my @holders = split /\n/,
-	  $self->_ask($name, "SELECT pid FROM zk_locks ORDER BY $order, since LIMIT 3");
+	  $self->_ask($name, "SELECT pid FROM zk_locks ORDER BY $order, state_change LIMIT 3");
 	my $own = $self->{wire}{$name}->pid;
 
 	@holders = map { $_->{pid} } $self->_children($name, qr/\[local\]/) unless @holders;
@@ -1267,7 +1267,7 @@ sub _look_around
 	{
 		for my $query (
 			'SELECT * FROM zk_sessions',
-			'SELECT pid, name, mode, scope, granted, lost, since, token FROM zk_locks ORDER BY 2, 3, 5',
+			'SELECT pid, name, mode, scope, granted, lost, state_change, token FROM zk_locks ORDER BY 2, 3, 5',
 			q{SELECT pid, state, wait_event_type, wait_event, state_change, left(query, 100)
 				FROM pg_stat_activity WHERE datname IS NOT NULL},
 			q{SELECT n.name, q.* FROM (SELECT DISTINCT name FROM zk_locks) n,

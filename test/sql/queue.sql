@@ -24,7 +24,7 @@ SELECT position,
        path ~ '^/zklock/queue%2Fown/_c_[-0-9a-f]{36}-lock-[0-9]{10}$' AS path,
        mode, owner ~ '^postgresql host=\S+ port=\d+ cluster=' AS owner,
        q.session_id = s.session_id AS session,
-       q.since BETWEEN now() - '1 hour'::interval AND now() + '1 hour' AS since
+       q.queued_at BETWEEN now() - '1 hour'::interval AND now() + '1 hour' AS queued_at
   FROM zk_queue('queue/own') q, zk_sessions s;
 SELECT count(*) FROM zk_queue('queue/ow');
 

@@ -1,11 +1,11 @@
 -- What the views show.
 
--- a lock that is held; since is when it was granted
+-- a lock that is held; state_change is when it was granted
 BEGIN;
 SELECT zk_lock('views/a');
 SELECT zk_lock('b');
 SELECT name, pid = pg_backend_pid() AS ours, mode, scope, granted, lost,
-       since BETWEEN now() AND clock_timestamp() AS since, path
+       state_change BETWEEN now() AND clock_timestamp() AS state_change, path
   FROM zk_locks ORDER BY name;
 
 -- its token, once the worker knows it
@@ -39,7 +39,7 @@ BEGIN
   PERFORM zk_lock('a');
   SELECT * INTO STRICT s FROM zk_sessions;
   RAISE NOTICE 'state: %', s.state;
-  RAISE NOTICE 'since: %', s.since <= clock_timestamp();
+  RAISE NOTICE 'state_change: %', s.state_change <= clock_timestamp();
   RAISE NOTICE 'session_id: %', s.session_id ~ '^0x[0-9a-f]{1,16}$';
   RAISE NOTICE 'server is one of servers: %',
     split_part(s.server, ':', 2) = ANY (regexp_split_to_array(s.servers, '[:,/]'));

@@ -125,7 +125,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 		is($owners[1], 'foreign contender', 'a foreign contender as it names itself');
 		is($owners[2] =~ $us ? $1 : $owners[2], 'b', 'who waits is named');
 	}
-	is( (queue($a, 'q/x y', q{bool_and(since BETWEEN now() - '1 hour'::interval AND now() + '1 hour')}))[0],
+	is( (queue($a, 'q/x y', q{bool_and(queued_at BETWEEN now() - '1 hour'::interval AND now() + '1 hour')}))[0],
 		't', 'since when');
 	$holder->run_ok('COMMIT');
 	$foreign->unlock($node);
@@ -225,7 +225,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	my $node = $other->create(lock_dir('half') . '/x-lock-', ephemeral => 1,
 		sequence => 1, acl => 'creator', data => 'secret');
 	# Servers from 3.9.2 on do not tell of a znode either that may not be read.
-	is( join('|', queue($a, 'half', 'path, owner IS NULL, session_id, since IS NULL')),
+	is( join('|', queue($a, 'half', 'path, owner IS NULL, session_id, queued_at IS NULL')),
 		eval { $foreign->exists($node) }
 		? join('|', $node, 't', sprintf('0x%x', $other->session), 'f')
 		: join('|', $node, 't', '', 't'),

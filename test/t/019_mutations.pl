@@ -541,7 +541,7 @@ for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns releas
 	my $waits_long = sub {
 		return grep {
 			$_->run("SELECT count(*) FROM zk_locks WHERE NOT granted"
-				  . " AND since < now() - interval '30 s'")->{out} > 0
+				  . " AND state_change < now() - interval '30 s'")->{out} > 0
 		} values %wire;
 	};
 	my ($history, $verdict) = run(

@@ -93,7 +93,7 @@ like(queues($b, 'holder', "name = 'x y'")->[0], qr/^postgresql host=\S+ port=\d+
 	'and what it tells of itself, without what workers tell each other');
 is(queues($b, 'holder', "name = 'f'")->[0], 'foreign contender', 'other clients likewise');
 is($b->safe_psql('postgres',
-		'SELECT bool_and(since <= seen AND seen <= clock_timestamp() AND seen >= now()),'
+		'SELECT bool_and(queued_at <= seen AND seen <= clock_timestamp() AND seen >= now()),'
 		  . " bool_and((longest_wait >= '0') = (waiters > 0)) FROM zk_fleet_locks()"),
 	't|t', 'and since when, how long, and how old the row is');
 my $before = queues($b, 'longest_wait', "name = 'x y'")->[0];

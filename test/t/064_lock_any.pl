@@ -553,7 +553,7 @@ for my $more (0, 1)
 	$other->wait_waiting(2);
 	my $before = value($a, 'SELECT deadlocks FROM zk_stat') + value($b, 'SELECT deadlocks FROM zk_stat');
 	my $s = waits_for_any($c, names('d2', 'd3'));
-	poll_until(sub { value($a, q{SELECT bool_and(clock_timestamp() > since + '2 s') FROM zk_locks WHERE NOT granted}) eq 't' },
+	poll_until(sub { value($a, q{SELECT bool_and(clock_timestamp() > state_change + '2 s') FROM zk_locks WHERE NOT granted}) eq 't' },
 		'the wait to be long');
 	ok(!$any->done && !$other->done, 'both wait on');
 	$foreign->unlock($ahead);

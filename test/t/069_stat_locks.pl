@@ -35,7 +35,7 @@ value("SELECT zk_lock('x')") for (1 .. 3);
 value("SELECT zk_acquire('s', 2)");
 value("SELECT zk_lock('x y', shared => true)");
 like(counters('x'), qr/^3\|[0-2]\|0\|0\|0\|0\|0$/, 'locks are counted');
-is(counters('x', "root, since <= now() AND wait_time > 0 AND max_wait <= wait_time AND hold_time >= max_hold"),
+is(counters('x', "root, stats_reset <= now() AND wait_time > 0 AND max_wait <= wait_time AND hold_time >= max_hold"),
 	'/zklock|t', 'and how long they took');
 is(counters('x', '(SELECT sum(w) FROM unnest(wait_histogram) w), (SELECT sum(h) FROM unnest(hold_histogram) h)'),
 	'3|3', 'each is in its bucket');

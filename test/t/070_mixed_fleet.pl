@@ -55,7 +55,7 @@ sub one_queue
 {
 	my ($zk, $title) = @_;
 	my $queue = q{
-		SELECT position, path, mode, owner, session_id, extract(epoch FROM since)
+		SELECT position, path, mode, owner, session_id, extract(epoch FROM queued_at)
 		  FROM zk_queue('q') ORDER BY position};
 	my @sessions = (holder($nodes[0], 'q'));
 

@@ -31,7 +31,7 @@ sub clusters
 	my ($node, $columns, $where) = @_;
 
 	return [ split /\n/, value($node, "SELECT $columns FROM zk_fleet() WHERE "
-		  . ($where // 'true') . ' ORDER BY cluster, since, session_id') ];
+		  . ($where // 'true') . ' ORDER BY cluster, started_at, session_id') ];
 }
 
 sub misfits { return clusters($_[0], "cluster, array_to_string(misfits, ', ')"); }
@@ -90,7 +90,7 @@ is_deeply(
 	[ map { join '|', $_->name, $host, $_->port, 'f', $version, 'mutex', '00:00:06' } ($a, $b, $c) ],
 	'what each tells');
 is(value($a, 'SELECT bool_and(system_identifier = (SELECT system_identifier FROM pg_control_system()))'
-		  . ' AND bool_and(since BETWEEN pg_postmaster_start_time() - interval \'1 hour\' AND clock_timestamp()) FROM zk_fleet()'),
+		  . ' AND bool_and(started_at BETWEEN pg_postmaster_start_time() - interval \'1 hour\' AND clock_timestamp()) FROM zk_fleet()'),
 	't', 'of which server, since when');
 is_deeply([ map { identity($_) } ($b, $c) ], [ (identity($a)) x 2 ], 'they have one identity');
 like(identity($a), qr/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'a UUID');
@@ -347,7 +347,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	wait_connected($b);
 	is_deeply(clusters($b, 'cluster'), [ 'a', 'b', 'c' ], 'b sees all');
 	is_deeply([ $client->get_acl($room) ], [ 'anyone:r', 'b:rwcda' ], 'and has closed the room');
-	is(value($a, "SELECT cluster IS NULL, misfits, since IS NULL OR session_id = '" . session_of($b)
+	is(value($a, "SELECT cluster IS NULL, misfits, started_at IS NULL OR session_id = '" . session_of($b)
 			  . "' FROM zk_fleet() WHERE cluster IS NULL"),
 		't|{"this server may not read it"}|t', 'of b another one sees that it is there');
 	for my $try (

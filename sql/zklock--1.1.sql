@@ -257,8 +257,8 @@ CREATE FUNCTION zk_stat_status(OUT taken bigint,
                                 OUT failed bigint,
                                 OUT deadlocks bigint,
                                 OUT lost bigint,
-                                OUT wait_time double precision,
-                                OUT hold_time double precision,
+                                OUT total_wait_time double precision,
+                                OUT total_hold_time double precision,
                                 OUT wait_histogram bigint[],
                                 OUT hold_histogram bigint[],
                                 OUT slots integer,
@@ -290,9 +290,9 @@ COMMENT ON COLUMN zk_stat.deadlocks IS
 'calls that failed to end a deadlock, within this server or with others';
 COMMENT ON COLUMN zk_stat.lost IS
 'locks that were lost while they were held';
-COMMENT ON COLUMN zk_stat.wait_time IS
+COMMENT ON COLUMN zk_stat.total_wait_time IS
 'total time from the call to the grant, over all locks taken, in milliseconds';
-COMMENT ON COLUMN zk_stat.hold_time IS
+COMMENT ON COLUMN zk_stat.total_hold_time IS
 'total time from the grant to the release, over all locks released, in milliseconds';
 COMMENT ON COLUMN zk_stat.wait_histogram IS
 'of the locks taken; element n counts waits from 2^(n-1) up to 2^n microseconds, the first also shorter ones, the last also longer ones';
@@ -318,10 +318,10 @@ CREATE FUNCTION zk_stat_locks_status(OUT name text,
                                      OUT failed bigint,
                                      OUT deadlocks bigint,
                                      OUT lost bigint,
-                                     OUT wait_time double precision,
-                                     OUT max_wait double precision,
-                                     OUT hold_time double precision,
-                                     OUT max_hold double precision,
+                                     OUT total_wait_time double precision,
+                                     OUT max_wait_time double precision,
+                                     OUT total_hold_time double precision,
+                                     OUT max_hold_time double precision,
                                      OUT wait_histogram bigint[],
                                      OUT hold_histogram bigint[],
                                      OUT stats_reset timestamptz)
@@ -355,13 +355,13 @@ COMMENT ON COLUMN zk_stat_locks.deadlocks IS
 'calls that failed to end a deadlock';
 COMMENT ON COLUMN zk_stat_locks.lost IS
 'times it was lost while it was held';
-COMMENT ON COLUMN zk_stat_locks.wait_time IS
+COMMENT ON COLUMN zk_stat_locks.total_wait_time IS
 'total time from the call to the grant, in milliseconds';
-COMMENT ON COLUMN zk_stat_locks.max_wait IS
+COMMENT ON COLUMN zk_stat_locks.max_wait_time IS
 'the longest of these times';
-COMMENT ON COLUMN zk_stat_locks.hold_time IS
+COMMENT ON COLUMN zk_stat_locks.total_hold_time IS
 'total time from the grant to the release, in milliseconds';
-COMMENT ON COLUMN zk_stat_locks.max_hold IS
+COMMENT ON COLUMN zk_stat_locks.max_hold_time IS
 'the longest of these times';
 COMMENT ON COLUMN zk_stat_locks.wait_histogram IS
 'times from the call to the grant, in the buckets of zk_stat';

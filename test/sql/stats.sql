@@ -16,7 +16,7 @@ BEGIN
 END$$;
 SELECT zk_stat_reset();
 SELECT * FROM counted;
-SELECT wait_time, hold_time, stats_reset BETWEEN now() - interval '1 hour' AND clock_timestamp() AS since,
+SELECT total_wait_time, total_hold_time, stats_reset BETWEEN now() - interval '1 hour' AND clock_timestamp() AS since,
        wait_histogram = array_fill(0::bigint, ARRAY[32]) AS wait_histogram,
        hold_histogram = array_fill(0::bigint, ARRAY[32]) AS hold_histogram
   FROM zk_stat;
@@ -29,7 +29,7 @@ SELECT * FROM counted;
 SELECT slots, slot_users FROM zk_stat;
 COMMIT;
 SELECT * FROM counted;
-SELECT wait_time > 0 AS wait_time, hold_time > 0 AS hold_time FROM zk_stat;
+SELECT total_wait_time > 0 AS total_wait_time, total_hold_time > 0 AS total_hold_time FROM zk_stat;
 
 -- and again when it was given back
 BEGIN;
@@ -52,7 +52,7 @@ SELECT zk_lock('a');
 SELECT zk_stat_reset();
 SELECT pg_sleep(0.01);
 COMMIT;
-SELECT hold_time >= 5 AS hold_time, wait_time FROM zk_stat;
+SELECT total_hold_time >= 5 AS total_hold_time, total_wait_time FROM zk_stat;
 SELECT n >= 13 AS "at least 2^12 us", c
   FROM zk_stat, unnest(hold_histogram) WITH ORDINALITY AS h (c, n) WHERE c > 0;
 SELECT * FROM counted;

@@ -35,7 +35,7 @@ value("SELECT zk_lock('x')") for (1 .. 3);
 value("SELECT zk_acquire('s', 2)");
 value("SELECT zk_lock('x y', shared => true)");
 like(counters('x'), qr/^3\|[0-2]\|0\|0\|0\|0\|0$/, 'locks are counted');
-is(counters('x', "root, stats_reset <= now() AND wait_time > 0 AND max_wait <= wait_time AND hold_time >= max_hold"),
+is(counters('x', "root, stats_reset <= now() AND total_wait_time > 0 AND max_wait_time <= total_wait_time AND total_hold_time >= max_hold_time"),
 	'/zklock|t', 'and how long they took');
 is(counters('x', '(SELECT sum(w) FROM unnest(wait_histogram) w), (SELECT sum(h) FROM unnest(hold_histogram) h)'),
 	'3|3', 'each is in its bucket');
@@ -57,7 +57,7 @@ $zk->wait_watched($theirs);
 $foreign->unlock($theirs);
 is($waiter->result->{message}, undef, 'it is granted');
 like(counters('theirs'), qr/^1\|0\|[01]\|2\|1\|0\|0$/, 'and counted');
-ok(counters('theirs', 'hold_time = 0') eq 't', 'and is held');
+ok(counters('theirs', 'total_hold_time = 0') eq 't', 'and is held');
 
 end_session($a, $foreign);
 poll_until(sub { counters('theirs', 'lost') eq '1' }, 'the loss to be counted');

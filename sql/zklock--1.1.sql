@@ -377,7 +377,7 @@ GRANT SELECT ON zk_stat_locks TO pg_monitor;
 CREATE FUNCTION zk_deadlock_status(OUT id bigint,
                                    OUT detected timestamptz,
                                    OUT member integer,
-                                   OUT cluster text,
+                                   OUT cluster_name text,
                                    OUT pid integer,
                                    OUT mode text,
                                    OUT name text,
@@ -404,7 +404,7 @@ COMMENT ON COLUMN zk_deadlocks.detected IS
 'when this server heard of the deadlock';
 COMMENT ON COLUMN zk_deadlocks.member IS
 'number of the member in the deadlock';
-COMMENT ON COLUMN zk_deadlocks.cluster IS
+COMMENT ON COLUMN zk_deadlocks.cluster_name IS
 'cluster_name of the member''s server';
 COMMENT ON COLUMN zk_deadlocks.pid IS
 'process that waits for the lock';
@@ -459,7 +459,7 @@ CREATE FUNCTION zk_fleet_locks(OUT name text,
                           OUT mode text,
                           OUT holders integer,
                           OUT holder text,
-                          OUT cluster text,
+                          OUT cluster_name text,
                           OUT pid integer,
                           OUT queued_at timestamptz,
                           OUT waiters integer,
@@ -476,7 +476,7 @@ COMMENT ON FUNCTION zk_fleet_locks() IS
 REVOKE ALL ON FUNCTION zk_fleet_locks() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet_locks() TO pg_monitor;
 
-CREATE FUNCTION zk_fleet(OUT cluster text,
+CREATE FUNCTION zk_fleet(OUT cluster_name text,
                             OUT host text,
                             OUT port integer,
                             OUT standby boolean,

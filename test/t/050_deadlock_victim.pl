@@ -99,7 +99,7 @@ ok( $a->poll_query_until('postgres',
 	'pg_stat_database counts it');
 
 is( value(q{SELECT id, detected BETWEEN now() - interval '1 min' AND now(), member,
-	cluster, pid, mode, name, path, holder_pid, blocked_by, victim, local FROM zk_deadlocks}),
+	cluster_name, pid, mode, name, path, holder_pid, blocked_by, victim, local FROM zk_deadlocks}),
 	"1|t|1|here|$pid|exclusive|x|/zklock/x|$pid|{2}|t|t\n"
 	  . '1|t|2|there_1|10|exclusive|x|/zklock/x|10|{1}|f|f',
 	'zk_deadlocks shows it');

@@ -36,7 +36,7 @@ sub members_are
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is($a->safe_psql('postgres', q{
 		SELECT string_agg(format('%s waits for %s, victim: %s, local: %s',
-								 cluster, d.name, victim, local), E'\n' ORDER BY cluster)
+								 cluster_name, d.name, victim, local), E'\n' ORDER BY cluster_name)
 		  FROM zk_deadlocks d WHERE id = (SELECT max(id) FROM zk_deadlocks)}),
 		$expected, $name);
 	return;

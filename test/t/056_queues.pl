@@ -85,7 +85,7 @@ my $expected = [
 	'x y|exclusive|1|a|2|{f}' ];
 for my $node ($a, $b)
 {
-	is_deeply(queues($node, 'name, mode, holders, cluster, waiters, waits_for'), $expected,
+	is_deeply(queues($node, 'name, mode, holders, cluster_name, waiters, waits_for'), $expected,
 		$node->name . ' sees all of them');
 }
 is(queues($b, 'pid', "name = 'x y'")->[0], $x->pid, 'and the session');

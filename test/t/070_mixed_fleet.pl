@@ -172,7 +172,7 @@ sub deadlock
 		ok( $node->poll_query_until(
 				'postgres', q{
 				SELECT coalesce(string_agg(
-					format('%s %s %s %s', cluster, pid, name, victim::text), ', ' ORDER BY cluster), '')
+					format('%s %s %s %s', cluster_name, pid, name, victim::text), ', ' ORDER BY cluster_name), '')
 				  FROM zk_deadlocks WHERE id = (SELECT max(id) FROM zk_deadlocks)},
 				join(', ', @members)),
 			"$title: " . $node->name . ' shows it');

@@ -304,7 +304,7 @@ sub has_answered
 				push @made, map { $stranger->create($probe->{$_} =~ s/probe/verdict/r, ephemeral => 1) } qw(ours theirs);
 				$probe = undef;
 			}
-			return value($a, "SELECT count(*) $forged AND cluster = 'z'") ne '0';
+			return value($a, "SELECT count(*) $forged AND cluster_name = 'z'") ne '0';
 		},
 		'a to note a forged deadlock');
 	pass('open: who forges a probe and its verdict adds a deadlock to zk_deadlocks');

@@ -74,7 +74,7 @@ my @large = map { "$members/" . member_node($_) } (1 .. $many / 2);
 push @large, map { "$members/stranger $_" } (1 .. $many / 2);
 $stranger->create($_, data => $data, ephemeral => 1) for @large;
 reads_none('zk_fleet', sub {
-	is(value(q{SELECT string_agg(DISTINCT misfits::text, ' '), count(*) FROM zk_fleet() WHERE cluster IS DISTINCT FROM 'a'}),
+	is(value(q{SELECT string_agg(DISTINCT misfits::text, ' '), count(*) FROM zk_fleet() WHERE cluster_name IS DISTINCT FROM 'a'}),
 		'{"not written by zklock"}|' . $many / 2, 'who is named as a cluster is shown');
 });
 {
@@ -229,11 +229,11 @@ my $log_offset = -s $a->logfile;
 # members
 create("$members/" . member_node(1), "zklock host=$coded port=1 cluster=$coded version=$coded server=$coded format=$coded timeout=1");
 create("$members/" . member_node(2), "zklock host=$evil port=1 cluster=$euro version=1");
-is_shown("a member's $_", "$_ FROM zk_fleet() WHERE cluster ~ 'FORGED'", $shown)
-  for qw(cluster host version server_version node_format);
+is_shown("a member's $_", "$_ FROM zk_fleet() WHERE cluster_name ~ 'FORGED'", $shown)
+  for qw(cluster_name host version server_version node_format);
 is_shown('a member that is not encoded', "host FROM zk_fleet() WHERE version = '1'",
 	substr($shown, 0, 3) . '\\x0aFORGED\\x1b[31m\\xff\\x00\\xe2\\x80\\xae');
-is_shown('a member whose name the encoding lacks', "cluster FROM zk_fleet() WHERE version = '1'",
+is_shown('a member whose name the encoding lacks', "cluster_name FROM zk_fleet() WHERE version = '1'",
 	{ postgres => $euro, japan => '\\xe2\\x82\\xac' });
 all_printing('zk_fleet', 'SELECT * FROM zk_fleet()');
 $stranger->delete("$members/" . member_node($_)) for (1, 2);
@@ -257,7 +257,7 @@ value('SELECT count(*) FROM zk_fleet()');
 	is_shown('the path of a contender', "path FROM zk_queue('evil') WHERE position = 1",
 		"$dir/_c_\xe6\x97\xa5\\xe2\\x80\\xae-lock-0000000001");
 	is_shown('the data of another client', "owner FROM zk_queue('evil') WHERE position = 2", $shown);
-	is_shown('its cluster', "cluster FROM zk_fleet_locks() WHERE name = 'evil'", $shown);
+	is_shown('its cluster', "cluster_name FROM zk_fleet_locks() WHERE name = 'evil'", $shown);
 	all_printing('zk_queue', "SELECT * FROM zk_queue('evil') UNION ALL SELECT 0, 'FORGED', '', '', '', now()");
 	all_printing('zk_fleet_locks', 'SELECT * FROM zk_fleet_locks()');
 	is_shown('names of locks', "string_agg(name, '|' ORDER BY name COLLATE \"C\") FROM zk_fleet_locks() WHERE name ~ 'FORGED'",

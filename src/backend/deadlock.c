@@ -57,8 +57,8 @@ deadlock_append_wait(StringInfo buf, const char *cluster, int holder_pid,
 	appendStringInfo(buf, "Process %d of cluster %s waits for %s \"%s\" in ZooKeeper",
 					 pid, cluster,
 					 kind == ZNODE_PERMIT ? "a permit of semaphore" :
-					 kind == ZNODE_READER ? "ShareLock on lock" :
-					 "ExclusiveLock on lock", path_lock_text(path));
+					 kind == ZNODE_READER ? "shared lock" : "exclusive lock",
+					 path_lock_text(path));
 }
 
 /* Whom a member waits for. */

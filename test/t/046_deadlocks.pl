@@ -63,7 +63,7 @@ sub line
 	my ($waiter, $cluster, $lock, $owner, $other) = @_;
 
 	return sprintf
-	  'Process %d of cluster %s waits for ExclusiveLock on lock "%s" in ZooKeeper; blocked by process %d of cluster %s.',
+	  'Process %d of cluster %s waits for exclusive lock "%s" in ZooKeeper; blocked by process %d of cluster %s.',
 	  $waiter->pid, $cluster, $lock, $owner->pid, $other;
 }
 

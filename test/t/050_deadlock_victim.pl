@@ -79,8 +79,8 @@ error_is(
 		sqlstate => '40P01',
 		message => 'deadlock detected',
 		detail =>
-		  qq{Process $pid of cluster here waits for ExclusiveLock on lock "x" in ZooKeeper; blocked by process 10 of cluster there_1.\n}
-		  . qq{Process 10 of cluster there_1 waits for ExclusiveLock on lock "x" in ZooKeeper; blocked by process $pid of cluster here.},
+		  qq{Process $pid of cluster here waits for exclusive lock "x" in ZooKeeper; blocked by process 10 of cluster there_1.\n}
+		  . qq{Process 10 of cluster there_1 waits for exclusive lock "x" in ZooKeeper; blocked by process $pid of cluster here.},
 		hint => $hint
 	},
 	'the error of a deadlock');
@@ -124,9 +124,9 @@ error_is(
 		message => 'deadlock detected',
 		detail =>
 		  qq{Process $holder_pid of cluster here waits for process $pid of the same cluster.\n}
-		  . qq{Process $pid of cluster here waits for ShareLock on lock "x" in ZooKeeper; blocked by process 10 of cluster there_1.\n}
-		  . qq{Process 10 of cluster there_1 waits for ShareLock on lock "x" in ZooKeeper; blocked by process 20 of cluster there_2.\n}
-		  . qq{Process 20 of cluster there_2 waits for ShareLock on lock "x" in ZooKeeper; blocked by process $holder_pid of cluster here.},
+		  . qq{Process $pid of cluster here waits for shared lock "x" in ZooKeeper; blocked by process 10 of cluster there_1.\n}
+		  . qq{Process 10 of cluster there_1 waits for shared lock "x" in ZooKeeper; blocked by process 20 of cluster there_2.\n}
+		  . qq{Process 20 of cluster there_2 waits for shared lock "x" in ZooKeeper; blocked by process $holder_pid of cluster here.},
 		hint => $hint
 	},
 	'the holder is another one than the waiter');
@@ -315,10 +315,10 @@ my @waits = (
 is(logged($owner), "First in the queue: $owner", 'an owner that waits for nothing');
 is( logged("$owner @waits retain=yes"),
 	"First in the queue: $owner retain=yes\n"
-	  . qq{Process 71 of cluster shop b waits for ExclusiveLock on lock "a/b" in ZooKeeper.\n}
+	  . qq{Process 71 of cluster shop b waits for exclusive lock "a/b" in ZooKeeper.\n}
 	  . qq{Process 71 of cluster shop b waits for process 92 of the same cluster.\n}
 	  . qq{Process 92 of cluster shop b waits for a permit of semaphore "sem" in ZooKeeper.\n}
-	  . qq{Process 72 of cluster shop b waits for ShareLock on lock "r" in ZooKeeper.},
+	  . qq{Process 72 of cluster shop b waits for shared lock "r" in ZooKeeper.},
 	'one that waits');
 my $long = join ' ', ($waits[0]) x 20;
 my $told = () = logged("$owner $long") =~ /lock "a\/b"/g;

@@ -338,7 +338,7 @@ sub both_wait
 	my ($pp, $pq) = ($p->pid, $q->pid);
 
 	ends('the session waits in ZooKeeper', $p, [$q], qr{\A
-Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ ExclusiveLock\ on\ lock\ "x1"\ in\ ZooKeeper;\ blocked\ by\ process\ $pq\ of\ cluster\ shop_b\.\n
+Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ exclusive\ lock\ "x1"\ in\ ZooKeeper;\ blocked\ by\ process\ $pq\ of\ cluster\ shop_b\.\n
 Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ process\ (\d+)\ of\ the\ same\ cluster\.\n
 Process\ \1\ of\ cluster\ shop_b\ works\ for\ process\ $pp\ of\ cluster\ shop_a\.\z}x);
 	ok($_->poll_query_until('postgres', 'SELECT count(*) = 1 FROM zk_deadlocks WHERE victim'),
@@ -359,7 +359,7 @@ Process\ \1\ of\ cluster\ shop_b\ works\ for\ process\ $pp\ of\ cluster\ shop_a\
 	closes($q, zk_lock('x2'));
 	ends('the session waits on the foreign server', $q, [$p], qr{\A
 Process\ (\d+)\ of\ cluster\ shop_b\ waits\ for\ process\ $pq\ of\ the\ same\ cluster\.\n
-Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ ExclusiveLock\ on\ lock\ "x2"\ in\ ZooKeeper;\ blocked\ by\ process\ $pp\ of\ cluster\ shop_a\.\n
+Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ exclusive\ lock\ "x2"\ in\ ZooKeeper;\ blocked\ by\ process\ $pp\ of\ cluster\ shop_a\.\n
 Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\ process\ \1\ of\ cluster\ shop_b\.\z}x);
 	ok($a->poll_query_until('postgres',
 			"SELECT count(*) = 1 FROM zk_deadlocks WHERE local AND pid = $pp AND path LIKE 'remote:%:shop_a'"),

@@ -274,7 +274,7 @@ value('SELECT count(*) FROM zk_fleet()');
 		my $offset = -s $a->logfile;
 
 		$a->psql($database, "SET lock_timeout = '2s'; SELECT zk_lock('evil')");
-		$a->wait_for_log(qr/still waiting for exclusive lock "evil" in ZooKeeper.*\n.*First in the queue: postgresql host=\S+ cluster=\S+ pid=1\n.*Process 1 of cluster .*FORGED.* waits for ExclusiveLock on lock ".*"/, $offset);
+		$a->wait_for_log(qr/still waiting for exclusive lock "evil" in ZooKeeper.*\n.*First in the queue: postgresql host=\S+ cluster=\S+ pid=1\n.*Process 1 of cluster .*FORGED.* waits for exclusive lock ".*"/, $offset);
 	}
 	$a->wait_for_log(qr/WARNING:  ignoring znode "\\xe6\\x97\\xa5FORGED\\xe2\\x80\\xae" in lock directory/, $log_offset);
 	$stranger->delete($_) for map { "$_/_c_x-lock-0000000001" } @names;

@@ -251,19 +251,19 @@ GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
 GRANT SELECT ON zk_sessions TO pg_monitor;
 
 CREATE FUNCTION zk_stat_status(OUT taken bigint,
-                                OUT handed_off bigint,
-                                OUT waited bigint,
-                                OUT timed_out bigint,
-                                OUT failed bigint,
-                                OUT deadlocks bigint,
-                                OUT lost bigint,
-                                OUT total_wait_time double precision,
-                                OUT total_hold_time double precision,
-                                OUT wait_histogram bigint[],
-                                OUT hold_histogram bigint[],
-                                OUT slots integer,
-                                OUT slot_users integer,
-                                OUT stats_reset timestamptz)
+                               OUT handed_off bigint,
+                               OUT waited bigint,
+                               OUT timed_out bigint,
+                               OUT failed bigint,
+                               OUT deadlocks bigint,
+                               OUT lost bigint,
+                               OUT total_wait_time double precision,
+                               OUT total_hold_time double precision,
+                               OUT wait_histogram bigint[],
+                               OUT hold_histogram bigint[],
+                               OUT slots integer,
+                               OUT slot_users integer,
+                               OUT stats_reset timestamptz)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_stat_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -443,6 +443,10 @@ CREATE FUNCTION zk_queue(name text,
                          OUT path text,
                          OUT mode text,
                          OUT owner text,
+                         OUT cluster_name text,
+                         OUT host text,
+                         OUT port integer,
+                         OUT pid integer,
                          OUT session_id text,
                          OUT queued_at timestamptz)
 RETURNS SETOF record
@@ -456,16 +460,18 @@ REVOKE ALL ON FUNCTION zk_queue(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queue(text) TO pg_monitor;
 
 CREATE FUNCTION zk_fleet_locks(OUT name text,
-                          OUT mode text,
-                          OUT holders integer,
-                          OUT holder text,
-                          OUT cluster_name text,
-                          OUT pid integer,
-                          OUT queued_at timestamptz,
-                          OUT waiters integer,
-                          OUT longest_wait interval,
-                          OUT waits_for text[],
-                          OUT seen timestamptz)
+                               OUT mode text,
+                               OUT holders integer,
+                               OUT holder text,
+                               OUT cluster_name text,
+                               OUT host text,
+                               OUT port integer,
+                               OUT pid integer,
+                               OUT queued_at timestamptz,
+                               OUT waiters integer,
+                               OUT longest_wait interval,
+                               OUT waits_for text[],
+                               OUT seen timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_fleet_locks'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -477,18 +483,18 @@ REVOKE ALL ON FUNCTION zk_fleet_locks() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet_locks() TO pg_monitor;
 
 CREATE FUNCTION zk_fleet(OUT cluster_name text,
-                            OUT host text,
-                            OUT port integer,
-                            OUT standby boolean,
-                            OUT version text,
-                            OUT server_version text,
-                            OUT system_identifier bigint,
-                            OUT node_format text,
-                            OUT session_timeout interval,
-                            OUT started_at timestamptz,
-                            OUT session_id text,
-                            OUT local boolean,
-                            OUT misfits text[])
+                         OUT host text,
+                         OUT port integer,
+                         OUT standby boolean,
+                         OUT version text,
+                         OUT server_version text,
+                         OUT system_identifier bigint,
+                         OUT node_format text,
+                         OUT session_timeout interval,
+                         OUT started_at timestamptz,
+                         OUT session_id text,
+                         OUT local boolean,
+                         OUT misfits text[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_fleet'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -46,8 +46,8 @@ PG_FUNCTION_INFO_V1(zk_queue);
 PG_FUNCTION_INFO_V1(zk_fleet_locks);
 PG_FUNCTION_INFO_V1(zk_cancel_holders);
 
-#define QUEUE_COLUMNS	6
-#define QUEUES_COLUMNS	11
+#define QUEUE_COLUMNS	10
+#define FLEET_LOCKS_COLUMNS	13
 
 /* A question, from before it is asked until its answer is no longer needed. */
 typedef struct Asking
@@ -267,37 +267,44 @@ waited_for(const char *data, int len)
 		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
 }
 
-/* What is known of the first holder: four columns from values[n] on. */
-static void
-put_holder(const ZkSurveyEntry *entry, Datum *values, bool *nulls, int n)
+/*
+ * The data of a contender as they are, and what they tell: five columns from
+ * values[n] on.  Returns the number of the next one.
+ */
+static int
+put_owner(const char *data, int len, Datum *values, bool *nulls, int n)
 {
-	const char *data = entry->bytes + entry->name_len;
 	Note		note;
-	TimestampTz queued_at = 0;
 
-	note_parse(&note, data, entry->data_len);
-	nulls[n] = entry->data_len < 0;
+	note_parse(&note, data, len);
+	nulls[n] = len < 0;
 	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_owner(data, entry->data_len));
+		values[n] = CStringGetTextDatum(text_of_owner(data, len));
 	n++;
 	nulls[n] = (note.words & NOTE_CLUSTER) == 0;
 	if (!nulls[n])
 		values[n] = CStringGetTextDatum(text_of_string(note.cluster));
 	n++;
+	nulls[n] = (note.words & NOTE_HOST) == 0;
+	if (!nulls[n])
+		values[n] = CStringGetTextDatum(text_of_string(note.host));
+	n++;
+	nulls[n] = (note.words & NOTE_PORT) == 0;
+	values[n++] = Int32GetDatum(note.port);
 	nulls[n] = (note.words & NOTE_PID) == 0;
 	values[n++] = Int32GetDatum(note.pid);
-	nulls[n] = !timestamp_of_ctime(entry->since, &queued_at);
-	values[n] = TimestampTzGetDatum(queued_at);
+	return n;
 }
 
 static void
 put_survey_entry(ReturnSetInfo *rsinfo, const ZkSurveyEntry *entry)
 {
-	Datum		values[QUEUES_COLUMNS] = {0};
-	bool		nulls[QUEUES_COLUMNS] = {0};
+	Datum		values[FLEET_LOCKS_COLUMNS] = {0};
+	bool		nulls[FLEET_LOCKS_COLUMNS] = {0};
 	char	   *directory = pnstrdup(entry->bytes, entry->name_len);
 	ArrayType  *waits = NULL;
-	TimestampTz since = 0;
+	TimestampTz queued_at = 0;
+	TimestampTz waiter_since = 0;
 	int			n = 0;
 
 	if (entry->data_len > 0)
@@ -307,16 +314,18 @@ put_survey_entry(ReturnSetInfo *rsinfo, const ZkSurveyEntry *entry)
 	values[n++] = CStringGetTextDatum(queue_mode_name(entry->mode));
 	nulls[n] = entry->refused;
 	values[n++] = Int32GetDatum(entry->nholders);
-	put_holder(entry, values, nulls, n);
-	n += 4;
+	n = put_owner(entry->bytes + entry->name_len, entry->data_len, values,
+				  nulls, n);
+	nulls[n] = !timestamp_of_ctime(entry->since, &queued_at);
+	values[n++] = TimestampTzGetDatum(queued_at);
 	nulls[n] = entry->refused;
 	values[n++] = Int32GetDatum(entry->nwaiters);
-	nulls[n] = !timestamp_of_ctime(entry->waiter_since, &since);
-	values[n++] = interval_of_us(Max(entry->seen - since, 0));
+	nulls[n] = !timestamp_of_ctime(entry->waiter_since, &waiter_since);
+	values[n++] = interval_of_us(Max(entry->seen - waiter_since, 0));
 	nulls[n] = waits == NULL;
 	values[n++] = PointerGetDatum(waits);
 	values[n++] = TimestampTzGetDatum(entry->seen);
-	Assert(n == QUEUES_COLUMNS);
+	Assert(n == FLEET_LOCKS_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -334,11 +343,8 @@ put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
 											   text_of_data(entry->bytes,
 															entry->node_len)));
 	values[n++] = CStringGetTextDatum(queue_mode_name(entry->mode));
-	nulls[n] = entry->data_len < 0;
-	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_owner(entry->bytes + entry->node_len,
-													  entry->data_len));
-	n++;
+	n = put_owner(entry->bytes + entry->node_len, entry->data_len, values,
+				  nulls, n);
 	nulls[n] = entry->session_id == 0;
 	values[n++] = session_id_text(entry->session_id);
 	nulls[n] = !timestamp_of_ctime(entry->ctime, &queued_at);
@@ -402,7 +408,7 @@ zk_fleet_locks(PG_FUNCTION_ARGS)
 
 	zk_check_usable();
 	InitMaterializedSRF(fcinfo, 0);
-	check_row_columns(rsinfo->setDesc, QUEUES_COLUMNS);
+	check_row_columns(rsinfo->setDesc, FLEET_LOCKS_COLUMNS);
 
 	row_context = AllocSetContextCreate(CurrentMemoryContext, "zklock row",
 										ALLOCSET_SMALL_SIZES);

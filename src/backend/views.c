@@ -49,7 +49,7 @@ PG_FUNCTION_INFO_V1(zk_stat_locks_status);
 
 #define LOCK_STATUS_COLUMNS		12
 #define SESSION_STATUS_COLUMNS	15
-#define STATS_STATUS_COLUMNS	14
+#define STAT_STATUS_COLUMNS		14
 #define DEADLOCK_STATUS_COLUMNS	12
 #define STAT_LOCKS_COLUMNS		16
 
@@ -235,8 +235,8 @@ Datum
 zk_stat_status(PG_FUNCTION_ARGS)
 {
 	TupleDesc	tupdesc;
-	Datum		values[STATS_STATUS_COLUMNS];
-	bool		nulls[STATS_STATUS_COLUMNS] = {0};
+	Datum		values[STAT_STATUS_COLUMNS];
+	bool		nulls[STAT_STATUS_COLUMNS] = {0};
 	ZkStats		stats;
 	int			nslots;
 	int			nusers;
@@ -245,7 +245,7 @@ zk_stat_status(PG_FUNCTION_ARGS)
 	zk_check_preloaded();
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	check_row_columns(tupdesc, STATS_STATUS_COLUMNS);
+	check_row_columns(tupdesc, STAT_STATUS_COLUMNS);
 	stats_read(&stats);
 	slots_count(&nslots, &nusers);
 
@@ -263,7 +263,7 @@ zk_stat_status(PG_FUNCTION_ARGS)
 	values[n++] = Int32GetDatum(nslots);
 	values[n++] = Int32GetDatum(nusers);
 	values[n++] = TimestampTzGetDatum(stats.reset_at);
-	Assert(n == STATS_STATUS_COLUMNS);
+	Assert(n == STAT_STATUS_COLUMNS);
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));

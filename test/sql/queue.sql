@@ -23,6 +23,9 @@ SELECT zk_lock('queue/own');
 SELECT position,
        path ~ '^/zklock/queue%2Fown/_c_[-0-9a-f]{36}-lock-[0-9]{10}$' AS path,
        mode, owner ~ '^postgresql host=\S+ port=\d+ cluster=' AS owner,
+       cluster_name = current_setting('cluster_name') AS cluster_name,
+       host = substring(owner from ' host=(\S+)') AS host,
+       port = current_setting('port')::int AS port, q.pid = pg_backend_pid() AS pid,
        q.session_id = s.session_id AS session,
        q.queued_at BETWEEN now() - '1 hour'::interval AND now() + '1 hour' AS queued_at
   FROM zk_queue('queue/own') q, zk_sessions s;

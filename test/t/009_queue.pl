@@ -124,6 +124,10 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 		like($owners[0], qr/ port=${\$a->port}\b/, '... and port');
 		is($owners[1], 'foreign contender', 'a foreign contender as it names itself');
 		is($owners[2] =~ $us ? $1 : $owners[2], 'b', 'who waits is named');
+		is_deeply(
+			[ queue($cluster, 'q/x y', q{cluster_name, port, pid, host = substring(owner FROM ' host=(\S+)')}) ],
+			[ 'a|' . $a->port . '|' . $holder->pid . '|t', '|||', 'b|' . $b->port . '|' . $waiter->pid . '|t' ],
+			'... in columns of their own, too');
 	}
 	is( (queue($a, 'q/x y', q{bool_and(queued_at BETWEEN now() - '1 hour'::interval AND now() + '1 hour')}))[0],
 		't', 'since when');

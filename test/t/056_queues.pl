@@ -88,7 +88,10 @@ for my $node ($a, $b)
 	is_deeply(queues($node, 'name, mode, holders, cluster_name, waiters, waits_for'), $expected,
 		$node->name . ' sees all of them');
 }
-is(queues($b, 'pid', "name = 'x y'")->[0], $x->pid, 'and the session');
+is_deeply(
+	queues($b, "cluster_name, port, pid, host = substring(holder FROM ' host=(\\S+)')", "name IN ('f', 'x y')"),
+	[ '|||', 'a|' . $a->port . '|' . $x->pid . '|t' ],
+	'and where the holder runs, and its session');
 like(queues($b, 'holder', "name = 'x y'")->[0], qr/^postgresql host=\S+ port=\d+ cluster=a pid=\d+$/,
 	'and what it tells of itself, without what workers tell each other');
 is(queues($b, 'holder', "name = 'f'")->[0], 'foreign contender', 'other clients likewise');

@@ -257,8 +257,9 @@ value('SELECT count(*) FROM zk_fleet()');
 	is_shown('the path of a contender', "path FROM zk_queue('evil') WHERE position = 1",
 		"$dir/_c_\xe6\x97\xa5\\xe2\\x80\\xae-lock-0000000001");
 	is_shown('the data of another client', "owner FROM zk_queue('evil') WHERE position = 2", $shown);
-	is_shown('its cluster', "cluster_name FROM zk_fleet_locks() WHERE name = 'evil'", $shown);
-	all_printing('zk_queue', "SELECT * FROM zk_queue('evil') UNION ALL SELECT 0, 'FORGED', '', '', '', now()");
+	is_shown("its $_", "$_ FROM zk_fleet_locks() WHERE name = 'evil'", $shown) for qw(cluster_name host);
+	is_shown("its $_, in the queue", "$_ FROM zk_queue('evil') WHERE position = 1", $shown) for qw(cluster_name host);
+	all_printing('zk_queue', "SELECT * FROM zk_queue('evil') UNION ALL SELECT 0, 'FORGED', '', '', '', '', 0, 0, '', now()");
 	all_printing('zk_fleet_locks', 'SELECT * FROM zk_fleet_locks()');
 	is_shown('names of locks', "string_agg(name, '|' ORDER BY name COLLATE \"C\") FROM zk_fleet_locks() WHERE name ~ 'FORGED'",
 		{

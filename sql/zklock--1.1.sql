@@ -21,7 +21,7 @@ AS 'MODULE_PATHNAME', 'zk_lock'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock(text, interval, boolean, boolean) IS
-'wait for a lock in ZooKeeper and hold it until the end of the transaction';
+'wait for a lock in ZooKeeper and hold it until the end of the transaction or session';
 
 CREATE FUNCTION zk_try_lock(name text,
                             timeout interval DEFAULT '0',
@@ -32,7 +32,7 @@ AS 'MODULE_PATHNAME', 'zk_try_lock'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval, boolean, boolean) IS
-'take a lock in ZooKeeper if it can be had in time';
+'take a lock in ZooKeeper if it is free in time';
 
 CREATE FUNCTION zk_lock_all(names text[],
                             timeout interval DEFAULT NULL,
@@ -43,7 +43,7 @@ AS 'MODULE_PATHNAME', 'zk_lock_all'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_all(text[], interval, boolean, boolean) IS
-'wait for several locks in ZooKeeper and take all of them at once';
+'wait for several locks in ZooKeeper and take all of them, or none';
 
 CREATE FUNCTION zk_lock_any(names text[],
                             timeout interval DEFAULT NULL,
@@ -65,7 +65,7 @@ AS 'MODULE_PATHNAME', 'zk_try_lock_any'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_try_lock_any(text[], interval, boolean, boolean) IS
-'take the first of several locks in ZooKeeper that can be had in time';
+'take the first of several locks in ZooKeeper that is free in time';
 
 CREATE FUNCTION zk_acquire(name text,
                            permits integer,
@@ -76,7 +76,7 @@ AS 'MODULE_PATHNAME', 'zk_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_acquire(text, integer, interval, boolean) IS
-'wait for one of the permits of a semaphore in ZooKeeper';
+'wait for one of the permits of a semaphore in ZooKeeper, and take it';
 
 CREATE FUNCTION zk_try_acquire(name text,
                                permits integer,
@@ -87,7 +87,7 @@ AS 'MODULE_PATHNAME', 'zk_try_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_try_acquire(text, integer, interval, boolean) IS
-'take one of the permits of a semaphore in ZooKeeper if it can be had in time';
+'take one of the permits of a semaphore in ZooKeeper if one is free in time';
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
@@ -95,7 +95,7 @@ AS 'MODULE_PATHNAME', 'zk_unlock'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'undo the latest hold of a lock, at the end of the transaction if it has changed anything';
+'undo the latest hold of a lock or semaphore, at the end of the transaction if it has changed anything';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS void
@@ -112,7 +112,7 @@ AS 'MODULE_PATHNAME', 'zk_fencing_token'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'a number that grows with every change of the server that owns the lock';
+'fencing token of a lock that is held: a number that grows with each change of the instance that owns the lock';
 
 -- One row for each lock that was ever fenced; delete those of locks that are
 -- not used any more.  Collation C: a change of the operating system's sort
@@ -132,11 +132,15 @@ CREATE TABLE zk_fences (
 );
 
 COMMENT ON TABLE zk_fences IS
-'the highest fencing token of each lock that zk_fence has seen in this database';
-COMMENT ON COLUMN zk_fences.name IS 'the lock';
-COMMENT ON COLUMN zk_fences.root IS 'setting zklock.root of the holder';
-COMMENT ON COLUMN zk_fences.token IS 'fencing token of the latest holder';
-COMMENT ON COLUMN zk_fences.fenced_at IS 'when the latest holder called zk_fence';
+'highest fencing token of each lock for which zk_fence was called in this database';
+COMMENT ON COLUMN zk_fences.name IS
+'name of the lock';
+COMMENT ON COLUMN zk_fences.root IS
+'the zklock.root of the holder';
+COMMENT ON COLUMN zk_fences.token IS
+'fencing token of the latest holder';
+COMMENT ON COLUMN zk_fences.fenced_at IS
+'when the latest holder called zk_fence';
 
 REVOKE ALL ON zk_fences FROM PUBLIC;
 GRANT SELECT ON zk_fences TO pg_monitor;
@@ -178,7 +182,7 @@ COMMENT ON FUNCTION zk_fence(text) IS
 -- Each name that it is called with can add a row to a table of the extension.
 REVOKE ALL ON FUNCTION zk_fence(text) FROM PUBLIC;
 
--- Views: what is in shared memory of this server
+-- Views: they read the memory of this instance
 CREATE FUNCTION zk_lock_status(OUT name text,
                                OUT pid integer,
                                OUT mode text,
@@ -196,7 +200,7 @@ AS 'MODULE_PATHNAME', 'zk_lock_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_lock_status() IS
-'holds and waits of this server; use the view zk_locks';
+'rows of the view zk_locks; use the view';
 
 CREATE VIEW zk_locks AS
     SELECT l.*, a.datname, a.usename, a.application_name, a.query_start
@@ -204,7 +208,39 @@ CREATE VIEW zk_locks AS
         LEFT JOIN pg_catalog.pg_stat_activity a USING (pid);
 
 COMMENT ON VIEW zk_locks IS
-'locks in ZooKeeper that backends of this server hold or wait for';
+'locks and permits that sessions of this instance hold or wait for, as its memory has them';
+COMMENT ON COLUMN zk_locks.name IS
+'name of the lock or semaphore';
+COMMENT ON COLUMN zk_locks.pid IS
+'process ID of the session';
+COMMENT ON COLUMN zk_locks.mode IS
+'exclusive, shared or permit';
+COMMENT ON COLUMN zk_locks.scope IS
+'transaction or session: scope of the hold that lasts longest';
+COMMENT ON COLUMN zk_locks.granted IS
+'true if the session holds the lock, false if it waits';
+COMMENT ON COLUMN zk_locks.lost IS
+'true if the lock is held, but lost in ZooKeeper, so that the session cannot commit';
+COMMENT ON COLUMN zk_locks.state_change IS
+'when the session got the lock, or began to wait for it';
+COMMENT ON COLUMN zk_locks.path IS
+'lock directory in ZooKeeper';
+COMMENT ON COLUMN zk_locks.token IS
+'fencing token; NULL while it is not known';
+COMMENT ON COLUMN zk_locks.classid IS
+'the same in pg_locks, with objid and objsubid: of locktype userlock, or advisory if the lock stands for an advisory lock';
+COMMENT ON COLUMN zk_locks.objid IS
+'the same in pg_locks';
+COMMENT ON COLUMN zk_locks.objsubid IS
+'the same in pg_locks';
+COMMENT ON COLUMN zk_locks.datname IS
+'database of the session';
+COMMENT ON COLUMN zk_locks.usename IS
+'user of the session';
+COMMENT ON COLUMN zk_locks.application_name IS
+'application_name of the session';
+COMMENT ON COLUMN zk_locks.query_start IS
+'when the session''s current statement began, or its last one';
 
 REVOKE ALL ON FUNCTION zk_lock_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_lock_status() TO pg_monitor;
@@ -230,21 +266,43 @@ AS 'MODULE_PATHNAME', 'zk_session_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_session_status() IS
-'state of the ZooKeeper sessions; use the view zk_sessions';
+'rows of the view zk_sessions; use the view';
 
 CREATE VIEW zk_sessions AS
     SELECT * FROM zk_session_status();
 
 COMMENT ON VIEW zk_sessions IS
-'state of this server''s sessions with ZooKeeper: one, or several if it has more locks than fit in one';
+'sessions of this instance with ZooKeeper, as its memory has them: one, or several if it has more locks than fit in one';
+COMMENT ON COLUMN zk_sessions.state IS
+'connected; suspended: the connection is lost, the session may live; connecting: there is no session yet; down: there is no worker, or no address';
+COMMENT ON COLUMN zk_sessions.state_change IS
+'when the session entered this state';
+COMMENT ON COLUMN zk_sessions.session_id IS
+'number of the session in ZooKeeper; NULL if there is none';
+COMMENT ON COLUMN zk_sessions.server IS
+'address and port of the ZooKeeper server; NULL if not connected';
+COMMENT ON COLUMN zk_sessions.servers IS
+'zklock.servers as it is in force';
+COMMENT ON COLUMN zk_sessions.timeout IS
+'session timeout that ZooKeeper has granted, or, before that, the one to ask for';
+COMMENT ON COLUMN zk_sessions.lease IS
+'for how long the session cannot end in ZooKeeper; NULL if it has had no lock';
+COMMENT ON COLUMN zk_sessions.sessions IS
+'sessions that this row has shown, one after the other, since server start';
+COMMENT ON COLUMN zk_sessions.reconnects IS
+'connections regained within one of these sessions';
+COMMENT ON COLUMN zk_sessions.worker_pid IS
+'process ID of the worker; NULL if there is none';
+COMMENT ON COLUMN zk_sessions.last_error IS
+'why there is no connection; NULL after it has connected';
 COMMENT ON COLUMN zk_sessions.path_bytes IS
 'bytes that the paths of the session''s znodes take: the length of each plus 4';
 COMMENT ON COLUMN zk_sessions.max_path_bytes IS
 'limit of path_bytes; a lock that does not fit goes into another session';
-COMMENT ON COLUMN zk_sessions.fleet IS
-'identity of the fleet: the same on all servers that share the ensemble and zklock.root';
 COMMENT ON COLUMN zk_sessions.directories IS
-'lock directories that this server has made since its start; NULL but in the first row';
+'lock directories that this instance has made since server start; NULL but in the first row';
+COMMENT ON COLUMN zk_sessions.fleet IS
+'identity of the fleet, the same on all instances that share the ensemble and zklock.root; NULL while it is not known';
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
@@ -269,25 +327,25 @@ AS 'MODULE_PATHNAME', 'zk_stat_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_stat_status() IS
-'counters of this server; use the view zk_stat';
+'the row of the view zk_stat; use the view';
 
 CREATE VIEW zk_stat AS
     SELECT * FROM zk_stat_status();
 
 COMMENT ON VIEW zk_stat IS
-'how often and how long this server has waited for and held locks in ZooKeeper';
+'counters of this instance, as its memory has them: how often and how long its sessions have waited for and held locks';
 COMMENT ON COLUMN zk_stat.taken IS
-'locks taken, not counting those that the session held already';
+'locks taken, not counting those that the session already held';
 COMMENT ON COLUMN zk_stat.handed_off IS
-'those that this server owned already, so that they were taken without ZooKeeper';
+'of these, taken without ZooKeeper, because this instance already owned the lock';
 COMMENT ON COLUMN zk_stat.waited IS
-'those that somebody else held, here or elsewhere';
+'of these, taken after waiting for another holder, here or elsewhere';
 COMMENT ON COLUMN zk_stat.timed_out IS
 'calls that did not get their lock in time';
 COMMENT ON COLUMN zk_stat.failed IS
-'calls that ended in another error, or were cancelled';
+'calls that ended in another error, or were canceled';
 COMMENT ON COLUMN zk_stat.deadlocks IS
-'calls that failed to end a deadlock, within this server or with others';
+'calls that failed to end a deadlock, within this instance or with others';
 COMMENT ON COLUMN zk_stat.lost IS
 'locks that were lost while they were held';
 COMMENT ON COLUMN zk_stat.total_wait_time IS
@@ -295,15 +353,15 @@ COMMENT ON COLUMN zk_stat.total_wait_time IS
 COMMENT ON COLUMN zk_stat.total_hold_time IS
 'total time from the grant to the release, over all locks released, in milliseconds';
 COMMENT ON COLUMN zk_stat.wait_histogram IS
-'of the locks taken; element n counts waits from 2^(n-1) up to 2^n microseconds, the first also shorter ones, the last also longer ones';
+'waits of the locks taken: element n counts those from 2^(n-1) up to 2^n microseconds, the first also shorter ones, the last also longer ones';
 COMMENT ON COLUMN zk_stat.hold_histogram IS
-'of the locks released; elements as in wait_histogram';
+'hold times of the locks released, in the same buckets';
 COMMENT ON COLUMN zk_stat.slots IS
-'locks that are held, waited for or being given up now; at most zklock.max_locks';
+'slots in use: locks that are held, waited for or being given up now; at most zklock.max_locks';
 COMMENT ON COLUMN zk_stat.slot_users IS
-'sessions'' holds of and waits for these locks';
+'sessions'' holds and waits in these slots';
 COMMENT ON COLUMN zk_stat.stats_reset IS
-'when counting began: the last reset or server start';
+'when counting began: the last reset, or server start';
 
 REVOKE ALL ON FUNCTION zk_stat_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_stat_status() TO pg_monitor;
@@ -330,13 +388,13 @@ AS 'MODULE_PATHNAME', 'zk_stat_locks_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_stat_locks_status() IS
-'counters of single locks of this server; use the view zk_stat_locks';
+'rows of the view zk_stat_locks; use the view';
 
 CREATE VIEW zk_stat_locks AS
     SELECT * FROM zk_stat_locks_status();
 
 COMMENT ON VIEW zk_stat_locks IS
-'how often and how long sessions of this server wait for and hold each lock: a row for each of the zklock.max_tracked_locks locks that are used most';
+'counters of single locks in this instance, as its memory has them: a row for each of the zklock.max_tracked_locks locks that are used most';
 COMMENT ON COLUMN zk_stat_locks.name IS
 'name of the lock or semaphore';
 COMMENT ON COLUMN zk_stat_locks.root IS
@@ -344,13 +402,13 @@ COMMENT ON COLUMN zk_stat_locks.root IS
 COMMENT ON COLUMN zk_stat_locks.taken IS
 'times it was taken by a session that did not hold it';
 COMMENT ON COLUMN zk_stat_locks.handed_off IS
-'of these, when this server owned it already';
+'of these, taken without ZooKeeper, because this instance already owned it';
 COMMENT ON COLUMN zk_stat_locks.waited IS
-'of these, when somebody else had it';
+'of these, taken after waiting for another holder, here or elsewhere';
 COMMENT ON COLUMN zk_stat_locks.timed_out IS
-'calls that ended without it because of a timeout, or because it was not free';
+'calls that did not get it in time';
 COMMENT ON COLUMN zk_stat_locks.failed IS
-'calls that ended without it because of another error';
+'calls that ended in another error, or were canceled';
 COMMENT ON COLUMN zk_stat_locks.deadlocks IS
 'calls that failed to end a deadlock';
 COMMENT ON COLUMN zk_stat_locks.lost IS
@@ -358,15 +416,15 @@ COMMENT ON COLUMN zk_stat_locks.lost IS
 COMMENT ON COLUMN zk_stat_locks.total_wait_time IS
 'total time from the call to the grant, in milliseconds';
 COMMENT ON COLUMN zk_stat_locks.max_wait_time IS
-'the longest of these times';
+'longest time from the call to the grant, in milliseconds';
 COMMENT ON COLUMN zk_stat_locks.total_hold_time IS
 'total time from the grant to the release, in milliseconds';
 COMMENT ON COLUMN zk_stat_locks.max_hold_time IS
-'the longest of these times';
+'longest time from the grant to the release, in milliseconds';
 COMMENT ON COLUMN zk_stat_locks.wait_histogram IS
 'times from the call to the grant, in the buckets of zk_stat';
 COMMENT ON COLUMN zk_stat_locks.hold_histogram IS
-'times from the grant to the release, in the same buckets';
+'times from the grant to the release, in the buckets of zk_stat';
 COMMENT ON COLUMN zk_stat_locks.stats_reset IS
 'when counting of this lock began';
 
@@ -391,37 +449,37 @@ AS 'MODULE_PATHNAME', 'zk_deadlock_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_deadlock_status() IS
-'latest deadlocks with other servers; use the view zk_deadlocks';
+'rows of the view zk_deadlocks; use the view';
 
 CREATE VIEW zk_deadlocks AS
     SELECT * FROM zk_deadlock_status();
 
 COMMENT ON VIEW zk_deadlocks IS
-'latest deadlocks that sessions of this server were part of, with sessions of other servers: a row for each member';
+'latest deadlocks with other instances that sessions of this one were part of, as its memory has them: a row for each member';
 COMMENT ON COLUMN zk_deadlocks.id IS
-'number of the deadlock on this server, since its start';
+'number of the deadlock in this instance';
 COMMENT ON COLUMN zk_deadlocks.detected IS
-'when this server heard of the deadlock';
+'when this instance heard of the deadlock';
 COMMENT ON COLUMN zk_deadlocks.member IS
-'number of the member in the deadlock';
+'number of the member in the deadlock, from 1';
 COMMENT ON COLUMN zk_deadlocks.cluster_name IS
-'cluster_name of the member''s server';
+'cluster_name of the member''s instance; unnamed if that is empty';
 COMMENT ON COLUMN zk_deadlocks.pid IS
-'process that waits for the lock';
+'process ID of the session that waits';
 COMMENT ON COLUMN zk_deadlocks.mode IS
-'mode of the lock waited for: exclusive, shared or permit';
+'what it waits for: exclusive, shared or permit; NULL: a session';
 COMMENT ON COLUMN zk_deadlocks.name IS
-'lock or semaphore that is waited for';
+'name of the lock or semaphore that it waits for; NULL: a session';
 COMMENT ON COLUMN zk_deadlocks.path IS
-'its directory in ZooKeeper';
+'lock directory of that in ZooKeeper; or the session that it waits for';
 COMMENT ON COLUMN zk_deadlocks.holder_pid IS
-'process that holds what others wait for: the same as pid, or one that waits for it in its server';
+'process ID of the session that holds what other members wait for: the same, or one that waits for it in its own instance';
 COMMENT ON COLUMN zk_deadlocks.blocked_by IS
-'members that this one waits for';
+'numbers of the members that it waits for';
 COMMENT ON COLUMN zk_deadlocks.victim IS
-'whether its wait was ended';
+'true if its wait was ended, with an error';
 COMMENT ON COLUMN zk_deadlocks.local IS
-'whether it is a session of this server';
+'true if it is a session of this instance';
 
 REVOKE ALL ON FUNCTION zk_deadlock_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_deadlock_status() TO pg_monitor;
@@ -437,7 +495,7 @@ COMMENT ON FUNCTION zk_stat_reset() IS
 
 REVOKE ALL ON FUNCTION zk_stat_reset() FROM PUBLIC;
 
--- Functions that ask ZooKeeper about all servers
+-- Functions: they ask ZooKeeper about all instances
 CREATE FUNCTION zk_queue(name text,
                          OUT "position" integer,
                          OUT path text,
@@ -454,7 +512,7 @@ AS 'MODULE_PATHNAME', 'zk_queue'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_queue(text) IS
-'holders of and waiters for a lock, on all servers and of all clients, as ZooKeeper has them';
+'ask ZooKeeper for the contenders for a lock or semaphore, of all instances and other clients, in the order of the queue';
 
 REVOKE ALL ON FUNCTION zk_queue(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_queue(text) TO pg_monitor;
@@ -477,7 +535,7 @@ AS 'MODULE_PATHNAME', 'zk_fleet_locks'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fleet_locks() IS
-'all locks that are held or waited for below zklock.root, on all servers and of all clients, as ZooKeeper has them';
+'ask ZooKeeper for all locks below zklock.root that are held or waited for, by all instances and other clients';
 
 REVOKE ALL ON FUNCTION zk_fleet_locks() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet_locks() TO pg_monitor;
@@ -500,7 +558,7 @@ AS 'MODULE_PATHNAME', 'zk_fleet'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fleet() IS
-'servers that share this server''s ZooKeeper ensemble and zklock.root, and what does not fit together';
+'ask ZooKeeper for the instances that share its ensemble and zklock.root, and what does not fit together';
 
 REVOKE ALL ON FUNCTION zk_fleet() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet() TO pg_monitor;
@@ -511,7 +569,7 @@ AS 'MODULE_PATHNAME', 'zk_cancel_holders'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_cancel_holders(text) IS
-'cancel the running statements of the holders of a lock, on all servers';
+'cancel the running statements of the holders of a lock: here at once, on other instances by way of ZooKeeper';
 
 REVOKE ALL ON FUNCTION zk_cancel_holders(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_cancel_holders(text) TO pg_signal_backend;

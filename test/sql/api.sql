@@ -28,13 +28,29 @@ SELECT p.oid::regprocedure AS function, z.proparallel AS p,
 \d zk_stat_locks
 \d zk_deadlocks
 
--- every object of the extension has a comment
+-- every object of the extension has a comment, and every column
 SELECT pg_describe_object(classid, objid, 0) AS "has no comment"
   FROM pg_depend
  WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
    AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
    AND classid <> 'pg_type'::regclass
    AND obj_description(objid, classid::regclass::name) IS NULL;
+SELECT objid::regclass || '.' || attname AS "has no comment"
+  FROM pg_depend JOIN pg_attribute ON attrelid = objid AND attnum > 0 AND NOT attisdropped
+ WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+   AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+   AND classid = 'pg_class'::regclass
+   AND col_description(objid, attnum) IS NULL;
+-- ... in which a view of all tells what it reads, and a function what it asks
+SELECT pg_describe_object(classid, objid, 0) AS object,
+       obj_description(objid, classid::regclass::name) ~ 'as its memory has' AS memory,
+       obj_description(objid, classid::regclass::name) ~ '^ask ZooKeeper' AS zookeeper
+  FROM pg_depend LEFT JOIN pg_class c ON c.oid = objid AND classid = 'pg_class'::regclass
+                 LEFT JOIN pg_proc p ON p.oid = objid AND classid = 'pg_proc'::regclass
+ WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+   AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+   AND (relkind = 'v' OR proretset AND proname !~ '_status$')
+ ORDER BY pg_describe_object(classid, objid, 0) COLLATE "C";
 
 -- locks are for everybody, what tells of other sessions is for pg_monitor
 CREATE ROLE regress_zk_user;

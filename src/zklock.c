@@ -25,6 +25,7 @@
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
+#include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "worker/worker.h"
 
@@ -106,6 +107,7 @@ _PG_init(void)
 		return;
 
 	memory_exhausted = out_of_memory;
+	test_settings_define();
 	settings_define();
 	hooks_init();
 	replace_init();

@@ -38,7 +38,6 @@
 #include "shared/compat.h"
 #include "shared/lock_stats.h"
 #include "shared/procs.h"
-#include "shared/proof.h"
 #include "shared/refusal.h"
 #include "shared/session_info.h"
 #include "shared/slots.h"

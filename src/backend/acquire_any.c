@@ -69,7 +69,7 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/proof.h"
+#include "shared/session_info.h"
 #include "shared/stats.h"
 #include "shared/take.h"
 #include "shared/test_build.h"

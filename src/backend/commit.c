@@ -34,7 +34,6 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/proof.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/take.h"

@@ -29,7 +29,6 @@
 #include "shared/deadlocks.h"
 #include "shared/holders.h"
 #include "shared/lock_stats.h"
-#include "shared/proof.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/stats.h"

@@ -1,15 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * session_info.c
- *		What the worker publishes of the ZooKeeper sessions.
+ *		What the worker publishes of the ZooKeeper sessions: their states, and
+ *		until when it is proved that they have not ended.
  *
  * It is kept for views, for backends that wait for a session, and for the
  * worker after this one, which resumes the sessions by it.  There is an entry
  * for each number that a session may have; the first one is always in use.
  * Backends that have no contender yet go by the first.
  *
- * Locking protocol.  All fields are guarded by one LWLock, of the tranche
- * ZK_TRANCHE, which may be taken inside any other; only the worker writes.
+ * The lease of a session says until when it cannot have ended in ZooKeeper,
+ * which the worker may not have heard of.  A commit that finds the lease of one
+ * of the sessions with its locks expired, or wants to be sure, draws a ticket
+ * from "asked" of each of them and waits on "cv" until "given" has reached it:
+ * then ZooKeeper has confirmed that session since.
+ *
+ * Locking protocol.  The fields of SessionShared are guarded by one LWLock, of
+ * the tranche ZK_TRANCHE, which may be taken inside any other; only the worker
+ * writes.  Those of ProofShared have no lock: each is an atomic, and only the
+ * worker writes lease_until_ms and "given".  Backends read them ahead of their
+ * slots: if a slot is not lost after that, its session is the one that was spoken
+ * of.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -20,9 +31,12 @@
  */
 #include "postgres.h"
 
+#include "port/atomics.h"
 #include "shared/clock.h"
+#include "shared/mail.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
+#include "storage/condition_variable.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -44,7 +58,22 @@ typedef struct SessionShared
 	ZkFleetInfo fleet;
 } SessionShared;
 
+/* Whether one session lives. */
+typedef struct Proof
+{
+	pg_atomic_uint64 lease_until_ms;	/* as of zk_now_ms(); 0: none */
+	pg_atomic_uint32 asked;		/* the latest ticket */
+	pg_atomic_uint32 given;		/* the latest that has its answer */
+} Proof;
+
+typedef struct ProofShared
+{
+	Proof		of[ZK_MAX_SESSIONS];
+	ConditionVariable cv;		/* broadcast at every proof and every loss */
+} ProofShared;
+
 static SessionShared *shared = NULL;
+static ProofShared *proof = NULL;
 static LWLock *session_lock = NULL;
 
 /*
@@ -55,12 +84,32 @@ void
 session_info_request_shmem(void)
 {
 	RequestAddinShmemSpace(sizeof(SessionShared));
+	RequestAddinShmemSpace(sizeof(ProofShared));
 	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
+}
+
+/* AddinShmemInitLock is held. */
+static void
+startup_proofs(void)
+{
+	bool		found;
+
+	proof = ShmemInitStruct("zklock proof", sizeof(ProofShared), &found);
+	if (!found)
+	{
+		for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+		{
+			pg_atomic_init_u64(&proof->of[i].lease_until_ms, 0);
+			pg_atomic_init_u32(&proof->of[i].asked, 0);
+			pg_atomic_init_u32(&proof->of[i].given, 0);
+		}
+		ConditionVariableInit(&proof->cv);
+	}
 }
 
 /*
  * session_info_startup_shmem
- *		Create or attach to what is known of the session; for the
+ *		Create or attach to what is known of the sessions; for the
  *		shmem_startup_hook.
  */
 void
@@ -86,6 +135,7 @@ session_info_startup_shmem(void)
 			info->timeout = zklock_session_timeout;
 		}
 	}
+	startup_proofs();
 	session_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -231,4 +281,115 @@ session_write_fleet(const ZkFleetInfo *info)
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
 	shared->fleet = *info;
 	LWLockRelease(session_lock);
+}
+
+/*
+ * lease_read_ms
+ *		Until when the session cannot have ended, as of zk_now_ms(); 0 if
+ *		nothing is known.
+ */
+int64
+lease_read_ms(int session)
+{
+	Proof	   *own = &proof->of[session];
+	int64		until_ms = (int64) pg_atomic_read_u64(&own->lease_until_ms);
+
+	/* ahead of what the caller reads next */
+	pg_read_barrier();
+	return until_ms;
+}
+
+/*
+ * proof_wake_waiters
+ *		A lock is lost: whoever waits for a proof must look at its locks.
+ */
+void
+proof_wake_waiters(void)
+{
+	ConditionVariableBroadcast(&proof->cv);
+}
+
+/*
+ * proof_ask
+ *		Have the worker ask ZooKeeper whether the session is alive: a ticket
+ *		for proof_is_given().
+ */
+uint32
+proof_ask(int session)
+{
+	uint32		ticket = pg_atomic_add_fetch_u32(&proof->of[session].asked, 1);
+
+	worker_wake();
+	return ticket;
+}
+
+/*
+ * proof_is_given
+ *		Has ZooKeeper confirmed the session after this ticket was drawn?
+ */
+bool
+proof_is_given(int session, uint32 ticket)
+{
+	uint32		latest = pg_atomic_read_u32(&proof->of[session].given);
+
+	pg_read_barrier();
+	return (int32) (latest - ticket) >= 0;
+}
+
+/*
+ * proof_prepare_wait
+ *		Have our latch set by the next proof or loss.  The caller then looks at
+ *		what it waits for, and ends the wait by
+ *		ConditionVariableCancelSleep().
+ */
+void
+proof_prepare_wait(void)
+{
+	ConditionVariablePrepareToSleep(&proof->cv);
+}
+
+/*
+ * proof_asked
+ *		The latest ticket that waits for a proof, or has had it.
+ */
+uint32
+proof_asked(int session)
+{
+	return pg_atomic_read_u32(&proof->of[session].asked);
+}
+
+/*
+ * proof_latest
+ *		The latest ticket that has its answer.
+ */
+uint32
+proof_latest(int session)
+{
+	return pg_atomic_read_u32(&proof->of[session].given);
+}
+
+/*
+ * lease_write
+ *		Publish the lease, which ends at until_ms as of zk_now_ms(), and up to
+ *		which ticket the session is proved; the worker only.
+ */
+void
+lease_write(int session, int64 until_ms, uint32 ticket)
+{
+	pg_atomic_write_u64(&proof->of[session].lease_until_ms,
+						(uint64) until_ms);
+	pg_atomic_write_u32(&proof->of[session].given, ticket);
+	proof_wake_waiters();
+}
+
+/*
+ * lease_shorten
+ *		Rely on the session until then at the latest; the worker only.
+ */
+void
+lease_shorten(int session, int64 until_ms)
+{
+	if (lease_read_ms(session) > until_ms)
+		pg_atomic_write_u64(&proof->of[session].lease_until_ms,
+							(uint64) until_ms);
 }

@@ -1,9 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * session_info.h
- *		What the worker publishes of the ZooKeeper sessions.
+ *		What the worker publishes of the ZooKeeper sessions: their states, and
+ *		until when it is proved that they have not ended.
  *
- * See session_info.c for the locking protocol.
+ * See session_info.c for the locking protocol; core/lock/lease.h for the lease
+ * itself.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -17,7 +19,20 @@
 
 #include "core/lock/znode.h"
 #include "core/member.h"
-#include "shared/bounds.h"
+
+/*
+ * The nodes of a session may have paths of so many bytes, each with
+ * ZK_PATH_BYTES more: worker/sessions.c tells why.
+ */
+#define ZK_MAX_PATH_BYTES	(1024 * 1024)
+#define ZK_PATH_BYTES		4
+
+/*
+ * A cluster has so many sessions at the most: they hold 100,000 locks whose
+ * paths take 160 bytes.  Each costs the worker two threads and a connection,
+ * of which ZooKeeper grants 60 to a client's address by default.
+ */
+#define ZK_MAX_SESSIONS		16
 
 typedef enum ZkSessionState
 {
@@ -83,6 +98,13 @@ extern int64 path_bytes_read(int session);
 extern int64 path_bytes_read_all(void);
 extern int64 directories_read(void);
 extern void session_read_fleet(ZkFleetInfo *info);
+extern int64 lease_read_ms(int session);
+extern void proof_wake_waiters(void);
+
+/* backends */
+extern uint32 proof_ask(int session);
+extern bool proof_is_given(int session, uint32 ticket);
+extern void proof_prepare_wait(void);
 
 /* the worker */
 extern void session_write(int session, const ZkSessionInfo *info);
@@ -91,5 +113,9 @@ extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
 extern void path_bytes_write(int session, int64 bytes);
 extern void directories_count(void);
 extern void session_write_fleet(const ZkFleetInfo *info);
+extern uint32 proof_asked(int session);
+extern uint32 proof_latest(int session);
+extern void lease_write(int session, int64 until_ms, uint32 ticket);
+extern void lease_shorten(int session, int64 until_ms);
 
 #endif							/* ZKLOCK_SESSION_INFO_H */

@@ -39,7 +39,6 @@
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/settings.h"
-#include "shared/test_build.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
@@ -874,7 +873,8 @@ define_transaction_settings(void)
 
 /*
  * settings_define
- *		Define all settings.  Called once, when the library is preloaded.
+ *		Define all settings but those of builds for tests, which come first.
+ *		Called once, when the library is preloaded.
  */
 void
 settings_define(void)
@@ -883,7 +883,6 @@ settings_define(void)
 	define_secure_settings();
 	define_lock_settings();
 	define_transaction_settings();
-	test_settings_define();
 	MarkGUCPrefixReserved("zklock");
 }
 

@@ -96,7 +96,7 @@
 #include "shared/compat.h"
 #include "shared/lock_stats.h"
 #include "shared/mail.h"
-#include "shared/proof.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
 #include "shared/stats.h"
@@ -131,7 +131,6 @@ slots_request_shmem(void)
 	keys_request_shmem();
 	mail_request_shmem();
 	procs_request_shmem();
-	proof_request_shmem();
 }
 
 /*
@@ -154,7 +153,6 @@ slots_startup_shmem(void)
 	keys_startup_shmem();
 	mail_startup_shmem();
 	procs_startup_shmem();
-	proof_startup_shmem();
 	counts = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
 	if (!found)
 	{

@@ -24,7 +24,7 @@
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/mail.h"
-#include "shared/proof.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
 #include "shared/take.h"

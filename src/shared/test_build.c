@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * test_build.c
- *		Settings of builds for tests: they break the locks on purpose.
+ *		What builds for tests have in addition: settings that break the locks on
+ *		purpose, and deadlocks with other clusters that are none.
+ *
+ * Tests declare the function themselves.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -13,9 +16,19 @@
 #include "postgres.h"
 
 #include "shared/test_build.h"
-#include "utils/guc.h"
 
 #ifdef ZKLOCK_TEST_BUILD
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "shared/compat.h"
+#include "shared/deadlocks.h"
+#include "shared/grant.h"
+#include "shared/slots_private.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+PG_FUNCTION_INFO_V1(zk_test_deadlock);
 
 int			zklock_mutation;
 bool		zklock_stop_before_commit;
@@ -115,6 +128,79 @@ test_settings_define(void)
 							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);
+}
+
+/* The latest wait of a backend for a slot, and for nothing else; or NULL. */
+static const ZkProcLock *
+find_wait(int pid)
+{
+	const ZkProcLock *found = NULL;
+	int			n = procs_used();
+
+	for (int i = 0; i < n; i++)
+	{
+		const ZkProcLock *proc = proc_at(i);
+		const ZkSlot *slot = proc_lock_slot(proc, LW_SHARED);
+
+		if (slot == NULL)
+			continue;
+		if (proc_backend(proc)->pid == pid && proc->ready && !proc->granted &&
+			(slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD))
+			found = proc;
+		slot_unlock(slot);
+	}
+	return found;
+}
+
+static ZkDeadlockMember
+member(const char *cluster, const ZkProcLock *wait, int pid, int holder_pid)
+{
+	ZkDeadlockMember result = {0};
+
+	strlcpy(result.cluster, cluster, sizeof(result.cluster));
+	key_path(&wait->slot->key, result.path);
+	result.kind = wait->kind;
+	result.pid = pid;
+	result.holder_pid = holder_pid;
+	return result;
+}
+
+/*
+ * zk_test_deadlock(pid integer, holder integer, others integer)
+ *		returns boolean
+ *
+ * End the latest wait of this backend of ours: it waits for one of "others"
+ * processes of other clusters, which wait for each other, and the last for
+ * "holder", a process of this cluster, or NULL for the backend itself.  Or all
+ * of them block the backend, if "others" is negative.  False if it does not
+ * wait for a slot.  Called in another session than the one whose wait is to end.
+ */
+Datum
+zk_test_deadlock(PG_FUNCTION_ARGS)
+{
+	int			pid = PG_GETARG_INT32(0);
+	int			holder = PG_ARGISNULL(1) ? pid : PG_GETARG_INT32(1);
+	int			others = PG_GETARG_INT32(2);
+	ZkDeadlockMember members[ZK_DEADLOCK_MEMBERS + 1];
+	ZkDeadlock	deadlock = {.members = members};
+	const ZkProcLock *found = find_wait(pid);
+
+	if (found == NULL)
+		PG_RETURN_BOOL(false);
+	members[0] = member("here", found, pid, holder);
+	members[0].local = true;
+	deadlock.nmembers = 1 + Min(abs(others), ZK_DEADLOCK_MEMBERS);
+	for (int i = 1; i < deadlock.nmembers; i++)
+	{
+		members[i] = member(psprintf("there_%d", i), found, 10 * i, 10 * i);
+		if (others < 0)
+		{
+			members[0].blocked_by |= UINT64CONST(1) << i;
+			members[i].blocked_by = 1;
+		}
+	}
+	PG_RETURN_BOOL(slot_end_wait(found->slot, pid, found->since,
+								 deadlock_add(&deadlock)));
 }
 
 #endif

@@ -20,7 +20,7 @@
 #define ZKLOCK_TEST_BUILD_H
 
 #include "core/mutation.h"
-#include "shared/bounds.h"
+#include "shared/session_info.h"
 
 #ifdef ZKLOCK_TEST_BUILD
 

@@ -37,7 +37,6 @@
 #include "postmaster/interrupt.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
-#include "shared/proof.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"

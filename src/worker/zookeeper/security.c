@@ -62,7 +62,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shared/bounds.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/settings.h"

@@ -120,28 +120,22 @@ plant('a folder includes its own private header',
 	{   'worker/lock/planted.c' => include('"worker/lock/planted2_private.h"'),
 		'worker/lock/planted2_private.h' => include('"worker/lock/planted2.h"'),
 		'worker/lock/planted2.h' => '' });
-plant('a wing includes the private header of another',
-	{   'worker/planted.c' => include('"shared/planted_private.h"'),
-		'shared/planted.c' => include('"shared/planted_private.h"'),
-		'shared/planted_private.h' => '' },
-	'worker/planted.c includes shared/planted_private.h: private to shared/');
-plant('a folder includes that of another folder',
-	{   'worker/deadlock/planted.c' => include('"worker/lock/planted_private.h"'),
-		'worker/lock/planted_private.h' => '' },
-	'worker/deadlock/planted.c includes worker/lock/planted_private.h: private to worker/lock/');
-plant('a wing includes that of its own folder',
-	{   'core/planted.c' => include('"core/deadlock/planted_private.h"'),
-		'core/deadlock/planted_private.h' => '' },
-	'core/planted.c includes core/deadlock/planted_private.h: private to core/deadlock/');
-plant('a folder includes that of its own wing',
-	{   'core/lock/planted.c' => include('"core/planted_private.h"'),
-		'core/planted_private.h' => '' },
-	'core/lock/planted.c includes core/planted_private.h: private to core/');
-plant('it comes through another header',
-	{   'backend/planted.c' => include('"shared/planted2.h"'),
+plant('others include it, or get it through another header',
+	{   'shared/planted_private.h' => '',
 		'shared/planted2.h' => include('"shared/planted_private.h"'),
-		'shared/planted_private.h' => '' },
-	'backend/planted.c includes shared/planted_private.h through shared/planted2.h: private to shared/');
+		'worker/planted.c' => include('"shared/planted_private.h"'),
+		'backend/planted.c' => include('"shared/planted2.h"'),
+		'worker/lock/planted_private.h' => '',
+		'worker/deadlock/planted.c' => include('"worker/lock/planted_private.h"'),
+		'core/deadlock/planted_private.h' => '',
+		'core/planted.c' => include('"core/deadlock/planted_private.h"'),
+		'core/planted2_private.h' => '',
+		'core/lock/planted.c' => include('"core/planted2_private.h"') },
+	'backend/planted.c includes shared/planted_private.h through shared/planted2.h: private to shared/',
+	'core/lock/planted.c includes core/planted2_private.h: private to core/',
+	'core/planted.c includes core/deadlock/planted_private.h: private to core/deadlock/',
+	'worker/deadlock/planted.c includes worker/lock/planted_private.h: private to worker/lock/',
+	'worker/planted.c includes shared/planted_private.h: private to shared/');
 
 # folders
 plant('folders include what they may',
@@ -153,28 +147,21 @@ plant('folders include what they may',
 		'worker/fleet/planted.h' => include('"worker/zookeeper/planted.h"'),
 		'worker/planted.h' => include('"worker/deadlock/planted.h"',
 			'"worker/fleet/planted.h"') });
-foreach (
-	[ 'core/lock', 'core/deadlock' ],
-	[ 'worker/zookeeper', 'worker/lock' ],
-	[ 'worker/zookeeper', 'worker/deadlock' ],
-	[ 'worker/zookeeper', 'worker/fleet' ],
-	[ 'worker/zookeeper', 'core/deadlock' ],
-	[ 'worker/lock', 'worker/deadlock' ],
-	[ 'worker/lock', 'worker/fleet' ],
-	[ 'worker/lock', 'core/deadlock' ],
-	[ 'worker/deadlock', 'worker/fleet' ],
-	[ 'worker/fleet', 'worker/lock' ],
-	[ 'worker/fleet', 'worker/deadlock' ],
-	[ 'worker/fleet', 'core/deadlock' ],
-	[ 'worker/lock', 'worker' ])
-{
-	my ($from, $to) = @$_;
-
-	plant("$from/ includes $to/",
-		{   "$from/planted.c" => include(qq("$to/planted2.h")),
-			"$to/planted2.h" => '' },
-		"$from/planted.c: $from/ includes $to/planted2.h");
-}
+my %wrong = (
+	'core/lock' => ['core/deadlock'],
+	'worker/deadlock' => [qw(worker worker/fleet)],
+	'worker/fleet' => [qw(core/deadlock worker worker/deadlock worker/lock)],
+	'worker/lock' => [qw(core/deadlock worker worker/deadlock worker/fleet)],
+	'worker/zookeeper' =>
+	  [qw(core/deadlock worker worker/deadlock worker/fleet worker/lock)]);
+plant('folders include what they may not',
+	{   (map { $_ => '' } map { map { "$_/target.h" } @$_ } values %wrong),
+		map { $_ => include(map { qq("$_/target.h") } @{ $wrong{ $_ =~ s{/planted.c$}{}r } }) }
+		  map { "$_/planted.c" } keys %wrong },
+	map {
+		my $from = $_;
+		map { "$from/planted.c: $from/ includes $_/target.h" } @{ $wrong{$from} }
+	  } sort keys %wrong);
 plant('another folder',
 	{ 'worker/attic/planted.c' => '' },
 	'worker/attic/planted.c: there is no folder worker/attic/');

@@ -68,6 +68,8 @@ typedef struct Request
 	int32_t		version;		/* ... this version; 0: nobody has ever set
 								 * them */
 	bool		barrier;		/* of LIST and GET: as SEARCH is */
+	bool		brief;			/* of WATCH and LIST: the watch ends with the
+								 * connection, and the owner is not told */
 	bool		exact;			/* of CREATE in a group: not sequential */
 	bool		persistent;		/* of MKDIR, MKDIRS: not a container; of these
 								 * and SET_ACL: anybody may read it */

@@ -871,9 +871,6 @@ lives_event(const SessionEvent *event)
 		case SESSION_MESSAGE:
 			take_message(event->session, event->message);
 			break;
-		case SESSION_ANSWER:
-		case SESSION_WATCH:
-			break;				/* not here */
 	}
 }
 

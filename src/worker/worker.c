@@ -63,31 +63,7 @@ session_events(void)
 	SessionEvent event;
 
 	while (session_next_event(&event))
-	{
-		switch (event.kind)
-		{
-			case SESSION_ANSWER:
-			case SESSION_WATCH:
-				if (event.owner & SESSION_ANSWERS_OWNER)
-					answers_event(event.owner, &event.answer);
-				else if (event.owner == SESSION_BRIEF_OWNER)
-					directories_event(&event.answer);
-				else if (event.owner == SESSION_NOTES_OWNER ||
-						 event.owner == SESSION_DEADLOCK_OWNER)
-					deadlock_event(&event.answer);
-				else if (event.owner == SESSION_FLEET_OWNER)
-				{
-					if (!fleet_event(&event.answer))
-						lives_end_restored();
-				}
-				else
-					step_answered(event.owner, &event.answer);
-				break;
-			default:
-				lives_event(&event);
-				break;
-		}
-	}
+		lives_event(&event);
 
 	if (ZK_MUTATED(ZK_WAKE_LATE))
 	{
@@ -185,7 +161,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	pgstat_report_appname(WORKER_NAME);
 
-	contenders_init();
+	contenders_init(step_answered, step_lock_answered);
 	directories_forget();
 	loop_context = AllocSetContextCreate(TopMemoryContext, "zklock worker loop",
 										 ALLOCSET_DEFAULT_SIZES);
@@ -198,7 +174,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	MemoryContextSwitchTo(loop_context);
 	lives_attach();
 	deadlock_attach(status(0)->client_id != 0);
-	fleet_attach();
+	fleet_attach(lives_end_restored);
 
 	for (;;)
 	{

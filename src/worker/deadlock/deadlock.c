@@ -110,6 +110,16 @@ tell_detector(DetectorEvent event)
 	step_detector(&in);
 }
 
+/* The server has answered a request of ours, or the watch has come. */
+static void
+on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
+{
+	DetectorInput answer;
+
+	if (detector_io_answer(in, &answer))
+		step_detector(&answer);
+}
+
 /*
  * Notes of the worker before this one may have waits.  A contender whose node
  * has to be found first is adopted later.
@@ -167,7 +177,7 @@ deadlock_attach(bool resumed)
 {
 	deadlock.timeout_ms = DeadlockTimeout;
 	detector_init(&deadlock.detector, (int64) DeadlockTimeout * 1000, resumed);
-	detector_io_forget();
+	detector_io_attach(on_answer);
 	sweep_rooms();
 	adopt_notes();
 }
@@ -201,19 +211,6 @@ deadlock_end_session(int session)
 	}
 	while (detector_io_lost(session, &in))
 		step_detector(&in);
-}
-
-/*
- * deadlock_event
- *		The server has answered an operation of ours, or the watch has come.
- */
-void
-deadlock_event(const RequestAnswer *in)
-{
-	DetectorInput answer;
-
-	if (detector_io_answer(in, &answer))
-		step_detector(&answer);
 }
 
 /*

@@ -13,12 +13,9 @@
 #ifndef ZKLOCK_DEADLOCK_H
 #define ZKLOCK_DEADLOCK_H
 
-#include "core/request.h"
-
 extern void deadlock_attach(bool resumed);
 extern void deadlock_set_connected(bool connected);
 extern void deadlock_end_session(int session);
-extern void deadlock_event(const RequestAnswer *in);
 extern void deadlock_run(void);
 
 #endif							/* ZKLOCK_DEADLOCK_H */

@@ -59,13 +59,27 @@ typedef struct SentRequest
 static struct
 {
 	HTAB	   *requests;
+	uint32		notes_owner;	/* of requests that write notes */
+	uint32		owner;			/* of all others */
 	uint32		last_group;
 	bool		rooms_noted;	/* for the next worker */
 }			io;
 
 /*
+ * detector_io_attach
+ *		Begin; the handler is that of all requests.
+ */
+void
+detector_io_attach(SessionHandler handler)
+{
+	io.notes_owner = session_add_owner(handler, NULL);
+	io.owner = session_add_owner(handler, NULL);
+	detector_io_forget();
+}
+
+/*
  * detector_io_forget
- *		The first session is over, or there was none: forget what was submitted.
+ *		The first session is over: forget what was submitted.
  */
 void
 detector_io_forget(void)
@@ -149,11 +163,12 @@ submit(const DetectorOp *op, RequestKind kind)
 		.kind = kind,
 		.serial = op->serial,
 		.data = op->data,
-		.barrier = op->barrier
+		.barrier = op->barrier,
+		.brief = true
 	};
 
 	new_sent(op, 0);
-	session_submit(0, SESSION_DEADLOCK_OWNER, op->path, &request, 0);
+	session_submit(0, io.owner, op->path, &request, 0);
 }
 
 /* Submit the write of a contender's note. */
@@ -168,7 +183,7 @@ submit_note(const Contender *contender, const char *path, uint32 serial)
 		.version = contender->note_version
 	};
 
-	session_submit(contender->session, SESSION_NOTES_OWNER, path, &set, 0);
+	session_submit(contender->session, io.notes_owner, path, &set, 0);
 }
 
 /*
@@ -224,7 +239,7 @@ set_session(const DetectorOp *op)
 	};
 
 	new_sent(op, 0)->data = strdup(set.data);
-	session_submit(0, SESSION_DEADLOCK_OWNER, op->path, &set, 0);
+	session_submit(0, io.owner, op->path, &set, 0);
 }
 
 /*
@@ -246,7 +261,7 @@ session_written(SentRequest *sent, const RequestAnswer *in)
 		};
 
 		io.last_group = (io.last_group + 1) & ~GROUP_BIT;
-		session_submit(0, SESSION_DEADLOCK_OWNER, sent->path, &create,
+		session_submit(0, io.owner, sent->path, &create,
 					   GROUP_BIT | io.last_group);
 	}
 	free(data);
@@ -282,7 +297,7 @@ submit_part(SentRequest *sent, Request *part, const char *path)
 {
 	part->serial = sent->serial;
 	sent->parts++;
-	session_submit(0, SESSION_DEADLOCK_OWNER, path, part,
+	session_submit(0, io.owner, path, part,
 				   GROUP_BIT | io.last_group);
 }
 
@@ -444,7 +459,7 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 	if (in->result != REQUEST_OK || !request_is_ephemeral(in) ||
 		in->size > max)
 		return false;
-	session_submit(0, SESSION_DEADLOCK_OWNER, sent->path, &get, 0);
+	session_submit(0, io.owner, sent->path, &get, 0);
 	return true;
 }
 

@@ -14,8 +14,9 @@
 #define ZKLOCK_DETECTOR_IO_H
 
 #include "core/deadlock/detector.h"
-#include "core/request.h"
+#include "worker/zookeeper/session.h"
 
+extern void detector_io_attach(SessionHandler handler);
 extern void detector_io_forget(void);
 extern bool detector_io_left_room(int number, char path[ZNODE_PATH_SIZE]);
 extern void detector_io_leave_rooms(void);

@@ -60,7 +60,7 @@ typedef enum AnswerState
 typedef struct Answer
 {
 	AnswerState state;
-	uint32		owner;			/* id of its operations */
+	uint32		owner;			/* of its requests, or 0 */
 	uint32		serial;			/* of the question in its box */
 	ZkQuestion	question;
 	char		path[ZNODE_PATH_SIZE];
@@ -71,7 +71,6 @@ typedef struct Answer
 } Answer;
 
 static Answer answers[ZK_QUESTION_BOXES];
-static uint32 last_attempt = 0;
 
 static int
 box_of(const Answer *answer)
@@ -88,9 +87,13 @@ forget(Answer *answer)
 	answer->open = 0;
 	answer->revoked = 0;
 	answer->error = 0;
+	if (answer->owner != 0)
+		session_remove_owner(answer->owner);
 	answer->owner = 0;
 	answer->state = ANSWER_IDLE;
 }
+
+static void on_answer(void *data, const RequestAnswer *in);
 
 /* Begin to answer a question, or begin again. */
 static void
@@ -108,10 +111,7 @@ start(Answer *answer)
 		}
 		members_path(zklock_root, answer->path);
 	}
-	last_attempt++;
-	answer->owner = SESSION_ANSWERS_OWNER |
-		((last_attempt * ZK_QUESTION_BOXES + box_of(answer)) &
-		 ~SESSION_ANSWERS_OWNER);
+	answer->owner = session_add_owner(on_answer, answer);
 	answer->state = ANSWER_READING;
 	answer->reader = reader_begin(answer->question, answer->owner,
 								  answer->path);
@@ -252,6 +252,20 @@ on_set(Answer *answer, const RequestAnswer *in)
 		finish_revoke(answer);
 }
 
+/* The server has answered a request. */
+static void
+on_answer(void *data, const RequestAnswer *in)
+{
+	Answer	   *answer = data;
+
+	if (in->result == REQUEST_UNKNOWN)
+		start(answer);
+	else if (answer->state == ANSWER_READING)
+		on_read(answer, in);
+	else if (answer->state == ANSWER_REVOKING)
+		on_set(answer, in);
+}
+
 /*
  * answers_collect
  *		Collect the questions that backends have asked.
@@ -291,25 +305,6 @@ answers_begin(void)
 	for (int i = 0; i < ZK_QUESTION_BOXES; i++)
 		if (answers[i].state == ANSWER_WAITING)
 			start(&answers[i]);
-}
-
-/*
- * answers_event
- *		The server has answered an operation of an answer.
- */
-void
-answers_event(uint32_t owner, const RequestAnswer *in)
-{
-	Answer	   *answer = &answers[owner % ZK_QUESTION_BOXES];
-
-	if (answer->owner != owner)
-		return;					/* it has been given up meanwhile */
-	if (in->result == REQUEST_UNKNOWN)
-		start(answer);
-	else if (answer->state == ANSWER_READING)
-		on_read(answer, in);
-	else if (answer->state == ANSWER_REVOKING)
-		on_set(answer, in);
 }
 
 /*

@@ -140,22 +140,13 @@ static struct
 	int			error;			/* of the create that was refused */
 	int			logged_error;	/* the refusal that was logged last, or 0 */
 	bool		open_logged;	/* it was logged that %clusters is others' */
+	uint32		owner;			/* of our requests */
+	void		(*restored) (void); /* see fleet_attach() */
 	uint32		last_group;
 	char		data[MEMBER_SIZE];
 	ZkFleetInfo info;			/* as published */
 	Reader	   *reader;			/* LOOKING: of the members; else NULL */
 }			fleet;
-
-/*
- * fleet_attach
- *		Begin with what the worker before this one has published.
- */
-void
-fleet_attach(void)
-{
-	session_read_fleet(&fleet.info);
-	fleet.dirty = true;
-}
 
 static void
 publish_identity(const char *id)
@@ -269,7 +260,7 @@ submit(FleetState state, Request *op, FleetNode node)
 	if (op->exact)
 		group = ++fleet.last_group == 0 ? ++fleet.last_group : fleet.last_group;
 	fleet.state = state;
-	session_submit(0, SESSION_FLEET_OWNER, path, op, group);
+	session_submit(0, fleet.owner, path, op, group);
 }
 
 static void
@@ -348,7 +339,7 @@ look(void)
 	fleet.logged_error = 0;
 	fleet.state = FLEET_LOOKING;
 	members_path(fleet.info.root, path);
-	fleet.reader = reader_begin(ZK_QUESTION_CLUSTERS, SESSION_FLEET_OWNER,
+	fleet.reader = reader_begin(ZK_QUESTION_CLUSTERS, fleet.owner,
 								path);
 }
 
@@ -549,14 +540,11 @@ on_looked(const RequestAnswer *in)
 }
 
 /*
- * fleet_event
- *		The server has answered an operation of ours.
- *
- * Returns false if that proves that ZooKeeper has been restored from an older
- * copy; then all sessions are to be ended.
+ * Take an answer.  Returns false if it proves that ZooKeeper has been restored
+ * from an older copy.
  */
-bool
-fleet_event(const RequestAnswer *in)
+static bool
+take_answer(const RequestAnswer *in)
 {
 	if (in->result == REQUEST_UNKNOWN && fleet.state != FLEET_LOOKING)
 	{
@@ -617,6 +605,30 @@ fleet_event(const RequestAnswer *in)
 			return on_marked(in);
 	}
 	return true;
+}
+
+static void
+on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
+{
+	if (!take_answer(in))
+		fleet.restored();
+}
+
+/*
+ * fleet_attach
+ *		Begin with what the worker before this one has published.
+ *
+ * "restored" is called when ZooKeeper proves to have been restored from an
+ * older copy; it is to end all sessions.
+ */
+void
+fleet_attach(void (*restored) (void))
+{
+	fleet.restored = restored;
+	fleet.owner = session_add_owner(on_answer, NULL);
+	session_ignore_changes(fleet.owner);
+	session_read_fleet(&fleet.info);
+	fleet.dirty = true;
 }
 
 /* If we have told of a standby, it may be none any more. */

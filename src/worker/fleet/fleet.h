@@ -14,15 +14,12 @@
 #ifndef ZKLOCK_FLEET_H
 #define ZKLOCK_FLEET_H
 
-#include "core/request.h"
-
 struct Reader;
 
-extern void fleet_attach(void);
+extern void fleet_attach(void (*restored) (void));
 extern void fleet_check(void);
 extern void fleet_run(void);
 extern bool fleet_is_settled(void);
-extern bool fleet_event(const RequestAnswer *in);
 extern void fleet_end_session(bool last);
 extern void fleet_judge(const struct Reader *reader);
 extern void fleet_drop_auths(void);
@@ -30,7 +27,6 @@ extern void fleet_drop_auths(void);
 /* answers to questions */
 extern void answers_collect(void);
 extern void answers_begin(void);
-extern void answers_event(uint32_t owner, const RequestAnswer *in);
 extern void answers_restart(void);
 
 #endif							/* ZKLOCK_FLEET_H */

@@ -33,12 +33,6 @@
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 
-typedef struct ContenderId
-{
-	uint32		id;				/* hash key, must be first */
-	Contender  *contender;
-} ContenderId;
-
 /* A UUID that one of the contenders goes by. */
 typedef struct ContenderUuid
 {
@@ -50,9 +44,9 @@ typedef struct ContenderUuid
 static struct
 {
 	HTAB	   *by_slot;		/* of Contenders */
-	HTAB	   *by_id;			/* of ContenderIds */
 	HTAB	   *uuids;			/* of ContenderUuids */
-	uint32		last_id;
+	SessionHandler handler;		/* of their requests */
+	SessionHandler lock_handler;	/* of those for a semaphore's lock */
 	int			counts[ZK_MAX_SESSIONS];	/* how many are in each session */
 	dlist_head	parked;			/* those that wait for room, in order */
 	dlist_head	queued;			/* those that stand behind others, the first
@@ -91,14 +85,17 @@ compare_checks(const pairingheap_node *a, const pairingheap_node *b,
 /*
  * contenders_init
  *		Begin with no contenders.
+ *
+ * The handlers are those of their requests, and of those for a semaphore's
+ * lock; a contender is their data.
  */
 void
-contenders_init(void)
+contenders_init(SessionHandler handler, SessionHandler lock_handler)
 {
+	contenders.handler = handler;
+	contenders.lock_handler = lock_handler;
 	contenders.by_slot = create_table("zklock contenders", sizeof(ZkSlot *),
 									  sizeof(Contender));
-	contenders.by_id = create_table("zklock contender ids", sizeof(uint32),
-									sizeof(ContenderId));
 	contenders.uuids = create_table("zklock contender UUIDs",
 									ZNODE_UUID_BYTES, sizeof(ContenderUuid));
 	contenders.checks = pairingheap_allocate(compare_checks, NULL);
@@ -157,41 +154,6 @@ contender_find(ZkSlot *slot)
 }
 
 /*
- * contender_find_owner
- *		The contender that owns an operation, or NULL if it is gone.
- *
- * *for_lock tells if that is of a semaphore's lock.
- */
-Contender *
-contender_find_owner(uint32 id, bool *for_lock)
-{
-	ContenderId *by_id = hash_search(contenders.by_id, &id, HASH_FIND, NULL);
-
-	if (by_id == NULL)
-		return NULL;
-	*for_lock = id == by_id->contender->lock_id;
-	return by_id->contender;
-}
-
-static uint32
-new_id(Contender *contender)
-{
-	ContenderId *by_id;
-	bool		found;
-
-	/* they wrap around, and some contenders live long */
-	do
-	{
-		contenders.last_id = (contenders.last_id + 1) & ~SESSION_ANSWERS_OWNER;
-		by_id = hash_search(contenders.by_id, &contenders.last_id, HASH_ENTER,
-							&found);
-	} while (found || contenders.last_id == NOBODY ||
-			 contenders.last_id >= SESSION_FIRST_OWNER);
-	by_id->contender = contender;
-	return contenders.last_id;
-}
-
-/*
  * What a node of this kind, in a directory or in one below it, adds to the
  * list of the session's nodes, which has their full paths.
  */
@@ -223,8 +185,8 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 
 	key_path(slot_key(slot), contender->directory);
 	contender->session = NO_SESSION;
-	contender->id = new_id(contender);
-	contender->lock_id = 0;
+	contender->owner = session_add_owner(contenders.handler, contender);
+	contender->lock_owner = 0;
 	contender->has_uuid = false;
 	contender->check_at_ms = 0;
 	contender->is_permit = kind == ZNODE_PERMIT;
@@ -245,7 +207,8 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 		path_bytes(contender->directory, "/" ZNODE_PERMITS_DIR, kind);
 	if (contender->is_permit)
 	{
-		contender->lock_id = new_id(contender);
+		contender->lock_owner = session_add_owner(contenders.lock_handler,
+												  contender);
 		semaphore_init(&contender->semaphore);
 	}
 	else
@@ -480,11 +443,11 @@ contender_drop(Contender *contender)
 	if (contender->is_permit)
 	{
 		semaphore_free(&contender->semaphore);
-		hash_search(contenders.by_id, &contender->lock_id, HASH_REMOVE, NULL);
+		session_remove_owner(contender->lock_owner);
 	}
 	else
 		recipe_free(&contender->recipe);
-	hash_search(contenders.by_id, &contender->id, HASH_REMOVE, NULL);
+	session_remove_owner(contender->owner);
 	hash_search(contenders.by_slot, &contender->slot, HASH_REMOVE, NULL);
 }
 

@@ -21,12 +21,10 @@
 #include "lib/pairingheap.h"
 #include "shared/slots.h"
 #include "worker/sessions.h"
+#include "worker/zookeeper/session.h"
 
 /* How often to look after all the contenders that own their locks. */
 #define SWEEP_INTERVAL_MS	1000
-
-/* Owner of operations whose answers nobody waits for. */
-#define NOBODY				0
 
 /* What we keep in ZooKeeper for a slot: a place in a queue, or a permit. */
 typedef struct Contender
@@ -34,8 +32,8 @@ typedef struct Contender
 	ZkSlot	   *slot;			/* hash key, must be first */
 	int			session;		/* number of that which it is in, from when it
 								 * begins until it is gone; or NO_SESSION */
-	uint32		id;				/* owner of its operations */
-	uint32		lock_id;		/* the same, of those for a semaphore's lock */
+	uint32		owner;			/* of its requests */
+	uint32		lock_owner;		/* of those for a semaphore's lock, or 0 */
 	int64		owner_since_ms; /* zk_now_ms(); 0: not the owner */
 	int64		answer_due_ms;	/* the same: a retained owner that we have
 								 * asked is to answer by then; or 0 */
@@ -75,12 +73,12 @@ typedef struct Contender
 	};
 } Contender;
 
-extern void contenders_init(void);
+extern void contenders_init(SessionHandler handler,
+							SessionHandler lock_handler);
 extern int	contenders_count(void);
 extern int	contenders_count_of(int session);
 extern Contender **contenders_list(int *n);
 extern Contender *contender_find(ZkSlot *slot);
-extern Contender *contender_find_owner(uint32 id, bool *for_lock);
 extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
 extern void contender_set_session(Contender *contender, int session);
 extern void contender_drop(Contender *contender);

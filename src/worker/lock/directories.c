@@ -26,7 +26,7 @@
  *
  * The library keeps a watch for each directory, and would set all of them
  * again when it reconnects, in one request.  So they end with the connection
- * (SESSION_BRIEF_OWNER), and there are no more than MAX_WATCH_BYTES of them,
+ * (Request.brief), and there are no more than MAX_WATCH_BYTES of them,
  * half of what a server takes in a request: that is for the case that the
  * library is faster than the worker.  It is room for 16,000 names of 28
  * bytes; a watch takes some 200 bytes here, the same in the library, and less
@@ -119,6 +119,7 @@ static struct
 	int			nunwatched;
 	Size		watch_bytes;	/* of the paths of those that are watched */
 	uint32		last_serial;
+	uint32		owner;			/* of our requests; 0: not yet */
 	bool		warned_of_stranger;
 	bool		warned_of_persistent;
 	int64		minute_ms;		/* zk_now_ms() when the minute began ... */
@@ -187,6 +188,8 @@ create_table(const char *name, Size keysize, Size entrysize, int kind)
 	return hash_create(name, 256, &ctl, HASH_ELEM | kind);
 }
 
+static void on_answer(void *data, const RequestAnswer *in);
+
 /*
  * directories_forget
  *		Forget all directories, as the session is over; to be called ahead of
@@ -200,6 +203,8 @@ directories_forget(void)
 		hash_destroy(directories.by_path);
 		hash_destroy(directories.by_serial);
 	}
+	if (directories.owner == 0)
+		directories.owner = session_add_owner(on_answer, NULL);
 	directories.by_path = create_table("zklock directories", ZNODE_PATH_SIZE,
 									   sizeof(Directory), HASH_STRINGS);
 	directories.by_serial = create_table("zklock directory watches",
@@ -223,9 +228,13 @@ watch_bytes(const Directory *directory)
 static void
 send(const Directory *directory, RequestKind kind)
 {
-	Request		op = {.kind = kind,.serial = directory->succession.serial};
+	Request		op = {
+		.kind = kind,
+		.serial = directory->succession.serial,
+		.brief = true
+	};
 
-	session_submit(0, SESSION_BRIEF_OWNER, directory->path, &op, 0);
+	session_submit(0, directories.owner, directory->path, &op, 0);
 }
 
 /* Forget the unwatched directory that was used longest ago. */
@@ -379,18 +388,17 @@ directories_disconnect(void)
 	}
 }
 
-/*
- * directories_event
- *		An operation of ours is answered, or a watch has been used up.
- */
-void
-directories_event(const RequestAnswer *in)
+/* A request of ours is answered, or a watch has been used up. */
+static void
+on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 {
 	uint32		serial = in->serial;
 	DirectoryWatch *watch = hash_search(directories.by_serial, &serial,
 										HASH_FIND, NULL);
 	Directory  *directory;
 
+	if (in->event == REQUEST_DONE && in->kind == REQUEST_MKDIRS)
+		directory_made(in);
 	if (watch == NULL)
 		return;
 	directory = watch->directory;
@@ -507,15 +515,17 @@ directory_left(const char *path, int32_t number, bool deleted)
 
 /*
  * directory_made
- *		A lock directory has been made.
+ *		A lock directory has been made, unless it existed: this is the answer.
  *
  * Warns if more of them are made than ZooKeeper removes: idle ones pile up.
  */
 void
-directory_made(void)
+directory_made(const RequestAnswer *in)
 {
 	int64		now_ms = zk_now_ms();
 
+	if (in->result != REQUEST_OK || in->error != 0)
+		return;
 	directories_count();
 	if (now_ms - directories.minute_ms >= 60000)
 	{
@@ -558,4 +568,16 @@ directory_warn(const char *path, const char *child, bool persistent)
 			 persistent ?
 			 errhint("Other clients may wait for it forever.  Do not keep other znodes in lock directories, and do not set \"zklock.root\" to a path below another root.") :
 			 errhint("Curator clients count it as a contender and may wait for it forever.  Do not keep other znodes in lock directories.")));
+}
+
+/*
+ * directory_make
+ *		Make a directory, with its parents, and wait for no answer.
+ */
+void
+directory_make(const char *path, int session)
+{
+	Request		op = {.kind = REQUEST_MKDIRS};
+
+	session_submit(session, directories.owner, path, &op, 0);
 }

@@ -17,14 +17,14 @@
 
 extern void directories_forget(void);
 extern void directories_disconnect(void);
-extern void directories_event(const RequestAnswer *in);
 extern bool directory_is_known(const char *path);
 extern void directory_note(const char *path, bool known);
 extern bool directory_owns_unread(const char *path);
 extern int32_t directory_next(const char *path);
 extern void directory_leave(const char *path, int32_t number);
 extern void directory_left(const char *path, int32_t number, bool deleted);
-extern void directory_made(void);
+extern void directory_made(const RequestAnswer *in);
+extern void directory_make(const char *path, int session);
 extern void directory_warn(const char *path, const char *child,
 						   bool persistent);
 

@@ -82,7 +82,7 @@ submit(Contender *contender, Request *op, uint32 group)
 	if (op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE ||
 		op->kind == REQUEST_SET)
 		op->data = contender_note(contender);
-	session_submit(contender->session, contender->id, contender->directory,
+	session_submit(contender->session, contender->owner, contender->directory,
 				   op, group);
 }
 
@@ -109,15 +109,10 @@ submit_permit(Contender *contender, SemaphoreOp *op)
 
 	/* that of the name itself is a container, too; nobody waits for it */
 	if (op->op.kind == REQUEST_MKDIRS)
-	{
-		Request		mkdirs = {.kind = REQUEST_MKDIRS};
-
-		session_submit(contender->session, NOBODY, contender->directory,
-					   &mkdirs, 0);
-	}
+		directory_make(contender->directory, contender->session);
 	place_path(contender, op->place, path);
 	session_submit(contender->session,
-				   op->for_lock ? contender->lock_id : contender->id,
+				   op->for_lock ? contender->lock_owner : contender->owner,
 				   path, &op->op, 0);
 }
 
@@ -730,24 +725,14 @@ is_stray(const Contender *contender, bool for_lock,
 	return true;
 }
 
-/*
- * step_answered
- *		An operation of a contender, if that is not gone, has been
- *		answered; or its watch has come.
- */
-void
-step_answered(uint32 owner, const RequestAnswer *answer)
+/* A request of a contender has been answered; or its watch has come. */
+static void
+take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
 {
 	RecipeInput input = {.event = recipe_event(answer),.answer = *answer};
-	bool		for_lock;
-	Contender  *contender;
 
-	if (input.event == RECIPE_MKDIR_DONE && answer->result == REQUEST_OK &&
-		answer->error == 0)
-		directory_made();		/* else it existed */
-	contender = contender_find_owner(owner, &for_lock);
-	if (contender == NULL)
-		return;
+	if (input.event == RECIPE_MKDIR_DONE)
+		directory_made(answer);
 	if (input.event == RECIPE_SET_DONE && answer->result == REQUEST_OK &&
 		(!contender->is_permit || contender->semaphore.state == SEMAPHORE_OWNER))
 		contender->note_version = answer->version;
@@ -758,4 +743,20 @@ step_answered(uint32 owner, const RequestAnswer *answer)
 		directory_left(contender->directory, contender->recipe.sequence,
 					   answer->result == REQUEST_OK);
 	step(contender, for_lock, &input);
+}
+
+/*
+ * step_answered, step_lock_answered
+ *		Handlers of a contender, and of a semaphore's lock.
+ */
+void
+step_answered(void *contender, const RequestAnswer *answer)
+{
+	take_answer(contender, false, answer);
+}
+
+void
+step_lock_answered(void *contender, const RequestAnswer *answer)
+{
+	take_answer(contender, true, answer);
 }

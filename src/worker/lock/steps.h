@@ -19,7 +19,8 @@
 
 extern void step(Contender *contender, bool for_lock,
 				 const RecipeInput *input);
-extern void step_answered(uint32 owner, const RequestAnswer *answer);
+extern void step_answered(void *contender, const RequestAnswer *answer);
+extern void step_lock_answered(void *contender, const RequestAnswer *answer);
 extern void step_start(Contender *contender, int session,
 					   const ZkContender *wanted);
 extern void step_start_together(Contender *contender, int session,

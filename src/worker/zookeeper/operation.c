@@ -373,6 +373,7 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 	op->version = request->has_version ? request->version : -1;
 	op->exact = request->exact;
 	op->persistent = request->persistent;
+	op->brief = request->brief;
 	op->barrier = request->barrier || request->kind == REQUEST_SEARCH;
 	if (request->data)
 		op->data = MemoryContextStrdup(context, request->data);
@@ -451,7 +452,8 @@ send_watch(Operation *op, Watches *watches)
 {
 	Client	   *client = op->news.client;
 
-	watches_add(watches, op->path, watch_type(op), op->owner, op->serial);
+	watches_add(watches, op->path, watch_type(op), op->owner, op->serial,
+				op->brief);
 	if (op->kind == REQUEST_LIST)
 		return zoo_awget_children(client->handle, op->path,
 								  client_watch_fired, client,

@@ -24,11 +24,14 @@
  */
 #define OPERATION_NOT_SHARED	(CLIENT_BATCH_FAILED + 1)
 
+/* No owner of requests has this id. */
+#define NOBODY				0
+
 typedef struct Operation
 {
 	News		news;			/* the answer; must be first */
 	dlist_node	node;			/* in a list of the flight */
-	uint32_t	owner;
+	uint32_t	owner;			/* or NOBODY: of a heartbeat */
 	RequestKind kind;
 	uint32_t	serial;
 	uint32_t	group;			/* CREATE, SET, CHECK: that of its multi, or 0 */
@@ -45,6 +48,7 @@ typedef struct Operation
 	bool		directory_deleted;	/* CREATE: since it was submitted */
 	int32		version;		/* SET, CHECK: that the data must have, or -1 */
 	bool		barrier;		/* it goes behind one */
+	bool		brief;			/* WATCH, LIST: as in Request */
 	bool		exact;			/* CREATE in a multi: not sequential */
 	bool		persistent;		/* MKDIR, MKDIRS: as in Request */
 	ZooWatcherType unwatched;	/* UNWATCH: what it has the server remove, or

@@ -13,10 +13,11 @@
  * operation.c).  These do not know of this file: they are handed the parts of
  * the session that they work on, and return what has come of it.
  *
- * session_next_event() turns each of the news into an event for the worker,
- * or deals with it here.  session_flush() sends.  An operation that the
- * library will never answer, because the session has ended, is forgotten with
- * the session and not waited for.
+ * session_next_event() hands answers and watches to the owners of the requests,
+ * turns other news into events for the worker, or deals with them here.
+ * session_flush() sends.  An operation that the library will never answer,
+ * because the session has ended, is forgotten with the session and not waited
+ * for.
  *
  * Lease.  Each answer to a request that changes the tree tells lease.c that
  * the session was alive.  If there are none, a heartbeat does: a multi that
@@ -55,6 +56,7 @@
 #include "core/lock/lease.h"
 #include "core/word.h"
 #include "shared/clock.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
@@ -101,6 +103,25 @@ static Session sessions[ZK_MAX_SESSIONS];
 static int	nsessions = 0;		/* so many have been opened at some time */
 static Session *delivering = NULL;	/* whose event was last given out */
 static bool changed = false;	/* see session_take_changes() */
+static uint32 unmarked_owner = NOBODY;	/* see session_ignore_changes() */
+
+/* Owners of requests, by id. */
+typedef struct Owner
+{
+	uint32		id;				/* hash key, must be first */
+	SessionHandler handler;
+	void	   *data;
+} Owner;
+
+static HTAB *owners = NULL;
+
+/* What has come: an answer or a watch for an owner, or else an event. */
+typedef struct Incoming
+{
+	uint32		owner;			/* or NOBODY */
+	RequestAnswer answer;
+	SessionEvent event;
+} Incoming;
 
 /* Have an empty session of each number up to this one. */
 static void
@@ -281,10 +302,56 @@ session_await_closed(int64 until_ms)
 }
 
 /*
- * session_submit
- *		Submit an operation of a contender; it leaves with session_flush().
+ * session_add_owner
+ *		Have a handler called, with "data", for the requests of a new owner.
  *
- * "owner" is handed back with the answer.  Creates, sets and checks that are
+ * Returns the owner's id, for session_submit().
+ */
+uint32
+session_add_owner(SessionHandler handler, void *data)
+{
+	static uint32 last_id = NOBODY;
+	Owner	   *owner;
+	bool		found;
+
+	if (owners == NULL)
+	{
+		HASHCTL		ctl;
+
+		memset(&ctl, 0, sizeof(ctl));
+		ctl.keysize = sizeof(uint32);
+		ctl.entrysize = sizeof(Owner);
+		owners = hash_create("zklock owners of requests", 256, &ctl,
+							 HASH_ELEM | HASH_BLOBS);
+	}
+
+	/* they wrap around, and some owners live long */
+	do
+	{
+		if (++last_id == NOBODY)
+			last_id++;
+		owner = hash_search(owners, &last_id, HASH_ENTER, &found);
+	} while (found);
+	owner->handler = handler;
+	owner->data = data;
+	return last_id;
+}
+
+/*
+ * session_remove_owner
+ *		The owner is gone: nobody is told of its requests any more.
+ */
+void
+session_remove_owner(uint32 owner)
+{
+	hash_search(owners, &owner, HASH_REMOVE, NULL);
+}
+
+/*
+ * session_submit
+ *		Submit a request; it leaves with session_flush().
+ *
+ * Requests of one owner keep their order.  Creates, sets and checks that are
  * submitted one after the other with the same "group", other than 0, are one
  * multi: they succeed or fail together.  Accepted in any state: without a
  * connection it waits for one, or for the end of the session.
@@ -492,7 +559,7 @@ take_proof(Session *session, const Operation *op)
 		sent_ms != session->lease.last_sent)
 		lease_prove(&session->lease, lease_timeout_ms(session), sent_ms,
 					zk_now_ms());
-	if (proof && !op->heartbeat && op->owner != SESSION_FLEET_OWNER)
+	if (proof && !op->heartbeat && op->owner != unmarked_owner)
 		changed = true;
 	if (op->heartbeat)
 		end_heartbeat(session, proof);
@@ -506,20 +573,19 @@ is_awaited(const Session *session, const Operation *op)
 	if ((op->news.code == ZSESSIONEXPIRED || op->news.code == ZCLOSING) &&
 		is_unrecoverable(session->client.handle))
 		return false;
-	return !op->heartbeat && op->kind != REQUEST_DELETE_STRAY &&
+	return op->owner != NOBODY && op->kind != REQUEST_DELETE_STRAY &&
 		op->kind != REQUEST_UNWATCH;
 }
 
 /* Returns false if nobody waits for this answer. */
 static bool
-fill_answer(Session *session, const Operation *op, SessionEvent *event)
+fill_answer(Session *session, const Operation *op, Incoming *in)
 {
 	take_proof(session, op);
 	if (!is_awaited(session, op))
 		return false;
-	event->kind = SESSION_ANSWER;
-	event->owner = op->owner;
-	flight_fill_answer(&session->flight, op, &event->answer);
+	in->owner = op->owner;
+	flight_fill_answer(&session->flight, op, &in->answer);
 	return true;
 }
 
@@ -606,8 +672,7 @@ end_connection(Session *session)
 		session->silent_connections++;
 	session->client.connected = false;
 	session->greeting_out = false;
-	watches_drop(&session->watches, SESSION_BRIEF_OWNER);
-	watches_drop(&session->watches, SESSION_DEADLOCK_OWNER);
+	watches_drop(&session->watches);
 	watches_bound(&session->watches);
 	lease_disconnect(&session->lease);
 }
@@ -636,12 +701,13 @@ fill_state(Session *session, int state, SessionEvent *event)
 }
 
 /*
- * Take one of the news.  Returns those that *event has been filled from,
- * which it may point into, or NULL: it is dealt with.
+ * Take one of the news.  Returns those that *in has been filled from, which it
+ * may point into, or NULL: it is dealt with.
  */
 static News *
-take_news(Session *session, News *news, SessionEvent *event)
+take_news(Session *session, News *news, Incoming *in)
 {
+	SessionEvent *event = &in->event;
 	bool		found = false;
 	Operation  *op;
 
@@ -652,7 +718,7 @@ take_news(Session *session, News *news, SessionEvent *event)
 			if (op == NULL)
 				return NULL;	/* it goes again */
 			news = &op->news;
-			found = fill_answer(session, op, event);
+			found = fill_answer(session, op, in);
 			break;
 		case NEWS_WATCH:
 			watches_fire(&session->watches, news->string, news->code);
@@ -682,35 +748,42 @@ take_news(Session *session, News *news, SessionEvent *event)
 }
 
 /*
- * The next event of one session; one that is closed may still have some.  The
- * first tells what the library logs, of whichever session.
+ * What comes next of one session; one that is closed may still have something.
+ * The first tells what the library logs, of whichever session.
  */
 static bool
-next_event_of(Session *session, SessionEvent *event)
+next_of(Session *session, Incoming *in)
 {
 	News	   *news;
 
 	while (session->delivered == NULL)
 	{
-		if (watches_next(&session->watches, &event->owner, &event->answer))
-		{
-			event->kind = SESSION_WATCH;
+		if (watches_next(&session->watches, &in->owner, &in->answer))
 			return true;
-		}
 		news = session == sessions ? client_next_message() : NULL;
 		if (news == NULL)
 			news = client_next_news(&session->client);
 		if (news == NULL)
 			return false;
-		session->delivered = take_news(session, news, event);
+		session->delivered = take_news(session, news, in);
 	}
 	return true;
 }
 
 /*
+ * session_ignore_changes
+ *		What this owner changes is not for session_take_changes().
+ */
+void
+session_ignore_changes(uint32 owner)
+{
+	unmarked_owner = owner;
+}
+
+/*
  * session_take_changes
  *		Has any session changed anything since the last call, as far as is
- *		acknowledged, other than for fleet.c?
+ *		acknowledged?
  */
 bool
 session_take_changes(void)
@@ -732,20 +805,9 @@ session_reset_wake(void)
 	client_reset_wake();
 }
 
-/*
- * session_next_event
- *		The next thing that has happened, or false if there is none.
- *
- * What the event points to is valid until the next call.  After
- * SESSION_EXPIRED and SESSION_AUTH_FAILED the caller must session_close()
- * before it submits anything.
- *
- * Errors: 53200 if a callback was out of memory, so that an event is lost;
- * FATAL if the library has aborted.  The caller must give up, and a new
- * worker look at everything afresh.
- */
-bool
-session_next_event(SessionEvent *event)
+/* What comes next of any session; false if there is nothing. */
+static bool
+next_of_any(Incoming *in)
 {
 	if (delivering)
 		free_delivered(delivering);
@@ -753,9 +815,9 @@ session_next_event(SessionEvent *event)
 	client_check();
 	for (int i = 0; i < nsessions; i++)
 	{
-		memset(event, 0, sizeof(*event));
-		event->session = i;
-		if (next_event_of(&sessions[i], event))
+		memset(in, 0, sizeof(*in));
+		in->event.session = i;
+		if (next_of(&sessions[i], in))
 		{
 			delivering = &sessions[i];
 			return true;
@@ -772,6 +834,41 @@ bool
 session_is_greeted(int number)
 {
 	return sessions[number].greeted;
+}
+
+/*
+ * session_next_event
+ *		Hand answers and watches to their owners, up to the next event; false
+ *		if there is none.
+ *
+ * What the event points to is valid until the next call.  After
+ * SESSION_EXPIRED and SESSION_AUTH_FAILED the caller must session_close()
+ * before it submits anything.  A handler may close sessions, as the last thing
+ * that it does.
+ *
+ * Errors: 53200 if a callback was out of memory, so that an event is lost;
+ * FATAL if the library has aborted; those of handlers.  The caller must give
+ * up, and a new worker look at everything afresh.
+ */
+bool
+session_next_event(SessionEvent *event)
+{
+	Incoming	in;
+
+	while (next_of_any(&in))
+	{
+		Owner	   *owner;
+
+		if (in.owner == NOBODY)
+		{
+			*event = in.event;
+			return true;
+		}
+		owner = hash_search(owners, &in.owner, HASH_FIND, NULL);
+		if (owner)
+			owner->handler(owner->data, &in.answer);
+	}
+	return false;
 }
 
 /*

@@ -18,27 +18,10 @@
 #include "shared/session_info.h"
 
 /*
- * The owner of operations whose watches end with the connection: it is not told,
- * and nobody sets them again.
+ * What the owner of requests has called with their answers, and when a watch
+ * that one of them has set is used up.
  */
-#define SESSION_BRIEF_OWNER		UINT32_C(0x7FFFFFFF)
-
-/*
- * Owners of operations of deadlock.c, whose watches end with the connection,
- * too: of those that write notes, and of all others, each of which keep their
- * order.
- */
-#define SESSION_NOTES_OWNER		UINT32_C(0x7FFFFFFE)
-#define SESSION_DEADLOCK_OWNER	UINT32_C(0x7FFFFFFD)
-
-/* The owner of operations of fleet.c, which watch nothing. */
-#define SESSION_FLEET_OWNER		UINT32_C(0x7FFFFFFC)
-
-/* Set in the owner ids of answers.c, and in no other. */
-#define SESSION_ANSWERS_OWNER	UINT32_C(0x80000000)
-
-/* No contender has an owner id from this on. */
-#define SESSION_FIRST_OWNER		SESSION_FLEET_OWNER
+typedef void (*SessionHandler) (void *data, const RequestAnswer *answer);
 
 typedef struct SessionOptions
 {
@@ -65,8 +48,6 @@ typedef enum SessionEventKind
 	SESSION_SUSPENDED,			/* connection lost, session perhaps alive */
 	SESSION_EXPIRED,			/* over; operations under way are forgotten */
 	SESSION_AUTH_FAILED,		/* the server refused our credentials */
-	SESSION_ANSWER,				/* "answer" is for "owner" */
-	SESSION_WATCH,				/* the same, of a watch */
 	SESSION_MESSAGE				/* the library has something to say */
 } SessionEventKind;
 
@@ -74,8 +55,6 @@ typedef struct SessionEvent
 {
 	SessionEventKind kind;
 	int			session;		/* the number of the session */
-	uint32_t	owner;
-	RequestAnswer answer;
 	int			error;
 	const char *message;
 } SessionEvent;
@@ -99,6 +78,8 @@ extern bool session_is_stuck(int number);
 extern void session_close(int number);
 extern void session_disconnect(int number);
 extern void session_await_closed(int64 until_ms);
+extern uint32 session_add_owner(SessionHandler handler, void *data);
+extern void session_remove_owner(uint32 owner);
 extern void session_submit(int number, uint32_t owner, const char *directory,
 						   const Request *op, uint32_t group);
 extern void session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES]);
@@ -108,6 +89,7 @@ extern bool session_ready(int number);
 extern int64_t session_flush(int number);
 extern int64_t session_keep_lease(int number, uint32_t ticket, bool needed);
 extern int64_t session_lease(int number, uint32_t *ticket);
+extern void session_ignore_changes(uint32 owner);
 extern bool session_take_changes(void);
 extern void session_reset_wake(void);
 extern bool session_next_event(SessionEvent *event);

@@ -48,6 +48,7 @@ typedef struct Watcher
 	uint32_t	owner;
 	uint32_t	serial;			/* of the latest request to set the watch */
 	bool		set;			/* one of them has been answered OK */
+	bool		brief;			/* it ends with the connection */
 } Watcher;
 
 /* Which watch. */
@@ -236,7 +237,7 @@ watches_forget_all(Watches *watches)
  */
 void
 watches_add(Watches *watches, const char *path, ZooWatcherType type,
-			uint32_t owner, uint32_t serial)
+			uint32_t owner, uint32_t serial, bool brief)
 {
 	Watch	   *watch = make_watch(watches, path, type);
 	Watcher    *watcher = find_watcher(watch, owner);
@@ -249,6 +250,7 @@ watches_add(Watches *watches, const char *path, ZooWatcherType type,
 		dlist_push_tail(&watch->watchers, &watcher->node);
 	}
 	watcher->serial = serial;
+	watcher->brief = brief;
 }
 
 /*
@@ -334,12 +336,12 @@ watches_removed(Watches *watches, const char *path, ZooWatcherType type)
 
 /*
  * watches_drop
- *		The connection is lost, and with it all that "owner" watches: have
- *		the library forget it, so that it is not set again; and what was being
- *		removed, likewise.
+ *		The connection is lost, and with it the watches that end with it: have
+ *		the library forget them, so that they are not set again; and what was
+ *		being removed, likewise.
  */
 void
-watches_drop(Watches *watches, uint32_t owner)
+watches_drop(Watches *watches)
 {
 	Watch	   *watch;
 	HASH_SEQ_STATUS scan;
@@ -349,10 +351,15 @@ watches_drop(Watches *watches, uint32_t owner)
 	hash_seq_init(&scan, watches->by_key);
 	while ((watch = hash_seq_search(&scan)) != NULL)
 	{
-		Watcher    *watcher = find_watcher(watch, owner);
+		dlist_mutable_iter iter;
 
-		if (watcher)
-			forget_watcher(watcher);
+		dlist_foreach_modify(iter, &watch->watchers)
+		{
+			Watcher    *watcher = dlist_container(Watcher, node, iter.cur);
+
+			if (watcher->brief)
+				forget_watcher(watcher);
+		}
 		if (!dlist_is_empty(&watch->watchers))
 			continue;
 		remove_from_library(watches, watch);

@@ -35,7 +35,8 @@ extern void watches_init(Watches *watches, Client *client,
 extern void watches_begin(Watches *watches, Size chroot_len);
 extern void watches_forget_all(Watches *watches);
 extern void watches_add(Watches *watches, const char *path,
-						ZooWatcherType type, uint32_t owner, uint32_t serial);
+						ZooWatcherType type, uint32_t owner, uint32_t serial,
+						bool brief);
 extern void watches_note_set(Watches *watches, const char *path,
 							 ZooWatcherType type, uint32_t owner);
 extern void watches_forget(Watches *watches, const char *path,
@@ -45,7 +46,7 @@ extern ZooWatcherType watches_remove(Watches *watches, const char *path,
 									 uint32_t owner);
 extern void watches_removed(Watches *watches, const char *path,
 							ZooWatcherType type);
-extern void watches_drop(Watches *watches, uint32_t owner);
+extern void watches_drop(Watches *watches);
 extern void watches_bound(Watches *watches);
 extern void watches_fire(Watches *watches, const char *path, int event);
 extern bool watches_next(Watches *watches, uint32_t *owner,

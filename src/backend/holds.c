@@ -3,12 +3,14 @@
  * holds.c
  *		The locks that this backend holds, and their scopes.
  *
- * Each successful call is a hold, pushed on the lock's stack; the slot and
- * the heavyweight lock go with the last of them.  A hold is of the session or
- * of the transaction.  One of the transaction remembers its subtransaction, as
- * PostgreSQL's resource owners do for the heavyweight lock: that is acquired
- * once for each hold, in the name of the session or of the current
- * (sub)transaction, and always in the mode of the first hold.
+ * Each successful call is a hold, pushed on the lock's stack; the slot and the
+ * heavyweight lock go with the last of them.  A trigger may take one lock a
+ * million times, so adjacent holds that do not differ are one entry of the
+ * stack, with a count.  A hold is of the session or of the transaction.  One
+ * of the transaction remembers its subtransaction, as PostgreSQL's resource
+ * owners do for the heavyweight lock: that is acquired once for each hold, in
+ * the name of the session or of the current (sub)transaction, and always in
+ * the mode of the first hold.
  *
  * A trigger may be in a subtransaction a million times while a thousand locks
  * are held.  So the end of a subtransaction looks only at locks that it has
@@ -17,8 +19,12 @@
  * below that cannot have been undone since, as the latest is always undone
  * first; and to those of the session it does nothing.
  *
+ * A hold that is undone is marked, if it cannot go yet.  The latest one goes
+ * first, so all entries above a marked one of the transaction are marked, or
+ * of the session.  Those of the session may be marked in any order.
+ *
  * No callback but the one ahead of the commit may throw, so the functions that
- * end holds allocate nothing.
+ * end holds allocate nothing; stack_make_room() comes ahead of what needs memory.
  *
  * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
  * away without telling us, unless zklock.advisory_locks is on.  The slot
@@ -39,7 +45,6 @@
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
-#include "backend/stack.h"
 #include "core/lock/znode.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -49,6 +54,19 @@
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+
+/* Holds that do not differ: an entry of the stack. */
+typedef struct Hold
+{
+	SubTransactionId subid;		/* that it belongs to; Invalid: session */
+	SubTransactionId undone;	/* in which zk_unlock marked it, or Invalid;
+								 * Top for one of the session, since that is
+								 * not rolled back */
+	bool		session;
+	bool		shared;			/* asked for as shared; only of locks that
+								 * stand for advisory locks */
+	int64		count;			/* how many they are */
+} Hold;
 
 static HTAB *held_table = NULL; /* all HeldLocks, by key */
 static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* nholds > 0 */
@@ -60,6 +78,183 @@ static dlist_head touched_list = DLIST_STATIC_INIT(touched_list);
 static LocalTransactionId wrote_in = InvalidLocalTransactionId;
 
 static void release_at_exit(int code, Datum arg);
+
+/* Are the holds of this entry marked? */
+static bool
+hold_is_undone(const Hold *hold)
+{
+	return hold->undone != InvalidSubTransactionId;
+}
+
+/* Do these holds differ in number only? */
+static bool
+are_alike(const Hold *hold, const Hold *other)
+{
+	return hold->session == other->session && hold->subid == other->subid &&
+		hold->undone == other->undone && hold->shared == other->shared;
+}
+
+/* Have room for one more entry. */
+static void
+stack_make_room(HoldStack *stack)
+{
+	int			newmax = stack->maxholds == 0 ? 2 : stack->maxholds * 2;
+
+	if (stack->nholds < stack->maxholds)
+		return;
+	if (stack->holds == NULL)
+		stack->holds = MemoryContextAlloc(TopMemoryContext,
+										  newmax * sizeof(Hold));
+	else
+		stack->holds = repalloc_huge(stack->holds, newmax * sizeof(Hold));
+	stack->maxholds = newmax;
+}
+
+/* Free its memory. */
+static void
+stack_free(HoldStack *stack)
+{
+	if (stack->holds)
+		pfree(stack->holds);
+	memset(stack, 0, sizeof(*stack));
+}
+
+/* Put holds on top, where there is room. */
+static void
+stack_add(HoldStack *stack, Hold added)
+{
+	Hold	   *top = stack->nholds > 0 ?
+		&stack->holds[stack->nholds - 1] : NULL;
+
+	if (added.session)
+		stack->nsession += added.count;
+	if (hold_is_undone(&added))
+		stack->nundone += added.count;
+	if (top && are_alike(top, &added))
+		top->count += added.count;
+	else
+		stack->holds[stack->nholds++] = added;
+}
+
+/*
+ * Take all entries but the lowest "kept" off.
+ *
+ * Their memory can still be read: the caller goes through them from below, and
+ * adds again those that stay, which take no more room than before.
+ */
+static void
+stack_take_off(HoldStack *stack, int kept)
+{
+	for (int i = kept; i < stack->nholds; i++)
+	{
+		if (stack->holds[i].session)
+			stack->nsession -= stack->holds[i].count;
+		if (hold_is_undone(&stack->holds[i]))
+			stack->nundone -= stack->holds[i].count;
+	}
+	stack->nholds = kept;
+}
+
+/*
+ * Take the latest hold off, which is not marked; true if it was the session's.
+ */
+static bool
+stack_take_off_latest(HoldStack *stack)
+{
+	Hold	   *hold = &stack->holds[stack->nholds - 1];
+	bool		session = hold->session;
+
+	Assert(!hold_is_undone(hold));
+	if (session)
+		stack->nsession--;
+	if (--hold->count == 0)
+		stack->nholds--;
+	return session;
+}
+
+/* The number of the latest entry that is not marked, or -1. */
+static int
+stack_latest_live(const HoldStack *stack)
+{
+	for (int i = stack->nholds - 1; i >= 0; i--)
+		if (!hold_is_undone(&stack->holds[i]))
+			return i;
+	return -1;
+}
+
+/* The same of the session's that were asked for in this mode. */
+static int
+stack_latest_of_session(const HoldStack *stack, bool shared)
+{
+	for (int i = stack->nholds - 1; i >= 0; i--)
+	{
+		const Hold *hold = &stack->holds[i];
+
+		if (hold->session && hold->shared == shared && !hold_is_undone(hold))
+			return i;
+	}
+	return -1;
+}
+
+/*
+ * Mark the latest hold of entry "number" as undone.
+ *
+ * The entry is not marked; all entries above it are, unless it is of the
+ * session.
+ */
+static void
+stack_mark(HoldStack *stack, int number)
+{
+	Hold	   *holds;
+	Hold		marked;
+
+	stack_make_room(stack);
+	holds = stack->holds;
+	marked = holds[number];
+	marked.undone = marked.session ? TopSubTransactionId :
+		GetCurrentSubTransactionId();
+	marked.count = 1;
+	stack->nundone++;
+
+	/*
+	 * it leaves its entry, and joins the one above or below, or gets a new
+	 * one
+	 */
+	if (--holds[number].count == 0)
+	{
+		stack->nholds--;
+		memmove(&holds[number], &holds[number + 1],
+				(stack->nholds - number) * sizeof(Hold));
+	}
+	else
+		number++;
+	for (int i = number; i >= number - 1; i--)
+	{
+		if (i < 0 || i >= stack->nholds || !are_alike(&holds[i], &marked))
+			continue;
+		holds[i].count++;
+		return;
+	}
+	memmove(&holds[number + 1], &holds[number],
+			(stack->nholds - number) * sizeof(Hold));
+	holds[number] = marked;
+	stack->nholds++;
+}
+
+/* Mark all holds of the session. */
+static void
+stack_mark_session(HoldStack *stack)
+{
+	for (int i = 0; i < stack->nholds; i++)
+	{
+		Hold	   *hold = &stack->holds[i];
+
+		if (!hold->session || hold_is_undone(hold))
+			continue;
+		hold->undone = TopSubTransactionId;
+		stack->nundone += hold->count;
+	}
+}
 
 /*
  * holds_exist

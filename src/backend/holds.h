@@ -14,11 +14,23 @@
 #define ZKLOCK_HOLDS_H
 
 #include "backend/heavyweight.h"
-#include "backend/stack.h"
 #include "core/lock/znode.h"
 #include "lib/ilist.h"
 #include "shared/key.h"
 #include "shared/procs.h"
+
+/*
+ * The holds of one lock, in the order in which they were taken, for holds.c
+ * alone.  All zero: no hold, no memory.
+ */
+typedef struct HoldStack
+{
+	int			nholds;			/* entries */
+	int			maxholds;
+	struct Hold *holds;			/* the latest is the last */
+	int64		nsession;		/* holds of the session, each counted */
+	int64		nundone;		/* holds that are marked, likewise */
+} HoldStack;
 
 typedef struct HeldLock
 {

@@ -24,6 +24,7 @@
 #include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/lock/note.h"
+#include "core/member.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
@@ -44,10 +45,12 @@
 
 PG_FUNCTION_INFO_V1(zk_queue);
 PG_FUNCTION_INFO_V1(zk_fleet_locks);
+PG_FUNCTION_INFO_V1(zk_fleet);
 PG_FUNCTION_INFO_V1(zk_cancel_holders);
 
 #define QUEUE_COLUMNS	10
 #define FLEET_LOCKS_COLUMNS	13
+#define FLEET_COLUMNS		13
 
 /* A question, from before it is asked until its answer is no longer needed. */
 typedef struct Asking
@@ -193,16 +196,15 @@ warn_of_left_out(const ZkAnswer *answer, const char *path)
 }
 
 /*
- * ask_entries
- *		Ask for what a segment has, about a lock, or, if that is NULL, about all
- *		below "path"; a copy of the entries, of which there are *count.
+ * Ask for what a segment has, about a lock, or, if that is NULL, about all
+ * below "path"; a copy of the entries, of which there are *count.
  *
  * Warns (54000) if there are more than are shown.
  *
- * Errors: 57P03 no session; 42501 or 58000 refused by ZooKeeper; 53200 no memory
- * for the answer; 57014 cancelled.
+ * Errors: 57P03 no session; 42501 or 58000 refused by ZooKeeper; 53200 no
+ * memory for the answer; 57014 cancelled.
  */
-char *
+static char *
 ask_entries(ZkQuestion question, const char *path, const ZkLockName *lock,
 			int *count)
 {
@@ -265,6 +267,19 @@ waited_for(const char *data, int len)
 	}
 	return n == 0 ? NULL :
 		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
+/* ZooKeeper's clock as ours; false if it is out of our range. */
+static bool
+timestamp_of_ctime(int64 ctime, TimestampTz *result)
+{
+	const int64 epoch_ms = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
+		(USECS_PER_DAY / 1000);
+
+	if (ctime <= 0 || ctime > END_TIMESTAMP / 1000)
+		return false;
+	*result = (ctime - epoch_ms) * 1000;
+	return true;
 }
 
 /*
@@ -423,6 +438,111 @@ zk_fleet_locks(PG_FUNCTION_ARGS)
 		next += ZkSurveyEntrySize(entry);
 		MemoryContextSwitchTo(save);
 		MemoryContextReset(row_context);
+	}
+	return (Datum) 0;
+}
+
+static Datum
+text_value(const char *value)
+{
+	return CStringGetTextDatum(text_of_string(value));
+}
+
+/* What does not fit, as an array. */
+static Datum
+misfits_of(const Member *member)
+{
+	Datum		texts[MEMBER_MISFITS];
+	int			n = 0;
+
+	for (int i = 0; i < MEMBER_MISFITS; i++)
+		if (member->misfits & (1U << i))
+			texts[n++] = CStringGetTextDatum(member_misfit_text(1 << i));
+	return PointerGetDatum(construct_array(texts, n, TEXTOID, -1, false,
+										   TYPALIGN_INT));
+}
+
+static void
+put_cluster(ReturnSetInfo *rsinfo, const Member *member,
+			const ZkQueueEntry *entry, int64 session_id)
+{
+	Datum		values[FLEET_COLUMNS] = {0};
+	bool		nulls[FLEET_COLUMNS];
+	TimestampTz started_at = 0;
+	int			n = 0;
+
+#define PUT(known, value) \
+	do { nulls[n] = !(known); values[n++] = (value); } while (0)
+
+	PUT(member->words & MEMBER_CLUSTER, text_value(member->cluster));
+	PUT(member->words & MEMBER_HOST, text_value(member->host));
+	PUT(member->words & MEMBER_PORT, Int32GetDatum(member->port));
+	PUT(member->words & MEMBER_STANDBY, BoolGetDatum(member->standby != 0));
+	PUT(member->words & MEMBER_VERSION, text_value(member->version));
+	PUT(member->words & MEMBER_SERVER, text_value(member->server));
+	PUT(member->words & MEMBER_SYSTEM, Int64GetDatum((int64) member->system));
+	PUT(member->words & MEMBER_FORMAT, text_value(member->format));
+	PUT(member->words & MEMBER_TIMEOUT, interval_of_us((int64) member->timeout * 1000));
+	PUT(timestamp_of_ctime(entry->ctime, &started_at),
+		TimestampTzGetDatum(started_at));
+	PUT(entry->session_id != 0, session_id_text(entry->session_id));
+	PUT(entry->session_id != 0, BoolGetDatum(entry->session_id == session_id));
+	PUT(member->misfits != 0, misfits_of(member));
+#undef PUT
+	Assert(n == FLEET_COLUMNS);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * zk_fleet() returns setof record
+ *
+ * The clusters that share the worker's ensemble and root, as ZooKeeper had them
+ * when the worker read it, and what does not fit together.
+ *
+ * Errors: those of zk_check_usable() and ask_entries().
+ */
+Datum
+zk_fleet(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ZkFleetInfo fleet;
+	ZkSessionInfo session;
+	int			count;
+	char	   *entries;
+	char	   *next;
+	Member	   *members;
+
+	zk_check_usable();
+	InitMaterializedSRF(fcinfo, 0);
+	check_row_columns(rsinfo->setDesc, FLEET_COLUMNS);
+
+	/* the worker's root, whatever this session's zklock.root */
+	session_read_fleet(&fleet);
+	entries = ask_entries(ZK_QUESTION_CLUSTERS,
+						  psprintf("%s/%s", fleet.root, MEMBER_ROOM), NULL,
+						  &count);
+	session_read(0, &session);
+	members = palloc(Max(count, 1) * sizeof(Member));
+	next = entries;
+	for (int i = 0; i < count; i++)
+	{
+		const ZkQueueEntry *entry = (ZkQueueEntry *) next;
+
+		member_parse(&members[i], entry->bytes + entry->node_len,
+					 entry->data_len);
+		members[i].since = entry->ctime;
+		next += ZkQueueEntrySize(entry);
+	}
+	member_judge(members, count);
+
+	next = entries;
+	for (int i = 0; i < count; i++)
+	{
+		const ZkQueueEntry *entry = (ZkQueueEntry *) next;
+
+		CHECK_FOR_INTERRUPTS();
+		put_cluster(rsinfo, &members[i], entry, session.client_id);
+		next += ZkQueueEntrySize(entry);
 	}
 	return (Datum) 0;
 }

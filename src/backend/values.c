@@ -35,22 +35,6 @@ check_row_columns(TupleDesc tupdesc, int columns)
 }
 
 /*
- * timestamp_of_ctime
- *		ZooKeeper's clock as ours; false if it is out of our range.
- */
-bool
-timestamp_of_ctime(int64 ctime, TimestampTz *result)
-{
-	const int64 epoch_ms = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
-		(USECS_PER_DAY / 1000);
-
-	if (ctime <= 0 || ctime > END_TIMESTAMP / 1000)
-		return false;
-	*result = (ctime - epoch_ms) * 1000;
-	return true;
-}
-
-/*
  * interval_of_us
  *		A time in microseconds as an interval.
  */

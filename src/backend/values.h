@@ -14,10 +14,8 @@
 #define ZKLOCK_VALUES_H
 
 #include "access/tupdesc.h"
-#include "datatype/timestamp.h"
 
 extern void check_row_columns(TupleDesc tupdesc, int columns);
-extern bool timestamp_of_ctime(int64 ctime, TimestampTz *result);
 extern Datum interval_of_us(int64 us);
 extern Datum session_id_text(int64 session_id);
 

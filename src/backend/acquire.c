@@ -25,17 +25,18 @@
 #include <limits.h>
 
 #include "access/xact.h"
-#include "backend/acquire.h"
+#include "backend/acquire_private.h"
 #include "backend/attempt.h"
 #include "backend/commit.h"
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/patience.h"
-#include "backend/waiting.h"
+#include "backend/questions.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
+#include "shared/holders.h"
 #include "shared/lock_stats.h"
 #include "shared/procs.h"
 #include "shared/refusal.h"
@@ -45,6 +46,199 @@
 #include "shared/take.h"
 #include "shared/test_build.h"
 #include "storage/proc.h"
+#include "utils/snapmgr.h"
+
+/* How long to wait for the owner's name, for the log, in ms. */
+#define OWNER_QUESTION_MS	1000
+
+/* How long ZooKeeper may take to answer without a word about it, in ms. */
+#define SILENCE_MS			1000
+
+/* How long to let others go ahead that want any of several locks, in ms. */
+#define GIVE_WAY_MS			100
+
+/*
+ * waiting_error_context
+ *		The context of an error in a wait, or about its outcome.
+ */
+void
+waiting_error_context(const char *name)
+{
+	errcontext("while waiting for lock \"%s\" in ZooKeeper", name);
+}
+
+/* Does a session of this server hold the lock, in whatever mode? */
+static bool
+is_held_here(const HeldLock *lock)
+{
+	int			npids;
+
+	pfree(slots_holders(&lock->key, &npids));
+	return npids > 0;
+}
+
+/*
+ * waiting_describe_outage
+ *		A wait is past its time: what to tell of ZooKeeper, as an error detail,
+ *		palloc'd; NULL if it is not to blame.
+ *
+ * It is not if the lock is held in this server, nor if contenders are ahead and
+ * the connection is there.
+ */
+char *
+waiting_describe_outage(const SlotWait *wait)
+{
+	char	   *outage = zk_describe_outage();
+	int64		silent_ms;
+
+	/* this looks through all slots, so it comes second */
+	if (outage != NULL && wait->tier1 != NULL && is_held_here(wait->tier1))
+		return NULL;
+	if (outage != NULL || wait->tier1 != NULL || wait->in_queue ||
+		wait->started == 0)
+		return outage;
+	silent_ms = zk_now_ms() - wait->started;
+	if (silent_ms < SILENCE_MS)
+		return NULL;
+	return psprintf("ZooKeeper has not told for %lld ms whether anybody is ahead.",
+					(long long) silent_ms);
+}
+
+/*
+ * waiting_begin
+ *		A call begins, and with it its wait.
+ */
+void
+waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
+{
+	memset(result, 0, sizeof(*result));
+	result->outcome = ZK_NOT_IN_TIME;
+	result->name = request->name;
+	result->key = request->keys;
+	memset(wait, 0, sizeof(*wait));
+	wait->result = result;
+	wait->immediate = request->timeout == 0;
+	wait->called_us = zk_now_us();
+	wait->called_ms = wait->called_us / 1000;
+	wait->deadline = -1;
+	if (request->timeout > 0)
+		wait->deadline = wait->called_ms + request->timeout;
+	if (LockTimeout > 0)
+	{
+		int64		limit = wait->called_ms + LockTimeout;
+
+		wait->deadline = wait->deadline < 0 ? limit : Min(wait->deadline, limit);
+	}
+}
+
+/*
+ * waiting_patience
+ *		How long a call without a place in the queue may sleep for this slot,
+ *		in ms; 0, and ZK_NO_SESSION, if its session was missing for too long.
+ *
+ * The slot does not tell when its contender goes into a session, so that the
+ * call looks again every now and then.
+ */
+int64
+waiting_patience(SlotWait *wait, ZkSlot *slot)
+{
+	ZkSessionInfo info;
+	ZkContender contender;
+	int64		patience;
+
+	(void) slot_read_contender(slot, &contender);
+	patience = zk_session_patience(contender.session, wait->called_ms,
+								   &wait->no_session_since, &info);
+	if (patience == 0)
+	{
+		wait->result->outcome = ZK_NO_SESSION;
+		wait->result->session = palloc(sizeof(info));
+		*wait->result->session = info;
+	}
+	return Min(patience, RECHECK_MS);
+}
+
+/*
+ * waiting_note_end
+ *		ZooKeeper has refused the lock, or the wait ends because of a deadlock.
+ */
+void
+waiting_note_end(ZkResult *result, const HeldLock *lock, ZkTake take,
+				 const ZkTakeNews *news)
+{
+	ZkKey	   *key;
+
+	if (take == ZK_GO_BACK || take == ZK_GIVE_WAY)
+		return;
+	/* the entry goes in a moment */
+	key = palloc(sizeof(ZkKey));
+	*key = lock->key;
+	result->key = key;
+	if (take == ZK_DEADLOCK)
+	{
+		result->outcome = ZK_DEADLOCKED;
+		result->deadlock = news->deadlock;
+		return;
+	}
+	result->outcome = ZK_DENIED;
+	result->refusal = news->refusal;
+	result->permits_found = news->permits_found;
+}
+
+static const char *
+lock_word(ZnodeKind kind)
+{
+	return kind == ZNODE_READER ? "shared lock" :
+		kind == ZNODE_PERMIT ? "a permit of" : "exclusive lock";
+}
+
+/*
+ * As the lock manager does for log_lock_waits: tell once which contender has
+ * kept us waiting for deadlock_timeout, and what it waits for itself.  Returns
+ * in how many ms that is due, or -1 if it is not.
+ */
+static int64
+waiting_log(SlotWait *wait, const HeldLock *lock)
+{
+	char		path[ZNODE_PATH_SIZE];
+	StringInfoData owner;
+	int64		waited;
+	bool		known;
+
+	if (!log_lock_waits || wait->logged)
+		return -1;
+	waited = zk_now_ms() - wait->started;
+	if (waited < DeadlockTimeout)
+		return DeadlockTimeout - waited;
+
+	wait->logged = true;
+	wait->prepared = NULL;		/* the question sleeps, too */
+	key_path(&lock->key, path);
+	initStringInfo(&owner);
+	known = ask_owner(path,
+					  wait->deadline < 0 ? OWNER_QUESTION_MS :
+					  (int) Min(zk_time_left(wait->deadline), OWNER_QUESTION_MS),
+					  &owner);
+	ereport(LOG,
+			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
+					MyProcPid, lock_word(lock->kind), wait->result->name,
+					(long long) waited),
+			 known ? errdetail_log("%s", owner.data) : 0));
+	pfree(owner.data);
+	return -1;
+}
+
+/* The end of a wait whose beginning was logged, with this lock. */
+static void
+waiting_log_end(const SlotWait *wait, const HeldLock *lock)
+{
+	ZK_FAIL_AT("log");
+	if (wait->logged)
+		ereport(LOG,
+				(errmsg("process %d acquired %s \"%s\" in ZooKeeper after %lld ms",
+						MyProcPid, lock_word(lock->kind), wait->result->name,
+						(long long) (zk_now_ms() - wait->started))));
+}
 
 static void
 waiting_callback(void *arg)
@@ -376,6 +570,27 @@ acquire_hold(const SlotWait *wait, HeldLock *lock)
 }
 
 /*
+ * Warn, once in a transaction, if its snapshot was taken ahead of the wait for
+ * this lock: it does not see what the previous holder has committed.
+ */
+static void
+warn_of_snapshot(const char *name, bool session)
+{
+	if (attempt.snapshot_warned || !IsolationUsesXactSnapshot() ||
+		!FirstSnapshotSet)
+		return;
+	if (session && !IsTransactionBlock())
+		return;					/* the snapshot ends with this statement */
+	attempt.snapshot_warned = true;
+	ZK_FAIL_AT("warn");
+	ereport(WARNING,
+			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
+					name),
+			 errdetail("Changes that the previous holder committed under the lock are not visible."),
+			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
+}
+
+/*
  * acquire_end
  *		The rest of a call that holds its locks.  An error ends the holds, too.
  */
@@ -389,7 +604,7 @@ acquire_end(const ZkRequest *request, const SlotWait *wait, HeldLock **locks,
 			slot_ask_for_others(&locks[i]->key);
 	waiting_log_end(wait, locks[0]);
 	if (wait->queued)
-		attempt_warn_of_snapshot(wait->result->name, request->session);
+		warn_of_snapshot(wait->result->name, request->session);
 }
 
 /* A call that has acquired all its locks. */
@@ -422,6 +637,55 @@ go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
 }
 
 /*
+ * Let those go ahead that wait for the heavyweight locks of the call.
+ *
+ * The call waited in ZooKeeper for the lock of this name, and has the
+ * heavyweight locks of all; it must acquire them again.  Nobody was to fail in
+ * its place: the deadlock is between other clusters and one that waits behind
+ * the call.
+ */
+static void
+step_back(const char *name)
+{
+	ereport(DEBUG1,
+			(errmsg_internal("process %d waits for lock \"%s\" again behind others of this cluster",
+							 MyProcPid, name)));
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		HeldLock   *lock = attempt.locks[i];
+
+		slot_step_back(lock->proc);
+		heavyweight_unlock(&lock->heavyweight, false, 1);
+	}
+}
+
+/*
+ * Let those get the heavyweight locks of the call that came before it, and
+ * want any of several locks.
+ *
+ * They can be granted a heavyweight lock only while nobody queues for it, so
+ * the caller, who has just released its own, does not do that for a moment;
+ * but then they may not want it any more, or somebody else may have it.
+ */
+static void
+give_way(void)
+{
+	static uint32 wait_event = 0;
+	int64		until = zk_now_ms() + GIVE_WAY_MS;
+
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		ZkProcLock *proc = attempt.locks[i]->proc;
+		int64		left;
+
+		while (slot_call_ahead(proc) && (left = zk_time_left(until)) > 0)
+			(void) ConditionVariableTimedSleep(slot_cv(proc->slot), left,
+											   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+		ConditionVariableCancelSleep();
+	}
+}
+
+/*
  * Both tiers in order, for the locks in "attempt", which this backend does not
  * hold.  Returns false if they were not acquired.
  */
@@ -445,7 +709,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		take = go_through_tiers(request, wait, &tier1);
 		if (take != ZK_GO_BACK && take != ZK_GIVE_WAY)
 			break;
-		attempt_step_back(wait->result->name);
+		step_back(wait->result->name);
 		wait->in_queue = false;
 		wait->prepared = NULL;
 		tier1 = false;
@@ -456,7 +720,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 				break;
 			gave_way = true;
 			wait->queued = !wait->immediate;
-			attempt_give_way();
+			give_way();
 		}
 	}
 	if (take != ZK_TAKEN)

@@ -59,8 +59,7 @@
  */
 #include "postgres.h"
 
-#include "backend/acquire.h"
-#include "backend/acquire_any.h"
+#include "backend/acquire_private.h"
 #include "backend/attempt.h"
 #include "backend/heavyweight.h"
 #include "backend/holds.h"

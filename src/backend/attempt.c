@@ -18,21 +18,12 @@
 
 #include "access/xact.h"
 #include "backend/attempt.h"
-#include "backend/heavyweight.h"
 #include "backend/holds.h"
-#include "backend/patience.h"
-#include "miscadmin.h"
 #include "shared/clock.h"
-#include "shared/compat.h"
 #include "shared/lock_stats.h"
 #include "shared/stats.h"
 #include "shared/take.h"
-#include "shared/test_build.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
-
-/* How long to let others go ahead that want any of several locks, in ms. */
-#define GIVE_WAY_MS		100
 
 /* What acquire.c changes as the call goes on; the rest changes here only. */
 Attempt		attempt = {.failure = ZK_FAILURE_ERROR};
@@ -70,56 +61,6 @@ attempt_add(HeldLock *lock)
 	attempt.locks[attempt.nlocks++] = lock;
 	attempt_subid = GetCurrentSubTransactionId();
 	attempt.failure = ZK_FAILURE_ERROR;
-}
-
-/*
- * attempt_step_back
- *		Let those go ahead that wait for the heavyweight locks of the call.
- *
- * The call waited in ZooKeeper for the lock of this name, and has the heavyweight
- * locks of all; it must acquire them again.  Nobody was to fail in its place:
- * the deadlock is between other clusters and one that waits behind the call.
- */
-void
-attempt_step_back(const char *name)
-{
-	ereport(DEBUG1,
-			(errmsg_internal("process %d waits for lock \"%s\" again behind others of this cluster",
-							 MyProcPid, name)));
-	for (int i = 0; i < attempt.nlocks; i++)
-	{
-		HeldLock   *lock = attempt.locks[i];
-
-		slot_step_back(lock->proc);
-		heavyweight_unlock(&lock->heavyweight, false, 1);
-	}
-}
-
-/*
- * attempt_give_way
- *		Let those get the heavyweight locks of the call that came before it, and
- *		want any of several locks.
- *
- * They can be granted a heavyweight lock only while nobody queues for it, so
- * the caller, who has just released its own, does not do that for a moment; but
- * then they may not want it any more, or somebody else may have it.
- */
-void
-attempt_give_way(void)
-{
-	static uint32 wait_event = 0;
-	int64		until = zk_now_ms() + GIVE_WAY_MS;
-
-	for (int i = 0; i < attempt.nlocks; i++)
-	{
-		ZkProcLock *proc = attempt.locks[i]->proc;
-		int64		left;
-
-		while (slot_call_ahead(proc) && (left = zk_time_left(until)) > 0)
-			(void) ConditionVariableTimedSleep(slot_cv(proc->slot), left,
-											   ZkWaitEvent(wait_event, "ZkLockAcquire"));
-		ConditionVariableCancelSleep();
-	}
 }
 
 /*
@@ -224,26 +165,4 @@ void
 attempt_attach(void)
 {
 	RegisterSubXactCallback(abort_subxact_callback, NULL);
-}
-
-/*
- * attempt_warn_of_snapshot
- *		Warn, once in a transaction, if its snapshot was taken ahead of the wait
- *		for this lock: it does not see what the previous holder has committed.
- */
-void
-attempt_warn_of_snapshot(const char *name, bool session)
-{
-	if (attempt.snapshot_warned || !IsolationUsesXactSnapshot() ||
-		!FirstSnapshotSet)
-		return;
-	if (session && !IsTransactionBlock())
-		return;					/* the snapshot ends with this statement */
-	attempt.snapshot_warned = true;
-	ZK_FAIL_AT("warn");
-	ereport(WARNING,
-			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
-					name),
-			 errdetail("Changes that the previous holder committed under the lock are not visible."),
-			 errhint("Use READ COMMITTED, or take a session-scoped lock before BEGIN.")));
 }

@@ -34,11 +34,8 @@ extern Attempt attempt;
 extern void attempt_attach(void);
 extern void attempt_make_room(int nlocks);
 extern void attempt_add(HeldLock *lock);
-extern void attempt_step_back(const char *name);
-extern void attempt_give_way(void);
 extern void attempt_end_any(const ZkAnyWait *wait, HeldLock *winner);
 extern void attempt_succeed(void);
-extern void attempt_warn_of_snapshot(const char *name, bool session);
 extern void attempt_abandon(void);
 extern void attempt_end_transaction(void);
 

@@ -18,7 +18,6 @@
 #include <limits.h>
 
 #include "backend/acquire.h"
-#include "backend/acquire_any.h"
 #include "backend/deadlock.h"
 #include "backend/fence.h"
 #include "backend/functions.h"

@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * acquire_private.h
+ *		A call that takes locks, and its wait: for acquire.c and acquire_any.c.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/backend/acquire_private.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ACQUIRE_PRIVATE_H
+#define ZKLOCK_ACQUIRE_PRIVATE_H
+
+#include "backend/acquire.h"
+#include "backend/holds.h"
+#include "shared/take.h"
+
+/*
+ * How long to wait for news of a slot, in ms: readers look again whether a
+ * writer still waits behind the others.
+ */
+#define RECHECK_MS			1000
+
+/* How long to wait until looking again whether the session is sure, in ms. */
+#define UNPROVED_RECHECK_MS	10
+
+/* The wait of a call, through both tiers. */
+typedef struct SlotWait
+{
+	ZkResult   *result;			/* with the name of the lock waited for */
+	bool		immediate;		/* wait behind nobody */
+	const HeldLock *tier1;		/* the lock whose heavyweight lock somebody
+								 * else has, while we wait for it; or NULL */
+	int64		deadline;		/* of zk_now_ms(), or -1 */
+	int64		called_us;		/* of zk_now_us() */
+	int64		called_ms;		/* of zk_now_ms() */
+	bool		queued;			/* a backend or contender was ahead of us ... */
+	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
+	bool		asked;			/* the cluster did not own it already */
+	int64		no_session_since;	/* of zk_now_ms(), or 0 */
+	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
+	bool		logged;			/* for log_lock_waits */
+	ZkSlot	   *prepared;		/* whose condition variable we wait for */
+	uint32		ticket;			/* of proof_ask(), or 0 */
+} SlotWait;
+
+/* the wait */
+extern void waiting_begin(SlotWait *wait, const ZkRequest *request,
+						  ZkResult *result);
+extern int64 waiting_patience(SlotWait *wait, ZkSlot *slot);
+extern void waiting_note_end(ZkResult *result, const HeldLock *lock,
+							 ZkTake take, const ZkTakeNews *news);
+extern char *waiting_describe_outage(const SlotWait *wait);
+
+/* the call */
+extern void acquire_begin(void);
+extern void acquire_hold(const SlotWait *wait, HeldLock *lock);
+extern void acquire_end(const ZkRequest *request, const SlotWait *wait,
+						HeldLock **locks, int nlocks);
+extern void acquire_for_session(HeldLock **locks, int nlocks);
+
+#endif							/* ZKLOCK_ACQUIRE_PRIVATE_H */

@@ -193,7 +193,7 @@ sub take_credentials
 # earlier ...
 edit_settings($a, 'zklock.auth' => 'shop:secret', 'zklock.session_timeout' => '60s');
 $a->reload;
-$a->poll_query_until('postgres', q{SELECT timeout = '60 s' AND state = 'connected' FROM zk_session});
+$a->poll_query_until('postgres', q{SELECT timeout = '60 s' AND state = 'connected' FROM zk_sessions});
 {
 	my $session = session_of($a);
 	my $holder = holder($a, 'kept');
@@ -218,7 +218,7 @@ $a->poll_query_until('postgres', q{SELECT timeout = '60 s' AND state = 'connecte
 # ... and not later
 edit_settings($a, 'zklock.session_timeout' => '4s');
 $a->reload;
-$a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected' FROM zk_session});
+$a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected' FROM zk_sessions});
 {
 	my $holder = holder($a, 'kept');
 	my $waiter = waiter($b, 'kept', 2);

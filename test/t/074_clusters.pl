@@ -433,7 +433,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	}
 	is(identity($_), $fleet, $_->name . ' has the same identity') for ($a, $b, $c);
 	$_->restart for ($a, $b, $c);
-	is_deeply(clusters($a, 'cluster_name'), [ 'a', 'b', 'c' ], 'and so it is after a restart');
+	wait_clusters($a, 'cluster_name', [ 'a', 'b', 'c' ], 'and so it is after a restart');
 	reload($_, "zklock.auth = ''\nzklock.acl = 'open'") for ($a, $c);
 
 	# the next session of one that has lost its own presents the new ones only

@@ -64,7 +64,7 @@ sub rss
 	my ($node) = @_;
 	my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
 
-	return (slurp_file("/proc/$worker/zookeeper/status") =~ /^VmRSS:\s+(\d+)/m)[0];
+	return (slurp_file("/proc/$worker/status") =~ /^VmRSS:\s+(\d+)/m)[0];
 }
 
 # How many are in zk_locks, by granted.

@@ -36,7 +36,7 @@ sub stop_worker
 	my $worker = value('SELECT worker_pid FROM zk_sessions');
 
 	kill 'STOP', $worker;
-	poll_until(sub { slurp_file("/proc/$worker/zookeeper/status") =~ /^State:\s+T/m },
+	poll_until(sub { slurp_file("/proc/$worker/status") =~ /^State:\s+T/m },
 		'the worker to be stopped');
 	return $worker;
 }

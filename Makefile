@@ -73,6 +73,7 @@ help:
 	@echo "                and bench/run row NAME..., which prints some rows only (bench/run rows),"
 	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 100,000 locks"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
+	@echo "make simulate   the worker and backends in virtual time, schedules by their seeds"
 	@echo "make installcheck   regress and isolation tests on a running server: test/README.md"
 	@echo "make deb        Debian packages for the PostgreSQL servers that are installed, to build/deb"
 	@echo "make dist       zklock-VERSION.zip for PGXN, of what is committed, to build"
@@ -156,4 +157,49 @@ $(UNIT_TESTS:%=unit-asan/%): unit-asan/%: build/asan/%
 $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
 	$(call timed,valgrind --quiet --leak-check=full --error-exitcode=99 $<)
 
-.PHONY: all deb dist drawing help matrix link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))
+# The simulator: zklock's sources, but for what it leaves out, and stand-ins for
+# PostgreSQL are the program; the simulator loads it once for each process.
+SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/test_deadlock.c \
+	$(addprefix backend/,advisory.c clusters.c fence.c functions.c hooks.c \
+		notice.c questions.c replace.c values.c views.c) \
+	worker/lock/notices.c worker/zookeeper/fault.c \
+	worker/zookeeper/session_file.c)
+SIM_SRC = $(filter-out $(SIM_LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c))
+SIM_GUEST = $(wildcard test/sim/guest/*.c)
+SIM_HOST = $(wildcard test/sim/*.c)
+SIM_HEADERS = $(wildcard src/*/*.h src/*/*/*.h test/sim/*.h test/sim/guest/*.h)
+SIM_CFLAGS = -std=gnu99 -g -O1 -fPIC -fno-strict-aliasing -fwrapv -Wall -Wextra \
+	-D_GNU_SOURCE -DTHREADED -DZKLOCK_TEST_BUILD -Isrc -Itest/sim
+SIM_PG_CFLAGS = $(SIM_CFLAGS) -DUSE_ASSERT_CHECKING -isystem $(includedir_server) \
+	'-DZKLOCK_VERSION="$(EXTVERSION)"'
+SIM_LIBS = $(addprefix $(pkglibdir)/,libpgcommon_shlib.a libpgport_shlib.a)
+
+build/sim/obj/src/core/%.o: src/core/%.c $(SIM_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(SIM_CFLAGS) -c -o $@ $<
+
+build/sim/obj/src/%.o: src/%.c $(SIM_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(SIM_PG_CFLAGS) -include test/sim/guest/preempt.h -c -o $@ $<
+
+build/sim/obj/test/sim/guest/%.o: test/sim/guest/%.c $(SIM_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(SIM_PG_CFLAGS) -Itest/sim/guest -c -o $@ $<
+
+build/sim/obj/test/sim/%.o: test/sim/%.c $(SIM_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(SIM_CFLAGS) -c -o $@ $<
+
+build/sim/guest.so: $(patsubst %.c,build/sim/obj/%.o,$(SIM_SRC) $(SIM_GUEST))
+	$(CC) -shared -Wl,-Bsymbolic -Wl,-z,norelro -Wl,-z,now -o $@ $^ $(SIM_LIBS)
+
+build/sim/sim: $(SIM_HOST:%.c=build/sim/obj/%.o)
+	$(CC) -rdynamic -o $@ $^ -ldl
+
+# SEED, SCHEDULES, SECONDS, MUTATION, TRACE=1, TWICE=1
+simulate: build/sim/sim build/sim/guest.so
+	@build/sim/sim $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(MUTATION),--mutation $(MUTATION)) \
+		$(if $(TRACE),--trace) $(if $(TWICE),--twice) build/sim/guest.so
+
+.PHONY: simulate all deb dist drawing help matrix link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

@@ -1,0 +1,622 @@
+/*-------------------------------------------------------------------------
+ *
+ * check.c
+ *		The checkers: what backends tell of their locks is compared with what
+ *		the locks promise.
+ *
+ * A section is what a committed transaction did under a lock, from the moment
+ * at which it was told that it has the lock to its commit record, or to its
+ * zk_unlock().  Sections of one lock must not overlap.  If the later one began
+ * after the check ahead of the earlier one's commit, it is the pause that
+ * doc/guarantees.md names, and is counted.
+ *
+ * All times are true ones.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/sim/check.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "process.h"
+#include "schedule.h"
+#include "workload.h"
+#include "zookeeper.h"
+
+#define MAX_HOLDS		64
+#define MAX_SECTIONS	64
+#define MAX_ROWS		8
+
+typedef struct Hold
+{
+	int			name;
+	SimMode		mode;
+	bool		session;
+	int			level;			/* of savepoints; 0: none */
+	int64_t		from;
+	int64_t		until;			/* of zk_unlock(); 0: still held */
+} Hold;
+
+typedef struct Client
+{
+	bool		known;
+	int			instance;
+	Hold		holds[MAX_HOLDS];
+	int			nholds;
+	int			level;
+	int64_t		began_at;		/* the transaction */
+	int64_t		checked_at;		/* ahead of its commit */
+
+	/* its wait */
+	bool		waits;
+	int			names[SIM_MAX_NAMES];
+	int			nnames;
+	int			row;			/* or -1 */
+	SimMode		mode;
+	bool		any;
+	bool		timed;			/* it may end by itself */
+	int64_t		since;
+	bool		in_cycle;		/* since this wait began */
+	bool		maybe_in_cycle;
+	bool		rows[MAX_ROWS]; /* that it has locked */
+} Client;
+
+typedef struct Section
+{
+	int			client;
+	SimMode		mode;
+	int64_t		from;
+	int64_t		checked_at;
+	int64_t		to;
+} Section;
+
+Totals		totals;
+
+static Client clients[MAX_CLIENTS];
+static Section sections[SIM_MAX_NAMES][MAX_SECTIONS];
+static int	nsections[SIM_MAX_NAMES];	/* ever; the latest stay */
+static int64_t free_since[SIM_MAX_NAMES];
+static int64_t bound_us;		/* 0: there are faults */
+
+void
+check_schedule_begin(void)
+{
+	memset(clients, 0, sizeof(clients));
+	memset(nsections, 0, sizeof(nsections));
+	memset(free_since, 0, sizeof(free_since));
+	bound_us = 0;
+}
+
+void
+check_client(int client, int instance)
+{
+	memset(&clients[client], 0, sizeof(Client));
+	clients[client].known = true;
+	clients[client].instance = instance;
+	clients[client].row = -1;
+}
+
+/*
+ * Holds.
+ */
+static bool
+modes_conflict(SimMode a, SimMode b)
+{
+	return a == SIM_EXCLUSIVE || b == SIM_EXCLUSIVE;
+}
+
+static bool
+holds(const Client *client, int name, SimMode mode)
+{
+	for (int i = 0; i < client->nholds; i++)
+	{
+		const Hold *hold = &client->holds[i];
+
+		if (hold->name == name && hold->until == 0 &&
+			(mode == SIM_PERMIT || modes_conflict(hold->mode, mode)))
+			return true;
+	}
+	return false;
+}
+
+static void
+note_free(void)
+{
+	for (int name = 0; name < SIM_MAX_NAMES; name++)
+	{
+		bool		held = false;
+
+		for (int i = 0; i < MAX_CLIENTS && !held; i++)
+			held = clients[i].known && holds(&clients[i], name, SIM_EXCLUSIVE);
+		if (held)
+			free_since[name] = 0;
+		else if (free_since[name] == 0)
+			free_since[name] = sim_now();
+	}
+}
+
+static void
+remove_hold(Client *client, int i)
+{
+	client->holds[i] = client->holds[--client->nholds];
+}
+
+/*
+ * Cycles: who waits for whom.
+ */
+
+/* May this one wait for that?  "sure": for that one's hold, or its place. */
+static bool
+waits_for(const Client *a, const Client *b, bool sure)
+{
+	if (!a->waits || a == b)
+		return false;
+	if (a->row >= 0)
+		return a->instance == b->instance &&
+			(b->rows[a->row] || (b->waits && b->row == a->row &&
+								 (!sure || b->since < a->since)));
+	for (int i = 0; i < a->nnames; i++)
+	{
+		if (holds(b, a->names[i], a->mode))
+			return true;
+		if (!b->waits || b->row >= 0 || (sure && b->since > a->since))
+			continue;
+		for (int j = 0; j < b->nnames; j++)
+			if (a->names[i] == b->names[j] &&
+				(a->mode == SIM_PERMIT || modes_conflict(a->mode, b->mode)))
+				return true;
+	}
+	return false;
+}
+
+static bool
+reaches(int from, int to, bool *visited, bool sure)
+{
+	for (int i = 0; i < MAX_CLIENTS; i++)
+	{
+		if (!clients[i].known || !waits_for(&clients[from], &clients[i], sure))
+			continue;
+		if (i == to)
+			return true;
+		if (visited[i])
+			continue;
+		visited[i] = true;
+		if (reaches(i, to, visited, sure))
+			return true;
+	}
+	return false;
+}
+
+/* Somebody has begun to wait, or to hold: who is in a cycle now? */
+static void
+note_cycles(void)
+{
+	for (int i = 0; i < MAX_CLIENTS; i++)
+	{
+		bool		visited[MAX_CLIENTS] = {false};
+
+		if (!clients[i].known || !clients[i].waits || clients[i].in_cycle)
+			continue;
+		clients[i].in_cycle = reaches(i, i, visited, true);
+		memset(visited, 0, sizeof(visited));
+		if (!clients[i].in_cycle && !clients[i].maybe_in_cycle)
+			clients[i].maybe_in_cycle = reaches(i, i, visited, false);
+	}
+}
+
+static void
+begin_wait(int number)
+{
+	Client	   *client = &clients[number];
+
+	client->waits = true;
+	client->timed = false;
+	client->in_cycle = client->maybe_in_cycle = false;
+	client->since = sim_now();
+	note_cycles();
+}
+
+void
+check_want(int number, const int *names, int n, SimMode mode, bool any)
+{
+	Client	   *client = &clients[number];
+	char		list[SIM_MAX_NAMES * 8] = "";
+
+	client->nnames = n;
+	for (int i = 0; i < n; i++)
+	{
+		client->names[i] = names[i];
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), " %d",
+				 names[i]);
+	}
+	client->row = -1;
+	client->mode = mode;
+	client->any = any;
+	sim_trace("wants%s, mode %d%s", list, mode, any ? ", any" : "");
+	begin_wait(number);
+}
+
+void
+check_want_row(int number, int row)
+{
+	clients[number].row = row;
+	clients[number].nnames = 0;
+	sim_trace("wants row %d", row);
+	begin_wait(number);
+}
+
+void
+check_want_timed(int number)
+{
+	clients[number].timed = true;
+}
+
+void
+check_want_end(int number)
+{
+	clients[number].waits = false;
+}
+
+bool
+check_is_waiting(int number)
+{
+	return clients[number].waits;
+}
+
+void
+check_acquired_row(int number, int row)
+{
+	clients[number].rows[row] = true;
+	note_cycles();
+}
+
+void
+check_acquired(int number, int name, SimMode mode, bool session)
+{
+	Client	   *client = &clients[number];
+
+	if (client->nholds == MAX_HOLDS)
+		sim_lacks("so many holds");
+	client->holds[client->nholds++] = (Hold) {
+		.name = name,.mode = mode,.session = session,.level = client->level,
+		.from = sim_now()
+	};
+	totals.acquired++;
+	sim_mix((uint64_t) name);
+	sim_trace("has %d, mode %d%s", name, mode, session ? ", for the session" : "");
+	note_free();
+	note_cycles();
+}
+
+/* zk_unlock() has undone the latest hold that was not undone. */
+void
+check_unlocked(int number, int name)
+{
+	Client	   *client = &clients[number];
+
+	for (int i = client->nholds - 1; i >= 0; i--)
+		if (client->holds[i].name == name && client->holds[i].until == 0)
+		{
+			client->holds[i].until = sim_now();
+			break;
+		}
+	sim_trace("unlocks %d", name);
+	note_free();
+}
+
+void
+check_unlocked_session(int number)
+{
+	Client	   *client = &clients[number];
+
+	for (int i = 0; i < client->nholds; i++)
+		if (client->holds[i].session && client->holds[i].until == 0)
+			client->holds[i].until = sim_now();
+	sim_trace("unlocks all");
+	note_free();
+}
+
+/*
+ * Transactions.
+ */
+void
+check_begin(int number)
+{
+	clients[number].began_at = sim_now();
+	clients[number].level = 0;
+	sim_trace("begin");
+}
+
+void
+check_savepoint(int number)
+{
+	clients[number].level++;
+	sim_trace("savepoint");
+}
+
+void
+check_release_savepoint(int number)
+{
+	Client	   *client = &clients[number];
+
+	client->level--;
+	for (int i = 0; i < client->nholds; i++)
+		if (client->holds[i].level > client->level)
+			client->holds[i].level = client->level;
+}
+
+/* What was taken since the savepoint is given back. */
+void
+check_rolled_back_to(int number)
+{
+	Client	   *client = &clients[number];
+
+	for (int i = client->nholds - 1; i >= 0; i--)
+		if (client->holds[i].level >= client->level &&
+			!client->holds[i].session)
+			remove_hold(client, i);
+	client->level--;
+	sim_trace("rolled back to a savepoint");
+	note_free();
+}
+
+/* The transaction is over, whatever became of it. */
+void
+check_ended(int number)
+{
+	Client	   *client = &clients[number];
+
+	for (int i = client->nholds - 1; i >= 0; i--)
+		if (!client->holds[i].session || client->holds[i].until != 0)
+			remove_hold(client, i);
+		else
+			client->holds[i].level = 0;
+	client->level = 0;
+	memset(client->rows, 0, sizeof(client->rows));
+	note_free();
+}
+
+void
+check_rolled_back(int number)
+{
+	totals.rolled_back++;
+	sim_trace("rolled back");
+	check_ended(number);
+}
+
+/* The check ahead of the commit is over. */
+void
+check_committing(int number)
+{
+	clients[number].checked_at = sim_now();
+	sim_trace("may commit");
+}
+
+static void
+compare_sections(int name, const Section *a, const Section *b)
+{
+	const Section *first = a->from <= b->from ? a : b;
+	const Section *second = first == a ? b : a;
+
+	if (a->client == b->client || first->to <= second->from ||
+		!modes_conflict(a->mode, b->mode))
+		return;
+	if (second->from > first->checked_at)
+	{
+		totals.holes++;
+		sim_trace("a pause between check and commit: lock %d", name);
+		return;
+	}
+	sim_violation("mutual exclusion",
+				  "lock %d: client %d from %" PRId64 " to %" PRId64
+				  ", checked at %" PRId64 ", and client %d from %" PRId64
+				  " to %" PRId64 ", checked at %" PRId64,
+				  name, first->client, first->from, first->to,
+				  first->checked_at, second->client, second->from, second->to,
+				  second->checked_at);
+}
+
+/* More permits than there are, at the moment at which this one began? */
+static void
+count_permits(int name, const Section *section)
+{
+	int			n = nsections[name] < MAX_SECTIONS ? nsections[name] :
+		MAX_SECTIONS;
+	int			at_once = 1;
+
+	for (int i = 0; i < n; i++)
+	{
+		const Section *other = &sections[name][i];
+
+		/* the holds of a session share its permit */
+		if (other->client != section->client &&
+			other->from <= section->from && other->checked_at > section->from)
+			at_once++;
+	}
+	if (at_once > workload_permits())
+		sim_violation("permits", "%d holders of %d permits of %d", at_once,
+					  workload_permits(), name);
+}
+
+static void
+add_section(int name, const Section *section)
+{
+	int			n = nsections[name] < MAX_SECTIONS ? nsections[name] :
+		MAX_SECTIONS;
+
+	if (section->mode == SIM_PERMIT)
+		count_permits(name, section);
+	else
+		for (int i = 0; i < n; i++)
+			compare_sections(name, &sections[name][i], section);
+	sections[name][nsections[name]++ % MAX_SECTIONS] = *section;
+}
+
+/* The commit record is written. */
+void
+check_committed(int number)
+{
+	Client	   *client = &clients[number];
+
+	totals.committed++;
+	sim_trace("committed");
+	for (int i = 0; i < client->nholds; i++)
+	{
+		const Hold *hold = &client->holds[i];
+		Section		section = {
+			.client = number,.mode = hold->mode,
+			.from = hold->from > client->began_at ? hold->from : client->began_at,
+			.checked_at = client->checked_at,
+			.to = hold->until != 0 ? hold->until : sim_now()
+		};
+
+		if (section.from < section.to)
+			add_section(hold->name, &section);
+	}
+}
+
+void
+check_deadlock(int number, bool local)
+{
+	Client	   *client = &clients[number];
+
+	if (local)
+		totals.deadlocks_here++;
+	else
+		totals.deadlocks_between++;
+	sim_trace("deadlock, %s", local ? "here" : "between instances");
+	note_cycles();
+	if (!client->in_cycle && client->maybe_in_cycle)
+		totals.unclear++;
+	else if (!client->in_cycle)
+		sim_violation("victims", "client %d was in no deadlock", number);
+}
+
+void
+check_failed(int number, const char *sqlstate, const char *message)
+{
+	totals.failed++;
+	if (strcmp(sqlstate, "40001") == 0)
+		totals.lost++;
+	else if (strcmp(sqlstate, "55P03") == 0)
+		totals.timeouts++;
+	else if (strcmp(sqlstate, "40P01") != 0 && strcmp(sqlstate, "57014") != 0 &&
+			 strcmp(sqlstate, "57P01") != 0 && strcmp(sqlstate, "57P03") != 0 &&
+			 strcmp(sqlstate, "55000") != 0 && strcmp(sqlstate, "53200") != 0)
+		sim_violation("errors", "client %d: %s %s", number, sqlstate, message);
+}
+
+/* The process of the client is gone. */
+void
+check_gone(int number)
+{
+	int			instance = clients[number].instance;
+
+	check_client(number, instance);
+	note_free();
+}
+
+/*
+ * Liveness: there are no faults any more.
+ */
+static bool
+is_free_for(const Client *client)
+{
+	int64_t		now = sim_now();
+
+	for (int i = 0; i < client->nnames; i++)
+	{
+		int64_t		since = free_since[client->names[i]];
+		bool		is_free = since != 0 && now - since > bound_us;
+
+		if (client->any && is_free)
+			return true;
+		if (!client->any && !is_free)
+			return false;
+	}
+	return !client->any && client->nnames > 0;
+}
+
+static void
+look(void *arg)
+{
+	(void) arg;
+	for (int i = 0; i < MAX_CLIENTS; i++)
+	{
+		const Client *client = &clients[i];
+
+		if (client->known && client->waits && client->row < 0 &&
+			sim_now() - client->since > bound_us && is_free_for(client))
+			sim_violation("lost wake-up",
+						  "client %d has waited since %" PRId64
+						  " for lock %d, which is free since %" PRId64,
+						  i, client->since, client->names[0],
+						  free_since[client->names[0]]);
+	}
+	sim_at(sim_now() + 500000, look, NULL);
+}
+
+void
+check_calm(int64_t us)
+{
+	bound_us = us;
+	for (int i = 0; i < SIM_MAX_NAMES; i++)
+		if (free_since[i] != 0)
+			free_since[i] = sim_now();
+	sim_at(sim_now() + bound_us, look, NULL);
+}
+
+const char *
+check_describe(int number)
+{
+	static char text[128];
+	const Client *client = &clients[number];
+
+	snprintf(text, sizeof(text), "%s%s%d since %" PRId64 ", holds %d",
+			 client->waits ? "waits for " : "does not wait ",
+			 client->row >= 0 ? "row " : "lock ",
+			 client->row >= 0 ? client->row : client->names[0],
+			 client->since, client->nholds);
+	return text;
+}
+
+/*
+ * At rest: nothing is left.
+ */
+static void
+visit_node(const char *path, int64_t owner, int64_t czxid, void *arg)
+{
+	(void) czxid;
+	(void) arg;
+	if (owner != 0 && strncmp(path, "/zklock/%clusters", 17) != 0)
+		sim_violation("leaks", "znode %s of session %" PRIx64, path, owner);
+}
+
+void
+check_at_rest(void)
+{
+	ensemble_visit(visit_node, NULL);
+	for (int i = 0; i < instances_count(); i++)
+	{
+		Instance   *instance = instance_at(i);
+		int			slots;
+		int			procs;
+		long		bytes;
+
+		if (instance_worker(instance) == NULL)
+			sim_violation("worker", "instance %d has no worker", i);
+		process_guest(instance_worker(instance))->inspect(&slots, &procs,
+														  &bytes);
+		if (slots != 0 || procs != 0)
+			sim_violation("leaks", "instance %d: %d slots, %d processes",
+						  i, slots, procs);
+		sim_trace("instance %d at rest: %ld bytes of paths", i, bytes);
+	}
+}

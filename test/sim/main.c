@@ -1,0 +1,278 @@
+/*-------------------------------------------------------------------------
+ *
+ * main.c
+ *		The simulator: runs schedules, and tells what it has found.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/sim/main.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "process.h"
+#include "schedule.h"
+#include "workload.h"
+#include "zookeeper.h"
+
+/* How long a free lock may have a waiter when nothing disturbs. */
+#define FREE_BOUND_US	15000000
+
+/* From the last fault until everybody must have come to his end. */
+#define END_BOUND_US	INT64_C(150000000)
+
+/* From the last client's end until nothing is left. */
+#define REST_US			INT64_C(40000000)
+
+extern void library_begin(void);
+
+static const char *mutation;
+static const char *program;
+static uint64_t all_hashes;		/* of the schedules that have been run */
+
+/* The clients must come to their end, and nothing must be left. */
+static bool
+run_to_the_end(void)
+{
+	int64_t		calm_at = workload_end_time();
+	bool		over = false;
+
+	if (!schedule_run(calm_at))
+		return false;
+	check_calm(FREE_BOUND_US);
+	for (int64_t at = calm_at; at < calm_at + END_BOUND_US && !over;
+		 at += 1000000)
+	{
+		if (!schedule_run(at))
+			return false;
+		over = workload_is_over();
+	}
+	return true;
+}
+
+static void
+fail_liveness(void *arg)
+{
+	char		text[700] = "";
+
+	(void) arg;
+	for (int i = 0; i < workload_clients(); i++)
+		if (check_is_waiting(i))
+			snprintf(text + strlen(text), sizeof(text) - strlen(text),
+					 " %d %s;", i, check_describe(i));
+	sim_violation("liveness", "clients have not come to their end:%s", text);
+}
+
+static void
+look_at_rest(void *arg)
+{
+	(void) arg;
+	check_at_rest();
+}
+
+static bool
+run_schedule(uint64_t seed)
+{
+	Wildness	wildness;
+	bool		ok;
+
+	memset(&wildness, 0, sizeof(wildness));
+	wildness.yields = 8;
+	schedule_begin(seed, &wildness);
+	processes_begin();
+	library_begin();
+	check_schedule_begin();
+	wildness.yields = 1 << sim_below(6);
+	wildness.naps = 20 << sim_below(7);
+	wildness.sleeps = 20 << sim_below(5);
+	wildness.longest_us = 1000 << sim_below(9);
+	schedule_set_wildness(&wildness);
+	workload_begin(mutation);
+	faults_begin(sim_now() + 2000000, workload_end_time() - 4000000);
+	ok = run_to_the_end();
+	if (ok && !workload_is_over())
+	{
+		sim_at(sim_now(), fail_liveness, NULL);
+		ok = schedule_run(sim_now() + 1);
+	}
+	if (ok)
+		ok = schedule_run(sim_now() + REST_US);
+	if (ok)
+	{
+		sim_at(sim_now(), look_at_rest, NULL);
+		ok = schedule_run(sim_now() + 1);
+	}
+	totals.schedules++;
+	totals.steps += schedule_steps();
+	totals.virtual_us += sim_now();
+	totals.requests += ensemble_requests();
+	totals.writes += ensemble_writes();
+	return ok;
+}
+
+static void
+end_schedule(void)
+{
+	processes_end();
+	schedule_end();
+}
+
+static double
+now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static void
+report(double seconds)
+{
+	double		s = seconds > 0 ? seconds : 1;
+
+	printf("sim: %" PRIu64 " schedules in %.1f s (%.1f a second), %" PRIu64
+		   " steps, %" PRId64 " s of virtual time\n",
+		   totals.schedules, seconds, totals.schedules / s, totals.steps,
+		   totals.virtual_us / 1000000);
+	printf("sim: %" PRIu64 " locks, %" PRIu64 " commits, %" PRIu64
+		   " rollbacks, %" PRIu64 " errors (%" PRIu64 " lost, %" PRIu64
+		   " timeouts, %" PRIu64 "+%" PRIu64 " deadlocks, %" PRIu64
+		   " unclear), %" PRIu64 " faults, %" PRIu64 " pauses at commit\n",
+		   totals.acquired, totals.committed, totals.rolled_back,
+		   totals.failed, totals.lost, totals.timeouts, totals.deadlocks_here,
+		   totals.deadlocks_between, totals.unclear, totals.faults,
+		   totals.holes);
+	printf("sim: %" PRIu64 " requests of ZooKeeper, %" PRIu64
+		   " writes; hash %016" PRIx64 "\n",
+		   totals.requests, totals.writes, all_hashes);
+}
+
+static void
+tell_failure(uint64_t seed)
+{
+	char		text[300];
+
+	workload_describe(text, sizeof(text));
+	printf("sim: seed %" PRIu64 ", step %" PRIu64 ": %s: %s\n"
+		   "sim: the schedule: %s\n"
+		   "sim: again with: make simulate SEED=%" PRIu64 " SCHEDULES=1 TRACE=1%s%s\n",
+		   seed, schedule_steps(), schedule_checker(), schedule_failure(), text,
+		   seed, mutation ? " MUTATION=" : "", mutation ? mutation : "");
+}
+
+static void
+usage(void)
+{
+	fprintf(stderr,
+			"usage: sim [--seed N] [--schedules N] [--seconds N] [--mutation NAME]\n"
+			"           [--trace] [--stop-at STEP] [--twice] PROGRAM\n");
+	exit(2);
+}
+
+static const struct option long_options[] = {
+	{"seed", required_argument, NULL, 's'},
+	{"schedules", required_argument, NULL, 'n'},
+	{"seconds", required_argument, NULL, 't'},
+	{"mutation", required_argument, NULL, 'm'},
+	{"trace", no_argument, NULL, 'v'},
+	{"stop-at", required_argument, NULL, 'b'},
+	{"twice", no_argument, NULL, '2'},
+	{"keep-going", no_argument, NULL, 'k'},
+	{NULL, 0, NULL, 0}
+};
+
+int
+main(int argc, char **argv)
+{
+	uint64_t	seed = (uint64_t) time(NULL) * 1000;
+	uint64_t	schedules = UINT64_MAX;
+	double		seconds = 1e18;
+	uint64_t	stop_at = 0;
+	bool		trace = false;
+	bool		trace_steps = false;
+	bool		twice = false;
+	bool		keep_going = false;
+	int			failures = 0;
+	double		start;
+	int			c;
+
+	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1)
+		switch (c)
+		{
+			case 's':
+				seed = strtoull(optarg, NULL, 0);
+				break;
+			case 'n':
+				schedules = strtoull(optarg, NULL, 0);
+				break;
+			case 't':
+				seconds = strtod(optarg, NULL);
+				break;
+			case 'm':
+				mutation = *optarg ? optarg : NULL;
+				break;
+			case 'v':
+				trace_steps = trace;
+				trace = true;
+				break;
+			case 'b':
+				stop_at = strtoull(optarg, NULL, 0);
+				break;
+			case '2':
+				twice = true;
+				break;
+			case 'k':
+				keep_going = true;
+				break;
+			default:
+				usage();
+		}
+	if (optind != argc - 1)
+		usage();
+	if (schedules == UINT64_MAX && seconds > 1e17)
+		schedules = 100;
+	program = argv[optind];
+	setvbuf(stdout, NULL, trace ? _IOFBF : _IOLBF, 0);
+	schedule_set_trace(trace, trace_steps, stop_at);
+	copies_open(program, 200);
+	printf("sim: from seed %" PRIu64 "\n", seed);
+	start = now_s();
+	for (uint64_t i = 0; i < schedules && now_s() - start < seconds; i++, seed++)
+	{
+		bool		ok = run_schedule(seed);
+		uint64_t	hash = schedule_hash();
+
+		all_hashes = all_hashes * 31 + hash;
+		if (!ok)
+			tell_failure(seed);
+		end_schedule();
+		if (twice)
+		{
+			(void) run_schedule(seed);
+			if (schedule_hash() != hash)
+			{
+				printf("sim: seed %" PRIu64 " is not the same schedule twice\n",
+					   seed);
+				failures++;
+			}
+			end_schedule();
+		}
+		if (!ok)
+			failures++;
+		if (failures > 0 && !keep_going)
+			break;
+	}
+	report(now_s() - start);
+	if (failures > 0)
+		printf("sim: %d failures\n", failures);
+	return failures > 0;
+}

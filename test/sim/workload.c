@@ -1,0 +1,469 @@
+/*-------------------------------------------------------------------------
+ *
+ * workload.c
+ *		What a schedule is made of: instances, settings, clients, and what these
+ *		do.  All by lot.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/sim/workload.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "process.h"
+#include "schedule.h"
+#include "workload.h"
+#include "zookeeper.h"
+
+#define MAX_SCRIPT		32
+
+typedef struct ClientState
+{
+	int			instance;
+	Process    *process;		/* NULL: none at the moment */
+	SimStatement script[MAX_SCRIPT];
+	int			nscript;
+	int			next;
+	bool		in_block;
+	int			nsavepoints;
+	int			session_names[4];	/* held for the session */
+	int			nsession;
+	bool		over;
+} ClientState;
+
+static ClientState clients[MAX_CLIENTS];
+static int	nclients;
+static int	ninstances;
+static int	nnames;
+static int	permits;
+static int	semaphore;			/* the name that is one */
+static bool ordered;			/* locks are taken in the order of their names */
+static bool rows;
+static int	lock_timeout;
+static int64_t pause_us;
+static int64_t hold_us;
+static int64_t end_at;
+static char names[SIM_MAX_NAMES][16];
+
+const char *
+workload_name(int name)
+{
+	return names[name];
+}
+
+int
+workload_permits(void)
+{
+	return permits;
+}
+
+int
+workload_clients(void)
+{
+	return nclients;
+}
+
+int64_t
+workload_end_time(void)
+{
+	return end_at;
+}
+
+int
+workload_lock_timeout(int client)
+{
+	(void) client;
+	return lock_timeout;
+}
+
+/*
+ * Scripts.
+ */
+static SimStatement *
+add(ClientState *client, SimStep step)
+{
+	SimStatement *statement = &client->script[client->nscript++];
+
+	if (client->nscript > MAX_SCRIPT)
+		sim_lacks("so long a script");
+	memset(statement, 0, sizeof(*statement));
+	statement->step = step;
+	statement->timeout_ms = -1;
+	return statement;
+}
+
+static void
+add_idle(ClientState *client, int64_t us)
+{
+	add(client, STEP_IDLE)->idle_us = sim_between(0, us);
+}
+
+static int64_t
+some_timeout(void)
+{
+	return sim_chance(300000) ? 0 : sim_between(1, 3000);
+}
+
+/* One or more locks, in some way. */
+static void
+add_lock(ClientState *client, int name)
+{
+	SimStatement *statement = add(client, STEP_LOCK);
+
+	statement->names[0] = name;
+	statement->nnames = 1;
+	if (name == semaphore)
+	{
+		statement->mode = SIM_PERMIT;
+		statement->permits = permits;
+	}
+	else if (sim_chance(250000))
+		statement->mode = SIM_SHARED;
+	if (sim_chance(200000))
+	{
+		statement->try = sim_chance(700000);
+		statement->timeout_ms = some_timeout();
+	}
+}
+
+static void
+add_several(ClientState *client, bool any)
+{
+	SimStatement *statement = add(client, STEP_LOCK);
+
+	statement->any = any;
+	for (int i = 0; i < nnames; i++)
+		if (i != semaphore && sim_chance(600000))
+			statement->names[statement->nnames++] = i;
+	if (statement->nnames == 0)
+		statement->names[statement->nnames++] = semaphore == 0 ? 1 : 0;
+	if (sim_chance(300000))
+		statement->mode = SIM_SHARED;
+	if (sim_chance(200000))
+		statement->timeout_ms = sim_between(1, 3000);
+	statement->try = any && statement->timeout_ms >= 0;
+}
+
+static void
+add_row(ClientState *client)
+{
+	add(client, STEP_ROW)->row = sim_below(3);
+}
+
+static void
+add_block(ClientState *client)
+{
+	int			n = 1 + sim_below(3);
+	int			name = sim_below(nnames);
+	bool		savepoint = false;
+
+	add(client, STEP_BEGIN);
+	for (int i = 0; i < n; i++)
+	{
+		if (rows && sim_chance(250000))
+			add_row(client);
+		if (sim_chance(150000))
+			add_several(client, sim_chance(500000));
+		else
+			add_lock(client, name);
+		if (ordered && ++name == nnames)
+			break;
+		if (!ordered)
+			name = sim_below(nnames);
+		if (sim_chance(300000))
+			add_idle(client, hold_us);
+		if (!savepoint && sim_chance(150000))
+		{
+			savepoint = true;
+			add(client, STEP_SAVEPOINT);
+		}
+	}
+	if (savepoint)
+		add(client, sim_chance(700000) ? STEP_ROLLBACK_TO : STEP_RELEASE);
+	if (sim_chance(700000))
+		add(client, STEP_WRITE);
+	add_idle(client, hold_us);
+	if (sim_chance(50000))
+		add(client, STEP_UNLOCK)->names[0] = name < nnames ? name : 0;
+	add(client, sim_chance(850000) ? STEP_COMMIT : STEP_ROLLBACK);
+}
+
+/* A lock for the session, some transactions under it, and its end. */
+static void
+add_session(ClientState *client)
+{
+	int			name = sim_below(nnames);
+
+	add_lock(client, name);
+	client->script[client->nscript - 1].session = true;
+	client->session_names[client->nsession++] = name;
+	add_idle(client, hold_us);
+	add(client, STEP_BEGIN);
+	add(client, STEP_WRITE);
+	add_idle(client, hold_us);
+	add(client, STEP_COMMIT);
+	if (sim_chance(200000))
+		add(client, STEP_UNLOCK_ALL);
+	else
+		add(client, STEP_UNLOCK)->names[0] = name;
+}
+
+static void
+new_script(ClientState *client)
+{
+	client->nscript = client->next = 0;
+	client->nsession = 0;
+	if (sim_now() >= end_at)
+	{
+		add(client, STEP_UNLOCK_ALL);
+		add(client, STEP_END);
+		client->over = true;
+		return;
+	}
+	add_idle(client, pause_us);
+	if (sim_chance(100000))
+		add_session(client);
+	else if (sim_chance(30000))
+		add(client, STEP_END);
+	else
+		add_block(client);
+}
+
+void
+workload_next(int number, SimStatement *statement)
+{
+	ClientState *client = &clients[number];
+
+	if (client->next == client->nscript)
+		new_script(client);
+	*statement = client->script[client->next++];
+	switch (statement->step)
+	{
+		case STEP_BEGIN:
+			client->in_block = true;
+			client->nsavepoints = 0;
+			break;
+		case STEP_SAVEPOINT:
+			client->nsavepoints++;
+			break;
+		case STEP_COMMIT:
+		case STEP_ROLLBACK:
+			client->in_block = false;
+			client->nsavepoints = 0;
+			break;
+		case STEP_RELEASE:
+		case STEP_ROLLBACK_TO:
+			/* there may be none, after an error */
+			if (client->nsavepoints == 0)
+				statement->step = STEP_IDLE;
+			if (statement->step == STEP_RELEASE)
+				client->nsavepoints--;
+			break;
+		default:
+			break;
+	}
+	sim_mix(statement->step);
+}
+
+/* A statement has failed: go back to the savepoint, or roll back. */
+void
+workload_failed(int number, const char *sqlstate)
+{
+	ClientState *client = &clients[number];
+	bool		savepoint = client->nsavepoints > 0 && sim_chance(700000);
+
+	(void) sqlstate;
+	if (savepoint)
+	{
+		while (client->next < client->nscript &&
+			   client->script[client->next].step != STEP_ROLLBACK_TO)
+			client->next++;
+		if (client->next < client->nscript)
+			return;
+	}
+	if (!client->in_block)
+	{
+		/* the session may hold something, lost or not */
+		client->nscript = client->next = 0;
+		add(client, STEP_UNLOCK_ALL);
+		return;
+	}
+	client->nscript = client->next = 0;
+	add(client, STEP_ROLLBACK);
+	add(client, STEP_UNLOCK_ALL);
+}
+
+static void
+connect_client(void *arg)
+{
+	ClientState *client = arg;
+	int			number = client - clients;
+	Instance   *instance = instance_at(client->instance);
+
+	if (client->process != NULL)
+		return;
+	if (sim_now() >= end_at)
+	{
+		client->over = true;
+		return;
+	}
+	if (!instance_is_up(instance))
+	{
+		sim_at(sim_now() + sim_between(10000, 300000), connect_client, client);
+		return;
+	}
+	client->nscript = client->next = 0;
+	client->in_block = false;
+	client->nsavepoints = 0;
+	check_client(number, client->instance);
+	client->process = backend_start(instance, number);
+}
+
+/* The process is gone; the client comes back. */
+void
+workload_ended(int number)
+{
+	ClientState *client = &clients[number];
+
+	check_gone(number);
+	client->process = NULL;
+	if (!client->over)
+		sim_at(sim_now() + sim_between(1000, 100000), connect_client, client);
+}
+
+bool
+workload_is_over(void)
+{
+	for (int i = 0; i < nclients; i++)
+		if (clients[i].process != NULL || !clients[i].over)
+			return false;
+	return true;
+}
+
+Process *
+workload_process(int number)
+{
+	return clients[number].process;
+}
+
+/*
+ * The schedule.
+ */
+static void
+set(InstanceOptions *options, const char *name, int value)
+{
+	options->settings[options->nsettings].name = name;
+	options->settings[options->nsettings++].value = value;
+}
+
+static int
+one_of(const int *values, int n)
+{
+	return values[sim_below(n)];
+}
+
+#define ONE_OF(...) \
+	one_of((const int[]) {__VA_ARGS__}, \
+		   sizeof((const int[]) {__VA_ARGS__}) / sizeof(int))
+
+static char description[256];
+
+void
+workload_describe(char *text, size_t size)
+{
+	snprintf(text, size, "%s", description);
+}
+
+static void
+begin_ensemble(int timeout_ms)
+{
+	EnsembleOptions options = {
+		.nservers = ONE_OF(1, 3, 3, 5),
+		.tick_ms = timeout_ms / 4,
+		.lag_us = ONE_OF(100, 5000, 300000),
+		.containers_ms = ONE_OF(1500, 10000),
+		.first_number = sim_chance(30000) ? 1999999990 : 0
+	};
+
+	ensemble_begin(&options);
+	snprintf(description, sizeof(description), "%d servers, timeout %d ms",
+			 options.nservers, timeout_ms);
+}
+
+static void
+begin_instances(const char *mutation, int timeout_ms, int per_instance)
+{
+	int			format = sim_chance(300000);
+	int			quantum = ONE_OF(0, 10, 10, 100);
+	int			retain = ONE_OF(0, 0, 20, 500);
+	int			check = ONE_OF(0, 0, 0, 1);
+	int			deadlock_timeout = ONE_OF(50, 300, 1000);
+
+	for (int i = 0; i < ninstances; i++)
+	{
+		static const char *const labels[] = {"a", "b", "c", "d"};
+		InstanceOptions options = {
+			.cluster_name = labels[i],.servers = "zoo1:2181,zoo2:2181,zoo3:2181",
+			.max_procs = per_instance + 12,.mutation = mutation,
+			.drift = sim_chance(500000) ? 0 :
+			(double) sim_between(-40, 40) / 1000,
+			.boot_offset = sim_between(0, 1000000000),
+			.wall_offset = sim_between(-5000000, 5000000)
+		};
+
+		set(&options, "zklock.session_timeout", timeout_ms);
+		set(&options, "zklock.max_locks", 40);
+		set(&options, "zklock.track_locks", 10);
+		set(&options, "zklock.node_format", format);
+		set(&options, "zklock.handoff_quantum", quantum);
+		set(&options, "zklock.retain_time", retain);
+		set(&options, "zklock.commit_check", check);
+		set(&options, "zklock.look_again", 0);
+		set(&options, "deadlock_timeout", deadlock_timeout);
+		(void) instance_new(&options);
+	}
+}
+
+void
+workload_begin(const char *mutation)
+{
+	int			timeout_ms = ONE_OF(2000, 4000, 10000);
+	int			per_instance;
+
+	memset(clients, 0, sizeof(clients));
+	ninstances = ONE_OF(1, 2, 2, 3);
+	per_instance = ONE_OF(1, 2, 3, 3, 5, 8);
+	nclients = ninstances * per_instance;
+	nnames = ONE_OF(1, 2, 3, 5);
+	permits = ONE_OF(1, 2, 3);
+	semaphore = sim_chance(300000) && nnames > 1 ? nnames - 1 : -1;
+	ordered = sim_chance(500000);
+	rows = sim_chance(400000);
+	lock_timeout = sim_chance(300000) ? (int) sim_between(500, 5000) : 0;
+	pause_us = ONE_OF(2000, 50000, 500000);
+	hold_us = ONE_OF(100, 5000, 50000);
+	end_at = sim_now() + 20000000;
+	for (int i = 0; i < nnames; i++)
+		snprintf(names[i], sizeof(names[i]), "l%d", i);
+
+	begin_ensemble(timeout_ms);
+	begin_instances(mutation, timeout_ms, per_instance);
+	snprintf(description + strlen(description),
+			 sizeof(description) - strlen(description),
+			 ", %d instances, %d clients, %d names%s%s", ninstances, nclients,
+			 nnames, semaphore >= 0 ? ", a semaphore" : "",
+			 ordered ? ", in order" : "");
+	sim_trace("%s", description);
+	for (int i = 0; i < nclients; i++)
+	{
+		clients[i].instance = i % ninstances;
+		check_client(i, clients[i].instance);
+		sim_at(sim_now() + sim_between(1000, 2000000), connect_client,
+			   &clients[i]);
+	}
+}

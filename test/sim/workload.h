@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * workload.h
+ *		What a schedule is made of.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		test/sim/workload.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIM_WORKLOAD_H
+#define SIM_WORKLOAD_H
+
+#include "sim.h"
+
+extern void workload_begin(const char *mutation);
+extern int64_t workload_end_time(void);
+extern void workload_calm(void);
+extern bool workload_is_over(void);
+extern int	workload_clients(void);
+extern int	workload_permits(void);
+extern void workload_describe(char *text, size_t size);
+
+/* faults.c */
+extern void faults_begin(int64_t from, int64_t to);
+extern const char *faults_list(void);
+
+#endif							/* SIM_WORKLOAD_H */

@@ -104,6 +104,7 @@ model_start(const char *title, unsigned long run)
 	model->nnodes = model->oldest = 0;
 	memset(model->ndirs, 0, sizeof(model->ndirs));
 	model->last_session = FOREIGN;
+	model->nsessions = 0;
 	model->refusals = model->refuse_next = model->negative = false;
 	model->refuse_one_in = 25;
 	model->at_choice = 0;
@@ -141,7 +142,7 @@ check_failed(const char *rule)
 			print_message("exists: %s/%s, session %d\n",
 						  place_names[model->nodes[i].place],
 						  model->nodes[i].name, model->nodes[i].session);
-	if (model->hooks && model->hooks->describe)
+	if (model->hooks)
 		model->hooks->describe();
 	fail_msg("%s, run %lu: %s", model->title, model->run, rule);
 }
@@ -543,6 +544,9 @@ children_changed(int place, int64_t since, int64_t zxid)
 void
 model_begin_session(ModelSession *session, int client)
 {
+	model->sessions[client] = session;
+	if (client >= model->nsessions)
+		model->nsessions = client + 1;
 	session->id = ++model->last_session;
 	session->client = client;
 	session->alive = true;

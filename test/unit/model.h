@@ -26,6 +26,7 @@
 #define ERROR_NO_NODE		(-101)
 #define ERROR_REFUSED		(-102)	/* of the operation under test */
 
+#define MODEL_SESSIONS		3		/* at a time: one of each client */
 #define MODEL_NODES			512
 #define MODEL_CHANGES		64		/* of one node's or directory's data */
 #define MODEL_DIRS			96		/* one after the other, of one place */
@@ -150,7 +151,7 @@ typedef struct ModelSession
 	int			nclaims;
 } ModelSession;
 
-/* What a test adds to the model; each may be NULL. */
+/* What a test adds to the model. */
 typedef struct ModelHooks
 {
 	/* the server is about to carry out an operation */
@@ -158,6 +159,18 @@ typedef struct ModelHooks
 							  const ModelEntry *entry);
 	/* a rule does not hold: print the clients */
 	void		(*describe) (void);
+	/* check the rules of all clients */
+	void		(*check_rules) (void);
+	/* a client hears the next answer or event, or that its session has ended */
+	void		(*deliver) (ModelSession *session);
+	void		(*hear_of_expiry) (ModelSession *session);
+	/* so many of the operations that were sent are carried out before */
+	void		(*lose_connection) (ModelSession *session, int applied);
+	void		(*restart_worker) (ModelSession *session, int applied);
+	/* with nothing on its way, a client does what it has to; true if it does */
+	bool		(*act) (ModelSession *session);
+	/* the same of those that have no session; or NULL */
+	bool		(*others_act) (void);
 } ModelHooks;
 
 typedef struct Model
@@ -172,6 +185,8 @@ typedef struct Model
 	ModelDirectory dirs[MODEL_PLACES][MODEL_DIRS];
 	int			ndirs[MODEL_PLACES];
 	int			last_session;
+	ModelSession *sessions[MODEL_SESSIONS]; /* by client */
+	int			nsessions;
 	/* what is allowed to happen */
 	bool		refusals;
 	unsigned	refuse_one_in;	/* how often, then */

@@ -33,7 +33,7 @@
 
 #include "core/lock/note.h"
 #include "core/lock/succession.h"
-#include "model.h"
+#include "schedule.h"
 
 /* How many schedules the model plays at random, of each kind. */
 #ifndef RANDOM_RUNS
@@ -56,7 +56,7 @@
 #define FOREIGN_DATA		"me"
 #define FOREIGN_RETAINED	"me" NOTE_RETAIN_MARK
 
-#define MAX_CLIENTS		3
+#define MAX_CLIENTS		MODEL_SESSIONS
 /* random schedules make no more of these */
 #define MAX_NODES		256
 #define MAX_CHANGES		16
@@ -181,6 +181,12 @@ static int
 client_number(const Client *client)
 {
 	return (int) (client - scene->clients);
+}
+
+static Client *
+client_of(const ModelSession *session)
+{
+	return &scene->clients[session->client];
 }
 
 static void
@@ -316,8 +322,6 @@ describe_clients(void)
 					  client->recipe.node);
 	}
 }
-
-static const ModelHooks hooks = {check_executing, describe_clients};
 
 /*-------------------------------------------------------------------------
  * The rules
@@ -1134,8 +1138,9 @@ tally_requeue(const Client *client, const RecipeInput *in)
 
 /* The client hears the next answer or event. */
 static void
-deliver(Client *client)
+deliver(ModelSession *session)
 {
+	Client	   *client = client_of(session);
 	bool		unread = client->recipe.unread;
 	ModelEntry	entry;
 	RecipeInput in;
@@ -1192,11 +1197,11 @@ deliver(Client *client)
  * watch, so that it is not set again.
  */
 static void
-lose_connection(Client *client, int applied)
+lose_connection(ModelSession *session, int applied)
 {
-	model_lose_connection(&client->session, applied);
-	model_drop_watch(&client->session, MODEL_NAME, MODEL_SELF);
-	succession_disconnect(&client->succession);
+	model_lose_connection(session, applied);
+	model_drop_watch(session, MODEL_NAME, MODEL_SELF);
+	succession_disconnect(&client_of(session)->succession);
 }
 
 /* The worker remembers too many directories, and no longer this one's watch. */
@@ -1213,23 +1218,17 @@ unwatch_directory(Client *client)
 }
 
 static void
-expire(Client *client)
+hear_of_expiry(ModelSession *session)
 {
-	model_expire(&client->session);
-	check_rules();
-}
-
-static void
-hear_of_expiry(Client *client)
-{
+	Client	   *client = client_of(session);
 	RecipeInput in = {.event = RECIPE_EXPIRED};
 
-	note(client, "told of expiry", client->session.id);
-	model_forget_all(&client->session);
+	note(client, "told of expiry", session->id);
+	model_forget_all(session);
 	step(client, &in);
-	model_check(client->session.nentries == 0,
+	model_check(session->nentries == 0,
 				"nothing is sent in an ended session");
-	model_begin_session(&client->session, client_number(client));
+	model_begin_session(session, client_number(client));
 	succession_init(&client->succession);
 	model_check(client->recipe.state == RECIPE_NONE,
 				"a contender ends with its session");
@@ -1404,15 +1403,16 @@ retry(Client *client)
  * the worker has to, by a write ahead of what the recipes send.
  */
 static void
-restart_worker(Client *client, int applied)
+restart_worker(ModelSession *session, int applied)
 {
+	Client	   *client = client_of(session);
 	Recipe		old = client->recipe;
 	RecipeOutput out;
 
 	tally.restarts++;
-	model_lose_connection(&client->session, applied);
+	model_lose_connection(session, applied);
 	note(client, "worker restarted", applied);
-	model_forget_all(&client->session);
+	model_forget_all(session);
 	succession_init(&client->succession);
 	client->told_retained = client->alone = client->set_in_use = false;
 	client->watches_queue = client->owner && client->retains;
@@ -1511,58 +1511,35 @@ foreigner_leaves(int node)
 	check_rules();
 }
 
-/* Whatever is on its way arrives, and what was refused is tried again. */
-static void
-settle(void)
+/*
+ * What was refused is tried again, and who is to give way does; false if there
+ * is nothing to do.
+ */
+static bool
+act(ModelSession *session)
 {
-	bool		busy = true;
+	Client	   *client = client_of(session);
+	bool		busy = is_to_retry(client);
 
-	for (int rounds = 0; busy; rounds++)
+	retry(client);
+	if (client->giving_way)
 	{
-		model_check(rounds < 1000, "it comes to rest");
-		busy = false;
-		for (int i = 0; i < scene->nclients; i++)
-		{
-			Client	   *client = &scene->clients[i];
-
-			if (!client->session.connected)
-			{
-				busy = true;
-				if (client->session.alive)
-					model_reconnect(&client->session, client->session.seen);
-				else
-				{
-					/* what was on its way may come first, or never */
-					while (client->session.nready > 0 && model_one_in(2))
-						deliver(client);
-					hear_of_expiry(client);
-				}
-			}
-			while (model_unapplied(&client->session) > 0)
-			{
-				busy = true;
-				model_execute(&client->session);
-			}
-			while (client->session.nready > 0)
-			{
-				busy = true;
-				deliver(client);
-			}
-			if (client->session.view < model->zxid)
-				model_advance(&client->session, model->zxid);
-			if (client->session.nready > 0)
-				busy = true;
-			if (is_to_retry(client))
-				busy = true;
-			retry(client);
-			if (client->giving_way)
-			{
-				busy = true;
-				release(client);
-			}
-		}
+		busy = true;
+		release(client);
 	}
+	return busy;
 }
+
+static const ModelHooks hooks = {
+	.executing = check_executing,
+	.describe = describe_clients,
+	.check_rules = check_rules,
+	.deliver = deliver,
+	.hear_of_expiry = hear_of_expiry,
+	.lose_connection = lose_connection,
+	.restart_worker = restart_worker,
+	.act = act
+};
 
 /* At rest, there are the watches of those who wait, and no others. */
 static void
@@ -1757,7 +1734,7 @@ wind_up(void)
 	int			node;
 	bool		wanted = true;
 
-	settle();
+	schedule_settle();
 	check_liveness();
 	/* strays that nobody stands right behind go with their session */
 	while ((node = first_stray()) >= 0)
@@ -1769,7 +1746,7 @@ wind_up(void)
 	{
 		model_check(rounds < 10, "the lock goes round");
 		wanted = false;
-		settle();
+		schedule_settle();
 		check_liveness();
 		for (int i = 0; i < scene->nclients; i++)
 		{
@@ -1778,14 +1755,14 @@ wind_up(void)
 				release(&scene->clients[i]);
 		}
 	}
-	settle();
+	schedule_settle();
 	for (int i = 0; i < scene->nclients; i++)
 		unwatch_directory(&scene->clients[i]);
 	/* or, if the library has not heard of that, it fires with the directory */
-	settle();
+	schedule_settle();
 	if (scene->unread)
 		(void) model_collect_directory(MODEL_NAME);
-	settle();
+	schedule_settle();
 	for (int i = 0; i < scene->nclients; i++)
 	{
 		model_check(!scene->clients[i].active, "released contenders are gone");
@@ -1999,7 +1976,6 @@ go_on(Play *play)
 {
 	Client	   *client = play->client;
 	ModelSession *session = &client->session;
-	int			unapplied = model_unapplied(session);
 
 	if (play->scenario->guarded && client->owner && !client->guarded)
 	{
@@ -2011,49 +1987,16 @@ go_on(Play *play)
 		revoke(client);
 		play->asked = true;
 	}
-	else if (session->nready > 0 &&
-			 !(play->scenario->in_a_row && session->connected &&
-			   unapplied > 0))
-		deliver(client);
-	else if (session->connected && unapplied > 0)
+	else if (play->scenario->in_a_row && session->connected &&
+			 model_unapplied(session) > 0)
 		model_execute(session);
-	else if (!session->connected && session->alive)
-		model_reconnect(session, session->seen);
-	else if (!session->connected)
-		hear_of_expiry(client);
-	else if (session->view < model->zxid)
-		model_advance(session, model->zxid);
+	else if (schedule_go_on(session) || schedule_catch_up(session))
+		return true;
 	else if (client->giving_way)
 		release(client);
 	else
 		return others_go_on(play);
 	return true;
-}
-
-/* One fault, the "which"th of those that are possible. */
-static void
-make_fault(Play *play, unsigned which, unsigned nrefusals,
-		   unsigned nexpiries, unsigned nlosses)
-{
-	play->faults--;
-	if (which < nrefusals)
-	{
-		model->refuse_next = true;
-		model_execute(&play->client->session);
-		model->refuse_next = false;
-		return;
-	}
-	which -= nrefusals;
-	if (which < nexpiries)
-	{
-		expire(play->client);
-		return;
-	}
-	which -= nexpiries;
-	if (which < nlosses)
-		lose_connection(play->client, (int) which);
-	else
-		restart_worker(play->client, (int) (which - nlosses));
 }
 
 /* What may come at any step, and is no fault; false if "which" is beyond. */
@@ -2086,23 +2029,20 @@ make_event(Play *play, unsigned *which, const unsigned counts[4])
 }
 
 static void
-play_scenario(const Scenario *scenario)
+play_scenario(const void *plan)
 {
+	const Scenario *scenario = plan;
 	Play		play;
 
 	set_scene(&play, scenario);
 	for (;;)
 	{
-		const Client *client = play.client;
-		const ModelSession *session = &client->session;
-		int			unapplied = model_unapplied(session);
-		bool		up = session->connected;
-		bool		faults = play.faults > 0;
-		unsigned	nlosses = up && faults ? unapplied + 1 : 0;
-		unsigned	nexpiries = session->alive && faults ? 1 : 0;
-		unsigned	nrefusals = scenario->refusals && up && faults &&
-			unapplied > 0 && session->entries[session->nready].kind ==
-			REQUEST_DELETE ? 1 : 0;
+		Client	   *client = play.client;
+		ScheduleFaults faults;
+		unsigned	nfaults = schedule_count_faults(&client->session,
+													play.faults > 0,
+													scenario->refusals,
+													&faults);
 		unsigned	counts[4] = {
 			play.released || !client->wanted ? 0 : 1,
 			client->left ? 1 : 0,
@@ -2113,7 +2053,7 @@ play_scenario(const Scenario *scenario)
 
 		/* 0: nothing special, so that the first schedule is the plain one */
 		which = model_choose(1 + counts[0] + counts[1] + counts[2] +
-							 counts[3] + nrefusals + nexpiries + 2 * nlosses);
+							 counts[3] + nfaults);
 		if (which == 0)
 		{
 			if (!go_on(&play))
@@ -2122,7 +2062,10 @@ play_scenario(const Scenario *scenario)
 		}
 		which--;
 		if (!make_event(&play, &which, counts))
-			make_fault(&play, which, nrefusals, nexpiries, nlosses);
+		{
+			play.faults--;
+			schedule_fault(&client->session, &faults, which);
+		}
 	}
 	wind_up();
 }
@@ -2130,18 +2073,7 @@ play_scenario(const Scenario *scenario)
 static void
 test_scenario(void **state)
 {
-	const Scenario *scenario = *state;
-	unsigned long run = 0;
-
-	model_reset(&hooks, true);
-	do
-	{
-		start_scene(scenario->title, run++);
-		play_scenario(scenario);
-	} while (model_next_schedule());
-	model->explore = false;
-	/* not so few that the exploration must have been cut short */
-	assert_true(run >= 1000);
+	schedule_explore(&hooks, *state, start_scene, play_scenario, 1000);
 }
 
 /*-------------------------------------------------------------------------
@@ -2249,13 +2181,14 @@ happen(Client *client, RelayEvent event)
 			model_delete_node(node_at(client->recipe.node, model->zxid));
 			break;
 		case RELAY_LOSE_NONE:
-			lose_connection(client, 0);
+			lose_connection(&client->session, 0);
 			break;
 		case RELAY_LOSE_ALL:
-			lose_connection(client, unapplied);
+			lose_connection(&client->session, unapplied);
 			break;
 		case RELAY_RESTART:
-			restart_worker(client, client->session.connected ? unapplied : 0);
+			restart_worker(&client->session,
+						   client->session.connected ? unapplied : 0);
 			break;
 		case RELAY_UNWATCH:
 			unwatch_directory(client);
@@ -2275,15 +2208,9 @@ happen(Client *client, RelayEvent event)
 static bool
 relay_on(Client *client, bool requeues, int *wants)
 {
-	ModelSession *session = &client->session;
-
-	if (session->nready > 0)
-		deliver(client);
-	else if (!session->connected)
-		model_reconnect(session, session->seen);
-	else if (model_unapplied(session) > 0)
-		model_execute(session);
-	else if (client->owner && requeues && *wants > 0)
+	if (schedule_go_on(&client->session))
+		return true;
+	if (client->owner && requeues && *wants > 0)
 	{
 		(*wants)--;
 		requeue(client);
@@ -2295,8 +2222,8 @@ relay_on(Client *client, bool requeues, int *wants)
 		(*wants)--;
 		want(client, false, false, true);
 	}
-	else if (session->view < model->zxid)
-		model_advance(session, model->zxid);
+	else if (schedule_catch_up(&client->session))
+		return true;
 	else if (first_foreigner() >= 0)
 		foreigner_leaves(first_foreigner());
 	else
@@ -2305,8 +2232,9 @@ relay_on(Client *client, bool requeues, int *wants)
 }
 
 static void
-play_relay(const Relay *relay)
+play_relay(const void *plan)
 {
+	const Relay *relay = plan;
 	Client	   *client;
 	int			wants = relay->wants;
 	int			events = relay->events;
@@ -2343,16 +2271,8 @@ test_relay(void **state)
 {
 	const Relay *relay = *state;
 	Tally		before = tally;
-	unsigned long run = 0;
 
-	model_reset(&hooks, true);
-	do
-	{
-		start_scene(relay->title, run++);
-		play_relay(relay);
-	} while (model_next_schedule());
-	model->explore = false;
-	assert_true(run >= 1000);
+	schedule_explore(&hooks, relay, start_scene, play_relay, 1000);
 	if (relay->requeues)
 	{
 		assert_true(tally.requeued > before.requeued + 100);
@@ -2493,37 +2413,6 @@ random_foreigner(const Mix *mix)
 	}
 }
 
-static void
-random_fault(const Mix *mix, Client *client)
-{
-	int			unapplied = model_unapplied(&client->session);
-
-	switch (model_choose(mix->restarts ? 5 : 4))
-	{
-		case 0:
-		case 1:
-		case 2:
-			if (client->session.connected)
-				lose_connection(client, (int) model_choose(unapplied + 1));
-			else if (client->session.alive && model_one_in(2))
-				model_drop_answers(&client->session);
-			break;
-		case 3:
-			if (client->session.alive && model_one_in(3))
-			{
-				if (client->session.connected)
-					for (int n = (int) model_choose(unapplied + 1); n > 0; n--)
-						model_execute(&client->session);
-				expire(client);
-			}
-			break;
-		case 4:
-			restart_worker(client, client->session.connected ?
-						   (int) model_choose(unapplied + 1) : 0);
-			break;
-	}
-}
-
 /* The counter goes on by so much as if a month had passed. */
 static void
 approach_end(void)
@@ -2631,22 +2520,6 @@ random_other(const Mix *mix, Client *client)
 		random_foreigner(mix);
 }
 
-/* A session's server catches up, or the session finds one. */
-static void
-random_reconnect(Client *client)
-{
-	ModelSession *session = &client->session;
-
-	if (!session->connected && session->alive)
-	{
-		unsigned	lag = (unsigned) (model->zxid - session->seen);
-
-		model_reconnect(session, session->seen + model_choose(lag + 1));
-	}
-	else if (!session->connected && model_one_in(3))
-		hear_of_expiry(client);
-}
-
 static void
 random_step(const Mix *mix)
 {
@@ -2655,7 +2528,7 @@ random_step(const Mix *mix)
 
 	if (model_choose(mix->calm) == 0)
 	{
-		random_fault(mix, client);
+		schedule_random_fault(session, mix->restarts);
 		return;
 	}
 
@@ -2675,14 +2548,11 @@ random_step(const Mix *mix)
 				approach_end();
 			break;
 		case 4:
-			if (session->connected && session->view < model->zxid)
-				model_advance(session, session->view + 1 +
-							  model_choose((unsigned) (model->zxid -
-													   session->view)));
+			schedule_random_catch_up(session);
 			break;
 		case 5:
 		case 6:
-			random_reconnect(client);
+			schedule_random_reconnect(session);
 			break;
 		case 7:
 		case 8:
@@ -2698,8 +2568,8 @@ random_step(const Mix *mix)
 				random_owner(mix, client);
 			break;
 		default:
-			if (client->session.nready > 0)
-				deliver(client);
+			if (session->nready > 0)
+				deliver(session);
 			break;
 	}
 	check_rules();
@@ -2744,7 +2614,7 @@ play_random(const Mix *mix, unsigned long run)
 			choose_retaining(mix, &scene->clients[i]);
 			want(&scene->clients[i], model_one_in(3), model_one_in(4), false);
 		}
-	settle();
+	schedule_settle();
 	model->refusals = false;
 	wind_up();
 }
@@ -2856,35 +2726,13 @@ test_random_schedules(void **state)
 int
 main(void)
 {
-	struct CMUnitTest explored[lengthof(scenarios)];
-	struct CMUnitTest relayed[lengthof(relays)];
-	struct CMUnitTest random[lengthof(mixes)];
 	int			failed = 0;
 
-	memset(explored, 0, sizeof(explored));
-	for (size_t i = 0; i < lengthof(scenarios); i++)
-	{
-		explored[i].name = scenarios[i].title;
-		explored[i].test_func = test_scenario;
-		explored[i].initial_state = (void *) &scenarios[i];
-	}
-	memset(relayed, 0, sizeof(relayed));
-	for (size_t i = 0; i < lengthof(relays); i++)
-	{
-		relayed[i].name = relays[i].title;
-		relayed[i].test_func = test_relay;
-		relayed[i].initial_state = (void *) &relays[i];
-	}
-	memset(random, 0, sizeof(random));
-	for (size_t i = 0; i < lengthof(mixes); i++)
-	{
-		random[i].name = mixes[i].title;
-		random[i].test_func = test_random_schedules;
-		random[i].initial_state = (void *) &mixes[i];
-	}
-
-	failed += cmocka_run_group_tests_name("explored", explored, NULL, NULL);
-	failed += cmocka_run_group_tests_name("relayed", relayed, NULL, NULL);
-	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
+	failed += schedule_run_tests("explored", scenarios, sizeof(scenarios[0]),
+								 lengthof(scenarios), test_scenario);
+	failed += schedule_run_tests("relayed", relays, sizeof(relays[0]),
+								 lengthof(relays), test_relay);
+	failed += schedule_run_tests("random", mixes, sizeof(mixes[0]),
+								 lengthof(mixes), test_random_schedules);
 	return failed;
 }

@@ -26,7 +26,7 @@
 #include <cmocka.h>
 
 #include "core/lock/semaphore.h"
-#include "model.h"
+#include "schedule.h"
 
 /* How many schedules the model plays at random, of each kind. */
 #ifndef RANDOM_RUNS
@@ -38,7 +38,7 @@
 #define FAULTS			1
 #endif
 
-#define MAX_CLIENTS		3
+#define MAX_CLIENTS		MODEL_SESSIONS
 #define MAX_SEMAPHORES	3		/* of one client */
 #define MAX_FOREIGNERS	3
 /* random schedules make no more of these */
@@ -142,6 +142,12 @@ static int
 client_number(const Client *client)
 {
 	return (int) (client - scene->clients);
+}
+
+static Client *
+client_of(const ModelSession *session)
+{
+	return &scene->clients[session->client];
 }
 
 static void
@@ -265,8 +271,6 @@ describe_clients(void)
 	}
 	print_message("%d permits\n", scene->permits);
 }
-
-static const ModelHooks hooks = {check_executing, describe_clients};
 
 /*-------------------------------------------------------------------------
  * The model: the rules
@@ -594,13 +598,14 @@ step(Client *client, int semaphore, bool for_lock, const RecipeInput *in)
 
 /* The client hears the next answer or event. */
 static void
-deliver(Client *client)
+deliver(ModelSession *session)
 {
+	Client	   *client = client_of(session);
 	ModelEntry	entry;
 	RecipeInput in;
 	const char *children[MODEL_CHILDREN];
 
-	if (!model_hear(&client->session, &entry))
+	if (!model_hear(session, &entry))
 		return;
 	model_input(&entry, &in, children);
 	if (!entry.is_event && entry.kind == REQUEST_STAT &&
@@ -610,28 +615,22 @@ deliver(Client *client)
 }
 
 static void
-expire(Client *client)
+hear_of_expiry(ModelSession *session)
 {
-	model_expire(&client->session);
-	check_rules();
-}
-
-static void
-hear_of_expiry(Client *client)
-{
+	Client	   *client = client_of(session);
 	RecipeInput in = {.event = RECIPE_EXPIRED};
 
-	model_note(client_number(client), -1, "told of expiry", client->session.id);
-	model_forget_all(&client->session);
+	model_note(client_number(client), -1, "told of expiry", session->id);
+	model_forget_all(session);
 	for (int i = 0; i < client->npermits; i++)
 	{
 		step(client, i, false, &in);
 		model_check(client->permits[i].semaphore.state == SEMAPHORE_NONE,
 					"a permit ends with its session");
 	}
-	model_check(client->session.nentries == 0,
+	model_check(session->nentries == 0,
 				"nothing is sent in an ended session");
-	model_begin_session(&client->session, client_number(client));
+	model_begin_session(session, client_number(client));
 }
 
 static void
@@ -685,12 +684,14 @@ retry(Client *client, int semaphore)
 
 /* The worker dies, and the next one resumes the session with what is known. */
 static void
-restart_worker(Client *client, int applied)
+restart_worker(ModelSession *session, int applied)
 {
+	Client	   *client = client_of(session);
+
 	tally.restarts++;
-	model_lose_connection(&client->session, applied);
+	model_lose_connection(session, applied);
 	model_note(client_number(client), -1, "worker restarted", applied);
-	model_forget_all(&client->session);
+	model_forget_all(session);
 	for (int i = 0; i < client->npermits; i++)
 	{
 		Permit	   *permit = &client->permits[i];
@@ -830,59 +831,42 @@ vandalize(SemaphorePlace place)
 	}
 }
 
-/* Whatever is on its way arrives, and what was refused is tried again. */
-static void
-settle(void)
+/* What was refused is tried again; true if there is any. */
+static bool
+act(ModelSession *session)
 {
-	bool		busy = true;
+	Client	   *client = client_of(session);
+	bool		busy = false;
 
-	for (int rounds = 0; busy; rounds++)
+	for (int i = 0; i < client->npermits; i++)
 	{
-		model_check(rounds < 1000, "it comes to rest");
-		busy = false;
-		for (int i = 0; i < scene->nclients; i++)
-		{
-			Client	   *client = &scene->clients[i];
-
-			if (!client->session.connected)
-			{
-				busy = true;
-				if (client->session.alive)
-					model_reconnect(&client->session, client->session.seen);
-				else
-				{
-					/* what was on its way may come first, or never */
-					while (client->session.nready > 0 && model_one_in(2))
-						deliver(client);
-					hear_of_expiry(client);
-				}
-			}
-			while (model_unapplied(&client->session) > 0)
-			{
-				busy = true;
-				model_execute(&client->session);
-			}
-			while (client->session.nready > 0)
-			{
-				busy = true;
-				deliver(client);
-			}
-			if (client->session.view < model->zxid)
-				model_advance(&client->session, model->zxid);
-			if (client->session.nready > 0)
-				busy = true;
-			for (int j = 0; j < client->npermits; j++)
-			{
-				if (client->permits[j].left)
-					busy = true;
-				retry(client, j);
-			}
-		}
-		for (int i = 0; i < scene->nforeigners; i++)
-			if (foreigner_acts(&scene->foreigners[i]))
-				busy = true;
+		busy |= client->permits[i].left;
+		retry(client, i);
 	}
+	return busy;
 }
+
+static bool
+foreigners_act(void)
+{
+	bool		busy = false;
+
+	for (int i = 0; i < scene->nforeigners; i++)
+		busy |= foreigner_acts(&scene->foreigners[i]);
+	return busy;
+}
+
+static const ModelHooks hooks = {
+	.executing = check_executing,
+	.describe = describe_clients,
+	.check_rules = check_rules,
+	.deliver = deliver,
+	.hear_of_expiry = hear_of_expiry,
+	.lose_connection = model_lose_connection,
+	.restart_worker = restart_worker,
+	.act = act,
+	.others_act = foreigners_act
+};
 
 /* At rest, there are the watches of those who wait, and no others. */
 static void
@@ -984,7 +968,7 @@ wind_up(void)
 {
 	bool		wanted = true;
 
-	settle();
+	schedule_settle();
 	check_liveness();
 	if (scene->locker_state != LOCKER_IDLE)
 	{
@@ -999,7 +983,7 @@ wind_up(void)
 	{
 		model_check(rounds < 15, "the permits go round");
 		wanted = false;
-		settle();
+		schedule_settle();
 		check_liveness();
 		for (int i = 0; i < scene->nclients; i++)
 		{
@@ -1013,7 +997,7 @@ wind_up(void)
 			}
 		}
 	}
-	settle();
+	schedule_settle();
 	for (int i = 0; i < scene->nclients; i++)
 	{
 		for (int j = 0; j < scene->clients[i].npermits; j++)
@@ -1092,48 +1076,16 @@ set_scene(const Scenario *scenario)
 	model->refusals = scenario->refusals;
 }
 
-/* One fault, the "which"th of those that are possible. */
-static void
-make_fault(Client *client, unsigned which, unsigned nrefusals,
-		   unsigned nexpiries, unsigned nlosses)
-{
-	if (which < nrefusals)
-	{
-		model->refuse_next = true;
-		model_execute(&client->session);
-		model->refuse_next = false;
-		return;
-	}
-	which -= nrefusals;
-	if (which < nexpiries)
-	{
-		expire(client);
-		return;
-	}
-	which -= nexpiries;
-	if (which < nlosses)
-		model_lose_connection(&client->session, (int) which);
-	else
-		restart_worker(client, (int) (which - nlosses));
-}
-
 /* The plain next thing to happen; false if there is none. */
 static bool
 go_on(Client *client)
 {
 	Foreigner  *foreigner = first_foreigner();
 
-	if (client->session.nready > 0)
-		deliver(client);
-	else if (client->session.connected && client->session.nentries > 0)
-		model_execute(&client->session);
-	else if (!client->session.connected && client->session.alive)
-		model_reconnect(&client->session, client->session.seen);
-	else if (!client->session.connected)
-		hear_of_expiry(client);
-	else if (client->session.view < model->zxid)
-		model_advance(&client->session, model->zxid);
-	else if (client->permits[0].left)
+	if (schedule_go_on(&client->session) ||
+		schedule_catch_up(&client->session))
+		return true;
+	if (client->permits[0].left)
 		retry(client, 0);
 	else if (foreigner != NULL)
 	{
@@ -1147,11 +1099,12 @@ go_on(Client *client)
 }
 
 static void
-play_scenario(const Scenario *scenario)
+play_scenario(const void *plan)
 {
+	const Scenario *scenario = plan;
 	Client	   *client;
 	bool		released = false;
-	int			faults = FAULTS;
+	int			faults_left = FAULTS;
 
 	set_scene(scenario);
 	client = add_client(1);
@@ -1159,20 +1112,16 @@ play_scenario(const Scenario *scenario)
 
 	for (;;)
 	{
-		int			unapplied = model_unapplied(&client->session);
-		bool		up = client->session.connected;
-		unsigned	nlosses = up && faults > 0 ? unapplied + 1 : 0;
-		unsigned	nexpiries = client->session.alive && faults > 0 ? 1 : 0;
+		ScheduleFaults faults;
+		unsigned	nfaults = schedule_count_faults(&client->session,
+													faults_left > 0,
+													scenario->refusals,
+													&faults);
 		unsigned	nreleases = released || !client->permits[0].wanted ? 0 : 1;
-		unsigned	nrefusals = 0;
 		unsigned	which;
 
-		if (scenario->refusals && up && unapplied > 0 && faults > 0 &&
-			client->session.entries[client->session.nready].kind == REQUEST_DELETE)
-			nrefusals = 1;
-
 		/* 0: nothing special, so that the first schedule is the plain one */
-		which = model_choose(1 + nreleases + nrefusals + nexpiries + 2 * nlosses);
+		which = model_choose(1 + nreleases + nfaults);
 		if (which == 0)
 		{
 			if (!go_on(client))
@@ -1185,9 +1134,8 @@ play_scenario(const Scenario *scenario)
 		}
 		else
 		{
-			faults--;
-			make_fault(client, which - 1 - nreleases, nrefusals, nexpiries,
-					   nlosses);
+			faults_left--;
+			schedule_fault(&client->session, &faults, which - 1 - nreleases);
 		}
 	}
 	wind_up();
@@ -1196,18 +1144,7 @@ play_scenario(const Scenario *scenario)
 static void
 test_scenario(void **state)
 {
-	const Scenario *scenario = *state;
-	unsigned long run = 0;
-
-	model_reset(&hooks, true);
-	do
-	{
-		start_scene(scenario->title, run++);
-		play_scenario(scenario);
-	} while (model_next_schedule());
-	model->explore = false;
-	/* not so few that the exploration must have been cut short */
-	assert_true(run >= 500);
+	schedule_explore(&hooks, *state, start_scene, play_scenario, 500);
 }
 
 /*-------------------------------------------------------------------------
@@ -1273,38 +1210,6 @@ random_foreigner(void)
 		(void) foreigner_acts(foreigner);
 }
 
-static void
-random_fault(const Mix *mix, Client *client)
-{
-	int			unapplied = model_unapplied(&client->session);
-
-	switch (model_choose(mix->restarts ? 5 : 4))
-	{
-		case 0:
-		case 1:
-		case 2:
-			if (client->session.connected)
-				model_lose_connection(&client->session,
-									  (int) model_choose(unapplied + 1));
-			else if (client->session.alive && model_one_in(2))
-				model_drop_answers(&client->session);
-			break;
-		case 3:
-			if (client->session.alive && model_one_in(3))
-			{
-				if (client->session.connected)
-					for (int n = (int) model_choose(unapplied + 1); n > 0; n--)
-						model_execute(&client->session);
-				expire(client);
-			}
-			break;
-		case 4:
-			restart_worker(client, client->session.connected ?
-						   (int) model_choose(unapplied + 1) : 0);
-			break;
-	}
-}
-
 static bool
 all_at_rest(void)
 {
@@ -1328,7 +1233,7 @@ random_try(Client *client, int semaphore)
 
 	if (permit->active || !client->session.alive || scene->vandals)
 		return;
-	settle();
+	schedule_settle();
 	if (!all_at_rest() || permit->active)
 		return;
 	check_liveness();
@@ -1338,7 +1243,7 @@ random_try(Client *client, int semaphore)
 	want(client, semaphore, scene->permits);
 	if (model->refusals)
 		return;
-	settle();
+	schedule_settle();
 	if (used < scene->permits)
 	{
 		tally.tries++;
@@ -1374,11 +1279,12 @@ static void
 random_step(const Mix *mix)
 {
 	Client	   *client = &scene->clients[model_choose(scene->nclients)];
+	ModelSession *session = &client->session;
 	int			semaphore = (int) model_choose(client->npermits);
 
 	if (model_choose(mix->calm) == 0)
 	{
-		random_fault(mix, client);
+		schedule_random_fault(session, mix->restarts);
 		return;
 	}
 
@@ -1401,21 +1307,11 @@ random_step(const Mix *mix)
 				model_collect_directory((SemaphorePlace) model_choose(3));
 			break;
 		case 4:
-			if (client->session.connected && client->session.view < model->zxid)
-				model_advance(&client->session, client->session.view + 1 +
-						model_choose((unsigned) (model->zxid - client->session.view)));
+			schedule_random_catch_up(session);
 			break;
 		case 5:
 		case 6:
-			if (!client->session.connected && client->session.alive)
-			{
-				unsigned	lag = (unsigned) (model->zxid - client->session.seen);
-
-				model_reconnect(&client->session,
-								client->session.seen + model_choose(lag + 1));
-			}
-			else if (!client->session.connected && model_one_in(3))
-				hear_of_expiry(client);
+			schedule_random_reconnect(session);
 			break;
 		case 7:
 			retry(client, semaphore);
@@ -1433,13 +1329,13 @@ random_step(const Mix *mix)
 		case 11:
 		case 12:
 			for (int n = 1 + (int) model_choose(4); n > 0; n--)
-				if (client->session.connected && model_unapplied(&client->session) > 0)
-					model_execute(&client->session);
+				if (session->connected && model_unapplied(session) > 0)
+					model_execute(session);
 			break;
 		default:
 			for (int n = 1 + (int) model_choose(4); n > 0; n--)
-				if (client->session.nready > 0)
-					deliver(client);
+				if (session->nready > 0)
+					deliver(session);
 			break;
 	}
 	check_rules();
@@ -1547,7 +1443,7 @@ test_random_schedules(void **state)
 							  1 + (int) model_choose(MAX_SEMAPHORES));
 		for (int steps = 200 + (int) model_choose(400); steps > 0; steps--)
 			random_step(mix);
-		settle();
+		schedule_settle();
 		model->refusals = false;
 		wind_up();
 	}
@@ -1574,27 +1470,12 @@ main(void)
 	static const struct CMUnitTest last[] = {
 		cmocka_unit_test(test_all_states_were_seen)
 	};
-	struct CMUnitTest explored[lengthof(scenarios)];
-	struct CMUnitTest random[lengthof(mixes)];
 	int			failed = 0;
 
-	memset(explored, 0, sizeof(explored));
-	for (size_t i = 0; i < lengthof(scenarios); i++)
-	{
-		explored[i].name = scenarios[i].title;
-		explored[i].test_func = test_scenario;
-		explored[i].initial_state = (void *) &scenarios[i];
-	}
-	memset(random, 0, sizeof(random));
-	for (size_t i = 0; i < lengthof(mixes); i++)
-	{
-		random[i].name = mixes[i].title;
-		random[i].test_func = test_random_schedules;
-		random[i].initial_state = (void *) &mixes[i];
-	}
-
-	failed += cmocka_run_group_tests_name("explored", explored, NULL, NULL);
-	failed += cmocka_run_group_tests_name("random", random, NULL, NULL);
+	failed += schedule_run_tests("explored", scenarios, sizeof(scenarios[0]),
+								 lengthof(scenarios), test_scenario);
+	failed += schedule_run_tests("random", mixes, sizeof(mixes[0]),
+								 lengthof(mixes), test_random_schedules);
 	failed += cmocka_run_group_tests_name("seen", last, NULL, NULL);
 	return failed;
 }

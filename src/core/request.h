@@ -59,8 +59,10 @@ typedef struct Request
 {
 	RequestKind kind;
 	uint32_t	serial;			/* to be handed back with the answer */
-	const char *node;			/* valid until the next step; or NULL: the
-								 * directory */
+	const char *path;			/* of the directory; NULL: a contender's, whose
+								 * state machine does not know it */
+	const char *node;			/* name in it; NULL: it is about the directory
+								 * itself.  Valid until the next step */
 	const char *data;			/* of MKDIR, CREATE, REQUEUE, SET; NULL: our
 								 * note */
 	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
@@ -73,6 +75,9 @@ typedef struct Request
 	bool		exact;			/* of CREATE in a group: not sequential */
 	bool		persistent;		/* of MKDIR, MKDIRS: not a container; of these
 								 * and SET_ACL: anybody may read it */
+	uint32_t	group;			/* of CREATE, SET and CHECK: those that are
+								 * submitted one after the other with the same
+								 * group are one multi; or 0 */
 } Request;
 
 typedef enum RequestResult

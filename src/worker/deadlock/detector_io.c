@@ -164,11 +164,12 @@ submit(const DetectorOp *op, RequestKind kind)
 		.serial = op->serial,
 		.data = op->data,
 		.barrier = op->barrier,
+		.path = op->path,
 		.brief = true
 	};
 
 	new_sent(op, 0);
-	session_submit(0, io.owner, op->path, &request, 0);
+	session_submit(0, io.owner, &request);
 }
 
 /* Submit the write of a contender's note. */
@@ -180,10 +181,11 @@ submit_note(const Contender *contender, const char *path, uint32 serial)
 		.serial = serial,
 		.data = contender_note(contender),
 		.has_version = contender->note_version >= 0,
-		.version = contender->note_version
+		.version = contender->note_version,
+		.path = path
 	};
 
-	session_submit(contender->session, io.notes_owner, path, &set, 0);
+	session_submit(contender->session, io.notes_owner, &set);
 }
 
 /*
@@ -239,7 +241,8 @@ set_session(const DetectorOp *op)
 	};
 
 	new_sent(op, 0)->data = strdup(set.data);
-	session_submit(0, io.owner, op->path, &set, 0);
+	set.path = op->path;
+	session_submit(0, io.owner, &set);
 }
 
 /*
@@ -261,8 +264,9 @@ session_written(SentRequest *sent, const RequestAnswer *in)
 		};
 
 		io.last_group = (io.last_group + 1) & ~GROUP_BIT;
-		session_submit(0, io.owner, sent->path, &create,
-					   GROUP_BIT | io.last_group);
+		create.path = sent->path;
+		create.group = GROUP_BIT | io.last_group;
+		session_submit(0, io.owner, &create);
 	}
 	free(data);
 	sent->data = NULL;
@@ -297,8 +301,9 @@ submit_part(SentRequest *sent, Request *part, const char *path)
 {
 	part->serial = sent->serial;
 	sent->parts++;
-	session_submit(0, io.owner, path, part,
-				   GROUP_BIT | io.last_group);
+	part->path = path;
+	part->group = GROUP_BIT | io.last_group;
+	session_submit(0, io.owner, part);
 }
 
 /* Submit the note of another contender of ours, if it still is one. */
@@ -459,7 +464,8 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 	if (in->result != REQUEST_OK || !request_is_ephemeral(in) ||
 		in->size > max)
 		return false;
-	session_submit(0, io.owner, sent->path, &get, 0);
+	get.path = sent->path;
+	session_submit(0, io.owner, &get);
 	return true;
 }
 

@@ -206,7 +206,8 @@ revoke_owners(Answer *answer)
 			continue;
 		snprintf(directory, sizeof(directory), "%s%s%s", answer->path,
 				 place ? "/" : "", place ? place : "");
-		session_submit(0, answer->owner, directory, &set, 0);
+		set.path = directory;
+		session_submit(0, answer->owner, &set);
 		answer->open++;
 	}
 	if (answer->open == 0)

@@ -246,7 +246,6 @@ static void
 submit(FleetState state, Request *op, FleetNode node)
 {
 	char		path[ZNODE_PATH_SIZE + MEMBER_NODE_SIZE];
-	uint32		group = 0;
 
 	if (node == NODE_ROOT)
 		strlcpy(path, fleet.info.root, sizeof(path));
@@ -258,9 +257,11 @@ submit(FleetState state, Request *op, FleetNode node)
 		strlcat(path, fleet.info.node, sizeof(path));
 	}
 	if (op->exact)
-		group = ++fleet.last_group == 0 ? ++fleet.last_group : fleet.last_group;
+		op->group = ++fleet.last_group == 0 ?
+			++fleet.last_group : fleet.last_group;
 	fleet.state = state;
-	session_submit(0, fleet.owner, path, op, group);
+	op->path = path;
+	session_submit(0, fleet.owner, op);
 }
 
 static void

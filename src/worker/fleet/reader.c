@@ -124,9 +124,9 @@ reads_members(const Reader *reader)
 }
 
 static void
-submit(Reader *reader, const Request *op, const char *directory)
+submit(Reader *reader, const Request *op)
 {
-	session_submit(0, reader->owner, directory, op, 0);
+	session_submit(0, reader->owner, op);
 	reader->open++;
 }
 
@@ -144,7 +144,8 @@ send_op(Reader *reader, Queue *queue, RequestKind kind, uint32 part,
 	snprintf(directory, sizeof(directory), "%s%s%s%s%s", reader->path,
 			 queue->name ? "/" : "", queue->name ? queue->name : "",
 			 place ? "/" : "", place ? place : "");
-	submit(reader, &op, directory);
+	op.path = directory;
+	submit(reader, &op);
 	queue->open++;
 }
 
@@ -493,7 +494,8 @@ reader_begin(ZkQuestion question, uint32 owner, const char *path)
 	strlcpy(reader->path, path, sizeof(reader->path));
 	if (reads_all(reader))
 	{
-		submit(reader, &op, path);
+		op.path = path;
+		submit(reader, &op);
 		return reader;
 	}
 	reader->queues = MemoryContextAllocZero(context, sizeof(Queue));

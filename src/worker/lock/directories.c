@@ -231,10 +231,11 @@ send(const Directory *directory, RequestKind kind)
 	Request		op = {
 		.kind = kind,
 		.serial = directory->succession.serial,
+		.path = directory->path,
 		.brief = true
 	};
 
-	session_submit(0, directories.owner, directory->path, &op, 0);
+	session_submit(0, directories.owner, &op);
 }
 
 /* Forget the unwatched directory that was used longest ago. */
@@ -577,7 +578,7 @@ directory_warn(const char *path, const char *child, bool persistent)
 void
 directory_make(const char *path, int session)
 {
-	Request		op = {.kind = REQUEST_MKDIRS};
+	Request		op = {.kind = REQUEST_MKDIRS,.path = path};
 
-	session_submit(session, directories.owner, path, &op, 0);
+	session_submit(session, directories.owner, &op);
 }

@@ -82,8 +82,9 @@ submit(Contender *contender, Request *op, uint32 group)
 	if (op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE ||
 		op->kind == REQUEST_SET)
 		op->data = contender_note(contender);
-	session_submit(contender->session, contender->owner, contender->directory,
-				   op, group);
+	op->path = contender->directory;
+	op->group = group;
+	session_submit(contender->session, contender->owner, op);
 }
 
 /* The directory of a semaphore's operation. */
@@ -111,9 +112,10 @@ submit_permit(Contender *contender, SemaphoreOp *op)
 	if (op->op.kind == REQUEST_MKDIRS)
 		directory_make(contender->directory, contender->session);
 	place_path(contender, op->place, path);
+	op->op.path = path;
 	session_submit(contender->session,
 				   op->for_lock ? contender->lock_owner : contender->owner,
-				   path, &op->op, 0);
+				   &op->op);
 }
 
 /* Submit the operations of a step. */

@@ -169,16 +169,13 @@ flight_init(Flight *flight, Client *client, Watches *watches,
 
 /*
  * flight_submit
- *		Submit an operation; it leaves with flight_send().
- *
- * Parameters as for session_submit().
+ *		Submit a request; it leaves with flight_send().
  */
 void
-flight_submit(Flight *flight, uint32_t owner, const char *directory,
-			  const Request *request, uint32_t group)
+flight_submit(Flight *flight, uint32_t owner, const Request *request)
 {
 	Operation  *op = operation_make(flight->client, flight->context, owner,
-									directory, request, group);
+									request);
 
 	dlist_push_tail(&flight->submitted, &op->node);
 }
@@ -349,7 +346,7 @@ send_writes(Flight *flight, dlist_head *list)
 			parts += operation_parts(op);
 			bytes += operation_parts(op) *
 				(REQUEST_OVERHEAD_BYTES + strlen(op->path)) +
-				(op->data ? strlen(op->data) : 0);
+				(op->request.data ? strlen(op->request.data) : 0);
 			if (op->piece != piece ||
 				(count > 0 && (parts > limit || bytes > BATCH_BYTES)))
 				break;
@@ -370,13 +367,15 @@ send_groups(Flight *flight, dlist_head *list)
 {
 	while (!dlist_is_empty(list))
 	{
-		uint32		group = dlist_head_element(Operation, node, list)->group;
+		Operation  *first = dlist_head_element(Operation, node, list);
 		dlist_iter	iter;
 		int			count = 0;
 
 		dlist_foreach(iter, list)
 		{
-			if (dlist_container(Operation, node, iter.cur)->group != group)
+			Operation  *op = dlist_container(Operation, node, iter.cur);
+
+			if (op->request.group != first->request.group)
 				break;
 			count++;
 		}
@@ -395,7 +394,7 @@ share_stat(FlightPlan *plan, Operation *op)
 	{
 		Operation  *stat = plan->stats[i];
 
-		if (stat->batch != op->batch)
+		if (stat->request.batch != op->request.batch)
 			continue;
 		op->sharer = stat->sharer;
 		stat->sharer = op;
@@ -410,9 +409,10 @@ share_stat(FlightPlan *plan, Operation *op)
 static bool
 is_urgent(const Operation *op)
 {
-	return !op->heartbeat && op->kind != REQUEST_MKDIR &&
-		op->kind != REQUEST_MKDIRS && op->kind != REQUEST_STAT &&
-		op->kind != REQUEST_UNWATCH;
+	RequestKind kind = op->request.kind;
+
+	return !op->heartbeat && kind != REQUEST_MKDIR && kind != REQUEST_MKDIRS &&
+		kind != REQUEST_STAT && kind != REQUEST_UNWATCH;
 }
 
 /*
@@ -422,6 +422,7 @@ is_urgent(const Operation *op)
 static bool
 plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 {
+	RequestKind kind = op->request.kind;
 	Passenger  *passenger;
 	dlist_head *list;
 	bool		found;
@@ -432,10 +433,10 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 		passenger->wrote = passenger->put_off = passenger->put_back = false;
 		passenger->write = NULL;
 	}
-	if (op->group != 0)
+	if (op->request.group != 0)
 		list = &plan->groups;
-	else if (op->kind != REQUEST_CREATE && op->kind != REQUEST_DELETE &&
-			 op->kind != REQUEST_REQUEUE)
+	else if (kind != REQUEST_CREATE && kind != REQUEST_DELETE &&
+			 kind != REQUEST_REQUEUE)
 		list = passenger->wrote ? &plan->behind : &plan->ahead;
 	else
 	{
@@ -443,13 +444,13 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 		if (passenger->wrote)
 			passenger->put_off = true;
 	}
-	if (passenger->put_off && op->group == 0)
+	if (passenger->put_off && op->request.group == 0)
 		return false;
 	if (list == &plan->groups || list == &plan->writes)
 		passenger->wrote = true;
 
 	/* answers of one owner must keep their order */
-	if (op->kind == REQUEST_STAT && op->batch != 0 && !found &&
+	if (kind == REQUEST_STAT && op->request.batch != 0 && !found &&
 		share_stat(plan, op))
 		list = &flight->out;
 	else
@@ -489,11 +490,11 @@ plan_flight(Flight *flight, FlightPlan *plan)
 
 		/* a group must not be torn apart */
 		if (count >= FLIGHT_OPERATIONS &&
-			(op->group == 0 || op->group != group))
+			(op->request.group == 0 || op->request.group != group))
 			break;
 		if (!plan_operation(flight, plan, op))
 			continue;
-		group = op->group;
+		group = op->request.group;
 		count++;
 	}
 	if (plan->urgent)
@@ -606,8 +607,8 @@ known_to_fail(Flight *flight, Operation *op)
 	Passenger  *passenger = passengers_lookup(flight->passengers, op->owner);
 	Operation  *write = passenger->write;
 
-	if (op->kind != REQUEST_CHILDREN || write == NULL ||
-		write->kind != REQUEST_CREATE ||
+	if (op->request.kind != REQUEST_CHILDREN || write == NULL ||
+		write->request.kind != REQUEST_CREATE ||
 		!operation_is_in(write, op->path))
 		return NULL;
 	if (op->news.code == ZOK && write->piece == UNKNOWN_PIECE)
@@ -641,7 +642,7 @@ send_again(Flight *flight, Operation *op)
 static bool
 is_lost_stray(const Operation *op)
 {
-	return op->kind == REQUEST_DELETE_STRAY &&
+	return op->request.kind == REQUEST_DELETE_STRAY &&
 		op->news.code != ZSESSIONEXPIRED && op->news.code != ZCLOSING &&
 		operation_result(op) == REQUEST_UNKNOWN;
 }
@@ -706,6 +707,6 @@ flight_fill_answer(Flight *flight, const Operation *op, RequestAnswer *answer)
 	operation_fill_answer(op, answer);
 	if (answer->result == REQUEST_UNKNOWN &&
 		op->news.code != OPERATION_NOT_SHARED &&
-		!(op->group != 0 && op->news.code == ZRUNTIMEINCONSISTENCY))
+		!(op->request.group != 0 && op->news.code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back(flight);
 }

@@ -35,8 +35,7 @@ typedef struct Flight
 extern void flight_init(Flight *flight, Client *client, Watches *watches,
 						MemoryContext context);
 extern void flight_submit(Flight *flight, uint32_t owner,
-						  const char *directory, const Request *request,
-						  uint32_t group);
+						  const Request *request);
 extern void flight_submit_heartbeat(Flight *flight);
 extern void flight_directory_deleted(Flight *flight, const char *directory);
 extern bool flight_is_out(const Flight *flight);

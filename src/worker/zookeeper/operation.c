@@ -339,50 +339,55 @@ make_empty(Client *client, MemoryContext context, Size path_size)
 	return op;
 }
 
+/* Does this create a contender, or another znode with a number? */
+static bool
+creates(const Operation *op)
+{
+	return op->request.kind == REQUEST_CREATE ||
+		op->request.kind == REQUEST_REQUEUE;
+}
+
 /* May this be in the multi of a group? */
 static bool
 can_be_grouped(const Operation *op)
 {
-	return op->kind == REQUEST_CREATE || op->kind == REQUEST_SET ||
-		op->kind == REQUEST_CHECK;
+	RequestKind kind = op->request.kind;
+
+	return kind == REQUEST_CREATE || kind == REQUEST_SET ||
+		kind == REQUEST_CHECK;
 }
 
 /*
  * operation_make
  *		Make an operation of a request, in "context".
- *
- * Creates, sets and checks of the same "group", other than 0, are to be one
- * multi.
  */
 Operation *
 operation_make(Client *client, MemoryContext context, uint32_t owner,
-			   const char *directory, const Request *request,
-			   uint32_t group)
+			   const Request *request)
 {
 	Operation  *op;
-	Size		size = strlen(directory) + 1;
+	Size		size = strlen(request->path) + 1;
 
 	if (request->node)
 		size += strlen(request->node) + 1;
 	op = make_empty(client, context, size);
 	op->owner = owner;
-	op->kind = request->kind;
-	op->serial = request->serial;
-	op->group = can_be_grouped(op) ? group : 0;
-	op->batch = request->batch;
-	op->version = request->has_version ? request->version : -1;
-	op->exact = request->exact;
-	op->persistent = request->persistent;
-	op->brief = request->brief;
-	op->barrier = request->barrier || request->kind == REQUEST_SEARCH;
-	if (request->data)
-		op->data = MemoryContextStrdup(context, request->data);
-	strcpy(op->path, directory);
+	strcpy(op->path, request->path);
 	if (request->node)
 	{
 		strcat(op->path, "/");
 		strcat(op->path, request->node);
 	}
+	op->request = *request;
+	op->request.path = op->path;
+	op->request.node = NULL;
+	op->request.barrier |= request->kind == REQUEST_SEARCH;
+	if (!can_be_grouped(op))
+		op->request.group = 0;
+	if (!request->has_version)
+		op->request.version = -1;
+	if (request->data)
+		op->request.data = MemoryContextStrdup(context, request->data);
 	if (request->kind == REQUEST_REQUEUE)
 	{
 		op->prefix = MemoryContextStrdup(context, op->path);
@@ -398,7 +403,7 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 int
 operation_parts(const Operation *op)
 {
-	return op->kind == REQUEST_REQUEUE ? 2 : 1;
+	return op->request.kind == REQUEST_REQUEUE ? 2 : 1;
 }
 
 /*
@@ -436,14 +441,16 @@ send_mkdir_parents(const Client *client, const char *path)
 static bool
 sets_watch(const Operation *op)
 {
-	return op->kind == REQUEST_WATCH || op->kind == REQUEST_LIST;
+	return op->request.kind == REQUEST_WATCH ||
+		op->request.kind == REQUEST_LIST;
 }
 
 /* The type of the watch that this sets. */
 static ZooWatcherType
 watch_type(const Operation *op)
 {
-	return op->kind == REQUEST_LIST ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
+	return op->request.kind == REQUEST_LIST ?
+		ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
 }
 
 /* Read the node or list its children, and watch. */
@@ -452,9 +459,9 @@ send_watch(Operation *op, Watches *watches)
 {
 	Client	   *client = op->news.client;
 
-	watches_add(watches, op->path, watch_type(op), op->owner, op->serial,
-				op->brief);
-	if (op->kind == REQUEST_LIST)
+	watches_add(watches, op->path, watch_type(op), op->owner,
+				op->request.serial, op->request.brief);
+	if (op->request.kind == REQUEST_LIST)
 		return zoo_awget_children(client->handle, op->path,
 								  client_watch_fired, client,
 								  callback_strings, &op->news);
@@ -478,7 +485,7 @@ send_unwatch(Operation *op, Watches *watches)
 static int
 data_len(const Operation *op)
 {
-	return op->data ? (int) strlen(op->data) : -1;
+	return op->request.data ? (int) strlen(op->request.data) : -1;
 }
 
 /* The ACL of a node; others may read a persistent one. */
@@ -489,7 +496,7 @@ acl_of(const Operation *op)
 	static struct ACL acls[2];
 	static const struct ACL_vector readable = {lengthof(acls), acls};
 
-	if (acl != &ZOO_CREATOR_ALL_ACL || !op->persistent)
+	if (acl != &ZOO_CREATOR_ALL_ACL || !op->request.persistent)
 		return acl;
 	acls[0].perms = ZOO_PERM_ALL;
 	acls[0].id = ZOO_AUTH_IDS;
@@ -505,19 +512,20 @@ send_by_kind(Operation *op, Watches *watches)
 	News	   *news = &op->news;
 	Client	   *client = news->client;
 	zhandle_t  *handle = client->handle;
+	const char *data = op->request.data;
 
-	switch (op->kind)
+	switch (op->request.kind)
 	{
 		case REQUEST_MKDIRS:
 			send_mkdir_parents(client, op->path);
 			pg_fallthrough;		/* FALLTHROUGH */
 		case REQUEST_MKDIR:
-			return zoo_acreate(handle, op->path, op->data, data_len(op),
-							   acl_of(op), op->persistent ?
+			return zoo_acreate(handle, op->path, data, data_len(op),
+							   acl_of(op), op->request.persistent ?
 							   ZOO_PERSISTENT : ZOO_CONTAINER,
 							   callback_string, news);
 		case REQUEST_CREATE:
-			return zoo_acreate2(handle, op->path, op->data, data_len(op),
+			return zoo_acreate2(handle, op->path, data, data_len(op),
 								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
 								callback_create, news);
 		case REQUEST_SYNC:
@@ -533,8 +541,8 @@ send_by_kind(Operation *op, Watches *watches)
 		case REQUEST_GET:
 			return zoo_aget(handle, op->path, 0, callback_data, news);
 		case REQUEST_SET:
-			return zoo_aset(handle, op->path, op->data, data_len(op),
-							op->version, callback_stat, news);
+			return zoo_aset(handle, op->path, data, data_len(op),
+							op->request.version, callback_stat, news);
 		case REQUEST_UNWATCH:
 			return send_unwatch(op, watches);
 		case REQUEST_STAT:
@@ -563,7 +571,7 @@ send_behind_barrier(Operation *op, Watches *watches)
 	News	   *news = &op->news;
 	int			rc;
 
-	if (!op->barrier)
+	if (!op->request.barrier)
 		return send_by_kind(op, watches);
 	news->barrier = calloc(1, sizeof(Barrier));
 	if (news->barrier == NULL)
@@ -655,8 +663,8 @@ add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 	int			size = strlen(path) + SEQUENCE_SIZE;
 
 	**room = '\0';
-	zoo_create_op_init(zop, path, op->data, data_len(op),
-					   op->news.client->acl, op->exact ?
+	zoo_create_op_init(zop, path, op->request.data, data_len(op),
+					   op->news.client->acl, op->request.exact ?
 					   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL, *room, size);
 	*room += size;
 }
@@ -665,17 +673,17 @@ add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 static void
 add_operation(zoo_op_t *zop, Operation *op, char **room)
 {
-	switch (op->kind)
+	switch (op->request.kind)
 	{
 		case REQUEST_DELETE:
 			zoo_delete_op_init(zop, op->path, -1);
 			break;
 		case REQUEST_CHECK:
-			zoo_check_op_init(zop, op->path, op->version);
+			zoo_check_op_init(zop, op->path, op->request.version);
 			break;
 		case REQUEST_SET:
-			zoo_set_op_init(zop, op->path, op->data, data_len(op),
-							op->version, &op->news.stat);
+			zoo_set_op_init(zop, op->path, op->request.data, data_len(op),
+							op->request.version, &op->news.stat);
 			break;
 		case REQUEST_REQUEUE:
 			zoo_delete_op_init(zop, op->path, -1);
@@ -714,8 +722,8 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 
 		add_operation(&zops[n], op, &room);
 		n += operation_parts(op);
-		if (op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE)
-			op->batch = id;
+		if (creates(op))
+			op->request.batch = id;
 		op->place = n - 1;
 		op->place_count = multi->count;
 	}
@@ -744,7 +752,7 @@ operation_forget_watch(const Operation *op, Watches *watches)
 {
 	if (sets_watch(op))
 		watches_forget(watches, op->path, watch_type(op), op->owner,
-					   op->serial);
+					   op->request.serial);
 }
 
 /*
@@ -786,7 +794,7 @@ operation_reset(Operation *op, Watches *watches)
 	memset(&op->news, 0, sizeof(op->news));
 	op->news.kind = NEWS_ANSWER;
 	op->news.client = client;
-	op->batch = 0;
+	op->request.batch = 0;
 }
 
 /*
@@ -798,8 +806,8 @@ void
 operation_free(Operation *op)
 {
 	free_answer(op);
-	if (op->data)
-		pfree(op->data);
+	if (op->request.data)
+		pfree(unconstify(char *, op->request.data));
 	if (op->prefix)
 		pfree(op->prefix);
 	pfree(op);
@@ -825,7 +833,7 @@ operation_is_in(const Operation *op, const char *directory)
 void
 operation_note_deletion(Operation *op, const char *directory)
 {
-	if (op->kind == REQUEST_CREATE && operation_is_in(op, directory))
+	if (op->request.kind == REQUEST_CREATE && operation_is_in(op, directory))
 		op->directory_deleted = true;
 }
 
@@ -836,12 +844,12 @@ operation_note_deletion(Operation *op, const char *directory)
 bool
 operation_is_proof(const Operation *op)
 {
+	RequestKind kind = op->request.kind;
+
 	if (!client_is_leaders(op->news.code))
 		return false;
-	return op->heartbeat || op->kind == REQUEST_CREATE ||
-		op->kind == REQUEST_SET || op->kind == REQUEST_DELETE ||
-		op->kind == REQUEST_REQUEUE ||
-		op->kind == REQUEST_DELETE_STRAY;
+	return op->heartbeat || creates(op) || kind == REQUEST_SET ||
+		kind == REQUEST_DELETE || kind == REQUEST_DELETE_STRAY;
 }
 
 /*
@@ -861,8 +869,9 @@ operation_result(const Operation *op)
 			return REQUEST_NO_NODE;
 		case ZNODEEXISTS:
 			/* somebody else made the directory */
-			return op->kind == REQUEST_MKDIR ||
-				op->kind == REQUEST_MKDIRS ? REQUEST_OK : REQUEST_REFUSED;
+			return op->request.kind == REQUEST_MKDIR ||
+				op->request.kind == REQUEST_MKDIRS ?
+				REQUEST_OK : REQUEST_REFUSED;
 		case ZSESSIONEXPIRED:
 		case ZCLOSING:
 		case ZSESSIONMOVED:
@@ -892,19 +901,18 @@ operation_fill_answer(const Operation *op, RequestAnswer *answer)
 
 	memset(answer, 0, sizeof(*answer));
 	answer->event = REQUEST_DONE;
-	answer->kind = op->kind;
-	answer->serial = op->serial;
+	answer->kind = op->request.kind;
+	answer->serial = op->request.serial;
 	answer->result = operation_result(op);
 	answer->error = news->code;
 	answer->not_empty = news->code == ZNOTEMPTY;
-	if ((op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE) &&
-		news->code == ZOK)
+	if (creates(op) && news->code == ZOK)
 	{
 		const char *created = news->created ? news->created : news->string;
 		const char *slash = created ? strrchr(created, '/') : NULL;
 
 		answer->node = slash ? slash + 1 : "";
-		answer->batch = op->batch;
+		answer->batch = op->request.batch;
 		answer->token = ours ? news->stat.czxid : 0;
 	}
 	answer->children = (const char *const *) news->children;

@@ -32,11 +32,8 @@ typedef struct Operation
 	News		news;			/* the answer; must be first */
 	dlist_node	node;			/* in a list of the flight */
 	uint32_t	owner;			/* or NOBODY: of a heartbeat */
-	RequestKind kind;
-	uint32_t	serial;
-	uint32_t	group;			/* CREATE, SET, CHECK: that of its multi, or 0 */
-	uint32_t	batch;			/* CREATE, REQUEUE: id of its multi; STAT: id
-								 * of the multi that created the node; or 0 */
+	Request		request;		/* "batch" is also, of CREATE and REQUEUE, the
+								 * id of the multi that it is in */
 	int			place;			/* its number in its multi, or the last of
 								 * them */
 	int			place_count;	/* and how many that multi has */
@@ -46,24 +43,17 @@ typedef struct Operation
 	struct Operation *sharer;	/* STAT: next of those that it stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	bool		directory_deleted;	/* CREATE: since it was submitted */
-	int32		version;		/* SET, CHECK: that the data must have, or -1 */
-	bool		barrier;		/* it goes behind one */
-	bool		brief;			/* WATCH, LIST: as in Request */
-	bool		exact;			/* CREATE in a multi: not sequential */
-	bool		persistent;		/* MKDIR, MKDIRS: as in Request */
 	ZooWatcherType unwatched;	/* UNWATCH: what it has the server remove, or
 								 * 0 */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
-	char	   *data;			/* to be written, or NULL */
 	char	   *prefix;			/* REQUEUE: path to create, without the number;
 								 * else NULL */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
 
 extern Operation *operation_make(Client *client, MemoryContext context,
-								 uint32_t owner, const char *directory,
-								 const Request *request, uint32_t group);
+								 uint32_t owner, const Request *request);
 extern Operation *operation_make_heartbeat(Client *client,
 										   MemoryContext context);
 extern int	operation_parts(const Operation *op);

@@ -349,21 +349,18 @@ session_remove_owner(uint32 owner)
 
 /*
  * session_submit
- *		Submit a request; it leaves with session_flush().
+ *		Submit a request of this owner; it leaves with session_flush().
  *
- * Requests of one owner keep their order.  Creates, sets and checks that are
- * submitted one after the other with the same "group", other than 0, are one
- * multi: they succeed or fail together.  Accepted in any state: without a
+ * Those of a group succeed or fail together.  Accepted in any state: without a
  * connection it waits for one, or for the end of the session.
  */
 void
-session_submit(int number, uint32_t owner, const char *directory,
-			   const Request *op, uint32_t group)
+session_submit(int number, uint32_t owner, const Request *request)
 {
 	Session    *session = &sessions[number];
 
 	init_up_to(number);
-	flight_submit(&session->flight, owner, directory, op, group);
+	flight_submit(&session->flight, owner, request);
 }
 
 /*
@@ -573,8 +570,8 @@ is_awaited(const Session *session, const Operation *op)
 	if ((op->news.code == ZSESSIONEXPIRED || op->news.code == ZCLOSING) &&
 		is_unrecoverable(session->client.handle))
 		return false;
-	return op->owner != NOBODY && op->kind != REQUEST_DELETE_STRAY &&
-		op->kind != REQUEST_UNWATCH;
+	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_STRAY &&
+		op->request.kind != REQUEST_UNWATCH;
 }
 
 /* Returns false if nobody waits for this answer. */

@@ -80,8 +80,8 @@ extern void session_disconnect(int number);
 extern void session_await_closed(int64 until_ms);
 extern uint32 session_add_owner(SessionHandler handler, void *data);
 extern void session_remove_owner(uint32 owner);
-extern void session_submit(int number, uint32_t owner, const char *directory,
-						   const Request *op, uint32_t group);
+extern void session_submit(int number, uint32_t owner,
+						   const Request *request);
 extern void session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES]);
 extern const char *host_name(void);
 extern void session_directory_deleted(int number, const char *directory);

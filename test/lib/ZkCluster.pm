@@ -33,7 +33,7 @@ use ZooKeeper;
 our @EXPORT = qw(zk_cluster zk_clusters lock_dir contender_bytes contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected wait_state wait_last_error worker_of session_of session_file
-  next_worker end_session lose_session
+  wait_next_worker next_worker end_session lose_session
   edit_settings members member_node lock_ephemerals);
 
 # the client that looks, one for each ZooKeeper
@@ -266,11 +266,11 @@ sub wait_accepting
 
 =item wait_connected($node)
 
-Wait until a cluster has a session and a connection; true.
+Wait until each session of a cluster has a connection; true.
 
 =item wait_state($node, $state)
 
-Wait until its session is in this state; true.
+Wait until each is in this state; true.
 
 =item wait_last_error($node, $error)
 
@@ -296,7 +296,7 @@ sub wait_state
 {
 	my ($node, $state) = @_;
 
-	$node->poll_query_until('postgres', "SELECT state = '$state' FROM zk_sessions");
+	$node->poll_query_until('postgres', "SELECT bool_and(state = '$state') FROM zk_sessions");
 	return 1;
 }
 
@@ -325,10 +325,14 @@ sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
 
 =pod
 
-=item next_worker($node, $signal)
+=item wait_next_worker($node, $before)
 
-End its worker, by SIGTERM or this signal, and wait until the next one is
-connected.
+Wait until it has another worker than this one, connected or not.
+
+=item next_worker($node, $act)
+
+End its worker by SIGTERM, or call a function that has it replaced, and wait
+until the next one is connected.
 
 =item end_session($node, $client, $id)
 
@@ -343,14 +347,23 @@ The same, as a test, and wait until there is another session.
 
 =cut
 
+sub wait_next_worker
+{
+	my ($node, $before) = @_;
+
+	$node->poll_query_until('postgres',
+		"SELECT bool_and(worker_pid IS NOT NULL AND worker_pid <> $before) FROM zk_sessions");
+	return;
+}
+
 sub next_worker
 {
-	my ($node, $signal) = @_;
+	my ($node, $act) = @_;
 	my $before = worker_of($node);
 
-	kill $signal // 'TERM', $before;
-	$node->poll_query_until('postgres',
-		"SELECT bool_and(worker_pid <> $before AND state = 'connected') FROM zk_sessions");
+	$act ? $act->() : kill 'TERM', $before;
+	wait_next_worker($node, $before);
+	wait_connected($node);
 	return;
 }
 

@@ -101,11 +101,7 @@ sub token_is_denied
 	$a->wait_for_log(qr/LOG:  ZooKeeper refused the fencing token of "\Q${\lock_dir('t1')}\E": not authenticated/);
 
 	# the next worker finds the same
-	my $worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
-	$a->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
-	poll_until(
-		sub { $a->safe_psql('postgres', "SELECT state = 'connected' AND worker_pid <> $worker FROM zk_sessions") eq 't' },
-		'the next worker');
+	next_worker($a);
 	token_is_denied($holder, $token, '... also after a restart of the worker');
 
 	# once it is allowed, the worker gets the token

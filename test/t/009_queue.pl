@@ -367,10 +367,9 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	# the worker ends
 	$zk->pause;
 	my $asker = asker($a, $ask);
-	my $worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
-	$a->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
-	$a->poll_query_until('postgres',
-		"SELECT worker_pid <> $worker FROM zk_sessions");
+	my $worker = worker_of($a);
+	kill 'TERM', $worker;
+	wait_next_worker($a, $worker);
 	ok(!$asker->done, 'the question waits');
 	$zk->resume;
 	is($asker->result->{out}, 20, 'the next worker answers');
@@ -424,7 +423,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 
 	# the session ends
 	my $session = session_of($a);
-	$worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
+	$worker = worker_of($a);
 	kill 'STOP', $worker;
 	$asker = asker($a, $ask);
 	ok($foreign->kill_session($session), 'the session is ended');

@@ -131,12 +131,9 @@ sub is_dead
 	my $holder = holder($a, 'x');
 	my $local = waiter($a, 'x', 1);
 	my $remote = remote_waiter('x');
-	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
 
 	file_is_right($a, 'at start');
-	kill 'TERM', $worker;
-	$a->poll_query_until('postgres',
-		"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_sessions");
+	next_worker($a);
 	is(session_of($a), $session, 'terminated: the session goes on');
 	is_deeply([ (stat session_file($a))[ 1, 9 ] ], [ @file[ 1, 9 ] ], 'the file is untouched');
 	$holder->run_ok("INSERT INTO t VALUES ('terminated'); COMMIT", 'the holder commits');

@@ -198,10 +198,7 @@ sql_error(
 	"SET lock_timeout = '200ms'; SELECT zk_lock('mutex')",
 	{ sqlstate => '55P03', message => qr/lock timeout/ },
 	'part 2: lock_timeout ends the wait');
-my $worker = $b->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
-$b->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
-$b->poll_query_until('postgres',
-	"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_sessions");
+next_worker($b);
 $foreign->unlock($third);
 end_sections(2, @benches);
 cmp_ok(renewals(), '>', $before, 'part 2: the directory has begun anew');

@@ -145,10 +145,8 @@ $waiter->quit;
 wait_no_contenders($zk, 'before');
 
 # a worker that takes over knows what there is
-my $pid = value('SELECT worker_pid FROM zk_sessions');
 my $bytes = path_bytes();
-value("SELECT pg_terminate_backend($pid)");
-$a->poll_query_until('postgres', "SELECT worker_pid <> $pid AND state = 'connected' FROM zk_sessions");
+next_worker($a);
 is(path_bytes(), $bytes, 'another worker keeps the account');
 is(sql($a, 'SELECT zk_lock(long_name(0))')->{sqlstate}, '53200', 'and refuses what does not fit');
 

@@ -300,15 +300,9 @@ SKIP:
 sub apply
 {
 	my ($node, %settings) = @_;
-	my $worker = sql($node, 'SELECT worker_pid FROM zk_sessions')->{out};
 
 	edit_settings($node, %settings);
-	$node->reload;
-	poll_until(
-		sub {
-			sql($node, "SELECT worker_pid <> $worker AND state = 'connected' FROM zk_sessions")->{out} eq 't';
-		},
-		'another worker');
+	next_worker($node, sub { $node->reload; });
 	return;
 }
 
@@ -345,11 +339,7 @@ sub apply
 	is(sql($a, "SELECT zk_try_lock('young', '1 min')")->{out}, 't', 'new locks can be had');
 
 	# and the worker after that one knows them, too
-	my $worker = sql($a, 'SELECT pg_terminate_backend(worker_pid), worker_pid FROM zk_sessions')->{out};
-	$worker =~ s/.*\|//;
-	poll_until(
-		sub { sql($a, "SELECT worker_pid <> $worker AND state = 'connected' FROM zk_sessions")->{out} eq 't' },
-		'another worker');
+	next_worker($a);
 
 	$held{$_}->run_ok('COMMIT') for qw(tx shared sem);
 	is($held{sess}->run_ok("SELECT zk_unlock('sess')"), 't', 'a lock of the session is released');

@@ -55,13 +55,6 @@ sub is_attached
 	return;
 }
 
-sub worker
-{
-	return value(q{
-		SELECT coalesce(min(pid), 0) FROM pg_stat_activity
-		 WHERE backend_type LIKE 'zklock%'});
-}
-
 $proxy->count(map { "a-$_" } (0 .. 2));
 wait_connected($a);
 my $old = $zk->leader;
@@ -82,15 +75,15 @@ my $holder = ZkSession->new($a);
 $holder->run_ok($_) for ('CREATE TABLE t (i int)', 'BEGIN', "SELECT zk_lock('x')", 'INSERT INTO t VALUES (1)');
 
 # A new worker has not seen it either, so that the old leader lets it in.
-my $before = worker();
+my $before = worker_of($a);
 my $asked = sub {
 	my $requests = $proxy->requests("a-$old");
 	return ($requests->{check} // 0) + ($requests->{exists} // 0);
 };
 my $had_asked = $asked->();
 attach($old);
-value("SELECT pg_terminate_backend($before)");
-poll_until(sub { my $now = worker(); $now && $now != $before }, 'the next worker');
+kill 'TERM', $before;
+wait_next_worker($a, $before);
 is_attached($old);
 is(session_of($a), $session, 'the old leader lets the session go on');
 poll_until(sub { $asked->() > $had_asked }, 'the worker to ask something');

@@ -231,24 +231,14 @@ is_deeply([ sessions() ], \@ids, 'the others are as they were');
 # Another worker goes on with all
 #
 
-sub new_worker
-{
-	my ($act) = @_;
-	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions LIMIT 1');
-
-	$act->($worker);
-	$a->poll_query_until('postgres',
-		"SELECT bool_and(worker_pid <> $worker AND state = 'connected') FROM zk_sessions");
-	return;
-}
-
-new_worker(sub { kill 'TERM', $_[0]; });
+next_worker($a);
 is_deeply([ sessions() ], \@ids, 'terminated: the sessions go on');
 is(value($a, 'SELECT string_agg(DISTINCT path_bytes::text, \',\') FROM zk_sessions'),
 	$per_session * $bytes, 'and their accounts');
 commits($_, 'holders commit') for @keepers;
 
-new_worker(
+next_worker(
+	$a,
 	sub {
 		$a->append_conf('postgresql.conf', "zklock.session_timeout = '25s'");
 		$a->reload;

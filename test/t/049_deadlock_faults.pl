@@ -38,12 +38,11 @@ sub lock { return "SELECT zk_lock('$_[0]')"; }
 sub new_worker
 {
 	my (@names) = @_;
-	my %pid = map { $_ => $node{$_}->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions') } @names;
+	my %pid = map { $_ => worker_of($node{$_}) } @names;
 
-	$node{$_}->safe_psql('postgres', "SELECT pg_terminate_backend($pid{$_})") for @names;
+	kill 'TERM', values %pid;
 	return sub {
-		$node{$_}->poll_query_until('postgres',
-			"SELECT worker_pid <> $pid{$_} AND state = 'connected' FROM zk_sessions") for @names;
+		wait_next_worker($node{$_}, $pid{$_}), wait_connected($node{$_}) for @names;
 	};
 }
 

@@ -60,15 +60,6 @@ sub stop_worker
 	return $worker;
 }
 
-sub next_worker
-{
-	my ($last) = @_;
-
-	poll_until(sub { my $now = worker(); $now ne '' && $now ne $last }, 'the next worker');
-	wait_connected($a);
-	return;
-}
-
 # A session holds the lock; then it commits and wants it again, before the
 # worker, which is stopped, has done anything.  Returns the number that its
 # contender has, and that session.
@@ -217,7 +208,7 @@ for my $case (
 	}
 	$proxy->reset('a-0');
 	$proxy->thaw('a-0');
-	next_worker($worker) if $case->{end};
+	wait_next_worker($a, $worker), wait_connected($a) if $case->{end};
 
 	if ($case->{cancel})
 	{

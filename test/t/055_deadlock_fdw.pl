@@ -176,17 +176,6 @@ sub settle
 	return;
 }
 
-sub new_worker
-{
-	my ($node) = @_;
-	my $pid = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
-
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
-	$node->poll_query_until('postgres',
-		"SELECT worker_pid <> $pid AND state = 'connected' FROM zk_sessions");
-	return;
-}
-
 # Nothing is asked while nobody waits for long, though sessions work for others.
 {
 	my $p = ZkSession->new($a);
@@ -474,7 +463,7 @@ for my $nodes ([$a], [$b], [ $a, $b ])
 	my $name = join(' and ', map { $_->name } @$nodes);
 	my ($p, $q) = both_wait('w' . @$nodes . $nodes->[0]->name);
 
-	new_worker($_) for @$nodes;
+	next_worker($_) for @$nodes;
 	ends("a new worker of $name", $p, [$q]);
 }
 
@@ -485,7 +474,7 @@ for my $i (1 .. 4)
 
 	poll_until(sub { named($p) || $p->done }, 'a session to be named');
 	select(undef, undef, undef, rand 0.02);
-	new_worker($i % 2 ? $a : $b);
+	next_worker($i % 2 ? $a : $b);
 	ends("a new worker at any moment, $i", $p, [$q]);
 }
 

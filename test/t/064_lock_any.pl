@@ -320,11 +320,8 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	wait_queue($_, '-a') for @locks;
 	my %place = map { $_ => (contenders($zk, $_))[1] } @locks;
 	my $session = session_of($a);
-	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
 
-	value($a, "SELECT pg_terminate_backend($worker)");
-	$a->poll_query_until('postgres',
-		"SELECT worker_pid <> $worker AND state = 'connected' FROM zk_sessions");
+	next_worker($a);
 	is_deeply({ map { $_ => (contenders($zk, $_))[1] } @locks },
 		\%place, 'a new worker: the places are the same');
 	$proxy->reset('a-0');

@@ -194,12 +194,8 @@ $holder->quit;
 
 for my $node ($a, $b)
 {
-	my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
-
 	$node->append_conf('postgresql.conf', $page->named('acl.conf'));
-	$node->reload;
-	$node->poll_query_until('postgres',
-		"SELECT state = 'connected' AND worker_pid <> $worker FROM zk_sessions");
+	next_worker($node, sub { $node->reload; });
 }
 $holder = holder($a, 'guarded');
 is(sql($b, "SELECT zk_try_lock('guarded')")->{out}, 'f', 'clusters with the password share a lock');

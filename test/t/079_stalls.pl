@@ -217,7 +217,7 @@ my $id = session_of_first();
 my $worker = worker();
 my $other = asks_for_another('d');
 kill 'TERM', $worker;
-$a->poll_query_until('postgres', "SELECT worker_pid <> $worker AND worker_pid IS NOT NULL FROM zk_sessions LIMIT 1");
+wait_next_worker($a, $worker);
 pass('a worker that is terminated makes room for the next');
 $slow->release('getaddrinfo');
 end_calls($other);

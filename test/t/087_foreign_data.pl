@@ -78,12 +78,9 @@ reads_none('zk_fleet', sub {
 		'{"not written by zklock"}|' . $many / 2, 'who is named as a cluster is shown');
 });
 {
-	my $worker = worker();
 	my $gets = requests('get');
 
-	value("SELECT pg_terminate_backend($worker)");
-	poll_until(sub { worker() ne $worker }, 'the next worker');
-	wait_connected($a);
+	next_worker($a);
 	is(value("SELECT count(*) FROM zk_fleet() WHERE local"), 1, 'the next worker has joined');
 	cmp_ok(requests('get') - $gets, '<', $many / 2, '... and reads none of that either');
 	cmp_ok(peak() - $least, '<', $bound_kb, '... and is no larger');

@@ -16,24 +16,6 @@ use ZooKeeper;
 
 my $restored = qr/ZooKeeper has been restored from an older copy of its data/;
 
-sub worker
-{
-	my ($node) = @_;
-	return $node->safe_psql('postgres', q{
-		SELECT coalesce(min(pid), 0) FROM pg_stat_activity
-		 WHERE backend_type LIKE 'zklock%'});
-}
-
-sub next_worker
-{
-	my ($node) = @_;
-	my $before = worker($node);
-
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend($before)");
-	poll_until(sub { my $now = worker($node); $now && $now != $before }, 'the next worker');
-	return;
-}
-
 # The version of a cluster's own znode, which counts its writes.
 sub version
 {
@@ -133,7 +115,6 @@ sub outcome
 	$proxy->refuse(map { "a-$_" } grep { $_ != $follower } (0 .. 2));
 	$zk->resume($follower);
 	next_worker($a);
-	wait_connected($a);
 	$session->run_ok("SELECT zk_lock('a/behind', session => true), zk_unlock('a/behind')");
 	is(session_of($a), $id, 'with a server that was behind the session goes on');
 	unlike(slurp_file($a->logfile), $restored, 'nothing has been restored yet');
@@ -173,7 +154,9 @@ sub outcome
 	after_copy($zk, @$_) for ([ $c, $of_c ], [ $d, $of_d ]);
 	$zk->stop;
 	$zk->restore;
-	next_worker($c);
+	my $worker = worker_of($c);
+	kill 'TERM', $worker;
+	wait_next_worker($c, $worker);
 	my $at = -s $c->logfile;
 	$zk->start;
 	$c->wait_for_log($restored, $at);

@@ -140,8 +140,7 @@ adopt_notes(void)
 			continue;
 		if (!contender_owned_path(list[i], path))
 		{
-			if (list[i]->is_permit &&
-				list[i]->semaphore.state == SEMAPHORE_RECLAIMING)
+			if (list[i]->now.reclaims)
 				deadlock.to_adopt = true;
 			continue;
 		}
@@ -227,7 +226,7 @@ watch_queues(const Scan *scan)
 		Contender  *contender = lfirst(cell);
 
 		contender->awaited = true;
-		if (!contender_watches_queue(contender))
+		if (!contender->now.watches_queue)
 			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
 	}
 }

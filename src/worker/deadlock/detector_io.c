@@ -200,7 +200,7 @@ write_again(Contender *contender, const char *path, uint32 serial)
 {
 	RecipeInput input = {.event = RECIPE_WATCH_REVOCATION};
 
-	if (!contender_is_revocable(contender))
+	if (!contender->now.watches_itself)
 		step(contender, false, &input);
 	contender->note_version = -1;
 	submit_note(contender, path, serial);

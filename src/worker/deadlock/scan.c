@@ -146,10 +146,10 @@ fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 	wait->wait.since = row->since;
 	wait->began = unix_us(row->xact_start);
 	wait->alternatives = Max(row->alternatives, 1);
-	wait->kind = contender->is_permit ? NOTE_WAIT_PERMIT :
-		contender->recipe.kind == ZNODE_READER ? NOTE_WAIT_SHARED :
+	wait->kind = contender->now.kind == ZNODE_PERMIT ? NOTE_WAIT_PERMIT :
+		contender->now.kind == ZNODE_READER ? NOTE_WAIT_SHARED :
 		NOTE_WAIT_EXCLUSIVE;
-	wait->permits = contender->is_permit ? contender->semaphore.permits : 0;
+	wait->permits = contender->now.permits;
 	return true;
 }
 
@@ -281,7 +281,7 @@ add_edge(const NoteWait *wait, uint64 chain)
 	if (!has_turn(scanning.nedges++))
 		return true;
 	if (scanning.contender && scanning.behind != TURN_CONTENDED &&
-		!scanning.contender->is_permit)
+		scanning.contender->now.kind != ZNODE_PERMIT)
 	{
 		/* it is enough to know that it has any; again for each reader */
 		scan->unknown = lappend(scan->unknown, scanning.contender);

@@ -74,7 +74,7 @@ check_answer(Contender *contender, int64 now_ms)
 {
 	if (contender->answer_due_ms == 0)
 		return;
-	if (contender->recipe.state != RECIPE_WATCHING)
+	if (!contender->now.queues || contender->watch_serial == 0)
 		contender->answer_due_ms = 0;
 	else if (now_ms < contender->answer_due_ms)
 		contender_schedule_check(contender, contender->answer_due_ms);
@@ -140,7 +140,7 @@ sweep_owners(void)
 	wake_set(WAKE_SWEEP, 0);
 	list = contenders_list(&n);
 	for (int i = 0; i < n; i++)
-		if (contender_is_revocable(list[i]))
+		if (list[i]->now.watches_itself)
 			revocable++;
 	for (int i = 0; i < n; i++)
 	{
@@ -151,7 +151,7 @@ sweep_owners(void)
 		again = true;
 		check_contender(contender, now_ms);
 		if (now_ms - contender->owner_since_ms >= SWEEP_INTERVAL_MS &&
-			!contender_is_revocable(contender) && revocable < MAX_REVOCABLE)
+			!contender->now.watches_itself && revocable < MAX_REVOCABLE)
 		{
 			revocable++;
 			step(contender, false, &input);
@@ -178,11 +178,9 @@ look_again(Contender *contender)
 		.event = RECIPE_NODE_TOUCHED,
 		.answer.serial = contender->watch_serial
 	};
-	bool		for_lock = contender->is_permit &&
-		contender->semaphore.state != SEMAPHORE_WAITING;
 
 	if (status_is_connected(contender->session))
-		step(contender, for_lock, &input);
+		step(contender, contender->now.watch_for_lock, &input);
 	else
 		contender_delay_watch(contender);
 }
@@ -257,7 +255,7 @@ checks_watch_queues(int session, bool connected)
 		Contender  *contender = list[i];
 
 		if (contender->session != session ||
-			!contender_watches_queue(contender))
+			!contender->now.watches_queue)
 			continue;
 		if (connected)
 			step_queue_behind(contender, RECIPE_WATCH_QUEUE);

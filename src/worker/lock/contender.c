@@ -17,8 +17,6 @@
  */
 #include "postgres.h"
 
-#include "core/lock/recipe.h"
-#include "core/lock/semaphore.h"
 #include "core/lock/znode.h"
 #include "postmaster/postmaster.h"
 #include "shared/clock.h"
@@ -189,7 +187,8 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->lock_owner = 0;
 	contender->has_uuid = false;
 	contender->check_at_ms = 0;
-	contender->is_permit = kind == ZNODE_PERMIT;
+	contender->machine = machine_make(kind);
+	machine_describe(contender->machine, &contender->now);
 	contender->bytes = contender->leaving = 0;
 	contender->parked = false;
 	contender->owner_since_ms = contender->answer_due_ms = 0;
@@ -199,20 +198,18 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->nwaits = 0;
 	contender->tells_waits = contender->adopted = contender->awaited = false;
 	contender->note_version = -1;
-	contender->place_bytes =
-		path_bytes(contender->directory,
-				   contender->is_permit ? "/" ZNODE_LOCKS_DIR : "",
-				   contender->is_permit ? ZNODE_MUTEX : kind);
-	contender->permit_bytes = !contender->is_permit ? 0 :
-		path_bytes(contender->directory, "/" ZNODE_PERMITS_DIR, kind);
-	if (contender->is_permit)
+	contender->permit_bytes = 0;
+	if (kind != ZNODE_PERMIT)
+		contender->place_bytes = path_bytes(contender->directory, "", kind);
+	else
 	{
+		contender->place_bytes = path_bytes(contender->directory,
+											"/" ZNODE_LOCKS_DIR, ZNODE_MUTEX);
+		contender->permit_bytes = path_bytes(contender->directory,
+											 "/" ZNODE_PERMITS_DIR, kind);
 		contender->lock_owner = session_add_owner(contenders.lock_handler,
 												  contender);
-		semaphore_init(&contender->semaphore);
 	}
-	else
-		recipe_init(&contender->recipe);
 	return contender;
 }
 
@@ -302,7 +299,7 @@ contender_note(const Contender *contender)
 
 	note_set_contender(&note, host_name(), PostPortNumber, cluster_name,
 					   contender->asker_pid,
-					   !contender->is_permit && contender->recipe.retain);
+					   contender->now.retain);
 	if (contender->nwaits == 0)
 		(void) note_write(&note, data);
 	else
@@ -344,6 +341,33 @@ contender_has_uuid(const uint8 *uuid)
 }
 
 /*
+ * contender_place_path
+ *		The path of the lock directory, or of a part of a semaphore's.
+ */
+void
+contender_place_path(const Contender *contender, SemaphorePlace place,
+					 char path[PLACE_PATH_SIZE])
+{
+	static const char *const parts[] = {
+		[SEMAPHORE_NAME] = "",
+		[SEMAPHORE_LOCKS] = "/" ZNODE_LOCKS_DIR,
+		[SEMAPHORE_PERMITS] = "/" ZNODE_PERMITS_DIR
+	};
+
+	snprintf(path, PLACE_PATH_SIZE, "%s%s", contender->directory,
+			 parts[place]);
+}
+
+static void
+node_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
+{
+	char		directory[PLACE_PATH_SIZE];
+
+	contender_place_path(contender, contender->now.place, directory);
+	snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", directory, contender->now.node);
+}
+
+/*
  * contender_owned_path
  *		The path of the node with which the contender owns its lock, or has its
  *		permit; false if it does not.
@@ -351,15 +375,8 @@ contender_has_uuid(const uint8 *uuid)
 bool
 contender_owned_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
 {
-	if (contender->is_permit)
-		snprintf(path, NOTE_VERTEX_SIZE, "%s/%s/%s", contender->directory,
-				 ZNODE_PERMITS_DIR, contender->semaphore.node);
-	else
-		snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", contender->directory,
-				 contender->recipe.node);
-	return contender->is_permit ?
-		contender->semaphore.state == SEMAPHORE_OWNER :
-		contender->recipe.state == RECIPE_OWNER;
+	node_path(contender, path);
+	return contender->now.owns;
 }
 
 /*
@@ -370,15 +387,8 @@ contender_owned_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
 bool
 contender_queued_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
 {
-	const Recipe *recipe = contender->is_permit ?
-		&contender->semaphore.lock : &contender->recipe;
-
-	snprintf(path, NOTE_VERTEX_SIZE, "%s%s/%s", contender->directory,
-			 contender->is_permit ? "/" ZNODE_LOCKS_DIR : "", recipe->node);
-	return contender->queued_since_ms != 0 &&
-		(recipe->state == RECIPE_WATCHING || recipe->state == RECIPE_READING ||
-		 (contender->is_permit && recipe->state == RECIPE_OWNER &&
-		  contender->semaphore.state != SEMAPHORE_OWNER));
+	node_path(contender, path);
+	return contender->queued_since_ms != 0 && contender->now.queues;
 }
 
 /*
@@ -440,13 +450,9 @@ contender_drop(Contender *contender)
 	contender_set_session(contender, NO_SESSION);
 	if (contender->parked)
 		dlist_delete(&contender->parked_node);
-	if (contender->is_permit)
-	{
-		semaphore_free(&contender->semaphore);
+	machine_free(contender->machine);
+	if (contender->lock_owner != 0)
 		session_remove_owner(contender->lock_owner);
-	}
-	else
-		recipe_free(&contender->recipe);
 	session_remove_owner(contender->owner);
 	hash_search(contenders.by_slot, &contender->slot, HASH_REMOVE, NULL);
 }
@@ -458,84 +464,45 @@ contender_drop(Contender *contender)
 bool
 contender_is_begun(const Contender *contender)
 {
-	return contender->is_permit ?
-		contender->semaphore.state != SEMAPHORE_NONE :
-		contender->recipe.state != RECIPE_NONE;
+	return contender->now.has_place || contender->now.has_permit;
 }
 
-/*
- * contender_is_revocable
- *		Is the contender's own node watched for a revocation?
- */
-bool
-contender_is_revocable(const Contender *contender)
+/* Count what the contender has in ZooKeeper, or may have. */
+static void
+count_bytes(Contender *contender)
 {
-	return contender->is_permit ?
-		contender->semaphore.revocation_watched : contender->recipe.revocation_watch != 0;
-}
-
-/*
- * contender_is_retained
- *		Does the contender own its lock, and say in ZooKeeper that it may
- *		not need it?
- */
-bool
-contender_is_retained(const Contender *contender)
-{
-	return !contender->is_permit && contender->recipe.retain &&
-		contender->recipe.state == RECIPE_OWNER;
-}
-
-/*
- * contender_watches_queue
- *		Does the contender own its lock, and watch the queue behind it?
- */
-bool
-contender_watches_queue(const Contender *contender)
-{
-	return !contender->is_permit && contender->recipe.state == RECIPE_OWNER &&
-		contender->recipe.queue_watch != 0;
-}
-
-/*
- * contender_count_bytes
- *		Count what the contender has in ZooKeeper, or may have, after a
- *		change.
- */
-void
-contender_count_bytes(Contender *contender)
-{
+	const MachineStatus *now = &contender->now;
 	int			bytes = 0;
 	int			leaving = 0;
 
-	if (!contender->is_permit)
-	{
-		const Recipe *recipe = &contender->recipe;
-
-		if (recipe->state != RECIPE_NONE)
-			bytes = contender->place_bytes;
-		if (recipe_is_leaving(recipe))
-			leaving = bytes;
-	}
-	else
-	{
-		const Semaphore *semaphore = &contender->semaphore;
-
-		if (semaphore_may_have_permit(semaphore))
-			bytes = contender->permit_bytes;
-		if (semaphore_is_leaving(semaphore))
-			leaving = bytes;
-		if (semaphore_may_queue(semaphore))
-			bytes += contender->place_bytes;
-		if (semaphore->state >= SEMAPHORE_OWNER &&
-			recipe_is_leaving(&semaphore->lock))
-			leaving += contender->place_bytes;
-	}
+	if (now->has_place)
+		bytes += contender->place_bytes;
+	if (now->has_permit)
+		bytes += contender->permit_bytes;
+	if (now->has_place && now->leaves_place)
+		leaving += contender->place_bytes;
+	if (now->has_permit && now->leaves_permit)
+		leaving += contender->permit_bytes;
 	if (contender->session != NO_SESSION)
 		quota_change(contender->session, bytes - contender->bytes,
 					 leaving - contender->leaving);
 	contender->bytes = bytes;
 	contender->leaving = leaving;
+}
+
+/*
+ * contender_update
+ *		The contender's machine has taken a step: note what has changed.
+ */
+void
+contender_update(Contender *contender)
+{
+	machine_describe(contender->machine, &contender->now);
+	count_bytes(contender);
+	if (contender->now.watch_serial != contender->watch_serial)
+		set_watch(contender, contender->now.watch_serial);
+	if (contender->leaving > 0 || !contender_is_begun(contender))
+		contender_set_queued(contender, false);
 }
 
 /*
@@ -646,33 +613,6 @@ contender_queued_after(int64 at_ms)
 		first_ms = contender->queued_since_ms;
 	}
 	return first_ms;
-}
-
-/* The serial number of the watch that a recipe waits for, or 0. */
-static uint32
-recipe_watch(const Recipe *recipe)
-{
-	return recipe->state == RECIPE_WATCHING ||
-		recipe->state == RECIPE_AWAITING_EMPTY ? recipe->serial : 0;
-}
-
-/*
- * contender_note_watch
- *		Note which watch the contender waits for, after a change.
- */
-void
-contender_note_watch(Contender *contender)
-{
-	uint32		serial;
-
-	if (!contender->is_permit)
-		serial = recipe_watch(&contender->recipe);
-	else if (contender->semaphore.state == SEMAPHORE_WAITING)
-		serial = contender->semaphore.serial;
-	else
-		serial = recipe_watch(&contender->semaphore.lock);
-	if (serial != contender->watch_serial)
-		set_watch(contender, serial);
 }
 
 /*

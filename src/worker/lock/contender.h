@@ -14,17 +14,19 @@
 #define ZKLOCK_CONTENDER_H
 
 #include "core/lock/note.h"
-#include "core/lock/recipe.h"
-#include "core/lock/semaphore.h"
 #include "core/lock/znode.h"
 #include "lib/ilist.h"
 #include "lib/pairingheap.h"
 #include "shared/slots.h"
+#include "worker/lock/machine.h"
 #include "worker/sessions.h"
 #include "worker/zookeeper/session.h"
 
 /* How often to look after all the contenders that own their locks. */
 #define SWEEP_INTERVAL_MS	1000
+
+/* A lock directory, or one of the two parts of a semaphore. */
+#define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
 
 /* What we keep in ZooKeeper for a slot: a place in a queue, or a permit. */
 typedef struct Contender
@@ -65,12 +67,8 @@ typedef struct Contender
 	bool		adopted;		/* this worker has looked after that */
 	int32		note_version;	/* of its node's data, or -1: not known */
 	bool		awaited;		/* a scan waits to hear if it is contended */
-	bool		is_permit;
-	union
-	{
-		Recipe		recipe;
-		Semaphore	semaphore;
-	};
+	Machine    *machine;
+	MachineStatus now;			/* what that tells of itself */
 } Contender;
 
 extern void contenders_init(SessionHandler handler,
@@ -94,12 +92,12 @@ extern bool contender_owned_path(const Contender *contender,
 extern bool contender_queued_path(const Contender *contender,
 								  char path[NOTE_VERTEX_SIZE]);
 
+extern void contender_place_path(const Contender *contender,
+								 SemaphorePlace place,
+								 char path[PLACE_PATH_SIZE]);
 extern bool contender_is_begun(const Contender *contender);
-extern bool contender_is_revocable(const Contender *contender);
-extern bool contender_is_retained(const Contender *contender);
-extern bool contender_watches_queue(const Contender *contender);
+extern void contender_update(Contender *contender);
 
-extern void contender_count_bytes(Contender *contender);
 extern int	contender_bytes_wanted(const Contender *contender);
 extern void contender_park(Contender *contender, uint32 group);
 extern Contender *contender_first_parked(void);
@@ -109,7 +107,6 @@ extern void contender_set_queued(Contender *contender, bool queued);
 extern Contender *contender_first_queued(void);
 extern int64 contender_queued_after(int64 at_ms);
 
-extern void contender_note_watch(Contender *contender);
 extern void contender_delay_watch(Contender *contender);
 extern Contender *contender_first_watching(int *nwatching);
 

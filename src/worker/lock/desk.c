@@ -33,7 +33,7 @@ typedef struct GroupMember
 {
 	ZkSlot	   *slot;
 	ZkContender wanted;
-	RecipeOutput out;
+	MachineOutput out;
 } GroupMember;
 
 /* The slot is wanted: have a contender for it, if it has none. */
@@ -327,7 +327,7 @@ give_up_retained(int session, int64 bytes)
 		Contender  *contender = list[i];
 
 		if (contender->session != session ||
-			!contender_is_retained(contender) ||
+			!contender->now.owns || !contender->now.retain ||
 			!slot_give_up_idle(contender->slot))
 			continue;
 		bytes -= contender->bytes;

@@ -3,7 +3,7 @@
  * steps.c
  *		Steps of contenders: events in, operations and news out.
  *
- * An event goes into a contender's recipe or semaphore; what that comes out
+ * An event goes into a contender's machine; what that comes out
  * with is carried out here: operations go to its session, news to its slot,
  * and so to backends, and to the server log.
  * A contender whose slot is wanted again when nothing of it is left begins
@@ -21,7 +21,6 @@
 
 #include "core/lock/note.h"
 #include "core/lock/recipe.h"
-#include "core/lock/semaphore.h"
 #include "core/lock/znode.h"
 #include "core/mutation.h"
 #include "core/request.h"
@@ -46,29 +45,6 @@
 /* How long a retained owner may take to say whether it needs its lock. */
 #define RETAINED_ANSWER_MS	1000
 
-/* A lock directory, or one of the two parts of a semaphore. */
-#define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
-
-/* What a step of a contender came out with, apart from operations. */
-typedef struct SlotNews
-{
-	unsigned	told;			/* bits RECIPE_TOLD_* */
-	int			error;			/* FAILED, LEFT: ZooKeeper's code, or 0 */
-	int			permits_found;	/* FAILED: see SemaphoreOutput */
-	int64		token;			/* TOKEN */
-	const char *stranger;		/* STRANGER, PERSISTENT: the child's name */
-	char		stranger_path[PLACE_PATH_SIZE]; /* and its directory */
-	const char *left;			/* LEFT: the name of our node, or its prefix */
-	char		left_path[PLACE_PATH_SIZE];
-} SlotNews;
-
-/* What a step of either machine comes out with. */
-typedef union StepOutput
-{
-	RecipeOutput recipe;
-	SemaphoreOutput semaphore;
-} StepOutput;
-
 /* What is asked for together goes in one request, chroots and all. */
 StaticAssertDecl(ZK_MAX_TOGETHER *
 				 (ZNODE_MAX_ROOT + ZNODE_PATH_SIZE + ZNODE_CONTENDER_SIZE +
@@ -76,119 +52,51 @@ StaticAssertDecl(ZK_MAX_TOGETHER *
 				 REQUEST_MAX_BYTES,
 				 "zk_lock_all() must fit in one request");
 
+/* Submit an operation of a step, together with others of the same group. */
 static void
-submit(Contender *contender, Request *op, uint32 group)
+submit(Contender *contender, MachineOp *op, uint32 group)
 {
-	if (op->kind == REQUEST_CREATE || op->kind == REQUEST_REQUEUE ||
-		op->kind == REQUEST_SET)
-		op->data = contender_note(contender);
-	op->path = contender->directory;
-	op->group = group;
-	session_submit(contender->session, contender->owner, op);
-}
-
-/* The directory of a semaphore's operation. */
-static void
-place_path(const Contender *contender, SemaphorePlace place,
-		   char path[PLACE_PATH_SIZE])
-{
-	snprintf(path, PLACE_PATH_SIZE, "%s%s%s", contender->directory,
-			 place == SEMAPHORE_NAME ? "" : "/",
-			 place == SEMAPHORE_NAME ? "" :
-			 place == SEMAPHORE_LOCKS ? ZNODE_LOCKS_DIR :
-			 ZNODE_PERMITS_DIR);
-}
-
-static void
-submit_permit(Contender *contender, SemaphoreOp *op)
-{
+	Request    *request = &op->op;
 	char		path[PLACE_PATH_SIZE];
 
-	if (op->op.data == NULL && (op->op.kind == REQUEST_CREATE ||
-								op->op.kind == REQUEST_SET))
-		op->op.data = contender_note(contender);
+	if (request->data == NULL && (request->kind == REQUEST_CREATE ||
+								  request->kind == REQUEST_REQUEUE ||
+								  request->kind == REQUEST_SET))
+		request->data = contender_note(contender);
 
-	/* that of the name itself is a container, too; nobody waits for it */
-	if (op->op.kind == REQUEST_MKDIRS)
+	/* that of a semaphore's name is a container, too; nobody waits for it */
+	if (request->kind == REQUEST_MKDIRS && op->place != SEMAPHORE_NAME)
 		directory_make(contender->directory, contender->session);
-	place_path(contender, op->place, path);
-	op->op.path = path;
+	contender_place_path(contender, op->place, path);
+	request->path = path;
+	request->group = group;
 	session_submit(contender->session,
 				   op->for_lock ? contender->lock_owner : contender->owner,
-				   &op->op);
-}
-
-/* Submit the operations of a step. */
-static void
-submit_all(Contender *contender, StepOutput *out)
-{
-	if (contender->is_permit)
-		for (int i = 0; i < out->semaphore.nops; i++)
-			submit_permit(contender, &out->semaphore.ops[i]);
-	else
-		for (int i = 0; i < out->recipe.nops; i++)
-			submit(contender, &out->recipe.ops[i], 0);
-}
-
-/* What a step's output tells, whichever machine took it. */
-static void
-read_news(const Contender *contender, const StepOutput *out, SlotNews *news)
-{
-	SemaphorePlace stranger_place = SEMAPHORE_NAME;
-	SemaphorePlace left_place = SEMAPHORE_NAME;
-
-	if (contender->is_permit)
-	{
-		const SemaphoreOutput *from = &out->semaphore;
-
-		news->told = from->told;
-		news->error = from->error;
-		news->permits_found = from->permits_found;
-		news->token = from->token;
-		news->stranger = from->stranger;
-		news->left = from->left;
-		stranger_place = from->stranger_place;
-		left_place = from->left_place;
-	}
-	else
-	{
-		const RecipeOutput *from = &out->recipe;
-
-		news->told = from->told;
-		news->error = from->error;
-		news->permits_found = 0;
-		news->token = from->token;
-		news->stranger = from->stranger;
-		news->left = contender->recipe.node;
-	}
-	if (news->told & (RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT))
-		place_path(contender, stranger_place, news->stranger_path);
-	if (news->told & RECIPE_TOLD_LEFT)
-		place_path(contender, left_place, news->left_path);
+				   request);
 }
 
 static void
-refuse(Contender *contender, const SlotNews *news)
+refuse(Contender *contender, const MachineOutput *out)
 {
 	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
 
-	if (news->told & RECIPE_TOLD_MIXED)
+	if (out->told & RECIPE_TOLD_MIXED)
 		refusal = ZK_REFUSAL_MIXED;
-	else if (news->told & RECIPE_TOLD_ENDED)
+	else if (out->told & RECIPE_TOLD_ENDED)
 		refusal = ZK_REFUSAL_ENDED;
-	else if (news->permits_found != 0)
+	else if (out->permits_found != 0)
 		refusal = ZK_REFUSAL_PERMITS;
 	else
 	{
-		if (session_error_is_access(news->error))
+		if (session_error_is_access(out->error))
 			refusal = ZK_REFUSAL_ACCESS;
-		else if (session_error_is_no_node(news->error))
+		else if (session_error_is_no_node(out->error))
 			refusal = ZK_REFUSAL_NO_CHROOT;
 		ereport(LOG,
 				(errmsg("ZooKeeper refused a contender for \"%s\": %s",
-						contender->directory, session_error_text(news->error))));
+						contender->directory, session_error_text(out->error))));
 	}
-	slot_set_refused(contender->slot, refusal, news->permits_found);
+	slot_set_refused(contender->slot, refusal, out->permits_found);
 }
 
 /* Have what was refused tried again. */
@@ -205,21 +113,19 @@ schedule_retry(void)
  * may take long.
  */
 static void
-warn_of_left(Contender *contender, const SlotNews *news)
+warn_of_left(Contender *contender, const MachineOutput *out)
 {
+	char		directory[PLACE_PATH_SIZE];
+
+	contender_place_path(contender, out->left_place, directory);
 	ereport(WARNING,
 			(errmsg("could not delete contender \"%s/%s\": %s",
-					news->left_path, news->left,
-					session_error_text(news->error)),
+					directory, out->left, session_error_text(out->error)),
 			 errdetail("If it exists, it blocks the lock until the session ends.")));
-	if (contender->is_permit ?
-		!contender->semaphore.refused && !contender->semaphore.lock.refused :
-		contender->recipe.state == RECIPE_NONE)
+	if (contender->now.has_given_up)
 		quota_leave(contender->session,
 					contender_bytes_wanted(contender));
-	if (contender->is_permit ?
-		contender->semaphore.state != SEMAPHORE_NONE :
-		contender->recipe.state == RECIPE_LEAVING)
+	if (contender->now.is_stuck)
 	{
 		slot_set_stuck(contender->slot);
 		schedule_retry();
@@ -271,12 +177,12 @@ note_created(Contender *contender, unsigned told)
 {
 	if (told & RECIPE_TOLD_CREATED)
 	{
-		slot_set_created(contender->slot, contender->recipe.sequence);
+		slot_set_created(contender->slot, contender->now.sequence);
 		contender->created = true;
 		contender->note_version = 0;
 		directory_note(contender->directory, true);
 	}
-	else if (contender->created && contender->recipe.state == RECIPE_ENTERING)
+	else if (contender->created && contender->now.enters)
 	{
 		/* the next worker must not look for the node of before */
 		slot_set_uncreated(contender->slot);
@@ -323,21 +229,31 @@ tell_queue(Contender *contender, unsigned told)
 	}
 }
 
+/* The directory has a child that is no contender. */
+static void
+warn_of_stranger(const Contender *contender, const MachineOutput *out)
+{
+	char		directory[PLACE_PATH_SIZE];
+
+	contender_place_path(contender, out->stranger_place, directory);
+	if (out->told & RECIPE_TOLD_STRANGER)
+		directory_warn(directory, out->stranger, false);
+	if (out->told & RECIPE_TOLD_PERSISTENT)
+		directory_warn(directory, out->stranger, true);
+}
+
 /*
  * Tell the slot and the server log what a step of the contender came out with.
  * Left to the caller is what another step may follow: GONE, and CONTENDED.
  */
 static void
-tell_news(Contender *contender, const SlotNews *news)
+tell_news(Contender *contender, const MachineOutput *out)
 {
-	unsigned	told = news->told;
+	unsigned	told = out->told;
 
-	if (told & RECIPE_TOLD_STRANGER)
-		directory_warn(news->stranger_path, news->stranger, false);
-	if (told & RECIPE_TOLD_PERSISTENT)
-		directory_warn(news->stranger_path, news->stranger, true);
-	if (!contender->is_permit)
-		note_created(contender, told);
+	if (told & (RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT))
+		warn_of_stranger(contender, out);
+	note_created(contender, told);
 	tell_queue(contender, told);
 	if (told & RECIPE_TOLD_REVOKED)
 		revoked(contender);
@@ -346,9 +262,9 @@ tell_news(Contender *contender, const SlotNews *news)
 				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, because its sequence numbers were nearly used up",
 						contender->directory)));
 	if (told & RECIPE_TOLD_TOKEN)
-		slot_set_token(contender->slot, news->token);
+		slot_set_token(contender->slot, out->token);
 	if (told & RECIPE_TOLD_NO_TOKEN)
-		refuse_token(contender, news->error);
+		refuse_token(contender, out->error);
 	if (told & RECIPE_TOLD_LOST)
 	{
 		ereport(LOG,
@@ -356,20 +272,11 @@ tell_news(Contender *contender, const SlotNews *news)
 		slot_set_lost(contender->slot);
 	}
 	if (told & RECIPE_TOLD_FAILED)
-		refuse(contender, news);
+		refuse(contender, out);
 	if (told & RECIPE_TOLD_LEFT)
-		warn_of_left(contender, news);
-	if (!contender->is_permit && !contender->recipe.dir_known)
+		warn_of_left(contender, out);
+	if (contender->now.no_directory)
 		directory_note(contender->directory, false);
-}
-
-/* A UUID for a new contender, noted in its slot ahead of all else. */
-static void
-new_uuid(Contender *contender, uint8 *uuid, bool retain)
-{
-	session_make_uuid(uuid);
-	contender_note_uuid(contender, uuid);
-	slot_set_uuid(contender->slot, contender->session, uuid, retain);
 }
 
 /*
@@ -380,7 +287,7 @@ new_uuid(Contender *contender, uint8 *uuid, bool retain)
 static bool
 is_remembered(const Contender *contender)
 {
-	return !contender->is_permit && contender->session == 0;
+	return contender->now.kind != ZNODE_PERMIT && contender->session == 0;
 }
 
 /* May the data of a new contender say that it is retained? */
@@ -390,27 +297,57 @@ may_retain(void)
 	return zklock_retain_time > 0 && !auths_are_old();
 }
 
-/* Queue for a lock or a permit that is wanted. */
+/*
+ * Queue for a lock or a permit that is wanted, under a new UUID, noted in its
+ * slot ahead of all else.
+ */
 static void
-want(Contender *contender, const ZkContender *wanted, StepOutput *out)
+want(Contender *contender, const ZkContender *wanted, MachineOutput *out)
 {
+	bool		retain = wanted->kind != ZNODE_PERMIT && may_retain();
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	contender->asker_pid = wanted->asker_pid;
-	if (contender->is_permit)
-	{
-		new_uuid(contender, uuid, false);
-		semaphore_want(&contender->semaphore, uuid, wanted->permits,
-					   &out->semaphore);
-		return;
-	}
-	contender->recipe.retain = may_retain();
-	contender->recipe.asks_retained = true;
-	new_uuid(contender, uuid, contender->recipe.retain);
-	recipe_want(&contender->recipe, uuid, wanted->kind, wanted->group != 0,
-				directory_is_known(contender->directory),
-				is_remembered(contender) &&
-				directory_owns_unread(contender->directory), &out->recipe);
+	session_make_uuid(uuid);
+	contender_note_uuid(contender, uuid);
+	slot_set_uuid(contender->slot, contender->session, uuid, retain);
+	machine_want(contender->machine, uuid, wanted, retain,
+				 directory_is_known(contender->directory),
+				 is_remembered(contender) &&
+				 directory_owns_unread(contender->directory), out);
+	contender_update(contender);
+}
+
+/*
+ * A machine is about to take a step: may it be the end of an exclusive owner
+ * that directories.c remembers?
+ */
+static bool
+may_leave(const Contender *contender)
+{
+	return contender->now.owns && is_remembered(contender) &&
+		(contender->now.kind != ZNODE_READER ||
+		 ZK_MUTATED(ZK_READER_PRECEDES));
+}
+
+/* It has taken it.  The directory is noted ahead of the delete. */
+static void
+note_step(Contender *contender, bool may_have_left)
+{
+	contender_update(contender);
+	if (may_have_left && contender->now.deletes && !status_is_ending())
+		directory_leave(contender->directory, contender->now.sequence);
+}
+
+/* Have the contender's machine take one step. */
+static void
+take_step(Contender *contender, bool for_lock, const RecipeInput *input,
+		  MachineOutput *out)
+{
+	bool		leaves = may_leave(contender);
+
+	machine_step(contender->machine, for_lock, input, out);
+	note_step(contender, leaves);
 }
 
 /*
@@ -418,14 +355,14 @@ want(Contender *contender, const ZkContender *wanted, StepOutput *out)
  * have it written that it is in use.  Returns false if there is no such step.
  */
 static bool
-set_in_use(Contender *contender, unsigned told, StepOutput *out)
+set_in_use(Contender *contender, MachineOutput *out)
 {
 	RecipeInput input = {.event = RECIPE_SET_IN_USE};
 
-	if (!(told & RECIPE_TOLD_CONTENDED) ||
-		!slot_set_contended(contender->slot) || !contender->recipe.retain)
+	if (!(out->told & RECIPE_TOLD_CONTENDED) ||
+		!slot_set_contended(contender->slot) || !contender->now.retain)
 		return false;
-	recipe_step(&contender->recipe, &input, &out->recipe);
+	take_step(contender, false, &input, out);
 	return true;
 }
 
@@ -435,7 +372,7 @@ set_in_use(Contender *contender, unsigned told, StepOutput *out)
  * else the contender is parked or dropped.
  */
 static bool
-want_again(Contender *contender, StepOutput *out)
+want_again(Contender *contender, MachineOutput *out)
 {
 	ZkContender wanted;
 
@@ -460,62 +397,22 @@ want_again(Contender *contender, StepOutput *out)
  * by that.
  */
 static void
-carry_out(Contender *contender, StepOutput *out)
+carry_out(Contender *contender, MachineOutput *out)
 {
-	for (;;)
+	bool		again = true;
+
+	while (again)
 	{
-		SlotNews	news;
-
 		ereport(DEBUG3,
-				(contender->is_permit ?
-				 errmsg_internal("permit of \"%s\" is %s",
-								 contender->directory,
-								 semaphore_state_name(contender->semaphore.state)) :
-				 errmsg_internal("contender \"%s/%s\" is %s",
-								 contender->directory, contender->recipe.node,
-								 recipe_state_name(contender->recipe.state))));
-		contender_count_bytes(contender);
-		contender_note_watch(contender);
-		if (contender->leaving > 0 || !contender_is_begun(contender))
-			contender_set_queued(contender, false);
-		submit_all(contender, out);
-		read_news(contender, out, &news);
-		tell_news(contender, &news);
-		if (!contender->is_permit && set_in_use(contender, news.told, out))
-			continue;
-		if (!(news.told & RECIPE_TOLD_GONE) || !want_again(contender, out))
-			return;
+				(errmsg_internal("contender \"%s/%s\" is %s",
+								 contender->directory, contender->now.node,
+								 contender->now.state)));
+		for (int i = 0; i < out->nops; i++)
+			submit(contender, &out->ops[i], 0);
+		tell_news(contender, out);
+		again = set_in_use(contender, out) ||
+			((out->told & RECIPE_TOLD_GONE) && want_again(contender, out));
 	}
-}
-
-/*
- * Have the recipe take one step.  If that is the end of an exclusive owner, the
- * directory is noted ahead of the delete.
- */
-static void
-take_recipe_step(Contender *contender, const RecipeInput *input,
-				 RecipeOutput *out)
-{
-	Recipe	   *recipe = &contender->recipe;
-	bool		owned = recipe->state == RECIPE_OWNER &&
-		(recipe->kind != ZNODE_READER || ZK_MUTATED(ZK_READER_PRECEDES));
-
-	recipe_step(recipe, input, out);
-	if (owned && recipe->state == RECIPE_LEAVING && !status_is_ending() &&
-		is_remembered(contender))
-		directory_leave(contender->directory, recipe->sequence);
-}
-
-/* Have the contender's machine take one step. */
-static void
-take_step(Contender *contender, bool for_lock, const RecipeInput *input,
-		  StepOutput *out)
-{
-	if (contender->is_permit)
-		semaphore_step(&contender->semaphore, for_lock, input,
-					   &out->semaphore);
-	else
-		take_recipe_step(contender, input, &out->recipe);
 }
 
 /*
@@ -527,7 +424,7 @@ take_step(Contender *contender, bool for_lock, const RecipeInput *input,
 void
 step(Contender *contender, bool for_lock, const RecipeInput *input)
 {
-	StepOutput	out;
+	MachineOutput out;
 
 	take_step(contender, for_lock, input, &out);
 	carry_out(contender, &out);
@@ -540,7 +437,7 @@ step(Contender *contender, bool for_lock, const RecipeInput *input)
 void
 step_start(Contender *contender, int session, const ZkContender *wanted)
 {
-	StepOutput	out;
+	MachineOutput out;
 
 	contender_set_session(contender, session);
 	want(contender, wanted, &out);
@@ -556,14 +453,10 @@ step_start(Contender *contender, int session, const ZkContender *wanted)
  */
 void
 step_start_together(Contender *contender, int session,
-					const ZkContender *wanted, RecipeOutput *out)
+					const ZkContender *wanted, MachineOutput *out)
 {
-	StepOutput	step_out;
-
 	contender_set_session(contender, session);
-	want(contender, wanted, &step_out);
-	*out = step_out.recipe;
-	contender_count_bytes(contender);
+	want(contender, wanted, out);
 }
 
 /*
@@ -572,11 +465,11 @@ step_start_together(Contender *contender, int session,
  *		others of the same group.
  */
 void
-step_submit_part(Contender *contender, RecipeOutput *out, RequestKind kind,
+step_submit_part(Contender *contender, MachineOutput *out, RequestKind kind,
 				 uint32 group)
 {
 	for (int i = 0; i < out->nops; i++)
-		if (out->ops[i].kind == kind)
+		if (out->ops[i].op.kind == kind)
 			submit(contender, &out->ops[i], group);
 }
 
@@ -590,19 +483,21 @@ step_submit_part(Contender *contender, RecipeOutput *out, RequestKind kind,
 bool
 step_requeue(Contender *contender)
 {
-	RecipeInput input = {.event = RECIPE_REQUEUE};
 	ZkContender wanted;
+	MachineOutput out;
+	bool		leaves;
 
-	if (contender->is_permit || contender->recipe.state != RECIPE_OWNER ||
-		contender->recipe.kind == ZNODE_READER || status_is_ending() ||
+	if (!contender->now.owns || znode_is_shared(contender->now.kind) ||
+		contender->now.kind == ZNODE_PERMIT || status_is_ending() ||
 		!slot_requeue(contender->slot, may_retain(), &wanted))
 		return false;
-	contender->recipe.retain = wanted.retain;
-	contender->recipe.asks_retained = true;
 	contender->asker_pid = wanted.asker_pid;
 	contender->owner_since_ms = 0;
 	contender_forget_note(contender);
-	step(contender, false, &input);
+	leaves = may_leave(contender);
+	machine_requeue(contender->machine, wanted.retain, &out);
+	note_step(contender, leaves);
+	carry_out(contender, &out);
 	return true;
 }
 
@@ -615,37 +510,17 @@ void
 step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 {
 	Contender  *contender = contender_make(slot, known->kind);
-	RecipeResume how = RECIPE_RESUME_OWNED;
-	StepOutput	out;
+	MachineOutput out;
 
-	if (state == ZK_SLOT_WANTED)
-		how = RECIPE_RESUME_WANTED;
-	else if (state == ZK_SLOT_RELEASING)
-		how = RECIPE_RESUME_RELEASING;
 	sessions_add(known->session);
 	contender_set_session(contender, known->session);
 	contender_note_uuid(contender, known->uuid);
 	contender->asker_pid = known->asker_pid;
 	contender->tells_waits = known->tells_waits;
-	if (how == RECIPE_RESUME_OWNED)
+	if (state != ZK_SLOT_WANTED && state != ZK_SLOT_RELEASING)
 		note_owner(contender);
-	if (contender->is_permit)
-		semaphore_resume(&contender->semaphore, known->uuid, known->permits,
-						 how, &out.semaphore);
-	else
-	{
-		contender->recipe.retain = known->retain;
-		contender->recipe.asks_retained = true;
-		if (known->requeued)
-			recipe_resume_requeued(&contender->recipe, known->uuid,
-								   known->kind, how == RECIPE_RESUME_WANTED,
-								   known->sequence, &out.recipe);
-		else
-			recipe_resume(&contender->recipe, known->uuid, known->kind,
-						  known->group != 0, how,
-						  known->has_sequence ? &known->sequence : NULL,
-						  &out.recipe);
-	}
+	machine_resume(contender->machine, state, known, &out);
+	contender_update(contender);
 	carry_out(contender, &out);
 }
 
@@ -658,12 +533,10 @@ void
 step_expire(Contender *contender)
 {
 	RecipeInput input = {.event = RECIPE_EXPIRED};
-	StepOutput	out;
-	SlotNews	news;
+	MachineOutput out;
 
 	take_step(contender, false, &input, &out);
-	read_news(contender, &out, &news);
-	if (news.told & RECIPE_TOLD_LOST)
+	if (out.told & RECIPE_TOLD_LOST)
 		ereport(LOG,
 				(errmsg("lost the lock \"%s\"", contender->directory)));
 	(void) slot_set_gone(contender->slot);
@@ -682,7 +555,7 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 	ZkContender writer;
 	ZkKey		key;
 
-	if (contender->recipe.kind == ZNODE_READER &&
+	if (contender->now.kind == ZNODE_READER &&
 		key_in_other_mode(slot_key(contender->slot), &key) &&
 		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
 		input.sibling = writer.uuid;
@@ -703,26 +576,22 @@ static bool
 is_stray(const Contender *contender, bool for_lock,
 		 const RequestAnswer *answer)
 {
-	const Recipe *recipe = &contender->recipe;
+	const MachineStatus *now = &contender->now;
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	if (answer->event != REQUEST_DONE || answer->kind != REQUEST_WATCH ||
 		answer->result != REQUEST_OK ||
 		!(answer->ours || status_is_ours(answer->ephemeral_owner)))
 		return false;
-	if (contender->is_permit)
-		recipe = &contender->semaphore.lock;
-	if (contender->is_permit != for_lock ||
-		(recipe->state != RECIPE_WATCHING &&
-		 recipe->state != RECIPE_AWAITING_EMPTY) ||
-		answer->serial != recipe->serial ||
-		!znode_parse_uuid(recipe->predecessor, uuid) ||
+	if (now->predecessor == NULL || now->watch_for_lock != for_lock ||
+		answer->serial != now->watch_serial ||
+		!znode_parse_uuid(now->predecessor, uuid) ||
 		contender_has_uuid(uuid))
 		return false;
 
 	ereport(LOG,
 			(errmsg("deleting znode \"%s\" of a lost contender of this cluster for \"%s\"",
-					text_for_log(recipe->predecessor), contender->directory),
+					text_for_log(now->predecessor), contender->directory),
 			 errdetail("It belongs to a session of this cluster, but no contender of this cluster knows it.")));
 	return true;
 }
@@ -736,13 +605,13 @@ take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
 	if (input.event == RECIPE_MKDIR_DONE)
 		directory_made(answer);
 	if (input.event == RECIPE_SET_DONE && answer->result == REQUEST_OK &&
-		(!contender->is_permit || contender->semaphore.state == SEMAPHORE_OWNER))
+		(contender->now.kind != ZNODE_PERMIT || contender->now.owns))
 		contender->note_version = answer->version;
 	input.stray = is_stray(contender, for_lock, answer);
 	if (is_remembered(contender) && input.event == RECIPE_CREATE_DONE)
 		input.next = directory_next(contender->directory);
 	else if (is_remembered(contender) && input.event == RECIPE_DELETE_DONE)
-		directory_left(contender->directory, contender->recipe.sequence,
+		directory_left(contender->directory, contender->now.sequence,
 					   answer->result == REQUEST_OK);
 	step(contender, for_lock, &input);
 }

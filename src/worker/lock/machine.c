@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ *
+ * machine.c
+ *		The state machine of a contender: a recipe, or a semaphore.
+ *
+ * A contender for a lock is a recipe, one for a permit a semaphore.  This file
+ * alone knows which: what is done with a contender is a function here, and
+ * what there is to know of it is in its MachineStatus.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/lock/machine.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+#include "worker/lock/machine.h"
+
+struct Machine
+{
+	bool		is_permit;
+	union
+	{
+		Recipe		recipe;
+		Semaphore	semaphore;
+	};
+};
+
+/*
+ * machine_make
+ *		A machine for contenders of this kind that has nothing and wants
+ *		nothing.
+ */
+Machine *
+machine_make(ZnodeKind kind)
+{
+	bool		is_permit = kind == ZNODE_PERMIT;
+	Machine    *machine;
+
+	/* most are for locks, and there may be many */
+	machine = MemoryContextAllocZero(TopMemoryContext,
+									 offsetof(Machine, recipe) +
+									 (is_permit ? sizeof(Semaphore) :
+									  sizeof(Recipe)));
+	machine->is_permit = is_permit;
+	if (is_permit)
+		semaphore_init(&machine->semaphore);
+	else
+		recipe_init(&machine->recipe);
+	return machine;
+}
+
+/*
+ * machine_free
+ *		Forget a machine.
+ */
+void
+machine_free(Machine *machine)
+{
+	if (machine->is_permit)
+		semaphore_free(&machine->semaphore);
+	else
+		recipe_free(&machine->recipe);
+	pfree(machine);
+}
+
+/* A recipe's output as that of either machine. */
+static void
+take_output(const Machine *machine, const RecipeOutput *from,
+			MachineOutput *out)
+{
+	out->nops = from->nops;
+	for (int i = 0; i < from->nops; i++)
+	{
+		out->ops[i].op = from->ops[i];
+		out->ops[i].place = SEMAPHORE_NAME;
+		out->ops[i].for_lock = false;
+	}
+	out->told = from->told;
+	out->error = from->error;
+	out->permits_found = 0;
+	out->token = from->token;
+	out->stranger = from->stranger;
+	out->left = machine->recipe.node;
+	out->stranger_place = out->left_place = SEMAPHORE_NAME;
+}
+
+/*
+ * machine_want
+ *		Queue for what is wanted, under a UUID that was never used.
+ *
+ * Of a lock, "retain": the note says that it may be retained; "dir_known": its
+ * directory has been seen to exist; "unread": it is likely to be owned with
+ * nothing read.
+ */
+void
+machine_want(Machine *machine, const uint8 *uuid, const ZkContender *wanted,
+			 bool retain, bool dir_known, bool unread, MachineOutput *out)
+{
+	RecipeOutput recipe_out;
+
+	if (machine->is_permit)
+	{
+		semaphore_want(&machine->semaphore, uuid, wanted->permits, out);
+		return;
+	}
+	machine->recipe.retain = retain;
+	machine->recipe.asks_retained = true;
+	recipe_want(&machine->recipe, uuid, wanted->kind, wanted->group != 0,
+				dir_known, unread, &recipe_out);
+	take_output(machine, &recipe_out, out);
+}
+
+/*
+ * machine_resume
+ *		Go on with a contender of the worker before this one, as its slot
+ *		knows it.
+ */
+void
+machine_resume(Machine *machine, ZkSlotState state, const ZkContender *known,
+			   MachineOutput *out)
+{
+	RecipeResume how =
+		state == ZK_SLOT_WANTED ? RECIPE_RESUME_WANTED :
+		state == ZK_SLOT_RELEASING ? RECIPE_RESUME_RELEASING :
+		RECIPE_RESUME_OWNED;
+	RecipeOutput recipe_out;
+
+	if (machine->is_permit)
+	{
+		semaphore_resume(&machine->semaphore, known->uuid, known->permits,
+						 how, out);
+		return;
+	}
+	machine->recipe.retain = known->retain;
+	machine->recipe.asks_retained = true;
+	if (known->requeued)
+		recipe_resume_requeued(&machine->recipe, known->uuid, known->kind,
+							   how == RECIPE_RESUME_WANTED, known->sequence,
+							   &recipe_out);
+	else
+		recipe_resume(&machine->recipe, known->uuid, known->kind,
+					  known->group != 0, how,
+					  known->has_sequence ? &known->sequence : NULL,
+					  &recipe_out);
+	take_output(machine, &recipe_out, out);
+}
+
+/*
+ * machine_requeue
+ *		A lock's exclusive owner: delete its node and create the next one, the
+ *		note of which says retain=yes or not, in one step.
+ */
+void
+machine_requeue(Machine *machine, bool retain, MachineOutput *out)
+{
+	RecipeInput input = {.event = RECIPE_REQUEUE};
+
+	Assert(!machine->is_permit);
+	machine->recipe.retain = retain;
+	machine->recipe.asks_retained = true;
+	machine_step(machine, false, &input, out);
+}
+
+/*
+ * machine_step
+ *		One event.
+ *
+ * "for_lock" tells that it is about an operation of a semaphore's lock.
+ */
+void
+machine_step(Machine *machine, bool for_lock, const RecipeInput *input,
+			 MachineOutput *out)
+{
+	RecipeOutput recipe_out;
+
+	if (machine->is_permit)
+	{
+		semaphore_step(&machine->semaphore, for_lock, input, out);
+		return;
+	}
+	recipe_step(&machine->recipe, input, &recipe_out);
+	take_output(machine, &recipe_out, out);
+}
+
+/* The watch of a recipe that waits behind others. */
+static void
+describe_watch(const Recipe *recipe, MachineStatus *status)
+{
+	if (recipe->state != RECIPE_WATCHING &&
+		recipe->state != RECIPE_AWAITING_EMPTY)
+		return;
+	status->watch_serial = recipe->serial;
+	status->predecessor = recipe->predecessor;
+}
+
+static void
+describe_recipe(const Recipe *recipe, MachineStatus *status)
+{
+	status->state = recipe_state_name(recipe->state);
+	status->kind = recipe->kind;
+	status->place = SEMAPHORE_NAME;
+	status->node = recipe->node;
+	status->sequence = recipe->sequence;
+	status->queues = recipe->state == RECIPE_WATCHING ||
+		recipe->state == RECIPE_READING;
+	status->owns = recipe->state == RECIPE_OWNER;
+	status->enters = recipe->state == RECIPE_ENTERING;
+	status->deletes = recipe->state == RECIPE_LEAVING;
+	status->retain = recipe->retain;
+	status->watches_queue = status->owns && recipe->queue_watch != 0;
+	status->watches_itself = recipe->revocation_watch != 0;
+	status->no_directory = !recipe->dir_known;
+	describe_watch(recipe, status);
+	status->has_place = recipe->state != RECIPE_NONE;
+	status->leaves_place = recipe_is_leaving(recipe);
+	status->is_stuck = recipe->state == RECIPE_LEAVING;
+	status->has_given_up = recipe->state == RECIPE_NONE;
+}
+
+static void
+describe_semaphore(const Semaphore *semaphore, MachineStatus *status)
+{
+	const Recipe *lock = &semaphore->lock;
+
+	status->state = semaphore_state_name(semaphore->state);
+	status->kind = ZNODE_PERMIT;
+	status->permits = semaphore->permits;
+	status->owns = semaphore->state == SEMAPHORE_OWNER;
+	status->reclaims = semaphore->state == SEMAPHORE_RECLAIMING;
+	status->place = status->owns ? SEMAPHORE_PERMITS : SEMAPHORE_LOCKS;
+	status->node = status->owns ? semaphore->node : lock->node;
+	status->queues = !status->owns && (lock->state == RECIPE_WATCHING ||
+									   lock->state == RECIPE_READING ||
+									   lock->state == RECIPE_OWNER);
+	status->watches_itself = semaphore->revocation_watched;
+	if (semaphore->state == SEMAPHORE_WAITING)
+		status->watch_serial = semaphore->serial;
+	else
+	{
+		describe_watch(lock, status);
+		status->watch_for_lock = true;
+	}
+	status->has_place = semaphore_may_queue(semaphore);
+	status->has_permit = semaphore_may_have_permit(semaphore);
+	/* up to there the lock may be wanted again */
+	status->leaves_place = semaphore->state >= SEMAPHORE_OWNER &&
+		recipe_is_leaving(lock);
+	status->leaves_permit = semaphore_is_leaving(semaphore);
+	status->is_stuck = semaphore->state != SEMAPHORE_NONE;
+	status->has_given_up = !semaphore->refused && !lock->refused;
+}
+
+/*
+ * machine_describe
+ *		What there is to know of a machine.
+ */
+void
+machine_describe(const Machine *machine, MachineStatus *status)
+{
+	memset(status, 0, sizeof(*status));
+	if (machine->is_permit)
+		describe_semaphore(&machine->semaphore, status);
+	else
+		describe_recipe(&machine->recipe, status);
+}

@@ -48,11 +48,7 @@
 #include "worker/deadlock/deadlock.h"
 #include "worker/fleet/fleet.h"
 #include "worker/lives.h"
-#include "worker/lock/checks.h"
 #include "worker/lock/contender.h"
-#include "worker/lock/desk.h"
-#include "worker/lock/directories.h"
-#include "worker/lock/steps.h"
 #include "worker/sessions.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/security.h"
@@ -128,58 +124,6 @@ static bool refusal_told = false;
 /* What the library told last, since then: for a session that is suspended. */
 static char latest_reason[ZK_ERROR_SIZE] = "";
 
-/*
- * Have a contender for each slot that wants one and has none: take over those
- * of the worker before this one, begin the others.
- */
-static void
-take_over(void)
-{
-	int			nslots;
-	ZkSlot	  **list = slots_list(&nslots);
-
-	/* what may exist already takes its room ahead of all else */
-	for (int i = 0; i < nslots; i++)
-	{
-		ZkContender known;
-		ZkSlotState state = slot_read_contender(list[i], &known);
-
-		if (known.has_uuid && contender_find(list[i]) == NULL)
-			step_resume(list[i], state, &known);
-	}
-	pfree(list);
-	desk_begin_wanted();
-}
-
-/* Forget all contenders of a session that is over, and tell the slots. */
-static void
-forget_contenders(int session)
-{
-	int			n;
-	Contender **list = contenders_list(&n);
-
-	for (int i = 0; i < n; i++)
-		if (list[i]->session == session)
-			step_expire(list[i]);
-	pfree(list);
-	quota_forget_left(session);
-}
-
-/*
- * The sessions are to end when nothing is held: no lock is to go on from
- * backend to backend for long, or be retained, until then.
- */
-static void
-begin_drain(void)
-{
-	int			n;
-	Contender **list = contenders_list(&n);
-
-	for (int i = 0; i < n; i++)
-		(void) slot_set_contended(list[i]->slot);
-	pfree(list);
-}
-
 /* Has a session that we can reach more nodes than it may be closed with? */
 static bool
 is_one_full(void)
@@ -206,14 +150,8 @@ may_close_sessions(void)
 		return true;
 	if (lives.close_at_ms == 0)
 	{
-		int			n;
-		Contender **list = contenders_list(&n);
-
-		/* those that are wanted, too: they queue again in another session */
 		lives.close_at_ms = now_ms + CLOSE_DELAY_MS;
-		for (int i = 0; i < n; i++)
-			desk_release(list[i]->slot);
-		pfree(list);
+		contenders_release();
 	}
 	return now_ms >= lives.close_at_ms;
 }
@@ -302,9 +240,9 @@ lives_attach(void)
 	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
 		if (status(i)->client_id != 0)
 			sessions_add(i);
-	take_over();
+	contenders_take_over();
 	if (auths_are_old())
-		begin_drain();
+		contenders_drain();
 }
 
 /*
@@ -340,7 +278,7 @@ has_old_session(void)
 static void
 end_old_session(bool expired)
 {
-	forget_contenders(0);
+	contenders_expire(0);
 	session_close(0);
 	if (expired)
 	{
@@ -350,7 +288,7 @@ end_old_session(bool expired)
 		session_file_write(lives.old, --lives.nold);
 	}
 	directories_forget();
-	take_over();
+	contenders_take_over();
 	answers_restart();
 }
 
@@ -366,7 +304,7 @@ end_session(int session, const char *why)
 				(errmsg("ZooKeeper session 0x%llx has ended",
 						(unsigned long long) status(session)->client_id),
 				 errdetail_internal("%s", why)));
-	forget_contenders(session);
+	contenders_expire(session);
 	session_close(session);
 	if (lives.nold == 0)
 		session_file_write(others, nothers);
@@ -395,7 +333,7 @@ replace_session(int session, const char *why)
 {
 	end_session(session, why);
 	lives.close_at_ms = 0;
-	take_over();
+	contenders_take_over();
 	if (session == 0)
 		answers_restart();
 }
@@ -408,7 +346,7 @@ end_all_sessions(const char *why)
 		if (sessions_has(i))
 			end_session(i, why);
 	lives.close_at_ms = 0;
-	take_over();
+	contenders_take_over();
 	answers_restart();
 }
 
@@ -1018,7 +956,7 @@ lives_check_chroot(void)
 	{
 		status_set_draining(status_chroot_changed());
 		if (status(0)->draining)
-			begin_drain();
+			contenders_drain();
 	}
 }
 
@@ -1077,7 +1015,7 @@ lives_reload(void)
 	if (waiting && !status_chroot_changed())
 	{
 		lives.close_at_ms = 0;
-		take_over();
+		contenders_take_over();
 	}
 
 	pfree(servers);

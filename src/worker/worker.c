@@ -33,12 +33,7 @@
 #include "worker/deadlock/deadlock.h"
 #include "worker/fleet/fleet.h"
 #include "worker/lives.h"
-#include "worker/lock/checks.h"
 #include "worker/lock/contender.h"
-#include "worker/lock/desk.h"
-#include "worker/lock/directories.h"
-#include "worker/lock/notices.h"
-#include "worker/lock/steps.h"
 #include "worker/sessions.h"
 #include "worker/wake.h"
 #include "worker/worker.h"
@@ -161,7 +156,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	pgstat_report_appname(WORKER_NAME);
 
-	contenders_init(step_answered, step_lock_answered);
+	contenders_attach();
 	directories_forget();
 	loop_context = AllocSetContextCreate(TopMemoryContext, "zklock worker loop",
 										 ALLOCSET_DEFAULT_SIZES);

@@ -39,7 +39,6 @@
 #include "worker/deadlock/scan.h"
 #include "worker/deadlock/verdicts.h"
 #include "worker/lock/contender.h"
-#include "worker/lock/steps.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/session.h"
 

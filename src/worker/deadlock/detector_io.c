@@ -35,7 +35,6 @@
 #include "utils/hsearch.h"
 #include "worker/deadlock/detector_io.h"
 #include "worker/lock/contender.h"
-#include "worker/lock/steps.h"
 #include "worker/zookeeper/session.h"
 
 /* Groups of ours have this bit, which those of slots come to late. */

@@ -30,9 +30,7 @@
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/test_build.h"
-#include "worker/lock/checks.h"
-#include "worker/lock/contender.h"
-#include "worker/lock/steps.h"
+#include "worker/lock/contender_private.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/status.h"
 

@@ -26,7 +26,7 @@
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "worker/lock/contender.h"
+#include "worker/lock/contender_private.h"
 #include "worker/sessions.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"

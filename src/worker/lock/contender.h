@@ -3,6 +3,9 @@
  * contender.h
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
+ * All that the rest of the worker sees of worker/lock, whichever file of it has
+ * a function.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -14,19 +17,11 @@
 #define ZKLOCK_CONTENDER_H
 
 #include "core/lock/note.h"
-#include "core/lock/znode.h"
+#include "core/lock/recipe.h"
 #include "lib/ilist.h"
 #include "lib/pairingheap.h"
 #include "shared/slots.h"
 #include "worker/lock/machine.h"
-#include "worker/sessions.h"
-#include "worker/zookeeper/session.h"
-
-/* How often to look after all the contenders that own their locks. */
-#define SWEEP_INTERVAL_MS	1000
-
-/* A lock directory, or one of the two parts of a semaphore. */
-#define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
 
 /* What we keep in ZooKeeper for a slot: a place in a queue, or a permit. */
 typedef struct Contender
@@ -71,47 +66,39 @@ typedef struct Contender
 	MachineStatus now;			/* what that tells of itself */
 } Contender;
 
-extern void contenders_init(SessionHandler handler,
-							SessionHandler lock_handler);
+/* the loop */
+extern void contenders_attach(void);
+extern void desk_open_mail(void);
+extern void desk_begin_parked(void);
+extern void checks_run(void);
+extern void notices_run(void);
+
+/* the sessions, and the worker ahead of this one */
 extern int	contenders_count(void);
 extern int	contenders_count_of(int session);
+extern void contenders_take_over(void);
+extern void contenders_expire(int session);
+extern void contenders_drain(void);
+extern void contenders_release(void);
+extern void checks_watch_queues(int session, bool connected);
+extern void directories_forget(void);
+extern void directories_disconnect(void);
+
+/* deadlocks */
 extern Contender **contenders_list(int *n);
 extern Contender *contender_find(ZkSlot *slot);
-extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
-extern void contender_set_session(Contender *contender, int session);
-extern void contender_drop(Contender *contender);
-extern void contender_note_uuid(Contender *contender, const uint8 *uuid);
-extern void contender_forget_note(Contender *contender);
-extern void contender_set_waits(Contender *contender, const NoteWait *waits,
-								int nwaits);
-extern const char *contender_note(const Contender *contender);
-extern bool contender_has_uuid(const uint8 *uuid);
 extern Contender *contender_find_path(const char *path);
 extern bool contender_owned_path(const Contender *contender,
 								 char path[NOTE_VERTEX_SIZE]);
 extern bool contender_queued_path(const Contender *contender,
 								  char path[NOTE_VERTEX_SIZE]);
-
-extern void contender_place_path(const Contender *contender,
-								 SemaphorePlace place,
-								 char path[PLACE_PATH_SIZE]);
-extern bool contender_is_begun(const Contender *contender);
-extern void contender_update(Contender *contender);
-
-extern int	contender_bytes_wanted(const Contender *contender);
-extern void contender_park(Contender *contender, uint32 group);
-extern Contender *contender_first_parked(void);
-extern int64 contender_bytes_of_first(void);
-
-extern void contender_set_queued(Contender *contender, bool queued);
 extern Contender *contender_first_queued(void);
 extern int64 contender_queued_after(int64 at_ms);
-
-extern void contender_delay_watch(Contender *contender);
-extern Contender *contender_first_watching(int *nwatching);
-
-extern void contender_schedule_check(Contender *contender, int64 at_ms);
-extern Contender *contender_next_due(int64 now_ms);
-extern int64 contender_next_check(void);
+extern void contender_set_waits(Contender *contender, const NoteWait *waits,
+								int nwaits);
+extern const char *contender_note(const Contender *contender);
+extern void step(Contender *contender, bool for_lock,
+				 const RecipeInput *input);
+extern void step_queue_behind(Contender *contender, RecipeEvent event);
 
 #endif							/* ZKLOCK_CONTENDER_H */

@@ -22,9 +22,7 @@
 #include "shared/grant.h"
 #include "shared/refusal.h"
 #include "shared/slots.h"
-#include "worker/lock/contender.h"
-#include "worker/lock/desk.h"
-#include "worker/lock/steps.h"
+#include "worker/lock/steps_private.h"
 #include "worker/sessions.h"
 #include "worker/zookeeper/status.h"
 
@@ -44,7 +42,7 @@ begin(ZkSlot *slot, const ZkContender *wanted)
 	int			session = NO_SESSION;
 
 	if (status_is_ending())
-		return;					/* desk_begin_wanted() does, in the next one */
+		return;					/* contenders_take_over() does, in the next one */
 	contender = contender_make(slot, wanted->kind);
 	if (contender_is_begun(contender) || contender->parked)
 		return;
@@ -212,12 +210,11 @@ queue_behind(ZkSlot *slot, RecipeEvent event)
 }
 
 /*
- * desk_release
- *		The slot is released: give its contender up, or forget that it was
- *		to have one.
+ * The slot is released: give its contender up, or forget that it was to have
+ * one.
  */
-void
-desk_release(ZkSlot *slot)
+static void
+release(ZkSlot *slot)
 {
 	ZkContender wanted;
 	RecipeInput input = {.event = RECIPE_RELEASE};
@@ -279,21 +276,35 @@ desk_open_mail(void)
 	}
 	begin_groups(members);
 	foreach(cell, released)
-		desk_release(lfirst(cell));
+		release(lfirst(cell));
 }
 
 /*
- * desk_begin_wanted
- *		Have a contender for each slot that wants one and has none, or
- *		release the slot if no worker had seen it wanted.
+ * contenders_take_over
+ *		Have a contender for each slot that wants one and has none: take over
+ *		those of the worker before this one, begin the others, or release the
+ *		slot if no worker had seen it wanted.
  */
 void
-desk_begin_wanted(void)
+contenders_take_over(void)
 {
 	int			nslots;
 	ZkSlot	  **list = slots_list(&nslots);
 	List	   *members = NIL;
 
+	/* what may exist already takes its room ahead of all else */
+	for (int i = 0; i < nslots; i++)
+	{
+		ZkContender known;
+		ZkSlotState state = slot_read_contender(list[i], &known);
+
+		if (known.has_uuid && contender_find(list[i]) == NULL)
+			step_resume(list[i], state, &known);
+	}
+	pfree(list);
+
+	/* some may be gone by that */
+	list = slots_list(&nslots);
 	for (int i = 0; i < nslots; i++)
 	{
 		ZkSlot	   *slot = list[i];
@@ -303,13 +314,45 @@ desk_begin_wanted(void)
 		if (contender_find(slot) != NULL)
 			continue;
 		if (state == ZK_SLOT_RELEASING)
-			desk_release(slot);
+			release(slot);
 		else if (wanted.group != 0)
 			add_to_groups(&members, slot, &wanted);
 		else
 			begin(slot, &wanted);
 	}
 	begin_groups(members);
+	pfree(list);
+}
+
+/*
+ * contenders_drain
+ *		The sessions are to end when nothing is held: no lock is to go on from
+ *		backend to backend for long, or be retained, until then.
+ */
+void
+contenders_drain(void)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+		(void) slot_set_contended(list[i]->slot);
+	pfree(list);
+}
+
+/*
+ * contenders_release
+ *		Release all, as nothing is held: those that are wanted, too, which
+ *		queue again in another session.
+ */
+void
+contenders_release(void)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+		release(list[i]->slot);
 	pfree(list);
 }
 
@@ -331,7 +374,7 @@ give_up_retained(int session, int64 bytes)
 			!slot_give_up_idle(contender->slot))
 			continue;
 		bytes -= contender->bytes;
-		desk_release(contender->slot);
+		release(contender->slot);
 	}
 	pfree(list);
 }

@@ -62,7 +62,7 @@
 #include "shared/session_info.h"
 #include "shared/text.h"
 #include "utils/hsearch.h"
-#include "worker/lock/directories.h"
+#include "worker/lock/directories_private.h"
 #include "worker/zookeeper/session.h"
 
 /*

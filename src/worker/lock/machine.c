@@ -17,7 +17,7 @@
 #include "postgres.h"
 
 #include "utils/memutils.h"
-#include "worker/lock/machine.h"
+#include "worker/lock/machine_private.h"
 
 struct Machine
 {

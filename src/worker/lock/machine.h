@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * machine.h
- *		The state machine of a contender: a recipe, or a semaphore.
+ *		What there is to know of the state machine of a contender.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -13,16 +13,9 @@
 #ifndef ZKLOCK_MACHINE_H
 #define ZKLOCK_MACHINE_H
 
-#include "core/lock/recipe.h"
 #include "core/lock/semaphore.h"
-#include "core/lock/znode.h"
-#include "shared/slots.h"
 
 typedef struct Machine Machine;
-
-/* What a step comes out with; "told" has bits RECIPE_TOLD_*. */
-typedef SemaphoreOp MachineOp;
-typedef SemaphoreOutput MachineOutput;
 
 /*
  * What a machine tells of itself.  Pointers are valid until its next step.
@@ -37,7 +30,7 @@ typedef struct MachineStatus
 	SemaphorePlace place;
 	const char *node;			/* its name, or its prefix before it is
 								 * created */
-	int32		sequence;		/* of a lock's, once created */
+	int32_t		sequence;		/* of a lock's, once created */
 	bool		queues;			/* it stands behind others with it, or may */
 	bool		owns;			/* it owns the lock, or has a permit */
 	bool		reclaims;		/* the same; of a permit that is looked for */
@@ -49,7 +42,7 @@ typedef struct MachineStatus
 	bool		no_directory;	/* it has found the lock directory missing */
 
 	/* the watch of what is ahead */
-	uint32		watch_serial;	/* or 0: it waits for none */
+	uint32_t	watch_serial;	/* or 0: it waits for none */
 	bool		watch_for_lock; /* that is of a semaphore's lock */
 	const char *predecessor;	/* the node in the queue that it is of, or
 								 * NULL */
@@ -62,18 +55,5 @@ typedef struct MachineStatus
 	bool		is_stuck;		/* of a node that was left: it is tried again */
 	bool		has_given_up;	/* it is not */
 } MachineStatus;
-
-extern Machine *machine_make(ZnodeKind kind);
-extern void machine_free(Machine *machine);
-extern void machine_want(Machine *machine, const uint8 *uuid,
-						 const ZkContender *wanted, bool retain,
-						 bool dir_known, bool unread, MachineOutput *out);
-extern void machine_resume(Machine *machine, ZkSlotState state,
-						   const ZkContender *known, MachineOutput *out);
-extern void machine_requeue(Machine *machine, bool retain,
-							MachineOutput *out);
-extern void machine_step(Machine *machine, bool for_lock,
-						 const RecipeInput *input, MachineOutput *out);
-extern void machine_describe(const Machine *machine, MachineStatus *status);
 
 #endif							/* ZKLOCK_MACHINE_H */

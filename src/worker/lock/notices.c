@@ -33,7 +33,7 @@
 #include "shared/clock.h"
 #include "shared/losses.h"
 #include "utils/memutils.h"
-#include "worker/lock/notices.h"
+#include "worker/lock/contender.h"
 #include "worker/wake.h"
 
 /* The most processes at a time. */

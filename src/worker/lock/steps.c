@@ -30,9 +30,8 @@
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/text.h"
-#include "worker/lock/contender.h"
-#include "worker/lock/directories.h"
-#include "worker/lock/steps.h"
+#include "worker/lock/directories_private.h"
+#include "worker/lock/steps_private.h"
 #include "worker/sessions.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/security.h"
@@ -524,13 +523,9 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	carry_out(contender, &out);
 }
 
-/*
- * step_expire
- *		The session is over, and with it the contender: tell its slot, and
- *		drop it.
- */
-void
-step_expire(Contender *contender)
+/* The session is over, and with it the contender: tell its slot, and drop it. */
+static void
+expire(Contender *contender)
 {
 	RecipeInput input = {.event = RECIPE_EXPIRED};
 	MachineOutput out;
@@ -541,6 +536,23 @@ step_expire(Contender *contender)
 				(errmsg("lost the lock \"%s\"", contender->directory)));
 	(void) slot_set_gone(contender->slot);
 	contender_drop(contender);
+}
+
+/*
+ * contenders_expire
+ *		The session is over, and with it its contenders: tell the slots.
+ */
+void
+contenders_expire(int session)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+		if (list[i]->session == session)
+			expire(list[i]);
+	pfree(list);
+	quota_forget_left(session);
 }
 
 /*
@@ -616,18 +628,24 @@ take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
 	step(contender, for_lock, &input);
 }
 
-/*
- * step_answered, step_lock_answered
- *		Handlers of a contender, and of a semaphore's lock.
- */
-void
-step_answered(void *contender, const RequestAnswer *answer)
+static void
+on_answer(void *contender, const RequestAnswer *answer)
 {
 	take_answer(contender, false, answer);
 }
 
-void
-step_lock_answered(void *contender, const RequestAnswer *answer)
+static void
+on_lock_answer(void *contender, const RequestAnswer *answer)
 {
 	take_answer(contender, true, answer);
+}
+
+/*
+ * contenders_attach
+ *		Begin with no contenders.
+ */
+void
+contenders_attach(void)
+{
+	contenders_init(on_answer, on_lock_answer);
 }

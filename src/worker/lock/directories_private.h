@@ -1,22 +1,20 @@
 /*-------------------------------------------------------------------------
  *
- * directories.h
+ * directories_private.h
  *		What the worker knows of lock directories.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/directories.h
+ *		src/worker/lock/directories_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_DIRECTORIES_H
-#define ZKLOCK_DIRECTORIES_H
+#ifndef ZKLOCK_DIRECTORIES_PRIVATE_H
+#define ZKLOCK_DIRECTORIES_PRIVATE_H
 
-#include "core/request.h"
+#include "worker/lock/contender.h"
 
-extern void directories_forget(void);
-extern void directories_disconnect(void);
 extern bool directory_is_known(const char *path);
 extern void directory_note(const char *path, bool known);
 extern bool directory_owns_unread(const char *path);
@@ -28,4 +26,4 @@ extern void directory_make(const char *path, int session);
 extern void directory_warn(const char *path, const char *child,
 						   bool persistent);
 
-#endif							/* ZKLOCK_DIRECTORIES_H */
+#endif							/* ZKLOCK_DIRECTORIES_PRIVATE_H */

@@ -1,26 +1,20 @@
 /*-------------------------------------------------------------------------
  *
- * steps.h
+ * steps_private.h
  *		Steps of contenders: events in, operations and news out.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/steps.h
+ *		src/worker/lock/steps_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_STEPS_H
-#define ZKLOCK_STEPS_H
+#ifndef ZKLOCK_STEPS_PRIVATE_H
+#define ZKLOCK_STEPS_PRIVATE_H
 
-#include "core/lock/recipe.h"
-#include "shared/slots.h"
-#include "worker/lock/contender.h"
+#include "worker/lock/contender_private.h"
 
-extern void step(Contender *contender, bool for_lock,
-				 const RecipeInput *input);
-extern void step_answered(void *contender, const RequestAnswer *answer);
-extern void step_lock_answered(void *contender, const RequestAnswer *answer);
 extern void step_start(Contender *contender, int session,
 					   const ZkContender *wanted);
 extern void step_start_together(Contender *contender, int session,
@@ -30,7 +24,5 @@ extern void step_submit_part(Contender *contender, MachineOutput *out,
 extern bool step_requeue(Contender *contender);
 extern void step_resume(ZkSlot *slot, ZkSlotState state,
 						const ZkContender *known);
-extern void step_expire(Contender *contender);
-extern void step_queue_behind(Contender *contender, RecipeEvent event);
 
-#endif							/* ZKLOCK_STEPS_H */
+#endif							/* ZKLOCK_STEPS_PRIVATE_H */

@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender_private.h
+ *		Contenders: what the worker keeps in ZooKeeper for slots.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/lock/contender_private.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CONTENDER_PRIVATE_H
+#define ZKLOCK_CONTENDER_PRIVATE_H
+
+#include "worker/lock/contender.h"
+#include "worker/lock/machine_private.h"
+#include "worker/sessions.h"
+#include "worker/zookeeper/session.h"
+
+/* How often to look after all the contenders that own their locks. */
+#define SWEEP_INTERVAL_MS	1000
+
+/* A lock directory, or one of the two parts of a semaphore. */
+#define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
+
+extern void contenders_init(SessionHandler handler,
+							SessionHandler lock_handler);
+extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
+extern void contender_set_session(Contender *contender, int session);
+extern void contender_drop(Contender *contender);
+extern void contender_note_uuid(Contender *contender, const uint8 *uuid);
+extern void contender_forget_note(Contender *contender);
+extern bool contender_has_uuid(const uint8 *uuid);
+
+extern void contender_place_path(const Contender *contender,
+								 SemaphorePlace place,
+								 char path[PLACE_PATH_SIZE]);
+extern bool contender_is_begun(const Contender *contender);
+extern void contender_update(Contender *contender);
+
+extern int	contender_bytes_wanted(const Contender *contender);
+extern void contender_park(Contender *contender, uint32 group);
+extern Contender *contender_first_parked(void);
+extern int64 contender_bytes_of_first(void);
+
+extern void contender_set_queued(Contender *contender, bool queued);
+
+extern void contender_delay_watch(Contender *contender);
+extern Contender *contender_first_watching(int *nwatching);
+
+extern void contender_schedule_check(Contender *contender, int64 at_ms);
+extern Contender *contender_next_due(int64 now_ms);
+extern int64 contender_next_check(void);
+
+#endif							/* ZKLOCK_CONTENDER_PRIVATE_H */

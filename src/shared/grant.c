@@ -205,23 +205,6 @@ slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
 }
 
 /*
- * slot_set_created
- *		The contender exists, with this sequence number; and if it is that of
- *		slot_requeue(), the one ahead of it is gone.
- */
-void
-slot_set_created(ZkSlot *slot, int32 sequence)
-{
-	slot_lock(slot, LW_EXCLUSIVE);
-	if (slot->contender.requeued)
-		slot_learn_release(slot);
-	slot->contender.sequence = sequence;
-	slot->contender.has_sequence = true;
-	slot->contender.requeued = false;
-	slot_unlock(slot);
-}
-
-/*
  * slot_set_uncreated
  *		The contender does not exist any more, and is about to be created
  *		again.
@@ -292,25 +275,10 @@ slot_set_tells_waits(ZkSlot *slot)
 static void
 set_queued(ZkSlot *slot, ZkSlotState state)
 {
-	slot_lock(slot, LW_EXCLUSIVE);
-	if (!slot->queued && slot->state == state)
-	{
-		slot->queued = true;
-		slot_wake(slot);
-	}
-	slot_unlock(slot);
-}
-
-/*
- * slot_set_queued
- *		The contender stands behind others.
- *
- * If it is being given up meanwhile, that is no news: it goes in a moment.
- */
-void
-slot_set_queued(ZkSlot *slot)
-{
-	set_queued(slot, ZK_SLOT_WANTED);
+	if (slot->queued || slot->state != state)
+		return;
+	slot->queued = true;
+	slot_wake(slot);
 }
 
 /*
@@ -320,59 +288,133 @@ slot_set_queued(ZkSlot *slot)
 void
 slot_set_stuck(ZkSlot *slot)
 {
+	slot_lock(slot, LW_EXCLUSIVE);
 	set_queued(slot, ZK_SLOT_RELEASING);
+	slot_unlock(slot);
 }
 
 /*
- * slot_set_granted
- *		The contender owns the lock.
+ * The contender exists, with this sequence number; and if it is that of
+ * slot_requeue(), the one ahead of it is gone.
+ */
+static void
+set_created(ZkSlot *slot, int32 sequence)
+{
+	if (slot->contender.requeued)
+		slot_learn_release(slot);
+	slot->contender.sequence = sequence;
+	slot->contender.has_sequence = true;
+	slot->contender.requeued = false;
+}
+
+/*
+ * The contender owns the lock; false if nobody wants it any more.  If all
+ * backends that want the slot still wait for the heavyweight lock, *check_at is
+ * when the worker must look again, by slot_check_idle().  They may be about to
+ * get the lock; but they may also wait for a backend that in turn waits for our
+ * contender.
+ */
+static bool
+set_granted(ZkSlot *slot, int64 *check_at)
+{
+	int64		now = zk_now_us();
+	bool		queued = slot->queued;
+
+	if (slot->state != ZK_SLOT_WANTED)
+		return false;
+	slot_event(slot, SLOT_GRANTED);
+	slot->checked_at = now;
+	slot->writer_behind = false;
+	*check_at = turn_granted(&slot->turn, queued, slot->contender.retain, now);
+	if (has_ready_waiter(slot))
+		*check_at = 0;
+	slot_wake_any(slot);
+	return true;
+}
+
+/* The check that slot_open_mail() asked for is done. */
+static void
+set_writers_checked(ZkSlot *slot, bool writer_behind)
+{
+	if (slot->check_start == 0)
+		return;
+	slot->checked_at = slot->check_start;
+	slot->check_start = 0;
+	slot->writer_behind = writer_behind;
+	slot_wake(slot);
+}
+
+/* Who waits for the token holds the lock; the others would wake in vain. */
+static void
+wake_for_token(ZkSlot *slot)
+{
+	if (slot->state == ZK_SLOT_HELD)
+		ConditionVariableBroadcast(&slot->cv);
+}
+
+/* The fencing token of the contender that owns the lock. */
+static void
+set_token(ZkSlot *slot, int64 token)
+{
+	slot->token = token;
+	slot->token_refusal = ZK_REFUSAL_NONE;
+	wake_for_token(slot);
+}
+
+/*
+ * The contender is not the owner any more, though something of it may be left:
+ * the holders have lost the lock.
+ */
+static void
+set_lost(ZkSlot *slot)
+{
+	if (slot->state != ZK_SLOT_HELD && slot->state != ZK_SLOT_IDLE)
+		return;
+	slot_lose_holders(slot);
+	slot_event(slot, SLOT_GIVEN_UP);
+}
+
+/*
+ * slot_tell
+ *		What a step of the contender has come to: bits RECIPE_TOLD_*, of which
+ *		SLOT_TOLD are the slot's.
  *
- * If all backends that want the slot still wait for the heavyweight lock,
- * returns when the worker must look again, by slot_check_idle(), as of
- * zk_now_ms(); else 0.  They may be about to get the lock; but they may also
- * wait for a backend that in turn waits for our contender.
+ * "sequence" is of CREATED, "token" of TOKEN.  That it is QUEUED is no news if it
+ * is being given up meanwhile: it goes in a moment.  ALONE: and the worker hears
+ * if somebody comes.
+ *
+ * Returns when the worker must look again after GRANTED, by slot_check_idle(),
+ * as of zk_now_ms(); or 0.
  */
 int64
-slot_set_granted(ZkSlot *slot)
+slot_tell(ZkSlot *slot, unsigned told, int32 sequence, int64 token)
 {
 	int64		check_at = 0;
-	bool		granted;
+	bool		granted = false;
 
+	if (!(told & SLOT_TOLD))
+		return 0;
 	slot_lock(slot, LW_EXCLUSIVE);
-	granted = slot->state == ZK_SLOT_WANTED;
-	if (granted)
-	{
-		int64		now = zk_now_us();
-		bool		queued = slot->queued;
-
-		slot_event(slot, SLOT_GRANTED);
-		slot->checked_at = now;
-		slot->writer_behind = false;
-		check_at = turn_granted(&slot->turn, queued, slot->contender.retain,
-								now);
-		if (has_ready_waiter(slot))
-			check_at = 0;
-		slot_wake_any(slot);
-	}
+	if (told & RECIPE_TOLD_CREATED)
+		set_created(slot, sequence);
+	if (told & RECIPE_TOLD_QUEUED)
+		set_queued(slot, ZK_SLOT_WANTED);
+	if (told & RECIPE_TOLD_GRANTED)
+		granted = set_granted(slot, &check_at);
+	if (told & RECIPE_TOLD_ALONE)
+		turn_alone(&slot->turn);
+	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
+		set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
+	if (told & RECIPE_TOLD_TOKEN)
+		set_token(slot, token);
+	if (told & RECIPE_TOLD_LOST)
+		set_lost(slot);
 	slot_unlock(slot);
 
 	/* it has a contender, which the worker alone ends */
 	if (granted)
 		ConditionVariableBroadcast(&slot->cv);
 	return ms_of_us(check_at);
-}
-
-/*
- * slot_set_alone
- *		Nobody stands behind our contender, and the worker hears if somebody
- *		comes.
- */
-void
-slot_set_alone(ZkSlot *slot)
-{
-	slot_lock(slot, LW_EXCLUSIVE);
-	turn_alone(&slot->turn);
-	slot_unlock(slot);
 }
 
 /*
@@ -409,47 +451,6 @@ slot_set_contended(ZkSlot *slot)
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
 	slot_unlock(slot);
 	return in_use;
-}
-
-/*
- * slot_set_writers_checked
- *		The check that slot_open_mail() asked for is done: does an exclusive
- *		contender wait behind our shared one?
- */
-void
-slot_set_writers_checked(ZkSlot *slot, bool writer_behind)
-{
-	slot_lock(slot, LW_EXCLUSIVE);
-	if (slot->check_start != 0)
-	{
-		slot->checked_at = slot->check_start;
-		slot->check_start = 0;
-		slot->writer_behind = writer_behind;
-		slot_wake(slot);
-	}
-	slot_unlock(slot);
-}
-
-/* Who waits for the token holds the lock; the others would wake in vain. */
-static void
-wake_for_token(ZkSlot *slot)
-{
-	if (slot->state == ZK_SLOT_HELD)
-		ConditionVariableBroadcast(&slot->cv);
-}
-
-/*
- * slot_set_token
- *		The fencing token of the contender that owns the lock.
- */
-void
-slot_set_token(ZkSlot *slot, int64 token)
-{
-	slot_lock(slot, LW_EXCLUSIVE);
-	slot->token = token;
-	slot->token_refusal = ZK_REFUSAL_NONE;
-	wake_for_token(slot);
-	slot_unlock(slot);
 }
 
 /*
@@ -496,39 +497,23 @@ slot_set_refused(ZkSlot *slot, ZkRefusal refusal, int permits_found)
 }
 
 /*
- * slot_set_lost
- *		The contender is not the owner any more, though something of it may be
- *		left: the holders have lost the lock.
- */
-void
-slot_set_lost(ZkSlot *slot)
-{
-	slot_lock(slot, LW_EXCLUSIVE);
-	if (slot->state == ZK_SLOT_HELD || slot->state == ZK_SLOT_IDLE)
-	{
-		slot_lose_holders(slot);
-		slot_event(slot, SLOT_GIVEN_UP);
-	}
-	slot_unlock(slot);
-}
-
-/*
  * slot_set_gone
  *		Nothing of the contender is left in ZooKeeper.
  *
- * Returns true if the slot is wanted all the same and needs a new contender;
- * else the slot may be gone.
+ * Returns true, and fills in *wanted, if the slot is wanted all the same and
+ * needs a new contender; else the slot may be gone.
  */
 bool
-slot_set_gone(ZkSlot *slot)
+slot_set_gone(ZkSlot *slot, ZkContender *wanted)
 {
-	bool		wanted;
+	bool		is_wanted;
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	slot_event(slot, SLOT_CONTENDER_GONE);
-	wanted = slot->state == ZK_SLOT_WANTED;
+	is_wanted = slot->state == ZK_SLOT_WANTED;
+	*wanted = slot->contender;
 	slot_unlock_last(slot);
-	return wanted;
+	return is_wanted;
 }
 
 /*

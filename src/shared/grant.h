@@ -14,6 +14,7 @@
 #ifndef ZKLOCK_GRANT_H
 #define ZKLOCK_GRANT_H
 
+#include "core/lock/recipe.h"
 #include "shared/procs.h"
 #include "shared/slots.h"
 
@@ -27,6 +28,12 @@ typedef enum ZkMail
 	ZK_MAIL_RELEASE
 } ZkMail;
 
+/* What of a step of a contender concerns its slot. */
+#define SLOT_TOLD \
+	(RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED | RECIPE_TOLD_GRANTED | \
+	 RECIPE_TOLD_ALONE | RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER | \
+	 RECIPE_TOLD_TOKEN | RECIPE_TOLD_LOST)
+
 /* the mail, and all slots */
 extern void slots_attach_worker(void);
 extern void slots_detach_worker(void);
@@ -38,25 +45,20 @@ extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 extern bool slots_retire(void);
 
 /* a slot's contender */
+extern int64 slot_tell(ZkSlot *slot, unsigned told, int32 sequence,
+					   int64 token);
 extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
 						  bool retain);
-extern void slot_set_created(ZkSlot *slot, int32 sequence);
 extern void slot_set_uncreated(ZkSlot *slot);
 extern bool slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted);
 extern void slot_set_tells_waits(ZkSlot *slot);
-extern void slot_set_queued(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
-extern int64 slot_set_granted(ZkSlot *slot);
-extern void slot_set_writers_checked(ZkSlot *slot, bool writer_behind);
-extern void slot_set_alone(ZkSlot *slot);
 extern void slot_set_unheard(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);
-extern void slot_set_token(ZkSlot *slot, int64 token);
 extern bool slot_set_no_token(ZkSlot *slot, ZkRefusal refusal);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 							 int permits_found);
-extern void slot_set_lost(ZkSlot *slot);
-extern bool slot_set_gone(ZkSlot *slot);
+extern bool slot_set_gone(ZkSlot *slot, ZkContender *wanted);
 extern int	slot_cancel_holders(ZkSlot *slot);
 extern bool slot_end_wait(ZkSlot *slot, int pid, int64 since,
 						  uint32 deadlock);

@@ -134,11 +134,8 @@ refuse_group(List *members)
 
 		if (member == linitial(members))
 			slot_set_refused(member->slot, ZK_REFUSAL_NO_ROOM, 0);
-		if (slot_set_gone(member->slot))
-		{
-			slot_read_contender(member->slot, &member->wanted);
+		if (slot_set_gone(member->slot, &member->wanted))
 			begin(member->slot, &member->wanted);
-		}
 	}
 }
 
@@ -229,11 +226,8 @@ release(ZkSlot *slot)
 		return;
 	if (contender != NULL)
 		step(contender, false, &input);
-	else if (slot_set_gone(slot))
-	{
-		slot_read_contender(slot, &wanted);
+	else if (slot_set_gone(slot, &wanted))
 		begin(slot, &wanted);
-	}
 }
 
 /*

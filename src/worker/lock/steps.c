@@ -176,7 +176,6 @@ note_created(Contender *contender, unsigned told)
 {
 	if (told & RECIPE_TOLD_CREATED)
 	{
-		slot_set_created(contender->slot, contender->now.sequence);
 		contender->created = true;
 		contender->note_version = 0;
 		directory_note(contender->directory, true);
@@ -192,17 +191,12 @@ note_created(Contender *contender, unsigned told)
 
 /* How the contender stands in its queue. */
 static void
-tell_queue(Contender *contender, unsigned told)
+note_queue(Contender *contender, unsigned told)
 {
-	ZkSlot	   *slot = contender->slot;
-
 	if (told & (RECIPE_TOLD_QUEUED | RECIPE_TOLD_GRANTED))
 		contender->answer_due_ms = 0;
 	if (told & RECIPE_TOLD_QUEUED)
-	{
-		slot_set_queued(slot);
 		contender_set_queued(contender, true);
-	}
 	if (told & RECIPE_TOLD_RETAINED)
 	{
 		contender->answer_due_ms = zk_now_ms() + RETAINED_ANSWER_MS;
@@ -212,20 +206,14 @@ tell_queue(Contender *contender, unsigned told)
 	{
 		contender_set_queued(contender, false);
 		note_owner(contender);
-		contender_schedule_check(contender, slot_set_granted(slot));
 	}
-	if (told & RECIPE_TOLD_ALONE)
-		slot_set_alone(slot);
 	if ((told & RECIPE_TOLD_CONTENDED) && contender->awaited)
 	{
 		contender->awaited = false;
 		wake_set(WAKE_SCAN, zk_now_ms());
 	}
 	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
-	{
-		slot_set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
 		contender_set_queued(contender, (told & RECIPE_TOLD_WRITER) != 0);
-	}
 }
 
 /* The directory has a child that is no contender. */
@@ -252,24 +240,22 @@ tell_news(Contender *contender, const MachineOutput *out)
 
 	if (told & (RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT))
 		warn_of_stranger(contender, out);
+	if (told & RECIPE_TOLD_LOST)
+		ereport(LOG,
+				(errmsg("lost the lock \"%s\"", contender->directory)));
 	note_created(contender, told);
-	tell_queue(contender, told);
+	note_queue(contender, told);
+	contender_schedule_check(contender,
+							 slot_tell(contender->slot, told,
+									   contender->now.sequence, out->token));
 	if (told & RECIPE_TOLD_REVOKED)
 		revoked(contender);
 	if (told & RECIPE_TOLD_RENEWED)
 		ereport(LOG,
 				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, because its sequence numbers were nearly used up",
 						contender->directory)));
-	if (told & RECIPE_TOLD_TOKEN)
-		slot_set_token(contender->slot, out->token);
 	if (told & RECIPE_TOLD_NO_TOKEN)
 		refuse_token(contender, out->error);
-	if (told & RECIPE_TOLD_LOST)
-	{
-		ereport(LOG,
-				(errmsg("lost the lock \"%s\"", contender->directory)));
-		slot_set_lost(contender->slot);
-	}
 	if (told & RECIPE_TOLD_FAILED)
 		refuse(contender, out);
 	if (told & RECIPE_TOLD_LEFT)
@@ -375,12 +361,11 @@ want_again(Contender *contender, MachineOutput *out)
 {
 	ZkContender wanted;
 
-	if (!slot_set_gone(contender->slot) || status_is_ending())
+	if (!slot_set_gone(contender->slot, &wanted) || status_is_ending())
 	{
 		contender_drop(contender);
 		return false;
 	}
-	slot_read_contender(contender->slot, &wanted);
 	if (!quota_fits(contender->session, contender_bytes_wanted(contender)))
 	{
 		contender_park(contender, wanted.group);
@@ -529,12 +514,13 @@ expire(Contender *contender)
 {
 	RecipeInput input = {.event = RECIPE_EXPIRED};
 	MachineOutput out;
+	ZkContender wanted;
 
 	take_step(contender, false, &input, &out);
 	if (out.told & RECIPE_TOLD_LOST)
 		ereport(LOG,
 				(errmsg("lost the lock \"%s\"", contender->directory)));
-	(void) slot_set_gone(contender->slot);
+	(void) slot_set_gone(contender->slot, &wanted);
 	contender_drop(contender);
 }
 

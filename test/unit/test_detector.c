@@ -58,18 +58,32 @@ event(DetectorEvent what)
 	step((DetectorInput) {.event = what});
 }
 
-/* The next operation is of this kind, and about this; remembered as "name". */
 static const DetectorOp *
-expect(int name, DetectorOpKind kind, const char *path)
+expect_either(int name, bool act, RequestKind kind, const char *path)
 {
 	const DetectorOp *op = &out.ops[next_op];
 
 	assert_true(next_op < out.nops);
-	assert_int_equal(op->kind, kind);
-	assert_string_equal(op->path, path);
-	serials[name] = op->serial;
+	assert_int_equal(op->request.kind, kind);
+	assert_int_equal(op->verdict != NULL, act);
+	assert_string_equal(op->request.path, path);
+	serials[name] = op->request.serial;
 	next_op++;
 	return op;
+}
+
+/* The next operation is of this kind, and about this; remembered as "name". */
+static const DetectorOp *
+expect(int name, RequestKind kind, const char *path)
+{
+	return expect_either(name, false, kind, path);
+}
+
+/* The same is an act. */
+static const DetectorOp *
+expect_act(int name, const char *path)
+{
+	return expect_either(name, true, REQUEST_SET, path);
 }
 
 static void
@@ -79,17 +93,19 @@ expect_nothing(void)
 }
 
 static void
-done(int name, DetectorResult result)
+done(int name, RequestResult result)
 {
-	step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[name],
-		.result = result});
+	step((DetectorInput) {.event = DETECTOR_DONE,
+		.answer.serial = serials[name],
+		.answer.result = result});
 }
 
 static void
 created(int name, const char *node)
 {
-	step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[name],
-		.node = node});
+	step((DetectorInput) {.event = DETECTOR_DONE,
+		.answer.serial = serials[name],
+		.answer.node = node});
 }
 
 static void
@@ -98,8 +114,9 @@ children(int name, int n, const char *first, const char *second,
 {
 	const char *list[] = {first, second, third};
 
-	step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[name],
-		.children = list,.nchildren = n});
+	step((DetectorInput) {.event = DETECTOR_DONE,
+		.answer.serial = serials[name],
+		.answer.children = list,.answer.nchildren = n});
 }
 
 /* The room changes and is listed again, by 1. */
@@ -107,8 +124,8 @@ static void
 room_changes(void)
 {
 	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
-		.serial = serials[1]});
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+		.answer.serial = serials[1]});
+	expect(1, REQUEST_LIST, ROOM);
 }
 
 /* The same, and it has these. */
@@ -135,9 +152,11 @@ others_confirm(int probe)
 static void
 data(int name, const char *text, int32_t version, bool ours)
 {
-	step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[name],
-		.data = text,.len = (int) strlen(text),.version = version,
-		.ephemeral = true,.ours = ours});
+	step((DetectorInput) {.event = DETECTOR_DONE,
+		.answer.serial = serials[name],
+		.answer.data = text,.answer.data_len = (int) strlen(text),
+		.answer.version = version,
+		.answer.ephemeral_owner = 1,.answer.ours = ours});
 }
 
 /* All edges are of such as are only ahead of others. */
@@ -234,15 +253,15 @@ static void
 publish(void)
 {
 	edges_ours(0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
-	done(0, DETECTOR_OK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
 	expect_nothing();
 	children(1, 0, NULL, NULL, NULL);
 	expect_nothing();
-	done(2, DETECTOR_NO_NODE);
+	done(2, REQUEST_NO_NODE);
 	expect_nothing();
 }
 
@@ -254,11 +273,11 @@ an_edge_is_published_and_taken_back(void **state)
 
 	(void) state;
 	edges_ours(0);
-	op = expect(0, DETECTOR_OP_SET_WAITS, X);
+	op = expect(0, REQUEST_SET, X);
 	assert_int_equal(op->nwaits, 1);
 	assert_string_equal(op->waits[0].to, Y);
-	op = expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
-	assert_true(op->barrier);
+	op = expect(1, REQUEST_LIST, ROOM);
+	assert_true(op->request.barrier);
 	expect_nothing();
 
 	/* the same once more; another wait, while the write is out */
@@ -266,20 +285,20 @@ an_edge_is_published_and_taken_back(void **state)
 	expect_nothing();
 	edges(1, &other, 0);
 	expect_nothing();
-	done(0, DETECTOR_OK);
-	op = expect(0, DETECTOR_OP_SET_WAITS, X);
+	done(0, REQUEST_OK);
+	op = expect(0, REQUEST_SET, X);
 	assert_int_equal(op->waits[0].wait.pid, 72);
 	expect_nothing();
 
 	/* and none */
-	done(0, DETECTOR_OK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
 	edges(0, NULL, 0);
-	op = expect(0, DETECTOR_OP_SET_WAITS, X);
+	op = expect(0, REQUEST_SET, X);
 	assert_int_equal(op->nwaits, 0);
-	done(0, DETECTOR_OK);
-	done(1, DETECTOR_OK);
-	done(2, DETECTOR_OK);
+	done(0, REQUEST_OK);
+	done(1, REQUEST_OK);
+	done(2, REQUEST_OK);
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
 	assert_true(out.wake_at > now + TIMEOUT);	/* to leave the room */
@@ -290,18 +309,18 @@ a_note_that_cannot_be_written(void **state)
 {
 	(void) state;
 	edges_ours(0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
-	done(0, DETECTOR_REFUSED);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
+	done(0, REQUEST_REFUSED);
 	expect_nothing();
 	assert_true(out.wake_at == now + TIMEOUT);
 	now += TIMEOUT;
 	event(DETECTOR_TICK);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(0, REQUEST_SET, X);
 	expect_nothing();
 
 	/* the contender is gone: that is all */
-	done(0, DETECTOR_NO_NODE);
+	done(0, REQUEST_NO_NODE);
 	expect_nothing();
 	edges(0, NULL, 0);
 	expect_nothing();
@@ -320,14 +339,14 @@ many_edges_take_turns(void **state)
 	edges(20, list, 0);
 	for (int turn = 0; turn < 6; turn++)
 	{
-		op = turn == 0 ? expect(0, DETECTOR_OP_SET_WAITS, X) :
+		op = turn == 0 ? expect(0, REQUEST_SET, X) :
 			&out.ops[0];
-		assert_int_equal(op->kind, DETECTOR_OP_SET_WAITS);
-		serials[0] = op->serial;
+		assert_int_equal(op->request.kind, REQUEST_SET);
+		serials[0] = op->request.serial;
 		assert_int_equal(op->nwaits, NOTE_MAX_WAITS);
 		for (int i = 0; i < op->nwaits; i++)
 			seen[op->waits[i].wait.pid - 100] = true;
-		done(0, DETECTOR_OK);
+		done(0, REQUEST_OK);
 		assert_true(out.wake_at <= now + TIMEOUT);
 		now += TIMEOUT;
 		event(DETECTOR_TICK);
@@ -341,28 +360,28 @@ the_room_is_made(void **state)
 {
 	(void) state;
 	edges_ours(0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
-	done(1, DETECTOR_NO_NODE);
-	expect(2, DETECTOR_OP_MKDIR, ROOM);
-	done(2, DETECTOR_OK);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
+	done(1, REQUEST_NO_NODE);
+	expect(2, REQUEST_MKDIR, ROOM);
+	done(2, REQUEST_OK);
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
 	children(1, 0, NULL, NULL, NULL);
 	expect_nothing();
 
 	/* its watch: listed again; an old one: not */
 	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
-		.serial = serials[0]});
+		.answer.serial = serials[0]});
 	expect_nothing();
 	room_changes();
 
 	/* who may not read it tries again later */
-	done(1, DETECTOR_REFUSED);
+	done(1, REQUEST_REFUSED);
 	expect_nothing();
 	now += TIMEOUT;
 	event(DETECTOR_TICK);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 }
 
 /* The room has been made, and the edge taken back: wait until it is left. */
@@ -371,15 +390,15 @@ leave_room(void)
 {
 	publish();
 	edges(0, NULL, 0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	done(0, DETECTOR_OK);
+	expect(0, REQUEST_SET, X);
+	done(0, REQUEST_OK);
 	while (out.nops == 0)
 	{
 		assert_true(out.wake_at < INT64_MAX);
 		now = out.wake_at;
 		event(DETECTOR_TICK);
 	}
-	expect(3, DETECTOR_OP_DELETE, ROOM);
+	expect(3, REQUEST_DELETE, ROOM);
 	expect_nothing();
 }
 
@@ -391,12 +410,12 @@ an_edge_is_told_with_its_mark(void **state)
 	publish();
 	all_step_back = true;
 	edges_ours(0);
-	assert_true(expect(0, DETECTOR_OP_SET_WAITS, X)->waits[0].began == 0);
+	assert_true(expect(0, REQUEST_SET, X)->waits[0].began == 0);
 	expect_nothing();
-	done(0, DETECTOR_OK);
+	done(0, REQUEST_OK);
 	all_step_back = false;
 	edges_ours(0);
-	assert_true(expect(0, DETECTOR_OP_SET_WAITS, X)->waits[0].began == 71);
+	assert_true(expect(0, REQUEST_SET, X)->waits[0].began == 71);
 	expect_nothing();
 }
 
@@ -405,15 +424,15 @@ the_room_goes_when_nobody_needs_it(void **state)
 {
 	(void) state;
 	leave_room();
-	done(3, DETECTOR_OK);
+	done(3, REQUEST_OK);
 	assert_true(detector_is_idle(&detector) && out.wake_at == INT64_MAX);
 
 	/* it is needed again, and so made again */
 	edges_ours(0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
-	done(1, DETECTOR_NO_NODE);
-	expect(2, DETECTOR_OP_MKDIR, ROOM);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
+	done(1, REQUEST_NO_NODE);
+	expect(2, REQUEST_MKDIR, ROOM);
 }
 
 static void
@@ -423,10 +442,10 @@ the_room_stays_that_others_use(void **state)
 	leave_room();
 
 	/* it is not empty, and so watched as before */
-	done(3, DETECTOR_REFUSED);
+	done(3, REQUEST_REFUSED);
 	assert_true(detector_is_idle(&detector) && out.wake_at == INT64_MAX);
 	edges_ours(0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(0, REQUEST_SET, X);
 	expect_nothing();
 }
 
@@ -436,10 +455,10 @@ the_room_is_needed_while_it_goes(void **state)
 	(void) state;
 	leave_room();
 	edges_ours(0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(0, REQUEST_SET, X);
 	expect_nothing();
-	done(3, DETECTOR_OK);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	done(3, REQUEST_OK);
+	expect(1, REQUEST_LIST, ROOM);
 }
 
 static void
@@ -456,7 +475,7 @@ one_look_in_each_timeout(void **state)
 		expect_nothing();
 		now += 1;
 		event(DETECTOR_TICK);
-		expect(2, DETECTOR_OP_LIST, "/z/y");
+		expect(2, REQUEST_CHILDREN, "/z/y");
 		expect_nothing();
 		children(2, 0, NULL, NULL, NULL);
 		expect_nothing();
@@ -472,11 +491,11 @@ read_deadlock(bool victim_is_ours)
 	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, victim_is_ours ? 70 : 92);
 
 	children(2, 2, strrchr(Y, '/') + 1, strrchr(Y_OTHER, '/') + 1, NULL);
-	expect(2, DETECTOR_OP_GET, Y_OTHER);
+	expect(2, REQUEST_GET, Y_OTHER);
 	data(2, note(&theirs), 4, false);
-	expect(2, DETECTOR_OP_LIST, "/z/x");
+	expect(2, REQUEST_CHILDREN, "/z/x");
 	children(2, 2, strrchr(X, '/') + 1, strrchr(X_OTHER, '/') + 1, NULL);
-	expect(2, DETECTOR_OP_GET, X);
+	expect(2, REQUEST_GET, X);
 	data(2, note(&ours), 3, true);
 }
 
@@ -486,9 +505,9 @@ find(bool victim_is_ours)
 {
 	now += TIMEOUT;
 	event(DETECTOR_TICK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect(2, REQUEST_CHILDREN, "/z/y");
 	read_deadlock(victim_is_ours);
-	assert_non_null(strstr(expect(5, DETECTOR_OP_CREATE, ROOM "/probe-")->data,
+	assert_non_null(strstr(expect(5, REQUEST_CREATE, ROOM "/probe-")->request.data,
 						   "shop"));
 	expect_nothing();
 	created(5, "probe-0000000005");
@@ -510,7 +529,7 @@ ask_and_act(void)
 	/* only then are our own edges looked at, and nobody need be told of it */
 	assert_int_not_equal(out.scan, 0);
 	edges_ours(out.scan);
-	act = expect(6, DETECTOR_OP_ACT, X);
+	act = expect_act(6, X);
 	expect_nothing();
 	return act;
 }
@@ -518,7 +537,7 @@ ask_and_act(void)
 static void
 check_act(const DetectorOp *op)
 {
-	assert_int_equal(op->version, 3);
+	assert_int_equal(op->request.version, 3);
 	assert_int_equal(op->nwaits, 0);
 	assert_int_equal(op->nothers, 0);
 	assert_string_equal(op->verdict, ROOM "/verdict-0000000005");
@@ -534,15 +553,15 @@ our_victim(void **state)
 {
 	(void) state;
 	check_act(ask_and_act());
-	step((DetectorInput) {.event = DETECTOR_DONE, .serial = serials[6],
-		.result = DETECTOR_OK, .zxid = 77});
+	step((DetectorInput) {.event = DETECTOR_DONE, .answer.serial = serials[6],
+		.answer.result = REQUEST_OK, .answer.mzxid = 77});
 	assert_int_equal(out.nverdicts, 1);
 	assert_true(out.verdicts[0].ours);
 	assert_false(out.verdicts[0].steps_back);
 	assert_int_equal(out.verdicts[0].zxid, 77);
 	assert_string_equal(out.verdicts[0].deadlock->members[0].edge.from, X);
 	assert_int_equal(out.verdicts[0].deadlock->members[1].blocked_by, 0);
-	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 
 	/* the edge is over, even if it is still there */
@@ -550,14 +569,14 @@ our_victim(void **state)
 	expect_nothing();
 
 	/* when all have seen the verdict, it goes */
-	done(7, DETECTOR_OK);
+	done(7, REQUEST_OK);
 	room_has(2, "answer-0000000005-0000000000000002-0000000006",
 			 "verdict-0000000005", NULL);
 	expect_nothing();
 	assert_int_equal(out.nverdicts, 0);
 	room_has(1, "verdict-0000000005", NULL, NULL);
-	expect(7, DETECTOR_OP_DELETE, ROOM "/verdict-0000000005");
-	done(7, DETECTOR_OK);
+	expect(7, REQUEST_DELETE, ROOM "/verdict-0000000005");
+	done(7, REQUEST_OK);
 	edges(0, NULL, 0);
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
@@ -569,12 +588,12 @@ an_act_that_fails(void **state)
 {
 	(void) state;
 	ask_and_act();
-	done(6, DETECTOR_NO_NODE);
+	done(6, REQUEST_NO_NODE);
 	assert_int_equal(out.nverdicts, 0);
 
 	/* what the worker has of the note is without the wait: with it again */
-	assert_int_equal(expect(0, DETECTOR_OP_SET_WAITS, X)->nwaits, 1);
-	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	assert_int_equal(expect(0, REQUEST_SET, X)->nwaits, 1);
+	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 	assert_int_equal(detector.counts.failed_acts, 1);
 }
@@ -588,8 +607,8 @@ our_edge_ends_before_the_act(void **state)
 	find(true);
 	others_confirm(5);
 	edges(0, NULL, out.scan);
-	expect(7, DETECTOR_OP_SET_WAITS, X);
-	expect(8, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(7, REQUEST_SET, X);
+	expect(8, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 	assert_int_equal(detector.counts.denied, 1);
 }
@@ -603,24 +622,24 @@ an_act_whose_answer_is_lost(void **state)
 	{
 		ask_and_act();
 		event(DETECTOR_SUSPENDED);
-		done(6, DETECTOR_UNKNOWN);
+		done(6, REQUEST_UNKNOWN);
 		expect_nothing();
 		event(DETECTOR_RESUMED);
-		expect(0, DETECTOR_OP_SET_WAITS, X);
-		assert_true(expect(1, DETECTOR_OP_LIST_WATCH, ROOM)->barrier);
+		expect(0, REQUEST_SET, X);
+		assert_true(expect(1, REQUEST_LIST, ROOM)->request.barrier);
 		children(1, 2, "probe-0000000005",
 				 verdict ? "verdict-0000000005" :
 				 "answer-0000000005-0000000000000002-0000000006", NULL);
 		assert_int_equal(out.nverdicts, verdict);
-		expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+		expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 		expect_nothing();
 
 		/* what has been written since is taken back, if the wait has ended */
-		done(0, DETECTOR_OK);
+		done(0, REQUEST_OK);
 		if (verdict)
-			assert_int_equal(expect(0, DETECTOR_OP_SET_WAITS, X)->nwaits, 0);
+			assert_int_equal(expect(0, REQUEST_SET, X)->nwaits, 0);
 		else
-			expect(2, DETECTOR_OP_LIST, "/z/y");
+			expect(2, REQUEST_CHILDREN, "/z/y");
 		expect_nothing();
 		end(NULL);
 		begin(NULL);
@@ -634,12 +653,12 @@ an_act_that_may_have_been_carried_out(void **state)
 	(void) state;
 	ask_and_act();
 	room_changes();
-	done(6, DETECTOR_UNKNOWN);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
+	done(6, REQUEST_UNKNOWN);
+	expect(0, REQUEST_SET, X);
 	expect_nothing();
 	children(1, 2, "answer-0000000005-0000000000000002-0000000006",
 			 "probe-0000000005", NULL);
-	assert_true(expect(1, DETECTOR_OP_LIST_WATCH, ROOM)->barrier);
+	assert_true(expect(1, REQUEST_LIST, ROOM)->request.barrier);
 	expect_nothing();
 	children(1, 2, "probe-0000000005", "verdict-0000000005", NULL);
 	assert_int_equal(out.nverdicts, 1);
@@ -655,17 +674,17 @@ our_note_is_being_written(void **state)
 	publish();
 	find(true);
 	edges(2, both, 0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(0, REQUEST_SET, X);
 	expect_nothing();
 	others_confirm(5);
 	expect_nothing();
 	assert_int_equal(out.scan, 0);
-	done(0, DETECTOR_OK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
 	expect_nothing();
 	assert_int_not_equal(out.scan, 0);
 	edges(2, both, out.scan);
-	expect(6, DETECTOR_OP_ACT, X);
+	expect_act(6, X);
 	expect_nothing();
 }
 
@@ -688,14 +707,14 @@ our_note_is_written_without_the_victim(void **state)
 	for (int i = 0; i < n; i++)
 		many[i] = edge(X, Y, 71 + (i + n - VICTIM_PLACE) % n);
 	edges(n, many, 0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	done(0, DETECTOR_OK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect(0, REQUEST_SET, X);
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
 	others_confirm(5);
 	assert_int_not_equal(out.scan, 0);
 	now += TIMEOUT;
 	edges(n, many, out.scan);
-	op = expect(0, DETECTOR_OP_SET_WAITS, X);
+	op = expect(0, REQUEST_SET, X);
 	assert_int_equal(op->nwaits, NOTE_MAX_WAITS);
 	for (int i = 0; i < op->nwaits; i++)
 		assert_int_not_equal(op->waits[i].wait.pid, 71);
@@ -714,18 +733,18 @@ our_victim_waits_for_any(void **state)
 	both[0].wait.alternatives = both[1].wait.alternatives = 2;
 	both[1].wait.wait.since++;
 	edges(2, both, 0);
-	assert_int_equal(expect(0, DETECTOR_OP_SET_WAITS, X)->nwaits, 2);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	assert_int_equal(expect(0, REQUEST_SET, X)->nwaits, 2);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 0, NULL, NULL, NULL);
-	done(0, DETECTOR_OK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
-	done(2, DETECTOR_NO_NODE);
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	done(2, REQUEST_NO_NODE);
 	room_has(1, "probe-0000000003", NULL, NULL);
-	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000003");
+	expect(4, REQUEST_GET, ROOM "/probe-0000000003");
 	data(4, probe(&both[0], &theirs), 0, false);
 	others_confirm(3);
 	edges(2, both, out.scan);
-	op = expect(6, DETECTOR_OP_ACT, X);
+	op = expect_act(6, X);
 	assert_int_equal(op->nwaits, 0);
 }
 
@@ -740,8 +759,8 @@ our_edge_is_denied(void **state)
 	find(true);
 	others_confirm(5);
 	edges(1, &other, out.scan);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(0, REQUEST_SET, X);
+	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 	assert_int_equal(detector.counts.denied, 1);
 }
@@ -753,14 +772,14 @@ others_deny_theirs(void **state)
 	publish();
 	find(false);
 	edges_ours(out.scan);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000005-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000005-0000000000000002-");
 	expect_nothing();
 	created(6, "answer-0000000005-0000000000000002-0000000006");
 	room_has(3, "answer-0000000005-0000000000000000-0000000007",
 			 "answer-0000000005-0000000000000002-0000000006",
 			 "probe-0000000005");
-	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
-	expect(8, DETECTOR_OP_DELETE,
+	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
+	expect(8, REQUEST_DELETE,
 		   ROOM "/answer-0000000005-0000000000000002-0000000006");
 	expect_nothing();
 }
@@ -775,11 +794,11 @@ a_probe_has_a_deadline(void **state)
 	edges_ours(out.scan);
 	now += 2 * TIMEOUT + 999999;
 	event(DETECTOR_TICK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect(2, REQUEST_CHILDREN, "/z/y");
 	expect_nothing();
 	now += 1;
 	event(DETECTOR_TICK);
-	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 }
 
 /* Another cluster's probe is listed and read; ours is edge "member". */
@@ -787,7 +806,7 @@ static void
 hear(const char *text)
 {
 	room_has(1, "probe-0000000003", NULL, NULL);
-	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000003");
+	expect(4, REQUEST_GET, ROOM "/probe-0000000003");
 	expect_nothing();
 	data(4, text, 0, false);
 	expect_nothing();
@@ -807,7 +826,7 @@ check_others_ask(void)
 	edges_ours(out.scan - 1);
 	expect_nothing();
 	edges_ours(1);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000003-0000000000000002-");
 	created(6, "answer-0000000003-0000000000000002-0000000004");
 
 	/* their victim */
@@ -816,7 +835,7 @@ check_others_ask(void)
 	assert_int_equal(out.nverdicts, all_step_back ? 0 : 1);
 	if (!all_step_back)
 		assert_false(out.verdicts[0].ours);
-	expect(7, DETECTOR_OP_DELETE,
+	expect(7, REQUEST_DELETE,
 		   ROOM "/answer-0000000003-0000000000000002-0000000004");
 	expect_nothing();
 }
@@ -832,8 +851,8 @@ others_ask_before_all_is_told(void **state)
 	publish();
 	hear(probe(&theirs, &ours[0]));
 	edges(2, ours, 1);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000000-");
-	expect(0, DETECTOR_OP_SET_WAITS, V);
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000003-0000000000000000-");
+	expect(0, REQUEST_SET, V);
 	expect_nothing();
 	assert_int_equal(detector.counts.refuted, 1);
 }
@@ -850,12 +869,12 @@ others_ask_while_it_is_being_told(void **state)
 	{
 		publish();
 		edges(2, ours, 0);
-		expect(0, DETECTOR_OP_SET_WAITS, V);
+		expect(0, REQUEST_SET, V);
 		if (gone)
-			done(0, DETECTOR_NO_NODE);
+			done(0, REQUEST_NO_NODE);
 		hear(probe(&theirs, &ours[0]));
 		edges(2, ours, out.scan);
-		expect(6, DETECTOR_OP_CREATE,
+		expect(6, REQUEST_CREATE,
 			   gone ? ROOM "/answer-0000000003-0000000000000002-" :
 			   ROOM "/answer-0000000003-0000000000000000-");
 		expect_nothing();
@@ -878,13 +897,13 @@ others_ask_about_a_full_note(void **state)
 		ours[i].wait.hold.since = 100 + i;
 	}
 	edges(NOTE_MAX_WAITS + 2, ours, 0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 0, NULL, NULL, NULL);
-	done(0, DETECTOR_OK);
+	done(0, REQUEST_OK);
 	hear(probe(&theirs, &ours[0]));
 	edges(NOTE_MAX_WAITS + 2, ours, out.scan);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000003-0000000000000002-");
 }
 
 /* Each probe is answered by a scan that began when it had been read. */
@@ -901,14 +920,14 @@ others_ask_twice(void **state)
 	hear(probe(&theirs, &ours));
 	first = out.scan;
 	room_has(2, "probe-0000000003", "probe-0000000004", NULL);
-	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000004");
+	expect(4, REQUEST_GET, ROOM "/probe-0000000004");
 	data(4, probe(&third, &ours), 0, false);
 	assert_int_not_equal(out.scan, first);
 	edges_ours(first);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000003-0000000000000002-");
 	expect_nothing();
 	edges_ours(first + 1);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000004-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000004-0000000000000002-");
 	expect_nothing();
 }
 
@@ -928,7 +947,7 @@ a_verdict_that_is_not_ours(void **state)
 	edges_ours(out.scan);
 	room_has(2, "probe-0000000005", "verdict-0000000005", NULL);
 	assert_int_equal(out.nverdicts, 0);
-	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 
 	/* the same of a probe of somebody else */
@@ -973,8 +992,8 @@ our_victim_steps_back(void **state)
 	others_confirm(3);
 	expect_nothing();
 	edges_ours(out.scan);
-	expect(6, DETECTOR_OP_ACT, X);
-	done(6, DETECTOR_OK);
+	expect_act(6, X);
+	done(6, REQUEST_OK);
 	assert_int_equal(out.nverdicts, 1);
 	assert_true(out.verdicts[0].ours);
 	assert_true(out.verdicts[0].steps_back);
@@ -987,7 +1006,7 @@ our_victim_steps_back(void **state)
 	now += TIMEOUT;
 	ours.wait.wait.since = 72;
 	edges(1, &ours, 0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
+	expect(0, REQUEST_SET, X);
 }
 
 static void
@@ -1001,7 +1020,7 @@ others_ask_for_what_is_not_there(void **state)
 	ours.wait.chain++;
 	hear(probe(&theirs, &ours));
 	edges_ours(out.scan);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000000-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000003-0000000000000000-");
 	expect_nothing();
 	assert_int_equal(detector.counts.refuted, 1);
 
@@ -1010,7 +1029,7 @@ others_ask_for_what_is_not_there(void **state)
 	room_has(3, "answer-0000000003-0000000000000000-0000000004",
 			 "probe-0000000003", "verdict-0000000003");
 	assert_int_equal(out.nverdicts, 0);
-	expect(7, DETECTOR_OP_DELETE,
+	expect(7, REQUEST_DELETE,
 		   ROOM "/answer-0000000003-0000000000000000-0000000004");
 	expect_nothing();
 }
@@ -1051,7 +1070,7 @@ others_ask_and_we_act(void **state)
 	others_confirm(3);
 	expect_nothing();
 	edges_ours(out.scan);
-	op = expect(6, DETECTOR_OP_ACT, X);
+	op = expect_act(6, X);
 	for (int i = 0; i < op->nchecks; i++)
 		between |= strcmp(op->checks[i].path, "/z/y/between") == 0;
 	assert_true(between);
@@ -1068,14 +1087,14 @@ all_notes_of_the_victim(void **state)
 	(void) state;
 	publish();
 	edges(2, both, 0);
-	expect(0, DETECTOR_OP_SET_WAITS, X_OTHER);
-	done(0, DETECTOR_OK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
-	done(2, DETECTOR_NO_NODE);
+	expect(0, REQUEST_SET, X_OTHER);
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	done(2, REQUEST_NO_NODE);
 	hear(probe(&both[0], &theirs));
 	others_confirm(3);
 	edges(2, both, out.scan);
-	op = expect(6, DETECTOR_OP_ACT, X);
+	op = expect_act(6, X);
 	assert_int_equal(op->nothers, 1);
 	assert_string_equal(op->others[0].path, X_OTHER);
 	assert_int_equal(op->others[0].nwaits, 0);
@@ -1091,17 +1110,17 @@ the_older_probe_counts(void **state)
 	publish();
 	find(false);
 	edges_ours(out.scan);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000005-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000005-0000000000000002-");
 	created(6, "answer-0000000005-0000000000000002-0000000006");
 	room_has(2, "probe-0000000003", "probe-0000000005", NULL);
-	expect(4, DETECTOR_OP_GET, ROOM "/probe-0000000003");
+	expect(4, REQUEST_GET, ROOM "/probe-0000000003");
 	data(4, probe(&theirs, &ours), 0, false);
-	expect(7, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
-	expect(8, DETECTOR_OP_DELETE,
+	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
+	expect(8, REQUEST_DELETE,
 		   ROOM "/answer-0000000005-0000000000000002-0000000006");
 	expect_nothing();
 	edges_ours(out.scan);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000003-0000000000000002-");
 }
 
 /* But not if it is over. */
@@ -1115,14 +1134,14 @@ an_older_probe_that_is_over(void **state)
 	publish();
 	hear(probe(&theirs, &ours));
 	edges_ours(out.scan);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000003-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000003-0000000000000002-");
 	created(6, "answer-0000000003-0000000000000002-0000000004");
 	room_has(2, "probe-0000000003", "verdict-0000000003", NULL);
-	expect(7, DETECTOR_OP_DELETE,
+	expect(7, REQUEST_DELETE,
 		   ROOM "/answer-0000000003-0000000000000002-0000000004");
 	find(false);
 	edges_ours(out.scan);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000005-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000005-0000000000000002-");
 	expect_nothing();
 }
 
@@ -1134,10 +1153,10 @@ one_probe_for_a_deadlock(void **state)
 	publish();
 	find(false);
 	edges_ours(out.scan);
-	expect(6, DETECTOR_OP_CREATE, ROOM "/answer-0000000005-0000000000000002-");
+	expect(6, REQUEST_CREATE, ROOM "/answer-0000000005-0000000000000002-");
 	now += TIMEOUT;
 	event(DETECTOR_TICK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
+	expect(2, REQUEST_CHILDREN, "/z/y");
 	read_deadlock(false);
 	expect_nothing();
 	assert_int_equal(detector.counts.probes, 1);
@@ -1150,10 +1169,10 @@ a_lost_connection(void **state)
 	publish();
 	event(DETECTOR_SUSPENDED);
 	event(DETECTOR_RESUMED);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
-	done(2, DETECTOR_NO_NODE);
+	done(2, REQUEST_NO_NODE);
 	children(1, 0, NULL, NULL, NULL);
 	event(DETECTOR_SUSPENDED);
 	assert_true(out.wake_at == INT64_MAX);
@@ -1164,16 +1183,16 @@ a_lost_connection(void **state)
 
 	/* at once, whenever the last look was */
 	event(DETECTOR_RESUMED);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
-	assert_true(expect(1, DETECTOR_OP_LIST_WATCH, ROOM)->barrier);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	assert_true(expect(1, REQUEST_LIST, ROOM)->request.barrier);
 	expect_nothing();
 
 	/* the end of the session: all is written anew */
 	event(DETECTOR_EXPIRED);
 	expect_nothing();
 	event(DETECTOR_RESUMED);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
 }
 
@@ -1186,21 +1205,21 @@ an_old_probe_is_cleaned_up(void **state)
 	detector_init(&detector, TIMEOUT, true);
 	step((DetectorInput) {.event = DETECTOR_ADOPT,.path = X});
 	event(DETECTOR_RESUMED);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 1, "probe-0000000005", NULL, NULL);
-	expect(2, DETECTOR_OP_GET, ROOM "/probe-0000000005");
+	expect(2, REQUEST_GET, ROOM "/probe-0000000005");
 
 	/* no answer, for longer than a probe lives */
 	now += 10 * TIMEOUT + INT64_C(1000000);
 	event(DETECTOR_TICK);
-	done(2, DETECTOR_UNKNOWN);
+	done(2, REQUEST_UNKNOWN);
 	room_has(1, "probe-0000000005", NULL, NULL);
-	expect(2, DETECTOR_OP_GET, ROOM "/probe-0000000005");
+	expect(2, REQUEST_GET, ROOM "/probe-0000000005");
 	now += 10 * TIMEOUT + INT64_C(1000000);
 	event(DETECTOR_TICK);
 	data(2, "", 0, true);
-	expect(3, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(3, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 }
 
@@ -1213,19 +1232,19 @@ a_new_worker_cleans_up(void **state)
 	step((DetectorInput) {.event = DETECTOR_ADOPT,.path = X});
 	expect_nothing();
 	event(DETECTOR_RESUMED);
-	assert_int_equal(expect(0, DETECTOR_OP_SET_WAITS, X)->nwaits, 0);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	assert_int_equal(expect(0, REQUEST_SET, X)->nwaits, 0);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 3, "answer-0000000003-0000000000000002-0000000004",
 			 "probe-0000000005", "something else");
-	expect(2, DETECTOR_OP_GET,
+	expect(2, REQUEST_GET,
 		   ROOM "/answer-0000000003-0000000000000002-0000000004");
-	expect(3, DETECTOR_OP_GET, ROOM "/probe-0000000005");
+	expect(3, REQUEST_GET, ROOM "/probe-0000000005");
 	expect_nothing();
 	data(2, "", 0, true);
-	expect(7, DETECTOR_OP_DELETE,
+	expect(7, REQUEST_DELETE,
 		   ROOM "/answer-0000000003-0000000000000002-0000000004");
 	data(3, "", 0, true);
-	expect(8, DETECTOR_OP_DELETE, ROOM "/probe-0000000005");
+	expect(8, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 }
 
@@ -1240,19 +1259,19 @@ a_new_worker_sweeps_a_room(void **state)
 	expect_nothing();
 	assert_false(detector_is_idle(&detector));
 	event(DETECTOR_RESUMED);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
 	children(1, 2, "verdict-0000000005", "verdict-0000000006", NULL);
-	expect(2, DETECTOR_OP_GET, ROOM "/verdict-0000000005");
-	expect(3, DETECTOR_OP_GET, ROOM "/verdict-0000000006");
+	expect(2, REQUEST_GET, ROOM "/verdict-0000000005");
+	expect(3, REQUEST_GET, ROOM "/verdict-0000000006");
 	expect_nothing();
 	data(2, "", 0, true);
-	expect(4, DETECTOR_OP_DELETE, ROOM "/verdict-0000000005");
+	expect(4, REQUEST_DELETE, ROOM "/verdict-0000000005");
 	expect_nothing();
 	data(3, "", 0, false);
 	expect_nothing();
 	assert_false(detector_is_idle(&detector));
-	done(4, DETECTOR_OK);
+	done(4, REQUEST_OK);
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
 }
@@ -1277,7 +1296,7 @@ sessions_are_named(void **state)
 
 	(void) state;
 	wanted(0, NULL, true);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
 	assert_null(detector_named(&detector, 0, &room));
 	children(1, 2, S_OTHER, S_NODE, NULL);
@@ -1294,7 +1313,7 @@ sessions_are_named(void **state)
 	assert_true(out.named);
 	wanted(0, NULL, false);
 	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
-		.serial = serials[1]});
+		.answer.serial = serials[1]});
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
 }
@@ -1307,8 +1326,8 @@ sessions_were_named_before(void **state)
 
 	(void) state;
 	edges(1, &ours, 0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 1, S_OTHER, NULL, NULL);
 	assert_false(out.named);
 	wanted(1, &ours, true);
@@ -1326,18 +1345,18 @@ what_we_tell_names_nobody(void **state)
 
 	(void) state;
 	wanted(1, &ours, true);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 1, S_OTHER, NULL, NULL);
 	assert_true(out.named);
-	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	expect(0, REQUEST_SET, ROOM "/" S_NODE);
 	room_has(1, S_NODE, NULL, NULL);
 	assert_true(out.named);
 	assert_null(detector_named(&detector, 0, &room));
 
 	/* not even while it is being deleted */
-	done(0, DETECTOR_OK);
+	done(0, REQUEST_OK);
 	wanted(0, NULL, true);
-	expect(2, DETECTOR_OP_DELETE, ROOM "/" S_NODE);
+	expect(2, REQUEST_DELETE, ROOM "/" S_NODE);
 	room_has(1, S_NODE, NULL, NULL);
 	assert_false(out.named);
 }
@@ -1350,35 +1369,35 @@ an_edge_from_a_session(void **state)
 
 	(void) state;
 	edges(1, &ours, 0);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
-	done(1, DETECTOR_NO_NODE);
-	expect(2, DETECTOR_OP_MKDIR, ROOM);
+	done(1, REQUEST_NO_NODE);
+	expect(2, REQUEST_MKDIR, ROOM);
 	expect_nothing();
-	done(2, DETECTOR_OK);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	done(2, REQUEST_OK);
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
 	children(1, 0, NULL, NULL, NULL);
-	op = expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	op = expect(0, REQUEST_SET, ROOM "/" S_NODE);
 	assert_int_equal(op->nwaits, 1);
 	expect_nothing();
 
 	/* the room goes meanwhile: it is made again, and the znode in it */
-	done(0, DETECTOR_NO_NODE);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	done(0, REQUEST_NO_NODE);
+	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
 	children(1, 0, NULL, NULL, NULL);
-	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
-	done(0, DETECTOR_OK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
-	done(2, DETECTOR_NO_NODE);
+	expect(0, REQUEST_SET, ROOM "/" S_NODE);
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	done(2, REQUEST_NO_NODE);
 	expect_nothing();
 
 	/* it is over */
 	edges(0, NULL, 0);
-	expect(3, DETECTOR_OP_DELETE, ROOM "/" S_NODE);
+	expect(3, REQUEST_DELETE, ROOM "/" S_NODE);
 	expect_nothing();
-	done(3, DETECTOR_OK);
+	done(3, REQUEST_OK);
 	assert_true(detector_is_idle(&detector));
 }
 
@@ -1390,10 +1409,10 @@ a_session_is_only_named(void **state)
 	(void) state;
 	ours.wait.kind = NOTE_WAIT_SESSION;
 	edges(1, &ours, 0);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 0, NULL, NULL, NULL);
-	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
-	done(0, DETECTOR_OK);
+	expect(0, REQUEST_SET, ROOM "/" S_NODE);
+	done(0, REQUEST_OK);
 	expect_nothing();
 }
 
@@ -1405,9 +1424,9 @@ sessions_go_with_the_session(void **state)
 
 	(void) state;
 	edges(1, &ours, 0);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 0, NULL, NULL, NULL);
-	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
+	expect(0, REQUEST_SET, ROOM "/" S_NODE);
 	event(DETECTOR_EXPIRED);
 	event(DETECTOR_RESUMED);
 	expect_nothing();
@@ -1426,16 +1445,16 @@ our_session_is_the_victim(void **state)
 	(void) state;
 	theirs.wait.kind = NOTE_WAIT_SESSION;
 	edges(1, &ours, 0);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 0, NULL, NULL, NULL);
-	expect(0, DETECTOR_OP_SET_WAITS, ROOM "/" S_NODE);
-	done(0, DETECTOR_OK);
-	expect(2, DETECTOR_OP_LIST, "/z/y");
-	done(2, DETECTOR_NO_NODE);
+	expect(0, REQUEST_SET, ROOM "/" S_NODE);
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	done(2, REQUEST_NO_NODE);
 
 	/* others have found it */
 	room_has(2, "probe-0000000001", S_NODE, NULL);
-	expect(3, DETECTOR_OP_GET, ROOM "/probe-0000000001");
+	expect(3, REQUEST_GET, ROOM "/probe-0000000001");
 	expect_nothing();
 	data(3, probe(&ours, &theirs), 0, false);
 	room_has(3, "probe-0000000001", S_NODE,
@@ -1443,15 +1462,15 @@ our_session_is_the_victim(void **state)
 	expect_nothing();
 	assert_true(out.scan != 0);
 	edges(1, &ours, out.scan);
-	op = expect(4, DETECTOR_OP_ACT, ROOM "/" S_NODE);
+	op = expect_act(4, ROOM "/" S_NODE);
 	assert_int_equal(op->nwaits, 0);
-	assert_int_equal(op->version, 4);
+	assert_int_equal(op->request.version, 4);
 	assert_int_equal(op->nchecks, 4);	/* the probe, y twice, between */
-	done(4, DETECTOR_OK);
+	done(4, REQUEST_OK);
 	assert_int_equal(out.nverdicts, 1);
 	assert_true(out.verdicts[0].ours);
 	edges(0, NULL, 0);
-	expect(5, DETECTOR_OP_DELETE, ROOM "/" S_NODE);
+	expect(5, REQUEST_DELETE, ROOM "/" S_NODE);
 }
 
 static void
@@ -1462,15 +1481,15 @@ a_new_worker_sweeps_sessions(void **state)
 	detector_init(&detector, TIMEOUT, true);
 	event(DETECTOR_RESUMED);
 	wanted(0, NULL, true);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 2, S_OTHER, S_NODE, NULL);
-	expect(2, DETECTOR_OP_GET, ROOM "/" S_OTHER);
-	expect(3, DETECTOR_OP_GET, ROOM "/" S_NODE);
+	expect(2, REQUEST_GET, ROOM "/" S_OTHER);
+	expect(3, REQUEST_GET, ROOM "/" S_NODE);
 	expect_nothing();
 	data(2, "", 0, false);
 	expect_nothing();
 	data(3, "", 0, true);
-	expect(4, DETECTOR_OP_DELETE, ROOM "/" S_NODE);
+	expect(4, REQUEST_DELETE, ROOM "/" S_NODE);
 	expect_nothing();
 }
 
@@ -1497,7 +1516,7 @@ answer_all(void)
 	static struct
 	{
 		uint32_t	serial;
-		DetectorOpKind kind;
+		RequestKind kind;
 	}			queue[10000];
 	int			n = 0;
 
@@ -1505,14 +1524,14 @@ answer_all(void)
 	{
 		if (first >= 0)
 			step((DetectorInput) {.event = DETECTOR_DONE,
-				.serial = queue[first].serial,
-				.result = queue[first].kind == DETECTOR_OP_LIST ?
-				DETECTOR_NO_NODE : DETECTOR_OK});
+				.answer.serial = queue[first].serial,
+				.answer.result = queue[first].kind == REQUEST_CHILDREN ?
+				REQUEST_NO_NODE : REQUEST_OK});
 		for (int i = 0; i < out.nops; i++)
 		{
 			assert_true(n < (int) (sizeof(queue) / sizeof(queue[0])));
-			queue[n].serial = out.ops[i].serial;
-			queue[n++].kind = out.ops[i].kind;
+			queue[n].serial = out.ops[i].request.serial;
+			queue[n++].kind = out.ops[i].request.kind;
 		}
 	}
 }
@@ -1588,33 +1607,33 @@ static int	nunanswered;
 
 /* Answer all operations, but note reads of this kind, which looks have sent. */
 static void
-answer_all_but(DetectorOpKind kind)
+answer_all_but(RequestKind kind)
 {
 	uint32_t	others[MANY];
 	int			nothers = 0;
 
 	for (int i = 0; i < out.nops; i++)
 	{
-		const char *path = out.ops[i].path;
+		const char *path = out.ops[i].request.path;
 
-		if (out.ops[i].kind != kind)
-			others[nothers++] = out.ops[i].serial;
+		if (out.ops[i].request.kind != kind)
+			others[nothers++] = out.ops[i].request.serial;
 		else
 		{
 			was_read[atoi(path + strlen(path) - 3)] = true;
-			unanswered[nunanswered++] = out.ops[i].serial;
+			unanswered[nunanswered++] = out.ops[i].request.serial;
 		}
 	}
 	for (int i = 0; i < nothers; i++)
 	{
-		step((DetectorInput) {.event = DETECTOR_DONE,.serial = others[i]});
+		step((DetectorInput) {.event = DETECTOR_DONE,.answer.serial = others[i]});
 		answer_all_but(kind);
 	}
 }
 
 /* Time passes, and then what has been noted is answered. */
 static void
-answer_late(DetectorOpKind kind)
+answer_late(RequestKind kind)
 {
 	uint32_t	reads[MANY];
 	int			n = nunanswered;
@@ -1624,8 +1643,8 @@ answer_late(DetectorOpKind kind)
 	now += TIMEOUT;
 	for (int i = 0; i < n; i++)
 	{
-		step((DetectorInput) {.event = DETECTOR_DONE,.serial = reads[i],
-			.result = DETECTOR_NO_NODE});
+		step((DetectorInput) {.event = DETECTOR_DONE,.answer.serial = reads[i],
+			.answer.result = REQUEST_NO_NODE});
 		answer_all_but(kind);
 	}
 }
@@ -1648,9 +1667,9 @@ each_edge_has_its_look(void **state)
 		sprintf(list[i].wait.to, "/z/%03d/wanted", i);
 	}
 	edges(40, list, 0);
-	answer_all_but(DETECTOR_OP_LIST);
+	answer_all_but(REQUEST_CHILDREN);
 	for (int round = 0; round < 10; round++)
-		answer_late(DETECTOR_OP_LIST);
+		answer_late(REQUEST_CHILDREN);
 	for (int i = 0; i < 40; i++)
 		assert_true(was_read[i]);
 }
@@ -1672,21 +1691,21 @@ each_note_is_read(void **state)
 	}
 	list[MANY] = strrchr(ours.wait.to, '/') + 1;
 	edges(1, &ours, 0);
-	expect(0, DETECTOR_OP_SET_WAITS, X);
-	expect(1, DETECTOR_OP_LIST_WATCH, ROOM);
+	expect(0, REQUEST_SET, X);
+	expect(1, REQUEST_LIST, ROOM);
 	children(1, 0, NULL, NULL, NULL);
-	done(0, DETECTOR_OK);
+	done(0, REQUEST_OK);
 	for (int look = 0; look < 3; look++)
 	{
-		expect(2, DETECTOR_OP_LIST, "/z/y");
-		step((DetectorInput) {.event = DETECTOR_DONE,.serial = serials[2],
-			.children = list,.nchildren = MANY + 1});
+		expect(2, REQUEST_CHILDREN, "/z/y");
+		step((DetectorInput) {.event = DETECTOR_DONE,.answer.serial = serials[2],
+			.answer.children = list,.answer.nchildren = MANY + 1});
 		assert_int_equal(out.nops, GRAPH_MAX_READS - 1);
-		answer_all_but(DETECTOR_OP_GET);
+		answer_all_but(REQUEST_GET);
 		for (; nunanswered > 0; nunanswered--)
 			step((DetectorInput) {.event = DETECTOR_DONE,
-				.serial = unanswered[nunanswered - 1],
-				.result = DETECTOR_NO_NODE});
+				.answer.serial = unanswered[nunanswered - 1],
+				.answer.result = REQUEST_NO_NODE});
 		now += TIMEOUT;
 		event(DETECTOR_TICK);
 	}

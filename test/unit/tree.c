@@ -238,7 +238,7 @@ tree_begin_session(TreeSession *session)
 }
 
 /*
- * "note" is for SET_WAITS and ACT: the data to be written.  Those of others are
+ * "note" is for SET: the data to be written.  Those of others are
  * to be filled in.
  */
 TreeRequest *
@@ -252,8 +252,9 @@ tree_submit(TreeSession *session, const DetectorOp *op, const char *note)
 	session->n++;
 	memset(request, 0, sizeof(*request));
 	request->op = *op;
-	request->op.path = tree_copy(op->path);
-	request->op.data = op->data != NULL ? tree_copy(op->data) : NULL;
+	request->op.request.path = tree_copy(op->request.path);
+	request->op.request.data = op->request.data != NULL ?
+		tree_copy(op->request.data) : NULL;
 	request->op.verdict = op->verdict != NULL ? tree_copy(op->verdict) : NULL;
 	request->op.waits = NULL;
 	request->note = note != NULL ? tree_copy(note) : NULL;
@@ -291,7 +292,7 @@ fire_watches(TreeSession *session)
 		session->nready++;
 		memset(event, 0, sizeof(*event));
 		event->event = true;
-		event->op.serial = session->watches[i].serial;
+		event->op.request.serial = session->watches[i].serial;
 		event->view = session->view;
 		session->nwatches--;
 		memmove(&session->watches[i], &session->watches[i + 1],
@@ -313,23 +314,23 @@ static void
 execute_list(TreeSession *session, TreeRequest *request)
 {
 	const TreeState *state = state_at(session->view);
-	const TreeNode *node = tree_find(session->view, request->op.path);
+	const TreeNode *node = tree_find(session->view, request->op.request.path);
 
 	if (node == NULL)
 	{
-		request->result = DETECTOR_NO_NODE;
+		request->result = REQUEST_NO_NODE;
 		return;
 	}
 	request->children = tree_alloc((state->n + 1) * sizeof(char *));
 	for (int i = 0; i < state->n; i++)
-		if (is_child(state->nodes[i], request->op.path))
+		if (is_child(state->nodes[i], request->op.request.path))
 			request->children[request->nchildren++] =
 				strrchr(state->nodes[i]->path, '/') + 1;
-	if (request->op.kind == DETECTOR_OP_LIST_WATCH)
+	if (request->op.request.kind == REQUEST_LIST)
 	{
 		assert(session->nwatches < TREE_WATCHES);
-		session->watches[session->nwatches].path = request->op.path;
-		session->watches[session->nwatches].serial = request->op.serial;
+		session->watches[session->nwatches].path = request->op.request.path;
+		session->watches[session->nwatches].serial = request->op.request.serial;
 		session->watches[session->nwatches++].since = session->view;
 	}
 }
@@ -337,11 +338,11 @@ execute_list(TreeSession *session, TreeRequest *request)
 static void
 execute_get(TreeSession *session, TreeRequest *request)
 {
-	const TreeNode *node = tree_find(session->view, request->op.path);
+	const TreeNode *node = tree_find(session->view, request->op.request.path);
 
 	if (node == NULL)
 	{
-		request->result = DETECTOR_NO_NODE;
+		request->result = REQUEST_NO_NODE;
 		return;
 	}
 	request->data = node->data;
@@ -363,12 +364,13 @@ static void
 execute_act(TreeSession *session, TreeRequest *request)
 {
 	const DetectorOp *op = &request->op;
-	const TreeNode *own = tree_find(zxid, op->path);
+	const TreeNode *own = tree_find(zxid, op->request.path);
 	const char *probe;
 	TreeState  *state;
 
-	request->result = DETECTOR_NO_NODE;
-	if (own == NULL || request->note == NULL || own->version != op->version ||
+	request->result = REQUEST_NO_NODE;
+	if (own == NULL || request->note == NULL ||
+		own->version != op->request.version ||
 		tree_find(zxid, op->verdict) != NULL)
 		return;
 	for (int i = 0; i < op->nchecks; i++)
@@ -383,10 +385,10 @@ execute_act(TreeSession *session, TreeRequest *request)
 		if (request->other_notes[i] == NULL ||
 			tree_find(zxid, op->others[i].path) == NULL)
 			return;
-	request->result = DETECTOR_OK;
+	request->result = REQUEST_OK;
 	probe = tree_find(zxid, op->checks[0].path)->data;
 	state = new_state();
-	set_in(state, op->path, request->note);
+	set_in(state, op->request.path, request->note);
 	for (int i = 0; i < op->nothers; i++)
 		set_in(state, op->others[i].path, request->other_notes[i]);
 	(void) create_in(state, op->verdict, "", session->id, false);
@@ -398,47 +400,47 @@ static void
 execute_write(TreeSession *session, TreeRequest *request)
 {
 	const DetectorOp *op = &request->op;
+	const char *path = op->request.path;
 	char		parent[NOTE_VERTEX_SIZE];
 
-	strcpy(parent, op->path);
+	strcpy(parent, path);
 	*strrchr(parent, '/') = '\0';
-	switch (op->kind)
+	switch (op->request.kind)
 	{
-		case DETECTOR_OP_SET_WAITS:
-			if (request->note != NULL && tree_find(zxid, op->path) != NULL)
-				set_in(new_state(), op->path, request->note);
-			else if (vertex_is_node(op->path) &&
+		case REQUEST_SET:
+			if (request->note != NULL && tree_find(zxid, path) != NULL)
+				set_in(new_state(), path, request->note);
+			else if (vertex_is_node(path) &&
 					 tree_find(zxid, parent) != NULL)
 			{
 				if (tree_on_session_node)
-					tree_on_session_node(op->path);
-				(void) tree_create(op->path, request->note, session->id, false);
+					tree_on_session_node(path);
+				(void) tree_create(path, request->note, session->id, false);
 			}
 			else
-				request->result = DETECTOR_NO_NODE;
+				request->result = REQUEST_NO_NODE;
 			break;
-		case DETECTOR_OP_MKDIR:
-			if (tree_find(zxid, op->path) == NULL)
-				(void) tree_create(op->path, "", 0, false);
+		case REQUEST_MKDIR:
+			if (tree_find(zxid, path) == NULL)
+				(void) tree_create(path, "", 0, false);
 			break;
-		case DETECTOR_OP_CREATE:
+		case REQUEST_CREATE:
 			if (tree_find(zxid, parent) == NULL)
-				request->result = DETECTOR_NO_NODE;
+				request->result = REQUEST_NO_NODE;
 			else
-				request->node = tree_create(op->path, op->data, session->id,
-											true);
+				request->node = tree_create(path, op->request.data,
+											session->id, true);
 			break;
-		case DETECTOR_OP_DELETE:
-			if (tree_find(zxid, op->path) == NULL)
-				request->result = DETECTOR_NO_NODE;
-			else if (tree_count_below(op->path) > 0)
-				request->result = DETECTOR_REFUSED;
+		case REQUEST_DELETE:
+			if (tree_find(zxid, path) == NULL)
+				request->result = REQUEST_NO_NODE;
+			else if (tree_count_below(path) > 0)
+				request->result = REQUEST_REFUSED;
 			else
-				(void) tree_delete(op->path);
+				(void) tree_delete(path);
 			break;
 		default:
-			execute_act(session, request);
-			break;
+			assert(false);
 	}
 }
 
@@ -447,21 +449,24 @@ bool
 tree_execute(TreeSession *session)
 {
 	TreeRequest *request;
-	DetectorOpKind kind;
+	RequestKind kind;
 
 	if (session->nready == session->n)
 		return false;
-	kind = session->queue[session->nready].op.kind;
-	if (session->queue[session->nready].op.barrier)
+	kind = session->queue[session->nready].op.request.kind;
+	if (session->queue[session->nready].op.request.barrier)
 		tree_advance(session, zxid);
 	request = &session->queue[session->nready];
-	if (kind == DETECTOR_OP_LIST || kind == DETECTOR_OP_LIST_WATCH)
+	if (kind == REQUEST_CHILDREN || kind == REQUEST_LIST)
 		execute_list(session, request);
-	else if (kind == DETECTOR_OP_GET)
+	else if (kind == REQUEST_GET)
 		execute_get(session, request);
 	else
 	{
-		execute_write(session, request);
+		if (request->op.verdict != NULL)
+			execute_act(session, request);
+		else
+			execute_write(session, request);
 		tree_advance(session, zxid);
 		request = &session->queue[session->nready];
 	}
@@ -485,16 +490,17 @@ tree_hear(TreeSession *session, DetectorInput *in)
 			session->n * sizeof(TreeRequest));
 	session->seen = request.view;
 	in->event = request.event ? DETECTOR_ROOM_CHANGED : DETECTOR_DONE;
-	in->serial = request.op.serial;
-	in->result = request.result;
-	in->children = request.children;
-	in->nchildren = request.nchildren;
-	in->data = request.data;
-	in->len = request.data != NULL ? (int) strlen(request.data) : -1;
-	in->version = request.version;
-	in->ephemeral = request.ephemeral;
-	in->ours = request.ours;
-	in->node = request.node;
+	in->answer.serial = request.op.request.serial;
+	in->answer.result = request.result;
+	in->answer.children = request.children;
+	in->answer.nchildren = request.nchildren;
+	in->answer.data = request.data;
+	in->answer.data_len = request.data != NULL ?
+		(int) strlen(request.data) : -1;
+	in->answer.version = request.version;
+	in->answer.ephemeral_owner = request.ephemeral ? 1 : 0;
+	in->answer.ours = request.ours;
+	in->answer.node = request.node;
 	return true;
 }
 
@@ -513,7 +519,7 @@ tree_lose_connection(TreeSession *session, int applied, uint32_t *serials)
 		;
 	for (int i = 0; i < session->n; i++)
 		if (!session->queue[i].event)
-			serials[n++] = session->queue[i].op.serial;
+			serials[n++] = session->queue[i].op.request.serial;
 	session->n = 0;
 	session->nready = 0;
 	session->nwatches = 0;

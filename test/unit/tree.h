@@ -39,7 +39,7 @@ typedef struct TreeRequest
 								 * such contender of ours */
 	const char **other_notes;	/* ACT: the same for the others */
 	bool		event;
-	DetectorResult result;
+	RequestResult result;
 	const char **children;
 	int			nchildren;
 	const char *data;

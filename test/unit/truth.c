@@ -346,7 +346,8 @@ truth_on_act(const DetectorOp *op, const char *probe)
 		world_check(!is_acted(&world->edges[set.edges[i]]),
 					"T4: no edge has been a victim");
 	}
-	world_check(world_vertex(op->path) == world->edges[set.edges[0]].from,
+	world_check(world_vertex(op->request.path) ==
+				world->edges[set.edges[0]].from,
 				"T3: the first member is the victim");
 	world_check(keep_only(&set, step) == set.n,
 				"T1: the deadlock was there at one moment");

@@ -53,12 +53,11 @@ submit(int cluster, const DetectorOp *op)
 {
 	TreeRequest *request;
 
-	if (op->kind == DETECTOR_OP_ACT)
+	if (op->verdict != NULL)
 		truth_on_act_sent(cluster, op);
 	request = tree_submit(&world->clusters[cluster].session, op,
-						  op->kind != DETECTOR_OP_SET_WAITS &&
-						  op->kind != DETECTOR_OP_ACT ? NULL :
-						  compose_note(cluster, op->path, op->waits,
+						  op->request.kind != REQUEST_SET ? NULL :
+						  compose_note(cluster, op->request.path, op->waits,
 									   op->nwaits));
 	for (int i = 0; i < op->nothers; i++)
 	{
@@ -369,8 +368,8 @@ world_lose_connection(int cluster)
 		world_step(cluster, &suspended);
 	for (int i = 0; i < n; i++)
 	{
-		DetectorInput in = {.event = DETECTOR_DONE,.serial = serials[i],
-		.result = DETECTOR_UNKNOWN};
+		DetectorInput in = {.event = DETECTOR_DONE,.answer.serial = serials[i],
+		.answer.result = REQUEST_UNKNOWN};
 
 		world_step(cluster, &in);
 	}
@@ -382,8 +381,8 @@ world_lose_connection(int cluster)
 		n = tree_lose_connection(&own->session, 0, serials);
 		for (int i = 0; i < n; i++)
 		{
-			DetectorInput in = {.event = DETECTOR_DONE,.serial = serials[i],
-			.result = DETECTOR_UNKNOWN};
+			DetectorInput in = {.event = DETECTOR_DONE,.answer.serial = serials[i],
+			.answer.result = REQUEST_UNKNOWN};
 
 			world_step(cluster, &in);
 		}

@@ -166,9 +166,9 @@ answer(Detection *state, Probe *probe, uint64_t confirmed)
 		state->counts->confirmed++;
 	probe_answer_prefix(probe->number, confirmed, prefix);
 	room_path_in(probe->room, prefix, path);
-	op = detection_send(state, DETECTOR_OP_CREATE, TASK_ANSWER, path,
+	op = detection_send(state, REQUEST_CREATE, TASK_ANSWER, path,
 						probe->number);
-	op->data = "";
+	op->request.data = "";
 	probe->answering = true;
 }
 
@@ -214,10 +214,10 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 		return;
 	}
 	room_path_in(room, PROBE_PREFIX, path);
-	op = detection_send(state, DETECTOR_OP_CREATE, TASK_PROBE, path, -1);
-	op->data = detection_strdup(state, data);
+	op = detection_send(state, REQUEST_CREATE, TASK_PROBE, path, -1);
+	op->request.data = detection_strdup(state, data);
 	free(data);
-	probe = add_probe(state, room, -1, PROBE_CREATING, op->serial);
+	probe = add_probe(state, room, -1, PROBE_CREATING, op->request.serial);
 	probe->deadlock = *deadlock;
 	probe->ours = true;
 	state->counts->probes++;
@@ -269,15 +269,16 @@ on_probe_created(Detection *state, const Pending *pending,
 			probe = &state->probes[i];
 	if (probe == NULL)
 		return;
-	if (in->result == DETECTOR_OK)
-		probe_parse_name(in->node, &name);
-	if (in->result == DETECTOR_OK && name.kind == PROBE_QUESTION)
+	if (in->answer.result == REQUEST_OK)
+		probe_parse_name(in->answer.node, &name);
+	if (in->answer.result == REQUEST_OK && name.kind == PROBE_QUESTION)
 	{
 		probe->number = name.number;
 		take_up(state, probe);
 		return;
 	}
-	if (in->result == DETECTOR_UNKNOWN || in->result == DETECTOR_OK)
+	if (in->answer.result == REQUEST_UNKNOWN ||
+		in->answer.result == REQUEST_OK)
 		room_sweep(state, probe->room);
 	remove_probe(state, probe);
 }
@@ -293,19 +294,19 @@ on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 	probe = find_probe(state, room_path, pending->number);
 	if (probe != NULL)
 		probe->answering = false;
-	if (in->result == DETECTOR_UNKNOWN)
+	if (in->answer.result == REQUEST_UNKNOWN)
 	{
 		room_sweep(state, room_path);
 		if (probe != NULL)
 			end_probe(state, probe);
 	}
-	else if (in->result == DETECTOR_OK)
+	else if (in->answer.result == REQUEST_OK)
 	{
 		if (probe == NULL || probe->state == PROBE_OVER ||
-			strlen(in->node) >= PROBE_NAME_SIZE)
-			room_throw_away(state, room_path, in->node);
+			strlen(in->answer.node) >= PROBE_NAME_SIZE)
+			room_throw_away(state, room_path, in->answer.node);
 		else
-			strcpy(probe->answer, in->node);
+			strcpy(probe->answer, in->answer.node);
 	}
 }
 
@@ -316,7 +317,7 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	char		room_path[NOTE_VERTEX_SIZE];
 	Probe	   *probe;
 	const char *name = strrchr(pending->path, '/') + 1;
-	bool		ours = in->result == DETECTOR_OK && in->ours;
+	bool		ours = in->answer.result == REQUEST_OK && in->answer.ours;
 
 	strcpy(room_path, pending->path);
 	*strrchr(room_path, '/') = '\0';
@@ -324,7 +325,7 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	{
 		if (ours)
 			room_throw_away(state, room_path, name);
-		else if (in->result == DETECTOR_UNKNOWN)
+		else if (in->answer.result == REQUEST_UNKNOWN)
 			room_sweep(state, room_path);
 		return;
 	}
@@ -333,7 +334,7 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	probe = find_probe(state, room_path, pending->number);
 	if (probe == NULL)
 		return;
-	if (in->result == DETECTOR_UNKNOWN)
+	if (in->answer.result == REQUEST_UNKNOWN)
 	{
 		/* the next list shows it again; it may be ours, and too old already */
 		remove_probe(state, probe);
@@ -341,8 +342,8 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 	if (probe->state != PROBE_READING)
 		return;
-	if (in->result != DETECTOR_OK || ours ||
-		!probe_parse(in->data, in->len, &probe->deadlock))
+	if (in->answer.result != REQUEST_OK || ours ||
+		!probe_parse(in->answer.data, in->answer.data_len, &probe->deadlock))
 		end_probe(state, probe);
 	else
 		take_up(state, probe);
@@ -476,7 +477,7 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 	{
 		const WaitMember *member = &deadlock->members[i];
 
-		if (strcmp(member->edge.from, op->path) != 0)
+		if (strcmp(member->edge.from, op->request.path) != 0)
 		{
 			checks[op->nchecks].path = member->edge.from;
 			checks[op->nchecks++].version = member->version;
@@ -546,11 +547,11 @@ fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 		NoteWait   *waits;
 		int			n = without(holder, victim, left);
 
-		if (n == holder->nsent && strcmp(holder->path, op->path) != 0)
+		if (n == holder->nsent && strcmp(holder->path, op->request.path) != 0)
 			continue;
 		waits = detection_alloc(state, n * sizeof(NoteWait));
 		memcpy(waits, left, n * sizeof(NoteWait));
-		if (strcmp(holder->path, op->path) == 0)
+		if (strcmp(holder->path, op->request.path) == 0)
 		{
 			op->waits = waits;
 			op->nwaits = n;
@@ -561,7 +562,7 @@ fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 			others[op->nothers].waits = waits;
 			others[op->nothers++].nwaits = n;
 		}
-		holder->out = op->serial;
+		holder->out = op->request.serial;
 	}
 	op->others = others;
 }
@@ -592,12 +593,13 @@ send_act(Detection *state, Probe *probe)
 	char		path[NOTE_VERTEX_SIZE];
 	DetectorOp *op;
 
-	op = detection_send(state, DETECTOR_OP_ACT, TASK_ACT, victim->edge.from,
+	op = detection_send(state, REQUEST_SET, TASK_ACT, victim->edge.from,
 						probe->number);
 	fill_checks(state, probe, op);
 	fill_notes(state, &victim->edge.wait, op);
 	strcpy(state->pending[state->npending - 1].path, probe->room);
-	op->version = victim->version;
+	op->request.has_version = true;
+	op->request.version = victim->version;
 	probe_verdict_name(probe->number, name);
 	room_path_in(probe->room, name, path);
 	op->verdict = detection_strdup(state, path);
@@ -661,12 +663,13 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	Probe	   *probe = find_probe(state, pending->path, pending->number);
 
-	act_answered(state, probe, pending->serial, in->result == DETECTOR_OK);
+	act_answered(state, probe, pending->serial,
+				 in->answer.result == REQUEST_OK);
 	if (probe == NULL || probe->state != PROBE_ACTING)
 		return;
-	if (in->result == DETECTOR_OK)
-		end_victim(state, probe, in->zxid);
-	else if (in->result == DETECTOR_UNKNOWN)
+	if (in->answer.result == REQUEST_OK)
+		end_victim(state, probe, in->answer.mzxid);
+	else if (in->answer.result == REQUEST_UNKNOWN)
 	{
 		Room	   *room = room_find(state, probe->room);
 
@@ -704,12 +707,12 @@ on_new_child(Detection *state, Room *room, const char *child, uint32_t serial)
 	{
 		(void) add_probe(state, room->path, name.number, PROBE_READING,
 						 serial);
-		(void) detection_send(state, DETECTOR_OP_GET, TASK_READ, path,
+		(void) detection_send(state, REQUEST_GET, TASK_READ, path,
 							  name.number);
 	}
 	else if (room->sweep && name.kind != PROBE_QUESTION &&
 			 (probe == NULL || strcmp(probe->answer, child) != 0))
-		(void) detection_send(state, DETECTOR_OP_GET, TASK_SWEEP, path,
+		(void) detection_send(state, REQUEST_GET, TASK_SWEEP, path,
 							  name.number);
 }
 
@@ -791,13 +794,13 @@ on_children(Detection *state, Room *room, const Pending *pending,
 	bool	   *verdicts;
 	bool	   *seen;
 
-	for (int i = 0; i < in->nchildren; i++)
-		on_new_child(state, room, in->children[i], pending->serial);
+	for (int i = 0; i < in->answer.nchildren; i++)
+		on_new_child(state, room, in->answer.children[i], pending->serial);
 	room->sweep = false;
 	verdicts = detection_alloc(state, state->nprobes + 1);
 	seen = detection_alloc(state, state->nprobes + 1);
-	for (int i = 0; i < in->nchildren; i++)
-		on_child(state, room, in->children[i], verdicts, seen);
+	for (int i = 0; i < in->answer.nchildren; i++)
+		on_child(state, room, in->answer.children[i], verdicts, seen);
 	for (int i = state->nprobes - 1; i >= 0; i--)
 		if (strcmp(state->probes[i].room, room->path) == 0 &&
 			on_probe_listed(state, &state->probes[i], seen[i], verdicts[i],
@@ -815,22 +818,22 @@ on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 		return;
 	room->listing = false;
 	room_listed(state, room, in);
-	if (in->result == DETECTOR_OK)
+	if (in->answer.result == REQUEST_OK)
 	{
 		on_children(state, room, pending, in);
 		return;
 	}
 	if (room->watch == pending->serial)
 		room->watch = 0;
-	if (in->result == DETECTOR_REFUSED)
+	if (in->answer.result == REQUEST_REFUSED)
 		room->retry_at = state->now + state->timeout;
-	else if (in->result == DETECTOR_NO_NODE)
+	else if (in->answer.result == REQUEST_NO_NODE)
 	{
-		empty.nchildren = 0;
+		empty.answer.nchildren = 0;
 		on_children(state, room, pending, &empty);
 		room->making = room->needed;
 		if (room->needed)
-			(void) detection_send(state, DETECTOR_OP_MKDIR, TASK_MKDIR,
+			(void) detection_send(state, REQUEST_MKDIR, TASK_MKDIR,
 								  room->path, 0);
 		else
 			room->watch = 0;

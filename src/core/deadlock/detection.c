@@ -66,7 +66,7 @@ detection_free_blocks(Detection *state)
  * "number" is that of the probe that it is about, or 0.
  */
 DetectorOp *
-detection_send(Detection *state, DetectorOpKind kind, DetectionTask task,
+detection_send(Detection *state, RequestKind kind, DetectionTask task,
 			   const char *path, int32_t number)
 {
 	Pending    *pending;
@@ -77,15 +77,14 @@ detection_send(Detection *state, DetectorOpKind kind, DetectionTask task,
 	state->ops = memory_grow(state->ops, state->out->nops, sizeof(DetectorOp));
 	state->out->ops = state->ops;
 	op = &state->ops[state->out->nops++];
-	op->kind = kind;
-	op->serial = state->serial;
-	op->path = detection_strdup(state, path);
-	op->version = -1;
+	op->request.kind = kind;
+	op->request.serial = state->serial;
+	op->request.path = detection_strdup(state, path);
 
 	state->pending = memory_grow(state->pending, state->npending,
 								 sizeof(Pending));
 	pending = &state->pending[state->npending++];
-	pending->serial = op->serial;
+	pending->serial = op->request.serial;
 	pending->task = task;
 	pending->path = memory_copy(path);
 	pending->number = number;

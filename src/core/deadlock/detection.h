@@ -14,6 +14,7 @@
 #define ZKLOCK_DETECTION_H
 
 #include "core/deadlock/waits.h"
+#include "core/request.h"
 
 /* What goes in and comes out: see detector_step(). */
 
@@ -21,7 +22,7 @@ typedef enum DetectorEvent
 {
 	DETECTOR_EDGES,				/* the local edges that there are now */
 	DETECTOR_DONE,				/* the answer to an operation */
-	DETECTOR_ROOM_CHANGED,		/* the watch of a LIST_WATCH was used up */
+	DETECTOR_ROOM_CHANGED,		/* the watch of a LIST was used up */
 	DETECTOR_TICK,				/* wake_at has come, or any time before */
 	DETECTOR_ADOPT,				/* new worker: an owner's note may have waits */
 	DETECTOR_SWEEP,				/* new worker: an earlier one may have left
@@ -31,15 +32,6 @@ typedef enum DetectorEvent
 	DETECTOR_EXPIRED			/* the session has ended; RESUMED follows when
 								 * there is another */
 } DetectorEvent;
-
-typedef enum DetectorResult
-{
-	DETECTOR_OK,				/* MKDIR: or it exists */
-	DETECTOR_UNKNOWN,			/* connection lost: it may have happened */
-	DETECTOR_NO_NODE,			/* ACT: or anything else of it does not hold,
-								 * so nothing was done */
-	DETECTOR_REFUSED			/* any other error */
-} DetectorResult;
 
 typedef struct DetectorInput
 {
@@ -59,46 +51,11 @@ typedef struct DetectorInput
 								 * named, though there are no edges */
 	int			nrooms;
 
-	/* DONE */
-	uint32_t	serial;			/* ROOM_CHANGED, too: of the LIST_WATCH */
-	DetectorResult result;
-	const char *const *children;	/* LIST, LIST_WATCH */
-	int			nchildren;
-	const char *data;			/* GET: not terminated */
-	int			len;			/* -1: none */
-	int32_t		version;		/* GET: of the data */
-	bool		ephemeral;		/* GET: it is, see request_is_ephemeral() */
-	bool		ours;			/* GET: of our session */
-	const char *node;			/* CREATE: the name that it has got, without
-								 * its directory */
-	int64_t		zxid;			/* ACT: of the multi */
+	RequestAnswer answer;		/* DONE; ROOM_CHANGED has "serial" only */
 
 	/* ADOPT, SWEEP */
 	const char *path;			/* of our contender; of the room */
 } DetectorInput;
-
-typedef enum DetectorOpKind
-{
-	DETECTOR_OP_LIST,			/* the children of "path" */
-	DETECTOR_OP_LIST_WATCH,		/* the same, and watch them */
-	DETECTOR_OP_GET,			/* data, version and owner of "path" */
-	DETECTOR_OP_SET_WAITS,		/* write the note of our contender "path" with
-								 * these waits; if that is no contender of
-								 * ours any more, or not owned: NO_NODE,
-								 * without asking ZooKeeper.  Or "path" is a
-								 * session's znode: set its note, or, if it
-								 * is not there, make it, ephemeral */
-	DETECTOR_OP_MKDIR,			/* make "path" as lock directories are made,
-								 * without its parents */
-	DETECTOR_OP_CREATE,			/* "path" as prefix: an ephemeral sequential
-								 * znode with "data" */
-	DETECTOR_OP_DELETE,			/* "path", whatever its version */
-	DETECTOR_OP_ACT				/* one multi, which goes alone: the checks;
-								 * the note of our contender "path" with
-								 * these waits, if it has "version"; the
-								 * notes of "others"; create "verdict",
-								 * ephemeral, without data */
-} DetectorOpKind;
 
 typedef struct DetectorCheck
 {
@@ -114,22 +71,37 @@ typedef struct DetectorNote
 	int			nwaits;
 } DetectorNote;
 
-/* What it points to is valid until the next step. */
+/*
+ * What it points to is valid until the next step.  The kinds of requests:
+ *
+ * CHILDREN, LIST, MKDIR, DELETE
+ *		as they are.
+ * CREATE
+ *		"path" is the prefix of the znode.
+ * GET
+ *		Answered without data if the znode is not ephemeral, or if they are
+ *		longer than any note or probe.
+ * SET
+ *		Write the note of our contender "path" with these waits.  If that is no
+ *		contender of ours any more, or not owned: NO_NODE, without asking
+ *		ZooKeeper.  Or "path" is a session's znode: set its note, or, if it is
+ *		not there, make it, ephemeral.
+ *
+ * If there is a "verdict" it is an act, one multi, which goes alone: the checks;
+ * the SET, if "path" has this version; the notes of "others"; the create of the
+ * verdict, ephemeral, without data.  Its answer has the "mzxid" of the multi, or
+ * is NO_NODE if anything of it does not hold, so that nothing was done.
+ */
 typedef struct DetectorOp
 {
-	DetectorOpKind kind;
-	uint32_t	serial;			/* to be handed back with the answer */
-	bool		barrier;		/* of LIST_WATCH: behind a barrier */
-	const char *path;
-	const char *data;			/* CREATE: a string */
-	const NoteWait *waits;		/* SET_WAITS, ACT */
+	Request		request;
+	const NoteWait *waits;		/* SET */
 	int			nwaits;
-	const DetectorCheck *checks;	/* ACT: without that of "path" */
+	const char *verdict;		/* an act: path; else NULL */
+	const DetectorCheck *checks;	/* without that of "path" */
 	int			nchecks;
-	int32_t		version;		/* ACT: that of "path" */
-	const DetectorNote *others; /* ACT */
+	const DetectorNote *others;
 	int			nothers;
-	const char *verdict;		/* ACT: path */
 } DetectorOp;
 
 /* A deadlock that was ended, of which we are a part. */

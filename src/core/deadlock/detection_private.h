@@ -191,7 +191,7 @@ typedef struct Detection
 extern void *detection_alloc(Detection *state, size_t size);
 extern char *detection_strdup(Detection *state, const char *text);
 extern void detection_free_blocks(Detection *state);
-extern DetectorOp *detection_send(Detection *state, DetectorOpKind kind,
+extern DetectorOp *detection_send(Detection *state, RequestKind kind,
 								  DetectionTask task, const char *path,
 								  int32_t number);
 extern bool detection_take(Detection *state, uint32_t serial, Pending *pending);

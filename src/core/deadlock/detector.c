@@ -247,13 +247,13 @@ publish(Detection *state, Holder *holder)
 	}
 	size = n * sizeof(NoteWait);
 	copy = memcpy(detection_alloc(state, size), waits, size);
-	op = detection_send(state, DETECTOR_OP_SET_WAITS, TASK_SET, holder->path, 0);
+	op = detection_send(state, REQUEST_SET, TASK_SET, holder->path, 0);
 	op->waits = copy;
 	op->nwaits = n;
 	free(holder->sent);
 	holder->sent = memcpy(memory_alloc(size), waits, size);
 	holder->nsent = n;
-	holder->out = op->serial;
+	holder->out = op->request.serial;
 	holder->unsure = false;
 	holder->made = true;
 	state->nwriting++;
@@ -373,21 +373,21 @@ on_note_written(Detection *state, const Pending *pending,
 		return;
 	holder->out = 0;
 	detection_note_changed(state, holder, true);
-	switch (in->result)
+	switch (in->answer.result)
 	{
-		case DETECTOR_OK:
+		case REQUEST_OK:
 			break;
-		case DETECTOR_NO_NODE:
+		case REQUEST_NO_NODE:
 			holder->gone = !holder->session;
 			holder->made = false;
 			holder->nsent = 0;
 			if (holder->session)
 				lose_room(state, holder);
 			break;
-		case DETECTOR_UNKNOWN:
+		case REQUEST_UNKNOWN:
 			holder->unsure = true;
 			break;
-		case DETECTOR_REFUSED:
+		case REQUEST_REFUSED:
 			holder->unsure = true;
 			holder->retry_at = state->now + state->timeout;
 			break;
@@ -508,7 +508,7 @@ read_on(Detection *state)
 	while (graph_next_read(&state->graph, &read))
 	{
 		(void) detection_send(state, read.kind == GRAPH_READ_CHILDREN ?
-							  DETECTOR_OP_LIST : DETECTOR_OP_GET, TASK_LOOK,
+							  REQUEST_CHILDREN : REQUEST_GET, TASK_LOOK,
 							  read.path, 0);
 		state->nreading++;
 		state->counts->reads++;
@@ -523,12 +523,13 @@ on_look_read(Detection *state, const Pending *pending, const DetectorInput *in)
 	if (!state->looking || state->nreading == 0)
 		return;
 	state->nreading--;
-	if (in->result == DETECTOR_OK && in->children != NULL)
-		graph_told_children(&state->graph, pending->path, in->children,
-							in->nchildren);
-	else if (in->result == DETECTOR_OK)
-		graph_told_note(&state->graph, pending->path, in->data, in->len,
-						in->version, in->ephemeral);
+	if (in->answer.result == REQUEST_OK && in->answer.children != NULL)
+		graph_told_children(&state->graph, pending->path, in->answer.children,
+							in->answer.nchildren);
+	else if (in->answer.result == REQUEST_OK)
+		graph_told_note(&state->graph, pending->path, in->answer.data,
+						in->answer.data_len, in->answer.version,
+						request_is_ephemeral(&in->answer));
 	if (state->nreading == 0)
 		read_on(state);
 }
@@ -661,7 +662,7 @@ on_done(Detection *state, const DetectorInput *in)
 {
 	Pending		pending;
 
-	if (!detection_take(state, in->serial, &pending))
+	if (!detection_take(state, in->answer.serial, &pending))
 		return;
 	if (pending.task == TASK_SET)
 		on_note_written(state, &pending, in);
@@ -759,7 +760,7 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_done(state, in);
 			break;
 		case DETECTOR_ROOM_CHANGED:
-			room_changed(state, in->serial);
+			room_changed(state, in->answer.serial);
 			break;
 		case DETECTOR_TICK:
 			break;

@@ -98,7 +98,8 @@ room_made(Detection *state, const Pending *pending, const DetectorInput *in)
 	if (room == NULL)
 		return;
 	room->making = false;
-	if (in->result == DETECTOR_NO_NODE || in->result == DETECTOR_REFUSED)
+	if (in->answer.result == REQUEST_NO_NODE ||
+		in->answer.result == REQUEST_REFUSED)
 		room->retry_at = state->now + state->timeout;
 }
 
@@ -111,7 +112,7 @@ room_deleted(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	Room	   *room = room_find(state, pending->path);
 
-	if (room != NULL && in->result != DETECTOR_REFUSED)
+	if (room != NULL && in->answer.result != REQUEST_REFUSED)
 	{
 		/* if it is needed again, it is to be listed */
 		room->exists = false;
@@ -121,7 +122,7 @@ room_deleted(Detection *state, const Pending *pending, const DetectorInput *in)
 		if (strcmp(state->litter[i].path, pending->path) == 0)
 		{
 			state->litter[i].out = false;
-			if (in->result == DETECTOR_UNKNOWN)
+			if (in->answer.result == REQUEST_UNKNOWN)
 				return;
 			state->nlitter--;
 			memmove(&state->litter[i], &state->litter[i + 1],
@@ -291,26 +292,27 @@ room_listed(Detection *state, Room *room, const DetectorInput *in)
 	int			nbefore = room->nnamed;
 	int			same = 0;
 
-	if (in->result != DETECTOR_OK && in->result != DETECTOR_NO_NODE)
+	if (in->answer.result != REQUEST_OK &&
+		in->answer.result != REQUEST_NO_NODE)
 		return;
-	if (in->result == DETECTOR_OK && !room->exists)
+	if (in->answer.result == REQUEST_OK && !room->exists)
 		detection_note_all_changed(state);	/* sessions' znodes can be made */
-	room->exists = in->result == DETECTOR_OK;
+	room->exists = in->answer.result == REQUEST_OK;
 	room->named = NULL;
 	room->nnamed = 0;
-	for (int i = 0; room->exists && i < in->nchildren; i++)
+	for (int i = 0; room->exists && i < in->answer.nchildren; i++)
 	{
 		char		path[NOTE_VERTEX_SIZE];
 		VertexNode	node;
 
-		if (!vertex_parse_node(in->children[i], &node))
+		if (!vertex_parse_node(in->answer.children[i], &node))
 			continue;
-		room_path_in(room->path, in->children[i], path);
+		room_path_in(room->path, in->answer.children[i], path);
 		if (is_ours(state, path))
 			continue;
 		add_named(room, node.vertex);
 		if (room->sweep)
-			(void) detection_send(state, DETECTOR_OP_GET, TASK_SWEEP, path, 0);
+			(void) detection_send(state, REQUEST_GET, TASK_SWEEP, path, 0);
 	}
 	for (int i = 0; i < room->nnamed; i++)
 		for (int j = 0; j < nbefore; j++)
@@ -347,7 +349,7 @@ leave(Detection *state, Room *room)
 		return;
 	}
 	room->leave_at = 0;
-	(void) detection_send(state, DETECTOR_OP_DELETE, TASK_DELETE, room->path,
+	(void) detection_send(state, REQUEST_DELETE, TASK_DELETE, room->path,
 						  0);
 }
 
@@ -378,11 +380,11 @@ room_watch_needed(Detection *state)
 			detection_wake(state, room->retry_at);
 			continue;
 		}
-		op = detection_send(state, DETECTOR_OP_LIST_WATCH, TASK_LIST,
+		op = detection_send(state, REQUEST_LIST, TASK_LIST,
 							room->path, 0);
-		op->barrier = room->barrier;
+		op->request.barrier = room->barrier;
 		room->barrier = false;
-		room->watch = op->serial;
+		room->watch = op->request.serial;
 		room->listing = true;
 	}
 }
@@ -397,7 +399,7 @@ room_clean_up(Detection *state)
 	for (int i = 0; i < state->nlitter; i++)
 		if (!state->litter[i].out)
 		{
-			(void) detection_send(state, DETECTOR_OP_DELETE, TASK_DELETE,
+			(void) detection_send(state, REQUEST_DELETE, TASK_DELETE,
 								  state->litter[i].path, 0);
 			state->litter[i].out = true;
 		}

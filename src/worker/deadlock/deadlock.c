@@ -82,7 +82,8 @@ step_detector(DetectorInput *in)
 		for (int i = 0; i < out.nops; i++)
 		{
 			if (!detector_io_submit(&out.ops[i]))
-				not_sent = lappend_int(not_sent, (int) out.ops[i].serial);
+				not_sent = lappend_int(not_sent,
+									   (int) out.ops[i].request.serial);
 		}
 		for (int i = 0; i < out.nverdicts; i++)
 			verdict_tell(&out.verdicts[i]);
@@ -95,8 +96,8 @@ step_detector(DetectorInput *in)
 			return;
 		memset(in, 0, sizeof(*in));
 		in->event = DETECTOR_DONE;
-		in->serial = (uint32) linitial_int(not_sent);
-		in->result = DETECTOR_NO_NODE;
+		in->answer.serial = (uint32) linitial_int(not_sent);
+		in->answer.result = REQUEST_NO_NODE;
 		not_sent = list_delete_first(not_sent);
 	}
 }

@@ -44,13 +44,14 @@
 typedef struct SentRequest
 {
 	uint32		serial;			/* hash key, must be first */
-	DetectorOpKind kind;
+	RequestKind kind;
 	int			session;
-	int			parts;			/* ACT: answers that are missing */
-	DetectorResult result;		/* ACT: so far */
-	bool		noted;			/* ACT: the note of "path" has been written */
-	int64		zxid;			/* ACT: of the multi, if it has been done */
-	char	   *data;			/* SET_WAITS of a session's znode: its note,
+	bool		acts;			/* it is an act: */
+	int			parts;			/* answers that are missing */
+	RequestResult result;		/* so far */
+	bool		noted;			/* the note of "path" has been written */
+	int64		zxid;			/* of the multi, if it has been done */
+	char	   *data;			/* SET of a session's znode: its note,
 								 * malloc'd, until it is being made; or NULL */
 	char		path[NOTE_VERTEX_SIZE];
 } SentRequest;
@@ -120,55 +121,22 @@ detector_io_leave_rooms(void)
 	io.rooms_noted = false;
 }
 
-static DetectorResult
-result_of(RequestResult result)
-{
-	switch (result)
-	{
-		case REQUEST_OK:
-			return DETECTOR_OK;
-		case REQUEST_UNKNOWN:
-			return DETECTOR_UNKNOWN;
-		case REQUEST_NO_NODE:
-			return DETECTOR_NO_NODE;
-		case REQUEST_REFUSED:
-			break;
-	}
-	return DETECTOR_REFUSED;
-}
-
 static SentRequest *
 new_sent(const DetectorOp *op, int session)
 {
-	SentRequest *sent = hash_search(io.requests, &op->serial,
-									  HASH_ENTER, NULL);
+	SentRequest *sent = hash_search(io.requests, &op->request.serial,
+									HASH_ENTER, NULL);
 
-	sent->kind = op->kind;
+	sent->kind = op->request.kind;
 	sent->session = session;
-	sent->parts = 1;
-	sent->result = DETECTOR_OK;
+	sent->acts = op->verdict != NULL;
+	sent->parts = 0;
+	sent->result = REQUEST_OK;
 	sent->noted = false;
 	sent->zxid = 0;
 	sent->data = NULL;
-	strlcpy(sent->path, op->path, sizeof(sent->path));
+	strlcpy(sent->path, op->request.path, sizeof(sent->path));
 	return sent;
-}
-
-/* Submit an operation that is one request. */
-static void
-submit(const DetectorOp *op, RequestKind kind)
-{
-	Request		request = {
-		.kind = kind,
-		.serial = op->serial,
-		.data = op->data,
-		.barrier = op->barrier,
-		.path = op->path,
-		.brief = true
-	};
-
-	new_sent(op, 0);
-	session_submit(0, io.owner, &request);
 }
 
 /* Submit the write of a contender's note. */
@@ -229,19 +197,22 @@ write_session(const NoteWait *waits, int nwaits)
 	return data;
 }
 
-/* Write the note of a session's znode; if that is not there it is made then. */
-static void
-set_session(const DetectorOp *op)
+/*
+ * The note with these waits that is to be written to our contender, or to a
+ * session's znode, valid until the next call; NULL: that is no contender of
+ * ours any more.
+ */
+static const char *
+note_with(const char *path, const NoteWait *waits, int nwaits)
 {
-	Request		set = {
-		.kind = REQUEST_SET,
-		.serial = op->serial,
-		.data = write_session(op->waits, op->nwaits)
-	};
+	Contender  *contender = find_owner(path);
 
-	new_sent(op, 0)->data = strdup(set.data);
-	set.path = op->path;
-	session_submit(0, io.owner, &set);
+	if (vertex_is_node(path))
+		return write_session(waits, nwaits);
+	if (contender == NULL)
+		return NULL;
+	contender_set_waits(contender, waits, nwaits);
+	return contender_note(contender);
 }
 
 /*
@@ -258,12 +229,12 @@ session_written(SentRequest *sent, const RequestAnswer *in)
 		Request		create = {
 			.kind = REQUEST_CREATE,
 			.serial = sent->serial,
+			.path = sent->path,
 			.data = data,
 			.exact = true
 		};
 
 		io.last_group = (io.last_group + 1) & ~GROUP_BIT;
-		create.path = sent->path;
 		create.group = GROUP_BIT | io.last_group;
 		session_submit(0, io.owner, &create);
 	}
@@ -276,128 +247,104 @@ session_written(SentRequest *sent, const RequestAnswer *in)
 static bool
 set_waits(const DetectorOp *op)
 {
-	Contender  *contender = find_owner(op->path);
+	const char *path = op->request.path;
+	const char *data = note_with(path, op->waits, op->nwaits);
+	Contender  *contender = find_owner(path);
 
-	if (vertex_is_node(op->path))
+	if (data == NULL)
+		return false;
+	if (vertex_is_node(path))
 	{
-		set_session(op);
+		Request		set = op->request;
+
+		set.data = new_sent(op, 0)->data = strdup(data);
+		session_submit(0, io.owner, &set);
 		return true;
 	}
-	if (contender == NULL)
-		return false;
-	contender_set_waits(contender, op->waits, op->nwaits);
 	new_sent(op, contender->session);
 	if (contender->note_version < 0)
-		write_again(contender, op->path, op->serial);
+		write_again(contender, path, op->request.serial);
 	else
-		submit_note(contender, op->path, op->serial);
+		submit_note(contender, path, op->request.serial);
 	return true;
 }
 
 /* Submit a part of an act. */
 static void
-submit_part(SentRequest *sent, Request *part, const char *path)
+submit_part(SentRequest *sent, Request part)
 {
-	part->serial = sent->serial;
+	part.serial = sent->serial;
+	part.group = GROUP_BIT | io.last_group;
 	sent->parts++;
-	part->path = path;
-	part->group = GROUP_BIT | io.last_group;
-	session_submit(0, io.owner, part);
+	session_submit(0, io.owner, &part);
 }
 
-/* Submit the note of another contender of ours, if it still is one. */
+/* The same, the note of another contender of ours, if it still is one. */
 static void
 submit_other(SentRequest *sent, const DetectorNote *note)
 {
+	const char *data = note_with(note->path, note->waits, note->nwaits);
 	Contender  *contender = find_owner(note->path);
-	Request		set = {.kind = REQUEST_SET};
 
-	if (vertex_is_node(note->path))
-	{
-		set.data = write_session(note->waits, note->nwaits);
-		submit_part(sent, &set, note->path);
-		return;
-	}
-	if (contender == NULL)
-		return;
-	contender_set_waits(contender, note->waits, note->nwaits);
-	contender->note_version = -1;
-	set.data = contender_note(contender);
-	submit_part(sent, &set, note->path);
+	if (contender)
+		contender->note_version = -1;
+	if (data)
+		submit_part(sent, (Request) {.kind = REQUEST_SET,.path = note->path,
+			.data = data});
 }
 
 /* End a deadlock, if it is still there; false if it is not. */
 static bool
 act(const DetectorOp *op)
 {
-	Contender  *contender = find_owner(op->path);
+	Request		set = op->request;
 	SentRequest *sent;
-	Request		set = {
-		.kind = REQUEST_SET,
-		.has_version = true,
-		.version = op->version
-	};
-	Request		create = {
-		.kind = REQUEST_CREATE,
-		.data = "",
-		.exact = true
-	};
 
-	if (contender == NULL && !vertex_is_node(op->path))
+	set.data = note_with(set.path, op->waits, op->nwaits);
+	if (set.data == NULL)
 		return false;
 	sent = new_sent(op, 0);
-	sent->parts = 0;
 	io.last_group = (io.last_group + 1) & ~GROUP_BIT;
 	for (int i = 0; i < op->nchecks; i++)
-	{
-		Request		check = {
-			.kind = REQUEST_CHECK,
+		submit_part(sent, (Request) {.kind = REQUEST_CHECK,
+			.path = op->checks[i].path,
 			.has_version = op->checks[i].version >= 0,
-			.version = op->checks[i].version
-		};
-
-		submit_part(sent, &check, op->checks[i].path);
-	}
-	if (contender)
-	{
-		contender_set_waits(contender, op->waits, op->nwaits);
-		set.data = contender_note(contender);
-	}
-	else
-		set.data = write_session(op->waits, op->nwaits);
-	submit_part(sent, &set, op->path);
+			.version = op->checks[i].version});
+	submit_part(sent, set);
 	for (int i = 0; i < op->nothers; i++)
 		submit_other(sent, &op->others[i]);
-	submit_part(sent, &create, op->verdict);
+	submit_part(sent, (Request) {.kind = REQUEST_CREATE,.path = op->verdict,
+		.data = "",.exact = true});
 	return true;
 }
 
 static const char *
-op_name(DetectorOpKind kind)
+op_name(const DetectorOp *op)
 {
 	static const char *const names[] = {
-		[DETECTOR_OP_LIST] = "list",
-		[DETECTOR_OP_LIST_WATCH] = "list and watch",
-		[DETECTOR_OP_GET] = "get",
-		[DETECTOR_OP_SET_WAITS] = "set waits",
-		[DETECTOR_OP_MKDIR] = "mkdir",
-		[DETECTOR_OP_CREATE] = "create",
-		[DETECTOR_OP_DELETE] = "delete",
-		[DETECTOR_OP_ACT] = "act"
+		[REQUEST_CHILDREN] = "list",
+		[REQUEST_LIST] = "list and watch",
+		[REQUEST_GET] = "get",
+		[REQUEST_SET] = "set waits",
+		[REQUEST_MKDIR] = "mkdir",
+		[REQUEST_CREATE] = "create",
+		[REQUEST_DELETE] = "delete"
 	};
 
-	return names[kind];
+	return op->verdict ? "act" : names[op->request.kind];
 }
 
 /* If it creates a znode in a room: the next worker must know of that. */
 static void
 note_room(const DetectorOp *op)
 {
-	const char *path = op->kind == DETECTOR_OP_CREATE ||
-		(op->kind == DETECTOR_OP_SET_WAITS && vertex_is_node(op->path)) ?
-		op->path : op->kind == DETECTOR_OP_ACT ? op->verdict : NULL;
+	const char *path = op->verdict;
 	char		room[NOTE_VERTEX_SIZE];
 
+	if (path == NULL && (op->request.kind == REQUEST_CREATE ||
+						 (op->request.kind == REQUEST_SET &&
+						  vertex_is_node(op->request.path))))
+		path = op->request.path;
 	if (path == NULL)
 		return;
 	strlcpy(room, path, sizeof(room));
@@ -415,36 +362,22 @@ note_room(const DetectorOp *op)
 bool
 detector_io_submit(const DetectorOp *op)
 {
+	Request		request = op->request;
+
 	ereport(DEBUG3,
-			(errmsg_internal("deadlock request %u: %s %s%s", op->serial,
-							 op_name(op->kind), op->path,
-							 op->barrier ? ", behind a barrier" : "")));
+			(errmsg_internal("deadlock request %u: %s %s%s", request.serial,
+							 op_name(op), request.path,
+							 request.barrier ? ", behind a barrier" : "")));
 	note_room(op);
-	switch (op->kind)
-	{
-		case DETECTOR_OP_LIST:
-			submit(op, REQUEST_CHILDREN);
-			break;
-		case DETECTOR_OP_LIST_WATCH:
-			submit(op, REQUEST_LIST);
-			break;
-		case DETECTOR_OP_GET:
-			submit(op, REQUEST_STAT);
-			break;
-		case DETECTOR_OP_MKDIR:
-			submit(op, REQUEST_MKDIR);
-			break;
-		case DETECTOR_OP_CREATE:
-			submit(op, REQUEST_CREATE);
-			break;
-		case DETECTOR_OP_DELETE:
-			submit(op, REQUEST_DELETE);
-			break;
-		case DETECTOR_OP_SET_WAITS:
-			return set_waits(op);
-		case DETECTOR_OP_ACT:
-			return act(op);
-	}
+	if (op->verdict)
+		return act(op);
+	if (request.kind == REQUEST_SET)
+		return set_waits(op);
+	if (request.kind == REQUEST_GET)
+		request.kind = REQUEST_STAT;	/* see read_data() */
+	request.brief = true;
+	new_sent(op, 0);
+	session_submit(0, io.owner, &request);
 	return true;
 }
 
@@ -458,12 +391,15 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 	const char *name = strrchr(sent->path, '/') + 1;
 	bool		is_probe = strncmp(name, PROBE_PREFIX, strlen(PROBE_PREFIX)) == 0;
 	int			max = is_probe ? PROBE_MAX_SIZE : NOTE_FULL_SIZE;
-	Request		get = {.kind = REQUEST_GET,.serial = sent->serial};
+	Request		get = {
+		.kind = REQUEST_GET,
+		.serial = sent->serial,
+		.path = sent->path
+	};
 
 	if (in->result != REQUEST_OK || !request_is_ephemeral(in) ||
 		in->size > max)
 		return false;
-	get.path = sent->path;
 	session_submit(0, io.owner, &get);
 	return true;
 }
@@ -478,10 +414,10 @@ take_part(SentRequest *sent, const RequestAnswer *in)
 	sent->parts--;
 	if (session_error_is_untried(in->error))
 		return;
-	if (in->result == REQUEST_UNKNOWN && sent->result == DETECTOR_OK)
-		sent->result = DETECTOR_UNKNOWN;
+	if (in->result == REQUEST_UNKNOWN && sent->result == REQUEST_OK)
+		sent->result = REQUEST_UNKNOWN;
 	else if (in->result == REQUEST_NO_NODE || in->result == REQUEST_REFUSED)
-		sent->result = DETECTOR_NO_NODE;
+		sent->result = REQUEST_NO_NODE;
 	if (in->kind == REQUEST_SET && in->result == REQUEST_OK &&
 		!sent->noted)
 	{
@@ -522,46 +458,39 @@ note_written(const SentRequest *sent, const RequestAnswer *in)
  * Returns false if it is not to be told (yet).
  */
 bool
-detector_io_answer(const RequestAnswer *in, DetectorInput *answer)
+detector_io_answer(const RequestAnswer *in, DetectorInput *told)
 {
 	SentRequest *sent;
 
-	memset(answer, 0, sizeof(*answer));
-	answer->serial = in->serial;
-	answer->event = DETECTOR_ROOM_CHANGED;
+	memset(told, 0, sizeof(*told));
+	told->event = DETECTOR_ROOM_CHANGED;
+	told->answer = *in;
 	if (in->event != REQUEST_DONE)
 		return true;
 	sent = hash_search(io.requests, &in->serial, HASH_FIND, NULL);
 	if (sent == NULL)
 		return false;			/* of a session that has ended */
-	answer->event = DETECTOR_DONE;
-	answer->result = result_of(in->result);
-	answer->children = in->children;
-	answer->nchildren = in->nchildren;
-	answer->data = in->data;
-	answer->len = in->data_len;
-	answer->version = in->version;
-	answer->ephemeral = request_is_ephemeral(in);
-	answer->ours = in->ours;
-	answer->node = in->node;
-	if (sent->kind == DETECTOR_OP_ACT)
+	told->event = DETECTOR_DONE;
+	if (sent->acts)
 	{
 		take_part(sent, in);
 		if (sent->parts > 0)
 			return false;
-		answer->result = sent->result;
-		answer->zxid = sent->zxid;
+		told->answer.result = sent->result;
+		told->answer.mzxid = sent->zxid;
 	}
-	else if (sent->kind == DETECTOR_OP_SET_WAITS &&
-			 !(vertex_is_node(sent->path) ?
-			   session_written(sent, in) : note_written(sent, in)))
-		return false;
+	else if (sent->kind == REQUEST_SET)
+	{
+		if (!(vertex_is_node(sent->path) ?
+			  session_written(sent, in) : note_written(sent, in)))
+			return false;
+	}
 	else if (in->kind == REQUEST_STAT && read_data(sent, in))
 		return false;
 	hash_search(io.requests, &in->serial, HASH_REMOVE, NULL);
 	ereport(DEBUG3,
 			(errmsg_internal("deadlock request %u answered: %d", in->serial,
-							 answer->result)));
+							 told->answer.result)));
 	return true;
 }
 
@@ -573,7 +502,7 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *answer)
  * To be called until it returns false: there is none left.
  */
 bool
-detector_io_lost(int session, DetectorInput *answer)
+detector_io_lost(int session, DetectorInput *told)
 {
 	HASH_SEQ_STATUS scan;
 	SentRequest *sent;
@@ -584,11 +513,11 @@ detector_io_lost(int session, DetectorInput *answer)
 		if (sent->session != session)
 			continue;
 		hash_seq_term(&scan);
-		memset(answer, 0, sizeof(*answer));
-		answer->event = DETECTOR_DONE;
-		answer->serial = sent->serial;
-		answer->result = DETECTOR_NO_NODE;
-		hash_search(io.requests, &answer->serial, HASH_REMOVE, NULL);
+		memset(told, 0, sizeof(*told));
+		told->event = DETECTOR_DONE;
+		told->answer.serial = sent->serial;
+		told->answer.result = REQUEST_NO_NODE;
+		hash_search(io.requests, &told->answer.serial, HASH_REMOVE, NULL);
 		return true;
 	}
 	return false;

@@ -21,7 +21,7 @@ extern void detector_io_forget(void);
 extern bool detector_io_left_room(int number, char path[ZNODE_PATH_SIZE]);
 extern void detector_io_leave_rooms(void);
 extern bool detector_io_submit(const DetectorOp *op);
-extern bool detector_io_answer(const RequestAnswer *in, DetectorInput *answer);
-extern bool detector_io_lost(int session, DetectorInput *answer);
+extern bool detector_io_answer(const RequestAnswer *in, DetectorInput *told);
+extern bool detector_io_lost(int session, DetectorInput *told);
 
 #endif							/* ZKLOCK_DETECTOR_IO_H */

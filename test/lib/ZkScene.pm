@@ -238,7 +238,7 @@ sub _lines
 	{
 		my $of = sub { return $_[0] =~ /process (\d+ of cluster \w+)/gi; };
 
-		if (/^($process) waits for (?:(?:Exclusive|Share)Lock on lock|a permit of semaphore) "[^"]+" in ZooKeeper; blocked by ($process(?:, $process)*)\.$/)
+		if (/^($process) waits for (?:(?:exclusive|shared) lock|a permit of semaphore) "[^"]+" in ZooKeeper; blocked by ($process(?:, $process)*)\.$/)
 		{
 			push @lines, { who => $of->($1), for => [ $of->($2) ] };
 		}

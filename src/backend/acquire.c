@@ -38,8 +38,8 @@
 #include "shared/compat.h"
 #include "shared/holders.h"
 #include "shared/lock_stats.h"
+#include "shared/outcome.h"
 #include "shared/procs.h"
-#include "shared/refusal.h"
 #include "shared/session_info.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
@@ -78,15 +78,14 @@ is_held_here(const HeldLock *lock)
 }
 
 /*
- * waiting_describe_outage
- *		A wait is past its time: what to tell of ZooKeeper, as an error detail,
- *		palloc'd; NULL if it is not to blame.
+ * A wait is past its time: what to tell of ZooKeeper, as an error detail,
+ * palloc'd; NULL if it is not to blame.
  *
- * It is not if the lock is held in this server, nor if contenders are ahead and
- * the connection is there.
+ * It is not if the lock is held in this server, nor if contenders are ahead
+ * and the connection is there.
  */
-char *
-waiting_describe_outage(const SlotWait *wait)
+static char *
+describe_outage(const SlotWait *wait)
 {
 	char	   *outage = zk_describe_outage();
 	int64		silent_ms;
@@ -112,7 +111,6 @@ void
 waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 {
 	memset(result, 0, sizeof(*result));
-	result->outcome = ZK_NOT_IN_TIME;
 	result->name = request->name;
 	result->key = request->keys;
 	memset(wait, 0, sizeof(*wait));
@@ -134,7 +132,7 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 /*
  * waiting_patience
  *		How long a call without a place in the queue may sleep for this slot,
- *		in ms; 0, and ZK_NO_SESSION, if its session was missing for too long.
+ *		in ms; 0, for ZK_NO_SESSION, if its session was missing for too long.
  *
  * The slot does not tell when its contender goes into a session, so that the
  * call looks again every now and then.
@@ -151,7 +149,6 @@ waiting_patience(SlotWait *wait, ZkSlot *slot)
 								   &wait->no_session_since, &info);
 	if (patience == 0)
 	{
-		wait->result->outcome = ZK_NO_SESSION;
 		wait->result->session = palloc(sizeof(info));
 		*wait->result->session = info;
 	}
@@ -159,30 +156,23 @@ waiting_patience(SlotWait *wait, ZkSlot *slot)
 }
 
 /*
- * waiting_note_end
- *		ZooKeeper has refused the lock, or the wait ends because of a deadlock.
+ * waiting_fail
+ *		The call ends without a lock: its outcome, and what to tell of that.
  */
 void
-waiting_note_end(ZkResult *result, const HeldLock *lock, ZkTake take,
-				 const ZkTakeNews *news)
+waiting_fail(const SlotWait *wait, ZkOutcome outcome)
 {
+	ZkResult   *result = wait->result;
 	ZkKey	   *key;
 
-	if (take == ZK_GO_BACK || take == ZK_GIVE_WAY)
-		return;
-	/* the entry goes in a moment */
+	attempt.outcome = outcome;
+	result->outcome = outcome;
+	/* the entry of the lock goes in a moment */
 	key = palloc(sizeof(ZkKey));
-	*key = lock->key;
+	*key = *result->key;
 	result->key = key;
-	if (take == ZK_DEADLOCK)
-	{
-		result->outcome = ZK_DEADLOCKED;
-		result->deadlock = news->deadlock;
-		return;
-	}
-	result->outcome = ZK_DENIED;
-	result->refusal = news->refusal;
-	result->permits_found = news->permits_found;
+	if (outcome == ZK_NOT_IN_TIME)
+		result->outage = describe_outage(wait);
 }
 
 static const char *
@@ -254,30 +244,30 @@ waiting_callback(void *arg)
 	/* lock_timeout, or a deadlock, within the lock manager */
 	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
 	{
-		char	   *outage = waiting_describe_outage(wait);
+		char	   *outage = describe_outage(wait);
 
-		attempt.failure = ZK_FAILURE_TIMEOUT;
+		attempt.outcome = ZK_NOT_IN_TIME;
 		if (outage != NULL)
 			errdetail("%s", outage);
 	}
 	else if (geterrcode() == ERRCODE_T_R_DEADLOCK_DETECTED)
-		attempt.failure = ZK_FAILURE_DEADLOCK;
+		attempt.outcome = ZK_DEADLOCKED;
 }
 
 static bool
-is_end(ZkTake take)
+goes_on(ZkOutcome outcome)
 {
-	return take == ZK_REFUSED || take == ZK_DEADLOCK ||
-		take == ZK_GO_BACK || take == ZK_GIVE_WAY;
+	return outcome == ZK_PENDING || outcome == ZK_UNPROVED ||
+		outcome == ZK_QUEUED;
 }
 
 /*
  * Sleep until the slot has changed, or something else must be looked at.
- * Returns false if the wait is over without success.  The first call for a
- * slot only prepares to sleep: the caller must look at it once more.
+ * Returns ZK_PENDING, or how the wait is over without success.  The first call
+ * for a slot only prepares to sleep: the caller must look at it once more.
  */
-static bool
-wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
+static ZkOutcome
+wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 {
 	static uint32 wait_event = 0;
 	ZkSlot	   *slot = lock->proc->slot;
@@ -286,23 +276,23 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	int64		check_in;
 
 	wait->asked = true;
-	if (take == ZK_QUEUED)
+	if (answer == ZK_QUEUED)
 		wait->queued = wait->in_queue = true;
 	if (wait->started == 0)
 		wait->started = zk_now_ms();
 	if (sleep == 0 || (wait->queued && wait->immediate))
-		return false;
+		return ZK_NOT_IN_TIME;
 	if (!wait->in_queue)
 	{
 		int64		recheck = waiting_patience(wait, slot);
 
 		if (recheck == 0)
-			return false;
+			return ZK_NO_SESSION;
 		sleep = sleep < 0 ? recheck : Min(sleep, recheck);
 	}
 	else
 		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
-	if (take == ZK_UNPROVED)
+	if (answer == ZK_UNPROVED)
 	{
 		int			session = lock->proc->zk_session;
 
@@ -321,43 +311,44 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkTake take)
 	{
 		ConditionVariablePrepareToSleep(slot_cv(slot));
 		wait->prepared = slot;
-		return true;
+		return ZK_PENDING;
 	}
 	(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
 									   ZkWaitEvent(wait_event, "ZkLockAcquire"));
 	CHECK_FOR_INTERRUPTS();
-	return true;
+	return ZK_PENDING;
 }
 
 /*
  * A call that waits behind nobody must not fail because of the cluster's own
- * contender of the other mode, while that is being deleted.  Returns false if
- * it is not gone in time, or ZooKeeper does not let it go.
+ * contender of the other mode, while that is being deleted.  Returns ZK_PENDING,
+ * or the outcome if it is not gone in time, or ZooKeeper does not let it go.
  */
-static bool
+static ZkOutcome
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 {
 	static uint32 wait_event = 0;
 	ZkSlot	   *slot;
 	bool		stuck;
-	bool		gone = true;
+	ZkOutcome	outcome = ZK_PENDING;
 
 	slot_yield_other_mode(lock->proc);
 	attempt.other = slot_want_leaving(lock->proc);
 	if (attempt.other == NULL)
-		return true;
+		return outcome;
 
 	slot = attempt.other->slot;
 	while (slot_is_leaving(slot, &stuck))
 	{
 		int64		left = zk_time_left(wait->deadline);
-		int64		sleep;
+		int64		sleep = 0;
 
-		if (stuck || left == 0 || (sleep = waiting_patience(wait, slot)) == 0)
-		{
-			gone = false;
+		if (stuck || left == 0)
+			outcome = ZK_NOT_IN_TIME;
+		else if ((sleep = waiting_patience(wait, slot)) == 0)
+			outcome = ZK_NO_SESSION;
+		if (outcome != ZK_PENDING)
 			break;
-		}
 		if (left > 0)
 			sleep = Min(sleep, left);
 		(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
@@ -366,13 +357,13 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 	ConditionVariableCancelSleep();
 	slot_unwant(attempt.other);
 	attempt.other = NULL;
-	return gone;
+	return outcome;
 }
 
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
- * Returns ZK_TAKEN; or ZK_GO_BACK or ZK_GIVE_WAY: both tiers have to be gone
- * through again; all else is the end without success.
+ * Returns how the wait is over; or ZK_GO_BACK or ZK_GIVE_WAY: both tiers have to
+ * be gone through again.
  *
  * We have the heavyweight lock, so no backend of this cluster can take the lock
  * in the other mode.  If the cluster has a contender of that mode all the same,
@@ -382,62 +373,55 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
  * Nothing may throw between the take and hold_push(): there is no hold yet that
  * an error could release.
  */
-static ZkTake
+static ZkOutcome
 take_slot(HeldLock *lock, SlotWait *wait)
 {
-	ZkTake		take;
+	ZkOutcome	outcome = ZK_PENDING;
 
-	if (wait->immediate && !wait_for_other_mode(lock, wait))
-		return ZK_PENDING;
-	for (;;)
+	wait->result->key = &lock->key;
+	if (wait->immediate)
+		outcome = wait_for_other_mode(lock, wait);
+	while (outcome == ZK_PENDING)
 	{
-		ZkTakeNews	news;
-
-		take = slot_take(lock->proc, lock->permits, &news);
-		if (is_end(take))
-		{
-			waiting_note_end(wait->result, lock, take, &news);
+		outcome = slot_take(lock->proc, lock->permits, wait->result);
+		if (!goes_on(outcome))
 			break;
-		}
-		if (take != ZK_TAKEN &&
-			slot_read_state(lock->proc->slot) != ZK_SLOT_HELD)
+		if (slot_read_state(lock->proc->slot) != ZK_SLOT_HELD)
 			slot_yield_other_mode(lock->proc);
-		if (take == ZK_TAKEN || !wait_for_slot(wait, lock, take))
-			break;
+		outcome = wait_for_slot(wait, lock, outcome);
 	}
 	ConditionVariableCancelSleep();
-	return take;
+	return outcome;
 }
 
 /* The same for several slots: all or none. */
-static ZkTake
+static ZkOutcome
 take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 {
 	ZkProcLock **procs = palloc(nlocks * sizeof(ZkProcLock *));
 	uint32		group = 0;
-	ZkTake		take;
+	ZkOutcome	outcome;
 
 	for (int i = 0; i < nlocks; i++)
 		procs[i] = locks[i]->proc;
-	for (;;)
+	do
 	{
-		ZkTakeNews	news;
 		int			which;
 
-		take = slots_take_together(procs, nlocks, &group, &which, &news);
-		if (take == ZK_TAKEN)
+		outcome = slots_take_together(procs, nlocks, &group, &which,
+									  wait->result);
+		if (outcome == ZK_ACQUIRED)
 			break;
 		for (int i = 0; i < nlocks; i++)
 			slot_yield_other_mode(locks[i]->proc);
+		wait->result->key = &locks[which]->key;
 		wait->result->name = key_name(&locks[which]->key);
-		if (is_end(take))
-			waiting_note_end(wait->result, locks[which], take, &news);
-		if (is_end(take) || !wait_for_slot(wait, locks[which], take))
-			break;
-	}
+		if (goes_on(outcome))
+			outcome = wait_for_slot(wait, locks[which], outcome);
+	} while (outcome == ZK_PENDING);
 	ConditionVariableCancelSleep();
 	pfree(procs);
-	return take;
+	return outcome;
 }
 
 /* The first tier of one lock. */
@@ -534,23 +518,14 @@ acquire_for_session(HeldLock **locks, int nlocks)
 	}
 }
 
-/* A call that has acquired no lock.  The caller has set the outcome. */
+/* A call that has acquired no lock. */
 static void
-fail_tiers(bool tier1, const SlotWait *wait)
+fail_tiers(bool tier1, const SlotWait *wait, ZkOutcome outcome)
 {
-	ZkResult   *result = wait->result;
-	HeldLock   *first = attempt.locks[0];
-
-	if (result->outcome == ZK_DEADLOCKED)
-		attempt.failure = ZK_FAILURE_DEADLOCK;
-	if (result->outcome == ZK_NOT_IN_TIME)
-	{
-		attempt.failure = ZK_FAILURE_TIMEOUT;
-		result->outage = waiting_describe_outage(wait);
-		/* those of several, or in any other case, go with the error */
-		if (tier1 && attempt.nlocks == 1)
-			heavyweight_unlock(&first->heavyweight, false, 1);
-	}
+	waiting_fail(wait, outcome);
+	/* those of several, or in any other case, go with the error */
+	if (outcome == ZK_NOT_IN_TIME && tier1 && attempt.nlocks == 1)
+		heavyweight_unlock(&attempt.locks[0]->heavyweight, false, 1);
 	attempt_abandon();
 }
 
@@ -620,7 +595,7 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 }
 
 /* Once through both tiers; sets *tier1 to whether the first was passed. */
-static ZkTake
+static ZkOutcome
 go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
 {
 	int			nlocks = attempt.nlocks;
@@ -630,7 +605,7 @@ go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
 	else
 		*tier1 = acquire_heavyweights(attempt.locks, nlocks, wait);
 	if (!*tier1)
-		return ZK_PENDING;
+		return ZK_NOT_IN_TIME;
 	wait->tier1 = NULL;
 	return nlocks == 1 ? take_slot(attempt.locks[0], wait) :
 		take_slots(attempt.locks, nlocks, wait);
@@ -687,9 +662,9 @@ give_way(void)
 
 /*
  * Both tiers in order, for the locks in "attempt", which this backend does not
- * hold.  Returns false if they were not acquired.
+ * hold.
  */
-static bool
+static ZkOutcome
 acquire_tiers(const ZkRequest *request, SlotWait *wait)
 {
 	ErrorContextCallback context = {
@@ -699,39 +674,42 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 	};
 	bool		tier1;
 	bool		gave_way = false;
-	ZkTake		take;
+	ZkOutcome	outcome;
 
 	error_context_stack = &context;
 	/* ahead of the wait, so that a holder hands the slot on */
 	want_slots(request);
 	for (;;)
 	{
-		take = go_through_tiers(request, wait, &tier1);
-		if (take != ZK_GO_BACK && take != ZK_GIVE_WAY)
+		outcome = go_through_tiers(request, wait, &tier1);
+		if (outcome != ZK_GO_BACK && outcome != ZK_GIVE_WAY)
 			break;
 		step_back(wait->result->name);
 		wait->in_queue = false;
 		wait->prepared = NULL;
 		tier1 = false;
-		if (take == ZK_GIVE_WAY)
+		if (outcome == ZK_GIVE_WAY)
 		{
 			/* once, since one who only tries may be gone in a moment */
 			if (wait->immediate && gave_way)
+			{
+				outcome = ZK_NOT_IN_TIME;
 				break;
+			}
 			gave_way = true;
 			wait->queued = !wait->immediate;
 			give_way();
 		}
 	}
-	if (take != ZK_TAKEN)
-		fail_tiers(tier1, wait);
+	if (outcome != ZK_ACQUIRED)
+		fail_tiers(tier1, wait, outcome);
 	else
 	{
 		ZK_FAIL_AT("taken");
 		hold_acquired(request, wait);
 	}
 	error_context_stack = context.previous;
-	return take == ZK_TAKEN;
+	return outcome;
 }
 
 /* May the request have one more hold of a lock that this backend holds? */
@@ -833,7 +811,8 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	acquire_begin();
 	if (!sort_locks(request, locks, &nagain, result))
 		return result->outcome;
-	if (attempt.nlocks > 0 && !acquire_tiers(request, &wait))
+	if (attempt.nlocks > 0 &&
+		acquire_tiers(request, &wait) != ZK_ACQUIRED)
 		return result->outcome;
 
 	for (int i = 0; i < nagain; i++)

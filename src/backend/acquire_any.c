@@ -201,10 +201,10 @@ shorter(int64 sleep, int64 other)
 
 /*
  * Sleep until a slot has changed, or something else must be looked at.  Returns
- * false if the wait is over without success.
+ * ZK_PENDING, or how the wait is over without success.
  */
-static bool
-sleep_for_any(AnyCall *call, ZkTake take)
+static ZkOutcome
+sleep_for_any(AnyCall *call, ZkOutcome answer)
 {
 	static uint32 wait_event = 0;
 	SlotWait   *wait = &call->wait;
@@ -217,10 +217,10 @@ sleep_for_any(AnyCall *call, ZkTake take)
 	if (wait->started == 0)
 		wait->started = zk_now_ms();
 	if (sleep == 0 ||
-		(wait->immediate && !call->leaving && take == ZK_QUEUED))
-		return false;
+		(wait->immediate && !call->leaving && answer == ZK_QUEUED))
+		return ZK_NOT_IN_TIME;
 	if ((!wait->in_queue || wait->immediate) &&
-		(call->leaving || take != ZK_QUEUED))
+		(call->leaving || answer != ZK_QUEUED))
 	{
 		const ZkAnyWait *slots = &call->slots;
 		int64		patience;
@@ -229,13 +229,13 @@ sleep_for_any(AnyCall *call, ZkTake take)
 		patience = waiting_patience(wait, slots->procs[slots->pending]->slot);
 
 		if (patience == 0)
-			return false;
+			return ZK_NO_SESSION;
 		sleep = shorter(sleep, patience);
 	}
 	sleep = shorter(sleep, RECHECK_MS);
-	if (take == ZK_UNPROVED)
+	if (answer == ZK_UNPROVED)
 		ask_proof(call);
-	if (take == ZK_UNPROVED || call->leaving)
+	if (answer == ZK_UNPROVED || call->leaving)
 		sleep = shorter(sleep, UNPROVED_RECHECK_MS);
 	if (call->retry_ms > 0)
 		sleep = shorter(sleep, call->retry_ms);
@@ -250,50 +250,51 @@ sleep_for_any(AnyCall *call, ZkTake take)
 		call->retry_ms = 0;
 	else
 		call->retry_ms = Min(2 * call->retry_ms, RETRY_LAST_MS);
-	return true;
+	return ZK_PENDING;
 }
 
 /*
- * Wait until a slot has been taken: returns ZK_TAKEN, and its number is in
+ * Wait until a slot has been taken: returns ZK_ACQUIRED, and its number is in
  * call->slots.which.  All else is the end without success.
  *
  * We have the heavyweight locks of what we wait for in ZooKeeper, so no backend
  * of this cluster can take it in the other mode: see take_slot() in acquire.c.
  */
-static ZkTake
+static ZkOutcome
 wait_for_any(AnyCall *call)
 {
 	ZkAnyWait  *slots = &call->slots;
 
-	for (;;)
-	{
-		ZkTake		take;
+	ZkOutcome	outcome;
 
+	do
+	{
 		ResetLatch(MyLatch);
 		try_heavyweights(call);
-		take = slots_take_any(slots);
-		if (take == ZK_TAKEN)
-			return take;
-		if (take == ZK_GO_BACK)
+		outcome = slots_take_any(slots);
+		if (outcome == ZK_ACQUIRED)
+			return outcome;
+		if (outcome == ZK_GO_BACK)
 		{
 			step_back(call);
+			outcome = ZK_PENDING;
 			continue;
 		}
-		if (take == ZK_REFUSED || take == ZK_DEADLOCK)
+		if (outcome == ZK_DENIED || outcome == ZK_DEADLOCKED)
 		{
 			const HeldLock *lock = attempt.locks[slots->which];
 
+			call->wait.result->key = &lock->key;
 			call->wait.result->name = key_name(&lock->key);
-			waiting_note_end(call->wait.result, lock, take, &slots->news);
-			return take;
+			return outcome;
 		}
 		for (int i = 0; i < attempt.nlocks; i++)
 			if (slots->ready[i] &&
 				slot_read_state(attempt.locks[i]->proc->slot) != ZK_SLOT_HELD)
 				slot_yield_other_mode(attempt.locks[i]->proc);
-		if (!sleep_for_any(call, take))
-			return take;
-	}
+		outcome = sleep_for_any(call, outcome);
+	} while (outcome == ZK_PENDING);
+	return outcome;
 }
 
 static void
@@ -303,19 +304,11 @@ waiting_callback(void *arg)
 			   ((const AnyCall *) arg)->slots.n);
 }
 
-/* None was acquired.  The outcome is in the result. */
+/* None was acquired. */
 static void
-fail_any(AnyCall *call)
+fail_any(AnyCall *call, ZkOutcome outcome)
 {
-	ZkResult   *result = call->wait.result;
-
-	if (result->outcome == ZK_DEADLOCKED)
-		attempt.failure = ZK_FAILURE_DEADLOCK;
-	if (result->outcome == ZK_NOT_IN_TIME)
-	{
-		attempt.failure = ZK_FAILURE_TIMEOUT;
-		result->outage = waiting_describe_outage(&call->wait);
-	}
+	waiting_fail(&call->wait, outcome);
 	release_heavyweights(call, NULL);
 	attempt_end_any(&call->slots, NULL);
 	attempt_abandon();
@@ -353,6 +346,7 @@ want_any(AnyCall *call)
 	slots->waited = palloc0(n * sizeof(bool));
 	slots->reachable = palloc0(n * sizeof(bool));
 	slots->immediate = call->wait.immediate;
+	slots->result = call->wait.result;
 	call->tier1 = palloc0(n * sizeof(bool));
 	slots->n = n;
 	for (int i = 0; i < n; i++)
@@ -409,6 +403,7 @@ acquire_any(const ZkRequest *request, ZkResult *result)
 		.callback = waiting_callback,
 		.arg = &call
 	};
+	ZkOutcome	outcome;
 	int			n;
 	const ZkKey **keys = list_not_held(request, &n);
 
@@ -425,10 +420,11 @@ acquire_any(const ZkRequest *request, ZkResult *result)
 
 	error_context_stack = &context;
 	want_any(&call);
-	if (wait_for_any(&call) == ZK_TAKEN)
+	outcome = wait_for_any(&call);
+	if (outcome == ZK_ACQUIRED)
 		hold_any(&call, call.slots.which);
 	else
-		fail_any(&call);
+		fail_any(&call, outcome);
 	error_context_stack = context.previous;
 	return result->outcome;
 }

@@ -50,9 +50,7 @@ typedef struct SlotWait
 extern void waiting_begin(SlotWait *wait, const ZkRequest *request,
 						  ZkResult *result);
 extern int64 waiting_patience(SlotWait *wait, ZkSlot *slot);
-extern void waiting_note_end(ZkResult *result, const HeldLock *lock,
-							 ZkTake take, const ZkTakeNews *news);
-extern char *waiting_describe_outage(const SlotWait *wait);
+extern void waiting_fail(const SlotWait *wait, ZkOutcome outcome);
 
 /* the call */
 extern void acquire_begin(void);

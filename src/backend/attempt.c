@@ -26,7 +26,7 @@
 #include "utils/memutils.h"
 
 /* What acquire.c changes as the call goes on; the rest changes here only. */
-Attempt		attempt = {.failure = ZK_FAILURE_ERROR};
+Attempt		attempt;
 
 static int	maxlocks = 0;		/* room in attempt.locks */
 static SubTransactionId attempt_subid = InvalidSubTransactionId;
@@ -60,7 +60,7 @@ attempt_add(HeldLock *lock)
 	Assert(attempt.nlocks < maxlocks);
 	attempt.locks[attempt.nlocks++] = lock;
 	attempt_subid = GetCurrentSubTransactionId();
-	attempt.failure = ZK_FAILURE_ERROR;
+	attempt.outcome = ZK_PENDING;
 }
 
 /*
@@ -126,10 +126,10 @@ attempt_abandon(void)
 		else if (lock->proc)
 			slot_unwant(lock->proc);
 		/* one wait was ended, whatever the number of locks */
-		if (i == 0 || (attempt.failure != ZK_FAILURE_DEADLOCK && !attempt.any))
+		if (i == 0 || (attempt.outcome != ZK_DEADLOCKED && !attempt.any))
 		{
-			stats_count_failure(attempt.failure);
-			lock_stats_failure(lock->stats_id, &lock->key, attempt.failure);
+			stats_count_failure(attempt.outcome);
+			lock_stats_failure(lock->stats_id, &lock->key, attempt.outcome);
 		}
 		hold_forget(lock);
 	}

@@ -25,7 +25,8 @@ typedef struct Attempt
 	ZkProcLock *other;			/* wants the slot of the other mode, to see it
 								 * go; or NULL */
 	bool		any;			/* one of the locks is enough */
-	ZkFailure	failure;		/* how to count it if it ends now */
+	ZkOutcome	outcome;		/* to count, if it ends now; ZK_PENDING: an
+								 * error */
 	bool		snapshot_warned;	/* in this transaction */
 } Attempt;
 

@@ -28,7 +28,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
-#include "shared/refusal.h"
+#include "shared/outcome.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
@@ -251,8 +251,12 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 							result->name),
 					 result->outage ? errdetail("%s", result->outage) : 0));
 			break;
+		case ZK_PENDING:
+		case ZK_UNPROVED:
+		case ZK_QUEUED:
+		case ZK_GO_BACK:
+		case ZK_GIVE_WAY:
 		case ZK_ACQUIRED:
-		case ZK_NOT_HELD:
 			Assert(false);
 			break;
 	}

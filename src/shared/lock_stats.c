@@ -415,15 +415,18 @@ lock_stats_take(uint64 id, const ZkKey *key, bool handed_off, bool waited,
  *		A call has ended without the lock.
  */
 void
-lock_stats_failure(uint64 id, const ZkKey *key, ZkFailure failure)
+lock_stats_failure(uint64 id, const ZkKey *key, ZkOutcome outcome)
 {
 	StatsEntry *entry = find_entry(id, key);
 
 	if (entry == NULL)
 		return;
-	entry->stats.timed_out += failure == ZK_FAILURE_TIMEOUT;
-	entry->stats.deadlocks += failure == ZK_FAILURE_DEADLOCK;
-	entry->stats.failed += failure == ZK_FAILURE_ERROR;
+	if (outcome == ZK_NOT_IN_TIME)
+		entry->stats.timed_out++;
+	else if (outcome == ZK_DEADLOCKED)
+		entry->stats.deadlocks++;
+	else
+		entry->stats.failed++;
 	SpinLockRelease(&entry->mutex);
 }
 

@@ -46,7 +46,7 @@ extern void lock_stats_startup_shmem(void);
 extern uint64 lock_stats_id(const char *path);
 extern void lock_stats_take(uint64 id, const ZkKey *key, bool handed_off,
 							bool waited, int64 wait_us);
-extern void lock_stats_failure(uint64 id, const ZkKey *key, ZkFailure failure);
+extern void lock_stats_failure(uint64 id, const ZkKey *key, ZkOutcome outcome);
 extern void lock_stats_release(uint64 id, int64 held_us);
 extern void lock_stats_lost(const ZkKey *key);
 extern ZkLockStats *lock_stats_read(int *n);

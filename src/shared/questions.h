@@ -18,7 +18,7 @@
 
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
-#include "shared/refusal.h"
+#include "shared/outcome.h"
 #include "storage/condition_variable.h"
 #include "storage/dsm.h"
 

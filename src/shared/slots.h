@@ -18,7 +18,7 @@
 
 #include "core/lock/znode.h"
 #include "shared/key.h"
-#include "shared/refusal.h"
+#include "shared/outcome.h"
 #include "storage/condition_variable.h"
 
 /* The most locks that are taken together, by one request to ZooKeeper. */

@@ -126,10 +126,10 @@ stats_count_take(bool handed_off, bool waited, int64 wait_us)
  *		A call has ended without its lock.
  */
 void
-stats_count_failure(ZkFailure failure)
+stats_count_failure(ZkOutcome outcome)
 {
-	add(failure == ZK_FAILURE_TIMEOUT ? TIMED_OUT :
-		failure == ZK_FAILURE_DEADLOCK ? DEADLOCKS : FAILED, 1);
+	add(outcome == ZK_NOT_IN_TIME ? TIMED_OUT :
+		outcome == ZK_DEADLOCKED ? DEADLOCKS : FAILED, 1);
 }
 
 /*

@@ -15,14 +15,7 @@
 
 #include "core/histogram.h"
 #include "datatype/timestamp.h"
-
-/* How a call ended that did not get its lock. */
-typedef enum ZkFailure
-{
-	ZK_FAILURE_ERROR,
-	ZK_FAILURE_TIMEOUT,			/* also: not to be had at once */
-	ZK_FAILURE_DEADLOCK			/* in this cluster or between several */
-} ZkFailure;
+#include "shared/outcome.h"
 
 /* All counters, as read at about one moment; the view zk_stat says more. */
 typedef struct ZkStats
@@ -46,7 +39,7 @@ extern void stats_request_shmem(void);
 extern void stats_startup_shmem(void);
 
 extern void stats_count_take(bool handed_off, bool waited, int64 wait_us);
-extern void stats_count_failure(ZkFailure failure);
+extern void stats_count_failure(ZkOutcome outcome);
 extern void stats_count_release(int64 held_us);
 extern void stats_count_lost(void);
 extern void stats_read(ZkStats *stats);

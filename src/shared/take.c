@@ -297,7 +297,7 @@ is_surely_ours(const ZkSlot *slot, int64 now)
 }
 
 /* It is not: the backend may ask its session (proof_ask()). */
-static ZkTake
+static ZkOutcome
 unproved(ZkProcLock *proc)
 {
 	proc->zk_session = proc->slot->contender.session;
@@ -332,7 +332,7 @@ take(ZkProcLock *proc, int64 now)
  * contender waits behind ours, or it would wait forever.  If that is not known
  * well enough, have the worker check for writers.
  */
-static ZkTake
+static ZkOutcome
 try_join(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
@@ -349,7 +349,7 @@ try_join(ZkProcLock *proc)
 	if (fresh)
 	{
 		take(proc, now);
-		return ZK_TAKEN;
+		return ZK_ACQUIRED;
 	}
 	if (!slot->check_wanted && slot->check_start == 0)
 	{
@@ -411,29 +411,29 @@ slot_ask_for_others(const ZkKey *key)
 }
 
 /*
- * What a wait comes to that so far is "result": is it to end because of a
+ * What a wait comes to that so far is "outcome": is it to end because of a
  * deadlock, or to go on in tier 1?  A backend that has just taken the slot waits
  * no more, and one whose slot has changed its state waits anew.
  */
-static ZkTake
-look_for_deadlock(const ZkProcLock *proc, ZkTake result, ZkTakeNews *news)
+static ZkOutcome
+look_for_deadlock(const ZkProcLock *proc, ZkOutcome outcome, ZkResult *result)
 {
-	if (proc->victim_of == ZK_STEPS_BACK && result != ZK_REFUSED)
+	if (proc->victim_of == ZK_STEPS_BACK && outcome != ZK_DENIED)
 		return ZK_GO_BACK;
 	if (proc->victim_of == 0 || proc->victim_of == ZK_STEPS_BACK)
-		return result;
-	news->deadlock = proc->victim_of;
-	return ZK_DEADLOCK;
+		return outcome;
+	result->deadlock = proc->victim_of;
+	return ZK_DEADLOCKED;
 }
 
 /*
  * slot_take() under the partition lock, held exclusively; never ZK_GIVE_WAY.
  */
-static ZkTake
-try_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
+static ZkOutcome
+try_take(ZkProcLock *proc, int permits, ZkResult *result)
 {
 	ZkSlot	   *slot = proc->slot;
-	ZkTake		result = ZK_PENDING;
+	ZkOutcome	outcome = ZK_PENDING;
 	int64		now;
 
 	proc->ready = true;
@@ -441,10 +441,10 @@ try_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
 	if (slot->refusal != ZK_REFUSAL_NONE)
 	{
 		slot->asked = false;
-		news->refusal = slot->refusal;
-		news->permits_found = slot->permits_found;
+		result->refusal = slot->refusal;
+		result->permits_found = slot->permits_found;
 		slot->refusal = ZK_REFUSAL_NONE;
-		result = ZK_REFUSED;
+		outcome = ZK_DENIED;
 	}
 	else
 		switch (slot->state)
@@ -455,24 +455,24 @@ try_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
 			case ZK_SLOT_WANTED:
 			case ZK_SLOT_RELEASING:
 				if (slot->queued)
-					result = ZK_QUEUED;
+					outcome = ZK_QUEUED;
 				break;
 			case ZK_SLOT_IDLE:
 				now = zk_now_us();
 				if (!is_surely_ours(slot, now))
-					result = unproved(proc);
+					outcome = unproved(proc);
 				else
 				{
 					take(proc, now);
-					result = ZK_TAKEN;
+					outcome = ZK_ACQUIRED;
 				}
 				break;
 			case ZK_SLOT_HELD:
-				result = znode_is_shared(proc->kind) ?
+				outcome = znode_is_shared(proc->kind) ?
 					try_join(proc) : ZK_QUEUED;
 				break;
 		}
-	return look_for_deadlock(proc, result, news);
+	return look_for_deadlock(proc, outcome, result);
 }
 
 /*
@@ -481,23 +481,23 @@ try_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
  *		the worker for a contender.
  *
  * The caller must want the slot and have the heavyweight lock of its name.
- * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_TAKEN, the
+ * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_ACQUIRED, the
  * caller goes on wanting the slot; the condition variable of the slot is
- * broadcast when another try is worthwhile.  ZK_REFUSED, which is told once,
- * and ZK_DEADLOCK fill in *news.  After ZK_GO_BACK the caller waits for the
+ * broadcast when another try is worthwhile.  ZK_DENIED, which is told once,
+ * and ZK_DEADLOCKED fill in *result.  After ZK_GO_BACK the caller waits for the
  * heavyweight lock once more, at the end of its queue; and so after ZK_GIVE_WAY,
  * when one that came before it has got the lock.
  */
-ZkTake
-slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news)
+ZkOutcome
+slot_take(ZkProcLock *proc, int permits, ZkResult *result)
 {
-	ZkTake		result;
+	ZkOutcome	outcome;
 
 	slot_lock(proc->slot, LW_EXCLUSIVE);
-	result = is_behind_any(proc) ? ZK_GIVE_WAY :
-		try_take(proc, permits, news);
+	outcome = is_behind_any(proc) ? ZK_GIVE_WAY :
+		try_take(proc, permits, result);
 	slot_unlock(proc->slot);
-	return result;
+	return outcome;
 }
 
 /* How far several slots are that must be had together. */
@@ -556,13 +556,13 @@ ask_together(ZkProcLock **procs, int n)
 
 /*
  * Reserve all slots, so that no other backend of this cluster asks for one of
- * them.  Sets *which, and fills in *news, if one was refused, or the wait is to
+ * them.  Sets *which, and fills in *result, if one was refused, or the wait is to
  * end, or to go on elsewhere, because of a deadlock.
  */
-static ZkTake
-reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
+static ZkOutcome
+reserve_together(ZkProcLock **procs, int n, int *which, ZkResult *result)
 {
-	ZkTake		result = ZK_PENDING;
+	ZkOutcome	outcome = ZK_PENDING;
 
 	for (int i = 0; i < n; i++)
 		if (is_behind_any(procs[i]))
@@ -573,33 +573,33 @@ reserve_together(ZkProcLock **procs, int n, int *which, ZkTakeNews *news)
 	for (int i = 0; i < n; i++)
 	{
 		ZkSlot	   *slot = procs[i]->slot;
-		ZkTake		end;
+		ZkOutcome	end;
 
 		procs[i]->ready = true;
 		slot->reserved = true;
 		slot->asked = false;
 		if (slot->refusal != ZK_REFUSAL_NONE)
 		{
-			news->refusal = slot->refusal;
-			news->permits_found = 0;
+			result->refusal = slot->refusal;
+			result->permits_found = 0;
 			slot->refusal = ZK_REFUSAL_NONE;
 			*which = i;
-			return ZK_REFUSED;
+			return ZK_DENIED;
 		}
-		end = look_for_deadlock(procs[i], ZK_PENDING, news);
+		end = look_for_deadlock(procs[i], ZK_PENDING, result);
 		if (end != ZK_PENDING)
 		{
 			*which = i;
 			return end;
 		}
 		if (slot->queued || slot->state == ZK_SLOT_HELD)
-			result = ZK_QUEUED;
+			outcome = ZK_QUEUED;
 	}
-	return result;
+	return outcome;
 }
 
 /* All slots are idle: take all or none. */
-static ZkTake
+static ZkOutcome
 take_all(ZkProcLock **procs, int n)
 {
 	int64		now = zk_now_us();
@@ -609,7 +609,7 @@ take_all(ZkProcLock **procs, int n)
 			return unproved(procs[i]);
 	for (int i = 0; i < n; i++)
 		take(procs[i], now);
-	return ZK_TAKEN;
+	return ZK_ACQUIRED;
 }
 
 static void
@@ -658,26 +658,26 @@ choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
  *
  * *group tells the last such step of this call; it is 0 at first.  The caller
  * must want all of the slots and have the heavyweight locks of their names.
- * Answers as slot_take(); ZK_REFUSED, ZK_DEADLOCK, ZK_GO_BACK and ZK_GIVE_WAY
+ * Answers as slot_take(); ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_GIVE_WAY
  * set *which.  Unless all are taken, *which is a slot whose condition variable
  * to wait for; others may change, too.
  */
-ZkTake
+ZkOutcome
 slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
-					ZkTakeNews *news)
+					ZkResult *result)
 {
 	bool		partitions[ZK_PARTITIONS];
-	ZkTake		result;
+	ZkOutcome	outcome;
 	ZkTogether	together;
 
 	slots_lock_of(procs, n, partitions);
 	together = how_together(procs, n, *group);
 	*which = -1;
-	result = reserve_together(procs, n, which, news);
+	outcome = reserve_together(procs, n, which, result);
 	if (*which >= 0)
 		;
 	else if (together == ZK_ALL_READY)
-		result = take_all(procs, n);
+		outcome = take_all(procs, n);
 	else if (together == ZK_ALL_NONE)
 		*group = ask_together(procs, n);
 	else if (together == ZK_APART)
@@ -687,7 +687,7 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 		*which = choose_awaited(procs, n, together == ZK_APART ?
 								ZK_SLOT_NONE : ZK_SLOT_IDLE);
 	slots_unlock_of(partitions);
-	return result;
+	return outcome;
 }
 
 /*
@@ -821,35 +821,35 @@ is_owned(const ZkSlot *slot)
  * Try to take a slot of which the caller has the heavyweight lock.  Returns
  * ZK_PENDING if that does not end the call, and counts what it has found.
  */
-static ZkTake
-try_any_of(ZkAnyWait *wait, int i)
+static ZkOutcome
+try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 {
 	ZkProcLock *proc = wait->procs[i];
 	ZkSlot	   *slot = proc->slot;
 	bool		was_ready = proc->ready;
 	ZkSlotState was = slot->state;
-	ZkTake		take = try_take(proc, 0, &wait->news);
+	ZkOutcome	outcome = try_take(proc, 0, result);
 
 	if (!was_ready && slot->nwanting > 1)
 		slot_wake(slot);		/* those behind us may go on */
 	if (was == ZK_SLOT_NONE && slot->state == ZK_SLOT_WANTED)
 		slot->contender.group = wait->group;
-	if (take == ZK_QUEUED)
+	if (outcome == ZK_QUEUED)
 	{
 		wait->waited[i] = true;
 		wait->nqueued++;
 		return ZK_PENDING;
 	}
-	if (take == ZK_PENDING || take == ZK_UNPROVED)
+	if (outcome == ZK_PENDING || outcome == ZK_UNPROVED)
 	{
 		wait->npending++;
 		wait->pending = i;
-		if (take == ZK_UNPROVED && wait->which < 0)
+		if (outcome == ZK_UNPROVED && wait->which < 0)
 			wait->which = i;
 		return ZK_PENDING;
 	}
 	wait->which = i;
-	return take;
+	return outcome;
 }
 
 /*
@@ -923,56 +923,58 @@ look_from_behind(ZkAnyWait *wait, int i)
 
 /*
  * What the wait for a slot comes to of which somebody else has the heavyweight
- * lock, if a deadlock is to end it, or "take".
+ * lock, if a deadlock is to end it, or "outcome".
  */
-static ZkTake
-look_for_deadlock_behind(ZkAnyWait *wait, int i, ZkTake take)
+static ZkOutcome
+look_for_deadlock_behind(ZkAnyWait *wait, int i, ZkOutcome outcome)
 {
 	ZkProcLock *proc = wait->procs[i];
 
 	if (proc->victim_of == 0)
-		return take;
+		return outcome;
 	wait->which = i;
-	wait->news.deadlock = proc->victim_of;
+	wait->result->deadlock = proc->victim_of;
 	if (proc->victim_of != ZK_STEPS_BACK)
-		return ZK_DEADLOCK;
+		return ZK_DEADLOCKED;
 	proc->victim_of = 0;
 	return ZK_GO_BACK;
 }
 
 /*
  * Go through those slots of which the caller has the heavyweight lock, and which
- * the cluster owns, or does not.
+ * the cluster owns, or does not.  The first that ends the call counts, unless one
+ * can be taken.
  */
-static ZkTake
+static ZkOutcome
 try_all(ZkAnyWait *wait, bool owned)
 {
-	ZkTake		result = ZK_PENDING;
-	ZkTakeNews	news = {0};
+	ZkOutcome	first = ZK_PENDING;
+	ZkResult	first_result = {0};
 	int			which = -1;
 
 	for (int i = 0; i < wait->n; i++)
 	{
-		ZkTake		take;
+		ZkResult	result = *wait->result;
+		ZkOutcome	outcome;
 
 		if (!wait->ready[i] || is_owned(wait->procs[i]->slot) != owned)
 			continue;
-		take = try_any_of(wait, i);
-		if (take == ZK_TAKEN)
-			return take;
-		if (take != ZK_PENDING && result == ZK_PENDING)
+		outcome = try_any_of(wait, i, &result);
+		if (outcome == ZK_ACQUIRED)
+			return outcome;
+		if (outcome != ZK_PENDING && first == ZK_PENDING)
 		{
-			result = take;
-			news = wait->news;
+			first = outcome;
+			first_result = result;
 			which = i;
 		}
 	}
-	if (result != ZK_PENDING)
+	if (first != ZK_PENDING)
 	{
-		wait->news = news;
+		*wait->result = first_result;
 		wait->which = which;
 	}
-	return result;
+	return first;
 }
 
 /*
@@ -983,36 +985,36 @@ try_all(ZkAnyWait *wait, bool owned)
  * The caller must want all of the slots.  What the cluster owns is taken ahead
  * of asking for anything else.  Answers as slot_take(), but ZK_QUEUED only if
  * there is nothing to wait for in that way: all the slots have others ahead.
- * ZK_TAKEN, ZK_REFUSED, ZK_DEADLOCK, ZK_GO_BACK and ZK_UNPROVED tell "which".
+ * ZK_ACQUIRED, ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_UNPROVED tell "which".
  * Unless one is taken the caller's latch is set when another try is worthwhile.
  * slots_find_reachable() goes ahead of each.
  */
-ZkTake
+ZkOutcome
 slots_take_any(ZkAnyWait *wait)
 {
 	bool		partitions[ZK_PARTITIONS];
-	ZkTake		take;
+	ZkOutcome	outcome;
 
 	wait->which = -1;
 	wait->npending = wait->nqueued = wait->pending = 0;
 	wait->group = slots_new_group();
 	slots_lock_of(wait->procs, wait->n, partitions);
-	take = try_all(wait, true);
-	if (take == ZK_PENDING)
-		take = try_all(wait, false);
-	if (take == ZK_PENDING)
+	outcome = try_all(wait, true);
+	if (outcome == ZK_PENDING)
+		outcome = try_all(wait, false);
+	if (outcome == ZK_PENDING)
 	{
 		for (int i = 0; i < wait->n; i++)
 			if (!wait->ready[i])
 				look_from_behind(wait, i);
-		take = wait->which >= 0 ? ZK_UNPROVED :
+		outcome = wait->which >= 0 ? ZK_UNPROVED :
 			wait->npending > 0 ? ZK_PENDING : ZK_QUEUED;
 		for (int i = 0; i < wait->n; i++)
-			if (!wait->ready[i] && take != ZK_DEADLOCK)
-				take = look_for_deadlock_behind(wait, i, take);
+			if (!wait->ready[i] && outcome != ZK_DEADLOCKED)
+				outcome = look_for_deadlock_behind(wait, i, outcome);
 	}
 	slots_unlock_of(partitions);
-	return take;
+	return outcome;
 }
 
 /*

@@ -13,28 +13,28 @@
 #ifndef ZKLOCK_TAKE_H
 #define ZKLOCK_TAKE_H
 
+#include "shared/outcome.h"
 #include "shared/procs.h"
+#include "shared/session_info.h"
 #include "shared/slots.h"
 
-typedef enum ZkTake
+/* What a call has come to, and what an error message about it tells. */
+typedef struct ZkResult
 {
-	ZK_TAKEN,					/* the slot is ours */
-	ZK_PENDING,					/* wait: no word from ZooKeeper yet */
-	ZK_UNPROVED,				/* wait: is the cluster still the owner? */
-	ZK_QUEUED,					/* wait: contenders are ahead */
-	ZK_REFUSED,					/* ZooKeeper refused */
-	ZK_DEADLOCK,				/* the wait is to end, or nobody's would */
-	ZK_GO_BACK,					/* call slot_step_back(), and wait in tier 1 */
-	ZK_GIVE_WAY					/* the same, once slot_call_ahead() is false */
-} ZkTake;
+	ZkOutcome	outcome;
+	const char *name;			/* of the lock in question */
+	const ZkKey *key;			/* of its hold */
 
-/* What two of them tell in addition. */
-typedef struct ZkTakeNews
-{
-	ZkRefusal	refusal;		/* of ZK_REFUSED */
-	int			permits_found;	/* ... because of ZK_REFUSAL_PERMITS */
-	uint32		deadlock;		/* of ZK_DEADLOCK: its number */
-} ZkTakeNews;
+	/* filled in by the functions here */
+	ZkRefusal	refusal;		/* of ZK_DENIED */
+	uint32		deadlock;		/* of ZK_DEADLOCKED: its number */
+	int			permits_found;	/* of ZK_HELD_OTHER_PERMITS, and of ZK_DENIED
+								 * because of ZK_REFUSAL_PERMITS */
+
+	ZkSessionInfo *session;		/* of ZK_NO_SESSION, palloc'd */
+	char	   *outage;			/* of ZK_NOT_IN_TIME: why ZooKeeper is to blame,
+								 * palloc'd; NULL if it is not */
+} ZkResult;
 
 /* The slots of which a backend wants any, and what has been found of them. */
 typedef struct ZkAnyWait
@@ -55,7 +55,7 @@ typedef struct ZkAnyWait
 	int			pending;		/* one of them */
 	int			nqueued;		/* slots for which contenders are ahead */
 	uint32		group;			/* of the contenders that it has asked for */
-	ZkTakeNews	news;
+	ZkResult   *result;			/* of the call */
 } ZkAnyWait;
 
 /* to want and take one, or all together */
@@ -65,9 +65,10 @@ extern ZkProcLock *slot_want_leaving(const ZkProcLock *proc);
 extern void slot_unwant(ZkProcLock *proc);
 extern void slot_ask(ZkProcLock *proc);
 extern void slot_ask_for_others(const ZkKey *key);
-extern ZkTake slot_take(ZkProcLock *proc, int permits, ZkTakeNews *news);
-extern ZkTake slots_take_together(ZkProcLock **procs, int n, uint32 *group,
-								  int *which, ZkTakeNews *news);
+extern ZkOutcome slot_take(ZkProcLock *proc, int permits, ZkResult *result);
+extern ZkOutcome slots_take_together(ZkProcLock **procs, int n,
+									 uint32 *group, int *which,
+									 ZkResult *result);
 extern void slot_step_back(ZkProcLock *proc);
 extern void slot_yield(const ZkKey *key);
 extern void slot_yield_other_mode(const ZkProcLock *proc);
@@ -77,7 +78,7 @@ extern bool slot_is_leaving(ZkSlot *slot, bool *stuck);
 /* the first of several */
 extern ZkProcLock *slot_want_any(const ZkKey *key, ZnodeKind kind,
 								 bool session, int alternatives, bool tries);
-extern ZkTake slots_take_any(ZkAnyWait *wait);
+extern ZkOutcome slots_take_any(ZkAnyWait *wait);
 extern void slots_find_reachable(ZkAnyWait *wait);
 extern void slots_unwant_any(const ZkAnyWait *wait, int but);
 extern bool slot_other_mode_leaves(const ZkProcLock *proc);

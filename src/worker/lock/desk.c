@@ -20,7 +20,7 @@
 #include "core/lock/recipe.h"
 #include "nodes/pg_list.h"
 #include "shared/grant.h"
-#include "shared/refusal.h"
+#include "shared/outcome.h"
 #include "shared/slots.h"
 #include "worker/lock/steps_private.h"
 #include "worker/sessions.h"

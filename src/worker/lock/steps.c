@@ -26,7 +26,7 @@
 #include "core/request.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
-#include "shared/refusal.h"
+#include "shared/outcome.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/text.h"

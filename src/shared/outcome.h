@@ -1,0 +1,56 @@
+/*-------------------------------------------------------------------------
+ *
+ * outcome.h
+ *		What a call that wants a lock comes to, and why ZooKeeper refuses it.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/outcome.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_OUTCOME_H
+#define ZKLOCK_OUTCOME_H
+
+/* The answer of a slot, of a wait and of a call: each knows some of these. */
+typedef enum ZkOutcome
+{
+	/* the wait goes on */
+	ZK_PENDING,					/* no word from ZooKeeper yet */
+	ZK_UNPROVED,				/* is the cluster still the owner? */
+	ZK_QUEUED,					/* contenders are ahead */
+
+	/* it begins anew */
+	ZK_GO_BACK,					/* call slot_step_back(), and wait in tier 1 */
+	ZK_GIVE_WAY,				/* the same, once slot_call_ahead() is false */
+
+	/* it is over */
+	ZK_ACQUIRED,
+	ZK_NOT_IN_TIME,				/* or not without waiting, if it must not */
+	ZK_NO_SESSION,				/* there was none for too long */
+	ZK_DENIED,					/* ZooKeeper refused: see ZkRefusal */
+	ZK_DEADLOCKED,				/* with other clusters; this wait was ended */
+
+	/* there was none */
+	ZK_LOST,					/* the lock was held already, and is lost */
+	ZK_HELD_SHARED,				/* it is held shared, and wanted exclusive */
+	ZK_HELD_OTHER_PERMITS,		/* the semaphore is held with another size */
+	ZK_HELD_ALL					/* there is none that is not held already */
+} ZkOutcome;
+
+/* Why ZooKeeper does not do what a backend asks for. */
+typedef enum ZkRefusal
+{
+	ZK_REFUSAL_NONE,
+	ZK_REFUSAL_ACCESS,			/* the credentials do not allow it */
+	ZK_REFUSAL_NO_CHROOT,		/* the chroot of zklock.servers is missing */
+	ZK_REFUSAL_MIXED,			/* a lock and a semaphore under one name */
+	ZK_REFUSAL_PERMITS,			/* the semaphore has another size */
+	ZK_REFUSAL_ENDED,			/* the counter of the directory has ended */
+	ZK_REFUSAL_NO_ROOM,			/* the session has too many nodes: see
+								 * ZK_MAX_PATH_BYTES */
+	ZK_REFUSAL_OTHER			/* the server log has the details */
+} ZkRefusal;
+
+#endif							/* ZKLOCK_OUTCOME_H */

@@ -53,7 +53,7 @@
 /* How long to keep others from NOTIFY meanwhile, in ms. */
 #define QUEUE_LOCK_MS		1000
 
-/* The latest transaction that uses foreign tables, perhaps. */
+/* The latest transaction that may use foreign tables. */
 static LocalTransactionId used_foreign_in = InvalidLocalTransactionId;
 
 /* A foreign data wrapper may have come ahead of us: see commit_check_first(). */
@@ -134,7 +134,7 @@ forget_registrations(void)
 
 /*
  * commit_note_foreign
- *		The transaction uses a foreign table, perhaps.
+ *		The transaction may use a foreign table.
  */
 void
 commit_note_foreign(void)

@@ -74,7 +74,7 @@ static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* nholds > 0 */
 /* Locks that the present subtransactions have touched, the innermost first. */
 static dlist_head touched_list = DLIST_STATIC_INIT(touched_list);
 
-/* The latest transaction that has changed something, a foreign table perhaps. */
+/* The latest transaction that may have changed something. */
 static LocalTransactionId wrote_in = InvalidLocalTransactionId;
 
 static void release_at_exit(int code, Datum arg);

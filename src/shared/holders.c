@@ -151,9 +151,9 @@ is_waiting(const ZkProcLock *proc)
  * this cluster, since a writer of another one stands behind the contender of
  * them all; so it waits for its own cluster's holders first.  Who wants any of
  * several slots may be behind another backend that waits for one of them: what
- * keeps that one keeps both.  Slots that are
- * being granted or given up are left out: they change by themselves.  So are
- * waits that are to end because of a deadlock.
+ * keeps that one keeps both.  Slots that are being granted or given up are left
+ * out: they change by themselves.  So are waits that are to end because of a
+ * deadlock.
  *
  * The worker may use the slots until it has said slot_set_gone().
  */

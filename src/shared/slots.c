@@ -3,11 +3,16 @@
  * slots.c
  *		The locks of this cluster in shared memory: slots, states, locks.
  *
- * A slot is a lock's entry: what this cluster owns or wants of it.  Backends
- * ask for slots, take and drop them (take.c); the worker keeps one contender in
- * ZooKeeper for each slot that is wanted or owned (grant.c).  That a backend
- * has the heavyweight lock of a name orders the backends, but safety rests on
- * the slot's state alone.  The states, and what moves a slot between them:
+ * All backends of the cluster that want a lock share one place in its queue in
+ * ZooKeeper.  That place is handed from one backend to the next, is kept while
+ * none of them holds the lock, and outlives each of them and the worker.  So it
+ * can belong to no process: it has an entry in shared memory, the slot.
+ *
+ * A slot is what this cluster owns or wants of a lock.  Backends ask for slots,
+ * take and drop them (take.c); the worker keeps one contender in ZooKeeper for
+ * each slot that is wanted or owned (grant.c).  That a backend has the
+ * heavyweight lock of a name orders the backends, but safety rests on the slot's
+ * state alone.  The states, and what moves a slot between them:
  *
  *				asked	granted	taken	handed	given up  requeued	gone
  *	NONE		WANTED	-		-		-		-		  -			-
@@ -52,8 +57,7 @@
  * that waits in ZooKeeper for that very contender.  A grant that no backend is
  * ready for is soon given up; readers hand on to ready backends only; and a
  * backend that is ready in one mode gives up what the cluster has of the
- * other.  When a slot that nobody holds is kept all the same is said in
- * core/lock/turn.c.
+ * other.  core/lock/turn.c decides when an unheld slot is kept.
  *
  * Locking protocol.  Each kind of shared state is guarded in one way.
  *
@@ -642,9 +646,10 @@ next_state(const ZkSlot *slot, SlotEvent event)
 }
 
 /*
- * The next contender is wanted.  Does anybody wait for the slot but backends
- * that have asked for it?  Those wait on, unaware, and so do those in the lock
- * manager.
+ * The next contender is wanted.  Must any backend look at the slot all the same?
+ * One that takes several together must, since that contender was not asked for
+ * together with its others; and one that is ready must, to ask.  Those that have
+ * asked wait on, and those in the lock manager do not look at the slot.
  */
 static bool
 has_other_waiter(const ZkSlot *slot)
@@ -660,9 +665,12 @@ has_other_waiter(const ZkSlot *slot)
  * slot_event
  *		The transition function: see the table in this file's header.
  *
- * The caller holds the partition lock exclusively.  Wakes who waits for the
- * slot, but that it is granted the caller tells without the lock: those who wake
- * up need it at once, and would have to wait for it.
+ * The caller holds the partition lock exclusively.  Wakes the waiters, with two
+ * exceptions, since each of them takes the partition lock when it wakes up, and
+ * there may be many.  When the slot is granted, the caller wakes them as soon as
+ * it has released the lock.  When the contender that was given up is replaced by
+ * one that is wanted, nothing changes for the backends that have asked for that:
+ * they are woken only if others wait, too, who have to look.
  */
 void
 slot_event(ZkSlot *slot, SlotEvent event)

@@ -101,6 +101,14 @@ done(int name, RequestResult result)
 }
 
 static void
+written(int name, int32_t version)
+{
+	step((DetectorInput) {.event = DETECTOR_DONE,
+		.answer.serial = serials[name],
+		.answer.version = version});
+}
+
+static void
 created(int name, const char *node)
 {
 	step((DetectorInput) {.event = DETECTOR_DONE,
@@ -537,7 +545,7 @@ ask_and_act(void)
 static void
 check_act(const DetectorOp *op)
 {
-	assert_int_equal(op->request.version, 3);
+	assert_int_equal(op->request.version, -1);
 	assert_int_equal(op->nwaits, 0);
 	assert_int_equal(op->nothers, 0);
 	assert_string_equal(op->verdict, ROOM "/verdict-0000000005");
@@ -596,6 +604,16 @@ an_act_that_fails(void **state)
 	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
 	assert_int_equal(detector.counts.failed_acts, 1);
+
+	/* that tells nothing new: whoever has read the note before is right */
+	written(0, 9);
+	expect_nothing();
+	done(7, REQUEST_OK);
+	room_has(0, NULL, NULL, NULL);
+	find(true);
+	others_confirm(5);
+	edges_ours(out.scan);
+	expect_act(6, X);
 }
 
 /* Our backend has given up while others were asked. */
@@ -686,6 +704,53 @@ our_note_is_being_written(void **state)
 	edges(2, both, out.scan);
 	expect_act(6, X);
 	expect_nothing();
+}
+
+/* Our note has another version than when it was read for the probe. */
+static void
+note_changes(int n, const WaitEdge *list)
+{
+	edges(n, list, 0);
+	expect(0, REQUEST_SET, X);
+	others_confirm(5);
+	expect_nothing();
+	written(0, 4);
+}
+
+/* Another deadlock may be in this one, of which the victim is no part. */
+static void
+our_note_gets_another_wait(void **state)
+{
+	WaitEdge	both[2] = {edge(X, Y, 71), edge(X, Y, 73)};
+
+	(void) state;
+	publish();
+	find(true);
+	note_changes(2, both);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
+	expect_nothing();
+	assert_int_equal(out.scan, 0);
+}
+
+/* None can be; if that kept acts from being done, each would keep the others. */
+static void
+our_note_loses_a_wait(void **state)
+{
+	WaitEdge	both[2] = {edge(X, Y, 71), edge(X, Y, 73)};
+
+	(void) state;
+	publish();
+	edges(2, both, 0);
+	expect(0, REQUEST_SET, X);
+	written(0, 3);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	children(2, 0, NULL, NULL, NULL);
+	find(true);
+	note_changes(1, both);
+	expect_nothing();
+	edges_ours(out.scan);
+	check_act(expect_act(6, X));
 }
 
 /*
@@ -799,6 +864,26 @@ a_probe_has_a_deadline(void **state)
 	now += 1;
 	event(DETECTOR_TICK);
 	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
+}
+
+/* It counts from when the probe is there. */
+static void
+a_probe_is_created_late(void **state)
+{
+	(void) state;
+	publish();
+	now += TIMEOUT;
+	event(DETECTOR_TICK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	read_deadlock(true);
+	expect(5, REQUEST_CREATE, ROOM "/probe-");
+	now += 2 * TIMEOUT + 1000000;
+	created(5, "probe-0000000005");
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	expect_nothing();
+	others_confirm(5);
+	edges_ours(out.scan);
+	expect_act(6, X);
 }
 
 /* Another cluster's probe is listed and read; ours is edge "member". */
@@ -1776,11 +1861,14 @@ main(void)
 		LINE(an_act_whose_answer_is_lost),
 		LINE(an_act_that_may_have_been_carried_out),
 		LINE(our_note_is_being_written),
+		LINE(our_note_gets_another_wait),
+		LINE(our_note_loses_a_wait),
 		LINE(our_note_is_written_without_the_victim),
 		LINE(our_victim_waits_for_any),
 		LINE(our_edge_is_denied),
 		LINE(others_deny_theirs),
 		LINE(a_probe_has_a_deadline),
+		LINE(a_probe_is_created_late),
 		LINE(a_verdict_that_is_not_ours),
 		LINE(others_ask),
 		LINE(others_ask_twice),

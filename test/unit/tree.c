@@ -351,13 +351,14 @@ execute_get(TreeSession *session, TreeRequest *request)
 	request->ours = node->session == session->id;
 }
 
-static void
+/* Returns the new version. */
+static int32_t
 set_in(TreeState *state, const char *path, const char *data)
 {
 	TreeNode   *node = change_node(state, find_in(state, path));
 
 	node->data = tree_copy(data);
-	node->version++;
+	return ++node->version;
 }
 
 static void
@@ -370,7 +371,7 @@ execute_act(TreeSession *session, TreeRequest *request)
 
 	request->result = REQUEST_NO_NODE;
 	if (own == NULL || request->note == NULL ||
-		own->version != op->request.version ||
+		(op->request.has_version && own->version != op->request.version) ||
 		tree_find(zxid, op->verdict) != NULL)
 		return;
 	for (int i = 0; i < op->nchecks; i++)
@@ -388,9 +389,9 @@ execute_act(TreeSession *session, TreeRequest *request)
 	request->result = REQUEST_OK;
 	probe = tree_find(zxid, op->checks[0].path)->data;
 	state = new_state();
-	set_in(state, op->request.path, request->note);
+	(void) set_in(state, op->request.path, request->note);
 	for (int i = 0; i < op->nothers; i++)
-		set_in(state, op->others[i].path, request->other_notes[i]);
+		(void) set_in(state, op->others[i].path, request->other_notes[i]);
 	(void) create_in(state, op->verdict, "", session->id, false);
 	if (tree_on_act)
 		tree_on_act(op, probe);
@@ -409,7 +410,7 @@ execute_write(TreeSession *session, TreeRequest *request)
 	{
 		case REQUEST_SET:
 			if (request->note != NULL && tree_find(zxid, path) != NULL)
-				set_in(new_state(), path, request->note);
+				request->version = set_in(new_state(), path, request->note);
 			else if (vertex_is_node(path) &&
 					 tree_find(zxid, parent) != NULL)
 			{

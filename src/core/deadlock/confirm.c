@@ -13,15 +13,17 @@
  *				get ok, it has none, or is no probe; no node, refused -> OVER
  *				get ok, it is of our session -> OVER: delete
  *				get unknown -> READING: get
- *	SCANNING	scanned, our edges are there, the victim is ours, and its notes
- *				  are written -> ACTING: act
+ *	SCANNING	scanned, our edges are there, the victim is ours, and the notes
+ *				  of ours are written -> ACTING: act
  *				scanned, our edges are there -> WAITING: answer with them, unless
  *				  the victim is ours
  *				scanned, one is not, or its wait is part of an edge that has yet
  *				  to be told -> WAITING: answer no, or, if the probe is ours,
  *				  OVER: delete
- *	WAITING		the victim is ours, all edges of others are confirmed, and its
- *				  notes are written -> SCANNING: scan
+ *	WAITING		the victim is ours, all edges of others are confirmed, and the
+ *				  notes of ours are written -> SCANNING: scan
+ *				the same, but one has got another wait since it was read ->
+ *				  WAITING: answer no, or, if the probe is ours, OVER: delete
  *				an answer says no, and the probe is ours -> OVER: delete
  *				an older probe is the same, and this is ours -> OVER: delete
  *	ACTING		act ok -> OVER: victim
@@ -42,9 +44,14 @@
  * deadline.
  *
  * The act is one multi of the victim's cluster.  It checks that nothing has
- * moved: that the note of each H is the one that was read, that each W is there,
- * and whoever stands between readers and owners that are readers, and the probe.
- * It takes the victim's wait out of our notes, and creates the verdict.
+ * moved: that the note of each H of others is the one that was read, that each H
+ * of ours and each W is there, and whoever stands between readers and owners that
+ * are readers, and the probe.  It takes the victim's wait out of our notes, and
+ * creates the verdict.
+ *
+ * What is in our own notes is known without their versions.  Each act of ours
+ * changes them; if one failed for that, so would all others whose probes were made
+ * before it, and those of other clusters with it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -63,7 +70,10 @@
 #include "core/memory.h"
 #include "core/mutation.h"
 
-/* A probe lives as long as that, and twice deadlock_timeout; us. */
+/*
+ * A probe lives as long as that, and twice deadlock_timeout, from the last that
+ * has been heard of it; us.
+ */
 #define MIN_LIFE	INT64_C(1000000)
 
 /* Probes of ours that are there at a time. */
@@ -79,6 +89,13 @@ find_probe(Detection *state, const char *room, int32_t number)
 	return NULL;
 }
 
+/* Something has been heard of a probe. */
+static void
+renew(const Detection *state, Probe *probe)
+{
+	probe->deadline = state->now + 2 * state->timeout + MIN_LIFE;
+}
+
 static Probe *
 add_probe(Detection *state, const char *room, int32_t number,
 		  ProbeState how, uint32_t born)
@@ -91,7 +108,7 @@ add_probe(Detection *state, const char *room, int32_t number,
 	strcpy(probe->room, room);
 	probe->number = number;
 	probe->born = born;
-	probe->deadline = state->now + 2 * state->timeout + MIN_LIFE;
+	renew(state, probe);
 	return probe;
 }
 
@@ -244,6 +261,7 @@ scan(Detection *state, Probe *probe)
 static void
 take_up(Detection *state, Probe *probe)
 {
+	renew(state, probe);
 	probe->mine = 0;
 	for (int i = 0; i < probe->deadlock.nmembers; i++)
 		if (detection_find_holder(state, probe->deadlock.members[i].edge.from))
@@ -458,6 +476,16 @@ tell(Detection *state, const Probe *probe, int64_t zxid)
 	state->out->nverdicts++;
 }
 
+/* A contender of ours that is a member, if it is one; or NULL. */
+static const Holder *
+own_note(const Detection *state, const Probe *probe, int member)
+{
+	const char *path = probe->deadlock.members[member].edge.from;
+
+	return is_mine(probe, member) && !vertex_is_node(path) ?
+		detection_find_holder(state, path) : NULL;
+}
+
 /* Fill in what is to be checked before the victim dies. */
 static void
 fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
@@ -480,7 +508,8 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 		if (strcmp(member->edge.from, op->request.path) != 0)
 		{
 			checks[op->nchecks].path = member->edge.from;
-			checks[op->nchecks++].version = member->version;
+			checks[op->nchecks++].version =
+				own_note(state, probe, i) ? -1 : member->version;
 		}
 		if (member->edge.wait.kind != NOTE_WAIT_SESSION)
 		{
@@ -569,7 +598,7 @@ fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 
 /*
  * Can the deadlock be ended?  Not while a note of the victim's is being
- * written: nobody knows its version.
+ * written, or that of a member of ours: nobody knows its version.
  */
 static bool
 can_act(Detection *state, const Probe *probe)
@@ -577,8 +606,32 @@ can_act(Detection *state, const Probe *probe)
 	const WaitEdge *victim = &probe->deadlock.members[0].edge;
 	const Holder *holder = detection_find_holder(state, victim->from);
 
+	for (int i = 0; i < probe->deadlock.nmembers; i++)
+	{
+		const Holder *note = own_note(state, probe, i);
+
+		if (note != NULL && (note->out != 0 || note->unsure))
+			return false;
+	}
 	return holder != NULL && holder->out == 0 && !holder->unsure &&
 		!is_being_written(state, &victim->wait);
+}
+
+/*
+ * Has a note of ours got another wait since it was read for a probe?  Then the
+ * deadlock may have a smaller one in it, of which the victim is no part.
+ */
+static bool
+has_grown(const Detection *state, const Probe *probe)
+{
+	for (int i = 0; i < probe->deadlock.nmembers; i++)
+	{
+		const Holder *note = own_note(state, probe, i);
+
+		if (note != NULL && probe->deadlock.members[i].version < note->grown)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -598,8 +651,8 @@ send_act(Detection *state, Probe *probe)
 	fill_checks(state, probe, op);
 	fill_notes(state, &victim->edge.wait, op);
 	strcpy(state->pending[state->npending - 1].path, probe->room);
-	op->request.has_version = true;
-	op->request.version = victim->version;
+	op->request.has_version = vertex_is_node(op->request.path);
+	op->request.version = op->request.has_version ? victim->version : -1;
 	probe_verdict_name(probe->number, name);
 	room_path_in(probe->room, name, path);
 	op->verdict = detection_strdup(state, path);
@@ -608,13 +661,15 @@ send_act(Detection *state, Probe *probe)
 
 /*
  * The act with this serial has been answered: the notes are as it wrote
- * them, if it was carried out for sure; or to be written again, since the
- * worker's copies are without the victim's wait.
+ * them, if it was carried out for sure.  If it was not, they are as they were,
+ * but to be written again, since the worker's copies are without the victim's
+ * wait; and so if nobody knows.
  *
  * "probe" is NULL if it is not known any more.
  */
 static void
-act_answered(Detection *state, const Probe *probe, uint32_t serial, bool done)
+act_answered(Detection *state, const Probe *probe, uint32_t serial,
+			 RequestResult result)
 {
 	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
 		 holder = detection_next_holder(state, holder))
@@ -622,10 +677,12 @@ act_answered(Detection *state, const Probe *probe, uint32_t serial, bool done)
 		if (holder->out != serial)
 			continue;
 		holder->out = 0;
-		if (done && probe != NULL)
+		if (result == REQUEST_OK && probe != NULL)
 			holder->nsent = without(holder,
 									&probe->deadlock.members[0].edge.wait,
 									holder->sent);
+		else if (result == REQUEST_NO_NODE)
+			holder->copy_differs = true;
 		else
 			holder->unsure = true;
 		detection_note_changed(state, holder, false);
@@ -663,8 +720,7 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	Probe	   *probe = find_probe(state, pending->path, pending->number);
 
-	act_answered(state, probe, pending->serial,
-				 in->answer.result == REQUEST_OK);
+	act_answered(state, probe, pending->serial, in->answer.result);
 	if (probe == NULL || probe->state != PROBE_ACTING)
 		return;
 	if (in->answer.result == REQUEST_OK)
@@ -734,6 +790,8 @@ on_child(Detection *state, const Room *room, const char *child,
 		seen[probe - state->probes] = true;
 	if (name.kind == PROBE_ANSWER)
 	{
+		if ((name.confirmed & ~probe->confirmed) != 0)
+			renew(state, probe);
 		probe->denied |= name.confirmed == 0;
 		probe->confirmed |= name.confirmed;
 	}
@@ -915,7 +973,9 @@ finish(Detection *state, Probe *probe)
 {
 	if (!can_act(state, probe))
 		return;
-	if (!probe->checked_own)
+	if (has_grown(state, probe))
+		answer(state, probe, 0);
+	else if (!probe->checked_own)
 		scan(state, probe);
 	else
 	{

@@ -70,6 +70,9 @@ typedef struct Holder
 	int			nsent;
 	uint32_t	out;			/* serial of that write, until it is answered */
 	bool		unsure;			/* the note may have anything */
+	bool		copy_differs;	/* it is as sent, but not the worker's copy */
+	bool		grows;			/* what is out has a wait that it had not */
+	int32_t		grown;			/* its version when it got one, as answered */
 	bool		session;		/* it is a session's znode, ... */
 	bool		made;			/* ... which may be there */
 	bool		gone;			/* there is no such contender */

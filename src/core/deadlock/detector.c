@@ -68,9 +68,11 @@
  * time, and then write, see nothing.)
  *
  * One act for one deadlock.  Each act writes the notes of all edges of the
- * victim's wait, and checks the version of each note that it has an edge of.
- * So of two acts whose deadlocks have the victim of one of them in common only
- * the first succeeds.  Two probes with the same edges have the same victim.
+ * victim's wait, and checks the version of each note of others that it has an
+ * edge of.  An act that has an edge of our own note is not sent before a write of
+ * that has been answered, and then its edges are looked at again.  So of two acts
+ * whose deadlocks have the victim of one of them in common only the first
+ * succeeds.  Two probes with the same edges have the same victim.
  *
  * If the answer to the act is lost, the verdict tells behind a barrier whether
  * it was carried out.  If the worker is lost with it nobody has been told, no
@@ -172,17 +174,15 @@ same_mark(const NoteWait *one, const NoteWait *other)
 	return (one->began == 0) == (other->began == 0);
 }
 
-/* Is this what was last written? */
+/* Are all these waits among those that were last written? */
 static bool
-is_sent(const Holder *holder, const NoteWait *waits, int n)
+are_sent(const Holder *holder, const NoteWait *waits, int n)
 {
-	if (n != holder->nsent)
-		return false;
 	for (int i = 0; i < n; i++)
 	{
 		bool		there = false;
 
-		for (int j = 0; j < n; j++)
+		for (int j = 0; j < holder->nsent; j++)
 			there |= note_same_wait(&holder->sent[j], &waits[i]) &&
 				same_mark(&holder->sent[j], &waits[i]);
 		if (!there)
@@ -231,6 +231,7 @@ publish(Detection *state, Holder *holder)
 	NoteWait   *copy;
 	DetectorOp *op;
 	size_t		size;
+	bool		grows;
 	int			n;
 
 	if (holder->out != 0 || holder->gone || !is_writable(state, holder))
@@ -238,7 +239,8 @@ publish(Detection *state, Holder *holder)
 	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_look(state, holder))
 		return;
 	n = choose_waits(state, holder, waits);
-	if (!holder->unsure && is_sent(holder, waits, n))
+	grows = holder->unsure || !are_sent(holder, waits, n);
+	if (!grows && n == holder->nsent && !holder->copy_differs)
 		return;
 	if (holder->retry_at > state->now)
 	{
@@ -254,7 +256,8 @@ publish(Detection *state, Holder *holder)
 	holder->sent = memcpy(memory_alloc(size), waits, size);
 	holder->nsent = n;
 	holder->out = op->request.serial;
-	holder->unsure = false;
+	holder->grows = grows;
+	holder->unsure = holder->copy_differs = false;
 	holder->made = true;
 	state->nwriting++;
 	state->counts->published += n;
@@ -376,6 +379,8 @@ on_note_written(Detection *state, const Pending *pending,
 	switch (in->answer.result)
 	{
 		case REQUEST_OK:
+			if (holder->grows)
+				holder->grown = in->answer.version;
 			break;
 		case REQUEST_NO_NODE:
 			holder->gone = !holder->session;

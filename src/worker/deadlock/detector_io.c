@@ -299,10 +299,16 @@ act(const DetectorOp *op)
 {
 	Request		set = op->request;
 	SentRequest *sent;
+	Contender  *contender = find_owner(set.path);
 
 	set.data = note_with(set.path, op->waits, op->nwaits);
 	if (set.data == NULL)
 		return false;
+	if (contender)
+	{
+		set.has_version = contender->note_version >= 0;
+		set.version = contender->note_version;
+	}
 	sent = new_sent(op, 0);
 	io.last_group = (io.last_group + 1) & ~GROUP_BIT;
 	for (int i = 0; i < op->nchecks; i++)

@@ -22,7 +22,7 @@
 
 #include "shared/clock.h"
 #include "utils/hsearch.h"
-#include "worker/deadlock/ages.h"
+#include "worker/deadlock/ages_private.h"
 
 #define NKINDS				(AGE_OF_STATE + 1)
 

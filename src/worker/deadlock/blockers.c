@@ -49,8 +49,8 @@
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/hsearch.h"
-#include "worker/deadlock/ages.h"
-#include "worker/deadlock/blockers.h"
+#include "worker/deadlock/ages_private.h"
+#include "worker/deadlock/blockers_private.h"
 
 #define MAX_QUESTIONS		256
 

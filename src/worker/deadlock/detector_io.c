@@ -33,7 +33,7 @@
 #include "shared/deadlocks.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
-#include "worker/deadlock/detector_io.h"
+#include "worker/deadlock/detector_io_private.h"
 #include "worker/lock/contender.h"
 #include "worker/zookeeper/session.h"
 

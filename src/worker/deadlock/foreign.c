@@ -33,9 +33,9 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
-#include "worker/deadlock/ages.h"
-#include "worker/deadlock/blockers.h"
-#include "worker/deadlock/foreign.h"
+#include "worker/deadlock/ages_private.h"
+#include "worker/deadlock/blockers_private.h"
+#include "worker/deadlock/foreign_private.h"
 #include "worker/zookeeper/status.h"
 
 #define WAIT_CLASS_MASK		0xFF000000U

@@ -52,9 +52,9 @@
 #include "shared/clock.h"
 #include "shared/holders.h"
 #include "utils/timestamp.h"
-#include "worker/deadlock/blockers.h"
-#include "worker/deadlock/foreign.h"
-#include "worker/deadlock/scan.h"
+#include "worker/deadlock/blockers_private.h"
+#include "worker/deadlock/foreign_private.h"
+#include "worker/deadlock/scan_private.h"
 #include "worker/lock/contender.h"
 
 /*

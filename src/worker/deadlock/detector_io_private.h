@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * detector_io.h
+ * detector_io_private.h
  *		What the detector asks of ZooKeeper, and the answers.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/deadlock/detector_io.h
+ *		src/worker/deadlock/detector_io_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_DETECTOR_IO_H
-#define ZKLOCK_DETECTOR_IO_H
+#ifndef ZKLOCK_DETECTOR_IO_PRIVATE_H
+#define ZKLOCK_DETECTOR_IO_PRIVATE_H
 
 #include "core/deadlock/detector.h"
 #include "worker/zookeeper/session.h"
@@ -24,4 +24,4 @@ extern bool detector_io_submit(const DetectorOp *op);
 extern bool detector_io_answer(const RequestAnswer *in, DetectorInput *told);
 extern bool detector_io_lost(int session, DetectorInput *told);
 
-#endif							/* ZKLOCK_DETECTOR_IO_H */
+#endif							/* ZKLOCK_DETECTOR_IO_PRIVATE_H */

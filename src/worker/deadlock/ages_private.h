@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * ages.h
+ * ages_private.h
  *		How long processes have been in what they do, by our own clock.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/deadlock/ages.h
+ *		src/worker/deadlock/ages_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_AGES_H
-#define ZKLOCK_AGES_H
+#ifndef ZKLOCK_AGES_PRIVATE_H
+#define ZKLOCK_AGES_PRIVATE_H
 
 #include "datatype/timestamp.h"
 
@@ -25,4 +25,4 @@ typedef enum AgeOf
 extern void ages_look(AgeOf of);
 extern int64 ages_first_seen(AgeOf of, int pid, TimestampTz started);
 
-#endif							/* ZKLOCK_AGES_H */
+#endif							/* ZKLOCK_AGES_PRIVATE_H */

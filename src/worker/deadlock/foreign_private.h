@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * foreign.h
+ * foreign_private.h
  *		Sessions that work for sessions of other clusters, and sessions of ours
  *		that have others work for them.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/deadlock/foreign.h
+ *		src/worker/deadlock/foreign_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_FOREIGN_H
-#define ZKLOCK_FOREIGN_H
+#ifndef ZKLOCK_FOREIGN_PRIVATE_H
+#define ZKLOCK_FOREIGN_PRIVATE_H
 
 #include "core/deadlock/vertex.h"
 #include "nodes/pg_list.h"
@@ -43,4 +43,4 @@ extern bool foreign_node(const VertexSession *session, bool remote,
 						 char path[NOTE_VERTEX_SIZE]);
 extern void foreign_told(const char *path);
 
-#endif							/* ZKLOCK_FOREIGN_H */
+#endif							/* ZKLOCK_FOREIGN_PRIVATE_H */

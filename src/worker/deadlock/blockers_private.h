@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * blockers.h
+ * blockers_private.h
  *		Who waits for whom in the lock manager.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/deadlock/blockers.h
+ *		src/worker/deadlock/blockers_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_BLOCKERS_H
-#define ZKLOCK_BLOCKERS_H
+#ifndef ZKLOCK_BLOCKERS_PRIVATE_H
+#define ZKLOCK_BLOCKERS_PRIVATE_H
 
 #include "storage/lock.h"
 
@@ -33,4 +33,4 @@ extern int	blockers_add_waiting(int *pids, int max);
 extern int	blockers_max(void);
 extern void blockers_walk(int pid, BlockersVisit visit, void *arg);
 
-#endif							/* ZKLOCK_BLOCKERS_H */
+#endif							/* ZKLOCK_BLOCKERS_PRIVATE_H */

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * scan.h
+ * scan_private.h
  *		Which backends of this cluster keep a contender while they wait for
  *		another one.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/deadlock/scan.h
+ *		src/worker/deadlock/scan_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_SCAN_H
-#define ZKLOCK_SCAN_H
+#ifndef ZKLOCK_SCAN_PRIVATE_H
+#define ZKLOCK_SCAN_PRIVATE_H
 
 #include "core/deadlock/detector.h"
 #include "nodes/pg_list.h"
@@ -30,4 +30,4 @@ typedef struct Scan
 extern void scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 					 const Detector *detector);
 
-#endif							/* ZKLOCK_SCAN_H */
+#endif							/* ZKLOCK_SCAN_PRIVATE_H */

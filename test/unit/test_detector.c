@@ -866,10 +866,15 @@ a_probe_has_a_deadline(void **state)
 	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 }
 
-/* It counts from when the probe is there. */
+/*
+ * It counts from when the probe is there, and is the later the longer that has
+ * taken.
+ */
 static void
 a_probe_is_created_late(void **state)
 {
+	int64_t		took = 2 * TIMEOUT + 1000000;
+
 	(void) state;
 	publish();
 	now += TIMEOUT;
@@ -877,8 +882,13 @@ a_probe_is_created_late(void **state)
 	expect(2, REQUEST_CHILDREN, "/z/y");
 	read_deadlock(true);
 	expect(5, REQUEST_CREATE, ROOM "/probe-");
-	now += 2 * TIMEOUT + 1000000;
+	now += took;
 	created(5, "probe-0000000005");
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	expect_nothing();
+	children(2, 0, NULL, NULL, NULL);
+	now += 2 * took;
+	event(DETECTOR_TICK);
 	expect(2, REQUEST_CHILDREN, "/z/y");
 	expect_nothing();
 	others_confirm(5);

@@ -72,9 +72,12 @@
 
 /*
  * A probe lives as long as that, and twice deadlock_timeout, from the last that
- * has been heard of it; us.
+ * has been heard of it; us.  An answer takes others several requests, so where
+ * ZooKeeper is slow it lives longer, by so many times as long as its own create or
+ * get has taken.
  */
 #define MIN_LIFE	INT64_C(1000000)
+#define LIFE_TRIPS	10
 
 /* Probes of ours that are there at a time. */
 #define MAX_OURS	8
@@ -93,7 +96,10 @@ find_probe(Detection *state, const char *room, int32_t number)
 static void
 renew(const Detection *state, Probe *probe)
 {
-	probe->deadline = state->now + 2 * state->timeout + MIN_LIFE;
+	int64_t		trip = probe->trip < MIN_LIFE ? probe->trip : MIN_LIFE;
+
+	probe->deadline = state->now + 2 * state->timeout + MIN_LIFE +
+		LIFE_TRIPS * trip;
 }
 
 static Probe *
@@ -108,6 +114,7 @@ add_probe(Detection *state, const char *room, int32_t number,
 	strcpy(probe->room, room);
 	probe->number = number;
 	probe->born = born;
+	probe->since = state->now;
 	renew(state, probe);
 	return probe;
 }
@@ -261,6 +268,7 @@ scan(Detection *state, Probe *probe)
 static void
 take_up(Detection *state, Probe *probe)
 {
+	probe->trip = state->now - probe->since;
 	renew(state, probe);
 	probe->mine = 0;
 	for (int i = 0; i < probe->deadlock.nmembers; i++)

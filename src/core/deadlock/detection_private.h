@@ -131,6 +131,8 @@ typedef struct Probe
 	bool		answering;		/* the create of our answer is out */
 	uint32_t	scan;			/* SCANNING: which one, or a later one */
 	uint32_t	checked;		/* CHECKING: a list of that serial or later */
+	int64_t		since;			/* its create or get was asked for, ... */
+	int64_t		trip;			/* ... and has taken so long; 0: not yet */
 	int64_t		deadline;
 	char		answer[PROBE_NAME_SIZE];	/* our answer, or "" */
 	bool		verdict;		/* a verdict of ours is there */

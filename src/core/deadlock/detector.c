@@ -31,8 +31,8 @@
  *		and nobody else, has the locks looked at, too, and at once sends one
  *		multi (confirm.c): if anything has moved, it does nothing.
  *	6	All who took part read the verdict.  Everybody deletes what is his own
- *		when the verdict is there, an edge was denied, or twice
- *		deadlock_timeout and a second have passed.
+ *		when the verdict is there, an edge was denied, or nothing has been
+ *		heard for some time.
  *
  * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
  *

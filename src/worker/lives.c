@@ -207,7 +207,7 @@ handle_sigterm(int signo pg_attribute_unused(), siginfo_t *info,
 
 /*
  * lives_handle_sigterm
- *		Have SIGTERM end the worker, when the loop comes to lives_shut_down().
+ *		Have SIGTERM end the worker, when the loop comes to lives_begin_turn().
  */
 void
 lives_handle_sigterm(void)
@@ -366,12 +366,11 @@ lives_end_restored(void)
 }
 
 /*
- * lives_close_empty
- *		Close the sessions, other than the first, that have been empty for a
- *		while, and have the loop come back for the others.
+ * Close the sessions, other than the first, that have been empty for a while,
+ * and have the loop come back for the others.
  */
-void
-lives_close_empty(void)
+static void
+close_empty(void)
 {
 	int64		now_ms = zk_now_ms();
 	int64		wake_ms = 0;
@@ -470,12 +469,9 @@ open_session(int session)
 		status_publish(session, ZK_SESSION_CONNECTING);
 }
 
-/*
- * lives_open_sessions
- *		Have the sessions that are needed.
- */
-void
-lives_open_sessions(void)
+/* Have the sessions that are needed. */
+static void
+open_sessions(void)
 {
 	for (int i = 0; i < sessions_end(); i++)
 		if (sessions_has(i))
@@ -839,7 +835,8 @@ set_earlier(int64 *time_ms, int64 at_ms)
 
 /*
  * lives_keep_sessions
- *		Publish what is known of the sessions, prove that they live, and send.
+ *		Close the sessions that are not needed any more; publish what is known
+ *		of the others, prove that they live, and send.
  */
 void
 lives_keep_sessions(void)
@@ -847,6 +844,7 @@ lives_keep_sessions(void)
 	int64		lease_ms = 0;
 	int64		flush_ms = 0;
 
+	close_empty();
 	for (int i = 0; i < sessions_end(); i++)
 	{
 		if (!sessions_has(i))
@@ -927,12 +925,9 @@ check_connection(int session)
 	return again_ms == 0 ? give_up_ms : Min(again_ms, give_up_ms);
 }
 
-/*
- * lives_check_connections
- *		Have a new worker try if one session is without a connection for long.
- */
-void
-lives_check_connections(void)
+/* Have a new worker try if one session is without a connection for long. */
+static void
+check_connections(void)
 {
 	int64		at_ms = 0;
 
@@ -943,12 +938,11 @@ lives_check_connections(void)
 }
 
 /*
- * lives_check_chroot
- *		If zklock.servers has a new chroot, drain the sessions, and end them
- *		when nothing is held.
+ * If zklock.servers has a new chroot, drain the sessions, and end them when
+ * nothing is held.
  */
-void
-lives_check_chroot(void)
+static void
+check_chroot(void)
 {
 	if (status_chroot_changed() && slots_retire() && may_close_sessions())
 		end_all_sessions("\"zklock.servers\" has a new chroot.");
@@ -961,29 +955,27 @@ lives_check_chroot(void)
 }
 
 /*
- * lives_wake
- *		Have the loop come back while the session is to end, and is still in use.
+ * Have the loop come back while the session is to end, and is still in use.
  *
- * To be called at the end of a turn, so that a drain leaves the slots' locks
+ * This is done at the end of a turn, so that a drain leaves the slots' locks
  * alone for a while, however long the turn took.
  */
-void
-lives_wake(void)
+static void
+schedule_drain(void)
 {
 	wake_set(WAKE_DRAIN, ShutdownRequestPending || status_chroot_changed() ?
 			 zk_now_ms() + DRAIN_CHECK_MS : 0);
 }
 
 /*
- * lives_reload
- *		Apply a changed configuration.
+ * Apply a changed configuration.
  *
- * Another chroot takes effect in the loop, when nothing is held; all else
- * with the next worker, which resumes the session with the new settings (and
- * with the old credentials beside the new).
+ * Another chroot takes effect in the loop, when nothing is held; all else with
+ * the next worker, which resumes the session with the new settings (and with the
+ * old credentials beside the new).
  */
-void
-lives_reload(void)
+static void
+reload(void)
 {
 	char	   *servers = pstrdup(zklock_servers);
 	char	   *auth = pstrdup(zklock_auth);
@@ -1024,13 +1016,9 @@ lives_reload(void)
 	pfree(new_secure);
 }
 
-/*
- * lives_renew_auths
- *		Have the next worker present zklock.auth only, if it is time for
- *		that.
- */
-void
-lives_renew_auths(void)
+/* Have the next worker present zklock.auth only, if it is time for that. */
+static void
+renew_auths(void)
 {
 	if (!status_is_connected(0) || ShutdownRequestPending ||
 		contenders_count() > 0 || !fleet_is_settled() || !auths_are_old())
@@ -1074,15 +1062,14 @@ close_all_sessions(void)
 }
 
 /*
- * lives_shut_down
- *		SIGTERM has come.
+ * SIGTERM has come.
  *
  * Returns if the worker has to go on, for backends that still hold locks
  * while the server stops: a backend may be in the middle of its commit, and
  * its locks must not be free before that is over.
  */
-void
-lives_shut_down(void)
+static void
+shut_down(void)
 {
 	if (!server_is_stopping())
 	{
@@ -1104,4 +1091,37 @@ lives_shut_down(void)
 	 * another process has, clients may want another worker.
 	 */
 	proc_exit(ended_by_postmaster ? 0 : 1);
+}
+
+/*
+ * lives_begin_turn
+ *		A turn of the loop begins: do what signals ask for, and have the
+ *		sessions that are needed.
+ */
+void
+lives_begin_turn(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		reload();
+	}
+	if (ShutdownRequestPending)
+		shut_down();
+	check_chroot();
+	open_sessions();
+}
+
+/*
+ * lives_end_turn
+ *		It ends: see if another worker is to go on, and when the loop is to
+ *		come back.
+ */
+void
+lives_end_turn(void)
+{
+	renew_auths();
+	schedule_drain();
+	check_connections();
 }

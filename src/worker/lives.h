@@ -17,16 +17,10 @@
 
 extern void lives_handle_sigterm(void);
 extern void lives_attach(void);
-extern void lives_open_sessions(void);
+extern void lives_begin_turn(void);
 extern void lives_event(const SessionEvent *event);
 extern void lives_keep_sessions(void);
-extern void lives_check_connections(void);
+extern void lives_end_turn(void);
 extern void lives_end_restored(void);
-extern void lives_close_empty(void);
-extern void lives_check_chroot(void);
-extern void lives_wake(void);
-extern void lives_reload(void);
-extern void lives_renew_auths(void);
-extern void lives_shut_down(void);
 
 #endif							/* ZKLOCK_LIVES_H */

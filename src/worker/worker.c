@@ -25,8 +25,6 @@
 #include "shared/compat.h"
 #include "shared/grant.h"
 #include "shared/questions.h"
-#include "shared/session_info.h"
-#include "shared/settings.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
@@ -65,19 +63,6 @@ session_events(void)
 		pg_usleep(LATE_WAKE_US);
 		session_reset_wake();
 	}
-}
-
-static void
-handle_signals(void)
-{
-	CHECK_FOR_INTERRUPTS();
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		lives_reload();
-	}
-	if (ShutdownRequestPending)
-		lives_shut_down();
 }
 
 /*
@@ -175,9 +160,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	{
 		WaitEvent	event;
 
-		handle_signals();
-		lives_check_chroot();
-		lives_open_sessions();
+		lives_begin_turn();
 		session_events();
 		open_mail();
 		desk_begin_parked();
@@ -186,13 +169,10 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		deadlock_run();
 		notices_run();
 		fleet_run();
-		lives_close_empty();
 		lives_keep_sessions();
 		slots_hold_mail(all_are_busy());
 		MemoryContextReset(loop_context);
-		lives_renew_auths();
-		lives_wake();
-		lives_check_connections();
+		lives_end_turn();
 		(void) WaitEventSetWait(wait_set, wake_timeout(), &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
 		ResetLatch(MyLatch);

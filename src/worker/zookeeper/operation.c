@@ -743,12 +743,9 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 	pfree(zops);
 }
 
-/*
- * operation_forget_watch
- *		If this was to set a watch, it was not set.
- */
-void
-operation_forget_watch(const Operation *op, Watches *watches)
+/* If this was to set a watch, it was not set. */
+static void
+forget_watch(const Operation *op, Watches *watches)
 {
 	if (sets_watch(op))
 		watches_forget(watches, op->path, watch_type(op), op->owner,
@@ -764,7 +761,7 @@ void
 operation_note_watch(const Operation *op, Watches *watches)
 {
 	if (op->news.code != ZOK)
-		operation_forget_watch(op, watches);
+		forget_watch(op, watches);
 	else if (sets_watch(op))
 		watches_note_set(watches, op->path, watch_type(op), op->owner);
 	else if (op->unwatched != 0)
@@ -789,7 +786,7 @@ operation_reset(Operation *op, Watches *watches)
 {
 	Client	   *client = op->news.client;
 
-	operation_forget_watch(op, watches);
+	forget_watch(op, watches);
 	free_answer(op);
 	memset(&op->news, 0, sizeof(op->news));
 	op->news.kind = NEWS_ANSWER;

@@ -63,7 +63,6 @@ extern void operation_send_multi(Operation *const *ops, int count,
 								 MemoryContext context);
 extern void operation_reset(Operation *op, Watches *watches);
 extern void operation_free(Operation *op);
-extern void operation_forget_watch(const Operation *op, Watches *watches);
 extern void operation_note_watch(const Operation *op, Watches *watches);
 extern bool operation_is_in(const Operation *op, const char *directory);
 extern void operation_note_deletion(Operation *op, const char *directory);

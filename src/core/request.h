@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * request.h
- *		A request to ZooKeeper, and what becomes of it.
+ *		A request to ZooKeeper, and its answer.
  *
- * Whoever asks ZooKeeper for something, a state machine of core/ or a room of
- * the worker, fills in a Request.
+ * The state machines of core/ and the rooms of the worker all ask ZooKeeper by
+ * a Request, and are told by a RequestAnswer what has come of it.
+ * worker/zookeeper/operation.c carries requests out.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -27,27 +28,28 @@
 #define REQUEST_MAX_BYTES		(1000 * 1000)
 #define REQUEST_OVERHEAD_BYTES	128
 
+/* "The directory" is Request.path, and "node" is in it. */
 typedef enum RequestKind
 {
-	REQUEST_MKDIR,				/* create the lock directory */
+	REQUEST_MKDIR,				/* create the directory, a container */
 	REQUEST_MKDIRS,				/* the same, with its missing parents */
 	REQUEST_CREATE,				/* create "node", ephemeral and sequential */
-	REQUEST_CHILDREN,			/* list the lock directory */
-	REQUEST_SEARCH,				/* the same, behind a write of our own: has
-								 * all that was done before it was sent */
+	REQUEST_CHILDREN,			/* list the directory */
+	REQUEST_SEARCH,				/* the same, behind a barrier: has all that was
+								 * done before it was sent */
 	REQUEST_SYNC,				/* the same, behind a sync: has that as a
 								 * rule */
 	REQUEST_LIST,				/* the same as CHILDREN, and watch them */
 	REQUEST_WATCH,				/* get "node" and watch it */
-	REQUEST_UNWATCH,			/* remove that watch; nobody waits */
-	REQUEST_GET,				/* get "node", or the lock directory */
+	REQUEST_UNWATCH,			/* remove that watch; it is not answered */
+	REQUEST_GET,				/* get "node", or the directory */
 	REQUEST_SET,				/* set the data of "node" */
-	REQUEST_STAT,				/* stat our own "node" */
-	REQUEST_DELETE,				/* delete our own "node" */
+	REQUEST_STAT,				/* stat "node" */
+	REQUEST_DELETE,				/* delete "node", our own */
 	REQUEST_REQUEUE,			/* the same, and create another one of its
 								 * name but for the number, in one multi */
-	REQUEST_DELETE_STRAY,		/* delete "node"; nobody waits */
-	REQUEST_RMDIR,				/* delete the lock directory, if empty */
+	REQUEST_DELETE_STRAY,		/* delete "node"; it is not answered */
+	REQUEST_RMDIR,				/* delete the directory, if empty */
 	REQUEST_CHECK,				/* "node" exists, with "version"; in a group
 								 * only */
 	REQUEST_SET_ACL,			/* give "node" the ACL that we would make it
@@ -63,13 +65,14 @@ typedef struct Request
 								 * state machine does not know it */
 	const char *node;			/* name in it; NULL: it is about the directory
 								 * itself.  Valid until the next step */
-	const char *data;			/* of MKDIR, CREATE, REQUEUE, SET; NULL: our
-								 * note */
+	const char *data;			/* of MKDIR, CREATE, REQUEUE, SET; NULL: none,
+								 * or, of a contender, its note */
 	uint32_t	batch;			/* of STAT: any node of it will do, or 0 */
 	bool		has_version;	/* of SET and CHECK: only if the data have ... */
 	int32_t		version;		/* ... this version; 0: nobody has ever set
 								 * them */
-	bool		barrier;		/* of LIST and GET: as SEARCH is */
+	bool		barrier;		/* of LIST and GET: as SEARCH is; session.c
+								 * has barriers */
 	bool		brief;			/* of WATCH and LIST: the watch ends with the
 								 * connection, and the owner is not told */
 	bool		exact;			/* of CREATE in a group: not sequential */

@@ -293,11 +293,8 @@ hold_is_held(const HeldLock *lock)
 	return lock->stack.nholds > 0;
 }
 
-/*
- * hold_is_of_session
- *		Has the session a hold of the lock, undone or not?
- */
-bool
+/* Has the session a hold of the lock, undone or not? */
+static bool
 hold_is_of_session(const HeldLock *lock)
 {
 	return lock->stack.nsession > 0;

@@ -19,7 +19,7 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
-#include "shared/mail.h"
+#include "shared/mail_private.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
 #include "utils/memutils.h"

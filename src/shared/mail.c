@@ -27,7 +27,7 @@
 #include "postgres.h"
 
 #include "port/atomics.h"
-#include "shared/mail.h"
+#include "shared/mail_private.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"

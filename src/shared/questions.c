@@ -43,7 +43,7 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shared/compat.h"
-#include "shared/mail.h"
+#include "shared/mail_private.h"
 #include "shared/questions.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"

@@ -33,7 +33,7 @@
 
 #include "port/atomics.h"
 #include "shared/clock.h"
-#include "shared/mail.h"
+#include "shared/mail_private.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/condition_variable.h"

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * mail.h
+ * mail_private.h
  *		The worker's mail: which slots it must look at.
  *
  * See mail.c for the locking protocol.
@@ -8,12 +8,12 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/shared/mail.h
+ *		src/shared/mail_private.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_MAIL_H
-#define ZKLOCK_MAIL_H
+#ifndef ZKLOCK_MAIL_PRIVATE_H
+#define ZKLOCK_MAIL_PRIVATE_H
 
 #include "lib/ilist.h"
 #include "storage/latch.h"
@@ -34,4 +34,4 @@ extern void mail_detach_worker(void);
 extern void mail_hold(bool held);
 extern slist_node *mail_collect(void);
 
-#endif							/* ZKLOCK_MAIL_H */
+#endif							/* ZKLOCK_MAIL_PRIVATE_H */

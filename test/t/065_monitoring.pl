@@ -92,16 +92,16 @@ my $metrics = scrape();
 is_deeply([ sort keys %$metrics ], [ sort keys %described ], 'each metric is there, and no other');
 cmp_ok(scalar keys %described, '>', 25, 'these are all');
 
-is(metric('zklock_session_connected'), 1, 'the session is connected');
-is(metric('zklock_session_timeout_seconds'), 20, 'its timeout is told');
+is(metric('zklock_sessions_connected'), 1, 'the session is connected');
+is(metric('zklock_sessions_timeout_seconds'), 20, 'its timeout is told');
 cmp_ok(metric('zklock_worker_start_time_seconds'), '>', time - 3600, 'and when the worker began');
 
-my $taken = metric('zklock_stats_taken');
+my $taken = metric('zklock_stat_taken');
 my $holder = holder($a, 'x');
 my $waiter = waiter($a, 'x', 1);
-is(metric('zklock_stats_taken'), $taken + 1, 'a lock is counted');
+is(metric('zklock_stat_taken'), $taken + 1, 'a lock is counted');
 is(metric('zklock_locks_held'), 1, 'it is held');
-poll_until(sub { metric('zklock_session_lease_seconds') > 0 }, 'the lease');
+poll_until(sub { metric('zklock_sessions_lease_seconds') > 0 }, 'the lease');
 pass('the session has a lease');
 is(metric('zklock_locks_waiting'), 1, 'one waits');
 my $waits = metric('zklock_locks_longest_wait_seconds');
@@ -113,7 +113,7 @@ $a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessi
 poll_until(sub { my $now = metric('zklock_worker_start_time_seconds'); $now > $before }, 'the next worker');
 pass('the next worker begins later');
 $zk->stop;
-poll_until(sub { metric('zklock_session_connected') == 0 }, 'the connection to be lost');
+poll_until(sub { metric('zklock_sessions_connected') == 0 }, 'the connection to be lost');
 is(metric('zklock_locks_held'), 1, 'without ZooKeeper a scrape goes on');
 $zk->start;
 wait_connected($a);

@@ -287,7 +287,7 @@ sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 	$zk->kill9;
 	wait_last_error($a, qr/refused/);
 	# by then who has just begun to connect is told of, too
-	$a->poll_query_until('postgres', q{SELECT clock_timestamp() - since > '3 s' FROM zk_sessions});
+	$a->poll_query_until('postgres', q{SELECT clock_timestamp() - state_change > '3 s' FROM zk_sessions});
 	stop_process($postmaster);
 	$s->run_ok('SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
 	poll_until(

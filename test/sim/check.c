@@ -34,6 +34,9 @@
 #define MAX_SECTIONS	64
 #define MAX_ROWS		8
 
+/* For so long an instance may not hear that its session has been closed. */
+#define OUTSIDE_US		15000000
+
 typedef struct Hold
 {
 	int			name;
@@ -83,6 +86,7 @@ static Client clients[MAX_CLIENTS];
 static Section sections[SIM_MAX_NAMES][MAX_SECTIONS];
 static int	nsections[SIM_MAX_NAMES];	/* ever; the latest stay */
 static int64_t free_since[SIM_MAX_NAMES];
+static int64_t closed_at[MAX_INSTANCES];	/* a session, from outside */
 static int64_t bound_us;		/* 0: there are faults */
 
 void
@@ -91,6 +95,7 @@ check_schedule_begin(void)
 	memset(clients, 0, sizeof(clients));
 	memset(nsections, 0, sizeof(nsections));
 	memset(free_since, 0, sizeof(free_since));
+	memset(closed_at, 0, sizeof(closed_at));
 	bound_us = 0;
 }
 
@@ -399,6 +404,21 @@ check_committing(int number)
 	sim_trace("may commit");
 }
 
+/* Somebody has closed a session of the instance, of which no lease can tell. */
+void
+check_closed_outside(int instance)
+{
+	closed_at[instance] = sim_now();
+}
+
+static bool
+was_closed_outside(const Section *section)
+{
+	int64_t		at = closed_at[clients[section->client].instance];
+
+	return at != 0 && at > section->from - OUTSIDE_US && at <= section->to;
+}
+
 static void
 compare_sections(int name, const Section *a, const Section *b)
 {
@@ -408,6 +428,12 @@ compare_sections(int name, const Section *a, const Section *b)
 	if (a->client == b->client || first->to <= second->from ||
 		!modes_conflict(a->mode, b->mode))
 		return;
+	if (was_closed_outside(first) || was_closed_outside(second))
+	{
+		totals.outside++;
+		sim_trace("a session was closed from outside: lock %d", name);
+		return;
+	}
 	if (second->from > first->checked_at)
 	{
 		totals.holes++;
@@ -429,6 +455,7 @@ count_permits(int name, const Section *section)
 {
 	int			n = nsections[name] < MAX_SECTIONS ? nsections[name] :
 		MAX_SECTIONS;
+	bool		has[MAX_CLIENTS] = {false};
 	int			at_once = 1;
 
 	for (int i = 0; i < n; i++)
@@ -436,9 +463,11 @@ count_permits(int name, const Section *section)
 		const Section *other = &sections[name][i];
 
 		/* the holds of a session share its permit */
-		if (other->client != section->client &&
-			other->from <= section->from && other->checked_at > section->from)
-			at_once++;
+		if (other->client == section->client || has[other->client] ||
+			other->from > section->from || other->checked_at <= section->from)
+			continue;
+		has[other->client] = true;
+		at_once++;
 	}
 	if (at_once > workload_permits())
 		sim_violation("permits", "%d holders of %d permits of %d", at_once,

@@ -16,6 +16,7 @@
 #include "sim.h"
 
 #define MAX_CLIENTS		96
+#define MAX_INSTANCES	8
 
 typedef struct Totals
 {
@@ -32,6 +33,7 @@ typedef struct Totals
 	uint64_t	unclear;		/* victims by the order of a queue that is not
 								 * known */
 	uint64_t	holes;			/* rule 7 */
+	uint64_t	outside;		/* a session was closed from outside */
 	uint64_t	faults;
 	uint64_t	requests;
 	uint64_t	writes;
@@ -43,6 +45,7 @@ extern Totals totals;
 extern void check_schedule_begin(void);
 extern void check_client(int client, int instance);
 extern void check_gone(int client);
+extern void check_closed_outside(int instance);
 extern void check_calm(int64_t bound_us);
 extern void check_at_rest(void);
 extern bool check_is_waiting(int client);

@@ -146,11 +146,11 @@ report(double seconds)
 	printf("sim: %" PRIu64 " locks, %" PRIu64 " commits, %" PRIu64
 		   " rollbacks, %" PRIu64 " errors (%" PRIu64 " lost, %" PRIu64
 		   " timeouts, %" PRIu64 "+%" PRIu64 " deadlocks, %" PRIu64
-		   " unclear), %" PRIu64 " faults, %" PRIu64 " pauses at commit\n",
+		   " unclear), %" PRIu64 " faults, %" PRIu64 " pauses at commit, %" PRIu64 " closed outside\n",
 		   totals.acquired, totals.committed, totals.rolled_back,
 		   totals.failed, totals.lost, totals.timeouts, totals.deadlocks_here,
 		   totals.deadlocks_between, totals.unclear, totals.faults,
-		   totals.holes);
+		   totals.holes, totals.outside);
 	printf("sim: %" PRIu64 " requests of ZooKeeper, %" PRIu64
 		   " writes; hash %016" PRIx64 "\n",
 		   totals.requests, totals.writes, all_hashes);
@@ -272,6 +272,11 @@ main(int argc, char **argv)
 			break;
 	}
 	report(now_s() - start);
+	if (totals.schedules > 10 && (totals.committed == 0 || totals.acquired == 0))
+	{
+		printf("sim: nobody has got a lock\n");
+		failures++;
+	}
 	if (failures > 0)
 		printf("sim: %d failures\n", failures);
 	return failures > 0;

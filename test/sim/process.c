@@ -31,12 +31,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "process.h"
 #include "schedule.h"
 
 #define MAX_SEGMENTS	4
 #define MAX_TASKS		64
-#define MAX_INSTANCES	8
 #define FIRST_FD		1000
 #define SHMEM_BASE		0x500000000000
 #define SHMEM_SIZE		(UINT64_C(64) << 20)

@@ -144,9 +144,10 @@ add_several(ClientState *client, bool any)
 		statement->names[statement->nnames++] = semaphore == 0 ? 1 : 0;
 	if (sim_chance(300000))
 		statement->mode = SIM_SHARED;
-	if (sim_chance(200000))
+	/* a deadlock by way of any of several within an instance is not found */
+	if (any || sim_chance(200000))
 		statement->timeout_ms = sim_between(1, 3000);
-	statement->try = any && statement->timeout_ms >= 0;
+	statement->try = any && sim_chance(700000);
 }
 
 static void

@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "process.h"
 #include "schedule.h"
 #include "zookeeper.h"
@@ -120,6 +121,7 @@ typedef struct Session
 	int			timeout_ms;
 	int64_t		expires_at;
 	bool		alive;
+	int			instance;
 	Connection *connection;		/* the latest */
 } Session;
 
@@ -889,6 +891,7 @@ carry_out(Request *request)
 		session->timeout_ms = request->timeout_ms;
 		session->alive = true;
 		session->connection = connection;
+		session->instance = library_instance(connection->client);
 		touch(session);
 		reply->session = session->id;
 		memcpy(reply->passwd, session->passwd, 16);
@@ -1493,8 +1496,10 @@ ensemble_expire(int64_t id)
 {
 	Session    *session = find_session(id);
 
-	if (leader >= 0 && session != NULL && session->alive)
-		end_session(session, NULL);
+	if (leader < 0 || session == NULL || !session->alive)
+		return;
+	check_closed_outside(session->instance);
+	end_session(session, NULL);
 }
 
 void

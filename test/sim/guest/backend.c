@@ -15,7 +15,6 @@
 
 #include "access/xact.h"
 #include "backend/acquire.h"
-#include "backend/acquire_any.h"
 #include "backend/commit.h"
 #include "backend/deadlock.h"
 #include "backend/holds.h"
@@ -24,15 +23,15 @@
 #include "interrupts.h"
 #include "miscadmin.h"
 #include "shared/deadlocks.h"
-#include "shared/drop.h"
 #include "shared/lock_stats.h"
-#include "shared/procs.h"
+#include "shared/procs_private.h"
 #include "shared/questions.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
-#include "shared/slots.h"
+#include "shared/slots_private.h"
 #include "shared/stats.h"
 #include "shared/take.h"
+#include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
@@ -68,6 +67,7 @@ begin_process(bool worker)
 	DeadlockTimeout = instance_setting(sim_instance(), "deadlock_timeout", 1000);
 
 	settings_define();
+	test_settings_define();
 	commit_init();
 	session_info_request_shmem();
 	slots_request_shmem();

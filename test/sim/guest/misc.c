@@ -37,7 +37,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 #include "worker/lock/notices.h"
-#include "worker/zookeeper/fault.h"
+#include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/session_file.h"
 
 /*

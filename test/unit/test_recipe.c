@@ -3082,6 +3082,32 @@ test_watch_queue_ignores_sibling(void **state)
 	}
 }
 
+/* But who waits behind the writer of the same cluster waits for us, too. */
+static void
+test_watch_queue_behind_sibling(void **state)
+{
+	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
+		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
+		0x84, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44
+	};
+	static const char *const ahead[] = {OUR_READER, R(0000000006), W(0000000007)};
+	static const char *const behind[] = {OUR_READER, R(0000000008), W(0000000007)};
+	RecipeInput in = {.event = RECIPE_WATCH_QUEUE,.sibling = sibling};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to_reading(&recipe, true, our_sequence);
+	give_children(&recipe, ahead, 1, &out);
+	recipe_step(&recipe, &in, &out);
+	give_children(&recipe, ahead, 3, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+	give(&recipe, IN_TOUCHED, &out);
+	give_children(&recipe, behind, 3, &out);
+	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+	recipe_free(&recipe);
+}
+
 /*
  * Queue watch, check for writers and revocation watch are out together; each takes its own
  * answers and events only.  Nor do they get in the next contender's way.
@@ -3773,6 +3799,7 @@ main(void)
 		cmocka_unit_test(test_watch_queue),
 		cmocka_unit_test(test_watch_queue_goes_on),
 		cmocka_unit_test(test_watch_queue_ignores_sibling),
+		cmocka_unit_test(test_watch_queue_behind_sibling),
 		cmocka_unit_test(test_all_three_of_an_owner),
 		cmocka_unit_test(test_set_in_use),
 		cmocka_unit_test(test_resume_retaining),

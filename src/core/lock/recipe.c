@@ -1092,6 +1092,36 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 	return false;
 }
 
+/*
+ * Does a reader of another cluster wait behind the writer of this cluster that
+ * waits behind our reader?  Then it waits for us, too.
+ */
+static bool
+reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
+{
+	const char *writer = NULL;
+
+	if (recipe->kind != ZNODE_READER || !recipe->has_sibling)
+		return false;
+	for (int i = 0; i < in->answer.nchildren; i++)
+		if (znode_has_uuid(in->answer.children[i], recipe->sibling))
+			writer = in->answer.children[i];
+	for (int i = 0; writer != NULL && i < in->answer.nchildren; i++)
+	{
+		ZnodeContender sibling;
+		ZnodeContender contender;
+
+		if (znode_parse_contender(writer, &sibling) &&
+			znode_parse_contender(in->answer.children[i], &contender) &&
+			contender.shared &&
+			znode_before(recipe->sequence, sibling.sequence) &&
+			znode_before(sibling.sequence, contender.sequence) &&
+			!is_persistent(recipe, in->answer.children[i]))
+			return true;
+	}
+	return false;
+}
+
 /* The queue behind us has been listed, and from now on is watched. */
 static void
 on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
@@ -1101,7 +1131,8 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (in->answer.result == REQUEST_UNKNOWN)
 		watch_queue(recipe, out);
 	else if (in->answer.result == REQUEST_OK &&
-			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER))
+			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER) &&
+			 !reader_behind_sibling(recipe, in))
 		out->told |= RECIPE_TOLD_ALONE;
 	else
 	{

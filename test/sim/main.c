@@ -161,6 +161,8 @@ tell_failure(uint64_t seed)
 {
 	char		text[300];
 
+	if (sim_tracing())
+		ensemble_print();
 	workload_describe(text, sizeof(text));
 	printf("sim: seed %" PRIu64 ", step %" PRIu64 ": %s: %s\n"
 		   "sim: the schedule: %s\n"

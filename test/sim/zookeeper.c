@@ -1548,6 +1548,19 @@ ensemble_visit(NodeVisitor visit, void *arg)
 			visit(node->path, node->owner, node->czxid, arg);
 }
 
+/* The tree, for a person. */
+void
+ensemble_print(void)
+{
+	const Server *server = &servers[leader < 0 ? 0 : leader];
+
+	for (int i = 0; i < BUCKETS; i++)
+		for (const Node *node = server->tree.buckets[i]; node; node = node->next)
+			printf("%s, session %" PRIx64 ", czxid %" PRIx64 ", version %d: %.*s\n",
+				   node->path, node->owner, node->czxid, node->version,
+				   node->len < 0 ? 0 : node->len, node->data ? node->data : "");
+}
+
 /* Watches of znodes below this path. */
 int
 ensemble_watches(const char *below)

@@ -68,6 +68,7 @@ help:
 	@echo "make install    install into it"
 	@echo "make demo       two shops, one stock: installs what it needs, shows zklock at work"
 	@echo "make test       all tests, from nothing: packages, build, real servers"
+	@echo "make soak       those that run at random or under load, for longer: test/README.md"
 	@echo "make chaos      faults at random on three clusters and servers, and a checker"
 	@echo "make bench      zklock and its rivals side by side, to doc/bench; also bench-quick,"
 	@echo "                and bench/run row NAME..., which prints some rows only (bench/run rows),"
@@ -86,6 +87,9 @@ test:
 
 demo:
 	@demo/run
+
+soak:
+	@test/run soak
 
 chaos:
 	@test/run chaos
@@ -202,4 +206,4 @@ simulate: build/sim/sim build/sim/guest.so
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(MUTATION),--mutation $(MUTATION)) \
 		$(if $(TRACE),--trace) $(if $(TWICE),--twice) build/sim/guest.so
 
-.PHONY: simulate all deb dist drawing help matrix link-expected test demo chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))
+.PHONY: simulate all deb dist drawing help matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

@@ -45,7 +45,7 @@ use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(poll_until check_runs stop_process wait_stopped);
+our @EXPORT = qw(poll_until soak check_runs stop_process wait_stopped);
 
 my @all;
 
@@ -82,6 +82,23 @@ sub poll_until
 		die "timed out waiting for: $what\n" if time > $end;
 		sleep 0.02;
 	}
+}
+
+=pod
+
+=item soak($short, $full)
+
+How long a test lasts that finds more the longer it lasts, or how often it does
+something: C<$short>, or with ZKLOCK_TEST_SOAK=n in the environment n times
+C<$full>.
+
+=cut
+
+sub soak
+{
+	my ($short, $full) = @_;
+
+	return $ENV{ZKLOCK_TEST_SOAK} ? $full * $ENV{ZKLOCK_TEST_SOAK} : $short;
 }
 
 =pod

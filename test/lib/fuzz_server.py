@@ -401,6 +401,8 @@ class Connection:
         body = struct.pack('>iqi', xid, number, error) + body
         self.answers += 1
         counts['answers'] += 1
+        if counts['answers'] % 1000 == 0:
+            print('answers:', counts['answers'], flush=True)
         if self.answers > 60 and rng.random() < 0.01:
             self.hard(name, body)
         else:

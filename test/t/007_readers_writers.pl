@@ -2,8 +2,7 @@
 # Shared locks, session-scoped locks, zk_lock_all and semaphores between two
 # clusters: who waits for whom, that a foreign client is respected, that
 # restarts and lost sessions change nothing or are told, and that nothing goes
-# wrong under load.  ZKLOCK_TEST_SECONDS is how long each of the two loads takes
-# (default 6).
+# wrong under load.
 
 use strict;
 use warnings;
@@ -17,7 +16,7 @@ use ZkSession;
 use ZkWire;
 use ZooKeeper;
 
-my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 6;
+my $seconds = soak(3, 10);
 
 my $zk = ZooKeeper->new;
 $zk->start;

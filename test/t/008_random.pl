@@ -4,7 +4,7 @@
 # nothing is left in the end.
 #
 # ZKLOCK_TEST_SEED repeats what was done (in as far as that does not depend on
-# who was faster), ZKLOCK_TEST_OPERATIONS is how much of it (default 10000).
+# who was faster).
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ use ZkCluster;
 use ZkWire;
 use ZooKeeper;
 
-my $operations = $ENV{ZKLOCK_TEST_OPERATIONS} || 10_000;
+my $operations = soak(3000, 10_000);
 my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
 my $sessions_each = 10;
 

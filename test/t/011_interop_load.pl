@@ -6,8 +6,7 @@
 # Critical sections are calls of section() in the referee, a third cluster: it
 # tries to lock there what the caller claims to hold, so that it sees each
 # overlap, and no clock is needed; it is the same for all, so that hold times
-# are equal; and it tells when to stop.  ZKLOCK_TEST_SECONDS is how long each
-# of the first two parts takes (default 10); the others take half of it.
+# are equal; and it tells when to stop.
 #
 # Fair shares: ZooKeeper's queue is first come, first served among contenders,
 # and everyone queues again at once, so one contender gets as many turns as
@@ -30,12 +29,11 @@ use Foreign;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(sleep);
 use ZkCluster;
 use ZkSession;
+use ZkWire;
 use ZooKeeper;
 
-my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 10;
 my $each = 8;
 
 my $zk = ZooKeeper->new;
@@ -137,8 +135,8 @@ sub set_quantum
 	return;
 }
 
-# Run a part for $time seconds.  %part: name; lock; hold, how long a section
-# takes, in seconds; permits, for a semaphore; gate, the kind of contender that
+# Run a part until there have been so many sections.  %part: name; lock; hold, how
+# long a section takes, in seconds; permits, for a semaphore; gate, the kind of contender that
 # keeps everybody from the lock until all are there; groups, hashes of:
 #   client     curator, kazoo, a or b
 #   mode       as for section()
@@ -150,7 +148,7 @@ my $parts = 0;
 
 sub run_part
 {
-	my ($time, %part) = @_;
+	my ($enough, %part) = @_;
 	my $name = $part{name};
 	my $id = ++$parts;
 	my $dir = lock_dir($part{lock}) . ($part{permits} ? '/locks' : '');
@@ -199,8 +197,12 @@ sub run_part
 			"SELECT count(*) = $waiting{$client} FROM zk_locks WHERE NOT granted");
 	}
 	$observer->unlock($gate);
-	sleep $time;
-	$referee->safe_psql('postgres', 'UPDATE part SET stop = true');
+	my $watcher = ZkWire->new($referee);
+	poll_until(
+		sub { $watcher->run("SELECT count(*) FROM section WHERE part = $id")->{out} >= $enough },
+		"$enough sections");
+	$watcher->run('UPDATE part SET stop = true');
+	$watcher->vanish;
 
 	for my $load (@loads)
 	{
@@ -294,7 +296,7 @@ my @exclusive = (
 	set_quantum('0');
 	my %sections = %{
 		run_part(
-			$seconds,
+			soak(4, 12) * $each * (2 * $each + 2),
 			name => 'no quantum',
 			lock => 'load',
 			hold => 0.002,
@@ -318,7 +320,7 @@ my @exclusive = (
 	set_quantum('100ms');
 	my %sections = %{
 		run_part(
-			$seconds,
+			soak(8, 24) * 4 * $each,
 			name => 'quantum',
 			lock => 'load',
 			hold => 0.01,
@@ -337,7 +339,7 @@ my @exclusive = (
 	}
 	set_quantum('10ms');
 	run_part(
-		$seconds / 2,
+		soak(8, 30) * 4 * $each,
 		name => 'readers and writers',
 		lock => 'rw',
 		hold => 0.005,
@@ -381,7 +383,7 @@ my @exclusive = (
 	my $permits = 3;
 
 	run_part(
-		$seconds / 2,
+		soak(12, 60) * 3 * $each,
 		name => 'semaphore',
 		lock => 'semaphore',
 		hold => 0.005,

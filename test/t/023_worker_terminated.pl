@@ -6,8 +6,7 @@
 # All clients are driven from here, so what they hold is known without a clock:
 # a lock is held from when its grant has been read until COMMIT is sent.
 #
-# ZKLOCK_TEST_KILLS is how often the worker is terminated (default 10).  Each
-# time takes a second, in which there is no worker.
+# Each time takes a second, in which there is no worker.
 
 use strict;
 use warnings;
@@ -20,7 +19,7 @@ use ZkCluster;
 use ZkWire;
 use ZooKeeper;
 
-my $kills = $ENV{ZKLOCK_TEST_KILLS} || 10;
+my $kills = soak(3, 10);
 my $locks = 5;
 my $keepers = 4;
 

@@ -15,7 +15,7 @@ use ZkCluster;
 use ZkWire;
 use ZooKeeper;
 
-my $steps = 1000;
+my $steps = soak(300, 1000);
 my $many = 100_000;
 
 my $zk = ZooKeeper->new;

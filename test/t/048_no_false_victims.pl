@@ -25,8 +25,6 @@
 # 4. Not by default: as 2., but with all clients in one cluster and PostgreSQL's own
 #    advisory locks, to compare how long there may be no commit.
 #
-# ZKLOCK_TEST_TRANSACTIONS is how many transactions there are in each part;
-# default: as many as there are in ZKLOCK_TEST_SECONDS (12) seconds.
 # ZKLOCK_TEST_PARTS=2 leaves the other parts out.  ZKLOCK_TEST_DEADLOCK_TIMEOUT is
 # deadlock_timeout in ms (10); lock timeouts are 0.5 to 5 times as long.
 
@@ -45,8 +43,7 @@ use ZkWire;
 use ZooKeeper;
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
-my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 12;
-my $transactions = $ENV{ZKLOCK_TEST_TRANSACTIONS};
+my $seconds = soak(3, 12);
 my $check = ($ENV{ZKLOCK_TEST_DEADLOCK_CHECK} // 'on') ne 'off';
 my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
 my %parts = map { ($_ => 1) } split //, $ENV{ZKLOCK_TEST_PARTS} // '123';
@@ -520,10 +517,12 @@ sub look_at_notes
 	return;
 }
 
+# For so long, and until it has been seen what the part is about.
 sub run_part
 {
-	my ($gate, $until) = @_;
+	my ($gate, $seconds, $seen) = @_;
 	my $begin = now();
+	my $enough = $begin + $seconds;
 
 	%run = (
 		gate => $gate, ended => 0, cancels => 0, records => [], errors => {}, odd => [], commits => [$begin],
@@ -535,9 +534,8 @@ sub run_part
 	{
 		my $now = now();
 
-		$run{over} ||= $until ? $until->($now - $begin)
-		  : $transactions ? $run{ended} >= $transactions
-		  : $now > $begin + $seconds;
+		$run{over} ||= $now > $enough
+		  && (!$seen || $seen->() || $now > $enough + $PostgreSQL::Test::Utils::timeout_default);
 		for my $c (grep { !$_->{wire}->busy && ($_->{wake} // 0) <= $now } @clients)
 		{
 			delete $c->{wake};
@@ -700,7 +698,7 @@ sub nothing_is_left
 
 if ($parts{1})
 {
-	run_part(1);
+	run_part(1, $seconds, sub { return @{ $run{outages} } && ($run{published} || !$check); });
 	report('with the gate');
 	is(join('; ', @{ $run{odd} }), '', 'with the gate: no unexpected error');
 	is($run{errors}{'40P01'} // 0, 0, 'with the gate: no victim')
@@ -717,7 +715,7 @@ if ($parts{1})
 # 2. Without
 #
 
-run_part(0);
+run_part(0, $seconds, sub { return $run{errors}{'40P01'} || !$check; });
 report('without');
 is(join('; ', @{ $run{odd} }), '', 'without: no unexpected error');
 my $found = judge();
@@ -829,7 +827,7 @@ if ($check && $parts{3})
 	mutate('deadlock_second_victim');
 	while (!$vain && now() < $end)
 	{
-		run_part(0, sub { return $_[0] > 3; });
+		run_part(0, 3);
 		$vain = @{ judge()->{vain} };
 	}
 	cmp_ok($vain, '>', 0, 'second victims: some are in vain');
@@ -842,7 +840,7 @@ if ($parts{4})
 	$_->{wire}->vanish for @clients;
 	@clients = clients_of('a');
 	$alone = 1;
-	run_part(0);
+	run_part(0, $seconds);
 	report('PostgreSQL alone');
 	cmp_ok($run{errors}{'40P01'} // 0, '>', 0, 'PostgreSQL alone: there were victims');
 }

@@ -2,8 +2,6 @@
 
 # How long it takes from the closing of a cycle to the error: reported, and tested
 # only where a worker is kept from the processor within a scan.
-# ZKLOCK_TEST_CYCLES is how many cycles of two clusters there are (default 4), and
-# 0.3 times as many of five, for each deadlock_timeout.
 
 use strict;
 use warnings;
@@ -19,7 +17,9 @@ use ZkCluster;
 use ZkWire;
 use ZooKeeper;
 
-my $cycles = $ENV{ZKLOCK_TEST_CYCLES} || 4;
+# How many cycles of two clusters there are, and 0.3 times as many of five, for
+# each deadlock_timeout.
+my $cycles = soak(1, 20);
 
 my $zk = ZooKeeper->new;
 $zk->start;

@@ -9,8 +9,6 @@
 # under load; those that have no business are refused: certificates that have
 # expired, are revoked, of another CA or for another purpose, a server by another
 # name.
-#
-# ZKLOCK_TEST_SECONDS is how long the load takes at least (default 3).
 
 use strict;
 use warnings;
@@ -26,7 +24,7 @@ use ZkSession;
 use ZkTls;
 use ZooKeeper;
 
-my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 3;
+my $seconds = soak(3, 10);
 
 my $zk = ZooKeeper->new;
 my $tls = ZkTls->new;

@@ -32,12 +32,14 @@
 #include <cmocka.h>
 
 #include "core/mutation.h"
+#include "soak.h"
 #include "world.h"
 
 #define lengthof(array)	(sizeof(array) / sizeof((array)[0]))
 
-#define RANDOM_RUNS		700
-#define CALM_RUNS		400
+#define RANDOM_RUNS		soak(150, 700)
+#define CALM_RUNS		soak(100, 400)
+#define MUTATION_RUNS	700
 
 /* What may happen in a schedule. */
 typedef struct Mix
@@ -646,13 +648,13 @@ test_roots(void **state)
 static void
 test_mutation(void **state)
 {
-	volatile int violated = 0;
+	volatile unsigned long violated = 0;
 	volatile unsigned long first = 0;
 	const char *volatile rule = "";
 
 	zklock_mutation = *(const int *) *state;
 	world->mutated = true;
-	for (volatile unsigned long run = 0; run < RANDOM_RUNS; run++)
+	for (volatile unsigned long run = 0; run < MUTATION_RUNS; run++)
 		for (volatile size_t i = 0; i <= lengthof(mixes) + 1; i++)
 			if (setjmp(world->violated) != 0)
 			{
@@ -661,8 +663,8 @@ test_mutation(void **state)
 					first = run;
 					rule = world->violation;
 				}
-				if (violated == 20)
-					run = RANDOM_RUNS;
+				if (violated == soak(3, 20))
+					run = MUTATION_RUNS;
 			}
 			else if (i < lengthof(mixes))
 				play_random(&mixes[i], run);
@@ -673,7 +675,7 @@ test_mutation(void **state)
 							"T5: the first look finds it");
 	zklock_mutation = ZK_MUTATION_NONE;
 	world->mutated = false;
-	printf("%d runs break rules, first %lu: %s\n", violated, first, rule);
+	printf("%lu runs break rules, first %lu: %s\n", violated, first, rule);
 	assert_true(violated >= 3);
 }
 

@@ -30,7 +30,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZooKeeper;
 
-our @EXPORT = qw(zk_cluster zk_clusters lock_dir contender_bytes contenders wait_contenders
+our @EXPORT = qw(zk_cluster zk_clusters value lock_dir contender_bytes contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected wait_state wait_last_error worker_of session_of session_file
   wait_next_worker next_worker end_session lose_session
@@ -149,11 +149,17 @@ sub zk_clusters
 
 =pod
 
+=item value($node, $sql, $dbname)
+
+What a statement returns, in a session of its own; dies if it fails.
+
 =item lock_dir($name, $root)
 
 The lock directory of a name (characters, not bytes); root defaults to /zklock.
 
 =cut
+
+sub value { return $_[0]->safe_psql($_[2] // 'postgres', $_[1]); }
 
 sub lock_dir
 {

@@ -86,7 +86,7 @@ for my $dbname ('postgres', 'other')
 	like($node->{data}, qr/^postgresql host=\S+ port=\d+ cluster=a pid=\d+$/,
 		'its data tells a person who we are');
 	is( sprintf('0x%x', $node->{ephemeralOwner}),
-		$a->safe_psql('postgres', 'SELECT session_id FROM zk_sessions'),
+		session_of($a),
 		'it is an ephemeral node of the session that zk_sessions shows');
 	is($holder->run("SELECT zk_fencing_token('n')")->{out},
 		$node->{czxid}, 'its czxid is the fencing token');

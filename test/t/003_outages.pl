@@ -21,8 +21,6 @@ my $servers = $zk->connstr;
 my ($a, $b);
 my $foreign;
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 sub state_of { return value($_[0], 'SELECT state FROM zk_sessions'); }
 
 # Settings in postgresql.conf; undef takes one out.  Waits until they are
@@ -30,7 +28,7 @@ sub state_of { return value($_[0], 'SELECT state FROM zk_sessions'); }
 sub set_and_reload
 {
 	my ($node, $state, %settings) = @_;
-	my $worker = value($node, 'SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($node);
 	my $session = session_of($node);
 
 	for my $name (sort keys %settings)
@@ -601,7 +599,7 @@ for my $how ('stop', 'kill9')
 	set_and_reload($a, 'connected', 'zklock.session_timeout' => '2s');
 	my $holder = holder($a, 'l');
 	my $remote = waiter($b, 'l', 2);
-	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($a);
 
 	$holder->run_ok('INSERT INTO t VALUES (3)');
 	stop_process($worker);

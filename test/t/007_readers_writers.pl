@@ -29,8 +29,6 @@ my %cluster = map {
 } qw(a b);
 my ($a, $b) = @cluster{qw(a b)};
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 sub try
 {
 	my ($node, $lock, $more) = @_;
@@ -583,7 +581,7 @@ sub restart_all
 {
 	for my $node ($a, $b)
 	{
-		my $worker = value($node, 'SELECT worker_pid FROM zk_sessions');
+		my $worker = worker_of($node);
 		value($node, "SELECT pg_terminate_backend($worker)");
 	}
 	$zk->kill9;

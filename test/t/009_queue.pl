@@ -348,7 +348,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	run_forever($a, $holder);
 	my $node = "$dir/" . (contenders($zk, 'r'))[0];
 	$zk->wait_watched($node);
-	my $pid = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
+	my $pid = worker_of($a);
 	$a->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	$foreign->set($node, '__REVOKE__');
 	is_cancelled($holder, '__REVOKE__ and a new worker');

@@ -20,15 +20,13 @@ $zk->start;
 my $foreign = $zk->client(timeout => 60);
 my ($a, $b) = map { zk_cluster($_, $zk, %settings) } qw(a b);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 sub fences { return value($a, "SELECT token FROM zk_fences WHERE name = '$_[0]'"); }
 
 # Stop the worker, so that it does not learn of what happens; its process id.
 sub stop_worker
 {
 	my ($node) = @_;
-	my $worker = value($node, 'SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($node);
 
 	stop_process($worker);
 	return $worker;
@@ -46,7 +44,7 @@ sub end_session_of
 sub continue_worker
 {
 	my ($node, $worker) = @_;
-	my $old = value($node, 'SELECT session_id FROM zk_sessions');
+	my $old = session_of($node);
 
 	kill 'CONT', $worker;
 	poll_until(

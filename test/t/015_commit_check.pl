@@ -38,9 +38,7 @@ SQL
 
 my $client = $zk->client;
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
-sub lease { return value('SELECT extract(epoch FROM lease) FROM zk_sessions'); }
+sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_sessions'); }
 
 sub wait_lease
 {
@@ -55,14 +53,14 @@ sub wait_long_lease { wait_lease(sub { $_[0] > 2 }, 'a long lease'); return; }
 
 sub wait_no_lease { wait_lease(sub { $_[0] == 0 }, 'the lease to run out'); return; }
 
-sub rows { return value('SELECT count(*) FROM sales'); }
+sub rows { return value($a, 'SELECT count(*) FROM sales'); }
 
 sub wait_event_is
 {
 	my ($session, $event) = @_;
 
 	poll_until(
-		sub { value('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq $event },
+		sub { value($a, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq $event },
 		"the session to wait for $event");
 	return;
 }
@@ -102,9 +100,9 @@ $zk->resume(0);
 
 # ZooKeeper remembers the timeout that the session has begun with, and goes by it
 # after a restart.
-value("ALTER SYSTEM SET zklock.session_timeout = '20s'");
+value($a, "ALTER SYSTEM SET zklock.session_timeout = '20s'");
 $a->reload;
-poll_until(sub { value("SELECT timeout = '20s' AND state = 'connected' FROM zk_sessions") eq 't' },
+poll_until(sub { value($a, "SELECT timeout = '20s' AND state = 'connected' FROM zk_sessions") eq 't' },
 	'the new timeout');
 $s->run("BEGIN; SELECT zk_lock('x')");
 my ($renewed, $last, $longest) = (0, 0, 0);
@@ -119,9 +117,9 @@ poll_until(
 	'the lease to be renewed');
 cmp_ok($longest, '<', 6, 'a timeout that was raised does not make the lease longer');
 $s->run('COMMIT');
-value('ALTER SYSTEM RESET zklock.session_timeout');
+value($a, 'ALTER SYSTEM RESET zklock.session_timeout');
 $a->reload;
-poll_until(sub { value("SELECT timeout = '6s' AND state = 'connected' FROM zk_sessions") eq 't' },
+poll_until(sub { value($a, "SELECT timeout = '6s' AND state = 'connected' FROM zk_sessions") eq 't' },
 	'the old timeout');
 
 #
@@ -138,7 +136,7 @@ is(rows(), 1, 'past the lease a commit waits');
 $zk->resume(0);
 is($s->result->{sqlstate}, undef, 'until ZooKeeper answers');
 is(rows(), 2, 'and has committed');
-is(value('SELECT count(*) FROM zk_locks'), 0, 'and released the lock');
+is(value($a, 'SELECT count(*) FROM zk_locks'), 0, 'and released the lock');
 
 $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
 wait_long_lease();
@@ -149,12 +147,12 @@ $s->send('COMMIT');
 $s->wait_waiting(2);
 poll_until(
 	sub {
-		value(q{SELECT count(*) FROM pg_locks
+		value($a, q{SELECT count(*) FROM pg_locks
 			WHERE classid = 'pg_database'::regclass AND objid = 0 AND database = 0}) == 0;
 	},
 	'NOTIFY to be free');
 is(sql($a, 'NOTIFY channel')->{sqlstate}, undef, 'meanwhile others can use NOTIFY');
-value('SELECT pg_cancel_backend(' . $s->pid . ')');
+value($a, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 is($s->result->{sqlstate}, '57014', 'the wait can be canceled');
 $zk->resume(0);
 $s->quit;
@@ -230,7 +228,7 @@ $_->quit for @many;
 # Lost
 #
 
-value(<<'SQL');
+value($a, <<'SQL');
 CREATE TABLE slow (n int);
 CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS
     $$ DECLARE x text; BEGIN x := pg_sleep(600); RETURN NULL; END $$;
@@ -247,7 +245,7 @@ for my $statement ('SELECT pg_sleep(600)', 'DO $$ BEGIN PERFORM pg_sleep(600); E
 	$s->run("BEGIN; SELECT zk_lock('x')");
 	$s->send($statement);
 	poll_until(
-		sub { value('SELECT wait_event IS NOT NULL FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 't' },
+		sub { value($a, 'SELECT wait_event IS NOT NULL FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 't' },
 		'the statement to run');
 	lose_session($a, $client);
 	error_is($s->result, \%lost, "lost: $statement is canceled");
@@ -274,8 +272,8 @@ is(rows(), 3, 'lost: and commits');
 # has sent and for changes of catalogs: an error there would end the session.
 $s->run("LISTEN channel; SELECT zk_lock('x', session => true)");
 lose_session($a, $client);
-value('NOTIFY channel');
-value('DO $$ BEGIN FOR i IN 1 .. 1500 LOOP CREATE TABLE many (n int PRIMARY KEY); DROP TABLE many; END LOOP; END $$');
+value($a, 'NOTIFY channel');
+value($a, 'DO $$ BEGIN FOR i IN 1 .. 1500 LOOP CREATE TABLE many (n int PRIMARY KEY); DROP TABLE many; END LOOP; END $$');
 error_is($s->run('SELECT 1'), \%lost_of_session, 'lost: the idle session lives');
 $s->run_ok("SELECT zk_unlock('x')", 'lost: and acknowledges it');
 
@@ -286,7 +284,7 @@ sub ends_in_notice
 {
 	my ($name) = @_;
 
-	value('NOTIFY channel');
+	value($a, 'NOTIFY channel');
 	$s->send('ROLLBACK');
 	my $result = $s->result;
 	is($result->{sqlstate}, undef, "$name: ROLLBACK");
@@ -308,7 +306,7 @@ $s->run('BEGIN');
 is($s->run('SELECT 1 / 0')->{sqlstate}, '22012', 'lost: a transaction fails');
 ends_in_notice('lost, of what has failed');
 $s->run('BEGIN');
-value('NOTIFY channel');
+value($a, 'NOTIFY channel');
 my $commit = $s->run('COMMIT');
 error_is($commit, \%lost_of_session, 'lost: no COMMIT');
 like($commit->{out}, $heard, 'lost: what NOTIFY has sent arrives with its error');
@@ -326,7 +324,7 @@ for my $end ('', 'COMMIT;')
 	wait_event_is($s, 'PgSleep');
 	lose_session($a, $client);
 	error_is($s->result, \%lost_of_session, "lost: the second transaction of a procedure does not commit $end");
-	is(value('SELECT count(*) FROM pg_largeobject_metadata'), 0, "lost: nothing is committed $end");
+	is(value($a, 'SELECT count(*) FROM pg_largeobject_metadata'), 0, "lost: nothing is committed $end");
 	$s->run_ok("SELECT zk_unlock('x')");
 }
 
@@ -345,7 +343,7 @@ error_is($s->run('COMMIT'), \%lost_at_commit, 'lost: and yet there is no commit'
 
 $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); INSERT INTO far_sales VALUES (1)");
 my ($worker, $session) =
-  split /\|/, value('SELECT worker_pid, session_id FROM zk_sessions');
+  split /\|/, value($a, 'SELECT worker_pid, session_id FROM zk_sessions');
 kill 'STOP', $worker;
 ok($client->kill_session($session), 'the session is ended behind the back of the worker');
 wait_no_lease();
@@ -358,7 +356,7 @@ is($remote->safe_psql('postgres', 'SELECT count(*) FROM sales'), 0, 'postgres_fd
 
 # A command that brings postgres_fdw into the session, behind a lock that its
 # trigger takes.
-value(<<'SQL');
+value($a, <<'SQL');
 CREATE TABLE near (n int);
 CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM zk_lock('x'); RETURN NULL; END $$;
@@ -387,21 +385,21 @@ for my $notify ('NOTIFY channel', "SELECT pg_notify('channel', 'x')")
 	$s->send('COMMIT');
 	wait_event_is($s, 'object');
 	lose_session($a, $client);
-	value('SELECT pg_cancel_backend(' . $notifier->pid . ')');
+	value($a, 'SELECT pg_cancel_backend(' . $notifier->pid . ')');
 	$notifier->result;
 	error_is($s->result, \%lost_at_commit, "$notify: who waits for another commit does not commit after a loss");
 	is(rows(), $rows + 1, "$notify: nothing is committed but what it waited for");
 }
 
 # A foreign server that is this one, and uses NOTIFY itself: no deadlock.
-value('CREATE DATABASE other');
+value($a, 'CREATE DATABASE other');
 $a->safe_psql('other', <<'SQL');
 CREATE TABLE sales (n int);
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN NOTIFY sold; RETURN NULL; END $$;
 CREATE TRIGGER tell AFTER INSERT ON sales EXECUTE FUNCTION tell();
 SQL
-value(sprintf(<<'SQL', $a->host, $a->port));
+value($a, sprintf(<<'SQL', $a->host, $a->port));
 CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw
     OPTIONS (host '%s', port '%s', dbname 'other');
 CREATE USER MAPPING FOR CURRENT_USER SERVER here;
@@ -411,7 +409,7 @@ $s->run("BEGIN; SELECT zk_lock('x'); NOTIFY channel; INSERT INTO near_sales VALU
 $s->run_ok('COMMIT', 'NOTIFY here and in another database');
 
 # The same by way of a partition, which no plan shows.
-value(<<'SQL');
+value($a, <<'SQL');
 CREATE TABLE all_sales (n int) PARTITION BY LIST (n);
 CREATE TABLE own_sales PARTITION OF all_sales FOR VALUES IN (1);
 CREATE FOREIGN TABLE their_sales PARTITION OF all_sales FOR VALUES IN (2)

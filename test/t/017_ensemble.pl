@@ -33,8 +33,6 @@ my ($a, $b) = map {
 # and a follower that is neither.
 my ($leader, $ours, $other);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 value($a, 'CREATE TABLE t (i int)');
 
 # All links of a cluster, or all but those to some servers.

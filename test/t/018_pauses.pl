@@ -18,8 +18,6 @@ $zk->start;
 
 my ($a, $b) = map { zk_cluster($_, $zk, 'zklock.session_timeout' => '6s') } qw(a b);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 # The stock is in a third cluster, where the others change it.
 my $shop = PostgreSQL::Test::Cluster->new('shop');
 $shop->init;

@@ -29,8 +29,6 @@ my $b = zk_cluster('b', $zk, %settings);
 $a->safe_psql('postgres', 'CREATE TABLE t (what text)');
 wait_connected($_) for ($a, $b);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 # Does ZooKeeper know this session?
 sub alive { return $zk->fourlw('dump') =~ /\b\Q$_[0]\E\b/; }
 
@@ -192,7 +190,7 @@ for my $victim ('the holder', 'a waiter', 'the worker', 'a bystander')
 		'the holder' => $holder->pid,
 		'a waiter' => $waiter->pid,
 		'a bystander' => $bystander->pid,
-		'the worker' => value($a, 'SELECT worker_pid FROM zk_sessions'));
+		'the worker' => worker_of($a));
 
 	$holder->run_ok("INSERT INTO t VALUES ('crash')");
 	my $delay = crash($pid{$victim}, $remote);

@@ -33,8 +33,6 @@ my $file = session_file($a);
 
 $a->safe_psql('postgres', 'CREATE TABLE t (round text, what text)');
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 sub run_ok
 {
 	my ($session, $sql, $name) = @_;
@@ -184,7 +182,7 @@ sub is_clean
 
 {
 	my $s = all_phases('smart');
-	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($a);
 
 	stopping('smart');
 	ok(!eval { ZkWire->new($a); 1 }, 'smart: nobody comes in any more');

@@ -24,9 +24,7 @@ my $a = zk_cluster(
 	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
 	'zklock.session_timeout' => '60s');
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
-value('CREATE TABLE sold (who text)');
+value($a, 'CREATE TABLE sold (who text)');
 
 # How somebody who holds the lock by another client fences in this database.
 my $fence = <<'SQL';
@@ -61,12 +59,12 @@ sub stopped_holder
 {
 	my ($holder, $node) = stopped_holder(0);
 
-	is(value('SELECT count(*) FROM sold'), 0, 'the next holder sees no sale');
+	is(value($a, 'SELECT count(*) FROM sold'), 0, 'the next holder sees no sale');
 	kill 'CONT', $holder->pid;
 	is($holder->result->{sqlstate}, undef, 'without a fence a late commit passes');
-	is(value('SELECT count(*) FROM sold'), 1, 'behind the back of the next holder');
+	is(value($a, 'SELECT count(*) FROM sold'), 1, 'behind the back of the next holder');
 	$foreign->unlock($node);
-	value('TRUNCATE sold');
+	value($a, 'TRUNCATE sold');
 	$holder->quit;
 }
 
@@ -105,7 +103,7 @@ sub stopped_holder
 	ok($foreign->kill_session(session_of($a)), 'the session ends');
 	my $node = $foreign->lock(lock_dir('stock'));
 	my $token = $foreign->get($node)->{czxid};
-	is(value(sprintf($fence, $token)), $token, 'the next holder has fenced');
+	is(value($a, sprintf($fence, $token)), $token, 'the next holder has fenced');
 	error_is(
 		$holder->run("SELECT zk_fence('stock')"),
 		{
@@ -133,7 +131,7 @@ sub stopped_holder
 		'an error' => 'DO $$ BEGIN RAISE division_by_zero; END $$; ROLLBACK',
 		'COMMIT in a procedure' => 'CALL ends()');
 
-	value('CREATE PROCEDURE ends() LANGUAGE plpgsql AS $$ BEGIN '
+	value($a, 'CREATE PROCEDURE ends() LANGUAGE plpgsql AS $$ BEGIN '
 		  . "PERFORM zk_lock('stock'); SET LOCAL zklock.stop_at_end = on; COMMIT; END \$\$");
 	for my $end (sort keys %end)
 	{
@@ -144,7 +142,7 @@ sub stopped_holder
 		  if $end !~ /procedure/;
 		$holder->send($end{$end});
 		wait_stopped($holder->pid);
-		my $held = value("SELECT count(*) FROM zk_locks WHERE granted AND NOT lost"
+		my $held = value($a, "SELECT count(*) FROM zk_locks WHERE granted AND NOT lost"
 			  . " AND name = 'stock' AND pid = " . $holder->pid);
 		if ($end =~ /COMMIT/)
 		{

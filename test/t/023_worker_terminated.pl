@@ -36,8 +36,6 @@ for my $node (values %cluster)
 	wait_connected($node);
 }
 
-sub value { return $cluster{ $_[0] }->safe_psql('postgres', $_[1]); }
-
 my (@errors, %holders, %commits);
 my ($longest, $ending) = (0, 0);
 
@@ -174,7 +172,7 @@ sub hunt
 	return;
 }
 
-my $session = value('a', 'SELECT session_id FROM zk_sessions');
+my $session = session_of($cluster{a});
 my $start = time;
 hunt();
 1 while turn(@clients, $killer) && !$ending;
@@ -193,15 +191,15 @@ is_deeply(\@errors, [], 'no client had an error, and no lock two owners');
 cmp_ok($commits{$_} // 0, '>', $kills, "clients of $_ have had locks") for qw(a b);
 for my $name (qw(a b))
 {
-	is(value($name, 'SELECT count(*) FROM t'), $commits{$name} - @kept_waiting / 2,
+	is(value($cluster{$name}, 'SELECT count(*) FROM t'), $commits{$name} - @kept_waiting / 2,
 		"$name: what was committed is there");
-	is(value($name, 'SELECT sessions, session_id IS NOT NULL FROM zk_sessions'),
+	is(value($cluster{$name}, 'SELECT sessions, session_id IS NOT NULL FROM zk_sessions'),
 		'1|t', "$name has kept its session");
-	is(value($name, 'SELECT lost, failed FROM zk_stat'), '0|0', "$name has lost no lock");
-	is(value($name, 'SELECT count(*) FROM zk_locks'), 0, "$name: no lock is left");
+	is(value($cluster{$name}, 'SELECT lost, failed FROM zk_stat'), '0|0', "$name has lost no lock");
+	is(value($cluster{$name}, 'SELECT count(*) FROM zk_locks'), 0, "$name: no lock is left");
 	unlike(slurp_file($cluster{$name}->logfile), qr/PANIC|TRAP|was terminated by signal/, "$name has not crashed");
 }
-is(value('a', "SELECT session_id FROM zk_sessions"), $session, 'it is still the same session');
+is(session_of($cluster{a}), $session, 'it is still the same session');
 poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
 $_->{wire}->vanish for (@clients, $killer);
 $_->stop for values %cluster;

@@ -26,8 +26,6 @@ my $a = zk_cluster('a', $zk,
 	'wal_keep_size' => '256MB');
 $a->safe_psql('postgres', 'CREATE TABLE t (what text)');
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 # The leader knows all sessions.
 sub alive { return $zk->fourlw('dump', $zk->leader) =~ /\b\Q$_[0]\E\b/; }
 
@@ -101,7 +99,7 @@ my $session_scope = ZkSession->new($s);
 $session_scope->run_ok("SELECT zk_lock('session', session => true)");
 my $local = waiter($s, 's', 1);
 my $remote = waiter($s, 'x', 2);
-my $worker = value($s, 'SELECT worker_pid FROM zk_sessions');
+my $worker = worker_of($s);
 
 $s->promote;
 $s->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');

@@ -62,7 +62,7 @@ sub took
 sub rss
 {
 	my ($node) = @_;
-	my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($node);
 
 	return (slurp_file("/proc/$worker/status") =~ /^VmRSS:\s+(\d+)/m)[0];
 }

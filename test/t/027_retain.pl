@@ -68,11 +68,6 @@ sub setting
 	return;
 }
 
-sub worker
-{
-	return $_[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
-}
-
 #
 # Kept, and taken again
 #
@@ -225,7 +220,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 
 {
 	take($b, 's');
-	my $pid = worker($b);
+	my $pid = worker_of($b);
 
 	stop_process($pid);
 	is(try($a, 's'), 'f', 'zk_try_lock does not wait for a worker that is stopped');
@@ -317,7 +312,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	setting($d, 'zklock.retain_time', '0');
 	wait_no_contenders($zk, 'c1');
 	$s[0]->run_ok("BEGIN; SELECT zk_lock('o');");
-	my $pid = worker($d);
+	my $pid = worker_of($d);
 	stop_process($pid);
 	$s[0]->run_ok('ROLLBACK');
 	my $other = holder($b, 'o');

@@ -26,14 +26,12 @@ my $node = zk_cluster('a', $zk,
 	'max_connections' => 200);
 my @sessions = map { ZkWire->new($node) } (1 .. $n + 8);
 
-sub value { return $node->safe_psql('postgres', $_[0]); }
-
-my $session_id = value('SELECT session_id FROM zk_sessions');
+my $session_id = session_of($node);
 
 # While the worker stands still, all that is asked of it becomes pending.
 sub stop_worker
 {
-	my $worker = value('SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($node);
 
 	kill 'STOP', $worker;
 	poll_until(sub { slurp_file("/proc/$worker/status") =~ /^State:\s+T/m },
@@ -105,7 +103,7 @@ sub check_locks
 for my $prefix (qw(pending failing lost))
 {
 	$foreign->create(lock_dir("$prefix/$_"), makepath => 1) for (0 .. $n - 1);
-	value("SELECT zk_lock('$prefix/' || i) FROM generate_series(0, $n - 1) i");
+	value($node, "SELECT zk_lock('$prefix/' || i) FROM generate_series(0, $n - 1) i");
 	wait_no_contenders($zk, "$prefix/$_") for (0 .. $n - 1);
 }
 
@@ -205,7 +203,7 @@ for my $try (1 .. 3)
 
 	$_->run('BEGIN') for @clients;
 	my $worker = stop_worker();
-	my $before = value('SELECT reconnects FROM zk_sessions');
+	my $before = value($node, 'SELECT reconnects FROM zk_sessions');
 	$clients[$_]->send("SELECT zk_lock('lost/$_')") for (0 .. $n - 1);
 	$node->poll_query_until('postgres',
 		"SELECT count(*) = $n FROM zk_locks WHERE NOT granted");
@@ -217,7 +215,7 @@ for my $try (1 .. 3)
 	$proxy->reset('a-0');
 	succeed("try $try: commits", @clients);
 	wait_no_contenders($zk, "lost/$_") for (0 .. $n - 1);
-	is(value('SELECT session_id FROM zk_sessions'), $session_id, 'the session is the same');
+	is(session_of($node), $session_id, 'the session is the same');
 }
 
 done_testing();

@@ -29,9 +29,7 @@ my $a = zk_cluster(
 	'zklock.sessions' => 1);
 my $foreign = $zk->client;
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
-sub path_bytes { return value('SELECT path_bytes FROM zk_sessions'); }
+sub path_bytes { return value($a, 'SELECT path_bytes FROM zk_sessions'); }
 
 # How many ephemeral nodes there are, as the leader knows, but for that by which
 # the cluster tells of itself.
@@ -78,7 +76,7 @@ sub all_serve
 }
 
 # Locks with long names are taken, one by one, until there is no room for more.
-value(q{
+value($a, q{
 	CREATE TABLE refused (held int, sqlstate text, message text, detail text, hint text);
 	CREATE FUNCTION long_name(i int) RETURNS text LANGUAGE SQL
 		AS $$ SELECT repeat('z', 243) || lpad(i::text, 5, '0') $$;
@@ -128,7 +126,7 @@ my $waiter = waiter($a, 'before', 2);
 wait_contenders($zk, 'before', 2);
 
 my ($holder, $held) = filler('SELECT fill(1)');
-my $refused = value('SELECT sqlstate, message, detail, hint FROM refused');
+my $refused = value($a, 'SELECT sqlstate, message, detail, hint FROM refused');
 like($refused,
 	qr/^53200\|no room for lock "z{243}0\d+" in the ZooKeeper sessions\|.* \d+ bytes.* $bound bytes.*\|.*shorter names/,
 	'what does not fit is refused');
@@ -173,7 +171,7 @@ is(path_bytes(), 0, 'the new session has no nodes');
 #
 
 ($holder, $held) = filler($fill);
-my $worker = value('SELECT worker_pid FROM zk_sessions');
+my $worker = worker_of($a);
 stop_process($worker);
 wait_ephemerals(0);
 kill 'CONT', $worker;
@@ -188,7 +186,7 @@ poll_until(sub { wait_connected($a) && path_bytes() == 0 }, 'a session without n
 $a->append_conf('postgresql.conf', "zklock.retain_time = '1h'");
 $a->reload;
 $a->poll_query_until('postgres', "SELECT setting <> '0' FROM pg_settings WHERE name = 'zklock.retain_time'");
-value(q{SELECT zk_lock_all(array_agg('retained' || i)) FROM generate_series(1, 1000) i GROUP BY i % 20});
+value($a, q{SELECT zk_lock_all(array_agg('retained' || i)) FROM generate_series(1, 1000) i GROUP BY i % 20});
 wait_ephemerals(1000);
 my $before = $held;
 ($holder, $held) = filler($fill);
@@ -232,7 +230,7 @@ is(sql($a, "SELECT zk_lock('after')")->{sqlstate}, undef, 'and locks are to be h
 # More new names than ZooKeeper removes of idle ones: a WARNING
 #
 
-sub directories { return value('SELECT directories FROM zk_sessions'); }
+sub directories { return value($a, 'SELECT directories FROM zk_sessions'); }
 
 my $made = directories();
 sql($a, "SELECT zk_lock('after ' || i) FROM generate_series(1, 3) i");

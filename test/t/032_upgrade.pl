@@ -111,7 +111,7 @@ my $zk = ZooKeeper->new;
 $zk->start;
 my $a = zk_cluster('a', $zk, install_path => $install);
 
-sub value { return $a->safe_psql($_[0], $_[1]); }
+sub in_db { return $_[0]->safe_psql($_[1], $_[2]); }
 
 # All that belongs to the extension, with all that can be said of it.
 my $members = q{
@@ -186,7 +186,7 @@ sub works
 	$s->run_ok('SELECT zk_stat_reset()', 'a reset');
 
 	# all there is to read, whatever it is
-	my @read = split /\n/, value($db, qq{
+	my @read = split /\n/, in_db($a, $db, qq{
 		SELECT CASE classid WHEN 'pg_class'::regclass THEN objid::regclass::text
 		                    ELSE objid::regprocedure::text END
 		  FROM ($members) m LEFT JOIN pg_class c ON c.oid = objid AND classid = 'pg_class'::regclass
@@ -198,16 +198,16 @@ sub works
 	return;
 }
 
-my @old = split /\n/, value('postgres',
+my @old = split /\n/, in_db($a, 'postgres',
 	"SELECT version FROM pg_available_extension_versions
 	  WHERE name = 'zklock' AND version <> '$latest' ORDER BY 1");
 
-sub schema_of { return value($_[0], "SET search_path = public; $schema"); }
+sub schema_of { return in_db($a, $_[0], "SET search_path = public; $schema"); }
 
 my %fresh = (public => schema_of('postgres'));
 
-value('postgres', 'CREATE DATABASE fresh');
-value('fresh', 'CREATE SCHEMA "of locks"; CREATE EXTENSION zklock SCHEMA "of locks"');
+in_db($a, 'postgres', 'CREATE DATABASE fresh');
+in_db($a, 'fresh', 'CREATE SCHEMA "of locks"; CREATE EXTENSION zklock SCHEMA "of locks"');
 $fresh{'of locks'} = schema_of('fresh');
 is_deeply(
 	[ grep { $_ ne 'before' } @old ],
@@ -215,22 +215,22 @@ is_deeply(
 	'the versions with an upgrade script');
 like($fresh{public}, qr/view zk_sessions/, 'the schema is seen');
 like($fresh{'of locks'}, qr/view "of locks"\.zk_sessions/, 'the other one, too');
-value('postgres', 'CREATE ROLE reader');
+in_db($a, 'postgres', 'CREATE ROLE reader');
 
 for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 {
 	my ($old, $in) = @$case;
 	my $db = "old_$old in $in";
 
-	value('postgres', qq{CREATE DATABASE "$db"});
-	value('postgres', qq{ALTER DATABASE "$db" SET search_path = "$in"});
-	value($db, qq{CREATE SCHEMA IF NOT EXISTS "$in"});
-	value($db, qq{SET search_path = ''; CREATE EXTENSION zklock VERSION '$old' SCHEMA "$in"});
+	in_db($a, 'postgres', qq{CREATE DATABASE "$db"});
+	in_db($a, 'postgres', qq{ALTER DATABASE "$db" SET search_path = "$in"});
+	in_db($a, $db, qq{CREATE SCHEMA IF NOT EXISTS "$in"});
+	in_db($a, $db, qq{SET search_path = ''; CREATE EXTENSION zklock VERSION '$old' SCHEMA "$in"});
 	isnt(schema_of($db), $fresh{$in}, "$old is another one than $latest");
 	works($db, "$old in $in");
 
 	# what users have made of it
-	value($db, q{
+	in_db($a, $db, q{
 		CREATE VIEW connected AS SELECT state, server FROM zk_sessions;
 		CREATE VIEW busy AS SELECT name, pid FROM zk_locks;
 		CREATE VIEW taken AS SELECT taken FROM zk_stat;
@@ -246,37 +246,37 @@ for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 	is_deeply(sql($a, "SET search_path = ''; ALTER EXTENSION zklock UPDATE", $db)->{warnings}, [],
 		'an update without warnings');
 	is($holder->run_ok("SELECT zk_unlock('$db')"), 't', 'a lock of before is held');
-	is(value($db, 'SELECT state FROM connected'), 'connected', 'views of users work');
+	is(in_db($a, $db, 'SELECT state FROM connected'), 'connected', 'views of users work');
 	$holder->run_ok(q{SELECT zk_lock('q', session => true)});
-	is(value($db, 'SELECT position, mode FROM queue'), '1|exclusive', 'over functions, too');
+	is(in_db($a, $db, 'SELECT position, mode FROM queue'), '1|exclusive', 'over functions, too');
 	is(columns($db, 'queue'), $columns, 'with the columns that they had');
-	value($db, 'CREATE OR REPLACE VIEW queue AS ' . value($db, q{SELECT pg_get_viewdef('queue')}));
+	in_db($a, $db, 'CREATE OR REPLACE VIEW queue AS ' . in_db($a, $db, q{SELECT pg_get_viewdef('queue')}));
 	is(columns($db, 'queue'), $columns, 'which a dump would restore');
 	$holder->quit;
-	is(value($db, q{
+	is(in_db($a, $db, q{
 		SELECT bool_and(has_table_privilege('reader', v, 'SELECT'))
 		  FROM unnest('{zk_sessions, zk_locks, zk_stat}'::regclass[]) v}),
 		't', 'privileges on views are kept');
-	is(value($db, q{
+	is(in_db($a, $db, q{
 		SELECT p::text, has_function_privilege('reader', p, 'EXECUTE')
 		  FROM unnest('{zk_queue, zk_session_status, zk_lock}'::regproc[]) p}),
 		"zk_queue|t\nzk_session_status|t\nzk_lock|f", 'and on functions');
 	works($db, "$old in $in updated to $latest");
 
-	value($db, q{
+	in_db($a, $db, q{
 		DROP VIEW connected, busy, taken, queue;
 		REVOKE SELECT ON zk_sessions, zk_locks, zk_stat FROM reader;
 		REVOKE EXECUTE ON FUNCTION zk_queue, zk_session_status FROM reader;
 		GRANT EXECUTE ON FUNCTION zk_lock TO PUBLIC});
 	is(schema_of($db), $fresh{$in}, "$old in $in updated is as $latest");
-	value($db, 'DROP EXTENSION zklock');
+	in_db($a, $db, 'DROP EXTENSION zklock');
 }
 
 sub columns
 {
 	my ($db, $view) = @_;
 
-	return value($db, "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute
+	return in_db($a, $db, "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute
 		WHERE attrelid = '$view'::regclass AND attnum > 0");
 }
 
@@ -286,18 +286,18 @@ sub is_stopped
 	my ($db) = @_;
 	my $schema = schema_of($db);
 
-	value($db, 'CREATE VIEW mine AS SELECT zk_gone()');
+	in_db($a, $db, 'CREATE VIEW mine AS SELECT zk_gone()');
 	my $result = sql($a, 'ALTER EXTENSION zklock UPDATE', $db);
 	is($result->{sqlstate}, '2BP01', 'a view of a user stops an update');
 	like($result->{detail}, qr/^view mine depends on function zk_gone\(\)$/, 'which tells so');
 	is(schema_of($db), $schema, 'and changes nothing');
-	value($db, 'DROP VIEW mine');
+	in_db($a, $db, 'DROP VIEW mine');
 	return;
 }
 
 # A schema that is newer than the library
 {
-	value('postgres', q{
+	in_db($a, 'postgres', q{
 		UPDATE pg_proc SET proallargtypes = proallargtypes || 25::oid, proargmodes = proargmodes || 'o'::"char",
 		                   proargnames = proargnames || 'later'::text
 		 WHERE proname IN ('zk_lock_status', 'zk_queue')});

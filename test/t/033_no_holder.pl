@@ -26,8 +26,6 @@ my $a = zk_cluster(
 	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
 	'zklock.session_timeout' => '60s');
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
 #
 # An error between the grant and the end of the call
 #
@@ -45,7 +43,7 @@ sub nothing_is_held
 	my ($name, @locks) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( value(q{SELECT slot_users, (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock')}
+	is( value($a, q{SELECT slot_users, (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock')}
 			  . ' FROM zk_stat'),
 		'0|0', "$name: nobody holds or wants anything");
 	ok( $a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat'),
@@ -109,7 +107,7 @@ sub fails
 	$s->run_ok("SELECT zk_lock('y', session => true)");
 	$s->run_ok("SET zklock.fail_at = 'session'");
 	is($s->run("SELECT $all, session => true)")->{sqlstate}, 'XX000', 'one is held, and all fail');
-	is(value(q{SELECT string_agg(name, ' ') FROM zk_locks}), 'y', 'the one is held as before');
+	is(value($a, q{SELECT string_agg(name, ' ') FROM zk_locks}), 'y', 'the one is held as before');
 	$s->run_ok('RESET zklock.fail_at');
 	is($s->run(q{SELECT zk_unlock('y'), zk_unlock('y')})->{out}, 't|f', '... once');
 	nothing_is_held('one was held', qw(x y z));
@@ -206,7 +204,7 @@ for my $way ('tries', 'waited, too, and is canceled')
 	{
 		$neighbour->send("SELECT zk_lock('asked')");
 		$neighbour->wait_waiting(1);
-		value('SELECT pg_cancel_backend(' . $neighbour->pid . ')');
+		value($a, 'SELECT pg_cancel_backend(' . $neighbour->pid . ')');
 		is($neighbour->result->{sqlstate}, '57014', 'a neighbour is canceled');
 	}
 	ok(end_session($a, $foreign), 'the session ends');
@@ -245,7 +243,7 @@ for my $shared ('true', 'false')
 		"shared is $shared, and stays: a try of the other mode");
 	is($s->run("SELECT $_")->{sqlstate}, '55P03', $_)
 	  for ("zk_lock('$lock', '0', shared => $other)", "zk_lock_all('{$lock}', '0', shared => $other)");
-	is(value('SELECT slot_users FROM zk_stat'), 0, 'nobody wants it any more');
+	is(value($a, 'SELECT slot_users FROM zk_stat'), 0, 'nobody wants it any more');
 	$foreign->set_acl($dir, 'open');
 	is($s->run("SELECT zk_try_lock('$lock', '1 min', shared => $other)")->{out}, 't', 'in the end it is to be had');
 	$s->quit;
@@ -265,9 +263,9 @@ for my $shared ('true', 'false')
 	$s->run_ok('SET lock_timeout = 0');
 	$s->send("SELECT zk_try_lock('slow')");
 	$s->wait_waiting(2);
-	value('SELECT pg_cancel_backend(' . $s->pid . ')');
+	value($a, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 	is($s->result->{sqlstate}, '57014', '... and it can be canceled');
-	is(value('SELECT slot_users FROM zk_stat'), 0, 'nobody wants it any more');
+	is(value($a, 'SELECT slot_users FROM zk_stat'), 0, 'nobody wants it any more');
 	$zk->resume;
 	is($s->run("SELECT zk_try_lock('slow')")->{out}, 't', 'its own cluster is nobody to wait for');
 	$s->quit;
@@ -303,7 +301,7 @@ for my $shared ('true', 'false')
 # Nothing is left
 #
 
-is(value('SELECT count(*) FROM zk_locks'), 0, 'no lock is left');
+is(value($a, 'SELECT count(*) FROM zk_locks'), 0, 'no lock is left');
 poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
 $a->stop('fast');
 pass('and the server can be stopped');

@@ -22,11 +22,9 @@ my $foreign = $zk->client(timeout => 60);
 my $proxy = ZkProxy->new;
 my $a = zk_cluster('a', $zk, 'zklock.servers' => $zk->connstr_through($proxy, 'a'));
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
 sub temp_tables
 {
-	return value(q{SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'});
+	return value($a, q{SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'});
 }
 
 # A session that holds a lock, and has a temporary table of later, or of before.
@@ -105,7 +103,7 @@ sub has_stopped
 	wait_no_lease();
 	$s{commits}->send('COMMIT');
 	$s{commits}->wait_waiting(2);
-	value("SELECT pg_terminate_backend($_)") for map { $s{$_}->pid } qw(terminated idle commits);
+	value($a, "SELECT pg_terminate_backend($_)") for map { $s{$_}->pid } qw(terminated idle commits);
 	$s{$_}->quit for qw(quits before);
 	has_ended($s{quits}, 'a client that disconnects');
 	has_ended($s{before}, 'one whose temporary table is older than its lock');
@@ -114,7 +112,7 @@ sub has_stopped
 	has_ended($s{commits}, 'the same in a COMMIT that waits');
 	is($s{commits}->result->{sqlstate}, '57P01', '... whose client is told');
 	is(temp_tables(), 1, 'their temporary tables have gone');
-	is(value(q{SELECT string_agg(name, ' ') FROM zk_locks}), 'lost', 'and so have their locks');
+	is(value($a, q{SELECT string_agg(name, ' ') FROM zk_locks}), 'lost', 'and so have their locks');
 
 	# so do those of who has lost its lock, if the session has not ended by itself
 	$foreign->kill_session(session_of($a));
@@ -162,7 +160,7 @@ sub has_stopped
 	wait_connected($a);
 
 	my $s = holder_with_table('x');
-	my $worker = value('SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($a);
 	my $offset = -s $a->logfile;
 	my $restarting = qr/restarting the zklock worker/;
 

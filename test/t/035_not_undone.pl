@@ -32,12 +32,10 @@ $publisher->safe_psql('postgres',
 my $publisher_conninfo = $publisher->connstr . ' dbname=postgres';
 $publisher_conninfo =~ s/'/''/g;
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
 my $tablespace = $a->basedir . '/space';
 mkdir "$tablespace$_" for (1 .. 3);
 
-value($_) for split /;\n/, <<"SQL";
+value($a, $_) for split /;\n/, <<"SQL";
 CREATE TABLE sales (n int);
 CREATE TABLE sold (n int);
 INSERT INTO sales SELECT generate_series(1, 10);
@@ -61,7 +59,7 @@ sub prepared
 {
 	my ($gid, $n) = @_;
 
-	value("BEGIN; INSERT INTO sold VALUES ($n); PREPARE TRANSACTION '$gid'");
+	value($a, "BEGIN; INSERT INTO sold VALUES ($n); PREPARE TRANSACTION '$gid'");
 	return;
 }
 
@@ -77,7 +75,7 @@ sub wait_event_is
 	my ($session, $event) = @_;
 
 	poll_until(
-		sub { value('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq $event },
+		sub { value($a, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq $event },
 		"the session to wait for $event");
 	return;
 }
@@ -103,7 +101,7 @@ sub state
 		'SELECT inhrelid::regclass, inhdetachpending FROM pg_inherits ORDER BY 1',
 		'SELECT subname FROM pg_subscription ORDER BY 1',
 		'SELECT srrelid::regclass FROM pg_subscription_rel ORDER BY 1');
-	my @state = split /\n/, value(join('; ', @sql));
+	my @state = split /\n/, value($a, join('; ', @sql));
 
 	push @state, map { directories($_) } ($a->data_dir . '/base', map { $tablespace . $_ } (1 .. 3));
 	push @state, $publisher->safe_psql('postgres', 'SELECT slot_name FROM pg_replication_slots ORDER BY 1');
@@ -140,11 +138,11 @@ my @commands = (
 	'CLUSTER');
 
 prepared('p1', 11);
-value('ALTER SUBSCRIPTION old ENABLE');
-value('ALTER SUBSCRIPTION old REFRESH PUBLICATION WITH (copy_data = false)');
+value($a, 'ALTER SUBSCRIPTION old ENABLE');
+value($a, 'ALTER SUBSCRIPTION old REFRESH PUBLICATION WITH (copy_data = false)');
 $publisher->safe_psql('postgres', 'CREATE TABLE more (n int); ALTER PUBLICATION p ADD TABLE more');
-value('CREATE TABLE more (n int)');
-value('CLUSTER sales USING sales_n');
+value($a, 'CREATE TABLE more (n int)');
+value($a, 'CLUSTER sales USING sales_n');
 my @before = state();
 my $s = ZkSession->new($a);
 $s->run_ok("SELECT zk_lock('x', session => true)");
@@ -162,7 +160,7 @@ error_is($s->run('BEGIN; DROP DATABASE old; COMMIT'),
 $s->run('ROLLBACK');
 $s->run_ok('DISCARD ALL', 'lost: DISCARD ALL acknowledges it');
 $s->run_ok("COMMIT PREPARED 'p1'", 'and then it goes on');
-is(value('SELECT count(*) FROM sold'), 1, 'and is committed');
+is(value($a, 'SELECT count(*) FROM sold'), 1, 'and is committed');
 
 #
 # Not known: they wait, and the wait can be canceled
@@ -171,17 +169,17 @@ is(value('SELECT count(*) FROM sold'), 1, 'and is committed');
 prepared('p2', 12);
 $s->run_ok("SELECT zk_lock('x', session => true)");
 $zk->pause;
-poll_until(sub { value('SELECT extract(epoch FROM lease) FROM zk_sessions') == 0 }, 'the lease to run out');
+poll_until(sub { value($a, 'SELECT extract(epoch FROM lease) FROM zk_sessions') == 0 }, 'the lease to run out');
 $s->send("COMMIT PREPARED 'p2'");
 $s->wait_waiting(2);
-value('SELECT pg_cancel_backend(' . $s->pid . ')');
+value($a, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 is($s->result->{sqlstate}, '57014', 'not known: the wait is canceled');
-is(value('SELECT gid FROM pg_prepared_xacts'), 'p2', 'and nothing has happened');
+is(value($a, 'SELECT gid FROM pg_prepared_xacts'), 'p2', 'and nothing has happened');
 $s->send("COMMIT PREPARED 'p2'");
 $s->wait_waiting(2);
 $zk->resume;
 is($s->result->{sqlstate}, undef, 'not known: it waits until ZooKeeper answers');
-is(value('SELECT count(*) FROM sold'), 2, 'and has committed');
+is(value($a, 'SELECT count(*) FROM sold'), 2, 'and has committed');
 
 #
 # Lost while the command runs
@@ -212,7 +210,7 @@ wait_event_is($s, 'SyncRep');
 $a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
 $a->reload;
 is_done_with_warning('COMMIT PREPARED');
-is(value('SELECT count(*) FROM sold'), 3, 'it is committed');
+is(value($a, 'SELECT count(*) FROM sold'), 3, 'it is committed');
 
 # those that wait for other transactions
 my $other = ZkSession->new($a);
@@ -236,13 +234,13 @@ for (@waiting)
 	$other->run("BEGIN; $blocker");
 	$s->send($command);
 	poll_until(
-		sub { value("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $s->pid) eq 't' },
+		sub { value($a, "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $s->pid) eq 't' },
 		"$command to wait");
 	lose_locks();
 	ok(!$s->done, "$command goes on");
 	$other->run_ok('ROLLBACK');
 	is_done_with_warning($command);
-	is(value($check), $expected, "$command is done");
+	is(value($a, $check), $expected, "$command is done");
 }
 $a->safe_psql('new', 'SELECT 1');
 
@@ -256,12 +254,12 @@ $other->run('ROLLBACK');
 $s->run("SELECT zk_unlock('x')");
 
 # A procedure that commits is none of these.
-value('CREATE PROCEDURE sell() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO sales VALUES (99); COMMIT; INSERT INTO sales VALUES (99); END $$');
+value($a, 'CREATE PROCEDURE sell() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO sales VALUES (99); COMMIT; INSERT INTO sales VALUES (99); END $$');
 $s->run_ok("SELECT zk_lock('x', session => true)");
 $s->run_ok("CALL sell()");
 lose_locks();
 error_is({ %{ $s->run('CALL sell()') }, context => undef }, \%lost, 'lost: a procedure cannot commit');
-is(value('SELECT count(*) FROM sales WHERE n = 99'), 2, 'and has not');
+is(value($a, 'SELECT count(*) FROM sales WHERE n = 99'), 2, 'and has not');
 
 $_->quit for ($s, $other);
 unlike(slurp_file($a->logfile), qr/PANIC|TRAP|was terminated by signal/, 'nothing has crashed');

@@ -22,8 +22,6 @@ my ($a, $b) = map {
 } qw(a b);
 my $n = 0;
 
-sub value { return $_[0]->safe_psql($_[2] // 'postgres', $_[1]); }
-
 sub fence
 {
 	my ($node, $lock, $dbname) = @_;

@@ -27,7 +27,7 @@ my $node = zk_cluster('a', $zk,
 	'zklock.commit_check' => 'off',
 	'max_connections' => 200);
 my @sessions = map { ZkWire->new($node) } (0 .. $n - 1);
-my $worker = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
+my $worker = worker_of($node);
 my $before;
 
 # While the worker stands still, all that is asked of it becomes pending.

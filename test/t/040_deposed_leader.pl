@@ -27,8 +27,6 @@ my $a = zk_cluster('a', $zk,
 	'zklock.servers' => $zk->connstr_through($proxy, 'a'),
 	'zklock.session_timeout' => '60s');
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
 # Connect the cluster to one of some servers.
 sub attach
 {
@@ -46,7 +44,7 @@ sub is_attached
 
 	poll_until(
 		sub {
-			my $i = value(q{
+			my $i = value($a, q{
 				SELECT array_position(string_to_array(servers, ','), server) - 1
 				  FROM zk_sessions WHERE state = 'connected'});
 			return $i ne '' && grep { $_ == $i } @servers;
@@ -94,7 +92,7 @@ attach(@others);
 is_attached(@others);
 is($holder->run_ok('SELECT zk_fencing_token(\'x\') > 0'), 't', 'the lock is held');
 $holder->run_ok('COMMIT', 'its holder commits');
-is(value('SELECT count(*) FROM t'), '1', 'it has committed');
+is(value($a, 'SELECT count(*) FROM t'), '1', 'it has committed');
 is(session_of($a), $session, 'the session is the same');
 ok(slurp_file($a->logfile) !~ /lost the lock/, 'no lock was lost');
 $holder->quit;

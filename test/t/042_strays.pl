@@ -19,8 +19,6 @@ my $foreign = $zk->client;
 my $uuid = '89ab0123-4567-4def-8edc-ba9876543210';
 my $strays = 0;
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
 # How many has the log told of?
 sub told
 {
@@ -44,7 +42,7 @@ sub strays
 {
 	my ($dir, $kind) = @_;
 	my $session = session_of($a);
-	my $reconnects = value('SELECT reconnects FROM zk_sessions');
+	my $reconnects = value($a, 'SELECT reconnects FROM zk_sessions');
 	my ($before) = connections($session);
 
 	$foreign->create($dir, makepath => 1) if !$foreign->exists($dir);
@@ -52,7 +50,7 @@ sub strays
 	poll_until(
 		sub {
 			my ($connected, $again) =
-			  split /\|/, value("SELECT state = 'connected', reconnects > $reconnects FROM zk_sessions");
+			  split /\|/, value($a, "SELECT state = 'connected', reconnects > $reconnects FROM zk_sessions");
 			my @now = connections($session);
 
 			return $connected eq 't' && @now == 1 && ($again eq 't' || $now[0] eq $before);
@@ -139,9 +137,9 @@ poll_until(
 	sub { my @waiting = eval { $foreign->ls(lock_dir('q') . '/locks') }; @waiting == 3 },
 	'three to wait for a permit');
 my $worker = "SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'zklock%'";
-my $before = value($worker);
-value("SELECT pg_terminate_backend($before)");
-poll_until(sub { my $now = value($worker); $now ne '' && $now ne $before }, 'the next worker');
+my $before = value($a, $worker);
+value($a, "SELECT pg_terminate_backend($before)");
+poll_until(sub { my $now = value($a, $worker); $now ne '' && $now ne $before }, 'the next worker');
 wait_connected($a);
 $sessions[0]->run_ok('COMMIT');
 for (1 .. 3)

@@ -36,10 +36,8 @@ my $b = zk_cluster('b', $zk, 'zklock.session_timeout' => '30s');
 wait_connected($_) for ($a, $b);
 $a->safe_psql('postgres', 'CREATE TABLE t (what text)');
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 # The ids of a's sessions, in the order of their numbers.
-sub sessions { return split /\n/, value($a, 'SELECT session_id FROM zk_sessions'); }
+sub sessions { return split /\n/, session_of($a); }
 
 sub wait_rows
 {

@@ -236,7 +236,7 @@ if (ZkScene::checks())
 			"SELECT setting = '5000' FROM pg_settings WHERE name = 'deadlock_timeout'");
 	}
 	$node{a}->safe_psql('postgres', 'CREATE TABLE t AS SELECT 1 AS i');
-	my $worker = $node{b}->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($node{b});
 	my $probes = sub { return scalar grep { /^probe-/ } eval { $client->ls('/zklock/%waits') } };
 	my $s = ZkScene->new($zk, 'a member gives up while others are asked',
 		holder => $node{a}, owner => $node{b}, victim => $node{a});

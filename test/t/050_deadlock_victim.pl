@@ -23,18 +23,16 @@ my $a = zk_cluster('a', $zk,
 	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
 	'zklock.deadlock_check' => 'off');
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
-value(q{CREATE FUNCTION zk_test_deadlock(pid integer, holder integer, others integer)
+value($a, q{CREATE FUNCTION zk_test_deadlock(pid integer, holder integer, others integer)
 	RETURNS boolean AS 'zklock' LANGUAGE C});
-value('SELECT zk_stat_reset()');
+value($a, 'SELECT zk_stat_reset()');
 
 # Tell that the wait of a session is part of a deadlock.
 sub deadlock
 {
 	my ($s, $holder, $others) = @_;
 
-	return value(sprintf 'SELECT zk_test_deadlock(%d, %s, %d)',
+	return value($a, sprintf 'SELECT zk_test_deadlock(%d, %s, %d)',
 		$s->pid, $holder // 'NULL', $others // 1);
 }
 
@@ -91,20 +89,20 @@ like($log,
 	'the log has the statement');
 is($s->run('SELECT 1')->{sqlstate}, '25P02', 'the transaction is aborted');
 $s->run_ok('ROLLBACK');
-is(value(q{SELECT count(*) FROM zk_locks}), 0, 'and its locks are released');
+is(value($a, q{SELECT count(*) FROM zk_locks}), 0, 'and its locks are released');
 
-is(value('SELECT deadlocks, failed, timed_out FROM zk_stat'), '1|0|0', 'zk_stat counts it');
+is(value($a, 'SELECT deadlocks, failed, timed_out FROM zk_stat'), '1|0|0', 'zk_stat counts it');
 ok( $a->poll_query_until('postgres',
 		q{SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = 'postgres'}),
 	'pg_stat_database counts it');
 
-is( value(q{SELECT id, detected BETWEEN now() - interval '1 min' AND now(), member,
+is( value($a, q{SELECT id, detected BETWEEN now() - interval '1 min' AND now(), member,
 	cluster_name, pid, mode, name, path, holder_pid, blocked_by, victim, local FROM zk_deadlocks}),
 	"1|t|1|here|$pid|exclusive|x|/zklock/x|$pid|{2}|t|t\n"
 	  . '1|t|2|there_1|10|exclusive|x|/zklock/x|10|{1}|f|f',
 	'zk_deadlocks shows it');
-value('CREATE ROLE watcher IN ROLE pg_monitor; CREATE ROLE anybody');
-is(value('SET ROLE watcher; SELECT count(*) FROM zk_deadlocks'), 2, 'to pg_monitor');
+value($a, 'CREATE ROLE watcher IN ROLE pg_monitor; CREATE ROLE anybody');
+is(value($a, 'SET ROLE watcher; SELECT count(*) FROM zk_deadlocks'), 2, 'to pg_monitor');
 is(sql($a, 'SET ROLE anybody; SELECT * FROM zk_deadlocks')->{sqlstate}, '42501', 'and to nobody else');
 
 # one session holds what the others want, and waits for another one of the same
@@ -178,7 +176,7 @@ for my $call (q{zk_acquire('sem', 1)}, q{zk_try_acquire('sem', 1, '1h')})
 	$s->quit;
 }
 $permit->quit;
-is(value('SELECT deadlocks, failed, timed_out FROM zk_stat'), '9|0|0', 'each call counts once');
+is(value($a, 'SELECT deadlocks, failed, timed_out FROM zk_stat'), '9|0|0', 'each call counts once');
 
 # what is held stays: of the session, and of an earlier savepoint
 $s = victim(q{zk_lock('x', session => true)}, q{SELECT zk_lock('s', session => true)});
@@ -236,7 +234,7 @@ $s = stopped(
 	q{zk_lock('x')},
 	sub {
 		(my $s, $node) = @_;
-		value('SELECT pg_cancel_backend(' . $s->pid . ')');
+		value($a, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 	});
 is($s->result->{sqlstate}, '57014', 'canceled first');
 $s->run_ok('ROLLBACK; BEGIN');
@@ -254,17 +252,17 @@ $s->quit;
 ($s, $node) = blocked('x', q{zk_lock('x')});
 kill 'STOP', $s->pid;
 deadlock($s) for (1 .. 40);
-is(value('SELECT count(DISTINCT id), max(id) - min(id), count(*) FROM zk_deadlocks'),
+is(value($a, 'SELECT count(DISTINCT id), max(id) - min(id), count(*) FROM zk_deadlocks'),
 	'32|31|64', 'the latest 32 are kept');
 wait_deadlock($s, undef, 63);
-is(value(q{SELECT count(*) > 20 FROM zk_deadlocks WHERE id = (SELECT max(id) FROM zk_deadlocks)}),
+is(value($a, q{SELECT count(*) > 20 FROM zk_deadlocks WHERE id = (SELECT max(id) FROM zk_deadlocks)}),
 	't', 'as many members as have room');
-value('SELECT zk_stat_reset()');
-is(value('SELECT count(*) FROM zk_deadlocks'), 0, 'a reset empties the view');
+value($a, 'SELECT zk_stat_reset()');
+is(value($a, 'SELECT count(*) FROM zk_deadlocks'), 0, 'a reset empties the view');
 kill 'CONT', $s->pid;
 like($s->result->{detail}, qr/^Process \d+ of cluster here waits for .*\n.*there_20 waits/s,
 	'but not the error of a victim that has not looked');
-is(value('SELECT deadlocks FROM zk_stat'), 1, 'which counts from then on');
+is(value($a, 'SELECT deadlocks FROM zk_stat'), 1, 'which counts from then on');
 $s->quit;
 $foreign->unlock($node);
 
@@ -329,7 +327,7 @@ is(logged("other\\ \e client"), 'First in the queue: other\\ \\x1b client', 'ano
 # Within the cluster
 #
 
-value('SELECT zk_stat_reset()');
+value($a, 'SELECT zk_stat_reset()');
 $first = holder($a, 'p');
 $second = holder($a, 'q');
 $first->send(q{SELECT zk_lock('q')});
@@ -338,7 +336,7 @@ my @errors = grep { defined } $second->run(q{SELECT zk_lock('p')})->{sqlstate};
 $second->run('ROLLBACK');
 push @errors, grep { defined } $first->result->{sqlstate};
 is("@errors", '40P01', 'a deadlock within the cluster has one victim');
-is(value('SELECT deadlocks, failed FROM zk_stat'), '1|0', 'which counts, too');
-is(value('SELECT count(*) FROM zk_deadlocks'), 0, 'but is none with others');
+is(value($a, 'SELECT deadlocks, failed FROM zk_stat'), '1|0', 'which counts, too');
+is(value($a, 'SELECT count(*) FROM zk_deadlocks'), 0, 'but is none with others');
 
 done_testing();

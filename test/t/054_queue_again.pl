@@ -27,8 +27,6 @@ my $a = zk_cluster('a', $zk,
 my $foreign = $zk->client(timeout => 60);
 my $session_id = session_of($a);
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-sub worker { return value('SELECT worker_pid FROM zk_sessions'); }
 
 # The contenders for a lock of the cluster, as "uuid number" in their order.
 sub queue
@@ -54,7 +52,7 @@ sub requests
 
 sub stop_worker
 {
-	my $worker = worker();
+	my $worker = worker_of($a);
 
 	stop_process($worker);
 	return $worker;
@@ -198,12 +196,12 @@ for my $case (
 	$theirs = $foreign->enqueue(lock_dir($name)) if $case->{other};
 	if ($case->{end})
 	{
-		value("SELECT pg_terminate_backend($worker)");
+		value($a, "SELECT pg_terminate_backend($worker)");
 		poll_until(sub { !kill 0, $worker }, 'the worker to end');
 	}
 	if ($case->{cancel})
 	{
-		value('SELECT pg_cancel_backend(' . $session->pid . ')');
+		value($a, 'SELECT pg_cancel_backend(' . $session->pid . ')');
 		error_is($session->result, { sqlstate => '57014', message => qr/canceling statement/ }, "$name: the waiter gives up");
 	}
 	$proxy->reset('a-0');
@@ -235,6 +233,6 @@ for my $case (
 	done($session, $name);
 }
 
-is(value('SELECT count(*) FROM zk_locks'), 0, 'no slot is left');
+is(value($a, 'SELECT count(*) FROM zk_locks'), 0, 'no slot is left');
 
 done_testing();

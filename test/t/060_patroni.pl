@@ -193,8 +193,6 @@ my $c = zk_cluster('c', $zk,
 chomp(my $patroni = `/usr/bin/patroni --version`);
 diag sprintf('%s, PostgreSQL %s', $patroni, $c->pg_version);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 sub alive { return $zk->fourlw('dump') =~ /\b\Q$_[0]\E\b/; }
 
 # A session of a server that has been shut down.
@@ -227,7 +225,7 @@ $a->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_replication W
 $b->poll_query_until('postgres', "SELECT to_regclass('slow') IS NOT NULL");
 wait_connected($_) for ($a, $b);
 my ($session_a, $session_b) = map { session_of($_) } ($a, $b);
-my $worker_b = value($b, 'SELECT worker_pid FROM zk_sessions');
+my $worker_b = worker_of($b);
 
 isnt($session_a, $session_b, 'each member has a session of its own');
 is(value($a, 'SHOW cluster_name') . ' ' . value($b, 'SHOW cluster_name'), 'shop shop',

@@ -26,8 +26,6 @@ my ($a, $b) = zk_clusters($zk, [qw(a b)],
 	'log_line_prefix' => '%m [%p] %e ');
 my $n = 0;
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 # b applies what a sells: under the lock, in a table of its own, and as long as a
 # latch is closed it waits for that, in the trigger or at the commit.
 value($_, 'CREATE TABLE sales (n int PRIMARY KEY)') for ($a, $b);

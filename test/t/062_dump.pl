@@ -19,7 +19,7 @@ $zk->start;
 my ($a, $b) = zk_clusters($zk, [qw(a b)], 'zklock.session_timeout' => '60s');
 my $directory = PostgreSQL::Test::Utils::tempdir('dump');
 
-sub value { return $_[0]->safe_psql($_[1], $_[2]); }
+sub in_db { return $_[0]->safe_psql($_[1], $_[2]); }
 
 # A dump as text, without what differs each time.
 sub dumped
@@ -39,7 +39,7 @@ sub as_role { return sql($_[0], "SET SESSION AUTHORIZATION $_[2]; $_[3]", $_[1])
 # A shop: no search_path finds the extension.
 #
 
-value($a, 'postgres', $_) for split /;\n/, <<'SQL';
+in_db($a, 'postgres', $_) for split /;\n/, <<'SQL';
 CREATE ROLE clerk;
 CREATE ROLE auditor;
 CREATE DATABASE shop;
@@ -47,7 +47,7 @@ ALTER DATABASE shop SET search_path = '';
 ALTER DATABASE shop SET zklock.root = '/shops/one'
 SQL
 
-value($a, 'shop', <<'SQL');
+in_db($a, 'shop', <<'SQL');
 CREATE SCHEMA locks;
 CREATE EXTENSION zklock SCHEMA locks;
 REVOKE EXECUTE ON FUNCTION locks.zk_lock, locks.zk_try_lock, locks.zk_lock_all FROM PUBLIC;
@@ -102,7 +102,7 @@ sub works
 	is($s->run_ok('SHOW search_path'), '""', "$name: no search_path");
 	$s->run_ok("SET SESSION AUTHORIZATION clerk; BEGIN");
 	cmp_ok($s->run_ok("SELECT app.sell('teapot', 1)", "$name: a role sells"), '>', 0, '... with a token');
-	is($s->run_ok("SELECT app.reserve('teapot')"), value($node, 'shop', 'SELECT quantity - 1 FROM app.stock'),
+	is($s->run_ok("SELECT app.reserve('teapot')"), in_db($node, 'shop', 'SELECT quantity - 1 FROM app.stock'),
 		'... and the SQL function works');
 	is(join(' ', sort map { s{/_c_.*}{}r } all_contenders($zk, '/shops/one')),
 		'/shops/one/row%20teapot /shops/one/sales /shops/one/stock:teapot',
@@ -163,16 +163,16 @@ my $original = dumped($a, 'shop');
 
 unlike($original, qr/^CREATE \w+ locks\.|^COPY locks\./m, 'what is the extension\'s is not dumped');
 like($original, qr/^CREATE EXTENSION IF NOT EXISTS zklock WITH SCHEMA locks;$/m, '... but the extension is');
-value($b, 'postgres', 'SELECT zk_stat_reset(); CREATE ROLE clerk; CREATE ROLE auditor');
+in_db($b, 'postgres', 'SELECT zk_stat_reset(); CREATE ROLE clerk; CREATE ROLE auditor');
 
 system_or_bail('pg_dump', '-Fd', '-j2', '-f', "$directory/shop", '-d', $a->connstr('shop'));
 system_or_bail('pg_restore', '--create', '-e', '-j2', '-d', $b->connstr('postgres'), "$directory/shop");
 $holder->run_ok('ROLLBACK');
 $holder->quit;
 is(dumped($b, 'shop'), $original, 'restored: a dump of the copy is the same');
-is(value($b, 'shop', 'SELECT count(*) FROM locks.zk_fences'), 0, '... without the tokens');
-is(value($b, 'shop', 'SELECT state FROM app.session'), 'connected', '... the materialized view is filled');
-is(value($b, 'shop', 'SELECT taken FROM locks.zk_stat'), 0, '... and no lock was taken');
+is(in_db($b, 'shop', 'SELECT count(*) FROM locks.zk_fences'), 0, '... without the tokens');
+is(in_db($b, 'shop', 'SELECT state FROM app.session'), 'connected', '... the materialized view is filled');
+is(in_db($b, 'shop', 'SELECT taken FROM locks.zk_stat'), 0, '... and no lock was taken');
 works($b, $a);
 
 # Rows alone, into tables that are there: then triggers take locks.
@@ -182,10 +182,10 @@ works($b, $a);
 		'-d', $b->connstr('shop'), "$directory/shop");
 	my $held = ZkSession->new($a, 'shop');
 
-	value($b, 'shop', 'TRUNCATE app.sales');
+	in_db($b, 'shop', 'TRUNCATE app.sales');
 	$held->run_ok("SELECT locks.zk_lock('row teapot', session => true)");
 	system_or_bail(@restore, '--disable-triggers');
-	my $n = value($b, 'shop', 'SELECT count(*) FROM app.sales');
+	my $n = in_db($b, 'shop', 'SELECT count(*) FROM app.sales');
 	cmp_ok($n, '>', 1, 'rows alone, without triggers');
 
 	my $run = IPC::Run::start(\@restore);
@@ -193,31 +193,31 @@ works($b, $a);
 	is($held->run_ok("SELECT locks.zk_unlock('row teapot')"), 't', 'with triggers, it waits for their locks');
 	$run->finish;
 	is($run->result(0), 0, '... and goes on');
-	is(value($b, 'shop', 'SELECT count(*) FROM app.sales'), 2 * $n, '... to its end');
+	is(in_db($b, 'shop', 'SELECT count(*) FROM app.sales'), 2 * $n, '... to its end');
 	$held->quit;
 }
 
 # All of a server, by pg_dumpall, with a database that has the extension in a
 # schema of its own
-value($a, 'postgres', 'CREATE DATABASE other');
-value($a, 'other', "CREATE SCHEMA locks; CREATE EXTENSION zklock SCHEMA locks; CREATE VIEW state AS SELECT state, sessions FROM locks.zk_sessions");
-value($b, 'postgres', 'DROP DATABASE shop');
+in_db($a, 'postgres', 'CREATE DATABASE other');
+in_db($a, 'other', "CREATE SCHEMA locks; CREATE EXTENSION zklock SCHEMA locks; CREATE VIEW state AS SELECT state, sessions FROM locks.zk_sessions");
+in_db($b, 'postgres', 'DROP DATABASE shop');
 {
 	my $dump = "$directory/all.sql";
 
 	system_or_bail('pg_dumpall', '-f', $dump, '-d', $a->connstr('postgres'));
 	my ($out, $err) = run_command([ 'psql', '-XAtq', '-d', $b->connstr('postgres'), '-f', $dump ]);
 	is(join("\n", grep { /ERROR/ && !/role "[^"]*" already exists/ } split /\n/, $err), '', 'pg_dumpall, restored');
-	is(value($b, 'other', "SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'zklock'"),
+	is(in_db($b, 'other', "SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'zklock'"),
 		'locks', 'the extension is restored in its schema');
-	is(value($b, 'other', 'SELECT state FROM state'), 'connected', '... with the view of a user');
-	like(value($b, 'shop', 'SHOW zklock.root'), qr{^/shops/one$}, '... and settings of databases are');
+	is(in_db($b, 'other', 'SELECT state FROM state'), 'connected', '... with the view of a user');
+	like(in_db($b, 'shop', 'SHOW zklock.root'), qr{^/shops/one$}, '... and settings of databases are');
 	is(dumped($b, 'shop'), dumped($a, 'shop'), 'the same again');
 }
 
 # What ALTER DEFAULT PRIVILEGES has done to the extension, a dump has.
-value($a, 'postgres', 'CREATE DATABASE strict');
-value($a, 'strict', 'ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; CREATE EXTENSION zklock');
+in_db($a, 'postgres', 'CREATE DATABASE strict');
+in_db($a, 'strict', 'ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; CREATE EXTENSION zklock');
 system_or_bail('pg_dump', '-Fc', '-f', "$directory/strict", '-d', $a->connstr('strict'));
 system_or_bail('pg_restore', '--create', '-e', '-d', $b->connstr('postgres'), "$directory/strict");
 is(as_role($_, 'strict', 'clerk', "SELECT zk_lock('x')")->{sqlstate}, '42501', $_->name . ': a default privilege')
@@ -230,17 +230,17 @@ is(as_role($_, 'strict', 'clerk', "SELECT zk_lock('x')")->{sqlstate}, '42501', $
 sql_error($a, 'ALTER EXTENSION zklock SET SCHEMA app',
 	{ sqlstate => '0A000', message => 'extension "zklock" does not support SET SCHEMA' },
 	'the extension stays in its schema', 'shop');
-value($a, 'shop', 'ALTER SCHEMA locks RENAME TO "Our Locks"');
-is(value($a, 'shop', q{
+in_db($a, 'shop', 'ALTER SCHEMA locks RENAME TO "Our Locks"');
+is(in_db($a, 'shop', q{
 	BEGIN;
 	DO 'BEGIN PERFORM "Our Locks".zk_lock(''renamed''); END';
 	SELECT "Our Locks".zk_fence('renamed') > 0;
 	SELECT count(*) FROM app.busy;
 	SELECT app.reserve('teapot') IS NULL;
 	COMMIT}), "t\n1\nf", 'which may be renamed');
-is(value($a, 'shop', q{SELECT count(*) FROM "Our Locks".zk_fences WHERE name = 'renamed'}), 1, '... with its table');
+is(in_db($a, 'shop', q{SELECT count(*) FROM "Our Locks".zk_fences WHERE name = 'renamed'}), 1, '... with its table');
 
-is(value($_, 'postgres', 'SELECT count(*) FROM zk_locks'), 0, $_->name . ' has no lock') for ($a, $b);
+is(in_db($_, 'postgres', 'SELECT count(*) FROM zk_locks'), 0, $_->name . ' has no lock') for ($a, $b);
 poll_until(sub { !all_contenders($zk, '/shops/one') }, 'all contenders to be gone');
 unlike(slurp_file($_->logfile), qr/PANIC|TRAP|was terminated by signal/, $_->name . ' has not crashed') for ($a, $b);
 done_testing();

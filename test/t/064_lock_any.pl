@@ -29,8 +29,6 @@ my ($a, $b, $c) = zk_clusters(
 	'deadlock_timeout' => '200ms',
 	'max_connections' => 60);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 # The locks of a call, as an array.
 sub names { return q('{) . join(',', @_) . q(}'); }
 
@@ -200,7 +198,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 		my $behind = waiter($c, 'g3', 2);
 		my $local = waiter($b, 'g4', 1);
 		wait_queue($_, $_ eq 'g3' ? '-bc' : '-b') for @locks;
-		my $worker = value($b, 'SELECT worker_pid FROM zk_sessions');
+		my $worker = worker_of($b);
 		my ($place) = (contenders($zk, 'g4'))[1];
 
 		stop_process($worker);

@@ -18,35 +18,33 @@ my $foreign = $zk->client;
 my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.max_tracked_locks' => 40);
 my $columns = 'taken, handed_off, waited, timed_out, failed, deadlocks, lost';
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
 sub counters
 {
 	my ($name, $what) = @_;
-	return value('SELECT ' . ($what // $columns) . " FROM zk_stat_locks WHERE name = '$name'");
+	return value($a, 'SELECT ' . ($what // $columns) . " FROM zk_stat_locks WHERE name = '$name'");
 }
 
 #
 # What is counted
 #
 
-is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'at first there are none');
-value("SELECT zk_lock('x')") for (1 .. 3);
-value("SELECT zk_acquire('s', 2)");
-value("SELECT zk_lock('x y', shared => true)");
+is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 0, 'at first there are none');
+value($a, "SELECT zk_lock('x')") for (1 .. 3);
+value($a, "SELECT zk_acquire('s', 2)");
+value($a, "SELECT zk_lock('x y', shared => true)");
 like(counters('x'), qr/^3\|[0-2]\|0\|0\|0\|0\|0$/, 'locks are counted');
 is(counters('x', "root, stats_reset <= now() AND total_wait_time > 0 AND max_wait_time <= total_wait_time AND total_hold_time >= max_hold_time"),
 	'/zklock|t', 'and how long they took');
 is(counters('x', '(SELECT sum(w) FROM unnest(wait_histogram) w), (SELECT sum(h) FROM unnest(hold_histogram) h)'),
 	'3|3', 'each is in its bucket');
-is(value("SELECT string_agg(name || ' ' || taken, ',' ORDER BY name) FROM zk_stat_locks"), 's 1,x 3,x y 1',
+is(value($a, "SELECT string_agg(name || ' ' || taken, ',' ORDER BY name) FROM zk_stat_locks"), 's 1,x 3,x y 1',
 	'of each kind');
 
 my $theirs = $foreign->lock(lock_dir('theirs'));
-is(value("SELECT zk_try_lock('theirs')"), 'f', 'a lock that is not free');
+is(value($a, "SELECT zk_try_lock('theirs')"), 'f', 'a lock that is not free');
 is(sql($a, "SELECT zk_lock('theirs', '10ms')")->{sqlstate}, '55P03', 'or not in time');
 my $waiter = waiter($a, 'theirs', 2);
-value('SELECT pg_cancel_backend(' . $waiter->pid . ')');
+value($a, 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
 is($waiter->result->{sqlstate}, '57014', 'or cancelled');
 is(counters('theirs'), '0|0|0|2|1|0|0', 'are counted, too');
 $waiter->run('ROLLBACK');
@@ -84,33 +82,33 @@ my @dead = map { holder($a, "dead $_") } (0, 1);
 $dead[$_]->send("SELECT zk_lock('dead " . (1 - $_) . "')") for (0, 1);
 poll_until(sub { grep { $_->done } @dead }, 'the deadlock to end');
 $_->quit for @dead;
-is(value("SELECT sum(deadlocks) FROM zk_stat_locks WHERE name LIKE 'dead%'"), 1, 'a deadlock is counted');
+is(value($a, "SELECT sum(deadlocks) FROM zk_stat_locks WHERE name LIKE 'dead%'"), 1, 'a deadlock is counted');
 
 #
 # Which locks have counters
 #
 
-value("SELECT zk_lock('hot')") for (1 .. 50);
+value($a, "SELECT zk_lock('hot')") for (1 .. 50);
 for my $part (0 .. 9)
 {
-	value("SELECT zk_lock('cold ' || i) FROM generate_series(10 * $part, 10 * $part + 9) i");
-	value("SELECT zk_lock('hot')");
+	value($a, "SELECT zk_lock('cold ' || i) FROM generate_series(10 * $part, 10 * $part + 9) i");
+	value($a, "SELECT zk_lock('hot')");
 }
-is(value('SELECT count(*) FROM zk_stat_locks'), 40, 'no more than there is room for');
+is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 40, 'no more than there is room for');
 is(counters('hot', 'taken'), 60, 'what is used much stays');
-is(value("SELECT count(*) FROM zk_stat_locks WHERE name LIKE 'cold 9_'"), 10, 'what is new is there');
+is(value($a, "SELECT count(*) FROM zk_stat_locks WHERE name LIKE 'cold 9_'"), 10, 'what is new is there');
 
 #
 # Restarts
 #
 
-my $before = value("SELECT string_agg(l::text, ' ' ORDER BY name) FROM zk_stat_locks l");
+my $before = value($a, "SELECT string_agg(l::text, ' ' ORDER BY name) FROM zk_stat_locks l");
 $a->restart;
-is(value("SELECT string_agg(l::text, ' ' ORDER BY name) FROM zk_stat_locks l"), $before,
+is(value($a, "SELECT string_agg(l::text, ' ' ORDER BY name) FROM zk_stat_locks l"), $before,
 	'a restart keeps all');
 ok(!-e $a->data_dir . '/pg_stat/zklock_locks.stat', 'the file is gone');
 wait_connected($a);
-value("SELECT zk_lock('hot')");
+value($a, "SELECT zk_lock('hot')");
 is(counters('hot', 'taken'), 61, 'and counting goes on');
 
 $a->stop;
@@ -130,48 +128,48 @@ for my $damage ([ 'taken', 500 ], [ 'name', 40 ], [ 'longer', undef ])
 	print $out $bytes;
 	close $out;
 	$a->start;
-	is(value('SELECT count(*) FROM zk_stat_locks'), 0, "nothing is taken of a damaged file ($what)");
+	is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 0, "nothing is taken of a damaged file ($what)");
 	like(slurp_file($a->logfile, $at), qr/LOG:  ignoring invalid data in file "pg_stat\/zklock_locks.stat"/, 'and is told of');
 	wait_connected($a);
-	value("SELECT zk_lock('hot')");
+	value($a, "SELECT zk_lock('hot')");
 	$a->stop;
 	ok(-s $file, 'the next one is written');
 }
 truncate $file, 1000 or die "truncate: $!";
 $a->append_conf('postgresql.conf', 'zklock.max_tracked_locks = 10');
 $a->start;
-is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'a file that ends early does no harm');
+is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 0, 'a file that ends early does no harm');
 like(slurp_file($a->logfile), qr/LOG:  ignoring invalid data in file "pg_stat\/zklock_locks.stat"/, 'and is told of');
 wait_connected($a);
-value("SELECT zk_lock('warm ' || i) FROM generate_series(1, 20) i");
-is(value('SELECT count(*) FROM zk_stat_locks'), 10, 'there is less room now');
+value($a, "SELECT zk_lock('warm ' || i) FROM generate_series(1, 20) i");
+is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 10, 'there is less room now');
 $a->restart;
-is(value('SELECT count(*) FROM zk_stat_locks'), 10, 'all of it is kept');
+is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 10, 'all of it is kept');
 
 kill 'KILL', ZkSession->new($a)->pid;
 poll_until(sub { slurp_file($a->logfile) =~ /all server processes terminated; reinitializing/ },
 	'the server to crash');
 wait_accepting($a);
-is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'a crash keeps none');
+is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 0, 'a crash keeps none');
 wait_connected($a);
-value("SELECT zk_lock('hot')");
+value($a, "SELECT zk_lock('hot')");
 is(counters('hot', 'taken'), 1, 'counting begins anew');
-value('SELECT zk_stat_reset()');
-is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'a reset forgets all');
-value("SELECT zk_lock('hot')");
+value($a, 'SELECT zk_stat_reset()');
+is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 0, 'a reset forgets all');
+value($a, "SELECT zk_lock('hot')");
 is(counters('hot', 'taken'), 1, 'and counting begins anew');
 
 $a->append_conf('postgresql.conf', 'zklock.max_tracked_locks = 0');
 $a->restart;
 wait_connected($a);
-value("SELECT zk_lock('hot')");
-is(value('SELECT count(*) FROM zk_stat_locks'), 0, 'nothing is counted when it is off');
+value($a, "SELECT zk_lock('hot')");
+is(value($a, 'SELECT count(*) FROM zk_stat_locks'), 0, 'nothing is counted when it is off');
 
 #
 # Who may read them
 #
 
-value('CREATE ROLE alice; CREATE ROLE bob; GRANT pg_monitor TO bob');
+value($a, 'CREATE ROLE alice; CREATE ROLE bob; GRANT pg_monitor TO bob');
 is(sql($a, 'SET ROLE alice; SELECT * FROM zk_stat_locks')->{sqlstate}, '42501', 'not everybody may read them');
 is(sql($a, 'SET ROLE bob; SELECT count(*) FROM zk_stat_locks')->{out}, 0, 'members of pg_monitor may');
 

@@ -42,8 +42,6 @@ $referee->init;
 $referee->append_conf('postgresql.conf', "log_statement = none\n");
 $referee->start;
 
-sub value { return $_[0]->safe_psql($_[2] // 'postgres', $_[1]); }
-
 sub server_version { return $_[0]->fourlw('srvr') =~ /version: ([\d.]+)/ ? $1 : die 'no version'; }
 
 #

@@ -24,8 +24,6 @@ my %settings = ('zklock.session_timeout' => '60s');
 my $old = zk_cluster('old', $zk, %settings, install_path => "$other/zklock");
 my $neighbour = zk_cluster('neighbour', $zk, %settings);
 
-sub value { return $_[0]->safe_psql($_[2] // 'postgres', $_[1]); }
-
 # Database "first" has a root of its own; and each has what users make.
 value($old, 'CREATE ROLE shop');
 value($old, 'CREATE DATABASE first');

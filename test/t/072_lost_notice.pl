@@ -32,9 +32,7 @@ my $a = zk_cluster(
 	'synchronous_standby_names' => 'nobody',
 	'synchronous_commit' => 'local');
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
-value($_) for ("CREATE DATABASE latin1 TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'", 'CREATE DATABASE closed');
+value($a, $_) for ("CREATE DATABASE latin1 TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'", 'CREATE DATABASE closed');
 $a->safe_psql($_, 'CREATE EXTENSION zklock') for qw(latin1 closed);
 
 # A session that listens: lib/lost_listener.py.
@@ -124,7 +122,7 @@ sub quit
 
 sub notices { return "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'zklock notice'"; }
 
-sub wait_no_notices { poll_until(sub { value(notices()) == 0 }, 'the process to end'); return; }
+sub wait_no_notices { poll_until(sub { value($a, notices()) == 0 }, 'the process to end'); return; }
 
 # How many processes have been asked for, in all
 sub asked
@@ -148,7 +146,7 @@ run_ok($holder, "SELECT zk_lock('stock/17', session => true), zk_lock(e'Tür \"\
 run_ok($holder, "SELECT zk_acquire('mailers', 2, session => true)");
 run_ok($latin1, "SELECT zk_lock('Tür', session => true)");
 run_ok($closed, "SELECT zk_lock('door', session => true)");
-value('ALTER DATABASE closed ALLOW_CONNECTIONS false');
+value($a, 'ALTER DATABASE closed ALLOW_CONNECTIONS false');
 my $transaction = ZkSession->new($a);
 $transaction->run("BEGIN; SELECT zk_lock('of the transaction')");
 my $elsewhere = ZkSession->new($a, 'latin1');
@@ -167,12 +165,12 @@ nothing_more($a, 'postgres', 'no more than that', $holder, $other);
 nothing_more($a, 'latin1', 'no more than that there', $latin1);
 wait_no_notices();
 is(asked($a), 3, 'a process for each database');
-is(value("SELECT count(*) FROM zk_locks WHERE lost AND scope = 'session'"), 8, 'the holds stay until they are given back');
+is(value($a, "SELECT count(*) FROM zk_locks WHERE lost AND scope = 'session'"), 8, 'the holds stay until they are given back');
 is(run_sql($holder, 'SELECT 1'), 'error 40001', 'and commits fail');
 is($transaction->run('COMMIT')->{sqlstate}, '40001', 'a transaction is told by its COMMIT');
 run_ok($_, 'SELECT zk_unlock_all()') for ($holder, $latin1, $closed);
 $elsewhere->run('SELECT zk_unlock_all()');
-is(value('SELECT count(*) FROM zk_locks'), 0, 'given back');
+is(value($a, 'SELECT count(*) FROM zk_locks'), 0, 'given back');
 
 # in a transaction
 run_ok($holder, "SELECT zk_lock('y', session => true)");
@@ -238,7 +236,7 @@ run_ok($holder, "SELECT zk_lock('z', session => true)");
 lose_session($a, $client);
 is_deeply(told($_, 1), ["$holder->{pid} z"], 'idle with a lost lock') for ($holder, $other);
 nothing_more($a, 'postgres', 'NOTIFY of others is heard', $holder, $other);
-value('DO $$ BEGIN FOR i IN 1 .. 1500 LOOP CREATE TABLE many (n int PRIMARY KEY); DROP TABLE many; END LOOP; END $$');
+value($a, 'DO $$ BEGIN FOR i IN 1 .. 1500 LOOP CREATE TABLE many (n int PRIMARY KEY); DROP TABLE many; END LOOP; END $$');
 run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of catalogs');
 
 #
@@ -270,11 +268,11 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	my $started = qr/could not start a process to tell sessions of lost locks/;
 	my $offset = -s $a->logfile;
 
-	value('CREATE TABLE t AS SELECT generate_series(1, 100000) n; ANALYZE t');
+	value($a, 'CREATE TABLE t AS SELECT generate_series(1, 100000) n; ANALYZE t');
 	$parallel->run('SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0');
 	$parallel->run('SET parallel_leader_participation = off');
 	$parallel->send('SELECT count(*) FROM t WHERE pg_sleep(600) IS NOT NULL');
-	poll_until(sub { value("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND wait_event = 'PgSleep'") == 1 },
+	poll_until(sub { value($a, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND wait_event = 'PgSleep'") == 1 },
 		'all processes to be in use');
 	run_ok($holder, "SELECT zk_lock('late', session => true)");
 	lose_session($a, $client);
@@ -282,7 +280,7 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	run_ok($other, "SELECT zk_lock('too', session => true)");
 	lose_session($a, $client);
 	nothing_more($a, 'postgres', 'nobody can be told', $holder, $other);
-	value('SELECT pg_cancel_backend(' . $parallel->pid . ')');
+	value($a, 'SELECT pg_cancel_backend(' . $parallel->pid . ')');
 	is($parallel->result->{sqlstate}, '57014', 'a process is free again');
 	is_deeply(told($_, 2), [ sort "$holder->{pid} late", "$other->{pid} too" ], 'they are told when there is one') for ($holder, $other);
 	my @lines = slurp_file($a->logfile, $offset) =~ /$started/g;
@@ -304,17 +302,17 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	# a commit that waits for a standby keeps NOTIFY from all others
 	$notifier->run('SET synchronous_commit = on; BEGIN; INSERT INTO t VALUES (0); NOTIFY channel');
 	$notifier->send('COMMIT');
-	poll_until(sub { value('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $notifier->pid) eq 'SyncRep' },
+	poll_until(sub { value($a, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $notifier->pid) eq 'SyncRep' },
 		'the commit to wait');
 	run_ok($holder, "SELECT zk_lock('kept', session => true)");
 	lose_session($a, $client);
-	poll_until(sub { $pid = value($waiting) }, 'the process to wait');
+	poll_until(sub { $pid = value($a, $waiting) }, 'the process to wait');
 
-	value("SELECT pg_terminate_backend($pid)");
+	value($a, "SELECT pg_terminate_backend($pid)");
 	wait_no_notices();
-	value('SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
-	poll_until(sub { value($waiting) }, 'the next worker to start another process');
-	value('SELECT pg_cancel_backend(' . $notifier->pid . ')');
+	value($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
+	poll_until(sub { value($a, $waiting) }, 'the next worker to start another process');
+	value($a, 'SELECT pg_cancel_backend(' . $notifier->pid . ')');
 	$notifier->result;
 	is_deeply(told($_, 1), ["$holder->{pid} kept"], 'told by the next worker') for ($holder, $other);
 	nothing_more($a, 'postgres', 'once', $holder, $other);
@@ -324,18 +322,18 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 	# given back ahead of that
 	$notifier->run('BEGIN; INSERT INTO t VALUES (0); NOTIFY channel');
 	$notifier->send('COMMIT');
-	poll_until(sub { value('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $notifier->pid) eq 'SyncRep' },
+	poll_until(sub { value($a, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $notifier->pid) eq 'SyncRep' },
 		'the commit to wait');
 	run_ok($holder, "SELECT zk_lock('given back', session => true)");
 	lose_session($a, $client);
-	poll_until(sub { $pid = value($waiting) }, 'the process to wait');
-	value("SELECT pg_terminate_backend($pid)");
+	poll_until(sub { $pid = value($a, $waiting) }, 'the process to wait');
+	value($a, "SELECT pg_terminate_backend($pid)");
 	wait_no_notices();
 	run_ok($holder, 'SELECT zk_unlock_all()');
 	run_ok($holder, "SELECT zk_lock('kept', session => true)");
 	lose_session($a, $client);
-	poll_until(sub { value($waiting) }, 'the process to wait');
-	value('SELECT pg_cancel_backend(' . $notifier->pid . ')');
+	poll_until(sub { value($a, $waiting) }, 'the process to wait');
+	value($a, 'SELECT pg_cancel_backend(' . $notifier->pid . ')');
 	$notifier->result;
 	is_deeply(told($_, 1), ["$holder->{pid} kept"], 'nobody is told of what has been given back') for ($holder, $other);
 	run_ok($holder, 'SELECT zk_unlock_all()');

@@ -23,8 +23,6 @@ my $room = '/zklock/%clusters';
 my ($a, $b, $c) = zk_clusters($zk, [ 'a', 'b', 'c' ], 'zklock.session_timeout' => '6s');
 wait_connected($_) for ($a, $b, $c);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 # Rows of zk_fleet(), as strings.
 sub clusters
 {

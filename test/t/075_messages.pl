@@ -19,8 +19,6 @@ $zk->start;
 my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '40s');
 my $foreign = $zk->client(timeout => 60);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
-
 #
 # Without shared_preload_libraries
 #
@@ -108,7 +106,7 @@ sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 	my $offset = -s $a->logfile;
 	my $holder = holder($a, 'x');
 	my $session = ZkSession->new($a);
-	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($a);
 
 	$a->restart;
 	$_->kill_client for ($holder, $session);
@@ -121,7 +119,7 @@ sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 	# a worker that is terminated alone is replaced, even if the server waits
 	# for its last client
 	$session = ZkSession->new($a);
-	$worker = value($a, 'SELECT worker_pid FROM zk_sessions');
+	$worker = worker_of($a);
 	$session->run_ok("SELECT pg_terminate_backend($worker)");
 	poll_until(
 		sub { $session->run("SELECT coalesce(worker_pid, $worker) <> $worker AND state = 'connected' FROM zk_sessions")->{out} eq 't' },
@@ -222,7 +220,7 @@ sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
 	# since when, whatever has become of the worker
 	($since) = sql($a, "SELECT zk_lock('y', '1 ms')")->{detail} =~ /since (\S+ \S+): /;
-	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
+	my $worker = worker_of($a);
 	value($a, "SELECT pg_terminate_backend($worker)");
 	$a->poll_query_until('postgres',
 		"SELECT coalesce(worker_pid, $worker) <> $worker AND last_error ~ 'refused' FROM zk_sessions");

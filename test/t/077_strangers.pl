@@ -34,11 +34,8 @@ my $room = '/zklock/%waits';
 
 wait_connected($_) for ($a, $b);
 
-sub value { return $_[0]->safe_psql('postgres', $_[1]); }
 
-sub worker { return value($_[0], 'SELECT worker_pid FROM zk_sessions'); }
-
-my %worker = map { $_->name => worker($_) } ($a, $b);
+my %worker = map { $_->name => worker_of($_) } ($a, $b);
 
 # What the owner of a lock tells.
 sub owner_data
@@ -413,7 +410,7 @@ for my $node ($a, $b)
 {
 	my $name = $node->name;
 
-	is(worker($node), $worker{$name}, "$name has the worker that it began with");
+	is(worker_of($node), $worker{$name}, "$name has the worker that it began with");
 	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal|"zklock[^"]*" \(PID \d+\) exited/,
 		"$name: no process has failed");
 }

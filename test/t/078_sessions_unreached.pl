@@ -34,10 +34,8 @@ my $a = $slow->preloaded(
 wait_connected($a);
 my $other = $zk->client;
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
 # The first session, and whose it is.
-sub first { return value('SELECT session_id, worker_pid FROM zk_sessions LIMIT 1'); }
+sub first { return value($a, 'SELECT session_id, worker_pid FROM zk_sessions LIMIT 1'); }
 
 my $first = first();
 my $full = ZkSession->new($a);
@@ -52,7 +50,7 @@ for my $call (sort keys %calls)
 }
 $a->poll_query_until('postgres',
 	q{SELECT bool_or(last_error ~ 'too many connections|refused') FROM zk_sessions WHERE state = 'connecting'});
-is(value(q{SELECT count(*) FROM zk_sessions WHERE state = 'connected' AND last_error IS NOT NULL}),
+is(value($a, q{SELECT count(*) FROM zk_sessions WHERE state = 'connected' AND last_error IS NOT NULL}),
 	0, 'the error is not that of the session that is connected');
 for my $call (sort keys %calls)
 {
@@ -95,7 +93,7 @@ for my $what (sort keys %unresolved)
 $other->disconnect;
 $full->run_ok("BEGIN; SELECT zk_lock_all('{p,q}')", 'it is full again');
 is(sql($a, q{SELECT zk_try_lock('s')})->{out}, 't', 'another session is opened when it can be');
-is(value(q{SELECT count(*) > 1 FROM zk_sessions WHERE state = 'connected'}), 't', '... beside the first');
+is(value($a, q{SELECT count(*) > 1 FROM zk_sessions WHERE state = 'connected'}), 't', '... beside the first');
 $full->quit;
 
 done_testing();

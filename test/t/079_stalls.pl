@@ -38,9 +38,7 @@ my $a = $slow->preloaded(
 wait_connected($a);
 $a->safe_psql('postgres', 'CREATE TABLE t (i int)');
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
-sub session_of_first { return value('SELECT session_id FROM zk_sessions LIMIT 1'); }
+sub session_of_first { return (split /\n/, session_of($a))[0]; }
 
 # Wait until a backend waits for ZooKeeper.
 sub wait_waiting
@@ -155,7 +153,6 @@ sub commits
 	return;
 }
 
-sub worker { return value('SELECT worker_pid FROM zk_sessions LIMIT 1'); }
 
 my $lease_end = q{SELECT clock_timestamp() + lease FROM zk_sessions LIMIT 1};
 
@@ -169,7 +166,7 @@ sub asks_for_another
 	$slow->hold('getaddrinfo');
 	$waiter->send("SELECT zk_lock('$lock', session => true)");
 	wait_waiting($waiter);
-	$slow->wait_held('getaddrinfo', worker());
+	$slow->wait_held('getaddrinfo', worker_of($a));
 	return $waiter;
 }
 
@@ -178,7 +175,7 @@ is($taker->run(q{SELECT zk_lock('y', session => true)})->{message}, undef, 'the 
 is($second->run(q{SELECT zk_lock('z', session => true)})->{message}, undef, 'the second session is full');
 
 my $waiter = asks_for_another('a');
-my $end = value($lease_end);
+my $end = value($a, $lease_end);
 commits('a COMMIT under a lock of the first session ends while names are resolved');
 $a->poll_query_until('postgres', "SELECT ($lease_end) > '$end'::timestamptz + interval '1 s'");
 pass('and its lease goes on');
@@ -189,7 +186,7 @@ ok($waiter->busy, 'while the call that needs the third waits');
 
 $slow->release('getaddrinfo');
 end_calls($waiter);
-is(value(q{SELECT count(*) FROM zk_sessions WHERE state = 'connected'}), 3, 'it is there when they are resolved');
+is(value($a, q{SELECT count(*) FROM zk_sessions WHERE state = 'connected'}), 3, 'it is there when they are resolved');
 
 #
 # It closes a session
@@ -197,16 +194,16 @@ is(value(q{SELECT count(*) FROM zk_sessions WHERE state = 'connected'}), 3, 'it 
 
 $slow->hold('zookeeper_close');
 $waiter->vanish;
-$slow->wait_held('zookeeper_close', worker());
-my $handles = $slow->handles(worker());
+$slow->wait_held('zookeeper_close', worker_of($a));
+my $handles = $slow->handles(worker_of($a));
 commits('a COMMIT ends while a session is closed');
 $waiter = ZkWire->new($a);
 $waiter->send(q{SELECT zk_lock('b', session => true)});
 wait_waiting($waiter);
 $slow->release('zookeeper_close');
 end_calls($waiter);
-is(value(q{SELECT count(*) FROM zk_sessions WHERE state = 'connected'}), 3, 'then another is opened in its place');
-is($slow->handles(worker()), $handles + 1, '... with one handle more');
+is(value($a, q{SELECT count(*) FROM zk_sessions WHERE state = 'connected'}), 3, 'then another is opened in its place');
+is($slow->handles(worker_of($a)), $handles + 1, '... with one handle more');
 
 #
 # The worker, and the server, end while names are resolved
@@ -214,7 +211,7 @@ is($slow->handles(worker()), $handles + 1, '... with one handle more');
 
 is($waiter->run(q{SELECT zk_lock('c', session => true)})->{message}, undef, 'the third session is full');
 my $id = session_of_first();
-my $worker = worker();
+my $worker = worker_of($a);
 my $other = asks_for_another('d');
 kill 'TERM', $worker;
 wait_next_worker($a, $worker);

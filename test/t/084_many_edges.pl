@@ -34,7 +34,7 @@ my ($a, $b) = zk_clusters(
 	'log_statement' => 'none');
 my @names = map { "held.$_" } (1 .. $edges);
 my @dirs = map { lock_dir($_) } @names;
-my $worker = $a->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
+my $worker = worker_of($a);
 
 # The worker's CPU, in s.
 sub cpu

@@ -35,16 +35,13 @@ my $members = '/zklock/%clusters';
 
 wait_connected($a);
 
-sub value { return $a->safe_psql('postgres', $_[0]); }
-
-sub worker { return value('SELECT worker_pid FROM zk_sessions'); }
 
 sub requests { return $proxy->requests('a-0')->{ $_[0] } // 0; }
 
 # How much memory the worker has had, in kB.
 sub peak
 {
-	my ($kb) = slurp_file('/proc/' . worker() . '/status') =~ /^VmHWM:\s+(\d+) kB/m;
+	my ($kb) = slurp_file('/proc/' . worker_of($a) . '/status') =~ /^VmHWM:\s+(\d+) kB/m;
 
 	return $kb;
 }
@@ -74,14 +71,14 @@ my @large = map { "$members/" . member_node($_) } (1 .. $many / 2);
 push @large, map { "$members/stranger $_" } (1 .. $many / 2);
 $stranger->create($_, data => $data, ephemeral => 1) for @large;
 reads_none('zk_fleet', sub {
-	is(value(q{SELECT string_agg(DISTINCT misfits::text, ' '), count(*) FROM zk_fleet() WHERE cluster_name IS DISTINCT FROM 'a'}),
+	is(value($a, q{SELECT string_agg(DISTINCT misfits::text, ' '), count(*) FROM zk_fleet() WHERE cluster_name IS DISTINCT FROM 'a'}),
 		'{"not written by zklock"}|' . $many / 2, 'who is named as a cluster is shown');
 });
 {
 	my $gets = requests('get');
 
 	next_worker($a);
-	is(value("SELECT count(*) FROM zk_fleet() WHERE local"), 1, 'the next worker has joined');
+	is(value($a, "SELECT count(*) FROM zk_fleet() WHERE local"), 1, 'the next worker has joined');
 	cmp_ok(requests('get') - $gets, '<', $many / 2, '... and reads none of that either');
 	cmp_ok(peak() - $least, '<', $bound_kb, '... and is no larger');
 }
@@ -93,11 +90,11 @@ push @large, map { sprintf '/zklock/large %02d/_c_x-lock-0000000000', $_ } (1 ..
 $stranger->create($_) for '/zklock/large', map { sprintf '/zklock/large %02d', $_ } (1 .. $many / 2);
 $stranger->create($_, data => $data, ephemeral => 1) for @large;
 reads_none('zk_queue', sub {
-	is(value("SELECT count(*), count(owner), count(session_id) FROM zk_queue('large')"), $many / 2 . '|0|' . $many / 2,
+	is(value($a, "SELECT count(*), count(owner), count(session_id) FROM zk_queue('large')"), $many / 2 . '|0|' . $many / 2,
 		'large contenders are in their queue, without their data');
 });
 reads_none('zk_fleet_locks', sub {
-	is(value(q{SELECT count(*), count(holder), sum(holders + waiters) FROM zk_fleet_locks()}), $many / 2 + 1 . '|0|' . $many,
+	is(value($a, q{SELECT count(*), count(holder), sum(holders + waiters) FROM zk_fleet_locks()}), $many / 2 + 1 . '|0|' . $many,
 		'... and hold and wait for locks');
 });
 $stranger->delete_all(\@large);
@@ -121,7 +118,7 @@ $stranger->delete_all(\@large);
 	my $before = requests('get') + requests('exists');
 	$proxy->thaw('a-0');
 	poll_until(sub { requests('get') + requests('exists') >= $before + $many }, 'a to look at them');
-	value('SELECT count(*) FROM zk_fleet()');
+	value($a, 'SELECT count(*) FROM zk_fleet()');
 	cmp_ok(peak() - $peak, '<', $bound_kb, 'looking for deadlocks, the worker does not grow');
 	$stranger->delete_all(\@probes);
 	$stranger->delete($foreign);
@@ -175,7 +172,7 @@ my $coded = join '', map { sprintf '%%%02X', ord } split //, $evil;
 # What EUC_JP does not have.
 my $euro = "\xe2\x82\xac";
 
-value("CREATE DATABASE japan ENCODING 'EUC_JP' LOCALE 'C' TEMPLATE template0");
+value($a, "CREATE DATABASE japan ENCODING 'EUC_JP' LOCALE 'C' TEMPLATE template0");
 $a->safe_psql('japan', 'CREATE EXTENSION zklock');
 
 sub create
@@ -234,7 +231,7 @@ is_shown('a member whose name the encoding lacks', "cluster_name FROM zk_fleet()
 	{ postgres => $euro, japan => '\\xe2\\x82\\xac' });
 all_printing('zk_fleet', 'SELECT * FROM zk_fleet()');
 $stranger->delete("$members/" . member_node($_)) for (1, 2);
-value('SELECT count(*) FROM zk_fleet()');
+value($a, 'SELECT count(*) FROM zk_fleet()');
 
 # A contender, the lock that it waits for, and the directories of locks.
 {
@@ -265,7 +262,7 @@ value('SELECT count(*) FROM zk_fleet()');
 		});
 
 	# the log
-	value("ALTER SYSTEM SET log_lock_waits = on");
+	value($a, "ALTER SYSTEM SET log_lock_waits = on");
 	$a->reload;
 	for my $database (qw(postgres japan))
 	{

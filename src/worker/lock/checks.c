@@ -72,6 +72,7 @@ check_answer(Contender *contender, int64 now_ms)
 {
 	if (contender->answer_due_ms == 0)
 		return;
+	/* does it still watch that owner? */
 	if (!contender->now.queues || contender->watch_serial == 0)
 		contender->answer_due_ms = 0;
 	else if (now_ms < contender->answer_due_ms)

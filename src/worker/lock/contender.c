@@ -3,10 +3,10 @@
  * contender.c
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
- * There is one for each slot that is wanted or owned: its recipe or
- * semaphore, and what the worker knows of it.  This room keeps them: by slot,
- * by the ids of their operations, by UUID, by when to look after them, and
- * those that wait for room in the sessions.  steps.c has what they do.
+ * There is one for each slot that is wanted or owned: its state machine, and
+ * what the worker knows of it.  This file keeps them: by slot, by UUID, by when
+ * to look after them, and those that wait for room in the sessions.  steps.c
+ * has what they do.
  *
  * Copyright (c) 2026, zklock developers
  *

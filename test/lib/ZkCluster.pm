@@ -24,7 +24,6 @@ use warnings;
 
 use Carp;
 use Exporter qw(import);
-use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -57,6 +56,19 @@ my %observer;
 		}
 		$result or croak 'timed out on ' . $_[0]->name;
 		return 1;
+	};
+}
+
+# A new cluster is a copy of a template, which takes less time than initdb; from
+# PostgreSQL 17 on, its own test modules do so.
+if ($ENV{INITDB_TEMPLATE})
+{
+	no warnings 'redefine';
+	my $run = \&PostgreSQL::Test::Utils::system_or_bail;
+
+	*PostgreSQL::Test::Utils::system_or_bail = sub {
+		return $run->(@_) unless "@_" =~ /^initdb -D (\S+) -A trust -N$/;
+		return $run->('cp', '-RPp', $ENV{INITDB_TEMPLATE}, $1);
 	};
 }
 
@@ -105,46 +117,22 @@ sub zk_cluster
 
 =item zk_clusters($zk, \@names, %settings)
 
-The same for several clusters that differ in nothing but their names; returns
-them in that order.  They are copies of one data directory, which is made much
-faster than as many new ones.  A setting that is a function gets the name, and
-returns the value.
+The same for several clusters, which it returns in that order.  A setting that is
+a function gets the name, and returns the value.
 
 =cut
 
 sub zk_clusters
 {
 	my ($zk, $names, %settings) = @_;
-	my ($first, @others) = @$names;
-	my $of = sub {
-		my ($name) = @_;
-		return map { $_ => ref $settings{$_} ? $settings{$_}->($name) : $settings{$_} }
+
+	return map {
+		my $name = $_;
+		my %of = map { $_ => ref $settings{$_} ? $settings{$_}->($name) : $settings{$_} }
 		  keys %settings;
-	};
-	my $path = $settings{install_path};
-	my @nodes = zk_cluster($first, $zk, $of->($first));
 
-	if (@others)
-	{
-		$nodes[0]->stop;
-		$nodes[0]->backup_fs_cold('copy');
-		unlink $nodes[0]->backup_dir . '/copy/' . basename(session_file($nodes[0]));
-		$nodes[0]->start;
-	}
-	for my $name (@others)
-	{
-		my $node = PostgreSQL::Test::Cluster->new($name,
-			$path ? (install_path => $path) : ());
-		my %own = $of->($name);
-
-		delete $own{install_path};
-		$node->init_from_backup($nodes[0], 'copy');
-		$node->append_conf('postgresql.conf', "$_ = '$own{$_}'")
-		  for grep { ref $settings{$_} } sort keys %own;
-		$node->start;
-		push @nodes, $node;
-	}
-	return @nodes;
+		zk_cluster($name, $zk, %of);
+	} @$names;
 }
 
 =pod

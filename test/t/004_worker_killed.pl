@@ -11,41 +11,32 @@ use Cwd qw(abs_path);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(sleep);
 use ZkCluster;
 use ZooKeeper;
 
 # A new worker comes a second after the old one is gone, so a kill costs that
-# second: clusters share the tests evenly, each with a chroot of its own.
-# Tests that are not named here go with the last.
-my @shares = (
-	[qw(unlock)], [qw(fence)], [qw(session)], [qw(savepoint)], [qw(shared)],
-	[qw(settings)], [qw(semaphore)], [qw(lock_all)], [qw(lock fencing)],
-	[qw(plpgsql names)], [qw(session_end stats)], [qw(queue advisory_lock)],
-	[qw(advisory_functions)], [qw(advisory_setting)], [qw(refused)]);
+# second: clusters share the tests, the longest first, each with a chroot of its
+# own.
+my $nclusters = 12;
 
 my $pg_regress = $ENV{PG_REGRESS};
 plan skip_all => 'PG_REGRESS is not set' unless $pg_regress;
 
 my $top = abs_path($ENV{TESTDIR} // '.');
-my @tests = map { basename($_, '.sql') } sort glob("$top/test/sql/*.sql");
+my @tests = map { basename($_, '.sql') } sort { -s $b <=> -s $a } glob("$top/test/sql/*.sql");
 my $launcher = "$top/test/lib/kill_between";
-
-my %shared = map { ($_ => 1) } map { @$_ } @shares;
-push @{ $shares[-1] }, grep { !$shared{$_} } @tests;
 
 my $zk = ZooKeeper->new;
 $zk->start;
 my $client = $zk->client;
 
-# Begin to run tests on a new cluster, by pg_regress as test/run does, but with
-# the launcher.
-sub start_tests
+sub start_cluster
 {
-	my ($name, @names) = @_;
-	my $run = { name => $name, tests => \@names, output => '' };
+	my ($name) = @_;
 
 	$client->create("/$name");
-	my $node = $run->{node} = zk_cluster(
+	my $node = zk_cluster(
 		$name, $zk,
 		'zklock.servers' => $zk->connstr . "/$name",
 		'zklock.session_timeout' => '60s');
@@ -74,63 +65,68 @@ sub start_tests
 			RETURN 'could not kill the worker';
 		END$$;
 	});
-	$run->{session} = session($node);
+	wait_connected($node);
+	return { node => $node, session => session_of($node) };
+}
 
-	my $dir = $run->{dir} =
-	  $PostgreSQL::Test::Utils::tmp_check . "/worker_killed_$name";
+# Begin to run a test, by pg_regress as test/run does, but with the launcher.
+sub start_test
+{
+	my ($cluster, $test) = @_;
+	my $node = $cluster->{node};
+	my $dir = $PostgreSQL::Test::Utils::tmp_check . "/worker_killed_$test";
+
 	mkdir $dir or die "could not create $dir: $!";
 	symlink "$top/expected", "$dir/expected" or die "could not symlink: $!";
-	$run->{handle} = IPC::Run::start(
+	@$cluster{qw(test dir output)} = ($test, $dir, '');
+	$cluster->{run} = IPC::Run::start(
 		[
 			$pg_regress,
 			'--bindir=' . $node->config_data('--bindir'),
 			"--inputdir=$top/test", "--launcher=$launcher",
 			'--load-extension=zklock', '--host=' . $node->host,
-			'--port=' . $node->port, @names
+			'--port=' . $node->port, $test
 		],
-		'>', \$run->{output}, '2>&1',
+		'>', \$cluster->{output}, '2>&1',
 		init => sub { chdir $dir or die "could not chdir: $!" });
-	return $run;
+	return;
 }
 
-# The id of the session, once there is one.
-sub session
+sub end_test
 {
-	my ($node) = @_;
+	my ($cluster) = @_;
+	my ($node, $test) = @$cluster{qw(node test)};
+	my $diffs = "$cluster->{dir}/regression.diffs";
+	my $passed = (delete $cluster->{run})->finish;
 
-	return poll_until(
-		sub {
-			$node->safe_psql('postgres',
-				"SELECT session_id FROM zk_sessions WHERE state = 'connected'");
-		},
-		'a session');
+	note $cluster->{output};
+	ok($passed, "$test: nobody notices")
+	  or diag(-s $diffs ? slurp_file($diffs) : $cluster->{output});
+	my $kills = value($node, "SELECT count(*) FROM kills WHERE test = '$test'");
+	cmp_ok($kills, '>=', 10, "$test: the worker was terminated $kills times");
+	is(value($node, 'SELECT count(*) FROM zk_locks'), 0, 'no lock is held');
+	return;
 }
 
-my $n = 0;
-my @runs = map { start_tests('share' . ++$n, @$_) } @shares;
+my @clusters = map { start_cluster("share$_") } (1 .. $nclusters);
 
-for my $run (@runs)
+while (@tests || grep { $_->{run} } @clusters)
 {
-	my ($node, $diffs) = ($run->{node}, "$run->{dir}/regression.diffs");
-
-	my $passed = $run->{handle}->finish;
-	note $run->{output};
-	ok($passed, "@{ $run->{tests} }: nobody notices")
-	  or diag(-s $diffs ? slurp_file($diffs) : $run->{output});
-
-	my %kills = map { split /\|/ } split /\n/,
-	  $node->safe_psql('postgres', 'SELECT test, count(*) FROM kills GROUP BY 1');
-	for my $test (@{ $run->{tests} })
+	for my $cluster (@clusters)
 	{
-		cmp_ok($kills{$test} // 0, '>=', 10,
-			"$test: the worker was terminated " . ($kills{$test} // 0) . ' times');
-	}
+		my $run = $cluster->{run};
 
-	is(session($node), $run->{session}, 'it is still the same session');
-	is($node->safe_psql('postgres', 'SELECT sessions FROM zk_sessions'),
-		1, '... and there was no other');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'),
-		0, 'no lock is held');
+		# pump_nb dies if the process has ended meanwhile
+		end_test($cluster) if $run && !(eval { $run->pump_nb; 1 } && $run->pumpable);
+		start_test($cluster, shift @tests) if !$cluster->{run} && @tests;
+	}
+	sleep 0.1;
+}
+for my $cluster (@clusters)
+{
+	wait_connected($cluster->{node});
+	is(session_of($cluster->{node}), $cluster->{session}, 'it is still the same session');
+	is(value($cluster->{node}, 'SELECT sessions FROM zk_sessions'), 1, '... and there was no other');
 }
 poll_until(sub { lock_ephemerals($zk) == 0 }, 'the last contender to go');
 pass('no contender is left');

@@ -100,7 +100,7 @@ COMMANDS = {
     "raw-blind": raw("blind"),
     "raw-blind-2": raw("blind"),        # two flights at a time
 }
-# that can be between two clusters, or more
+# that can be between two instances, or more
 LOCKS = ["zklock", "curator", "writelock", "kazoo", "redis", "etcd"]
 # whose figures no row of bounds.py needs
 OTHERS = ["writelock", "kazoo", "redis", "etcd", "mariadb", "raw-multi",

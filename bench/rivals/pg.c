@@ -1,7 +1,7 @@
 /*
  * zklock and PostgreSQL's own advisory locks: pg zklock|advisory DIR PORT...
  *
- * The clusters listen on a socket in DIR.  All connections are driven by one
+ * The instances listen on a socket in DIR.  All connections are driven by one
  * loop over epoll, as pgbench does it.  A transaction is BEGIN, the lock,
  * COMMIT, as prepared statements sent in one go (pipeline mode), so that it
  * costs one round trip; with split=1 BEGIN goes ahead, and the lock is asked
@@ -298,7 +298,7 @@ run_clients(void)
 }
 
 /*
- * From COMMIT in one cluster to the grant in the other, back and forth.  The
+ * From COMMIT in one instance to the grant in the other, back and forth.  The
  * pause is for the waiter to get into its place.
  */
 static void
@@ -342,7 +342,8 @@ run_relay(void)
 
 /* --- hold --- */
 
-static PGconn **held;			/* session that holds locks, of each cluster */
+static PGconn **held;			/* session that holds locks, of each
+								 * instance */
 
 /* Are there no more locks to be had (53200)? */
 static int

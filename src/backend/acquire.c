@@ -4,7 +4,7 @@
  *		Taking locks, in two tiers.
  *
  * First a heavyweight lock, where PostgreSQL queues the backends of this
- * cluster (heavyweight.c).  Then the slot (take.c): if the cluster owns the
+ * instance (heavyweight.c).  Then the slot (take.c): if the instance owns the
  * lock already, the backend takes it at once, else it asks the worker to queue
  * in ZooKeeper, and waits.
  *
@@ -320,7 +320,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 }
 
 /*
- * A call that waits behind nobody must not fail because of the cluster's own
+ * A call that waits behind nobody must not fail because of the instance's own
  * contender of the other mode, while that is being deleted.  Returns ZK_PENDING,
  * or the outcome if it is not gone in time, or ZooKeeper does not let it go.
  */
@@ -365,10 +365,10 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
  * Returns how the wait is over; or ZK_GO_BACK or ZK_GIVE_WAY: both tiers have to
  * be gone through again.
  *
- * We have the heavyweight lock, so no backend of this cluster can take the lock
- * in the other mode.  If the cluster has a contender of that mode all the same,
- * we would wait for it, and it for us: give it up.  It may come while we wait,
- * so each turn of the wait does this.
+ * We have the heavyweight lock, so no backend of this instance can take the
+ * lock in the other mode.  If the instance has a contender of that mode all
+ * the same, we would wait for it, and it for us: give it up.  It may come
+ * while we wait, so each turn of the wait does this.
  *
  * Nothing may throw between the take and hold_push(): there is no hold yet that
  * an error could release.
@@ -443,8 +443,8 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 
 /*
  * The first tier of several locks, in the order of their paths, which is the
- * same for all callers.  While we wait for one, the cluster must not keep those
- * of which we have the heavyweight lock: nobody here could take them.
+ * same for all callers.  While we wait for one, the instance must not keep
+ * those of which we have the heavyweight lock: nobody here could take them.
  */
 static bool
 acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
@@ -616,14 +616,14 @@ go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
  *
  * The call waited in ZooKeeper for the lock of this name, and has the
  * heavyweight locks of all; it must acquire them again.  Nobody was to fail in
- * its place: the deadlock is between other clusters and one that waits behind
+ * its place: the deadlock is between other instances and one that waits behind
  * the call.
  */
 static void
 step_back(const char *name)
 {
 	ereport(DEBUG1,
-			(errmsg_internal("process %d waits for lock \"%s\" again behind others of this cluster",
+			(errmsg_internal("process %d waits for lock \"%s\" again behind others of this instance",
 							 MyProcPid, name)));
 	for (int i = 0; i < attempt.nlocks; i++)
 	{
@@ -797,7 +797,7 @@ acquire_begin(void)
  * ZK_NO_SESSION and of ZK_DENIED has waiting_error_context().
  *
  * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
- * cancelled; 40P01 deadlock within the cluster.
+ * cancelled; 40P01 deadlock within the instance.
  */
 ZkOutcome
 acquire_locks(const ZkRequest *request, ZkResult *result)

@@ -19,36 +19,36 @@
  * holder of the lock in the other mode, a backend that waits for several locks
  * in tier 1.
  *
- * Fairness in the cluster.  The lock manager may grant a heavyweight lock to a
- * backend that queues for it, but came later than one that wants any.  Such a
- * backend finds that when it looks at the slot (is_behind_any), releases
- * the heavyweight lock, wakes the other, and queues for it again when that one
- * has it (ZK_GIVE_WAY).  Of those that want any, the first gets it.
+ * Fairness in the instance.  The lock manager may grant a heavyweight lock to
+ * a backend that queues for it, but came later than one that wants any.  Such
+ * a backend finds that when it looks at the slot (is_behind_any), releases the
+ * heavyweight lock, wakes the other, and queues for it again when that one has
+ * it (ZK_GIVE_WAY).  Of those that want any, the first gets it.
  *
  * Tier 2.  All contenders that are needed are asked for in one step (take.c),
  * and created in one multi, as those of zk_lock_all() are; but then each is
  * granted, refused or lost by itself, and what has to be created again is not
  * created together.  While it waits the call has a place in each queue.  What
- * the cluster owns already is taken without asking.  When one slot has been
+ * the instance owns already is taken without asking.  When one slot has been
  * taken, the heavyweight locks of the others are released and their slots are
- * left in one step: another backend of the cluster that wants one goes on with
- * its contender, and the rest is deleted together.  Of several that have been
- * granted at once, the first in the caller's order is taken.
+ * left in one step: another backend of the instance that wants one goes on
+ * with its contender, and the rest is deleted together.  Of several that have
+ * been granted at once, the first in the caller's order is taken.
  *
  * Without waiting.  Then the call ends when it is known of each lock that
- * somebody is ahead.  That is not so while another backend of the cluster, which
- * also wants any, has the heavyweight lock and ZooKeeper has not answered: it
- * will take one lock only.  (Those of other clusters that try at the same time
- * do count, since nothing tells that they do not wait.)
+ * somebody is ahead.  That is not so while another backend of the instance,
+ * which also wants any, has the heavyweight lock and ZooKeeper has not
+ * answered: it will take one lock only.  (Those of other instances that try at
+ * the same time do count, since nothing tells that they do not wait.)
  *
  * Deadlocks.  Those who wait for a heavyweight lock that the call has are
  * blocked by it, and the lock manager knows that.  The call itself does not
  * wait in the lock manager, so PostgreSQL's detector has no edge from it.  The
- * worker tells other clusters of its waits, each with the number of alternatives
- * (scan.c), and a deadlock needs all of them.  An alternative that is held in
- * the same cluster has no edge, nor has one of which somebody else has the
- * heavyweight lock who does not wait in ZooKeeper for it: a deadlock with one of
- * those ends by timeout, lock_timeout or cancel.
+ * worker tells other instances of its waits, each with the number of
+ * alternatives (scan.c), and a deadlock needs all of them.  An alternative
+ * that is held in the same instance has no edge, nor has one of which somebody
+ * else has the heavyweight lock who does not wait in ZooKeeper for it: a
+ * deadlock with one of those ends by timeout, lock_timeout or cancel.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -96,7 +96,7 @@ typedef struct AnyCall
 /*
  * Try tier 1 of those locks that we do not have, without waiting.
  *
- * A call that waits behind nobody must not fail because of the cluster's own
+ * A call that waits behind nobody must not fail because of the instance's own
  * contender of the other mode, while that is being deleted: it does not ask for
  * the lock before that is gone.
  */
@@ -144,7 +144,7 @@ release_heavyweights(AnyCall *call, const HeldLock *but)
 }
 
 /*
- * Let others of the cluster that wait for any of the locks go ahead.  What
+ * Let others of the instance that wait for any of the locks go ahead.  What
  * nobody waits for is ours again in a moment.
  */
 static void
@@ -182,7 +182,7 @@ log_wait(AnyCall *call)
 	return -1;
 }
 
-/* Have the session proved, so that what the cluster owns can be taken. */
+/* Have the session proved, so that what the instance owns can be taken. */
 static void
 ask_proof(AnyCall *call)
 {
@@ -257,8 +257,9 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
  * Wait until a slot has been taken: returns ZK_ACQUIRED, and its number is in
  * call->slots.which.  All else is the end without success.
  *
- * We have the heavyweight locks of what we wait for in ZooKeeper, so no backend
- * of this cluster can take it in the other mode: see take_slot() in acquire.c.
+ * We have the heavyweight locks of what we wait for in ZooKeeper, so no
+ * backend of this instance can take it in the other mode: see take_slot() in
+ * acquire.c.
  */
 static ZkOutcome
 wait_for_any(AnyCall *call)

@@ -38,7 +38,7 @@ typedef struct SlotWait
 	int64		called_ms;		/* of zk_now_ms() */
 	bool		queued;			/* a backend or contender was ahead of us ... */
 	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
-	bool		asked;			/* the cluster did not own it already */
+	bool		asked;			/* the instance did not own it already */
 	int64		no_session_since;	/* of zk_now_ms(), or 0 */
 	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
 	bool		logged;			/* for log_lock_waits */

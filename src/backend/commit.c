@@ -155,7 +155,7 @@ commit_note_statement(void)
 }
 
 /*
- * Every lock must still be ours, as far as this cluster knows.  From here on
+ * Every lock must still be ours, as far as this instance knows.  From here on
  * we are not canceled any more if one is lost.
  */
 static void
@@ -394,7 +394,7 @@ wait_for_proof(CommitCheck *check, bool proved)
 /*
  * Ahead of the commit: every lock must still be ours.
  *
- * ZooKeeper may have ended a session, and this cluster not have heard of it.
+ * ZooKeeper may have ended a session, and this instance not have heard of it.
  * While the leases of all sessions that our locks are in run that cannot be.
  * Otherwise, or if zklock.commit_check says so, wait until the worker has
  * asked; the wait can be canceled.

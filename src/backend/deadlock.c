@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.c
- *		The error of a deadlock with other clusters.
+ *		The error of a deadlock with other instances.
  *
- * It reads as PostgreSQL's own, with the cluster of each process.  The server
- * log has in addition what the processes of this cluster were running.
+ * It reads as PostgreSQL's own, with the instance of each process.  The server
+ * log has in addition what the processes of this instance were running.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -38,24 +38,24 @@ deadlock_is_blocked_by(const ZkDeadlock *deadlock, int member, int other)
 
 /*
  * deadlock_append_wait
- *		Say which process of a cluster waits for which lock, as PostgreSQL says
- *		it of its own locks, in a line of its own.
+ *		Say which process of an instance waits for which lock, as PostgreSQL
+ *		says it of its own locks, in a line of its own.
  *
  * That process is "pid"; "holder_pid" is another one that waits for it, or the
  * same.  The sentence is left open.
  */
 void
-deadlock_append_wait(StringInfo buf, const char *cluster, int holder_pid,
+deadlock_append_wait(StringInfo buf, const char *cluster_name, int holder_pid,
 					 int pid, ZnodeKind kind, const char *path)
 {
-	cluster = text_of_string(cluster);
+	cluster_name = text_of_string(cluster_name);
 	if (buf->len > 0)
 		appendStringInfoChar(buf, '\n');
 	if (holder_pid != pid)
-		appendStringInfo(buf, "Process %d of cluster %s waits for process %d of the same cluster.\n",
-						 holder_pid, cluster, pid);
-	appendStringInfo(buf, "Process %d of cluster %s waits for %s \"%s\" in ZooKeeper",
-					 pid, cluster,
+		appendStringInfo(buf, "Process %d of instance %s waits for process %d of the same instance.\n",
+						 holder_pid, cluster_name, pid);
+	appendStringInfo(buf, "Process %d of instance %s waits for %s \"%s\" in ZooKeeper",
+					 pid, cluster_name,
 					 kind == ZNODE_PERMIT ? "a permit of semaphore" :
 					 kind == ZNODE_READER ? "shared lock" : "exclusive lock",
 					 path_lock_text(path));
@@ -73,8 +73,8 @@ append_blockers(StringInfo buf, const ZkDeadlock *deadlock, int member)
 
 		if (!deadlock_is_blocked_by(deadlock, member, i))
 			continue;
-		appendStringInfo(buf, "%sprocess %d of cluster %s", before,
-						 other->holder_pid, text_of_string(other->cluster));
+		appendStringInfo(buf, "%sprocess %d of instance %s", before,
+						 other->holder_pid, text_of_string(other->cluster_name));
 		before = ", ";
 	}
 }
@@ -87,27 +87,27 @@ static void
 append_session(StringInfo buf, const ZkDeadlock *deadlock, int i)
 {
 	const ZkDeadlockMember *member = &deadlock->members[i];
-	const char *cluster = text_of_string(member->cluster);
+	const char *cluster_name = text_of_string(member->cluster_name);
 	VertexSession session;
 
 	if (member->holder_pid != member->pid)
-		appendStringInfo(buf, "%sProcess %d of cluster %s waits for process %d of the same cluster.",
+		appendStringInfo(buf, "%sProcess %d of instance %s waits for process %d of the same instance.",
 						 buf->len > 0 ? "\n" : "", member->holder_pid,
-						 cluster, member->pid);
+						 cluster_name, member->pid);
 	if (!vertex_parse(member->path, &session))
 		return;
 	if (session.remote)
 	{
-		appendStringInfo(buf, "%sProcess %d of cluster %s waits for a foreign server",
-						 buf->len > 0 ? "\n" : "", member->pid, cluster);
+		appendStringInfo(buf, "%sProcess %d of instance %s waits for a foreign server",
+						 buf->len > 0 ? "\n" : "", member->pid, cluster_name);
 		append_blockers(buf, deadlock, i);
 		appendStringInfoChar(buf, '.');
 	}
 	else if (session.pid != member->pid ||
-			 strcmp(session.cluster, member->cluster) != 0)
-		appendStringInfo(buf, "%sProcess %d of cluster %s works for process %d of cluster %s.",
+			 strcmp(session.cluster_name, member->cluster_name) != 0)
+		appendStringInfo(buf, "%sProcess %d of instance %s works for process %d of instance %s.",
 						 buf->len > 0 ? "\n" : "", member->pid,
-						 cluster, session.pid, text_of_string(session.cluster));
+						 cluster_name, session.pid, text_of_string(session.cluster_name));
 }
 
 /* The lines about a member: which of its processes waits for which, and why. */
@@ -121,13 +121,13 @@ append_member(StringInfo buf, const ZkDeadlock *deadlock, int i)
 		append_session(buf, deadlock, i);
 		return;
 	}
-	deadlock_append_wait(buf, member->cluster, member->holder_pid, member->pid,
+	deadlock_append_wait(buf, member->cluster_name, member->holder_pid, member->pid,
 						 member->kind, member->path);
 	append_blockers(buf, deadlock, i);
 	appendStringInfoChar(buf, '.');
 }
 
-/* What a process of this cluster is running. */
+/* What a process of this instance is running. */
 static void
 append_statement(StringInfo buf, int pid)
 {

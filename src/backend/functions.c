@@ -290,7 +290,7 @@ warn_of_outage(const ZkRequest *request, const ZkResult *result)
  *
  * Errors: 55P03 timeout; 53200 out of slots, or of room in the session; 57P03 no
  * session; 42501, 55000, F0000 or 58000 refused by ZooKeeper; 57014 cancelled;
- * 40P01 deadlock, within the cluster or with others; 40001 if a lock is held,
+ * 40P01 deadlock, within the instance or with others; 40001 if a lock is held,
  * but has been lost; 55000 if a shared lock would have to be made exclusive, a
  * semaphore has other permits, or a name is a lock here and a semaphore there.
  */

@@ -3,9 +3,9 @@
  * heavyweight.c
  *		The first tier of a lock: PostgreSQL's lock manager.
  *
- * The backends of a cluster queue for a heavyweight lock on a hash of the lock's
- * path, with all that PostgreSQL gives it: pg_locks, lock_timeout, cancel, the
- * deadlock detector.  That lock is the same in all databases.
+ * The backends of an instance queue for a heavyweight lock on a hash of the
+ * lock's path, with all that PostgreSQL gives it: pg_locks, lock_timeout,
+ * cancel, the deadlock detector.  That lock is the same in all databases.
  *
  * A lock that stands for PostgreSQL's advisory lock of this database takes that,
  * too, behind the other one, so that it excludes sessions that take it from

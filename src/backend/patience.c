@@ -54,9 +54,9 @@ zk_time_left(int64 deadline)
  * After how many ms a wait is to look again for whether its client has gone; 0 if
  * there is no client, or PostgreSQL looks, or the operating system cannot tell.
  *
- * At least once in deadlock_timeout: a session of another cluster may have had this
- * one work for it, and go on without it.  By the time that this matters for
- * deadlocks, the wait of this one is to have ended.
+ * At least once in deadlock_timeout: a session of another instance may have
+ * had this one work for it, and go on without it.  By the time that this
+ * matters for deadlocks, the wait of this one is to have ended.
  */
 static int
 client_interval(void)

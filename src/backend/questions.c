@@ -240,7 +240,9 @@ text_of_owner(const char *data, int len)
 	return text_of_data(kept, note_leave_out_waits(data, len, kept));
 }
 
-/* The locks that a cluster's note tells its holders to wait for; NULL: none. */
+/*
+ * The locks that an instance's note tells its holders to wait for; NULL: none.
+ */
 static ArrayType *
 waited_for(const char *data, int len)
 {
@@ -298,7 +300,7 @@ put_owner(const char *data, int len, Datum *values, bool *nulls, int n)
 	n++;
 	nulls[n] = (note.words & NOTE_CLUSTER) == 0;
 	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_string(note.cluster));
+		values[n] = CStringGetTextDatum(text_of_string(note.cluster_name));
 	n++;
 	nulls[n] = (note.words & NOTE_HOST) == 0;
 	if (!nulls[n])
@@ -407,8 +409,8 @@ zk_queue(PG_FUNCTION_ARGS)
 /*
  * zk_fleet_locks() returns setof record
  *
- * Each lock below zklock.root that anybody holds or waits for, of all clusters
- * and other clients, as ZooKeeper had it when the worker read it.
+ * Each lock below zklock.root that anybody holds or waits for, of all
+ * instances and other clients, as ZooKeeper had it when the worker read it.
  *
  * Errors: those of zk_check_usable(); 57P03 no session; 42501 or 58000 refused
  * by ZooKeeper; 53200 no memory for the answer; 57014 cancelled.
@@ -463,7 +465,7 @@ misfits_of(const Member *member)
 }
 
 static void
-put_cluster(ReturnSetInfo *rsinfo, const Member *member,
+put_member(ReturnSetInfo *rsinfo, const Member *member,
 			const ZkQueueEntry *entry, int64 session_id)
 {
 	Datum		values[FLEET_COLUMNS] = {0};
@@ -474,7 +476,7 @@ put_cluster(ReturnSetInfo *rsinfo, const Member *member,
 #define PUT(known, value) \
 	do { nulls[n] = !(known); values[n++] = (value); } while (0)
 
-	PUT(member->words & MEMBER_CLUSTER, text_value(member->cluster));
+	PUT(member->words & MEMBER_CLUSTER, text_value(member->cluster_name));
 	PUT(member->words & MEMBER_HOST, text_value(member->host));
 	PUT(member->words & MEMBER_PORT, Int32GetDatum(member->port));
 	PUT(member->words & MEMBER_STANDBY, BoolGetDatum(member->standby != 0));
@@ -496,8 +498,8 @@ put_cluster(ReturnSetInfo *rsinfo, const Member *member,
 /*
  * zk_fleet() returns setof record
  *
- * The clusters that share the worker's ensemble and root, as ZooKeeper had them
- * when the worker read it, and what does not fit together.
+ * The instances that share the worker's ensemble and root, as ZooKeeper had
+ * them when the worker read it, and what does not fit together.
  *
  * Errors: those of zk_check_usable() and ask_entries().
  */
@@ -518,7 +520,7 @@ zk_fleet(PG_FUNCTION_ARGS)
 
 	/* the worker's root, whatever this session's zklock.root */
 	session_read_fleet(&fleet);
-	entries = ask_entries(ZK_QUESTION_CLUSTERS,
+	entries = ask_entries(ZK_QUESTION_FLEET,
 						  psprintf("%s/%s", fleet.root, MEMBER_ROOM), NULL,
 						  &count);
 	session_read(0, &session);
@@ -541,7 +543,7 @@ zk_fleet(PG_FUNCTION_ARGS)
 		const ZkQueueEntry *entry = (ZkQueueEntry *) next;
 
 		CHECK_FOR_INTERRUPTS();
-		put_cluster(rsinfo, &members[i], entry, session.client_id);
+		put_member(rsinfo, &members[i], entry, session.client_id);
 		next += ZkQueueEntrySize(entry);
 	}
 	return (Datum) 0;
@@ -571,7 +573,7 @@ may_cancel(const PGPROC *proc, int pid, const ZkLockName *lock)
 	return false;
 }
 
-/* Cancel the statements of this cluster's holders, if the user may. */
+/* Cancel the statements of this instance's holders, if the user may. */
 static int
 cancel_local_holders(const ZkLockName *lock)
 {
@@ -646,10 +648,10 @@ describe_owner(StringInfo buf, const char *data, int len)
 	while (len == ZK_ANSWER_MAX_DATA && len > 0 && data[len - 1] != ' ')
 		len--;
 	note_parse(&note, data, len);
-	if (note.kind == NOTE_OF_CLUSTER)
+	if (note.kind == NOTE_OF_INSTANCE)
 		(void) note_write(&note, text);
 	appendStringInfo(buf, "First in the queue: %s",
-					 note.kind == NOTE_OF_CLUSTER ? text :
+					 note.kind == NOTE_OF_INSTANCE ? text :
 					 text_of_data(data, Min(len, NOTE_SIZE - 1)));
 
 	nwaits = note_parse_waits(data, len, waits);
@@ -660,7 +662,7 @@ describe_owner(StringInfo buf, const char *data, int len)
 		if (waits[i].kind == NOTE_WAIT_SESSION)
 			continue;
 		note_lock_of(&waits[i], lock);
-		deadlock_append_wait(buf, note.words & NOTE_CLUSTER ? note.cluster :
+		deadlock_append_wait(buf, note.words & NOTE_CLUSTER ? note.cluster_name :
 							 note.words & NOTE_HOST ? note.host : "?",
 							 waits[i].hold.pid, waits[i].wait.pid,
 							 note_wait_kind(&waits[i]), lock);

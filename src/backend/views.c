@@ -71,7 +71,7 @@ mode_name(ZnodeKind kind)
 /*
  * zk_lock_status() returns setof record
  *
- * The holds and waits of this cluster; behind the view zk_locks.
+ * The holds and waits of this instance; behind the view zk_locks.
  */
 Datum
 zk_lock_status(PG_FUNCTION_ARGS)
@@ -228,7 +228,7 @@ histogram(const int64 *buckets)
 /*
  * zk_stat_status() returns record
  *
- * The counters of this cluster; behind the view zk_stat.
+ * The counters of this instance; behind the view zk_stat.
  */
 Datum
 zk_stat_status(PG_FUNCTION_ARGS)
@@ -271,7 +271,7 @@ zk_stat_status(PG_FUNCTION_ARGS)
 /*
  * zk_stat_reset() returns void
  *
- * Set the counters of this cluster to zero, and forget its deadlocks and the
+ * Set the counters of this instance to zero, and forget its deadlocks and the
  * counters of single locks.
  */
 Datum
@@ -310,7 +310,7 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	values[n++] = Int64GetDatum(deadlock->number);
 	values[n++] = TimestampTzGetDatum(deadlock->detected);
 	values[n++] = Int32GetDatum(i + 1);
-	values[n++] = CStringGetTextDatum(text_of_string(member->cluster));
+	values[n++] = CStringGetTextDatum(text_of_string(member->cluster_name));
 	values[n++] = Int32GetDatum(member->pid);
 	nulls[n] = of_session;
 	values[n++] = CStringGetTextDatum(mode_name(member->kind));
@@ -329,7 +329,7 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 /*
  * zk_deadlock_status() returns setof record
  *
- * The latest deadlocks with other clusters, a row for each member; behind the
+ * The latest deadlocks with other instances, a row for each member; behind the
  * view zk_deadlocks.
  */
 Datum
@@ -381,7 +381,8 @@ put_lock_stats(ReturnSetInfo *rsinfo, const ZkLockStats *stats)
 /*
  * zk_stat_locks_status() returns setof record
  *
- * The counters of single locks of this cluster; behind the view zk_stat_locks.
+ * The counters of single locks of this instance; behind the view
+ * zk_stat_locks.
  */
 Datum
 zk_stat_locks_status(PG_FUNCTION_ARGS)

@@ -3,17 +3,19 @@
  * member.c
  *		Who is in the fleet: the data of %clusters and of its znodes.
  *
- * The fleet is the clusters of one ensemble and root.  Its znode, <root>/%clusters,
- * is persistent, and its data are the identity of the fleet.  Below it each
- * cluster has one ephemeral znode, of its first session, named "<uuid>-cluster": no
- * contender's name ends like that, and it does not tell the session's id.
+ * The fleet is the instances of one ensemble and root.  Its znode,
+ * <root>/%clusters, is persistent, and its data are the identity of the fleet.
+ * Below it each instance has one ephemeral znode, of its first session, named
+ * "<uuid>-cluster": no contender's name ends like that, and it does not tell
+ * the session's id.
  *
  *	fleet	= "zklock fleet=" uuid
  *	member	= "zklock" { " " key "=" value }
  *	value	= as in note.c: printing characters of ASCII but the space and %;
  *			  %XX is another byte
  *
- *	W1	Written are host, port, cluster, system, place, version, server, format,
+ *	W1	Written are host, port, instance, system, place, version, server,
+ *	format,
  *		timeout, standby, in this order, each at most once, and only if it is
  *		set.  A word that would make the data longer than MEMBER_SIZE is left out.
  *	R1	Words come in any order, with one space or more between them.  The first
@@ -25,13 +27,14 @@
  * Anybody may write there who may write znodes at all.  So nothing depends on
  * these data but what people are shown.
  *
- * What does not fit.  Two clusters of one name, since errors, the log and the
- * search for deadlocks tell clusters apart by that, and an empty name.  Members of
- * one primary and its standbys (the same system identifier, one of the two in
- * recovery) may have one name: Patroni gives them one.  A node_format or session
- * timeout that is not that of most: if no value is more common than all others,
- * none fits.  A znode that an earlier session of the same server has left, which
- * goes when that session times out, does not count.
+ * What does not fit.  Two instances of one name, since errors, the log and the
+ * search for deadlocks tell instances apart by that, and an empty name.
+ * Members of one primary and its standbys (the same system identifier, one of
+ * the two in recovery) may have one name: Patroni gives them one.  A
+ * node_format or session timeout that is not that of most: if no value is more
+ * common than all others, none fits.  A znode that an earlier session of the
+ * same server has left, which goes when that session times out, does not
+ * count.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -55,7 +58,7 @@
 static const WordField keys[] = {
 	{"host=", MEMBER_HOST, WORD_TEXT, offsetof(Member, host)},
 	{"port=", MEMBER_PORT, WORD_NUMBER, offsetof(Member, port)},
-	{"cluster=", MEMBER_CLUSTER, WORD_TEXT, offsetof(Member, cluster)},
+	{"cluster=", MEMBER_CLUSTER, WORD_TEXT, offsetof(Member, cluster_name)},
 	{"system=", MEMBER_SYSTEM, WORD_LONG, offsetof(Member, system)},
 	{"place=", MEMBER_PLACE, WORD_LONG, offsetof(Member, place)},
 	{"version=", MEMBER_VERSION, WORD_TEXT, offsetof(Member, version)},
@@ -68,7 +71,7 @@ static const WordField keys[] = {
 
 /*
  * member_node
- *		The name of the znode of a cluster.
+ *		The name of the znode of an instance.
  */
 void
 member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -110,7 +113,7 @@ member_is_node(const char *node)
 
 /*
  * member_write
- *		The data of a cluster's znode: a string, whose length is returned.
+ *		The data of an instance's znode: a string, whose length is returned.
  */
 int
 member_write(const Member *member, char data[MEMBER_SIZE])
@@ -176,7 +179,7 @@ is_standby(const Member *member)
 	return (member->words & MEMBER_STANDBY) && member->standby;
 }
 
-/* May two clusters have one name: a primary and its standbys? */
+/* May two instances have one name: a primary and its standbys? */
 static bool
 may_share_name(const Member *a, const Member *b)
 {
@@ -187,7 +190,7 @@ may_share_name(const Member *a, const Member *b)
 static bool
 has_no_name(const Member *member)
 {
-	return !(member->words & MEMBER_CLUSTER) || member->cluster[0] == '\0';
+	return !(member->words & MEMBER_CLUSTER) || member->cluster_name[0] == '\0';
 }
 
 static bool
@@ -195,7 +198,7 @@ has_same_name(const Member *members, int n, int i)
 {
 	for (int j = 0; j < n; j++)
 		if (j != i && !members[j].left_over && !has_no_name(&members[j]) &&
-			strcmp(members[i].cluster, members[j].cluster) == 0 &&
+			strcmp(members[i].cluster_name, members[j].cluster_name) == 0 &&
 			!may_share_name(&members[i], &members[j]))
 			return true;
 	return false;
@@ -275,7 +278,7 @@ member_misfit_text(int bit)
 	switch (bit)
 	{
 		case MEMBER_SAME_NAME:
-			return "another cluster has this cluster_name";
+			return "another instance has this cluster_name";
 		case MEMBER_NO_NAME:
 			return "cluster_name is empty";
 		case MEMBER_OTHER_FORMAT:

@@ -50,7 +50,7 @@ typedef enum MemberKind
 	MEMBER_READ
 } MemberKind;
 
-/* A cluster, as its znode tells. */
+/* An instance, as its znode tells. */
 typedef struct Member
 {
 	MemberKind	kind;
@@ -58,7 +58,7 @@ typedef struct Member
 								 * not set */
 	char		host[WORD_VALUE_SIZE];
 	int			port;
-	char		cluster[WORD_VALUE_SIZE];	/* its cluster_name */
+	char		cluster_name[WORD_VALUE_SIZE];	/* its cluster_name */
 	uint64_t	system;			/* PostgreSQL's system identifier */
 	uint64_t	place;			/* hash of the data directory and the start of
 								 * the machine, other than 0 */
@@ -76,7 +76,7 @@ typedef struct Member
 } Member;
 
 /* What does not fit; as bits. */
-#define MEMBER_SAME_NAME		(1 << 0)	/* as another cluster */
+#define MEMBER_SAME_NAME		(1 << 0)	/* as another instance */
 #define MEMBER_NO_NAME			(1 << 1)
 #define MEMBER_OTHER_FORMAT		(1 << 2)	/* than most */
 #define MEMBER_OTHER_TIMEOUT	(1 << 3)	/* than most */

@@ -49,7 +49,7 @@ typedef enum ZkMutation
 								 * ahead of a member */
 	ZK_DEADLOCK_NAMES_AGAIN,	/* use the names of sessions' znodes again */
 	ZK_DEADLOCK_SECOND_VICTIM,	/* let a member of ours fail with the victim of
-								 * another cluster */
+								 * another instance */
 	ZK_WATCHES_OF_ONE_TYPE,	/* forget all watches of a path when one of them
 								 * fires */
 	ZK_WAKE_LATE				/* take the wake-ups of news that come while

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *		The clock that all processes of a cluster share.
+ *		The clock that all processes of an instance share.
  *
  * Copyright (c) 2026, zklock developers
  *

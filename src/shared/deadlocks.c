@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * deadlocks.c
- *		The latest deadlocks between this cluster and others.
+ *		The latest deadlocks between this instance and others.
  *
- * The worker enters each that a backend of this cluster was a member of,
+ * The worker enters each that a backend of this instance was a member of,
  * whether the victim was ours or not.  The victim's backend reads it for its
  * error, and the view zk_deadlocks shows all.  They are not kept over a restart
  * of the server.
@@ -47,7 +47,7 @@ typedef struct PackedMember
 	int32		holder_pid;
 	uint8		kind;
 	bool		local;
-	uint16		cluster_len;
+	uint16		cluster_name_len;
 	uint16		path_len;
 } PackedMember;
 
@@ -118,7 +118,7 @@ pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 {
 	char	   *bytes = entry->bytes + *used;
 	PackedMember packed = {0};
-	size_t		size = sizeof(packed) + strlen(member->cluster) + 1 +
+	size_t		size = sizeof(packed) + strlen(member->cluster_name) + 1 +
 		strlen(member->path) + 1;
 
 	if (entry->nmembers == ZK_DEADLOCK_MEMBERS ||
@@ -129,9 +129,9 @@ pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 	packed.holder_pid = member->holder_pid;
 	packed.kind = member->kind;
 	packed.local = member->local;
-	packed.cluster_len = pack_string(bytes + sizeof(packed), member->cluster);
+	packed.cluster_name_len = pack_string(bytes + sizeof(packed), member->cluster_name);
 	packed.path_len = pack_string(bytes + sizeof(packed) +
-								  packed.cluster_len + 1, member->path);
+								  packed.cluster_name_len + 1, member->path);
 	memcpy(bytes, &packed, sizeof(packed));
 	*used += size;
 	entry->nmembers++;
@@ -147,8 +147,8 @@ unpack_member(const DeadlockEntry *entry, int *used, ZkDeadlockMember *member)
 
 	memcpy(&packed, bytes, sizeof(packed));
 	bytes += sizeof(packed);
-	strlcpy(member->cluster, bytes, sizeof(member->cluster));
-	bytes += packed.cluster_len + 1;
+	strlcpy(member->cluster_name, bytes, sizeof(member->cluster_name));
+	bytes += packed.cluster_name_len + 1;
 	strlcpy(member->path, bytes, sizeof(member->path));
 	bytes += packed.path_len + 1;
 	member->kind = packed.kind;

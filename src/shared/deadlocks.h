@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlocks.h
- *		The latest deadlocks between this cluster and others.
+ *		The latest deadlocks between this instance and others.
  *
  * See deadlocks.c for the locking protocol.
  *
@@ -25,17 +25,18 @@
 #define ZK_DEADLOCKS			32
 #define ZK_DEADLOCK_MEMBERS		64
 
-/* The name of a cluster, with its terminator; a longer one is cut. */
-#define ZK_CLUSTER_SIZE			128
+/* The name of an instance, with its terminator; a longer one is cut. */
+#define ZK_CLUSTER_NAME_SIZE			128
 
 /*
- * A member of a deadlock: a process that waits for a lock, of a cluster that
+ * A member of a deadlock: a process that waits for a lock, of an instance that
  * holds what the members that it blocks wait for.
  */
 typedef struct ZkDeadlockMember
 {
-	char		cluster[ZK_CLUSTER_SIZE];	/* cluster_name, or what else tells
-											 * which cluster it is */
+	char		cluster_name[ZK_CLUSTER_NAME_SIZE];	/* cluster_name, or what
+													 * else tells which
+													 * instance it is */
 	char		path[ZNODE_PATH_SIZE];	/* of the lock waited for: that of its
 										 * lock directory, or of the
 										 * semaphore's; or the vertex of a
@@ -43,7 +44,7 @@ typedef struct ZkDeadlockMember
 	ZnodeKind	kind;			/* of the contender that waits */
 	int			pid;			/* of the process that waits for it */
 	int			holder_pid;		/* of the process that blocks others: the same,
-								 * or one that waits for it in its cluster */
+								 * or one that waits for it in its instance */
 	bool		local;			/* it is ours */
 	uint64		blocked_by;		/* bit i: the member i; 0: the next one */
 } ZkDeadlockMember;
@@ -51,7 +52,7 @@ typedef struct ZkDeadlockMember
 typedef struct ZkDeadlock
 {
 	uint32		number;			/* from 1 on, since server start */
-	TimestampTz detected;		/* when this cluster heard of it */
+	TimestampTz detected;		/* when this instance heard of it */
 	int			nmembers;
 	ZkDeadlockMember *members;	/* the victim first, then as they are to be
 								 * told of: mostly each behind one that it

@@ -518,8 +518,8 @@ slot_set_gone(ZkSlot *slot, ZkContender *wanted)
 
 /*
  * slots_retire
- *		Take back what the cluster owns, if no backend holds any of it, so that
- *		the worker may close the session.
+ *		Take back what the instance owns, if no backend holds any of it, so
+ *		that the worker may close the session.
  *
  * Returns false, and does nothing, while a slot is held: its holder may be in
  * the middle of its commit.
@@ -593,7 +593,7 @@ wake_together(int pid)
 /*
  * slot_end_wait
  *		A backend's wait for the slot is to end because of a deadlock with
- *		other clusters.
+ *		other instances.
  *
  * The wait is that of ZkWait: "pid" wants the slot since "since".  "deadlock" is
  * the number that deadlock_add() gave; or ZK_STEPS_BACK: the wait does not end,

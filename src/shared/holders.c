@@ -79,7 +79,7 @@ compare_pids(const void *a, const void *b)
 
 /*
  * slots_snapshot
- *		All holds and waits of this cluster at one moment, palloc'd.
+ *		All holds and waits of this instance at one moment, palloc'd.
  */
 ZkLockRow *
 slots_snapshot(int *nrows)
@@ -106,7 +106,7 @@ slots_snapshot(int *nrows)
 
 /*
  * slots_holders
- *		The backends of this cluster that hold the lock in any mode, or a
+ *		The backends of this instance that hold the lock in any mode, or a
  *		permit of the semaphore: an array, palloc'd.
  */
 int *
@@ -143,17 +143,17 @@ is_waiting(const ZkProcLock *proc)
 
 /*
  * slots_waits
- *		The waits of this cluster's backends that wait for nothing but a slot: an
- *		array, palloc'd.
+ *		The waits of this instance's backends that wait for nothing but a slot:
+ *		an array, palloc'd.
  *
- * The slot is WANTED: the backend waits for what stands ahead of the contender,
- * once that is queued.  Or it is HELD: a reader waits behind other readers of
- * this cluster, since a writer of another one stands behind the contender of
- * them all; so it waits for its own cluster's holders first.  Who wants any of
- * several slots may be behind another backend that waits for one of them: what
- * keeps that one keeps both.  Slots that are being granted or given up are left
- * out: they change by themselves.  So are waits that are to end because of a
- * deadlock.
+ * The slot is WANTED: the backend waits for what stands ahead of the
+ * contender, once that is queued.  Or it is HELD: a reader waits behind other
+ * readers of this instance, since a writer of another one stands behind the
+ * contender of them all; so it waits for its own instance's holders first.
+ * Who wants any of several slots may be behind another backend that waits for
+ * one of them: what keeps that one keeps both.  Slots that are being granted
+ * or given up are left out: they change by themselves.  So are waits that are
+ * to end because of a deadlock.
  *
  * The worker may use the slots until it has said slot_set_gone().
  */
@@ -187,8 +187,8 @@ slots_waits(int *nwaits)
 }
 
 /*
- * Is the slot the backend's?  So is one that the cluster owns and keeps for it
- * until it can have others together with that.
+ * Is the slot the backend's?  So is one that the instance owns and keeps for
+ * it until it can have others together with that.
  */
 static bool
 has_slot(const ZkProcLock *proc, const ZkSlot *slot)

@@ -18,7 +18,7 @@ typedef enum ZkOutcome
 {
 	/* the wait goes on */
 	ZK_PENDING,					/* no word from ZooKeeper yet */
-	ZK_UNPROVED,				/* is the cluster still the owner? */
+	ZK_UNPROVED,				/* is the instance still the owner? */
 	ZK_QUEUED,					/* contenders are ahead */
 
 	/* it begins anew */
@@ -30,7 +30,7 @@ typedef enum ZkOutcome
 	ZK_NOT_IN_TIME,				/* or not without waiting, if it must not */
 	ZK_NO_SESSION,				/* there was none for too long */
 	ZK_DENIED,					/* ZooKeeper refused: see ZkRefusal */
-	ZK_DEADLOCKED,				/* with other clusters; this wait was ended */
+	ZK_DEADLOCKED,				/* with other instances; this wait was ended */
 
 	/* there was none */
 	ZK_LOST,					/* the lock was held already, and is lost */

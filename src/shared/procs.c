@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * procs.c
- *		What the backends of this cluster want or hold of slots.
+ *		What the backends of this instance want or hold of slots.
  *
  * A fixed number of ZkProcLocks, of which backends take one for each slot that
  * they want, and give it back when they neither want nor hold the slot.
@@ -166,7 +166,7 @@ proc_new(void)
 /*
  * procs_remote_seen
  *		Has a session ever wanted a lock here that works for one of another
- *		cluster, by postgres_fdw?
+ *		instance, by postgres_fdw?
  */
 bool
 procs_remote_seen(void)

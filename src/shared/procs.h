@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * procs.h
- *		What the backends of this cluster want or hold of slots.
+ *		What the backends of this instance want or hold of slots.
  *
  * See procs.c for who guards it.
  *
@@ -18,7 +18,7 @@
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 
-/* In place of a deadlock's number: others of the cluster are to go ahead. */
+/* In place of a deadlock's number: others of the instance are to go ahead. */
 #define ZK_STEPS_BACK		PG_UINT32_MAX
 
 /*

@@ -35,7 +35,7 @@ typedef enum ZkQuestion
 	ZK_QUESTION_OWNER,			/* what does the first one say that it is? */
 	ZK_QUESTION_REVOKE,			/* ask other clients' owners to give way */
 	ZK_QUESTION_QUEUES,			/* who is first in each queue below a root? */
-	ZK_QUESTION_CLUSTERS		/* which clusters are there? */
+	ZK_QUESTION_FLEET		/* which instances are there? */
 } ZkQuestion;
 
 /* What a contender in a queue is. */
@@ -47,8 +47,9 @@ typedef enum ZkQueueMode
 } ZkQueueMode;
 
 /*
- * One contender, or the znode of a cluster.  In the segment of an answer such entries follow one another,
- * each with its bytes and padded to the maximal alignment.
+ * One contender, or the znode of an instance.  In the segment of an answer
+ * such entries follow one another, each with its bytes and padded to the
+ * maximal alignment.
  */
 typedef struct ZkQueueEntry
 {

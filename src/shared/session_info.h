@@ -28,7 +28,7 @@
 #define ZK_PATH_BYTES		4
 
 /*
- * A cluster has so many sessions at the most: they hold 100,000 locks whose
+ * An instance has so many sessions at the most: they hold 100,000 locks whose
  * paths take 160 bytes.  Each costs the worker two threads and a connection,
  * of which ZooKeeper grants 60 to a client's address by default.
  */

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * slots.c
- *		The locks of this cluster in shared memory: slots, states, locks.
+ *		The locks of this instance in shared memory: slots, states, locks.
  *
- * All backends of the cluster that want a lock share one place in its queue in
- * ZooKeeper.  That place is handed from one backend to the next, is kept while
- * none of them holds the lock, and outlives each of them and the worker.  So it
- * can belong to no process: it has an entry in shared memory, the slot.
+ * All backends of the instance that want a lock share one place in its queue
+ * in ZooKeeper.  That place is handed from one backend to the next, is kept
+ * while none of them holds the lock, and outlives each of them and the worker.
+ * So it can belong to no process: it has an entry in shared memory, the slot.
  *
- * A slot is what this cluster owns or wants of a lock.  Backends ask for slots,
- * take and drop them (take.c); the worker keeps one contender in ZooKeeper for
- * each slot that is wanted or owned (grant.c).  That a backend has the
- * heavyweight lock of a name orders the backends, but safety rests on the slot's
- * state alone.  The states, and what moves a slot between them:
+ * A slot is what this instance owns or wants of a lock.  Backends ask for
+ * slots, take and drop them (take.c); the worker keeps one contender in
+ * ZooKeeper for each slot that is wanted or owned (grant.c).  That a backend
+ * has the heavyweight lock of a name orders the backends, but safety rests on
+ * the slot's state alone.  The states, and what moves a slot between them:
  *
  *				asked	granted	taken	handed	given up  requeued	gone
  *	NONE		WANTED	-		-		-		-		  -			-
@@ -48,15 +48,15 @@
  * is ready to take it when it has the heavyweight lock, then holds it.  A lock
  * has a slot for each mode, since there is a contender for each.  Several
  * backends hold that of the readers together.  They may join the holders only
- * while no exclusive contender of another cluster waits behind ours; the
+ * while no exclusive contender of another instance waits behind ours; the
  * worker checks that in ZooKeeper, but not more often than once in
  * zklock.handoff_quantum.
  *
- * A cluster must not wait for itself.  So a grant is kept only for a backend
+ * An instance must not wait for itself.  So a grant is kept only for a backend
  * that is past the lock manager: a backend that waits there could wait for one
  * that waits in ZooKeeper for that very contender.  A grant that no backend is
  * ready for is soon given up; readers hand on to ready backends only; and a
- * backend that is ready in one mode gives up what the cluster has of the
+ * backend that is ready in one mode gives up what the instance has of the
  * other.  core/lock/turn.c decides when an unheld slot is kept.
  *
  * Locking protocol.  Each kind of shared state is guarded in one way.
@@ -73,7 +73,7 @@
  * of its key in use (key.c), so its key, too, can be read without the lock.
  *
  * A backend that waits for a slot, and for nothing else, may be part of a
- * deadlock with other clusters.  To end its wait the worker notes in its
+ * deadlock with other instances.  To end its wait the worker notes in its
  * ZkProcLock which deadlock that is (slot_end_wait()); the backend finds the note
  * when it next tries to take the slot.  The note goes with the wait, and with
  * any change of the slot's state: the wait is another one then.
@@ -452,8 +452,8 @@ slots_have_room(void)
 
 /*
  * slots_release_time
- *		How long the cluster takes to release a lock in ZooKeeper, in us; 0: it
- *		is not known.
+ *		How long the instance takes to release a lock in ZooKeeper, in us; 0:
+ *		it is not known.
  */
 int32
 slots_release_time(void)
@@ -571,7 +571,7 @@ slot_learn_release(ZkSlot *slot)
 		pg_atomic_write_u32(&counts->release_time, now_known);
 }
 
-/* The contender is gone, and with it all that the cluster owned by it. */
+/* The contender is gone, and with it all that the instance owned by it. */
 static void
 end_contender(ZkSlot *slot)
 {

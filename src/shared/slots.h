@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * slots.h
- *		The locks of this cluster in shared memory: slots, states, locks.
+ *		The locks of this instance in shared memory: slots, states, locks.
  *
  * The types that both wings use.  Backends do the rest by take.h, the worker by
  * grant.h.  See slots.c for the states and the locking protocol.
@@ -26,10 +26,10 @@
 
 typedef enum ZkSlotState
 {
-	ZK_SLOT_NONE,				/* the cluster has and wants nothing */
+	ZK_SLOT_NONE,				/* the instance has and wants nothing */
 	ZK_SLOT_WANTED,				/* asked of the worker */
-	ZK_SLOT_IDLE,				/* owned by the cluster, held by no backend */
-	ZK_SLOT_HELD,				/* owned by the cluster, held by backends */
+	ZK_SLOT_IDLE,				/* owned by the instance, held by no backend */
+	ZK_SLOT_HELD,				/* owned by the instance, held by backends */
 	ZK_SLOT_RELEASING			/* being given up; nobody may take it */
 } ZkSlotState;
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.c
- *		Counters of this cluster in shared memory.
+ *		Counters of this instance in shared memory.
  *
  * They count since the server has started or the counters were reset, and are
  * not kept over a restart.
@@ -107,7 +107,7 @@ get(int counter)
  * stats_count_take
  *		A backend has taken a lock that it did not hold.
  *
- * handed_off: the cluster owned it already.  waited: somebody had it.
+ * handed_off: the instance owned it already.  waited: somebody had it.
  * wait_us: from the call to the take.
  */
 void

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *		Counters of this cluster in shared memory.
+ *		Counters of this instance in shared memory.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -159,9 +159,9 @@ slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 }
 
 /*
- * Is the contender that the cluster has of the lock in the other mode being given
- * up?  Sets *other to the key of its slot, and *stuck to whether ZooKeeper does
- * not let it go.
+ * Is the contender that the instance has of the lock in the other mode being
+ * given up?  Sets *other to the key of its slot, and *stuck to whether
+ * ZooKeeper does not let it go.
  */
 static bool
 is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
@@ -182,7 +182,7 @@ is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
 
 /*
  * slot_want_leaving
- *		If the contender that the cluster has of the lock in the other mode is
+ *		If the contender that the instance has of the lock in the other mode is
  *		being given up, want its slot, to see it go; else NULL.
  *
  * The caller wants the slot in its own mode.  Errors: as slot_want().
@@ -376,8 +376,8 @@ note_ahead(ZkProcLock *proc)
  * slot_ask
  *		Ask for a contender ahead of waiting for the heavyweight lock.
  *
- * For a writer: readers of other clusters that come later must see that it
- * waits, though it is readers of its own cluster that it waits for.
+ * For a writer: readers of other instances that come later must see that it
+ * waits, though it is readers of its own instance that it waits for.
  */
 void
 slot_ask(ZkProcLock *proc)
@@ -477,8 +477,8 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
 
 /*
  * slot_take
- *		Take the slot if the cluster owns it and nobody is in the way; else ask
- *		the worker for a contender.
+ *		Take the slot if the instance owns it and nobody is in the way; else
+ *		ask the worker for a contender.
  *
  * The caller must want the slot and have the heavyweight lock of its name.
  * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_ACQUIRED, the
@@ -503,7 +503,7 @@ slot_take(ZkProcLock *proc, int permits, ZkResult *result)
 /* How far several slots are that must be had together. */
 typedef enum ZkTogether
 {
-	ZK_ALL_READY,				/* each is owned by the cluster and idle */
+	ZK_ALL_READY,				/* each is owned by the instance and idle */
 	ZK_ALL_NONE,				/* each can be asked for */
 	ZK_ALL_ASKED,				/* each was asked for in the same step */
 	ZK_APART
@@ -555,7 +555,7 @@ ask_together(ZkProcLock **procs, int n)
 }
 
 /*
- * Reserve all slots, so that no other backend of this cluster asks for one of
+ * Reserve all slots, so that no other backend of this instance asks for one of
  * them.  Sets *which, and fills in *result, if one was refused, or the wait is to
  * end, or to go on elsewhere, because of a deadlock.
  */
@@ -725,7 +725,7 @@ slot_step_back(ZkProcLock *proc)
 
 /*
  * slot_yield
- *		Give up what the cluster owns or waits for under this key, if no
+ *		Give up what the instance owns or waits for under this key, if no
  *		backend holds it.
  *
  * The caller has the heavyweight lock of the name, so nobody can take the slot
@@ -853,7 +853,7 @@ try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 }
 
 /*
- * Another backend of the cluster that also wants any of several has the
+ * Another backend of the instance that also wants any of several has the
  * heavyweight lock, and takes the slot or leaves it as soon as ZooKeeper
  * answers; or it came first, and is about to try to get that.
  */
@@ -916,7 +916,7 @@ look_from_behind(ZkAnyWait *wait, int i)
 	}
 	wait->waited[i] = true;
 
-	/* as a writer that waits for readers of its own cluster: once */
+	/* as a writer that waits for readers of its own instance: once */
 	if (!znode_is_shared(proc->kind) && !proc->asked)
 		note_ahead(proc);
 }
@@ -941,9 +941,9 @@ look_for_deadlock_behind(ZkAnyWait *wait, int i, ZkOutcome outcome)
 }
 
 /*
- * Go through those slots of which the caller has the heavyweight lock, and which
- * the cluster owns, or does not.  The first that ends the call counts, unless one
- * can be taken.
+ * Go through those slots of which the caller has the heavyweight lock, and
+ * which the instance owns, or does not.  The first that ends the call counts,
+ * unless one can be taken.
  */
 static ZkOutcome
 try_all(ZkAnyWait *wait, bool owned)
@@ -982,12 +982,12 @@ try_all(ZkAnyWait *wait, bool owned)
  *		Take the first of the slots that can be had; else ask the worker for
  *		contenders for all of them, together.
  *
- * The caller must want all of the slots.  What the cluster owns is taken ahead
- * of asking for anything else.  Answers as slot_take(), but ZK_QUEUED only if
- * there is nothing to wait for in that way: all the slots have others ahead.
- * ZK_ACQUIRED, ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_UNPROVED tell "which".
- * Unless one is taken the caller's latch is set when another try is worthwhile.
- * slots_find_reachable() goes ahead of each.
+ * The caller must want all of the slots.  What the instance owns is taken
+ * ahead of asking for anything else.  Answers as slot_take(), but ZK_QUEUED
+ * only if there is nothing to wait for in that way: all the slots have others
+ * ahead.  ZK_ACQUIRED, ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_UNPROVED
+ * tell "which".  Unless one is taken the caller's latch is set when another
+ * try is worthwhile.  slots_find_reachable() goes ahead of each.
  */
 ZkOutcome
 slots_take_any(ZkAnyWait *wait)
@@ -1060,7 +1060,7 @@ slots_unwant_any(const ZkAnyWait *wait, int but)
 
 /*
  * slot_other_mode_leaves
- *		Is the contender that the cluster has of the lock in the other mode
+ *		Is the contender that the instance has of the lock in the other mode
  *		being given up, and gone in a moment?
  */
 bool

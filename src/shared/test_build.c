@@ -2,7 +2,7 @@
  *
  * test_build.c
  *		What builds for tests have in addition: settings that break the locks on
- *		purpose, and deadlocks with other clusters that are none.
+ *		purpose, and deadlocks with other instances that are none.
  *
  * Tests declare the function themselves.
  *
@@ -153,11 +153,11 @@ find_wait(int pid)
 }
 
 static ZkDeadlockMember
-member(const char *cluster, const ZkProcLock *wait, int pid, int holder_pid)
+member(const char *cluster_name, const ZkProcLock *wait, int pid, int holder_pid)
 {
 	ZkDeadlockMember result = {0};
 
-	strlcpy(result.cluster, cluster, sizeof(result.cluster));
+	strlcpy(result.cluster_name, cluster_name, sizeof(result.cluster_name));
 	key_path(&wait->slot->key, result.path);
 	result.kind = wait->kind;
 	result.pid = pid;
@@ -170,10 +170,11 @@ member(const char *cluster, const ZkProcLock *wait, int pid, int holder_pid)
  *		returns boolean
  *
  * End the latest wait of this backend of ours: it waits for one of "others"
- * processes of other clusters, which wait for each other, and the last for
- * "holder", a process of this cluster, or NULL for the backend itself.  Or all
- * of them block the backend, if "others" is negative.  False if it does not
- * wait for a slot.  Called in another session than the one whose wait is to end.
+ * processes of other instances, which wait for each other, and the last for
+ * "holder", a process of this instance, or NULL for the backend itself.  Or
+ * all of them block the backend, if "others" is negative.  False if it does
+ * not wait for a slot.  Called in another session than the one whose wait is
+ * to end.
  */
 Datum
 zk_test_deadlock(PG_FUNCTION_ARGS)

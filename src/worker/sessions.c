@@ -4,7 +4,7 @@
  *		Which sessions are in use, how much room each has, and which one a
  *		contender goes into.
  *
- * A cluster begins with one session, number 0, and has that at all times. A
+ * An instance begins with one session, number 0, and has that at all times. A
  * contender goes into the first session that has room for it; when none has,
  * another session is opened, until there are ZK_MAX_SESSIONS.  So contenders
  * gather in the sessions with low numbers, and those with high numbers become
@@ -27,7 +27,7 @@
  * submitted until the node is known to be gone, and begins no contender that
  * would exceed ZK_MAX_PATH_BYTES.  The other half of jute.maxbuffer's room is
  * for what is not counted: a few bytes ahead of the list, the node by which
- * the cluster tells of itself (fleet.c), and nodes that are deleted as soon
+ * the instance tells of itself (fleet.c), and nodes that are deleted as soon
  * as they are seen (REQUEST_DELETE_STRAY).  The bound alone makes it safe
  * to close the session of before a crash, whose nodes nobody knows any more.
  *

@@ -26,7 +26,7 @@ typedef enum WakeReason
 	WAKE_WATCH,					/* set watches again */
 	WAKE_SCAN,					/* scan for deadlocks, not at a time of its
 								 * own */
-	WAKE_DEADLOCK,				/* look for deadlocks between clusters */
+	WAKE_DEADLOCK,				/* look for deadlocks between instances */
 	WAKE_NOTICES,				/* tell sessions of lost locks */
 	WAKE_FLEET					/* write our znode of the fleet */
 } WakeReason;

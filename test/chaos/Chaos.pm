@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Chaos - clusters, an ensemble, clients, and faults
+Chaos - instances, an ensemble, clients, and faults
 
 =head1 SYNOPSIS
 
@@ -15,8 +15,8 @@ Chaos - clusters, an ensemble, clients, and faults
 
 =head1 DESCRIPTION
 
-Three clusters with zklock, an ensemble that they reach through proxies, and a
-fourth cluster, the warehouse, which suffers no faults.  What a section does is
+Three instances with zklock, an ensemble that they reach through proxies, and a
+fourth instance, the warehouse, which suffers no faults.  What a section does is
 told by what the name of its lock begins with:
 
 =over
@@ -34,7 +34,7 @@ warehouse, and fails if there is a newer one.
 
 =item l
 
-A counter in the cluster itself, fenced by zk_fence.
+A counter in the instance itself, fenced by zk_fence.
 
 =item s
 
@@ -75,8 +75,8 @@ zklock.node_format = readwrite.  Other locks use either format, but fx.
 Some sections have a slow COMMIT: in the warehouse a deferred trigger sleeps.
 
 Three sequences of faults run side by side: one for the servers of ZooKeeper, in
-this process, one for the network between them and the clusters, and one for the
-clusters, in processes of their own.  All follow from the seed alone; whom a
+this process, one for the network between them and the instances, and one for the
+instances, in processes of their own.  All follow from the seed alone; whom a
 fault strikes may depend on who is the leader or the holder then.
 
 Again and again all three rest together, so long that whoever waits for a free
@@ -160,7 +160,7 @@ my %foreign = (
 		s1 => ['InterProcessSemaphoreV2']
 	});
 
-# How a cluster hands its locks on and keeps them: nothing of that may matter.
+# How an instance hands its locks on and keeps them: nothing of that may matter.
 sub handoff_settings
 {
 	my ($dice) = @_;
@@ -201,16 +201,16 @@ sub showing
 		release_before_commit => { locks => $locks, quiet => 0, faults => [], slow => 0.5 },
 		# a run like any other
 		lost_wakeup => {},
-		# locks that all clusters want all the time
+		# locks that all instances want all the time
 		requeued_owns => { locks => $locks, quiet => 0, faults => [] },
 		# connections that are lost between a request and its answer
 		recovered_create_owns => {
 			locks => $locks, quiet => 0, faults => ['reset-links'], gap => [ 0.02, 0.05 ],
 			long => 0.5, long_lasts => [ 0.1, 0.4 ]
 		},
-		# nothing but two clusters that want the same locks
+		# nothing but two instances that want the same locks
 		gap_owns => { locks => $locks, quiet => 0, faults => [] },
-		# readers of all clusters, and writers among them, whom no number tells of
+		# readers of all instances, and writers among them, whom no number tells of
 		reader_precedes => {
 			locks => $locks, quiet => 0, faults => [], shared => 0.6, medium => 0.7, duration => 30
 		},
@@ -238,8 +238,8 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 =item Chaos->new(%options)
 
-seed; clusters (names, default a, b, c), servers (of ZooKeeper, default 3),
-clients (of each cluster, default 12), timeout (of the session, in seconds,
+seed; instances (names, default a, b, c), servers (of ZooKeeper, default 3),
+clients (of each instance, default 12), timeout (of the session, in seconds,
 default 4), acl (zklock.acl), install_path (of the test build), say (called with lines for
 people).
 
@@ -684,7 +684,7 @@ sub _worker
 #
 
 # The faults of a lane, one after the other, as the seed says: each is a hash of
-# kind, gap (before it), lasts, cluster, and dice (for what is to be chosen on
+# kind, gap (before it), lasts, instance, and dice (for what is to be chosen on
 # the spot).
 sub _schedule
 {
@@ -877,7 +877,7 @@ sub _begin_server_fault
 }
 
 #
-# Faults of links and of clusters, in a process for each of the two
+# Faults of links and of instances, in a process for each of the two
 #
 
 sub _start_lane
@@ -988,7 +988,7 @@ sub _link_fault
 	die "no such fault: $kind\n";
 }
 
-# Have a connection of our own, once the cluster accepts one.
+# Have a connection of our own, once the instance accepts one.
 sub _connect
 {
 	my ($self, $name) = @_;
@@ -1118,7 +1118,7 @@ sub _cluster_fault
 
 		return ", $session, not done" if defined $killed && !$killed;
 		my $closed = now();
-		# until the cluster has heard of it
+		# until the instance has heard of it
 		my $end = now() + 60;
 		1
 		  while $self->_ask($name, "SELECT session_id = '$session' FROM zk_sessions") eq 't'
@@ -1182,7 +1182,7 @@ sub _cluster_fault
 	die "no such fault: $kind\n";
 }
 
-# A foreign client, for the lane of the clusters.
+# A foreign client, for the lane of the instances.
 sub _client
 {
 	my ($self) = @_;
@@ -1334,7 +1334,7 @@ sub _left
 		push @left, "cluster $name: $found" if $found =~ /[1-9]/;
 
 		my $log = slurp_file($self->{node}{$name}->logfile, $self->{log_at}{$name} // 0);
-		push @left, "log of cluster $name: $1"
+		push @left, "log of instance $name: $1"
 		  while $log =~ /^(.*(?:PANIC|TRAP|terminated by signal (?!9\b)\d).*)$/mg;
 		$self->{log_at}{$name} = -s $self->{node}{$name}->logfile;
 	}
@@ -1392,7 +1392,7 @@ sub stop
 	for my $node (values %{ $self->{node} })
 	{
 		my $dir = $node->data_dir;
-		push @left, "process " . s{/proc/(\d+)/cwd}{$1}r . " of cluster " . $node->name
+		push @left, "process " . s{/proc/(\d+)/cwd}{$1}r . " of instance " . $node->name
 		  for grep { (readlink($_) // '') eq $dir } glob '/proc/[0-9]*/cwd';
 	}
 

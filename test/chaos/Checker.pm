@@ -22,10 +22,10 @@ As Clients.pm writes them.
 
 =item faults
 
-Hashes of kind, begin, end; clusters (names; all if not there); and if they are
-so: ends (connections of these clusters may end), stops (processes of these
-clusters stand still), pid (only this one), closes (when the session had been
-closed from outside, of which the cluster has not heard until the end); cancels
+Hashes of kind, begin, end; instances (names; all if not there); and if they are
+so: ends (connections of these instances may end), stops (processes of these
+instances stand still), pid (only this one), closes (when the session had been
+closed from outside, of which the instance has not heard until the end); cancels
 (statements of these pids); harmless (no reason for anybody to wait).  Stalls of
 the machine are faults that concern everybody, and excuse three times their length
 at most.
@@ -34,7 +34,7 @@ at most.
 
 What is in the databases: by store, a list of hashes lock, n, id, token; and by
 store and lock, the counter.  The store "warehouse" has what sections under
-locks w... and f... have written; a store by the name of a cluster has what is
+locks w... and f... have written; a store by the name of an instance has what is
 local to it: the sections under locks l..., and copies of the others.
 
 =item permits
@@ -64,16 +64,16 @@ semaphore: while there is a permit left).  Who waits for several at once holds
 none of them, but may keep those from others for as long as one of them is held,
 or kept by such a one in turn.  A fault excuses that nobody is served while it
 lasts, and for the session timeout + 3 s after it, and only if it concerns the
-servers, or a cluster that has wanted the lock, or had it, not long before or
+servers, or an instance that has wanted the lock, or had it, not long before or
 after.  Apart from that, a lock may be free with waiters for 8 s, and whatever
 happens, for 90 s.  So that this means anything, each lock must have been
 undisturbed for a tenth of the run, if that took a minute.
 
 B<A victim needs a deadlock, and no deadlock lasts.>  Who fails with 40P01 because of
-other clusters was a member of a deadlock (Cycles.pm), and, if no fault was
+other instances was a member of a deadlock (Cycles.pm), and, if no fault was
 near, the only victim of it.  A deadlock lasts for 8 s at most, apart from faults of
-the clusters of its members, or of all.  Whom PostgreSQL's own detector has chosen,
-within a cluster, is its own matter.
+the instances of its members, or of all.  Whom PostgreSQL's own detector has chosen,
+within an instance, is its own matter.
 
 There are three things that a check of the lease cannot see.  These are no
 violations, but "holes", and are listed as that:
@@ -90,7 +90,7 @@ token, and so is not kept apart by a fence either;
 =item *
 
 the session being closed from outside, that is, by who is not its owner: a
-section was in COMMIT when its cluster could not have heard of that yet, and, if
+section was in COMMIT when its instance could not have heard of that yet, and, if
 numbers are the same, the lock is not fenced; with zklock.commit_check = quorum,
 COMMIT was asked for ahead of that;
 
@@ -117,14 +117,14 @@ use List::Util qw(max min);
 # nobody else is canceled.
 my %expected = map { ($_ => 1) } qw(40001 55P03 57P03 57P01 57P02);
 
-# Of a cluster whose credentials were changed, ZooKeeper may want none.
+# Of an instance whose credentials were changed, ZooKeeper may want none.
 my %denied = (42501 => 1);
 
 # How long a lock may be free while somebody waits for it: faults, and the time
 # to recover from them (with the session timeout), apart; and in any case.
 my ($patience, $recovers, $bound) = (8, 3, 90);
 
-# How long after its last hold or wait a cluster may have a contender in the
+# How long after its last hold or wait an instance may have a contender in the
 # queue: the highest zklock.retain_time, and the time to let go.
 my $keeps = 12;
 
@@ -478,7 +478,7 @@ sub _stale_reads
 }
 
 # Tokens never go back: in the order of the numbers in a store, and over all
-# clusters in the order of time.  One token belongs to one cluster.
+# instances in the order of time.  One token belongs to one instance.
 sub _tokens
 {
 	my ($self) = @_;
@@ -756,7 +756,7 @@ sub _with_recovery
 	return \@found;
 }
 
-# The same for a lock: of the faults of clusters, only those count of clusters
+# The same for a lock: of the faults of instances, only those count of instances
 # that may have been in its queue at that time.
 sub _disturbed
 {
@@ -895,7 +895,7 @@ sub _outside
 	return $total + ($to > $from ? $to - $from : 0);
 }
 
-# From the end of each fault to the first new grant, in every cluster that it
+# From the end of each fault to the first new grant, in every instance that it
 # concerns: by kind, a list of seconds.  If another fault comes in between, it
 # is not counted.
 sub _recovery
@@ -922,7 +922,7 @@ sub _recovery
 	return \%seconds;
 }
 
-# From the moment a crashed cluster accepts connections to the next grant, to
+# From the moment a crashed instance accepts connections to the next grant, to
 # anybody, of each lock that it had held.
 sub _after_crash
 {

@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Clients - many clients of one cluster, that do critical sections and write down
+Clients - many clients of one instance, that do critical sections and write down
 what has become of each
 
 =head1 SYNOPSIS
@@ -18,11 +18,11 @@ what has become of each
 
 =head1 DESCRIPTION
 
-The clients of a cluster are one process, so that they go on while the rest of
+The clients of an instance are one process, so that they go on while the rest of
 the harness waits for servers, and what they know is not in a database.
 
 What each client does, one section after another, depends on the seed, the
-cluster, and the number of the client and of the section alone.
+instance, and the number of the client and of the section alone.
 
 The history has a line of JSON for each hold (of a lock, or of several taken
 together) and for each section, that is, each transaction under a hold.  All
@@ -34,7 +34,7 @@ request.
 
 =item hold
 
-hold (an id), cluster, client, pid, locks, mode (exclusive, shared, permit), scope,
+hold (an id), instance, client, pid, locks, mode (exclusive, shared, permit), scope,
 call, foreign (see Foreigners.pm); asked; entered (undef: not
 got), waited (the answer, if it was an error), left (certainly not held any more);
 result: "got", "no" (not in time), "failed", "died" (the connection has ended),
@@ -112,7 +112,7 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 =item Clients->start(%options)
 
-name (of the cluster), node, seed, clients (how many), locks (name to weight;
+name (of the instance), node, seed, clients (how many), locks (name to weight;
 what a name begins with tells what kind of data it guards, and how it is used: see
 Chaos.pm), permits (of semaphores), beside (names of locks that are taken beside
 the others, one after the other in any order),

@@ -21,7 +21,7 @@ with a database of its own would: it takes the lock, writes its token over an
 older one (see Chaos.pm on locks f...), reads the last number, writes the next
 one, asks ZooKeeper whether it holds the lock still, commits, and releases.
 
-The history is that of Clients.pm, and holds are "foreign".  The cluster is the
+The history is that of Clients.pm, and holds are "foreign".  The instance is the
 client's name.  The library's errors are no violation, and a section ends with
 them.  C<sure> is when ZooKeeper was asked for the last time whether the lock is
 held, if it said so: nothing is known of a later time, since these libraries do

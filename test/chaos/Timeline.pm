@@ -13,7 +13,7 @@ meanwhile
 =head1 DESCRIPTION
 
 Above, the faults, one below the other where they overlap in time.  Then for
-each lock a row for each cluster, with its holds as bars: from the answer to
+each lock a row for each instance, with its holds as bars: from the answer to
 zk_lock until the lock was certainly not held any more, as the clients saw it.
 What belongs to a violation or a hole has a red frame, and a red line is drawn
 through all rows where it happened.  Pointing at a bar tells more.

@@ -102,7 +102,7 @@ say_it(sprintf('the machine stood still: %d times, %.1f s', scalar @stalls,
 say_it('from the end of a fault to the first new grant, in seconds:');
 say_it(sprintf('  %-20s %s', $_, distribution(@{ $verdict->{recovery}{$_} })))
   for sort keys %{ $verdict->{recovery} };
-say_it('from a crashed cluster accepting connections to the next grant of each lock it held:');
+say_it('from a crashed instance accepting connections to the next grant of each lock it held:');
 say_it('  ' . distribution(@{ $verdict->{after_crash} }));
 say_it('longest time a lock was free with waiters, apart from faults: '
 	  . sprintf('%.2f s', max(0, values %{ $verdict->{gaps} })));
@@ -110,7 +110,7 @@ say_it('from the closing of a deadlock to its victim, in seconds, apart from fau
 	  . distribution(@{ $verdict->{deadlocks} }));
 my $undisturbed = $verdict->{undisturbed};
 say_it('part of the run without a fault that excuses waiting: by lock ' . parts('locks')
-	  . '; by cluster ' . join(', ',
+	  . '; by instance ' . join(', ',
 		map { sprintf('%s %.0f %%', $_, 100 * $undisturbed->{clusters}{$_}) }
 		sort keys %{ $undisturbed->{clusters} }));
 say_it(sprintf('  in it, somebody waited for a lock for %.0f s, all locks together',

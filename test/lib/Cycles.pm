@@ -18,7 +18,7 @@ Cycles - was there a deadlock, by what clients have written down of their waits?
 
 =head1 DESCRIPTION
 
-A record is what a client knows of one call: cluster and client (who), locks,
+A record is what a client knows of one call: instance and client (who), locks,
 mode (exclusive, shared, permit), asked (just before the call), entered (just
 after its answer; undef if it did not get them), left (just after they were
 certainly given back, or the call has failed), waited (just after the call has
@@ -235,7 +235,7 @@ sub _closed
 =item explain($record)
 
 Was there a deadlock that this wait was a member of, and which?  A hash of
-members (a list of "cluster client"), since (when it closed), at (until when it
+members (a list of "instance client"), since (when it closed), at (until when it
 lasted at least); vain, if all such deadlocks had a victim before this one.
 Nothing, if there was none.
 

@@ -21,8 +21,8 @@ A block is what stands between two lines of C<```>, indented or not; its kind is
 behind the first of them: C<sql>, C<sh>, C<python>, ...  The comment ahead of a
 block of SQL tells where it is run:
 
-  <!-- run: a b -->            in cluster a, then in cluster b
-  <!-- run: a.x -->            in session x of cluster a (default: main)
+  <!-- run: a b -->            in instance a, then in instance b
+  <!-- run: a.x -->            in session x of instance a (default: main)
   <!-- run: a b at once -->    in all of these sessions at the same time
   <!-- run: a b at once x8 --> in eight sessions of each at the same time
   <!-- run: a waits -->        until it waits for ZooKeeper, and goes on
@@ -57,7 +57,7 @@ use ZooKeeper;
 
 =item DocPage->new($file, \%clusters, %options)
 
-Read a page.  The clusters are those that comments name.  Options:
+Read a page.  The instances are those that comments name.  Options:
 
   run         where blocks of SQL without a comment are run; without it, such a
               block is an error
@@ -206,7 +206,7 @@ Run a block of SQL, and test that it ends as the page says.
 
 =item end_section()
 
-End all sessions, and wait until the clusters hold no lock.
+End all sessions, and wait until the instances hold no lock.
 
 =cut
 

@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-ZkCluster - PostgreSQL clusters with zklock, for TAP tests
+ZkCluster - PostgreSQL instances with zklock, for TAP tests
 
 =head1 SYNOPSIS
 
@@ -59,7 +59,7 @@ my %observer;
 	};
 }
 
-# A new cluster is a copy of a template, which takes less time than initdb; from
+# A new instance is a copy of a template, which takes less time than initdb; from
 # PostgreSQL 17 on, its own test modules do so.
 if ($ENV{INITDB_TEMPLATE})
 {
@@ -117,7 +117,7 @@ sub zk_cluster
 
 =item zk_clusters($zk, \@names, %settings)
 
-The same for several clusters, which it returns in that order.  A setting that is
+The same for several instances, which it returns in that order.  A setting that is
 a function gets the name, and returns the value.
 
 =cut
@@ -241,7 +241,7 @@ sub observe_through
 
 =item wait_accepting($node)
 
-Wait until a cluster that has crashed accepts connections again.
+Wait until an instance that has crashed accepts connections again.
 
 =cut
 
@@ -260,7 +260,7 @@ sub wait_accepting
 
 =item wait_connected($node)
 
-Wait until each session of a cluster has a connection; true.
+Wait until each session of an instance has a connection; true.
 
 =item wait_state($node, $state)
 
@@ -437,7 +437,7 @@ sub all_contenders
 
 =item members($zk, $root)
 
-The znodes by which clusters tell of themselves below C<%clusters>.
+The znodes by which instances tell of themselves below C<%clusters>.
 
 =item member_node($n)
 
@@ -469,7 +469,7 @@ sub lock_ephemerals
 
 	return undef unless defined $n;
 
-	# each cluster may have a chroot of its own
+	# each instance may have a chroot of its own
 	my $client = $observer{$zk} //= $zk->client;
 	my @members = map { members($zk, $_) } '/zklock', map { "/$_/zklock" } $client->ls('/');
 	return $n - @members;

@@ -7,7 +7,7 @@ ZkScene - sessions that wait for each other, and what becomes of them
 
 =head1 SYNOPSIS
 
-  my $scene = ZkScene->new($zk, 'two clusters', one => $a, two => $b);
+  my $scene = ZkScene->new($zk, 'two instances', one => $a, two => $b);
   $scene->does(one => "SELECT zk_lock('x')");
   $scene->does(two => "SELECT zk_lock('y')");
   $scene->waits(one => "SELECT zk_lock('y')", queue => { y => 2 });
@@ -231,34 +231,34 @@ sub closed { $_[0]{closed} = now(); return; }
 sub _lines
 {
 	my ($detail) = @_;
-	my $process = qr/process \d+ of cluster \w+/i;
+	my $process = qr/process \d+ of instance \w+/i;
 	my @lines;
 
 	for (split /\n/, $detail // '')
 	{
-		my $of = sub { return $_[0] =~ /process (\d+ of cluster \w+)/gi; };
+		my $of = sub { return $_[0] =~ /process (\d+ of instance \w+)/gi; };
 
 		if (/^($process) waits for (?:(?:exclusive|shared) lock|a permit of semaphore) "[^"]+" in ZooKeeper; blocked by ($process(?:, $process)*)\.$/)
 		{
 			push @lines, { who => $of->($1), for => [ $of->($2) ] };
 		}
-		elsif (/^Process (\d+) of cluster (\w+) waits for process (\d+) of the same cluster\.$/)
+		elsif (/^Process (\d+) of instance (\w+) waits for process (\d+) of the same instance\.$/)
 		{
-			push @lines, { who => "$1 of cluster $2", for => ["$3 of cluster $2"] };
+			push @lines, { who => "$1 of instance $2", for => ["$3 of instance $2"] };
 		}
 		else { return; }
 	}
 	return @lines;
 }
 
-# The error that a member gets: what PostgreSQL would say, over clusters.
+# The error that a member gets: what PostgreSQL would say, over instances.
 sub _test_error
 {
 	my ($self, $name, $result, $loose, @groups) = @_;
 	my @lines = _lines($result->{detail});
 	my %told = map { ($_->{who} => 1) } @lines;
 	my @members = map {
-		join(', ', sort map { $self->pid($_) . ' of cluster ' . $self->{node}{$_}->name } @$_)
+		join(', ', sort map { $self->pid($_) . ' of instance ' . $self->{node}{$_}->name } @$_)
 	} @groups;
 	my @wrong;
 
@@ -391,7 +391,7 @@ Is deadlock detection on?
 
 =item ZkScene::victims()
 
-How many have failed so far, by the name of the cluster.
+How many have failed so far, by the name of the instance.
 
 =item ZkScene::report($deadlock_timeout)
 

@@ -78,7 +78,7 @@ ZK_TEST_PACKAGES="git perl libipc-run-perl libcmocka-dev python3-kazoo diffutils
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
 # zk_need_packages PKG...: install those that are missing, from Debian.
-# Installing a PostgreSQL server must leave no cluster "main" behind, and no
+# Installing a PostgreSQL server must leave no instance "main" behind, and no
 # service running, so postgresql-common and dpkg are told so while it happens.
 zk_need_packages()
 {

@@ -82,7 +82,7 @@ SELECT pg_advisory_lock(1);
 SELECT name FROM regress_held;
 SELECT pg_advisory_unlock(1);
 
--- another root: another lock in ZooKeeper, but the same one in the cluster, and
+-- another root: another lock in ZooKeeper, but the same one in the instance, and
 -- to unlock
 SET zklock.advisory_locks = on;
 SELECT pg_advisory_lock(1);

@@ -221,7 +221,7 @@ $three->wait_ready;
 # The end of a chaos run: what it has stopped goes on, and nothing else.  All test
 # files have their servers in the same directory, and stop processes.
 
-# A process in the data directory of a cluster, that stands still.
+# A process in the data directory of an instance, that stands still.
 sub stopped_in
 {
 	my ($dir) = @_;

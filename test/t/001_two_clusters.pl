@@ -1,5 +1,5 @@
 
-# Locks between clusters: who excludes whom, in which order, what is in
+# Locks between instances: who excludes whom, in which order, what is in
 # ZooKeeper meanwhile, and that every way to end a hold or a wait ends it there.
 
 use strict;
@@ -28,7 +28,7 @@ for my $node ($a, $b)
 
 sub try { return sql($_[0], "SELECT zk_try_lock('$_[1]')", $_[2])->{out}; }
 
-# The lock can be had by another cluster, and nothing of it is left then.
+# The lock can be had by another instance, and nothing of it is left then.
 sub is_free
 {
 	my ($node, $lock, $name) = @_;
@@ -62,7 +62,7 @@ for my $dbname ('postgres', 'other')
 	ok(!$waiter->done, 'zk_lock waits');
 	$holder->run_ok('COMMIT');
 	is($waiter->result->{message}, undef, 'and gets the lock at last');
-	is(try($a, 'e', $dbname), 'f', 'it excludes the first cluster');
+	is(try($a, 'e', $dbname), 'f', 'it excludes the first instance');
 	$waiter->run_ok('COMMIT');
 	wait_no_contenders($zk, 'e');
 	$_->quit for ($holder, $waiter);
@@ -112,7 +112,7 @@ for my $dbname ('postgres', 'other')
 }
 
 #
-# Order between clusters: Curator's clients and ours in one queue
+# Order between instances: Curator's clients and ours in one queue
 #
 
 {
@@ -138,7 +138,7 @@ for my $dbname ('postgres', 'other')
 		if ($node)
 		{
 			is($waiter{$node}->result->{message},
-				undef, "turn $turn: cluster $node has the lock");
+				undef, "turn $turn: instance $node has the lock");
 		}
 		ok(!$waiter{b}->done, "turn $turn: b still waits") if $turn < 1;
 		ok(!$waiter{c}->done, "turn $turn: c still waits") if $turn < 3;
@@ -165,7 +165,7 @@ for my $dbname ('postgres', 'other')
 }
 
 #
-# Order inside a cluster, and one contender for it
+# Order inside an instance, and one contender for it
 #
 
 {
@@ -183,7 +183,7 @@ for my $dbname ('postgres', 'other')
 		push @in_a, waiter($a, 'i', $tier, $statement);
 		push @in_b, waiter($b, 'i', $tier, $statement);
 	}
-	is(scalar(contenders($zk, 'i')), 3, 'one contender for each cluster');
+	is(scalar(contenders($zk, 'i')), 3, 'one contender for each instance');
 	is(scalar($foreign->ls(lock_dir('i'))), 3, 'and no other znode');
 	is( $a->safe_psql('postgres',
 			"SELECT count(*) FROM zk_locks WHERE name = 'i' AND NOT granted"),
@@ -200,7 +200,7 @@ for my $dbname ('postgres', 'other')
 	}
 	$in_a[0]->wait_waiting(2);
 	is_deeply([ contenders($zk, 'i') ],
-		\@before, "the cluster's place in the queue stays");
+		\@before, "the instance's place in the queue stays");
 
 	$foreign->unlock($node);
 	for (@in_a, @in_b)
@@ -209,13 +209,13 @@ for my $dbname ('postgres', 'other')
 		$_->quit;
 	}
 	my $turns = 'SELECT string_agg(who::text, $$ $$ ORDER BY id) FROM turns';
-	is($a->safe_psql('postgres', $turns), '2 4 5 6', 'in order in one cluster');
+	is($a->safe_psql('postgres', $turns), '2 4 5 6', 'in order in one instance');
 	is($b->safe_psql('postgres', $turns), '1 2 3 4 5 6', 'and in the other');
 	wait_no_contenders($zk, 'i');
 }
 
 #
-# The quantum: how long a lock stays in a cluster while others wait
+# The quantum: how long a lock stays in an instance while others wait
 #
 
 sub set_quantum
@@ -240,7 +240,7 @@ for my $quantum ('1h', '0', '1ms')
 	$first->run_ok('COMMIT');
 	if ($quantum eq '0')
 	{
-		is($remote->result->{message}, undef, 'no quantum: the other cluster is next');
+		is($remote->result->{message}, undef, 'no quantum: the other instance is next');
 		ok(!$second->done, 'and not the next backend');
 		my $new = $remote->run("SELECT zk_fencing_token('q')")->{out};
 		cmp_ok($new, '>', $token, 'the fencing token grows');
@@ -258,7 +258,7 @@ for my $quantum ('1h', '0', '1ms')
 		is($second->result->{message}, undef, 'a short quantum: the next backend is next');
 		$second->run_ok('SELECT pg_sleep(0.002)', 'which outlasts it');
 		$second->run_ok('COMMIT');
-		is($remote->result->{message}, undef, 'the other cluster follows');
+		is($remote->result->{message}, undef, 'the other instance follows');
 		ok(!$third->done, 'ahead of the last backend');
 		$remote->run_ok('COMMIT');
 		is($third->result->{message}, undef, 'the last one');
@@ -269,7 +269,7 @@ for my $quantum ('1h', '0', '1ms')
 		for my $next ($second, $third)
 		{
 			is($next->result->{message}, undef, 'a long quantum: the next backend is next');
-			ok(!$remote->done, 'and not the other cluster');
+			ok(!$remote->done, 'and not the other instance');
 			is($next->run("SELECT zk_fencing_token('q')")->{out},
 				$token, 'with the same contender');
 			$next->run_ok('COMMIT');
@@ -394,7 +394,7 @@ $a->reload;
 }
 
 #
-# The end of a wait, behind a backend of the same cluster or behind another
+# The end of a wait, behind a backend of the same instance or behind another
 #
 
 {
@@ -501,8 +501,8 @@ $a->reload;
 my $slow = "fsync = on\ncommit_delay = 10000\ncommit_siblings = 0\n";
 my $rounds = 200;
 
-# Run a procedure that works under the lock in one cluster, until another one
-# in the other cluster has seen enough of it.
+# Run a procedure that works under the lock in one instance, until another one
+# in the other instance has seen enough of it.
 sub watch_work
 {
 	my ($worker, $checker, $name) = @_;

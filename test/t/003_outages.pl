@@ -17,7 +17,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new;
 my $servers = $zk->connstr;
 
-# Cluster a is quick to give up, b can wait.
+# Instance a is quick to give up, b can wait.
 my ($a, $b);
 my $foreign;
 
@@ -63,7 +63,7 @@ sub begin_session
 	return;
 }
 
-# Both clusters work, and exclude each other.
+# Both instances work, and exclude each other.
 sub works
 {
 	my ($node, $name) = @_;
@@ -217,7 +217,7 @@ sub no_zookeeper_waits
 	is(value($a, 'SELECT count(*) FROM t'), 1, 'and has');
 	is($local->result->{message}, undef, 'the next local backend has the lock');
 	$local->run_ok('SET zklock.commit_check = off; COMMIT');
-	ok(!$remote->done, 'the other cluster waits');
+	ok(!$remote->done, 'the other instance waits');
 
 	$zk->start;
 	is($remote->result->{message}, undef, 'ZooKeeper is back: the wait goes on');
@@ -555,7 +555,7 @@ for my $how ('stop', 'kill9')
 		my $remote = waiter($a, 'l', 2);
 
 		lose_session($b, $foreign);
-		is($remote->result->{message}, undef, 'the lost lock goes to another cluster');
+		is($remote->result->{message}, undef, 'the lost lock goes to another instance');
 		is(value($b, q{SELECT name, granted, lost FROM zk_locks}), 'l|t|t', 'zk_locks tells that it is lost');
 		my $local = waiter($b, 'l', 1);
 		is($session->run("SAVEPOINT s; SELECT zk_lock('l')")->{sqlstate},
@@ -573,7 +573,7 @@ for my $how ('stop', 'kill9')
 		is(value($b, 'SELECT count(*) FROM near'), 0, 'nothing is committed');
 		is(value($plain, 'SELECT count(*) FROM far'), 0, 'on the foreign server neither');
 
-		ok(!$local->done, 'a local waiter has to wait for the other cluster');
+		ok(!$local->done, 'a local waiter has to wait for the other instance');
 		$remote->run_ok('COMMIT');
 		is($local->result->{message}, undef, 'and has the lock then');
 		$local->run_ok('COMMIT');
@@ -603,14 +603,14 @@ for my $how ('stop', 'kill9')
 
 	$holder->run_ok('INSERT INTO t VALUES (3)');
 	stop_process($worker);
-	is($remote->result->{message}, undef, 'a hanging cluster loses its locks');
+	is($remote->result->{message}, undef, 'a hanging instance loses its locks');
 	kill 'CONT', $worker;
 	$a->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
 	is($holder->run('COMMIT')->{sqlstate}, '40001', 'and cannot commit');
 	is(value($a, 'SELECT count(*) FROM t WHERE i = 3'), 0, 'nothing is committed');
 	$remote->run_ok('COMMIT');
 	wait_state($a, 'connected');
-	works($a, 'the cluster hangs no more');
+	works($a, 'the instance hangs no more');
 	$_->quit for ($holder, $remote);
 }
 
@@ -736,7 +736,7 @@ for my $how ('stop', 'kill9')
 			"server $to: the session is the same");
 		is_deeply([ map { contenders($three, $_) } qw(c c2) ], \@before,
 			'so are holds and waits');
-		ok(!$remote->done, 'the other cluster waits');
+		ok(!$remote->done, 'the other instance waits');
 	}
 
 	# the member that we are at ends, and another one is there
@@ -753,11 +753,11 @@ for my $how ('stop', 'kill9')
 	my $second_client = $three->client(timeout => 60);
 	is_deeply([ map { $second_client->contenders(lock_dir($_)) } qw(c c2) ], \@before,
 		'so are holds and waits');
-	ok(!$remote->done, 'the other cluster waits');
+	ok(!$remote->done, 'the other instance waits');
 
 	$holder->run_ok('COMMIT');
 	is(value($a, 'SELECT count(*) FROM t WHERE i = 4'), 1, 'the holder has committed');
-	is($remote->result->{message}, undef, 'the other cluster has the lock');
+	is($remote->result->{message}, undef, 'the other instance has the lock');
 	$remote->run_ok('COMMIT');
 	$client->unlock($foreign_node);
 	is($waiter->result->{message}, undef, 'the waiter has the other one');
@@ -825,7 +825,7 @@ for my $how ('stop', 'kill9')
 
 	kill 'KILL', $killed->pid;
 	wait_accepting($b);
-	is($remote->result->{message}, undef, 'crash: another cluster gets the lock');
+	is($remote->result->{message}, undef, 'crash: another instance gets the lock');
 	ok($holder->run('COMMIT')->{stderr}, 'the holder has not survived');
 	delete $b->{zk_watcher};
 	$remote->run_ok('COMMIT');

@@ -16,7 +16,7 @@ use ZkCluster;
 use ZooKeeper;
 
 # A new worker comes a second after the old one is gone, so a kill costs that
-# second: clusters share the tests, the longest first, each with a chroot of its
+# second: instances share the tests, the longest first, each with a chroot of its
 # own.
 my $nclusters = 12;
 

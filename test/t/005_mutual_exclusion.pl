@@ -1,8 +1,8 @@
 
-# Two clusters, 32 clients each, one lock: no two critical sections overlap,
+# Two instances, 32 clients each, one lock: no two critical sections overlap,
 # also while workers and ZooKeeper are restarted.
 #
-# The referee is a third cluster, where each section notes that it has begun
+# The referee is a third instance, where each section notes that it has begun
 # and that it is about to end, at once and visibly for all: the ids of these
 # notes put them in order without any clock.
 
@@ -30,7 +30,7 @@ $referee->start;
 $referee->safe_psql('postgres', q{
 	CREATE TABLE note (
 		id bigserial PRIMARY KEY,
-		part int, cluster text, section bigint, token bigint, leaves bool);
+		part int, instance text, section bigint, token bigint, leaves bool);
 	CREATE TABLE counter (n bigint);
 	INSERT INTO counter VALUES (0);
 });
@@ -56,7 +56,7 @@ for my $name ('a', 'b')
 				PERFORM dblink_connect('referee', '$connstr');
 			END IF;
 			PERFORM dblink_exec('referee',
-				format('INSERT INTO note (part, cluster, section, token, leaves)'
+				format('INSERT INTO note (part, instance, section, token, leaves)'
 					' VALUES (%s, %L, %s, %L, %L)',
 					part, '$name', section, token, leaves));
 		END \$\$;
@@ -112,13 +112,13 @@ sub sections
 	my %sections = (a => 0, b => 0);
 
 	my $rows = $referee->safe_psql('postgres',
-		"SELECT cluster, count(*) FROM note WHERE part = $part AND leaves GROUP BY 1");
+		"SELECT instance, count(*) FROM note WHERE part = $part AND leaves GROUP BY 1");
 
 	$sections{$1} = $2 while $rows =~ /^(\w)\|(\d+)$/mg;
 	return \%sections;
 }
 
-# Run both clusters for a while, or until each of @disturb has been called, and
+# Run both instances for a while, or until each of @disturb has been called, and
 # both have got the lock since then.
 sub run_part
 {
@@ -138,7 +138,7 @@ sub run_part
 				$_->{run}->pump_nb for values %bench;
 				return $now->{a} > $before->{a} && $now->{b} > $before->{b};
 			},
-			'sections in both clusters');
+			'sections in both instances');
 		$disturb->() if $disturb;
 	}
 	# by its own timer pgbench ends when each client has ended its transaction
@@ -149,8 +149,8 @@ sub run_part
 		my $bench = $bench{$name};
 		my ($done) = $bench->{run}->finish ? 1 : 0;
 
-		is($bench->{err} =~ /(.*error.*)/ ? $1 : '', '', "part $part, cluster $name: no error");
-		ok($done, "part $part, cluster $name: pgbench ends well");
+		is($bench->{err} =~ /(.*error.*)/ ? $1 : '', '', "part $part, instance $name: no error");
+		ok($done, "part $part, instance $name: pgbench ends well");
 		$bench{$name}{commits} =
 		  $bench->{out} =~ /^number of transactions actually processed: (\d+)/m ? $1 : -1;
 	}
@@ -168,19 +168,19 @@ sub check_part
 	my $query = sub { $referee->safe_psql('postgres', $_[0]); };
 
 	note "part $part: $commits[0] sections in a, $commits[1] in b";
-	cmp_ok($commits[0], '>', 0, "part $part: cluster a has had the lock");
-	cmp_ok($commits[1], '>', 0, "part $part: so has cluster b");
+	cmp_ok($commits[0], '>', 0, "part $part: instance a has had the lock");
+	cmp_ok($commits[1], '>', 0, "part $part: so has instance b");
 
 	# in and out, in and out
 	is( $query->(qq{
 			SELECT count(*) FROM (
-				SELECT leaves, cluster, section,
+				SELECT leaves, instance, section,
 					lag(leaves, 1, true) OVER w AS before,
-					lag(cluster) OVER w AS before_cluster,
+					lag(instance) OVER w AS before_cluster,
 					lag(section) OVER w AS before_section
 				FROM note WHERE part = $part WINDOW w AS (ORDER BY id)) n
 			WHERE CASE WHEN leaves
-				THEN before OR (cluster, section) <> (before_cluster, before_section)
+				THEN before OR (instance, section) <> (before_cluster, before_section)
 				ELSE NOT before END}),
 		0, "part $part: no two sections overlap");
 	is($query->("SELECT count(*) FROM note WHERE part = $part AND NOT leaves"),
@@ -194,20 +194,20 @@ sub check_part
 	{
 		is($cluster{$name}->safe_psql('postgres',
 				"SELECT count(*) FROM section WHERE part = $part"),
-			shift @commits, "part $part, cluster $name: commits are there");
+			shift @commits, "part $part, instance $name: commits are there");
 		is($cluster{$name}->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'),
-			0, "part $part, cluster $name: no lock is left");
+			0, "part $part, instance $name: no lock is left");
 	}
 
-	# the token grows with every change of the owning cluster, never shrinks,
+	# the token grows with every change of the owning instance, never shrinks,
 	# and one token has one owner
 	is( $query->(qq{
 			SELECT count(*) FROM (
-				SELECT token, cluster, lag(token) OVER w AS before,
-					lag(cluster) OVER w AS before_cluster
+				SELECT token, instance, lag(token) OVER w AS before,
+					lag(instance) OVER w AS before_cluster
 				FROM note WHERE part = $part AND token IS NOT NULL AND NOT leaves
 				WINDOW w AS (ORDER BY id)) n
-			WHERE token < before OR token = before AND cluster <> before_cluster}),
+			WHERE token < before OR token = before AND instance <> before_cluster}),
 		0, "part $part: fencing tokens grow");
 	cmp_ok(
 		$query->("SELECT count(DISTINCT token) FROM note WHERE part = $part"),
@@ -228,9 +228,9 @@ run_part(2, 0, (
 for my $name (sort keys %cluster)
 {
 	is($cluster{$name}->safe_psql('postgres', 'SELECT sessions FROM zk_sessions'),
-		1, "cluster $name has kept its session");
+		1, "instance $name has kept its session");
 	unlike(slurp_file($cluster{$name}->logfile), qr/PANIC|TRAP|was terminated by signal/,
-		"cluster $name has not crashed");
+		"instance $name has not crashed");
 }
 $_->stop for (values %cluster, $referee);
 

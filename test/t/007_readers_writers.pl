@@ -1,6 +1,6 @@
 
 # Shared locks, session-scoped locks, zk_lock_all and semaphores between two
-# clusters: who waits for whom, that a foreign client is respected, that
+# instances: who waits for whom, that a foreign client is respected, that
 # restarts and lost sessions change nothing or are told, and that nothing goes
 # wrong under load.
 
@@ -99,7 +99,7 @@ sub is_over
 }
 
 #
-# 16 readers in both clusters, a writer, and readers that come after it
+# 16 readers in both instances, a writer, and readers that come after it
 #
 
 for my $who ('a', 'b')
@@ -157,7 +157,7 @@ for my $who ('a', 'b')
 	wait_no_contenders($zk, 'rw');
 }
 
-# A reader of another cluster between two writers of one
+# A reader of another instance between two writers of one
 {
 	my $first = having($a, "SELECT zk_lock('fifo')");
 	my $reader = late_reader($b, 'fifo');
@@ -168,7 +168,7 @@ for my $who ('a', 'b')
 	$a->reload;
 	$a->poll_query_until('postgres', 'SHOW zklock.handoff_quantum', '0');
 	is_over($first);
-	got($reader, 'the reader of the other cluster');
+	got($reader, 'the reader of the other instance');
 	ok(!$writer->done, 'ahead of the next writer of the first');
 	is_over($reader);
 	got($writer, 'which follows');
@@ -265,7 +265,7 @@ for my $kind ('-lock-', '-__WRIT__')
 	my $session = ZkSession->new($a);
 	$session->run_ok(q{BEGIN; SELECT zk_lock('s', session => true); SAVEPOINT s;
 		SELECT zk_lock('s2', shared => true, session => true); ROLLBACK TO s; COMMIT});
-	is(try($b, 's') . try_shared($b, 's'), 'ff', 'a session excludes the other cluster');
+	is(try($b, 's') . try_shared($b, 's'), 'ff', 'a session excludes the other instance');
 	is(try($b, 's2') . try_shared($b, 's2'), 'ft', 'or shares with it');
 	my $waiter = waiting($b, "SELECT zk_lock('s')", 'exclusive');
 	$session->run_ok('BEGIN; CREATE TABLE s (i int); SELECT zk_unlock($$s$$)');
@@ -285,7 +285,7 @@ for my $kind ('-lock-', '-__WRIT__')
 		$waiter = waiting($b, "SELECT zk_lock('s')", 'exclusive');
 		wait_contenders($zk, 's', 2);
 		$end{$how}->();
-		got($waiter, "$how: the other cluster has the lock");
+		got($waiter, "$how: the other instance has the lock");
 		is_over($waiter);
 		if ($how =~ /client|terminate/)
 		{
@@ -380,7 +380,7 @@ sub wakes
 	is(value($a, 'SELECT string_agg(name, $$ $$) FROM zk_locks'), 'all/held', 'nothing is lost, nothing is left');
 	$holder->run_ok("SELECT zk_lock_all(array_agg('all/' || i)) FROM generate_series(1, 390) i",
 		'390 locks at once');
-	is(try($b, 'all/1') . try($b, 'all/390'), 'ff', 'which excludes the other cluster');
+	is(try($b, 'all/1') . try($b, 'all/390'), 'ff', 'which excludes the other instance');
 	is_over($holder);
 	is(sql($b, "SELECT zk_lock_all(array_agg('all/' || i), '1 min') FROM generate_series(1, 390) i")->{message},
 		undef, 'and then it has them');
@@ -717,7 +717,7 @@ COMMIT;
 });
 append_to_file("$dir/$_", $script{$_}) for keys %script;
 
-# Run scripts (with weights) in both clusters.
+# Run scripts (with weights) in both instances.
 sub run_load
 {
 	my ($name, %scripts) = @_;
@@ -728,7 +728,7 @@ sub run_load
 		my $node = $cluster{$who};
 		my $bench = $bench{$who} = { out => '', err => '' };
 
-		# a deadlock between the clusters would be an error in the end
+		# a deadlock between the instances would be an error in the end
 		local %ENV = ($node->_get_env(), PGOPTIONS => '-c lock_timeout=60s');
 		$bench->{run} = IPC::Run::start(
 			[
@@ -743,11 +743,11 @@ sub run_load
 		my $bench = $bench{$who};
 		my $well = $bench->{run}->finish;
 
-		is($bench->{err} =~ /(.*error.*)/i ? $1 : '', '', "$name, cluster $who: no error");
-		ok($well, "$name, cluster $who: pgbench ends well");
+		is($bench->{err} =~ /(.*error.*)/i ? $1 : '', '', "$name, instance $who: no error");
+		ok($well, "$name, instance $who: pgbench ends well");
 		my ($n) = $bench->{out} =~ /^number of transactions actually processed: (\d+)/m;
-		note "$name, cluster $who: $n transactions";
-		cmp_ok($n, '>', 0, "$name, cluster $who: it has had its turn");
+		note "$name, instance $who: $n transactions";
+		cmp_ok($n, '>', 0, "$name, instance $who: it has had its turn");
 	}
 	return;
 }
@@ -796,7 +796,7 @@ for my $node ($a, $b)
 	$_->run_ok('CREATE TABLE lost' . $_->pid . ' ()') for @lost;
 	wait_contenders($zk, 'lost/r', 2);
 	ok(end_session($a, $foreign), 'the session is ended');
-	got($_, 'the lost lock goes to another cluster') for @waiting;
+	got($_, 'the lost lock goes to another instance') for @waiting;
 	$a->poll_query_until('postgres', 'SELECT count(*) = 5 AND bool_and(lost) FROM zk_locks');
 	is($_->run('COMMIT')->{sqlstate}, '40001', 'its holder cannot commit') for @lost;
 	is(value($a, q{SELECT count(*) FROM pg_class WHERE relname ~ '^lost\d'}), 0, 'nothing is committed');

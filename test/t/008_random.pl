@@ -1,6 +1,6 @@
 
-# Random operations in two clusters: whatever they are and however they end,
-# the answers are right, two clusters never hold what excludes each other, and
+# Random operations in two instances: whatever they are and however they end,
+# the answers are right, two instances never hold what excludes each other, and
 # nothing is left in the end.
 #
 # ZKLOCK_TEST_SEED repeats what was done (in as far as that does not depend on

@@ -1,6 +1,6 @@
 
 # Who stands in a lock's queue, and asking its holders to give way: over two
-# clusters and with foreign clients, and with the worker, the backend that asks
+# instances and with foreign clients, and with the worker, the backend that asks
 # or ZooKeeper going away in the middle.
 
 use strict;
@@ -74,7 +74,7 @@ sub busy_holder
 	return $session;
 }
 
-# How often a cluster was asked for a lock.
+# How often an instance was asked for a lock.
 sub times_asked
 {
 	my ($node, $path) = @_;
@@ -96,7 +96,7 @@ sub is_cancelled
 my %segments = map { ($_->name => segments($_)) } ($a, $b);
 
 #
-# Two clusters and a foreign client in one queue
+# Two instances and a foreign client in one queue
 #
 
 {
@@ -119,8 +119,8 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 				join('|', 2, $node, 'exclusive', sprintf('0x%x', $foreign->session)),
 				join('|', 3, "$dir/$expected[2]", 'exclusive', session_of($b)),
 			],
-			'the queue as cluster ' . $cluster->name . ' sees it');
-		is($owners[0] =~ $us ? $1 : $owners[0], 'a', 'the owner is named: cluster');
+			'the queue as instance ' . $cluster->name . ' sees it');
+		is($owners[0] =~ $us ? $1 : $owners[0], 'a', 'the owner is named: instance');
 		like($owners[0], qr/ port=${\$a->port}\b/, '... and port');
 		is($owners[1], 'foreign contender', 'a foreign contender as it names itself');
 		is($owners[2] =~ $us ? $1 : $owners[2], 'b', 'who waits is named');
@@ -292,9 +292,9 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 		'__REVOKE__|foreign contender', 'is asked');
 	$foreign->unlock($_) for @nodes;
 
-	# a holder of this cluster
+	# a holder of this instance
 	my $holder = busy_holder($a, 'r');
-	is(sql($a, "SELECT zk_cancel_holders('r')")->{out}, 1, 'a holder of this cluster, once');
+	is(sql($a, "SELECT zk_cancel_holders('r')")->{out}, 1, 'a holder of this instance, once');
 	is_cancelled($holder, 'it is cancelled');
 
 	# one that does nothing has nothing to cancel, and is not asked twice
@@ -305,7 +305,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$holder->run_ok('COMMIT', '... and goes on');
 
 	# of the other one, which hears of it when it guards the lock; then again
-	for my $name ('the other cluster', 'the other cluster again')
+	for my $name ('the other instance', 'the other instance again')
 	{
 		$holder->run("BEGIN; SELECT zk_lock('r')");
 		for my $time (1, 2)
@@ -456,8 +456,8 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$d->poll_query_until('postgres',
 		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $holder->pid);
 	is(sql($d, "SELECT zk_cancel_holders('committing')")->{out}, 0,
-		'a holder of this cluster that waits for a standby is not asked');
-	is(sql($a, "SELECT zk_cancel_holders('committing')")->{out}, 1, 'another cluster is');
+		'a holder of this instance that waits for a standby is not asked');
+	is(sql($a, "SELECT zk_cancel_holders('committing')")->{out}, 1, 'another instance is');
 	$d->wait_for_log(qr/another client requests revocation of lock.*\n.*DETAIL:  .*0/);
 	ok(!$holder->done, 'it goes on waiting');
 	$d->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
@@ -511,7 +511,7 @@ SQL
 	is($result->{warnings}[0]{message}, 'permission denied to cancel query', '... who is told');
 	is($result->{warnings}[0]{sqlstate}, '42501', '... by a warning');
 	my $log = -s $d->logfile;
-	is(sql($a, "SELECT zk_cancel_holders('auto')")->{out}, 1, 'nor from another cluster');
+	is(sql($a, "SELECT zk_cancel_holders('auto')")->{out}, 1, 'nor from another instance');
 	$d->wait_for_log(qr/another client requests revocation of lock.*\n.*DETAIL:  .*0/, $log);
 	is($d->safe_psql('postgres', "SELECT pid FROM zk_locks WHERE name = 'auto' AND granted"), $auto,
 		'... and goes on');
@@ -578,14 +578,14 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 	$holder->run_ok("BEGIN; SELECT zk_acquire('permits asked for', 2)", 'a permit');
 	run_forever($a, $holder);
 	is(sql($b, "SELECT zk_cancel_holders('permits asked for')")->{out}, 1,
-		'who has a permit in another cluster is asked');
+		'who has a permit in another instance is asked');
 	is_cancelled($holder, '... and cancelled');
 	is( (queue($a, 'permits asked for', 'count(*)'))[0], 0, '... which gives the permit back');
 	$holder->quit;
 }
 
-# The node of a cluster's reader is watched for a revocation, and by a writer
-# of the same cluster that waits for it.
+# The node of an instance's reader is watched for a revocation, and by a writer
+# of the same instance that waits for it.
 {
 	my $lock = 'watched twice';
 	my $reader = ZkSession->new($b);

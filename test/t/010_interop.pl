@@ -20,7 +20,7 @@ my $observer = $zk->client(timeout => 60);
 my ($a, $b) = map { zk_cluster($_, $zk, 'zklock.session_timeout' => '60s') } qw(a b);
 my %client = map { $_ => Foreign->$_($zk) } qw(curator kazoo go);
 
-# Two sessions of ours in each cluster
+# Two sessions of ours in each instance
 my ($a1, $a2, $b1, $b2) = map { ZkSession->new($_) } ($a, $a, $b, $b);
 
 sub session_number
@@ -635,7 +635,7 @@ subtest "Curator's InterProcessSemaphoreV2" => sub {
 	is(scalar($first->participants), 2, 'Curator counts both');
 	ok(!$second->acquire(0), 'they have no third');
 	is($b1->run($try)->{out}, 'f', 'nor have we');
-	is($a2->run($try)->{out}, 'f', 'not in the same cluster either');
+	is($a2->run($try)->{out}, 'f', 'not in the same instance either');
 	$wait_leases->(2);
 
 	# both wait, and get what the other kind gives back
@@ -657,7 +657,7 @@ subtest "Curator's InterProcessSemaphoreV2" => sub {
 
 	# two of ours
 	$second->release;
-	$a1->run_ok("BEGIN; SELECT zk_acquire('sem', 2)", 'the other cluster has one too');
+	$a1->run_ok("BEGIN; SELECT zk_acquire('sem', 2)", 'the other instance has one too');
 	ok(!$third->acquire(0), 'so they have none');
 	$third->begin('acquire');
 	$wait_leases->(3);
@@ -757,7 +757,7 @@ subtest 'revocation' => sub {
 	is_granted($b1, 'they release it, and we have it');
 	ok($revocable->revoked, 'because they were asked');
 
-	# and our own in another cluster
+	# and our own in another instance
 	$b1->send('SELECT pg_sleep(3600)');
 	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'our holder is asked');
 	is($b1->result->{sqlstate}, '57014', 'and cancelled');

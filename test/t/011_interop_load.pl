@@ -1,22 +1,22 @@
 
 # Interop under load: 8 threads of Curator, 8 of kazoo, and 8 backends in each
-# of two clusters, on one lock.  No two critical sections overlap, nobody
+# of two instances, on one lock.  No two critical sections overlap, nobody
 # starves, nothing is left behind.
 #
-# Critical sections are calls of section() in the referee, a third cluster: it
+# Critical sections are calls of section() in the referee, a third instance: it
 # tries to lock there what the caller claims to hold, so that it sees each
 # overlap, and no clock is needed; it is the same for all, so that hold times
 # are equal; and it tells when to stop.
 #
 # Fair shares: ZooKeeper's queue is first come, first served among contenders,
 # and everyone queues again at once, so one contender gets as many turns as
-# another.  A thread of Curator or kazoo is a contender.  A cluster is one, for
+# another.  A thread of Curator or kazoo is a contender.  An instance is one, for
 # all of its backends: how long it may keep the lock for them in a turn is
 # zklock.handoff_quantum.  There are 8 + 8 + 2 contenders.
 #
 # - With a quantum of 0 a turn is one transaction.  The fair share of a thread
-#   and of a cluster is 1/18 of all sections, that of a backend 1/8 of what
-#   its cluster has.
+#   and of an instance is 1/18 of all sections, that of a backend 1/8 of what
+#   its instance has.
 # - With a quantum that lasts for a section of each of its backends, the fair
 #   share of everybody is 1/32.
 #
@@ -260,7 +260,7 @@ sub check_part
 	for my $cluster (sort keys %cluster)
 	{
 		is($cluster{$cluster}->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'),
-			0, "$name: no lock is left in cluster $cluster");
+			0, "$name: no lock is left in instance $cluster");
 	}
 	return;
 }

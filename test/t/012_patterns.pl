@@ -1,5 +1,5 @@
 
-# The patterns of doc/patterns.md: all SQL of the page is run, on three clusters,
+# The patterns of doc/patterns.md: all SQL of the page is run, on three instances,
 # as the comments in the page tell, and the outcome of each pattern is checked.
 # And the queries of doc/operations.md, while there is something to be seen.
 
@@ -27,7 +27,7 @@ my $page = DocPage->new("$doc/patterns.md", \%cluster);
 
 sub session { return $page->session($_[0]); }
 
-# A query's result in all clusters, as a list.
+# A query's result in all instances, as a list.
 sub in_both { return map { $cluster{$_}->safe_psql('postgres', $_[0]) } qw(a b); }
 
 # Run a call in a session that has to wait for a lock, in this mode and scope.
@@ -83,30 +83,30 @@ $outcome{'Before you begin'} = sub {
 		'cluster_a', 'b reaches a');
 };
 
-$outcome{'Inventory decrement over two clusters'} = sub {
+$outcome{'Inventory decrement over two instances'} = sub {
 	is(sum(in_both('SELECT count(*) FROM orders')),
 		10, 'ten teapots were sold, of ten');
 
-	# one more caller each, behind a holder of the other cluster
+	# one more caller each, behind a holder of the other instance
 	$a->safe_psql('postgres', 'UPDATE stock SET quantity = 1');
 	my $other = result_behind('a.seller', 'b.seller', "CALL sell('teapot')",
 		'stock:teapot', 'COMMIT');
 	is($other->{out}, 'f', 'who has waited sees that nothing is left');
 };
 
-$outcome{'Run a cron job on one cluster only'} = sub {
+$outcome{'Run a cron job on one instance only'} = sub {
 	my @reports = in_both('SELECT count(*) FROM reports');
 
 	is(sum(@reports), 1, 'one report was written');
-	is($a->safe_psql('postgres', 'SELECT cluster FROM job_runs'),
-		$reports[0] ? 'a' : 'b', 'by the cluster that is noted');
+	is($a->safe_psql('postgres', 'SELECT instance FROM job_runs'),
+		$reports[0] ? 'a' : 'b', 'by the instance that is noted');
 
-	# a run that fails is another cluster's
+	# a run that fails is another instance's
 	my $second = result_behind('a.cron', 'b.cron', "CALL nightly_report('2026-12-02')",
 		'cron:nightly_report', 'ROLLBACK');
-	is($second->{message}, undef, 'the job of the other cluster');
+	is($second->{message}, undef, 'the job of the other instance');
 	is(join(' ', in_both("SELECT count(*) FROM reports WHERE due = '2026-12-02'")),
-		'0 1', 'the other cluster did what the first has failed to do');
+		'0 1', 'the other instance did what the first has failed to do');
 };
 
 $outcome{'Leader with fencing'} = sub {
@@ -226,13 +226,13 @@ $outcome{'Shards, each worked on by one'} = sub {
 	is_deeply(\%holder, { map { ("shard/$_" => 1) } (1 .. 4) },
 		'each shard has a worker, also that of the worker that has died');
 
-	# a worker's shard is lost with the session, and another cluster has it
+	# a worker's shard is lost with the session, and another instance has it
 	my $last = session('a.last');
 	$last->send('SELECT zk_lock_any(shards(), session => true)');
 	$last->wait_waiting(2);
 	my $lost = $cluster{c}->safe_psql('postgres', 'SELECT name FROM zk_locks WHERE granted');
 	end_session($cluster{c}, $foreign);
-	is($last->result->{out}, $lost, 'the shard of a cluster that has lost its session is taken over');
+	is($last->result->{out}, $lost, 'the shard of an instance that has lost its session is taken over');
 	$cluster{c}->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
 	is(session('c.one')->run('INSERT INTO shard_work VALUES (NULL)')->{sqlstate},
 		'40001', '... and its worker can do no more');
@@ -242,7 +242,7 @@ $outcome{'A budget in random shares'} = sub {
 	is($a->safe_psql('postgres', 'SELECT count(DISTINCT client) FROM shares_given'),
 		32, 'all shares were given out');
 
-	# a client that asks again, behind a holder of another cluster
+	# a client that asks again, behind a holder of another instance
 	$a->safe_psql('postgres', "INSERT INTO envelopes VALUES ('small', 3, 2)");
 	my $again = result_behind('b.opener', 'c.opener', "SELECT open_envelope('small', 'anna')",
 		'envelope:small', 'COMMIT');
@@ -261,9 +261,9 @@ $outcome{'Stored procedure with COMMIT in a loop'} = sub {
 	@purges = map { split /\n/ } @purges;
 
 	is(scalar(@purges), 12, 'all batches');
-	is(most_at_once(@purges), 1, 'were of one cluster at a time');
+	is(most_at_once(@purges), 1, 'were of one instance at a time');
 
-	# a batch, or all of them, wait for who has the lock, in either cluster
+	# a batch, or all of them, wait for who has the lock, in either instance
 	my $holder = session('a.holder');
 	for my $call ([ "purge('1 hour')", 'transaction' ],
 		[ "purge_alone('1 hour')", 'session' ])

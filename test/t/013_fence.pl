@@ -56,7 +56,7 @@ sub continue_worker
 value($a, 'CREATE TABLE t (i int)');
 
 #
-# A holder that has fenced loses its lock, and the next one in the cluster
+# A holder that has fenced loses its lock, and the next one in the instance
 # waits for the end of its transaction
 #
 
@@ -104,7 +104,7 @@ value($a, 'CREATE TABLE t (i int)');
 }
 
 #
-# Two clusters that change the same database: sessions of b come to a as
+# Two instances that change the same database: sessions of b come to a as
 # postgres_fdw would, with the token that b has
 #
 

@@ -7,7 +7,7 @@ use strict;
 use warnings;
 
 #
-# A pgbouncer in front of a cluster.  Its databases are named as their pool
+# A pgbouncer in front of an instance.  Its databases are named as their pool
 # modes, and each has two server connections.  To ZkSession it is a node.
 #
 
@@ -179,7 +179,7 @@ sub run_pid
 	return $out =~ /(\d+)$/ ? $1 : die 'there is no pid';
 }
 
-# Can the other cluster have the lock?
+# Can the other instance have the lock?
 sub try_b { return $at_b->run("SELECT zk_try_lock('$_[0]')")->{out}; }
 
 sub is_free
@@ -192,7 +192,7 @@ sub is_free
 	return;
 }
 
-# Who holds a lock in the cluster.
+# Who holds a lock in the instance.
 sub holds
 {
 	return $at_a->run("SELECT pid, scope FROM zk_locks WHERE granted AND name = '$_[0]'")->{out};
@@ -280,13 +280,13 @@ for my $mode (qw(session transaction))
 	# one after the other, in the pool and out of it
 	my $pid = run_pid($first, "BEGIN; SELECT zk_lock('$lock'); INSERT INTO t VALUES (1)");
 	is(holds($lock), "$pid|transaction", "$mode: a transaction holds the lock");
-	is(try_b($lock), 'f', "$mode: the other cluster does not get it");
+	is(try_b($lock), 'f', "$mode: the other instance does not get it");
 	$second->run_ok('BEGIN');
 	isnt(wait_for_lock($second, $lock, 1), $pid, "$mode: another client of the pool waits");
 	$first->run_ok('COMMIT');
 	is($second->result->{message}, undef, "$mode: until the first has committed");
 	is($second->run_ok('SELECT count(*) FROM t'), 1, "$mode: and sees what it did");
-	is(try_b($lock), 'f', "$mode: the other cluster does not get it in between");
+	is(try_b($lock), 'f', "$mode: the other instance does not get it in between");
 	is($second->run('SELECT 1/0')->{sqlstate}, '22012', "$mode: an error");
 	$second->run_ok('ROLLBACK');
 	is_free($lock, "$mode: COMMIT and ROLLBACK");
@@ -317,7 +317,7 @@ for my $mode (qw(session transaction))
 	isnt($second, $first, 'another server connection takes the lock');
 	is(holds('n'), "$second|transaction", 'and holds it');
 	is($occupant->run("SELECT zk_try_lock('n')")->{out}, 'f', 'the former one does not');
-	is(try_b('n'), 'f', 'nor does the other cluster');
+	is(try_b('n'), 'f', 'nor does the other instance');
 	$client->run_ok('COMMIT');
 	is_free('n', 'another server connection');
 	$_->quit for ($client, $occupant);
@@ -351,7 +351,7 @@ SKIP:
 	is($client->run_prepared('fence', 'p')->{out}, 't', '... and fenced');
 	my $first = $pid_of->($client);
 	is(holds('p'), "$first|transaction", '... by its server connection');
-	is(try_b('p'), 'f', '... the other cluster does not get it');
+	is(try_b('p'), 'f', '... the other instance does not get it');
 	$client->run('COMMIT');
 	is_free('p', 'prepared');
 
@@ -435,7 +435,7 @@ EOC
 			},
 			'the statement to reach the latch');
 		like(holds('s'), qr/^\d+\|transaction$/, "statement: $how: the lock is held");
-		is(try_b('s'), 'f', "statement: $how: the other cluster does not get it");
+		is(try_b('s'), 'f', "statement: $how: the other instance does not get it");
 		$latch->run_ok('SELECT pg_advisory_unlock(14)', 'the latch opens');
 		is($client->result->{message}, undef, "statement: $how");
 		is_free('s', "statement: $how");
@@ -464,7 +464,7 @@ for my $how ('quit', 'kill_client')
 	is($client->run('SELECT 1/0')->{sqlstate}, '22012', 'an error');
 	is(server_pid($client), $pid, 'one server connection serves a client');
 	is(holds('y'), "$pid|session", 'session: it holds the lock over its transactions');
-	is(try_b('y'), 'f', 'session: the other cluster does not get it');
+	is(try_b('y'), 'f', 'session: the other instance does not get it');
 	my $waiter = client('session');
 	wait_for_lock($waiter, 'y', 1);
 
@@ -521,7 +521,7 @@ for my $query ('SELECT pg_advisory_unlock_all()', 'SELECT zk_unlock_all()')
 	else
 	{
 		is(holds('y'), "$pid|session", "session: $query does not give it back");
-		is(try_b('y'), 'f', '... the other cluster waits in vain');
+		is(try_b('y'), 'f', '... the other instance waits in vain');
 		$at_a->run("SELECT pg_terminate_backend($pid)");
 		is_free('y', '... until the server connection ends');
 	}
@@ -554,7 +554,7 @@ $bouncer->admin("SET server_reset_query = 'DISCARD ALL'");
 	$client->quit;
 	$bouncer->wait_clients('transaction', 1);
 	is(holds('z'), "$pid|session", 'transaction: it survives its client');
-	is(try_b('z'), 'f', 'transaction: the other cluster does not get it');
+	is(try_b('z'), 'f', 'transaction: the other instance does not get it');
 
 	# ends with the server connection
 	$at_a->run("SELECT pg_terminate_backend($pid)");

@@ -1,6 +1,6 @@
 
 # Lives of the ensemble: its servers end, hang, lose each other and us.  Either
-# no lock is lost and nobody notices more than a wait, or the other cluster has
+# no lock is lost and nobody notices more than a wait, or the other instance has
 # the lock and who held it before does not commit.
 
 use strict;
@@ -29,13 +29,13 @@ my ($a, $b) = map {
 		'zklock.session_timeout' => '20s')
 } qw(a b);
 
-# Servers by their numbers: the leader, the one that cluster a is connected to,
+# Servers by their numbers: the leader, the one that instance a is connected to,
 # and a follower that is neither.
 my ($leader, $ours, $other);
 
 value($a, 'CREATE TABLE t (i int)');
 
-# All links of a cluster, or all but those to some servers.
+# All links of an instance, or all but those to some servers.
 sub links
 {
 	my ($node, @but) = @_;
@@ -43,7 +43,7 @@ sub links
 	return map { $node->name . "-$_" } grep { !$but{$_} } (0 .. 2);
 }
 
-# Which server a cluster is connected to, by its place in zklock.servers.
+# Which server an instance is connected to, by its place in zklock.servers.
 sub server_of
 {
 	my ($node) = @_;
@@ -53,7 +53,7 @@ sub server_of
 	return $i eq '' ? undef : $i;
 }
 
-# Connect a cluster to one of some servers.
+# Connect an instance to one of some servers.
 sub attach
 {
 	my ($node, @servers) = @_;
@@ -80,7 +80,7 @@ sub past_lease
 
 my $changes = 0;
 
-# A session of cluster a that holds a lock and has changed something.
+# A session of instance a that holds a lock and has changed something.
 sub changer
 {
 	my ($lock) = @_;
@@ -102,7 +102,7 @@ sub changes_are
 # A holder in a and a waiter in b live through a fault.  Options:
 #
 #   before, fault, after  what to do
-#   reconnect             the clusters that lose their connection by it
+#   reconnect             the instances that lose their connection by it
 #   tries                 a fault that takes most of the session timeout may end
 #                         the session if the machine is slow; how often to try
 sub live_through
@@ -403,7 +403,7 @@ live_through(
 	my $waiter = waiter($b, 'z', 2);
 
 	cut_ours();
-	is($waiter->result->{message}, undef, 'only a lying follower: the other cluster gets the lock');
+	is($waiter->result->{message}, undef, 'only a lying follower: the other instance gets the lock');
 	is($zk->mode($ours), 'follower', 'only a lying follower: it does not know it yet');
 	$holder->send('COMMIT');
 	$holder->wait_waiting(2);
@@ -428,7 +428,7 @@ live_through(
 	my $session = session_of($a);
 
 	$proxy->freeze(links($a));
-	is($_->result->{message}, undef, 'cut off from all: the other cluster gets the lock')
+	is($_->result->{message}, undef, 'cut off from all: the other instance gets the lock')
 	  for @waiters;
 	$_->run_ok('COMMIT') for @waiters;
 	is(session_of($a), $session, 'cut off from all: nobody has told us');

@@ -1,6 +1,6 @@
 
 # Processes that stand still for longer than the session lasts, as in a machine
-# that hangs or a virtual one that moves, while another cluster has the lock and
+# that hangs or a virtual one that moves, while another instance has the lock and
 # sells what is left: who stood still must not sell it again.
 
 use strict;
@@ -18,7 +18,7 @@ $zk->start;
 
 my ($a, $b) = map { zk_cluster($_, $zk, 'zklock.session_timeout' => '6s') } qw(a b);
 
-# The stock is in a third cluster, where the others change it.
+# The stock is in a third instance, where the others change it.
 my $shop = PostgreSQL::Test::Cluster->new('shop');
 $shop->init;
 $shop->start;
@@ -47,7 +47,7 @@ sub sell
 	return $session;
 }
 
-# The one piece of an item was sold once, by this cluster, which has the bill.
+# The one piece of an item was sold once, by this instance, which has the bill.
 sub sold_by
 {
 	my ($item, $node, $name) = @_;
@@ -84,7 +84,7 @@ sub continue_processes
 # Servers that stand still could not be shut down.
 END { kill 'CONT', keys %stopped; }
 
-# All of a cluster: the postmaster first, then it starts no others.
+# All of an instance: the postmaster first, then it starts no others.
 sub stop_cluster
 {
 	my ($node) = @_;
@@ -109,10 +109,10 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 	stop_processes($seller->pid);
 	$seller->send('COMMIT');
 	$zk->session_clock(6)->();
-	ok(!$other->done, 'backend stopped: the other cluster waits');
+	ok(!$other->done, 'backend stopped: the other instance waits');
 	continue_processes($seller->pid);
 	is($seller->result->{message}, undef, 'backend goes on: it commits');
-	is($other->result->{message}, undef, 'then the other cluster has the lock');
+	is($other->result->{message}, undef, 'then the other instance has the lock');
 	sell($b, 'backend', $other)->run_ok('COMMIT');
 	sold_by('backend', $a, 'backend stopped');
 	$_->quit for ($seller, $other);
@@ -129,7 +129,7 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 	my $worker = worker_of($a);
 
 	stop_processes($worker);
-	is($other->result->{message}, undef, 'worker stopped: the other cluster gets the lock');
+	is($other->result->{message}, undef, 'worker stopped: the other instance gets the lock');
 	$seller->send('COMMIT');
 	$seller->wait_waiting(2);
 	sell($b, 'worker', $other)->run_ok('COMMIT');
@@ -146,7 +146,7 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 }
 
 #
-# The whole cluster: whoever goes on first, the clock has run out
+# The whole instance: whoever goes on first, the clock has run out
 #
 
 {
@@ -159,7 +159,7 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 		"SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = " . $running->pid);
 	my @processes = stop_cluster($a);
 	$seller->send('COMMIT');
-	is($other->result->{message}, undef, 'cluster stopped: the other cluster gets the lock');
+	is($other->result->{message}, undef, 'instance stopped: the other instance gets the lock');
 	sell($b, 'cluster', $other)->run_ok('COMMIT');
 	my $second = sell($b, 'statement');
 	$second->run_ok('COMMIT');
@@ -168,8 +168,8 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 	continue_processes($seller->pid);
 	$seller->done;
 	continue_processes(@processes);
-	error_is($seller->result, $lock_lost, 'cluster goes on: COMMIT fails');
-	sold_by('cluster', $b, 'cluster stopped');
+	error_is($seller->result, $lock_lost, 'instance goes on: COMMIT fails');
+	sold_by('cluster', $b, 'instance stopped');
 	error_is(
 		$running->result,
 		{
@@ -178,14 +178,14 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 			detail => qr/./,
 			hint => qr/^Retry the transaction/
 		},
-		'cluster goes on: a running statement is cancelled');
+		'instance goes on: a running statement is cancelled');
 	$running->run('ROLLBACK');
-	sold_by('statement', $b, 'cluster stopped, statement');
+	sold_by('statement', $b, 'instance stopped, statement');
 	$_->quit for ($seller, $running, $other, $second);
 
 	# and it works again
 	my $again = holder($a, 'cluster');
-	is(sql($b, "SELECT zk_try_lock('cluster')")->{out}, 'f', 'cluster goes on: it takes locks again');
+	is(sql($b, "SELECT zk_try_lock('cluster')")->{out}, 'f', 'instance goes on: it takes locks again');
 	$again->run_ok('COMMIT');
 	$again->quit;
 }

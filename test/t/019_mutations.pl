@@ -1,7 +1,7 @@
 
 # The checker of make chaos can fail: made-up histories show each kind of
 # violation being found, and so do locks that are broken on purpose, by the
-# mutations of a test build.  On the same clusters, with the same faults and
+# mutations of a test build.  On the same instances, with the same faults and
 # without a mutation, it finds none.
 
 use strict;
@@ -26,7 +26,7 @@ die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 
 my %history;
 
-# A new history of clusters a and b, with nothing in it.
+# A new history of instances a and b, with nothing in it.
 sub history
 {
 	%history = (
@@ -121,11 +121,11 @@ finds('token went back', 'a token that is older than the last');
 history();
 section('a1', 'l', 1, 2, 0, token => { l => 11 });
 section('b1', 'l', 3, 4, 0, token => { l => 10 });
-finds('token went back', 'the same over clusters');
+finds('token went back', 'the same over instances');
 history();
 section('a1', 'f', 1, 2, 0, token => { f => 11 });
 section('b1', 'f', 3, 4, 1, token => { f => 11 });
-finds('token of two clusters', 'a token of two owners');
+finds('token of two instances', 'a token of two owners');
 history();
 section('a1', 'l', 1, 2, 0);
 $history{counters}{a}{l} = 0;
@@ -168,7 +168,7 @@ for my $cluster ('a', 'b')
 	idle();
 	push @{ $history{faults} },
 	  { kind => 'stop-cluster', begin => 3, end => 22, clusters => [$cluster] };
-	finds('', "nor while cluster $cluster stands still");
+	finds('', "nor while instance $cluster stands still");
 }
 idle();
 section('c1', 'x', 1, 2, 0);
@@ -284,7 +284,7 @@ $history{holds}[2]{detail} = 'waits in ZooKeeper';
 finds('victim in vain', 'two victims of a deadlock');
 push @{ $history{faults} },
   { kind => 'stop-cluster', begin => 5, end => 6, clusters => ['a'] };
-finds('', 'while one of the clusters stands still');
+finds('', 'while one of the instances stands still');
 $history{faults}[0]{clusters} = ['c'];
 finds('victim in vain', 'but not while another one does');
 
@@ -301,7 +301,7 @@ finds('deadlock lasts', 'a deadlock that lasts');
 push @{ $history{faults} }, { kind => 'lose-quorum', begin => 4, end => 5 };
 finds('', 'while there is no quorum');
 $history{faults}[0] = { kind => 'stop-cluster', begin => 4, end => 5, clusters => ['c'] };
-finds('deadlock lasts', 'but not while another cluster stands still');
+finds('deadlock lasts', 'but not while another instance stands still');
 
 # semaphores
 sub permits
@@ -439,7 +439,7 @@ $history{sections}[1]{pause} = 5;
 finds('', 'no violation after a pause, since readers are not fenced');
 is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: but a hole');
 
-# a session that is closed from outside, and its cluster has not heard of it
+# a session that is closed from outside, and its instance has not heard of it
 sub closed
 {
 	history();
@@ -460,7 +460,7 @@ finds('', 'unless it had been asked before');
 is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: that is a hole');
 closed();
 $history{faults}[0]{end} = 4.9;
-finds('counter, overlap, same number', 'nor once the cluster has heard of it');
+finds('counter, overlap, same number', 'nor once the instance has heard of it');
 paused('f');
 finds('counter, same number', 'with a fence it is a violation');
 

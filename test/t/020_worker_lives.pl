@@ -138,7 +138,7 @@ sub is_dead
 	is($local->result->{message}, undef, 'the next one has the lock');
 	is(value($a, 'SELECT lost FROM zk_stat'), 0, 'and was not lost');
 	$local->run_ok('COMMIT');
-	has_lock($remote, 'and then the other cluster');
+	has_lock($remote, 'and then the other instance');
 	$_->quit for ($holder, $local);
 	delete $a->{zk_watcher};
 }
@@ -203,7 +203,7 @@ for my $victim ('the holder', 'a waiter', 'the worker', 'a bystander')
 	file_is_right($a, 'after a crash');
 	is_dead($_, 'clients have been disconnected') for ($holder, $waiter, $bystander);
 	is(value($a, "SELECT count(*) FROM t WHERE what = 'crash'"), 0, 'nothing was committed');
-	has_lock($remote, 'the other cluster has the lock');
+	has_lock($remote, 'the other instance has the lock');
 }
 note sprintf('locks were free %s ms after the first connection was accepted, with a session timeout of 30 s',
 	join(', ', map { sprintf '%.0f', $_ } @delays));
@@ -278,11 +278,11 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 			qr/pre-existing shared memory block .*is still in use/, '... because of it');
 	}
 	ok(alive($session), 'the session lives, too');
-	ok(waits($remote), 'the other cluster waits');
+	ok(waits($remote), 'the other instance waits');
 	kill 'KILL', $holder->pid;
 	poll_until(sub { !kill 0, $holder->pid }, 'the backend to be gone');
 	$a->start;
-	has_lock($remote, 'started when it was gone: the other cluster has the lock');
+	has_lock($remote, 'started when it was gone: the other instance has the lock');
 	is_gone($session, 'the old session is gone');
 	is_dead($holder, 'the holder is dead');
 	wait_connected($a);

@@ -139,7 +139,7 @@ sub committed
 	return value($a, "SELECT coalesce(string_agg(what, ' ' ORDER BY what), '') FROM t WHERE round = '$round'");
 }
 
-# Another cluster has the lock, and gives it back.
+# Another instance has the lock, and gives it back.
 sub had
 {
 	my ($session, $name) = @_;
@@ -195,17 +195,17 @@ sub is_clean
 	is(wait_ended($s->{waits_locally}, 'the local waiter')->{message}, undef,
 		'and who waits behind it has the lock');
 	run_ok($s->{waits_locally}, 'COMMIT');
-	had($s->{'behind idle'}, 'and then the other cluster');
+	had($s->{'behind idle'}, 'and then the other instance');
 	kill 'INT', $s->{runs}->pid;
 	is(wait_ended($s->{runs}, 'the statement')->{sqlstate}, '57014', 'a statement can be cancelled');
 	run_ok($s->{runs}, 'ROLLBACK');
-	had($s->{'behind runs'}, 'and the other cluster has its lock');
+	had($s->{'behind runs'}, 'and the other instance has its lock');
 	ok(!ended($s->{commits}) && !ended($s->{'behind commits'}),
-		'a commit waits for its standby, and the other cluster for the lock');
+		'a commit waits for its standby, and the other instance for the lock');
 	$a->append_conf('postgresql.auto.conf', "synchronous_standby_names = ''");
 	$a->reload;
 	is(wait_ended($s->{commits}, 'the commit')->{message}, undef, 'until none is needed');
-	had($s->{'behind commits'}, 'then the other cluster has its lock');
+	had($s->{'behind commits'}, 'then the other instance has its lock');
 	ok(kill(0, $worker), 'the worker has been there all the time');
 	ok(-e $file, 'and its session');
 	$_->vanish for (values %$s);
@@ -235,7 +235,7 @@ sub is_clean
 	had($s->{"behind $_"}, "the other cluster has the lock of who $_") for qw(idle runs);
 	poll_until(sub { contenders($zk, 'wait') == 1 }, 'who waits to leave the queue');
 	is(scalar(contenders($zk, 'commits')), 2, 'who commits, and cannot go on, has its lock');
-	ok(!ended($s->{'behind commits'}), 'and the other cluster waits for it');
+	ok(!ended($s->{'behind commits'}), 'and the other instance waits for it');
 	ok(-e $a->data_dir . '/postmaster.pid', 'so does the shutdown');
 
 	kill 'CONT', $pid;

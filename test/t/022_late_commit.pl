@@ -97,7 +97,7 @@ sub stopped_holder
 	my $holder = holder($a, 'stock');
 	my $worker = worker_of($a);
 
-	# the cluster knows its token, and does not hear of the rest
+	# the instance knows its token, and does not hear of the rest
 	$holder->run_ok("SELECT zk_fencing_token('stock')");
 	kill 'STOP', $worker;
 	ok($foreign->kill_session(session_of($a)), 'the session ends');

@@ -1,6 +1,6 @@
 
-# The worker of a cluster is terminated again and again, while 32 clients of
-# two clusters hold locks and wait for them: no lock is lost, no client has an
+# The worker of an instance is terminated again and again, while 32 clients of
+# two instances hold locks and wait for them: no lock is lost, no client has an
 # error, and nobody has what somebody else holds.
 #
 # All clients are driven from here, so what they hold is known without a clock:
@@ -118,7 +118,7 @@ my @clients = map {
 	{ cluster => $name, wire => ZkWire->new($cluster{$name}) }
 } (1 .. 32);
 
-# The first four hold a lock all the time; the last two of each cluster wait
+# The first four hold a lock all the time; the last two of each instance wait
 # for it.
 my @keeping = @clients[ 0 .. $keepers - 1 ];
 my @kept_waiting = @clients[ 18, 19, 30, 31 ];

@@ -1,7 +1,7 @@
 
 # Standbys: a standby has a worker and a session of its own, and takes locks.
 # Promotion loses nothing, a crash is as on a primary, and what base backups and
-# pg_rewind copy from another cluster is never taken for one's own session.
+# pg_rewind copy from another instance is never taken for one's own session.
 #
 # The session timeout is longer than any of these tests waits for a lock.
 

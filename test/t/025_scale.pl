@@ -5,7 +5,7 @@
 #
 # ZKLOCK_TEST_WATCHES is how many znodes are watched (default 3500, whose paths
 # are 1.2 MB; ZooKeeper closes a connection on which a request of 1 MB comes).
-# Those are another client's: clusters have no more than 1 MB of paths.
+# Those are another client's: instances have no more than 1 MB of paths.
 
 use strict;
 use warnings;
@@ -29,7 +29,7 @@ my $ahead = 300;
 # so many go into one zk_lock_all
 my $together = 500;
 
-# Cluster a holds, cluster b waits, and what b asks is counted.
+# Instance a holds, instance b waits, and what b asks is counted.
 my $proxy = ZkProxy->new;
 my $zk = ZooKeeper->new;
 $zk->start;
@@ -78,7 +78,7 @@ sub locks
 }
 
 # How many contenders there are in ZooKeeper; nobody makes other ephemeral nodes
-# here, but each cluster one that tells of it.
+# here, but each instance one that tells of it.
 sub all_of_them { return lock_ephemerals($zk); }
 
 # Nothing is left, not even for a moment longer than it takes.
@@ -95,7 +95,7 @@ sub is_clean
 				   AND NOT EXISTS (SELECT FROM zk_locks)
 				   AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'userlock')
 				  FROM zk_stat}),
-			"$name: nothing is left in cluster " . $node->name);
+			"$name: nothing is left in instance " . $node->name);
 	}
 	return;
 }
@@ -175,7 +175,7 @@ END
 # Many znodes are watched when the connection is lost
 #
 
-# How many znodes the session of a cluster watches.
+# How many znodes the session of an instance watches.
 sub watched_by
 {
 	my ($node) = @_;
@@ -241,7 +241,7 @@ sub end_all
 
 		wait_contenders($zk, "probe $round", 2);
 		$cut->();
-		poll_until(sub { reconnects() > $expected }, 'cluster b to connect again');
+		poll_until(sub { reconnects() > $expected }, 'instance b to connect again');
 		wait_connected($a);
 		$owner->run_ok('COMMIT');
 		is($waiter->result->{message}, undef, "$how: who waits goes on waiting, and gets the lock");

@@ -1,5 +1,5 @@
 
-# Nothing when idle: while nothing is held or wanted, a cluster asks ZooKeeper
+# Nothing when idle: while nothing is held or wanted, an instance asks ZooKeeper
 # for nothing but the pings that the client library sends; and while something
 # is, without any change, for heartbeats; and who waits looks again, seldom.
 #
@@ -92,13 +92,13 @@ sub is_only_heartbeats
 sub is_idle { return is_only(asked_during($pings, 'ping'), ['ping'], $_[0]); }
 
 #
-# A cluster that has just connected
+# An instance that has just connected
 #
 
 wait_connected($a);
 cmp_ok($proxy->requests('a-0')->{connect}, '>', 0, 'the proxy counts');
 asked_during(1, 'ping');
-is_idle('a cluster that has taken no lock yet');
+is_idle('an instance that has taken no lock yet');
 
 #
 # Every kind of lock, held, waited for and released

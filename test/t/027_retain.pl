@@ -1,5 +1,5 @@
 
-# Locks that a cluster keeps while nobody holds them (zklock.retain_time): who
+# Locks that an instance keeps while nobody holds them (zklock.retain_time): who
 # gets them, what others find, and what ends them.
 
 use strict;
@@ -55,7 +55,7 @@ sub leases
 	return @found;
 }
 
-# The cluster whose contender is first, by what it says.
+# The instance whose contender is first, by what it says.
 sub owner { return data($_[0]) =~ /cluster=(\w+)/ ? $1 : ''; }
 
 sub setting
@@ -89,7 +89,7 @@ sub setting
 	is(scalar(@kept), 1, 'the contender stays behind the transaction');
 	like(data('k'), $mark, 'and says that it may be idle');
 	is($a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), 0, 'nobody holds the lock');
-	is(take($a, 'k'), $token, 'the next taker of the cluster has it, with the same token');
+	is(take($a, 'k'), $token, 'the next taker of the instance has it, with the same token');
 	is_deeply([contenders($zk, 'k')], \@kept, 'by the same contender');
 	sql($a, "BEGIN; SAVEPOINT s; SELECT zk_lock('k'); ROLLBACK TO s; COMMIT;");
 	is_deeply([contenders($zk, 'k')], \@kept, '... after ROLLBACK TO');
@@ -119,7 +119,7 @@ for my $how (
 	my $lock = $name =~ s/\W/_/gr;
 
 	take($a, $lock);
-	is(owner($lock), 'a', "$name: retained in one cluster");
+	is(owner($lock), 'a', "$name: retained in one instance");
 	$act->($lock);
 	is(owner($lock), 'b', "... and then in the other");
 }
@@ -154,7 +154,7 @@ for my $how (
 	is(owner('u'), 'b', 'and keeps it');
 }
 
-# Somebody of the same cluster wants it, too, but is held up: by the one who had
+# Somebody of the same instance wants it, too, but is held up: by the one who had
 # it, whose rollback waits for another server.
 {
 	$a->safe_psql('postgres', q{CREATE EXTENSION postgres_fdw;
@@ -197,13 +197,13 @@ for my $how (
 	wait_contenders($zk, 'r', 1);
 	is(owner('r'), 'c', 'and keeps it alone');
 	take($_, 'r', $read) for ($a, $b);
-	is(try($a, 'r'), 't', 'a writer of one of the clusters gets it from both');
+	is(try($a, 'r'), 't', 'a writer of one of the instances gets it from both');
 	wait_contenders($zk, 'r', 1);
 	is(owner('r'), 'a', 'and keeps it alone');
 	take($a, 'r', $read);
 	wait_contenders($zk, 'r', 1);
 	like((contenders($zk, 'r'))[0], qr/__READ__/,
-		'a reader of the same cluster makes it give that up');
+		'a reader of the same instance makes it give that up');
 }
 
 #

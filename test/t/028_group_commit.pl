@@ -39,7 +39,7 @@ sub stop_worker
 	return $worker;
 }
 
-# Requests that ZooKeeper has had from the cluster.
+# Requests that ZooKeeper has had from the instance.
 sub requests
 {
 	my ($line) = grep { /sid=$session_id\b/ } split /\n/, $zk->fourlw('cons');
@@ -48,7 +48,7 @@ sub requests
 	return $received;
 }
 
-# Watches of the cluster's own contenders, a request each: one for each lock that
+# Watches of the instance's own contenders, a request each: one for each lock that
 # has been owned for a second.
 sub watches
 {

@@ -94,7 +94,7 @@ sub notes
 		"SELECT count(*) FROM note WHERE part = $part AND leaves");
 }
 
-# $clients backends of both clusters, each of which does so many sections.
+# $clients backends of both instances, each of which does so many sections.
 sub start_sections
 {
 	my ($part, $n) = @_;
@@ -133,8 +133,8 @@ sub end_sections
 	{
 		my $done = $bench->{run}->finish ? 1 : 0;
 
-		is($bench->{err} =~ /(.*error.*)/ ? $1 : '', '', "part $part, cluster $bench->{name}: no error");
-		ok($done, "part $part, cluster $bench->{name}: all have had their turns");
+		is($bench->{err} =~ /(.*error.*)/ ? $1 : '', '', "part $part, instance $bench->{name}: no error");
+		ok($done, "part $part, instance $bench->{name}: all have had their turns");
 		$total += $clients * $bench->{n};
 	}
 	is(notes($part), $total, "part $part: every section was done");
@@ -216,7 +216,7 @@ $zk->set_counter(lock_dir('mutex'), $last);
 # on its way in ZooKeeper gets the number behind that.
 my @numbers = map { number_of($_) } wait_contenders($zk, 'mutex', 3);
 @numbers = (@numbers[ 1, 2 ], $last) if $numbers[0] == -$last - 1;
-is_deeply(\@numbers, [ number_of($first), $last, $last ], 'part 3: both clusters have the last number');
+is_deeply(\@numbers, [ number_of($first), $last, $last ], 'part 3: both instances have the last number');
 is(notes(3), 0, 'part 3: neither has the lock');
 $foreign->unlock($first);
 end_sections(3, @benches);

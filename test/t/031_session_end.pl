@@ -2,7 +2,7 @@
 # The end of a session that holds as much as one may: ZooKeeper writes it as one
 # transaction that lists all its ephemeral nodes, and must be able to read that
 # again.  Whatever ends it, the servers go on, and can be started again.  Needs a
-# test build, whose clusters can be bound to one session.
+# test build, whose instances can be bound to one session.
 
 use strict;
 use warnings;
@@ -32,7 +32,7 @@ my $foreign = $zk->client;
 sub path_bytes { return value($a, 'SELECT path_bytes FROM zk_sessions'); }
 
 # How many ephemeral nodes there are, as the leader knows, but for that by which
-# the cluster tells of itself.
+# the instance tells of itself.
 sub ephemerals
 {
 	my $leader = $zk->leader;
@@ -155,7 +155,7 @@ is(sql($a, q{SELECT zk_lock_all(ARRAY(SELECT 'all' || i FROM generate_series(1, 
 is($holder->run_ok('SELECT fill(1)', 'and it is used'), $held);
 
 #
-# The cluster crashes
+# The instance crashes
 #
 
 kill 'KILL', $holder->pid;

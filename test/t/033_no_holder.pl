@@ -37,7 +37,7 @@ $a->safe_psql('latin', 'CREATE EXTENSION zklock');
 my $cafe = "caf\x{e9}";
 my $cafe_sql = q{'caf' || chr(233)};
 
-# Nobody of this cluster has anything, in either tier, and others can have it.
+# Nobody of this instance has anything, in either tier, and others can have it.
 sub nothing_is_held
 {
 	my ($name, @locks) = @_;
@@ -112,7 +112,7 @@ sub fails
 	is($s->run(q{SELECT zk_unlock('y'), zk_unlock('y')})->{out}, 't|f', '... once');
 	nothing_is_held('one was held', qw(x y z));
 
-	# for which there is a waiter in this cluster
+	# for which there is a waiter in this instance
 	$s->run_ok("SET zklock.fail_at = 'taken'; BEGIN");
 	my $ahead = $foreign->lock(lock_dir('x'));
 	$s->send("SELECT zk_lock('x')");
@@ -120,7 +120,7 @@ sub fails
 	my $next = waiter($a, 'x', 1);
 	$foreign->unlock($ahead);
 	is($s->result->{sqlstate}, 'XX000', 'who is first fails');
-	is($next->result->{sqlstate}, undef, 'the next in this cluster has the lock');
+	is($next->result->{sqlstate}, undef, 'the next in this instance has the lock');
 	$next->run_ok('COMMIT');
 	$s->run_ok('ROLLBACK');
 	nothing_is_held('a waiter behind', 'x');
@@ -185,7 +185,7 @@ for my $call (
 	$_->quit for ($all, $neighbour);
 }
 
-# A writer that waits for a reader of its own cluster has its place in ZooKeeper
+# A writer that waits for a reader of its own instance has its place in ZooKeeper
 # meanwhile, and a new one when the session has ended.
 for my $way ('tries', 'waited, too, and is canceled')
 {
@@ -222,7 +222,7 @@ for my $way ('tries', 'waited, too, and is canceled')
 }
 
 #
-# A try ends, whatever becomes of the cluster's own contender of the other mode
+# A try ends, whatever becomes of the instance's own contender of the other mode
 #
 
 # ZooKeeper does not let it go.
@@ -267,7 +267,7 @@ for my $shared ('true', 'false')
 	is($s->result->{sqlstate}, '57014', '... and it can be canceled');
 	is(value($a, 'SELECT slot_users FROM zk_stat'), 0, 'nobody wants it any more');
 	$zk->resume;
-	is($s->run("SELECT zk_try_lock('slow')")->{out}, 't', 'its own cluster is nobody to wait for');
+	is($s->run("SELECT zk_try_lock('slow')")->{out}, 't', 'its own instance is nobody to wait for');
 	$s->quit;
 	wait_no_contenders($zk, 'slow');
 }

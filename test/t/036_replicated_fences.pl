@@ -1,5 +1,5 @@
 
-# Logical replication of all tables: zk_fences is one of them, but each cluster
+# Logical replication of all tables: zk_fences is one of them, but each instance
 # keeps its own tokens.  Whatever arrives for the table changes nothing, and stops
 # nothing.
 

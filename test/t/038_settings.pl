@@ -231,7 +231,7 @@ $a->safe_psql('postgres', q{
 edit_settings($a, 'shared_preload_libraries' => 'zklock');
 $a->restart;
 poll_until(sub { sql($a, 'SELECT state FROM zk_sessions')->{out} eq 'connected' },
-	'the cluster to be connected');
+	'the instance to be connected');
 for my $case ([ 'shop', 'shop' ], [ 'postgres', 'shops' ])
 {
 	my ($role, $value) = @$case;
@@ -265,14 +265,14 @@ SKIP:
 		$a->reload;
 		poll_until(
 			sub { sql($a, 'SELECT server, servers FROM zk_sessions')->{out} eq "[::1]:$port|$servers" },
-			"the cluster to be connected to $servers");
+			"the instance to be connected to $servers");
 		pass("$servers: connected");
 	}
 	edit_settings($a, %right);
 	$a->reload;
 	poll_until(
 		sub { sql($a, 'SELECT server FROM zk_sessions')->{out} eq "127.0.0.1:$port" },
-		'the cluster to be connected as before');
+		'the instance to be connected as before');
 	is(sql($a, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', 'and it locks');
 }
 

@@ -27,7 +27,7 @@ my $a = zk_cluster('a', $zk,
 	'zklock.servers' => $zk->connstr_through($proxy, 'a'),
 	'zklock.session_timeout' => '60s');
 
-# Connect the cluster to one of some servers.
+# Connect the instance to one of some servers.
 sub attach
 {
 	my (@servers) = @_;
@@ -49,7 +49,7 @@ sub is_attached
 				  FROM zk_sessions WHERE state = 'connected'});
 			return $i ne '' && grep { $_ == $i } @servers;
 		},
-		"the cluster to be connected to one of @servers");
+		"the instance to be connected to one of @servers");
 	return;
 }
 

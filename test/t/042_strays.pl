@@ -34,10 +34,10 @@ sub connections
 	return $zk->fourlw('cons') =~ m{^ /(\S+?)\[[^\n]*\bsid=\Q$session\E\b}mg;
 }
 
-# A node in the session of the cluster, which has its connection back then; or
-# more than one, if the cluster was back ahead of the answer.  The server leaves
-# the cluster its connection if it does not know it as the session's any more:
-# where a client left the session at the moment at which the cluster came back.
+# A node in the session of the instance, which has its connection back then; or
+# more than one, if the instance was back ahead of the answer.  The server leaves
+# the instance its connection if it does not know it as the session's any more:
+# where a client left the session at the moment at which the instance came back.
 sub strays
 {
 	my ($dir, $kind) = @_;
@@ -55,7 +55,7 @@ sub strays
 
 			return $connected eq 't' && @now == 1 && ($again eq 't' || $now[0] eq $before);
 		},
-		'the cluster to be connected again');
+		'the instance to be connected again');
 	my @nodes = map { "$dir/$_" } grep { /$uuid/ } $foreign->ls($dir);
 	$strays += @nodes;
 	return @nodes;
@@ -107,7 +107,7 @@ for my $case (
 
 my @sessions = map { ZkSession->new($a) } (0 .. 3);
 
-# a writer behind readers of its own cluster, which have not come yet
+# a writer behind readers of its own instance, which have not come yet
 $sessions[0]->run_ok($_) for ('BEGIN', "SELECT zk_lock('y', shared => true)");
 $sessions[1]->send("SELECT zk_lock('y')");
 $sessions[1]->wait_waiting(1);

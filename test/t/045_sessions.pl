@@ -1,5 +1,5 @@
 
-# A cluster with more locks than fit into one session has several: each with its
+# An instance with more locks than fit into one session has several: each with its
 # own lease and its own end.  Needs a test build, in which ten locks can be made to
 # fill a session.
 
@@ -252,7 +252,7 @@ my $waiter = remote_waiter('s12');
 make_room();
 $all->run_ok($begin);
 end_session($a, $client, $ids[1]);
-has_lock($waiter, 'one expires: another cluster gets a lock of it');
+has_lock($waiter, 'one expires: another instance gets a lock of it');
 
 # closed from outside, as here, it has no lease that would make a commit wait
 ok($a->poll_query_until('postgres', 'SELECT lost = 10 FROM zk_stat'), 'ten locks are lost');
@@ -314,7 +314,7 @@ kill 'KILL', $keepers[0]->pid;
 $a->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
 $_->kill_client for @keepers;
 wait_accepting($a);
-has_lock($_, 'after a crash another cluster has the lock') for @waiters;
+has_lock($_, 'after a crash another instance has the lock') for @waiters;
 are_gone('the old sessions are gone', @ids);
 wait_rows(1);
 is(-s session_file($a), $record, 'and the file has the new one');

@@ -1,6 +1,6 @@
 
-# Deadlocks between two clusters: one victim, which gets 40P01, and the other
-# goes on; by way of other backends of its cluster as well.  While nobody has
+# Deadlocks between two instances: one victim, which gets 40P01, and the other
+# goes on; by way of other backends of its instance as well.  While nobody has
 # waited for long there is no request for that.
 
 use strict;
@@ -27,7 +27,7 @@ my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers, 'log_lock_waits'
 my $b = zk_cluster('shop_b', $zk);
 my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
 
-# The room where clusters confirm deadlocks becomes empty.
+# The room where instances confirm deadlocks becomes empty.
 sub wait_quiet
 {
 	my ($name) = @_;
@@ -38,7 +38,7 @@ sub wait_quiet
 
 			return !@left;
 		},
-		'the clusters to tidy up');
+		'the instances to tidy up');
 	pass($name);
 	return;
 }
@@ -62,12 +62,12 @@ sub line
 	my ($waiter, $cluster, $lock, $owner, $other) = @_;
 
 	return sprintf
-	  'Process %d of cluster %s waits for exclusive lock "%s" in ZooKeeper; blocked by process %d of cluster %s.',
+	  'Process %d of instance %s waits for exclusive lock "%s" in ZooKeeper; blocked by process %d of instance %s.',
 	  $waiter->pid, $cluster, $lock, $owner->pid, $other;
 }
 
 #
-# Nothing while nobody waits for long: other clusters' contenders come and go,
+# Nothing while nobody waits for long: other instances' contenders come and go,
 # and only the last wait lasts for deadlock_timeout, of a backend that holds
 # nothing.
 #
@@ -145,7 +145,7 @@ sub only_marks
 }
 
 #
-# Two clusters, two locks
+# Two instances, two locks
 #
 
 {
@@ -169,7 +169,7 @@ sub only_marks
 	$first->run_ok('COMMIT');
 
 	my $log = slurp_file($b->logfile, $log_b);
-	like($log, qr/deadlock detected/, 'the log of its cluster has the deadlock');
+	like($log, qr/deadlock detected/, 'the log of its instance has the deadlock');
 	like(
 		$log,
 		qr/Process ${\$second->pid}: SELECT zk_lock\('x'\)/,
@@ -180,7 +180,7 @@ sub only_marks
 }
 
 #
-# By way of a row: first waits in its cluster for third, that in ZooKeeper
+# By way of a row: first waits in its instance for third, that in ZooKeeper
 #
 
 $a->safe_psql('postgres', 'CREATE TABLE stock (id int PRIMARY KEY, n int)');
@@ -202,16 +202,16 @@ $a->safe_psql('postgres', 'INSERT INTO stock VALUES (1, 0)');
 		$result,
 		[   'Process '
 			  . $first->pid
-			  . ' of cluster shop_a waits for process '
+			  . ' of instance shop_a waits for process '
 			  . $third->pid
-			  . ' of the same cluster.',
+			  . ' of the same instance.',
 			line($third, 'shop_a', 'y', $second, 'shop_b'),
 			line($second, 'shop_b', 'x', $first, 'shop_a') ],
 		'a deadlock through a row lock');
 	$third->run_ok('ROLLBACK');
 	is($first->result->{message}, undef, 'who waited for the row goes on');
 	$first->run_ok('COMMIT');
-	is($second->result->{message}, undef, '... and then the other cluster');
+	is($second->result->{message}, undef, '... and then the other instance');
 	$second->run_ok('COMMIT');
 	$_->quit for ($first, $second, $third);
 	wait_quiet('nothing is left of that');

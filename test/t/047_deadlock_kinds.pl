@@ -1,6 +1,6 @@
 # Copyright (c) 2026, zklock developers
 
-# Deadlocks between clusters, one scene for each kind of wait: one of the
+# Deadlocks between instances, one scene for each kind of wait: one of the
 # members fails with 40P01, whose text tells of all of them, and all others go
 # on.  Who is no member never fails.
 #
@@ -74,7 +74,7 @@ sub set
 	return;
 }
 
-# Wait until the cluster knows that a writer of another one stands behind its
+# Wait until the instance knows that a writer of another one stands behind its
 # readers, so that new ones have to wait.
 sub wait_refused
 {
@@ -89,7 +89,7 @@ sub wait_refused
 sub scene { return ZkScene->new($zk, @_); }
 
 #
-# Exclusive locks of two clusters; who closes the cycle is not always who fails
+# Exclusive locks of two instances; who closes the cycle is not always who fails
 #
 
 {
@@ -162,7 +162,7 @@ sub scene { return ZkScene->new($zk, @_); }
 	$s->ends(first => 'two', members => [ 'one', 'two' ], idle => ['three']);
 }
 {
-	my $s = scene('two readers of one cluster', one => $a, two => $b, three => $a);
+	my $s = scene('two readers of one instance', one => $a, two => $b, three => $a);
 	$s->does(one => shared('h1'));
 	$s->does(three => shared('h1'));
 	$s->does(two => lock('h2'));
@@ -171,11 +171,11 @@ sub scene { return ZkScene->new($zk, @_); }
 	$s->ends(first => 'two', members => [ 'one', 'two' ], idle => ['three']);
 }
 
-# Both are blocked, each by another cluster, and only one of them in a cycle.
+# Both are blocked, each by another instance, and only one of them in a cycle.
 for my $who ('one', 'three')
 {
 	my $other = $who eq 'one' ? 'three' : 'one';
-	my $s = scene("two readers of one cluster, and $who is a member",
+	my $s = scene("two readers of one instance, and $who is a member",
 		one => $a, two => $b, three => $a, four => $c);
 	$s->does(one => shared("i1$who"));
 	$s->does(three => shared("i1$who"));
@@ -198,10 +198,10 @@ for my $who ('one', 'three')
 	$s->ends(among => [ 'one', 'two' ], members => [ 'one', 'two' ]);
 }
 
-# The same inside of a cluster: it waits for the readers and for the writer, though
-# the cluster has one contender for all its readers.
+# The same inside of an instance: it waits for the readers and for the writer, though
+# the instance has one contender for all its readers.
 {
-	my $s = scene('a reader behind a writer behind a reader of its own cluster',
+	my $s = scene('a reader behind a writer behind a reader of its own instance',
 		one => $a, two => $b, three => $a);
 	$s->does(one => shared('jj1'));
 	$s->does(three => 'SELECT pg_advisory_xact_lock(9)');
@@ -212,7 +212,7 @@ for my $who ('one', 'three')
 	$s->ends(among => ['three'], members => [ 'one', 'three' ], loose => 1);
 }
 {
-	my $s = scene('the same over three clusters', one => $a, two => $b, three => $a, four => $c);
+	my $s = scene('the same over three instances', one => $a, two => $b, three => $a, four => $c);
 	$s->does(one => shared('kk1'));
 	$s->does(three => lock('kk2'));
 	$s->does(four => lock('kk3'));
@@ -277,7 +277,7 @@ for my $youngest ('one', 'two')
 }
 
 #
-# Waits inside a cluster
+# Waits inside an instance
 #
 
 {
@@ -312,7 +312,7 @@ for my $youngest ('one', 'two')
 	$s->ends(first => 'two', members => [ 'one', 'two', 'three' ], loose => 1);
 }
 
-# The same in both clusters: whoever is ahead goes behind the member, and waits on.
+# The same in both instances: whoever is ahead goes behind the member, and waits on.
 for my $kind ('zk_lock', 'zk_try_lock', 'zk_lock_all', 'zk_lock, shared')
 {
 	my ($x, $y) = map { "$_ $kind" } qw(x y);
@@ -321,7 +321,7 @@ for my $kind ('zk_lock', 'zk_try_lock', 'zk_lock_all', 'zk_lock, shared')
 		'zk_try_lock' => q{SELECT 1 / zk_try_lock('%s', timeout => '1 hour')::int},
 		'zk_lock_all' => q{SELECT zk_lock_all('{%1$s 0,%1$s,%1$s 1}')},
 		'zk_lock, shared' => shared('%s'));
-	my $s = scene("members wait in tier 1 behind others in both clusters: $kind",
+	my $s = scene("members wait in tier 1 behind others in both instances: $kind",
 		one => $a, two => $b, three => $a, four => $b);
 	$s->does(one => lock($x));
 	$s->does(two => lock($y));
@@ -359,7 +359,7 @@ for my $kind ('zk_lock_all', 'zk_lock_any')
 	}
 }
 
-# The same in both clusters: whoever steps back does so from the right one.
+# The same in both instances: whoever steps back does so from the right one.
 for my $kind ('zk_lock_all', 'zk_lock_any')
 {
 	for my $behind (0, 1)
@@ -456,7 +456,7 @@ for my $kind ('zk_lock_all', 'zk_lock_any')
 	$s->ends(first => 'three', after => { three => 'ROLLBACK; SELECT pg_advisory_unlock(7)' });
 }
 {
-	my $s = scene('waits inside of both clusters',
+	my $s = scene('waits inside of both instances',
 		one => $a, two => $b, three => $a, four => $b, five => $a);
 	$s->does(three => 'SELECT pg_advisory_xact_lock(8)');
 	$s->does(four => 'SELECT pg_advisory_xact_lock(8)');
@@ -511,11 +511,11 @@ for my $youngest ('two', 'three')
 	$s->waits(one => lock($x), queue => { $x => 2 });
 	$s->closes(two => lock($x));
 	my $failed = $s->ends(among => [$youngest], loose => 1);
-	like($_->{detail}, qr/ a permit of semaphore "$p" in ZooKeeper; blocked by process \d+ of cluster \w+, process /,
+	like($_->{detail}, qr/ a permit of semaphore "$p" in ZooKeeper; blocked by process \d+ of instance \w+, process /,
 		'the error tells of all permits') for values %$failed;
 }
 {
-	my $s = scene('a semaphore, all permits in one cluster', one => $a, two => $a, three => $b);
+	my $s = scene('a semaphore, all permits in one instance', one => $a, two => $a, three => $b);
 	$s->does($_ => permit('y1', 2)) for ('one', 'two');
 	$s->does(three => lock('y2'));
 	$s->waits(one => lock('y2'), queue => { y2 => 2 });
@@ -588,13 +588,13 @@ set($a, 'zklock.handoff_quantum', '10s');
 }
 
 #
-# Three clusters and more
+# Three instances and more
 #
 
 for my $n (3, 5, 8)
 {
 	my @names = map { "s$_" } (1 .. $n);
-	my $s = scene("$n clusters", map { $names[$_] => $nodes[$_] } (0 .. $#names));
+	my $s = scene("$n instances", map { $names[$_] => $nodes[$_] } (0 .. $#names));
 
 	$s->does($names[$_] => lock("ring$n$_")) for (0 .. $#names);
 	$s->waits($names[$_] => lock("ring$n" . ($_ + 1)), queue => { "ring$n" . ($_ + 1) => 2 })
@@ -615,7 +615,7 @@ for my $n (3, 5, 8)
 	$s->ends(groups => [ map { [ @names[ $_, $_ + 1 ] ] } (0, 2, 4, 6) ]);
 }
 {
-	my $s = scene('four cycles of the same two clusters',
+	my $s = scene('four cycles of the same two instances',
 		map { ("a$_" => $a, "b$_" => $b) } (1 .. 4));
 	for my $i (1 .. 4)
 	{
@@ -733,11 +733,11 @@ for my $node ($a, $b, $c)
 		"$name: pg_stat_database counts $n deadlocks");
 	is($node->safe_psql('postgres', 'SELECT deadlocks >= ' . $n . ' FROM zk_stat'),
 		't', "$name: so does zk_stat");
-	is(scalar(() = $log =~ /DETAIL:  Process.*\n(?:\tProcess \d+ of cluster.*\n)+\tProcess \d+: /g),
+	is(scalar(() = $log =~ /DETAIL:  Process.*\n(?:\tProcess \d+ of instance.*\n)+\tProcess \d+: /g),
 		$logged, "$name: the log has the statements");
 }
 
-# each cluster of the last ring of eight was told of it
+# each instance of the last ring of eight was told of it
 ok( $_->poll_query_until('postgres',
 		q{SELECT count(*) = 8 AND count(*) FILTER (WHERE victim) = 1
 			FROM (SELECT *, count(*) OVER (PARTITION BY id) FROM zk_deadlocks) d

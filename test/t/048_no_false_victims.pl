@@ -1,7 +1,7 @@
 # Copyright (c) 2026, zklock developers
 
 # Nobody fails with 40P01 who was not a member of a deadlock, where all that
-# workers publish is soon out of date: 24 clients in three clusters,
+# workers publish is soon out of date: 24 clients in three instances,
 # deadlock_timeout = 10 ms, lock timeouts of 5 to 50 ms, statements that are
 # canceled at random, and workers that are terminated.
 #
@@ -14,15 +14,15 @@
 # 2. In random order and without the gate: each who fails was a member of a
 #    deadlock, by what the clients have written down (Cycles.pm), and none has
 #    failed in vain; and none of the deadlocks stays.  Whom PostgreSQL's own
-#    detector has chosen, inside of a cluster, is its own matter.  Which victim
+#    detector has chosen, inside of an instance, is its own matter.  Which victim
 #    was the first, the zxids of the acts tell, which workers log.  Some calls are
 #    for two or three locks together, or for any of them; who wants any has a
-#    timeout, since a deadlock by way of a holder in its own cluster is found by
+#    timeout, since a deadlock by way of a holder in its own instance is found by
 #    nobody.
 #
 # 3. What is out of date for certain; and that this can fail, with a test build that
 #    is broken on purpose.
-# 4. Not by default: as 2., but with all clients in one cluster and PostgreSQL's own
+# 4. Not by default: as 2., but with all clients in one instance and PostgreSQL's own
 #    advisory locks, to compare how long there may be no commit.
 #
 # ZKLOCK_TEST_PARTS=2 leaves the other parts out.  ZKLOCK_TEST_DEADLOCK_TIMEOUT is
@@ -62,7 +62,7 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 my @records;
 
-# A call of client c1 in cluster c, and so on: name, locks, mode, asked, entered,
+# A call of client c1 in instance c, and so on: name, locks, mode, asked, entered,
 # left.
 sub call
 {
@@ -164,7 +164,7 @@ explains(two_victims({ left => 8.05, failed => 11 }, { failed => 12, act => 1 })
 explains(two_victims({ failed => 11, act => 2 }, { failed => 12, act => 1 }),
 	'a1 b1', 'the acts tell more than the times');
 
-# all members wait behind others of their clusters: a2 for y ahead of a1, b2 for x
+# all members wait behind others of their instances: a2 for y ahead of a1, b2 for x
 # ahead of b1; who is ahead is no member
 half();
 call('b2', 'x', 'x', 2, 8.1, 8.2);

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, zklock developers
 
-# A deadlock between clusters that closes while a worker restarts, a connection
+# A deadlock between instances that closes while a worker restarts, a connection
 # is lost or ZooKeeper is away ends as any other: with one victim.  What a worker
 # has said of a wait that is over does not stay.
 
@@ -32,7 +32,7 @@ my $client = $zk->client(timeout => 60);
 
 sub lock { return "SELECT zk_lock('$_[0]')"; }
 
-# Faults: each is a function that takes names of clusters, begins, and returns
+# Faults: each is a function that takes names of instances, begins, and returns
 # one that ends it and waits until they are connected again.
 
 sub new_worker
@@ -224,8 +224,8 @@ is(join(' ', map { $_->safe_psql('postgres', 'SELECT sessions FROM zk_sessions')
 # A member gives up while others are asked
 #
 
-# The owner's cluster does not answer until the holder has given up: then its
-# own edge is there still, but the victim's cluster looks at its own once more.
+# The owner's instance does not answer until the holder has given up: then its
+# own edge is there still, but the victim's instance looks at its own once more.
 if (ZkScene::checks())
 {
 	for my $name (qw(a b))

@@ -1,5 +1,5 @@
 
-# The wait that ends because of a deadlock with other clusters: its error, what
+# The wait that ends because of a deadlock with other instances: its error, what
 # is counted and shown of it, and what the session has left.  And that no other
 # wait ends.  Needs a test build, whose zk_test_deadlock() tells of deadlocks
 # that are none.
@@ -77,15 +77,15 @@ error_is(
 		sqlstate => '40P01',
 		message => 'deadlock detected',
 		detail =>
-		  qq{Process $pid of cluster here waits for exclusive lock "x" in ZooKeeper; blocked by process 10 of cluster there_1.\n}
-		  . qq{Process 10 of cluster there_1 waits for exclusive lock "x" in ZooKeeper; blocked by process $pid of cluster here.},
+		  qq{Process $pid of instance here waits for exclusive lock "x" in ZooKeeper; blocked by process 10 of instance there_1.\n}
+		  . qq{Process 10 of instance there_1 waits for exclusive lock "x" in ZooKeeper; blocked by process $pid of instance here.},
 		hint => $hint
 	},
 	'the error of a deadlock');
 is($result->{context}, 'while waiting for lock "x" in ZooKeeper', 'its context');
 my $log = substr(slurp_file($a->logfile), $offset);
 like($log,
-	qr/blocked by process $pid of cluster here\.\n\tProcess $pid: SELECT zk_lock\('x'\)\s+;\n/,
+	qr/blocked by process $pid of instance here\.\n\tProcess $pid: SELECT zk_lock\('x'\)\s+;\n/,
 	'the log has the statement');
 is($s->run('SELECT 1')->{sqlstate}, '25P02', 'the transaction is aborted');
 $s->run_ok('ROLLBACK');
@@ -106,7 +106,7 @@ is(value($a, 'SET ROLE watcher; SELECT count(*) FROM zk_deadlocks'), 2, 'to pg_m
 is(sql($a, 'SET ROLE anybody; SELECT * FROM zk_deadlocks')->{sqlstate}, '42501', 'and to nobody else');
 
 # one session holds what the others want, and waits for another one of the same
-# cluster
+# instance
 my $holder = ZkSession->new($a);
 $holder->run_ok('SELECT 1');
 my $holder_pid = $holder->pid;
@@ -121,10 +121,10 @@ error_is(
 		sqlstate => '40P01',
 		message => 'deadlock detected',
 		detail =>
-		  qq{Process $holder_pid of cluster here waits for process $pid of the same cluster.\n}
-		  . qq{Process $pid of cluster here waits for shared lock "x" in ZooKeeper; blocked by process 10 of cluster there_1.\n}
-		  . qq{Process 10 of cluster there_1 waits for shared lock "x" in ZooKeeper; blocked by process 20 of cluster there_2.\n}
-		  . qq{Process 20 of cluster there_2 waits for shared lock "x" in ZooKeeper; blocked by process $holder_pid of cluster here.},
+		  qq{Process $holder_pid of instance here waits for process $pid of the same instance.\n}
+		  . qq{Process $pid of instance here waits for shared lock "x" in ZooKeeper; blocked by process 10 of instance there_1.\n}
+		  . qq{Process 10 of instance there_1 waits for shared lock "x" in ZooKeeper; blocked by process 20 of instance there_2.\n}
+		  . qq{Process 20 of instance there_2 waits for shared lock "x" in ZooKeeper; blocked by process $holder_pid of instance here.},
 		hint => $hint
 	},
 	'the holder is another one than the waiter');
@@ -169,7 +169,7 @@ for my $call (q{zk_acquire('sem', 1)}, q{zk_try_acquire('sem', 1, '1h')})
 		{
 			sqlstate => '40P01',
 			message => 'deadlock detected',
-			detail => qr/^Process \d+ of cluster here waits for a permit of semaphore "sem" in ZooKeeper; blocked by process 10 of cluster there_1, process 20 of cluster there_2\.\nProcess 10 .*; blocked by process \d+ of cluster here\.\nProcess 20 .*; blocked by process \d+ of cluster here\.$/,
+			detail => qr/^Process \d+ of instance here waits for a permit of semaphore "sem" in ZooKeeper; blocked by process 10 of instance there_1, process 20 of instance there_2\.\nProcess 10 .*; blocked by process \d+ of instance here\.\nProcess 20 .*; blocked by process \d+ of instance here\.$/,
 			hint => $hint
 		},
 		$call);
@@ -260,7 +260,7 @@ is(value($a, q{SELECT count(*) > 20 FROM zk_deadlocks WHERE id = (SELECT max(id)
 value($a, 'SELECT zk_stat_reset()');
 is(value($a, 'SELECT count(*) FROM zk_deadlocks'), 0, 'a reset empties the view');
 kill 'CONT', $s->pid;
-like($s->result->{detail}, qr/^Process \d+ of cluster here waits for .*\n.*there_20 waits/s,
+like($s->result->{detail}, qr/^Process \d+ of instance here waits for .*\n.*there_20 waits/s,
 	'but not the error of a victim that has not looked');
 is(value($a, 'SELECT deadlocks FROM zk_stat'), 1, 'which counts from then on');
 $s->quit;
@@ -313,10 +313,10 @@ my @waits = (
 is(logged($owner), "First in the queue: $owner", 'an owner that waits for nothing');
 is( logged("$owner @waits retain=yes"),
 	"First in the queue: $owner retain=yes\n"
-	  . qq{Process 71 of cluster shop b waits for exclusive lock "a/b" in ZooKeeper.\n}
-	  . qq{Process 71 of cluster shop b waits for process 92 of the same cluster.\n}
-	  . qq{Process 92 of cluster shop b waits for a permit of semaphore "sem" in ZooKeeper.\n}
-	  . qq{Process 72 of cluster shop b waits for shared lock "r" in ZooKeeper.},
+	  . qq{Process 71 of instance shop b waits for exclusive lock "a/b" in ZooKeeper.\n}
+	  . qq{Process 71 of instance shop b waits for process 92 of the same instance.\n}
+	  . qq{Process 92 of instance shop b waits for a permit of semaphore "sem" in ZooKeeper.\n}
+	  . qq{Process 72 of instance shop b waits for shared lock "r" in ZooKeeper.},
 	'one that waits');
 my $long = join ' ', ($waits[0]) x 20;
 my $told = () = logged("$owner $long") =~ /lock "a\/b"/g;
@@ -324,7 +324,7 @@ cmp_ok($told, '>', 10, 'one that waits for more than is read');
 is(logged("other\\ \e client"), 'First in the queue: other\\ \\x1b client', 'another client');
 
 #
-# Within the cluster
+# Within the instance
 #
 
 value($a, 'SELECT zk_stat_reset()');
@@ -335,7 +335,7 @@ $first->wait_waiting(1);
 my @errors = grep { defined } $second->run(q{SELECT zk_lock('p')})->{sqlstate};
 $second->run('ROLLBACK');
 push @errors, grep { defined } $first->result->{sqlstate};
-is("@errors", '40P01', 'a deadlock within the cluster has one victim');
+is("@errors", '40P01', 'a deadlock within the instance has one victim');
 is(value($a, 'SELECT deadlocks, failed FROM zk_stat'), '1|0', 'which counts, too');
 is(value($a, 'SELECT count(*) FROM zk_deadlocks'), 0, 'but is none with others');
 

@@ -17,7 +17,7 @@ use ZkCluster;
 use ZkWire;
 use ZooKeeper;
 
-# How many cycles of two clusters there are, and 0.3 times as many of five, for
+# How many cycles of two instances there are, and 0.3 times as many of five, for
 # each deadlock_timeout.
 my $cycles = soak(1, 20);
 
@@ -37,7 +37,7 @@ my $round = 0;
 
 sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
-# One cycle of n clusters; returns the time from its closing to the error.
+# One cycle of n instances; returns the time from its closing to the error.
 # "ready" is called when all but the last of them wait.
 sub cycle
 {
@@ -101,10 +101,10 @@ for my $timeout (1000, 100)
 		my @times = sort { $a <=> $b } map { cycle($n) } (1 .. $many);
 		my $bound = 2 * $timeout / 1000 + 1;
 
-		diag sprintf('deadlock_timeout = %d ms, %d cycles of %d clusters: median %.3f s, longest %.3f s, '
+		diag sprintf('deadlock_timeout = %d ms, %d cycles of %d instances: median %.3f s, longest %.3f s, '
 			  . '%d longer than %.1f s', $timeout, $many, $n, $times[ @times / 2 ], $times[-1],
 			scalar(grep { $_ > $bound } @times), $bound);
-		is(scalar @times, $many, "$many cycles of $n clusters: each has one victim");
+		is(scalar @times, $many, "$many cycles of $n instances: each has one victim");
 	}
 }
 

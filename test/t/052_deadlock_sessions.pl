@@ -1,5 +1,5 @@
 
-# A deadlock of a cluster whose contenders are in several sessions: notes are
+# A deadlock of an instance whose contenders are in several sessions: notes are
 # written in the session of their contender.  And no deadlock is looked for with
 # zklock.deadlock_check off; what was published is taken back.  Needs a test
 # build, in which two locks can be made to fill a session.
@@ -81,7 +81,7 @@ members_are("a waits for y, victim: f, local: t\nb waits for x, victim: t, local
 	'zk_deadlocks has both members');
 $_->run('ROLLBACK') for ($second, $third);
 
-# Now the victim is of the cluster with two sessions.
+# Now the victim is of the instance with two sessions.
 $third->run_ok("BEGIN; SELECT zk_lock('y')");
 $second->run_ok("BEGIN; SELECT zk_lock('x')");
 $third->send("SELECT zk_lock('x')");
@@ -133,7 +133,7 @@ $a->poll_query_until('postgres',
 $third->send("SELECT zk_lock('x')");
 is($second->result->{sqlstate}, '40P01', 'the deadlock is found in the next one');
 members_are("a waits for y, victim: t, local: t\nb waits for x, victim: f, local: f",
-	'... by both clusters');
+	'... by both instances');
 $second->run('ROLLBACK');
 is($_->result->{message}, undef, 'others go on once more') for ($fourth, $third);
 $_->quit for ($third, $fourth, $second, $full);

@@ -1,5 +1,5 @@
 
-# A cluster that gives a lock up and wants it again deletes its contender and
+# An instance that gives a lock up and wants it again deletes its contender and
 # creates the next one in one step.  The next worker, if the one that did that
 # ends before it hears the answer, finds out whether it was done.
 
@@ -28,7 +28,7 @@ my $foreign = $zk->client(timeout => 60);
 my $session_id = session_of($a);
 
 
-# The contenders for a lock of the cluster, as "uuid number" in their order.
+# The contenders for a lock of the instance, as "uuid number" in their order.
 sub queue
 {
 	my ($name) = @_;

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, zklock developers
 
-# Deadlocks by way of postgres_fdw: a session of one cluster has one of another
+# Deadlocks by way of postgres_fdw: a session of one instance has one of another
 # work for it, which tells so by its application_name.
 
 use strict;
@@ -35,7 +35,7 @@ my ($a, $b, $c) = zk_clusters(
 	'max_connections' => sub { $_[0] eq 'shop_b' ? 1100 : 50 },
 	'deadlock_timeout' => '500ms');
 
-# A foreign table of one cluster that is a table of another; through the proxy,
+# A foreign table of one instance that is a table of another; through the proxy,
 # if there is a link.
 sub foreign_table
 {
@@ -131,7 +131,7 @@ sub name_of
 		FROM pg_stat_activity WHERE pid = %d}, $node->name, $session->pid));
 }
 
-# What the clusters ask of ZooKeeper, but for heartbeats, while one of them sends
+# What the instances ask of ZooKeeper, but for heartbeats, while one of them sends
 # so many of these, and we do something again and again.
 sub asked_during
 {
@@ -231,7 +231,7 @@ sub cancel
 # The same but for the gets by which an owner watches its own znode for a
 # revocation, one for each lock that has been held for a while, and by which a
 # waiter looks again after a session timeout or two; and for the set by which each
-# cluster notes that something has changed.
+# instance notes that something has changed.
 sub asked_but_for_own
 {
 	my ($link, $nlocks) = @_;
@@ -327,9 +327,9 @@ sub both_wait
 	my ($pp, $pq) = ($p->pid, $q->pid);
 
 	ends('the session waits in ZooKeeper', $p, [$q], qr{\A
-Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ exclusive\ lock\ "x1"\ in\ ZooKeeper;\ blocked\ by\ process\ $pq\ of\ cluster\ shop_b\.\n
-Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ process\ (\d+)\ of\ the\ same\ cluster\.\n
-Process\ \1\ of\ cluster\ shop_b\ works\ for\ process\ $pp\ of\ cluster\ shop_a\.\z}x);
+Process\ $pp\ of\ instance\ shop_a\ waits\ for\ exclusive\ lock\ "x1"\ in\ ZooKeeper;\ blocked\ by\ process\ $pq\ of\ instance\ shop_b\.\n
+Process\ $pq\ of\ instance\ shop_b\ waits\ for\ process\ (\d+)\ of\ the\ same\ instance\.\n
+Process\ \1\ of\ instance\ shop_b\ works\ for\ process\ $pp\ of\ instance\ shop_a\.\z}x);
 	ok($_->poll_query_until('postgres', 'SELECT count(*) = 1 FROM zk_deadlocks WHERE victim'),
 		$_->name . ' knows of it') for ($a, $b);
 	is($b->safe_psql('postgres', 'SELECT mode IS NULL AND name IS NULL AND local FROM zk_deadlocks WHERE NOT victim'),
@@ -347,9 +347,9 @@ Process\ \1\ of\ cluster\ shop_b\ works\ for\ process\ $pp\ of\ cluster\ shop_a\
 	$p->send(update('stock'));
 	closes($q, zk_lock('x2'));
 	ends('the session waits on the foreign server', $q, [$p], qr{\A
-Process\ (\d+)\ of\ cluster\ shop_b\ waits\ for\ process\ $pq\ of\ the\ same\ cluster\.\n
-Process\ $pq\ of\ cluster\ shop_b\ waits\ for\ exclusive\ lock\ "x2"\ in\ ZooKeeper;\ blocked\ by\ process\ $pp\ of\ cluster\ shop_a\.\n
-Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\ process\ \1\ of\ cluster\ shop_b\.\z}x);
+Process\ (\d+)\ of\ instance\ shop_b\ waits\ for\ process\ $pq\ of\ the\ same\ instance\.\n
+Process\ $pq\ of\ instance\ shop_b\ waits\ for\ exclusive\ lock\ "x2"\ in\ ZooKeeper;\ blocked\ by\ process\ $pp\ of\ instance\ shop_a\.\n
+Process\ $pp\ of\ instance\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\ process\ \1\ of\ instance\ shop_b\.\z}x);
 	ok($a->poll_query_until('postgres',
 			"SELECT count(*) = 1 FROM zk_deadlocks WHERE local AND pid = $pp AND path LIKE 'remote:%:shop_a'"),
 		'... who waits for a foreign server knows of it');
@@ -371,7 +371,7 @@ Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\
 	ends('a session that waits for one on a foreign server', $q, [ $p, $other ]);
 }
 
-# Three clusters: p holds t by a trigger of b, in a session that does nothing
+# Three instances: p holds t by a trigger of b, in a session that does nothing
 # now.  Who waits for t is of c, and holds y, for which p waits.
 {
 	my $p = ZkSession->new($a);
@@ -385,7 +385,7 @@ Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\
 	ends('a lock held by an idle session that works for another', $q, [$p]);
 }
 
-# Three clusters, and the victim is the session of b that works for p: what began
+# Three instances, and the victim is the session of b that works for p: what began
 # last.  p's statement fails by that.
 {
 	my $p = ZkSession->new($a);
@@ -398,10 +398,10 @@ Process\ $pp\ of\ cluster\ shop_a\ waits\ for\ a\ foreign\ server;\ blocked\ by\
 	wait_contenders($zk, 't', 2);
 	closes($q, zk_lock('x4'));
 	ends('a session that works for another is the victim', $p, [$q],
-		qr{^Process $pp of cluster shop_a waits for a foreign server; blocked by process \d+ of cluster shop_b\.$}m);
+		qr{^Process $pp of instance shop_a waits for a foreign server; blocked by process \d+ of instance shop_b\.$}m);
 }
 
-# Three clusters: p holds z, and waits for a row of c by way of b.  b has no lock
+# Three instances: p holds z, and waits for a row of c by way of b.  b has no lock
 # at all.
 {
 	my $p = ZkSession->new($a);
@@ -554,7 +554,7 @@ for my $i (1 .. 4)
 	$q->quit;
 }
 
-# More than a thousand sessions work for sessions of other clusters.
+# More than a thousand sessions work for sessions of other instances.
 {
 	my ($in, $out) = ('', '');
 	my $many = IPC::Run::start(
@@ -591,7 +591,7 @@ sys.stdin.read()
 		"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE '%:elsewhere'");
 }
 
-# Without the setting, or if that does not name a cluster, nobody tells, looks or
+# Without the setting, or if that does not name an instance, nobody tells, looks or
 # fails: lock_timeout ends it.
 for my $value ('', 'zklock:%c:')
 {

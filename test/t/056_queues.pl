@@ -1,5 +1,5 @@
 
-# All locks in use at a glance: over two clusters and with foreign clients, while
+# All locks in use at a glance: over two instances and with foreign clients, while
 # queues move, and with many directories.
 
 use strict;

@@ -3,7 +3,7 @@
 # Encrypted connections by stunnel, as doc/security.md has them: its commands
 # make the certificates, and its files are the configurations.  Three stunnels
 # stand before one ZooKeeper, as before an ensemble, and one beside each of two
-# clusters.
+# instances.
 #
 # They are cut off, by an end of the connections and in silence, and restarted
 # under load; those that have no business are refused: certificates that have
@@ -89,7 +89,7 @@ is(ask($doors[0], credentials('zk2.example.org')), '', '... nor with one of a se
 }
 
 #
-# A lock over two clusters
+# A lock over two instances
 #
 
 ok(wait_connected($_), $_->name . ' is connected') for ($a, $b);
@@ -105,7 +105,7 @@ for my $node ($a, $b)
 	my $waiter = waiter($b, 'both', 2);
 
 	wait_contenders($zk, 'both', 2);
-	hand_over($holder, $waiter, 'a lock goes from one cluster to the other');
+	hand_over($holder, $waiter, 'a lock goes from one instance to the other');
 	wait_no_contenders($zk, 'both');
 }
 
@@ -114,7 +114,7 @@ for my $node ($a, $b)
 #
 
 for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
-	[ 'that of a cluster', [ $client{a} ], [$a] ])
+	[ 'that of an instance', [ $client{a} ], [$a] ])
 {
 	my ($which, $stunnels, $nodes) = @$case;
 	my %session = map { ($_->name => session_of($_)) } ($a, $b);
@@ -348,7 +348,7 @@ COMMIT;
 				my @now = $sections->();
 				return !$running->() || ($now[0] > $before[0] && $now[1] > $before[1]);
 			},
-			'sections in both clusters');
+			'sections in both instances');
 		last unless $running->();
 		restart_all($rounds % 3 == 0 ? @doors : $rounds % 3 == 1 ? $client{a} : $client{b});
 		$rounds++;

@@ -99,7 +99,7 @@ is(sql($a, 'SELECT server FROM zk_sessions')->{out}, $secure, '... to the port f
 is(sql($a, "SELECT count(*) FROM pg_settings WHERE name LIKE 'zklock.tls%'")->{out}, '0', 'pg_settings does not have the files');
 is(sql($a, 'CREATE ROLE nobody; SET ROLE nobody; SHOW zklock.tls_key')->{sqlstate}, '42501', '... and only superusers see them');
 
-# A lock with a cluster that has no TLS, through an outage.
+# A lock with an instance that has no TLS, through an outage.
 {
 	my $session = session_of($a);
 	my $holder = holder($a, 'x');
@@ -110,7 +110,7 @@ is(sql($a, 'CREATE ROLE nobody; SET ROLE nobody; SHOW zklock.tls_key')->{sqlstat
 	$zk->start;
 	ok(wait_connected($a), 'connected again');
 	is(session_of($a), $session, '... in the same session');
-	hand_over($holder, $waiter, 'a lock goes to a cluster without TLS');
+	hand_over($holder, $waiter, 'a lock goes to an instance without TLS');
 }
 
 # Many at a time, in flights whose answers come together.

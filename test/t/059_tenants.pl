@@ -1,7 +1,7 @@
 # Copyright (c) 2026, zklock developers
 
 # Tenants that must not touch each other's locks, as doc/security.md has them:
-# clusters with a chroot and credentials of their own, and roles of one cluster
+# instances with a chroot and credentials of their own, and roles of one instance
 # with roots of their own.  What is tried is tried both ways.  What nobody can
 # prevent is done, too: who reaches ZooKeeper can end a session.
 
@@ -62,7 +62,7 @@ sub zkcli
 }
 
 #
-# Tenants with clusters of their own
+# Tenants with instances of their own
 #
 
 # As on the page, but for the addresses.
@@ -140,10 +140,10 @@ for my $case ([ 1, $a, 2, $b ], [ 2, $b, 1, $a ])
 
 	# a service of the tenant itself
 	my $service = $client{"tenant$n"}->enqueue($dir);
-	is($client{"tenant$n"}->position($service), 1, "a service of tenant $n queues with its cluster");
+	is($client{"tenant$n"}->position($service), 1, "a service of tenant $n queues with its instance");
 	$client{"tenant$n"}->delete($service);
 
-	# a cluster that is pointed at it
+	# an instance that is pointed at it
 	apply($attacker, servers($n));
 	sql_error($attacker, "SET lock_timeout = '10s'; SELECT $_", \%denied, "$what: $_ is denied")
 	  for ("zk_lock('x')", "zk_try_lock('x')", "zk_lock('x', shared => true)", "(zk_queue('x')).*", "zk_cancel_holders('x')");
@@ -199,7 +199,7 @@ for my $case ([ 1, $a, 2, $b ], [ 2, $b, 1, $a ])
 }
 
 #
-# Roles of one cluster
+# Roles of one instance
 #
 
 $a->safe_psql('postgres', block('```sql'));

@@ -277,7 +277,7 @@ is(sql($c, "SELECT zk_try_lock('late')")->{out}, 'f', 'a COMMIT that waits for t
 		],
 		'<', \undef, '>', \$out, '2>', \$err);
 
-	is($other_cluster->result->{message}, undef, 'the lock of an open transaction passes to another cluster');
+	is($other_cluster->result->{message}, undef, 'the lock of an open transaction passes to another instance');
 	is($standby->result->{message}, undef, 'a session-scoped one to a session of the standby');
 
 	my $result = $late->result;

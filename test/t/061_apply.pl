@@ -108,7 +108,7 @@ sub is_applied
 }
 
 #
-# The first copy, and the wait for another cluster
+# The first copy, and the wait for another instance
 #
 
 my $holder = holder($a, 'stock');
@@ -116,7 +116,7 @@ sell();
 value($a, 'CREATE PUBLICATION p FOR TABLE sales');
 value($b, sprintf("CREATE SUBSCRIPTION s CONNECTION '%s dbname=postgres' PUBLICATION p", $a->connstr));
 apply_worker('f');
-is(value($b, 'SELECT count(*) FROM sales'), 0, 'the copy waits for another cluster');
+is(value($b, 'SELECT count(*) FROM sales'), 0, 'the copy waits for another instance');
 $holder->run_ok('COMMIT');
 is_applied('copy');
 
@@ -125,17 +125,17 @@ $holder->run_ok("BEGIN; SELECT zk_lock('stock')");
 sell();
 my $worker = apply_worker('f');
 is(value($b, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $worker"), 'Extension',
-	'the apply worker waits for another cluster');
+	'the apply worker waits for another instance');
 is(value($b, 'SELECT count(*) FROM sales'), 1, '... and has not applied the row');
 $holder->run_ok('COMMIT');
-is_applied('another cluster');
+is_applied('another instance');
 
 my $local = holder($b, 'stock');
 sell();
 poll_until(sub { value($b, "SELECT pg_blocking_pids($worker)") eq '{' . $local->pid . '}' },
 	'the worker to wait for a session of its server');
 $local->run_ok('COMMIT');
-is_applied('its own cluster');
+is_applied('its own instance');
 is(apply_pid(), $worker, 'it has waited, and not failed');
 
 #
@@ -334,7 +334,7 @@ if ($b->pg_version >= 16)
 	$holder->run_ok("BEGIN; SELECT zk_lock('stock')");
 	$large->run_ok('BEGIN');
 	sell_large($large);
-	is_parallel(apply_worker('f'), 'a parallel apply worker waits for another cluster');
+	is_parallel(apply_worker('f'), 'a parallel apply worker waits for another instance');
 	$holder->run_ok('COMMIT');
 	is_parallel(apply_worker('t'), '... and takes the lock ahead of the commit in the publisher');
 	$holder->run('BEGIN');

@@ -1,6 +1,6 @@
 
 # zklock.advisory_locks: applications that use PostgreSQL's advisory locks, moved
-# to two clusters by a setting and nothing else.
+# to two instances by a setting and nothing else.
 
 use strict;
 use warnings;
@@ -29,7 +29,7 @@ for my $node ($a, $b)
 
 sub session { return ZkSession->new($_[0], 'shop'); }
 
-# Start a program, as a client of this cluster.
+# Start a program, as a client of this instance.
 sub start
 {
 	my ($node, @command) = @_;
@@ -98,7 +98,7 @@ SKIP:
 }
 
 #
-# Sessions of two clusters
+# Sessions of two instances
 #
 
 {
@@ -135,12 +135,12 @@ SKIP:
 	is("$result->{sqlstate} $result->{message}",
 		'55P03 could not obtain lock "advisory/shop/4" in ZooKeeper', 'lock_timeout');
 
-	# another database of the same cluster has keys of its own
+	# another database of the same instance has keys of its own
 	my $other = ZkSession->new($a, 'postgres');
 	$other->run_ok('SET zklock.advisory_locks = on');
 	is($other->run_ok('SELECT pg_try_advisory_lock(4)'), 't', 'another database');
 
-	# a deadlock between the clusters: the transaction that began last fails
+	# a deadlock between the instances: the transaction that began last fails
 	for my $at ($at_a, $at_b)
 	{
 		$at->run_ok('RESET lock_timeout');
@@ -161,7 +161,7 @@ SKIP:
 }
 
 #
-# Another database of the same cluster takes the lock by its name
+# Another database of the same instance takes the lock by its name
 #
 
 # A session in a transaction that has run this, of database shop or postgres.
@@ -233,7 +233,7 @@ for my $first (qw(shop postgres))
 	is($holder->result->{message}, undef, 'the other one goes on');
 	$holder->quit;
 
-	# and one with another cluster in it, where the transaction that began last
+	# and one with another instance in it, where the transaction that began last
 	# fails
 	$holder = in_transaction($a, $first, q{SELECT zk_lock('advisory/shop/21')});
 	$other = in_transaction($a, $second, q{SELECT zk_lock('y')});
@@ -243,7 +243,7 @@ for my $first (qw(shop postgres))
 	$holder->wait_waiting(2);
 	$other->send(q{SELECT zk_lock('advisory/shop/21')});
 	$other->wait_waiting(1);
-	is($there->run(q{SELECT zk_lock('y')})->{sqlstate}, '40P01', '... and of two clusters');
+	is($there->run(q{SELECT zk_lock('y')})->{sqlstate}, '40P01', '... and of two instances');
 	$there->quit;
 	is($holder->result->{message}, undef, '... where the others go on');
 	$holder->quit;
@@ -292,7 +292,7 @@ EOF_RUBY
 	is($a->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE name LIKE 'advisory/shop/%' AND scope = 'session'}),
 		1, 'the migration has a lock in ZooKeeper');
 	is(finish(start($b, @migrate)), 'refused: ActiveRecord::ConcurrentMigrationError',
-		'Rails: no migration in the other cluster meanwhile');
+		'Rails: no migration in the other instance meanwhile');
 	unlink $pause;
 	is(finish($first), 'migrated', 'Rails: the first one ends');
 	is($a->safe_psql('postgres', q{SELECT count(*) FROM zk_locks}), 0, 'and its lock');
@@ -321,7 +321,7 @@ EOF_RUBY
 }
 
 #
-# Jobs in Python that count in a file, several in each cluster
+# Jobs in Python that count in a file, several in each instance
 #
 
 {

@@ -1,5 +1,5 @@
 
-# The first of several locks that is free, over three clusters: exactly one is
+# The first of several locks that is free, over three instances: exactly one is
 # kept, of several that are granted at once, too; whoever has waited longest gets
 # a lock; and whatever becomes of a call, nothing of it is left in ZooKeeper.
 
@@ -39,7 +39,7 @@ sub waits_for_any
 	return waiter($node, '', 2, "SELECT zk_lock_any($locks" . ($more // '') . ')');
 }
 
-# What a backend has in the cluster's tables: "name granted", in order.
+# What a backend has in the instance's tables: "name granted", in order.
 sub slots_of
 {
 	my ($s) = @_;
@@ -67,7 +67,7 @@ sub nothing_is_left
 	return;
 }
 
-# Who stands in the queue of a lock: the letters of clusters, "-" for others.
+# Who stands in the queue of a lock: the letters of instances, "-" for others.
 sub queue
 {
 	my ($name) = @_;
@@ -127,13 +127,13 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 		nothing_is_left("500 names: $call");
 	}
 
-	# what the cluster owns is taken without ZooKeeper
+	# what the instance owns is taken without ZooKeeper
 	$s->run_ok("BEGIN; SELECT zk_lock('own')");
 	my $ahead = $foreign->lock(lock_dir('held'));
 	my $next = waits_for_any($a, names('own', 'held'));
 	my ($node) = contenders($zk, 'own');
 	$s->run_ok('COMMIT');
-	is($next->result->{out}, 'own', 'a lock is handed on within the cluster');
+	is($next->result->{out}, 'own', 'a lock is handed on within the instance');
 	is((contenders($zk, 'own'))[0], $node, '... with its contender');
 	$next->run_ok('COMMIT');
 	$_->quit for ($s, $next);
@@ -142,7 +142,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 }
 
 #
-# Order among clusters
+# Order among instances
 #
 
 {
@@ -171,7 +171,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	is($waiting[0]->result->{out}, 's1', 'who came first has the first that is free');
 	wait_queue('s1', 'bc');
 	is_deeply([ (contenders($zk, 's2'))[ 1, 2 ] ],
-		\@places, 'the other of its cluster keeps the place in the other queue');
+		\@places, 'the other of its instance keeps the place in the other queue');
 	$first->run_ok('COMMIT');
 	is($waiting[2]->result->{out}, 's2', '... and has that lock');
 	wait_queue('s2', 'bc');
@@ -206,9 +206,9 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 		kill 'CONT', $worker;
 		my $got = $s->result->{out};
 		is(slots_of($s), "$got*", 'of several that are granted at once, exactly one is kept');
-		is($behind->result->{message}, undef, 'another cluster has one of the others')
+		is($behind->result->{message}, undef, 'another instance has one of the others')
 		  if $got ne 'g3';
-		is($local->result->{message}, undef, 'another backend of the cluster has one')
+		is($local->result->{message}, undef, 'another backend of the instance has one')
 		  if $got ne 'g4';
 		is((contenders($zk, 'g4'))[0], $place, '... with the same contender');
 		wait_queue($_, $_ eq 'g3' ? ($got eq $_ ? 'bc' : 'c') : $_ eq $got || $_ eq 'g4' ? 'b' : '')
@@ -396,7 +396,7 @@ for my $try (1 .. 5)
 	$other->run_ok('BEGIN');
 	$other->run_ok(qq{SELECT zk_try_lock_any('{$got,r4}')});
 	$other->run_ok(qq{SELECT zk_try_lock_any('{$got,r4}', '1 min')});
-	is(slots_of($other), "$got* r4*", '... and is free for other clusters');
+	is(slots_of($other), "$got* r4*", '... and is free for other instances');
 	value($c, 'ALTER SYSTEM RESET zklock.retain_time');
 	$c->reload;
 	$other->run_ok('COMMIT');
@@ -418,7 +418,7 @@ for my $try (1 .. 5)
 # At the same time
 #
 
-# Those of one cluster do not take each other for holders.
+# Those of one instance do not take each other for holders.
 {
 	my @s = map { ZkWire->new($b) } (1 .. 12);
 	my $names = names(map { "t$_" } (1 .. 12));
@@ -505,7 +505,7 @@ for my $try (1 .. 5)
 # Deadlocks
 #
 
-# All alternatives lead back, also one that another backend of the cluster waits
+# All alternatives lead back, also one that another backend of the instance waits
 # for, too, and came first.
 for my $more (0, 1)
 {

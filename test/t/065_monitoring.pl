@@ -1,6 +1,6 @@
 
 # What monitoring/ has: the real exporter gets each metric of the queries from a
-# running cluster, promtool accepts the rules, and their tests pass, and rules and
+# running instance, promtool accepts the rules, and their tests pass, and rules and
 # dashboard name no metric that does not exist.
 
 use strict;

@@ -1,7 +1,7 @@
 
 # Copyright (c) 2026, zklock developers
 
-# doc/zookeeper.md: an ensemble of the page's own files.  A cluster takes a lock
+# doc/zookeeper.md: an ensemble of the page's own files.  An instance takes a lock
 # on it, and keeps it when a server is killed and comes back.  Then all that
 # this page and doc/operations.md have an operator type, as it is printed; only
 # hosts, ports and directories are others.
@@ -95,7 +95,7 @@ for my $i (0 .. 2)
 #
 
 my %settings = here($page->named('postgresql.conf')) =~ /^(\S+) = '(.*)'/mg;
-# each cluster of a test is started with a name of its own
+# each instance of a test is started with a name of its own
 is(delete $settings{cluster_name}, 'shop_a', 'the page has settings');
 @cluster{qw(a b)} = zk_clusters(
 	$zk,
@@ -198,7 +198,7 @@ for my $node ($a, $b)
 	next_worker($node, sub { $node->reload; });
 }
 $holder = holder($a, 'guarded');
-is(sql($b, "SELECT zk_try_lock('guarded')")->{out}, 'f', 'clusters with the password share a lock');
+is(sql($b, "SELECT zk_try_lock('guarded')")->{out}, 'f', 'instances with the password share a lock');
 
 my $stranger = $zk->client;
 ok(!eval { $stranger->ls('/zklock/guarded'); 1 }, 'who has no password');

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, zklock developers
 
 # The blocks of README.md and of the pages in doc/ that have no test of their
-# own.  Each page is run from its top, in an empty database of two clusters, and
+# own.  Each page is run from its top, in an empty database of two instances, and
 # the outcome of some is checked.  %others tells which test has what is not SQL,
 # and the SQL of the other pages, and what is no command at all; no block is
 # left out.

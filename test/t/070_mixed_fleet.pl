@@ -1,6 +1,6 @@
 # Copyright (c) 2026, zklock developers
 
-# Clusters of two releases of PostgreSQL, with two releases of ZooKeeper's client
+# Instances of two releases of PostgreSQL, with two releases of ZooKeeper's client
 # library, use the same locks: with a ZooKeeper of the one release, and of the
 # other.
 #
@@ -131,7 +131,7 @@ sub permits
 	return;
 }
 
-# The holder's cluster obeys what another one writes into its contender.
+# The holder's instance obeys what another one writes into its contender.
 sub cancels
 {
 	my ($title, $asked, $asking) = @_;
@@ -186,7 +186,7 @@ sub deadlock
 $referee->safe_psql('postgres', q{
 	CREATE TABLE counter (n bigint);
 	INSERT INTO counter VALUES (0);
-	CREATE TABLE section (id bigserial PRIMARY KEY, cluster text);
+	CREATE TABLE section (id bigserial PRIMARY KEY, instance text);
 });
 
 my $sections = 20;
@@ -213,7 +213,7 @@ sub make_work
 				SELECT n FROM dblink('referee', 'SELECT n FROM counter') AS t(n bigint)
 					INTO counter;
 				PERFORM dblink_exec('referee', format('UPDATE counter SET n = %s;'
-					' INSERT INTO section (cluster) VALUES (%L)', counter + 1, '$name'));
+					' INSERT INTO section (instance) VALUES (%L)', counter + 1, '$name'));
 				COMMIT;
 			END LOOP;
 		END \$\$;
@@ -242,7 +242,7 @@ sub stop_work
 	return;
 }
 
-# Wait until these clusters have done some more sections each.
+# Wait until these instances have done some more sections each.
 sub wait_work
 {
 	my ($title, @working) = @_;
@@ -254,13 +254,13 @@ sub wait_work
 
 		ok( $referee->poll_query_until('postgres',
 				"SELECT count(*) >= $sections FROM section"
-				  . " WHERE id > $from AND cluster = '$name'"),
+				  . " WHERE id > $from AND instance = '$name'"),
 			"$title: $name works");
 	}
 	return;
 }
 
-# One cluster is restarted, as for a new library, while the other one works all
+# One instance is restarted, as for a new library, while the other one works all
 # the time.
 sub rolling_restart
 {
@@ -288,7 +288,7 @@ sub rolling_restart
 		value($referee, 'SELECT count(*) FROM section'),
 		"$title: no two sections overlapped");
 	cmp_ok(
-		value($referee, 'SELECT count(*) FROM (SELECT cluster <> lag(cluster) OVER (ORDER BY id)'
+		value($referee, 'SELECT count(*) FROM (SELECT instance <> lag(instance) OVER (ORDER BY id)'
 			  . ' AS other FROM section) s WHERE other'),
 		'>=', 4, "$title: they took turns");
 
@@ -298,9 +298,9 @@ sub rolling_restart
 }
 
 my @versions = map { value($_, 'SHOW server_version') =~ s/ .*//r } ($old_1, $new_1);
-cmp_ok($versions[0] =~ s/\D.*//r, '<', $versions[1] =~ s/\D.*//r, 'the clusters are of two releases');
+cmp_ok($versions[0] =~ s/\D.*//r, '<', $versions[1] =~ s/\D.*//r, 'the instances are of two releases');
 
-# What the clusters are linked with: a root's client library tells its version.
+# What the instances are linked with: a root's client library tells its version.
 my @libraries = map {
 	my ($file) = glob "$_/usr/lib/*/libzookeeper_mt.so.2";
 	slurp_file($file) =~ /zookeeper C client (\d[\d.]+)/ ? $1 : die "no version in $file";

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, zklock developers
 
-# pg_upgrade of a cluster with the extension, to a newer PostgreSQL: what is in
-# the databases works there, and other clusters do not notice.
+# pg_upgrade of an instance with the extension, to a newer PostgreSQL: what is in
+# the databases works there, and other instances do not notice.
 #
 # ZKLOCK_TEST_OTHER is as in 070_mixed_fleet.pl: the old PostgreSQL is there.
 
@@ -70,11 +70,11 @@ my @upgrade = (
 	'-p', $old->port, '-P', $new->port, '-s', $new->host);
 chdir $PostgreSQL::Test::Utils::tmp_check or die "could not change directory: $!";
 
-# A check while both clusters work
+# A check while both instances work
 {
 	my $holder = holder($old, 'h');
 
-	command_ok([ @upgrade, '--check' ], 'pg_upgrade --check of a running cluster');
+	command_ok([ @upgrade, '--check' ], 'pg_upgrade --check of a running instance');
 	is(value($neighbour, q{SELECT zk_try_lock('h')}), 'f', 'a lock of it is held');
 	$holder->run_ok('COMMIT');
 	$holder->quit;
@@ -86,7 +86,7 @@ my $session = session_of($neighbour);
 $old->stop;
 wait_contenders($zk, 'x', 1);
 command_ok(\@upgrade, 'pg_upgrade');
-is(scalar(contenders($zk, 'x')), 1, 'another cluster holds its lock');
+is(scalar(contenders($zk, 'x')), 1, 'another instance holds its lock');
 $new->start;
 wait_connected($new);
 
@@ -113,12 +113,12 @@ for my $db ('postgres', 'first')
 }
 is(value($new, 'SHOW zklock.root', 'first'), '/first', 'settings of a database are kept');
 
-# One queue with the cluster that had the lock all the time
+# One queue with the instance that had the lock all the time
 my $waiter = waiter($new, 'x', 2);
 wait_contenders($zk, 'x', 2);
 $holder->run_ok('COMMIT', 'it commits');
 is(session_of($neighbour), $session, 'in the session that it had');
-is($waiter->result->{message}, undef, 'the new cluster is next');
+is($waiter->result->{message}, undef, 'the new instance is next');
 $waiter->run_ok('COMMIT');
 $_->quit for ($holder, $waiter);
 wait_no_contenders($zk, 'x');

@@ -2,9 +2,9 @@
 # Copyright (c) 2026, zklock developers
 
 # A budget that many servers hand out in random shares: the two patterns of
-# doc/patterns.md, with 32 clients on three clusters.  With zk_lock they get all
+# doc/patterns.md, with 32 clients on three instances.  With zk_lock they get all
 # of it, and nothing more, each client once, also if a client is paused, or its
-# cluster's session ends meanwhile.  With the locks that are usual in Redis, those
+# instance's session ends meanwhile.  With the locks that are usual in Redis, those
 # of patterns.md and from-redis.md, a client that is paused for longer than its
 # lock lasts gives out too much.
 
@@ -92,10 +92,10 @@ sub wrong
 }
 
 #
-# All clients on all clusters at once, with zk_lock
+# All clients on all instances at once, with zk_lock
 #
 
-# Each client asks on each of the three clusters.
+# Each client asks on each of the three instances.
 sub rush
 {
 	my ($envelope) = @_;
@@ -181,7 +181,7 @@ sub start
 	return \%run;
 }
 
-# A client of cluster b that has read what is left, and stands still.
+# A client of instance b that has read what is left, and stands still.
 sub start_paused
 {
 	my ($lock, $envelope) = @_;
@@ -209,7 +209,7 @@ sub resume
 	return finish($program);
 }
 
-# Other clients, so many in each of these clusters.
+# Other clients, so many in each of these instances.
 sub start_others
 {
 	my ($lock, $envelope, $n, @names) = @_;
@@ -236,8 +236,8 @@ sub start_others
 	is(scalar(() = $out =~ / None$/mg), 2, 'who comes too late gets nothing');
 }
 
-# Nor is too much given out if the session of the cluster ends meanwhile, and the
-# other clusters go on.
+# Nor is too much given out if the session of the instance ends meanwhile, and the
+# other instances go on.
 {
 	my $envelope = 'lost under ZkLock';
 

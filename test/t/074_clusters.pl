@@ -1,7 +1,7 @@
 
 # Copyright (c) 2026, zklock developers
 
-# The clusters of an ensemble and root can be seen, and what does not fit: names,
+# The instances of an ensemble and root can be seen, and what does not fit: names,
 # settings, ACLs; through restarts, crashes and expired sessions; and the
 # identity by which two servers tell that they are on the same ensemble.
 
@@ -24,7 +24,7 @@ my ($a, $b, $c) = zk_clusters($zk, [ 'a', 'b', 'c' ], 'zklock.session_timeout' =
 wait_connected($_) for ($a, $b, $c);
 
 # Rows of zk_fleet(), as strings.
-sub clusters
+sub instances
 {
 	my ($node, $columns, $where) = @_;
 
@@ -71,7 +71,7 @@ sub told
 }
 
 #
-# Three clusters
+# Three instances
 #
 
 for my $node ($a, $b, $c)
@@ -131,21 +131,21 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 	wait_connected($b);
 	is_deeply(misfits($b),
 		[
-			'a|another cluster has this cluster_name',
-			'a|another cluster has this cluster_name, zklock.node_format differs',
+			'a|another instance has this cluster_name',
+			'a|another instance has this cluster_name, zklock.node_format differs',
 			'c|'
 		],
 		'two of one name, one with another format');
-	$b->wait_for_log(qr/WARNING:  the servers that share "\/zklock" in ZooKeeper do not fit together\n.*DETAIL:  Cluster "a" on \Q$host\E, port \d+: another cluster has this cluster_name[.,].*\n\tCluster "a"/, $offset);
+	$b->wait_for_log(qr/WARNING:  the servers that share "\/zklock" in ZooKeeper do not fit together\n.*DETAIL:  Instance "a" on \Q$host\E, port \d+: another instance has this cluster_name[.,].*\n\tCluster "a"/, $offset);
 	misfits($b) for (1 .. 3);
 	is(told($b, $offset), 'do not fit together', 'the log tells it once');
 
 	my $before = -s $a->logfile;
 	misfits($a) for (1 .. 3);
-	is(told($a, $before), 'do not fit together', 'so does that of another cluster, when it is asked');
+	is(told($a, $before), 'do not fit together', 'so does that of another instance, when it is asked');
 	is(value($b, "SELECT pg_terminate_backend(worker_pid) FROM zk_sessions"), 't', 'the worker is terminated');
 	$b->poll_query_until('postgres', "SELECT reconnects > 0 AND state = 'connected' FROM zk_sessions");
-	is(scalar @{ misfits($b) }, 3, 'its cluster is there once');
+	is(scalar @{ misfits($b) }, 3, 'its instance is there once');
 	is(told($b, $offset), 'do not fit together', 'and the next one does not tell it again');
 
 	reload($b, "zklock.node_format = 'mutex'");
@@ -168,7 +168,7 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 	}
 	wait_connected($c);
 	is_deeply(misfits($a), [ '|cluster_name is empty', 'a|', 'b|' ], 'an empty name');
-	$c->wait_for_log(qr/DETAIL:  Cluster "" on .*: cluster_name is empty/, $offset);
+	$c->wait_for_log(qr/DETAIL:  Instance "" on .*: cluster_name is empty/, $offset);
 	$c->stop;
 	$c->start;
 	wait_connected($c);
@@ -215,7 +215,7 @@ sub start_again
 	end_session($a, $client);
 	$a->poll_query_until('postgres', "SELECT session_id <> '$session' AND state = 'connected' FROM zk_sessions");
 	is_deeply(clusters($b, 'cluster_name, session_id', "cluster_name = 'a'"), [ 'a|' . session_of($a) ],
-		'a session that has ended: the cluster is there with the next one')
+		'a session that has ended: the instance is there with the next one')
 	  if poll_until(sub { clusters($a, 'session_id', 'local')->[0] eq session_of($a) }, 'a to be there');
 	is(identity($a), $identity, 'the identity stays');
 
@@ -235,7 +235,7 @@ sub start_again
 
 # all of them end: the identity stays
 $_->stop for ($a, $b, $c);
-is_deeply([ members($zk) ], [], 'after a shutdown no cluster is there');
+is_deeply([ members($zk) ], [], 'after a shutdown no instance is there');
 $_->start for ($a, $b, $c);
 is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, $c);
 
@@ -325,7 +325,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$c->append_conf('postgresql.conf', "zklock.servers = '" . $second->connstr . "'");
 	$c->restart;
 	isnt(identity($c), $identity, 'another ensemble has another identity');
-	is_deeply(clusters($c, 'cluster_name'), ['c'], 'and other clusters');
+	is_deeply(clusters($c, 'cluster_name'), ['c'], 'and other instances');
 	$c->append_conf('postgresql.conf', "zklock.servers = '" . $zk->connstr . "'");
 	$c->restart;
 	is(identity($c), $identity, 'and back');
@@ -382,7 +382,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	is_deeply([ $client->get_acl($room) ], [ 'anyone:r', 'b:rwcda' ], 'a room that b makes');
 
 	#
-	# Other credentials for all, one cluster after the other
+	# Other credentials for all, one instance after the other
 	#
 
 	for my $node ($a, $c)
@@ -457,7 +457,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	is(sql($c, 'SELECT * FROM zk_fleet()')->{sqlstate}, '42501', 'and is told why it sees nobody');
 }
 
-# A root that a cluster has made with its credentials changes with them, so that
+# A root that an instance has made with its credentials changes with them, so that
 # new locks can be taken; one that has other owners, too, is theirs to change.
 {
 	my $owner = $zk->client;

@@ -4,7 +4,7 @@
 # the settings are refused.  With one that was built with it
 # (test/lib/client_library): who is who for ZooKeeper's ACLs, a ZooKeeper that
 # lets nobody else in, wrong passwords, servers that do not know the password, and
-# what becomes of locks meanwhile, also those of a cluster with several sessions:
+# what becomes of locks meanwhile, also those of an instance with several sessions:
 # for that it needs a test build.
 
 use strict;
@@ -34,7 +34,7 @@ if (!library_has('zookeeper_init_sasl'))
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 
-# The configuration of the servers and of the clusters, as on the page.
+# The configuration of the servers and of the instances, as on the page.
 my ($page) = slurp_file("$ENV{TESTDIR}/doc/security.md") =~ /^## SASL\n(.*?)^## /ms
   or die 'doc/security.md has no section SASL';
 my ($jaas) = $page =~ /^(    Server \{\n(?:    .*\n)+)/m
@@ -173,7 +173,7 @@ for my $node ($a, $b, $bank)
 	unlike(slurp_file($a->logfile), qr/sesame/, 'no password is in the log');
 }
 
-# A cluster that is locked out gives its session up: else each try would prolong
+# An instance that is locked out gives its session up: else each try would prolong
 # it, and nobody get its locks.
 {
 	edit_settings($a,
@@ -187,7 +187,7 @@ for my $node ($a, $b, $bank)
 	put_password(alone => 'wrong');
 	$zk->kill9;
 	$zk->start;
-	is($waiter->result->{message}, undef, 'the lock of a cluster that is locked out goes to another one');
+	is($waiter->result->{message}, undef, 'the lock of an instance that is locked out goes to another one');
 	is($holder->run('COMMIT')->{sqlstate}, '40001', '... and it cannot commit');
 	$waiter->run_ok('COMMIT');
 	$_->quit for ($holder, $waiter);
@@ -196,7 +196,7 @@ for my $node ($a, $b, $bank)
 	edit_settings($a, user('shop'), 'zklock.session_timeout' => '12s');
 }
 
-# A cluster with several sessions, one for each lock
+# An instance with several sessions, one for each lock
 {
 	my $bytes = contender_bytes('m1');
 	my $several = zk_cluster('several', $zk,

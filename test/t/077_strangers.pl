@@ -1,8 +1,8 @@
 # Copyright (c) 2026, zklock developers
 
-# What somebody can do who reaches ZooKeeper and is no cluster, with zklock.acl
+# What somebody can do who reaches ZooKeeper and is no instance, with zklock.acl
 # open and creator: forge a deadlock, or that one has been ended, end a session while
-# its cluster does not hear of it, make znodes in its session, and write what nobody
+# its instance does not hear of it, make znodes in its session, and write what nobody
 # can read.
 
 use strict;
@@ -49,7 +49,7 @@ sub in_room { return eval { $stranger->ls($room) }; }
 
 sub wait_empty_room
 {
-	poll_until(sub { !in_room() }, 'the clusters to tidy up');
+	poll_until(sub { !in_room() }, 'the instances to tidy up');
 	return;
 }
 
@@ -113,7 +113,7 @@ sub wait_empty_room
 }
 
 #
-# The end of a session that its cluster does not hear of
+# The end of a session that its instance does not hear of
 #
 
 sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_sessions'); }
@@ -131,7 +131,7 @@ for my $check ('quorum', 'lease')
 	$proxy->freeze('a-0');
 	ok($stranger->kill_session($session), "$check: the session is ended, and no news arrives");
 	is($other->run("SELECT zk_try_lock('w', '3 min', session => true)")->{out}, 't',
-		"$check: another cluster gets the lock at once");
+		"$check: another instance gets the lock at once");
 	is(session_of($a), $session, "$check: the holder's does not know");
 	if ($check eq 'quorum')
 	{
@@ -173,7 +173,7 @@ for my $check ('quorum', 'lease')
 		poll_until(sub { $zk->last_change ne $change }, 'ZooKeeper to process the question');
 		$stranger->kill_session($session);
 		is($other->run("SELECT zk_try_lock('w', '3 min', session => true)")->{out}, 't',
-			'quorum: a session is ended behind the check, and another cluster gets the lock');
+			'quorum: a session is ended behind the check, and another instance gets the lock');
 		$proxy->thaw('a-0');
 		my $result = $s->result;
 		$other->run_ok("SELECT zk_unlock('w')");
@@ -188,7 +188,7 @@ for my $check ('quorum', 'lease')
 }
 
 #
-# Data that nobody can read, while two clusters wait for each other
+# Data that nobody can read, while two instances wait for each other
 #
 
 my $seed = time ^ $$;
@@ -239,7 +239,7 @@ sub waits_for
 	return { session => $session, node => $node, held => $held, theirs => $theirs };
 }
 
-# A probe with the wait that is told for a lock: line 1, which its cluster is to
+# A probe with the wait that is told for a lock: line 1, which its instance is to
 # confirm.
 sub probe_about
 {
@@ -252,7 +252,7 @@ sub probe_about
 	  . "1 0 z $dir/$owner  $wait\n";
 }
 
-# Has the cluster answered a probe?
+# Has the instance answered a probe?
 sub has_answered
 {
 	my ($node, $probe) = @_;
@@ -305,7 +305,7 @@ sub has_answered
 		},
 		'a to note a forged deadlock');
 	pass('open: who forges a probe and its verdict adds a deadlock to zk_deadlocks');
-	is(value($a, "SELECT count(*) $forged AND local"), 0, 'open: ... but none with a victim of the cluster that it is shown by');
+	is(value($a, "SELECT count(*) $forged AND local"), 0, 'open: ... but none with a victim of the instance that it is shown by');
 	ok(!$wait->{session}->done, 'open: ... and nobody fails');
 
 	value($a, 'SELECT pg_cancel_backend(' . $wait->{session}->pid . ')');
@@ -455,7 +455,7 @@ for my $node ($a, $b)
 		'make an answer' =>
 		  sub { $stranger->create('/own/%waits/answer-0000000000-0000000000000003-', ephemeral => 1, sequence => 1) },
 		'make a verdict' => sub { $stranger->create('/own/%waits/verdict-0000000000', ephemeral => 1) },
-		'pretend to be a cluster' => sub { $stranger->create('/own/%clusters/' . member_node(1), ephemeral => 1) });
+		'pretend to be an instance' => sub { $stranger->create('/own/%clusters/' . member_node(1), ephemeral => 1) });
 
 	for (sort keys %try)
 	{
@@ -466,10 +466,10 @@ for my $node ($a, $b)
 	for my $path ("$x/_c_89ab0123-4567-4def-8edc-ba9876543210-lock-", '/own/%waits/probe-', '/own/%clusters/forged-')
 	{
 		ok(!eval { $stranger->create_in_session($session, $path); 1 } && $@ =~ /the create failed with -102/,
-			"creator: cannot make $path in the session of a cluster") or diag($@);
+			"creator: cannot make $path in the session of an instance") or diag($@);
 	}
 	like($stranger->get('/own/%clusters')->{data}, qr/^zklock fleet=/, 'creator: can read the identity of the fleet');
-	is(scalar($stranger->ls('/own/%clusters')), 2, '... and see how many clusters there are');
+	is(scalar($stranger->ls('/own/%clusters')), 2, '... and see how many instances there are');
 
 	ok(!$p->done, 'creator: who waits waits on');
 	$q->run_ok('COMMIT');

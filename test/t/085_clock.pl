@@ -225,7 +225,7 @@ $a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected
 
 	take_credentials(0);
 	set_clock(-$hour);
-	is($waiter->result->{message}, undef, "clock set by -$hour s: the lock goes to another cluster");
+	is($waiter->result->{message}, undef, "clock set by -$hour s: the lock goes to another instance");
 	$waiter->run_ok('COMMIT');
 	is($holder->run('COMMIT')->{sqlstate}, '40001', '... and its holder cannot commit');
 	$_->quit for ($holder, $waiter);

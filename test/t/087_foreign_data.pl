@@ -1,7 +1,7 @@
 # Copyright (c) 2026, zklock developers
 
 # What is in znodes of others: how much data, how many znodes, and which bytes.  The
-# worker reads no more than a cluster or a contender can have written, and tells what
+# worker reads no more than an instance or a contender can have written, and tells what
 # it leaves out.
 
 use strict;
@@ -72,7 +72,7 @@ push @large, map { "$members/stranger $_" } (1 .. $many / 2);
 $stranger->create($_, data => $data, ephemeral => 1) for @large;
 reads_none('zk_fleet', sub {
 	is(value($a, q{SELECT string_agg(DISTINCT misfits::text, ' '), count(*) FROM zk_fleet() WHERE cluster_name IS DISTINCT FROM 'a'}),
-		'{"not written by zklock"}|' . $many / 2, 'who is named as a cluster is shown');
+		'{"not written by zklock"}|' . $many / 2, 'who is named as an instance is shown');
 });
 {
 	my $gets = requests('get');
@@ -137,7 +137,7 @@ $stranger->delete_all(\@large);
 
 	$stranger->create_all(\@named);
 	my $result = sql($a, 'SELECT count(*), bool_or(local) FROM zk_fleet()');
-	is($result->{out}, '1|t', 'znodes of other names do not hide clusters');
+	is($result->{out}, '1|t', 'znodes of other names do not hide instances');
 	is_deeply($result->{warnings}, [], '... nor is anything left out');
 	$stranger->delete_all(\@named);
 }
@@ -149,7 +149,7 @@ $stranger->delete_all(\@large);
 	$stranger->create_all(\@named);
 	my $result = sql($a, 'SELECT count(*) FROM zk_fleet()');
 	my ($warning) = @{ $result->{warnings} };
-	is($result->{out}, 1000, 'of too many that are named as clusters some are shown');
+	is($result->{out}, 1000, 'of too many that are named as instances some are shown');
 	is($warning->{sqlstate}, '54000', '... with a warning');
 	is($warning->{message}, 'not all znodes in "/zklock/%clusters" are shown', '... of which');
 	is($warning->{detail}, '1000 are shown, 201 more are not.', '... and how many');
@@ -269,14 +269,14 @@ value($a, 'SELECT count(*) FROM zk_fleet()');
 		my $offset = -s $a->logfile;
 
 		$a->psql($database, "SET lock_timeout = '2s'; SELECT zk_lock('evil')");
-		$a->wait_for_log(qr/still waiting for exclusive lock "evil" in ZooKeeper.*\n.*First in the queue: postgresql host=\S+ cluster=\S+ pid=1\n.*Process 1 of cluster .*FORGED.* waits for exclusive lock ".*"/, $offset);
+		$a->wait_for_log(qr/still waiting for exclusive lock "evil" in ZooKeeper.*\n.*First in the queue: postgresql host=\S+ cluster=\S+ pid=1\n.*Process 1 of instance .*FORGED.* waits for exclusive lock ".*"/, $offset);
 	}
 	$a->wait_for_log(qr/WARNING:  ignoring znode "\\xe6\\x97\\xa5FORGED\\xe2\\x80\\xae" in lock directory/, $log_offset);
 	$stranger->delete($_) for map { "$_/_c_x-lock-0000000001" } @names;
 	$stranger->delete("$dir/$_") for $stranger->ls($dir);
 }
 
-# A deadlock with somebody whose cluster has such a name, and who confirms it.
+# A deadlock with somebody whose instance has such a name, and who confirms it.
 for my $database (qw(postgres japan))
 {
 	my $session = ZkSession->new($a, $database);
@@ -305,8 +305,8 @@ for my $database (qw(postgres japan))
 		'the session to fail');
 	my $result = $session->result;
 	is($result->{sqlstate}, '40P01', "a session in $database fails");
-	like($result->{detail}, qr/of cluster (?:\xe6\x97\xa5|\\xe6\\x97\\xa5|\xc6\xfc)\\x0aFORGED\\x1b\[31m\\xff\\x00\\xe2\\x80\\xae waits for/,
-		'... and is told of the cluster in printing characters');
+	like($result->{detail}, qr/of instance (?:\xe6\x97\xa5|\\xe6\\x97\\xa5|\xc6\xfc)\\x0aFORGED\\x1b\[31m\\xff\\x00\\xe2\\x80\\xae waits for/,
+		'... and is told of the instance in printing characters');
 	$session->quit;
 	$stranger->delete($_) for ($wanted, $held);
 	for (eval { $stranger->ls('/zklock/%waits') }) { eval { $stranger->delete("/zklock/%waits/$_") } if /^answer-/; }

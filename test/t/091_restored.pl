@@ -1,6 +1,6 @@
 # ZooKeeper's data restored from an older copy, in which the sessions are alive:
 # what has been released since is there again, and what has been got is not.  The
-# next write of a cluster tells, and its sessions are ended.  A server that is
+# next write of an instance tells, and its sessions are ended.  A server that is
 # merely behind tells nothing.
 
 use strict;
@@ -16,7 +16,7 @@ use ZooKeeper;
 
 my $restored = qr/ZooKeeper has been restored from an older copy of its data/;
 
-# The version of a cluster's own znode, which counts its writes.
+# The version of an instance's own znode, which counts its writes.
 sub version
 {
 	my ($zk, $name) = @_;
@@ -28,7 +28,7 @@ sub version
 	return $version // -1;
 }
 
-# Wait until a cluster has noted what it has changed last.
+# Wait until an instance has noted what it has changed last.
 sub wait_noted
 {
 	my ($zk, $node, $do) = @_;
@@ -39,7 +39,7 @@ sub wait_noted
 	return;
 }
 
-# A cluster holds "old", and "new" when its copy has been made.
+# An instance holds "old", and "new" when its copy has been made.
 sub scene
 {
 	my ($zk, $node) = @_;
@@ -63,7 +63,7 @@ sub after_copy
 	return;
 }
 
-# How long a cluster has taken to notice, in seconds, since it was connected.
+# How long an instance has taken to notice, in seconds, since it was connected.
 sub took
 {
 	my ($node, $at) = @_;

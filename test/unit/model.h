@@ -71,7 +71,7 @@ typedef struct ModelNode
 	int64_t		czxid;
 	int64_t		dzxid;			/* 0 while it exists */
 	ModelData	data;
-	bool		kin;			/* of another contender of its cluster */
+	bool		kin;			/* of another contender of its instance */
 	bool		stray;			/* of its session, and of no contender */
 	bool		stays;			/* to delete it was refused */
 } ModelNode;

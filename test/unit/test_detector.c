@@ -28,7 +28,9 @@
 
 #define TIMEOUT		INT64_C(1000)
 
-/* Our contenders x and y, and those of another cluster, which wait for ours. */
+/*
+ * Our contenders x and y, and those of another instance, which wait for ours.
+ */
 #define X			"/z/x/_c_00000001-0000-0000-0000-000000000000-__WRIT__0000000001"
 #define X_OTHER		"/z/x/_c_00000002-0000-0000-0000-000000000000-__WRIT__0000000002"
 #define Y			"/z/y/_c_00000003-0000-0000-0000-000000000000-__WRIT__0000000002"
@@ -144,7 +146,9 @@ room_has(int n, const char *first, const char *second, const char *third)
 	children(1, n, first, second, third);
 }
 
-/* It has this probe and the answer of the other cluster: theirs is still so. */
+/*
+ * It has this probe and the answer of the other instance: theirs is still so.
+ */
 static void
 others_confirm(int probe)
 {
@@ -896,7 +900,7 @@ a_probe_is_created_late(void **state)
 	expect_act(6, X);
 }
 
-/* Another cluster's probe is listed and read; ours is edge "member". */
+/* Another instance's probe is listed and read; ours is edge "member". */
 static void
 hear(const char *text)
 {
@@ -1825,7 +1829,7 @@ names_and_forms(void **state)
 	assert_true(waits_same_edge(&deadlock.members[1].edge, &theirs));
 	assert_int_equal(deadlock.members[1].version, 4);
 	assert_string_equal(deadlock.members[0].between, "/z/y/between");
-	assert_string_equal(deadlock.members[1].cluster, "");
+	assert_string_equal(deadlock.members[1].cluster_name, "");
 	waits_free_deadlock(&deadlock);
 	for (int len = 0; len < (int) strlen(text); len++)
 		if (probe_parse(text, len, &deadlock))

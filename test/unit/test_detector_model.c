@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_detector_model.c
- *		Random schedules of up to five clusters with detectors, and rings of up
- *		to eight.
+ *		Random schedules of up to five instances with detectors, and rings of
+ *		up to eight.
  *
  * Backends take locks in any order, for themselves or behind one another, give
  * up, or end; servers lag, connections break, workers and sessions end,
@@ -45,11 +45,12 @@
 typedef struct Mix
 {
 	const char *title;
-	int			clusters;		/* 0: two to five */
+	int			instances;		/* 0: two to five */
 	bool		shared;
 	bool		semaphores;
 	bool		several;		/* zk_lock_all, zk_lock_any */
-	bool		blocks;			/* backends wait for others of their cluster */
+	bool		blocks;			/* backends wait for others of their
+								 * instance */
 	bool		gives_up;		/* waits fail, and transactions end */
 	bool		faults;			/* connections, workers and sessions */
 	bool		sessions;		/* they work for one another, as by postgres_fdw */
@@ -64,17 +65,17 @@ static const Mix mixes[] = {
 	{.title = "local waits",.shared = true,.blocks = true,.gives_up = true},
 	{.title = "semaphores",.semaphores = true,.blocks = true,.gives_up = true},
 	{.title = "several locks",.several = true,.gives_up = true},
-	{.title = "two clusters, faults",.clusters = 2,.blocks = true,
+	{.title = "two instances, faults",.instances = 2,.blocks = true,
 	.gives_up = true,.faults = true},
-	{.title = "handoffs",.clusters = 2,.gives_up = true,.locks = 3,
+	{.title = "handoffs",.instances = 2,.gives_up = true,.locks = 3,
 	.patience = 5},
-	{.title = "handoffs, faults",.clusters = 3,.shared = true,.gives_up = true,
+	{.title = "handoffs, faults",.instances = 3,.shared = true,.gives_up = true,
 	.faults = true,.locks = 3,.patience = 5},
 	{.title = "three roots, faults",.blocks = true,.gives_up = true,
 	.faults = true,.roots = 3},
 	{.title = "sessions of others",.blocks = true,.gives_up = true,
 	.sessions = true},
-	{.title = "two clusters, sessions of others, faults",.clusters = 2,
+	{.title = "two instances, sessions of others, faults",.instances = 2,
 	.blocks = true,.gives_up = true,.faults = true,.sessions = true},
 	{.title = "all",.shared = true,.semaphores = true,.several = true,
 	.blocks = true,.gives_up = true,.faults = true,.sessions = true},
@@ -94,7 +95,7 @@ random_wait(const Mix *mix, int cluster, int number)
 {
 	int			locks[2] = {random_lock(mix), random_lock(mix)};
 
-	if (!world->clusters[cluster].session.alive)
+	if (!world->instances[cluster].session.alive)
 		return;
 	if (mix->blocks && world_one_in(4))
 		(void) world_block(cluster, number, (int) world_dice(WORLD_BACKENDS));
@@ -108,11 +109,11 @@ random_wait(const Mix *mix, int cluster, int number)
 						  world_one_in(2));
 }
 
-/* A backend has one of another cluster do something. */
+/* A backend has one of another instance do something. */
 static void
 random_call(const Mix *mix, int cluster, int number)
 {
-	int			other = (int) world_dice(world->nclusters);
+	int			other = (int) world_dice(world->ninstances);
 	int			remote = world_call(cluster, number, other);
 
 	if (remote < 0)
@@ -128,7 +129,7 @@ static void
 random_backend(const Mix *mix, int cluster)
 {
 	int			number = (int) world_dice(WORLD_BACKENDS);
-	WorldBackend *backend = &world->clusters[cluster].backends[number];
+	WorldBackend *backend = &world->instances[cluster].backends[number];
 
 	if (world->ncontenders > WORLD_CONTENDERS - 100)
 		return;
@@ -158,7 +159,7 @@ random_backend(const Mix *mix, int cluster)
 static void
 turn_worker(int cluster)
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	DetectorInput in = {.event = DETECTOR_TICK};
 
 	if (own->wake_at <= world->now)
@@ -168,7 +169,7 @@ turn_worker(int cluster)
 static void
 random_fault(int cluster)
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	TreeSession *session = &own->session;
 
 	switch (world_dice(8))
@@ -198,7 +199,7 @@ random_fault(int cluster)
 static void
 reconnect(int cluster)
 {
-	TreeSession *session = &world->clusters[cluster].session;
+	TreeSession *session = &world->instances[cluster].session;
 	int64_t		lag = tree_zxid() - session->seen;
 
 	if (lag >= TREE_HISTORY / 2)
@@ -212,17 +213,17 @@ reconnect(int cluster)
 static void
 bound_lag(void)
 {
-	for (int i = 0; i < world->nclusters; i++)
-		if (world->clusters[i].session.view < tree_zxid() - TREE_HISTORY / 2)
-			tree_advance(&world->clusters[i].session,
+	for (int i = 0; i < world->ninstances; i++)
+		if (world->instances[i].session.view < tree_zxid() - TREE_HISTORY / 2)
+			tree_advance(&world->instances[i].session,
 						 tree_zxid() - TREE_HISTORY / 4);
 }
 
 static void
 random_step(const Mix *mix)
 {
-	int			cluster = (int) world_dice(world->nclusters);
-	WorldCluster *own = &world->clusters[cluster];
+	int			cluster = (int) world_dice(world->ninstances);
+	WorldInstance *own = &world->instances[cluster];
 	TreeSession *session = &own->session;
 
 	world->step++;
@@ -274,11 +275,11 @@ random_step(const Mix *mix)
 	truth_update();
 }
 
-/* One cluster does all that it can, but ends no wait by itself. */
+/* One instance does all that it can, but ends no wait by itself. */
 static bool
-settle_cluster(int cluster)
+settle_instance(int cluster)
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	bool		busy = false;
 
 	reconnect(cluster);
@@ -309,9 +310,9 @@ settle_cluster(int cluster)
 static bool
 are_backends_idle(void)
 {
-	for (int i = 0; i < world->nclusters; i++)
+	for (int i = 0; i < world->ninstances; i++)
 		for (int j = 0; j < WORLD_BACKENDS; j++)
-			if (world->clusters[i].backends[j].state != BACKEND_IDLE)
+			if (world->instances[i].backends[j].state != BACKEND_IDLE)
 				return false;
 	return true;
 }
@@ -319,8 +320,8 @@ are_backends_idle(void)
 static bool
 are_detectors_idle(void)
 {
-	for (int i = 0; i < world->nclusters; i++)
-		if (!detector_is_idle(&world->clusters[i].detector))
+	for (int i = 0; i < world->ninstances; i++)
+		if (!detector_is_idle(&world->instances[i].detector))
 			return false;
 	return true;
 }
@@ -333,10 +334,10 @@ settle(void)
 	world->found += truth_deadlocked() > 0;
 	for (int i = 0; i < 1500; i++)
 	{
-		for (int j = 0; j < world->nclusters; j++)
+		for (int j = 0; j < world->ninstances; j++)
 		{
 			world->step++;
-			(void) settle_cluster(j);
+			(void) settle_instance(j);
 			bound_lag();
 			truth_update();
 		}
@@ -362,7 +363,7 @@ play_random(const Mix *mix, unsigned long run)
 {
 	world->roots = mix->roots ? mix->roots : 1;
 	world_reset(mix->title, run,
-				mix->clusters ? mix->clusters : 2 + (int) (run % 4));
+				mix->instances ? mix->instances : 2 + (int) (run % 4));
 	world->sessions = mix->sessions;
 	for (int steps = 300 + (int) world_dice(1500); steps > 0; steps--)
 		random_step(mix);
@@ -387,20 +388,20 @@ test_random(void **state)
 }
 
 /*
- * Calm schedules: a ring of clusters, in which each has one lock and wants the
- * next.  Nothing fails, an operation takes at most a hundredth of
+ * Calm schedules: a ring of instances, in which each has one lock and wants
+ * the next.  Nothing fails, an operation takes at most a hundredth of
  * deadlock_timeout, and all that is due is done at once.
  */
 
 #define LATENCY		(WORLD_TIMEOUT / 100)
 
-/* Each cluster comes on by at most one operation. */
+/* Each instance comes on by at most one operation. */
 static void
 calm_round(void)
 {
-	for (int i = 0; i < world->nclusters; i++)
+	for (int i = 0; i < world->ninstances; i++)
 	{
-		WorldCluster *own = &world->clusters[i];
+		WorldInstance *own = &world->instances[i];
 
 		world->step++;
 		if (own->scan != 0 || own->scan_at <= world->now)
@@ -422,19 +423,19 @@ calm_round(void)
 
 /* How long after the last wait has lasted deadlock_timeout is it ended? */
 static int64_t
-play_ring(int nclusters, unsigned long run)
+play_ring(int ninstances, unsigned long run)
 {
 	int64_t		due;
 
-	world_reset("a ring", run, nclusters);
-	for (int i = 0; i < nclusters; i++)
+	world_reset("a ring", run, ninstances);
+	for (int i = 0; i < ninstances; i++)
 	{
 		assert_true(world_lock(i, 0, i, false));
 		(void) world_learn(i);
 	}
-	for (int i = 0; i < nclusters; i++)
+	for (int i = 0; i < ninstances; i++)
 	{
-		assert_true(world_lock(i, 0, (i + 1) % nclusters, false));
+		assert_true(world_lock(i, 0, (i + 1) % ninstances, false));
 		for (int j = (int) world_dice(3); j > 0; j--)
 			calm_round();
 	}
@@ -442,7 +443,7 @@ play_ring(int nclusters, unsigned long run)
 	while (world->now < due + 5 * WORLD_TIMEOUT)
 	{
 		calm_round();
-		for (int i = 0; i < nclusters; i++)
+		for (int i = 0; i < ninstances; i++)
 			if (world_kill_victim(i))
 				return world->now - due;
 	}
@@ -451,10 +452,10 @@ play_ring(int nclusters, unsigned long run)
 }
 
 /*
- * Cluster 0 has published an edge that is not there any more: its backend 0
+ * Instance 0 has published an edge that is not there any more: its backend 0
  * held lock 0 and waited for lock 1; now backend 1 holds the one, and backend
- * 2 waits for the other.  Before the worker looks again, cluster 1, which owns
- * lock 1, waits for lock 0.
+ * 2 waits for the other.  Before the worker looks again, instance 1, which
+ * owns lock 1, waits for lock 0.
  */
 static void
 play_stale(unsigned long run)
@@ -472,16 +473,16 @@ play_stale(unsigned long run)
 	while (world->now < 3 * WORLD_TIMEOUT)
 		calm_round();
 	world_finish(0, 0);
-	world->clusters[0].scan_at = FOREVER;
+	world->instances[0].scan_at = FOREVER;
 	assert_true(world_lock(1, 0, 0, false));
 	for (int i = (int) world_dice(1600); i > 0; i--)
 	{
 		calm_round();
-		if (world->clusters[0].scan_at < FOREVER && world_one_in(2))
-			world->clusters[0].scan_at = FOREVER;
+		if (world->instances[0].scan_at < FOREVER && world_one_in(2))
+			world->instances[0].scan_at = FOREVER;
 	}
-	for (int i = 0; i < world->nclusters; i++)
-		world->clusters[i].scan_at = 0;
+	for (int i = 0; i < world->ninstances; i++)
+		world->instances[i].scan_at = 0;
 	settle();
 }
 
@@ -510,14 +511,14 @@ play_bystander(unsigned long run)
 			calm_round();
 		assert_true(world_lock(who, 0, 1 - who, false));
 	}
-	c = &world->clusters[2].backends[0];
+	c = &world->instances[2].backends[0];
 	for (int i = 0; i < 1000; i++)
 	{
 		calm_round();
 		world_check(!c->victim, "nobody dies in vain");
 	}
-	world_check(world->clusters[0].backends[0].victim !=
-				world->clusters[1].backends[0].victim, "one of two dies");
+	world_check(world->instances[0].backends[0].victim !=
+				world->instances[1].backends[0].victim, "one of two dies");
 	settle();
 }
 
@@ -531,7 +532,7 @@ test_bystander(void **state)
 	tree_reset();
 }
 
-/* A backend has one of another cluster take a lock; returns which. */
+/* A backend has one of another instance take a lock; returns which. */
 static int
 call_to_lock(int cluster, int backend, int other, int lock)
 {
@@ -553,7 +554,7 @@ play_way(unsigned long run)
 	bool		idle = run % 2 != 0;
 	int			middle;
 
-	world_reset("a way over three clusters", run, 4);
+	world_reset("a way over three instances", run, 4);
 	world->sessions = true;
 	assert_true(world_lock(3, 0, 1, false));
 	(void) world_learn(3);
@@ -571,8 +572,8 @@ play_way(unsigned long run)
 	assert_true(world_lock(3, 0, 0, false));
 	for (int i = 0; i < 1500; i++)
 		calm_round();
-	world_check(world->clusters[3].backends[0].victim !=
-				world->clusters[idle ? 0 : 2].backends[0].victim,
+	world_check(world->instances[3].backends[0].victim !=
+				world->instances[idle ? 0 : 2].backends[0].victim,
 				"T5: one of two dies");
 	settle();
 }
@@ -603,10 +604,10 @@ test_rings(void **state)
 	int64_t		longest = 0;
 
 	(void) state;
-	for (int nclusters = 2; nclusters <= WORLD_CLUSTERS; nclusters++)
+	for (int ninstances = 2; ninstances <= WORLD_INSTANCES; ninstances++)
 		for (unsigned long run = 0; run < CALM_RUNS; run++)
 		{
-			int64_t		time = play_ring(nclusters, run);
+			int64_t		time = play_ring(ninstances, run);
 
 			longest = time > longest ? time : longest;
 			world_check(time < 3 * WORLD_TIMEOUT / 4,
@@ -624,13 +625,13 @@ test_roots(void **state)
 	int64_t		longest = 0;
 
 	(void) state;
-	for (int nclusters = 3; nclusters <= WORLD_CLUSTERS; nclusters++)
+	for (int ninstances = 3; ninstances <= WORLD_INSTANCES; ninstances++)
 		for (unsigned long run = 0; run < CALM_RUNS / 4; run++)
 		{
 			int64_t		time;
 
-			world->roots = nclusters;
-			time = play_ring(nclusters, run);
+			world->roots = ninstances;
+			time = play_ring(ninstances, run);
 			world_check(time < 3 * WORLD_TIMEOUT / 2,
 						"T5: the second look finds it");
 			longest = time > longest ? time : longest;

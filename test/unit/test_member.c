@@ -34,7 +34,7 @@ make(const char *cluster, uint64_t system, uint64_t place)
 	member.words = ALL_WORDS;
 	word_set_text(member.host, "db1");
 	member.port = 5432;
-	word_set_text(member.cluster, cluster);
+	word_set_text(member.cluster_name, cluster);
 	member.system = system;
 	member.place = place;
 	word_set_text(member.version, "1.1");
@@ -76,19 +76,19 @@ there_and_back(void **state)
 	parse(&again, data, (int) strlen(data));
 	assert_int_equal(again.kind, MEMBER_READ);
 	assert_int_equal(again.words, ALL_WORDS);
-	assert_string_equal(again.cluster, member.cluster);
+	assert_string_equal(again.cluster_name, member.cluster_name);
 	assert_true(again.system == member.system && again.place == member.place);
 	assert_int_equal(again.timeout, 10000);
 	assert_int_equal(again.standby, 1);
 
 	/* an empty name is one; what is not set is not written */
 	member.words = MEMBER_CLUSTER;
-	member.cluster[0] = '\0';
+	member.cluster_name[0] = '\0';
 	(void) member_write(&member, data);
 	assert_string_equal(data, "zklock cluster=");
 	parse(&again, data, (int) strlen(data));
 	assert_int_equal(again.words, MEMBER_CLUSTER);
-	assert_string_equal(again.cluster, "");
+	assert_string_equal(again.cluster_name, "");
 	member.words = 0;
 	(void) member_write(&member, data);
 	assert_string_equal(data, "zklock");
@@ -106,14 +106,14 @@ too_long(void **state)
 	memset(text, '%', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	word_set_text(member.host, text);
-	word_set_text(member.cluster, text);
+	word_set_text(member.cluster_name, text);
 	word_set_text(member.version, text);
 	data[MEMBER_SIZE] = 'x';
 	assert_true(member_write(&member, data) < MEMBER_SIZE);
 	assert_int_equal(data[MEMBER_SIZE], 'x');
 	parse(&member, data, (int) strlen(data));
 	assert_int_equal(member.words, ALL_WORDS & ~MEMBER_VERSION);
-	assert_int_equal(strlen(member.cluster), WORD_VALUE_SIZE - 1);
+	assert_int_equal(strlen(member.cluster_name), WORD_VALUE_SIZE - 1);
 }
 
 static void
@@ -142,7 +142,7 @@ what_others_write(void **state)
 	parse(&member, data, (int) strlen(data));
 	assert_int_equal(member.kind, MEMBER_READ);
 	assert_int_equal(member.words, MEMBER_CLUSTER);
-	assert_string_equal(member.cluster, "b");
+	assert_string_equal(member.cluster_name, "b");
 
 	/* cut anywhere, and with any byte anywhere */
 	for (int i = 0; i <= (int) strlen(data); i++)
@@ -154,7 +154,7 @@ what_others_write(void **state)
 
 			data[i] = (char) byte;
 			parse(&member, data, 100);
-			assert_true(memchr(member.cluster, '\0', WORD_VALUE_SIZE) != NULL);
+			assert_true(memchr(member.cluster_name, '\0', WORD_VALUE_SIZE) != NULL);
 			data[i] = save;
 		}
 }
@@ -259,7 +259,7 @@ names(void **state)
 
 	/* two empty names are no clash of names; nor is one that is not told */
 	members[0].words &= ~MEMBER_CLUSTER;
-	members[1].cluster[0] = '\0';
+	members[1].cluster_name[0] = '\0';
 	assert_misfits(members, 4, (unsigned[]) {
 		MEMBER_NO_NAME, MEMBER_NO_NAME, 0, MEMBER_NO_NAME
 	});
@@ -277,10 +277,10 @@ left_over(void **state)
 	members[0].since = 5;
 	word_set_text(members[0].format, "readwrite");
 	word_set_text(members[2].format, "readwrite");
-	word_set_text(members[1].cluster, "old");
+	word_set_text(members[1].cluster_name, "old");
 	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
 	assert_true(members[1].left_over && !members[0].left_over);
-	word_set_text(members[1].cluster, "a");
+	word_set_text(members[1].cluster_name, "a");
 	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
 	members[1].since = 5;
 	assert_misfits(members, 2, (unsigned[]) {0, 0});

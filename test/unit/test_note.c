@@ -85,7 +85,7 @@ again(const char *data)
 	int			len;
 
 	parse(&note, data);
-	assert_int_equal(note.kind, NOTE_OF_CLUSTER);
+	assert_int_equal(note.kind, NOTE_OF_INSTANCE);
 	len = note_write(&note, written);
 	assert_int_equal(len, strlen(written));
 	return written;
@@ -111,7 +111,7 @@ assert_same_note(const Note *a, const Note *b)
 	assert_int_equal(a->words, b->words);
 	assert_string_equal(a->host, b->host);
 	assert_int_equal(a->port, b->port);
-	assert_string_equal(a->cluster, b->cluster);
+	assert_string_equal(a->cluster_name, b->cluster_name);
 	assert_int_equal(a->pid, b->pid);
 	assert_string_equal(a->others, b->others);
 }
@@ -162,7 +162,7 @@ w2_what_does_not_fit_is_left_out(void **state)
 			int			len = room - (retain ? 11 : 0) + more;
 
 			memset(&note, 0, sizeof(note));
-			note.kind = NOTE_OF_CLUSTER;
+			note.kind = NOTE_OF_INSTANCE;
 			note.words = NOTE_PID | (retain ? NOTE_RETAIN : 0);
 			note.pid = 7;
 			snprintf(note.others, sizeof(note.others), "a=%s", letters(len));
@@ -175,7 +175,7 @@ w2_what_does_not_fit_is_left_out(void **state)
 
 	/* a shorter one behind it may fit; known ones come first */
 	memset(&note, 0, sizeof(note));
-	note.kind = NOTE_OF_CLUSTER;
+	note.kind = NOTE_OF_INSTANCE;
 	note.words = NOTE_HOST | NOTE_PORT;
 	note.port = 1;
 	memset(note.host, ' ', WORD_VALUE_SIZE - 1);
@@ -209,7 +209,7 @@ w3_a_value_breaks_nothing(void **state)
 		assert_int_equal(note.words, NOTE_HOST | NOTE_PORT | NOTE_CLUSTER |
 						 NOTE_PID | NOTE_RETAIN);
 		assert_string_equal(note.host, read);
-		assert_string_equal(note.cluster, read);
+		assert_string_equal(note.cluster_name, read);
 		assert_int_equal(note.port, 5432);
 		assert_int_equal(note.pid, 1234);
 		assert_string_equal(note.others, "");
@@ -224,7 +224,7 @@ names_that_are_too_long_are_cut(void **state)
 	(void) state;
 	note_set_contender(&note, letters(500), 1, letters(500), 2, true);
 	assert_int_equal(strlen(note.host), WORD_VALUE_SIZE - 1);
-	assert_int_equal(strlen(note.cluster), WORD_VALUE_SIZE - 1);
+	assert_int_equal(strlen(note.cluster_name), WORD_VALUE_SIZE - 1);
 }
 
 /*
@@ -244,7 +244,7 @@ r1_nothing_is_no_note(void **state)
 		assert_int_equal(note.words, 0);
 		note_parse(&note, "postgresql retain=yes", len);
 		assert_int_equal(note.kind, NOTE_EMPTY);
-		assert_false(note_is_of_cluster(NULL, len));
+		assert_false(note_is_of_instance(NULL, len));
 		assert_false(note_may_be_retained(NULL, len));
 		assert_false(note_is_revocation(NULL, len));
 	}
@@ -274,20 +274,20 @@ r3_words_come_in_any_order(void **state)
 
 	(void) state;
 	parse(&note, "postgresql   retain=yes pid=7  cluster=c host=h port=65535 ");
-	assert_int_equal(note.kind, NOTE_OF_CLUSTER);
+	assert_int_equal(note.kind, NOTE_OF_INSTANCE);
 	assert_int_equal(note.words, NOTE_HOST | NOTE_PORT | NOTE_CLUSTER |
 					 NOTE_PID | NOTE_RETAIN);
 	assert_string_equal(note.host, "h");
 	assert_int_equal(note.port, 65535);
-	assert_string_equal(note.cluster, "c");
+	assert_string_equal(note.cluster_name, "c");
 	assert_int_equal(note.pid, 7);
 	assert_string_equal(note.others, "");
 
 	parse(&note, "postgresql cluster=c");
 	assert_int_equal(note.words, NOTE_CLUSTER);
-	assert_false(note_is_of_cluster("postgresql", 10));
-	assert_false(note_is_of_cluster("postgresqlx host=h", 18));
-	assert_true(note_is_of_cluster("postgresql host=h", 17));
+	assert_false(note_is_of_instance("postgresql", 10));
+	assert_false(note_is_of_instance("postgresqlx host=h", 18));
+	assert_true(note_is_of_instance("postgresql host=h", 17));
 	assert_true(note_may_be_retained("postgresql retain=yes a=b", 25));
 	assert_false(note_may_be_retained("postgresql retain=yes", 20));
 }
@@ -369,22 +369,22 @@ r5_a_percent_sign_may_stand_for_itself(void **state)
 
 	(void) state;
 	parse(&note, "postgresql cluster=50%");
-	assert_string_equal(note.cluster, "50%");
+	assert_string_equal(note.cluster_name, "50%");
 	parse(&note, "postgresql cluster=%4 host=%g0");
-	assert_string_equal(note.cluster, "%4");
+	assert_string_equal(note.cluster_name, "%4");
 	assert_string_equal(note.host, "%g0");
 	parse(&note, "postgresql cluster=%41%4a%4Az%20%2541");
-	assert_string_equal(note.cluster, "AJJz %41");
+	assert_string_equal(note.cluster_name, "AJJz %41");
 	parse(&note, "postgresql cluster=a%00b%");
-	assert_string_equal(note.cluster, "a\\x00b%");
+	assert_string_equal(note.cluster_name, "a\\x00b%");
 	note_parse(&note, "postgresql cluster=a\0b", 22);
-	assert_string_equal(note.cluster, "a\\x00b");
+	assert_string_equal(note.cluster_name, "a\\x00b");
 	note_parse(&note, "postgresql cluster=%41", 21);
-	assert_string_equal(note.cluster, "%4");
+	assert_string_equal(note.cluster_name, "%4");
 	parse(&note, "postgresql cluster=%af%FA%9G%@0");
-	assert_string_equal(note.cluster, "\\xaf\\xfa%9G%@0");
+	assert_string_equal(note.cluster_name, "\\xaf\\xfa%9G%@0");
 	parse(&note, "postgresql cluster=%C3%A4\xc3\xa4\xc3%A4");
-	assert_string_equal(note.cluster, "\xc3\xa4\xc3\xa4\xc3\xa4");
+	assert_string_equal(note.cluster_name, "\xc3\xa4\xc3\xa4\xc3\xa4");
 }
 
 static void
@@ -440,10 +440,10 @@ we_read_what_1_0_writes(void **state)
 	{
 		write_1_0(data, sizeof(data), "db1", 5433, "my old shop", 99, retain);
 		parse(&note, data);
-		assert_int_equal(note.kind, NOTE_OF_CLUSTER);
+		assert_int_equal(note.kind, NOTE_OF_INSTANCE);
 		assert_int_equal(note.words, NOTE_HOST | NOTE_PORT | NOTE_CLUSTER |
 						 NOTE_PID | (retain ? NOTE_RETAIN : 0));
-		assert_string_equal(note.cluster, "my");
+		assert_string_equal(note.cluster_name, "my");
 		assert_int_equal(note.pid, 99);
 		assert_string_equal(note.others, "old shop");
 		assert_int_equal(note_may_be_retained(data, (int) strlen(data)),
@@ -785,21 +785,21 @@ check_any_bytes(const char *data, int len)
 
 	/* readers of 1.0 and of now agree, but that the mark may be anywhere */
 	note_parse(&note, data, len);
-	assert_int_equal(note.kind == NOTE_OF_CLUSTER,
+	assert_int_equal(note.kind == NOTE_OF_INSTANCE,
 					 is_of_cluster_1_0(data, len));
 	assert_int_equal(note.kind == NOTE_REVOCATION,
 					 is_revocation_1_0(data, len));
-	assert_int_equal(note_is_of_cluster(data, len),
+	assert_int_equal(note_is_of_instance(data, len),
 					 is_of_cluster_1_0(data, len));
 	if (may_be_retained_1_0(data, len))
 		assert_true(note_may_be_retained(data, len));
-	else if (note.kind != NOTE_OF_CLUSTER)
+	else if (note.kind != NOTE_OF_INSTANCE)
 		assert_false(note_may_be_retained(data, len));
-	if (note.kind != NOTE_OF_CLUSTER)
+	if (note.kind != NOTE_OF_INSTANCE)
 		return;
 
 	assert_printable(note.host);
-	assert_printable(note.cluster);
+	assert_printable(note.cluster_name);
 
 	/* what is written is text, and a reader of 1.0 understands it */
 	written_len = note_write(&note, first_written);
@@ -814,7 +814,7 @@ check_any_bytes(const char *data, int len)
 	/* and if there was room for all, nothing of it is lost */
 	if (written_len > NOTE_SIZE / 2 || strlen(note.others) > NOTE_SIZE / 4)
 		return;
-	if (strlen(note.host) + strlen(note.cluster) > NOTE_SIZE / 8)
+	if (strlen(note.host) + strlen(note.cluster_name) > NOTE_SIZE / 8)
 		return;
 	note_parse(&second, first_written, written_len);
 	assert_same_note(&note, &second);

@@ -230,7 +230,7 @@ typedef enum Input
 	IN_STALE_WATCH_REFUSED,
 	IN_GET_OK,
 	IN_GET_REVOKED,
-	IN_GET_CLUSTER,				/* succeeded: a contender of a cluster */
+	IN_GET_INSTANCE,				/* succeeded: a contender of an instance */
 	IN_GET_OTHER,				/* succeeded: created at another time */
 	IN_GET_PERSISTENT,			/* succeeded: it is no ephemeral node */
 	IN_GET_UNKNOWN,
@@ -365,7 +365,7 @@ static const struct
 	[IN_GET_OK] = {RECIPE_GET_DONE, REQUEST_OK, .data = "me"},
 	[IN_GET_REVOKED] = {RECIPE_GET_DONE, REQUEST_OK,
 		.data = NOTE_REVOCATION_DATA},
-	[IN_GET_CLUSTER] = {RECIPE_GET_DONE, REQUEST_OK,
+	[IN_GET_INSTANCE] = {RECIPE_GET_DONE, REQUEST_OK,
 		.data = NOTE_PREFIX "host=x"},
 	[IN_GET_OTHER] = {RECIPE_GET_DONE, REQUEST_OK, .data = "me",
 	.other = true},
@@ -1032,8 +1032,8 @@ static const Transition transitions[] = {
 		AT_OWNER_LISTING_QUEUE, IN_UNORDERED, RECIPE_OWNER, "",
 	RECIPE_TOLD_CONTENDED, 0},
 
-	{"READING_CHILD: get ok, one of a cluster -> READING: children",
-		AT_READING_CHILD, IN_GET_CLUSTER, RECIPE_READING, "children", 0, 0},
+	{"READING_CHILD: get ok, one of an instance -> READING: children",
+		AT_READING_CHILD, IN_GET_INSTANCE, RECIPE_READING, "children", 0, 0},
 	{"READING_CHILD: get ok, one of another client -> LEAVING: delete; failed",
 		AT_READING_CHILD, IN_GET_OK, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
 	{"READING_CHILD: get ok, a revocation -> LEAVING: delete; failed",
@@ -1068,8 +1068,8 @@ static const Transition transitions[] = {
 		AT_RETREATING, IN_GET_OK, RECIPE_RETREATING, "", 0, 0},
 	{"RETREATING: get ok, a revocation -> RETREATING",
 		AT_RETREATING, IN_GET_REVOKED, RECIPE_RETREATING, "", 0, 0},
-	{"RETREATING: get ok, data of a cluster -> RETREATING",
-		AT_RETREATING, IN_GET_CLUSTER, RECIPE_RETREATING, "", 0, 0},
+	{"RETREATING: get ok, data of an instance -> RETREATING",
+		AT_RETREATING, IN_GET_INSTANCE, RECIPE_RETREATING, "", 0, 0},
 	{"RETREATING: get ok, of another time -> RETREATING",
 		AT_RETREATING, IN_GET_OTHER, RECIPE_RETREATING, "", 0, 0},
 	{"RETREATING: get refused -> LEAVING; failed",
@@ -1175,13 +1175,13 @@ static const Transition transitions[] = {
 	{"LISTING_DIR: get ok, strangers, a revocation -> LEAVING: delete; ended",
 		AT_LISTING_DIR_STRANGE, IN_GET_REVOKED, RECIPE_LEAVING, "delete",
 	TOLD_ENDED, 0},
-	{"LISTING_DIR: get ok, empty, data of a cluster -> REMOVING_DIR: rmdir",
-		AT_LISTING_DIR, IN_GET_CLUSTER, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"LISTING_DIR: get ok, contenders, data of a cluster -> AWAITING_EMPTY: watch",
-		AT_LISTING_DIR_READ, IN_GET_CLUSTER, RECIPE_AWAITING_EMPTY, "watch(first)",
+	{"LISTING_DIR: get ok, empty, data of an instance -> REMOVING_DIR: rmdir",
+		AT_LISTING_DIR, IN_GET_INSTANCE, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
+	{"LISTING_DIR: get ok, contenders, data of an instance -> AWAITING_EMPTY: watch",
+		AT_LISTING_DIR_READ, IN_GET_INSTANCE, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
-	{"LISTING_DIR: get ok, strangers, data of a cluster -> LEAVING: delete; ended",
-		AT_LISTING_DIR_STRANGE, IN_GET_CLUSTER, RECIPE_LEAVING, "delete",
+	{"LISTING_DIR: get ok, strangers, data of an instance -> LEAVING: delete; ended",
+		AT_LISTING_DIR_STRANGE, IN_GET_INSTANCE, RECIPE_LEAVING, "delete",
 	TOLD_ENDED, 0},
 	{"LISTING_DIR: release -> LEAVING: delete",
 		AT_LISTING_DIR, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
@@ -2784,7 +2784,10 @@ test_check_writers(void **state)
 	}
 }
 
-/* A writer of the same cluster is not somebody else; at the next check it may be. */
+/*
+ * A writer of the same instance is not somebody else; at the next check it may
+ * be.
+ */
 static void
 test_check_ignores_sibling(void **state)
 {
@@ -3022,7 +3025,7 @@ test_watch_queue_goes_on(void **state)
 	recipe_free(&recipe);
 }
 
-/* One of the same cluster is not somebody else, until one asks anew. */
+/* One of the same instance is not somebody else, until one asks anew. */
 static void
 test_watch_queue_ignores_sibling(void **state)
 {
@@ -3082,7 +3085,7 @@ test_watch_queue_ignores_sibling(void **state)
 	}
 }
 
-/* But who waits behind the writer of the same cluster waits for us, too. */
+/* But who waits behind the writer of the same instance waits for us, too. */
 static void
 test_watch_queue_behind_sibling(void **state)
 {

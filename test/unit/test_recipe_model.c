@@ -10,9 +10,9 @@
  * after every step.
  *
  * A client may be one that keeps its lock when it does not need it, or one
- * that asks such an owner.  What its cluster does then is played, too: a client
- * that is told that others wait gives way if it is idle, and sets in use
- * otherwise.
+ * that asks such an owner.  What its instance does then is played, too: a
+ * client that is told that others wait gives way if it is idle, and sets in
+ * use otherwise.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -44,7 +44,7 @@
 #define W	"_c_44444444-4444-4444-8444-444444444444-lock-"
 #define R	"_c_55555555-5555-4555-8555-555555555555-__READ__"
 
-/* The same of a reader that a client's cluster has, too. */
+/* The same of a reader that a client's instance has, too. */
 #define KIN_READER	"_c_88888888-8888-4888-8888-888888888888-__READ__"
 
 /* Of a client's operations: its recipe's, its directories', that reader's. */
@@ -1078,7 +1078,7 @@ hear_directory(Client *client, const RecipeInput *in)
 		succession_fired(&client->succession, in->answer.serial);
 }
 
-/* The other contender of a cluster, a reader, owns the lock if it may. */
+/* The other contender of an instance, a reader, owns the lock if it may. */
 static void
 hear_kin(Client *client, const ModelEntry *entry)
 {
@@ -1467,7 +1467,7 @@ foreigner_enters(const char *name, bool sequential)
 	model_note(-1, 0, "another client enters", model->nodes[node].sequence);
 }
 
-/* A contender that a client's cluster has, too, or that it has lost. */
+/* A contender that a client's instance has, too, or that it has lost. */
 static void
 kin_enters(Client *client, const char *name, bool stray)
 {
@@ -1646,7 +1646,7 @@ check_retaining(const Client *client)
 	}
 }
 
-/* At rest, nobody waits for a node that its own cluster has lost. */
+/* At rest, nobody waits for a node that its own instance has lost. */
 static void
 check_predecessor(const Client *client)
 {
@@ -2084,7 +2084,7 @@ test_scenario(void **state)
  * must not take another directory for it, nor another contender for its own: the
  * directory is collected, another client enters, somebody deletes the owner's
  * node, the connection breaks with all or none of the operations sent applied,
- * the worker restarts or remembers too much, the cluster has a reader, too.
+ * the worker restarts or remembers too much, the instance has a reader, too.
  *-------------------------------------------------------------------------
  */
 
@@ -2299,7 +2299,8 @@ typedef struct Mix
 	bool		semaphores;
 	bool		retaining;		/* some keep locks, some ask for them */
 	bool		tokens;
-	bool		kin;			/* a cluster has other contenders, and strays */
+	bool		kin;			/* an instance has other contenders, and
+								 * strays */
 	bool		unread;			/* clients remember their directory */
 	bool		requeues;		/* owners queue again */
 	unsigned	calm;			/* the higher, the rarer are faults */

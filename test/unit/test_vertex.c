@@ -41,7 +41,7 @@ names_of_applications(void **state)
 	assert_false(session.remote);
 	assert_true(session.start == 0x65a0b1c2);
 	assert_int_equal(session.pid, 0x1f);
-	assert_string_equal(session.cluster, "shop: a/b");
+	assert_string_equal(session.cluster_name, "shop: a/b");
 	vertex_write(&session, vertex);
 	assert_string_equal(vertex, "65a0b1c2.1f:shop: a/b");
 	session.remote = true;

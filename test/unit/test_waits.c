@@ -199,7 +199,7 @@ assert_members(const char *first, ...)
 }
 
 static void
-two_clusters(void **state)
+two_instances(void **state)
 {
 	(void) state;
 	edge("x/1w", "y/2w", 1);
@@ -210,7 +210,7 @@ two_clusters(void **state)
 		assert_members("y/1w", "x/1w", NULL);
 		assert_int_equal(deadlock.members[0].blocked_by, 1);
 		assert_int_equal(deadlock.members[1].blocked_by, 0);
-		assert_string_equal(deadlock.members[0].cluster, "shop");
+		assert_string_equal(deadlock.members[0].cluster_name, "shop");
 		assert_int_equal(deadlock.members[0].version, 7 + 2);
 		assert_string_equal(deadlock.members[0].between, "");
 	}
@@ -744,7 +744,7 @@ locks_are_named(void **state)
 #define SHOP_NAMES	"/z/%waits/session-5f.a%3Afar-0000000000000003-0000000000000001"
 #define SHOP_NODE	"/z/%waits/session-remote%3A5f.a%3Afar-0000000000000003-0000000000000002"
 
-/* An edge to a session, or from one, as this cluster tells it. */
+/* An edge to a session, or from one, as this instance tells it. */
 static NoteWait *
 session_edge(const char *cluster, const char *from, const char *to, int began)
 {
@@ -777,7 +777,7 @@ a_session_that_waits_itself(void **state)
 		assert_members(FAR_NODE, "x/1w", NULL);
 		assert_int_equal(deadlock.members[0].blocked_by, 1);
 		assert_int_equal(deadlock.members[1].blocked_by, 0);
-		assert_string_equal(deadlock.members[0].cluster, "far");
+		assert_string_equal(deadlock.members[0].cluster_name, "far");
 	}
 	assert_false(look(SHOP_NAMES));
 }
@@ -797,9 +797,9 @@ a_session_whose_remote_one_waits(void **state)
 	}
 }
 
-/* What anybody says of a session counts only if its own cluster says it. */
+/* What anybody says of a session counts only if its own instance says it. */
 static void
-only_its_own_cluster_tells_of_a_session(void **state)
+only_its_own_instance_tells_of_a_session(void **state)
 {
 	(void) state;
 	session_edge("shop", "x/1w", FAR, 9);
@@ -810,7 +810,7 @@ only_its_own_cluster_tells_of_a_session(void **state)
 	add(FAR_NODE)->cluster = "far";
 	assert_true(look("x/1w"));
 
-	/* two clusters have its name, and a session like it */
+	/* two instances have its name, and a session like it */
 	session_edge("far", FAR_TWIN, "x/3w", 1);
 	assert_false(look("x/1w"));
 	assert_false(look(FAR_TWIN));
@@ -826,7 +826,7 @@ a_session_that_does_not_wait(void **state)
 	assert_false(look("x/1w"));
 	assert_false(look(SHOP_NODE));
 
-	/* it is named, by its own cluster, too */
+	/* it is named, by its own instance, too */
 	session_edge("far", FAR_NODE, FAR, 9);
 	assert_false(look("x/1w"));
 }
@@ -845,7 +845,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(two_clusters, reset, reset),
+		cmocka_unit_test_setup_teardown(two_instances, reset, reset),
 		cmocka_unit_test_setup_teardown(no_cycle_no_deadlock, reset, reset),
 		cmocka_unit_test_setup_teardown(of_several_deadlocks_ones_own, reset, reset),
 		cmocka_unit_test_setup_teardown(the_same_deadlock, reset, reset),
@@ -881,7 +881,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(locks_are_named, reset, reset),
 		cmocka_unit_test_setup_teardown(a_session_that_waits_itself, reset, reset),
 		cmocka_unit_test_setup_teardown(a_session_whose_remote_one_waits, reset, reset),
-		cmocka_unit_test_setup_teardown(only_its_own_cluster_tells_of_a_session, reset, reset),
+		cmocka_unit_test_setup_teardown(only_its_own_instance_tells_of_a_session, reset, reset),
 		cmocka_unit_test_setup_teardown(a_session_that_does_not_wait, reset, reset),
 		cmocka_unit_test_setup_teardown(sessions_alone_are_no_victims, reset, reset),
 	};

@@ -12,11 +12,11 @@
  *	T4	No edge of it has been made a victim before.
  *	T5	No deadlock stays (the schedules look to that).
  *	T6	No edge stays published (the same).
- *	T7	Nobody fails who is only ahead of a member in tier 1 of his cluster:
+ *	T7	Nobody fails who is only ahead of a member in tier 1 of his instance:
  *		the member would wait in his place.
  *	T8	No name of a session's znode is used twice: a path and a version are
  *		one text for ever.
- *	T9	When an act is sent, all edges of the victim's own cluster are there.
+ *	T9	When an act is sent, all edges of the victim's own instance are there.
  *
  * Other than waits.c this takes each contender ahead for one that is waited
  * for, and follows the queue.  A session waits as long as it has an edge.
@@ -50,7 +50,7 @@ truth_update(void)
 {
 	static WorldEdge list[WORLD_LISTED];
 
-	for (int cluster = 0; cluster < world->nclusters; cluster++)
+	for (int cluster = 0; cluster < world->ninstances; cluster++)
 	{
 		int			n = world_list_edges(cluster, false, list);
 
@@ -268,7 +268,7 @@ victim_began_last(const WaitDeadlock *deadlock)
 	return true;
 }
 
-/* A cluster sends an act. */
+/* An instance sends an act. */
 void
 truth_on_act_sent(int cluster, const DetectorOp *op)
 {

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * world.c
- *		Clusters whose backends take locks.
+ *		Instances whose backends take locks.
  *
- * Contenders come and go at once; what takes time is what a cluster knows of
+ * Contenders come and go at once; what takes time is what an instance knows of
  * them: a grant is learnt later, and a contender that nobody uses any more is
  * deleted later.
  *
@@ -50,10 +50,10 @@ describe(void)
 	static const char *const states[] = {"idle", "running", "waits", "blocked",
 	"calls"};
 
-	for (int i = 0; i < world->nclusters; i++)
+	for (int i = 0; i < world->ninstances; i++)
 		for (int j = 0; j < WORLD_BACKENDS; j++)
 		{
-			const WorldBackend *backend = &world->clusters[i].backends[j];
+			const WorldBackend *backend = &world->instances[i].backends[j];
 
 			if (backend->state == BACKEND_IDLE)
 				continue;
@@ -137,7 +137,7 @@ add_contender(int cluster, int lock, bool shared, bool permit)
 			number, permit ? "lease-" : shared ? "__READ__" :
 			world_is_semaphore(lock) ? "lock-" : "__WRIT__");
 	name = tree_create(prefix, "postgresql ",
-					   world->clusters[cluster].session.id, true);
+					   world->instances[cluster].session.id, true);
 	strcpy(contender->path, prefix);
 	strcpy(strrchr(contender->path, '/') + 1, name);
 	contender->number = atoi(name + strlen(name) - 10);
@@ -184,10 +184,10 @@ is_first(int number)
 WorldBackend *
 world_backend(int cluster, int backend)
 {
-	return &world->clusters[cluster].backends[backend];
+	return &world->instances[cluster].backends[backend];
 }
 
-/* Who of the cluster holds a contender, or waits for it, but for "but"? */
+/* Who of the instance holds a contender, or waits for it, but for "but"? */
 static int
 find_user(int cluster, int contender, bool holders, int but)
 {
@@ -260,7 +260,7 @@ hold(WorldBackend *backend, int contender)
 	backend->hold_since[backend->nholds++] = ++world->stamp;
 }
 
-/* Wait for another backend of the cluster; not if that waits for us. */
+/* Wait for another backend of the instance; not if that waits for us. */
 bool
 world_block(int cluster, int backend, int blocker)
 {
@@ -278,8 +278,8 @@ world_block(int cluster, int backend, int blocker)
 }
 
 /*
- * Who of the cluster has tier 1 of a lock, so that this backend has to wait; or
- * -1.  Who waits for the second of two in tier 1 has the first one.
+ * Who of the instance has tier 1 of a lock, so that this backend has to wait;
+ * or -1.  Who waits for the second of two in tier 1 has the first one.
  */
 static int
 find_blocker(int cluster, int backend, int lock, bool shared)
@@ -392,7 +392,7 @@ go_on(int cluster, int number)
 
 	backend->state = BACKEND_RUNNING;
 	memcpy(locks, backend->locks, sizeof(locks));
-	if (backend->lock >= 0 && world->clusters[cluster].session.alive &&
+	if (backend->lock >= 0 && world->instances[cluster].session.alive &&
 		world->ncontenders < WORLD_CONTENDERS - 100)
 		(void) world_lock_several(cluster, number, locks, backend->nlocks,
 								  backend->any);
@@ -412,7 +412,7 @@ unblock(int cluster, int blocker)
 	}
 }
 
-/* Nobody of the cluster uses a contender: give it up, now or later. */
+/* Nobody of the instance uses a contender: give it up, now or later. */
 static void
 maybe_release(int cluster, int contender)
 {
@@ -511,8 +511,8 @@ grant(int cluster, WorldBackend *backend)
 bool
 world_learn(int cluster)
 {
-	if (!world->clusters[cluster].worker ||
-		!world->clusters[cluster].session.connected)
+	if (!world->instances[cluster].worker ||
+		!world->instances[cluster].session.connected)
 		return false;
 	for (int i = 0; i < world->ncontenders; i++)
 	{
@@ -550,8 +550,8 @@ world_release_idle(int cluster)
 }
 
 /*
- * The backend of the cluster that has waited longest behind another one in tier
- * 1 of this lock, or -1.
+ * The backend of the instance that has waited longest behind another one in
+ * tier 1 of this lock, or -1.
  */
 static int
 first_behind(int cluster, int ahead, int lock)
@@ -645,7 +645,7 @@ world_is_marked(int cluster, NoteId wait)
  */
 
 void
-world_reset(const char *title, unsigned long run, int nclusters)
+world_reset(const char *title, unsigned long run, int ninstances)
 {
 	char		root[WORLD_ROOT_SIZE];
 	char		path[64];
@@ -662,7 +662,7 @@ world_reset(const char *title, unsigned long run, int nclusters)
 	(void) world_dice(2);
 	world->mutated = mutated;
 	world->violation = NULL;
-	world->nclusters = nclusters;
+	world->ninstances = ninstances;
 	world->ncontenders = 0;
 	world->nedges = 0;
 	world->step = 0;
@@ -690,9 +690,9 @@ world_reset(const char *title, unsigned long run, int nclusters)
 		sprintf(path, "%s/%d/leases", root, i);
 		(void) tree_create(path, "", 0, false);
 	}
-	for (int i = 0; i < nclusters; i++)
+	for (int i = 0; i < ninstances; i++)
 	{
-		WorldCluster *cluster = &world->clusters[i];
+		WorldInstance *cluster = &world->instances[i];
 		DetectorInput in = {.event = DETECTOR_RESUMED};
 
 		memset(cluster, 0, sizeof(*cluster));
@@ -711,7 +711,7 @@ world_reset(const char *title, unsigned long run, int nclusters)
 void
 world_end(void)
 {
-	for (int i = 0; i < world->nclusters; i++)
-		detector_free(&world->clusters[i].detector);
-	world->nclusters = 0;
+	for (int i = 0; i < world->ninstances; i++)
+		detector_free(&world->instances[i].detector);
+	world->ninstances = 0;
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * world.h
- *		Clusters whose backends take locks, with a detector each; and the truth
- *		about who waits for whom.
+ *		Instances whose backends take locks, with a detector each; and the
+ *		truth about who waits for whom.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -18,8 +18,8 @@
 
 #include "tree.h"
 
-#define WORLD_CLUSTERS		8
-#define WORLD_BACKENDS		4		/* of each cluster */
+#define WORLD_INSTANCES		8
+#define WORLD_BACKENDS		4		/* of each instance */
 #define WORLD_LOCKS			10
 #define WORLD_SEMAPHORES	2		/* the last of the locks are */
 #define WORLD_PERMITS		2
@@ -28,7 +28,7 @@
 #define WORLD_HOLDS			8
 #define WORLD_NODES			4000
 #define WORLD_ROOT_SIZE		20
-#define WORLD_LISTED		320		/* edges of one cluster at a time */
+#define WORLD_LISTED		320		/* edges of one instance at a time */
 #define WORLD_WANTS			2
 
 #define WORLD_TIMEOUT		INT64_C(1000000)	/* deadlock_timeout, us */
@@ -43,7 +43,7 @@ typedef struct WorldContender
 	bool		permit;			/* <name>/leases/... */
 	char		path[NOTE_VERTEX_SIZE];
 	int32_t		number;
-	bool		granted;		/* and the cluster knows */
+	bool		granted;		/* and the instance knows */
 	bool		noted;			/* its note may have waits */
 	NoteWait	waits[NOTE_MAX_WAITS];
 	int64_t		birth;
@@ -55,8 +55,8 @@ typedef enum BackendState
 	BACKEND_IDLE,
 	BACKEND_RUNNING,
 	BACKEND_WAITING,			/* for contenders */
-	BACKEND_BLOCKED,			/* by another backend of the cluster */
-	BACKEND_CALLING				/* one that works for it in another cluster */
+	BACKEND_BLOCKED,			/* by another backend of the instance */
+	BACKEND_CALLING				/* one that works for it in another instance */
 } BackendState;
 
 typedef struct WorldBackend
@@ -84,14 +84,14 @@ typedef struct WorldBackend
 	bool		steps_back;		/* ... or to let the next one in tier 1 ahead */
 } WorldBackend;
 
-/* The znode in which a cluster tells the edges of a session. */
+/* The znode in which an instance tells the edges of a session. */
 typedef struct WorldNode
 {
 	uint64_t	number;			/* 0: there has been none */
 	unsigned	scan;			/* the last one that had it */
 } WorldNode;
 
-typedef struct WorldCluster
+typedef struct WorldInstance
 {
 	TreeSession session;
 	Detector	detector;
@@ -101,9 +101,9 @@ typedef struct WorldCluster
 	int64_t		wake_at;
 	int64_t		scan_at;		/* when to scan by itself */
 	WorldBackend backends[WORLD_BACKENDS];
-	WorldNode	nodes[2 * WORLD_CLUSTERS * WORLD_BACKENDS];
+	WorldNode	nodes[2 * WORLD_INSTANCES * WORLD_BACKENDS];
 	unsigned	scans;			/* so many of the worker so far */
-} WorldCluster;
+} WorldInstance;
 
 /* A true edge. */
 typedef struct WorldEdge
@@ -126,8 +126,8 @@ typedef struct WorldEdge
 
 typedef struct World
 {
-	int			nclusters;
-	WorldCluster clusters[WORLD_CLUSTERS];
+	int			ninstances;
+	WorldInstance instances[WORLD_INSTANCES];
 	WorldContender contenders[WORLD_CONTENDERS];
 	int			ncontenders;
 	WorldEdge	edges[WORLD_EDGES];
@@ -163,7 +163,7 @@ extern bool world_one_in(unsigned n);
 extern void world_check(bool holds, const char *rule);
 
 extern void world_write_root(int lock, char root[WORLD_ROOT_SIZE]);
-extern void world_reset(const char *title, unsigned long run, int nclusters);
+extern void world_reset(const char *title, unsigned long run, int ninstances);
 extern void world_end(void);
 
 /* backends */

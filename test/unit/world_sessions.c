@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * world_sessions.c
- *		Backends of world.c that have others work for them in other clusters,
+ *		Backends of world.c that have others work for them in other instances,
  *		as postgres_fdw has it; and their vertices.
  *
  * Who works for another backend does only what that calls for, and its
@@ -59,7 +59,7 @@ awaited(int number)
 bool
 world_waits_for(int number, int other)
 {
-	for (int i = 0; i < WORLD_CLUSTERS * WORLD_BACKENDS && number >= 0; i++)
+	for (int i = 0; i < WORLD_INSTANCES * WORLD_BACKENDS && number >= 0; i++)
 	{
 		if (number == other)
 			return true;
@@ -69,8 +69,8 @@ world_waits_for(int number, int other)
 }
 
 /*
- * A running backend calls one of another cluster, which works for it from then
- * on, and has yet to do something; returns which, or -1.
+ * A running backend calls one of another instance, which works for it from
+ * then on, and has yet to do something; returns which, or -1.
  */
 int
 world_call(int cluster, int backend, int other)
@@ -100,7 +100,7 @@ world_call(int cluster, int backend, int other)
 	return remote;
 }
 
-/* The calls of a cluster that have ended return; true if there was one. */
+/* The calls of an instance that have ended return; true if there was one. */
 bool
 world_return(int cluster)
 {
@@ -124,7 +124,7 @@ world_return(int cluster)
 void
 world_finish(int cluster, int backend)
 {
-	bool		ends[WORLD_CLUSTERS * WORLD_BACKENDS] = {0};
+	bool		ends[WORLD_INSTANCES * WORLD_BACKENDS] = {0};
 	int			root = world_number(cluster, backend);
 	bool		more = true;
 
@@ -134,15 +134,15 @@ world_finish(int cluster, int backend)
 	while (more)
 	{
 		more = false;
-		for (int i = 0; i < world->nclusters * WORLD_BACKENDS; i++)
+		for (int i = 0; i < world->ninstances * WORLD_BACKENDS; i++)
 			if (!ends[i] && numbered(i)->employer >= 0 &&
 				ends[numbered(i)->employer])
 				ends[i] = more = true;
 	}
-	for (int i = 0; i < world->nclusters * WORLD_BACKENDS; i++)
+	for (int i = 0; i < world->ninstances * WORLD_BACKENDS; i++)
 		if (ends[i])
 			numbered(i)->employer = -1;
-	for (int i = 0; i < world->nclusters * WORLD_BACKENDS; i++)
+	for (int i = 0; i < world->ninstances * WORLD_BACKENDS; i++)
 		if (ends[i])
 			world_end_transaction(i / WORLD_BACKENDS, i % WORLD_BACKENDS);
 }
@@ -180,7 +180,7 @@ world_write_vertex(int vertex, char text[VERTEX_SESSION_SIZE])
 		.pid = numbered(number)->pid
 	};
 
-	sprintf(session.cluster, "c%d", number / WORLD_BACKENDS);
+	sprintf(session.cluster_name, "c%d", number / WORLD_BACKENDS);
 	vertex_write(&session, text);
 }
 
@@ -213,11 +213,11 @@ world_vertex(const char *path)
 	return -1;
 }
 
-/* The path of the znode in which a cluster tells the edges of a session. */
+/* The path of the znode in which an instance tells the edges of a session. */
 void
 world_session_path(int cluster, int vertex, char path[NOTE_VERTEX_SIZE])
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	WorldNode  *known = &own->nodes[vertex - WORLD_CONTENDERS];
 	VertexNode	node = {.publisher = (uint64_t) own->session.id};
 
@@ -242,7 +242,7 @@ world_is_named(int cluster, int backend)
 	world_write_vertex(world_session_vertex(world_number(cluster, backend),
 											false), vertex);
 	for (int i = 0;
-		 (named = detector_named(&world->clusters[cluster].detector, i,
+		 (named = detector_named(&world->instances[cluster].detector, i,
 								 &room)) != NULL; i++)
 		if (strcmp(named, vertex) == 0)
 			return true;

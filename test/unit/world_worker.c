@@ -55,7 +55,7 @@ submit(int cluster, const DetectorOp *op)
 
 	if (op->verdict != NULL)
 		truth_on_act_sent(cluster, op);
-	request = tree_submit(&world->clusters[cluster].session, op,
+	request = tree_submit(&world->instances[cluster].session, op,
 						  op->request.kind != REQUEST_SET ? NULL :
 						  compose_note(cluster, op->request.path, op->waits,
 									   op->nwaits));
@@ -90,7 +90,7 @@ mark_victim(int cluster, const WaitEdge *edge, bool steps_back)
 void
 world_step(int cluster, DetectorInput *in)
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	DetectorOutput out;
 
 	in->now = world->now;
@@ -169,7 +169,7 @@ list_waits(const WorldBackend *before, const WorldBackend *last, bool aged,
 
 /*
  * The edges to the session that a backend works for, and to its own if it calls
- * another cluster.
+ * another instance.
  */
 static void
 list_sessions(int cluster, int backend, bool aged, WorldEdge *edge,
@@ -228,7 +228,7 @@ list_from(int cluster, int holder, int from, int64_t since, bool aged,
 	}
 }
 
-/* The edges from a session of this cluster, and from those it works for. */
+/* The edges from a session of this instance, and from those it works for. */
 static void
 list_of_session(int cluster, int backend, bool aged, WorldEdge *list, int *n)
 {
@@ -246,8 +246,8 @@ list_of_session(int cluster, int backend, bool aged, WorldEdge *list, int *n)
 }
 
 /*
- * All edges of a cluster; "aged": as its worker would list them.  Returns how
- * many there are.
+ * All edges of an instance; "aged": as its worker would list them.  Returns
+ * how many there are.
  */
 int
 world_list_edges(int cluster, bool aged, WorldEdge list[WORLD_LISTED])
@@ -319,7 +319,7 @@ world_scan(int cluster, uint32_t scan)
 	static WorldEdge list[WORLD_LISTED];
 	static WaitEdge edges[2 * WORLD_LISTED];
 	static const char *const rooms[] = {"/zklock/" VERTEX_ROOM};
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	DetectorInput in = {.event = DETECTOR_EDGES,.edges = edges,.scan = scan,
 	.rooms = rooms,.nrooms = world->sessions};
 	int			n;
@@ -345,9 +345,9 @@ world_deliver(int cluster)
 	DetectorInput in;
 
 	memset(&in, 0, sizeof(in));
-	if (!world->clusters[cluster].worker ||
-		!world->clusters[cluster].session.connected ||
-		!tree_hear(&world->clusters[cluster].session, &in))
+	if (!world->instances[cluster].worker ||
+		!world->instances[cluster].session.connected ||
+		!tree_hear(&world->instances[cluster].session, &in))
 		return false;
 	world_step(cluster, &in);
 	return true;
@@ -356,7 +356,7 @@ world_deliver(int cluster)
 void
 world_lose_connection(int cluster)
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	uint32_t	serials[TREE_QUEUE];
 	int			n = tree_lose_connection(&own->session,
 										 (int) world_dice(own->session.n + 1),
@@ -393,7 +393,7 @@ world_lose_connection(int cluster)
 void
 world_reconnect(int cluster, int64_t view)
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	DetectorInput in = {.event = DETECTOR_RESUMED};
 
 	if (own->session.alive)
@@ -402,7 +402,7 @@ world_reconnect(int cluster, int64_t view)
 	{
 		DetectorInput expired = {.event = DETECTOR_EXPIRED};
 
-		/* all that the cluster held is lost, and nobody waits any longer */
+		/* all that the instance held is lost, and nobody waits any longer */
 		for (int i = 0; i < WORLD_BACKENDS; i++)
 			if (own->backends[i].state != BACKEND_IDLE)
 				world_finish(cluster, i);
@@ -419,7 +419,7 @@ world_reconnect(int cluster, int64_t view)
 void
 world_lose_worker(int cluster)
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 	uint32_t	serials[TREE_QUEUE];
 
 	(void) tree_lose_connection(&own->session,
@@ -446,7 +446,7 @@ world_lose_worker(int cluster)
 void
 world_expire(int cluster)
 {
-	WorldCluster *own = &world->clusters[cluster];
+	WorldInstance *own = &world->instances[cluster];
 
 	tree_expire(&own->session);
 	for (int i = 0; i < world->ncontenders; i++)

@@ -43,7 +43,7 @@
  * whose victim it names when neither probe nor answers are left, or at the
  * deadline.
  *
- * The act is one multi of the victim's cluster.  It checks that nothing has
+ * The act is one multi of the victim's instance.  It checks that nothing has
  * moved: that the note of each H of others is the one that was read, that each H
  * of ours and each W is there, and whoever stands between readers and owners that
  * are readers, and the probe.  It takes the victim's wait out of our notes, and
@@ -51,7 +51,7 @@
  *
  * What is in our own notes is known without their versions.  Each act of ours
  * changes them; if one failed for that, so would all others whose probes were made
- * before it, and those of other clusters with it.
+ * before it, and those of other instances with it.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -40,7 +40,7 @@ typedef struct DetectorInput
 
 	/*
 	 * EDGES: all local edges whose wait has lasted deadlock_timeout and whose
-	 * "from" has somebody of another cluster behind it.  No edge of a wait
+	 * "from" has somebody of another instance behind it.  No edge of a wait
 	 * that has been made a victim.  "scan" is that of the output which asked
 	 * for it, if the locks were looked at after that, or 0.
 	 */
@@ -109,10 +109,10 @@ typedef struct DetectorOp
 typedef struct DetectorVerdict
 {
 	const WaitDeadlock *deadlock;	/* members[0] is the victim */
-	uint64_t	mine;			/* its members of this cluster, bit by bit */
+	uint64_t	mine;			/* its members of this instance, bit by bit */
 	bool		ours;			/* the victim is ours: its wait, named by
 								 * members[0].edge.wait, is to fail ... */
-	bool		steps_back;		/* ... or to go behind those of its cluster */
+	bool		steps_back;		/* ... or to go behind those of its instance */
 	int64_t		zxid;			/* of the act, if it is ours; 0: its answer was
 								 * lost */
 } DetectorVerdict;

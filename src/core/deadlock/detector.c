@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * detector.c
- *		Deadlocks between clusters: the part of one cluster.
+ *		Deadlocks between instances: the part of one instance.
  *
- * One Detector is one cluster's.  Events go in (the local edges that there
+ * One Detector is one instance's.  Events go in (the local edges that there
  * are, answers of ZooKeeper, the time); operations, a request to look at the
  * locks, and deadlocks that have been ended come out.  Nothing here knows
  * PostgreSQL or libzookeeper, so the unit tests drive it with a scripted
@@ -27,7 +27,8 @@
  *	4	Answer.  Who publishes watches the children of %waits.  Whoever finds
  *		an edge of his own in a probe has the locks looked at afresh, and
  *		creates an answer: the edge is still the same, or not.
- *	5	Act.  When all others have confirmed their edges, the victim's cluster,
+ *	5	Act.  When all others have confirmed their edges, the victim's
+ *	instance,
  *		and nobody else, has the locks looked at, too, and at once sends one
  *		multi (confirm.c): if anything has moved, it does nothing.
  *	6	All who took part read the verdict.  Everybody deletes what is his own
@@ -37,11 +38,11 @@
  * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
  *
  * The deadlock that an act ends existed at one moment: when the first answer
- * was given (or the victim's cluster looked at its own locks, if there is no
+ * was given (or the victim's instance looked at its own locks, if there is no
  * other).
  *
  *	- Each edge was there before the probe was: it was in the note.  It was
- *	  there again when its cluster answered, or looked ahead of its act.
+ *	  there again when its instance answered, or looked ahead of its act.
  *	- If it has the same hold, wait and chain both times, it was there in
  *	  between.  A process that is blocked acquires nothing and releases
  *	  nothing, and each process of the chain was in the same wait at both
@@ -56,7 +57,7 @@
  *	  finds were in the way all the time.
  *	- A deadlock does not end by itself.  If somebody gave up after his answer,
  *	  the victim dies too late, but not for a deadlock that never was.  Of the
- *	  victim's own cluster nobody has given up when the act is sent.
+ *	  victim's own instance nobody has given up when the act is sent.
  *
  * A deadlock that lasts is seen.  Of its edges' writes one is the last.  Its
  * writer's server has applied all writes before it when it answers, and a

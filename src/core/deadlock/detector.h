@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * detector.h
- *		Deadlocks between clusters: the part of one cluster.
+ *		Deadlocks between instances: the part of one instance.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * graph.c
- *		What has been read of the graph of waits between clusters.
+ *		What has been read of the graph of waits between instances.
  *
- * A look begins with edges of this cluster (graph_start).  The graph says what
- * it needs next (graph_next_read): the children of a lock directory, which
- * tell who owns the lock, and the notes of the owners, which tell whom they
- * wait for.  When there is nothing more to be read, waits.c looks for deadlocks
- * in it.  For a wait for a session (vertex.c) the session's znodes are read, in
- * the room of the note that tells of the wait.
+ * A look begins with edges of this instance (graph_start).  The graph says
+ * what it needs next (graph_next_read): the children of a lock directory,
+ * which tell who owns the lock, and the notes of the owners, which tell whom
+ * they wait for.  When there is nothing more to be read, waits.c looks for
+ * deadlocks in it.  For a wait for a session (vertex.c) the session's znodes
+ * are read, in the room of the note that tells of the wait.
  *
  * A directory in which some number has no order is given up, and so are more
  * reads than GRAPH_MAX_READS; another look begins with other notes.  Then edges
@@ -424,7 +424,7 @@ graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
 	if (nwaits == 0)
 		return;
 	note_parse(&note, data, len);
-	(void) snprintf(owner->cluster, sizeof(owner->cluster), "%s", note.cluster);
+	(void) snprintf(owner->cluster_name, sizeof(owner->cluster_name), "%s", note.cluster_name);
 	owner->version = version;
 	owner->waits = memory_alloc(nwaits * sizeof(NoteWait));
 	memcpy(owner->waits, waits, nwaits * sizeof(NoteWait));
@@ -435,7 +435,7 @@ graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
 
 /*
  * What counts of the notes in the znodes of a session: only what its own
- * cluster tells, and nothing if two seem to be that; of its remote sessions,
+ * instance tells, and nothing if two seem to be that; of its remote sessions,
  * what anybody tells.
  */
 static void
@@ -454,7 +454,7 @@ choose_notes(WaitDirectory *directory)
 		VertexNode	first_node;
 
 		if (contender->owner == NULL ||
-			strcmp(contender->owner->cluster, session.cluster) != 0 ||
+			strcmp(contender->owner->cluster_name, session.cluster_name) != 0 ||
 			!vertex_parse_node(contender->name, &node))
 			contender->owner = NULL;
 		else if (first == NULL)

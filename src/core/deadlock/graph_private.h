@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * graph_private.h
- *		What has been read of the graph of waits between clusters.
+ *		What has been read of the graph of waits between instances.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -72,7 +72,7 @@ typedef struct WaitOwner
 {
 	char		path[NOTE_VERTEX_SIZE];
 	bool		asked;
-	char		cluster[WORD_VALUE_SIZE];
+	char		cluster_name[WORD_VALUE_SIZE];
 	int32_t		version;
 	NoteWait   *waits;
 	int			nwaits;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * probe.c
- *		How clusters write to one another about a deadlock.
+ *		How instances write to one another about a deadlock.
  *
  * In <root>/%waits, which is the name of no lock, are
  *
@@ -16,9 +16,9 @@
  *
  * All are ephemeral.  A line is
  *
- *	version " " blocked_by " " cluster " " from " " between " " wait "\n"
+ *	version " " blocked_by " " instance " " from " " between " " wait "\n"
  *
- * where cluster, from and between are encoded as values of note.c, and may be
+ * where instance, from and between are encoded as values of note.c, and may be
  * empty, and wait is as there.  What is not of this form in each of its lines
  * is no probe.
  *
@@ -155,7 +155,7 @@ probe_write(const WaitDeadlock *deadlock)
 
 		len += sprintf(data + len, "%" PRId32 " %d ", member->version,
 					   member->blocked_by);
-		len += note_encode(member->cluster, data + len, PROBE_LINE_SIZE);
+		len += note_encode(member->cluster_name, data + len, PROBE_LINE_SIZE);
 		data[len++] = ' ';
 		len += note_encode(member->edge.from, data + len, PROBE_LINE_SIZE);
 		data[len++] = ' ';
@@ -211,7 +211,7 @@ parse_member(const char *line, int line_len, WaitMember *member)
 		!take_up_to(&line, end, ' ', &part, &len) ||
 		!parse_int(part, len, &member->blocked_by) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||
-		!note_decode(part, len, member->cluster, WORD_VALUE_SIZE) ||
+		!note_decode(part, len, member->cluster_name, WORD_VALUE_SIZE) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||
 		!note_decode(part, len, member->edge.from, NOTE_VERTEX_SIZE) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * probe.h
- *		How clusters write to one another about a deadlock.
+ *		How instances write to one another about a deadlock.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -20,7 +20,9 @@
 
 #define PROBE_PREFIX	"probe-"
 
-/* A line of a probe: the numbers, a cluster, two vertices, a wait, spaces. */
+/*
+ * A line of a probe: the numbers, an instance, two vertices, a wait, spaces.
+ */
 #define PROBE_LINE_SIZE	(2 * 12 + 3 * WORD_VALUE_SIZE + 6 * NOTE_VERTEX_SIZE + \
 						 NOTE_WAIT_SIZE + 8)
 

@@ -8,9 +8,9 @@
  * there is an edge, a note that has waits, or a probe; or while sessions of ours
  * may be named there (vertex.c).
  *
- * A room that has not been needed for some time is deleted.  That fails unless it
- * is empty.  Clusters that need it hear of that by their watch, and make it anew;
- * so does one whose create of a znode in it fails.
+ * A room that has not been needed for some time is deleted.  That fails unless
+ * it is empty.  Instances that need it hear of that by their watch, and make
+ * it anew; so does one whose create of a znode in it fails.
  *
  * A probe is in the room of the first of the roots in which its members wait.
  * Who has no edge to do with that root does not see it, if there are three roots

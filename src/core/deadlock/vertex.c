@@ -3,9 +3,9 @@
  * vertex.c
  *		Sessions as vertices of the graph of waits, and their znodes.
  *
- * By way of postgres_fdw a session of one cluster has sessions of others work
+ * By way of postgres_fdw a session of one instance has sessions of others work
  * for it, its remote sessions; together they are one transaction.  If
- * postgres_fdw.application_name is "zklock:%c:%C", the cluster of a remote
+ * postgres_fdw.application_name is "zklock:%c:%C", the instance of a remote
  * session knows for whom that works.  There are two vertices for a session S:
  *
  *	S		"<session id>:<cluster_name>"; the id is %c, that is when the
@@ -18,18 +18,18 @@
  *	H -> S	who holds the contender H works for S, or waits in the lock manager
  *			for a session that does; or he is S, or waits for S, which is in a
  *			statement on a foreign server.  Told in the note of H.
- *	S -> W	S waits for the contender W of its cluster, itself or by way of
- *			others.  Told by the cluster of S.
- *	S -> S* S is in a statement on a foreign server.  Told by the cluster of S.
- *	S* -> W a session that works for S waits for the contender W of its own
- *			cluster, itself or by way of others.  Told by that cluster.
+ *	S -> W	S waits for the contender W of its instance, itself or by way of
+ *			others.  Told by the instance of S.
+ *	S -> S* S is in a statement on a foreign server.  Told by the instance of
+ *	S.  S* -> W a session that works for S waits for the contender W of its own
+ *			instance, itself or by way of others.  Told by that instance.
  *	S -> T, S* -> T
  *			the same, where the way ends at a session that works for T; and S -> T
  *			if S works for T and is idle.
  *
  * A name can be forged by who sets application_name.  So whatever goes through
- * S leaves it by an edge that the cluster of S tells and confirms, from what it
- * sees of its own session; what others tell of S does not count.
+ * S leaves it by an edge that the instance of S tells and confirms, from what
+ * it sees of its own session; what others tell of S does not count.
  *
  * An edge from a session is told in a znode of its own, that session's:
  *
@@ -39,9 +39,9 @@
  * hexadecimal digits.  It is ephemeral, and its data are a note with waits.  No
  * name is used twice, so that a path and a version are one text for ever.
  *
- * That cluster does not know that its session is named, nor look as long as it
- * does not know.  So who tells an edge to S makes a znode of S as well, in which
- * S waits for itself: that only names it.
+ * That instance does not know that its session is named, nor look as long as
+ * it does not know.  So who tells an edge to S makes a znode of S as well, in
+ * which S waits for itself: that only names it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -100,11 +100,11 @@ vertex_parse(const char *vertex, VertexSession *session)
 	}
 	if (!take_hex(&vertex, '.', INT64_MAX, &start) ||
 		!take_hex(&vertex, ':', INT_MAX, &pid) ||
-		*vertex == '\0' || strlen(vertex) >= sizeof(session->cluster))
+		*vertex == '\0' || strlen(vertex) >= sizeof(session->cluster_name))
 		return false;
 	session->start = (int64_t) start;
 	session->pid = (int) pid;
-	strcpy(session->cluster, vertex);
+	strcpy(session->cluster_name, vertex);
 	return true;
 }
 
@@ -118,7 +118,7 @@ vertex_write(const VertexSession *session, char vertex[VERTEX_SESSION_SIZE])
 	(void) snprintf(vertex, VERTEX_SESSION_SIZE, "%s%" PRIx64 ".%x:%s",
 					session->remote ? remote_prefix : "",
 					(uint64_t) session->start, (unsigned) session->pid,
-					session->cluster);
+					session->cluster_name);
 }
 
 /*

@@ -15,7 +15,7 @@
 
 #include "core/lock/note.h"
 
-/* The directory below a root in which clusters write about their waits. */
+/* The directory below a root in which instances write about their waits. */
 #define VERTEX_ROOM		"%waits"
 
 /* postgres_fdw.application_name that tells for whom a session works. */
@@ -33,7 +33,7 @@ typedef struct VertexSession
 	bool		remote;			/* what works for it on foreign servers */
 	int64_t		start;			/* when the session began; s since 1970 */
 	int			pid;
-	char		cluster[VERTEX_NAME_SIZE];	/* its cluster_name */
+	char		cluster_name[VERTEX_NAME_SIZE];	/* its cluster_name */
 } VertexSession;
 
 /* The name of a session's znode. */

@@ -1,20 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * waits.c
- *		The deadlocks between clusters in what has been read of their waits.
+ *		The deadlocks between instances in what has been read of their waits.
  *
- * An edge H -> W is a fact that a cluster tells: H, a contender, is held, and
- * who holds it waits for W, another contender of the cluster.  The rest is in
- * the lock directories:
+ * An edge H -> W is a fact that an instance tells: H, a contender, is held,
+ * and who holds it waits for W, another contender of the instance.  The rest
+ * is in the lock directories:
  *
  *	- W waits for each owner that excludes it: for the first contender, if that
  *	  is exclusive, else for the readers in front.  Those in between need not be
  *	  looked at, since they wait for the owners themselves.
  *	- Only a reader behind readers that own the lock waits for one of those in
- *	  between, the first that is exclusive.  That one is named with the deadlock
- *	  ("between"), since the deadlock ends when it leaves.  The same goes for a
- *	  reader without a contender of its own, whose cluster has one that owns the
- *	  lock: it may not join because of the writer, and names that contender.
+ *	  between, the first that is exclusive.  That one is named with the
+ *	  deadlock ("between"), since the deadlock ends when it leaves.  The same
+ *	  goes for a reader without a contender of its own, whose instance has one
+ *	  that owns the lock: it may not join because of the writer, and names that
+ *	  contender.
  *	- Who waits for a permit waits for any of the permits that there are: in
  *	  <name>/leases, the first as many as the semaphore has.  Wherever he is
  *	  in the queue, he gets none while none of these goes.
@@ -59,16 +60,17 @@
  * doing without one, and putting all back, costs no more than there are links and
  * needs.
  *
- * A process that waits may keep others of its cluster waiting in tier 1, for what
- * it waits for.  Its links from what those hold are marked ("ahead"), and lead to
- * an element of their own, which has the same needs: it stands for the first of
- * those others, who would wait in the place of the process, were that to end.
+ * A process that waits may keep others of its instance waiting in tier 1, for
+ * what it waits for.  Its links from what those hold are marked ("ahead"), and
+ * lead to an element of their own, which has the same needs: it stands for the
+ * first of those others, who would wait in the place of the process, were that
+ * to end.
  *
- * The victim is the element whose transaction began last; if there are several,
- * that with the last path.  All who find the set agree on that.  One that is
- * ahead is chosen only if all are, and then the process does not fail: it lets
- * the others of its cluster go ahead, and a later look finds the deadlock with
- * their waits (waits_steps_back).
+ * The victim is the element whose transaction began last; if there are
+ * several, that with the last path.  All who find the set agree on that.  One
+ * that is ahead is chosen only if all are, and then the process does not fail:
+ * it lets the others of its instance go ahead, and a later look finds the
+ * deadlock with their waits (waits_steps_back).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -141,8 +143,8 @@ typedef struct WaitElement
 } WaitElement;
 
 /*
- * A search: all elements, in an order that is the same for all clusters, and a
- * set of them.
+ * A search: all elements, in an order that is the same for all instances, and
+ * a set of them.
  */
 struct WaitSearch
 {
@@ -905,7 +907,7 @@ add_member(Telling *telling, int number, int need)
 	member->edge.wait = *told->wait;
 	if (told->ahead)
 		member->edge.wait.began = 0;
-	memcpy(member->cluster, link->owner->cluster, sizeof(member->cluster));
+	memcpy(member->cluster_name, link->owner->cluster_name, sizeof(member->cluster_name));
 	member->version = link->owner->version;
 	return between == NULL ||
 		snprintf(member->between, NOTE_VERTEX_SIZE, "%s/%s",
@@ -1074,7 +1076,7 @@ waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 
 /*
  * waits_steps_back
- *		Is the victim only to step back in a queue of its own cluster?
+ *		Is the victim only to step back in a queue of its own instance?
  */
 bool
 waits_steps_back(const WaitDeadlock *deadlock)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * waits.h
- *		The deadlocks between clusters in what has been read of their waits.
+ *		The deadlocks between instances in what has been read of their waits.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,7 +24,8 @@ struct WaitGraph;
 typedef struct WaitMember
 {
 	WaitEdge	edge;
-	char		cluster[WORD_VALUE_SIZE];	/* cluster_name of its cluster */
+	char		cluster_name[WORD_VALUE_SIZE];	/* cluster_name of its
+												 * instance */
 	int32_t		version;		/* of the data of edge.from when it was read */
 	char		between[NOTE_VERTEX_SIZE];	/* an exclusive contender that
 											 * stands between the reader

@@ -3,7 +3,7 @@
  * note.c
  *		The data of a contender: who it is, and what it tells others.
  *
- * A person finds a note in each of our znodes, and so do other clusters, of
+ * A person finds a note in each of our znodes, and so do other instances, of
  * this version and of others, and other clients.  It is put together and taken
  * apart here only.
  *
@@ -17,7 +17,8 @@
  *			  "," a time; chain is hexadecimal, a vertex a value; kind is
  *			  exclusive, shared, permit or session
  *
- *	W1	Written are host, port, cluster, pid, the waits, then the words that we
+ *	W1	Written are host, port, instance, pid, the waits, then the words that
+ *	we
  *		do not know, then retain=yes: each but waits at most once, and only if
  *		it is set.
  *	W2	A word that would make the note longer than NOTE_SIZE is left out; for
@@ -27,8 +28,8 @@
  *		encoded.  So a note is text in any encoding of a server.
  *
  *	R1	No data, data of no length and a length of -1 are no note.
- *	R2	"__REVOKE__", and not a byte more, is a revocation.
- *	R3	What begins with "postgresql " is the note of a cluster.  Its words come
+ *	R2	"__REVOKE__", and not a byte more, is a revocation.  R3	What begins
+ *	with "postgresql " is the note of an instance.  Its words come
  *		in any order, with one space or more between them, and count but once.
  *	R4	A word that is not known, comes again, or has a value that its key
  *		cannot have (no number, too long) is kept in "others", from which it is
@@ -45,7 +46,7 @@
  *		at least.
  *
  * Version 1.0 and later ones understand each other.  A reader of 1.0 takes what
- * begins with "postgresql " for a cluster's, and for retained what ends in
+ * begins with "postgresql " for an instance's, and for retained what ends in
  * " retain=yes": by W1 all notes do the one, and those that say so, and no
  * others, the other.  What 1.0 writes has the same words in the same order; a
  * space in its cluster_name makes the rest of the name a word that is not
@@ -80,7 +81,7 @@ static const char *const retain_word = &NOTE_RETAIN_MARK[1];
 static const WordField keys[] = {
 	{"host=", NOTE_HOST, WORD_TEXT, offsetof(Note, host)},
 	{"port=", NOTE_PORT, WORD_NUMBER, offsetof(Note, port)},
-	{"cluster=", NOTE_CLUSTER, WORD_TEXT, offsetof(Note, cluster)},
+	{"cluster=", NOTE_CLUSTER, WORD_TEXT, offsetof(Note, cluster_name)},
 	{"pid=", NOTE_PID, WORD_NUMBER, offsetof(Note, pid)},
 	{.key = NULL}
 };
@@ -142,7 +143,7 @@ parse_word(Note *note, Bytes word, unsigned *seen)
 	return bit != 0;
 }
 
-/* Read the words of a cluster's note; returns how many of them are waits. */
+/* Read the words of an instance's note; returns how many of them are waits. */
 static int
 parse_words(Note *note, Bytes rest, NoteWait waits[NOTE_MAX_WAITS])
 {
@@ -190,9 +191,9 @@ note_parse(Note *note, const char *data, int len)
 		return;
 	if (note_is_revocation(data, len))
 		note->kind = NOTE_REVOCATION;
-	else if (note_is_of_cluster(data, len))
+	else if (note_is_of_instance(data, len))
 	{
-		note->kind = NOTE_OF_CLUSTER;
+		note->kind = NOTE_OF_INSTANCE;
 		(void) parse_words(note, word_bytes(data, len), NULL);
 	}
 	else
@@ -216,7 +217,7 @@ note_parse_waits(const char *data, int len, NoteWait waits[NOTE_MAX_WAITS])
 	Note		note;
 
 	memset(&note, 0, sizeof(note));
-	if (data == NULL || len <= 0 || !note_is_of_cluster(data, len))
+	if (data == NULL || len <= 0 || !note_is_of_instance(data, len))
 		return 0;
 	return parse_words(&note, word_bytes(data, len), waits);
 }
@@ -233,7 +234,7 @@ int
 note_leave_out_waits(const char *data, int len, char *kept)
 {
 	int			waits_len = (int) strlen(waits_key);
-	bool		ours = note_is_of_cluster(data, len);
+	bool		ours = note_is_of_instance(data, len);
 	int			nkept = 0;
 
 	for (int i = 0; i < len;)
@@ -309,23 +310,23 @@ note_queue_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
 
 /*
  * note_set_contender
- *		The note of a contender of this cluster, for note_write().
+ *		The note of a contender of this instance, for note_write().
  *
  * "pid" is that of the backend that asked for it; "retain" says that it may be
  * retained.  Names that are too long are cut.
  */
 void
 note_set_contender(Note *note, const char *host, int port,
-				   const char *cluster, int pid, bool retain)
+				   const char *cluster_name, int pid, bool retain)
 {
 	memset(note, 0, sizeof(*note));
-	note->kind = NOTE_OF_CLUSTER;
+	note->kind = NOTE_OF_INSTANCE;
 	note->words = NOTE_HOST | NOTE_PORT | NOTE_CLUSTER | NOTE_PID;
 	if (retain)
 		note->words |= NOTE_RETAIN;
 	word_set_text(note->host, host);
 	note->port = port;
-	word_set_text(note->cluster, cluster);
+	word_set_text(note->cluster_name, cluster_name);
 	note->pid = pid;
 }
 
@@ -396,8 +397,8 @@ write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 
 /*
  * note_write_waits
- *		Write the note of a cluster, with what the holders of its contender wait
- *		for: a string, whose length is returned.
+ *		Write the note of an instance, with what the holders of its contender
+ *		wait for: a string, whose length is returned.
  *
  * Of more waits than NOTE_MAX_WAITS the first are written.
  */
@@ -410,7 +411,7 @@ note_write_waits(const Note *note, const NoteWait *waits, int nwaits,
 
 /*
  * note_write
- *		Write the note of a cluster without waits: a string, whose length is
+ *		Write the note of an instance without waits: a string, whose length is
  *		returned.
  */
 int
@@ -484,13 +485,13 @@ note_same_wait(const NoteWait *a, const NoteWait *b)
 }
 
 /*
- * note_is_of_cluster
- *		Are these the data of a contender of a cluster, ours or another?
+ * note_is_of_instance
+ *		Are these the data of a contender of an instance, ours or another?
  *
  * "data" and "len" are as for note_parse(), here and below.
  */
 bool
-note_is_of_cluster(const char *data, int len)
+note_is_of_instance(const char *data, int len)
 {
 	return word_begins_with(word_bytes(data, len), NOTE_PREFIX);
 }

@@ -31,12 +31,14 @@
 /* No note of ours is longer, with its terminating zero. */
 #define NOTE_FULL_SIZE	(NOTE_SIZE + NOTE_MAX_WAITS * NOTE_WAIT_SIZE)
 
-/* The note of a contender of a cluster, ours or another, begins with this. */
+/*
+ * The note of a contender of an instance, ours or another, begins with this.
+ */
 #define NOTE_PREFIX		"postgresql "
 
 /*
- * A contender that may own the lock and not use it says so.  Its cluster gives
- * way when somebody stands behind it, or writes that the lock is in use.
+ * A contender that may own the lock and not use it says so.  Its instance
+ * gives way when somebody stands behind it, or writes that the lock is in use.
  * Readers of version 1.0 want it at the end.
  */
 #define NOTE_RETAIN_MARK	" retain=yes"
@@ -47,16 +49,16 @@
 typedef enum NoteKind
 {
 	NOTE_EMPTY,					/* there are no data, or we may not read them */
-	NOTE_OF_CLUSTER,
+	NOTE_OF_INSTANCE,
 	NOTE_REVOCATION,			/* somebody asks for the lock */
 	NOTE_OF_ANOTHER				/* of another client, with a form of its own */
 } NoteKind;
 
 /*
  * A vertex of the graph of waits as text: the path of a contender, which is as
- * its session sees it; or, not beginning with a slash, a session of a cluster:
- * "<session id>:<cluster_name>".
- * "<lock directory>/leases/<contender>" and the terminator.
+ * its session sees it; or, not beginning with a slash, a session of an
+ * instance: "<session id>:<cluster_name>".  "<lock
+ * directory>/leases/<contender>" and the terminator.
  */
 #define NOTE_VERTEX_SIZE	(ZNODE_PATH_SIZE + 7 + ZNODE_CONTENDER_SIZE)
 
@@ -67,7 +69,7 @@ typedef enum NoteKind
 typedef struct NoteId
 {
 	int			pid;
-	int64_t		since;			/* us, of the cluster's own clock */
+	int64_t		since;			/* us, of the instance's own clock */
 } NoteId;
 
 /* How the contender waits that somebody waits for. */
@@ -82,7 +84,7 @@ typedef enum NoteWaitKind
 /*
  * An edge of the graph of waits, as the note of the contender that is held
  * tells it: who holds it waits for "to", himself or by way of other backends of
- * his cluster.
+ * his instance.
  */
 typedef struct NoteWait
 {
@@ -90,7 +92,7 @@ typedef struct NoteWait
 	NoteId		wait;			/* who waits for "to" */
 	int64_t		began;			/* his transaction; us since 1970, UTC; 0: he is
 								 * only ahead of a backend between the two, in
-								 * the queue of his cluster for one of the
+								 * the queue of his instance for one of the
 								 * locks that he waits for; so in all waits
 								 * with the same hold, chain and wait.pid */
 	uint64_t	chain;			/* hash of the backends between the two and
@@ -116,15 +118,15 @@ typedef struct Note
 	NoteKind	kind;
 	unsigned	words;			/* those that it has; the others' fields are
 								 * not set */
-	char		host[WORD_VALUE_SIZE];	/* where the cluster runs */
+	char		host[WORD_VALUE_SIZE];	/* where the instance runs */
 	int			port;
-	char		cluster[WORD_VALUE_SIZE];	/* its cluster_name */
+	char		cluster_name[WORD_VALUE_SIZE];	/* its cluster_name */
 	int			pid;			/* of the backend that asked for the lock */
 	char		others[NOTE_SIZE];	/* all other words, as they are written */
 } Note;
 
 extern void note_set_contender(Note *note, const char *host, int port,
-							   const char *cluster, int pid, bool retain);
+							   const char *cluster_name, int pid, bool retain);
 extern int	note_write(const Note *note, char data[NOTE_SIZE]);
 extern int	note_write_waits(const Note *note, const NoteWait *waits,
 							 int nwaits, char data[NOTE_FULL_SIZE]);
@@ -141,7 +143,7 @@ extern bool note_parse_wait(const char *text, int len, NoteWait *wait);
 extern int	note_encode(const char *value, char *text, int size);
 extern bool note_decode(const char *text, int len, char *value, int size);
 extern bool note_same_wait(const NoteWait *a, const NoteWait *b);
-extern bool note_is_of_cluster(const char *data, int len);
+extern bool note_is_of_instance(const char *data, int len);
 extern bool note_may_be_retained(const char *data, int len);
 extern bool note_is_revocation(const char *data, int len);
 

@@ -3,7 +3,7 @@
  * recipe.c
  *		The ZooKeeper lock recipe as a pure state machine.
  *
- * One Recipe is one contender of this cluster: at most one ephemeral
+ * One Recipe is one contender of this instance: at most one ephemeral
  * sequential znode in one lock directory.  Events go in (what the slot wants,
  * answers of the server, watches, the end of the session); operations to send
  * and news for the slot come out.  Nothing here knows PostgreSQL or
@@ -188,7 +188,7 @@
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
- *	READING_CHILD	get ok, one of a cluster's; no node -> READING: children
+ *	READING_CHILD	get ok, one of an instance's; no node -> READING: children
  *				get ok, it is not ephemeral -> READING: children; persistent
  *				get ok, one of another client's -> LEAVING: delete; failed,
  *				  ended
@@ -1068,9 +1068,9 @@ check_writers(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * Does a writer wait behind us, or anybody?  Whom this cluster has in the other
- * mode does not count: those who wait inside it have an order of their own.  A
- * reader with a late number waits for all, as a writer does.
+ * Does a writer wait behind us, or anybody?  Whom this instance has in the
+ * other mode does not count: those who wait inside it have an order of their
+ * own.  A reader with a late number waits for all, as a writer does.
  */
 static bool
 somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
@@ -1093,8 +1093,8 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 }
 
 /*
- * Does a reader of another cluster wait behind the writer of this cluster that
- * waits behind our reader?  Then it waits for us, too.
+ * Does a reader of another instance wait behind the writer of this instance
+ * that waits behind our reader?  Then it waits for us, too.
  */
 static bool
 reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
@@ -1311,7 +1311,7 @@ on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		(void) note_persistent(recipe, recipe->passed, out);
 		read_queue(recipe, out);
 	}
-	else if (note_is_of_cluster(in->answer.data, in->answer.data_len))
+	else if (note_is_of_instance(in->answer.data, in->answer.data_len))
 		read_queue(recipe, out);
 	else
 		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
@@ -1367,7 +1367,7 @@ on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (!request_is_ephemeral(&in->answer) ||
 			 (znode_parse_contender(recipe->predecessor, &contender) &&
 			  znode_is_unordered(contender.sequence) &&
-			  !note_is_of_cluster(in->answer.data, in->answer.data_len)))
+			  !note_is_of_instance(in->answer.data, in->answer.data_len)))
 		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
 	else
 	{

@@ -67,7 +67,7 @@ typedef struct RecipeInput
 	int32_t		next;			/* CREATE_DONE: this number owns the lock with
 								 * nothing read, as 0 does in any case */
 	const uint8_t *sibling;		/* CHECK_WRITERS, WATCH_QUEUE: UUID of the
-								 * other contender of this cluster, or NULL */
+								 * other contender of this instance, or NULL */
 	bool		stray;			/* WATCH_DONE: ours, and of no contender */
 } RecipeInput;
 
@@ -145,7 +145,8 @@ typedef struct Recipe
 								 * its watch, or 0 */
 	uint32_t	writer_check;	/* OWNER: serial of the check for writers, or
 								 * 0 */
-	bool		has_sibling;	/* OWNER: a writer of this cluster is known, */
+	bool		has_sibling;	/* OWNER: a writer of this instance is
+								 * known, */
 	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which does not count behind us */
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own
 									 * node, or 0 */

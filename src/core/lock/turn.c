@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * turn.c
- *		When a cluster keeps a lock, and when it lets others have it.
+ *		When an instance keeps a lock, and when it lets others have it.
  *
- * A cluster that owns a lock may hand it on from backend to backend without a
- * word to ZooKeeper: that is what makes a hot lock fast.  Contenders of other
- * clusters wait meanwhile, so this must come to an end.  Each slot has a Turn:
- * what the cluster knows of others behind its contender, since when its turn
- * lasts, and why the slot is idle.  The functions below take an event, change
- * the Turn, and say what is to become of the slot.  Nothing here knows
- * PostgreSQL or ZooKeeper, reads a clock or a setting, or takes a lock: the
- * caller holds what guards the slot, and does as it is told.
+ * An instance that owns a lock may hand it on from backend to backend without
+ * a word to ZooKeeper: that is what makes a hot lock fast.  Contenders of
+ * other instances wait meanwhile, so this must come to an end.  Each slot has
+ * a Turn: what the instance knows of others behind its contender, since when
+ * its turn lasts, and why the slot is idle.  The functions below take an
+ * event, change the Turn, and say what is to become of the slot.  Nothing here
+ * knows PostgreSQL or ZooKeeper, reads a clock or a setting, or takes a lock:
+ * the caller holds what guards the slot, and does as it is told.
  *
  * The rules in short.  While nobody else waits, and the worker would hear of it
  * if somebody did (alone), handoffs go on.  While that is not known they go on
@@ -22,22 +22,22 @@
  * may be retained, or the worker could not send anything now anyway.
  *
  * What is long enough depends on how long it takes to release a lock in
- * ZooKeeper.  While the lock goes from one cluster to the next, nobody has
+ * ZooKeeper.  While the lock goes from one instance to the next, nobody has
  * it.  With turns of length t and handovers of length h, the part t / (t + h)
- * of the time is of use, over any number of clusters.  A release takes about
+ * of the time is of use, over any number of instances.  A release takes about
  * as long as a handover: the one ends when its answer has come back, the
- * other when the next cluster has heard of it.  So a turn lasts for at least
+ * other when the next instance has heard of it.  So a turn lasts for at least
  * one release, and half of the time is of use.  There is a second round
  * unless the first one was as long as two releases: in two rounds, a backend
  * waits as often for the turns of others as for its neighbours, so that the
  * usual wait is still a long one, and the longest not far from it.  A third
  * would make most waits short, and the others longer.
  *
- * A cluster that releases slowly takes longer turns than one that releases
+ * An instance that releases slowly takes longer turns than one that releases
  * fast: the others wait for them about as long as they wait for its handovers
  * in any case, and never longer than the quantum.  The time counts from when
  * the slot is given up, so it does not matter for how long backends hold the
- * lock, nor how many clusters there are.  It is smoothed so that one slow
+ * lock, nor how many instances there are.  It is smoothed so that one slow
  * release matters little, and not for long: it can add a quarter of what is
  * known, and the next goes half of the way back.
  *
@@ -122,13 +122,12 @@
  *											TURN_MAX_IDLE
  *	I10	checked, else						give up
  *
- *	proof: is an idle slot known well enough to be ours?  A cluster that was cut
- *	off may not have heard of its loss.  Recent handoffs, and grants, rely on
- *	the commit's check; what is retained, or what a worker that is held up has
- *	not come to, may have been idle for long.
- *	P1	granted								yes
- *	P2	the lease runs						yes
- *	P3	retainable							no
+ *	proof: is an idle slot known well enough to be ours?  An instance that was
+ *	cut off may not have heard of its loss.  Recent handoffs, and grants, rely
+ *	on the commit's check; what is retained, or what a worker that is held up
+ *	has not come to, may have been idle for long.
+ *	P1	granted								yes P2	the lease
+ *	runs						yes P3	retainable							no
  *	P4	TURN_MAX_IDLE after the time of K is not over
  *											yes
  *	P5	else								no
@@ -244,7 +243,7 @@ turn_unknown(Turn *turn)
  * turn_gone
  *		The contender is no more.
  *
- * "release_time" (us) is how long it takes the cluster to release a lock, as
+ * "release_time" (us) is how long it takes the instance to release a lock, as
  * far as is known, or 0.  Returns what is known of that now.
  */
 int32_t
@@ -285,8 +284,8 @@ turn_unheard(Turn *turn)
  * turn_contended
  *		Others wait behind our contender.
  *
- * "idle": the cluster owns the lock and nobody holds it; "taker" and "waiting"
- * are as in TurnInput.  Returns TURN_KEEP or TURN_GIVE_UP.
+ * "idle": the instance owns the lock and nobody holds it; "taker" and
+ * "waiting" are as in TurnInput.  Returns TURN_KEEP or TURN_GIVE_UP.
  */
 TurnDecision
 turn_contended(Turn *turn, bool idle, bool taker, int waiting, int64_t now)
@@ -349,7 +348,7 @@ some_are_due(Turn *turn, const TurnInput *in)
 	return turn->due > 0;
 }
 
-/* Lines D1 to D4 and D6 to D12: does the cluster go on with the lock? */
+/* Lines D1 to D4 and D6 to D12: does the instance go on with the lock? */
 static bool
 goes_on(Turn *turn, const TurnInput *in)
 {
@@ -435,8 +434,8 @@ turn_mail_opened(const Turn *turn, bool taker, int64_t retain_time,
  *		The worker looks after an idle slot: has it been idle for too long?
  *
  * The backends that it was kept for do not come, or cannot take it: they wait
- * for something else, and must not keep other clusters waiting.  "reserved": a
- * backend is ready for it that wants others together with it.  Returns
+ * for something else, and must not keep other instances waiting.  "reserved":
+ * a backend is ready for it that wants others together with it.  Returns
  * TURN_GIVE_UP; or TURN_KEEP, and sets *check_at to when to look again.
  */
 TurnDecision

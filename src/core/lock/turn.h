@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * turn.h
- *		When a cluster keeps a lock, and when it lets others have it.
+ *		When an instance keeps a lock, and when it lets others have it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -34,7 +34,7 @@
  */
 #define TURN_RELEASES	2
 
-/* What the cluster knows of contenders of others behind its own. */
+/* What the instance knows of contenders of others behind its own. */
 typedef enum TurnBehind
 {
 	TURN_UNKNOWN,				/* nothing, and nobody has asked */
@@ -45,7 +45,7 @@ typedef enum TurnBehind
 	TURN_CONTENDED				/* somebody, for as long as we own the lock */
 } TurnBehind;
 
-/* Why nobody of the cluster that owns the lock holds it. */
+/* Why nobody of the instance that owns the lock holds it. */
 typedef enum TurnIdle
 {
 	TURN_GRANTED,				/* it has just become ours */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.c
- *		Deadlocks between this cluster and others.
+ *		Deadlocks between this instance and others.
  *
  * core/deadlock/detector.c has the protocol.  This room hands it the local edges, from
  * a scan (scan.c), and the answers to its operations; carries out what comes
@@ -78,8 +78,8 @@ fill_member(ZkDeadlockMember *to, const WaitMember *from, bool local)
 	char		path[NOTE_VERTEX_SIZE];
 
 	memset(to, 0, sizeof(*to));
-	strlcpy(to->cluster, from->cluster[0] != '\0' ? from->cluster : "unnamed",
-			sizeof(to->cluster));
+	strlcpy(to->cluster_name, from->cluster_name[0] != '\0' ? from->cluster_name : "unnamed",
+			sizeof(to->cluster_name));
 	note_lock_of(&from->edge.wait, path);
 	strlcpy(to->path, path, sizeof(to->path));
 	to->kind = note_wait_kind(&from->edge.wait);
@@ -202,9 +202,9 @@ tell_verdict(const DetectorVerdict *verdict)
 	{
 		number = note_deadlock(verdict);
 		ereport(DEBUG1,
-				(errmsg_internal("deadlock %u with other clusters, %d members, the victim is %s",
+				(errmsg_internal("deadlock %u with other instances, %d members, the victim is %s",
 								 number, verdict->deadlock->nmembers,
-								 verdict->ours ? "ours" : "another cluster's")));
+								 verdict->ours ? "ours" : "another instance's")));
 	}
 	if (wait == NULL)
 		return;
@@ -483,11 +483,12 @@ look_at_waits(int64 now_ms)
 
 /*
  * A session that keeps a contender may wait for a foreign server, or for a
- * session that works for another cluster, or work for one itself, while none of
- * ours waits in ZooKeeper: have that scanned.  Returns when to look again, or 0.
+ * session that works for another instance, or work for one itself, while none
+ * of ours waits in ZooKeeper: have that scanned.  Returns when to look again,
+ * or 0.
  *
- * Deadlocks may lead by way of sessions that work for other clusters, and have
- * others work for them, though this cluster has no contender.
+ * Deadlocks may lead by way of sessions that work for other instances, and
+ * have others work for them, though this instance has no contender.
  */
 static int64
 glance(int64 now_ms)

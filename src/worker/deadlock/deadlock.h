@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.h
- *		Deadlocks between this cluster and others.
+ *		Deadlocks between this instance and others.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -388,8 +388,8 @@ detector_io_submit(const DetectorOp *op)
 }
 
 /*
- * The stat of what is to be read has come: read it, unless it is nothing of a
- * cluster's; false: then it is to be told without data.
+ * The stat of what is to be read has come: read it, unless it is nothing of an
+ * instance's; false: then it is to be told without data.
  */
 static bool
 read_data(const SentRequest *sent, const RequestAnswer *in)

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * foreign.c
- *		Sessions that work for sessions of other clusters, and sessions of ours
- *		that have others work for them.
+ *		Sessions that work for sessions of other instances, and sessions of
+ *		ours that have others work for them.
  *
  * See core/deadlock/vertex.c.  For whom a session works its application_name tells, which
  * postgres_fdw sets by postgres_fdw.application_name.  If that is set in the
- * configuration of this cluster, its own sessions may be named by others.
+ * configuration of this instance, its own sessions may be named by others.
  *
  * That a session of ours is in a statement on a foreign server is seen by its
  * wait event, which is one of an extension, or of an Append that has sent its
@@ -58,7 +58,7 @@ static struct
 
 /*
  * foreign_is_set
- *		Do our sessions tell other clusters for whom they have others work?
+ *		Do our sessions tell other instances for whom they have others work?
  */
 bool
 foreign_is_set(void)
@@ -80,17 +80,17 @@ may_wait_remotely(const PGPROC *proc)
 		event == WAIT_EVENT_APPEND_READY;
 }
 
-/* Does this session work for one of another cluster?  Fills in which. */
+/* Does this session work for one of another instance?  Fills in which. */
 static bool
 works_for(const PgBackendStatus *status, VertexSession *session)
 {
 	return status->st_backendType == B_BACKEND && status->st_appname &&
 		vertex_of_application(status->st_appname, session) &&
-		strcmp(session->cluster, cluster_name) != 0;
+		strcmp(session->cluster_name, cluster_name) != 0;
 }
 
 /*
- * Does any session work for one of another cluster?  It matters only if it
+ * Does any session work for one of another instance?  It matters only if it
  * holds a lock, and the status of all sessions is not copied where none that
  * does such work has ever wanted one.
  */
@@ -115,7 +115,7 @@ somebody_works(void)
  *
  * Looks at each process, without a lock: is there one that waits in the lock
  * manager for so long, or for a foreign server, or that works for another
- * cluster?
+ * instance?
  */
 bool
 foreign_may_matter(int64 wait_us)
@@ -172,12 +172,12 @@ add_session(const PgBackendStatus *status, bool set, int64 since_us,
 	session->rests = !runs && seen_us <= since_us;
 	if (works)
 		session->works_for = employer;
-	if (!set || strlen(cluster_name) >= sizeof(session->self.cluster))
+	if (!set || strlen(cluster_name) >= sizeof(session->self.cluster_name))
 		return;
 	session->self.start =
 		(int64) timestamptz_to_time_t(status->st_proc_start_timestamp);
 	session->self.pid = session->pid;
-	strcpy(session->self.cluster, cluster_name);
+	strcpy(session->self.cluster_name, cluster_name);
 	vertex_write(&session->self, vertex);
 	foreach(cell, named)
 		session->named |= strcmp(lfirst(cell), vertex) == 0;

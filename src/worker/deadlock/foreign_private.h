@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * foreign_private.h
- *		Sessions that work for sessions of other clusters, and sessions of ours
- *		that have others work for them.
+ *		Sessions that work for sessions of other instances, and sessions of
+ *		ours that have others work for them.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -17,7 +17,7 @@
 #include "core/deadlock/vertex.h"
 #include "nodes/pg_list.h"
 
-/* A session of this cluster. */
+/* A session of this instance. */
 typedef struct ForeignSession
 {
 	int			pid;			/* hash key, must be first */
@@ -28,7 +28,8 @@ typedef struct ForeignSession
 	bool		named;			/* others tell that sessions work for it */
 	bool		idle;			/* in a transaction */
 	bool		rests;			/* has run nothing for so long */
-	bool		works;			/* it works for a session of another cluster: */
+	bool		works;			/* it works for a session of another
+								 * instance: */
 	VertexSession works_for;
 	VertexSession self;
 } ForeignSession;

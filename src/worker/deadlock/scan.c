@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * scan.c
- *		Which backends of this cluster keep a contender while they wait for
+ *		Which backends of this instance keep a contender while they wait for
  *		another one.
  *
- * The local edges of the graph in which deadlocks between clusters are looked
+ * The local edges of the graph in which deadlocks between instances are looked
  * for: from a contender of ours that is held, and that others stand behind, to
  * one of ours that stands behind others, if the backend that holds the first,
  * or one that it waits for in the lock manager (blockers.c), waits for the
@@ -17,12 +17,12 @@
  * with the same ids and the same chain, all of it was there at each moment
  * from the end of the first to the beginning of the second.
  *
- * A process that waits for a slot keeps others of this cluster waiting for the
- * slot's heavyweight lock.  If it failed, the first of them would wait for the
- * slot in its place, and the deadlock would stay.  So by such an edge it is no
- * member, whatever else it waits for: all its waits bear the mark, and it is
- * chosen as the victim only if all others are like that.  Then it does not fail,
- * but steps back behind those that wait for the heavyweight lock
+ * A process that waits for a slot keeps others of this instance waiting for
+ * the slot's heavyweight lock.  If it failed, the first of them would wait for
+ * the slot in its place, and the deadlock would stay.  So by such an edge it
+ * is no member, whatever else it waits for: all its waits bear the mark, and
+ * it is chosen as the victim only if all others are like that.  Then it does
+ * not fail, but steps back behind those that wait for the heavyweight lock
  * (slot_step_back()).
  *
  * A backend that waits for any of several slots is blocked by all of them
@@ -35,9 +35,9 @@
  * Edges of one hold past MAX_EDGES_OF_HOLD take turns.
  *
  * A reader may wait without a contender of its own, behind readers of its own
- * cluster that hold the slot, since a writer of another cluster stands behind
- * their contender.  It waits for that writer, and so for whatever that waits
- * for: it is told as a wait for the contender of the holders.
+ * instance that hold the slot, since a writer of another instance stands
+ * behind their contender.  It waits for that writer, and so for whatever that
+ * waits for: it is told as a wait for the contender of the holders.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -206,7 +206,7 @@ waits_of(int pid)
 
 /*
  * The backends that wait, for a contender, in the lock manager, or for a foreign
- * server, and those that work for other clusters, whose sessions may wait: an
+ * server, and those that work for other instances, whose sessions may wait: an
  * array, palloc'd and sorted.
  */
 static int *
@@ -297,7 +297,9 @@ add_edge(const NoteWait *wait, uint64 chain)
 	return true;
 }
 
-/* Name a session of another cluster: it waits for itself, in a znode of ours. */
+/*
+ * Name a session of another instance: it waits for itself, in a znode of ours.
+ */
 static void
 name_session(const ForeignSession *session, const NoteWait *wait)
 {
@@ -314,9 +316,9 @@ name_session(const ForeignSession *session, const NoteWait *wait)
 }
 
 /*
- * The edge to a session of another cluster that this process works for, or to a
- * session of ours that is in a statement on a foreign server.  Who does not wait
- * here himself must have held for long.
+ * The edge to a session of another instance that this process works for, or to
+ * a session of ours that is in a statement on a foreign server.  Who does not
+ * wait here himself must have held for long.
  *
  * A session waits for the one that it works for only while it is idle; else that
  * one waits for it.  So if it holds a contender, that one has waited for long for
@@ -482,7 +484,7 @@ scan_session(const ForeignSession *session)
 /*
  * May sessions of ours be named that keep others waiting?  A session that waits in
  * ZooKeeper may do that; and one that is in a statement on a foreign server, if
- * it works for another cluster, or some session that waits holds anything.
+ * it works for another instance, or some session that waits holds anything.
  */
 static bool
 may_be_named(List *sessions, int nholds)
@@ -504,7 +506,7 @@ may_be_named(List *sessions, int nholds)
 /*
  * scan_run
  *		Find the local edges whose waits have all lasted for "wait_ms".  These
- *		sessions of ours are named by other clusters: a list of vertices.  The
+ *		sessions of ours are named by other instances: a list of vertices.  The
  *		detector knows the edges of the last scan.
  *
  * Takes some time, but no locks for long: see blockers.c and holders.c.  All

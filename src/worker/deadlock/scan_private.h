@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * scan_private.h
- *		Which backends of this cluster keep a contender while they wait for
+ *		Which backends of this instance keep a contender while they wait for
  *		another one.
  *
  * Copyright (c) 2026, zklock developers

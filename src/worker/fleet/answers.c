@@ -10,8 +10,8 @@
  * the question was asked.  (A lock that is being given up in another session
  * than the first may still be seen.)  The states:
  *
- *	IDLE		collected -> WAITING
- *	WAITING		begin -> READING; of the clusters not before fleet.c is done with
+ *	IDLE		collected -> WAITING WAITING		begin -> READING; of the
+ *	instances not before fleet.c is done with
  *				  our own znode
  *	READING		as reader.c has it; at its end -> IDLE: answer; or, to revoke,
  *				  -> REVOKING: set the data of each owner that is another
@@ -102,7 +102,7 @@ start(Answer *answer)
 	forget(answer);
 	if (!question_is_open(box_of(answer), answer->serial))
 		return;
-	if (answer->question == ZK_QUESTION_CLUSTERS)
+	if (answer->question == ZK_QUESTION_FLEET)
 	{
 		if (!fleet_is_settled())
 		{
@@ -150,7 +150,7 @@ finish_entries(Answer *answer)
 	initStringInfo(&buf);
 	reply.count = reader_append(answer->reader, &buf);
 	reply.left_out = reader_left_out(answer->reader);
-	if (answer->question == ZK_QUESTION_CLUSTERS)
+	if (answer->question == ZK_QUESTION_FLEET)
 		fleet_judge(answer->reader);
 	finish(answer, &reply, &buf);
 	pfree(buf.data);
@@ -229,7 +229,7 @@ on_read(Answer *answer, const RequestAnswer *in)
 		{
 			case ZK_QUESTION_QUEUE:
 			case ZK_QUESTION_QUEUES:
-			case ZK_QUESTION_CLUSTERS:
+			case ZK_QUESTION_FLEET:
 				finish_entries(answer);
 				break;
 			case ZK_QUESTION_OWNER:

@@ -1,22 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * fleet.c
- *		The worker tells the other clusters that this one is there.
+ *		The worker tells the other instances that this one is there.
  *
- * The fleet is the clusters of one ensemble and root, the worker's own
+ * The fleet is the instances of one ensemble and root, the worker's own
  * zklock.root.  Each has an ephemeral znode of its first session below
  * <root>/%clusters, whose own data are the fleet's identity: who makes it first
  * gives it one.  core/member.c has the form of both.  %clusters is persistent:
- * the identity is to stay when no cluster is there.
+ * the identity is to stay when no instance is there.
  *
- * With zklock.acl = creator others may read %clusters, but only clusters with its
- * credentials create their znodes in it: a session that has many long names in a
- * znode open to the world can destroy the ensemble (doc/security.md).  A worker that
- * finds an ACL with which others can do more than read sets it.  After a change of
- * zklock.auth a worker sets it, and that of our znode, for both credentials, which
- * it presents, and the next one for the new ones (security.c).  The same is done with
- * the root, which others could create no lock in, if its ACL is for one owner, as a
- * cluster makes it.  A worker that has not changed its own leaves them alone.
+ * With zklock.acl = creator others may read %clusters, but only instances with
+ * its credentials create their znodes in it: a session that has many long
+ * names in a znode open to the world can destroy the ensemble
+ * (doc/security.md).  A worker that finds an ACL with which others can do more
+ * than read sets it.  After a change of zklock.auth a worker sets it, and that
+ * of our znode, for both credentials, which it presents, and the next one for
+ * the new ones (security.c).  The same is done with the root, which others
+ * could create no lock in, if its ACL is for one owner, as an instance makes
+ * it.  A worker that has not changed its own leaves them alone.
  *
  * Our znode is made when the session has begun, and stays when a new worker
  * resumes it: its name is in shared memory before, so it is never there twice.  It
@@ -95,7 +96,7 @@
 /* How often to make what somebody else removes at once. */
 #define MAX_MADE		3
 
-/* The log has so many clusters that do not fit. */
+/* The log has so many instances that do not fit. */
 #define MAX_LOGGED		10
 
 /* How often our znode is written in a session timeout, at the most. */
@@ -186,7 +187,7 @@ compose(char data[MEMBER_SIZE])
 		MEMBER_STANDBY;
 	word_set_text(member.host, host_name());
 	member.port = PostPortNumber;
-	word_set_text(member.cluster, cluster_name);
+	word_set_text(member.cluster_name, cluster_name);
 	member.system = GetSystemIdentifier();
 	member.place = session_file_place();
 	if (member.place != 0)
@@ -340,7 +341,7 @@ look(void)
 	fleet.logged_error = 0;
 	fleet.state = FLEET_LOOKING;
 	members_path(fleet.info.root, path);
-	fleet.reader = reader_begin(ZK_QUESTION_CLUSTERS, fleet.owner,
+	fleet.reader = reader_begin(ZK_QUESTION_FLEET, fleet.owner,
 								path);
 }
 
@@ -711,14 +712,14 @@ compare_members(const void *a, const void *b)
 {
 	const Member *left = a;
 	const Member *right = b;
-	int			order = strcmp(left->cluster, right->cluster);
+	int			order = strcmp(left->cluster_name, right->cluster_name);
 
 	if (order == 0)
 		order = strcmp(left->host, right->host);
 	return order != 0 ? order : left->port - right->port;
 }
 
-/* What does not fit of a cluster, a line. */
+/* What does not fit of an instance, a line. */
 static void
 append_misfits(StringInfo buf, const Member *member)
 {
@@ -727,12 +728,12 @@ append_misfits(StringInfo buf, const Member *member)
 	if (buf->len > 0)
 		appendStringInfoChar(buf, '\n');
 	if (member->kind == MEMBER_READ)
-		appendStringInfo(buf, "Cluster \"%s\" on %s, port %d",
-						 text_for_log(member->cluster),
+		appendStringInfo(buf, "Instance \"%s\" on %s, port %d",
+						 text_for_log(member->cluster_name),
 						 member->words & MEMBER_HOST ?
 						 text_for_log(member->host) : "?", member->port);
 	else
-		appendStringInfoString(buf, "A cluster that is not known");
+		appendStringInfoString(buf, "An instance that is not known");
 	for (int i = 0; i < MEMBER_MISFITS; i++)
 	{
 		if (!(member->misfits & (1U << i)))

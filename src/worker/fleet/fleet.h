@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fleet.h
- *		The worker tells the other clusters that this one is there, and
+ *		The worker tells the other instances that this one is there, and
  *		answers the questions of backends to ZooKeeper.
  *
  * Copyright (c) 2026, zklock developers

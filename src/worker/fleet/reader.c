@@ -120,7 +120,7 @@ reads_all(const Reader *reader)
 static bool
 reads_members(const Reader *reader)
 {
-	return reader->question == ZK_QUESTION_CLUSTERS;
+	return reader->question == ZK_QUESTION_FLEET;
 }
 
 static void
@@ -324,7 +324,7 @@ count_relevant(const Reader *reader, Queue *queue)
 			find_first(queue);
 			return Min(queue->waiter < 0 ? queue->n : queue->waiter,
 					   ZK_ANSWER_MAX_ENTRIES);
-		case ZK_QUESTION_CLUSTERS:
+		case ZK_QUESTION_FLEET:
 			return Min(queue->n, MAX_MEMBERS);
 		case ZK_QUESTION_QUEUES:
 			break;				/* see read_first() */

@@ -288,8 +288,8 @@ contender_set_waits(Contender *contender, const NoteWait *waits, int nwaits)
  *
  * Each write of a contender's data, the create and all sets, writes the whole
  * note anew: who the contender is, whether it may be retained, and the waits
- * that keep it.  Only this cluster and other clients' revocations write there,
- * so it has no words but those.
+ * that keep it.  Only this instance and other clients' revocations write
+ * there, so it has no words but those.
  */
 const char *
 contender_note(const Contender *contender)

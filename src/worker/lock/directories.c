@@ -9,7 +9,7 @@
  *
  * To make a directory that exists is one more write of ZooKeeper's log for a
  * lock, which costs more than all the rest of the lock when many are taken at
- * once.  So there is room for more directories than a cluster has locks.  A
+ * once.  So there is room for more directories than an instance has locks.  A
  * hash of the path stands for it, in 2 MB of which only what is used takes
  * memory.  A directory that is taken for another, or has been removed since,
  * is found missing, and made then.  In a full bucket the one that was seen

@@ -544,7 +544,7 @@ contenders_expire(int session)
 /*
  * step_queue_behind
  *		Check for writers behind our contender, or watch the queue; a
- *		writer of this cluster is not counted.
+ *		writer of this instance is not counted.
  */
 void
 step_queue_behind(Contender *contender, RecipeEvent event)
@@ -588,9 +588,9 @@ is_stray(const Contender *contender, bool for_lock,
 		return false;
 
 	ereport(LOG,
-			(errmsg("deleting znode \"%s\" of a lost contender of this cluster for \"%s\"",
+			(errmsg("deleting znode \"%s\" of a lost contender of this instance for \"%s\"",
 					text_for_log(now->predecessor), contender->directory),
-			 errdetail("It belongs to a session of this cluster, but no contender of this cluster knows it.")));
+			 errdetail("It belongs to a session of this instance, but no contender of this instance knows it.")));
 	return true;
 }
 

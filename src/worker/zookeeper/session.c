@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *		The cluster's ZooKeeper sessions.
+ *		The instance's ZooKeeper sessions.
  *
- * Most clusters need one; sessions.c tells when there are more.  A session
+ * Most instances need one; sessions.c tells when there are more.  A session
  * goes by its number, from 0 up to ZK_MAX_SESSIONS, in all rooms and in shared
  * memory.
  *
@@ -392,7 +392,7 @@ session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES])
 
 /*
  * host_name
- *		The name of this host, as other clusters are told.
+ *		The name of this host, as other instances are told.
  */
 const char *
 host_name(void)

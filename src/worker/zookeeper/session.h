@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *		The cluster's ZooKeeper sessions.
+ *		The instance's ZooKeeper sessions.
  *
  * Copyright (c) 2026, zklock developers
  *

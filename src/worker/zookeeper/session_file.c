@@ -10,7 +10,7 @@
  * attaches to each and closes it (lives.c).  The file has a record for each
  * session; all records tell the same place and time.
  *
- * To close a session that is not ours would be a disaster: another cluster
+ * To close a session that is not ours would be a disaster: another instance
  * would lose all its locks.  Data directories are copied, by backups, for
  * standbys, for clones of whole machines, and the file with them.  Therefore
  * it counts only

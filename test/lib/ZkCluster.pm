@@ -32,8 +32,8 @@ use ZooKeeper;
 our @EXPORT = qw(zk_cluster zk_clusters value lock_dir contender_bytes contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected wait_state wait_last_error worker_of session_of session_file
-  wait_next_worker next_worker end_session lose_session
-  edit_settings members member_node lock_ephemerals);
+  stop_worker wait_next_worker next_worker end_session lose_session
+  edit_settings alter_system members member_node lock_ephemerals owner_waits);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -319,6 +319,10 @@ sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
 
 =pod
 
+=item stop_worker($node)
+
+Have its worker stand still, by SIGSTOP; its process id.
+
 =item wait_next_worker($node, $before)
 
 Wait until it has another worker than this one, connected or not.
@@ -340,6 +344,14 @@ after 2/3 of the timeout.
 The same, as a test, and wait until there is another session.
 
 =cut
+
+sub stop_worker
+{
+	my $worker = worker_of($_[0]);
+
+	stop_process($worker);
+	return $worker;
+}
 
 sub wait_next_worker
 {
@@ -364,9 +376,7 @@ sub next_worker
 sub end_session
 {
 	my ($node, $client, $id) = @_;
-	my $worker = worker_of($node);
-
-	stop_process($worker);
+	my $worker = stop_worker($node);
 	my $ended = $client->kill_session($id // session_of($node));
 	kill 'CONT', $worker;
 	return $ended;
@@ -411,11 +421,25 @@ sub edit_settings
 
 =pod
 
+=item alter_system($node, %settings)
+
+Set them by ALTER SYSTEM, and wait until new sessions have them.
+
 =item all_contenders($zk, $root)
 
 The contenders for all locks, as paths.
 
 =cut
+
+sub alter_system
+{
+	my ($node, %settings) = @_;
+
+	value($node, "ALTER SYSTEM SET $_ = '$settings{$_}'") for sort keys %settings;
+	$node->reload;
+	$node->poll_query_until('postgres', "SHOW $_", $settings{$_}) for sort keys %settings;
+	return;
+}
 
 sub all_contenders
 {
@@ -443,6 +467,10 @@ The znodes by which instances tell of themselves below C<%clusters>.
 
 The name of such a znode, for a stranger to make.
 
+=item owner_waits($zk, $name)
+
+Has the cluster that owns a lock published that its holder waits for another?
+
 =item lock_ephemerals($zk, $i)
 
 How many ephemeral nodes server C<$i> (default: 0) counts but for those; undef
@@ -461,6 +489,15 @@ sub members
 }
 
 sub member_node { return sprintf('%08x-0000-4000-8000-000000000000-cluster', $_[0]); }
+
+sub owner_waits
+{
+	my ($zk, $name) = @_;
+	my ($owner) = contenders($zk, $name) or return 0;
+	my $node = eval { $observer{$zk}->get(lock_dir($name) . "/$owner") } or return 0;
+
+	return $node->{data} =~ /\bwaits=/;
+}
 
 sub lock_ephemerals
 {

@@ -198,6 +198,10 @@ sub wait_waiting
 
 =pod
 
+=item wait_event($event)
+
+Wait until the backend waits for this.
+
 =item kill_client()
 
 End psql by SIGKILL: a client that vanishes.
@@ -207,6 +211,15 @@ End psql by SIGKILL: a client that vanishes.
 End psql, and wait for the end of the backend.
 
 =cut
+
+sub wait_event
+{
+	my ($self, $event) = @_;
+
+	$self->{node}->poll_query_until('postgres',
+		"SELECT wait_event = '$event' FROM pg_stat_activity WHERE pid = $self->{pid}");
+	return;
+}
 
 sub kill_client
 {

@@ -575,12 +575,24 @@ sub fourlw
 
 =pod
 
+=item has_session($id)
+
+Is there such a session, by what the server, or the leader, dumps?
+
 =item last_change()
 
 The zxid of the last change that the first server knows; the begin and the end of
 a session are changes, too.
 
 =cut
+
+sub has_session
+{
+	my ($self, $id) = @_;
+	my $i = $self->_servers > 1 ? $self->leader : 0;
+
+	return $self->fourlw('dump', $i) =~ /\b\Q$id\E\b/;
+}
 
 sub last_change { return ($_[0]->fourlw('srvr') =~ /^Zxid: (\w+)/m)[0]; }
 

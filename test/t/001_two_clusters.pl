@@ -218,19 +218,9 @@ for my $dbname ('postgres', 'other')
 # The quantum: how long a lock stays in an instance while others wait
 #
 
-sub set_quantum
-{
-	my ($quantum) = @_;
-
-	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.handoff_quantum = '$quantum'");
-	$a->reload;
-	$a->poll_query_until('postgres', 'SHOW zklock.handoff_quantum', $quantum);
-	return;
-}
-
 for my $quantum ('1h', '0', '1ms')
 {
-	set_quantum($quantum);
+	alter_system($a, 'zklock.handoff_quantum' => $quantum);
 	my $first = holder($a, 'q');
 	my $token = $first->run("SELECT zk_fencing_token('q')")->{out};
 	my $remote = waiter($b, 'q', 2);

@@ -126,12 +126,7 @@ sub set_quantum
 {
 	my ($quantum) = @_;
 
-	for my $node (values %cluster)
-	{
-		$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.handoff_quantum = '$quantum'");
-		$node->reload;
-		$node->poll_query_until('postgres', 'SHOW zklock.handoff_quantum', $quantum);
-	}
+	alter_system($_, 'zklock.handoff_quantum' => $quantum) for values %cluster;
 	return;
 }
 

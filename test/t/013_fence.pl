@@ -22,16 +22,6 @@ my ($a, $b) = map { zk_cluster($_, $zk, %settings) } qw(a b);
 
 sub fences { return value($a, "SELECT token FROM zk_fences WHERE name = '$_[0]'"); }
 
-# Stop the worker, so that it does not learn of what happens; its process id.
-sub stop_worker
-{
-	my ($node) = @_;
-	my $worker = worker_of($node);
-
-	stop_process($worker);
-	return $worker;
-}
-
 # End the session in ZooKeeper, as if it had expired; the worker is stopped.
 sub end_session_of
 {

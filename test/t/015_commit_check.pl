@@ -55,16 +55,6 @@ sub wait_no_lease { wait_lease(sub { $_[0] == 0 }, 'the lease to run out'); retu
 
 sub rows { return value($a, 'SELECT count(*) FROM sales'); }
 
-sub wait_event_is
-{
-	my ($session, $event) = @_;
-
-	poll_until(
-		sub { value($a, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq $event },
-		"the session to wait for $event");
-	return;
-}
-
 my %lost_at_commit = (
 	sqlstate => '40001',
 	message => 'could not commit because lock "x" has been lost',
@@ -321,7 +311,7 @@ for my $end ('', 'COMMIT;')
 	$s->send('DO $$ DECLARE x text; BEGIN COMMIT;'
 		  . ' BEGIN x := pg_sleep(600); EXCEPTION WHEN query_canceled THEN END;'
 		  . " x := lo_create(42); $end END \$\$");
-	wait_event_is($s, 'PgSleep');
+	$s->wait_event('PgSleep');
 	lose_session($a, $client);
 	error_is($s->result, \%lost_of_session, "lost: the second transaction of a procedure does not commit $end");
 	is(value($a, 'SELECT count(*) FROM pg_largeobject_metadata'), 0, "lost: nothing is committed $end");
@@ -331,7 +321,7 @@ for my $end ('', 'COMMIT;')
 # A savepoint does not help.
 $s->run("BEGIN; SELECT zk_lock('x'); SAVEPOINT p");
 $s->send('SELECT pg_sleep(600)');
-wait_event_is($s, 'PgSleep');
+$s->wait_event('PgSleep');
 lose_session($a, $client);
 error_is($s->result, \%lost, 'lost: within a savepoint');
 $s->run_ok('ROLLBACK TO p', 'lost: which is rolled back');
@@ -379,11 +369,11 @@ for my $notify ('NOTIFY channel', "SELECT pg_notify('channel', 'x')")
 {
 	$notifier->run('SET synchronous_commit = on; BEGIN; INSERT INTO sales VALUES (1); NOTIFY channel');
 	$notifier->send('COMMIT');
-	wait_event_is($notifier, 'SyncRep');
+	$notifier->wait_event('SyncRep');
 	my $rows = rows();
 	$s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); $notify");
 	$s->send('COMMIT');
-	wait_event_is($s, 'object');
+	$s->wait_event('object');
 	lose_session($a, $client);
 	value($a, 'SELECT pg_cancel_backend(' . $notifier->pid . ')');
 	$notifier->result;
@@ -432,9 +422,9 @@ my $writer = ZkSession->new($a);
 my $rows = rows();
 $writer->run("SET synchronous_commit = on; BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
 $writer->send('COMMIT');
-wait_event_is($writer, 'SyncRep');
+$writer->wait_event('SyncRep');
 lose_session($a, $client);
-wait_event_is($writer, 'SyncRep');
+$writer->wait_event('SyncRep');
 $a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
 $a->reload;
 my $result = $writer->result;

@@ -29,16 +29,13 @@ my $b = zk_cluster('b', $zk, %settings);
 $a->safe_psql('postgres', 'CREATE TABLE t (what text)');
 wait_connected($_) for ($a, $b);
 
-# Does ZooKeeper know this session?
-sub alive { return $zk->fourlw('dump') =~ /\b\Q$_[0]\E\b/; }
-
 # Its locks are free a moment before it has gone from all of ZooKeeper's tables.
 sub is_gone
 {
 	my ($session, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok(poll_until(sub { !alive($session) }, "the end of session $session"), $name);
+	ok(poll_until(sub { !$zk->has_session($session) }, "the end of session $session"), $name);
 	return;
 }
 
@@ -277,8 +274,8 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 		like(substr(slurp_file($a->logfile), $offset),
 			qr/pre-existing shared memory block .*is still in use/, '... because of it');
 	}
-	ok(alive($session), 'the session lives, too');
-	ok(waits($remote), 'the other instance waits');
+	ok($zk->has_session($session), 'the session lives, too');
+	ok(waits($remote), 'the other cluster waits');
 	kill 'KILL', $holder->pid;
 	poll_until(sub { !kill 0, $holder->pid }, 'the backend to be gone');
 	$a->start;
@@ -342,7 +339,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 			wait_connected($a);
 			like(substr(slurp_file($a->logfile), $offset),
 				qr/ignoring file "pgsql_tmp\.zklock_session"\n.*DETAIL: .*\Q$why\E/, "$what is ignored");
-			ok(alive($session), 'and the session is not closed');
+			ok($zk->has_session($session), 'and the session is not closed');
 			file_is_right($a, $what);
 			$zk->client->kill_session($session);
 		}
@@ -384,7 +381,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 	$copy->start;
 	wait_connected($copy);
 	like(slurp_file($copy->logfile), qr/ignoring file .*\n.*another data directory/, 'and ignores it');
-	ok(alive($session), 'the session of the original lives');
+	ok($zk->has_session($session), 'the session of the original lives');
 	ok(waits($remote), 'and has its lock');
 	file_is_right($copy, 'the copy');
 
@@ -396,7 +393,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 	wait_connected($copy);
 	like(substr(slurp_file($copy->logfile), $offset),
 		qr/ignoring file .*\n.*another data directory/, 'a hard link is ignored');
-	ok(alive($session), 'the session of the original lives');
+	ok($zk->has_session($session), 'the session of the original lives');
 	$copy->stop;
 
 	$a->start;

@@ -26,9 +26,6 @@ my $a = zk_cluster('a', $zk,
 	'wal_keep_size' => '256MB');
 $a->safe_psql('postgres', 'CREATE TABLE t (what text)');
 
-# The leader knows all sessions.
-sub alive { return $zk->fourlw('dump', $zk->leader) =~ /\b\Q$_[0]\E\b/; }
-
 #
 # A base backup
 #
@@ -51,7 +48,7 @@ like(slurp_file($s->logfile), qr/ignoring file .*\n.*another data directory/,
 	'a standby ignores the session of its primary');
 my $session_s = session_of($s);
 isnt($session_s, $session_a, 'and has one of its own');
-ok(alive($session_a), 'that of the primary lives');
+ok($zk->has_session($session_a), 'that of the primary lives');
 
 #
 # Locks in recovery
@@ -75,10 +72,10 @@ is(sql($s, "BEGIN READ ONLY; SELECT zk_try_lock('r', shared => true), zk_fencing
 	$behind->run_ok('COMMIT');
 	$behind->quit;
 	$s->wait_for_log(qr/connected to ZooKeeper/, $offset);
-	poll_until(sub { !alive($session_s) }, 'the end of the old session');
+	poll_until(sub { !$zk->has_session($session_s) }, 'the end of the old session');
 	$holder_s->kill_client;
 	$session_s = session_of($s);
-	ok(alive($session_a), 'the session of the primary lives');
+	ok($zk->has_session($session_a), 'the session of the primary lives');
 }
 
 # Which is primary, which standby, and do they fit, as the other one sees it?
@@ -141,7 +138,7 @@ is(value($s, 'SELECT lost FROM zk_stat'), 0, 'no lock was lost');
 	wait_connected($a);
 	like(substr(slurp_file($a->logfile), $offset),
 		qr/ignoring file .*\n.*another data directory/, 'rewound: the file of the source is ignored');
-	ok(alive($session_s), 'whose session lives');
+	ok($zk->has_session($session_s), 'whose session lives');
 	is(sql($a, "SELECT zk_try_lock('s')")->{out}, 'f', 'and holds its lock');
 	$holder_s->run_ok('COMMIT', 'which commits');
 	$a->poll_query_until('postgres', "SELECT count(*) = 1 FROM t WHERE what = 'promoted'");

@@ -28,18 +28,7 @@ my @sessions = map { ZkWire->new($node) } (1 .. $n + 8);
 
 my $session_id = session_of($node);
 
-# While the worker stands still, all that is asked of it becomes pending.
-sub stop_worker
-{
-	my $worker = worker_of($node);
-
-	kill 'STOP', $worker;
-	poll_until(sub { slurp_file("/proc/$worker/status") =~ /^State:\s+T/m },
-		'the worker to be stopped');
-	return $worker;
-}
-
-# Requests that ZooKeeper has had from the instance.
+# Requests that ZooKeeper has had from the cluster.
 sub requests
 {
 	my ($line) = grep { /sid=$session_id\b/ } split /\n/, $zk->fourlw('cons');
@@ -116,7 +105,7 @@ for my $prefix (qw(pending failing lost))
 	my @clients = @sessions[ 0 .. $n - 1 ];
 
 	$_->run('BEGIN') for @clients;
-	my $worker = stop_worker();
+	my $worker = stop_worker($node);
 	my $before = requests();
 	$clients[$_]->send("SELECT zk_lock('pending/$_')") for (0 .. $n - 1);
 	$node->poll_query_until('postgres',
@@ -131,7 +120,7 @@ for my $prefix (qw(pending failing lost))
 	cmp_ok($used, '<', $n * 1.5, 'one create for all of them');
 
 	# a watch for a revocation, if there is one yet, is removed at the release
-	$worker = stop_worker();
+	$worker = stop_worker($node);
 	my $watched = watches();
 	$before = requests();
 	$_->send('COMMIT') for @clients;
@@ -155,7 +144,7 @@ for my $prefix (qw(pending failing lost))
 	$_->run('BEGIN') for (@clients, $behind, $group, $permit, @holders);
 	$holders[$_]->run("SELECT zk_lock('held/$_')") for (0 .. $#holders);
 	my $theirs = $foreign->lock(lock_dir('behind'));
-	my $worker = stop_worker();
+	my $worker = stop_worker($node);
 	my ($gone) = contenders($zk, 'held/2');
 	$foreign->delete(lock_dir('held/2') . "/$gone");
 	$foreign->delete(lock_dir('failing/17'));
@@ -202,7 +191,7 @@ for my $try (1 .. 3)
 	my @clients = @sessions[ 0 .. $n - 1 ];
 
 	$_->run('BEGIN') for @clients;
-	my $worker = stop_worker();
+	my $worker = stop_worker($node);
 	my $before = value($node, 'SELECT reconnects FROM zk_sessions');
 	$clients[$_]->send("SELECT zk_lock('lost/$_')") for (0 .. $n - 1);
 	$node->poll_query_until('postgres',

@@ -70,16 +70,6 @@ sub lose_locks
 	return;
 }
 
-sub wait_event_is
-{
-	my ($session, $event) = @_;
-
-	poll_until(
-		sub { value($a, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq $event },
-		"the session to wait for $event");
-	return;
-}
-
 # What is in a directory of the data directory, all the way down but for files.
 sub directories
 {
@@ -204,9 +194,9 @@ sub is_done_with_warning
 prepared('p3', 13);
 $s->run('SET synchronous_commit = on');
 $s->send("COMMIT PREPARED 'p3'");
-wait_event_is($s, 'SyncRep');
+$s->wait_event('SyncRep');
 lose_locks();
-wait_event_is($s, 'SyncRep');
+$s->wait_event('SyncRep');
 $a->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = ''");
 $a->reload;
 is_done_with_warning('COMMIT PREPARED');
@@ -247,7 +237,7 @@ $a->safe_psql('new', 'SELECT 1');
 # What may fail in the middle without harm is canceled.
 $other->run('BEGIN; LOCK sales IN ACCESS SHARE MODE');
 $s->send('VACUUM FULL sales');
-wait_event_is($s, 'relation');
+$s->wait_event('relation');
 lose_locks();
 is($s->result->{sqlstate}, '40001', 'lost while it runs: VACUUM is canceled');
 $other->run('ROLLBACK');

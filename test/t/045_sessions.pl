@@ -71,15 +71,12 @@ sub session_with
 	return sprintf '0x%x', $client->get(lock_dir($name) . "/$node")->{ephemeralOwner};
 }
 
-# Does ZooKeeper know this session?
-sub alive { return $zk->fourlw('dump') =~ /\b\Q$_[0]\E\b/; }
-
 sub are_gone
 {
 	my ($name, @ids) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok(poll_until(sub { !grep { alive($_) } @ids }, "the end of sessions @ids"), $name);
+	ok(poll_until(sub { !grep { $zk->has_session($_) } @ids }, "the end of sessions @ids"), $name);
 	return;
 }
 

@@ -65,16 +65,7 @@ sub wait_published
 	return;
 }
 
-sub set
-{
-	my ($node, $name, $value) = @_;
-	$node->safe_psql('postgres', "ALTER SYSTEM SET $name = '$value'");
-	$node->reload;
-	$node->poll_query_until('postgres', "SHOW $name", $value);
-	return;
-}
-
-# Wait until the instance knows that a writer of another one stands behind its
+# Wait until the cluster knows that a writer of another one stands behind its
 # readers, so that new ones have to wait.
 sub wait_refused
 {
@@ -539,7 +530,7 @@ for my $youngest ('two', 'three')
 # Locks that were handed on, or kept
 #
 
-set($a, 'zklock.handoff_quantum', '10s');
+alter_system($a, 'zklock.handoff_quantum', '10s');
 
 {
 	my $s = scene('a lock that was handed on', one => $a, two => $b, three => $a);
@@ -574,7 +565,7 @@ set($a, 'zklock.handoff_quantum', '10s');
 }
 
 {
-	set($a, 'zklock.retain_time', '1h');
+	alter_system($a, 'zklock.retain_time', '1h');
 	$a->safe_psql('postgres', lock('C1'));
 	my @before = contenders($zk, 'C1');
 	my $s = scene('a lock that was kept', one => $a, two => $b);
@@ -584,7 +575,7 @@ set($a, 'zklock.handoff_quantum', '10s');
 	$s->waits(two => lock('C1'), queue => { C1 => 2 });
 	$s->closes(one => lock('C2'));
 	$s->ends(first => 'two');
-	set($a, 'zklock.retain_time', '0');
+	alter_system($a, 'zklock.retain_time', '0');
 }
 
 #

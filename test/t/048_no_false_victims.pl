@@ -749,15 +749,6 @@ sub mutate
 	return;
 }
 
-sub owner_waits
-{
-	my ($lock) = @_;
-	my ($owner) = contenders($zk, $lock) or return 0;
-	my $node = eval { $client->get(lock_dir($lock) . "/$owner") } or return 0;
-
-	return $node->{data} =~ /\bwaits=/;
-}
-
 # In a, the holder of m1 has told that it waits for m5, and waits no more; but the
 # contender stays, for another one, or since a has no worker.  In b, the owner of
 # m5 waits for m1.  Returns the scene.
@@ -773,7 +764,7 @@ sub out_of_date
 	$s->waits(third => "SELECT zk_lock('m1')", queue => { m1 => 2 });
 	$s->waits(holder => "SELECT zk_lock('m5')", queue => { m5 => 2 });
 	$s->waits(other => "SELECT zk_lock('m5')", tier => 1);
-	poll_until(sub { owner_waits('m1') }, 'the wait to be published');
+	poll_until(sub { owner_waits($zk, 'm1') }, 'the wait to be published');
 	$admin{a}->run('SELECT pg_terminate_backend(worker_pid) FROM zk_sessions') if $without_worker;
 	$admin{a}->run('SELECT pg_cancel_backend(' . $s->pid('holder') . ')');
 	$s->gives_up(holder => 'ROLLBACK TO s');
@@ -785,7 +776,7 @@ sub nobody_fails
 {
 	my ($s) = @_;
 
-	poll_until(sub { owner_waits('m5') && !owner_waits('m1') }, 'what is out of date to be taken back');
+	poll_until(sub { owner_waits($zk, 'm5') && !owner_waits($zk, 'm1') }, 'what is out of date to be taken back');
 	$s->does(holder => 'COMMIT');
 	$s->ends(victims => 0);
 	wait_no_contenders($zk, $_) for ('m1', 'm5');

@@ -130,7 +130,7 @@ for my $i (1 .. 6)
 			$s->wire('one')->busy && ZkWire::wait_any(0, grep { $_->busy } map { $s->wire($_) } qw(one two));
 			return !$s->wire('one')->busy
 			  || !$s->wire('two')->busy
-			  || grep { owner_waits("$_$i") } qw(v w);
+			  || grep { owner_waits($zk, "$_$i") } qw(v w);
 		},
 		'somebody to publish') if ZkScene::checks();
 	select(undef, undef, undef, rand 0.02);
@@ -143,15 +143,6 @@ for my $i (1 .. 6)
 # What was published is taken back
 #
 
-sub owner_waits
-{
-	my ($lock) = @_;
-	my ($owner) = contenders($zk, $lock) or return 0;
-	my $node = eval { $client->get(lock_dir($lock) . "/$owner") } or return 0;
-
-	return $node->{data} =~ /\bwaits=/;
-}
-
 # One that holds x and has waited for y for long, behind another client.
 sub published
 {
@@ -162,7 +153,7 @@ sub published
 	$s->run_ok(q{BEGIN; SELECT zk_lock('x'); SAVEPOINT s});
 	$w->send(lock('x'));
 	$s->send(lock('y'));
-	poll_until(sub { owner_waits('x') }, 'the wait to be published');
+	poll_until(sub { owner_waits($zk, 'x') }, 'the wait to be published');
 	return ($s, $w, $y);
 }
 
@@ -170,7 +161,7 @@ sub taken_back
 {
 	my ($what, $s, $w, $y) = @_;
 
-	poll_until(sub { !owner_waits('x') }, 'the wait to be taken back');
+	poll_until(sub { !owner_waits($zk, 'x') }, 'the wait to be taken back');
 	is(scalar(grep { /./ } contenders($zk, 'x')), 2, "$what: it is taken back, and the lock is kept");
 	$client->unlock($y);
 	$s->run_ok('ROLLBACK');
@@ -204,7 +195,7 @@ if (ZkScene::checks())
 	@all = ($s, $w, $y) = published();
 	$node{a}->safe_psql('postgres', 'ALTER SYSTEM SET zklock.deadlock_check = off');
 	$node{a}->reload;
-	poll_until(sub { !owner_waits('x') }, 'the wait to be taken back');
+	poll_until(sub { !owner_waits($zk, 'x') }, 'the wait to be taken back');
 	pass('off: it is taken back');
 	$node{a}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid . ')');
 	is($s->result->{sqlstate}, '57014', 'off: the wait goes on');
@@ -246,7 +237,7 @@ if (ZkScene::checks())
 	$s->does(victim => 'UPDATE t SET i = i');
 	$s->waits(owner => lock('x'), queue => { x => 2 });
 	$s->waits(victim => lock('y'), queue => { y => 2 });
-	poll_until(sub { owner_waits('y') }, 'the owner to publish');
+	poll_until(sub { owner_waits($zk, 'y') }, 'the owner to publish');
 	kill STOP => $worker;
 	$s->does(holder => 'SAVEPOINT s');
 	$s->waits(holder => 'UPDATE t SET i = i', tier => 1);

@@ -68,18 +68,6 @@ sub reads
 	return ($asked->{children} // 0) + ($asked->{get} // 0);
 }
 
-# Change settings, and wait until they are in force.
-sub set
-{
-	my (%settings) = @_;
-
-	$node->safe_psql('postgres', "ALTER SYSTEM SET $_ = '$settings{$_}'") for keys %settings;
-	$node->reload;
-	$node->poll_query_until('postgres', "SELECT current_setting('$_') = '$settings{$_}'")
-	  for keys %settings;
-	return;
-}
-
 # How long is what the library asks to have watched again, after a connection
 # was lost?
 sub watched_again
@@ -111,7 +99,7 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the instance to 
 {
 	my $names = names('kept/', 50);
 
-	set('zklock.retain_time' => '20ms');
+	alter_system($node, 'zklock.retain_time' => '20ms');
 	cycle($names);
 	is(cycle($names)->{children}, 50, 'retained locks: nothing is read but who is behind the owner');
 }
@@ -120,7 +108,7 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the instance to 
 {
 	cycle(names('bound/' . 'x' x 240 . '/', 2500));
 	cmp_ok(watched_again(), '<=', 512 * 1024, 'many retained locks: what is watched again is bounded');
-	set('zklock.retain_time' => '0');
+	alter_system($node, 'zklock.retain_time' => '0');
 }
 
 # There is room to watch some 1,900 directories of such names.
@@ -153,7 +141,7 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the instance to 
 {
 	my $names = names('late/', 1200);
 
-	set('zklock.mutation' => 'wake_late');
+	alter_system($node, 'zklock.mutation' => 'wake_late');
 	while (my @some = splice @$names, 0, 100)
 	{
 		my $taker = ZkWire->new($node);
@@ -165,7 +153,7 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the instance to 
 		$taker->result;
 		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 	}
-	set('zklock.mutation' => 'none');
+	alter_system($node, 'zklock.mutation' => 'none');
 	watched_again();
 	$proxy->count('a-0');
 	cmp_ok(watched_again(), '<', 200, 'what was watched on earlier connections is not watched again');
@@ -175,7 +163,7 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the instance to 
 {
 	my $names = names('mutated/', 50);
 
-	set('zklock.mutation' => 'watches_of_one_type', 'zklock.retain_time' => '20ms');
+	alter_system($node, 'zklock.mutation' => 'watches_of_one_type', 'zklock.retain_time' => '20ms');
 	watched_again();
 	cycle($names);
 	is(cycle($names)->{children}, 100, 'watches_of_one_type: each queue is read, too');

@@ -50,14 +50,6 @@ sub requests
 	return { map { $since{$_} ? ($_ => $since{$_}) : () } keys %since };
 }
 
-sub stop_worker
-{
-	my $worker = worker_of($a);
-
-	stop_process($worker);
-	return $worker;
-}
-
 # A session holds the lock; then it commits and wants it again, before the
 # worker, which is stopped, has done anything.  Returns the number that its
 # contender has, and that session.
@@ -115,7 +107,7 @@ wait_connected($a);
 #
 {
 	my ($session, $uuid, $number) = hold('one');
-	my $worker = stop_worker();
+	my $worker = stop_worker($a);
 
 	give_up_and_want('one', $session);
 	requests();
@@ -132,7 +124,7 @@ wait_connected($a);
 {
 	my ($session, $uuid, $number) = hold('fair');
 	my $theirs = $foreign->enqueue(lock_dir('fair'));
-	my $worker = stop_worker();
+	my $worker = stop_worker($a);
 
 	give_up_and_want('fair', $session);
 	kill 'CONT', $worker;
@@ -148,7 +140,7 @@ wait_connected($a);
 {
 	my ($robbed) = hold('robbed');
 	my ($session, $uuid, $number) = hold('neighbour');
-	my $worker = stop_worker();
+	my $worker = stop_worker($a);
 
 	give_up_and_want('robbed', $robbed);
 	give_up_and_want('neighbour', $session);
@@ -180,7 +172,7 @@ for my $case (
 {
 	my $name = 'case' . $n++;
 	my ($session, $uuid, $number) = hold($name);
-	my $worker = stop_worker();
+	my $worker = stop_worker($a);
 	my $theirs;
 
 	note $case->{name};

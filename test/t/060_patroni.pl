@@ -193,8 +193,6 @@ my $c = zk_cluster('c', $zk,
 chomp(my $patroni = `/usr/bin/patroni --version`);
 diag sprintf('%s, PostgreSQL %s', $patroni, $c->pg_version);
 
-sub alive { return $zk->fourlw('dump') =~ /\b\Q$_[0]\E\b/; }
-
 # A session of a server that has been shut down.
 sub is_terminated
 {
@@ -326,7 +324,7 @@ $next->run_ok("INSERT INTO sales VALUES ('next'); COMMIT");
 $a->poll_query_until('postgres', 'SELECT pg_is_in_recovery()');
 wait_connected($a);
 isnt(session_of($a), $session_a, 'the old primary has a new session');
-ok(!alive($session_a), 'the old one has ended');
+ok(!$zk->has_session($session_a), 'the old one has ended');
 $a->poll_query_until('postgres', "SELECT count(*) = 1 FROM sales WHERE what = 'next'");
 my $held = holder($b, 'x');
 is(sql($a, "SELECT zk_try_lock('x')")->{out}, 'f', 'as a standby it is excluded by the new one');
@@ -345,7 +343,7 @@ poll_until(sub { !all_contenders($zk, $root) }, 'all contenders to be gone');
 my @sessions = map { session_of($_) } ($a, $b, $c);
 ok($_->stop, 'Patroni stops ' . $_->name) for ($a, $b);
 $c->stop;
-is(join(' ', grep { alive($_) } @sessions), '', 'no session is left');
+is(join(' ', grep { $zk->has_session($_) } @sessions), '', 'no session is left');
 is(join(' ', grep { $_ ne 'zookeeper' } $observer->ls('/')), 'locks service',
 	'Patroni and zklock are beside each other');
 is(join(' ', $observer->ls('/locks')), 'zklock', 'zklock has its chroot to itself');

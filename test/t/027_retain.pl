@@ -275,22 +275,22 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$holder->run_ok('COMMIT');
 	$holder->quit;
 	wait_no_contenders($zk, 't');
-	ok(1, 'a retained lock goes when its time is over');
+	pass('a retained lock goes when its time is over');
 
 	setting($a, 'zklock.retain_time', '1h');
 	take($a, 't');
 	setting($a, 'zklock.retain_time', '0');
 	wait_no_contenders($zk, 't');
-	ok(1, '... or when that has become shorter');
+	pass('... or when that has become shorter');
 	take($a, 't');
 	wait_no_contenders($zk, 't');
-	ok(1, 'and without retain_time at transaction end');
+	pass('and without retain_time at transaction end');
 
 	setting($a, 'zklock.retain_time', '1h');
 	take($a, 't');
 	$a->stop('fast');
 	wait_no_contenders($zk, 't');
-	ok(1, 'and when the server stops');
+	pass('and when the server stops');
 }
 
 #
@@ -319,7 +319,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$s[1]->run('BEGIN');
 	$s[1]->send("SELECT zk_lock('o')");
 	$s[1]->wait_waiting(2);
-	ok(1, 'what has been idle for long is not taken in a session that may have ended');
+	pass('what has been idle for long is not taken in a session that may have ended');
 	kill 'CONT', $pid;
 	$other->run_ok('COMMIT');
 	is($s[1]->result->{message}, undef, 'but when it is ours again');
@@ -335,7 +335,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	$s[0]->run_ok('COMMIT');
 	$s[0]->send("SELECT zk_lock('d0')");
 	$s[0]->wait_waiting(2);
-	ok(1, 'what is retained does not put off the end of the session');
+	pass('what is retained does not put off the end of the session');
 	$s[1]->run_ok('COMMIT');
 	is($s[0]->result->{message}, undef, 'and the lock is had in the next one');
 	$_->quit for @s;

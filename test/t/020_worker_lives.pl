@@ -275,7 +275,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 			qr/pre-existing shared memory block .*is still in use/, '... because of it');
 	}
 	ok($zk->has_session($session), 'the session lives, too');
-	ok(waits($remote), 'the other cluster waits');
+	ok(waits($remote), 'the other instance waits');
 	kill 'KILL', $holder->pid;
 	poll_until(sub { !kill 0, $holder->pid }, 'the backend to be gone');
 	$a->start;

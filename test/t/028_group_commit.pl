@@ -28,7 +28,7 @@ my @sessions = map { ZkWire->new($node) } (1 .. $n + 8);
 
 my $session_id = session_of($node);
 
-# Requests that ZooKeeper has had from the cluster.
+# Requests that ZooKeeper has had from the instance.
 sub requests
 {
 	my ($line) = grep { /sid=$session_id\b/ } split /\n/, $zk->fourlw('cons');

@@ -65,7 +65,7 @@ sub wait_published
 	return;
 }
 
-# Wait until the cluster knows that a writer of another one stands behind its
+# Wait until the instance knows that a writer of another one stands behind its
 # readers, so that new ones have to wait.
 sub wait_refused
 {

@@ -24,7 +24,7 @@ my ($a, $b, $c) = zk_clusters($zk, [ 'a', 'b', 'c' ], 'zklock.session_timeout' =
 wait_connected($_) for ($a, $b, $c);
 
 # Rows of zk_fleet(), as strings.
-sub instances
+sub fleet
 {
 	my ($node, $columns, $where) = @_;
 
@@ -32,15 +32,15 @@ sub instances
 		  . ($where // 'true') . ' ORDER BY cluster_name, started_at, session_id') ];
 }
 
-sub misfits { return clusters($_[0], "cluster_name, array_to_string(misfits, ', ')"); }
+sub misfits { return fleet($_[0], "cluster_name, array_to_string(misfits, ', ')"); }
 
-sub wait_clusters
+sub wait_fleet
 {
 	my ($node, $columns, $expected, $what) = @_;
 	my $found;
 
 	is_deeply($found, $expected, $what)
-	  if poll_until(sub { $found = clusters($node, $columns); "@$found" eq "@$expected" }, $what);
+	  if poll_until(sub { $found = fleet($node, $columns); "@$found" eq "@$expected" }, $what);
 	return;
 }
 
@@ -77,14 +77,14 @@ sub told
 for my $node ($a, $b, $c)
 {
 	is_deeply(misfits($node), [ 'a|', 'b|', 'c|' ], $node->name . ' sees all three, and they fit');
-	is_deeply(clusters($node, 'cluster_name, session_id', 'local'), [ $node->name . '|' . session_of($node) ],
+	is_deeply(fleet($node, 'cluster_name, session_id', 'local'), [ $node->name . '|' . session_of($node) ],
 		'and itself');
 }
 my $version = value($a, "SELECT extversion || '|' || current_setting('server_version') FROM pg_extension WHERE extname = 'zklock'") =~ s/ .*//r;
 my $host = `hostname`;
 chomp $host;
 is_deeply(
-	clusters($a, 'cluster_name, host, port, standby, version, server_version, node_format, session_timeout'),
+	fleet($a, 'cluster_name, host, port, standby, version, server_version, node_format, session_timeout'),
 	[ map { join '|', $_->name, $host, $_->port, 'f', $version, 'mutex', '00:00:06' } ($a, $b, $c) ],
 	'what each tells');
 is(value($a, 'SELECT bool_and(system_identifier = (SELECT system_identifier FROM pg_control_system()))'
@@ -149,7 +149,7 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 	is(told($b, $offset), 'do not fit together', 'and the next one does not tell it again');
 
 	reload($b, "zklock.node_format = 'mutex'");
-	wait_clusters($c, 'node_format', [ ('mutex') x 3 ], 'a reload applies another format');
+	wait_fleet($c, 'node_format', [ ('mutex') x 3 ], 'a reload applies another format');
 	$b->stop;
 	$b->start;
 	wait_connected($b);
@@ -175,13 +175,13 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 
 	my $session = session_of($c);
 	reload($c, "zklock.session_timeout = '7s'");
-	wait_clusters($a, "cluster_name, array_to_string(misfits, ', '), session_timeout",
+	wait_fleet($a, "cluster_name, array_to_string(misfits, ', '), session_timeout",
 		[ 'a||00:00:06', 'b||00:00:06', 'c|session timeout differs|00:00:07' ],
 		'another session timeout');
 	wait_connected($c);
 	is(session_of($c), $session, 'in the same session');
 	reload($c, "zklock.session_timeout = '6s'");
-	wait_clusters($a, "cluster_name, array_to_string(misfits, ', ')", [ 'a|', 'b|', 'c|' ], 'changed back');
+	wait_fleet($a, "cluster_name, array_to_string(misfits, ', ')", [ 'a|', 'b|', 'c|' ], 'changed back');
 }
 
 #
@@ -214,9 +214,9 @@ sub start_again
 
 	end_session($a, $client);
 	$a->poll_query_until('postgres', "SELECT session_id <> '$session' AND state = 'connected' FROM zk_sessions");
-	is_deeply(clusters($b, 'cluster_name, session_id', "cluster_name = 'a'"), [ 'a|' . session_of($a) ],
+	is_deeply(fleet($b, 'cluster_name, session_id', "cluster_name = 'a'"), [ 'a|' . session_of($a) ],
 		'a session that has ended: the instance is there with the next one')
-	  if poll_until(sub { clusters($a, 'session_id', 'local')->[0] eq session_of($a) }, 'a to be there');
+	  if poll_until(sub { fleet($a, 'session_id', 'local')->[0] eq session_of($a) }, 'a to be there');
 	is(identity($a), $identity, 'the identity stays');
 
 	# the session of before the crash is closed first
@@ -230,7 +230,7 @@ sub start_again
 	start_again($a);
 	is_deeply(misfits($b), [ 'a|', 'a|', 'b|', 'c|' ], 'what its dead session has left does not count as another');
 	is(told($a, $offset), '', 'and is not logged');
-	wait_clusters($b, 'cluster_name', [ 'a', 'b', 'c' ], 'it goes with that session');
+	wait_fleet($b, 'cluster_name', [ 'a', 'b', 'c' ], 'it goes with that session');
 }
 
 # all of them end: the identity stays
@@ -259,7 +259,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$client->create("$room/another", data => 'zklock cluster=n', ephemeral => 1);
 	is_deeply(
 		[
-			sort @{ clusters($a, "cluster_name, array_to_string(misfits, ', ')",
+			sort @{ fleet($a, "cluster_name, array_to_string(misfits, ', ')",
 				"NOT coalesce(cluster_name IN ('a', 'b', 'c'), false)") }
 		],
 		[ 'z\xff\x00\xfe|', '|cluster_name is empty', ('|not written by zklock') x 3 ],
@@ -271,7 +271,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$client->delete("$room/$_") for members($zk);
 	$client->delete($room);
 	is(value($b, 'SELECT count(*) FROM zk_fleet()'), 0, 'all has been removed');
-	wait_clusters($b, 'cluster_name', ['b'], 'who notices joins again');
+	wait_fleet($b, 'cluster_name', ['b'], 'who notices joins again');
 	isnt(identity($b), $identity, 'with a new identity');
 	$_->restart for ($a, $c);
 	is(identity($_), identity($b), $_->name . ' takes that') for ($a, $c);
@@ -298,8 +298,8 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 {
 	$_->restart for ($a, $b, $c);
 	reload($c, "zklock.root = '/other'");
-	wait_clusters($a, 'cluster_name', [ 'a', 'b' ], 'another root: c has left');
-	wait_clusters($c, 'cluster_name', ['c'], 'and is alone there');
+	wait_fleet($a, 'cluster_name', [ 'a', 'b' ], 'another root: c has left');
+	wait_fleet($c, 'cluster_name', ['c'], 'and is alone there');
 	is(identity($_), $identity, $_->name . ' has the identity') for ($a, $b);
 	my $other = identity($c);
 	isnt($other, $identity, 'c has another');
@@ -307,25 +307,25 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 
 	# both at once: another worker finds the node of the old root
 	reload($c, "zklock.root = '/zklock'\nzklock.session_timeout = '8s'");
-	wait_clusters($a, 'cluster_name', [ 'a', 'b', 'c' ], 'back again');
+	wait_fleet($a, 'cluster_name', [ 'a', 'b', 'c' ], 'back again');
 	is_deeply([ members($zk, '/other') ], [], 'it is not there twice');
 	reload($c, "zklock.session_timeout = '6s'\nzklock.root = 'wrong'");
 	$c->wait_for_log(qr/invalid value for parameter "zklock.root": "wrong"/);
-	is_deeply(clusters($a, 'cluster_name'), [ 'a', 'b', 'c' ], 'a reload with a wrong root changes nothing');
+	is_deeply(fleet($a, 'cluster_name'), [ 'a', 'b', 'c' ], 'a reload with a wrong root changes nothing');
 	$c->restart;
 	wait_connected($c);
-	is_deeply(clusters($a, 'cluster_name'), [ 'a', 'b' ], 'after a start with one, c has joined nobody');
+	is_deeply(fleet($a, 'cluster_name'), [ 'a', 'b' ], 'after a start with one, c has joined nobody');
 	is(sql($c, "SET zklock.root = '/zklock'; SELECT * FROM zk_fleet()")->{sqlstate}, '58000',
 		'and nobody waits for that');
 	reload($c, "zklock.root = '/zklock'");
-	wait_clusters($a, 'cluster_name', [ 'a', 'b', 'c' ], 'put right, it has');
+	wait_fleet($a, 'cluster_name', [ 'a', 'b', 'c' ], 'put right, it has');
 
 	my $second = ZooKeeper->new;
 	$second->start;
 	$c->append_conf('postgresql.conf', "zklock.servers = '" . $second->connstr . "'");
 	$c->restart;
 	isnt(identity($c), $identity, 'another ensemble has another identity');
-	is_deeply(clusters($c, 'cluster_name'), ['c'], 'and other instances');
+	is_deeply(fleet($c, 'cluster_name'), ['c'], 'and other instances');
 	$c->append_conf('postgresql.conf', "zklock.servers = '" . $zk->connstr . "'");
 	$c->restart;
 	is(identity($c), $identity, 'and back');
@@ -343,7 +343,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_sessions");
 	$b->restart;
 	wait_connected($b);
-	is_deeply(clusters($b, 'cluster_name'), [ 'a', 'b', 'c' ], 'b sees all');
+	is_deeply(fleet($b, 'cluster_name'), [ 'a', 'b', 'c' ], 'b sees all');
 	is_deeply([ $client->get_acl($room) ], [ 'anyone:r', 'b:rwcda' ], 'and has closed the room');
 	is(value($a, "SELECT cluster_name IS NULL, misfits, started_at IS NULL OR session_id = '" . session_of($b)
 			  . "' FROM zk_fleet() WHERE cluster_name IS NULL"),
@@ -366,7 +366,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 		$node->wait_for_log(qr/LOG:  could not tell other servers of this one in "\/zklock\/%clusters": not authenticated\n.*DETAIL:  Servers with other credentials have made it\. /, $offset);
 		is(identity($node), $fleet, $node->name . ', which has other credentials, may read the identity');
 	}
-	is_deeply(clusters($b, 'cluster_name'), ['b'], '... but is not in the list, as its log tells');
+	is_deeply(fleet($b, 'cluster_name'), ['b'], '... but is not in the list, as its log tells');
 
 	# a new room is like that from its beginning
 	$b->stop;
@@ -389,7 +389,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	{
 		reload($node, "zklock.auth = 'b:secret'\nzklock.acl = 'creator'");
 	}
-	wait_clusters($b, 'cluster_name', [ 'a', 'b', 'c' ], 'with its credentials the others join');
+	wait_fleet($b, 'cluster_name', [ 'a', 'b', 'c' ], 'with its credentials the others join');
 
 	my $acl = sub {
 		my ($expected, $what) = @_;
@@ -407,7 +407,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$acl->(\@both, 'a, which presents both, makes the room for both');
 	$c->restart;
 	wait_connected($c);
-	is_deeply(clusters($c, 'cluster_name'), [ 'a', 'b', 'c' ], 'who has the old ones joins');
+	is_deeply(fleet($c, 'cluster_name'), [ 'a', 'b', 'c' ], 'who has the old ones joins');
 	$holder->quit;
 	$acl->(\@new, '... and when it has dropped the old ones, for the new ones');
 	is(value($b, 'SELECT count(*) FROM zk_fleet()'), 3, 'the others are still there');
@@ -427,11 +427,11 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	}
 	for my $node ($a, $b, $c)
 	{
-		is_deeply(clusters($node, 'cluster_name'), [ 'a', 'b', 'c' ], $node->name . ' sees all again');
+		is_deeply(fleet($node, 'cluster_name'), [ 'a', 'b', 'c' ], $node->name . ' sees all again');
 	}
 	is(identity($_), $fleet, $_->name . ' has the same identity') for ($a, $b, $c);
 	$_->restart for ($a, $b, $c);
-	wait_clusters($a, 'cluster_name', [ 'a', 'b', 'c' ], 'and so it is after a restart');
+	wait_fleet($a, 'cluster_name', [ 'a', 'b', 'c' ], 'and so it is after a restart');
 	reload($_, "zklock.auth = ''\nzklock.acl = 'open'") for ($a, $c);
 
 	# the next session of one that has lost its own presents the new ones only

@@ -92,15 +92,25 @@ append_to_file("$dir/ahead", pack('q', 0));
 my $zk = ZooKeeper->new;
 $zk->start;
 my ($a, $b);
+
+# Have the function start servers with that library.
+sub preloaded
 {
+	my ($function) = @_;
+
 	local $ENV{LD_PRELOAD} = "$dir/clock.so";
 	local $ENV{ZKLOCK_TEST_CLOCK} = "$dir/ahead";
-
-	($a, $b) = zk_clusters(
-		$zk, [qw(a b)],
-		'postgres_fdw.application_name' => 'zklock:%c:%C',
-		'deadlock_timeout' => '500ms');
+	$function->();
+	return;
 }
+
+preloaded(
+	sub {
+		($a, $b) = zk_clusters(
+			$zk, [qw(a b)],
+			'postgres_fdw.application_name' => 'zklock:%c:%C',
+			'deadlock_timeout' => '500ms');
+	});
 
 {
 	my $real = time;
@@ -189,14 +199,25 @@ sub take_credentials
 	return;
 }
 
+# Have a new session of a's, with credentials and a timeout.  A server that is
+# started goes by the timeout with which a session has begun.
+sub begin_session
+{
+	my ($timeout) = @_;
+
+	edit_settings($a, 'zklock.auth' => 'shop:secret', 'zklock.session_timeout' => $timeout);
+	preloaded(sub { $a->restart });
+	wait_connected($a);
+	return;
+}
+
 # A session whose credentials ZooKeeper refuses is given up after its timeout: not
 # earlier ...
-edit_settings($a, 'zklock.auth' => 'shop:secret', 'zklock.session_timeout' => '60s');
-$a->reload;
-$a->poll_query_until('postgres', q{SELECT timeout = '60 s' AND state = 'connected' FROM zk_sessions});
+begin_session('60s');
 {
 	my $session = session_of($a);
 	my $holder = holder($a, 'kept');
+
 	take_credentials(0);
 	ok(wait_last_error($a, qr/^ZooKeeper refused the credentials of "zklock\.auth"$/),
 		'the credentials are refused');
@@ -216,9 +237,7 @@ $a->poll_query_until('postgres', q{SELECT timeout = '60 s' AND state = 'connecte
 }
 
 # ... and not later
-edit_settings($a, 'zklock.session_timeout' => '4s');
-$a->reload;
-$a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected' FROM zk_sessions});
+begin_session('4s');
 {
 	my $holder = holder($a, 'kept');
 	my $waiter = waiter($b, 'kept', 2);

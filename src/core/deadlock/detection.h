@@ -88,10 +88,10 @@ typedef struct DetectorNote
  *		not there, make it, ephemeral.
  *
  * If there is a "verdict" it is an act, one multi, which goes alone: the checks;
- * the SET, if "path" has this version, or, if it is our contender's, the one that
- * the worker knows; the notes of "others"; the create of the verdict, ephemeral,
- * without data.  Its answer has the "mzxid" of the multi, or
- * is NO_NODE if anything of it does not hold, so that nothing was done.
+ * the SET, if "path" has this version, or, if it is our contender's, the one
+ * that the worker knows; the notes of "others"; the create of the verdict,
+ * ephemeral, without data.  Its answer has the "mzxid" of the multi, or is
+ * NO_NODE if anything of it does not hold, so that nothing was done.
  */
 typedef struct DetectorOp
 {

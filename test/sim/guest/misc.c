@@ -36,7 +36,7 @@
 #include "utils/plancache.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
-#include "worker/lock/notices.h"
+#include "worker/lock/contender.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/session_file.h"
 

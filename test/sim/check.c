@@ -68,6 +68,7 @@ typedef struct Client
 	int64_t		since;
 	bool		in_cycle;		/* since this wait began */
 	bool		maybe_in_cycle;
+	bool		was_in_cycle;	/* which a victim has ended */
 	bool		rows[MAX_ROWS]; /* that it has locked */
 } Client;
 
@@ -223,7 +224,7 @@ begin_wait(int number)
 
 	client->waits = true;
 	client->timed = false;
-	client->in_cycle = client->maybe_in_cycle = false;
+	client->in_cycle = client->maybe_in_cycle = client->was_in_cycle = false;
 	client->since = sim_now();
 	note_cycles();
 }
@@ -511,6 +512,37 @@ check_committed(int number)
 	}
 }
 
+static bool
+holds_anything(const Client *client)
+{
+	if (client->nholds > 0)
+		return true;
+	for (int i = 0; i < MAX_ROWS; i++)
+		if (client->rows[i])
+			return true;
+	return false;
+}
+
+/* A victim has ended its deadlocks: who is in none now? */
+static void
+end_cycles(Client *victim)
+{
+	victim->waits = false;
+	for (int i = 0; i < MAX_CLIENTS; i++)
+	{
+		Client	   *client = &clients[i];
+		bool		visited[MAX_CLIENTS] = {false};
+
+		if (!client->known || !client->in_cycle || client == victim)
+			continue;
+		client->in_cycle = reaches(i, i, visited, true);
+		memset(visited, 0, sizeof(visited));
+		client->maybe_in_cycle = reaches(i, i, visited, false);
+		if (!client->in_cycle)
+			client->was_in_cycle = true;
+	}
+}
+
 void
 check_deadlock(int number, bool local)
 {
@@ -524,8 +556,15 @@ check_deadlock(int number, bool local)
 	note_cycles();
 	if (!client->in_cycle && client->maybe_in_cycle)
 		totals.unclear++;
+	else if (!client->in_cycle && client->was_in_cycle)
+		sim_violation("victims", "client %d was in a deadlock that had a victim",
+					  number);
 	else if (!client->in_cycle)
 		sim_violation("victims", "client %d was in no deadlock", number);
+	if (!local && client->nnames == 1 && !holds_anything(client))
+		sim_violation("victims", "client %d holds nothing", number);
+	if (!local)
+		end_cycles(client);
 }
 
 void

@@ -667,13 +667,13 @@ library_hear(void *client, Connection *connection, Reply *reply)
 	if (zh->dead || zh->closing || zh->connection != connection)
 		return;
 	zh->heard_at = sim_boottime(zh->instance);
-	if (reply->zxid > 0)
-		zh->last_zxid = reply->zxid;
 	if (zh->handshake)
 	{
 		end_handshake(zh, reply);
 		return;
 	}
+	if (reply->zxid > 0)
+		zh->last_zxid = reply->zxid;
 	if (reply->event != 0)
 	{
 		hear_event(zh, reply);

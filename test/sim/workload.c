@@ -45,6 +45,8 @@ static int	semaphore;			/* the name that is one */
 static bool ordered;			/* locks are taken in the order of their names */
 static bool rows;
 static int	lock_timeout;
+static bool hasty;				/* waits end soon, so that what is known of them
+								 * is soon out of date */
 static int64_t pause_us;
 static int64_t hold_us;
 static int64_t end_at;
@@ -78,7 +80,7 @@ int
 workload_lock_timeout(int client)
 {
 	(void) client;
-	return lock_timeout;
+	return hasty ? (int) sim_between(5, 80) : lock_timeout;
 }
 
 /*
@@ -403,7 +405,7 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 	int			quantum = ONE_OF(0, 10, 10, 100);
 	int			retain = ONE_OF(0, 0, 20, 500);
 	int			check = ONE_OF(0, 0, 0, 1);
-	int			deadlock_timeout = ONE_OF(50, 300, 1000);
+	int			deadlock_timeout = hasty ? 10 : ONE_OF(50, 300, 1000);
 
 	for (int i = 0; i < ninstances; i++)
 	{
@@ -445,6 +447,7 @@ workload_begin(const char *mutation)
 	semaphore = sim_chance(300000) && nnames > 1 ? nnames - 1 : -1;
 	ordered = sim_chance(500000);
 	rows = sim_chance(400000);
+	hasty = sim_chance(250000);
 	lock_timeout = sim_chance(300000) ? (int) sim_between(500, 5000) : 0;
 	pause_us = ONE_OF(2000, 50000, 500000);
 	hold_us = ONE_OF(100, 5000, 50000);
@@ -457,7 +460,7 @@ workload_begin(const char *mutation)
 	snprintf(description + strlen(description),
 			 sizeof(description) - strlen(description),
 			 ", %d instances, %d clients, %d names%s%s", ninstances, nclients,
-			 nnames, semaphore >= 0 ? ", a semaphore" : "",
+			 nnames, semaphore >= 0 ? ", a semaphore" : hasty ? ", hasty" : "",
 			 ordered ? ", in order" : "");
 	sim_trace("%s", description);
 	for (int i = 0; i < nclients; i++)

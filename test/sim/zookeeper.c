@@ -432,6 +432,31 @@ deliver_to_client(void *arg)
 	library_hear(connection->client, connection, reply);
 }
 
+static const char *const kind_names[] = {
+	"connect", "ping", "close", "set watches", "remove watches", "exists",
+	"get", "get acl", "children", "sync", "create", "delete", "set", "set acl",
+	"check", "multi"
+};
+
+/* A request and its answer, for a person. */
+static void
+trace_answer(const Connection *connection, const Request *request,
+			 const Reply *reply)
+{
+	if (!sim_tracing() || request->kind == REQUEST_PING)
+		return;
+	sim_trace("server %d to %" PRIx64 ": %s %s%s%s: %d", connection->server,
+			  connection->session, kind_names[request->kind],
+			  request->path ? request->path : "",
+			  request->watch ? ", watch" : "",
+			  connection->silent || connection->closed ? ", lost" : "",
+			  reply->err);
+	for (int i = 0; i < request->nops; i++)
+		sim_trace("    %s %s: %d", kind_names[request->ops[i].kind],
+				  request->ops[i].path,
+				  i < reply->nresults ? reply->results[i].err : 0);
+}
+
 static void
 send_reply(Connection *connection, Reply *reply)
 {
@@ -489,6 +514,8 @@ send_event(Connection *connection, int event, const char *path)
 {
 	Reply	   *reply = sim_alloc(sizeof(Reply));
 
+	sim_trace("server %d to %" PRIx64 ": event %d of %s", connection->server,
+			  connection->session, event, path);
 	reply->event = event;
 	reply->path = path;
 	reply->zxid = -1;
@@ -1106,6 +1133,7 @@ serve(Server *server, Connection *connection)
 		}
 		else
 			fill_stats(server, request, reply);
+		trace_answer(connection, request, reply);
 		connection->pending = request->next;
 		if (connection->pending == NULL)
 			connection->pending_end = &connection->pending;

@@ -31,8 +31,8 @@
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
-#include "backend/patience.h"
 #include "backend/questions.h"
+#include "backend/timeout.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -130,7 +130,7 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 }
 
 /*
- * waiting_patience
+ * waiting_timeout
  *		How long a call without a place in the queue may sleep for this slot,
  *		in ms; 0, for ZK_NO_SESSION, if its session was missing for too long.
  *
@@ -138,21 +138,21 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
  * call looks again every now and then.
  */
 int64
-waiting_patience(SlotWait *wait, ZkSlot *slot)
+waiting_timeout(SlotWait *wait, ZkSlot *slot)
 {
 	ZkSessionInfo info;
 	ZkContender contender;
-	int64		patience;
+	int64		timeout;
 
 	(void) slot_read_contender(slot, &contender);
-	patience = zk_session_patience(contender.session, wait->called_ms,
+	timeout = zk_timeout_left(contender.session, wait->called_ms,
 								   &wait->no_session_since, &info);
-	if (patience == 0)
+	if (timeout == 0)
 	{
 		wait->result->session = palloc(sizeof(info));
 		*wait->result->session = info;
 	}
-	return Min(patience, RECHECK_MS);
+	return Min(timeout, RECHECK_MS);
 }
 
 /*
@@ -284,7 +284,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		return ZK_NOT_IN_TIME;
 	if (!wait->in_queue)
 	{
-		int64		recheck = waiting_patience(wait, slot);
+		int64		recheck = waiting_timeout(wait, slot);
 
 		if (recheck == 0)
 			return ZK_NO_SESSION;
@@ -345,7 +345,7 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 
 		if (stuck || left == 0)
 			outcome = ZK_NOT_IN_TIME;
-		else if ((sleep = waiting_patience(wait, slot)) == 0)
+		else if ((sleep = waiting_timeout(wait, slot)) == 0)
 			outcome = ZK_NO_SESSION;
 		if (outcome != ZK_PENDING)
 			break;

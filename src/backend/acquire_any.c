@@ -64,7 +64,7 @@
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
-#include "backend/patience.h"
+#include "backend/timeout.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -223,14 +223,14 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 		(call->leaving || answer != ZK_QUEUED))
 	{
 		const ZkAnyWait *slots = &call->slots;
-		int64		patience;
+		int64		timeout;
 
 		/* when that has its answer, it is another one's turn */
-		patience = waiting_patience(wait, slots->procs[slots->pending]->slot);
+		timeout = waiting_timeout(wait, slots->procs[slots->pending]->slot);
 
-		if (patience == 0)
+		if (timeout == 0)
 			return ZK_NO_SESSION;
-		sleep = shorter(sleep, patience);
+		sleep = shorter(sleep, timeout);
 	}
 	sleep = shorter(sleep, RECHECK_MS);
 	if (answer == ZK_UNPROVED)

@@ -49,7 +49,7 @@ typedef struct SlotWait
 /* the wait */
 extern void waiting_begin(SlotWait *wait, const ZkRequest *request,
 						  ZkResult *result);
-extern int64 waiting_patience(SlotWait *wait, ZkSlot *slot);
+extern int64 waiting_timeout(SlotWait *wait, ZkSlot *slot);
 extern void waiting_fail(const SlotWait *wait, ZkOutcome outcome);
 
 /* the call */

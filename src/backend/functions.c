@@ -23,7 +23,7 @@
 #include "backend/functions.h"
 #include "backend/holds.h"
 #include "backend/names.h"
-#include "backend/patience.h"
+#include "backend/timeout.h"
 #include "core/lock/znode.h"
 #include "fmgr.h"
 #include "miscadmin.h"

@@ -28,7 +28,7 @@
 
 #include "access/xact.h"
 #include "backend/heavyweight.h"
-#include "backend/patience.h"
+#include "backend/timeout.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "storage/proc.h"

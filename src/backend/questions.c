@@ -19,8 +19,8 @@
 
 #include "backend/deadlock.h"
 #include "backend/names.h"
-#include "backend/patience.h"
 #include "backend/questions.h"
+#include "backend/timeout.h"
 #include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/lock/note.h"
@@ -85,7 +85,7 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 
 	for (;;)
 	{
-		int64		sleep = zk_session_patience(0, called_at, &no_session_since,
+		int64		sleep = zk_timeout_left(0, called_at, &no_session_since,
 												&asking->session);
 
 		if (asking->box == NULL)

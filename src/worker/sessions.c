@@ -8,7 +8,7 @@
  * contender goes into the first session that has room for it; when none has,
  * another session is opened, until there are ZK_MAX_SESSIONS.  So contenders
  * gather in the sessions with low numbers, and those with high numbers become
- * empty: lives.c closes one that is empty for a while.
+ * empty: lifecycle.c closes one that is empty for a while.
  *
  * A contender is in one session from when it begins until it is gone.  What
  * is asked for together goes into one session, since it is one request.
@@ -31,7 +31,7 @@
  * as they are seen (REQUEST_DELETE_STRAY).  The bound alone makes it safe
  * to close the session of before a crash, whose nodes nobody knows any more.
  *
- * contender.c tells what a contender counts, desk.c what becomes of one that
+ * contender.c tells what a contender counts, dispatch.c what becomes of one that
  * does not fit.
  *
  * Copyright (c) 2026, zklock developers

@@ -5,7 +5,7 @@
  *
  * The loop opens the mail of the slots, deals with what the sessions tell,
  * looks after contenders whose time has come, and sleeps on its latch and on
- * the sessions' file descriptor.  lives.c tells how the worker begins and
+ * the sessions' file descriptor.  lifecycle.c tells how the worker begins and
  * ends.
  *
  * Copyright (c) 2026, zklock developers
@@ -30,7 +30,7 @@
 #include "utils/memutils.h"
 #include "worker/deadlock/deadlock.h"
 #include "worker/fleet/fleet.h"
-#include "worker/lives.h"
+#include "worker/lifecycle.h"
 #include "worker/lock/contender.h"
 #include "worker/sessions.h"
 #include "worker/wake.h"
@@ -56,7 +56,7 @@ session_events(void)
 	SessionEvent event;
 
 	while (session_next_event(&event))
-		lives_event(&event);
+		lifecycle_event(&event);
 
 	if (ZK_MUTATED(ZK_WAKE_LATE))
 	{
@@ -96,7 +96,7 @@ open_mail(void)
 	may_ask = status_is_connected(0) && session_ready(0);
 	if (may_ask)
 		answers_collect();
-	desk_open_mail();
+	dispatch_open_mail();
 	if (may_ask)
 		answers_begin();
 }
@@ -133,7 +133,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	MemoryContext loop_context;
 	static uint32 wait_event = 0;
 
-	lives_handle_sigterm();
+	lifecycle_handle_sigterm();
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
 
@@ -152,27 +152,27 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	slots_attach_worker();
 	questions_attach_worker();
 	MemoryContextSwitchTo(loop_context);
-	lives_attach();
+	lifecycle_attach();
 	deadlock_attach(status(0)->client_id != 0);
-	fleet_attach(lives_end_restored);
+	fleet_attach(lifecycle_end_restored);
 
 	for (;;)
 	{
 		WaitEvent	event;
 
-		lives_begin_turn();
+		lifecycle_begin_turn();
 		session_events();
 		open_mail();
-		desk_begin_parked();
+		dispatch_begin_parked();
 		publish_quotas();
 		checks_run();
 		deadlock_run();
 		notices_run();
 		fleet_run();
-		lives_keep_sessions();
+		lifecycle_keep_sessions();
 		slots_hold_mail(all_are_busy());
 		MemoryContextReset(loop_context);
-		lives_end_turn();
+		lifecycle_end_turn();
 		(void) WaitEventSetWait(wait_set, wake_timeout(), &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
 		ResetLatch(MyLatch);

@@ -56,7 +56,7 @@ typedef struct Mix
 	bool		sessions;		/* they work for one another, as by postgres_fdw */
 	int			locks;			/* so many, if not 0 */
 	int			roots;			/* below so many, if not 0 */
-	unsigned	patience;		/* how rarely waits fail, if not 0 */
+	unsigned	timeout;		/* how rarely waits fail, if not 0 */
 } Mix;
 
 static const Mix mixes[] = {
@@ -68,9 +68,9 @@ static const Mix mixes[] = {
 	{.title = "two instances, faults",.instances = 2,.blocks = true,
 	.gives_up = true,.faults = true},
 	{.title = "handoffs",.instances = 2,.gives_up = true,.locks = 3,
-	.patience = 5},
+	.timeout = 5},
 	{.title = "handoffs, faults",.instances = 3,.shared = true,.gives_up = true,
-	.faults = true,.locks = 3,.patience = 5},
+	.faults = true,.locks = 3,.timeout = 5},
 	{.title = "three roots, faults",.blocks = true,.gives_up = true,
 	.faults = true,.roots = 3},
 	{.title = "sessions of others",.blocks = true,.gives_up = true,
@@ -135,7 +135,7 @@ random_backend(const Mix *mix, int cluster)
 		return;
 	if (backend->state >= BACKEND_WAITING)
 	{
-		if (mix->gives_up && world_one_in(mix->patience ? mix->patience : 20))
+		if (mix->gives_up && world_one_in(mix->timeout ? mix->timeout : 20))
 		{
 			if (backend->state == BACKEND_WAITING && world_one_in(3))
 				world_leave(cluster, number);

@@ -68,8 +68,8 @@ typedef struct Contender
 
 /* the loop */
 extern void contenders_attach(void);
-extern void desk_open_mail(void);
-extern void desk_begin_parked(void);
+extern void dispatch_open_mail(void);
+extern void dispatch_begin_parked(void);
 extern void checks_run(void);
 extern void notices_run(void);
 

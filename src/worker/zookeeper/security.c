@@ -22,7 +22,7 @@
  *	 in the server's certificate: whoever has a certificate of any of them could
  *	 pose as ZooKeeper.  OpenSSL takes the authorities of the system from where
  *	 two environment variables say, so in the worker they name our file.
- * - It waits for the end of a handshake for ever: see lives.c and
+ * - It waits for the end of a handshake for ever: see lifecycle.c and
  *	 client_close().
  * - It asks for the passphrase of a key on the terminal if it is given none.
  *

@@ -7,7 +7,7 @@
  * memory anew, and with that the sessions are forgotten whose contenders still
  * stand in all the queues.  They would live on until they time out.  So a file
  * in the data directory names them, and the first worker after the crash
- * attaches to each and closes it (lives.c).  The file has a record for each
+ * attaches to each and closes it (lifecycle.c).  The file has a record for each
  * session; all records tell the same place and time.
  *
  * To close a session that is not ours would be a disaster: another instance

@@ -19,7 +19,7 @@
 #include "backend/deadlock.h"
 #include "backend/holds.h"
 #include "backend/names.h"
-#include "backend/patience.h"
+#include "backend/timeout.h"
 #include "interrupts.h"
 #include "miscadmin.h"
 #include "shared/deadlocks.h"

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * desk.c
+ * dispatch.c
  *		The mail of the slots: contenders are begun, parked and released.
  *
  * A contender goes into the first session with room (sessions.c).  What fits
@@ -11,7 +11,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/desk.c
+ *		src/worker/lock/dispatch.c
  *
  *-------------------------------------------------------------------------
  */
@@ -231,7 +231,7 @@ release(ZkSlot *slot)
 }
 
 /*
- * desk_open_mail
+ * dispatch_open_mail
  *		Do what the slots in the mail ask for.
  *
  * What is asked for together is in the mail together, but perhaps not in the
@@ -240,7 +240,7 @@ release(ZkSlot *slot)
  * the slots have not gone.
  */
 void
-desk_open_mail(void)
+dispatch_open_mail(void)
 {
 	List	   *members = NIL;
 	List	   *released = NIL;
@@ -442,13 +442,13 @@ start_members(List *members, int session)
 }
 
 /*
- * desk_begin_parked
+ * dispatch_begin_parked
  *		Begin what is parked and fits now.
  *
  * Refuses what will not fit when all is gone that is being given up.
  */
 void
-desk_begin_parked(void)
+dispatch_begin_parked(void)
 {
 	while (contender_first_parked() != NULL)
 	{

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * patience.h
+ * timeout.h
  *		How long a call may wait.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/backend/patience.h
+ *		src/backend/timeout.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_PATIENCE_H
-#define ZKLOCK_PATIENCE_H
+#ifndef ZKLOCK_TIMEOUT_H
+#define ZKLOCK_TIMEOUT_H
 
 #include "shared/session_info.h"
 
@@ -19,10 +19,10 @@ extern int64 zk_time_left(int64 deadline);
 extern void zk_watch_client(void);
 extern void zk_unwatch_client(void);
 extern int64 zk_check_client(void);
-extern int64 zk_session_patience(int session, int64 called_at,
+extern int64 zk_timeout_left(int session, int64 called_at,
 								 int64 *since, ZkSessionInfo *info);
 extern char *zk_describe_outage(void);
 extern void zk_report_no_session(int elevel, const char *name,
 								 const ZkSessionInfo *info);
 
-#endif							/* ZKLOCK_PATIENCE_H */
+#endif							/* ZKLOCK_TIMEOUT_H */

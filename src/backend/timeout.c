@@ -1,23 +1,24 @@
 /*-------------------------------------------------------------------------
  *
- * patience.c
+ * timeout.c
  *		How long a call may wait.
  *
- * A call has a deadline of its own, or none.  One without a place in a queue of
- * ZooKeeper also gives up when there was no session for too long.  And a session
- * whose client has gone does not wait any more: where PostgreSQL does not look
- * for that by client_connection_check_interval, a wait for a lock does.
+ * A call has a deadline of its own, or none.  One without a place in a queue
+ * of ZooKeeper also gives up when there was no session for too long.  And a
+ * session whose client has gone does not wait any more: where PostgreSQL does
+ * not look for that by client_connection_check_interval, a wait for a lock
+ * does.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/backend/patience.c
+ *		src/backend/timeout.c
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "backend/patience.h"
+#include "backend/timeout.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -32,7 +33,9 @@
 /* How long connecting may take without a word about it, in ms. */
 #define CONNECT_MS			3000
 
-/* The longest time until a wait looks again for whether its client has gone. */
+/*
+ * The longest time until a wait looks again for whether its client has gone.
+ */
 #define CLIENT_CHECK_MS		1000
 
 /* We have set client_connection_check_interval for a wait. */
@@ -51,8 +54,9 @@ zk_time_left(int64 deadline)
 }
 
 /*
- * After how many ms a wait is to look again for whether its client has gone; 0 if
- * there is no client, or PostgreSQL looks, or the operating system cannot tell.
+ * After how many ms a wait is to look again for whether its client has gone; 0
+ * if there is no client, or PostgreSQL looks, or the operating system cannot
+ * tell.
  *
  * At least once in deadlock_timeout: a session of another instance may have
  * had this one work for it, and go on without it.  By the time that this
@@ -96,8 +100,9 @@ zk_unwatch_client(void)
 
 /*
  * zk_check_client
- *		Look at the client if that is due, in a wait of ours; returns in how many
- *		ms it is due again, or -1 if never.  Errors: FATAL if the client has gone.
+ *		Look at the client if that is due, in a wait of ours; returns in how
+ *		many ms it is due again, or -1 if never.  Errors: FATAL if the client
+ *		has gone.
  *
  * The latch is set afterwards, since pq_check_connection() may reset it.
  */
@@ -121,7 +126,7 @@ zk_check_client(void)
 }
 
 /*
- * zk_session_patience
+ * zk_timeout_left
  *		A call that has no place in a queue yet waits for a session, but not
  *		for longer than a session would live.
  *
@@ -132,7 +137,7 @@ zk_check_client(void)
  * session was first missed, or 0.  Fills in *info.
  */
 int64
-zk_session_patience(int session, int64 called_at, int64 *since,
+zk_timeout_left(int session, int64 called_at, int64 *since,
 					ZkSessionInfo *info)
 {
 	int64		now = zk_now_ms();
@@ -159,8 +164,8 @@ zk_session_patience(int session, int64 called_at, int64 *since,
 }
 
 /*
- * Is it ZooKeeper that cannot be reached?  A new worker needs a moment to connect,
- * for which ZooKeeper is not to blame.
+ * Is it ZooKeeper that cannot be reached?  A new worker needs a moment to
+ * connect, for which ZooKeeper is not to blame.
  */
 static bool
 is_outage(const ZkSessionInfo *info)
@@ -194,8 +199,8 @@ zk_describe_outage(void)
 
 /*
  * zk_report_no_session
- *		Report (57P03) that there was no session for too long; for the lock with
- *		this name, or, if that is NULL, for a question about all of them.
+ *		Report (57P03) that there was no session for too long; for the lock
+ *		with this name, or, if that is NULL, for a question about all of them.
  */
 void
 zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)

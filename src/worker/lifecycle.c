@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lives.c
+ * lifecycle.c
  *		How the worker and its sessions begin, go on and end.
  *
  * The worker may end at any time and lose nothing.  What the next one needs
@@ -12,17 +12,18 @@
  * it has been empty for a while.
  *
  * A session is opened, or resumed, when it is needed; an attempt that fails is
- * repeated, and another worker tries if this one cannot get through.  The lease
- * of each session is kept, and published.  session.c has the session itself.
+ * repeated, and another worker tries if this one cannot get through.  The
+ * lease of each session is kept, and published.  session.c has the session
+ * itself.
  *
  * If all of the server has crashed, shared memory is gone.  The first worker
- * finds the previous sessions in a file (session_file.c), attaches to one after
- * the other and closes it, and only then begins one of its own.
+ * finds the previous sessions in a file (session_file.c), attaches to one
+ * after the other and closes it, and only then begins one of its own.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lives.c
+ *		src/worker/lifecycle.c
  *
  *-------------------------------------------------------------------------
  */
@@ -47,7 +48,7 @@
 #include "utils/pidfile.h"
 #include "worker/deadlock/deadlock.h"
 #include "worker/fleet/fleet.h"
-#include "worker/lives.h"
+#include "worker/lifecycle.h"
 #include "worker/lock/contender.h"
 #include "worker/sessions.h"
 #include "worker/wake.h"
@@ -90,8 +91,8 @@
 #define CLOSE_DELAY_MS		2000
 
 /*
- * How long to wait, at the end of the server, until ZooKeeper has been told that
- * the sessions end.  The library gives that up after 4.5 s.
+ * How long to wait, at the end of the server, until ZooKeeper has been told
+ * that the sessions end.  The library gives that up after 4.5 s.
  */
 #define TELL_END_MS			6000
 
@@ -108,7 +109,8 @@ static struct
 	int			nold;
 	int64		close_at_ms;	/* zk_now_ms() at which to close the sessions,
 								 * whatever they have; 0: they are not to be */
-	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is not */
+	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is
+													 * not */
 }			lives;
 
 /* Of one session; times as of zk_now_ms(). */
@@ -118,7 +120,9 @@ static struct
 	int64		unconnected_since_ms;	/* 0: connected, or not trying */
 }			connections[ZK_MAX_SESSIONS];
 
-/* Since the last connection, we have been told why our credentials are no use. */
+/*
+ * Since the last connection, we have been told why our credentials are no use.
+ */
 static bool refusal_told = false;
 
 /* What the library told last, since then: for a session that is suspended. */
@@ -181,9 +185,9 @@ server_is_stopping(void)
 /*
  * Have we been told to end because the whole server does?
  *
- * The postmaster starts no other worker then, so that we must wait for the last
- * holder, come what may, and leave nothing to the next one but a session that we
- * cannot close.
+ * The postmaster starts no other worker then, so that we must wait for the
+ * last holder, come what may, and leave nothing to the next one but a session
+ * that we cannot close.
  */
 static bool
 is_last_worker(void)
@@ -206,11 +210,12 @@ handle_sigterm(int signo pg_attribute_unused(), siginfo_t *info,
 }
 
 /*
- * lives_handle_sigterm
- *		Have SIGTERM end the worker, when the loop comes to lives_begin_turn().
+ * lifecycle_handle_sigterm
+ *		Have SIGTERM end the worker, when the loop comes to
+ *		lifecycle_begin_turn().
  */
 void
-lives_handle_sigterm(void)
+lifecycle_handle_sigterm(void)
 {
 	struct sigaction action;
 
@@ -223,13 +228,13 @@ lives_handle_sigterm(void)
 }
 
 /*
- * lives_attach
+ * lifecycle_attach
  *		Go on where the worker before this one has ended.
  *
  * If the whole server has crashed, its session is to be ended first.
  */
 void
-lives_attach(void)
+lifecycle_attach(void)
 {
 	if (!status_is_alive())
 		lives.nold = session_file_read(lives.old);
@@ -246,7 +251,8 @@ lives_attach(void)
 }
 
 /*
- * A session from before a crash, which is to be closed, and its password; or 0.
+ * A session from before a crash, which is to be closed, and its password; or
+ * 0.
  *
  * The first session attaches to it, and all others wait.
  */
@@ -269,11 +275,11 @@ has_old_session(void)
 /*
  * We are attached to a session from before the crash, or it has expired.
  *
- * If it is to be closed, we come back until ZooKeeper says that it is gone: the
- * request may get lost with the connection.
+ * If it is to be closed, we come back until ZooKeeper says that it is gone:
+ * the request may get lost with the connection.
  *
- * What backends have asked for meanwhile has been prepared, but no operation has
- * left for that session; it begins anew.
+ * What backends have asked for meanwhile has been prepared, but no operation
+ * has left for that session; it begins anew.
  */
 static void
 end_old_session(bool expired)
@@ -351,12 +357,12 @@ end_all_sessions(const char *why)
 }
 
 /*
- * lives_end_restored
+ * lifecycle_end_restored
  *		ZooKeeper has been restored from an older copy: what our sessions have
  *		there is not what we know.
  */
 void
-lives_end_restored(void)
+lifecycle_end_restored(void)
 {
 	ereport(LOG,
 			(errmsg("ZooKeeper has been restored from an older copy of its data"),
@@ -464,7 +470,9 @@ open_session(int session)
 	resume_options(session, &options);
 	session_open(session, &options);
 
-	/* if the last attempt has failed, that counts until this one gets further */
+	/*
+	 * if the last attempt has failed, that counts until this one gets further
+	 */
 	if (connections[session].reopen_at_ms == 0)
 		status_publish(session, ZK_SESSION_CONNECTING);
 }
@@ -557,7 +565,8 @@ replace_if_stuck(int session)
 }
 
 /*
- * The connection is lost; have another worker try if ZooKeeper answers on none.
+ * The connection is lost; have another worker try if ZooKeeper answers on
+ * none.
  */
 static void
 set_suspended(int session)
@@ -582,8 +591,8 @@ has_not_begun(int session)
  * given up?
  *
  * The library resumes the session ahead of authentication, and each time the
- * servers count its timeout anew.  So it would never expire, and nobody get the
- * locks.
+ * servers count its timeout anew.  So it would never expire, and nobody get
+ * the locks.
  */
 static bool
 is_locked_out(int session)
@@ -631,8 +640,8 @@ end_locked_out(int refused)
 
 /*
  * Has the server log had this line of late?  The library repeats itself at
- * each attempt to connect, and lines that differ in their numbers only, such as
- * addresses and times, count as one.
+ * each attempt to connect, and lines that differ in their numbers only, such
+ * as addresses and times, count as one.
  */
 static bool
 logged_of_late(const char *line)
@@ -681,9 +690,9 @@ is_one_connected(void)
  * ZooKeeper refused the credentials.
  *
  * The session lives on: the next worker tries to resume it, unless it has been
- * given up.  But this worker goes on, and tries again itself, if it was to be a
- * further session beside one that has a connection: that might not get another
- * one.
+ * given up.  But this worker goes on, and tries again itself, if it was to be
+ * a further session beside one that has a connection: that might not get
+ * another one.
  */
 static void
 set_refused(int session)
@@ -775,11 +784,11 @@ take_message(int session, const char *message)
 }
 
 /*
- * lives_event
+ * lifecycle_event
  *		Deal with what has become of a session or its connection.
  */
 void
-lives_event(const SessionEvent *event)
+lifecycle_event(const SessionEvent *event)
 {
 	switch (event->kind)
 	{
@@ -809,8 +818,8 @@ lives_event(const SessionEvent *event)
 }
 
 /*
- * Publish how long the session can be relied on, and see that it stays so while
- * there is anything to lose.
+ * Publish how long the session can be relied on, and see that it stays so
+ * while there is anything to lose.
  *
  * Returns when to come back, as of zk_now_ms(), or 0.
  */
@@ -834,12 +843,12 @@ set_earlier(int64 *time_ms, int64 at_ms)
 }
 
 /*
- * lives_keep_sessions
+ * lifecycle_keep_sessions
  *		Close the sessions that are not needed any more; publish what is known
  *		of the others, prove that they live, and send.
  */
 void
-lives_keep_sessions(void)
+lifecycle_keep_sessions(void)
 {
 	int64		lease_ms = 0;
 	int64		flush_ms = 0;
@@ -897,9 +906,9 @@ check_handle(int session, int64 now_ms, int64 limit_ms)
 }
 
 /*
- * Have a new worker try, if this one has been without a connection for long; but
- * a further session that has not begun is given up, whatever it is that keeps
- * it: what is wanted in it may have room elsewhere by now.
+ * Have a new worker try, if this one has been without a connection for long;
+ * but a further session that has not begun is given up, whatever it is that
+ * keeps it: what is wanted in it may have room elsewhere by now.
  *
  * Returns when to come back, as of zk_now_ms(), or 0.
  */
@@ -971,8 +980,8 @@ schedule_drain(void)
  * Apply a changed configuration.
  *
  * Another chroot takes effect in the loop, when nothing is held; all else with
- * the next worker, which resumes the session with the new settings (and with the
- * old credentials beside the new).
+ * the next worker, which resumes the session with the new settings (and with
+ * the old credentials beside the new).
  */
 static void
 reload(void)
@@ -1094,12 +1103,12 @@ shut_down(void)
 }
 
 /*
- * lives_begin_turn
+ * lifecycle_begin_turn
  *		A turn of the loop begins: do what signals ask for, and have the
  *		sessions that are needed.
  */
 void
-lives_begin_turn(void)
+lifecycle_begin_turn(void)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
@@ -1114,12 +1123,12 @@ lives_begin_turn(void)
 }
 
 /*
- * lives_end_turn
+ * lifecycle_end_turn
  *		It ends: see if another worker is to go on, and when the loop is to
  *		come back.
  */
 void
-lives_end_turn(void)
+lifecycle_end_turn(void)
 {
 	renew_auths();
 	schedule_drain();

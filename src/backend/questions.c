@@ -314,7 +314,7 @@ put_owner(const char *data, int len, Datum *values, bool *nulls, int n)
 }
 
 static void
-put_survey_entry(ReturnSetInfo *rsinfo, const ZkSurveyEntry *entry)
+put_fleet_lock(ReturnSetInfo *rsinfo, const ZkFleetLockEntry *entry)
 {
 	Datum		values[FLEET_LOCKS_COLUMNS] = {0};
 	bool		nulls[FLEET_LOCKS_COLUMNS] = {0};
@@ -432,12 +432,12 @@ zk_fleet_locks(PG_FUNCTION_ARGS)
 	next = ask_entries(ZK_QUESTION_QUEUES, zklock_root, NULL, &count);
 	for (int i = 0; i < count; i++)
 	{
-		const ZkSurveyEntry *entry = (ZkSurveyEntry *) next;
+		const ZkFleetLockEntry *entry = (ZkFleetLockEntry *) next;
 		MemoryContext save = MemoryContextSwitchTo(row_context);
 
 		CHECK_FOR_INTERRUPTS();
-		put_survey_entry(rsinfo, entry);
-		next += ZkSurveyEntrySize(entry);
+		put_fleet_lock(rsinfo, entry);
+		next += ZkFleetLockEntrySize(entry);
 		MemoryContextSwitchTo(save);
 		MemoryContextReset(row_context);
 	}

@@ -48,7 +48,7 @@ typedef enum RequestKind
 	REQUEST_DELETE,				/* delete "node", our own */
 	REQUEST_REQUEUE,			/* the same, and create another one of its
 								 * name but for the number, in one multi */
-	REQUEST_DELETE_STRAY,		/* delete "node"; it is not answered */
+	REQUEST_DELETE_ORPHAN,		/* delete "node"; it is not answered */
 	REQUEST_RMDIR,				/* delete the directory, if empty */
 	REQUEST_CHECK,				/* "node" exists, with "version"; in a group
 								 * only */

@@ -66,7 +66,7 @@ typedef struct ZkQueueEntry
 			 (entry)->node_len + Max((entry)->data_len, 0))
 
 /* One lock in the answer to QUEUES; they follow one another as those do. */
-typedef struct ZkSurveyEntry
+typedef struct ZkFleetLockEntry
 {
 	TimestampTz seen;			/* when its queue was listed */
 	int64		since;			/* ms since 1970: the first holder's ctime; 0:
@@ -80,10 +80,10 @@ typedef struct ZkSurveyEntry
 	int			data_len;		/* of the first holder's data; -1: none, or
 								 * not to be read */
 	char		bytes[FLEXIBLE_ARRAY_MEMBER];	/* name, then data */
-} ZkSurveyEntry;
+} ZkFleetLockEntry;
 
-#define ZkSurveyEntrySize(entry) \
-	MAXALIGN(offsetof(ZkSurveyEntry, bytes) + \
+#define ZkFleetLockEntrySize(entry) \
+	MAXALIGN(offsetof(ZkFleetLockEntry, bytes) + \
 			 (entry)->name_len + Max((entry)->data_len, 0))
 
 typedef struct ZkAnswer

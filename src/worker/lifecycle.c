@@ -111,7 +111,7 @@ static struct
 								 * whatever they have; 0: they are not to be */
 	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is
 													 * not */
-}			lives;
+}			lifecycle;
 
 /* Of one session; times as of zk_now_ms(). */
 static struct
@@ -152,12 +152,12 @@ may_close_sessions(void)
 
 	if (!is_one_full())
 		return true;
-	if (lives.close_at_ms == 0)
+	if (lifecycle.close_at_ms == 0)
 	{
-		lives.close_at_ms = now_ms + CLOSE_DELAY_MS;
+		lifecycle.close_at_ms = now_ms + CLOSE_DELAY_MS;
 		contenders_release();
 	}
-	return now_ms >= lives.close_at_ms;
+	return now_ms >= lifecycle.close_at_ms;
 }
 
 /*
@@ -237,11 +237,11 @@ void
 lifecycle_attach(void)
 {
 	if (!status_is_alive())
-		lives.nold = session_file_read(lives.old);
-	for (int i = 0; i < lives.nold; i++)
+		lifecycle.nold = session_file_read(lifecycle.old);
+	for (int i = 0; i < lifecycle.nold; i++)
 		ereport(LOG,
 				(errmsg("ending ZooKeeper session 0x%llx from before the crash",
-						(unsigned long long) lives.old[i].client_id)));
+						(unsigned long long) lifecycle.old[i].client_id)));
 	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
 		if (status(i)->client_id != 0)
 			sessions_add(i);
@@ -259,17 +259,17 @@ lifecycle_attach(void)
 static int64
 old_session(char passwd[ZK_PASSWD_SIZE])
 {
-	if (lives.nold == 0)
+	if (lifecycle.nold == 0)
 		return 0;
-	memcpy(passwd, lives.old[lives.nold - 1].passwd, ZK_PASSWD_SIZE);
-	return lives.old[lives.nold - 1].client_id;
+	memcpy(passwd, lifecycle.old[lifecycle.nold - 1].passwd, ZK_PASSWD_SIZE);
+	return lifecycle.old[lifecycle.nold - 1].client_id;
 }
 
 /* Is there a session from before a crash, to be closed ahead of all else? */
 static bool
 has_old_session(void)
 {
-	return lives.nold > 0;
+	return lifecycle.nold > 0;
 }
 
 /*
@@ -290,8 +290,8 @@ end_old_session(bool expired)
 	{
 		ereport(LOG,
 				(errmsg("ZooKeeper session 0x%llx from before the crash has ended",
-						(unsigned long long) lives.old[lives.nold - 1].client_id)));
-		session_file_write(lives.old, --lives.nold);
+						(unsigned long long) lifecycle.old[lifecycle.nold - 1].client_id)));
+		session_file_write(lifecycle.old, --lifecycle.nold);
 	}
 	directories_forget();
 	contenders_take_over();
@@ -312,7 +312,7 @@ end_session(int session, const char *why)
 				 errdetail_internal("%s", why)));
 	contenders_expire(session);
 	session_close(session);
-	if (lives.nold == 0)
+	if (lifecycle.nold == 0)
 		session_file_write(others, nothers);
 	if (session == 0)
 	{
@@ -326,7 +326,7 @@ end_session(int session, const char *why)
 		lease_write(session, 0, proof_latest(session));
 		quota_publish(session);
 	}
-	lives.empty_since_ms[session] = 0;
+	lifecycle.empty_since_ms[session] = 0;
 	deadlock_end_session(session);
 }
 
@@ -338,7 +338,7 @@ static void
 replace_session(int session, const char *why)
 {
 	end_session(session, why);
-	lives.close_at_ms = 0;
+	lifecycle.close_at_ms = 0;
 	contenders_take_over();
 	if (session == 0)
 		answers_restart();
@@ -351,7 +351,7 @@ end_all_sessions(const char *why)
 	for (int i = sessions_end() - 1; i >= 0; i--)
 		if (sessions_has(i))
 			end_session(i, why);
-	lives.close_at_ms = 0;
+	lifecycle.close_at_ms = 0;
 	contenders_take_over();
 	answers_restart();
 }
@@ -383,7 +383,7 @@ close_empty(void)
 
 	for (int i = sessions_end() - 1; i > 0; i--)
 	{
-		int64	   *since_ms = &lives.empty_since_ms[i];
+		int64	   *since_ms = &lifecycle.empty_since_ms[i];
 
 		if (!sessions_has(i) || contenders_count_of(i) > 0)
 			*since_ms = 0;
@@ -600,7 +600,7 @@ is_locked_out(int session)
 	const ZkSessionInfo *info = status(session);
 
 	return !has_not_begun(session) &&
-		!(info->state == ZK_SESSION_CONNECTED && session_is_greeted(session)) &&
+		!(info->state == ZK_SESSION_CONNECTED && session_is_synced(session)) &&
 		zk_now_us() - info->unreached_since >=
 		Max(info->timeout, zklock_session_timeout) * INT64CONST(1000);
 }
@@ -1015,7 +1015,7 @@ reload(void)
 	/* changed back: what was put off is wanted here after all */
 	if (waiting && !status_chroot_changed())
 	{
-		lives.close_at_ms = 0;
+		lifecycle.close_at_ms = 0;
 		contenders_take_over();
 	}
 

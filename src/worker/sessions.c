@@ -28,7 +28,7 @@
  * would exceed ZK_MAX_PATH_BYTES.  The other half of jute.maxbuffer's room is
  * for what is not counted: a few bytes ahead of the list, the node by which
  * the instance tells of itself (fleet.c), and nodes that are deleted as soon
- * as they are seen (REQUEST_DELETE_STRAY).  The bound alone makes it safe
+ * as they are seen (REQUEST_DELETE_ORPHAN).  The bound alone makes it safe
  * to close the session of before a crash, whose nodes nobody knows any more.
  *
  * contender.c tells what a contender counts, dispatch.c what becomes of one that

@@ -73,7 +73,7 @@ model_op_name(RequestKind kind)
 		[REQUEST_STAT] = "stat",
 		[REQUEST_DELETE] = "delete",
 		[REQUEST_REQUEUE] = "requeue",
-		[REQUEST_DELETE_STRAY] = "stray",
+		[REQUEST_DELETE_ORPHAN] = "orphan",
 		[REQUEST_RMDIR] = "rmdir"
 	};
 
@@ -480,7 +480,7 @@ model_make_node(int place, const char *name, bool sequential, int session,
 	node->czxid = ++model->zxid;
 	node->dzxid = 0;
 	init_data(&node->data, node->czxid, text);
-	node->kin = node->stray = node->stays = false;
+	node->kin = node->orphan = node->stays = false;
 	snprintf(node->name, sizeof(node->name), sequential ? "%s%010d" : "%s",
 			 name, (int) node->sequence);
 	node->contender = sequential;
@@ -870,7 +870,7 @@ execute_get(ModelSession *session, ModelEntry *todo)
 		set_watch(session, todo, node);
 	todo->czxid = model->nodes[node].czxid;
 	todo->ours = model->nodes[node].session == session->id;
-	todo->stray = todo->ours && model->nodes[node].stray;
+	todo->orphan = todo->ours && model->nodes[node].orphan;
 	todo->persistent = model->nodes[node].persistent;
 	strcpy(todo->data, model_data_at(&model->nodes[node].data,
 									 session->view));
@@ -1013,7 +1013,7 @@ execute_operation(ModelSession *session, ModelEntry *todo)
 			execute_set(todo);
 			break;
 		case REQUEST_DELETE:
-		case REQUEST_DELETE_STRAY:
+		case REQUEST_DELETE_ORPHAN:
 			execute_delete(todo);
 			break;
 		case REQUEST_REQUEUE:
@@ -1038,7 +1038,7 @@ is_read(RequestKind kind)
 		kind == REQUEST_STAT;
 }
 
-/* Is the operation refused?  A stray that is to be deleted stays then. */
+/* Is the operation refused?  An orphan that is to be deleted stays then. */
 static bool
 is_refused(const ModelEntry *todo)
 {
@@ -1052,7 +1052,7 @@ is_refused(const ModelEntry *todo)
 	if (!model->refuse_next &&
 		!(may_refuse && model_one_in(model->refuse_one_in)))
 		return false;
-	if (todo->kind == REQUEST_DELETE_STRAY)
+	if (todo->kind == REQUEST_DELETE_ORPHAN)
 	{
 		node = model_node_at(todo->place, todo->node, model->zxid);
 		if (node >= 0)
@@ -1179,7 +1179,7 @@ model_hear(ModelSession *session, ModelEntry *entry)
 			   1000 + (long) entry->result);
 	/* nobody waits for the answers of these */
 	return entry->kind != REQUEST_UNWATCH &&
-		entry->kind != REQUEST_DELETE_STRAY;
+		entry->kind != REQUEST_DELETE_ORPHAN;
 }
 
 /* What was heard, as input of a step; it points into *entry and "children". */
@@ -1206,7 +1206,7 @@ model_input(const ModelEntry *entry, RecipeInput *in,
 	in->answer.ephemeral_owner = entry->persistent ?
 		(model_one_in(2) ? 0 : INT64_MIN) : 1;
 	in->answer.ours = entry->ours;
-	in->stray = entry->stray;
+	in->orphan = entry->orphan;
 	in->answer.data = entry->data[0] != '\0' ? entry->data : NULL;
 	in->answer.data_len = in->answer.data ? (int) strlen(in->answer.data) : -1;
 	for (int i = 0; i < entry->nchildren; i++)

@@ -72,7 +72,7 @@ typedef struct ModelNode
 	int64_t		dzxid;			/* 0 while it exists */
 	ModelData	data;
 	bool		kin;			/* of another contender of its instance */
-	bool		stray;			/* of its session, and of no contender */
+	bool		orphan;			/* of its session, and of no contender */
 	bool		stays;			/* to delete it was refused */
 } ModelNode;
 
@@ -105,7 +105,7 @@ typedef struct ModelEntry
 	int64_t		czxid;
 	bool		ours;
 	bool		persistent;		/* what was read is not ephemeral */
-	bool		stray;
+	bool		orphan;
 	bool		not_empty;		/* RMDIR: refused because of that */
 	int64_t		view;			/* how far the answering server was */
 	int			nchildren;

@@ -7,7 +7,7 @@
  *	  after it, and a matrix of every situation and every input shows that
  *	  whatever the table does not list changes nothing and sends nothing.
  *	- Single tests are of what a table cannot say well: the place in the queue,
- *	  strays and strangers, missing directories, a worker's restart.
+ *	  orphans and strangers, missing directories, a worker's restart.
  *
  * test_recipe_model.c plays the recipe against a model of ZooKeeper.
  *
@@ -49,7 +49,7 @@
 #define OUR_READER \
 	"_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__0000000005"
 #define READER_PREFIX "_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__"
-#define STRAY(number) \
+#define ORPHAN(number) \
 	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-000000000" #number
 #define FIRST		"_c_11111111-1111-4111-8111-111111111111-lock-0000000003"
 #define SECOND		"22222222222222222222222222222222__lock__0000000004"
@@ -215,7 +215,7 @@ typedef enum Input
 	IN_WATCH_OK,
 	IN_WATCH_REVOKED,			/* succeeded, and reads Curator's data */
 	IN_WATCH_RETAINED,			/* succeeded: the lock may not be needed */
-	IN_WATCH_STRAY,				/* succeeded: it is ours, and of nobody */
+	IN_WATCH_ORPHAN,				/* succeeded: it is ours, and of nobody */
 	IN_WATCH_PERSISTENT,		/* succeeded: it is no ephemeral node */
 	IN_WATCH_CONTAINER,			/* the same, of a container */
 	IN_WATCH_UNKNOWN,
@@ -224,7 +224,7 @@ typedef enum Input
 	IN_STALE_WATCH_OK,
 	IN_STALE_WATCH_REVOKED,
 	IN_STALE_WATCH_RETAINED,
-	IN_STALE_WATCH_STRAY,
+	IN_STALE_WATCH_ORPHAN,
 	IN_STALE_WATCH_UNKNOWN,
 	IN_STALE_WATCH_NO_NODE,
 	IN_STALE_WATCH_REFUSED,
@@ -287,7 +287,7 @@ static const struct
 	const char *data;
 	bool		other;
 	bool		not_empty;
-	bool		stray;
+	bool		orphan;
 	bool		persistent;
 	bool		container;
 	int32_t		next;
@@ -344,8 +344,8 @@ static const struct
 		.data = NOTE_REVOCATION_DATA},
 	[IN_WATCH_RETAINED] = {RECIPE_WATCH_DONE, REQUEST_OK,
 		.data = "me" NOTE_RETAIN_MARK},
-	[IN_WATCH_STRAY] = {RECIPE_WATCH_DONE, REQUEST_OK, .ours = true,
-		.data = "me", .stray = true},
+	[IN_WATCH_ORPHAN] = {RECIPE_WATCH_DONE, REQUEST_OK, .ours = true,
+		.data = "me", .orphan = true},
 	[IN_WATCH_PERSISTENT] = {RECIPE_WATCH_DONE, REQUEST_OK, .data = "me",
 	.persistent = true},
 	[IN_WATCH_CONTAINER] = {RECIPE_WATCH_DONE, REQUEST_OK, .container = true},
@@ -357,8 +357,8 @@ static const struct
 		.data = NOTE_REVOCATION_DATA},
 	[IN_STALE_WATCH_RETAINED] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
 		.data = "me" NOTE_RETAIN_MARK},
-	[IN_STALE_WATCH_STRAY] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
-		.ours = true, .data = "me", .stray = true},
+	[IN_STALE_WATCH_ORPHAN] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
+		.ours = true, .data = "me", .orphan = true},
 	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, REQUEST_UNKNOWN, true},
 	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, REQUEST_NO_NODE, true},
 	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, REQUEST_REFUSED, true},
@@ -390,8 +390,8 @@ static const struct
 	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, REQUEST_UNKNOWN},
 	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, REQUEST_NO_NODE},
 	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, REQUEST_REFUSED},
-	[IN_REQUEUE_NEXT] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = STRAY(6)},
-	[IN_REQUEUE_BEHIND] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = STRAY(7)},
+	[IN_REQUEUE_NEXT] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = ORPHAN(6)},
+	[IN_REQUEUE_BEHIND] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = ORPHAN(7)},
 	[IN_REQUEUE_ODD] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = OUR_PREFIX},
 	[IN_REQUEUE_UNKNOWN] = {RECIPE_REQUEUE_DONE, REQUEST_UNKNOWN},
 	[IN_REQUEUE_NO_NODE] = {RECIPE_REQUEUE_DONE, REQUEST_NO_NODE},
@@ -898,14 +898,14 @@ static const Transition transitions[] = {
 		AT_READING_RETAINING, IN_ALONE, RECIPE_OWNER, "stat list",
 	RECIPE_TOLD_GRANTED, 0},
 
-	{"WATCHING: watch ok, a stray of our session -> WATCHING: delete it",
-		AT_WATCHING, IN_WATCH_STRAY, RECIPE_WATCHING, "stray(first)", 0, 0},
-	{"WATCHING: watch ok, a stray, another is ahead -> WATCHING: delete it",
-		AT_WATCHING_OF_TWO, IN_WATCH_STRAY, RECIPE_WATCHING, "stray(second)",
+	{"WATCHING: watch ok, an orphan of our session -> WATCHING: delete it",
+		AT_WATCHING, IN_WATCH_ORPHAN, RECIPE_WATCHING, "orphan(first)", 0, 0},
+	{"WATCHING: watch ok, an orphan, another is ahead -> WATCHING: delete it",
+		AT_WATCHING_OF_TWO, IN_WATCH_ORPHAN, RECIPE_WATCHING, "orphan(second)",
 	0, 0},
-	{"WATCHING: watch ok, a stray, asking -> WATCHING: delete it, queued",
-		AT_WATCHING_ASKING, IN_WATCH_STRAY, RECIPE_WATCHING,
-	"stray(first)", RECIPE_TOLD_QUEUED, 0},
+	{"WATCHING: watch ok, an orphan, asking -> WATCHING: delete it, queued",
+		AT_WATCHING_ASKING, IN_WATCH_ORPHAN, RECIPE_WATCHING,
+	"orphan(first)", RECIPE_TOLD_QUEUED, 0},
 	{"WATCHING: watch ok, asking, the owner needs it -> queued",
 		AT_WATCHING_ASKING, IN_WATCH_OK, RECIPE_WATCHING, "",
 	RECIPE_TOLD_QUEUED, 0},
@@ -1191,8 +1191,8 @@ static const Transition transitions[] = {
 	{"AWAITING_EMPTY: watch ok -> queued",
 		AT_AWAITING_EMPTY, IN_WATCH_OK, RECIPE_AWAITING_EMPTY, "",
 	RECIPE_TOLD_QUEUED, 0},
-	{"AWAITING_EMPTY: watch ok, a stray of our session -> AWAITING_EMPTY: delete it",
-		AT_AWAITING_EMPTY, IN_WATCH_STRAY, RECIPE_AWAITING_EMPTY, "stray(first)",
+	{"AWAITING_EMPTY: watch ok, an orphan of our session -> AWAITING_EMPTY: delete it",
+		AT_AWAITING_EMPTY, IN_WATCH_ORPHAN, RECIPE_AWAITING_EMPTY, "orphan(first)",
 	RECIPE_TOLD_QUEUED, 0},
 	{"AWAITING_EMPTY: watch ok, a revocation -> queued",
 		AT_AWAITING_EMPTY, IN_WATCH_REVOKED, RECIPE_AWAITING_EMPTY, "",
@@ -1306,14 +1306,14 @@ describe_ops(const RecipeOutput *out)
 					node = NULL;
 				else if (strcmp(node, OUR_FIRST) == 0)
 					node = "0";
-				else if (strcmp(node, STRAY(6)) == 0)
+				else if (strcmp(node, ORPHAN(6)) == 0)
 					node = "6";
-				else if (strcmp(node, STRAY(7)) == 0)
+				else if (strcmp(node, ORPHAN(7)) == 0)
 					node = "7";
 				break;
 			case REQUEST_WATCH:
 			case REQUEST_UNWATCH:
-			case REQUEST_DELETE_STRAY:
+			case REQUEST_DELETE_ORPHAN:
 				if (strcmp(node, OURS) == 0 && op->kind == REQUEST_WATCH)
 					node = "own";
 				else if (strcmp(node, FIRST) == 0)
@@ -1386,7 +1386,7 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 		in.answer.ephemeral_owner = inputs[input].container ? INT64_MIN :
 			inputs[input].persistent ? 0 : 1;
 		in.answer.ours = inputs[input].ours;
-		in.stray = inputs[input].stray;
+		in.orphan = inputs[input].orphan;
 		recipe_step(recipe, &in, out);
 	}
 	check_serials(recipe, before, out);
@@ -1565,8 +1565,8 @@ check_line(Situation at, const Transition *line)
 	if (out.told & RECIPE_TOLD_CREATED)
 		assert_string_equal(recipe.node, line->input == IN_CREATE_FIRST ?
 							OUR_FIRST :
-							line->input == IN_REQUEUE_NEXT ? STRAY(6) :
-							line->input == IN_REQUEUE_BEHIND ? STRAY(7) :
+							line->input == IN_REQUEUE_NEXT ? ORPHAN(6) :
+							line->input == IN_REQUEUE_BEHIND ? ORPHAN(7) :
 							OURS);
 	if (out.told & RECIPE_TOLD_TOKEN)
 		assert_true(out.token == TOKEN);
@@ -2310,13 +2310,13 @@ test_refused_delete_is_retried(void **state)
 
 /* The second node of a create that was repeated although it had arrived. */
 static void
-test_stray_is_deleted(void **state)
+test_orphan_is_deleted(void **state)
 {
-	static const char *const before[] = {STRAY(2), OURS};
-	static const char *const behind[] = {OURS, STRAY(8)};
+	static const char *const before[] = {ORPHAN(2), OURS};
+	static const char *const behind[] = {OURS, ORPHAN(8)};
 	static const char *const reader[] = {OUR_READER, OURS};
-	static const char *const blocked[] = {STRAY(4), FIRST, OURS, STRAY(9)};
-	static const char *const lost[] = {STRAY(4), FIRST};
+	static const char *const blocked[] = {ORPHAN(4), FIRST, OURS, ORPHAN(9)};
+	static const char *const lost[] = {ORPHAN(4), FIRST};
 	Recipe		recipe;
 	RecipeOutput out;
 
@@ -2326,58 +2326,58 @@ test_stray_is_deleted(void **state)
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, before, lengthof(before), &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	assert_string_equal(describe_ops(&out), "stray(" STRAY(2) ") stat");
+	assert_string_equal(describe_ops(&out), "orphan(" ORPHAN(2) ") stat");
 
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, behind, lengthof(behind), &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	assert_string_equal(describe_ops(&out), "stray(" STRAY(8) ") stat");
+	assert_string_equal(describe_ops(&out), "orphan(" ORPHAN(8) ") stat");
 
 	/* nor in the other mode */
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, reader, lengthof(reader), &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	assert_string_equal(describe_ops(&out), "stray(" OUR_READER ") stat");
+	assert_string_equal(describe_ops(&out), "orphan(" OUR_READER ") stat");
 
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, blocked, lengthof(blocked), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(recipe.blockers, 1);
 	assert_string_equal(describe_ops(&out),
-						"stray(" STRAY(4) ") "
-						"stray(" STRAY(9) ") watch(first)");
+						"orphan(" ORPHAN(4) ") "
+						"orphan(" ORPHAN(9) ") watch(first)");
 	recipe_free(&recipe);
 
-	/* our own node is gone, but a stray is there */
+	/* our own node is gone, but an orphan is there */
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, lost, lengthof(lost), &out);
 	assert_int_equal(recipe.state, RECIPE_ENTERING);
 	assert_string_equal(describe_ops(&out),
-						"stray(" STRAY(4) ") create children");
+						"orphan(" ORPHAN(4) ") create children");
 
-	/* found by a search: one is ours, the other is the stray */
+	/* found by a search: one is ours, the other is the orphan */
 	bring_to(&recipe, AT_SEARCHING);
 	give_children(&recipe, before, lengthof(before), &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
 	assert_int_equal(out.nops, 2);
-	assert_int_equal(out.ops[0].kind, REQUEST_DELETE_STRAY);
+	assert_int_equal(out.ops[0].kind, REQUEST_DELETE_ORPHAN);
 	assert_int_equal(out.ops[1].kind, REQUEST_STAT);
 	assert_string_equal(out.ops[1].node, recipe.node);
 	assert_string_not_equal(out.ops[0].node, recipe.node);
 	recipe_free(&recipe);
 }
 
-/* However many strays, what the step is about is still sent. */
+/* However many orphans, what the step is about is still sent. */
 static void
-test_strays_leave_room(void **state)
+test_orphans_leave_room(void **state)
 {
 	static const char *const many[] = {
-		STRAY(0), STRAY(1), STRAY(2), STRAY(3), STRAY(4), OURS, STRAY(6),
-		STRAY(7), STRAY(8), STRAY(9), FIRST
+		ORPHAN(0), ORPHAN(1), ORPHAN(2), ORPHAN(3), ORPHAN(4), OURS, ORPHAN(6),
+		ORPHAN(7), ORPHAN(8), ORPHAN(9), FIRST
 	};
 	static const char *const lost[] = {
-		STRAY(0), STRAY(1), STRAY(2), STRAY(3), STRAY(4), STRAY(6), STRAY(7),
-		STRAY(8), STRAY(9)
+		ORPHAN(0), ORPHAN(1), ORPHAN(2), ORPHAN(3), ORPHAN(4), ORPHAN(6), ORPHAN(7),
+		ORPHAN(8), ORPHAN(9)
 	};
 	static const int32_t sequence = 5;
 	Recipe		recipe;
@@ -2389,7 +2389,7 @@ test_strays_leave_room(void **state)
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_true(out.nops >= 2 && out.nops <= RECIPE_MAX_OPS);
 	for (int i = 0; i < out.nops - 1; i++)
-		assert_int_equal(out.ops[i].kind, REQUEST_DELETE_STRAY);
+		assert_int_equal(out.ops[i].kind, REQUEST_DELETE_ORPHAN);
 	assert_int_equal(out.ops[out.nops - 1].kind, REQUEST_WATCH);
 	recipe_free(&recipe);
 
@@ -2654,18 +2654,18 @@ test_resume_requeued(void **state)
 	{
 		{true, {OURS}, RECIPE_REQUEUEING, "requeue", 0},
 		{true, {LATER, OURS}, RECIPE_REQUEUEING, "requeue", 0},
-		{true, {STRAY(6)}, RECIPE_OWNER, "stat(6)",
+		{true, {ORPHAN(6)}, RECIPE_OWNER, "stat(6)",
 		RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED},
-		{true, {STRAY(7), LATER}, RECIPE_WATCHING, "watch(later)",
+		{true, {ORPHAN(7), LATER}, RECIPE_WATCHING, "watch(later)",
 		RECIPE_TOLD_CREATED},
 		{true, {FIRST}, RECIPE_ENTERING, "create children", 0},
 		{false, {OURS}, RECIPE_LEAVING, "delete", 0},
-		{false, {LATER, STRAY(7)}, RECIPE_LEAVING, "delete(7)",
+		{false, {LATER, ORPHAN(7)}, RECIPE_LEAVING, "delete(7)",
 		RECIPE_TOLD_CREATED},
 		{false, {FIRST}, RECIPE_NONE, "", RECIPE_TOLD_GONE},
 		/* both cannot be, but if they are, the one of before goes first */
-		{true, {STRAY(6), OURS}, RECIPE_REQUEUEING, "requeue", 0},
-		{false, {STRAY(6), OURS}, RECIPE_LEAVING, "delete", 0}
+		{true, {ORPHAN(6), OURS}, RECIPE_REQUEUEING, "requeue", 0},
+		{false, {ORPHAN(6), OURS}, RECIPE_LEAVING, "delete", 0}
 	};
 
 	(void) state;
@@ -3349,8 +3349,8 @@ test_ask_retained(void **state)
 		{false, {R(0000000004)}, RECIPE_WATCHING, true},
 		{false, {W(0000000004), W(0000000006)}, RECIPE_WATCHING, true},
 		{false, {W(0000000004), "leaves"}, RECIPE_WATCHING, true},
-		/* a stray of ours is nobody */
-		{false, {W(0000000004), STRAY(2)}, RECIPE_WATCHING, true},
+		/* an orphan of ours is nobody */
+		{false, {W(0000000004), ORPHAN(2)}, RECIPE_WATCHING, true},
 		/* who is first may give way, but not to us */
 		{false, {W(0000000004), W(0000000003)}, RECIPE_WATCHING, false},
 		{false, {W(0000000004), R(0000000003)}, RECIPE_WATCHING, false},
@@ -3537,13 +3537,13 @@ test_ask_retained_goes_on(void **state)
 	recipe_free(&recipe);
 }
 
-/* However many strays, an owner that is to monitor does. */
+/* However many orphans, an owner that is to monitor does. */
 static void
-test_strays_leave_room_for_list(void **state)
+test_orphans_leave_room_for_list(void **state)
 {
 	static const char *const many[] = {
-		STRAY(0), STRAY(1), STRAY(2), STRAY(3), STRAY(4), OURS, STRAY(6),
-		STRAY(7), STRAY(8), STRAY(9)
+		ORPHAN(0), ORPHAN(1), ORPHAN(2), ORPHAN(3), ORPHAN(4), OURS, ORPHAN(6),
+		ORPHAN(7), ORPHAN(8), ORPHAN(9)
 	};
 	static const Situation ways[] = {AT_READING, AT_SEARCHING};
 
@@ -3563,7 +3563,7 @@ test_strays_leave_room_for_list(void **state)
 		assert_int_equal(recipe.state, RECIPE_OWNER);
 		assert_true(out.nops >= 3 && out.nops <= RECIPE_MAX_OPS);
 		for (int j = 0; j < out.nops - 2; j++)
-			assert_int_equal(out.ops[j].kind, REQUEST_DELETE_STRAY);
+			assert_int_equal(out.ops[j].kind, REQUEST_DELETE_ORPHAN);
 		assert_int_equal(out.ops[out.nops - 2].kind, REQUEST_STAT);
 		assert_int_equal(out.ops[out.nops - 1].kind, REQUEST_LIST);
 		assert_int_equal(out.ops[out.nops - 1].serial, recipe.queue_watch);
@@ -3786,8 +3786,8 @@ main(void)
 		cmocka_unit_test(test_token_is_forgotten),
 		cmocka_unit_test(test_unwatch_once),
 		cmocka_unit_test(test_refused_delete_is_retried),
-		cmocka_unit_test(test_stray_is_deleted),
-		cmocka_unit_test(test_strays_leave_room),
+		cmocka_unit_test(test_orphan_is_deleted),
+		cmocka_unit_test(test_orphans_leave_room),
 		cmocka_unit_test(test_stranger_is_told),
 		cmocka_unit_test(test_directories_are_made),
 		cmocka_unit_test(test_directories_cannot_be_made),
@@ -3809,7 +3809,7 @@ main(void)
 		cmocka_unit_test(test_ask_retained),
 		cmocka_unit_test(test_retain_mark),
 		cmocka_unit_test(test_ask_retained_goes_on),
-		cmocka_unit_test(test_strays_leave_room_for_list),
+		cmocka_unit_test(test_orphans_leave_room_for_list),
 		cmocka_unit_test(test_serials_wrap),
 		cmocka_unit_test(test_revocation_data),
 		cmocka_unit_test(test_grouped_directories),

@@ -139,7 +139,7 @@ typedef struct Tally
 	unsigned long told_retained;
 	unsigned long retained_in_vain;
 	unsigned long retained_granted;
-	unsigned long strays;
+	unsigned long orphans;
 	unsigned long first;		/* owners by the number 0, */
 	unsigned long next;			/* or by that next to an owner's before */
 	unsigned long not_next;		/* contenders that had hoped for it */
@@ -292,7 +292,7 @@ check_executing(const ModelSession *session, const ModelEntry *entry)
 	{
 		for (int i = model->oldest; i < model->nnodes; i++)
 			model_check(!node_exists(&model->nodes[i]) ||
-						is_kin(&model->nodes[i]) || model->nodes[i].stray ||
+						is_kin(&model->nodes[i]) || model->nodes[i].orphan ||
 						(requeues && strcmp(model->nodes[i].name, entry->node) == 0) ||
 						model->nodes[i].session != session->id,
 						"a contender has at most one node");
@@ -513,13 +513,13 @@ answer_contended(Client *client)
 
 /* Is this of a client's session, and of none of its contenders? */
 static bool
-is_stray(const Client *client, const char *name)
+is_orphan(const Client *client, const char *name)
 {
 	/* the latest: numbers come again when the directory has been collected */
 	for (int i = model->nnodes - 1; i >= 0; i--)
 		if (strcmp(model->nodes[i].name, name) == 0 &&
 			model->nodes[i].session == client->session.id)
-			return model->nodes[i].stray;
+			return model->nodes[i].orphan;
 	return false;
 }
 
@@ -806,10 +806,10 @@ check_op(Client *client, const RecipeOutput *out, int i)
 			model_check(strcmp(op->node, own) == 0,
 						"we touch our own node only");
 			break;
-		case REQUEST_DELETE_STRAY:
-			model_check(is_stray(client, op->node),
+		case REQUEST_DELETE_ORPHAN:
+			model_check(is_orphan(client, op->node),
 						"no create is repeated that had arrived");
-			tally.strays++;
+			tally.orphans++;
 			break;
 		default:
 			break;
@@ -1149,7 +1149,7 @@ deliver(ModelSession *session)
 	if (!model_hear(&client->session, &entry))
 	{
 		/* nobody waits for it, but it is repeated until it is answered */
-		if (!entry.is_event && entry.kind == REQUEST_DELETE_STRAY &&
+		if (!entry.is_event && entry.kind == REQUEST_DELETE_ORPHAN &&
 			entry.result == REQUEST_UNKNOWN && client->session.alive)
 			model_resubmit(&client->session, &entry);
 		return;
@@ -1469,7 +1469,7 @@ foreigner_enters(const char *name, bool sequential)
 
 /* A contender that a client's instance has, too, or that it has lost. */
 static void
-kin_enters(Client *client, const char *name, bool stray)
+kin_enters(Client *client, const char *name, bool orphan)
 {
 	int			node;
 
@@ -1477,9 +1477,9 @@ kin_enters(Client *client, const char *name, bool stray)
 		return;
 	node = model_make_node(MODEL_NAME, name, true, client->session.id,
 						   cluster_data(false));
-	model->nodes[node].kin = !stray;
-	model->nodes[node].stray = stray;
-	note(client, stray ? "has a stray" : "has another contender",
+	model->nodes[node].kin = !orphan;
+	model->nodes[node].orphan = orphan;
+	note(client, orphan ? "has an orphan" : "has another contender",
 		 model->nodes[node].sequence);
 }
 
@@ -1495,10 +1495,10 @@ first_foreigner(void)
 }
 
 static int
-first_stray(void)
+first_orphan(void)
 {
 	for (int i = model->oldest; i < model->nnodes; i++)
-		if (model->nodes[i].dzxid == 0 && model->nodes[i].stray)
+		if (model->nodes[i].dzxid == 0 && model->nodes[i].orphan)
 			return i;
 	return -1;
 }
@@ -1656,9 +1656,9 @@ check_predecessor(const Client *client)
 		return;
 	ahead = node_at(client->recipe.predecessor, model->zxid);
 	model_check(ahead >= 0, "who waits has a predecessor");
-	model_check(!model->nodes[ahead].stray || model->nodes[ahead].stays ||
+	model_check(!model->nodes[ahead].orphan || model->nodes[ahead].stays ||
 				model->nodes[ahead].session != client->session.id,
-				"a predecessor that is a stray of our own is deleted");
+				"a predecessor that is an orphan of our own is deleted");
 }
 
 /* At rest, who is first in the queue owns the lock, and nobody else does. */
@@ -1736,8 +1736,8 @@ wind_up(void)
 
 	schedule_settle();
 	check_liveness();
-	/* strays that nobody stands right behind go with their session */
-	while ((node = first_stray()) >= 0)
+	/* orphans that nobody stands right behind go with their session */
+	while ((node = first_orphan()) >= 0)
 		foreigner_leaves(node);
 	while ((node = first_foreigner()) >= 0)
 		foreigner_leaves(node);
@@ -1798,7 +1798,7 @@ typedef struct Scenario
 	bool		dir_missing;
 	const char *others[3];		/* ahead in the queue */
 	const char *kin;			/* the same, of our own session */
-	bool		stray;			/* and of nobody */
+	bool		orphan;			/* and of nobody */
 	bool		retain;
 	bool		asks_retained;
 	bool		ahead_retains;	/* they may not need the lock, */
@@ -1880,10 +1880,10 @@ static const Scenario scenarios[] = {
 	.others = {W}, .first = INT32_MAX - 1, .in_a_row = true, .faults = 1},
 	{"a number without order, as that of one ahead", .dir_known = true,
 	.others = {W}, .first = INT32_MAX, .in_a_row = true, .faults = 2},
-	{"a stray of our own ahead", .dir_known = true, .kin = W,
-	.stray = true, .faults = 2},
-	{"another one, and a stray of our own ahead, answers late",
-		.dir_known = true, .others = {W}, .kin = R, .stray = true,
+	{"an orphan of our own ahead", .dir_known = true, .kin = W,
+	.orphan = true, .faults = 2},
+	{"another one, and an orphan of our own ahead, answers late",
+		.dir_known = true, .others = {W}, .kin = R, .orphan = true,
 	.in_a_row = true, .faults = 2},
 	{"another contender of ours ahead", .dir_known = true, .kin = W,
 	.faults = 2}
@@ -1923,7 +1923,7 @@ set_scene(Play *play, const Scenario *scenario)
 	scene->tokens = scenario->tokens;
 	client = add_client();
 	if (scenario->kin)
-		kin_enters(client, scenario->kin, scenario->stray);
+		kin_enters(client, scenario->kin, scenario->orphan);
 	client->session.view = client->session.seen = model->zxid;
 	client->retains = scenario->retain;
 	client->asks_retained = scenario->asks_retained;
@@ -2300,7 +2300,7 @@ typedef struct Mix
 	bool		retaining;		/* some keep locks, some ask for them */
 	bool		tokens;
 	bool		kin;			/* an instance has other contenders, and
-								 * strays */
+								 * orphans */
 	bool		unread;			/* clients remember their directory */
 	bool		requeues;		/* owners queue again */
 	unsigned	calm;			/* the higher, the rarer are faults */
@@ -2322,8 +2322,8 @@ static const Mix mixes[] = {
 	.semaphores = true, .calm = 12},
 	{"creates tell the token", .foreigners = true, .restarts = true,
 	.tokens = true, .calm = 12},
-	{"strays of their own", .foreigners = true, .kin = true, .calm = 12},
-	{"strays of their own, operations refused", .refusals = true,
+	{"orphans of their own", .foreigners = true, .kin = true, .calm = 12},
+	{"orphans of their own, operations refused", .refusals = true,
 	.restarts = true, .kin = true, .calm = 15},
 	{"everything", .foreigners = true, .end = true, .refusals = true,
 	.restarts = true, .semaphores = true, .calm = 10},
@@ -2665,7 +2665,7 @@ check_tally(const Mix *mix, const Tally *before,
 	if (mix->semaphores)
 		assert_true(tally.mixed > before->mixed + 100);
 	if (mix->kin)
-		assert_true(tally.strays > before->strays + 100);
+		assert_true(tally.orphans > before->orphans + 100);
 	if (mix->requeues)
 	{
 		assert_true(tally.requeued > before->requeued + 15);

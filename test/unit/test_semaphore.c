@@ -9,7 +9,7 @@
  *	  of every situation and every input, which shows that whatever the table
  *	  does not list changes nothing and sends nothing;
  *	- single tests of what a table cannot say well: the data of the
- *	  agreement, when a waiter is told to be queued, strays, a worker's restart.
+ *	  agreement, when a waiter is told to be queued, orphans, a worker's restart.
  *
  * test_semaphore_model.c plays the semaphore against a model of ZooKeeper.
  *
@@ -446,7 +446,7 @@ static const Transition transitions[] = {
 	TOLD_MIXED | TOLD_GONE, 0},
 	{AT_PREPARING, IN_QUEUE_THIRD, SEMAPHORE_NONE, "",
 	TOLD_MIXED | TOLD_GONE, 0},
-	{AT_PREPARING, IN_MIXED, SEMAPHORE_NONE, "stray(name) stray(name)",
+	{AT_PREPARING, IN_MIXED, SEMAPHORE_NONE, "orphan(name) orphan(name)",
 	TOLD_MIXED | TOLD_GONE, 0},
 	{AT_PREPARING, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING, IN_STRANGER, SEMAPHORE_PREPARING, "", 0, 0},
@@ -473,10 +473,10 @@ static const Transition transitions[] = {
 	{AT_PREPARING_PERMITS, IN_ONE, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING_PERMITS, IN_TWO, SEMAPHORE_PREPARING, "", 0, 0},
 	/* permits of ours that are not wanted go, and do not count */
-	{AT_PREPARING_PERMITS, IN_OURS, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_PERMITS, IN_OURS_FIRST, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_PERMITS, IN_OURS_SECOND, SEMAPHORE_PREPARING, "stray", 0, 0},
-	{AT_PREPARING_PERMITS, IN_OURS_THIRD, SEMAPHORE_PREPARING, "stray", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS, SEMAPHORE_PREPARING, "orphan", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_FIRST, SEMAPHORE_PREPARING, "orphan", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_SECOND, SEMAPHORE_PREPARING, "orphan", 0, 0},
+	{AT_PREPARING_PERMITS, IN_OURS_THIRD, SEMAPHORE_PREPARING, "orphan", 0, 0},
 	{AT_PREPARING_PERMITS, IN_STRANGER, SEMAPHORE_PREPARING, "",
 	RECIPE_TOLD_STRANGER, 0},
 	{AT_PREPARING_PERMITS, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK,
@@ -535,10 +535,10 @@ static const Transition transitions[] = {
 	{AT_QUEUEING, IN_EMPTY, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING, IN_ONE, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING, IN_TWO, SEMAPHORE_QUEUEING, "", 0, 0},
-	{AT_QUEUEING, IN_OURS, SEMAPHORE_QUEUEING, "stray", 0, 0},
-	{AT_QUEUEING, IN_OURS_FIRST, SEMAPHORE_QUEUEING, "stray", 0, 0},
-	{AT_QUEUEING, IN_OURS_SECOND, SEMAPHORE_QUEUEING, "stray", 0, 0},
-	{AT_QUEUEING, IN_OURS_THIRD, SEMAPHORE_QUEUEING, "stray", 0, 0},
+	{AT_QUEUEING, IN_OURS, SEMAPHORE_QUEUEING, "orphan", 0, 0},
+	{AT_QUEUEING, IN_OURS_FIRST, SEMAPHORE_QUEUEING, "orphan", 0, 0},
+	{AT_QUEUEING, IN_OURS_SECOND, SEMAPHORE_QUEUEING, "orphan", 0, 0},
+	{AT_QUEUEING, IN_OURS_THIRD, SEMAPHORE_QUEUEING, "orphan", 0, 0},
 	{AT_QUEUEING, IN_STRANGER, SEMAPHORE_QUEUEING, "",
 	RECIPE_TOLD_STRANGER, 0},
 	{AT_QUEUEING, IN_CHILDREN_NO_NODE, SEMAPHORE_QUEUEING, "", 0, 0},
@@ -572,7 +572,7 @@ static const Transition transitions[] = {
 
 	{AT_CHECKING, IN_ONE, SEMAPHORE_LEAVING, "+delete", TOLD_MIXED, 0},
 	{AT_CHECKING, IN_MIXED, SEMAPHORE_LEAVING,
-	"+delete stray(name) stray(name)", TOLD_MIXED, 0},
+	"+delete orphan(name) orphan(name)", TOLD_MIXED, 0},
 	{AT_CHECKING, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING, IN_STRANGER, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK, 0, 0},
@@ -589,7 +589,7 @@ static const Transition transitions[] = {
 	{AT_CHECKING_USED, IN_LOCK_LOST, SEMAPHORE_NONE, "",
 	TOLD_GONE, 0},
 	{AT_CHECKING_PERMITS, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
-	{AT_CHECKING_PERMITS, IN_OURS_SECOND, SEMAPHORE_CHECKING, "stray", 0, 0},
+	{AT_CHECKING_PERMITS, IN_OURS_SECOND, SEMAPHORE_CHECKING, "orphan", 0, 0},
 	{AT_CHECKING_PERMITS, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK,
 	0, 0},
 	{AT_CHECKING_PERMITS, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
@@ -857,7 +857,7 @@ expected_node(RequestKind kind)
 		case REQUEST_WATCH:
 		case REQUEST_STAT:
 		case REQUEST_DELETE:
-		case REQUEST_DELETE_STRAY:
+		case REQUEST_DELETE_ORPHAN:
 			return PERMIT;
 		default:
 			return NULL;		/* the directory */
@@ -889,7 +889,7 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 							 i > 0 ? " " : "", model_op_name(op->kind));
 			continue;
 		}
-		if (op->kind == REQUEST_DELETE_STRAY && place == SEMAPHORE_NAME)
+		if (op->kind == REQUEST_DELETE_ORPHAN && place == SEMAPHORE_NAME)
 			assert_true(strcmp(op->node, "locks") == 0 ||
 						strcmp(op->node, "leases") == 0);
 		else if (node == NULL)
@@ -901,7 +901,7 @@ describe_ops(const Semaphore *semaphore, const SemaphoreOutput *out)
 		else
 			assert_null(op->data);
 		/* nobody waits for the answers of these */
-		if (op->kind != REQUEST_UNWATCH && op->kind != REQUEST_DELETE_STRAY)
+		if (op->kind != REQUEST_UNWATCH && op->kind != REQUEST_DELETE_ORPHAN)
 			assert_int_equal(op->serial, semaphore->serial);
 		used += snprintf(text + used, sizeof(text) - used, "%s%s%s",
 						 i > 0 ? " " : "", model_op_name(op->kind), places[place]);
@@ -1297,7 +1297,7 @@ test_queued_is_certain(void **state)
 static void
 test_queue_is_read_again(void **state)
 {
-	static const char *const strays[] = {
+	static const char *const orphans[] = {
 		UUID_TEXT "-lock-0000000002", OTHER("lock", 4), LOCK
 	};
 	Semaphore	semaphore;
@@ -1327,8 +1327,8 @@ test_queue_is_read_again(void **state)
 	/* another contender of ours, which is about to go, is not ahead */
 	bring_to(&semaphore, AT_QUEUEING_ONE);
 	fill_input(&semaphore, IN_QUEUE_SECOND, &in);
-	in.answer.children = strays;
-	in.answer.nchildren = lengthof(strays);
+	in.answer.children = orphans;
+	in.answer.nchildren = lengthof(orphans);
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(out.told, 0);
 	semaphore_free(&semaphore);
@@ -1342,7 +1342,7 @@ test_queue_is_read_again(void **state)
 
 /* Another permit of ours is deleted as soon as it is seen and never counts. */
 static void
-test_stray_permit(void **state)
+test_orphan_permit(void **state)
 {
 	static const char *const children[] = {
 		UUID_TEXT "-lease-0000000005", PERMIT, OTHER("lease", 3),
@@ -1359,9 +1359,9 @@ test_stray_permit(void **state)
 	in.answer.nchildren = lengthof(children);
 	semaphore_step(&semaphore, false, &in, &out);
 	assert_int_equal(out.nops, 2);
-	assert_int_equal(out.ops[0].op.kind, REQUEST_DELETE_STRAY);
+	assert_int_equal(out.ops[0].op.kind, REQUEST_DELETE_ORPHAN);
 	assert_ptr_equal(out.ops[0].op.node, children[0]);
-	assert_int_equal(out.ops[1].op.kind, REQUEST_DELETE_STRAY);
+	assert_int_equal(out.ops[1].op.kind, REQUEST_DELETE_ORPHAN);
 	assert_ptr_equal(out.ops[1].op.node, children[3]);
 	assert_int_equal(semaphore.others, 1);
 	give(&semaphore, IN_GET_SAME, &out);
@@ -1369,9 +1369,9 @@ test_stray_permit(void **state)
 	semaphore_free(&semaphore);
 }
 
-/* However many strays, what the step is about is still sent. */
+/* However many orphans, what the step is about is still sent. */
 static void
-test_strays_leave_room(void **state)
+test_orphans_leave_room(void **state)
 {
 	char		names[30][ZNODE_CONTENDER_SIZE];
 	const char *children[31];
@@ -1395,7 +1395,7 @@ test_strays_leave_room(void **state)
 		semaphore_step(&semaphore, false, &in, &out);
 		assert_true(out.nops >= RECIPE_MAX_OPS + 3 && out.nops <= SEMAPHORE_MAX_OPS);
 		for (int i = 0; i < RECIPE_MAX_OPS; i++)
-			assert_int_equal(out.ops[i].op.kind, REQUEST_DELETE_STRAY);
+			assert_int_equal(out.ops[i].op.kind, REQUEST_DELETE_ORPHAN);
 		assert_int_equal(out.ops[RECIPE_MAX_OPS].op.kind, REQUEST_UNWATCH);
 		assert_int_equal(out.ops[RECIPE_MAX_OPS + 1].op.kind,
 						 with ? REQUEST_STAT : REQUEST_CREATE);
@@ -1676,8 +1676,8 @@ main(void)
 		cmocka_unit_test(test_own_permit_is_no_agreement),
 		cmocka_unit_test(test_queued_is_certain),
 		cmocka_unit_test(test_queue_is_read_again),
-		cmocka_unit_test(test_stray_permit),
-		cmocka_unit_test(test_strays_leave_room),
+		cmocka_unit_test(test_orphan_permit),
+		cmocka_unit_test(test_orphans_leave_room),
 		cmocka_unit_test(test_permit_without_order),
 		cmocka_unit_test(test_lock_stands_by),
 		cmocka_unit_test(test_resume),

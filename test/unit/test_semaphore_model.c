@@ -236,7 +236,7 @@ check_executing(const ModelSession *session, const ModelEntry *entry)
 			tally.sets++;
 			break;
 		case REQUEST_DELETE:
-		case REQUEST_DELETE_STRAY:
+		case REQUEST_DELETE_ORPHAN:
 			if (entry->place != MODEL_NAME)
 				break;
 			model_check(strcmp(entry->node, ZNODE_LOCKS_DIR) == 0 ||
@@ -558,7 +558,7 @@ submit(Client *client, Permit *permit, const SemaphoreOp *op)
 						&client->permits[claim->contender] == permit ||
 						scene->vandals, "nobody takes back another's watch");
 			break;
-		case REQUEST_DELETE_STRAY:
+		case REQUEST_DELETE_ORPHAN:
 			model_check(op->place == SEMAPHORE_NAME,
 						"no create is repeated that had arrived");
 			break;

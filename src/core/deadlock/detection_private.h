@@ -139,11 +139,11 @@ typedef struct Probe
 } Probe;
 
 /* A znode of ours that is to be deleted. */
-typedef struct Litter
+typedef struct Orphan
 {
 	char		path[NOTE_VERTEX_SIZE];
 	bool		out;			/* a delete is */
-} Litter;
+} Orphan;
 
 typedef struct Detection
 {
@@ -168,8 +168,8 @@ typedef struct Detection
 	int			nrooms;
 	Probe	   *probes;
 	int			nprobes;
-	Litter	   *litter;
-	int			nlitter;
+	Orphan	   *orphans;
+	int			norphans;
 	Pending    *pending;
 	int			npending;
 	bool		resumed;		/* rooms that are new are to be swept */

@@ -722,7 +722,7 @@ detector_free(Detector *detector)
 	free(state->holders);
 	free(state->rooms);
 	free(state->probes);
-	free(state->litter);
+	free(state->orphans);
 	free(state->pending);
 	free(state);
 	detector->state = NULL;
@@ -820,7 +820,7 @@ detector_is_idle(const Detector *detector)
 		if (state->rooms[i].sweep)
 			return false;
 	return state->nedges == 0 && state->nholders == 0 &&
-		state->npending == 0 && state->nlitter == 0 && state->nprobes == 0;
+		state->npending == 0 && state->norphans == 0 && state->nprobes == 0;
 }
 
 /*

@@ -82,8 +82,8 @@ room_sweep(Detection *state, const char *path)
 void
 room_throw_away(Detection *state, const char *room, const char *name)
 {
-	state->litter = memory_grow(state->litter, state->nlitter, sizeof(Litter));
-	room_path_in(room, name, state->litter[state->nlitter++].path);
+	state->orphans = memory_grow(state->orphans, state->norphans, sizeof(Orphan));
+	room_path_in(room, name, state->orphans[state->norphans++].path);
 }
 
 /*
@@ -118,15 +118,15 @@ room_deleted(Detection *state, const Pending *pending, const DetectorInput *in)
 		room->exists = false;
 		room->watch = 0;
 	}
-	for (int i = 0; i < state->nlitter; i++)
-		if (strcmp(state->litter[i].path, pending->path) == 0)
+	for (int i = 0; i < state->norphans; i++)
+		if (strcmp(state->orphans[i].path, pending->path) == 0)
 		{
-			state->litter[i].out = false;
+			state->orphans[i].out = false;
 			if (in->answer.result == REQUEST_UNKNOWN)
 				return;
-			state->nlitter--;
-			memmove(&state->litter[i], &state->litter[i + 1],
-					(state->nlitter - i) * sizeof(Litter));
+			state->norphans--;
+			memmove(&state->orphans[i], &state->orphans[i + 1],
+					(state->norphans - i) * sizeof(Orphan));
 			return;
 		}
 }
@@ -253,8 +253,8 @@ room_want(Detection *state, const char *const *rooms, int nrooms)
 static bool
 is_ours(Detection *state, const char *path)
 {
-	for (int i = 0; i < state->nlitter; i++)
-		if (strcmp(state->litter[i].path, path) == 0)
+	for (int i = 0; i < state->norphans; i++)
+		if (strcmp(state->orphans[i].path, path) == 0)
 			return true;
 	return detection_find_holder(state, path) != NULL;
 }
@@ -333,7 +333,7 @@ room_forget(Detection *state)
 	for (int i = 0; i < state->nrooms; i++)
 		free(state->rooms[i].named);
 	state->nrooms = 0;
-	state->nlitter = 0;
+	state->norphans = 0;
 	state->recount = true;
 }
 
@@ -396,11 +396,11 @@ room_watch_needed(Detection *state)
 void
 room_clean_up(Detection *state)
 {
-	for (int i = 0; i < state->nlitter; i++)
-		if (!state->litter[i].out)
+	for (int i = 0; i < state->norphans; i++)
+		if (!state->orphans[i].out)
 		{
 			(void) detection_send(state, REQUEST_DELETE, TASK_DELETE,
-								  state->litter[i].path, 0);
-			state->litter[i].out = true;
+								  state->orphans[i].path, 0);
+			state->orphans[i].out = true;
 		}
 }

@@ -150,7 +150,7 @@
  *				watch ok, if nobody ahead was surely a contender -> queued
  *				watch ok, if only owners are ahead and we ask retained ones: it
  *				  may not need the lock -> WATCHING: retained; it does -> queued
- *				watch ok, and the predecessor is a stray of our session -> the
+ *				watch ok, and the predecessor is an orphan of our session -> the
  *				  same: delete it
  *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
@@ -217,7 +217,7 @@
  *				children or get refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
  *	AWAITING_EMPTY	watch ok -> AWAITING_EMPTY: queued
- *				watch ok, and it is a stray of our session -> the same: delete it
+ *				watch ok, and it is an orphan of our session -> the same: delete it
  *				watch ok, one of another client's, without order, or not
  *				  ephemeral -> LEAVING: unwatch, delete; failed, ended
  *				node deleted; watch no node -> REMOVING_DIR: rmdir
@@ -253,7 +253,7 @@ send_op(RecipeOutput *out, RequestKind kind, const char *node, uint32_t serial)
 {
 	Request    *op;
 
-	/* The bound is the most that any step sends, strays being rationed. */
+	/* The bound is the most that any step sends, orphans being rationed. */
 	if (out->nops == RECIPE_MAX_OPS)
 		return;
 	op = &out->ops[out->nops++];
@@ -705,7 +705,7 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 	{
 		/* leave room for the operation that this step is about */
 		if (out->nops < RECIPE_MAX_OPS - 3)
-			send_op(out, REQUEST_DELETE_STRAY, child, 0);
+			send_op(out, REQUEST_DELETE_ORPHAN, child, 0);
 	}
 	else if (znode_is_unordered(contender.sequence))
 	{
@@ -1371,8 +1371,8 @@ on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
 	else
 	{
-		if (in->stray)
-			send_op(out, REQUEST_DELETE_STRAY, recipe->predecessor, 0);
+		if (in->orphan)
+			send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
 		out->told |= RECIPE_TOLD_QUEUED;
 	}
 }
@@ -1393,8 +1393,8 @@ on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
 		return;
 	}
 
-	if (in->stray)
-		send_op(out, REQUEST_DELETE_STRAY, recipe->predecessor, 0);
+	if (in->orphan)
+		send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
 	if (recipe->unsure)
 	{
 		recipe->unsure = false;
@@ -1821,7 +1821,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
  * recipe_event
  *		What an answer, or a watch, is for a recipe or a semaphore.
  *
- * Not for UNWATCH and DELETE_STRAY, for whose answers nobody waits, nor for
+ * Not for UNWATCH and DELETE_ORPHAN, for whose answers nobody waits, nor for
  * requests that neither makes.
  */
 RecipeEvent

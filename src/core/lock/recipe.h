@@ -68,7 +68,7 @@ typedef struct RecipeInput
 								 * nothing read, as 0 does in any case */
 	const uint8_t *sibling;		/* CHECK_WRITERS, WATCH_QUEUE: UUID of the
 								 * other contender of this instance, or NULL */
-	bool		stray;			/* WATCH_DONE: ours, and of no contender */
+	bool		orphan;			/* WATCH_DONE: ours, and of no contender */
 } RecipeInput;
 
 /* What the worker tells the slot, as bits: a step can have several. */

@@ -200,7 +200,7 @@ static void
 add_op(SemaphoreOutput *out, const Request *op, SemaphorePlace place,
 	   bool for_lock)
 {
-	/* The bound is the most that any step sends, strays being rationed. */
+	/* The bound is the most that any step sends, orphans being rationed. */
 	if (out->nops == SEMAPHORE_MAX_OPS)
 		return;
 	out->ops[out->nops].op = *op;
@@ -415,7 +415,7 @@ count_permits(Semaphore *semaphore, const RecipeInput *in,
 				semaphore->ahead++;
 		}
 		else if (out->nops < RECIPE_MAX_OPS)
-			send_op(semaphore, out, REQUEST_DELETE_STRAY, SEMAPHORE_PERMITS,
+			send_op(semaphore, out, REQUEST_DELETE_ORPHAN, SEMAPHORE_PERMITS,
 					child, NULL);
 	}
 	return found;
@@ -738,7 +738,7 @@ on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	for (int i = 0; i < in->answer.nchildren; i++)
 		if (strcmp(in->answer.children[i], ZNODE_LOCKS_DIR) == 0 ||
 			strcmp(in->answer.children[i], ZNODE_PERMITS_DIR) == 0)
-			send_op(semaphore, out, REQUEST_DELETE_STRAY, SEMAPHORE_NAME,
+			send_op(semaphore, out, REQUEST_DELETE_ORPHAN, SEMAPHORE_NAME,
 					in->answer.children[i], NULL);
 }
 

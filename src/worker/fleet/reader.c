@@ -602,7 +602,7 @@ append_queue(StringInfo buf, const Queue *queue)
 		queue->holder >= 0 ? &queue->nodes[queue->holder] : NULL;
 	const QueueNode *waiter =
 		queue->waiter >= 0 ? &queue->nodes[queue->waiter] : NULL;
-	ZkSurveyEntry head;
+	ZkFleetLockEntry head;
 	int			start = buf->len;
 
 	memset(&head, 0, sizeof(head));
@@ -624,11 +624,11 @@ append_queue(StringInfo buf, const Queue *queue)
 		head.waiter_since = waiter->ctime;
 	head.name_len = strlen(queue->name);
 
-	appendBinaryStringInfo(buf, (char *) &head, offsetof(ZkSurveyEntry, bytes));
+	appendBinaryStringInfo(buf, (char *) &head, offsetof(ZkFleetLockEntry, bytes));
 	appendStringInfoString(buf, queue->name);
 	if (head.data_len > 0)
 		appendBinaryStringInfo(buf, holder->data, head.data_len);
-	align(buf, start + ZkSurveyEntrySize(&head));
+	align(buf, start + ZkFleetLockEntrySize(&head));
 }
 
 /*

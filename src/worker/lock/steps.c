@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * steps.c
- *		Steps of contenders: events in, operations and news out.
+ *		Steps of contenders: events in, operations and reports out.
  *
  * An event goes into a contender's machine; what that comes out
- * with is carried out here: operations go to its session, news to its slot,
+ * with is carried out here: operations go to its session, reports to its slot,
  * and so to backends, and to the server log.
  * A contender whose slot is wanted again when nothing of it is left begins
  * anew at once, if there is room.  If that is known before an exclusive owner's
@@ -377,7 +377,7 @@ want_again(Contender *contender, MachineOutput *out)
 
 /*
  * Do what a step came out with: submit its operations and tell the slot the
- * news, until there is no further step to take.  The contender may be dropped
+ * reports, until there is no further step to take.  The contender may be dropped
  * by that.
  */
 static void
@@ -571,7 +571,7 @@ step_queue_behind(Contender *contender, RecipeEvent event)
  * then the node that is deleted here is gone already.)
  */
 static bool
-is_stray(const Contender *contender, bool for_lock,
+is_orphan(const Contender *contender, bool for_lock,
 		 const RequestAnswer *answer)
 {
 	const MachineStatus *now = &contender->now;
@@ -605,7 +605,7 @@ take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
 	if (input.event == RECIPE_SET_DONE && answer->result == REQUEST_OK &&
 		(contender->now.kind != ZNODE_PERMIT || contender->now.owns))
 		contender->note_version = answer->version;
-	input.stray = is_stray(contender, for_lock, answer);
+	input.orphan = is_orphan(contender, for_lock, answer);
 	if (is_remembered(contender) && input.event == RECIPE_CREATE_DONE)
 		input.next = directory_next(contender->directory);
 	else if (is_remembered(contender) && input.event == RECIPE_DELETE_DONE)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * steps_private.h
- *		Steps of contenders: events in, operations and news out.
+ *		Steps of contenders: events in, operations and reports out.
  *
  * Copyright (c) 2026, zklock developers
  *

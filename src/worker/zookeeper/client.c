@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *		libzookeeper_mt: its threads, and the queue of news.
+ *		libzookeeper_mt: its threads, and the queue of events.
  *
  * Each handle of the library has two threads of its own, in which the library
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
- * appends it to its client's queue of news, and wakes the main thread.  Code
+ * appends it to its client's queue of events, and wakes the main thread.  Code
  * that runs in other threads is in this file, in operation.c, fault.c and
  * security.c only, where comments mark it.
  *
@@ -14,30 +14,30 @@
  * when it closes one it waits for its threads, one of which may resolve names,
  * and for the server.  Either may take long, so a thread of ours does it, which
  * starts with the same signals blocked as the library's (fault.c), and then
- * ends.  The main thread has no handle meanwhile.  News of a handle are not
+ * ends.  The main thread has no handle meanwhile.  ClientEvent of a handle are not
  * given out before the main thread has it, and are dropped once it has given the
- * handle up, except the last (NEWS_CLOSED).  A handle that is not wanted any
+ * handle up, except the last (CLIENT_EVENT_CLOSED).  A handle that is not wanted any
  * more when it has been made is closed by the same thread.  A process that ends
  * waits for none of these threads.
  *
- * Locking.  news_lock, one for the process, guards the last four fields of each
- * Client (passed, queue, queue_end, answers_left), the static news_dropped, and
+ * Locking.  event_lock, one for the process, guards the last four fields of each
+ * Client (passed, queue, queue_end, answers_left), the static event_dropped, and
  * the end of CLIENT_OPENING, which the thread that makes the handle looks at;
  * otherwise a state is the main thread's.  It is held for a few assignments,
  * and not while the eventfd is read or written.  Nobody waits for another lock
  * under it, and no PostgreSQL error leaves it held.  The main thread never takes
  * init_ssl_lock, under which handles with TLS are made one by one.  What a
- * News, an Operation or a Multi contains belongs to the library's threads from
+ * Events, an Operation or a Multi contains belongs to the library's threads from
  * the request until the callback has queued it, and to the main thread
  * otherwise.  A main thread that wants to free such memory earlier closes the
- * handle first, and waits for NEWS_CLOSED.
+ * handle first, and waits for CLIENT_EVENT_CLOSED.
  *
- * The main loop waits on one eventfd for all clients.  News that wake the main
+ * The main loop waits on one eventfd for all clients.  ClientEvent that wake the main
  * thread are written to it, after they have been queued: each notice, and an
  * answer if it is the last of its flight, since nothing can leave before, or
  * if the flight marked it ("wakes").  The loop reads the eventfd first
  * (client_reset_wake) and then takes from all queues until each has been seen
- * empty.  So news whose write has been read are in a queue that has yet to be
+ * empty.  So events whose write has been read are in a queue that has yet to be
  * looked at, and all others make the next wait end at once.
  *
  * The library's log callback does not tell the handle.  Its lines have a queue
@@ -77,9 +77,9 @@
 static int	wake_fd = -1;
 static Client log_client;		/* gets the lines of the library's log */
 
-/* Shared with the library's threads; guarded by news_lock. */
-static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool news_dropped = false;	/* out of memory in a callback; the main
+/* Shared with the library's threads; guarded by event_lock. */
+static pthread_mutex_t event_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool event_dropped = false;	/* out of memory in a callback; the main
 									 * thread reads it without the lock, after
 									 * it has been woken */
 
@@ -151,55 +151,55 @@ wake_main(void)
 
 /*
  * client_post
- *		Append "count" news, chained from the first to the last, to the queue of
+ *		Append "count" events, chained from the first to the last, to the queue of
  *		their client.
  *
  * For the main thread, too, if the library does not take the operations that
  * they are to answer.
  */
 void
-client_post(News *first, News *last, int count)
+client_post(ClientEvent *first, ClientEvent *last, int count)
 {
 	Client	   *client = first->client;
 	bool		wakes = true;
 
-	pthread_mutex_lock(&news_lock);
+	pthread_mutex_lock(&event_lock);
 	last->next = NULL;
 	*client->queue_end = first;
 	client->queue_end = &last->next;
-	if (first->kind == NEWS_ANSWER)
+	if (first->kind == CLIENT_EVENT_ANSWER)
 	{
 		client->answers_left -= count;
 		wakes = client->answers_left <= 0 || first->wakes;
 	}
-	pthread_mutex_unlock(&news_lock);
+	pthread_mutex_unlock(&event_lock);
 	if (wakes)
 		wake_main();
 }
 
-/* Post news that answer no operation. */
+/* Post events that answer no operation. */
 static void
-post_notice(Client *client, NewsKind kind, int code, const char *string)
+post_notice(Client *client, ClientEventKind kind, int code, const char *string)
 {
-	News	   *news = calloc(1, sizeof(News));
+	ClientEvent *event = calloc(1, sizeof(ClientEvent));
 
-	if (news && string && (news->string = strdup(string)) == NULL)
+	if (event && string && (event->string = strdup(string)) == NULL)
 	{
-		free(news);
-		news = NULL;
+		free(event);
+		event = NULL;
 	}
-	if (news)
+	if (event)
 	{
-		news->client = client;
-		news->kind = kind;
-		news->code = code;
-		client_post(news, news, 1);
+		event->client = client;
+		event->kind = kind;
+		event->code = code;
+		client_post(event, event, 1);
 	}
 	else
 	{
-		pthread_mutex_lock(&news_lock);
-		news_dropped = true;
-		pthread_mutex_unlock(&news_lock);
+		pthread_mutex_lock(&event_lock);
+		event_dropped = true;
+		pthread_mutex_unlock(&event_lock);
 		wake_main();
 	}
 }
@@ -212,7 +212,7 @@ post_notice(Client *client, NewsKind kind, int code, const char *string)
  * not take an operation.
  */
 void
-client_post_answer(News *answer, int code)
+client_post_answer(ClientEvent *answer, int code)
 {
 	answer->code = code;
 	client_post(answer, answer, 1);
@@ -224,17 +224,17 @@ client_post_answer(News *answer, int code)
  * connection.
  */
 void
-client_answer_greeting(int rc, const void *data)
+client_answer_sync_check(int rc, const void *data)
 {
 	if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
-		post_notice((Client *) data, NEWS_MESSAGE, 0, REASON_UNWELCOME);
-	post_notice((Client *) data, NEWS_GREETED, rc, NULL);
+		post_notice((Client *) data, CLIENT_EVENT_MESSAGE, 0, REASON_UNWELCOME);
+	post_notice((Client *) data, CLIENT_EVENT_SYNC_CHECKED, rc, NULL);
 }
 
 static void
 log_message(const char *message)
 {
-	post_notice(&log_client, NEWS_MESSAGE, 0, message);
+	post_notice(&log_client, CLIENT_EVENT_MESSAGE, 0, message);
 }
 
 static void
@@ -242,7 +242,7 @@ state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
 			  const char *path pg_attribute_unused(), void *ctx)
 {
 	if (type == ZOO_SESSION_EVENT)
-		post_notice(ctx, NEWS_STATE, state, NULL);
+		post_notice(ctx, CLIENT_EVENT_STATE, state, NULL);
 }
 
 /*
@@ -256,7 +256,7 @@ client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 				   void *ctx)
 {
 	if (type != ZOO_SESSION_EVENT && path != NULL)
-		post_notice(ctx, NEWS_WATCH, type, path);
+		post_notice(ctx, CLIENT_EVENT_WATCH, type, path);
 }
 
 /*
@@ -322,11 +322,11 @@ pass_handle(Client *client, zhandle_t *handle)
 {
 	bool		wanted;
 
-	pthread_mutex_lock(&news_lock);
+	pthread_mutex_lock(&event_lock);
 	wanted = client->state == CLIENT_OPENING;
 	if (wanted)
 		client->passed = handle;
-	pthread_mutex_unlock(&news_lock);
+	pthread_mutex_unlock(&event_lock);
 	if (wanted)
 		wake_main();
 	return wanted;
@@ -347,7 +347,7 @@ open_handle(void *argument)
 		return NULL;
 	if (handle != NULL)
 		zookeeper_close(handle);
-	post_notice(client, NEWS_CLOSED, error, NULL);
+	post_notice(client, CLIENT_EVENT_CLOSED, error, NULL);
 	return NULL;
 }
 
@@ -358,7 +358,7 @@ close_handle(void *argument)
 
 	zookeeper_close(client->passed);
 	client->passed = NULL;		/* the main thread has none, until it is told */
-	post_notice(client, NEWS_CLOSED, 0, NULL);
+	post_notice(client, CLIENT_EVENT_CLOSED, 0, NULL);
 	return NULL;
 }
 
@@ -376,7 +376,7 @@ report_out_of_memory(void)
 
 /*
  * client_check
- *		See that the library is alive and that no news are lost.
+ *		See that the library is alive and that no events are lost.
  *
  * Errors: FATAL if a thread of the library has been parked, or a handle could
  * not be closed; 53200 if a callback was out of memory.
@@ -390,7 +390,7 @@ client_check(void)
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("a TLS handshake with ZooKeeper takes too long"),
 				 errdetail("The next zklock worker will continue.")));
-	if (news_dropped)
+	if (event_dropped)
 		report_out_of_memory();
 }
 
@@ -421,7 +421,7 @@ check_stand_ins(void)
  * client_init_process
  *		Prepare the process for handles; once.
  *
- * Returns the eventfd: it is readable when client_next_news() has something
+ * Returns the eventfd: it is readable when client_next_event() has something
  * new since client_reset_wake().  Errors: as for any failing system call.
  */
 int
@@ -482,7 +482,7 @@ start_thread(void *(*function) (void *), void *argument)
  * connection, as tls_files() does, or is NULL; so is "sasl", from sasl_params().
  * At least one of them is NULL.  With "creator_acl" our znodes are for our
  * credentials only, else for everybody.  If the library cannot make a handle,
- * NEWS_CLOSED tells.  Errors: 53200; as for start_thread().
+ * CLIENT_EVENT_CLOSED tells.  Errors: 53200; as for start_thread().
  */
 void
 client_open(Client *client, const char *servers, int timeout_ms,
@@ -518,11 +518,11 @@ take_handle(Client *client, ClientState otherwise)
 {
 	if (client->state != CLIENT_OPENING)
 		return;
-	pthread_mutex_lock(&news_lock);
+	pthread_mutex_lock(&event_lock);
 	client->handle = client->passed;
 	client->passed = NULL;
 	client->state = client->handle ? CLIENT_OPEN : otherwise;
-	pthread_mutex_unlock(&news_lock);
+	pthread_mutex_unlock(&event_lock);
 }
 
 /*
@@ -562,7 +562,7 @@ client_hangs(Client *client)
 
 /*
  * client_close
- *		Begin to close the handle, if there is one, or will be: NEWS_CLOSED tells
+ *		Begin to close the handle, if there is one, or will be: CLIENT_EVENT_CLOSED tells
  *		when the library uses the operations no more, and the client can be
  *		opened again.
  *
@@ -590,11 +590,11 @@ client_close(Client *client)
 }
 
 /*
- * client_await_news
- *		Wait until there may be news, or it is this time, as of zk_now_ms().
+ * client_await_event
+ *		Wait until there may be events, or it is this time, as of zk_now_ms().
  */
 void
-client_await_news(int64 until_ms)
+client_await_event(int64 until_ms)
 {
 	struct pollfd event = {.fd = wake_fd,.events = POLLIN};
 	int64		now_ms = zk_now_ms();
@@ -664,14 +664,14 @@ client_is_ours(const Client *client, const struct Stat *stat)
 void
 client_expect_answers(Client *client, int count)
 {
-	pthread_mutex_lock(&news_lock);
+	pthread_mutex_lock(&event_lock);
 	client->answers_left = count;
-	pthread_mutex_unlock(&news_lock);
+	pthread_mutex_unlock(&event_lock);
 }
 
 /*
  * client_reset_wake
- *		Have the eventfd tell of later news only: to be called ahead of
+ *		Have the eventfd tell of later events only: to be called ahead of
  *		taking all that there are.
  */
 void
@@ -689,9 +689,9 @@ log_is_read(void)
 {
 	bool		result;
 
-	pthread_mutex_lock(&news_lock);
+	pthread_mutex_lock(&event_lock);
 	result = log_client.taken == NULL && log_client.queue == NULL;
-	pthread_mutex_unlock(&news_lock);
+	pthread_mutex_unlock(&event_lock);
 	return result;
 }
 
@@ -706,7 +706,7 @@ note_refusal(Client *client)
 		zoo_state(client->handle) != ZOO_AUTH_FAILED_STATE || !log_is_read())
 		return;
 	client->may_be_refused = false;
-	post_notice(client, NEWS_STATE, ZOO_AUTH_FAILED_STATE, NULL);
+	post_notice(client, CLIENT_EVENT_STATE, ZOO_AUTH_FAILED_STATE, NULL);
 }
 
 /* Take all that is in the queue, if there is nothing left of the last time. */
@@ -716,59 +716,59 @@ take_queue(Client *client)
 	if (client->taken != NULL)
 		return;
 	note_refusal(client);
-	pthread_mutex_lock(&news_lock);
+	pthread_mutex_lock(&event_lock);
 	client->taken = client->queue;
 	client->queue = NULL;
 	client->queue_end = &client->queue;
-	pthread_mutex_unlock(&news_lock);
+	pthread_mutex_unlock(&event_lock);
 }
 
 /*
- * client_next_news
- *		The oldest of the news, or NULL if there are none.
+ * client_next_event
+ *		The oldest of the events, or NULL if there are none.
  *
  * That SASL has failed does not wake the main thread: while there is no
  * connection, the loop must call this every now and then.  The caller frees
  * them: client_free_notice(), or what owns the answer.
  */
-News *
-client_next_news(Client *client)
+ClientEvent *
+client_next_event(Client *client)
 {
-	News	   *news;
+	ClientEvent *event;
 
 	take_handle(client, CLIENT_OPENING);
-	for (take_queue(client); (news = client->taken) != NULL; take_queue(client))
+	for (take_queue(client); (event = client->taken) != NULL; take_queue(client))
 	{
-		if (news->kind == NEWS_CLOSED)
+		if (event->kind == CLIENT_EVENT_CLOSED)
 			client->state = CLIENT_CLOSED;
 		else if (client->state == CLIENT_OPENING)
 			return NULL;		/* the handle is about to be passed */
-		client->taken = news->next;
-		if (client->state == CLIENT_OPEN || news->kind == NEWS_CLOSED)
-			return news;
-		if (news->kind != NEWS_ANSWER)
-			client_free_notice(news);
+		client->taken = event->next;
+		if (client->state == CLIENT_OPEN || event->kind == CLIENT_EVENT_CLOSED)
+			return event;
+		if (event->kind != CLIENT_EVENT_ANSWER)
+			client_free_notice(event);
 	}
 	return NULL;
 }
 
 /*
  * client_next_message
- *		The oldest of the messages of the library, as client_next_news().
+ *		The oldest of the messages of the library, as client_next_event().
  */
-News *
+ClientEvent *
 client_next_message(void)
 {
-	return client_next_news(&log_client);
+	return client_next_event(&log_client);
 }
 
 /*
  * client_put_back
- *		Have client_next_news() give out these news next, chained from the
+ *		Have client_next_event() give out these events next, chained from the
  *		first to the last.
  */
 void
-client_put_back(News *first, News *last)
+client_put_back(ClientEvent *first, ClientEvent *last)
 {
 	Client	   *client = first->client;
 
@@ -778,25 +778,25 @@ client_put_back(News *first, News *last)
 
 /*
  * client_free_answer
- *		Free what callbacks have put into an answer, but not the News itself,
+ *		Free what callbacks have put into an answer, but not the ClientEvent itself,
  *		which is part of an operation.
  */
 void
-client_free_answer(News *news)
+client_free_answer(ClientEvent *event)
 {
-	free(news->string);
-	free(news->children);
-	free(news->data);
-	free(news->barrier);
+	free(event->string);
+	free(event->children);
+	free(event->data);
+	free(event->barrier);
 }
 
 /*
  * client_free_notice
- *		Free news that are no answer.
+ *		Free events that are no answer.
  */
 void
-client_free_notice(News *news)
+client_free_notice(ClientEvent *event)
 {
-	free(news->string);
-	free(news);
+	free(event->string);
+	free(event);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * client_private.h
- *		libzookeeper_mt: its threads, and the queue of news.
+ *		libzookeeper_mt: its threads, and the queue of events.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -21,26 +21,27 @@ struct SaslParams;				/* security.c */
 #define CLIENT_BATCH_FAILED	1
 
 /* What a callback has to tell the main thread. */
-typedef enum NewsKind
+typedef enum ClientEventKind
 {
-	NEWS_ANSWER,				/* embedded in an Operation */
-	NEWS_WATCH,
-	NEWS_GREETED,
-	NEWS_STATE,
-	NEWS_MESSAGE,				/* of any handle, or none */
-	NEWS_CLOSED					/* the last of a handle */
-} NewsKind;
+	CLIENT_EVENT_ANSWER,		/* embedded in an Operation */
+	CLIENT_EVENT_WATCH,
+	CLIENT_EVENT_SYNC_CHECKED,
+	CLIENT_EVENT_STATE,
+	CLIENT_EVENT_MESSAGE,		/* of any handle, or none */
+	CLIENT_EVENT_CLOSED			/* the last of a handle */
+} ClientEventKind;
 
-typedef struct News
+typedef struct ClientEvent
 {
-	struct News *next;
+	struct ClientEvent *next;
 	struct Client *client;		/* whose queue this belongs to */
-	NewsKind	kind;
+	ClientEventKind kind;
 	int			code;			/* ANSWER: ZOO_ERRORS, or CLIENT_BATCH_FAILED,
 								 * or a code of the flight's; WATCH: type of
-								 * event; STATE: state of the handle; GREETED:
-								 * ZOO_ERRORS; CLOSED: errno if there has been
-								 * no handle, or 0 if it has been closed */
+								 * event; STATE: state of the handle;
+								 * SYNC_CHECKED: ZOO_ERRORS; CLOSED: errno if
+								 * there has been no handle, or 0 if it has
+								 * been closed */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 
@@ -56,10 +57,10 @@ typedef struct News
 	char	   *data;			/* malloc'd */
 	int			data_len;
 	struct Stat stat;
-	int			acl_count;		/* entries of the ACL, and whether anybody may do
-								 * more than read */
+	int			acl_count;		/* entries of the ACL, and whether anybody may
+								 * do more than read */
 	bool		acl_open;
-} News;
+} ClientEvent;
 
 typedef enum ClientState
 {
@@ -79,13 +80,13 @@ typedef struct Client
 	const struct ACL_vector *acl;	/* of what it creates */
 	int64		handshake_since_ms; /* as of zk_now_ms(); 0: in none */
 	bool		may_be_refused; /* by SASL, of which the library does not tell */
-	News	   *taken;			/* from the queue, and not yet given out */
+	ClientEvent *taken;			/* from the queue, and not yet given out */
 
-	/* Shared with other threads; guarded by news_lock of client.c. */
-	zhandle_t  *passed;			/* from the thread that has opened it, or to that
-								 * which closes it */
-	News	   *queue;
-	News	  **queue_end;
+	/* Shared with other threads; guarded by event_lock of client.c. */
+	zhandle_t  *passed;			/* from the thread that has opened it, or to
+								 * that which closes it */
+	ClientEvent *queue;
+	ClientEvent **queue_end;
 	int			answers_left;	/* operations of the flight without answer */
 } Client;
 
@@ -100,7 +101,7 @@ extern void client_open(Client *client, const char *servers, int timeout_ms,
 						const clientid_t *id, bool creator_acl);
 extern bool client_hangs(Client *client);
 extern void client_close(Client *client);
-extern void client_await_news(int64 until_ms);
+extern void client_await_event(int64 until_ms);
 extern int	client_send_multi(Client *client, int count, const zoo_op_t *zops,
 							  zoo_op_result_t *results,
 							  void_completion_t callback, const void *data);
@@ -109,22 +110,22 @@ extern int	client_send_check(Client *client, zoo_op_result_t *checked,
 extern bool client_is_leaders(int code);
 extern bool client_is_ours(const Client *client, const struct Stat *stat);
 
-/* News. */
+/* Events. */
 extern void client_reset_wake(void);
 extern void client_expect_answers(Client *client, int count);
-extern void client_post_answer(News *answer, int code);
-extern void client_post(News *first, News *last, int count);
-extern News *client_next_news(Client *client);
-extern News *client_next_message(void);
-extern void client_put_back(News *first, News *last);
-extern void client_free_answer(News *news);
-extern void client_free_notice(News *news);
+extern void client_post_answer(ClientEvent *answer, int code);
+extern void client_post(ClientEvent *first, ClientEvent *last, int count);
+extern ClientEvent *client_next_event(Client *client);
+extern ClientEvent *client_next_message(void);
+extern void client_put_back(ClientEvent *first, ClientEvent *last);
+extern void client_free_answer(ClientEvent *event);
+extern void client_free_notice(ClientEvent *event);
 
 /*
  * Callbacks, for the calls that take them; "data" is the Client.  Those for the
  * answers to operations are in operation.c.
  */
-extern void client_answer_greeting(int rc, const void *data);
+extern void client_answer_sync_check(int rc, const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,
 							   const char *path, void *ctx);
 

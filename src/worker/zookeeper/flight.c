@@ -458,7 +458,7 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 	if (list == &plan->ahead && is_urgent(op))
 		plan->urgent = op;
 	if (list == &plan->behind && ++plan->nbehind % WAKE_INTERVAL == 0)
-		op->news.wakes = true;
+		op->event.wakes = true;
 	dlist_delete(&op->node);
 	dlist_push_tail(list, &op->node);
 	return true;
@@ -498,7 +498,7 @@ plan_flight(Flight *flight, FlightPlan *plan)
 		count++;
 	}
 	if (plan->urgent)
-		plan->urgent->news.wakes = true;
+		plan->urgent->event.wakes = true;
 }
 
 /*
@@ -535,9 +535,9 @@ flight_send(Flight *flight, int64 now_ms)
 static void
 answer_sharers(Flight *flight, Operation *op)
 {
-	int			code = op->news.code == ZOK &&
-		client_is_ours(flight->client, &op->news.stat) ? ZOK :
-		OPERATION_NOT_SHARED;
+	int			code = op->event.code == ZOK &&
+	client_is_ours(flight->client, &op->event.stat) ? ZOK :
+	OPERATION_NOT_SHARED;
 	Operation  *first = op->sharer;
 	Operation  *last = op;
 
@@ -545,14 +545,14 @@ answer_sharers(Flight *flight, Operation *op)
 	{
 		Operation  *sharer = last->sharer;
 
-		sharer->news.code = code;
-		sharer->news.stat = op->news.stat;
-		last->news.next = &sharer->news;
+		sharer->event.code = code;
+		sharer->event.stat = op->event.stat;
+		last->event.next = &sharer->event;
 		last->sharer = NULL;
 		last = sharer;
 	}
 	if (first)
-		client_put_back(&first->news, &last->news);
+		client_put_back(&first->event, &last->event);
 }
 
 /*
@@ -562,7 +562,7 @@ answer_sharers(Flight *flight, Operation *op)
 static int
 next_piece(const Operation *op)
 {
-	int			failed = op->news.failed;
+	int			failed = op->event.failed;
 
 	if (failed < 0)
 		return 1;
@@ -582,7 +582,7 @@ goes_again(Flight *flight, Operation *op)
 {
 	Passenger  *passenger;
 
-	if (op->news.code == CLIENT_BATCH_FAILED)
+	if (op->event.code == CLIENT_BATCH_FAILED)
 	{
 		flight->batch_failed = true;
 		op->piece = next_piece(op);
@@ -590,7 +590,7 @@ goes_again(Flight *flight, Operation *op)
 	if (!flight->batch_failed)
 		return false;
 	passenger = passengers_lookup(flight->passengers, op->owner);
-	if (passenger && op->news.code == CLIENT_BATCH_FAILED)
+	if (passenger && op->event.code == CLIENT_BATCH_FAILED)
 		passenger->put_back = true;
 	return passenger && passenger->put_back;
 }
@@ -611,16 +611,16 @@ known_to_fail(Flight *flight, Operation *op)
 		write->request.kind != REQUEST_CREATE ||
 		!operation_is_in(write, op->path))
 		return NULL;
-	if (op->news.code == ZOK && write->piece == UNKNOWN_PIECE)
+	if (op->event.code == ZOK && write->piece == UNKNOWN_PIECE)
 		write->piece = GOOD_PIECE;
 
 	/* that a write fails proves something, so it must have been heard */
-	if (op->news.code != ZNONODE || write->piece != UNKNOWN_PIECE)
+	if (op->event.code != ZNONODE || write->piece != UNKNOWN_PIECE)
 		return NULL;
 	passenger->put_back = false;
 	passenger->write = NULL;
-	write->news.code = op->news.code;
-	client_put_back(&op->news, &op->news);
+	write->event.code = op->event.code;
+	client_put_back(&op->event, &op->event);
 	return write;
 }
 
@@ -629,21 +629,21 @@ static void
 send_again(Flight *flight, Operation *op)
 {
 	passengers_lookup(flight->passengers, op->owner)->write =
-		op->news.code == CLIENT_BATCH_FAILED ? op : NULL;
+		op->event.code == CLIENT_BATCH_FAILED ? op : NULL;
 	operation_reset(op, flight->watches);
 	dlist_delete(&op->node);
 	dlist_push_tail(&flight->again, &op->node);
 }
 
 /*
- * Nobody waits for the answer to the deletion of a stray, so nobody else
+ * Nobody waits for the answer to the deletion of an orphan, so nobody else
  * would repeat it, if nothing is known of it.
  */
 static bool
-is_lost_stray(const Operation *op)
+is_lost_orphan(const Operation *op)
 {
-	return op->request.kind == REQUEST_DELETE_STRAY &&
-		op->news.code != ZSESSIONEXPIRED && op->news.code != ZCLOSING &&
+	return op->request.kind == REQUEST_DELETE_ORPHAN &&
+		op->event.code != ZSESSIONEXPIRED && op->event.code != ZCLOSING &&
 		operation_result(op) == REQUEST_UNKNOWN;
 }
 
@@ -654,9 +654,9 @@ is_lost_stray(const Operation *op)
 static void
 answer_without_directory(Operation *op)
 {
-	if (op->directory_deleted && op->news.code == CLIENT_BATCH_FAILED &&
-		op->news.failed >= 0)
-		op->news.code = ZNONODE;
+	if (op->directory_deleted && op->event.code == CLIENT_BATCH_FAILED &&
+		op->event.failed >= 0)
+		op->event.code = ZNONODE;
 }
 
 /*
@@ -667,12 +667,12 @@ answer_without_directory(Operation *op)
  * frees by flight_forget(); or NULL: the one that was answered goes again.
  */
 Operation *
-flight_answer(Flight *flight, News *news)
+flight_answer(Flight *flight, ClientEvent *event)
 {
-	Operation  *op = (Operation *) news;
+	Operation  *op = (Operation *) event;
 
 	operation_note_watch(op, flight->watches);
-	if (is_lost_stray(op))
+	if (is_lost_orphan(op))
 	{
 		flight_hold_back(flight);
 		send_again(flight, op);
@@ -706,7 +706,7 @@ flight_fill_answer(Flight *flight, const Operation *op, RequestAnswer *answer)
 {
 	operation_fill_answer(op, answer);
 	if (answer->result == REQUEST_UNKNOWN &&
-		op->news.code != OPERATION_NOT_SHARED &&
-		!(op->request.group != 0 && op->news.code == ZRUNTIMEINCONSISTENCY))
+		op->event.code != OPERATION_NOT_SHARED &&
+		!(op->request.group != 0 && op->event.code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back(flight);
 }

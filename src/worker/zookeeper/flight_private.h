@@ -41,7 +41,7 @@ extern void flight_directory_deleted(Flight *flight, const char *directory);
 extern bool flight_is_out(const Flight *flight);
 extern void flight_send(Flight *flight, int64 now_ms);
 extern void flight_hold_back(Flight *flight);
-extern Operation *flight_answer(Flight *flight, News *news);
+extern Operation *flight_answer(Flight *flight, ClientEvent *event);
 extern void flight_fill_answer(Flight *flight, const Operation *op,
 							   RequestAnswer *answer);
 extern void flight_forget(Operation *op);

@@ -47,12 +47,12 @@ typedef struct Multi
 	bool		is_batch;
 	int			count;
 	zoo_op_result_t *results;
-	News	   *answers[FLEXIBLE_ARRAY_MEMBER]; /* NULL: the next one's */
+	ClientEvent *answers[FLEXIBLE_ARRAY_MEMBER];	/* NULL: the next one's */
 } Multi;
 
 /*
  * What follows runs in the library's threads: see client.c for what it may
- * touch.  "data" is the News to be filled in; of callback_barrier() the Barrier,
+ * touch.  "data" is the ClientEvent to be filled in; of callback_barrier() the Barrier,
  * of callback_multi() the Multi.
  *
  * It does not trust what the library hands on.  A missing string or a code that
@@ -69,37 +69,37 @@ code_of(int rc)
 static void
 callback_void(int rc, const void *data)
 {
-	News	   *news = (News *) data;
+	ClientEvent *event = (ClientEvent *) data;
 
-	if (news)					/* else a step of an operation, not its end */
-		client_post_answer(news, code_of(rc));
+	if (event)					/* else a step of an operation, not its end */
+		client_post_answer(event, code_of(rc));
 }
 
 static void
 callback_string(int rc, const char *value, const void *data)
 {
-	News	   *news = (News *) data;
+	ClientEvent *event = (ClientEvent *) data;
 	int			code = code_of(rc);
 
-	if (news == NULL)
+	if (event == NULL)
 		return;
 	if (rc == ZOK)
 	{
-		news->string = value ? strdup(value) : NULL;
-		if (news->string == NULL)
+		event->string = value ? strdup(value) : NULL;
+		if (event->string == NULL)
 			code = UNHEARD;
 	}
-	client_post_answer(news, code);
+	client_post_answer(event, code);
 }
 
 static void
 callback_create(int rc, const char *value, const struct Stat *stat,
 				const void *data)
 {
-	News	   *news = (News *) data;
+	ClientEvent *event = (ClientEvent *) data;
 
 	if (rc == ZOK && stat)
-		news->stat = *stat;
+		event->stat = *stat;
 	callback_string(rc, value, data);
 }
 
@@ -136,33 +136,33 @@ list_is_whole(const struct String_vector *strings)
 
 /* Copy a list into one block; false if there is no memory. */
 static bool
-copy_children(News *news, const struct String_vector *strings)
+copy_children(ClientEvent *event, const struct String_vector *strings)
 {
 	Size		size = strings->count * sizeof(char *);
 	char	   *end;
 
 	for (int i = 0; i < strings->count; i++)
 		size += strlen(strings->data[i]) + 1;
-	news->children = malloc(size);
-	if (news->children == NULL)
+	event->children = malloc(size);
+	if (event->children == NULL)
 		return false;
-	end = (char *) (news->children + strings->count);
+	end = (char *) (event->children + strings->count);
 	for (int i = 0; i < strings->count; i++)
 	{
-		news->children[i] = end;
+		event->children[i] = end;
 		strcpy(end, strings->data[i]);
 		end += strlen(end) + 1;
 	}
-	news->nchildren = strings->count;
+	event->nchildren = strings->count;
 	return true;
 }
 
 /* What was read behind a barrier that has failed does not count. */
 static int
-behind_barrier(const News *news, int rc)
+behind_barrier(const ClientEvent *event, int rc)
 {
 	if ((rc == ZOK || rc == ZNONODE) &&
-		news->barrier && !client_is_leaders(news->barrier->code))
+		event->barrier && !client_is_leaders(event->barrier->code))
 		return UNHEARD;
 	return rc;
 }
@@ -171,26 +171,26 @@ static void
 callback_strings(int rc, const struct String_vector *strings,
 				 const void *data)
 {
-	News	   *news = (News *) data;
+	ClientEvent *event = (ClientEvent *) data;
 	int			code;
 
-	rc = behind_barrier(news, rc);
+	rc = behind_barrier(event, rc);
 	code = code_of(rc);
 	if (rc == ZOK && !list_is_whole(strings))
 		code = UNHEARD;
-	else if (rc == ZOK && strings->count > 0 && !copy_children(news, strings))
+	else if (rc == ZOK && strings->count > 0 && !copy_children(event, strings))
 		code = UNHEARD;
-	client_post_answer(news, code);
+	client_post_answer(event, code);
 }
 
 static void
 callback_stat(int rc, const struct Stat *stat, const void *data)
 {
-	News	   *news = (News *) data;
+	ClientEvent *event = (ClientEvent *) data;
 
 	if (rc == ZOK && stat)
-		news->stat = *stat;
-	client_post_answer(news, code_of(rc));
+		event->stat = *stat;
+	client_post_answer(event, code_of(rc));
 }
 
 /* Does this let everybody do more than read? */
@@ -205,49 +205,49 @@ static void
 callback_acl(int rc, struct ACL_vector *acl,
 			 struct Stat *stat pg_attribute_unused(), const void *data)
 {
-	News	   *news = (News *) data;
+	ClientEvent *event = (ClientEvent *) data;
 	int			code = code_of(rc);
 
 	if (rc == ZOK && (acl == NULL || acl->data == NULL))
 		code = UNHEARD;
 	else if (rc == ZOK)
 	{
-		news->acl_count = acl->count;
+		event->acl_count = acl->count;
 		for (int i = 0; i < acl->count; i++)
-			news->acl_open |= is_open(&acl->data[i]);
+			event->acl_open |= is_open(&acl->data[i]);
 	}
-	client_post_answer(news, code);
+	client_post_answer(event, code);
 }
 
 static void
 callback_data(int rc, const char *value, int value_len,
 			  const struct Stat *stat, const void *data)
 {
-	News	   *news = (News *) data;
+	ClientEvent *event = (ClientEvent *) data;
 	int			code;
 
-	rc = behind_barrier(news, rc);
+	rc = behind_barrier(event, rc);
 	code = code_of(rc);
-	news->data_len = -1;
+	event->data_len = -1;
 	if (rc == ZOK && stat)
-		news->stat = *stat;
+		event->stat = *stat;
 	if (rc == ZOK && (stat == NULL || Max(value_len, 0) != stat->dataLength))
 		code = UNHEARD;			/* cut short, so it is not even there */
 	else if (rc == ZOK && value && value_len >= 0)
 	{
-		news->data = malloc((Size) value_len + 1);
-		if (news->data == NULL)
+		event->data = malloc((Size) value_len + 1);
+		if (event->data == NULL)
 			code = UNHEARD;
 		else
 		{
-			memcpy(news->data, value, value_len);
-			news->data_len = value_len;
+			memcpy(event->data, value, value_len);
+			event->data_len = value_len;
 		}
 	}
-	client_post_answer(news, code);
+	client_post_answer(event, code);
 }
 
-/* Does this one's answer go to the news of that one, which has some? */
+/* Does this one's answer go to the events of that one, which has some? */
 static bool
 is_part(const Multi *multi, int one, int that)
 {
@@ -263,8 +263,8 @@ is_part(const Multi *multi, int one, int that)
 static void
 post_multi(const Multi *multi)
 {
-	News	   *first = NULL;
-	News	   *last = NULL;
+	ClientEvent *first = NULL;
+	ClientEvent *last = NULL;
 	int			count = 0;
 
 	for (int i = 0; i < multi->count; i++)
@@ -305,21 +305,21 @@ callback_multi(int rc, const void *data)
 	}
 	for (int i = 0; i < multi->count; i++)
 	{
-		News	   *news = multi->answers[i];
+		ClientEvent *event = multi->answers[i];
 		int			own = multi->results[i].err;
 
-		if (news == NULL)
+		if (event == NULL)
 			continue;
-		news->code = code_of(rc);
-		news->failed = failed;
+		event->code = code_of(rc);
+		event->failed = failed;
 		if (!one_failed || is_part(multi, failed, i))
 			;
 		else if (multi->is_batch)
-			news->code = CLIENT_BATCH_FAILED;
+			event->code = CLIENT_BATCH_FAILED;
 		else if (rc < ZAPIERROR)
-			news->code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
-		if (news->code == ZOK)
-			news->created = multi->results[i].value;
+			event->code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
+		if (event->code == ZOK)
+			event->created = multi->results[i].value;
 	}
 	post_multi(multi);
 }
@@ -334,8 +334,8 @@ make_empty(Client *client, MemoryContext context, Size path_size)
 	Size		size = offsetof(Operation, path) + path_size;
 	Operation  *op = MemoryContextAllocZero(context, size);
 
-	op->news.kind = NEWS_ANSWER;
-	op->news.client = client;
+	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->event.client = client;
 	return op;
 }
 
@@ -457,16 +457,16 @@ watch_type(const Operation *op)
 static int
 send_watch(Operation *op, Watches *watches)
 {
-	Client	   *client = op->news.client;
+	Client	   *client = op->event.client;
 
 	watches_add(watches, op->path, watch_type(op), op->owner,
 				op->request.serial, op->request.brief);
 	if (op->request.kind == REQUEST_LIST)
 		return zoo_awget_children(client->handle, op->path,
 								  client_watch_fired, client,
-								  callback_strings, &op->news);
+								  callback_strings, &op->event);
 	return zoo_awget(client->handle, op->path, client_watch_fired, client,
-					 callback_data, &op->news);
+					 callback_data, &op->event);
 }
 
 static int
@@ -474,11 +474,11 @@ send_unwatch(Operation *op, Watches *watches)
 {
 	op->unwatched = watches_remove(watches, op->path, op->owner);
 	if (op->unwatched != 0)
-		return zoo_aremove_all_watches(op->news.client->handle, op->path,
+		return zoo_aremove_all_watches(op->event.client->handle, op->path,
 									   op->unwatched, 0,
 									   (void_completion_t *) callback_void,
-									   &op->news);
-	client_post_answer(&op->news, ZOK);
+									   &op->event);
+	client_post_answer(&op->event, ZOK);
 	return ZOK;
 }
 
@@ -492,7 +492,7 @@ data_len(const Operation *op)
 static const struct ACL_vector *
 acl_of(const Operation *op)
 {
-	const struct ACL_vector *acl = op->news.client->acl;
+	const struct ACL_vector *acl = op->event.client->acl;
 	static struct ACL acls[2];
 	static const struct ACL_vector readable = {lengthof(acls), acls};
 
@@ -509,8 +509,8 @@ acl_of(const Operation *op)
 static int
 send_by_kind(Operation *op, Watches *watches)
 {
-	News	   *news = &op->news;
-	Client	   *client = news->client;
+	ClientEvent *event = &op->event;
+	Client	   *client = event->client;
 	zhandle_t  *handle = client->handle;
 	const char *data = op->request.data;
 
@@ -523,40 +523,40 @@ send_by_kind(Operation *op, Watches *watches)
 			return zoo_acreate(handle, op->path, data, data_len(op),
 							   acl_of(op), op->request.persistent ?
 							   ZOO_PERSISTENT : ZOO_CONTAINER,
-							   callback_string, news);
+							   callback_string, event);
 		case REQUEST_CREATE:
 			return zoo_acreate2(handle, op->path, data, data_len(op),
 								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
-								callback_create, news);
+								callback_create, event);
 		case REQUEST_SYNC:
 			zoo_async(handle, op->path, callback_string, NULL);
 			pg_fallthrough;		/* FALLTHROUGH */
 		case REQUEST_SEARCH:
 		case REQUEST_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0,
-									 callback_strings, news);
+									 callback_strings, event);
 		case REQUEST_LIST:
 		case REQUEST_WATCH:
 			return send_watch(op, watches);
 		case REQUEST_GET:
-			return zoo_aget(handle, op->path, 0, callback_data, news);
+			return zoo_aget(handle, op->path, 0, callback_data, event);
 		case REQUEST_SET:
 			return zoo_aset(handle, op->path, data, data_len(op),
-							op->request.version, callback_stat, news);
+							op->request.version, callback_stat, event);
 		case REQUEST_UNWATCH:
 			return send_unwatch(op, watches);
 		case REQUEST_STAT:
-			return zoo_aexists(handle, op->path, 0, callback_stat, news);
+			return zoo_aexists(handle, op->path, 0, callback_stat, event);
 		case REQUEST_DELETE:
-		case REQUEST_DELETE_STRAY:
+		case REQUEST_DELETE_ORPHAN:
 		case REQUEST_RMDIR:
-			return zoo_adelete(handle, op->path, -1, callback_void, news);
+			return zoo_adelete(handle, op->path, -1, callback_void, event);
 		case REQUEST_SET_ACL:
 			return zoo_aset_acl(handle, op->path, -1,
 								unconstify(struct ACL_vector *, acl_of(op)),
-								callback_void, news);
+								callback_void, event);
 		case REQUEST_GET_ACL:
-			return zoo_aget_acl(handle, op->path, callback_acl, news);
+			return zoo_aget_acl(handle, op->path, callback_acl, event);
 		case REQUEST_REQUEUE:
 		case REQUEST_CHECK:
 			break;				/* in a multi only: operation_send_multi() */
@@ -568,25 +568,25 @@ send_by_kind(Operation *op, Watches *watches)
 static int
 send_behind_barrier(Operation *op, Watches *watches)
 {
-	News	   *news = &op->news;
+	ClientEvent *event = &op->event;
 	int			rc;
 
 	if (!op->request.barrier)
 		return send_by_kind(op, watches);
-	news->barrier = calloc(1, sizeof(Barrier));
-	if (news->barrier == NULL)
+	event->barrier = calloc(1, sizeof(Barrier));
+	if (event->barrier == NULL)
 		return ZSYSTEMERROR;
-	rc = client_send_check(news->client, &news->barrier->checked,
-						   callback_barrier, news->barrier);
+	rc = client_send_check(event->client, &event->barrier->checked,
+						   callback_barrier, event->barrier);
 	if (rc != ZOK)
 	{
-		free(news->barrier);
-		news->barrier = NULL;
+		free(event->barrier);
+		event->barrier = NULL;
 		return rc;
 	}
 	rc = send_by_kind(op, watches);
 	if (rc != ZOK)
-		news->barrier = NULL;	/* leave it to its answer; memory is short */
+		event->barrier = NULL;	/* leave it to its answer; memory is short */
 	return rc;
 }
 
@@ -613,12 +613,12 @@ operation_send(Operation *op, Watches *watches)
 	int			rc;
 
 	if (op->heartbeat)
-		rc = client_send_check(op->news.client, &op->checked,
-							   callback_void, &op->news);
+		rc = client_send_check(op->event.client, &op->checked,
+							   callback_void, &op->event);
 	else
 		rc = send_behind_barrier(op, watches);
 	if (was_refused(rc))
-		client_post_answer(&op->news, rc);
+		client_post_answer(&op->event, rc);
 }
 
 /*
@@ -638,7 +638,7 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 		size += strlen(ops[i]->path) + SEQUENCE_SIZE;
 		parts += operation_parts(ops[i]);
 	}
-	size += parts * (sizeof(News *) + sizeof(zoo_op_result_t));
+	size += parts * (sizeof(ClientEvent *) + sizeof(zoo_op_result_t));
 	multi = MemoryContextAlloc(context, size);
 	multi->is_batch = is_batch;
 	multi->count = parts;
@@ -649,7 +649,7 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 	{
 		if (operation_parts(ops[i]) > 1)
 			multi->answers[parts++] = NULL;
-		multi->answers[parts++] = &ops[i]->news;
+		multi->answers[parts++] = &ops[i]->event;
 	}
 	for (int i = 0; i < parts; i++)
 		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
@@ -664,7 +664,7 @@ add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 
 	**room = '\0';
 	zoo_create_op_init(zop, path, op->request.data, data_len(op),
-					   op->news.client->acl, op->request.exact ?
+					   op->event.client->acl, op->request.exact ?
 					   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL, *room, size);
 	*room += size;
 }
@@ -683,7 +683,7 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 			break;
 		case REQUEST_SET:
 			zoo_set_op_init(zop, op->path, op->request.data, data_len(op),
-							op->request.version, &op->news.stat);
+							op->request.version, &op->event.stat);
 			break;
 		case REQUEST_REQUEUE:
 			zoo_delete_op_init(zop, op->path, -1);
@@ -710,7 +710,7 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 					 uint32_t id, MemoryContext context)
 {
 	Multi	   *multi = make_multi(ops, count, is_batch, context);
-	Client	   *client = ops[0]->news.client;
+	Client	   *client = ops[0]->event.client;
 	zoo_op_t   *zops = palloc(multi->count * sizeof(zoo_op_t));
 	char	   *room = (char *) &multi->results[multi->count];
 	int			n = 0;
@@ -735,8 +735,8 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 	{
 		for (int i = 0; i < count; i++)
 		{
-			ops[i]->news.code = is_batch ? CLIENT_BATCH_FAILED : rc;
-			ops[i]->news.failed = -1;
+			ops[i]->event.code = is_batch ? CLIENT_BATCH_FAILED : rc;
+			ops[i]->event.failed = -1;
 		}
 		post_multi(multi);
 	}
@@ -760,7 +760,7 @@ forget_watch(const Operation *op, Watches *watches)
 void
 operation_note_watch(const Operation *op, Watches *watches)
 {
-	if (op->news.code != ZOK)
+	if (op->event.code != ZOK)
 		forget_watch(op, watches);
 	else if (sets_watch(op))
 		watches_note_set(watches, op->path, watch_type(op), op->owner);
@@ -771,7 +771,7 @@ operation_note_watch(const Operation *op, Watches *watches)
 static void
 free_answer(Operation *op)
 {
-	client_free_answer(&op->news);
+	client_free_answer(&op->event);
 	if (op->multi)
 		pfree(op->multi);
 	op->multi = NULL;
@@ -784,13 +784,13 @@ free_answer(Operation *op)
 void
 operation_reset(Operation *op, Watches *watches)
 {
-	Client	   *client = op->news.client;
+	Client	   *client = op->event.client;
 
 	forget_watch(op, watches);
 	free_answer(op);
-	memset(&op->news, 0, sizeof(op->news));
-	op->news.kind = NEWS_ANSWER;
-	op->news.client = client;
+	memset(&op->event, 0, sizeof(op->event));
+	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->event.client = client;
 	op->request.batch = 0;
 }
 
@@ -843,10 +843,10 @@ operation_is_proof(const Operation *op)
 {
 	RequestKind kind = op->request.kind;
 
-	if (!client_is_leaders(op->news.code))
+	if (!client_is_leaders(op->event.code))
 		return false;
 	return op->heartbeat || creates(op) || kind == REQUEST_SET ||
-		kind == REQUEST_DELETE || kind == REQUEST_DELETE_STRAY;
+		kind == REQUEST_DELETE || kind == REQUEST_DELETE_ORPHAN;
 }
 
 /*
@@ -856,7 +856,7 @@ operation_is_proof(const Operation *op)
 RequestResult
 operation_result(const Operation *op)
 {
-	int			code = op->news.code;
+	int			code = op->event.code;
 
 	switch (code)
 	{
@@ -888,41 +888,41 @@ operation_result(const Operation *op)
  *		Tell the answer.
  *
  * *answer points into the operation.  Not for heartbeats, nor for UNWATCH and
- * DELETE_STRAY, for whose answers nobody waits.
+ * DELETE_ORPHAN, for whose answers nobody waits.
  */
 void
 operation_fill_answer(const Operation *op, RequestAnswer *answer)
 {
-	const News *news = &op->news;
-	bool		ours = client_is_ours(news->client, &news->stat);
+	const ClientEvent *event = &op->event;
+	bool		ours = client_is_ours(event->client, &event->stat);
 
 	memset(answer, 0, sizeof(*answer));
 	answer->event = REQUEST_DONE;
 	answer->kind = op->request.kind;
 	answer->serial = op->request.serial;
 	answer->result = operation_result(op);
-	answer->error = news->code;
-	answer->not_empty = news->code == ZNOTEMPTY;
-	if (creates(op) && news->code == ZOK)
+	answer->error = event->code;
+	answer->not_empty = event->code == ZNOTEMPTY;
+	if (creates(op) && event->code == ZOK)
 	{
-		const char *created = news->created ? news->created : news->string;
+		const char *created = event->created ? event->created : event->string;
 		const char *slash = created ? strrchr(created, '/') : NULL;
 
 		answer->node = slash ? slash + 1 : "";
 		answer->batch = op->request.batch;
-		answer->token = ours ? news->stat.czxid : 0;
+		answer->token = ours ? event->stat.czxid : 0;
 	}
-	answer->children = (const char *const *) news->children;
-	answer->nchildren = news->nchildren;
-	answer->data = news->data;
-	answer->data_len = news->data_len;
-	answer->size = news->stat.dataLength;
-	answer->czxid = news->stat.czxid;
-	answer->mzxid = news->stat.mzxid;
-	answer->version = news->stat.version;
-	answer->acl_count = news->acl_count;
-	answer->acl_open = news->acl_open;
-	answer->ctime = news->stat.ctime;
-	answer->ephemeral_owner = news->stat.ephemeralOwner;
+	answer->children = (const char *const *) event->children;
+	answer->nchildren = event->nchildren;
+	answer->data = event->data;
+	answer->data_len = event->data_len;
+	answer->size = event->stat.dataLength;
+	answer->czxid = event->stat.czxid;
+	answer->mzxid = event->stat.mzxid;
+	answer->version = event->stat.version;
+	answer->acl_count = event->acl_count;
+	answer->acl_open = event->acl_open;
+	answer->ctime = event->stat.ctime;
+	answer->ephemeral_owner = event->stat.ephemeralOwner;
 	answer->ours = ours;
 }

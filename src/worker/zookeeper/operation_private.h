@@ -29,7 +29,7 @@
 
 typedef struct Operation
 {
-	News		news;			/* the answer; must be first */
+	ClientEvent event;			/* the answer; must be first */
 	dlist_node	node;			/* in a list of the flight */
 	uint32_t	owner;			/* or NOBODY: of a heartbeat */
 	Request		request;		/* "batch" is also, of CREATE and REQUEUE, the
@@ -47,8 +47,8 @@ typedef struct Operation
 								 * 0 */
 	bool		heartbeat;		/* this is all that it is for */
 	zoo_op_result_t checked;	/* of a heartbeat */
-	char	   *prefix;			/* REQUEUE: path to create, without the number;
-								 * else NULL */
+	char	   *prefix;			/* REQUEUE: path to create, without the
+								 * number; else NULL */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
 } Operation;
 

@@ -44,7 +44,7 @@
  * - The library reads the password at each connection, the first line of the
  *	 file, and without a file it would ask for it on the terminal.
  * - When authentication has failed, its IO thread ends, and it tells nobody:
- *	 see client_next_news().
+ *	 see client_next_event().
  * - It cannot have TLS at the same time.
  *
  * Copyright (c) 2026, zklock developers
@@ -183,12 +183,14 @@ find_file_problem(const char *path, const char *secret, FileTextCheck check)
 	if (problem == NULL)
 	{
 		text = palloc(MAX_FILE_BYTES + 1);
+
 		n = read(fd, text, MAX_FILE_BYTES);
 		if (n < 0)
 			problem = psprintf("could not read file \"%s\": %m", path);
 		else
 		{
-			text[n] = '\0';
+			text[		n] = '\0';
+
 			problem = check(path, text);
 			explicit_bzero(text, n);
 		}

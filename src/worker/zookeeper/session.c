@@ -9,12 +9,12 @@
  *
  * The life of a session: it is opened, connects, is suspended and resumed,
  * and ends.  A session has a client (client.c: the library's handle and the
- * queue of news), its watches (watches.c) and its operations (flight.c,
+ * queue of events), its watches (watches.c) and its operations (flight.c,
  * operation.c).  These do not know of this file: they are handed the parts of
  * the session that they work on, and return what has come of it.
  *
  * session_next_event() hands answers and watches to the owners of the requests,
- * turns other news into events for the worker, or deals with them here.
+ * turns other client events into events for the worker, or deals with them here.
  * session_flush() sends.  An operation that the library will never answer,
  * because the session has ended, is forgotten with the session and not waited
  * for.
@@ -79,15 +79,15 @@ typedef struct Session
 	Client		client;
 	Watches		watches;
 	Flight		flight;
-	News	   *delivered;		/* behind the event last given out, or NULL */
+	ClientEvent *delivered;		/* behind the event last given out, or NULL */
 
 	/* the connection */
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
 	const char *next_auth;		/* ... and that to be sent next, or "" */
-	bool		greeting_out;	/* to the server that we are connected to */
-	bool		greeted;		/* it has answered; or the one before it had, as
-								 * long as there is no connection */
-	zoo_op_result_t greeting_checked;
+	bool		sync_check_out; /* to the server that we are connected to */
+	bool		synced;			/* it has answered; or the one before it had,
+								 * as long as there is no connection */
+	zoo_op_result_t sync_check_result;
 	int			silent_connections; /* lost in a row without any answer */
 
 	/* the lease */
@@ -219,14 +219,14 @@ session_is_closed(int number)
 	return sessions[number].client.state == CLIENT_CLOSED;
 }
 
-/* Free news that have been delivered, or never will be. */
+/* Free events that have been delivered, or never will be. */
 static void
-free_news(News *news)
+free_event(ClientEvent *client_event)
 {
-	if (news->kind == NEWS_ANSWER)
-		flight_forget((Operation *) news);
+	if (client_event->kind == CLIENT_EVENT_ANSWER)
+		flight_forget((Operation *) client_event);
 	else
-		client_free_notice(news);
+		client_free_notice(client_event);
 }
 
 /* Free what the last event points to. */
@@ -234,7 +234,7 @@ static void
 free_delivered(Session *session)
 {
 	if (session->delivered)
-		free_news(session->delivered);
+		free_event(session->delivered);
 	session->delivered = NULL;
 }
 
@@ -252,7 +252,7 @@ session_disconnect(int number)
 
 	free_delivered(session);
 	client_close(&session->client);
-	session->greeted = session->greeting_out = false;
+	session->synced = session->sync_check_out = false;
 	session->silent_connections = 0;
 	lease_begin(&session->lease, zk_now_ms());
 	session->heartbeat_out = false;
@@ -291,12 +291,12 @@ session_await_closed(int64 until_ms)
 
 		while (client->state == CLIENT_CLOSING && zk_now_ms() < until_ms)
 		{
-			News	   *news = client_next_news(client);
+			ClientEvent *client_event = client_next_event(client);
 
-			if (news)
-				client_free_notice(news);
+			if (client_event)
+				client_free_notice(client_event);
 			else
-				client_await_news(until_ms);
+				client_await_event(until_ms);
 		}
 	}
 }
@@ -434,14 +434,14 @@ lease_timeout_ms(const Session *session)
 }
 
 static void
-send_greeting(Session *session)
+send_sync_check(Session *session)
 {
 	sigset_t	saved;
 
 	fault_enter_library(&saved);
-	session->greeting_out =
-		client_send_check(&session->client, &session->greeting_checked,
-						  client_answer_greeting, &session->client) == ZOK;
+	session->sync_check_out =
+		client_send_check(&session->client, &session->sync_check_result,
+						  client_answer_sync_check, &session->client) == ZOK;
 	fault_leave_library(&saved);
 }
 
@@ -455,7 +455,7 @@ session_ready(int number)
 	Session    *session = &sessions[number];
 
 	return session->client.handle != NULL && session->client.connected &&
-		session->greeted && !flight_is_out(&session->flight) &&
+		session->synced && !flight_is_out(&session->flight) &&
 		zk_now_ms() >= session->flight.resend_ms;
 }
 
@@ -481,10 +481,10 @@ session_flush(int number)
 		return again_ms;
 	if (now_ms < resend_ms)
 		return again_ms == 0 ? resend_ms : Min(resend_ms, again_ms);
-	if (session->greeted)
+	if (session->synced)
 		flight_send(&session->flight, now_ms);
-	else if (!session->greeting_out)
-		send_greeting(session);
+	else if (!session->sync_check_out)
+		send_sync_check(session);
 	return again_ms;
 }
 
@@ -567,10 +567,10 @@ static bool
 is_awaited(const Session *session, const Operation *op)
 {
 	/* it died with its session, which the library must agree to have ended */
-	if ((op->news.code == ZSESSIONEXPIRED || op->news.code == ZCLOSING) &&
+	if ((op->event.code == ZSESSIONEXPIRED || op->event.code == ZCLOSING) &&
 		is_unrecoverable(session->client.handle))
 		return false;
-	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_STRAY &&
+	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_ORPHAN &&
 		op->request.kind != REQUEST_UNWATCH;
 }
 
@@ -588,12 +588,12 @@ fill_answer(Session *session, const Operation *op, Incoming *in)
 
 /* The greeting of the server has been answered, or not. */
 static void
-end_greeting(Session *session, int code)
+end_sync_check(Session *session, int code)
 {
-	session->greeting_out = false;
+	session->sync_check_out = false;
 	if (session->client.connected && client_is_leaders(code))
 	{
-		session->greeted = true;
+		session->synced = true;
 		session->silent_connections = 0;
 	}
 	else
@@ -606,7 +606,7 @@ end_greeting(Session *session, int code)
  * and a barrier.
  */
 static void
-greet_server(Session *session)
+check_sync(Session *session)
 {
 	zhandle_t  *handle = session->client.handle;
 	sigset_t	saved;
@@ -618,8 +618,8 @@ greet_server(Session *session)
 		session->next_auth += strlen(session->next_auth) + 1;
 	fault_leave_library(&saved);
 	session->client.connected = true;
-	session->greeted = false;
-	send_greeting(session);
+	session->synced = false;
+	send_sync_check(session);
 
 	/* a shorter timeout counts from when the server has heard of it */
 	if (session->first_timeout_ms == 0 ||
@@ -668,7 +668,7 @@ end_connection(Session *session)
 	if (session->client.connected)
 		session->silent_connections++;
 	session->client.connected = false;
-	session->greeting_out = false;
+	session->sync_check_out = false;
 	watches_drop(&session->watches);
 	watches_bound(&session->watches);
 	lease_disconnect(&session->lease);
@@ -683,7 +683,7 @@ fill_state(Session *session, int state, SessionEvent *event)
 	if (state == ZOO_CONNECTED_STATE)
 	{
 		check_granted(session);
-		greet_server(session);
+		check_sync(session);
 		event->kind = SESSION_UP;
 		return true;
 	}
@@ -698,49 +698,49 @@ fill_state(Session *session, int state, SessionEvent *event)
 }
 
 /*
- * Take one of the news.  Returns those that *in has been filled from, which it
+ * Take one of the client events.  Returns those that *in has been filled from, which it
  * may point into, or NULL: it is dealt with.
  */
-static News *
-take_news(Session *session, News *news, Incoming *in)
+static ClientEvent *
+take_event(Session *session, ClientEvent *client_event, Incoming *in)
 {
 	SessionEvent *event = &in->event;
 	bool		found = false;
 	Operation  *op;
 
-	switch (news->kind)
+	switch (client_event->kind)
 	{
-		case NEWS_ANSWER:
-			op = flight_answer(&session->flight, news);
+		case CLIENT_EVENT_ANSWER:
+			op = flight_answer(&session->flight, client_event);
 			if (op == NULL)
 				return NULL;	/* it goes again */
-			news = &op->news;
+			client_event = &op->event;
 			found = fill_answer(session, op, in);
 			break;
-		case NEWS_WATCH:
-			watches_fire(&session->watches, news->string, news->code);
+		case CLIENT_EVENT_WATCH:
+			watches_fire(&session->watches, client_event->string, client_event->code);
 			break;
-		case NEWS_GREETED:
-			end_greeting(session, news->code);
+		case CLIENT_EVENT_SYNC_CHECKED:
+			end_sync_check(session, client_event->code);
 			break;
-		case NEWS_STATE:
-			found = fill_state(session, news->code, event);
+		case CLIENT_EVENT_STATE:
+			found = fill_state(session, client_event->code, event);
 			break;
-		case NEWS_MESSAGE:
+		case CLIENT_EVENT_MESSAGE:
 			event->kind = SESSION_MESSAGE;
-			event->message = news->string;
+			event->message = client_event->string;
 			found = true;
 			break;
-		case NEWS_CLOSED:
+		case CLIENT_EVENT_CLOSED:
 			flight_forget_out(&session->flight);
 			event->kind = SESSION_FAILED;
-			event->error = news->code;
-			found = news->code != 0;
+			event->error = client_event->code;
+			found = client_event->code != 0;
 			break;
 	}
 	if (found)
-		return news;
-	free_news(news);
+		return client_event;
+	free_event(client_event);
 	return NULL;
 }
 
@@ -751,18 +751,18 @@ take_news(Session *session, News *news, Incoming *in)
 static bool
 next_of(Session *session, Incoming *in)
 {
-	News	   *news;
+	ClientEvent *client_event;
 
 	while (session->delivered == NULL)
 	{
 		if (watches_next(&session->watches, &in->owner, &in->answer))
 			return true;
-		news = session == sessions ? client_next_message() : NULL;
-		if (news == NULL)
-			news = client_next_news(&session->client);
-		if (news == NULL)
+		client_event = session == sessions ? client_next_message() : NULL;
+		if (client_event == NULL)
+			client_event = client_next_event(&session->client);
+		if (client_event == NULL)
 			return false;
-		session->delivered = take_news(session, news, in);
+		session->delivered = take_event(session, client_event, in);
 	}
 	return true;
 }
@@ -824,13 +824,13 @@ next_of_any(Incoming *in)
 }
 
 /*
- * session_is_greeted
+ * session_is_synced
  *		Has the server answered that the session is connected to, or was last?
  */
 bool
-session_is_greeted(int number)
+session_is_synced(int number)
 {
-	return sessions[number].greeted;
+	return sessions[number].synced;
 }
 
 /*

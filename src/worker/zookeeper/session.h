@@ -73,7 +73,7 @@ extern void session_open(int number, const SessionOptions *options);
 extern bool session_is_open(int number);
 extern bool session_is_opening(int number);
 extern bool session_is_closed(int number);
-extern bool session_is_greeted(int number);
+extern bool session_is_synced(int number);
 extern bool session_is_stuck(int number);
 extern void session_close(int number);
 extern void session_disconnect(int number);

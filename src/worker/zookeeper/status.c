@@ -157,7 +157,7 @@ status_publish(int session, ZkSessionState state)
 	{
 		int64		now = zk_now_us();
 
-		if (info->state == ZK_SESSION_CONNECTED && session_is_greeted(session))
+		if (info->state == ZK_SESSION_CONNECTED && session_is_synced(session))
 			info->unreached_since = now;
 		info->state = state;
 		info->state_since = now;

@@ -327,7 +327,7 @@ watches_removed(Watches *watches, const char *path, ZooWatcherType type)
 	for (int i = 0; i < (int) lengthof(types); i++)
 	{
 		Watch	   *watch = type & types[i] ?
-			find_watch(watches, path, types[i]) : NULL;
+		find_watch(watches, path, types[i]) : NULL;
 
 		if (watch && dlist_is_empty(&watch->watchers))
 			drop_watch(watches, watch);
@@ -421,7 +421,7 @@ watches_fire(Watches *watches, const char *path, int event)
 	for (int i = 0; i < (int) lengthof(types); i++)
 	{
 		Watch	   *watch = fired & types[i] ?
-			find_watch(watches, path, types[i]) : NULL;
+		find_watch(watches, path, types[i]) : NULL;
 
 		if (watch)
 			fire_watch(watches, watch);

@@ -23,7 +23,8 @@ typedef struct Watches
 {
 	Client	   *client;
 	MemoryContext context;
-	HTAB	   *by_key;			/* of Watch: set, on their way, or being removed */
+	HTAB	   *by_key;			/* of Watch: set, on their way, or being
+								 * removed */
 	Size		bytes;			/* what it takes to set them again */
 	Size		chroot_len;		/* of which each path has that */
 	dlist_head	fired;			/* of Watcher: to be told */

@@ -17,7 +17,7 @@ $zk->start;
 my $a = zk_cluster('a', $zk, 'zklock.session_timeout' => '20s');
 my $foreign = $zk->client;
 my $uuid = '89ab0123-4567-4def-8edc-ba9876543210';
-my $strays = 0;
+my $orphans = 0;
 
 # How many has the log told of?
 sub told
@@ -38,7 +38,7 @@ sub connections
 # more than one, if the instance was back ahead of the answer.  The server leaves
 # the instance its connection if it does not know it as the session's any more:
 # where a client left the session at the moment at which the instance came back.
-sub strays
+sub orphans
 {
 	my ($dir, $kind) = @_;
 	my $session = session_of($a);
@@ -57,7 +57,7 @@ sub strays
 		},
 		'the instance to be connected again');
 	my @nodes = map { "$dir/$_" } grep { /$uuid/ } $foreign->ls($dir);
-	$strays += @nodes;
+	$orphans += @nodes;
 	return @nodes;
 }
 
@@ -77,32 +77,32 @@ for my $case (
 	my $dir = lock_dir($name);
 
 	$foreign->create("$dir/leases", makepath => 1) if $below;
-	my @nodes = strays("$dir$below", $kind);
+	my @nodes = orphans("$dir$below", $kind);
 	my $session = ZkSession->new($a);
-	$session->run_ok("SELECT $call, pg_advisory_unlock_all()", "$what: not for ever behind a stray");
+	$session->run_ok("SELECT $call, pg_advisory_unlock_all()", "$what: not for ever behind an orphan");
 	is(scalar(grep { $foreign->exists($_) } @nodes), 0, "$what: it has been deleted");
-	is(told(), $strays, "$what: and the log tells");
+	is(told(), $orphans, "$what: and the log tells");
 	$session->quit;
 }
 
 # Behind a contender of somebody else it is found when that leaves.
 {
-	my @nodes = strays(lock_dir('f'), '-lock-');
+	my @nodes = orphans(lock_dir('f'), '-lock-');
 	my $theirs = $foreign->enqueue(lock_dir('f'));
 	my $session = ZkSession->new($a);
 
 	$session->send("SELECT zk_lock('f')");
 	$session->wait_waiting(2);
 	wait_contenders($zk, 'f', 2 + @nodes);
-	is(scalar(grep { $foreign->exists($_) } @nodes), scalar(@nodes), 'a stray that is not right ahead stays');
+	is(scalar(grep { $foreign->exists($_) } @nodes), scalar(@nodes), 'an orphan that is not right ahead stays');
 	$foreign->unlock($theirs);
 	is($session->result->{message}, undef, 'when it is, it goes');
-	is(told(), $strays, 'the log tells');
+	is(told(), $orphans, 'the log tells');
 	$session->quit;
 }
 
 #
-# What is of our session and no stray
+# What is of our session and no orphan
 #
 
 my @sessions = map { ZkSession->new($a) } (0 .. 3);
@@ -150,7 +150,7 @@ for (1 .. 3)
 	$sessions[$next]->quit;
 	$sessions[$next] = undef;
 }
-is(told(), $strays, 'nothing else of our session was taken for a stray');
+is(told(), $orphans, 'nothing else of our session was taken for an orphan');
 $sessions[0]->quit;
 
 done_testing();

@@ -620,7 +620,7 @@ go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
  * the call.
  */
 static void
-step_back(const char *name)
+requeue_tier1(const char *name)
 {
 	ereport(DEBUG1,
 			(errmsg_internal("process %d waits for lock \"%s\" again behind others of this instance",
@@ -629,7 +629,7 @@ step_back(const char *name)
 	{
 		HeldLock   *lock = attempt.locks[i];
 
-		slot_step_back(lock->proc);
+		slot_requeue_tier1(lock->proc);
 		heavyweight_unlock(&lock->heavyweight, false, 1);
 	}
 }
@@ -684,7 +684,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		outcome = go_through_tiers(request, wait, &tier1);
 		if (outcome != ZK_GO_BACK && outcome != ZK_GIVE_WAY)
 			break;
-		step_back(wait->result->name);
+		requeue_tier1(wait->result->name);
 		wait->in_queue = false;
 		wait->prepared = NULL;
 		tier1 = false;

@@ -148,7 +148,7 @@ release_heavyweights(AnyCall *call, const HeldLock *but)
  * nobody waits for is ours again in a moment.
  */
 static void
-step_back(AnyCall *call)
+requeue_tier1(AnyCall *call)
 {
 	for (int i = 0; i < attempt.nlocks; i++)
 	{
@@ -156,7 +156,7 @@ step_back(AnyCall *call)
 
 		if (!call->tier1[i])
 			continue;
-		slot_step_back(lock->proc);
+		slot_requeue_tier1(lock->proc);
 		heavyweight_unlock(&lock->heavyweight, false, 1);
 		call->tier1[i] = call->slots.ready[i] = false;
 	}
@@ -277,7 +277,7 @@ wait_for_any(AnyCall *call)
 			return outcome;
 		if (outcome == ZK_GO_BACK)
 		{
-			step_back(call);
+			requeue_tier1(call);
 			outcome = ZK_PENDING;
 			continue;
 		}

@@ -376,8 +376,8 @@ set_lost(ZkSlot *slot)
 
 /*
  * slot_tell
- *		What a step of the contender has come to: bits RECIPE_TOLD_*, of which
- *		SLOT_TOLD are the slot's.
+ *		What a step of the contender has come to: bits RECIPE_REPORT_*, of
+ *		which SLOT_TOLD are the slot's.
  *
  * "sequence" is of CREATED, "token" of TOKEN.  That it is QUEUED is no news if it
  * is being given up meanwhile: it goes in a moment.  ALONE: and the worker hears
@@ -387,27 +387,27 @@ set_lost(ZkSlot *slot)
  * as of zk_now_ms(); or 0.
  */
 int64
-slot_tell(ZkSlot *slot, unsigned told, int32 sequence, int64 token)
+slot_tell(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 {
 	int64		check_at = 0;
 	bool		granted = false;
 
-	if (!(told & SLOT_TOLD))
+	if (!(report & SLOT_TOLD))
 		return 0;
 	slot_lock(slot, LW_EXCLUSIVE);
-	if (told & RECIPE_TOLD_CREATED)
+	if (report & RECIPE_REPORT_CREATED)
 		set_created(slot, sequence);
-	if (told & RECIPE_TOLD_QUEUED)
+	if (report & RECIPE_REPORT_QUEUED)
 		set_queued(slot, ZK_SLOT_WANTED);
-	if (told & RECIPE_TOLD_GRANTED)
+	if (report & RECIPE_REPORT_GRANTED)
 		granted = set_granted(slot, &check_at);
-	if (told & RECIPE_TOLD_ALONE)
+	if (report & RECIPE_REPORT_ALONE)
 		turn_alone(&slot->turn);
-	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
-		set_writers_checked(slot, (told & RECIPE_TOLD_WRITER) != 0);
-	if (told & RECIPE_TOLD_TOKEN)
+	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
+		set_writers_checked(slot, (report & RECIPE_REPORT_WRITER) != 0);
+	if (report & RECIPE_REPORT_TOKEN)
 		set_token(slot, token);
-	if (told & RECIPE_TOLD_LOST)
+	if (report & RECIPE_REPORT_LOST)
 		set_lost(slot);
 	slot_unlock(slot);
 

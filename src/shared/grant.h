@@ -30,9 +30,9 @@ typedef enum ZkMail
 
 /* What of a step of a contender concerns its slot. */
 #define SLOT_TOLD \
-	(RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED | RECIPE_TOLD_GRANTED | \
-	 RECIPE_TOLD_ALONE | RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER | \
-	 RECIPE_TOLD_TOKEN | RECIPE_TOLD_LOST)
+	(RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED | \
+	 RECIPE_REPORT_ALONE | RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER | \
+	 RECIPE_REPORT_TOKEN | RECIPE_REPORT_LOST)
 
 /* the mail, and all slots */
 extern void slots_attach_worker(void);
@@ -45,7 +45,7 @@ extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 extern bool slots_retire(void);
 
 /* a slot's contender */
-extern int64 slot_tell(ZkSlot *slot, unsigned told, int32 sequence,
+extern int64 slot_tell(ZkSlot *slot, unsigned report, int32 sequence,
 					   int64 token);
 extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
 						  bool retain);

@@ -22,7 +22,8 @@ typedef enum ZkOutcome
 	ZK_QUEUED,					/* contenders are ahead */
 
 	/* it begins anew */
-	ZK_GO_BACK,					/* call slot_step_back(), and wait in tier 1 */
+	ZK_GO_BACK,					/* call slot_requeue_tier1(), and wait in tier
+								 * 1 */
 	ZK_GIVE_WAY,				/* the same, once slot_call_ahead() is false */
 
 	/* it is over */

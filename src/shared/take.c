@@ -691,7 +691,7 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 }
 
 /*
- * slot_step_back
+ * slot_requeue_tier1
  *		The backend has the heavyweight lock, and gives it up to wait for it
  *		again: that is another wait for the slot.
  *
@@ -699,7 +699,7 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
  * was created together with others is given up, as they all are.
  */
 void
-slot_step_back(ZkProcLock *proc)
+slot_requeue_tier1(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
 	bool		was_ready;

@@ -69,7 +69,7 @@ extern ZkOutcome slot_take(ZkProcLock *proc, int permits, ZkResult *result);
 extern ZkOutcome slots_take_together(ZkProcLock **procs, int n,
 									 uint32 *group, int *which,
 									 ZkResult *result);
-extern void slot_step_back(ZkProcLock *proc);
+extern void slot_requeue_tier1(ZkProcLock *proc);
 extern void slot_yield(const ZkKey *key);
 extern void slot_yield_other_mode(const ZkProcLock *proc);
 extern ZkSlotState slot_read_state(ZkSlot *slot);

@@ -350,7 +350,7 @@ for my $kind ('zk_lock_all', 'zk_lock_any')
 	}
 }
 
-# The same in both instances: whoever steps back does so from the right one.
+# The same in both instances: whoever requeues in tier 1 does so from the right one.
 for my $kind ('zk_lock_all', 'zk_lock_any')
 {
 	for my $behind (0, 1)

@@ -172,7 +172,7 @@ data(int name, const char *text, int32_t version, bool ours)
 }
 
 /* All edges are of such as are only ahead of others. */
-static bool all_step_back;
+static bool all_requeue;
 
 static WaitEdge
 edge(const char *from, const char *to, int number)
@@ -185,7 +185,7 @@ edge(const char *from, const char *to, int number)
 	result.wait.hold.pid = number;
 	result.wait.wait.pid = number;
 	result.wait.wait.since = number;
-	result.wait.began = all_step_back ? 0 : number;
+	result.wait.began = all_requeue ? 0 : number;
 	result.wait.alternatives = 1;
 	return result;
 }
@@ -207,13 +207,13 @@ edges_ours(uint32_t scan)
 }
 
 static const char *
-note(const WaitEdge *told)
+note(const WaitEdge *report)
 {
 	static char text[NOTE_FULL_SIZE];
 	Note		written;
 
 	note_set_contender(&written, "h", 1, "shop", 1, false);
-	(void) note_write_waits(&written, &told->wait, 1, text);
+	(void) note_write_waits(&written, &report->wait, 1, text);
 	return text;
 }
 
@@ -244,7 +244,7 @@ begin(void **state)
 {
 	(void) state;
 	now = 1000000;
-	all_step_back = false;
+	all_requeue = false;
 	detector_init(&detector, TIMEOUT, false);
 	event(DETECTOR_RESUMED);
 	expect_nothing();
@@ -420,12 +420,12 @@ an_edge_is_told_with_its_mark(void **state)
 {
 	(void) state;
 	publish();
-	all_step_back = true;
+	all_requeue = true;
 	edges_ours(0);
 	assert_true(expect(0, REQUEST_SET, X)->waits[0].began == 0);
 	expect_nothing();
 	done(0, REQUEST_OK);
-	all_step_back = false;
+	all_requeue = false;
 	edges_ours(0);
 	assert_true(expect(0, REQUEST_SET, X)->waits[0].began == 71);
 	expect_nothing();
@@ -569,7 +569,7 @@ our_victim(void **state)
 		.answer.result = REQUEST_OK, .answer.mzxid = 77});
 	assert_int_equal(out.nverdicts, 1);
 	assert_true(out.verdicts[0].ours);
-	assert_false(out.verdicts[0].steps_back);
+	assert_false(out.verdicts[0].requeues);
 	assert_int_equal(out.verdicts[0].zxid, 77);
 	assert_string_equal(out.verdicts[0].deadlock->members[0].edge.from, X);
 	assert_int_equal(out.verdicts[0].deadlock->members[1].blocked_by, 0);
@@ -931,8 +931,8 @@ check_others_ask(void)
 	/* their victim */
 	room_has(3, "answer-0000000003-0000000000000002-0000000004",
 			 "probe-0000000003", "verdict-0000000003");
-	assert_int_equal(out.nverdicts, all_step_back ? 0 : 1);
-	if (!all_step_back)
+	assert_int_equal(out.nverdicts, all_requeue ? 0 : 1);
+	if (!all_requeue)
 		assert_false(out.verdicts[0].ours);
 	expect(7, REQUEST_DELETE,
 		   ROOM "/answer-0000000003-0000000000000002-0000000004");
@@ -1067,23 +1067,23 @@ others_ask(void **state)
 	check_others_ask();
 }
 
-/* Their victim only steps back: that is nobody's business. */
+/* Their victim only requeues in tier 1: that is nobody's business. */
 static void
-others_step_back(void **state)
+others_requeue(void **state)
 {
 	(void) state;
-	all_step_back = true;
+	all_requeue = true;
 	check_others_ask();
 }
 
 static void
-our_victim_steps_back(void **state)
+our_victim_requeues(void **state)
 {
 	WaitEdge	ours;
 	WaitEdge	theirs;
 
 	(void) state;
-	all_step_back = true;
+	all_requeue = true;
 	ours = edge(X, Y, 71);
 	theirs = edge(Y_OTHER, X_OTHER, 92);
 	publish();
@@ -1095,8 +1095,8 @@ our_victim_steps_back(void **state)
 	done(6, REQUEST_OK);
 	assert_int_equal(out.nverdicts, 1);
 	assert_true(out.verdicts[0].ours);
-	assert_true(out.verdicts[0].steps_back);
-	assert_int_equal(detector.counts.steps_back, 1);
+	assert_true(out.verdicts[0].requeues);
+	assert_int_equal(detector.counts.requeues, 1);
 	assert_int_equal(detector.counts.victims, 0);
 
 	/* that wait is over, and the next one is another edge */
@@ -1889,8 +1889,8 @@ main(void)
 		LINE(others_ask_about_a_full_note),
 		LINE(others_ask_before_all_is_told),
 		LINE(others_ask_while_it_is_being_told),
-		LINE(others_step_back),
-		LINE(our_victim_steps_back),
+		LINE(others_requeue),
+		LINE(our_victim_requeues),
 		LINE(others_ask_for_what_is_not_there),
 		LINE(others_ask_others),
 		LINE(what_is_no_probe_is_ignored),

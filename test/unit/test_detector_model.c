@@ -375,13 +375,13 @@ test_random(void **state)
 {
 	const Mix  *mix = *state;
 
-	world->acts = world->victims = world->steps_back = world->found = 0;
+	world->acts = world->victims = world->requeues = world->found = 0;
 	for (unsigned long run = 0; run < RANDOM_RUNS; run++)
 		play_random(mix, run);
 	world_end();
 	tree_reset();
-	printf("%s: %lu acts, %lu victims, %lu steps back, %lu with deadlocks at the end\n",
-		   mix->title, world->acts, world->victims, world->steps_back,
+	printf("%s: %lu acts, %lu victims, %lu requeues in tier 1, %lu with deadlocks at the end\n",
+		   mix->title, world->acts, world->victims, world->requeues,
 		   world->found);
 	assert_true(world->victims > RANDOM_RUNS / 10);
 	assert_true(world->acts > world->found + RANDOM_RUNS / 100);

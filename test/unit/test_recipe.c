@@ -414,10 +414,10 @@ static const struct
 	[IN_EXPIRED] = {.event = RECIPE_EXPIRED}
 };
 
-#define TOLD_LOST		(RECIPE_TOLD_LOST | RECIPE_TOLD_GONE)
-#define TOLD_FAILED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_GONE)
-#define TOLD_MIXED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_MIXED)
-#define TOLD_ENDED		(RECIPE_TOLD_FAILED | RECIPE_TOLD_ENDED)
+#define REPORT_LOST		(RECIPE_REPORT_LOST | RECIPE_REPORT_GONE)
+#define REPORT_FAILED		(RECIPE_REPORT_FAILED | RECIPE_REPORT_GONE)
+#define REPORT_MIXED		(RECIPE_REPORT_FAILED | RECIPE_REPORT_MIXED)
+#define REPORT_ENDED		(RECIPE_REPORT_FAILED | RECIPE_REPORT_ENDED)
 
 /* One line of the table; what no line is about must change nothing. */
 typedef struct Transition
@@ -427,7 +427,7 @@ typedef struct Transition
 	Input		input;
 	RecipeState state;
 	const char *ops;
-	unsigned	told;
+	unsigned	report;
 	int			error;
 } Transition;
 
@@ -442,43 +442,43 @@ static const Transition transitions[] = {
 
 	{"ENTERING: create ok -> READING",
 		AT_ENTERING, IN_CREATE_OK, RECIPE_READING, "",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ENTERING: create ok, after mkdir -> READING",
 		AT_ENTERING_MKDIR, IN_CREATE_OK, RECIPE_READING, "",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ENTERING: create ok, after mkdirs -> READING",
 		AT_ENTERING_MKDIRS, IN_CREATE_OK, RECIPE_READING, "",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ENTERING: create ok, though mkdirs failed -> READING",
 		AT_ENTERING_IN_VAIN, IN_CREATE_OK, RECIPE_READING, "",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ENTERING: create ok, the next number -> OWNER: stat",
 		AT_ENTERING, IN_CREATE_NEXT, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ENTERING: create ok, number 0 -> OWNER: stat",
 		AT_ENTERING, IN_CREATE_FIRST, RECIPE_OWNER, "stat(0)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ENTERING: create ok, the next number, after mkdir -> OWNER: stat",
 		AT_ENTERING_MKDIR, IN_CREATE_NEXT, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ENTERING: create ok, number 0, after mkdir -> OWNER: stat",
 		AT_ENTERING_MKDIR, IN_CREATE_FIRST, RECIPE_OWNER, "stat(0)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ENTERING: create ok, the next number, after mkdirs -> OWNER: stat",
 		AT_ENTERING_MKDIRS, IN_CREATE_NEXT, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ENTERING: create ok, number 0, after mkdirs -> OWNER: stat",
 		AT_ENTERING_MKDIRS, IN_CREATE_FIRST, RECIPE_OWNER, "stat(0)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ENTERING: create ok, the next number, mkdirs failed -> OWNER: stat",
 		AT_ENTERING_IN_VAIN, IN_CREATE_NEXT, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ENTERING: create ok, number 0, mkdirs failed -> OWNER: stat",
 		AT_ENTERING_IN_VAIN, IN_CREATE_FIRST, RECIPE_OWNER, "stat(0)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ENTERING: create ok, no read behind it -> READING: children",
 		AT_ENTERING_UNREAD, IN_CREATE_OK, RECIPE_READING, "children",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ENTERING: create ok with an odd name -> SEARCHING: search",
 		AT_ENTERING, IN_CREATE_ODD, RECIPE_SEARCHING, "search", 0, 0},
 	{"ENTERING: create ok with an odd name, after mkdir -> SEARCHING",
@@ -509,19 +509,19 @@ static const Transition transitions[] = {
 	"mkdirs create children", 0, 0},
 	{"ENTERING: create no node, mkdirs failed -> NONE: failed",
 		AT_ENTERING_IN_VAIN, IN_CREATE_NO_NODE, RECIPE_NONE, "",
-	TOLD_FAILED, ERROR_MKDIRS},
+	REPORT_FAILED, ERROR_MKDIRS},
 	{"ENTERING: create refused -> NONE: failed",
 		AT_ENTERING, IN_CREATE_REFUSED, RECIPE_NONE, "",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{"ENTERING: create refused, after mkdir -> NONE: failed",
 		AT_ENTERING_MKDIR, IN_CREATE_REFUSED, RECIPE_NONE, "",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{"ENTERING: create refused, after mkdirs -> NONE: failed",
 		AT_ENTERING_MKDIRS, IN_CREATE_REFUSED, RECIPE_NONE, "",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{"ENTERING: create refused, mkdirs failed -> NONE: failed",
 		AT_ENTERING_IN_VAIN, IN_CREATE_REFUSED, RECIPE_NONE, "",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{"ENTERING: release -> CANCELLING",
 		AT_ENTERING, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
 	{"ENTERING: release, after mkdir -> CANCELLING",
@@ -531,53 +531,53 @@ static const Transition transitions[] = {
 	{"ENTERING: release, mkdirs failed -> CANCELLING",
 		AT_ENTERING_IN_VAIN, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
 	{"ENTERING: expired -> NONE: gone",
-		AT_ENTERING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_ENTERING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"ENTERING: expired, after mkdir -> NONE: gone",
-		AT_ENTERING_MKDIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_ENTERING_MKDIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"ENTERING: expired, after mkdirs -> NONE: gone",
-		AT_ENTERING_MKDIRS, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_ENTERING_MKDIRS, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"ENTERING: expired, mkdirs failed -> NONE: gone",
 		AT_ENTERING_IN_VAIN, IN_EXPIRED, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 
 	{"CANCELLING: create ok -> LEAVING: delete",
 		AT_CANCELLING, IN_CREATE_OK, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"CANCELLING: create ok, the next number -> LEAVING: delete",
 		AT_CANCELLING, IN_CREATE_NEXT, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"CANCELLING: create ok, number 0 -> LEAVING: delete",
 		AT_CANCELLING, IN_CREATE_FIRST, RECIPE_LEAVING, "delete(0)",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"CANCELLING: create ok with an odd name -> ABANDONING: search",
 		AT_CANCELLING, IN_CREATE_ODD, RECIPE_ABANDONING, "search", 0, 0},
 	{"CANCELLING: create unknown -> ABANDONING: search",
 		AT_CANCELLING, IN_CREATE_UNKNOWN, RECIPE_ABANDONING, "search", 0, 0},
 	{"CANCELLING: create no node -> NONE: gone",
 		AT_CANCELLING, IN_CREATE_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"CANCELLING: create refused -> NONE: gone",
 		AT_CANCELLING, IN_CREATE_REFUSED, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"CANCELLING: expired -> NONE: gone",
-		AT_CANCELLING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_CANCELLING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"SEARCHING: children ok, our node alone -> OWNER: stat",
 		AT_SEARCHING, IN_ALONE, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"SEARCHING: children ok, our node behind another -> WATCHING: watch",
 		AT_SEARCHING, IN_SECOND, RECIPE_WATCHING, "watch(first)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED, 0},
 	{"SEARCHING: children ok, our node behind two -> WATCHING: watch",
 		AT_SEARCHING, IN_THIRD, RECIPE_WATCHING, "watch(second)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED, 0},
 	{"SEARCHING: children ok, without it -> ENTERING: create, children",
 		AT_SEARCHING, IN_MISSING, RECIPE_ENTERING, "create children", 0, 0},
 	{"SEARCHING: children ok, none -> ENTERING: create, children",
 		AT_SEARCHING, IN_EMPTY, RECIPE_ENTERING, "create children", 0, 0},
 	{"SEARCHING: children ok, with those of a semaphore -> LEAVING: delete",
 		AT_SEARCHING, IN_MIXED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED | TOLD_MIXED, 0},
+	RECIPE_REPORT_CREATED | REPORT_MIXED, 0},
 	{"SEARCHING: children ok, those of a semaphore only -> ENTERING",
 		AT_SEARCHING, IN_MIXED_MISSING, RECIPE_ENTERING, "create children",
 	0, 0},
@@ -588,21 +588,21 @@ static const Transition transitions[] = {
 		AT_SEARCHING, IN_CHILDREN_UNKNOWN, RECIPE_SEARCHING, "search", 0, 0},
 	{"SEARCHING: children refused -> NONE: failed, perhaps left behind",
 		AT_SEARCHING, IN_CHILDREN_REFUSED, RECIPE_NONE, "",
-	TOLD_FAILED | RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	REPORT_FAILED | RECIPE_REPORT_LEFT, ERROR_REFUSED},
 	{"SEARCHING: release -> ABANDONING",
 		AT_SEARCHING, IN_RELEASE, RECIPE_ABANDONING, "", 0, 0},
 	{"SEARCHING: expired -> NONE: gone",
-		AT_SEARCHING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_SEARCHING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"SEARCHING: children ok, our node alone, mkdirs failed -> OWNER: stat",
 		AT_SEARCHING_IN_VAIN, IN_ALONE, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"SEARCHING: children ok, behind another, mkdirs failed -> WATCHING",
 		AT_SEARCHING_IN_VAIN, IN_SECOND, RECIPE_WATCHING, "watch(first)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED, 0},
 	{"SEARCHING: children ok, behind two, mkdirs failed -> WATCHING",
 		AT_SEARCHING_IN_VAIN, IN_THIRD, RECIPE_WATCHING, "watch(second)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED, 0},
 	{"SEARCHING: children ok, without it, mkdirs failed -> ENTERING",
 		AT_SEARCHING_IN_VAIN, IN_MISSING, RECIPE_ENTERING,
 	"mkdirs create children", 0, 0},
@@ -611,70 +611,70 @@ static const Transition transitions[] = {
 	"mkdirs create children", 0, 0},
 	{"SEARCHING: children ok, a semaphore's, mkdirs failed -> LEAVING",
 		AT_SEARCHING_IN_VAIN, IN_MIXED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED | TOLD_MIXED, 0},
+	RECIPE_REPORT_CREATED | REPORT_MIXED, 0},
 	{"SEARCHING: children ok, only a semaphore's, mkdirs failed -> ENTERING",
 		AT_SEARCHING_IN_VAIN, IN_MIXED_MISSING, RECIPE_ENTERING,
 	"mkdirs create children", 0, 0},
 	{"SEARCHING: no node, mkdirs failed -> NONE: failed",
 		AT_SEARCHING_IN_VAIN, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
-	TOLD_FAILED, ERROR_MKDIRS},
+	REPORT_FAILED, ERROR_MKDIRS},
 	{"SEARCHING: children unknown, mkdirs failed -> SEARCHING: search",
 		AT_SEARCHING_IN_VAIN, IN_CHILDREN_UNKNOWN, RECIPE_SEARCHING, "search",
 	0, 0},
 	{"SEARCHING: children refused, mkdirs failed -> NONE: failed",
 		AT_SEARCHING_IN_VAIN, IN_CHILDREN_REFUSED, RECIPE_NONE, "",
-	TOLD_FAILED | RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	REPORT_FAILED | RECIPE_REPORT_LEFT, ERROR_REFUSED},
 	{"SEARCHING: release, mkdirs failed -> ABANDONING",
 		AT_SEARCHING_IN_VAIN, IN_RELEASE, RECIPE_ABANDONING, "", 0, 0},
 	{"SEARCHING: expired, mkdirs failed -> NONE: gone",
 		AT_SEARCHING_IN_VAIN, IN_EXPIRED, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 
 	{"ABANDONING: children ok, our node alone -> LEAVING: delete",
 		AT_ABANDONING, IN_ALONE, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ABANDONING: children ok, behind another -> LEAVING: delete",
 		AT_ABANDONING, IN_SECOND, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ABANDONING: children ok, behind two -> LEAVING: delete",
 		AT_ABANDONING, IN_THIRD, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ABANDONING: children ok, without it -> NONE: gone",
-		AT_ABANDONING, IN_MISSING, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_ABANDONING, IN_MISSING, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"ABANDONING: children ok, none -> NONE: gone",
-		AT_ABANDONING, IN_EMPTY, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_ABANDONING, IN_EMPTY, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"ABANDONING: children ok, with those of a semaphore -> LEAVING: delete",
 		AT_ABANDONING, IN_MIXED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ABANDONING: children ok, those of a semaphore only -> NONE: gone",
 		AT_ABANDONING, IN_MIXED_MISSING, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"ABANDONING: no node -> NONE: gone",
 		AT_ABANDONING, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"ABANDONING: children refused -> NONE: perhaps left behind",
 		AT_ABANDONING, IN_CHILDREN_REFUSED, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE | RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	RECIPE_REPORT_GONE | RECIPE_REPORT_LEFT, ERROR_REFUSED},
 	{"ABANDONING: children unknown -> ABANDONING: search",
 		AT_ABANDONING, IN_CHILDREN_UNKNOWN, RECIPE_ABANDONING, "search",
 	0, 0},
 	{"ABANDONING: expired -> NONE: gone",
-		AT_ABANDONING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_ABANDONING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"READING: children ok, nobody excludes us -> OWNER: stat",
-		AT_READING, IN_ALONE, RECIPE_OWNER, "stat", RECIPE_TOLD_GRANTED, 0},
+		AT_READING, IN_ALONE, RECIPE_OWNER, "stat", RECIPE_REPORT_GRANTED, 0},
 	{"READING: children ok, somebody does -> WATCHING: watch",
 		AT_READING, IN_SECOND, RECIPE_WATCHING, "watch(first)",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"READING: children ok, two do -> WATCHING: watch the last of them",
 		AT_READING, IN_THIRD, RECIPE_WATCHING, "watch(second)",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"READING: children ok, without our node -> ENTERING: as new",
 		AT_READING, IN_MISSING, RECIPE_ENTERING, "create children", 0, 0},
 	{"READING: children ok, none -> ENTERING: as new",
 		AT_READING, IN_EMPTY, RECIPE_ENTERING, "create children", 0, 0},
 	{"READING: children ok, with those of a semaphore -> LEAVING: delete",
-		AT_READING, IN_MIXED, RECIPE_LEAVING, "delete", TOLD_MIXED, 0},
+		AT_READING, IN_MIXED, RECIPE_LEAVING, "delete", REPORT_MIXED, 0},
 	{"READING: children ok, those of a semaphore only -> ENTERING: as new",
 		AT_READING, IN_MIXED_MISSING, RECIPE_ENTERING, "create children",
 	0, 0},
@@ -685,58 +685,58 @@ static const Transition transitions[] = {
 		AT_READING, IN_CHILDREN_UNKNOWN, RECIPE_READING, "children", 0, 0},
 	{"READING: children refused -> LEAVING: delete; failed",
 		AT_READING, IN_CHILDREN_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"READING: release -> LEAVING: delete",
 		AT_READING, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"READING: expired -> NONE: gone",
-		AT_READING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_READING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"ENTERING: create no node, one of a group -> NONE: gone",
 		AT_ENTERING_GROUPED, IN_CREATE_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"SEARCHING: children ok, without it, one of a group -> NONE: gone",
 		AT_SEARCHING_GROUPED, IN_MISSING, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"SEARCHING: children ok, none, one of a group -> NONE: gone",
 		AT_SEARCHING_GROUPED, IN_EMPTY, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"SEARCHING: children ok, only a semaphore's, one of a group -> NONE",
 		AT_SEARCHING_GROUPED, IN_MIXED_MISSING, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"SEARCHING: no node, one of a group -> NONE: gone",
 		AT_SEARCHING_GROUPED, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"READING: children ok, without our node, one of a group -> NONE: gone",
 		AT_READING_GROUPED, IN_MISSING, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"READING: children ok, none, one of a group -> NONE: gone",
 		AT_READING_GROUPED, IN_EMPTY, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"READING: children ok, only a semaphore's, one of a group -> NONE",
 		AT_READING_GROUPED, IN_MIXED_MISSING, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"READING: no node, one of a group -> NONE: gone",
 		AT_READING_GROUPED, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 
 	{"WATCHING: predecessor deleted, the only one -> OWNER: stat",
 		AT_WATCHING, IN_DELETED, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_GRANTED, 0},
 	{"WATCHING: watch no node, the only one -> OWNER: stat",
 		AT_WATCHING, IN_WATCH_NO_NODE, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_GRANTED, 0},
 	{"WATCHING: watch used up otherwise -> WATCHING: watch",
 		AT_WATCHING, IN_TOUCHED, RECIPE_WATCHING, "watch(first)", 0, 0},
 	{"WATCHING: watch unknown -> WATCHING: watch",
 		AT_WATCHING, IN_WATCH_UNKNOWN, RECIPE_WATCHING, "watch(first)", 0, 0},
 	{"WATCHING: watch refused -> LEAVING: unwatch, delete; failed",
 		AT_WATCHING, IN_WATCH_REFUSED, RECIPE_LEAVING,
-	"unwatch(first) delete", RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	"unwatch(first) delete", RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"WATCHING: release -> LEAVING: unwatch, delete",
 		AT_WATCHING, IN_RELEASE, RECIPE_LEAVING, "unwatch(first) delete",
 	0, 0},
 	{"WATCHING: expired -> NONE: gone",
-		AT_WATCHING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_WATCHING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"WATCHING: predecessor deleted, one of two -> READING: children",
 		AT_WATCHING_OF_TWO, IN_DELETED, RECIPE_READING, "children", 0, 0},
@@ -751,40 +751,40 @@ static const Transition transitions[] = {
 	"watch(second)", 0, 0},
 	{"WATCHING: watch refused, of two -> LEAVING: unwatch, delete; failed",
 		AT_WATCHING_OF_TWO, IN_WATCH_REFUSED, RECIPE_LEAVING,
-	"unwatch(second) delete", RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	"unwatch(second) delete", RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"WATCHING: release, of two -> LEAVING: unwatch, delete",
 		AT_WATCHING_OF_TWO, IN_RELEASE, RECIPE_LEAVING,
 	"unwatch(second) delete", 0, 0},
 	{"WATCHING: expired, of two -> NONE: gone",
-		AT_WATCHING_OF_TWO, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_WATCHING_OF_TWO, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"OWNER: stat ok, our session's -> OWNER: token",
-		AT_OWNER, IN_STAT_OURS, RECIPE_OWNER, "", RECIPE_TOLD_TOKEN, 0},
+		AT_OWNER, IN_STAT_OURS, RECIPE_OWNER, "", RECIPE_REPORT_TOKEN, 0},
 	{"OWNER: stat ok, not our session's -> NONE: lost",
-		AT_OWNER, IN_STAT_FOREIGN, RECIPE_NONE, "", TOLD_LOST, 0},
+		AT_OWNER, IN_STAT_FOREIGN, RECIPE_NONE, "", REPORT_LOST, 0},
 	{"OWNER: stat no node -> NONE: lost",
-		AT_OWNER, IN_STAT_NO_NODE, RECIPE_NONE, "", TOLD_LOST,
+		AT_OWNER, IN_STAT_NO_NODE, RECIPE_NONE, "", REPORT_LOST,
 	ERROR_NO_NODE},
 	{"OWNER: stat unknown -> OWNER: stat",
 		AT_OWNER, IN_STAT_UNKNOWN, RECIPE_OWNER, "stat", 0, 0},
 	{"OWNER: stat refused -> OWNER; no token",
-		AT_OWNER, IN_STAT_REFUSED, RECIPE_OWNER, "", RECIPE_TOLD_NO_TOKEN,
+		AT_OWNER, IN_STAT_REFUSED, RECIPE_OWNER, "", RECIPE_REPORT_NO_TOKEN,
 	ERROR_REFUSED},
 	{"OWNER: retry, after that -> OWNER: stat",
 		AT_OWNER_NO_TOKEN, IN_RETRY, RECIPE_OWNER, "stat", 0, 0},
 	{"OWNER: release -> LEAVING: delete",
 		AT_OWNER, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"OWNER: expired -> NONE: lost",
-		AT_OWNER, IN_EXPIRED, RECIPE_NONE, "", TOLD_LOST, 0},
+		AT_OWNER, IN_EXPIRED, RECIPE_NONE, "", REPORT_LOST, 0},
 	{"OWNER: requeue -> REQUEUEING: requeue",
 		AT_OWNER, IN_REQUEUE, RECIPE_REQUEUEING, "requeue", 0, 0},
 
 	{"REQUEUEING: requeue ok, the next number -> OWNER: stat",
 		AT_REQUEUEING, IN_REQUEUE_NEXT, RECIPE_OWNER, "stat(6)",
-	RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"REQUEUEING: requeue ok -> READING: children",
 		AT_REQUEUEING, IN_REQUEUE_BEHIND, RECIPE_READING, "children",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"REQUEUEING: requeue ok, under no name -> SEARCHING: search",
 		AT_REQUEUEING, IN_REQUEUE_ODD, RECIPE_SEARCHING, "search", 0, 0},
 	{"REQUEUEING: requeue unknown -> SEARCHING: search",
@@ -794,18 +794,18 @@ static const Transition transitions[] = {
 	0, 0},
 	{"REQUEUEING: requeue refused -> LEAVING: delete; failed",
 		AT_REQUEUEING, IN_REQUEUE_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"REQUEUEING: release -> CANCELLING",
 		AT_REQUEUEING, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
 	{"REQUEUEING: expired -> NONE: gone",
-		AT_REQUEUEING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_REQUEUEING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"CANCELLING: requeue ok, the next number -> LEAVING: delete",
 		AT_CANCELLING_REQUEUED, IN_REQUEUE_NEXT, RECIPE_LEAVING, "delete(6)",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"CANCELLING: requeue ok -> LEAVING: delete",
 		AT_CANCELLING_REQUEUED, IN_REQUEUE_BEHIND, RECIPE_LEAVING, "delete(7)",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"CANCELLING: requeue ok, under no name -> ABANDONING: search",
 		AT_CANCELLING_REQUEUED, IN_REQUEUE_ODD, RECIPE_ABANDONING, "search",
 	0, 0},
@@ -814,12 +814,12 @@ static const Transition transitions[] = {
 	"search", 0, 0},
 	{"CANCELLING: requeue no node -> NONE: gone",
 		AT_CANCELLING_REQUEUED, IN_REQUEUE_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"CANCELLING: requeue refused -> LEAVING: delete",
 		AT_CANCELLING_REQUEUED, IN_REQUEUE_REFUSED, RECIPE_LEAVING, "delete",
 	0, 0},
 	{"CANCELLING: expired, requeued -> NONE: gone",
-		AT_CANCELLING_REQUEUED, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE,
+		AT_CANCELLING_REQUEUED, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE,
 	0},
 
 	{"SEARCHING: children ok, the node of before alone -> REQUEUEING: requeue",
@@ -852,26 +852,26 @@ static const Transition transitions[] = {
 		AT_OWNER, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
 
 	{"OWNER: looked, children ok, our node only -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_ALONE, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_ALONE, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
 	{"OWNER: looked, children ok, a writer later than ours -> OWNER: behind",
-		AT_OWNER_CHECKING_WRITERS, IN_SECOND, RECIPE_OWNER, "", RECIPE_TOLD_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_SECOND, RECIPE_OWNER, "", RECIPE_REPORT_WRITER, 0},
 	{"OWNER: looked, children ok, only earlier writers -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_THIRD, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_THIRD, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
 	{"OWNER: looked, children ok, without our node -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_MISSING, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_MISSING, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
 	{"OWNER: looked, children ok, none -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_EMPTY, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_EMPTY, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
 	{"OWNER: looked, children ok, with those of a semaphore -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_MIXED, RECIPE_OWNER, "", RECIPE_TOLD_NO_WRITER, 0},
+		AT_OWNER_CHECKING_WRITERS, IN_MIXED, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
 	{"OWNER: looked, children ok, those of a semaphore only -> OWNER: alone",
 		AT_OWNER_CHECKING_WRITERS, IN_MIXED_MISSING, RECIPE_OWNER, "",
-	RECIPE_TOLD_NO_WRITER, 0},
+	RECIPE_REPORT_NO_WRITER, 0},
 	{"OWNER: looked, children no node -> OWNER: alone",
 		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
-	RECIPE_TOLD_NO_WRITER, 0},
+	RECIPE_REPORT_NO_WRITER, 0},
 	{"OWNER: looked, children refused -> OWNER: alone",
 		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
-	RECIPE_TOLD_NO_WRITER, 0},
+	RECIPE_REPORT_NO_WRITER, 0},
 	{"OWNER: looked, children unknown -> OWNER: children",
 		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "children",
 	0, 0},
@@ -885,7 +885,7 @@ static const Transition transitions[] = {
 		AT_OWNER_REVOCABLE, IN_WATCH_UNKNOWN, RECIPE_OWNER, "watch(own)", 0, 0},
 	{"OWNER: revocation watch ok, a revocation -> OWNER: set; revoked",
 		AT_OWNER_REVOCABLE, IN_WATCH_REVOKED, RECIPE_OWNER, "set",
-	RECIPE_TOLD_REVOKED, 0},
+	RECIPE_REPORT_REVOKED, 0},
 	{"OWNER: revocation watch no node -> OWNER: stat",
 		AT_OWNER_REVOCABLE, IN_WATCH_NO_NODE, RECIPE_OWNER, "stat", 0, 0},
 	{"OWNER: own node deleted -> OWNER: stat",
@@ -896,7 +896,7 @@ static const Transition transitions[] = {
 	0, 0},
 	{"READING: children ok, nobody excludes us, retaining -> stat, list",
 		AT_READING_RETAINING, IN_ALONE, RECIPE_OWNER, "stat list",
-	RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_GRANTED, 0},
 
 	{"WATCHING: watch ok, an orphan of our session -> WATCHING: delete it",
 		AT_WATCHING, IN_WATCH_ORPHAN, RECIPE_WATCHING, "orphan(first)", 0, 0},
@@ -905,57 +905,57 @@ static const Transition transitions[] = {
 	0, 0},
 	{"WATCHING: watch ok, an orphan, asking -> WATCHING: delete it, queued",
 		AT_WATCHING_ASKING, IN_WATCH_ORPHAN, RECIPE_WATCHING,
-	"orphan(first)", RECIPE_TOLD_QUEUED, 0},
+	"orphan(first)", RECIPE_REPORT_QUEUED, 0},
 	{"WATCHING: watch ok, asking, the owner needs it -> queued",
 		AT_WATCHING_ASKING, IN_WATCH_OK, RECIPE_WATCHING, "",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"WATCHING: watch ok, asking, a revocation -> queued",
 		AT_WATCHING_ASKING, IN_WATCH_REVOKED, RECIPE_WATCHING, "",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"WATCHING: watch ok, asking, the owner may not need it -> retained",
 		AT_WATCHING_ASKING, IN_WATCH_RETAINED, RECIPE_WATCHING, "",
-	RECIPE_TOLD_RETAINED, 0},
+	RECIPE_REPORT_RETAINED, 0},
 	{"WATCHING: watch ok, retained ahead, the owner needs it now -> queued",
 		AT_WATCHING_RETAINED, IN_WATCH_OK, RECIPE_WATCHING, "",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"WATCHING: watch used up otherwise, retained ahead -> WATCHING: watch",
 		AT_WATCHING_RETAINED, IN_TOUCHED, RECIPE_WATCHING, "watch(first)",
 	0, 0},
 	{"WATCHING: predecessor deleted, retained ahead -> OWNER: stat",
 		AT_WATCHING_RETAINED, IN_DELETED, RECIPE_OWNER, "stat",
-	RECIPE_TOLD_GRANTED, 0},
+	RECIPE_REPORT_GRANTED, 0},
 
 	{"OWNER: watch the queue -> OWNER: list",
 		AT_OWNER, IN_WATCH_QUEUE, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: list ok, our node only -> OWNER: alone",
 		AT_OWNER_LISTING_QUEUE, IN_ALONE, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_REPORT_ALONE, 0},
 	{"OWNER: list ok, one later than ours -> OWNER: contended",
 		AT_OWNER_LISTING_QUEUE, IN_SECOND, RECIPE_OWNER, "",
-	RECIPE_TOLD_CONTENDED, 0},
+	RECIPE_REPORT_CONTENDED, 0},
 	{"OWNER: list ok, only earlier ones -> OWNER: alone",
 		AT_OWNER_LISTING_QUEUE, IN_THIRD, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_REPORT_ALONE, 0},
 	{"OWNER: list ok, without our node -> OWNER: alone",
 		AT_OWNER_LISTING_QUEUE, IN_MISSING, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_REPORT_ALONE, 0},
 	{"OWNER: list ok, none -> OWNER: alone",
 		AT_OWNER_LISTING_QUEUE, IN_EMPTY, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_REPORT_ALONE, 0},
 	{"OWNER: list ok, with those of a semaphore -> OWNER: alone",
 		AT_OWNER_LISTING_QUEUE, IN_MIXED, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_REPORT_ALONE, 0},
 	{"OWNER: list ok, those of a semaphore only -> OWNER: alone",
 		AT_OWNER_LISTING_QUEUE, IN_MIXED_MISSING, RECIPE_OWNER, "",
-	RECIPE_TOLD_ALONE, 0},
+	RECIPE_REPORT_ALONE, 0},
 	{"OWNER: list unknown -> OWNER: list",
 		AT_OWNER_LISTING_QUEUE, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: list no node -> OWNER: contended",
 		AT_OWNER_LISTING_QUEUE, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
-	RECIPE_TOLD_CONTENDED, 0},
+	RECIPE_REPORT_CONTENDED, 0},
 	{"OWNER: list refused -> OWNER: contended",
 		AT_OWNER_LISTING_QUEUE, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
-	RECIPE_TOLD_CONTENDED, 0},
+	RECIPE_REPORT_CONTENDED, 0},
 	/* of a watch before; it is one and the same for the server */
 	{"OWNER: watch of the list used up ahead of the answer -> OWNER: list",
 		AT_OWNER_LISTING_QUEUE, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
@@ -984,62 +984,62 @@ static const Transition transitions[] = {
 		AT_OWNER_SET_IN_USE, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
 
 	{"LEAVING: delete ok -> NONE: gone",
-		AT_LEAVING, IN_DELETE_OK, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_LEAVING, IN_DELETE_OK, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"LEAVING: delete no node -> NONE: gone",
-		AT_LEAVING, IN_DELETE_NO_NODE, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_LEAVING, IN_DELETE_NO_NODE, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"LEAVING: delete unknown -> LEAVING: delete",
 		AT_LEAVING, IN_DELETE_UNKNOWN, RECIPE_LEAVING, "delete", 0, 0},
 	{"LEAVING: delete refused -> LEAVING: left behind",
 		AT_LEAVING, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
-	RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	RECIPE_REPORT_LEFT, ERROR_REFUSED},
 	{"LEAVING: expired -> NONE: gone",
-		AT_LEAVING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_LEAVING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"LEAVING: retry, after a refusal -> LEAVING: delete",
 		AT_LEAVING_REFUSED, IN_RETRY, RECIPE_LEAVING, "delete", 0, 0},
 	{"LEAVING: expired, after a refusal -> NONE: gone",
 		AT_LEAVING_REFUSED, IN_EXPIRED, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	/* no delete is out then, but an answer would be taken for what it says */
 	{"LEAVING: delete ok, after a refusal -> NONE: gone",
 		AT_LEAVING_REFUSED, IN_DELETE_OK, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"LEAVING: delete no node, after a refusal -> NONE: gone",
 		AT_LEAVING_REFUSED, IN_DELETE_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"LEAVING: delete unknown, after a refusal -> LEAVING: delete",
 		AT_LEAVING_REFUSED, IN_DELETE_UNKNOWN, RECIPE_LEAVING, "delete",
 	0, 0},
 	{"LEAVING: delete refused, after a refusal -> LEAVING: left behind",
 		AT_LEAVING_REFUSED, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
-	RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	RECIPE_REPORT_LEFT, ERROR_REFUSED},
 
 	{"SEARCHING: children ok, one without order -> READING_CHILD: get",
 		AT_SEARCHING, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"SEARCHING: children ok, one without order, mkdirs failed -> READING_CHILD",
 		AT_SEARCHING_IN_VAIN, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"ABANDONING: children ok, one without order -> LEAVING: delete",
 		AT_ABANDONING, IN_UNORDERED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_CREATED, 0},
+	RECIPE_REPORT_CREATED, 0},
 	{"READING: children ok, one without order -> READING_CHILD: get",
 		AT_READING, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)", 0, 0},
 	{"OWNER: looked, children ok, one without order -> OWNER: behind",
 		AT_OWNER_CHECKING_WRITERS, IN_UNORDERED, RECIPE_OWNER, "",
-	RECIPE_TOLD_WRITER, 0},
+	RECIPE_REPORT_WRITER, 0},
 	{"OWNER: list ok, one without order -> OWNER: contended",
 		AT_OWNER_LISTING_QUEUE, IN_UNORDERED, RECIPE_OWNER, "",
-	RECIPE_TOLD_CONTENDED, 0},
+	RECIPE_REPORT_CONTENDED, 0},
 
 	{"READING_CHILD: get ok, one of an instance -> READING: children",
 		AT_READING_CHILD, IN_GET_INSTANCE, RECIPE_READING, "children", 0, 0},
 	{"READING_CHILD: get ok, one of another client -> LEAVING: delete; failed",
-		AT_READING_CHILD, IN_GET_OK, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+		AT_READING_CHILD, IN_GET_OK, RECIPE_LEAVING, "delete", REPORT_ENDED, 0},
 	{"READING_CHILD: get ok, a revocation -> LEAVING: delete; failed",
-		AT_READING_CHILD, IN_GET_REVOKED, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+		AT_READING_CHILD, IN_GET_REVOKED, RECIPE_LEAVING, "delete", REPORT_ENDED, 0},
 	{"READING_CHILD: get ok, later than the directory -> LEAVING: delete; failed",
-		AT_READING_CHILD, IN_GET_OTHER, RECIPE_LEAVING, "delete", TOLD_ENDED, 0},
+		AT_READING_CHILD, IN_GET_OTHER, RECIPE_LEAVING, "delete", REPORT_ENDED, 0},
 	{"READING_CHILD: get no node -> READING: children",
 		AT_READING_CHILD, IN_GET_NO_NODE, RECIPE_READING, "children", 0, 0},
 	{"READING_CHILD: get unknown -> READING_CHILD: get",
@@ -1047,17 +1047,17 @@ static const Transition transitions[] = {
 	0, 0},
 	{"READING_CHILD: get refused -> LEAVING: delete; failed",
 		AT_READING_CHILD, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"READING_CHILD: release -> LEAVING: delete",
 		AT_READING_CHILD, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"READING_CHILD: expired -> NONE: gone",
-		AT_READING_CHILD, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_READING_CHILD, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"READING: children ok, nobody excludes us, late -> RETREATING: get, delete",
 		AT_READING_LATE, IN_ALONE, RECIPE_RETREATING, "get delete", 0, 0},
 	{"READING: children ok, late -> WATCHING: watch the last of them",
 		AT_READING_LATE, IN_SECOND, RECIPE_WATCHING, "watch(later)",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"WATCHING: predecessor deleted, late -> RETREATING: get, delete",
 		AT_WATCHING_LATE, IN_DELETED, RECIPE_RETREATING, "get delete", 0, 0},
 	{"WATCHING: watch no node, late -> RETREATING: get, delete",
@@ -1074,7 +1074,7 @@ static const Transition transitions[] = {
 		AT_RETREATING, IN_GET_OTHER, RECIPE_RETREATING, "", 0, 0},
 	{"RETREATING: get refused -> LEAVING; failed",
 		AT_RETREATING, IN_GET_REFUSED, RECIPE_LEAVING, "",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"RETREATING: delete ok, directory not known -> ENTERING: as new",
 		AT_RETREATING, IN_DELETE_OK, RECIPE_ENTERING, "create children", 0, 0},
 	{"RETREATING: delete no node -> ENTERING: as new",
@@ -1085,23 +1085,23 @@ static const Transition transitions[] = {
 	0, 0},
 	{"RETREATING: delete refused -> LEAVING: failed, left behind",
 		AT_RETREATING, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
-	RECIPE_TOLD_FAILED | RECIPE_TOLD_LEFT, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED | RECIPE_REPORT_LEFT, ERROR_REFUSED},
 	{"RETREATING: release -> LEAVING",
 		AT_RETREATING, IN_RELEASE, RECIPE_LEAVING, "", 0, 0},
 	{"RETREATING: expired -> NONE: gone",
-		AT_RETREATING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_RETREATING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"RETREATING: delete ok, directory not known, one of a group -> NONE",
 		AT_RETREATING_GROUPED, IN_DELETE_OK, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"RETREATING: delete no node, one of a group -> NONE: gone",
 		AT_RETREATING_GROUPED, IN_DELETE_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 	{"RETREATING: delete ok, directory known -> REMOVING_DIR: rmdir",
 		AT_RETREATING_READ, IN_DELETE_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 
 	{"REMOVING_DIR: rmdir ok -> ENTERING: as new; renewed",
 		AT_REMOVING_DIR, IN_RMDIR_OK, RECIPE_ENTERING, "mkdir create children",
-	RECIPE_TOLD_RENEWED, 0},
+	RECIPE_REPORT_RENEWED, 0},
 	{"REMOVING_DIR: rmdir no node -> ENTERING: as new",
 		AT_REMOVING_DIR, IN_RMDIR_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
@@ -1111,17 +1111,17 @@ static const Transition transitions[] = {
 		AT_REMOVING_DIR, IN_RMDIR_NOT_EMPTY, RECIPE_LISTING_DIR, "children", 0, 0},
 	{"REMOVING_DIR: rmdir refused -> LEAVING: delete; failed",
 		AT_REMOVING_DIR, IN_RMDIR_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"REMOVING_DIR: release -> LEAVING: delete",
 		AT_REMOVING_DIR, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"REMOVING_DIR: expired -> NONE: gone",
-		AT_REMOVING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_REMOVING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"REMOVING_DIR: rmdir ok, one of a group -> NONE: gone; renewed",
 		AT_REMOVING_DIR_GROUPED, IN_RMDIR_OK, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE | RECIPE_TOLD_RENEWED, 0},
+	RECIPE_REPORT_GONE | RECIPE_REPORT_RENEWED, 0},
 	{"REMOVING_DIR: rmdir no node, one of a group -> NONE: gone",
 		AT_REMOVING_DIR_GROUPED, IN_RMDIR_NO_NODE, RECIPE_NONE, "",
-	RECIPE_TOLD_GONE, 0},
+	RECIPE_REPORT_GONE, 0},
 
 	{"LISTING_DIR: children ok, one -> LISTING_DIR: get",
 		AT_LISTING_DIR, IN_ALONE, RECIPE_LISTING_DIR, "get", 0, 0},
@@ -1135,10 +1135,10 @@ static const Transition transitions[] = {
 		AT_LISTING_DIR, IN_EMPTY, RECIPE_LISTING_DIR, "get", 0, 0},
 	{"LISTING_DIR: children ok, with those of a semaphore -> LISTING_DIR: get",
 		AT_LISTING_DIR, IN_MIXED, RECIPE_LISTING_DIR, "get",
-	RECIPE_TOLD_STRANGER, 0},
+	RECIPE_REPORT_STRANGER, 0},
 	{"LISTING_DIR: children ok, those of a semaphore only -> LISTING_DIR: get",
 		AT_LISTING_DIR, IN_MIXED_MISSING, RECIPE_LISTING_DIR, "get",
-	RECIPE_TOLD_STRANGER, 0},
+	RECIPE_REPORT_STRANGER, 0},
 	{"LISTING_DIR: children ok, one without order -> LISTING_DIR: get",
 		AT_LISTING_DIR, IN_UNORDERED, RECIPE_LISTING_DIR, "get", 0, 0},
 	{"LISTING_DIR: children no node -> ENTERING: as new",
@@ -1148,7 +1148,7 @@ static const Transition transitions[] = {
 		AT_LISTING_DIR, IN_CHILDREN_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"LISTING_DIR: children refused -> LEAVING: delete; failed",
 		AT_LISTING_DIR, IN_CHILDREN_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"LISTING_DIR: get no node -> ENTERING: as new",
 		AT_LISTING_DIR, IN_GET_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
@@ -1156,7 +1156,7 @@ static const Transition transitions[] = {
 		AT_LISTING_DIR, IN_GET_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"LISTING_DIR: get refused -> LEAVING: delete; failed",
 		AT_LISTING_DIR, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"LISTING_DIR: get ok, another directory -> ENTERING: as new",
 		AT_LISTING_DIR, IN_GET_OTHER, RECIPE_ENTERING, "create children", 0, 0},
 	{"LISTING_DIR: get ok, empty -> REMOVING_DIR: rmdir",
@@ -1166,7 +1166,7 @@ static const Transition transitions[] = {
 	0, 0},
 	{"LISTING_DIR: get ok, strangers -> LEAVING: delete; ended",
 		AT_LISTING_DIR_STRANGE, IN_GET_OK, RECIPE_LEAVING, "delete",
-	TOLD_ENDED, 0},
+	REPORT_ENDED, 0},
 	{"LISTING_DIR: get ok, empty, a revocation -> REMOVING_DIR: rmdir",
 		AT_LISTING_DIR, IN_GET_REVOKED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"LISTING_DIR: get ok, contenders, a revocation -> AWAITING_EMPTY: watch",
@@ -1174,7 +1174,7 @@ static const Transition transitions[] = {
 	0, 0},
 	{"LISTING_DIR: get ok, strangers, a revocation -> LEAVING: delete; ended",
 		AT_LISTING_DIR_STRANGE, IN_GET_REVOKED, RECIPE_LEAVING, "delete",
-	TOLD_ENDED, 0},
+	REPORT_ENDED, 0},
 	{"LISTING_DIR: get ok, empty, data of an instance -> REMOVING_DIR: rmdir",
 		AT_LISTING_DIR, IN_GET_INSTANCE, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"LISTING_DIR: get ok, contenders, data of an instance -> AWAITING_EMPTY: watch",
@@ -1182,24 +1182,24 @@ static const Transition transitions[] = {
 	0, 0},
 	{"LISTING_DIR: get ok, strangers, data of an instance -> LEAVING: delete; ended",
 		AT_LISTING_DIR_STRANGE, IN_GET_INSTANCE, RECIPE_LEAVING, "delete",
-	TOLD_ENDED, 0},
+	REPORT_ENDED, 0},
 	{"LISTING_DIR: release -> LEAVING: delete",
 		AT_LISTING_DIR, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"LISTING_DIR: expired -> NONE: gone",
-		AT_LISTING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_LISTING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"AWAITING_EMPTY: watch ok -> queued",
 		AT_AWAITING_EMPTY, IN_WATCH_OK, RECIPE_AWAITING_EMPTY, "",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"AWAITING_EMPTY: watch ok, an orphan of our session -> AWAITING_EMPTY: delete it",
 		AT_AWAITING_EMPTY, IN_WATCH_ORPHAN, RECIPE_AWAITING_EMPTY, "orphan(first)",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"AWAITING_EMPTY: watch ok, a revocation -> queued",
 		AT_AWAITING_EMPTY, IN_WATCH_REVOKED, RECIPE_AWAITING_EMPTY, "",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"AWAITING_EMPTY: watch ok, retained -> queued",
 		AT_AWAITING_EMPTY, IN_WATCH_RETAINED, RECIPE_AWAITING_EMPTY, "",
-	RECIPE_TOLD_QUEUED, 0},
+	RECIPE_REPORT_QUEUED, 0},
 	{"AWAITING_EMPTY: watch unknown -> AWAITING_EMPTY: watch",
 		AT_AWAITING_EMPTY, IN_WATCH_UNKNOWN, RECIPE_AWAITING_EMPTY, "watch(first)",
 	0, 0},
@@ -1211,34 +1211,34 @@ static const Transition transitions[] = {
 		AT_AWAITING_EMPTY, IN_DELETED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"AWAITING_EMPTY: watch refused -> LEAVING: unwatch, delete; failed",
 		AT_AWAITING_EMPTY, IN_WATCH_REFUSED, RECIPE_LEAVING, "unwatch(first) delete",
-	RECIPE_TOLD_FAILED, ERROR_REFUSED},
+	RECIPE_REPORT_FAILED, ERROR_REFUSED},
 	{"AWAITING_EMPTY: release -> LEAVING: unwatch, delete",
 		AT_AWAITING_EMPTY, IN_RELEASE, RECIPE_LEAVING, "unwatch(first) delete",
 	0, 0},
 	{"AWAITING_EMPTY: expired -> NONE: gone",
-		AT_AWAITING_EMPTY, IN_EXPIRED, RECIPE_NONE, "", RECIPE_TOLD_GONE, 0},
+		AT_AWAITING_EMPTY, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"WATCHING: watch ok, not ephemeral -> OWNER: unwatch, stat",
 		AT_WATCHING, IN_WATCH_PERSISTENT, RECIPE_OWNER,
-	"unwatch(first) stat", RECIPE_TOLD_GRANTED | RECIPE_TOLD_PERSISTENT, 0},
+	"unwatch(first) stat", RECIPE_REPORT_GRANTED | RECIPE_REPORT_PERSISTENT, 0},
 	{"WATCHING: watch ok, a container -> OWNER: unwatch, stat",
 		AT_WATCHING, IN_WATCH_CONTAINER, RECIPE_OWNER,
-	"unwatch(first) stat", RECIPE_TOLD_GRANTED | RECIPE_TOLD_PERSISTENT, 0},
+	"unwatch(first) stat", RECIPE_REPORT_GRANTED | RECIPE_REPORT_PERSISTENT, 0},
 	{"WATCHING: watch ok, not ephemeral, of two -> READING: children",
 		AT_WATCHING_OF_TWO, IN_WATCH_PERSISTENT, RECIPE_READING,
-	"unwatch(second) children", RECIPE_TOLD_PERSISTENT, 0},
+	"unwatch(second) children", RECIPE_REPORT_PERSISTENT, 0},
 	{"WATCHING: watch ok, a container, of two -> READING: children",
 		AT_WATCHING_OF_TWO, IN_WATCH_CONTAINER, RECIPE_READING,
-	"unwatch(second) children", RECIPE_TOLD_PERSISTENT, 0},
+	"unwatch(second) children", RECIPE_REPORT_PERSISTENT, 0},
 	{"WATCHING: watch ok, not ephemeral, late -> RETREATING: get, delete",
 		AT_WATCHING_LATE, IN_WATCH_PERSISTENT, RECIPE_RETREATING,
-	"unwatch(first) get delete", RECIPE_TOLD_PERSISTENT, 0},
+	"unwatch(first) get delete", RECIPE_REPORT_PERSISTENT, 0},
 	{"WATCHING: watch ok, a container, late -> RETREATING: get, delete",
 		AT_WATCHING_LATE, IN_WATCH_CONTAINER, RECIPE_RETREATING,
-	"unwatch(first) get delete", RECIPE_TOLD_PERSISTENT, 0},
+	"unwatch(first) get delete", RECIPE_REPORT_PERSISTENT, 0},
 	{"READING_CHILD: get ok, not ephemeral -> READING: children",
 		AT_READING_CHILD, IN_GET_PERSISTENT, RECIPE_READING,
-	"children", RECIPE_TOLD_PERSISTENT, 0},
+	"children", RECIPE_REPORT_PERSISTENT, 0},
 	{"RETREATING: get ok, not ephemeral -> RETREATING",
 		AT_RETREATING, IN_GET_PERSISTENT, RECIPE_RETREATING, "", 0, 0},
 	{"LISTING_DIR: get ok, empty, not ephemeral -> REMOVING_DIR: rmdir",
@@ -1248,13 +1248,13 @@ static const Transition transitions[] = {
 	"watch(first)", 0, 0},
 	{"LISTING_DIR: get ok, strangers, not ephemeral -> LEAVING: delete",
 		AT_LISTING_DIR_STRANGE, IN_GET_PERSISTENT, RECIPE_LEAVING,
-	"delete", TOLD_ENDED, 0},
+	"delete", REPORT_ENDED, 0},
 	{"AWAITING_EMPTY: watch ok, not ephemeral -> LEAVING: unwatch, delete",
 		AT_AWAITING_EMPTY, IN_WATCH_PERSISTENT, RECIPE_LEAVING,
-	"unwatch(first) delete", TOLD_ENDED, 0},
+	"unwatch(first) delete", REPORT_ENDED, 0},
 	{"AWAITING_EMPTY: watch ok, a container -> LEAVING: unwatch, delete",
 		AT_AWAITING_EMPTY, IN_WATCH_CONTAINER, RECIPE_LEAVING,
-	"unwatch(first) delete", TOLD_ENDED, 0}
+	"unwatch(first) delete", REPORT_ENDED, 0}
 };
 
 /*
@@ -1560,25 +1560,25 @@ check_line(Situation at, const Transition *line)
 	assert_string_equal(recipe_state_name(recipe.state),
 						recipe_state_name(line->state));
 	assert_string_equal(describe_ops(&out), line->ops);
-	assert_int_equal(out.told, line->told);
+	assert_int_equal(out.report, line->report);
 	assert_int_equal(out.error, line->error);
-	if (out.told & RECIPE_TOLD_CREATED)
+	if (out.report & RECIPE_REPORT_CREATED)
 		assert_string_equal(recipe.node, line->input == IN_CREATE_FIRST ?
 							OUR_FIRST :
 							line->input == IN_REQUEUE_NEXT ? ORPHAN(6) :
 							line->input == IN_REQUEUE_BEHIND ? ORPHAN(7) :
 							OURS);
-	if (out.told & RECIPE_TOLD_TOKEN)
+	if (out.report & RECIPE_REPORT_TOKEN)
 		assert_true(out.token == TOKEN);
-	if (out.told & RECIPE_TOLD_QUEUED)
+	if (out.report & RECIPE_REPORT_QUEUED)
 		assert_int_equal(recipe.blockers, line->input == IN_THIRD ||
 						 (line->input == IN_SECOND &&
 						  at == AT_READING_LATE) ? 2 : 1);
-	if (out.told & RECIPE_TOLD_GRANTED)
+	if (out.report & RECIPE_REPORT_GRANTED)
 		assert_int_equal(recipe.blockers, 0);
 	/* a delete that is to be retried is one that was refused last */
 	if (recipe.state == RECIPE_LEAVING)
-		assert_int_equal(recipe.refused, (out.told & RECIPE_TOLD_LEFT) != 0);
+		assert_int_equal(recipe.refused, (out.report & RECIPE_REPORT_LEFT) != 0);
 	/* kept only while we wait, so that nothing is left to free */
 	if (recipe.state == RECIPE_LEAVING &&
 		(situation_state[at] == RECIPE_WATCHING ||
@@ -1588,7 +1588,7 @@ check_line(Situation at, const Transition *line)
 			 recipe.state != RECIPE_READING &&
 			 recipe.state != RECIPE_AWAITING_EMPTY &&
 			 situation_state[at] != RECIPE_LISTING_DIR &&
-			 !(out.told & RECIPE_TOLD_MIXED))
+			 !(out.report & RECIPE_REPORT_MIXED))
 		assert_null(recipe.predecessor);
 	recipe_free(&recipe);
 }
@@ -1657,11 +1657,11 @@ test_everything_else_is_ignored(void **state)
 			if (input >= IN_MKDIR_OK && input <= IN_MKDIR_REFUSED)
 				recipe.mkdir_error = before.mkdir_error;
 			if (memcmp(&recipe, &before, sizeof(recipe)) != 0 ||
-				out.nops != 0 || out.told != 0)
+				out.nops != 0 || out.report != 0)
 				fail_msg("situation %d (%s), input %d: now %s, \"%s\", %#x",
 						 at, recipe_state_name(before.state), input,
 						 recipe_state_name(recipe.state), describe_ops(&out),
-						 out.told);
+						 out.report);
 			recipe_free(&recipe);
 		}
 	}
@@ -1713,7 +1713,7 @@ test_none_sends_nothing(void **state)
 			give(&recipe, input, &out);
 			assert_int_equal(recipe.state, RECIPE_NONE);
 			assert_int_equal(out.nops, 0);
-			assert_int_equal(out.told, 0);
+			assert_int_equal(out.report, 0);
 
 			/* and it can be used again */
 			give(&recipe, IN_WANT, &out);
@@ -1863,13 +1863,13 @@ test_place_in_queue(void **state)
 			if (places[i].predecessor == NULL)
 			{
 				assert_int_equal(recipe.state, RECIPE_OWNER);
-				assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+				assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 				assert_int_equal(out.ops[0].kind, REQUEST_STAT);
 			}
 			else
 			{
 				assert_int_equal(recipe.state, RECIPE_WATCHING);
-				assert_int_equal(out.told, sure ? RECIPE_TOLD_QUEUED : 0);
+				assert_int_equal(out.report, sure ? RECIPE_REPORT_QUEUED : 0);
 				assert_int_equal(out.ops[0].kind, REQUEST_WATCH);
 				assert_string_equal(out.ops[0].node, places[i].predecessor);
 			}
@@ -1905,13 +1905,13 @@ test_reader_waits_for_writers_only(void **state)
 
 	give(&recipe, IN_DELETED, &out);
 	assert_string_equal(describe_ops(&out), "children");
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give_children(&recipe, without_last, lengthof(without_last), &out);
 	assert_string_equal(out.ops[0].node, W(0000000001));
 	assert_int_equal(recipe.blockers, 1);
 
 	give(&recipe, IN_DELETED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 	assert_string_equal(describe_ops(&out), "stat");
 	recipe_free(&recipe);
 }
@@ -1947,12 +1947,12 @@ test_persistent_children(void **state)
 	{
 		assert_int_equal(recipe.state, RECIPE_WATCHING);
 		assert_int_equal(recipe.blockers, (int) (lengthof(others) - i));
-		assert_int_equal(out.told, 0);
+		assert_int_equal(out.report, 0);
 		assert_string_equal(out.ops[0].node, order[i]);
 		in.answer.serial = recipe.serial;
 		in.answer.ephemeral_owner = i % 2 ? INT64_MIN : 0;
 		recipe_step(&recipe, &in, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_PERSISTENT);
+		assert_int_equal(out.report, RECIPE_REPORT_PERSISTENT);
 		assert_string_equal(out.stranger, order[i]);
 		assert_int_equal(out.nops, 2);
 		assert_int_equal(out.ops[0].kind, REQUEST_UNWATCH);
@@ -1966,22 +1966,22 @@ test_persistent_children(void **state)
 	in.answer.serial = recipe.serial;
 	in.answer.ephemeral_owner = 1;
 	recipe_step(&recipe, &in, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 	assert_int_equal(out.nops, 0);
 	recipe_step(&recipe, &in, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&recipe, IN_DELETED, &out);
 	children[2] = own;
 	give_children(&recipe, children, lengthof(children) - 1, &out);
 	assert_string_equal(out.ops[0].node, "order-0000000001");
 	give(&recipe, IN_WATCH_CONTAINER, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_PERSISTENT);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_PERSISTENT);
 
 	/* they are not behind us either; another contender begins anew */
 	give(&recipe, IN_WATCH_QUEUE, &out);
 	give_children(&recipe, children, lengthof(children) - 1, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 	recipe_free(&recipe);
 }
 
@@ -2022,9 +2022,9 @@ test_node_deleted_while_waiting(void **state)
 	(void) state;
 	bring_to(&recipe, AT_WATCHING);
 	give(&recipe, IN_DELETED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 	give(&recipe, IN_STAT_NO_NODE, &out);
-	assert_int_equal(out.told, TOLD_LOST);
+	assert_int_equal(out.report, REPORT_LOST);
 
 	/* one of two: the second read finds it out, and we queue again */
 	bring_to(&recipe, AT_WATCHING_OF_TWO);
@@ -2053,16 +2053,16 @@ test_stat_refused_keeps_lock(void **state)
 		assert_int_equal(out.nops, 0);
 		give(&recipe, IN_STAT_REFUSED, &out);
 		assert_int_equal(recipe.state, RECIPE_OWNER);
-		assert_int_equal(out.told, RECIPE_TOLD_NO_TOKEN);
+		assert_int_equal(out.report, RECIPE_REPORT_NO_TOKEN);
 		give(&recipe, IN_RETRY, &out);
 		assert_string_equal(describe_ops(&out), "stat");
 	}
 
 	/* what is known stays known */
 	give(&recipe, IN_STAT_OURS, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
 	give(&recipe, IN_STAT_REFUSED, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&recipe, IN_RETRY, &out);
 	assert_int_equal(out.nops, 0);
 	give(&recipe, IN_RELEASE, &out);
@@ -2077,7 +2077,7 @@ test_stat_refused_keeps_lock(void **state)
 	give(&recipe, IN_RETRY, &out);
 	assert_int_equal(out.nops, 0);
 	give(&recipe, IN_STAT_REFUSED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_NO_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_NO_TOKEN);
 	recipe_free(&recipe);
 }
 
@@ -2108,7 +2108,7 @@ test_token_comes_with_create(void **state)
 	give_created(&recipe, 77, 0, &out);
 	give(&recipe, IN_ALONE, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_TOKEN);
 	assert_int_equal(out.token, 77);
 	assert_string_equal(describe_ops(&out), "");
 
@@ -2136,14 +2136,14 @@ test_node_is_looked_at_after_waiting(void **state)
 		bring_to(&recipe, AT_ENTERING);
 		give_created(&recipe, 77, batch, &out);
 		give(&recipe, IN_SECOND, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+		assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 		give(&recipe, IN_DELETED, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+		assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_TOKEN);
 		assert_int_equal(out.token, 77);
 		assert_string_equal(describe_ops(&out), "stat");
 		assert_int_equal(out.ops[0].batch, 0);
 		give(&recipe, IN_STAT_NO_NODE, &out);
-		assert_int_equal(out.told, TOLD_LOST);
+		assert_int_equal(out.report, REPORT_LOST);
 		recipe_free(&recipe);
 	}
 
@@ -2154,7 +2154,7 @@ test_node_is_looked_at_after_waiting(void **state)
 	give(&recipe, IN_DELETED, &out);
 	assert_string_equal(describe_ops(&out), "children");
 	give(&recipe, IN_ALONE, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_TOKEN);
 	assert_string_equal(describe_ops(&out), "");
 	recipe_free(&recipe);
 }
@@ -2170,7 +2170,7 @@ test_stat_of_batch(void **state)
 	bring_to(&recipe, AT_ENTERING);
 	give_created(&recipe, 0, 5, &out);
 	give(&recipe, IN_ALONE, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 	assert_string_equal(describe_ops(&out), "stat");
 	assert_int_equal(out.ops[0].batch, 5);
 
@@ -2179,7 +2179,7 @@ test_stat_of_batch(void **state)
 	assert_string_equal(describe_ops(&out), "stat");
 	assert_int_equal(out.ops[0].batch, 0);
 	give(&recipe, IN_STAT_OURS, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
 	assert_int_equal(out.token, TOKEN);
 	recipe_free(&recipe);
 }
@@ -2202,7 +2202,7 @@ test_token_is_forgotten(void **state)
 		give(&recipe, IN_WANT, &out);
 		give(&recipe, IN_CREATE_OK, &out);
 		give(&recipe, IN_ALONE, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+		assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 		assert_string_equal(describe_ops(&out), "stat");
 		assert_int_equal(out.ops[0].batch, 0);
 		recipe_free(&recipe);
@@ -2215,7 +2215,7 @@ test_token_is_forgotten(void **state)
 		give(&recipe, IN_CREATE_UNKNOWN, &out);
 		assert_int_equal(recipe.state, RECIPE_SEARCHING);
 		give(&recipe, IN_ALONE, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED);
+		assert_int_equal(out.report, RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED);
 		assert_string_equal(describe_ops(&out), "stat");
 		assert_int_equal(out.ops[0].batch, 0);
 		recipe_free(&recipe);
@@ -2246,9 +2246,9 @@ test_unwatch_once(void **state)
 		/* the watch may have fired meanwhile */
 		give(&recipe, IN_DELETED, &out);
 		assert_int_equal(out.nops, 0);
-		assert_int_equal(out.told, 0);
+		assert_int_equal(out.report, 0);
 		give(&recipe, IN_DELETE_OK, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_GONE);
+		assert_int_equal(out.report, RECIPE_REPORT_GONE);
 		assert_null(recipe.predecessor);
 	}
 
@@ -2275,12 +2275,12 @@ test_refused_delete_is_retried(void **state)
 		give(&recipe, IN_RETRY, &out);
 		assert_int_equal(out.nops, 0);
 		give(&recipe, IN_DELETE_REFUSED, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_LEFT);
+		assert_int_equal(out.report, RECIPE_REPORT_LEFT);
 		assert_int_equal(out.error, ERROR_REFUSED);
 		assert_true(recipe.refused);
 		give(&recipe, IN_RETRY, &out);
 		assert_string_equal(describe_ops(&out), "delete");
-		assert_int_equal(out.told, 0);
+		assert_int_equal(out.report, 0);
 		assert_int_equal(out.error, 0);
 		assert_false(recipe.refused);
 	}
@@ -2290,7 +2290,7 @@ test_refused_delete_is_retried(void **state)
 	assert_string_equal(describe_ops(&out), "delete");
 	give(&recipe, IN_DELETE_NO_NODE, &out);
 	assert_int_equal(recipe.state, RECIPE_NONE);
-	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+	assert_int_equal(out.report, RECIPE_REPORT_GONE);
 
 	/* the next contender's delete has not been refused */
 	bring_to(&recipe, AT_LEAVING_REFUSED);
@@ -2305,7 +2305,7 @@ test_refused_delete_is_retried(void **state)
 		give(&recipe, input, &out);
 	}
 	give(&recipe, IN_DELETE_OK, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+	assert_int_equal(out.report, RECIPE_REPORT_GONE);
 }
 
 /* The second node of a create that was repeated although it had arrived. */
@@ -2428,27 +2428,27 @@ test_stranger_is_told(void **state)
 	give_children(&recipe, strangers, lengthof(strangers), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(recipe.blockers, 1);
-	assert_int_equal(out.told, RECIPE_TOLD_QUEUED | RECIPE_TOLD_STRANGER);
+	assert_int_equal(out.report, RECIPE_REPORT_QUEUED | RECIPE_REPORT_STRANGER);
 	assert_true(strcmp(out.stranger, "leaves") == 0 ||
 				strcmp(out.stranger, "config") == 0);
 
 	give(&recipe, IN_WATCH_UNKNOWN, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	recipe_free(&recipe);
 
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, strangers, 3, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_STRANGER);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_STRANGER);
 
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, only_ours, 1, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 
 	/* under our UUID, but not what a sequential create makes */
 	bring_to(&recipe, AT_READING);
 	give_children(&recipe, odd_own, lengthof(odd_own), &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED | RECIPE_TOLD_STRANGER);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_STRANGER);
 	assert_string_equal(describe_ops(&out), "stat");
 
 	bring_to(&recipe, AT_SEARCHING);
@@ -2487,7 +2487,7 @@ test_directories_are_made(void **state)
 
 	give(&recipe, IN_MKDIR_OK, &out);
 	give(&recipe, IN_CREATE_OK, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CREATED);
+	assert_int_equal(out.report, RECIPE_REPORT_CREATED);
 	assert_true(recipe.dir_known);
 	recipe_free(&recipe);
 }
@@ -2504,11 +2504,11 @@ test_directories_cannot_be_made(void **state)
 	give(&recipe, IN_MKDIR_REFUSED, &out);
 	give(&recipe, IN_CREATE_NO_NODE, &out);
 	assert_string_equal(describe_ops(&out), "mkdirs create children");
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 
 	give_mkdirs_refused(&recipe, &out);
 	give(&recipe, IN_CREATE_NO_NODE, &out);
-	assert_int_equal(out.told, TOLD_FAILED);
+	assert_int_equal(out.report, REPORT_FAILED);
 	assert_int_equal(out.error, ERROR_MKDIRS);
 
 	/* a chroot that is not there: even the parents' parents are missing */
@@ -2517,7 +2517,7 @@ test_directories_cannot_be_made(void **state)
 	give(&recipe, IN_CREATE_NO_NODE, &out);
 	give(&recipe, IN_MKDIR_NO_NODE, &out);
 	give(&recipe, IN_CREATE_NO_NODE, &out);
-	assert_int_equal(out.told, TOLD_FAILED);
+	assert_int_equal(out.report, REPORT_FAILED);
 	assert_int_equal(out.error, ERROR_NO_NODE);
 
 	/* the next contender starts with a clean slate */
@@ -2585,8 +2585,8 @@ test_resume(void **state)
 		assert_int_equal(recipe.state, cases[i].state);
 		assert_int_equal(out.nops, 1);
 		assert_int_equal(out.ops[0].kind, cases[i].op);
-		assert_int_equal(out.told,
-						 cases[i].created ? RECIPE_TOLD_CREATED : 0);
+		assert_int_equal(out.report,
+						 cases[i].created ? RECIPE_REPORT_CREATED : 0);
 		check_serials(&recipe, 0, &out);
 		if (cases[i].created)
 			assert_string_equal(recipe.node,
@@ -2624,7 +2624,7 @@ test_resume_and_go_on(void **state)
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_STAT_OURS, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
 	assert_true(out.token == TOKEN);
 	recipe_free(&recipe);
 
@@ -2649,20 +2649,20 @@ test_resume_requeued(void **state)
 		const char *children[3];
 		RecipeState state;
 		const char *ops;
-		unsigned	told;
+		unsigned	report;
 	}			cases[] =
 	{
 		{true, {OURS}, RECIPE_REQUEUEING, "requeue", 0},
 		{true, {LATER, OURS}, RECIPE_REQUEUEING, "requeue", 0},
 		{true, {ORPHAN(6)}, RECIPE_OWNER, "stat(6)",
-		RECIPE_TOLD_CREATED | RECIPE_TOLD_GRANTED},
+		RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED},
 		{true, {ORPHAN(7), LATER}, RECIPE_WATCHING, "watch(later)",
-		RECIPE_TOLD_CREATED},
+		RECIPE_REPORT_CREATED},
 		{true, {FIRST}, RECIPE_ENTERING, "create children", 0},
 		{false, {OURS}, RECIPE_LEAVING, "delete", 0},
 		{false, {LATER, ORPHAN(7)}, RECIPE_LEAVING, "delete(7)",
-		RECIPE_TOLD_CREATED},
-		{false, {FIRST}, RECIPE_NONE, "", RECIPE_TOLD_GONE},
+		RECIPE_REPORT_CREATED},
+		{false, {FIRST}, RECIPE_NONE, "", RECIPE_REPORT_GONE},
 		/* both cannot be, but if they are, the one of before goes first */
 		{true, {ORPHAN(6), OURS}, RECIPE_REQUEUEING, "requeue", 0},
 		{false, {ORPHAN(6), OURS}, RECIPE_LEAVING, "delete", 0}
@@ -2679,7 +2679,7 @@ test_resume_requeued(void **state)
 		recipe_resume_requeued(&recipe, our_uuid, ZNODE_MUTEX,
 							   cases[i].wanted, our_sequence, &out);
 		assert_string_equal(describe_ops(&out), "search");
-		assert_int_equal(out.told, 0);
+		assert_int_equal(out.report, 0);
 		in.answer.serial = recipe.serial;
 		in.answer.children = cases[i].children;
 		while (in.answer.nchildren < (int) lengthof(cases[i].children) &&
@@ -2688,7 +2688,7 @@ test_resume_requeued(void **state)
 		recipe_step(&recipe, &in, &out);
 		assert_int_equal(recipe.state, cases[i].state);
 		assert_string_equal(describe_ops(&out), cases[i].ops);
-		assert_int_equal(out.told, cases[i].told);
+		assert_int_equal(out.report, cases[i].report);
 		recipe_free(&recipe);
 	}
 }
@@ -2735,22 +2735,22 @@ test_check_writers(void **state)
 	{
 		int32_t		sequence;
 		const char *other;
-		unsigned	told;
+		unsigned	report;
 	}			checks[] =
 	{
-		{5, R(0000000006), RECIPE_TOLD_NO_WRITER},
-		{5, W(0000000006), RECIPE_TOLD_WRITER},
+		{5, R(0000000006), RECIPE_REPORT_NO_WRITER},
+		{5, W(0000000006), RECIPE_REPORT_WRITER},
 		{5, "77777777777777777777777777777777__lock__0000000006",
-		RECIPE_TOLD_WRITER},
+		RECIPE_REPORT_WRITER},
 		{5, "77777777777777777777777777777777__rlock__0000000006",
-		RECIPE_TOLD_NO_WRITER},
-		{5, W(0000000004), RECIPE_TOLD_NO_WRITER},
-		{5, "leaves", RECIPE_TOLD_NO_WRITER},
-		{5, R(1999999999), RECIPE_TOLD_NO_WRITER},
-		{5, R(2000000000), RECIPE_TOLD_WRITER},
-		{5, R(2147483647), RECIPE_TOLD_WRITER},
-		{5, W(-2147483648), RECIPE_TOLD_WRITER},
-		{1999999999, W(2147483647), RECIPE_TOLD_WRITER}
+		RECIPE_REPORT_NO_WRITER},
+		{5, W(0000000004), RECIPE_REPORT_NO_WRITER},
+		{5, "leaves", RECIPE_REPORT_NO_WRITER},
+		{5, R(1999999999), RECIPE_REPORT_NO_WRITER},
+		{5, R(2000000000), RECIPE_REPORT_WRITER},
+		{5, R(2147483647), RECIPE_REPORT_WRITER},
+		{5, W(-2147483648), RECIPE_REPORT_WRITER},
+		{1999999999, W(2147483647), RECIPE_REPORT_WRITER}
 	};
 
 	(void) state;
@@ -2764,18 +2764,18 @@ test_check_writers(void **state)
 		bring_to_reading(&recipe, true, checks[i].sequence);
 		strcpy(own, recipe.node);
 		give_children(&recipe, children, 1, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+		assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 		give(&recipe, IN_CHECK_WRITERS, &out);
 		for (int order = 0; order < 2; order++)
 		{
 			give_children(&recipe, children, 2, &out);
-			assert_int_equal(out.told, checks[i].told);
+			assert_int_equal(out.report, checks[i].report);
 			assert_int_equal(out.nops, 0);
 			assert_int_equal(recipe.state, RECIPE_OWNER);
 
 			/* a check is answered once */
 			give_children(&recipe, children, 2, &out);
-			assert_int_equal(out.told, 0);
+			assert_int_equal(out.report, 0);
 			give(&recipe, IN_CHECK_WRITERS, &out);
 			children[0] = checks[i].other;
 			children[1] = own;
@@ -2812,16 +2812,16 @@ test_check_ignores_sibling(void **state)
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		assert_string_equal(describe_ops(&out), "children");
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, known ? RECIPE_TOLD_NO_WRITER :
-						 RECIPE_TOLD_WRITER);
+		assert_int_equal(out.report, known ? RECIPE_REPORT_NO_WRITER :
+						 RECIPE_REPORT_WRITER);
 		recipe_step(&recipe, &in, &out);
 		give_children(&recipe, children, 3, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_WRITER);
+		assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	}
 	in.sibling = NULL;
 	recipe_step(&recipe, &in, &out);
 	give_children(&recipe, children, 2, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_WRITER);
+	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	recipe_free(&recipe);
 }
 
@@ -2841,7 +2841,7 @@ test_check_and_revocation(void **state)
 	event.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
 	recipe_step(&recipe, &check, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_NO_WRITER);
+	assert_int_equal(out.report, RECIPE_REPORT_NO_WRITER);
 
 	give(&recipe, IN_CHECK_WRITERS, &out);
 	recipe_step(&recipe, &event, &out);
@@ -2850,7 +2850,7 @@ test_check_and_revocation(void **state)
 	assert_int_equal(out.nops, 0);
 	give(&recipe, IN_WATCH_REVOKED, &out);
 	assert_string_equal(describe_ops(&out), "set");
-	assert_int_equal(out.told, RECIPE_TOLD_REVOKED);
+	assert_int_equal(out.report, RECIPE_REPORT_REVOKED);
 
 	/* what is out when the lock is given up is nobody's */
 	check.answer.serial = recipe.writer_check;
@@ -2860,9 +2860,9 @@ test_check_and_revocation(void **state)
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
 	{
 		recipe_step(&recipe, &check, &out);
-		assert_int_equal(out.told | out.nops, 0);
+		assert_int_equal(out.report | out.nops, 0);
 		recipe_step(&recipe, &event, &out);
-		assert_int_equal(out.told | out.nops, 0);
+		assert_int_equal(out.report | out.nops, 0);
 		if (recipe.state == RECIPE_ENTERING)
 			break;
 		give(&recipe, input, &out);
@@ -2871,9 +2871,9 @@ test_check_and_revocation(void **state)
 	give(&recipe, IN_ALONE, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
 	recipe_step(&recipe, &check, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	recipe_step(&recipe, &event, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 
 	/* and the new one has to be watched anew */
 	give(&recipe, IN_WATCH_REVOCATION, &out);
@@ -2893,37 +2893,37 @@ test_watch_queue(void **state)
 		ZnodeKind	kind;
 		int32_t		sequence;
 		const char *others[5];
-		unsigned	told;
+		unsigned	report;
 	}			queues[] =
 	{
-		{ZNODE_MUTEX, 5, {NULL}, RECIPE_TOLD_ALONE},
-		{ZNODE_MUTEX, 5, {W(0000000006)}, RECIPE_TOLD_CONTENDED},
-		{ZNODE_MUTEX, 5, {R(0000000006)}, RECIPE_TOLD_CONTENDED},
-		{ZNODE_WRITER, 5, {R(0000000006)}, RECIPE_TOLD_CONTENDED},
+		{ZNODE_MUTEX, 5, {NULL}, RECIPE_REPORT_ALONE},
+		{ZNODE_MUTEX, 5, {W(0000000006)}, RECIPE_REPORT_CONTENDED},
+		{ZNODE_MUTEX, 5, {R(0000000006)}, RECIPE_REPORT_CONTENDED},
+		{ZNODE_WRITER, 5, {R(0000000006)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_WRITER, 5, {R(0000000009), W(0000000007), R(0000000008)},
-		RECIPE_TOLD_CONTENDED},
+		RECIPE_REPORT_CONTENDED},
 		{ZNODE_MUTEX, 5,
 			{"77777777777777777777777777777777__rlock__0000000006"},
-		RECIPE_TOLD_CONTENDED},
-		{ZNODE_MUTEX, 5, {W(0000000004), R(0000000003)}, RECIPE_TOLD_ALONE},
-		{ZNODE_MUTEX, 5, {"leaves", "locks"}, RECIPE_TOLD_ALONE},
-		{ZNODE_READER, 5, {NULL}, RECIPE_TOLD_ALONE},
-		{ZNODE_READER, 5, {R(0000000006)}, RECIPE_TOLD_ALONE},
+		RECIPE_REPORT_CONTENDED},
+		{ZNODE_MUTEX, 5, {W(0000000004), R(0000000003)}, RECIPE_REPORT_ALONE},
+		{ZNODE_MUTEX, 5, {"leaves", "locks"}, RECIPE_REPORT_ALONE},
+		{ZNODE_READER, 5, {NULL}, RECIPE_REPORT_ALONE},
+		{ZNODE_READER, 5, {R(0000000006)}, RECIPE_REPORT_ALONE},
 		{ZNODE_READER, 5, {R(0000000004), R(0000000006), R(0000000007)},
-		RECIPE_TOLD_ALONE},
-		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_TOLD_CONTENDED},
+		RECIPE_REPORT_ALONE},
+		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5, {R(0000000006), R(0000000007), W(0000000008)},
-		RECIPE_TOLD_CONTENDED},
+		RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5,
 			{"77777777777777777777777777777777__rlock__0000000006"},
-		RECIPE_TOLD_ALONE},
-		{ZNODE_READER, 5, {W(0000000004)}, RECIPE_TOLD_ALONE},
+		RECIPE_REPORT_ALONE},
+		{ZNODE_READER, 5, {W(0000000004)}, RECIPE_REPORT_ALONE},
 		/* the counter's end */
-		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_TOLD_CONTENDED},
-		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_TOLD_CONTENDED},
-		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_TOLD_ALONE},
-		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_TOLD_CONTENDED},
-		{ZNODE_READER, 5, {R(-2147483648)}, RECIPE_TOLD_CONTENDED}
+		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED},
+		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_REPORT_CONTENDED},
+		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_REPORT_ALONE},
+		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_REPORT_CONTENDED},
+		{ZNODE_READER, 5, {R(-2147483648)}, RECIPE_REPORT_CONTENDED}
 	};
 
 	(void) state;
@@ -2946,7 +2946,7 @@ test_watch_queue(void **state)
 		{
 			Recipe		recipe;
 			RecipeOutput out;
-			bool		clear = queues[i].told == RECIPE_TOLD_ALONE;
+			bool		clear = queues[i].report == RECIPE_REPORT_ALONE;
 
 			recipe_init(&recipe);
 			recipe.retain = at % 2 == 0;
@@ -2955,7 +2955,7 @@ test_watch_queue(void **state)
 			if (!recipe.retain)
 				give(&recipe, IN_WATCH_QUEUE, &out);
 			give_children(&recipe, children, nchildren, &out);
-			assert_int_equal(out.told, queues[i].told);
+			assert_int_equal(out.report, queues[i].report);
 			assert_int_equal(out.nops, 0);
 			assert_int_equal(recipe.state, RECIPE_OWNER);
 
@@ -2963,7 +2963,7 @@ test_watch_queue(void **state)
 			give(&recipe, IN_TOUCHED, &out);
 			assert_string_equal(describe_ops(&out), clear ? "list" : "");
 			give_children(&recipe, children, nchildren, &out);
-			assert_int_equal(out.told, clear ? RECIPE_TOLD_ALONE : 0);
+			assert_int_equal(out.report, clear ? RECIPE_REPORT_ALONE : 0);
 
 			if (at + 1 < nchildren)
 			{
@@ -2990,38 +2990,38 @@ test_watch_queue_goes_on(void **state)
 	recipe.retain = true;
 	give_children(&recipe, children, 1, &out);
 	assert_string_equal(describe_ops(&out), "stat list");
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 	for (int n = 1; n < 4; n++)
 	{
 		give_children(&recipe, children, n, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+		assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 		give(&recipe, IN_TOUCHED, &out);
 		assert_string_equal(describe_ops(&out), "list");
-		assert_int_equal(out.told, 0);
+		assert_int_equal(out.report, 0);
 	}
 
 	/* nobody knows what became of the list: no news until it is in */
 	give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 	assert_string_equal(describe_ops(&out), "list");
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&recipe, IN_STALE_ALONE, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	give_children(&recipe, children, 4, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 	assert_int_equal(out.nops, 0);
 	assert_true(recipe.retain); /* it is for the worker to tell */
 
 	/* once is enough */
 	give(&recipe, IN_TOUCHED, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	give_children(&recipe, children, 4, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 
 	/* but it can be asked again */
 	give(&recipe, IN_WATCH_QUEUE, &out);
 	assert_string_equal(describe_ops(&out), "list");
 	give_children(&recipe, children, 3, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 	recipe_free(&recipe);
 }
 
@@ -3050,25 +3050,25 @@ test_watch_queue_ignores_sibling(void **state)
 
 		/* that which begins with the lock knows of none */
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		in.sibling = sibling;
 		recipe_step(&recipe, &in, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+		assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 		give(&recipe, IN_TOUCHED, &out);
 		assert_string_equal(describe_ops(&out), "list");
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+		assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 		give(&recipe, IN_TOUCHED, &out);
 		give_children(&recipe, children, 3, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		in.sibling = NULL;
 		recipe_step(&recipe, &in, &out);
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		/* nor does the next contender know of one */
 		in.sibling = sibling;
@@ -3080,7 +3080,7 @@ test_watch_queue_ignores_sibling(void **state)
 		give_children(&recipe, children, 1, &out);
 		assert_string_equal(describe_ops(&out), "stat list");
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 		recipe_free(&recipe);
 	}
 }
@@ -3104,10 +3104,10 @@ test_watch_queue_behind_sibling(void **state)
 	give_children(&recipe, ahead, 1, &out);
 	recipe_step(&recipe, &in, &out);
 	give_children(&recipe, ahead, 3, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 	give(&recipe, IN_TOUCHED, &out);
 	give_children(&recipe, behind, 3, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 	recipe_free(&recipe);
 }
 
@@ -3136,12 +3136,12 @@ test_all_three_of_an_owner(void **state)
 	give(&recipe, IN_WATCH_REVOCATION, &out);
 	revocation.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 
 	recipe_step(&recipe, &list, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 	recipe_step(&recipe, &check, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_NO_WRITER);
+	assert_int_equal(out.report, RECIPE_REPORT_NO_WRITER);
 
 	/* the one that is used up is set again, not the other */
 	recipe_step(&recipe, &revocation, &out);
@@ -3150,7 +3150,7 @@ test_all_three_of_an_owner(void **state)
 	recipe_step(&recipe, &listed, &out);
 	assert_string_equal(describe_ops(&out), "list");
 	recipe_step(&recipe, &listed, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	list.answer.serial = listed.answer.serial = recipe.serial;
 	revocation.event = RECIPE_NODE_DELETED;
 	recipe_step(&recipe, &revocation, &out);
@@ -3159,11 +3159,11 @@ test_all_three_of_an_owner(void **state)
 	/* a check behind the list does not answer it */
 	give(&recipe, IN_CHECK_WRITERS, &out);
 	give_children(&recipe, crowd, 2, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_WRITER);
+	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	list.answer.children = crowd;
 	list.answer.nchildren = 2;
 	recipe_step(&recipe, &list, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 	/* what we are is told with the next set, whatever that is for */
 	give(&recipe, IN_SET_IN_USE, &out);
@@ -3178,27 +3178,27 @@ test_all_three_of_an_owner(void **state)
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
 	{
 		recipe_step(&recipe, &list, &out);
-		assert_int_equal(out.told | out.nops, 0);
+		assert_int_equal(out.report | out.nops, 0);
 		recipe_step(&recipe, &listed, &out);
-		assert_int_equal(out.told | out.nops, 0);
+		assert_int_equal(out.report | out.nops, 0);
 		if (recipe.state == RECIPE_ENTERING)
 			break;
 		give(&recipe, input, &out);
 	}
 	give(&recipe, IN_CREATE_OK, &out);
 	recipe_step(&recipe, &list, &out);	/* nor what the queue is read from */
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	recipe.asks_retained = true;
 	give(&recipe, IN_SECOND, &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	recipe_step(&recipe, &listed, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	give(&recipe, IN_DELETED, &out);
 	assert_string_equal(describe_ops(&out), "stat");	/* it has set in use */
 	recipe_step(&recipe, &list, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	recipe_step(&recipe, &listed, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	recipe_free(&recipe);
 }
 
@@ -3219,14 +3219,14 @@ test_set_in_use(void **state)
 		bring_to(&recipe, at);
 		give(&recipe, IN_SET_IN_USE, &out);
 		assert_string_equal(describe_ops(&out), retains ? "set" : "");
-		assert_int_equal(out.told, 0);
+		assert_int_equal(out.report, 0);
 		if (retains)
 		{
 			assert_ptr_equal(out.ops[0].node, recipe.node);
 			assert_false(recipe.retain);
 		}
 		give(&recipe, IN_SET_IN_USE, &out);
-		assert_int_equal(out.told | out.nops, 0);
+		assert_int_equal(out.report | out.nops, 0);
 		recipe_free(&recipe);
 	}
 
@@ -3247,12 +3247,12 @@ test_set_in_use(void **state)
 	give(&recipe, IN_SET_UNKNOWN, &out);
 	assert_string_equal(describe_ops(&out), "set");
 	give(&recipe, IN_SET_OK, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 
 	/* or the lock is given up */
 	give(&recipe, IN_RELEASE, &out);
 	give(&recipe, IN_SET_UNKNOWN, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	recipe_free(&recipe);
 }
 
@@ -3272,11 +3272,11 @@ test_resume_retaining(void **state)
 				  &our_sequence, &out);
 	check_serials(&recipe, 0, &out);
 	assert_string_equal(describe_ops(&out), "stat list");
-	assert_int_equal(out.told, RECIPE_TOLD_CREATED);
+	assert_int_equal(out.report, RECIPE_REPORT_CREATED);
 	give(&recipe, IN_STAT_OURS, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
 	give(&recipe, IN_SECOND, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_CONTENDED);
+	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 	give(&recipe, IN_SET_IN_USE, &out);
 	assert_string_equal(describe_ops(&out), "set");
 	recipe_free(&recipe);
@@ -3287,11 +3287,11 @@ test_resume_retaining(void **state)
 	recipe_resume(&recipe, our_uuid, ZNODE_READER, false, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_ALONE, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_ALONE);
+	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	give(&recipe, IN_TOUCHED, &out);	/* by our own deletion */
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	recipe_free(&recipe);
 
 	/* one that is being given up is nobody's to wait for */
@@ -3309,12 +3309,12 @@ test_resume_retaining(void **state)
 				  &our_sequence, &out);
 	assert_string_equal(describe_ops(&out), "children");
 	give(&recipe, IN_SECOND, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&recipe, IN_WATCH_RETAINED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_RETAINED);
+	assert_int_equal(out.report, RECIPE_REPORT_RETAINED);
 	give(&recipe, IN_DELETED, &out);
 	assert_string_equal(describe_ops(&out), "stat list");
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 	recipe_free(&recipe);
 
 	/* the same, its create not known to have arrived */
@@ -3325,7 +3325,7 @@ test_resume_retaining(void **state)
 	assert_string_equal(describe_ops(&out), "search");
 	give(&recipe, IN_SECOND, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
-	assert_int_equal(out.told, RECIPE_TOLD_CREATED);
+	assert_int_equal(out.report, RECIPE_REPORT_CREATED);
 	give(&recipe, IN_WATCH_NO_NODE, &out);
 	assert_string_equal(describe_ops(&out), "stat list");
 	recipe_free(&recipe);
@@ -3391,20 +3391,20 @@ test_ask_retained(void **state)
 			assert_int_equal(recipe.state, places[i].state);
 			if (recipe.state == RECIPE_WATCHING)
 				assert_int_equal(recipe.retained_ahead, retained);
-			assert_int_equal(out.told & ~RECIPE_TOLD_STRANGER,
+			assert_int_equal(out.report & ~RECIPE_REPORT_STRANGER,
 							 recipe.state == RECIPE_OWNER ?
-							 RECIPE_TOLD_GRANTED :
-							 retained ? 0 : RECIPE_TOLD_QUEUED);
+							 RECIPE_REPORT_GRANTED :
+							 retained ? 0 : RECIPE_REPORT_QUEUED);
 			if (recipe.state == RECIPE_WATCHING)
 			{
 				give(&recipe, IN_WATCH_RETAINED, &out);
-				assert_int_equal(out.told,
-								 retained ? RECIPE_TOLD_RETAINED : 0);
+				assert_int_equal(out.report,
+								 retained ? RECIPE_REPORT_RETAINED : 0);
 				give(&recipe, IN_TOUCHED, &out);
-				assert_int_equal(out.told, 0);
+				assert_int_equal(out.report, 0);
 				give(&recipe, IN_WATCH_OK, &out);
-				assert_int_equal(out.told,
-								 retained ? RECIPE_TOLD_QUEUED : 0);
+				assert_int_equal(out.report,
+								 retained ? RECIPE_REPORT_QUEUED : 0);
 			}
 			recipe_free(&recipe);
 		}
@@ -3449,8 +3449,8 @@ test_retain_mark(void **state)
 		in.answer.data = examples[i].data;
 		in.answer.data_len = examples[i].len;
 		recipe_step(&recipe, &in, &out);
-		assert_int_equal(out.told, examples[i].marked ?
-						 RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED);
+		assert_int_equal(out.report, examples[i].marked ?
+						 RECIPE_REPORT_RETAINED : RECIPE_REPORT_QUEUED);
 		assert_int_equal(recipe.retained_ahead, examples[i].marked);
 		assert_int_equal(out.nops, 0);
 		recipe_free(&recipe);
@@ -3475,25 +3475,25 @@ test_ask_retained_goes_on(void **state)
 	in.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_UNKNOWN, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	recipe_step(&recipe, &in, &out);	/* of the watch before */
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	give(&recipe, IN_TOUCHED, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&recipe, IN_WATCH_RETAINED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_RETAINED);
+	assert_int_equal(out.report, RECIPE_REPORT_RETAINED);
 	give(&recipe, IN_TOUCHED, &out);
 	give(&recipe, IN_WATCH_UNKNOWN, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&recipe, IN_WATCH_OK, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 
 	/* it stays so, whatever its data becomes */
 	give(&recipe, IN_TOUCHED, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	give(&recipe, IN_WATCH_RETAINED, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "unwatch(first) delete");
 	recipe_free(&recipe);
@@ -3503,23 +3503,23 @@ test_ask_retained_goes_on(void **state)
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "unwatch(first) delete");
 	give(&recipe, IN_WATCH_OK, &out);
-	assert_int_equal(out.told | out.nops, 0);
+	assert_int_equal(out.report | out.nops, 0);
 	give(&recipe, IN_DELETE_OK, &out);
 	recipe_free(&recipe);
 
 	/* of two, one goes: who is left is asked then */
 	bring_to(&recipe, AT_READING_ASKING);
 	give(&recipe, IN_THIRD, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 	assert_false(recipe.retained_ahead);
 	give(&recipe, IN_DELETED, &out);
 	give_children(&recipe, first_left, lengthof(first_left), &out);
 	assert_string_equal(describe_ops(&out), "watch(second)");
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&recipe, IN_WATCH_OK, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 	give(&recipe, IN_DELETED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GRANTED);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
 	recipe_free(&recipe);
 
 	/* the next contender asks for itself */
@@ -3527,13 +3527,13 @@ test_ask_retained_goes_on(void **state)
 	give(&recipe, IN_SECOND, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	give(&recipe, IN_WATCH_RETAINED, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_RETAINED);
+	assert_int_equal(out.report, RECIPE_REPORT_RETAINED);
 	give(&recipe, IN_EXPIRED, &out);
 	recipe.asks_retained = false;
 	give(&recipe, IN_WANT, &out);
 	give(&recipe, IN_CREATE_OK, &out);
 	give(&recipe, IN_SECOND, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 	recipe_free(&recipe);
 }
 
@@ -3581,22 +3581,22 @@ test_serials_wrap(void **state)
 		Input		ask;
 		Input		answer;
 		const char *ops;
-		unsigned	told;
+		unsigned	report;
 	}			asks[] =
 	{
-		{AT_OWNER, IN_WATCH_QUEUE, IN_SECOND, "", RECIPE_TOLD_CONTENDED},
+		{AT_OWNER, IN_WATCH_QUEUE, IN_SECOND, "", RECIPE_REPORT_CONTENDED},
 		{AT_OWNER, IN_WATCH_QUEUE, IN_TOUCHED, "list", 0},
-		{AT_OWNER_ALONE, IN_TOUCHED, IN_ALONE, "", RECIPE_TOLD_ALONE},
+		{AT_OWNER_ALONE, IN_TOUCHED, IN_ALONE, "", RECIPE_REPORT_ALONE},
 		{AT_OWNER_ALONE, IN_TOUCHED, IN_TOUCHED, "list", 0},
-		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_TOLD_CONTENDED},
-		{AT_OWNER, IN_CHECK_WRITERS, IN_SECOND, "", RECIPE_TOLD_WRITER},
-		{AT_OWNER, IN_WATCH_REVOCATION, IN_WATCH_REVOKED, "set", RECIPE_TOLD_REVOKED},
+		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_REPORT_CONTENDED},
+		{AT_OWNER, IN_CHECK_WRITERS, IN_SECOND, "", RECIPE_REPORT_WRITER},
+		{AT_OWNER, IN_WATCH_REVOCATION, IN_WATCH_REVOKED, "set", RECIPE_REPORT_REVOKED},
 		{AT_OWNER, IN_WATCH_REVOCATION, IN_TOUCHED, "watch(own)", 0},
 		{AT_READING, IN_SECOND, IN_TOUCHED, "watch(first)", 0},
 		{AT_WATCHING_OF_TWO, IN_DELETED, IN_ALONE, "stat",
-		RECIPE_TOLD_GRANTED},
+		RECIPE_REPORT_GRANTED},
 		{AT_READING_ASKING, IN_SECOND, IN_WATCH_RETAINED, "",
-		RECIPE_TOLD_RETAINED}
+		RECIPE_REPORT_RETAINED}
 	};
 
 	(void) state;
@@ -3615,7 +3615,7 @@ test_serials_wrap(void **state)
 				assert_int_not_equal(out.ops[j].serial, 0);
 		give(&recipe, asks[i].answer, &out);
 		assert_string_equal(describe_ops(&out), asks[i].ops);
-		assert_int_equal(out.told, asks[i].told);
+		assert_int_equal(out.report, asks[i].report);
 		recipe_free(&recipe);
 	}
 }
@@ -3652,8 +3652,8 @@ test_revocation_data(void **state)
 		in.answer.data = examples[i].data;
 		in.answer.data_len = examples[i].len;
 		recipe_step(&recipe, &in, &out);
-		assert_int_equal(out.told,
-						 examples[i].revokes ? RECIPE_TOLD_REVOKED : 0);
+		assert_int_equal(out.report,
+						 examples[i].revokes ? RECIPE_REPORT_REVOKED : 0);
 		assert_string_equal(describe_ops(&out),
 							examples[i].revokes ? "set" : "");
 		recipe_free(&recipe);
@@ -3674,14 +3674,14 @@ test_grouped_directories(void **state)
 	assert_string_equal(describe_ops(&out), "mkdirs create children");
 	give(&recipe, IN_MKDIR_OK, &out);
 	give(&recipe, IN_CREATE_NO_NODE, &out); /* collected meanwhile */
-	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+	assert_int_equal(out.report, RECIPE_REPORT_GONE);
 	assert_int_equal(out.nops, 0);
 	assert_false(recipe.dir_known);
 
 	give(&recipe, IN_WANT_NEW_DIR, &out);
 	give_mkdirs_refused(&recipe, &out);
 	give(&recipe, IN_CREATE_NO_NODE, &out);
-	assert_int_equal(out.told, TOLD_FAILED);
+	assert_int_equal(out.report, REPORT_FAILED);
 	assert_int_equal(out.error, ERROR_MKDIRS);
 
 	/* one that fails takes the others with it: theirs is not known */
@@ -3690,7 +3690,7 @@ test_grouped_directories(void **state)
 	give(&recipe, IN_CREATE_UNKNOWN, &out);
 	assert_string_equal(describe_ops(&out), "search");
 	give(&recipe, IN_MISSING, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_GONE);
+	assert_int_equal(out.report, RECIPE_REPORT_GONE);
 	assert_int_equal(out.nops, 0);
 
 	/* the next contender is none of a group any more */

@@ -104,7 +104,7 @@ typedef struct Client
 	bool		alone;			/* told so, and nothing else since */
 	bool		set_in_use;		/* has written that it needs the lock */
 	int			creates;		/* sent for this contender */
-	unsigned	told;			/* by the last step */
+	unsigned	report;			/* by the last step */
 } Client;
 
 /* How often the model came by the places that it is there for. */
@@ -529,14 +529,14 @@ take_waiter_news(Client *client, const RecipeOutput *out)
 {
 	const Recipe *recipe = &client->recipe;
 
-	if (out->told & RECIPE_TOLD_CREATED)
+	if (out->report & RECIPE_REPORT_CREATED)
 	{
 		model_check(client->active, "created only what was wanted");
 		client->created = true;
 		client->requeued = false;
 		client->sequence = recipe->sequence;
 	}
-	if (out->told & RECIPE_TOLD_QUEUED)
+	if (out->report & RECIPE_REPORT_QUEUED)
 	{
 		model_check(client->wanted && recipe->blockers > 0 &&
 			  (recipe->state == RECIPE_WATCHING ||
@@ -547,11 +547,11 @@ take_waiter_news(Client *client, const RecipeOutput *out)
 			tally.retained_in_vain++;
 		client->queued = true;
 	}
-	if (out->told & RECIPE_TOLD_RETAINED)
+	if (out->report & RECIPE_REPORT_RETAINED)
 	{
 		model_check(client->asks_retained && recipe->retained_ahead &&
 					recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
-					!(out->told & RECIPE_TOLD_QUEUED),
+					!(out->report & RECIPE_REPORT_QUEUED),
 					"who asks retained owners asks who is ahead");
 		client->told_retained = true;
 		tally.told_retained++;
@@ -563,7 +563,7 @@ take_grant(Client *client, const RecipeOutput *out)
 {
 	const Recipe *recipe = &client->recipe;
 
-	if (out->told & RECIPE_TOLD_GRANTED)
+	if (out->report & RECIPE_REPORT_GRANTED)
 	{
 		model_check(client->wanted && !client->owner,
 					"granted once, to who wants it");
@@ -580,7 +580,7 @@ take_grant(Client *client, const RecipeOutput *out)
 		client->watches_queue = client->retains;
 		check_grant(client);
 	}
-	if (out->told & RECIPE_TOLD_TOKEN)
+	if (out->report & RECIPE_REPORT_TOKEN)
 	{
 		int			node = node_at(recipe->node, model->zxid);
 
@@ -590,7 +590,7 @@ take_grant(Client *client, const RecipeOutput *out)
 					"the token is the node's czxid");
 		client->token = true;
 	}
-	if (out->told & RECIPE_TOLD_NO_TOKEN)
+	if (out->report & RECIPE_REPORT_NO_TOKEN)
 	{
 		model_check(client->owner && !client->token,
 					"only who does not know the token is told that there is none");
@@ -605,13 +605,13 @@ static void
 check_failure(const Client *client, const RecipeOutput *out)
 {
 	model_check(client->wanted && !client->owner, "only a waiter can fail");
-	if (out->told & RECIPE_TOLD_MIXED)
+	if (out->report & RECIPE_REPORT_MIXED)
 	{
 		model_check(scene->semaphores && out->error == 0,
 					"only a semaphore's name fails as one");
 		tally.mixed++;
 	}
-	else if (out->told & RECIPE_TOLD_ENDED)
+	else if (out->report & RECIPE_REPORT_ENDED)
 	{
 		model_check((scene->ended || scene->semaphores || scene->strangers) &&
 					out->error == 0, "only who has no order is refused");
@@ -628,7 +628,7 @@ take_end_news(Client *client, const RecipeOutput *out)
 {
 	const Recipe *recipe = &client->recipe;
 
-	if (out->told & RECIPE_TOLD_LOST)
+	if (out->report & RECIPE_REPORT_LOST)
 	{
 		model_check(client->owner, "only an owner can lose the lock");
 		model_check(!client->session.alive || client->robbed,
@@ -636,24 +636,24 @@ take_end_news(Client *client, const RecipeOutput *out)
 		tally.lost++;
 		client->owner = client->wanted = false;
 	}
-	if (out->told & RECIPE_TOLD_FAILED)
+	if (out->report & RECIPE_REPORT_FAILED)
 	{
 		check_failure(client, out);
 		client->wanted = false;
 	}
-	if (out->told & RECIPE_TOLD_LEFT)
+	if (out->report & RECIPE_REPORT_LEFT)
 	{
 		model_check(model->refusals && out->error == ERROR_REFUSED,
 					"no node is left behind but by a refusal");
 		model_check(recipe->state == RECIPE_LEAVING && client->active &&
-					!client->wanted && !(out->told & RECIPE_TOLD_GONE),
+					!client->wanted && !(out->report & RECIPE_REPORT_GONE),
 					"what is left behind is still to be deleted");
 		model_check(!client->left && out->nops == 0,
 					"a refused delete waits for a retry");
 		tally.left++;
 		client->left = true;
 	}
-	if (out->told & RECIPE_TOLD_GONE)
+	if (out->report & RECIPE_REPORT_GONE)
 	{
 		model_check(client->active, "gone only once");
 		if (client->wanted && !client->owner && client->session.alive)
@@ -673,19 +673,19 @@ check_other_news(const Client *client, const RecipeOutput *out)
 {
 	const Recipe *recipe = &client->recipe;
 
-	if (out->told & RECIPE_TOLD_RENEWED)
+	if (out->report & RECIPE_REPORT_RENEWED)
 		tally.renewed++;
-	if (out->told & RECIPE_TOLD_PERSISTENT)
+	if (out->report & RECIPE_REPORT_PERSISTENT)
 	{
 		model_check(scene->strangers && out->stranger != NULL,
 					"no contender is taken for something else");
 		tally.passed_over++;
 	}
-	model_check(!(out->told & RECIPE_TOLD_STRANGER) || scene->strangers ||
+	model_check(!(out->report & RECIPE_REPORT_STRANGER) || scene->strangers ||
 				(scene->semaphores && recipe->state == RECIPE_LISTING_DIR),
 				"no contender is taken for a stranger");
-	model_check(!(out->told & RECIPE_TOLD_MIXED) ||
-		  (out->told & RECIPE_TOLD_FAILED), "who finds a semaphore fails");
+	model_check(!(out->report & RECIPE_REPORT_MIXED) ||
+		  (out->report & RECIPE_REPORT_FAILED), "who finds a semaphore fails");
 }
 
 /* What an owner has asked for. */
@@ -694,23 +694,23 @@ take_owner_news(Client *client, const RecipeOutput *out)
 {
 	const Recipe *recipe = &client->recipe;
 
-	if (out->told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
+	if (out->report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
 	{
 		model_check(client->looking,
 					"only who checks for writers is told what is behind");
 		client->looking = false;
 	}
-	if (out->told & (RECIPE_TOLD_ALONE | RECIPE_TOLD_CONTENDED))
+	if (out->report & (RECIPE_REPORT_ALONE | RECIPE_REPORT_CONTENDED))
 	{
 		model_check(client->owner && client->watches_queue,
 			  "only an owner that watches the queue is told who is behind");
-		model_check((recipe->queue_watch != 0) == (out->told == RECIPE_TOLD_ALONE),
+		model_check((recipe->queue_watch != 0) == (out->report == RECIPE_REPORT_ALONE),
 					"who is alone goes on, who is contended does not");
-		client->alone = (out->told & RECIPE_TOLD_ALONE) != 0;
+		client->alone = (out->report & RECIPE_REPORT_ALONE) != 0;
 		if (!client->alone)
 			client->contended = true;
 	}
-	if (out->told & RECIPE_TOLD_REVOKED)
+	if (out->report & RECIPE_REPORT_REVOKED)
 	{
 		int			node = node_at(recipe->node, model->zxid);
 
@@ -727,7 +727,7 @@ take_owner_news(Client *client, const RecipeOutput *out)
 static void
 check_unwatch(const Client *client, const RecipeOutput *out, int i)
 {
-	if (out->told & RECIPE_TOLD_PERSISTENT)
+	if (out->report & RECIPE_REPORT_PERSISTENT)
 	{
 		model_check(out->ops[i].node == out->stranger,
 					"who is no contender is not watched");
@@ -822,9 +822,9 @@ take_output(Client *client, const RecipeOutput *out)
 {
 	const Recipe *recipe = &client->recipe;
 
-	note(client, recipe_state_name(recipe->state), out->told);
+	note(client, recipe_state_name(recipe->state), out->report);
 	model_check_recipe(recipe);
-	client->told = out->told;
+	client->report = out->report;
 	if (recipe->state == RECIPE_ENTERING)
 		client->created = client->requeued = false;
 	take_waiter_news(client, out);
@@ -846,10 +846,10 @@ take_output(Client *client, const RecipeOutput *out)
 		model_submit(&client->session, 0, false, MODEL_NAME, &op);
 	}
 	check_rules();
-	if (out->told & RECIPE_TOLD_CONTENDED)
+	if (out->report & RECIPE_REPORT_CONTENDED)
 	{
 		answer_contended(client);
-		client->told = out->told;
+		client->report = out->report;
 	}
 }
 
@@ -943,7 +943,7 @@ check_queued(const Client *client, const ModelEntry *entry)
 {
 	bool		list = entry->kind == REQUEST_CHILDREN ||
 		entry->kind == REQUEST_SEARCH;
-	bool		queued = (client->told & RECIPE_TOLD_QUEUED) != 0;
+	bool		queued = (client->report & RECIPE_REPORT_QUEUED) != 0;
 
 	if (list && client->recipe.state == RECIPE_WATCHING &&
 		(client->recipe.unsure || scene->strangers))
@@ -970,7 +970,7 @@ check_queued(const Client *client, const ModelEntry *entry)
 					model->nodes[node].session == FOREIGN,
 					"queued behind one that has answered");
 	}
-	if (client->told & RECIPE_TOLD_RETAINED)
+	if (client->report & RECIPE_REPORT_RETAINED)
 		model_check(entry->kind == REQUEST_WATCH &&
 					is_marked_text(entry->data),
 					"retained is told of one that may not need the lock");
@@ -980,33 +980,33 @@ check_queued(const Client *client, const ModelEntry *entry)
 static void
 hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 {
-	unsigned	told = 0;
+	unsigned	report = 0;
 
 	if (client->recipe.state == RECIPE_OWNER &&
 		entry->serial == client->recipe.queue_watch)
 	{
 		if (entry->result == REQUEST_OK)
-			told = RECIPE_TOLD_ALONE;
+			report = RECIPE_REPORT_ALONE;
 		else if (entry->result != REQUEST_UNKNOWN)
 		{
-			told = RECIPE_TOLD_CONTENDED;
+			report = RECIPE_REPORT_CONTENDED;
 			tally.contended_unknown++;
 		}
 		for (int i = 0; i < entry->nchildren; i++)
 			if (stands_behind(&model->nodes[entry->children[i]],
 							  &client->recipe))
-				told = RECIPE_TOLD_CONTENDED;
+				report = RECIPE_REPORT_CONTENDED;
 	}
 	step(client, in);
 	/* one that is not ephemeral may be taken for somebody */
-	if (told == RECIPE_TOLD_ALONE && scene->strangers)
-		told = client->told & RECIPE_TOLD_CONTENDED ?
-			RECIPE_TOLD_CONTENDED : RECIPE_TOLD_ALONE;
-	model_check(client->told == told,
+	if (report == RECIPE_REPORT_ALONE && scene->strangers)
+		report = client->report & RECIPE_REPORT_CONTENDED ?
+			RECIPE_REPORT_CONTENDED : RECIPE_REPORT_ALONE;
+	model_check(client->report == report,
 				"who watches the queue is told who is behind");
-	if (told == RECIPE_TOLD_ALONE)
+	if (report == RECIPE_REPORT_ALONE)
 		tally.alone++;
-	else if (told == RECIPE_TOLD_CONTENDED)
+	else if (report == RECIPE_REPORT_CONTENDED)
 		tally.contended++;
 }
 
@@ -1014,7 +1014,7 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 static void
 hear_writers(Client *client, const ModelEntry *entry, const RecipeInput *in)
 {
-	unsigned	told = RECIPE_TOLD_NO_WRITER;
+	unsigned	report = RECIPE_REPORT_NO_WRITER;
 
 	for (int i = 0; i < entry->nchildren; i++)
 	{
@@ -1024,14 +1024,14 @@ hear_writers(Client *client, const ModelEntry *entry, const RecipeInput *in)
 			(!other->shared || znode_is_late(other->sequence)) &&
 			(znode_is_unordered(other->sequence) ||
 			 znode_before(client->recipe.sequence, other->sequence)))
-			told = RECIPE_TOLD_WRITER;
+			report = RECIPE_REPORT_WRITER;
 	}
 	step(client, in);
-	if (told == RECIPE_TOLD_NO_WRITER && scene->strangers)
-		told = client->told;
-	model_check(client->told == told,
+	if (report == RECIPE_REPORT_NO_WRITER && scene->strangers)
+		report = client->report;
+	model_check(client->report == report,
 				"who checks for writers is told what is behind");
-	if (told == RECIPE_TOLD_NO_WRITER)
+	if (report == RECIPE_REPORT_NO_WRITER)
 		tally.no_writer++;
 	else
 		tally.writer++;
@@ -1113,7 +1113,7 @@ note_succession(Client *client, const ModelEntry *entry, RecipeInput *in)
 static void
 tally_unread(const Client *client, const RecipeInput *in, bool unread)
 {
-	if (client->told & RECIPE_TOLD_GRANTED)
+	if (client->report & RECIPE_REPORT_GRANTED)
 	{
 		if (client->recipe.sequence == 0)
 			tally.first++;
@@ -1130,7 +1130,7 @@ tally_requeue(const Client *client, const RecipeInput *in)
 {
 	if (in->answer.result == REQUEST_NO_NODE)
 		tally.requeued_lost++;
-	else if (client->told & RECIPE_TOLD_GRANTED)
+	else if (client->report & RECIPE_REPORT_GRANTED)
 		tally.requeued++;
 	else if (in->answer.result == REQUEST_OK && client->wanted)
 		tally.requeued_behind++;
@@ -1379,7 +1379,7 @@ retry(Client *client)
 			tally.retried++;
 		else
 			tally.asked_again++;
-		model_check(out.nops == 1 && out.told == 0 &&
+		model_check(out.nops == 1 && out.report == 0 &&
 					out.ops[0].kind ==
 					(left ? REQUEST_DELETE : REQUEST_STAT),
 					"a retry sends what was refused");
@@ -1389,7 +1389,7 @@ retry(Client *client)
 		take_output(client, &out);
 	}
 	else
-		model_check(out.nops == 0 && out.told == 0 &&
+		model_check(out.nops == 0 && out.report == 0 &&
 					memcmp(&client->recipe, &before, sizeof(before)) == 0,
 					"with nothing refused there is nothing to retry");
 }

@@ -371,13 +371,13 @@ static const struct
 #define COUNT		"children get"
 #define LOOK_MADE	"mkdir(name) mkdir(locks) mkdir " LOOK
 #define LOOK_MKDIRS	"mkdirs(name) mkdir(locks) mkdir " LOOK
-#define TOLD_GONE	RECIPE_TOLD_GONE
-#define TOLD_FAILED	RECIPE_TOLD_FAILED
-#define TOLD_MIXED	(RECIPE_TOLD_FAILED | RECIPE_TOLD_MIXED)
-#define TOLD_LEFT	RECIPE_TOLD_LEFT
-#define TOLD_LOST	RECIPE_TOLD_LOST
-#define TOLD_QUEUED	RECIPE_TOLD_QUEUED
-#define TOLD_GRANTED RECIPE_TOLD_GRANTED
+#define REPORT_GONE	RECIPE_REPORT_GONE
+#define REPORT_FAILED	RECIPE_REPORT_FAILED
+#define REPORT_MIXED	(RECIPE_REPORT_FAILED | RECIPE_REPORT_MIXED)
+#define REPORT_LEFT	RECIPE_REPORT_LEFT
+#define REPORT_LOST	RECIPE_REPORT_LOST
+#define REPORT_QUEUED	RECIPE_REPORT_QUEUED
+#define REPORT_GRANTED RECIPE_REPORT_GRANTED
 
 /*
  * One line of the table.  Operations without a place are on <name>/leases;
@@ -389,7 +389,7 @@ typedef struct Transition
 	Input		input;
 	SemaphoreState state;
 	const char *ops;
-	unsigned	told;
+	unsigned	report;
 	int			error;
 } Transition;
 
@@ -407,7 +407,7 @@ static const Transition transitions[] = {
 	{AT_RESUMING, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING, LOOK, 0, 0},
 	{AT_RESUMING, IN_CHILDREN_UNKNOWN, SEMAPHORE_RESUMING, "search", 0, 0},
 	{AT_RESUMING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "",
-	TOLD_FAILED | TOLD_LEFT, ERROR_REFUSED},
+	REPORT_FAILED | REPORT_LEFT, ERROR_REFUSED},
 	{AT_RESUMING, IN_RELEASE, SEMAPHORE_ABANDONING, "", 0, 0},
 	{AT_RESUMING, IN_LOCK_FOUND, SEMAPHORE_RESUMING, "+stat", 0, 0},
 	{AT_RESUMING, IN_LOCK_GRANTED, SEMAPHORE_RESUMING, "+stat", 0, 0},
@@ -416,13 +416,13 @@ static const Transition transitions[] = {
 	{AT_RESUMING, IN_LOCK_MISSING, SEMAPHORE_RESUMING,
 	"+create +children", 0, 0},
 	{AT_RESUMING, IN_LOCK_REFUSED, SEMAPHORE_ABANDONING, "",
-	TOLD_FAILED | TOLD_LEFT, ERROR_REFUSED},
+	REPORT_FAILED | REPORT_LEFT, ERROR_REFUSED},
 
 	{AT_RETRACTING, IN_DELETE_OK, SEMAPHORE_RESUMING, "search", 0, 0},
 	{AT_RETRACTING, IN_DELETE_NO_NODE, SEMAPHORE_RESUMING, "search", 0, 0},
 	{AT_RETRACTING, IN_DELETE_UNKNOWN, SEMAPHORE_RETRACTING, "delete", 0, 0},
 	{AT_RETRACTING, IN_DELETE_REFUSED, SEMAPHORE_LEAVING, "",
-	TOLD_FAILED | TOLD_LEFT, ERROR_REFUSED},
+	REPORT_FAILED | REPORT_LEFT, ERROR_REFUSED},
 	{AT_RETRACTING, IN_RELEASE, SEMAPHORE_LEAVING, "", 0, 0},
 	{AT_RETRACTING, IN_LOCK_FOUND, SEMAPHORE_RETRACTING, "+stat", 0, 0},
 	{AT_RETRACTING, IN_LOCK_GRANTED, SEMAPHORE_RETRACTING, "+stat", 0, 0},
@@ -431,31 +431,31 @@ static const Transition transitions[] = {
 	{AT_RETRACTING, IN_LOCK_MISSING, SEMAPHORE_RETRACTING,
 	"+create +children", 0, 0},
 	{AT_RETRACTING, IN_LOCK_REFUSED, SEMAPHORE_LEAVING, "",
-	TOLD_FAILED | TOLD_LEFT, ERROR_REFUSED},
+	REPORT_FAILED | REPORT_LEFT, ERROR_REFUSED},
 
-	{AT_PREPARING, IN_ONE, SEMAPHORE_NONE, "", TOLD_MIXED | TOLD_GONE, 0},
-	{AT_PREPARING, IN_TWO, SEMAPHORE_NONE, "", TOLD_MIXED | TOLD_GONE, 0},
-	{AT_PREPARING, IN_OURS, SEMAPHORE_NONE, "", TOLD_MIXED | TOLD_GONE, 0},
+	{AT_PREPARING, IN_ONE, SEMAPHORE_NONE, "", REPORT_MIXED | REPORT_GONE, 0},
+	{AT_PREPARING, IN_TWO, SEMAPHORE_NONE, "", REPORT_MIXED | REPORT_GONE, 0},
+	{AT_PREPARING, IN_OURS, SEMAPHORE_NONE, "", REPORT_MIXED | REPORT_GONE, 0},
 	{AT_PREPARING, IN_OURS_FIRST, SEMAPHORE_NONE, "",
-	TOLD_MIXED | TOLD_GONE, 0},
+	REPORT_MIXED | REPORT_GONE, 0},
 	{AT_PREPARING, IN_OURS_SECOND, SEMAPHORE_NONE, "",
-	TOLD_MIXED | TOLD_GONE, 0},
+	REPORT_MIXED | REPORT_GONE, 0},
 	{AT_PREPARING, IN_OURS_THIRD, SEMAPHORE_NONE, "",
-	TOLD_MIXED | TOLD_GONE, 0},
+	REPORT_MIXED | REPORT_GONE, 0},
 	{AT_PREPARING, IN_QUEUE_SECOND, SEMAPHORE_NONE, "",
-	TOLD_MIXED | TOLD_GONE, 0},
+	REPORT_MIXED | REPORT_GONE, 0},
 	{AT_PREPARING, IN_QUEUE_THIRD, SEMAPHORE_NONE, "",
-	TOLD_MIXED | TOLD_GONE, 0},
+	REPORT_MIXED | REPORT_GONE, 0},
 	{AT_PREPARING, IN_MIXED, SEMAPHORE_NONE, "orphan(name) orphan(name)",
-	TOLD_MIXED | TOLD_GONE, 0},
+	REPORT_MIXED | REPORT_GONE, 0},
 	{AT_PREPARING, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING, IN_STRANGER, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK, 0, 0},
 	{AT_PREPARING, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING, LOOK_MADE,
 	0, 0},
 	{AT_PREPARING, IN_CHILDREN_REFUSED, SEMAPHORE_NONE, "",
-	TOLD_FAILED | TOLD_GONE, ERROR_REFUSED},
-	{AT_PREPARING, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	REPORT_FAILED | REPORT_GONE, ERROR_REFUSED},
+	{AT_PREPARING, IN_RELEASE, SEMAPHORE_NONE, "", REPORT_GONE, 0},
 	{AT_PREPARING_MKDIR, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
 	LOOK_MKDIRS, 0, 0},
 	{AT_PREPARING_MKDIR, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK_MADE,
@@ -467,7 +467,7 @@ static const Transition transitions[] = {
 	{AT_PREPARING_IN_VAIN, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING,
 	LOOK_MKDIRS, 0, 0},
 	{AT_PREPARING_IN_VAIN, IN_CHILDREN_NO_NODE, SEMAPHORE_NONE, "",
-	TOLD_FAILED | TOLD_GONE, ERROR_MKDIRS},
+	REPORT_FAILED | REPORT_GONE, ERROR_MKDIRS},
 
 	{AT_PREPARING_PERMITS, IN_EMPTY, SEMAPHORE_PREPARING, "", 0, 0},
 	{AT_PREPARING_PERMITS, IN_ONE, SEMAPHORE_PREPARING, "", 0, 0},
@@ -478,14 +478,14 @@ static const Transition transitions[] = {
 	{AT_PREPARING_PERMITS, IN_OURS_SECOND, SEMAPHORE_PREPARING, "orphan", 0, 0},
 	{AT_PREPARING_PERMITS, IN_OURS_THIRD, SEMAPHORE_PREPARING, "orphan", 0, 0},
 	{AT_PREPARING_PERMITS, IN_STRANGER, SEMAPHORE_PREPARING, "",
-	RECIPE_TOLD_STRANGER, 0},
+	RECIPE_REPORT_STRANGER, 0},
 	{AT_PREPARING_PERMITS, IN_CHILDREN_UNKNOWN, SEMAPHORE_PREPARING, LOOK,
 	0, 0},
 	{AT_PREPARING_PERMITS, IN_CHILDREN_NO_NODE, SEMAPHORE_PREPARING,
 	LOOK_MADE, 0, 0},
 	{AT_PREPARING_PERMITS, IN_CHILDREN_REFUSED, SEMAPHORE_NONE, "",
-	TOLD_FAILED | TOLD_GONE, ERROR_REFUSED},
-	{AT_PREPARING_PERMITS, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	REPORT_FAILED | REPORT_GONE, ERROR_REFUSED},
+	{AT_PREPARING_PERMITS, IN_RELEASE, SEMAPHORE_NONE, "", REPORT_GONE, 0},
 
 	{AT_PREPARING_FREE, IN_GET_NONE, SEMAPHORE_QUEUEING, "+create +children",
 	0, 0},
@@ -499,8 +499,8 @@ static const Transition transitions[] = {
 	{AT_PREPARING_FREE, IN_GET_NO_NODE, SEMAPHORE_PREPARING, LOOK_MADE,
 	0, 0},
 	{AT_PREPARING_FREE, IN_GET_REFUSED, SEMAPHORE_NONE, "",
-	TOLD_FAILED | TOLD_GONE, ERROR_REFUSED},
-	{AT_PREPARING_FREE, IN_RELEASE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	REPORT_FAILED | REPORT_GONE, ERROR_REFUSED},
+	{AT_PREPARING_FREE, IN_RELEASE, SEMAPHORE_NONE, "", REPORT_GONE, 0},
 	{AT_PREPARING_USED, IN_GET_NONE, SEMAPHORE_QUEUEING, "+create +children",
 	0, 0},
 	{AT_PREPARING_USED, IN_GET_OTHER, SEMAPHORE_QUEUEING,
@@ -508,11 +508,11 @@ static const Transition transitions[] = {
 	{AT_PREPARING_USED, IN_GET_SAME, SEMAPHORE_QUEUEING, "+create +children",
 	0, 0},
 	{AT_PREPARING_USED, IN_GET_MORE, SEMAPHORE_NONE, "",
-	TOLD_FAILED | TOLD_GONE, 0},
+	REPORT_FAILED | REPORT_GONE, 0},
 
 	{AT_ENTERING, IN_LOCK_CREATED, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_ENTERING, IN_LOCK_CREATE_REFUSED, SEMAPHORE_NONE, "",
-	TOLD_FAILED | TOLD_GONE, ERROR_REFUSED},
+	REPORT_FAILED | REPORT_GONE, ERROR_REFUSED},
 	{AT_ENTERING, IN_RELEASE, SEMAPHORE_LEAVING, "", 0, 0},
 	{AT_READING, IN_LOCK_GRANTED, SEMAPHORE_CHECKING, "+stat " LOOK, 0, 0},
 	{AT_READING, IN_LOCK_FOUND, SEMAPHORE_CHECKING, "+stat " LOOK, 0, 0},
@@ -523,12 +523,12 @@ static const Transition transitions[] = {
 	{AT_READING, IN_LOCK_MISSING, SEMAPHORE_QUEUEING, "+create +children",
 	0, 0},
 	{AT_READING, IN_LOCK_REFUSED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_FAILED, ERROR_REFUSED},
-	{AT_READING, IN_LOCK_MIXED, SEMAPHORE_LEAVING, "+delete", TOLD_MIXED, 0},
+	REPORT_FAILED, ERROR_REFUSED},
+	{AT_READING, IN_LOCK_MIXED, SEMAPHORE_LEAVING, "+delete", REPORT_MIXED, 0},
 	{AT_RESUMING, IN_LOCK_MIXED, SEMAPHORE_ABANDONING, "+delete",
-	TOLD_MIXED, 0},
+	REPORT_MIXED, 0},
 	{AT_RETRACTING, IN_LOCK_MIXED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_MIXED, 0},
+	REPORT_MIXED, 0},
 	{AT_READING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 
 	{AT_QUEUEING, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK, 0, 0},
@@ -540,25 +540,25 @@ static const Transition transitions[] = {
 	{AT_QUEUEING, IN_OURS_SECOND, SEMAPHORE_QUEUEING, "orphan", 0, 0},
 	{AT_QUEUEING, IN_OURS_THIRD, SEMAPHORE_QUEUEING, "orphan", 0, 0},
 	{AT_QUEUEING, IN_STRANGER, SEMAPHORE_QUEUEING, "",
-	RECIPE_TOLD_STRANGER, 0},
+	RECIPE_REPORT_STRANGER, 0},
 	{AT_QUEUEING, IN_CHILDREN_NO_NODE, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING, IN_CHILDREN_UNKNOWN, SEMAPHORE_QUEUEING,
 	"sync children(locks)", 0, 0},
 	{AT_QUEUEING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING,
-	"+unwatch +delete", TOLD_FAILED, ERROR_REFUSED},
+	"+unwatch +delete", REPORT_FAILED, ERROR_REFUSED},
 	{AT_QUEUEING, IN_RELEASE, SEMAPHORE_LEAVING, "+unwatch +delete", 0, 0},
 	/* one permit, one ahead: both get through */
 	{AT_QUEUEING_ONE, IN_QUEUE_SECOND, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING_ONE, IN_QUEUE_THIRD, SEMAPHORE_QUEUEING, "",
-	TOLD_QUEUED, 0},
+	REPORT_QUEUED, 0},
 	{AT_QUEUEING_TWO, IN_QUEUE_SECOND, SEMAPHORE_QUEUEING, "",
-	TOLD_QUEUED, 0},
+	REPORT_QUEUED, 0},
 	{AT_QUEUEING_TWO, IN_QUEUE_THIRD, SEMAPHORE_QUEUEING, "",
-	TOLD_QUEUED, 0},
+	REPORT_QUEUED, 0},
 	{AT_QUEUEING_ONE, IN_EMPTY, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING_ONE, IN_CHILDREN_NO_NODE, SEMAPHORE_QUEUEING, "", 0, 0},
 	{AT_QUEUEING_ONE, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING,
-	"+unwatch +delete", TOLD_FAILED, ERROR_REFUSED},
+	"+unwatch +delete", REPORT_FAILED, ERROR_REFUSED},
 	{AT_QUEUEING_ONE, IN_CHILDREN_UNKNOWN, SEMAPHORE_QUEUEING,
 	"sync children(locks)", 0, 0},
 	{AT_QUEUEING_ONE, IN_LOCK_DELETED, SEMAPHORE_CHECKING, "+stat " LOOK,
@@ -570,24 +570,24 @@ static const Transition transitions[] = {
 	{AT_QUEUEING_READ, IN_RELEASE, SEMAPHORE_LEAVING, "+unwatch +delete",
 	0, 0},
 
-	{AT_CHECKING, IN_ONE, SEMAPHORE_LEAVING, "+delete", TOLD_MIXED, 0},
+	{AT_CHECKING, IN_ONE, SEMAPHORE_LEAVING, "+delete", REPORT_MIXED, 0},
 	{AT_CHECKING, IN_MIXED, SEMAPHORE_LEAVING,
-	"+delete orphan(name) orphan(name)", TOLD_MIXED, 0},
+	"+delete orphan(name) orphan(name)", REPORT_MIXED, 0},
 	{AT_CHECKING, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING, IN_STRANGER, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK, 0, 0},
 	{AT_CHECKING, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_CHECKING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_CHECKING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 	{AT_CHECKING, IN_LOCK_LOST, SEMAPHORE_NONE, "",
-	TOLD_GONE, 0},
+	REPORT_GONE, 0},
 	{AT_CHECKING_PERMITS, IN_LOCK_LOST, SEMAPHORE_NONE, "",
-	TOLD_GONE, 0},
+	REPORT_GONE, 0},
 	{AT_CHECKING_FREE, IN_LOCK_LOST, SEMAPHORE_NONE, "",
-	TOLD_GONE, 0},
+	REPORT_GONE, 0},
 	{AT_CHECKING_USED, IN_LOCK_LOST, SEMAPHORE_NONE, "",
-	TOLD_GONE, 0},
+	REPORT_GONE, 0},
 	{AT_CHECKING_PERMITS, IN_EMPTY, SEMAPHORE_CHECKING, "", 0, 0},
 	{AT_CHECKING_PERMITS, IN_OURS_SECOND, SEMAPHORE_CHECKING, "orphan", 0, 0},
 	{AT_CHECKING_PERMITS, IN_CHILDREN_UNKNOWN, SEMAPHORE_CHECKING, LOOK,
@@ -595,7 +595,7 @@ static const Transition transitions[] = {
 	{AT_CHECKING_PERMITS, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
 	0, 0},
 	{AT_CHECKING_PERMITS, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_CHECKING_FREE, IN_GET_SAME, SEMAPHORE_CREATING, "create " COUNT,
 	0, 0},
 	{AT_CHECKING_FREE, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
@@ -604,29 +604,29 @@ static const Transition transitions[] = {
 	{AT_CHECKING_FREE, IN_GET_UNKNOWN, SEMAPHORE_CHECKING, LOOK, 0, 0},
 	{AT_CHECKING_FREE, IN_GET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_CHECKING_FREE, IN_GET_REFUSED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_CHECKING_USED, IN_GET_SAME, SEMAPHORE_CREATING, "create " COUNT,
 	0, 0},
 	{AT_CHECKING_USED, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_CHECKING_USED, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_CHECKING_USED, IN_GET_MORE, SEMAPHORE_LEAVING, "+delete",
-	TOLD_FAILED, 0},
+	REPORT_FAILED, 0},
 
 	{AT_AGREEING, IN_SET_OK, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
 	{AT_AGREEING, IN_SET_UNKNOWN, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_AGREEING, IN_SET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_AGREEING, IN_SET_REFUSED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_AGREEING, IN_RELEASE, SEMAPHORE_LEAVING, "+delete", 0, 0},
 	{AT_AGREEING, IN_LOCK_LOST, SEMAPHORE_NONE, "",
-	TOLD_GONE, 0},
+	REPORT_GONE, 0},
 
 	{AT_AGREEING_PERMIT, IN_SET_OK, SEMAPHORE_COUNTING, COUNT, 0, 0},
 	{AT_AGREEING_PERMIT, IN_SET_UNKNOWN, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_AGREEING_PERMIT, IN_SET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE,
 	0, 0},
 	{AT_AGREEING_PERMIT, IN_SET_REFUSED, SEMAPHORE_LEAVING,
-	"delete +delete", TOLD_FAILED, ERROR_REFUSED},
+	"delete +delete", REPORT_FAILED, ERROR_REFUSED},
 	{AT_AGREEING_PERMIT, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete",
 	0, 0},
 	{AT_AGREEING_PERMIT, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
@@ -637,7 +637,7 @@ static const Transition transitions[] = {
 	{AT_CREATING, IN_CREATE_UNKNOWN, SEMAPHORE_SEARCHING, "search", 0, 0},
 	{AT_CREATING, IN_CREATE_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_CREATING, IN_CREATE_REFUSED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_CREATING, IN_RELEASE, SEMAPHORE_CANCELLING, "", 0, 0},
 	{AT_CREATING, IN_LOCK_LOST, SEMAPHORE_CANCELLING, "",
 	0, 0},
@@ -653,7 +653,7 @@ static const Transition transitions[] = {
 	{AT_SEARCHING, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_SEARCHING, IN_CHILDREN_UNKNOWN, SEMAPHORE_SEARCHING, "search", 0, 0},
 	{AT_SEARCHING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_FAILED | TOLD_LEFT, ERROR_REFUSED},
+	REPORT_FAILED | REPORT_LEFT, ERROR_REFUSED},
 	{AT_SEARCHING, IN_RELEASE, SEMAPHORE_ABANDONING, "", 0, 0},
 	{AT_SEARCHING, IN_LOCK_LOST, SEMAPHORE_ABANDONING, "",
 	0, 0},
@@ -664,66 +664,66 @@ static const Transition transitions[] = {
 	{AT_COUNTING, IN_OURS_THIRD, SEMAPHORE_COUNTING, "", 0, 0},
 	{AT_COUNTING, IN_EMPTY, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
 	{AT_COUNTING, IN_STRANGER, SEMAPHORE_CREATING, "create " COUNT,
-	RECIPE_TOLD_STRANGER, 0},
+	RECIPE_REPORT_STRANGER, 0},
 	{AT_COUNTING, IN_ONE, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
 	{AT_COUNTING, IN_TWO, SEMAPHORE_CREATING, "create " COUNT, 0, 0},
 	{AT_COUNTING, IN_CHILDREN_UNKNOWN, SEMAPHORE_COUNTING, COUNT, 0, 0},
 	{AT_COUNTING, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_COUNTING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "delete +delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_COUNTING, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
 	{AT_COUNTING, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
 	0, 0},
 	{AT_COUNTING_ALONE, IN_GET_SAME, SEMAPHORE_OWNER, "stat +delete",
-	TOLD_GRANTED, 0},
+	REPORT_GRANTED, 0},
 	{AT_COUNTING_ALONE, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_COUNTING_ALONE, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_COUNTING_ALONE, IN_GET_MORE, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_COUNTING_ALONE, IN_GET_UNKNOWN, SEMAPHORE_COUNTING, COUNT, 0, 0},
 	{AT_COUNTING_ALONE, IN_GET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_COUNTING_ALONE, IN_GET_REFUSED, SEMAPHORE_LEAVING, "delete +delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_COUNTING_ALONE, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
 	{AT_COUNTING_ALONE, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
 	0, 0},
 	{AT_COUNTING_SECOND, IN_GET_SAME, SEMAPHORE_OWNER, "stat +delete",
-	TOLD_GRANTED, 0},
+	REPORT_GRANTED, 0},
 	{AT_COUNTING_SECOND, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_COUNTING_SECOND, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_COUNTING_SECOND, IN_GET_MORE, SEMAPHORE_LEAVING, "delete +delete",
-	TOLD_FAILED, 0},
+	REPORT_FAILED, 0},
 	{AT_COUNTING_SECOND, IN_GET_UNKNOWN, SEMAPHORE_COUNTING, COUNT, 0, 0},
 	{AT_COUNTING_SECOND, IN_GET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_COUNTING_SECOND, IN_GET_REFUSED, SEMAPHORE_LEAVING, "delete +delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_COUNTING_SECOND, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
 	{AT_COUNTING_SECOND, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
 	0, 0},
 	{AT_COUNTING_THIRD, IN_GET_SAME, SEMAPHORE_WAITING, "list",
-	TOLD_QUEUED, 0},
+	REPORT_QUEUED, 0},
 	{AT_COUNTING_THIRD, IN_GET_NONE, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_COUNTING_THIRD, IN_GET_OTHER, SEMAPHORE_AGREEING, "set", 0, 0},
 	{AT_COUNTING_THIRD, IN_GET_MORE, SEMAPHORE_LEAVING, "delete +delete",
-	TOLD_FAILED, 0},
+	REPORT_FAILED, 0},
 	{AT_COUNTING_THIRD, IN_GET_UNKNOWN, SEMAPHORE_COUNTING, COUNT, 0, 0},
 	{AT_COUNTING_THIRD, IN_GET_NO_NODE, SEMAPHORE_CHECKING, LOOK_MADE, 0, 0},
 	{AT_COUNTING_THIRD, IN_GET_REFUSED, SEMAPHORE_LEAVING, "delete +delete",
-	TOLD_FAILED, ERROR_REFUSED},
+	REPORT_FAILED, ERROR_REFUSED},
 	{AT_COUNTING_THIRD, IN_RELEASE, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
 	{AT_COUNTING_THIRD, IN_LOCK_LOST, SEMAPHORE_LEAVING, "delete",
 	0, 0},
 
 	{AT_WAITING, IN_OURS, SEMAPHORE_OWNER, "unwatch stat +delete",
-	TOLD_GRANTED, 0},
+	REPORT_GRANTED, 0},
 	{AT_WAITING, IN_OURS_FIRST, SEMAPHORE_OWNER, "unwatch stat +delete",
-	TOLD_GRANTED, 0},
+	REPORT_GRANTED, 0},
 	{AT_WAITING, IN_OURS_SECOND, SEMAPHORE_OWNER, "unwatch stat +delete",
-	TOLD_GRANTED, 0},
+	REPORT_GRANTED, 0},
 	{AT_WAITING, IN_OURS_THIRD, SEMAPHORE_WAITING, "", 0, 0},
 	{AT_WAITING, IN_EMPTY, SEMAPHORE_CREATING, "unwatch create " COUNT,
 	0, 0},
 	{AT_WAITING, IN_STRANGER, SEMAPHORE_CREATING, "unwatch create " COUNT,
-	RECIPE_TOLD_STRANGER, 0},
+	RECIPE_REPORT_STRANGER, 0},
 	{AT_WAITING, IN_ONE, SEMAPHORE_CREATING, "unwatch create " COUNT,
 	0, 0},
 	{AT_WAITING, IN_TWO, SEMAPHORE_CREATING, "unwatch create " COUNT,
@@ -734,69 +734,69 @@ static const Transition transitions[] = {
 	{AT_WAITING, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING,
 	"unwatch " LOOK_MADE, 0, 0},
 	{AT_WAITING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING,
-	"unwatch delete +delete", TOLD_FAILED, ERROR_REFUSED},
+	"unwatch delete +delete", REPORT_FAILED, ERROR_REFUSED},
 	{AT_WAITING, IN_RELEASE, SEMAPHORE_LEAVING, "unwatch delete +delete",
 	0, 0},
 	{AT_WAITING, IN_LOCK_LOST, SEMAPHORE_LEAVING, "unwatch delete",
 	0, 0},
 
-	{AT_OWNER, IN_STAT_OURS, SEMAPHORE_OWNER, "", RECIPE_TOLD_TOKEN, 0},
-	{AT_OWNER, IN_STAT_FOREIGN, SEMAPHORE_LEAVING, "", TOLD_LOST, 0},
-	{AT_OWNER, IN_STAT_NO_NODE, SEMAPHORE_LEAVING, "", TOLD_LOST,
+	{AT_OWNER, IN_STAT_OURS, SEMAPHORE_OWNER, "", RECIPE_REPORT_TOKEN, 0},
+	{AT_OWNER, IN_STAT_FOREIGN, SEMAPHORE_LEAVING, "", REPORT_LOST, 0},
+	{AT_OWNER, IN_STAT_NO_NODE, SEMAPHORE_LEAVING, "", REPORT_LOST,
 	ERROR_NO_NODE},
 	{AT_OWNER, IN_STAT_UNKNOWN, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_OWNER, IN_RELEASE, SEMAPHORE_LEAVING, "delete", 0, 0},
 	{AT_OWNER, IN_LOCK_GONE, SEMAPHORE_OWNER, "", 0, 0},
-	{AT_OWNER, IN_LOCK_LEFT, SEMAPHORE_OWNER, "", TOLD_LEFT, ERROR_REFUSED},
+	{AT_OWNER, IN_LOCK_LEFT, SEMAPHORE_OWNER, "", REPORT_LEFT, ERROR_REFUSED},
 	{AT_OWNER_ALONE, IN_STAT_OURS, SEMAPHORE_OWNER, "",
-	RECIPE_TOLD_TOKEN, 0},
+	RECIPE_REPORT_TOKEN, 0},
 	{AT_OWNER_ALONE, IN_STAT_FOREIGN, SEMAPHORE_NONE, "",
-	TOLD_LOST | TOLD_GONE, 0},
+	REPORT_LOST | REPORT_GONE, 0},
 	{AT_OWNER_ALONE, IN_STAT_NO_NODE, SEMAPHORE_NONE, "",
-	TOLD_LOST | TOLD_GONE, ERROR_NO_NODE},
+	REPORT_LOST | REPORT_GONE, ERROR_NO_NODE},
 	{AT_OWNER_ALONE, IN_STAT_UNKNOWN, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_OWNER_ALONE, IN_RELEASE, SEMAPHORE_LEAVING, "delete", 0, 0},
 
 	{AT_OWNER, IN_GUARD, SEMAPHORE_OWNER, "watch", 0, 0},
 	{AT_OWNER_ALONE, IN_GUARD, SEMAPHORE_OWNER, "watch", 0, 0},
 	{AT_OWNER_GUARDED, IN_WATCH_OURS, SEMAPHORE_OWNER, "",
-	RECIPE_TOLD_TOKEN, 0},
+	RECIPE_REPORT_TOKEN, 0},
 	{AT_OWNER_GUARDED, IN_WATCH_REVOKED, SEMAPHORE_OWNER, "set",
-	RECIPE_TOLD_TOKEN | RECIPE_TOLD_REVOKED, 0},
-	{AT_OWNER_GUARDED, IN_WATCH_OK, SEMAPHORE_LEAVING, "", TOLD_LOST, 0},
-	{AT_OWNER_GUARDED, IN_WATCH_NO_NODE, SEMAPHORE_LEAVING, "", TOLD_LOST,
+	RECIPE_REPORT_TOKEN | RECIPE_REPORT_REVOKED, 0},
+	{AT_OWNER_GUARDED, IN_WATCH_OK, SEMAPHORE_LEAVING, "", REPORT_LOST, 0},
+	{AT_OWNER_GUARDED, IN_WATCH_NO_NODE, SEMAPHORE_LEAVING, "", REPORT_LOST,
 	ERROR_NO_NODE},
 	{AT_OWNER_GUARDED, IN_WATCH_UNKNOWN, SEMAPHORE_OWNER, "watch", 0, 0},
 	{AT_OWNER_GUARDED, IN_TOUCHED, SEMAPHORE_OWNER, "watch", 0, 0},
 	{AT_OWNER_GUARDED, IN_DELETED, SEMAPHORE_OWNER, "watch", 0, 0},
 	{AT_OWNER_GUARDED, IN_SET_UNKNOWN, SEMAPHORE_OWNER, "set", 0, 0},
-	{AT_OWNER_GUARDED, IN_STAT_OURS, SEMAPHORE_OWNER, "", RECIPE_TOLD_TOKEN, 0},
-	{AT_OWNER_GUARDED, IN_STAT_FOREIGN, SEMAPHORE_LEAVING, "", TOLD_LOST, 0},
-	{AT_OWNER_GUARDED, IN_STAT_NO_NODE, SEMAPHORE_LEAVING, "", TOLD_LOST,
+	{AT_OWNER_GUARDED, IN_STAT_OURS, SEMAPHORE_OWNER, "", RECIPE_REPORT_TOKEN, 0},
+	{AT_OWNER_GUARDED, IN_STAT_FOREIGN, SEMAPHORE_LEAVING, "", REPORT_LOST, 0},
+	{AT_OWNER_GUARDED, IN_STAT_NO_NODE, SEMAPHORE_LEAVING, "", REPORT_LOST,
 	ERROR_NO_NODE},
 	{AT_OWNER_GUARDED, IN_STAT_UNKNOWN, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_OWNER_GUARDED, IN_RELEASE, SEMAPHORE_LEAVING, "delete", 0, 0},
 	{AT_OWNER_GUARDED, IN_LOCK_GONE, SEMAPHORE_OWNER, "", 0, 0},
-	{AT_OWNER_GUARDED, IN_LOCK_LEFT, SEMAPHORE_OWNER, "", TOLD_LEFT, ERROR_REFUSED},
+	{AT_OWNER_GUARDED, IN_LOCK_LEFT, SEMAPHORE_OWNER, "", REPORT_LEFT, ERROR_REFUSED},
 	{AT_RECLAIMING, IN_OURS, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_RECLAIMING, IN_OURS_FIRST, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_RECLAIMING, IN_OURS_SECOND, SEMAPHORE_OWNER, "stat", 0, 0},
 	{AT_RECLAIMING, IN_OURS_THIRD, SEMAPHORE_OWNER, "stat", 0, 0},
-	{AT_RECLAIMING, IN_EMPTY, SEMAPHORE_LEAVING, "", TOLD_LOST, 0},
-	{AT_RECLAIMING, IN_ONE, SEMAPHORE_LEAVING, "", TOLD_LOST, 0},
+	{AT_RECLAIMING, IN_EMPTY, SEMAPHORE_LEAVING, "", REPORT_LOST, 0},
+	{AT_RECLAIMING, IN_ONE, SEMAPHORE_LEAVING, "", REPORT_LOST, 0},
 	{AT_RECLAIMING, IN_CHILDREN_NO_NODE, SEMAPHORE_LEAVING, "",
-	TOLD_LOST, 0},
+	REPORT_LOST, 0},
 	{AT_RECLAIMING, IN_CHILDREN_UNKNOWN, SEMAPHORE_RECLAIMING, "search",
 	0, 0},
 	{AT_RECLAIMING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "",
-	TOLD_LOST | TOLD_LEFT, ERROR_REFUSED},
+	REPORT_LOST | REPORT_LEFT, ERROR_REFUSED},
 	{AT_RECLAIMING, IN_RELEASE, SEMAPHORE_ABANDONING, "", 0, 0},
 	{AT_RECLAIMING, IN_LOCK_MISSING, SEMAPHORE_RECLAIMING, "", 0, 0},
 	{AT_RECLAIMING, IN_LOCK_FOUND, SEMAPHORE_RECLAIMING, "+delete", 0, 0},
 	{AT_RECLAIMING, IN_LOCK_GRANTED, SEMAPHORE_RECLAIMING, "+delete", 0, 0},
 	{AT_RECLAIMING, IN_LOCK_QUEUED, SEMAPHORE_RECLAIMING, "+delete", 0, 0},
 	{AT_RECLAIMING, IN_LOCK_REFUSED, SEMAPHORE_RECLAIMING, "",
-	TOLD_LEFT, ERROR_REFUSED},
+	REPORT_LEFT, ERROR_REFUSED},
 
 	{AT_CANCELLING, IN_CREATE_OK, SEMAPHORE_LEAVING, "delete +delete", 0, 0},
 	{AT_CANCELLING, IN_CREATE_ODD, SEMAPHORE_ABANDONING, "search", 0, 0},
@@ -817,33 +817,33 @@ static const Transition transitions[] = {
 	{AT_ABANDONING, IN_CHILDREN_UNKNOWN, SEMAPHORE_ABANDONING, "search",
 	0, 0},
 	{AT_ABANDONING, IN_CHILDREN_REFUSED, SEMAPHORE_LEAVING, "+delete",
-	TOLD_LEFT, ERROR_REFUSED},
+	REPORT_LEFT, ERROR_REFUSED},
 
 	{AT_LEAVING, IN_DELETE_OK, SEMAPHORE_LEAVING, "", 0, 0},
 	{AT_LEAVING, IN_DELETE_NO_NODE, SEMAPHORE_LEAVING, "", 0, 0},
 	{AT_LEAVING, IN_DELETE_UNKNOWN, SEMAPHORE_LEAVING, "delete", 0, 0},
 	{AT_LEAVING, IN_DELETE_REFUSED, SEMAPHORE_LEAVING, "",
-	TOLD_LEFT, ERROR_REFUSED},
+	REPORT_LEFT, ERROR_REFUSED},
 	{AT_LEAVING, IN_LOCK_GONE, SEMAPHORE_LEAVING, "", 0, 0},
 	{AT_LEAVING, IN_LOCK_LEFT, SEMAPHORE_LEAVING, "",
-	TOLD_LEFT, ERROR_REFUSED},
-	{AT_LEAVING_PERMIT, IN_DELETE_OK, SEMAPHORE_NONE, "", TOLD_GONE, 0},
-	{AT_LEAVING_PERMIT, IN_DELETE_NO_NODE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	REPORT_LEFT, ERROR_REFUSED},
+	{AT_LEAVING_PERMIT, IN_DELETE_OK, SEMAPHORE_NONE, "", REPORT_GONE, 0},
+	{AT_LEAVING_PERMIT, IN_DELETE_NO_NODE, SEMAPHORE_NONE, "", REPORT_GONE, 0},
 	{AT_LEAVING_PERMIT, IN_DELETE_UNKNOWN, SEMAPHORE_LEAVING, "delete", 0, 0},
 	{AT_LEAVING_PERMIT, IN_DELETE_REFUSED, SEMAPHORE_LEAVING, "",
-	TOLD_LEFT, ERROR_REFUSED},
-	{AT_LEAVING_LOCK, IN_LOCK_GONE, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	REPORT_LEFT, ERROR_REFUSED},
+	{AT_LEAVING_LOCK, IN_LOCK_GONE, SEMAPHORE_NONE, "", REPORT_GONE, 0},
 	{AT_LEAVING_LOCK, IN_LOCK_LEFT, SEMAPHORE_LEAVING, "",
-	TOLD_LEFT, ERROR_REFUSED},
+	REPORT_LEFT, ERROR_REFUSED},
 	{AT_LEAVING_REFUSED, IN_RETRY, SEMAPHORE_LEAVING, "delete", 0, 0},
 	/* no delete is out then, but an answer would be taken for what it says */
-	{AT_LEAVING_REFUSED, IN_DELETE_OK, SEMAPHORE_NONE, "", TOLD_GONE, 0},
+	{AT_LEAVING_REFUSED, IN_DELETE_OK, SEMAPHORE_NONE, "", REPORT_GONE, 0},
 	{AT_LEAVING_REFUSED, IN_DELETE_NO_NODE, SEMAPHORE_NONE, "",
-	TOLD_GONE, 0},
+	REPORT_GONE, 0},
 	{AT_LEAVING_REFUSED, IN_DELETE_UNKNOWN, SEMAPHORE_LEAVING, "delete",
 	0, 0},
 	{AT_LEAVING_REFUSED, IN_DELETE_REFUSED, SEMAPHORE_LEAVING, "",
-	TOLD_LEFT, ERROR_REFUSED}
+	REPORT_LEFT, ERROR_REFUSED}
 };
 
 /* Which node an operation of our own must be about. */
@@ -978,19 +978,19 @@ test_transition(void **state)
 	assert_string_equal(describe_ops(&semaphore, &out), line->ops);
 	assert_string_equal(semaphore_state_name(semaphore.state),
 						semaphore_state_name(line->state));
-	assert_int_equal(out.told, line->told);
+	assert_int_equal(out.report, line->report);
 	assert_int_equal(out.error, line->error);
 	assert_int_equal(out.permits_found,
 					 line->input == IN_GET_MORE &&
-					 (line->told & TOLD_FAILED) ? 12 : 0);
-	if (out.told & RECIPE_TOLD_TOKEN)
+					 (line->report & REPORT_FAILED) ? 12 : 0);
+	if (out.report & RECIPE_REPORT_TOKEN)
 		assert_true(out.token == TOKEN);
-	if (out.told & RECIPE_TOLD_STRANGER)
+	if (out.report & RECIPE_REPORT_STRANGER)
 	{
 		assert_string_equal(out.stranger, "locks");
 		assert_int_equal(out.stranger_place, SEMAPHORE_PERMITS);
 	}
-	if (out.told & RECIPE_TOLD_LEFT)
+	if (out.report & RECIPE_REPORT_LEFT)
 	{
 		assert_int_equal(out.left_place, inputs[line->input].for_lock ?
 						 SEMAPHORE_LOCKS : SEMAPHORE_PERMITS);
@@ -1071,20 +1071,20 @@ test_everything_else_is_ignored(void **state)
 				if (inputs[input].for_lock)
 				{
 					semaphore_free(&semaphore);
-					if (semaphore.state != before.state || out.told != 0)
+					if (semaphore.state != before.state || out.report != 0)
 						fail_msg("%s, input %d: now %s, %#x",
 								 situations[at].name, input,
 								 semaphore_state_name(semaphore.state),
-								 out.told);
+								 out.report);
 					continue;
 				}
 				if (memcmp(&semaphore, &before, sizeof(semaphore)) != 0 ||
-					out.nops != 0 || out.told != 0)
+					out.nops != 0 || out.report != 0)
 					fail_msg("%s, input %d%s: now %s, \"%s\", %#x",
 							 situations[at].name, input,
 							 stale ? ", stale" : "",
 							 semaphore_state_name(semaphore.state),
-							 describe_ops(&semaphore, &out), out.told);
+							 describe_ops(&semaphore, &out), out.report);
 				ignored++;
 				semaphore_free(&semaphore);
 			}
@@ -1103,7 +1103,7 @@ test_ends_everywhere(void **state)
 		Semaphore	semaphore;
 		SemaphoreOutput out;
 		bool		released;
-		unsigned	told = at == AT_NONE ? 0 : TOLD_GONE;
+		unsigned	report = at == AT_NONE ? 0 : REPORT_GONE;
 
 		/* nothing was refused */
 		bring_to(&semaphore, at);
@@ -1112,7 +1112,7 @@ test_ends_everywhere(void **state)
 			give(&semaphore, IN_RETRY, &out);
 			assert_int_equal(semaphore.state, situations[at].state);
 			assert_int_equal(out.nops, 0);
-			assert_int_equal(out.told, 0);
+			assert_int_equal(out.report, 0);
 		}
 
 		/* who leaves already goes on with it */
@@ -1120,7 +1120,7 @@ test_ends_everywhere(void **state)
 			semaphore.state == SEMAPHORE_ABANDONING ||
 			semaphore.state == SEMAPHORE_LEAVING;
 		give(&semaphore, IN_RELEASE, &out);
-		assert_int_equal(out.told & ~TOLD_GONE, 0);
+		assert_int_equal(out.report & ~REPORT_GONE, 0);
 		if (released)
 		{
 			assert_int_equal(semaphore.state, situations[at].state);
@@ -1130,18 +1130,18 @@ test_ends_everywhere(void **state)
 			assert_int_not_equal(semaphore.state, situations[at].state);
 		give(&semaphore, IN_RELEASE, &out);
 		assert_int_equal(out.nops, 0);
-		assert_int_equal(out.told, 0);
+		assert_int_equal(out.report, 0);
 		semaphore_free(&semaphore);
 
 		bring_to(&semaphore, at);
 		if (semaphore.state == SEMAPHORE_OWNER ||
 			semaphore.state == SEMAPHORE_RECLAIMING)
-			told |= TOLD_LOST;
+			report |= REPORT_LOST;
 		give(&semaphore, IN_EXPIRED, &out);
 		assert_int_equal(semaphore.state, SEMAPHORE_NONE);
 		assert_int_equal(semaphore.lock.state, RECIPE_NONE);
 		assert_int_equal(out.nops, 0);
-		assert_int_equal(out.told, told);
+		assert_int_equal(out.report, report);
 
 		/* what comes in late is nobody's, and it can be used again */
 		for (Input input = IN_RELEASE; input < NINPUTS; input++)
@@ -1149,7 +1149,7 @@ test_ends_everywhere(void **state)
 			give(&semaphore, input, &out);
 			assert_int_equal(semaphore.state, SEMAPHORE_NONE);
 			assert_int_equal(out.nops, 0);
-			assert_int_equal(out.told, 0);
+			assert_int_equal(out.report, 0);
 		}
 		give(&semaphore, IN_WANT, &out);
 		assert_string_equal(describe_ops(&semaphore, &out), LOOK);
@@ -1208,8 +1208,8 @@ test_agreement(void **state)
 			examples[i].data ? (int) strlen(examples[i].data) : -1;
 		semaphore_step(&semaphore, false, &in, &out);
 		assert_int_equal(out.permits_found, examples[i].permits);
-		assert_int_equal(out.told, examples[i].permits ?
-						 TOLD_FAILED | TOLD_GONE : 0);
+		assert_int_equal(out.report, examples[i].permits ?
+						 REPORT_FAILED | REPORT_GONE : 0);
 		semaphore_free(&semaphore);
 	}
 
@@ -1248,7 +1248,7 @@ test_own_permit_is_no_agreement(void **state)
 	give(&semaphore, IN_OURS, &out);
 	give(&semaphore, IN_GET_MORE, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), "set");
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	semaphore_free(&semaphore);
 }
 
@@ -1280,12 +1280,12 @@ test_queued_is_certain(void **state)
 				in.answer.children = theirs;
 				in.answer.nchildren = npermits;
 				semaphore_step(&semaphore, false, &in, &out);
-				assert_int_equal(out.told, 0);
+				assert_int_equal(out.report, 0);
 				in.answer.children = locks;
 				in.answer.nchildren = 1 + ahead;
 				semaphore_step(&semaphore, false, &in, &out);
-				assert_int_equal(out.told, npermits + ahead > permits ?
-								 TOLD_QUEUED : 0);
+				assert_int_equal(out.report, npermits + ahead > permits ?
+								 REPORT_QUEUED : 0);
 				assert_int_equal(out.nops, 0);
 				semaphore_free(&semaphore);
 			}
@@ -1315,10 +1315,10 @@ test_queue_is_read_again(void **state)
 	assert_string_equal(describe_ops(&semaphore, &out),
 						"+watch sync children(locks)");
 	semaphore_step(&semaphore, false, &in, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&semaphore, IN_ONE, &out);
 	give(&semaphore, IN_QUEUE_SECOND, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 
 	give(&semaphore, IN_LOCK_DELETED, &out);
 	assert_int_equal(semaphore.state, SEMAPHORE_CHECKING);
@@ -1330,13 +1330,13 @@ test_queue_is_read_again(void **state)
 	in.answer.children = orphans;
 	in.answer.nchildren = lengthof(orphans);
 	semaphore_step(&semaphore, false, &in, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	semaphore_free(&semaphore);
 
 	/* our contender has gone meanwhile: the lock's recipe will find out */
 	bring_to(&semaphore, AT_QUEUEING_TWO);
 	give(&semaphore, IN_TWO, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	semaphore_free(&semaphore);
 }
 
@@ -1365,7 +1365,7 @@ test_orphan_permit(void **state)
 	assert_ptr_equal(out.ops[1].op.node, children[3]);
 	assert_int_equal(semaphore.others, 1);
 	give(&semaphore, IN_GET_SAME, &out);
-	assert_int_equal(out.told, TOLD_GRANTED);
+	assert_int_equal(out.report, REPORT_GRANTED);
 	semaphore_free(&semaphore);
 }
 
@@ -1429,7 +1429,7 @@ test_permit_without_order(void **state)
 	assert_int_equal(semaphore.others, 3);
 	assert_int_equal(semaphore.ahead, 3);
 	give(&semaphore, IN_GET_SAME, &out);
-	assert_int_equal(out.told, TOLD_QUEUED);
+	assert_int_equal(out.report, REPORT_QUEUED);
 	semaphore_free(&semaphore);
 }
 
@@ -1450,7 +1450,7 @@ test_lock_stands_by(void **state)
 	in.answer.serial = semaphore.lock.serial;
 	semaphore_step(&semaphore, true, &in, &out);
 	assert_int_equal(semaphore.state, SEMAPHORE_QUEUEING);
-	assert_int_equal(out.told, RECIPE_TOLD_QUEUED);
+	assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 	assert_int_equal(out.nops, 0);
 
 	/* and that its counter has ended */
@@ -1462,7 +1462,7 @@ test_lock_stands_by(void **state)
 	in.answer.czxid = semaphore.lock.directory;
 	semaphore_step(&semaphore, true, &in, &out);
 	assert_int_equal(semaphore.state, SEMAPHORE_LEAVING);
-	assert_int_equal(out.told, RECIPE_TOLD_FAILED | RECIPE_TOLD_ENDED);
+	assert_int_equal(out.report, RECIPE_REPORT_FAILED | RECIPE_REPORT_ENDED);
 	semaphore_free(&semaphore);
 }
 
@@ -1492,7 +1492,7 @@ test_resume(void **state)
 		semaphore_resume(&semaphore, our_uuid, PERMITS, cases[i].how, &out);
 		assert_int_equal(semaphore.state, cases[i].state);
 		assert_int_equal(semaphore.lock.state, cases[i].lock);
-		assert_int_equal(out.told, 0);
+		assert_int_equal(out.report, 0);
 		assert_string_equal(describe_ops(&semaphore, &out), "search +search");
 		semaphore_free(&semaphore);
 	}
@@ -1524,7 +1524,7 @@ test_resume(void **state)
 						"sync children(locks)");
 	give(&semaphore, IN_TWO, &out);
 	give(&semaphore, IN_QUEUE_SECOND, &out);
-	assert_int_equal(out.told, TOLD_QUEUED);
+	assert_int_equal(out.report, REPORT_QUEUED);
 	semaphore_free(&semaphore);
 
 	/* wanted, with the lock and a permit: that goes, the lock stays */
@@ -1546,19 +1546,19 @@ test_resume(void **state)
 	give(&semaphore, IN_LOCK_FOUND, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), "+delete");
 	give(&semaphore, IN_STAT_OURS, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
 	give(&semaphore, IN_LOCK_GONE, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&semaphore, IN_RELEASE, &out);
 	give(&semaphore, IN_DELETE_OK, &out);
-	assert_int_equal(out.told, TOLD_GONE);
+	assert_int_equal(out.report, REPORT_GONE);
 	semaphore_free(&semaphore);
 
 	/* owned, and deleted by somebody meanwhile */
 	bring_to(&semaphore, AT_RECLAIMING);
 	give(&semaphore, IN_LOCK_MISSING, &out);
 	give(&semaphore, IN_ONE, &out);
-	assert_int_equal(out.told, TOLD_LOST | TOLD_GONE);
+	assert_int_equal(out.report, REPORT_LOST | REPORT_GONE);
 	semaphore_free(&semaphore);
 }
 
@@ -1572,9 +1572,9 @@ test_lock_left_behind(void **state)
 	(void) state;
 	bring_to(&semaphore, AT_OWNER);
 	give(&semaphore, IN_LOCK_LEFT, &out);
-	assert_int_equal(out.told, TOLD_LEFT);
+	assert_int_equal(out.report, REPORT_LEFT);
 	give(&semaphore, IN_STAT_OURS, &out);
-	assert_int_equal(out.told, RECIPE_TOLD_TOKEN);
+	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
 	give(&semaphore, IN_RETRY, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), "+delete");
 	give(&semaphore, IN_LOCK_LEFT, &out);
@@ -1583,15 +1583,15 @@ test_lock_left_behind(void **state)
 	give(&semaphore, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), "delete");
 	give(&semaphore, IN_DELETE_REFUSED, &out);
-	assert_int_equal(out.told, TOLD_LEFT);
+	assert_int_equal(out.report, REPORT_LEFT);
 	give(&semaphore, IN_RETRY, &out);
 	assert_string_equal(describe_ops(&semaphore, &out), "delete +delete");
 	give(&semaphore, IN_RETRY, &out);
 	assert_int_equal(out.nops, 0);
 	give(&semaphore, IN_LOCK_GONE, &out);
-	assert_int_equal(out.told, 0);
+	assert_int_equal(out.report, 0);
 	give(&semaphore, IN_DELETE_NO_NODE, &out);
-	assert_int_equal(out.told, TOLD_GONE);
+	assert_int_equal(out.report, REPORT_GONE);
 	semaphore_free(&semaphore);
 }
 
@@ -1614,7 +1614,7 @@ test_directories(void **state)
 	give(&semaphore, IN_MKDIR_NO_NODE, &out);
 	give(&semaphore, IN_MKDIR_REFUSED, &out);
 	give(&semaphore, IN_CHILDREN_NO_NODE, &out);
-	assert_int_equal(out.told, TOLD_FAILED | TOLD_GONE);
+	assert_int_equal(out.report, REPORT_FAILED | REPORT_GONE);
 	assert_int_equal(out.error, ERROR_NO_NODE);
 
 	/* the next one starts with a clean slate; <name> alone is there */

@@ -433,7 +433,7 @@ static void
 check_failure(const Permit *permit, const SemaphoreOutput *out)
 {
 	tally.failed++;
-	if (out->told & RECIPE_TOLD_MIXED)
+	if (out->report & RECIPE_REPORT_MIXED)
 	{
 		tally.mixed++;
 		model_check(scene->lockers && out->error == 0,
@@ -457,14 +457,14 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 {
 	Semaphore  *semaphore = &permit->semaphore;
 
-	if (out->told & RECIPE_TOLD_QUEUED)
+	if (out->report & RECIPE_REPORT_QUEUED)
 	{
 		model_check(permit->wanted && !permit->owner,
 					"queued only while wanted");
 		check_queued(client, permit);
 		permit->queued = true;
 	}
-	if (out->told & RECIPE_TOLD_GRANTED)
+	if (out->report & RECIPE_REPORT_GRANTED)
 	{
 		model_check(permit->wanted && !permit->owner,
 					"granted once, to who wants it");
@@ -472,7 +472,7 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 		permit->token = false;
 		check_granted(client, permit);
 	}
-	if (out->told & RECIPE_TOLD_TOKEN)
+	if (out->report & RECIPE_REPORT_TOKEN)
 	{
 		int			node = own_node(client, permit, SEMAPHORE_PERMITS);
 
@@ -482,7 +482,7 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 					"the token is the permit's czxid");
 		permit->token = true;
 	}
-	if (out->told & RECIPE_TOLD_LOST)
+	if (out->report & RECIPE_REPORT_LOST)
 	{
 		model_check(permit->owner, "only an owner can lose a permit");
 		model_check(!client->session.alive || scene->vandals,
@@ -490,23 +490,23 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 		tally.lost++;
 		permit->owner = permit->wanted = false;
 	}
-	if (out->told & RECIPE_TOLD_FAILED)
+	if (out->report & RECIPE_REPORT_FAILED)
 	{
 		model_check(permit->wanted && !permit->owner,
 					"only a waiter can fail");
 		check_failure(permit, out);
 		permit->wanted = false;
 	}
-	if (out->told & RECIPE_TOLD_LEFT)
+	if (out->report & RECIPE_REPORT_LEFT)
 	{
 		model_check(model->refusals && out->error == ERROR_REFUSED,
 					"no node is left behind but by a refusal");
 		tally.left++;
 		permit->left = true;
 	}
-	model_check(!(out->told & RECIPE_TOLD_STRANGER),
+	model_check(!(out->report & RECIPE_REPORT_STRANGER),
 				"no contender is taken for a stranger");
-	if (out->told & RECIPE_TOLD_GONE)
+	if (out->report & RECIPE_REPORT_GONE)
 	{
 		model_check(permit->active, "gone only once");
 		/* unless somebody deleted its node: then the worker begins anew */
@@ -520,7 +520,7 @@ take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
 		permit->left = permit->queued = false;
 	}
 	model_check(semaphore->state != SEMAPHORE_NONE || out->nops == 0 ||
-				(out->told & RECIPE_TOLD_MIXED),
+				(out->report & RECIPE_REPORT_MIXED),
 				"without a permit nothing is sent");
 }
 
@@ -575,10 +575,10 @@ take_output(Client *client, Permit *permit, const SemaphoreOutput *out)
 	SemaphoreState state = permit->semaphore.state;
 
 	model_note(client_number(client), (int) (permit - client->permits),
-		 semaphore_state_name(state), (long) out->told);
+		 semaphore_state_name(state), (long) out->report);
 	model_check_recipe(&permit->semaphore.lock);
 	tally.states[state]++;
-	if (state == SEMAPHORE_WAITING && (out->told & RECIPE_TOLD_QUEUED))
+	if (state == SEMAPHORE_WAITING && (out->report & RECIPE_REPORT_QUEUED))
 		tally.waits++;
 	for (int i = 0; i < out->nops; i++)
 		submit(client, permit, &out->ops[i]);
@@ -669,7 +669,7 @@ retry(Client *client, int semaphore)
 	bool		left = permit->left;
 
 	semaphore_step(&permit->semaphore, false, &in, &out);
-	model_check(out.told == 0, "a retry tells nothing");
+	model_check(out.report == 0, "a retry tells nothing");
 	model_check((out.nops > 0) == left, "what was refused is tried again");
 	for (int i = 0; i < out.nops; i++)
 		model_check(out.ops[i].op.kind == REQUEST_DELETE,

@@ -385,14 +385,14 @@ the_victim_began_last(void **state)
 }
 
 static void
-who_is_only_ahead_of_others_steps_back(void **state)
+who_is_only_ahead_of_others_requeues(void **state)
 {
 	(void) state;
 	edge("x/1w", "y/2w", 5);
 	edge("y/1w", "x/2w", 0);
 	assert_true(look("x/1w"));
 	assert_members("x/1w", "y/1w", NULL);
-	assert_false(waits_steps_back(&deadlock));
+	assert_false(waits_is_requeued(&deadlock));
 
 	/* if there are only such, the one with the last path */
 	reset(NULL);
@@ -400,7 +400,7 @@ who_is_only_ahead_of_others_steps_back(void **state)
 	edge("y/1w", "x/2w", 0);
 	assert_true(look("x/1w"));
 	assert_members("y/1w", "x/1w", NULL);
-	assert_true(waits_steps_back(&deadlock));
+	assert_true(waits_is_requeued(&deadlock));
 }
 
 /*
@@ -432,7 +432,7 @@ play_ahead(bool any, bool of_later, bool all)
 			assert_true(deadlock.members[j].edge.wait.began == 0 ||
 						deadlock.members[j].edge.wait.began == 5);
 		assert_int_equal(deadlock.nmembers, any ? 4 : 2);
-		assert_false(waits_steps_back(&deadlock));
+		assert_false(waits_is_requeued(&deadlock));
 	}
 }
 
@@ -460,9 +460,9 @@ who_is_ahead_and_a_member_may_fail(void **state)
 	assert_members("x/1w", "z/1w", NULL);
 }
 
-/* If T is only ahead of somebody, too, one of both steps back. */
+/* If T is only ahead of somebody, too, one of both requeues in tier 1. */
 static void
-who_steps_back_of_those_ahead(void **state)
+who_requeues_of_those_ahead(void **state)
 {
 	(void) state;
 	play_ahead(false, true, false);
@@ -472,7 +472,7 @@ who_steps_back_of_those_ahead(void **state)
 				contenders[i].waits[j].began = 0;
 	assert_true(look("x/1w"));
 	assert_int_equal(deadlock.nmembers, 2);
-	assert_true(waits_steps_back(&deadlock));
+	assert_true(waits_is_requeued(&deadlock));
 }
 
 static void
@@ -858,13 +858,13 @@ main(void)
 		cmocka_unit_test_setup_teardown(the_order_of_a_note_does_not_count, reset,
 										reset),
 		cmocka_unit_test_setup_teardown(the_victim_began_last, reset, reset),
-		cmocka_unit_test_setup_teardown(who_is_only_ahead_of_others_steps_back,
+		cmocka_unit_test_setup_teardown(who_is_only_ahead_of_others_requeues,
 										reset, reset),
 		cmocka_unit_test_setup_teardown(who_is_ahead_by_one_lock_is_no_member,
 										reset, reset),
 		cmocka_unit_test_setup_teardown(who_is_ahead_and_a_member_may_fail,
 										reset, reset),
-		cmocka_unit_test_setup_teardown(who_steps_back_of_those_ahead, reset,
+		cmocka_unit_test_setup_teardown(who_requeues_of_those_ahead, reset,
 										reset),
 		cmocka_unit_test_setup_teardown(who_waits_behind_a_deadlock_reports_nothing,
 										reset, reset),

@@ -249,7 +249,7 @@ begin_wait(WorldBackend *backend, BackendState how)
 	backend->wait_since = ++world->stamp;
 	backend->wait_at = world->now;
 	backend->victim = false;
-	backend->steps_back = false;
+	backend->requeues = false;
 }
 
 static void
@@ -576,13 +576,13 @@ first_behind(int cluster, int ahead, int lock)
  * created together are given up; one is left to the next backend.
  */
 static void
-step_back(int cluster, int number)
+requeue_tier1(int cluster, int number)
 {
 	WorldBackend *ahead = world_backend(cluster, number);
 	int			wants[WORLD_WANTS];
 	int			nwants = ahead->nwants;
 
-	world->steps_back++;
+	world->requeues++;
 	memcpy(wants, ahead->wants, sizeof(wants));
 	ahead->state = BACKEND_RUNNING;
 	ahead->nwants = 0;
@@ -611,8 +611,8 @@ world_kill_victim(int cluster)
 
 		if (backend->state == BACKEND_WAITING && backend->victim)
 		{
-			if (backend->steps_back)
-				step_back(cluster, i);
+			if (backend->requeues)
+				requeue_tier1(cluster, i);
 			else
 			{
 				truth_on_victim(backend);

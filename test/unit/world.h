@@ -81,7 +81,8 @@ typedef struct WorldBackend
 	int64_t		wait_since;		/* unique; CALLING, too */
 	int64_t		wait_at;		/* time */
 	bool		victim;			/* marked: this very wait is to fail, ... */
-	bool		steps_back;		/* ... or to let the next one in tier 1 ahead */
+	bool		requeues;		/* ... or to let the next one in tier 1
+								 * ahead */
 } WorldBackend;
 
 /* The znode in which an instance tells the edges of a session. */
@@ -147,7 +148,7 @@ typedef struct World
 	/* what has happened */
 	unsigned long acts;
 	unsigned long victims;
-	unsigned long steps_back;
+	unsigned long requeues;
 	unsigned long verdicts;
 	unsigned long found;		/* true deadlocks that there were at the end */
 	int			largest;

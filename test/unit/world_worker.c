@@ -71,7 +71,7 @@ submit(int cluster, const DetectorOp *op)
 
 /* The worker marks the victim, if it still waits in that very wait. */
 static void
-mark_victim(int cluster, const WaitEdge *edge, bool steps_back)
+mark_victim(int cluster, const WaitEdge *edge, bool requeues)
 {
 	for (int i = 0; i < WORLD_BACKENDS; i++)
 	{
@@ -82,7 +82,7 @@ mark_victim(int cluster, const WaitEdge *edge, bool steps_back)
 			backend->wait_since == edge->wait.wait.since)
 		{
 			backend->victim = true;
-			backend->steps_back = steps_back;
+			backend->requeues = requeues;
 		}
 	}
 }
@@ -109,7 +109,7 @@ world_step(int cluster, DetectorInput *in)
 		world_check(deadlock->nmembers > 0, "a verdict has members");
 		if (out.verdicts[i].ours)
 			mark_victim(cluster, &deadlock->members[0].edge,
-						out.verdicts[i].steps_back);
+						out.verdicts[i].requeues);
 	}
 	own->wake_at = out.wake_at;
 }

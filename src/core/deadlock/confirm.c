@@ -478,7 +478,7 @@ tell(Detection *state, const Probe *probe, int64_t zxid)
 	verdicts[n].deadlock = copy;
 	verdicts[n].mine = probe->mine;
 	verdicts[n].ours = (probe->mine & 1) != 0;
-	verdicts[n].steps_back = waits_steps_back(deadlock);
+	verdicts[n].requeues = waits_is_requeued(deadlock);
 	verdicts[n].zxid = zxid;
 	state->out->verdicts = verdicts;
 	state->out->nverdicts++;
@@ -714,8 +714,8 @@ end_victim(Detection *state, Probe *probe, int64_t zxid)
 			state->edges[i].ended = true;
 			detection_note_changed(state, state->edges[i].holder, false);
 		}
-	if (waits_steps_back(&probe->deadlock))
-		state->counts->steps_back++;
+	if (waits_is_requeued(&probe->deadlock))
+		state->counts->requeues++;
 	else
 		state->counts->victims++;
 	tell(state, probe, zxid);
@@ -841,7 +841,7 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 	{
 		/* a verdict about ours that we have not made is forged */
 		if (probe->state == PROBE_WAITING && !probe->denied &&
-			!is_mine(probe, 0) && !waits_steps_back(&probe->deadlock))
+			!is_mine(probe, 0) && !waits_is_requeued(&probe->deadlock))
 			tell(state, probe, 0);
 		end_probe(state, probe);
 	}

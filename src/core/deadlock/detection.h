@@ -112,7 +112,7 @@ typedef struct DetectorVerdict
 	uint64_t	mine;			/* its members of this instance, bit by bit */
 	bool		ours;			/* the victim is ours: its wait, named by
 								 * members[0].edge.wait, is to fail ... */
-	bool		steps_back;		/* ... or to go behind those of its instance */
+	bool		requeues;		/* ... or to go behind those of its instance */
 	int64_t		zxid;			/* of the act, if it is ours; 0: its answer was
 								 * lost */
 } DetectorVerdict;
@@ -141,7 +141,7 @@ typedef struct DetectionCounts
 	int64_t		confirmed;		/* probes of anybody's answered by us: yes */
 	int64_t		refuted;		/* the same: no */
 	int64_t		victims;		/* ours, that failed */
-	int64_t		steps_back;		/* the same, that did not */
+	int64_t		requeues;		/* the same, that did not */
 	int64_t		failed_acts;	/* something had moved */
 } DetectionCounts;
 

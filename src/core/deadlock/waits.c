@@ -70,7 +70,7 @@
  * several, that with the last path.  All who find the set agree on that.  One
  * that is ahead is chosen only if all are, and then the process does not fail:
  * it lets the others of its instance go ahead, and a later look finds the
- * deadlock with their waits (waits_steps_back).
+ * deadlock with their waits (waits_is_requeued).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -101,7 +101,7 @@ typedef struct WaitNeed
 } WaitNeed;
 
 /* A wait of a note that counts, and the need that it tells of. */
-typedef struct WaitTold
+typedef struct PublishedWait
 {
 	const NoteWait *wait;
 	WaitDirectory *directory;
@@ -109,7 +109,7 @@ typedef struct WaitTold
 	bool		ahead;			/* that of the link */
 	int			link;
 	int			need;
-} WaitTold;
+} PublishedWait;
 
 /*
  * An owner's contender is held by a process that waits, or by one that waits
@@ -119,8 +119,8 @@ typedef struct WaitLink
 {
 	WaitOwner  *owner;
 	int			element;
-	int			first_told;
-	int			ntold;
+	int			first_published;
+	int			npublished;
 	int			next;			/* of the same element, or -1 */
 } WaitLink;
 
@@ -154,8 +154,8 @@ struct WaitSearch
 	int			nelements;
 	WaitLink   *links;
 	int			nlinks;
-	WaitTold   *told;
-	int			ntold;
+	PublishedWait   *published;
+	int			npublished;
 	WaitNeed   *needs;
 	int			nneeds;
 	int			nin;			/* elements in the set */
@@ -172,16 +172,16 @@ struct WaitSearch
 
 /* Whom does a wait of an owner wait for?  False if for nobody. */
 static bool
-find_need(const WaitGraph *graph, const WaitOwner *owner, WaitTold *told)
+find_need(const WaitGraph *graph, const WaitOwner *owner, PublishedWait *published)
 {
-	const NoteWait *wait = told->wait;
+	const NoteWait *wait = published->wait;
 	WaitDirectory *directory = graph_directory_of(graph, owner->path, wait);
 	int			place;
 
 	if (directory == NULL || directory->permits != wait->permits ||
 		directory->nowners == 0)
 		return false;
-	told->directory = directory;
+	published->directory = directory;
 	if (wait->kind == NOTE_WAIT_PERMIT || wait->kind == NOTE_WAIT_SESSION)
 		return true;
 
@@ -190,7 +190,7 @@ find_need(const WaitGraph *graph, const WaitOwner *owner, WaitTold *told)
 		(place < directory->nowners && !directory->contenders[place].shared))
 		return false;			/* it is gone, or owns the lock itself */
 	if (directory->contenders[place].shared && directory->contenders[0].shared)
-		told->between = &directory->contenders[directory->nowners];
+		published->between = &directory->contenders[directory->nowners];
 	return true;
 }
 
@@ -241,10 +241,10 @@ compare_owners(const void *a, const void *b)
 
 /* Order what is told, so that what is the same need is together. */
 static int
-compare_told(const void *a, const void *b)
+compare_published(const void *a, const void *b)
 {
-	const WaitTold *one = *(WaitTold *const *) a;
-	const WaitTold *other = *(WaitTold *const *) b;
+	const PublishedWait *one = *(PublishedWait *const *) a;
+	const PublishedWait *other = *(PublishedWait *const *) b;
 	int			order = compare_ends(one->wait, other->wait);
 
 	if (order == 0)
@@ -279,22 +279,22 @@ add_link(WaitSearch *search, WaitOwner *owner, const NoteWait *waits, int nwaits
 
 	for (int i = 0; i < nwaits; i++)
 	{
-		WaitTold   *told = &search->told[search->ntold + nvalid];
+		PublishedWait   *published = &search->published[search->npublished + nvalid];
 
-		memset(told, 0, sizeof(*told));
-		told->wait = &waits[i];
-		told->link = search->nlinks;
-		told->ahead = ahead;
+		memset(published, 0, sizeof(*published));
+		published->wait = &waits[i];
+		published->link = search->nlinks;
+		published->ahead = ahead;
 		if ((i == 0 || strcmp(waits[i].to, waits[i - 1].to) != 0) &&
-			find_need(search->graph, owner, told))
+			find_need(search->graph, owner, published))
 			nvalid++;
 	}
 	if (nvalid == 0 || (waits->alternatives > 1 && waits->alternatives != nvalid))
 		return;
 	link->owner = owner;
-	link->first_told = search->ntold;
-	link->ntold = nvalid;
-	search->ntold += nvalid;
+	link->first_published = search->npublished;
+	link->npublished = nvalid;
+	search->npublished += nvalid;
 	search->nlinks++;
 	owner->nlinks++;
 }
@@ -334,20 +334,20 @@ first_link_of(int *firsts, int link)
  * first one.
  */
 static void
-find_needs(WaitSearch *search, WaitTold **sorted, int *firsts)
+find_needs(WaitSearch *search, PublishedWait **sorted, int *firsts)
 {
 	for (int i = 0; i < search->nlinks; i++)
 		firsts[i] = i;
-	for (int i = 0; i < search->ntold; i++)
-		sorted[i] = &search->told[i];
-	qsort(sorted, search->ntold, sizeof(WaitTold *), compare_told);
-	for (int i = 0; i < search->ntold; i++)
+	for (int i = 0; i < search->npublished; i++)
+		sorted[i] = &search->published[i];
+	qsort(sorted, search->npublished, sizeof(PublishedWait *), compare_published);
+	for (int i = 0; i < search->npublished; i++)
 	{
-		WaitTold   *told = sorted[i];
+		PublishedWait   *published = sorted[i];
 
-		if (i > 0 && compare_told(&sorted[i - 1], &sorted[i]) == 0)
+		if (i > 0 && compare_published(&sorted[i - 1], &sorted[i]) == 0)
 		{
-			int			one = first_link_of(firsts, told->link);
+			int			one = first_link_of(firsts, published->link);
 			int			other = first_link_of(firsts, sorted[i - 1]->link);
 
 			firsts[one > other ? one : other] = one < other ? one : other;
@@ -356,11 +356,11 @@ find_needs(WaitSearch *search, WaitTold **sorted, int *firsts)
 		{
 			WaitNeed   *need = &search->needs[search->nneeds++];
 
-			need->directory = told->directory;
-			need->between = told->between;
-			need->session = told->wait->kind == NOTE_WAIT_SESSION;
+			need->directory = published->directory;
+			need->between = published->between;
+			need->session = published->wait->kind == NOTE_WAIT_SESSION;
 		}
-		told->need = search->nneeds - 1;
+		published->need = search->nneeds - 1;
 	}
 }
 
@@ -371,7 +371,7 @@ make_elements(WaitSearch *search, int *firsts)
 	for (int i = 0; i < search->nlinks; i++)
 	{
 		WaitLink   *link = &search->links[i];
-		const WaitTold *told = &search->told[link->first_told];
+		const PublishedWait *published = &search->published[link->first_published];
 		int			first = first_link_of(firsts, i);
 		WaitElement *element;
 
@@ -382,13 +382,13 @@ make_elements(WaitSearch *search, int *firsts)
 			link->element = search->nelements++;
 			element = &search->elements[link->element];
 			memset(element, 0, sizeof(*element));
-			element->any = told->wait->alternatives > 1;
+			element->any = published->wait->alternatives > 1;
 			element->first_link = element->first_need = -1;
 		}
 		element = &search->elements[link->element];
-		for (int j = 0; j < link->ntold; j++)
-			if (!told[j].ahead && element->began < told[j].wait->began)
-				element->began = told[j].wait->began;
+		for (int j = 0; j < link->npublished; j++)
+			if (!published[j].ahead && element->began < published[j].wait->began)
+				element->began = published[j].wait->began;
 		link->next = element->first_link;
 		element->first_link = i;
 	}
@@ -398,11 +398,11 @@ make_elements(WaitSearch *search, int *firsts)
 static void
 link_needs(WaitSearch *search)
 {
-	for (int i = 0; i < search->ntold; i++)
+	for (int i = 0; i < search->npublished; i++)
 	{
-		const WaitTold *told = &search->told[i];
+		const PublishedWait *published = &search->published[i];
 
-		search->needs[told->need].element = search->links[told->link].element;
+		search->needs[published->need].element = search->links[published->link].element;
 	}
 	for (int i = 0; i < search->graph->ndirectories; i++)
 		search->graph->directories[i].first_need = -1;
@@ -715,7 +715,7 @@ make_graph(WaitSearch *search)
 {
 	WaitGraph  *graph = search->graph;
 	WaitOwner **owners = memory_alloc(graph->nowners * sizeof(WaitOwner *));
-	WaitTold  **sorted = memory_alloc(search->nwaits * sizeof(WaitTold *));
+	PublishedWait  **sorted = memory_alloc(search->nwaits * sizeof(PublishedWait *));
 
 	for (int i = 0; i < graph->nowners; i++)
 		owners[i] = &graph->owners[i];
@@ -749,7 +749,7 @@ waits_begin(WaitGraph *graph)
 	search->nwaits = n;
 	search->elements = memory_alloc(n * sizeof(WaitElement));
 	search->links = memory_alloc(n * sizeof(WaitLink));
-	search->told = memory_alloc(n * sizeof(WaitTold));
+	search->published = memory_alloc(n * sizeof(PublishedWait));
 	search->needs = memory_alloc(n * sizeof(WaitNeed));
 	search->taken = memory_alloc(n * sizeof(int));
 	make_graph(search);
@@ -765,7 +765,7 @@ waits_end(WaitSearch *search)
 {
 	free(search->elements);
 	free(search->links);
-	free(search->told);
+	free(search->published);
 	free(search->needs);
 	free(search->taken);
 	free(search);
@@ -779,11 +779,11 @@ waits_end(WaitSearch *search)
 static int
 find_element(const WaitSearch *search, const WaitEdge *edge)
 {
-	for (int i = 0; i < search->ntold; i++)
+	for (int i = 0; i < search->npublished; i++)
 	{
-		const WaitLink *link = &search->links[search->told[i].link];
+		const WaitLink *link = &search->links[search->published[i].link];
 
-		if (note_same_wait(search->told[i].wait, &edge->wait) &&
+		if (note_same_wait(search->published[i].wait, &edge->wait) &&
 			strcmp(link->owner->path, edge->from) == 0)
 			return link->element;
 	}
@@ -891,27 +891,27 @@ add_member(Telling *telling, int number, int need)
 	const WaitContender *between = search->needs[need].between;
 	WaitDeadlock *deadlock = telling->deadlock;
 	WaitMember *member = &deadlock->members[deadlock->nmembers];
-	const WaitTold *told = &search->told[link->first_told];
-	const WaitTold *end = told + link->ntold;
+	const PublishedWait *published = &search->published[link->first_published];
+	const PublishedWait *end = published + link->npublished;
 
 	if (find_member(telling, number, need) >= 0)
 		return true;
-	while (told < end && told->need != need)
-		told++;
-	if (told == end || deadlock->nmembers == WAITS_MAX_MEMBERS)
+	while (published < end && published->need != need)
+		published++;
+	if (published == end || deadlock->nmembers == WAITS_MAX_MEMBERS)
 		return false;
 	telling->links[deadlock->nmembers] = number;
 	telling->needs[deadlock->nmembers++] = need;
 	memset(member, 0, sizeof(*member));
 	strcpy(member->edge.from, link->owner->path);
-	member->edge.wait = *told->wait;
-	if (told->ahead)
+	member->edge.wait = *published->wait;
+	if (published->ahead)
 		member->edge.wait.began = 0;
 	memcpy(member->cluster_name, link->owner->cluster_name, sizeof(member->cluster_name));
 	member->version = link->owner->version;
 	return between == NULL ||
 		snprintf(member->between, NOTE_VERTEX_SIZE, "%s/%s",
-				 told->directory->path, between->name) < NOTE_VERTEX_SIZE;
+				 published->directory->path, between->name) < NOTE_VERTEX_SIZE;
 }
 
 /*
@@ -1075,11 +1075,11 @@ waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 }
 
 /*
- * waits_steps_back
- *		Is the victim only to step back in a queue of its own instance?
+ * waits_is_requeued
+ *		Is the victim only to requeue in tier 1 in a queue of its own instance?
  */
 bool
-waits_steps_back(const WaitDeadlock *deadlock)
+waits_is_requeued(const WaitDeadlock *deadlock)
 {
 	return deadlock->members[0].edge.wait.began == 0 &&
 		!ZK_MUTATED(ZK_DEADLOCK_AHEAD_FAILS);

@@ -57,6 +57,6 @@ extern void waits_end(WaitSearch *search);
 extern bool waits_same_edge(const WaitEdge *a, const WaitEdge *b);
 extern void waits_free_deadlock(WaitDeadlock *deadlock);
 extern bool waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b);
-extern bool waits_steps_back(const WaitDeadlock *deadlock);
+extern bool waits_is_requeued(const WaitDeadlock *deadlock);
 
 #endif							/* ZKLOCK_WAITS_H */

@@ -341,7 +341,7 @@ note_persistent(Recipe *recipe, const char *child, RecipeOutput *out)
 			(recipe->npersistent - place) * sizeof(char *));
 	names[place] = name;
 	recipe->npersistent++;
-	out->told |= RECIPE_TOLD_PERSISTENT;
+	out->report |= RECIPE_REPORT_PERSISTENT;
 	out->stranger = name;
 	return name;
 }
@@ -355,19 +355,19 @@ is_surely_contender(const char *child)
 
 /* The contender is no more: forget everything about it. */
 static void
-end(Recipe *recipe, RecipeOutput *out, unsigned told)
+end(Recipe *recipe, RecipeOutput *out, unsigned report)
 {
 	forget_predecessor(recipe);
 	forget_passed(recipe);
 	recipe->state = RECIPE_NONE;
-	out->told |= told | RECIPE_TOLD_GONE;
+	out->report |= report | RECIPE_REPORT_GONE;
 }
 
 static void
 fail(Recipe *recipe, RecipeOutput *out, int error)
 {
 	out->error = error;
-	end(recipe, out, RECIPE_TOLD_FAILED);
+	end(recipe, out, RECIPE_REPORT_FAILED);
 }
 
 /*
@@ -472,11 +472,11 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	recipe->rewritten = false;
 	recipe->token_refused = false;
 	recipe->state = RECIPE_OWNER;
-	out->told |= RECIPE_TOLD_GRANTED;
+	out->report |= RECIPE_REPORT_GRANTED;
 	if (recipe->token != 0)
 	{
 		out->token = recipe->token;
-		out->told |= RECIPE_TOLD_TOKEN;
+		out->report |= RECIPE_REPORT_TOKEN;
 	}
 	if (!seen)
 		stat_node(recipe, out, 0);
@@ -508,9 +508,9 @@ leave(Recipe *recipe, RecipeOutput *out)
 }
 
 static void
-fail_and_leave(Recipe *recipe, RecipeOutput *out, unsigned told, int error)
+fail_and_leave(Recipe *recipe, RecipeOutput *out, unsigned report, int error)
 {
-	out->told |= told | RECIPE_TOLD_FAILED;
+	out->report |= report | RECIPE_REPORT_FAILED;
 	out->error = error;
 	leave(recipe, out);
 }
@@ -573,7 +573,7 @@ created(Recipe *recipe, RecipeOutput *out, int32_t sequence)
 	recipe->requeued = false;
 	recipe->dir_known = true;
 	znode_contender_name(recipe->uuid, recipe->kind, sequence, recipe->node);
-	out->told |= RECIPE_TOLD_CREATED;
+	out->report |= RECIPE_REPORT_CREATED;
 }
 
 /* The create, or a read behind it, told that the lock directory is missing. */
@@ -695,10 +695,10 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 	if (strcmp(child, recipe->node) == 0)
 		place->found = true;
 	else if (is_semaphore_part(child))
-		out->told |= RECIPE_TOLD_MIXED;
+		out->report |= RECIPE_REPORT_MIXED;
 	else if (!znode_parse_contender(child, &contender))
 	{
-		out->told |= RECIPE_TOLD_STRANGER;
+		out->report |= RECIPE_REPORT_STRANGER;
 		out->stranger = child;
 	}
 	else if (znode_has_uuid(child, recipe->uuid))
@@ -764,12 +764,12 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	if (!find_place(recipe, in, out, &unordered))
 	{
-		out->told &= ~RECIPE_TOLD_MIXED;
+		out->report &= ~RECIPE_REPORT_MIXED;
 		reenter(recipe, out);	/* somebody deleted our node */
 	}
-	else if (out->told & RECIPE_TOLD_MIXED)
+	else if (out->report & RECIPE_REPORT_MIXED)
 	{
-		out->told |= RECIPE_TOLD_FAILED;
+		out->report |= RECIPE_REPORT_FAILED;
 		leave(recipe, out);
 	}
 	else if (unordered != NULL)
@@ -787,7 +787,7 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		if (recipe->retained_ahead)
 			recipe->unsure = false;
 		else if (!recipe->unsure)
-			out->told |= RECIPE_TOLD_QUEUED;
+			out->report |= RECIPE_REPORT_QUEUED;
 	}
 }
 
@@ -979,9 +979,9 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case REQUEST_REFUSED:
 			/* whether our node exists cannot be found out */
-			out->told |= RECIPE_TOLD_LEFT;
+			out->report |= RECIPE_REPORT_LEFT;
 			out->error = in->answer.error;
-			end(recipe, out, wanted ? RECIPE_TOLD_FAILED : 0);
+			end(recipe, out, wanted ? RECIPE_REPORT_FAILED : 0);
 			break;
 	}
 }
@@ -1133,12 +1133,12 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (in->answer.result == REQUEST_OK &&
 			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER) &&
 			 !reader_behind_sibling(recipe, in))
-		out->told |= RECIPE_TOLD_ALONE;
+		out->report |= RECIPE_REPORT_ALONE;
 	else
 	{
 		/* or nobody knows: then the lock is not to be kept from anybody */
 		recipe->queue_watch = 0;
-		out->told |= RECIPE_TOLD_CONTENDED;
+		out->report |= RECIPE_REPORT_CONTENDED;
 	}
 }
 
@@ -1155,9 +1155,9 @@ on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 
 	recipe->writer_check = 0;
-	out->told |=
+	out->report |=
 		in->answer.result == REQUEST_OK && somebody_behind(recipe, in, false) ?
-		RECIPE_TOLD_WRITER : RECIPE_TOLD_NO_WRITER;
+		RECIPE_REPORT_WRITER : RECIPE_REPORT_NO_WRITER;
 }
 
 /* Watch our own node: somebody may ask for the lock by its data. */
@@ -1195,7 +1195,7 @@ on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			if (note_is_revocation(in->answer.data, in->answer.data_len))
 			{
 				/* say again who we are, so that it can be asked again */
-				out->told |= RECIPE_TOLD_REVOKED;
+				out->report |= RECIPE_REPORT_REVOKED;
 				recipe->rewritten = true;
 				send_op(out, REQUEST_SET, recipe->node, 0);
 			}
@@ -1243,7 +1243,7 @@ on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 		if (!znode_parse_contender(child, &contender))
 		{
-			out->told |= RECIPE_TOLD_STRANGER;
+			out->report |= RECIPE_REPORT_STRANGER;
 			out->stranger = child;
 			continue;
 		}
@@ -1276,7 +1276,7 @@ on_dir_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (recipe->blockers == 0)
 		remove_directory(recipe, out);
 	else
-		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+		fail_and_leave(recipe, out, RECIPE_REPORT_ENDED, 0);
 }
 
 static void
@@ -1288,7 +1288,7 @@ on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	if (in->answer.result == REQUEST_OK)
 	{
-		out->told |= RECIPE_TOLD_RENEWED;
+		out->report |= RECIPE_REPORT_RENEWED;
 		enter_removed_directory(recipe, out);
 	}
 	else if (in->answer.result == REQUEST_REFUSED && in->answer.not_empty)
@@ -1314,7 +1314,7 @@ on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (note_is_of_instance(in->answer.data, in->answer.data_len))
 		read_queue(recipe, out);
 	else
-		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+		fail_and_leave(recipe, out, RECIPE_REPORT_ENDED, 0);
 }
 
 static void
@@ -1332,7 +1332,7 @@ on_get_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (recipe->state == RECIPE_RETREATING &&
 			 in->answer.result == REQUEST_REFUSED)
 	{
-		out->told |= RECIPE_TOLD_FAILED;
+		out->report |= RECIPE_REPORT_FAILED;
 		out->error = in->answer.error;
 		recipe->state = RECIPE_LEAVING; /* the delete is out */
 	}
@@ -1368,12 +1368,12 @@ on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			 (znode_parse_contender(recipe->predecessor, &contender) &&
 			  znode_is_unordered(contender.sequence) &&
 			  !note_is_of_instance(in->answer.data, in->answer.data_len)))
-		fail_and_leave(recipe, out, RECIPE_TOLD_ENDED, 0);
+		fail_and_leave(recipe, out, RECIPE_REPORT_ENDED, 0);
 	else
 	{
 		if (in->orphan)
 			send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
-		out->told |= RECIPE_TOLD_QUEUED;
+		out->report |= RECIPE_REPORT_QUEUED;
 	}
 }
 
@@ -1398,14 +1398,14 @@ on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
 	if (recipe->unsure)
 	{
 		recipe->unsure = false;
-		out->told |= RECIPE_TOLD_QUEUED;
+		out->report |= RECIPE_REPORT_QUEUED;
 	}
 	else if (recipe->retained_ahead)
 	{
 		recipe->retained_ahead =
 			note_may_be_retained(in->answer.data, in->answer.data_len);
-		out->told |= recipe->retained_ahead ?
-			RECIPE_TOLD_RETAINED : RECIPE_TOLD_QUEUED;
+		out->report |= recipe->retained_ahead ?
+			RECIPE_REPORT_RETAINED : RECIPE_REPORT_QUEUED;
 	}
 }
 
@@ -1468,25 +1468,25 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case REQUEST_OK:
 			if (in->answer.ours)
 			{
-				out->told |= RECIPE_TOLD_TOKEN;
+				out->report |= RECIPE_REPORT_TOKEN;
 				out->token = recipe->token = in->answer.czxid;
 			}
 			else
-				end(recipe, out, RECIPE_TOLD_LOST);
+				end(recipe, out, RECIPE_REPORT_LOST);
 			break;
 		case REQUEST_UNKNOWN:
 			stat_node(recipe, out, 0);
 			break;
 		case REQUEST_NO_NODE:
 			out->error = in->answer.error;
-			end(recipe, out, RECIPE_TOLD_LOST);
+			end(recipe, out, RECIPE_REPORT_LOST);
 			break;
 		case REQUEST_REFUSED:
 			/* the lock is ours all the same */
 			if (recipe->token == 0)
 			{
 				recipe->token_refused = true;
-				out->told |= RECIPE_TOLD_NO_TOKEN;
+				out->report |= RECIPE_REPORT_NO_TOKEN;
 				out->error = in->answer.error;
 			}
 			break;
@@ -1528,7 +1528,7 @@ on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case REQUEST_REFUSED:
 			recipe->refused = true;
 			recipe->state = RECIPE_LEAVING;
-			out->told |= RECIPE_TOLD_FAILED | RECIPE_TOLD_LEFT;
+			out->report |= RECIPE_REPORT_FAILED | RECIPE_REPORT_LEFT;
 			out->error = in->answer.error;
 			break;
 	}
@@ -1557,7 +1557,7 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case REQUEST_REFUSED:
 			recipe->refused = true;
 			out->error = in->answer.error;
-			out->told |= RECIPE_TOLD_LEFT;
+			out->report |= RECIPE_REPORT_LEFT;
 			break;
 	}
 }
@@ -1733,7 +1733,7 @@ on_expired(Recipe *recipe, RecipeOutput *out)
 {
 	if (recipe->state != RECIPE_NONE)
 		end(recipe, out,
-			recipe->state == RECIPE_OWNER ? RECIPE_TOLD_LOST : 0);
+			recipe->state == RECIPE_OWNER ? RECIPE_REPORT_LOST : 0);
 }
 
 static void

@@ -72,37 +72,44 @@ typedef struct RecipeInput
 } RecipeInput;
 
 /* What the worker tells the slot, as bits: a step can have several. */
-#define RECIPE_TOLD_CREATED		(1 << 0)	/* recipe->sequence is now known */
-#define RECIPE_TOLD_QUEUED		(1 << 1)	/* others are ahead: see blockers */
-#define RECIPE_TOLD_GRANTED		(1 << 2)	/* we own the lock */
-#define RECIPE_TOLD_TOKEN		(1 << 3)	/* out->token is the fencing token */
-#define RECIPE_TOLD_LOST		(1 << 4)	/* we do not own the lock any more */
-#define RECIPE_TOLD_FAILED		(1 << 5)	/* refused: out->error */
-#define RECIPE_TOLD_GONE		(1 << 6)	/* no contender of ours is left */
-#define RECIPE_TOLD_LEFT		(1 << 7)	/* a node may stay: out->error */
-#define RECIPE_TOLD_STRANGER	(1 << 8)	/* a child that is no contender */
-#define RECIPE_TOLD_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
+#define RECIPE_REPORT_CREATED		(1 << 0)	/* recipe->sequence is now
+												 * known */
+#define RECIPE_REPORT_QUEUED		(1 << 1)	/* others are ahead: see
+												 * blockers */
+#define RECIPE_REPORT_GRANTED		(1 << 2)	/* we own the lock */
+#define RECIPE_REPORT_TOKEN		(1 << 3)	/* out->token is the fencing
+											 * token */
+#define RECIPE_REPORT_LOST		(1 << 4)	/* we do not own the lock any
+											 * more */
+#define RECIPE_REPORT_FAILED		(1 << 5)	/* refused: out->error */
+#define RECIPE_REPORT_GONE		(1 << 6)	/* no contender of ours is left */
+#define RECIPE_REPORT_LEFT		(1 << 7)	/* a node may stay: out->error */
+#define RECIPE_REPORT_STRANGER	(1 << 8)	/* a child that is no contender */
+#define RECIPE_REPORT_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
 											 * under one name */
-#define RECIPE_TOLD_NO_WRITER		(1 << 10)	/* checked: no writer is
+#define RECIPE_REPORT_NO_WRITER		(1 << 10)	/* checked: no writer is
 												 * behind us */
-#define RECIPE_TOLD_WRITER		(1 << 11)	/* checked: a writer is behind us */
-#define RECIPE_TOLD_REVOKED		(1 << 12)	/* somebody asks for the lock */
-#define RECIPE_TOLD_ALONE		(1 << 13)	/* queue watched: nobody waits
+#define RECIPE_REPORT_WRITER		(1 << 11)	/* checked: a writer is behind
+												 * us */
+#define RECIPE_REPORT_REVOKED		(1 << 12)	/* somebody asks for the
+												 * lock */
+#define RECIPE_REPORT_ALONE		(1 << 13)	/* queue watched: nobody waits
 											 * behind us, until we tell */
-#define RECIPE_TOLD_CONTENDED		(1 << 14)	/* queue watched: somebody
+#define RECIPE_REPORT_CONTENDED		(1 << 14)	/* queue watched: somebody
 												 * does */
-#define RECIPE_TOLD_RETAINED	(1 << 15)	/* only owners are ahead, and the
+#define RECIPE_REPORT_RETAINED	(1 << 15)	/* only owners are ahead, and the
 											 * last may not need the lock: it
 											 * answers */
-#define RECIPE_TOLD_ENDED		(1 << 16)	/* with FAILED: the counter has
+#define RECIPE_REPORT_ENDED		(1 << 16)	/* with FAILED: the counter has
 											 * ended, and others use it */
-#define RECIPE_TOLD_RENEWED		(1 << 17)	/* the directory begins anew,
+#define RECIPE_REPORT_RENEWED		(1 << 17)	/* the directory begins anew,
 											 * since its counter comes to an
 											 * end */
-#define RECIPE_TOLD_PERSISTENT	(1 << 18)	/* out->stranger is named like a
-											 * contender, but is not ephemeral */
-#define RECIPE_TOLD_NO_TOKEN	(1 << 19)	/* we own the lock, but the token is
-											 * refused: out->error */
+#define RECIPE_REPORT_PERSISTENT	(1 << 18)	/* out->stranger is named like
+												 * a contender, but is not
+												 * ephemeral */
+#define RECIPE_REPORT_NO_TOKEN	(1 << 19)	/* we own the lock, but the token
+											 * is refused: out->error */
 
 #define RECIPE_MAX_OPS			8
 
@@ -110,7 +117,7 @@ typedef struct RecipeOutput
 {
 	Request		ops[RECIPE_MAX_OPS];
 	int			nops;
-	unsigned	told;
+	unsigned	report;
 	int			error;
 	int64_t		token;
 	const char *stranger;

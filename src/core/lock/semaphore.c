@@ -247,7 +247,7 @@ static void
 tell_left(SemaphoreOutput *out, int error, SemaphorePlace place,
 		  const char *node)
 {
-	out->told |= RECIPE_TOLD_LEFT;
+	out->report |= RECIPE_REPORT_LEFT;
 	out->error = error;
 	out->left = node;
 	out->left_place = place;
@@ -289,7 +289,7 @@ end_if_gone(Semaphore *semaphore, SemaphoreOutput *out)
 		semaphore->lock.state == RECIPE_NONE)
 	{
 		semaphore->state = SEMAPHORE_NONE;
-		out->told |= RECIPE_TOLD_GONE;
+		out->report |= RECIPE_REPORT_GONE;
 	}
 }
 
@@ -374,7 +374,7 @@ withdraw(Semaphore *semaphore, SemaphoreOutput *out)
 static void
 fail(Semaphore *semaphore, SemaphoreOutput *out, int error)
 {
-	out->told |= RECIPE_TOLD_FAILED;
+	out->report |= RECIPE_REPORT_FAILED;
 	out->error = error;
 	withdraw(semaphore, out);
 }
@@ -402,7 +402,7 @@ count_permits(Semaphore *semaphore, const RecipeInput *in,
 			found = true;
 		else if (!znode_parse_contender(child, &permit))
 		{
-			out->told |= RECIPE_TOLD_STRANGER;
+			out->report |= RECIPE_REPORT_STRANGER;
 			out->stranger = child;
 			out->stranger_place = SEMAPHORE_PERMITS;
 		}
@@ -585,14 +585,14 @@ own(Semaphore *semaphore, SemaphoreOutput *out)
 {
 	stop_waiting(semaphore, out);
 	stat_permit(semaphore, out);
-	out->told |= RECIPE_TOLD_GRANTED;
+	out->report |= RECIPE_REPORT_GRANTED;
 	release_lock(semaphore, out);
 }
 
 static void
 lose(Semaphore *semaphore, SemaphoreOutput *out)
 {
-	out->told |= RECIPE_TOLD_LOST;
+	out->report |= RECIPE_REPORT_LOST;
 	leave(semaphore, out, false);
 }
 
@@ -611,7 +611,7 @@ evaluate_permits(Semaphore *semaphore, SemaphoreOutput *out)
 		own(semaphore, out);
 	else if (semaphore->state != SEMAPHORE_WAITING)
 	{
-		out->told |= RECIPE_TOLD_QUEUED;
+		out->report |= RECIPE_REPORT_QUEUED;
 		list_permits(semaphore, out);
 	}
 }
@@ -651,32 +651,32 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 	for (int i = 0; i < lock->nops; i++)
 		add_op(out, &lock->ops[i], SEMAPHORE_LOCKS, true);
 
-	if (lock->told & (RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT))
+	if (lock->report & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT))
 	{
-		out->told |= lock->told &
-			(RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT);
+		out->report |= lock->report &
+			(RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT);
 		out->stranger = lock->stranger;
 		out->stranger_place = SEMAPHORE_LOCKS;
 	}
-	out->told |= lock->told & RECIPE_TOLD_RENEWED;
-	if (lock->told & RECIPE_TOLD_LEFT)
+	out->report |= lock->report & RECIPE_REPORT_RENEWED;
+	if (lock->report & RECIPE_REPORT_LEFT)
 		tell_left(out, lock->error, SEMAPHORE_LOCKS, semaphore->lock.node);
 
-	if ((lock->told & RECIPE_TOLD_FAILED) && is_wanted(semaphore))
+	if ((lock->report & RECIPE_REPORT_FAILED) && is_wanted(semaphore))
 	{
-		out->told |= lock->told & (RECIPE_TOLD_MIXED | RECIPE_TOLD_ENDED);
+		out->report |= lock->report & (RECIPE_REPORT_MIXED | RECIPE_REPORT_ENDED);
 		fail(semaphore, out, lock->error);
 	}
-	else if ((lock->told & RECIPE_TOLD_LOST) && is_wanted(semaphore))
+	else if ((lock->report & RECIPE_REPORT_LOST) && is_wanted(semaphore))
 		withdraw(semaphore, out);	/* somebody deleted it: begin anew */
 	else if (semaphore->state == SEMAPHORE_QUEUEING)
 	{
-		if (lock->told & RECIPE_TOLD_GRANTED)
+		if (lock->report & RECIPE_REPORT_GRANTED)
 			look_around(semaphore, out, SEMAPHORE_CHECKING);
-		else if (lock->told & RECIPE_TOLD_QUEUED)
+		else if (lock->report & RECIPE_REPORT_QUEUED)
 		{
 			if (semaphore->lock.state == RECIPE_AWAITING_EMPTY)
-				out->told |= RECIPE_TOLD_QUEUED;
+				out->report |= RECIPE_REPORT_QUEUED;
 			else
 				read_queue(semaphore, out);
 		}
@@ -732,7 +732,7 @@ on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	if (!mixed)
 		return;
 
-	out->told |= RECIPE_TOLD_MIXED;
+	out->report |= RECIPE_REPORT_MIXED;
 	fail(semaphore, out, 0);
 	/* who uses the lock must not find them, unless they are used as well */
 	for (int i = 0; i < in->answer.nchildren; i++)
@@ -807,7 +807,7 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 			ahead++;
 	}
 	if (found && semaphore->others + ahead > semaphore->permits)
-		out->told |= RECIPE_TOLD_QUEUED;
+		out->report |= RECIPE_REPORT_QUEUED;
 }
 
 /* The permits are in, of which one should be ours. */
@@ -905,9 +905,9 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 			tell_left(out, in->answer.error, SEMAPHORE_PERMITS,
 					  semaphore->node);
 			if (semaphore->state == SEMAPHORE_RECLAIMING)
-				out->told |= RECIPE_TOLD_LOST;
+				out->report |= RECIPE_REPORT_LOST;
 			else if (semaphore->state != SEMAPHORE_ABANDONING)
-				out->told |= RECIPE_TOLD_FAILED;
+				out->report |= RECIPE_REPORT_FAILED;
 			leave(semaphore, out, false);
 			break;
 	}
@@ -1031,7 +1031,7 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 		case REQUEST_REFUSED:
 			if (wanted)
 			{
-				out->told |= RECIPE_TOLD_FAILED;
+				out->report |= RECIPE_REPORT_FAILED;
 				out->error = in->answer.error;
 			}
 			leave(semaphore, out, false);
@@ -1050,7 +1050,7 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		case REQUEST_OK:
 			if (in->answer.ours)
 			{
-				out->told |= RECIPE_TOLD_TOKEN;
+				out->report |= RECIPE_REPORT_TOKEN;
 				out->token = in->answer.czxid;
 			}
 			else
@@ -1096,7 +1096,7 @@ on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 		note_is_revocation(in->answer.data, in->answer.data_len))
 	{
 		/* say again who we are, so that it can be asked again */
-		out->told |= RECIPE_TOLD_REVOKED;
+		out->report |= RECIPE_REPORT_REVOKED;
 		send_op(semaphore, out, REQUEST_SET, SEMAPHORE_PERMITS,
 				semaphore->node, NULL);
 	}
@@ -1155,8 +1155,8 @@ on_expired(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	recipe_step(&semaphore->lock, in, &lock);
 	if (semaphore->state == SEMAPHORE_OWNER ||
 		semaphore->state == SEMAPHORE_RECLAIMING)
-		out->told |= RECIPE_TOLD_LOST;
-	out->told |= RECIPE_TOLD_GONE;
+		out->report |= RECIPE_REPORT_LOST;
+	out->report |= RECIPE_REPORT_GONE;
 	semaphore->has_node = false;
 	semaphore->state = SEMAPHORE_NONE;
 }

@@ -66,7 +66,7 @@ typedef struct SemaphoreOutput
 {
 	SemaphoreOp ops[SEMAPHORE_MAX_OPS];
 	int			nops;
-	unsigned	told;
+	unsigned	report;
 	int			error;			/* FAILED, LEFT: ZooKeeper's code, or 0 */
 	int			permits_found;	/* FAILED: others agreed on that many, or 0 */
 	int64_t		token;

@@ -47,8 +47,11 @@
 /* After a scan the worker pauses for so many times its CPU time. */
 #define SCAN_PART			20
 
-/* So long a backend may take to step back, before we scan again, in ms. */
-#define STEP_BACK_MS		20
+/*
+ * So long a backend may take to requeue in tier 1, before we scan again, in
+ * ms.
+ */
+#define REQUEUE_TIER1_MS		20
 
 /* How long to pause at the least after a scan, or a part of deadlock_timeout. */
 #define SCAN_PAUSE_MS		20
@@ -184,8 +187,8 @@ wait_to_end(const DetectorVerdict *verdict)
  * A deadlock has been ended that we are a part of: note it, and if the victim is
  * ours, end its wait.
  *
- * A victim of ours that only steps back is no end: nothing is noted, and the next
- * scan finds who has come to its place.
+ * A victim of ours that only requeues in tier 1 is no end: nothing is noted,
+ * and the next scan finds who has come to its place.
  *
  * The log tells of the act ahead of what the victim tells.
  */
@@ -196,8 +199,8 @@ tell_verdict(const DetectorVerdict *verdict)
 	Contender  *contender;
 	uint32		number = ZK_STEPS_BACK;
 
-	if (verdict->steps_back)
-		wake_set(WAKE_SCAN, zk_now_ms() + STEP_BACK_MS);
+	if (verdict->requeues)
+		wake_set(WAKE_SCAN, zk_now_ms() + REQUEUE_TIER1_MS);
 	else
 	{
 		number = note_deadlock(verdict);
@@ -211,7 +214,7 @@ tell_verdict(const DetectorVerdict *verdict)
 	ereport(DEBUG1,
 			(errmsg_internal("act 0x%llx: process %d %s",
 							 (unsigned long long) verdict->zxid, wait->wait.pid,
-							 verdict->steps_back ? "steps back" : "fails")));
+							 verdict->requeues ? "requeues in tier 1" : "fails")));
 	contender = contender_find_path(wait->to);
 	if (contender == NULL ||
 		!slot_end_wait(contender->slot, wait->wait.pid, wait->wait.since,

@@ -22,8 +22,8 @@
  * the slot in its place, and the deadlock would stay.  So by such an edge it
  * is no member, whatever else it waits for: all its waits bear the mark, and
  * it is chosen as the victim only if all others are like that.  Then it does
- * not fail, but steps back behind those that wait for the heavyweight lock
- * (slot_step_back()).
+ * not fail, but requeues behind those that wait for the heavyweight lock
+ * (slot_requeue_tier1()).
  *
  * A backend that waits for any of several slots is blocked by all of them
  * together.  So its edges are told only if each of the slots is one that it waits

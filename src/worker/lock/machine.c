@@ -79,7 +79,7 @@ take_output(const Machine *machine, const RecipeOutput *from,
 		out->ops[i].place = SEMAPHORE_NAME;
 		out->ops[i].for_lock = false;
 	}
-	out->told = from->told;
+	out->report = from->report;
 	out->error = from->error;
 	out->permits_found = 0;
 	out->token = from->token;

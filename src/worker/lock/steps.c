@@ -79,9 +79,9 @@ refuse(Contender *contender, const MachineOutput *out)
 {
 	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
 
-	if (out->told & RECIPE_TOLD_MIXED)
+	if (out->report & RECIPE_REPORT_MIXED)
 		refusal = ZK_REFUSAL_MIXED;
-	else if (out->told & RECIPE_TOLD_ENDED)
+	else if (out->report & RECIPE_REPORT_ENDED)
 		refusal = ZK_REFUSAL_ENDED;
 	else if (out->permits_found != 0)
 		refusal = ZK_REFUSAL_PERMITS;
@@ -172,9 +172,9 @@ note_owner(Contender *contender)
 
 /* The contender has a node in the queue, or has lost the one that it had. */
 static void
-note_created(Contender *contender, unsigned told)
+note_created(Contender *contender, unsigned report)
 {
-	if (told & RECIPE_TOLD_CREATED)
+	if (report & RECIPE_REPORT_CREATED)
 	{
 		contender->created = true;
 		contender->note_version = 0;
@@ -191,29 +191,29 @@ note_created(Contender *contender, unsigned told)
 
 /* How the contender stands in its queue. */
 static void
-note_queue(Contender *contender, unsigned told)
+note_queue(Contender *contender, unsigned report)
 {
-	if (told & (RECIPE_TOLD_QUEUED | RECIPE_TOLD_GRANTED))
+	if (report & (RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED))
 		contender->answer_due_ms = 0;
-	if (told & RECIPE_TOLD_QUEUED)
+	if (report & RECIPE_REPORT_QUEUED)
 		contender_set_queued(contender, true);
-	if (told & RECIPE_TOLD_RETAINED)
+	if (report & RECIPE_REPORT_RETAINED)
 	{
 		contender->answer_due_ms = zk_now_ms() + RETAINED_ANSWER_MS;
 		contender_schedule_check(contender, contender->answer_due_ms);
 	}
-	if (told & RECIPE_TOLD_GRANTED)
+	if (report & RECIPE_REPORT_GRANTED)
 	{
 		contender_set_queued(contender, false);
 		note_owner(contender);
 	}
-	if ((told & RECIPE_TOLD_CONTENDED) && contender->awaited)
+	if ((report & RECIPE_REPORT_CONTENDED) && contender->awaited)
 	{
 		contender->awaited = false;
 		wake_set(WAKE_SCAN, zk_now_ms());
 	}
-	if (told & (RECIPE_TOLD_NO_WRITER | RECIPE_TOLD_WRITER))
-		contender_set_queued(contender, (told & RECIPE_TOLD_WRITER) != 0);
+	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
+		contender_set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);
 }
 
 /* The directory has a child that is no contender. */
@@ -223,9 +223,9 @@ warn_of_stranger(const Contender *contender, const MachineOutput *out)
 	char		directory[PLACE_PATH_SIZE];
 
 	contender_place_path(contender, out->stranger_place, directory);
-	if (out->told & RECIPE_TOLD_STRANGER)
+	if (out->report & RECIPE_REPORT_STRANGER)
 		directory_warn(directory, out->stranger, false);
-	if (out->told & RECIPE_TOLD_PERSISTENT)
+	if (out->report & RECIPE_REPORT_PERSISTENT)
 		directory_warn(directory, out->stranger, true);
 }
 
@@ -236,29 +236,29 @@ warn_of_stranger(const Contender *contender, const MachineOutput *out)
 static void
 tell_news(Contender *contender, const MachineOutput *out)
 {
-	unsigned	told = out->told;
+	unsigned	report = out->report;
 
-	if (told & (RECIPE_TOLD_STRANGER | RECIPE_TOLD_PERSISTENT))
+	if (report & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT))
 		warn_of_stranger(contender, out);
-	if (told & RECIPE_TOLD_LOST)
+	if (report & RECIPE_REPORT_LOST)
 		ereport(LOG,
 				(errmsg("lost the lock \"%s\"", contender->directory)));
-	note_created(contender, told);
-	note_queue(contender, told);
+	note_created(contender, report);
+	note_queue(contender, report);
 	contender_schedule_check(contender,
-							 slot_tell(contender->slot, told,
+							 slot_tell(contender->slot, report,
 									   contender->now.sequence, out->token));
-	if (told & RECIPE_TOLD_REVOKED)
+	if (report & RECIPE_REPORT_REVOKED)
 		revoked(contender);
-	if (told & RECIPE_TOLD_RENEWED)
+	if (report & RECIPE_REPORT_RENEWED)
 		ereport(LOG,
 				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, because its sequence numbers were nearly used up",
 						contender->directory)));
-	if (told & RECIPE_TOLD_NO_TOKEN)
+	if (report & RECIPE_REPORT_NO_TOKEN)
 		refuse_token(contender, out->error);
-	if (told & RECIPE_TOLD_FAILED)
+	if (report & RECIPE_REPORT_FAILED)
 		refuse(contender, out);
-	if (told & RECIPE_TOLD_LEFT)
+	if (report & RECIPE_REPORT_LEFT)
 		warn_of_left(contender, out);
 	if (contender->now.no_directory)
 		directory_note(contender->directory, false);
@@ -344,7 +344,7 @@ set_in_use(Contender *contender, MachineOutput *out)
 {
 	RecipeInput input = {.event = RECIPE_SET_IN_USE};
 
-	if (!(out->told & RECIPE_TOLD_CONTENDED) ||
+	if (!(out->report & RECIPE_REPORT_CONTENDED) ||
 		!slot_set_contended(contender->slot) || !contender->now.retain)
 		return false;
 	take_step(contender, false, &input, out);
@@ -395,7 +395,7 @@ carry_out(Contender *contender, MachineOutput *out)
 			submit(contender, &out->ops[i], 0);
 		tell_news(contender, out);
 		again = set_in_use(contender, out) ||
-			((out->told & RECIPE_TOLD_GONE) && want_again(contender, out));
+			((out->report & RECIPE_REPORT_GONE) && want_again(contender, out));
 	}
 }
 
@@ -517,7 +517,7 @@ expire(Contender *contender)
 	ZkContender wanted;
 
 	take_step(contender, false, &input, &out);
-	if (out.told & RECIPE_TOLD_LOST)
+	if (out.report & RECIPE_REPORT_LOST)
 		ereport(LOG,
 				(errmsg("lost the lock \"%s\"", contender->directory)));
 	(void) slot_set_gone(contender->slot, &wanted);

@@ -73,7 +73,7 @@ PG_FUNCTION_INFO_V1(zk_fences_keep);
 static SPIPlanPtr fence_plan = NULL;
 static Oid	fence_table = InvalidOid;
 
-/* A statement of this room is running: the triggers let it pass. */
+/* A statement of this file is running: the triggers let it pass. */
 static bool writing = false;
 
 /* The rows of a TRUNCATE under way, in TopTransactionContext, or NULL. */

@@ -521,7 +521,7 @@ zk_fleet(PG_FUNCTION_ARGS)
 	/* the worker's root, whatever this session's zklock.root */
 	session_read_fleet(&fleet);
 	entries = ask_entries(ZK_QUESTION_FLEET,
-						  psprintf("%s/%s", fleet.root, MEMBER_ROOM), NULL,
+						  psprintf("%s/%s", fleet.root, MEMBER_DIR), NULL,
 						  &count);
 	session_read(0, &session);
 	members = palloc(Max(count, 1) * sizeof(Member));

@@ -20,7 +20,7 @@
 #include "core/word.h"
 
 /* Below a root: no lock's name is encoded as that. */
-#define MEMBER_ROOM			"%clusters"
+#define MEMBER_DIR			"%clusters"
 
 /* No data of ours are longer, with the terminating zero. */
 #define MEMBER_SIZE			1024

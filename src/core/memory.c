@@ -5,7 +5,7 @@
  *
  * If there is not, memory_exhausted() is called, which does not return: the
  * library has it raise an error, as palloc() does.  That ends the worker, and
- * the next one begins anew; only the worker uses the rooms of core/ that need
+ * the next one begins anew; only the worker uses the files of core/ that need
  * memory.
  *
  * This is not palloc(), since what a state machine keeps from step to step

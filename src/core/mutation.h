@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * mutation.h
- *		Ways to break the locks on purpose, for the rooms that they break.
+ *		Ways to break the locks on purpose, for the files that they break.
  *
  * The checker of test/chaos must find what each mutation does.  Builds with
  * ZKLOCK_TEST_BUILD select one by the setting zklock.mutation, which

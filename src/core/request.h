@@ -3,7 +3,7 @@
  * request.h
  *		A request to ZooKeeper, and its answer.
  *
- * The state machines of core/ and the rooms of the worker all ask ZooKeeper by
+ * The state machines of core/ and the files of the worker all ask ZooKeeper by
  * a Request, and are told by a RequestAnswer what has come of it.
  * worker/zookeeper/operation.c carries requests out.
  *

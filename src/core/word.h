@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for a value before it is encoded, with its terminating zero. */
+/* WaitsDir for a value before it is encoded, with its terminating zero. */
 #define WORD_VALUE_SIZE 128
 
 /* Of the bytes of another client, one may become so many: \xNN. */

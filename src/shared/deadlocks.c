@@ -8,8 +8,9 @@
  * error, and the view zk_deadlocks shows all.  They are not kept over a restart
  * of the server.
  *
- * Beside them the worker notes in which rooms (core/deadlock/room.c) it has znodes, for
- * the next worker to delete what it leaves there.
+ * Beside them the worker notes in which directories
+ * (core/deadlock/directory.c) it has znodes, for the next worker to delete
+ * what it leaves there.
  *
  * An entry has its members one after the other, each with its two strings.
  * Those that do not fit into ENTRY_BYTES are left out, the last ones first.
@@ -63,8 +64,8 @@ typedef struct DeadlocksShared
 {
 	uint32		last;			/* the latest number, or 0 */
 	uint32		forgotten;		/* up to this number */
-	int			nrooms;
-	char		rooms[ZK_DEADLOCK_ROOMS][ZNODE_PATH_SIZE];
+	int			ndirs;
+	char		dirs[ZK_DEADLOCK_WAITS_DIRS][ZNODE_PATH_SIZE];
 	DeadlockEntry entries[ZK_DEADLOCKS];
 } DeadlocksShared;
 
@@ -112,7 +113,7 @@ pack_string(char *bytes, const char *string)
 	return (uint16) len;
 }
 
-/* Append a member; false if there is no room for it. */
+/* Append a member; false if there is no directory for it. */
 static bool
 pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 {
@@ -264,51 +265,52 @@ deadlocks_forget(void)
 }
 
 /*
- * deadlock_note_room
- *		The session is about to have a znode in this room; the worker only.
+ * deadlock_note_waits_dir
+ *		The session is about to have a znode in this directory; the worker
+ *		only.
  *
  * When there are too many it is not noted: then what is left there goes with the
  * session.
  */
 void
-deadlock_note_room(const char *path)
+deadlock_note_waits_dir(const char *path)
 {
 	int			i = 0;
 
 	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
-	while (i < shared->nrooms && strcmp(shared->rooms[i], path) != 0)
+	while (i < shared->ndirs && strcmp(shared->dirs[i], path) != 0)
 		i++;
-	if (i == shared->nrooms && i < ZK_DEADLOCK_ROOMS)
-		strlcpy(shared->rooms[shared->nrooms++], path, ZNODE_PATH_SIZE);
+	if (i == shared->ndirs && i < ZK_DEADLOCK_WAITS_DIRS)
+		strlcpy(shared->dirs[shared->ndirs++], path, ZNODE_PATH_SIZE);
 	LWLockRelease(deadlocks_lock);
 }
 
 /*
- * deadlock_read_room
- *		A room that has been noted, by number from 0 on; false if there is none;
- *		the worker only.
+ * deadlock_read_waits_dir
+ *		A directory that has been noted, by number from 0 on; false if there is
+ *		none; the worker only.
  */
 bool
-deadlock_read_room(int number, char path[ZNODE_PATH_SIZE])
+deadlock_read_waits_dir(int number, char path[ZNODE_PATH_SIZE])
 {
 	bool		found;
 
 	LWLockAcquire(deadlocks_lock, LW_SHARED);
-	found = number < shared->nrooms;
+	found = number < shared->ndirs;
 	if (found)
-		strlcpy(path, shared->rooms[number], ZNODE_PATH_SIZE);
+		strlcpy(path, shared->dirs[number], ZNODE_PATH_SIZE);
 	LWLockRelease(deadlocks_lock);
 	return found;
 }
 
 /*
- * deadlock_forget_rooms
+ * deadlock_forget_waits_dirs
  *		The session has no znode in any of them; the worker only.
  */
 void
-deadlock_forget_rooms(void)
+deadlock_forget_waits_dirs(void)
 {
 	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
-	shared->nrooms = 0;
+	shared->ndirs = 0;
 	LWLockRelease(deadlocks_lock);
 }

@@ -18,8 +18,10 @@
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 
-/* So many rooms can have znodes of ours that the next worker is told of. */
-#define ZK_DEADLOCK_ROOMS		8
+/*
+ * So many directories can have znodes of ours that the next worker is told of.
+ */
+#define ZK_DEADLOCK_WAITS_DIRS		8
 
 /* So many are kept, each with so many members. */
 #define ZK_DEADLOCKS			32
@@ -65,9 +67,9 @@ extern void deadlocks_startup_shmem(void);
 
 /* the worker */
 extern uint32 deadlock_add(const ZkDeadlock *deadlock);
-extern void deadlock_note_room(const char *path);
-extern bool deadlock_read_room(int number, char path[ZNODE_PATH_SIZE]);
-extern void deadlock_forget_rooms(void);
+extern void deadlock_note_waits_dir(const char *path);
+extern bool deadlock_read_waits_dir(int number, char path[ZNODE_PATH_SIZE]);
+extern void deadlock_forget_waits_dirs(void);
 
 /* any process */
 extern bool deadlock_read(uint32 number, ZkDeadlock *deadlock);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * procs_private.h
- *		The pool of ZkProcLocks, for the rooms of the slots.
+ *		The pool of ZkProcLocks, for the files of the slots.
  *
  * Copyright (c) 2026, zklock developers
  *

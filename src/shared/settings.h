@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settings.h
- *		Settings of the extension, for all rooms that know PostgreSQL.
+ *		Settings of the extension, for all files that know PostgreSQL.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -3,7 +3,7 @@
  * wake.c
  *		When the worker has to wake up, and for what.
  *
- * Each room sets the times of its own reasons; the loop sleeps until the
+ * Each file sets the times of its own reasons; the loop sleeps until the
  * earliest of them.
  *
  * Copyright (c) 2026, zklock developers

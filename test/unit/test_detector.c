@@ -129,20 +129,20 @@ children(int name, int n, const char *first, const char *second,
 		.answer.children = list,.answer.nchildren = n});
 }
 
-/* The room changes and is listed again, by 1. */
+/* The directory changes and is listed again, by 1. */
 static void
-room_changes(void)
+waits_dir_changes(void)
 {
-	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+	step((DetectorInput) {.event = DETECTOR_DIR_CHANGED,
 		.answer.serial = serials[1]});
 	expect(1, REQUEST_LIST, ROOM);
 }
 
 /* The same, and it has these. */
 static void
-room_has(int n, const char *first, const char *second, const char *third)
+waits_dir_has(int n, const char *first, const char *second, const char *third)
 {
-	room_changes();
+	waits_dir_changes();
 	children(1, n, first, second, third);
 }
 
@@ -158,7 +158,7 @@ others_confirm(int probe)
 	(void) snprintf(question, sizeof(question), "probe-%010d", probe);
 	(void) snprintf(answer, sizeof(answer),
 					"answer-%010d-0000000000000002-%010d", probe, probe + 1);
-	room_has(2, answer, question, NULL);
+	waits_dir_has(2, answer, question, NULL);
 }
 
 static void
@@ -313,7 +313,7 @@ an_edge_is_published_and_taken_back(void **state)
 	done(2, REQUEST_OK);
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
-	assert_true(out.wake_at > now + TIMEOUT);	/* to leave the room */
+	assert_true(out.wake_at > now + TIMEOUT);	/* to leave the directory */
 }
 
 static void
@@ -383,10 +383,10 @@ the_room_is_made(void **state)
 	expect_nothing();
 
 	/* its watch: listed again; an old one: not */
-	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+	step((DetectorInput) {.event = DETECTOR_DIR_CHANGED,
 		.answer.serial = serials[0]});
 	expect_nothing();
-	room_changes();
+	waits_dir_changes();
 
 	/* who may not read it tries again later */
 	done(1, REQUEST_REFUSED);
@@ -396,7 +396,9 @@ the_room_is_made(void **state)
 	expect(1, REQUEST_LIST, ROOM);
 }
 
-/* The room has been made, and the edge taken back: wait until it is left. */
+/*
+ * The directory has been made, and the edge taken back: wait until it is left.
+ */
 static void
 leave_room(void)
 {
@@ -582,11 +584,11 @@ our_victim(void **state)
 
 	/* when all have seen the verdict, it goes */
 	done(7, REQUEST_OK);
-	room_has(2, "answer-0000000005-0000000000000002-0000000006",
+	waits_dir_has(2, "answer-0000000005-0000000000000002-0000000006",
 			 "verdict-0000000005", NULL);
 	expect_nothing();
 	assert_int_equal(out.nverdicts, 0);
-	room_has(1, "verdict-0000000005", NULL, NULL);
+	waits_dir_has(1, "verdict-0000000005", NULL, NULL);
 	expect(7, REQUEST_DELETE, ROOM "/verdict-0000000005");
 	done(7, REQUEST_OK);
 	edges(0, NULL, 0);
@@ -613,7 +615,7 @@ an_act_that_fails(void **state)
 	written(0, 9);
 	expect_nothing();
 	done(7, REQUEST_OK);
-	room_has(0, NULL, NULL, NULL);
+	waits_dir_has(0, NULL, NULL, NULL);
 	find(true);
 	others_confirm(5);
 	edges_ours(out.scan);
@@ -674,7 +676,7 @@ an_act_that_may_have_been_carried_out(void **state)
 {
 	(void) state;
 	ask_and_act();
-	room_changes();
+	waits_dir_changes();
 	done(6, REQUEST_UNKNOWN);
 	expect(0, REQUEST_SET, X);
 	expect_nothing();
@@ -808,7 +810,7 @@ our_victim_waits_for_any(void **state)
 	done(0, REQUEST_OK);
 	expect(2, REQUEST_CHILDREN, "/z/y");
 	done(2, REQUEST_NO_NODE);
-	room_has(1, "probe-0000000003", NULL, NULL);
+	waits_dir_has(1, "probe-0000000003", NULL, NULL);
 	expect(4, REQUEST_GET, ROOM "/probe-0000000003");
 	data(4, probe(&both[0], &theirs), 0, false);
 	others_confirm(3);
@@ -844,7 +846,7 @@ others_deny_theirs(void **state)
 	expect(6, REQUEST_CREATE, ROOM "/answer-0000000005-0000000000000002-");
 	expect_nothing();
 	created(6, "answer-0000000005-0000000000000002-0000000006");
-	room_has(3, "answer-0000000005-0000000000000000-0000000007",
+	waits_dir_has(3, "answer-0000000005-0000000000000000-0000000007",
 			 "answer-0000000005-0000000000000002-0000000006",
 			 "probe-0000000005");
 	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
@@ -904,7 +906,7 @@ a_probe_is_created_late(void **state)
 static void
 hear(const char *text)
 {
-	room_has(1, "probe-0000000003", NULL, NULL);
+	waits_dir_has(1, "probe-0000000003", NULL, NULL);
 	expect(4, REQUEST_GET, ROOM "/probe-0000000003");
 	expect_nothing();
 	data(4, text, 0, false);
@@ -929,7 +931,7 @@ check_others_ask(void)
 	created(6, "answer-0000000003-0000000000000002-0000000004");
 
 	/* their victim */
-	room_has(3, "answer-0000000003-0000000000000002-0000000004",
+	waits_dir_has(3, "answer-0000000003-0000000000000002-0000000004",
 			 "probe-0000000003", "verdict-0000000003");
 	assert_int_equal(out.nverdicts, all_requeue ? 0 : 1);
 	if (!all_requeue)
@@ -1018,7 +1020,7 @@ others_ask_twice(void **state)
 	publish();
 	hear(probe(&theirs, &ours));
 	first = out.scan;
-	room_has(2, "probe-0000000003", "probe-0000000004", NULL);
+	waits_dir_has(2, "probe-0000000003", "probe-0000000004", NULL);
 	expect(4, REQUEST_GET, ROOM "/probe-0000000004");
 	data(4, probe(&third, &ours), 0, false);
 	assert_int_not_equal(out.scan, first);
@@ -1044,7 +1046,7 @@ a_verdict_that_is_not_ours(void **state)
 	publish();
 	find(true);
 	edges_ours(out.scan);
-	room_has(2, "probe-0000000005", "verdict-0000000005", NULL);
+	waits_dir_has(2, "probe-0000000005", "verdict-0000000005", NULL);
 	assert_int_equal(out.nverdicts, 0);
 	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
 	expect_nothing();
@@ -1055,7 +1057,7 @@ a_verdict_that_is_not_ours(void **state)
 	publish();
 	hear(probe(&ours, &theirs));
 	edges_ours(out.scan);
-	room_has(2, "probe-0000000003", "verdict-0000000003", NULL);
+	waits_dir_has(2, "probe-0000000003", "verdict-0000000003", NULL);
 	assert_int_equal(out.nverdicts, 0);
 	expect_nothing();
 }
@@ -1125,7 +1127,7 @@ others_ask_for_what_is_not_there(void **state)
 
 	/* whatever comes of it, we are no part of it */
 	created(6, "answer-0000000003-0000000000000000-0000000004");
-	room_has(3, "answer-0000000003-0000000000000000-0000000004",
+	waits_dir_has(3, "answer-0000000003-0000000000000000-0000000004",
 			 "probe-0000000003", "verdict-0000000003");
 	assert_int_equal(out.nverdicts, 0);
 	expect(7, REQUEST_DELETE,
@@ -1211,7 +1213,7 @@ the_older_probe_counts(void **state)
 	edges_ours(out.scan);
 	expect(6, REQUEST_CREATE, ROOM "/answer-0000000005-0000000000000002-");
 	created(6, "answer-0000000005-0000000000000002-0000000006");
-	room_has(2, "probe-0000000003", "probe-0000000005", NULL);
+	waits_dir_has(2, "probe-0000000003", "probe-0000000005", NULL);
 	expect(4, REQUEST_GET, ROOM "/probe-0000000003");
 	data(4, probe(&theirs, &ours), 0, false);
 	expect(7, REQUEST_DELETE, ROOM "/probe-0000000005");
@@ -1235,7 +1237,7 @@ an_older_probe_that_is_over(void **state)
 	edges_ours(out.scan);
 	expect(6, REQUEST_CREATE, ROOM "/answer-0000000003-0000000000000002-");
 	created(6, "answer-0000000003-0000000000000002-0000000004");
-	room_has(2, "probe-0000000003", "verdict-0000000003", NULL);
+	waits_dir_has(2, "probe-0000000003", "verdict-0000000003", NULL);
 	expect(7, REQUEST_DELETE,
 		   ROOM "/answer-0000000003-0000000000000002-0000000004");
 	find(false);
@@ -1313,7 +1315,7 @@ an_old_probe_is_cleaned_up(void **state)
 	now += 10 * TIMEOUT + INT64_C(1000000);
 	event(DETECTOR_TICK);
 	done(2, REQUEST_UNKNOWN);
-	room_has(1, "probe-0000000005", NULL, NULL);
+	waits_dir_has(1, "probe-0000000005", NULL, NULL);
 	expect(2, REQUEST_GET, ROOM "/probe-0000000005");
 	now += 10 * TIMEOUT + INT64_C(1000000);
 	event(DETECTOR_TICK);
@@ -1347,7 +1349,9 @@ a_new_worker_cleans_up(void **state)
 	expect_nothing();
 }
 
-/* A room in which it may have left something is listed for nothing else. */
+/*
+ * A directory in which it may have left something is listed for nothing else.
+ */
 static void
 a_new_worker_sweeps_a_room(void **state)
 {
@@ -1380,44 +1384,44 @@ a_new_worker_sweeps_a_room(void **state)
 #define S_OTHER		"session-remote%3A5f.a%3Ashop_a-0000000000000002-0000000000000001"
 
 static void
-wanted(int n, const WaitEdge *list, bool room)
+wanted(int n, const WaitEdge *list, bool dir)
 {
-	static const char *const rooms[] = {ROOM};
+	static const char *const dirs[] = {ROOM};
 
 	step((DetectorInput) {.event = DETECTOR_EDGES,.edges = list,.nedges = n,
-		.rooms = rooms,.nrooms = room ? 1 : 0});
+		.dirs = dirs,.ndirs = dir ? 1 : 0});
 }
 
 static void
 sessions_are_named(void **state)
 {
-	const char *room;
+	const char *dir;
 
 	(void) state;
 	wanted(0, NULL, true);
 	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
-	assert_null(detector_named(&detector, 0, &room));
+	assert_null(detector_named(&detector, 0, &dir));
 	children(1, 2, S_OTHER, S_NODE, NULL);
 	expect_nothing();
 	assert_true(out.named);
-	assert_string_equal(detector_named(&detector, 0, &room), SESSION);
-	assert_string_equal(room, ROOM);
-	assert_null(detector_named(&detector, 1, &room));
+	assert_string_equal(detector_named(&detector, 0, &dir), SESSION);
+	assert_string_equal(dir, ROOM);
+	assert_null(detector_named(&detector, 1, &dir));
 
 	/* news only, and only while it is wanted */
-	room_has(1, S_OTHER, NULL, NULL);
+	waits_dir_has(1, S_OTHER, NULL, NULL);
 	assert_false(out.named);
-	room_has(0, NULL, NULL, NULL);
+	waits_dir_has(0, NULL, NULL, NULL);
 	assert_true(out.named);
 	wanted(0, NULL, false);
-	step((DetectorInput) {.event = DETECTOR_ROOM_CHANGED,
+	step((DetectorInput) {.event = DETECTOR_DIR_CHANGED,
 		.answer.serial = serials[1]});
 	expect_nothing();
 	assert_true(detector_is_idle(&detector));
 }
 
-/* They are news, too, when the room is wanted after it was listed. */
+/* They are news, too, when the directory is wanted after it was listed. */
 static void
 sessions_were_named_before(void **state)
 {
@@ -1440,7 +1444,7 @@ static void
 what_we_tell_names_nobody(void **state)
 {
 	WaitEdge	ours = edge(ROOM "/" S_NODE, Y, 71);
-	const char *room;
+	const char *dir;
 
 	(void) state;
 	wanted(1, &ours, true);
@@ -1448,15 +1452,15 @@ what_we_tell_names_nobody(void **state)
 	children(1, 1, S_OTHER, NULL, NULL);
 	assert_true(out.named);
 	expect(0, REQUEST_SET, ROOM "/" S_NODE);
-	room_has(1, S_NODE, NULL, NULL);
+	waits_dir_has(1, S_NODE, NULL, NULL);
 	assert_true(out.named);
-	assert_null(detector_named(&detector, 0, &room));
+	assert_null(detector_named(&detector, 0, &dir));
 
 	/* not even while it is being deleted */
 	done(0, REQUEST_OK);
 	wanted(0, NULL, true);
 	expect(2, REQUEST_DELETE, ROOM "/" S_NODE);
-	room_has(1, S_NODE, NULL, NULL);
+	waits_dir_has(1, S_NODE, NULL, NULL);
 	assert_false(out.named);
 }
 
@@ -1481,7 +1485,7 @@ an_edge_from_a_session(void **state)
 	assert_int_equal(op->nwaits, 1);
 	expect_nothing();
 
-	/* the room goes meanwhile: it is made again, and the znode in it */
+	/* the directory goes meanwhile: it is made again, and the znode in it */
 	done(0, REQUEST_NO_NODE);
 	expect(1, REQUEST_LIST, ROOM);
 	expect_nothing();
@@ -1552,11 +1556,11 @@ our_session_is_the_victim(void **state)
 	done(2, REQUEST_NO_NODE);
 
 	/* others have found it */
-	room_has(2, "probe-0000000001", S_NODE, NULL);
+	waits_dir_has(2, "probe-0000000001", S_NODE, NULL);
 	expect(3, REQUEST_GET, ROOM "/probe-0000000001");
 	expect_nothing();
 	data(3, probe(&ours, &theirs), 0, false);
-	room_has(3, "probe-0000000001", S_NODE,
+	waits_dir_has(3, "probe-0000000001", S_NODE,
 			 "answer-0000000001-0000000000000002-0000000002");
 	expect_nothing();
 	assert_true(out.scan != 0);

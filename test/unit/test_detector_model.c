@@ -349,11 +349,11 @@ settle(void)
 	world_check(are_detectors_idle(), "T6: no edge stays published");
 	for (int i = 0; i < world->roots; i++)
 	{
-		char		room[WORLD_ROOT_SIZE + sizeof("/%waits")];
+		char		dir[WORLD_ROOT_SIZE + sizeof("/%waits")];
 
-		world_write_root(i, room);
-		strcat(room, "/%waits");
-		world_check(world->lost_workers || tree_count_below(room) == 0,
+		world_write_root(i, dir);
+		strcat(dir, "/%waits");
+		world_check(world->lost_workers || tree_count_below(dir) == 0,
 					"nothing is left below %waits");
 	}
 }

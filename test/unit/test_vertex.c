@@ -72,7 +72,7 @@ names_of_znodes(void **state)
 	VertexNode	node = {.publisher = UINT64_C(0xfedcba9876543210),.number = 7};
 	VertexNode	again;
 	char		path[NOTE_VERTEX_SIZE];
-	char		room[NOTE_VERTEX_SIZE];
+	char		dir[NOTE_VERTEX_SIZE];
 
 	(void) state;
 	strcpy(node.vertex, "remote:65a0.1f:shop a/b-c");
@@ -83,31 +83,31 @@ names_of_znodes(void **state)
 	assert_string_equal(again.vertex, node.vertex);
 	assert_true(again.publisher == node.publisher);
 	assert_true(again.number == node.number);
-	assert_true(vertex_room_of_owner(path, room));
-	assert_string_equal(room, "/z/%waits");
+	assert_true(vertex_waits_dir_of_owner(path, dir));
+	assert_string_equal(dir, "/z/%waits");
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		if (vertex_parse_node(bad[i], &again))
 			fail_msg("\"%s\" is a session's znode", bad[i]);
 }
 
 static void
-rooms(void **state)
+dirs(void **state)
 {
-	char		room[NOTE_VERTEX_SIZE];
+	char		dir[NOTE_VERTEX_SIZE];
 
 	(void) state;
-	assert_true(vertex_room_of("/a/z/x/node", false, room));
-	assert_string_equal(room, "/a/z/%waits");
-	assert_true(vertex_room_of("/z/x/locks/node", true, room));
-	assert_string_equal(room, "/z/%waits");
-	assert_false(vertex_room_of("/node", false, room));
-	assert_false(vertex_room_of("5f.a:shop", false, room));
-	assert_true(vertex_room_of_owner("/z/x/node", room));
-	assert_string_equal(room, "/z/%waits");
-	assert_true(vertex_room_of_owner("/z/x/leases/_c_1-lease-0000000001", room));
-	assert_string_equal(room, "/z/%waits");
-	assert_true(vertex_room_of_owner("/z/leases/_c_1-lock-0000000001", room));
-	assert_string_equal(room, "/z/%waits");
+	assert_true(vertex_waits_dir_of("/a/z/x/node", false, dir));
+	assert_string_equal(dir, "/a/z/%waits");
+	assert_true(vertex_waits_dir_of("/z/x/locks/node", true, dir));
+	assert_string_equal(dir, "/z/%waits");
+	assert_false(vertex_waits_dir_of("/node", false, dir));
+	assert_false(vertex_waits_dir_of("5f.a:shop", false, dir));
+	assert_true(vertex_waits_dir_of_owner("/z/x/node", dir));
+	assert_string_equal(dir, "/z/%waits");
+	assert_true(vertex_waits_dir_of_owner("/z/x/leases/_c_1-lease-0000000001", dir));
+	assert_string_equal(dir, "/z/%waits");
+	assert_true(vertex_waits_dir_of_owner("/z/leases/_c_1-lock-0000000001", dir));
+	assert_string_equal(dir, "/z/%waits");
 }
 
 int
@@ -116,7 +116,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_of_applications),
 		cmocka_unit_test(names_of_znodes),
-		cmocka_unit_test(rooms),
+		cmocka_unit_test(dirs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

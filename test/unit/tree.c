@@ -490,7 +490,7 @@ tree_hear(TreeSession *session, DetectorInput *in)
 	memmove(&session->queue[0], &session->queue[1],
 			session->n * sizeof(TreeRequest));
 	session->seen = request.view;
-	in->event = request.event ? DETECTOR_ROOM_CHANGED : DETECTOR_DONE;
+	in->event = request.event ? DETECTOR_DIR_CHANGED : DETECTOR_DONE;
 	in->answer.serial = request.op.request.serial;
 	in->answer.result = request.result;
 	in->answer.children = request.children;

@@ -227,7 +227,7 @@ world_session_path(int cluster, int vertex, char path[NOTE_VERTEX_SIZE])
 	known->scan = own->scans;
 	node.number = known->number;
 	world_write_vertex(vertex, node.vertex);
-	world_check(vertex_node_path("/zklock/" VERTEX_ROOM, &node, path),
+	world_check(vertex_node_path("/zklock/" WAITS_DIR, &node, path),
 				"a session's znode has a path");
 }
 
@@ -237,13 +237,13 @@ world_is_named(int cluster, int backend)
 {
 	char		vertex[VERTEX_SESSION_SIZE];
 	const char *named;
-	const char *room;
+	const char *dir;
 
 	world_write_vertex(world_session_vertex(world_number(cluster, backend),
 											false), vertex);
 	for (int i = 0;
 		 (named = detector_named(&world->instances[cluster].detector, i,
-								 &room)) != NULL; i++)
+								 &dir)) != NULL; i++)
 		if (strcmp(named, vertex) == 0)
 			return true;
 	return false;

@@ -318,10 +318,10 @@ world_scan(int cluster, uint32_t scan)
 {
 	static WorldEdge list[WORLD_LISTED];
 	static WaitEdge edges[2 * WORLD_LISTED];
-	static const char *const rooms[] = {"/zklock/" VERTEX_ROOM};
+	static const char *const dirs[] = {"/zklock/" WAITS_DIR};
 	WorldInstance *own = &world->instances[cluster];
 	DetectorInput in = {.event = DETECTOR_EDGES,.edges = edges,.scan = scan,
-	.rooms = rooms,.nrooms = world->sessions};
+	.dirs = dirs,.ndirs = world->sessions};
 	int			n;
 
 	own->scans++;

@@ -7,7 +7,7 @@
  *
  *	CREATING	create ok, the victim is ours -> WAITING
  *				create ok, it is not -> SCANNING: scan
- *				create unknown -> forgotten; the room is swept
+ *				create unknown -> forgotten; the directory is swept
  *				create no node, refused -> forgotten
  *	READING		get ok, it has an edge of ours -> as CREATING, ok
  *				get ok, it has none, or is no probe; no node, refused -> OVER
@@ -83,11 +83,11 @@
 #define MAX_OURS	8
 
 static Probe *
-find_probe(Detection *state, const char *room, int32_t number)
+find_probe(Detection *state, const char *dir, int32_t number)
 {
 	for (int i = 0; i < state->nprobes; i++)
 		if (state->probes[i].number == number &&
-			strcmp(state->probes[i].room, room) == 0)
+			strcmp(state->probes[i].dir, dir) == 0)
 			return &state->probes[i];
 	return NULL;
 }
@@ -103,7 +103,7 @@ renew(const Detection *state, Probe *probe)
 }
 
 static Probe *
-add_probe(Detection *state, const char *room, int32_t number,
+add_probe(Detection *state, const char *dir, int32_t number,
 		  ProbeState how, uint32_t born)
 {
 	Probe	   *probe;
@@ -111,7 +111,7 @@ add_probe(Detection *state, const char *room, int32_t number,
 	state->probes = memory_grow(state->probes, state->nprobes, sizeof(Probe));
 	probe = &state->probes[state->nprobes++];
 	probe->state = how;
-	strcpy(probe->room, room);
+	strcpy(probe->dir, dir);
 	probe->number = number;
 	probe->born = born;
 	probe->since = state->now;
@@ -148,10 +148,10 @@ end_probe(Detection *state, Probe *probe)
 	if (probe->ours)
 	{
 		probe_node(probe, name);
-		room_throw_away(state, probe->room, name);
+		waits_dir_throw_away(state, probe->dir, name);
 	}
 	if (probe->answer[0] != '\0')
-		room_throw_away(state, probe->room, probe->answer);
+		waits_dir_throw_away(state, probe->dir, probe->answer);
 	probe->answer[0] = '\0';
 }
 
@@ -189,7 +189,7 @@ answer(Detection *state, Probe *probe, uint64_t confirmed)
 	else
 		state->counts->confirmed++;
 	probe_answer_prefix(probe->number, confirmed, prefix);
-	room_path_in(probe->room, prefix, path);
+	waits_dir_path_in(probe->dir, prefix, path);
 	op = detection_send(state, REQUEST_CREATE, TASK_ANSWER, path,
 						probe->number);
 	op->request.data = "";
@@ -205,7 +205,7 @@ answer(Detection *state, Probe *probe, uint64_t confirmed)
 void
 confirm_found(Detection *state, WaitDeadlock *deadlock)
 {
-	char		room[NOTE_VERTEX_SIZE] = "";
+	char		dir[NOTE_VERTEX_SIZE] = "";
 	char		path[NOTE_VERTEX_SIZE];
 	int			ours = 0;
 	char	   *data;
@@ -225,11 +225,11 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 
 		if (wait->kind == NOTE_WAIT_SESSION)
 			continue;
-		if (vertex_room_of(wait->to, wait->kind == NOTE_WAIT_PERMIT, path) &&
-			(room[0] == '\0' || strcmp(path, room) < 0))
-			strcpy(room, path);
+		if (vertex_waits_dir_of(wait->to, wait->kind == NOTE_WAIT_PERMIT, path) &&
+			(dir[0] == '\0' || strcmp(path, dir) < 0))
+			strcpy(dir, path);
 	}
-	if (room[0] == '\0')
+	if (dir[0] == '\0')
 		ours = MAX_OURS;
 	data = ours < MAX_OURS ? probe_write(deadlock) : NULL;
 	if (data == NULL)
@@ -237,11 +237,11 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 		waits_free_deadlock(deadlock);
 		return;
 	}
-	room_path_in(room, PROBE_PREFIX, path);
+	waits_dir_path_in(dir, PROBE_PREFIX, path);
 	op = detection_send(state, REQUEST_CREATE, TASK_PROBE, path, -1);
 	op->request.data = detection_strdup(state, data);
 	free(data);
-	probe = add_probe(state, room, -1, PROBE_CREATING, op->request.serial);
+	probe = add_probe(state, dir, -1, PROBE_CREATING, op->request.serial);
 	probe->deadlock = *deadlock;
 	probe->ours = true;
 	state->counts->probes++;
@@ -305,24 +305,24 @@ on_probe_created(Detection *state, const Pending *pending,
 	}
 	if (in->answer.result == REQUEST_UNKNOWN ||
 		in->answer.result == REQUEST_OK)
-		room_sweep(state, probe->room);
+		waits_dir_sweep(state, probe->dir);
 	remove_probe(state, probe);
 }
 
 static void
 on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 {
-	char		room_path[NOTE_VERTEX_SIZE];
+	char		waits_dir_path[NOTE_VERTEX_SIZE];
 	Probe	   *probe;
 
-	strcpy(room_path, pending->path);
-	*strrchr(room_path, '/') = '\0';
-	probe = find_probe(state, room_path, pending->number);
+	strcpy(waits_dir_path, pending->path);
+	*strrchr(waits_dir_path, '/') = '\0';
+	probe = find_probe(state, waits_dir_path, pending->number);
 	if (probe != NULL)
 		probe->answering = false;
 	if (in->answer.result == REQUEST_UNKNOWN)
 	{
-		room_sweep(state, room_path);
+		waits_dir_sweep(state, waits_dir_path);
 		if (probe != NULL)
 			end_probe(state, probe);
 	}
@@ -330,7 +330,7 @@ on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 	{
 		if (probe == NULL || probe->state == PROBE_OVER ||
 			strlen(in->answer.node) >= PROBE_NAME_SIZE)
-			room_throw_away(state, room_path, in->answer.node);
+			waits_dir_throw_away(state, waits_dir_path, in->answer.node);
 		else
 			strcpy(probe->answer, in->answer.node);
 	}
@@ -340,24 +340,24 @@ on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 static void
 on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 {
-	char		room_path[NOTE_VERTEX_SIZE];
+	char		waits_dir_path[NOTE_VERTEX_SIZE];
 	Probe	   *probe;
 	const char *name = strrchr(pending->path, '/') + 1;
 	bool		ours = in->answer.result == REQUEST_OK && in->answer.ours;
 
-	strcpy(room_path, pending->path);
-	*strrchr(room_path, '/') = '\0';
+	strcpy(waits_dir_path, pending->path);
+	*strrchr(waits_dir_path, '/') = '\0';
 	if (pending->task == TASK_SWEEP)
 	{
 		if (ours)
-			room_throw_away(state, room_path, name);
+			waits_dir_throw_away(state, waits_dir_path, name);
 		else if (in->answer.result == REQUEST_UNKNOWN)
-			room_sweep(state, room_path);
+			waits_dir_sweep(state, waits_dir_path);
 		return;
 	}
 	if (ours)
-		room_throw_away(state, room_path, name);
-	probe = find_probe(state, room_path, pending->number);
+		waits_dir_throw_away(state, waits_dir_path, name);
+	probe = find_probe(state, waits_dir_path, pending->number);
 	if (probe == NULL)
 		return;
 	if (in->answer.result == REQUEST_UNKNOWN)
@@ -505,7 +505,7 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 											(3 * deadlock->nmembers + 1));
 
 	probe_node(probe, name);
-	room_path_in(probe->room, name, path);
+	waits_dir_path_in(probe->dir, name, path);
 	checks[0].path = detection_strdup(state, path);
 	checks[0].version = -1;
 	op->nchecks = 1;
@@ -658,11 +658,11 @@ send_act(Detection *state, Probe *probe)
 						probe->number);
 	fill_checks(state, probe, op);
 	fill_notes(state, &victim->edge.wait, op);
-	strcpy(state->pending[state->npending - 1].path, probe->room);
+	strcpy(state->pending[state->npending - 1].path, probe->dir);
 	op->request.has_version = vertex_is_node(op->request.path);
 	op->request.version = op->request.has_version ? victim->version : -1;
 	probe_verdict_name(probe->number, name);
-	room_path_in(probe->room, name, path);
+	waits_dir_path_in(probe->dir, name, path);
 	op->verdict = detection_strdup(state, path);
 	probe->state = PROBE_ACTING;
 }
@@ -735,15 +735,15 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 		end_victim(state, probe, in->answer.mzxid);
 	else if (in->answer.result == REQUEST_UNKNOWN)
 	{
-		Room	   *room = room_find(state, probe->room);
+		WaitsDir   *dir = waits_dir_find(state, probe->dir);
 
 		/* the next list is to have been sent after this */
 		probe->state = PROBE_CHECKING;
 		probe->checked = state->serial + 1;
-		if (room != NULL)
+		if (dir != NULL)
 		{
-			room->barrier = true;
-			room->watch = 0;
+			dir->barrier = true;
+			dir->watch = 0;
 		}
 	}
 	else
@@ -754,9 +754,12 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 }
 
-/* A child of a room is new to us: a probe to be read, or perhaps one of ours. */
+/*
+ * A child of a directory is new to us: a probe to be read, or perhaps one of
+ * ours.
+ */
 static void
-on_new_child(Detection *state, Room *room, const char *child, uint32_t serial)
+on_new_child(Detection *state, WaitsDir *dir, const char *child, uint32_t serial)
 {
 	ProbeName	name;
 	char		path[NOTE_VERTEX_SIZE];
@@ -765,31 +768,31 @@ on_new_child(Detection *state, Room *room, const char *child, uint32_t serial)
 	probe_parse_name(child, &name);
 	if (name.kind == PROBE_NOTHING)
 		return;
-	room_path_in(room->path, child, path);
-	probe = find_probe(state, room->path, name.number);
+	waits_dir_path_in(dir->path, child, path);
+	probe = find_probe(state, dir->path, name.number);
 	if (probe == NULL && name.kind == PROBE_QUESTION)
 	{
-		(void) add_probe(state, room->path, name.number, PROBE_READING,
+		(void) add_probe(state, dir->path, name.number, PROBE_READING,
 						 serial);
 		(void) detection_send(state, REQUEST_GET, TASK_READ, path,
 							  name.number);
 	}
-	else if (room->sweep && name.kind != PROBE_QUESTION &&
+	else if (dir->sweep && name.kind != PROBE_QUESTION &&
 			 (probe == NULL || strcmp(probe->answer, child) != 0))
 		(void) detection_send(state, REQUEST_GET, TASK_SWEEP, path,
 							  name.number);
 }
 
-/* What a child of a room tells; "verdicts" and "seen" go by probes. */
+/* What a child of a directory tells; "verdicts" and "seen" go by probes. */
 static void
-on_child(Detection *state, const Room *room, const char *child,
+on_child(Detection *state, const WaitsDir *dir, const char *child,
 		 bool *verdicts, bool *seen)
 {
 	ProbeName	name;
 	Probe	   *probe;
 
 	probe_parse_name(child, &name);
-	probe = find_probe(state, room->path, name.number);
+	probe = find_probe(state, dir->path, name.number);
 	if (name.kind == PROBE_NOTHING || probe == NULL)
 		return;
 	if (name.kind == PROBE_VERDICT)
@@ -812,7 +815,7 @@ delete_verdict(Detection *state, Probe *probe)
 
 	probe_verdict_name(probe->number, name);
 	if (probe->verdict)
-		room_throw_away(state, probe->room, name);
+		waits_dir_throw_away(state, probe->dir, name);
 	probe->verdict = false;
 }
 
@@ -852,23 +855,23 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 	return !probe->answering;
 }
 
-/* A room has been listed. */
+/* A directory has been listed. */
 static void
-on_children(Detection *state, Room *room, const Pending *pending,
+on_children(Detection *state, WaitsDir *dir, const Pending *pending,
 			const DetectorInput *in)
 {
 	bool	   *verdicts;
 	bool	   *seen;
 
 	for (int i = 0; i < in->answer.nchildren; i++)
-		on_new_child(state, room, in->answer.children[i], pending->serial);
-	room->sweep = false;
+		on_new_child(state, dir, in->answer.children[i], pending->serial);
+	dir->sweep = false;
 	verdicts = detection_alloc(state, state->nprobes + 1);
 	seen = detection_alloc(state, state->nprobes + 1);
 	for (int i = 0; i < in->answer.nchildren; i++)
-		on_child(state, room, in->answer.children[i], verdicts, seen);
+		on_child(state, dir, in->answer.children[i], verdicts, seen);
 	for (int i = state->nprobes - 1; i >= 0; i--)
-		if (strcmp(state->probes[i].room, room->path) == 0 &&
+		if (strcmp(state->probes[i].dir, dir->path) == 0 &&
 			on_probe_listed(state, &state->probes[i], seen[i], verdicts[i],
 							pending->serial))
 			remove_probe(state, &state->probes[i]);
@@ -877,32 +880,32 @@ on_children(Detection *state, Room *room, const Pending *pending,
 static void
 on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 {
-	Room	   *room = room_find(state, pending->path);
+	WaitsDir   *dir = waits_dir_find(state, pending->path);
 	DetectorInput empty = *in;
 
-	if (room == NULL)
+	if (dir == NULL)
 		return;
-	room->listing = false;
-	room_listed(state, room, in);
+	dir->listing = false;
+	waits_dir_listed(state, dir, in);
 	if (in->answer.result == REQUEST_OK)
 	{
-		on_children(state, room, pending, in);
+		on_children(state, dir, pending, in);
 		return;
 	}
-	if (room->watch == pending->serial)
-		room->watch = 0;
+	if (dir->watch == pending->serial)
+		dir->watch = 0;
 	if (in->answer.result == REQUEST_REFUSED)
-		room->retry_at = state->now + state->timeout;
+		dir->retry_at = state->now + state->timeout;
 	else if (in->answer.result == REQUEST_NO_NODE)
 	{
 		empty.answer.nchildren = 0;
-		on_children(state, room, pending, &empty);
-		room->making = room->needed;
-		if (room->needed)
+		on_children(state, dir, pending, &empty);
+		dir->making = dir->needed;
+		if (dir->needed)
 			(void) detection_send(state, REQUEST_MKDIR, TASK_MKDIR,
-								  room->path, 0);
+								  dir->path, 0);
 		else
-			room->watch = 0;
+			dir->watch = 0;
 	}
 }
 
@@ -919,7 +922,7 @@ confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 			on_listed(state, pending, in);
 			break;
 		case TASK_MKDIR:
-			room_made(state, pending, in);
+			waits_dir_made(state, pending, in);
 			break;
 		case TASK_READ:
 		case TASK_SWEEP:
@@ -935,7 +938,7 @@ confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 			on_acted(state, pending, in);
 			break;
 		case TASK_DELETE:
-			room_deleted(state, pending, in);
+			waits_dir_deleted(state, pending, in);
 			break;
 		default:
 			break;
@@ -944,7 +947,8 @@ confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 
 /*
  * confirm_forget
- *		The session has ended, and with it all that we have put into rooms.
+ *		The session has ended, and with it all that we have put into
+ *		directories.
  */
 void
 confirm_forget(Detection *state)
@@ -952,7 +956,7 @@ confirm_forget(Detection *state)
 	for (int i = 0; i < state->nprobes; i++)
 		waits_free_deadlock(&state->probes[i].deadlock);
 	state->nprobes = 0;
-	room_forget(state);
+	waits_dir_forget(state);
 }
 
 /* Is there an older probe about the same deadlock? */
@@ -965,7 +969,7 @@ has_elder(const Detection *state, const Probe *probe)
 
 		if (other != probe && other->number >= 0 &&
 			other->number < probe->number && other->state != PROBE_OVER &&
-			strcmp(other->room, probe->room) == 0 &&
+			strcmp(other->dir, probe->dir) == 0 &&
 			waits_same_deadlock(&other->deadlock, &probe->deadlock))
 			return true;
 	}
@@ -1033,17 +1037,17 @@ confirm_advance(Detection *state)
 	for (int i = state->nprobes - 1; i >= 0; i--)
 	{
 		Probe	   *probe = &state->probes[i];
-		Room	   *room;
+		WaitsDir   *dir;
 
 		advance_probe(state, probe);
 		probe->checked_own &= ZK_MUTATED(ZK_DEADLOCK_CHECKED_EARLY);
-		room = room_find(state, probe->room);
+		dir = waits_dir_find(state, probe->dir);
 		if (probe->state == PROBE_OVER && !probe->verdict &&
-			!probe->answering && (room == NULL || !room->needed))
+			!probe->answering && (dir == NULL || !dir->needed))
 			remove_probe(state, probe);
 	}
 	if (!state->connected)
 		return;
-	room_watch_needed(state);
-	room_clean_up(state);
+	waits_dir_watch_needed(state);
+	waits_dir_clean_up(state);
 }

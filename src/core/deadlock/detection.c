@@ -289,7 +289,7 @@ detection_drop_holder(Detection *state, Holder *holder)
 	free(holder->sent);
 	free(holder);
 
-	/* until the next edges come their rooms are taken to be used */
+	/* until the next edges come their directories are taken to be used */
 	if (--state->nholders == 0)
 		state->recount = true;
 }

@@ -22,11 +22,11 @@ typedef enum DetectorEvent
 {
 	DETECTOR_EDGES,				/* the local edges that there are now */
 	DETECTOR_DONE,				/* the answer to an operation */
-	DETECTOR_ROOM_CHANGED,		/* the watch of a LIST was used up */
+	DETECTOR_DIR_CHANGED,		/* the watch of a LIST was used up */
 	DETECTOR_TICK,				/* wake_at has come, or any time before */
 	DETECTOR_ADOPT,				/* new worker: an owner's note may have waits */
 	DETECTOR_SWEEP,				/* new worker: an earlier one may have left
-								 * znodes in a room */
+								 * znodes in a directory */
 	DETECTOR_SUSPENDED,			/* the connection is lost */
 	DETECTOR_RESUMED,			/* connected, for the first time or again */
 	DETECTOR_EXPIRED			/* the session has ended; RESUMED follows when
@@ -47,14 +47,14 @@ typedef struct DetectorInput
 	const WaitEdge *edges;
 	int			nedges;
 	uint32_t	scan;
-	const char *const *rooms;	/* EDGES: to be watched for sessions that are
+	const char *const *dirs;	/* EDGES: to be watched for sessions that are
 								 * named, though there are no edges */
-	int			nrooms;
+	int			ndirs;
 
-	RequestAnswer answer;		/* DONE; ROOM_CHANGED has "serial" only */
+	RequestAnswer answer;		/* DONE; DIR_CHANGED has "serial" only */
 
 	/* ADOPT, SWEEP */
-	const char *path;			/* of our contender; of the room */
+	const char *path;			/* of our contender; of the directory */
 } DetectorInput;
 
 typedef struct DetectorCheck
@@ -113,8 +113,8 @@ typedef struct DetectorVerdict
 	bool		ours;			/* the victim is ours: its wait, named by
 								 * members[0].edge.wait, is to fail ... */
 	bool		requeues;		/* ... or to go behind those of its instance */
-	int64_t		zxid;			/* of the act, if it is ours; 0: its answer was
-								 * lost */
+	int64_t		zxid;			/* of the act, if it is ours; 0: its answer
+								 * was lost */
 } DetectorVerdict;
 
 typedef struct DetectorOutput

@@ -23,10 +23,10 @@ typedef enum DetectionTask
 	TASK_NONE,
 	TASK_SET,					/* a note */
 	TASK_LOOK,					/* a directory or a note for the look */
-	TASK_LIST,					/* a room, to hear what is new in it */
-	TASK_MKDIR,					/* a room */
+	TASK_LIST,					/* a directory, to hear what is new in it */
+	TASK_MKDIR,					/* a directory */
 	TASK_READ,					/* a probe of others, or one left behind */
-	TASK_SWEEP,					/* a znode in a room: is it ours? */
+	TASK_SWEEP,					/* a znode in a directory: is it ours? */
 	TASK_PROBE,
 	TASK_ANSWER,
 	TASK_ACT,
@@ -78,12 +78,12 @@ typedef struct Holder
 	bool		gone;			/* there is no such contender */
 	int64_t		write_at;		/* it may have to be written then; 0: no */
 	int64_t		retry_at;		/* not to be written before */
-	int			first;			/* of more edges than a note has room for */
+	int			first;			/* of more edges than a note has directory for */
 	int64_t		turn_at;		/* when others have their turn */
 } Holder;
 
 /* The %waits of a root. */
-typedef struct Room
+typedef struct WaitsDir
 {
 	char		path[NOTE_VERTEX_SIZE];
 	bool		needed;
@@ -92,8 +92,8 @@ typedef struct Room
 	bool		exists;			/* for all we know */
 	char		(*named)[VERTEX_SESSION_SIZE];	/* sessions; malloc'd */
 	int			nnamed;
-	uint32_t	watch;			/* serial of the list whose watch is set, or is
-								 * out; 0: none */
+	uint32_t	watch;			/* serial of the list whose watch is set, or
+								 * is out; 0: none */
 	bool		listing;		/* a list is out */
 	bool		making;			/* a mkdir is */
 	bool		barrier;		/* the next list is to go behind a barrier */
@@ -101,7 +101,7 @@ typedef struct Room
 								 * know of: look for them, too */
 	int64_t		retry_at;		/* neither before */
 	int64_t		leave_at;		/* not needed: to be deleted then; 0: no */
-} Room;
+} WaitsDir;
 
 typedef enum ProbeState
 {
@@ -114,19 +114,19 @@ typedef enum ProbeState
 	PROBE_OVER					/* nothing more to do but to delete */
 } ProbeState;
 
-/* A probe in a room, of ours or of others. */
+/* A probe in a directory, of ours or of others. */
 typedef struct Probe
 {
 	ProbeState	state;
-	char		room[NOTE_VERTEX_SIZE];
+	char		dir[NOTE_VERTEX_SIZE];
 	int32_t		number;			/* -1 while CREATING */
 	bool		ours;
 	uint32_t	born;			/* later lists show it, as long as it exists */
 	WaitDeadlock deadlock;
 	uint64_t	mine;			/* its members that are ours, once read */
 	uint64_t	confirmed;		/* by answers */
-	bool		checked_own;	/* the victim is ours, and all of ours have been
-								 * looked at in this step */
+	bool		checked_own;	/* the victim is ours, and all of ours have
+								 * been looked at in this step */
 	bool		denied;
 	bool		answering;		/* the create of our answer is out */
 	uint32_t	scan;			/* SCANNING: which one, or a later one */
@@ -163,16 +163,17 @@ typedef struct Detection
 	Holder	   *changed;		/* whose notes may have to be written, ... */
 	Holder	   *last_changed;	/* ... in this order */
 	int			nwriting;		/* writes that are out */
-	bool		recount;		/* rooms may be used by others than before */
-	Room	   *rooms;
-	int			nrooms;
+	bool		recount;		/* directories may be used by others than
+								 * before */
+	WaitsDir   *dirs;
+	int			ndirs;
 	Probe	   *probes;
 	int			nprobes;
 	Orphan	   *orphans;
 	int			norphans;
 	Pending    *pending;
 	int			npending;
-	bool		resumed;		/* rooms that are new are to be swept */
+	bool		resumed;		/* directories that are new are to be swept */
 
 	/* the look under way */
 	bool		looking;
@@ -212,26 +213,26 @@ extern void detection_note_changed(Detection *state, Holder *holder,
 								   bool first);
 extern void detection_note_all_changed(Detection *state);
 
-/* room.c */
+/* directory.c */
 
-extern void room_path_in(const char *room, const char *name,
-						 char path[NOTE_VERTEX_SIZE]);
-extern Room *room_find(Detection *state, const char *path);
-extern void room_sweep(Detection *state, const char *path);
-extern void room_sweep_anew(Detection *state, const char *path);
-extern void room_throw_away(Detection *state, const char *room,
-							const char *name);
-extern void room_made(Detection *state, const Pending *pending,
-					  const DetectorInput *in);
-extern void room_deleted(Detection *state, const Pending *pending,
-						 const DetectorInput *in);
-extern void room_changed(Detection *state, uint32_t serial);
-extern void room_resumed(Detection *state);
-extern void room_want(Detection *state, const char *const *rooms, int nrooms);
-extern void room_listed(Detection *state, Room *room, const DetectorInput *in);
-extern void room_forget(Detection *state);
-extern void room_watch_needed(Detection *state);
-extern void room_clean_up(Detection *state);
+extern void waits_dir_path_in(const char *dir, const char *name,
+							  char path[NOTE_VERTEX_SIZE]);
+extern WaitsDir *waits_dir_find(Detection *state, const char *path);
+extern void waits_dir_sweep(Detection *state, const char *path);
+extern void waits_dir_sweep_anew(Detection *state, const char *path);
+extern void waits_dir_throw_away(Detection *state, const char *dir,
+								 const char *name);
+extern void waits_dir_made(Detection *state, const Pending *pending,
+						   const DetectorInput *in);
+extern void waits_dir_deleted(Detection *state, const Pending *pending,
+							  const DetectorInput *in);
+extern void waits_dir_changed(Detection *state, uint32_t serial);
+extern void waits_dir_resumed(Detection *state);
+extern void waits_dir_want(Detection *state, const char *const *dirs, int ndirs);
+extern void waits_dir_listed(Detection *state, WaitsDir *dir, const DetectorInput *in);
+extern void waits_dir_forget(Detection *state);
+extern void waits_dir_watch_needed(Detection *state);
+extern void waits_dir_clean_up(Detection *state);
 
 /* confirm.c */
 

@@ -15,9 +15,10 @@
  * the two.  See waits.c for what the edges are a part of.
  *
  *	1	Publish.  The edges are written into H's note, and taken back when they
- *		are no longer there.  Past NOTE_MAX_WAITS they take turns.  Those from a
- *		session are written into a znode of its own (vertex.c), which is made
- *		when the room is known to be there, and deleted when there are none.
+ *		are no longer there.  Past NOTE_MAX_WAITS they take turns.  Those from
+ *		a session are written into a znode of its own (vertex.c), which is made
+ *		when the directory is known to be there, and deleted when there are
+ *		none.
  *	2	Look.  When the write has been answered we look once from the edge, and
  *		again each deadlock_timeout while it lasts; after a lost connection at
  *		once.  What is read is the queues and the notes of owners, our own, too.
@@ -80,9 +81,9 @@
  * wait fails, and the next worker publishes the edge again.
  *
  * A new worker in an old session is given the contenders whose notes may have
- * waits (ADOPT), and writes them again.  In the rooms in which an earlier one
- * may have left znodes (SWEEP), and in those that it comes to, it looks for
- * znodes of its session that it does not know, and deletes them.
+ * waits (ADOPT), and writes them again.  In the directories in which an
+ * earlier one may have left znodes (SWEEP), and in those that it comes to, it
+ * looks for znodes of its session that it does not know, and deletes them.
  *
  * When the session has ended all that it has created is gone; but contenders of
  * another session of ours may be there, so notes are written again.
@@ -202,26 +203,26 @@ is_to_look(const Detection *state, const Holder *holder)
 	return false;
 }
 
-/* The room of a session's znode, or NULL. */
-static Room *
+/* The directory of a session's znode, or NULL. */
+static WaitsDir *
 find_room(Detection *state, const Holder *holder)
 {
 	char		path[NOTE_VERTEX_SIZE];
 
-	return vertex_room_of_owner(holder->path, path) ?
-		room_find(state, path) : NULL;
+	return vertex_waits_dir_of_owner(holder->path, path) ?
+		waits_dir_find(state, path) : NULL;
 }
 
-/* A session's znode can be made in a room that is there. */
+/* A session's znode can be made in a directory that is there. */
 static bool
 is_writable(Detection *state, const Holder *holder)
 {
-	const Room *room;
+	const WaitsDir *dir;
 
 	if (!holder->session)
 		return true;
-	room = find_room(state, holder);
-	return room != NULL && room->exists && holder->edges >= 0;
+	dir = find_room(state, holder);
+	return dir != NULL && dir->exists && holder->edges >= 0;
 }
 
 /* Write a note if it is not as it should be. */
@@ -278,16 +279,16 @@ is_in_note(const Holder *holder, const WaitEdge *edge)
 	return false;
 }
 
-/* There is no room for a session's znode: have it made. */
+/* There is no directory for a session's znode: have it made. */
 static void
-lose_room(Detection *state, const Holder *holder)
+lose_waits_dir(Detection *state, const Holder *holder)
 {
-	Room	   *room = find_room(state, holder);
+	WaitsDir   *dir = find_room(state, holder);
 
-	if (room != NULL)
+	if (dir != NULL)
 	{
-		room->exists = false;
-		room->watch = 0;
+		dir->exists = false;
+		dir->watch = 0;
 	}
 }
 
@@ -305,7 +306,7 @@ is_done(Detection *state, const Holder *holder)
 	{
 		strcpy(path, holder->path);
 		*strrchr(path, '/') = '\0';
-		room_throw_away(state, path, strrchr(holder->path, '/') + 1);
+		waits_dir_throw_away(state, path, strrchr(holder->path, '/') + 1);
 	}
 	return true;
 }
@@ -388,7 +389,7 @@ on_note_written(Detection *state, const Pending *pending,
 			holder->made = false;
 			holder->nsent = 0;
 			if (holder->session)
-				lose_room(state, holder);
+				lose_waits_dir(state, holder);
 			break;
 		case REQUEST_UNKNOWN:
 			holder->unsure = true;
@@ -466,7 +467,7 @@ static void
 on_edges(Detection *state, const DetectorInput *in)
 {
 	publish_edges(state, in->edges, in->nedges);
-	room_want(state, in->rooms, in->nrooms);
+	waits_dir_want(state, in->dirs, in->ndirs);
 	if (in->scan != 0)
 		confirm_scanned(state, in->scan);
 }
@@ -566,7 +567,7 @@ look(Detection *state)
 	for (; n < state->nedges && state->nstarts < MAX_STARTS; n++)
 	{
 		LocalEdge  *edge = &state->edges[(state->first_start + n) %
-									   state->nedges];
+										 state->nedges];
 
 		if (!edge->published || edge->ended ||
 			vertex_only_names(edge->edge.from, &edge->edge.wait))
@@ -626,7 +627,7 @@ static void
 on_resumed(Detection *state)
 {
 	state->connected = true;
-	room_resumed(state);
+	waits_dir_resumed(state);
 
 	/* what is on its way may have changed while nothing was heard */
 	for (int i = 0; i < state->nedges; i++)
@@ -720,7 +721,7 @@ detector_free(Detector *detector)
 	free(state->blocks);
 	free(state->ops);
 	free(state->holders);
-	free(state->rooms);
+	free(state->dirs);
 	free(state->probes);
 	free(state->orphans);
 	free(state->pending);
@@ -765,8 +766,8 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 		case DETECTOR_DONE:
 			on_done(state, in);
 			break;
-		case DETECTOR_ROOM_CHANGED:
-			room_changed(state, in->answer.serial);
+		case DETECTOR_DIR_CHANGED:
+			waits_dir_changed(state, in->answer.serial);
 			break;
 		case DETECTOR_TICK:
 			break;
@@ -774,7 +775,7 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_adopt(state, in->path);
 			break;
 		case DETECTOR_SWEEP:
-			room_sweep_anew(state, in->path);
+			waits_dir_sweep_anew(state, in->path);
 			break;
 		case DETECTOR_SUSPENDED:
 			on_suspended(state);
@@ -816,8 +817,8 @@ detector_is_idle(const Detector *detector)
 {
 	const Detection *state = detector->state;
 
-	for (int i = 0; i < state->nrooms; i++)
-		if (state->rooms[i].sweep)
+	for (int i = 0; i < state->ndirs; i++)
+		if (state->dirs[i].sweep)
 			return false;
 	return state->nedges == 0 && state->nholders == 0 &&
 		state->npending == 0 && state->norphans == 0 && state->nprobes == 0;
@@ -825,24 +826,25 @@ detector_is_idle(const Detector *detector)
 
 /*
  * detector_named
- *		The session that others' edges name, and the room in which they do, by
- *		number from 0 on; NULL: there are no more.
+ *		The session that others' edges name, and the directory in which they
+ *		do, by number from 0 on; NULL: there are no more.
  *
- * Told of the rooms that EDGES has asked for.  Valid until the next step.
+ * Told of the directories that EDGES has asked for.  Valid until the next
+ * step.
  */
 const char *
-detector_named(const Detector *detector, int number, const char **room)
+detector_named(const Detector *detector, int number, const char **dir)
 {
 	const Detection *state = detector->state;
 
-	for (int i = 0; i < state->nrooms; i++)
+	for (int i = 0; i < state->ndirs; i++)
 	{
-		if (!state->rooms[i].wanted)
+		if (!state->dirs[i].wanted)
 			continue;
-		*room = state->rooms[i].path;
-		if (number < state->rooms[i].nnamed)
-			return state->rooms[i].named[number];
-		number -= state->rooms[i].nnamed;
+		*dir = state->dirs[i].path;
+		if (number < state->dirs[i].nnamed)
+			return state->dirs[i].named[number];
+		number -= state->dirs[i].nnamed;
 	}
 	return NULL;
 }

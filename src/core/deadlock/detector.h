@@ -32,6 +32,6 @@ extern void detector_step(Detector *detector, const DetectorInput *in,
 extern bool detector_knows(const Detector *detector, const char *path);
 extern bool detector_is_idle(const Detector *detector);
 extern const char *detector_named(const Detector *detector, int number,
-								  const char **room);
+								  const char **dir);
 
 #endif							/* ZKLOCK_DETECTOR_H */

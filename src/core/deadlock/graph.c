@@ -8,7 +8,7 @@
  * which tell who owns the lock, and the notes of the owners, which tell whom
  * they wait for.  When there is nothing more to be read, waits.c looks for
  * deadlocks in it.  For a wait for a session (vertex.c) the session's znodes
- * are read, in the room of the note that tells of the wait.
+ * are read, in the directory of the note that tells of the wait.
  *
  * A directory in which some number has no order is given up, and so are more
  * reads than GRAPH_MAX_READS; another look begins with other notes.  Then edges
@@ -46,7 +46,7 @@ place_of(const char *from, const NoteWait *wait,
 	if (wait->kind != NOTE_WAIT_SESSION)
 		return note_queue_of(wait, directory);
 	return snprintf(session, VERTEX_SESSION_SIZE, "%s", wait->to) <
-		VERTEX_SESSION_SIZE && vertex_room_of_owner(from, directory);
+		VERTEX_SESSION_SIZE && vertex_waits_dir_of_owner(from, directory);
 }
 
 /* The chain of a path in a hash table (FNV-1a). */
@@ -284,7 +284,7 @@ graph_next_read(WaitGraph *graph, WaitRead *read)
 			strcpy(read->path, graph->directories[i].path);
 			graph->nreads++;
 
-			/* a room is read once for several sessions */
+			/* a directory is read once for several sessions */
 			for (int j = i; j < graph->ndirectories; j++)
 				if (strcmp(graph->directories[j].path, read->path) == 0)
 					graph->directories[j].asked = true;
@@ -324,7 +324,7 @@ fill_directory(WaitGraph *graph, WaitDirectory *directory,
 	for (int i = 0; i < nchildren; i++)
 	{
 		WaitContender *contender =
-			&directory->contenders[directory->ncontenders];
+		&directory->contenders[directory->ncontenders];
 
 		if (!parse_child(directory, children[i], contender))
 			continue;

@@ -48,7 +48,7 @@ typedef struct WaitContender
 
 /*
  * A lock directory, or that of a semaphore's permits; or the znodes of one
- * session in a room.
+ * session in a directory.
  */
 typedef struct WaitDirectory
 {

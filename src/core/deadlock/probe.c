@@ -50,7 +50,7 @@ parse_digits(const char **text, int32_t *number)
 			return false;
 		value = value * 10 + ((*text)[i] - '0');
 	}
-	*text += 10;
+	*text +=10;
 	*number = (int32_t) value;
 	return value <= INT32_MAX;
 }
@@ -68,7 +68,7 @@ parse_bits(const char **text, uint64_t *bits)
 		if (digit == NULL)
 			return false;
 		*bits = *bits << 4 | (uint64_t) (digit - digits);
-		(*text)++;
+		(*text) ++;
 	}
 	return true;
 }
@@ -80,7 +80,7 @@ skip(const char **text, const char *prefix)
 
 	if (strncmp(*text, prefix, len) != 0)
 		return false;
-	*text += len;
+	*text +=len;
 	return true;
 }
 

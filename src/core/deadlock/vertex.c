@@ -143,7 +143,7 @@ vertex_of_application(const char *name, VertexSession *session)
  *		The path of a session's znode; false if it is too long.
  */
 bool
-vertex_node_path(const char *room, const VertexNode *node,
+vertex_node_path(const char *dir, const VertexNode *node,
 				 char path[NOTE_VERTEX_SIZE])
 {
 	char		encoded[ZNODE_MAX_NAME + 1];
@@ -151,7 +151,7 @@ vertex_node_path(const char *room, const VertexNode *node,
 	return znode_encode_name(node->vertex, strlen(node->vertex), encoded,
 							 sizeof(encoded)) >= 0 &&
 		snprintf(path, NOTE_VERTEX_SIZE,
-				 "%s/%s%s-%016" PRIx64 "-%016" PRIx64, room, node_prefix,
+				 "%s/%s%s-%016" PRIx64 "-%016" PRIx64, dir, node_prefix,
 				 encoded, node->publisher, node->number) < NOTE_VERTEX_SIZE;
 }
 
@@ -230,21 +230,22 @@ vertex_is_node(const char *path)
 {
 	VertexNode	node;
 
-	return is_in_directory(path, VERTEX_ROOM) &&
+	return is_in_directory(path, WAITS_DIR) &&
 		vertex_parse_node(last_component(path), &node);
 }
 
 /*
- * vertex_room_of
- *		The room of the root below which a contender is; false if there is none.
+ * vertex_waits_dir_of
+ *		The directory of the root below which a contender is; false if there is
+ *		none.
  */
 bool
-vertex_room_of(const char *path, bool permit, char room[NOTE_VERTEX_SIZE])
+vertex_waits_dir_of(const char *path, bool permit, char dir[NOTE_VERTEX_SIZE])
 {
 	size_t		len = strlen(path);
 	int			levels = permit ? 3 : 2;
 
-	room[0] = '\0';
+	dir[0] = '\0';
 	if (path[0] != '/')
 		return false;
 	for (; levels > 0; levels--)
@@ -255,28 +256,28 @@ vertex_room_of(const char *path, bool permit, char room[NOTE_VERTEX_SIZE])
 			return false;
 		len--;
 	}
-	if (len + sizeof("/" VERTEX_ROOM) > NOTE_VERTEX_SIZE)
+	if (len + sizeof("/" WAITS_DIR) > NOTE_VERTEX_SIZE)
 		return false;
-	memcpy(room, path, len);
-	strcpy(room + len, "/" VERTEX_ROOM);
+	memcpy(dir, path, len);
+	strcpy(dir + len, "/" WAITS_DIR);
 	return true;
 }
 
 /*
- * vertex_room_of_owner
+ * vertex_waits_dir_of_owner
  *		The same of a path whose note tells waits: a contender that owns its
  *		lock, a permit, or a session's znode.
  */
 bool
-vertex_room_of_owner(const char *path, char room[NOTE_VERTEX_SIZE])
+vertex_waits_dir_of_owner(const char *path, char dir[NOTE_VERTEX_SIZE])
 {
 	const char *name = last_component(path);
 
 	if (vertex_is_node(path))
-		return vertex_room_of(path, false, room);
-	return vertex_room_of(path, name != NULL &&
-						  is_in_directory(path, ZNODE_PERMITS_DIR) &&
-						  strstr(name, "-lease-") != NULL, room);
+		return vertex_waits_dir_of(path, false, dir);
+	return vertex_waits_dir_of(path, name != NULL &&
+							   is_in_directory(path, ZNODE_PERMITS_DIR) &&
+							   strstr(name, "-lease-") != NULL, dir);
 }
 
 /*

@@ -16,7 +16,7 @@
 #include "core/lock/note.h"
 
 /* The directory below a root in which instances write about their waits. */
-#define VERTEX_ROOM		"%waits"
+#define WAITS_DIR		"%waits"
 
 /* postgres_fdw.application_name that tells for whom a session works. */
 #define VERTEX_APPLICATION_NAME	"zklock:%c:%C"
@@ -33,7 +33,7 @@ typedef struct VertexSession
 	bool		remote;			/* what works for it on foreign servers */
 	int64_t		start;			/* when the session began; s since 1970 */
 	int			pid;
-	char		cluster_name[VERTEX_NAME_SIZE];	/* its cluster_name */
+	char		cluster_name[VERTEX_NAME_SIZE]; /* its cluster_name */
 } VertexSession;
 
 /* The name of a session's znode. */
@@ -58,14 +58,14 @@ extern bool vertex_of_application(const char *name, VertexSession *session);
 extern void vertex_write(const VertexSession *session,
 						 char vertex[VERTEX_SESSION_SIZE]);
 extern bool vertex_parse(const char *vertex, VertexSession *session);
-extern bool vertex_node_path(const char *room, const VertexNode *node,
+extern bool vertex_node_path(const char *dir, const VertexNode *node,
 							 char path[NOTE_VERTEX_SIZE]);
 extern bool vertex_parse_node(const char *name, VertexNode *node);
 extern bool vertex_is_node(const char *path);
-extern bool vertex_room_of(const char *path, bool permit,
-						   char room[NOTE_VERTEX_SIZE]);
-extern bool vertex_room_of_owner(const char *path,
-								 char room[NOTE_VERTEX_SIZE]);
+extern bool vertex_waits_dir_of(const char *path, bool permit,
+								char dir[NOTE_VERTEX_SIZE]);
+extern bool vertex_waits_dir_of_owner(const char *path,
+									  char dir[NOTE_VERTEX_SIZE]);
 extern bool vertex_only_names(const char *path, const NoteWait *wait);
 
 #endif							/* ZKLOCK_VERTEX_H */

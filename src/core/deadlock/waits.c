@@ -149,12 +149,12 @@ typedef struct WaitElement
 struct WaitSearch
 {
 	WaitGraph  *graph;
-	int			nwaits;			/* there is room for so many of each */
+	int			nwaits;			/* there is directory for so many of each */
 	WaitElement *elements;
 	int			nelements;
 	WaitLink   *links;
 	int			nlinks;
-	PublishedWait   *published;
+	PublishedWait *published;
 	int			npublished;
 	WaitNeed   *needs;
 	int			nneeds;
@@ -279,7 +279,7 @@ add_link(WaitSearch *search, WaitOwner *owner, const NoteWait *waits, int nwaits
 
 	for (int i = 0; i < nwaits; i++)
 	{
-		PublishedWait   *published = &search->published[search->npublished + nvalid];
+		PublishedWait *published = &search->published[search->npublished + nvalid];
 
 		memset(published, 0, sizeof(*published));
 		published->wait = &waits[i];
@@ -343,7 +343,7 @@ find_needs(WaitSearch *search, PublishedWait **sorted, int *firsts)
 	qsort(sorted, search->npublished, sizeof(PublishedWait *), compare_published);
 	for (int i = 0; i < search->npublished; i++)
 	{
-		PublishedWait   *published = sorted[i];
+		PublishedWait *published = sorted[i];
 
 		if (i > 0 && compare_published(&sorted[i - 1], &sorted[i]) == 0)
 		{
@@ -564,7 +564,7 @@ nearest_of_owner(WaitSearch *search, const WaitOwner *owner, bool in_all)
 	for (int i = owner->first_link; i < owner->first_link + owner->nlinks; i++)
 	{
 		const WaitElement *element =
-			&search->elements[search->links[i].element];
+		&search->elements[search->links[i].element];
 
 		search->graph->nsteps++;
 		if ((in_all ? element->in_all : element->in) &&
@@ -715,7 +715,7 @@ make_graph(WaitSearch *search)
 {
 	WaitGraph  *graph = search->graph;
 	WaitOwner **owners = memory_alloc(graph->nowners * sizeof(WaitOwner *));
-	PublishedWait  **sorted = memory_alloc(search->nwaits * sizeof(PublishedWait *));
+	PublishedWait **sorted = memory_alloc(search->nwaits * sizeof(PublishedWait *));
 
 	for (int i = 0; i < graph->nowners; i++)
 		owners[i] = &graph->owners[i];
@@ -966,7 +966,7 @@ add_needed(Telling *telling, int member)
 	WaitSearch *search = telling->search;
 	int			link = telling->links[member];
 	const WaitElement *element =
-		&search->elements[search->links[link].element];
+	&search->elements[search->links[link].element];
 	const WaitNeed *need = &search->needs[telling->needs[member]];
 	const WaitDirectory *directory = need->directory;
 

@@ -3,9 +3,9 @@
  * deadlock.c
  *		Deadlocks between this instance and others.
  *
- * core/deadlock/detector.c has the protocol.  This room hands it the local edges, from
- * a scan (scan.c), and the answers to its operations; carries out what comes
- * out; and tells backends what has been decided.
+ * core/deadlock/detector.c has the protocol.  This directory hands it the
+ * local edges, from a scan (scan.c), and the answers to its operations;
+ * carries out what comes out; and tells backends what has been decided.
  *
  * When to scan.  Not before a contender has stood behind others for
  * deadlock_timeout; then when that is so of another one, when a scan is asked
@@ -308,11 +308,11 @@ adopt_notes(void)
 
 /* The worker before this one may have left znodes behind, if it had a session. */
 static void
-sweep_rooms(void)
+sweep_waits_dirs(void)
 {
 	char		path[ZNODE_PATH_SIZE];
 
-	for (int i = 0; detector_io_left_room(i, path); i++)
+	for (int i = 0; detector_io_left_waits_dir(i, path); i++)
 	{
 		DetectorInput in = {.event = DETECTOR_SWEEP,.path = path};
 
@@ -332,7 +332,7 @@ deadlock_attach(bool resumed)
 	deadlock.timeout_ms = DeadlockTimeout;
 	detector_init(&deadlock.detector, (int64) DeadlockTimeout * 1000, resumed);
 	detector_io_attach(on_answer);
-	sweep_rooms();
+	sweep_waits_dirs();
 	adopt_notes();
 }
 
@@ -359,7 +359,7 @@ deadlock_end_session(int session)
 	if (session == 0)
 	{
 		detector_io_forget();
-		detector_io_leave_rooms();
+		detector_io_leave_waits_dirs();
 		tell_detector(DETECTOR_EXPIRED);
 		return;
 	}
@@ -391,11 +391,11 @@ static List *
 list_named(void)
 {
 	List	   *named = NIL;
-	const char *room;
+	const char *dir;
 	const char *vertex;
 
 	for (int i = 0;
-		 (vertex = detector_named(&deadlock.detector, i, &room)) != NULL; i++)
+		 (vertex = detector_named(&deadlock.detector, i, &dir)) != NULL; i++)
 		named = lappend(named, pstrdup(vertex));
 	return named;
 }
@@ -403,8 +403,8 @@ list_named(void)
 static void
 run_scan(int64 now_ms)
 {
-	char		room[NOTE_VERTEX_SIZE];
-	const char *rooms[] = {room};
+	char		dir[NOTE_VERTEX_SIZE];
+	const char *dirs[] = {dir};
 	DetectorInput in = {.event = DETECTOR_EDGES,.scan = deadlock.scan};
 	Scan		scan = {0};
 	int64		cpu_us = zk_cpu_us();
@@ -426,8 +426,8 @@ run_scan(int64 now_ms)
 	deadlock.new_ms = 0;
 	in.edges = scan.edges;
 	in.nedges = scan.nedges;
-	in.rooms = rooms;
-	in.nrooms = scan.foreign && foreign_room(room) ? 1 : 0;
+	in.dirs = dirs;
+	in.ndirs = scan.foreign && foreign_waits_dir(dir) ? 1 : 0;
 	watch_queues(&scan);
 	step_detector(&in);
 }
@@ -531,7 +531,7 @@ deadlock_run(void)
 	if (deadlock.to_adopt)
 		adopt_notes();
 	if (detector_is_idle(&deadlock.detector))
-		detector_io_leave_rooms();
+		detector_io_leave_waits_dirs();
 	if (wake_time(WAKE_SCAN) != 0 && wake_time(WAKE_SCAN) <= now_ms)
 	{
 		deadlock.soon = true;

@@ -62,7 +62,7 @@ static struct
 	uint32		notes_owner;	/* of requests that write notes */
 	uint32		owner;			/* of all others */
 	uint32		last_group;
-	bool		rooms_noted;	/* for the next worker */
+	bool		waits_dirs_noted;	/* for the next worker */
 }			io;
 
 /*
@@ -96,29 +96,29 @@ detector_io_forget(void)
 }
 
 /*
- * detector_io_left_room
- *		A room in which an earlier worker may have left znodes, by number from 0
- *		on; false if there is none.
+ * detector_io_left_waits_dir
+ *		A directory in which an earlier worker may have left znodes, by number
+ *		from 0 on; false if there is none.
  */
 bool
-detector_io_left_room(int number, char path[ZNODE_PATH_SIZE])
+detector_io_left_waits_dir(int number, char path[ZNODE_PATH_SIZE])
 {
-	bool		found = deadlock_read_room(number, path);
+	bool		found = deadlock_read_waits_dir(number, path);
 
-	io.rooms_noted |= found;
+	io.waits_dirs_noted |= found;
 	return found;
 }
 
 /*
- * detector_io_leave_rooms
- *		There is no znode of ours in any room.
+ * detector_io_leave_waits_dirs
+ *		There is no znode of ours in any directory.
  */
 void
-detector_io_leave_rooms(void)
+detector_io_leave_waits_dirs(void)
 {
-	if (io.rooms_noted)
-		deadlock_forget_rooms();
-	io.rooms_noted = false;
+	if (io.waits_dirs_noted)
+		deadlock_forget_waits_dirs();
+	io.waits_dirs_noted = false;
 }
 
 static SentRequest *
@@ -340,12 +340,12 @@ op_name(const DetectorOp *op)
 	return op->verdict ? "act" : names[op->request.kind];
 }
 
-/* If it creates a znode in a room: the next worker must know of that. */
+/* If it creates a znode in a directory: the next worker must know of that. */
 static void
-note_room(const DetectorOp *op)
+note_waits_dir(const DetectorOp *op)
 {
 	const char *path = op->verdict;
-	char		room[NOTE_VERTEX_SIZE];
+	char		dir[NOTE_VERTEX_SIZE];
 
 	if (path == NULL && (op->request.kind == REQUEST_CREATE ||
 						 (op->request.kind == REQUEST_SET &&
@@ -353,10 +353,10 @@ note_room(const DetectorOp *op)
 		path = op->request.path;
 	if (path == NULL)
 		return;
-	strlcpy(room, path, sizeof(room));
-	*strrchr(room, '/') = '\0';
-	deadlock_note_room(room);
-	io.rooms_noted = true;
+	strlcpy(dir, path, sizeof(dir));
+	*strrchr(dir, '/') = '\0';
+	deadlock_note_waits_dir(dir);
+	io.waits_dirs_noted = true;
 }
 
 /*
@@ -374,7 +374,7 @@ detector_io_submit(const DetectorOp *op)
 			(errmsg_internal("deadlock request %u: %s %s%s", request.serial,
 							 op_name(op), request.path,
 							 request.barrier ? ", behind a barrier" : "")));
-	note_room(op);
+	note_waits_dir(op);
 	if (op->verdict)
 		return act(op);
 	if (request.kind == REQUEST_SET)
@@ -469,7 +469,7 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *told)
 	SentRequest *sent;
 
 	memset(told, 0, sizeof(*told));
-	told->event = DETECTOR_ROOM_CHANGED;
+	told->event = DETECTOR_DIR_CHANGED;
 	told->answer = *in;
 	if (in->event != REQUEST_DONE)
 		return true;

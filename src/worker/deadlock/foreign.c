@@ -274,14 +274,14 @@ foreign_find(int pid)
 }
 
 /*
- * foreign_room
+ * foreign_waits_dir
  *		Where edges of sessions are told; false if there is no such place.
  */
 bool
-foreign_room(char room[NOTE_VERTEX_SIZE])
+foreign_waits_dir(char dir[NOTE_VERTEX_SIZE])
 {
-	return snprintf(room, NOTE_VERTEX_SIZE, "%s/%s", zklock_root,
-					VERTEX_ROOM) < NOTE_VERTEX_SIZE;
+	return snprintf(dir, NOTE_VERTEX_SIZE, "%s/%s", zklock_root,
+					WAITS_DIR) < NOTE_VERTEX_SIZE;
 }
 
 /*
@@ -306,7 +306,7 @@ bool
 foreign_node(const VertexSession *session, bool remote,
 			 char path[NOTE_VERTEX_SIZE])
 {
-	char		room[NOTE_VERTEX_SIZE];
+	char		dir[NOTE_VERTEX_SIZE];
 	VertexNode	name = {.publisher = (uint64) status(0)->client_id};
 	VertexSession vertex = *session;
 	SessionNode *node;
@@ -322,8 +322,8 @@ foreign_node(const VertexSession *session, bool remote,
 											(uint64) zk_now_us());
 	}
 	name.number = node->number;
-	return name.publisher != 0 && foreign_room(room) &&
-		vertex_node_path(room, &name, path);
+	return name.publisher != 0 && foreign_waits_dir(dir) &&
+		vertex_node_path(dir, &name, path);
 }
 
 /*

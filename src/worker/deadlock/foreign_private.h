@@ -39,7 +39,7 @@ extern bool foreign_may_matter(int64 wait_us);
 extern List *foreign_begin(int64 wait_us, List *named);
 extern void foreign_skip(void);
 extern ForeignSession *foreign_find(int pid);
-extern bool foreign_room(char room[NOTE_VERTEX_SIZE]);
+extern bool foreign_waits_dir(char dir[NOTE_VERTEX_SIZE]);
 extern bool foreign_node(const VertexSession *session, bool remote,
 						 char path[NOTE_VERTEX_SIZE]);
 extern void foreign_told(const char *path);

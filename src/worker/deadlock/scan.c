@@ -98,7 +98,7 @@ static struct
 	SeenWait   *waits;
 	int			nwaits;			/* how many count */
 	int64		since_us;		/* what began later does not count */
-	int			room;			/* for edges, in scan->edges */
+	int			dir;			/* for edges, in scan->edges */
 	int			window;			/* the first that is told of a hold with too
 								 * many, modulo that number */
 	uint32		round;			/* of scans */
@@ -240,7 +240,7 @@ list_waiting(List *sessions, int *n)
 	return pids;
 }
 
-/* The place of the next edge; NULL: there is no room. */
+/* The place of the next edge; NULL: there is no directory. */
 static WaitEdge *
 next_edge(void)
 {
@@ -248,10 +248,10 @@ next_edge(void)
 
 	if (scan->nedges == MAX_EDGES)
 		return NULL;
-	if (scan->nedges == scanning.room)
+	if (scan->nedges == scanning.dir)
 	{
-		scanning.room *= 2;
-		scan->edges = repalloc(scan->edges, scanning.room * sizeof(WaitEdge));
+		scanning.dir *= 2;
+		scan->edges = repalloc(scan->edges, scanning.dir * sizeof(WaitEdge));
 	}
 	return &scan->edges[scan->nedges];
 }
@@ -531,8 +531,8 @@ scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 	sessions = foreign_begin((int64) wait_ms * 1000, named);
 	if (scanning.nwaits == 0 && sessions == NIL)
 		return;
-	scanning.room = 64;
-	scan->edges = palloc(scanning.room * sizeof(WaitEdge));
+	scanning.dir = 64;
+	scan->edges = palloc(scanning.dir * sizeof(WaitEdge));
 	scanning.window = now_ms / (WINDOW_TIMEOUTS * (int64) wait_ms) %
 		MAX_SEEN_OF_HOLD * (MAX_EDGES_OF_HOLD / 2);
 	blockers_begin((int64) wait_ms * 1000);

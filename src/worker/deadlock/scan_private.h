@@ -24,7 +24,8 @@ typedef struct Scan
 	int			nedges;
 	List	   *unknown;		/* Contenders that would have edges if it were
 								 * known that others stand behind them */
-	bool		foreign;		/* sessions of ours may be named in the room */
+	bool		foreign;		/* sessions of ours may be named in the
+								 * directory */
 } Scan;
 
 extern void scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,

@@ -106,7 +106,7 @@
 typedef enum FleetNode
 {
 	NODE_ROOT,
-	NODE_ROOM,					/* %clusters */
+	NODE_DIR,					/* %clusters */
 	NODE_OURS					/* our znode in it */
 } FleetNode;
 
@@ -270,7 +270,7 @@ read_identity(void)
 {
 	Request		op = {.kind = REQUEST_GET};
 
-	submit(FLEET_READING, &op, NODE_ROOM);
+	submit(FLEET_READING, &op, NODE_DIR);
 }
 
 /* Write a new identity: make %clusters, or set its data. */
@@ -283,7 +283,7 @@ write_identity(FleetState state, Request *op)
 	session_make_uuid(uuid);
 	member_write_fleet(uuid, data);
 	op->data = data;
-	submit(state, op, NODE_ROOM);
+	submit(state, op, NODE_DIR);
 }
 
 static void
@@ -300,7 +300,7 @@ restrict_access(FleetState state, FleetNode node)
 {
 	Request		op = {
 		.kind = REQUEST_SET_ACL,
-		.persistent = node == NODE_ROOM
+		.persistent = node == NODE_DIR
 	};
 
 	submit(state, &op, node);
@@ -358,7 +358,7 @@ give_up(int error)
 	fleet.logged_error = error;
 	ereport(LOG,
 			(errmsg("could not tell other servers of this one in \"%s/%s\": %s",
-					fleet.info.root, MEMBER_ROOM, session_error_text(error)),
+					fleet.info.root, MEMBER_DIR, session_error_text(error)),
 			 no_chroot ?
 			 errdetail("The chroot of \"zklock.servers\" does not exist in ZooKeeper.") :
 			 session_error_is_access(error) ?
@@ -398,7 +398,7 @@ on_identity(const RequestAnswer *in)
 		(void) member_parse_fleet(in->data, in->data_len, id);
 	publish_identity(id);
 	if (zklock_acl == ZK_ACL_CREATOR)
-		get_access(FLEET_ASKING, NODE_ROOM);
+		get_access(FLEET_ASKING, NODE_DIR);
 	else
 		enter();
 }
@@ -408,7 +408,7 @@ static void
 on_access(const RequestAnswer *in)
 {
 	if (in->acl_open || credentials_change())
-		restrict_access(FLEET_CLOSING, NODE_ROOM);
+		restrict_access(FLEET_CLOSING, NODE_DIR);
 	else
 		enter();
 }
@@ -420,7 +420,7 @@ on_closed(const RequestAnswer *in)
 	if (in->result == REQUEST_REFUSED && !fleet.open_logged)
 		ereport(LOG,
 				(errmsg("could not set the ACL of \"%s/%s\" in ZooKeeper: %s",
-						fleet.info.root, MEMBER_ROOM,
+						fleet.info.root, MEMBER_DIR,
 						session_error_text(in->error)),
 				 errdetail("It belongs to other credentials than those of this server.")));
 	fleet.open_logged = in->result == REQUEST_REFUSED;

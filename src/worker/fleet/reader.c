@@ -96,7 +96,7 @@ static const char *const directories[NPLACES] = {
 void
 members_path(const char *root, char path[ZNODE_PATH_SIZE])
 {
-	snprintf(path, ZNODE_PATH_SIZE, "%s/%s", root, MEMBER_ROOM);
+	snprintf(path, ZNODE_PATH_SIZE, "%s/%s", root, MEMBER_DIR);
 }
 
 /*

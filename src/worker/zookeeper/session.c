@@ -4,7 +4,7 @@
  *		The instance's ZooKeeper sessions.
  *
  * Most instances need one; sessions.c tells when there are more.  A session
- * goes by its number, from 0 up to ZK_MAX_SESSIONS, in all rooms and in shared
+ * goes by its number, from 0 up to ZK_MAX_SESSIONS, in all files and in shared
  * memory.
  *
  * The life of a session: it is opened, connects, is suspended and resumed,

@@ -1,0 +1,408 @@
+/*-------------------------------------------------------------------------
+ *
+ * directory.c
+ *		The znodes %waits: made, listed, watched, and cleaned up.
+ *
+ * Each root that our edges have to do with has a directory, <root>/%waits.  It
+ * is made if it is missing, and listed and watched as long as it is needed:
+ * while there is an edge, a note that has waits, or a probe; or while sessions
+ * of ours may be named there (vertex.c).
+ *
+ * A directory that has not been needed for some time is deleted.  That fails
+ * unless it is empty.  Instances that need it hear of that by their watch, and
+ * make it anew; so does one whose create of a znode in it fails.
+ *
+ * A probe is in the directory of the first of the roots in which its members
+ * wait.  Who has no edge to do with that root does not see it, if there are
+ * three roots or more, until it finds the deadlock itself: then it makes a
+ * probe in that directory, too, and watches it for as long as that one lives;
+ * and answers the older one.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/core/deadlock/directory.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "core/deadlock/detection_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+
+/* How many times deadlock_timeout a directory stays that is not needed. */
+#define DIR_LINGER			20
+
+/*
+ * waits_dir_path_in
+ *		The path of a znode in a directory; "" if that is too long.
+ */
+void
+waits_dir_path_in(const char *dir, const char *name, char path[NOTE_VERTEX_SIZE])
+{
+	if (snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", dir, name) >=
+		NOTE_VERTEX_SIZE)
+		path[0] = '\0';
+}
+
+/*
+ * waits_dir_find
+ *		What is known of a directory; NULL: nothing.
+ */
+WaitsDir *
+waits_dir_find(Detection *state, const char *path)
+{
+	for (int i = 0; i < state->ndirs; i++)
+		if (strcmp(state->dirs[i].path, path) == 0)
+			return &state->dirs[i];
+	return NULL;
+}
+
+/*
+ * waits_dir_sweep
+ *		There may be znodes of ours in a directory that we do not know of: look
+ *		for them, and delete them.
+ */
+void
+waits_dir_sweep(Detection *state, const char *path)
+{
+	WaitsDir   *dir = waits_dir_find(state, path);
+
+	if (dir != NULL)
+		dir->sweep = true;
+}
+
+/*
+ * waits_dir_throw_away
+ *		Have a znode of ours deleted, now or when there is a connection.
+ */
+void
+waits_dir_throw_away(Detection *state, const char *dir, const char *name)
+{
+	state->orphans = memory_grow(state->orphans, state->norphans, sizeof(Orphan));
+	waits_dir_path_in(dir, name, state->orphans[state->norphans++].path);
+}
+
+/*
+ * waits_dir_made
+ *		A mkdir has been answered.
+ */
+void
+waits_dir_made(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	WaitsDir   *dir = waits_dir_find(state, pending->path);
+
+	if (dir == NULL)
+		return;
+	dir->making = false;
+	if (in->answer.result == REQUEST_NO_NODE ||
+		in->answer.result == REQUEST_REFUSED)
+		dir->retry_at = state->now + state->timeout;
+}
+
+/*
+ * waits_dir_deleted
+ *		A delete has been answered.
+ */
+void
+waits_dir_deleted(Detection *state, const Pending *pending, const DetectorInput *in)
+{
+	WaitsDir   *dir = waits_dir_find(state, pending->path);
+
+	if (dir != NULL && in->answer.result != REQUEST_REFUSED)
+	{
+		/* if it is needed again, it is to be listed */
+		dir->exists = false;
+		dir->watch = 0;
+	}
+	for (int i = 0; i < state->norphans; i++)
+		if (strcmp(state->orphans[i].path, pending->path) == 0)
+		{
+			state->orphans[i].out = false;
+			if (in->answer.result == REQUEST_UNKNOWN)
+				return;
+			state->norphans--;
+			memmove(&state->orphans[i], &state->orphans[i + 1],
+					(state->norphans - i) * sizeof(Orphan));
+			return;
+		}
+}
+
+/*
+ * waits_dir_changed
+ *		The watch of the list with this serial was used up.
+ */
+void
+waits_dir_changed(Detection *state, uint32_t serial)
+{
+	for (int i = 0; i < state->ndirs; i++)
+		if (state->dirs[i].watch == serial)
+			state->dirs[i].watch = 0;
+}
+
+/*
+ * waits_dir_resumed
+ *		There is a connection again: nothing is known of what happened
+ *		meanwhile.
+ */
+void
+waits_dir_resumed(Detection *state)
+{
+	for (int i = 0; i < state->ndirs; i++)
+	{
+		state->dirs[i].watch = 0;
+		state->dirs[i].barrier = true;
+		state->dirs[i].retry_at = state->now;
+	}
+}
+
+/* A directory that is needed. */
+static WaitsDir *
+need_room(Detection *state, const char *path)
+{
+	WaitsDir   *dir = waits_dir_find(state, path);
+
+	if (dir == NULL)
+	{
+		state->dirs = memory_grow(state->dirs, state->ndirs, sizeof(WaitsDir));
+		dir = &state->dirs[state->ndirs++];
+		strcpy(dir->path, path);
+		dir->barrier = true;
+		dir->sweep = state->resumed;
+	}
+	dir->needed = true;
+	return dir;
+}
+
+/* Which directories do our edges and notes have to do with? */
+static void
+recount_waits_dirs(Detection *state)
+{
+	char		dir[NOTE_VERTEX_SIZE];
+
+	state->recount = false;
+	for (int i = 0; i < state->ndirs; i++)
+		state->dirs[i].used = false;
+	for (int i = 0; i < state->nedges; i++)
+	{
+		const WaitEdge *edge = &state->edges[i].edge;
+
+		if (vertex_waits_dir_of(edge->wait.to,
+								edge->wait.kind == NOTE_WAIT_PERMIT, dir))
+			need_room(state, dir)->used = true;
+	}
+	for (const Holder *holder = detection_next_holder(state, NULL);
+		 holder != NULL; holder = detection_next_holder(state, holder))
+		if (vertex_waits_dir_of_owner(holder->path, dir))
+			need_room(state, dir)->used = true;
+}
+
+/*
+ * waits_dir_sweep_anew
+ *		The same, of a directory that is not known yet: it is listed for that.
+ */
+void
+waits_dir_sweep_anew(Detection *state, const char *path)
+{
+	need_room(state, path)->sweep = true;
+}
+
+/* Which directories do our edges and probes need? */
+static void
+need_rooms(Detection *state)
+{
+	if (state->recount)
+		recount_waits_dirs(state);
+	for (int i = 0; i < state->ndirs; i++)
+		state->dirs[i].needed = state->dirs[i].used ||
+			state->dirs[i].sweep || state->dirs[i].wanted;
+	for (int i = 0; i < state->nprobes; i++)
+		if (state->probes[i].state != PROBE_OVER || state->probes[i].verdict)
+			(void) need_room(state, state->probes[i].dir);
+}
+
+/*
+ * waits_dir_want
+ *		These directories are to be watched, whether there are edges or not.
+ */
+void
+waits_dir_want(Detection *state, const char *const *dirs, int ndirs)
+{
+	for (int i = 0; i < ndirs; i++)
+		(void) need_room(state, dirs[i]);
+	for (int i = 0; i < state->ndirs; i++)
+	{
+		WaitsDir   *dir = &state->dirs[i];
+		bool		wanted = false;
+
+		for (int j = 0; j < ndirs; j++)
+			wanted |= strcmp(dir->path, dirs[j]) == 0;
+		if (wanted && !dir->wanted && dir->nnamed > 0)
+			state->out->named = true;
+		dir->wanted = wanted;
+	}
+}
+
+/*
+ * Is this znode ours, for all that we know?  One that is about to be deleted
+ * is, until the delete has been answered.
+ */
+static bool
+is_ours(Detection *state, const char *path)
+{
+	for (int i = 0; i < state->norphans; i++)
+		if (strcmp(state->orphans[i].path, path) == 0)
+			return true;
+	return detection_find_holder(state, path) != NULL;
+}
+
+/* Note that a session is named. */
+static void
+add_named(WaitsDir *dir, const char *vertex)
+{
+	VertexSession session;
+	char		name[VERTEX_SESSION_SIZE];
+
+	(void) vertex_parse(vertex, &session);
+	session.remote = false;
+	vertex_write(&session, name);
+	for (int i = 0; i < dir->nnamed; i++)
+		if (strcmp(dir->named[i], name) == 0)
+			return;
+	dir->named = memory_grow(dir->named, dir->nnamed,
+							 sizeof(*dir->named));
+	strcpy(dir->named[dir->nnamed++], name);
+}
+
+/*
+ * waits_dir_listed
+ *		The list of a directory has been answered: if the directory has been
+ *		listed, or is not there, which sessions are named?
+ *
+ * What we tell of a session does not name it: it would be named as long as it
+ * waits.  If the directory is to be swept, so are znodes of sessions.
+ */
+void
+waits_dir_listed(Detection *state, WaitsDir *dir, const DetectorInput *in)
+{
+	char		(*before)[VERTEX_SESSION_SIZE] = dir->named;
+	int			nbefore = dir->nnamed;
+	int			same = 0;
+
+	if (in->answer.result != REQUEST_OK &&
+		in->answer.result != REQUEST_NO_NODE)
+		return;
+	if (in->answer.result == REQUEST_OK && !dir->exists)
+		detection_note_all_changed(state);	/* sessions' znodes can be made */
+	dir->exists = in->answer.result == REQUEST_OK;
+	dir->named = NULL;
+	dir->nnamed = 0;
+	for (int i = 0; dir->exists && i < in->answer.nchildren; i++)
+	{
+		char		path[NOTE_VERTEX_SIZE];
+		VertexNode	node;
+
+		if (!vertex_parse_node(in->answer.children[i], &node))
+			continue;
+		waits_dir_path_in(dir->path, in->answer.children[i], path);
+		if (is_ours(state, path))
+			continue;
+		add_named(dir, node.vertex);
+		if (dir->sweep)
+			(void) detection_send(state, REQUEST_GET, TASK_SWEEP, path, 0);
+	}
+	for (int i = 0; i < dir->nnamed; i++)
+		for (int j = 0; j < nbefore; j++)
+			same += strcmp(dir->named[i], before[j]) == 0;
+	if (dir->wanted && (same != nbefore || same != dir->nnamed))
+		state->out->named = true;
+	free(before);
+}
+
+/*
+ * waits_dir_forget
+ *		The session has ended: forget all directories, and what was to be
+ *		deleted in them.
+ */
+void
+waits_dir_forget(Detection *state)
+{
+	for (int i = 0; i < state->ndirs; i++)
+		free(state->dirs[i].named);
+	state->ndirs = 0;
+	state->norphans = 0;
+	state->recount = true;
+}
+
+/*
+ * A directory is not needed, perhaps any more: delete it when that has lasted.
+ */
+static void
+leave(Detection *state, WaitsDir *dir)
+{
+	if (dir->leave_at == 0)
+		return;
+	if (dir->leave_at > state->now)
+	{
+		detection_wake(state, dir->leave_at);
+		return;
+	}
+	dir->leave_at = 0;
+	(void) detection_send(state, REQUEST_DELETE, TASK_DELETE, dir->path,
+						  0);
+}
+
+/*
+ * waits_dir_watch_needed
+ *		List what is needed and not watched, and delete what has not been
+ *		needed for long.
+ */
+void
+waits_dir_watch_needed(Detection *state)
+{
+	need_rooms(state);
+	for (int i = 0; i < state->ndirs; i++)
+	{
+		WaitsDir   *dir = &state->dirs[i];
+		DetectorOp *op;
+
+		if (!dir->needed)
+		{
+			leave(state, dir);
+			continue;
+		}
+		dir->leave_at = state->now + DIR_LINGER * state->timeout;
+		if (dir->listing || dir->making || dir->watch != 0)
+			continue;
+		if (dir->retry_at > state->now)
+		{
+			detection_wake(state, dir->retry_at);
+			continue;
+		}
+		op = detection_send(state, REQUEST_LIST, TASK_LIST,
+							dir->path, 0);
+		op->request.barrier = dir->barrier;
+		dir->barrier = false;
+		dir->watch = op->request.serial;
+		dir->listing = true;
+	}
+}
+
+/*
+ * waits_dir_clean_up
+ *		Delete what is to be deleted.
+ */
+void
+waits_dir_clean_up(Detection *state)
+{
+	for (int i = 0; i < state->norphans; i++)
+		if (!state->orphans[i].out)
+		{
+			(void) detection_send(state, REQUEST_DELETE, TASK_DELETE,
+								  state->orphans[i].path, 0);
+			state->orphans[i].out = true;
+		}
+}

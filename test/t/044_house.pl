@@ -25,7 +25,7 @@ my @offences = offences($top);
 is_deeply(\@offences, [], 'the sources are in order');
 
 # The same sources with some more files, or lines: what is reported is what was
-# there before, and one that is like each pattern.  New rooms are drawn, unless
+# there before, and one that is like each pattern.  New modules are drawn, unless
 # the caller gives lines of the drawing.
 sub plant
 {
@@ -60,7 +60,7 @@ sub function
 	return join("\n", 'void', "$name(void)", '{', (map { "\t$_;" } @body), "}\n");
 }
 
-plant('nothing is reported of a room in order',
+plant('nothing is reported of a module in order',
 	{   'worker/planted.h' => "extern void planted(void);\n",
 		'worker/planted.c' => include('"postgres.h"', '"core/lock/znode.h"',
 			'"shared/grant.h"', '"worker/planted.h"')
@@ -105,7 +105,7 @@ plant('backend/ includes it through another header',
 plant('worker/ includes what is for backends',
 	{ 'worker/planted.c' => include('"shared/take.h"') },
 	'worker/planted.c includes shared/take.h: not for worker/');
-plant('a room of worker/ includes zookeeper.h',
+plant('a module of worker/ includes zookeeper.h',
 	{ 'worker/planted.c' => include('<zookeeper/zookeeper.h>') },
 	'worker/planted.c includes <zookeeper/zookeeper.h>: only');
 plant('it includes it through another header',
@@ -167,7 +167,7 @@ plant('another folder',
 	'worker/attic/planted.c: there is no folder worker/attic/');
 
 # circles
-plant('two rooms include each other',
+plant('two modules include each other',
 	{   'worker/planted.c' => include('"worker/planted2.h"'),
 		'worker/planted.h' => '',
 		'worker/planted2.c' => include('"worker/planted.h"'),
@@ -178,7 +178,7 @@ plant('three headers include each other',
 		'shared/planted2.h' => include('"shared/planted3.h"'),
 		'shared/planted3.h' => include('"planted.h"') },
 	'circle: shared/planted -> shared/planted2 .* -> shared/planted3 .* -> shared/planted ');
-plant('two rooms use each other by way of a common header',
+plant('two modules use each other by way of a common header',
 	{   'backend/common.h' => "extern void planted(void);\nextern int\tplanted2(void);\n",
 		'backend/planted.c' => include('"backend/common.h"')
 		  . function('planted', 'run(&planted2)'),
@@ -196,12 +196,12 @@ plant('a long machine may be, a long function in it not',
 	'core/lock/semaphore.c: planted\(\) has 61 lines, more than 60');
 
 # the drawing
-plant('a room is not drawn',
+plant('a module is not drawn',
 	{ 'shared/planted.c' => '', 'rooms.dot' => '' },
 	'rooms.dot: shared/planted is missing');
-plant('a room is drawn that does not exist',
+plant('a module is drawn that does not exist',
 	{ 'rooms.dot' => qq("shared/planted" [label="planted"];\n) },
-	'rooms.dot: there is no room shared/planted');
+	'rooms.dot: there is no module shared/planted');
 plant('an arrow is drawn that is no dependency',
 	{ 'rooms.dot' => qq("core/lock/znode" -> "core/lock/recipe" [label="1"];\n) },
 	'rooms.dot: core/lock/znode does not use core/lock/recipe');

@@ -260,7 +260,7 @@ end(void **state)
 	return 0;
 }
 
-/* Our edge is published, and the look has found nothing; the list is 1. */
+/* Our edge is published, and the search has found nothing; the list is 1. */
 static void
 publish(void)
 {
@@ -476,7 +476,7 @@ the_room_is_needed_while_it_goes(void **state)
 }
 
 static void
-one_look_in_each_timeout(void **state)
+one_search_in_each_timeout(void **state)
 {
 	(void) state;
 	publish();
@@ -497,7 +497,7 @@ one_look_in_each_timeout(void **state)
 	assert_int_equal(detector.counts.looks, 4);
 }
 
-/* A look whose first read is out reads that deadlock. */
+/* A search whose first read is out reads that deadlock. */
 static void
 read_deadlock(bool victim_is_ours)
 {
@@ -513,7 +513,7 @@ read_deadlock(bool victim_is_ours)
 	data(2, note(&ours), 3, true);
 }
 
-/* The second look finds a deadlock, and we ask: the probe is 5. */
+/* The second search finds a deadlock, and we ask: the probe is 5. */
 static void
 find(bool victim_is_ours)
 {
@@ -1753,11 +1753,11 @@ answer_late(RequestKind kind)
 }
 
 /*
- * More edges than one look begins with, and a server that takes so long that the
- * first are due again: each has its look.
+ * More edges than one search begins with, and a server that takes so long that
+ * the first are due again: each has its search.
  */
 static void
-each_edge_has_its_look(void **state)
+each_edge_has_its_search(void **state)
 {
 	WaitEdge	list[40];
 
@@ -1777,7 +1777,9 @@ each_edge_has_its_look(void **state)
 		assert_true(was_read[i]);
 }
 
-/* More readers ahead than one look reads notes of: others have theirs read. */
+/*
+ * More readers ahead than one search reads notes of: others have theirs read.
+ */
 static void
 each_note_is_read(void **state)
 {
@@ -1872,7 +1874,7 @@ main(void)
 		LINE(the_room_goes_when_nobody_needs_it),
 		LINE(the_room_stays_that_others_use),
 		LINE(the_room_is_needed_while_it_goes),
-		LINE(one_look_in_each_timeout),
+		LINE(one_search_in_each_timeout),
 		LINE(our_victim),
 		LINE(an_act_that_fails),
 		LINE(our_edge_ends_before_the_act),
@@ -1916,7 +1918,7 @@ main(void)
 		LINE(our_session_is_the_victim),
 		LINE(a_new_worker_sweeps_sessions),
 		LINE(many_edges_cost_as_much_each),
-		LINE(each_edge_has_its_look),
+		LINE(each_edge_has_its_search),
 		LINE(each_note_is_read),
 		LINE(names_and_forms),
 	};

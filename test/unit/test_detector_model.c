@@ -611,7 +611,7 @@ test_rings(void **state)
 
 			longest = time > longest ? time : longest;
 			world_check(time < 3 * WORLD_TIMEOUT / 4,
-						"T5: the first look finds it");
+						"T5: the first search finds it");
 		}
 	printf("rings: at most %ld us\n", (long) longest);
 	world_end();
@@ -633,7 +633,7 @@ test_roots(void **state)
 			world->roots = ninstances;
 			time = play_ring(ninstances, run);
 			world_check(time < 3 * WORLD_TIMEOUT / 2,
-						"T5: the second look finds it");
+						"T5: the second search finds it");
 			longest = time > longest ? time : longest;
 		}
 	world->roots = 1;
@@ -673,7 +673,7 @@ test_mutation(void **state)
 				play_stale(run);
 			else
 				world_check(play_ring(2, run) < 3 * WORLD_TIMEOUT / 4,
-							"T5: the first look finds it");
+							"T5: the first search finds it");
 	zklock_mutation = ZK_MUTATION_NONE;
 	world->mutated = false;
 	printf("%lu runs break rules, first %lu: %s\n", violated, first, rule);

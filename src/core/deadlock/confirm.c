@@ -198,7 +198,7 @@ answer(Detection *state, Probe *probe, uint64_t confirmed)
 
 /*
  * confirm_found
- *		A look has found a deadlock: ask all members, unless somebody does.
+ *		A search has found a deadlock: ask all members, unless somebody does.
  *
  * The deadlock is ours now.
  */

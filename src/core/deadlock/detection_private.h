@@ -22,7 +22,7 @@ typedef enum DetectionTask
 {
 	TASK_NONE,
 	TASK_SET,					/* a note */
-	TASK_LOOK,					/* a directory or a note for the look */
+	TASK_SEARCH,				/* a directory or a note for the search */
 	TASK_LIST,					/* a directory, to hear what is new in it */
 	TASK_MKDIR,					/* a directory */
 	TASK_READ,					/* a probe of others, or one left behind */
@@ -175,7 +175,7 @@ typedef struct Detection
 	int			npending;
 	bool		resumed;		/* directories that are new are to be swept */
 
-	/* the look under way */
+	/* the search under way */
 	bool		looking;
 	int64_t		look_at;		/* there is no edge to be looked from before */
 	int			first_start;	/* where to begin to look for such */

@@ -19,7 +19,8 @@
  *		a session are written into a znode of its own (vertex.c), which is made
  *		when the directory is known to be there, and deleted when there are
  *		none.
- *	2	Look.  When the write has been answered we look once from the edge, and
+ *	2	Search.  When the write has been answered we search once from the edge,
+ *	and
  *		again each deadlock_timeout while it lasts; after a lost connection at
  *		once.  What is read is the queues and the notes of owners, our own, too.
  *	3	Probe.  A deadlock that was read may never have been.  So whoever finds
@@ -63,11 +64,11 @@
  * A deadlock that lasts is seen.  Of its edges' writes one is the last.  Its
  * writer's server has applied all writes before it when it answers, and a
  * session never goes back to a server that has applied less than it has heard.
- * So a look that begins behind the answer sees all the notes; it sees the
+ * So a search that begins behind the answer sees all the notes; it sees the
  * queues as well, since an edge is published when its wait is long in the
- * queue.  By waits.c one of those who look reports it or another, smaller one.
- * (A look ahead of one's own write is not enough: two who look at the same
- * time, and then write, see nothing.)
+ * queue.  By waits.c one of those who search reports it or another, smaller
+ * one.  (A search ahead of one's own write is not enough: two who search the
+ * same time, and then write, see nothing.)
  *
  * One act for one deadlock.  Each act writes the notes of all edges of the
  * victim's wait, and checks the version of each note of others that it has an
@@ -110,7 +111,7 @@
  */
 #define MAX_WRITING		32
 
-/* From how many edges one look looks. */
+/* From how many edges one search begins. */
 #define MAX_STARTS	16
 
 /*
@@ -193,9 +194,12 @@ are_sent(const Holder *holder, const NoteWait *waits, int n)
 	return true;
 }
 
-/* Has there been no look yet from an edge of this holder, or is it under way? */
+/*
+ * Has there been no search yet from an edge of this holder, or is it under
+ * way?
+ */
 static bool
-is_to_look(const Detection *state, const Holder *holder)
+is_to_search(const Detection *state, const Holder *holder)
 {
 	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
 		if (state->looking || state->edges[i].look_at == 0)
@@ -238,7 +242,7 @@ publish(Detection *state, Holder *holder)
 
 	if (holder->out != 0 || holder->gone || !is_writable(state, holder))
 		return;
-	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_look(state, holder))
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_search(state, holder))
 		return;
 	n = choose_waits(state, holder, waits);
 	grows = holder->unsure || !are_sent(holder, waits, n);
@@ -477,7 +481,7 @@ on_edges(Detection *state, const DetectorInput *in)
  */
 
 static void
-end_look(Detection *state)
+end_search(Detection *state)
 {
 	graph_free(&state->graph);
 	free(state->starts);
@@ -489,7 +493,7 @@ end_look(Detection *state)
 
 /* All has been read that there is to be read. */
 static void
-search(Detection *state)
+begin_search(Detection *state)
 {
 	WaitSearch *search = waits_begin(&state->graph);
 
@@ -503,10 +507,10 @@ search(Detection *state)
 			confirm_found(state, &deadlock);
 	}
 	waits_end(search);
-	end_look(state);
+	end_search(state);
 }
 
-/* Send what the look needs next; if that is nothing, it is over. */
+/* Send what the search needs next; if that is nothing, it is over. */
 static void
 read_on(Detection *state)
 {
@@ -515,17 +519,17 @@ read_on(Detection *state)
 	while (graph_next_read(&state->graph, &read))
 	{
 		(void) detection_send(state, read.kind == GRAPH_READ_CHILDREN ?
-							  REQUEST_CHILDREN : REQUEST_GET, TASK_LOOK,
+							  REQUEST_CHILDREN : REQUEST_GET, TASK_SEARCH,
 							  read.path, 0);
 		state->nreading++;
 		state->counts->reads++;
 	}
 	if (state->nreading == 0)
-		search(state);
+		begin_search(state);
 }
 
 static void
-on_look_read(Detection *state, const Pending *pending, const DetectorInput *in)
+on_search_read(Detection *state, const Pending *pending, const DetectorInput *in)
 {
 	if (!state->looking || state->nreading == 0)
 		return;
@@ -541,7 +545,7 @@ on_look_read(Detection *state, const Pending *pending, const DetectorInput *in)
 		read_on(state);
 }
 
-/* A look is to begin with this edge, too. */
+/* A search is to begin with this edge, too. */
 static void
 start(Detection *state, LocalEdge *edge)
 {
@@ -553,11 +557,11 @@ start(Detection *state, LocalEdge *edge)
 }
 
 /*
- * Look from the edges whose time has come, unless a look is under way.  Where
- * they are too many for one look, the next one begins behind them.
+ * Search from the edges whose time has come, unless a search is under way.
+ * Where they are too many for one search, the next one begins behind them.
  */
 static void
-look(Detection *state)
+begin_search(Detection *state)
 {
 	int			n = 0;
 
@@ -589,9 +593,9 @@ look(Detection *state)
 	}
 }
 
-/* The look that was under way has been in vain. */
+/* The search that was under way has been in vain. */
 static void
-break_look(Detection *state)
+break_search(Detection *state)
 {
 	for (int i = 0; i < state->nstarts; i++)
 	{
@@ -602,14 +606,14 @@ break_look(Detection *state)
 	}
 	state->look_at = state->now;
 	for (int i = state->npending - 1; i >= 0; i--)
-		if (state->pending[i].task == TASK_LOOK)
+		if (state->pending[i].task == TASK_SEARCH)
 		{
 			free(state->pending[i].path);
 			state->npending--;
 			memmove(&state->pending[i], &state->pending[i + 1],
 					(state->npending - i) * sizeof(Pending));
 		}
-	end_look(state);
+	end_search(state);
 }
 
 /*
@@ -620,7 +624,7 @@ static void
 on_suspended(Detection *state)
 {
 	state->connected = false;
-	break_look(state);
+	break_search(state);
 }
 
 static void
@@ -673,8 +677,8 @@ on_done(Detection *state, const DetectorInput *in)
 		return;
 	if (pending.task == TASK_SET)
 		on_note_written(state, &pending, in);
-	else if (pending.task == TASK_LOOK)
-		on_look_read(state, &pending, in);
+	else if (pending.task == TASK_SEARCH)
+		on_search_read(state, &pending, in);
 	else
 		confirm_done(state, &pending, in);
 	free(pending.path);
@@ -710,7 +714,7 @@ detector_free(Detector *detector)
 
 	if (state == NULL)
 		return;
-	end_look(state);
+	end_search(state);
 	confirm_forget(state);
 	free(state->edges);
 	free(state->edge_table);
@@ -790,7 +794,7 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	publish_all(state);
 	detection_wake(state, state->write_at);
 	if (state->connected)
-		look(state);
+		begin_search(state);
 	if (state->connected && !state->looking)
 		detection_wake(state, state->look_at);
 	confirm_advance(state);

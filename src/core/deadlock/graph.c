@@ -3,7 +3,7 @@
  * graph.c
  *		What has been read of the graph of waits between instances.
  *
- * A look begins with edges of this instance (graph_start).  The graph says
+ * A search begins with edges of this instance (graph_start).  The graph says
  * what it needs next (graph_next_read): the children of a lock directory,
  * which tell who owns the lock, and the notes of the owners, which tell whom
  * they wait for.  When there is nothing more to be read, waits.c looks for
@@ -11,9 +11,9 @@
  * are read, in the directory of the note that tells of the wait.
  *
  * A directory in which some number has no order is given up, and so are more
- * reads than GRAPH_MAX_READS; another look begins with other notes.  Then edges
- * are missing, and a deadlock may be found later, or not at all, but no false
- * one.
+ * reads than GRAPH_MAX_READS; another search begins with other notes.  Then
+ * edges are missing, and a deadlock may be found later, or not at all, but no
+ * false one.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -30,7 +30,7 @@
 
 #include "core/memory.h"
 
-/* By so many notes a look begins behind the one before; a prime. */
+/* By so many notes a search begins behind the one before; a prime. */
 #define READS_STEP		127
 
 /*
@@ -217,7 +217,7 @@ forget_contenders(WaitDirectory *directory)
 
 /*
  * graph_init
- *		Begin a look: a graph without vertices.
+ *		Begin a search: a graph without vertices.
  */
 void
 graph_init(WaitGraph *graph)

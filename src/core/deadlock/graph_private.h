@@ -15,7 +15,7 @@
 
 #include "core/deadlock/vertex.h"
 
-/* How much is read for one look. */
+/* How much is read for one search. */
 #define GRAPH_MAX_READS		256
 
 /* A semaphore with more permits is not looked at. */
@@ -85,7 +85,7 @@ typedef struct WaitOwner
 	int			kept;			/* links into the set */
 } WaitOwner;
 
-/* One look: what has been read so far; all malloc'd. */
+/* One search: what has been read so far; all malloc'd. */
 typedef struct WaitGraph
 {
 	WaitDirectory *directories;

@@ -69,7 +69,7 @@
  * The victim is the element whose transaction began last; if there are
  * several, that with the last path.  All who find the set agree on that.  One
  * that is ahead is chosen only if all are, and then the process does not fail:
- * it lets the others of its instance go ahead, and a later look finds the
+ * it lets the others of its instance go ahead, and a later search finds the
  * deadlock with their waits (waits_is_requeued).
  *
  * Copyright (c) 2026, zklock developers

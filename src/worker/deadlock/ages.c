@@ -6,9 +6,9 @@
  * PostgreSQL notes by the wall clock when a process began to wait for a lock,
  * when its statement began, and when its state changed.  That clock may be set.
  * So these times only tell whether it is still the same wait, statement or
- * state, and its age counts from the first look that has seen it.
+ * state, and its age counts from the first sample that has seen it.
  *
- * A look at one of these kinds sees all processes.  What it does not see is
+ * A sample of one of these kinds sees all processes.  What it does not see is
  * over.
  *
  * Copyright (c) 2026, zklock developers
@@ -44,11 +44,11 @@ static struct
 }			kinds[NKINDS];
 
 /*
- * ages_look
- *		A look begins: forget what the last one has not seen.
+ * ages_sample
+ *		A sample begins: forget what the last one has not seen.
  */
 void
-ages_look(AgeOf of)
+ages_sample(AgeOf of)
 {
 	HASH_SEQ_STATUS seq;
 	Sight	   *sight;
@@ -65,16 +65,16 @@ ages_look(AgeOf of)
 	}
 	hash_seq_init(&seq, kinds[of].sights);
 	while ((sight = hash_seq_search(&seq)) != NULL)
-		if (sight->look != kinds[of].look)
+		if (sight->sample != kinds[of].sample)
 			hash_search(kinds[of].sights, &sight->pid, HASH_REMOVE, NULL);
-	kinds[of].look++;
+	kinds[of].sample++;
 	kinds[of].look_us = zk_now_us();
 }
 
 /*
  * ages_first_seen
- *		The look under way sees a process in what began at this time by the wall
- *		clock: when was that first seen, as of zk_now_us()?
+ *		The sample under way sees a process in what began at this time by the
+ *		wall clock: when was that first seen, as of zk_now_us()?
  */
 int64
 ages_first_seen(AgeOf of, int pid, TimestampTz started)
@@ -85,6 +85,6 @@ ages_first_seen(AgeOf of, int pid, TimestampTz started)
 	if (!found || sight->started != started)
 		sight->first_us = kinds[of].look_us;
 	sight->started = started;
-	sight->look = kinds[of].look;
+	sight->sample = kinds[of].sample;
 	return sight->first_us;
 }

@@ -22,7 +22,7 @@ typedef enum AgeOf
 	AGE_OF_STATE				/* st_state_start_timestamp */
 } AgeOf;
 
-extern void ages_look(AgeOf of);
+extern void ages_sample(AgeOf of);
 extern int64 ages_first_seen(AgeOf of, int pid, TimestampTz started);
 
 #endif							/* ZKLOCK_AGES_PRIVATE_H */

@@ -10,13 +10,14 @@
  * pid of its leader.  Prepared transactions have no process, and lead nowhere.
  *
  * A wait that is younger than deadlock_timeout does not count.  (One of which
- * the lock manager has not noted the beginning is.)  Its age is what looks have
- * seen of it (ages.c).  These come BLOCKERS_LOOKS times in deadlock_timeout while
- * a contender of ours is queued, and a wait counts when it has been seen for that
- * time but the pause between two looks: so whatever waited when the contender came
- * counts in the first scan.  The answers of the lock manager do not tell which
- * wait it is, so its beginning is read from the process ahead of the questions,
- * and again behind them: if it is the same, so was the wait.
+ * the lock manager has not noted the beginning is.)  Its age is what looks
+ * have seen of it (ages.c).  These come BLOCKERS_SAMPLES times in
+ * deadlock_timeout while a contender of ours is queued, and a wait counts when
+ * it has been seen for that time but the pause between two searches: so
+ * whatever waited when the contender came counts in the first scan.  The
+ * answers of the lock manager do not tell which wait it is, so its beginning
+ * is read from the process ahead of the questions, and again behind them: if
+ * it is the same, so was the wait.
  *
  * Cost.  GetBlockerStatusData() takes all partition locks of the lock manager,
  * and returns all that hold or want the lock that one process waits for, and
@@ -85,8 +86,8 @@ typedef struct WaitedLock
 	LockInstanceData *instances;	/* all that hold or want it */
 	uint32		walk;			/* that has come to it, ... */
 	int			followed[MAX_LOCKMODES];	/* ... and the number of the last
-											 * waiter followed in it, by
-											 * mode; or -1 */
+											 * waiter followed in it, by mode;
+											 * or -1 */
 } WaitedLock;
 
 /* That a process is in a queue. */
@@ -166,12 +167,12 @@ note_waiting(PGPROC *proc, int pid, TimestampTz since, bool is_old, int leader)
 
 /* Look at each process, and note those that wait, for a scan. */
 static bool
-look(int64 wait_us, bool for_scan)
+sample(int64 wait_us, bool for_scan)
 {
-	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_LOOKS;
+	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_SAMPLES;
 	bool		found = false;
 
-	ages_look(AGE_OF_LOCK_WAIT);
+	ages_sample(AGE_OF_LOCK_WAIT);
 	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
 	{
 		PGPROC	   *proc = &ProcGlobal->allProcs[i];
@@ -191,16 +192,17 @@ look(int64 wait_us, bool for_scan)
 }
 
 /*
- * blockers_look
+ * blockers_sample
  *		Look at what waits there are, so that they have an age in a later scan;
  *		has any lasted for so long already?
  *
- * To be called BLOCKERS_LOOKS times in that time, as long as there may be a scan.
+ * To be called BLOCKERS_SAMPLES times in that time, as long as there may be a
+ * scan.
  */
 bool
-blockers_look(int64 wait_us)
+blockers_sample(int64 wait_us)
 {
-	return look(wait_us, false);
+	return sample(wait_us, false);
 }
 
 /*
@@ -227,7 +229,7 @@ blockers_begin(int64 wait_us)
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	blockers.locks = NIL;
 	blockers.questions = 0;
-	(void) look(wait_us, true);
+	(void) sample(wait_us, true);
 }
 
 /*
@@ -338,7 +340,7 @@ add_lock(const BlockedProcsData *data, const BlockedProcData *blocked)
 	for (int i = 0; i <= blocked->num_waiters; i++)
 	{
 		int			pid = i == blocked->num_waiters ? blocked->pid :
-			data->waiter_pids[blocked->first_waiter + i];
+		data->waiter_pids[blocked->first_waiter + i];
 		const LockInstanceData *instance = find_instance(lock, pid);
 
 		if (instance && instance->waitLockMode != NoLock)

@@ -25,9 +25,9 @@ typedef bool (*BlockersVisit) (int pid, uint64 chain, const LOCKTAG *last,
 							   void *arg);
 
 /* The looks in the time that waits have to last; see blockers.c. */
-#define BLOCKERS_LOOKS		4
+#define BLOCKERS_SAMPLES		4
 
-extern bool blockers_look(int64 wait_us);
+extern bool blockers_sample(int64 wait_us);
 extern void blockers_begin(int64 wait_us);
 extern int	blockers_add_waiting(int *pids, int max);
 extern int	blockers_max(void);

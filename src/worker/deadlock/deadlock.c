@@ -70,9 +70,9 @@ static struct
 	int64		new_ms;			/* the same: when the next contender will have
 								 * waited for long; 0: not known */
 	int64		tick_ms;		/* the same: when the detector wants to wake */
-	int64		looked_ms;		/* the same, of the latest blockers_look() */
-	int64		glanced_ms;		/* the same, of the latest glance at what has to
-								 * do with foreign servers */
+	int64		sampled_ms;		/* the same, of the latest blockers_sample() */
+	int64		glanced_ms;		/* the same, of the latest glance at what has
+								 * to do with foreign servers */
 }			deadlock;
 
 static void
@@ -226,7 +226,7 @@ tell_verdict(const DetectorVerdict *verdict)
 static void
 step_detector(DetectorInput *in)
 {
-	List	   *not_sent = NIL;	/* serials */
+	List	   *not_sent = NIL; /* serials */
 
 	for (;;)
 	{
@@ -470,18 +470,18 @@ next_scan(int64 now_ms)
  * advance of a scan.  Returns when to look again, or 0.
  */
 static int64
-look_at_waits(int64 now_ms)
+sample_waits(int64 now_ms)
 {
-	int64		pause_ms = Max(deadlock.timeout_ms / BLOCKERS_LOOKS, 1);
+	int64		pause_ms = Max(deadlock.timeout_ms / BLOCKERS_SAMPLES, 1);
 
 	if (!zklock_deadlock_check || contender_first_queued() == NULL)
 		return 0;
-	if (deadlock.looked_ms + pause_ms <= now_ms)
+	if (deadlock.sampled_ms + pause_ms <= now_ms)
 	{
-		deadlock.looked_ms = now_ms;
-		(void) blockers_look((int64) deadlock.timeout_ms * 1000);
+		deadlock.sampled_ms = now_ms;
+		(void) blockers_sample((int64) deadlock.timeout_ms * 1000);
 	}
-	return deadlock.looked_ms + pause_ms;
+	return deadlock.sampled_ms + pause_ms;
 }
 
 /*
@@ -517,7 +517,7 @@ void
 deadlock_run(void)
 {
 	int64		now_ms = zk_now_ms();
-	int64		look_ms;
+	int64		sample_ms;
 	int64		glance_ms;
 	int64		at_ms;
 
@@ -537,7 +537,7 @@ deadlock_run(void)
 		deadlock.soon = true;
 		wake_set(WAKE_SCAN, 0);
 	}
-	look_ms = look_at_waits(now_ms);
+	sample_ms = sample_waits(now_ms);
 	glance_ms = glance(now_ms);
 	at_ms = next_scan(now_ms);
 	if (at_ms != 0 && at_ms <= now_ms)
@@ -545,8 +545,8 @@ deadlock_run(void)
 		run_scan(now_ms);
 		at_ms = next_scan(now_ms);
 	}
-	if (look_ms != 0)
-		at_ms = at_ms == 0 ? look_ms : Min(at_ms, look_ms);
+	if (sample_ms != 0)
+		at_ms = at_ms == 0 ? sample_ms : Min(at_ms, sample_ms);
 	if (glance_ms != 0)
 		at_ms = at_ms == 0 ? glance_ms : Min(at_ms, glance_ms);
 	if (deadlock.tick_ms != 0 && deadlock.tick_ms <= now_ms)

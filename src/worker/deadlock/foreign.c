@@ -122,7 +122,7 @@ foreign_may_matter(int64 wait_us)
 {
 	bool		is_set = foreign_is_set();
 
-	if (blockers_look(wait_us))
+	if (blockers_sample(wait_us))
 		return true;
 	for (uint32 i = 0; is_set && i < ProcGlobal->allProcCount; i++)
 	{
@@ -152,7 +152,7 @@ add_session(const PgBackendStatus *status, bool set, int64 since_us,
 	VertexSession employer;
 	bool		works = works_for(status, &employer);
 	bool		runs = status->st_state == STATE_RUNNING ||
-		status->st_state == STATE_FASTPATH;
+	status->st_state == STATE_FASTPATH;
 	int64		seen_us;
 	ForeignSession *session;
 	char		vertex[VERTEX_SESSION_SIZE];
@@ -216,9 +216,9 @@ forget_nodes(void)
  *		Begin a scan, in which statements count that have lasted for so long,
  *		and these sessions of ours are named: a list of vertices.
  *
- * It is enough that it has been seen for that time but a pause between two looks
- * (blockers.c): so what one scan has seen counts in the next one, though that may
- * come a moment sooner than after that time.
+ * It is enough that it has been seen for that time but a pause between two
+ * searches (blockers.c): so what one scan has seen counts in the next one,
+ * though that may come a moment sooner than after that time.
  *
  * Returns the sessions that matter, a list of ForeignSessions: those that work
  * for others, and those that are named or in a statement on a foreign server.
@@ -228,7 +228,7 @@ List *
 foreign_begin(int64 wait_us, List *named)
 {
 	bool		set = foreign_is_set();
-	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_LOOKS;
+	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_SAMPLES;
 	List	   *result = NIL;
 	HASHCTL		ctl;
 	HASH_SEQ_STATUS seq;
@@ -241,8 +241,8 @@ foreign_begin(int64 wait_us, List *named)
 	foreign.sessions = hash_create("zklock foreign sessions", 64, &ctl,
 								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	forget_nodes();
-	ages_look(AGE_OF_STATEMENT);
-	ages_look(AGE_OF_STATE);
+	ages_sample(AGE_OF_STATEMENT);
+	ages_sample(AGE_OF_STATE);
 	pgstat_clear_backend_activity_snapshot();
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 		add_session(&ZkLocalBackendStatus(i)->backendStatus, set, since_us,

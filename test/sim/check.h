@@ -30,6 +30,7 @@ typedef struct Totals
 	uint64_t	timeouts;		/* 55P03 */
 	uint64_t	deadlocks_here;
 	uint64_t	deadlocks_between;
+	uint64_t	late;			/* victims whose cycle had just ended */
 	uint64_t	unclear;		/* victims by the order of a queue that is not
 								 * known */
 	uint64_t	holes;			/* rule 7 */
@@ -46,6 +47,7 @@ extern void check_schedule_begin(void);
 extern void check_client(int client, int instance);
 extern void check_gone(int client);
 extern void check_closed_outside(int instance);
+extern void check_expect_delays(bool faults, int64_t longest_us);
 extern void check_calm(int64_t bound_us);
 extern void check_at_rest(void);
 extern bool check_is_waiting(int client);

@@ -188,10 +188,11 @@ faults_begin(int64_t from, int64_t to)
 {
 	until = to;
 	pause_us = sim_chance(500000) ? 500000 : 4000000;
-	kinds = sim_chance(100000) ? 0 : sim_chance(300000) ? ~0u :
+	kinds = sim_chance(250000) ? 0 : sim_chance(300000) ? ~0u :
 		(uint32_t) sim_random();
 	/* it excuses much: not often */
 	if (!sim_chance(200000))
 		kinds &= ~(1u << EXPIRE_SESSION);
+	check_expect_delays(kinds != 0, schedule_longest_nap());
 	sim_at(from, next_fault, NULL);
 }

@@ -147,10 +147,10 @@ report(double seconds)
 	printf("sim: %" PRIu64 " locks, %" PRIu64 " commits, %" PRIu64
 		   " rollbacks, %" PRIu64 " errors (%" PRIu64 " lost, %" PRIu64
 		   " timeouts, %" PRIu64 "+%" PRIu64 " deadlocks, %" PRIu64
-		   " unclear), %" PRIu64 " faults, %" PRIu64 " pauses at commit, %" PRIu64 " closed outside\n",
+		   " late, %" PRIu64 " unclear), %" PRIu64 " faults, %" PRIu64 " pauses at commit, %" PRIu64 " closed outside\n",
 		   totals.acquired, totals.committed, totals.rolled_back,
 		   totals.failed, totals.lost, totals.timeouts, totals.deadlocks_here,
-		   totals.deadlocks_between, totals.unclear, totals.faults,
+		   totals.deadlocks_between, totals.late, totals.unclear, totals.faults,
 		   totals.holes, totals.outside);
 	printf("sim: %" PRIu64 " requests of ZooKeeper, %" PRIu64
 		   " writes; hash %016" PRIx64 "\n",

@@ -651,6 +651,12 @@ schedule_set_wildness(const Wildness *wildness)
 	wild = *wildness;
 }
 
+int64_t
+schedule_longest_nap(void)
+{
+	return wild.naps > 0 ? wild.longest_us : 0;
+}
+
 void
 schedule_end(void)
 {

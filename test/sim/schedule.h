@@ -27,6 +27,7 @@ typedef struct Wildness
 
 extern void schedule_begin(uint64_t seed, const Wildness *wildness);
 extern void schedule_set_wildness(const Wildness *wildness);
+extern int64_t schedule_longest_nap(void);
 extern bool schedule_run(int64_t until);
 extern void schedule_end(void);
 extern uint64_t schedule_hash(void);

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, zklock developers
+
+# The simulator (test/README.md): for a minute, from a seed that it prints, or
+# from ZKLOCK_TEST_SEED, or for ZKLOCK_TEST_SECONDS.  Each seed is the same
+# schedule twice; and a lock that is broken on purpose is found.
+
+use strict;
+use warnings;
+
+use IPC::Run;
+use Test::More;
+
+my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 60;
+my $seed = $ENV{ZKLOCK_TEST_SEED} || time() * 1000;
+my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
+my $top = $ENV{TESTDIR} or die "needs TESTDIR\n";
+
+plan skip_all => 'the stand-ins are for PostgreSQL 15'
+  unless `$pg_config --version` =~ /PostgreSQL 15\b/;
+
+my @make = ('make', '-s', '-C', $top, "PG_CONFIG=$pg_config");
+is(system(@make, 'build/sim/sim', 'build/sim/guest.so'), 0, 'it compiles');
+
+# Returns its status and what it says.
+sub simulate
+{
+	my (@options) = @_;
+	my ($out, $err) = ('', '');
+	my $ok = IPC::Run::run(
+		[ "$top/build/sim/sim", @options, "$top/build/sim/guest.so" ],
+		'>', \$out, '2>', \$err);
+
+	note "$out$err";
+	return ($ok, $out);
+}
+
+my ($ok, $out) = simulate('--seed', $seed, '--seconds', $seconds);
+ok($ok, "nothing is found, from seed $seed on");
+like($out, qr/\b[1-9][0-9]* commits/, 'there are commits');
+($ok) = simulate('--seed', $seed, '--schedules', 3, '--twice');
+ok($ok, 'a seed is the same schedule each time');
+($ok, $out) = simulate('--seed', 1, '--schedules', 200, '--mutation', 'gap_owns');
+like($out, qr/mutual exclusion/, 'what is broken on purpose is found');
+done_testing();

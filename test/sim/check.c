@@ -180,13 +180,17 @@ waits_for(const Client *a, const Client *b, bool sure)
 								 (!sure || b->since < a->since)));
 	for (int i = 0; i < a->nnames; i++)
 	{
-		if (holds(b, a->names[i], a->mode))
+		/* whoever has a late number waits for readers, too */
+		if (holds(b, a->names[i], a->mode) ||
+			(!sure && workload_counter_ends() &&
+			 holds(b, a->names[i], SIM_EXCLUSIVE)))
 			return true;
 		if (!b->waits || b->row >= 0 || (sure && b->since > a->since))
 			continue;
 		for (int j = 0; j < b->nnames; j++)
 			if (a->names[i] == b->names[j] &&
-				(a->mode == SIM_PERMIT || modes_conflict(a->mode, b->mode)))
+				(a->mode == SIM_PERMIT || modes_conflict(a->mode, b->mode) ||
+				 (!sure && workload_counter_ends())))
 				return true;
 	}
 	return false;
@@ -494,7 +498,8 @@ count_permits(int name, const Section *section)
 
 		/* the holds of a session share its permit */
 		if (other->client == section->client || has[other->client] ||
-			other->from > section->from || other->checked_at <= section->from)
+			other->from > section->from || other->to <= section->from ||
+			other->checked_at <= section->from)
 			continue;
 		has[other->client] = true;
 		at_once++;

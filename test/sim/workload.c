@@ -43,7 +43,9 @@ static int	nnames;
 static int	permits;
 static int	semaphore;			/* the name that is one */
 static bool ordered;			/* locks are taken in the order of their names */
+static bool tangled;			/* they are taken in any order, and many */
 static bool rows;
+static bool counter_ends;
 static int	lock_timeout;
 static bool hasty;				/* waits end soon, so that what is known of them
 								 * is soon out of date */
@@ -62,6 +64,13 @@ int
 workload_permits(void)
 {
 	return permits;
+}
+
+/* Do numbers of contenders come to their end? */
+bool
+workload_counter_ends(void)
+{
+	return counter_ends;
 }
 
 int
@@ -161,7 +170,7 @@ add_row(ClientState *client)
 static void
 add_block(ClientState *client)
 {
-	int			n = 1 + sim_below(3);
+	int			n = tangled ? 2 + sim_below(3) : 1 + sim_below(3);
 	int			name = sim_below(nnames);
 	bool		savepoint = false;
 
@@ -393,6 +402,8 @@ begin_ensemble(int timeout_ms)
 		.first_number = sim_chance(30000) ? 1999999990 : 0
 	};
 
+	counter_ends = options.first_number > 0;
+
 	ensemble_begin(&options);
 	snprintf(description, sizeof(description), "%d servers, timeout %d ms",
 			 options.nservers, timeout_ms);
@@ -446,6 +457,7 @@ workload_begin(const char *mutation)
 	permits = ONE_OF(1, 2, 3);
 	semaphore = sim_chance(300000) && nnames > 1 ? nnames - 1 : -1;
 	ordered = sim_chance(500000);
+	tangled = !ordered && sim_chance(400000);
 	rows = sim_chance(400000);
 	hasty = sim_chance(250000);
 	lock_timeout = sim_chance(300000) ? (int) sim_between(500, 5000) : 0;
@@ -461,7 +473,9 @@ workload_begin(const char *mutation)
 			 sizeof(description) - strlen(description),
 			 ", %d instances, %d clients, %d names%s%s", ninstances, nclients,
 			 nnames, semaphore >= 0 ? ", a semaphore" : hasty ? ", hasty" : "",
-			 ordered ? ", in order" : "");
+			 ordered ? ", in order" : tangled ? ", tangled" : "");
+	if (counter_ends)
+		strcat(description, ", the counter ends");
 	sim_trace("%s", description);
 	for (int i = 0; i < nclients; i++)
 	{

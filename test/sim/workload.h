@@ -21,6 +21,7 @@ extern void workload_calm(void);
 extern bool workload_is_over(void);
 extern int	workload_clients(void);
 extern int	workload_permits(void);
+extern bool workload_counter_ends(void);
 extern void workload_describe(char *text, size_t size);
 
 /* faults.c */

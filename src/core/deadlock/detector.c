@@ -561,7 +561,7 @@ start(Detection *state, LocalEdge *edge)
  * Where they are too many for one search, the next one begins behind them.
  */
 static void
-begin_search(Detection *state)
+search_from_due_edges(Detection *state)
 {
 	int			n = 0;
 
@@ -794,7 +794,7 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	publish_all(state);
 	detection_wake(state, state->write_at);
 	if (state->connected)
-		begin_search(state);
+		search_from_due_edges(state);
 	if (state->connected && !state->looking)
 		detection_wake(state, state->look_at);
 	confirm_advance(state);

@@ -32,14 +32,14 @@ typedef struct Sight
 	int			pid;			/* hash key, must be first */
 	TimestampTz started;		/* by the wall clock */
 	int64		first_us;		/* first seen, of zk_now_us() */
-	uint32		look;			/* the last one that has seen it */
+	uint32		sample;			/* the last one that has seen it */
 } Sight;
 
 /* The looks at one kind. */
 static struct
 {
 	HTAB	   *sights;
-	uint32		look;			/* the number of the latest one */
+	uint32		sample;			/* the number of the latest one */
 	int64		look_us;		/* its time, of zk_now_us() */
 }			kinds[NKINDS];
 

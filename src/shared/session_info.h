@@ -59,6 +59,7 @@ typedef struct ZkSessionInfo
 	int64		unreached_since;	/* the same: no server has answered since
 									 * then, whatever the state was; of no use
 									 * while connected */
+	bool		answered;		/* while connected: the server has answered */
 	int			worker_pid;		/* 0: none */
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */

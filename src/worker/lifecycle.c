@@ -600,7 +600,7 @@ is_locked_out(int session)
 	const ZkSessionInfo *info = status(session);
 
 	return !has_not_begun(session) &&
-		!(info->state == ZK_SESSION_CONNECTED && session_is_synced(session)) &&
+		!(info->state == ZK_SESSION_CONNECTED && info->answered) &&
 		zk_now_us() - info->unreached_since >=
 		Max(info->timeout, zklock_session_timeout) * INT64CONST(1000);
 }
@@ -858,6 +858,8 @@ lifecycle_keep_sessions(void)
 	{
 		if (!sessions_has(i))
 			continue;
+		if (session_is_synced(i))
+			status_set_answered(i);
 		set_earlier(&lease_ms, keep_lease(i));
 		set_earlier(&flush_ms, session_flush(i));
 	}
@@ -867,6 +869,9 @@ lifecycle_keep_sessions(void)
 
 /*
  * Have a new worker try, if this one has been without a connection for long.
+ *
+ * A connection on which nothing but pings is answered is none: a server that is
+ * asked to resume a session while another client closes it may keep that.
  *
  * The time in which the library makes a handle does not count: that takes as
  * long as it takes to resolve names, for any worker.
@@ -879,7 +884,7 @@ check_handle(int session, int64 now_ms, int64 limit_ms)
 	int64	   *since_ms = &connections[session].unconnected_since_ms;
 
 	if (session_is_closed(session) || session_is_opening(session) ||
-		status_is_connected(session))
+		(status_is_connected(session) && session_is_synced(session)))
 		*since_ms = 0;
 	else if (*since_ms == 0)
 		*since_ms = now_ms;

@@ -999,7 +999,7 @@ sub _connect
 			$self->{wire}{$name} = eval { ZkWire->new($node) };
 			return $self->{wire}{$name};
 		},
-		"cluster $name to accept connections");
+		"instance $name to accept connections");
 	return;
 }
 
@@ -1064,7 +1064,7 @@ sub _cluster_fault
 		my $wire = $self->{wire}{$name};
 		$wire->{busy} = 1;
 		ZkWire::wait_any(30, $wire);
-		die "cluster $name does not restart after a crash\n" unless $wire->gone;
+		die "instance $name does not restart after a crash\n" unless $wire->gone;
 		$self->_connect($name);
 		$self->_note_shared_memory($node);
 		return ", pid $victim";
@@ -1331,7 +1331,7 @@ sub _left
 			last if $found !~ /[1-9]/ || now() > $end;
 			sleep 0.1;
 		}
-		push @left, "cluster $name: $found" if $found =~ /[1-9]/;
+		push @left, "instance $name: $found" if $found =~ /[1-9]/;
 
 		my $log = slurp_file($self->{node}{$name}->logfile, $self->{log_at}{$name} // 0);
 		push @left, "log of instance $name: $1"

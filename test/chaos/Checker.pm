@@ -513,7 +513,7 @@ sub _tokens
 			my $cluster = $self->{hold}{ $i->{hold} }{cluster};
 			next if $self->{in_hole}{ $i->{id} };
 
-			$self->_violation('token of two clusters', $lock, $i->{from},
+			$self->_violation('token of two instances', $lock, $i->{from},
 				"$lock: $token of " . $self->_who($i->{id}), $i->{id})
 			  if ($cluster{$token} //= $cluster) ne $cluster;
 			$self->_violation('token went back', $lock, $i->{from},

@@ -168,7 +168,7 @@ $found{'left behind'} = $history->{left} if @{ $history->{left} };
 my @verdicts = (
 	[ 'no two committed sections overlap', 'overlap', 'same number', 'stale read' ],
 	[ 'never more holders than permits', 'too many permits' ],
-	[ 'tokens never go back', 'token went back', 'token of two clusters' ],
+	[ 'tokens never go back', 'token went back', 'token of two instances' ],
 	[ 'the counter equals the number of commits', 'counter' ],
 	[ 'clients were told the truth', 'lost commit', 'committed in spite of an error',
 		'committed on one side', 'no such section' ],

@@ -2,8 +2,10 @@
 """A server that is none: odd_server.py MANNER
 
 Prints the port of 127.0.0.1 that it listens on.  It grants every session, as
-ZooKeeper does, and answers the first request.  Then, with the MANNER
+ZooKeeper does, and, unless it is mute, answers the first request.  Then, with
+the MANNER
 
+mute      it answers pings only;
 unasked   it sends an answer that nobody has asked for;
 refuse    no znode exists; when the client begins to create the parents of a
           lock directory below another root than /zklock, where clusters tell of
@@ -50,6 +52,13 @@ def unasked(connection):
     connection.recv(4096)
 
 
+def mute(connection):
+    while True:
+        xid = struct.unpack_from('>i', receive(connection))[0]
+        if xid in (AUTH_XID, PING_XID):
+            connection.sendall(answer(xid, 0))
+
+
 def refuse(connection):
     global refused
     while True:
@@ -80,7 +89,7 @@ def accept(listener, manner):
 
 
 def main():
-    manner = {'unasked': unasked, 'refuse': refuse}[sys.argv[1]]
+    manner = {'mute': mute, 'unasked': unasked, 'refuse': refuse}[sys.argv[1]]
     listener = socket.create_server(('127.0.0.1', 0))
     threading.Thread(target=accept, args=(listener, manner), daemon=True).start()
     print(listener.getsockname()[1], flush=True)

@@ -216,6 +216,25 @@ sub wait_server
 }
 
 #
+# A server that answers nothing but pings keeps no worker for long
+#
+
+{
+	my $odd = start_odd('mute');
+	my $log = -s $a->logfile;
+
+	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '$odd->{address}'");
+	$a->reload;
+	wait_server($odd->{address});
+	ok($a->wait_for_log(qr/LOG:  restarting the zklock worker, because ZooKeeper could not be reached/, $log),
+		'a server that answers pings only has not been reached');
+	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
+	$a->reload;
+	wait_server($servers);
+	stop_odd($odd);
+}
+
+#
 # The session ends while the worker sends a long flight, which has a multi at
 # its end
 #

@@ -85,8 +85,7 @@ typedef struct Session
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
 	const char *next_auth;		/* ... and that to be sent next, or "" */
 	bool		sync_check_out; /* to the server that we are connected to */
-	bool		synced;			/* it has answered; or the one before it had,
-								 * as long as there is no connection */
+	bool		synced;			/* it has answered */
 	zoo_op_result_t sync_check_result;
 	int			silent_connections; /* lost in a row without any answer */
 
@@ -668,7 +667,7 @@ end_connection(Session *session)
 	if (session->client.connected)
 		session->silent_connections++;
 	session->client.connected = false;
-	session->sync_check_out = false;
+	session->synced = session->sync_check_out = false;
 	watches_drop(&session->watches);
 	watches_bound(&session->watches);
 	lease_disconnect(&session->lease);
@@ -825,7 +824,7 @@ next_of_any(Incoming *in)
 
 /*
  * session_is_synced
- *		Has the server answered that the session is connected to, or was last?
+ *		Has the server answered that the session is connected to?
  */
 bool
 session_is_synced(int number)

@@ -157,8 +157,9 @@ status_publish(int session, ZkSessionState state)
 	{
 		int64		now = zk_now_us();
 
-		if (info->state == ZK_SESSION_CONNECTED && session_is_synced(session))
+		if (info->state == ZK_SESSION_CONNECTED && info->answered)
 			info->unreached_since = now;
+		info->answered = false;
 		info->state = state;
 		info->state_since = now;
 	}
@@ -185,6 +186,21 @@ status_set_up(int session, const SessionIdentity *identity)
 	strlcpy(info->server, identity->address, sizeof(info->server));
 	info->last_error[0] = '\0';
 	status_publish(session, ZK_SESSION_CONNECTED);
+}
+
+/*
+ * status_set_answered
+ *		The server that the session is connected to has answered.
+ */
+void
+status_set_answered(int session)
+{
+	ZkSessionInfo *info = &current.info[session];
+
+	if (info->answered || info->state != ZK_SESSION_CONNECTED)
+		return;
+	info->answered = true;
+	session_write(session, info);
 }
 
 /*

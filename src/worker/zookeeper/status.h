@@ -26,6 +26,7 @@ extern bool status_is_ours(int64 client_id);
 extern int	status_list_others(int session, SessionKey *keys);
 extern void status_publish(int session, ZkSessionState state);
 extern void status_set_up(int session, const SessionIdentity *identity);
+extern void status_set_answered(int session);
 extern void status_set_suspended(int session);
 extern void status_set_ended(int session, bool needed);
 extern void status_set_closed(void);

@@ -184,7 +184,8 @@ build/sim/obj/src/core/%.o: src/core/%.c $(SIM_HEADERS)
 
 build/sim/obj/src/%.o: src/%.c $(SIM_HEADERS)
 	@mkdir -p $(@D)
-	$(CC) $(SIM_PG_CFLAGS) -include test/sim/guest/preempt.h -c -o $@ $<
+	$(CC) $(SIM_PG_CFLAGS) -fsanitize-coverage=trace-pc \
+		-include test/sim/guest/preempt.h -c -o $@ $<
 
 build/sim/obj/test/sim/guest/%.o: test/sim/guest/%.c $(SIM_HEADERS)
 	@mkdir -p $(@D)

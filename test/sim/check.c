@@ -38,7 +38,7 @@
  * What is decided is decided by a multi, and the victim hears of it later: by
  * how much, at the most, without faults, and with some.
  */
-#define LATE_US			150000
+#define LATE_US			40000
 #define LATE_BY_FAULTS_US	30000000
 
 /* For so long an instance may not hear that its session has been closed. */
@@ -754,4 +754,10 @@ check_at_rest(void)
 						  i, slots, procs);
 		sim_trace("instance %d at rest: %ld bytes of paths", i, bytes);
 	}
+	if (library_watches("/zklock/l") > 0)
+		sim_violation("leaks", "%d watches in the library",
+					  library_watches("/zklock/l"));
+	if (ensemble_watches("/zklock/l") > 0)
+		sim_violation("leaks", "%d watches at the servers",
+					  ensemble_watches("/zklock/l"));
 }

@@ -47,6 +47,7 @@ static bool tangled;			/* they are taken in any order, and many */
 static bool rows;
 static bool counter_ends;
 static int	lock_timeout;
+static int	deadlock_timeout;
 static bool hasty;				/* waits end soon, so that what is known of them
 								 * is soon out of date */
 static int64_t pause_us;
@@ -89,7 +90,8 @@ int
 workload_lock_timeout(int client)
 {
 	(void) client;
-	return hasty ? (int) sim_between(5, 80) : lock_timeout;
+	return hasty ? (int) sim_between(deadlock_timeout / 2, 8 * deadlock_timeout) :
+		lock_timeout;
 }
 
 /*
@@ -416,7 +418,6 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 	int			quantum = ONE_OF(0, 10, 10, 100);
 	int			retain = ONE_OF(0, 0, 20, 500);
 	int			check = ONE_OF(0, 0, 0, 1);
-	int			deadlock_timeout = hasty ? 10 : ONE_OF(50, 300, 1000);
 
 	for (int i = 0; i < ninstances; i++)
 	{
@@ -459,7 +460,8 @@ workload_begin(const char *mutation)
 	ordered = sim_chance(500000);
 	tangled = !ordered && sim_chance(400000);
 	rows = sim_chance(400000);
-	hasty = sim_chance(250000);
+	hasty = sim_chance(300000);
+	deadlock_timeout = hasty ? ONE_OF(10, 10, 300) : ONE_OF(50, 300, 1000);
 	lock_timeout = sim_chance(300000) ? (int) sim_between(500, 5000) : 0;
 	pause_us = ONE_OF(2000, 50000, 500000);
 	hold_us = ONE_OF(100, 5000, 50000);

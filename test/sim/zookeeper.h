@@ -162,5 +162,6 @@ extern void library_hear(void *client, Connection *connection, Reply *reply);
 extern void library_lost(void *client, Connection *connection);
 extern bool library_is_frozen(const void *client, int64_t *until);
 extern int	library_instance(const void *client);
+extern int	library_watches(const char *below);
 
 #endif							/* SIM_ZOOKEEPER_H */

@@ -36,10 +36,10 @@
 
 /*
  * What is decided is decided by a multi, and the victim hears of it later: by
- * how much, at the most, without faults, and with some.
+ * how much, at the most, and how long a fault is felt.
  */
 #define LATE_US			40000
-#define LATE_BY_FAULTS_US	30000000
+#define DISTURBED_US	5000000
 
 /* For so long an instance may not hear that its session has been closed. */
 #define OUTSIDE_US		15000000
@@ -97,12 +97,14 @@ static int	nsections[SIM_MAX_NAMES];	/* ever; the latest stay */
 static int64_t free_since[SIM_MAX_NAMES];
 static int64_t closed_at[MAX_INSTANCES];	/* a session, from outside */
 static int64_t bound_us;		/* 0: there are faults */
+static int64_t disturbed_until;
 static int64_t grace_us;		/* so long a victim may fail behind its cycle */
 
 void
 check_schedule_begin(void)
 {
 	grace_us = LATE_US;
+	disturbed_until = 0;
 	memset(clients, 0, sizeof(clients));
 	memset(nsections, 0, sizeof(nsections));
 	memset(free_since, 0, sizeof(free_since));
@@ -557,6 +559,31 @@ holds_anything(const Client *client)
 	return false;
 }
 
+/* Processes stand still for so long at the most. */
+void
+check_expect_naps(int64_t longest_us)
+{
+	grace_us = LATE_US + 3 * longest_us;
+}
+
+/* What is decided from now on, for so long, may be heard of much later. */
+void
+check_disturb(int64_t us)
+{
+	int64_t		until = sim_now() + us + DISTURBED_US;
+
+	if (until > disturbed_until)
+		disturbed_until = until;
+}
+
+static bool
+may_be_late(const Client *client)
+{
+	return client->cycle_ended_at != 0 &&
+		(sim_now() < disturbed_until ||
+		 sim_now() - client->cycle_ended_at <= grace_us);
+}
+
 /*
  * Has it nothing that others wait for, but its place ahead of them?  What a call
  * for all of several locks may have is what nobody holds.
@@ -612,8 +639,7 @@ check_deadlock(int number, bool local)
 	note_cycles();
 	if (!client->in_cycle && client->maybe_in_cycle)
 		totals.unclear++;
-	else if (!client->in_cycle && client->cycle_ended_at != 0 &&
-			 sim_now() - client->cycle_ended_at <= grace_us)
+	else if (!client->in_cycle && may_be_late(client))
 		totals.late++;
 	else if (!client->in_cycle && client->was_in_cycle)
 		sim_violation("victims", "client %d was in a deadlock that had a victim",
@@ -689,13 +715,6 @@ look(void *arg)
 						  free_since[client->names[0]]);
 	}
 	sim_at(sim_now() + 500000, look, NULL);
-}
-
-/* There will be faults, or processes that stand still for so long. */
-void
-check_expect_delays(bool faults, int64_t longest_us)
-{
-	grace_us = faults ? LATE_BY_FAULTS_US : LATE_US + 3 * longest_us;
 }
 
 void

@@ -91,6 +91,9 @@ inject(Fault fault)
 	totals.faults++;
 	sim_trace("fault %d: %" PRId64 " us, server %d, instance %d", fault, us,
 			  server, instance_number(instance));
+	if (fault != CANCEL_BACKEND && fault != TERMINATE_BACKEND &&
+		fault != STEP_CLOCK && fault != DRIFT_CLOCK)
+		check_disturb(us);
 	switch (fault)
 	{
 		case STOP_SERVER:
@@ -193,6 +196,6 @@ faults_begin(int64_t from, int64_t to)
 	/* it excuses much: not often */
 	if (!sim_chance(200000))
 		kinds &= ~(1u << EXPIRE_SESSION);
-	check_expect_delays(kinds != 0, schedule_longest_nap());
+	check_expect_naps(schedule_longest_nap());
 	sim_at(from, next_fault, NULL);
 }

@@ -460,7 +460,7 @@ workload_begin(const char *mutation)
 	ordered = sim_chance(500000);
 	tangled = !ordered && sim_chance(400000);
 	rows = sim_chance(400000);
-	hasty = sim_chance(300000);
+	hasty = sim_chance(200000);
 	deadlock_timeout = hasty ? ONE_OF(10, 10, 300) : ONE_OF(50, 300, 1000);
 	lock_timeout = sim_chance(300000) ? (int) sim_between(500, 5000) : 0;
 	pause_us = ONE_OF(2000, 50000, 500000);

@@ -130,7 +130,7 @@ error_is(
 	'the holder is another one than the waiter');
 $s->run('ROLLBACK');
 like(substr(slurp_file($a->logfile), $offset),
-	qr/cluster here\.\n\tProcess $pid: SELECT zk_lock\('x', shared => true\)\s+;\n\tProcess $holder_pid: SELECT 1\s+;\n/,
+	qr/instance here\.\n\tProcess $pid: SELECT zk_lock\('x', shared => true\)\s+;\n\tProcess $holder_pid: SELECT 1\s+;\n/,
 	'the log has the statements of both');
 $foreign->unlock($node);
 

@@ -136,7 +136,7 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 			'c|'
 		],
 		'two of one name, one with another format');
-	$b->wait_for_log(qr/WARNING:  the servers that share "\/zklock" in ZooKeeper do not fit together\n.*DETAIL:  Instance "a" on \Q$host\E, port \d+: another instance has this cluster_name[.,].*\n\tCluster "a"/, $offset);
+	$b->wait_for_log(qr/WARNING:  the servers that share "\/zklock" in ZooKeeper do not fit together\n.*DETAIL:  Instance "a" on \Q$host\E, port \d+: another instance has this cluster_name[.,].*\n\tInstance "a"/, $offset);
 	misfits($b) for (1 .. 3);
 	is(told($b, $offset), 'do not fit together', 'the log tells it once');
 

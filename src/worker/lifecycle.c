@@ -600,7 +600,7 @@ is_locked_out(int session)
 	const ZkSessionInfo *info = status(session);
 
 	return !has_not_begun(session) &&
-		!(info->state == ZK_SESSION_CONNECTED && info->answered) &&
+		!info->answered &&
 		zk_now_us() - info->unreached_since >=
 		Max(info->timeout, zklock_session_timeout) * INT64CONST(1000);
 }
@@ -884,7 +884,7 @@ check_handle(int session, int64 now_ms, int64 limit_ms)
 	int64	   *since_ms = &connections[session].unconnected_since_ms;
 
 	if (session_is_closed(session) || session_is_opening(session) ||
-		(status_is_connected(session) && session_is_synced(session)))
+		status(session)->answered)
 		*since_ms = 0;
 	else if (*since_ms == 0)
 		*since_ms = now_ms;

@@ -157,7 +157,7 @@ status_publish(int session, ZkSessionState state)
 	{
 		int64		now = zk_now_us();
 
-		if (info->state == ZK_SESSION_CONNECTED && info->answered)
+		if (info->answered)
 			info->unreached_since = now;
 		info->answered = false;
 		info->state = state;

@@ -19,5 +19,6 @@ extern int64 zk_now_us(void);
 extern int64 zk_now_ms(void);
 extern int64 zk_cpu_us(void);
 extern TimestampTz zk_wall_time(int64 us);
+extern int64 zk_unix_us(TimestampTz time);
 
 #endif							/* ZKLOCK_CLOCK_H */

@@ -134,13 +134,6 @@ foreign_may_matter(int64 wait_us)
 	return somebody_works();
 }
 
-static int64
-unix_us(TimestampTz time)
-{
-	return time +
-		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}
-
 /*
  * Note a session, if it is of any interest; "set" as foreign_is_set().  Of a
  * statement that was first seen after "since_us" nothing is noted.
@@ -164,7 +157,7 @@ add_session(const PgBackendStatus *status, bool set, int64 since_us,
 						  NULL);
 	memset(session, 0, sizeof(*session));
 	session->pid = status->st_procpid;
-	session->start = unix_us(status->st_proc_start_timestamp);
+	session->start = zk_unix_us(status->st_proc_start_timestamp);
 	session->works = works;
 	session->idle = status->st_state == STATE_IDLEINTRANSACTION;
 	seen_us = ages_first_seen(AGE_OF_STATE, session->pid,
@@ -184,7 +177,7 @@ add_session(const PgBackendStatus *status, bool set, int64 since_us,
 	seen_us = ages_first_seen(AGE_OF_STATEMENT, session->pid,
 							  status->st_activity_start_timestamp);
 	if (runs && seen_us <= since_us)
-		session->statement = unix_us(status->st_activity_start_timestamp);
+		session->statement = zk_unix_us(status->st_activity_start_timestamp);
 }
 
 /* A scan begins: forget the znodes from which the last one had no edge. */

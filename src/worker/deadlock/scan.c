@@ -51,7 +51,6 @@
 #include "core/mutation.h"
 #include "shared/clock.h"
 #include "shared/holders.h"
-#include "utils/timestamp.h"
 #include "worker/deadlock/blockers_private.h"
 #include "worker/deadlock/foreign_private.h"
 #include "worker/deadlock/scan_private.h"
@@ -120,14 +119,6 @@ is_of_contender(const Contender *contender, const ZkContender *known)
 		memcmp(contender->uuid, known->uuid, ZNODE_UUID_BYTES) == 0;
 }
 
-/* Microseconds since 1970. */
-static int64
-unix_us(TimestampTz time)
-{
-	return time +
-		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}
-
 /* Does this wait count?  If so, fills in *wait. */
 static bool
 fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
@@ -144,7 +135,7 @@ fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 		return false;
 	wait->wait.pid = row->pid;
 	wait->wait.since = row->since;
-	wait->began = unix_us(row->xact_start);
+	wait->began = zk_unix_us(row->xact_start);
 	wait->alternatives = Max(row->alternatives, 1);
 	wait->kind = contender->now.kind == ZNODE_PERMIT ? NOTE_WAIT_PERMIT :
 		contender->now.kind == ZNODE_READER ? NOTE_WAIT_SHARED :

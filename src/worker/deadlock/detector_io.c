@@ -29,6 +29,7 @@
 #include "core/deadlock/probe.h"
 #include "core/deadlock/vertex.h"
 #include "core/lock/note.h"
+#include "core/memory.h"
 #include "postmaster/postmaster.h"
 #include "shared/deadlocks.h"
 #include "utils/guc.h"
@@ -257,7 +258,7 @@ set_waits(const DetectorOp *op)
 	{
 		Request		set = op->request;
 
-		set.data = new_sent(op, 0)->data = strdup(data);
+		set.data = new_sent(op, 0)->data = memory_copy(data);
 		session_submit(0, io.owner, &set);
 		return true;
 	}

@@ -18,13 +18,8 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "shared/deadlocks.h"
-#include "shared/lock_stats.h"
-#include "shared/questions.h"
-#include "shared/session_info.h"
 #include "shared/settings.h"
-#include "shared/slots.h"
-#include "shared/stats.h"
+#include "shared/shmem.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "worker/worker.h"
@@ -63,12 +58,7 @@ zk_shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
-	session_info_request_shmem();
-	slots_request_shmem();
-	questions_request_shmem();
-	stats_request_shmem();
-	lock_stats_request_shmem();
-	deadlocks_request_shmem();
+	shmem_request();
 }
 
 static void
@@ -76,12 +66,7 @@ zk_shmem_startup(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
-	session_info_startup_shmem();
-	slots_startup_shmem();
-	questions_startup_shmem();
-	stats_startup_shmem();
-	lock_stats_startup_shmem();
-	deadlocks_startup_shmem();
+	shmem_startup();
 }
 
 /* What core/ needs cannot be had. */

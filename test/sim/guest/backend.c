@@ -22,14 +22,10 @@
 #include "backend/timeout.h"
 #include "interrupts.h"
 #include "miscadmin.h"
-#include "shared/deadlocks.h"
-#include "shared/lock_stats.h"
 #include "shared/procs_private.h"
-#include "shared/questions.h"
-#include "shared/session_info.h"
 #include "shared/settings.h"
+#include "shared/shmem.h"
 #include "shared/slots_private.h"
-#include "shared/stats.h"
 #include "shared/take.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
@@ -69,18 +65,8 @@ begin_process(bool worker)
 	settings_define();
 	test_settings_define();
 	commit_init();
-	session_info_request_shmem();
-	slots_request_shmem();
-	questions_request_shmem();
-	stats_request_shmem();
-	lock_stats_request_shmem();
-	deadlocks_request_shmem();
-	session_info_startup_shmem();
-	slots_startup_shmem();
-	questions_startup_shmem();
-	stats_startup_shmem();
-	lock_stats_startup_shmem();
-	deadlocks_startup_shmem();
+	shmem_request();
+	shmem_startup();
 }
 
 static void

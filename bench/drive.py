@@ -8,7 +8,7 @@ bounds.py need that are not known closely enough.  With ROWs, only what these
 need is measured.
 
 results.csv gets a row for each figure of each round:
-scenario, rival, x (clients, clusters, held locks, ...), round, metric, value.
+scenario, rival, x (clients, instances, held locks, ...), round, metric, value.
 failures.txt gets a line for each failure; the exit status is 3 if there is one,
 and 1 if zklock is among them.
 """
@@ -34,14 +34,14 @@ MODES = {
     # to the scenarios that come last.
     "full": SimpleNamespace(
         rounds=2, others=2, ms=800, warmup=200, java=4000,
-        clients=(1, 16, 64, 256), clusters=(1, 2, 4),
+        clients=(1, 16, 64, 256), instances=(1, 2, 4),
         held=(10, 100, 1000, 10000), most=100000,
         waiters=(1, 10, 100, 1000), units=5000, sale_ms=10000, single_round=1,
         pgbench_rounds=8, pgbench_warmup=2000, pgbench_transactions=30000, counted=1000,
         limit=1020, reserve=160, scenario_limit=120, pgbench_limit=180, held_limit=60),
     "quick": SimpleNamespace(
         rounds=1, others=1, ms=250, warmup=100, java=1000,
-        clients=(1, 64), clusters=(1, 2),
+        clients=(1, 64), instances=(1, 2),
         held=(10, 1000), most=2000,
         waiters=(1, 100), units=200, sale_ms=1000, single_round=1,
         pgbench_rounds=1, pgbench_warmup=200, pgbench_transactions=1000, counted=200,
@@ -59,7 +59,7 @@ mode = MODES[sys.argv[1]]
 out = sys.argv[2]
 env = os.environ
 rows_asked = sys.argv[3:]
-clusters = env["BENCH_CLUSTERS"].split()
+instances = env["BENCH_INSTANCES"].split()
 shops = env["BENCH_SHOPS"].split(",")
 counted_port = env["BENCH_COUNTED"]
 planted = env.get("BENCH_PLANT", "").split()
@@ -83,11 +83,11 @@ def raw(kind):
 
 
 COMMANDS = {
-    "zklock": pg("zklock", *clusters),
+    "zklock": pg("zklock", *instances),
     "zklock-0": pg("zklock", env["BENCH_NO_HANDOFF"]),
     "zklock-r": pg("zklock", env["BENCH_RETAINING"]),
     "zklock-counted": pg("zklock", counted_port),
-    "advisory": pg("advisory", *clusters),
+    "advisory": pg("advisory", *instances),
     "curator": java("curator"),
     "writelock": java("writelock"),
     "kazoo": ["/usr/bin/python3", "bin/rivals/kazoorival.py", env["BENCH_ZOOKEEPER"]],
@@ -398,7 +398,7 @@ def distinct(r):
 
 
 def take_all(port, prefix):
-    """Has a cluster take each lock of "many" once."""
+    """Has an instance take each lock of "many" once."""
     sql(port, "bench", "SELECT zk_lock_all(array_agg('%s' || i)) FROM generate_series(0, %d) i"
         " GROUP BY i / 250" % (prefix, ROUND_LOCKS - 1))
     none_left(port)
@@ -413,14 +413,14 @@ def many(r):
     """64 clients that go round many locks: nobody takes one twice in a row.
     All have been taken before."""
     if r.wants("many", "zklock", ROUND_LOCKS):
-        take_all(clusters[0], "many")
+        take_all(instances[0], "many")
     throughput("many", r, ["zklock", "raw", "raw-multi", "raw-blind"], ROUND_LOCKS,
                clients=64, locks=ROUND_LOCKS, prefix="many")
 
 
 class CountingProxy:
-    """test/lib/proxy.py between ZooKeeper and a cluster that is started here:
-    it counts the cluster's requests by their kind."""
+    """test/lib/proxy.py between ZooKeeper and an instance that is started here:
+    it counts the instance's requests by their kind."""
 
     def __init__(self):
         self.log = open("proxy.log", "w")
@@ -482,25 +482,25 @@ def counted(r):
 
 
 def hot(r):
-    """One lock over several clusters, or sessions, with 16 clients in each."""
-    for n in mode.clusters:
+    """One lock over several instances, or sessions, with 16 clients in each."""
+    for n in mode.instances:
         for name in r.of("hot", LOCKS + ["advisory", "mariadb"] * (n == 1), n):
             with contest("hot", name):
-                samples = lock(name, clients=16 * n, clusters=n, locks=1, prefix="hot",
+                samples = lock(name, clients=16 * n, instances=n, locks=1, prefix="hot",
                                ms=mode.ms * 3 // 2)
                 waits = sorted(s[2] - s[1] for s in samples)
                 cycles = sorted(s[3] - s[1] for s in samples)
                 wait = max(1, quantile(waits, 50))
                 longest = longest_wait(samples, 16 * n)
-                of_cluster = Counter(s[0] % n for s in samples)
+                of_instance = Counter(s[0] % n for s in samples)
                 record("hot", name, n, r.turn, rate=rate(samples),
                        cycle_p50=quantile(cycles, 50), cycle_p99=quantile(cycles, 99),
-                       share=min(of_cluster[i] for i in range(n)) / len(samples),
+                       share=min(of_instance[i] for i in range(n)) / len(samples),
                        wait_p50=wait, wait_longest=longest, longest=longest / wait)
 
 
 def relay(r):
-    """From COMMIT in one cluster to the grant in another that waits."""
+    """From COMMIT in one instance to the grant in another that waits."""
     for name in r.of("relay", ["zklock", "curator", "raw"], 2):
         with contest("relay", name):
             samples = rivals[name].ask("relay", ms=mode.ms * 2, warmup=mode.warmup,
@@ -511,7 +511,7 @@ def relay(r):
 
 
 def retained(r):
-    """A lock that stays with the cluster between its transactions.  It comes
+    """A lock that stays with the instance between its transactions.  It comes
     from ZooKeeper in the warm-up."""
     for scenario, clients, locks in (("retained", 1, 1), ("retained", 16, 16),
                                      ("retained_hot", 16, 1)):
@@ -522,9 +522,9 @@ def retained(r):
 
 
 def held(r):
-    """What a lone acquire costs while the cluster, or session, holds others.
+    """What a lone acquire costs while the instance, or session, holds others.
     All rounds of a number come one after the other, before there are more.  A
-    second cluster holds 10 locks all the time: the two are compared in turns."""
+    second instance holds 10 locks all the time: the two are compared in turns."""
     lone_cycles = dict(clients=1, locks=8, pause=PAUSE)
     acquired = {}
 
@@ -538,7 +538,7 @@ def held(r):
 
     def measure(name, scenario, x, turn):
         words = {"zklock": dict(split=1, prefix="lone"),
-                 "zklock-few": dict(split=1, prefix="seul", cluster=1)}.get(
+                 "zklock-few": dict(split=1, prefix="seul", instance=1)}.get(
                      name, dict(prefix="lone"))
         samples = lock("zklock" if name == "zklock-few" else name, **lone_cycles, **words)
         record(scenario, name, x, turn,
@@ -571,7 +571,7 @@ def held(r):
     a_row = next(of for of in bounds.ROWS if of.name == "held")
     with contest("most", "zklock"):
         hold("zklock", mode.most)
-        hold("zklock-few", mode.held[0], cluster=1)
+        hold("zklock-few", mode.held[0], instance=1)
         for name in ("zklock", "zklock-few"):
             record("most", name, 1, 0, locks=acquired[name])
         end = time.monotonic() + mode.held_limit
@@ -585,8 +585,8 @@ def held(r):
         for turn, value in figures.rounds("most", "zklock", 1, "acquire_p50").items():
             record("held", "zklock", acquired["zklock"], turn, acquire_p50=value)
         drop("zklock")
-        drop("zklock", cluster=1)
-        for port in clusters[:2]:
+        drop("zklock", instance=1)
+        for port in instances[:2]:
             none_left(port)
 
 
@@ -614,7 +614,7 @@ def sales(r):
                     + (procedure if name == "zklock" else unlocked))
             sql(env["BENCH_WAREHOUSE"], "warehouse",
                 "TRUNCATE stock; INSERT INTO stock (item, units) VALUES ('lamp', %d)" % mode.units)
-            samples = rivals[name].ask("sell", clients=64, clusters=2, ms=mode.sale_ms)
+            samples = rivals[name].ask("sell", clients=64, instances=2, ms=mode.sale_ms)
             sold = sum(int(sql(port, "shop", "SELECT count(*) FROM orders")) for port in shops)
             left = int(sql(env["BENCH_WAREHOUSE"], "warehouse", "SELECT sum(units) FROM stock"))
             record("sales", name, 64, r.turn, rate=rate(samples), sold=sold,

@@ -139,13 +139,13 @@ def sections():
     yield "## One hot lock"
     yield ""
     for n in xs("hot"):
-        yield "16 clients of %s." % ("one cluster (or session)" if n == 1 else
-                                     "each of %d clusters (or sessions)" % n)
+        yield "16 clients of %s." % ("one instance (or session)" if n == 1 else
+                                     "each of %d instances (or sessions)" % n)
         yield ""
         yield from by_metric("hot", n, rate="cycles a second", share="the smallest one's share",
                              wait_p50="median wait, µs", wait_longest="longest wait, µs",
                              longest="longest over median")
-    yield "## From one cluster to another"
+    yield "## From one instance to another"
     yield ""
     yield "From the COMMIT (release, delete) of the holder to the grant of the waiter, in µs."
     yield ""

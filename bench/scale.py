@@ -1,7 +1,7 @@
 """What 100,000 locks cost, each, beside 1,000: started by "bench/run scale".
 
 usage: scale.py full|quick DIRECTORY; the servers are in the environment
-(BENCH_*).  A cluster with room for them does what clusters do with many locks,
+(BENCH_*).  An instance with room for them does what instances do with many locks,
 with 1,000, 10,000 and 100,000 of them in turns.  PostgreSQL's own advisory
 locks do the same where they can, since their cost is part of ours.
 
@@ -49,7 +49,7 @@ FLOORS = ("advisory", "advisory_unlock", "pg_locks")
 
 
 class Proxy:
-    """test/lib/proxy.py between ZooKeeper and the cluster."""
+    """test/lib/proxy.py between ZooKeeper and the instance."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -113,7 +113,7 @@ def wait_until(condition, what):
     return time.monotonic()
 
 
-class Cluster:
+class Instance:
     def __init__(self):
         self.worker = connect()
         self.user = connect()           # whose locks they are
@@ -153,7 +153,7 @@ class Cluster:
 
 
 figures = defaultdict(list)     # (operation, size, metric): by round
-cluster = Cluster()
+instance = Instance()
 proxy = Proxy()
 
 
@@ -195,7 +195,7 @@ class Timed:
 
     def __init__(self, sums, operation):
         self.sums, self.operation = sums, operation
-        self.pids = (cluster.worker_pid(), cluster.user_pid)
+        self.pids = (instance.worker_pid(), instance.user_pid)
 
     def __enter__(self):
         self.processor = sum(map(processor_time, self.pids))
@@ -219,7 +219,7 @@ def numbers(size):
 
 def next_names(size):
     """The numbers of the next names of all those that there are.  So a name is
-    taken again when all have been: small numbers are no names that a cluster
+    taken again when all have been: small numbers are no names that an instance
     takes all the time, for which it would read less."""
     global names_taken
     first = names_taken % SIZES[-1]
@@ -228,7 +228,7 @@ def next_names(size):
 
 
 def take_all(size):
-    ask(cluster.user, "SELECT count(zk_lock_all(part)) FROM (SELECT array_agg(%s) AS part"
+    ask(instance.user, "SELECT count(zk_lock_all(part)) FROM (SELECT array_agg(%s) AS part"
         " FROM %s GROUP BY i / %d) parts" % (NAME, next_names(size), TOGETHER))
 
 
@@ -239,92 +239,92 @@ def take_all(size):
 def one_by_one(size, sums):
     which = next_names(size)
     with Timed(sums, "take"):
-        ask(cluster.user, "SELECT count(zk_lock(%s, session => true)) FROM %s" % (NAME, which))
+        ask(instance.user, "SELECT count(zk_lock(%s, session => true)) FROM %s" % (NAME, which))
     with Timed(sums, "unlock") as timed:
-        ask(cluster.user, "SELECT count(*) FILTER (WHERE zk_unlock(%s)) FROM %s" % (NAME, which))
-        timed.ended = wait_until(cluster.given_back, "the locks are given back")
+        ask(instance.user, "SELECT count(*) FILTER (WHERE zk_unlock(%s)) FROM %s" % (NAME, which))
+        timed.ended = wait_until(instance.given_back, "the locks are given back")
 
 
 def together(size, sums):
-    ask(cluster.user, "BEGIN")
+    ask(instance.user, "BEGIN")
     with Timed(sums, "take_all"):
         take_all(size)
     with Timed(sums, "give_back") as timed:
         with Timed(sums, "commit"):
-            ask(cluster.user, "COMMIT")
-        timed.ended = wait_until(cluster.given_back, "the locks are given back")
+            ask(instance.user, "COMMIT")
+        timed.ended = wait_until(instance.given_back, "the locks are given back")
 
 
 def expiry(size, sums):
-    ask(cluster.user, "BEGIN")
+    ask(instance.user, "BEGIN")
     take_all(size)
-    ask(cluster.user, "COMMIT")
+    ask(instance.user, "COMMIT")
     due = time.monotonic() + RETAINED
-    if ask(cluster.worker, "SELECT slots FROM zk_stat") < size:
+    if ask(instance.worker, "SELECT slots FROM zk_stat") < size:
         sys.exit("bench: not all locks are retained")
     while time.monotonic() < due - 0.01:
         time.sleep(0.001)
     with Timed(sums, "expire") as timed:
         timed.began = due
-        timed.ended = wait_until(cluster.given_back, "the locks are given back")
+        timed.ended = wait_until(instance.given_back, "the locks are given back")
 
 
 def listed(size, sums):
     for _ in range(10):
         with Timed(sums, "zk_locks"):
-            if ask(cluster.user, "SELECT count(*) FROM zk_locks") != size:
+            if ask(instance.user, "SELECT count(*) FROM zk_locks") != size:
                 sys.exit("bench: not all locks are in zk_locks")
 
 
 def new_worker(size, sums):
-    old = cluster.worker_pid()
-    ask(cluster.worker, "SELECT pg_terminate_backend(%d)" % old)
-    wait_until(lambda: cluster.worker_pid() not in (None, old), "a new worker")
-    pid = cluster.worker_pid()
-    started = float(ask(cluster.worker, "SELECT extract(epoch FROM clock_timestamp() -"
+    old = instance.worker_pid()
+    ask(instance.worker, "SELECT pg_terminate_backend(%d)" % old)
+    wait_until(lambda: instance.worker_pid() not in (None, old), "a new worker")
+    pid = instance.worker_pid()
+    started = float(ask(instance.worker, "SELECT extract(epoch FROM clock_timestamp() -"
                         " backend_start) FROM pg_stat_activity WHERE pid = %d" % pid))
     began = time.monotonic() - started
-    wait_until(cluster.is_connected, "the new worker is connected")
-    sums.add("new_worker", cluster.work_ends(pid) - began, processor_time(pid))
+    wait_until(instance.is_connected, "the new worker is connected")
+    sums.add("new_worker", instance.work_ends(pid) - began, processor_time(pid))
 
 
 def reconnect(size, sums):
-    pid = cluster.worker_pid()
-    before = ask(cluster.worker, "SELECT sum(reconnects) + count(*) FROM zk_sessions")
+    pid = instance.worker_pid()
+    before = ask(instance.worker, "SELECT sum(reconnects) + count(*) FROM zk_sessions")
     processor = processor_time(pid)
     began = time.monotonic()
     proxy.ask("reset", "zookeeper")
-    wait_until(lambda: ask(cluster.worker, "SELECT sum(reconnects) >= %d FROM zk_sessions"
+    wait_until(lambda: ask(instance.worker, "SELECT sum(reconnects) >= %d FROM zk_sessions"
                            % before), "all sessions are connected again")
-    sums.add("reconnect", cluster.work_ends(pid) - began, processor_time(pid) - processor)
+    sums.add("reconnect", instance.work_ends(pid) - began, processor_time(pid) - processor)
 
 
 def advisory(size, sums):
     with Timed(sums, "advisory"):
-        ask(cluster.user, "SELECT count(pg_advisory_lock(i)) FROM " + numbers(size))
+        ask(instance.user, "SELECT count(pg_advisory_lock(i)) FROM " + numbers(size))
     for _ in range(10):
         with Timed(sums, "pg_locks"):
-            ask(cluster.user, "SELECT count(*) FROM pg_locks")
+            ask(instance.user, "SELECT count(*) FROM pg_locks")
     with Timed(sums, "advisory_unlock"):
-        ask(cluster.user, "SELECT count(pg_advisory_unlock(i)) FROM " + numbers(size))
+        ask(instance.user, "SELECT count(pg_advisory_unlock(i)) FROM " + numbers(size))
 
 
 def while_held(size):
     """What is done with locks that are held."""
-    ask(cluster.user, "BEGIN")
+    ask(instance.user, "BEGIN")
     take_all(size)
     for measure in (listed, new_worker, reconnect):
         repeat(size, measure)
-    ask(cluster.user, "COMMIT")
-    wait_until(cluster.given_back, "the locks are given back")
+    ask(instance.user, "COMMIT")
+    wait_until(instance.given_back, "the locks are given back")
 
 
 def make_directories():
     """They last: what is measured is not how directories are made."""
-    ask(cluster.user, "BEGIN")
+    ask(instance.user, "BEGIN")
     take_all(SIZES[-1])
-    ask(cluster.user, "COMMIT")
-    wait_until(cluster.given_back, "the locks are given back")
+    ask(instance.user, "COMMIT")
+    wait_until(instance.given_back, "the locks are given back")
 
 
 def one_round(turn):
@@ -334,15 +334,15 @@ def one_round(turn):
             for size in sizes:
                 repeat(size, measure)
     if is_chosen(expiry):
-        cluster.set(retain_time=RETAINED * 1000)
+        instance.set(retain_time=RETAINED * 1000)
         for size in sizes:
             repeat(size, expiry)
-        cluster.set(retain_time=0)
+        instance.set(retain_time=0)
     if is_chosen(while_held):
-        cluster.set(servers="127.0.0.1:%d" % proxy.port)
+        instance.set(servers="127.0.0.1:%d" % proxy.port)
         for size in sizes:
             while_held(size)
-        cluster.set(servers=env["BENCH_ZOOKEEPER"])
+        instance.set(servers=env["BENCH_ZOOKEEPER"])
 
 
 def is_chosen(measure):
@@ -393,7 +393,7 @@ def report():
 
 
 def main():
-    wait_until(cluster.is_connected, "the worker is connected")
+    wait_until(instance.is_connected, "the worker is connected")
     make_directories()
     for turn in range(ROUNDS):
         one_round(turn)

@@ -3,7 +3,7 @@
  * JavaRival curator|writelock SERVERS
  *
  * See bench/README.md for the requests.  Each client is a thread.  Curator's
- * share a session (one for each of "clusters"); a WriteLock tells its nodes
+ * share a session (one for each of "instances"); a WriteLock tells its nodes
  * from others' by the session, so each client has one of its own.
  */
 
@@ -284,7 +284,7 @@ public class JavaRival {
     static final List<Source> OPEN = new ArrayList<>();
 
     static List<Samples> runClients(Request r, String kind, String servers) throws Exception {
-        int sessions = kind.equals("curator") ? r.number("clusters", 1) : r.clients;
+        int sessions = kind.equals("curator") ? r.number("instances", 1) : r.clients;
         ExecutorService threads = Executors.newCachedThreadPool();
 
         OPEN.addAll(all(threads, sessions - OPEN.size(), i -> source(kind, servers)));

@@ -2,7 +2,7 @@
 
 See bench/README.md for the requests.  Python runs one thread at a time, so
 the clients, which are threads, are spread over as many processes as there are
-processors, or "clusters" if those are more; a process has one session.
+processors, or "instances" if those are more; a process has one session.
 """
 import logging
 import os
@@ -138,7 +138,7 @@ class Process:
 
 
 def answer(servers, r):
-    n = min(max(os.cpu_count(), r["clusters"]), r["clients"])
+    n = min(max(os.cpu_count(), r["instances"]), r["clients"])
     processes = [Process(servers, r, range(i, r["clients"], n)) for i in range(n)]
     for process in processes:
         if process.out.readline() != "ready\n":
@@ -156,7 +156,7 @@ def main():
     logging.basicConfig(level=logging.CRITICAL)
     for line in sys.stdin:
         words = line.split()
-        r = {"kind": words[0], "prefix": "p", "clients": 1, "clusters": 1, "locks": 1,
+        r = {"kind": words[0], "prefix": "p", "clients": 1, "instances": 1, "locks": 1,
              "ms": 0, "warmup": 0, "pause": 0}
         for word in words[1:]:
             key, value = word.split("=")

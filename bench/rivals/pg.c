@@ -81,13 +81,13 @@ prepare(PGconn *conn, const char *name, const char *sql)
 }
 
 static PGconn *
-connect_to(int cluster)
+connect_to(int instance)
 {
 	char		conninfo[512];
 	PGconn	   *conn;
 
 	snprintf(conninfo, sizeof(conninfo),
-			 "host=%s port=%s user=postgres dbname=bench", dir, ports[cluster]);
+			 "host=%s port=%s user=postgres dbname=bench", dir, ports[instance]);
 	conn = PQconnectdb(conninfo);
 	if (PQstatus(conn) != CONNECTION_OK)
 		die("could not connect", PQerrorMessage(conn));
@@ -216,7 +216,7 @@ connect_some(void *first)
 	for (int i = (intptr_t) first; i < req.clients; i += CONNECTORS)
 	{
 		clients[i].number = i;
-		clients[i].conn = selling ? connect_to_shop(i) : connect_to(req.cluster + i % req.clusters);
+		clients[i].conn = selling ? connect_to_shop(i) : connect_to(req.instance + i % req.instances);
 	}
 	return NULL;
 }
@@ -366,12 +366,12 @@ run_hold(void)
 		" FROM generate_series(%d, %d) i";
 	const char *unlock_some =
 		"SELECT bool_and(zk_unlock('%s' || i)) FROM generate_series(%d, %d) i";
-	PGconn	   *conn = held[req.cluster];
+	PGconn	   *conn = held[req.instance];
 	char		sql[256];
 	int			nheld = 0;
 
 	if (conn == NULL)
-		conn = held[req.cluster] = connect_to(req.cluster);
+		conn = held[req.instance] = connect_to(req.instance);
 	while (nheld < req.count)
 	{
 		int			end = nheld + HELD_AT_ONCE;
@@ -400,8 +400,8 @@ run_hold(void)
 static void
 run_drop(void)
 {
-	PQfinish(held[req.cluster]);
-	held[req.cluster] = NULL;
+	PQfinish(held[req.instance]);
+	held[req.instance] = NULL;
 }
 
 int

@@ -23,10 +23,10 @@ typedef struct Request
 	int			ms;
 	int			warmup;
 	int			pause;			/* us */
-	int			clusters;
+	int			instances;
 	int			count;
 	int			split;
-	int			cluster;		/* the first one */
+	int			instance;		/* the first one */
 	int			flights;
 	int64_t		begin;			/* of what is measured */
 	int64_t		end;
@@ -108,13 +108,13 @@ next_request(Request *r)
 	}			numbers[] = {
 		{"clients", &r->clients}, {"locks", &r->locks}, {"ms", &r->ms},
 		{"warmup", &r->warmup}, {"pause", &r->pause},
-		{"clusters", &r->clusters}, {"count", &r->count},
-		{"split", &r->split}, {"cluster", &r->cluster},
+		{"instances", &r->instances}, {"count", &r->count},
+		{"split", &r->split}, {"instance", &r->instance},
 		{"flights", &r->flights}
 	};
 
 	memset(r, 0, sizeof(*r));
-	r->clients = r->locks = r->clusters = r->flights = 1;
+	r->clients = r->locks = r->instances = r->flights = 1;
 	if (fgets(line, sizeof(line), stdin) == NULL)
 		return 0;
 	snprintf(r->kind, sizeof(r->kind), "%s", strtok(line, " \n"));

@@ -126,22 +126,22 @@ my %faults = (
 	'freeze-one-link' => { lane => 'links', weight => 3, lasts => [ 0.2, 2 ] },
 	'reset-links' => { lane => 'links', weight => 7, lasts => [ 0.1, 1 ] },
 	'slow-links' => { lane => 'links', weight => 2, lasts => [ 0.3, 1 ] },
-	'terminate-worker' => { lane => 'clusters', weight => 3, lasts => [ 0, 0 ] },
-	'kill-worker' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
-	'kill-backend' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
-	'restart-fast' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1 },
+	'terminate-worker' => { lane => 'instances', weight => 3, lasts => [ 0, 0 ] },
+	'kill-worker' => { lane => 'instances', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
+	'kill-backend' => { lane => 'instances', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
+	'restart-fast' => { lane => 'instances', weight => 2, lasts => [ 0, 0 ], ends => 1 },
 	'restart-immediate' =>
-	  { lane => 'clusters', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
-	'restart-smart' => { lane => 'clusters', weight => 1, lasts => [ 0, 0 ], ends => 1 },
-	'stop-backend' => { lane => 'clusters', weight => 3, lasts => \@long, stops => 1 },
-	'stop-worker' => { lane => 'clusters', weight => 3, lasts => \@long },
-	'stop-cluster' => { lane => 'clusters', weight => 4, lasts => \@long, stops => 1 },
-	'kill-session' => { lane => 'clusters', weight => 4, lasts => [ 0, 0 ] },
-	'reload' => { lane => 'clusters', weight => 2, lasts => [ 0, 0 ] },
-	'change-auth' => { lane => 'clusters', weight => 2, lasts => \@short },
-	'cancel-backends' => { lane => 'clusters', weight => 6, lasts => [ 0.1, 0.4 ], harmless => 1 },
+	  { lane => 'instances', weight => 2, lasts => [ 0, 0 ], ends => 1, crash => 1 },
+	'restart-smart' => { lane => 'instances', weight => 1, lasts => [ 0, 0 ], ends => 1 },
+	'stop-backend' => { lane => 'instances', weight => 3, lasts => \@long, stops => 1 },
+	'stop-worker' => { lane => 'instances', weight => 3, lasts => \@long },
+	'stop-instance' => { lane => 'instances', weight => 4, lasts => \@long, stops => 1 },
+	'kill-session' => { lane => 'instances', weight => 4, lasts => [ 0, 0 ] },
+	'reload' => { lane => 'instances', weight => 2, lasts => [ 0, 0 ] },
+	'change-auth' => { lane => 'instances', weight => 2, lasts => \@short },
+	'cancel-backends' => { lane => 'instances', weight => 6, lasts => [ 0.1, 0.4 ], harmless => 1 },
 	'collect-directories' =>
-	  { lane => 'clusters', weight => 5, lasts => [ 0.1, 0.4 ], harmless => 1 },
+	  { lane => 'instances', weight => 5, lasts => [ 0.1, 0.4 ], harmless => 1 },
 );
 
 sub fault_kinds { return sort keys %faults; }
@@ -253,7 +253,7 @@ sub new
 {
 	my ($class, %options) = @_;
 	my $self = bless {
-		seed => 1, clusters => [qw(a b c)], servers => 3, clients => 12, timeout => 4, acl => 'open',
+		seed => 1, instances => [qw(a b c)], servers => 3, clients => 12, timeout => 4, acl => 'open',
 		say => sub { }, runs => 0, owner => $$, %options
 	}, $class;
 
@@ -277,7 +277,7 @@ sub start
 		$self->{servers} > 1 ? (proxy => ZkProxy->new) : ());
 	$zk->start;
 	$self->_start_warehouse;
-	for my $name (@{ $self->{clusters} })
+	for my $name (@{ $self->{instances} })
 	{
 		my $node = $self->{node}{$name} = zk_cluster(
 			$name, $zk,
@@ -309,7 +309,7 @@ sub _start_warehouse
 	$node->init;
 	$node->append_conf('postgresql.conf', join("\n",
 		'log_statement = none',
-		'max_connections = ' . (20 + @{ $self->{clusters} } * ($self->{clients} + 20))));
+		'max_connections = ' . (20 + @{ $self->{instances} } * ($self->{clients} + 20))));
 	$node->start;
 	# An index makes the highest number cheap to find; it is not unique.
 	$node->safe_psql('postgres', q{
@@ -452,7 +452,7 @@ sub run
 	@$self{qw(faults samples)} = ([], []);
 
 	my %files;
-	for my $name (@{ $self->{clusters} })
+	for my $name (@{ $self->{instances} })
 	{
 		$files{$name} = "$file-$name.history";
 		$self->{at_work}{$name} = Clients->start(
@@ -481,12 +481,12 @@ sub run
 	}
 	my $stalls = $self->_watch_machine("$file-stalls.faults");
 	$run{start} = now();
-	$run{lanes} = [ grep { $self->_schedule($_) } qw(servers clusters links) ];
+	$run{lanes} = [ grep { $self->_schedule($_) } qw(servers instances links) ];
 	$run{quiet_file} = "$file-quiet";
 	# half a stretch of faults first, so that short runs have some quiet, too
 	$run{faults_last} = 1.75 * $run{quiet};
 	$run{next_quiet} = $run{start} + $run{faults_last} / 2;
-	my @lanes = map { $self->_start_lane($_, "$file-$_.faults") } qw(clusters links);
+	my @lanes = map { $self->_start_lane($_, "$file-$_.faults") } qw(instances links);
 	$self->_server_faults;
 	$self->_end_lane($_) for @lanes;
 	$run{faults_end} = now();
@@ -499,10 +499,10 @@ sub run
 		timeout => $self->{timeout}, permits => \%permits,
 		faults => [
 			sort { $a->{begin} <=> $b->{begin} } @{ $self->{faults} },
-			map { _read_lines("$file-$_.faults") } qw(clusters links stalls)
+			map { _read_lines("$file-$_.faults") } qw(instances links stalls)
 		],
 		samples => $self->{samples},
-		clusters => $self->{clusters},
+		instances => $self->{instances},
 	};
 	for my $record (map { _read_lines($_) } sort values %files)
 	{
@@ -612,7 +612,7 @@ sub _sample
 	my %sample = (at => now(), sections => $self->_sections);
 
 	$self->{next_sample} = now() + 2;
-	for my $name (@{ $self->{clusters} })
+	for my $name (@{ $self->{instances} })
 	{
 		my $worker = $self->_worker($name, $processes) or next;
 		my ($rss) = (_slurp("/proc/$worker->{pid}/status") // '') =~ /^RssAnon:\s+(\d+)/m
@@ -703,7 +703,7 @@ sub _schedule
 		return {
 			kind => $kind, gap => $gap, dice => $dice,
 			lasts => $self->{timeout} * $dice->between(@{ $faults{$kind}{lasts} }),
-			cluster => $dice->one_of(@{ $self->{clusters} })
+			instance => $dice->one_of(@{ $self->{instances} })
 		};
 	};
 }
@@ -716,7 +716,7 @@ sub _happened
 	my %record = (
 		kind => $fault->{kind}, begin => $begin, end => now(), what => $what,
 		(map { ($_ => 1) } grep { $kind->{$_} } qw(ends crash stops harmless)),
-		($kind->{lane} ne 'servers' ? (clusters => [ $fault->{cluster} ]) : ()),
+		($kind->{lane} ne 'servers' ? (instances => [ $fault->{instance} ]) : ()),
 		%more);
 	return \%record;
 }
@@ -935,9 +935,9 @@ sub _faults_of_lane
 		$self->_quiet($lane, sub { $self->_rest($_[0]) }) or last;
 		my $begin = now();
 		my ($what, %more) =
-		  $lane eq 'links' ? $self->_link_fault($fault) : $self->_cluster_fault($fault);
+		  $lane eq 'links' ? $self->_link_fault($fault) : $self->_instance_fault($fault);
 		syswrite($record,
-			$json->encode($self->_happened($fault, $begin, "cluster $fault->{cluster}$what", %more))
+			$json->encode($self->_happened($fault, $begin, "instance $fault->{instance}$what", %more))
 			  . "\n");
 	}
 	return;
@@ -946,9 +946,9 @@ sub _faults_of_lane
 sub _link_fault
 {
 	my ($self, $fault) = @_;
-	my ($kind, $cluster, $dice, $lasts) = @$fault{qw(kind cluster dice lasts)};
+	my ($kind, $instance, $dice, $lasts) = @$fault{qw(kind instance dice lasts)};
 	my $proxy = $self->{links};
-	my @links = map { "$cluster-$_" } (0 .. $self->{servers} - 1);
+	my @links = map { "$instance-$_" } (0 .. $self->{servers} - 1);
 
 	if ($kind =~ /^freeze-/)
 	{
@@ -1034,10 +1034,10 @@ sub _stop_for
 	return;
 }
 
-sub _cluster_fault
+sub _instance_fault
 {
 	my ($self, $fault) = @_;
-	my ($kind, $name, $dice, $lasts) = @$fault{qw(kind cluster dice lasts)};
+	my ($kind, $name, $dice, $lasts) = @$fault{qw(kind instance dice lasts)};
 	my $node = $self->{node}{$name};
 	my $worker = $kind =~ /worker/ ? $self->_worker($name) : undef;
 
@@ -1100,7 +1100,7 @@ sub _cluster_fault
 		$self->_stop_for($lasts, $victim);
 		return ", pid $victim", pid => 0 + $victim;
 	}
-	if ($kind eq 'stop-cluster')
+	if ($kind eq 'stop-instance')
 	{
 		my $postmaster = $self->_postmaster($name);
 
@@ -1263,7 +1263,7 @@ sub _look_around
 {
 	my ($self) = @_;
 
-	for my $name (@{ $self->{clusters} })
+	for my $name (@{ $self->{instances} })
 	{
 		for my $query (
 			'SELECT * FROM zk_sessions',
@@ -1291,7 +1291,7 @@ sub _collect
 		return map { [ split /\|/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', $query);
 	};
 
-	for my $store ('warehouse', @{ $self->{clusters} })
+	for my $store ('warehouse', @{ $self->{instances} })
 	{
 		my $node = $store eq 'warehouse' ? $self->{warehouse} : $self->{node}{$store};
 
@@ -1316,7 +1316,7 @@ sub _left
 	my ($self) = @_;
 	my @left;
 
-	for my $name (@{ $self->{clusters} })
+	for my $name (@{ $self->{instances} })
 	{
 		my $query = q{SELECT
 			(SELECT count(*) FROM zk_locks) || ' in zk_locks, '

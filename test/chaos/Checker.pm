@@ -191,8 +191,8 @@ sub _is_semaphore { return $_[0] =~ /^s/; }
 
 sub _store
 {
-	my ($lock, $cluster) = @_;
-	return $lock =~ /^l/ ? $cluster : 'warehouse';
+	my ($lock, $instance) = @_;
+	return $lock =~ /^l/ ? $instance : 'warehouse';
 }
 
 # Which sections were committed, for each lock.  What clients were told must
@@ -223,9 +223,9 @@ sub _outcomes
 				$s->{done}{$lock} = $s->{outcome} eq 'committed';
 				next;
 			}
-			my $store = _store($lock, $h->{cluster});
+			my $store = _store($lock, $h->{instance});
 			my $here = $there{$store}{$lock}{ $s->{id} };
-			my $copy = $h->{foreign} ? $here : $there{ $h->{cluster} }{$lock}{ $s->{id} };
+			my $copy = $h->{foreign} ? $here : $there{ $h->{instance} }{$lock}{ $s->{id} };
 
 			$s->{done}{$lock} = $here ? 1 : 0;
 			$self->{committed_by_lock}{$lock}++ if $here;
@@ -233,7 +233,7 @@ sub _outcomes
 			{
 				$self->_violation('lost commit', $lock, $s->{end},
 					'the client was told that it is committed, and it is not in '
-					  . ($here ? $h->{cluster} : $store) . ': '
+					  . ($here ? $h->{instance} : $store) . ': '
 					  . $self->_who($s->{id}),
 					$s->{id});
 			}
@@ -249,7 +249,7 @@ sub _outcomes
 			elsif ($copy && !$here)
 			{
 				$self->_violation('committed on one side', $lock, $s->{end},
-					"in $h->{cluster}, not in the $store: " . $self->_who($s->{id}),
+					"in $h->{instance}, not in the $store: " . $self->_who($s->{id}),
 					$s->{id});
 			}
 			elsif ($here && !$copy)
@@ -276,7 +276,7 @@ sub _excuse
 	return { kind => 'stop_before_commit' } if $what eq 'stops' && $s->{pause};
 	for my $f (grep { $_->{$what} } @{ $self->{faults} })
 	{
-		next unless grep { $_ eq $h->{cluster} } @{ $f->{clusters} };
+		next unless grep { $_ eq $h->{instance} } @{ $f->{instances} };
 		next if $f->{pid} && $f->{pid} != $h->{pid};
 		# what ZooKeeper has answered it before that is true
 		next if $what eq 'closes' && ($s->{check} // '') eq 'quorum' && $f->{closes} < $s->{commit};
@@ -456,7 +456,7 @@ sub _stale_reads
 		next if $h->{mode} ne 'shared' || $s->{outcome} ne 'committed';
 		for my $lock (@{ $h->{locks} })
 		{
-			my $list = $writers{ _store($lock, $h->{cluster}) }{$lock} or next;
+			my $list = $writers{ _store($lock, $h->{instance}) }{$lock} or next;
 			my $n = $s->{n}{$lock};
 
 			# the first with a higher number
@@ -506,16 +506,16 @@ sub _tokens
 
 	for my $lock (grep { !_is_semaphore($_) } $self->_locks)
 	{
-		my ($last, %cluster);
+		my ($last, %instance);
 		for my $i (grep { $_->{mode} eq 'exclusive' } $self->_certain($lock))
 		{
 			my $token = $self->{section}{ $i->{id} }{token}{$lock} // next;
-			my $cluster = $self->{hold}{ $i->{hold} }{cluster};
+			my $instance = $self->{hold}{ $i->{hold} }{instance};
 			next if $self->{in_hole}{ $i->{id} };
 
 			$self->_violation('token of two instances', $lock, $i->{from},
 				"$lock: $token of " . $self->_who($i->{id}), $i->{id})
-			  if ($cluster{$token} //= $cluster) ne $cluster;
+			  if ($instance{$token} //= $instance) ne $instance;
 			$self->_violation('token went back', $lock, $i->{from},
 				"$lock: $last->{token} of " . $self->_who($last->{id})
 				  . ", then $token of " . $self->_who($i->{id}),
@@ -572,7 +572,7 @@ sub _answers
 			next if $state eq 'vanished';
 			my ($cause) = grep {
 				$_->{ends}
-				  && grep({ $_ eq $h->{cluster} } @{ $_->{clusters} })
+				  && grep({ $_ eq $h->{instance} } @{ $_->{instances} })
 				  && $_->{begin} - 0.5 < $h->{left}
 				  && $_->{end} + 3 > ($h->{asked} // $h->{left})
 			} @{ $self->{faults} };
@@ -607,7 +607,7 @@ sub _may_be_canceled
 		  && $f->{kind} ne 'stall'
 		  && defined $h->{entered}
 		  && $f->{end} + $recovers > $h->{entered}
-		  && (!$f->{clusters} || grep { $_ eq $h->{cluster} } @{ $f->{clusters} });
+		  && (!$f->{instances} || grep { $_ eq $h->{instance} } @{ $f->{instances} });
 	}
 	return 0;
 }
@@ -635,9 +635,9 @@ sub _deadlocks
 	my ($self) = @_;
 	my $cycles = Cycles->new($self->{holds}, permits => $self->{permits} // {});
 	my $disturbed = sub {
-		my %clusters = map { ($_ => 1) } @_;
+		my %instances = map { ($_ => 1) } @_;
 		return $self->_with_recovery(
-			grep { !$_->{clusters} || grep { $clusters{$_} } @{ $_->{clusters} } } @{ $self->{faults} });
+			grep { !$_->{instances} || grep { $instances{$_} } @{ $_->{instances} } } @{ $self->{faults} });
 	};
 
 	$self->{deadlocks} = [];
@@ -670,7 +670,7 @@ sub _deadlocks
 	for my $d ($cycles->lasting($patience,
 		sub {
 			my ($records, $from, $to) = @_;
-			return _outside($from, $to, $disturbed->(map { $_->{cluster} } @$records));
+			return _outside($from, $to, $disturbed->(map { $_->{instance} } @$records));
 		}))
 	{
 		$self->_violation('deadlock lasts', $d->{records}[0]{locks}[0], $d->{since},
@@ -721,12 +721,12 @@ sub _free_with_waiters
 			sprintf('%s: %.1f %% of the time', $lock, 100 * $self->{undisturbed}{locks}{$lock}))
 		  if $run >= $worth && $self->{undisturbed}{locks}{$lock} < $least;
 	}
-	for my $cluster (@{ $self->{clusters} })
+	for my $instance (@{ $self->{instances} })
 	{
 		next if $run <= 0;
-		my @here = grep { !$_->{clusters} || grep({ $_ eq $cluster } @{ $_->{clusters} }) }
+		my @here = grep { !$_->{instances} || grep({ $_ eq $instance } @{ $_->{instances} }) }
 		  @{ $self->{faults} };
-		$self->{undisturbed}{clusters}{$cluster} =
+		$self->{undisturbed}{instances}{$instance} =
 		  _outside(@$self{qw(start faults_end)}, $self->_with_recovery(@here)) / $run;
 	}
 	return;
@@ -765,16 +765,16 @@ sub _disturbed
 
 	for my $h (@{ $self->{users}{$lock} })
 	{
-		push @{ $wanted{ $h->{cluster} } }, [ $h->{asked}, $h->{left} + $keeps ];
+		push @{ $wanted{ $h->{instance} } }, [ $h->{asked}, $h->{left} + $keeps ];
 	}
 	return $self->_with_recovery(
 		grep {
 			my $f = $_;
-			!$f->{clusters} || grep {
+			!$f->{instances} || grep {
 				grep {
 					$_->[0] < $f->{end} + $self->{timeout} + $recovers && $_->[1] > $f->{begin}
 				} @{ $wanted{$_} // [] }
-			} @{ $f->{clusters} }
+			} @{ $f->{instances} }
 		} @{ $self->{faults} });
 }
 
@@ -903,15 +903,15 @@ sub _recovery
 	my ($self) = @_;
 	my (%entered, %seconds);
 
-	push @{ $entered{ $_->{cluster} } }, $_->{entered}
+	push @{ $entered{ $_->{instance} } }, $_->{entered}
 	  for grep { defined $_->{entered} } @{ $self->{holds} };
 	@$_ = sort { $a <=> $b } @$_ for values %entered;
 	for my $f (@{ $self->{faults} })
 	{
 		next if $f->{harmless} || $f->{kind} eq 'stall';
-		for my $cluster (@{ $f->{clusters} // [ sort keys %entered ] })
+		for my $instance (@{ $f->{instances} // [ sort keys %entered ] })
 		{
-			my ($first) = grep { $_ > $f->{end} } @{ $entered{$cluster} };
+			my ($first) = grep { $_ > $f->{end} } @{ $entered{$instance} };
 			next unless defined $first;
 			next
 			  if grep { $_ != $f && !$_->{harmless} && $_->{begin} < $first && $_->{end} > $f->{end} }
@@ -940,7 +940,7 @@ sub _after_crash
 		for my $h (@{ $self->{holds} })
 		{
 			next
-			  if $h->{cluster} ne $f->{clusters}[0]
+			  if $h->{instance} ne $f->{instances}[0]
 			  || !defined $h->{entered}
 			  || $h->{entered} > $f->{begin}
 			  || $h->{left} < $f->{begin};

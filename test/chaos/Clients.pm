@@ -336,7 +336,7 @@ sub _step
 		$c->{wanted} = {
 			t => 'hold', hold => "$c->{hold}{hold}.$step->{lock}", call => 'zk_lock',
 			locks => [ $step->{lock} ], mode => $step->{mode}, asked => now(),
-			map { ($_ => $c->{hold}{$_}) } qw(cluster client pid scope)
+			map { ($_ => $c->{hold}{$_}) } qw(instance client pid scope)
 		};
 	}
 	elsif ($step->{is} eq 'second')
@@ -752,7 +752,7 @@ sub _plan
 	$c->{plan} = 1;
 	$c->{steps} = \@steps;
 	$c->{hold} = {
-		t => 'hold', hold => $id, cluster => $self->{name}, client => $c->{number},
+		t => 'hold', hold => $id, instance => $self->{name}, client => $c->{number},
 		pid => 0 + $c->{wire}->pid, locks => \@locks, mode => $mode, scope => $scope,
 		call => $call
 	};

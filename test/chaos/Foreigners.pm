@@ -139,7 +139,7 @@ sub _hold
 	my $kind = $dice->one_of(@{ $self->{locks}{$name} });
 	my $mode = $self->{permits}{$name} ? 'permit' : $kind =~ s/^shared // ? 'shared' : 'exclusive';
 	my $hold = {
-		t => 'hold', hold => $id, cluster => $self->{name}, client => 1, foreign => 1,
+		t => 'hold', hold => $id, instance => $self->{name}, client => 1, foreign => 1,
 		pid => $self->{locker}{pid}, locks => [$name], mode => $mode, scope => 'foreign',
 		call => "$self->{name} $kind", asked => now(), result => 'failed'
 	};

@@ -104,14 +104,14 @@ sub draw
 	my %users;
 	for my $h (@holds)
 	{
-		$users{$_}{ $h->{cluster} } = 1 for @{ $h->{locks} };
+		$users{$_}{ $h->{instance} } = 1 for @{ $h->{locks} };
 	}
 	for my $lock (sort keys %users)
 	{
-		for my $cluster (sort keys %{ $users{$lock} })
+		for my $instance (sort keys %{ $users{$lock} })
 		{
-			$row{$lock}{$cluster} = $y;
-			push @out, sprintf('<text x="4" y="%d">%s in %s</text>', $y + 10, _escape($lock), $cluster);
+			$row{$lock}{$instance} = $y;
+			push @out, sprintf('<text x="4" y="%d">%s in %s</text>', $y + 10, _escape($lock), $instance);
 			push @out, sprintf('<rect x="%d" y="%d" width="%s" height="%d" fill="#f6f6f6"/>',
 				$left, $y, $x->($to) - $left, $row - 2);
 			$y += $row;
@@ -134,7 +134,7 @@ sub draw
 					"$_->{id} $_->{outcome}" . ($_->{sqlstate} ? " $_->{sqlstate}" : '')
 				} @done) || 'nothing done');
 
-			push @out, $bar->($h->{entered}, $h->{left}, $row{$lock}{ $h->{cluster} },
+			push @out, $bar->($h->{entered}, $h->{left}, $row{$lock}{ $h->{instance} },
 				$color{$fill}, $title,
 				$marked{ $h->{hold} } ? ' stroke="#d00000" stroke-width="1.5"' : '');
 		}

@@ -111,8 +111,8 @@ say_it('from the closing of a deadlock to its victim, in seconds, apart from fau
 my $undisturbed = $verdict->{undisturbed};
 say_it('part of the run without a fault that excuses waiting: by lock ' . parts('locks')
 	  . '; by instance ' . join(', ',
-		map { sprintf('%s %.0f %%', $_, 100 * $undisturbed->{clusters}{$_}) }
-		sort keys %{ $undisturbed->{clusters} }));
+		map { sprintf('%s %.0f %%', $_, 100 * $undisturbed->{instances}{$_}) }
+		sort keys %{ $undisturbed->{instances} }));
 say_it(sprintf('  in it, somebody waited for a lock for %.0f s, all locks together',
 	sum(0, values %{ $verdict->{waited} })));
 memory();
@@ -136,7 +136,7 @@ sub memory
 	my @samples = @{ $history->{samples} };
 	my $quarter = int(@samples / 4) or return;
 
-	for my $name (@{ $history->{clusters} })
+	for my $name (@{ $history->{instances} })
 	{
 		my ($first, $last) = map {
 			my @kb = map { $_->{rss}{$name} ? $_->{rss}{$name}[1] : () } @$_;

@@ -77,7 +77,7 @@ sub new
 	return $self;
 }
 
-sub _who { return "$_[0]{cluster} $_[0]{client}"; }
+sub _who { return "$_[0]{instance} $_[0]{client}"; }
 
 sub _wait_ends { return $_[0]{entered} // $_[0]{waited} // $_[0]{left}; }
 
@@ -292,7 +292,7 @@ sub lasting
 		my @records = map { $waits->{$_} } @{ $why->{members} };
 
 		# of one deadlock, the wait that ended first
-		next if $seen{ join('; ', sort map { "$_->{cluster} $_->{client} $_->{asked}" } @records) }++;
+		next if $seen{ join('; ', sort map { "$_->{instance} $_->{client} $_->{asked}" } @records) }++;
 		$why->{records} = \@records;
 		$why->{lasts} = $length->(\@records, $why->{since}, $end);
 		next if $why->{lasts} <= $seconds;

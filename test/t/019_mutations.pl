@@ -30,7 +30,7 @@ my %history;
 sub history
 {
 	%history = (
-		start => 0, end => 100, faults_end => 90, timeout => 4, clusters => [ 'a', 'b' ],
+		start => 0, end => 100, faults_end => 90, timeout => 4, instances => [ 'a', 'b' ],
 		holds => [], sections => [], faults => [],
 		rows => { warehouse => [], a => [], b => [] },
 		counters => { warehouse => {}, a => {}, b => {} });
@@ -41,16 +41,16 @@ sub history
 sub section
 {
 	my ($id, $lock, $entered, $commit, $n, %more) = @_;
-	my $cluster = substr($id, 0, 1);
+	my $instance = substr($id, 0, 1);
 	my %hold = (
-		hold => "$id.1", cluster => $cluster, client => 1, pid => 1, locks => [$lock],
+		hold => "$id.1", instance => $instance, client => 1, pid => 1, locks => [$lock],
 		mode => 'exclusive', scope => 'transaction', call => 'zk_lock',
 		asked => $entered - 0.1, entered => $entered, left => $commit + 0.1, result => 'got',
 		%{ delete $more{hold} // {} });
 	my %section = (
 		id => "$id.1.1", hold => "$id.1", n => { $lock => $n }, token => {},
 		commit => $commit, end => $commit + 0.1, outcome => 'committed', %more);
-	my @stores = $lock =~ /^l/ ? ($cluster) : ('warehouse', $cluster);
+	my @stores = $lock =~ /^l/ ? ($instance) : ('warehouse', $instance);
 
 	push @{ $history{holds} }, \%hold;
 	push @{ $history{sections} }, \%section;
@@ -144,9 +144,9 @@ sub lost_connection
 
 lost_connection();
 finds('connection lost', 'a connection that ends without a cause');
-lost_connection({ kind => 'kill-backend', begin => 1.9, end => 2.5, ends => 1, clusters => ['a'] });
+lost_connection({ kind => 'kill-backend', begin => 1.9, end => 2.5, ends => 1, instances => ['a'] });
 finds('', 'one that has a cause');
-lost_connection({ kind => 'kill-backend', begin => 1.9, end => 2.5, ends => 1, clusters => ['b'] });
+lost_connection({ kind => 'kill-backend', begin => 1.9, end => 2.5, ends => 1, instances => ['b'] });
 finds('connection lost', 'a cause elsewhere');
 history();
 section('a1', 'w', 1, 2, 0, outcome => 'failed',
@@ -163,33 +163,33 @@ finds('', 'no wake-up while there is no quorum');
 
 # only of those who may have been in the queue at that time, and not of what
 # harms nobody
-for my $cluster ('a', 'b')
+for my $instance ('a', 'b')
 {
 	idle();
 	push @{ $history{faults} },
-	  { kind => 'stop-cluster', begin => 3, end => 22, clusters => [$cluster] };
-	finds('', "nor while instance $cluster stands still");
+	  { kind => 'stop-instance', begin => 3, end => 22, instances => [$instance] };
+	finds('', "nor while instance $instance stands still");
 }
 idle();
 section('c1', 'x', 1, 2, 0);
 push @{ $history{faults} },
-  { kind => 'stop-cluster', begin => 3, end => 22, clusters => ['c'] };
+  { kind => 'stop-instance', begin => 3, end => 22, instances => ['c'] };
 finds('free with waiters', 'but while one does that has nothing to do with the lock');
 idle();
 section('c1', 'w', 71, 72, 2);
 push @{ $history{faults} },
-  { kind => 'stop-cluster', begin => 3, end => 22, clusters => ['c'] };
+  { kind => 'stop-instance', begin => 3, end => 22, instances => ['c'] };
 finds('free with waiters', 'or not yet');
 history();
 section('c1', 'w', 1, 2, 0);
 section('a1', 'w', 39, 40, 1);
 section('b1', 'w', 70, 71, 2, hold => { asked => 39.5 });
 push @{ $history{faults} },
-  { kind => 'stop-cluster', begin => 41, end => 62, clusters => ['c'] };
+  { kind => 'stop-instance', begin => 41, end => 62, instances => ['c'] };
 finds('free with waiters', 'or no longer');
 idle();
 push @{ $history{faults} },
-  { kind => 'cancel-backends', begin => 3, end => 22, clusters => ['b'], harmless => 1 };
+  { kind => 'cancel-backends', begin => 3, end => 22, instances => ['b'], harmless => 1 };
 finds('free with waiters', 'or while others are canceled');
 
 # the machine stands still, for long or for a moment
@@ -219,7 +219,7 @@ sub waits
 	my ($id, $locks, $asked, $entered, %more) = @_;
 	push @{ $history{holds} },
 	  {
-		hold => "$id.1", cluster => substr($id, 0, 1), client => 1, pid => 1, locks => $locks,
+		hold => "$id.1", instance => substr($id, 0, 1), client => 1, pid => 1, locks => $locks,
 		mode => 'exclusive', scope => 'transaction', call => 'zk_lock_all', asked => $asked,
 		entered => $entered, left => ($entered // $asked) + 0.1, result => 'got', %more
 	  };
@@ -283,9 +283,9 @@ deadlock();
 $history{holds}[2]{detail} = 'waits in ZooKeeper';
 finds('victim in vain', 'two victims of a deadlock');
 push @{ $history{faults} },
-  { kind => 'stop-cluster', begin => 5, end => 6, clusters => ['a'] };
+  { kind => 'stop-instance', begin => 5, end => 6, instances => ['a'] };
 finds('', 'while one of the instances stands still');
-$history{faults}[0]{clusters} = ['c'];
+$history{faults}[0]{instances} = ['c'];
 finds('victim in vain', 'but not while another one does');
 
 # from 3 to 12.1
@@ -300,7 +300,7 @@ deadlock_lasts();
 finds('deadlock lasts', 'a deadlock that lasts');
 push @{ $history{faults} }, { kind => 'lose-quorum', begin => 4, end => 5 };
 finds('', 'while there is no quorum');
-$history{faults}[0] = { kind => 'stop-cluster', begin => 4, end => 5, clusters => ['c'] };
+$history{faults}[0] = { kind => 'stop-instance', begin => 4, end => 5, instances => ['c'] };
 finds('deadlock lasts', 'but not while another instance stands still');
 
 # semaphores
@@ -322,7 +322,7 @@ permits(1);
 finds('too many permits', 'two holders, and one permit');
 permits(2);
 push @{ $history{faults} },
-  { kind => 'kill-session', begin => 1.5, end => 5.05, closes => 1.6, clusters => ['a'] };
+  { kind => 'kill-session', begin => 1.5, end => 5.05, closes => 1.6, instances => ['a'] };
 section('b2', 's', 4, 4.5, 1, hold => { mode => 'permit' });
 finds('', 'three, one of them in a session that was closed from outside');
 is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: is a hole');
@@ -369,7 +369,7 @@ sub canceled
 		there => ['warehouse'], hold => { sqlstate => '57014', message => 'canceled' });
 	$history{sections}[0]{outcome} = 'failed';
 	push @{ $history{faults} },
-	  { kind => 'cancel-backends', begin => 1.5, end => 3, cancels => \@pids, clusters => ['a'],
+	  { kind => 'cancel-backends', begin => 1.5, end => 3, cancels => \@pids, instances => ['a'],
 		harmless => 1 };
 	return;
 }
@@ -381,11 +381,11 @@ canceled('w', 7);
 finds('unexpected error', 'a cancel that nobody asked for');
 canceled('w');
 push @{ $history{faults} },
-  { kind => 'freeze-links-long', begin => 0.5, end => 1.5, clusters => ['a'] };
+  { kind => 'freeze-links-long', begin => 0.5, end => 1.5, instances => ['a'] };
 finds('', 'a holder may be canceled since its lock is lost');
-$history{faults}[-1]{clusters} = ['b'];
+$history{faults}[-1]{instances} = ['b'];
 finds('unexpected error', 'not by a fault elsewhere');
-$history{faults}[-1]{clusters} = ['a'];
+$history{faults}[-1]{instances} = ['a'];
 @{ $history{holds}[0] }{qw(entered result)} = (undef, 'failed');
 @history{qw(sections rows)} = ([], {});
 finds('unexpected error', 'and who waits is not canceled for that');
@@ -398,10 +398,10 @@ section('b1', 'f', 2.05, 3, 0);
 finds('counter, same number', 'with a fence it is a violation');
 history();
 section('a1', 'w', 1, 2, 0, outcome => 'failed', hold => { sqlstate => '42501', message => 'denied' });
-push @{ $history{faults} }, { kind => 'reload', begin => 0.5, end => 1.5, clusters => ['a'] };
+push @{ $history{faults} }, { kind => 'reload', begin => 0.5, end => 1.5, instances => ['a'] };
 finds('unexpected error', 'ZooKeeper denies access');
 push @{ $history{faults} },
-  { kind => 'change-auth', begin => 0.5, end => 1.5, clusters => ['a'], denies => 1 };
+  { kind => 'change-auth', begin => 0.5, end => 1.5, instances => ['a'], denies => 1 };
 finds('', 'to credentials that are not those of the znodes');
 
 # savepoints
@@ -422,7 +422,7 @@ sub paused
 	section('b1', $lock, 8, 9, 0, token => { $lock => 6 });
 	$history{counters}{warehouse}{$lock} = 1;
 	push @{ $history{faults} },
-	  { kind => 'stop-cluster', begin => 2, end => 11, stops => 1, clusters => ['a'] };
+	  { kind => 'stop-instance', begin => 2, end => 11, stops => 1, instances => ['a'] };
 	return;
 }
 
@@ -430,7 +430,7 @@ paused('w');
 finds('', 'a pause in COMMIT is no violation');
 is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: it is the hole of rule 7');
 like(Timeline::draw(\%history, Checker::check(\%history)),
-	qr/<svg.*stop-cluster.*w in b.*stroke="#d00000".*hole: same number/s, 'the picture shows it');
+	qr/<svg.*stop-instance.*w in b.*stroke="#d00000".*hole: same number/s, 'the picture shows it');
 history();
 section('b1', 'f', 5, 6, 0, hold => { mode => 'shared' });
 section('a1', 'f', 1, 2, 0, end => 9, token => { f => 5 });
@@ -446,7 +446,7 @@ sub closed
 	section('a1', 'w', 1, 5, 0, @_);
 	section('b1', 'w', 4, 6, 0);
 	push @{ $history{faults} },
-	  { kind => 'kill-session', begin => 3.9, end => 5.1, closes => 4, clusters => ['a'] };
+	  { kind => 'kill-session', begin => 3.9, end => 5.1, closes => 4, instances => ['a'] };
 	return;
 }
 
@@ -472,18 +472,18 @@ sub schedule
 {
 	my ($seed, $lane) = @_;
 	my $chaos = bless {
-		seed => $seed, timeout => 4, clusters => [ 'a', 'b', 'c' ],
+		seed => $seed, timeout => 4, instances => [ 'a', 'b', 'c' ],
 		run => { faults => [ Chaos::fault_kinds() ], gap => [ 0.3, 5 ] }
 	}, 'Chaos';
 	my $next = $chaos->_schedule($lane);
 
 	return join("\n", map {
 		my $f = $next->();
-		join(' ', @$f{qw(kind cluster gap lasts)})
+		join(' ', @$f{qw(kind instance gap lasts)})
 	} (1 .. 50));
 }
 
-for my $lane ('servers', 'links', 'clusters')
+for my $lane ('servers', 'links', 'instances')
 {
 	is(schedule(1, $lane), schedule(1, $lane), "faults of $lane: the same for a seed");
 	isnt(schedule(1, $lane), schedule(2, $lane), "faults of $lane: not for another");
@@ -494,7 +494,7 @@ for my $lane ('servers', 'links', 'clusters')
 #
 
 my $chaos = Chaos->new(
-	seed => 1, servers => 1, clusters => [ 'a', 'b' ], clients => 16, timeout => 2,
+	seed => 1, servers => 1, instances => [ 'a', 'b' ], clients => 16, timeout => 2,
 	say => sub { note $_[0]; },
 	install_path => $ENV{ZKLOCK_TEST_INSTALL});
 $chaos->start;

@@ -68,7 +68,7 @@ sub call
 {
 	my ($who, $locks, $mode, $asked, $entered, $left, %more) = @_;
 	my %r = (
-		cluster => substr($who, 0, 1), client => substr($who, 1), locks => [ split / /, $locks ],
+		instance => substr($who, 0, 1), client => substr($who, 1), locks => [ split / /, $locks ],
 		mode => { x => 'exclusive', s => 'shared', p => 'permit' }->{$mode},
 		asked => $asked, entered => $entered, left => $left, %more);
 
@@ -276,8 +276,8 @@ lasting(4, '', 'what does not count', sub { return 3; });
 
 my $zk = ZooKeeper->new;
 $zk->start;
-my %cluster;
-@cluster{qw(a b c)} = zk_clusters(
+my %instance;
+@instance{qw(a b c)} = zk_clusters(
 	$zk, [qw(a b c)],
 	install_path => $ENV{ZKLOCK_TEST_INSTALL},
 	'zklock.session_timeout' => '60s',
@@ -286,8 +286,8 @@ my %cluster;
 	'autovacuum' => 'off',
 	'deadlock_timeout' => 1000 * $timeout . 'ms');
 my $client = $zk->client(timeout => 60);
-my %admin = map { $_ => ZkWire->new($cluster{$_}) } keys %cluster;
-my @clients = clients_of(sort keys %cluster);
+my %admin = map { $_ => ZkWire->new($instance{$_}) } keys %instance;
+my @clients = clients_of(sort keys %instance);
 my $alone = 0;    # PostgreSQL's own locks
 my %run;
 
@@ -297,7 +297,7 @@ sub clients_of
 
 	return map {
 		my $name = $_;
-		map { { cluster => $name, client => $_, wire => ZkWire->new($cluster{$name}) } } (1 .. $nclients / @names)
+		map { { instance => $name, client => $_, wire => ZkWire->new($instance{$name}) } } (1 .. $nclients / @names)
 	} @names;
 }
 
@@ -364,7 +364,7 @@ sub step
 	if (my $call = shift @{ $c->{calls} })
 	{
 		$c->{record} = {
-			cluster => $c->{cluster}, client => $c->{client}, asked => now(), %$call
+			instance => $c->{instance}, client => $c->{client}, asked => now(), %$call
 		};
 		$run{calls}{ $call->{any} ? 'any' : @{ $call->{locks} } > 1 ? 'all' : 'one' }++;
 		$c->{wire}->send(($c->{begin} // '') . 'SELECT ' . call_for($call));
@@ -393,7 +393,7 @@ sub answer
 	my $state = $result->{sqlstate};
 	my $r = delete $c->{record};
 
-	die "the connection of $c->{cluster}$c->{client} has ended\n" if $c->{wire}->gone;
+	die "the connection of $c->{instance}$c->{client} has ended\n" if $c->{wire}->gone;
 	if ($r)
 	{
 		push @{ $run{records} }, $r;
@@ -460,7 +460,7 @@ sub disturb
 		if (@waiting)
 		{
 			my $c = $waiting[ rand @waiting ];
-			$admin{ $c->{cluster} }->run('SELECT pg_cancel_backend(' . $c->{wire}->pid . ')');
+			$admin{ $c->{instance} }->run('SELECT pg_cancel_backend(' . $c->{wire}->pid . ')');
 			$run{cancels}++;
 		}
 	}
@@ -474,7 +474,7 @@ sub disturb
 		my $o = $run{outage};
 
 		$run{next_look} = $now + 0.05;
-		if ($admin{ $o->{cluster} }->run("SELECT worker_pid <> $o->{pid} AND state = 'connected'"
+		if ($admin{ $o->{instance} }->run("SELECT worker_pid <> $o->{pid} AND state = 'connected'"
 				. ' FROM zk_sessions')->{out} eq 't')
 		{
 			$o->{to} = now();
@@ -484,12 +484,12 @@ sub disturb
 	}
 	if (!$run{outage} && $now > $run{next_restart} && !$run{over} && !$alone)
 	{
-		my $name = (sort keys %cluster)[ rand 3 ];
+		my $name = (sort keys %instance)[ rand 3 ];
 		my $pid = $admin{$name}->run('SELECT worker_pid FROM zk_sessions')->{out};
 
 		if ($pid)
 		{
-			$run{outage} = { cluster => $name, pid => $pid, from => $now };
+			$run{outage} = { instance => $name, pid => $pid, from => $now };
 			$admin{$name}->run("SELECT pg_terminate_backend($pid)");
 		}
 		$run{next_look} = $now;
@@ -528,7 +528,7 @@ sub run_part
 		gate => $gate, ended => 0, cancels => 0, records => [], errors => {}, odd => [], commits => [$begin],
 		outages => [], next_cancel => $begin, next_restart => $begin + 1, next_note => $begin,
 		published => 0, probes => changes_of_probes(),
-		log => { map { ($_ => -s $cluster{$_}->logfile) } keys %cluster });
+		log => { map { ($_ => -s $instance{$_}->logfile) } keys %instance });
 	my $progress = $begin;
 	while (1)
 	{
@@ -555,7 +555,7 @@ sub run_part
 		if ($now > $progress + $PostgreSQL::Test::Utils::timeout_default)
 		{
 			die "ZKLOCK_TEST_SEED=$seed; a deadlock that stays: "
-			  . join('; ', map { $_->{record} ? "$_->{cluster}$_->{client} for @{ $_->{record}{locks} }" : () } @busy)
+			  . join('; ', map { $_->{record} ? "$_->{instance}$_->{client} for @{ $_->{record}{locks} }" : () } @busy)
 			  . "\n";
 		}
 		disturb($now);
@@ -603,7 +603,7 @@ sub around
 	my ($r) = @_;
 	my $line = sub {
 		my ($o) = @_;
-		return sprintf("%s%s %s %s: %.4f %s %.4f %s\n", @$o{qw(cluster client mode)},
+		return sprintf("%s%s %s %s: %.4f %s %.4f %s\n", @$o{qw(instance client mode)},
 			"@{ $o->{locks} }", $o->{asked} - $r->{asked},
 			defined $o->{entered} ? sprintf('%.4f', $o->{entered} - $r->{asked}) : '-',
 			$o->{left} - $r->{asked}, $o->{sqlstate} // '');
@@ -620,7 +620,7 @@ sub failures
 	my ($name) = @_;
 	my (%act, %failures);
 
-	for (split /\n/, slurp_file($cluster{$name}->logfile, $run{log}{$name}))
+	for (split /\n/, slurp_file($instance{$name}->logfile, $run{log}{$name}))
 	{
 		my ($at, $pid, $what) = /^(\S+ \S+) \S+ \[(\d+)\] .*?((?:DEBUG|ERROR):  .*)/ or next;
 
@@ -642,12 +642,12 @@ sub failures
 # Tell the records of victims when they were chosen, and by which act.
 sub order_victims
 {
-	my %failures = map { ($_ => failures($_)) } keys %cluster;
-	my %pid = map { ("$_->{cluster} $_->{client}" => $_->{wire}->pid) } @clients;
+	my %failures = map { ($_ => failures($_)) } keys %instance;
+	my %pid = map { ("$_->{instance} $_->{client}" => $_->{wire}->pid) } @clients;
 
 	for my $r (grep { ($_->{sqlstate} // '') eq '40P01' } @{ $run{records} })
 	{
-		my $failure = shift @{ $failures{ $r->{cluster} }{ $pid{"$r->{cluster} $r->{client}"} } };
+		my $failure = shift @{ $failures{ $r->{instance} }{ $pid{"$r->{instance} $r->{client}"} } };
 
 		if ($r->{detail} !~ /in ZooKeeper/) { $r->{failed} = $failure->{at}; }
 		else { @$r{qw(failed act)} = @{ $failure->{act} // {} }{qw(failed act)}; }
@@ -740,7 +740,7 @@ sub mutate
 {
 	my ($mutation) = @_;
 
-	for my $node (values %cluster)
+	for my $node (values %instance)
 	{
 		$node->append_conf('postgresql.conf', "zklock.mutation = $mutation");
 		$node->reload;
@@ -755,8 +755,8 @@ sub mutate
 sub out_of_date
 {
 	my ($title, $without_worker) = @_;
-	my $s = ZkScene->new($zk, $title, holder => $cluster{a}, other => $cluster{a},
-		owner => $cluster{b}, third => $cluster{c});
+	my $s = ZkScene->new($zk, $title, holder => $instance{a}, other => $instance{a},
+		owner => $instance{b}, third => $instance{c});
 
 	$s->does(owner => "SELECT zk_lock('m5')");
 	$s->does(holder => "SELECT zk_lock('m1')");
@@ -837,5 +837,5 @@ if ($parts{4})
 }
 
 $_->{wire}->vanish for @clients;
-$_->stop for values %cluster;
+$_->stop for values %instance;
 done_testing();

@@ -125,7 +125,8 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 	{
 		int64		limit = wait->called_ms + LockTimeout;
 
-		wait->deadline = wait->deadline < 0 ? limit : Min(wait->deadline, limit);
+		wait->deadline = wait->deadline < 0 ? limit :
+			Min(wait->deadline, limit);
 	}
 }
 
@@ -207,7 +208,8 @@ waiting_log(SlotWait *wait, const HeldLock *lock)
 	initStringInfo(&owner);
 	known = ask_owner(path,
 					  wait->deadline < 0 ? OWNER_QUESTION_MS :
-					  (int) Min(zk_time_left(wait->deadline), OWNER_QUESTION_MS),
+					  (int) Min(zk_time_left(wait->deadline),
+								OWNER_QUESTION_MS),
 					  &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",

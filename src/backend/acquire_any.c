@@ -355,7 +355,8 @@ want_any(AnyCall *call)
 		HeldLock   *lock = attempt.locks[i];
 
 		lock->proc = slot_want_any(&lock->key, lock->kind,
-								   call->request->session, n, slots->immediate);
+								   call->request->session, n,
+								   slots->immediate);
 		slots->procs[i] = lock->proc;
 	}
 }

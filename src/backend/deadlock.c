@@ -74,7 +74,8 @@ append_blockers(StringInfo buf, const ZkDeadlock *deadlock, int member)
 		if (!deadlock_is_blocked_by(deadlock, member, i))
 			continue;
 		appendStringInfo(buf, "%sprocess %d of instance %s", before,
-						 other->holder_pid, text_of_string(other->cluster_name));
+						 other->holder_pid,
+						 text_of_string(other->cluster_name));
 		before = ", ";
 	}
 }
@@ -107,7 +108,8 @@ append_session(StringInfo buf, const ZkDeadlock *deadlock, int i)
 			 strcmp(session.cluster_name, member->cluster_name) != 0)
 		appendStringInfo(buf, "%sProcess %d of instance %s works for process %d of instance %s.",
 						 buf->len > 0 ? "\n" : "", member->pid,
-						 cluster_name, session.pid, text_of_string(session.cluster_name));
+						 cluster_name, session.pid,
+						 text_of_string(session.cluster_name));
 }
 
 /* The lines about a member: which of its processes waits for which, and why. */
@@ -121,7 +123,8 @@ append_member(StringInfo buf, const ZkDeadlock *deadlock, int i)
 		append_session(buf, deadlock, i);
 		return;
 	}
-	deadlock_append_wait(buf, member->cluster_name, member->holder_pid, member->pid,
+	deadlock_append_wait(buf, member->cluster_name, member->holder_pid,
+						 member->pid,
 						 member->kind, member->path);
 	append_blockers(buf, deadlock, i);
 	appendStringInfoChar(buf, '.');

@@ -99,7 +99,9 @@ open_table(Oid function)
 static char *
 full_name(Relation table)
 {
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(table)),
+	Oid			schema = RelationGetNamespace(table);
+
+	return quote_qualified_identifier(get_namespace_name(schema),
 									  RelationGetRelationName(table));
 }
 

@@ -266,11 +266,14 @@ is_concurrent_detach(const AlterTableStmt *stmt)
 static bool
 has_lasting_effects(Node *stmt)
 {
+	TransactionStmtKind kind;
+
 	switch (nodeTag(stmt))
 	{
 		case T_TransactionStmt:
-			return castNode(TransactionStmt, stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||
-				castNode(TransactionStmt, stmt)->kind == TRANS_STMT_ROLLBACK_PREPARED;
+			kind = castNode(TransactionStmt, stmt)->kind;
+			return kind == TRANS_STMT_COMMIT_PREPARED ||
+				kind == TRANS_STMT_ROLLBACK_PREPARED;
 		case T_CreatedbStmt:
 		case T_DropdbStmt:
 		case T_CreateTableSpaceStmt:

@@ -484,7 +484,8 @@ put_member(ReturnSetInfo *rsinfo, const Member *member,
 	PUT(member->words & MEMBER_SERVER, text_value(member->server));
 	PUT(member->words & MEMBER_SYSTEM, Int64GetDatum((int64) member->system));
 	PUT(member->words & MEMBER_FORMAT, text_value(member->format));
-	PUT(member->words & MEMBER_TIMEOUT, interval_of_us((int64) member->timeout * 1000));
+	PUT(member->words & MEMBER_TIMEOUT,
+		interval_of_us((int64) member->timeout * 1000));
 	PUT(timestamp_of_ctime(entry->ctime, &started_at),
 		TimestampTzGetDatum(started_at));
 	PUT(entry->session_id != 0, session_id_text(entry->session_id));
@@ -662,7 +663,8 @@ describe_owner(StringInfo buf, const char *data, int len)
 		if (waits[i].kind == NOTE_WAIT_SESSION)
 			continue;
 		note_lock_of(&waits[i], lock);
-		deadlock_append_wait(buf, note.words & NOTE_CLUSTER ? note.cluster_name :
+		deadlock_append_wait(buf, note.words & NOTE_CLUSTER ?
+							 note.cluster_name :
 							 note.words & NOTE_HOST ? note.host : "?",
 							 waits[i].hold.pid, waits[i].wait.pid,
 							 note_wait_kind(&waits[i]), lock);

@@ -110,7 +110,8 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		values[n++] = ObjectIdGetDatum(tag.locktag_field3);
 		values[n++] = Int16GetDatum((int16) tag.locktag_field4);
 		Assert(n == LOCK_STATUS_COLUMNS);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
+							 nulls);
 	}
 	pfree(rows);
 	return (Datum) 0;
@@ -221,7 +222,8 @@ histogram(const int64 *buckets)
 	get_typlenbyvalalign(INT8OID, &typlen, &typbyval, &typalign);
 	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
 		elements[i] = Int64GetDatum(buckets[i]);
-	return PointerGetDatum(construct_array(elements, HISTOGRAM_BUCKETS, INT8OID,
+	return PointerGetDatum(construct_array(elements, HISTOGRAM_BUCKETS,
+										   INT8OID,
 										   typlen, typbyval, typalign));
 }
 

@@ -190,7 +190,8 @@ may_share_name(const Member *a, const Member *b)
 static bool
 has_no_name(const Member *member)
 {
-	return !(member->words & MEMBER_CLUSTER) || member->cluster_name[0] == '\0';
+	return !(member->words & MEMBER_CLUSTER) ||
+		member->cluster_name[0] == '\0';
 }
 
 static bool

@@ -130,7 +130,8 @@ pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 	packed.holder_pid = member->holder_pid;
 	packed.kind = member->kind;
 	packed.local = member->local;
-	packed.cluster_name_len = pack_string(bytes + sizeof(packed), member->cluster_name);
+	packed.cluster_name_len =
+		pack_string(bytes + sizeof(packed), member->cluster_name);
 	packed.path_len = pack_string(bytes + sizeof(packed) +
 								  packed.cluster_name_len + 1, member->path);
 	memcpy(bytes, &packed, sizeof(packed));

@@ -270,7 +270,8 @@ slots_cancel_holders(const ZkKey *lock, const int *pids, int npids)
 		if (!key_is_of_lock(&slot->key, lock))
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-			if (is_one_of(proc_backend(proc)->pid, pids, npids) && proc_cancel(proc))
+			if (is_one_of(proc_backend(proc)->pid, pids, npids) &&
+				proc_cancel(proc))
 				n++;
 	}
 	slots_unlock_all();

@@ -144,7 +144,8 @@ find_room(void)
 			least = usage;
 		}
 	}
-	(void) hash_search(ids, &shared->entries[victim].stats.id, HASH_REMOVE, NULL);
+	(void) hash_search(ids, &shared->entries[victim].stats.id, HASH_REMOVE,
+					   NULL);
 	return victim;
 }
 
@@ -247,7 +248,8 @@ save_entries(FILE *file)
 
 	INIT_CRC32C(header.crc);
 	for (int i = 0; i < header.n; i++)
-		COMP_CRC32C(header.crc, &shared->entries[i].stats, sizeof(ZkLockStats));
+		COMP_CRC32C(header.crc, &shared->entries[i].stats,
+					sizeof(ZkLockStats));
 	FIN_CRC32C(header.crc);
 	if (fwrite(&header, sizeof(header), 1, file) != 1)
 		return false;
@@ -289,7 +291,10 @@ write_file(int code, Datum arg pg_attribute_unused())
 void
 lock_stats_startup_shmem(void)
 {
-	HASHCTL		info = {.keysize = sizeof(uint64),.entrysize = sizeof(IdEntry)};
+	HASHCTL		info = {
+		.keysize = sizeof(uint64),
+		.entrysize = sizeof(IdEntry)
+	};
 	bool		found;
 
 	/* in case this is a restart within the postmaster */

@@ -162,7 +162,8 @@ losses_set_told(const ZkLoss *losses, int nlosses)
 
 		if (slot == NULL)
 			continue;
-		if (proc_backend(proc)->pid == losses[i].pid && proc->since == losses[i].since)
+		if (proc_backend(proc)->pid == losses[i].pid &&
+			proc->since == losses[i].since)
 			proc->untold = false;
 		slot_unlock(slot);
 	}

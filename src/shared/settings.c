@@ -170,7 +170,8 @@ setting_pass(const char *name, const char *value, const char *problem,
 		return true;
 	if (!setting_is_replaced(source))
 	{
-		GUC_check_errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE));
+		GUC_check_errcode(problem_code(problem,
+									   ERRCODE_INVALID_PARAMETER_VALUE));
 		if (value == NULL)
 			GUC_check_errmsg("invalid value for parameter \"%s\"", name);
 		GUC_check_errdetail("%s", problem);
@@ -546,7 +547,8 @@ find_secure_problem(SecureSetting setting, const char *value)
 }
 
 static bool
-check_secure(SecureSetting setting, const char *value, void **extra, GucSource source)
+check_secure(SecureSetting setting, const char *value, void **extra,
+			 GucSource source)
 {
 	return setting_pass(secure_settings[setting].name, NULL,
 						find_secure_problem(setting, value), extra, source);
@@ -623,7 +625,8 @@ is_incomplete(SecureSetting first, SecureSetting last, const char *problem,
 {
 	for (SecureSetting i = first; i <= last; i++)
 		if ((*secure_settings[i].value)[0] == '\0')
-			return setting_is_wrong(secure_settings[i].name, NULL, problem, wrong);
+			return setting_is_wrong(secure_settings[i].name, NULL, problem,
+									wrong);
 	return false;
 }
 
@@ -633,7 +636,8 @@ secure_is_wrong(ZkWrongSetting *wrong)
 {
 	for (SecureSetting i = 0; i < NSECURE; i++)
 		if (setting_is_wrong(secure_settings[i].name, NULL,
-							 find_secure_problem(i, *secure_settings[i].value), wrong))
+							 find_secure_problem(i, *secure_settings[i].value),
+							 wrong))
 			return true;
 	if (tls_is_wanted() &&
 		is_incomplete(TLS_CA, TLS_KEY,
@@ -659,7 +663,8 @@ char *
 secure_values(void)
 {
 	return psprintf("%s\n%s\n%s\n%s\n%s", zklock_tls_ca, zklock_tls_cert,
-					zklock_tls_key, zklock_sasl_user, zklock_sasl_password_file);
+					zklock_tls_key, zklock_sasl_user,
+					zklock_sasl_password_file);
 }
 
 /*
@@ -762,7 +767,8 @@ define_secure_settings(void)
 	};
 
 	for (SecureSetting i = 0; i < NSECURE; i++)
-		DefineCustomStringVariable(secure_settings[i].name, secure_settings[i].description,
+		DefineCustomStringVariable(secure_settings[i].name,
+								   secure_settings[i].description,
 								   NULL, secure_settings[i].value, "",
 								   PGC_SIGHUP,
 								   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |

@@ -891,7 +891,8 @@ is_reachable(const ZkProcLock *proc)
 		return true;
 	for (const ZkProcLock *other = slot->procs; other != NULL;
 		 other = other->next)
-		if (other != proc && ((other->granted && !other->lost) || other->ready))
+		if (other != proc &&
+			((other->granted && !other->lost) || other->ready))
 			return false;
 	return !is_behind_any(proc);
 }

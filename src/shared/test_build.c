@@ -153,7 +153,8 @@ find_wait(int pid)
 }
 
 static ZkDeadlockMember
-member(const char *cluster_name, const ZkProcLock *wait, int pid, int holder_pid)
+member(const char *cluster_name, const ZkProcLock *wait, int pid,
+	   int holder_pid)
 {
 	ZkDeadlockMember result = {0};
 

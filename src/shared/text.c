@@ -68,7 +68,8 @@ text_of_utf8(const char *utf8, int len)
 	text = palloc(len * MAX_CONVERSION_GROWTH + 1);
 
 	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
-									  (unsigned char *) unconstify(char *, utf8),
+									  (unsigned char *)
+									  unconstify(char *, utf8),
 									  len, (unsigned char *) text,
 									  len * MAX_CONVERSION_GROWTH + 1,
 									  true) != len)

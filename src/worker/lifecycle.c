@@ -109,8 +109,7 @@ static struct
 	int			nold;
 	int64		close_at_ms;	/* zk_now_ms() at which to close the sessions,
 								 * whatever they have; 0: they are not to be */
-	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is
-													 * not */
+	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is not */
 }			lifecycle;
 
 /* Of one session; times as of zk_now_ms(). */
@@ -290,7 +289,8 @@ end_old_session(bool expired)
 	{
 		ereport(LOG,
 				(errmsg("ZooKeeper session 0x%llx from before the crash has ended",
-						(unsigned long long) lifecycle.old[lifecycle.nold - 1].client_id)));
+						(unsigned long long)
+						lifecycle.old[lifecycle.nold - 1].client_id)));
 		session_file_write(lifecycle.old, --lifecycle.nold);
 	}
 	directories_forget();

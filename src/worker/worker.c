@@ -118,7 +118,8 @@ make_wait_set(void)
 	AddWaitEventToSet(wait_set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(wait_set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL,
 					  NULL);
-	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, session_init(), NULL, NULL);
+	AddWaitEventToSet(wait_set, WL_SOCKET_READABLE, session_init(), NULL,
+					  NULL);
 	return wait_set;
 }
 

@@ -1348,7 +1348,8 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 	if (in->answer.serial != recipe->serial)
 		return;
-	if (recipe->state == RECIPE_SEARCHING || recipe->state == RECIPE_ABANDONING)
+	if (recipe->state == RECIPE_SEARCHING ||
+		recipe->state == RECIPE_ABANDONING)
 		on_search_done(recipe, in, out);
 	else if (recipe->state == RECIPE_READING)
 		on_read_done(recipe, in, out);

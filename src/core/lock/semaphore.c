@@ -664,7 +664,8 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 
 	if ((lock->report & RECIPE_REPORT_FAILED) && is_wanted(semaphore))
 	{
-		out->report |= lock->report & (RECIPE_REPORT_MIXED | RECIPE_REPORT_ENDED);
+		out->report |= lock->report &
+			(RECIPE_REPORT_MIXED | RECIPE_REPORT_ENDED);
 		fail(semaphore, out, lock->error);
 	}
 	else if ((lock->report & RECIPE_REPORT_LOST) && is_wanted(semaphore))
@@ -774,7 +775,8 @@ on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 
 /* First the permits, then the queue has been read while we wait for the lock. */
 static void
-on_queue_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
+on_queue_done(Semaphore *semaphore, const RecipeInput *in,
+			  SemaphoreOutput *out)
 {
 	bool		found = false;
 	int			ahead = 0;

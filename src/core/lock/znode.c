@@ -154,7 +154,8 @@ znode_check_root(const char *root)
 	if (strlen(root) > ZNODE_MAX_ROOT)
 		return "The path is longer than 119 bytes.";
 
-	for (component = root; component != NULL; component = strchr(component, '/'))
+	for (component = root; component != NULL;
+		 component = strchr(component, '/'))
 	{
 		size_t		len;
 

@@ -92,7 +92,8 @@ extern bool znode_parse_uuid(const char *child,
 							 uint8_t uuid[ZNODE_UUID_BYTES]);
 extern bool znode_has_uuid(const char *child,
 						   const uint8_t uuid[ZNODE_UUID_BYTES]);
-extern bool znode_parse_contender(const char *child, ZnodeContender *contender);
+extern bool znode_parse_contender(const char *child,
+								  ZnodeContender *contender);
 extern bool znode_before(int32_t a, int32_t b);
 extern bool znode_is_late(int32_t sequence);
 extern bool znode_is_unordered(int32_t sequence);

@@ -365,7 +365,8 @@ read_first(Reader *reader, Queue *queue)
 
 /* A list of a queue is in. */
 static void
-on_list(Reader *reader, Queue *queue, QueuePlace place, const RequestAnswer *in)
+on_list(Reader *reader, Queue *queue, QueuePlace place,
+		const RequestAnswer *in)
 {
 	if (in->result == REQUEST_REFUSED)
 	{
@@ -624,7 +625,8 @@ append_queue(StringInfo buf, const Queue *queue)
 		head.waiter_since = waiter->ctime;
 	head.name_len = strlen(queue->name);
 
-	appendBinaryStringInfo(buf, (char *) &head, offsetof(ZkFleetLockEntry, bytes));
+	appendBinaryStringInfo(buf, (char *) &head,
+						   offsetof(ZkFleetLockEntry, bytes));
 	appendStringInfoString(buf, queue->name);
 	if (head.data_len > 0)
 		appendBinaryStringInfo(buf, holder->data, head.data_len);

@@ -242,8 +242,8 @@ send(const Directory *directory, RequestKind kind)
 static void
 forget_oldest(void)
 {
-	Directory  *directory = dlist_container(Directory, node,
-											dlist_pop_head_node(&directories.unwatched));
+	dlist_node *node = dlist_pop_head_node(&directories.unwatched);
+	Directory  *directory = dlist_container(Directory, node, node);
 
 	directories.nunwatched--;
 	hash_search(directories.by_path, directory->path, HASH_REMOVE, NULL);

@@ -110,7 +110,8 @@ reap(bool *room, bool *more)
 		pfree(notice->handle);
 		notice->handle = NULL;
 		old_context = MemoryContextSwitchTo(TopMemoryContext);
-		notices.ended = list_append_unique_oid(notices.ended, notice->database);
+		notices.ended =
+			list_append_unique_oid(notices.ended, notice->database);
 		MemoryContextSwitchTo(old_context);
 		*room |= notices.crowded;
 		*more |= notice->nlosses != losses_count();

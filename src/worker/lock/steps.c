@@ -93,7 +93,8 @@ refuse(Contender *contender, const MachineOutput *out)
 			refusal = ZK_REFUSAL_NO_CHROOT;
 		ereport(LOG,
 				(errmsg("ZooKeeper refused a contender for \"%s\": %s",
-						contender->directory, session_error_text(out->error))));
+						contender->directory,
+						session_error_text(out->error))));
 	}
 	slot_set_refused(contender->slot, refusal, out->permits_found);
 }

@@ -227,7 +227,8 @@ void
 client_answer_sync_check(int rc, const void *data)
 {
 	if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
-		post_notice((Client *) data, CLIENT_EVENT_MESSAGE, 0, REASON_UNWELCOME);
+		post_notice((Client *) data, CLIENT_EVENT_MESSAGE, 0,
+					REASON_UNWELCOME);
 	post_notice((Client *) data, CLIENT_EVENT_SYNC_CHECKED, rc, NULL);
 }
 
@@ -737,7 +738,8 @@ client_next_event(Client *client)
 	ClientEvent *event;
 
 	take_handle(client, CLIENT_OPENING);
-	for (take_queue(client); (event = client->taken) != NULL; take_queue(client))
+	for (take_queue(client); (event = client->taken) != NULL;
+		 take_queue(client))
 	{
 		if (event->kind == CLIENT_EVENT_CLOSED)
 			client->state = CLIENT_CLOSED;

@@ -339,7 +339,8 @@ sasl_params(int session)
 		return params;
 
 	fault_enter_library(&saved);
-	params->callbacks = zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
+	params->callbacks =
+		zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
 													  zklock_sasl_password_file);
 	fault_leave_library(&saved);
 

@@ -717,7 +717,8 @@ take_event(Session *session, ClientEvent *client_event, Incoming *in)
 			found = fill_answer(session, op, in);
 			break;
 		case CLIENT_EVENT_WATCH:
-			watches_fire(&session->watches, client_event->string, client_event->code);
+			watches_fire(&session->watches, client_event->string,
+						 client_event->code);
 			break;
 		case CLIENT_EVENT_SYNC_CHECKED:
 			end_sync_check(session, client_event->code);

@@ -165,7 +165,8 @@ session_file_place(void)
 
 	if (!tell_place(&here))
 		return 0;
-	place = hash_bytes_extended((const unsigned char *) &here, sizeof(here), 0);
+	place =
+		hash_bytes_extended((const unsigned char *) &here, sizeof(here), 0);
 	return place == 0 ? 1 : place;
 }
 

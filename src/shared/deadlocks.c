@@ -113,7 +113,7 @@ pack_string(char *bytes, const char *string)
 	return (uint16) len;
 }
 
-/* Append a member; false if there is no directory for it. */
+/* Append a member; false if there is no room for it. */
 static bool
 pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 {

@@ -825,7 +825,7 @@ define_lock_settings(void)
 							 0,
 							 NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.advisory_locks",
-							 "Makes pg_advisory_lock and its kin take locks in ZooKeeper.",
+							 "Makes pg_advisory_lock and its siblings take locks in ZooKeeper.",
 							 "They are named \"advisory/<database>/<key>\" and exclude the sessions of all servers.",
 							 &zklock_advisory_locks,
 							 ZK_ADVISORY_OFF,

@@ -3,8 +3,6 @@
  * histogram.h
  *		Which bucket of a log-scale histogram a time belongs to.
  *
- * Pure arithmetic, so that it can be tested without a server.
- *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -20,8 +18,8 @@
 #define HISTOGRAM_BUCKETS	32
 
 /*
- * Bucket n, from 0, has the times from 2^n up to 2^(n+1) microseconds; the
- * first one also has 0, and the last one all that are longer.
+ * Bucket n, from 0, has the times from 2^n up to 2^(n+1) microseconds.  The
+ * first bucket also has 0; the last one has all longer times.
  */
 static inline int
 histogram_bucket(uint64_t us)

@@ -1,40 +1,42 @@
 /*-------------------------------------------------------------------------
  *
  * member.c
- *		Who is in the fleet: the data of %clusters and of its znodes.
+ *		Members of the fleet: the data of %clusters and of its znodes.
  *
  * The fleet is the instances of one ensemble and root.  Its znode,
- * <root>/%clusters, is persistent, and its data are the identity of the fleet.
- * Below it each instance has one ephemeral znode, of its first session, named
- * "<uuid>-cluster": no contender's name ends like that, and it does not tell
- * the session's id.
+ * <root>/%clusters, is persistent; the data of that znode are the fleet's
+ * identity.  Below it each instance has one ephemeral znode, created in its
+ * first session and named "<uuid>-cluster".  No contender's name ends like
+ * that, and the name does not reveal the session's ID.
  *
  *	fleet	= "zklock fleet=" uuid
  *	member	= "zklock" { " " key "=" value }
  *	value	= as in note.c: printing characters of ASCII but the space and %;
  *			  %XX is another byte
  *
- *	W1	Written are host, port, instance, system, place, version, server,
- *	format,
- *		timeout, standby, in this order, each at most once, and only if it is
- *		set.  A word that would make the data longer than MEMBER_SIZE is left out.
- *	R1	Words come in any order, with one space or more between them.  The first
- *		of each key counts.  A word that is not known, or that has a value which
- *		its key cannot have, counts for nothing: later versions may add words.
- *	R2	What does not begin with "zklock " is not of zklock, and neither is what
- *		is not ephemeral, or longer than MEMBER_SIZE.
+ *	W1	Words are written in this order: host, port, instance, system, place,
+ *		version, server, format, timeout, standby.  Each is written at most
+ *		once, and only if it is set.  A word that would make the data longer
+ *		than MEMBER_SIZE is left out.
+ *	R1	Words are read in any order, separated by one or more spaces.  The
+ *		first one with each key counts.  An unknown word, or a value that its
+ *		key cannot have, is ignored: later versions may add words.
+ *	R2	Data are not zklock's if they do not begin with "zklock ", if they are
+ *		longer than MEMBER_SIZE, or if their znode is not ephemeral.
  *
- * Anybody may write there who may write znodes at all.  So nothing depends on
- * these data but what people are shown.
+ * Every client that may write znodes can write these.  So their data are only
+ * shown to people; nothing else depends on them.
  *
- * What does not fit.  Two instances of one name, since errors, the log and the
- * search for deadlocks tell instances apart by that, and an empty name.
- * Members of one primary and its standbys (the same system identifier, one of
- * the two in recovery) may have one name: Patroni gives them one.  A
- * node_format or session timeout that is not that of most: if no value is more
- * common than all others, none fits.  A znode that an earlier session of the
- * same server has left, which goes when that session times out, does not
- * count.
+ * A member does not fit (Member.misfits) if
+ * - its name is empty, or another instance has it: errors, the log and the
+ *   deadlock detector tell instances apart by their names.  A primary and its
+ *   standbys (the same system identifier, one of the two in recovery) may
+ *   share a name, as Patroni's members do;
+ * - its node_format or session timeout is not the most common value.  If no
+ *   value is more common than all others, no member fits.
+ *
+ * A znode that an earlier session of the same server has left does not count.
+ * It goes when that session times out.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -71,7 +73,7 @@ static const WordField keys[] = {
 
 /*
  * member_node
- *		The name of the znode of an instance.
+ *		The name of an instance's znode.
  */
 void
 member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -113,7 +115,7 @@ member_is_node(const char *node)
 
 /*
  * member_write
- *		The data of an instance's znode: a string, whose length is returned.
+ *		Write the data of an instance's znode; returns the string's length.
  */
 int
 member_write(const Member *member, char data[MEMBER_SIZE])
@@ -130,8 +132,8 @@ member_write(const Member *member, char data[MEMBER_SIZE])
 
 /*
  * member_parse
- *		Read the data of a znode below %clusters, whoever wrote them: "len"
- *		bytes, or -1 if we may not read them.
+ *		Read the data of a znode below %clusters, whichever client wrote it:
+ *		"len" bytes, or -1 if we may not read them.
  */
 void
 member_parse(Member *member, const char *data, int len)
@@ -151,7 +153,7 @@ member_parse(Member *member, const char *data, int len)
 		member->words |= word_parse_field(word, keys, member, &seen);
 }
 
-/* Are these two sessions of one server, as far as they tell? */
+/* Are these two sessions of one server, as far as their data show? */
 static bool
 same_server(const Member *a, const Member *b)
 {
@@ -161,7 +163,7 @@ same_server(const Member *a, const Member *b)
 		a->system == b->system && a->place == b->place;
 }
 
-/* Has a later session of the same server a znode, too? */
+/* Does a later session of the same server have a znode, too? */
 static bool
 is_left_over(const Member *members, int n, int i)
 {
@@ -179,7 +181,7 @@ is_standby(const Member *member)
 	return (member->words & MEMBER_STANDBY) && member->standby;
 }
 
-/* May two instances have one name: a primary and its standbys? */
+/* May two instances share a name, as a primary and its standbys do? */
 static bool
 may_share_name(const Member *a, const Member *b)
 {
@@ -205,7 +207,7 @@ has_same_name(const Member *members, int n, int i)
 	return false;
 }
 
-/* Does a member count that has this word? */
+/* Does the member count, and have this word? */
 static bool
 has(const Member *member, unsigned word)
 {
@@ -219,7 +221,7 @@ has_same(const Member *a, const Member *b, unsigned word)
 		a->timeout == b->timeout;
 }
 
-/* Who has a value of which there is another that at least as many have? */
+/* Mark each member whose value is not more common than every other value. */
 static void
 judge_value(Member *members, int n, unsigned word, unsigned misfit)
 {
@@ -240,9 +242,9 @@ judge_value(Member *members, int n, unsigned word, unsigned misfit)
 
 /*
  * member_judge
- *		Find out what does not fit, among all that are there.
+ *		Find out what does not fit among all members.
  *
- * Takes time with the square of their number.
+ * Takes time in the square of their number.
  */
 void
 member_judge(Member *members, int n)
@@ -271,7 +273,7 @@ member_judge(Member *members, int n)
 
 /*
  * member_misfit_text
- *		What a bit of that means, as people are told.
+ *		The text shown for one bit of Member.misfits.
  */
 const char *
 member_misfit_text(int bit)
@@ -296,7 +298,7 @@ member_misfit_text(int bit)
 
 /*
  * member_write_fleet
- *		The data of %clusters itself, for a new identity.
+ *		Write the data of %clusters itself, for a new identity.
  */
 void
 member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -308,9 +310,9 @@ member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
 
 /*
  * member_parse_fleet
- *		Read that again; false if it is none.
+ *		Read the data of %clusters; false if they are not a fleet's.
  *
- * Words behind it are those of a later version.
+ * Further words are those of a later version.
  */
 bool
 member_parse_fleet(const char *data, int len, char fleet[MEMBER_FLEET_SIZE])
@@ -332,15 +334,15 @@ member_parse_fleet(const char *data, int len, char fleet[MEMBER_FLEET_SIZE])
 
 /*
  * member_mark
- *		A write of our znode, sent when the one before had been answered, has
- *		been acknowledged: note what its stat tells.
+ *		Note the stat of an acknowledged write of our znode, which was sent
+ *		after the previous write had been answered.
  *
- * Returns false if that proves that ZooKeeper has lost the write before, since
- * it has been restored from an older copy.  A server that is behind proves
- * nothing, but it does not acknowledge writes before it has caught up.  An
- * ensemble that is restored may begin an epoch with a higher zxid; then the
- * version of the data is too low.  That counts all writes, those of others, too,
- * and begins anew after the highest number.
+ * Returns false if that proves that ZooKeeper has lost the previous write,
+ * because it was restored from an older copy.  A server that lags proves
+ * nothing, but it acknowledges no write before it has caught up.  A restored
+ * ensemble may begin an epoch with a higher zxid; then the version of the data
+ * is too low.  The version counts all writes, including those of other
+ * clients, and starts again after the highest number.
  */
 bool
 member_mark(MemberMark *mark, int64_t zxid, int64_t czxid, int32_t version)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * member.h
- *		Who is in the fleet: the data of %clusters and of its znodes.
+ *		Members of the fleet: the data of %clusters and of its znodes.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -19,19 +19,19 @@
 #include "core/lock/znode.h"
 #include "core/word.h"
 
-/* Below a root: no lock's name is encoded as that. */
+/* The directory below a root; no lock's name is encoded as that. */
 #define MEMBER_DIR			"%clusters"
 
-/* No data of ours are longer, with the terminating zero. */
+/* The longest data that we write, with the terminating zero. */
 #define MEMBER_SIZE			1024
 
-/* The fleet's identity, a UUID as text, and its terminator. */
+/* The fleet's identity, a UUID as text, with its terminator. */
 #define MEMBER_FLEET_SIZE	ZNODE_UUID_SIZE
 
 /* "<uuid>-cluster" and the terminator. */
 #define MEMBER_NODE_SIZE	(ZNODE_UUID_SIZE + 8)
 
-/* The words that are known: bits of Member.words. */
+/* The known words: bits of Member.words. */
 #define MEMBER_HOST			(1 << 0)
 #define MEMBER_PORT			(1 << 1)
 #define MEMBER_CLUSTER		(1 << 2)
@@ -50,15 +50,14 @@ typedef enum MemberKind
 	MEMBER_READ
 } MemberKind;
 
-/* An instance, as its znode tells. */
+/* An instance, as its znode describes it. */
 typedef struct Member
 {
 	MemberKind	kind;
-	unsigned	words;			/* those that it has; the others' fields are
-								 * not set */
+	unsigned	words;			/* present words; other fields are not set */
 	char		host[WORD_VALUE_SIZE];
 	int			port;
-	char		cluster_name[WORD_VALUE_SIZE];	/* its cluster_name */
+	char		cluster_name[WORD_VALUE_SIZE];
 	uint64_t	system;			/* PostgreSQL's system identifier */
 	uint64_t	place;			/* hash of the data directory and the start of
 								 * the machine, other than 0 */
@@ -67,15 +66,16 @@ typedef struct Member
 	char		format[WORD_VALUE_SIZE];	/* its zklock.node_format */
 	int			timeout;		/* ms, as granted */
 	int			standby;		/* 1: in recovery */
-	int64_t		since;			/* of the znode, ms since 1970; not written */
+	int64_t		since;			/* of the znode, ms since 1970; not in its
+								 * data */
 
 	/* set by member_judge() */
 	bool		left_over;		/* a later session of the server has a znode */
-	int			same;			/* so many have the value that is looked at */
-	unsigned	misfits;		/* bits, as follows */
+	int			same;			/* members with the value being compared */
+	unsigned	misfits;		/* MEMBER_ bits, as follows */
 } Member;
 
-/* What does not fit; as bits. */
+/* What does not fit. */
 #define MEMBER_SAME_NAME		(1 << 0)	/* as another instance */
 #define MEMBER_NO_NAME			(1 << 1)
 #define MEMBER_OTHER_FORMAT		(1 << 2)	/* than most */
@@ -85,7 +85,7 @@ typedef struct Member
 
 #define MEMBER_MISFITS			6
 
-/* What ZooKeeper has told of the latest write of our znode; 0: nothing. */
+/* The stat of the latest write of our znode; 0: none yet. */
 typedef struct MemberMark
 {
 	int64_t		zxid;			/* of that write */

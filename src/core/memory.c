@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * memory.c
- *		Memory for core/: there is always enough for the caller.
+ *		Memory for core/: a function that returns has the memory.
  *
- * If there is not, memory_exhausted() is called, which does not return: the
+ * Otherwise it has called memory_exhausted(), which does not return: the
  * library has it raise an error, as palloc() does.  That ends the worker, and
- * the next one begins anew; only the worker uses the files of core/ that need
- * memory.
+ * the next one starts afresh; only the worker uses the files of core/ that
+ * need memory.
  *
- * This is not palloc(), since what a state machine keeps from step to step
- * must not be in the context of whoever calls it: the worker resets that in
- * each turn of its loop.
+ * palloc() would not do: what a state machine keeps from step to step must not
+ * be in the caller's memory context, which the worker resets in each turn of
+ * its loop.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,12 +24,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Set by the library; unit tests have memory. */
+/* Set by the library; unit tests abort. */
 void		(*memory_exhausted) (void) = abort;
 
 /*
  * memory_alloc
- *		Memory, all 0, to be freed by free().
+ *		Allocate zeroed memory, to be freed by free().
  */
 void *
 memory_alloc(size_t size)
@@ -43,16 +43,16 @@ memory_alloc(size_t size)
 
 /*
  * memory_grow
- *		Make room for one more in an array of n, which may have moved then.
+ *		Make room for one more element in an array of n, which may move.
  *
- * The new element is all 0.  An array of none may be NULL.
+ * The new element is zeroed.  If n is 0, the array may be NULL.
  */
 void *
 memory_grow(void *array, int n, size_t size)
 {
 	char	   *grown = array;
 
-	/* it has room for up to the next power of 2 */
+	/* the array has room for up to the next power of 2 */
 	if ((n & (n - 1)) == 0)
 	{
 		grown = realloc(array, (n == 0 ? 1 : 2 * (size_t) n) * size);
@@ -65,7 +65,7 @@ memory_grow(void *array, int n, size_t size)
 
 /*
  * memory_copy
- *		A copy of a text, to be freed by free().
+ *		Copy a string; the copy is to be freed by free().
  */
 char *
 memory_copy(const char *text)

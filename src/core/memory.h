@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * memory.h
- *		Memory for core/: there is always enough for the caller.
+ *		Memory for core/: a function that returns has the memory.
  *
  * Copyright (c) 2026, zklock developers
  *

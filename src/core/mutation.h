@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * mutation.h
- *		Ways to break the locks on purpose, for the files that they break.
+ *		Mutations: deliberate defects, for the files that have them.
  *
- * The checker of test/chaos must find what each mutation does.  Builds with
- * ZKLOCK_TEST_BUILD select one by the setting zklock.mutation, which
- * shared/test_build.c defines; other builds have none of this code.
+ * The checker of test/chaos must find each of them.  In builds with
+ * ZKLOCK_TEST_BUILD the setting zklock.mutation, which shared/test_build.c
+ * defines, selects one; other builds have none of this code.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -22,38 +22,39 @@
 typedef enum ZkMutation
 {
 	ZK_MUTATION_NONE,
-	ZK_COMMIT_CHECK_OFF,		/* commit, whatever has become of the locks */
-	ZK_RELEASE_BEFORE_COMMIT,	/* give the locks up ahead of the commit */
-	ZK_RECOVERED_CREATE_OWNS,	/* take a contender that had to be searched
-								 * for to own its lock */
-	ZK_REQUEUED_OWNS,			/* take a contender that has queued again to
-								 * own its lock, whatever its number */
-	ZK_LOST_WAKEUP,				/* now and then, do not notice that the
-								 * predecessor has gone */
-	ZK_GAP_OWNS,				/* own with a number that is not next to our
-								 * last owner's, too */
+	ZK_COMMIT_CHECK_OFF,		/* commit, whatever has happened to the
+								 * locks */
+	ZK_RELEASE_BEFORE_COMMIT,	/* release the locks before the commit */
+	ZK_RECOVERED_CREATE_OWNS,	/* take a contender that had to be searched for
+								 * to be the owner */
+	ZK_REQUEUED_OWNS,			/* take a requeued contender to be the owner,
+								 * whatever its number */
+	ZK_LOST_WAKEUP,				/* sometimes ignore that the predecessor is
+								 * gone */
+	ZK_GAP_OWNS,				/* own even if the number is not next to our
+								 * last owner's */
 	ZK_READER_PRECEDES,			/* remember a reader's number as an owner's */
-	ZK_RECONNECTED_OWNS,		/* remember that over a lost connection */
+	ZK_RECONNECTED_OWNS,		/* remember it across a lost connection */
 	ZK_COLLECTED_OWNS,			/* and in the next directory of the name */
-	ZK_DEADLOCK_UNCONFIRMED,	/* end a deadlock as soon as it has been read */
-	ZK_DEADLOCK_CHECKED_EARLY,	/* look at our own edges when a probe is known,
-								 * and not ahead of the act */
-	ZK_DEADLOCK_ANY_GENERATION, /* take an edge for the same whoever holds and
-								 * waits */
-	ZK_DEADLOCK_EDGES_STAY,		/* take no edge back */
-	ZK_DEADLOCK_NOT_MINIMAL,	/* take all that is in any deadlock for one */
-	ZK_DEADLOCK_LOOK_AHEAD,		/* look before our own edge is
-								 * written */
-	ZK_DEADLOCK_AHEAD_FAILS,	/* let fail who is only ahead of a member */
+	ZK_DEADLOCK_UNCONFIRMED,	/* end a deadlock without confirming it */
+	ZK_DEADLOCK_CHECKED_EARLY,	/* check our own edges when a probe is known,
+								 * not before the deadlock is ended */
+	ZK_DEADLOCK_ANY_GENERATION, /* take edges to be the same whatever their
+								 * generations */
+	ZK_DEADLOCK_EDGES_STAY,		/* withdraw no edge */
+	ZK_DEADLOCK_NOT_MINIMAL,	/* take all that is in any deadlock to be
+								 * one */
+	ZK_DEADLOCK_LOOK_AHEAD,		/* search before our own edge is written */
+	ZK_DEADLOCK_AHEAD_FAILS,	/* fail a process that is only ahead of a
+								 * member */
 	ZK_DEADLOCK_AHEAD_BY_ONE,	/* say of each wait by itself that it is only
 								 * ahead of a member */
-	ZK_DEADLOCK_NAMES_AGAIN,	/* use the names of sessions' znodes again */
-	ZK_DEADLOCK_SECOND_VICTIM,	/* let a member of ours fail with the victim of
-								 * another instance */
-	ZK_WATCHES_OF_ONE_TYPE,	/* forget all watches of a path when one of them
-								 * fires */
-	ZK_WAKE_LATE				/* take the wake-ups of news that come while
-								 * others are taken, and not the news */
+	ZK_DEADLOCK_NAMES_AGAIN,	/* reuse the names of sessions' znodes */
+	ZK_DEADLOCK_SECOND_VICTIM,	/* fail a member of ours along with the victim
+								 * of another instance */
+	ZK_WATCHES_OF_ONE_TYPE,	/* forget all watches of a path when one fires */
+	ZK_WAKE_LATE				/* lose events that arrive while others are
+								 * taken */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * reason.c
- *		Why there is no connection, by what the client library tells.
+ *		Why there is no connection, from the client library's log.
  *
- * The library's lines of log are for those who know its source.  Two of them
- * mislead others: it tells by the error "Host is down" (EHOSTDOWN) that a server
- * has closed the connection, and it counts by how much an answer is late from
- * two thirds of the session timeout, which may be any number.
+ * The library's log is written for readers of its source, and two of its lines
+ * mislead others.  It reports a connection closed by a server as "Host is
+ * down" (EHOSTDOWN).  And it counts how late an answer is from two thirds of
+ * the session timeout, so the number may be anything.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -30,8 +30,8 @@ begins_with(const char *line, const char *start)
 }
 
 /*
- * Is this "Socket <address> zk retcode=<n>, errno=<n>(<text>): <what>", about a
- * server that has closed the connection?  Sets *address, of *len bytes.
+ * Is this "Socket <address> zk retcode=<n>, errno=<n>(<text>): <what>", about
+ * a server that has closed the connection?  Sets *address and *len.
  */
 static bool
 is_closed(const char *line, const char **address, int *len)
@@ -49,9 +49,9 @@ is_closed(const char *line, const char **address, int *len)
 }
 
 /*
- * Is this "connection to <address> timed out (exceeded timeout by <n>ms)", with
- * the address of the socket ahead or without?  Sets *text to its beginning, of
- * *len bytes.
+ * Is this "connection to <address> timed out (exceeded timeout by <n>ms)",
+ * with or without the socket's address before it?  Sets *text to its
+ * beginning, and *len.
  */
 static bool
 is_late(const char *line, const char **text, int *len)
@@ -67,10 +67,9 @@ is_late(const char *line, const char **text, int *len)
 
 /*
  * reason_is_of_refusal
- *		Does a line tell why our credentials are no use?
+ *		Does a line tell why our credentials are useless?
  *
- * The library tells so of what it finds itself, and not if the server refuses
- * them.
+ * The library logs what it finds itself, but not that a server refuses them.
  */
 bool
 reason_is_of_refusal(const char *line)
@@ -90,7 +89,7 @@ reason_is_of_refusal(const char *line)
 
 /*
  * reason_is_none
- *		Does a line only tell that our credentials are no use?
+ *		Does a line only say that our credentials are useless, not why?
  */
 bool
 reason_is_none(const char *line)
@@ -99,8 +98,8 @@ reason_is_none(const char *line)
 }
 
 /*
- * Has the server answered the request for SASL with an empty challenge?  So it
- * does if it does not offer SASL, or not our mechanism, and if it lets in clients
+ * Has the server answered the request for SASL with an empty challenge?  It
+ * does so if it offers neither SASL nor our mechanism, but lets in clients
  * that fail.
  */
 static bool
@@ -111,10 +110,10 @@ is_without_sasl(const char *line)
 
 /*
  * reason_of_line
- *		What a line of the library's log means, in "size" bytes.
+ *		Explain a line of the library's log, in "size" bytes.
  *
- * "connected": as the line came, there was a connection.  Else "session" is the
- * one that was to be resumed, or 0.
+ * "connected" says whether there was a connection when the line was logged.
+ * If not, "session" is the session to be resumed, or 0.
  */
 void
 reason_of_line(const char *line, bool connected, int64_t session,

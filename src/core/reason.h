@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * reason.h
- *		Why there is no connection, by what the client library tells.
+ *		Why there is no connection, from the client library's log.
  *
  * Copyright (c) 2026, zklock developers
  *

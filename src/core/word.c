@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * word.c
- *		The words of a note or a member: bytes, numbers and values as they are
- *		written, and the keys that are known.
+ *		The words of notes and members: how bytes, numbers and values are
+ *		written and read, and the known keys.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -18,10 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/*
- * word_bytes
- *		So many bytes from there on.
- */
 Bytes
 word_bytes(const char *data, int len)
 {
@@ -32,7 +28,7 @@ word_bytes(const char *data, int len)
 
 /*
  * word_bytes_are
- *		Are the bytes this text?
+ *		Are the bytes this string?
  */
 bool
 word_bytes_are(Bytes bytes, const char *text)
@@ -41,10 +37,6 @@ word_bytes_are(Bytes bytes, const char *text)
 		memcmp(bytes.data, text, bytes.len) == 0;
 }
 
-/*
- * word_begins_with
- *		Do the bytes begin with this text?
- */
 bool
 word_begins_with(Bytes bytes, const char *text)
 {
@@ -53,10 +45,6 @@ word_begins_with(Bytes bytes, const char *text)
 	return bytes.len >= len && memcmp(bytes.data, text, len) == 0;
 }
 
-/*
- * word_ends_with
- *		Do the bytes end with this text?
- */
 bool
 word_ends_with(Bytes bytes, const char *text)
 {
@@ -89,10 +77,6 @@ word_next(Bytes *rest, Bytes *word)
 	return word->len > 0;
 }
 
-/*
- * word_put_byte
- *		Write a byte.
- */
 void
 word_put_byte(Writer *writer, char byte)
 {
@@ -103,10 +87,6 @@ word_put_byte(Writer *writer, char byte)
 	writer->data[writer->len] = '\0';
 }
 
-/*
- * word_put_text
- *		Write a text as it is.
- */
 void
 word_put_text(Writer *writer, const char *text)
 {
@@ -116,7 +96,7 @@ word_put_text(Writer *writer, const char *text)
 
 /*
  * word_put_encoded
- *		Bytes of a note; with "percent", that is encoded, too.
+ *		Write bytes encoded; with "percent", that character is encoded, too.
  */
 void
 word_put_encoded(Writer *writer, Bytes bytes, bool percent)
@@ -140,8 +120,8 @@ word_put_encoded(Writer *writer, Bytes bytes, bool percent)
 
 /*
  * word_end
- *		A word has been written from there on: it stays only if all of it
- *		fits.
+ *		End the word that begins at "start": if part of it did not fit, it
+ *		is removed.
  */
 void
 word_end(Writer *writer, int start)
@@ -167,8 +147,8 @@ digit_value(char digit)
 }
 
 /*
- * How many bytes does the first character have, which prints?  0: they are not
- * UTF-8, or it is a control or format character.
+ * The length of the first character, if it prints.  0: it is not UTF-8, or it
+ * is a control or format character.
  */
 static int
 printing_len(Bytes bytes)
@@ -193,7 +173,7 @@ printing_len(Bytes bytes)
 		(c >= 0xD800 && c <= 0xDFFF))
 		return 0;
 
-	/* C1; marks that are invisible, end a line, or turn the direction */
+	/* C1; marks that are invisible, end a line, or change the direction */
 	if (c < 0xA0 || (c >= 0x200B && c <= 0x200F) ||
 		(c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) ||
 		c == 0xFEFF)
@@ -201,7 +181,7 @@ printing_len(Bytes bytes)
 	return len;
 }
 
-/* Write the first character so that it prints; returns how many bytes it had. */
+/* Write the first character so that it prints; returns its length in bytes. */
 static int
 put_printable(Writer *writer, Bytes bytes, bool ascii)
 {
@@ -231,8 +211,8 @@ put_printable(Writer *writer, Bytes bytes, bool ascii)
 
 /*
  * word_printable
- *		Any bytes as a string of printing characters of UTF-8, or of ASCII; every
- *		other byte is \xNN.  Returns its length.
+ *		Turn any bytes into printing characters of UTF-8 or ASCII; all other
+ *		bytes become \xNN.  Returns the string's length.
  *
  * What does not fit into "size", with the terminating zero, is left out.
  */
@@ -251,7 +231,7 @@ word_printable(Bytes bytes, bool ascii, char *text, int size)
 	return writer.len;
 }
 
-/* Take the next byte of a value, decoded. */
+/* Decode the next byte of a value. */
 static char
 take_decoded(Bytes *value)
 {
@@ -271,8 +251,7 @@ take_decoded(Bytes *value)
 
 /*
  * word_parse_text
- *		Decode a text of so many bytes at most, as word_printable() has it; false
- *		if it is too long.
+ *		Decode a value as word_printable() does; false if it is too long.
  */
 bool
 word_parse_text(Bytes bytes, char *text, int size)
@@ -302,7 +281,7 @@ word_parse_text(Bytes bytes, char *text, int size)
 
 /*
  * word_parse_unsigned
- *		A number without sign or leading zeros.
+ *		Read a number without sign or leading zeros.
  */
 bool
 word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max, uint64_t *number)
@@ -326,7 +305,7 @@ word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max, uint64_t *number)
 
 /*
  * word_parse_number
- *		The same, of an int that is not negative.
+ *		Read an int that is not negative.
  */
 bool
 word_parse_number(Bytes bytes, int *number)
@@ -339,10 +318,6 @@ word_parse_number(Bytes bytes, int *number)
 	return true;
 }
 
-/*
- * word_parse_time
- *		The same, of a time.
- */
 bool
 word_parse_time(Bytes bytes, int64_t *time)
 {
@@ -378,7 +353,7 @@ word_next_field(Bytes *rest)
 
 /*
  * word_set_text
- *		Set a value of type WORD_TEXT; what is too long is cut.
+ *		Set a value of type WORD_TEXT, truncating it if necessary.
  */
 void
 word_set_text(char text[WORD_VALUE_SIZE], const char *from)
@@ -386,7 +361,7 @@ word_set_text(char text[WORD_VALUE_SIZE], const char *from)
 	(void) snprintf(text, WORD_VALUE_SIZE, "%s", from);
 }
 
-/* A space, the key, and the value. */
+/* Write a space, the key, and the value. */
 static void
 put_field(Writer *writer, const WordField *field, const void *value)
 {
@@ -416,8 +391,8 @@ put_field(Writer *writer, const WordField *field, const void *value)
 
 /*
  * word_put_fields
- *		Write a word, with a space ahead of it, for each key in "set", with its
- *		value in the struct "from"; without those that do not fit.
+ *		Write a word, with a space before it, for each key in "set" whose
+ *		value, from the struct "from", fits.
  */
 void
 word_put_fields(Writer *writer, const WordField *fields, const void *from,
@@ -447,8 +422,8 @@ parse_value(Bytes bytes, WordType type, void *value)
  * word_parse_field
  *		Read a word into the struct "into"; returns the bit of its key.
  *
- * Returns 0 if the key is not known, has come before, or cannot have that
- * value.  "seen" is the set of the keys that have come, with whatever value.
+ * Returns 0 if the key is unknown or repeated, or cannot have that value.
+ * "seen" is the set of keys read so far, whatever their values.
  */
 unsigned
 word_parse_field(Bytes word, const WordField *fields, void *into,

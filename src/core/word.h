@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * word.h
- *		The words of a note or a member: bytes, numbers and values as they are
- *		written, and the keys that are known.
+ *		The words of notes and members: how bytes, numbers and values are
+ *		written and read, and the known keys.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -18,10 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* WaitsDir for a value before it is encoded, with its terminating zero. */
+/* The size of a decoded value, with its terminating zero. */
 #define WORD_VALUE_SIZE 128
 
-/* Of the bytes of another client, one may become so many: \xNN. */
+/* The size that one byte of another client may become: \xNN. */
 #define WORD_ESCAPE_SIZE 4
 
 /* Some bytes of a note, not terminated. */
@@ -31,7 +31,7 @@ typedef struct Bytes
 	int			len;
 } Bytes;
 
-/* A string that is being written; what does not fit is left out. */
+/* A string being written; what does not fit is left out. */
 typedef struct Writer
 {
 	char	   *data;
@@ -40,7 +40,7 @@ typedef struct Writer
 	bool		full;			/* something did not fit */
 } Writer;
 
-/* How a struct has the value of a word. */
+/* The type of a word's value in a struct. */
 typedef enum WordType
 {
 	WORD_NUMBER,				/* an int, not negative */
@@ -49,13 +49,13 @@ typedef enum WordType
 } WordType;
 
 /*
- * A key that is known.  The keys of a struct are an array, in the order in
- * which they are written; its last entry has no key.
+ * A known key.  The keys of a struct are an array, in the order in which they
+ * are written; the last entry has no key.
  */
 typedef struct WordField
 {
 	const char *key;			/* with the = */
-	unsigned	bit;			/* stands for it in a set of keys */
+	unsigned	bit;			/* its bit in a set of keys */
 	WordType	type;
 	size_t		offset;			/* of its value in the struct */
 } WordField;

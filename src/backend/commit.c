@@ -28,6 +28,7 @@
 #include "backend/commit.h"
 #include "backend/holds.h"
 #include "backend/names.h"
+#include "backend/timeout.h"
 #include "catalog/pg_database.h"
 #include "commands/async.h"
 #include "core/mutation.h"
@@ -41,6 +42,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "tcop/pquery.h"
 #include "utils/resowner.h"
 
@@ -92,6 +94,8 @@ typedef struct CommitCheck
 	int64		asked_at;		/* the same; 0: not asked */
 	int64		queue_locked_at;	/* the same */
 	bool		notified;		/* the transaction has used NOTIFY */
+	bool		waiting;		/* for a proof */
+	bool		logged;			/* for log_lock_waits */
 } CommitCheck;
 
 static void zk_xact_callback(XactEvent event, void *arg);
@@ -337,6 +341,13 @@ is_session_proved(int64 lease, int64 proved_at)
 	}
 }
 
+/* The lock that messages about the wait for a proof name. */
+static const char *
+first_name(void)
+{
+	return key_name(&holds_next(NULL)->key);
+}
+
 /*
  * How long the commit may still wait for a proof, in ms, as far as it does until
  * it asks again.  Fails (40001) if that is over.
@@ -347,8 +358,6 @@ time_for_proof(CommitCheck *check)
 	int64		now = zk_now_ms();
 	int64		left;
 
-	if (check->begun_at == 0)
-		check->begun_at = now;
 	if (zklock_commit_timeout == 0)
 		return PROOF_RECHECK_MS;
 	left = check->begun_at + zklock_commit_timeout - now;
@@ -356,11 +365,54 @@ time_for_proof(CommitCheck *check)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because lock \"%s\" may have been lost",
-						key_name(&holds_next(NULL)->key)),
+						first_name()),
 				 errdetail("ZooKeeper has not confirmed the session of this server within %d ms.",
 						   zklock_commit_timeout),
 				 errhint("Retry the transaction.")));
 	return (long) Min(left, PROOF_RECHECK_MS);
+}
+
+/*
+ * As the lock manager does for log_lock_waits: tell once why the commit has
+ * waited for deadlock_timeout.  This may reset the latch.
+ */
+static void
+log_wait(CommitCheck *check)
+{
+	int64		waited = zk_now_ms() - check->begun_at;
+	char	   *outage;
+
+	if (!log_lock_waits || check->logged || waited < DeadlockTimeout)
+		return;
+	check->logged = true;
+	outage = zk_describe_outage();
+	ereport(LOG,
+			(errmsg("process %d still waiting for ZooKeeper to confirm lock \"%s\" ahead of its commit after %lld ms",
+					MyProcPid, first_name(), (long long) waited),
+			 outage ? errdetail_log("%s", outage) :
+			 errdetail_log("ZooKeeper has not answered for %lld ms.",
+						   (long long) waited)));
+}
+
+/* The end of a wait that was logged; another end is an error, which is logged. */
+static void
+log_wait_end(const CommitCheck *check)
+{
+	if (check->logged)
+		ereport(LOG,
+				(errmsg("ZooKeeper confirmed lock \"%s\" for process %d after %lld ms",
+						first_name(), MyProcPid,
+						(long long) (zk_now_ms() - check->begun_at))));
+}
+
+static void
+waiting_callback(void *arg)
+{
+	const CommitCheck *check = arg;
+
+	if (check->waiting)
+		errcontext("while waiting for ZooKeeper to confirm lock \"%s\" ahead of the commit",
+				   first_name());
 }
 
 /* The session is not proved: ask, or wait until the worker has an answer. */
@@ -370,6 +422,9 @@ wait_for_proof(CommitCheck *check, bool proved)
 	static uint32 wait_event = 0;
 	long		timeout;
 
+	check->waiting = true;
+	if (check->begun_at == 0)
+		check->begun_at = zk_now_ms();
 	if (check->queue_locked_at != 0 &&
 		zk_now_ms() >= check->queue_locked_at + QUEUE_LOCK_MS)
 	{
@@ -385,6 +440,7 @@ wait_for_proof(CommitCheck *check, bool proved)
 						 timeout,
 						 ZkWaitEvent(wait_event, "ZkLockCommit"));
 		ResetLatch(MyLatch);
+		log_wait(check);
 	}
 	proof_prepare_wait();
 	if (check->asked_at == 0 || proved)
@@ -409,6 +465,11 @@ static void
 check_holds(void)
 {
 	CommitCheck check = {0};
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = waiting_callback,
+		.arg = &check
+	};
 
 	if (!holds_exist() || proc_exit_inprogress ||
 		ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
@@ -416,6 +477,7 @@ check_holds(void)
 
 	note_sessions(&check);
 	check.notified = has_notified();
+	error_context_stack = &context;
 	for (;;)
 	{
 		int64		lease = shortest_lease(&check);
@@ -430,6 +492,7 @@ check_holds(void)
 			wait_for_proof(&check, proved);
 			continue;
 		}
+		check.waiting = false;
 		if (!check.notified || check.queue_locked_at != 0)
 			break;
 		ConditionVariableCancelSleep();
@@ -438,6 +501,8 @@ check_holds(void)
 		check.queue_locked_at = zk_now_ms();
 	}
 	ConditionVariableCancelSleep();
+	error_context_stack = context.previous;
+	log_wait_end(&check);
 
 	/*
 	 * The foreign server may be this one, and a trigger there use NOTIFY: to

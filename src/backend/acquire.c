@@ -147,7 +147,7 @@ waiting_timeout(SlotWait *wait, ZkSlot *slot)
 
 	(void) slot_read_contender(slot, &contender);
 	timeout = zk_timeout_left(contender.session, wait->called_ms,
-								   &wait->no_session_since, &info);
+							  &wait->no_session_since, &info);
 	if (timeout == 0)
 	{
 		wait->result->session = palloc(sizeof(info));
@@ -714,9 +714,12 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 	return outcome;
 }
 
-/* May the request have one more hold of a lock that this backend holds? */
+/*
+ * May the request have one more hold of a lock that this backend holds, and
+ * whose key is this one?
+ */
 static ZkOutcome
-check_again(const HeldLock *lock, const ZkRequest *request)
+check_again(const HeldLock *lock, const ZkKey *key, const ZkRequest *request)
 {
 	if (!slot_is_mine(lock->proc))
 		return ZK_LOST;
@@ -724,6 +727,8 @@ check_again(const HeldLock *lock, const ZkRequest *request)
 		return ZK_HELD_SHARED;
 	if (request->permits != lock->permits)
 		return ZK_HELD_OTHER_PERMITS;
+	if (key_is_advisory(key) && !key_is_advisory(&lock->key))
+		return ZK_HELD_OTHER_NAMESPACE;
 	return ZK_ACQUIRED;
 }
 
@@ -750,7 +755,7 @@ sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 			locks[request->nkeys - attempt.nlocks] = lock;
 			continue;
 		}
-		outcome = check_again(lock, request);
+		outcome = check_again(lock, &request->keys[i], request);
 		if (outcome != ZK_ACQUIRED)
 		{
 			result->outcome = outcome;

@@ -5,7 +5,7 @@
  *
  * With zklock.advisory_locks on, replace.c puts them in the place of
  * PostgreSQL's.  They take locks in ZooKeeper named
- * "advisory/<database>/<key>", whose first tier has PostgreSQL's advisory lock
+ * "advisory/<namespace>/<key>", whose first tier has PostgreSQL's advisory lock
  * of the same key, scope and mode (heavyweight.c).  So a session that takes that
  * lock from PostgreSQL excludes them, and they exclude it, and pg_locks shows its
  * holders.

@@ -199,6 +199,44 @@ waiting_callback(void *arg)
 	waiting_error_context(arg);
 }
 
+/* What the session holds already is in the way. */
+static void
+report_held(const ZkRequest *request, const ZkResult *result)
+{
+	switch (result->outcome)
+	{
+		case ZK_HELD_SHARED:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot make the shared lock \"%s\" exclusive",
+							key_name(result->key)),
+					 errdetail("Two transactions that did so would wait for each other forever."),
+					 errhint("Take the exclusive lock first, or release the shared lock first.")));
+			break;
+		case ZK_HELD_OTHER_PERMITS:
+			report_permits(request->name, request->permits,
+						   result->permits_found);
+			break;
+		case ZK_HELD_OTHER_NAMESPACE:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("lock \"%s\" is held, but not as an advisory lock",
+							key_name(result->key)),
+					 errdetail("It was taken with another value of \"zklock.advisory_namespace\", so it does not exclude sessions that take the advisory lock of this database."),
+					 errhint("Release the lock first.")));
+			break;
+		case ZK_HELD_ALL:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("this session holds all of these locks already"),
+					 errdetail("Locks that the session holds are not free, and nobody else can release them.")));
+			break;
+		default:
+			Assert(false);
+			break;
+	}
+}
+
 /* Report why the locks of a request were not acquired. */
 static void
 report_failure(const ZkRequest *request, const ZkResult *result)
@@ -227,22 +265,10 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 			hold_report_lost(result->key, false);
 			break;
 		case ZK_HELD_SHARED:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot make the shared lock \"%s\" exclusive",
-							key_name(result->key)),
-					 errdetail("Two transactions that did so would wait for each other forever."),
-					 errhint("Take the exclusive lock first, or release the shared lock first.")));
-			break;
 		case ZK_HELD_OTHER_PERMITS:
-			report_permits(request->name, request->permits,
-						   result->permits_found);
-			break;
+		case ZK_HELD_OTHER_NAMESPACE:
 		case ZK_HELD_ALL:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("this session holds all of these locks already"),
-					 errdetail("Locks that the session holds are not free, and nobody else can release them.")));
+			report_held(request, result);
 			break;
 		case ZK_NOT_IN_TIME:
 			ereport(ERROR,

@@ -6,10 +6,11 @@
  * SQL gives a name in the server encoding.  Its key has it in UTF-8 and
  * encoded as one component of a path, below zklock.root.
  *
- * A lock named "advisory/<database>/<key>", or "<key1>,<key2>" at the end,
- * stands for PostgreSQL's advisory lock of that key, if it is taken in that
- * database.  Taken in another one it is a lock like any other: a role that may
- * not connect to a database must not be able to block its advisory locks.
+ * A lock named "advisory/<namespace>/<key>", or "<key1>,<key2>" at the end,
+ * stands for the advisory lock of that key of the database it is taken in, if
+ * the namespace is that of the session.  Else it is a lock like any other.  It
+ * never stands for an advisory lock of another database: a role that may not
+ * connect to a database must not be able to block its advisory locks.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -34,8 +35,6 @@
 #include "shared/text.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-
-#define ADVISORY_PREFIX		"advisory/"
 
 PG_FUNCTION_INFO_V1(zk_warn_not_preloaded);
 
@@ -92,21 +91,33 @@ check_settings(void)
 			 errhint("Correct the value where it is set, which the view pg_settings shows.  If that is a configuration file, reload it.")));
 }
 
-/* Is the name that of an advisory lock in this database? */
+/* The namespace of this session's advisory locks. */
+static const char *
+advisory_namespace(void)
+{
+	const char *database;
+
+	if (zklock_advisory_namespace[0] != '\0')
+		return zklock_advisory_namespace;
+	database = get_database_name(MyDatabaseId);
+	if (database == NULL)
+		elog(ERROR, "could not find the name of database %u", MyDatabaseId);
+	return database;
+}
+
+/* Does the name stand for an advisory lock of this database? */
 static bool
 is_advisory(const char *name)
 {
-	const char *database = name + strlen(ADVISORY_PREFIX);
+	const char *space = name + strlen(ZK_ADVISORY_PREFIX);
 	const char *slash;
-	char	   *own;
 	ZkAdvisoryKey advisory;
 
-	if (strncmp(name, ADVISORY_PREFIX, strlen(ADVISORY_PREFIX)) != 0 ||
-		(slash = strrchr(database, '/')) == NULL ||
+	if (strncmp(name, ZK_ADVISORY_PREFIX, strlen(ZK_ADVISORY_PREFIX)) != 0 ||
+		(slash = strrchr(space, '/')) == NULL ||
 		!key_parse_advisory(slash + 1, &advisory))
 		return false;
-	own = get_database_name(MyDatabaseId);
-	return own && strcmp(own, pnstrdup(database, slash - database)) == 0;
+	return strcmp(advisory_namespace(), pnstrdup(space, slash - space)) == 0;
 }
 
 /*
@@ -177,13 +188,10 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
 void
 zk_advisory_name(const int32 *keys, int64 key, ZkLockName *lock)
 {
-	char	   *database = get_database_name(MyDatabaseId);
 	StringInfoData name;
 
-	if (database == NULL)
-		elog(ERROR, "could not find the name of database %u", MyDatabaseId);
 	initStringInfo(&name);
-	appendStringInfo(&name, ADVISORY_PREFIX "%s/", database);
+	appendStringInfo(&name, ZK_ADVISORY_PREFIX "%s/", advisory_namespace());
 	if (keys)
 		appendStringInfo(&name, "%d,%d", keys[0], keys[1]);
 	else

@@ -37,6 +37,8 @@ typedef enum ZkOutcome
 	ZK_LOST,					/* the lock was held already, and is lost */
 	ZK_HELD_SHARED,				/* it is held shared, and wanted exclusive */
 	ZK_HELD_OTHER_PERMITS,		/* the semaphore is held with another size */
+	ZK_HELD_OTHER_NAMESPACE,	/* it is held without the advisory lock that
+								 * it stands for */
 	ZK_HELD_ALL					/* there is none that is not held already */
 } ZkOutcome;
 

@@ -57,6 +57,7 @@ int			zklock_commit_check;
 int			zklock_commit_timeout;
 bool		zklock_deadlock_check;
 int			zklock_advisory_locks = ZK_ADVISORY_OFF;
+char	   *zklock_advisory_namespace;
 bool		zklock_advisory_used = false;
 char	   *zklock_tls_ca;
 char	   *zklock_tls_cert;
@@ -71,6 +72,7 @@ char	   *zklock_sasl_password_file;
 static const char *servers_problem = NULL;
 static const char *root_problem = NULL;
 static const char *auth_problem = NULL;
+static const char *namespace_problem = NULL;
 
 /* How a problem begins that is none of the value, but of the library at hand. */
 #define ZK_LIBRARY_LACKS \
@@ -454,6 +456,28 @@ assign_advisory_locks(int newval, void *extra pg_attribute_unused())
 	ResetPlanCache();
 }
 
+/* The name of the longest key must not be too long. */
+static bool
+check_advisory_namespace(char **newval, void **extra, GucSource source)
+{
+	char	   *name = psprintf(ZK_ADVISORY_PREFIX "%s/%d,%d", *newval,
+								INT_MIN, INT_MIN);
+	char		encoded[ZNODE_MAX_NAME + 1];
+	const char *problem = NULL;
+
+	if (znode_encode_name(name, strlen(name), encoded, sizeof(encoded)) < 0)
+		problem = "With it, the names of locks are too long.";
+	pfree(name);
+	return setting_pass("zklock.advisory_namespace", *newval, problem, extra,
+						source);
+}
+
+static void
+assign_advisory_namespace(const char *newval pg_attribute_unused(), void *extra)
+{
+	namespace_problem = extra;
+}
+
 static bool
 is_wrong_word(const char *name, int val,
 			  const struct config_enum_entry *options, ZkWrongSetting *wrong)
@@ -692,7 +716,9 @@ zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
 		 is_wrong_word("zklock.commit_check", zklock_commit_check,
 					   check_options, wrong) ||
 		 is_wrong_word("zklock.advisory_locks", zklock_advisory_locks,
-					   advisory_options, wrong));
+					   advisory_options, wrong) ||
+		 setting_is_wrong("zklock.advisory_namespace",
+						  zklock_advisory_namespace, namespace_problem, wrong));
 }
 
 /*
@@ -781,7 +807,6 @@ static void
 define_lock_settings(void)
 {
 	admit_wrong_word("zklock.node_format", format_options);
-	admit_wrong_word("zklock.advisory_locks", advisory_options);
 
 	DefineCustomStringVariable("zklock.root",
 							   "Sets the znode that contains the lock directories.",
@@ -824,9 +849,17 @@ define_lock_settings(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
+}
+
+/* Settings of what stands in for advisory locks. */
+static void
+define_advisory_settings(void)
+{
+	admit_wrong_word("zklock.advisory_locks", advisory_options);
+
 	DefineCustomEnumVariable("zklock.advisory_locks",
 							 "Makes pg_advisory_lock and its siblings take locks in ZooKeeper.",
-							 "They are named \"advisory/<database>/<key>\" and exclude the sessions of all servers.",
+							 "They are named \"advisory/<namespace>/<key>\" and exclude the sessions of all servers.",
 							 &zklock_advisory_locks,
 							 ZK_ADVISORY_OFF,
 							 advisory_options,
@@ -834,6 +867,15 @@ define_lock_settings(void)
 							 0,
 							 check_advisory_locks, assign_advisory_locks,
 							 NULL);
+	DefineCustomStringVariable("zklock.advisory_namespace",
+							   "Sets which databases share the locks of zklock.advisory_locks: those with the same namespace.",
+							   "An empty string stands for the name of the database.",
+							   &zklock_advisory_namespace,
+							   "",
+							   PGC_SUSET,
+							   0,
+							   check_advisory_namespace,
+							   assign_advisory_namespace, NULL);
 }
 
 /* Settings of the end of a transaction. */
@@ -888,6 +930,7 @@ settings_define(void)
 	define_session_settings();
 	define_secure_settings();
 	define_lock_settings();
+	define_advisory_settings();
 	define_transaction_settings();
 	MarkGUCPrefixReserved("zklock");
 }

@@ -63,12 +63,16 @@ extern int	zklock_commit_check;	/* a ZkCommitCheck */
 extern int	zklock_commit_timeout;	/* ms; 0: none */
 extern bool zklock_deadlock_check;
 extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */
+extern char *zklock_advisory_namespace; /* "": the database's name */
 extern bool zklock_advisory_used;	/* it has been on in this process */
 extern char *zklock_tls_ca;
 extern char *zklock_tls_cert;
 extern char *zklock_tls_key;
 extern char *zklock_sasl_user;
 extern char *zklock_sasl_password_file;
+
+/* The names of locks that stand for advisory locks begin with it. */
+#define ZK_ADVISORY_PREFIX	"advisory/"
 
 /* Longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */
 #define ZKLOCK_MAX_AUTH		1000

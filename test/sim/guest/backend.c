@@ -131,6 +131,7 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 			break;
 		case ZK_HELD_SHARED:
 		case ZK_HELD_OTHER_PERMITS:
+		case ZK_HELD_OTHER_NAMESPACE:
 		case ZK_HELD_ALL:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

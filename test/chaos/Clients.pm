@@ -343,7 +343,7 @@ sub _step
 	{
 		$c->{second} = {
 			%{ $c->{hold} }, hold => "$c->{hold}{hold}.second", locks => [ $step->{lock} ],
-			call => 'zk_try_lock', asked => now()
+			mode => 'exclusive', call => 'zk_try_lock', asked => now()
 		};
 		delete $c->{second}{entered};
 	}

@@ -276,6 +276,12 @@ finds('', 'a victim of a deadlock');
 is(join(', ', @{ Checker::check(\%history)->{deadlocks} }), 5, 'checker: how long it took');
 deadlock(locks => ['w']);
 finds('victim without a deadlock', 'a victim that waits for nobody');
+for my $mode ('exclusive', 'shared')
+{
+	deadlock(mode => $mode);
+	$history{holds}[0]{mode} = 'shared';
+	finds($mode eq 'shared' ? 'victim without a deadlock' : '', "a victim that waits for a reader: $mode");
+}
 deadlock(locks => ['w'], detail => 'of PostgreSQL');
 finds('', "one of PostgreSQL's own");
 deadlock();
@@ -463,6 +469,66 @@ $history{faults}[0]{end} = 4.9;
 finds('counter, overlap, same number', 'nor once the instance has heard of it');
 paused('f');
 finds('counter, same number', 'with a fence it is a violation');
+
+#
+# What clients write down of their calls is what they have sent
+#
+
+# Clients that write into a list, ...
+package Unrecorded
+{
+	our @ISA = ('Clients');
+
+	sub _record
+	{
+		my ($self, $what) = @_;
+		push @{ $self->{records} }, $what if $what->{t} eq 'hold';
+		return;
+	}
+}
+
+# ... and a connection of theirs by which they get whatever they ask for.
+package Unconnected
+{
+	sub send
+	{
+		my ($self, $sql) = @_;
+		my $sections = () = $sql =~ /chaos_(?:look|peek|section)/g;
+
+		push @{ $self->{sent} }, $sql =~ /(zk_(?:try_)?(?:lock|acquire)(?:_all)?\('.*?\))/g;
+		$self->{result} = { status => 'T', out => $sections ? join('|', ('0:') x $sections) : 't' };
+		return;
+	}
+
+	sub vanish { $_[0]{gone} = 1; return; }
+	sub gone { return $_[0]{gone}; }
+	sub result { return $_[0]{result}; }
+	sub pid { return 1; }
+}
+
+my %options = (
+	name => 'a', seed => 1, locks => { w1 => 1, wm1 => 1, l1 => 1, s1 => 1 }, permits => { s1 => 2 },
+	beside => [ map { "d$_" } (1 .. 6) ], besides => 0.25, shared => 0.3,
+	long => 0, medium => 0.3, medium_lasts => [ 0.1, 0.2 ], slow => 0);
+my $clients = bless { %options, records => [], total => 0 }, 'Unrecorded';
+my $client = { number => 1, k => 0, wake => 0 };
+my @sent;
+
+until ($client->{k} == 500 && !$client->{plan})
+{
+	$client->{wire} //= bless { sent => \@sent }, 'Unconnected';
+	$clients->_step($client, Clients::now());
+	$clients->_answer($client, Clients::now()) if delete $client->{busy};
+}
+my @written = sort { $a->{asked} <=> $b->{asked} } @{ $clients->{records} };
+my @told = map {
+	my ($call, $locks) = /^(\w+)\('\{?(.*?)\}?'/;
+	join(' ', $call, $locks, $call =~ /acquire/ ? 'permit' : /shared => true/ ? 'shared' : 'exclusive')
+} @sent;
+
+is_deeply([ map { join(' ', $_->{call}, join(',', @{ $_->{locks} }), $_->{mode}) } @written ],
+	\@told, 'clients write down which calls they have sent');
+cmp_ok(scalar(grep { $_->{hold} =~ /second/ } @written), '>', 20, 'of each kind');
 
 #
 # The same seed, the same faults

@@ -3,58 +3,58 @@
  * lease.c
  *		Until when the ZooKeeper session cannot have ended.
  *
- * The leader ends a session when it has not heard of it for the session timeout
- * T.  What it hears comes by way of the server that we are connected to (the
- * follower): that notes when a client was heard of, and tells the leader in its
- * answers to the leader's pings, which come every half tick and a little; T is two
- * ticks or more.  A request that the leader has worked on proves that the session was
- * alive then, but does not prolong it.  What can be relied on follows from such
- * requests that were answered ("proofs"), by when we sent them and when we saw
- * the answer, all on one connection:
+ * The leader ends a session that it has not heard of for the session timeout
+ * T.  It hears of a session through the server that we are connected to (the
+ * follower): that server notes when it heard of each client, and reports it in
+ * its answers to the leader's pings, which come a little more often than every
+ * T/4 (every half tick; T is at least two ticks).  A request that the leader
+ * has processed proves that the session was alive then, but does not prolong
+ * it.  What such requests ("proofs") guarantee follows from when we sent them
+ * and when we saw the answers, all on one connection:
  *
- *	- Four in a row, the second sent a good T/4 after the answer to the first,
- *	  the third T/50 after the answer to the second, the fourth after the answer
- *	  to the third: the session lives until T after the first was sent.  For
- *	  between working on the first and on the third the leader sent a ping; that
- *	  had reached the follower, which had heard of us by then, when the answer
- *	  to the third did; and the follower's answer went ahead of the fourth.
+ *	- Four proofs in a row, the second sent a good T/4 after the answer to the
+ *	  first, the third T/50 after the answer to the second, the fourth after
+ *	  the answer to the third: the session lives until T after the first was
+ *	  sent.  For between processing the first and the third the leader sent a
+ *	  ping.  The ping had reached the follower, which had heard of us by then,
+ *	  when the answer to the third did; and the follower's answer to the ping
+ *	  reached the leader before the fourth.
  *
- *	  That there was a ping: the next one was due T/4 after the first was worked
- *	  on.  If the leader, or its machine, was stopped at that time, for however
- *	  long, it may have found the second waiting when it went on, and worked on
- *	  that ahead of the ping; hence the third.  This takes that a leader that
- *	  goes on lets each of its threads run within T/50, and is not stopped
- *	  again before.  It ends the sessions that are due when it goes on; ours is
- *	  not while the lease runs, since it has been told of us by the fourth.
- *	- One: the session lives until T/50 after it was sent.  The library gives a
- *	  connection up if it hears nothing for 2/3 T, and what the follower has
- *	  heard reaches the leader within T/4.  This takes that the process has run
- *	  all the time, so it does not count within T/4 after it was found to have
- *	  been stopped.  A new connection makes the leader hear of us, so there is
- *	  nothing to wait for then.  It also takes that the link between follower
- *	  and leader has not been cut for most of T, then let our request through,
- *	  and been cut again at once; and that the leader has not been stopped for
- *	  so long, and works on our request ahead of the sessions that are due.
- *	  Hence so short a time: to ask ZooKeeper at the commit is not much better,
- *	  and takes a round trip.  It is for the first locks after a while without
- *	  any.
+ *	  Why there was a ping: the next one was due T/4 after the first proof was
+ *	  processed.  If the leader, or its machine, was stopped at that time, for
+ *	  however long, it may have found the second proof waiting when it went
+ *	  on, and processed it before the ping; hence the third.  This assumes that
+ *	  a resumed leader runs each of its threads within T/50, and is not stopped
+ *	  again before.  A resumed leader ends the sessions that are due; ours is
+ *	  not due while the lease runs, since the fourth has reported us.
+ *	- One proof: the session lives until T/50 after it was sent.  The library
+ *	  gives a connection up after hearing nothing for 2/3 T, and the leader
+ *	  learns within T/4 what the follower has heard.  This assumes that the
+ *	  process has been running, so it does not count within T/4 after the
+ *	  process was found to have been stopped; a new connection lifts that,
+ *	  since it makes the leader hear of us.  It also assumes that the link
+ *	  between follower and leader was not cut for most of T, then restored for
+ *	  our request and cut again at once; and that the leader was not stopped
+ *	  for so long and processed our request before ending sessions.  Hence so
+ *	  short a time.  A check through ZooKeeper at commit would hardly be
+ *	  better, and costs a round trip.  This lease is for the first locks after
+ *	  a while without any.
  *
- * Pings and reads prove nothing, since the follower answers these by itself: it
- * may be cut off from the leader.  T is taken as 5 % less, for clocks that run
- * at different speeds.
+ * Pings and reads prove nothing: the follower, which may be cut off from the
+ * leader, answers them by itself.  T is reduced by 5 %, for clocks that run at
+ * different speeds.
  *
- * When a proof was sent is when it was handed to the library, or before that;
- * when it was answered is when we saw the answer, or after.  So what keeps it
- * waiting, here or in the library, makes the lease shorter, and the distances
- * longer than they have to be.
+ * A proof counts as sent when it was passed to the library, or earlier; it
+ * counts as answered when we saw the answer, or later.  So delays, here or in
+ * the library, only make the lease shorter and the distances longer.
  *
- * An observer that is connected to another server's observerMasterPort is not
- * covered: that server asks it for news by pings of its own, and tells the
- * leader with the next ping of that.  It would take seven proofs, one such
- * distance more, and with heartbeats so far apart all of T (doc/guarantees.md).
+ * An observer connected to another server's observerMasterPort is not covered:
+ * that server gets its reports by pings of its own, and passes them to the
+ * leader with the next ping.  That would take seven proofs and, with
+ * heartbeats so far apart, all of T (doc/guarantees.md).
  *
- * Nothing here knows PostgreSQL or libzookeeper, so the unit test lets it run
- * against a model of a leader and a follower with links that stall.
+ * The unit test runs this file against a model of a leader and a follower with
+ * links that stall.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -67,16 +67,16 @@
 
 #include <string.h>
 
-/* In parts of the session timeout: see the header. */
+/* In parts of the session timeout; see the header. */
 #define LEASE_OF_FOUR(timeout)	((timeout) - (timeout) / 20)
 #define LEASE_OF_ONE(timeout)	((timeout) / 50)
 #define PING_INTERVAL(timeout)	((timeout) / 4 + (timeout) / 50)
 #define WAKE_TIME(timeout)		((timeout) / 50)
 
-/* A heartbeat is due when there was no other proof for so long. */
+/* A heartbeat is due after this time without a proof. */
 #define HEARTBEAT_INTERVAL(timeout) ((timeout) / 10)
 
-/* Proofs closer together than this are not remembered each. */
+/* Proofs closer together than this are not remembered individually. */
 #define PROOF_INTERVAL(timeout) ((timeout) / 16)
 
 static void
@@ -88,7 +88,7 @@ extend(Lease *lease, int64_t until)
 
 /*
  * lease_begin
- *		A client starts, and will connect, not before "now".
+ *		A client starts; it will not connect before "now".
  */
 void
 lease_begin(Lease *lease, int64_t now)
@@ -99,7 +99,7 @@ lease_begin(Lease *lease, int64_t now)
 
 /*
  * lease_disconnect
- *		The connection is lost.  What has been proved holds on.
+ *		The connection is lost.  The lease stays valid.
  */
 void
 lease_disconnect(Lease *lease)
@@ -109,7 +109,7 @@ lease_disconnect(Lease *lease)
 
 /*
  * lease_forget
- *		The session timeout has become shorter: what was proved is void.
+ *		The session timeout has become shorter: the lease is void.
  */
 void
 lease_forget(Lease *lease)
@@ -120,11 +120,11 @@ lease_forget(Lease *lease)
 
 /*
  * lease_turn
- *		To be called ahead of sending anything, and at the time that the last
- *		call has returned if there is nothing to send.
+ *		To be called before sending anything and, if there is nothing to
+ *		send, at the time that the last call has returned.
  *
- * If it is called late, the process has been stopped, and the server may not
- * have heard of us for longer than the library's pings let one expect.
+ * A late call means that the process was stopped; then the server may not have
+ * heard of us for longer than the library's pings suggest.
  */
 int64_t
 lease_turn(Lease *lease, int64_t timeout, int64_t now)
@@ -140,8 +140,8 @@ lease_turn(Lease *lease, int64_t timeout, int64_t now)
 
 /*
  * lease_prove
- *		The leader has worked on a request that was sent at "sent", on the
- *		present connection; the answer is seen "now".
+ *		The leader has processed a request that was sent at "sent" on this
+ *		connection; the answer was seen "now".
  */
 void
 lease_prove(Lease *lease, int64_t timeout, int64_t sent, int64_t now)
@@ -190,7 +190,7 @@ lease_prove(Lease *lease, int64_t timeout, int64_t sent, int64_t now)
 
 /*
  * lease_heartbeat_at
- *		When the next proof is due, for the lease to stay ahead.
+ *		When the next proof is due to keep the lease running.
  */
 int64_t
 lease_heartbeat_at(const Lease *lease, int64_t timeout)

@@ -16,22 +16,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An answer that may be the first of the four that make a lease. */
+/* An answer that may be the first of four that make a lease. */
 typedef struct LeaseProof
 {
 	int64_t		sent;
 	int64_t		answered;
-	int64_t		second_answered;	/* 0: there was no second one yet */
+	int64_t		second_answered;	/* 0: no second proof yet */
 	int64_t		third_answered; /* the same */
 } LeaseProof;
 
 #define LEASE_MAX_PROOFS	16
 
-/* All times are those of one clock in ms, which also runs in a suspended machine. */
+/*
+ * All times are in ms of one clock, which also runs while the machine is
+ * suspended.
+ */
 typedef struct Lease
 {
 	int64_t		until;			/* 0: nothing is known */
-	int64_t		last_sent;		/* when the latest proof was; 0: none */
+	int64_t		last_sent;		/* when the latest proof was sent; 0: none */
 	int64_t		awake_at;		/* of the latest lease_turn() */
 	int64_t		distrust_until; /* proofs sent before do not count alone */
 	int			nproofs;

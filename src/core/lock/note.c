@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * note.c
- *		The data of a contender: who it is, and what it tells others.
+ *		The data of a contender: its owner, and what it tells other
+ *		instances.
  *
- * A person finds a note in each of our znodes, and so do other instances, of
- * this version and of others, and other clients.  It is put together and taken
- * apart here only.
+ * People and other clients read these notes, and so do other instances, of
+ * this version and others.  Only this file writes and parses them.
  *
  *	note	= "postgresql" { " " word } [ " retain=yes" ]
  *	word	= key "=" value | "waits=" wait
@@ -17,45 +17,43 @@
  *			  "," a time; chain is hexadecimal, a vertex a value; kind is
  *			  exclusive, shared, permit or session
  *
- *	W1	Written are host, port, instance, pid, the waits, then the words that
- *	we
- *		do not know, then retain=yes: each but waits at most once, and only if
- *		it is set.
- *	W2	A word that would make the note longer than NOTE_SIZE is left out; for
- *		retain=yes there is always room, and for NOTE_MAX_WAITS waits, which do
- *		not count here.
- *	W3	In a value the space, %, and whatever does not print or is no ASCII, are
- *		encoded.  So a note is text in any encoding of a server.
+ *	W1	The order is: host, port, instance, pid, the waits, the unknown words,
+ *		retain=yes.  Each but waits is written at most once, and only if it
+ *		is set.
+ *	W2	A word that would make the note longer than NOTE_SIZE is left out.
+ *		There is always room for retain=yes and for NOTE_MAX_WAITS waits,
+ *		whose length does not count here.
+ *	W3	In a value the space, %, and all that does not print or is not ASCII
+ *		is encoded.  So a note is text in any server encoding.
  *
- *	R1	No data, data of no length and a length of -1 are no note.
- *	R2	"__REVOKE__", and not a byte more, is a revocation.  R3	What begins
- *	with "postgresql " is the note of an instance.  Its words come
- *		in any order, with one space or more between them, and count but once.
- *	R4	A word that is not known, comes again, or has a value that its key
- *		cannot have (no number, too long) is kept in "others", from which it is
- *		written again; bytes that do not print are encoded.  It does not count.
- *		What is longer than that has room for is left out, word by word.
- *	R5	A % that two hexadecimal digits do not follow stands for itself.  What
- *		does not print, or is not UTF-8, is read as \xNN, encoded or not, so
- *		that people can be shown what is read.
- *	R6	All else is of another client.  It may be retained if it ends in
- *		" retain=yes", as any client may have it.
- *	R7	The first NOTE_MAX_WAITS waits count, and are not kept in "others".  The
- *		vertex of a wait begins with a slash unless its kind is session; a
- *		permit has permits, and nothing else has; of alternatives there is one
- *		at least.
+ *	R1	No data, empty data, or a length of -1 are no note.
+ *	R2	Exactly "__REVOKE__" is a revocation.
+ *	R3	What begins with "postgresql " is the note of an instance.  Its words
+ *		are in any order, separated by one or more spaces, and each counts
+ *		only once.
+ *	R4	A word that is unknown or repeated, or has a value that its key cannot
+ *		have (no number, too long), does not count, but is kept in "others",
+ *		from which it is written again; bytes that do not print are encoded.
+ *		Words for which "others" has no room are left out.
+ *	R5	A % that two hexadecimal digits do not follow stands for itself.
+ *		Bytes that do not print, or are not UTF-8, are read as \xNN, encoded
+ *		or not, so that what is read can be shown.
+ *	R6	Any other data are another client's.  It may be retained if they end
+ *		in " retain=yes", which any client may write.
+ *	R7	The first NOTE_MAX_WAITS waits count, and are not kept in "others".
+ *		The vertex of a wait begins with a slash unless the kind is session;
+ *		only a permit has permits; there is at least one alternative.
  *
- * Version 1.0 and later ones understand each other.  A reader of 1.0 takes what
- * begins with "postgresql " for an instance's, and for retained what ends in
- * " retain=yes": by W1 all notes do the one, and those that say so, and no
- * others, the other.  What 1.0 writes has the same words in the same order; a
- * space in its cluster_name makes the rest of the name a word that is not
- * known.  That retain=yes counts anywhere lets a later version put words behind
- * it as soon as there are no readers of 1.0 any more.
+ * All versions from 1.0 on understand each other.  Version 1.0 takes what
+ * begins with "postgresql " for an instance's note, and what ends in "
+ * retain=yes" for retained; by W1 both hold.  Notes of 1.0 have the same words
+ * in the same order; a space in its cluster_name makes the rest of the name an
+ * unknown word.  Since retain=yes is read in any place, a later version may
+ * put words behind it as soon as 1.0 is no longer in use.
  *
- * What semaphores have agreed on, the number of permits, is not a note: it is
- * the data of the directory of their contenders, nobody's own, and compared as
- * a whole; see semaphore.c.
+ * The number of permits that the users of a semaphore have agreed on is not a
+ * note.  It is the data of their contenders' directory, and is compared as a
+ * whole; see semaphore.c.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -74,7 +72,7 @@
 
 #include "core/mutation.h"
 
-/* The same without its space: as a word. */
+/* The same as a word, without its space. */
 static const char *const retain_word = &NOTE_RETAIN_MARK[1];
 
 /* In the order in which they are written. */
@@ -88,7 +86,7 @@ static const WordField keys[] = {
 
 static const char *const waits_key = "waits=";
 
-/* How a NoteWaitKind is written. */
+/* NoteWaitKind as written. */
 static const char *const kinds[] = {"exclusive", "shared", "permit", "session"};
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
@@ -105,7 +103,7 @@ parse_kind(Bytes bytes, NoteWaitKind *kind)
 	return false;
 }
 
-/* The value of a word waits=; false if it is none. */
+/* Parse the value of waits=; false if it is not valid. */
 static bool
 parse_wait(Bytes rest, NoteWait *wait)
 {
@@ -130,8 +128,8 @@ parse_wait(Bytes rest, NoteWait *wait)
 }
 
 /*
- * Understand a word, of which "seen" has the keys that came before; false if it
- * is to be kept as it is.
+ * Parse a word; "seen" has the keys so far.  False if the word is to be kept
+ * as it is.
  */
 static bool
 parse_word(Note *note, Bytes word, unsigned *seen)
@@ -143,7 +141,7 @@ parse_word(Note *note, Bytes word, unsigned *seen)
 	return bit != 0;
 }
 
-/* Read the words of an instance's note; returns how many of them are waits. */
+/* Parse the words of an instance's note; returns the number of waits. */
 static int
 parse_words(Note *note, Bytes rest, NoteWait waits[NOTE_MAX_WAITS])
 {
@@ -178,10 +176,10 @@ parse_words(Note *note, Bytes rest, NoteWait waits[NOTE_MAX_WAITS])
 
 /*
  * note_parse
- *		Read the data of a contender, of any client: "len" bytes, or -1 if there
- *		are none.
+ *		Parse the data of a contender of any client: "len" bytes, or -1 if
+ *		there are none.
  *
- * Its waits are left to note_parse_waits().
+ * The waits are left to note_parse_waits().
  */
 void
 note_parse(Note *note, const char *data, int len)
@@ -206,8 +204,8 @@ note_parse(Note *note, const char *data, int len)
 
 /*
  * note_parse_waits
- *		Read what the holders of a contender wait for; returns how many there
- *		are.
+ *		Parse what the holders of a contender wait for; returns the number
+ *		of waits.
  *
  * "data" and "len" are as for note_parse().
  */
@@ -224,11 +222,10 @@ note_parse_waits(const char *data, int len, NoteWait waits[NOTE_MAX_WAITS])
 
 /*
  * note_leave_out_waits
- *		Copy the data of a contender, of any client, without the words that tell
- *		what its holders wait for; returns the length.
+ *		Copy the data of a contender of any client without its waits;
+ *		returns the length.
  *
- * "kept" has room for "len" bytes.  Of a wait that has been cut, too, nothing is
- * left.
+ * "kept" has room for "len" bytes.  A truncated wait is left out, too.
  */
 int
 note_leave_out_waits(const char *data, int len, char *kept)
@@ -251,7 +248,7 @@ note_leave_out_waits(const char *data, int len, char *kept)
 
 /*
  * note_wait_kind
- *		What the contender is that somebody waits for.
+ *		The kind of the contender that is waited for.
  */
 ZnodeKind
 note_wait_kind(const NoteWait *wait)
@@ -274,8 +271,8 @@ cut_last(char path[NOTE_VERTEX_SIZE])
 
 /*
  * note_lock_of
- *		The lock that a contender waits for, or the semaphore:
- *		"<root>/<encoded name>".
+ *		The lock or semaphore that a contender waits for: "<root>/<encoded
+ *		name>".
  */
 void
 note_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE])
@@ -290,8 +287,8 @@ note_lock_of(const NoteWait *wait, char lock[NOTE_VERTEX_SIZE])
 
 /*
  * note_queue_of
- *		The directory that tells for whom a contender waits; false if there is
- *		none.
+ *		The directory that shows what a contender waits for; false if there
+ *		is none.
  */
 bool
 note_queue_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
@@ -310,10 +307,10 @@ note_queue_of(const NoteWait *wait, char directory[NOTE_VERTEX_SIZE])
 
 /*
  * note_set_contender
- *		The note of a contender of this instance, for note_write().
+ *		Fill in the note of a contender of this instance, for note_write().
  *
  * "pid" is that of the backend that asked for it; "retain" says that it may be
- * retained.  Names that are too long are cut.
+ * retained.  Names that are too long are truncated.
  */
 void
 note_set_contender(Note *note, const char *host, int port,
@@ -347,7 +344,7 @@ put_wait(Writer *writer, const NoteWait *wait)
 					 true);
 }
 
-/* "data" has room for NOTE_SIZE bytes, and for the waits. */
+/* "data" has room for NOTE_SIZE bytes and the waits. */
 static int
 write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 {
@@ -365,7 +362,6 @@ write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 		writer.size -= (int) strlen(NOTE_RETAIN_MARK);
 	word_put_fields(&writer, keys, note, note->words);
 
-	/* there is room for them beside the rest */
 	start = writer.len;
 	for (int i = 0; i < nwaits && i < NOTE_MAX_WAITS; i++)
 	{
@@ -397,10 +393,10 @@ write_words(const Note *note, const NoteWait *waits, int nwaits, char *data)
 
 /*
  * note_write_waits
- *		Write the note of an instance, with what the holders of its contender
- *		wait for: a string, whose length is returned.
+ *		Write the note of an instance with the waits of its contender's
+ *		holders; returns the string's length.
  *
- * Of more waits than NOTE_MAX_WAITS the first are written.
+ * Only the first NOTE_MAX_WAITS waits are written.
  */
 int
 note_write_waits(const Note *note, const NoteWait *waits, int nwaits,
@@ -411,8 +407,8 @@ note_write_waits(const Note *note, const NoteWait *waits, int nwaits,
 
 /*
  * note_write
- *		Write the note of an instance without waits: a string, whose length is
- *		returned.
+ *		Write the note of an instance without waits; returns the string's
+ *		length.
  */
 int
 note_write(const Note *note, char data[NOTE_SIZE])
@@ -422,7 +418,7 @@ note_write(const Note *note, char data[NOTE_SIZE])
 
 /*
  * note_write_wait
- *		A wait alone, as it is written behind "waits="; returns its length.
+ *		Write a wait as in "waits="; returns its length.
  */
 int
 note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE])
@@ -435,7 +431,7 @@ note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE])
 
 /*
  * note_parse_wait
- *		Read that again; false if it is no wait.
+ *		Parse what note_write_wait() has written; false if it is not valid.
  */
 bool
 note_parse_wait(const char *text, int len, NoteWait *wait)
@@ -445,8 +441,8 @@ note_parse_wait(const char *text, int len, NoteWait *wait)
 
 /*
  * note_encode
- *		Write a string as the value of a word; returns its length, or -1 if it
- *		is longer than "size", with its terminating zero, has room for.
+ *		Encode a string as the value of a word; returns its length, or -1 if
+ *		it does not fit into "size" with its terminating zero.
  */
 int
 note_encode(const char *value, char *text, int size)
@@ -460,7 +456,8 @@ note_encode(const char *value, char *text, int size)
 
 /*
  * note_decode
- *		Read that again; false if it is longer than "size" has room for.
+ *		Decode what note_encode() has written; false if it does not fit into
+ *		"size".
  */
 bool
 note_decode(const char *text, int len, char *value, int size)
@@ -472,7 +469,7 @@ note_decode(const char *text, int len, char *value, int size)
  * note_same_wait
  *		Are these the same wait of the same hold?
  *
- * What is told twice of it may have changed in its details, not in its being.
+ * Details of a wait may change from note to note; its identity does not.
  */
 bool
 note_same_wait(const NoteWait *a, const NoteWait *b)
@@ -498,7 +495,7 @@ note_is_of_instance(const char *data, int len)
 
 /*
  * note_may_be_retained
- *		Do the data of an owner say that it may not need the lock?
+ *		Do the data of an owner say that it may be retained?
  */
 bool
 note_may_be_retained(const char *data, int len)
@@ -511,7 +508,7 @@ note_may_be_retained(const char *data, int len)
 
 /*
  * note_is_revocation
- *		Has another client written that it wants the lock?
+ *		Has another client requested revocation of the lock?
  */
 bool
 note_is_revocation(const char *data, int len)

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * note.h
- *		The data of a contender: who it is, and what it tells others.
+ *		The data of a contender: its owner, and what it tells other
+ *		instances.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -19,60 +20,58 @@
 #include "core/lock/znode.h"
 #include "core/word.h"
 
-/* No note without waits that we write is longer, with its terminating zero. */
+/* The longest note without waits that we write, with its terminating zero. */
 #define NOTE_SIZE		256
 
-/* An owner's note tells at most so many of the waits that keep it. */
+/* The most waits in the note of an owner. */
 #define NOTE_MAX_WAITS	16
 
 /* " waits=", the longest of numbers, and the longest vertex, encoded */
 #define NOTE_WAIT_SIZE	(7 + 140 + 3 * NOTE_VERTEX_SIZE)
 
-/* No note of ours is longer, with its terminating zero. */
+/* The longest note that we write, with its terminating zero. */
 #define NOTE_FULL_SIZE	(NOTE_SIZE + NOTE_MAX_WAITS * NOTE_WAIT_SIZE)
 
-/*
- * The note of a contender of an instance, ours or another, begins with this.
- */
+/* The beginning of the note of an instance's contender, ours or another. */
 #define NOTE_PREFIX		"postgresql "
 
 /*
- * A contender that may own the lock and not use it says so.  Its instance
- * gives way when somebody stands behind it, or writes that the lock is in use.
- * Readers of version 1.0 want it at the end.
+ * Ends the note of a contender that may own the lock without using it.  If
+ * another contender is behind it, its instance gives the lock up, or writes
+ * that the lock is in use.  Version 1.0 reads it only at the end.
  */
 #define NOTE_RETAIN_MARK	" retain=yes"
 
-/* Curator's Revoker writes this over all else, to ask for the lock. */
+/* Curator's Revoker replaces the data by this to request the lock. */
 #define NOTE_REVOCATION_DATA	"__REVOKE__"
 
 typedef enum NoteKind
 {
-	NOTE_EMPTY,					/* there are no data, or we may not read them */
+	NOTE_EMPTY,					/* no data, or we may not read them */
 	NOTE_OF_INSTANCE,
-	NOTE_REVOCATION,			/* somebody asks for the lock */
-	NOTE_OF_ANOTHER				/* of another client, with a form of its own */
+	NOTE_REVOCATION,			/* another client requests the lock */
+	NOTE_OF_ANOTHER				/* another client's, in a form of its own */
 } NoteKind;
 
 /*
- * A vertex of the graph of waits as text: the path of a contender, which is as
- * its session sees it; or, not beginning with a slash, a session of an
- * instance: "<session id>:<cluster_name>".  "<lock
- * directory>/leases/<contender>" and the terminator.
+ * A vertex of the wait-for graph as text, with its terminator: the path of a
+ * contender, as its session sees it ("<lock directory>/leases/<contender>" is
+ * the longest); or a session of an instance, "<session id>:<cluster_name>",
+ * which does not begin with a slash.
  */
 #define NOTE_VERTEX_SIZE	(ZNODE_PATH_SIZE + 7 + ZNODE_CONTENDER_SIZE)
 
 /*
- * What one backend holds or waits for, and for how long: never used again while
- * the contender exists.
+ * What one backend holds or waits for, and since when.  Never reused while the
+ * contender exists.
  */
 typedef struct NoteId
 {
 	int			pid;
-	int64_t		since;			/* us, of the instance's own clock */
+	int64_t		since;			/* us, of the instance's clock */
 } NoteId;
 
-/* How the contender waits that somebody waits for. */
+/* How the contender that is waited for waits. */
 typedef enum NoteWaitKind
 {
 	NOTE_WAIT_EXCLUSIVE,
@@ -82,31 +81,33 @@ typedef enum NoteWaitKind
 } NoteWaitKind;
 
 /*
- * An edge of the graph of waits, as the note of the contender that is held
- * tells it: who holds it waits for "to", himself or by way of other backends of
- * his instance.
+ * A wait-for edge, as in the note of the contender that is held: its holder
+ * waits for "to", directly or through other backends of its instance.
  */
 typedef struct NoteWait
 {
-	NoteId		hold;			/* who holds the contender of this note */
-	NoteId		wait;			/* who waits for "to" */
-	int64_t		began;			/* his transaction; us since 1970, UTC; 0: he is
-								 * only ahead of a backend between the two, in
-								 * the queue of his instance for one of the
-								 * locks that he waits for; so in all waits
-								 * with the same hold, chain and wait.pid */
-	uint64_t	chain;			/* hash of the backends between the two and
-								 * their waits, in order; 0: they are one */
+	NoteId		hold;			/* the holder of this note's contender */
+	NoteId		wait;			/* the backend that waits for "to" */
+	int64_t		began;			/* the waiting transaction, us since 1970, UTC.
+								 * 0: that backend is only ahead of another one
+								 * on the way, in its instance's queue for one
+								 * of the locks that it waits for; likewise in
+								 * all waits with the same hold, chain and
+								 * wait.pid */
+	uint64_t	chain;			/* hash of the backends in between and their
+								 * waits, in order; 0: holder and waiter are
+								 * one */
 	NoteWaitKind kind;
 	int			permits;		/* NOTE_WAIT_PERMIT: of the semaphore; else 0 */
-	int			alternatives;	/* he waits for one of so many (zk_lock_any):
-								 * each is an edge, with the same hold, chain
-								 * and wait.pid; else 1, also if he waits for
-								 * several together (zk_lock_all) */
+	int			alternatives;	/* the number of locks any of which ends the
+								 * wait (zk_lock_any): each is an edge with
+								 * the same hold, chain and wait.pid;
+								 * otherwise 1, even if it waits for several
+								 * (zk_lock_all) */
 	char		to[NOTE_VERTEX_SIZE];
 } NoteWait;
 
-/* The words that are known: bits of Note.words. */
+/* The known words: bits of Note.words. */
 #define NOTE_HOST		(1 << 0)
 #define NOTE_PORT		(1 << 1)
 #define NOTE_CLUSTER	(1 << 2)
@@ -116,13 +117,12 @@ typedef struct NoteWait
 typedef struct Note
 {
 	NoteKind	kind;
-	unsigned	words;			/* those that it has; the others' fields are
-								 * not set */
-	char		host[WORD_VALUE_SIZE];	/* where the instance runs */
+	unsigned	words;			/* present words; other fields are not set */
+	char		host[WORD_VALUE_SIZE];
 	int			port;
 	char		cluster_name[WORD_VALUE_SIZE];	/* its cluster_name */
 	int			pid;			/* of the backend that asked for the lock */
-	char		others[NOTE_SIZE];	/* all other words, as they are written */
+	char		others[NOTE_SIZE];	/* all other words, as written */
 } Note;
 
 extern void note_set_contender(Note *note, const char *host, int port,

@@ -4,14 +4,14 @@
  *		Which sequence number owns a lock with nothing read.
  *
  * A Succession is what a session remembers of one lock directory: which of its
- * own exclusive owners has left it last, and whether the directory is still
- * the one in which that owner was.  src/ownership.md has the proof that the next
- * number then owns the lock, as soon as it is given to a contender of ours.
+ * own exclusive owners left it last, and whether the directory is still the
+ * same one.  Then the next number owns the lock as soon as a contender of ours
+ * gets it; src/ownership.md has the proof.
  *
- * That the directory is the same is what a watch of it tells, set by a get: it
- * fires when the directory is deleted, and not when children come and go.  The
- * get has to be sent ahead of the delete of our owner's node, of which it is
- * then known that it was in the directory.
+ * A watch of the directory, set by a get, tells whether it is the same: it
+ * fires when the directory is deleted, but not for its children.  The get must
+ * be sent before the delete of our owner's node, which proves that the node
+ * was in the watched directory.
  *
  *	state	event -> state
  *	UNKNOWN	leave, if the watch is ASKED or WATCHED -> LEAVING
@@ -25,9 +25,9 @@
  *	ASKED	watched OK -> WATCHED; watched but not OK, fired -> UNWATCHED
  *	WATCHED	fired, disconnect -> UNWATCHED
  *
- * What does not carry the serial number of the latest get is ignored.  A
- * disconnect leaves a get ASKED, since it is answered in any case: as unknown,
- * or, if it had not been sent yet, on the next connection.
+ * Answers and events without the serial number of the latest get are ignored.
+ * A disconnect leaves the get ASKED, since it is answered in any case: as
+ * unknown or, if it had not been sent yet, on the next connection.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -53,7 +53,7 @@ succession_init(Succession *succession)
 	memset(succession, 0, sizeof(*succession));
 }
 
-/* Is the latest get out or answered, and this its serial number? */
+/* Is this the serial number of the latest get, and is that out or answered? */
 static bool
 is_latest(const Succession *succession, uint32_t serial)
 {
@@ -63,7 +63,7 @@ is_latest(const Succession *succession, uint32_t serial)
 
 /*
  * succession_watch
- *		A get that watches the directory is sent, with this serial number.
+ *		A get that watches the directory is sent.
  */
 void
 succession_watch(Succession *succession, uint32_t serial)
@@ -74,7 +74,7 @@ succession_watch(Succession *succession, uint32_t serial)
 
 /*
  * succession_watched
- *		The get is answered; "ok": the directory exists, and is watched.
+ *		The get is answered; "ok": the directory exists and is watched.
  */
 void
 succession_watched(Succession *succession, uint32_t serial, bool ok)
@@ -89,8 +89,8 @@ succession_watched(Succession *succession, uint32_t serial, bool ok)
 
 /*
  * succession_fired
- *		The watch is used up, or has been removed: the directory may have
- *		been deleted.
+ *		The watch has fired, or was removed: the directory may have been
+ *		deleted.
  */
 void
 succession_fired(Succession *succession, uint32_t serial)
@@ -103,7 +103,7 @@ succession_fired(Succession *succession, uint32_t serial)
 
 /*
  * succession_disconnect
- *		The connection is lost, and with it the watch.
+ *		The connection, and with it the watch, is lost.
  */
 void
 succession_disconnect(Succession *succession)
@@ -117,7 +117,7 @@ succession_disconnect(Succession *succession)
 
 /*
  * succession_doubt
- *		The next contender has to read, whatever is watched.
+ *		The next contender must read, whatever is watched.
  */
 void
 succession_doubt(Succession *succession)
@@ -127,7 +127,7 @@ succession_doubt(Succession *succession)
 
 /*
  * succession_leave
- *		The delete of the node of our exclusive owner is sent.
+ *		The delete of our exclusive owner's node is sent.
  */
 void
 succession_leave(Succession *succession, int32_t number)
@@ -151,9 +151,9 @@ succession_left(Succession *succession, int32_t number, bool deleted)
 
 /*
  * succession_next
- *		The number that owns the lock with nothing read, or 0: none but that.
+ *		The number that owns the lock with nothing read; 0: only 0 does.
  *
- * To be asked when the answer to the create is dealt with, in the order of
+ * To be called when the answer to the create is handled, in the order of
  * answers and events.
  */
 int32_t

@@ -18,25 +18,24 @@
 
 typedef enum SuccessionState
 {
-	SUCCESSION_UNKNOWN,			/* whoever comes has to read */
+	SUCCESSION_UNKNOWN,			/* the next contender must read */
 	SUCCESSION_LEAVING,			/* the delete of our owner's node is out */
-	SUCCESSION_LEFT				/* it is gone, in the directory that is
-								 * watched */
+	SUCCESSION_LEFT				/* it is gone from the watched directory */
 } SuccessionState;
 
 typedef enum SuccessionWatch
 {
 	SUCCESSION_UNWATCHED,
 	SUCCESSION_ASKED,			/* the get that watches the directory is out */
-	SUCCESSION_WATCHED			/* answered, and not used up */
+	SUCCESSION_WATCHED			/* answered, and has not fired */
 } SuccessionWatch;
 
 typedef struct Succession
 {
 	SuccessionState state;
 	SuccessionWatch watch;
-	uint32_t	serial;			/* ASKED, WATCHED: that of the get */
-	int32_t		number;			/* LEAVING, LEFT: that of our owner's node */
+	uint32_t	serial;			/* ASKED, WATCHED: of the get */
+	int32_t		number;			/* LEAVING, LEFT: of our owner's node */
 } Succession;
 
 extern void succession_init(Succession *succession);

@@ -1,48 +1,49 @@
 /*-------------------------------------------------------------------------
  *
  * turn.c
- *		When an instance keeps a lock, and when it lets others have it.
+ *		When an instance keeps a lock, and when it gives it up.
  *
- * An instance that owns a lock may hand it on from backend to backend without
- * a word to ZooKeeper: that is what makes a hot lock fast.  Contenders of
- * other instances wait meanwhile, so this must come to an end.  Each slot has
- * a Turn: what the instance knows of others behind its contender, since when
- * its turn lasts, and why the slot is idle.  The functions below take an
- * event, change the Turn, and say what is to become of the slot.  Nothing here
- * knows PostgreSQL or ZooKeeper, reads a clock or a setting, or takes a lock:
- * the caller holds what guards the slot, and does as it is told.
+ * An instance that owns a lock can hand it from backend to backend without
+ * ZooKeeper; that is what makes a hot lock fast.  Contenders of other
+ * instances wait meanwhile, so this must be bounded.  Each slot has a Turn:
+ * what the instance knows of contenders behind its own, when its turn began,
+ * and why the slot is idle.  The functions below take an event, change the
+ * Turn, and decide what happens to the slot.  They know neither PostgreSQL nor
+ * ZooKeeper, read no clock or setting, and take no lock: the caller holds the
+ * lock that guards the slot, and carries the decision out.
  *
- * The rules in short.  While nobody else waits, and the worker would hear of it
- * if somebody did (alone), handoffs go on.  While that is not known they go on
- * for zklock.handoff_quantum.  When others do wait (contended), or did of late
- * (contested: those that were ahead of us are about to come again), the turn
- * also ends as soon as all who waited here at its beginning have had the lock,
- * and the turn has been long enough; until then, all who wait are due again.  A
- * lock that no backend can take is given up, unless nobody else waits and it
- * may be retained, or the worker could not send anything now anyway.
+ * In short: while nobody else waits, and the worker would learn of it (alone),
+ * handoffs go on.  While that is unknown, they go on for
+ * zklock.handoff_quantum.  While others wait (contended), or probably will
+ * (contested: contenders that were ahead of us may come again), the turn also
+ * ends once all backends that waited at its beginning have had the lock and
+ * the turn has been long enough; until it has, all waiting backends are due
+ * again.  A lock that no backend can take is given up, unless nobody else
+ * waits and it may be retained, or the worker could not send anything now
+ * anyway.
  *
- * What is long enough depends on how long it takes to release a lock in
- * ZooKeeper.  While the lock goes from one instance to the next, nobody has
- * it.  With turns of length t and handovers of length h, the part t / (t + h)
- * of the time is of use, over any number of instances.  A release takes about
- * as long as a handover: the one ends when its answer has come back, the
- * other when the next instance has heard of it.  So a turn lasts for at least
- * one release, and half of the time is of use.  There is a second round
- * unless the first one was as long as two releases: in two rounds, a backend
- * waits as often for the turns of others as for its neighbours, so that the
- * usual wait is still a long one, and the longest not far from it.  A third
- * would make most waits short, and the others longer.
+ * How long is enough depends on how long a release takes in ZooKeeper.  While
+ * the lock passes from one instance to the next, nobody holds it: with turns
+ * of length t and handovers of length h, the lock is used for the part t / (t
+ * + h) of the time, over any number of instances.  A release takes about as
+ * long as a handover: one ends when its answer is back, the other when the
+ * next instance has learned of it.  So a turn lasts for at least one release,
+ * which makes half of the time useful.  It has a second round unless the first
+ * one took as long as two releases: with two rounds, a backend waits as often
+ * for other instances' turns as for its neighbors, so that the usual wait is
+ * still a long one, and the longest not much longer.  With a third round most
+ * waits would be short, and the others longer.
  *
- * An instance that releases slowly takes longer turns than one that releases
- * fast: the others wait for them about as long as they wait for its handovers
- * in any case, and never longer than the quantum.  The time counts from when
- * the slot is given up, so it does not matter for how long backends hold the
- * lock, nor how many instances there are.  It is smoothed so that one slow
- * release matters little, and not for long: it can add a quarter of what is
- * known, and the next goes half of the way back.
+ * An instance that releases slowly has longer turns than a fast one: the
+ * others wait for them about as long as for its handovers in any case, and
+ * never longer than the quantum.  The time counts from when the slot is given
+ * up, so neither the time for which backends hold the lock nor the number of
+ * instances matters.  It is smoothed so that one slow release matters little
+ * and briefly: it adds at most a quarter of the known time, and the next one
+ * goes half of the way back.
  *
- * The table.  In each group the first line that fits counts; a line that says
- * nothing of a field leaves it alone.  test_turn.c has a test for each line, by
+ * The table.  In each group the first matching line counts; fields that a line
+ * does not mention stay as they are.  test_turn.c has a test for each line, by
  * its name.
  *
  *	behind: what is known of others behind our contender
@@ -52,10 +53,10 @@
  *	B3	handed on; unknown, not contested, not readers
  *											-> to ask
  *	B4	the worker takes the question		to ask -> asked
- *	B5	alone (told by the worker)			-> alone, unless contended
- *	B6	unheard: the connection is lost		alone -> asked (the worker looks
+ *	B5	alone (reported by the worker)		-> alone, unless contended
+ *	B6	the connection is lost				alone -> asked (the worker checks
  *											   again when it has one)
- *	B7	contended (told by the worker)		-> contended
+ *	B7	contended (reported by the worker)	-> contended
  *	B8	a new worker						-> unknown, unless contended: it
  *											   knows of no question
  *	B9	the contender is gone				-> unknown
@@ -64,18 +65,17 @@
  *	C1	granted, and we had to queue		2: for this grant and the next
  *	C2	granted at once						one less
  *
- *	the turn's beginning, and who is due
+ *	the turn's beginning, and the backends that are due
  *	T1	granted								none has begun
- *	T2	dropped, none has begun				now; all who wait are due
+ *	T2	dropped, none has begun				now; all that wait are due
  *	T3	contended, and we were alone, and not contested
- *											now, anew; all who wait are due
+ *											now, anew; all that wait are due
  *	T4	dropped, and not given up			one less is due
- *	T5	dropped, D8, and none is due		ahead of T4: all who wait are
- *											due again
+ *	T5	dropped, D8, and none is due		before T4: all that wait are due
+ *											again
  *
  *	how long a release takes, from when an owned slot is given up until its
- *	contender is gone (or another has its place, made in the same step); at most
- *	TURN_MAX_IDLE
+ *	contender is gone (or replaced in the same step); at most TURN_MAX_IDLE
  *	R1	gone, not given up as an owner		as it is
  *	R2	gone; nothing is known				that time
  *	R3	gone; longer than known				a quarter of the way, but at most
@@ -91,22 +91,22 @@
  *	D5	alone, not contested					go on
  *	D6	contended or contested, no taker		give up
  *	D7	contended or contested, quantum over	give up
- *	D8	contended or contested, not over yet: a TURN_PART-th of the quantum;
+ *	D8	contended or contested, shorter than: a TURN_PART-th of the quantum;
  *		the time of R; in the first round TURN_RELEASES times that
  *												go on
  *	D9	contended or contested, some are due	go on
  *	D10	contended or contested, none is due		give up
  *	D11	quantum not over						go on
  *	D12	quantum over							give up
- *	  "Go on" is to hand on to the taker, or, without one, to leave the slot to
- *	  the worker's mail.
+ *	  "Go on" hands the slot on to the taker or, without one, leaves it to the
+ *	  worker's mail.
  *
  *	idle: until when is the slot kept?
  *	K1	granted, handed on		TURN_MAX_IDLE
  *	K2	left, given up			not at all
  *	K3	retained				as long as zklock.retain_time is now
  *
- *	idle: what becomes of it?
+ *	idle: what happens to it?
  *	I1	contended, no taker					give up
  *	I2	contended, retained, a taker		keep; handed on, from now on
  *	I3	contended, else						keep
@@ -123,20 +123,20 @@
  *	I10	checked, else						give up
  *
  *	proof: is an idle slot known well enough to be ours?  An instance that was
- *	cut off may not have heard of its loss.  Recent handoffs, and grants, rely
- *	on the commit's check; what is retained, or what a worker that is held up
- *	has not come to, may have been idle for long.
- *	P1	granted								yes P2	the lease
- *	runs						yes P3	retainable							no
+ *	cut off may not know of its loss yet.  Recent handoffs and grants rely on
+ *	the check at commit; a slot that is retained, or that a delayed worker has
+ *	not looked after, may have been idle for long.
+ *	P1	granted								yes
+ *	P2	the lease runs						yes
+ *	P3	retainable							no
  *	P4	TURN_MAX_IDLE after the time of K is not over
  *											yes
  *	P5	else								no
  *
- * That the worker is to be asked, and has not been, is a value of its own, and
- * not a mark beside the others: the mail says only that there is something to
- * see, and what that is follows from the slot.  So the question is overtaken by
- * whatever is learnt before the mail is opened, and a new worker needs no old
- * mail.
+ * "To ask" is a value, not a flag beside the others.  The mail only says that
+ * the slot needs attention; why follows from the slot.  So whatever is learned
+ * before the mail is opened supersedes the question, and a new worker needs no
+ * old mail.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -147,7 +147,7 @@
  */
 #include "core/lock/turn.h"
 
-/* For so many grants, from one on for which we had to queue, see C1. */
+/* The number of grants for which C1 counts. */
 #define CONTESTED_GRANTS	2
 
 static void
@@ -158,7 +158,7 @@ begin_turn(Turn *turn, int waiting, int64_t now)
 	turn->again = false;
 }
 
-/* Lines K: until when is an idle slot not given up? */
+/* Lines K: until when is an idle slot kept? */
 static int64_t
 keep_until(const Turn *turn, int64_t retain_time)
 {
@@ -180,9 +180,9 @@ keep_until(const Turn *turn, int64_t retain_time)
  * turn_granted
  *		The contender owns the lock, from "now" on.
  *
- * "queued": it had to wait behind others; "retainable": its data say that it
+ * "queued": it had to wait behind others.  "retainable": its data say that it
  * may be retained, and so the worker watches the queue.  Returns when to call
- * turn_checked(), if nobody is ready to take the lock.
+ * turn_checked() if no backend is ready to take the lock.
  */
 int64_t
 turn_granted(Turn *turn, bool queued, bool retainable, int64_t now)
@@ -210,7 +210,7 @@ turn_given_up(Turn *turn, int64_t now)
 	turn->idle_since = now;
 }
 
-/* Lines R2 to R4: what is known when a release has taken so long. */
+/* Lines R2 to R4: the known time, given that a release took "took". */
 static int32_t
 smooth_release(int32_t known, int64_t took)
 {
@@ -219,7 +219,7 @@ smooth_release(int32_t known, int64_t took)
 	if (took > TURN_MAX_IDLE)
 		took = TURN_MAX_IDLE;
 	if (took <= 0)
-		return known;			/* no release takes no time */
+		return known;
 	if (known == 0)
 		return (int32_t) took;
 	more = (int32_t) took - known;
@@ -230,8 +230,8 @@ smooth_release(int32_t known, int64_t took)
 
 /*
  * turn_unknown
- *		The contender is gone, or is to go in one step with the creation of the
- *		next: nothing is known of who stands behind.
+ *		The contender is gone, or is to be replaced in one step: nothing is
+ *		known of contenders behind it.
  */
 void
 turn_unknown(Turn *turn)
@@ -241,10 +241,10 @@ turn_unknown(Turn *turn)
 
 /*
  * turn_gone
- *		The contender is no more.
+ *		The contender is gone.
  *
- * "release_time" (us) is how long it takes the instance to release a lock, as
- * far as is known, or 0.  Returns what is known of that now.
+ * "release_time" (us) is the known time of a release in this instance, or 0.
+ * Returns the new value.
  */
 int32_t
 turn_gone(Turn *turn, int32_t release_time, int64_t now)
@@ -258,8 +258,7 @@ turn_gone(Turn *turn, int32_t release_time, int64_t now)
 
 /*
  * turn_alone
- *		Nobody stands behind our contender, and the worker will hear if somebody
- *		does.
+ *		No other contender is behind ours, and the worker will learn of any.
  */
 void
 turn_alone(Turn *turn)
@@ -270,8 +269,8 @@ turn_alone(Turn *turn)
 
 /*
  * turn_unheard
- *		The worker, which watches the queue, has lost its connection: it hears
- *		of nobody, until it has looked again.
+ *		The worker, which watches the queue, has lost its connection: it
+ *		learns of no other contender until it has checked again.
  */
 void
 turn_unheard(Turn *turn)
@@ -305,7 +304,7 @@ turn_contended(Turn *turn, bool idle, bool taker, int waiting, int64_t now)
 
 /*
  * turn_new_worker
- *		There is another worker now, and the old mail has been thrown away.
+ *		There is a new worker, and the old mail has been discarded.
  */
 void
 turn_new_worker(Turn *turn)
@@ -316,8 +315,8 @@ turn_new_worker(Turn *turn)
 
 /*
  * turn_take_ask
- *		Is the worker, which opens its mail, to watch the queue?  It is told so
- *		once.
+ *		Is the worker, which opens its mail, to watch the queue?  Returns
+ *		true once.
  */
 bool
 turn_take_ask(Turn *turn)
@@ -329,8 +328,8 @@ turn_take_ask(Turn *turn)
 }
 
 /*
- * Lines D8 to D10, and T5: others wait, or are about to.  Is any backend due
- * that goes ahead of them?
+ * Lines D8 to D10, and T5: others wait, or soon will.  Is any backend due
+ * before them?
  */
 static bool
 some_are_due(Turn *turn, const TurnInput *in)
@@ -402,7 +401,7 @@ turn_dropped(Turn *turn, const TurnInput *in)
 
 /*
  * turn_unwanted
- *		The last backend that wanted an idle slot does no more.
+ *		The last backend that wanted an idle slot no longer wants it.
  *
  * "retainable" and "retain_time" (us) are as in TurnInput, here and below.
  * Returns TURN_KEEP or TURN_GIVE_UP.
@@ -417,7 +416,7 @@ turn_unwanted(const Turn *turn, bool retainable, int64_t retain_time,
 
 /*
  * turn_mail_opened
- *		The worker comes to an idle slot in its mail.
+ *		The worker finds an idle slot in its mail.
  *
  * Returns TURN_KEEP or TURN_GIVE_UP.
  */
@@ -431,12 +430,12 @@ turn_mail_opened(const Turn *turn, bool taker, int64_t retain_time,
 
 /*
  * turn_checked
- *		The worker looks after an idle slot: has it been idle for too long?
+ *		The worker checks whether a slot has been idle for too long.
  *
- * The backends that it was kept for do not come, or cannot take it: they wait
- * for something else, and must not keep other instances waiting.  "reserved":
- * a backend is ready for it that wants others together with it.  Returns
- * TURN_GIVE_UP; or TURN_KEEP, and sets *check_at to when to look again.
+ * The backends that it was kept for may not come, or may wait for something
+ * else first; other instances must not wait for them.  "reserved": a ready
+ * backend wants it together with other locks.  Returns TURN_GIVE_UP; or
+ * TURN_KEEP, and sets *check_at to when to check again.
  */
 TurnDecision
 turn_checked(const Turn *turn, bool reserved, int64_t retain_time,
@@ -454,8 +453,8 @@ turn_checked(const Turn *turn, bool reserved, int64_t retain_time,
  * turn_is_proved
  *		Is an idle slot known well enough to be ours to be taken?
  *
- * "lease_until" (us): until when the session cannot have ended.  If not, the
- * session has to be proved alive first.
+ * The session cannot have ended before "lease_until" (us).  If the result is
+ * false, the session must be proved alive first.
  */
 bool
 turn_is_proved(const Turn *turn, bool retainable, int64_t lease_until,

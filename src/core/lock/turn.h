@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * turn.h
- *		When an instance keeps a lock, and when it lets others have it.
+ *		When an instance keeps a lock, and when it gives it up.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -17,35 +17,35 @@
 #include <stdint.h>
 
 /*
- * How long a lock is kept for a backend that does not take it.  For as long
+ * How long a lock is kept for a backend that does not take it.  For that long
  * again a handoff counts as recent.
  */
 #define TURN_MAX_IDLE	INT64_C(100000)
 
 /*
- * The part of the quantum for which a turn goes on in any case, however fast
- * locks are released.
+ * A turn lasts for at least this part of the quantum, however fast releases
+ * are.
  */
 #define TURN_PART		10
 
 /*
- * There is a second round in a turn unless the first one took as long as so
- * many releases.
+ * A turn has a second round unless the first took as long as this many
+ * releases.
  */
 #define TURN_RELEASES	2
 
-/* What the instance knows of contenders of others behind its own. */
+/* What the instance knows of others' contenders behind its own. */
 typedef enum TurnBehind
 {
 	TURN_UNKNOWN,				/* nothing, and nobody has asked */
-	TURN_TO_ASK,				/* the worker is to watch the queue, and has
-								 * not read so in its mail */
-	TURN_ASKED,					/* it has; no answer, or not one that holds */
-	TURN_ALONE,					/* nobody; the worker would hear of it */
-	TURN_CONTENDED				/* somebody, for as long as we own the lock */
+	TURN_TO_ASK,				/* the worker is to watch the queue, but has
+								 * not opened its mail */
+	TURN_ASKED,					/* it has; there is no valid answer yet */
+	TURN_ALONE,					/* nobody; the worker would learn of it */
+	TURN_CONTENDED				/* somebody, as long as we own the lock */
 } TurnBehind;
 
-/* Why nobody of the instance that owns the lock holds it. */
+/* Why no backend holds a lock that the instance owns. */
 typedef enum TurnIdle
 {
 	TURN_GRANTED,				/* it has just become ours */
@@ -56,46 +56,46 @@ typedef enum TurnIdle
 } TurnIdle;
 
 /*
- * A slot's part of it.  There may be many, so it is small; all bytes 0: a slot
- * that has had no contender.  All times are those of one clock in us.
+ * The part of a slot.  It is small, since there are many.  All bytes 0 is a
+ * slot without a contender.  All times are of one clock, in us.
  */
 typedef struct Turn
 {
 	int64_t		start;			/* of the first handoff since the grant, or
-								 * since others are known to be there; 0:
-								 * there was none */
+								 * since others are known to wait; 0: none */
 	int64_t		idle_since;
 	int32_t		due;			/* backends that waited at the start and have
 								 * not had the lock since */
 	uint8_t		behind;			/* TurnBehind */
-	uint8_t		idle;			/* TurnIdle; while idle or given up */
-	uint8_t		contested;		/* grants, this one and later ones, for which
-								 * others may be about to come again */
-	bool		again;			/* those who are due have had it, in this
-								 * turn */
+	uint8_t		idle;			/* TurnIdle; only while idle or given up */
+	uint8_t		contested;		/* number of grants, from this one on, with
+								 * others about to come again */
+	bool		again;			/* the backends that are due have had it in
+								 * this turn */
 } Turn;
 
 typedef enum TurnDecision
 {
-	TURN_KEEP,					/* as it is */
+	TURN_KEEP,					/* no change */
 	TURN_GIVE_UP,
-	TURN_LEAVE,					/* idle; the worker is to see it in its mail */
-	TURN_RETAIN,				/* idle; nobody need be told */
+	TURN_LEAVE,					/* idle; left to the worker's mail */
+	TURN_RETAIN,				/* idle, without mail */
 	TURN_HAND_ON,				/* idle, for a local backend */
-	TURN_HAND_ON_AND_ASK		/* the same; mail: the worker is to watch */
+	TURN_HAND_ON_AND_ASK		/* the same, and the worker is to watch the
+								 * queue */
 } TurnDecision;
 
-/* What a decision depends on beside the Turn; times and lengths in us. */
+/* What a decision depends on, besides the Turn; times in us. */
 typedef struct TurnInput
 {
 	int64_t		now;
 	int64_t		quantum;		/* zklock.handoff_quantum */
-	int64_t		retain_time;	/* zklock.retain_time; 0: none is retained */
-	int32_t		release_time;	/* what turn_gone() returned last, or 0 */
+	int64_t		retain_time;	/* zklock.retain_time; 0: retain nothing */
+	int32_t		release_time;	/* the last result of turn_gone(), or 0 */
 	int			waiting;		/* backends that want the slot */
 	bool		taker;			/* one of them can take it */
 	bool		mail_waiting;	/* other mail waits for the worker's flight */
-	bool		room;			/* what nobody uses leaves room for others */
+	bool		room;			/* idle contenders leave room for others */
 	bool		retainable;		/* the contender's data say that it may be
 								 * retained */
 	bool		permit;			/* the contender is a permit */
@@ -103,7 +103,7 @@ typedef struct TurnInput
 	bool		writer_behind;	/* and a writer waits behind it */
 } TurnInput;
 
-/* news of the contender and of the queue */
+/* the contender and the queue */
 extern int64_t turn_granted(Turn *turn, bool queued, bool retainable,
 							int64_t now);
 extern void turn_given_up(Turn *turn, int64_t now);

@@ -3,15 +3,12 @@
  * znode.c
  *		Lock names, znode paths, and the order of contenders.
  *
- * A lock name becomes one path component below zklock.root, and a contender
- * becomes an ephemeral sequential child of that lock directory, in the name
- * format of Curator's InterProcessMutex or InterProcessReadWriteLock:
+ * A lock name becomes one path component below zklock.root.  A contender
+ * becomes an ephemeral sequential child of that lock directory, named as by
+ * Curator's InterProcessMutex or InterProcessReadWriteLock:
  *
  *		/zklock/stock%2F17/_c_<uuid>-lock-0000000042
  *		<root> <enc. name> <contender                >
- *
- * This file is plain C: it knows neither PostgreSQL nor libzookeeper, so
- * that the unit tests run it without any server.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -29,7 +26,7 @@
 
 #define CONTENDER_PREFIX	"_c_"
 
-/* What stands between the UUID and the sequence number, by ZnodeKind. */
+/* The text between the UUID and the sequence number, by ZnodeKind. */
 static const char *const kind_marks[] = {
 	[ZNODE_MUTEX] = "-lock-",
 	[ZNODE_WRITER] = "-__WRIT__",
@@ -46,7 +43,7 @@ is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Bytes that stand for themselves in an encoded lock name. */
+/* Does this byte stand for itself in an encoded lock name? */
 static bool
 is_plain(char c)
 {
@@ -67,10 +64,11 @@ hex_value(char c)
 
 /*
  * znode_encode_name
- *		Percent-encode a lock name (UTF-8, "len" bytes) into one path component.
+ *		Percent-encode a lock name (UTF-8, "len" bytes) into one path
+ *		component.
  *
- * The mapping is injective, so distinct names never share a directory.  "."
- * and ".." are not allowed as znode names and are encoded whole.
+ * The mapping is injective, so distinct names never share a directory.
+ * ZooKeeper allows neither "." nor "..", so they are encoded whole.
  *
  * Returns the encoded length, or -1 if it would exceed ZNODE_MAX_NAME or
  * "size" - 1 bytes.
@@ -105,9 +103,9 @@ znode_encode_name(const char *name, size_t len, char *encoded, size_t size)
 
 /*
  * znode_decode_name
- *		Turn an encoded name back into the lock name, as UTF-8.
+ *		Decode a lock name, as UTF-8.
  *
- * A '%' without two hexadecimal digits behind it, which we never write,
+ * A '%' that two hexadecimal digits do not follow, which we never write,
  * stands for itself.  Returns the length, or -1 if "size" is too small.
  */
 int
@@ -140,9 +138,8 @@ znode_decode_name(const char *encoded, char *name, size_t size)
  * znode_check_root
  *		Is this a usable value of zklock.root?
  *
- * Returns NULL if so, else what is wrong with it, as a sentence for a person.
- * Stricter than ZooKeeper, which allows most of Unicode: a namespace that an
- * administrator types is printable ASCII.
+ * Returns NULL if it is, else a sentence that says why not.  Unlike ZooKeeper,
+ * which allows most of Unicode, this allows printable ASCII only.
  */
 const char *
 znode_check_root(const char *root)
@@ -178,7 +175,7 @@ znode_check_root(const char *root)
 
 /*
  * znode_make_uuid
- *		Make 16 random bytes, given in "uuid", a version 4 UUID (RFC 4122).
+ *		Make a version 4 UUID (RFC 4122) from 16 random bytes in "uuid".
  */
 void
 znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES])
@@ -189,7 +186,7 @@ znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES])
 
 /*
  * znode_write_uuid
- *		Write a UUID as text, as names of znodes have it.
+ *		Write a UUID as text, as in the names of znodes.
  */
 void
 znode_write_uuid(const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -215,8 +212,8 @@ protected_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], char *prefix)
 
 /*
  * znode_contender_prefix
- *		The name that a contender is created under, without the sequence
- *		number that ZooKeeper appends.
+ *		The name with which a contender is created; ZooKeeper appends the
+ *		sequence number.
  */
 void
 znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
@@ -231,7 +228,7 @@ znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
  *		The full name of a contender, as ZooKeeper returns it.
  *
  * The server formats the number with Java's "%010d", which counts the minus
- * sign of an overflown one among the ten, as C does.
+ * sign of a number that has overflowed among the ten characters, as C does.
  */
 void
 znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
@@ -244,7 +241,7 @@ znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
 	snprintf(name + len, ZNODE_CONTENDER_SIZE - len, "%010d", (int) sequence);
 }
 
-/* The value of a digit as UUIDs are written here, or -1. */
+/* The value of a hexadecimal digit of a UUID, or -1. */
 static int
 uuid_digit(char c)
 {
@@ -258,7 +255,7 @@ uuid_digit(char c)
 
 /*
  * znode_parse_uuid
- *		Read the UUID out of the name of a child, if it is named as ours are.
+ *		Read the UUID from a child's name, if it is named as ours are.
  */
 bool
 znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
@@ -286,7 +283,7 @@ znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
 
 /*
  * znode_has_uuid
- *		Was this child created under our UUID?
+ *		Was this child created with our UUID?
  */
 bool
 znode_has_uuid(const char *child, const uint8_t uuid[ZNODE_UUID_BYTES])
@@ -298,14 +295,16 @@ znode_has_uuid(const char *child, const uint8_t uuid[ZNODE_UUID_BYTES])
 		child[strlen(prefix)] == '-';
 }
 
-/* Does the text before the sequence number mark a reader, in any client's way? */
+/*
+ * Does the text before the sequence number mark a reader, of whichever client?
+ */
 static bool
 marks_reader(const char *child, size_t len)
 {
 	static const struct
 	{
 		const char *text;
-		bool		whole;		/* nothing may stand before it */
+		bool		whole;		/* nothing may precede it */
 	}			marks[] =
 	{
 		{"__READ__", false}, {"__rlock__", false}, {"read-", true}, {"sh", true}
@@ -324,16 +323,16 @@ marks_reader(const char *child, size_t len)
 
 /*
  * znode_parse_contender
- *		Read the sequence number and mode out of a child's name.
+ *		Read the sequence number and mode from a child's name.
  *
- * A contender, ours or another client's, ends in the number as the server
- * formats it: ten digits, or once it has overflown a minus sign and nine or
- * ten.  Since most clients put a '-' of their own before the number, one is a
- * minus sign only if another mark ('-' or '_') stands before it, and the digits
- * are nine, or ten without a zero in front.  So where a client's prefix ends in two
- * such marks, its numbers are exact below 1,000,000,000.
+ * The name of a contender, ours or another client's, ends in the number as the
+ * server formats it: ten digits or, after an overflow, a minus sign and nine
+ * or ten digits.  Most clients put a '-' before the number, so a '-' is taken
+ * for a minus sign only if another mark ('-' or '_') precedes it and the
+ * digits are nine, or ten without a leading zero.  If a client's prefix ends
+ * in two such marks, its numbers are exact below 1,000,000,000.
  *
- * Returns false for anything else, which no lock recipe counts as a contender.
+ * Returns false for any other name; no lock recipe counts it as a contender.
  */
 bool
 znode_parse_contender(const char *child, ZnodeContender *contender)
@@ -368,9 +367,9 @@ znode_parse_contender(const char *child, ZnodeContender *contender)
 
 /*
  * znode_before
- *		Does sequence number a stand before b in the queue?
+ *		Does sequence number a precede b in the queue?
  *
- * That is so for numbers that have an order: see znode_is_unordered().
+ * Only for numbers that have an order: see znode_is_unordered().
  */
 bool
 znode_before(int32_t a, int32_t b)
@@ -380,8 +379,8 @@ znode_before(int32_t a, int32_t b)
 
 /*
  * znode_is_late
- *		Must the directory begin anew before a contender with this number can
- *		own the lock?
+ *		Must the directory be made anew before a contender with this number
+ *		can own the lock?
  */
 bool
 znode_is_late(int32_t sequence)
@@ -391,15 +390,15 @@ znode_is_late(int32_t sequence)
 
 /*
  * znode_is_unordered
- *		Is this a number that tells nothing about the place in the queue?
+ *		Does this number say nothing about the place in the queue?
  *
- * The server's counter of a directory stops at 2147483647, and gives that
- * number again and again: DataTree.java takes a parent's new count only if it
- * is larger, and one more than that is negative.  Creates that are under way
- * together with one that was given it get negative numbers
+ * The server's counter of a directory stops at 2147483647, which it then gives
+ * again and again: DataTree.java accepts a parent's new count only if it is
+ * larger, and one more than that is negative.  Creates that are under way
+ * together with one that got that number get negative numbers
  * (PrepRequestProcessor.java counts on from its predecessor), which are given
- * again, too.  Numbers of 0 and more, below the last, are given once each, in
- * the order of the creates.
+ * repeatedly, too.  Numbers from 0 up to the last but one are given once each,
+ * in the order of the creates.
  */
 bool
 znode_is_unordered(int32_t sequence)

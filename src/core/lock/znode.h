@@ -17,10 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A lock name, percent-encoded, is at most this long. */
+/* The longest percent-encoded lock name. */
 #define ZNODE_MAX_NAME		255
 
-/* zklock.root is at most this long, so that a slot's path has a bound. */
+/* The longest zklock.root, which bounds the path of a slot. */
 #define ZNODE_MAX_ROOT		119
 
 /* "<root>/<encoded name>" and the terminator. */
@@ -31,37 +31,36 @@
 /* A UUID as text, and the terminator. */
 #define ZNODE_UUID_SIZE		37
 
-/* The name of a sequential node ends in so many digits at least. */
+/* The fewest digits in which the name of a sequential node ends. */
 #define ZNODE_SEQUENCE_DIGITS	10
 
 /* "_c_<uuid>-__READ__-2147483648" and the terminator, rounded up. */
 #define ZNODE_CONTENDER_SIZE	64
 
 /*
- * The counter of a directory comes to its end (see znode.c).  A contender with
- * this number or a higher one does not own the lock: its directory is to begin
- * anew, while the numbers still have an order.
+ * A directory's counter comes to an end (see znode.c).  A contender with this
+ * or a higher number does not own the lock: its directory is to be made anew
+ * while the numbers still have an order.
  */
 #define ZNODE_LATE_SEQUENCE		2000000000
 
 /*
- * The directories of a name that is used as a semaphore, as Curator has them:
- * one for its lock, one for its permits.
+ * The directories of a semaphore, as Curator names them: one for its lock, one
+ * for its permits.
  */
 #define ZNODE_LOCKS_DIR		"locks"
 #define ZNODE_PERMITS_DIR	"leases"
 
-/* What a contender is; decides the format of its name. */
+/* What a contender is; this determines the format of its name. */
 typedef enum ZnodeKind
 {
-	ZNODE_MUTEX,				/* exclusive, as of Curator's
-								 * InterProcessMutex */
-	ZNODE_WRITER,				/* exclusive, as of InterProcessReadWriteLock */
-	ZNODE_READER,				/* shared, as of the same */
-	ZNODE_PERMIT				/* a permit, as of InterProcessSemaphoreV2 */
+	ZNODE_MUTEX,				/* exclusive, as Curator's InterProcessMutex */
+	ZNODE_WRITER,				/* exclusive, as InterProcessReadWriteLock */
+	ZNODE_READER,				/* shared, likewise */
+	ZNODE_PERMIT				/* a permit, as InterProcessSemaphoreV2 */
 } ZnodeKind;
 
-/* Can several of this kind own the lock together? */
+/* Can several contenders of this kind own the lock together? */
 static inline bool
 znode_is_shared(ZnodeKind kind)
 {
@@ -71,7 +70,7 @@ znode_is_shared(ZnodeKind kind)
 typedef struct ZnodeContender
 {
 	int32_t		sequence;
-	bool		shared;			/* a reader: does not exclude other readers */
+	bool		shared;			/* does not exclude other readers */
 } ZnodeContender;
 
 extern int	znode_encode_name(const char *name, size_t len,

@@ -4,96 +4,97 @@
  *		The ZooKeeper lock recipe as a pure state machine.
  *
  * One Recipe is one contender of this instance: at most one ephemeral
- * sequential znode in one lock directory.  Events go in (what the slot wants,
- * answers of the server, watches, the end of the session); operations to send
- * and news for the slot come out.  Nothing here knows PostgreSQL or
- * libzookeeper, so the unit tests drive it with a scripted server.
+ * sequential znode in one lock directory.  Its inputs are what the slot wants,
+ * answers of the server, watches, and the end of the session; its outputs are
+ * operations to send and reports for the slot.
  *
  * The algorithm is ZooKeeper's lock recipe with Curator's protection: the
- * node's name carries a UUID, so that a create whose answer was lost can be
- * found again.  In addition to what Curator and kazoo do,
+ * node's name contains a UUID, by which a create whose answer was lost can be
+ * found.  Unlike Curator and kazoo,
  *
  *	- create and getChildren are sent in one flight: a session's requests are
  *	  answered in order, so the list has our node;
- *	- the search for a create whose answer was lost goes behind a write of our
- *	  own: the server that we reconnected to may not have heard of it yet.  A
- *	  sync is not enough, since a leader answers it at once that does not know
- *	  yet that there is another one (ZOOKEEPER-1675);
+ *	- the search for a create whose answer was lost is sent behind a write of
+ *	  our own: the server that we reconnected to may lag.  A sync is not
+ *	  enough, since a deposed leader that has not noticed answers it at once
+ *	  (ZOOKEEPER-1675);
  *	- another node with our UUID, from a create that was repeated although it
- *	  had arrived, is deleted as soon as it is seen; so is a predecessor that
- *	  is of our session and of none of our contenders, whatever it is from:
- *	  nobody else would delete it before the session ends;
- *	- if the only contender that excluded us was the predecessor and that is
- *	  deleted, we own the lock, with no second read: nobody can have queued
- *	  ahead of us since;
- *	- who waits for a watch for long sets it again, as if it had been used up:
- *	  its event may have been lost;
- *	- a contender whose number alone tells that nobody is ahead reads nothing;
- *	- an owner that wants the lock again leaves and queues anew in one step;
- *	- the directory begins anew before its counter ends;
- *	- a child that is not ephemeral is no contender, whatever its name: lock
- *	  directories of others, below a root that is itself a lock directory, may
- *	  end in ten digits.  The get that watches a predecessor tells.  For news
- *	  that cannot wait for it, names of Curator's form are taken for contenders.
+ *	  had arrived, is deleted when it is seen; so is a predecessor that is of
+ *	  our session but of no contender of ours: nobody else would delete it
+ *	  before the session ends;
+ *	- if the predecessor was the only contender that excluded us and is
+ *	  deleted, we own the lock without another read: no contender can have
+ *	  come ahead of us since;
+ *	- a contender that has waited for a watch for long sets it again, in case
+ *	  its event was lost;
+ *	- a contender whose number proves that no other is ahead reads nothing;
+ *	- an owner that wants the lock again leaves and requeues in one step;
+ *	- the directory is made anew before its counter ends;
+ *	- a child that is not ephemeral is no contender, whatever its name: below
+ *	  a root that is itself a lock directory, lock directories may end in ten
+ *	  digits.  The get that watches a predecessor shows that.  For reports
+ *	  that cannot wait for it, names in Curator's form count as contenders.
  *
- * Three of these need a proof, which is in src/ownership.md: that a number alone
- * makes an owner, that an owner may queue again in one step, and that the
- * directory may be deleted when its counter comes to an end.  For the last one, a
- * number is late from ZNODE_LATE_SEQUENCE on.  A contender with a late number
- * queues, but never owns the lock: when nobody is ahead of it, it deletes its
- * node, waits until the others have left, deletes the directory, and enters the
- * new one.
+ * src/ownership.md has three proofs: that a number alone can prove ownership,
+ * that an owner may requeue in one step, and that the directory may be deleted
+ * when its counter comes to an end.  For the last, numbers from
+ * ZNODE_LATE_SEQUENCE on are late.  A contender with a late number queues, but
+ * never owns the lock: when no other is ahead of it, it deletes its node,
+ * waits until the others have left, deletes the directory, and enters the new
+ * one.
  *
- * What holds in each state, from one step to the next ("out" is an operation that
- * has no answer yet; a read or watch that is out has the latest serial number;
- * "there" is a node that the server has told of, and that nothing tells to be
- * gone):
+ * The invariants of each state, between steps.  An operation without an answer
+ * yet is "out"; a read or watch that is out has the latest serial number.  A
+ * node that the server has reported is "there" until something shows it gone.
  *
  *	NONE		There is no contender.  Nothing is kept of an earlier one.
- *	ENTERING	The create is out, and decides whether we have a node; "node" is
- *				the prefix of its name.  Behind it a list of the children is out,
- *				unless "unread".
+ *	ENTERING	The create is out, and decides whether we have a node; "node"
+ *				is the prefix of its name.  Behind it a list of the children
+ *				is out, unless "unread".
  *	CANCELLING	As in ENTERING or REQUEUEING, but the node is not wanted.
- *	SEARCHING	We may have a node.  A list is out, behind a write of our own: it
- *				shows the node if there is one.  "node" is the prefix of its name,
- *				or, if "requeued", the name of the node before.
+ *	SEARCHING	We may have a node.  A list is out, behind a write of our own:
+ *				it shows the node if there is one.  "node" is the prefix of
+ *				its name, or, if "requeued", the name of the previous node.
  *	ABANDONING	As in SEARCHING, but the node is not wanted.
- *	READING		Our node is there; "node" is its name, "sequence" its number.  A
- *				list is out, sent behind the create.
- *	READING_CHILD	As in READING, but instead of the list the get of "passed" is
- *				out.  All children without order up to that one have been read.
+ *	READING		Our node is there; "node" is its name, "sequence" its number.
+ *				A list is out, sent behind the create.
+ *	READING_CHILD	As in READING, but instead of the list the get of "passed"
+ *				is out.  All children without order up to that one have been
+ *				read.
  *	WATCHING	Our node is there.  "predecessor" is the last of "blockers"
- *				contenders, at least one, that excluded us when the children were
- *				listed; none has come ahead of us since.  It is watched, or the
- *				watch is out.
- *	OWNER		Our node is there, its number is not late, and no contender that
- *				excludes us is ahead, nor will be.  If "token" is 0, a stat is
- *				out, or was refused.
+ *				contenders, at least one, that excluded us when the children
+ *				were listed; none has come ahead of us since.  It is watched,
+ *				or the watch is out.
+ *	OWNER		Our node is there, its number is not late, and no contender
+ *				that excludes us is ahead, nor will be.  If "token" is 0, a
+ *				stat is out, or was refused.
  *	REQUEUEING	"requeued" is set, and we are exclusive.  The multi is out, and
- *				decides which node we have; "node" and "sequence" are those of the
- *				node before.
- *	LEAVING		Our node, "node", may be there.  A delete is out, or was refused.
- *	RETREATING	Our number is late, and no contender that excludes us is ahead.  A
- *				get of the directory is out or answered, and behind it a delete of
- *				our node is out.  "directory" is 0 until the get is answered.
- *	REMOVING_DIR	We have no node.  "directory" is the czxid of the directory
- *				that we have left.  Its delete is out.
- *	LISTING_DIR	As in REMOVING_DIR, but a list, or behind it a get of the directory,
- *				is out.
- *	AWAITING_EMPTY	As in REMOVING_DIR, but "predecessor", a contender that was in
- *				that directory, is watched, or the watch is out.
+ *				decides which node we have; "node" and "sequence" are those of
+ *				the previous node.
+ *	LEAVING		Our node, "node", may be there.  A delete is out, or was
+ *				refused.
+ *	RETREATING	Our number is late, and no contender that excludes us is
+ *				ahead.  A get of the directory is out or answered, and behind
+ *				it a delete of our node is out.  "directory" is 0 until the get
+ *				is answered.
+ *	REMOVING_DIR	We have no node.  "directory" is the czxid of the old
+ *				directory, which we have left.  Its delete is out.
+ *	LISTING_DIR	As in REMOVING_DIR, but a list, or behind it a get of the
+ *				directory, is out.
+ *	AWAITING_EMPTY	As in REMOVING_DIR, but "predecessor", a contender in the
+ *				old directory, is watched, or the watch is out.
  *
- * "requeued" is set only in REQUEUEING, SEARCHING and where the node is not wanted
- * (CANCELLING, ABANDONING, LEAVING).  A "predecessor" may be left over in READING,
- * LEAVING and LISTING_DIR; in all states but these and the two that watch it, it
- * is NULL.  The models of test/unit check this after each step.
+ * "requeued" is set only in REQUEUEING, SEARCHING and where the node is not
+ * wanted (CANCELLING, ABANDONING, LEAVING).  "predecessor" may be left over in
+ * READING, LEAVING and LISTING_DIR; it is NULL in all other states but the two
+ * that watch it.  The models of test/unit check this after each step.
  *
- * The states and events (a state that an event is not listed for ignores it;
- * answers to reads and watches count only with the latest serial number):
+ * The states and events.  A state ignores events that are not listed for it;
+ * answers to reads and watches count only with the latest serial number:
  *
  *	NONE		want -> ENTERING: create, children
  *				want, likely to own the lock unread -> ENTERING: create
- *	ENTERING	create ok, number 0 or the next -> as READING, nobody excludes us
+ *	ENTERING	create ok, number 0 or the next -> as READING, none excludes us
  *				create ok -> READING (the children are on their way)
  *				create ok, and no read is behind it -> READING: children
  *				create unknown -> SEARCHING: search
@@ -111,23 +112,23 @@
  *				requeue ok -> LEAVING: delete
  *				requeue unknown -> ABANDONING: search
  *				requeue no node -> NONE: gone
- *				requeue refused -> LEAVING: delete (the node of before)
+ *				requeue refused -> LEAVING: delete (the previous node)
  *				requeue ok, but under no name that it can have -> ABANDONING:
  *				  search
- *	SEARCHING	children ok, the node of before a requeue among them ->
+ *	SEARCHING	children ok, the node before a requeue among them ->
  *				  REQUEUEING: requeue
  *				children ok, our node among them -> as READING
  *				children ok, without it; no node -> ENTERING: create, children
  *				children unknown -> SEARCHING: search
  *				children refused -> NONE: failed, and perhaps left behind
  *				release -> ABANDONING
- *	ABANDONING	children ok, our node, or that of before a requeue, among them ->
+ *	ABANDONING	children ok, our node, or that before a requeue, among them ->
  *				  LEAVING: delete
  *				children ok, without it; no node -> NONE: gone
  *				children refused -> NONE: perhaps left behind
  *				children unknown -> ABANDONING: search
  *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
- *				  answer to the create told the token -> OWNER: token
+ *				  answer to the create had the token -> OWNER: token
  *				children ok, nobody does, but our number is late -> RETREATING:
  *				  get the directory, delete
  *				children ok, somebody does -> WATCHING: watch the last of them
@@ -141,17 +142,17 @@
  *				release -> LEAVING: delete
  *	WATCHING	predecessor deleted; watch no node: if it was the only one that
  *				  excluded us -> OWNER: stat, and token if the answer to the
- *				  create told it, or, if our number is late, -> RETREATING: get
+ *				  create had it, or, if our number is late, -> RETREATING: get
  *				  the directory, delete; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
  *				watch refused -> LEAVING: unwatch, delete; failed
- *				watch ok, and it is not ephemeral -> as predecessor deleted, but
- *				  unwatch ahead of all else; persistent
+ *				watch ok, and it is not ephemeral -> as predecessor deleted,
+ *				  but unwatch before all else; persistent
  *				watch ok, if nobody ahead was surely a contender -> queued
  *				watch ok, if only owners are ahead and we ask retained ones: it
- *				  may not need the lock -> WATCHING: retained; it does -> queued
- *				watch ok, and the predecessor is an orphan of our session -> the
- *				  same: delete it
+ *				  may be retained -> WATCHING: retained; it is not -> queued
+ *				watch ok, and the predecessor is an orphan of our session ->
+ *				  WATCHING: delete it
  *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
@@ -166,12 +167,11 @@
  *				  OWNER: list the children and watch them
  *				list ok -> OWNER: alone, or, and then the list ends, contended
  *				list no node, refused -> OWNER: contended, since nobody knows
- *				set in use, if our data say that we may not need the lock ->
- *				  OWNER: set (who we are)
+ *				set in use, if our note says retain=yes -> OWNER: set our note
  *				watch for a revocation, once; that watch used up or unknown ->
  *				  OWNER: watch our own node
- *				that watch ok, with the data of a revocation -> OWNER: set
- *				  (who we are); revoked
+ *				that watch ok, with the data of a revocation -> OWNER: set our
+ *				  note; revoked
  *				that watch no node; own node deleted -> OWNER: stat
  *				set unknown -> OWNER: set
  *				requeue, if we are exclusive -> REQUEUEING: requeue
@@ -180,7 +180,7 @@
  *				requeue ok -> READING: children
  *				requeue unknown -> SEARCHING: search
  *				requeue no node -> ENTERING: as new
- *				requeue refused -> LEAVING: delete (the node of before); failed
+ *				requeue refused -> LEAVING: delete (the previous node); failed
  *				requeue ok, but under no name that it can have -> SEARCHING:
  *				  search
  *				release -> CANCELLING
@@ -210,14 +210,15 @@
  *				release -> LEAVING: delete
  *	LISTING_DIR	children ok -> LISTING_DIR: get the directory
  *				get ok, another directory; no node -> ENTERING: as new
- *				get ok, with contenders -> AWAITING_EMPTY: watch the last of them
+ *				get ok, with contenders -> AWAITING_EMPTY: watch the last one
  *				get ok, with other children only -> LEAVING: delete; failed,
  *				  ended
  *				get ok, empty; children or get unknown -> REMOVING_DIR: rmdir
  *				children or get refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
  *	AWAITING_EMPTY	watch ok -> AWAITING_EMPTY: queued
- *				watch ok, and it is an orphan of our session -> the same: delete it
+ *				watch ok, and it is an orphan of our session ->
+ *				  AWAITING_EMPTY: delete it
  *				watch ok, one of another client's, without order, or not
  *				  ephemeral -> LEAVING: unwatch, delete; failed, ended
  *				node deleted; watch no node -> REMOVING_DIR: rmdir
@@ -226,11 +227,9 @@
  *				release -> LEAVING: unwatch, delete
  *	any			expired -> NONE: lost if it was OWNER, else gone
  *
- * A contender whose data says that it may not need the lock watches the queue
- * from the moment that it owns the lock.
- *
- * A grouped contender (zk_lock_all) never enters a second time: where the
- * table says so, it is gone instead.
+ * A contender that may be retained watches the queue from the moment that it
+ * owns the lock.  A grouped contender (zk_lock_all) never enters a second
+ * time: where the table says so, it is gone instead.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -253,7 +252,7 @@ send_op(RecipeOutput *out, RequestKind kind, const char *node, uint32_t serial)
 {
 	Request    *op;
 
-	/* The bound is the most that any step sends, orphans being rationed. */
+	/* No step sends more: the deletes of orphans are limited. */
 	if (out->nops == RECIPE_MAX_OPS)
 		return;
 	op = &out->ops[out->nops++];
@@ -268,7 +267,7 @@ send_op(RecipeOutput *out, RequestKind kind, const char *node, uint32_t serial)
 	op->exact = false;
 }
 
-/* For a read or watch; 0 stands for none. */
+/* The serial number of a read or watch; 0 stands for none. */
 static uint32_t
 next_serial(Recipe *recipe)
 {
@@ -296,7 +295,10 @@ forget_passed(Recipe *recipe)
 	recipe->npersistent = 0;
 }
 
-/* The place of a child among those that are not ephemeral, or for it. */
+/*
+ * The index of a child among those that are not ephemeral, or where to insert
+ * it.
+ */
 static int
 persistent_place(const Recipe *recipe, const char *child)
 {
@@ -325,8 +327,8 @@ is_persistent(const Recipe *recipe, const char *child)
 }
 
 /*
- * A child is not ephemeral: do not count it again.  Returns its name, which
- * lasts.
+ * A child is not ephemeral: do not count it again.  Returns a copy of its
+ * name.
  */
 static const char *
 note_persistent(Recipe *recipe, const char *child, RecipeOutput *out)
@@ -346,14 +348,16 @@ note_persistent(Recipe *recipe, const char *child, RecipeOutput *out)
 	return name;
 }
 
-/* Has the child a name that only contenders have, which are ephemeral? */
+/*
+ * Has the child a name that only contenders have, all of which are ephemeral?
+ */
 static bool
 is_surely_contender(const char *child)
 {
 	return strncmp(child, "_c_", 3) == 0;
 }
 
-/* The contender is no more: forget everything about it. */
+/* The contender is gone: forget everything about it. */
 static void
 end(Recipe *recipe, RecipeOutput *out, unsigned report)
 {
@@ -371,8 +375,8 @@ fail(Recipe *recipe, RecipeOutput *out, int error)
 }
 
 /*
- * Create our node, after making the directory if need be, and read the queue,
- * unless the answer to the create is likely to tell that we own the lock.
+ * Create our node, after making the directory if necessary, and read the
+ * queue, unless the number is likely to prove that we own the lock.
  */
 static void
 enter(Recipe *recipe, bool unread, RecipeOutput *out)
@@ -395,9 +399,8 @@ enter(Recipe *recipe, bool unread, RecipeOutput *out)
 }
 
 /*
- * Our node was not created, or has been deleted: do it again.  Not so for one
- * of several that must stand in all their queues at the same time: all are
- * enqueued anew, which is for the caller to do.
+ * Our node was not created, or has been deleted: create it again.  A grouped
+ * contender is gone instead: its caller must enqueue the whole group again.
  */
 static void
 reenter(Recipe *recipe, RecipeOutput *out)
@@ -408,7 +411,6 @@ reenter(Recipe *recipe, RecipeOutput *out)
 		enter(recipe, false, out);
 }
 
-/* Delete our node, and create the next one in the same step. */
 static void
 requeue(Recipe *recipe, RecipeOutput *out)
 {
@@ -440,7 +442,7 @@ watch(Recipe *recipe, RecipeOutput *out)
 	recipe->state = RECIPE_WATCHING;
 }
 
-/* List the children and watch them: somebody may queue behind us. */
+/* List the children and watch them: another contender may queue behind us. */
 static void
 watch_queue(Recipe *recipe, RecipeOutput *out)
 {
@@ -456,10 +458,10 @@ stat_node(Recipe *recipe, RecipeOutput *out, uint32_t batch)
 }
 
 /*
- * We own the lock.  The stat is for the token, and finds out whether our node is
- * still there, and of our session.  If it has just been seen in the queue, then
- * by the answer to a create of this session, so only the token may be missing,
- * which any node that was created with ours tells as well.
+ * We own the lock.  The stat gets the token, and checks that our node still
+ * exists in our session.  If the answer to a create of this session has just
+ * shown our node in the queue, only the token may be missing, which a stat of
+ * any node created with ours has, too.
  */
 static void
 own(Recipe *recipe, RecipeOutput *out, bool seen)
@@ -486,7 +488,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 		watch_queue(recipe, out);
 }
 
-/* Is the end of the predecessor to go unnoticed, for a test? */
+/* Is the end of the predecessor to be missed, for a test? */
 static bool
 lose_wakeup(void)
 {
@@ -498,7 +500,7 @@ lose_wakeup(void)
 static void
 leave(Recipe *recipe, RecipeOutput *out)
 {
-	/* a watch that stays would wait for a node that nobody cares about */
+	/* a watch left behind would wait for a node that no longer matters */
 	if (recipe->state == RECIPE_WATCHING ||
 		recipe->state == RECIPE_AWAITING_EMPTY)
 		send_op(out, REQUEST_UNWATCH, recipe->predecessor, 0);
@@ -516,8 +518,8 @@ fail_and_leave(Recipe *recipe, RecipeOutput *out, unsigned report, int error)
 }
 
 /*
- * It is our turn, but our number is late.  The directory is read while our node
- * keeps it from being deleted: so it is the one that we leave.
+ * We are first, but our number is late.  The directory is read while our node
+ * keeps it from being deleted, so it is the one that we leave.
  */
 static void
 retreat(Recipe *recipe, RecipeOutput *out)
@@ -531,7 +533,7 @@ retreat(Recipe *recipe, RecipeOutput *out)
 	recipe->state = RECIPE_RETREATING;
 }
 
-/* It is our turn; "seen" as of own(). */
+/* We are first; "seen" as in own(). */
 static void
 take_turn(Recipe *recipe, RecipeOutput *out, bool seen)
 {
@@ -541,7 +543,7 @@ take_turn(Recipe *recipe, RecipeOutput *out, bool seen)
 		own(recipe, out, seen);
 }
 
-/* The old directory may be empty now: try to delete it. */
+/* Delete the old directory, which may be empty now. */
 static void
 remove_directory(Recipe *recipe, RecipeOutput *out)
 {
@@ -558,7 +560,7 @@ await_empty(Recipe *recipe, RecipeOutput *out)
 	recipe->state = RECIPE_AWAITING_EMPTY;
 }
 
-/* Is the child without order one that leaves by itself?  Its data tells. */
+/* Does the child without order leave by itself?  Its data show that. */
 static void
 read_child(Recipe *recipe, RecipeOutput *out)
 {
@@ -576,7 +578,7 @@ created(Recipe *recipe, RecipeOutput *out, int32_t sequence)
 	out->report |= RECIPE_REPORT_CREATED;
 }
 
-/* The create, or a read behind it, told that the lock directory is missing. */
+/* The create, or a read behind it, has found no lock directory. */
 static void
 enter_without_directory(Recipe *recipe, RecipeOutput *out)
 {
@@ -585,13 +587,13 @@ enter_without_directory(Recipe *recipe, RecipeOutput *out)
 		fail(recipe, out, recipe->mkdir_error);
 	else
 	{
-		/* missing parents, or an idle container that was just collected */
+		/* missing parents, or an idle container was just collected */
 		recipe->parents_tried = true;
 		reenter(recipe, out);
 	}
 }
 
-/* Is the node still there that we had before we queued again? */
+/* Does the node that we had before the requeue still exist? */
 static bool
 find_old(const Recipe *recipe, const RecipeInput *in)
 {
@@ -603,7 +605,7 @@ find_old(const Recipe *recipe, const RecipeInput *in)
 	return false;
 }
 
-/* Find the node that we created, by its UUID, in a list of children. */
+/* Find our node, by its UUID, in a list of children. */
 static bool
 find_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -628,7 +630,7 @@ is_semaphore_part(const char *child)
 		strcmp(child, ZNODE_PERMITS_DIR) == 0;
 }
 
-/* Does one with this number come ahead of us?  It has an order. */
+/* Is a contender with this number, which has an order, ahead of us? */
 static bool
 is_ahead(const Recipe *recipe, int32_t sequence)
 {
@@ -636,7 +638,7 @@ is_ahead(const Recipe *recipe, int32_t sequence)
 		znode_before(sequence, recipe->sequence);
 }
 
-/* Is this child to be read, ahead of the one that is next otherwise? */
+/* Is this child to be read before the one found so far? */
 static bool
 is_to_read(const Recipe *recipe, const char *child, const char *next)
 {
@@ -644,25 +646,25 @@ is_to_read(const Recipe *recipe, const char *child, const char *next)
 		(next == NULL || strcmp(child, next) < 0);
 }
 
-/* What a list of children tells about our place in the queue. */
+/* Our place in the queue, by a list of children. */
 typedef struct QueuePlace
 {
 	bool		found;			/* our own node is in the list */
 	bool		shared;			/* readers ahead do not exclude us */
-	const char *unordered;		/* a child that has to be read; or NULL */
-	const char *predecessor;	/* the last who excludes us; or NULL */
+	const char *unordered;		/* a child to be read; or NULL */
+	const char *predecessor;	/* the last one that excludes us; or NULL */
 	int32_t		predecessor_sequence;
 	int			ahead;			/* contenders ahead of us */
-	int			writers;		/* those who wait for everybody, as writers do */
+	int			writers;		/* those that wait for all, as writers do */
 	int32_t		first;			/* the lowest number ahead of us */
 } QueuePlace;
 
-/* A contender stands ahead of us: note whether it excludes us. */
+/* Note a contender ahead of us, and whether it excludes us. */
 static void
 note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
 		   const ZnodeContender *contender)
 {
-	/* readers that are late wait for all, as writers do */
+	/* late readers wait for all, as writers do */
 	bool		writer = !contender->shared ||
 		znode_is_late(contender->sequence);
 
@@ -685,7 +687,7 @@ note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
 	}
 }
 
-/* Take account of one child of the lock directory. */
+/* Note one child of the lock directory. */
 static void
 note_child(Recipe *recipe, QueuePlace *place, const char *child,
 		   RecipeOutput *out)
@@ -703,7 +705,7 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 	}
 	else if (znode_has_uuid(child, recipe->uuid))
 	{
-		/* leave room for the operation that this step is about */
+		/* leave room for the operation of this step */
 		if (out->nops < RECIPE_MAX_OPS - 3)
 			send_op(out, REQUEST_DELETE_ORPHAN, child, 0);
 	}
@@ -717,7 +719,7 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 		note_ahead(recipe, place, child, &contender);
 }
 
-/* Do all who exclude us own the lock? */
+/* Do all that exclude us own the lock? */
 static bool
 only_owners_exclude(const QueuePlace *place)
 {
@@ -729,9 +731,9 @@ only_owners_exclude(const QueuePlace *place)
 }
 
 /*
- * Our place in the queue: count the contenders that exclude us and keep the
- * last of them as predecessor.  *unordered is one that has to be read, or
- * NULL.  Returns false if our own node is missing.
+ * Find our place in the queue: count the contenders that exclude us, and keep
+ * the last of them as predecessor.  *unordered is a child to be read, or NULL.
+ * Returns false if our own node is missing.
  */
 static bool
 find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
@@ -756,7 +758,7 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 	return place.found;
 }
 
-/* A list of children is in while we know our node's name. */
+/* The children have been listed, and we know our node's name. */
 static void
 evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -765,7 +767,7 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (!find_place(recipe, in, out, &unordered))
 	{
 		out->report &= ~RECIPE_REPORT_MIXED;
-		reenter(recipe, out);	/* somebody deleted our node */
+		reenter(recipe, out);	/* another client deleted our node */
 	}
 	else if (out->report & RECIPE_REPORT_MIXED)
 	{
@@ -800,7 +802,7 @@ predecessor_gone(Recipe *recipe, RecipeOutput *out)
 		read_queue(recipe, out);
 }
 
-/* It is no contender, whatever its name. */
+/* The predecessor is no contender, whatever its name. */
 static void
 pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
 {
@@ -834,7 +836,7 @@ on_release(Recipe *recipe, RecipeOutput *out)
 		case RECIPE_REMOVING_DIR:
 		case RECIPE_LISTING_DIR:
 		case RECIPE_AWAITING_EMPTY:
-			/* our node is gone, which the delete will tell */
+			/* our node is gone, as the answer to the delete will show */
 			leave(recipe, out);
 			break;
 		case RECIPE_NONE:
@@ -845,7 +847,7 @@ on_release(Recipe *recipe, RecipeOutput *out)
 	}
 }
 
-/* Does our number tell that nobody is ahead?  "next": that of the answer. */
+/* Does our number prove that no contender is ahead?  "next": the answer's. */
 static bool
 owns_by_number(const Recipe *recipe, int32_t next)
 {
@@ -855,7 +857,7 @@ owns_by_number(const Recipe *recipe, int32_t next)
 }
 
 /*
- * Our node is created: own the lock, if its number tells so, or hear of the
+ * Our node is created: own the lock if its number proves that, or read the
  * queue.
  */
 static void
@@ -863,7 +865,7 @@ on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (owns_by_number(recipe, in->next))
 	{
-		/* what was read behind the create does not count */
+		/* the read behind the create does not count */
 		if (!recipe->unread)
 			(void) next_serial(recipe);
 		take_turn(recipe, out, true);
@@ -874,7 +876,7 @@ on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		recipe->state = RECIPE_READING;
 }
 
-/* Whether our node has been created is not known, or not its number: search. */
+/* Whether our node exists, or its number, is unknown: search. */
 static void
 search_created(Recipe *recipe, RecipeOutput *out)
 {
@@ -883,8 +885,8 @@ search_created(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * Our node has been created.  False if its name is none that a sequential
- * create can have; then we search.
+ * Our node has been created.  Returns false, and searches, if its name is not
+ * one that a sequential create can get.
  */
 static bool
 accept_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
@@ -978,7 +980,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				end(recipe, out, 0);
 			break;
 		case REQUEST_REFUSED:
-			/* whether our node exists cannot be found out */
+			/* it cannot be found out whether our node exists */
 			out->report |= RECIPE_REPORT_LEFT;
 			out->error = in->answer.error;
 			end(recipe, out, wanted ? RECIPE_REPORT_FAILED : 0);
@@ -987,8 +989,8 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 }
 
 /*
- * Our node has been deleted, and another one created, in one step; or neither.
- * The number of the one before tells whether anybody came in between.
+ * The multi has deleted our node and created another one, or neither.  The
+ * previous number shows whether another contender came in between.
  */
 static void
 on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
@@ -1016,14 +1018,14 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			search_created(recipe, out);
 			break;
 		case REQUEST_NO_NODE:
-			/* the one before was gone, and so none has been created */
+			/* the previous node was gone, so none has been created */
 			if (wanted)
 				reenter(recipe, out);
 			else
 				end(recipe, out, 0);
 			break;
 		case REQUEST_REFUSED:
-			/* the one before is still there */
+			/* the previous node still exists */
 			if (wanted)
 				fail_and_leave(recipe, out, 0, in->answer.error);
 			else
@@ -1035,8 +1037,8 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 typedef void (*RecipeAction) (Recipe *recipe, RecipeOutput *out);
 
 /*
- * A waiter's read or watch did not come out OK: "again" repeats it, "missing" is
- * for what is not there.  Refused, the waiter fails.
+ * A waiter's read or watch failed: "again" repeats it, "missing" handles a
+ * missing node.  If it was refused, the waiter fails.
  */
 static void
 on_not_ok(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
@@ -1068,9 +1070,9 @@ check_writers(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * Does a writer wait behind us, or anybody?  Whom this instance has in the
- * other mode does not count: those who wait inside it have an order of their
- * own.  A reader with a late number waits for all, as a writer does.
+ * Does a writer, or any contender, wait behind us?  This instance's contender
+ * in the other mode does not count: backends wait for each other in tier 1.  A
+ * late reader waits for all, as a writer does.
  */
 static bool
 somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
@@ -1093,8 +1095,8 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 }
 
 /*
- * Does a reader of another instance wait behind the writer of this instance
- * that waits behind our reader?  Then it waits for us, too.
+ * Does a reader of another instance wait behind this instance's writer, which
+ * waits behind our reader?  Then it waits for us, too.
  */
 static bool
 reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
@@ -1122,7 +1124,7 @@ reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
 	return false;
 }
 
-/* The queue behind us has been listed, and from now on is watched. */
+/* The queue behind us has been listed, and is watched from now on. */
 static void
 on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -1136,7 +1138,7 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		out->report |= RECIPE_REPORT_ALONE;
 	else
 	{
-		/* or nobody knows: then the lock is not to be kept from anybody */
+		/* or unknown: then the lock must not be withheld from anybody */
 		recipe->queue_watch = 0;
 		out->report |= RECIPE_REPORT_CONTENDED;
 	}
@@ -1160,7 +1162,7 @@ on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		RECIPE_REPORT_WRITER : RECIPE_REPORT_NO_WRITER;
 }
 
-/* Watch our own node: somebody may ask for the lock by its data. */
+/* Watch our own node: its data may become a request for the lock. */
 static void
 watch_revocation(Recipe *recipe, RecipeOutput *out)
 {
@@ -1168,7 +1170,7 @@ watch_revocation(Recipe *recipe, RecipeOutput *out)
 	send_op(out, REQUEST_WATCH, recipe->node, recipe->revocation_watch);
 }
 
-/* Does this event belong to the latest watch of the queue? */
+/* Is this of the latest watch of the queue? */
 static bool
 is_of_queue_watch(const Recipe *recipe, const RecipeInput *in)
 {
@@ -1176,7 +1178,7 @@ is_of_queue_watch(const Recipe *recipe, const RecipeInput *in)
 		recipe->queue_watch != 0 && in->answer.serial == recipe->queue_watch;
 }
 
-/* Does this answer or event belong to the latest watch for a revocation? */
+/* Is this of the latest watch for a revocation? */
 static bool
 is_of_revocation_watch(const Recipe *recipe, const RecipeInput *in)
 {
@@ -1185,7 +1187,7 @@ is_of_revocation_watch(const Recipe *recipe, const RecipeInput *in)
 		in->answer.serial == recipe->revocation_watch;
 }
 
-/* Our own node has been read, and is being watched. */
+/* Our own node has been read, and is watched. */
 static void
 on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -1194,7 +1196,7 @@ on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case REQUEST_OK:
 			if (note_is_revocation(in->answer.data, in->answer.data_len))
 			{
-				/* say again who we are, so that it can be asked again */
+				/* write our note again, so that a later request is noticed */
 				out->report |= RECIPE_REPORT_REVOKED;
 				recipe->rewritten = true;
 				send_op(out, REQUEST_SET, recipe->node, 0);
@@ -1207,11 +1209,12 @@ on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			stat_node(recipe, out, 0);
 			break;
 		case REQUEST_REFUSED:
-			break;				/* it cannot be asked for, that is all */
+			break;				/* revocation does not work then; nothing else
+								 * is affected */
 	}
 }
 
-/* The old directory is gone, and another one is there: enter that. */
+/* The old directory is gone, and there is a new one: enter that. */
 static void
 enter_new_directory(Recipe *recipe, RecipeOutput *out)
 {
@@ -1219,7 +1222,6 @@ enter_new_directory(Recipe *recipe, RecipeOutput *out)
 	reenter(recipe, out);
 }
 
-/* The old directory is gone. */
 static void
 enter_removed_directory(Recipe *recipe, RecipeOutput *out)
 {
@@ -1227,7 +1229,7 @@ enter_removed_directory(Recipe *recipe, RecipeOutput *out)
 	reenter(recipe, out);
 }
 
-/* Who is still in the old directory, if it is that: the last of them. */
+/* Find the last contender in the old directory, if that still exists. */
 static void
 on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -1247,7 +1249,7 @@ on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			out->stranger = child;
 			continue;
 		}
-		/* those without order last: they may go by themselves */
+		/* those without order come last: they may leave by themselves */
 		if (znode_is_unordered(contender.sequence))
 			contender.sequence = -1;
 		if (last == NULL || znode_before(last_sequence, contender.sequence))
@@ -1258,7 +1260,7 @@ on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 	if (last != NULL)
 		recipe->predecessor = memory_copy(last);
-	/* behind the list: if it is still the old one, the list was of that */
+	/* behind the list: if it is still the old one, so was the list */
 	send_op(out, REQUEST_GET, NULL, next_serial(recipe));
 }
 
@@ -1423,7 +1425,7 @@ on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_predecessor_watched(recipe, in, out);
 }
 
-/* A watch tells that its node, or the lock directory, is gone. */
+/* A watched node, or the lock directory, is gone. */
 static void
 on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -1442,7 +1444,7 @@ on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		watch_queue(recipe, out);
 }
 
-/* A watch was used up by anything else: set it again. */
+/* A watch has fired for another reason: set it again. */
 static void
 on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -1483,7 +1485,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			end(recipe, out, RECIPE_REPORT_LOST);
 			break;
 		case REQUEST_REFUSED:
-			/* the lock is ours all the same */
+			/* the lock is ours nevertheless */
 			if (recipe->token == 0)
 			{
 				recipe->token_refused = true;
@@ -1494,7 +1496,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
-/* Try again what was refused. */
+/* Retry what was refused. */
 static void
 on_retry(Recipe *recipe, RecipeOutput *out)
 {
@@ -1507,7 +1509,7 @@ on_retry(Recipe *recipe, RecipeOutput *out)
 	}
 }
 
-/* Our node, which was late, is gone or not. */
+/* Our late node has been deleted, or not. */
 static void
 on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -1523,7 +1525,7 @@ on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			retreat(recipe, out);
 			break;
 		case REQUEST_NO_NODE:
-			/* gone already: what was read may be the new directory */
+			/* already gone: the directory read may be the new one */
 			reenter(recipe, out);
 			break;
 		case REQUEST_REFUSED:
@@ -1589,13 +1591,12 @@ recipe_free(Recipe *recipe)
  * recipe_want
  *		Queue for the lock with a new contender.
  *
- * "uuid" must never have been used in this lock directory.  "grouped" tells
- * that the contender is one of several that are created in one step, and so
- * must not be created again alone: then it is gone.  "dir_known" tells that
- * the directory has been seen, which spares an operation.  "unread" tells that
- * the number that the create gets is likely to own the lock with nothing read,
- * and spares the read; if it does not, the read takes another round trip.  The
- * recipe must be in RECIPE_NONE.  "out" is filled anew.
+ * "uuid" must never have been used in this lock directory.  "grouped": the
+ * contender is one of several created in one step, and is gone rather than
+ * created again alone.  "dir_known": the directory has been seen, which saves
+ * an operation.  "unread": the new number is likely to own the lock with
+ * nothing read, which saves the read; if it does not, the read takes another
+ * round trip.  The recipe must be in RECIPE_NONE.  "out" is overwritten.
  */
 void
 recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -1609,7 +1610,8 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	recipe->kind = kind;
 	recipe->grouped = grouped;
 	recipe->dir_known = dir_known;
-	recipe->parents_tried = grouped && !dir_known;	/* there is no second try */
+	recipe->parents_tried = grouped && !dir_known;	/* there is no second
+													 * attempt */
 	recipe->mkdir_error = 0;
 	recipe->has_sibling = false;
 	enter(recipe, unread, out);
@@ -1619,12 +1621,11 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
  * recipe_resume
  *		Take over a contender from an earlier worker, in the same session.
  *
- * The recipe must be new.  What it sends must go behind a write of our own: the
- * server that the session has moved to may not have heard of all that the
- * earlier worker had seen.
+ * The recipe must be new.  What it sends must go behind a write of our own:
+ * the session's server may lag behind what the earlier worker had seen.
  *
- * "sequence" is NULL if that worker did not live to see the create answered.
- * "out" is filled anew.
+ * "sequence" is NULL if that worker had no answer to the create.  "out" is
+ * overwritten.
  */
 void
 recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -1652,7 +1653,7 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 		case RECIPE_RESUME_OWNED:
 			stat_node(recipe, out, 0);
 			recipe->state = RECIPE_OWNER;
-			recipe->rewritten = true;	/* perhaps */
+			recipe->rewritten = true;	/* possibly */
 			if (recipe->retain)
 				watch_queue(recipe, out);
 			break;
@@ -1664,10 +1665,10 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 
 /*
  * recipe_resume_requeued
- *		As recipe_resume(), for a contender that was about to queue again.
+ *		As recipe_resume(), for a contender that was about to requeue.
  *
- * "sequence" is that of the node which it had before.  "wanted" tells whether
- * a node is still wanted, or is to be given up.
+ * "sequence" is that of the previous node.  "wanted": a node is still wanted,
+ * not to be given up.
  */
 void
 recipe_resume_requeued(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -1683,7 +1684,7 @@ recipe_resume_requeued(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
 }
 
-/* The worker asks an owner for something. */
+/* Do what the worker asks of an owner. */
 static void
 on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
@@ -1720,11 +1721,11 @@ on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
-/* Our data has been set, or not. */
+/* Our data have been set, or not. */
 static void
 on_set_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	/* the next who reads it must not find the revocation again */
+	/* the next read must not find the same revocation */
 	if (recipe->state == RECIPE_OWNER && in->answer.result == REQUEST_UNKNOWN)
 		send_op(out, REQUEST_SET, recipe->node, 0);
 }
@@ -1746,13 +1747,12 @@ on_mkdir_done(Recipe *recipe, const RecipeInput *in)
 
 /*
  * recipe_step
- *		The transition function: one event in, operations and news out.
+ *		The transition function: one event in, operations and reports out.
  *
- * Operations must be sent in the order given.  Their answers must come back
- * in the order sent, as ZooKeeper guarantees for a session; those of an ended
- * session must not come back at all, once RECIPE_EXPIRED was given.  "out" is
- * filled anew; it points into "in" and "recipe", so it is to be used before
- * either changes.
+ * Operations must be sent in the order given.  Their answers must come back in
+ * the order sent, as ZooKeeper guarantees for a session; after RECIPE_EXPIRED
+ * no answers of the ended session may come back.  "out" is overwritten; it
+ * points into "in" and "recipe", so it is valid until either changes.
  */
 void
 recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
@@ -1802,7 +1802,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_requeue_done(recipe, in, out);
 			break;
 		case RECIPE_CHECK_DONE:
-			break;				/* of no operation of ours */
+			break;				/* not ours */
 		case RECIPE_NODE_DELETED:
 			on_node_deleted(recipe, in, out);
 			break;
@@ -1820,10 +1820,10 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /*
  * recipe_event
- *		What an answer, or a watch, is for a recipe or a semaphore.
+ *		The event of a recipe or a semaphore for an answer or watch.
  *
- * Not for UNWATCH and DELETE_ORPHAN, for whose answers nobody waits, nor for
- * requests that neither makes.
+ * Not for UNWATCH and DELETE_ORPHAN, which are not answered, nor for requests
+ * that neither makes.
  */
 RecipeEvent
 recipe_event(const RequestAnswer *answer)
@@ -1859,7 +1859,7 @@ recipe_event(const RequestAnswer *answer)
 
 /*
  * recipe_is_leaving
- *		Is our node about to be gone, as far as we can tell?
+ *		Will our node soon be gone, as far as we know?
  */
 bool
 recipe_is_leaving(const Recipe *recipe)

@@ -569,6 +569,68 @@ submit(Client *client, Permit *permit, const SemaphoreOp *op)
 				 op->for_lock, op->place, &op->op);
 }
 
+/* What semaphore.c says of its states has to hold. */
+static void
+check_invariants(const Semaphore *semaphore)
+{
+	RecipeState lock = semaphore->lock.state;
+	bool		owner = lock == RECIPE_OWNER;
+	bool		unwanted = lock == RECIPE_NONE || lock == RECIPE_LEAVING ||
+		lock == RECIPE_CANCELLING || lock == RECIPE_ABANDONING;
+	bool		has_node = semaphore->has_node;
+	bool		holds = false;
+
+	switch (semaphore->state)
+	{
+		case SEMAPHORE_NONE:
+			holds = lock == RECIPE_NONE && !has_node;
+			break;
+		case SEMAPHORE_RESUMING:
+			holds = !unwanted && !has_node;
+			break;
+		case SEMAPHORE_RETRACTING:
+			holds = !unwanted && has_node;
+			break;
+		case SEMAPHORE_PREPARING:
+			holds = (lock == RECIPE_NONE || !unwanted) && !has_node;
+			break;
+		case SEMAPHORE_QUEUEING:
+			holds = !unwanted && !owner && !has_node;
+			break;
+		case SEMAPHORE_CHECKING:
+		case SEMAPHORE_CREATING:
+		case SEMAPHORE_SEARCHING:
+			holds = owner && !has_node;
+			break;
+		case SEMAPHORE_AGREEING:
+			holds = owner;
+			break;
+		case SEMAPHORE_COUNTING:
+			holds = owner && has_node;
+			break;
+		case SEMAPHORE_WAITING:
+			holds = owner && has_node &&
+				semaphore->ahead >= semaphore->permits;
+			break;
+		case SEMAPHORE_OWNER:
+			holds = unwanted && has_node;
+			break;
+		case SEMAPHORE_RECLAIMING:
+			holds = unwanted && !has_node;
+			break;
+		case SEMAPHORE_CANCELLING:
+			holds = (owner || lock == RECIPE_NONE) && !has_node;
+			break;
+		case SEMAPHORE_ABANDONING:
+			holds = !has_node;
+			break;
+		case SEMAPHORE_LEAVING:
+			holds = unwanted && (has_node || lock != RECIPE_NONE);
+			break;
+	}
+	model_check(holds, semaphore_state_name(semaphore->state));
+}
+
 static void
 take_output(Client *client, Permit *permit, const SemaphoreOutput *out)
 {
@@ -577,6 +639,7 @@ take_output(Client *client, Permit *permit, const SemaphoreOutput *out)
 	model_note(client_number(client), (int) (permit - client->permits),
 		 semaphore_state_name(state), (long) out->report);
 	model_check_recipe(&permit->semaphore.lock);
+	check_invariants(&permit->semaphore);
 	tally.states[state]++;
 	if (state == SEMAPHORE_WAITING && (out->report & RECIPE_REPORT_QUEUED))
 		tally.waits++;

@@ -3,61 +3,95 @@
  * semaphore.c
  *		A permit of a semaphore in ZooKeeper, as a pure state machine.
  *
- * One Semaphore is one backend's wait for, or hold of, one permit.  As with
- * recipe.c, events go in, operations and news come out, and nothing here
- * knows PostgreSQL or libzookeeper.
+ * One Semaphore is one backend's wait for, or hold of, one permit.  Inputs and
+ * outputs are as in recipe.c.
  *
  * In ZooKeeper it is Curator's InterProcessSemaphoreV2:
  *
- *		<name>/locks/_c_<uuid>-lock-0000000042		who takes the next permit
+ *		<name>/locks/_c_<uuid>-lock-0000000042		takes the next permit
  *		<name>/leases/_c_<uuid>-lease-0000000017	a permit in use
  *
- * A waiter queues for the lock (an embedded Recipe).  Owning it, the waiter
- * creates its permit, a node in <name>/leases, and waits until fewer permits
- * are before it than the semaphore has.  Then the permit is granted, and the
- * waiter gives up the lock.  Only the owner of the lock adds permits, so they
- * are granted in the order of the queue.  Even if two both took themselves for
- * the owner, their permits have an order: the number would not be exceeded, nor
- * would the two wait for each other.
+ * A waiter queues for the lock (an embedded Recipe).  As its owner it creates
+ * its permit, a node in <name>/leases, and waits until fewer permits precede
+ * its own than the semaphore has.  Then the permit is granted, and the waiter
+ * releases the lock.  Only the owner of the lock creates permits, so they are
+ * granted in the order of the queue.  Even if two waiters both took themselves
+ * for the owner, their permits would have an order: the number would not be
+ * exceeded, nor would the two wait for each other.
  *
- * In addition to what Curator does,
+ * Unlike Curator,
  *
  *	- the data of <name>/leases is the number of permits that its users have
- *	  agreed on.  While there are permits of others, another number is refused;
- *	  else the owner of the lock writes its own.  The number is read ahead of
+ *	  agreed on.  While others have permits, a different number is refused;
+ *	  else the owner of the lock writes its own.  The number is read before
  *	  queueing, so that a waiter that will be refused need not wait; again by
- *	  the owner of the lock, whose answer stands; and once more when the owner's
- *	  permit keeps the directory, and with it the number, from being collected;
- *	- a lock's contenders in <name> itself are looked for, too: ahead of all
- *	  else, so that no directory is made in that of a lock, and by the owner
- *	  of our lock, whose contender keeps <name>/locks from being collected.  As
- *	  the lock recipe looks for that when it has made its own contender, at
- *	  least one of the two sees the other.  If it is us, our directories are
- *	  deleted, unless they are in use;
- *	- the directories' counters come to an end.  That of <name>/locks begins anew
- *	  in time, as for any lock.  That of <name>/leases does not matter: permits
- *	  are counted, not ordered, and a permit whose number has no order counts all
- *	  others as before it, as Curator does with every permit;
- *	- a waiter is told to be queued as soon as it is certain that no permit is
- *	  free for it.  In the queue that is so if the permits of others and the
- *	  contenders ahead are more than the semaphore has permits.  One of those
- *	  ahead may have been counted twice, as it has the lock and a permit, but
- *	  even so no permit is left.  The permits are read first, and then the
- *	  queue: a contender that gets through between the two must not be counted
- *	  twice.
+ *	  the owner of the lock, whose answer counts; and once more when the
+ *	  owner's permit keeps the directory, and the number, from being collected;
+ *	- contenders of a lock in <name> itself are looked for: before all else,
+ *	  so that no directory is made in that of a lock, and by the owner of our
+ *	  lock, whose contender keeps <name>/locks from being collected.  The lock
+ *	  recipe looks for permits after it has made its contender, so at least
+ *	  one of the two sees the other.  If we do, our directories are deleted,
+ *	  unless they are in use;
+ *	- the counters of the directories come to an end.  <name>/locks is made
+ *	  anew in time, as for any lock.  The counter of <name>/leases does not
+ *	  matter: permits are counted, not ordered, and a permit whose number has
+ *	  no order counts all others as before it, as Curator always does;
+ *	- a waiter is reported queued as soon as no permit can be free for it.  In
+ *	  the queue that is so if the permits of others and the contenders ahead
+ *	  are more than the semaphore's permits: one of those ahead may count
+ *	  twice, with the lock and a permit, but even then no permit is left.  The
+ *	  permits are read before the queue, so that a contender that gets its
+ *	  permit between the two is not counted twice.
  *
- * The search for a permit of ours goes behind a write of our own, as in recipe.c.
- * All else is read behind a sync where it is not our own create that makes sure
- * that the server has heard of those before us.  A leader that does not know
- * yet that there is another one may answer that from old state; then a waiter is
- * refused, or told to wait, that need not have been.  But the owner of the lock
- * has seen the contender before it go, and with that the permit that it left.
+ * The search for a permit of ours is sent behind a write of our own, as in
+ * recipe.c.  All else is read behind a sync, unless our own create makes the
+ * server catch up.  A deposed leader that has not noticed may answer the sync
+ * from old state: then a waiter may be refused, or reported queued, without
+ * need.  But the owner of the lock has seen the contender before it go, and so
+ * the permit that it left.
  *
- * The states and events (a state that an event is not listed for ignores it;
- * answers and watches count only with the latest serial number, which all of
- * one flight have in common; "look" is: make the directories that are missing,
- * if some have been found to be, sync and read <name>, read the permits, get the
- * agreement; "count" is the last two of them):
+ * The invariants of each state, between steps.  An operation without an answer
+ * yet is "out"; it has the latest serial number, as all of its flight.
+ * "has_node" says that "node" is the name of our permit, which is there for
+ * all we know; otherwise "node" is the prefix of that name, and except where a
+ * state says so, we have no permit.  "The lock" is the embedded recipe.
+ *
+ *	NONE		The lock is NONE, and there is no permit.
+ *	RESUMING	We may have a permit.  A search is out.  The lock is resumed as
+ *				wanted.
+ *	RETRACTING	As in RESUMING, but "has_node", and the permit's delete is out.
+ *	PREPARING	The lock is NONE, or resumed as wanted.  The reads are out.
+ *	QUEUEING	The lock is wanted, and not ours yet.  The reads of permits and
+ *				queue may be out.
+ *	CHECKING	We own the lock, here and in all states up to WAITING.  The
+ *				reads are out.
+ *	AGREEING	The set of the number is out.  With "has_node" we have a
+ *				permit.
+ *	CREATING	The create is out, and decides whether we have a permit.  The
+ *				reads are out behind it.
+ *	SEARCHING	We may have a permit.  A search is out.
+ *	COUNTING	"has_node".  The reads are out; "others" is -1 until the list
+ *				of permits is answered.
+ *	WAITING		"has_node".  At least "permits" others preceded ours when they
+ *				were last listed.  They are watched, or the list is out.
+ *	OWNER		"has_node", and the permit is granted.  The lock is not wanted.
+ *	RECLAIMING	We may have a permit, which was granted.  A search is out.  The
+ *				lock is not wanted.
+ *	CANCELLING	As in CREATING, but the permit is not wanted.  The lock is
+ *				ours, or lost.
+ *	ABANDONING	As in SEARCHING, RESUMING or RECLAIMING, but the permit is not
+ *				wanted.
+ *	LEAVING		The lock is not wanted.  With "has_node", the permit's delete
+ *				is out, or was refused; otherwise the lock is not NONE yet.
+ *
+ * The model of test/unit checks this after each step.
+ *
+ * The states and events.  A state ignores events that are not listed for it;
+ * answers and watches count only with the latest serial number, which all of a
+ * flight share.  "Look" is: make the directories that were found missing, sync
+ * and read <name>, read the permits, get the agreed number; "count" is the
+ * last two of these.
  *
  *	NONE		want -> PREPARING: look
  *				resume, wanted -> RESUMING: search; the lock resumed as wanted
@@ -71,7 +105,7 @@
  *				release -> ABANDONING
  *	RETRACTING	delete ok, no node -> RESUMING: search
  *				delete unknown -> RETRACTING: delete
- *				delete refused -> LEAVING: release the lock; failed, left behind
+ *				delete refused -> LEAVING: release the lock; failed, left
  *				release -> LEAVING: release the lock
  *	PREPARING	<name> ok, with contenders -> LEAVING: release the lock, delete
  *				  the directories; failed, mixed
@@ -87,8 +121,8 @@
  *				anything refused -> LEAVING: release the lock; failed
  *				release -> LEAVING: release the lock
  *	QUEUEING	lock granted -> CHECKING: look
- *				lock queued -> QUEUEING: read the permits, read the queue; or, as
- *				  it awaits an empty directory -> QUEUEING: queued
+ *				lock queued -> QUEUEING: read the permits, read the queue; or,
+ *				  if it awaits an empty directory -> QUEUEING: queued
  *				queue ok -> QUEUEING: queued, or not yet certain
  *				permits or queue unknown -> QUEUEING: read both again
  *				permits or queue refused -> LEAVING: release the lock; failed
@@ -145,8 +179,8 @@
  *				stat refused -> OWNER: the permit is ours, but has no token
  *				watch for a revocation, once; that watch used up or unknown ->
  *				  OWNER: watch our permit
- *				that watch ok, our session's -> OWNER: token; and with the data of a
- *				  revocation -> OWNER: set (who we are); revoked
+ *				that watch ok, our session's -> OWNER: token; and with the data
+ *				  of a revocation -> OWNER: set our note; revoked
  *				that watch ok, not our session's; no node -> LEAVING: lost
  *				that watch refused -> OWNER
  *				set unknown -> OWNER: set
@@ -160,11 +194,11 @@
  *				create unknown, or under no name that it can have ->
  *				  ABANDONING: search
  *				create no node, refused -> LEAVING: release the lock
- *	ABANDONING	search ok, our permit among them -> LEAVING: delete, release the
- *				  lock
+ *	ABANDONING	search ok, our permit among them -> LEAVING: delete, release
+ *				  the lock
  *				search ok, without it; no node -> LEAVING: release the lock
  *				search unknown -> ABANDONING: search
- *				search refused -> LEAVING: release the lock; perhaps left behind
+ *				search refused -> LEAVING: release the lock; perhaps left
  *	LEAVING		neither permit nor lock is there -> NONE: gone
  *				delete ok, no node -> LEAVING, without the permit
  *				delete unknown -> LEAVING: delete
@@ -200,7 +234,7 @@ static void
 add_op(SemaphoreOutput *out, const Request *op, SemaphorePlace place,
 	   bool for_lock)
 {
-	/* The bound is the most that any step sends, orphans being rationed. */
+	/* No step sends more: the deletes of orphans are limited. */
 	if (out->nops == SEMAPHORE_MAX_OPS)
 		return;
 	out->ops[out->nops].op = *op;
@@ -209,7 +243,7 @@ add_op(SemaphoreOutput *out, const Request *op, SemaphorePlace place,
 	out->nops++;
 }
 
-/* Send an operation under the current serial number. */
+/* Send an operation with the current serial number. */
 static void
 send_op(Semaphore *semaphore, SemaphoreOutput *out, RequestKind kind,
 		SemaphorePlace place, const char *node, const char *data)
@@ -224,7 +258,9 @@ send_op(Semaphore *semaphore, SemaphoreOutput *out, RequestKind kind,
 	add_op(out, &op, place, false);
 }
 
-/* The same under a new one: what was sent before does not count any more. */
+/*
+ * Send one with a new serial number: answers to earlier ones no longer count.
+ */
 static void
 send_new(Semaphore *semaphore, SemaphoreOutput *out, RequestKind kind,
 		 SemaphorePlace place, const char *node, const char *data)
@@ -253,7 +289,7 @@ tell_left(SemaphoreOutput *out, int error, SemaphorePlace place,
 	out->left_place = place;
 }
 
-/* Does a permit wait to be given to us? */
+/* Are we waiting for a permit? */
 static bool
 is_wanted(const Semaphore *semaphore)
 {
@@ -281,7 +317,7 @@ is_wanted(const Semaphore *semaphore)
 	return false;
 }
 
-/* Leaving is over when neither node of ours is left. */
+/* Leaving is over when both our nodes are gone. */
 static void
 end_if_gone(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -301,7 +337,7 @@ release_lock(Semaphore *semaphore, SemaphoreOutput *out)
 	step_lock(semaphore, &release, out);
 }
 
-/* A watch that stays would wake somebody who does not wait any more. */
+/* A watch left behind would fire after the wait has ended. */
 static void
 stop_waiting(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -322,7 +358,7 @@ delete_permit(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 
 /*
  * Delete our permit, if there is one, and leave the lock's queue, in this
- * order: the next owner of the lock need not wait for the permit then.
+ * order: so the next owner of the lock need not wait for the permit.
  */
 static void
 leave(Semaphore *semaphore, SemaphoreOutput *out, bool has_node)
@@ -336,7 +372,7 @@ leave(Semaphore *semaphore, SemaphoreOutput *out, bool has_node)
 	end_if_gone(semaphore, out);
 }
 
-/* The permit is not wanted any more. */
+/* The permit is no longer wanted. */
 static void
 withdraw(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -381,9 +417,9 @@ fail(Semaphore *semaphore, SemaphoreOutput *out, int error)
 
 /*
  * Count the permits of others in a list of <name>/leases, and those of them
- * that are before ours, if that is known.  Returns whether it is there.  One
- * more of ours, from a create that was repeated although it had arrived, is
- * deleted.
+ * that precede ours, if its number is known.  Returns whether ours is listed.
+ * Deletes another one of ours, from a create that was repeated although it had
+ * arrived.
  */
 static bool
 count_permits(Semaphore *semaphore, const RecipeInput *in,
@@ -449,7 +485,7 @@ find_permit(Semaphore *semaphore, const RecipeInput *in)
 	return false;
 }
 
-/* The number that the data of <name>/leases tells, or 0 if it is none. */
+/* The number that is the data of <name>/leases, or 0 if they are none. */
 static int
 parse_agreement(const char *data, int len)
 {
@@ -469,7 +505,7 @@ parse_agreement(const char *data, int len)
 	return permits <= INT_MAX ? (int) permits : 0;
 }
 
-/* There is no permit of ours, or not any more. */
+/* There is no permit of ours. */
 static void
 not_created(Semaphore *semaphore)
 {
@@ -478,7 +514,7 @@ not_created(Semaphore *semaphore)
 }
 
 /*
- * Look around: ahead of queueing (PREPARING), or as the owner of the lock
+ * Read everything, before queueing (PREPARING) or as the owner of the lock
  * (CHECKING).
  */
 static void
@@ -506,7 +542,7 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 	send_op(semaphore, out, REQUEST_GET, SEMAPHORE_PERMITS, NULL, NULL);
 }
 
-/* A directory was found missing: look around again, and make it. */
+/* A directory is missing: make it, and read again. */
 static void
 look_without_directories(Semaphore *semaphore, SemaphoreOutput *out,
 						 SemaphoreState state)
@@ -522,7 +558,7 @@ look_without_directories(Semaphore *semaphore, SemaphoreOutput *out,
 	}
 }
 
-/* The directory of our permit is missing: make it, and do all again. */
+/* The directory of our permit is missing: make it, and start over. */
 static void
 check_again(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -537,7 +573,7 @@ agree(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_AGREEING;
 }
 
-/* Count the permits, with ours among them, and see that the agreement holds. */
+/* Count the permits, including ours, and check the agreed number. */
 static void
 send_count(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -579,7 +615,7 @@ stat_permit(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_OWNER;
 }
 
-/* Our permit is granted; the lock is the next one's. */
+/* Our permit is granted; the lock goes to the next waiter. */
 static void
 own(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -603,7 +639,7 @@ list_permits(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_WAITING;
 }
 
-/* The permits are counted, and ours is among them. */
+/* The permits are counted, including ours. */
 static void
 evaluate_permits(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -616,7 +652,7 @@ evaluate_permits(Semaphore *semaphore, SemaphoreOutput *out)
 	}
 }
 
-/* Our contender waits for the lock: will there be a permit when it has it? */
+/* We wait for the lock: will there be a permit when we own it? */
 static void
 read_queue(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -643,7 +679,7 @@ queue(Semaphore *semaphore, SemaphoreOutput *out)
 		read_queue(semaphore, out);
 }
 
-/* What the lock's recipe came out with is sent, and changes our state. */
+/* Send the operations of the lock's recipe, and act on its reports. */
 static void
 take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 				 SemaphoreOutput *out)
@@ -669,7 +705,7 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 		fail(semaphore, out, lock->error);
 	}
 	else if ((lock->report & RECIPE_REPORT_LOST) && is_wanted(semaphore))
-		withdraw(semaphore, out);	/* somebody deleted it: begin anew */
+		withdraw(semaphore, out);	/* another client deleted our contender */
 	else if (semaphore->state == SEMAPHORE_QUEUEING)
 	{
 		if (lock->report & RECIPE_REPORT_GRANTED)
@@ -685,11 +721,8 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 	end_if_gone(semaphore, out);
 }
 
-/*
- * The answers.
- */
 
-/* Deal with an answer to reading that is none; returns false then. */
+/* Handle an answer to a read; returns false if there is nothing to see. */
 static bool
 can_see(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
@@ -717,7 +750,7 @@ can_see(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	return false;
 }
 
-/* <name> has been read: is it a lock's? */
+/* <name> has been read: is it the directory of a lock? */
 static void
 on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
@@ -735,7 +768,9 @@ on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 
 	out->report |= RECIPE_REPORT_MIXED;
 	fail(semaphore, out, 0);
-	/* who uses the lock must not find them, unless they are used as well */
+	/*
+	 * users of the lock must not find our directories, unless they are in use
+	 */
 	for (int i = 0; i < in->answer.nchildren; i++)
 		if (strcmp(in->answer.children[i], ZNODE_LOCKS_DIR) == 0 ||
 			strcmp(in->answer.children[i], ZNODE_PERMITS_DIR) == 0)
@@ -743,7 +778,7 @@ on_name_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 					in->answer.children[i], NULL);
 }
 
-/* The last answer of reading: how many permits have others agreed on? */
+/* The last of the reads: which number have others agreed on? */
 static void
 on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
@@ -773,7 +808,9 @@ on_get_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		evaluate_permits(semaphore, out);
 }
 
-/* First the permits, then the queue has been read while we wait for the lock. */
+/*
+ * While we wait for the lock, first the permits and then the queue are read.
+ */
 static void
 on_queue_done(Semaphore *semaphore, const RecipeInput *in,
 			  SemaphoreOutput *out)
@@ -812,7 +849,7 @@ on_queue_done(Semaphore *semaphore, const RecipeInput *in,
 		out->report |= RECIPE_REPORT_QUEUED;
 }
 
-/* The permits are in, of which one should be ours. */
+/* The permits are listed; while COUNTING, one should be ours. */
 static void
 on_permits_listed(Semaphore *semaphore, const RecipeInput *in,
 				  SemaphoreOutput *out)
@@ -823,7 +860,7 @@ on_permits_listed(Semaphore *semaphore, const RecipeInput *in,
 		return;
 	found = count_permits(semaphore, in, out);
 	if (semaphore->state == SEMAPHORE_COUNTING && !found)
-		create(semaphore, out); /* somebody deleted it */
+		create(semaphore, out); /* another client deleted it */
 }
 
 static void
@@ -853,7 +890,7 @@ on_list_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 }
 
-/* We have looked for a permit of ours; it is there, or it is not. */
+/* The search for our permit is over. */
 static void
 on_permit_searched(Semaphore *semaphore, SemaphoreOutput *out, bool found,
 				   bool directory)
@@ -903,7 +940,7 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 			search(semaphore, out, semaphore->state);
 			break;
 		case REQUEST_REFUSED:
-			/* whether our permit exists cannot be found out */
+			/* it cannot be found out whether our permit exists */
 			tell_left(out, in->answer.error, SEMAPHORE_PERMITS,
 					  semaphore->node);
 			if (semaphore->state == SEMAPHORE_RECLAIMING)
@@ -949,8 +986,8 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 }
 
 /*
- * The first error tells why the others failed.  That <name> is missing is
- * none, if it was there a moment ago: then it has just been collected.
+ * The first error explains the others.  If <name> was there a moment ago, its
+ * absence is none: then it has just been collected.
  */
 static void
 on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
@@ -965,7 +1002,7 @@ on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
 static void
 on_set_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
-	/* the next who reads it must not find the revocation again */
+	/* the next read must not find the same revocation */
 	if (semaphore->state == SEMAPHORE_OWNER &&
 		semaphore->revocation_watched &&
 		in->answer.result == REQUEST_UNKNOWN)
@@ -1011,7 +1048,7 @@ on_create_done(Semaphore *semaphore, const RecipeInput *in,
 		case REQUEST_OK:
 			if (!znode_parse_contender(in->answer.node, &permit))
 			{
-				/* not a name that a sequential create can have: look */
+				/* not a name that a sequential create can get: search */
 				search(semaphore, out, searching);
 				break;
 			}
@@ -1070,7 +1107,7 @@ on_stat_done(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 }
 
-/* Watch our permit: somebody may ask for the permit by its data. */
+/* Watch our permit: its data may become a request for it. */
 static void
 watch_revocation(Semaphore *semaphore, SemaphoreOutput *out)
 {
@@ -1079,7 +1116,7 @@ watch_revocation(Semaphore *semaphore, SemaphoreOutput *out)
 			 semaphore->node, NULL);
 }
 
-/* The watch stands for a stat that it may have overtaken. */
+/* The watch also replaces a stat that it may have superseded. */
 static void
 on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 					SemaphoreOutput *out)
@@ -1097,7 +1134,7 @@ on_own_node_watched(Semaphore *semaphore, const RecipeInput *in,
 		in->answer.result == REQUEST_OK &&
 		note_is_revocation(in->answer.data, in->answer.data_len))
 	{
-		/* say again who we are, so that it can be asked again */
+		/* write our note again, so that a later request is noticed */
 		out->report |= RECIPE_REPORT_REVOKED;
 		send_op(semaphore, out, REQUEST_SET, SEMAPHORE_PERMITS,
 				semaphore->node, NULL);
@@ -1142,7 +1179,7 @@ on_retry(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	if (semaphore->state == SEMAPHORE_LEAVING && semaphore->has_node &&
 		semaphore->refused)
 		delete_permit(semaphore, out, SEMAPHORE_LEAVING);
-	/* of the lock only its delete: nobody needs its token */
+	/* of the lock only its delete: its token is not needed */
 	if (semaphore->lock.state == RECIPE_LEAVING)
 		step_lock(semaphore, in, out);
 }
@@ -1163,7 +1200,7 @@ on_expired(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_NONE;
 }
 
-/* Answers and watches of our own operations. */
+/* Handle answers and watches of our own operations. */
 static void
 on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 {
@@ -1248,7 +1285,7 @@ begin(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
  *		Wait for one of "permits" permits.
  *
  * "uuid" must never have been used in this semaphore, which must be in
- * SEMAPHORE_NONE.  "out" is filled anew.
+ * SEMAPHORE_NONE.  "out" is overwritten.
  */
 void
 semaphore_want(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -1263,13 +1300,13 @@ semaphore_want(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
 
 /*
  * semaphore_resume
- *		Take over a permit, or the wait for one, from an earlier worker, in the
- *		same session.
+ *		Take over a permit, or the wait for one, from an earlier worker, in
+ *		the same session.
  *
  * The semaphore must be new.  As with recipe_resume(), what it sends must go
- * behind a write of our own.  The place in the queue is kept.  A permit that is
- * found while it is still waited for is deleted, but the lock is kept, so that
- * this costs no more than time.  "out" is filled anew.
+ * behind a write of our own.  The place in the queue is kept.  A permit found
+ * while it is still being waited for is deleted; since the lock is kept, this
+ * only costs time.  "out" is overwritten.
  */
 void
 semaphore_resume(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
@@ -1286,7 +1323,7 @@ semaphore_resume(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
 	begin(semaphore, uuid, permits);
 	search(semaphore, out, states[how]);
 
-	/* an owner has no need of the lock, and may still have it */
+	/* an owner does not need the lock, but may still have it */
 	recipe_resume(&semaphore->lock, uuid, ZNODE_MUTEX, false,
 				  how == RECIPE_RESUME_WANTED ? RECIPE_RESUME_WANTED :
 				  RECIPE_RESUME_RELEASING, NULL, &lock);
@@ -1295,11 +1332,11 @@ semaphore_resume(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
 
 /*
  * semaphore_step
- *		The transition function: one event in, operations and news out.
+ *		The transition function: one event in, operations and reports out.
  *
- * "for_lock" is that of the operation which an answer or a watch is for;
- * RECIPE_RELEASE, RECIPE_RETRY and RECIPE_EXPIRED are given once, for both.
- * All else is as told of recipe_step().
+ * "for_lock" is that of the operation that an answer or watch belongs to;
+ * RECIPE_RELEASE, RECIPE_RETRY and RECIPE_EXPIRED are passed once, for both.
+ * Otherwise as recipe_step().
  */
 void
 semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
@@ -1336,12 +1373,12 @@ semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
 
 /*
  * semaphore_may_queue, semaphore_may_have_permit
- *		Have we a contender in "locks", a permit, or may there be one yet?
+ *		Have we, or may we have, a contender in "locks"?  A permit?
  */
 bool
 semaphore_may_queue(const Semaphore *semaphore)
 {
-	/* from OWNER on the lock is not wanted any more */
+	/* from OWNER on the lock is not wanted */
 	return semaphore->lock.state != RECIPE_NONE ||
 		(semaphore->state != SEMAPHORE_NONE &&
 		 semaphore->state < SEMAPHORE_OWNER);
@@ -1356,7 +1393,7 @@ semaphore_may_have_permit(const Semaphore *semaphore)
 
 /*
  * semaphore_is_leaving
- *		Is our permit, if there is one, about to be gone, as far as we can tell?
+ *		Will our permit, if there is one, soon be gone, as far as we know?
  */
 bool
 semaphore_is_leaving(const Semaphore *semaphore)

@@ -18,24 +18,24 @@
 typedef enum SemaphoreState
 {
 	SEMAPHORE_NONE,				/* no node of ours, and no permit wanted */
-	SEMAPHORE_RESUMING,			/* taken over: looking for a permit of ours */
-	SEMAPHORE_RETRACTING,		/* the same: deleting the one found */
+	SEMAPHORE_RESUMING,			/* taken over: searching for our permit */
+	SEMAPHORE_RETRACTING,		/* the same: deleting the permit found */
 	SEMAPHORE_PREPARING,		/* making and reading the directories */
 	SEMAPHORE_QUEUEING,			/* waiting for the lock */
 	SEMAPHORE_CHECKING,			/* we own the lock: reading "leases" */
 	SEMAPHORE_AGREEING,			/* writing our number of permits there */
 	SEMAPHORE_CREATING,			/* create of our permit is out */
-	SEMAPHORE_SEARCHING,		/* fate of the create unknown: looking */
+	SEMAPHORE_SEARCHING,		/* the create's result is unknown: searching */
 	SEMAPHORE_COUNTING,			/* our permit exists: reading "leases" again */
 	SEMAPHORE_WAITING,			/* there are too many: watching them */
 	SEMAPHORE_OWNER,			/* a permit is ours */
-	SEMAPHORE_RECLAIMING,		/* it was before us: looking for the permit */
+	SEMAPHORE_RECLAIMING,		/* it was before the new worker: searching */
 	SEMAPHORE_CANCELLING,		/* as CREATING, but no longer wanted */
 	SEMAPHORE_ABANDONING,		/* as SEARCHING, but no longer wanted */
 	SEMAPHORE_LEAVING			/* permit and lock are being deleted */
 } SemaphoreState;
 
-/* The directory of an operation; <name> is that of a lock. */
+/* The directory of an operation; <name> is as for a lock. */
 typedef enum SemaphorePlace
 {
 	SEMAPHORE_NAME,				/* <name> */
@@ -47,7 +47,7 @@ typedef struct SemaphoreOp
 {
 	Request		op;
 	SemaphorePlace place;
-	bool		for_lock;		/* to be handed back with answer and watch */
+	bool		for_lock;		/* returned with answer and watch */
 } SemaphoreOp;
 
 /* What the lock's recipe can send in a step, and as much of our own. */
@@ -57,10 +57,10 @@ typedef struct SemaphoreOp
 #define SEMAPHORE_DATA_SIZE		24
 
 /*
- * "told" has these of recipe.h: QUEUED, GRANTED, TOKEN, REVOKED, LOST, FAILED,
- * MIXED, ENDED, GONE, LEFT, STRANGER, PERSISTENT, and RENEWED of <name>/locks.
- * Other than there, LOST can come ahead of GONE, as the lock may still have to
- * be given up.
+ * "report" has these bits of recipe.h: QUEUED, GRANTED, TOKEN, REVOKED, LOST,
+ * FAILED, MIXED, ENDED, GONE, LEFT, STRANGER, PERSISTENT, and RENEWED of
+ * <name>/locks.  LOST may be reported before GONE, since the lock may still
+ * have to be released.
  */
 typedef struct SemaphoreOutput
 {
@@ -68,7 +68,8 @@ typedef struct SemaphoreOutput
 	int			nops;
 	unsigned	report;
 	int			error;			/* FAILED, LEFT: ZooKeeper's code, or 0 */
-	int			permits_found;	/* FAILED: others agreed on that many, or 0 */
+	int			permits_found;	/* FAILED: the number that others agreed on, or
+								 * 0 */
 	int64_t		token;
 	const char *stranger;		/* STRANGER: its name, and its place */
 	SemaphorePlace stranger_place;
@@ -84,17 +85,17 @@ typedef struct Semaphore
 	int			permits;
 	char		agreement[SEMAPHORE_DATA_SIZE]; /* data of <name>/leases */
 	int			making;			/* directories: 1, with parents: 2; or 0 */
-	bool		name_made;		/* <name> has been, or has failed to be */
-	int			mkdir_error;	/* why one could not be made, or 0 */
-	bool		name_read;		/* PREPARING, CHECKING: <name> is all right */
-	bool		has_node;		/* our permit's node exists, for all we know */
+	bool		name_made;		/* the attempt to make <name> was answered */
+	int			mkdir_error;	/* why that of a directory failed, or 0 */
+	bool		name_read;		/* PREPARING, CHECKING: <name> may be used */
+	bool		has_node;		/* our permit exists, for all we know */
 	bool		refused;		/* LEAVING: its delete was; to be retried */
 	bool		revocation_watched; /* OWNER: our permit is watched for one */
 	int32_t		sequence;		/* of our permit, once created */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name, or prefix before */
-	uint32_t	serial;			/* of what was last sent, but for the lock */
-	int			others;			/* permits of others, when last read, or -1 */
-	int			ahead;			/* those of them that are before ours */
+	uint32_t	serial;			/* of our latest operation, the lock's aside */
+	int			others;			/* permits of others, as last read, or -1 */
+	int			ahead;			/* those of them that precede ours */
 } Semaphore;
 
 extern void semaphore_init(Semaphore *semaphore);

@@ -39,8 +39,7 @@ zk_now_ms(void)
 
 /*
  * zk_cpu_us
- *		How long this thread has been on a processor, in microseconds: what work
- *		costs, however long others keep it waiting meanwhile.
+ *		How long this thread has been on a processor, in microseconds.
  */
 int64
 zk_cpu_us(void)
@@ -53,8 +52,8 @@ zk_cpu_us(void)
 
 /*
  * zk_wall_time
- *		What is, or was, the time of day when zk_now_us() was "us", as far as
- *		nobody has set the clock meanwhile: to be shown, not compared.
+ *		The time of day when zk_now_us() is, or was, "us": to be shown, not
+ *		compared, since the clock may have been set meanwhile.
  *
  * The two clocks are not read at the same moment.  Their difference is rounded
  * to milliseconds, so that each call shows the same time.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *		What differs between PostgreSQL 15 and 19.
+ *		Differences between PostgreSQL 15 and 19.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,7 +24,7 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
-/* 15 exports what it calls by name only if all is exported. */
+/* In 15, all symbols are exported or none. */
 #if PG_VERSION_NUM < 160000
 #undef PG_FUNCTION_INFO_V1
 #define PG_FUNCTION_INFO_V1(funcname) \
@@ -39,21 +39,21 @@ CppConcat(pg_finfo_,funcname) (void) \
 extern int no_such_variable
 #endif
 
-/* Number of our PGPROC: below MaxBackends for backends and workers. */
+/* The number of our PGPROC: below MaxBackends for backends and workers. */
 #if PG_VERSION_NUM >= 170000
 #define ZkMyProcNumber	((int) MyProcNumber)
 #else
 #define ZkMyProcNumber	((int) MyProc->pgprocno)
 #endif
 
-/* Of the transaction of this process: another number in the next one. */
+/* The local id of this process's transaction: unique in the process. */
 #if PG_VERSION_NUM >= 170000
 #define ZkMyLocalTransactionId	(MyProc->vxid.lxid)
 #else
 #define ZkMyLocalTransactionId	(MyProc->lxid)
 #endif
 
-/* 17 has wait events of extensions by name, 15 and 16 one for all of them. */
+/* 17 has named wait events for extensions; 15 and 16 have one for all. */
 #if PG_VERSION_NUM >= 170000
 #define ZkWaitEvent(var, name) \
 	((var) != 0 ? (var) : ((var) = WaitEventExtensionNew(name)))
@@ -61,14 +61,14 @@ extern int no_such_variable
 #define ZkWaitEvent(var, name)	((void) (var), (uint32) PG_WAIT_EXTENSION)
 #endif
 
-/* The status of the backends of the snapshot, by number from 1 on. */
+/* A backend's status in the snapshot, by number from 1 on. */
 #if PG_VERSION_NUM >= 160000
 #define ZkLocalBackendStatus(i) pgstat_get_local_beentry_by_index(i)
 #else
 #define ZkLocalBackendStatus(i) pgstat_fetch_stat_local_beentry(i)
 #endif
 
-/* Since 17 a resource owner, not a memory context, has the wait event sets. */
+/* Since 17 a resource owner, not a memory context, has wait event sets. */
 #if PG_VERSION_NUM >= 170000
 #define ZkCreateWaitEventSet(n) CreateWaitEventSet(NULL, n)
 #else
@@ -91,7 +91,7 @@ extern int no_such_variable
 	ShmemInitHash(name, size, size, ctl, flags)
 #endif
 
-/* Until 17 ExecutorRun has a fourth argument. */
+/* Before 18 ExecutorRun has a fourth argument. */
 #if PG_VERSION_NUM >= 180000
 #define ZK_EXECUTE_ONCE_PARAMETER
 #define ZK_EXECUTE_ONCE
@@ -100,7 +100,7 @@ extern int no_such_variable
 #define ZK_EXECUTE_ONCE				, execute_once
 #endif
 
-/* 19 has the planner know what EXPLAIN asks for. */
+/* 19 passes EXPLAIN's state to the planner. */
 #if PG_VERSION_NUM >= 190000
 #define ZK_EXPLAIN_STATE_PARAMETER	, struct ExplainState *es
 #define ZK_EXPLAIN_STATE			, es
@@ -119,12 +119,12 @@ extern int no_such_variable
 #endif
 
 /*
- * An apply worker of logical replication notes ahead of the commit how far the
- * publisher's transaction goes.  When that is rolled back the note must go, or
+ * An apply worker of logical replication notes before the commit how far the
+ * publisher's transaction goes.  If that is rolled back, the note must go; else
  * a later commit of the process writes it down, as that of disable_on_error
  * does, or (from 16 on) a rollback, and the transaction is never sent again.
- * From 17 on PostgreSQL removes it after an error, and at the end of the
- * process: but there an extension's callback may have rolled back before.
+ * From 17 on PostgreSQL removes the note after an error, and at process exit:
+ * but by then an extension's callback may have rolled back.
  */
 #if PG_VERSION_NUM >= 190000
 #define ZkForgetOrigin() \
@@ -140,28 +140,28 @@ extern int no_such_variable
 	} while (0)
 #endif
 
-/* What check hooks of settings leave behind is malloc'd until 15. */
+/* Before 16, check hooks of settings allocate by malloc. */
 #if PG_VERSION_NUM >= 160000
 #define ZkGucAlloc(size)	guc_malloc(LOG, size)
 #else
 #define ZkGucAlloc(size)	malloc(size)
 #endif
 
-/* libpq/libpq.h wants Kerberos' headers where PostgreSQL was built with it. */
+/* libpq/libpq.h needs Kerberos' headers if PostgreSQL was built with it. */
 extern bool pq_is_reading_msg(void);
 extern bool pq_check_connection(void);
 
-/* 19 hands more to signal handlers than a number. */
+/* 19 passes more than a number to signal handlers. */
 #ifndef PG_SIG_DFL
 #define PG_SIG_DFL	SIG_DFL
 #endif
 
-/* 19 has its compilers take no comment for that. */
+/* Compilers take no comment for it in 19. */
 #ifndef pg_fallthrough
 #define pg_fallthrough	((void) 0)
 #endif
 
-/* 17 knows infinite intervals. */
+/* 17 has infinite intervals. */
 #ifndef INTERVAL_NOT_FINITE
 #define INTERVAL_NOT_FINITE(i)	(false)
 #endif

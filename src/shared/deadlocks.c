@@ -3,23 +3,21 @@
  * deadlocks.c
  *		The latest deadlocks between this instance and others.
  *
- * The worker enters each that a backend of this instance was a member of,
- * whether the victim was ours or not.  The victim's backend reads it for its
- * error, and the view zk_deadlocks shows all.  They are not kept over a restart
- * of the server.
+ * The worker enters each deadlock that a backend of this instance was a member
+ * of, whether or not the victim was ours.  The victim's backend reads it for
+ * its error, and the view zk_deadlocks shows all.  A restart of the server
+ * clears them.
  *
- * Beside them the worker notes in which directories
- * (core/deadlock/directory.c) it has znodes, for the next worker to delete
- * what it leaves there.
+ * The worker also notes in which directories (core/deadlock/waits_dir.c) it
+ * has znodes, so that the next worker can delete those left there.
  *
- * An entry has its members one after the other, each with its two strings.
- * Those that do not fit into ENTRY_BYTES are left out, the last ones first.
+ * An entry has its members one after the other, each with its two strings.  The
+ * last members are left out if they do not fit into ENTRY_BYTES.
  *
- * Locking protocol.  All fields are guarded by one LWLock, of the tranche
- * ZK_TRANCHE, which may be taken inside any other.  The entry with number n is
- * the one at n % ZK_DEADLOCKS, and is overwritten by that with number
- * n + ZK_DEADLOCKS.  What is forgotten is only not listed: its victim can
- * still read it.
+ * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
+ * inside any other, guards all fields.  Entry number n is at n % ZK_DEADLOCKS,
+ * and is overwritten by number n + ZK_DEADLOCKS.  A forgotten entry is only not
+ * listed: its victim can still read it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -92,7 +90,7 @@ deadlocks_startup_shmem(void)
 {
 	bool		found;
 
-	/* in case this is a restart within the postmaster */
+	/* after a restart within the postmaster */
 	shared = NULL;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
@@ -113,14 +111,14 @@ pack_string(char *bytes, const char *string)
 	return (uint16) len;
 }
 
-/* Append a member; false if there is no room for it. */
+/* Append a member; false if it does not fit. */
 static bool
 pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 {
 	char	   *bytes = entry->bytes + *used;
 	PackedMember packed = {0};
 	size_t		size = sizeof(packed) + strlen(member->cluster_name) + 1 +
-		strlen(member->path) + 1;
+	strlen(member->path) + 1;
 
 	if (entry->nmembers == ZK_DEADLOCK_MEMBERS ||
 		*used + size > sizeof(entry->bytes))
@@ -161,7 +159,7 @@ unpack_member(const DeadlockEntry *entry, int *used, ZkDeadlockMember *member)
 	*used = bytes - entry->bytes;
 }
 
-/* Fill in *deadlock, whose members have been palloc'd. */
+/* Fill in *deadlock, whose members are palloc'd. */
 static void
 unpack(const DeadlockEntry *entry, ZkDeadlock *deadlock)
 {
@@ -176,10 +174,8 @@ unpack(const DeadlockEntry *entry, ZkDeadlock *deadlock)
 
 /*
  * deadlock_add
- *		Note a deadlock that was found, and return its number, which is never 0;
- *		the worker only.
- *
- * Its number and time are set here.
+ *		Enter a deadlock, set its number and time, and return the number, which
+ *		is never 0; the worker only.
  */
 uint32
 deadlock_add(const ZkDeadlock *deadlock)
@@ -243,7 +239,7 @@ deadlocks_list(int *ndeadlocks)
 	for (int i = 1; i <= ZK_DEADLOCKS; i++)
 	{
 		const DeadlockEntry *entry =
-			&shared->entries[(shared->last + i) % ZK_DEADLOCKS];
+		&shared->entries[(shared->last + i) % ZK_DEADLOCKS];
 
 		if (entry->number > shared->forgotten)
 			unpack(entry, &deadlocks[n++]);
@@ -255,7 +251,7 @@ deadlocks_list(int *ndeadlocks)
 
 /*
  * deadlocks_forget
- *		List those that have been found so far no more.
+ *		Stop listing the deadlocks found so far.
  */
 void
 deadlocks_forget(void)
@@ -270,7 +266,7 @@ deadlocks_forget(void)
  *		The session is about to have a znode in this directory; the worker
  *		only.
  *
- * When there are too many it is not noted: then what is left there goes with the
+ * When there are too many it is not noted: the znodes there go with the
  * session.
  */
 void
@@ -288,7 +284,7 @@ deadlock_note_waits_dir(const char *path)
 
 /*
  * deadlock_read_waits_dir
- *		A directory that has been noted, by number from 0 on; false if there is
+ *		A directory that was noted, by number from 0 on; false if there is
  *		none; the worker only.
  */
 bool
@@ -306,7 +302,7 @@ deadlock_read_waits_dir(int number, char path[ZNODE_PATH_SIZE])
 
 /*
  * deadlock_forget_waits_dirs
- *		The session has no znode in any of them; the worker only.
+ *		The session has no znode in any noted directory; the worker only.
  */
 void
 deadlock_forget_waits_dirs(void)

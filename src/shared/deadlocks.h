@@ -18,12 +18,10 @@
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 
-/*
- * So many directories can have znodes of ours that the next worker is told of.
- */
+/* The most directories noted for the next worker. */
 #define ZK_DEADLOCK_WAITS_DIRS		8
 
-/* So many are kept, each with so many members. */
+/* The most deadlocks kept, and the most members of each. */
 #define ZK_DEADLOCKS			32
 #define ZK_DEADLOCK_MEMBERS		64
 
@@ -31,22 +29,23 @@
 #define ZK_CLUSTER_NAME_SIZE			128
 
 /*
- * A member of a deadlock: a process that waits for a lock, of an instance that
- * holds what the members that it blocks wait for.
+ * A member: a process that waits for a lock, in an instance that holds what
+ * the members blocked by it wait for.
  */
 typedef struct ZkDeadlockMember
 {
-	char		cluster_name[ZK_CLUSTER_NAME_SIZE];	/* cluster_name, or what
-													 * else tells which
-													 * instance it is */
-	char		path[ZNODE_PATH_SIZE];	/* of the lock waited for: that of its
-										 * lock directory, or of the
-										 * semaphore's; or the vertex of a
-										 * session, see core/deadlock/vertex.c */
+	char		cluster_name[ZK_CLUSTER_NAME_SIZE]; /* cluster_name, or
+													 * another name of the
+													 * instance */
+	char		path[ZNODE_PATH_SIZE];	/* of the lock waited for: its lock
+										 * directory, or the semaphore's; or
+										 * the vertex of a session, see
+										 * core/deadlock/vertex.c */
 	ZnodeKind	kind;			/* of the contender that waits */
 	int			pid;			/* of the process that waits for it */
-	int			holder_pid;		/* of the process that blocks others: the same,
-								 * or one that waits for it in its instance */
+	int			holder_pid;		/* of the process that blocks others: the
+								 * same, or one that waits for it in its
+								 * instance */
 	bool		local;			/* it is ours */
 	uint64		blocked_by;		/* bit i: the member i; 0: the next one */
 } ZkDeadlockMember;
@@ -54,11 +53,10 @@ typedef struct ZkDeadlockMember
 typedef struct ZkDeadlock
 {
 	uint32		number;			/* from 1 on, since server start */
-	TimestampTz detected;		/* when this instance heard of it */
+	TimestampTz detected;		/* when this instance learned of it */
 	int			nmembers;
-	ZkDeadlockMember *members;	/* the victim first, then as they are to be
-								 * told of: mostly each behind one that it
-								 * blocks */
+	ZkDeadlockMember *members;	/* the victim first, then mostly each behind
+								 * one that it blocks */
 } ZkDeadlock;
 
 /* module load */

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * grant.c
- *		What the worker does to slots: opens their mail, and tells them what
- *		has become of their contenders.
+ *		What the worker does to slots: opens their mail, and reports what has
+ *		become of their contenders.
  *
- * Each function takes the partition locks that it needs, as slots.c tells.
- * The worker's own clock is in milliseconds, so times are converted here.
+ * Each function takes the partition locks that it needs: see slots.c.  The
+ * worker's own clock is in milliseconds, so times are converted here.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,14 +24,14 @@
 #include "shared/slots_private.h"
 #include "utils/memutils.h"
 
-/* When a time as of zk_now_us() has come, as of zk_now_ms(). */
+/* Convert a time as of zk_now_us() to one as of zk_now_ms(), not earlier. */
 static int64
 ms_of_us(int64 us)
 {
 	return (us + 999) / 1000;
 }
 
-/* Is there a backend that waits for nothing but the slot? */
+/* Does a backend wait for nothing but the slot? */
 static bool
 has_ready_waiter(const ZkSlot *slot)
 {
@@ -43,9 +43,9 @@ has_ready_waiter(const ZkSlot *slot)
 
 /*
  * slots_attach_worker
- *		The calling process is the worker from now on, until it ends.
+ *		Make the calling process the worker, until it ends.
  *
- * Old mail is thrown away: slots_list() shows all there is to know.
+ * Old mail is discarded: slots_list() finds all that matters.
  */
 void
 slots_attach_worker(void)
@@ -84,7 +84,7 @@ slots_detach_worker(void)
 /*
  * slots_list
  *		The slots that want or have a contender, palloc'd.  They stay until the
- *		worker has said slot_set_gone().
+ *		worker calls slot_set_gone().
  *
  * Slots that only an earlier worker's mail had kept are removed.
  */
@@ -116,8 +116,8 @@ slots_list(int *nslots)
 
 /*
  * slots_hold_mail
- *		The worker does not open its mail until it can send something again; or
- *		does.
+ *		The worker stops opening its mail until it can send something again; or
+ *		opens it again.
  */
 void
 slots_hold_mail(bool held)
@@ -133,8 +133,8 @@ slot_of_mail(slist_node *node)
 
 /*
  * slots_collect_mail
- *		Take all mail: a chain of slots to be walked by slot_open_mail(), to
- *		its end.
+ *		Take all mail: a chain of slots, to be walked to its end by
+ *		slot_open_mail().
  */
 ZkSlot *
 slots_collect_mail(void)
@@ -144,10 +144,10 @@ slots_collect_mail(void)
 
 /*
  * slot_open_mail
- *		What does this slot of the collected chain ask for?
+ *		What does this slot of the collected chain ask the worker for?
  *
- * Sets *next to the next slot of the chain and, for ZK_MAIL_WANT, *wanted.
- * The slot may be gone afterwards if the answer is ZK_MAIL_NOTHING.
+ * Sets *next to the next slot of the chain and, for ZK_MAIL_WANT, *wanted.  The
+ * slot may be gone afterwards if the answer is ZK_MAIL_NOTHING.
  */
 ZkMail
 slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
@@ -157,7 +157,7 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	bool		watch_wanted;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	now = zk_now_us();			/* not before a drop that went ahead */
+	now = zk_now_us();			/* not before an earlier slot_drop() */
 	*next = slot_of_mail(slot->mail_node.next);
 	if (slot->state == ZK_SLOT_IDLE &&
 		turn_mail_opened(&slot->turn, slot_has_taker(slot), retain_time_us(),
@@ -184,12 +184,12 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 
 /*
  * slot_set_uuid
- *		The worker is about to create a contender under this UUID, in the
- *		session with this number.
+ *		The worker is about to create a contender with this UUID in this
+ *		session.
  *
- * Noted ahead of the create, so that the next worker can find the znode even
- * if this one does not live to see the answer.  "retain" tells that the slot
- * may be retained, which the znode will say.
+ * Noted before the create, so that the next worker can find the znode even if
+ * this one ends before the answer.  "retain": the slot may be retained, which
+ * the znode will say.
  */
 void
 slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
@@ -206,8 +206,7 @@ slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
 
 /*
  * slot_set_uncreated
- *		The contender does not exist any more, and is about to be created
- *		again.
+ *		The contender no longer exists, and is about to be created again.
  */
 void
 slot_set_uncreated(ZkSlot *slot)
@@ -220,14 +219,12 @@ slot_set_uncreated(ZkSlot *slot)
 /*
  * slot_requeue
  *		The slot is being released: if a contender of the same kind is wanted
- *		again, note that it is about to be created in the step in which this
- *		one is deleted.
+ *		again, note that the step that deletes this one is about to create it.
  *
  * The next contender has the UUID and the session of this one, and until it is
- * created the slot has this one's number.  So whichever of the two the next
- * worker finds, if this one does not live to see the answer, it can tell.
- * "retain" is as for slot_set_uuid().  Returns whether it is wanted, and sets
- * *wanted to what for.
+ * created the slot has this one's number.  So if this worker ends before the
+ * answer, the next one can tell which of the two it finds.  "retain" is as for
+ * slot_set_uuid().  Returns whether a contender is wanted, and sets *wanted.
  */
 bool
 slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted)
@@ -260,8 +257,8 @@ slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted)
 
 /*
  * slot_set_tells_waits
- *		The contender's note is about to tell of waits: a worker that takes it
- *		over must take them back.
+ *		The contender's note is about to tell of waits, which a worker that
+ *		takes it over must remove.
  */
 void
 slot_set_tells_waits(ZkSlot *slot)
@@ -271,7 +268,7 @@ slot_set_tells_waits(ZkSlot *slot)
 	slot_unlock(slot);
 }
 
-/* Waiters are to know that it may take long, if the slot is in this state. */
+/* Tell waiters whether it may take long, if the slot is in this state. */
 static void
 set_queued(ZkSlot *slot, ZkSlotState state)
 {
@@ -294,8 +291,8 @@ slot_set_stuck(ZkSlot *slot)
 }
 
 /*
- * The contender exists, with this sequence number; and if it is that of
- * slot_requeue(), the one ahead of it is gone.
+ * The contender exists, with this sequence number; if slot_requeue() had
+ * announced it, the previous one is gone.
  */
 static void
 set_created(ZkSlot *slot, int32 sequence)
@@ -308,10 +305,11 @@ set_created(ZkSlot *slot, int32 sequence)
 }
 
 /*
- * The contender owns the lock; false if nobody wants it any more.  If all
- * backends that want the slot still wait for the heavyweight lock, *check_at is
- * when the worker must look again, by slot_check_idle().  They may be about to
- * get the lock; but they may also wait for a backend that in turn waits for our
+ * The contender owns the lock; false if no backend wants it any more.
+ *
+ * If all backends that want the slot still wait for the heavyweight lock,
+ * *check_at is when the worker must call slot_check_idle(): they may be about
+ * to get the lock, or may wait for a backend that in turn waits for our
  * contender.
  */
 static bool
@@ -344,7 +342,7 @@ set_writers_checked(ZkSlot *slot, bool writer_behind)
 	slot_wake(slot);
 }
 
-/* Who waits for the token holds the lock; the others would wake in vain. */
+/* Only a holder waits for the token; others would wake in vain. */
 static void
 wake_for_token(ZkSlot *slot)
 {
@@ -362,8 +360,8 @@ set_token(ZkSlot *slot, int64 token)
 }
 
 /*
- * The contender is not the owner any more, though something of it may be left:
- * the holders have lost the lock.
+ * The contender is no longer the owner, though its node may be left: the
+ * holders have lost the lock.
  */
 static void
 set_lost(ZkSlot *slot)
@@ -376,15 +374,15 @@ set_lost(ZkSlot *slot)
 
 /*
  * slot_tell
- *		What a step of the contender has come to: bits RECIPE_REPORT_*, of
- *		which SLOT_TOLD are the slot's.
+ *		Report the outcome of a contender's step: bits RECIPE_REPORT_*, of
+ *		which SLOT_TOLD concern the slot.
  *
- * "sequence" is of CREATED, "token" of TOKEN.  That it is QUEUED is no news if it
- * is being given up meanwhile: it goes in a moment.  ALONE: and the worker hears
- * if somebody comes.
+ * "sequence" belongs to CREATED, "token" to TOKEN.  QUEUED is ignored if the
+ * contender is being given up: it goes in a moment.  ALONE also means that the
+ * worker hears when another contender comes.
  *
- * Returns when the worker must look again after GRANTED, by slot_check_idle(),
- * as of zk_now_ms(); or 0.
+ * Returns when the worker must call slot_check_idle() after GRANTED, as of
+ * zk_now_ms(); or 0.
  */
 int64
 slot_tell(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
@@ -411,7 +409,7 @@ slot_tell(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 		set_lost(slot);
 	slot_unlock(slot);
 
-	/* it has a contender, which the worker alone ends */
+	/* without the lock: the slot has a contender, which only we end */
 	if (granted)
 		ConditionVariableBroadcast(&slot->cv);
 	return ms_of_us(check_at);
@@ -419,8 +417,8 @@ slot_tell(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 
 /*
  * slot_set_unheard
- *		The worker does not hear any more if somebody comes to stand behind
- *		our contender.
+ *		The worker no longer hears when another contender comes to stand behind
+ *		ours.
  */
 void
 slot_set_unheard(ZkSlot *slot)
@@ -432,10 +430,10 @@ slot_set_unheard(ZkSlot *slot)
 
 /*
  * slot_set_contended
- *		Others wait behind our contender, or the worker itself does, to end the
+ *		Other contenders wait behind ours, or the worker waits to end the
  *		session.
  *
- * What is only retained is given up.  Returns whether the slot is in use
+ * A slot that is only retained is given up.  Returns whether the slot is in use
  * instead, so that they have to wait.
  */
 bool
@@ -455,9 +453,10 @@ slot_set_contended(ZkSlot *slot)
 
 /*
  * slot_set_no_token
- *		ZooKeeper refuses the fencing token of the contender that owns the lock.
+ *		ZooKeeper refuses the fencing token of the contender that owns the
+ *		lock.
  *
- * Returns whether that is news.
+ * Returns whether that was unknown.
  */
 bool
 slot_set_no_token(ZkSlot *slot, ZkRefusal refusal)
@@ -465,7 +464,7 @@ slot_set_no_token(ZkSlot *slot, ZkRefusal refusal)
 	bool		is_news;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	/* an earlier worker may have told it */
+	/* an earlier worker may have reported it */
 	is_news = slot->token == 0 && slot->token_refusal != refusal;
 	if (is_news)
 	{
@@ -480,8 +479,8 @@ slot_set_no_token(ZkSlot *slot, ZkRefusal refusal)
  * slot_set_refused
  *		ZooKeeper refuses the contender.
  *
- * The waiter that asked is told.  The worker says slot_set_gone() when nothing
- * of the contender is left.
+ * The waiter that asked is told.  The worker calls slot_set_gone() when nothing
+ * is left of the contender.
  */
 void
 slot_set_refused(ZkSlot *slot, ZkRefusal refusal, int permits_found)
@@ -521,8 +520,8 @@ slot_set_gone(ZkSlot *slot, ZkContender *wanted)
  *		Take back what the instance owns, if no backend holds any of it, so
  *		that the worker may close the session.
  *
- * Returns false, and does nothing, while a slot is held: its holder may be in
- * the middle of its commit.
+ * Returns false, and does nothing, while a slot is held: its holder may be
+ * committing.
  */
 bool
 slots_retire(void)
@@ -549,11 +548,11 @@ slots_retire(void)
 
 /*
  * slot_cancel_holders
- *		Another client asks for the lock: cancel what its holders are running.
+ *		Another client asks for the lock: cancel the statements of its holders.
  *
- * Returns how many were canceled: not those in their commit, which ends by
- * itself.  It is not known who asks, so processes without a role, which only
- * superusers may cancel, are left alone.
+ * Returns how many were canceled.  A holder that is committing is left alone,
+ * since it ends by itself; so is a process without a role, since the client
+ * that asks is unknown, and only superusers may cancel such a process.
  */
 int
 slot_cancel_holders(ZkSlot *slot)
@@ -568,7 +567,7 @@ slot_cancel_holders(ZkSlot *slot)
 	return n;
 }
 
-/* Wake a backend that waits for several slots: for one of them it sleeps. */
+/* Wake a backend that sleeps on one of several slots that it waits for. */
 static void
 wake_together(int pid)
 {
@@ -595,12 +594,12 @@ wake_together(int pid)
  *		A backend's wait for the slot is to end because of a deadlock with
  *		other instances.
  *
- * The wait is that of ZkWait: "pid" wants the slot since "since".  "deadlock" is
- * the number that deadlock_add() gave; or ZK_STEPS_BACK: the wait does not end,
- * but goes on behind those of other backends that wait for the heavyweight lock.
- * The slot is one that the worker knows a contender of.  Returns false, and does
- * nothing, if it is not the same wait any more.  The backend goes on waiting
- * after all if the slot changes its state before the backend looks.
+ * "pid" and "since" identify the wait, as in ZkWait.  "deadlock" is the number
+ * from deadlock_add(); or ZK_STEPS_BACK: the wait does not end, but goes on
+ * behind other backends that wait for the heavyweight lock.  The worker knows a
+ * contender of the slot.  Returns false, and does nothing, if that wait is
+ * over.  The backend goes on waiting after all if the slot changes its state
+ * before the backend looks.
  */
 bool
 slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)

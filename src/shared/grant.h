@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * grant.h
- *		What the worker does to slots: opens their mail, and tells them what
- *		has become of their contenders.
+ *		What the worker does to slots: opens their mail, and reports what has
+ *		become of their contenders.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,11 +24,11 @@ typedef enum ZkMail
 	ZK_MAIL_NOTHING,			/* overtaken by events */
 	ZK_MAIL_WANT,
 	ZK_MAIL_CHECK_WRITERS,		/* once: is a writer behind our readers? */
-	ZK_MAIL_WATCH_QUEUE,		/* from now on: is anybody behind us? */
+	ZK_MAIL_WATCH_QUEUE,		/* from now on: is any contender behind us? */
 	ZK_MAIL_RELEASE
 } ZkMail;
 
-/* What of a step of a contender concerns its slot. */
+/* The bits of a step's report that concern the slot. */
 #define SLOT_TOLD \
 	(RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED | \
 	 RECIPE_REPORT_ALONE | RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER | \

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * holders.c
- *		Which backends hold slots, or wait for them: for views, to cancel
- *		them, and to find deadlocks.
+ *		Which backends hold slots, or wait for them: for views, for canceling
+ *		them, and for finding deadlocks.
  *
- * What is shown as of one moment is read under all partition locks, as slots.c
- * tells.  slots_waits() and slots_holds_of(), which the worker calls again and
- * again while there are long waits, lock one partition at a time: what they
- * return was true at some moment of the call, each row at its own.
+ * A snapshot is read under all partition locks: see slots.c.  slots_waits() and
+ * slots_holds_of(), which the worker calls repeatedly while there are long
+ * waits, lock one partition at a time: each row was true at some moment of the
+ * call.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -146,16 +146,16 @@ is_waiting(const ZkProcLock *proc)
  *		The waits of this instance's backends that wait for nothing but a slot:
  *		an array, palloc'd.
  *
- * The slot is WANTED: the backend waits for what stands ahead of the
- * contender, once that is queued.  Or it is HELD: a reader waits behind other
- * readers of this instance, since a writer of another one stands behind the
- * contender of them all; so it waits for its own instance's holders first.
- * Who wants any of several slots may be behind another backend that waits for
- * one of them: what keeps that one keeps both.  Slots that are being granted
- * or given up are left out: they change by themselves.  So are waits that are
- * to end because of a deadlock.
+ * If the slot is WANTED, the backend waits for the contenders ahead, once ours
+ * is queued.  If it is HELD, a reader waits behind other readers of this
+ * instance, since another instance's writer stands behind their contender; so
+ * it waits for its own instance's holders first.  A backend that wants any of
+ * several slots may be behind another one that waits for one of them: what
+ * blocks that one blocks both.  Slots that are being granted or given up are
+ * left out, since they change by themselves; so are waits that a deadlock is
+ * to end.
  *
- * The worker may use the slots until it has said slot_set_gone().
+ * The worker may use the slots until it calls slot_set_gone().
  */
 ZkWait *
 slots_waits(int *nwaits)
@@ -187,8 +187,8 @@ slots_waits(int *nwaits)
 }
 
 /*
- * Is the slot the backend's?  So is one that the instance owns and keeps for
- * it until it can have others together with that.
+ * Is the slot the backend's, or owned by the instance and kept for it until it
+ * can have others together with it?
  */
 static bool
 has_slot(const ZkProcLock *proc, const ZkSlot *slot)
@@ -201,11 +201,11 @@ has_slot(const ZkProcLock *proc, const ZkSlot *slot)
 
 /*
  * slots_holds_of
- *		What these backends hold, and have not lost, or what is kept for them:
+ *		What these backends hold and have not lost, or what is kept for them:
  *		an array, palloc'd.
  *
- * "pids" are in the order of compare_pids().  The worker may use the slots until it has
- * said slot_set_gone().
+ * "pids" are in the order of compare_pids().  The worker may use the slots
+ * until it calls slot_set_gone().
  */
 ZkHold *
 slots_holds_of(const int *pids, int npids, int *nholds)
@@ -248,11 +248,11 @@ is_one_of(int pid, const int *pids, int npids)
 
 /*
  * slots_cancel_holders
- *		Cancel what these backends of slots_holders() are running, if they
+ *		Cancel the statements of these backends of slots_holders(), if they
  *		still hold the lock.
  *
- * Returns how many were canceled: not those that do not hold the lock any
- * more, and not those in their commit, which ends by itself.
+ * Returns how many were canceled.  Backends that no longer hold the lock are
+ * left alone, and so are those that are committing, which end by themselves.
  */
 int
 slots_cancel_holders(const ZkKey *lock, const int *pids, int npids)

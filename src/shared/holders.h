@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * holders.h
- *		Which backends hold slots, or wait for them: for views, to cancel
- *		them, and to find deadlocks.
+ *		Which backends hold slots, or wait for them: for views, for canceling
+ *		them, and for finding deadlocks.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -33,8 +33,8 @@ typedef struct ZkLockRow
 } ZkLockRow;
 
 /*
- * A wait for nothing but a slot.  Together, the pid and "since" are those of one
- * wait and of no other for the slot.
+ * A wait for nothing but a slot.  The pid and "since" together identify one
+ * wait for the slot.
  */
 typedef struct ZkWait
 {
@@ -42,15 +42,15 @@ typedef struct ZkWait
 	int			pid;
 	int64		since;			/* as of zk_now_us(); in tier 1, too */
 	TimestampTz xact_start;		/* of the transaction that waits */
-	int			alternatives;	/* it waits for any of so many slots; 0: for
-								 * this very one */
+	int			alternatives;	/* number of slots of which it waits for any;
+								 * 0: for this very one */
 	ZkSlotState state;			/* WANTED, or HELD: see slots_waits() */
 	ZkContender contender;
 } ZkWait;
 
 /*
- * A hold of a slot.  Together, the pid and "since" are those of one hold and of
- * no other of the slot.
+ * A hold of a slot.  The pid and "since" together identify one hold of the
+ * slot.
  */
 typedef struct ZkHold
 {

@@ -3,25 +3,25 @@
  * key.c
  *		The key of a slot: which lock it is, and what of it the slot serves.
  *
- * Keys are hashed and compared as structs.  The path of the lock directory is
- * made from a key where ZooKeeper, the lock manager or a user needs it, by
- * key_path(); no other code takes a path apart.
+ * Keys are hashed and compared as structs.  key_path() makes the path of the
+ * lock directory from a key, where ZooKeeper, the lock manager or a user needs
+ * it.
  *
- * A root is long and nearly always the same, so a key has its number: an entry
- * of a table in shared memory.  A key is valid while its root is in use.  Each
- * slot uses its root.  Each backend pins, that is, uses the root that it
- * resolved last, until it resolves another or ends: so a backend may keep
- * the keys that it has made until it makes one with another root, and longer
- * those of slots that it wants or holds.  The worker makes no keys; it takes
- * those of slots.
+ * A root is long and nearly always the same, so a key has its number in a
+ * table in shared memory.  A key is valid while its root is in use.  Each slot
+ * uses its root.  Each backend pins (uses) the root that it resolved last,
+ * until it resolves another or ends: so a key that a backend has made is valid
+ * until that backend makes one with another root, or longer, while the backend
+ * wants or holds the key's slot.  The worker makes no keys; it takes those of
+ * slots.
  *
- * Locking protocol.  Each root has a count of its uses.  While that is above
- * 0, the root does not change, and whoever uses it reads it without a lock.
- * The roots are looked up under the LWLock; an entry that is not in use is
- * overwritten under the same lock, held exclusively.  A pin is counted under
- * the lock, shared or exclusive, since it may be the first use.  Whoever has a
- * valid key, and sees to it that it stays valid meanwhile, counts another use
- * without the lock, and a use ends without the lock.
+ * Locking protocol.  Each root has a count of its uses.  While that is above 0,
+ * the root does not change, and its users read it without a lock.  Roots are
+ * looked up under the LWLock, and an unused entry is overwritten under the
+ * same lock, held exclusively.  A pin is counted under the lock, shared or
+ * exclusive, since it may be the first use.  A process with a key that stays
+ * valid meanwhile counts another use without the lock; a use ends without the
+ * lock.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -41,23 +41,23 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
-/* In field4 of our lock tags, which tells them from others' user locks: "ZK". */
+/* "ZK": field4 of our lock tags, which no other user lock has. */
 #define ZK_LOCKTAG_MAGIC	0x5A4B
 
 #define ROOTS_TRANCHE	"zklock roots"
 
-/* Where the part of a key begins that counts, and where the hashed part. */
+/* The offsets from which a key is compared, and hashed. */
 #define COUNTING		offsetof(ZkKey, hash)
 #define HASHED			offsetof(ZkKey, for_whom)
 
 typedef char Root[ZNODE_MAX_ROOT + 1];
 
-/* In shared memory; apart, since many read the first and change the second. */
+/* in shared memory; apart: one is read often, the other changed */
 static Root *roots = NULL;		/* "": never used */
 static pg_atomic_uint32 *uses = NULL;
 static LWLock *roots_lock = NULL;
 
-/* The number of the root that this process uses; -1: none. */
+/* the number of the root that this process pins, or -1 */
 static int	pinned = -1;
 
 /* Each process may pin a root that no slot uses. */
@@ -103,7 +103,7 @@ keys_startup_shmem(void)
 
 /*
  * root_use
- *		A slot uses this root from now on.  The caller has a valid key with it.
+ *		Count a slot's use of this root.  The caller has a valid key with it.
  */
 void
 root_use(uint16 root)
@@ -113,7 +113,7 @@ root_use(uint16 root)
 
 /*
  * root_leave
- *		The slot does not use the root any more.
+ *		End a slot's use of this root.
  */
 void
 root_leave(uint16 root)
@@ -145,7 +145,7 @@ find_root(const char *root)
 	return -1;
 }
 
-/* Give a root the number of one that is not in use, or -1; likewise. */
+/* Give a root an unused number, or -1; the lock is held exclusively. */
 static int
 enter_root(const char *root)
 {
@@ -159,7 +159,7 @@ enter_root(const char *root)
 }
 
 /*
- * Pin a root in place of the one that is pinned, and return its number.
+ * Pin a root in place of the pinned one, and return its number.
  *
  * Errors: 53200 if too many are in use.
  */
@@ -210,8 +210,8 @@ set_hash(ZkKey *key)
  * key_make
  *		The key of a lock: of its exclusive slot, and of a backend's holds.
  *
- * "name" is encoded.  The root stays pinned until this process makes a key
- * with another one.
+ * "name" is encoded.  The root stays pinned until this process makes a key with
+ * another one.
  *
  * Errors: 53200 if too many roots are in use.
  */
@@ -229,11 +229,11 @@ key_make(const char *root, const char *name, ZkKey *key)
 
 /*
  * key_parse_advisory
- *		Which advisory lock the end of a name tells: "<key>", a bigint, or
- *		"<key1>,<key2>", integers.
+ *		Parse the advisory lock's key at the end of a name: "<key>", a bigint,
+ *		or "<key1>,<key2>", integers.
  *
- * Only what these are written as counts, without zeros ahead or a plus: two
- * names must not stand for one lock.
+ * Only the canonical form is accepted, without leading zeros or a plus sign:
+ * two names must not stand for one lock.
  */
 bool
 key_parse_advisory(const char *text, ZkAdvisoryKey *advisory)
@@ -268,9 +268,9 @@ key_parse_advisory(const char *text, ZkAdvisoryKey *advisory)
  *		Note whether a lock stands for an advisory lock of PostgreSQL in the
  *		database of this process.
  *
- * To be called for each key that is made of such a name, so that all backends
- * of the database have the same heavyweight locks; and for a copy of the key of
- * a slot, which has what the backend noted that made the slot.
+ * Must be called for each key made from such a name, so that all backends of
+ * the database take the same heavyweight locks; and for a copy of a slot's
+ * key, which has the mark of the backend that made the slot.
  */
 void
 key_set_advisory(ZkKey *key, bool advisory)
@@ -278,19 +278,19 @@ key_set_advisory(ZkKey *key, bool advisory)
 	key->advisory = advisory;
 }
 
-/* For hash tables, too; "size" does not count. */
+/* Also for hash tables; "size" is ignored. */
 static void *
 copy_key(void *copy, const void *key, Size size pg_attribute_unused())
 {
-	/* the name's terminator, too */
+	/* includes the name's terminator */
 	return memcpy(copy, key,
 				  offsetof(ZkKey, name) + ((const ZkKey *) key)->length + 1);
 }
 
 /*
  * key_in_mode
- *		The key of the slot that serves the same lock in this mode: for this
- *		backend, if that is a slot of one backend's own.
+ *		The key of the slot that serves the same lock in this mode; of this
+ *		backend's own slot, if the mode has one for each backend.
  */
 void
 key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result)
@@ -304,10 +304,9 @@ key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result)
 
 /*
  * key_in_other_mode
- *		The key of the slot whose contender would stand in the way of that of
- *		this slot.
+ *		The key of the slot whose contender would conflict with this slot's.
  *
- * Of an exclusive lock that is the slot that all readers share.  Returns false
+ * For an exclusive lock that is the slot that all readers share.  Returns false
  * for a permit, which has no other mode.
  */
 bool
@@ -332,7 +331,7 @@ key_is_advisory(const ZkKey *key)
 
 /*
  * key_is_of_lock
- *		Are these keys of the same lock or semaphore, whatever the slots serve?
+ *		Do these keys belong to the same lock or semaphore, in any mode?
  */
 bool
 key_is_of_lock(const ZkKey *key, const ZkKey *lock)
@@ -343,7 +342,7 @@ key_is_of_lock(const ZkKey *key, const ZkKey *lock)
 
 /*
  * key_compare
- *		The order of locks below the same root that all callers agree on, for
+ *		The order of locks below one root that all callers agree on, for
  *		qsort(): that of their paths.
  */
 int
@@ -369,9 +368,9 @@ key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
  * key_tag
  *		The tag of the heavyweight lock of a hold or slot.
  *
- * It is the same for all slots of a lock, and in all databases; a permit is one
+ * All slots of a lock have the same tag, in all databases; a permit is one
  * backend's own, so no other has its tag.  "path" is that of key_path().  Two
- * locks may share a tag: that costs a wait, and nothing else.
+ * locks that share a tag wait for each other, and nothing worse.
  */
 void
 key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
@@ -399,7 +398,7 @@ key_advisory_tag(const ZkKey *key, LOCKTAG *tag)
 {
 	ZkAdvisoryKey advisory;
 
-	/* the name's last byte that is encoded is the slash ahead of the key */
+	/* the last encoded byte of the name is the slash before the key */
 	if (!key_is_advisory(key) ||
 		!key_parse_advisory(strrchr(key->name, '%') + strlen("%2F"), &advisory))
 		return false;
@@ -408,7 +407,7 @@ key_advisory_tag(const ZkKey *key, LOCKTAG *tag)
 	return true;
 }
 
-/* For hash tables; "size" does not count. */
+/* For hash tables; "size" is ignored. */
 static uint32
 hash_of_key(const void *key, Size size pg_attribute_unused())
 {
@@ -418,7 +417,7 @@ hash_of_key(const void *key, Size size pg_attribute_unused())
 static int
 match_keys(const void *a, const void *b, Size size pg_attribute_unused())
 {
-	/* a difference in length is found ahead of the names */
+	/* "length" is compared before the names */
 	return memcmp((const char *) a + COUNTING, (const char *) b + COUNTING,
 				  offsetof(ZkKey, name) - COUNTING +
 				  ((const ZkKey *) a)->length);
@@ -426,8 +425,8 @@ match_keys(const void *a, const void *b, Size size pg_attribute_unused())
 
 /*
  * key_hash_ctl
- *		For a hash table whose entries begin with a ZkKey: fill in *ctl, which
- *		the caller may add to, and return the flags that go with that.
+ *		Fill in *ctl for a hash table whose entries begin with a ZkKey, and
+ *		return the flags; the caller may add to both.
  */
 int
 key_hash_ctl(HASHCTL *ctl, Size entrysize)

@@ -3,7 +3,7 @@
  * key.h
  *		The key of a slot: which lock it is, and what of it the slot serves.
  *
- * See key.c for how long a key is valid, and for who guards the roots.
+ * See key.c for how long a key is valid, and for the locking protocol.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -19,16 +19,16 @@
 #include "storage/lock.h"
 #include "utils/hsearch.h"
 
-/* At least so many roots can be in use at the same time. */
+/* The number of roots that can surely be in use at a time. */
 #define ZK_MAX_ROOTS		256
 
-/* What a slot serves; each is a slot of its own. */
+/* What a slot serves; each mode has its own slot. */
 typedef enum ZkKeyMode
 {
-	ZK_KEY_EXCLUSIVE,			/* exclusive locks; also the key of holds of a
-								 * lock, in any mode */
+	ZK_KEY_EXCLUSIVE,			/* exclusive locks; also the key of a lock's
+								 * holds, in any mode */
 	ZK_KEY_SHARED,				/* the shared locks of all backends */
-	ZK_KEY_SHARED_TOGETHER,		/* one that a backend takes together with
+	ZK_KEY_SHARED_TOGETHER,		/* a backend's shared lock taken together with
 								 * others */
 	ZK_KEY_PERMIT				/* a backend's permit of a semaphore */
 } ZkKeyMode;
@@ -42,18 +42,18 @@ typedef struct ZkAdvisoryKey
 } ZkAdvisoryKey;
 
 /*
- * Made by key.c only.  What follows the name's terminator is not set, and does
- * not count.
+ * Made by key.c only.  The bytes after the name's terminator are unset and
+ * ignored.
  */
 typedef struct ZkKey
 {
-	bool		advisory;		/* in the database of the process that has
-								 * made this key, the lock stands for the
-								 * advisory lock of PostgreSQL whose key the
-								 * name ends in.  Does not count */
+	bool		advisory;		/* in the database of the process that made
+								 * the key, the lock stands for PostgreSQL's
+								 * advisory lock whose key ends the name.
+								 * Ignored in comparisons */
 	uint32		hash;			/* of all that follows */
-	int32		for_whom;		/* number of the backend whose own slot this
-								 * is, or -1 */
+	int32		for_whom;		/* number of the backend that owns the slot,
+								 * or -1 */
 	uint16		root;			/* number in the table of roots */
 	uint8		mode;			/* ZkKeyMode */
 	uint8		length;			/* of the name */

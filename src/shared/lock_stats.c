@@ -4,26 +4,24 @@
  *		Counters of single locks in shared memory.
  *
  * For the view zk_stat_locks.  There is room for zklock.max_tracked_locks
- * locks.  When all is in use, a lock that has not been counted before takes
- * the place of one that is used little: a hand goes round the entries, halves
- * the usage of each, and takes the first that has none left; or of STEPS
- * entries the one that had the least.  Nothing is allocated for that, since
- * locks are counted in transaction callbacks, too.
+ * locks.  When it is full, a new lock replaces one that is little used, found
+ * by a clock sweep: it halves the usage of each entry that it passes, and
+ * takes the first with none left, or after STEPS entries the one that had the
+ * least.  It allocates nothing, since transaction callbacks count, too.
  *
- * A lock is known by the hash of its path, of 64 bits: two locks with the same
- * would be counted as one.
+ * A lock is identified by a 64-bit hash of its path: two locks with the same
+ * hash are counted as one.
  *
- * The counters are kept over a restart of the server, in a file that the
- * postmaster writes at its end and reads, and removes, at its start.  A crash
- * loses them, and so does a file that is damaged, of which nothing is taken.
+ * The counters survive a restart of the server in a file that the postmaster
+ * writes at shutdown, and reads and removes at start.  A crash loses them, and
+ * a damaged file is ignored.
  *
- * Locking protocol.  The hash table, which tells the entry of an id, and the
- * ids and paths of all entries are changed under the LWLock of the tranche
- * ZK_TRANCHE, held exclusively.  It may be taken inside any other lock.  The
- * counters and usage of an entry are guarded by its spinlock.  The id is
- * changed with both, and so may be read with either: a backend remembers the
- * entries of the locks that it has counted, and when the id is still the same
- * under the spinlock it needs no LWLock.
+ * Locking protocol.  The hash table from id to entry, and the ids and paths of
+ * all entries, are changed under the LWLock of the tranche ZK_TRANCHE, held
+ * exclusively, which may be taken inside any other lock.  An entry's spinlock
+ * guards its counters and usage.  The id is changed with both locks held, and
+ * may be read with either: a backend remembers the entries that it has used,
+ * and needs no LWLock if the id is still the same under the spinlock.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -56,10 +54,10 @@
 #define STATS_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/zklock_locks.stat"
 #define STATS_FORMAT	0x5A4B0002	/* changes with ZkLockStats */
 
-/* How many entries are looked at to find one that is used little. */
+/* The most entries that one clock sweep looks at. */
 #define STEPS			32
 
-/* How many entries a backend remembers. */
+/* The number of entries that a backend remembers. */
 #define REMEMBERED		64
 
 typedef struct StatsEntry
@@ -69,7 +67,7 @@ typedef struct StatsEntry
 	ZkLockStats stats;
 } StatsEntry;
 
-/* What the file begins with; the entries follow. */
+/* The beginning of the file; the entries follow. */
 typedef struct StatsHeader
 {
 	uint32		format;
@@ -94,7 +92,7 @@ static LockStatsShared *shared = NULL;
 static HTAB *ids = NULL;
 static LWLock *stats_lock = NULL;
 
-/* of this backend: number of the entry plus 1, by the id's last bits */
+/* of this backend: an entry's number plus 1, by the last bits of the id */
 static int	remembered[REMEMBERED];
 
 static Size
@@ -112,13 +110,13 @@ void
 lock_stats_request_shmem(void)
 {
 	Size		ids_size = hash_estimate_size(Max(zklock_max_tracked_locks, 1),
-										  sizeof(IdEntry));
+											  sizeof(IdEntry));
 
 	RequestAddinShmemSpace(add_size(shared_size(), ids_size));
 	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
 }
 
-/* A free entry for a lock, or one that is used little; the lock is held. */
+/* A free entry, or a little used one; the lock is held. */
 static int
 find_room(void)
 {
@@ -149,7 +147,7 @@ find_room(void)
 	return victim;
 }
 
-/* The entry of a lock, which is made if it is missing; the lock is held. */
+/* The entry of a lock, made if missing; the lock is held. */
 static int
 add_entry(uint64 id, const char *path)
 {
@@ -174,7 +172,7 @@ add_entry(uint64 id, const char *path)
 	return number;
 }
 
-/* The header of the file, if all of the file is what was written; else false. */
+/* Read the header; true if the whole file is what was written. */
 static bool
 check_file(FILE *file, StatsHeader *header)
 {
@@ -195,7 +193,7 @@ check_file(FILE *file, StatsHeader *header)
 	return EQ_CRC32C(crc, header->crc) && fgetc(file) == EOF;
 }
 
-/* Take what was written to the file, or nothing: false if that is damaged. */
+/* Read the entries; false, and nothing is read, if the file is damaged. */
 static bool
 load_entries(FILE *file)
 {
@@ -237,7 +235,7 @@ read_file(void)
 				 errmsg("ignoring invalid data in file \"%s\"", STATS_FILE)));
 	FreeFile(file);
 
-	/* so that a backup has none, and a crash brings none back */
+	/* so that a backup does not have it, and a crash does not restore it */
 	(void) unlink(STATS_FILE);
 }
 
@@ -260,7 +258,7 @@ save_entries(FILE *file)
 	return true;
 }
 
-/* The postmaster ends: nobody else is there any more. */
+/* At the postmaster's exit, when all other processes have ended. */
 static void
 write_file(int code, Datum arg pg_attribute_unused())
 {
@@ -297,7 +295,7 @@ lock_stats_startup_shmem(void)
 	};
 	bool		found;
 
-	/* in case this is a restart within the postmaster */
+	/* after a restart within the postmaster */
 	shared = NULL;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
@@ -326,7 +324,7 @@ lock_stats_startup_shmem(void)
 
 /*
  * lock_stats_id
- *		What a lock is known by: of the path of its directory; never 0.
+ *		The id of a lock: a hash of its directory's path; never 0.
  */
 uint64
 lock_stats_id(const char *path)
@@ -354,9 +352,8 @@ lock_entry(int number, uint64 id)
 }
 
 /*
- * The entry of a lock with its spinlock held, which it is the caller's to
- * release; NULL if locks are not tracked.  If there is none, one is made if the
- * key is given.
+ * The entry of a lock with its spinlock held, which the caller releases; NULL
+ * if locks are not tracked.  A missing entry is made if the key is given.
  */
 static StatsEntry *
 find_entry(uint64 id, const ZkKey *key)
@@ -389,13 +386,13 @@ find_entry(uint64 id, const ZkKey *key)
 		return NULL;
 	*last = number + 1;
 
-	/* it may have been taken for another lock: then this event is lost */
+	/* if the entry was reused for another lock, this event is lost */
 	return lock_entry(number, id);
 }
 
 /*
  * lock_stats_take
- *		A backend has taken the lock, as stats_count_take() has it.
+ *		A backend has taken the lock; see stats_count_take().
  */
 void
 lock_stats_take(uint64 id, const ZkKey *key, bool handed_off, bool waited,
@@ -457,8 +454,7 @@ lock_stats_release(uint64 id, int64 held_us)
  * lock_stats_lost
  *		A backend has lost the lock while it held it.
  *
- * "key" is that of its slot.  May be called with a partition of the slots
- * locked.
+ * "key" is that of its slot.  The caller may hold a partition lock.
  */
 void
 lock_stats_lost(const ZkKey *key)
@@ -476,7 +472,7 @@ lock_stats_lost(const ZkKey *key)
 
 /*
  * lock_stats_read
- *		A copy of all entries, palloc'd; *n tells how many.
+ *		A copy of all *n entries, palloc'd.
  */
 ZkLockStats *
 lock_stats_read(int *n)
@@ -500,7 +496,7 @@ lock_stats_read(int *n)
 
 /*
  * lock_stats_reset
- *		Forget all.
+ *		Clear all entries.
  */
 void
 lock_stats_reset(void)

@@ -18,7 +18,7 @@
 #include "shared/key.h"
 #include "shared/stats.h"
 
-/* What is counted of a lock; times in us. */
+/* The counters of a lock; times in us. */
 typedef struct ZkLockStats
 {
 	uint64		id;				/* that of its path; 0: the entry is free */

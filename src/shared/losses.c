@@ -1,36 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * losses.c
- *		Which sessions are to be told that they have lost a lock.
+ *		Which sessions must be notified that they have lost a lock.
  *
  * A session that holds a lock for longer than a transaction may be idle when
- * the lock is lost, and hears of that with its next statement only.  So it is
+ * the lock is lost, and learns of that with its next statement only.  So it is
  * told by NOTIFY.  That needs a transaction in the session's database, which
- * the worker cannot have: it starts a process there for a moment
- * (worker/lock/notices.c), which sends all that is to be told (backend/notice.c).
+ * the worker cannot have: it starts a process there (worker/lock/notices.c)
+ * that sends the notices (backend/notice.c).
  *
- * There is no queue of what is to be told: a lost hold stays in its slot until
- * the session has given it back, and ZkProcLock.untold says that nobody has
- * told of it.  So no loss is forgotten, however many come at once and whoever
- * of the processes ends meanwhile, and there is nothing that can be full.
+ * There is no queue.  A lost hold stays in its slot until the session has given
+ * it back, and ZkProcLock.untold says that no notice was sent.  So no loss is
+ * forgotten, however many come at once and whichever process ends meanwhile,
+ * and nothing can be full.
  *
- * Protocol.  The mark is guarded by the partition lock, as all of a ZkProcLock
- * (slots.c), and is changed under the exclusive lock:
+ * Protocol.  The partition lock guards the mark, as all of a ZkProcLock
+ * (slots.c); it is changed under the exclusive lock:
  *
- *		set			by the worker, with "lost", if the hold is the session's
- *		cleared		by the process that tells of it, when its transaction has
- *					been committed, if it is the same hold still
- *		cleared		by the worker of a standby: nobody can be told there
+ *		set			by the worker, with "lost", if the hold is session-scoped
+ *		cleared		by the process that sends the notice, when its transaction
+ *					has been committed, if it is still the same hold
+ *		cleared		by the worker of a standby, which can send no notice
  *		gone		with the ZkProcLock, when the session has given back the
- *					hold or ends: then there is nothing to tell
+ *					hold or ends: then a notice is not needed
  *
- * Since it is cleared after the commit, a loss is told again if the process ends
- * in between; and a session may be told of a hold that it has just given back.
- * No loss is left out.  procs_losses() grows after each mark, so that the worker
+ * Since the mark is cleared after the commit, a notice is repeated if the
+ * process ends in between; and a session may be told of a hold that it has
+ * just given back.  procs_losses() grows after each mark, so that the worker
  * need not look for marks otherwise.
  *
- * All marks are looked at one by one, each under the lock of its own partition,
- * and no lock is held while something is sent.
+ * Marks are read one by one, each under the lock of its own partition, and no
+ * lock is held while a notice is sent.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -46,8 +46,8 @@
 #include "utils/memutils.h"
 
 /*
- * Lock the slot of a lost hold that its session is to be told of, with the
- * number "i"; NULL, and nothing is locked, if that is no such hold.
+ * Lock the slot of lost hold number "i", if its session must be notified; else
+ * lock nothing and return NULL.
  */
 static ZkSlot *
 lock_untold(int i, LWLockMode mode)
@@ -66,8 +66,7 @@ lock_untold(int i, LWLockMode mode)
 
 /*
  * losses_count
- *		How many losses were to be told, ever: another number than before tells
- *		that there are new ones.
+ *		How many losses were ever marked?  A change means new ones.
  */
 uint32
 losses_count(void)
@@ -77,7 +76,7 @@ losses_count(void)
 
 /*
  * losses_databases
- *		The databases with sessions that are to be told, each once: an array,
+ *		The databases with sessions to be notified, each once: an array,
  *		palloc'd.
  */
 Oid *
@@ -112,7 +111,8 @@ losses_databases(int *ndatabases)
 
 /*
  * losses_of
- *		What the sessions of a database are to be told: an array, palloc'd.
+ *		The losses that sessions of a database must be told: an array,
+ *		palloc'd.
  */
 ZkLoss *
 losses_of(Oid database, int *nlosses)
@@ -127,7 +127,7 @@ losses_of(Oid database, int *nlosses)
 		const ZkProcLock *proc = proc_at(i);
 		const ZkSlot *slot;
 
-		/* ahead of the lock */
+		/* before the lock is taken */
 		if (nfound == room)
 			losses = repalloc_huge(losses, (room *= 2) * sizeof(ZkLoss));
 		slot = lock_untold(i, LW_SHARED);
@@ -150,7 +150,7 @@ losses_of(Oid database, int *nlosses)
 
 /*
  * losses_set_told
- *		These losses of losses_of() have been told.
+ *		Notices of these losses of losses_of() have been sent.
  */
 void
 losses_set_told(const ZkLoss *losses, int nlosses)
@@ -171,7 +171,7 @@ losses_set_told(const ZkLoss *losses, int nlosses)
 
 /*
  * losses_forget
- *		Nobody can be told of what has been lost so far.
+ *		Clear all marks: no session can be told.
  */
 void
 losses_forget(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * losses.h
- *		Which sessions are to be told that they have lost a lock.
+ *		Which sessions must be notified that they have lost a lock.
  *
  * See losses.c for the protocol.
  *
@@ -17,7 +17,7 @@
 
 #include "shared/slots.h"
 
-/* The channel of NOTIFY on which they are told. */
+/* The channel of NOTIFY. */
 #define ZK_LOSS_CHANNEL		"zklock_lost"
 
 /* A session-scoped hold that has been lost. */
@@ -26,7 +26,7 @@ typedef struct ZkLoss
 	ZkKey		key;			/* its root may be another one by now */
 	int			number;			/* of the ZkProcLock, for proc_at() */
 	int			pid;
-	int64		since;			/* that it was held; as of zk_now_us() */
+	int64		since;			/* start of the hold, as of zk_now_us() */
 } ZkLoss;
 
 /* the worker */
@@ -34,7 +34,7 @@ extern uint32 losses_count(void);
 extern Oid *losses_databases(int *ndatabases);
 extern void losses_forget(void);
 
-/* who tells the sessions of a database */
+/* the process that sends a database's notices */
 extern ZkLoss *losses_of(Oid database, int *nlosses);
 extern void losses_set_told(const ZkLoss *losses, int nlosses);
 

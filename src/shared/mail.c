@@ -1,21 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * mail.c
- *		The worker's mail: which slots it must look at.
+ *		The worker's mail: the slots that it must look at.
  *
- * The mail is a chain through the slots themselves, so it can never be full.
- * It says only that there is something to see; a slot's state tells the rest,
- * so a new worker needs no old mail.
+ * The mail is a chain through the slots themselves, so it can never be full.  A
+ * slot's state tells what it asks for, so a new worker needs no old mail.
  *
- * While the worker cannot send anything ("held"), mail does not wake it: what
- * makes it able to send wakes it, and it looks for mail then.
+ * While the worker cannot send anything ("held"), mail does not wake it; it
+ * looks for mail when it can send again.
  *
  * Locking protocol.  The chain's head and links, the worker's latch and "held"
  * are read and changed under the spinlock, which may be taken inside any
  * LWLock.  "waiting" follows from them: it is changed under the spinlock, and
- * read without it.  Once the worker has collected a chain, the partition locks of
- * slots.c guard its links: no slot is mailed again until the worker has opened
- * its mail.
+ * read without it.  Once the worker has collected a chain, the partition locks
+ * of slots.c guard its links: no slot is mailed again until the worker has
+ * opened its mail.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -86,7 +85,7 @@ set_waiting(void)
 /*
  * mail_put
  *		Add a node that is not in the chain.  The caller holds its partition
- *		lock, and calls mail_send() when it has released it.
+ *		lock, and calls mail_send() after releasing it.
  */
 void
 mail_put(slist_node *node)
@@ -101,8 +100,7 @@ mail_put(slist_node *node)
 
 /*
  * mail_send
- *		Wake the worker for what this process has put into the mail, if it can
- *		do something about it.
+ *		Wake the worker for the mail of this process, unless mail is held.
  *
  * Not under the partition lock: the worker needs it at once.
  */
@@ -145,7 +143,7 @@ worker_wake(void)
 
 /*
  * mail_attach_worker
- *		A worker begins, with this latch.  Old mail is thrown away.
+ *		A worker begins, with this latch.  Old mail is discarded.
  */
 void
 mail_attach_worker(Latch *latch)
@@ -173,8 +171,8 @@ mail_detach_worker(void)
 
 /*
  * mail_hold
- *		The worker, which calls this, does not open its mail until it can send
- *		something again; or does, and does not sleep if there is some.
+ *		The worker stops opening its mail until it can send something again; or
+ *		opens it again, and does not sleep if there is some.
  */
 void
 mail_hold(bool held)

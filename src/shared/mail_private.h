@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * mail_private.h
- *		The worker's mail: which slots it must look at.
+ *		The worker's mail: the slots that it must look at.
  *
  * See mail.c for the locking protocol.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * outcome.h
- *		What a call that wants a lock comes to, and why ZooKeeper refuses it.
+ *		The outcome of a call that wants a lock, and why ZooKeeper refuses it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -13,11 +13,11 @@
 #ifndef ZKLOCK_OUTCOME_H
 #define ZKLOCK_OUTCOME_H
 
-/* The answer of a slot, of a wait and of a call: each knows some of these. */
+/* The answer of a slot, a wait or a call, each of which has some of these. */
 typedef enum ZkOutcome
 {
 	/* the wait goes on */
-	ZK_PENDING,					/* no word from ZooKeeper yet */
+	ZK_PENDING,					/* no answer from ZooKeeper yet */
 	ZK_UNPROVED,				/* is the instance still the owner? */
 	ZK_QUEUED,					/* contenders are ahead */
 
@@ -29,17 +29,17 @@ typedef enum ZkOutcome
 	/* it is over */
 	ZK_ACQUIRED,
 	ZK_NOT_IN_TIME,				/* or not without waiting, if it must not */
-	ZK_NO_SESSION,				/* there was none for too long */
+	ZK_NO_SESSION,				/* there was none for the session timeout */
 	ZK_DENIED,					/* ZooKeeper refused: see ZkRefusal */
-	ZK_DEADLOCKED,				/* with other instances; this wait was ended */
+	ZK_DEADLOCKED,				/* with other instances; ends this wait */
 
 	/* there was none */
-	ZK_LOST,					/* the lock was held already, and is lost */
+	ZK_LOST,					/* the lock was held, and is lost */
 	ZK_HELD_SHARED,				/* it is held shared, and wanted exclusive */
 	ZK_HELD_OTHER_PERMITS,		/* the semaphore is held with another size */
 	ZK_HELD_OTHER_NAMESPACE,	/* it is held without the advisory lock that
 								 * it stands for */
-	ZK_HELD_ALL					/* there is none that is not held already */
+	ZK_HELD_ALL					/* all of them are held already */
 } ZkOutcome;
 
 /* Why ZooKeeper does not do what a backend asks for. */

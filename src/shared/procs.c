@@ -3,14 +3,13 @@
  * procs.c
  *		What the backends of this instance want or hold of slots.
  *
- * A fixed number of ZkProcLocks, of which backends take one for each slot that
- * they want, and give it back when they neither want nor hold the slot.
+ * A fixed number of ZkProcLocks.  A backend takes one for each slot that it
+ * wants, and gives it back when it neither wants nor holds the slot.
  *
- * Locking protocol.  The list of free ones and their numbers are guarded by the
- * spinlock, which is taken inside partition locks.  A ZkProcLock that is in
- * use belongs to its slot, and is guarded as that: see slots.c.  Its slot is
- * NULL in any other, so that who comes by procs_used() and proc_at() can tell:
- * see proc_lock_slot().
+ * Locking protocol.  A spinlock, taken inside partition locks, guards the free
+ * list and the counts.  A ZkProcLock in use belongs to its slot, and is guarded
+ * as that: see slots.c.  The slot of a free one is NULL, so that a process that
+ * scans them with procs_used() and proc_at() can tell: see proc_lock_slot().
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -36,10 +35,10 @@ typedef struct ProcsShared
 {
 	slock_t		lock;
 	int			nused;
-	int			nused_ever;		/* those behind were never in use */
+	int			nused_ever;		/* those from here on were never in use */
 	uint32		nlosses;		/* see procs_losses() */
 	bool		remote_seen;	/* see procs_remote_seen(); without the lock,
-								 * as it is only ever set */
+								 * since it is only ever set */
 	ZkProcLock *free;
 	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
 } ProcsShared;
@@ -48,8 +47,8 @@ static ProcsShared *pool = NULL;
 
 /*
  * procs_max
- *		How many wants and holds there can be: one for each lock, and a
- *		reserve for those that are shared.
+ *		The maximum number of wants and holds: one for each lock, and a reserve
+ *		for shared ones.
  */
 int
 procs_max(void)
@@ -111,7 +110,7 @@ procs_in_use(void)
 
 /*
  * procs_used
- *		How many ZkProcLocks were ever in use: the first ones.
+ *		How many ZkProcLocks, from the first, were ever in use?
  */
 int
 procs_used(void)
@@ -126,8 +125,8 @@ procs_used(void)
 
 /*
  * proc_at
- *		One of the first procs_used() ZkProcLocks, by its number from 0; it may
- *		be in use or not.
+ *		The ZkProcLock with this number, below procs_used(); it may be in use
+ *		or not.
  */
 ZkProcLock *
 proc_at(int i)
@@ -165,8 +164,8 @@ proc_new(void)
 
 /*
  * procs_remote_seen
- *		Has a session ever wanted a lock here that works for one of another
- *		instance, by postgres_fdw?
+ *		Has a session that works for another instance's, by postgres_fdw, ever
+ *		wanted a lock here?
  */
 bool
 procs_remote_seen(void)
@@ -176,7 +175,7 @@ procs_remote_seen(void)
 
 /*
  * proc_free
- *		Give back a ZkProcLock that is of no slot.
+ *		Give back a ZkProcLock that belongs to no slot.
  */
 void
 proc_free(ZkProcLock *proc)
@@ -190,9 +189,9 @@ proc_free(ZkProcLock *proc)
 
 /*
  * proc_has_role
- *		Does a backend belong to a role?  An autovacuum worker does not.
+ *		Does a backend have a role?  An autovacuum worker does not.
  *
- * The partition lock is held.  The role stays as it is from authentication on.
+ * The partition lock is held.  The role does not change after authentication.
  */
 bool
 proc_has_role(const ZkProcLock *proc)
@@ -200,7 +199,7 @@ proc_has_role(const ZkProcLock *proc)
 	return OidIsValid(proc_backend(proc)->roleId);
 }
 
-/* Cancel what a backend is running; the partition lock is held. */
+/* Cancel a backend's statement; the partition lock is held. */
 static bool
 cancel(const ZkProcLock *proc)
 {
@@ -211,12 +210,12 @@ cancel(const ZkProcLock *proc)
 
 /*
  * proc_cancel
- *		Cancel what a backend is running, if it holds its slot.
+ *		Cancel a backend's statement, if it holds its slot; returns whether it
+ *		was canceled.
  *
- * Not any more when its commit has begun, since a signal would only cut short
- * its wait for a synchronous standby.  The partition lock is held exclusively,
- * so that the backend neither ends nor begins its commit meanwhile.  Returns
- * whether it was canceled.
+ * Not once its commit has begun: a signal would only cut short its wait for a
+ * synchronous standby.  The partition lock is held exclusively, so that the
+ * backend neither ends nor begins its commit meanwhile.
  */
 bool
 proc_cancel(const ZkProcLock *proc)
@@ -227,12 +226,11 @@ proc_cancel(const ZkProcLock *proc)
 
 /*
  * proc_lose
- *		A backend has lost what it holds.
+ *		Mark that a backend has lost what it holds.
  *
- * What it is running is in vain, and is canceled.  Not so a commit that has
- * passed its check: see proc_cancel().  If it holds the slot for its session,
- * it is to be told.  The caller is the worker, and holds the partition lock
- * exclusively.
+ * Its statement is in vain, and is canceled; but not a commit that has passed
+ * its check: see proc_cancel().  A session-scoped hold is marked for losses.c.
+ * The caller is the worker, and holds the partition lock exclusively.
  */
 void
 proc_lose(ZkProcLock *proc)
@@ -250,7 +248,8 @@ proc_lose(ZkProcLock *proc)
 
 /*
  * procs_losses
- *		How many losses were to be told, ever: it has grown if there are more.
+ *		How many losses were ever marked for notices?  The count grows with
+ *		each.
  */
 uint32
 procs_losses(void)

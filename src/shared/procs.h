@@ -3,7 +3,7 @@
  * procs.h
  *		What the backends of this instance want or hold of slots.
  *
- * See procs.c for who guards it.
+ * See procs.c for the locking protocol.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -18,13 +18,13 @@
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 
-/* In place of a deadlock's number: others of the instance are to go ahead. */
+/* In place of a deadlock's number: other backends are to go ahead. */
 #define ZK_STEPS_BACK		PG_UINT32_MAX
 
 /*
  * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
- * manager.  There may be many of these, so they are kept small; "committing",
- * which alone may change under a shared lock, has a byte of its own.
+ * manager.  Kept small, since there may be many.  "committing", which alone may
+ * change under a shared lock, has a byte of its own.
  */
 typedef struct ZkProcLock
 {
@@ -35,26 +35,26 @@ typedef struct ZkProcLock
 	bool		lost;			/* granted, but the contender is gone */
 	bool		asked;			/* has asked for a contender */
 	uint8		zk_session;		/* granted: number of the slot's session; or
-								 * that to ask, after ZK_UNPROVED */
+								 * the one to ask, after ZK_UNPROVED */
 	bool		committing;		/* past the commit check: not to be canceled */
 	uint8		kind;			/* ZnodeKind of the contender that it wanted */
 	bool		ready:1;		/* has the heavyweight lock, and only waits
 								 * for the slot */
 	bool		session:1;		/* has a session-scoped hold */
 	bool		together:1;		/* wants it only together with others */
-	bool		tries:1;		/* wants any of several, but waits behind
-								 * nobody */
-	bool		untold:1;		/* has lost a session-scoped hold, and is to be
-								 * told: see losses.c */
-	bool		advisory:1;		/* the lock stands for an advisory lock of
-								 * its database */
-	uint16		alternatives:9; /* not granted: wants any of so many slots; 0:
-								 * this very one */
-	uint32		victim_of;		/* number of the deadlock that the wait is to
-								 * end for, or 0, or ZK_STEPS_BACK */
-	int64		since;			/* that it wants it, or holds it; as of
+	bool		tries:1;		/* wants any of several, but waits behind no
+								 * one */
+	bool		untold:1;		/* has lost a session-scoped hold, and no
+								 * notice was sent: see losses.c */
+	bool		advisory:1;		/* the lock stands for an advisory lock of its
+								 * database */
+	uint16		alternatives:9; /* not granted: number of slots of which it
+								 * wants any; 0: this very one */
+	uint32		victim_of;		/* number of the deadlock that ends the wait,
+								 * or 0, or ZK_STEPS_BACK */
+	int64		since;			/* start of the want or hold, as of
 								 * zk_now_us() */
-	TimestampTz xact_start;		/* when its transaction began that wanted it */
+	TimestampTz xact_start;		/* start of the transaction that wanted it */
 } ZkProcLock;
 
 /* module load */

@@ -20,9 +20,9 @@
  * proc_backend
  *		The PGPROC of the backend.
  *
- * It is that backend's as long as the partition lock is held, since a backend
- * gives back its ZkProcLocks before it ends.  Without the lock it may be
- * anybody's, or nobody's (pid 0).
+ * It stays that backend's while the partition lock is held, since a backend
+ * gives back its ZkProcLocks before it ends.  Without the lock it may belong to
+ * any other backend, or to none (pid 0).
  */
 static inline PGPROC *
 proc_backend(const ZkProcLock *proc)

@@ -3,9 +3,9 @@
  * questions.c
  *		Questions of backends to ZooKeeper, and the worker's answers.
  *
- * A backend has no connection to ZooKeeper, so it asks the worker, by way of
- * one of a few boxes in shared memory, and sleeps on the box's condition
- * variable.  The states of a box, and who moves it on:
+ * A backend has no connection to ZooKeeper, so it puts its question into one
+ * of a few boxes in shared memory, and sleeps on the box's condition variable
+ * until the worker has answered.  The states of a box, and what changes them:
  *
  *	FREE		a backend asks -> ASKED
  *	ASKED		the worker begins to answer -> TAKEN
@@ -15,21 +15,20 @@
  *	any			the backend has read the answer, or does not wait for it any
  *				more (error, cancel, end of the process) -> FREE
  *
- * A box is given a new serial number with each question.  The worker tells it
- * with the answer, and an answer to another question than the one that is in
- * the box now is thrown away.
+ * Each question gives its box a new serial number.  The worker returns it with
+ * the answer, and an answer with another number than the box's is discarded.
  *
  * Locking protocol.  All fields of all boxes are read and changed under the
  * LWLock of the tranche ZK_TRANCHE (exclusive to change anything), with two
  * exceptions.  The backend that has asked may read the answer in place while
- * the box is ANSWERED: nobody but itself ends that.  And nasked, the number of
- * boxes in state ASKED, may be read without the lock, so that the worker can
- * see at every turn of its loop that nobody asks.
+ * the box is ANSWERED, since only that backend ends this state.  And nasked,
+ * the number of boxes in state ASKED, may be read without the lock, as the
+ * worker does in each iteration of its loop.
  *
- * The answer to "who stands in the queue", of one or of all, can be long and is
- * in a dynamic shared memory segment of its own.  The worker pins it and detaches from it;
- * the pin belongs to the box, and whoever frees the box unpins the segment.
- * Until the handle is in the box nothing can fail that would lose it.
+ * The list of one queue, or of all, can be long, and has its own dynamic
+ * shared memory segment.  The worker pins it and detaches from it; the pin
+ * belongs to the box, and the process that frees the box unpins the segment.
+ * Nothing can fail between the pin and the storing of the handle in the box.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -127,9 +126,9 @@ set_state(ZkBox *box, BoxState state)
  * question_ask
  *		Ask a question about a lock directory, or about a root.
  *
- * Returns NULL if all boxes are in use; then sleep on question_cv(NULL) and
- * ask again.  Else question_end() has to follow, whatever happens.  Does not
- * throw.
+ * Returns NULL if all boxes are in use: then sleep on question_cv(NULL) and
+ * ask again.  Otherwise the caller must call question_end(), also after an
+ * error.  Does not throw.
  */
 ZkBox *
 question_ask(ZkQuestion question, const char *path)
@@ -156,10 +155,10 @@ question_ask(ZkQuestion question, const char *path)
 
 /*
  * question_answer
- *		The answer, or NULL if it is not there yet: sleep on question_cv() and
- *		look again.
+ *		The answer; NULL if there is none yet: sleep on question_cv() and look
+ *		again.
  *
- * It stays as it is until question_end().
+ * It stays valid until question_end().
  */
 const ZkAnswer *
 question_answer(ZkBox *box)
@@ -174,9 +173,9 @@ question_answer(ZkBox *box)
 
 /*
  * question_end
- *		The backend that has asked wants no answer, or no more of it.
+ *		The backend that asked wants no answer, or has read it.
  *
- * To be called in error cleanup and at the end of a process too.
+ * Error cleanup and process exit call it, too.
  */
 void
 question_end(ZkBox *box)
@@ -195,8 +194,8 @@ question_end(ZkBox *box)
 
 /*
  * question_cv
- *		What to sleep on until there may be an answer in a box; or, for NULL,
- *		until there may be a box.
+ *		The condition variable to sleep on until a box may have an answer; or,
+ *		for NULL, until a box may be free.
  */
 ConditionVariable *
 question_cv(ZkBox *box)
@@ -206,8 +205,8 @@ question_cv(ZkBox *box)
 
 /*
  * questions_attach_worker
- *		The calling process is the worker from now on: what the one before it
- *		did not get to answer is to be answered by this one.
+ *		Make the calling process the worker: it must answer what its
+ *		predecessor had not.
  */
 void
 questions_attach_worker(void)
@@ -258,7 +257,7 @@ is_open(const ZkBox *box, uint32 serial)
 
 /*
  * question_is_open
- *		Does anybody still wait for the answer to this question?
+ *		Does a backend still wait for the answer to this question?
  */
 bool
 question_is_open(int box, uint32 serial)
@@ -272,8 +271,8 @@ question_is_open(int box, uint32 serial)
 }
 
 /*
- * A segment with these bytes, or NULL if there is no memory for it.  The
- * worker must not die of that: the next one would try the same.
+ * A segment with these bytes; NULL if there is no memory for it.  The worker
+ * must not die of that: the next one would try the same.
  */
 static dsm_segment *
 make_segment(const char *bytes, Size size)
@@ -300,10 +299,10 @@ make_segment(const char *bytes, Size size)
 
 /*
  * question_set_answer
- *		The answer to a question, if anybody still waits for it.
+ *		Store the answer to a question, if a backend still waits for it.
  *
- * "entries" are "size" bytes that go into a segment; the worker leaves
- * answer->segment to this function.
+ * "entries" are "size" bytes that go into a segment; this function sets
+ * answer->segment.
  */
 void
 question_set_answer(int box_number, uint32 serial, ZkAnswer *answer,

@@ -22,23 +22,25 @@
 #include "storage/condition_variable.h"
 #include "storage/dsm.h"
 
-/* As many questions can be under way at a time. */
+/* The most questions that can be under way at a time. */
 #define ZK_QUESTION_BOXES		16
 
-/* A queue is shown up to this length, a contender's data up to this size. */
+/* The longest queue shown, and the most data of a contender. */
 #define ZK_ANSWER_MAX_ENTRIES	10000
 #define ZK_ANSWER_MAX_DATA	1024
 
 typedef enum ZkQuestion
 {
-	ZK_QUESTION_QUEUE,			/* who stands in the queue? */
-	ZK_QUESTION_OWNER,			/* what does the first one say that it is? */
-	ZK_QUESTION_REVOKE,			/* ask other clients' owners to give way */
-	ZK_QUESTION_QUEUES,			/* who is first in each queue below a root? */
-	ZK_QUESTION_FLEET		/* which instances are there? */
+	ZK_QUESTION_QUEUE,			/* which contenders are in the queue? */
+	ZK_QUESTION_OWNER,			/* what does the data of the first one say? */
+	ZK_QUESTION_REVOKE,			/* ask other clients' owners to release the
+								 * lock */
+	ZK_QUESTION_QUEUES,			/* which contenders are first in each queue
+								 * below a root? */
+	ZK_QUESTION_FLEET			/* which instances are there? */
 } ZkQuestion;
 
-/* What a contender in a queue is. */
+/* The kind of a contender in a queue. */
 typedef enum ZkQueueMode
 {
 	ZK_QUEUE_EXCLUSIVE,
@@ -47,9 +49,9 @@ typedef enum ZkQueueMode
 } ZkQueueMode;
 
 /*
- * One contender, or the znode of an instance.  In the segment of an answer
- * such entries follow one another, each with its bytes and padded to the
- * maximal alignment.
+ * One contender, or the znode of an instance.  The entries in an answer's
+ * segment follow one another, each with its bytes and padded to the maximal
+ * alignment.
  */
 typedef struct ZkQueueEntry
 {
@@ -65,14 +67,15 @@ typedef struct ZkQueueEntry
 	MAXALIGN(offsetof(ZkQueueEntry, bytes) + \
 			 (entry)->node_len + Max((entry)->data_len, 0))
 
-/* One lock in the answer to QUEUES; they follow one another as those do. */
+/* One lock in the answer to QUEUES; laid out as ZkQueueEntry. */
 typedef struct ZkFleetLockEntry
 {
 	TimestampTz seen;			/* when its queue was listed */
 	int64		since;			/* ms since 1970: the first holder's ctime; 0:
 								 * not known */
 	int64		waiter_since;	/* the same of the first waiter */
-	bool		refused;		/* we may not list it: nothing else is known */
+	bool		refused;		/* we may not list it: all other fields are
+								 * unknown */
 	ZkQueueMode mode;			/* of the first holder, or else waiter */
 	int			nholders;
 	int			nwaiters;
@@ -92,7 +95,7 @@ typedef struct ZkAnswer
 	bool		out_of_memory;	/* the same */
 	int			count;			/* QUEUE, QUEUES, CLUSTERS: of the entries;
 								 * REVOKE: contenders that were asked */
-	int			left_out;		/* QUEUE, CLUSTERS: entries that are too many */
+	int			left_out;		/* QUEUE, CLUSTERS: number of entries left out */
 	dsm_handle	segment;		/* of the entries, if there are any */
 	int			data_len;		/* OWNER: -1 if not known */
 	char		data[ZK_ANSWER_MAX_DATA];

@@ -4,23 +4,22 @@
  *		What the worker publishes of the ZooKeeper sessions: their states, and
  *		until when it is proved that they have not ended.
  *
- * It is kept for views, for backends that wait for a session, and for the
- * worker after this one, which resumes the sessions by it.  There is an entry
- * for each number that a session may have; the first one is always in use.
- * Backends that have no contender yet go by the first.
+ * Views read it, backends that wait for a session, and the next worker, which
+ * resumes the sessions.  There is an entry for each session number; the first
+ * one is always in use, and stands for backends that have no contender yet.
  *
- * The lease of a session says until when it cannot have ended in ZooKeeper,
- * which the worker may not have heard of.  A commit that finds the lease of one
- * of the sessions with its locks expired, or wants to be sure, draws a ticket
- * from "asked" of each of them and waits on "cv" until "given" has reached it:
- * then ZooKeeper has confirmed that session since.
+ * The lease of a session says until when ZooKeeper cannot have ended the
+ * session, even unknown to the worker.  A commit that finds the lease expired
+ * for one of the sessions with its locks, or wants to be sure, draws a ticket
+ * from "asked" of each of these sessions and waits on "cv" until "given" has
+ * reached it: then ZooKeeper has confirmed the session since.
  *
- * Locking protocol.  The fields of SessionShared are guarded by one LWLock, of
- * the tranche ZK_TRANCHE, which may be taken inside any other; only the worker
- * writes.  Those of ProofShared have no lock: each is an atomic, and only the
- * worker writes lease_until_ms and "given".  Backends read them ahead of their
- * slots: if a slot is not lost after that, its session is the one that was spoken
- * of.
+ * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
+ * inside any other, guards the fields of SessionShared; only the worker
+ * writes.  The fields of ProofShared have no lock: each is an atomic, and only
+ * the worker writes lease_until_ms and "given".  Backends read them before
+ * their slots: if a slot is not lost after that, the lease read was its
+ * session's.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -43,27 +42,27 @@
 
 #define ZK_TRANCHE		"zklock session"
 
-/* One session; sessions go by their numbers, from 0. */
+/* one session; entries are in the order of session numbers */
 typedef struct SessionEntry
 {
 	ZkSessionInfo info;
-	int64		path_bytes;		/* of the session's nodes, at the most */
+	int64		path_bytes;		/* of the session's nodes, at most */
 } SessionEntry;
 
 typedef struct SessionShared
 {
 	SessionEntry entries[ZK_MAX_SESSIONS];
 	int64		directories;	/* lock directories made since server start */
-	char		auths[ZK_AUTHS_SIZE];	/* for the worker alone */
+	char		auths[ZK_AUTHS_SIZE];	/* for the worker only */
 	ZkFleetInfo fleet;
 } SessionShared;
 
-/* Whether one session lives. */
+/* Whether one session is alive. */
 typedef struct Proof
 {
 	pg_atomic_uint64 lease_until_ms;	/* as of zk_now_ms(); 0: none */
 	pg_atomic_uint32 asked;		/* the latest ticket */
-	pg_atomic_uint32 given;		/* the latest that has its answer */
+	pg_atomic_uint32 given;		/* the latest ticket with an answer */
 } Proof;
 
 typedef struct ProofShared
@@ -109,15 +108,14 @@ startup_proofs(void)
 
 /*
  * session_info_startup_shmem
- *		Create or attach to what is known of the sessions; for the
- *		shmem_startup_hook.
+ *		Create or attach to the sessions' state; for the shmem_startup_hook.
  */
 void
 session_info_startup_shmem(void)
 {
 	bool		found;
 
-	/* in case this is a restart within the postmaster */
+	/* after a restart within the postmaster */
 	shared = NULL;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
@@ -168,7 +166,7 @@ session_write(int session, const ZkSessionInfo *info)
  * session_read_auths, session_write_auths
  *		The credentials that the sessions have presented; the worker only.
  *
- * They are kept for the worker after this one, apart from what views show.
+ * They are kept for the next worker.
  */
 void
 session_read_auths(char auths[ZK_AUTHS_SIZE])
@@ -224,7 +222,7 @@ path_bytes_read_all(void)
 void
 path_bytes_write(int session, int64 bytes)
 {
-	/* nobody else changes it, and mostly it is the same */
+	/* only the worker changes it, and mostly it is the same */
 	if (shared->entries[session].path_bytes == bytes)
 		return;
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
@@ -261,7 +259,7 @@ directories_count(void)
 
 /*
  * session_read_fleet
- *		Copy what is known of the fleet.
+ *		Copy the state of the fleet.
  */
 void
 session_read_fleet(ZkFleetInfo *info)
@@ -273,7 +271,7 @@ session_read_fleet(ZkFleetInfo *info)
 
 /*
  * session_write_fleet
- *		Publish what is known of the fleet; the worker only.
+ *		Publish the state of the fleet; the worker only.
  */
 void
 session_write_fleet(const ZkFleetInfo *info)
@@ -285,8 +283,8 @@ session_write_fleet(const ZkFleetInfo *info)
 
 /*
  * lease_read_ms
- *		Until when the session cannot have ended, as of zk_now_ms(); 0 if
- *		nothing is known.
+ *		Until when the session cannot have ended, as of zk_now_ms(); 0:
+ *		unknown.
  */
 int64
 lease_read_ms(int session)
@@ -294,14 +292,15 @@ lease_read_ms(int session)
 	Proof	   *own = &proof->of[session];
 	int64		until_ms = (int64) pg_atomic_read_u64(&own->lease_until_ms);
 
-	/* ahead of what the caller reads next */
+	/* before what the caller reads next */
 	pg_read_barrier();
 	return until_ms;
 }
 
 /*
  * proof_wake_waiters
- *		A lock is lost: whoever waits for a proof must look at its locks.
+ *		A lock is lost: backends that wait for a proof must look at their
+ *		locks.
  */
 void
 proof_wake_waiters(void)
@@ -311,8 +310,8 @@ proof_wake_waiters(void)
 
 /*
  * proof_ask
- *		Have the worker ask ZooKeeper whether the session is alive: a ticket
- *		for proof_is_given().
+ *		Have the worker ask ZooKeeper whether the session is alive, and return
+ *		a ticket for proof_is_given().
  */
 uint32
 proof_ask(int session)
@@ -338,9 +337,8 @@ proof_is_given(int session, uint32 ticket)
 
 /*
  * proof_prepare_wait
- *		Have our latch set by the next proof or loss.  The caller then looks at
- *		what it waits for, and ends the wait by
- *		ConditionVariableCancelSleep().
+ *		Have the next proof or loss set our latch.  The caller then looks at
+ *		what it waits for, and ends the wait by ConditionVariableCancelSleep().
  */
 void
 proof_prepare_wait(void)
@@ -350,7 +348,7 @@ proof_prepare_wait(void)
 
 /*
  * proof_asked
- *		The latest ticket that waits for a proof, or has had it.
+ *		The latest ticket that was drawn.
  */
 uint32
 proof_asked(int session)
@@ -360,7 +358,7 @@ proof_asked(int session)
 
 /*
  * proof_latest
- *		The latest ticket that has its answer.
+ *		The latest ticket with an answer.
  */
 uint32
 proof_latest(int session)
@@ -370,8 +368,8 @@ proof_latest(int session)
 
 /*
  * lease_write
- *		Publish the lease, which ends at until_ms as of zk_now_ms(), and up to
- *		which ticket the session is proved; the worker only.
+ *		Publish the lease, which ends at until_ms as of zk_now_ms(), and the
+ *		latest ticket that it proves; the worker only.
  */
 void
 lease_write(int session, int64 until_ms, uint32 ticket)
@@ -384,7 +382,7 @@ lease_write(int session, int64 until_ms, uint32 ticket)
 
 /*
  * lease_shorten
- *		Rely on the session until then at the latest; the worker only.
+ *		End the lease at until_ms, if it is later; the worker only.
  */
 void
 lease_shorten(int session, int64 until_ms)

@@ -21,25 +21,25 @@
 #include "core/member.h"
 
 /*
- * The nodes of a session may have paths of so many bytes, each with
- * ZK_PATH_BYTES more: worker/sessions.c tells why.
+ * The most bytes that the paths of a session's nodes may take, each with
+ * ZK_PATH_BYTES more: worker/sessions.c has the reason.
  */
 #define ZK_MAX_PATH_BYTES	(1024 * 1024)
 #define ZK_PATH_BYTES		4
 
 /*
- * An instance has so many sessions at the most: they hold 100,000 locks whose
- * paths take 160 bytes.  Each costs the worker two threads and a connection,
- * of which ZooKeeper grants 60 to a client's address by default.
+ * The most sessions of an instance: they hold 100,000 locks whose paths take
+ * 160 bytes.  Each costs the worker two threads and a connection; by default
+ * ZooKeeper grants 60 to a client's address.
  */
 #define ZK_MAX_SESSIONS		16
 
 typedef enum ZkSessionState
 {
 	ZK_SESSION_DOWN,			/* no worker, or no address to connect to */
-	ZK_SESSION_CONNECTING,		/* no session yet, or the last one expired */
+	ZK_SESSION_CONNECTING,		/* no session yet, or the previous one expired */
 	ZK_SESSION_CONNECTED,
-	ZK_SESSION_SUSPENDED		/* connection lost, session perhaps alive */
+	ZK_SESSION_SUSPENDED		/* connection lost; the session may be alive */
 } ZkSessionState;
 
 #define ZK_SERVER_SIZE		64
@@ -48,25 +48,25 @@ typedef enum ZkSessionState
 
 /*
  * The credentials that a session has presented, one string after the other,
- * each with its end, and an empty one behind the last.
+ * each with its terminator, and an empty one at the end.
  */
 #define ZK_AUTHS_SIZE		4096
 
 typedef struct ZkSessionInfo
 {
 	ZkSessionState state;
-	int64		state_since;	/* of zk_now_us() */
-	int64		unreached_since;	/* the same: no server has answered since
-									 * then, whatever the state was; of no use
-									 * while connected */
+	int64		state_since;	/* as of zk_now_us() */
+	int64		unreached_since;	/* as of zk_now_us(): no server has
+									 * answered since then; unused while
+									 * connected */
 	bool		answered;		/* while connected: the server has answered */
 	int			worker_pid;		/* 0: none */
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */
 	char		passwd[ZK_PASSWD_SIZE];
-	bool		draining;		/* nothing new is begun until nothing is held;
-								 * for all sessions, in the first entry */
-	int			timeout;		/* ms, as granted; as asked before */
+	bool		draining;		/* nothing is begun until nothing is held; for
+								 * all sessions, in the first entry */
+	int			timeout;		/* ms, as granted; before that, as asked */
 	int			first_timeout;	/* ms, as granted when the session began */
 	char		server[ZK_SERVER_SIZE]; /* "" if not connected */
 	int64		sessions;		/* sessions begun since server start */
@@ -74,19 +74,18 @@ typedef struct ZkSessionInfo
 	char		last_error[ZK_ERROR_SIZE];	/* "" if none since connected */
 } ZkSessionInfo;
 
-/* What is known of the fleet; worker/fleet/fleet.c */
+/* The state of the fleet; worker/fleet/fleet.c */
 typedef struct ZkFleetInfo
 {
-	char		root[ZNODE_MAX_ROOT + 1];	/* below which the worker tells of
-											 * us; "" if it does not yet */
+	char		root[ZNODE_MAX_ROOT + 1];	/* below which the worker has
+											 * joined; "" if not yet */
 	char		node[MEMBER_NODE_SIZE]; /* of the first session; "": none yet */
 	char		id[MEMBER_FLEET_SIZE];	/* "" if not known */
 	MemberMark	mark;			/* of the latest write of that */
-	bool		dropped;		/* former credentials are presented no more,
-								 * and %clusters is to be for the rest only */
-	bool		root_set;		/* the root, too: we have set its ACL */
-	uint32		told;			/* hash of what the log has last had of it; 0:
-								 * that all fits */
+	bool		dropped;		/* former credentials are no longer presented,
+								 * and %clusters must exclude them */
+	bool		root_set;		/* the root likewise: we have set its ACL */
+	uint32		told;			/* hash of the misfits logged last; 0: none */
 } ZkFleetInfo;
 
 /* module load */

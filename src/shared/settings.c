@@ -1,23 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * settings.c
- *		Settings of the extension: their definitions and their checks.
+ *		Settings of the extension: definitions and checks.
  *
- * A wrong value that was given must never be replaced by the default in
- * silence: this server would take other locks than the other servers do.
- * PostgreSQL replaces a refused value by the default in two cases: at server
- * start, and when a session begins with what ALTER ROLE or ALTER DATABASE has
- * stored.  In these cases the check hooks accept a wrong value, with a warning,
- * and code that needs the setting asks zk_wrong_setting() first.  In all other
- * cases they refuse it, and the former value stays in force.
+ * The default must never silently replace a wrong value: this server would
+ * take other locks than the other servers do.  PostgreSQL replaces a refused
+ * value by the default in two cases: at server start, and for a value stored
+ * by ALTER ROLE or ALTER DATABASE when a session begins.  In these cases the
+ * check hooks accept a wrong value, with a warning, and code that needs the
+ * setting calls zk_wrong_setting() first.  In all other cases they refuse it,
+ * and the former value stays in force.
  *
- * An enum's check hook sees no word that is not among its options.  In the
- * configuration's that is made one; what ALTER ROLE or ALTER DATABASE has stored
- * while the library was not loaded PostgreSQL leaves out, with a warning.
+ * An enum's check hook sees no word that is not among its options, so a wrong
+ * word in the configuration is made an option; a wrong word that ALTER ROLE or
+ * ALTER DATABASE stored while the library was not loaded is ignored by
+ * PostgreSQL, with a warning.
  *
  * The ZooKeeper client library may have been built without TLS and SASL, as
- * Debian's was.  What is asked for and cannot be had must not end in a connection
- * without it, so such a value is an error.
+ * Debian's was.  A value that asks for them is then an error, lest the
+ * connection go without.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -66,19 +67,19 @@ char	   *zklock_sasl_user;
 char	   *zklock_sasl_password_file;
 
 /*
- * What is wrong with the value in force, as a sentence, or NULL.  The check
- * hooks allocate it as their "extra", with ZkGucAlloc().
+ * Problems of the values in force, as sentences, or NULL.  The check hooks
+ * allocate them as their "extra", with ZkGucAlloc().
  */
 static const char *servers_problem = NULL;
 static const char *root_problem = NULL;
 static const char *auth_problem = NULL;
 static const char *namespace_problem = NULL;
 
-/* How a problem begins that is none of the value, but of the library at hand. */
+/* The beginning of a problem that comes from the library, not the value. */
 #define ZK_LIBRARY_LACKS \
 	"The ZooKeeper client library of this server was built without "
 
-/* The value of an enum setting that was given a word it does not know. */
+/* The value of an enum setting that was given an unknown word. */
 #define WRONG_WORD			(-1)
 
 /* Each has a free entry for a wrong word: see admit_wrong_word(). */
@@ -104,7 +105,7 @@ static struct config_enum_entry check_options[] = {
 	{NULL, 0, false}
 };
 
-/* As for a boolean, whose wrong value PostgreSQL would replace by the default. */
+/* Not a boolean: PostgreSQL would replace its wrong value by the default. */
 static struct config_enum_entry advisory_options[] = {
 	{"off", ZK_ADVISORY_OFF, false},
 	{"on", ZK_ADVISORY_ON, false},
@@ -121,9 +122,9 @@ static struct config_enum_entry advisory_options[] = {
 /*
  * Would PostgreSQL replace a refused value by the default?
  *
- * It does so with the configuration's when the library is loaded, and with the
- * catalog's, of a role or database, when a session begins.  A parallel worker
- * must take whatever its leader has.
+ * It does so with values from the configuration when the library is loaded,
+ * and with those of a role or database when a session begins.  A parallel
+ * worker must take its leader's value.
  */
 static bool
 setting_is_replaced(GucSource source)
@@ -142,7 +143,7 @@ problem_code(const char *problem, int otherwise)
 		ERRCODE_FEATURE_NOT_SUPPORTED : otherwise;
 }
 
-/* Warn of a wrong value that is accepted; NULL if it must not be shown. */
+/* Warn of a wrong value that is accepted; "value" is NULL if it is secret. */
 static void
 setting_warn(const char *name, const char *value, const char *problem)
 {
@@ -158,11 +159,11 @@ setting_warn(const char *name, const char *value, const char *problem)
 }
 
 /*
- * End of the check hook of a string.
+ * End the check hook of a string.
  *
  * Refuses a value that has a problem; or accepts it with a warning, and sets
  * *extra to a copy of the problem, made by ZkGucAlloc().  "value" is NULL if it
- * must not be shown.
+ * is secret.
  */
 static bool
 setting_pass(const char *name, const char *value, const char *problem,
@@ -187,10 +188,7 @@ setting_pass(const char *name, const char *value, const char *problem,
 	return true;
 }
 
-/*
- * For zk_wrong_setting(): fill in "wrong" if there is a problem with the
- * setting.
- */
+/* For zk_wrong_setting(): fill in "wrong" if there is a problem. */
 static bool
 setting_is_wrong(const char *name, const char *value, const char *problem,
 				 ZkWrongSetting *wrong)
@@ -204,7 +202,7 @@ setting_is_wrong(const char *name, const char *value, const char *problem,
 	return true;
 }
 
-/* Is this an IPv6 address in brackets, perhaps with a zone ("%eth0")? */
+/* Is this an IPv6 address in brackets, possibly with a zone ("%eth0")? */
 static bool
 is_bracketed_address(const char *host, size_t len)
 {
@@ -222,7 +220,7 @@ is_bracketed_address(const char *host, size_t len)
 	return inet_pton(AF_INET6, address, &parsed) == 1;
 }
 
-/* What is wrong with one "host:port" of zklock.servers; NULL: nothing. */
+/* The problem of one "host:port" of zklock.servers, or NULL. */
 static char *
 find_server_problem(const char *server, size_t len)
 {
@@ -237,7 +235,7 @@ find_server_problem(const char *server, size_t len)
 		if (server[i] == ':')
 			colon = server + i;
 		else if (isspace((unsigned char) server[i]))
-			blank = true;		/* as of a comma that was forgotten */
+			blank = true;		/* as after a forgotten comma */
 		else if (server[i] == '[' || server[i] == ']')
 			bracket = true;
 	}
@@ -246,7 +244,7 @@ find_server_problem(const char *server, size_t len)
 		return psprintf("\"%.*s\" is not of the form host:port.",
 						(int) len, server);
 
-	/* no zero in front: the library would take it for octal */
+	/* no leading zero: the library would read octal */
 	port = strtol(colon + 1, &end, 10);
 	if (colon[1] < '1' || colon[1] > '9' || end != server + len ||
 		port > 65535)
@@ -256,8 +254,7 @@ find_server_problem(const char *server, size_t len)
 }
 
 /*
- * What is wrong with a value of zklock.servers, as a sentence, palloc'd; NULL:
- * nothing.
+ * The problem of a value of zklock.servers, as a sentence, palloc'd; or NULL.
  *
  * The form is host:port,..., with an optional chroot.  A host may be an IPv6
  * address in brackets.
@@ -296,11 +293,11 @@ servers_find_problem(const char *server)
 
 /*
  * servers_for_library
- *		The servers of a valid value, without the chroot, as the client library
- *		wants them, palloc'd.
+ *		The servers of a valid value in the client library's form, without the
+ *		chroot, palloc'd.
  *
- * The library knows no brackets, and takes for the port what is behind the last
- * colon.
+ * The library knows no brackets, and takes what follows the last colon for the
+ * port.
  */
 char *
 servers_for_library(const char *servers)
@@ -362,8 +359,8 @@ assign_auth(const char *newval pg_attribute_unused(), void *extra)
 }
 
 /*
- * To be called ahead of the definition of an enum: if the configuration has a
- * word that is not among its options, make it one.
+ * Before the definition of an enum: if the configuration has a word that is
+ * not among its options, make it one.
  */
 static void
 admit_wrong_word(const char *name, struct config_enum_entry *options)
@@ -398,7 +395,7 @@ list_words(const struct config_enum_entry *options)
 	return psprintf("%s.", list);
 }
 
-/* End of the check hook of an enum, as setting_pass(). */
+/* End the check hook of an enum, as setting_pass(). */
 static bool
 pass_word(const char *name, const struct config_enum_entry *options,
 		  int val, GucSource source)
@@ -443,9 +440,8 @@ check_advisory_locks(int *newval, void **extra pg_attribute_unused(),
 }
 
 /*
- * Plans that were made while the setting was off may call PostgreSQL's
- * functions; the others may call ours, which look at the setting: see
- * backend/replace.c.
+ * Plans made while the setting was off may call PostgreSQL's functions; others
+ * may call ours, which look at the setting: see backend/replace.c.
  */
 static void
 assign_advisory_locks(int newval, void *extra pg_attribute_unused())
@@ -488,7 +484,7 @@ is_wrong_word(const char *name, int val,
 							wrong);
 }
 
-/* Settings of what the library may have been built with: TLS and SASL. */
+/* Settings for TLS and SASL, if the library has them. */
 char	   *zklock_tls_ca;
 char	   *zklock_tls_cert;
 char	   *zklock_tls_key;
@@ -512,6 +508,7 @@ static const struct
 	const char *description;
 	char	  **value;
 }			secure_settings[NSECURE] =
+
 {
 	[TLS_CA] = {
 		"zklock.tls_ca",
@@ -555,8 +552,8 @@ sasl_is_supported(void)
 }
 
 /*
- * What is wrong with a value by itself, as a sentence, or NULL.  The library
- * gets the three paths for TLS in one string, separated by commas.
+ * The problem of a value by itself, as a sentence, or NULL.  The library gets
+ * the three paths for TLS in one string, separated by commas.
  */
 static const char *
 find_secure_problem(SecureSetting setting, const char *value)
@@ -610,10 +607,10 @@ check_sasl_password_file(char **newval, void **extra, GucSource source)
 
 /*
  * tls_is_wanted
- *		Are connections to ZooKeeper to be encrypted?
+ *		Must connections to ZooKeeper be encrypted?
  *
- * So they are as soon as one of the settings has a value: what is missing must
- * not end in a connection in clear.
+ * They must if any of the settings has a value: an incomplete set must not end
+ * in a connection in clear.
  */
 bool
 tls_is_wanted(void)
@@ -624,7 +621,7 @@ tls_is_wanted(void)
 
 /*
  * sasl_is_wanted
- *		Is this server to authenticate to ZooKeeper by SASL?  As for TLS.
+ *		Must this server authenticate to ZooKeeper by SASL?  As tls_is_wanted().
  */
 bool
 sasl_is_wanted(void)
@@ -634,7 +631,7 @@ sasl_is_wanted(void)
 
 /*
  * secure_name_of_credentials
- *		Which setting says who this server is for ZooKeeper?
+ *		The setting that identifies this server to ZooKeeper.
  */
 const char *
 secure_name_of_credentials(void)
@@ -642,7 +639,7 @@ secure_name_of_credentials(void)
 	return sasl_is_wanted() ? "zklock.sasl_user" : "zklock.auth";
 }
 
-/* Is one without a value that these settings, all or none, must have? */
+/* Is only a part of these settings set, which must be set together? */
 static bool
 is_incomplete(SecureSetting first, SecureSetting last, const char *problem,
 			  ZkWrongSetting *wrong)
@@ -681,7 +678,7 @@ secure_is_wrong(ZkWrongSetting *wrong)
 
 /*
  * secure_values
- *		All of these settings as one string, palloc'd, to see if one changes.
+ *		All of these settings as one string, palloc'd, to detect changes.
  */
 char *
 secure_values(void)
@@ -695,8 +692,8 @@ secure_values(void)
  * zk_wrong_setting
  *		Does a setting have a wrong value?
  *
- * Looks at the settings that the session in ZooKeeper needs and, if "locks",
- * at those that a lock needs in addition.  If one is wrong, fills in "wrong",
+ * Looks at the settings that the ZooKeeper session needs and, if "locks", at
+ * those that a lock needs in addition.  If one is wrong, fills in "wrong",
  * which is valid until a setting changes or the memory context is reset; else
  * "wrong" is all zero.
  */
@@ -723,7 +720,7 @@ zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
 
 /*
  * zk_describe_wrong_setting
- *		What zk_wrong_setting() has filled in as one line, palloc'd.
+ *		The result of zk_wrong_setting() as one line, palloc'd.
  */
 char *
 zk_describe_wrong_setting(const ZkWrongSetting *wrong)
@@ -921,8 +918,8 @@ define_transaction_settings(void)
 
 /*
  * settings_define
- *		Define all settings but those of builds for tests, which come first.
- *		Called once, when the library is preloaded.
+ *		Define all settings, except those of builds for tests, which come
+ *		first.  Called once, when the library is preloaded.
  */
 void
 settings_define(void)

@@ -18,7 +18,7 @@
 typedef enum ZkAcl
 {
 	ZK_ACL_OPEN,				/* anyone may do anything with our znodes */
-	ZK_ACL_CREATOR				/* only who has the same credentials */
+	ZK_ACL_CREATOR				/* only clients with the same credentials */
 } ZkAcl;
 
 typedef enum ZkFormat
@@ -64,29 +64,29 @@ extern int	zklock_commit_timeout;	/* ms; 0: none */
 extern bool zklock_deadlock_check;
 extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */
 extern char *zklock_advisory_namespace; /* "": the database's name */
-extern bool zklock_advisory_used;	/* it has been on in this process */
+extern bool zklock_advisory_used;	/* has been on in this process */
 extern char *zklock_tls_ca;
 extern char *zklock_tls_cert;
 extern char *zklock_tls_key;
 extern char *zklock_sasl_user;
 extern char *zklock_sasl_password_file;
 
-/* The names of locks that stand for advisory locks begin with it. */
+/* The prefix of the names that stand for advisory locks. */
 #define ZK_ADVISORY_PREFIX	"advisory/"
 
-/* Longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */
+/* The longest zklock.auth, in bytes: several must fit into ZK_AUTHS_SIZE. */
 #define ZKLOCK_MAX_AUTH		1000
 
 /*
- * Of libzookeeper_mt if it was built with OpenSSL, or with Cyrus SASL, else
- * NULL; client.c has the types of the first two.
+ * Symbols of libzookeeper_mt if it was built with OpenSSL, or with Cyrus SASL,
+ * else NULL; client.c has the types of the first two.
  */
 extern void zookeeper_init_ssl(void) __attribute__((weak));
 extern void zookeeper_init_sasl(void) __attribute__((weak));
 extern void *zoo_sasl_make_basic_callbacks(const char *user, const char *realm,
 										   const char *password_file) __attribute__((weak));
 
-/* Of libsasl2, if it is there. */
+/* Symbols of libsasl2, if it is loaded. */
 extern int	sasl_client_init(const void *callbacks) __attribute__((weak));
 extern void sasl_set_mutex(void *(*allocate) (void), int (*lock) (void *),
 						   int (*unlock) (void *),

@@ -6,7 +6,7 @@
  * All backends of the instance that want a lock share one place in its queue
  * in ZooKeeper.  That place is handed from one backend to the next, is kept
  * while none of them holds the lock, and outlives each of them and the worker.
- * So it can belong to no process: it has an entry in shared memory, the slot.
+ * So it belongs to no process, but to an entry in shared memory: the slot.
  *
  * A slot is what this instance owns or wants of a lock.  Backends ask for
  * slots, take and drop them (take.c); the worker keeps one contender in
@@ -41,48 +41,49 @@
  *					one.  The holders, if there are any, have lost the lock, and
  *					are marked so.
  *
- * "-": ignored.  The worker's news may be overtaken: a grant that arrives when
- * the slot has been given up changes nothing.
+ * "-": ignored, since the worker's report may come late: a grant that arrives
+ * when the slot has been given up changes nothing.
  *
- * What a backend has to do with a slot is in a ZkProcLock: it wants the slot,
- * is ready to take it when it has the heavyweight lock, then holds it.  A lock
- * has a slot for each mode, since there is a contender for each.  Several
- * backends hold that of the readers together.  They may join the holders only
- * while no exclusive contender of another instance waits behind ours; the
+ * A ZkProcLock is what one backend wants or holds of a slot: the backend wants
+ * the slot, is ready to take it once it has the heavyweight lock, then holds
+ * it.  A lock has a slot for each mode, since it has a contender for each.
+ * Several backends hold the readers' slot together.  They may join the holders
+ * only while no exclusive contender of another instance waits behind ours; the
  * worker checks that in ZooKeeper, but not more often than once in
  * zklock.handoff_quantum.
  *
  * An instance must not wait for itself.  So a grant is kept only for a backend
- * that is past the lock manager: a backend that waits there could wait for one
- * that waits in ZooKeeper for that very contender.  A grant that no backend is
- * ready for is soon given up; readers hand on to ready backends only; and a
- * backend that is ready in one mode gives up what the instance has of the
- * other.  core/lock/turn.c decides when an unheld slot is kept.
+ * that has the heavyweight lock: one that still waits in the lock manager may
+ * wait for a backend that waits in ZooKeeper for that very contender.  A grant
+ * that no backend is ready for is soon given up; readers hand on to ready
+ * backends only; and a backend that is ready in one mode gives up what the
+ * instance has of the other.  core/lock/turn.c decides when an unheld slot is
+ * kept.
  *
- * Locking protocol.  Each kind of shared state is guarded in one way.
+ * Locking protocol.
  *
  * The slots are a hash table of ZK_PARTITIONS partitions, with an LWLock each.
  * Finding, entering or removing a slot, and reading or changing any of its
  * fields or of its ZkProcLocks, is done under the lock of its partition
  * (exclusive to change anything; but see slot_begin_commit()).  A pointer to a
  * slot stays valid without the lock while the slot is in use: while it has a
- * ZkProcLock, while it is in the worker's mail, or while it is in any state
- * but NONE.  Whoever ends the last use removes the slot.  A ZkProcLock belongs
- * to its backend, which alone frees it.  A process that wants several
- * partition locks takes them in ascending order.  A slot in use keeps the root
- * of its key in use (key.c), so its key, too, can be read without the lock.
+ * ZkProcLock, is in the worker's mail, or is in any state but NONE.  The
+ * process that ends the last use removes the slot.  A ZkProcLock belongs to its
+ * backend, which alone frees it.  A process that wants several partition locks
+ * takes them in ascending order.  A slot in use keeps the root of its key in
+ * use (key.c), so its key, too, can be read without the lock.
  *
- * A backend that waits for a slot, and for nothing else, may be part of a
- * deadlock with other instances.  To end its wait the worker notes in its
- * ZkProcLock which deadlock that is (slot_end_wait()); the backend finds the note
- * when it next tries to take the slot.  The note goes with the wait, and with
- * any change of the slot's state: the wait is another one then.
+ * A backend that waits only for a slot may be part of a deadlock with other
+ * instances.  To end the wait, the worker notes the deadlock in the backend's
+ * ZkProcLock (slot_end_wait()); the backend finds the note when it next tries
+ * to take the slot.  The note is cleared when the wait ends, and at any change
+ * of the slot's state, since the wait is then another one.
  *
  * A change that the worker must see puts the slot into the worker's mail
  * (mail.c).  "mailed" is set and cleared under the partition lock, and stays
  * set until the worker has opened the mail under that lock, so that a slot is
  * neither linked twice nor removed meanwhile.  The functions that release
- * partition locks wake the worker for what was put into the mail under them.
+ * partition locks wake the worker for the slots mailed under them.
  *
  * What all slots share, SlotsShared, consists of atomics.
  *
@@ -149,7 +150,7 @@ slots_startup_shmem(void)
 	HASHCTL		ctl;
 	int			flags;
 
-	/* in case this is a restart within the postmaster */
+	/* after a restart within the postmaster */
 	counts = NULL;
 	slots = NULL;
 
@@ -185,8 +186,8 @@ slots_available(void)
 
 /*
  * slot_key, slot_cv
- *		The key of a slot in use, and its condition variable, which is broadcast
- *		at every change for a waiter.
+ *		The key of a slot in use, and its condition variable, which is
+ *		broadcast at every change that concerns a waiter.
  */
 const ZkKey *
 slot_key(const ZkSlot *slot)
@@ -226,7 +227,7 @@ slot_unlock(const ZkSlot *slot)
 /*
  * slot_unlock_last
  *		Unlock the partition of a slot, and remove the slot if the caller was
- *		the last that used it; the lock is held exclusively.
+ *		its last user; the lock is held exclusively.
  */
 void
 slot_unlock_last(ZkSlot *slot)
@@ -240,14 +241,14 @@ slot_unlock_last(ZkSlot *slot)
 
 /*
  * proc_lock_slot
- *		Lock the partition of a ZkProcLock's slot, whoever's it is; NULL, and
- *		nothing is locked, if it has none.
+ *		Lock the partition of a ZkProcLock's slot; if it has none, lock nothing
+ *		and return NULL.
  *
- * The ZkProcLock is any of proc_at().  Its slot is read without the lock, and
- * may be another one by then, or in no use.  But if the ZkProcLock belongs to
- * the slot and the slot has the hash of the partition that is locked, neither
- * changes any more; a slot whose key is that of another partition would have to
- * be entered in this one in between.
+ * The ZkProcLock is any of proc_at(), so its slot is read without the lock,
+ * and may be another one, or in no use, by the time the partition is locked.
+ * Under the lock, if the ZkProcLock belongs to the slot and the slot has the
+ * hash of that partition, neither changes any more: a slot of another
+ * partition would have to be entered in this one first.
  */
 ZkSlot *
 proc_lock_slot(const ZkProcLock *proc, LWLockMode mode)
@@ -332,8 +333,8 @@ find(const ZkKey *key)
 
 /*
  * slot_find_locked
- *		Lock the partition of the slot with this key; NULL, and nothing is
- *		locked, if there is no such slot.
+ *		Lock the partition of the slot with this key; if there is no such slot,
+ *		lock nothing and return NULL.
  */
 ZkSlot *
 slot_find_locked(const ZkKey *key, LWLockMode mode)
@@ -348,7 +349,7 @@ slot_find_locked(const ZkKey *key, LWLockMode mode)
 	return slot;
 }
 
-/* Count one more slot, unless there are zklock.max_locks of them. */
+/* Count one more slot; false if there are zklock.max_locks. */
 static bool
 count_slot(void)
 {
@@ -366,7 +367,7 @@ uncount_slot(void)
 	pg_atomic_fetch_sub_u32(&counts->nslots, 1);
 }
 
-/* Set up a slot that was just entered, all but its key. */
+/* Set up a slot that was just entered, except its key. */
 static void
 init_slot(ZkSlot *slot)
 {
@@ -377,7 +378,7 @@ init_slot(ZkSlot *slot)
 	root_use(slot->key.root);
 }
 
-/* The slot with this key, which is not there; NULL if all are in use. */
+/* Enter the slot with this key, a new one; NULL if all are in use. */
 static ZkSlot *
 enter(const ZkKey *key)
 {
@@ -397,7 +398,7 @@ enter(const ZkKey *key)
 /*
  * slot_enter_locked
  *		Find or make the slot with this key, and lock its partition
- *		exclusively; NULL, and nothing is locked, if all slots are in use.
+ *		exclusively; if all slots are in use, lock nothing and return NULL.
  */
 ZkSlot *
 slot_enter_locked(const ZkKey *key)
@@ -453,7 +454,7 @@ slots_have_room(void)
 /*
  * slots_release_time
  *		How long the instance takes to release a lock in ZooKeeper, in us; 0:
- *		it is not known.
+ *		unknown.
  */
 int32
 slots_release_time(void)
@@ -463,7 +464,7 @@ slots_release_time(void)
 
 /*
  * slots_new_group
- *		A number for contenders that are to be created in one step; never 0.
+ *		A number for contenders to be created in one step; never 0.
  */
 uint32
 slots_new_group(void)
@@ -478,8 +479,8 @@ slots_new_group(void)
 
 /*
  * slot_find_contender
- *		What the slot with this key has of a contender; NONE if there is no
- *		such slot.
+ *		The contender of the slot with this key, and the slot's state; NONE if
+ *		there is no such slot.
  */
 ZkSlotState
 slot_find_contender(const ZkKey *key, ZkContender *contender)
@@ -497,7 +498,7 @@ slot_find_contender(const ZkKey *key, ZkContender *contender)
 
 /*
  * slot_read_contender
- *		What the slot needs a contender for, and what is known of it already.
+ *		The state of a slot, and its contender.
  */
 ZkSlotState
 slot_read_contender(ZkSlot *slot, ZkContender *contender)
@@ -513,8 +514,8 @@ slot_read_contender(ZkSlot *slot, ZkContender *contender)
 
 /*
  * slot_mail
- *		Have the worker look at the slot; the partition lock is held
- *		exclusively, and the worker wakes up when it is released.
+ *		Put the slot into the worker's mail; the partition lock is held
+ *		exclusively.  The worker is woken when the lock is released.
  */
 void
 slot_mail(ZkSlot *slot)
@@ -527,9 +528,10 @@ slot_mail(ZkSlot *slot)
 
 /*
  * slot_lose_holders
- *		The holders have lost the lock; the partition lock is held exclusively.
+ *		Mark that the holders have lost the lock; the partition lock is held
+ *		exclusively.
  *
- * What they are running is canceled: see proc_lose().
+ * Their statements are canceled: see proc_lose().
  */
 void
 slot_lose_holders(ZkSlot *slot)
@@ -557,7 +559,8 @@ want_contender(ZkSlot *slot)
 
 /*
  * slot_learn_release
- *		The contender that was given up is gone, if one was.
+ *		The contender that was given up, if any, is gone: measure how long that
+ *		took.
  *
  * The caller is the worker, and holds the partition lock exclusively.
  */
@@ -579,7 +582,7 @@ end_contender(ZkSlot *slot)
 
 	memset(&slot->contender, 0, sizeof(slot->contender));
 
-	/* who has waited for that goes on doing so until the next one is begun */
+	/* waits for the token go on until the next contender is begun */
 	slot->contender.session = session;
 	slot->token = 0;
 	slot->token_refusal = ZK_REFUSAL_NONE;
@@ -596,7 +599,7 @@ is_wanted_again(const ZkSlot *slot)
 	return slot->asked && !slot->reserved && slot->refusal == ZK_REFUSAL_NONE;
 }
 
-/* What was found to be a deadlock is none any more. */
+/* The waits are no longer those that a deadlock was found for. */
 static void
 spare_victims(ZkSlot *slot)
 {
@@ -646,10 +649,11 @@ next_state(const ZkSlot *slot, SlotEvent event)
 }
 
 /*
- * The next contender is wanted.  Must any backend look at the slot all the same?
- * One that takes several together must, since that contender was not asked for
- * together with its others; and one that is ready must, to ask.  Those that have
- * asked wait on, and those in the lock manager do not look at the slot.
+ * The next contender is wanted.  Must any backend look at the slot all the
+ * same?  A backend that takes several slots together must, since this contender
+ * was not asked for together with its others; and a ready one that has not
+ * asked must, to ask.  Backends that have asked wait on, and those in the lock
+ * manager do not look at the slot.
  */
 static bool
 has_other_waiter(const ZkSlot *slot)
@@ -665,12 +669,12 @@ has_other_waiter(const ZkSlot *slot)
  * slot_event
  *		The transition function: see the table in this file's header.
  *
- * The caller holds the partition lock exclusively.  Wakes the waiters, with two
- * exceptions, since each of them takes the partition lock when it wakes up, and
- * there may be many.  When the slot is granted, the caller wakes them as soon as
- * it has released the lock.  When the contender that was given up is replaced by
- * one that is wanted, nothing changes for the backends that have asked for that:
- * they are woken only if others wait, too, who have to look.
+ * The caller holds the partition lock exclusively.  Wakes the waiters, except
+ * in two cases, since each waiter takes the partition lock when it wakes up,
+ * and there may be many.  When the slot is granted, the caller wakes them after
+ * it has released the lock.  When the next contender replaces the one that was
+ * given up, nothing changes for the backends that have asked for it: they are
+ * woken only if another waiter has to look.
  */
 void
 slot_event(ZkSlot *slot, SlotEvent event)
@@ -703,7 +707,7 @@ slot_event(ZkSlot *slot, SlotEvent event)
 
 /*
  * slot_wake
- *		Wake all who wait for the slot; the partition lock is held.
+ *		Wake all backends that wait for the slot; the partition lock is held.
  */
 void
 slot_wake(ZkSlot *slot)
@@ -714,10 +718,11 @@ slot_wake(ZkSlot *slot)
 
 /*
  * slot_wake_any
- *		Wake those who want any of several slots; the partition lock is held.
+ *		Wake the backends that want any of several slots; the partition lock is
+ *		held.
  *
- * They sleep on their latches, since nobody can sleep on several condition
- * variables.
+ * They sleep on their latches, since a process cannot sleep on several
+ * condition variables.
  */
 void
 slot_wake_any(const ZkSlot *slot)
@@ -737,7 +742,7 @@ slot_wake_any(const ZkSlot *slot)
  *		Is there a backend that can take the slot from the last holder?
  *
  * A writer gets the heavyweight lock in a moment, unless it waits for several;
- * but a reader that has not got it already stands behind a writer there.
+ * but a reader that does not have it yet stands behind a writer there.
  */
 bool
 slot_has_taker(const ZkSlot *slot)

@@ -3,8 +3,9 @@
  * slots.h
  *		The locks of this instance in shared memory: slots, states, locks.
  *
- * The types that both wings use.  Backends do the rest by take.h, the worker by
- * grant.h.  See slots.c for the states and the locking protocol.
+ * The types that both wings use; functions for backends are in take.h, those
+ * for the worker in grant.h.  See slots.c for the states and the locking
+ * protocol.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -21,7 +22,7 @@
 #include "shared/outcome.h"
 #include "storage/condition_variable.h"
 
-/* The most locks that are taken together, by one request to ZooKeeper. */
+/* The most locks taken together, by one request to ZooKeeper. */
 #define ZK_MAX_TOGETHER		500
 
 typedef enum ZkSlotState
@@ -33,23 +34,22 @@ typedef enum ZkSlotState
 	ZK_SLOT_RELEASING			/* being given up; nobody may take it */
 } ZkSlotState;
 
-/* What the worker keeps in ZooKeeper for a slot, or is asked to. */
+/* What the worker keeps in ZooKeeper for a slot, or is asked to keep. */
 typedef struct ZkContender
 {
-	uint32		group;			/* to be created in one step with others of
-								 * the same number, or 0 */
-	int			permits;		/* of a semaphore, or 0 */
+	uint32		group;			/* number of those created in one step, or 0 */
+	int			permits;		/* a semaphore's permits, or 0 */
 	int			asker_pid;		/* of the backend that asked for it */
 	int32		sequence;
 	uint8		uuid[ZNODE_UUID_BYTES];
 	uint8		kind;			/* ZnodeKind */
-	uint8		session;		/* number of the session that it is in; the
-								 * last one's, until it is begun */
+	uint8		session;		/* number of its session; until it is begun,
+								 * that of the previous contender */
 	bool		has_uuid;
 	bool		has_sequence;
-	bool		requeued;		/* its node is the one of this number, or has
-								 * this UUID and another number */
-	bool		retain;			/* its znode says that it may be idle */
+	bool		requeued;		/* its node has this sequence number, or this
+								 * UUID and another number */
+	bool		retain;			/* its znode says that the slot may be idle */
 	bool		tells_waits;	/* its znode may tell of waits that keep it */
 } ZkContender;
 
@@ -61,7 +61,7 @@ extern void slots_request_shmem(void);
 extern void slots_startup_shmem(void);
 extern bool slots_available(void);
 
-/* of a slot in use, without its partition lock */
+/* for a slot in use, without its partition lock */
 extern const ZkKey *slot_key(const ZkSlot *slot);
 extern ConditionVariable *slot_cv(ZkSlot *slot);
 

@@ -1,10 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * slots_private.h
- *		The table of slots, for those that change slots or read several.
- *
- * What take.c (backends), grant.c (the worker) and holders.c, losses.c and
- * test_build.c (either) are built on.
+ *		The table of slots, for the files that change slots or read several:
+ *		take.c (backends), grant.c (the worker), holders.c, losses.c and
+ *		test_build.c (either).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -38,8 +37,8 @@ typedef enum SlotEvent
 } SlotEvent;
 
 /*
- * There may be many of these, so they are kept small.  Times are in
- * microseconds, as of zk_now_us().
+ * Kept small, since there may be many.  Times are in microseconds, as of
+ * zk_now_us().
  */
 struct ZkSlot
 {
@@ -50,10 +49,10 @@ struct ZkSlot
 	bool		queued;			/* WANTED, RELEASING: may take long */
 	bool		reserved;		/* for a backend that takes several together */
 	bool		asked;			/* a backend waits for a contender */
-	uint8		asked_kind;		/* ZnodeKind of the contender that is asked for */
+	uint8		asked_kind;		/* ZnodeKind of the contender asked for */
 	bool		mailed;			/* in the worker's mail */
 	bool		check_wanted;	/* see ZK_MAIL_CHECK_WRITERS */
-	bool		writer_behind;	/* seen at checked_at, behind our readers */
+	bool		writer_behind;	/* at checked_at, one was behind our readers */
 	bool		has_victim;		/* a waiter may have a "victim_of" */
 	int			asked_permits;	/* ... of a semaphore, or 0 */
 	int			asker_pid;		/* of the latest backend that asked */
@@ -62,17 +61,17 @@ struct ZkSlot
 	int64		token;			/* czxid, or 0 while not known */
 	ConditionVariable cv;		/* broadcast at every change for a waiter */
 
-	/* the backends, in the order in which they came */
+	/* the backends, in the order of their arrival */
 	int			nwanting;
 	int			nholding;		/* without those that have lost it */
-	int			nany;			/* those that want any of several slots */
+	int			nany;			/* backends that want any of several slots */
 	ZkProcLock *procs;
 	ZkProcLock **procs_end;		/* the last "next" */
 
-	/* fairness to contenders of others */
+	/* fairness to other instances' contenders */
 	Turn		turn;			/* in us as of zk_now_us() */
-	int64		checked_at;		/* when we checked for writers behind us */
-	int64		check_start;	/* of the check under way, or 0 */
+	int64		checked_at;		/* when we checked for writers */
+	int64		check_start;	/* start of the check under way, or 0 */
 
 	slist_node	mail_node;
 };

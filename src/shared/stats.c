@@ -3,21 +3,20 @@
  * stats.c
  *		Counters of this instance in shared memory.
  *
- * They count since the server has started or the counters were reset, and are
- * not kept over a restart.
+ * They count from server start or reset, and a restart clears them.
  *
- * Locking protocol: none.  Each counter is an atomic variable of its own,
- * which anybody may add to or read at any time, in transaction callbacks too.
- * A reader may see a call in one counter and not yet in another, and a reset
- * may come between the two; nothing depends on them.
+ * Locking protocol: none.  Each counter is an atomic, which any process may add
+ * to or read at any time, also in transaction callbacks.  A reader may see a
+ * call in one counter and not yet in another, and a reset may come between the
+ * two; nothing depends on them.
  *
- * Counting a take and a release is four to six atomic additions.  All backends
- * share the counters' cache lines, which is no bottleneck: each take that is
- * counted has gone through the heavyweight lock and the slot of its name, and,
- * unless the lock was handed off, through ZooKeeper.
+ * All backends share the counters' cache lines, which is no bottleneck: a take
+ * and a release cost four to six atomic additions, and each take has gone
+ * through the heavyweight lock and the slot of its name, and, unless the lock
+ * was handed off, through ZooKeeper.
  *
- * How many locks were taken and released is not counted apart from the
- * histograms: it is the sum of their buckets.
+ * The numbers of locks taken and released are the sums of the histograms'
+ * buckets.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -45,7 +44,7 @@ typedef enum Counter
 	DEADLOCKS,
 	WAIT_TIME,
 	HOLD_TIME,
-	WAIT_HISTOGRAM,				/* and the buckets after the first */
+	WAIT_HISTOGRAM,				/* the first of the buckets */
 	HOLD_HISTOGRAM = WAIT_HISTOGRAM + HISTOGRAM_BUCKETS,
 	NUM_COUNTERS = HOLD_HISTOGRAM + HISTOGRAM_BUCKETS
 } Counter;
@@ -77,7 +76,7 @@ stats_startup_shmem(void)
 {
 	bool		found;
 
-	/* in case this is a restart within the postmaster */
+	/* after a restart within the postmaster */
 	shared = NULL;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
@@ -107,8 +106,8 @@ get(int counter)
  * stats_count_take
  *		A backend has taken a lock that it did not hold.
  *
- * handed_off: the instance owned it already.  waited: somebody had it.
- * wait_us: from the call to the take.
+ * handed_off: the instance owned the lock already.  waited: the lock was not
+ * free.  wait_us: from the call to the take.
  */
 void
 stats_count_take(bool handed_off, bool waited, int64 wait_us)
@@ -134,7 +133,7 @@ stats_count_failure(ZkOutcome outcome)
 
 /*
  * stats_count_release
- *		A backend gives back a lock, of which it has no hold any more.
+ *		A backend gives back the last hold of a lock.
  */
 void
 stats_count_release(int64 held_us)
@@ -145,7 +144,7 @@ stats_count_release(int64 held_us)
 
 /*
  * stats_count_lost
- *		A lock has been lost under its holder.
+ *		A holder has lost its lock.
  */
 void
 stats_count_lost(void)

@@ -17,7 +17,7 @@
 #include "datatype/timestamp.h"
 #include "shared/outcome.h"
 
-/* All counters, as read at about one moment; the view zk_stat says more. */
+/* All counters, as read at about one moment; see the view zk_stat. */
 typedef struct ZkStats
 {
 	int64		taken;

@@ -3,12 +3,12 @@
  * take.c
  *		What backends do to slots: want, ask, take, yield, drop.
  *
- * Each function takes the partition locks that it needs, as slots.c tells.
+ * Each function takes the partition locks that it needs: see slots.c.
  *
- * A backend that wants any of several slots looks at all of them at once, under
- * all their partition locks, so that what it asks for goes to the worker
- * together: the worker opens none of that mail until these locks are released.
- * backend/acquire_any.c has the protocol.
+ * A backend that wants any of several slots looks at all of them at once,
+ * under all their partition locks, so that the worker sees its requests
+ * together: it opens none of that mail until the locks are released.  See
+ * backend/acquire_any.c.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -29,7 +29,7 @@
 #include "shared/slots_private.h"
 #include "shared/take.h"
 
-/* How long to believe that a writer waits behind readers, in us. */
+/* How long a writer that was seen behind readers is assumed to wait, in us. */
 #define RECHECK_TIME	1000000
 
 /* Link to its slot; the partition lock is held exclusively. */
@@ -47,7 +47,7 @@ unlink_proc(ZkProcLock *proc)
 	ZkSlot	   *slot = proc->slot;
 	ZkProcLock **link = &slot->procs;
 
-	/* a holder has come long ago, and is one of the first */
+	/* a holder came early, so it is among the first */
 	while (*link != proc)
 		link = &(*link)->next;
 	*link = proc->next;
@@ -64,9 +64,7 @@ remove_proc(ZkProcLock *proc)
 	proc_free(proc);
 }
 
-/*
- * Count as the latest that has come; the partition lock is held exclusively.
- */
+/* Make it the latest arrival; the partition lock is held exclusively. */
 static void
 move_to_end(ZkProcLock *proc)
 {
@@ -75,10 +73,10 @@ move_to_end(ZkProcLock *proc)
 }
 
 /*
- * Is the heavyweight lock due to one who came before this backend?
+ * Is the heavyweight lock due to a backend that came before this one?
  *
- * Who wants any of several slots does not queue for heavyweight locks, so that
- * a backend that came later may get one ahead of it.
+ * A backend that wants any of several slots does not queue for heavyweight
+ * locks, so one that came later may get the lock first.
  */
 static bool
 is_behind_any(const ZkProcLock *proc)
@@ -133,14 +131,14 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
 
 /*
  * slot_want
- *		Find or make the slot that serves a lock, and say that this backend
+ *		Find or make the slot that serves a lock, and note that this backend
  *		wants it.  The key is that of the backend's hold.
  *
- * To be called ahead of waiting for the heavyweight lock, so that a holder
- * sees that there is a backend to hand the slot to.  A backend wants or holds
- * a slot once; slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of
- * the contender that it needs; "session" is for zk_locks only; "together" is
- * for slots_take_together().
+ * Called before the wait for the heavyweight lock, so that a holder sees a
+ * backend to hand the slot to.  A backend wants or holds a slot once;
+ * slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of the
+ * contender it needs; "session" is for zk_locks only; "together" is for
+ * slots_take_together().
  *
  * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
  */
@@ -152,16 +150,16 @@ slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 	if (kind != ZNODE_READER)
 		return want_this(key, kind, session, together, 0, false);
 
-	/* others, which ask for fewer, cannot share the contenders of several */
+	/* backends that ask for one lock cannot share a contender of several */
 	key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
 				&readers);
 	return want_this(&readers, kind, session, together, 0, false);
 }
 
 /*
- * Is the contender that the instance has of the lock in the other mode being
- * given up?  Sets *other to the key of its slot, and *stuck to whether
- * ZooKeeper does not let it go.
+ * Is the instance's contender for the lock in the other mode being given up?
+ * Sets *other to the key of its slot, and *stuck to whether ZooKeeper does not
+ * let it go.
  */
 static bool
 is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
@@ -182,8 +180,8 @@ is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
 
 /*
  * slot_want_leaving
- *		If the contender that the instance has of the lock in the other mode is
- *		being given up, want its slot, to see it go; else NULL.
+ *		If the instance's contender for the lock in the other mode is being
+ *		given up, want its slot, to see it go; else NULL.
  *
  * The caller wants the slot in its own mode.  Errors: as slot_want().
  */
@@ -212,8 +210,8 @@ note_ask(ZkProcLock *proc, int permits)
 }
 
 /*
- * A backend that had asked for a contender is gone.  Others may have asked,
- * too, and need not ask again: they may be waiting for the heavyweight lock.
+ * A backend that had asked for a contender is gone.  Other backends that asked
+ * need not ask again: they may be waiting for the heavyweight lock.
  */
 static void
 retract_ask(ZkSlot *slot)
@@ -229,11 +227,11 @@ retract_ask(ZkSlot *slot)
 		}
 }
 
-/* The slot is idle, and its last waiter wants it no more: is it given up? */
+/* Is an idle slot given up, now that its last waiter wants it no more? */
 static bool
 is_left_for_good(const ZkSlot *slot, bool any)
 {
-	/* what came too late for one who wanted any of several is not retained */
+	/* a grant that came too late for a zk_lock_any() is not retained */
 	return (any && slot->turn.idle == TURN_GRANTED) ||
 		turn_unwanted(&slot->turn, slot->contender.retain, retain_time_us(),
 					  zk_now_us()) == TURN_GIVE_UP;
@@ -249,7 +247,7 @@ note_unwanted(ZkProcLock *proc)
 	bool		asked = proc->asked;
 	bool		any = proc->alternatives > 0;
 
-	/* reserved by us, if we have tried to take several together */
+	/* we reserved it, if we tried to take several together */
 	if (proc->together && proc->ready)
 		slot->reserved = false;
 	if (any)
@@ -259,7 +257,8 @@ note_unwanted(ZkProcLock *proc)
 	if (asked)
 		retract_ask(slot);
 	if (any || slot->nany > 0)
-		slot_wake(slot);		/* others may get its heavyweight lock */
+		slot_wake(slot);		/* another backend may get its heavyweight
+								 * lock */
 	if (slot->nwanting > 0)
 		return;
 	slot->refusal = ZK_REFUSAL_NONE;
@@ -270,10 +269,10 @@ note_unwanted(ZkProcLock *proc)
 
 /*
  * slot_unwant
- *		Say that this backend wants the slot no more: timeout, cancel, error.
+ *		The backend wants the slot no more: timeout, cancel, error.
  *
- * The slot may be gone afterwards.  Does not throw: to be called in
- * transaction callbacks too.
+ * The slot may be gone afterwards.  Does not throw: transaction callbacks call
+ * it.
  */
 void
 slot_unwant(ZkProcLock *proc)
@@ -286,8 +285,8 @@ slot_unwant(ZkProcLock *proc)
 }
 
 /*
- * May an idle slot be taken, since it is still ours as far as one must know
- * ahead of the commit check?
+ * May an idle slot be taken: is it ours, as far as that must be known before
+ * the commit check?
  */
 static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
@@ -296,7 +295,7 @@ is_surely_ours(const ZkSlot *slot, int64 now)
 						  lease_read_ms(slot->contender.session) * 1000, now);
 }
 
-/* It is not: the backend may ask its session (proof_ask()). */
+/* It is not certain; the backend may ask the slot's session (proof_ask()). */
 static ZkOutcome
 unproved(ZkProcLock *proc)
 {
@@ -305,8 +304,8 @@ unproved(ZkProcLock *proc)
 }
 
 /*
- * The slot is free to be taken; the partition lock is held exclusively.  "now"
- * is that of zk_now_us().
+ * Take a free slot at "now", as of zk_now_us(); the partition lock is held
+ * exclusively.
  */
 static void
 take(ZkProcLock *proc, int64 now)
@@ -328,9 +327,9 @@ take(ZkProcLock *proc, int64 now)
 }
 
 /*
- * A slot is held by readers: may one more join them?  Not if an exclusive
- * contender waits behind ours, or it would wait forever.  If that is not known
- * well enough, have the worker check for writers.
+ * May one more reader join those that hold the slot?  Not if an exclusive
+ * contender waits behind ours, or that contender would wait forever.  If this
+ * is not known well enough, have the worker check for writers.
  */
 static ZkOutcome
 try_join(ZkProcLock *proc)
@@ -340,7 +339,7 @@ try_join(ZkProcLock *proc)
 	int64		age = now - slot->checked_at;
 	bool		fresh;
 
-	/* a check after we came is an answer, however long ago it was */
+	/* a check that began after we came is an answer, whatever its age */
 	fresh = age < handoff_quantum_us() ||
 		(slot->writer_behind ? age < RECHECK_TIME :
 		 slot->checked_at >= proc->since);
@@ -360,8 +359,8 @@ try_join(ZkProcLock *proc)
 }
 
 /*
- * Ask for a backend that has not got the heavyweight lock yet; the partition
- * lock is held exclusively.
+ * Ask on behalf of a backend that does not have the heavyweight lock yet; the
+ * partition lock is held exclusively.
  */
 static void
 note_ahead(ZkProcLock *proc)
@@ -374,10 +373,10 @@ note_ahead(ZkProcLock *proc)
 
 /*
  * slot_ask
- *		Ask for a contender ahead of waiting for the heavyweight lock.
+ *		Ask for a contender before waiting for the heavyweight lock.
  *
- * For a writer: readers of other instances that come later must see that it
- * waits, though it is readers of its own instance that it waits for.
+ * For a writer: later readers of other instances must see that it waits, even
+ * though it waits for readers of its own instance.
  */
 void
 slot_ask(ZkProcLock *proc)
@@ -389,9 +388,10 @@ slot_ask(ZkProcLock *proc)
 
 /*
  * slot_ask_for_others
- *		The same for a backend that waits for the slot with this key.
+ *		As slot_ask(), for another backend that waits for the slot with this
+ *		key.
  *
- * To be called by a reader that has got the lock, and may have given up the
+ * Called by a reader that has got the lock, and may have given up the
  * contender that writers of the lock had asked for.
  */
 void
@@ -411,9 +411,9 @@ slot_ask_for_others(const ZkKey *key)
 }
 
 /*
- * What a wait comes to that so far is "outcome": is it to end because of a
- * deadlock, or to go on in tier 1?  A backend that has just taken the slot waits
- * no more, and one whose slot has changed its state waits anew.
+ * Must a wait whose outcome so far is "outcome" end because of a deadlock, or
+ * go on in tier 1?  A backend that has just taken the slot no longer waits, and
+ * one whose slot has changed its state waits anew.
  */
 static ZkOutcome
 look_for_deadlock(const ZkProcLock *proc, ZkOutcome outcome, ZkResult *result)
@@ -477,16 +477,16 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
 
 /*
  * slot_take
- *		Take the slot if the instance owns it and nobody is in the way; else
- *		ask the worker for a contender.
+ *		Take the slot if the instance owns it and no other backend is in the
+ *		way; else ask the worker for a contender.
  *
  * The caller must want the slot and have the heavyweight lock of its name.
- * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_ACQUIRED, the
- * caller goes on wanting the slot; the condition variable of the slot is
- * broadcast when another try is worthwhile.  ZK_DENIED, which is told once,
+ * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_ACQUIRED,
+ * the caller goes on wanting the slot; the slot's condition variable is
+ * broadcast when another try is worthwhile.  ZK_DENIED, which is reported once,
  * and ZK_DEADLOCKED fill in *result.  After ZK_GO_BACK the caller waits for the
- * heavyweight lock once more, at the end of its queue; and so after ZK_GIVE_WAY,
- * when one that came before it has got the lock.
+ * heavyweight lock again, at the end of its queue; after ZK_GIVE_WAY likewise,
+ * when a backend that came before it has got the lock.
  */
 ZkOutcome
 slot_take(ZkProcLock *proc, int permits, ZkResult *result)
@@ -500,7 +500,7 @@ slot_take(ZkProcLock *proc, int permits, ZkResult *result)
 	return outcome;
 }
 
-/* How far several slots are that must be had together. */
+/* The state of several slots that must be had together. */
 typedef enum ZkTogether
 {
 	ZK_ALL_READY,				/* each is owned by the instance and idle */
@@ -534,8 +534,8 @@ how_together(ZkProcLock **procs, int n, uint32 group)
 }
 
 /*
- * Ask for all slots in one step.  Since the partition locks are held until all
- * are in the mail, the worker, when it opens one, finds the others there.
+ * Ask for all slots in one step.  The partition locks are held until all are in
+ * the mail, so the worker, when it opens one, finds the others there.
  */
 static uint32
 ask_together(ZkProcLock **procs, int n)
@@ -556,8 +556,8 @@ ask_together(ZkProcLock **procs, int n)
 
 /*
  * Reserve all slots, so that no other backend of this instance asks for one of
- * them.  Sets *which, and fills in *result, if one was refused, or the wait is to
- * end, or to go on elsewhere, because of a deadlock.
+ * them.  If one was refused, or a deadlock ends the wait or moves it elsewhere,
+ * sets *which and fills in *result.
  */
 static ZkOutcome
 reserve_together(ZkProcLock **procs, int n, int *which, ZkResult *result)
@@ -622,11 +622,11 @@ give_up_together(ZkProcLock **procs, int n)
 }
 
 /*
- * The slot to wait for until all are in this state.
+ * Which slot to wait for until all are in this state?
  *
- * It is the middle one of those that are not yet.  Each time that the caller
- * wakes up it looks at all; this way it does so a few times, whether they come
- * from the first to the last or the other way, and not once for each.
+ * The middle one of those that are not yet.  The caller looks at all slots each
+ * time it wakes up; so it does that a few times, not once for each slot, in
+ * whichever order they change.
  */
 static int
 choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
@@ -652,15 +652,15 @@ choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
  *		As slot_take(), for several slots: all or none.
  *
  * Contenders for all are created in one step, so that any two callers that
- * take several locks stand in the same order in all the queues, and cannot
- * wait for each other.  For the same reason no slot is kept while the caller
- * waits for one that was not asked for in the same step.
+ * take several locks stand in the same order in all queues, and cannot wait
+ * for each other.  For the same reason no slot is kept while the caller waits
+ * for one that was not asked for in that step.
  *
- * *group tells the last such step of this call; it is 0 at first.  The caller
- * must want all of the slots and have the heavyweight locks of their names.
- * Answers as slot_take(); ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_GIVE_WAY
- * set *which.  Unless all are taken, *which is a slot whose condition variable
- * to wait for; others may change, too.
+ * *group is the last such step of this call, 0 at first.  The caller must want
+ * all slots and have the heavyweight locks of their names.  Answers as
+ * slot_take(); ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_GIVE_WAY set
+ * *which.  Unless all are taken, the caller waits for the condition variable of
+ * slot *which; other slots may change, too.
  */
 ZkOutcome
 slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
@@ -692,11 +692,12 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 
 /*
  * slot_requeue_tier1
- *		The backend has the heavyweight lock, and gives it up to wait for it
- *		again: that is another wait for the slot.
+ *		The backend gives up the heavyweight lock and waits for it again: that
+ *		is another wait for the slot.
  *
- * Those behind it use the contender from now on, if there is one; but one that
- * was created together with others is given up, as they all are.
+ * The backends behind it use the contender from now on, if there is one; but a
+ * contender that was created together with others is given up, as they all
+ * are.
  */
 void
 slot_requeue_tier1(ZkProcLock *proc)
@@ -728,9 +729,9 @@ slot_requeue_tier1(ZkProcLock *proc)
  *		Give up what the instance owns or waits for under this key, if no
  *		backend holds it.
  *
- * The caller has the heavyweight lock of the name, so nobody can take the slot
- * before it; but it will wait for something else, which may in turn wait for
- * this.
+ * The caller has the heavyweight lock of the name, so no backend can take the
+ * slot first; but the caller will wait for something else, which may in turn
+ * wait for this slot.
  */
 void
 slot_yield(const ZkKey *key)
@@ -738,7 +739,7 @@ slot_yield(const ZkKey *key)
 	ZkSlot	   *slot = slot_find_locked(key, LW_EXCLUSIVE);
 
 	if (slot == NULL)
-		return;					/* as nearly always */
+		return;
 	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
 	{
 		slot->asked = false;
@@ -749,8 +750,8 @@ slot_yield(const ZkKey *key)
 
 /*
  * slot_yield_other_mode
- *		The same for the lock in the other mode than that of the slot that the
- *		caller wants.
+ *		As slot_yield(), for the other mode of the lock whose slot the caller
+ *		wants.
  */
 void
 slot_yield_other_mode(const ZkProcLock *proc)
@@ -778,7 +779,7 @@ slot_read_state(ZkSlot *slot)
 
 /*
  * slot_is_leaving
- *		Is the contender of a slot, which the caller wants, being given up?
+ *		Is the contender of a slot that the caller wants being given up?
  *
  * If so, sets *stuck to whether ZooKeeper does not let it go.
  */
@@ -796,8 +797,8 @@ slot_is_leaving(ZkSlot *slot, bool *stuck)
 
 /*
  * slot_want_any
- *		As slot_want(), for slots_take_any(): the backend wants any of so many
- *		slots, and "tries" if it waits behind nobody.
+ *		As slot_want(), for slots_take_any(): the backend wants any of
+ *		"alternatives" slots, and "tries" if it waits behind no one else.
  */
 ZkProcLock *
 slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
@@ -818,8 +819,8 @@ is_owned(const ZkSlot *slot)
 }
 
 /*
- * Try to take a slot of which the caller has the heavyweight lock.  Returns
- * ZK_PENDING if that does not end the call, and counts what it has found.
+ * Try to take a slot whose heavyweight lock the caller has.  Returns
+ * ZK_PENDING, and counts what it has found, if that does not end the call.
  */
 static ZkOutcome
 try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
@@ -831,7 +832,7 @@ try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 	ZkOutcome	outcome = try_take(proc, 0, result);
 
 	if (!was_ready && slot->nwanting > 1)
-		slot_wake(slot);		/* those behind us may go on */
+		slot_wake(slot);		/* backends behind us may go on */
 	if (was == ZK_SLOT_NONE && slot->state == ZK_SLOT_WANTED)
 		slot->contender.group = wait->group;
 	if (outcome == ZK_QUEUED)
@@ -853,9 +854,9 @@ try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 }
 
 /*
- * Another backend of the instance that also wants any of several has the
- * heavyweight lock, and takes the slot or leaves it as soon as ZooKeeper
- * answers; or it came first, and is about to try to get that.
+ * Will another backend that wants any of several slots, and has the
+ * heavyweight lock, take this slot or leave it as soon as ZooKeeper answers?
+ * Or did such a backend come first, and is it about to try for that lock?
  */
 static bool
 is_left_soon(const ZkProcLock *proc)
@@ -879,8 +880,7 @@ is_left_soon(const ZkProcLock *proc)
 
 /*
  * Could the backend have the heavyweight lock, as far as the slot tells?
- * Readers can have it together, and those of a lock that is wanted exclusive
- * have another slot.
+ * Readers can have it together; a lock wanted exclusively has another slot.
  */
 static bool
 is_reachable(const ZkProcLock *proc)
@@ -898,7 +898,7 @@ is_reachable(const ZkProcLock *proc)
 }
 
 /*
- * A slot of which somebody else has the heavyweight lock, or had it when the
+ * Look at a slot whose heavyweight lock another backend has, or had when the
  * caller looked for those that it might get.
  */
 static void
@@ -917,14 +917,14 @@ look_from_behind(ZkAnyWait *wait, int i)
 	}
 	wait->waited[i] = true;
 
-	/* as a writer that waits for readers of its own instance: once */
+	/* once, as a writer that waits for readers of its own instance */
 	if (!znode_is_shared(proc->kind) && !proc->asked)
 		note_ahead(proc);
 }
 
 /*
- * What the wait for a slot comes to of which somebody else has the heavyweight
- * lock, if a deadlock is to end it, or "outcome".
+ * The outcome of the wait for a slot whose heavyweight lock another backend
+ * has, if a deadlock ends the wait; else "outcome".
  */
 static ZkOutcome
 look_for_deadlock_behind(ZkAnyWait *wait, int i, ZkOutcome outcome)
@@ -942,8 +942,8 @@ look_for_deadlock_behind(ZkAnyWait *wait, int i, ZkOutcome outcome)
 }
 
 /*
- * Go through those slots of which the caller has the heavyweight lock, and
- * which the instance owns, or does not.  The first that ends the call counts,
+ * Try the slots whose heavyweight lock the caller has, and which the instance
+ * owns or, if not "owned", does not.  The first one that ends the call counts,
  * unless one can be taken.
  */
 static ZkOutcome
@@ -980,15 +980,15 @@ try_all(ZkAnyWait *wait, bool owned)
 
 /*
  * slots_take_any
- *		Take the first of the slots that can be had; else ask the worker for
+ *		Take the first slot that is available; else ask the worker for
  *		contenders for all of them, together.
  *
- * The caller must want all of the slots.  What the instance owns is taken
- * ahead of asking for anything else.  Answers as slot_take(), but ZK_QUEUED
- * only if there is nothing to wait for in that way: all the slots have others
- * ahead.  ZK_ACQUIRED, ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_UNPROVED
- * tell "which".  Unless one is taken the caller's latch is set when another
- * try is worthwhile.  slots_find_reachable() goes ahead of each.
+ * The caller must want all slots, and has called slots_find_reachable().  A
+ * slot that the instance owns is taken before any other is asked for.  Answers
+ * as slot_take(), but ZK_QUEUED only if every slot has contenders ahead.
+ * ZK_ACQUIRED, ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_UNPROVED set
+ * "which".  Unless one is taken, the caller's latch is set when another try is
+ * worthwhile.
  */
 ZkOutcome
 slots_take_any(ZkAnyWait *wait)
@@ -1020,8 +1020,8 @@ slots_take_any(ZkAnyWait *wait)
 
 /*
  * slots_find_reachable
- *		Find the slots of which the caller does not have the heavyweight lock,
- *		but might get it now.
+ *		Find the slots whose heavyweight lock the caller does not have, but
+ *		might get now.
  */
 void
 slots_find_reachable(ZkAnyWait *wait)
@@ -1036,10 +1036,10 @@ slots_find_reachable(ZkAnyWait *wait)
 
 /*
  * slots_unwant_any
- *		Want none of the slots any more, but the one of that number, or -1.
+ *		Stop wanting the slots, except number "but" (-1: none).
  *
- * What is to be deleted goes to the worker together.  The caller has released
- * their heavyweight locks.  Does not throw.
+ * All deletes go to the worker together.  The caller has released the
+ * heavyweight locks.  Does not throw.
  */
 void
 slots_unwant_any(const ZkAnyWait *wait, int but)
@@ -1061,8 +1061,8 @@ slots_unwant_any(const ZkAnyWait *wait, int but)
 
 /*
  * slot_other_mode_leaves
- *		Is the contender that the instance has of the lock in the other mode
- *		being given up, and gone in a moment?
+ *		Is the instance's contender for the lock in the other mode being given
+ *		up, and gone in a moment?
  */
 bool
 slot_other_mode_leaves(const ZkProcLock *proc)
@@ -1075,10 +1075,10 @@ slot_other_mode_leaves(const ZkProcLock *proc)
 
 /*
  * slot_call_ahead
- *		Wake those who came before this backend, and want any of several slots,
- *		to get the heavyweight lock; false if there is none.
+ *		Wake the backends that came before this one and want any of several
+ *		slots, to get the heavyweight lock; false if there are none.
  *
- * The caller has released it, and waits for it again afterwards.
+ * The caller has released that lock, and waits for it again afterwards.
  */
 bool
 slot_call_ahead(const ZkProcLock *proc)
@@ -1093,7 +1093,7 @@ slot_call_ahead(const ZkProcLock *proc)
 	return behind;
 }
 
-/* What the rules of a turn depend on. */
+/* The input to the rules of a turn. */
 static TurnInput
 turn_input(const ZkSlot *slot, int64 now)
 {
@@ -1133,12 +1133,11 @@ leave_slot(ZkSlot *slot, int64 now)
 
 /*
  * slot_drop
- *		The holder gives the slot back, at the end of its transaction or of
- *		its last hold.
+ *		The holder gives the slot back, at the end of its transaction or of its
+ *		last hold.
  *
- * The slot may be gone afterwards.  Does not throw, and does not wait for
- * more than LWLocks: to be called in transaction callbacks.  "now" is that of
- * zk_now_us().
+ * The slot may be gone afterwards.  Transaction callbacks call it: it does not
+ * throw, and waits for LWLocks only.  "now" is as of zk_now_us().
  */
 void
 slot_drop(ZkProcLock *proc, int64 now)
@@ -1165,8 +1164,9 @@ is_held(const ZkProcLock *proc)
  *		Does this backend, which took the slot, still hold it, and what is the
  *		fencing token?
  *
- * Sets *token to 0 while the worker has not got it, and then *refusal to why
- * ZooKeeper does not tell it, or to ZK_REFUSAL_NONE before it has answered.
+ * Sets *token to 0 while the worker does not have it, and *refusal to the
+ * reason for which ZooKeeper refuses it, or to ZK_REFUSAL_NONE while there is
+ * no answer.
  */
 bool
 slot_read_token(ZkProcLock *proc, int64 *token, ZkRefusal *refusal)
@@ -1197,9 +1197,9 @@ slot_is_mine(ZkProcLock *proc)
 
 /*
  * slot_begin_commit
- *		As slot_is_mine(), for the check ahead of a commit.
+ *		As slot_is_mine(), for the commit check.
  *
- * If so, the backend is not canceled any more, even if the lock is lost, until
+ * If it does, losing the lock no longer cancels the backend, until
  * slot_end_commit().
  */
 bool
@@ -1208,7 +1208,7 @@ slot_begin_commit(ZkProcLock *proc)
 	ZkSlot	   *slot = proc->slot;
 	bool		mine;
 
-	/* shared will do: whoever reads it has the exclusive lock */
+	/* a shared lock will do: readers of the field have the exclusive one */
 	slot_lock(slot, LW_SHARED);
 	mine = is_held(proc);
 	proc->committing = mine;
@@ -1232,7 +1232,7 @@ slot_end_commit(ZkProcLock *proc)
 
 /*
  * slot_set_scope
- *		Tell zk_locks whether the backend has a session-scoped hold.
+ *		Note for zk_locks whether the backend has a session-scoped hold.
  */
 void
 slot_set_scope(ZkProcLock *proc, bool session)

@@ -18,7 +18,7 @@
 #include "shared/session_info.h"
 #include "shared/slots.h"
 
-/* What a call has come to, and what an error message about it tells. */
+/* The outcome of a call, as its error message needs it. */
 typedef struct ZkResult
 {
 	ZkOutcome	outcome;
@@ -32,33 +32,34 @@ typedef struct ZkResult
 								 * because of ZK_REFUSAL_PERMITS */
 
 	ZkSessionInfo *session;		/* of ZK_NO_SESSION, palloc'd */
-	char	   *outage;			/* of ZK_NOT_IN_TIME: why ZooKeeper is to blame,
-								 * palloc'd; NULL if it is not */
+	char	   *outage;			/* of ZK_NOT_IN_TIME: why ZooKeeper is to
+								 * blame, palloc'd; NULL if it is not */
 } ZkResult;
 
-/* The slots of which a backend wants any, and what has been found of them. */
+/* The slots of which a backend wants any, and what it found. */
 typedef struct ZkAnyWait
 {
 	int			n;
-	ZkProcLock **procs;			/* in the order in which they are preferred */
-	bool		immediate;		/* wait behind nobody */
+	ZkProcLock **procs;			/* in the order of preference */
+	bool		immediate;		/* wait behind no one */
 	bool	   *ready;			/* by slot: the caller has its heavyweight
 								 * lock */
-	bool	   *waited;			/* by slot: somebody was ahead of the caller */
+	bool	   *waited;			/* by slot: another backend or contender was
+								 * ahead */
 
-	/* by slots_find_reachable() */
-	bool	   *reachable;		/* by slot: the caller may try to get that */
+	/* set by slots_find_reachable() */
+	bool	   *reachable;		/* by slot: the caller may try for that lock */
 
-	/* by slots_take_any() */
+	/* set by slots_take_any() */
 	int			which;			/* the slot that the answer is about */
 	int			npending;		/* slots of which nothing is known yet */
 	int			pending;		/* one of them */
 	int			nqueued;		/* slots for which contenders are ahead */
-	uint32		group;			/* of the contenders that it has asked for */
+	uint32		group;			/* of the contenders asked for */
 	ZkResult   *result;			/* of the call */
 } ZkAnyWait;
 
-/* to want and take one, or all together */
+/* one lock, or several together */
 extern ZkProcLock *slot_want(const ZkKey *key, ZnodeKind kind, bool session,
 							 bool together);
 extern ZkProcLock *slot_want_leaving(const ZkProcLock *proc);
@@ -84,7 +85,7 @@ extern void slots_unwant_any(const ZkAnyWait *wait, int but);
 extern bool slot_other_mode_leaves(const ZkProcLock *proc);
 extern bool slot_call_ahead(const ZkProcLock *proc);
 
-/* those that are held */
+/* slots that the backend holds */
 extern void slot_drop(ZkProcLock *proc, int64 now);
 extern bool slot_is_mine(ZkProcLock *proc);
 extern bool slot_read_token(ZkProcLock *proc, int64 *token,

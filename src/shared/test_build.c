@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_build.c
- *		What builds for tests have in addition: settings that break the locks on
- *		purpose, and deadlocks with other instances that are none.
+ *		Additions to builds for tests: settings that break the locks on
+ *		purpose, and a function that simulates a deadlock with other instances.
  *
  * Tests declare the function themselves.
  *
@@ -130,7 +130,7 @@ test_settings_define(void)
 							 NULL, NULL, NULL);
 }
 
-/* The latest wait of a backend for a slot, and for nothing else; or NULL. */
+/* The latest wait of a backend for a slot only; or NULL. */
 static const ZkProcLock *
 find_wait(int pid)
 {
@@ -170,12 +170,12 @@ member(const char *cluster_name, const ZkProcLock *wait, int pid,
  * zk_test_deadlock(pid integer, holder integer, others integer)
  *		returns boolean
  *
- * End the latest wait of this backend of ours: it waits for one of "others"
- * processes of other instances, which wait for each other, and the last for
- * "holder", a process of this instance, or NULL for the backend itself.  Or
- * all of them block the backend, if "others" is negative.  False if it does
- * not wait for a slot.  Called in another session than the one whose wait is
- * to end.
+ * Ends the latest wait of backend "pid", as if it waited for the first of
+ * "others" processes of other instances, each of these for the next, and the
+ * last for "holder", a process of this instance (NULL: the backend itself).  If
+ * "others" is negative, all of them block the backend.  False if the backend
+ * does not wait for a slot.  Called in another session than that of the
+ * backend.
  */
 Datum
 zk_test_deadlock(PG_FUNCTION_ARGS)

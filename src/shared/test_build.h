@@ -5,9 +5,9 @@
  *
  * zklock.mutation selects a mutation, zklock.fail_at raises an error where one
  * is rare, zklock.path_bytes and zklock.sessions make a few locks fill the
- * sessions, zklock.look_again keeps who waits for a watch from looking again,
- * and the other two stop a process.  They are settings of builds
- * with ZKLOCK_TEST_BUILD; other builds have neither the settings nor the code.
+ * sessions, zklock.look_again keeps a waiter with a watch from looking again,
+ * and the other two stop a process.  They are settings of builds with
+ * ZKLOCK_TEST_BUILD; other builds have neither the settings nor the code.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,8 +24,8 @@
 
 #ifdef ZKLOCK_TEST_BUILD
 
-extern bool zklock_stop_before_commit;	/* SIGSTOP behind the commit check */
-extern bool zklock_stop_at_end; /* the same where others' callbacks end the
+extern bool zklock_stop_before_commit;	/* SIGSTOP after the commit check */
+extern bool zklock_stop_at_end; /* SIGSTOP where other callbacks end the
 								 * transaction on other servers */
 
 extern char *zklock_fail_at;	/* the name of a ZK_FAIL_AT(), or "" */
@@ -39,7 +39,7 @@ extern bool zklock_look_again;
 
 extern void test_settings_define(void);
 
-/* A place where an error may come; the caller includes postgres.h. */
+/* An error may be raised here; the caller includes postgres.h. */
 #define ZK_FAIL_AT(point) \
 	do { \
 		if (strcmp(zklock_fail_at, (point)) == 0) \

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * text.c
- *		What others have written, to be shown.
+ *		Text that other clients have written, made fit to be shown.
  *
- * Whoever reaches ZooKeeper chooses the bytes of data and of names there.  On
- * their way to people all of them pass word_printable(): here, or as words of a
- * note, where they are parsed.  So no such bytes forge a line of the log, drive a
- * terminal, or are invalid in UTF-8.  Backends show them in the encoding of their
+ * Any client of ZooKeeper chooses the bytes of its data and names.  Before
+ * people see them, all of them pass word_printable(): here, or as words of a
+ * note when it is parsed.  So no such bytes can forge a line of the log, drive
+ * a terminal, or be invalid UTF-8.  Backends show them in the encoding of their
  * database; the worker has none, and writes ASCII.
  *
  * Copyright (c) 2026, zklock developers
@@ -23,7 +23,7 @@
 #include "mb/pg_wchar.h"
 #include "shared/text.h"
 
-/* Any bytes as printing characters of UTF-8, or of ASCII, palloc'd. */
+/* Make any bytes printing characters of UTF-8, or of ASCII, palloc'd. */
 static char *
 printable(const char *bytes, int len, bool ascii)
 {
@@ -47,8 +47,8 @@ text_for_log(const char *text)
 
 /*
  * text_of_utf8
- *		UTF-8 in the server encoding, palloc'd; NULL if it is not valid or has
- *		characters that this encoding does not have.
+ *		Convert UTF-8 to the server encoding, palloc'd; NULL if it is invalid
+ *		or has characters that this encoding lacks.
  */
 char *
 text_of_utf8(const char *utf8, int len)
@@ -79,8 +79,8 @@ text_of_utf8(const char *utf8, int len)
 
 /*
  * text_of_data
- *		What somebody has written to ZooKeeper as printable text, palloc'd: in
- *		ASCII, if the server encoding lacks any of its characters.
+ *		Make data from ZooKeeper printable text, palloc'd: in ASCII, if the
+ *		server encoding lacks any of its characters.
  */
 char *
 text_of_data(const char *data, int len)
@@ -93,7 +93,7 @@ text_of_data(const char *data, int len)
 
 /*
  * text_of_string
- *		The same of a string.
+ *		As text_of_data(), for a string.
  */
 char *
 text_of_string(const char *string)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * text.h
- *		What others have written, to be shown.
+ *		Text that other clients have written, made fit to be shown.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -69,7 +69,7 @@ zk_shmem_startup(void)
 	shmem_startup();
 }
 
-/* What core/ needs cannot be had. */
+/* Memory for core/ cannot be allocated. */
 static void
 out_of_memory(void)
 {
@@ -82,8 +82,8 @@ out_of_memory(void)
  * _PG_init
  *		Entry point of the library.
  *
- * Loaded later than at server start, it does nothing: the functions say what
- * is missing.  pg_upgrade's servers hold no locks.
+ * After server start it does nothing: the functions say that preloading is
+ * missing.  pg_upgrade's servers hold no locks.
  */
 void
 _PG_init(void)

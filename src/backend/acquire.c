@@ -8,10 +8,10 @@
  * lock already, the backend takes it at once, else it asks the worker to queue
  * in ZooKeeper, and waits.
  *
- * What the call has come to is in attempt.c all the time, so that an error may
- * come at any point.  An outcome that the caller can report is returned: errors
- * are only those of PostgreSQL itself (cancel, deadlock, lock_timeout in the
- * lock manager, out of memory or slots).
+ * attempt.c has the state of the call at all times, so that an error may come
+ * at any point.  An outcome that the caller can report is returned; the only
+ * errors are PostgreSQL's own (cancel, deadlock, lock_timeout in the lock
+ * manager, out of memory or slots).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -51,10 +51,10 @@
 /* How long to wait for the owner's name, for the log, in ms. */
 #define OWNER_QUESTION_MS	1000
 
-/* How long ZooKeeper may take to answer without a word about it, in ms. */
+/* How long ZooKeeper may take to answer before it is reported, in ms. */
 #define SILENCE_MS			1000
 
-/* How long to let others go ahead that want any of several locks, in ms. */
+/* How long to let backends that want any of several locks go ahead, in ms. */
 #define GIVE_WAY_MS			100
 
 /*
@@ -67,7 +67,7 @@ waiting_error_context(const char *name)
 	errcontext("while waiting for lock \"%s\" in ZooKeeper", name);
 }
 
-/* Does a session of this server hold the lock, in whatever mode? */
+/* Does a session of this server hold the lock, in any mode? */
 static bool
 is_held_here(const HeldLock *lock)
 {
@@ -78,11 +78,11 @@ is_held_here(const HeldLock *lock)
 }
 
 /*
- * A wait is past its time: what to tell of ZooKeeper, as an error detail,
- * palloc'd; NULL if it is not to blame.
+ * A wait is past its time: the state of ZooKeeper as an error detail,
+ * palloc'd; NULL if ZooKeeper is not to blame.
  *
- * It is not if the lock is held in this server, nor if contenders are ahead
- * and the connection is there.
+ * It is not if this server holds the lock, nor if contenders are ahead and the
+ * connection is there.
  */
 static char *
 describe_outage(const SlotWait *wait)
@@ -90,7 +90,7 @@ describe_outage(const SlotWait *wait)
 	char	   *outage = zk_describe_outage();
 	int64		silent_ms;
 
-	/* this looks through all slots, so it comes second */
+	/* the check looks through all slots, so it comes second */
 	if (outage != NULL && wait->tier1 != NULL && is_held_here(wait->tier1))
 		return NULL;
 	if (outage != NULL || wait->tier1 != NULL || wait->in_queue ||
@@ -135,8 +135,8 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
  *		How long a call without a place in the queue may sleep for this slot,
  *		in ms; 0, for ZK_NO_SESSION, if its session was missing for too long.
  *
- * The slot does not tell when its contender goes into a session, so that the
- * call looks again every now and then.
+ * The slot does not report when its contender is assigned to a session, so the
+ * call looks again from time to time.
  */
 int64
 waiting_timeout(SlotWait *wait, ZkSlot *slot)
@@ -158,7 +158,8 @@ waiting_timeout(SlotWait *wait, ZkSlot *slot)
 
 /*
  * waiting_fail
- *		The call ends without a lock: its outcome, and what to tell of that.
+ *		The call ends without a lock: its outcome, and the details for its
+ *		message.
  */
 void
 waiting_fail(const SlotWait *wait, ZkOutcome outcome)
@@ -168,7 +169,7 @@ waiting_fail(const SlotWait *wait, ZkOutcome outcome)
 
 	attempt.outcome = outcome;
 	result->outcome = outcome;
-	/* the entry of the lock goes in a moment */
+	/* the entry of the lock is about to be removed */
 	key = palloc(sizeof(ZkKey));
 	*key = *result->key;
 	result->key = key;
@@ -184,9 +185,9 @@ lock_word(ZnodeKind kind)
 }
 
 /*
- * As the lock manager does for log_lock_waits: tell once which contender has
- * kept us waiting for deadlock_timeout, and what it waits for itself.  Returns
- * in how many ms that is due, or -1 if it is not.
+ * As the lock manager does for log_lock_waits: log once which contender has
+ * blocked us for deadlock_timeout, and what that one waits for.  Returns in
+ * how many ms that is due, or -1.
  */
 static int64
 waiting_log(SlotWait *wait, const HeldLock *lock)
@@ -203,7 +204,7 @@ waiting_log(SlotWait *wait, const HeldLock *lock)
 		return DeadlockTimeout - waited;
 
 	wait->logged = true;
-	wait->prepared = NULL;		/* the question sleeps, too */
+	wait->prepared = NULL;		/* the question sleeps on another one */
 	key_path(&lock->key, path);
 	initStringInfo(&owner);
 	known = ask_owner(path,
@@ -265,7 +266,7 @@ goes_on(ZkOutcome outcome)
 
 /*
  * Sleep until the slot has changed, or something else must be looked at.
- * Returns ZK_PENDING, or how the wait is over without success.  The first call
+ * Returns ZK_PENDING, or why the wait is over without success.  The first call
  * for a slot only prepares to sleep: the caller must look at it once more.
  */
 static ZkOutcome
@@ -322,9 +323,10 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 }
 
 /*
- * A call that waits behind nobody must not fail because of the instance's own
- * contender of the other mode, while that is being deleted.  Returns ZK_PENDING,
- * or the outcome if it is not gone in time, or ZooKeeper does not let it go.
+ * A call that waits behind no one must not fail because of the instance's own
+ * contender in the other mode while that is being deleted.  Returns
+ * ZK_PENDING, or the outcome if it is not gone in time, or ZooKeeper does not
+ * let it go.
  */
 static ZkOutcome
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
@@ -364,16 +366,16 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
- * Returns how the wait is over; or ZK_GO_BACK or ZK_GIVE_WAY: both tiers have to
- * be gone through again.
+ * Returns the outcome of the wait; ZK_GO_BACK or ZK_GIVE_WAY mean that both
+ * tiers must be repeated.
  *
- * We have the heavyweight lock, so no backend of this instance can take the
- * lock in the other mode.  If the instance has a contender of that mode all
- * the same, we would wait for it, and it for us: give it up.  It may come
- * while we wait, so each turn of the wait does this.
+ * If the instance has a contender in the other mode, give it up: we would wait
+ * for it, and it for us, since we have the heavyweight lock and no backend of
+ * this instance can take it.  It may come while we wait, so each iteration
+ * does this.
  *
- * Nothing may throw between the take and hold_push(): there is no hold yet that
- * an error could release.
+ * Nothing may throw between the take and hold_push(): there is no hold yet
+ * that an error could release.
  */
 static ZkOutcome
 take_slot(HeldLock *lock, SlotWait *wait)
@@ -446,7 +448,7 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 /*
  * The first tier of several locks, in the order of their paths, which is the
  * same for all callers.  While we wait for one, the instance must not keep
- * those of which we have the heavyweight lock: nobody here could take them.
+ * those whose heavyweight lock we have: no other backend could take them.
  */
 static bool
 acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
@@ -488,10 +490,10 @@ want_slots(const ZkRequest *request)
 
 /*
  * acquire_for_session
- *		Make the latest holds of these locks, which are of the transaction, the
+ *		Make the latest holds of these locks, which are the transaction's, the
  *		session's: all or none.
  *
- * That comes last, so that an earlier error leaves no hold behind.
+ * Done last, so that an earlier error leaves no hold behind.
  */
 void
 acquire_for_session(HeldLock **locks, int nlocks)
@@ -520,12 +522,12 @@ acquire_for_session(HeldLock **locks, int nlocks)
 	}
 }
 
-/* A call that has acquired no lock. */
+/* End a call that has acquired no lock. */
 static void
 fail_tiers(bool tier1, const SlotWait *wait, ZkOutcome outcome)
 {
 	waiting_fail(wait, outcome);
-	/* those of several, or in any other case, go with the error */
+	/* the error releases those of several, or after any other outcome */
 	if (outcome == ZK_NOT_IN_TIME && tier1 && attempt.nlocks == 1)
 		heavyweight_unlock(&attempt.locks[0]->heavyweight, false, 1);
 	attempt_abandon();
@@ -533,7 +535,7 @@ fail_tiers(bool tier1, const SlotWait *wait, ZkOutcome outcome)
 
 /*
  * acquire_hold
- *		A lock that a call has acquired is held from now on.  Does not throw.
+ *		Make a lock that a call has acquired a hold.  Does not throw.
  */
 void
 acquire_hold(const SlotWait *wait, HeldLock *lock)
@@ -547,7 +549,7 @@ acquire_hold(const SlotWait *wait, HeldLock *lock)
 }
 
 /*
- * Warn, once in a transaction, if its snapshot was taken ahead of the wait for
+ * Warn, once in a transaction, if its snapshot was taken before the wait for
  * this lock: it does not see what the previous holder has committed.
  */
 static void
@@ -569,7 +571,7 @@ warn_of_snapshot(const char *name, bool session)
 
 /*
  * acquire_end
- *		The rest of a call that holds its locks.  An error ends the holds, too.
+ *		Finish a call that holds its locks.  An error ends the holds, too.
  */
 void
 acquire_end(const ZkRequest *request, const SlotWait *wait, HeldLock **locks,
@@ -584,7 +586,7 @@ acquire_end(const ZkRequest *request, const SlotWait *wait, HeldLock **locks,
 		warn_of_snapshot(wait->result->name, request->session);
 }
 
-/* A call that has acquired all its locks. */
+/* Make all locks that a call has acquired holds. */
 static void
 hold_acquired(const ZkRequest *request, const SlotWait *wait)
 {
@@ -596,7 +598,7 @@ hold_acquired(const ZkRequest *request, const SlotWait *wait)
 	acquire_end(request, wait, attempt.locks, nlocks);
 }
 
-/* Once through both tiers; sets *tier1 to whether the first was passed. */
+/* Go through both tiers once; sets *tier1 to whether the first was passed. */
 static ZkOutcome
 go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
 {
@@ -614,12 +616,12 @@ go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
 }
 
 /*
- * Let those go ahead that wait for the heavyweight locks of the call.
+ * Let backends that wait for the heavyweight locks of the call go ahead.
  *
- * The call waited in ZooKeeper for the lock of this name, and has the
- * heavyweight locks of all; it must acquire them again.  Nobody was to fail in
- * its place: the deadlock is between other instances and one that waits behind
- * the call.
+ * The call waited in ZooKeeper for the lock of this name with the heavyweight
+ * locks of all; it must acquire them again.  No one fails in its place: the
+ * deadlock is between other instances and a backend that waits behind the
+ * call.
  */
 static void
 requeue_tier1(const char *name)
@@ -637,12 +639,12 @@ requeue_tier1(const char *name)
 }
 
 /*
- * Let those get the heavyweight locks of the call that came before it, and
- * want any of several locks.
+ * Let backends that came before the call, and want any of several locks, get
+ * its heavyweight locks.
  *
- * They can be granted a heavyweight lock only while nobody queues for it, so
- * the caller, who has just released its own, does not do that for a moment;
- * but then they may not want it any more, or somebody else may have it.
+ * They can get one only while no backend queues for it, so the caller, which
+ * has just released its own, waits a moment before it queues.  By then they
+ * may not want the lock any more, or another backend may have it.
  */
 static void
 give_way(void)
@@ -663,8 +665,8 @@ give_way(void)
 }
 
 /*
- * Both tiers in order, for the locks in "attempt", which this backend does not
- * hold.
+ * Go through both tiers for the locks in "attempt", which this backend does
+ * not hold.
  */
 static ZkOutcome
 acquire_tiers(const ZkRequest *request, SlotWait *wait)
@@ -679,7 +681,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 	ZkOutcome	outcome;
 
 	error_context_stack = &context;
-	/* ahead of the wait, so that a holder hands the slot on */
+	/* before the wait, so that a holder hands the slot on */
 	want_slots(request);
 	for (;;)
 	{
@@ -692,7 +694,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		tier1 = false;
 		if (outcome == ZK_GIVE_WAY)
 		{
-			/* once, since one who only tries may be gone in a moment */
+			/* once, since a backend that only tries may be gone in a moment */
 			if (wait->immediate && gave_way)
 			{
 				outcome = ZK_NOT_IN_TIME;
@@ -733,9 +735,9 @@ check_again(const HeldLock *lock, const ZkKey *key, const ZkRequest *request)
 }
 
 /*
- * Sort the locks of a request: first those that this backend holds already, of
- * which it fills in the number; the others are noted in "attempt", too.
- * Returns false, with an outcome, if one that is held cannot be had again.
+ * Sort the locks of a request: first the *nagain that this backend holds
+ * already; the others are also noted in "attempt".  Returns false, with an
+ * outcome, if one that is held cannot be had again.
  */
 static bool
 sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
@@ -771,10 +773,10 @@ sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 
 /*
  * acquire_begin
- *		A call begins: this process may be about to hold its first lock, or the
- *		first since it had none.
+ *		A call begins: install the callbacks, if this process has none.
  *
- * One that never takes a lock has no callbacks at the end of its transactions.
+ * A process that never takes a lock has no callbacks at the end of its
+ * transactions.
  */
 void
 acquire_begin(void)
@@ -795,13 +797,13 @@ acquire_begin(void)
 
 /*
  * acquire_locks
- *		Take the locks of a request, once more where this backend holds them
- *		already: all or none.
+ *		Take the locks of a request, with one more hold of those that this
+ *		backend holds already: all or none.
  *
- * Several keys cannot be tried, only waited for.  Returns the outcome, which is
- * in *result, too.  Any but ZK_ACQUIRED the caller must report as an error, with
- * one exception: ZK_NOT_IN_TIME if the request has "try".  The message of
- * ZK_NO_SESSION and of ZK_DENIED has waiting_error_context().
+ * Several keys can only be waited for, not tried.  Returns the outcome, which
+ * is in *result, too.  The caller must report any other than ZK_ACQUIRED as an
+ * error, except ZK_NOT_IN_TIME if the request has "try".  The messages of
+ * ZK_NO_SESSION and ZK_DENIED have waiting_error_context().
  *
  * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
  * cancelled; 40P01 deadlock within the instance.

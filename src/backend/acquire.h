@@ -17,16 +17,16 @@
 #include "shared/key.h"
 #include "shared/take.h"
 
-/* No limit but lock_timeout: see acquire_locks(). */
+/* No limit except lock_timeout: see acquire_locks(). */
 #define ZK_NO_TIMEOUT	(-1)
 
 /* Locks that a backend asks for. */
 typedef struct ZkRequest
 {
-	const ZkKey *keys;			/* of holds, each once; sorted, but for
+	const ZkKey *keys;			/* of holds, each once; sorted, except for
 								 * acquire_any() */
 	int			nkeys;
-	const char *name;			/* what the user calls the first, for messages */
+	const char *name;			/* the user's name of the first, for messages */
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */
 	bool		session;		/* scope: the session, or the transaction */

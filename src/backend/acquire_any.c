@@ -3,52 +3,51 @@
  * acquire_any.c
  *		Taking the first of several locks that is free.
  *
- * A call wants the slots of all its locks, takes the first that it can have,
- * and leaves the others.  It passes over locks that its session holds already:
- * they are not free.  If one lock is left, it is acquired as zk_lock() does.
+ * A call wants the slots of all its locks, takes the first that is available,
+ * and leaves the others.  It skips locks that its session holds already.  If
+ * one lock is left, it is acquired as zk_lock() does.
  *
- * Tier 1.  A backend can wait for one heavyweight lock at a time, and one that
- * somebody else has must not keep it from the other locks.  So the call takes
- * those heavyweight locks that it can have without waiting, and keeps them
- * while it waits: for these locks it is as any backend that is past tier 1, and
- * those that come later queue behind it.  For the others it has a place in the
- * list of the slot's backends, which is in the order in which they came.  It
- * tries again for such a heavyweight lock when something happens to the slot,
- * and a few times behind that, since a holder drops its slot shortly before its
- * heavyweight lock; and from time to time, for what the slot does not tell: a
- * holder of the lock in the other mode, a backend that waits for several locks
- * in tier 1.
+ * Tier 1.  A backend can wait for only one heavyweight lock at a time, and
+ * must not miss the other locks meanwhile.  So the call takes those
+ * heavyweight locks that it can have without waiting, and keeps them while it
+ * waits: later backends queue behind it.  For the others it has a place in the
+ * slot's list of backends, which is in the order of arrival.  It tries again
+ * for such a heavyweight lock when the slot changes, and a few times after
+ * that, since a holder drops its slot shortly before its heavyweight lock; and
+ * from time to time, since the slot does not show a holder of the lock in the
+ * other mode, or a backend that waits for several locks in tier 1.
  *
  * Fairness in the instance.  The lock manager may grant a heavyweight lock to
- * a backend that queues for it, but came later than one that wants any.  Such
- * a backend finds that when it looks at the slot (is_behind_any), releases the
- * heavyweight lock, wakes the other, and queues for it again when that one has
- * it (ZK_GIVE_WAY).  Of those that want any, the first gets it.
+ * a backend that queues for it, but came later than one that wants any of
+ * several locks.  The later backend finds that when it looks at the slot
+ * (is_behind_any), releases the heavyweight lock, wakes the earlier one, and
+ * queues again when that one has the lock (ZK_GIVE_WAY).  Of several backends
+ * that want any, the first gets the lock.
  *
  * Tier 2.  All contenders that are needed are asked for in one step (take.c),
- * and created in one multi, as those of zk_lock_all() are; but then each is
- * granted, refused or lost by itself, and what has to be created again is not
- * created together.  While it waits the call has a place in each queue.  What
- * the instance owns already is taken without asking.  When one slot has been
- * taken, the heavyweight locks of the others are released and their slots are
- * left in one step: another backend of the instance that wants one goes on
- * with its contender, and the rest is deleted together.  Of several that have
- * been granted at once, the first in the caller's order is taken.
+ * and created in one multi, as for zk_lock_all(); but then each is granted,
+ * refused or lost by itself, and created again by itself.  While it waits the
+ * call has a place in each queue.  A slot that the instance owns is taken
+ * without asking.  When one slot has been taken, the heavyweight locks of the
+ * others are released and their slots are left in one step: another backend
+ * that wants one goes on with its contender, and the others are deleted
+ * together.  Of several slots granted at once, the first in the caller's order
+ * is taken.
  *
- * Without waiting.  Then the call ends when it is known of each lock that
- * somebody is ahead.  That is not so while another backend of the instance,
- * which also wants any, has the heavyweight lock and ZooKeeper has not
- * answered: it will take one lock only.  (Those of other instances that try at
- * the same time do count, since nothing tells that they do not wait.)
+ * Without waiting.  A try ends when another backend or contender is known to
+ * be ahead for each lock.  That is not known while another backend that also
+ * wants any has the heavyweight lock and ZooKeeper has not answered: it will
+ * take one lock only.  (Tries of other instances count as waits, since nothing
+ * tells them apart.)
  *
- * Deadlocks.  Those who wait for a heavyweight lock that the call has are
- * blocked by it, and the lock manager knows that.  The call itself does not
- * wait in the lock manager, so PostgreSQL's detector has no edge from it.  The
- * worker tells other instances of its waits, each with the number of
- * alternatives (scan.c), and a deadlock needs all of them.  An alternative
- * that is held in the same instance has no edge, nor has one of which somebody
- * else has the heavyweight lock who does not wait in ZooKeeper for it: a
- * deadlock with one of those ends by timeout, lock_timeout or cancel.
+ * Deadlocks.  The lock manager knows the backends that wait for a heavyweight
+ * lock of the call.  The call itself does not wait in the lock manager, so
+ * PostgreSQL's detector has no edge from it.  The worker publishes its waits,
+ * each with the number of alternatives (scan.c), and a deadlock needs all of
+ * them.  An alternative has no edge if it is held in the same instance, or if
+ * another backend has its heavyweight lock and does not wait in ZooKeeper for
+ * it: a deadlock with such an alternative ends by timeout, lock_timeout or
+ * cancel.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -76,8 +75,8 @@
 #include "storage/proc.h"
 
 /*
- * How long to wait until trying again for a heavyweight lock that may be
- * released without news, in ms: at first, and in the end.
+ * The first and the longest pause between tries for a heavyweight lock whose
+ * release the slot does not show, in ms.
  */
 #define RETRY_FIRST_MS		1
 #define RETRY_LAST_MS		100
@@ -94,11 +93,11 @@ typedef struct AnyCall
 } AnyCall;
 
 /*
- * Try tier 1 of those locks that we do not have, without waiting.
+ * Try tier 1 of the locks that we do not have, without waiting.
  *
- * A call that waits behind nobody must not fail because of the instance's own
- * contender of the other mode, while that is being deleted: it does not ask for
- * the lock before that is gone.
+ * A call that waits behind no one must not fail because of the instance's own
+ * contender in the other mode while that is being deleted: it does not ask for
+ * the lock before that contender is gone.
  */
 static void
 try_heavyweights(AnyCall *call)
@@ -144,8 +143,8 @@ release_heavyweights(AnyCall *call, const HeldLock *but)
 }
 
 /*
- * Let others of the instance that wait for any of the locks go ahead.  What
- * nobody waits for is ours again in a moment.
+ * Let other backends that wait for any of the locks go ahead.  We get back at
+ * once what no backend waits for.
  */
 static void
 requeue_tier1(AnyCall *call)
@@ -200,8 +199,8 @@ shorter(int64 sleep, int64 other)
 }
 
 /*
- * Sleep until a slot has changed, or something else must be looked at.  Returns
- * ZK_PENDING, or how the wait is over without success.
+ * Sleep until a slot has changed, or something else must be looked at.
+ * Returns ZK_PENDING, or why the wait is over without success.
  */
 static ZkOutcome
 sleep_for_any(AnyCall *call, ZkOutcome answer)
@@ -225,7 +224,7 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 		const ZkAnyWait *slots = &call->slots;
 		int64		timeout;
 
-		/* when that has its answer, it is another one's turn */
+		/* when that one is answered, the next is waited for */
 		timeout = waiting_timeout(wait, slots->procs[slots->pending]->slot);
 
 		if (timeout == 0)
@@ -254,8 +253,8 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 }
 
 /*
- * Wait until a slot has been taken: returns ZK_ACQUIRED, and its number is in
- * call->slots.which.  All else is the end without success.
+ * Wait until a slot has been taken: returns ZK_ACQUIRED, with its number in
+ * call->slots.which, or the outcome of the failure.
  *
  * We have the heavyweight locks of what we wait for in ZooKeeper, so no
  * backend of this instance can take it in the other mode: see take_slot() in
@@ -305,7 +304,7 @@ waiting_callback(void *arg)
 			   ((const AnyCall *) arg)->slots.n);
 }
 
-/* None was acquired. */
+/* End a call that has acquired no lock. */
 static void
 fail_any(AnyCall *call, ZkOutcome outcome)
 {
@@ -315,7 +314,7 @@ fail_any(AnyCall *call, ZkOutcome outcome)
 	attempt_abandon();
 }
 
-/* The lock of this number has been acquired: it is held from now on. */
+/* Make the lock of this number, which the call has acquired, a hold. */
 static void
 hold_any(AnyCall *call, int which)
 {
@@ -361,7 +360,9 @@ want_any(AnyCall *call)
 	}
 }
 
-/* The locks of a request that this session does not hold: an array, palloc'd. */
+/*
+ * The locks of a request that this session does not hold: an array, palloc'd.
+ */
 static const ZkKey **
 list_not_held(const ZkRequest *request, int *n)
 {
@@ -374,7 +375,7 @@ list_not_held(const ZkRequest *request, int *n)
 	return keys;
 }
 
-/* One lock is left. */
+/* Take the only lock that is left. */
 static ZkOutcome
 acquire_one(const ZkRequest *request, const ZkKey *key, ZkResult *result)
 {
@@ -388,12 +389,12 @@ acquire_one(const ZkRequest *request, const ZkKey *key, ZkResult *result)
 
 /*
  * acquire_any
- *		Take the first lock of a request that is free, of those that this session
+ *		Take the first free lock of a request among those that this session
  *		does not hold.
  *
- * Of several that are free, it is the first in the order of the keys.  Returns
- * the outcome, which is in *result, too; the lock taken is that of
- * result->key.  Outcomes and errors are those of acquire_locks(), with
+ * Of several that are free, it takes the first in the order of the keys.
+ * Returns the outcome, which is in *result, too; result->key is that of the
+ * lock taken.  Outcomes and errors are those of acquire_locks(), with
  * ZK_HELD_ALL, if the session holds all of them.
  */
 ZkOutcome

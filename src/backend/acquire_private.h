@@ -18,29 +18,30 @@
 #include "shared/take.h"
 
 /*
- * How long to wait for news of a slot, in ms: readers look again whether a
- * writer still waits behind the others.
+ * How long to wait for a change of a slot, in ms: then readers look again
+ * whether a writer still waits behind the others.
  */
 #define RECHECK_MS			1000
 
-/* How long to wait until looking again whether the session is sure, in ms. */
+/* How long to wait before checking again that the session is proved, in ms. */
 #define UNPROVED_RECHECK_MS	10
 
 /* The wait of a call, through both tiers. */
 typedef struct SlotWait
 {
 	ZkResult   *result;			/* with the name of the lock waited for */
-	bool		immediate;		/* wait behind nobody */
-	const HeldLock *tier1;		/* the lock whose heavyweight lock somebody
-								 * else has, while we wait for it; or NULL */
-	int64		deadline;		/* of zk_now_ms(), or -1 */
-	int64		called_us;		/* of zk_now_us() */
-	int64		called_ms;		/* of zk_now_ms() */
+	bool		immediate;		/* wait behind no one */
+	const HeldLock *tier1;		/* the lock whose heavyweight lock we wait
+								 * for; or NULL */
+	int64		deadline;		/* as of zk_now_ms(), or -1 */
+	int64		called_us;		/* as of zk_now_us() */
+	int64		called_ms;		/* as of zk_now_ms() */
 	bool		queued;			/* a backend or contender was ahead of us ... */
 	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
-	bool		asked;			/* the instance did not own it already */
-	int64		no_session_since;	/* of zk_now_ms(), or 0 */
-	int64		started;		/* the second tier, of zk_now_ms(); or 0 */
+	bool		asked;			/* the instance did not own it */
+	int64		no_session_since;	/* as of zk_now_ms(), or 0 */
+	int64		started;		/* start of the second tier, as of
+								 * zk_now_ms(); or 0 */
 	bool		logged;			/* for log_lock_waits */
 	ZkSlot	   *prepared;		/* whose condition variable we wait for */
 	uint32		ticket;			/* of proof_ask(), or 0 */

@@ -3,20 +3,20 @@
  * advisory.c
  *		The functions that stand in for PostgreSQL's advisory lock functions.
  *
- * With zklock.advisory_locks on, replace.c puts them in the place of
- * PostgreSQL's.  They take locks in ZooKeeper named
- * "advisory/<namespace>/<key>", whose first tier has PostgreSQL's advisory lock
- * of the same key, scope and mode (heavyweight.c).  So a session that takes that
- * lock from PostgreSQL excludes them, and they exclude it, and pg_locks shows its
- * holders.
+ * With zklock.advisory_locks on, replace.c replaces PostgreSQL's by them.
+ * They take locks in ZooKeeper named "advisory/<namespace>/<key>", whose first
+ * tier has PostgreSQL's advisory lock of the same key, scope and mode
+ * (heavyweight.c).  So they and sessions that take that lock from PostgreSQL
+ * exclude each other, and pg_locks shows its holders.
  *
- * A plan may be older than the present value of the setting.  So they look at
- * it when they are called: if it is off, PostgreSQL's function is called.
- * Unlocking does not depend on it: what is held in ZooKeeper is undone first.
+ * A plan may be older than the current value of the setting.  So they check
+ * the setting when they are called: if it is off, they call PostgreSQL's
+ * function.  Unlocking does not depend on it: a hold in ZooKeeper is undone
+ * first.
  *
- * What PostgreSQL counts for each mode apart, locks of the session, is a hold
- * with a mode here; but the lock itself, and the heavyweight lock of every
- * hold, has the mode of the first hold (holds.c).
+ * PostgreSQL counts a session's locks for each mode separately; here each hold
+ * has a mode, but the lock itself, and the heavyweight lock of every hold, has
+ * the mode of the first hold (holds.c).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -77,7 +77,7 @@ const AdvisoryFunction advisory_functions[ADVISORY_FUNCTIONS] = {
 
 /*
  * advisory_find
- *		The number of the function that has this name and so many arguments, or
+ *		The number of the function with this name and number of arguments, or
  *		-1.
  */
 int
@@ -91,8 +91,9 @@ advisory_find(const char *standin, int nargs)
 }
 
 /*
- * Which function is called, and may it be?  A role that may not call PostgreSQL's
- * must not have ours instead.  As the executor does, once for each call in a plan.
+ * The function that is called.  A role that may not call PostgreSQL's must not
+ * call ours instead; checked once for each call in a plan, as the executor
+ * does.
  */
 static const AdvisoryFunction *
 get_function(FunctionCallInfo fcinfo)
@@ -119,7 +120,7 @@ get_function(FunctionCallInfo fcinfo)
 	return flinfo->fn_extra;
 }
 
-/* The lock that the arguments tell. */
+/* The lock that the arguments stand for. */
 static void
 get_lock(FunctionCallInfo fcinfo, ZkLockName *lock)
 {
@@ -151,7 +152,7 @@ take(FunctionCallInfo fcinfo, const AdvisoryFunction *function)
 	return acquire_or_fail(&request);
 }
 
-/* Does a lock that is held stand for this advisory lock? */
+/* Does a held lock stand for this advisory lock? */
 static bool
 stands_for(const HeldLock *lock, const LOCKTAG *tag)
 {
@@ -160,8 +161,8 @@ stands_for(const HeldLock *lock, const LOCKTAG *tag)
 }
 
 /*
- * Undo the latest hold of the session of this mode, if there is any.  It may
- * have been taken with another zklock.root.
+ * Undo the session's latest hold in this mode, if any.  It may have been taken
+ * with another zklock.root.
  */
 static bool
 undo_hold(const ZkKey *key, const LOCKTAG *tag, bool shared)
@@ -177,12 +178,12 @@ undo_hold(const ZkKey *key, const LOCKTAG *tag, bool shared)
 }
 
 /*
- * Have PostgreSQL's own lock released, or missed with PostgreSQL's WARNING, by
- * PostgreSQL's function.
+ * Call PostgreSQL's function, which releases PostgreSQL's own lock, or warns
+ * that there is none.
  *
- * Holds of the session that have been undone, but have not ended, keep theirs:
- * they are put aside, and the lock is held for the transaction meanwhile, so
- * that nothing waits and nobody else gets it.
+ * Session-scoped holds that are marked as undone keep their lock: the session
+ * gives it up and the transaction holds it meanwhile, so that nothing waits
+ * and no other backend gets it.
  */
 static Datum
 undo_own(FunctionCallInfo fcinfo, const AdvisoryFunction *function,
@@ -231,8 +232,8 @@ undo(FunctionCallInfo fcinfo, const AdvisoryFunction *function)
 /*
  * zk_advisory_lock(bigint), zk_try_advisory_lock(integer, integer), ...
  *
- * Each does what PostgreSQL's function does whose name begins with "pg_", in
- * ZooKeeper.
+ * Each does in ZooKeeper what PostgreSQL's function does, whose name begins
+ * with "pg_".
  *
  * Errors: 42501 without the privilege for that function; those of
  * acquire_or_fail() and, to unlock too, of zk_advisory_name().
@@ -248,7 +249,10 @@ zk_advisory_call(PG_FUNCTION_ARGS)
 		case ADVISORY_TRY:
 			if (zklock_advisory_locks == ZK_ADVISORY_OFF)
 				return function->function(fcinfo);
-			/* one that waits returns void, and has not come here without */
+
+			/*
+			 * one that waits returns void, and only comes here with the lock
+			 */
 			PG_RETURN_BOOL(take(fcinfo, function));
 		case ADVISORY_UNLOCK:
 			return undo(fcinfo, function);

@@ -3,9 +3,9 @@
  * attempt.c
  *		The call under way that acquires locks.
  *
- * An error may come at any point of it.  So all that the call wants or has got,
- * but does not hold yet, is noted here, where the callbacks for the end of the
- * (sub)transaction find it and clean up.  There is one such call at a time.
+ * An error may come at any point.  So what the call wants or has got, but does
+ * not hold yet, is noted here for the callbacks that clean up at the end of
+ * the (sub)transaction.  There is one such call at a time.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -25,7 +25,7 @@
 #include "shared/take.h"
 #include "utils/memutils.h"
 
-/* What acquire.c changes as the call goes on; the rest changes here only. */
+/* acquire.c changes this as the call goes on; all else changes here only */
 Attempt		attempt;
 
 static int	maxlocks = 0;		/* room in attempt.locks */
@@ -33,7 +33,7 @@ static SubTransactionId attempt_subid = InvalidSubTransactionId;
 
 /*
  * attempt_make_room
- *		Have room for so many locks, ahead of attempt_add().
+ *		Make room for so many locks, before attempt_add().
  */
 void
 attempt_make_room(int nlocks)
@@ -76,12 +76,12 @@ attempt_succeed(void)
 
 /*
  * attempt_end_any
- *		Leave all locks of a call that wants any of them but the one that is
- *		held now, or NULL.
+ *		Leave all locks of a call that wants any of them, except the one that
+ *		is now held, if not NULL.
  *
  * The caller has released their heavyweight locks.  "wait" has the slots, in
- * the order of the locks.  Unless there is a winner, attempt_abandon() ends the
- * call.  Does not throw.
+ * the order of the locks.  Unless there is a winner, attempt_abandon() ends
+ * the call.  Does not throw.
  */
 void
 attempt_end_any(const ZkAnyWait *wait, HeldLock *winner)
@@ -106,10 +106,9 @@ attempt_end_any(const ZkAnyWait *wait, HeldLock *winner)
 
 /*
  * attempt_abandon
- *		End the call under way, if there is one, without its locks.
+ *		End the call under way, if any, without its locks.
  *
- * It may have been granted them, if an error came right then.  Allocates
- * nothing.
+ * They may have been granted just before the error.  Allocates nothing.
  */
 void
 attempt_abandon(void)
@@ -125,7 +124,7 @@ attempt_abandon(void)
 			slot_drop(lock->proc, zk_now_us());
 		else if (lock->proc)
 			slot_unwant(lock->proc);
-		/* one wait was ended, whatever the number of locks */
+		/* a deadlock has ended one wait, whatever the number of locks */
 		if (i == 0 || (attempt.outcome != ZK_DEADLOCKED && !attempt.any))
 		{
 			stats_count_failure(attempt.outcome);
@@ -138,7 +137,7 @@ attempt_abandon(void)
 
 /*
  * attempt_end_transaction
- *		The same at the end of a transaction.
+ *		As attempt_abandon(), at the end of a transaction.
  */
 void
 attempt_end_transaction(void)
@@ -152,14 +151,14 @@ abort_subxact_callback(SubXactEvent event, SubTransactionId subid,
 					   SubTransactionId parent pg_attribute_unused(),
 					   void *arg pg_attribute_unused())
 {
-	/* the subtransaction of heavyweight_try_until() is another one */
+	/* that of heavyweight_try_until() is another one */
 	if (event == SUBXACT_EVENT_ABORT_SUB && attempt_subid == subid)
 		attempt_abandon();
 }
 
 /*
  * attempt_attach
- *		Install callbacks, ahead of the first lock of this process.
+ *		Install callbacks, before the first lock of this process.
  */
 void
 attempt_attach(void)

@@ -21,12 +21,13 @@
 typedef struct Attempt
 {
 	int			nlocks;			/* 0: no such call */
-	HeldLock  **locks;			/* that it acquires, none of them held yet */
-	ZkProcLock *other;			/* wants the slot of the other mode, to see it
-								 * go; or NULL */
+	HeldLock  **locks;			/* locks that it acquires, none of them held
+								 * yet */
+	ZkProcLock *other;			/* wants the slot of the other mode, to see
+								 * its contender go; or NULL */
 	bool		any;			/* one of the locks is enough */
-	ZkOutcome	outcome;		/* to count, if it ends now; ZK_PENDING: an
-								 * error */
+	ZkOutcome	outcome;		/* counted if the call ends now; ZK_PENDING:
+								 * an error */
 	bool		snapshot_warned;	/* in this transaction */
 } Attempt;
 

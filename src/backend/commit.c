@@ -3,16 +3,16 @@
  * commit.c
  *		The end of a transaction that holds locks.
  *
- * The check is first and the release last.  Ahead of the commit every lock must
- * still be ours.  The slot is dropped when the commit is visible to everybody
- * and all callbacks for XACT_EVENT_COMMIT have run, since a foreign data
- * wrapper's may commit on another server; and before the heavyweight lock is
- * released, so that the next backend to get that finds the slot as it is.  A
- * rollback drops the slot at once: there is nothing that others must see first,
- * and a foreign server may keep a callback waiting.
+ * The check comes first and the release last.  Before the commit every lock
+ * must still be ours.  The slot is dropped when the commit is visible and all
+ * callbacks for XACT_EVENT_COMMIT have run, since a foreign data wrapper's may
+ * commit on another server; and before the heavyweight lock is released, so
+ * that the next backend that gets it finds the slot dropped.  A rollback drops
+ * the slot at once: it makes nothing visible, and a foreign server may delay a
+ * callback.
  *
- * A command whose effects a rollback does not undo is checked ahead of it, when
- * nothing has happened yet, and not at its commits.
+ * A command whose effects a rollback does not undo is checked before it
+ * starts, and not at its commits.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -46,22 +46,22 @@
 #include "tcop/pquery.h"
 #include "utils/resowner.h"
 
-/* How long a commit waits for news of the session until it asks again, in ms. */
+/* How long a commit waits for an answer before it asks again, in ms. */
 #define PROOF_RECHECK_MS	100
 
-/* What ZooKeeper was asked so long ago proves nothing any more, in ms. */
+/* The age at which an answer of ZooKeeper proves nothing any more, in ms. */
 #define PROOF_MAX_AGE_MS	1000
 
-/* How long to keep others from NOTIFY meanwhile, in ms. */
+/* How long to keep other backends from NOTIFY meanwhile, in ms. */
 #define QUEUE_LOCK_MS		1000
 
 /* The latest transaction that may use foreign tables. */
 static LocalTransactionId used_foreign_in = InvalidLocalTransactionId;
 
-/* A foreign data wrapper may have come ahead of us: see commit_check_first(). */
+/* Another callback may come before ours: see commit_check_first(). */
 static bool be_first = false;
 
-/* The arguments of our transaction callback: a registration for each. */
+/* The arguments of our transaction callback, one for each registration. */
 static uintptr_t first_registration = 1;
 static uintptr_t last_registration = 1;
 
@@ -69,13 +69,13 @@ static uintptr_t last_registration = 1;
 static LocalTransactionId checked_in = InvalidLocalTransactionId;
 
 /*
- * The latest transaction that a statement has begun or ended in, and when the
- * command came from the client that the statement was part of.
+ * The latest transaction in which a statement began or ended, and when the
+ * statement's command came from the client.
  */
 static LocalTransactionId statement_in = InvalidLocalTransactionId;
 static TimestampTz command_began_at = 0;
 
-/* Of a command with lasting effects. */
+/* The state of a command with lasting effects. */
 typedef enum Lasting
 {
 	LASTING_NONE,
@@ -88,11 +88,12 @@ static Lasting lasting = LASTING_NONE;
 /* A check under way. */
 typedef struct CommitCheck
 {
-	uint32		sessions;		/* of our locks: a bit for each number */
+	uint32		sessions;		/* of our locks: a bit for each session number */
 	uint32		tickets[ZK_MAX_SESSIONS];	/* of proof_ask() */
-	int64		begun_at;		/* of zk_now_ms(): the wait; 0: none yet */
-	int64		asked_at;		/* the same; 0: not asked */
-	int64		queue_locked_at;	/* the same */
+	int64		begun_at;		/* as of zk_now_ms(): start of the wait; 0:
+								 * none yet */
+	int64		asked_at;		/* as of zk_now_ms(); 0: not asked */
+	int64		queue_locked_at;	/* as of zk_now_ms() */
 	bool		notified;		/* the transaction has used NOTIFY */
 	bool		waiting;		/* for a proof */
 	bool		logged;			/* for log_lock_waits */
@@ -102,15 +103,15 @@ static void zk_xact_callback(XactEvent event, void *arg);
 
 /*
  * commit_check_first
- *		Make our transaction callback the first one, if another one may have come
- *		ahead of it.
+ *		Make our transaction callback the first one, if another may come before
+ *		it.
  *
- * Callbacks run in the reverse order of registration, and our check ahead of the
- * commit must come ahead of postgres_fdw's, which commits the remote side there.
+ * Callbacks run in the reverse order of registration, and our check must run
+ * before postgres_fdw's callback, which commits the remote side.
  *
- * This may be called by a statement of another callback, while PostgreSQL goes
- * through the list.  A new registration is not in its way.  The older ones stay,
- * and one of them is called if the new one is not, until the transaction is over.
+ * A statement of another callback may call this, while PostgreSQL goes through
+ * the list.  A new registration does no harm then.  The older ones stay, and
+ * one of them is called if the new one is not, until the transaction is over.
  */
 void
 commit_check_first(void)
@@ -123,10 +124,10 @@ commit_check_first(void)
 }
 
 /*
- * Take all but the latest registration back; not called by a callback.
+ * Remove all but the latest registration; not called by a callback.
  *
- * The later ones go first, since PostgreSQL looks for each from the latest on:
- * there are as many as statements that used a foreign table under locks.
+ * The later ones go first, since PostgreSQL searches from the latest on: there
+ * are as many as statements that used a foreign table under locks.
  */
 static void
 forget_registrations(void)
@@ -149,7 +150,7 @@ commit_note_foreign(void)
 
 /*
  * commit_note_statement
- *		A statement begins or ends in the present transaction.
+ *		A statement begins or ends in the current transaction.
  */
 void
 commit_note_statement(void)
@@ -160,7 +161,7 @@ commit_note_statement(void)
 
 /*
  * Every lock must still be ours, as far as this instance knows.  From here on
- * we are not canceled any more if one is lost.
+ * the loss of one does not cancel us.
  */
 static void
 begin_commit_of_holds(void)
@@ -184,8 +185,8 @@ end_commit_of_holds(void)
 }
 
 /*
- * In place of the error under way, which a canceled statement has come to,
- * report a lost lock, if there is one: the worker cancels the holders.
+ * If a lock is lost, report that in place of the error under way, since the
+ * worker cancels the holders.
  */
 static void
 explain_cancel(MemoryContext context, bool committing)
@@ -206,10 +207,10 @@ explain_cancel(MemoryContext context, bool committing)
 
 /*
  * commit_explain_cancel
- *		In place of the error under way report (40001) a lost lock, if the
+ *		Report a lost lock (40001) in place of the error under way, if the
  *		statement was canceled for that reason.
  *
- * For PG_CATCH() of the outermost statement.  A function could take the error
+ * For PG_CATCH() of the outermost statement: a function could take the error
  * for one of its own and go on.  "context" is the memory context from before.
  */
 void
@@ -219,9 +220,9 @@ commit_explain_cancel(MemoryContext context)
 }
 
 /*
- * Has the transaction used NOTIFY (or LISTEN)?  The function that tells belongs
- * to PREPARE TRANSACTION, and reports it as an error; it changes nothing, so the
- * error needs no rollback.
+ * Has the transaction used NOTIFY (or LISTEN)?  The function that tells
+ * belongs to PREPARE TRANSACTION, and raises an error; it changes nothing, so
+ * the error needs no rollback.
  */
 static bool
 has_notified(void)
@@ -247,9 +248,9 @@ has_notified(void)
 }
 
 /*
- * The lock by which all transactions that have used NOTIFY commit one after the
- * other.  PostgreSQL takes it between our check and the commit, and may wait
- * long for it: so we wait for it ahead of the check.
+ * Take the lock under which transactions that have used NOTIFY commit one
+ * after the other.  PostgreSQL takes it between our check and the commit, and
+ * may wait long for it: so we wait for it before the check.
  */
 static void
 lock_notify_queue(void)
@@ -269,14 +270,14 @@ lock_notify_queue(void)
 	PG_END_TRY();
 }
 
-/* Others must not wait while we do. */
+/* Let other backends go on while we wait. */
 static void
 unlock_notify_queue(void)
 {
 	UnlockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
 }
 
-/* Which sessions are our locks in? */
+/* Find the sessions that our locks are in. */
 static void
 note_sessions(CommitCheck *check)
 {
@@ -322,8 +323,8 @@ ask_for_proofs(CommitCheck *check)
 }
 
 /*
- * Is it known well enough that the sessions have not ended?  "proved_at" is when
- * the question was sent to which ZooKeeper has answered so, or 0.
+ * Is it certain enough that the sessions have not ended?  "proved_at" is when
+ * the question was sent that ZooKeeper has answered with yes, or 0.
  */
 static bool
 is_session_proved(int64 lease, int64 proved_at)
@@ -349,8 +350,8 @@ first_name(void)
 }
 
 /*
- * How long the commit may still wait for a proof, in ms, as far as it does until
- * it asks again.  Fails (40001) if that is over.
+ * How long the commit may wait for a proof before it asks again, in ms.  Fails
+ * (40001) if zklock.commit_timeout is over.
  */
 static long
 time_for_proof(CommitCheck *check)
@@ -415,7 +416,7 @@ waiting_callback(void *arg)
 				   first_name());
 }
 
-/* The session is not proved: ask, or wait until the worker has an answer. */
+/* The session is not proved: ask, or wait for the worker's answer. */
 static void
 wait_for_proof(CommitCheck *check, bool proved)
 {
@@ -448,15 +449,16 @@ wait_for_proof(CommitCheck *check, bool proved)
 }
 
 /*
- * Ahead of the commit: every lock must still be ours.
+ * Before the commit: every lock must still be ours.
  *
- * ZooKeeper may have ended a session, and this instance not have heard of it.
- * While the leases of all sessions that our locks are in run that cannot be.
- * Otherwise, or if zklock.commit_check says so, wait until the worker has
- * asked; the wait can be canceled.
+ * ZooKeeper may have ended a session unknown to this instance, but not while
+ * the leases of all sessions that our locks are in run.  Otherwise, or if
+ * zklock.commit_check says so, wait until the worker has asked; the wait can
+ * be canceled.
  *
- * A process that ends cannot be, and its locks go in a moment.  What it still
- * commits is the removal of its temporary tables, which is right in any case.
+ * A process that is exiting cannot be canceled, and its locks go in a moment.
+ * What it still commits is the removal of its temporary tables, which is
+ * always right.
  *
  * Errors: 40001 if a lock has been lost, or may have been and
  * zklock.commit_timeout is over.
@@ -483,9 +485,9 @@ check_holds(void)
 		int64		lease = shortest_lease(&check);
 		bool		proved = are_proofs_given(&check);
 
-		/* ahead of interrupts: we may have been canceled for that reason */
+		/* before interrupts: the loss of a lock may have canceled us */
 		begin_commit_of_holds();
-		/* ahead of the commit, whose wait for a standby it would cut short */
+		/* before the commit, whose wait for a standby it would cut short */
 		CHECK_FOR_INTERRUPTS();
 		if (!is_session_proved(lease, proved ? check.asked_at : 0))
 		{
@@ -505,8 +507,8 @@ check_holds(void)
 	log_wait_end(&check);
 
 	/*
-	 * The foreign server may be this one, and a trigger there use NOTIFY: to
-	 * keep the lock while postgres_fdw commits would be a deadlock.
+	 * The foreign server may be this one, and a trigger there may use NOTIFY:
+	 * keeping the lock while postgres_fdw commits would be a deadlock.
 	 */
 	if (check.queue_locked_at != 0 &&
 		used_foreign_in == ZkMyLocalTransactionId)
@@ -517,10 +519,10 @@ check_holds(void)
 }
 
 /*
- * Ahead of a commit of a command with lasting effects, whose check came before
- * the command.  An error would mean that nothing has happened, which is not so,
- * and a wait could end in one.  So only warn of a loss; the hold stays lost, and
- * fails the next commit.
+ * Before a commit of a command with lasting effects, whose check came before
+ * the command.  Only warn of a lost lock: an error would mean that nothing has
+ * happened, and a wait could end in one.  The hold stays lost, and fails the
+ * next commit.
  */
 static void
 warn_of_lost_holds(void)
@@ -544,10 +546,10 @@ warn_of_lost_holds(void)
 
 /*
  * commit_begin_lasting
- *		Check the locks ahead of a command with lasting effects.
+ *		Check the locks before a command with lasting effects.
  *
- * Its commits do not check them, nor is the command canceled when one is lost:
- * it would stop half-way.
+ * Its commits do not check them, and the loss of a lock does not cancel the
+ * command, which would stop half-way.
  *
  * Errors: 40001 if a lock has been lost.
  */
@@ -560,7 +562,7 @@ commit_begin_lasting(void)
 
 /*
  * commit_end_lasting
- *		The command is over; the commit that ends it is to come.
+ *		The command is over; the commit that ends it is still to come.
  */
 void
 commit_end_lasting(void)
@@ -571,7 +573,7 @@ commit_end_lasting(void)
 
 /*
  * commit_leave_lasting
- *		After that: the transaction is as any other from now on.
+ *		The command's last commit is over.
  *
  * In a pipeline, the next statement may be in the same transaction.
  */
@@ -586,7 +588,7 @@ commit_leave_lasting(void)
 
 /*
  * commit_fail_lasting
- *		The command has failed, if there was one.
+ *		The command, if any, has failed.
  */
 void
 commit_fail_lasting(void)
@@ -596,7 +598,8 @@ commit_fail_lasting(void)
 
 /*
  * commit_is_lasting
- *		Is a command with lasting effects running, or its last commit to come?
+ *		Is a command with lasting effects running, or its last commit still to
+ *		come?
  */
 bool
 commit_is_lasting(void)
@@ -604,7 +607,7 @@ commit_is_lasting(void)
 	return lasting != LASTING_NONE;
 }
 
-/* At the end of a transaction, whatever that was. */
+/* At the end of a transaction, in whatever way. */
 static void
 end_transaction(void)
 {
@@ -618,13 +621,13 @@ end_transaction(void)
 }
 
 /*
- * Is it a transaction of PostgreSQL's own, while the session waits for the
- * client, or is about to?  It has such for what NOTIFY of others has sent, and
- * for changes of catalogs.  They change nothing; and an error in one would end
- * the session, or would look like one of the command that is over, a ROLLBACK
- * perhaps.
+ * Is this a transaction of PostgreSQL's own, while the session waits for the
+ * client, or is about to?  It has such for NOTIFY messages of other sessions,
+ * and for changes of catalogs.  They change nothing; and an error in one would
+ * end the session, or look like one of the command that is over, which may be
+ * a ROLLBACK.
  *
- * The latter run no statement, but the command that is over has run one.  (A
+ * The latter run no statement, but the command that is over has run one. (A
  * procedure may commit without a statement in between, but runs in a portal.)
  */
 static bool
@@ -679,12 +682,12 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 }
 
 /*
- * The transaction has been committed or prepared, and everybody's transaction
+ * The transaction has been committed or prepared, and all transaction
  * callbacks have run; its heavyweight locks go next.
  *
- * PostgreSQL calls this for every resource owner that it releases.  That of the
- * transaction is released as "top level" at the transaction's end only, always
- * right behind the callbacks.
+ * PostgreSQL calls this for every resource owner that it releases.  The
+ * transaction's is released as "top level" at the transaction's end only,
+ * always right after the callbacks.
  */
 static void
 zk_release_callback(ResourceReleasePhase phase,
@@ -700,7 +703,9 @@ zk_release_callback(ResourceReleasePhase phase,
 }
 
 #ifdef ZKLOCK_TEST_BUILD
-/* Stop where a foreign data wrapper may commit or roll back its remote side. */
+/*
+ * Stop where a foreign data wrapper may commit or roll back its remote side.
+ */
 static void
 stop_at_end_callback(XactEvent event, void *arg pg_attribute_unused())
 {
@@ -718,14 +723,14 @@ void
 commit_init(void)
 {
 #ifdef ZKLOCK_TEST_BUILD
-	/* behind all others: the latest is called first */
+	/* last in the list: the latest registration is called first */
 	RegisterXactCallback(stop_at_end_callback, NULL);
 #endif
 }
 
 /*
  * commit_attach
- *		Install callbacks, ahead of the first lock of this process.
+ *		Install callbacks, before the first lock of this process.
  */
 void
 commit_attach(void)

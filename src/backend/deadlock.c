@@ -4,7 +4,7 @@
  *		The error of a deadlock with other instances.
  *
  * It reads as PostgreSQL's own, with the instance of each process.  The server
- * log has in addition what the processes of this instance were running.
+ * log also has the statements of this instance's processes.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -38,10 +38,10 @@ deadlock_is_blocked_by(const ZkDeadlock *deadlock, int member, int other)
 
 /*
  * deadlock_append_wait
- *		Say which process of an instance waits for which lock, as PostgreSQL
- *		says it of its own locks, in a line of its own.
+ *		Append a line that says which process of an instance waits for which
+ *		lock, in PostgreSQL's words.
  *
- * That process is "pid"; "holder_pid" is another one that waits for it, or the
+ * The process is "pid"; "holder_pid" is another one that waits for it, or the
  * same.  The sentence is left open.
  */
 void
@@ -61,7 +61,7 @@ deadlock_append_wait(StringInfo buf, const char *cluster_name, int holder_pid,
 					 path_lock_text(path));
 }
 
-/* Whom a member waits for. */
+/* Append the members that a member waits for. */
 static void
 append_blockers(StringInfo buf, const ZkDeadlock *deadlock, int member)
 {
@@ -81,8 +81,8 @@ append_blockers(StringInfo buf, const ZkDeadlock *deadlock, int member)
 }
 
 /*
- * The lines about a member that waits for a session: for the one that it works
- * for, or for those that work for it.
+ * Append the lines about a member that waits for a session: for the one that
+ * it works for, or for those that work for it.
  */
 static void
 append_session(StringInfo buf, const ZkDeadlock *deadlock, int i)
@@ -112,7 +112,7 @@ append_session(StringInfo buf, const ZkDeadlock *deadlock, int i)
 						 text_of_string(session.cluster_name));
 }
 
-/* The lines about a member: which of its processes waits for which, and why. */
+/* Append a member's lines: which of its processes waits for which, and why. */
 static void
 append_member(StringInfo buf, const ZkDeadlock *deadlock, int i)
 {
@@ -130,7 +130,7 @@ append_member(StringInfo buf, const ZkDeadlock *deadlock, int i)
 	appendStringInfoChar(buf, '.');
 }
 
-/* What a process of this instance is running. */
+/* Append the statement of a process of this instance. */
 static void
 append_statement(StringInfo buf, int pid)
 {
@@ -138,7 +138,7 @@ append_statement(StringInfo buf, int pid)
 					 pgstat_get_backend_current_activity(pid, false));
 }
 
-/* Was this process of ours among the first members already? */
+/* Is this process of ours among the first n members? */
 static bool
 is_ahead(const ZkDeadlock *deadlock, int n, int pid)
 {

@@ -4,19 +4,19 @@
  *		Fencing tokens in the database: the table zk_fences.
  *
  * A holder writes its token into the row of its lock, within its own
- * transaction.  The row lock makes every later one wait for the end of that
- * transaction, and an earlier one that comes too late finds a higher token.
+ * transaction.  The row lock makes every later holder wait for the end of that
+ * transaction, and an earlier holder that comes too late finds a higher token.
  *
- * A role that is granted zk_fence() may write its tokens, but only through this
- * room: the statement runs as the owner of the table, and no other role may
- * write to it.  The table is the one in the schema of the calling function, that
- * is, of the extension; the statement names it in full and depends on no
- * search_path.
+ * A role that is granted zk_fence() may write its tokens, but only through
+ * this file: the statement runs as the owner of the table, and no other role
+ * may write to it.  The table is the one in the schema of the calling
+ * function, that is, of the extension; the statement qualifies it, so
+ * search_path does not matter.
  *
  * The tokens are those of this database's holders.  A publication of all
- * tables has the table in it, and what arrives by logical replication could
- * lower a token, or stop at the key: triggers that fire for replication only
- * keep the table as it is, but for what is written through here.
+ * tables includes the table, and rows that arrive by logical replication could
+ * lower a token, or violate the key: so triggers that fire for replication
+ * only discard all changes that do not come from this file.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -46,8 +46,8 @@ PG_FUNCTION_INFO_V1(zk_fences_keep);
 #define FENCE_TABLE		"zk_fences"
 
 /*
- * A higher token in the row stays and is returned, and when it was written;
- * the caller then fails, so that nothing of the statement remains.
+ * If the row has a higher token, keeps and returns it, and when it was
+ * written; the caller then fails, so that the statement has no effect.
  */
 #define FENCE_STATEMENT \
 	"INSERT INTO %s AS f (name, root, token, fenced_at)" \
@@ -58,7 +58,7 @@ PG_FUNCTION_INFO_V1(zk_fences_keep);
 	" THEN f.fenced_at ELSE EXCLUDED.fenced_at END" \
 	" RETURNING f.token, f.fenced_at"
 
-/* All rows as one, to be kept over a TRUNCATE. */
+/* Reads all rows as one, to keep them over a TRUNCATE. */
 #define KEEP_COLUMNS	4
 #define KEEP_STATEMENT \
 	"SELECT pg_catalog.array_agg(name), pg_catalog.array_agg(root)," \
@@ -73,7 +73,7 @@ PG_FUNCTION_INFO_V1(zk_fences_keep);
 static SPIPlanPtr fence_plan = NULL;
 static Oid	fence_table = InvalidOid;
 
-/* A statement of this file is running: the triggers let it pass. */
+/* A statement of this file is running, which the triggers allow. */
 static bool writing = false;
 
 /* The rows of a TRUNCATE under way, in TopTransactionContext, or NULL. */
@@ -106,10 +106,10 @@ full_name(Relation table)
 }
 
 /*
- * The prepared statement.  It is made anew when the table is another one, or
- * may have got another name or schema: the plan cache would only parse the
- * same text again.  That the plan is valid can be told when the table is
- * locked.
+ * The prepared statement.  It is prepared again if the table is another one,
+ * or may have another name or schema, since the plan cache would only parse
+ * the same text again.  Whether the plan is valid is known only when the table
+ * is locked.
  */
 static SPIPlanPtr
 get_plan(Relation table)
@@ -170,7 +170,8 @@ run_fence(Relation table, Datum *values)
 }
 
 /*
- * Write the token; that which is in the row then, and when it was written.
+ * Write the token; returns the one that is then in the row, and when it was
+ * written.
  */
 static int64
 write_token(Relation table, const char *name, int64 token,
@@ -223,10 +224,10 @@ fence_write(Oid function, const char *name, int64 token)
 		elog(ERROR, "SPI_finish failed");
 
 	/*
-	 * Two cases look alike to us: a later holder, which is gone when the
-	 * caller tries again; and a loss of ZooKeeper's data, after which the
-	 * caller might try for ever.  An administrator who knows the date of the
-	 * loss can tell them apart.
+	 * There may be a later holder, which is gone when the caller tries again;
+	 * or ZooKeeper's data may have been lost, so that the caller could try
+	 * forever.  Only an administrator who knows the date of the loss can tell
+	 * which.
 	 */
 	if (highest > token)
 		ereport(ERROR,
@@ -258,7 +259,7 @@ run_put_back(Relation table, Datum *values)
 								 false, 0);
 }
 
-/* Remember the rows ahead of a TRUNCATE, which a trigger cannot prevent. */
+/* Keep the rows before a TRUNCATE, which a trigger cannot prevent. */
 static void
 keep_rows(Relation table)
 {
@@ -276,7 +277,7 @@ keep_rows(Relation table)
 	desc = SPI_tuptable->tupdesc;
 	(void) SPI_getbinval(row, desc, 1, &isnull);
 	if (isnull)
-		return;					/* there are none */
+		return;
 
 	save_context = MemoryContextSwitchTo(TopTransactionContext);
 	kept_rows = palloc(KEEP_COLUMNS * sizeof(Datum));
@@ -302,9 +303,9 @@ put_rows_back(Relation table)
 /*
  * zk_fences_keep() returns trigger
  *
- * Of the table zk_fences, for replication only (ENABLE REPLICA TRIGGER): each
- * database keeps its own tokens.  Changes of rows are left out; the rows that a
- * TRUNCATE removes are put back.
+ * Trigger of the table zk_fences, for replication only (ENABLE REPLICA
+ * TRIGGER): each database keeps its own tokens.  Changes of rows are skipped;
+ * the rows that a TRUNCATE removes are put back.
  */
 Datum
 zk_fences_keep(PG_FUNCTION_ARGS)

@@ -58,7 +58,7 @@ get_lock_name(FunctionCallInfo fcinfo, ZkLockName *lock)
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), lock);
 }
 
-/* A timeout argument in ms, rounded up; NULL and infinity are none. */
+/* A timeout argument in ms, rounded up; NULL and infinity mean no timeout. */
 static int64
 get_timeout(FunctionCallInfo fcinfo, int argno)
 {
@@ -83,7 +83,7 @@ get_timeout(FunctionCallInfo fcinfo, int argno)
 	return rest > 0 ? ms + 1 : ms;
 }
 
-/* A boolean argument that tells the mode or the scope. */
+/* A boolean argument for the mode or the scope. */
 static bool
 get_choice(FunctionCallInfo fcinfo, int argno)
 {
@@ -289,8 +289,8 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 }
 
 /*
- * A try comes back without a lock.  If that is because of ZooKeeper, and not
- * because somebody has the lock, tell.
+ * Warn if a try has failed because of ZooKeeper, and not because the lock is
+ * held.
  */
 static void
 warn_of_outage(const ZkRequest *request, const ZkResult *result)
@@ -311,14 +311,15 @@ warn_of_outage(const ZkRequest *request, const ZkResult *result)
 
 /*
  * acquire_or_fail
- *		Take the locks of a request.  Returns false if it may, and they cannot
- *		be had in time.
+ *		Take the locks of a request.  If they are not available in time,
+ *		returns false if the request has "try".
  *
- * Errors: 55P03 timeout; 53200 out of slots, or of room in the session; 57P03 no
- * session; 42501, 55000, F0000 or 58000 refused by ZooKeeper; 57014 cancelled;
- * 40P01 deadlock, within the instance or with others; 40001 if a lock is held,
- * but has been lost; 55000 if a shared lock would have to be made exclusive, a
- * semaphore has other permits, or a name is a lock here and a semaphore there.
+ * Errors: 55P03 timeout; 53200 out of slots, or of room in the session; 57P03
+ * no session; 42501, 55000, F0000 or 58000 refused by ZooKeeper; 57014
+ * cancelled; 40P01 deadlock, within the instance or with others; 40001 if a
+ * lock is held, but has been lost; 55000 if a shared lock would have to be
+ * made exclusive, a semaphore has other permits, or a name is a lock here and
+ * a semaphore there.
  */
 bool
 acquire_or_fail(const ZkRequest *request)
@@ -392,9 +393,9 @@ make_key_table(void)
 }
 
 /*
- * The locks that the names in an array stand for, in their order: an array; a
- * name that comes twice counts once.  An array of any length is read no
- * further than to the first name too many.
+ * The locks that the names in an array stand for, in their order, each once:
+ * an array.  An array of any length is read no further than to the first name
+ * too many.
  */
 static ZkKey *
 get_keys(ArrayType *names, ZkRequest *request)
@@ -431,8 +432,8 @@ get_keys(ArrayType *names, ZkRequest *request)
 }
 
 /*
- * The request of zk_lock_all() and the like: the locks that the names in
- * argument 0 stand for, and the rest; returns the locks.
+ * Fill in the request of zk_lock_all() and the like; returns the locks that
+ * the names in argument 0 stand for.
  *
  * Errors: 22004 NULL array or element; 54000 more than ZK_MAX_TOGETHER names;
  * and those of zk_lock_name().
@@ -660,8 +661,8 @@ report_not_held(const ZkLockName *lock)
 }
 
 /*
- * The fencing token of a lock that this session holds.  Waits for the worker to
- * learn it, if need be.
+ * The fencing token of a lock that this session holds; waits until the worker
+ * has it.
  *
  * Errors: 55000 if the lock is not held, or a permit is; 40001 if it has been
  * lost; 42501 or 58000 refused by ZooKeeper; 57014 cancelled.

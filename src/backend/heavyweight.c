@@ -4,16 +4,16 @@
  *		The first tier of a lock: PostgreSQL's lock manager.
  *
  * The backends of an instance queue for a heavyweight lock on a hash of the
- * lock's path, with all that PostgreSQL gives it: pg_locks, lock_timeout,
+ * lock's path, as for any of PostgreSQL's: with pg_locks, lock_timeout,
  * cancel, the deadlock detector.  That lock is the same in all databases.
  *
- * A lock that stands for PostgreSQL's advisory lock of this database takes that,
- * too, behind the other one, so that it excludes sessions that take it from
- * PostgreSQL.  The functions here take and release both.
+ * A lock that stands for PostgreSQL's advisory lock of this database takes
+ * that one second, so that it excludes sessions that take it from PostgreSQL.
+ * The functions here take and release both.
  *
- * Each of them is acquired once for each hold, in the name of the session, or of
- * the current (sub)transaction rather than of the portal, so that a later
- * statement can release it.
+ * Each is acquired once for each hold, in the name of the session, or of the
+ * current (sub)transaction rather than the portal, so that a later statement
+ * can release it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -36,7 +36,7 @@
 
 /*
  * heavyweight_set
- *		Which heavyweight locks the lock with this key and path has.
+ *		Set the heavyweight locks of the lock with this key and path.
  */
 void
 heavyweight_set(Heavyweight *lock, const ZkKey *key, const char *path,
@@ -55,7 +55,7 @@ release_first(const Heavyweight *lock, int n, bool session)
 		(void) LockRelease(&lock->tags[n], lock->mode, session);
 }
 
-/* Acquire them in their order; *n tells how many have been acquired. */
+/* Acquire the heavyweight locks in order; *n counts those acquired. */
 static void
 acquire_in_order(const Heavyweight *lock, bool session, bool wait,
 				 int64 deadline, volatile int *n)
@@ -74,8 +74,8 @@ acquire_in_order(const Heavyweight *lock, bool session, bool wait,
  * heavyweight_lock
  *		Acquire the lock, in the name of the session or of the transaction.
  *
- * "deadline" (of zk_now_ms(), or -1) is in place of lock_timeout.  Returns false
- * if not "wait", and the lock is taken.
+ * "deadline" (as of zk_now_ms(), or -1) replaces lock_timeout.  Returns false
+ * if not "wait", and another backend has the lock.
  *
  * Errors: those of LockAcquire(), 55P03 among them if the deadline has passed.
  */
@@ -111,7 +111,7 @@ heavyweight_lock(const Heavyweight *lock, bool session, bool wait,
  *		Wait for the lock in the name of the transaction; false if the deadline
  *		has passed.
  *
- * The lock manager knows a timeout only as an error, so this takes a
+ * The lock manager reports a timeout as an error, so this uses a
  * subtransaction.
  */
 bool
@@ -126,7 +126,7 @@ heavyweight_try_until(const Heavyweight *lock, int64 deadline)
 	{
 		got = heavyweight_lock(lock, false, true, deadline);
 
-		/* the timeout may have struck when the lock was just granted */
+		/* the timeout may have come just when the lock was granted */
 		CHECK_FOR_INTERRUPTS();
 		ReleaseCurrentSubTransaction();
 	}
@@ -156,9 +156,9 @@ heavyweight_try_until(const Heavyweight *lock, int64 deadline)
  *		Release the lock so many times, in the name of the session or of the
  *		transaction.
  *
- * Of each of the two, stops when it is not held in that name any more:
- * pg_advisory_unlock_all() takes away what the session has, and
- * pg_advisory_unlock() the advisory lock.  The lock manager warns of that if it
+ * Stops for each heavyweight lock when it is no longer held in that name:
+ * pg_advisory_unlock_all() releases all that the session has, and
+ * pg_advisory_unlock() the advisory lock.  The lock manager warns if the lock
  * is held in the other name.
  */
 void

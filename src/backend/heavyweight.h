@@ -16,7 +16,7 @@
 #include "shared/key.h"
 #include "storage/lock.h"
 
-/* The heavyweight locks of a lock, in the order in which they are taken. */
+/* The heavyweight locks of a lock, in the order of their acquisition. */
 typedef struct Heavyweight
 {
 	LOCKTAG		tags[2];		/* that of the path; PostgreSQL's advisory

@@ -8,29 +8,28 @@
  * million times, so adjacent holds that do not differ are one entry of the
  * stack, with a count.  A hold is of the session or of the transaction.  One
  * of the transaction remembers its subtransaction, as PostgreSQL's resource
- * owners do for the heavyweight lock: that is acquired once for each hold, in
+ * owners do for the heavyweight lock, which is acquired once for each hold, in
  * the name of the session or of the current (sub)transaction, and always in
  * the mode of the first hold.
  *
  * A trigger may be in a subtransaction a million times while a thousand locks
  * are held.  So the end of a subtransaction looks only at locks that it has
- * touched, and there only at the entries above the latest hold of the
- * transaction that is older and not undone: of those of the transaction what is
- * below that cannot have been undone since, as the latest is always undone
- * first; and to those of the session it does nothing.
+ * touched, and there only at the entries above the latest transaction-scoped
+ * hold that is older and not undone.  Transaction-scoped holds below that
+ * cannot have been undone since, because the latest is always undone first;
+ * and session-scoped holds do not change.
  *
- * A hold that is undone is marked, if it cannot go yet.  The latest one goes
- * first, so all entries above a marked one of the transaction are marked, or
- * of the session.  Those of the session may be marked in any order.
+ * A hold that is undone is marked, if it cannot be removed yet.  The latest is
+ * undone first, so each entry above a marked transaction-scoped one is marked
+ * or session-scoped.  Session-scoped holds may be marked in any order.
  *
- * No callback but the one ahead of the commit may throw, so the functions that
- * end holds allocate nothing; stack_make_room() comes ahead of what needs memory.
+ * Only the callback before the commit may throw, so the functions that end
+ * holds allocate nothing; stack_make_room() is called before memory is needed.
  *
- * pg_advisory_unlock_all() takes heavyweight locks of session-scoped holds
- * away without telling us, unless zklock.advisory_locks is on.  The slot
- * remains ours, so others wait for it, though where the lock manager does not
- * see it.  pg_advisory_unlock() takes away the advisory lock that a lock stands
- * for, and nothing else.
+ * Unless zklock.advisory_locks is on, pg_advisory_unlock_all() releases the
+ * heavyweight locks of session-scoped holds unnoticed.  The slot remains ours,
+ * so other backends wait for it, where the lock manager does not see it.
+ * pg_advisory_unlock() releases only the advisory lock that a lock stands for.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -55,23 +54,23 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
-/* Holds that do not differ: an entry of the stack. */
+/* An entry of the stack: holds that do not differ. */
 typedef struct Hold
 {
-	SubTransactionId subid;		/* that it belongs to; Invalid: session */
-	SubTransactionId undone;	/* in which zk_unlock marked it, or Invalid;
-								 * Top for one of the session, since that is
-								 * not rolled back */
+	SubTransactionId subid;		/* that the holds belong to; Invalid: session */
+	SubTransactionId undone;	/* in which zk_unlock marked them, or Invalid;
+								 * Top for the session's, since that is not
+								 * rolled back */
 	bool		session;
 	bool		shared;			/* asked for as shared; only of locks that
 								 * stand for advisory locks */
-	int64		count;			/* how many they are */
+	int64		count;			/* number of holds */
 } Hold;
 
 static HTAB *held_table = NULL; /* all HeldLocks, by key */
 static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* nholds > 0 */
 
-/* Locks that the present subtransactions have touched, the innermost first. */
+/* Locks that the current subtransactions have touched, the innermost first. */
 static dlist_head touched_list = DLIST_STATIC_INIT(touched_list);
 
 /* The latest transaction that may have changed something. */
@@ -86,7 +85,7 @@ hold_is_undone(const Hold *hold)
 	return hold->undone != InvalidSubTransactionId;
 }
 
-/* Do these holds differ in number only? */
+/* Do these entries differ in number only? */
 static bool
 are_alike(const Hold *hold, const Hold *other)
 {
@@ -94,7 +93,7 @@ are_alike(const Hold *hold, const Hold *other)
 		hold->undone == other->undone && hold->shared == other->shared;
 }
 
-/* Have room for one more entry. */
+/* Make room for one more entry. */
 static void
 stack_make_room(HoldStack *stack)
 {
@@ -110,7 +109,6 @@ stack_make_room(HoldStack *stack)
 	stack->maxholds = newmax;
 }
 
-/* Free its memory. */
 static void
 stack_free(HoldStack *stack)
 {
@@ -119,7 +117,7 @@ stack_free(HoldStack *stack)
 	memset(stack, 0, sizeof(*stack));
 }
 
-/* Put holds on top, where there is room. */
+/* Push holds, for which there is room. */
 static void
 stack_add(HoldStack *stack, Hold added)
 {
@@ -137,10 +135,10 @@ stack_add(HoldStack *stack, Hold added)
 }
 
 /*
- * Take all entries but the lowest "kept" off.
+ * Pop all entries but the lowest "kept".
  *
  * Their memory can still be read: the caller goes through them from below, and
- * adds again those that stay, which take no more room than before.
+ * pushes those that stay, which take no more room than before.
  */
 static void
 stack_take_off(HoldStack *stack, int kept)
@@ -155,9 +153,7 @@ stack_take_off(HoldStack *stack, int kept)
 	stack->nholds = kept;
 }
 
-/*
- * Take the latest hold off, which is not marked; true if it was the session's.
- */
+/* Pop the latest hold, which is not marked; true if it was the session's. */
 static bool
 stack_take_off_latest(HoldStack *stack)
 {
@@ -182,7 +178,7 @@ stack_latest_live(const HoldStack *stack)
 	return -1;
 }
 
-/* The same of the session's that were asked for in this mode. */
+/* The latest unmarked session-scoped entry in this mode, or -1. */
 static int
 stack_latest_of_session(const HoldStack *stack, bool shared)
 {
@@ -199,8 +195,8 @@ stack_latest_of_session(const HoldStack *stack, bool shared)
 /*
  * Mark the latest hold of entry "number" as undone.
  *
- * The entry is not marked; all entries above it are, unless it is of the
- * session.
+ * The entry is not marked; all entries above it are, unless it is
+ * session-scoped.
  */
 static void
 stack_mark(HoldStack *stack, int number)
@@ -216,10 +212,7 @@ stack_mark(HoldStack *stack, int number)
 	marked.count = 1;
 	stack->nundone++;
 
-	/*
-	 * it leaves its entry, and joins the one above or below, or gets a new
-	 * one
-	 */
+	/* the hold leaves its entry for the one above or below, or a new one */
 	if (--holds[number].count == 0)
 	{
 		stack->nholds--;
@@ -268,8 +261,7 @@ holds_exist(void)
 
 /*
  * holds_next
- *		The lock that was taken after this one, or the first for NULL; NULL
- *		behind the last.
+ *		The lock taken after this one (NULL: the first lock), or NULL.
  */
 HeldLock *
 holds_next(HeldLock *lock)
@@ -285,7 +277,7 @@ holds_next(HeldLock *lock)
 
 /*
  * hold_is_held
- *		Has the lock any hold?  Else a call is acquiring it.
+ *		Has the lock any hold?  If not, a call is acquiring it.
  */
 bool
 hold_is_held(const HeldLock *lock)
@@ -293,7 +285,7 @@ hold_is_held(const HeldLock *lock)
 	return lock->stack.nholds > 0;
 }
 
-/* Has the session a hold of the lock, undone or not? */
+/* Has the session a hold of the lock, marked or not? */
 static bool
 hold_is_of_session(const HeldLock *lock)
 {
@@ -302,7 +294,7 @@ hold_is_of_session(const HeldLock *lock)
 
 /*
  * hold_count_of_session
- *		How many holds of the lock has the session, undone or not?
+ *		The number of the session's holds of the lock, marked or not.
  */
 int64
 hold_count_of_session(const HeldLock *lock)
@@ -337,10 +329,10 @@ make_held_table(void)
 
 /*
  * hold_prepare
- *		Find or make the entry of a lock, with room for one more hold.
+ *		Find or make the entry of a lock, with room for one more hold, so that
+ *		nothing can fail once the slot is taken.
  *
- * So nothing can fail once the slot is taken.  The kind and the permits are
- * for a new entry; one that is there keeps its own.
+ * The kind and the permits are for a new entry; an existing one keeps its own.
  */
 HeldLock *
 hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
@@ -401,8 +393,8 @@ touch(HeldLock *lock)
 
 /*
  * hold_push
- *		One more hold, of the transaction, that was asked for in this mode.
- *		There is room for it.
+ *		Add a transaction-scoped hold, asked for in this mode.  There is room
+ *		for it.
  */
 void
 hold_push(HeldLock *lock, bool shared)
@@ -422,8 +414,8 @@ hold_push(HeldLock *lock, bool shared)
 }
 
 /*
- * Give up a lock that has no hold left: the slot now.  The heavyweight lock
- * goes with its resource owner, or the caller releases it.
+ * Drop the slot of a lock without holds.  The heavyweight lock goes with its
+ * resource owner, or the caller releases it.
  */
 static void
 drop_held(HeldLock *lock)
@@ -453,7 +445,7 @@ show_scope(HeldLock *lock)
  * hold_move_to_session
  *		Make the latest hold, which is the transaction's, the session's.
  *
- * The caller does so with the heavyweight lock.
+ * The caller does the same for the heavyweight lock.
  */
 void
 hold_move_to_session(HeldLock *lock)
@@ -466,7 +458,7 @@ hold_move_to_session(HeldLock *lock)
 		.count = 1
 	};
 
-	/* there is room, since it has an entry of its own or needed none */
+	/* there is room: the hold has an entry of its own, or needed none */
 	(void) stack_take_off_latest(&lock->stack);
 	stack_add(&lock->stack, hold);
 	show_scope(lock);
@@ -493,7 +485,10 @@ hold_report_lost(const ZkKey *key, bool committing)
 			 errhint("Retry the transaction.")));
 }
 
-/* Has it changed anything?  Then nobody else may have a lock until all see it. */
+/*
+ * Has the transaction changed anything?  Then no one may have a lock before
+ * the changes are visible.
+ */
 static bool
 transaction_has_written(void)
 {
@@ -513,9 +508,9 @@ settle_held(HeldLock *lock)
 
 /*
  * Remove the holds for which "goes" is true, and release the heavyweight lock
- * for those of the session.  For those of the transaction its resource owner
- * does so, or this function if "transaction_too".  The lock is gone afterwards
- * if no hold is left.
+ * for the session's.  For the transaction's the resource owner does so, or
+ * this function if "transaction_too".  The lock is gone afterwards if no hold
+ * is left.
  */
 static void
 remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
@@ -543,7 +538,7 @@ remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
 		heavyweight_unlock(&heavyweight, false, of_transaction);
 }
 
-/* The same for the latest hold of any scope, if no hold is marked. */
+/* Remove the latest hold of any scope, if no hold is marked. */
 static void
 remove_latest(HeldLock *lock)
 {
@@ -567,9 +562,9 @@ is_of_session(const Hold *hold)
 }
 
 /*
- * May a hold go at once?  Yes, if the transaction has changed nothing and is in
- * no savepoint.  Else its changes must be visible before anybody else gets the
- * lock.
+ * May a hold be removed at once?  Yes, if the transaction has changed nothing
+ * and is in no savepoint.  Otherwise its changes must be visible before
+ * another backend gets the lock.
  */
 static bool
 may_release_now(void)
@@ -578,8 +573,8 @@ may_release_now(void)
 }
 
 /*
- * Undo the latest hold of entry "number", which stack_mark() may mark: at once,
- * or with the transaction.  Warns if the lock has been lost meanwhile.
+ * Undo the latest hold of entry "number", which stack_mark() may mark: at
+ * once, or with the transaction.  Warns if the lock has been lost meanwhile.
  */
 static void
 undo_hold(HeldLock *lock, int number)
@@ -605,9 +600,9 @@ undo_hold(HeldLock *lock, int number)
  * hold_release
  *		Undo the latest hold under a key that is not undone yet.
  *
- * If possible, it goes at once; else it is only marked, and goes with the
- * transaction.  Returns false if there is no such hold.  Warns if the
- * lock has been lost meanwhile.
+ * If possible, it is removed at once; else it is only marked, and goes with
+ * the transaction.  Returns false if there is no such hold.  Warns if the lock
+ * has been lost meanwhile.
  */
 bool
 hold_release(const ZkKey *key)
@@ -623,7 +618,7 @@ hold_release(const ZkKey *key)
 
 /*
  * hold_release_advisory
- *		The same for the latest hold of the session that was asked for in this
+ *		As hold_release(), for the latest session-scoped hold asked for in this
  *		mode: what pg_advisory_unlock() undoes.
  */
 bool
@@ -677,8 +672,8 @@ has_session_holds(void)
  *		locks that stand for advisory locks, and release the session's advisory
  *		locks that are PostgreSQL's own.
  *
- * The session keeps the heavyweight locks of the holds that are left, so they
- * are acquired in the name of the transaction meanwhile, which never waits.
+ * The session keeps the heavyweight locks of the remaining holds, so they are
+ * acquired in the name of the transaction meanwhile, which never waits.
  */
 void
 holds_release_advisory(void)
@@ -713,7 +708,7 @@ holds_release_advisory(void)
 
 /*
  * holds_discard_session
- *		Release all session-scoped holds, whatever the transaction has done.
+ *		Release all session-scoped holds, even if the transaction has written.
  */
 void
 holds_discard_session(void)
@@ -727,7 +722,7 @@ holds_discard_session(void)
 
 /*
  * At the end of the session: end its last transaction, and release the
- * remaining locks, ahead of the lock manager.
+ * remaining locks, before the lock manager does.
  */
 static void
 release_at_exit(int code pg_attribute_unused(),
@@ -742,8 +737,8 @@ release_at_exit(int code pg_attribute_unused(),
 
 /*
  * A subtransaction ends.  If it is rolled back, its holds go, and its marks on
- * holds of the transaction; what it has done to holds of the session stays, as
- * with advisory locks.  If it is released, holds and marks become its parent's.
+ * transaction-scoped holds; its changes of session-scoped holds stay, as with
+ * advisory locks.  If it is released, holds and marks become its parent's.
  * Returns false if no hold of the lock is left.
  */
 static bool
@@ -817,7 +812,7 @@ end_subxact_callback(SubXactEvent event, SubTransactionId subid,
 
 /*
  * holds_note_write
- *		The transaction changes something, perhaps on a foreign server, where
+ *		The transaction changes something, possibly on a foreign server, where
  *		it leaves no transaction id here.
  */
 void
@@ -828,8 +823,7 @@ holds_note_write(void)
 
 /*
  * holds_end_transaction
- *		End the holds that go with the transaction, after its commit or when it
- *		is rolled back.
+ *		End the transaction-scoped holds, after a commit or in a rollback.
  */
 void
 holds_end_transaction(void)
@@ -847,7 +841,7 @@ holds_end_transaction(void)
 
 /*
  * holds_attach
- *		Install callbacks, ahead of the first lock of this process.
+ *		Install callbacks, before the first lock of this process.
  */
 void
 holds_attach(void)

@@ -20,16 +20,16 @@
 #include "shared/procs.h"
 
 /*
- * The holds of one lock, in the order in which they were taken, for holds.c
- * alone.  All zero: no hold, no memory.
+ * The holds of one lock, in the order of their acquisition; private to
+ * holds.c.  All zero: no hold, no memory.
  */
 typedef struct HoldStack
 {
 	int			nholds;			/* entries */
 	int			maxholds;
 	struct Hold *holds;			/* the latest is the last */
-	int64		nsession;		/* holds of the session, each counted */
-	int64		nundone;		/* holds that are marked, likewise */
+	int64		nsession;		/* number of the session's holds */
+	int64		nundone;		/* number of marked holds */
 } HoldStack;
 
 typedef struct HeldLock
@@ -37,13 +37,13 @@ typedef struct HeldLock
 	ZkKey		key;			/* hash key, must be first: of the lock, or of
 								 * our permit */
 	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
-	uint64		stats_id;		/* what lock_stats.c knows it by */
+	uint64		stats_id;		/* its id in lock_stats.c */
 	Heavyweight heavyweight;
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */
-	bool		loss_told;		/* a WARNING has told that it is lost */
+	bool		loss_told;		/* a WARNING has reported the loss */
 
-	/* for holds.c alone */
+	/* private to holds.c */
 	HoldStack	stack;			/* empty: being acquired */
 	dlist_node	node;			/* in held_list, unless that is empty */
 	SubTransactionId touched;	/* in which the holds may have changed;

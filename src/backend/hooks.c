@@ -4,7 +4,7 @@
  *		Hooks of the executor and of utility commands.
  *
  * They tell holds.c and commit.c what the transaction does, and keep our
- * transaction callback ahead of those that statements bring in.
+ * transaction callback before those that statements register.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -26,7 +26,7 @@
 #include "shared/compat.h"
 #include "tcop/utility.h"
 
-/* A statement is running: what its functions run is part of it. */
+/* A statement is running; statements of its functions are part of it. */
 static bool in_statement = false;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
@@ -44,8 +44,8 @@ fail_statement(MemoryContext context)
 }
 
 /*
- * Around what runs a statement that is no part of another: if it was canceled
- * because a lock was lost, the error says so.
+ * Run a statement that is not part of another one: if it was canceled because
+ * a lock was lost, the error says so.
  */
 #define AS_STATEMENT(call) \
 	do { \
@@ -67,7 +67,7 @@ fail_statement(MemoryContext context)
 		in_statement = false; \
 	} while (0)
 
-/* A statement begins, perhaps in the transaction of one that is over. */
+/* A statement begins, possibly in the transaction of a previous one. */
 static void
 begin_statement(void)
 {
@@ -95,7 +95,7 @@ has_foreign_table(const PlannedStmt *statement)
 	return false;
 }
 
-/* Note that the transaction changes something, and uses a foreign table. */
+/* Note whether the transaction changes something, or uses a foreign table. */
 static void
 zk_ExecutorStart(QueryDesc *queryDesc, int eflags)
 {
@@ -141,14 +141,14 @@ next_ExecutorFinish(QueryDesc *queryDesc)
 		standard_ExecutorFinish(queryDesc);
 }
 
-/* apart, so that others do not pay for its stack frame */
+/* separate, so that other statements do not pay for its stack frame */
 static pg_noinline void
 finish_statement(QueryDesc *queryDesc)
 {
 	AS_STATEMENT(next_ExecutorFinish(queryDesc));
 }
 
-/* The same for AFTER triggers, which a statement that only reads has not. */
+/* As zk_ExecutorStart(), for AFTER triggers; reads have none. */
 static void
 zk_ExecutorFinish(QueryDesc *queryDesc)
 {
@@ -158,7 +158,7 @@ zk_ExecutorFinish(QueryDesc *queryDesc)
 		finish_statement(queryDesc);
 }
 
-/* Have rows gone to partitions that are foreign tables?  The plan has none. */
+/* Were rows inserted into foreign partitions, which the plan does not show? */
 static bool
 has_filled_foreign_partition(const EState *estate)
 {
@@ -172,7 +172,7 @@ has_filled_foreign_partition(const EState *estate)
 	return false;
 }
 
-/* The statement may have brought in a foreign data wrapper's callback. */
+/* The statement may have registered a foreign data wrapper's callback. */
 static void
 zk_ExecutorEnd(QueryDesc *queryDesc)
 {
@@ -201,7 +201,7 @@ has_option(List *options, const char *name)
 	return false;
 }
 
-/* As ExecReindex() reads it: the last one counts. */
+/* As ExecReindex() reads it: the last option counts. */
 static bool
 is_concurrent_reindex(const ReindexStmt *stmt)
 {
@@ -237,9 +237,9 @@ is_concurrent_detach(const AlterTableStmt *stmt)
 /*
  * Does this command have effects that a rollback does not undo?
  *
- * Then the locks are checked ahead of it: see commit_begin_lasting().
- * PostgreSQL allows no such command in a transaction block.  Of those that it
- * does not allow there (PreventInTransactionBlock()):
+ * Then the locks are checked before it: see commit_begin_lasting().
+ * PostgreSQL allows no such command in a transaction block.  Of the commands
+ * not allowed there (PreventInTransactionBlock()):
  *
  *	COMMIT PREPARED,		yes: it is over when the command returns
  *	ROLLBACK PREPARED
@@ -300,8 +300,9 @@ has_lasting_effects(Node *stmt)
 }
 
 /*
- * A command with lasting effects has come to its end.  One for a subscription
- * may have had none: PostgreSQL has noted whether it must be on its own.
+ * A command with lasting effects has ended.  One for a subscription may have
+ * had none: PostgreSQL has noted whether it must be in a transaction of its
+ * own.
  */
 static void
 end_command(Node *stmt)
@@ -323,12 +324,12 @@ may_be_foreign(Node *stmt)
 }
 
 /*
- * What a utility command, such as COPY FROM, TRUNCATE or DISCARD ALL, means for
- * the transaction and its locks.
+ * Note what a utility command, such as COPY FROM, TRUNCATE or DISCARD ALL,
+ * means for the transaction and its locks.
  *
- * DISCARD ALL, which is never in a transaction block, releases locks ahead of
- * the lock manager, which would let others have the heavyweight locks while we
- * have the slots.
+ * DISCARD ALL, which is never in a transaction block, releases our locks
+ * before the lock manager does, which would let other backends have the
+ * heavyweight locks while we have the slots.
  */
 static void
 begin_command(const PlannedStmt *pstmt, bool top_level)
@@ -382,12 +383,12 @@ zk_ProcessUtility(PlannedStmt *pstmt, const char *queryString,
 	{
 		AS_STATEMENT(next_ProcessUtility(pstmt, queryString, readOnlyTree,
 										 context, params, queryEnv, dest, qc));
-		/* not otherwise: a ROLLBACK may have freed *pstmt */
+		/* only then: a ROLLBACK may have freed *pstmt */
 		if (commit_is_lasting())
 			end_command(pstmt->utilityStmt);
 	}
 
-	/* again: a trigger may have taken a lock ahead of the foreign table */
+	/* again: a trigger may have taken a lock before the foreign table */
 	if (foreign)
 		commit_note_foreign();
 	if (holds_exist())

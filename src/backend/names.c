@@ -3,8 +3,8 @@
  * names.c
  *		Names of locks.
  *
- * SQL gives a name in the server encoding.  Its key has it in UTF-8 and
- * encoded as one component of a path, below zklock.root.
+ * SQL gives a name in the server encoding.  Its key has it in UTF-8,
+ * percent-encoded into one path component below zklock.root.
  *
  * A lock named "advisory/<namespace>/<key>", or "<key1>,<key2>" at the end,
  * stands for the advisory lock of that key of the database it is taken in, if
@@ -55,8 +55,8 @@ zk_check_preloaded(void)
 /*
  * zk_warn_not_preloaded() returns void
  *
- * Warn whoever creates or updates the extension, if zklock was not loaded at
- * server start.  For the extension's scripts alone.
+ * Warns at CREATE or ALTER EXTENSION, if zklock was not loaded at server
+ * start.  For the extension's scripts only.
  */
 Datum
 zk_warn_not_preloaded(PG_FUNCTION_ARGS pg_attribute_unused())
@@ -71,8 +71,8 @@ zk_warn_not_preloaded(PG_FUNCTION_ARGS pg_attribute_unused())
 }
 
 /*
- * Fail (F0000, or 0A000) if a setting was given an invalid value: with the
- * default in its place this would be another lock, or a connection in clear.
+ * Fail (F0000, or 0A000) if a setting has an invalid value: with the default
+ * in its place this would be another lock, or a connection in clear.
  */
 static void
 check_settings(void)
@@ -122,9 +122,9 @@ is_advisory(const char *name)
 
 /*
  * zk_check_usable
- *		Fail if this process cannot use locks in ZooKeeper: 55000 not preloaded,
- *		or in single-user mode; 0A000 in a parallel worker; F0000 a setting is
- *		wrong.
+ *		Fail if this process cannot use locks in ZooKeeper: 55000 not
+ *		preloaded, or in single-user mode; 0A000 in a parallel worker; F0000 a
+ *		setting is wrong.
  */
 void
 zk_check_usable(void)
@@ -146,8 +146,8 @@ zk_check_usable(void)
  * zk_lock_name
  *		The lock that an SQL argument names.
  *
- * Errors: those of zk_check_usable(); 22004 NULL; 22023 empty or too long; 53200
- * out of roots.
+ * Errors: those of zk_check_usable(); 22004 NULL; 22023 empty or too long;
+ * 53200 out of roots.
  */
 void
 zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
@@ -183,7 +183,7 @@ zk_lock_name(Datum name, bool isnull, ZkLockName *lock)
  *		The lock that stands for PostgreSQL's advisory lock of two integers, or
  *		of "key" if "keys" is NULL, in this database.
  *
- * Errors: those of zk_lock_name(), but for NULL and the length.
+ * Errors: those of zk_lock_name(), except for NULL and the length.
  */
 void
 zk_advisory_name(const int32 *keys, int64 key, ZkLockName *lock)
@@ -199,7 +199,7 @@ zk_advisory_name(const int32 *keys, int64 key, ZkLockName *lock)
 	zk_lock_name(CStringGetTextDatum(name.data), false, lock);
 }
 
-/* A name as it stands in a path, in the server encoding, palloc'd. */
+/* Decode a name from a path to the server encoding, palloc'd. */
 static char *
 decoded_name(const char *encoded)
 {
@@ -212,10 +212,10 @@ decoded_name(const char *encoded)
 
 /*
  * key_name
- *		The name of the lock, palloc'd, in the server encoding.
+ *		The name of the lock in the server encoding, palloc'd.
  *
- * A name that was taken in another database may not exist in this one's
- * encoding; then it is given as it stands in the path.
+ * A name taken in another database may not exist in this one's encoding; then
+ * it is returned as it is in the path.
  */
 char *
 key_name(const ZkKey *key)
@@ -233,7 +233,7 @@ last_component(const char *path)
 
 /*
  * path_lock_name
- *		The same of the lock with this directory, whoever has made it.
+ *		The name of the lock with this directory, as key_name().
  */
 char *
 path_lock_name(const char *path)
@@ -243,7 +243,7 @@ path_lock_name(const char *path)
 
 /*
  * path_lock_text
- *		That name for messages: with printing characters only.
+ *		As path_lock_name(), for messages: with printing characters only.
  */
 char *
 path_lock_text(const char *path)

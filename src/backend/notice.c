@@ -3,9 +3,9 @@
  * notice.c
  *		Tells the sessions of a database that they have lost locks.
  *
- * In a process of its own, which the worker starts (worker/lock/notices.c) and which
- * ends when it has told all of them: by NOTIFY, a message for each session and
- * lock, all in one transaction.  See shared/losses.c for the protocol.
+ * A process that the worker starts (worker/lock/notices.c) sends a NOTIFY for
+ * each session and lock, all in one transaction, and ends.  See
+ * shared/losses.c for the protocol.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -29,9 +29,9 @@
 #include "utils/json.h"
 
 /*
- * The message, palloc'd: at most 1.6 kB in any encoding, since a name has at most
- * ZNODE_MAX_NAME bytes of UTF-8 and JSON makes no more than six of one; NOTIFY
- * takes 8000.
+ * The message, palloc'd.  It takes at most 1.6 kB in any encoding, since a
+ * name has at most ZNODE_MAX_NAME bytes of UTF-8 and JSON makes at most six
+ * bytes of one; NOTIFY allows 8000.
  */
 static char *
 make_message(const ZkLoss *loss)
@@ -49,7 +49,8 @@ make_message(const ZkLoss *loss)
  * zklock_notice_main
  *		Entry point of the process; its argument is the database's OID.
  *
- * An error ends it, with nothing told; the worker starts another one later.
+ * An error ends the process, with nothing sent; the worker starts another one
+ * later.
  */
 void
 zklock_notice_main(Datum main_arg)
@@ -60,12 +61,12 @@ zklock_notice_main(Datum main_arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 
-	/* the sessions are there, whoever else may connect */
+	/* even if the database now allows no connections: it has sessions */
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(main_arg),
 											  InvalidOid,
 											  BGWORKER_BYPASS_ALLOWCONN);
 
-	/* no standby is to be waited for, but who else uses NOTIFY is */
+	/* wait for no standby: other users of NOTIFY would have to wait, too */
 	SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("lock_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
 

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * questions.c
- *		What a backend asks of ZooKeeper, by way of the worker.
+ *		Functions that ask ZooKeeper, by way of the worker.
  *
- * The functions here wait for an answer of ZooKeeper.  Those of views.c show
- * what is in shared memory, and never wait.
+ * They wait for an answer.  The functions of views.c show shared memory, and
+ * never wait.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -57,7 +57,7 @@ typedef struct Asking
 {
 	ZkBox	   *box;			/* NULL: not asked yet */
 	const ZkAnswer *answer;		/* NULL: none yet */
-	ZkSessionInfo session;		/* as it was when we gave up waiting */
+	ZkSessionInfo session;		/* as of the end of the wait */
 } Asking;
 
 static void
@@ -72,9 +72,9 @@ end_asking(int code pg_attribute_unused(), Datum arg)
 }
 
 /*
- * Ask, and wait for the answer.  asking->answer is NULL if it has not come by
- * the deadline (of zk_now_ms(), or -1), or if there was no session for as long
- * as one would live.  The caller calls end_asking(), after an error too.
+ * Ask, and wait for the answer.  asking->answer is NULL if none has come by
+ * the deadline (as of zk_now_ms(), or -1), or if there was no session for the
+ * session timeout.  The caller calls end_asking(), after an error too.
  */
 static void
 ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
@@ -97,7 +97,7 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 		if (asking->answer || sleep <= 0)
 			break;
 
-		/* the first call for a condition variable only prepares */
+		/* the first sleep on a condition variable only prepares */
 		(void) ConditionVariableTimedSleep(question_cv(asking->box),
 										   Min(sleep, INT_MAX),
 										   ZkWaitEvent(wait_event, "ZkQuery"));
@@ -106,7 +106,7 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 	ConditionVariableCancelSleep();
 }
 
-/* Fail if the question about a lock was refused; NULL: about all of them. */
+/* Fail if the question was refused; lock: NULL if it is about all locks. */
 static void
 check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 {
@@ -196,8 +196,8 @@ warn_of_left_out(const ZkAnswer *answer, const char *path)
 }
 
 /*
- * Ask for what a segment has, about a lock, or, if that is NULL, about all
- * below "path"; a copy of the entries, of which there are *count.
+ * Ask about a lock or, if that is NULL, about all below "path"; returns a copy
+ * of the answer's *count entries.
  *
  * Warns (54000) if there are more than are shown.
  *
@@ -229,7 +229,7 @@ ask_entries(ZkQuestion question, const char *path, const ZkLockName *lock,
 }
 
 /*
- * The data of a contender as text; without what its holders wait for, which is
+ * The data of a contender as text, without the waits of its holders, which are
  * for other workers.
  */
 static char *
@@ -241,7 +241,8 @@ text_of_owner(const char *data, int len)
 }
 
 /*
- * The locks that an instance's note tells its holders to wait for; NULL: none.
+ * The locks that the holders wait for, according to an instance's note; NULL:
+ * none.
  */
 static ArrayType *
 waited_for(const char *data, int len)
@@ -271,7 +272,7 @@ waited_for(const char *data, int len)
 		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
 }
 
-/* ZooKeeper's clock as ours; false if it is out of our range. */
+/* Convert ZooKeeper's time; false if it is out of our range. */
 static bool
 timestamp_of_ctime(int64 ctime, TimestampTz *result)
 {
@@ -285,8 +286,8 @@ timestamp_of_ctime(int64 ctime, TimestampTz *result)
 }
 
 /*
- * The data of a contender as they are, and what they tell: five columns from
- * values[n] on.  Returns the number of the next one.
+ * Put the data of a contender, and its parts, into five columns from values[n]
+ * on.  Returns the number of the next column.
  */
 static int
 put_owner(const char *data, int len, Datum *values, bool *nulls, int n)
@@ -374,7 +375,7 @@ put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
  * zk_queue(name text) returns setof record
  *
  * The contenders for a lock as ZooKeeper has them now, in the order of the
- * queue; of a semaphore first those that have a permit, then those that wait
+ * queue; for a semaphore, first those that have a permit, then those that wait
  * for one.
  *
  * Errors: those of the name, as in zk_lock(); 57P03 no session; 42501 or 58000
@@ -409,8 +410,8 @@ zk_queue(PG_FUNCTION_ARGS)
 /*
  * zk_fleet_locks() returns setof record
  *
- * Each lock below zklock.root that anybody holds or waits for, of all
- * instances and other clients, as ZooKeeper had it when the worker read it.
+ * Each lock below zklock.root that an instance or another client holds or
+ * waits for, as ZooKeeper had it when the worker read it.
  *
  * Errors: those of zk_check_usable(); 57P03 no session; 42501 or 58000 refused
  * by ZooKeeper; 53200 no memory for the answer; 57014 cancelled.
@@ -450,7 +451,7 @@ text_value(const char *value)
 	return CStringGetTextDatum(text_of_string(value));
 }
 
-/* What does not fit, as an array. */
+/* The member's misfits, as an array. */
 static Datum
 misfits_of(const Member *member)
 {
@@ -500,7 +501,7 @@ put_member(ReturnSetInfo *rsinfo, const Member *member,
  * zk_fleet() returns setof record
  *
  * The instances that share the worker's ensemble and root, as ZooKeeper had
- * them when the worker read it, and what does not fit together.
+ * them when the worker read it, and their misfits.
  *
  * Errors: those of zk_check_usable() and ask_entries().
  */
@@ -519,7 +520,7 @@ zk_fleet(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	check_row_columns(rsinfo->setDesc, FLEET_COLUMNS);
 
-	/* the worker's root, whatever this session's zklock.root */
+	/* of the worker's root, not this session's zklock.root */
 	session_read_fleet(&fleet);
 	entries = ask_entries(ZK_QUESTION_FLEET,
 						  psprintf("%s/%s", fleet.root, MEMBER_DIR), NULL,
@@ -598,9 +599,10 @@ cancel_local_holders(const ZkLockName *lock)
 /*
  * zk_cancel_holders(name text) returns integer
  *
- * Cancel the running statements of the holders of a lock: those of backends of
- * this server at once.  Other clients are asked to give the lock up, by the data
- * that Curator's Revoker writes.  Returns how many were cancelled or asked.
+ * Cancels the running statements of the holders of a lock.  Backends of this
+ * server are canceled at once; other clients are asked to release the lock, by
+ * the data that Curator's Revoker writes.  Returns how many were cancelled or
+ * asked.
  *
  * Errors: as of zk_queue(); but if a backend of this server has been
  * cancelled, 57P03 is only a WARNING.
@@ -635,8 +637,8 @@ zk_cancel_holders(PG_FUNCTION_ARGS)
 }
 
 /*
- * How an owner describes itself, and what it waits for.  The last word may be
- * cut: it does not count.
+ * Append how an owner describes itself, and what it waits for.  The last word
+ * is ignored, since it may be cut.
  */
 static void
 describe_owner(StringInfo buf, const char *data, int len)
@@ -674,12 +676,12 @@ describe_owner(StringInfo buf, const char *data, int len)
 
 /*
  * ask_owner
- *		How the first contender for a lock describes itself, and what it waits
- *		for, for the log.
+ *		Ask how the first contender for a lock describes itself, and what it
+ *		waits for, for the log.
  *
- * A line each; false, and nothing is appended, if it is not known within the
- * timeout.  May be called while the caller has prepared to sleep on a condition
- * variable: its next sleep prepares anew, and returns at once.
+ * Appends a line for each; returns false, and appends nothing, if there is no
+ * answer within the timeout.  The caller may have prepared to sleep on a
+ * condition variable: its next sleep prepares anew, and returns at once.
  *
  * Errors: 57014 cancelled; out of memory.
  */

@@ -1,29 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * replace.c
- *		Calls of PostgreSQL's advisory lock functions become calls of ours.
+ *		Replaces calls of PostgreSQL's advisory lock functions by calls of
+ *		ours.
  *
- * In the planner, so that it makes no difference where a query comes from:
- * the client, a prepared statement, PL/pgSQL, which plans its expressions
- * too, or the body of an SQL function.  By then views and rules are expanded,
- * and the function is known by its OID, whatever the search_path.
+ * This is done in the planner, so that the origin of a query does not matter:
+ * the client, a prepared statement, PL/pgSQL, which plans its expressions too,
+ * or the body of an SQL function.  By then views and rules are expanded, and
+ * the function is known by its OID, whatever the search_path.
  *
- * The query is changed ahead of the planner, so that it knows what it plans.
- * But it adds calls: of functions in the body of an SQL function that it
- * inlines, and in default arguments.  So its plan is looked through, too.
+ * The query is changed before it is planned.  But the planner adds calls: from
+ * the body of an SQL function that it inlines, and from default arguments.  So
+ * the plan is searched, too.
  *
- * What is not planned passes unseen: arguments of CALL and EXECUTE, column
- * defaults and the condition of COPY FROM, conditions of triggers and checks of
- * constraints and domains, defaults and USING of ALTER TABLE, bounds of partitions,
- * and calls by the protocol's function call message.  So does what has another
- * OID, or is no call: a function of somebody else in language internal, an
- * operator.
+ * Calls that are not planned are not replaced: arguments of CALL and EXECUTE,
+ * column defaults and the condition of COPY FROM, conditions of triggers and
+ * checks of constraints and domains, defaults and USING of ALTER TABLE, bounds
+ * of partitions, and the protocol's function call message.  Nor is a function
+ * with another OID, such as a user's in language internal, or an operator.
  *
  * Once the setting has been on in this process, calls are replaced whatever
- * its value; our functions look at it (advisory.c).  So what was locked while
- * it was on can be unlocked, and a plan need not be made anew when it is turned
- * off.  When it is turned on, all are (settings.c): there may have been nothing
- * to replace a call by.
+ * its value; our functions check it (advisory.c).  So locks taken while it was
+ * on can be unlocked, and plans need not be made anew when it is turned off.
+ * When it is turned on, all plans are made anew (settings.c), since there may
+ * have been no replacement before.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -57,10 +57,12 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-/* Our functions, in the order of advisory_functions[]; Invalid: there is none. */
+/*
+ * Our functions, in the order of advisory_functions[]; Invalid: there is none.
+ */
 static Oid	standins[ADVISORY_FUNCTIONS];
 static bool standins_known = false;
-static uint32 functions_changed = 0;	/* so often */
+static uint32 functions_changed = 0;	/* number of changes seen */
 
 static planner_hook_type prev_planner = NULL;
 
@@ -73,7 +75,7 @@ forget_standins(Datum arg pg_attribute_unused(),
 	functions_changed++;
 }
 
-/* A function of the extension. */
+/* Note a function of the extension. */
 static void
 note_standin(Oid function)
 {
@@ -86,9 +88,9 @@ note_standin(Oid function)
 }
 
 /*
- * Find our functions in this database, whatever the schema of the extension.
- * One that has only the name of ours, and belongs to no extension or to
- * another one, does not count.
+ * Find our functions in this database, in whatever schema the extension is.  A
+ * function with the name of one of ours counts only if it belongs to our
+ * extension.
  */
 static void
 find_standins(void)
@@ -129,8 +131,7 @@ find_standins(void)
 }
 
 /*
- * What takes the place of a function: it itself, if it is no advisory lock
- * function.
+ * The function to call instead: the same, if it is no advisory lock function.
  *
  * Errors: 55000 if the setting is on and the extension is not there.
  */
@@ -172,10 +173,10 @@ note_dependency(PlannedStmt *plan, Oid function)
 }
 
 /*
- * Replace the calls in an expression, a list of them, or a query; "context"
- * is the plan that it is part of, or NULL.
+ * Replace the calls in an expression, a list of them, or a query; "context" is
+ * the plan that it is part of, or NULL.
  *
- * It is changed where it is: a query that comes to the planner is its own.
+ * It is changed in place: the planner owns its query.
  */
 static bool
 replace_calls(Node *node, void *context)
@@ -227,9 +228,10 @@ replace_in_modify(const ModifyTable *modify, PlannedStmt *stmt)
 }
 
 /*
- * The expressions that only a plan node of this kind has, and its plans but
- * the left and right one.  Conditions that PostgreSQL gives no volatile
- * functions, as those of indexes and hashes, are left out.
+ * Replace the calls in the expressions that only a plan node of this kind has,
+ * and in its plans other than the left and right one.  Expressions in which
+ * PostgreSQL allows no volatile functions, as those of indexes and hashes, are
+ * skipped.
  */
 static void
 replace_in_node(Plan *plan, PlannedStmt *stmt)

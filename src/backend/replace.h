@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * replace.h
- *		Calls of PostgreSQL's advisory lock functions become calls of ours.
+ *		Replaces calls of PostgreSQL's advisory lock functions by calls of
+ *		ours.
  *
  * Copyright (c) 2026, zklock developers
  *

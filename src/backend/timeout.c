@@ -3,11 +3,11 @@
  * timeout.c
  *		How long a call may wait.
  *
- * A call has a deadline of its own, or none.  One without a place in a queue
- * of ZooKeeper also gives up when there was no session for too long.  And a
- * session whose client has gone does not wait any more: where PostgreSQL does
- * not look for that by client_connection_check_interval, a wait for a lock
- * does.
+ * A call has a deadline of its own, or none.  A call without a place in a
+ * queue of ZooKeeper also gives up when there was no session for too long.
+ * And a session whose client has gone stops waiting: if
+ * client_connection_check_interval is off, a wait for a lock checks the
+ * connection.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -30,12 +30,10 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
-/* How long connecting may take without a word about it, in ms. */
+/* How long connecting may take before it is reported, in ms. */
 #define CONNECT_MS			3000
 
-/*
- * The longest time until a wait looks again for whether its client has gone.
- */
+/* The longest time between a wait's checks of its client's connection. */
 #define CLIENT_CHECK_MS		1000
 
 /* We have set client_connection_check_interval for a wait. */
@@ -54,13 +52,13 @@ zk_time_left(int64 deadline)
 }
 
 /*
- * After how many ms a wait is to look again for whether its client has gone; 0
- * if there is no client, or PostgreSQL looks, or the operating system cannot
+ * The interval in ms at which a wait must check its client's connection; 0 if
+ * there is no client, or PostgreSQL checks it, or the operating system cannot
  * tell.
  *
- * At least once in deadlock_timeout: a session of another instance may have
- * had this one work for it, and go on without it.  By the time that this
- * matters for deadlocks, the wait of this one is to have ended.
+ * At most deadlock_timeout: a session of another instance may have had this
+ * one work for it, and go on without it.  This one must have stopped waiting
+ * by the time that matters for deadlocks.
  */
 static int
 client_interval(void)
@@ -73,8 +71,9 @@ client_interval(void)
 
 /*
  * zk_watch_client, zk_unwatch_client
- *		Have PostgreSQL look at the client in a wait of the lock manager, as if
- *		client_connection_check_interval were set; and no more.
+ *		Have PostgreSQL check the client's connection in a wait of the lock
+ *		manager, as if client_connection_check_interval were set; and stop
+ *		that.
  */
 void
 zk_watch_client(void)
@@ -100,9 +99,9 @@ zk_unwatch_client(void)
 
 /*
  * zk_check_client
- *		Look at the client if that is due, in a wait of ours; returns in how
- *		many ms it is due again, or -1 if never.  Errors: FATAL if the client
- *		has gone.
+ *		Check the client's connection if that is due, in a wait of ours;
+ *		returns in how many ms it is due again, or -1 if never.  Errors: FATAL
+ *		if the client has gone.
  *
  * The latch is set afterwards, since pq_check_connection() may reset it.
  */
@@ -127,13 +126,13 @@ zk_check_client(void)
 
 /*
  * zk_timeout_left
- *		A call that has no place in a queue yet waits for a session, but not
- *		for longer than a session would live.
+ *		A call without a place in a queue waits for a session, but not for
+ *		longer than the session timeout.
  *
  * Returns how long it may sleep until it must look again, in ms, or 0 if it
  * has waited for long enough.  "session" is the number of the session that it
  * needs.  "called_at" is when the call began, as of zk_now_ms(): it counts as
- * waiting for a session since then, if there was none.  *since is when the
+ * waiting for a session since then, if there was none. *since is when the
  * session was first missed, or 0.  Fills in *info.
  */
 int64
@@ -147,7 +146,7 @@ zk_timeout_left(int session, int64 called_at, int64 *since,
 	{
 		ZkSessionInfo first;
 
-		/* it tells for all of them */
+		/* the first entry has it for all sessions */
 		session_read(0, &first);
 		info->draining = first.draining;
 	}
@@ -164,8 +163,8 @@ zk_timeout_left(int session, int64 called_at, int64 *since,
 }
 
 /*
- * Is it ZooKeeper that cannot be reached?  A new worker needs a moment to
- * connect, for which ZooKeeper is not to blame.
+ * Is ZooKeeper unreachable?  A new worker needs a moment to connect, for which
+ * ZooKeeper is not to blame.
  */
 static bool
 is_outage(const ZkSessionInfo *info)
@@ -179,7 +178,8 @@ is_outage(const ZkSessionInfo *info)
 /*
  * zk_describe_outage
  *		Since when and why there is no connection to ZooKeeper, as an error
- *		detail, palloc'd; NULL if there is one, or if none can be expected yet.
+ *		detail, palloc'd; NULL if there is one, or it is too early to expect
+ *		one.
  */
 char *
 zk_describe_outage(void)
@@ -199,8 +199,8 @@ zk_describe_outage(void)
 
 /*
  * zk_report_no_session
- *		Report (57P03) that there was no session for too long; for the lock
- *		with this name, or, if that is NULL, for a question about all of them.
+ *		Report (57P03) that there was no session for too long, for the lock
+ *		with this name or, if that is NULL, for a question about all locks.
  */
 void
 zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * values.c
- *		SQL values of what ZooKeeper and the worker tell.
+ *		SQL values for data from ZooKeeper and the worker.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -18,11 +18,11 @@
 
 /*
  * check_row_columns
- *		Can rows of so many columns be returned as the schema has them?
+ *		Check that rows with so many columns fit the schema.
  *
- * A newer version of the extension adds columns at the end.  The schema may be
- * older than the library: it has the first columns.  If it is newer, the server
- * has not been restarted since the update.
+ * A newer version of the extension adds columns at the end.  If the schema is
+ * older than the library, it has the first columns.  If it is newer, the
+ * server has not been restarted since the update.
  */
 void
 check_row_columns(TupleDesc tupdesc, int columns)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * values.h
- *		SQL values of what ZooKeeper and the worker tell.
+ *		SQL values for data from ZooKeeper and the worker.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *		What the views zk_locks, zk_sessions, zk_stat, zk_stat_locks and
- *		zk_deadlocks show.
+ *		The functions behind the views zk_locks, zk_sessions, zk_stat,
+ *		zk_stat_locks and zk_deadlocks.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -135,8 +135,8 @@ session_state_name(ZkSessionState state)
 }
 
 /*
- * Fill in the row of a session.  Returns false if there is no such session;
- * there is always the first one.
+ * Fill in the row of a session; false if there is no such session.  There is
+ * always the first one.
  */
 static bool
 fill_session_row(int session, Datum *values, bool *nulls)
@@ -168,7 +168,7 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	nulls[n] = info.worker_pid == 0;
 	values[n++] = Int32GetDatum(info.worker_pid);
 
-	/* with a root of its own that is none, this session takes no lock either */
+	/* this session takes no lock either, if its own root is wrong */
 	if (info.last_error[0] == '\0' && zk_wrong_setting(true, &wrong))
 		strlcpy(info.last_error, zk_describe_wrong_setting(&wrong),
 				sizeof(info.last_error));
@@ -176,7 +176,7 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	values[n++] = CStringGetTextDatum(info.last_error);
 	values[n++] = Int64GetDatum(path_bytes_read(session));
 	values[n++] = Int64GetDatum(ZK_PATH_BYTES_BOUND);
-	nulls[n] = session > 0;		/* they belong to none of the sessions */
+	nulls[n] = session > 0;		/* they do not depend on the session */
 	values[n++] = Int64GetDatum(directories_read());
 	session_read_fleet(&fleet);
 	nulls[n] = fleet.id[0] == '\0';

@@ -120,11 +120,12 @@ extern int no_such_variable
 
 /*
  * An apply worker of logical replication notes before the commit how far the
- * publisher's transaction goes.  If that is rolled back, the note must go; else
- * a later commit of the process writes it down, as that of disable_on_error
- * does, or (from 16 on) a rollback, and the transaction is never sent again.
- * From 17 on PostgreSQL removes the note after an error, and at process exit:
- * but by then an extension's callback may have rolled back.
+ * publisher's transaction goes.  If that is rolled back, the note must go;
+ * else a later commit of the process writes it down, as that of
+ * disable_on_error does, or (from 16 on) a rollback, and the transaction is
+ * never sent again.  From 17 on PostgreSQL removes the note after an error,
+ * and at process exit: but by then an extension's callback may have rolled
+ * back.
  */
 #if PG_VERSION_NUM >= 190000
 #define ZkForgetOrigin() \

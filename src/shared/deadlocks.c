@@ -11,13 +11,13 @@
  * The worker also notes in which directories (core/deadlock/waits_dir.c) it
  * has znodes, so that the next worker can delete those left there.
  *
- * An entry has its members one after the other, each with its two strings.  The
- * last members are left out if they do not fit into ENTRY_BYTES.
+ * An entry has its members one after the other, each with its two strings.
+ * The last members are left out if they do not fit into ENTRY_BYTES.
  *
  * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
  * inside any other, guards all fields.  Entry number n is at n % ZK_DEADLOCKS,
- * and is overwritten by number n + ZK_DEADLOCKS.  A forgotten entry is only not
- * listed: its victim can still read it.
+ * and is overwritten by number n + ZK_DEADLOCKS.  A forgotten entry is only
+ * not listed: its victim can still read it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -118,7 +118,7 @@ pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 	char	   *bytes = entry->bytes + *used;
 	PackedMember packed = {0};
 	size_t		size = sizeof(packed) + strlen(member->cluster_name) + 1 +
-	strlen(member->path) + 1;
+		strlen(member->path) + 1;
 
 	if (entry->nmembers == ZK_DEADLOCK_MEMBERS ||
 		*used + size > sizeof(entry->bytes))
@@ -239,7 +239,7 @@ deadlocks_list(int *ndeadlocks)
 	for (int i = 1; i <= ZK_DEADLOCKS; i++)
 	{
 		const DeadlockEntry *entry =
-		&shared->entries[(shared->last + i) % ZK_DEADLOCKS];
+			&shared->entries[(shared->last + i) % ZK_DEADLOCKS];
 
 		if (entry->number > shared->forgotten)
 			unpack(entry, &deadlocks[n++]);

@@ -146,8 +146,8 @@ slots_collect_mail(void)
  * slot_open_mail
  *		What does this slot of the collected chain ask the worker for?
  *
- * Sets *next to the next slot of the chain and, for ZK_MAIL_WANT, *wanted.  The
- * slot may be gone afterwards if the answer is ZK_MAIL_NOTHING.
+ * Sets *next to the next slot of the chain and, for ZK_MAIL_WANT, *wanted.
+ * The slot may be gone afterwards if the answer is ZK_MAIL_NOTHING.
  */
 ZkMail
 slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
@@ -433,8 +433,8 @@ slot_set_unheard(ZkSlot *slot)
  *		Other contenders wait behind ours, or the worker waits to end the
  *		session.
  *
- * A slot that is only retained is given up.  Returns whether the slot is in use
- * instead, so that they have to wait.
+ * A slot that is only retained is given up.  Returns whether the slot is in
+ * use instead, so that they have to wait.
  */
 bool
 slot_set_contended(ZkSlot *slot)
@@ -479,8 +479,8 @@ slot_set_no_token(ZkSlot *slot, ZkRefusal refusal)
  * slot_set_refused
  *		ZooKeeper refuses the contender.
  *
- * The waiter that asked is told.  The worker calls slot_set_gone() when nothing
- * is left of the contender.
+ * The waiter that asked is told.  The worker calls slot_set_gone() when
+ * nothing is left of the contender.
  */
 void
 slot_set_refused(ZkSlot *slot, ZkRefusal refusal, int permits_found)
@@ -596,8 +596,8 @@ wake_together(int pid)
  *
  * "pid" and "since" identify the wait, as in ZkWait.  "deadlock" is the number
  * from deadlock_add(); or ZK_STEPS_BACK: the wait does not end, but goes on
- * behind other backends that wait for the heavyweight lock.  The worker knows a
- * contender of the slot.  Returns false, and does nothing, if that wait is
+ * behind other backends that wait for the heavyweight lock.  The worker knows
+ * a contender of the slot.  Returns false, and does nothing, if that wait is
  * over.  The backend goes on waiting after all if the slot changes its state
  * before the backend looks.
  */

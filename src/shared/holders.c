@@ -4,8 +4,8 @@
  *		Which backends hold slots, or wait for them: for views, for canceling
  *		them, and for finding deadlocks.
  *
- * A snapshot is read under all partition locks: see slots.c.  slots_waits() and
- * slots_holds_of(), which the worker calls repeatedly while there are long
+ * A snapshot is read under all partition locks: see slots.c.  slots_waits()
+ * and slots_holds_of(), which the worker calls repeatedly while there are long
  * waits, lock one partition at a time: each row was true at some moment of the
  * call.
  *

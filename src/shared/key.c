@@ -15,9 +15,9 @@
  * wants or holds the key's slot.  The worker makes no keys; it takes those of
  * slots.
  *
- * Locking protocol.  Each root has a count of its uses.  While that is above 0,
- * the root does not change, and its users read it without a lock.  Roots are
- * looked up under the LWLock, and an unused entry is overwritten under the
+ * Locking protocol.  Each root has a count of its uses.  While that is above
+ * 0, the root does not change, and its users read it without a lock.  Roots
+ * are looked up under the LWLock, and an unused entry is overwritten under the
  * same lock, held exclusively.  A pin is counted under the lock, shared or
  * exclusive, since it may be the first use.  A process with a key that stays
  * valid meanwhile counts another use without the lock; a use ends without the
@@ -210,8 +210,8 @@ set_hash(ZkKey *key)
  * key_make
  *		The key of a lock: of its exclusive slot, and of a backend's holds.
  *
- * "name" is encoded.  The root stays pinned until this process makes a key with
- * another one.
+ * "name" is encoded.  The root stays pinned until this process makes a key
+ * with another one.
  *
  * Errors: 53200 if too many roots are in use.
  */
@@ -306,8 +306,8 @@ key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result)
  * key_in_other_mode
  *		The key of the slot whose contender would conflict with this slot's.
  *
- * For an exclusive lock that is the slot that all readers share.  Returns false
- * for a permit, which has no other mode.
+ * For an exclusive lock that is the slot that all readers share.  Returns
+ * false for a permit, which has no other mode.
  */
 bool
 key_in_other_mode(const ZkKey *key, ZkKey *result)

@@ -110,7 +110,7 @@ void
 lock_stats_request_shmem(void)
 {
 	Size		ids_size = hash_estimate_size(Max(zklock_max_tracked_locks, 1),
-											  sizeof(IdEntry));
+										  sizeof(IdEntry));
 
 	RequestAddinShmemSpace(add_size(shared_size(), ids_size));
 	RequestNamedLWLockTranche(ZK_TRANCHE, 1);

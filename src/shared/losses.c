@@ -9,10 +9,10 @@
  * the worker cannot have: it starts a process there (worker/lock/notices.c)
  * that sends the notices (backend/notice.c).
  *
- * There is no queue.  A lost hold stays in its slot until the session has given
- * it back, and ZkProcLock.untold says that no notice was sent.  So no loss is
- * forgotten, however many come at once and whichever process ends meanwhile,
- * and nothing can be full.
+ * There is no queue.  A lost hold stays in its slot until the session has
+ * given it back, and ZkProcLock.untold says that no notice was sent.  So no
+ * loss is forgotten, however many come at once and whichever process ends
+ * meanwhile, and nothing can be full.
  *
  * Protocol.  The partition lock guards the mark, as all of a ZkProcLock
  * (slots.c); it is changed under the exclusive lock:

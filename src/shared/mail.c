@@ -3,8 +3,8 @@
  * mail.c
  *		The worker's mail: the slots that it must look at.
  *
- * The mail is a chain through the slots themselves, so it can never be full.  A
- * slot's state tells what it asks for, so a new worker needs no old mail.
+ * The mail is a chain through the slots themselves, so it can never be full.
+ * A slot's state tells what it asks for, so a new worker needs no old mail.
  *
  * While the worker cannot send anything ("held"), mail does not wake it; it
  * looks for mail when it can send again.

@@ -7,9 +7,10 @@
  * wants, and gives it back when it neither wants nor holds the slot.
  *
  * Locking protocol.  A spinlock, taken inside partition locks, guards the free
- * list and the counts.  A ZkProcLock in use belongs to its slot, and is guarded
- * as that: see slots.c.  The slot of a free one is NULL, so that a process that
- * scans them with procs_used() and proc_at() can tell: see proc_lock_slot().
+ * list and the counts.  A ZkProcLock in use belongs to its slot, and is
+ * guarded as that: see slots.c.  The slot of a free one is NULL, so that a
+ * process that scans them with procs_used() and proc_at() can tell: see
+ * proc_lock_slot().
  *
  * Copyright (c) 2026, zklock developers
  *

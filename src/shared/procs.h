@@ -23,8 +23,8 @@
 
 /*
  * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
- * manager.  Kept small, since there may be many.  "committing", which alone may
- * change under a shared lock, has a byte of its own.
+ * manager.  Kept small, since there may be many.  "committing", which alone
+ * may change under a shared lock, has a byte of its own.
  */
 typedef struct ZkProcLock
 {

@@ -21,8 +21,8 @@
  *		The PGPROC of the backend.
  *
  * It stays that backend's while the partition lock is held, since a backend
- * gives back its ZkProcLocks before it ends.  Without the lock it may belong to
- * any other backend, or to none (pid 0).
+ * gives back its ZkProcLocks before it ends.  Without the lock it may belong
+ * to any other backend, or to none (pid 0).
  */
 static inline PGPROC *
 proc_backend(const ZkProcLock *proc)

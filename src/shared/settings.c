@@ -135,7 +135,9 @@ setting_is_replaced(GucSource source)
 		source == PGC_S_USER || source == PGC_S_DATABASE_USER;
 }
 
-/* The SQLSTATE of a problem: "otherwise", unless the library lacks something. */
+/*
+ * The SQLSTATE of a problem: "otherwise", unless the library lacks something.
+ */
 static int
 problem_code(const char *problem, int otherwise)
 {
@@ -162,8 +164,8 @@ setting_warn(const char *name, const char *value, const char *problem)
  * End the check hook of a string.
  *
  * Refuses a value that has a problem; or accepts it with a warning, and sets
- * *extra to a copy of the problem, made by ZkGucAlloc().  "value" is NULL if it
- * is secret.
+ * *extra to a copy of the problem, made by ZkGucAlloc().  "value" is NULL if
+ * it is secret.
  */
 static bool
 setting_pass(const char *name, const char *value, const char *problem,
@@ -621,7 +623,8 @@ tls_is_wanted(void)
 
 /*
  * sasl_is_wanted
- *		Must this server authenticate to ZooKeeper by SASL?  As tls_is_wanted().
+ *		Must this server authenticate to ZooKeeper by SASL?  As
+ *		tls_is_wanted().
  */
 bool
 sasl_is_wanted(void)

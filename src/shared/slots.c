@@ -68,10 +68,10 @@
  * (exclusive to change anything; but see slot_begin_commit()).  A pointer to a
  * slot stays valid without the lock while the slot is in use: while it has a
  * ZkProcLock, is in the worker's mail, or is in any state but NONE.  The
- * process that ends the last use removes the slot.  A ZkProcLock belongs to its
- * backend, which alone frees it.  A process that wants several partition locks
- * takes them in ascending order.  A slot in use keeps the root of its key in
- * use (key.c), so its key, too, can be read without the lock.
+ * process that ends the last use removes the slot.  A ZkProcLock belongs to
+ * its backend, which alone frees it.  A process that wants several partition
+ * locks takes them in ascending order.  A slot in use keeps the root of its
+ * key in use (key.c), so its key, too, can be read without the lock.
  *
  * A backend that waits only for a slot may be part of a deadlock with other
  * instances.  To end the wait, the worker notes the deadlock in the backend's
@@ -650,10 +650,10 @@ next_state(const ZkSlot *slot, SlotEvent event)
 
 /*
  * The next contender is wanted.  Must any backend look at the slot all the
- * same?  A backend that takes several slots together must, since this contender
- * was not asked for together with its others; and a ready one that has not
- * asked must, to ask.  Backends that have asked wait on, and those in the lock
- * manager do not look at the slot.
+ * same?  A backend that takes several slots together must, since this
+ * contender was not asked for together with its others; and a ready one that
+ * has not asked must, to ask.  Backends that have asked wait on, and those in
+ * the lock manager do not look at the slot.
  */
 static bool
 has_other_waiter(const ZkSlot *slot)
@@ -671,10 +671,10 @@ has_other_waiter(const ZkSlot *slot)
  *
  * The caller holds the partition lock exclusively.  Wakes the waiters, except
  * in two cases, since each waiter takes the partition lock when it wakes up,
- * and there may be many.  When the slot is granted, the caller wakes them after
- * it has released the lock.  When the next contender replaces the one that was
- * given up, nothing changes for the backends that have asked for it: they are
- * woken only if another waiter has to look.
+ * and there may be many.  When the slot is granted, the caller wakes them
+ * after it has released the lock.  When the next contender replaces the one
+ * that was given up, nothing changes for the backends that have asked for it:
+ * they are woken only if another waiter has to look.
  */
 void
 slot_event(ZkSlot *slot, SlotEvent event)

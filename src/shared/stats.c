@@ -5,10 +5,10 @@
  *
  * They count from server start or reset, and a restart clears them.
  *
- * Locking protocol: none.  Each counter is an atomic, which any process may add
- * to or read at any time, also in transaction callbacks.  A reader may see a
- * call in one counter and not yet in another, and a reset may come between the
- * two; nothing depends on them.
+ * Locking protocol: none.  Each counter is an atomic, which any process may
+ * add to or read at any time, also in transaction callbacks.  A reader may see
+ * a call in one counter and not yet in another, and a reset may come between
+ * the two; nothing depends on them.
  *
  * All backends share the counters' cache lines, which is no bottleneck: a take
  * and a release cost four to six atomic additions, and each take has gone

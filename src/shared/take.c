@@ -412,8 +412,8 @@ slot_ask_for_others(const ZkKey *key)
 
 /*
  * Must a wait whose outcome so far is "outcome" end because of a deadlock, or
- * go on in tier 1?  A backend that has just taken the slot no longer waits, and
- * one whose slot has changed its state waits anew.
+ * go on in tier 1?  A backend that has just taken the slot no longer waits,
+ * and one whose slot has changed its state waits anew.
  */
 static ZkOutcome
 look_for_deadlock(const ZkProcLock *proc, ZkOutcome outcome, ZkResult *result)
@@ -483,10 +483,10 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
  * The caller must want the slot and have the heavyweight lock of its name.
  * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_ACQUIRED,
  * the caller goes on wanting the slot; the slot's condition variable is
- * broadcast when another try is worthwhile.  ZK_DENIED, which is reported once,
- * and ZK_DEADLOCKED fill in *result.  After ZK_GO_BACK the caller waits for the
- * heavyweight lock again, at the end of its queue; after ZK_GIVE_WAY likewise,
- * when a backend that came before it has got the lock.
+ * broadcast when another try is worthwhile.  ZK_DENIED, which is reported
+ * once, and ZK_DEADLOCKED fill in *result.  After ZK_GO_BACK the caller waits
+ * for the heavyweight lock again, at the end of its queue; after ZK_GIVE_WAY
+ * likewise, when a backend that came before it has got the lock.
  */
 ZkOutcome
 slot_take(ZkProcLock *proc, int permits, ZkResult *result)
@@ -534,8 +534,8 @@ how_together(ZkProcLock **procs, int n, uint32 group)
 }
 
 /*
- * Ask for all slots in one step.  The partition locks are held until all are in
- * the mail, so the worker, when it opens one, finds the others there.
+ * Ask for all slots in one step.  The partition locks are held until all are
+ * in the mail, so the worker, when it opens one, finds the others there.
  */
 static uint32
 ask_together(ZkProcLock **procs, int n)
@@ -556,8 +556,8 @@ ask_together(ZkProcLock **procs, int n)
 
 /*
  * Reserve all slots, so that no other backend of this instance asks for one of
- * them.  If one was refused, or a deadlock ends the wait or moves it elsewhere,
- * sets *which and fills in *result.
+ * them.  If one was refused, or a deadlock ends the wait or moves it
+ * elsewhere, sets *which and fills in *result.
  */
 static ZkOutcome
 reserve_together(ZkProcLock **procs, int n, int *which, ZkResult *result)
@@ -624,9 +624,9 @@ give_up_together(ZkProcLock **procs, int n)
 /*
  * Which slot to wait for until all are in this state?
  *
- * The middle one of those that are not yet.  The caller looks at all slots each
- * time it wakes up; so it does that a few times, not once for each slot, in
- * whichever order they change.
+ * The middle one of those that are not yet.  The caller looks at all slots
+ * each time it wakes up; so it does that a few times, not once for each slot,
+ * in whichever order they change.
  */
 static int
 choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
@@ -659,8 +659,8 @@ choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
  * *group is the last such step of this call, 0 at first.  The caller must want
  * all slots and have the heavyweight locks of their names.  Answers as
  * slot_take(); ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_GIVE_WAY set
- * *which.  Unless all are taken, the caller waits for the condition variable of
- * slot *which; other slots may change, too.
+ * *which.  Unless all are taken, the caller waits for the condition variable
+ * of slot *which; other slots may change, too.
  */
 ZkOutcome
 slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,

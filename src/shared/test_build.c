@@ -172,10 +172,10 @@ member(const char *cluster_name, const ZkProcLock *wait, int pid,
  *
  * Ends the latest wait of backend "pid", as if it waited for the first of
  * "others" processes of other instances, each of these for the next, and the
- * last for "holder", a process of this instance (NULL: the backend itself).  If
- * "others" is negative, all of them block the backend.  False if the backend
- * does not wait for a slot.  Called in another session than that of the
- * backend.
+ * last for "holder", a process of this instance (NULL: the backend itself).
+ * If "others" is negative, all of them block the backend.  False if the
+ * backend does not wait for a slot.  Called in another session than that of
+ * the backend.
  */
 Datum
 zk_test_deadlock(PG_FUNCTION_ARGS)

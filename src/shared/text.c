@@ -6,8 +6,8 @@
  * Any client of ZooKeeper chooses the bytes of its data and names.  Before
  * people see them, all of them pass word_printable(): here, or as words of a
  * note when it is parsed.  So no such bytes can forge a line of the log, drive
- * a terminal, or be invalid UTF-8.  Backends show them in the encoding of their
- * database; the worker has none, and writes ASCII.
+ * a terminal, or be invalid UTF-8.  Backends show them in the encoding of
+ * their database; the worker has none, and writes ASCII.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -47,12 +47,21 @@ itself in the end, and no bystander, whose end would change nothing.
 A victim is explained if it was a member of a deadlock at one moment of its
 wait.  It has died in vain if each such deadlock had another victim before.
 
+Of two calls for several locks that wait, the records do not tell which is in front
+for a lock that both want.  So either may explain a victim; but a deadlock only
+lasts for certain if each call keeps a lock from those that have asked later.  And
+while another client of its instance holds the lock that a writer waits for, and is not
+deadlocked, the writer waits for that client only: that there are holders in other
+instances is found then.
+
 =cut
 
 package Cycles;
 
 use strict;
 use warnings;
+
+use List::Util qw(max min sum);
 
 =pod
 
@@ -115,10 +124,17 @@ sub _span
 	return (\%waits, \%keep);
 }
 
-# Whom a wait is for: a list, for each lock, of lists of clients.
+# Does a record keep its locks from a wait for certain?
+sub _keeps
+{
+	my ($r, $waits, $from) = @_;
+	return ($waits->{ _who($r) } // 0) != $r || $r->{asked} < $from->{asked};
+}
+
+# Whom a wait is for, for certain or not: a list, for each lock, of lists of clients.
 sub _blockers
 {
-	my ($r, $waits, $keep) = @_;
+	my ($r, $waits, $keep, $certain) = @_;
 	my $who = _who($r);
 	my @found;
 
@@ -136,6 +152,7 @@ sub _blockers
 				map { _who($_) } grep {
 					_who($_) ne $who
 					  && ($r->{mode} ne 'shared' || $_->{mode} ne 'shared' || $writer)
+					  && (!$certain || _keeps($_, $waits, $r))
 				} @{ $keep->{$lock} // [] } ]
 		};
 	}
@@ -146,9 +163,10 @@ sub _blockers
 # waits for.
 sub _deadlocked
 {
-	my ($self, @span) = @_;
-	my ($waits, $keep) = $self->_span(@span);
-	my %blockers = map { ($_ => [ _blockers($waits->{$_}, $waits, $keep) ]) } keys %$waits;
+	my ($self, $from, $to, $except, $certain) = @_;
+	my ($waits, $keep) = $self->_span($from, $to, $except);
+	my %blockers =
+	  map { ($_ => [ _blockers($waits->{$_}, $waits, $keep, $certain) ]) } keys %$waits;
 	my $again = 1;
 
 	while ($again)
@@ -218,13 +236,13 @@ sub _beginnings
 # when it was there.
 sub _closed
 {
-	my ($self, $r, $to, $except) = @_;
+	my ($self, $r, $to, @how) = @_;
 	my $who = _who($r);
 
-	return unless _cycle($self->_deadlocked($to, $to, $except), $who);
+	return unless _cycle($self->_deadlocked($to, $to, @how), $who);
 	for my $from ($self->_beginnings($r->{asked}, $to))
 	{
-		my @cycle = _cycle($self->_deadlocked($from, $to, $except), $who) or next;
+		my @cycle = _cycle($self->_deadlocked($from, $to, @how), $who) or next;
 		return { since => $from, at => $to, members => \@cycle };
 	}
 	return;
@@ -264,6 +282,57 @@ sub explain
 	return;
 }
 
+# When a client holds what a writer of its own instance waits for, and is not
+# deadlocked: times from and to.
+sub _ahead
+{
+	my ($self, $writer) = @_;
+	my %lock = map { ($_ => 1) } @{ $writer->{locks} };
+	my @ahead;
+
+	return if $writer->{mode} ne 'exclusive';
+	for my $r (@{ $self->{records} })
+	{
+		next
+		  if !defined $r->{entered}
+		  || $r->{instance} ne $writer->{instance}
+		  || $r->{client} eq $writer->{client}
+		  || $r->{left} <= $writer->{asked}
+		  || !grep { $lock{$_} } @{ $r->{took} // $r->{locks} };
+		my $from = $r->{entered};
+
+		for my $wait (
+			sort { $a->{asked} <=> $b->{asked} }
+			grep { _who($_) eq _who($r) && $_->{asked} >= $from && $_->{asked} < $r->{left} }
+			@{ $self->{records} })
+		{
+			my $why = $self->_closed($wait, min(_wait_ends($wait), _wait_ends($writer)), {}, 1) or next;
+
+			push @ahead, [ $from, $why->{since} ];
+			$from = _wait_ends($wait);
+		}
+		push @ahead, [ $from, $r->{left} ];
+	}
+	return @ahead;
+}
+
+# The parts of a time in which no member waits for a client of its own instance that is
+# not deadlocked.
+sub _parts
+{
+	my ($self, $members, $from, $to) = @_;
+	my @parts;
+
+	for my $ahead (sort { $a->[0] <=> $b->[0] } map { $self->_ahead($_) } @$members)
+	{
+		last if $ahead->[0] >= $to;
+		push @parts, [ $from, $ahead->[0] ] if $ahead->[0] > $from;
+		$from = max($from, $ahead->[1]);
+	}
+	push @parts, [ $from, $to ] if $from < $to;
+	return @parts;
+}
+
 =pod
 
 =item lasting($seconds, $length)
@@ -271,7 +340,7 @@ sub explain
 Deadlocks that lasted longer: a list of hashes as C<explain> returns them, with
 lasts, records (of the members), and text.  C<$length> is a function that takes
 the members' records and two times, and returns how much of the time between
-counts (default: all of it).
+counts (default: all of it); it is called for each part of the time.
 
 =cut
 
@@ -287,14 +356,14 @@ sub lasting
 		my $end = _wait_ends($r);
 
 		next if $end - $r->{asked} <= $seconds;
-		my $why = $self->_closed($r, $end, {}) or next;
+		my $why = $self->_closed($r, $end, {}, 1) or next;
 		my ($waits) = $self->_span($why->{since}, $end, {});
 		my @records = map { $waits->{$_} } @{ $why->{members} };
 
 		# of one deadlock, the wait that ended first
 		next if $seen{ join('; ', sort map { "$_->{instance} $_->{client} $_->{asked}" } @records) }++;
 		$why->{records} = \@records;
-		$why->{lasts} = $length->(\@records, $why->{since}, $end);
+		$why->{lasts} = sum(0, map { $length->(\@records, @$_) } $self->_parts(\@records, $why->{since}, $end));
 		next if $why->{lasts} <= $seconds;
 		$why->{text} = sprintf('%.1f s: %s', $why->{lasts},
 			join('; ', map { _who($_) . ' for ' . join(',', @{ $_->{locks} }) } @records));

@@ -270,6 +270,46 @@ half();
 call('b1', 'x', 'x', 3, undef, 8, sqlstate => '55P03');
 lasting(4, '', 'what does not count', sub { return 3; });
 
+# a1 holds y; b1 and c1 call for it and for another lock, of which c1's is free
+sub two_calls
+{
+	my ($b, $c) = @_;
+	call('a1', 'y z', 'x', 0, 1, 9.1);
+	call('b1', 'x y', 'x', $b, undef, 9, sqlstate => '55P03');
+	call('c1', 'w x', 'x', $c, undef, 9, sqlstate => '55P03');
+	return;
+}
+two_calls(2, 3);
+lasting(4, '', 'of two calls for several, one keeps the other waiting');
+two_calls(3, 2);
+lasting(4, '', 'or the other way round');
+two_calls(2, 4);
+call('a1', 'x', 'x', 3.5, undef, 9.1, sqlstate => '55P03');
+lasting(4, '5.5 s: b 1 for x,y; a 1 for x', 'a call for several keeps a later one waiting');
+two_calls(2, 3);
+call('a1', 'x', 'x', 1.5, undef, 9.1, sqlstate => '55P03');
+lasting(4, '', 'but not an earlier one');
+
+# b1 wants to write, and waits for readers: a1, and b2 until 6
+sub behind_own_reader
+{
+	my ($until) = @_;
+	half();
+	$records[0]{mode} = 'shared';
+	call('b2', 'x', 's', 1, 1.1, $until);
+	call('b1', 'x', 'x', 3, undef, 8, sqlstate => '55P03');
+	return;
+}
+behind_own_reader(3);
+lasting(4, '5.0 s: b 1 for x; a 1 for y', 'a writer behind a reader of another instance');
+behind_own_reader(6);
+lasting(4, '', 'and behind one of its own instance first');
+behind_own_reader(6);
+lasting(1.5, '2.0 s: b 1 for x; a 1 for y', 'which counts when that has gone');
+behind_own_reader(9);
+call('b2', 'y', 'x', 3.5, 8.5, 9);
+lasting(4, '4.5 s: b 1 for x; a 1 for y', 'or when it is deadlocked, too');
+
 #
 # Clients
 #

@@ -3,22 +3,21 @@
  * lifecycle.c
  *		How the worker and its sessions begin, go on and end.
  *
- * The worker may end at any time and lose nothing.  What the next one needs
- * is in shared memory: each session's id and password, and for each slot its
- * state and contender.  A worker that ends alone therefore leaves the sessions
- * open, and the next one resumes them.  They are closed only when the server
- * shuts down or zklock.servers has a new chroot, and then only after the last
- * backend has dropped its locks; but one other than the first is closed when
- * it has been empty for a while.
+ * The worker may end at any time without loss.  What the next one needs is in
+ * shared memory: each session's ID and password, and the state and contender
+ * of each slot.  So a worker that ends alone leaves the sessions open, and the
+ * next one resumes them.  They are closed only when the server shuts down or
+ * zklock.servers has a new chroot, and then only after the last backend has
+ * dropped its locks; a session other than the first is also closed after it
+ * has been empty for a while.
  *
- * A session is opened, or resumed, when it is needed; an attempt that fails is
- * repeated, and another worker tries if this one cannot get through.  The
- * lease of each session is kept, and published.  session.c has the session
- * itself.
+ * Sessions are opened or resumed as needed; a failed attempt is repeated, and
+ * if this worker cannot get through, another one tries.  The lease of each
+ * session is kept running and published.  session.c has the session itself.
  *
- * If all of the server has crashed, shared memory is gone.  The first worker
+ * After a crash of the whole server, shared memory is gone.  The first worker
  * finds the previous sessions in a file (session_file.c), attaches to one
- * after the other and closes it, and only then begins one of its own.
+ * after the other and closes it, and only then begins its own.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -57,77 +56,84 @@
 #include "worker/zookeeper/session_file.h"
 #include "worker/zookeeper/status.h"
 
-/* How long to wait before trying to open a session again. */
+/* The delay before another attempt to open a session. */
 #define REOPEN_DELAY_MS		1000
 
 /*
- * How long to be without a connection, at the least and in session timeouts,
- * before a new worker tries, or a further session that has not begun is given
- * up.  The library can get into states in which it reaches no server any more:
- * it may skip every other address (ZOOKEEPER-2466), and servers refuse it that
- * know less than it has seen.
+ * How long there is no connection (the larger of a fixed time and a number of
+ * session timeouts) before a new worker tries, or a further session that has
+ * not begun is given up.  The library can get stuck without reaching a server:
+ * it may skip every other address (ZOOKEEPER-2466), and servers that lag
+ * behind what it has seen refuse it.
  */
 #define MIN_UNCONNECTED_MS		10000
 #define MAX_UNCONNECTED_TIMEOUTS	2
 
-/* How long not to repeat a line of the library in the log, and of how many. */
+/*
+ * A line of the library is logged once in this time; so many lines are
+ * remembered.
+ */
 #define LOG_INTERVAL_MS		60000
 #define MAX_LOGGED			16
 
-/* How often to look if a TLS handshake hangs, or SASL has failed. */
+/* How often to check whether a TLS handshake hangs, or SASL has failed. */
 #define HANDSHAKE_CHECK_MS		500
 
-/* How often to check if the last holder is gone, if the session is to end. */
+/* How often to check for the last holder while a session is to end. */
 #define DRAIN_CHECK_MS		10
 
 /* In the data directory, which is every process's working directory. */
 #define POSTMASTER_PID_FILE	"postmaster.pid"
 
 /*
- * A session whose nodes have paths of more bytes than this is closed when they
- * have been deleted, in batches; but not later than this.
+ * A session whose nodes have longer paths, in all, is closed after they have
+ * been deleted in batches; but not later than this.
  */
 #define CLOSE_PATH_BYTES	(64 * 1024)
 #define CLOSE_DELAY_MS		2000
 
 /*
- * How long to wait, at the end of the server, until ZooKeeper has been told
- * that the sessions end.  The library gives that up after 4.5 s.
+ * How long the end of the server waits until ZooKeeper has been told that the
+ * sessions end.  The library gives up after 4.5 s.
  */
 #define TELL_END_MS			6000
 
-/* A session other than the first is closed when it was empty for so long. */
+/*
+ * A session other than the first is closed after it was empty for this long.
+ */
 #define EMPTY_DELAY_MS		10000
 
-/* SIGTERM has come from the postmaster, which ends all its workers. */
+/* SIGTERM came from the postmaster, which ends all its workers. */
 static volatile sig_atomic_t ended_by_postmaster = false;
 
 static struct
 {
-	SessionKey	old[ZK_MAX_SESSIONS];	/* of before a crash, to be closed,
-										 * the last of these next */
+	SessionKey	old[ZK_MAX_SESSIONS];	/* from before a crash, to be closed,
+										 * the last one next */
 	int			nold;
-	int64		close_at_ms;	/* zk_now_ms() at which to close the sessions,
-								 * whatever they have; 0: they are not to be */
-	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is not */
+	int64		close_at_ms;	/* zk_now_ms() at which to close the sessions
+								 * in any case; 0: do not */
+	int64		empty_since_ms[ZK_MAX_SESSIONS];	/* the same; 0: it is not
+													 * empty */
 }			lifecycle;
 
-/* Of one session; times as of zk_now_ms(). */
+/* By session; times as of zk_now_ms(). */
 static struct
 {
-	int64		reopen_at_ms;	/* before which not to open it */
+	int64		reopen_at_ms;	/* before this, do not open it */
 	int64		unconnected_since_ms;	/* 0: connected, or not trying */
 }			connections[ZK_MAX_SESSIONS];
 
 /*
- * Since the last connection, we have been told why our credentials are no use.
+ * The library has reported, since the last connection, why our credentials are
+ * useless.
  */
 static bool refusal_told = false;
 
-/* What the library told last, since then: for a session that is suspended. */
+/* The library's last message since then: for a suspended session. */
 static char latest_reason[ZK_ERROR_SIZE] = "";
 
-/* Has a session that we can reach more nodes than it may be closed with? */
+/* Has a connected session more nodes than it may be closed with? */
 static bool
 is_one_full(void)
 {
@@ -139,10 +145,10 @@ is_one_full(void)
 }
 
 /*
- * May the sessions be closed now that nothing is held, or does that have to
- * wait until their nodes have been deleted?  For these a batch after the other
- * is cheaper for ZooKeeper than all at once.  But this must not take long, and
- * a session that cannot be reached is not waited for.
+ * May the sessions be closed now that nothing is held, or must their nodes be
+ * deleted first?  Deleting them in batches is cheaper for ZooKeeper than all
+ * at once.  But this must not take long, and a session without a connection is
+ * not waited for.
  */
 static bool
 may_close_sessions(void)
@@ -160,9 +166,9 @@ may_close_sessions(void)
 }
 
 /*
- * Is the whole server shutting down, rather than this worker being terminated
- * alone?  The postmaster notes it in its pid file, for pg_ctl, before it
- * signals anybody.
+ * Is the whole server shutting down, not only this worker terminated?  The
+ * postmaster writes that to its pid file, for pg_ctl, before it signals any
+ * process.
  */
 static bool
 server_is_stopping(void)
@@ -182,11 +188,10 @@ server_is_stopping(void)
 }
 
 /*
- * Have we been told to end because the whole server does?
+ * Are we to end because the whole server does?
  *
- * The postmaster starts no other worker then, so that we must wait for the
- * last holder, come what may, and leave nothing to the next one but a session
- * that we cannot close.
+ * The postmaster starts no other worker then.  So we must wait for the last
+ * holder in any case, and leave nothing but a session that we cannot close.
  */
 static bool
 is_last_worker(void)
@@ -194,7 +199,7 @@ is_last_worker(void)
 	return ShutdownRequestPending && server_is_stopping();
 }
 
-/* As PostgreSQL's own handler of it, but with who has sent it. */
+/* As PostgreSQL's handler of it, but remembers the sender. */
 static void
 handle_sigterm(int signo pg_attribute_unused(), siginfo_t *info,
 			   void *context pg_attribute_unused())
@@ -210,8 +215,7 @@ handle_sigterm(int signo pg_attribute_unused(), siginfo_t *info,
 
 /*
  * lifecycle_handle_sigterm
- *		Have SIGTERM end the worker, when the loop comes to
- *		lifecycle_begin_turn().
+ *		Let SIGTERM end the worker in lifecycle_begin_turn().
  */
 void
 lifecycle_handle_sigterm(void)
@@ -228,9 +232,9 @@ lifecycle_handle_sigterm(void)
 
 /*
  * lifecycle_attach
- *		Go on where the worker before this one has ended.
+ *		Go on where the previous worker ended.
  *
- * If the whole server has crashed, its session is to be ended first.
+ * After a crash of the whole server, its sessions are ended first.
  */
 void
 lifecycle_attach(void)
@@ -250,8 +254,7 @@ lifecycle_attach(void)
 }
 
 /*
- * A session from before a crash, which is to be closed, and its password; or
- * 0.
+ * A session from before a crash, to be closed, and its password; or 0.
  *
  * The first session attaches to it, and all others wait.
  */
@@ -264,7 +267,7 @@ old_session(char passwd[ZK_PASSWD_SIZE])
 	return lifecycle.old[lifecycle.nold - 1].client_id;
 }
 
-/* Is there a session from before a crash, to be closed ahead of all else? */
+/* Is there a session from before a crash, to be closed first? */
 static bool
 has_old_session(void)
 {
@@ -274,11 +277,11 @@ has_old_session(void)
 /*
  * We are attached to a session from before the crash, or it has expired.
  *
- * If it is to be closed, we come back until ZooKeeper says that it is gone:
- * the request may get lost with the connection.
+ * To close it, we come back until ZooKeeper says that it is gone: the request
+ * may be lost with the connection.
  *
- * What backends have asked for meanwhile has been prepared, but no operation
- * has left for that session; it begins anew.
+ * Requests of backends have been prepared meanwhile, but no operation has been
+ * sent in that session; they start over.
  */
 static void
 end_old_session(bool expired)
@@ -331,7 +334,7 @@ end_session(int session, const char *why)
 }
 
 /*
- * A session is over.  What is still wanted queues again, in this session or
+ * A session is over.  Wanted contenders queue again, in this session or
  * another.
  */
 static void
@@ -344,7 +347,7 @@ replace_session(int session, const char *why)
 		answers_restart();
 }
 
-/* End all sessions.  What is still wanted queues again, in the next one. */
+/* End all sessions.  Wanted contenders queue again in the next one. */
 static void
 end_all_sessions(const char *why)
 {
@@ -358,8 +361,8 @@ end_all_sessions(const char *why)
 
 /*
  * lifecycle_end_restored
- *		ZooKeeper has been restored from an older copy: what our sessions have
- *		there is not what we know.
+ *		ZooKeeper has been restored from an older copy, so the nodes of our
+ *		sessions are not as we know them.
  */
 void
 lifecycle_end_restored(void)
@@ -373,7 +376,7 @@ lifecycle_end_restored(void)
 
 /*
  * Close the sessions, other than the first, that have been empty for a while,
- * and have the loop come back for the others.
+ * and schedule the check of the others.
  */
 static void
 close_empty(void)
@@ -399,8 +402,8 @@ close_empty(void)
 }
 
 /*
- * With a setting that is wrong there is no session; a new worker comes when it
- * has been corrected.  Files may come right by themselves.
+ * Is a setting invalid?  Then there is no session.  When the setting is
+ * corrected, a new worker comes; files may become valid by themselves.
  */
 static bool
 settings_are_wrong(int session)
@@ -421,7 +424,7 @@ settings_are_wrong(int session)
 	return true;
 }
 
-/* Which session to resume, if any, and what is known of it. */
+/* Which session to resume, if any, and how. */
 static void
 resume_options(int session, SessionOptions *options)
 {
@@ -431,7 +434,7 @@ resume_options(int session, SessionOptions *options)
 	if (options->client_id != 0 || info->client_id == 0)
 		return;
 
-	/* a shorter timeout counts from when the server hears of it */
+	/* a shorter timeout counts from when the server learns of it */
 	if (options->timeout < info->timeout)
 		lease_shorten(session, zk_now_ms() + options->timeout -
 					  options->timeout / 20);
@@ -441,7 +444,7 @@ resume_options(int session, SessionOptions *options)
 	options->first_timeout = info->first_timeout;
 }
 
-/* Begin to connect, if there is no session and it is time for that. */
+/* Begin to connect, if there is no session and it is time. */
 static void
 open_session(int session)
 {
@@ -470,14 +473,12 @@ open_session(int session)
 	resume_options(session, &options);
 	session_open(session, &options);
 
-	/*
-	 * if the last attempt has failed, that counts until this one gets further
-	 */
+	/* a failed attempt stays published until this one gets further */
 	if (connections[session].reopen_at_ms == 0)
 		status_publish(session, ZK_SESSION_CONNECTING);
 }
 
-/* Have the sessions that are needed. */
+/* Open the sessions that are needed. */
 static void
 open_sessions(void)
 {
@@ -488,12 +489,12 @@ open_sessions(void)
 
 /*
  * ZooKeeper's client could not begin to connect, with this errno: try again
- * after a while.
+ * later.
  */
 static void
 note_failure(int session, int error)
 {
-	/* the library has told more, if it knew more */
+	/* unless the library has logged a better reason */
 	if (status(session)->last_error[0] == '\0')
 		(void) status_set_error(session,
 								psprintf("could not begin to connect: %s",
@@ -502,7 +503,7 @@ note_failure(int session, int error)
 	connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
 }
 
-/* A session begins: note it for after a crash, beside the others. */
+/* A session begins: write it to the file, beside the others. */
 static void
 write_file(int session, const SessionIdentity *identity)
 {
@@ -514,7 +515,7 @@ write_file(int session, const SessionIdentity *identity)
 	session_file_write(keys, n + 1);
 }
 
-/* The session is connected: a new one, or again. */
+/* The session, new or resumed, is connected. */
 static void
 set_up(int session)
 {
@@ -535,7 +536,7 @@ set_up(int session)
 					identity.timeout)));
 }
 
-/* A session is connected: go on with it, or end it if it is an old one. */
+/* A session is connected: use it, or close it if it is from before a crash. */
 static void
 session_up(int session)
 {
@@ -550,10 +551,10 @@ session_up(int session)
 			fleet_check();
 		}
 	}
-	SetLatch(MyLatch);			/* collect what was asked meanwhile */
+	SetLatch(MyLatch);			/* collect requests that came meanwhile */
 }
 
-/* Have another worker try if ZooKeeper answers on no connection. */
+/* Let another worker try if ZooKeeper answers on no connection. */
 static void
 replace_if_stuck(int session)
 {
@@ -564,10 +565,7 @@ replace_if_stuck(int session)
 	proc_exit(1);
 }
 
-/*
- * The connection is lost; have another worker try if ZooKeeper answers on
- * none.
- */
+/* The connection is lost. */
 static void
 set_suspended(int session)
 {
@@ -579,7 +577,7 @@ set_suspended(int session)
 	replace_if_stuck(session);
 }
 
-/* Is this a session beside the first, of which ZooKeeper does not know yet? */
+/* Is this a further session that ZooKeeper does not know yet? */
 static bool
 has_not_begun(int session)
 {
@@ -590,9 +588,9 @@ has_not_begun(int session)
  * Has ZooKeeper refused the credentials for so long that the session is to be
  * given up?
  *
- * The library resumes the session ahead of authentication, and each time the
- * servers count its timeout anew.  So it would never expire, and nobody get
- * the locks.
+ * The library resumes the session before authentication, and the servers
+ * restart its timeout each time.  So it would never expire, and its locks
+ * would never be free.
  */
 static bool
 is_locked_out(int session)
@@ -605,7 +603,7 @@ is_locked_out(int session)
 		Max(info->timeout, zklock_session_timeout) * INT64CONST(1000);
 }
 
-/* A session has ended: begin another, if it is needed. */
+/* A session has ended: begin another one, if needed. */
 static void
 session_ended(int session, const char *why)
 {
@@ -616,9 +614,9 @@ session_ended(int session, const char *why)
 }
 
 /*
- * ZooKeeper has refused the credentials of a session, which are those of all:
- * end each one that it has refused for too long.  A worker that ends at the
- * first refusal does not hear of the others'.
+ * ZooKeeper has refused the credentials, which are those of all sessions: end
+ * each session that it has refused for too long.  A worker that ended at the
+ * first refusal would not learn of the others.
  */
 static void
 end_locked_out(int refused)
@@ -639,9 +637,9 @@ end_locked_out(int refused)
 }
 
 /*
- * Has the server log had this line of late?  The library repeats itself at
- * each attempt to connect, and lines that differ in their numbers only, such
- * as addresses and times, count as one.
+ * Was this line logged recently?  The library repeats itself at each attempt
+ * to connect; lines that differ only in numbers, such as addresses and times,
+ * are the same.
  */
 static bool
 logged_of_late(const char *line)
@@ -690,9 +688,9 @@ is_one_connected(void)
  * ZooKeeper refused the credentials.
  *
  * The session lives on: the next worker tries to resume it, unless it has been
- * given up.  But this worker goes on, and tries again itself, if it was to be
- * a further session beside one that has a connection: that might not get
- * another one.
+ * given up.  If it is a further session and another one is connected, this
+ * worker goes on and tries again itself, since a new one might not even get
+ * that connection.
  */
 static void
 set_refused(int session)
@@ -714,7 +712,7 @@ set_refused(int session)
 		session_disconnect(session);
 		connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
 		refusal_told = false;
-		if (sessions_has(session))	/* else it has just been given up */
+		if (sessions_has(session))	/* unless it has just been given up */
 			status_publish(session, ZK_SESSION_CONNECTING);
 		return;
 	}
@@ -725,7 +723,7 @@ set_refused(int session)
 	connections[session].reopen_at_ms = PG_INT64_MAX;
 }
 
-/* What a line of the library's log means, as long as last_error may be. */
+/* Explain a line of the library's log, in the length of last_error. */
 static char *
 explain(int session, const char *line)
 {
@@ -743,8 +741,8 @@ explain(int session, const char *line)
 /*
  * A line of the library's log.
  *
- * The library does not tell of which session it speaks: it may be any that is
- * not connected, and else any that is about to lose its connection.
+ * The library does not say which session it means: any that is not connected,
+ * or else any that is about to lose its connection.
  */
 static void
 take_message(int session, const char *message)
@@ -774,7 +772,7 @@ take_message(int session, const char *message)
 	ereport(logged_of_late(reason) ? DEBUG1 : LOG,
 			(errmsg("ZooKeeper client: %s", reason)));
 
-	/* it would try again at once, and again */
+	/* the library would retry at once, without end */
 	if (tls_is_hopeless(line) && !is_last_worker())
 	{
 		ereport(LOG,
@@ -785,7 +783,7 @@ take_message(int session, const char *message)
 
 /*
  * lifecycle_event
- *		Deal with what has become of a session or its connection.
+ *		Handle an event of a session or its connection.
  */
 void
 lifecycle_event(const SessionEvent *event)
@@ -818,8 +816,7 @@ lifecycle_event(const SessionEvent *event)
 }
 
 /*
- * Publish how long the session can be relied on, and see that it stays so
- * while there is anything to lose.
+ * Publish the lease, and prove the session alive while anything depends on it.
  *
  * Returns when to come back, as of zk_now_ms(), or 0.
  */
@@ -844,8 +841,8 @@ set_earlier(int64 *time_ms, int64 at_ms)
 
 /*
  * lifecycle_keep_sessions
- *		Close the sessions that are not needed any more; publish what is known
- *		of the others, prove that they live, and send.
+ *		Close unneeded sessions; publish the state of the others, prove them
+ *		alive, and send.
  */
 void
 lifecycle_keep_sessions(void)
@@ -868,13 +865,13 @@ lifecycle_keep_sessions(void)
 }
 
 /*
- * Have a new worker try, if this one has been without a connection for long.
+ * Let a new worker try if this one has long been without a connection.
  *
- * A connection on which nothing but pings is answered is none: a server that is
- * asked to resume a session while another client closes it may keep that.
+ * A connection on which only pings are answered is none: a server may keep one
+ * on which it was to resume a session that another client was closing.
  *
- * The time in which the library makes a handle does not count: that takes as
- * long as it takes to resolve names, for any worker.
+ * The time in which the library makes a handle does not count: resolving names
+ * takes as long for any worker.
  *
  * Returns when to come back, as of zk_now_ms(), or 0.
  */
@@ -911,9 +908,9 @@ check_handle(int session, int64 now_ms, int64 limit_ms)
 }
 
 /*
- * Have a new worker try, if this one has been without a connection for long;
- * but a further session that has not begun is given up, whatever it is that
- * keeps it: what is wanted in it may have room elsewhere by now.
+ * Let a new worker try if this one has long been without a connection; but
+ * give up a further session that has not begun, whatever the cause: by now
+ * there may be room elsewhere for what it was to have.
  *
  * Returns when to come back, as of zk_now_ms(), or 0.
  */
@@ -939,7 +936,6 @@ check_connection(int session)
 	return again_ms == 0 ? give_up_ms : Min(again_ms, give_up_ms);
 }
 
-/* Have a new worker try if one session is without a connection for long. */
 static void
 check_connections(void)
 {
@@ -969,10 +965,10 @@ check_chroot(void)
 }
 
 /*
- * Have the loop come back while the session is to end, and is still in use.
+ * Schedule the next check while the session is to end but still in use.
  *
  * This is done at the end of a turn, so that a drain leaves the slots' locks
- * alone for a while, however long the turn took.
+ * alone for a while however long the turn took.
  */
 static void
 schedule_drain(void)
@@ -984,9 +980,9 @@ schedule_drain(void)
 /*
  * Apply a changed configuration.
  *
- * Another chroot takes effect in the loop, when nothing is held; all else with
+ * A new chroot takes effect in the loop, when nothing is held; all else with
  * the next worker, which resumes the session with the new settings (and with
- * the old credentials beside the new).
+ * the old credentials as well).
  */
 static void
 reload(void)
@@ -1017,7 +1013,7 @@ reload(void)
 
 	fleet_check();
 
-	/* changed back: what was put off is wanted here after all */
+	/* changed back: begin the contenders that were put off */
 	if (waiting && !status_chroot_changed())
 	{
 		lifecycle.close_at_ms = 0;
@@ -1030,7 +1026,7 @@ reload(void)
 	pfree(new_secure);
 }
 
-/* Have the next worker present zklock.auth only, if it is time for that. */
+/* Let the next worker present zklock.auth only, if it is time. */
 static void
 renew_auths(void)
 {
@@ -1045,8 +1041,8 @@ renew_auths(void)
 }
 
 /*
- * Close all sessions.  If one has no connection, nobody is told, and the next
- * start has to do it.
+ * Close all sessions.  Without a connection a session stays, and the next
+ * start has to close it.
  */
 static void
 close_all_sessions(void)
@@ -1078,9 +1074,9 @@ close_all_sessions(void)
 /*
  * SIGTERM has come.
  *
- * Returns if the worker has to go on, for backends that still hold locks
- * while the server stops: a backend may be in the middle of its commit, and
- * its locks must not be free before that is over.
+ * Returns if the worker must go on because backends still hold locks while the
+ * server stops: a backend may be in the middle of its commit, until whose end
+ * its locks must not be free.
  */
 static void
 shut_down(void)
@@ -1100,17 +1096,17 @@ shut_down(void)
 	status_set_closed();
 
 	/*
-	 * The postmaster starts no other worker after 0, and logs nothing.  In a
-	 * smart shutdown it signals nobody until the last client has gone: if
-	 * another process has, clients may want another worker.
+	 * After 0 the postmaster starts no other worker, and logs nothing.  In a
+	 * smart shutdown it signals no process until the last client has gone; if
+	 * another process sent the signal, clients may need another worker.
 	 */
 	proc_exit(ended_by_postmaster ? 0 : 1);
 }
 
 /*
  * lifecycle_begin_turn
- *		A turn of the loop begins: do what signals ask for, and have the
- *		sessions that are needed.
+ *		Begin a turn of the loop: handle signals, and open the sessions that
+ *		are needed.
  */
 void
 lifecycle_begin_turn(void)
@@ -1129,8 +1125,8 @@ lifecycle_begin_turn(void)
 
 /*
  * lifecycle_end_turn
- *		It ends: see if another worker is to go on, and when the loop is to
- *		come back.
+ *		End a turn of the loop: check whether another worker is to take
+ *		over, and schedule the next turn.
  */
 void
 lifecycle_end_turn(void)

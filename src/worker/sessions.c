@@ -4,35 +4,34 @@
  *		Which sessions are in use, how much room each has, and which one a
  *		contender goes into.
  *
- * An instance begins with one session, number 0, and has that at all times. A
- * contender goes into the first session that has room for it; when none has,
- * another session is opened, until there are ZK_MAX_SESSIONS.  So contenders
- * gather in the sessions with low numbers, and those with high numbers become
- * empty: lifecycle.c closes one that is empty for a while.
+ * Session number 0 is always in use.  A contender goes into the first session
+ * that has room for it; if none has, another session is opened, up to
+ * ZK_MAX_SESSIONS.  So contenders gather in sessions with low numbers, and
+ * those with high numbers become empty; lifecycle.c closes a session that has
+ * been empty for a while.
  *
- * A contender is in one session from when it begins until it is gone.  What
- * is asked for together goes into one session, since it is one request.
+ * A contender stays in one session until it is gone.  Contenders requested
+ * together are one request, and so go into one session.
  *
- * The quota.  However a session ends, ZooKeeper writes that as one
- * transaction that lists the paths of all its ephemeral nodes:
- * PrepRequestProcessor.java makes a CloseSessionTxn of them, a vector of
- * strings with 4 bytes for the length of each.  Nothing bounds what is
- * written; but BinaryInputArchive.checkLength() lets no server read an entry
- * of the log, or a proposal of the leader, that is longer than jute.maxbuffer
- * + zookeeper.jute.maxbuffer.extrasize, each 1 MB if it is not set.
- * Followers that get a longer one leave, and servers that have logged it do
- * not start any more: the ensemble stops serving.
+ * The quota.  However a session ends, ZooKeeper writes one transaction that
+ * lists the paths of all its ephemeral nodes: PrepRequestProcessor.java makes
+ * a CloseSessionTxn, a vector of strings, each with 4 bytes for its length.
+ * What is written is unbounded.  But BinaryInputArchive.checkLength() lets no
+ * server read a log entry, or a proposal of the leader, longer than
+ * jute.maxbuffer + zookeeper.jute.maxbuffer.extrasize, by default 1 MB each.
+ * Followers that receive a longer one leave the ensemble, and servers that
+ * have logged one cannot be started again: the ensemble stops serving.
  *
- * So the worker counts the paths of what it creates, from when the create is
- * submitted until the node is known to be gone, and begins no contender that
- * would exceed ZK_MAX_PATH_BYTES.  The other half of jute.maxbuffer's room is
- * for what is not counted: a few bytes ahead of the list, the node by which
- * the instance tells of itself (fleet.c), and nodes that are deleted as soon
- * as they are seen (REQUEST_DELETE_ORPHAN).  The bound alone makes it safe
- * to close the session of before a crash, whose nodes nobody knows any more.
+ * So the worker counts the paths of what it creates, from the submission of
+ * the create until the node is known to be gone, and begins no contender that
+ * would exceed ZK_MAX_PATH_BYTES.  The other half of jute.maxbuffer is for
+ * what is not counted: a few bytes before the list, the instance's member
+ * znode (fleet.c), and nodes that are deleted as soon as they are seen
+ * (REQUEST_DELETE_ORPHAN).  Because of the bound alone, a session from before
+ * a crash can safely be closed although its nodes are unknown.
  *
- * contender.c tells what a contender counts, dispatch.c what becomes of one that
- * does not fit.
+ * contender.c computes what a contender counts; dispatch.c handles contenders
+ * that do not fit.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -48,22 +47,23 @@
 #include "shared/test_build.h"
 #include "worker/sessions.h"
 
-/* Of one session; in bytes, as ZK_MAX_PATH_BYTES counts them. */
+/* By session; in bytes, as ZK_MAX_PATH_BYTES counts them. */
 typedef struct Quota
 {
-	int64		held;			/* of the nodes that contenders have, or may */
-	int64		leaving;		/* the part of it that is being deleted */
+	int64		held;			/* of nodes that contenders have, or may
+								 * have */
+	int64		leaving;		/* the part that is being deleted */
 	int64		left;			/* of nodes that could not be deleted */
 } Quota;
 
 static Quota quotas[ZK_MAX_SESSIONS];
 static bool used[ZK_MAX_SESSIONS] = {true};
 static int64 since_ms[ZK_MAX_SESSIONS];	/* as of zk_now_ms() */
-static int	end = 1;			/* one more than the highest number in use */
+static int	end = 1;			/* the highest number in use, plus one */
 
 /*
  * sessions_end
- *		One more than the highest number of a session in use.
+ *		The highest number of a session in use, plus one.
  */
 int
 sessions_end(void)
@@ -73,7 +73,7 @@ sessions_end(void)
 
 /*
  * sessions_has
- *		Is the session with this number in use: to be opened, if it is not?
+ *		Is this session in use (open, or to be opened)?
  */
 bool
 sessions_has(int session)
@@ -83,8 +83,8 @@ sessions_has(int session)
 
 /*
  * sessions_since
- *		Since when is the session with this number, other than the first, in use,
- *		as of zk_now_ms()?
+ *		Since when this session, other than the first, is in use, as of
+ *		zk_now_ms().
  */
 int64
 sessions_since(int session)
@@ -94,7 +94,7 @@ sessions_since(int session)
 
 /*
  * sessions_add
- *		The session with this number is to be opened, if it is not.
+ *		Use this session.
  */
 void
 sessions_add(int session)
@@ -107,8 +107,7 @@ sessions_add(int session)
 
 /*
  * sessions_remove
- *		The session with this number, other than the first, is not needed any
- *		more.
+ *		This session, other than the first, is no longer needed.
  */
 void
 sessions_remove(int session)
@@ -121,8 +120,7 @@ sessions_remove(int session)
 
 /*
  * quota_change
- *		What contenders have, and what part of that is being deleted, has
- *		changed by so much.
+ *		Change the bytes that contenders have, and those being deleted.
  */
 void
 quota_change(int session, int bytes, int leaving)
@@ -133,8 +131,7 @@ quota_change(int session, int bytes, int leaving)
 
 /*
  * quota_leave
- *		A node of so many bytes may stay in ZooKeeper until the session
- *		ends.
+ *		A node with so many bytes may remain until the session ends.
  */
 void
 quota_leave(int session, int bytes)
@@ -144,7 +141,7 @@ quota_leave(int session, int bytes)
 
 /*
  * quota_forget_left
- *		The session has ended: none of its nodes is left.
+ *		The session has ended, and with it all its nodes.
  */
 void
 quota_forget_left(int session)
@@ -166,7 +163,7 @@ quota_fits(int session, int64 bytes)
 
 /*
  * quota_will_fit
- *		Will there be room for so many bytes when all that is being deleted
+ *		Will there be room for so many bytes when everything being deleted
  *		is gone?
  */
 bool
@@ -177,8 +174,7 @@ quota_will_fit(int session, int64 bytes)
 
 /*
  * quota_excess
- *		How many bytes more have to go until there will be room for so
- *		many.
+ *		How many more bytes must be deleted before so many fit.
  */
 int64
 quota_excess(int session, int64 bytes)
@@ -201,7 +197,7 @@ quota_held(int session)
 
 /*
  * quota_publish
- *		Tell backends how many bytes are taken.
+ *		Publish how many bytes are taken.
  */
 void
 quota_publish(int session)
@@ -212,8 +208,8 @@ quota_publish(int session)
 
 /*
  * sessions_choose
- *		The session in which nodes of so many bytes are to be created, for a
- *		contender, or for several that are asked for together.
+ *		The session in which to create nodes of so many bytes, for one
+ *		contender or for several requested together.
  *
  * Returns NO_SESSION if they fit in none.
  */

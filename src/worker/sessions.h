@@ -16,7 +16,6 @@
 
 #include "shared/session_info.h"
 
-/* In place of a session's number. */
 #define NO_SESSION			(-1)
 
 extern int	sessions_end(void);
@@ -26,7 +25,7 @@ extern void sessions_add(int session);
 extern void sessions_remove(int session);
 extern int	sessions_choose(int64 bytes);
 
-/* how many bytes the paths of a session's nodes may have */
+/* the bytes that the paths of a session's nodes may have */
 extern void quota_change(int session, int bytes, int leaving);
 extern void quota_leave(int session, int bytes);
 extern void quota_forget_left(int session);

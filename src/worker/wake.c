@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wake.c
- *		When the worker has to wake up, and for what.
+ *		When the worker wakes up, and why.
  *
  * Each file sets the times of its own reasons; the loop sleeps until the
  * earliest of them.
@@ -22,8 +22,8 @@ static int64 times_ms[WAKE_REASONS];	/* as of zk_now_ms(); 0: none */
 
 /*
  * wake_set
- *		Wake up at that time, as of zk_now_ms(), for this reason; 0: not
- *		for this reason.
+ *		Wake up at this time, as of zk_now_ms(), for this reason; 0: not for
+ *		this reason.
  */
 void
 wake_set(WakeReason reason, int64 at_ms)
@@ -33,8 +33,8 @@ wake_set(WakeReason reason, int64 at_ms)
 
 /*
  * wake_time
- *		When the worker is to wake up for this reason, as of zk_now_ms(),
- *		or 0.
+ *		When the worker is to wake up for this reason, as of zk_now_ms(), or
+ *		0.
  */
 int64
 wake_time(WakeReason reason)
@@ -54,7 +54,7 @@ wake_is_due(WakeReason reason)
 
 /*
  * wake_timeout
- *		How long to sleep, in ms; -1: until something happens.
+ *		How long to sleep, in ms; -1: until an event.
  */
 long
 wake_timeout(void)

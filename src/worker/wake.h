@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wake.h
- *		When the worker has to wake up, and for what.
+ *		When the worker wakes up, and why.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -17,18 +17,17 @@ typedef enum WakeReason
 {
 	WAKE_DRAIN,					/* has the last holder gone? */
 	WAKE_CONNECTION,			/* open a session, or give up connecting */
-	WAKE_EMPTY,					/* close a session that is empty */
+	WAKE_EMPTY,					/* close an empty session */
 	WAKE_LEASE,					/* prove that a session is alive */
 	WAKE_FLUSH,					/* send what has been collected */
-	WAKE_RETRY,					/* try again what ZooKeeper has refused */
-	WAKE_SWEEP,					/* look after all owners */
-	WAKE_CHECK,					/* look after one contender */
+	WAKE_RETRY,					/* retry what ZooKeeper has refused */
+	WAKE_SWEEP,					/* check all owners */
+	WAKE_CHECK,					/* check one contender */
 	WAKE_WATCH,					/* set watches again */
-	WAKE_SCAN,					/* scan for deadlocks, not at a time of its
-								 * own */
-	WAKE_DEADLOCK,				/* look for deadlocks between instances */
-	WAKE_NOTICES,				/* tell sessions of lost locks */
-	WAKE_FLEET					/* write our znode of the fleet */
+	WAKE_SCAN,					/* scan for deadlocks */
+	WAKE_DEADLOCK,				/* search for deadlocks between instances */
+	WAKE_NOTICES,				/* notify sessions of lost locks */
+	WAKE_FLEET					/* write our member znode */
 } WakeReason;
 
 #define WAKE_REASONS		(WAKE_FLEET + 1)

@@ -3,10 +3,9 @@
  * worker.c
  *		The background worker: its entry point and its loop.
  *
- * The loop opens the mail of the slots, deals with what the sessions tell,
- * looks after contenders whose time has come, and sleeps on its latch and on
- * the sessions' file descriptor.  lifecycle.c tells how the worker begins and
- * ends.
+ * The loop opens the mail of the slots, handles the events of the sessions,
+ * checks contenders that are due, and sleeps on its latch and on the sessions'
+ * file descriptor.  lifecycle.c has the worker's beginning and end.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -39,7 +38,7 @@
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 
-/* How late ZK_WAKE_LATE is, so that news come meanwhile. */
+/* How late ZK_WAKE_LATE is, so that more events arrive. */
 #define LATE_WAKE_US		50000
 
 static void
@@ -49,7 +48,6 @@ worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 	status_detach();
 }
 
-/* Deal with all that the sessions tell. */
 static void
 session_events(void)
 {
@@ -66,8 +64,8 @@ session_events(void)
 }
 
 /*
- * Is there a connection, but none on which something could leave now?  What
- * cannot leave yet may be taken back until it can.
+ * Is there a connection, but none on which a request could be sent now?  Until
+ * it can be sent, it may be withdrawn.
  */
 static bool
 all_are_busy(void)
@@ -85,7 +83,7 @@ all_are_busy(void)
 	return connected;
 }
 
-/* Collect what backends ask for. */
+/* Collect the requests of backends. */
 static void
 open_mail(void)
 {
@@ -101,7 +99,6 @@ open_mail(void)
 		answers_begin();
 }
 
-/* Tell backends how many bytes of each session are taken. */
 static void
 publish_quotas(void)
 {
@@ -138,7 +135,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
 
-	/* shared catalogs only: to be seen in pg_stat_activity */
+	/* shared catalogs only, so that it is in pg_stat_activity */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	pgstat_report_appname(WORKER_NAME);
 

@@ -7,45 +7,47 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of events, and wakes the main thread.  Code
- * that runs in other threads is in this file, in operation.c, fault.c and
- * security.c only, where comments mark it.
+ * that runs in other threads is only in this file, operation.c, fault.c and
+ * security.c, where comments mark it.
  *
- * Opening and closing.  The library resolves names when it makes a handle, and
- * when it closes one it waits for its threads, one of which may resolve names,
- * and for the server.  Either may take long, so a thread of ours does it, which
- * starts with the same signals blocked as the library's (fault.c), and then
- * ends.  The main thread has no handle meanwhile.  ClientEvent of a handle are not
- * given out before the main thread has it, and are dropped once it has given the
- * handle up, except the last (CLIENT_EVENT_CLOSED).  A handle that is not wanted any
- * more when it has been made is closed by the same thread.  A process that ends
- * waits for none of these threads.
+ * Opening and closing.  The library resolves names when it makes a handle.
+ * When it closes one, it waits for the server and for its threads, one of
+ * which may be resolving names.  Either may take long, so a thread of ours
+ * does it.  That thread starts with the same signals blocked as the library's
+ * (fault.c), and then ends.  The main thread has no handle meanwhile.  Events
+ * of a handle are not delivered before the main thread has the handle, and are
+ * dropped once it has given the handle up, except the last
+ * (CLIENT_EVENT_CLOSED).  A handle that is no longer wanted when it has been
+ * made is closed by the same thread.  A process that ends waits for none of
+ * these threads.
  *
- * Locking.  event_lock, one for the process, guards the last four fields of each
- * Client (passed, queue, queue_end, answers_left), the static event_dropped, and
- * the end of CLIENT_OPENING, which the thread that makes the handle looks at;
- * otherwise a state is the main thread's.  It is held for a few assignments,
- * and not while the eventfd is read or written.  Nobody waits for another lock
- * under it, and no PostgreSQL error leaves it held.  The main thread never takes
- * init_ssl_lock, under which handles with TLS are made one by one.  What a
- * Events, an Operation or a Multi contains belongs to the library's threads from
- * the request until the callback has queued it, and to the main thread
- * otherwise.  A main thread that wants to free such memory earlier closes the
- * handle first, and waits for CLIENT_EVENT_CLOSED.
+ * Locking.  event_lock, one for the process, guards the last four fields of
+ * each Client (passed, queue, queue_end, answers_left), the static
+ * event_dropped, and the end of CLIENT_OPENING, which the thread that makes
+ * the handle checks; otherwise a state belongs to the main thread.  The lock
+ * is held for a few assignments, and not while the eventfd is read or written.
+ * No thread waits for another lock under it, and no PostgreSQL error leaves it
+ * held.  The main thread never takes init_ssl_lock, under which handles with
+ * TLS are made one by one.  The contents of a ClientEvent, an Operation or a
+ * Multi belong to the library's threads from the request until the callback
+ * has queued it, and to the main thread otherwise.  To free such memory
+ * earlier, the main thread closes the handle first and waits for
+ * CLIENT_EVENT_CLOSED.
  *
- * The main loop waits on one eventfd for all clients.  ClientEvent that wake the main
- * thread are written to it, after they have been queued: each notice, and an
- * answer if it is the last of its flight, since nothing can leave before, or
- * if the flight marked it ("wakes").  The loop reads the eventfd first
- * (client_reset_wake) and then takes from all queues until each has been seen
- * empty.  So events whose write has been read are in a queue that has yet to be
- * looked at, and all others make the next wait end at once.
+ * The main loop waits on one eventfd for all clients.  The events that wake
+ * the main thread are written to it after they have been queued: each notice,
+ * and an answer if it is the last of its flight, since nothing can be sent
+ * before, or if the flight marked it ("wakes").  The loop reads the eventfd
+ * first (client_reset_wake) and then takes from all queues until each was seen
+ * empty.  So events whose write has been read are in a queue that has yet to
+ * be checked, and all others end the next wait at once.
  *
- * The library's log callback does not tell the handle.  Its lines have a queue
+ * The library's log callback does not know the handle.  Its lines have a queue
  * of their own, that of log_client, which never has a handle.
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
- * the session ends at the wrong moment (ZOOKEEPER-2802).  watches.c has the
- * one exception, which asks no server.
+ * the session ends at the wrong moment (ZOOKEEPER-2802).  watches.c has one
+ * exception, which asks no server.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -67,21 +69,23 @@
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
 
-/* How long a handshake may take, at the least and in parts of a timeout. */
+/*
+ * How long a handshake may take: the larger of a fixed time and a part of a
+ * session timeout.
+ */
 #define MIN_HANDSHAKE_MS		1000
 #define HANDSHAKES_PER_TIMEOUT	3
 
-/* A handle of the library is smaller. */
+/* More than the size of a handle of the library. */
 #define NO_HANDLE_SIZE			(64 * 1024)
 
 static int	wake_fd = -1;
-static Client log_client;		/* gets the lines of the library's log */
+static Client log_client;		/* has the lines of the library's log */
 
-/* Shared with the library's threads; guarded by event_lock. */
+/* Shared with the library's threads, under event_lock. */
 static pthread_mutex_t event_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool event_dropped = false;	/* out of memory in a callback; the main
-									 * thread reads it without the lock, after
-									 * it has been woken */
+static bool event_dropped = false;	/* out of memory in a callback; the woken
+									 * main thread reads it without the lock */
 
 /* Held by a thread in zookeeper_init_ssl(), which uses strtok(). */
 static pthread_mutex_t init_ssl_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -90,11 +94,14 @@ static __thread bool in_multi = false;	/* this thread is in zoo_amulti() */
 
 static bool left_open = false;	/* a handle that could not be closed */
 
-/* Of check_stand_ins(): what it passes as a handle, and whether that came. */
+/*
+ * Of check_stand_ins(): the pretended handle, and whether we were called with
+ * it.
+ */
 static const zhandle_t *no_handle = NULL;
 static bool asked_for_none = false;
 
-/* For the thread that makes a handle; malloc'd, as are the strings. */
+/* For the thread that makes a handle; malloc'd, with its strings. */
 typedef struct Opening
 {
 	Client	   *client;
@@ -102,11 +109,11 @@ typedef struct Opening
 	int			timeout_ms;
 	char	   *tls;			/* or NULL */
 	const struct SaslParams *sasl;	/* or NULL */
-	bool		resumes;		/* "id" */
+	bool		resumes;		/* the session "id" */
 	clientid_t	id;
 } Opening;
 
-/* zookeeper_init_ssl(), which zookeeper.h has for its own build only. */
+/* zookeeper_init_ssl(), which zookeeper.h declares only if built so. */
 typedef zhandle_t *(*InitSsl) (const char *servers, const char *files,
 							   watcher_fn watcher, int timeout_ms,
 							   const clientid_t *id, void *context, int flags);
@@ -118,15 +125,15 @@ typedef zhandle_t *(*InitSasl) (const char *servers, watcher_fn watcher,
 								log_callback_fn log,
 								const struct SaslParams *sasl);
 
-/* Which zookeeper.h has only for programs without threads. */
+/* zookeeper.h declares it only for programs without threads. */
 extern int	zookeeper_process(zhandle_t *zh, int events);
 
 /*
  * client_is_leaders
- *		Is this the code of an answer that the leader gave to a write, and
- *		that a quorum has logged?
+ *		Is this the code of the leader's answer to a write, which a quorum
+ *		has logged?
  *
- * ZooKeeper logs a request that fails as it logs others.
+ * ZooKeeper logs failed requests, too.
  */
 bool
 client_is_leaders(int code)
@@ -135,27 +142,25 @@ client_is_leaders(int code)
 		code == ZNOAUTH;
 }
 
-/*
- * What follows runs in the library's threads.
- */
+/* What follows runs in the library's threads. */
 
 static void
 wake_main(void)
 {
 	uint64_t	one = 1;
 
-	/* fails only if the counter is full, and then the reader wakes anyway */
+	/* fails only if the counter is full, when the reader wakes anyway */
 	if (write(wake_fd, &one, sizeof(one)) < 0)
 		return;
 }
 
 /*
  * client_post
- *		Append "count" events, chained from the first to the last, to the queue of
- *		their client.
+ *		Append "count" events, chained from the first to the last, to their
+ *		client's queue.
  *
- * For the main thread, too, if the library does not take the operations that
- * they are to answer.
+ * The main thread calls this, too, if the library rejects the operations that
+ * the events are to answer.
  */
 void
 client_post(ClientEvent *first, ClientEvent *last, int count)
@@ -177,7 +182,7 @@ client_post(ClientEvent *first, ClientEvent *last, int count)
 		wake_main();
 }
 
-/* Post events that answer no operation. */
+/* Post an event that answers no operation. */
 static void
 post_notice(Client *client, ClientEventKind kind, int code, const char *string)
 {
@@ -208,8 +213,8 @@ post_notice(Client *client, ClientEventKind kind, int code, const char *string)
  * client_post_answer
  *		Queue the answer to an operation.
  *
- * "code" is one of ZOO_ERRORS.  For the main thread, too, if the library does
- * not take an operation.
+ * "code" is one of ZOO_ERRORS.  The main thread calls this, too, if the
+ * library rejects the operation.
  */
 void
 client_post_answer(ClientEvent *answer, int code)
@@ -219,8 +224,8 @@ client_post_answer(ClientEvent *answer, int code)
 }
 
 /*
- * The first request on a connection has been answered, or not.  The library does
- * not log for what reason the server has refused it, but only that it closes the
+ * The first request on a connection has been answered, or not.  The library
+ * does not log why the server has refused it, only that it closes the
  * connection.
  */
 void
@@ -248,8 +253,8 @@ state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
 
 /*
  * All watches of a handle have the same function and context: the library
- * compares each with each at every session event.  Such an event leaves the
- * watch set.
+ * compares each with each other at every session event.  Such an event leaves
+ * the watch set.
  */
 void
 client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
@@ -261,14 +266,14 @@ client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 }
 
 /*
- * In place of the library's own, as the functions of fault.c are; see
+ * Replaces the library's own function, as those of fault.c do; see
  * check_stand_ins().
  *
- * The library asks this for each operation of a multi, and from the first yes
- * on it frees, as a copy of the next operation's path, whatever its stack
- * holds there.  An IO thread that learns of the end of its session at that
- * moment would have the main thread abort.  So this denies the end of the
- * session to a thread that makes a multi.
+ * The library asks this for each operation of a multi.  From the first "yes"
+ * on it frees, as a copy of the next operation's path, whatever is on its
+ * stack.  If an IO thread learned of the end of its session at that moment,
+ * the main thread would abort.  So a thread that makes a multi does not learn
+ * of the end.
  */
 extern PGDLLEXPORT int is_unrecoverable(zhandle_t *zh);
 
@@ -312,12 +317,12 @@ make_handle(const Opening *opening)
 	if (opening->tls != NULL)
 		zoo_set_log_callback(handle, log_message);
 
-	/* resolve names not at every turn of the IO thread, only to reconnect */
+	/* resolve names only to reconnect, not at every turn of the IO thread */
 	zoo_set_servers_resolution_delay(handle, -1);
 	return handle;
 }
 
-/* Pass a new handle to the main thread; false if that does not want it. */
+/* Pass a new handle to the main thread; false if that no longer wants it. */
 static bool
 pass_handle(Client *client, zhandle_t *handle)
 {
@@ -358,14 +363,12 @@ close_handle(void *argument)
 	Client	   *client = argument;
 
 	zookeeper_close(client->passed);
-	client->passed = NULL;		/* the main thread has none, until it is told */
+	client->passed = NULL;		/* the main thread has none until the event */
 	post_notice(client, CLIENT_EVENT_CLOSED, 0, NULL);
 	return NULL;
 }
 
-/*
- * From here on, everything runs in the main thread.
- */
+/* From here on, everything runs in the main thread. */
 
 static void
 report_out_of_memory(void)
@@ -377,7 +380,7 @@ report_out_of_memory(void)
 
 /*
  * client_check
- *		See that the library is alive and that no events are lost.
+ *		Check that the library is alive and that no events were lost.
  *
  * Errors: FATAL if a thread of the library has been parked, or a handle could
  * not be closed; 53200 if a callback was out of memory.
@@ -396,10 +399,10 @@ client_check(void)
 }
 
 /*
- * Does the library call our functions, of this file and of fault.c, in place of
- * its own?  It does not if it was linked before zklock was loaded.  The first
- * thing that zookeeper_process() does is to ask whether its handle is
- * unrecoverable.  This handle has all bits set: for the library, too, it is.
+ * Does the library call our functions, of this file and of fault.c, in place
+ * of its own?  It does not if it was linked before zklock was loaded.
+ * zookeeper_process() first asks whether its handle is unrecoverable; for a
+ * handle with all bits set, the library answers that it is.
  */
 static void
 check_stand_ins(void)
@@ -422,8 +425,8 @@ check_stand_ins(void)
  * client_init_process
  *		Prepare the process for handles; once.
  *
- * Returns the eventfd: it is readable when client_next_event() has something
- * new since client_reset_wake().  Errors: as for any failing system call.
+ * Returns the eventfd, which is readable when client_next_event() may have new
+ * events since client_reset_wake().  Errors: as for any failing system call.
  */
 int
 client_init_process(void)
@@ -438,7 +441,7 @@ client_init_process(void)
 	log_client.state = CLIENT_OPEN;
 	check_stand_ins();
 
-	/* below that it warns of every late wake-up of a loaded machine */
+	/* lower levels warn of every late wake-up on a loaded machine */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	return wake_fd;
 }
@@ -476,14 +479,15 @@ start_thread(void *(*function) (void *), void *argument)
 
 /*
  * client_open
- *		Begin to make a handle that connects: to the session "id", or to a new
- *		one if that is NULL.
+ *		Begin to make a handle that connects to the session "id", or to a
+ *		new one if that is NULL.
  *
- * "timeout_ms" is asked of the server.  "tls" names the files for an encrypted
- * connection, as tls_files() does, or is NULL; so is "sasl", from sasl_params().
- * At least one of them is NULL.  With "creator_acl" our znodes are for our
- * credentials only, else for everybody.  If the library cannot make a handle,
- * CLIENT_EVENT_CLOSED tells.  Errors: 53200; as for start_thread().
+ * "timeout_ms" is requested of the server.  "tls" names the files for an
+ * encrypted connection, as tls_files() does; "sasl" is from sasl_params().  At
+ * least one of them is NULL.  With "creator_acl" our znodes are accessible
+ * with our credentials only, otherwise to everybody.  If the library cannot
+ * make a handle, there is a CLIENT_EVENT_CLOSED.  Errors: 53200; as for
+ * start_thread().
  */
 void
 client_open(Client *client, const char *servers, int timeout_ms,
@@ -506,13 +510,13 @@ client_open(Client *client, const char *servers, int timeout_ms,
 
 	client->acl = creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 	client->may_be_refused = sasl != NULL;
-	client->state = CLIENT_OPENING; /* nobody else reads it yet */
+	client->state = CLIENT_OPENING; /* no other thread reads it yet */
 	start_thread(open_handle, opening);
 }
 
 /*
- * Take the handle that is being made, if it has been.  Otherwise the client is
- * left in the state "otherwise".
+ * Take the handle that is being made, if it is ready; otherwise set the state
+ * "otherwise".
  */
 static void
 take_handle(Client *client, ClientState otherwise)
@@ -528,14 +532,14 @@ take_handle(Client *client, ClientState otherwise)
 
 /*
  * Is the library in a TLS handshake, or about to begin one?  Its IO thread
- * waits there for the server without a limit, and does nothing else.
+ * then waits for the server without a limit, and does nothing else.
  */
 static bool
 is_in_handshake(zhandle_t *handle)
 {
 	int			state = handle ? zoo_state(handle) : 0;
 
-	/* zookeeper.h does not have this state's name, but all others */
+	/* the only state whose name zookeeper.h does not have */
 	return state > 0 && state != ZOO_CONNECTING_STATE &&
 		state != ZOO_ASSOCIATING_STATE && state != ZOO_CONNECTED_STATE &&
 		state != ZOO_READONLY_STATE && state != ZOO_NOTCONNECTED_STATE;
@@ -544,7 +548,7 @@ is_in_handshake(zhandle_t *handle)
 /*
  * client_hangs
  *		Has the library been in a TLS handshake for too long?  To be called
- *		again and again, as it only knows of how long from that.
+ *		repeatedly, since its calls measure the time.
  */
 bool
 client_hangs(Client *client)
@@ -563,13 +567,13 @@ client_hangs(Client *client)
 
 /*
  * client_close
- *		Begin to close the handle, if there is one, or will be: CLIENT_EVENT_CLOSED tells
- *		when the library uses the operations no more, and the client can be
- *		opened again.
+ *		Begin to close the handle that exists or is being made.
+ *		CLIENT_EVENT_CLOSED says that the library no longer uses the
+ *		operations, and that the client can be opened again.
  *
- * A handle in a TLS handshake is left open, as its IO thread may never come back
- * from that: then the worker must end, which client_check() sees to.  The caller
- * frees the operations, answered or not.  Errors: as for start_thread().
+ * A handle in a TLS handshake is left open, since its IO thread may never
+ * return: then the worker must end (client_check()).  The caller frees the
+ * operations, answered or not.  Errors: as for start_thread().
  */
 void
 client_close(Client *client)
@@ -578,7 +582,7 @@ client_close(Client *client)
 	if (client->state != CLIENT_OPEN)
 		return;
 
-	/* the session may have begun without our having been told yet */
+	/* the session may have begun without an event yet */
 	client->state = zoo_state(client->handle) == ZOO_CONNECTED_STATE ?
 		CLIENT_CLOSING : CLIENT_ABANDONED;
 	client->connected = client->may_be_refused = false;
@@ -592,7 +596,7 @@ client_close(Client *client)
 
 /*
  * client_await_event
- *		Wait until there may be events, or it is this time, as of zk_now_ms().
+ *		Wait for events, at most until this time, as of zk_now_ms().
  */
 void
 client_await_event(int64 until_ms)
@@ -608,10 +612,10 @@ client_await_event(int64 until_ms)
 
 /*
  * client_send_multi
- *		As zoo_amulti(), which must not be called otherwise.
+ *		As zoo_amulti(), which must not be called directly.
  *
- * If the session ends meanwhile, the multi may be taken all the same: it is
- * answered when the handle is closed.
+ * If the session ends meanwhile, the library may still accept the multi, and
+ * answers it when the handle is closed.
  */
 int
 client_send_multi(Client *client, int count, const zoo_op_t *zops,
@@ -648,7 +652,7 @@ client_send_check(Client *client, zoo_op_result_t *checked,
 
 /*
  * client_is_ours
- *		Is this of an ephemeral node of our session?
+ *		Is this the stat of an ephemeral node of our session?
  */
 bool
 client_is_ours(const Client *client, const struct Stat *stat)
@@ -659,7 +663,7 @@ client_is_ours(const Client *client, const struct Stat *stat)
 
 /*
  * client_expect_answers
- *		A flight of so many answers is about to leave: the last of them wakes
+ *		A flight of so many answers is about to be sent: the last one wakes
  *		the main thread.
  */
 void
@@ -672,7 +676,7 @@ client_expect_answers(Client *client, int count)
 
 /*
  * client_reset_wake
- *		Have the eventfd tell of later events only: to be called ahead of
+ *		Make the eventfd readable for later events only; to be called before
  *		taking all that there are.
  */
 void
@@ -684,7 +688,7 @@ client_reset_wake(void)
 		elog(ERROR, "could not read from eventfd: %m");
 }
 
-/* Have all messages of the library been given out? */
+/* Have all messages of the library been delivered? */
 static bool
 log_is_read(void)
 {
@@ -697,8 +701,8 @@ log_is_read(void)
 }
 
 /*
- * Post what the library does not when SASL has failed: behind its reason, which
- * is among the messages.
+ * Post the event that the library does not when SASL has failed: after the
+ * reason, which is among the messages.
  */
 static void
 note_refusal(Client *client)
@@ -710,7 +714,7 @@ note_refusal(Client *client)
 	post_notice(client, CLIENT_EVENT_STATE, ZOO_AUTH_FAILED_STATE, NULL);
 }
 
-/* Take all that is in the queue, if there is nothing left of the last time. */
+/* Take all events of the queue, if none is left from the last time. */
 static void
 take_queue(Client *client)
 {
@@ -726,11 +730,11 @@ take_queue(Client *client)
 
 /*
  * client_next_event
- *		The oldest of the events, or NULL if there are none.
+ *		The oldest event, or NULL.
  *
- * That SASL has failed does not wake the main thread: while there is no
- * connection, the loop must call this every now and then.  The caller frees
- * them: client_free_notice(), or what owns the answer.
+ * A failure of SASL does not wake the main thread: while there is no
+ * connection, the loop must call this periodically.  The caller frees the
+ * event: client_free_notice(), or with the operation that it answers.
  */
 ClientEvent *
 client_next_event(Client *client)
@@ -744,7 +748,7 @@ client_next_event(Client *client)
 		if (event->kind == CLIENT_EVENT_CLOSED)
 			client->state = CLIENT_CLOSED;
 		else if (client->state == CLIENT_OPENING)
-			return NULL;		/* the handle is about to be passed */
+			return NULL;		/* the handle is yet to be passed */
 		client->taken = event->next;
 		if (client->state == CLIENT_OPEN || event->kind == CLIENT_EVENT_CLOSED)
 			return event;
@@ -756,7 +760,7 @@ client_next_event(Client *client)
 
 /*
  * client_next_message
- *		The oldest of the messages of the library, as client_next_event().
+ *		The oldest message of the library, as client_next_event().
  */
 ClientEvent *
 client_next_message(void)
@@ -766,7 +770,7 @@ client_next_message(void)
 
 /*
  * client_put_back
- *		Have client_next_event() give out these events next, chained from the
+ *		Let client_next_event() return these events next, chained from the
  *		first to the last.
  */
 void
@@ -780,8 +784,8 @@ client_put_back(ClientEvent *first, ClientEvent *last)
 
 /*
  * client_free_answer
- *		Free what callbacks have put into an answer, but not the ClientEvent itself,
- *		which is part of an operation.
+ *		Free what callbacks have put into an answer; the event itself is
+ *		part of an operation.
  */
 void
 client_free_answer(ClientEvent *event)
@@ -794,7 +798,7 @@ client_free_answer(ClientEvent *event)
 
 /*
  * client_free_notice
- *		Free events that are no answer.
+ *		Free an event that is not an answer.
  */
 void
 client_free_notice(ClientEvent *event)

@@ -20,7 +20,7 @@ struct SaslParams;				/* security.c */
 /* Not one of ZOO_ERRORS: another operation of the batch has failed. */
 #define CLIENT_BATCH_FAILED	1
 
-/* What a callback has to tell the main thread. */
+/* What a callback reports to the main thread. */
 typedef enum ClientEventKind
 {
 	CLIENT_EVENT_ANSWER,		/* embedded in an Operation */
@@ -36,12 +36,11 @@ typedef struct ClientEvent
 	struct ClientEvent *next;
 	struct Client *client;		/* whose queue this belongs to */
 	ClientEventKind kind;
-	int			code;			/* ANSWER: ZOO_ERRORS, or CLIENT_BATCH_FAILED,
-								 * or a code of the flight's; WATCH: type of
-								 * event; STATE: state of the handle;
-								 * SYNC_CHECKED: ZOO_ERRORS; CLOSED: errno if
-								 * there has been no handle, or 0 if it has
-								 * been closed */
+	int			code;			/* ANSWER: ZOO_ERRORS, CLIENT_BATCH_FAILED, or
+								 * a code of the flight; WATCH: type of event;
+								 * STATE: state of the handle; SYNC_CHECKED:
+								 * ZOO_ERRORS; CLOSED: errno if there was no
+								 * handle, 0 if it was closed */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 
@@ -75,19 +74,20 @@ typedef enum ClientState
 typedef struct Client
 {
 	ClientState state;
-	zhandle_t  *handle;			/* if it is open, else NULL */
-	bool		connected;		/* as far as the main thread has been told */
-	const struct ACL_vector *acl;	/* of what it creates */
-	int64		handshake_since_ms; /* as of zk_now_ms(); 0: in none */
-	bool		may_be_refused; /* by SASL, of which the library does not tell */
-	ClientEvent *taken;			/* from the queue, and not yet given out */
+	zhandle_t  *handle;			/* NULL unless open */
+	bool		connected;		/* as far as the main thread knows */
+	const struct ACL_vector *acl;	/* of created nodes */
+	int64		handshake_since_ms; /* as of zk_now_ms(); 0: not in one */
+	bool		may_be_refused; /* SASL may fail, which the library does not
+								 * report */
+	ClientEvent *taken;			/* taken from the queue, not delivered yet */
 
-	/* Shared with other threads; guarded by event_lock of client.c. */
-	zhandle_t  *passed;			/* from the thread that has opened it, or to
-								 * that which closes it */
+	/* Shared with other threads, under event_lock of client.c. */
+	zhandle_t  *passed;			/* from the thread that opened it, or to the
+								 * one that closes it */
 	ClientEvent *queue;
 	ClientEvent **queue_end;
-	int			answers_left;	/* operations of the flight without answer */
+	int			answers_left;	/* unanswered operations of the flight */
 } Client;
 
 /* The process. */
@@ -122,8 +122,8 @@ extern void client_free_answer(ClientEvent *event);
 extern void client_free_notice(ClientEvent *event);
 
 /*
- * Callbacks, for the calls that take them; "data" is the Client.  Those for the
- * answers to operations are in operation.c.
+ * Callbacks, with the Client as "data".  operation.c has those for the answers
+ * to operations.
  */
 extern void client_answer_sync_check(int rc, const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,

@@ -1,48 +1,47 @@
 /*-------------------------------------------------------------------------
  *
  * fault.c
- *		A fault in a thread of libzookeeper_mt does not end the server.
+ *		Keeps a fault in a thread of libzookeeper_mt from ending the server.
  *
- * Signals.  The library's threads start with all signals blocked but SIGQUIT and
- * those of a fault, since PostgreSQL's handlers must run in the main thread
- * only; the handler of SIGQUIT does no more than _exit().
+ * Signals.  PostgreSQL's handlers must run in the main thread only.  So the
+ * library's threads start with all signals blocked but SIGQUIT, whose handler
+ * only calls _exit(), and those of a fault.
  *
- * A server may send anything: it may be no ZooKeeper, or a broken one.
- * Debian builds the library with assertions, and some of them fail on that.
- * The library also does not check whether it could parse an answer: it hands
- * on and frees whatever its stack holds in place of the missing part.  An
- * abort or a fault would take the whole PostgreSQL server down.  So the
- * handler of the signal parks the library's thread for good, and the worker
- * ends and is replaced.
+ * A server may send anything: it may be no ZooKeeper, or a broken one.  Debian
+ * builds the library with assertions, some of which fail on that.  Nor does
+ * the library check whether it could parse an answer: it delivers and frees
+ * whatever is on its stack in place of the missing part.  An abort or a fault
+ * would take the whole PostgreSQL server down.  So the signal handler parks
+ * the library's thread for good, and the worker ends and is replaced.
  *
  * How the main thread ends.  The exit callbacks work on shared memory, so they
- * must not run while the main thread is in the middle of a change of that: it
- * may even hold a spinlock.  There are two places where it is not: the main
- * loop, which learns of the fault (fault_check()), and the calls of the library
- * that wait for its threads or locks, between fault_enter_library() and
- * fault_leave_library().  From the second a signal takes it away, since the
- * parked thread may hold what it waits for.  Anywhere else the main thread goes
- * on until it gets to the main loop.  Then it calls the library no more, runs the
+ * must not run while the main thread is changing that: it may even hold a
+ * spinlock.  There are two places where it is not.  One is the main loop,
+ * which learns of the fault by fault_check().  The other is a call of the
+ * library that waits for its threads or locks, between fault_enter_library()
+ * and fault_leave_library(); a signal ends that call, since the parked thread
+ * may hold what it waits for.  Anywhere else the main thread continues until
+ * it reaches the main loop.  Then it no longer calls the library, runs the
  * exit callbacks, and leaves by _exit().
  *
  * It may never get there: the parked thread may hold a lock of malloc, or have
- * broken the heap; and the fault may have been in the main thread, within a call
- * of the library, with malloc's lock held.  So a timer is started with the fault.
- * When it is over it sends SIGQUIT, which is what the postmaster ends a process
- * with at once: any thread takes it, and the process ends with exit code 2 and no
- * callbacks.  For the postmaster that is a crash.  It starts all of PostgreSQL
- * anew, with new shared memory: nothing else is safe with a process that may have
- * left a spinlock held.  The same goes for a fault of the main thread outside of
- * the library, and for one in the exit callbacks, as for any backend.
+ * corrupted the heap; or the fault was in the main thread, within a call of
+ * the library, with malloc's lock held.  So the fault starts a timer, which
+ * finally sends SIGQUIT, the postmaster's own means to end a process at once:
+ * any thread takes it, and the process ends with exit code 2 and no callbacks.
+ * For the postmaster that is a crash.  It restarts all of PostgreSQL with new
+ * shared memory: nothing else is safe after a process that may have left a
+ * spinlock held.  The same happens, as for any backend, after a fault of the
+ * main thread outside the library, or in the exit callbacks.
  *
- * A thread that breaks the heap before it is parked would kill the main
+ * A thread that corrupts the heap before it is parked would kill the main
  * thread.  So the functions by which the library frees what it may not have
  * parsed are ours (deallocate_*), and free only what looks parsed.  client.c
  * checks that the library calls ours.
  *
- * The handler runs in any thread, so what it shares with the main thread is
- * set before the library has threads (wake_fd, main_thread, deadline), or is of
- * sig_atomic_t.  It calls nothing but what may be called in a handler.
+ * The handler runs in any thread.  What it shares with the main thread is set
+ * before the library has threads (wake_fd, main_thread, deadline), or is a
+ * sig_atomic_t.  It only calls functions that are safe in a handler.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -70,9 +69,10 @@
 
 static int	wake_fd;			/* the main loop waits on it */
 static pthread_t main_thread;
-static timer_t deadline;		/* sends SIGQUIT when it is over */
-static volatile sig_atomic_t in_library = false;	/* the main thread is, and
-													 * may exit there */
+static timer_t deadline;		/* finally sends SIGQUIT */
+static volatile sig_atomic_t in_library = false;	/* main thread in the
+													 * library, where it may
+													 * exit */
 static volatile sig_atomic_t library_died = 0;	/* by this signal */
 
 /*
@@ -80,10 +80,10 @@ static volatile sig_atomic_t library_died = 0;	/* by this signal */
  */
 
 /*
- * Has the library just parsed this?  Then it is a heap block of its own that
- * fits the size.  Otherwise it is what the stack held in its place: a pointer
- * to anything, or none.  Reading it may fault, which fault_handler() handles;
- * freeing it would break the heap.
+ * Has the library really parsed this?  Then it is a heap block with a
+ * plausible size.  Otherwise it is what was on the stack: any pointer, or
+ * none.  Reading it may fault, which fault_handler() handles; freeing it would
+ * corrupt the heap.
  */
 static bool
 is_parsed(void *block, Size size)
@@ -101,8 +101,8 @@ is_parsed_path(char *path)
 }
 
 /*
- * In place of the library's own: see the header.  The library calls them by
- * way of the dynamic linker, which finds ours first.  What is not freed here
+ * Replace the library's own functions; see the header.  The library calls them
+ * through the dynamic linker, which finds ours first.  What is not freed here
  * is lost until the worker ends.
  */
 extern PGDLLEXPORT void deallocate_GetDataResponse(struct GetDataResponse *v);
@@ -112,7 +112,7 @@ extern PGDLLEXPORT void deallocate_WatcherEvent(struct WatcherEvent *v);
 void
 deallocate_GetDataResponse(struct GetDataResponse *v)
 {
-	/* the stat comes last, and tells how long the data are */
+	/* the stat comes last, and has the length of the data */
 	if (v->data.len >= 0 && v->data.len == v->stat.dataLength &&
 		v->stat.pzxid >= v->stat.czxid && is_parsed(v->data.buff, v->data.len))
 		free(v->data.buff);
@@ -135,7 +135,7 @@ deallocate_WatcherEvent(struct WatcherEvent *v)
 	memset(v, 0, sizeof(*v));
 }
 
-/* From now on the process has so much time to end. */
+/* From now on the process must end within that time. */
 static void
 start_deadline(void)
 {
@@ -144,7 +144,7 @@ start_deadline(void)
 	timer_settime(deadline, 0, &time, NULL);
 }
 
-/* The main thread: it dies as ever, unless it is in the library. */
+/* In the main thread: die as usual, unless it is in the library. */
 static void
 fault_in_main(int signo)
 {
@@ -156,13 +156,13 @@ fault_in_main(int signo)
 		proc_exit(1);
 	}
 	if (signo == SIGABRT && library_died)
-		return;					/* of a parked thread, and too late; or of
-								 * abort(), which goes on */
+		return;					/* of a parked thread, too late; or of abort(),
+								 * which continues */
 	pqsignal(signo, PG_SIG_DFL);
 	raise(signo);				/* delivered when we return */
 }
 
-/* A thread of the library: it is parked. */
+/* In a thread of the library: park it. */
 static void
 fault_in_library(int signo)
 {
@@ -172,9 +172,10 @@ fault_in_library(int signo)
 	library_died = signo;
 	pg_memory_barrier();
 	if (in_library)
-		pthread_kill(main_thread, SIGABRT); /* it may wait for this thread */
+		pthread_kill(main_thread, SIGABRT); /* it may be waiting for this
+											 * thread */
 	if (write(wake_fd, &one, sizeof(one)) < 0)
-		_exit(2);				/* not that it can fail */
+		_exit(2);				/* does not happen */
 	for (;;)
 		pause();
 }
@@ -195,8 +196,8 @@ fault_handler(SIGNAL_ARGS)
 
 /*
  * fault_check
- *		See that no thread of the library has been parked: if one has been,
- *		the library must not be called.
+ *		Check that no thread of the library has been parked, after which the
+ *		library must not be called.
  *
  * Errors: FATAL if one has been.
  */
@@ -216,8 +217,8 @@ fault_check(void)
 }
 
 /*
- * At the very end of the process: not by exit(), which runs what the library
- * and libc have for it, and may wait for a parked thread.
+ * The last exit callback.  exit() would run the handlers of the library and
+ * libc, which may wait for a parked thread.
  */
 static void
 leave_at_once(int code, Datum arg pg_attribute_unused())
@@ -235,12 +236,12 @@ leave_library(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 
 /*
  * fault_enter_library, fault_leave_library
- *		Go around a call of the library that starts threads, waits for them or
+ *		Enclose a call of the library that starts threads, waits for them or
  *		for their locks, or must not be interrupted.
  *
- * In between the process may exit at any point: no lock of PostgreSQL is to be
- * held, and no shared memory to be changed.  "saved" keeps the signals that
- * were blocked.  Errors: FATAL if a thread of the library has been parked.
+ * In between the process may exit at any point: no lock of PostgreSQL may be
+ * held, and no shared memory changed.  "saved" keeps the blocked signals.
+ * Errors: FATAL if a thread of the library has been parked.
  */
 void
 fault_enter_library(sigset_t *saved)
@@ -254,7 +255,7 @@ fault_enter_library(sigset_t *saved)
 	sigdelset(&block, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &block, saved);
 	in_library = true;
-	pg_memory_barrier();		/* either thread sees what the other has set */
+	pg_memory_barrier();		/* each thread sees what the other has set */
 	fault_check();
 }
 
@@ -267,9 +268,9 @@ fault_leave_library(const sigset_t *saved)
 
 /*
  * fault_init
- *		Prepare the process, ahead of the first call of the library.
+ *		Prepare the process before the first call of the library.
  *
- * A thread that is parked makes "fd", an eventfd, readable.  Errors: as for any
+ * A parked thread makes "fd", an eventfd, readable.  Errors: as for any
  * failing system call.
  */
 void

@@ -3,63 +3,62 @@
  * flight.c
  *		Operations on their way to ZooKeeper and back.
  *
- * Operations travel in flights.  What is submitted while a flight is out
- * waits, and leaves together in the next one, when all answers of the flight
- * are in and the connection is up.  The library hands answers back in the
- * order of the requests; we pass them on in that order.
+ * Operations are sent in flights.  What is submitted while a flight is out
+ * waits, and is sent in the next one, when all answers are in and the
+ * connection is up.  The library delivers answers in the order of the
+ * requests, and so do we.
  *
- * Order.  The creates and deletes of a flight go together, as a batch: one
- * multi, one write of ZooKeeper's log for all of them (or several, each as
- * long as one should be).  What their owners have submitted behind them, such
- * as the reading of the queue, goes behind the batch.  All else goes ahead of
- * it, such as the making of directories, which cannot be in a multi: the
- * library aborts on a container in one.  So each owner's operations keep
- * their order, though those of different owners may not.  Of each owner at
- * most one such write goes in a flight.  A write that is alone in its flight
- * goes alone.  The delete and the create of a requeue are one write, which
- * never goes in two parts; its answer is one, and an error is that of the part
- * that has failed.  Those of a group, with checks and sets if there are any, are
- * a multi of their own, behind the batches.
+ * Order.  The creates and deletes of a flight are one batch: one multi, one
+ * write of ZooKeeper's log (or several multis, if it would be too long).  What
+ * their owners have submitted after them, such as reads of the queue, goes
+ * behind the batch.  All else goes ahead of it; that includes making
+ * directories, which cannot be in a multi, since the library aborts on a
+ * container there.  So the order of each owner's operations is kept, but not
+ * that between owners.  A flight has at most one such write for each owner.  A
+ * write that is alone in its flight is sent without a multi.  The delete and
+ * the create of a requeue are one write, which is never split; its answer is
+ * one, and an error is that of the part that failed.  The operations of a
+ * group, which may include checks and sets, are a multi of their own, behind
+ * the batches.
  *
- * One flight is out at a time.  Two, with half of the operations in each, do
- * not pay: the raw client of bench/ does 35,231 cycles a second with them, and
+ * One flight is out at a time.  Two, each with half of the operations, do not
+ * pay: with them the raw client of bench/ does 35,231 cycles a second, and
  * 44,056 with one (64 locks, multis without reads), since each write of
- * ZooKeeper's log carries fewer operations.
+ * ZooKeeper's log has fewer operations.
  *
  * Tokens.  All that one multi creates has the same czxid:
  * PrepRequestProcessor.java gets one zxid for it ("Each op in a multi-op must
- * have the same zxid!"), and DataTree.java gives it to each of its parts.
- * The answer does not tell the czxid, and create2, whose answer would, frees
- * a bad pointer in the library if it is in a multi.  So the owner asks for it
- * by a stat.  If the owners of several nodes of one multi ask in the same
- * flight, one stat is sent for all.  A create that is alone is a create2.
+ * have the same zxid!"), and DataTree.java uses it for each part.  The answer
+ * does not have the czxid, and create2, whose answer would, frees a bad
+ * pointer of the library in a multi.  So the owner asks by a stat.  If the
+ * owners of several nodes of one multi ask in the same flight, one stat is
+ * sent for all.  A create that is alone is a create2.
  *
  * If one operation of a batch fails, none of it has happened.  ZooKeeper
- * tells the error of the first that fails, and that is its answer; what its
- * owner sent behind it is answered as it came, as behind a write that was
- * alone.  The other writes go again in the next flight, and with them what
- * their owners sent behind them in the same flight.  The answers to that are
- * thrown away: the owners asked for them to be heard behind the write.  So
- * owners get answers as if there were no batches.
+ * reports the error of the first one that fails; its owner gets that answer
+ * and those to what it sent behind it, as if the write had been alone.  The
+ * other writes are sent again in the next flight, with what their owners sent
+ * behind them; the first answers to that are discarded, since it must be read
+ * behind the write.  So owners get answers as if there were no batches.
  *
- * What goes again, and in which pieces:
+ * What is sent again, and in which pieces:
  *
- * - The writes ahead of the failed one are good.  The server did not try
- *	 those behind it.  Where one fails, others often do: ZooKeeper collects
- *	 directories that nobody uses.
- * - But the reading of the queue behind a create tells whether its directory
- *	 is missing.  If it is, the create is answered so, too; else it is taken
- *	 to be good.  Where nothing is read, the directory is watched: the event
- *	 of its deletion, which comes ahead of the answer, tells the same.
- * - The good ones go again as one batch, and the others as another, both
- *	 apart from what is new.
- * - If such a batch fails, what is behind its failed write goes in several,
- *	 none longer than the good stretch ahead of that, unless that was very
- *	 short.
- * - If the answer does not tell which write failed, each goes alone.
+ * - The writes before the failed one are good.  The server did not try those
+ *   after it.  Where one fails, others often do: ZooKeeper collects unused
+ *   directories.
+ * - But the read of the queue behind a create shows whether its directory is
+ *   missing.  If it is, the create gets that answer, too; otherwise it counts
+ *   as good.  Where nothing is read, the directory is watched: the event of
+ *   its deletion, which precedes the answer, shows the same.
+ * - The good writes are sent again as one batch and the others as another,
+ *   both apart from new ones.
+ * - If such a batch fails, what is behind its failed write is sent in several
+ *   pieces, none longer than the good stretch before it, unless that was very
+ *   short.
+ * - If the answer does not say which write failed, each is sent alone.
  *
- * So however many writes fail, a few flights settle it.  If one fails, that
- * costs two more requests, and those for what was sent behind.
+ * So however many writes fail, a few flights settle it.  One failure costs two
+ * more requests, and those for what was sent behind.
  *
  * Everything here runs in the main thread.
  *
@@ -85,43 +84,47 @@
 #define RESEND_DELAY_MS		100
 
 /*
- * The most that goes in one multi: longer ones do not make operations
- * cheaper, and the server refuses requests of more than
- * REQUEST_MAX_BYTES, which a group must not exceed either.
+ * The limits of one multi: longer ones are no cheaper per operation, and the
+ * server refuses requests of more than REQUEST_MAX_BYTES, which also limits a
+ * group.
  */
 #define BATCH_OPERATIONS	256
 #define BATCH_BYTES			(256 * 1024)
 
 /*
- * The most that go again in one batch, if they are known to be good, or if
- * nothing is known of them.  These are not the same, so that the two sorts
- * stay apart.
+ * The most writes in one batch that is sent again, if they are good, or if
+ * nothing is known of them.  The values differ, so that the two kinds stay
+ * apart.
  */
 #define GOOD_PIECE			BATCH_OPERATIONS
 #define UNKNOWN_PIECE		(BATCH_OPERATIONS - 1)
 
-/* If that fails, what is behind the failed one goes in so many, or fewer. */
+/*
+ * If that fails, what is behind the failed write goes in at most so many
+ * pieces.
+ */
 #define MAX_PIECES			8
 
-/* The most that go in one flight, so that it does not take long. */
+/* The most operations in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
 
-/* The main thread is woken for so many answers to reads behind a batch. */
+/* Of the reads behind a batch, every so many answers wake the main thread. */
 #define WAKE_INTERVAL		16
 
-/* So many stats of a flight can stand for others. */
+/* The most stats of a flight that can stand for others. */
 #define SHARED_STATS		16
 
-/* What an owner has in the flight that is out. */
+/* An owner's operations in the flight that is out. */
 typedef struct Passenger
 {
 	uint32		owner;
 	char		status;			/* for simplehash.h */
 	bool		wrote;			/* a create or delete */
-	bool		put_off;		/* another one has to wait for the next flight */
-	bool		put_back;		/* the write goes again, and all behind it */
-	Operation  *write;			/* that write, if nothing that was behind it
-								 * goes again yet; or NULL */
+	bool		put_off;		/* another write waits for the next flight */
+	bool		put_back;		/* the write is sent again, with all behind
+								 * it */
+	Operation  *write;			/* that write, if nothing behind it is sent
+								 * again yet; or NULL */
 } Passenger;
 
 #define SH_PREFIX passengers
@@ -135,7 +138,7 @@ typedef struct Passenger
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* A flight that is being put together: its parts in the order of sending. */
+/* A flight being composed: its parts in the order of sending. */
 typedef struct FlightPlan
 {
 	dlist_head	ahead;
@@ -143,7 +146,7 @@ typedef struct FlightPlan
 	dlist_head	groups;
 	dlist_head	behind;
 	Operation  *stats[SHARED_STATS];	/* those that can stand for others */
-	Operation  *urgent;			/* the last of these in "ahead" */
+	Operation  *urgent;			/* the last urgent one of "ahead" */
 	int			nbehind;
 	int			nstats;
 	int			nsent;			/* operations that will be answered */
@@ -151,7 +154,7 @@ typedef struct FlightPlan
 
 /*
  * flight_init
- *		Make an empty flight, whose operations live in "context".
+ *		Make an empty flight, with its operations in "context".
  */
 void
 flight_init(Flight *flight, Client *client, Watches *watches,
@@ -169,7 +172,7 @@ flight_init(Flight *flight, Client *client, Watches *watches,
 
 /*
  * flight_submit
- *		Submit a request; it leaves with flight_send().
+ *		Submit a request, to be sent by flight_send().
  */
 void
 flight_submit(Flight *flight, uint32_t owner, const Request *request)
@@ -184,8 +187,8 @@ flight_submit(Flight *flight, uint32_t owner, const Request *request)
  * flight_submit_heartbeat
  *		Submit a write that changes nothing.
  *
- * It leaves ahead of what else is submitted, and not behind flights of reads,
- * which prove nothing.
+ * It is sent before what else is submitted, and does not wait for flights of
+ * reads, which prove nothing.
  */
 void
 flight_submit_heartbeat(Flight *flight)
@@ -197,7 +200,7 @@ flight_submit_heartbeat(Flight *flight)
 
 /*
  * flight_is_out
- *		Is a flight out, so that no other can leave?
+ *		Is a flight out?  Then no other can be sent.
  */
 bool
 flight_is_out(const Flight *flight)
@@ -207,8 +210,7 @@ flight_is_out(const Flight *flight)
 
 /*
  * flight_hold_back
- *		The server, if we are connected to one, has not dealt with something:
- *		let the next flight wait.
+ *		The server has not processed something: delay the next flight.
  */
 void
 flight_hold_back(Flight *flight)
@@ -241,7 +243,7 @@ forget_list(dlist_head *list)
 
 /*
  * flight_forget_waiting
- *		Free the operations that the library does not have.
+ *		Free the operations that have not been sent.
  */
 void
 flight_forget_waiting(Flight *flight)
@@ -252,7 +254,7 @@ flight_forget_waiting(Flight *flight)
 
 /*
  * flight_forget_out
- *		Free those that it has; the client must be closed.
+ *		Free the operations that are out; the client must be closed.
  */
 void
 flight_forget_out(Flight *flight)
@@ -273,7 +275,7 @@ board(Flight *flight, dlist_head *list)
 
 /*
  * flight_directory_deleted
- *		A watch has told that this directory has been deleted.
+ *		A watch has reported the deletion of this directory.
  */
 void
 flight_directory_deleted(Flight *flight, const char *directory)
@@ -292,7 +294,7 @@ flight_directory_deleted(Flight *flight, const char *directory)
 	}
 }
 
-/* Send the first operation of a list by itself. */
+/* Send the first operation of a list alone. */
 static void
 send_first(Flight *flight, dlist_head *list)
 {
@@ -306,9 +308,7 @@ send_all(Flight *flight, dlist_head *list)
 		send_first(flight, list);
 }
 
-/*
- * Send the first operations of a list, creates and deletes, as one multi.
- */
+/* Send the first creates and deletes of a list as one multi. */
 static void
 send_multi(Flight *flight, dlist_head *list, int count, bool is_batch)
 {
@@ -324,8 +324,8 @@ send_multi(Flight *flight, dlist_head *list, int count, bool is_batch)
 }
 
 /*
- * Send creates and deletes in batches: what is new apart from what was in a
- * batch that has failed.
+ * Send creates and deletes in batches: new ones apart from those whose batch
+ * has failed.
  */
 static void
 send_writes(Flight *flight, dlist_head *list)
@@ -361,7 +361,7 @@ send_writes(Flight *flight, dlist_head *list)
 	}
 }
 
-/* Send what must succeed or fail together: each group as a multi. */
+/* Send each group as a multi. */
 static void
 send_groups(Flight *flight, dlist_head *list)
 {
@@ -384,8 +384,8 @@ send_groups(Flight *flight, dlist_head *list)
 }
 
 /*
- * Is there another stat in the flight that tells what this one asks for?
- * Then it stands for this one, which is not sent.
+ * If another stat in the flight has the same answer, let it stand for this
+ * one, which is not sent.
  */
 static bool
 share_stat(FlightPlan *plan, Operation *op)
@@ -405,7 +405,7 @@ share_stat(FlightPlan *plan, Operation *op)
 	return false;
 }
 
-/* May somebody wait for the answer to this, other than for that to a write? */
+/* May a backend wait for this answer alone, not for that to a write? */
 static bool
 is_urgent(const Operation *op)
 {
@@ -416,8 +416,8 @@ is_urgent(const Operation *op)
 }
 
 /*
- * Move an operation from the list that it waits in to where it belongs in the
- * flight.  Returns false if it has to stay.
+ * Move an operation from its waiting list to its place in the flight.  Returns
+ * false if it has to wait.
  */
 static bool
 plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
@@ -464,7 +464,7 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 	return true;
 }
 
-/* Plan what has to go again, and what has been submitted. */
+/* Compose a flight: what is sent again, then what has been submitted. */
 static void
 plan_flight(Flight *flight, FlightPlan *plan)
 {
@@ -480,7 +480,7 @@ plan_flight(Flight *flight, FlightPlan *plan)
 	passengers_reset(flight->passengers);
 	dlist_foreach_modify(iter, &flight->again)
 	{
-		/* an owner has one write in it at the most, ahead of all else */
+		/* this is the first write of its owner here */
 		(void) plan_operation(flight, plan,
 							  dlist_container(Operation, node, iter.cur));
 	}
@@ -488,7 +488,7 @@ plan_flight(Flight *flight, FlightPlan *plan)
 	{
 		Operation  *op = dlist_container(Operation, node, iter.cur);
 
-		/* a group must not be torn apart */
+		/* a group must not be split */
 		if (count >= FLIGHT_OPERATIONS &&
 			(op->request.group == 0 || op->request.group != group))
 			break;
@@ -503,8 +503,8 @@ plan_flight(Flight *flight, FlightPlan *plan)
 
 /*
  * flight_send
- *		Send what has to go again, and what has been submitted, or as much of
- *		it as one flight takes.
+ *		Send what is to be sent again, and what has been submitted, up to
+ *		the limit of a flight.
  *
  * No flight may be out, and the connection must be up.
  */
@@ -529,8 +529,8 @@ flight_send(Flight *flight, int64 now_ms)
 }
 
 /*
- * Have the stats that this one stands for answered right behind it.  If it
- * has not found a node of our session, they have to ask for themselves.
+ * Answer the stats that this one stands for right behind it.  If it has not
+ * found a node of our session, they are sent themselves.
  */
 static void
 answer_sharers(Flight *flight, Operation *op)
@@ -556,8 +556,8 @@ answer_sharers(Flight *flight, Operation *op)
 }
 
 /*
- * How many may go in one batch with this operation, next time, now that the
- * batch has failed that it was in?
+ * The size of the next batch with this operation, now that its batch has
+ * failed.
  */
 static int
 next_piece(const Operation *op)
@@ -574,8 +574,8 @@ next_piece(const Operation *op)
 }
 
 /*
- * Does this have to go again?  Once a batch has failed, all that its owners
- * have in it and behind it does.
+ * Is this to be sent again?  If a batch has failed, all that its owners have
+ * in it and behind it is.
  */
 static bool
 goes_again(Flight *flight, Operation *op)
@@ -596,10 +596,9 @@ goes_again(Flight *flight, Operation *op)
 }
 
 /*
- * This answers something that was sent behind a write that goes again: does
- * it tell what would become of the write?  If the directory in which the
- * write creates is missing, returns the write, to be given out with that
- * answer; this one follows.
+ * This answers what was sent behind a write that is sent again: does it show
+ * what would become of the write?  If the directory of a create is missing,
+ * returns the create, to be answered so first; this one follows.
  */
 static Operation *
 known_to_fail(Flight *flight, Operation *op)
@@ -614,7 +613,7 @@ known_to_fail(Flight *flight, Operation *op)
 	if (op->event.code == ZOK && write->piece == UNKNOWN_PIECE)
 		write->piece = GOOD_PIECE;
 
-	/* that a write fails proves something, so it must have been heard */
+	/* a failed write is a proof, so the server must have received it */
 	if (op->event.code != ZNONODE || write->piece != UNKNOWN_PIECE)
 		return NULL;
 	passenger->put_back = false;
@@ -636,8 +635,8 @@ send_again(Flight *flight, Operation *op)
 }
 
 /*
- * Nobody waits for the answer to the deletion of an orphan, so nobody else
- * would repeat it, if nothing is known of it.
+ * The deletion of an orphan has an unknown result, and no owner that would
+ * repeat it.
  */
 static bool
 is_lost_orphan(const Operation *op)
@@ -648,8 +647,8 @@ is_lost_orphan(const Operation *op)
 }
 
 /*
- * A create whose batch has failed would have failed itself, if its directory
- * has been deleted.  The server has heard it.
+ * A create whose batch has failed would itself have failed if its directory
+ * has been deleted.  The server has processed it.
  */
 static void
 answer_without_directory(Operation *op)
@@ -661,10 +660,10 @@ answer_without_directory(Operation *op)
 
 /*
  * flight_answer
- *		An answer has come.
+ *		Take an answer.
  *
- * Returns the operation whose answer is to be given out now, which the caller
- * frees by flight_forget(); or NULL: the one that was answered goes again.
+ * Returns the operation to be answered now, which the caller frees by
+ * flight_forget(); or NULL: the answered one is sent again.
  */
 Operation *
 flight_answer(Flight *flight, ClientEvent *event)
@@ -696,10 +695,10 @@ flight_answer(Flight *flight, ClientEvent *event)
 
 /*
  * flight_fill_answer
- *		Tell the answer to an operation.
+ *		Fill in the answer to an operation, as operation_fill_answer().
  *
- * As operation_fill_answer().  If nothing is known of the outcome, the next
- * flight is held back; but not if it is another one of its group that failed.
+ * If the result is unknown, the next flight is delayed, unless another
+ * operation of the group failed.
  */
 void
 flight_fill_answer(Flight *flight, const Operation *op, RequestAnswer *answer)

@@ -23,13 +23,13 @@ typedef struct Flight
 	Watches    *watches;
 	MemoryContext context;
 	dlist_head	submitted;
-	dlist_head	again;			/* go ahead of "submitted" */
+	dlist_head	again;			/* to be sent before "submitted" */
 	dlist_head	out;			/* the flight that is out */
 	struct passengers_hash *passengers; /* in it */
 	bool		batch_failed;	/* one of it */
-	uint32_t	last_batch;		/* id of the latest multi; never 0 again */
-	int64		sent_ms;		/* zk_now_ms() when the latest left */
-	int64		resend_ms;		/* zk_now_ms() before which none may leave */
+	uint32_t	last_batch;		/* ID of the latest multi; never 0 again */
+	int64		sent_ms;		/* zk_now_ms() when the latest was sent */
+	int64		resend_ms;		/* zk_now_ms() before which none is sent */
 } Flight;
 
 extern void flight_init(Flight *flight, Client *client, Watches *watches,

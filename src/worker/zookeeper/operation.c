@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * operation.c
- *		One operation, as a request to the library and as its answer.
+ *		One operation: as a request to the library, and its answer.
  *
- * Makes an operation of a request, hands it to the library, by itself or in a
- * multi, and tells its answer.
- * When it is sent, and with which others, is for flight.c to say.
+ * Makes an operation of a request, passes it to the library, alone or in a
+ * multi, and fills in its answer.  flight.c decides when it is sent, and with
+ * which others.
  *
- * An operation is allocated in one piece, with its answer at the beginning:
- * the callback fills that in, so it must not be freed between the request and
- * the answer, other than with the handle closed.
+ * An operation is allocated in one piece, with its answer at the beginning,
+ * which the callback fills in.  So it must not be freed between the request
+ * and the answer, unless the handle is closed.
  *
- * The library's callbacks fill in the answers, in its threads; all else runs in
- * the main thread.
+ * The library's callbacks fill in the answers, in its threads; all else runs
+ * in the main thread.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -28,10 +28,10 @@
 #include "utils/memutils.h"
 #include "worker/zookeeper/operation_private.h"
 
-/* What a sequence number can add to a path, and a good deal more. */
+/* More than a sequence number can add to a path. */
 #define SEQUENCE_SIZE		32
 
-/* What came in place of an answer that makes no sense: as if none had come. */
+/* The code for an answer that makes no sense: as if none had come. */
 #define UNHEARD		ZCONNECTIONLOSS
 
 /* A request that changes nothing, but goes through the leader as a write. */
@@ -41,7 +41,7 @@ typedef struct Barrier
 	int			code;			/* ZOO_ERRORS */
 } Barrier;
 
-/* Operations that succeed or fail together: those of a group, or a batch. */
+/* Operations that succeed or fail together: a group or a batch. */
 typedef struct Multi
 {
 	bool		is_batch;
@@ -51,15 +51,15 @@ typedef struct Multi
 } Multi;
 
 /*
- * What follows runs in the library's threads: see client.c for what it may
- * touch.  "data" is the ClientEvent to be filled in; of callback_barrier() the Barrier,
- * of callback_multi() the Multi.
+ * What follows runs in the library's threads; client.c says what it may touch.
+ * "data" is the ClientEvent to be filled in; for callback_barrier() the
+ * Barrier, for callback_multi() the Multi.
  *
- * It does not trust what the library hands on.  A missing string or a code that
- * does not exist counts as an answer that was lost.
+ * What the library delivers is not trusted: a missing string or an impossible
+ * code counts as a lost answer.
  */
 
-/* An error code of the server, which has no positive ones; we do. */
+/* The error code of a server.  It has no positive ones; we do. */
 static int
 code_of(int rc)
 {
@@ -71,7 +71,7 @@ callback_void(int rc, const void *data)
 {
 	ClientEvent *event = (ClientEvent *) data;
 
-	if (event)					/* else a step of an operation, not its end */
+	if (event)					/* else a step before the operation itself */
 		client_post_answer(event, code_of(rc));
 }
 
@@ -103,7 +103,7 @@ callback_create(int rc, const char *value, const struct Stat *stat,
 	callback_string(rc, value, data);
 }
 
-/* The barrier ahead of an operation is answered ahead of it. */
+/* The barrier before an operation is answered before it. */
 static void
 callback_barrier(int rc, const void *data)
 {
@@ -113,10 +113,10 @@ callback_barrier(int rc, const void *data)
 }
 
 /*
- * A list that was cut short has no strings at its end, or none at all.  Part
- * of a queue would look like a queue in which others are missing.  The list
- * may claim to have 2^31 strings, which the library would free one by one:
- * set the count to what there is.
+ * A truncated list has no strings at its end, or none at all.  Part of a queue
+ * would look like a queue without the others.  The list may claim to have 2^31
+ * strings, which the library would free one by one: set the count to the
+ * strings that exist.
  */
 static bool
 list_is_whole(const struct String_vector *strings)
@@ -157,7 +157,7 @@ copy_children(ClientEvent *event, const struct String_vector *strings)
 	return true;
 }
 
-/* What was read behind a barrier that has failed does not count. */
+/* What was read behind a failed barrier does not count. */
 static int
 behind_barrier(const ClientEvent *event, int rc)
 {
@@ -232,7 +232,7 @@ callback_data(int rc, const char *value, int value_len,
 	if (rc == ZOK && stat)
 		event->stat = *stat;
 	if (rc == ZOK && (stat == NULL || Max(value_len, 0) != stat->dataLength))
-		code = UNHEARD;			/* cut short, so it is not even there */
+		code = UNHEARD;			/* truncated, so unknown */
 	else if (rc == ZOK && value && value_len >= 0)
 	{
 		event->data = malloc((Size) value_len + 1);
@@ -247,7 +247,7 @@ callback_data(int rc, const char *value, int value_len,
 	client_post_answer(event, code);
 }
 
-/* Does this one's answer go to the events of that one, which has some? */
+/* Does operation "one" report to the events of operation "that"? */
 static bool
 is_part(const Multi *multi, int one, int that)
 {
@@ -256,9 +256,9 @@ is_part(const Multi *multi, int one, int that)
 }
 
 /*
- * Queue all answers of a multi at once.  The main thread, which also calls this
- * if the library does not take a multi, may free the multi as soon as it has the
- * last answer.
+ * Queue all answers of a multi at once.  The main thread, which also calls
+ * this if the library rejects a multi, may free the multi as soon as it has
+ * the last answer.
  */
 static void
 post_multi(const Multi *multi)
@@ -283,7 +283,7 @@ post_multi(const Multi *multi)
 
 /*
  * A multi can fail in two ways.  If one of its operations fails, that one has
- * an error of its own, those ahead of it have none, and those behind it have
+ * its error, those before it have none, and those after it have
  * ZRUNTIMEINCONSISTENCY, since the server did not try them.  If the request
  * fails or the connection is lost, all have the same error.
  */
@@ -339,7 +339,7 @@ make_empty(Client *client, MemoryContext context, Size path_size)
 	return op;
 }
 
-/* Does this create a contender, or another znode with a number? */
+/* Does this create a sequential znode? */
 static bool
 creates(const Operation *op)
 {
@@ -347,7 +347,7 @@ creates(const Operation *op)
 		op->request.kind == REQUEST_REQUEUE;
 }
 
-/* May this be in the multi of a group? */
+/* May this be in a group? */
 static bool
 can_be_grouped(const Operation *op)
 {
@@ -359,7 +359,7 @@ can_be_grouped(const Operation *op)
 
 /*
  * operation_make
- *		Make an operation of a request, in "context".
+ *		Make an operation from a request, in "context".
  */
 Operation *
 operation_make(Client *client, MemoryContext context, uint32_t owner,
@@ -398,7 +398,7 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 
 /*
  * operation_parts
- *		How many operations of a multi is this?
+ *		The number of operations in a multi that this takes.
  */
 int
 operation_parts(const Operation *op)
@@ -421,8 +421,8 @@ operation_make_heartbeat(Client *client, MemoryContext context)
 }
 
 /*
- * Create the directory's parents, as plain nodes.  Whether that failed shows
- * when the directory itself is created.
+ * Create the directory's parents, as plain nodes.  If that fails, the create
+ * of the directory itself shows it.
  */
 static void
 send_mkdir_parents(const Client *client, const char *path)
@@ -445,7 +445,7 @@ sets_watch(const Operation *op)
 		op->request.kind == REQUEST_LIST;
 }
 
-/* The type of the watch that this sets. */
+/* The type of watch that this sets. */
 static ZooWatcherType
 watch_type(const Operation *op)
 {
@@ -453,7 +453,7 @@ watch_type(const Operation *op)
 		ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
 }
 
-/* Read the node or list its children, and watch. */
+/* Read the node or list its children, with a watch. */
 static int
 send_watch(Operation *op, Watches *watches)
 {
@@ -488,7 +488,7 @@ data_len(const Operation *op)
 	return op->request.data ? (int) strlen(op->request.data) : -1;
 }
 
-/* The ACL of a node; others may read a persistent one. */
+/* The ACL of a node; a persistent one is readable by others. */
 static const struct ACL_vector *
 acl_of(const Operation *op)
 {
@@ -505,7 +505,7 @@ acl_of(const Operation *op)
 	return &readable;
 }
 
-/* Hand the operation to the library; returns one of ZOO_ERRORS. */
+/* Pass the operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_by_kind(Operation *op, Watches *watches)
 {
@@ -564,7 +564,7 @@ send_by_kind(Operation *op, Watches *watches)
 	return ZBADARGUMENTS;
 }
 
-/* The same behind a barrier, if it is to be: see session.c. */
+/* The same, behind a barrier if required (session.c). */
 static int
 send_behind_barrier(Operation *op, Watches *watches)
 {
@@ -586,14 +586,14 @@ send_behind_barrier(Operation *op, Watches *watches)
 	}
 	rc = send_by_kind(op, watches);
 	if (rc != ZOK)
-		event->barrier = NULL;	/* leave it to its answer; memory is short */
+		event->barrier = NULL;	/* left to its answer: out of memory */
 	return rc;
 }
 
 /*
- * Did the library not take a request, so that we have to answer it?
- * ZINVALIDSTATE is the end of the session, which comes as an event of its own
- * and takes the operation with it.
+ * Did the library reject a request, so that we must answer it?  ZINVALIDSTATE
+ * is the end of the session, an event of its own, which ends the operation
+ * too.
  */
 static bool
 was_refused(int rc)
@@ -603,7 +603,7 @@ was_refused(int rc)
 
 /*
  * operation_send
- *		Hand an operation to the library, by itself.
+ *		Pass an operation to the library, alone.
  *
  * It is answered in any case, unless the session ends.
  */
@@ -622,8 +622,8 @@ operation_send(Operation *op, Watches *watches)
 }
 
 /*
- * Make a multi, with room behind it for the results and for the paths that
- * come with them: all that is the library's until it has answered.
+ * Make a multi, followed by room for the results and their paths: all that the
+ * library uses until it has answered.
  */
 static Multi *
 make_multi(Operation *const *ops, int count, bool is_batch,
@@ -656,7 +656,7 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 	return multi;
 }
 
-/* Add a create to a multi; *room is where its path goes. */
+/* Add a create to a multi; *room is for its path. */
 static void
 add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 {
@@ -669,7 +669,7 @@ add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 	*room += size;
 }
 
-/* The same for an operation: as many as operation_parts(). */
+/* Add an operation to a multi, in operation_parts() parts. */
 static void
 add_operation(zoo_op_t *zop, Operation *op, char **room)
 {
@@ -697,12 +697,11 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 
 /*
  * operation_send_multi
- *		Hand creates and deletes, or those of a group, to the library, as one
- *		multi.
+ *		Pass creates and deletes, or a group, to the library as one multi.
  *
- * What it creates has "id" as its batch.  "is_batch": they do not belong
- * together, and if one fails the others are answered CLIENT_BATCH_FAILED.
- * They are answered in any case, unless the session ends.  The multi, in
+ * "id" becomes the batch of what it creates.  "is_batch": the operations are
+ * unrelated, and if one fails the others are answered CLIENT_BATCH_FAILED.
+ * All are answered in any case, unless the session ends.  The multi, in
  * "context", is freed with the last of them.
  */
 void
@@ -743,7 +742,7 @@ operation_send_multi(Operation *const *ops, int count, bool is_batch,
 	pfree(zops);
 }
 
-/* If this was to set a watch, it was not set. */
+/* The watch that this was to set was not set. */
 static void
 forget_watch(const Operation *op, Watches *watches)
 {
@@ -754,8 +753,7 @@ forget_watch(const Operation *op, Watches *watches)
 
 /*
  * operation_note_watch
- *		If this was to set or to remove a watch, its answer tells whether that
- *		was done.
+ *		Note by the answer whether this has set or removed its watch.
  */
 void
 operation_note_watch(const Operation *op, Watches *watches)
@@ -779,7 +777,7 @@ free_answer(Operation *op)
 
 /*
  * operation_reset
- *		Forget the answer to an operation, to send it again.
+ *		Forget the answer to an operation, so that it can be sent again.
  */
 void
 operation_reset(Operation *op, Watches *watches)
@@ -796,8 +794,7 @@ operation_reset(Operation *op, Watches *watches)
 
 /*
  * operation_free
- *		Free an operation and its answer; the caller has taken it off its
- *		list.
+ *		Free an operation, which is in no list, and its answer.
  */
 void
 operation_free(Operation *op)
@@ -836,7 +833,7 @@ operation_note_deletion(Operation *op, const char *directory)
 
 /*
  * operation_is_proof
- *		Has the leader worked on this, and has a quorum logged the outcome?
+ *		Has the leader processed this, and a quorum logged the outcome?
  */
 bool
 operation_is_proof(const Operation *op)
@@ -849,10 +846,6 @@ operation_is_proof(const Operation *op)
 		kind == REQUEST_DELETE || kind == REQUEST_DELETE_ORPHAN;
 }
 
-/*
- * operation_result
- *		What has become of this?
- */
 RequestResult
 operation_result(const Operation *op)
 {
@@ -865,7 +858,7 @@ operation_result(const Operation *op)
 		case ZNONODE:
 			return REQUEST_NO_NODE;
 		case ZNODEEXISTS:
-			/* somebody else made the directory */
+			/* another client made the directory */
 			return op->request.kind == REQUEST_MKDIR ||
 				op->request.kind == REQUEST_MKDIRS ?
 				REQUEST_OK : REQUEST_REFUSED;
@@ -878,17 +871,17 @@ operation_result(const Operation *op)
 		case ZUNIMPLEMENTED:
 			return REQUEST_REFUSED;
 		default:
-			/* up to ZAPIERROR it is the client's, which knows no more */
+			/* up to ZAPIERROR it is the client's code, which knows no more */
 			return code > ZAPIERROR ? REQUEST_UNKNOWN : REQUEST_REFUSED;
 	}
 }
 
 /*
  * operation_fill_answer
- *		Tell the answer.
+ *		Fill in the answer, which points into the operation.
  *
- * *answer points into the operation.  Not for heartbeats, nor for UNWATCH and
- * DELETE_ORPHAN, for whose answers nobody waits.
+ * Not for heartbeats, nor for UNWATCH and DELETE_ORPHAN, which are not
+ * answered.
  */
 void
 operation_fill_answer(const Operation *op, RequestAnswer *answer)

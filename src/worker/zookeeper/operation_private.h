@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * operation_private.h
- *		One operation, as a request to the library and as its answer.
+ *		One operation: as a request to the library, and its answer.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -19,12 +19,11 @@
 #include "worker/zookeeper/watches_private.h"
 
 /*
- * In place of one of ZOO_ERRORS: the stat that was to stand for this one has
- * failed.
+ * In place of one of ZOO_ERRORS: the stat that stood for this one has failed.
  */
 #define OPERATION_NOT_SHARED	(CLIENT_BATCH_FAILED + 1)
 
-/* No owner of requests has this id. */
+/* The ID of no owner. */
 #define NOBODY				0
 
 typedef struct Operation
@@ -32,24 +31,23 @@ typedef struct Operation
 	ClientEvent event;			/* the answer; must be first */
 	dlist_node	node;			/* in a list of the flight */
 	uint32_t	owner;			/* or NOBODY: of a heartbeat */
-	Request		request;		/* "batch" is also, of CREATE and REQUEUE, the
-								 * id of the multi that it is in */
-	int			place;			/* its number in its multi, or the last of
-								 * them */
-	int			place_count;	/* and how many that multi has */
-	int			piece;			/* the most that go in one batch with this
-								 * one, since it was in one that has failed;
-								 * or 0 */
-	struct Operation *sharer;	/* STAT: next of those that it stands for */
+	Request		request;		/* its "batch" is also, of CREATE and REQUEUE,
+								 * the ID of its multi */
+	int			place;			/* its number in its multi, or that of its last
+								 * part */
+	int			place_count;	/* the number of operations in that multi */
+	int			piece;			/* the most operations of its next batch, after
+								 * one that failed; or 0 */
+	struct Operation *sharer;	/* STAT: the next one that this stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	bool		directory_deleted;	/* CREATE: since it was submitted */
-	ZooWatcherType unwatched;	/* UNWATCH: what it has the server remove, or
-								 * 0 */
-	bool		heartbeat;		/* this is all that it is for */
+	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
+								 * server, or 0 */
+	bool		heartbeat;		/* it is only that */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *prefix;			/* REQUEUE: path to create, without the
-								 * number; else NULL */
-	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of what it is about */
+								 * number */
+	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode */
 } Operation;
 
 extern Operation *operation_make(Client *client, MemoryContext context,

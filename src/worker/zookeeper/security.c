@@ -1,51 +1,50 @@
 /*-------------------------------------------------------------------------
  *
  * security.c
- *		What the library gets to authenticate and to encrypt.
+ *		Credentials, TLS and SASL for the library.
  *
- * Credentials (zklock.auth).  The directories of our contenders, and with
- * zklock.acl = creator the contenders too, belong to whoever made them: with
- * other credentials we could not even delete them.  So the sessions go on
- * presenting those that they have begun with, together with the new ones, while
- * there are contenders, and with zklock.acl = creator until %clusters and our
- * znode in it have an ACL for both (fleet.c).  Then the next worker resumes them
- * with the new ones only: credentials are of a connection, and cannot be taken
- * back from one.
+ * Credentials (zklock.auth).  The directories of our contenders and, with
+ * zklock.acl = creator, the contenders too, belong to their creator's
+ * credentials: with others we could not even delete them.  So the sessions
+ * continue to present the credentials that they began with, together with the
+ * new ones, while there are contenders, and with zklock.acl = creator until
+ * %clusters and our znode in it have an ACL for both (fleet.c).  Then the next
+ * worker resumes them with the new ones only: credentials belong to a
+ * connection, and cannot be withdrawn from it.
  *
- * TLS.  libzookeeper_mt reads the files itself, at each connection.  What we know
- * of it, as of 3.8.0 and 3.9.3:
+ * TLS.  libzookeeper_mt reads the files itself, at each connection.  Known
+ * facts of 3.8.0 and 3.9.3:
  *
- * - Files that it cannot use make its IO thread try again at once, for ever.
- *	 So we look at them first; and what we do not find ends the worker, so that
- *	 the next one tries a second later.
- * - It trusts the authorities of the system, too, and does not look at the name
- *	 in the server's certificate: whoever has a certificate of any of them could
- *	 pose as ZooKeeper.  OpenSSL takes the authorities of the system from where
- *	 two environment variables say, so in the worker they name our file.
- * - It waits for the end of a handshake for ever: see lifecycle.c and
- *	 client_close().
- * - It asks for the passphrase of a key on the terminal if it is given none.
+ * - If it cannot use a file, its IO thread retries at once, without end.  So
+ *   we check the files first; what we do not find ends the worker, so that the
+ *   next one tries a second later.
+ * - It also trusts the system's authorities, and does not check the name in
+ *   the server's certificate: the owner of any certificate of theirs could
+ *   pose as ZooKeeper.  OpenSSL reads the location of the system's authorities
+ *   from two environment variables, so in the worker they name our file.
+ * - It waits for the end of a handshake without limit: see lifecycle.c and
+ *   client_close().
+ * - Without the passphrase of a key, it asks for it on the terminal.
  *
- * SASL.  The mechanism is DIGEST-MD5: of those that ZooKeeper's servers have, the
- * one that takes a password.  The password does not go over the network, and the
- * server must prove that it knows it, too.  Kerberos would need the name of each
- * server, and the library takes one name for all.
+ * SASL.  The mechanism is DIGEST-MD5, the one of ZooKeeper's mechanisms that
+ * uses a password.  The password does not go over the network, and the server
+ * must prove that it knows it, too.  Kerberos would need the name of each
+ * server, but the library uses one name for all.
  *
- * libzookeeper_mt uses Cyrus SASL.  What we know of both, as of 3.8.0, 3.9.3
- * and 2.1.28:
+ * libzookeeper_mt uses Cyrus SASL.  Known facts of 3.8.0, 3.9.3 and 2.1.28:
  *
- * - The program must initialize Cyrus SASL, and give it mutexes: each handle
- *	 authenticates in a thread of its own.
- * - The library keeps the password with the callbacks that it makes: handles
- *	 must not share them.  It has no function to free them, so a session has
- *	 one set for the life of the process.
- * - Cyrus SASL looks up the name of this machine at each connection, and fails if
- *	 there is none.
- * - The library reads the password at each connection, the first line of the
- *	 file, and without a file it would ask for it on the terminal.
- * - When authentication has failed, its IO thread ends, and it tells nobody:
- *	 see client_next_event().
- * - It cannot have TLS at the same time.
+ * - The program must initialize Cyrus SASL, and provide mutexes: each handle
+ *   authenticates in its own thread.
+ * - The library keeps the password with its callbacks, which handles must not
+ *   share.  It has no function to free them, so a session has one set for the
+ *   life of the process.
+ * - Cyrus SASL looks up the name of this machine at each connection, and fails
+ *   if there is none.
+ * - The library reads the password, the first line of the file, at each
+ *   connection; without a file it would ask for it on the terminal.
+ * - When authentication has failed, its IO thread ends without a report: see
+ *   client_next_event().
+ * - It cannot be combined with TLS.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -70,23 +69,23 @@
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/status.h"
 
-/* What a file may have at most. */
+/* The longest file. */
 #define MAX_FILE_BYTES		(1024 * 1024)
 
 /* Not a passphrase: with a key that has one, the library fails. */
 #define NO_PASSPHRASE		"none"
 
-/* As ZooKeeper's servers have them for DIGEST-MD5, whatever they are called. */
+/* What ZooKeeper's servers use for DIGEST-MD5, whatever their names. */
 #define SERVICE				"zookeeper"
 #define HOST				"zk-sasl-md5"
 
 /* The library reads 1023 bytes of the file. */
 #define MAX_PASSWORD_BYTES	1000
 
-/* Why the text of a file cannot be used, palloc'd; or NULL. */
+/* Returns why the text of a file cannot be used, palloc'd; or NULL. */
 typedef char *(*FileTextCheck) (const char *path, const char *text);
 
-/* zoo_sasl_params_t, which zookeeper.h has for its own build only. */
+/* zoo_sasl_params_t, which zookeeper.h declares only if built so. */
 typedef struct SaslParams
 {
 	const char *service;
@@ -95,7 +94,7 @@ typedef struct SaslParams
 	const void *callbacks;
 } SaslParams;
 
-/* What the sessions have presented, in the form of session_write_auths(). */
+/* What the sessions present, in the form of session_write_auths(). */
 static char auths[ZK_AUTHS_SIZE];
 
 static SaslParams sasl_of_session[ZK_MAX_SESSIONS];
@@ -141,8 +140,8 @@ dispose_mutex(void *mutex)
  */
 
 /*
- * As PostgreSQL does for its own key: a file of ours must be ours alone; one of
- * root may be readable by a group, of which we are a member.
+ * As PostgreSQL does for its own key: a file of ours must not be accessible to
+ * others; a file of root may be readable by a group of ours.
  */
 static char *
 find_mode_problem(const char *path, const char *secret, const struct stat *st)
@@ -162,8 +161,8 @@ find_mode_problem(const char *path, const char *secret, const struct stat *st)
 /*
  * Why a file cannot be used, palloc'd; or NULL.
  *
- * "secret" says what the file has, as "private key", if nobody else may read
- * it; else it is NULL.  "check" looks at its text.
+ * "secret" names its contents, such as "private key", if only we may read it;
+ * otherwise it is NULL.  "check" checks its text.
  */
 static char *
 find_file_problem(const char *path, const char *secret, FileTextCheck check)
@@ -219,7 +218,7 @@ check_key(const char *path, const char *text)
 	return check_mark(path, text, "PRIVATE KEY");
 }
 
-/* The same of the files for TLS. */
+/* The same for the files for TLS. */
 static char *
 find_tls_problem(void)
 {
@@ -233,7 +232,8 @@ find_tls_problem(void)
 	if (problem == NULL)
 	{
 		setenv("SSL_CERT_FILE", zklock_tls_ca, 1);
-		setenv("SSL_CERT_DIR", zklock_tls_ca, 1);	/* a directory it is not */
+		setenv("SSL_CERT_DIR", zklock_tls_ca, 1);	/* a file, so no directory
+													 * of authorities */
 	}
 	return problem;
 }
@@ -251,7 +251,10 @@ check_password(const char *path, const char *text)
 	return NULL;
 }
 
-/* Once in a process.  Returns why it cannot be done, palloc'd; or NULL. */
+/*
+ * Initialize the library, once in a process.  Returns why that failed,
+ * palloc'd; or NULL.
+ */
 static char *
 find_library_problem(void)
 {
@@ -282,10 +285,10 @@ find_sasl_problem(void)
 
 /*
  * security_find_problem
- *		Why TLS or SASL, whichever is wanted, cannot be used, palloc'd; or NULL.
+ *		Why TLS or SASL, if wanted, cannot be used, palloc'd; or NULL.
  *
- * If TLS can, OpenSSL trusts in this process those authorities only that are in
- * our file: to be called ahead of the first handle.
+ * With TLS, OpenSSL trusts only the authorities in our file from then on, in
+ * this process: to be called before the first handle is made.
  */
 char *
 security_find_problem(void)
@@ -297,7 +300,7 @@ security_find_problem(void)
 
 /*
  * tls_files
- *		The files as the library wants them, palloc'd; NULL: no TLS.
+ *		The files, as the library wants them, palloc'd; NULL: no TLS.
  */
 char *
 tls_files(void)
@@ -309,7 +312,7 @@ tls_files(void)
 
 /*
  * tls_is_hopeless
- *		Has the library just told that it cannot use the files?
+ *		Does this message say that the library cannot use the files?
  */
 bool
 tls_is_hopeless(const char *message)
@@ -321,11 +324,11 @@ tls_is_hopeless(const char *message)
 
 /*
  * sasl_params
- *		What the library wants to know to authenticate the handle of a
- *		session; NULL: no SASL.
+ *		The library's parameters for the SASL authentication of a session;
+ *		NULL: no SASL.
  *
- * To be called when security_find_problem() has found none.  Valid until the process
- * ends: another user, or another file, needs another worker.  Errors: 53200.
+ * To be called after security_find_problem() has found none.  Valid until the
+ * process ends: another user, or file, needs another worker.  Errors: 53200.
  */
 const SaslParams *
 sasl_params(int session)
@@ -373,7 +376,7 @@ forget_auth(char *auth)
 
 /*
  * auths_attach
- *		Begin with what the worker before this one has presented.
+ *		Begin with what the previous worker presented.
  */
 void
 auths_attach(void)
@@ -383,11 +386,11 @@ auths_attach(void)
 
 /*
  * auths_collect
- *		A session is to present zklock.auth, and nothing else if there is
- *		no session or no others are needed, since there are no contenders.
+ *		Add zklock.auth to the credentials to be presented; the others are
+ *		dropped if there is no session, or if they are not needed because
+ *		there are no contenders.
  *
- * Returns all that it is to present, one string after the other, with an
- * empty one behind the last.
+ * Returns all credentials, as strings one after the other, then an empty one.
  */
 const char *
 auths_collect(bool needed)
@@ -405,7 +408,7 @@ auths_collect(bool needed)
 				;
 			if (end + need < auths + sizeof(auths))
 				break;
-			forget_auth(auths); /* the oldest, after a good many */
+			forget_auth(auths); /* the oldest of many */
 		}
 		memcpy(end, zklock_auth, need);
 		end[need] = '\0';
@@ -416,7 +419,7 @@ auths_collect(bool needed)
 
 /*
  * auths_are_several
- *		Do the sessions present more than one?
+ *		Do the sessions present more than one credential?
  */
 bool
 auths_are_several(void)
@@ -426,7 +429,7 @@ auths_are_several(void)
 
 /*
  * auths_are_old
- *		Do the sessions present credentials that are zklock.auth no more?
+ *		Do the sessions present credentials that are not zklock.auth's?
  */
 bool
 auths_are_old(void)
@@ -441,7 +444,7 @@ auths_are_old(void)
 
 /*
  * auths_forget_refused
- *		ZooKeeper has refused zklock.auth: the next worker presents the
+ *		ZooKeeper has refused zklock.auth: let the next worker present the
  *		others.
  */
 void

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * security.h
- *		What the library gets to authenticate and to encrypt.
+ *		Credentials, TLS and SASL for the library.
  *
  * Copyright (c) 2026, zklock developers
  *

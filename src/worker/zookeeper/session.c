@@ -3,39 +3,38 @@
  * session.c
  *		The instance's ZooKeeper sessions.
  *
- * Most instances need one; sessions.c tells when there are more.  A session
- * goes by its number, from 0 up to ZK_MAX_SESSIONS, in all files and in shared
- * memory.
+ * Most instances need one; sessions.c decides when there are more.  All files,
+ * and shared memory, refer to a session by its number, from 0 up to
+ * ZK_MAX_SESSIONS.
  *
- * The life of a session: it is opened, connects, is suspended and resumed,
- * and ends.  A session has a client (client.c: the library's handle and the
- * queue of events), its watches (watches.c) and its operations (flight.c,
- * operation.c).  These do not know of this file: they are handed the parts of
- * the session that they work on, and return what has come of it.
+ * A session is opened, connects, is suspended and resumed, and ends.  It has a
+ * client (client.c: the library's handle and the queue of events), its watches
+ * (watches.c) and its operations (flight.c, operation.c).  These do not know
+ * of this file: they are passed the parts of the session that they work on.
  *
- * session_next_event() hands answers and watches to the owners of the requests,
- * turns other client events into events for the worker, or deals with them here.
- * session_flush() sends.  An operation that the library will never answer,
- * because the session has ended, is forgotten with the session and not waited
- * for.
+ * session_next_event() delivers answers and watches to the owners of the
+ * requests; it handles other client events, or turns them into events for the
+ * worker.  session_flush() sends.  An operation that the library will never
+ * answer, because the session has ended, is forgotten with the session.
  *
- * Lease.  Each answer to a request that changes the tree tells lease.c that
- * the session was alive.  If there are none, a heartbeat does: a multi that
- * only checks that "/" exists, which also goes through the leader.
+ * Lease.  Each answer to a request that changes the tree proves to lease.c
+ * that the session was alive.  Without such requests a heartbeat is sent: a
+ * multi that only checks that "/" exists, which goes through the leader, too.
  *
- * Barriers.  The same multi is a barrier: a server answers the reads of a
- * session behind its writes (CommitProcessor.java), and a write when a
+ * Barriers.  The same multi is a barrier.  A server answers the reads of a
+ * session after its earlier writes (CommitProcessor.java), and a write when a
  * majority has it.  So what is read behind a barrier on the same connection
- * has all that was done anywhere before the barrier was sent.  A sync does
- * not promise that: a deposed leader that has not noticed answers it at once,
- * from old state.
+ * includes all that was done anywhere before the barrier was sent.  A sync
+ * does not guarantee that: a deposed leader that has not noticed answers it at
+ * once, from old state.
  *
- * A barrier greets each server, and nothing else leaves before it has been
- * answered: the server may be behind what a worker before this one had seen.
+ * On each new connection a barrier is sent first (the sync check), and nothing
+ * else before its answer: the server may lag behind what an earlier worker had
+ * seen.
  *
- * What a server sends may be anything.  The end of a session that has not
- * ended, as far as the library knows, counts as an answer that was lost, and
- * a session with an impossible id or timeout as a reason to end the worker.
+ * What a server sends is not trusted.  If it reports the end of a session
+ * that, as far as the library knows, has not ended, that counts as a lost
+ * answer; a session with an impossible ID or timeout ends the worker.
  *
  * Everything here runs in the main thread.
  *
@@ -64,12 +63,14 @@
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/watches_private.h"
 
-/* Connections lost in a row without an answer that are more than bad luck. */
+/*
+ * More connections than these lost in a row without an answer are no accident.
+ */
 #define MAX_SILENT_CONNECTIONS	10
 
 /*
- * No server grants sessions that are shorter or longer than this.  The
- * library reckons with twice the timeout, as an int.
+ * No server grants shorter or longer session timeouts.  The library computes
+ * twice the timeout, as an int.
  */
 #define MIN_GRANTED_TIMEOUT_MS	100
 #define MAX_GRANTED_TIMEOUT_MS	(INT_MAX / 2)
@@ -79,13 +80,13 @@ typedef struct Session
 	Client		client;
 	Watches		watches;
 	Flight		flight;
-	ClientEvent *delivered;		/* behind the event last given out, or NULL */
+	ClientEvent *delivered;		/* the source of the last event, or NULL */
 
 	/* the connection */
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
-	const char *next_auth;		/* ... and that to be sent next, or "" */
-	bool		sync_check_out; /* to the server that we are connected to */
-	bool		synced;			/* it has answered */
+	const char *next_auth;		/* ... and the next one to be sent, or "" */
+	bool		sync_check_out; /* to the connected server */
+	bool		synced;			/* that server has answered it */
 	zoo_op_result_t sync_check_result;
 	int			silent_connections; /* lost in a row without any answer */
 
@@ -99,8 +100,8 @@ typedef struct Session
 } Session;
 
 static Session sessions[ZK_MAX_SESSIONS];
-static int	nsessions = 0;		/* so many have been opened at some time */
-static Session *delivering = NULL;	/* whose event was last given out */
+static int	nsessions = 0;		/* the number of sessions ever opened */
+static Session *delivering = NULL;	/* the session of the last event */
 static bool changed = false;	/* see session_take_changes() */
 static uint32 unmarked_owner = NOBODY;	/* see session_ignore_changes() */
 
@@ -114,7 +115,7 @@ typedef struct Owner
 
 static HTAB *owners = NULL;
 
-/* What has come: an answer or a watch for an owner, or else an event. */
+/* What was received: an answer or a watch for an owner, or else an event. */
 typedef struct Incoming
 {
 	uint32		owner;			/* or NOBODY */
@@ -122,7 +123,7 @@ typedef struct Incoming
 	SessionEvent event;
 } Incoming;
 
-/* Have an empty session of each number up to this one. */
+/* Initialize the sessions up to this number. */
 static void
 init_up_to(int number)
 {
@@ -144,8 +145,8 @@ init_up_to(int number)
  * session_init
  *		Prepare the process for sessions.
  *
- * Returns a file descriptor that is readable when session_next_event() has
- * something new.  Errors: as for any failing system call.
+ * Returns a file descriptor that is readable when session_next_event() may
+ * have something new.  Errors: as for any failing system call.
  */
 int
 session_init(void)
@@ -158,11 +159,11 @@ session_init(void)
 
 /*
  * session_open
- *		Begin to connect: to a session of old, if options name one, or to a
- *		new one.  The session must be closed.
+ *		Begin to connect to the session that "options" names, or to a new
+ *		one.  The session must be closed.
  *
- * SESSION_FAILED tells if the library cannot even begin (it could not resolve
- * any server's name, say), and SESSION_MESSAGE may tell more.  Errors: as for
+ * SESSION_FAILED is delivered if the library cannot begin (for example, cannot
+ * resolve any server's name); SESSION_MESSAGE may explain it.  Errors: as for
  * client_open().
  */
 void
@@ -194,10 +195,10 @@ session_open(int number, const SessionOptions *options)
  *		Is there a session, or an attempt at one?
  *
  * session_is_opening
- *		Is there an attempt at one, which has not begun to connect?
+ *		Is there an attempt that has not begun to connect?
  *
  * session_is_closed
- *		Can it be opened: is there nothing left of the last time?
+ *		Can it be opened, because nothing is left of the last time?
  */
 bool
 session_is_open(int number)
@@ -218,7 +219,7 @@ session_is_closed(int number)
 	return sessions[number].client.state == CLIENT_CLOSED;
 }
 
-/* Free events that have been delivered, or never will be. */
+/* Free an event that has been delivered, or never will be. */
 static void
 free_event(ClientEvent *client_event)
 {
@@ -239,7 +240,7 @@ free_delivered(Session *session)
 
 /*
  * session_disconnect
- *		Begin to close the handle of a session that has not begun, if it has one.
+ *		Begin to close the handle, if any, of a session that has not begun.
  *
  * What has been submitted waits for the next one.  Errors: as for
  * client_close().
@@ -259,10 +260,10 @@ session_disconnect(int number)
 
 /*
  * session_close
- *		Begin to end the session, if one is open: its znodes go soon if the
- *		connection is up, else when it times out.
+ *		Begin to end the session, if it is open: its znodes go soon if there
+ *		is a connection, otherwise when it times out.
  *
- * Operations under way are forgotten.  Errors: as for client_close().
+ * Operations that are out are forgotten.  Errors: as for client_close().
  */
 void
 session_close(int number)
@@ -276,8 +277,8 @@ session_close(int number)
 
 /*
  * session_await_closed
- *		Wait until ZooKeeper has been told of each session that is being
- *		closed, or it is this time, as of zk_now_ms().
+ *		Wait until ZooKeeper has learned of the end of each session that is
+ *		being closed, at most until this time, as of zk_now_ms().
  *
  * For a worker that ends.  Errors: as for session_next_event().
  */
@@ -302,9 +303,9 @@ session_await_closed(int64 until_ms)
 
 /*
  * session_add_owner
- *		Have a handler called, with "data", for the requests of a new owner.
+ *		Add an owner of requests, whose handler is called with "data".
  *
- * Returns the owner's id, for session_submit().
+ * Returns the owner's ID, for session_submit().
  */
 uint32
 session_add_owner(SessionHandler handler, void *data)
@@ -324,7 +325,7 @@ session_add_owner(SessionHandler handler, void *data)
 							 HASH_ELEM | HASH_BLOBS);
 	}
 
-	/* they wrap around, and some owners live long */
+	/* IDs wrap around, and some owners live long */
 	do
 	{
 		if (++last_id == NOBODY)
@@ -338,7 +339,7 @@ session_add_owner(SessionHandler handler, void *data)
 
 /*
  * session_remove_owner
- *		The owner is gone: nobody is told of its requests any more.
+ *		Remove an owner: its handler is no longer called.
  */
 void
 session_remove_owner(uint32 owner)
@@ -348,10 +349,10 @@ session_remove_owner(uint32 owner)
 
 /*
  * session_submit
- *		Submit a request of this owner; it leaves with session_flush().
+ *		Submit a request of this owner, to be sent by session_flush().
  *
- * Those of a group succeed or fail together.  Accepted in any state: without a
- * connection it waits for one, or for the end of the session.
+ * The requests of a group succeed or fail together.  In any state a request is
+ * accepted, and waits for a connection or the end of the session.
  */
 void
 session_submit(int number, uint32_t owner, const Request *request)
@@ -364,15 +365,15 @@ session_submit(int number, uint32_t owner, const Request *request)
 
 /*
  * session_make_uuid
- *		A random UUID for a znode, by which it is found if the answer to its
- *		create is lost.
+ *		Make a random UUID for a znode, by which it is found if the answer
+ *		to its create is lost.
  *
- * Errors: XX000 if there are no random bytes to be had.
+ * Errors: XX000 if there are no random bytes.
  */
 void
 session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES])
 {
-	/* many at a time, which is cheaper */
+	/* cheaper if many are made at a time */
 	static uint8 pool[64 * ZNODE_UUID_BYTES];
 	static Size left = 0;
 
@@ -391,7 +392,7 @@ session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES])
 
 /*
  * host_name
- *		The name of this host, as other instances are told.
+ *		The name of this host, for other instances.
  */
 const char *
 host_name(void)
@@ -409,8 +410,8 @@ host_name(void)
 
 /*
  * session_directory_deleted
- *		A watch has told that this directory has been deleted: what is to be
- *		created there fails.
+ *		A watch has reported the deletion of this directory: creates in it
+ *		fail.
  */
 void
 session_directory_deleted(int number, const char *directory)
@@ -419,9 +420,9 @@ session_directory_deleted(int number, const char *directory)
 }
 
 /*
- * The session timeout that can be relied on, in ms.  If it has been changed
- * since the session began, the new one counts, but ZooKeeper remembers the
- * old one, and goes by that if it is restarted or has a new leader.
+ * The session timeout to rely on, in ms.  If it has changed since the session
+ * began, the new one counts, but ZooKeeper remembers the old one, and returns
+ * to that when it is restarted or has a new leader.
  */
 static int
 lease_timeout_ms(const Session *session)
@@ -446,7 +447,7 @@ send_sync_check(Session *session)
 
 /*
  * session_ready
- *		Would what is submitted now leave with the next session_flush()?
+ *		Would session_flush() send what is submitted now?
  */
 bool
 session_ready(int number)
@@ -460,10 +461,10 @@ session_ready(int number)
 
 /*
  * session_flush
- *		Send what has been submitted, if no flight is out and the connection
- *		is up.  To be called whenever events have been dealt with.
+ *		Send what has been submitted, if no flight is out and there is a
+ *		connection.  To be called after events have been handled.
  *
- * Returns when it wants to be called again, as of zk_now_ms(), or 0.
+ * Returns when to call it again, as of zk_now_ms(), or 0.
  */
 int64
 session_flush(int number)
@@ -489,11 +490,11 @@ session_flush(int number)
 
 /*
  * session_keep_lease
- *		Submit a heartbeat, if none is out and one is due: because "ticket" is
- *		not the one that was last proved, or because a lease is needed and the
- *		latest proof is old.
+ *		Submit a heartbeat if none is out and one is due: because "ticket"
+ *		is not proved yet, or because a lease is needed and the latest proof
+ *		is old.
  *
- * Returns when it wants to be called again, as of zk_now_ms(), or 0.
+ * Returns when to call it again, as of zk_now_ms(), or 0.
  */
 int64
 session_keep_lease(int number, uint32 ticket, bool needed)
@@ -522,8 +523,7 @@ session_keep_lease(int number, uint32 ticket, bool needed)
  * session_lease
  *		Until when the session cannot have ended, as of zk_now_ms(), or 0.
  *
- * Sets *ticket to the latest of session_keep_lease() after which the session
- * was alive.
+ * Sets *ticket to the latest ticket of session_keep_lease() that is proved.
  */
 int64
 session_lease(int number, uint32 *ticket)
@@ -544,7 +544,7 @@ end_heartbeat(Session *session, bool proof)
 		flight_hold_back(&session->flight);
 }
 
-/* Take note of what an answer proves of the session. */
+/* Note what an answer proves of the session. */
 static void
 take_proof(Session *session, const Operation *op)
 {
@@ -561,11 +561,11 @@ take_proof(Session *session, const Operation *op)
 		end_heartbeat(session, proof);
 }
 
-/* Does anybody wait for this answer? */
+/* Does an owner wait for this answer? */
 static bool
 is_awaited(const Session *session, const Operation *op)
 {
-	/* it died with its session, which the library must agree to have ended */
+	/* the session ended, on which the library must agree */
 	if ((op->event.code == ZSESSIONEXPIRED || op->event.code == ZCLOSING) &&
 		is_unrecoverable(session->client.handle))
 		return false;
@@ -573,7 +573,7 @@ is_awaited(const Session *session, const Operation *op)
 		op->request.kind != REQUEST_UNWATCH;
 }
 
-/* Returns false if nobody waits for this answer. */
+/* Returns false if no owner waits for this answer. */
 static bool
 fill_answer(Session *session, const Operation *op, Incoming *in)
 {
@@ -585,7 +585,7 @@ fill_answer(Session *session, const Operation *op, Incoming *in)
 	return true;
 }
 
-/* The greeting of the server has been answered, or not. */
+/* The sync check has been answered, or has failed. */
 static void
 end_sync_check(Session *session, int code)
 {
@@ -600,9 +600,9 @@ end_sync_check(Session *session, int code)
 }
 
 /*
- * A connection is up.  Ahead of all else our credentials go out, if the
- * library has not got them yet (it refuses them while it has no connection),
- * and a barrier.
+ * There is a new connection.  First our credentials are sent, if the library
+ * does not have them yet (it rejects them without a connection), and a
+ * barrier.
  */
 static void
 check_sync(Session *session)
@@ -620,7 +620,7 @@ check_sync(Session *session)
 	session->synced = false;
 	send_sync_check(session);
 
-	/* a shorter timeout counts from when the server has heard of it */
+	/* a shorter timeout counts from when the server learns of it */
 	if (session->first_timeout_ms == 0 ||
 		session->first_timeout_ms > zoo_recv_timeout(handle))
 	{
@@ -629,7 +629,7 @@ check_sync(Session *session)
 	}
 }
 
-/* A server that grants such a session is none: let a new worker try. */
+/* What grants such a session is no ZooKeeper server: let a new worker try. */
 static void
 check_granted(const Session *session)
 {
@@ -648,8 +648,8 @@ check_granted(const Session *session)
 }
 
 /*
- * Is this a change of the handle's state that we deal with?  A server may
- * tell us any state; the library knows whether a session has really ended.
+ * Is this a change of the handle's state that matters?  A server may report
+ * any state; the library knows whether a session has really ended.
  */
 static bool
 is_change(const Session *session, int state)
@@ -660,7 +660,7 @@ is_change(const Session *session, int state)
 		state == ZOO_ASSOCIATING_STATE;
 }
 
-/* The connection is lost, perhaps with the session. */
+/* The connection is lost, and possibly the session. */
 static void
 end_connection(Session *session)
 {
@@ -673,7 +673,7 @@ end_connection(Session *session)
 	lease_disconnect(&session->lease);
 }
 
-/* Returns false if the change is none for us. */
+/* Returns false if the change does not matter. */
 static bool
 fill_state(Session *session, int state, SessionEvent *event)
 {
@@ -697,8 +697,8 @@ fill_state(Session *session, int state, SessionEvent *event)
 }
 
 /*
- * Take one of the client events.  Returns those that *in has been filled from, which it
- * may point into, or NULL: it is dealt with.
+ * Handle a client event.  Returns the event that *in has been filled from, and
+ * may point into; or NULL if nothing is left to do.
  */
 static ClientEvent *
 take_event(Session *session, ClientEvent *client_event, Incoming *in)
@@ -712,7 +712,7 @@ take_event(Session *session, ClientEvent *client_event, Incoming *in)
 		case CLIENT_EVENT_ANSWER:
 			op = flight_answer(&session->flight, client_event);
 			if (op == NULL)
-				return NULL;	/* it goes again */
+				return NULL;	/* it is sent again */
 			client_event = &op->event;
 			found = fill_answer(session, op, in);
 			break;
@@ -745,8 +745,8 @@ take_event(Session *session, ClientEvent *client_event, Incoming *in)
 }
 
 /*
- * What comes next of one session; one that is closed may still have something.
- * The first tells what the library logs, of whichever session.
+ * The next event of a session, which may be closed.  The first session
+ * delivers the library's messages about any.
  */
 static bool
 next_of(Session *session, Incoming *in)
@@ -769,7 +769,7 @@ next_of(Session *session, Incoming *in)
 
 /*
  * session_ignore_changes
- *		What this owner changes is not for session_take_changes().
+ *		Exclude the changes of this owner from session_take_changes().
  */
 void
 session_ignore_changes(uint32 owner)
@@ -779,8 +779,7 @@ session_ignore_changes(uint32 owner)
 
 /*
  * session_take_changes
- *		Has any session changed anything since the last call, as far as is
- *		acknowledged?
+ *		Has a change in any session been acknowledged since the last call?
  */
 bool
 session_take_changes(void)
@@ -793,8 +792,8 @@ session_take_changes(void)
 
 /*
  * session_reset_wake
- *		Have the file descriptor of session_init() tell of later events only: to
- *		be called ahead of taking all that there are.
+ *		Make the file descriptor of session_init() readable for later events
+ *		only; to be called before taking all that there are.
  */
 void
 session_reset_wake(void)
@@ -802,7 +801,7 @@ session_reset_wake(void)
 	client_reset_wake();
 }
 
-/* What comes next of any session; false if there is nothing. */
+/* The next event of any session; false if there is none. */
 static bool
 next_of_any(Incoming *in)
 {
@@ -825,7 +824,7 @@ next_of_any(Incoming *in)
 
 /*
  * session_is_synced
- *		Has the server answered that the session is connected to?
+ *		Has the server of the current connection answered?
  */
 bool
 session_is_synced(int number)
@@ -835,17 +834,17 @@ session_is_synced(int number)
 
 /*
  * session_next_event
- *		Hand answers and watches to their owners, up to the next event; false
- *		if there is none.
+ *		Deliver answers and watches to their owners, up to the next event;
+ *		false if there is none.
  *
- * What the event points to is valid until the next call.  After
- * SESSION_EXPIRED and SESSION_AUTH_FAILED the caller must session_close()
- * before it submits anything.  A handler may close sessions, as the last thing
- * that it does.
+ * The event and what it points to are valid until the next call.  After
+ * SESSION_EXPIRED and SESSION_AUTH_FAILED the caller must call session_close()
+ * before it submits anything.  A handler may close sessions as its last
+ * action.
  *
  * Errors: 53200 if a callback was out of memory, so that an event is lost;
- * FATAL if the library has aborted; those of handlers.  The caller must give
- * up, and a new worker look at everything afresh.
+ * FATAL if the library has aborted; those of handlers.  Then the worker must
+ * end, and the next one read everything again.
  */
 bool
 session_next_event(SessionEvent *event)
@@ -870,11 +869,11 @@ session_next_event(SessionEvent *event)
 
 /*
  * session_is_stuck
- *		Has one connection after the other been lost without any answer, or
- *		does a TLS handshake hang?
+ *		Were several connections in a row lost without an answer, or does a
+ *		TLS handshake hang?
  *
- * The library sets all watches again on each connection, in one request that
- * the server may find too long.  Only a new process gets rid of them.
+ * On each connection the library sets all watches again, in one request, which
+ * may be too long for the server.  Only a new process is without them.
  */
 bool
 session_is_stuck(int number)
@@ -885,7 +884,7 @@ session_is_stuck(int number)
 
 /*
  * session_identity
- *		Who and where we are; after SESSION_UP.
+ *		The session's identity and server; after SESSION_UP.
  */
 void
 session_identity(int number, SessionIdentity *identity)
@@ -915,7 +914,7 @@ session_identity(int number, SessionIdentity *identity)
 
 /*
  * session_error_text
- *		ZooKeeper's words for an error code.
+ *		ZooKeeper's text for an error code.
  */
 const char *
 session_error_text(int error)
@@ -926,8 +925,8 @@ session_error_text(int error)
 /*
  * session_error_is_access, session_error_is_no_node,
  * session_error_is_bad_version, session_error_is_untried
- *		What kind of refusal is this?  The last: another operation of the same
- *		group has failed.
+ *		The kind of a refusal.  The last one: another operation of the group
+ *		has failed.
  */
 bool
 session_error_is_access(int error)

@@ -18,37 +18,37 @@
 #include "shared/session_info.h"
 
 /*
- * What the owner of requests has called with their answers, and when a watch
- * that one of them has set is used up.
+ * The handler of an owner of requests: called with their answers, and when a
+ * watch set by one of them fires.
  */
 typedef void (*SessionHandler) (void *data, const RequestAnswer *answer);
 
 typedef struct SessionOptions
 {
 	const char *servers;		/* host:port,... with an optional chroot */
-	int			timeout;		/* ms, asked of the server */
+	int			timeout;		/* ms, as requested */
 	const char *auths;			/* ZK_AUTHS_SIZE bytes: "user:password" for
-								 * digest, each with its end, and "" behind
-								 * the last */
-	const char *tls;			/* as client_open(); NULL: in clear */
+								 * digest, each with its terminator, then "" */
+	const char *tls;			/* as for client_open(); NULL: unencrypted */
 	const struct SaslParams *sasl;	/* likewise; NULL: no SASL */
-	bool		creator_acl;	/* our znodes are for these credentials only */
+	bool		creator_acl;	/* our znodes only for these credentials */
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];
 	int			first_timeout;	/* ms, as granted when it began */
-	int64_t		lease_until;	/* as session_lease(), as known before */
+	int64_t		lease_until;	/* last known result of session_lease() */
 	uint32_t	ticket;			/* of the latest proof of any session */
 } SessionOptions;
 
 typedef enum SessionEventKind
 {
-	SESSION_FAILED,				/* could not begin to connect: "error" tells
-								 * why, as errno */
+	SESSION_FAILED,				/* could not begin to connect: "error" is an
+								 * errno */
 	SESSION_UP,					/* connected; see session_identity() */
-	SESSION_SUSPENDED,			/* connection lost, session perhaps alive */
-	SESSION_EXPIRED,			/* over; operations under way are forgotten */
+	SESSION_SUSPENDED,			/* connection lost; the session may be alive */
+	SESSION_EXPIRED,			/* over; operations that were out are
+								 * forgotten */
 	SESSION_AUTH_FAILED,		/* the server refused our credentials */
-	SESSION_MESSAGE				/* the library has something to say */
+	SESSION_MESSAGE				/* a line of the library's log */
 } SessionEventKind;
 
 typedef struct SessionEvent

@@ -1,49 +1,49 @@
 /*-------------------------------------------------------------------------
  *
  * session_file.c
- *		The sessions' ids and passwords on disk, for after a crash.
+ *		The sessions' IDs and passwords on disk, for after a crash.
  *
- * When a backend crashes, PostgreSQL kills all processes and sets up shared
- * memory anew, and with that the sessions are forgotten whose contenders still
- * stand in all the queues.  They would live on until they time out.  So a file
- * in the data directory names them, and the first worker after the crash
- * attaches to each and closes it (lifecycle.c).  The file has a record for each
- * session; all records tell the same place and time.
+ * When a backend crashes, PostgreSQL kills all processes and sets up new
+ * shared memory, which no longer has the sessions.  Their contenders would
+ * stay in the queues until they time out.  So a file in the data directory
+ * lists the sessions, and the first worker after the crash attaches to each
+ * and closes it (lifecycle.c).  The file has a record for each session; all
+ * records have the same place and time.
  *
- * To close a session that is not ours would be a disaster: another instance
- * would lose all its locks.  Data directories are copied, by backups, for
- * standbys, for clones of whole machines, and the file with them.  Therefore
- * it counts only
+ * Closing another instance's session would be a disaster: all its locks would
+ * be lost.  Data directories are copied, by backups, for standbys, as clones
+ * of whole machines, and the file with them.  So the file is valid only
  *
- * - in the directory that it was written in, told by device and inode of the
- *	 data directory.  A session belongs to one postmaster, which runs in one
- *	 directory all its life.  The inode of the file itself would not do: copies
- *	 may be hard links, and the number of a deleted file is used again.
- * - since the same start of the machine, told by Linux' boot id.  A disk that
- *	 has been cloned, by a snapshot or with its virtual machine, or that two
- *	 machines share, looks the same elsewhere.  Where the system has no boot id
- *	 there is no file, and the session has to time out.
+ * - in the directory that it was written in, identified by device and inode of
+ *   the data directory.  A session belongs to one postmaster, which runs in
+ *   one directory.  The inode of the file itself would not do: copies may be
+ *   hard links, and the number of a deleted file is reused;
+ * - since the same boot of the machine, identified by Linux' boot ID.  A disk
+ *   that has been cloned, by a snapshot or with its virtual machine, or that
+ *   two machines share, looks the same elsewhere.  On a system without a boot
+ *   ID there is no file, and the session has to time out.
  *
- * Any other file is removed.  As its name begins with "pgsql_tmp", base backups
- * do not have it in the first place: pg_basebackup skips such names, and the
+ * Any other file is removed.  Since its name begins with "pgsql_tmp", base
+ * backups should not include it: pg_basebackup skips such names, and the
  * documentation tells other tools to.  (pg_rewind does not, but what it copies
- * names another directory.)  As only the same start of the machine counts, the
- * file need not be synced to disk: it is to survive PostgreSQL, not Linux.
+ * is of another directory.)  As only the same boot counts, the file need not
+ * be synced to disk: it must survive PostgreSQL, not Linux.
  *
- * Whoever finds the file to be valid knows that all processes that held locks
- * in its session are dead.  After the crash of a backend, the postmaster waits
- * for the end of all its children before it starts new ones.  If it has been
- * killed itself, its children may live on for a while and even commit; but no
- * postmaster starts in a data directory as long as any process is attached to
- * the shared memory of the one before it.  PostgreSQL, too, tells whose that
- * is by device and inode of the data directory, so removing postmaster.pid does
- * not deceive it.  And since workers start when recovery is over (on a standby
- * at consistency), the next owner of a lock finds what was committed under it.
+ * If the file is valid, all processes that held locks in its sessions are
+ * dead.  After the crash of a backend, the postmaster waits for the end of all
+ * its children before it starts new ones.  If the postmaster itself was
+ * killed, its children may live on for a while and even commit; but no
+ * postmaster starts in a data directory while any process is attached to its
+ * predecessor's shared memory.  PostgreSQL, too, identifies that by device and
+ * inode of the data directory, so removing postmaster.pid does not deceive it.
+ * And since workers start when recovery is over (on a standby at consistency),
+ * the next owner of a lock sees what was committed under it.
  *
- * The session's chroot is not in the file: closing a session needs none.
+ * The session's chroot is not in the file; it is not needed to close a
+ * session.
  *
- * No error ends the worker.  What cannot be done is logged, and the price is
- * that after a crash the session has to time out.
+ * No error ends the worker.  Errors are logged; then a session may have to
+ * time out after a crash.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -72,7 +72,7 @@
 #define BOOT_ID_FILE		"/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_SIZE		36
 
-/* To be changed with the struct below, of which there is one a session. */
+/* To be changed with the struct below. */
 #define SESSION_FILE_MAGIC	0x7A6B0001
 
 #define NOT_OURS			"It does not have the format of this version of zklock."
@@ -85,7 +85,7 @@ typedef struct SessionFile
 	uint64		inode;
 	int64		client_id;
 	char		passwd[ZK_PASSWD_SIZE];
-	pg_crc32c	crc;			/* of all that, must be last */
+	pg_crc32c	crc;			/* of all that precedes; must be last */
 } SessionFile;
 
 static pg_crc32c
@@ -131,7 +131,7 @@ read_bytes(const char *path, void *buffer, size_t size)
 	return n >= 0 && (size_t) n == size;
 }
 
-/* Fill in where and when we are; false if that cannot be told. */
+/* Fill in our place and boot; false if they are unknown. */
 static bool
 tell_place(SessionFile *file)
 {
@@ -153,9 +153,8 @@ tell_place(SessionFile *file)
 
 /*
  * session_file_place
- *		A hash of where and when the file counts, so that two servers have two:
- *		of the data directory and the start of the machine; 0 if that cannot be
- *		told.
+ *		A hash of the data directory and the boot, different for any two
+ *		servers; 0 if they are unknown.
  */
 uint64
 session_file_place(void)
@@ -170,7 +169,9 @@ session_file_place(void)
 	return place == 0 ? 1 : place;
 }
 
-/* Create the file under its new name; false after an error, which is logged. */
+/*
+ * Create the file under its new name; false after an error, which is logged.
+ */
 static bool
 create_file(const SessionFile *records, int n)
 {
@@ -178,7 +179,7 @@ create_file(const SessionFile *records, int n)
 	bool		written;
 	int			fd;
 
-	/* a worker may have died in the middle of this */
+	/* a worker may have died while doing this */
 	(void) unlink(SESSION_FILE_NEW);
 	fd = OpenTransientFilePerm(SESSION_FILE_NEW,
 							   O_CREAT | O_EXCL | O_WRONLY | PG_BINARY,
@@ -216,7 +217,7 @@ remove_file(void)
 
 /*
  * session_file_write
- *		Note which sessions there are, in place of what was noted before.
+ *		Replace the list of sessions.
  *
  * "n" is at most ZK_MAX_SESSIONS.  If it is 0, the file is removed.
  */
@@ -255,7 +256,7 @@ session_file_write(const SessionKey *keys, int n)
 	(void) unlink(SESSION_FILE_NEW);
 }
 
-/* Why a record does not count in this place at this time, or NULL. */
+/* Why a record is not valid in this place and boot, or NULL. */
 static const char *
 what_is_wrong(const SessionFile *record, const SessionFile *here)
 {
@@ -271,10 +272,10 @@ what_is_wrong(const SessionFile *record, const SessionFile *here)
 
 /*
  * session_file_read
- *		The sessions of the postmaster, or the time, before this one.
+ *		The sessions of the previous postmaster, or from before a crash.
  *
- * "keys" has room for ZK_MAX_SESSIONS.  Returns how many there are that must
- * be closed.  A file that does not count is removed.
+ * "keys" has room for ZK_MAX_SESSIONS.  Returns the number of sessions to be
+ * closed.  An invalid file is removed.
  */
 int
 session_file_read(SessionKey *keys)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_file.h
- *		The sessions' ids and passwords on disk, for after a crash.
+ *		The sessions' IDs and passwords on disk, for after a crash.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -15,7 +15,7 @@
 
 #include "shared/session_info.h"
 
-/* What it takes to attach to a session. */
+/* What is needed to attach to a session. */
 typedef struct SessionKey
 {
 	int64		client_id;

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * status.c
- *		What the worker and the backends know of the sessions.
+ *		The published state of the sessions.
  *
- * The worker's own copy of what is in shared memory (session_write()).  The
- * next worker finds there how to resume the session: its id and password, and
- * the chroot below which its nodes are.
+ * This is the worker's own copy of what is in shared memory (session_write()).
+ * There the next worker finds how to resume a session: its ID and password,
+ * and the chroot of its nodes.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -26,14 +26,14 @@
 
 static struct
 {
-	ZkSessionInfo info[ZK_MAX_SESSIONS];	/* what session_write() last
-											 * published of each */
+	ZkSessionInfo info[ZK_MAX_SESSIONS];	/* as last published by
+											 * session_write() */
 	bool		closing;		/* the server stops, and nothing is held */
 }			current;
 
 /*
  * status_attach
- *		Begin with what the worker before this one has published.
+ *		Begin with what the previous worker published.
  */
 void
 status_attach(void)
@@ -49,10 +49,6 @@ status_attach(void)
 	}
 }
 
-/*
- * status_detach
- *		This worker ends.
- */
 void
 status_detach(void)
 {
@@ -69,7 +65,7 @@ status_detach(void)
 
 /*
  * status
- *		What was last published of a session, and what has been noted since.
+ *		The state of a session, as published, or to be published next.
  */
 const ZkSessionInfo *
 status(int session)
@@ -90,10 +86,6 @@ status_is_alive(void)
 	return false;
 }
 
-/*
- * status_is_connected
- *		Has the session a connection?
- */
 bool
 status_is_connected(int session)
 {
@@ -102,7 +94,7 @@ status_is_connected(int session)
 
 /*
  * status_is_ours
- *		Is this the id of one of the sessions?
+ *		Is this the ID of one of the sessions?
  */
 bool
 status_is_ours(int64 client_id)
@@ -141,12 +133,10 @@ status_list_others(int session, SessionKey *keys)
 
 /*
  * status_publish
- *		The session is in this state now: publish that, and all that has
- *		been noted.
+ *		Publish the session's new state, with all that has been noted.
  *
- * A server that has not answered has not been reached.  Credentials go to it
- * behind the request to connect, so it may refuse them on a connection that it
- * has granted.
+ * A server that has not answered has not been reached: it may refuse the
+ * credentials, which follow the request to connect, after granting that.
  */
 void
 status_publish(int session, ZkSessionState state)
@@ -190,7 +180,7 @@ status_set_up(int session, const SessionIdentity *identity)
 
 /*
  * status_set_answered
- *		The server that the session is connected to has answered.
+ *		The server of the current connection has answered.
  */
 void
 status_set_answered(int session)
@@ -205,7 +195,7 @@ status_set_answered(int session)
 
 /*
  * status_set_suspended
- *		The connection is lost; the session, if there is one, may be alive.
+ *		The connection is lost; the session, if any, may be alive.
  */
 void
 status_set_suspended(int session)
@@ -219,8 +209,8 @@ status_set_suspended(int session)
 
 /*
  * status_set_ended
- *		The session has ended; another is to be opened, unless this number is
- *		not needed any more.
+ *		The session has ended; another one is to be opened, unless this
+ *		number is no longer needed.
  */
 void
 status_set_ended(int session, bool needed)
@@ -236,7 +226,7 @@ status_set_ended(int session, bool needed)
 
 /*
  * status_set_closed
- *		All sessions are closed, as the server stops.
+ *		All sessions are closed, because the server stops.
  */
 void
 status_set_closed(void)
@@ -252,8 +242,8 @@ status_set_closed(void)
 
 /*
  * status_set_closing
- *		The sessions are to be closed, as the server stops and nothing is
- *		held.
+ *		The sessions are to be closed, because the server stops and nothing
+ *		is held.
  */
 void
 status_set_closing(void)
@@ -263,7 +253,7 @@ status_set_closing(void)
 
 /*
  * status_set_draining
- *		Nothing new is begun until nothing is held; or that is over.
+ *		Begin or end draining: nothing new is begun until nothing is held.
  */
 void
 status_set_draining(bool draining)
@@ -274,8 +264,8 @@ status_set_draining(bool draining)
 
 /*
  * status_set_error
- *		Note why there is no connection.  Returns false if that is known
- *		already; it is not published yet.
+ *		Note, but do not publish yet, why there is no connection.  Returns
+ *		false if that was noted before.
  */
 bool
 status_set_error(int session, const char *error)
@@ -288,7 +278,7 @@ status_set_error(int session, const char *error)
 	return true;
 }
 
-/* The part of zklock.servers that says below which znode all our paths are. */
+/* The chroot in zklock.servers, below which all our paths are. */
 static const char *
 chroot_of(const char *servers)
 {
@@ -297,7 +287,7 @@ chroot_of(const char *servers)
 	return slash && slash[1] != '\0' ? slash : "";
 }
 
-/* Has a session begun, or is about to, so that the chroot is settled? */
+/* Has a session begun, or is one about to, so that the chroot is settled? */
 static bool
 is_settled(void)
 {
@@ -311,10 +301,10 @@ is_settled(void)
 
 /*
  * status_settle_chroot
- *		The chroot of the session that is to be opened.
+ *		The chroot of the session to be opened.
  *
- * All sessions live below the chroot that the first one has begun with, which
- * is that of zklock.servers.
+ * All sessions have the chroot of the first one, which is that of
+ * zklock.servers when it begins.
  */
 const char *
 status_settle_chroot(int session)
@@ -330,7 +320,7 @@ status_settle_chroot(int session)
 
 /*
  * status_chroot
- *		The chroot of the sessions that are open, or would be opened now.
+ *		The chroot of the sessions, whether open yet or not.
  */
 const char *
 status_chroot(void)
@@ -340,10 +330,10 @@ status_chroot(void)
 
 /*
  * status_chroot_changed
- *		Has zklock.servers another chroot than the sessions have begun with?
+ *		Has zklock.servers another chroot than the sessions?
  *
- * Then no contender is begun any more until nothing is held, and the sessions
- * end.
+ * Then no contender is begun until nothing is held and the sessions have
+ * ended.
  */
 bool
 status_chroot_changed(void)
@@ -354,8 +344,7 @@ status_chroot_changed(void)
 
 /*
  * status_is_ending
- *		Are the sessions to end, so that no contender is begun in them any
- *		more?
+ *		Are the sessions to end, so that no contender is begun?
  */
 bool
 status_is_ending(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * status.h
- *		What the worker and the backends know of the sessions.
+ *		The published state of the sessions.
  *
  * Copyright (c) 2026, zklock developers
  *

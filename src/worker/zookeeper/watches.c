@@ -4,19 +4,17 @@
  *		Who watches which znodes.
  *
  * The library has one watch for each path and type, however often it is set.
- * The types are those of the request that sets the watch: ZWATCHTYPE_DATA is
- * set by a get, ZWATCHTYPE_CHILD by a list of children.  (A watch of a node
- * that does not exist yet is never set.)  This file keeps the owners that have
- * set a watch, and when it fires each of them is told, one after the other.  A
- * watch is used up when it fires: by the deletion of its node, or by a change of
- * what its type is about.
+ * The types are those of the request that sets the watch: ZWATCHTYPE_DATA for
+ * a get, ZWATCHTYPE_CHILD for a list of children.  (A watch of a missing node
+ * is never set.)  This file keeps the owners that have set a watch; when it
+ * fires, each of them is told.  A watch fires once: at the deletion of its
+ * node, or at a change of what its type is about.
  *
  * When the library reconnects, it sets all watches again, in one request.
- * watches_bound() keeps that request shorter than what a server takes.  So each
- * watch that the library may have must be in here.  A watch without owners is
- * one that is being removed, or that was set too late to be of use: it stays
- * until the server has confirmed that it is removed, it fires, or the connection
- * is lost.
+ * watches_bound() limits the length of that request to what a server accepts.
+ * So each watch that the library may have must be here.  A watch without
+ * owners is being removed, or was set too late to be useful; it stays until
+ * the server has confirmed its removal, it fires, or the connection is lost.
  *
  * Everything here runs in the main thread.
  *
@@ -35,10 +33,7 @@
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/watches_private.h"
 
-/*
- * The most that the library may ask the server to watch again, in the one
- * request after it has reconnected.
- */
+/* The limit of the one request by which the library sets its watches again. */
 #define WATCH_BYTES			(256 * 1024)
 
 /* An owner that watches a znode. */
@@ -47,11 +42,10 @@ typedef struct Watcher
 	dlist_node	node;			/* in the Watch, then in "fired" */
 	uint32_t	owner;
 	uint32_t	serial;			/* of the latest request to set the watch */
-	bool		set;			/* one of them has been answered OK */
+	bool		set;			/* one of them was answered OK */
 	bool		brief;			/* it ends with the connection */
 } Watcher;
 
-/* Which watch. */
 typedef struct WatchKey
 {
 	char	   *path;			/* palloc'd in a Watch */
@@ -87,7 +81,7 @@ match_keys(const void *a, const void *b, Size keysize pg_attribute_unused())
 
 /*
  * watches_init
- *		Make an empty set of watches, which lives in "context".
+ *		Make an empty set of watches, in "context".
  */
 void
 watches_init(Watches *watches, Client *client, MemoryContext context)
@@ -112,7 +106,7 @@ watches_init(Watches *watches, Client *client, MemoryContext context)
 
 /*
  * watches_begin
- *		A session begins whose chroot has so many bytes.  No watch is set.
+ *		A session begins; its chroot has this length.  No watch is set.
  */
 void
 watches_begin(Watches *watches, Size chroot_len)
@@ -120,7 +114,7 @@ watches_begin(Watches *watches, Size chroot_len)
 	watches->chroot_len = chroot_len;
 }
 
-/* What a path takes in a request: its length, and itself. */
+/* The bytes of a path in a request: its length, and itself. */
 static Size
 watch_bytes(const Watches *watches, const char *path)
 {
@@ -184,9 +178,9 @@ forget_watcher(Watcher *watcher)
 }
 
 /*
- * Have the library forget a watch.  This call is a synchronous one, but to
- * remove watches locally it waits for no server.  (Its asynchronous sibling
- * then takes its own argument for that of a synchronous one.)
+ * Make the library forget a watch.  This is a synchronous call, but to remove
+ * watches locally it waits for no server.  (The asynchronous one then uses its
+ * own argument as that of a synchronous one.)
  */
 static void
 remove_from_library(Watches *watches, const Watch *watch)
@@ -195,7 +189,7 @@ remove_from_library(Watches *watches, const Watch *watch)
 						   watch->key.type, 1);
 }
 
-/* Forget a watch, and have the owners that have set it told. */
+/* Forget a watch, and let the owners that have set it be told. */
 static void
 fire_watch(Watches *watches, Watch *watch)
 {
@@ -218,7 +212,7 @@ fire_all_watches(Watches *watches)
 
 /*
  * watches_forget_all
- *		Forget all watches, told or not: their session is over.
+ *		Forget all watches, with their owners: the session is over.
  */
 void
 watches_forget_all(Watches *watches)
@@ -233,7 +227,7 @@ watches_forget_all(Watches *watches)
  * watches_add
  *		"owner" is about to set a watch.
  *
- * Of one owner the latest "serial" counts; watches_next() hands it back.
+ * The latest "serial" of an owner counts; watches_next() returns it.
  */
 void
 watches_add(Watches *watches, const char *path, ZooWatcherType type,
@@ -255,10 +249,10 @@ watches_add(Watches *watches, const char *path, ZooWatcherType type,
 
 /*
  * watches_note_set
- *		The watch that "owner" asked for was set.
+ *		The watch that "owner" requested was set.
  *
- * The library has it now, even if it has been forgotten here meanwhile, because
- * an earlier one fired, or the connection was lost.
+ * So the library has it, even if it has been forgotten here because an earlier
+ * one fired, or the connection was lost.
  */
 void
 watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
@@ -272,9 +266,9 @@ watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
 
 /*
  * watches_forget
- *		The watch that "owner" asked for with this "serial" was not set.
+ *		The watch that "owner" requested with this "serial" was not set.
  *
- * If it had been set before, and has not fired, it is still there.
+ * If it was set before, and has not fired, it still exists.
  */
 void
 watches_forget(Watches *watches, const char *path, ZooWatcherType type,
@@ -294,9 +288,8 @@ watches_forget(Watches *watches, const char *path, ZooWatcherType type,
  * watches_remove
  *		"owner" no longer watches a path.
  *
- * Returns the type that the caller must have the server remove, to call
- * watches_removed() when it has; or 0: other owners go on watching, or the
- * watch has fired.
+ * Returns the type that the caller must remove on the server, before it calls
+ * watches_removed(); or 0: other owners still watch, or the watch has fired.
  */
 ZooWatcherType
 watches_remove(Watches *watches, const char *path, uint32_t owner)
@@ -336,9 +329,9 @@ watches_removed(Watches *watches, const char *path, ZooWatcherType type)
 
 /*
  * watches_drop
- *		The connection is lost, and with it the watches that end with it: have
- *		the library forget them, so that they are not set again; and what was
- *		being removed, likewise.
+ *		The connection is lost: make the library forget, so that it does not
+ *		set them again, the watches that end with the connection and those
+ *		being removed.
  */
 void
 watches_drop(Watches *watches)
@@ -370,13 +363,13 @@ watches_drop(Watches *watches)
 
 /*
  * watches_bound
- *		The connection is lost: bound what the library sets again.
+ *		The connection is lost: limit what the library sets again.
  *
- * The library will ask the next server to watch again all that it watches, in
- * one request.  If that would be longer than a server takes, have the library
- * forget all watches before it gets there, and tell their owners that the
- * watches are used up: the owners set them again one by one.  Should the
- * library be faster, the server drops the connection, which calls this again.
+ * The library will set all its watches again on the next connection, in one
+ * request.  If that would be too long for a server, make the library forget
+ * all watches before, and tell their owners that the watches have fired: they
+ * set them again one by one.  If the library is faster, the server drops the
+ * connection, and this is called again.
  */
 void
 watches_bound(Watches *watches)
@@ -396,7 +389,7 @@ watches_bound(Watches *watches)
 	fire_all_watches(watches);
 }
 
-/* The types of watches that the library takes an event to use up. */
+/* The types of watches that the library uses up for an event. */
 static ZooWatcherType
 types_of_event(int event)
 {
@@ -407,10 +400,10 @@ types_of_event(int event)
 
 /*
  * watches_fire
- *		Watches of a path have fired: those that this event, one of the
- *		library's, uses up.
+ *		The watches of a path that an event of the library uses up have
+ *		fired.
  *
- * To be called only when watches_next() has nothing left.
+ * To be called only when watches_next() has returned false.
  */
 void
 watches_fire(Watches *watches, const char *path, int event)

@@ -23,12 +23,12 @@ typedef struct Watches
 {
 	Client	   *client;
 	MemoryContext context;
-	HTAB	   *by_key;			/* of Watch: set, on their way, or being
+	HTAB	   *by_key;			/* of Watch: set, requested, or being
 								 * removed */
-	Size		bytes;			/* what it takes to set them again */
-	Size		chroot_len;		/* of which each path has that */
+	Size		bytes;			/* of the request that would set them again */
+	Size		chroot_len;		/* added to each path in that */
 	dlist_head	fired;			/* of Watcher: to be told */
-	bool		fired_deleted;	/* of the event that they wait for */
+	bool		fired_deleted;	/* of the event being delivered */
 } Watches;
 
 extern void watches_init(Watches *watches, Client *client,

@@ -332,7 +332,8 @@ send_writes(Flight *flight, dlist_head *list)
 {
 	while (!dlist_is_empty(list))
 	{
-		int			piece = dlist_head_element(Operation, node, list)->piece;
+		Operation  *first = dlist_head_element(Operation, node, list);
+		int			piece = first->piece;
 		int			limit = piece == 0 ? BATCH_OPERATIONS : piece;
 		dlist_iter	iter;
 		int			count = 0;
@@ -354,7 +355,7 @@ send_writes(Flight *flight, dlist_head *list)
 		}
 		if (count > 1)
 			send_multi(flight, list, count, true);
-		else if (operation_parts(dlist_head_element(Operation, node, list)) > 1)
+		else if (operation_parts(first) > 1)
 			send_multi(flight, list, 1, false);
 		else
 			send_first(flight, list);

@@ -344,7 +344,7 @@ sasl_params(int session)
 	fault_enter_library(&saved);
 	params->callbacks =
 		zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
-													  zklock_sasl_password_file);
+									  zklock_sasl_password_file);
 	fault_leave_library(&saved);
 
 	if (params->callbacks == NULL)

@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * checks.c
- *		Contenders that are looked after at times of their own.
+ *		Timed checks of contenders.
  *
- * Apart from mail and answers: to try again what ZooKeeper has refused, to
- * give up what is idle, to count a retained owner that does not answer as a
- * holder, to have those watched for a revocation that own their locks for
- * some time, and to have those look again that wait for a watch.
+ * Independently of mail and answers, the worker retries what ZooKeeper has
+ * refused, gives up idle locks, counts a retained owner that does not answer
+ * as a holder, watches long-time owners for a revocation, and lets contenders
+ * set their watches again.
  *
- * Looking again.  A contender whose watch never fires would wait forever: no
- * event is sent twice, and a server or the client library may lose one.  So a
+ * Watches.  A contender whose watch never fires would wait forever: no event
+ * is sent twice, and a server or the client library may lose one.  So a
  * contender that has waited for its watch for a session timeout sets it again,
- * which reads what it watches.  The one that has waited for longest is the
- * first.  Of n of them one is due in each nth part of a timeout: so all have
- * looked again after two timeouts, and never many at once.  No more than 100
- * look again in a second: 10,000 contenders take 100 seconds.  They go a few
- * together, since a flight of reads keeps others waiting.
+ * which reads what it watches.  The one that has waited for longest is first.
+ * With n of them, one is due in each nth part of a timeout: so all are done
+ * after two timeouts, and never many at once.  No more than 100 are due in a
+ * second, so 10,000 contenders take 100 seconds.  They go a few together,
+ * since other requests wait for a flight of reads.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -35,22 +35,23 @@
 #include "worker/zookeeper/status.h"
 
 /*
- * So many contenders are watched for a revocation at the most, since the
- * library sets all watches again in one request when it reconnects.
+ * The most contenders that are watched for a revocation: the library sets all
+ * watches again in one request when it reconnects.
  */
 #define MAX_REVOCABLE		1000
 
 /*
- * From one sweep over the owners to the next is so many times its CPU time, if
- * that is more than SWEEP_INTERVAL_MS: with 100,000 of them it takes tens of ms.
+ * The pause between two sweeps over the owners is the larger of
+ * SWEEP_INTERVAL_MS and this multiple of a sweep's CPU time, which is tens of
+ * ms with 100,000 owners.
  */
 #define SWEEP_PAUSE			50
 
-/* So many set their watches again at a time, and so often at the most. */
+/* How many contenders set their watches again together, and how often. */
 #define WATCHES_AT_A_TIME	10
 #define WATCHES_PAUSE_MS	100
 
-/* Try again what ZooKeeper has refused. */
+/* Retry what ZooKeeper has refused. */
 static void
 retry_refused(void)
 {
@@ -86,8 +87,8 @@ check_answer(Contender *contender, int64 now_ms)
 }
 
 /*
- * Look after a contender: give it up if it owns its lock and no backend takes
- * it, and see if a retained owner ahead of it has had its time to answer.
+ * Check a contender: give it up if it owns its lock and no backend takes it,
+ * and check whether the time of a retained owner ahead of it is over.
  */
 static void
 check_contender(Contender *contender, int64 now_ms)
@@ -99,8 +100,8 @@ check_contender(Contender *contender, int64 now_ms)
 }
 
 /*
- * Look after those contenders whose time has come: each at its own time, since
- * thousands may be retained.
+ * Check the contenders that are due: each at its own time, since thousands may
+ * be retained.
  */
 static void
 check_due(void)
@@ -120,8 +121,8 @@ check_due(void)
 }
 
 /*
- * Look after all contenders that own their locks: have those watched for a
- * revocation that do so for some time, and find those that have become idle.
+ * Check all owners: watch those that have owned for some time for a
+ * revocation, and find those that have become idle.
  */
 static void
 sweep_owners(void)
@@ -166,9 +167,9 @@ sweep_owners(void)
 }
 
 /*
- * A contender looks again: as if its watch had been used up by a change of what
- * it watches.  Not without a connection, since the library sets all watches
- * again on the next one; what was missed comes as an event then.
+ * Let a contender set its watch again, as if the watch had fired.  Not without
+ * a connection: the library sets all watches again on the next one, and then
+ * delivers what was missed.
  */
 static void
 look_again(Contender *contender)
@@ -184,7 +185,7 @@ look_again(Contender *contender)
 		contender_delay_watch(contender);
 }
 
-/* When the first of n contenders that wait for a watch is to look again. */
+/* When the first of n contenders that wait for a watch is due. */
 static int64
 due_to_look(const Contender *first, int n, int64 last_ms)
 {
@@ -194,7 +195,7 @@ due_to_look(const Contender *first, int n, int64 last_ms)
 			   last_ms + Max(timeout_ms / n, WATCHES_PAUSE_MS));
 }
 
-/* Have contenders look again that have waited for a watch for long. */
+/* Let contenders that have waited for a watch for long set it again. */
 static void
 look_again_in_turn(void)
 {
@@ -224,7 +225,7 @@ look_again_in_turn(void)
 
 /*
  * checks_run
- *		Look after all contenders whose time has come.
+ *		Check all contenders that are due.
  */
 void
 checks_run(void)
@@ -237,11 +238,10 @@ checks_run(void)
 
 /*
  * checks_watch_queues
- *		The connection of a session is lost, or is back.
+ *		The connection of a session is lost, or back.
  *
- * Without one we do not hear who queues behind our contenders.  When there is
- * one again, we watch the queues again of those contenders that are to hear
- * of it.
+ * Without a connection we do not learn who queues behind our contenders.  With
+ * a new one, the contenders that need it watch their queues again.
  */
 void
 checks_watch_queues(int session, bool connected)

@@ -3,10 +3,10 @@
  * contender.c
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
- * There is one for each slot that is wanted or owned: its state machine, and
- * what the worker knows of it.  This file keeps them: by slot, by UUID, by when
- * to look after them, and those that wait for room in the sessions.  steps.c
- * has what they do.
+ * Each slot that is wanted or owned has one: its state machine, and what the
+ * worker knows of it.  This file finds them by slot and by UUID, and keeps
+ * them in the order in which they are due for a check, or wait for room in the
+ * sessions.  steps.c has what they do.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -31,29 +31,27 @@
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 
-/* A UUID that one of the contenders goes by. */
+/* A UUID in use by a contender. */
 typedef struct ContenderUuid
 {
 	uint8		uuid[ZNODE_UUID_BYTES]; /* hash key, must be first */
 	Contender  *contender;
 } ContenderUuid;
 
-/* Those of all sessions. */
+/* The contenders of all sessions. */
 static struct
 {
 	HTAB	   *by_slot;		/* of Contenders */
 	HTAB	   *uuids;			/* of ContenderUuids */
 	SessionHandler handler;		/* of their requests */
 	SessionHandler lock_handler;	/* of those for a semaphore's lock */
-	int			counts[ZK_MAX_SESSIONS];	/* how many are in each session */
-	dlist_head	parked;			/* those that wait for room, in order */
-	dlist_head	queued;			/* those that stand behind others, the first
-								 * to be told so ahead */
-	dlist_head	watching;		/* those that wait for a watch, the first to
-								 * have set it ahead */
+	int			counts[ZK_MAX_SESSIONS];	/* by session */
+	dlist_head	parked;			/* waiting for room, in order */
+	dlist_head	queued;			/* behind others, the longest-queued first */
+	dlist_head	watching;		/* waiting for a watch, the one set earliest
+								 * first */
 	int			nwatching;
-	pairingheap *checks;		/* those with a time to be looked after, the
-								 * earliest first */
+	pairingheap *checks;		/* those due for a check, the earliest first */
 }			contenders;
 
 static HTAB *
@@ -85,7 +83,7 @@ compare_checks(const pairingheap_node *a, const pairingheap_node *b,
  *		Begin with no contenders.
  *
  * The handlers are those of their requests, and of those for a semaphore's
- * lock; a contender is their data.
+ * lock; their data is the contender.
  */
 void
 contenders_init(SessionHandler handler, SessionHandler lock_handler)
@@ -104,7 +102,7 @@ contenders_init(SessionHandler handler, SessionHandler lock_handler)
 
 /*
  * contenders_count
- *		How many contenders there are, parked ones included.
+ *		The number of contenders, including parked ones.
  */
 int
 contenders_count(void)
@@ -112,10 +110,6 @@ contenders_count(void)
 	return hash_get_num_entries(contenders.by_slot);
 }
 
-/*
- * contenders_count_of
- *		How many contenders are in this session.
- */
 int
 contenders_count_of(int session)
 {
@@ -124,7 +118,7 @@ contenders_count_of(int session)
 
 /*
  * contenders_list
- *		All contenders, palloc'd: a step changes the table.
+ *		All contenders, palloc'd, since a step changes the table.
  */
 Contender **
 contenders_list(int *n)
@@ -141,10 +135,6 @@ contenders_list(int *n)
 	return list;
 }
 
-/*
- * contender_find
- *		The contender of a slot, or NULL.
- */
 Contender *
 contender_find(ZkSlot *slot)
 {
@@ -169,7 +159,7 @@ path_bytes(const char *directory, const char *below, ZnodeKind kind)
 
 /*
  * contender_make
- *		The contender of a slot; if it has none, one that is not begun.
+ *		Find the contender of a slot, or make one that is not begun.
  */
 Contender *
 contender_make(ZkSlot *slot, ZnodeKind kind)
@@ -215,8 +205,8 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 
 /*
  * contender_set_session
- *		The contender is in this session from now on, or in none; it has
- *		nothing in ZooKeeper yet, or any more, as far as we know.
+ *		Assign the contender, which has nothing in ZooKeeper as far as we
+ *		know, to a session, or to none.
  */
 void
 contender_set_session(Contender *contender, int session)
@@ -246,7 +236,7 @@ forget_uuid(Contender *contender)
 
 /*
  * contender_forget_note
- *		The contender's node is another one, or none: so is its note.
+ *		The contender's node, and with it the note, is gone or replaced.
  */
 void
 contender_forget_note(Contender *contender)
@@ -261,9 +251,9 @@ contender_forget_note(Contender *contender)
 
 /*
  * contender_set_waits
- *		The contender's note is to tell these waits from now on.
+ *		Set the waits for the contender's next note.
  *
- * The caller sees to it that it is written.
+ * The caller must have it written.
  */
 void
 contender_set_waits(Contender *contender, const NoteWait *waits, int nwaits)
@@ -286,10 +276,10 @@ contender_set_waits(Contender *contender, const NoteWait *waits, int nwaits)
  * contender_note
  *		The contender's note, valid until the next call.
  *
- * Each write of a contender's data, the create and all sets, writes the whole
- * note anew: who the contender is, whether it may be retained, and the waits
- * that keep it.  Only this instance and other clients' revocations write
- * there, so it has no words but those.
+ * Each write of a contender's data writes the whole note: its owner, whether
+ * it may be retained, and the waits of its holders.  Besides this instance,
+ * only other clients write there, for a revocation, so no other words need to
+ * be kept.
  */
 const char *
 contender_note(const Contender *contender)
@@ -310,8 +300,7 @@ contender_note(const Contender *contender)
 
 /*
  * contender_note_uuid
- *		The contender goes by this UUID from now on, and by no other, and
- *		begins anew.
+ *		Give the contender a new UUID, in place of any other, to begin with.
  */
 void
 contender_note_uuid(Contender *contender, const uint8 *uuid)
@@ -332,7 +321,7 @@ contender_note_uuid(Contender *contender, const uint8 *uuid)
 
 /*
  * contender_has_uuid
- *		Does one of the contenders go by this UUID?
+ *		Does a contender use this UUID?
  */
 bool
 contender_has_uuid(const uint8 *uuid)
@@ -369,8 +358,8 @@ node_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
 
 /*
  * contender_owned_path
- *		The path of the node with which the contender owns its lock, or has its
- *		permit; false if it does not.
+ *		The path of the node by which the contender owns its lock or permit;
+ *		false if it does not.
  */
 bool
 contender_owned_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
@@ -381,8 +370,8 @@ contender_owned_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
 
 /*
  * contender_queued_path
- *		The path of the node with which the contender stands behind others;
- *		false if it does not.
+ *		The path of the node by which the contender is queued behind others;
+ *		false if it is not.
  */
 bool
 contender_queued_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
@@ -415,7 +404,9 @@ contender_find_path(const char *path)
 	return NULL;
 }
 
-/* The contender waits for the watch with this serial number, or 0: for none. */
+/*
+ * Note the serial number of the watch that the contender waits for; 0: none.
+ */
 static void
 set_watch(Contender *contender, uint32 serial)
 {
@@ -434,7 +425,7 @@ set_watch(Contender *contender, uint32 serial)
 
 /*
  * contender_drop
- *		Forget a contender, and all that it is known by.
+ *		Forget a contender.
  */
 void
 contender_drop(Contender *contender)
@@ -459,7 +450,7 @@ contender_drop(Contender *contender)
 
 /*
  * contender_is_begun
- *		Has the contender, or may it have, anything in ZooKeeper?
+ *		Has the contender anything in ZooKeeper, or may it have?
  */
 bool
 contender_is_begun(const Contender *contender)
@@ -492,7 +483,7 @@ count_bytes(Contender *contender)
 
 /*
  * contender_update
- *		The contender's machine has taken a step: note what has changed.
+ *		Note what a step of the contender's machine has changed.
  */
 void
 contender_update(Contender *contender)
@@ -507,7 +498,7 @@ contender_update(Contender *contender)
 
 /*
  * contender_bytes_wanted
- *		What it takes of the quota to begin the contender.
+ *		What the contender needs of the quota to begin.
  */
 int
 contender_bytes_wanted(const Contender *contender)
@@ -517,7 +508,7 @@ contender_bytes_wanted(const Contender *contender)
 
 /*
  * contender_park
- *		The contender has to wait for room, behind others that do.
+ *		Let the contender wait for room, behind others that do.
  */
 void
 contender_park(Contender *contender, uint32 group)
@@ -530,7 +521,7 @@ contender_park(Contender *contender, uint32 group)
 
 /*
  * contender_first_parked
- *		The first of the contenders that wait for room, or NULL.
+ *		The first contender that waits for room, or NULL.
  */
 Contender *
 contender_first_parked(void)
@@ -541,8 +532,8 @@ contender_first_parked(void)
 
 /*
  * contender_bytes_of_first
- *		What it takes to begin the first of the parked contenders and its
- *		group; there must be one.
+ *		What the first parked contender, which must exist, and its group
+ *		need of the quota.
  */
 int64
 contender_bytes_of_first(void)
@@ -565,9 +556,10 @@ contender_bytes_of_first(void)
 
 /*
  * contender_set_queued
- *		The contender stands behind others from now on, or does not any more.
+ *		Note whether the contender is queued behind others.
  *
- * So does one of readers with a writer behind it: other readers wait for that.
+ * A contender of readers with a writer behind it counts, too: other readers
+ * wait for that writer.
  */
 void
 contender_set_queued(Contender *contender, bool queued)
@@ -583,7 +575,8 @@ contender_set_queued(Contender *contender, bool queued)
 
 /*
  * contender_first_queued
- *		The contender that stands behind others for longest, or NULL.
+ *		The contender that has been queued behind others for longest, or
+ *		NULL.
  */
 Contender *
 contender_first_queued(void)
@@ -594,8 +587,8 @@ contender_first_queued(void)
 
 /*
  * contender_queued_after
- *		When the first contender began to stand behind others that did so after
- *		"at_ms", or 0; as of zk_now_ms().
+ *		When, after "at_ms", a contender was first queued behind others, as
+ *		of zk_now_ms(); or 0.
  */
 int64
 contender_queued_after(int64 at_ms)
@@ -617,7 +610,7 @@ contender_queued_after(int64 at_ms)
 
 /*
  * contender_delay_watch
- *		Take the watch that the contender waits for as set now.
+ *		Treat the watch that the contender waits for as set now.
  */
 void
 contender_delay_watch(Contender *contender)
@@ -627,8 +620,8 @@ contender_delay_watch(Contender *contender)
 
 /*
  * contender_first_watching
- *		The contender that has waited for its watch for longest since it set
- *		that, or NULL; and how many wait.
+ *		The contender whose watch was set earliest, or NULL; and how many
+ *		wait for a watch.
  */
 Contender *
 contender_first_watching(int *nwatching)
@@ -640,8 +633,8 @@ contender_first_watching(int *nwatching)
 
 /*
  * contender_schedule_check
- *		Look after a contender at that time, as of zk_now_ms(), or before;
- *		0: no need to.
+ *		Check a contender at this time, as of zk_now_ms(), or earlier; 0: no
+ *		check is needed.
  */
 void
 contender_schedule_check(Contender *contender, int64 at_ms)
@@ -656,8 +649,7 @@ contender_schedule_check(Contender *contender, int64 at_ms)
 
 /*
  * contender_next_due
- *		A contender whose time to be looked after has come, or NULL; the
- *		time is forgotten.
+ *		A contender that is due for a check, or NULL; the time is reset.
  */
 Contender *
 contender_next_due(int64 now_ms)
@@ -676,8 +668,8 @@ contender_next_due(int64 now_ms)
 
 /*
  * contender_next_check
- *		When the first contender is to be looked after, as of zk_now_ms(),
- *		or 0.
+ *		When the first contender is due for a check, as of zk_now_ms(); or
+ *		0.
  */
 int64
 contender_next_check(void)

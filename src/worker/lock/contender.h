@@ -3,8 +3,8 @@
  * contender.h
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
- * All that the rest of the worker sees of worker/lock, whichever file of it has
- * a function.
+ * This header is the interface of all of worker/lock for the rest of the
+ * worker.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -27,43 +27,45 @@
 typedef struct Contender
 {
 	ZkSlot	   *slot;			/* hash key, must be first */
-	int			session;		/* number of that which it is in, from when it
-								 * begins until it is gone; or NO_SESSION */
+	int			session;		/* of its ZooKeeper session while it has
+								 * anything there, or NO_SESSION */
 	uint32		owner;			/* of its requests */
 	uint32		lock_owner;		/* of those for a semaphore's lock, or 0 */
 	int64		owner_since_ms; /* zk_now_ms(); 0: not the owner */
-	int64		answer_due_ms;	/* the same: a retained owner that we have
-								 * asked is to answer by then; or 0 */
-	int64		check_at_ms;	/* the same: to be looked after then; or 0 */
-	pairingheap_node check_node;	/* in a heap, unless that is 0 */
-	int			asker_pid;		/* backend that it was begun for */
+	int64		answer_due_ms;	/* the same: when the answer of a retained
+								 * owner is due, or 0 */
+	int64		check_at_ms;	/* the same: when a check is due, or 0 */
+	pairingheap_node check_node;	/* in a heap, unless check_at_ms is 0 */
+	int			asker_pid;		/* the backend that it was begun for */
 	bool		created;		/* the slot has its sequence number */
 	bool		has_uuid;
 	uint8		uuid[ZNODE_UUID_BYTES];
 	char		directory[ZNODE_PATH_SIZE];
-	int			place_bytes;	/* quota: of its node in a queue, and ... */
-	int			permit_bytes;	/* ... of its permit's node, or 0 */
-	int			bytes;			/* quota: of what it has, or may have */
-	int			leaving;		/* the part of that which is being deleted */
+	int			place_bytes;	/* quota: of its node in a queue, */
+	int			permit_bytes;	/* and of its permit's node, or 0 */
+	int			bytes;			/* quota: of all that it has, or may have */
+	int			leaving;		/* the part that is being deleted */
 	bool		parked;			/* not begun, until there is room */
-	uint32		group;			/* parked: that of the slot */
+	uint32		group;			/* parked: the slot's group */
 	dlist_node	parked_node;	/* in contender.c's list, if parked */
-	int64		queued_since_ms;	/* zk_now_ms(): it stands behind others, or
-									 * a writer behind it, which backends
-									 * wait for; 0: neither, for all we
-									 * know */
-	dlist_node	queued_node;	/* in contender.c's list, unless that is 0 */
+	int64		queued_since_ms;	/* zk_now_ms(): behind others, or with a
+									 * writer behind it, for which backends
+									 * wait; 0: neither, as far as we know */
+	dlist_node	queued_node;	/* in contender.c's list, unless
+								 * queued_since_ms is 0 */
 	uint32		watch_serial;	/* of the watch that it waits for, or 0 */
-	int64		watched_ms;		/* zk_now_ms() when that was last set */
-	dlist_node	watching_node;	/* in contender.c's list, unless that is 0 */
-	NoteWait   *waits;			/* that its note tells, palloc'd, or NULL */
+	int64		watched_ms;		/* zk_now_ms() when that was set last */
+	dlist_node	watching_node;	/* in contender.c's list, unless watch_serial
+								 * is 0 */
+	NoteWait   *waits;			/* of its holders, for its note; palloc'd, or
+								 * NULL */
 	int			nwaits;
-	bool		tells_waits;	/* its note may tell of some */
-	bool		adopted;		/* this worker has looked after that */
-	int32		note_version;	/* of its node's data, or -1: not known */
-	bool		awaited;		/* a scan waits to hear if it is contended */
+	bool		tells_waits;	/* its note may have waits */
+	bool		adopted;		/* this worker has checked that */
+	int32		note_version;	/* of its node's data, or -1: unknown */
+	bool		awaited;		/* a scan waits to learn if it is contended */
 	Machine    *machine;
-	MachineStatus now;			/* what that tells of itself */
+	MachineStatus now;			/* the state of its machine */
 } Contender;
 
 /* the loop */
@@ -73,7 +75,7 @@ extern void dispatch_begin_parked(void);
 extern void checks_run(void);
 extern void notices_run(void);
 
-/* the sessions, and the worker ahead of this one */
+/* the sessions, and the previous worker */
 extern int	contenders_count(void);
 extern int	contenders_count_of(int session);
 extern void contenders_take_over(void);

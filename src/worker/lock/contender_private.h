@@ -18,7 +18,7 @@
 #include "worker/sessions.h"
 #include "worker/zookeeper/session.h"
 
-/* How often to look after all the contenders that own their locks. */
+/* How often to check all owners. */
 #define SWEEP_INTERVAL_MS	1000
 
 /* A lock directory, or one of the two parts of a semaphore. */

@@ -3,47 +3,43 @@
  * directories.c
  *		What the worker knows of lock directories.
  *
- * Which ones exist, so that a contender can be created without making its
- * directory first; which number owns the lock with nothing read; how many are
- * made; and what else was found in them.
+ * It knows which directories exist, so that a contender can be created without
+ * making its directory first; which number owns the lock with nothing read;
+ * how many directories are made; and what else was found in them.
  *
- * To make a directory that exists is one more write of ZooKeeper's log for a
- * lock, which costs more than all the rest of the lock when many are taken at
- * once.  So there is room for more directories than an instance has locks.  A
- * hash of the path stands for it, in 2 MB of which only what is used takes
- * memory.  A directory that is taken for another, or has been removed since,
- * is found missing, and made then.  In a full bucket the one that was seen
- * longest ago makes room; with 100,000 directories 2 in 100 are forgotten by
- * that.
+ * Making a directory that exists is one more write of ZooKeeper's log, which
+ * costs more than the rest of the lock when many locks are taken at once.  So
+ * there is room for more directories than an instance has locks.  A directory
+ * is represented by a hash of its path, in 2 MB of which only the used part
+ * takes memory.  One that was mistaken for another, or has been removed, is
+ * found missing, and is made then.  In a full bucket the hash seen longest ago
+ * is replaced; with 100,000 directories 2 % are forgotten that way.
  *
  * Ownership with nothing read (src/ownership.md has the proof,
- * core/lock/succession.c what is remembered for it) takes a watch of the
- * directory, which is set by a get in the flight in which our owner's node is
- * deleted, ahead of that.  From then on a cycle of create and delete reads
- * nothing, for as long as nobody else comes, and the directory is not
- * deleted.  So the first cycle with a name reads twice, or once in a new
- * directory, and those that follow do not read.
+ * core/lock/succession.c the state) needs a watch of the directory.  A get
+ * sets it, sent before our owner's node is deleted, in the same flight.  From
+ * then on a cycle of create and delete reads nothing, as long as no other
+ * client comes and the directory exists.  So the first cycle with a name reads
+ * twice, or once in a new directory, and later ones do not read.
  *
- * The library keeps a watch for each directory, and would set all of them
- * again when it reconnects, in one request.  So they end with the connection
- * (Request.brief), and there are no more than MAX_WATCH_BYTES of them,
- * half of what a server takes in a request: that is for the case that the
- * library is faster than the worker.  It is room for 16,000 names of 28
- * bytes; a watch takes some 200 bytes here, the same in the library, and less
- * in the server.
+ * The library keeps these watches, and would set all of them again when it
+ * reconnects, in one request.  So they end with the connection
+ * (Request.brief); in case the library is faster than the worker, their paths
+ * are limited to MAX_WATCH_BYTES, half of what a server accepts.  That is room
+ * for 16,000 names of 28 bytes; a watch takes some 200 bytes here, as many in
+ * the library, and fewer in the server.
  *
- * While there is room, a directory is watched when an owner leaves it for the
- * first time.  When there is none, a get is sent for names only that come
- * again, and that come more often than those whose watches have to be removed
- * for it: the ones that were left longest ago, if that is at least
- * IDLE_FACTOR times as long as it took this name to come again.  So names
- * that are used only once cost no more than reading their queue; and of more
- * names than there is room for, used in turn, as many as there is room for
- * stay watched.  If always the one that was used longest ago made room, none
- * would be watched when its turn comes.
+ * While there is room, a directory is watched when an owner first leaves it.
+ * When there is none, a get is sent only for a name that is used again, more
+ * often than those whose watches it replaces: those left longest ago, if at
+ * least IDLE_FACTOR times as long ago as the last use of this name.  So names
+ * used once only cost the read of their queue; and of more names than there is
+ * room for, used in turn, as many as there is room for stay watched.  If
+ * always the one used longest ago were replaced, none would be watched when
+ * its turn comes.
  *
- * Beside those that are watched, MAX_UNWATCHED directories are remembered;
- * the one that was used longest ago is forgotten first.
+ * Besides the watched ones, MAX_UNWATCHED directories are remembered; the one
+ * used longest ago is forgotten first.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -66,26 +62,26 @@
 #include "worker/zookeeper/session.h"
 
 /*
- * ZooKeeper removes so many idle containers a minute, if it is not configured
- * otherwise (znode.container.maxPerMinute).  How long not to warn again.
+ * ZooKeeper removes at most so many idle containers a minute by default
+ * (znode.container.maxPerMinute); and the pause between two warnings.
  */
 #define DIRECTORIES_PER_MINUTE	10000
 #define DIRECTORIES_WARN_MS		(10 * 60000)
 
-/* The most lock directories that are remembered, watched or not. */
+/* The most lock directories that are remembered, watched and unwatched. */
 #define MAX_WATCHED			16384
 #define MAX_UNWATCHED		16384
 
-/* The most that their watches' paths may have, each with 4 bytes more. */
+/* The limit of the paths of their watches, with 4 bytes for each. */
 #define MAX_WATCH_BYTES		(512 * 1024)
 
 /*
- * A watch is removed for that of another directory if it has not been of use
- * for so many times as long as it took the other one's name to come again.
+ * A watch is replaced by another directory's if it has been of no use for this
+ * multiple of the time after which the other's name was used again.
  */
 #define IDLE_FACTOR			4
 
-/* Of the directories that have been seen to exist. */
+/* The table of directories that have been seen. */
 #define SEEN_BUCKETS		65536
 #define SEEN_IN_BUCKET		4
 
@@ -93,11 +89,11 @@
 typedef struct Directory
 {
 	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
-	bool		deleted;		/* its watch told so, and nobody has since
-								 * made it for us */
+	bool		deleted;		/* its watch said so, and it was not made for
+								 * us since */
 	bool		watched;
 	int64		left_ms;		/* zk_now_ms() when an owner of ours left it;
-								 * 0: none has */
+								 * 0: never */
 	Succession	succession;
 	dlist_node	node;			/* in one of the lists of "directories" */
 } Directory;
@@ -113,21 +109,21 @@ static struct
 {
 	HTAB	   *by_path;		/* of Directories */
 	HTAB	   *by_serial;		/* of DirectoryWatches, of those watched */
-	dlist_head	watched;		/* Directories, the latest used at the end */
+	dlist_head	watched;		/* Directories, the last used at the end */
 	dlist_head	unwatched;		/* the same */
 	int			nwatched;
 	int			nunwatched;
 	Size		watch_bytes;	/* of the paths of those that are watched */
 	uint32		last_serial;
-	uint32		owner;			/* of our requests; 0: not yet */
+	uint32		owner;			/* of our requests; 0: none yet */
 	bool		warned_of_stranger;
 	bool		warned_of_persistent;
 	int64		minute_ms;		/* zk_now_ms() when the minute began ... */
-	int			made;			/* ... and how many were made in it */
+	int			made;			/* ... and how many were made since */
 	int64		warned_ms;		/* zk_now_ms() of the last warning; 0: none */
 }			directories;
 
-/* Hashes, those seen last first; 0: free.  NULL: nothing has been seen. */
+/* Hashes, the last seen first; 0: free.  NULL: no directory has been seen. */
 static uint64 (*seen)[SEEN_IN_BUCKET] = NULL;
 
 static uint64
@@ -139,7 +135,7 @@ hash_path(const char *path)
 	return hash == 0 ? 1 : hash;
 }
 
-/* The hash's place in its bucket, or the last one. */
+/* The index of the hash in its bucket, or the last index. */
 static int
 find_place(const uint64 *bucket, uint64 hash)
 {
@@ -151,8 +147,8 @@ find_place(const uint64 *bucket, uint64 hash)
 }
 
 /*
- * The directory has been seen; or it is not known to exist any more.  Without
- * memory nothing is noted.
+ * Note that the directory was seen, or is not known to exist any more.
+ * Without memory nothing is noted.
  */
 static void
 note_seen(const char *path, bool exists)
@@ -161,7 +157,7 @@ note_seen(const char *path, bool exists)
 	uint64	   *bucket;
 	int			place;
 
-	/* not palloc0(), which would use all of it */
+	/* unlike palloc0(), this does not use all of the memory */
 	if (seen == NULL)
 		seen = calloc(SEEN_BUCKETS, sizeof(seen[0]));
 	if (seen == NULL)
@@ -192,8 +188,8 @@ static void on_answer(void *data, const RequestAnswer *in);
 
 /*
  * directories_forget
- *		Forget all directories, as the session is over; to be called ahead of
- *		all else, too.
+ *		Forget all directories, because the session is over; also called at
+ *		the beginning.
  */
 void
 directories_forget(void)
@@ -218,7 +214,7 @@ directories_forget(void)
 	seen = NULL;
 }
 
-/* What the path takes in the request in which watches are set again. */
+/* The bytes of the path in the request that sets watches again. */
 static Size
 watch_bytes(const Directory *directory)
 {
@@ -238,7 +234,7 @@ send(const Directory *directory, RequestKind kind)
 	session_submit(0, directories.owner, &op);
 }
 
-/* Forget the unwatched directory that was used longest ago. */
+/* Forget the unwatched directory used longest ago. */
 static void
 forget_oldest(void)
 {
@@ -249,7 +245,7 @@ forget_oldest(void)
 	hash_search(directories.by_path, directory->path, HASH_REMOVE, NULL);
 }
 
-/* Have the directory in the list for those that are not watched. */
+/* Put the directory into the list of unwatched ones. */
 static void
 add_unwatched(Directory *directory)
 {
@@ -260,7 +256,7 @@ add_unwatched(Directory *directory)
 	directories.nunwatched++;
 }
 
-/* The watch of the directory is none any more, or is not to be one. */
+/* The directory is no longer watched, or is not to be. */
 static void
 forget_watch(Directory *directory)
 {
@@ -274,7 +270,6 @@ forget_watch(Directory *directory)
 	add_unwatched(directory);
 }
 
-/* Remove the watch of the directory. */
 static void
 unwatch(Directory *directory)
 {
@@ -305,7 +300,6 @@ make_room(const Directory *directory, int64 now_ms)
 	return true;
 }
 
-/* Watch the directory. */
 static void
 watch(Directory *directory)
 {
@@ -346,7 +340,7 @@ find_or_make(const char *path)
 	return directory;
 }
 
-/* The directory is used: it is the last to be forgotten. */
+/* The directory is used: it is to be forgotten last. */
 static void
 touch(Directory *directory)
 {
@@ -369,7 +363,7 @@ disconnect_all(dlist_head *list)
 
 /*
  * directories_disconnect
- *		The connection is lost, and the session with it, or not.
+ *		The connection is lost, and perhaps the session.
  */
 void
 directories_disconnect(void)
@@ -389,7 +383,7 @@ directories_disconnect(void)
 	}
 }
 
-/* A request of ours is answered, or a watch has been used up. */
+/* Handle an answer to a request of ours, or a watch. */
 static void
 on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 {
@@ -436,7 +430,7 @@ directory_is_known(const char *path)
 
 /*
  * directory_note
- *		This directory exists; or is not known to do so any more.
+ *		Note whether this directory is known to exist.
  */
 void
 directory_note(const char *path, bool known)
@@ -457,8 +451,7 @@ directory_note(const char *path, bool known)
 
 /*
  * directory_owns_unread
- *		Is the next contender of ours likely to own the lock with nothing
- *		read?
+ *		Is our next contender likely to own the lock with nothing read?
  */
 bool
 directory_owns_unread(const char *path)
@@ -473,7 +466,7 @@ directory_owns_unread(const char *path)
  * directory_next
  *		The number that owns the lock with nothing read, or 0.
  *
- * To be asked when the create is answered, not before.
+ * To be called when the create is answered, not earlier.
  */
 int32_t
 directory_next(const char *path)
@@ -485,8 +478,8 @@ directory_next(const char *path)
 
 /*
  * directory_leave
- *		The contender with this number, which owned the lock exclusively, is
- *		about to be deleted.
+ *		The contender with this number, an exclusive owner, is about to be
+ *		deleted.
  */
 void
 directory_leave(const char *path, int32_t number)
@@ -503,7 +496,7 @@ directory_leave(const char *path, int32_t number)
 
 /*
  * directory_left
- *		The delete of a contender is answered; "deleted": it was done.
+ *		The delete of a contender is answered; "deleted": it is done.
  */
 void
 directory_left(const char *path, int32_t number, bool deleted)
@@ -516,9 +509,10 @@ directory_left(const char *path, int32_t number, bool deleted)
 
 /*
  * directory_made
- *		A lock directory has been made, unless it existed: this is the answer.
+ *		Note the answer to the creation of a lock directory.
  *
- * Warns if more of them are made than ZooKeeper removes: idle ones pile up.
+ * Warns if more directories are made than ZooKeeper removes, so that idle ones
+ * pile up.
  */
 void
 directory_made(const RequestAnswer *in)
@@ -549,7 +543,7 @@ directory_made(const RequestAnswer *in)
 /*
  * directory_warn
  *		Warn, once for each kind, of a child of a lock directory that is no
- *		contender: its name is not that of one, or it is persistent.
+ *		contender, by its name or because it is persistent.
  */
 void
 directory_warn(const char *path, const char *child, bool persistent)
@@ -573,7 +567,7 @@ directory_warn(const char *path, const char *child, bool persistent)
 
 /*
  * directory_make
- *		Make a directory, with its parents, and wait for no answer.
+ *		Make a directory, with its parents, and ignore the answer.
  */
 void
 directory_make(const char *path, int session)

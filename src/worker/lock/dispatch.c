@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * dispatch.c
- *		The mail of the slots: contenders are begun, parked and released.
+ *		The mail of the slots: begins, parks and releases contenders.
  *
- * A contender goes into the first session with room (sessions.c).  What fits
- * in none is refused with an error, but ahead of that it is parked until room
- * is made by what is being given up already, or is only retained.  What is
- * parked is begun in its order, a group whole.
+ * A contender goes into the first session with room (sessions.c).  If there is
+ * none, it is parked until contenders that are being given up, or are only
+ * retained, have left enough room; if that will not be enough, it is refused
+ * with an error.  Parked contenders are begun in order, each group whole.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -26,7 +26,7 @@
 #include "worker/sessions.h"
 #include "worker/zookeeper/status.h"
 
-/* A slot that is to be asked for together with others. */
+/* A slot that is requested together with others. */
 typedef struct GroupMember
 {
 	ZkSlot	   *slot;
@@ -34,7 +34,7 @@ typedef struct GroupMember
 	MachineOutput out;
 } GroupMember;
 
-/* The slot is wanted: have a contender for it, if it has none. */
+/* The slot is wanted: begin a contender, unless it has one. */
 static void
 begin(ZkSlot *slot, const ZkContender *wanted)
 {
@@ -42,7 +42,8 @@ begin(ZkSlot *slot, const ZkContender *wanted)
 	int			session = NO_SESSION;
 
 	if (status_is_ending())
-		return;					/* contenders_take_over() does, in the next one */
+		return;					/* contenders_take_over() does so, in the next
+								 * session */
 	contender = contender_make(slot, wanted->kind);
 	if (contender_is_begun(contender) || contender->parked)
 		return;
@@ -80,8 +81,7 @@ contender_of(const GroupMember *member)
 }
 
 /*
- * Submit the operations of members first to last (not included) that are of
- * this kind.
+ * Submit the operations of this kind of members first to last (not included).
  */
 static void
 submit_group_part(List *members, int first, int last, RequestKind kind)
@@ -97,7 +97,7 @@ submit_group_part(List *members, int first, int last, RequestKind kind)
 
 /*
  * Begin the members first to last (not included), of one group, in a session
- * that has room for all: the directories first, then all the contenders in one
+ * that has room for all: first the directories, then all contenders in one
  * step.
  */
 static void
@@ -119,9 +119,9 @@ start_group(List *members, int first, int last, int session)
 }
 
 /*
- * There is no room for these members, of one group: the backend that wants
- * them gets none.  It looks at all of them, so it is enough to tell it by the
- * first, but ahead of the end of the others.
+ * Refuse the members of one group, for lack of room.  The backend waits for
+ * all of them, so telling it by the first is enough, but before the others
+ * end.
  */
 static void
 refuse_group(List *members)
@@ -172,7 +172,7 @@ begin_group(List *members, int first, int last)
 		}
 }
 
-/* Begin the contenders of slots that are asked for together. */
+/* Begin the contenders of slots that are requested together. */
 static void
 begin_groups(List *members)
 {
@@ -206,10 +206,7 @@ queue_behind(ZkSlot *slot, RecipeEvent event)
 		step_queue_behind(contender, event);
 }
 
-/*
- * The slot is released: give its contender up, or forget that it was to have
- * one.
- */
+/* The slot is released: give its contender up, or cancel its begin. */
 static void
 release(ZkSlot *slot)
 {
@@ -232,12 +229,12 @@ release(ZkSlot *slot)
 
 /*
  * dispatch_open_mail
- *		Do what the slots in the mail ask for.
+ *		Do what the slots in the mail request.
  *
- * What is asked for together is in the mail together, but perhaps not in the
- * part of it that was collected first.  It may be given up in the mail behind
- * that: so releases come last, when what they are about has been begun, and
- * the slots have not gone.
+ * The slots of a group are in the mail together, but perhaps not all in the
+ * part collected first.  The group may also be released by later mail.  So
+ * releases come last, when their contenders have been begun and the slots
+ * still exist.
  */
 void
 dispatch_open_mail(void)
@@ -275,9 +272,9 @@ dispatch_open_mail(void)
 
 /*
  * contenders_take_over
- *		Have a contender for each slot that wants one and has none: take over
- *		those of the worker before this one, begin the others, or release the
- *		slot if no worker had seen it wanted.
+ *		Give a contender to each slot that wants one and has none: take over
+ *		those of the previous worker, begin the others, or release the slot
+ *		if no worker had seen it wanted.
  */
 void
 contenders_take_over(void)
@@ -286,7 +283,7 @@ contenders_take_over(void)
 	ZkSlot	  **list = slots_list(&nslots);
 	List	   *members = NIL;
 
-	/* what may exist already takes its room ahead of all else */
+	/* what may exist already takes its room first */
 	for (int i = 0; i < nslots; i++)
 	{
 		ZkContender known;
@@ -297,7 +294,7 @@ contenders_take_over(void)
 	}
 	pfree(list);
 
-	/* some may be gone by that */
+	/* some slots may be gone by now */
 	list = slots_list(&nslots);
 	for (int i = 0; i < nslots; i++)
 	{
@@ -320,8 +317,8 @@ contenders_take_over(void)
 
 /*
  * contenders_drain
- *		The sessions are to end when nothing is held: no lock is to go on from
- *		backend to backend for long, or be retained, until then.
+ *		The sessions are to end when nothing is held: until then, no lock
+ *		may pass from backend to backend for long, or be retained.
  */
 void
 contenders_drain(void)
@@ -336,8 +333,8 @@ contenders_drain(void)
 
 /*
  * contenders_release
- *		Release all, as nothing is held: those that are wanted, too, which
- *		queue again in another session.
+ *		Release all contenders, when nothing is held: wanted ones, too,
+ *		which queue again in another session.
  */
 void
 contenders_release(void)
@@ -350,9 +347,7 @@ contenders_release(void)
 	pfree(list);
 }
 
-/*
- * Make room for so many bytes in a session by giving up what is only retained.
- */
+/* Give up retained contenders, to make room for so many bytes in a session. */
 static void
 give_up_retained(int session, int64 bytes)
 {
@@ -374,9 +369,9 @@ give_up_retained(int session, int64 bytes)
 }
 
 /*
- * The first of the parked contenders, and those of its group, as GroupMembers;
- * they are parked no more, but have been dropped.  Those that no backend wants
- * any more are left out: their mail is on its way.
+ * Remove the first parked contender and its group, and return them as
+ * GroupMembers; those that no backend wants any more are left out: their mail
+ * is on its way.
  */
 static List *
 unpark_first(void)
@@ -401,8 +396,8 @@ unpark_first(void)
 }
 
 /*
- * Will some session have room for so many bytes when all is gone that is being
- * given up?  What is only retained is given up for that.
+ * Will any session have room for so many bytes when all contenders being given
+ * up are gone?  Retained ones are given up for it.
  */
 static bool
 will_have_room(int64 bytes)
@@ -420,8 +415,8 @@ will_have_room(int64 bytes)
 }
 
 /*
- * Begin members of one group, or a single one, in a session that has room for
- * all.
+ * Begin the members of one group, or a single one, in a session that has room
+ * for all.
  */
 static void
 start_members(List *members, int session)
@@ -443,9 +438,9 @@ start_members(List *members, int session)
 
 /*
  * dispatch_begin_parked
- *		Begin what is parked and fits now.
+ *		Begin the parked contenders that fit now.
  *
- * Refuses what will not fit when all is gone that is being given up.
+ * Refuses those that will not fit when all contenders being given up are gone.
  */
 void
 dispatch_begin_parked(void)
@@ -457,7 +452,7 @@ dispatch_begin_parked(void)
 		List	   *members;
 
 		if (session == NO_SESSION && will_have_room(bytes))
-			return;				/* in a moment */
+			return;				/* room is coming */
 		members = unpark_first();
 		if (members == NIL)
 			continue;

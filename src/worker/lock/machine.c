@@ -3,9 +3,9 @@
  * machine.c
  *		The state machine of a contender: a recipe, or a semaphore.
  *
- * A contender for a lock is a recipe, one for a permit a semaphore.  This file
- * alone knows which: what is done with a contender is a function here, and
- * what there is to know of it is in its MachineStatus.
+ * A contender for a lock is a recipe, one for a permit a semaphore.  Only this
+ * file knows which: each operation on a contender is a function here, and its
+ * state is in its MachineStatus.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -31,8 +31,7 @@ struct Machine
 
 /*
  * machine_make
- *		A machine for contenders of this kind that has nothing and wants
- *		nothing.
+ *		Make a machine for contenders of this kind.
  */
 Machine *
 machine_make(ZnodeKind kind)
@@ -53,10 +52,6 @@ machine_make(ZnodeKind kind)
 	return machine;
 }
 
-/*
- * machine_free
- *		Forget a machine.
- */
 void
 machine_free(Machine *machine)
 {
@@ -67,7 +62,7 @@ machine_free(Machine *machine)
 	pfree(machine);
 }
 
-/* A recipe's output as that of either machine. */
+/* Convert a recipe's output to a machine's. */
 static void
 take_output(const Machine *machine, const RecipeOutput *from,
 			MachineOutput *out)
@@ -90,11 +85,11 @@ take_output(const Machine *machine, const RecipeOutput *from,
 
 /*
  * machine_want
- *		Queue for what is wanted, under a UUID that was never used.
+ *		Queue for what is wanted, with a UUID that was never used.
  *
- * Of a lock, "retain": the note says that it may be retained; "dir_known": its
- * directory has been seen to exist; "unread": it is likely to be owned with
- * nothing read.
+ * For a lock, "retain": the note says that it may be retained; "dir_known":
+ * its directory has been seen; "unread": it is likely to be owned with nothing
+ * read.
  */
 void
 machine_want(Machine *machine, const uint8 *uuid, const ZkContender *wanted,
@@ -116,8 +111,8 @@ machine_want(Machine *machine, const uint8 *uuid, const ZkContender *wanted,
 
 /*
  * machine_resume
- *		Go on with a contender of the worker before this one, as its slot
- *		knows it.
+ *		Continue a contender of the previous worker, as its slot describes
+ *		it.
  */
 void
 machine_resume(Machine *machine, ZkSlotState state, const ZkContender *known,
@@ -151,8 +146,10 @@ machine_resume(Machine *machine, ZkSlotState state, const ZkContender *known,
 
 /*
  * machine_requeue
- *		A lock's exclusive owner: delete its node and create the next one, the
- *		note of which says retain=yes or not, in one step.
+ *		Of a lock's exclusive owner: delete its node and create the next
+ *		one, in one step.
+ *
+ * "retain" as for machine_want().
  */
 void
 machine_requeue(Machine *machine, bool retain, MachineOutput *out)
@@ -167,9 +164,9 @@ machine_requeue(Machine *machine, bool retain, MachineOutput *out)
 
 /*
  * machine_step
- *		One event.
+ *		Process one event.
  *
- * "for_lock" tells that it is about an operation of a semaphore's lock.
+ * "for_lock": the event is of an operation of a semaphore's lock.
  */
 void
 machine_step(Machine *machine, bool for_lock, const RecipeInput *input,
@@ -186,7 +183,7 @@ machine_step(Machine *machine, bool for_lock, const RecipeInput *input,
 	take_output(machine, &recipe_out, out);
 }
 
-/* The watch of a recipe that waits behind others. */
+/* Describe the watch of a recipe that waits behind others. */
 static void
 describe_watch(const Recipe *recipe, MachineStatus *status)
 {
@@ -246,7 +243,7 @@ describe_semaphore(const Semaphore *semaphore, MachineStatus *status)
 	}
 	status->has_place = semaphore_may_queue(semaphore);
 	status->has_permit = semaphore_may_have_permit(semaphore);
-	/* up to there the lock may be wanted again */
+	/* before that the lock may be wanted again */
 	status->leaves_place = semaphore->state >= SEMAPHORE_OWNER &&
 		recipe_is_leaving(lock);
 	status->leaves_permit = semaphore_is_leaving(semaphore);
@@ -256,7 +253,7 @@ describe_semaphore(const Semaphore *semaphore, MachineStatus *status)
 
 /*
  * machine_describe
- *		What there is to know of a machine.
+ *		Fill in the state of a machine.
  */
 void
 machine_describe(const Machine *machine, MachineStatus *status)

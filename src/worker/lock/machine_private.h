@@ -16,7 +16,7 @@
 #include "shared/slots.h"
 #include "worker/lock/machine.h"
 
-/* What a step comes out with; "told" has bits RECIPE_REPORT_*. */
+/* The output of a step; "report" has bits RECIPE_REPORT_*. */
 typedef SemaphoreOp MachineOp;
 typedef SemaphoreOutput MachineOutput;
 

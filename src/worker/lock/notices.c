@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * notices.c
- *		Has sessions told that they have lost locks.
+ *		Notifies sessions of lost locks.
  *
  * The worker is connected to no database, so it cannot use NOTIFY.  It has the
- * postmaster start a process for a moment in each database that has sessions to
- * tell: backend/notice.c.  See shared/losses.c for the protocol.
+ * postmaster start a short-lived process in each database with sessions to
+ * notify: backend/notice.c.  shared/losses.c has the protocol.
  *
- * However many locks are lost at once, there is one process for a database at a
- * time, and ZK_NOTICES of them in all; the other databases follow.  Where none
- * can be started, or one ends without having told all, it is tried again a while
- * later, as long as there are sessions to tell.
+ * However many locks are lost at once, each database has one process at a
+ * time, and there are at most ZK_NOTICES; the other databases follow.  If a
+ * process cannot be started, or ends without having notified all sessions,
+ * another one is started later, as long as there are sessions to notify.
  *
- * A worker that ends leaves the processes that it has started, which are done
- * soon.  The next one does not know of them, and may start others beside them:
- * then sessions are told twice.
+ * A worker that ends leaves its processes running; they are done soon.  The
+ * next worker does not know of them, and may start others: then sessions are
+ * notified twice.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -43,7 +43,10 @@
 #define NOTICE_MAIN		"zklock_notice_main"
 #define NOTICE_NAME		"zklock notice"
 
-/* When to try again if PostgreSQL can start no process; if one has failed. */
+/*
+ * The pause before another attempt if PostgreSQL can start no process, and if
+ * one has failed.
+ */
 #define START_AGAIN_MS	1000
 #define TELL_AGAIN_MS	30000
 
@@ -57,12 +60,12 @@ typedef struct Notice
 static struct
 {
 	Notice		running[ZK_NOTICES];
-	bool		begun;			/* has looked for what is left to tell */
-	uint32		nlosses;		/* losses_count() when it last looked */
-	List	   *ended;			/* databases whose process has ended, which it
-								 * may have done with nothing told */
+	bool		begun;			/* has looked for sessions to notify */
+	uint32		nlosses;		/* losses_count() when it last did */
+	List	   *ended;			/* databases whose process has ended, perhaps
+								 * without notifying any session */
 	bool		crowded;		/* others wait until one of "running" ends */
-	bool		refused;		/* PostgreSQL could start no process at all */
+	bool		refused;		/* PostgreSQL could start no process */
 }			notices;
 
 /* The process for a database; NULL if there is none. */
@@ -76,7 +79,7 @@ find_notice(Oid database)
 	return NULL;
 }
 
-/* A place that is not in use, or NULL; sets *running to how many are. */
+/* An unused entry, or NULL; sets *running to the number of the others. */
 static Notice *
 free_place(int *running)
 {
@@ -92,8 +95,8 @@ free_place(int *running)
 }
 
 /*
- * Forget the processes that have ended.  Sets *room if one has, for which
- * databases wait, and *more if locks have been lost that it may not have told of.
+ * Forget the processes that have ended.  Sets *room if databases wait and one
+ * has ended, and *more if locks have been lost that it may have missed.
  */
 static void
 reap(bool *room, bool *more)
@@ -148,7 +151,7 @@ start_notice(Notice *notice, Oid database)
 	return started;
 }
 
-/* No process can be started; say so once, until there is one. */
+/* Note whether a process can be started; if not, log that once. */
 static void
 set_refused(bool refused)
 {
@@ -161,9 +164,9 @@ set_refused(bool refused)
 }
 
 /*
- * Start a process in each database that has sessions to tell, and has none; if
- * there is no room for all, the others follow when one has ended.  Those of
- * "ended" are left out.
+ * Start a process in each database that has sessions to notify and no process;
+ * if there is no room for all, the others follow.  Those of "ended" are left
+ * out.
  */
 static void
 look(void)
@@ -186,7 +189,7 @@ look(void)
 		}
 	set_refused(notices.crowded && running == 0);
 
-	/* have all been told by then? */
+	/* are all notified by then? */
 	wake_set(WAKE_NOTICES, n == 0 ? 0 : zk_now_ms() +
 			 (notices.refused ? START_AGAIN_MS : TELL_AGAIN_MS));
 	pfree(databases);
@@ -194,10 +197,10 @@ look(void)
 
 /*
  * notices_run
- *		Have sessions told of the locks that they have lost.
+ *		Notify sessions of the locks that they have lost.
  *
- * Nothing is done while the server or this worker stops.  On a standby NOTIFY
- * cannot be used, nor LISTEN.
+ * Not while the server or this worker stops, and not on a standby, where
+ * NOTIFY and LISTEN cannot be used.
  */
 void
 notices_run(void)

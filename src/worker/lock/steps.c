@@ -3,12 +3,13 @@
  * steps.c
  *		Steps of contenders: events in, operations and reports out.
  *
- * An event goes into a contender's machine; what that comes out
- * with is carried out here: operations go to its session, reports to its slot,
- * and so to backends, and to the server log.
+ * A contender's machine processes an event, and this file carries its output
+ * out: operations go to the session; reports to the slot, and so to backends,
+ * and to the server log.
+ *
  * A contender whose slot is wanted again when nothing of it is left begins
- * anew at once, if there is room.  If that is known before an exclusive owner's
- * node is deleted, the next one is created in the same step (requeue).
+ * anew at once, if there is room.  If that is known before an exclusive
+ * owner's node is deleted, the next one is created in the same step (requeue).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -38,20 +39,20 @@
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 
-/* How long to wait before trying again what ZooKeeper has refused. */
+/* The pause before retrying what ZooKeeper has refused. */
 #define RETRY_DELAY_MS		10000
 
 /* How long a retained owner may take to say whether it needs its lock. */
 #define RETAINED_ANSWER_MS	1000
 
-/* What is asked for together goes in one request, chroots and all. */
+/* What is requested together goes in one request, with all chroots. */
 StaticAssertDecl(ZK_MAX_TOGETHER *
 				 (ZNODE_MAX_ROOT + ZNODE_PATH_SIZE + ZNODE_CONTENDER_SIZE +
 				  NOTE_SIZE + REQUEST_OVERHEAD_BYTES) <
 				 REQUEST_MAX_BYTES,
 				 "zk_lock_all() must fit in one request");
 
-/* Submit an operation of a step, together with others of the same group. */
+/* Submit an operation of a step, with others of the same group. */
 static void
 submit(Contender *contender, MachineOp *op, uint32 group)
 {
@@ -63,7 +64,7 @@ submit(Contender *contender, MachineOp *op, uint32 group)
 								  request->kind == REQUEST_SET))
 		request->data = contender_note(contender);
 
-	/* that of a semaphore's name is a container, too; nobody waits for it */
+	/* a semaphore's parent is a container, too; the answer is ignored */
 	if (request->kind == REQUEST_MKDIRS && op->place != SEMAPHORE_NAME)
 		directory_make(contender->directory, contender->session);
 	contender_place_path(contender, op->place, path);
@@ -99,7 +100,7 @@ refuse(Contender *contender, const MachineOutput *out)
 	slot_set_refused(contender->slot, refusal, out->permits_found);
 }
 
-/* Have what was refused tried again. */
+/* Schedule a retry of what was refused. */
 static void
 schedule_retry(void)
 {
@@ -109,7 +110,7 @@ schedule_retry(void)
 
 /*
  * Our node may be left in ZooKeeper.  If its deletion was refused, the worker
- * tries again from time to time, and tells backends that want the slot that it
+ * retries from time to time, and backends that want the slot are told that it
  * may take long.
  */
 static void
@@ -133,8 +134,8 @@ warn_of_left(Contender *contender, const MachineOutput *out)
 }
 
 /*
- * ZooKeeper does not tell the fencing token.  Holders that ask for it fail, and
- * the worker tries again from time to time.
+ * ZooKeeper refuses the fencing token.  Holders that ask for it fail, and the
+ * worker retries from time to time.
  */
 static void
 refuse_token(const Contender *contender, int error)
@@ -149,7 +150,7 @@ refuse_token(const Contender *contender, int error)
 	schedule_retry();
 }
 
-/* Another client has written into our node that it wants the lock. */
+/* Another client has requested the lock by writing to our node. */
 static void
 revoked(const Contender *contender)
 {
@@ -162,7 +163,7 @@ revoked(const Contender *contender)
 							  n, n)));
 }
 
-/* The contender owns its lock: the sweep of all owners looks after it. */
+/* The contender owns its lock: include it in the sweep of owners. */
 static void
 note_owner(Contender *contender)
 {
@@ -171,7 +172,7 @@ note_owner(Contender *contender)
 		wake_set(WAKE_SWEEP, contender->owner_since_ms + SWEEP_INTERVAL_MS);
 }
 
-/* The contender has a node in the queue, or has lost the one that it had. */
+/* The contender has a node in the queue, or has lost it. */
 static void
 note_created(Contender *contender, unsigned report)
 {
@@ -183,14 +184,14 @@ note_created(Contender *contender, unsigned report)
 	}
 	else if (contender->created && contender->now.enters)
 	{
-		/* the next worker must not look for the node of before */
+		/* the next worker must not search for the previous node */
 		slot_set_uncreated(contender->slot);
 		contender->created = false;
 		contender_set_queued(contender, false);
 	}
 }
 
-/* How the contender stands in its queue. */
+/* Note the contender's place in its queue. */
 static void
 note_queue(Contender *contender, unsigned report)
 {
@@ -231,8 +232,8 @@ warn_of_stranger(const Contender *contender, const MachineOutput *out)
 }
 
 /*
- * Tell the slot and the server log what a step of the contender came out with.
- * Left to the caller is what another step may follow: GONE, and CONTENDED.
+ * Pass the reports of a step to the slot and the server log.  The caller
+ * handles GONE and CONTENDED, which another step may follow.
  */
 static void
 tell_news(Contender *contender, const MachineOutput *out)
@@ -267,7 +268,7 @@ tell_news(Contender *contender, const MachineOutput *out)
 
 /*
  * Does directories.c remember what this contender owned?  It watches in the
- * first session only, and a lock that is owned unread was owned last in the
+ * first session only, and a lock that is owned unread was last owned in the
  * same session.
  */
 static bool
@@ -284,8 +285,8 @@ may_retain(void)
 }
 
 /*
- * Queue for a lock or a permit that is wanted, under a new UUID, noted in its
- * slot ahead of all else.
+ * Queue for a wanted lock or permit with a new UUID, which is noted in its
+ * slot before anything is sent.
  */
 static void
 want(Contender *contender, const ZkContender *wanted, MachineOutput *out)
@@ -305,8 +306,7 @@ want(Contender *contender, const ZkContender *wanted, MachineOutput *out)
 }
 
 /*
- * A machine is about to take a step: may it be the end of an exclusive owner
- * that directories.c remembers?
+ * Before a step: may it end an exclusive owner that directories.c remembers?
  */
 static bool
 may_leave(const Contender *contender)
@@ -316,7 +316,7 @@ may_leave(const Contender *contender)
 		 ZK_MUTATED(ZK_READER_PRECEDES));
 }
 
-/* It has taken it.  The directory is noted ahead of the delete. */
+/* After that step: note the directory, before the delete is sent. */
 static void
 note_step(Contender *contender, bool may_have_left)
 {
@@ -325,7 +325,7 @@ note_step(Contender *contender, bool may_have_left)
 		directory_leave(contender->directory, contender->now.sequence);
 }
 
-/* Have the contender's machine take one step. */
+/* Let the contender's machine take one step. */
 static void
 take_step(Contender *contender, bool for_lock, const RecipeInput *input,
 		  MachineOutput *out)
@@ -337,8 +337,8 @@ take_step(Contender *contender, bool for_lock, const RecipeInput *input,
 }
 
 /*
- * If others stand behind our contender, and its data says that it is retained,
- * have it written that it is in use.  Returns false if there is no such step.
+ * If others are behind our contender, and its note says retain=yes, have it
+ * written that it is in use.  Returns false if there is no such step.
  */
 static bool
 set_in_use(Contender *contender, MachineOutput *out)
@@ -355,7 +355,7 @@ set_in_use(Contender *contender, MachineOutput *out)
 /*
  * Nothing of the contender is left in ZooKeeper.  Begins it anew, and returns
  * true, if its slot is wanted again and there is room in the same session;
- * else the contender is parked or dropped.
+ * otherwise parks or drops the contender.
  */
 static bool
 want_again(Contender *contender, MachineOutput *out)
@@ -377,9 +377,8 @@ want_again(Contender *contender, MachineOutput *out)
 }
 
 /*
- * Do what a step came out with: submit its operations and tell the slot the
- * reports, until there is no further step to take.  The contender may be dropped
- * by that.
+ * Carry out a step's output and further steps that follow from it.  May drop
+ * the contender.
  */
 static void
 carry_out(Contender *contender, MachineOutput *out)
@@ -402,9 +401,9 @@ carry_out(Contender *contender, MachineOutput *out)
 
 /*
  * step
- *		One event for a contender, which may be dropped by it.
+ *		Process one event of a contender, which may be dropped.
  *
- * for_lock tells that it answers an operation of a semaphore's lock.
+ * for_lock: the event is of an operation of a semaphore's lock.
  */
 void
 step(Contender *contender, bool for_lock, const RecipeInput *input)
@@ -434,7 +433,7 @@ step_start(Contender *contender, int session, const ZkContender *wanted)
  *		Begin a contender in a session that has room for it, as one of a
  *		group.
  *
- * Its operations come out in *out, for step_submit_part().
+ * Its operations are in *out, for step_submit_part().
  */
 void
 step_start_together(Contender *contender, int session,
@@ -446,8 +445,7 @@ step_start_together(Contender *contender, int session,
 
 /*
  * step_submit_part
- *		Submit those of the operations that are of this kind, together with
- *		others of the same group.
+ *		Submit the operations of this kind, with others of the same group.
  */
 void
 step_submit_part(Contender *contender, MachineOutput *out, RequestKind kind,
@@ -460,8 +458,8 @@ step_submit_part(Contender *contender, MachineOutput *out, RequestKind kind,
 
 /*
  * step_requeue
- *		The slot is being released: if the contender owns its lock alone, and
- *		the slot is wanted again, have it queue anew in the same step.
+ *		The slot is being released: if it is wanted again, and the contender
+ *		is an exclusive owner, requeue in the same step.
  *
  * Returns whether it does.
  */
@@ -488,8 +486,8 @@ step_requeue(Contender *contender)
 
 /*
  * step_resume
- *		Go on with a contender of the worker before this one, as its slot
- *		knows it.
+ *		Continue a contender of the previous worker, as its slot describes
+ *		it.
  */
 void
 step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
@@ -509,7 +507,9 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	carry_out(contender, &out);
 }
 
-/* The session is over, and with it the contender: tell its slot, and drop it. */
+/*
+ * The session, and with it the contender, is gone: tell its slot, and drop it.
+ */
 static void
 expire(Contender *contender)
 {
@@ -527,7 +527,7 @@ expire(Contender *contender)
 
 /*
  * contenders_expire
- *		The session is over, and with it its contenders: tell the slots.
+ *		The session, and with it its contenders, is gone: tell the slots.
  */
 void
 contenders_expire(int session)
@@ -544,8 +544,8 @@ contenders_expire(int session)
 
 /*
  * step_queue_behind
- *		Check for writers behind our contender, or watch the queue; a
- *		writer of this instance is not counted.
+ *		Check for writers behind our contender, or watch the queue; a writer
+ *		of this instance does not count.
  */
 void
 step_queue_behind(Contender *contender, RecipeEvent event)
@@ -562,14 +562,14 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 }
 
 /*
- * The predecessor that a contender watches is of one of our sessions.  Is it
- * of none of our contenders, and so in the way of all for as long as that
- * session lives?
+ * The predecessor that a contender watches is of one of our sessions.  Does it
+ * belong to none of our contenders, so that it would block all until that
+ * session ends?
  *
- * The UUID of a node is noted before the node is created, and until it is known
- * to have been deleted; and this answer is not older than that to any delete in
- * the same session.  (It may be older than that to a delete in another one:
- * then the node that is deleted here is gone already.)
+ * A node's UUID is noted from before its create until its delete is known to
+ * be done; and this answer is not older than the answer to any delete in the
+ * same session.  (It may be older than that to a delete in another session:
+ * then the node to be deleted here is gone already.)
  */
 static bool
 is_orphan(const Contender *contender, bool for_lock,
@@ -595,7 +595,7 @@ is_orphan(const Contender *contender, bool for_lock,
 	return true;
 }
 
-/* A request of a contender has been answered; or its watch has come. */
+/* A request of a contender has been answered, or its watch has fired. */
 static void
 take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
 {

@@ -3,16 +3,16 @@
  * answers.c
  *		The worker's answers to the questions of backends.
  *
- * An Answer is that to one question, from when the worker collects it; there
- * is room for one to each box of shared/questions.c.  What the server answers
- * goes in, operations come out, and in the end a ZkAnswer for the backend.  An
- * answer begins with a search, so that it sees what was done anywhere before
- * the question was asked.  (A lock that is being given up in another session
- * than the first may still be seen.)  The states:
+ * An Answer belongs to one question, from when the worker collects it; each
+ * box of shared/questions.c has room for one.  Its inputs are the server's
+ * answers; its outputs are operations and finally a ZkAnswer for the backend.
+ * It begins with a search, so that it sees what was done anywhere before the
+ * question was asked.  (A lock that is being given up in a session other than
+ * the first may still be seen.)  The states:
  *
- *	IDLE		collected -> WAITING WAITING		begin -> READING; of the
- *	instances not before fleet.c is done with
- *				  our own znode
+ *	IDLE		collected -> WAITING
+ *	WAITING		begin -> READING; about the instances, not before fleet.c has
+ *				  written our own znode
  *	READING		as reader.c has it; at its end -> IDLE: answer; or, to revoke,
  *				  -> REVOKING: set the data of each owner that is another
  *				  client's
@@ -22,13 +22,13 @@
  *				set no node: it has left meanwhile
  *				set refused: note that; it is the answer if none was ok
  *				all are set -> IDLE: answer
- *	any			unknown; session expired -> READING, all anew
+ *	any			unknown; session expired -> READING, from the beginning
  *				no backend waits for the answer any more -> IDLE
  *				another question is collected from this box -> WAITING
  *
- * All operations of answers go to the first session.  Each beginning gives the
- * answer another owner id, so that what the server answers to operations of
- * before is no longer its own.
+ * All operations of answers go to the first session.  At each beginning the
+ * answer gets another owner ID, so that answers to its earlier operations are
+ * no longer delivered to it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -65,7 +65,7 @@ typedef struct Answer
 	ZkQuestion	question;
 	char		path[ZNODE_PATH_SIZE];
 	Reader	   *reader;			/* READING, REVOKING; else NULL */
-	int			open;			/* REVOKING: sets that are not answered */
+	int			open;			/* REVOKING: unanswered sets */
 	int			revoked;
 	int			error;			/* of a set that was refused, or 0 */
 } Answer;
@@ -95,7 +95,7 @@ forget(Answer *answer)
 
 static void on_answer(void *data, const RequestAnswer *in);
 
-/* Begin to answer a question, or begin again. */
+/* Begin to answer a question, perhaps again. */
 static void
 start(Answer *answer)
 {
@@ -117,7 +117,9 @@ start(Answer *answer)
 								  answer->path);
 }
 
-/* Give the backend its answer; "entries" are those of questions.h, or NULL. */
+/*
+ * Pass the answer to the backend; "entries" are those of questions.h, or NULL.
+ */
 static void
 finish(Answer *answer, ZkAnswer *reply, StringInfo entries)
 {
@@ -140,7 +142,7 @@ finish_refused(Answer *answer, int error)
 	finish(answer, &reply, NULL);
 }
 
-/* All entries are the answer. */
+/* Answer with all entries. */
 static void
 finish_entries(Answer *answer)
 {
@@ -184,7 +186,7 @@ finish_revoke(Answer *answer)
 	finish(answer, &reply, NULL);
 }
 
-/* All owners are read: ask those of other clients to give way. */
+/* All owners are read: request revocation of those of other clients. */
 static void
 revoke_owners(Answer *answer)
 {
@@ -214,7 +216,7 @@ revoke_owners(Answer *answer)
 		finish_revoke(answer);
 }
 
-/* The server has answered an operation of the reader. */
+/* Handle the answer to an operation of the reader. */
 static void
 on_read(Answer *answer, const RequestAnswer *in)
 {
@@ -253,7 +255,7 @@ on_set(Answer *answer, const RequestAnswer *in)
 		finish_revoke(answer);
 }
 
-/* The server has answered a request. */
+/* Handle the answer to a request. */
 static void
 on_answer(void *data, const RequestAnswer *in)
 {
@@ -271,10 +273,10 @@ on_answer(void *data, const RequestAnswer *in)
  * answers_collect
  *		Collect the questions that backends have asked.
  *
- * To be called while there is a session, so that nobody can pile up
- * operations by asking again and again while there is none; and ahead of
- * opening the mail, so that a lock that a backend has given up before it asked
- * is given up in ZooKeeper before the answer.
+ * To be called while there is a session, so that no backend can pile up
+ * operations by asking repeatedly while there is none; and before the mail is
+ * opened, so that a lock that a backend released before it asked is released
+ * in ZooKeeper before the answer.
  */
 void
 answers_collect(void)
@@ -298,7 +300,7 @@ answers_collect(void)
 
 /*
  * answers_begin
- *		Begin to answer what has been collected.
+ *		Begin to answer the collected questions.
  */
 void
 answers_begin(void)
@@ -310,7 +312,8 @@ answers_begin(void)
 
 /*
  * answers_restart
- *		The session is over, and with it all operations: ask anew in the next.
+ *		The session, with all operations, is over: start over in the next
+ *		one.
  */
 void
 answers_restart(void)

@@ -1,29 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * fleet.c
- *		The worker tells the other instances that this one is there.
+ *		This instance's membership in the fleet.
  *
  * The fleet is the instances of one ensemble and root, the worker's own
- * zklock.root.  Each has an ephemeral znode of its first session below
- * <root>/%clusters, whose own data are the fleet's identity: who makes it first
- * gives it one.  core/member.c has the form of both.  %clusters is persistent:
- * the identity is to stay when no instance is there.
+ * zklock.root.  Each has an ephemeral znode, created in its first session,
+ * below <root>/%clusters.  That node's data are the fleet's identity, given by
+ * its creator.  core/member.c has the form of both.  %clusters is persistent:
+ * the identity remains when there is no instance.
  *
  * With zklock.acl = creator others may read %clusters, but only instances with
- * its credentials create their znodes in it: a session that has many long
- * names in a znode open to the world can destroy the ensemble
- * (doc/security.md).  A worker that finds an ACL with which others can do more
- * than read sets it.  After a change of zklock.auth a worker sets it, and that
- * of our znode, for both credentials, which it presents, and the next one for
- * the new ones (security.c).  The same is done with the root, which others
- * could create no lock in, if its ACL is for one owner, as an instance makes
- * it.  A worker that has not changed its own leaves them alone.
+ * its credentials may create znodes in it: a session with many long names in a
+ * znode open to the world can destroy the ensemble (doc/security.md).  A
+ * worker that finds an ACL by which others can do more than read sets it.
+ * After a change of zklock.auth a worker sets it, and that of our znode, for
+ * both credentials, which it presents, and the next worker for the new ones
+ * (security.c).  The same is done with the root, where others could create no
+ * lock, if its ACL is for one owner, as an instance creates it.  A worker
+ * whose credentials have not changed leaves them alone.
  *
- * Our znode is made when the session has begun, and stays when a new worker
- * resumes it: its name is in shared memory before, so it is never there twice.  It
- * is written anew when what it tells has changed, and moves with zklock.root.
- * Nothing is watched, and no lock waits for any of this.  What ZooKeeper refuses
- * is logged, and tried again after a reload or in the next session.
+ * Our znode is created when the session has begun.  It stays when a new worker
+ * resumes the session; since its name is in shared memory first, there is only
+ * one.  It is written again when its data have changed, and moves with
+ * zklock.root.  Nothing is watched, and no lock waits for any of this.  What
+ * ZooKeeper refuses is logged, and retried after a reload or in the next
+ * session.
  *
  *	IDLE		dirty, connected: we are below another root -> LEAVING: delete that
  *				dirty, connected -> READING: get %clusters
@@ -43,8 +44,8 @@
  *				any other answer -> ENTERING
  *	ROOT_CLOSING	any answer -> ENTERING
  *	ENTERING	ok -> LOOKING: read the members
- *				refused: it may be there -> OWNING: set its ACL; if that is to be
- *				  open, as OWNING's end
+ *				refused: it may be there -> OWNING: set its ACL; if that is to
+ *				  be open, as OWNING's end
  *				no node: %clusters has gone -> MAKING
  *	OWNING		any answer -> WRITING: set its data
  *	WRITING		ok -> LOOKING
@@ -57,15 +58,16 @@
  *				refused, or no node, and not as above: log that -> IDLE
  *				the session ends -> IDLE, dirty
  *
- * ZooKeeper may be restored from an older copy, in which our session is alive:
- * what we have released since is there again, and what we have got is not.  The
- * stat of each write of our znode tells (member_mark()).  So it is written after
- * each connect, for what has become of the writes before, and after any change
- * that we have made, at most MARKS_PER_TIMEOUT times in a session timeout: no
- * more can be missed.  Then all sessions are ended.
+ * ZooKeeper may be restored from an older copy in which our session is alive:
+ * then it has what we have released since, and lacks what we have acquired.
+ * The stat of each write of our znode shows that (member_mark()).  So it is
+ * written after each connect, to check the previous writes, and after any
+ * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
+ * more than that can be missed.  If ZooKeeper was restored, all sessions are
+ * ended.
  *
- * Its path does not count in sessions.c: it is one, in the room that is left for
- * what does not count.
+ * The path of our znode does not count in sessions.c; it is one, within the
+ * room for what does not count.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -93,16 +95,16 @@
 #include "worker/zookeeper/session_file.h"
 #include "worker/zookeeper/status.h"
 
-/* How often to make what somebody else removes at once. */
+/* How often to create what somebody else removes at once. */
 #define MAX_MADE		3
 
-/* The log has so many instances that do not fit. */
+/* The most instances that do not fit in one log message. */
 #define MAX_LOGGED		10
 
-/* How often our znode is written in a session timeout, at the most. */
+/* The most writes of our znode in a session timeout. */
 #define MARKS_PER_TIMEOUT	10
 
-/* What an operation is about. */
+/* The znode of an operation. */
 typedef enum FleetNode
 {
 	NODE_ROOT,
@@ -131,16 +133,17 @@ typedef enum FleetState
 static struct
 {
 	FleetState	state;
-	bool		dirty;			/* our znode may not be there as it should */
-	bool		joined;			/* it is there, with "data" */
-	bool		standby;		/* that is what "data" tell */
-	bool		unmarked;		/* it is to be written as it is */
-	int64		mark_at_ms;		/* but not before zk_now_ms() is that */
+	bool		dirty;			/* our znode may be missing or outdated */
+	bool		joined;			/* it exists, with "data" */
+	bool		standby;		/* "data" say so */
+	bool		unmarked;		/* it is to be written as it is, */
+	int64		mark_at_ms;		/* but not before this zk_now_ms() */
 	bool		named;			/* NAMING has been tried */
-	int			made;			/* how often MAKING was */
+	int			made;			/* how often MAKING was tried */
 	int			error;			/* of the create that was refused */
-	int			logged_error;	/* the refusal that was logged last, or 0 */
-	bool		open_logged;	/* it was logged that %clusters is others' */
+	int			logged_error;	/* the last refusal that was logged, or 0 */
+	bool		open_logged;	/* it was logged that %clusters belongs to
+								 * others */
 	uint32		owner;			/* of our requests */
 	void		(*restored) (void); /* see fleet_attach() */
 	uint32		last_group;
@@ -165,7 +168,7 @@ publish_root(const char *root)
 
 /*
  * fleet_drop_auths
- *		The next worker does not present the former credentials any more.
+ *		The next worker no longer presents the former credentials.
  */
 void
 fleet_drop_auths(void)
@@ -174,7 +177,7 @@ fleet_drop_auths(void)
 	session_write_fleet(&fleet.info);
 }
 
-/* What our znode is to tell. */
+/* Compose the data of our znode. */
 static void
 compose(char data[MEMBER_SIZE])
 {
@@ -204,8 +207,8 @@ compose(char data[MEMBER_SIZE])
 
 /*
  * fleet_check
- *		The first session is connected, or settings have changed: see that our
- *		znode is there, and tells what is so.
+ *		The first session is connected, or settings have changed: check that
+ *		our znode exists and is up to date.
  */
 void
 fleet_check(void)
@@ -221,10 +224,11 @@ fleet_check(void)
 
 /*
  * fleet_end_session
- *		The first session is over, and with it our znode and what was submitted.
+ *		The first session is over, with our znode and all submitted
+ *		requests.
  *
- * "last": no other session is left that could be in a copy of ZooKeeper's data;
- * the next one may have another ZooKeeper.
+ * "last": no other session is left that could be in an older copy of
+ * ZooKeeper's data; the next session may be in another ensemble.
  */
 void
 fleet_end_session(bool last)
@@ -306,14 +310,14 @@ restrict_access(FleetState state, FleetNode node)
 	submit(state, &op, node);
 }
 
-/* Do ACLs have to change, since our credentials do? */
+/* Must ACLs change because our credentials do? */
 static bool
 credentials_change(void)
 {
 	return auths_are_several() || fleet.info.dropped;
 }
 
-/* The ACLs are as they are to be: create our znode. */
+/* The ACLs are set: create our znode. */
 static void
 enter(void)
 {
@@ -331,7 +335,7 @@ enter(void)
 	submit(FLEET_ENTERING, &op, NODE_OURS);
 }
 
-/* Read the members, behind our own create. */
+/* Read the members, after our own create. */
 static void
 look(void)
 {
@@ -345,7 +349,7 @@ look(void)
 								path);
 }
 
-/* ZooKeeper does not let us; no lock needs it, but the chroot. */
+/* ZooKeeper refuses; that affects no lock, except if the chroot is missing. */
 static void
 give_up(int error)
 {
@@ -377,7 +381,7 @@ make(int error)
 		write_identity(FLEET_MAKING, &op);
 }
 
-/* What %clusters has has been read, or it may not be. */
+/* The data of %clusters have been read, or not. */
 static void
 on_identity(const RequestAnswer *in)
 {
@@ -403,7 +407,7 @@ on_identity(const RequestAnswer *in)
 		enter();
 }
 
-/* What ACL %clusters has, or it may not be asked. */
+/* The ACL of %clusters has been read, or not. */
 static void
 on_access(const RequestAnswer *in)
 {
@@ -413,7 +417,7 @@ on_access(const RequestAnswer *in)
 		enter();
 }
 
-/* The ACL of %clusters has been set, or it may not be. */
+/* The ACL of %clusters has been set, or not. */
 static void
 on_closed(const RequestAnswer *in)
 {
@@ -431,7 +435,7 @@ on_closed(const RequestAnswer *in)
 }
 
 /*
- * What ACL the root has, or it has been set.  One with several owners is an
+ * The root's ACL has been read, or set.  An ACL with several owners is an
  * administrator's, unless we have set it before.
  */
 static void
@@ -449,7 +453,7 @@ on_root(const RequestAnswer *in)
 	restrict_access(FLEET_ROOT_CLOSING, NODE_ROOT);
 }
 
-/* Set the data of our znode, which is there. */
+/* Set the data of our znode, which exists. */
 static void
 write_member(FleetState state)
 {
@@ -459,8 +463,8 @@ write_member(FleetState state)
 }
 
 /*
- * Our znode has been written.  Returns false if ZooKeeper has been restored from
- * an older copy.
+ * Our znode has been written.  Returns false if ZooKeeper was restored from an
+ * older copy.
  */
 static bool
 note_mark(const RequestAnswer *in)
@@ -472,7 +476,7 @@ note_mark(const RequestAnswer *in)
 	return later;
 }
 
-/* It has been, when we joined; returns the same. */
+/* The same, as part of joining. */
 static bool
 on_written(const RequestAnswer *in)
 {
@@ -485,7 +489,7 @@ on_written(const RequestAnswer *in)
 	return true;
 }
 
-/* Write our znode as it is, behind all changes that have been acknowledged. */
+/* Write our znode as it is, after all acknowledged changes. */
 static void
 mark(void)
 {
@@ -494,7 +498,7 @@ mark(void)
 	write_member(FLEET_MARKING);
 }
 
-/* Its answer has come; returns as note_mark(). */
+/* The answer to that; returns as note_mark(). */
 static bool
 on_marked(const RequestAnswer *in)
 {
@@ -542,7 +546,7 @@ on_looked(const RequestAnswer *in)
 }
 
 /*
- * Take an answer.  Returns false if it proves that ZooKeeper has been restored
+ * Handle an answer.  Returns false if it proves that ZooKeeper was restored
  * from an older copy.
  */
 static bool
@@ -618,10 +622,10 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 
 /*
  * fleet_attach
- *		Begin with what the worker before this one has published.
+ *		Begin with what the previous worker published.
  *
  * "restored" is called when ZooKeeper proves to have been restored from an
- * older copy; it is to end all sessions.
+ * older copy; it must end all sessions.
  */
 void
 fleet_attach(void (*restored) (void))
@@ -633,7 +637,7 @@ fleet_attach(void (*restored) (void))
 	fleet.dirty = true;
 }
 
-/* If we have told of a standby, it may be none any more. */
+/* If our znode says that we are a standby, check for a promotion. */
 static void
 check_promotion(void)
 {
@@ -641,7 +645,7 @@ check_promotion(void)
 		fleet_check();
 }
 
-/* Is there a reason not to begin? */
+/* Must joining wait? */
 static bool
 is_barred(void)
 {
@@ -652,8 +656,8 @@ is_barred(void)
 
 /*
  * fleet_is_settled
- *		Has been done what is to be done, so that the members have our own znode
- *		among them, if it can be there?
+ *		Is everything done, so that our own znode, if possible, is among the
+ *		members?
  */
 bool
 fleet_is_settled(void)
@@ -719,7 +723,7 @@ compare_members(const void *a, const void *b)
 	return order != 0 ? order : left->port - right->port;
 }
 
-/* What does not fit of an instance, a line. */
+/* Append a line about what does not fit of an instance. */
 static void
 append_misfits(StringInfo buf, const Member *member)
 {
@@ -769,10 +773,10 @@ log_misfits(StringInfo misfits)
 
 /*
  * fleet_judge
- *		The members have been read: log what does not fit together, if that
- *		has changed since it was logged last.
+ *		The members have been read: log what does not fit, if that has
+ *		changed since it was logged.
  *
- * If our own znode is not there, somebody has removed it: it is made again.
+ * If our own znode is missing, somebody has removed it: it is created again.
  */
 void
 fleet_judge(const Reader *reader)

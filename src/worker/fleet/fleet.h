@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * fleet.h
- *		The worker tells the other instances that this one is there, and
- *		answers the questions of backends to ZooKeeper.
+ *		This instance's membership in the fleet, and the answers to the
+ *		questions of backends to ZooKeeper.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,7 +24,7 @@ extern void fleet_end_session(bool last);
 extern void fleet_judge(const struct Reader *reader);
 extern void fleet_drop_auths(void);
 
-/* answers to questions */
+/* questions */
 extern void answers_collect(void);
 extern void answers_begin(void);
 extern void answers_restart(void);

@@ -3,15 +3,14 @@
  * reader.c
  *		Reads queues of contenders, or the members of the fleet.
  *
- * For the answers to questions of backends (answers.c), and for fleet.c,
- * which looks at the members when it has joined.  A Reader is for one
- * question: it lists what that is about behind a barrier, and so sees all
- * that was done anywhere before, and then reads of each list what matters,
- * many requests at a time.  What the server answers goes in, operations come
- * out.
+ * Used for the questions of backends (answers.c), and by fleet.c, which reads
+ * the members after joining.  A Reader is for one question.  It lists the
+ * directory in question behind a barrier, and so sees all that was done
+ * anywhere before; then it reads what matters of each list, many requests at a
+ * time.  Its inputs are the server's answers, its outputs operations.
  *
- * A lock has its contenders in its directory, a semaphore in two parts of
- * that.  The members are in %clusters.  Each is a Queue here; the question
+ * A lock has its contenders in its directory, a semaphore in two parts of it;
+ * the members are in %clusters.  Each of these is a Queue here; the question
  * about all locks has one for each directory in the root.  The states of a
  * queue:
  *
@@ -24,25 +23,25 @@
  *				all lists are in -> READING: stat each node that matters
  *	READING		stat ok: get it, if its data matter and are not too large; or, if
  *				  it is not ephemeral, note that it is no contender
- *				get ok: note what it says of itself
+ *				get ok: note its data
  *				get or stat refused: leave it at what is known
  *				get or stat no node: it has left meanwhile
  *				all are read -> DONE
  *
- * Which nodes matter is a matter of the question: see count_relevant() and
- * wants_data().  Of each of all locks the first holder and the first waiter
- * are read.  If one of them was no contender, the next one is read.  If one
- * of them has left, the queue has moved, and when what is out has been
- * answered it is listed again; after MAX_LISTS it is DONE with a first holder
- * of whom nothing is known.  So each row is of one lock at one moment, or
- * nearly: the holder was read behind the list that it was the first of.  Rows
- * of different locks are of different moments; each tells its own.
+ * The question determines which nodes matter: see count_relevant() and
+ * wants_data().  For all locks, the first holder and the first waiter of each
+ * are read.  If one of them is no contender, the next one is read.  If one has
+ * left, the queue has moved, and is listed again when all its operations have
+ * been answered; after MAX_LISTS it is DONE with an unknown first holder.  So
+ * each row shows one lock at about one moment: the holder was read after the
+ * list that had it first.  Rows of different locks are of different moments;
+ * each has its own.
  *
- * Operations of contenders go in the same flights, and must not wait for all
- * of a long queue to be read: so no more than MAX_OPEN operations are out at
- * a time, or a few more.  Others may be allowed to create znodes in
- * %clusters, of any name, number and size: of those fewer are out, and no
- * more than MAX_MEMBERS are read; reader_left_out() tells how many are not.
+ * Operations of contenders go in the same flights, and must not wait until a
+ * long queue is read.  So at most MAX_OPEN operations, or a few more, are out
+ * at a time.  Others may be allowed to create znodes in %clusters, of any
+ * name, number and size: fewer of those are out, and at most MAX_MEMBERS are
+ * read; reader_left_out() returns the number of the others.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -61,19 +60,19 @@
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 
-/* How many operations may be out at a time, if they are about members or not. */
+/* The most operations that are out at a time; for members there are fewer. */
 #define MAX_OPEN			256
 #define MAX_OPEN_OF_MEMBERS	16
 
 #define MAX_MEMBERS			1000
 
-/* How often a queue is listed that moves while it is read. */
+/* How often to list a queue that moves while it is read. */
 #define MAX_LISTS			4
 
 /*
- * What an operation is about, in its serial number.  It is the list of a
- * QueuePlace; or from NPLACES on the number of a node, or, in the question about
- * all locks, one of these two, beside the number of the queue.
+ * What an operation is about, in its serial number: the list of a QueuePlace;
+ * or, from NPLACES on, the number of a node; or, in the question about all
+ * locks, one of these two, with the number of the queue.
  */
 #define PART_HOLDER			NPLACES
 #define PART_WAITER			(NPLACES + 1)
@@ -101,7 +100,7 @@ members_path(const char *root, char path[ZNODE_PATH_SIZE])
 
 /*
  * queue_directory
- *		Where in the lock directory a place is; NULL: it is the directory.
+ *		The subdirectory of a place in the lock directory, or NULL.
  */
 const char *
 queue_directory(QueuePlace place)
@@ -109,7 +108,7 @@ queue_directory(QueuePlace place)
 	return directories[place];
 }
 
-/* Is the question about all locks of a root, so that there are many queues? */
+/* Is the question about all locks of a root, with many queues? */
 static bool
 reads_all(const Reader *reader)
 {
@@ -130,7 +129,7 @@ submit(Reader *reader, const Request *op)
 	reader->open++;
 }
 
-/* Send an operation about this part of a queue. */
+/* Send an operation for this part of a queue. */
 static void
 send_op(Reader *reader, Queue *queue, RequestKind kind, uint32 part,
 		QueuePlace in, const char *node)
@@ -157,9 +156,9 @@ send_list(Reader *reader, Queue *queue, RequestKind kind, QueuePlace place)
 }
 
 /*
- * Ask what comes next of a node.  The stat comes first, so that data that are
- * too long are not read, and because it needs no permission with servers before
- * 3.9.2.
+ * Send the next read of a node.  The stat comes first, so that data that are
+ * too long are not read, and because servers before 3.9.2 require no
+ * permission for it.
  */
 static void
 send_read(Reader *reader, Queue *queue, int number)
@@ -173,7 +172,7 @@ send_read(Reader *reader, Queue *queue, int number)
 			node->place, node->node);
 }
 
-/* Begin to list a queue, of all locks, or begin again. */
+/* Begin to list a queue of all locks, perhaps again. */
 static void
 list_queue(Reader *reader, Queue *queue)
 {
@@ -186,7 +185,7 @@ list_queue(Reader *reader, Queue *queue)
 	send_list(reader, queue, REQUEST_CHILDREN, PLACE_NAME);
 }
 
-/* Go on listing and reading, while there is room. */
+/* Continue listing and reading, as far as there is room. */
 static void
 send_more(Reader *reader)
 {
@@ -226,7 +225,7 @@ add_node(Queue *queue, QueuePlace place, const char *child,
 	node->data_len = -1;
 }
 
-/* Add the members that a list has. */
+/* Add the members in a list. */
 static void
 add_members(Queue *queue, const RequestAnswer *in)
 {
@@ -239,8 +238,8 @@ add_members(Queue *queue, const RequestAnswer *in)
 }
 
 /*
- * Add the contenders that the list of a place has.  If it is a semaphore's, list
- * its parts.
+ * Add the contenders in the list of a place.  If it is a semaphore's, list its
+ * parts.
  */
 static void
 add_contenders(Reader *reader, Queue *queue, QueuePlace place,
@@ -294,7 +293,10 @@ find_first(Queue *queue)
 		if (node->gone)
 			continue;
 
-		/* the first of a lock; readers, up to a writer; who has a permit */
+		/*
+		 * the first contender of a lock; readers before a writer; owners of
+		 * permits
+		 */
 		if (node->place == PLACE_NAME)
 		{
 			holds = queue->nholders == 0 ||
@@ -340,7 +342,7 @@ wants_data(const Reader *reader, const Queue *queue, int number)
 		reader->question != ZK_QUESTION_REVOKE;
 }
 
-/* Ask what comes next of a node, if anything does. */
+/* Send the next read of a node, if there is one. */
 static void
 read_on(Reader *reader, Queue *queue, int number)
 {
@@ -350,7 +352,7 @@ read_on(Reader *reader, Queue *queue, int number)
 		send_read(reader, queue, number);
 }
 
-/* Read the first holder and the first waiter, as far as they are not. */
+/* Read the first holder and the first waiter, if not done yet. */
 static void
 read_first(Reader *reader, Queue *queue)
 {
@@ -363,7 +365,7 @@ read_first(Reader *reader, Queue *queue)
 		queue->state = QUEUE_DONE;
 }
 
-/* A list of a queue is in. */
+/* Handle a list of a queue. */
 static void
 on_list(Reader *reader, Queue *queue, QueuePlace place,
 		const RequestAnswer *in)
@@ -390,7 +392,7 @@ on_list(Reader *reader, Queue *queue, QueuePlace place,
 		queue->nread = count_relevant(reader, queue);
 }
 
-/* Keep so much of a node's data, and no part of a character of UTF-8. */
+/* Keep a node's data up to a limit, without part of a UTF-8 character. */
 static void
 note_data(QueueNode *node, const RequestAnswer *in)
 {
@@ -406,7 +408,7 @@ note_data(QueueNode *node, const RequestAnswer *in)
 	node->data_len = len;
 }
 
-/* Note what the server has answered of a node, the data of which have a bound. */
+/* Note the server's answer about a node, whose data are limited. */
 static void
 note_node(QueueNode *node, const RequestAnswer *in, int max)
 {
@@ -424,7 +426,7 @@ note_node(QueueNode *node, const RequestAnswer *in, int max)
 		note_data(node, in);
 }
 
-/* A node has been read. */
+/* Handle the answer to the read of a node. */
 static void
 on_read(Reader *reader, Queue *queue, uint32 part, const RequestAnswer *in)
 {
@@ -451,7 +453,7 @@ on_read(Reader *reader, Queue *queue, uint32 part, const RequestAnswer *in)
 		queue->state = QUEUE_DONE;
 }
 
-/* The children of the root: lock directories, and what is no lock. */
+/* Handle the children of the root: lock directories, and others. */
 static void
 on_root(Reader *reader, const RequestAnswer *in)
 {
@@ -466,7 +468,7 @@ on_root(Reader *reader, const RequestAnswer *in)
 		const char *child = in->children[i];
 		char		name[ZNODE_MAX_NAME + 1];
 
-		/* %waits and its kin are what no name is encoded as */
+		/* no name is encoded as %waits, and so on */
 		if (znode_decode_name(child, name, sizeof(name)) >= 0 &&
 			(child[0] != '%' || name[0] != '%' || strncmp(child, "%25", 3) == 0))
 			reader->queues[reader->nqueues++].name = pstrdup(child);
@@ -475,10 +477,10 @@ on_root(Reader *reader, const RequestAnswer *in)
 
 /*
  * reader_begin
- *		Begin to read what a question is about.
+ *		Begin to read for a question.
  *
  * "path" is that of the lock directory; of the root, for all locks; or of
- * %clusters.  "owner" is the id of the operations.
+ * %clusters.  "owner" is that of the operations.
  */
 Reader *
 reader_begin(ZkQuestion question, uint32 owner, const char *path)
@@ -508,10 +510,10 @@ reader_begin(ZkQuestion question, uint32 owner, const char *path)
 
 /*
  * reader_event
- *		The server has answered an operation of the reader.
+ *		Handle the answer to an operation of the reader.
  *
- * Returns true if it was the last one.  If an answer was lost, or a list
- * refused that matters, no others are sent.
+ * Returns true if it was the last one.  If an answer was lost, or an important
+ * list refused, no more are sent.
  */
 bool
 reader_event(Reader *reader, const RequestAnswer *in)
@@ -542,8 +544,8 @@ reader_event(Reader *reader, const RequestAnswer *in)
 
 /*
  * reader_free
- *		Forget a reader, and what it has read; what it has sent is not waited
- *		for.
+ *		Forget a reader, with what it has read; answers still out are
+ *		ignored.
  */
 void
 reader_free(Reader *reader)
@@ -551,7 +553,6 @@ reader_free(Reader *reader)
 	MemoryContextDelete(reader->context);
 }
 
-/* What a contender is. */
 static ZkQueueMode
 mode_of(const QueueNode *node)
 {
@@ -567,7 +568,7 @@ align(StringInfo buf, int end)
 		appendStringInfoChar(buf, '\0');
 }
 
-/* Append what is known of a contender or member as an entry of questions.h. */
+/* Append a contender or member as an entry of questions.h. */
 static void
 append_node(StringInfo buf, const QueueNode *node)
 {
@@ -595,7 +596,7 @@ append_node(StringInfo buf, const QueueNode *node)
 	align(buf, start + ZkQueueEntrySize(&head));
 }
 
-/* Append what is known of one of all locks as an entry of questions.h. */
+/* Append the queue of one of all locks as an entry of questions.h. */
 static void
 append_queue(StringInfo buf, const Queue *queue)
 {
@@ -635,10 +636,10 @@ append_queue(StringInfo buf, const Queue *queue)
 
 /*
  * reader_append
- *		Append what has been read as entries of questions.h; returns how many
- *		there are.
+ *		Append what has been read as entries of questions.h; returns their
+ *		number.
  *
- * Of all locks those are left out that nobody holds or waits for.
+ * Locks that nobody holds or waits for are left out of the question about all.
  */
 int
 reader_append(const Reader *reader, StringInfo buf)
@@ -663,7 +664,8 @@ reader_append(const Reader *reader, StringInfo buf)
 
 /*
  * reader_left_out
- *		How many contenders or members were not read, since they are too many?
+ *		The number of contenders or members beyond the limit, which were not
+ *		read.
  */
 int
 reader_left_out(const Reader *reader)

@@ -18,7 +18,7 @@
 #include "lib/stringinfo.h"
 #include "shared/questions.h"
 
-/* Where a contender stands, in the order in which they are told. */
+/* The directory of a contender, in the order in which they are reported. */
 typedef enum QueuePlace
 {
 	PLACE_NAME,					/* the lock directory */
@@ -34,11 +34,11 @@ typedef struct QueueNode
 	QueuePlace	place;
 	const char *node;
 	ZnodeContender contender;	/* not of a member */
-	bool		seen;			/* its stat is known, or refused */
-	bool		read;			/* there is no more to learn of it */
+	bool		seen;			/* its stat is known, or was refused */
+	bool		read;			/* nothing more to be read */
 	bool		gone;			/* it has left, or is not ephemeral */
-	bool		ours;			/* one of our sessions' */
-	int64		session_id;		/* 0: not known */
+	bool		ours;			/* of one of our sessions */
+	int64		session_id;		/* 0: unknown */
 	int64		ctime;			/* the same */
 	int			data_len;		/* -1: none, or not to be read */
 	const char *data;
@@ -60,16 +60,16 @@ typedef struct Queue
 								 * of the reader is its own */
 	QueueNode  *nodes;			/* as listed; sorted, if they are contenders */
 	int			n;
-	int			max;			/* room for so many */
-	int			nread;			/* so many of them are read, at the most */
-	int			next;			/* the first that no operation is for */
-	int			open;			/* operations that are not answered */
+	int			max;			/* allocated nodes */
+	int			nread;			/* at most so many of them are read */
+	int			next;			/* the first node without an operation */
+	int			open;			/* unanswered operations */
 	int			lists;			/* how often it was listed */
-	bool		moved;			/* what was to be read has gone */
+	bool		moved;			/* a node to be read has gone */
 	bool		refused;		/* a list of it was */
 	TimestampTz seen;			/* when the last list came in */
 
-	/* as of the nodes that are contenders; -1: there is none */
+	/* indexes of contenders, or -1 */
 	int			holder;			/* the first */
 	int			waiter;			/* the same */
 	int			nholders;
@@ -82,14 +82,14 @@ typedef struct Reader
 	uint32		owner;			/* id of its operations */
 	char		path[ZNODE_PATH_SIZE];	/* of a queue, of the root, or of
 										 * %clusters */
-	MemoryContext context;		/* of it, and of what it points to */
+	MemoryContext context;		/* of the reader, and of what it points to */
 	Queue	   *queues;
 	int			nqueues;
-	int			next;			/* the first that is NAMED only */
-	int			open;			/* operations that are not answered */
+	int			next;			/* the first queue that is NAMED only */
+	int			open;			/* unanswered operations */
 	bool		unsure;			/* an answer was lost */
-	int			error;			/* ZooKeeper's, if it refused a list that the
-								 * answer is about; or 0 */
+	int			error;			/* ZooKeeper's code, if it refused a list that
+								 * the answer is about; or 0 */
 } Reader;
 
 extern void members_path(const char *root, char path[ZNODE_PATH_SIZE]);

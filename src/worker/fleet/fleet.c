@@ -26,7 +26,8 @@
  * ZooKeeper refuses is logged, and retried after a reload or in the next
  * session.
  *
- *	IDLE		dirty, connected: we are below another root -> LEAVING: delete that
+ *	IDLE		dirty, connected: we are below another root -> LEAVING: delete
+ *				  that
  *				dirty, connected -> READING: get %clusters
  *	LEAVING		any answer -> IDLE, dirty
  *	READING		ok: has no data -> NAMING: set them, if nobody has since

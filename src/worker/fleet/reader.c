@@ -21,8 +21,8 @@
  *				children no node: it has none
  *				children refused: note that
  *				all lists are in -> READING: stat each node that matters
- *	READING		stat ok: get it, if its data matter and are not too large; or, if
- *				  it is not ephemeral, note that it is no contender
+ *	READING		stat ok: get it, if its data matter and are not too large; or,
+ *				  if it is not ephemeral, note that it is no contender
  *				get ok: note its data
  *				get or stat refused: leave it at what is known
  *				get or stat no node: it has left meanwhile

@@ -67,6 +67,37 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_try_lock_any(text[], interval, boolean, boolean) IS
 'take the first of several locks in ZooKeeper that is free in time';
 
+CREATE PROCEDURE zk_wait_lock(name text,
+                              timeout interval DEFAULT NULL,
+                              shared boolean DEFAULT false,
+                              session boolean DEFAULT false)
+AS 'MODULE_PATHNAME', 'zk_wait_lock'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_wait_lock(text, interval, boolean, boolean) IS
+'wait for a lock in ZooKeeper as zk_lock does, but without a snapshot';
+
+CREATE PROCEDURE zk_wait_lock_all(names text[],
+                                  timeout interval DEFAULT NULL,
+                                  shared boolean DEFAULT false,
+                                  session boolean DEFAULT false)
+AS 'MODULE_PATHNAME', 'zk_wait_lock_all'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_wait_lock_all(text[], interval, boolean, boolean) IS
+'wait for several locks in ZooKeeper as zk_lock_all does, but without a snapshot';
+
+CREATE PROCEDURE zk_wait_lock_any(names text[],
+                                  timeout interval DEFAULT NULL,
+                                  shared boolean DEFAULT false,
+                                  session boolean DEFAULT false,
+                                  INOUT name text DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zk_wait_lock_any'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_wait_lock_any(text[], interval, boolean, boolean, text) IS
+'wait for the first of several locks in ZooKeeper as zk_lock_any does, but without a snapshot; tell which one';
+
 CREATE FUNCTION zk_acquire(name text,
                            permits integer,
                            timeout interval DEFAULT NULL,

@@ -316,6 +316,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		wait->prepared = slot;
 		return ZK_PENDING;
 	}
+	InvalidateCatalogSnapshotConditionally();
 	(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
 									   ZkWaitEvent(wait_event, "ZkLockAcquire"));
 	CHECK_FOR_INTERRUPTS();

@@ -73,6 +73,7 @@
 #include "shared/test_build.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/snapmgr.h"
 
 /*
  * The first and the longest pause between tries for a heavyweight lock whose
@@ -241,6 +242,7 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 	sleep = shorter(sleep, log_wait(call));
 	sleep = shorter(sleep, zk_check_client());
 
+	InvalidateCatalogSnapshotConditionally();
 	events = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					   (long) sleep, ZkWaitEvent(wait_event, "ZkLockAcquire"));

@@ -23,9 +23,11 @@
 #include "backend/functions.h"
 #include "backend/holds.h"
 #include "backend/names.h"
+#include "backend/snapshot.h"
 #include "backend/timeout.h"
 #include "core/lock/znode.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
 #include "shared/outcome.h"
@@ -44,6 +46,9 @@ PG_FUNCTION_INFO_V1(zk_try_lock);
 PG_FUNCTION_INFO_V1(zk_lock_all);
 PG_FUNCTION_INFO_V1(zk_lock_any);
 PG_FUNCTION_INFO_V1(zk_try_lock_any);
+PG_FUNCTION_INFO_V1(zk_wait_lock);
+PG_FUNCTION_INFO_V1(zk_wait_lock_all);
+PG_FUNCTION_INFO_V1(zk_wait_lock_any);
 PG_FUNCTION_INFO_V1(zk_acquire);
 PG_FUNCTION_INFO_V1(zk_try_acquire);
 PG_FUNCTION_INFO_V1(zk_unlock);
@@ -337,19 +342,18 @@ acquire_or_fail(const ZkRequest *request)
 	return true;
 }
 
-/* zk_lock() and zk_try_lock(). */
-static bool
-acquire_lock(FunctionCallInfo fcinfo, bool try)
+/* The request of zk_lock() and the like; the lock goes to *lock. */
+static ZkRequest
+get_lock(FunctionCallInfo fcinfo, ZkLockName *lock)
 {
-	ZkLockName	lock;
-	ZkRequest	request = {.keys = &lock.key,.nkeys = 1,.try = try};
+	ZkRequest	request = {.keys = &lock->key,.nkeys = 1};
 
-	get_lock_name(fcinfo, &lock);
-	request.name = lock.name;
+	get_lock_name(fcinfo, lock);
+	request.name = lock->name;
 	request.timeout = get_timeout(fcinfo, 1);
 	request.kind = kind_of_lock(get_choice(fcinfo, 2));
 	request.session = get_choice(fcinfo, 3);
-	return acquire_or_fail(&request);
+	return request;
 }
 
 /*
@@ -365,7 +369,10 @@ acquire_lock(FunctionCallInfo fcinfo, bool try)
 Datum
 zk_lock(PG_FUNCTION_ARGS)
 {
-	(void) acquire_lock(fcinfo, false);
+	ZkLockName	lock;
+	ZkRequest	request = get_lock(fcinfo, &lock);
+
+	(void) acquire_or_fail(&request);
 	PG_RETURN_VOID();
 }
 
@@ -378,7 +385,28 @@ zk_lock(PG_FUNCTION_ARGS)
 Datum
 zk_try_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(acquire_lock(fcinfo, true));
+	ZkLockName	lock;
+	ZkRequest	request = get_lock(fcinfo, &lock);
+
+	request.try = true;
+	PG_RETURN_BOOL(acquire_or_fail(&request));
+}
+
+/*
+ * zk_wait_lock(name text, timeout interval, shared boolean, session boolean)
+ *
+ * A procedure: as zk_lock(), but waits without a snapshot.  Errors: those of
+ * zk_lock(), and of snapshot_release().
+ */
+Datum
+zk_wait_lock(PG_FUNCTION_ARGS)
+{
+	ZkLockName	lock;
+	ZkRequest	request = get_lock(fcinfo, &lock);
+
+	snapshot_release(fcinfo, &request);
+	(void) acquire_or_fail(&request);
+	PG_RETURN_VOID();
 }
 
 /* A hash table of keys, for get_keys(). */
@@ -455,6 +483,15 @@ get_locks(FunctionCallInfo fcinfo, ZkRequest *request)
 	return keys;
 }
 
+/* Take all the locks of a request, whose keys these are. */
+static void
+acquire_all(const ZkRequest *request, ZkKey *keys)
+{
+	qsort(keys, request->nkeys, sizeof(ZkKey), key_compare);
+	if (request->nkeys > 0)
+		(void) acquire_or_fail(request);
+}
+
 /*
  * zk_lock_all(names text[], timeout interval, shared boolean, session boolean)
  *		returns void
@@ -469,42 +506,69 @@ zk_lock_all(PG_FUNCTION_ARGS)
 	ZkRequest	request = {0};
 	ZkKey	   *keys = get_locks(fcinfo, &request);
 
-	qsort(keys, request.nkeys, sizeof(ZkKey), key_compare);
-	if (request.nkeys > 0)
-		(void) acquire_or_fail(&request);
+	acquire_all(&request, keys);
 	PG_RETURN_VOID();
 }
 
-/* zk_lock_any() and zk_try_lock_any(); NULL if none is free in time. */
-static Datum
-acquire_first(FunctionCallInfo fcinfo, bool try)
+/*
+ * zk_wait_lock_all(names text[], timeout interval, shared boolean,
+ *					session boolean)
+ *
+ * A procedure: as zk_lock_all(), but waits without a snapshot.  Errors: those of
+ * zk_lock_all(), and of snapshot_release().
+ */
+Datum
+zk_wait_lock_all(PG_FUNCTION_ARGS)
 {
-	ZkRequest	request = {.try = try};
+	ZkRequest	request = {0};
+	ZkKey	   *keys = get_locks(fcinfo, &request);
+
+	snapshot_release(fcinfo, &request);
+	acquire_all(&request, keys);
+	PG_RETURN_VOID();
+}
+
+/*
+ * Take the first lock of a request that is free; returns its name, or NULL if
+ * the request may fail, and none is free in time.
+ */
+static text *
+acquire_first(const ZkRequest *request)
+{
 	ZkResult	result;
 	ZkOutcome	outcome;
 
-	(void) get_locks(fcinfo, &request);
-	if (request.nkeys == 0 && !try)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("there must be at least one lock name")));
-	if (request.nkeys == 0)
-		PG_RETURN_NULL();
-	outcome = acquire_any(&request, &result);
-	if (try && (outcome == ZK_NOT_IN_TIME || outcome == ZK_HELD_ALL))
+	if (request->nkeys == 0)
+		return NULL;
+	outcome = acquire_any(request, &result);
+	if (request->try && (outcome == ZK_NOT_IN_TIME || outcome == ZK_HELD_ALL))
 	{
-		warn_of_outage(&request, &result);
-		PG_RETURN_NULL();
+		warn_of_outage(request, &result);
+		return NULL;
 	}
-	if (outcome == ZK_NOT_IN_TIME && request.nkeys > 1)
+	if (outcome == ZK_NOT_IN_TIME && request->nkeys > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain any of %d locks in ZooKeeper",
-						request.nkeys),
+						request->nkeys),
 				 result.outage ? errdetail("%s", result.outage) : 0));
 	if (outcome != ZK_ACQUIRED)
-		report_failure(&request, &result);
-	PG_RETURN_TEXT_P(cstring_to_text(key_name(result.key)));
+		report_failure(request, &result);
+	return cstring_to_text(key_name(result.key));
+}
+
+/* The request of zk_lock_any(), which cannot do without a name. */
+static ZkRequest
+get_locks_of_any(FunctionCallInfo fcinfo)
+{
+	ZkRequest	request = {0};
+
+	(void) get_locks(fcinfo, &request);
+	if (request.nkeys == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there must be at least one lock name")));
+	return request;
 }
 
 /*
@@ -518,7 +582,9 @@ acquire_first(FunctionCallInfo fcinfo, bool try)
 Datum
 zk_lock_any(PG_FUNCTION_ARGS)
 {
-	return acquire_first(fcinfo, false);
+	ZkRequest	request = get_locks_of_any(fcinfo);
+
+	PG_RETURN_TEXT_P(acquire_first(&request));
 }
 
 /*
@@ -530,7 +596,39 @@ zk_lock_any(PG_FUNCTION_ARGS)
 Datum
 zk_try_lock_any(PG_FUNCTION_ARGS)
 {
-	return acquire_first(fcinfo, true);
+	ZkRequest	request = {.try = true};
+	text	   *name;
+
+	(void) get_locks(fcinfo, &request);
+	name = acquire_first(&request);
+	if (name == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(name);
+}
+
+/*
+ * zk_wait_lock_any(names text[], timeout interval, shared boolean,
+ *					session boolean, INOUT name text)
+ *
+ * A procedure: as zk_lock_any(), but waits without a snapshot; the name of the
+ * lock goes to its last parameter.  Errors: those of zk_lock_any(), and of
+ * snapshot_release().
+ */
+Datum
+zk_wait_lock_any(PG_FUNCTION_ARGS)
+{
+	ZkRequest	request = get_locks_of_any(fcinfo);
+	TupleDesc	row;
+	Datum		value;
+	bool		isnull = false;
+
+	/* ahead of the wait, since it reads catalogs */
+	if (get_call_result_type(fcinfo, NULL, &row) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	row = BlessTupleDesc(row);
+	snapshot_release(fcinfo, &request);
+	value = PointerGetDatum(acquire_first(&request));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row, &value, &isnull)));
 }
 
 /* zk_acquire() and zk_try_acquire(). */

@@ -33,6 +33,7 @@
 #include "shared/compat.h"
 #include "storage/proc.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 
 /*
  * heavyweight_set
@@ -88,7 +89,10 @@ heavyweight_lock(const Heavyweight *lock, bool session, bool wait,
 	volatile int n = 0;
 
 	if (wait)
+	{
+		InvalidateCatalogSnapshotConditionally();
 		zk_watch_client();
+	}
 	PG_TRY();
 	{
 		CurrentResourceOwner = CurTransactionResourceOwner;

@@ -34,6 +34,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/plancache.h"
+#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 #include "worker/lock/contender.h"
@@ -199,6 +200,11 @@ timestamptz_to_time_t(TimestampTz time)
 
 void
 ResetPlanCache(void)
+{
+}
+
+void
+InvalidateCatalogSnapshotConditionally(void)
 {
 }
 

@@ -172,7 +172,7 @@ SIM_SRC = $(filter-out $(SIM_LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c))
 SIM_GUEST = $(wildcard test/sim/guest/*.c)
 SIM_HOST = $(wildcard test/sim/*.c)
 SIM_HEADERS = $(wildcard src/*/*.h src/*/*/*.h test/sim/*.h test/sim/guest/*.h)
-SIM_CFLAGS = -std=gnu99 -g -O1 -fPIC -fno-strict-aliasing -fwrapv -Wall -Wextra \
+SIM_CFLAGS = -std=gnu99 -g -O2 -fPIC -fno-strict-aliasing -fwrapv -Wall -Wextra \
 	-D_GNU_SOURCE -DTHREADED -DZKLOCK_TEST_BUILD -Isrc -Itest/sim
 SIM_PG_CFLAGS = $(SIM_CFLAGS) -DUSE_ASSERT_CHECKING -isystem $(includedir_server) \
 	'-DZKLOCK_VERSION="$(EXTVERSION)"'

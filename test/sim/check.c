@@ -92,6 +92,7 @@ typedef struct Section
 Totals		totals;
 
 static Client clients[MAX_CLIENTS];
+static int	nclients;			/* the highest number that is known, plus 1 */
 static Section sections[SIM_MAX_NAMES][MAX_SECTIONS];
 static int	nsections[SIM_MAX_NAMES];	/* ever; the latest stay */
 static int64_t free_since[SIM_MAX_NAMES];
@@ -106,6 +107,7 @@ check_schedule_begin(void)
 	grace_us = LATE_US;
 	disturbed_until = 0;
 	memset(clients, 0, sizeof(clients));
+	nclients = 0;
 	memset(nsections, 0, sizeof(nsections));
 	memset(free_since, 0, sizeof(free_since));
 	memset(closed_at, 0, sizeof(closed_at));
@@ -117,6 +119,8 @@ check_client(int client, int instance)
 {
 	memset(&clients[client], 0, sizeof(Client));
 	clients[client].known = true;
+	if (client >= nclients)
+		nclients = client + 1;
 	clients[client].instance = instance;
 	clients[client].row = -1;
 }
@@ -151,7 +155,7 @@ note_free(void)
 	{
 		bool		held = false;
 
-		for (int i = 0; i < MAX_CLIENTS && !held; i++)
+		for (int i = 0; i < nclients && !held; i++)
 			held = clients[i].known && holds(&clients[i], name, SIM_EXCLUSIVE);
 		if (held)
 			free_since[name] = 0;
@@ -201,7 +205,7 @@ waits_for(const Client *a, const Client *b, bool sure)
 static bool
 reaches(int from, int to, bool *visited, bool sure)
 {
-	for (int i = 0; i < MAX_CLIENTS; i++)
+	for (int i = 0; i < nclients; i++)
 	{
 		if (!clients[i].known || !waits_for(&clients[from], &clients[i], sure))
 			continue;
@@ -220,7 +224,7 @@ reaches(int from, int to, bool *visited, bool sure)
 static void
 note_cycles(void)
 {
-	for (int i = 0; i < MAX_CLIENTS; i++)
+	for (int i = 0; i < nclients; i++)
 	{
 		bool		visited[MAX_CLIENTS] = {false};
 
@@ -237,7 +241,7 @@ note_cycles(void)
 static void
 note_ended_cycles(void)
 {
-	for (int i = 0; i < MAX_CLIENTS; i++)
+	for (int i = 0; i < nclients; i++)
 	{
 		bool		visited[MAX_CLIENTS] = {false};
 
@@ -597,7 +601,7 @@ is_bystander(const Client *client)
 	{
 		bool		held = client->nnames == 1;
 
-		for (int j = 0; j < MAX_CLIENTS && !held; j++)
+		for (int j = 0; j < nclients && !held; j++)
 			held = clients[j].known &&
 				holds(&clients[j], client->names[i], client->mode);
 		if (!held)
@@ -611,7 +615,7 @@ static void
 end_cycles(Client *victim)
 {
 	victim->waits = false;
-	for (int i = 0; i < MAX_CLIENTS; i++)
+	for (int i = 0; i < nclients; i++)
 	{
 		Client	   *client = &clients[i];
 		bool		visited[MAX_CLIENTS] = {false};
@@ -702,7 +706,7 @@ static void
 look(void *arg)
 {
 	(void) arg;
-	for (int i = 0; i < MAX_CLIENTS; i++)
+	for (int i = 0; i < nclients; i++)
 	{
 		const Client *client = &clients[i];
 

@@ -12,6 +12,7 @@
  */
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ extern void library_begin(void);
 
 static const char *mutation;
 static const char *program;
+static uint64_t running_seed;	/* of the schedule that runs */
 static uint64_t all_hashes;		/* of the schedules that have been run */
 
 /* The clients must come to their end, and nothing must be left. */
@@ -84,6 +86,7 @@ run_schedule(uint64_t seed)
 	Wildness	wildness;
 	bool		ok;
 
+	running_seed = seed;
 	memset(&wildness, 0, sizeof(wildness));
 	wildness.yields = 8;
 	schedule_begin(seed, &wildness);
@@ -172,6 +175,38 @@ tell_failure(uint64_t seed)
 		   seed, mutation ? " MUTATION=" : "", mutation ? mutation : "");
 }
 
+/*
+ * A simulated process has crashed, or the simulator: say where, and crash.  All
+ * is in one process, so printing here is as good as anywhere.
+ */
+static void
+on_crash(int signo, siginfo_t *info, void *context)
+{
+	(void) context;
+	printf("sim: seed %" PRIu64 ", step %" PRIu64 ": signal %d in %s, at %p%s\n",
+		   running_seed, schedule_steps(), signo, process_label(sim_process()),
+		   info->si_addr,
+		   schedule_is_guard(info->si_addr) ? ": its stack is full" : "");
+	fflush(stdout);
+	signal(signo, SIG_DFL);
+	raise(signo);
+}
+
+static void
+catch_crashes(void)
+{
+	static char stack[65536];
+	stack_t		alternate = {.ss_sp = stack,.ss_size = sizeof(stack)};
+	struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
+
+	action.sa_sigaction = on_crash;
+	sigaltstack(&alternate, NULL);
+	sigaction(SIGSEGV, &action, NULL);
+	sigaction(SIGBUS, &action, NULL);
+	sigaction(SIGFPE, &action, NULL);
+	sigaction(SIGABRT, &action, NULL);
+}
+
 static void
 usage(void)
 {
@@ -246,6 +281,7 @@ main(int argc, char **argv)
 	program = argv[optind];
 	setvbuf(stdout, NULL, trace ? _IOFBF : _IOLBF, 0);
 	schedule_set_trace(trace, trace_steps, stop_at);
+	catch_crashes();
 	copies_open(program, 200);
 	printf("sim: from seed %" PRIu64 "\n", seed);
 	start = read_clock(CLOCK_MONOTONIC);

@@ -486,6 +486,15 @@ process_signal(Process *process, int signo, int sender)
 	task_wake(process->tasks[0]);
 }
 
+/* Is one pending of the running task's process? */
+bool
+process_has_signal(void)
+{
+	const Process *process = sim_process();
+
+	return process != NULL && process->signals != 0;
+}
+
 bool
 process_take_signal(Process *process, int *signo, int *sender)
 {
@@ -521,7 +530,7 @@ process_malloc(size_t size)
 
 	if (chunk == NULL)
 		return NULL;
-	memset(chunk + 1, 0x7F, size);	/* the same at each run */
+	memset(chunk + 1, 0x7F, size);	/* so that it is the same at each run */
 	chunk->size = size;
 	chunk->next = process->chunks.next;
 	chunk->prev = &process->chunks;

@@ -71,10 +71,14 @@ typedef struct Event
 	uint64_t	wait;
 } Event;
 
+/* What sim_alloc() has given out of; all of it is free when a schedule ends. */
 typedef struct Block
 {
 	struct Block *next;
+	size_t		size;			/* of the whole */
 } Block;
+
+#define BLOCK_SIZE		(1 << 20)
 
 static int64_t now;
 static uint64_t seed_state;
@@ -102,6 +106,9 @@ static char **free_stacks;
 static size_t nfree_stacks;
 static size_t free_stacks_size;
 static Block *blocks;
+static Block *free_blocks;		/* all of BLOCK_SIZE */
+static char *free_from;			/* of the latest block */
+static size_t free_size;
 
 static bool tracing;
 static bool tracing_steps;
@@ -163,16 +170,58 @@ sim_process(void)
 /*
  * Memory.
  */
+static void
+add_block(size_t size)
+{
+	Block	   *block = free_blocks;
+
+	if (size <= BLOCK_SIZE && block != NULL)
+		free_blocks = block->next;
+	else
+	{
+		block = malloc(size > BLOCK_SIZE ? size : BLOCK_SIZE);
+		if (block == NULL)
+			abort();
+		block->size = size > BLOCK_SIZE ? size : BLOCK_SIZE;
+	}
+	block->next = blocks;
+	blocks = block;
+	free_from = (char *) (block + 1);
+	free_size = block->size - sizeof(Block);
+}
+
+/* Of zeros; it is there until the schedule ends. */
 void *
 sim_alloc(size_t size)
 {
-	Block	   *block = calloc(1, sizeof(Block) + 8 + size);
+	char	   *result;
 
-	if (block == NULL)
-		abort();
-	block->next = blocks;
-	blocks = block;
-	return (char *) block + 16;
+	size = (size + 15) / 16 * 16;
+	if (size > free_size)
+		add_block(size + sizeof(Block));
+	result = free_from;
+	free_from += size;
+	free_size -= size;
+	return memset(result, 0, size);
+}
+
+static void
+free_blocks_of_schedule(void)
+{
+	while (blocks != NULL)
+	{
+		Block	   *block = blocks;
+
+		blocks = block->next;
+		if (block->size > BLOCK_SIZE)
+			free(block);
+		else
+		{
+			block->next = free_blocks;
+			free_blocks = block;
+		}
+	}
+	free_size = 0;
 }
 
 char *
@@ -667,13 +716,17 @@ schedule_end(void)
 	running = NULL;
 	nready = 0;
 	nevents = 0;
-	while (blocks != NULL)
-	{
-		Block	   *next = blocks->next;
+	free_blocks_of_schedule();
+}
 
-		free(blocks);
-		blocks = next;
-	}
+/* Is this behind the end of the running task's stack? */
+bool
+schedule_is_guard(const void *address)
+{
+	const char *stack = running ? running->stack : NULL;
+
+	return stack != NULL && (const char *) address >= stack &&
+		(const char *) address < stack + GUARD_SIZE;
 }
 
 uint64_t

@@ -32,6 +32,7 @@ extern bool schedule_run(int64_t until);
 extern void schedule_end(void);
 extern uint64_t schedule_hash(void);
 extern uint64_t schedule_steps(void);
+extern bool schedule_is_guard(const void *address);
 extern void schedule_calm(void);
 extern void schedule_thaw(void);
 extern const char *schedule_failure(void);

@@ -77,6 +77,7 @@ extern int	process_number(const Process *process);
 extern bool process_is_worker(const Process *process);
 extern Task *process_main(Process *process);
 extern Task *instance_find_main(Instance *instance, int number);
+extern bool process_has_signal(void);
 extern bool process_take_signal(Process *process, int *signo, int *sender);
 extern int	process_kill(Instance *instance, int pid, int signo, int sender);
 extern const char *instance_mutation(const Instance *instance);

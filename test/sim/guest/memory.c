@@ -115,9 +115,6 @@ MemoryContextAlloc(MemoryContext context, Size size)
 	chunk->size = size;
 	chunk->context = context;
 	dlist_push_head(&((Context *) context)->chunks, &chunk->node);
-#ifdef USE_ASSERT_CHECKING
-	memset(chunk + 1, 0x7F, size);
-#endif
 	return chunk + 1;
 }
 

@@ -45,7 +45,7 @@ signals_take(void)
 	int			signo;
 	int			sender;
 
-	if (sim_process() == NULL || sim_task() != process_main(sim_process()))
+	if (!process_has_signal() || sim_task() != process_main(sim_process()))
 		return;
 	while (process_take_signal(sim_process(), &signo, &sender))
 	{

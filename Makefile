@@ -196,7 +196,8 @@ build/sim/obj/test/sim/%.o: test/sim/%.c $(SIM_HEADERS)
 	$(CC) $(SIM_CFLAGS) -c -o $@ $<
 
 build/sim/guest.so: $(patsubst %.c,build/sim/obj/%.o,$(SIM_SRC) $(SIM_GUEST))
-	$(CC) -shared -Wl,-Bsymbolic -Wl,-z,norelro -Wl,-z,now -o $@ $^ $(SIM_LIBS)
+	$(CC) -shared -Wl,-Bsymbolic -Wl,-z,norelro -Wl,-z,now -Wl,--wrap=scan_run \
+		-o $@ $^ $(SIM_LIBS)
 
 build/sim/sim: $(SIM_HOST:%.c=build/sim/obj/%.o)
 	$(CC) -rdynamic -o $@ $^ -ldl

@@ -77,6 +77,7 @@ typedef struct Client
 	bool		maybe_in_cycle;
 	bool		was_in_cycle;	/* which a victim has ended */
 	int64_t		cycle_ended_at; /* by another one's timeout, say; or 0 */
+	bool		ended_here;		/* by one of its own instance, and only so */
 	bool		rows[MAX_ROWS]; /* that it has locked */
 } Client;
 
@@ -89,6 +90,22 @@ typedef struct Section
 	int64_t		to;
 } Section;
 
+/* An act, and when the look began that was the last ahead of it. */
+typedef struct Act
+{
+	int64_t		at;
+	int64_t		looked_at;
+} Act;
+
+#define MAX_ACTS		64
+
+typedef struct Acts
+{
+	int64_t		looked_at;
+	Act			acts[MAX_ACTS]; /* the latest */
+	int			n;
+} Acts;
+
 Totals		totals;
 
 static Client clients[MAX_CLIENTS];
@@ -97,6 +114,7 @@ static Section sections[SIM_MAX_NAMES][MAX_SECTIONS];
 static int	nsections[SIM_MAX_NAMES];	/* ever; the latest stay */
 static int64_t free_since[SIM_MAX_NAMES];
 static int64_t closed_at[MAX_INSTANCES];	/* a session, from outside */
+static Acts acts[MAX_INSTANCES];
 static int64_t bound_us;		/* 0: there are faults */
 static int64_t disturbed_until;
 static int64_t grace_us;		/* so long a victim may fail behind its cycle */
@@ -111,6 +129,7 @@ check_schedule_begin(void)
 	memset(nsections, 0, sizeof(nsections));
 	memset(free_since, 0, sizeof(free_since));
 	memset(closed_at, 0, sizeof(closed_at));
+	memset(acts, 0, sizeof(acts));
 	bound_us = 0;
 }
 
@@ -202,54 +221,81 @@ waits_for(const Client *a, const Client *b, bool sure)
 	return false;
 }
 
-static bool
-reaches(int from, int to, bool *visited, bool sure)
+/*
+ * Find whom this one waits for, himself or by way of others; or who waits so for
+ * him.
+ */
+static void
+follow(int from, bool *visited, bool sure, bool back)
 {
 	for (int i = 0; i < nclients; i++)
 	{
-		if (!clients[i].known || !waits_for(&clients[from], &clients[i], sure))
-			continue;
-		if (i == to)
-			return true;
-		if (visited[i])
+		if (!clients[i].known || visited[i] ||
+			!(back ? waits_for(&clients[i], &clients[from], sure) :
+			  waits_for(&clients[from], &clients[i], sure)))
 			continue;
 		visited[i] = true;
-		if (reaches(i, to, visited, sure))
-			return true;
-	}
-	return false;
-}
-
-/* Somebody has begun to wait, or to hold: who is in a cycle now? */
-static void
-note_cycles(void)
-{
-	for (int i = 0; i < nclients; i++)
-	{
-		bool		visited[MAX_CLIENTS] = {false};
-
-		if (!clients[i].known || !clients[i].waits || clients[i].in_cycle)
-			continue;
-		clients[i].in_cycle = reaches(i, i, visited, true);
-		memset(visited, 0, sizeof(visited));
-		if (!clients[i].in_cycle && !clients[i].maybe_in_cycle)
-			clients[i].maybe_in_cycle = reaches(i, i, visited, false);
+		follow(i, visited, sure, back);
 	}
 }
 
-/* Somebody waits or holds no more: who is in no cycle any more? */
+static bool
+is_in_cycle(int number, bool sure)
+{
+	bool		visited[MAX_CLIENTS] = {false};
+
+	follow(number, visited, sure, false);
+	return visited[number];
+}
+
+/*
+ * This one has begun to wait, or to hold: who is in a cycle now?  Any new one
+ * leads by way of this one.
+ */
 static void
-note_ended_cycles(void)
+note_cycles(int number)
+{
+	for (int sure = 1; sure >= 0; sure--)
+	{
+		bool		ahead[MAX_CLIENTS] = {false};
+		bool		behind[MAX_CLIENTS] = {false};
+
+		follow(number, ahead, sure, false);
+		if (!ahead[number])
+			continue;
+		follow(number, behind, sure, true);
+		for (int i = 0; i < nclients; i++)
+			if (!ahead[i] || !behind[i] || !clients[i].waits)
+				continue;
+			else if (sure)
+				clients[i].in_cycle = true;
+			else
+				clients[i].maybe_in_cycle = true;
+	}
+}
+
+/*
+ * Somebody waits or holds no more: who is in no cycle any more?  "leaver" is
+ * whose wait has ended, or NULL.
+ */
+static void
+note_ended_cycles(const Client *leaver)
 {
 	for (int i = 0; i < nclients; i++)
 	{
-		bool		visited[MAX_CLIENTS] = {false};
+		Client	   *client = &clients[i];
 
-		if (!clients[i].known || !clients[i].waits || !clients[i].in_cycle ||
-			reaches(i, i, visited, true))
+		if (!client->known || !client->waits)
 			continue;
-		clients[i].in_cycle = clients[i].maybe_in_cycle = false;
-		clients[i].cycle_ended_at = sim_now();
+		if (client->in_cycle && !is_in_cycle(i, true))
+		{
+			client->in_cycle = client->maybe_in_cycle = false;
+			client->cycle_ended_at = sim_now();
+			client->ended_here = leaver != NULL &&
+				leaver->instance == client->instance;
+		}
+		else if (leaver == NULL || leaver->instance != client->instance)
+			client->ended_here = false;
 	}
 }
 
@@ -262,8 +308,9 @@ begin_wait(int number)
 	client->timed = false;
 	client->in_cycle = client->maybe_in_cycle = client->was_in_cycle = false;
 	client->cycle_ended_at = 0;
+	client->ended_here = false;
 	client->since = sim_now();
-	note_cycles();
+	note_cycles(number);
 }
 
 void
@@ -305,7 +352,7 @@ void
 check_want_end(int number)
 {
 	clients[number].waits = false;
-	note_ended_cycles();
+	note_ended_cycles(&clients[number]);
 }
 
 bool
@@ -318,7 +365,7 @@ void
 check_acquired_row(int number, int row)
 {
 	clients[number].rows[row] = true;
-	note_cycles();
+	note_cycles(number);
 }
 
 void
@@ -336,7 +383,7 @@ check_acquired(int number, int name, SimMode mode, bool session)
 	sim_mix((uint64_t) name);
 	sim_trace("has %d, mode %d%s", name, mode, session ? ", for the session" : "");
 	note_free();
-	note_cycles();
+	note_cycles(number);
 }
 
 /* zk_unlock() has undone the latest hold that was not undone. */
@@ -425,7 +472,7 @@ check_ended(int number)
 	client->level = 0;
 	memset(client->rows, 0, sizeof(client->rows));
 	note_free();
-	note_ended_cycles();
+	note_ended_cycles(NULL);
 }
 
 void
@@ -589,6 +636,41 @@ may_be_late(const Client *client)
 }
 
 /*
+ * Whoever acts looks at his own members first (confirm.c).  So an act that ends
+ * this wait left ahead of the end of the cycle, or the look ahead of it began
+ * before; any act will do, since it does not tell whose wait it ends.
+ */
+static bool
+was_looked_at(const Client *client)
+{
+	const Acts *of = &acts[client->instance];
+
+	for (int i = 0; i < MAX_ACTS; i++)
+		if (of->acts[i].at >= client->since &&
+			of->acts[i].looked_at <= client->cycle_ended_at)
+			return true;
+	return false;
+}
+
+/* A worker looks at what its backends wait for. */
+void
+check_look(int instance)
+{
+	acts[instance].looked_at = sim_now();
+}
+
+/* A worker sends the end of a deadlock. */
+void
+check_act(int instance)
+{
+	Acts	   *of = &acts[instance];
+
+	of->acts[of->n++ % MAX_ACTS] = (Act) {
+		.at = sim_now(),.looked_at = of->looked_at
+	};
+}
+
+/*
  * Has it nothing that others wait for, but its place ahead of them?  What a call
  * for all of several locks may have is what nobody holds.
  */
@@ -618,13 +700,11 @@ end_cycles(Client *victim)
 	for (int i = 0; i < nclients; i++)
 	{
 		Client	   *client = &clients[i];
-		bool		visited[MAX_CLIENTS] = {false};
 
 		if (!client->known || !client->in_cycle || client == victim)
 			continue;
-		client->in_cycle = reaches(i, i, visited, true);
-		memset(visited, 0, sizeof(visited));
-		client->maybe_in_cycle = reaches(i, i, visited, false);
+		client->in_cycle = is_in_cycle(i, true);
+		client->maybe_in_cycle = is_in_cycle(i, false);
 		if (!client->in_cycle)
 			client->was_in_cycle = true;
 	}
@@ -640,9 +720,14 @@ check_deadlock(int number, bool local)
 	else
 		totals.deadlocks_between++;
 	sim_trace("deadlock, %s", local ? "here" : "between instances");
-	note_cycles();
+	client->in_cycle |= is_in_cycle(number, true);
+	client->maybe_in_cycle |= is_in_cycle(number, false);
 	if (!client->in_cycle && client->maybe_in_cycle)
 		totals.unclear++;
+	else if (!client->in_cycle && !local && client->ended_here &&
+			 client->cycle_ended_at != 0 && !was_looked_at(client))
+		sim_violation("victims", "client %d: its deadlock had ended here",
+					  number);
 	else if (!client->in_cycle && may_be_late(client))
 		totals.late++;
 	else if (!client->in_cycle && client->was_in_cycle)
@@ -678,7 +763,7 @@ check_gone(int number)
 
 	check_client(number, instance);
 	note_free();
-	note_ended_cycles();
+	note_ended_cycles(NULL);
 }
 
 /*

@@ -211,7 +211,8 @@ static void
 usage(void)
 {
 	fprintf(stderr,
-			"usage: sim [--seed N] [--schedules N] [--seconds N] [--mutation NAME]\n"
+			"usage: sim [--seed N] [--schedules N] [--seconds N] [--cpu SECONDS]\n"
+			"           [--mutation NAME] [--keep-going]\n"
 			"           [--trace] [--stop-at STEP] [--twice] PROGRAM\n");
 	exit(2);
 }
@@ -220,6 +221,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, 's'},
 	{"schedules", required_argument, NULL, 'n'},
 	{"seconds", required_argument, NULL, 't'},
+	{"cpu", required_argument, NULL, 'c'},
 	{"mutation", required_argument, NULL, 'm'},
 	{"trace", no_argument, NULL, 'v'},
 	{"stop-at", required_argument, NULL, 'b'},
@@ -234,6 +236,7 @@ main(int argc, char **argv)
 	uint64_t	seed = (uint64_t) time(NULL) * 1000;
 	uint64_t	schedules = UINT64_MAX;
 	double		seconds = 1e18;
+	clockid_t	clock = CLOCK_MONOTONIC;
 	uint64_t	stop_at = 0;
 	bool		trace = false;
 	bool		trace_steps = false;
@@ -241,6 +244,7 @@ main(int argc, char **argv)
 	bool		keep_going = false;
 	int			failures = 0;
 	double		start;
+	double		from;
 	int			c;
 
 	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1)
@@ -254,6 +258,10 @@ main(int argc, char **argv)
 				break;
 			case 't':
 				seconds = strtod(optarg, NULL);
+				break;
+			case 'c':
+				seconds = strtod(optarg, NULL);
+				clock = CLOCK_PROCESS_CPUTIME_ID;
 				break;
 			case 'm':
 				mutation = *optarg ? optarg : NULL;
@@ -285,7 +293,9 @@ main(int argc, char **argv)
 	copies_open(program, 200);
 	printf("sim: from seed %" PRIu64 "\n", seed);
 	start = read_clock(CLOCK_MONOTONIC);
-	for (uint64_t i = 0; i < schedules && read_clock(CLOCK_MONOTONIC) - start < seconds; i++, seed++)
+	from = read_clock(clock);
+	for (uint64_t i = 0; i < schedules && read_clock(clock) - from < seconds;
+		 i++, seed++)
 	{
 		bool		ok = run_schedule(seed);
 		uint64_t	hash = schedule_hash();

@@ -133,6 +133,8 @@ extern void check_acquired(int backend, int name, SimMode mode, bool session);
 extern void check_committing(int backend);
 extern void check_committed(int backend);
 extern void check_deadlock(int backend, bool local);
+extern void check_look(int instance);
+extern void check_act(int instance);
 
 /* workload.c: what the clients of backends do */
 typedef enum SimStep

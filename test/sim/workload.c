@@ -44,6 +44,9 @@ static int	permits;
 static int	semaphore;			/* the name that is one */
 static bool ordered;			/* locks are taken in the order of their names */
 static bool tangled;			/* they are taken in any order, and many */
+static bool prone;				/* hardly any wait ends but by a deadlock */
+static bool saving;				/* blocks have a savepoint behind their first
+								 * lock, and go back to it */
 static bool rows;
 static bool counter_ends;
 static int	lock_timeout;
@@ -137,7 +140,7 @@ add_lock(ClientState *client, int name)
 	}
 	else if (sim_chance(250000))
 		statement->mode = SIM_SHARED;
-	if (sim_chance(200000))
+	if (sim_chance(prone ? 20000 : 200000))
 	{
 		statement->try = sim_chance(700000);
 		statement->timeout_ms = some_timeout();
@@ -158,7 +161,7 @@ add_several(ClientState *client, bool any)
 	if (sim_chance(300000))
 		statement->mode = SIM_SHARED;
 	/* a deadlock by way of any of several within an instance is not found */
-	if (any || sim_chance(200000))
+	if (any || sim_chance(prone ? 20000 : 200000))
 		statement->timeout_ms = sim_between(1, 3000);
 	statement->try = any && sim_chance(700000);
 }
@@ -207,6 +210,32 @@ add_block(ClientState *client)
 	add(client, sim_chance(850000) ? STEP_COMMIT : STEP_ROLLBACK);
 }
 
+/*
+ * Whoever goes back to the savepoint holds what he has had ahead of it, and has
+ * ended his wait, in the midst of a deadlock perhaps.
+ */
+static void
+add_saving_block(ClientState *client)
+{
+	add(client, STEP_BEGIN);
+	add_lock(client, sim_below(nnames));
+	if (rows && sim_chance(400000))
+		add_row(client);
+	add(client, STEP_SAVEPOINT);
+	for (int i = 0; i < 2; i++)
+		if (rows && sim_chance(500000))
+			add_row(client);
+		else
+			add_lock(client, sim_below(nnames));
+	add(client, STEP_ROLLBACK_TO);
+	add_idle(client, hold_us);
+	if (sim_chance(500000))
+		add_lock(client, sim_below(nnames));
+	add(client, STEP_WRITE);
+	add_idle(client, hold_us);
+	add(client, STEP_COMMIT);
+}
+
 /* A lock for the session, some transactions under it, and its end. */
 static void
 add_session(ClientState *client)
@@ -244,6 +273,8 @@ new_script(ClientState *client)
 		add_session(client);
 	else if (sim_chance(30000))
 		add(client, STEP_END);
+	else if (saving && sim_chance(600000))
+		add_saving_block(client);
 	else
 		add_block(client);
 }
@@ -444,6 +475,28 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 	}
 }
 
+/* The sizes, and what the clients are like. */
+static int
+choose_clients(void)
+{
+	int			per_instance;
+
+	prone = sim_chance(250000);
+	ninstances = prone ? ONE_OF(2, 2, 3, 3) : ONE_OF(1, 2, 2, 3);
+	per_instance = prone ? ONE_OF(1, 2, 3, 3, 5) :
+		sim_chance(20000) ? 30 : ONE_OF(1, 2, 3, 3, 5, 8);
+	nclients = ninstances * per_instance;
+	nnames = prone ? ONE_OF(2, 3, 4, 6) : ONE_OF(1, 2, 3, 5);
+	permits = ONE_OF(1, 2, 3);
+	semaphore = sim_chance(300000) && nnames > 1 ? nnames - 1 : -1;
+	ordered = !prone && sim_chance(500000);
+	tangled = prone || (!ordered && sim_chance(400000));
+	saving = prone && sim_chance(500000);
+	rows = sim_chance(saving ? 800000 : 400000);
+	hasty = sim_chance(saving ? 800000 : 200000);
+	return per_instance;
+}
+
 void
 workload_begin(const char *mutation)
 {
@@ -451,18 +504,11 @@ workload_begin(const char *mutation)
 	int			per_instance;
 
 	memset(clients, 0, sizeof(clients));
-	ninstances = ONE_OF(1, 2, 2, 3);
-	per_instance = ONE_OF(1, 2, 3, 3, 5, 8);
-	nclients = ninstances * per_instance;
-	nnames = ONE_OF(1, 2, 3, 5);
-	permits = ONE_OF(1, 2, 3);
-	semaphore = sim_chance(300000) && nnames > 1 ? nnames - 1 : -1;
-	ordered = sim_chance(500000);
-	tangled = !ordered && sim_chance(400000);
-	rows = sim_chance(400000);
-	hasty = sim_chance(200000);
-	deadlock_timeout = hasty ? ONE_OF(10, 10, 300) : ONE_OF(50, 300, 1000);
-	lock_timeout = sim_chance(300000) ? (int) sim_between(500, 5000) : 0;
+	per_instance = choose_clients();
+	deadlock_timeout = hasty || prone ? ONE_OF(10, 10, 50, 300) :
+		ONE_OF(50, 300, 1000);
+	lock_timeout = sim_chance(prone ? 50000 : 300000) ?
+		(int) sim_between(500, 5000) : 0;
 	pause_us = ONE_OF(2000, 50000, 500000);
 	hold_us = ONE_OF(100, 5000, 50000);
 	end_at = sim_now() + 20000000;
@@ -473,9 +519,11 @@ workload_begin(const char *mutation)
 	begin_instances(mutation, timeout_ms, per_instance);
 	snprintf(description + strlen(description),
 			 sizeof(description) - strlen(description),
-			 ", %d instances, %d clients, %d names%s%s", ninstances, nclients,
-			 nnames, semaphore >= 0 ? ", a semaphore" : hasty ? ", hasty" : "",
-			 ordered ? ", in order" : tangled ? ", tangled" : "");
+			 ", %d instances, %d clients, %d names%s%s%s%s", ninstances, nclients,
+			 nnames, semaphore >= 0 ? ", a semaphore" : "",
+			 hasty ? ", hasty" : "",
+			 ordered ? ", in order" : prone ? ", prone to deadlocks" :
+			 tangled ? ", tangled" : "", saving ? ", savepoints" : "");
 	if (counter_ends)
 		strcat(description, ", the counter ends");
 	sim_trace("%s", description);

@@ -32,6 +32,7 @@
 #include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "worker/deadlock/scan_private.h"
 #include "worker/worker.h"
 
 #define NROWS	8
@@ -180,6 +181,7 @@ take_locks(const SimStatement *statement)
 		acquire_locks(&request, &result);
 	if (outcome == ZK_ACQUIRED)
 	{
+		check_want_end(client);
 		for (int i = 0; i < request.nkeys; i++)
 			if (!statement->any || key_is_of_lock(result.key, &keys[i]))
 				check_acquired(client, number_of(statement, &keys[i]),
@@ -376,6 +378,8 @@ run_in_transaction(const SimStatement *statement)
 	bool		single = !xact_is_open() && statement->step != STEP_IDLE &&
 		statement->step != STEP_BEGIN;
 
+	if (single && statement->step == STEP_COMMIT)
+		sim_lacks("COMMIT outside a block");
 	if (single)
 		begin_xact();
 	run_statement(statement);
@@ -477,8 +481,23 @@ run_backend(void)
 			roll_back(&statement);
 		else
 			run_in_transaction(&statement);
+		in_block = xact_is_open() || failed;
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+/* The linker has this called in scan_run()'s place. */
+extern void __real_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
+							const Detector *detector);
+extern void __wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
+							const Detector *detector);
+
+void
+__wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
+				const Detector *detector)
+{
+	check_look(instance_number(sim_instance()));
+	__real_scan_run(scan, now_ms, wait_ms, named, detector);
 }
 
 /* What is left in shared memory. */

@@ -121,7 +121,9 @@ drawing:
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
 # know neither PostgreSQL nor libzookeeper, and over what the programs share:
 # the other files of test/unit.
-UNIT_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
+UNIT_PROGRAMS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
+# the longest begin first
+UNIT_TESTS = $(filter %_model,$(UNIT_PROGRAMS)) $(filter-out %_model,$(UNIT_PROGRAMS))
 UNIT_SRC = $(wildcard src/core/*.c src/core/*/*.c) $(filter-out test/unit/test_%,$(wildcard test/unit/*.c))
 UNIT_HEADERS = $(wildcard src/*/*.h src/*/*/*.h test/unit/*.h)
 UNIT_CFLAGS = -std=gnu99 -g -O1 -Wall -Wextra -Werror -Isrc -Itest/unit -DZKLOCK_TEST_BUILD

@@ -116,7 +116,7 @@ dist:
 
 drawing:
 	@bash -ec '. test/lib/env.sh; zk_need_packages graphviz; \
-		dot -Tsvg src/rooms.dot -o src/rooms.svg'
+		dot -Tsvg src/rooms.dot | sed "/^<g id=\"graph0\"/e cat src/rooms.css" >src/rooms.svg'
 
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
 # know neither PostgreSQL nor libzookeeper, and over what the programs share:
